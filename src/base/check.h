@@ -1,0 +1,18 @@
+/* base/check.h: assertions about our own bugs, on in production. Never used on outside input. */
+#ifndef BASE_CHECK_H
+#define BASE_CHECK_H
+
+/* Logs the failed fact and aborts; declared cold so that the compiler moves it out of the way. */
+void check_failed(const char *file, int line, const char *func, const char *fact)
+	__attribute__((noreturn, cold));
+
+/* One fact each, no side effects. Example: CHECK(span->owner == OWNER_APP). */
+#define CHECK(fact)                                                        \
+	do {                                                               \
+		if (__builtin_expect(!(fact), 0))                          \
+			check_failed(__FILE__, __LINE__, __func__, #fact); \
+	} while (0)
+
+#define CHECK_FAIL(why) check_failed(__FILE__, __LINE__, __func__, why)
+
+#endif

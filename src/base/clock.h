@@ -1,0 +1,56 @@
+/* base/clock.h: time. Monotonic for deadlines and latencies, real for dates on the wire. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_US     1000ull
+#define NS_PER_MS     1000000ull
+#define NS_PER_S      1000000000ull
+#define DEADLINE_NONE UINT64_MAX
+
+/* CLOCK_MONOTONIC in nanoseconds; any thread, no system call. */
+static inline uint64_t clock_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* CLOCK_REALTIME in nanoseconds since 1970. */
+static inline uint64_t clock_real_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* The processor's cycle counter, for measuring spans of code; not comparable across hosts. */
+static inline uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+	return clock_now_ns();
+#endif
+}
+
+/* A hint to the processor inside a spin loop. */
+static inline void clock_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

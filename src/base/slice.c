@@ -1,0 +1,73 @@
+/* base/slice.c: the longer operations on borrowed runs of bytes. */
+#include "base/slice.h"
+
+#include <errno.h>
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t';
+}
+
+struct slice slice_trim(struct slice s)
+{
+	while (s.len && is_blank(s.data[0])) {
+		s.data++;
+		s.len--;
+	}
+	while (s.len && is_blank(s.data[s.len - 1]))
+		s.len--;
+	return s;
+}
+
+struct slice slice_split(struct slice *rest, char byte)
+{
+	const char *at = rest->len ? memchr(rest->data, byte, rest->len) : NULL;
+	struct slice head = *rest;
+
+	if (!at) {
+		*rest = SLICE_NONE;
+		return head;
+	}
+	head.len = (size_t)(at - rest->data);
+	*rest = slice_of(at + 1, rest->len - head.len - 1);
+	return head;
+}
+
+ptrdiff_t slice_find(struct slice s, struct slice needle)
+{
+	const char *at;
+
+	if (needle.len == 0)
+		return 0;
+	if (s.len < needle.len)
+		return -1;
+	at = memmem(s.data, s.len, needle.data, needle.len);
+	return at ? at - s.data : -1;
+}
+
+int slice_to_u64(struct slice s, uint64_t *ret_value)
+{
+	uint64_t value = 0;
+
+	if (s.len == 0)
+		return -EINVAL;
+	for (size_t i = 0; i < s.len; i++) {
+		if (s.data[i] < '0' || s.data[i] > '9')
+			return -EINVAL;
+		if (__builtin_mul_overflow(value, 10u, &value) ||
+			__builtin_add_overflow(value, (uint64_t)(s.data[i] - '0'), &value))
+			return -ERANGE;
+	}
+	*ret_value = value;
+	return 0;
+}
+
+int slice_copy_str(struct slice s, char *buf, size_t buf_bytes)
+{
+	if (s.len >= buf_bytes)
+		return -ENAMETOOLONG;
+	if (s.len)
+		memcpy(buf, s.data, s.len);
+	buf[s.len] = '\0';
+	return 0;
+}

@@ -1,0 +1,71 @@
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "base/base.h"
+
+static void test_split_and_trim(void **state)
+{
+	struct slice rest = SLICE("a, b ,c");
+
+	(void)state;
+	assert_true(slice_eq(slice_trim(slice_split(&rest, ',')), SLICE("a")));
+	assert_true(slice_eq(slice_trim(slice_split(&rest, ',')), SLICE("b")));
+	assert_true(slice_eq(slice_trim(slice_split(&rest, ',')), SLICE("c")));
+	assert_null(rest.data);
+	assert_int_equal(rest.len, 0);
+	assert_int_equal(slice_trim(SLICE(" \t ")).len, 0);
+}
+
+static void test_order_is_that_of_keys(void **state)
+{
+	(void)state;
+	assert_true(slice_cmp(SLICE("a"), SLICE("aa")) < 0);
+	assert_true(slice_cmp(SLICE("b"), SLICE("aa")) > 0);
+	assert_true(slice_cmp(SLICE("\xff"), SLICE("z")) > 0);
+	assert_int_equal(slice_cmp(SLICE(""), SLICE_NONE), 0);
+	assert_true(slice_eq_nocase(SLICE("ETag"), SLICE("etag")));
+	assert_false(slice_eq(SLICE("ETag"), SLICE("etag")));
+}
+
+static void test_numbers(void **state)
+{
+	uint64_t value = 7;
+
+	(void)state;
+	assert_int_equal(slice_to_u64(SLICE("18446744073709551615"), &value), 0);
+	assert_true(value == UINT64_MAX);
+	assert_int_equal(slice_to_u64(SLICE("18446744073709551616"), &value), -ERANGE);
+	assert_int_equal(slice_to_u64(SLICE(""), &value), -EINVAL);
+	assert_int_equal(slice_to_u64(SLICE("-1"), &value), -EINVAL);
+	assert_int_equal(slice_to_u64(SLICE("1 "), &value), -EINVAL);
+	assert_true(value == UINT64_MAX);
+}
+
+static void test_find_and_copy(void **state)
+{
+	char small[4];
+
+	(void)state;
+	assert_int_equal(slice_find(SLICE("hello"), SLICE("llo")), 2);
+	assert_int_equal(slice_find(SLICE("hello"), SLICE("lx")), -1);
+	assert_int_equal(slice_find(SLICE("hello"), SLICE("")), 0);
+	assert_int_equal(slice_copy_str(SLICE("abcd"), small, sizeof(small)), -ENAMETOOLONG);
+	assert_int_equal(slice_copy_str(SLICE("abc"), small, sizeof(small)), 0);
+	assert_string_equal(small, "abc");
+	assert_true(
+		slice_starts(SLICE("abc"), SLICE("ab")) && slice_ends(SLICE("abc"), SLICE("bc")));
+	assert_false(slice_starts(SLICE("a"), SLICE("ab")));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_split_and_trim),
+		cmocka_unit_test(test_order_is_that_of_keys),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_find_and_copy),
+	};
+
+	return cmocka_run_group_tests_name("slice", tests, NULL, NULL);
+}
