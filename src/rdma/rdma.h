@@ -1,0 +1,255 @@
+/* rdma/rdma.h: RDMA providers behind one verbs-shaped interface: device, protection domain, memory
+ * region, completion queue, shared receive queue, queue pair, connection manager.
+ *
+ * Providers: `verbs` (libibverbs and librdmacm: InfiniBand, RoCE, iWARP) and `simulated` (device
+ * name "simulated": processes on one host, real bytes). Semantics are those of ibv_* and rdma_cm
+ * where not said otherwise; one test suite runs over every provider.
+ *
+ * Threads: a queue pair and its completion queues are used by one thread at a time. Device, pd and
+ * mr calls: any. Prefix rp_ (RDMA provider): librdmacm owns rdma_. */
+#ifndef RDMA_RDMA_H
+#define RDMA_RDMA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "region/region.h"
+
+struct rp_device;
+struct rp_pd;
+struct rp_mr;
+struct rp_cq;
+struct rp_srq;
+struct rp_qp;
+struct rp_listener;
+
+enum rp_qp_type { RP_QP_RC, RP_QP_UC, RP_QP_UD, RP_QP_RAW };
+enum rp_qp_state { RP_QPS_INIT, RP_QPS_RTR, RP_QPS_RTS, RP_QPS_ERR };
+
+enum rp_access {
+	RP_ACCESS_LOCAL_WRITE = 1u << 0,
+	RP_ACCESS_REMOTE_WRITE = 1u << 1, /* needs LOCAL_WRITE */
+	RP_ACCESS_REMOTE_READ = 1u << 2,
+	RP_ACCESS_REMOTE_ATOMIC = 1u << 3, /* needs LOCAL_WRITE */
+};
+
+enum rp_opcode {
+	RP_SEND,
+	RP_SEND_IMM,
+	RP_WRITE,
+	RP_WRITE_IMM,
+	RP_READ,
+	RP_CMP_SWAP, /* 8 bytes, aligned; the old value lands in sge[0] */
+	RP_FETCH_ADD,
+	RP_RECV,	  /* completions only */
+	RP_RECV_WRITE_IMM /* completions only: a write-with-immediate consumed a receive */
+};
+
+enum rp_send_flags {
+	RP_SEND_SIGNALED = 1u << 0,
+	RP_SEND_INLINE =
+		1u << 1, /* the payload is taken at post time; buffers may be reused at once */
+	RP_SEND_SOLICITED = 1u << 2,
+	RP_SEND_FENCE = 1u << 3,
+};
+
+enum rp_status { /* the order and meaning of enum ibv_wc_status's common ones */
+	RP_WC_SUCCESS,
+	RP_WC_LOC_LEN_ERR,
+	RP_WC_LOC_PROT_ERR,
+	RP_WC_WR_FLUSH_ERR,
+	RP_WC_REM_INV_REQ_ERR,
+	RP_WC_REM_ACCESS_ERR,
+	RP_WC_REM_OP_ERR,
+	RP_WC_RETRY_EXC_ERR,
+	RP_WC_RNR_RETRY_EXC_ERR,
+	RP_WC_GENERAL_ERR,
+};
+const char *rp_status_str(enum rp_status status);
+
+struct rp_sge {
+	uint64_t addr;
+	uint32_t length;
+	uint32_t lkey;
+};
+
+struct rp_ah; /* address handle, for UD */
+
+struct rp_send_wr {
+	uint64_t wr_id;
+	enum rp_opcode opcode;
+	uint32_t flags;
+	const struct rp_sge *sg_list;
+	uint32_t sge_count;
+	uint32_t imm;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint64_t compare_add;
+	uint64_t swap;
+	struct rp_ah *ah; /* UD */
+	uint32_t remote_qpn;
+	uint32_t remote_qkey;
+};
+
+struct rp_recv_wr {
+	uint64_t wr_id;
+	const struct rp_sge *sg_list;
+	uint32_t sge_count;
+};
+
+struct rp_wc {
+	uint64_t wr_id;
+	enum rp_status status;
+	enum rp_opcode opcode;
+	uint32_t byte_len; /* received or read */
+	uint32_t imm;
+	bool has_imm;
+	uint32_t qpn;
+	uint32_t src_qpn; /* UD */
+};
+
+struct rp_qp_cap {
+	uint32_t max_send_wr;	  /* 0: 128 */
+	uint32_t max_recv_wr;	  /* 0: 128 */
+	uint32_t max_send_sge;	  /* 0: 4 */
+	uint32_t max_recv_sge;	  /* 0: 4 */
+	uint32_t max_inline_data; /* bytes; the provider may give more */
+};
+
+struct rp_qp_attr {
+	enum rp_qp_type type;
+	struct rp_cq *send_cq;
+	struct rp_cq *recv_cq;
+	struct rp_srq *srq; /* or NULL */
+	struct rp_qp_cap cap;
+	uint8_t retry_count;	 /* 0 to 7; transport retries */
+	uint8_t rnr_retry_count; /* 7: for ever */
+	uint32_t timeout_us;	 /* local ack timeout; 0: the provider's default */
+	uint32_t qkey;		 /* UD */
+	void *context;
+};
+
+struct rp_device_attr {
+	char name[32];
+	char provider[16];  /* "simulated", "verbs" */
+	char transport[16]; /* "simulated", "infiniband", "roce-v2", "iwarp" */
+	bool simulated;
+	uint32_t max_qp_wr, max_sge, max_cqe, max_mr, max_inline_data, active_mtu;
+	uint32_t qp_types; /* 1 << enum rp_qp_type */
+	bool atomics, srq;
+};
+
+/* ---- Device. ---- */
+struct rp_open_opts {
+	/* "simulated" or "simulated:drop=0.01,seed=7,…" (docs/guide/simulated.md), or a verbs
+	 * device "mlx5_0", "mlx5_0:1:3" (port, GID index). */
+	const char *device_name;
+	uint8_t ib_port; /* 0: the first active */
+	int gid_index;	 /* -1: choose, and log the choice */
+};
+/* -ENODEV: no such device (the log says which there are); -EINVAL: the name does not parse. */
+int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device);
+void rp_close(
+	struct rp_device *device); /* takes NULL; everything opened on it must be closed before */
+void rp_device_attr(const struct rp_device *device, struct rp_device_attr *ret_attr);
+
+int rp_pd_open(struct rp_device *device, struct rp_pd **ret_pd);
+void rp_pd_close(struct rp_pd *pd);
+
+/* Registers [addr, addr + bytes) of this process. Memory of a memfd-backed arena is named by fd and
+ * fd_offset (-1 when it is not): the simulated provider shares the file then; others ignore it. Not
+ * for the request path. */
+struct rp_mr_opts {
+	void *addr;
+	uint64_t bytes;
+	uint32_t access; /* enum rp_access */
+	int fd;
+	uint64_t fd_offset;
+};
+int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr);
+void rp_mr_close(struct rp_mr *mr);
+uint32_t rp_mr_lkey(const struct rp_mr *mr);
+uint32_t rp_mr_rkey(const struct rp_mr *mr);
+
+/* ---- Completion queues. ---- */
+int rp_cq_open(struct rp_device *device, uint32_t cqe_count, void *context, struct rp_cq **ret_cq);
+void rp_cq_close(struct rp_cq *cq);
+/* Takes up to max completions; returns how many, or -EIO when the queue overran. Makes progress in
+ * the simulated provider. No system call while both sides spin. */
+int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
+/* Asks for an event on rp_cq_fd(); true: armed; false: look again first. */
+bool rp_cq_arm(struct rp_cq *cq);
+void rp_cq_disarm(struct rp_cq *cq);
+int rp_cq_fd(const struct rp_cq *cq); /* readable when a completion came after arming */
+
+/* ---- Shared receive queues. ---- */
+int rp_srq_open(struct rp_pd *pd, uint32_t max_wr, uint32_t max_sge, struct rp_srq **ret_srq);
+void rp_srq_close(struct rp_srq *srq);
+int rp_srq_post(
+	struct rp_srq *srq, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
+
+/* ---- Queue pairs. ---- */
+int rp_qp_open(struct rp_pd *pd, const struct rp_qp_attr *attr, struct rp_qp **ret_qp);
+void rp_qp_close(struct rp_qp *qp); /* takes NULL; disconnects */
+uint32_t rp_qp_num(const struct rp_qp *qp);
+void *rp_qp_context(const struct rp_qp *qp);
+enum rp_qp_state rp_qp_state(const struct rp_qp *qp);
+/* As granted, at least what was asked for. */
+void rp_qp_cap(const struct rp_qp *qp, struct rp_qp_cap *ret_cap);
+/* Posts in order, one bell for all. 0, or -ENOMEM (queue full), -EINVAL, -ENOTCONN; *ret_posted
+ * says how many went. */
+int rp_post_send(
+	struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted);
+int rp_post_recv(
+	struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
+/* To the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR. */
+void rp_qp_error(struct rp_qp *qp);
+
+/* ---- Connection manager: events, like rdma_cm's, by IP address and port. ---- */
+enum rp_cm_type {
+	RP_CM_CONNECT_REQUEST, /* on a listener: accept or reject it */
+	RP_CM_ESTABLISHED,
+	RP_CM_REJECTED,
+	RP_CM_UNREACHABLE,
+	RP_CM_DISCONNECTED, /* the peer closed, died or its process ended */
+	RP_CM_DEVICE_FATAL,
+};
+#define RP_PRIVATE_BYTES_MAX 56u /* what InfiniBand's REQ carries past rdma_cm's own header */
+struct rp_conn_request;
+struct rp_cm_event {
+	enum rp_cm_type type;
+	struct rp_listener *listener;
+	struct rp_conn_request *request; /* CONNECT_REQUEST: ours until accepted or rejected */
+	struct rp_qp *qp;		 /* the other types */
+	char peer[64];			 /* "192.0.2.1:40001", or "pid 4711" */
+	uint8_t private_data[RP_PRIVATE_BYTES_MAX];
+	uint32_t private_len;
+};
+/* address "" or "0.0.0.0": any. -EADDRINUSE. */
+int rp_listen(struct rp_device *device, const char *address, uint16_t port, void *context,
+	struct rp_listener **ret_listener);
+void rp_listener_close(struct rp_listener *listener);
+void *rp_listener_context(const struct rp_listener *listener);
+/* Starts connecting an unconnected RC or UC queue pair; ESTABLISHED, REJECTED or UNREACHABLE
+ * follows. Post receives before this call. */
+int rp_connect(struct rp_qp *qp, const char *address, uint16_t port, const void *private_data,
+	uint32_t private_len, uint64_t deadline_ns);
+int rp_accept(struct rp_conn_request *request, struct rp_qp *qp, const void *private_data,
+	uint32_t private_len);
+void rp_reject(struct rp_conn_request *request, const void *private_data, uint32_t private_len);
+void rp_disconnect(struct rp_qp *qp);
+/* The next event of this device: 1, 0 when there is none, or -errno. One thread at a time.
+ * rp_cm_fd() is readable when there may be one. */
+int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event);
+int rp_cm_fd(const struct rp_device *device);
+
+/* ---- As a target of the unified rings. ---- */
+/* Makes the queue pair a target of the region's RDMA rings: work requests submitted there are
+ * posted in one batch a turn; rp_cq_drain() turns completions of ring work into region completions
+ * and hands all others to fn. */
+int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target);
+typedef void rp_wc_fn(void *arg, const struct rp_wc *wc);
+uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, void *arg);
+
+#endif

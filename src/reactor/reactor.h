@@ -1,0 +1,155 @@
+/* reactor/reactor.h: one loop per core: fibers, pollers, timers, mailboxes between cores, io_uring.
+ *
+ * A turn: pollers, mailbox, io_uring completions, due timers, runnable fibers, io_uring submission.
+ * The reactor spins while there is work, goes on spinning for idle_spin_ns, then arms its pollers
+ * and sleeps in io_uring_enter until a completion, a message, a poller's event or a timer. Asleep
+ * it costs nothing.
+ *
+ * Unless it says "any thread", a call is made on the reactor's own thread. Fiber calls are made
+ * inside a fiber. */
+#ifndef REACTOR_REACTOR_H
+#define REACTOR_REACTOR_H
+
+#include <liburing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+struct reactor;
+struct fiber;
+
+struct reactor_opts {
+	uint32_t core_idx;	    /* 0, 1, …: which of the server's reactors this is */
+	int cpu;		    /* pin to this processor; -1: do not pin */
+	uint32_t uring_entries;	    /* 0: 1024 */
+	uint64_t idle_spin_ns;	    /* how long to spin without work before sleeping; 0: 50 µs */
+	uint32_t fiber_stack_bytes; /* 0: 64 KiB (more under sanitizers); a guard page lies below
+				       each */
+	uint32_t fibers_max;	    /* 0: 4096 on this reactor */
+};
+
+int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor);
+void reactor_close(struct reactor *reactor); /* after run has returned; CHECKs no fiber is left */
+/* Runs on the calling thread until reactor_stop(). */
+void reactor_run(struct reactor *reactor);
+/* Any thread, or a signal handler: run returns once every fiber has ended. */
+void reactor_stop(struct reactor *reactor);
+/* One turn without sleeping, for clients that drive the loop themselves; returns work done. */
+uint32_t reactor_turn(struct reactor *reactor);
+/* One turn that may sleep until deadline_ns when there is nothing to do. */
+uint32_t reactor_turn_wait(struct reactor *reactor, uint64_t deadline_ns);
+/* The reactor of the calling thread, NULL on others. */
+struct reactor *reactor_self(void);
+uint32_t reactor_core_idx(const struct reactor *reactor);
+/* The turn's own time, read once a turn: good for deadlines, too coarse for latencies. */
+uint64_t reactor_now_ns(const struct reactor *reactor);
+bool reactor_stopping(const struct reactor *reactor);
+
+struct reactor_stats {
+	uint64_t turns, busy_turns, sleeps, fiber_switches, messages, uring_submits;
+	uint64_t busy_ns; /* time in turns that did work */
+	uint32_t fibers;
+};
+void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stats);
+
+/* ---- Fibers: stackful, one per request in flight; a switch is tens of nanoseconds, no system
+ * call. ---- */
+typedef void fiber_fn(void *arg);
+/* Starts fn in the next round of this turn. -EAGAIN past fibers_max, -ENOMEM. name is kept by
+ * pointer. */
+int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
+/* The running fiber; NULL outside fibers. */
+struct fiber *fiber_self(void);
+/* Gives the others a turn. */
+void fiber_yield(void);
+/* Sleeps until fiber_wake(). A wake that came before park is not lost (one is remembered), so
+ * callers loop on their own condition. */
+void fiber_park(void);
+/* Same reactor. Waking a running or runnable fiber is harmless. */
+void fiber_wake(struct fiber *fiber);
+/* Any thread; through the mailbox. The fiber must not end before the wake arrives. */
+void fiber_wake_remote(struct fiber *fiber);
+/* Parks until woken or until the deadline: 0, or -ETIMEDOUT. */
+int fiber_park_until(uint64_t deadline_ns);
+void fiber_sleep_ns(uint64_t ns);
+
+/* One-shot event between fibers of one reactor: wait returns at once if it was set before. */
+struct fiber_event {
+	struct fiber *waiter;
+	bool set;
+};
+void fiber_event_set(struct fiber_event *event);
+void fiber_event_wait(struct fiber_event *event);
+
+/* Runs fn on a helper thread while the fiber waits: for calls that may block (RocksDB, getaddrinfo,
+ * files). */
+void fiber_offload(fiber_fn *fn, void *arg);
+
+/* ---- io_uring. ---- */
+/* Does one operation and waits: fn prepares the entry, the result is the completion's res (bytes or
+ * -errno). A deadline cancels it (-ETIMEDOUT); DEADLINE_NONE waits for ever. The buffers must
+ * outlive the call, which they do: it returns only when the kernel is done with them. */
+typedef void uring_prep_fn(struct io_uring_sqe *sqe, void *arg);
+int fiber_uring(uring_prep_fn *prep, void *arg, uint64_t deadline_ns);
+
+/* Without a fiber: done is called from the turn that sees the completion. The caller owns the
+ * operation. */
+struct uring_op;
+typedef void uring_done_fn(struct uring_op *op, int result, uint32_t cqe_flags);
+struct uring_op {
+	uring_done_fn *done;
+	void *arg;
+};
+/* A prepared submission entry bound to op, sent at the end of this turn. Never NULL: flushes when
+ * the queue is full. done is called once per completion (several for multishot). */
+struct io_uring_sqe *reactor_sqe(struct reactor *reactor, struct uring_op *op);
+/* The ring itself, for registering buffers at start (io_uring_register_buffers). */
+struct io_uring *reactor_uring(struct reactor *reactor);
+
+/* ---- Pollers: work found by looking (completion queues, shared rings). ---- */
+struct reactor_poller {
+	const char *name;
+	/* Does what there is; returns how much. */
+	uint32_t (*poll)(void *arg);
+	/* Asks to be woken through event_fd: true when armed, false when there is work after all.
+	 */
+	bool (*arm)(void *arg);
+	/* After a sleep, or when another poller refused to arm. */
+	void (*disarm)(void *arg);
+	void *arg;
+	int event_fd; /* readable when there is work; -1: this poller cannot be waited for, so the
+			 reactor never sleeps while it is added */
+	struct list link; /* the reactor's from here on */
+	struct uring_op wait;
+	bool waiting;
+};
+void reactor_poller_add(struct reactor *reactor, struct reactor_poller *poller);
+void reactor_poller_remove(struct reactor *reactor, struct reactor_poller *poller);
+
+/* ---- Timers: coarse (about 1 ms), many, cheap to set and to cancel. ---- */
+struct reactor_timer;
+typedef void reactor_timer_fn(struct reactor_timer *timer, void *arg);
+struct reactor_timer {
+	reactor_timer_fn *fn;
+	void *arg;
+	uint64_t due_ns;
+	uint32_t slot; /* the reactor's */
+	bool armed;
+	struct list link;
+};
+void reactor_timer_set(struct reactor *reactor, struct reactor_timer *timer, uint64_t due_ns);
+void reactor_timer_cancel(struct reactor *reactor, struct reactor_timer *timer);
+
+/* ---- Mailboxes: any thread to a reactor. The message is the caller's until fn runs, then fn's.
+ * ---- */
+struct reactor_msg;
+typedef void reactor_msg_fn(struct reactor_msg *msg);
+struct reactor_msg {
+	struct mpsc_node node;
+	reactor_msg_fn *fn;
+};
+/* Any thread. Wakes the reactor when it sleeps. */
+void reactor_post(struct reactor *reactor, struct reactor_msg *msg);
+
+#endif

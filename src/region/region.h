@@ -1,0 +1,264 @@
+/* region/region.h: THE unified memory region: one mapping in arenas that the RDMA NIC, AF_XDP and
+ * NVMe/io_uring all know, with the rings to submit work, the memory-region table and the data
+ * frames.
+ *
+ *   arena 0:  header page | layout table | per-core rings: base SQ, base CQ, RDMA SQ, RDMA CQ |
+ *             memory-region table | target table | frame table | data frames …
+ *   arena 1…: data frames
+ *
+ * Arenas are memfds (2 MiB huge pages where there are some), sealed against shrinking, so that a
+ * second process on the host can map them read-only and look (`nebulaio region dump`). Every offset
+ * in the header is relative to an arena's start: nothing in the shared part is a pointer.
+ *
+ * Source: the layout is docs/design/region.md; io_uring_register(2), ibv_reg_mr(3) and xsk UMEM
+ * need page-aligned, unmoving memory, which an arena is. */
+#ifndef REGION_REGION_H
+#define REGION_REGION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* Who holds a frame. A hand-over is an explicit, checked switch from one owner to the next. */
+enum region_owner {
+	OWNER_FREE,
+	OWNER_APP,   /* the server's own code, between devices */
+	OWNER_RDMA,  /* posted to a queue pair */
+	OWNER_XDP,   /* in a fill, rx or tx ring of an AF_XDP socket */
+	OWNER_DISK,  /* in an I/O on a volume */
+	OWNER_NET,   /* being received into or sent from by a byte stream */
+	OWNER_CACHE, /* read-only, shared, counted */
+	OWNER_COUNT
+};
+
+struct region; /* process-private handle */
+
+struct region_opts {
+	const char *name;      /* for /proc/PID/maps and dump; "nebulaio" when NULL */
+	uint64_t bytes;	       /* data frames in all; rounded up to whole huge pages */
+	uint32_t core_count;   /* ring sets; 1 to LIMIT_CORES_MAX */
+	uint32_t ring_entries; /* per ring, a power of two up to LIMIT_RING_ENTRIES_MAX; 0: 1024 */
+	bool huge_pages;       /* try; without them, plain pages and one log line with the fix */
+};
+
+/* Creates the region. -ENOMEM, -EINVAL (a bound is broken), -EMFILE. The caller owns it.
+ * A refused locked-memory limit or missing huge pages is not an error: logged, and gone on without.
+ */
+int region_open(const struct region_opts *opts, struct region **ret_region);
+/* Takes NULL. Logs every frame that is still leased (a leak) with its owner. */
+void region_close(struct region *region);
+
+/* ---- Arenas: what devices register, once, at start. ---- */
+struct region_arena {
+	uint8_t *base;
+	uint64_t bytes;
+	int fd; /* the memfd; borrowed */
+	bool huge;
+};
+uint32_t region_arena_count(const struct region *region);
+struct region_arena region_arena(const struct region *region, uint32_t arena_idx);
+/* The arena that [data, data + len) lies in wholly, or -1 when it is not the region's memory. A few
+ * ns. */
+int region_arena_of(const struct region *region, const void *data, size_t len);
+
+/* ---- Frames. Any thread; a per-thread cache keeps the common case free of locks. ---- */
+
+/* A lease of 1 to LIMIT_SPAN_FRAMES_MAX contiguous frames. Plain value; copy it freely, but it is
+ * held once. The generation of its first frame makes a stale copy detectable. */
+struct region_span {
+	uint8_t *data;	    /* NULL: no span */
+	uint32_t frame_idx; /* global, over all arenas */
+	uint32_t frame_count;
+	uint32_t generation;
+};
+
+static inline uint32_t region_span_bytes(struct region_span span)
+{
+	return span.frame_count * FRAME_BYTES;
+}
+
+/* The fewest frames that hold so many bytes. */
+static inline uint32_t region_frames_for(uint64_t bytes)
+{
+	return (uint32_t)((bytes + FRAME_BYTES - 1) >> FRAME_SHIFT);
+}
+
+/* Leases contiguous frames with one reference. frame_count is rounded up to a power of two inside;
+ * the span says what was asked for. -ENOBUFS: none now, give some back and retry. -EINVAL: beyond a
+ * bound. */
+int region_lease(struct region *region, uint32_t frame_count, enum region_owner owner,
+	struct region_span *ret_span);
+/* Ends a lease; the owner must be the one that holds it and the references must be 1 (CHECKed). The
+ * frames are poisoned under AddressSanitizer. */
+void region_give(struct region *region, struct region_span span, enum region_owner owner);
+/* The checked hand-over: CHECKs that from holds the span and its generation is current. */
+void region_switch(struct region *region, struct region_span span, enum region_owner from,
+	enum region_owner to);
+/* Shared use (the cache): get adds a reference, put drops one and frees the span at the last; put
+ * returns true when it freed. */
+void region_get(struct region *region, struct region_span span);
+bool region_put(struct region *region, struct region_span span, enum region_owner owner);
+
+struct region_usage {
+	uint64_t frames_total;
+	uint64_t frames_by_owner[OWNER_COUNT];
+	uint64_t lease_failures;
+};
+void region_usage(const struct region *region, struct region_usage *ret_usage);
+
+/* ---- Copies are counted. The only way payload is copied by the processor. ---- */
+enum region_copy_why {
+	COPY_INLINE_IN,	 /* a small body out of a capsule or HTTP head buffer */
+	COPY_INLINE_OUT, /* a small body into a capsule or HTTP buffer */
+	COPY_INDEX,	 /* an object kept in its index record */
+	COPY_ALIGN,	 /* bytes moved to reach the disk's alignment */
+	COPY_DECODE,	 /* a transfer decoding that cannot be done in place */
+	COPY_CLIENT,	 /* between a caller's unregistered buffer and the pool */
+	COPY_WHY_COUNT
+};
+void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);
+/* Sum over all threads. */
+uint64_t region_copy_bytes(enum region_copy_why why);
+uint64_t region_copy_bytes_all(void);
+const char *region_copy_why_name(enum region_copy_why why);
+
+/* ---- The unified rings: the one way to submit. One set per core; a set is used by one thread.
+ * ---- An entry names an opcode, a run of the region's memory and a target; completions come back
+ * with the same user data. Targets are registered devices (a volume, a queue pair, a socket).
+ * region_ring_turn() drains what was submitted in one turn to each device in one batch, then the
+ * device rings its bell once. */
+enum region_op {
+	REGION_OP_NOP,
+	REGION_OP_READ, /* base ring: a volume */
+	REGION_OP_WRITE,
+	REGION_OP_FLUSH,
+	REGION_OP_DISCARD,
+	REGION_OP_PACKET_TX, /* base ring: an AF_XDP socket */
+	REGION_OP_SEND,	     /* RDMA ring: a queue pair */
+	REGION_OP_RECV,
+	REGION_OP_RDMA_READ,
+	REGION_OP_RDMA_WRITE,
+	REGION_OP_RDMA_WRITE_IMM,
+	REGION_OP_CMP_SWAP,
+	REGION_OP_FETCH_ADD,
+	REGION_OP_COUNT
+};
+
+enum region_sqe_flags {
+	REGION_F_INLINE = 1u << 0, /* RDMA: copy the payload into the work request (small only) */
+	REGION_F_UNSIGNALED = 1u << 1, /* no completion on success */
+	REGION_F_FENCE = 1u << 2,      /* after all earlier reads of this queue pair */
+	REGION_F_SOLICITED = 1u << 3,
+};
+
+/* A base submission entry: storage and network. 64 bytes, fixed layout (seen by dump). */
+struct region_sqe {
+	uint8_t opcode; /* enum region_op */
+	uint8_t flags;
+	uint16_t target; /* region_target_add() */
+	uint32_t len;	 /* bytes */
+	uint64_t addr;	 /* address of the first byte in this process; inside the region */
+	uint64_t offset; /* of the volume, bytes */
+	uint64_t user_data;
+	uint64_t submitted_ns; /* filled by the ring, for latency counters */
+	uint64_t reserved[3];
+};
+_Static_assert(sizeof(struct region_sqe) == 64, "one cache line");
+
+/* An RDMA work request. 128 bytes: up to four scatter entries. */
+struct region_sge {
+	uint64_t addr;
+	uint32_t len;
+	uint32_t lkey;
+};
+struct region_wr {
+	uint8_t opcode;
+	uint8_t flags;
+	uint16_t target;
+	uint8_t sge_count; /* 0 to 4 */
+	uint8_t reserved0[3];
+	uint64_t user_data;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t imm;
+	uint64_t compare_add;
+	uint64_t swap;
+	uint64_t submitted_ns;
+	struct region_sge sge[4];
+	uint64_t reserved1;
+};
+_Static_assert(sizeof(struct region_wr) == 128, "two cache lines");
+
+/* A completion, the same for both pairs of rings. */
+struct region_cqe {
+	uint64_t user_data;
+	int32_t result; /* bytes moved, or -errno */
+	uint8_t opcode;
+	uint8_t flags;
+	uint16_t target;
+	uint32_t imm;
+	uint32_t reserved0;
+	uint64_t latency_ns;
+};
+_Static_assert(sizeof(struct region_cqe) == 32, "two a cache line");
+
+struct region_ring; /* one core's set */
+struct region_ring *region_ring(struct region *region, uint32_t core_idx);
+
+/* What a device gives the region. All slots filled. Called on the ring's own thread. */
+struct region_device_ops {
+	const char *name;
+	/* Takes up to count entries in order; returns how many it took (0: busy, offered again next
+	 * turn). A refused entry is completed with its -errno by the device itself. */
+	uint32_t (*submit)(void *device, struct region_ring *ring, const struct region_sqe *entries,
+		uint32_t count);
+	uint32_t (*submit_wr)(void *device, struct region_ring *ring,
+		const struct region_wr *entries, uint32_t count);
+	/* Rings the bell for what was taken this turn. */
+	void (*bell)(void *device, struct region_ring *ring);
+};
+
+/* Gives a device a target number on this region; -ENOSPC past LIMIT_REGION_TARGETS_MAX. label is
+ * shown by dump. */
+int region_target_add(struct region *region, const struct region_device_ops *ops, void *device,
+	const char *label, uint16_t *ret_target);
+void region_target_remove(struct region *region, uint16_t target);
+
+/* Queues an entry. -EAGAIN: the ring is full; let a turn pass. Owner thread only, like all of
+ * these. */
+int region_submit(struct region_ring *ring, const struct region_sqe *sqe);
+int region_submit_wr(struct region_ring *ring, const struct region_wr *wr);
+/* A device completes an entry. Never fails: rings are sized so that every submission has its
+ * completion. */
+void region_complete(struct region_ring *ring, const struct region_cqe *cqe);
+/* Drains submissions to the devices; returns how many entries moved. Once a reactor turn. */
+uint32_t region_ring_turn(struct region_ring *ring);
+/* Takes up to max completions, both pairs of rings; returns how many. */
+uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t max);
+/* True when there are neither submissions nor completions to handle (the reactor may sleep). */
+bool region_ring_idle(const struct region_ring *ring);
+
+/* ---- The memory-region table: what is registered with which device, for all to see. ---- */
+struct region_mr {
+	uint64_t addr;
+	uint64_t bytes;
+	uint32_t lkey;
+	uint32_t rkey;
+	uint32_t access; /* enum rp_access bits */
+	char device[20];
+};
+int region_mr_add(struct region *region, const struct region_mr *mr, uint32_t *ret_mr_idx);
+void region_mr_remove(struct region *region, uint32_t mr_idx);
+
+/* ---- Seeing it from another process. ---- */
+struct region_view;
+/* Maps the region of a running process read-only through /proc/PID/fd. -ENOENT: the process has
+ * none. */
+int region_view_open(int pid, struct region_view **ret_view);
+void region_view_close(struct region_view *view);
+/* Writes a report of layout, rings, memory regions and frames by owner, as text or as JSON. */
+void region_view_dump(const struct region_view *view, bool json, struct buf *out);
+
+#endif
