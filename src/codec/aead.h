@@ -1,0 +1,39 @@
+/* codec/aead.h: AES-256-GCM (NIST SP 800-38D) with a 96-bit nonce and a 128-bit tag.
+ *
+ * The caller owns the rule that breaks GCM when broken: a key never sees one nonce twice. Use one
+ * key per direction and a counter. */
+#ifndef CODEC_AEAD_H
+#define CODEC_AEAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+
+#define AEAD_KEY_BYTES	 32u
+#define AEAD_NONCE_BYTES 12u
+#define AEAD_TAG_BYTES	 16u
+
+struct aead; /* a key with its schedule; one thread at a time */
+
+/* On the heap, once per session. -ENOMEM. */
+int aead_open(const uint8_t key[AEAD_KEY_BYTES], struct aead **ret_aead);
+void aead_close(struct aead *aead); /* wipes the key; takes NULL */
+
+/* One message. src and dst are len bytes each and are the same memory or do not overlap; aad is
+ * authenticated and stays in the clear. */
+struct aead_message {
+	const uint8_t *nonce; /* AEAD_NONCE_BYTES */
+	struct slice aad;
+	const void *src;
+	void *dst;
+	size_t len;
+	uint8_t *tag; /* AEAD_TAG_BYTES: seal writes it, unseal checks it */
+};
+
+/* No heap use. -EIO when libcrypto refuses. */
+int aead_seal(struct aead *aead, const struct aead_message *message);
+/* -EBADMSG when the tag does not fit: dst is then zeroed, and nothing of it may be used. */
+int aead_unseal(struct aead *aead, const struct aead_message *message);
+
+#endif

@@ -1,0 +1,71 @@
+/* codec/checksum.h: S3's object checksums, and MD5 for ETags, behind one struct, so that whatever
+ * moves bytes can sum them without knowing which sum was asked for.
+ *
+ * Source: S3 User Guide, "Checking object integrity". CRCs leave as big-endian bytes, which is what
+ * S3 puts into base64. */
+#ifndef CODEC_CHECKSUM_H
+#define CODEC_CHECKSUM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/slice.h"
+#include "codec/hash.h"
+
+/* On disk and on the wire: the numbers never change. */
+enum checksum_kind {
+	CHECKSUM_NONE = 0,
+	CHECKSUM_CRC32 = 1,
+	CHECKSUM_CRC32C = 2,
+	CHECKSUM_CRC64NVME = 3,
+	CHECKSUM_SHA1 = 4,
+	CHECKSUM_SHA256 = 5,
+	CHECKSUM_MD5 = 6,
+};
+#define CHECKSUM_KIND_COUNT 7
+
+#define CHECKSUM_BYTES_MAX 32u
+/* Longest base64 text of a digest: 32 bytes. */
+#define CHECKSUM_TEXT_LEN_MAX 44u
+
+/* Plain data: copied by assignment, no heap. CHECKSUM_NONE takes any update and has 0 bytes. */
+struct checksum {
+	enum checksum_kind kind;
+	union {
+		uint64_t crc;
+		struct md5 md5;
+		struct sha1 sha1;
+		struct sha256 sha256;
+	} as;
+};
+
+void checksum_init(struct checksum *sum, enum checksum_kind kind);
+void checksum_update(struct checksum *sum, const void *data, size_t len);
+/* Writes checksum_bytes(kind) bytes and returns that number; then only init may follow. */
+size_t checksum_final(struct checksum *sum, uint8_t ret_digest[CHECKSUM_BYTES_MAX]);
+
+/* All at once. */
+size_t checksum_of(enum checksum_kind kind, const void *data, size_t len,
+	uint8_t ret_digest[CHECKSUM_BYTES_MAX]);
+
+/* Digest length in bytes: 0, 4, 4, 8, 20, 32, 16. */
+size_t checksum_bytes(enum checksum_kind kind);
+
+/* S3's name ("CRC32", "SHA256" ...) as x-amz-checksum-algorithm and XML have it; "NONE", "MD5". */
+struct slice checksum_name(enum checksum_kind kind);
+/* Any case, as S3 takes it. -EINVAL for other than S3's five checksums. */
+int checksum_kind_of_name(struct slice name, enum checksum_kind *ret_kind);
+
+/* The header that carries it in lower case, "x-amz-checksum-crc32"; empty for NONE and MD5. */
+struct slice checksum_header(enum checksum_kind kind);
+/* Any case. -EINVAL when the header is not one of the five. */
+int checksum_kind_of_header(struct slice header, enum checksum_kind *ret_kind);
+
+/* True for the CRCs: the digest of a whole can be had from the digests of its parts. */
+bool checksum_can_join(enum checksum_kind kind);
+/* Digest of A followed by B into a. -EINVAL when the kind cannot join. */
+int checksum_join(enum checksum_kind kind, uint8_t a[CHECKSUM_BYTES_MAX],
+	const uint8_t b[CHECKSUM_BYTES_MAX], uint64_t b_bytes);
+
+#endif
