@@ -1,0 +1,156 @@
+/* flow/flow.h: MOVES. source → stages → sink over frames, a window in flight, no copies. It knows
+ * devices (disk, rdma, net) and nothing of S3. One transfer runs on one fiber.
+ *
+ * A piece is a run of bytes inside a span. Sources produce pieces in order; a sink takes each over,
+ * and may hold up to its window of them while a device works. Who holds a piece ends it by
+ * flow_piece_end(), which gives the frames back or drops the cache's reference. Stages look at a
+ * piece in between (checksums, later encryption in place). */
+#ifndef FLOW_FLOW_H
+#define FLOW_FLOW_H
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "net/net.h"
+#include "rdma/rdma.h"
+#include "region/region.h"
+#include "store/store.h"
+
+#define FLOW_WINDOW_DEFAULT 4u /* pieces of STORE_CHUNK_BYTES in flight per side */
+
+/* One reactor's means to move: made once, at start. */
+struct flow_core {
+	struct region *region;
+	struct region_ring *ring;
+	struct reactor *reactor;
+	struct reactor_poller poller; /* drains the unified rings once a turn */
+	uint32_t waiting;	      /* fibers parked on completions */
+	struct list lease_waiters;    /* fibers waiting for frames, first come first served */
+};
+int flow_core_open(struct reactor *reactor, struct region *region, struct flow_core *ret_core);
+void flow_core_close(struct flow_core *core);
+/* The calling reactor's, set by open. */
+struct flow_core *flow_core_self(void);
+
+/* An operation on the rings that a fiber waits for. flow_io_start never blocks for long (it lets a
+ * turn pass when the ring is full); flow_io_wait returns bytes moved or -errno. */
+struct flow_io {
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+	uint64_t latency_ns;
+};
+int flow_io_start(struct flow_core *core, struct flow_io *io, const struct region_sqe *sqe);
+int flow_io_start_wr(struct flow_core *core, struct flow_io *io, const struct region_wr *wr);
+int32_t flow_io_wait(struct flow_io *io);
+/* Leases with back-pressure: waits for frames instead of failing, -ETIMEDOUT at the deadline. */
+int flow_lease(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
+	uint64_t deadline_ns, struct region_span *ret_span);
+
+enum flow_hold { FLOW_HOLD_LEASE, FLOW_HOLD_CACHE, FLOW_HOLD_BORROWED };
+struct flow_piece {
+	struct region_span span; /* data NULL for borrowed bytes outside the region */
+	uint8_t *data;
+	uint32_t bytes;
+	uint64_t offset; /* in the body */
+	enum flow_hold hold;
+};
+/* owner: who the piece was switched to last (leases). */
+void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner);
+
+/* ---- Sources. ---- */
+struct flow_source;
+struct flow_source_ops {
+	const char *name;
+	/* The next piece in order, at most bytes_max (of STORE_CHUNK_BYTES or less); owner is
+	 * OWNER_APP (or OWNER_CACHE). 1: a piece; 0: the end; -errno. -EPIPE: the body broke off;
+	 * -EBADMSG: it does not verify. */
+	int (*next)(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece);
+	/* After the end or an error; releases what was read ahead. */
+	void (*close)(struct flow_source *source);
+};
+struct flow_source {
+	const struct flow_source_ops *ops;
+	struct flow_core *core;
+	uint64_t bytes_total; /* UINT64_MAX: not known */
+	uint64_t deadline_ns;
+};
+
+/* ---- Sinks. ---- */
+struct flow_sink;
+struct flow_sink_ops {
+	const char *name;
+	/* Takes the piece over, also on error. Parks while the window is full. */
+	int (*push)(struct flow_sink *sink, struct flow_piece *piece);
+	/* Waits for what is in flight; the first error wins. Called exactly once, after the last
+	 * push or an error (then with failed true: nothing more is started). */
+	int (*finish)(struct flow_sink *sink, bool failed);
+};
+struct flow_sink {
+	const struct flow_sink_ops *ops;
+	struct flow_core *core;
+	uint64_t deadline_ns;
+};
+
+/* ---- Stages: look at a piece (or change it in place) on its way. ---- */
+struct flow_stage;
+struct flow_stage_ops {
+	const char *name;
+	int (*piece)(struct flow_stage *stage, const struct flow_piece *piece);
+};
+struct flow_stage {
+	const struct flow_stage_ops *ops;
+};
+struct flow_checksum {
+	struct flow_stage stage;
+	struct checksum checksum; /* codec; read it after the run */
+};
+int flow_checksum_init(struct flow_checksum *stage, enum checksum_type type);
+
+/* Moves everything. Closes the source and finishes the sink in any case. *ret_bytes: moved, also on
+ * error. */
+int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint32_t stage_count,
+	struct flow_sink *sink, uint64_t *ret_bytes);
+
+/* ---- Devices' ends. All structs are the caller's (usually on its fiber's stack) and live until
+ * the run ends. ---- */
+
+/* An object's bytes [offset, offset + bytes): cache, record or volume with read-ahead, verified. */
+struct flow_object_source;
+int flow_object_source_open(struct flow_core *core, struct store_get *get, uint64_t offset,
+	uint64_t bytes, struct flow_source **ret_source);
+
+/* Into a store_put: small bodies are handed over in their frames, larger ones written as they come,
+ * with the check sums that the store asks for. */
+int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_t bytes_total,
+	struct flow_sink **ret_sink);
+
+/* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs.
+ */
+struct flow_remote {
+	uint64_t addr;
+	uint64_t bytes;
+	uint32_t rkey;
+};
+int flow_rdma_source_open(struct flow_core *core, uint16_t qp_target, uint32_t lkey,
+	const struct flow_remote *runs, uint32_t run_count, struct flow_source **ret_source);
+int flow_rdma_sink_open(struct flow_core *core, uint16_t qp_target, uint32_t lkey,
+	const struct flow_remote *runs, uint32_t run_count, struct flow_sink **ret_sink);
+
+/* Bytes that are in memory already (an inline capsule body, a built document): borrowed, not copied
+ * by the source. */
+struct flow_memory_source {
+	struct flow_source source;
+	struct slice rest;
+	uint64_t offset;
+};
+void flow_memory_source_init(
+	struct flow_core *core, struct flow_memory_source *source, struct slice bytes);
+
+/* A byte stream of a known length (an HTTP body without framing), received straight into frames.
+ * buffered: what the head's read already brought in (copied, counted). */
+int flow_net_source_open(struct flow_core *core, struct net_stream *stream, struct slice buffered,
+	uint64_t bytes_total, struct flow_source **ret_source);
+int flow_net_sink_open(
+	struct flow_core *core, struct net_stream *stream, struct flow_sink **ret_sink);
+
+#endif

@@ -1,0 +1,52 @@
+/* front/front.h: bytes to S3 requests: HTTP/1.1 (with aws-chunked) and native capsules; later RDMA
+ * tokens. */
+#ifndef FRONT_FRONT_H
+#define FRONT_FRONT_H
+
+#include "base/base.h"
+#include "flow/flow.h"
+#include "net/net.h"
+#include "rdma/rdma.h"
+#include "s3/s3.h"
+
+/* ---- HTTP/1.1. ---- */
+struct front_http_opts {
+	struct s3 *s3;
+	struct flow_core *core;
+	const char *transport;		/* "http" or "https" */
+	uint64_t idle_timeout_ns;	/* between requests */
+	uint64_t head_timeout_ns;	/* for a whole head, from its first byte */
+	uint64_t body_stall_timeout_ns; /* without progress of a body, either way */
+	const _Atomic bool *draining;	/* answer Connection: close and finish */
+};
+/* Serves one connection until it ends; closes the stream. A fiber's whole life. */
+void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream);
+
+/* ---- Native capsules on a queue pair (docs/spec/wire.md). ---- */
+struct front_native; /* one reactor's native front: device objects, sessions */
+struct front_native_opts {
+	struct s3 *s3;
+	struct store *store;
+	struct flow_core *core;
+	struct rp_device *device;
+	uint32_t sessions_max;
+	uint32_t credits; /* requests in flight per session */
+	uint32_t inline_bytes_max;
+	uint32_t cq_size;
+	uint32_t max_send_wr, max_recv_wr, max_sge;
+	uint64_t idle_timeout_ns;
+	uint64_t request_timeout_ns; /* RDMA transfers give up well before */
+	const _Atomic bool *draining;
+};
+/* Opens pd, cq, registers the region's arenas (local write only), adds its pollers to the core's
+ * reactor. */
+int front_native_open(const struct front_native_opts *opts, struct front_native **ret_front);
+/* Starts accepting at address:port. -EADDRINUSE. */
+int front_native_listen(struct front_native *front, const char *address, uint16_t port);
+/* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. In a
+ * fiber. */
+void front_native_drain(struct front_native *front, uint64_t deadline_ns);
+void front_native_close(struct front_native *front);
+uint32_t front_native_sessions(const struct front_native *front);
+
+#endif

@@ -1,0 +1,145 @@
+/* s3/s3.h: the S3 protocol, transport-blind. A front (HTTP, RDMA token, native capsules) turns
+ * bytes into a struct s3_request and implements struct s3_reply; s3_handle() does the rest on the
+ * calling fiber: routes, authenticates, authorises, runs the operation, answers exactly once. One
+ * file per operation: op_put_object.c, … */
+#ifndef S3_S3_H
+#define S3_S3_H
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "flow/flow.h"
+#include "store/store.h"
+
+struct s3;
+
+struct s3_opts {
+	const char *root_access_key;
+	const char *root_secret_key;
+	const char *region; /* "us-east-1" when NULL; a signature with any region in its scope is
+			       accepted */
+	const char
+		*host_domain; /* for virtual-host style: "s3.example.com"; NULL: path style only */
+	bool anonymous_read;  /* off by default */
+};
+int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3);
+void s3_close(struct s3 *s3);
+
+enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS, S3_METHOD_OTHER };
+
+struct s3_header {
+	struct slice name;  /* as received; compare without case */
+	struct slice value; /* trimmed */
+};
+
+/* How the payload is bound to the signature (x-amz-content-sha256). */
+enum s3_payload {
+	S3_PAYLOAD_UNSIGNED,
+	S3_PAYLOAD_SHA256,	     /* the body must have this digest */
+	S3_PAYLOAD_STREAMING_SIGNED, /* aws-chunked, each chunk signed */
+	S3_PAYLOAD_STREAMING_SIGNED_TRAILER,
+	S3_PAYLOAD_STREAMING_UNSIGNED_TRAILER,
+};
+
+/* What a body needs to verify chunk signatures; given by s3 once the request is authenticated. */
+struct s3_chunk_signing {
+	enum s3_payload payload;
+	uint8_t signing_key[32];
+	char seed_signature[65];
+	char timestamp[17]; /* 20260101T000000Z */
+	char scope[128];    /* 20260101/us-east-1/s3/aws4_request */
+};
+
+/* The request's body, implemented by the front. */
+struct s3_body;
+struct s3_body_ops {
+	/* Starts it: sends "100 Continue" if it is awaited, sets up aws-chunked decoding per
+	 * signing, then yields a source of the decoded bytes. bytes_total is the decoded length
+	 * when known. Called at most once. */
+	int (*open)(struct s3_body *body, const struct s3_chunk_signing *signing,
+		struct flow_source **ret_source);
+	/* Trailing header of the decoded stream by lower-case name, after its end; empty when
+	 * absent. */
+	struct slice (*trailer)(struct s3_body *body, const char *name);
+};
+struct s3_body {
+	const struct s3_body_ops *ops;
+	uint64_t bytes; /* decoded length if announced, else UINT64_MAX; 0: no body */
+};
+
+/* Who asks. Secrets never leave s3/. */
+struct s3_identity {
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	bool root;
+	bool anonymous;
+};
+
+struct s3_request {
+	enum s3_method method;
+	struct slice method_text;
+	struct slice path;  /* percent-encoded, starts with '/' */
+	struct slice query; /* percent-encoded, without '?' */
+	const struct s3_header *headers;
+	uint32_t header_count;
+	struct s3_body *body;
+	const struct s3_identity *session; /* authenticated by the transport (native); NULL: by the
+					      request's signature */
+	const char *transport;		   /* "http", "https", "rdma-token", "rdma" */
+	const char *peer;
+	char request_id[17]; /* 16 hex digits, set by the front */
+	struct flow_core *core;
+};
+
+/* The answer, implemented by the front. head, then (unless bytes is 0 or the method is HEAD) the
+ * body. */
+struct s3_reply;
+struct s3_reply_ops {
+	/* bytes: the body's length. For HEAD it is announced and no body follows. Adds Date,
+	 * Server, request id itself. */
+	int (*head)(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+		uint32_t header_count, uint64_t bytes);
+	/* A small body (XML) at once. Borrowed for the call. */
+	int (*text)(struct s3_reply *reply, struct slice body);
+	/* A sink for exactly the announced bytes: socket, RDMA WRITE or inline capsule. */
+	int (*sink)(struct s3_reply *reply, struct flow_sink **ret_sink);
+};
+struct s3_reply {
+	const struct s3_reply_ops *ops;
+	uint32_t status; /* set by head; 0: nothing sent yet */
+	bool broken; /* the body could not be finished: the front must end the connection or fail
+			the transfer */
+};
+
+/* Any fiber of an attached reactor. Always answers through reply unless the transport broke. */
+void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
+
+/* ---- The fast way for the native protocol's opcodes: no header parsing, no XML. ---- */
+/* Session set-up: the derived key of an access key for authenticating a transport session:
+ * HMAC-SHA256("NEBULA1" + secret, context). -ENOENT: no such key. */
+int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
+	uint8_t ret_key[32], struct s3_identity *ret_identity);
+
+/* An S3 error as the table in s3_error.c has it. */
+struct s3_error {
+	const char *code;    /* "NoSuchKey" */
+	uint32_t status;     /* 404 */
+	const char *message; /* never empty */
+};
+/* The one place where errno becomes an S3 code. */
+const struct s3_error *s3_error_of(int error);
+const struct s3_error *s3_error_named(const char *code);
+
+enum s3_action {
+	S3_ACTION_GET_OBJECT,
+	S3_ACTION_PUT_OBJECT,
+	S3_ACTION_DELETE_OBJECT,
+	S3_ACTION_LIST_BUCKET,
+	S3_ACTION_OTHER
+};
+/* NULL when allowed, else the error to answer. Tens of nanoseconds for a session's own identity. */
+const struct s3_error *s3_authorize(struct s3 *s3, const struct s3_identity *identity,
+	enum s3_action action, struct slice bucket, struct slice key);
+
+bool s3_bucket_name_valid(struct slice name);
+bool s3_key_valid(struct slice key); /* 1 to 1,024 bytes of UTF-8 */
+
+#endif

@@ -1,0 +1,194 @@
+/* store/store.h: DECIDES. Buckets, objects, where their bytes lie, what is durable. It never
+ * touches a socket or a queue pair and moves no payload itself: flow moves bytes to where the store
+ * said, then the store commits.
+ *
+ *   data under DIR:  volume (extents)   log (prewritten append log)   index/ (RocksDB)   LOCK
+ *
+ * A commit is durable when it returns: its bytes and its record would survive power loss. Commits
+ * of many fibers and cores are grouped: one log write, one flush. After a crash every key has its
+ * old object or its new one, never a mixture.
+ *
+ * Fiber calls from any reactor that was attached, unless marked otherwise. docs/spec/disk.md has
+ * the formats. */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+#include "disk/disk.h"
+#include "region/region.h"
+
+struct store;
+struct store_put; /* an object being written */
+struct store_get; /* an object being read: a snapshot that stays readable until closed */
+
+/* The unit in which payload moves, is cached and (its CHECK pieces) is verified. */
+#define STORE_CHUNK_BYTES (1024u * 1024u)
+#define STORE_CHECK_BYTES \
+	(64u * 1024u) /* a checksum covers this much of an extent; ranges read whole pieces */
+/* Up to here a body is handed over in its frames and written with its group in one go. */
+#define STORE_GROUPED_BYTES_MAX (64u * 1024u)
+
+struct store_opts {
+	const char *dir;	   /* created when absent */
+	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
+	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
+	uint64_t cache_bytes_max;	/* region frames the read cache may hold */
+	uint64_t hot_records_bytes_max; /* the in-memory record table */
+	uint32_t inline_bytes_max;	/* objects up to this live in their index record */
+	const char *disk_faults;	/* tests: see struct disk_opts */
+};
+
+/* Opens, recovers (with progress in the log), checks formats. Blocks; before reactors run. -EBUSY:
+ * another process has it; -EUCLEAN: a format is damaged or of a newer version (the log line says
+ * what and what to do). */
+int store_open(const struct store_opts *opts, struct region *region, struct store **ret_store);
+/* Once per reactor, before it runs. The first attached reactor runs the committer. */
+int store_attach(struct store *store, struct reactor *reactor);
+/* In a fiber of the first reactor, at shutdown: finishes commits, checkpoints. Then reactors stop,
+ * then close. */
+void store_quiesce(struct store *store);
+void store_close(struct store *store);
+
+/* ---- Buckets. ---- */
+struct store_bucket {
+	char name[LIMIT_BUCKET_LEN_MAX + 1];
+	uint64_t id;	     /* never reused */
+	uint64_t created_ns; /* real time */
+	char owner[65];
+	char region[33];
+};
+int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
+int store_bucket_get(
+	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
+int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
+/* Calls visit for each bucket in name order, starting after `after`; visit returns false to stop.
+ */
+typedef bool store_bucket_visit_fn(const struct store_bucket *bucket, void *arg);
+int store_bucket_list(
+	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg);
+
+/* ---- What is kept of an object besides its bytes. ---- */
+struct store_meta {
+	uint64_t bytes;
+	uint64_t mtime_ns;	/* real time; the commit sets it */
+	char etag[68];		/* without quotes: md5 hex, "…-N", or crc64nvme based */
+	uint8_t checksum_type;	/* enum checksum of codec; 0: none was given */
+	uint8_t checksum_flags; /* bit 0: composite */
+	uint8_t checksum_len;
+	uint8_t checksum[32];
+	uint64_t crc64; /* CRC-64/NVME of the whole body */
+	/* Stored headers: "name\0value\0" pairs, lower-case names (content-type, x-amz-meta-…). */
+	const char *headers;
+	uint32_t headers_len;
+	char version_id[33]; /* "null" until versioning */
+};
+
+/* ---- Writing. open → (space, move bytes)* or frames → commit | abort. ---- */
+struct store_put_opts {
+	struct slice bucket;
+	struct slice key;
+	uint64_t bytes; /* known length; UINT64_MAX when it is not known yet */
+};
+/* -ENOENT: no such bucket; -ENOSPC: the volume is full. Nothing is visible until commit. */
+int store_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
+/* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
+ * volume, contiguous. Ask in order of offset. -ENOSPC. */
+struct store_run {
+	uint16_t target; /* of the base ring */
+	uint64_t volume_offset;
+	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment apart from the
+			   object's end */
+};
+int store_put_space(
+	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
+/* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
+ */
+int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
+/* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes the frames over (owner OWNER_APP); they are
+ * written by the commit. Either this or space, never both. */
+void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
+/* Offers a span that was just written to the read cache; takes it over (owner OWNER_DISK) in any
+ * case. */
+void store_put_cache_take(
+	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
+
+/* Looks at what the key holds now (NULL: nothing), in commit order, and decides: 0 to go on, or
+ * -errno that commit returns. Must not block. */
+typedef int store_check_fn(const struct store_meta *current, void *arg);
+/* Durable when it returns 0. Ends the put in any case. meta->mtime_ns and version_id are filled in.
+ */
+int store_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
+void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
+
+/* ---- Reading. ---- */
+/* -ENOENT with *ret_bucket_exists telling which of the two is missing. From memory when hot: well
+ * under a µs. */
+int store_get_open(struct store *store, struct slice bucket, struct slice key,
+	struct store_get **ret_get, bool *ret_bucket_exists);
+const struct store_meta *store_get_meta(const struct store_get *get); /* lives until close */
+/* The body when it lives in the record; false when it has extents. */
+bool store_get_inline(const struct store_get *get, struct slice *ret_body);
+/* The chunk (index: offset / STORE_CHUNK_BYTES) in the cache: true, with a reference to be dropped
+ * by region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
+bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_span *ret_span);
+/* Where bytes from offset on lie; contiguous, at most `bytes`. */
+int store_get_run(
+	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
+/* Verifies a piece that starts at a multiple of STORE_CHECK_BYTES: 0 or -EIO (logged and counted).
+ */
+int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes);
+/* Offers a verified whole chunk to the cache; the caller keeps a reference of its own (owner
+ * becomes OWNER_CACHE and the reference count 2, true), or the cache declines (false, nothing
+ * changed). */
+bool store_get_cache_offer(
+	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes);
+void store_get_close(struct store_get *get);
+
+/* ---- Deleting. ---- Durable when it returns 0; -ENOENT when the bucket is missing. A missing key
+ * is success (S3). check may be NULL. */
+int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
+	void *arg);
+/* Many keys of one bucket in one commit. results[i] is 0 or -errno. */
+int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
+	uint32_t key_count, int *results);
+
+/* ---- Listing, in key order, sees every commit that returned before the call. ---- */
+struct store_list_opts {
+	struct slice bucket;
+	struct slice prefix;
+	struct slice delimiter; /* may be longer than a byte */
+	struct slice after;	/* exclusive; for continuing also past a common prefix */
+	uint32_t entries_max;	/* keys and prefixes together, 0 to LIMIT_LIST_KEYS_MAX */
+};
+struct store_list_entry {
+	struct slice key; /* a key, or a common prefix with its delimiter */
+	bool is_prefix;
+	const struct store_meta *meta; /* keys only */
+};
+/* visit is called on the fiber, in order; slices live for the call. */
+typedef void store_list_visit_fn(const struct store_list_entry *entry, void *arg);
+/* *ret_more: there are further entries, after the last one visited. -ENOENT: no such bucket. */
+int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
+	void *arg, bool *ret_more);
+
+/* ---- Checking (nebulaio fsck): the store must not be open elsewhere. Blocks. ---- */
+struct store_fsck_report {
+	uint64_t buckets, objects, extents, bytes;
+	uint64_t bad_records, bad_checksums, overlaps,
+		lost_bytes; /* lost: neither free nor named */
+};
+/* Verifies the log, every record, that extents neither overlap nor leave the volume, and (deep)
+ * every checksum. Writes findings to out as it goes. 0: clean; -EUCLEAN: damage was found. */
+int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
+
+struct store_usage {
+	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;
+};
+void store_usage(struct store *store, struct store_usage *ret_usage);
+
+#endif
