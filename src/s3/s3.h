@@ -73,7 +73,23 @@ struct s3_identity {
 	bool anonymous;
 };
 
+/* What a request asks for, where the front knows it already (native opcodes). */
+enum s3_op {
+	S3_OP_ROUTE, /* from method, path and query */
+	S3_OP_GET_OBJECT,
+	S3_OP_PUT_OBJECT,
+	S3_OP_DELETE_OBJECT,
+	S3_OP_HEAD_OBJECT,
+	S3_OP_LIST_OBJECTS_V2
+};
+
 struct s3_request {
+	/* Not S3_OP_ROUTE: bucket and key are set, decoded, and path is not looked at (query still
+	 * is, for LIST). Headers may be given as usual (range, conditions, metadata). This is the
+	 * way of the microsecond: no parsing, no malloc. */
+	enum s3_op op;
+	struct slice bucket;
+	struct slice key;
 	enum s3_method method;
 	struct slice method_text;
 	struct slice path;  /* percent-encoded, starts with '/' */
