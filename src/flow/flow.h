@@ -17,36 +17,45 @@
 
 #define FLOW_WINDOW_DEFAULT 4u /* pieces of STORE_CHUNK_BYTES in flight per side */
 
-/* One reactor's means to move: made once, at start. */
+/* One reactor's means to move: made once, at start. Zero it, fill nothing: open does. */
 struct flow_core {
 	struct region *region;
 	struct region_ring *ring;
 	struct reactor *reactor;
+	struct store *
+		store; /* gives its cache up when frames run short; NULL: none. Set by the wiring */
 	struct reactor_poller poller; /* drains the unified rings once a turn */
-	uint32_t waiting;	      /* fibers parked on completions */
+	uint32_t in_flight;	      /* ring entries without their completion */
 	struct list lease_waiters;    /* fibers waiting for frames, first come first served */
+	struct reactor_timer lease_retry;
+	struct list idle_ends; /* sources and sinks between transfers, for reuse */
 };
-int flow_core_open(struct reactor *reactor, struct region *region, struct flow_core *ret_core);
+int flow_core_open(struct reactor *reactor, struct region *region, struct flow_core *core);
 void flow_core_close(struct flow_core *core);
-/* The calling reactor's, set by open. */
+/* The calling thread's, set by open's first turn; NULL elsewhere. */
 struct flow_core *flow_core_self(void);
 
-/* An operation on the rings that a fiber waits for. flow_io_start never blocks for long (it lets a
- * turn pass when the ring is full); flow_io_wait returns bytes moved or -errno. */
+/* Operations on the rings that a fiber waits for: one flow_io counts any number of entries. Zero it
+ * first. start lets turns pass while the ring is full; wait parks until all have completed and
+ * returns 0 or the first -errno. */
 struct flow_io {
 	struct fiber *fiber;
-	int32_t result;
-	bool done;
-	uint64_t latency_ns;
+	uint32_t pending;
+	int32_t error;
 };
-int flow_io_start(struct flow_core *core, struct flow_io *io, const struct region_sqe *sqe);
-int flow_io_start_wr(struct flow_core *core, struct flow_io *io, const struct region_wr *wr);
-int32_t flow_io_wait(struct flow_io *io);
-/* Leases with back-pressure: waits for frames instead of failing, -ETIMEDOUT at the deadline. */
+void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe);
+void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
+int flow_io_wait(struct flow_io *io);
+/* Leases with back-pressure: asks the store's cache to shrink, then waits for frames; -ETIMEDOUT at
+ * the deadline. Never wait here while holding frames that nobody else will give back. */
 int flow_lease(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
 	uint64_t deadline_ns, struct region_span *ret_span);
 
-enum flow_hold { FLOW_HOLD_LEASE, FLOW_HOLD_CACHE, FLOW_HOLD_BORROWED };
+enum flow_hold {
+	FLOW_HOLD_LEASE,   /* leased frames, ended by a give */
+	FLOW_HOLD_CACHE,   /* a reference to the cache's frames, read-only */
+	FLOW_HOLD_BORROWED /* somebody else's bytes, outside the region; not for devices */
+};
 struct flow_piece {
 	struct region_span span; /* data NULL for borrowed bytes outside the region */
 	uint8_t *data;
@@ -104,53 +113,56 @@ struct flow_checksum {
 	struct flow_stage stage;
 	struct checksum checksum; /* codec; read it after the run */
 };
-int flow_checksum_init(struct flow_checksum *stage, enum checksum_type type);
+int flow_checksum_init(struct flow_checksum *stage, enum checksum_kind kind);
 
 /* Moves everything. Closes the source and finishes the sink in any case. *ret_bytes: moved, also on
  * error. */
 int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint32_t stage_count,
 	struct flow_sink *sink, uint64_t *ret_bytes);
 
-/* ---- Devices' ends. All structs are the caller's (usually on its fiber's stack) and live until
- * the run ends. ---- */
+/* ---- Devices' ends. Opened for one run, which ends them; they come from the core's pool. ---- */
 
-/* An object's bytes [offset, offset + bytes): cache, record or volume with read-ahead, verified. */
-struct flow_object_source;
+/* An object's bytes [offset, offset + bytes): cache, record or volume with read-ahead, verified.
+ * The get outlives the run and is not closed by it. */
 int flow_object_source_open(struct flow_core *core, struct store_get *get, uint64_t offset,
 	uint64_t bytes, struct flow_source **ret_source);
 
-/* Into a store_put: small bodies are handed over in their frames, larger ones written as they come,
- * with the check sums that the store asks for. */
+/* Into a store_put, which outlives the run: small bodies are handed over in their frames, larger
+ * ones written as they come, with the checksums that the store asks for. bytes_total UINT64_MAX:
+ * not known. */
 int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_t bytes_total,
 	struct flow_sink **ret_sink);
 
-/* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs.
- */
+/* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs,
+ * in order. */
 struct flow_remote {
 	uint64_t addr;
 	uint64_t bytes;
 	uint32_t rkey;
 };
-int flow_rdma_source_open(struct flow_core *core, uint16_t qp_target, uint32_t lkey,
-	const struct flow_remote *runs, uint32_t run_count, struct flow_source **ret_source);
-int flow_rdma_sink_open(struct flow_core *core, uint16_t qp_target, uint32_t lkey,
-	const struct flow_remote *runs, uint32_t run_count, struct flow_sink **ret_sink);
-
-/* Bytes that are in memory already (an inline capsule body, a built document): borrowed, not copied
- * by the source. */
-struct flow_memory_source {
-	struct flow_source source;
-	struct slice rest;
-	uint64_t offset;
+struct flow_peer {
+	uint16_t target;		/* rp_qp_target() */
+	const uint32_t *lkeys;		/* of the region's arenas, by arena index */
+	const struct flow_remote *runs; /* borrowed for the run; at most LIMIT_SGE_MAX */
+	uint32_t run_count;
 };
-void flow_memory_source_init(
-	struct flow_core *core, struct flow_memory_source *source, struct slice bytes);
+/* -EMSGSIZE: the runs hold fewer than bytes. */
+int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,
+	struct flow_source **ret_source);
+int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,
+	struct flow_sink **ret_sink);
+
+/* Bytes that are in memory already (an inline capsule body, a built document): borrowed, copied
+ * into frames only by the sink that needs frames. */
+int flow_memory_source_open(
+	struct flow_core *core, struct slice bytes, struct flow_source **ret_source);
 
 /* A byte stream of a known length (an HTTP body without framing), received straight into frames.
- * buffered: what the head's read already brought in (copied, counted). */
+ * buffered: what the head's read already brought in (copied, counted). stall_ns bounds the wait for
+ * each next byte. */
 int flow_net_source_open(struct flow_core *core, struct net_stream *stream, struct slice buffered,
-	uint64_t bytes_total, struct flow_source **ret_source);
-int flow_net_sink_open(
-	struct flow_core *core, struct net_stream *stream, struct flow_sink **ret_sink);
+	uint64_t bytes_total, uint64_t stall_ns, struct flow_source **ret_source);
+int flow_net_sink_open(struct flow_core *core, struct net_stream *stream, uint64_t stall_ns,
+	struct flow_sink **ret_sink);
 
 #endif
