@@ -32,7 +32,7 @@ struct ec_plan {
 	uint32_t data_count;
 	uint32_t source; /* mask of the data_count shards that are read */
 	uint32_t want;	 /* mask of the shards that are written */
-	uint8_t tables[EC_TABLE_BYTES * EC_DATA_MAX * EC_SHARDS_MAX];
+	uint8_t tables[EC_TABLE_BYTES * EC_DATA_MAX * EC_PARITY_MAX];
 };
 
 /* -EINVAL unless 1 <= data_count <= EC_DATA_MAX and 1 <= parity_count <= EC_PARITY_MAX. */
@@ -51,7 +51,7 @@ int ec_plan_init(struct ec_plan *plan, const struct ec *ec, uint32_t have, uint3
  * be NULL. -EINVAL on a length out of range. */
 int ec_plan_run(const struct ec_plan *plan, size_t shard_bytes, void *const *shards);
 
-/* Both steps for one stripe; takes some 13 KiB of stack. */
+/* Both steps for one stripe; takes some 6 KiB of stack. */
 int ec_reconstruct(
 	const struct ec *ec, size_t shard_bytes, void *const *shards, uint32_t have, uint32_t want);
 

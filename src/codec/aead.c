@@ -1,0 +1,97 @@
+/* codec/aead.c: AES-256-GCM by libcrypto's EVP. The key schedule is made once, at open; a message
+ * only sets its nonce. */
+#include "codec/aead.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+
+#include "base/base.h"
+#include "codec/hash.h"
+
+/* EVP takes lengths as int. */
+#define EVP_STEP_BYTES (1ull << 30)
+
+struct aead {
+	EVP_CIPHER_CTX *seal;
+	EVP_CIPHER_CTX *unseal;
+};
+
+int aead_open(const uint8_t key[AEAD_KEY_BYTES], struct aead **ret_aead)
+{
+	struct aead *aead = calloc(1, sizeof(*aead));
+
+	if (!aead)
+		return -ENOMEM;
+	aead->seal = EVP_CIPHER_CTX_new();
+	aead->unseal = EVP_CIPHER_CTX_new();
+	/* EVP's default nonce for GCM is AEAD_NONCE_BYTES long. */
+	if (!aead->seal || !aead->unseal ||
+		!EVP_EncryptInit_ex(aead->seal, EVP_aes_256_gcm(), NULL, key, NULL) ||
+		!EVP_DecryptInit_ex(aead->unseal, EVP_aes_256_gcm(), NULL, key, NULL)) {
+		aead_close(aead);
+		return -ENOMEM;
+	}
+	*ret_aead = aead;
+	return 0;
+}
+
+void aead_close(struct aead *aead)
+{
+	if (!aead)
+		return;
+	EVP_CIPHER_CTX_free(aead->seal); /* wipes */
+	EVP_CIPHER_CTX_free(aead->unseal);
+	free(aead);
+}
+
+/* Feeds bytes to a context set up either way; dst is NULL for what is only authenticated. */
+static int feed(EVP_CIPHER_CTX *ctx, const void *src, void *dst, size_t len)
+{
+	const uint8_t *from = src;
+	uint8_t *to = dst;
+
+	while (len) {
+		int step = (int)MIN(len, EVP_STEP_BYTES), done;
+
+		if (!EVP_CipherUpdate(ctx, to, &done, from, step) || done != step)
+			return -EIO;
+		from += step;
+		to = to ? to + step : NULL;
+		len -= (size_t)step;
+	}
+	return 0;
+}
+
+int aead_seal(struct aead *aead, const struct aead_message *message)
+{
+	EVP_CIPHER_CTX *ctx = aead->seal;
+	int done;
+
+	if (!EVP_EncryptInit_ex(ctx, NULL, NULL, NULL, message->nonce) ||
+		feed(ctx, message->aad.data, NULL, message->aad.len) ||
+		feed(ctx, message->src, message->dst, message->len) ||
+		!EVP_EncryptFinal_ex(ctx, NULL, &done) ||
+		!EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, AEAD_TAG_BYTES, message->tag))
+		return -EIO;
+	return 0;
+}
+
+int aead_unseal(struct aead *aead, const struct aead_message *message)
+{
+	EVP_CIPHER_CTX *ctx = aead->unseal;
+	int done;
+
+	if (!EVP_DecryptInit_ex(ctx, NULL, NULL, NULL, message->nonce) ||
+		feed(ctx, message->aad.data, NULL, message->aad.len) ||
+		feed(ctx, message->src, message->dst, message->len) ||
+		!EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, AEAD_TAG_BYTES, message->tag))
+		return -EIO;
+	if (EVP_DecryptFinal_ex(ctx, NULL, &done))
+		return 0;
+	if (message->len)
+		secret_wipe(message->dst, message->len);
+	return -EBADMSG;
+}

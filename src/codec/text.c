@@ -1,0 +1,275 @@
+/* codec/text.c: hex, base64, percent-encoding, UTF-8 and XML text. All of it is for names, headers
+ * and digests, never for payload. */
+#include "codec/text.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/base.h"
+
+static const char hex_lower[] = "0123456789abcdef";
+static const char hex_upper[] = "0123456789ABCDEF";
+static const char base64_digits[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void hex_encode(const void *data, size_t len, char *ret_text)
+{
+	const uint8_t *bytes = data;
+
+	for (size_t i = 0; i < len; i++) {
+		ret_text[2 * i] = hex_lower[bytes[i] >> 4];
+		ret_text[2 * i + 1] = hex_lower[bytes[i] & 15];
+	}
+}
+
+/* 0 to 15, or -1. */
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int hex_decode(struct slice text, void *ret_data, size_t len)
+{
+	uint8_t *bytes = ret_data;
+
+	if (text.len % 2 || text.len / 2 != len)
+		return -EINVAL;
+	for (size_t i = 0; i < len; i++) {
+		int high = hex_value(text.data[2 * i]), low = hex_value(text.data[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return -EINVAL;
+		bytes[i] = (uint8_t)(high << 4 | low);
+	}
+	return 0;
+}
+
+size_t base64_encode(const void *data, size_t len, char *ret_text)
+{
+	const uint8_t *bytes = data;
+	char *out = ret_text;
+
+	for (; len >= 3; len -= 3, bytes += 3, out += 4) {
+		uint32_t word = (uint32_t)bytes[0] << 16 | (uint32_t)bytes[1] << 8 | bytes[2];
+
+		out[0] = base64_digits[word >> 18];
+		out[1] = base64_digits[word >> 12 & 63];
+		out[2] = base64_digits[word >> 6 & 63];
+		out[3] = base64_digits[word & 63];
+	}
+	if (len) {
+		uint32_t word = (uint32_t)bytes[0] << 16 | (len == 2 ? (uint32_t)bytes[1] << 8 : 0);
+
+		out[0] = base64_digits[word >> 18];
+		out[1] = base64_digits[word >> 12 & 63];
+		out[2] = len == 2 ? base64_digits[word >> 6 & 63] : '=';
+		out[3] = '=';
+		out += 4;
+	}
+	return (size_t)(out - ret_text);
+}
+
+/* 0 to 63, or -1. */
+static int base64_value(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+int base64_decode(struct slice text, void *ret_data, size_t data_bytes_max, size_t *ret_len)
+{
+	size_t padding = slice_ends(text, SLICE("==")) ? 2 : slice_ends(text, SLICE("="));
+	size_t len = text.len / 4 * 3 - padding, done = 0;
+	uint8_t *bytes = ret_data;
+	uint32_t word = 0;
+	int bits = 0;
+
+	if (text.len % 4)
+		return -EINVAL;
+	if (len > data_bytes_max)
+		return -ENOBUFS;
+	for (size_t i = 0; i < text.len - padding; i++) {
+		int value = base64_value(text.data[i]);
+
+		if (value < 0)
+			return -EINVAL;
+		word = word << 6 | (uint32_t)value;
+		bits += 6;
+		if (bits >= 8) {
+			bits -= 8;
+			bytes[done++] = (uint8_t)(word >> bits);
+		}
+	}
+	if (word & ((1u << bits) - 1))
+		return -EINVAL;
+	*ret_len = done;
+	return 0;
+}
+
+static bool is_unreserved(char c)
+{
+	char lower = c | 0x20;
+
+	return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+	       c == '_' || c == '~';
+}
+
+void uri_encode(struct slice text, unsigned flags, struct buf *out)
+{
+	size_t run = 0; /* length of what stands at the head of text and goes out as it is */
+
+	while (run < text.len) {
+		uint8_t byte = (uint8_t)text.data[run];
+
+		if (is_unreserved((char)byte) || (byte == '/' && flags & URI_KEEP_SLASH)) {
+			run++;
+			continue;
+		}
+		buf_put_slice(out, slice_to(text, run));
+		buf_put(out, (char[]){'%', hex_upper[byte >> 4], hex_upper[byte & 15]}, 3);
+		text = slice_from(text, run + 1);
+		run = 0;
+	}
+	buf_put_slice(out, text);
+}
+
+int uri_decode(
+	struct slice text, unsigned flags, char *ret_data, size_t data_bytes_max, size_t *ret_len)
+{
+	size_t done = 0;
+
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.data[i];
+
+		if (c == '%') {
+			int high = i + 2 < text.len ? hex_value(text.data[i + 1]) : -1;
+			int low = i + 2 < text.len ? hex_value(text.data[i + 2]) : -1;
+
+			if (high < 0 || low < 0)
+				return -EINVAL;
+			c = (char)(high << 4 | low);
+			i += 2;
+		} else if (c == '+' && flags & URI_PLUS_IS_SPACE) {
+			c = ' ';
+		}
+		if (done == data_bytes_max)
+			return -ENOBUFS;
+		ret_data[done++] = c;
+	}
+	*ret_len = done;
+	return 0;
+}
+
+/* Length of the well-formed sequence at the head of a text that is not empty, or 0. */
+static size_t utf8_sequence(const uint8_t *byte, size_t len)
+{
+	uint8_t second_min = 0x80, second_max = 0xbf;
+	size_t sequence;
+
+	if (byte[0] < 0x80)
+		return 1;
+	if (byte[0] < 0xc2 || byte[0] > 0xf4)
+		return 0;
+	sequence = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
+	if (sequence > len)
+		return 0;
+	/* Where the second byte alone tells an overlong form, a surrogate or too high a number. */
+	if (byte[0] == 0xe0)
+		second_min = 0xa0;
+	else if (byte[0] == 0xed)
+		second_max = 0x9f;
+	else if (byte[0] == 0xf0)
+		second_min = 0x90;
+	else if (byte[0] == 0xf4)
+		second_max = 0x8f;
+	if (byte[1] < second_min || byte[1] > second_max)
+		return 0;
+	for (size_t i = 2; i < sequence; i++) {
+		if (byte[i] < 0x80 || byte[i] > 0xbf)
+			return 0;
+	}
+	return sequence;
+}
+
+bool utf8_is_valid(struct slice text)
+{
+	const uint8_t *pos = (const uint8_t *)text.data;
+	size_t len = text.len;
+
+	while (len) {
+		uint64_t word;
+		size_t step;
+
+		if (len >= sizeof(word)) {
+			memcpy(&word, pos, sizeof(word));
+			if (!(word & 0x8080808080808080)) {
+				pos += sizeof(word);
+				len -= sizeof(word);
+				continue;
+			}
+		}
+		step = utf8_sequence(pos, len);
+		if (!step)
+			return false;
+		pos += step;
+		len -= step;
+	}
+	return true;
+}
+
+/* What stands for c in XML, or NULL when it stands for itself or is a control character. */
+static const char *xml_entity(char c)
+{
+	switch (c) {
+	case '&':
+		return "&amp;";
+	case '<':
+		return "&lt;";
+	case '>':
+		return "&gt;";
+	case '"':
+		return "&quot;";
+	case '\'':
+		return "&#39;";
+	default:
+		return NULL;
+	}
+}
+
+void xml_escape(struct slice text, struct buf *out)
+{
+	size_t run = 0; /* length of what stands at the head of text and goes out as it is */
+
+	while (run < text.len) {
+		uint8_t byte = (uint8_t)text.data[run];
+		const char *entity = xml_entity((char)byte);
+
+		if (!entity && byte >= ' ') {
+			run++;
+			continue;
+		}
+		buf_put_slice(out, slice_to(text, run));
+		if (entity)
+			buf_put_str(out, entity);
+		else
+			buf_printf(out, "&#x%x;", byte);
+		text = slice_from(text, run + 1);
+		run = 0;
+	}
+	buf_put_slice(out, text);
+}
+
+void xml_element(const char *name, struct slice text, struct buf *out)
+{
+	buf_printf(out, "<%s>", name);
+	xml_escape(text, out);
+	buf_printf(out, "</%s>", name);
+}
