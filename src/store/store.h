@@ -148,6 +148,8 @@ int store_get_verify(struct store_get *get, uint64_t offset, const void *data, u
 bool store_get_cache_offer(
 	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes);
 void store_get_close(struct store_get *get);
+/* Gives frames of the cache back to the region, oldest first, when a lease found none. Any thread; returns how many. */
+uint32_t store_cache_shrink(struct store *store, uint32_t frame_count);
 
 /* ---- Deleting. ---- Durable when it returns 0; -ENOENT when the bucket is missing. A missing key
  * is success (S3). check may be NULL. */

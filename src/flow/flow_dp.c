@@ -1,0 +1,111 @@
+/* flow/flow_dp.c: the unified rings' turn and the fibers that wait on it. Data path. */
+#include "flow/flow_priv.h"
+
+#include <errno.h>
+
+#define REAP_BATCH 32
+
+static _Thread_local struct flow_core *self_core;
+
+struct flow_core *flow_core_self(void)
+{
+	return self_core;
+}
+
+static uint32_t core_poll(void *arg)
+{
+	struct flow_core *core = arg;
+	struct region_cqe cqes[REAP_BATCH];
+	uint32_t work = region_ring_turn(core->ring);
+	uint32_t count;
+
+	self_core = core;
+	do {
+		count = region_reap(core->ring, cqes, REAP_BATCH);
+		for (uint32_t i = 0; i < count; i++) {
+			struct flow_io *io = (struct flow_io *)(uintptr_t)cqes[i].user_data;
+
+			CHECK(io->pending > 0);
+			if (cqes[i].result < 0 && io->error == 0)
+				io->error = cqes[i].result;
+			if (--io->pending == 0 && io->fiber)
+				fiber_wake(io->fiber);
+		}
+		core->in_flight -= count;
+		work += count;
+	} while (count == REAP_BATCH);
+	return work;
+}
+
+/* Devices wake the reactor by their own events; the rings only must be empty before a sleep. */
+static bool core_arm(void *arg)
+{
+	const struct flow_core *core = arg;
+
+	return region_ring_idle(core->ring);
+}
+
+static void core_disarm(void *arg)
+{
+	(void)arg;
+}
+
+void flow_core_poller_init(struct flow_core *core, int event_fd)
+{
+	core->poller = (struct reactor_poller){
+		.name = "rings",
+		.poll = core_poll,
+		.arm = core_arm,
+		.disarm = core_disarm,
+		.arg = core,
+		.event_fd = event_fd,
+	};
+}
+
+static void io_begin(struct flow_core *core, struct flow_io *io)
+{
+	io->pending++;
+	core->in_flight++;
+}
+
+void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe)
+{
+	sqe->user_data = (uint64_t)(uintptr_t)io;
+	io_begin(core, io);
+	while (region_submit(core->ring, sqe) == -EAGAIN)
+		fiber_yield();
+}
+
+void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr)
+{
+	wr->user_data = (uint64_t)(uintptr_t)io;
+	io_begin(core, io);
+	while (region_submit_wr(core->ring, wr) == -EAGAIN)
+		fiber_yield();
+}
+
+int flow_io_wait(struct flow_io *io)
+{
+	io->fiber = fiber_self();
+	while (io->pending)
+		fiber_park();
+	io->fiber = NULL;
+	return io->error;
+}
+
+void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner)
+{
+	switch (piece->hold) {
+	case FLOW_HOLD_LEASE:
+		region_give(core->region, piece->span, owner);
+		break;
+	case FLOW_HOLD_CACHE:
+		region_put(core->region, piece->span, OWNER_CACHE);
+		break;
+	case FLOW_HOLD_BORROWED:
+		break;
+	}
+	piece->data = NULL;
+	if (__builtin_expect(!list_empty(&core->lease_waiters), 0))
+		flow_core_lease_wake(core);
+}

@@ -1,0 +1,135 @@
+/* flow/flow_priv.h: what flow's files share: the pool of ends, and the window of pieces in flight.
+ */
+#ifndef FLOW_FLOW_PRIV_H
+#define FLOW_FLOW_PRIV_H
+
+#include "flow/flow.h"
+
+/* A piece on its way through a device. */
+struct flow_slot {
+	struct flow_piece piece;
+	struct flow_io io;
+	bool busy;
+};
+
+/* Slots in order of offset: begun at the head, ended at the tail. */
+struct flow_window {
+	struct flow_slot slots[FLOW_WINDOW_DEFAULT];
+	uint32_t head; /* count of slots ever begun */
+	uint32_t tail; /* count of slots ever ended */
+};
+
+static inline bool flow_window_full(const struct flow_window *window)
+{
+	return window->head - window->tail == FLOW_WINDOW_DEFAULT;
+}
+
+static inline bool flow_window_empty(const struct flow_window *window)
+{
+	return window->head == window->tail;
+}
+
+static inline struct flow_slot *flow_window_oldest(struct flow_window *window)
+{
+	return &window->slots[window->tail % FLOW_WINDOW_DEFAULT];
+}
+
+static inline struct flow_slot *flow_window_next(struct flow_window *window)
+{
+	return &window->slots[window->head % FLOW_WINDOW_DEFAULT];
+}
+
+struct flow_object_source {
+	struct flow_source source;
+	struct store_get *get;
+	uint64_t offset; /* of the next piece to start */
+	uint64_t end;
+	uint64_t bytes_whole; /* the object's */
+	struct flow_window window;
+};
+
+struct flow_object_sink {
+	struct flow_sink sink;
+	struct store_put *put;
+	uint64_t bytes_total;
+	uint64_t offset;	   /* of the next byte to arrive */
+	struct flow_piece staging; /* bytes that do not fill a chunk yet; span.data NULL: none */
+	int error;
+	bool handed_over; /* the store has the frames of a small body */
+	struct flow_window window;
+};
+
+/* Where in a peer's scatter list the next byte lies. */
+struct flow_cursor {
+	struct flow_peer peer;
+	uint32_t run_idx;
+	uint64_t run_offset;
+};
+
+struct flow_rdma_source {
+	struct flow_source source;
+	struct flow_cursor cursor;
+	uint64_t offset; /* of the next byte to ask for */
+	uint64_t end;
+	struct flow_window window;
+};
+
+struct flow_rdma_sink {
+	struct flow_sink sink;
+	struct flow_cursor cursor;
+	uint64_t bytes_left; /* that may still be written */
+	int error;
+	struct flow_window window;
+};
+
+struct flow_memory_source {
+	struct flow_source source;
+	struct slice rest;
+	uint64_t offset;
+};
+
+struct flow_net_source {
+	struct flow_source source;
+	struct net_stream *stream;
+	struct slice buffered;
+	uint64_t offset;
+	uint64_t stall_ns;
+};
+
+struct flow_net_sink {
+	struct flow_sink sink;
+	struct net_stream *stream;
+	uint64_t stall_ns;
+	int error;
+};
+
+/* One end of a transfer, of whatever kind: a pool of equal blocks, so that opening one costs no
+ * malloc once warm. */
+union flow_end {
+	struct list idle;
+	struct flow_object_source object_source;
+	struct flow_object_sink object_sink;
+	struct flow_rdma_source rdma_source;
+	struct flow_rdma_sink rdma_sink;
+	struct flow_memory_source memory_source;
+	struct flow_net_source net_source;
+	struct flow_net_sink net_sink;
+};
+
+/* flow_dp.c's poller, for open. */
+void flow_core_poller_init(struct flow_core *core, int event_fd);
+/* Lets the first fiber that waits for frames look again. */
+void flow_core_lease_wake(struct flow_core *core);
+
+/* NULL: out of memory. Not zeroed. */
+union flow_end *flow_end_lease(struct flow_core *core);
+void flow_end_give(struct flow_core *core, void *end);
+
+/* Posts a piece's bytes as work requests of one direction, one per remote run that they touch. The
+ * caller has checked that the runs hold them. */
+void flow_cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum region_op op,
+	struct flow_slot *slot);
+/* -EMSGSIZE when the runs hold fewer than bytes; -EINVAL past LIMIT_SGE_MAX runs. */
+int flow_cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, uint64_t bytes);
+
+#endif

@@ -1,0 +1,256 @@
+/* flow/rdma_ends.c: a peer's memory as a source (RDMA READ) and as a sink (RDMA WRITE), over its
+ * scatter list, a window in flight. The server moves the bytes; the peer only lent its memory. Data
+ * path. */
+#include "flow/flow_priv.h"
+
+#include <errno.h>
+
+int flow_cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, uint64_t bytes)
+{
+	uint64_t held = 0;
+
+	if (peer->run_count > LIMIT_SGE_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < peer->run_count; i++) {
+		if (__builtin_add_overflow(held, peer->runs[i].bytes, &held))
+			return -EINVAL;
+	}
+	if (held < bytes)
+		return -EMSGSIZE;
+	cursor->peer = *peer;
+	cursor->run_idx = 0;
+	cursor->run_offset = 0;
+	return 0;
+}
+
+void flow_cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum region_op op,
+	struct flow_slot *slot)
+{
+	uint8_t *data = slot->piece.data;
+	uint32_t left = slot->piece.bytes;
+	int arena = region_arena_of(core->region, data, left);
+
+	CHECK(arena >= 0);
+	while (left) {
+		const struct flow_remote *run = &cursor->peer.runs[cursor->run_idx];
+		uint32_t bytes = (uint32_t)MIN((uint64_t)left, run->bytes - cursor->run_offset);
+
+		if (bytes) {
+			struct region_wr wr = {
+				.opcode = (uint8_t)op,
+				.target = cursor->peer.target,
+				.sge_count = 1,
+				.remote_addr = run->addr + cursor->run_offset,
+				.rkey = run->rkey,
+				.sge[0] = {.addr = (uint64_t)(uintptr_t)data,
+					.len = bytes,
+					.lkey = cursor->peer.lkeys[arena]},
+			};
+
+			flow_io_start_wr(core, &slot->io, &wr);
+		}
+		data += bytes;
+		left -= bytes;
+		cursor->run_offset += bytes;
+		if (cursor->run_offset == run->bytes) {
+			cursor->run_idx++;
+			cursor->run_offset = 0;
+		}
+	}
+}
+
+/* ---- Source. ---- */
+
+static int read_begin(struct flow_rdma_source *self, uint32_t bytes_max)
+{
+	struct flow_core *core = self->source.core;
+	struct flow_slot *slot = flow_window_next(&self->window);
+	uint32_t bytes = (uint32_t)MIN(self->end - self->offset, (uint64_t)bytes_max);
+	int ret;
+
+	slot->io = (struct flow_io){0};
+	slot->piece = (struct flow_piece){
+		.offset = self->offset, .bytes = bytes, .hold = FLOW_HOLD_LEASE};
+	if (flow_window_empty(&self->window))
+		ret = flow_lease(core, region_frames_for(bytes), OWNER_RDMA,
+			self->source.deadline_ns, &slot->piece.span);
+	else
+		ret = region_lease(
+			core->region, region_frames_for(bytes), OWNER_RDMA, &slot->piece.span);
+	if (ret == -ENOBUFS)
+		return 0;
+	if (ret)
+		return ret;
+	slot->piece.data = slot->piece.span.data;
+	self->offset += bytes;
+	self->window.head++;
+	flow_cursor_post(core, &self->cursor, REGION_OP_RDMA_READ, slot);
+	return 1;
+}
+
+static int rdma_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct flow_rdma_source *self = CONTAINER_OF(source, struct flow_rdma_source, source);
+	struct flow_slot *slot;
+	int ret;
+
+	while (self->offset < self->end && !flow_window_full(&self->window)) {
+		ret = read_begin(self, bytes_max);
+		if (ret < 0)
+			return ret;
+		if (ret == 0)
+			break;
+	}
+	if (flow_window_empty(&self->window))
+		return 0;
+	slot = flow_window_oldest(&self->window);
+	ret = flow_io_wait(&slot->io);
+	self->window.tail++;
+	if (ret) {
+		flow_piece_end(source->core, &slot->piece, OWNER_RDMA);
+		return ret;
+	}
+	region_switch(source->core->region, slot->piece.span, OWNER_RDMA, OWNER_APP);
+	*ret_piece = slot->piece;
+	return 1;
+}
+
+static void rdma_close(struct flow_source *source)
+{
+	struct flow_rdma_source *self = CONTAINER_OF(source, struct flow_rdma_source, source);
+
+	while (!flow_window_empty(&self->window)) {
+		struct flow_slot *slot = flow_window_oldest(&self->window);
+
+		flow_io_wait(&slot->io);
+		flow_piece_end(source->core, &slot->piece, OWNER_RDMA);
+		self->window.tail++;
+	}
+	flow_end_give(source->core, self);
+}
+
+static const struct flow_source_ops RDMA_SOURCE_OPS = {
+	.name = "rdma", .next = rdma_next, .close = rdma_close};
+
+int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,
+	struct flow_source **ret_source)
+{
+	struct flow_rdma_source *self = (struct flow_rdma_source *)flow_end_lease(core);
+	int ret;
+
+	if (!self)
+		return -ENOMEM;
+	ret = flow_cursor_init(&self->cursor, peer, bytes);
+	if (ret) {
+		flow_end_give(core, self);
+		return ret;
+	}
+	self->source = (struct flow_source){
+		.ops = &RDMA_SOURCE_OPS,
+		.core = core,
+		.bytes_total = bytes,
+		.deadline_ns = DEADLINE_NONE,
+	};
+	self->offset = 0;
+	self->end = bytes;
+	self->window.head = 0;
+	self->window.tail = 0;
+	*ret_source = &self->source;
+	return 0;
+}
+
+/* ---- Sink. ---- */
+
+static void write_end(struct flow_rdma_sink *self)
+{
+	struct flow_slot *slot = flow_window_oldest(&self->window);
+	int ret = flow_io_wait(&slot->io);
+
+	if (ret && !self->error)
+		self->error = ret;
+	flow_piece_end(self->sink.core, &slot->piece, OWNER_RDMA);
+	self->window.tail++;
+}
+
+/* Bytes outside the region cannot be handed to the device: into frames, counted. */
+static int piece_to_frames(struct flow_core *core, uint64_t deadline_ns, struct flow_piece *piece)
+{
+	struct region_span span;
+	int ret = flow_lease(core, region_frames_for(piece->bytes), OWNER_APP, deadline_ns, &span);
+
+	if (ret)
+		return ret;
+	region_copy(span.data, piece->data, piece->bytes, COPY_INDEX);
+	piece->span = span;
+	piece->data = span.data;
+	piece->hold = FLOW_HOLD_LEASE;
+	return 0;
+}
+
+static int rdma_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct flow_rdma_sink *self = CONTAINER_OF(sink, struct flow_rdma_sink, sink);
+	struct flow_slot *slot;
+	int ret = self->error;
+
+	if (!ret && piece->bytes > self->bytes_left)
+		ret = -EMSGSIZE;
+	if (!ret && piece->hold == FLOW_HOLD_BORROWED)
+		ret = piece_to_frames(sink->core, sink->deadline_ns, piece);
+	if (ret) {
+		flow_piece_end(sink->core, piece, OWNER_APP);
+		if (!self->error)
+			self->error = ret;
+		return ret;
+	}
+	if (flow_window_full(&self->window))
+		write_end(self);
+	slot = flow_window_next(&self->window);
+	slot->io = (struct flow_io){0};
+	slot->piece = *piece;
+	if (piece->hold == FLOW_HOLD_LEASE)
+		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
+	self->bytes_left -= piece->bytes;
+	self->window.head++;
+	flow_cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);
+	return 0;
+}
+
+static int rdma_finish(struct flow_sink *sink, bool failed)
+{
+	struct flow_rdma_sink *self = CONTAINER_OF(sink, struct flow_rdma_sink, sink);
+	int ret;
+
+	(void)failed;
+	while (!flow_window_empty(&self->window))
+		write_end(self);
+	ret = self->error;
+	flow_end_give(sink->core, self);
+	return ret;
+}
+
+static const struct flow_sink_ops RDMA_SINK_OPS = {
+	.name = "rdma", .push = rdma_push, .finish = rdma_finish};
+
+int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,
+	struct flow_sink **ret_sink)
+{
+	struct flow_rdma_sink *self = (struct flow_rdma_sink *)flow_end_lease(core);
+	int ret;
+
+	if (!self)
+		return -ENOMEM;
+	ret = flow_cursor_init(&self->cursor, peer, bytes);
+	if (ret) {
+		flow_end_give(core, self);
+		return ret;
+	}
+	self->sink = (struct flow_sink){
+		.ops = &RDMA_SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->bytes_left = bytes;
+	self->error = 0;
+	self->window.head = 0;
+	self->window.tail = 0;
+	*ret_sink = &self->sink;
+	return 0;
+}
