@@ -5,8 +5,9 @@
  * and sleeps in io_uring_enter until a completion, a message, a poller's event or a timer. Asleep
  * it costs nothing.
  *
- * Unless it says "any thread", a call is made on the reactor's own thread. Fiber calls are made
- * inside a fiber. */
+ * Unless it says "any thread", a call is made on the reactor's own thread: the one that first turns
+ * it, by reactor_run or reactor_turn. Between open and then any one thread may prepare it (spawn,
+ * add pollers, set timers, register buffers). Fiber calls are made inside a fiber. */
 #ifndef REACTOR_REACTOR_H
 #define REACTOR_REACTOR_H
 
@@ -29,17 +30,26 @@ struct reactor_opts {
 	uint32_t fibers_max;	    /* 0: 4096 on this reactor */
 };
 
+/* Fiber stacks are rounded up to pages and must lie between 16 KiB and 8 MiB, fibers_max within
+ * LIMIT_FIBERS_MAX, uring_entries within 32768: -EINVAL. -EPERM or -ENOSYS where io_uring is not
+ * permitted: the log then says how to permit it. */
 int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor);
-void reactor_close(struct reactor *reactor); /* after run has returned; CHECKs no fiber is left */
-/* Runs on the calling thread until reactor_stop(). */
+/* After run has returned, on any thread; NULL is fine. CHECKs that no fiber is left. Nobody may
+ * post to it any more; messages still in the mailbox are dropped, operations in the ring are
+ * cancelled without their done. */
+void reactor_close(struct reactor *reactor);
+/* Runs on the calling thread, pinned to opts.cpu, until reactor_stop(). */
 void reactor_run(struct reactor *reactor);
-/* Any thread, or a signal handler: run returns once every fiber has ended. */
+/* Any thread, or a signal handler: run returns once every fiber has ended and the mailbox is empty.
+ * For good: a stopped reactor does not run again. Fibers are not woken by it: see reactor_at_stop.
+ */
 void reactor_stop(struct reactor *reactor);
-/* One turn without sleeping, for clients that drive the loop themselves; returns work done. */
+/* One turn without sleeping, for clients that drive the loop themselves; returns work done. Never
+ * inside one of this reactor's own fibers. */
 uint32_t reactor_turn(struct reactor *reactor);
 /* One turn that may sleep until deadline_ns when there is nothing to do. */
 uint32_t reactor_turn_wait(struct reactor *reactor, uint64_t deadline_ns);
-/* The reactor of the calling thread, NULL on others. */
+/* The reactor whose turn the calling thread is in, NULL outside turns. */
 struct reactor *reactor_self(void);
 uint32_t reactor_core_idx(const struct reactor *reactor);
 /* The turn's own time, read once a turn: good for deadlines, too coarse for latencies. */
@@ -51,13 +61,15 @@ struct reactor_stats {
 	uint64_t busy_ns; /* time in turns that did work */
 	uint32_t fibers;
 };
+/* Any thread: each figure is exact, together they are no snapshot. */
 void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stats);
 
 /* ---- Fibers: stackful, one per request in flight; a switch is tens of nanoseconds, no system
  * call. ---- */
 typedef void fiber_fn(void *arg);
-/* Starts fn in the next round of this turn. -EAGAIN past fibers_max, -ENOMEM. name is kept by
- * pointer. */
+/* Starts fn in the next round of fibers: this turn's when called by a poller, a message, a
+ * completion or a timer, the next turn's when called by a fiber. -EAGAIN past fibers_max, -ENOMEM.
+ * name is kept by pointer. */
 int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
 /* The running fiber; NULL outside fibers. */
 struct fiber *fiber_self(void);
@@ -66,9 +78,12 @@ void fiber_yield(void);
 /* Sleeps until fiber_wake(). A wake that came before park is not lost (one is remembered), so
  * callers loop on their own condition. */
 void fiber_park(void);
-/* Same reactor. Waking a running or runnable fiber is harmless. */
+/* Same reactor. Waking a running or runnable fiber is harmless. A fiber that waits for something
+ * else (an event, an operation, an offload, a sleep) finishes that first and then finds the wake
+ * remembered. */
 void fiber_wake(struct fiber *fiber);
-/* Any thread; through the mailbox. The fiber must not end before the wake arrives. */
+/* Any thread; through the mailbox. Wakes that were not delivered yet count as one. The fiber must
+ * not end before the wake arrives. */
 void fiber_wake_remote(struct fiber *fiber);
 /* Parks until woken or until the deadline: 0, or -ETIMEDOUT. */
 int fiber_park_until(uint64_t deadline_ns);
@@ -80,16 +95,21 @@ struct fiber_event {
 	bool set;
 };
 void fiber_event_set(struct fiber_event *event);
+/* One waiter at most. The event stays set. */
 void fiber_event_wait(struct fiber_event *event);
+/* 0, or -ETIMEDOUT when it was not set by the deadline. */
+int fiber_event_wait_until(struct fiber_event *event, uint64_t deadline_ns);
 
 /* Runs fn on a helper thread while the fiber waits: for calls that may block (RocksDB, getaddrinfo,
- * files). */
+ * files). All reactors share a few helpers, first come, first served. No fiber call inside fn. */
 void fiber_offload(fiber_fn *fn, void *arg);
 
 /* ---- io_uring. ---- */
 /* Does one operation and waits: fn prepares the entry, the result is the completion's res (bytes or
- * -errno). A deadline cancels it (-ETIMEDOUT); DEADLINE_NONE waits for ever. The buffers must
- * outlive the call, which they do: it returns only when the kernel is done with them. */
+ * -errno). A deadline cancels it (-ETIMEDOUT, or the result when it was done all the same);
+ * DEADLINE_NONE waits for ever. The buffers must outlive the call, which they do: it returns only
+ * when the kernel is done with them, zero-copy sends included. Not for multishot operations, and
+ * prep sets no user_data and no link. */
 typedef void uring_prep_fn(struct io_uring_sqe *sqe, void *arg);
 int fiber_uring(uring_prep_fn *prep, void *arg, uint64_t deadline_ns);
 
@@ -104,7 +124,8 @@ struct uring_op {
 /* A prepared submission entry bound to op, sent at the end of this turn. Never NULL: flushes when
  * the queue is full. done is called once per completion (several for multishot). */
 struct io_uring_sqe *reactor_sqe(struct reactor *reactor, struct uring_op *op);
-/* The ring itself, for registering buffers at start (io_uring_register_buffers). */
+/* The ring itself, for registering buffers (io_uring_register_buffers): before the first turn from
+ * any thread, afterwards from the reactor's own. */
 struct io_uring *reactor_uring(struct reactor *reactor);
 
 /* ---- Pollers: work found by looking (completion queues, shared rings). ---- */
@@ -115,15 +136,18 @@ struct reactor_poller {
 	/* Asks to be woken through event_fd: true when armed, false when there is work after all.
 	 */
 	bool (*arm)(void *arg);
-	/* After a sleep, or when another poller refused to arm. */
+	/* After a sleep, or when another poller refused to arm. Takes from event_fd what made it
+	 * readable: the reactor only looks at it, and one that stays readable ends every sleep. */
 	void (*disarm)(void *arg);
 	void *arg;
 	int event_fd; /* readable when there is work; -1: this poller cannot be waited for, so the
 			 reactor never sleeps while it is added */
 	struct list link; /* the reactor's from here on */
-	struct uring_op wait;
-	bool waiting;
+	uint32_t wait_idx;
 };
+/* At most REACTOR_POLLERS_MAX on one reactor (CHECK). The poller may be freed, and its event_fd
+ * closed, as soon as remove returns; both calls are fine inside a poller. */
+#define REACTOR_POLLERS_MAX 256u
 void reactor_poller_add(struct reactor *reactor, struct reactor_poller *poller);
 void reactor_poller_remove(struct reactor *reactor, struct reactor_poller *poller);
 
@@ -138,6 +162,10 @@ struct reactor_timer {
 	bool armed;
 	struct list link;
 };
+/* Calls fn(timer, arg) in the first turn at or after due_ns, up to about 1 ms late when the reactor
+ * is not busy; never early. Setting an armed timer moves it. The timer is the caller's again once
+ * fn is called or it is cancelled; fn may set it again. O(1), and so is cancel, which is fine on a
+ * timer that is not armed. A timer starts as zeroes. */
 void reactor_timer_set(struct reactor *reactor, struct reactor_timer *timer, uint64_t due_ns);
 void reactor_timer_cancel(struct reactor *reactor, struct reactor_timer *timer);
 
@@ -149,7 +177,11 @@ struct reactor_msg {
 	struct mpsc_node node;
 	reactor_msg_fn *fn;
 };
-/* Any thread. Wakes the reactor when it sleeps. */
+/* Any thread. Wakes the reactor when it sleeps; costs no system call when it does not. Messages of
+ * one thread arrive in order. */
 void reactor_post(struct reactor *reactor, struct reactor_msg *msg);
+/* Runs msg's fn in the turn that first sees reactor_stop, or in the next turn when that has been.
+ * For waking the fibers that wait for the outside world, so that they end. */
+void reactor_at_stop(struct reactor *reactor, struct reactor_msg *msg);
 
 #endif

@@ -1,0 +1,110 @@
+/* reactor/fiber.c: where fibers come from: their mappings (guard page, stack, structure), made on
+ * demand, cached when they end, unmapped with the reactor. */
+#include "reactor/reactor_priv.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#if REACTOR_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+#if REACTOR_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
+#endif
+
+/* Equal offsets in page-aligned stacks would make all fibers fight for the same few cache sets, so
+ * each starts a few lines lower than the one before. */
+#define COLOUR_BYTES 64u
+#define COLOURS	     32u
+
+_Static_assert(COLOUR_BYTES *COLOURS + sizeof(struct fiber) < STACK_BYTES_MIN / 4,
+	"most of the smallest stack is stack");
+
+/* A guard by madvise leaves neighbouring stacks one mapping to the kernel, whose number of mappings
+ * is bounded (vm.max_map_count); a guard by mprotect works everywhere. */
+static int guard(char *map, size_t bytes)
+{
+	if (madvise(map, bytes, MADV_GUARD_INSTALL) == 0)
+		return 0;
+	return mprotect(map, bytes, PROT_NONE) ? -errno : 0;
+}
+
+struct fiber *fiber_map(struct reactor *reactor)
+{
+	uint32_t page_bytes = reactor->page_bytes;
+	size_t map_bytes = page_bytes + reactor->opts.fiber_stack_bytes;
+	size_t colour = reactor->fibers_mapped % COLOURS * COLOUR_BYTES;
+	struct fiber *fiber;
+	char *map;
+
+	map = mmap(NULL, map_bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+	if (map == MAP_FAILED)
+		return NULL;
+	if (guard(map, page_bytes) != 0) {
+		munmap(map, map_bytes);
+		return NULL;
+	}
+	fiber = (struct fiber *)(void *)(map + map_bytes - ALIGN_UP(sizeof(*fiber), 64) - colour);
+	fiber->reactor = reactor;
+	fiber->map = map;
+	fiber->stack = map + page_bytes;
+	fiber->stack_bytes = (size_t)((char *)fiber - fiber->stack);
+	fiber->state = FIBER_IDLE;
+	fiber->remote_msg.fn = fiber_remote_arrived;
+	atomic_init(&fiber->remote_posted, false);
+	list_init(&fiber->link);
+	list_push_back(&reactor->fibers_all, &fiber->all_link);
+	reactor->fibers_mapped++;
+	return fiber;
+}
+
+void fiber_unmap(struct fiber *fiber)
+{
+	struct reactor *reactor = fiber->reactor;
+
+	CHECK(fiber->state == FIBER_IDLE);
+#if REACTOR_ASAN
+	ASAN_UNPOISON_MEMORY_REGION(fiber->stack, fiber->stack_bytes);
+#endif
+	list_remove(&fiber->all_link);
+	reactor->fibers_mapped--;
+	CHECK(munmap(fiber->map, reactor->page_bytes + reactor->opts.fiber_stack_bytes) == 0);
+}
+
+int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)
+{
+	struct list *link;
+	struct fiber *fiber;
+
+	if (reactor->stats.fibers >= reactor->opts.fibers_max)
+		return -EAGAIN;
+	link = list_pop(&reactor->fibers_idle);
+	fiber = link ? CONTAINER_OF(link, struct fiber, link) : fiber_map(reactor);
+	if (!fiber)
+		return -ENOMEM;
+	CHECK(fiber->state == FIBER_IDLE);
+#if REACTOR_ASAN
+	/* The function that ran here last never returned from its outermost frame. */
+	ASAN_UNPOISON_MEMORY_REGION(fiber->stack, fiber->stack_bytes);
+#endif
+#if REACTOR_TSAN
+	fiber->sanitizer = __tsan_create_fiber(0);
+#else
+	fiber->sanitizer = NULL;
+#endif
+	fiber->name = name;
+	fiber->fn = fn;
+	fiber->arg = arg;
+	fiber->cause = CAUSE_OTHER;
+	fiber->wake_pending = false;
+	switch_prepare(&fiber->ctx, fiber->stack, fiber->stack_bytes, fiber_main, fiber);
+	fiber->state = FIBER_RUNNABLE;
+	list_push_back(&reactor->runnable, &fiber->link);
+	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
+	return 0;
+}

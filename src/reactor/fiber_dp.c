@@ -1,0 +1,252 @@
+/* reactor/fiber_dp.c: running, stopping and waking fibers. Fibers switch to the loop and the loop
+ * to fibers, never one fiber to another. */
+#include "reactor/reactor_priv.h"
+
+#include <errno.h>
+
+#if REACTOR_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#if REACTOR_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+/* The loop's side of a switch: returns when the fiber stops or ends. */
+static void enter_fiber(struct reactor *reactor, struct fiber *fiber)
+{
+#if REACTOR_ASAN
+	__sanitizer_start_switch_fiber(&reactor->loop_sanitizer, fiber->stack, fiber->stack_bytes);
+#elif REACTOR_TSAN
+	reactor->loop_sanitizer = __tsan_get_current_fiber();
+	__tsan_switch_to_fiber(fiber->sanitizer, 0);
+#endif
+	switch_to(&reactor->loop_ctx, &fiber->ctx);
+#if REACTOR_ASAN
+	__sanitizer_finish_switch_fiber(reactor->loop_sanitizer, NULL, NULL);
+#endif
+}
+
+/* The fiber's side: returns when the loop enters the fiber again. */
+static void leave_fiber(struct fiber *fiber)
+{
+	struct reactor *reactor = fiber->reactor;
+
+#if REACTOR_ASAN
+	/* A fiber that ends gives up its fake stack. */
+	__sanitizer_start_switch_fiber(fiber->state == FIBER_IDLE ? NULL : &fiber->sanitizer,
+		reactor->loop_stack, reactor->loop_stack_bytes);
+#elif REACTOR_TSAN
+	__tsan_switch_to_fiber(reactor->loop_sanitizer, 0);
+#endif
+	switch_to(&fiber->ctx, &reactor->loop_ctx);
+#if REACTOR_ASAN
+	__sanitizer_finish_switch_fiber(
+		fiber->sanitizer, &reactor->loop_stack, &reactor->loop_stack_bytes);
+#endif
+}
+
+void fiber_main(void *arg)
+{
+	struct fiber *fiber = arg;
+
+#if REACTOR_ASAN
+	__sanitizer_finish_switch_fiber(
+		NULL, &fiber->reactor->loop_stack, &fiber->reactor->loop_stack_bytes);
+#endif
+	fiber->fn(fiber->arg);
+	fiber->state = FIBER_IDLE;
+	leave_fiber(fiber);
+	CHECK_FAIL("a fiber that ended runs again");
+}
+
+static void make_runnable(struct fiber *fiber, enum fiber_cause cause)
+{
+	fiber->state = FIBER_RUNNABLE;
+	fiber->cause = cause;
+	list_push_back(&fiber->reactor->runnable, &fiber->link);
+}
+
+static void retire(struct reactor *reactor, struct fiber *fiber)
+{
+#if REACTOR_TSAN
+	__tsan_destroy_fiber(fiber->sanitizer);
+#endif
+	/* The warmest stack first. */
+	list_push_front(&reactor->fibers_idle, &fiber->link);
+	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers - 1, __ATOMIC_RELAXED);
+}
+
+uint32_t fibers_round(struct reactor *reactor)
+{
+	struct list *last = reactor->runnable.prev;
+	struct list *link;
+	uint32_t count = 0;
+
+	if (list_empty(&reactor->runnable))
+		return 0;
+	/* Those that become runnable during the round queue up behind last, for the next turn. */
+	do {
+		struct fiber *fiber;
+
+		link = list_pop(&reactor->runnable);
+		fiber = CONTAINER_OF(link, struct fiber, link);
+		CHECK(fiber->state == FIBER_RUNNABLE);
+		fiber->state = FIBER_RUNNING;
+		reactor->running = fiber;
+		enter_fiber(reactor, fiber);
+		reactor->running = NULL;
+		if (fiber->state == FIBER_IDLE)
+			retire(reactor, fiber);
+		count++;
+	} while (link != last);
+	stat_add(&reactor->stats.fiber_switches, count);
+	return count;
+}
+
+struct fiber *fiber_self(void)
+{
+	return reactor_current ? reactor_current->running : NULL;
+}
+
+/* For calls that only a fiber may make. */
+static struct fiber *self(void)
+{
+	struct fiber *fiber = fiber_self();
+
+	CHECK(fiber != NULL);
+	return fiber;
+}
+
+void fiber_yield(void)
+{
+	struct fiber *fiber = self();
+
+	make_runnable(fiber, CAUSE_OTHER);
+	leave_fiber(fiber);
+}
+
+void fiber_park(void)
+{
+	struct fiber *fiber = self();
+
+	if (fiber->wake_pending) {
+		fiber->wake_pending = false;
+		return;
+	}
+	fiber->state = FIBER_PARKED;
+	leave_fiber(fiber);
+}
+
+void fiber_wake(struct fiber *fiber)
+{
+	if (fiber->state == FIBER_PARKED)
+		make_runnable(fiber, CAUSE_WAKE);
+	else if (fiber->state == FIBER_RUNNABLE && fiber->cause != CAUSE_OTHER)
+		fiber->cause = CAUSE_WAKE; /* came to a park that is just about to return */
+	else
+		fiber->wake_pending = true;
+}
+
+void fiber_wait(void)
+{
+	struct fiber *fiber = self();
+
+	fiber->state = FIBER_WAITING;
+	leave_fiber(fiber);
+}
+
+void fiber_resume(struct fiber *fiber)
+{
+	CHECK(fiber->state == FIBER_WAITING);
+	make_runnable(fiber, CAUSE_OTHER);
+}
+
+static void park_deadline(struct reactor_timer *timer, void *arg)
+{
+	struct fiber *fiber = arg;
+
+	(void)timer;
+	if (fiber->state == FIBER_PARKED)
+		make_runnable(fiber, CAUSE_DEADLINE);
+}
+
+int fiber_park_until(uint64_t deadline_ns)
+{
+	struct fiber *fiber = self();
+	struct reactor_timer timer = {.fn = park_deadline, .arg = fiber};
+
+	if (fiber->wake_pending) {
+		fiber->wake_pending = false;
+		return 0;
+	}
+	if (deadline_ns != DEADLINE_NONE)
+		reactor_timer_set(fiber->reactor, &timer, deadline_ns);
+	fiber->state = FIBER_PARKED;
+	leave_fiber(fiber);
+	reactor_timer_cancel(fiber->reactor, &timer);
+	return fiber->cause == CAUSE_DEADLINE ? -ETIMEDOUT : 0;
+}
+
+static void sleep_over(struct reactor_timer *timer, void *arg)
+{
+	(void)timer;
+	fiber_resume(arg);
+}
+
+void fiber_sleep_ns(uint64_t ns)
+{
+	struct fiber *fiber = self();
+	struct reactor_timer timer = {.fn = sleep_over, .arg = fiber};
+	uint64_t now_ns = clock_now_ns();
+
+	reactor_timer_set(
+		fiber->reactor, &timer, ns < DEADLINE_NONE - now_ns ? now_ns + ns : DEADLINE_NONE);
+	fiber_wait();
+}
+
+void fiber_event_set(struct fiber_event *event)
+{
+	struct fiber *waiter = event->waiter;
+
+	event->set = true;
+	event->waiter = NULL;
+	if (waiter)
+		fiber_resume(waiter); /* the event may be gone once it runs */
+}
+
+void fiber_event_wait(struct fiber_event *event)
+{
+	if (event->set)
+		return;
+	CHECK(event->waiter == NULL);
+	event->waiter = self();
+	fiber_wait();
+}
+
+static void event_deadline(struct reactor_timer *timer, void *arg)
+{
+	struct fiber_event *event = arg;
+	struct fiber *waiter = event->waiter;
+
+	(void)timer;
+	/* NULL when the event was set earlier in this turn. */
+	event->waiter = NULL;
+	if (waiter)
+		fiber_resume(waiter);
+}
+
+int fiber_event_wait_until(struct fiber_event *event, uint64_t deadline_ns)
+{
+	struct fiber *fiber = self();
+	struct reactor_timer timer = {.fn = event_deadline, .arg = event};
+
+	if (event->set)
+		return 0;
+	CHECK(event->waiter == NULL);
+	event->waiter = fiber;
+	if (deadline_ns != DEADLINE_NONE)
+		reactor_timer_set(fiber->reactor, &timer, deadline_ns);
+	fiber_wait();
+	reactor_timer_cancel(fiber->reactor, &timer);
+	return event->set ? 0 : -ETIMEDOUT;
+}

@@ -1,0 +1,141 @@
+/* reactor/offload.c: a few helper threads, shared by all reactors, for calls that block. They start
+ * when there is work for them and end after a while without. */
+#include "reactor/reactor_priv.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#define HELPERS_MAX	   8u
+#define HELPER_IDLE_S	   10
+#define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo are not modest */
+
+/* On the fiber's stack. */
+struct offload {
+	struct list link;
+	fiber_fn *fn;
+	void *arg;
+	struct fiber *fiber;
+	struct reactor_msg done_msg;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct list queue;
+	uint32_t queued, helpers, idle;
+} pool = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.more = PTHREAD_COND_INITIALIZER,
+	.queue = {&pool.queue, &pool.queue},
+};
+
+/* On the fiber's reactor. */
+static void offload_done(struct reactor_msg *msg)
+{
+	fiber_resume(CONTAINER_OF(msg, struct offload, done_msg)->fiber);
+}
+
+static void offload_run(struct offload *offload)
+{
+	struct reactor *reactor = offload->fiber->reactor;
+
+	offload->fn(offload->arg);
+	/* From the post on the offload, its fiber and even the reactor's run may be over: only the
+	 * count keeps the reactor's memory. */
+	reactor_post(reactor, &offload->done_msg);
+	atomic_fetch_sub_explicit(&reactor->offloads, 1, memory_order_release);
+}
+
+/* Called with the lock held. The next job, or NULL when it is time for this helper to end. */
+static struct offload *next(void)
+{
+	struct timespec until;
+	struct list *link;
+	int error = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += HELPER_IDLE_S;
+	pool.idle++;
+	while (list_empty(&pool.queue) && error != ETIMEDOUT)
+		error = pthread_cond_clockwait(&pool.more, &pool.lock, CLOCK_MONOTONIC, &until);
+	pool.idle--;
+	link = list_pop(&pool.queue);
+	if (!link)
+		return NULL;
+	pool.queued--;
+	return CONTAINER_OF(link, struct offload, link);
+}
+
+static void *helper(void *arg)
+{
+	struct offload *offload;
+
+	(void)arg;
+	pthread_setname_np(pthread_self(), "offload");
+	pthread_mutex_lock(&pool.lock);
+	while ((offload = next()) != NULL) {
+		pthread_mutex_unlock(&pool.lock);
+		offload_run(offload);
+		pthread_mutex_lock(&pool.lock);
+	}
+	pool.helpers--;
+	pthread_mutex_unlock(&pool.lock);
+	return NULL;
+}
+
+/* Called with the lock held. */
+static int helper_start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int error;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
+	/* Signals are for the threads that expect them. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&thread, &attr, helper, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (!error)
+		pool.helpers++;
+	return -error;
+}
+
+void fiber_offload(fiber_fn *fn, void *arg)
+{
+	struct offload offload = {
+		.fn = fn,
+		.arg = arg,
+		.fiber = fiber_self(),
+		.done_msg.fn = offload_done,
+	};
+	int error = 0;
+
+	CHECK(offload.fiber != NULL);
+	atomic_fetch_add_explicit(&offload.fiber->reactor->offloads, 1, memory_order_relaxed);
+	pthread_mutex_lock(&pool.lock);
+	list_push_back(&pool.queue, &offload.link);
+	pool.queued++;
+	if (pool.queued > pool.idle && pool.helpers < HELPERS_MAX)
+		error = helper_start();
+	if (error && pool.helpers == 0) {
+		/* Nobody will ever come for it. */
+		list_remove(&offload.link);
+		pool.queued--;
+		pthread_mutex_unlock(&pool.lock);
+		atomic_fetch_sub_explicit(
+			&offload.fiber->reactor->offloads, 1, memory_order_relaxed);
+		log_warn("reactor", "no helper thread (%s): a blocking call blocks core %u",
+			strerror(-error), offload.fiber->reactor->opts.core_idx);
+		fn(arg);
+		return;
+	}
+	pthread_cond_signal(&pool.more);
+	pthread_mutex_unlock(&pool.lock);
+	fiber_wait();
+}

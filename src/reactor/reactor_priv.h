@@ -1,0 +1,199 @@
+/* reactor/reactor_priv.h: what the files of src/reactor share: the reactor, the fiber, the timer
+ * wheel. */
+#ifndef REACTOR_REACTOR_PRIV_H
+#define REACTOR_REACTOR_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "reactor/reactor.h"
+#include "reactor/switch.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define REACTOR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define REACTOR_ASAN 1
+#endif
+#endif
+#ifndef REACTOR_ASAN
+#define REACTOR_ASAN 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define REACTOR_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define REACTOR_TSAN 1
+#endif
+#endif
+#ifndef REACTOR_TSAN
+#define REACTOR_TSAN 0
+#endif
+
+/* Sanitizers grow every frame. */
+#define STACK_BYTES_DEFAULT   (REACTOR_ASAN || REACTOR_TSAN ? 256 * KIB : 64 * KIB)
+#define STACK_BYTES_MIN	      (16 * KIB)
+#define STACK_BYTES_MAX	      (8 * MIB)
+#define FIBERS_DEFAULT	      4096u
+#define URING_ENTRIES_DEFAULT 1024u
+#define URING_ENTRIES_MAX     32768u /* the kernel's own bound */
+#define IDLE_SPIN_NS_DEFAULT  (50 * NS_PER_US)
+#define MESSAGES_PER_TURN_MAX 1024u
+#define URING_SUBMIT_TRIES    10000u
+
+_Static_assert(FIBERS_DEFAULT <= LIMIT_FIBERS_MAX, "the default is within the bound");
+
+/* The wheel: level n has 64 slots of 64^n ticks. A timer lies at the level of the highest digit
+ * (base 64) in which its due tick differs from now, in the slot of that digit, and moves down when
+ * that slot's time comes. Eight levels hold every tick of a 64-bit nanosecond clock. */
+#define TICK_SHIFT	 20u /* 1.05 ms */
+#define WHEEL_DIGIT_BITS 6u
+#define WHEEL_SLOTS	 (1u << WHEEL_DIGIT_BITS)
+#define WHEEL_LEVELS	 8u
+#define WHEEL_SLOT_DUE	 (WHEEL_LEVELS * WHEEL_SLOTS) /* on the list of those due now */
+
+_Static_assert(WHEEL_LEVELS *WHEEL_DIGIT_BITS + TICK_SHIFT >= 64, "the wheel spans the clock");
+_Static_assert(WHEEL_SLOTS == 64, "a level's slots are the bits of one word");
+
+struct wheel {
+	uint64_t tick;			 /* all timers due at or before it have been taken out */
+	uint64_t occupied[WHEEL_LEVELS]; /* bit n: slot n holds timers */
+	struct list slots[WHEEL_LEVELS][WHEEL_SLOTS];
+	struct list due;
+};
+
+/* The life of a fiber:
+ *
+ *   IDLE      cached, no function           -> RUNNABLE by spawn
+ *   RUNNABLE  on the run queue              -> RUNNING by the turn
+ *   RUNNING   has the processor             -> RUNNABLE by yield, PARKED, WAITING, or IDLE at the
+ *                                              end of its function
+ *   PARKED    in fiber_park or park_until   -> RUNNABLE by fiber_wake or the deadline
+ *   WAITING   for one thing of the          -> RUNNABLE by that thing only; a fiber_wake is
+ *             reactor's                        remembered for the next park */
+enum fiber_state { FIBER_IDLE, FIBER_RUNNABLE, FIBER_RUNNING, FIBER_PARKED, FIBER_WAITING };
+
+/* Why a fiber became runnable, as far as a later wake has to know. */
+enum fiber_cause { CAUSE_OTHER, CAUSE_WAKE, CAUSE_DEADLINE };
+
+struct fiber {
+	struct list link; /* run queue or cache */
+	struct switch_ctx ctx;
+	struct reactor *reactor;
+	enum fiber_state state;
+	enum fiber_cause cause;
+	bool wake_pending;
+	const char *name;
+	fiber_fn *fn;
+	void *arg;
+	struct reactor_msg remote_msg;
+	atomic_bool remote_posted; /* remote_msg is in the mailbox */
+	struct list all_link;
+	char *map; /* the mapping: guard page, stack, and at its very end this structure */
+	char *stack;
+	size_t stack_bytes;
+	void *sanitizer; /* the fake stack (address) or the fiber (thread) */
+};
+
+/* One place in the table of poll operations. It outlives its poller while the kernel holds it. */
+struct poller_wait {
+	struct uring_op op;
+	struct reactor_poller *poller; /* NULL: none, or removed */
+	bool in_kernel;
+};
+
+struct reactor {
+	/* Producers on other threads write these two lines. */
+	struct mpsc mailbox;
+	_Alignas(64) atomic_bool sleeping; /* about to sleep or asleep: a post must ring wake_fd */
+	atomic_bool stop_asked;
+	_Atomic uint32_t offloads; /* helpers that may still touch this structure */
+	int wake_fd;
+
+	_Alignas(64) struct list runnable;
+	struct fiber *running; /* NULL: the loop itself runs */
+	struct switch_ctx loop_ctx;
+	uint64_t now_ns;
+	bool bound;	/* the ring is enabled and belongs to owner */
+	bool stop_seen; /* at_stop's messages have been run */
+	pthread_t owner;
+	struct io_uring ring;
+	struct list pollers;
+	struct list *poller_next; /* the poll loop's cursor, which a removal moves on */
+	uint32_t pollers_deaf;	  /* without an event_fd: no sleep while there are any */
+	struct wheel wheel;
+	struct reactor_stats stats;
+
+	struct reactor_opts opts;
+	struct mpsc at_stop;
+	struct list fibers_idle; /* cached, with their stacks */
+	struct list fibers_all;
+	uint32_t fibers_mapped;
+	uint32_t page_bytes;
+	bool ring_open;
+	struct uring_op wake_op;
+	struct poller_wait waits[REACTOR_POLLERS_MAX];
+
+	/* Where the loop's own stack lies, for the sanitizers. */
+	const void *loop_stack;
+	size_t loop_stack_bytes;
+	void *loop_sanitizer;
+};
+
+/* The reactor whose turn this thread is in. */
+extern _Thread_local struct reactor *reactor_current;
+
+/* Statistics have one writer and are read from any thread. */
+static inline void stat_add(uint64_t *figure, uint64_t n)
+{
+	__atomic_store_n(figure, *figure + n, __ATOMIC_RELAXED);
+}
+
+/* fiber.c */
+struct fiber *fiber_map(struct reactor *reactor);
+void fiber_unmap(struct fiber *fiber);
+
+/* fiber_dp.c */
+void fiber_main(void *arg);
+/* Runs every fiber that is runnable now, once; returns how many. */
+uint32_t fibers_round(struct reactor *reactor);
+/* Stops the running fiber until fiber_resume, and by nothing else. */
+void fiber_wait(void);
+void fiber_resume(struct fiber *fiber);
+void fiber_remote_arrived(struct reactor_msg *msg);
+
+/* timer_dp.c */
+void wheel_init(struct wheel *wheel, uint64_t now_ns);
+uint32_t wheel_turn(struct wheel *wheel, uint64_t now_ns);
+/* No timer is due before this; DEADLINE_NONE when none is armed. */
+uint64_t wheel_next_ns(const struct wheel *wheel);
+
+/* mailbox_dp.c */
+uint32_t mailbox_drain(struct reactor *reactor);
+/* Readable by io_uring from now on; async-signal-safe. */
+void mailbox_ring(struct reactor *reactor);
+
+/* uring.c */
+int uring_open(struct reactor *reactor);
+void uring_bind(struct reactor *reactor);
+void uring_watch_mailbox(struct reactor *reactor);
+/* The kernel took less than it was given: waits for it, or gives up with a CHECK. */
+void uring_flush_stuck(struct reactor *reactor, int error) __attribute__((cold, noinline));
+
+/* uring_dp.c */
+uint32_t uring_reap(struct reactor *reactor);
+void uring_flush(struct reactor *reactor);
+/* Submits and sleeps until a completion or the deadline. */
+void uring_sleep(struct reactor *reactor, uint64_t deadline_ns);
+
+/* poller_dp.c */
+uint32_t pollers_poll(struct reactor *reactor);
+/* Arms all; false (and all disarmed) when one has work or cannot be armed. */
+bool pollers_arm(struct reactor *reactor);
+void pollers_disarm(struct reactor *reactor);
+
+/* reactor.c */
+void reactor_pin(struct reactor *reactor);
+
+#endif
