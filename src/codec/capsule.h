@@ -1,0 +1,353 @@
+/* codec/capsule.h: the native protocol's capsules as both ends compile them. docs/spec/wire.md is
+ * this file in words; its numbers are these numbers.
+ *
+ * Pure bytes to bytes: no heap, every length checked before it is used. A capsule buffer is 8-byte
+ * aligned. Slices of a decoded capsule point into its buffer. */
+#ifndef CODEC_CAPSULE_H
+#define CODEC_CAPSULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/limits.h"
+#include "base/slice.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is read in place");
+
+#define CAPSULE_MAGIC		   0x3143424eu /* "NBC1" */
+#define CAPSULE_VERSION		   1u
+#define CAPSULE_TAG_BYTES	   16u
+#define CAPSULE_NONCE_BYTES	   32u
+#define CAPSULE_PROOF_BYTES	   32u
+#define CAPSULE_BYTES_MIN	   1024u /* the least capsule size a session may have */
+#define CAPSULE_PATH_LEN_MAX	   4096u
+#define CAPSULE_QUERY_LEN_MAX	   4096u
+#define CAPSULE_HEADERS_BYTES_MAX  8192u
+#define CAPSULE_HEADERS_MAX	   64u
+#define CAPSULE_VERSION_ID_LEN_MAX 64u
+#define CAPSULE_ETAG_LEN_MAX	   80u
+#define CAPSULE_CODE_LEN_MAX	   64u
+#define CAPSULE_MESSAGE_LEN_MAX	   1024u
+/* Beyond one receive per credit: for GOODBYE. */
+#define CAPSULE_SPARE_RECEIVES 2u
+
+enum capsule_kind {
+	CAPSULE_HELLO = 1,
+	CAPSULE_CHALLENGE = 2,
+	CAPSULE_PROOF = 3,
+	CAPSULE_WELCOME = 4,
+	CAPSULE_REFUSE = 5,
+	CAPSULE_REQUEST = 6,
+	CAPSULE_RESPONSE = 7,
+	CAPSULE_GOODBYE = 8,
+};
+
+enum capsule_opcode {
+	CAPSULE_OP_GET = 1,
+	CAPSULE_OP_PUT = 2,
+	CAPSULE_OP_DELETE = 3,
+	CAPSULE_OP_HEAD = 4,
+	CAPSULE_OP_LIST = 5,
+	CAPSULE_OP_CREATE_MULTIPART = 6,
+	CAPSULE_OP_UPLOAD_PART = 7,
+	CAPSULE_OP_COMPLETE_MULTIPART = 8,
+	CAPSULE_OP_ABORT_MULTIPART = 9,
+	CAPSULE_OP_COPY = 10,
+	CAPSULE_OP_DELETE_MANY = 11,
+	CAPSULE_OP_LIST_MULTIPART = 12,
+	CAPSULE_OP_LIST_PARTS = 13,
+	CAPSULE_OP_LIST_VERSIONS = 14,
+	CAPSULE_OP_GET_TAGGING = 15,
+	CAPSULE_OP_PUT_TAGGING = 16,
+	CAPSULE_OP_DELETE_TAGGING = 17,
+	CAPSULE_OP_LIST_BUCKETS = 18,
+	CAPSULE_OP_CREATE_BUCKET = 19,
+	CAPSULE_OP_DELETE_BUCKET = 20,
+	CAPSULE_OP_HEAD_BUCKET = 21,
+	CAPSULE_OP_GET_BUCKET_LOCATION = 22,
+	CAPSULE_OP_S3 = 32,
+	CAPSULE_OP_PING = 48,
+	CAPSULE_OP_STATISTICS = 49,    /* reserved */
+	CAPSULE_OP_CACHE_LEASE = 56,   /* reserved */
+	CAPSULE_OP_CACHE_RELEASE = 57, /* reserved */
+};
+
+enum capsule_method {
+	CAPSULE_METHOD_NONE = 0,
+	CAPSULE_METHOD_GET = 1,
+	CAPSULE_METHOD_HEAD = 2,
+	CAPSULE_METHOD_PUT = 3,
+	CAPSULE_METHOD_POST = 4,
+	CAPSULE_METHOD_DELETE = 5,
+};
+
+enum capsule_goodbye_reason {
+	CAPSULE_BYE_DRAINING = 1,
+	CAPSULE_BYE_IDLE = 2,
+	CAPSULE_BYE_PROTOCOL = 3,
+	CAPSULE_BYE_CLIENT = 4,
+};
+
+#define CAPSULE_FLAG_SEALED 1u /* head */
+
+#define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO, CHALLENGE */
+
+#define CAPSULE_REQUEST_RANGE	1u
+#define CAPSULE_REQUEST_HEADERS 2u
+#define CAPSULE_REQUEST_INLINE	4u
+#define CAPSULE_REQUEST_FLAGS	7u
+
+#define CAPSULE_RESPONSE_INLINE 1u
+#define CAPSULE_RESPONSE_FLAGS	1u
+
+/* ---- As they lie on the wire. ---- */
+struct capsule_private { /* the connection manager's private data, both ways */
+	uint32_t magic;
+	uint16_t version_max;
+	uint16_t reserved;
+};
+_Static_assert(sizeof(struct capsule_private) == 8, "wire.md section 1");
+
+struct capsule_head {
+	uint32_t magic;
+	uint8_t version;
+	uint8_t kind;
+	uint16_t flags;
+	uint32_t bytes;
+	uint32_t reserved;
+	uint64_t counter;
+};
+_Static_assert(sizeof(struct capsule_head) == 24, "wire.md section 2");
+
+struct capsule_hello_wire {
+	struct capsule_head head;
+	uint16_t version_min;
+	uint16_t version_max;
+	uint16_t credits;
+	uint16_t access_key_len;
+	uint32_t capsule_bytes;
+	uint32_t inline_bytes;
+	uint32_t features;
+	uint32_t reserved;
+	uint64_t transfer_bytes_max;
+	uint8_t nonce[CAPSULE_NONCE_BYTES];
+	/* access key */
+};
+_Static_assert(sizeof(struct capsule_hello_wire) == 88, "wire.md section 3");
+#define CAPSULE_HELLO_BYTES_MAX (sizeof(struct capsule_hello_wire) + LIMIT_ACCESS_KEY_LEN_MAX)
+
+struct capsule_challenge_wire {
+	struct capsule_head head;
+	uint16_t version;
+	uint16_t credits;
+	uint32_t capsule_bytes;
+	uint32_t inline_bytes;
+	uint32_t features;
+	uint64_t transfer_bytes_max;
+	uint64_t session_id;
+	uint8_t nonce[CAPSULE_NONCE_BYTES];
+	uint64_t reserved;
+};
+_Static_assert(sizeof(struct capsule_challenge_wire) == 96, "wire.md section 3");
+
+struct capsule_proof_wire { /* PROOF and WELCOME */
+	struct capsule_head head;
+	uint8_t proof[CAPSULE_PROOF_BYTES];
+};
+_Static_assert(sizeof(struct capsule_proof_wire) == 56, "wire.md section 3");
+
+struct capsule_refuse_wire {
+	struct capsule_head head;
+	uint16_t status;
+	uint16_t code_len;
+	uint16_t message_len;
+	uint16_t reserved;
+	/* code, message */
+};
+_Static_assert(sizeof(struct capsule_refuse_wire) == 32, "wire.md section 3");
+
+/* A run of the client's memory. */
+struct capsule_run {
+	uint64_t addr;
+	uint64_t bytes;
+	uint32_t rkey;
+	uint32_t reserved;
+};
+_Static_assert(sizeof(struct capsule_run) == 24, "wire.md section 4");
+
+struct capsule_request_wire {
+	struct capsule_head head;
+	uint64_t request_id;
+	uint8_t opcode;
+	uint8_t method;
+	uint16_t flags;
+	uint16_t key_len;
+	uint8_t bucket_len;
+	uint8_t version_id_len;
+	uint16_t query_len;
+	uint16_t headers_bytes;
+	uint8_t header_count;
+	uint8_t run_count;
+	uint8_t checksum_kind;
+	uint8_t checksum_len;
+	uint32_t inline_bytes;
+	uint32_t deadline_ms;
+	uint64_t range_offset;
+	uint64_t range_bytes;
+	uint64_t body_bytes;
+	/* runs, bucket, key, version id, query, headers, checksum, inline body, tag */
+};
+_Static_assert(sizeof(struct capsule_request_wire) == 80, "wire.md section 4");
+
+struct capsule_response_wire {
+	struct capsule_head head;
+	uint64_t request_id;
+	uint64_t server_id;
+	uint64_t bytes_moved;
+	uint64_t bytes_total;
+	uint16_t status;
+	uint16_t flags;
+	uint8_t etag_len;
+	uint8_t code_len;
+	uint16_t message_len;
+	uint16_t headers_bytes;
+	uint8_t header_count;
+	uint8_t reserved;
+	uint32_t inline_bytes;
+	/* etag, code, message, headers, inline body, tag */
+};
+_Static_assert(sizeof(struct capsule_response_wire) == 72, "wire.md section 6");
+
+struct capsule_goodbye_wire {
+	struct capsule_head head;
+	uint32_t reason;
+	uint32_t reserved;
+	uint8_t tag[CAPSULE_TAG_BYTES];
+};
+_Static_assert(sizeof(struct capsule_goodbye_wire) == 48, "wire.md section 6");
+
+/* ---- Session keys (section 3). ---- */
+struct capsule_keys {
+	uint8_t client_tag[16];
+	uint8_t server_tag[16];
+	uint8_t client_capsule[32];
+	uint8_t server_capsule[32];
+	uint8_t client_payload[32];
+	uint8_t server_payload[32];
+};
+_Static_assert(sizeof(struct capsule_keys) == 160, "wire.md section 3");
+
+/* SHA-256 over both set-up capsules, as sent. */
+void capsule_transcript(const struct capsule_hello_wire *hello,
+	const struct capsule_challenge_wire *challenge, uint8_t ret_transcript[32]);
+/* K, for a side that has the secret itself; the server gets the same from s3_session_key(). */
+void capsule_auth_key(
+	struct slice secret_key, const uint8_t transcript[32], uint8_t ret_auth_key[32]);
+/* The proof of one side. */
+void capsule_proof(const uint8_t auth_key[32], bool server, uint8_t ret_proof[CAPSULE_PROOF_BYTES]);
+/* Secret: give it to secret_wipe when the session ends. */
+void capsule_keys_derive(
+	const uint8_t auth_key[32], const uint8_t transcript[32], struct capsule_keys *ret_keys);
+
+/* One direction's tag key and the counter of the last capsule. */
+struct capsule_lane {
+	uint8_t key[16];
+	uint64_t counter;
+};
+/* Gives the capsule, whose head.bytes counts the tag already, the next counter and its tag. */
+void capsule_seal(struct capsule_lane *lane, void *capsule);
+/* 0, or -EPROTO: wrong tag or counter, the session must close. len is the message's length, already
+ * held against head.bytes by capsule_head_check. */
+int capsule_unseal(struct capsule_lane *lane, const void *capsule, size_t len);
+
+/* ---- Reading. ---- */
+/* Three ways: the capsule's length, when it is whole; -EAGAIN while [data, data + len) is only the
+ * start of one; -EPROTO when it is none, or longer than bytes_max. */
+ptrdiff_t capsule_head_check(const void *data, size_t len, size_t bytes_max);
+
+/* The set-up capsules: 0, or -EPROTO. len is what capsule_head_check returned, and the kind is the
+ * expected one. */
+int capsule_hello_decode(const void *capsule, size_t len, struct slice *ret_access_key);
+int capsule_challenge_decode(const void *capsule, size_t len);
+int capsule_refuse_decode(const void *capsule, size_t len, uint16_t *ret_status,
+	struct slice *ret_code, struct slice *ret_message);
+
+struct capsule_header {
+	struct slice name;
+	struct slice value;
+};
+
+struct capsule_request {
+	uint64_t request_id;
+	uint8_t opcode; /* enum capsule_opcode; any number when decoded */
+	uint8_t method; /* enum capsule_method */
+	uint16_t flags;
+	uint32_t deadline_ms;
+	uint64_t range_offset;
+	uint64_t range_bytes;
+	uint64_t body_bytes;
+	struct slice bucket;
+	struct slice key; /* CAPSULE_OP_S3: the path */
+	struct slice version_id;
+	struct slice query;
+	struct slice headers; /* encoded: capsule_header_put, capsule_header_next */
+	uint32_t header_count;
+	uint32_t run_count;
+	const struct capsule_run *runs;
+	uint8_t checksum_kind; /* enum checksum_kind */
+	struct slice checksum;
+	struct slice body; /* inline */
+};
+/* 0; -EBADMSG: malformed, only ret->request_id holds, answer it with MalformedCapsule; -EPROTO: not
+ * even that, close the session. The tag must have been verified. */
+int capsule_request_decode(const void *capsule, size_t len, struct capsule_request *ret_request);
+/* The length with the tag's room, or -EMSGSIZE when it does not fit buf_bytes, or -EINVAL when a
+ * part is past its limit. The tag is capsule_seal's. */
+ptrdiff_t capsule_request_encode(
+	const struct capsule_request *request, void *buf, size_t buf_bytes);
+
+struct capsule_response {
+	uint64_t request_id;
+	uint64_t server_id;
+	uint64_t bytes_moved;
+	uint64_t bytes_total;
+	uint16_t status;
+	uint16_t flags;
+	struct slice etag;
+	struct slice code;
+	struct slice message;
+	struct slice headers;
+	uint32_t header_count;
+	struct slice body; /* encode: data NULL leaves room, see capsule_response_body */
+};
+/* 0 or -EPROTO. The tag must have been verified. */
+int capsule_response_decode(const void *capsule, size_t len, struct capsule_response *ret_response);
+ptrdiff_t capsule_response_encode(
+	const struct capsule_response *response, void *buf, size_t buf_bytes);
+/* Where the inline body of an encoded response lies. */
+static inline uint8_t *capsule_response_body(void *capsule)
+{
+	struct capsule_response_wire *wire = capsule;
+
+	return (uint8_t *)capsule + wire->head.bytes - CAPSULE_TAG_BYTES - wire->inline_bytes;
+}
+
+/* Appends one header at buf + *len. -EMSGSIZE: no room; -EINVAL: not a header. */
+int capsule_header_put(
+	uint8_t *buf, size_t buf_bytes, size_t *len, struct slice name, struct slice value);
+/* Takes the next header off the front of *rest, which a decoder has checked. False at the end. */
+bool capsule_header_next(struct slice *rest, struct capsule_header *ret_header);
+
+/* ---- Writing set-up capsules. All fill in the head and return the length. ---- */
+size_t capsule_hello_finish(struct capsule_hello_wire *hello, struct slice access_key, void *buf);
+void capsule_challenge_finish(struct capsule_challenge_wire *challenge);
+void capsule_proof_finish(struct capsule_proof_wire *proof, enum capsule_kind kind);
+/* Texts are cut to what a set-up receive holds (CAPSULE_BYTES_MIN). */
+size_t capsule_refuse_encode(
+	uint16_t status, struct slice code, struct slice message, void *buf, size_t buf_bytes);
+/* The tag is capsule_seal's. */
+void capsule_goodbye_finish(
+	struct capsule_goodbye_wire *goodbye, enum capsule_goodbye_reason reason);
+
+#endif
