@@ -1,0 +1,123 @@
+/* Covers codec/aead.c. */
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "vectors.h"
+
+static const uint8_t zeros[64];
+
+/* McGrew and Viega, "The Galois/Counter Mode of Operation", cases 13 and 14. */
+static void test_vectors_of_zeros(void **state)
+{
+	uint8_t out[16], tag[AEAD_TAG_BYTES];
+	struct aead_message message = {.nonce = zeros, .src = zeros, .dst = out, .tag = tag};
+	struct aead *aead;
+
+	(void)state;
+	assert_int_equal(aead_open(zeros, &aead), 0);
+	assert_int_equal(aead_seal(aead, &message), 0);
+	assert_bytes_are(tag, "530f8afbc74536b9a963b4f1c4cb738b");
+	assert_int_equal(aead_unseal(aead, &message), 0);
+	message.len = sizeof(out);
+	assert_int_equal(aead_seal(aead, &message), 0);
+	assert_bytes_are(out, "cea7403d4d606b6e074ec5d3baf39d18");
+	assert_bytes_are(tag, "d0d1c8a799996bf0265b98b5d48ab919");
+	aead_close(aead);
+}
+
+/* The same, case 16: with data that is only authenticated; and back, in place. */
+static void test_vector_with_clear_part(void **state)
+{
+	uint8_t key[VECTOR_BYTES_MAX], nonce[VECTOR_BYTES_MAX], aad[VECTOR_BYTES_MAX];
+	uint8_t text[VECTOR_BYTES_MAX], tag[AEAD_TAG_BYTES];
+	struct aead_message message = {.nonce = nonce, .src = text, .dst = text, .tag = tag};
+	const char *plain = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72"
+			    "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39";
+	struct aead *aead;
+
+	(void)state;
+	from_hex("feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308", key);
+	from_hex("cafebabefacedbaddecaf888", nonce);
+	message.aad = slice_of(aad, from_hex("feedfacedeadbeeffeedfacedeadbeefabaddad2", aad));
+	message.len = from_hex(plain, text);
+	assert_int_equal(aead_open(key, &aead), 0);
+	assert_int_equal(aead_seal(aead, &message), 0);
+	assert_bytes_are(text, "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa"
+			       "8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662");
+	assert_bytes_are(tag, "76fc6ece0f4e1768cddf8853bb2d551b");
+	assert_int_equal(aead_unseal(aead, &message), 0);
+	assert_bytes_are(text, plain);
+	aead_close(aead);
+}
+
+static void test_round_trips(void **state)
+{
+	static uint8_t plain[9000], sealed[9000], opened[9000];
+	uint8_t key[AEAD_KEY_BYTES], nonce[AEAD_NONCE_BYTES], tag[AEAD_TAG_BYTES];
+	struct aead *sender, *receiver;
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 6);
+	prng_fill(&prng, key, sizeof(key));
+	prng_fill(&prng, plain, sizeof(plain));
+	assert_int_equal(aead_open(key, &sender), 0);
+	assert_int_equal(aead_open(key, &receiver), 0);
+	for (int round = 0; round < 300; round++) {
+		size_t len = prng_below(&prng, sizeof(plain));
+		struct aead_message there = {nonce, SLICE("head"), plain, sealed, len, tag};
+		struct aead_message back = {nonce, SLICE("head"), sealed, opened, len, tag};
+
+		prng_fill(&prng, nonce, sizeof(nonce));
+		assert_int_equal(aead_seal(sender, &there), 0);
+		assert_int_equal(aead_unseal(receiver, &back), 0);
+		assert_memory_equal(opened, plain, len);
+	}
+	aead_close(sender);
+	aead_close(receiver);
+}
+
+/* One bit anywhere, and nothing comes out; and the same context still opens what is whole. */
+static void test_any_change_is_refused(void **state)
+{
+	uint8_t text[32], opened[32], tag[AEAD_TAG_BYTES], nonce[AEAD_NONCE_BYTES] = {1},
+							   aad[8] = {2};
+	struct aead_message seal = {nonce, slice_of(aad, 8), zeros, text, sizeof(text), tag};
+	struct aead_message unseal = {nonce, slice_of(aad, 8), text, opened, sizeof(text), tag};
+	uint8_t *const parts[] = {text, tag, nonce, aad};
+	const size_t sizes[] = {sizeof(text), sizeof(tag), sizeof(nonce), sizeof(aad)};
+	struct aead *aead;
+
+	(void)state;
+	assert_int_equal(aead_open(zeros, &aead), 0);
+	assert_int_equal(aead_seal(aead, &seal), 0);
+	for (unsigned part = 0; part < ARRAY_LEN(parts); part++) {
+		for (size_t bit = 0; bit < 8 * sizes[part]; bit++) {
+			parts[part][bit / 8] ^= (uint8_t)(1 << bit % 8);
+			memset(opened, 0xff, sizeof(opened));
+			assert_int_equal(aead_unseal(aead, &unseal), -EBADMSG);
+			assert_memory_equal(opened, zeros, sizeof(opened));
+			parts[part][bit / 8] ^= (uint8_t)(1 << bit % 8);
+		}
+	}
+	assert_int_equal(aead_unseal(aead, &unseal), 0);
+	unseal.len--;
+	assert_int_equal(aead_unseal(aead, &unseal), -EBADMSG);
+	aead_close(aead);
+	aead_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_vectors_of_zeros),
+		cmocka_unit_test(test_vector_with_clear_part),
+		cmocka_unit_test(test_round_trips),
+		cmocka_unit_test(test_any_change_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("aead", tests, NULL, NULL);
+}
