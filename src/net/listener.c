@@ -1,0 +1,231 @@
+/* net/listener.c: accepting connections by one multishot operation per listener. */
+#include "net/net_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define ACCEPTED_MAX	256u /* accepted by the kernel, not yet taken by net_accept */
+#define ACCEPT_RETRY_NS (50 * NS_PER_MS)
+
+/* The life of the accept operation:
+ *
+ *   IDLE     → ARMED by net_accept
+ *   ARMED    → IDLE when the kernel ends it (out of descriptors, cancelled), with queue and waiter
+ *              as they are
+ *   RESTING  a timer arms it again, after the kernel ran out of something
+ *   CLOSED   net_listener_close was called; freed when the kernel and the waiter have let go */
+enum listener_state { LISTENER_IDLE, LISTENER_ARMED, LISTENER_RESTING, LISTENER_CLOSED };
+
+struct net_listener {
+	struct reactor *reactor;
+	struct uring_op op;
+	enum listener_state state;
+	bool in_kernel;
+	bool complained; /* of the present shortage */
+	int fd;
+	uint16_t port;
+	struct fiber *waiter;
+	struct fiber *closer;
+	struct reactor_timer retry;
+	uint32_t accepted_first;
+	uint32_t accepted_count;
+	int accepted[ACCEPTED_MAX];
+};
+
+static int socket_of(const union net_addr *addr, int *ret_fd)
+{
+	int on = 1, off = 0, fd;
+
+	fd = socket(addr->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	if (addr->any.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&addr->v6.sin6_addr))
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+		bind(fd, &addr->any, net_addr_len(addr)) || listen(fd, NET_BACKLOG)) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags);
+static void accept_retry(struct reactor_timer *timer, void *arg);
+
+int net_listen(struct reactor *reactor, const char *address, struct net_listener **ret_listener)
+{
+	struct net_listener *listener;
+	union net_addr addr;
+	struct net_name name;
+	socklen_t len;
+	int err, fd;
+
+	err = net_name_parse(address, &name);
+	if (!err)
+		err = net_addr_numeric(&name, &addr, &len);
+	if (err)
+		return err;
+	err = socket_of(&addr, &fd);
+	if (err == -EAFNOSUPPORT && !name.host[0]) {
+		/* A host without IPv6: every address is then every IPv4 address. */
+		memcpy(name.host, "0.0.0.0", sizeof("0.0.0.0"));
+		net_addr_numeric(&name, &addr, &len);
+		err = socket_of(&addr, &fd);
+	}
+	if (err)
+		return err;
+	listener = calloc(1, sizeof(*listener));
+	len = sizeof(addr);
+	if (!listener || getsockname(fd, &addr.any, &len)) {
+		err = listener ? -errno : -ENOMEM;
+		free(listener);
+		close(fd);
+		return err;
+	}
+	listener->reactor = reactor;
+	listener->op.done = accept_done;
+	listener->fd = fd;
+	listener->port =
+		ntohs(addr.any.sa_family == AF_INET ? addr.v4.sin_port : addr.v6.sin6_port);
+	listener->retry.fn = accept_retry;
+	listener->retry.arg = listener;
+	*ret_listener = listener;
+	return 0;
+}
+
+uint16_t net_listener_port(const struct net_listener *listener)
+{
+	return listener->port;
+}
+
+static void accept_arm(struct net_listener *listener)
+{
+	struct io_uring_sqe *sqe = reactor_sqe(listener->reactor, &listener->op);
+
+	io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
+	listener->in_kernel = true;
+	listener->state = LISTENER_ARMED;
+}
+
+static void listener_wake(struct net_listener *listener)
+{
+	if (listener->waiter)
+		fiber_wake(listener->waiter);
+}
+
+static void accept_retry(struct reactor_timer *timer, void *arg)
+{
+	struct net_listener *listener = arg;
+
+	(void)timer;
+	CHECK(listener->state == LISTENER_RESTING);
+	listener->state = LISTENER_IDLE;
+	listener_wake(listener);
+}
+
+static void accept_queue(struct net_listener *listener, int fd)
+{
+	uint32_t at;
+
+	if (listener->state == LISTENER_CLOSED || listener->accepted_count == ACCEPTED_MAX) {
+		close(fd);
+		return;
+	}
+	at = (listener->accepted_first + listener->accepted_count++) % ACCEPTED_MAX;
+	listener->accepted[at] = fd;
+	/* Half full: let the kernel's own backlog hold the rest. */
+	if (listener->accepted_count == ACCEPTED_MAX / 2)
+		net_cancel(listener->reactor, listener->fd);
+}
+
+static bool is_shortage(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOBUFS || error == -ENOMEM;
+}
+
+static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	struct net_listener *listener = CONTAINER_OF(op, struct net_listener, op);
+
+	if (result >= 0) {
+		accept_queue(listener, result);
+		listener->complained = false;
+	}
+	if (!(cqe_flags & IORING_CQE_F_MORE)) {
+		listener->in_kernel = false;
+		if (listener->state == LISTENER_ARMED)
+			listener->state = LISTENER_IDLE;
+		if (listener->closer)
+			fiber_wake(listener->closer);
+	}
+	if (is_shortage(result) && listener->state == LISTENER_IDLE) {
+		if (!listener->complained)
+			log_warn("net", "cannot accept connections: %s; trying again",
+				strerror(-result));
+		listener->complained = true;
+		listener->state = LISTENER_RESTING;
+		reactor_timer_set(listener->reactor, &listener->retry,
+			reactor_now_ns(listener->reactor) + ACCEPT_RETRY_NS);
+	}
+	listener_wake(listener);
+}
+
+/* Waits for a descriptor. A connection that died in the backlog is passed over. */
+static int accept_wait(struct net_listener *listener, int *ret_fd)
+{
+	while (!listener->accepted_count) {
+		if (listener->state == LISTENER_CLOSED)
+			return -ECANCELED;
+		if (listener->state == LISTENER_IDLE)
+			accept_arm(listener);
+		fiber_park();
+	}
+	*ret_fd = listener->accepted[listener->accepted_first];
+	listener->accepted_first = (listener->accepted_first + 1) % ACCEPTED_MAX;
+	listener->accepted_count--;
+	return 0;
+}
+
+int net_accept(struct net_listener *listener, struct net_stream **ret_stream)
+{
+	int err, fd;
+
+	CHECK(!listener->waiter);
+	if (listener->state == LISTENER_CLOSED)
+		return -ECANCELED;
+	listener->waiter = fiber_self();
+	err = accept_wait(listener, &fd);
+	listener->waiter = NULL;
+	if (err) {
+		fiber_wake(listener->closer);
+		return err;
+	}
+	return net_stream_take(listener->reactor, fd, ret_stream);
+}
+
+void net_listener_close(struct net_listener *listener)
+{
+	if (!listener)
+		return;
+	CHECK(listener->state != LISTENER_CLOSED);
+	if (listener->state == LISTENER_RESTING)
+		reactor_timer_cancel(listener->reactor, &listener->retry);
+	listener->state = LISTENER_CLOSED;
+	listener->closer = fiber_self();
+	for (; listener->accepted_count; listener->accepted_count--) {
+		close(listener->accepted[listener->accepted_first]);
+		listener->accepted_first = (listener->accepted_first + 1) % ACCEPTED_MAX;
+	}
+	if (listener->in_kernel)
+		net_cancel(listener->reactor, listener->fd);
+	listener_wake(listener);
+	while (listener->in_kernel || listener->waiter)
+		fiber_park();
+	close(listener->fd);
+	free(listener);
+}

@@ -1,0 +1,67 @@
+/* net/net_priv.h: what the files of src/net share. */
+#ifndef NET_NET_PRIV_H
+#define NET_NET_PRIV_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "net/net.h"
+
+#define NET_BACKLOG	  1024
+#define NET_ADDRESSES_MAX 16u /* of one name */
+#define NET_PEER_LEN_MAX  63u
+#define NET_HOST_LEN_MAX  255u
+
+/* One operation in the ring. Life: idle → start (pending) → completion (idle); the fiber that
+ * started it waits in between, so that the buffers are its own. */
+struct net_op {
+	struct uring_op op;
+	struct fiber *fiber;
+	uint64_t deadline_ns;
+	int result;
+	bool pending;
+	bool timed_out;
+	bool more; /* the kernel said that the socket holds more */
+};
+
+struct net_stream {
+	struct reactor *reactor;
+	int fd;
+	bool readable; /* the last receive left something, or may have: ask the socket directly */
+	bool shut;     /* net_shutdown was called */
+	struct net_op recv;
+	struct net_op send;
+	struct reactor_timer timer; /* due no later than the earliest deadline; checks when it fires
+				     */
+	char peer[NET_PEER_LEN_MAX + 1];
+};
+
+union net_addr {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+	struct sockaddr_storage storage;
+};
+
+/* Parts of "HOST:PORT", the brackets of a v6 address taken off. -EINVAL. */
+struct net_name {
+	char host[NET_HOST_LEN_MAX + 1]; /* empty: every address */
+	uint16_t port;
+};
+int net_name_parse(const char *address, struct net_name *ret_name);
+/* The address that a name without look-up stands for. -EINVAL: it is not a numeric address. */
+int net_addr_numeric(const struct net_name *name, union net_addr *ret_addr, socklen_t *ret_len);
+/* Looks the name up; blocks. -EHOSTUNREACH, -ENOMEM. */
+int net_addr_resolve(const struct net_name *name, union net_addr *ret_addrs, uint32_t *ret_count);
+socklen_t net_addr_len(const union net_addr *addr);
+void net_addr_print(const union net_addr *addr, char *buf, size_t buf_bytes);
+
+/* Marks op as started under the stream's timer, and its completion's way back. */
+void net_op_begin(struct net_stream *stream, struct net_op *op, uint64_t deadline_ns);
+/* Parks until it has completed; its result, -ETIMEDOUT or -ECANCELED. -EINTR: cancelled for another
+ * operation's sake, start it again. */
+int net_op_wait(struct net_stream *stream, struct net_op *op);
+/* Asks the kernel to end all operations on the descriptor. */
+void net_cancel(struct reactor *reactor, int fd);
+
+#endif

@@ -1,0 +1,205 @@
+/* net/stream_dp.c: receiving and sending on a stream.
+ *
+ * A send asks the socket first: its buffer almost always takes an answer whole, and then the
+ * caller's memory is free again without a round through the ring. A receive asks the socket first
+ * only when there is reason to think that it holds something; otherwise it waits in the ring, whose
+ * submissions leave in one batch at the end of the turn. */
+#include "net/net_priv.h"
+
+#include <errno.h>
+
+static bool retry_plain(ssize_t done)
+{
+	return done < 0 && errno == EINTR;
+}
+
+/* -EAGAIN: nothing now. */
+static int recv_now(struct net_stream *stream, void *buf, size_t len, size_t *ret_bytes)
+{
+	ssize_t done;
+
+	do {
+		done = recv(stream->fd, buf, len, MSG_DONTWAIT);
+	} while (retry_plain(done));
+	stream->readable = done == (ssize_t)len;
+	if (done < 0)
+		return -errno;
+	*ret_bytes = (size_t)done;
+	return 0;
+}
+
+static int recv_ring(struct net_stream *stream, struct iovec to, int flags, uint64_t deadline_ns)
+{
+	struct net_op *op = &stream->recv;
+	struct io_uring_sqe *sqe;
+	int done;
+
+	do {
+		if (stream->shut)
+			return -ECANCELED;
+		net_op_begin(stream, op, deadline_ns);
+		sqe = reactor_sqe(stream->reactor, &op->op);
+		io_uring_prep_recv(sqe, stream->fd, to.iov_base, to.iov_len, flags);
+		sqe->ioprio = IORING_RECVSEND_POLL_FIRST;
+		done = net_op_wait(stream, op);
+	} while (done == -EINTR);
+	stream->readable = op->more || done == (int)to.iov_len;
+	return done;
+}
+
+int net_recv(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	int done;
+
+	if (stream->shut)
+		return -ECANCELED;
+	if (stream->readable) {
+		done = recv_now(stream, buf, len, ret_bytes);
+		if (done != -EAGAIN)
+			return done;
+	}
+	done = recv_ring(stream, (struct iovec){buf, len}, 0, deadline_ns);
+	if (done < 0)
+		return done;
+	*ret_bytes = (size_t)done;
+	return 0;
+}
+
+int net_recv_full(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	size_t have = 0;
+	int done;
+
+	if (stream->shut)
+		return -ECANCELED;
+	done = recv_now(stream, buf, len, &have);
+	if (done != -EAGAIN && (done || !have || have == len)) {
+		if (!done)
+			*ret_bytes = have;
+		return done;
+	}
+	done = recv_ring(
+		stream, (struct iovec){(char *)buf + have, len - have}, MSG_WAITALL, deadline_ns);
+	/* What went wrong after the first bytes shows again on the next call. */
+	if (done < 0 && !have)
+		return done;
+	*ret_bytes = have + (done > 0 ? (size_t)done : 0);
+	return 0;
+}
+
+int net_recv_all(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns)
+{
+	char *at = buf;
+	size_t got;
+	int err;
+
+	while (len) {
+		err = net_recv_full(stream, at, len, deadline_ns, &got);
+		if (err)
+			return err;
+		if (!got)
+			return -EPIPE;
+		at += got;
+		len -= got;
+	}
+	return 0;
+}
+
+int net_peek_ready(struct net_stream *stream)
+{
+	ssize_t done;
+	char byte;
+
+	if (stream->shut)
+		return -ECANCELED;
+	if (!stream->readable)
+		return -EAGAIN;
+	do {
+		done = recv(stream->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	} while (retry_plain(done));
+	if (done < 0) {
+		stream->readable = errno != EAGAIN;
+		return -errno;
+	}
+	return 0;
+}
+
+/* Moves the list past what was sent; how much is left to send. */
+static size_t iov_advance(struct msghdr *msg, size_t done)
+{
+	size_t left = 0;
+
+	while (msg->msg_iovlen && done >= msg->msg_iov->iov_len) {
+		done -= msg->msg_iov->iov_len;
+		msg->msg_iov++;
+		msg->msg_iovlen--;
+	}
+	if (msg->msg_iovlen) {
+		msg->msg_iov->iov_base = (char *)msg->msg_iov->iov_base + done;
+		msg->msg_iov->iov_len -= done;
+	}
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		left += msg->msg_iov[i].iov_len;
+	return left;
+}
+
+static int send_ring(struct net_stream *stream, struct msghdr *msg, uint64_t deadline_ns)
+{
+	struct net_op *op = &stream->send;
+	struct io_uring_sqe *sqe;
+	int done;
+
+	do {
+		if (stream->shut)
+			return -ECANCELED;
+		net_op_begin(stream, op, deadline_ns);
+		sqe = reactor_sqe(stream->reactor, &op->op);
+		io_uring_prep_sendmsg(sqe, stream->fd, msg, MSG_NOSIGNAL | MSG_WAITALL);
+		sqe->ioprio = IORING_RECVSEND_POLL_FIRST;
+		done = net_op_wait(stream, op);
+	} while (done == -EINTR);
+	return done;
+}
+
+/* stall_ns 0: the deadline is for all of it. */
+static int send_all(
+	struct net_stream *stream, struct msghdr *msg, uint64_t deadline_ns, uint64_t stall_ns)
+{
+	ssize_t sent;
+	int done;
+
+	if (stream->shut)
+		return -ECANCELED;
+	do {
+		sent = sendmsg(stream->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (retry_plain(sent));
+	if (sent < 0 && errno != EAGAIN)
+		return -errno;
+	done = sent > 0 ? (int)sent : 0;
+	while (iov_advance(msg, (size_t)done)) {
+		if (stall_ns)
+			deadline_ns = clock_now_ns() + stall_ns;
+		done = send_ring(stream, msg, deadline_ns);
+		if (done < 0)
+			return done;
+	}
+	return 0;
+}
+
+int net_sendv(
+	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t deadline_ns)
+{
+	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = iov_count};
+
+	return send_all(stream, &msg, deadline_ns, 0);
+}
+
+int net_sendv_stall(
+	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t stall_ns)
+{
+	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = iov_count};
+
+	return send_all(stream, &msg, DEADLINE_NONE, stall_ns);
+}
