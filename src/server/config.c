@@ -1,0 +1,360 @@
+/* server/config.c: reads the configuration from its four places and refuses what it does not
+ * understand. */
+#include "server/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <yaml.h>
+
+#define CONFIG_DEPTH_MAX 8
+#define ENV_PREFIX	 "NEBULAIO_"
+
+static int refuse(struct config_error *error, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(error->text, sizeof(error->text), fmt, args);
+	va_end(args);
+	return -EINVAL;
+}
+
+static const struct config_key *key_find(const char *path)
+{
+	for (size_t i = 0; i < CONFIG_KEY_COUNT; i++) {
+		if (strcmp(CONFIG_KEYS[i].path, path) == 0)
+			return &CONFIG_KEYS[i];
+	}
+	return NULL;
+}
+
+static bool parse_bool(const char *text, bool *ret_value)
+{
+	static const char *const YES[] = {"true", "yes", "on", "1"};
+	static const char *const NO[] = {"false", "no", "off", "0"};
+
+	for (size_t i = 0; i < ARRAY_LEN(YES); i++) {
+		if (strcasecmp(text, YES[i]) == 0 || strcasecmp(text, NO[i]) == 0) {
+			*ret_value = strcasecmp(text, YES[i]) == 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* "256MiB", "4 GiB", "65536". */
+static bool parse_bytes(const char *text, uint64_t *ret_value)
+{
+	static const struct {
+		const char *name;
+		uint64_t bytes;
+	} UNITS[] = {{"", 1}, {"B", 1}, {"KiB", KIB}, {"MiB", MIB}, {"GiB", GIB}, {"TiB", TIB}};
+	size_t digits = strspn(text, "0123456789");
+	const char *unit = text + digits;
+	uint64_t number;
+
+	if (slice_to_u64(slice_of(text, digits), &number))
+		return false;
+	while (*unit == ' ')
+		unit++;
+	for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
+		if (strcasecmp(unit, UNITS[i].name) == 0)
+			return !__builtin_mul_overflow(number, UNITS[i].bytes, ret_value);
+	}
+	return false;
+}
+
+static bool in_choices(const char *choices, const char *value)
+{
+	struct slice rest = slice_str(choices);
+
+	while (rest.data) {
+		if (slice_eq(slice_split(&rest, '|'), slice_str(value)))
+			return true;
+	}
+	return false;
+}
+
+static int set_number(void *at, const struct config_key *key, const char *value, const char *where,
+	struct config_error *error)
+{
+	bool minus = key->type == CONFIG_I64 && value[0] == '-';
+	uint64_t number;
+	bool ok = key->type == CONFIG_BYTES ? parse_bytes(value, &number)
+					    : slice_to_u64(slice_str(value + minus), &number) == 0;
+
+	if (!ok)
+		return refuse(error, "%s: %s: '%s' is not a %s", where, key->path, value,
+			key->type == CONFIG_BYTES ? "size; write 65536, 64KiB, 512MiB or 2GiB"
+						  : "number");
+	if (minus ? -(int64_t)number < key->min
+		  : number > key->max || (key->min > 0 && number < (uint64_t)key->min))
+		return refuse(error, "%s: %s: %s is out of range; it takes %lld to %llu", where,
+			key->path, value, (long long)key->min, (unsigned long long)key->max);
+	if (key->type == CONFIG_I64)
+		*(int64_t *)at = minus ? -(int64_t)number : (int64_t)number;
+	else
+		*(uint64_t *)at = number;
+	return 0;
+}
+
+static int set_key(struct config *config, const struct config_key *key, const char *value,
+	const char *where, struct config_error *error)
+{
+	void *at = (char *)config + key->offset;
+
+	if (key->not_yet && strcmp(value, key->preset) != 0)
+		return refuse(error, "%s: %s cannot be set to '%s': %s", where, key->path, value,
+			key->not_yet);
+	switch (key->type) {
+	case CONFIG_BOOL:
+		if (!parse_bool(value, at))
+			return refuse(error, "%s: %s: '%s' is neither true nor false", where,
+				key->path, value);
+		return 0;
+	case CONFIG_TEXT:
+		if (key->choices && !in_choices(key->choices, value))
+			return refuse(error, "%s: %s: '%s' is not one of %s", where, key->path,
+				value, key->choices);
+		if (slice_copy_str(slice_str(value), at, key->size))
+			return refuse(error, "%s: %s: longer than %zu bytes", where, key->path,
+				key->size - 1);
+		return 0;
+	case CONFIG_U64:
+	case CONFIG_I64:
+	case CONFIG_BYTES:
+		return set_number(at, key, value, where, error);
+	}
+	CHECK_FAIL("a config type without a reader");
+}
+
+int config_set(struct config *config, const char *path, const char *value, const char *where,
+	struct config_error *ret_error)
+{
+	const struct config_key *key = key_find(path);
+
+	if (!key)
+		return refuse(ret_error,
+			"%s: there is no key '%s'; `nebulaio serve --help-config` lists them all",
+			where, path);
+	return set_key(config, key, value, where, ret_error);
+}
+
+void config_defaults(struct config *config)
+{
+	struct config_error error;
+
+	memset(config, 0, sizeof(*config));
+	for (size_t i = 0; i < CONFIG_KEY_COUNT; i++) {
+		int ret =
+			set_key(config, &CONFIG_KEYS[i], CONFIG_KEYS[i].preset, "default", &error);
+
+		CHECK(ret == 0);
+	}
+}
+
+/* ---- YAML: nested mappings of scalars; nothing else means anything here. ---- */
+
+struct yaml_walk {
+	struct config *config;
+	const char *file;
+	char path[CONFIG_TEXT_MAX];
+	size_t lens[CONFIG_DEPTH_MAX]; /* of the path at each depth */
+	size_t depth;
+	bool awaits_value;
+	struct config_error *error;
+};
+
+static int path_push(struct yaml_walk *walk, const char *name, size_t line)
+{
+	size_t len = walk->depth ? walk->lens[walk->depth - 1] : 0;
+	int n = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s", len ? "." : "", name);
+
+	if (n < 0 || (size_t)n >= sizeof(walk->path) - len)
+		return refuse(walk->error, "%s:%zu: the key is too long", walk->file, line);
+	walk->awaits_value = true;
+	return 0;
+}
+
+static int walk_scalar(struct yaml_walk *walk, const yaml_event_t *event)
+{
+	const char *text = (const char *)event->data.scalar.value;
+	size_t line = event->start_mark.line + 1;
+	char where[CONFIG_TEXT_MAX + 32];
+
+	if (walk->depth == 0)
+		return refuse(walk->error, "%s:%zu: expected 'key: value' lines", walk->file, line);
+	if (!walk->awaits_value)
+		return path_push(walk, text, line);
+	snprintf(where, sizeof(where), "%s:%zu", walk->file, line);
+	walk->awaits_value = false;
+	return config_set(walk->config, walk->path, text, where, walk->error);
+}
+
+static int walk_event(struct yaml_walk *walk, const yaml_event_t *event)
+{
+	size_t line = event->start_mark.line + 1;
+
+	switch (event->type) {
+	case YAML_SCALAR_EVENT:
+		return walk_scalar(walk, event);
+	case YAML_MAPPING_START_EVENT:
+		if (walk->depth == CONFIG_DEPTH_MAX)
+			return refuse(walk->error, "%s:%zu: nested too deeply", walk->file, line);
+		walk->lens[walk->depth++] = walk->awaits_value ? strlen(walk->path) : 0;
+		walk->awaits_value = false;
+		return 0;
+	case YAML_MAPPING_END_EVENT:
+		walk->depth--;
+		return 0;
+	case YAML_SEQUENCE_START_EVENT:
+	case YAML_ALIAS_EVENT:
+		return refuse(walk->error, "%s:%zu: lists and aliases have no meaning here",
+			walk->file, line);
+	default:
+		return 0;
+	}
+}
+
+int config_load_file(struct config *config, const char *path, struct config_error *ret_error)
+{
+	struct yaml_walk walk = {.config = config, .file = path, .error = ret_error};
+	yaml_parser_t parser;
+	bool done = false;
+	int ret = 0;
+	FILE *file = fopen(path, "re");
+
+	if (!file) {
+		ret = -errno;
+		snprintf(ret_error->text, sizeof(ret_error->text), "%s: cannot be read: %s", path,
+			strerror(-ret));
+		return ret;
+	}
+	if (!yaml_parser_initialize(&parser)) {
+		fclose(file);
+		return -ENOMEM;
+	}
+	yaml_parser_set_input_file(&parser, file);
+	while (!ret && !done) {
+		yaml_event_t event;
+
+		if (!yaml_parser_parse(&parser, &event)) {
+			ret = refuse(ret_error, "%s:%zu: not YAML: %s", path,
+				parser.problem_mark.line + 1,
+				parser.problem ? parser.problem : "it cannot be read");
+			break;
+		}
+		done = event.type == YAML_STREAM_END_EVENT;
+		ret = walk_event(&walk, &event);
+		yaml_event_delete(&event);
+	}
+	yaml_parser_delete(&parser);
+	fclose(file);
+	return ret;
+}
+
+/* ---- Environment. ---- */
+
+/* "rdma.device_name" matches "RDMA_DEVICE_NAME". */
+static bool env_matches(const char *path, const char *name, size_t name_len)
+{
+	if (strlen(path) != name_len)
+		return false;
+	for (size_t i = 0; i < name_len; i++) {
+		char want = path[i] == '.' ? '_' : (char)toupper((unsigned char)path[i]);
+
+		if (name[i] != want)
+			return false;
+	}
+	return true;
+}
+
+static const struct config_key *env_key(const char *name, size_t name_len)
+{
+	static const struct {
+		const char *name;
+		const char *path;
+	} SHORT[] = {{"ROOT_USER", "auth.root_user"}, {"ROOT_PASSWORD", "auth.root_password"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(SHORT); i++) {
+		if (slice_eq(slice_of(name, name_len), slice_str(SHORT[i].name)))
+			return key_find(SHORT[i].path);
+	}
+	for (size_t i = 0; i < CONFIG_KEY_COUNT; i++) {
+		if (env_matches(CONFIG_KEYS[i].path, name, name_len))
+			return &CONFIG_KEYS[i];
+	}
+	return NULL;
+}
+
+/* The clients' own variables share our prefix; the server has no business with them. */
+static bool env_is_clients(struct slice name)
+{
+	return slice_starts(name, SLICE("ENDPOINT")) || slice_starts(name, SLICE("ACCESS_KEY")) ||
+	       slice_starts(name, SLICE("SECRET_KEY")) || slice_starts(name, SLICE("TRANSPORT")) ||
+	       slice_starts(name, SLICE("TEST_")) || slice_starts(name, SLICE("PROFILE"));
+}
+
+int config_load_env(struct config *config, char *const *env, struct config_error *ret_error)
+{
+	for (; *env; env++) {
+		const char *name = *env + strlen(ENV_PREFIX);
+		const char *equals;
+		const struct config_key *key;
+		char where[CONFIG_TEXT_MAX];
+		int ret;
+
+		if (strncmp(*env, ENV_PREFIX, strlen(ENV_PREFIX)) != 0)
+			continue;
+		equals = strchr(name, '=');
+		if (!equals || env_is_clients(slice_of(name, (size_t)(equals - name))))
+			continue;
+		snprintf(where, sizeof(where), "environment variable %.*s", (int)(equals - *env),
+			*env);
+		key = env_key(name, (size_t)(equals - name));
+		if (!key)
+			return refuse(ret_error, "%s: it names no key of the configuration", where);
+		ret = set_key(config, key, equals + 1, where, ret_error);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* ---- All together. ---- */
+
+static bool is_loopback(const char *address)
+{
+	return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
+	       strncmp(address, "localhost", 9) == 0 || strcmp(address, "::1") == 0;
+}
+
+int config_check(const struct config *config, bool development, struct config_error *ret_error)
+{
+	if (development && config->http.address[0] && !is_loopback(config->http.address))
+		return refuse(ret_error,
+			"http.address is %s, but the development keys minioadmin/minioadmin are known to everybody, so they "
+			"work on loopback only; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
+			config->http.address);
+	if (development && config->rdma.enabled && !is_loopback(config->rdma.address))
+		return refuse(ret_error,
+			"rdma.address is '%s', but the development keys work on loopback only; set NEBULAIO_ROOT_USER and "
+			"NEBULAIO_ROOT_PASSWORD",
+			config->rdma.address);
+	if (!development &&
+		(strlen(config->auth.root_user) < 3 || strlen(config->auth.root_password) < 8))
+		return refuse(ret_error,
+			"auth.root_user needs at least 3 and auth.root_password at least 8 characters; set them in the "
+			"configuration or as NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD");
+	if (config->memory.cache_bytes > config->memory.bytes / 4 * 3)
+		return refuse(ret_error,
+			"memory.cache_bytes is more than three quarters of memory.bytes (%llu MiB); transfers need the rest",
+			(unsigned long long)(config->memory.bytes / MIB));
+	if (!config->http.address[0] && !config->rdma.enabled)
+		return refuse(ret_error,
+			"http.address is empty and rdma.enabled is false: nothing would listen");
+	return 0;
+}

@@ -1,0 +1,132 @@
+/* server/config.h: what the server was told: defaults, then the YAML file, then environment
+ * variables, then the command line. Every key stands in one table (config_table.c) with its type,
+ * bounds and help text. */
+#ifndef SERVER_CONFIG_H
+#define SERVER_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+#define CONFIG_TEXT_MAX 256
+
+struct config {
+	char log_level[16];
+	struct {
+		char dir[CONFIG_TEXT_MAX];
+		uint64_t reserve_bytes;
+		uint64_t volume_bytes_max;
+		uint64_t inline_bytes_max;
+	} data;
+	struct {
+		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */
+		uint64_t idle_timeout_s;
+		uint64_t head_timeout_s;
+		uint64_t stall_timeout_s;
+	} http;
+	struct {
+		char root_user[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+		char root_password[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	} auth;
+	struct {
+		char region[64];
+		char domain[CONFIG_TEXT_MAX];
+	} s3;
+	struct {
+		uint64_t bytes;
+		uint64_t cache_bytes;
+		uint64_t records_bytes;
+		bool huge_pages;
+	} memory;
+	struct {
+		uint64_t reactors; /* 0: one per processor, less one */
+		bool pin;
+		uint64_t idle_spin_us;
+	} cpu;
+	struct {
+		bool enabled;
+		char address[CONFIG_TEXT_MAX]; /* without port; "" is any */
+		uint64_t port;
+		char device_name[CONFIG_TEXT_MAX];
+		uint64_t ib_port;
+		int64_t gid_index; /* -1: choose */
+		bool enable_zero_copy;
+		uint64_t max_send_wr;
+		uint64_t max_recv_wr;
+		uint64_t max_sge;
+		uint64_t cq_size;
+		uint64_t max_inline_data;
+		uint64_t sessions_max;
+		uint64_t idle_timeout_s;
+		uint64_t request_timeout_s;
+		char encryption[16]; /* "off", "required" */
+	} rdma;
+	struct {
+		bool enabled;
+	} gpudirect;
+	struct {
+		bool enabled;
+		bool enable_rdma;
+		bool enable_crypto;
+	} dpu;
+	struct {
+		bool enabled;
+	} s3_express;
+	struct {
+		struct {
+			bool enabled;
+			uint64_t priority;
+		} pfc;
+		struct {
+			bool enabled;
+			uint64_t threshold;
+		} ecn;
+		uint64_t dscp;
+		uint64_t mtu;
+	} network;
+};
+
+enum config_type {
+	CONFIG_BOOL,
+	CONFIG_U64, /* plain number */
+	CONFIG_I64,
+	CONFIG_BYTES, /* number with an optional KiB, MiB, GiB, TiB */
+	CONFIG_TEXT
+};
+
+struct config_key {
+	const char *path; /* "rdma.cq_size" */
+	enum config_type type;
+	size_t offset; /* in struct config */
+	size_t size;   /* of a text's array */
+	int64_t min;
+	uint64_t max;
+	const char *preset; /* as text: the default */
+	const char *help;
+	const char *not_yet; /* set: any value but the default is refused, and this says why */
+	const char *choices; /* texts: "off|required" or NULL */
+};
+extern const struct config_key CONFIG_KEYS[];
+extern const size_t CONFIG_KEY_COUNT;
+
+/* Why a configuration was refused: one sentence for a person, with file and line where there are.
+ */
+struct config_error {
+	char text[512];
+};
+
+void config_defaults(struct config *config);
+/* -ENOENT and its like: the file; -EINVAL: its content. The error text is filled in. */
+int config_load_file(struct config *config, const char *path, struct config_error *ret_error);
+/* NEBULAIO_<SECTION>_<KEY> for each key, and NEBULAIO_ROOT_USER, NEBULAIO_ROOT_PASSWORD. A variable
+ * with our prefix that names no key is an error. */
+int config_load_env(struct config *config, char *const *env, struct config_error *ret_error);
+/* One key by its path; where says who asks ("--set", "file.yaml:12"). */
+int config_set(struct config *config, const char *path, const char *value, const char *where,
+	struct config_error *ret_error);
+/* What only all keys together can tell: profile rules, sums that must fit. */
+int config_check(const struct config *config, bool development, struct config_error *ret_error);
+
+#endif

@@ -1,0 +1,76 @@
+/* server/config_table.c: every key of the configuration, once: its type, bounds, default and meaning. */
+#include "server/config.h"
+
+#define FLAG(p, f, d, h) {.path = p, .type = CONFIG_BOOL, CONFIG_AT(f), .preset = d, .help = h}
+#define CONFIG_AT(field) .offset = offsetof(struct config, field), .size = sizeof(((struct config *)0)->field)
+#define NUMBER(p, f, lo, hi, d, h)                                                                 \
+	{.path = p, .type = CONFIG_U64, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, .help = h}
+#define BYTES(p, f, lo, hi, d, h)                                                                  \
+	{.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, .help = h}
+#define TEXT(p, f, d, h) {.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .help = h}
+#define CHOICE(p, f, d, c, h)                                                                      \
+	{.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .choices = c, .help = h}
+#define LATER(p, f, d, h, why)                                                                     \
+	{.path = p, .type = CONFIG_BOOL, CONFIG_AT(f), .preset = d, .help = h, .not_yet = why}
+
+/* clang-format off */
+const struct config_key CONFIG_KEYS[] = {
+	CHOICE("log_level", log_level, "info", "trace|debug|info|warn|error", "Least serious lines that are logged"),
+
+	TEXT("data.dir", data.dir, "./data", "Folder of the volume, its log and its index"),
+	BYTES("data.reserve_bytes", data.reserve_bytes, 16 * MIB, TIB, "256MiB", "Free space kept on the file system; below it, writes answer that the disk is full"),
+	BYTES("data.volume_bytes_max", data.volume_bytes_max, 0, 1024 * TIB, "0", "The volume grows no further; 0: as far as the file system goes"),
+	BYTES("data.inline_bytes_max", data.inline_bytes_max, 0, 16 * KIB, "2KiB", "Objects up to this size live in their index record"),
+
+	TEXT("http.address", http.address, "127.0.0.1:9000", "Where S3 over HTTP listens"),
+	NUMBER("http.idle_timeout_s", http.idle_timeout_s, 1, 3600, "75", "A connection without requests is closed"),
+	NUMBER("http.head_timeout_s", http.head_timeout_s, 1, 300, "15", "A request's head must have come"),
+	NUMBER("http.stall_timeout_s", http.stall_timeout_s, 1, 600, "30", "A body that makes no progress is given up"),
+
+	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
+	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),
+
+	TEXT("s3.region", s3.region, "us-east-1", "Region told to clients"),
+	TEXT("s3.domain", s3.domain, "", "Domain for virtual-host style requests: bucket.DOMAIN"),
+
+	BYTES("memory.bytes", memory.bytes, 32 * MIB, 4 * TIB, "512MiB", "The unified region's data frames"),
+	BYTES("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB, "256MiB", "Part of the region that may hold cached objects"),
+	BYTES("memory.records_bytes", memory.records_bytes, 1 * MIB, 1 * TIB, "64MiB", "In-memory table of object records"),
+	FLAG("memory.huge_pages", memory.huge_pages, "true", "Use 2 MiB pages where there are some"),
+
+	NUMBER("cpu.reactors", cpu.reactors, 0, LIMIT_CORES_MAX, "0", "Event loops; 0: one per processor, less one"),
+	FLAG("cpu.pin", cpu.pin, "false", "Pin each event loop to a processor"),
+	NUMBER("cpu.idle_spin_us", cpu.idle_spin_us, 0, 1000000, "50", "Spin this long without work before sleeping"),
+
+	FLAG("rdma.enabled", rdma.enabled, "false", "Serve S3 over RDMA"),
+	TEXT("rdma.address", rdma.address, "", "Address that RDMA listens on; empty: any"),
+	NUMBER("rdma.port", rdma.port, 0, 65535, "9100", "Port that RDMA listens on"),
+	TEXT("rdma.device_name", rdma.device_name, "mlx5_0", "RDMA device, or simulated"),
+	NUMBER("rdma.ib_port", rdma.ib_port, 0, 254, "0", "Port of the device; 0: the first active"),
+	{.path = "rdma.gid_index", .type = CONFIG_I64, CONFIG_AT(rdma.gid_index), .min = -1, .max = 255, .preset = "-1", .help = "GID table index; -1: choose"},
+	FLAG("rdma.enable_zero_copy", rdma.enable_zero_copy, "true", "Move bodies by one-sided READ and WRITE; false: inline capsules only"),
+	NUMBER("rdma.max_send_wr", rdma.max_send_wr, 16, 32768, "128", "Send work requests per queue pair"),
+	NUMBER("rdma.max_recv_wr", rdma.max_recv_wr, 16, 32768, "128", "Receive work requests per queue pair"),
+	NUMBER("rdma.max_sge", rdma.max_sge, 1, LIMIT_SGE_MAX, "4", "Scatter/gather entries per work request"),
+	NUMBER("rdma.cq_size", rdma.cq_size, 16, 4194304, "256", "Completion queue entries, at least; grown to what the sessions need"),
+	NUMBER("rdma.max_inline_data", rdma.max_inline_data, 0, 4096, "256", "Bytes that a send takes at post time"),
+	NUMBER("rdma.sessions_max", rdma.sessions_max, 1, LIMIT_RDMA_SESSIONS_MAX, "256", "Sessions at a time"),
+	NUMBER("rdma.idle_timeout_s", rdma.idle_timeout_s, 1, 86400, "300", "A session without requests is closed"),
+	NUMBER("rdma.request_timeout_s", rdma.request_timeout_s, 1, 9, "8", "A transfer that takes longer is given up; clients wait 10 s"),
+	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required", "Encrypt capsules and payloads"),
+
+	LATER("gpudirect.enabled", gpudirect.enabled, "false", "Move bodies to and from GPU memory", "this version has no GPUDirect yet; clients can register GPU memory with their own RDMA device"),
+	LATER("dpu.enabled", dpu.enabled, "false", "Offload to a BlueField DPU", "this version has no DPU support yet"),
+	LATER("dpu.enable_rdma", dpu.enable_rdma, "false", "RDMA through the DPU", "this version has no DPU support yet"),
+	LATER("dpu.enable_crypto", dpu.enable_crypto, "false", "Encryption by the DPU", "this version has no DPU support yet"),
+	LATER("s3_express.enabled", s3_express.enabled, "false", "Directory buckets", "this version has no directory buckets yet"),
+
+	LATER("network.pfc.enabled", network.pfc.enabled, "false", "Priority flow control", "this version does not configure network interfaces yet; set it with the driver's own tool"),
+	NUMBER("network.pfc.priority", network.pfc.priority, 0, 7, "3", "Priority of RDMA traffic; goes with network.pfc.enabled"),
+	LATER("network.ecn.enabled", network.ecn.enabled, "false", "Explicit congestion notification", "this version does not configure network interfaces yet; set it with the driver's own tool"),
+	NUMBER("network.ecn.threshold", network.ecn.threshold, 1, 1000000, "100", "Packets; goes with network.ecn.enabled"),
+	NUMBER("network.dscp", network.dscp, 0, 63, "26", "DSCP of RDMA traffic; no effect on the simulated device"),
+	NUMBER("network.mtu", network.mtu, 1280, 65535, "9000", "Expected MTU; no effect on the simulated device"),
+};
+/* clang-format on */
+const size_t CONFIG_KEY_COUNT = ARRAY_LEN(CONFIG_KEYS);

@@ -1,0 +1,164 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/config.h"
+
+static struct config config;
+static struct config_error error;
+
+static int load(const char *yaml)
+{
+	char path[] = "/tmp/nebulaio-config-XXXXXX";
+	int fd = mkstemp(path);
+	int ret;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, yaml, strlen(yaml)), strlen(yaml));
+	close(fd);
+	config_defaults(&config);
+	error.text[0] = '\0';
+	ret = config_load_file(&config, path, &error);
+	unlink(path);
+	return ret;
+}
+
+static void assert_says(const char *part)
+{
+	if (!strstr(error.text, part))
+		fail_msg("the error says \"%s\", not \"%s\"", error.text, part);
+}
+
+static void test_the_documents_blocks_load(void **state)
+{
+	(void)state;
+	assert_int_equal(load("rdma:\n"
+			      "  enabled: true\n"
+			      "  port: 9100\n"
+			      "  device_name: mlx5_0\n"
+			      "  ib_port: 1                    # InfiniBand port\n"
+			      "  gid_index: 0                  # GID table index (for RoCE)\n"
+			      "  enable_zero_copy: true\n"
+			      "  max_send_wr: 256\n"
+			      "  max_recv_wr: 64\n"
+			      "  max_sge: 4\n"
+			      "  cq_size: 512\n"
+			      "log_level: debug\n"),
+		0);
+	assert_true(config.rdma.enabled);
+	assert_string_equal(config.rdma.device_name, "mlx5_0");
+	assert_int_equal(config.rdma.max_send_wr, 256);
+	assert_int_equal(config.rdma.max_recv_wr, 64);
+	assert_int_equal(config.rdma.cq_size, 512);
+	assert_int_equal(config.rdma.gid_index, 0);
+	assert_string_equal(config.log_level, "debug");
+}
+
+static void test_defaults(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	assert_false(config.rdma.enabled);
+	assert_int_equal(config.rdma.port, 9100);
+	assert_int_equal(config.rdma.gid_index, -1);
+	assert_int_equal(config.data.reserve_bytes, 256 * MIB);
+	assert_string_equal(config.http.address, "127.0.0.1:9000");
+}
+
+static void test_refusals_name_their_line(void **state)
+{
+	(void)state;
+	assert_int_equal(load("rdma:\n  enabled: true\n  cq_szie: 4\n"), -EINVAL);
+	assert_says(":3: there is no key 'rdma.cq_szie'");
+	assert_int_equal(load("rdma:\n  cq_size: many\n"), -EINVAL);
+	assert_says(":2: rdma.cq_size: 'many' is not a number");
+	assert_int_equal(load("rdma:\n  cq_size: 1\n"), -EINVAL);
+	assert_says("out of range; it takes 16 to");
+	assert_int_equal(load("rdma: [1, 2]\n"), -EINVAL);
+	assert_says("lists and aliases");
+	assert_int_equal(load("rdma:\n\tenabled: true\n"), -EINVAL);
+	assert_says("not YAML");
+	assert_int_equal(load("just text\n"), -EINVAL);
+	assert_says("expected 'key: value'");
+	assert_int_equal(load("log_level: loud\n"), -EINVAL);
+	assert_says("'loud' is not one of trace|debug");
+	assert_int_equal(load("http:\n  idle_timeout_s: -1\n"), -EINVAL);
+	assert_int_equal(load("gpudirect:\n  enabled: true\n"), -EINVAL);
+	assert_says("no GPUDirect yet");
+	assert_int_equal(load("gpudirect:\n  enabled: false\n"), 0);
+	assert_int_equal(load("a: {b: {c: {d: {e: {f: {g: {h: {i: 1}}}}}}}}\n"), -EINVAL);
+	assert_says("nested too deeply");
+	assert_int_equal(config_load_file(&config, "/nonexistent/file", &error), -ENOENT);
+	assert_says("cannot be read");
+}
+
+static void test_sizes(void **state)
+{
+	(void)state;
+	assert_int_equal(load("memory:\n  bytes: 2 GiB\n  cache_bytes: 512mib\n"), 0);
+	assert_true(config.memory.bytes == 2 * GIB);
+	assert_true(config.memory.cache_bytes == 512 * MIB);
+	assert_int_equal(load("memory:\n  bytes: 64MB\n"), -EINVAL);
+	assert_says("is not a size");
+	assert_int_equal(load("memory:\n  bytes: 99999999999999999999GiB\n"), -EINVAL);
+}
+
+static void test_environment(void **state)
+{
+	char *good[] = {"NEBULAIO_RDMA_ENABLED=true", "NEBULAIO_RDMA_PORT=9200", "NEBULAIO_RDMA_DEVICE_NAME=simulated",
+		"NEBULAIO_ROOT_USER=someone", "NEBULAIO_ENDPOINT=http://x", "PATH=/bin", NULL};
+	char *unknown[] = {"NEBULAIO_RDMA_PROT=9200", NULL};
+	char *bad[] = {"NEBULAIO_RDMA_PORT=nine", NULL};
+
+	(void)state;
+	config_defaults(&config);
+	assert_int_equal(config_load_env(&config, good, &error), 0);
+	assert_true(config.rdma.enabled);
+	assert_int_equal(config.rdma.port, 9200);
+	assert_string_equal(config.rdma.device_name, "simulated");
+	assert_string_equal(config.auth.root_user, "someone");
+	assert_int_equal(config_load_env(&config, unknown, &error), -EINVAL);
+	assert_says("NEBULAIO_RDMA_PROT: it names no key");
+	assert_int_equal(config_load_env(&config, bad, &error), -EINVAL);
+	assert_says("NEBULAIO_RDMA_PORT: rdma.port: 'nine' is not a number");
+}
+
+static void test_rules_of_the_whole(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	assert_int_equal(config_check(&config, true, &error), 0);
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("auth.root_user needs");
+	strcpy(config.auth.root_user, "admin");
+	strcpy(config.auth.root_password, "longenough");
+	assert_int_equal(config_check(&config, false, &error), 0);
+	strcpy(config.http.address, "0.0.0.0:9000");
+	assert_int_equal(config_check(&config, false, &error), 0);
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("loopback only");
+	strcpy(config.http.address, "");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("nothing would listen");
+	config_defaults(&config);
+	config.memory.cache_bytes = config.memory.bytes;
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("three quarters");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_documents_blocks_load),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_refusals_name_their_line),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_rules_of_the_whole),
+	};
+
+	return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}
