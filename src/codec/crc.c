@@ -65,28 +65,46 @@ uint64_t crc_field_power(const struct crc_field *field, uint64_t n)
 	return power;
 }
 
-static uint64_t join(
-	const struct crc_field *field, uint64_t crc_a, uint64_t crc_b, uint64_t b_bytes)
-{
-	/* x^(8 * b_bytes) as (x^b_bytes)^8, so that no length overflows. */
-	uint64_t shift = crc_field_power(field, b_bytes);
+/* x^(8 * 2^i): what 2^i bytes behind it do to a CRC, for the three fields in the order of
+ * join_kind. */
+enum join_kind { JOIN_CRC32, JOIN_CRC32C, JOIN_CRC64NVME, JOIN_KIND_COUNT };
+static uint64_t shifts[JOIN_KIND_COUNT][64];
+static const struct crc_field *const fields[JOIN_KIND_COUNT] = {
+	&crc32_field, &crc32c_field, &crc64nvme_field};
 
-	for (int i = 0; i < 3; i++)
-		shift = crc_field_multiply(field, shift, shift);
-	return crc_field_multiply(field, crc_a, shift) ^ crc_b;
+/* Before main, so that no join has to ask. */
+__attribute__((constructor)) static void prepare(void)
+{
+	for (int kind = 0; kind < JOIN_KIND_COUNT; kind++) {
+		uint64_t shift = crc_field_power(fields[kind], 8);
+
+		for (int i = 0; i < 64; i++) {
+			shifts[kind][i] = shift;
+			shift = crc_field_multiply(fields[kind], shift, shift);
+		}
+	}
+}
+
+static uint64_t join(enum join_kind kind, uint64_t crc_a, uint64_t crc_b, uint64_t b_bytes)
+{
+	for (int i = 0; b_bytes; i++, b_bytes >>= 1) {
+		if (b_bytes & 1)
+			crc_a = crc_field_multiply(fields[kind], crc_a, shifts[kind][i]);
+	}
+	return crc_a ^ crc_b;
 }
 
 uint32_t crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes)
 {
-	return (uint32_t)join(&crc32_field, crc_a, crc_b, b_bytes);
+	return (uint32_t)join(JOIN_CRC32, crc_a, crc_b, b_bytes);
 }
 
 uint32_t crc32c_join(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes)
 {
-	return (uint32_t)join(&crc32c_field, crc_a, crc_b, b_bytes);
+	return (uint32_t)join(JOIN_CRC32C, crc_a, crc_b, b_bytes);
 }
 
 uint64_t crc64nvme_join(uint64_t crc_a, uint64_t crc_b, uint64_t b_bytes)
 {
-	return join(&crc64nvme_field, crc_a, crc_b, b_bytes);
+	return join(JOIN_CRC64NVME, crc_a, crc_b, b_bytes);
 }

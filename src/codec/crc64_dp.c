@@ -66,6 +66,13 @@ static struct fold fold_16, fold_64, fold_128, fold_256;
 #define PCLMUL_BYTES_MIN  128u
 #define VPCLMUL_BYTES_MIN 256u
 
+/* The blocks of one loop stay in registers only when the loop over them is unrolled. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
 #define PCLMUL	__attribute__((target("pclmul,sse2")))
 #define VPCLMUL __attribute__((target("avx512f,avx512dq,vpclmulqdq,pclmul")))
 
@@ -106,14 +113,17 @@ static PCLMUL uint64_t by_pclmul(uint64_t crc, const uint8_t *pos, size_t len)
 
 	if (len < PCLMUL_BYTES_MIN)
 		return by_tables(crc, pos, len);
+	UNROLL
 	for (int i = 0; i < 8; i++)
 		block[i] = load_16(pos + 16 * i);
 	block[0] = _mm_xor_si128(block[0], _mm_cvtsi64_si128((long long)crc));
 	for (pos += 128, len -= 128; len >= 128; pos += 128, len -= 128) {
+		UNROLL
 		for (int i = 0; i < 8; i++)
 			block[i] = fold_into(block[i], constants, load_16(pos + 16 * i));
 	}
 	constants = load_fold(&fold_16);
+	UNROLL
 	for (int i = 0; i < 7; i++)
 		block[i + 1] = fold_into(block[i], constants, block[i + 1]);
 	return fold_tail(block[7], pos, len);
@@ -139,17 +149,20 @@ static VPCLMUL uint64_t by_vpclmul(uint64_t crc, const uint8_t *pos, size_t len)
 
 	if (len < VPCLMUL_BYTES_MIN)
 		return by_pclmul(crc, pos, len);
+	UNROLL
 	for (int i = 0; i < 4; i++)
 		blocks[i] = _mm512_loadu_si512(pos + 64 * i);
 	blocks[0] = _mm512_xor_si512(
 		blocks[0], _mm512_zextsi128_si512(_mm_cvtsi64_si128((long long)crc)));
 	constants = load_fold_64(&fold_256);
 	for (pos += 256, len -= 256; len >= 256; pos += 256, len -= 256) {
+		UNROLL
 		for (int i = 0; i < 4; i++)
 			blocks[i] = fold_into_64(
 				blocks[i], constants, _mm512_loadu_si512(pos + 64 * i));
 	}
 	constants = load_fold_64(&fold_64);
+	UNROLL
 	for (int i = 0; i < 3; i++)
 		blocks[i + 1] = fold_into_64(blocks[i], constants, blocks[i + 1]);
 	for (; len >= 64; pos += 64, len -= 64)
