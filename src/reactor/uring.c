@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Best first. DEFER_TASKRUN (Linux 6.1) keeps the kernel from interrupting the loop: completions
@@ -89,7 +90,10 @@ void uring_bind(struct reactor *reactor)
 	CHECK(!reactor->bound);
 	reactor->owner = pthread_self();
 	reactor->bound = true;
-	CHECK(io_uring_enable_rings(&reactor->ring) == 0);
+	/* The system call itself: liburing 2.3 declares io_uring_enable_rings but does not export
+	 * it. */
+	CHECK(syscall(__NR_io_uring_register, reactor->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
+		      NULL, 0) == 0);
 	uring_watch_mailbox(reactor);
 }
 
