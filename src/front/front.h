@@ -18,6 +18,12 @@ struct front_http_opts {
 	uint64_t head_timeout_ns;	/* for a whole head, from its first byte */
 	uint64_t body_stall_timeout_ns; /* without progress of a body, either way */
 	const _Atomic bool *draining;	/* answer Connection: close and finish */
+	bool *ret_idle; /* kept true while the connection awaits a request's first byte, so that who
+			   drains may shut it down; not NULL */
+	/* What answers requests: s3_handle's shape, so that the admin listener serves its own
+	 * pages. NULL: s3_handle. */
+	void (*handle)(void *arg, const struct s3_request *request, struct s3_reply *reply);
+	void *handle_arg;
 };
 /* Serves one connection until it ends; closes the stream. A fiber's whole life. */
 void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream);
