@@ -1,17 +1,36 @@
-/* server/config_table.c: every key of the configuration, once: its type, bounds, default and meaning. */
+/* server/config_table.c: every key of the configuration, once: its type, bounds, default and
+ * meaning. */
 #include "server/config.h"
 
-#define FLAG(p, f, d, h) {.path = p, .type = CONFIG_BOOL, CONFIG_AT(f), .preset = d, .help = h}
-#define CONFIG_AT(field) .offset = offsetof(struct config, field), .size = sizeof(((struct config *)0)->field)
-#define NUMBER(p, f, lo, hi, d, h)                                                                 \
-	{.path = p, .type = CONFIG_U64, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, .help = h}
-#define BYTES(p, f, lo, hi, d, h)                                                                  \
-	{.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, .help = h}
-#define TEXT(p, f, d, h) {.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .help = h}
+#define FLAG(p, f, d, h)                                                             \
+	{                                                                            \
+		.path = p, .type = CONFIG_BOOL, CONFIG_AT(f), .preset = d, .help = h \
+	}
+#define CONFIG_AT(field) \
+	.offset = offsetof(struct config, field), .size = sizeof(((struct config *)0)->field)
+#define NUMBER(p, f, lo, hi, d, h)                                                              \
+	{                                                                                       \
+		.path = p, .type = CONFIG_U64, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, \
+		.help = h                                                                       \
+	}
+#define BYTES(p, f, lo, hi, d, h)                                                                 \
+	{                                                                                         \
+		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, \
+		.help = h                                                                         \
+	}
+#define TEXT(p, f, d, h)                                                             \
+	{                                                                            \
+		.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .help = h \
+	}
 #define CHOICE(p, f, d, c, h)                                                                      \
-	{.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .choices = c, .help = h}
-#define LATER(p, f, d, h, why)                                                                     \
-	{.path = p, .type = CONFIG_BOOL, CONFIG_AT(f), .preset = d, .help = h, .not_yet = why}
+	{                                                                                          \
+		.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .choices = c, .help = h \
+	}
+#define LATER(p, f, d, h, why)                                                        \
+	{                                                                             \
+		.path = p, .type = CONFIG_BOOL, CONFIG_AT(f), .preset = d, .help = h, \
+		.not_yet = why                                                        \
+	}
 
 /* clang-format off */
 const struct config_key CONFIG_KEYS[] = {

@@ -1,0 +1,182 @@
+/* listen/listen.c: accepts HTTP connections on one reactor and drains them at shutdown. */
+#include "listen/listen.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+DEFINE_COUNTER(
+	connections_total, "nebulaio_http_connections_total", NULL, "HTTP connections accepted.");
+DEFINE_COUNTER(connections_now, "nebulaio_http_connections", NULL, "HTTP connections open now.");
+
+struct listen {
+	struct listen_opts opts;
+	struct net_listener *listener;
+	struct list connections;
+	uint32_t connection_count;
+	_Atomic bool draining;
+	bool accepting;
+	struct fiber *acceptor; /* parked at the connection limit */
+	struct fiber *drainer;
+};
+
+struct connection {
+	struct list link;
+	struct listen *listen;
+	struct net_stream *stream;
+	struct front_http_opts http;
+	bool idle;
+};
+
+static void connection_end(struct connection *connection)
+{
+	struct listen *listen = connection->listen;
+
+	list_remove(&connection->link);
+	free(connection);
+	listen->connection_count--;
+	counter_sub(&connections_now, 1);
+	if (listen->acceptor)
+		fiber_wake(listen->acceptor);
+	if (listen->drainer)
+		fiber_wake(listen->drainer);
+}
+
+static void connection_main(void *arg)
+{
+	struct connection *connection = arg;
+
+	front_http_serve(&connection->http, connection->stream);
+	connection_end(connection);
+}
+
+static void connection_start(struct listen *listen, struct net_stream *stream)
+{
+	struct connection *connection = malloc(sizeof(*connection));
+
+	if (!connection) {
+		net_close(stream);
+		return;
+	}
+	*connection =
+		(struct connection){.listen = listen, .stream = stream, .http = listen->opts.http};
+	connection->http.core = listen->opts.core;
+	connection->http.draining = &listen->draining;
+	connection->http.ret_idle = &connection->idle;
+	list_push_back(&listen->connections, &connection->link);
+	listen->connection_count++;
+	counter_add(&connections_total, 1);
+	counter_add(&connections_now, 1);
+	if (fiber_spawn(listen->opts.core->reactor, "http", connection_main, connection)) {
+		log_warn("listen", "connection from %s refused: too many fibers on this core",
+			net_peer(stream));
+		net_close(stream);
+		connection_end(connection);
+	}
+}
+
+static void accept_main(void *arg)
+{
+	struct listen *listen = arg;
+
+	for (;;) {
+		struct net_stream *stream;
+		int ret;
+
+		while (listen->connection_count >= listen->opts.connections_max &&
+			!listen->draining) {
+			listen->acceptor = fiber_self();
+			fiber_park();
+			listen->acceptor = NULL;
+		}
+		if (listen->draining)
+			break;
+		ret = net_accept(listen->listener, &stream);
+		if (ret == -ECANCELED)
+			break;
+		if (ret) {
+			log_error("listen",
+				"accept failed for good: %s; this core takes no more connections",
+				strerror(-ret));
+			break;
+		}
+		connection_start(listen, stream);
+	}
+	listen->accepting = false;
+	if (listen->drainer)
+		fiber_wake(listen->drainer);
+}
+
+int listen_open(const struct listen_opts *opts, const char *address, struct listen **ret_listen)
+{
+	struct listen *listen = calloc(1, sizeof(*listen));
+	int ret;
+
+	if (!listen)
+		return -ENOMEM;
+	listen->opts = *opts;
+	list_init(&listen->connections);
+	ret = net_listen(opts->core->reactor, address, &listen->listener);
+	if (ret)
+		goto fail;
+	ret = fiber_spawn(opts->core->reactor, "accept", accept_main, listen);
+	if (ret)
+		goto fail;
+	listen->accepting = true;
+	*ret_listen = listen;
+	return 0;
+fail:
+	listen_close(listen);
+	return ret;
+}
+
+uint16_t listen_port(const struct listen *listen)
+{
+	return net_listener_port(listen->listener);
+}
+
+static void shutdown_connections(struct listen *listen, bool idle_only)
+{
+	LIST_FOR_EACH (link, &listen->connections) {
+		struct connection *connection = CONTAINER_OF(link, struct connection, link);
+
+		if (connection->idle || !idle_only)
+			net_shutdown(connection->stream);
+	}
+}
+
+void listen_drain(struct listen *listen, uint64_t deadline_ns)
+{
+	bool patient = true;
+
+	listen->draining = true;
+	listen->drainer = fiber_self();
+	net_listener_close(listen->listener);
+	listen->listener = NULL;
+	if (listen->acceptor)
+		fiber_wake(listen->acceptor);
+	shutdown_connections(listen, true);
+	while (listen->connection_count || listen->accepting) {
+		if (fiber_park_until(patient ? deadline_ns : DEADLINE_NONE) == -ETIMEDOUT) {
+			log_warn("listen", "%u connections did not end in time and are cut",
+				listen->connection_count);
+			shutdown_connections(listen, false);
+			patient = false;
+		}
+	}
+	listen->drainer = NULL;
+}
+
+void listen_close(struct listen *listen)
+{
+	if (!listen)
+		return;
+	CHECK(list_empty(&listen->connections));
+	if (listen->listener)
+		net_listener_close(listen->listener);
+	free(listen);
+}
+
+uint32_t listen_connections(const struct listen *listen)
+{
+	return listen->connection_count;
+}

@@ -1,0 +1,385 @@
+/* server/server.c: wires the layers together in start order and takes them apart in reverse. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "listen/listen.h"
+#include "rdma/rdma.h"
+
+/* One reactor with all that lives on it. Phases: opened → running → draining → drained → closed. */
+struct core {
+	struct server *server;
+	struct reactor *reactor;
+	struct flow_core flow;
+	struct listen *http;
+	struct front_native
+		*native; /* first core only, for now: a listener belongs to one device context */
+	pthread_t thread;
+	bool running;
+	struct reactor_msg drain_msg;
+};
+
+struct server {
+	struct config config;
+	struct region *region;
+	struct store *store;
+	struct s3 *s3;
+	struct rp_device *device;
+	struct rp_device_attr device_attr;
+	struct core cores[LIMIT_CORES_MAX];
+	uint32_t core_count;
+	uint16_t http_port;
+	uint16_t rdma_port;
+	_Atomic bool draining;
+	_Atomic uint32_t
+		cores_draining; /* first core: wait for the others before the last checkpoint */
+	struct fiber *_Atomic last_drainer;
+};
+
+/* Descriptors: one a connection. The soft limit is often 1,024 where the hard one is far higher. */
+static void raise_limits(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &limit))
+			log_warn("server",
+				"at most %llu open files: more connections than that will be refused",
+				(unsigned long long)limit.rlim_cur);
+	}
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+		limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+		setrlimit(RLIMIT_MEMLOCK,
+			&limit); /* whoever needs it reports the refusal with the fix */
+	}
+}
+
+static uint32_t core_count_of(const struct config *config)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (config->cpu.reactors)
+		return (uint32_t)config->cpu.reactors;
+	return (uint32_t)MIN(MAX(cpus - 1, 1), (long)LIMIT_CORES_MAX);
+}
+
+static int open_store(struct server *server)
+{
+	const struct config *config = &server->config;
+	const struct region_opts region_opts = {
+		.name = "nebulaio",
+		.bytes = config->memory.bytes,
+		.core_count = server->core_count,
+		.huge_pages = config->memory.huge_pages,
+	};
+	const struct store_opts store_opts = {
+		.dir = config->data.dir,
+		.volume_bytes_max = config->data.volume_bytes_max,
+		.reserve_bytes = config->data.reserve_bytes,
+		.cache_bytes_max = config->memory.cache_bytes,
+		.hot_records_bytes_max = config->memory.records_bytes,
+		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
+	};
+	int ret = region_open(&region_opts, &server->region);
+
+	if (ret) {
+		log_error("server", "no memory region of %llu MiB: %s; lower memory.bytes",
+			(unsigned long long)(config->memory.bytes / MIB), strerror(-ret));
+		return ret;
+	}
+	ret = store_open(&store_opts, server->region, &server->store);
+	if (ret)
+		log_error("server", "the store in %s cannot be opened: %s", config->data.dir,
+			strerror(-ret));
+	return ret;
+}
+
+static int open_s3(struct server *server)
+{
+	const struct config *config = &server->config;
+	const struct s3_opts opts = {
+		.root_access_key = config->auth.root_user,
+		.root_secret_key = config->auth.root_password,
+		.region = config->s3.region,
+		.host_domain = config->s3.domain[0] ? config->s3.domain : NULL,
+	};
+
+	return s3_open(&opts, server->store, &server->s3);
+}
+
+static int open_device(struct server *server)
+{
+	const struct config *config = &server->config;
+	const struct rp_open_opts opts = {
+		.device_name = config->rdma.device_name,
+		.ib_port = (uint8_t)config->rdma.ib_port,
+		.gid_index = (int)config->rdma.gid_index,
+	};
+	int ret;
+
+	if (!config->rdma.enabled)
+		return 0;
+	ret = rp_open(&opts, &server->device);
+	if (ret) {
+		log_error("server",
+			"rdma.device_name: '%s' cannot be opened: %s; name a device that is there, `simulated` to try without "
+			"hardware, or set rdma.enabled: false",
+			config->rdma.device_name, strerror(-ret));
+		return ret;
+	}
+	rp_device_attr(server->device, &server->device_attr);
+	if (strcmp(config->rdma.encryption, "required") == 0 && server->device_attr.simulated)
+		log_info("server",
+			"rdma.encryption is required: capsules and payloads are sealed on the simulated device too");
+	return 0;
+}
+
+static int open_native(struct server *server, struct core *core)
+{
+	const struct config *config = &server->config;
+	const struct front_native_opts opts = {
+		.s3 = server->s3,
+		.store = server->store,
+		.core = &core->flow,
+		.device = server->device,
+		.sessions_max = (uint32_t)config->rdma.sessions_max,
+		.credits = (uint32_t)MIN(config->rdma.max_recv_wr / 2, LIMIT_SESSION_REQUESTS_MAX),
+		.inline_bytes_max = LIMIT_CAPSULE_INLINE_BYTES_MAX,
+		.cq_size = (uint32_t)config->rdma.cq_size,
+		.max_send_wr = (uint32_t)config->rdma.max_send_wr,
+		.max_recv_wr = (uint32_t)config->rdma.max_recv_wr,
+		.max_sge = (uint32_t)config->rdma.max_sge,
+		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
+		.request_timeout_ns = config->rdma.request_timeout_s * NS_PER_S,
+		.draining = &server->draining,
+	};
+	int ret = front_native_open(&opts, &core->native);
+
+	if (!ret)
+		ret = front_native_listen(
+			core->native, config->rdma.address, (uint16_t)config->rdma.port);
+	if (ret) {
+		log_error("server", "RDMA cannot listen on '%s' port %llu: %s",
+			config->rdma.address, (unsigned long long)config->rdma.port,
+			strerror(-ret));
+		return ret;
+	}
+	server->rdma_port = (uint16_t)config->rdma.port;
+	return 0;
+}
+
+/* The first core's listener may ask the kernel for a port; the others then share it. */
+static int open_http(struct server *server, struct core *core)
+{
+	const struct config *config = &server->config;
+	const struct listen_opts opts = {
+		.core = &core->flow,
+		.http = {.s3 = server->s3,
+			.transport = "http",
+			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
+			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
+			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S},
+		.connections_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count,
+	};
+	char address[CONFIG_TEXT_MAX + 8];
+	const char *colon = strrchr(config->http.address, ':');
+	int ret;
+
+	if (!colon) {
+		log_error("server", "http.address: '%s' has no port; write ADDR:PORT",
+			config->http.address);
+		return -EINVAL;
+	}
+	snprintf(address, sizeof(address), "%s", config->http.address);
+	if (server->http_port)
+		snprintf(address, sizeof(address), "%.*s:%u", (int)(colon - config->http.address),
+			config->http.address, server->http_port);
+	ret = listen_open(&opts, address, &core->http);
+	if (ret) {
+		log_error(
+			"server", "http.address: cannot listen on %s: %s", address, strerror(-ret));
+		return ret;
+	}
+	server->http_port = listen_port(core->http);
+	return 0;
+}
+
+static int open_core(struct server *server, uint32_t core_idx)
+{
+	const struct config *config = &server->config;
+	struct core *core = &server->cores[core_idx];
+	const struct reactor_opts opts = {
+		.core_idx = core_idx,
+		.cpu = config->cpu.pin ? (int)core_idx : -1,
+		.idle_spin_ns = MAX(config->cpu.idle_spin_us * NS_PER_US, 1),
+		.fibers_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count + 8192,
+	};
+	int ret;
+
+	core->server = server;
+	ret = reactor_open(&opts, &core->reactor);
+	if (ret)
+		return ret;
+	ret = flow_core_open(core->reactor, server->region, &core->flow);
+	if (ret)
+		return ret;
+	core->flow.store = server->store;
+	ret = store_attach(server->store, core->reactor);
+	if (ret)
+		return ret;
+	if (config->http.address[0]) {
+		ret = open_http(server, core);
+		if (ret)
+			return ret;
+	}
+	return core_idx == 0 && server->device ? open_native(server, core) : 0;
+}
+
+int server_open(const struct config *config, struct server **ret_server)
+{
+	struct server *server = calloc(1, sizeof(*server));
+	int ret;
+
+	if (!server)
+		return -ENOMEM;
+	server->config = *config;
+	server->core_count = core_count_of(config);
+	raise_limits();
+	ret = open_device(server);
+	if (!ret)
+		ret = open_store(server);
+	if (!ret)
+		ret = open_s3(server);
+	for (uint32_t i = 0; i < server->core_count && !ret; i++)
+		ret = open_core(server, i);
+	if (ret) {
+		server_close(server);
+		return ret;
+	}
+	*ret_server = server;
+	return 0;
+}
+
+uint16_t server_http_port(const struct server *server)
+{
+	return server->http_port;
+}
+
+uint16_t server_rdma_port(const struct server *server)
+{
+	return server->rdma_port;
+}
+
+const char *server_rdma_device(const struct server *server)
+{
+	return server->device ? server->device_attr.name : "off";
+}
+
+static void *core_main(void *arg)
+{
+	struct core *core = arg;
+
+	reactor_run(core->reactor);
+	return NULL;
+}
+
+int server_start(struct server *server)
+{
+	for (uint32_t i = 0; i < server->core_count; i++) {
+		struct core *core = &server->cores[i];
+		int ret = pthread_create(&core->thread, NULL, core_main, core);
+
+		if (ret) {
+			log_error("server", "thread of core %u: %s", i, strerror(ret));
+			return -ret;
+		}
+		core->running = true;
+	}
+	return 0;
+}
+
+/* Ends the fronts of a core; the first core then waits for the others, so that the store's last
+ * checkpoint has all. */
+static void drain_main(void *arg)
+{
+	struct core *core = arg;
+	struct server *server = core->server;
+	uint64_t deadline_ns = clock_now_ns() + server->config.http.stall_timeout_s * NS_PER_S;
+
+	if (core->http)
+		listen_drain(core->http, deadline_ns);
+	if (core->native)
+		front_native_drain(core->native, deadline_ns);
+	if (core == &server->cores[0]) {
+		server->last_drainer = fiber_self();
+		if (atomic_fetch_sub(&server->cores_draining, 1) > 1) {
+			while (atomic_load(&server->cores_draining))
+				fiber_park();
+		}
+		store_quiesce(server->store);
+		for (uint32_t i = 1; i < server->core_count; i++)
+			reactor_stop(server->cores[i].reactor);
+		reactor_stop(core->reactor);
+	} else if (atomic_fetch_sub(&server->cores_draining, 1) == 1 && server->last_drainer) {
+		fiber_wake_remote(server->last_drainer);
+	}
+}
+
+static void drain_post(struct reactor_msg *msg)
+{
+	struct core *core = CONTAINER_OF(msg, struct core, drain_msg);
+	int ret = fiber_spawn(core->reactor, "drain", drain_main, core);
+
+	if (ret) {
+		log_error("server", "no fiber to shut down with: %s; stopping at once",
+			strerror(-ret));
+		reactor_stop(core->reactor);
+	}
+}
+
+void server_stop(struct server *server)
+{
+	server->draining = true;
+	server->cores_draining = server->core_count;
+	for (uint32_t i = 0; i < server->core_count; i++) {
+		struct core *core = &server->cores[i];
+
+		core->drain_msg.fn = drain_post;
+		if (core->running)
+			reactor_post(core->reactor, &core->drain_msg);
+	}
+	for (uint32_t i = 0; i < server->core_count; i++) {
+		struct core *core = &server->cores[i];
+
+		if (core->running)
+			pthread_join(core->thread, NULL);
+		core->running = false;
+	}
+}
+
+void server_close(struct server *server)
+{
+	if (!server)
+		return;
+	for (uint32_t i = server->core_count; i-- > 0;) {
+		struct core *core = &server->cores[i];
+
+		front_native_close(core->native);
+		listen_close(core->http);
+		if (core->reactor)
+			flow_core_close(&core->flow);
+	}
+	s3_close(server->s3);
+	store_close(server->store);
+	for (uint32_t i = server->core_count; i-- > 0;)
+		reactor_close(server->cores[i].reactor);
+	rp_close(server->device);
+	region_close(server->region);
+	free(server);
+}

@@ -1,0 +1,25 @@
+/* server/server.h: the whole server: opened in layer order, run until a signal, closed in reverse.
+ */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include "server/config.h"
+
+struct server;
+
+/* Opens everything that the configuration asks for; says in the log what it goes on without. Errors
+ * are logged with what to do. Blocks (recovery of the store shows its progress). */
+int server_open(const struct config *config, struct server **ret_server);
+/* What it listens on, with the ports the kernel gave. */
+uint16_t server_http_port(const struct server *server);
+uint16_t server_rdma_port(const struct server *server); /* 0: RDMA is off */
+const char *server_rdma_device(const struct server *server);
+/* Starts the reactors' threads. */
+int server_start(struct server *server);
+/* Finishes what runs (bounded by config http.stall_timeout_s), checkpoints the store, ends the
+ * threads. */
+void server_stop(struct server *server);
+/* After stop, or after a failed open. Takes NULL. */
+void server_close(struct server *server);
+
+#endif
