@@ -2,7 +2,7 @@
  * touches a socket or a queue pair and moves no payload itself: flow moves bytes to where the store
  * said, then the store commits.
  *
- *   data under DIR:  volume (extents)   log (prewritten append log)   index/ (RocksDB)   LOCK
+ *   data under DIR:  volume (superblock, log, extents)   index/ (RocksDB)   space   LOCK
  *
  * A commit is durable when it returns: its bytes and its record would survive power loss. Commits
  * of many fibers and cores are grouped: one log write, one flush. After a crash every key has its
@@ -35,11 +35,19 @@ struct store_opts {
 	const char *dir;	   /* created when absent */
 	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
 	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
-	uint64_t cache_bytes_max;	/* region frames the read cache may hold */
+	uint64_t cache_bytes_max;	/* region frames the read cache may hold; 0: no cache */
 	uint64_t hot_records_bytes_max; /* the in-memory record table */
-	uint32_t inline_bytes_max;	/* objects up to this live in their index record */
-	const char *disk_faults;	/* tests: see struct disk_opts */
+	uint32_t inline_bytes_max;  /* bodies up to this live in the index; UINT32_MAX: none do */
+	const char *disk_faults;    /* tests: see struct disk_opts */
+	uint64_t log_bytes;	    /* at creation only; 0: 64 MiB */
+	uint64_t step_bytes;	    /* by which the volume grows, at creation only; 0: 64 MiB */
+	uint64_t index_cache_bytes; /* RocksDB's block cache; 0: 64 MiB */
 };
+/* Defaults for what is not set (0): all but dir. */
+#define STORE_HOT_BYTES_DEFAULT	   (64 * MIB)
+#define STORE_INLINE_BYTES_DEFAULT 2048u
+#define STORE_INLINE_BYTES_MAX	   8192u
+#define STORE_BUCKETS_MAX	   65536u
 
 /* Opens, recovers (with progress in the log), checks formats. Blocks; before reactors run. -EBUSY:
  * another process has it; -EUCLEAN: a format is damaged or of a newer version (the log line says
@@ -64,6 +72,8 @@ int store_bucket_create(struct store *store, const struct store_bucket *bucket);
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
 int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
+/* create fills in nothing: id is the store's own and created_ns is kept when given. -EINVAL: a name
+ * of no length or longer than LIMIT_BUCKET_LEN_MAX; -EDQUOT: past STORE_BUCKETS_MAX. */
 /* Calls visit for each bucket in name order, starting after `after`; visit returns false to stop.
  */
 typedef bool store_bucket_visit_fn(const struct store_bucket *bucket, void *arg);
@@ -92,7 +102,8 @@ struct store_put_opts {
 	struct slice key;
 	uint64_t bytes; /* known length; UINT64_MAX when it is not known yet */
 };
-/* -ENOENT: no such bucket; -ENOSPC: the volume is full. Nothing is visible until commit. */
+/* -ENOENT: no such bucket; -ENOSPC: the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO:
+ * the store is fenced. Nothing is visible until commit. bucket and key are copied. */
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 /* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
@@ -119,8 +130,10 @@ void store_put_cache_take(
 /* Looks at what the key holds now (NULL: nothing), in commit order, and decides: 0 to go on, or
  * -errno that commit returns. Must not block. */
 typedef int store_check_fn(const struct store_meta *current, void *arg);
-/* Durable when it returns 0. Ends the put in any case. meta->mtime_ns and version_id are filled in.
- */
+/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length, and what
+ * was given (frames, or space and checks) must cover it; mtime_ns and version_id are filled in.
+ * -ENOENT: the bucket went away; -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: it is quiescing;
+ * or what check said. */
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
@@ -142,13 +155,17 @@ int store_get_run(
 /* Verifies a piece that starts at a multiple of STORE_CHECK_BYTES: 0 or -EIO (logged and counted).
  */
 int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes);
-/* Offers a verified whole chunk to the cache; the caller keeps a reference of its own (owner
- * becomes OWNER_CACHE and the reference count 2, true), or the cache declines (false, nothing
- * changed). */
+/* Offers a verified whole chunk, held by the caller as OWNER_APP, to the cache; the caller keeps a
+ * reference of its own (owner becomes OWNER_CACHE and the reference count 2, true), or the cache
+ * declines (false, nothing changed). */
 bool store_get_cache_offer(
 	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes);
 void store_get_close(struct store_get *get);
-/* Gives frames of the cache back to the region, oldest first, when a lease found none. Any thread; returns how many. */
+/* Gives frames of the cache back to the region, least used first, when a lease failed: at least
+ * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */
+uint32_t store_cache_shrink(struct store *store, uint32_t frames);
+/* Gives frames of the cache back to the region, oldest first, when a lease found none. Any thread;
+ * returns how many. */
 uint32_t store_cache_shrink(struct store *store, uint32_t frame_count);
 
 /* ---- Deleting. ---- Durable when it returns 0; -ENOENT when the bucket is missing. A missing key
@@ -170,7 +187,7 @@ struct store_list_opts {
 struct store_list_entry {
 	struct slice key; /* a key, or a common prefix with its delimiter */
 	bool is_prefix;
-	const struct store_meta *meta; /* keys only */
+	const struct store_meta *meta; /* keys only; without headers */
 };
 /* visit is called on the fiber, in order; slices live for the call. */
 typedef void store_list_visit_fn(const struct store_list_entry *entry, void *arg);
