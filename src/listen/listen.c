@@ -116,16 +116,19 @@ int listen_open(const struct listen_opts *opts, const char *address, struct list
 	listen->opts = *opts;
 	list_init(&listen->connections);
 	ret = net_listen(opts->core->reactor, address, &listen->listener);
-	if (ret)
-		goto fail;
-	ret = fiber_spawn(opts->core->reactor, "accept", accept_main, listen);
-	if (ret)
-		goto fail;
-	listen->accepting = true;
+	if (ret) {
+		listen_close(listen);
+		return ret;
+	}
 	*ret_listen = listen;
 	return 0;
-fail:
-	listen_close(listen);
+}
+
+int listen_start(struct listen *listen)
+{
+	int ret = fiber_spawn(listen->opts.core->reactor, "accept", accept_main, listen);
+
+	listen->accepting = ret == 0;
 	return ret;
 }
 

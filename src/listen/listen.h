@@ -21,6 +21,8 @@ struct listen_opts {
 /* Opens a listener for HTTP at address ("ADDR:PORT"). Before the reactor runs. -EADDRINUSE and what
  * net_listen has. */
 int listen_open(const struct listen_opts *opts, const char *address, struct listen **ret_listen);
+/* Begins to accept. Before the reactor runs. */
+int listen_start(struct listen *listen);
 uint16_t listen_port(const struct listen *listen);
 /* In a fiber: accepts nothing more, ends idle connections at once and the others when their request
  * is done, at the deadline whatever they do. Returns when the last has ended. */

@@ -293,11 +293,13 @@ int server_start(struct server *server)
 {
 	for (uint32_t i = 0; i < server->core_count; i++) {
 		struct core *core = &server->cores[i];
-		int ret = pthread_create(&core->thread, NULL, core_main, core);
+		int ret = core->http ? listen_start(core->http) : 0;
 
+		if (!ret)
+			ret = -pthread_create(&core->thread, NULL, core_main, core);
 		if (ret) {
-			log_error("server", "thread of core %u: %s", i, strerror(ret));
-			return -ret;
+			log_error("server", "core %u does not start: %s", i, strerror(-ret));
+			return ret;
 		}
 		core->running = true;
 	}

@@ -1,0 +1,35 @@
+/* cli/cli.h: the one command `nebulaio`: a table of subcommands, each in its own file. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Exit codes, the same for every subcommand (docs/guide/cli.md). */
+enum cli_exit {
+	CLI_OK = 0,
+	CLI_FAILED = 1,	     /* the work could not be done, or not all of it */
+	CLI_USAGE = 2,	     /* the command line was not understood */
+	CLI_NOT_FOUND = 3,   /* no such bucket, key, file or process */
+	CLI_DENIED = 4,	     /* keys or rights */
+	CLI_UNREACHABLE = 5, /* no server answered, on any transport that was allowed */
+	CLI_DAMAGED = 6,     /* fsck found damage; a checksum did not match */
+};
+
+struct cli_command {
+	const char *name;
+	const char *summary; /* one line */
+	const char *usage;   /* printed whole for `nebulaio help NAME` */
+	/* argv[0] is the subcommand's name. Returns an enum cli_exit. */
+	int (*run)(int argc, char **argv);
+};
+
+extern const struct cli_command CLI_SERVE;
+extern const struct cli_command CLI_REGION;
+extern const struct cli_command CLI_FSCK;
+
+/* Prints "nebulaio NAME: why" and how to get help; returns CLI_USAGE. */
+int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

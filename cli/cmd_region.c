@@ -1,0 +1,80 @@
+/* cli/cmd_region.c: `nebulaio region dump`: the unified region of a running process, seen from
+ * outside. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "region/region.h"
+
+#define USAGE                                                                                       \
+	"usage: nebulaio region dump [--pid PID] [--json]\n"                                        \
+	"\n"                                                                                        \
+	"Maps the memory region of a running server read-only and shows what lies where: layout,\n" \
+	"rings of each core, registered memory, targets, frames by owner. Without --pid the one\n"  \
+	"process of this host that has a region is taken.\n"
+
+#define DUMP_BYTES_MAX (16 * MIB)
+
+static int report_view_error(int pid, int error)
+{
+	if (error == -ENOENT)
+		fprintf(stderr,
+			pid ? "nebulaio region: process %d has no region: is it a running nebulaio server?\n"
+			    : "nebulaio region: no process here has a region; start `nebulaio serve`%.0d\n",
+			pid);
+	else
+		fprintf(stderr, "nebulaio region: cannot look into process %d: %s%s\n", pid,
+			strerror(-error),
+			error == -EACCES || error == -EPERM
+				? "; run it as the server's user or as root"
+				: "");
+	return error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+}
+
+static int region_run(int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {
+		{"pid", required_argument, NULL, 'p'},
+		{"json", no_argument, NULL, 'j'},
+		{0},
+	};
+	struct region_view *view;
+	struct buf out;
+	bool json = false;
+	int pid = 0, option, ret;
+
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (option == '?')
+			return cli_usage_error(&CLI_REGION,
+				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+		if (option == 'p' && (pid = atoi(optarg)) <= 0)
+			return cli_usage_error(
+				&CLI_REGION, "--pid: '%s' is not a process id", optarg);
+		if (option == 'j')
+			json = true;
+	}
+	if (optind != argc - 1 || strcmp(argv[optind], "dump"))
+		return cli_usage_error(&CLI_REGION, "expected `dump`");
+	ret = region_view_open(pid, &view);
+	if (ret)
+		return report_view_error(pid, ret);
+	buf_init(&out, DUMP_BYTES_MAX);
+	region_view_dump(view, json, &out);
+	region_view_close(view);
+	fwrite(out.data, 1, out.len, stdout);
+	ret = out.failed ? CLI_FAILED : CLI_OK;
+	buf_free(&out);
+	return ret;
+}
+
+const struct cli_command CLI_REGION = {
+	.name = "region",
+	.summary = "show the memory region of a running server",
+	.usage = USAGE,
+	.run = region_run,
+};

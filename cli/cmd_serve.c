@@ -1,0 +1,265 @@
+/* cli/cmd_serve.c: `nebulaio serve`: configuration in, server until a signal, orderly end. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "server/server.h"
+
+#define USAGE                                                                                        \
+	"usage: nebulaio serve [--data DIR] [--http ADDR:PORT] [--rdma ADDR:PORT] [--config FILE]\n" \
+	"                      [--set KEY=VALUE]... [--log-level LEVEL]\n"                           \
+	"\n"                                                                                         \
+	"Runs the server in the foreground until SIGTERM or SIGINT, then finishes what runs and\n"   \
+	"ends. Prints one line that begins with \"ready\" when it accepts work.\n"                   \
+	"\n"                                                                                         \
+	"  --data DIR          where objects are kept (created when absent; default ./data)\n"       \
+	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"            \
+	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"                     \
+	"  --config FILE       YAML; see --help-config for its keys\n"                               \
+	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"         \
+	"  --log-level LEVEL   trace, debug, info, warn or error\n"                                  \
+	"  --help-config       lists every key with its default, bounds and meaning\n"               \
+	"\n"                                                                                         \
+	"Order: defaults, then the file, then environment variables (NEBULAIO_<SECTION>_<KEY>),\n"   \
+	"then the command line. Without keys of its own (auth.root_user, auth.root_password) the\n"  \
+	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on the\n"   \
+	"simulated device.\n"
+
+static int print_config_help(void)
+{
+	for (size_t i = 0; i < CONFIG_KEY_COUNT; i++) {
+		const struct config_key *key = &CONFIG_KEYS[i];
+
+		printf("%-26s %-16s %s", key->path, key->preset[0] ? key->preset : "(empty)",
+			key->help);
+		if (key->choices)
+			printf(" (%s)", key->choices);
+		printf("%s%s\n", key->not_yet ? "; " : "", key->not_yet ? key->not_yet : "");
+	}
+	return CLI_OK;
+}
+
+static int set(struct config *config, const char *path, const char *value, const char *where)
+{
+	struct config_error error;
+
+	if (config_set(config, path, value, where, &error) == 0)
+		return 0;
+	fprintf(stderr, "nebulaio serve: %s\n", error.text);
+	return -1;
+}
+
+/* "ADDR:PORT" or "off". */
+static int set_rdma(struct config *config, const char *address)
+{
+	const char *colon = strrchr(address, ':');
+	char host[CONFIG_TEXT_MAX];
+
+	if (!strcmp(address, "off"))
+		return set(config, "rdma.enabled", "false", "--rdma");
+	if (!colon || (size_t)(colon - address) >= sizeof(host)) {
+		fprintf(stderr, "nebulaio serve: --rdma: '%s' is not ADDR:PORT\n", address);
+		return -1;
+	}
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - address), address);
+	return set(config, "rdma.enabled", "true", "--rdma") ||
+			       set(config, "rdma.address", host, "--rdma") ||
+			       set(config, "rdma.port", colon + 1, "--rdma")
+		       ? -1
+		       : 0;
+}
+
+static int set_pair(struct config *config, const char *pair)
+{
+	const char *equals = strchr(pair, '=');
+	char path[CONFIG_TEXT_MAX];
+
+	if (!equals || (size_t)(equals - pair) >= sizeof(path)) {
+		fprintf(stderr, "nebulaio serve: --set: '%s' is not KEY=VALUE\n", pair);
+		return -1;
+	}
+	snprintf(path, sizeof(path), "%.*s", (int)(equals - pair), pair);
+	return set(config, path, equals + 1, "--set");
+}
+
+enum { OPT_DATA = 1, OPT_HTTP, OPT_RDMA, OPT_CONFIG, OPT_SET, OPT_LOG, OPT_HELP_CONFIG };
+static const struct option OPTIONS[] = {
+	{"data", required_argument, NULL, OPT_DATA},
+	{"http", required_argument, NULL, OPT_HTTP},
+	{"rdma", required_argument, NULL, OPT_RDMA},
+	{"config", required_argument, NULL, OPT_CONFIG},
+	{"set", required_argument, NULL, OPT_SET},
+	{"log-level", required_argument, NULL, OPT_LOG},
+	{"help-config", no_argument, NULL, OPT_HELP_CONFIG},
+	{0},
+};
+
+static int apply_option(struct config *config, int option, const char *value)
+{
+	switch (option) {
+	case OPT_DATA:
+		return set(config, "data.dir", value, "--data");
+	case OPT_HTTP:
+		return set(config, "http.address", strcmp(value, "off") ? value : "", "--http");
+	case OPT_RDMA:
+		return set_rdma(config, value);
+	case OPT_SET:
+		return set_pair(config, value);
+	case OPT_LOG:
+		return set(config, "log_level", value, "--log-level");
+	default:
+		return 0;
+	}
+}
+
+/* The command line is read twice: for --config, which comes before the environment, then for all
+ * else. */
+static int configure(struct config *config, int argc, char **argv)
+{
+	struct config_error error;
+	const char *file = NULL;
+	int option;
+
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (option == '?')
+			return cli_usage_error(&CLI_SERVE,
+				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+		if (option == OPT_HELP_CONFIG)
+			exit(print_config_help());
+		if (option == OPT_CONFIG)
+			file = optarg;
+	}
+	if (optind < argc)
+		return cli_usage_error(&CLI_SERVE, "unexpected argument '%s'", argv[optind]);
+	config_defaults(config);
+	if (!file) { /* the embedded default */
+		snprintf(config->rdma.device_name, sizeof(config->rdma.device_name), "simulated");
+		snprintf(config->rdma.address, sizeof(config->rdma.address), "127.0.0.1");
+		config->rdma.enabled = true;
+	}
+	if ((file && config_load_file(config, file, &error)) ||
+		config_load_env(config, environ, &error)) {
+		fprintf(stderr, "nebulaio serve: %s\n", error.text);
+		return CLI_USAGE;
+	}
+	optind = 1;
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (apply_option(config, option, optarg))
+			return CLI_USAGE;
+	}
+	return CLI_OK;
+}
+
+static void print_ready(const struct config *config, const struct server *server)
+{
+	const char *colon = strrchr(config->http.address, ':');
+
+	printf("ready");
+	if (colon)
+		printf(" http=%.*s:%u", (int)(colon - config->http.address), config->http.address,
+			server_http_port(server));
+	if (server_rdma_port(server))
+		printf(" rdma=%s:%u device=%s",
+			config->rdma.address[0] ? config->rdma.address : "0.0.0.0",
+			server_rdma_port(server), server_rdma_device(server));
+	printf(" data=%s\n", config->data.dir);
+	fflush(stdout);
+}
+
+/* What a newcomer sees after `make run`. */
+static void print_welcome(const struct config *config, const struct server *server)
+{
+	const char *colon = strrchr(config->http.address, ':');
+	char http[CONFIG_TEXT_MAX + 16] = "";
+
+	if (!colon)
+		return;
+	snprintf(http, sizeof(http), "http://%.*s:%u", (int)(colon - config->http.address),
+		config->http.address, server_http_port(server));
+	printf("\n"
+	       "  DEVELOPMENT PROFILE: access key minioadmin, secret key minioadmin, loopback only. Everybody knows\n"
+	       "  these keys; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD before you serve anybody else.\n"
+	       "\n"
+	       "Try it from another terminal:\n"
+	       "\n"
+	       "  export AWS_ACCESS_KEY_ID=minioadmin AWS_SECRET_ACCESS_KEY=minioadmin AWS_DEFAULT_REGION=us-east-1\n"
+	       "  aws --endpoint-url %s s3 mb s3://demo && aws --endpoint-url %s s3 cp README.md s3://demo/\n"
+	       "  curl --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin %s/demo/README.md\n",
+		http, http, http);
+	if (server_rdma_port(server))
+		printf("  build/nebulaio cp --transport rdma s3://demo/README.md /tmp/README.md   # over RDMA (%s device)\n",
+			server_rdma_device(server));
+	printf("\nCtrl-C ends it.\n");
+	fflush(stdout);
+}
+
+static int serve_until_signal(const struct config *config, bool development)
+{
+	struct server *server;
+	sigset_t signals;
+	int number;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	if (server_open(config, &server)) {
+		fprintf(stderr,
+			"nebulaio serve: the server did not start; the log lines above say why\n");
+		return CLI_FAILED;
+	}
+	if (server_start(server)) {
+		server_stop(server);
+		server_close(server);
+		return CLI_FAILED;
+	}
+	print_ready(config, server);
+	if (development)
+		print_welcome(config, server);
+	sigwait(&signals, &number);
+	log_info("server", "%s: finishing what runs", number == SIGINT ? "SIGINT" : "SIGTERM");
+	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends it at once */
+	server_stop(server);
+	server_close(server);
+	log_info("server", "ended in order");
+	return CLI_OK;
+}
+
+static int serve_run(int argc, char **argv)
+{
+	static struct config config;
+	struct config_error error;
+	enum log_level level;
+	bool development;
+	int ret = configure(&config, argc, argv);
+
+	if (ret)
+		return ret;
+	development = !config.auth.root_user[0] && !config.auth.root_password[0];
+	if (development) {
+		snprintf(config.auth.root_user, sizeof(config.auth.root_user), "minioadmin");
+		snprintf(
+			config.auth.root_password, sizeof(config.auth.root_password), "minioadmin");
+	}
+	if (config_check(&config, development, &error)) {
+		fprintf(stderr, "nebulaio serve: %s\n", error.text);
+		return CLI_USAGE;
+	}
+	if (log_level_parse(config.log_level, &level))
+		log_set_level(level);
+	return serve_until_signal(&config, development);
+}
+
+const struct cli_command CLI_SERVE = {
+	.name = "serve",
+	.summary = "run the server",
+	.usage = USAGE,
+	.run = serve_run,
+};

@@ -1,0 +1,13 @@
+/* cli/commands.h: all subcommands, in the order of the help text. Included once, by main.c. */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "cli.h"
+
+static const struct cli_command *const COMMANDS[] = {
+	&CLI_SERVE,
+	&CLI_REGION,
+	&CLI_FSCK,
+};
+
+#endif

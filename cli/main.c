@@ -1,0 +1,87 @@
+/* cli/main.c: finds the subcommand and runs it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "commands.h"
+
+#define VERSION NEBULAIO_VERSION
+
+static const struct cli_command *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++) {
+		if (strcmp(COMMANDS[i]->name, name) == 0)
+			return COMMANDS[i];
+	}
+	return NULL;
+}
+
+static void print_help(FILE *out)
+{
+	fprintf(out,
+		"nebulaio %s: an S3 object store that speaks RDMA\n\nusage: nebulaio COMMAND [ARGUMENTS]\n\n",
+		VERSION);
+	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
+		fprintf(out, "  %-8s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
+	fprintf(out, "\n`nebulaio help COMMAND` says more.\n");
+}
+
+int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "nebulaio %s: ", command->name);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fprintf(stderr, "; `nebulaio help %s` shows how it is used\n", command->name);
+	return CLI_USAGE;
+}
+
+static int help(int argc, char **argv)
+{
+	const struct cli_command *command;
+
+	if (argc < 3) {
+		print_help(stdout);
+		return CLI_OK;
+	}
+	command = find(argv[2]);
+	if (!command) {
+		fprintf(stderr, "nebulaio: there is no command '%s'; `nebulaio help` lists them\n",
+			argv[2]);
+		return CLI_USAGE;
+	}
+	printf("%s: %s\n\n%s", command->name, command->summary, command->usage);
+	return CLI_OK;
+}
+
+int main(int argc, char **argv)
+{
+	const struct cli_command *command;
+
+	if (argc < 2) {
+		print_help(stderr);
+		return CLI_USAGE;
+	}
+	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return help(argc, argv);
+	if (!strcmp(argv[1], "version") || !strcmp(argv[1], "--version")) {
+		printf("nebulaio %s\n", VERSION);
+		return CLI_OK;
+	}
+	command = find(argv[1]);
+	if (!command) {
+		fprintf(stderr, "nebulaio: there is no command '%s'; `nebulaio help` lists them\n",
+			argv[1]);
+		return CLI_USAGE;
+	}
+	for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+			printf("%s: %s\n\n%s", command->name, command->summary, command->usage);
+			return CLI_OK;
+		}
+	}
+	return command->run(argc - 1, argv + 1);
+}
