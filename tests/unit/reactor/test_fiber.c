@@ -1,0 +1,382 @@
+/* tests/unit/reactor/test_fiber.c: fibers: orders, remembered wakes, bounds, stacks, events. */
+#include "rig.h"
+
+#include <fenv.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static void note_and_yield(void *arg)
+{
+	const char *name = arg;
+
+	for (int i = 0; i < 3; i++) {
+		note(*name);
+		fiber_yield();
+	}
+}
+
+static void test_runs_in_order_of_spawning(void **state)
+{
+	(void)state;
+	rig_spawn(note_and_yield, "a");
+	rig_spawn(note_and_yield, "b");
+	rig_spawn(note_and_yield, "c");
+	rig_run();
+	assert_string_equal(journal, "abcabcabc");
+	assert_int_equal(rig_stats().fibers, 0);
+	assert_int_equal(rig_stats().fiber_switches, 12);
+}
+
+static void spawned(void *arg)
+{
+	note(*(const char *)arg);
+}
+
+static void spawner(void *arg)
+{
+	(void)arg;
+	note('1');
+	rig_spawn(spawned, "3");
+	note('2');
+}
+
+static void test_a_fiber_spawned_by_a_fiber_runs_a_turn_later(void **state)
+{
+	(void)state;
+	rig_spawn(spawner, NULL);
+	assert_int_equal(reactor_turn(rig), 1);
+	assert_string_equal(journal, "12");
+	assert_int_equal(reactor_turn(rig), 1);
+	assert_string_equal(journal, "123");
+	assert_int_equal(reactor_turn(rig), 0);
+}
+
+static struct fiber *parked;
+
+static void parks_twice(void *arg)
+{
+	(void)arg;
+	parked = fiber_self();
+	assert_ptr_equal(reactor_self(), rig);
+	fiber_park();
+	note('1');
+	fiber_park();
+	note('2');
+}
+
+static void wakes_twice(void *arg)
+{
+	(void)arg;
+	note('a');
+	fiber_wake(parked);
+	fiber_wake(parked); /* joins the first: the fiber has not returned from its park */
+	fiber_yield();
+	note('b');
+	fiber_yield();
+	note('c');
+	fiber_wake(parked);
+}
+
+static void test_wakes_before_return_count_once(void **state)
+{
+	(void)state;
+	assert_null(fiber_self());
+	assert_null(reactor_self());
+	rig_spawn(parks_twice, NULL);
+	rig_spawn(wakes_twice, NULL);
+	rig_run();
+	assert_string_equal(journal, "a1bc2");
+	assert_null(reactor_self());
+}
+
+static void remembers(void *arg)
+{
+	(void)arg;
+	fiber_wake(fiber_self());
+	fiber_wake(fiber_self());
+	fiber_park();
+	note('1');
+	assert_int_equal(fiber_park_until(clock_now_ns() + 2 * NS_PER_MS), -ETIMEDOUT);
+	note('2');
+	fiber_wake(fiber_self());
+	assert_int_equal(fiber_park_until(DEADLINE_NONE), 0);
+	note('3');
+}
+
+static void test_one_wake_is_remembered(void **state)
+{
+	(void)state;
+	rig_spawn(remembers, NULL);
+	rig_run();
+	assert_string_equal(journal, "123");
+}
+
+static void yields_then_parks(void *arg)
+{
+	(void)arg;
+	parked = fiber_self();
+	fiber_yield();
+	fiber_park();
+	note('p');
+}
+
+static void wakes_once(void *arg)
+{
+	(void)arg;
+	fiber_wake(parked);
+}
+
+static void test_a_wake_during_a_yield_is_remembered(void **state)
+{
+	(void)state;
+	rig_spawn(yields_then_parks, NULL);
+	rig_spawn(wakes_once, NULL);
+	rig_run();
+	assert_string_equal(journal, "p");
+}
+
+static void sleeps_then_parks(void *arg)
+{
+	uint64_t begin_ns = clock_now_ns();
+
+	(void)arg;
+	parked = fiber_self();
+	fiber_sleep_ns(3 * NS_PER_MS);
+	assert_true(clock_now_ns() - begin_ns >= 3 * NS_PER_MS);
+	fiber_park();
+	note('p');
+}
+
+static void test_a_wake_neither_cuts_a_sleep_nor_is_lost(void **state)
+{
+	(void)state;
+	rig_spawn(sleeps_then_parks, NULL);
+	rig_spawn(wakes_once, NULL);
+	rig_run();
+	assert_string_equal(journal, "p");
+}
+
+static void counts(void *arg)
+{
+	uint32_t *count = arg;
+
+	fiber_yield();
+	(*count)++;
+	fiber_yield();
+}
+
+static void test_ten_thousand_fibers(void **state)
+{
+	uint32_t count = 0;
+
+	(void)state;
+	reactor_close(rig);
+	rig_open_with((struct reactor_opts){.fibers_max = 10000, .fiber_stack_bytes = 32 * KIB});
+	for (int round = 1; round <= 2; round++) {
+		for (int i = 0; i < 10000; i++)
+			rig_spawn(counts, &count);
+		assert_int_equal(fiber_spawn(rig, "one more", counts, &count), -EAGAIN);
+		assert_int_equal(rig_stats().fibers, 10000);
+		while (reactor_turn(rig))
+			;
+		assert_int_equal(count, 10000 * round);
+		assert_int_equal(rig_stats().fibers, 0);
+	}
+}
+
+static uint64_t descend(uint32_t depth)
+{
+	volatile char frame[256];
+	uint64_t below;
+
+	memset((char *)frame, (int)depth, sizeof(frame));
+	if (depth % 16 == 0)
+		fiber_yield();
+	below = depth ? descend(depth - 1) : 0;
+	for (uint32_t i = 0; i < sizeof(frame); i++)
+		assert_int_equal(frame[i], (char)depth);
+	return below + depth;
+}
+
+static void deep(void *arg)
+{
+	uint64_t *sum = arg;
+
+	*sum += descend(100);
+}
+
+static void test_deep_stacks_stay_apart(void **state)
+{
+	uint64_t sum = 0;
+
+	(void)state;
+	for (int i = 0; i < 10; i++)
+		rig_spawn(deep, &sum);
+	rig_run();
+	assert_int_equal(sum, 10 * 5050);
+}
+
+/* Instrumented, it would meet the sanitizer's own checks before the guard page. */
+__attribute__((noinline, no_sanitize("address", "undefined", "thread"))) static int overflow(
+	volatile int depth)
+{
+	volatile char frame[1024];
+
+	frame[0] = (char)depth;
+	frame[sizeof(frame) - 1] = frame[0];
+	return depth == INT32_MAX ? frame[0] : overflow(depth + 1) + frame[sizeof(frame) - 1];
+}
+
+static void overflows(void *arg)
+{
+	*(int *)arg = overflow(0);
+}
+
+static void test_the_guard_page_stops_an_overflow(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	(void)state;
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct sigaction fatal = {.sa_handler = SIG_DFL};
+		int sum = 0;
+
+		/* On the plain signal, not in a sanitizer's handler. */
+		sigaction(SIGSEGV, &fatal, NULL);
+		if (fiber_spawn(rig, "overflow", overflows, &sum) == 0)
+			reactor_turn(rig);
+		_exit(sum & 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGSEGV);
+}
+
+static void rounds_up(void *arg)
+{
+	volatile double three = 3;
+
+	(void)arg;
+	fesetround(FE_UPWARD);
+	fiber_yield();
+	assert_int_equal(fegetround(), FE_UPWARD);
+	assert_true(1 / three * three >= 1);
+	fiber_yield();
+	assert_int_equal(fegetround(), FE_UPWARD);
+}
+
+static void rounds_to_nearest(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(fegetround(), FE_TONEAREST);
+		fiber_yield();
+	}
+}
+
+static void test_the_rounding_mode_is_each_fibers_own(void **state)
+{
+	(void)state;
+	rig_spawn(rounds_up, NULL);
+	rig_spawn(rounds_to_nearest, NULL);
+	rig_run();
+	assert_int_equal(fegetround(), FE_TONEAREST);
+}
+
+static struct fiber_event event;
+
+static void waits_for_event(void *arg)
+{
+	(void)arg;
+	assert_int_equal(
+		fiber_event_wait_until(&event, clock_now_ns() + 2 * NS_PER_MS), -ETIMEDOUT);
+	note('t');
+	fiber_event_wait(&event);
+	note('e');
+	fiber_event_wait(&event); /* it stays set */
+	assert_int_equal(fiber_event_wait_until(&event, 0), 0);
+	note('E');
+}
+
+static void sets_event(void *arg)
+{
+	(void)arg;
+	fiber_sleep_ns(8 * NS_PER_MS);
+	note('s');
+	fiber_event_set(&event);
+}
+
+static void test_an_event_waits_and_stays(void **state)
+{
+	(void)state;
+	event = (struct fiber_event){0};
+	rig_spawn(waits_for_event, NULL);
+	rig_spawn(sets_event, NULL);
+	rig_run();
+	assert_string_equal(journal, "tseE");
+}
+
+static void waits_until_later(void *arg)
+{
+	(void)arg;
+	parked = fiber_self();
+	assert_int_equal(fiber_park_until(clock_now_ns() + 3600 * NS_PER_S), 0);
+	note('w');
+}
+
+static void test_a_wake_ends_a_park_before_its_deadline(void **state)
+{
+	(void)state;
+	rig_spawn(waits_until_later, NULL);
+	rig_spawn(wakes_once, NULL);
+	rig_run();
+	assert_string_equal(journal, "w");
+}
+
+static void yields_many(void *arg)
+{
+	uint32_t count = *(uint32_t *)arg;
+
+	while (count--)
+		fiber_yield();
+}
+
+static void test_measure_switches(void **state)
+{
+	uint32_t count = REACTOR_TEST_ROUNDS;
+	uint64_t begin_ns;
+
+	(void)state;
+	for (int i = 0; i < 8; i++)
+		rig_spawn(yields_many, &count);
+	begin_ns = clock_now_ns();
+	rig_run();
+	print_message("# %.1f ns per switch into a fiber and back\n",
+		(double)(clock_now_ns() - begin_ns) / (double)rig_stats().fiber_switches);
+	assert_int_equal(rig_stats().fiber_switches, 8 * (count + 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_runs_in_order_of_spawning),
+		RIG_TEST(test_a_fiber_spawned_by_a_fiber_runs_a_turn_later),
+		RIG_TEST(test_wakes_before_return_count_once),
+		RIG_TEST(test_one_wake_is_remembered),
+		RIG_TEST(test_a_wake_during_a_yield_is_remembered),
+		RIG_TEST(test_a_wake_neither_cuts_a_sleep_nor_is_lost),
+		RIG_TEST(test_ten_thousand_fibers),
+		RIG_TEST(test_deep_stacks_stay_apart),
+		RIG_TEST(test_the_guard_page_stops_an_overflow),
+		RIG_TEST(test_the_rounding_mode_is_each_fibers_own),
+		RIG_TEST(test_an_event_waits_and_stays),
+		RIG_TEST(test_a_wake_ends_a_park_before_its_deadline),
+		RIG_TEST(test_measure_switches),
+	};
+
+	return cmocka_run_group_tests_name("fiber", tests, NULL, NULL);
+}

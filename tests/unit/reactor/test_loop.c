@@ -1,0 +1,289 @@
+/* tests/unit/reactor/test_loop.c: opening, stopping, sleeping: the loop as a whole. */
+#include "rig.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+static int open_rc(struct reactor_opts opts)
+{
+	struct reactor *reactor = (struct reactor *)0x1;
+	int rc = reactor_open(&opts, &reactor);
+
+	if (rc == 0)
+		reactor_close(reactor);
+	else
+		assert_ptr_equal(reactor, (struct reactor *)0x1);
+	return rc;
+}
+
+static void test_open_refuses_what_is_out_of_bounds(void **state)
+{
+	(void)state;
+	log_set_level(LOG_ERROR + 1);
+	assert_int_equal(open_rc((struct reactor_opts){.cpu = -1}), 0);
+	assert_int_equal(
+		open_rc((struct reactor_opts){.cpu = -1, .fiber_stack_bytes = 1024}), -EINVAL);
+	assert_int_equal(
+		open_rc((struct reactor_opts){.cpu = -1, .fiber_stack_bytes = 9 * MIB}), -EINVAL);
+	assert_int_equal(
+		open_rc((struct reactor_opts){.cpu = -1, .fibers_max = LIMIT_FIBERS_MAX + 1}),
+		-EINVAL);
+	assert_int_equal(
+		open_rc((struct reactor_opts){.cpu = -1, .uring_entries = 32769}), -EINVAL);
+	assert_int_equal(open_rc((struct reactor_opts){.cpu = 1 << 20}), -EINVAL);
+	reactor_close(NULL);
+	log_set_level(LOG_INFO);
+}
+
+static void test_open_without_descriptors_fails_cleanly(void **state)
+{
+	struct rlimit before, none;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(open_rc((struct reactor_opts){.cpu = -1}), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+static void *run_thread(void *arg)
+{
+	reactor_run(arg);
+	return NULL;
+}
+
+static atomic_bool up;
+
+static void says_up(void *arg)
+{
+	(void)arg;
+	assert_int_equal(reactor_core_idx(reactor_self()), 7);
+	assert_false(reactor_stopping(reactor_self()));
+	atomic_store(&up, true);
+}
+
+static struct fiber_event stopped;
+
+static void on_stop(struct reactor_msg *msg)
+{
+	(void)msg;
+	note('s');
+	fiber_event_set(&stopped);
+}
+
+static void waits_for_stop(void *arg)
+{
+	(void)arg;
+	fiber_event_wait(&stopped);
+	assert_true(reactor_stopping(reactor_self()));
+	fiber_yield();
+	note('e');
+}
+
+/* Opened and prepared on one thread, run on another, stopped from the first. */
+static void test_stop_from_another_thread_waits_for_fibers(void **state)
+{
+	struct reactor_msg msg = {.fn = on_stop};
+	pthread_t thread;
+
+	(void)state;
+	stopped = (struct fiber_event){0};
+	atomic_store(&up, false);
+	rig_spawn(says_up, NULL);
+	rig_spawn(waits_for_stop, NULL);
+	reactor_at_stop(rig, &msg);
+	assert_int_equal(pthread_create(&thread, NULL, run_thread, rig), 0);
+	while (!atomic_load(&up))
+		sched_yield();
+	reactor_stop(rig);
+	pthread_join(thread, NULL);
+	assert_string_equal(journal, "se");
+	assert_true(reactor_stopping(rig));
+}
+
+static void test_at_stop_after_the_stop_still_runs(void **state)
+{
+	struct reactor_msg msg = {.fn = on_stop};
+
+	(void)state;
+	stopped = (struct fiber_event){0};
+	reactor_stop(rig);
+	reactor_run(rig);
+	reactor_at_stop(rig, &msg);
+	reactor_turn(rig);
+	assert_string_equal(journal, "s");
+}
+
+static void stop_handler(int signal_number)
+{
+	(void)signal_number;
+	reactor_stop(rig);
+}
+
+/* The signal comes out of the reactor's own sleep: nobody else is there to stop it. */
+static void test_stop_from_a_signal_handler(void **state)
+{
+	struct sigaction action = {.sa_handler = stop_handler};
+	struct itimerspec in_5_ms = {.it_value.tv_nsec = 5000000};
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	timer_t timer;
+
+	(void)state;
+	assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+	assert_int_equal(timer_settime(timer, 0, &in_5_ms, NULL), 0);
+	reactor_run(rig);
+	assert_true(rig_stats().sleeps > 0);
+	timer_delete(timer);
+}
+
+static uint64_t cpu_ns(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * NS_PER_S +
+	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * NS_PER_US;
+}
+
+static void sleeps(void *arg)
+{
+	fiber_sleep_ns(*(uint64_t *)arg);
+}
+
+static void test_idle_costs_nothing(void **state)
+{
+	uint64_t sleep_ns = 200 * NS_PER_MS;
+	uint64_t wall_ns = clock_now_ns();
+	uint64_t used_ns = cpu_ns();
+
+	(void)state;
+	rig_spawn(sleeps, &sleep_ns);
+	rig_run();
+	wall_ns = clock_now_ns() - wall_ns;
+	used_ns = cpu_ns() - used_ns;
+	assert_true(wall_ns >= sleep_ns);
+	print_message("# idle for %.1f ms: %.2f %% of a processor, %u sleeps\n",
+		(double)wall_ns / 1e6, 100.0 * (double)used_ns / (double)wall_ns,
+		(unsigned)rig_stats().sleeps);
+	assert_true(used_ns * 5 < wall_ns);
+	/* One for each level of the wheel at most, plus the ring of reactor_stop. */
+	assert_true(rig_stats().sleeps <= 6);
+}
+
+static void test_turn_wait_keeps_its_deadline(void **state)
+{
+	uint64_t deadline_ns = clock_now_ns() + 5 * NS_PER_MS;
+
+	(void)state;
+	assert_int_equal(reactor_turn_wait(rig, deadline_ns), 0);
+	assert_true(clock_now_ns() >= deadline_ns);
+	assert_true(reactor_now_ns(rig) >= deadline_ns);
+	assert_int_equal(rig_stats().sleeps, 1);
+	/* In the past: it is reactor_turn. */
+	assert_int_equal(reactor_turn_wait(rig, 0), 0);
+	assert_int_equal(rig_stats().sleeps, 1);
+}
+
+/* A fiber of one reactor drives another: each keeps its own self. */
+static void drives_another(void *arg)
+{
+	struct reactor *outer = reactor_self();
+	struct fiber *self = fiber_self();
+	struct reactor *inner = arg;
+
+	assert_int_equal(fiber_spawn(inner, "inner", says_up, NULL), 0);
+	assert_int_equal(reactor_turn(inner), 1);
+	assert_ptr_equal(reactor_self(), outer);
+	assert_ptr_equal(fiber_self(), self);
+	note('d');
+}
+
+static void test_turns_nest(void **state)
+{
+	struct reactor_opts opts = {.core_idx = 7, .cpu = -1};
+	struct reactor *inner;
+
+	(void)state;
+	assert_int_equal(reactor_open(&opts, &inner), 0);
+	rig_spawn(drives_another, inner);
+	rig_run();
+	assert_string_equal(journal, "d");
+	reactor_close(inner);
+}
+
+static _Atomic int running, running_max;
+
+static void blocks(void *arg)
+{
+	int now = atomic_fetch_add(&running, 1) + 1;
+	int most = atomic_load(&running_max);
+
+	assert_null(reactor_self());
+	while (now > most && !atomic_compare_exchange_weak(&running_max, &most, now))
+		;
+	for (int i = 0; i < 100; i++)
+		sched_yield();
+	atomic_fetch_sub(&running, 1);
+	++*(uint32_t *)arg;
+}
+
+static void offloads(void *arg)
+{
+	uint32_t count = 0;
+
+	(void)arg;
+	for (uint32_t i = 1; i <= 20; i++) {
+		fiber_offload(blocks, &count);
+		assert_int_equal(count, i);
+	}
+	note('o');
+}
+
+static void test_offload_runs_elsewhere_and_is_bounded(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 50; i++)
+		rig_spawn(offloads, NULL);
+	rig_run();
+	assert_int_equal(strlen(journal), 50);
+	assert_int_equal(atomic_load(&running), 0);
+	assert_in_range(atomic_load(&running_max), 1, 8);
+}
+
+static void test_measure_empty_turns(void **state)
+{
+	uint64_t begin_ns;
+
+	(void)state;
+	while (reactor_turn(rig))
+		;
+	begin_ns = clock_now_ns();
+	for (uint32_t i = 0; i < REACTOR_TEST_ROUNDS; i++)
+		assert_int_equal(reactor_turn(rig), 0);
+	print_message("# %.1f ns per empty turn\n",
+		(double)(clock_now_ns() - begin_ns) / REACTOR_TEST_ROUNDS);
+	assert_int_equal(rig_stats().uring_submits, 1); /* the watch on the mailbox */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_open_refuses_what_is_out_of_bounds),
+		cmocka_unit_test(test_open_without_descriptors_fails_cleanly),
+		RIG_TEST(test_stop_from_another_thread_waits_for_fibers),
+		RIG_TEST(test_at_stop_after_the_stop_still_runs),
+		RIG_TEST(test_stop_from_a_signal_handler),
+		RIG_TEST(test_idle_costs_nothing),
+		RIG_TEST(test_turn_wait_keeps_its_deadline),
+		RIG_TEST(test_turns_nest),
+		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
+		RIG_TEST(test_measure_empty_turns),
+	};
+
+	return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
+}

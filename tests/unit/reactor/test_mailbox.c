@@ -1,0 +1,201 @@
+/* tests/unit/reactor/test_mailbox.c: messages and wakes from other threads: all, in order, and none
+ * lost to a reactor that is just falling asleep. */
+#include "rig.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define PRODUCERS 4u
+#define MESSAGES  20000u
+
+struct numbered {
+	struct reactor_msg msg;
+	uint32_t producer, number;
+};
+
+static struct fiber *sink;
+static uint32_t arrived[PRODUCERS];
+static uint32_t arrived_total;
+
+static void arrive(struct reactor_msg *msg)
+{
+	struct numbered *numbered = CONTAINER_OF(msg, struct numbered, msg);
+
+	assert_ptr_equal(reactor_self(), rig);
+	assert_int_equal(numbered->number, arrived[numbered->producer]);
+	arrived[numbered->producer]++;
+	arrived_total++;
+	free(numbered);
+	if (arrived_total == PRODUCERS * MESSAGES)
+		fiber_wake(sink);
+}
+
+static void *produce(void *arg)
+{
+	uint32_t producer = (uint32_t)(uintptr_t)arg;
+
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		struct numbered *numbered = malloc(sizeof(*numbered));
+
+		if (!numbered)
+			abort();
+		*numbered = (struct numbered){.msg.fn = arrive, .producer = producer, .number = i};
+		reactor_post(rig, &numbered->msg);
+	}
+	return NULL;
+}
+
+static void wait_for_all(void *arg)
+{
+	(void)arg;
+	sink = fiber_self();
+	while (arrived_total < PRODUCERS * MESSAGES)
+		fiber_park();
+}
+
+static void test_all_messages_arrive_in_their_order(void **state)
+{
+	pthread_t threads[PRODUCERS];
+
+	(void)state;
+	memset(arrived, 0, sizeof(arrived));
+	arrived_total = 0;
+	rig_spawn(wait_for_all, NULL);
+	for (uintptr_t i = 0; i < PRODUCERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, produce, (void *)i), 0);
+	rig_run();
+	for (uint32_t i = 0; i < PRODUCERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(arrived_total, PRODUCERS * MESSAGES);
+	assert_int_equal(rig_stats().messages, PRODUCERS * MESSAGES);
+}
+
+/* Two threads hand one token back and forth; the reactor does not spin, so that nearly every
+ * hand-over meets it on its way to sleep. One lost wake and the test hangs into its alarm. */
+#define HANDOVERS 20000u
+
+static _Atomic uint32_t token;
+static struct fiber *player;
+
+static void *play(void *arg)
+{
+	(void)arg;
+	for (uint32_t i = 0; i < HANDOVERS; i++) {
+		while (atomic_load(&token) != 2 * i + 1)
+			sched_yield();
+		atomic_store(&token, 2 * i + 2);
+		fiber_wake_remote(player);
+	}
+	return NULL;
+}
+
+static void plays(void *arg)
+{
+	pthread_t thread;
+
+	(void)arg;
+	player = fiber_self();
+	assert_int_equal(pthread_create(&thread, NULL, play, NULL), 0);
+	for (uint32_t i = 0; i < HANDOVERS; i++) {
+		atomic_store(&token, 2 * i + 1);
+		while (atomic_load(&token) != 2 * i + 2)
+			fiber_park();
+	}
+	pthread_join(thread, NULL);
+}
+
+static void test_no_wake_is_lost_to_sleep(void **state)
+{
+	(void)state;
+	reactor_close(rig);
+	rig_open_with((struct reactor_opts){.idle_spin_ns = 1});
+	atomic_store(&token, 0);
+	rig_spawn(plays, NULL);
+	rig_run();
+	assert_int_equal(atomic_load(&token), 2 * HANDOVERS);
+	assert_true(rig_stats().sleeps > 0);
+	print_message("# %u hand-overs, %u sleeps\n", HANDOVERS, (unsigned)rig_stats().sleeps);
+}
+
+/* Four threads wake one fiber as fast as they can: wakes join, and the last is not lost. */
+static _Atomic uint32_t produced;
+
+static void *storm(void *arg)
+{
+	(void)arg;
+	for (uint32_t i = 0; i < MESSAGES; i++) {
+		atomic_fetch_add(&produced, 1);
+		fiber_wake_remote(player);
+	}
+	return NULL;
+}
+
+static void weathers(void *arg)
+{
+	pthread_t threads[PRODUCERS];
+
+	(void)arg;
+	player = fiber_self();
+	for (uint32_t i = 0; i < PRODUCERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, storm, NULL), 0);
+	while (atomic_load(&produced) < PRODUCERS * MESSAGES)
+		fiber_park();
+	for (uint32_t i = 0; i < PRODUCERS; i++)
+		pthread_join(threads[i], NULL);
+	/* The wake behind the last count may be on its way; the fiber may not end before it. */
+	fiber_yield();
+	fiber_yield();
+}
+
+static void test_a_storm_of_wakes_joins(void **state)
+{
+	(void)state;
+	atomic_store(&produced, 0);
+	rig_spawn(weathers, NULL);
+	rig_run();
+	assert_int_equal(atomic_load(&produced), PRODUCERS * MESSAGES);
+	assert_true(rig_stats().messages >= 1);
+	assert_true(rig_stats().messages <= PRODUCERS * MESSAGES);
+}
+
+static uint32_t ran;
+
+static void count_run(struct reactor_msg *msg)
+{
+	(void)msg;
+	ran++;
+}
+
+static void test_measure_posts(void **state)
+{
+	static struct reactor_msg msgs[REACTOR_TEST_ROUNDS];
+	uint64_t begin_ns = clock_now_ns();
+	uint64_t posted_ns;
+
+	(void)state;
+	for (uint32_t i = 0; i < REACTOR_TEST_ROUNDS; i++) {
+		msgs[i].fn = count_run;
+		reactor_post(rig, &msgs[i]);
+	}
+	posted_ns = clock_now_ns() - begin_ns;
+	ran = 0;
+	begin_ns = clock_now_ns();
+	while (ran < REACTOR_TEST_ROUNDS)
+		reactor_turn(rig);
+	print_message("# %.1f ns per post to an awake reactor, %.1f ns to run it\n",
+		(double)posted_ns / REACTOR_TEST_ROUNDS,
+		(double)(clock_now_ns() - begin_ns) / REACTOR_TEST_ROUNDS);
+	assert_int_equal(rig_stats().messages, REACTOR_TEST_ROUNDS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_all_messages_arrive_in_their_order),
+		RIG_TEST(test_no_wake_is_lost_to_sleep),
+		RIG_TEST(test_a_storm_of_wakes_joins),
+		RIG_TEST(test_measure_posts),
+	};
+
+	return cmocka_run_group_tests_name("mailbox", tests, NULL, NULL);
+}
