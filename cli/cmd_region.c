@@ -1,10 +1,12 @@
 /* cli/cmd_region.c: `nebulaio region dump`: the unified region of a running process, seen from
  * outside. */
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "region/region.h"
@@ -20,11 +22,13 @@
 
 static int report_view_error(int pid, int error)
 {
-	if (error == -ENOENT)
+	if (error == -ENOENT && pid)
 		fprintf(stderr,
-			pid ? "nebulaio region: process %d has no region: is it a running nebulaio server?\n"
-			    : "nebulaio region: no process here has a region; start `nebulaio serve`%.0d\n",
+			"nebulaio region: process %d has no region: is it a running nebulaio server?\n",
 			pid);
+	else if (error == -ENOENT)
+		fprintf(stderr,
+			"nebulaio region: no process here has a region; start `nebulaio serve`\n");
 	else
 		fprintf(stderr, "nebulaio region: cannot look into process %d: %s%s\n", pid,
 			strerror(-error),
@@ -32,6 +36,39 @@ static int report_view_error(int pid, int error)
 				? "; run it as the server's user or as root"
 				: "");
 	return error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+}
+
+/* The one process that has a region; 0 and a message when there is none, or several. */
+static int find_process(int *ret_pid)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	int found = 0, error = -ENOENT;
+
+	if (!proc)
+		return report_view_error(0, -errno);
+	while ((entry = readdir(proc)) != NULL) {
+		struct region_view *view;
+		int pid = atoi(entry->d_name);
+		int ret = pid > 0 && pid != getpid() ? region_view_open(pid, &view) : -ENOENT;
+
+		if (ret == -ENOENT || ret == -EACCES || ret == -EPERM || ret == -ESRCH)
+			continue;
+		error = ret;
+		if (ret == 0)
+			region_view_close(view);
+		if (found++)
+			fprintf(stderr,
+				"nebulaio region: processes %d and %d both have one; choose with --pid\n",
+				*ret_pid, pid);
+		if (found > 1)
+			break;
+		*ret_pid = pid;
+	}
+	closedir(proc);
+	if (found == 1)
+		return CLI_OK;
+	return found ? CLI_USAGE : report_view_error(0, error);
 }
 
 static int region_run(int argc, char **argv)
@@ -60,6 +97,11 @@ static int region_run(int argc, char **argv)
 	}
 	if (optind != argc - 1 || strcmp(argv[optind], "dump"))
 		return cli_usage_error(&CLI_REGION, "expected `dump`");
+	if (!pid) {
+		ret = find_process(&pid);
+		if (ret)
+			return ret;
+	}
 	ret = region_view_open(pid, &view);
 	if (ret)
 		return report_view_error(pid, ret);
