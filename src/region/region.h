@@ -41,13 +41,18 @@ struct region_opts {
 	uint32_t core_count;   /* ring sets; 1 to LIMIT_CORES_MAX */
 	uint32_t ring_entries; /* per ring, a power of two up to LIMIT_RING_ENTRIES_MAX; 0: 1024 */
 	bool huge_pages;       /* try; without them, plain pages and one log line with the fix */
+	bool numa_bind;	       /* prefer the memory of numa_node; best effort */
+	uint32_t numa_node;
 };
 
-/* Creates the region. -ENOMEM, -EINVAL (a bound is broken), -EMFILE. The caller owns it.
- * A refused locked-memory limit or missing huge pages is not an error: logged, and gone on without.
- */
+/* Creates the region, its memory faulted in. The caller owns it. -ENOMEM: the host has not so much
+ * to give. -EINVAL: a bound is broken. -EMFILE: too many files, or REGIONS_MAX regions are open.
+ * Missing huge pages, a refused locked-memory limit or node are no errors: one log line with the
+ * fix, and gone on without. */
 int region_open(const struct region_opts *opts, struct region **ret_region);
-/* Takes NULL. Logs every frame that is still leased (a leak) with its owner. */
+#define REGIONS_MAX 64u /* open at a time in one process */
+/* Takes NULL. Logs every span that is still leased (a leak) with its owner; returns its memory all
+ * the same. No other thread may be using the region. */
 void region_close(struct region *region);
 
 /* ---- Arenas: what devices register, once, at start. ---- */
@@ -85,9 +90,9 @@ static inline uint32_t region_frames_for(uint64_t bytes)
 	return (uint32_t)((bytes + FRAME_BYTES - 1) >> FRAME_SHIFT);
 }
 
-/* Leases contiguous frames with one reference. frame_count is rounded up to a power of two inside;
- * the span says what was asked for. -ENOBUFS: none now, give some back and retry. -EINVAL: beyond a
- * bound. */
+/* Leases exactly frame_count contiguous frames with one reference, aligned in the address space to
+ * frame_count rounded up to a power of two. -ENOBUFS: no such run now, give some back and retry.
+ * -EINVAL: 0 or beyond LIMIT_SPAN_FRAMES_MAX. */
 int region_lease(struct region *region, uint32_t frame_count, enum region_owner owner,
 	struct region_span *ret_span);
 /* Ends a lease; the owner must be the one that holds it and the references must be 1 (CHECKed). The
@@ -96,13 +101,18 @@ void region_give(struct region *region, struct region_span span, enum region_own
 /* The checked hand-over: CHECKs that from holds the span and its generation is current. */
 void region_switch(struct region *region, struct region_span span, enum region_owner from,
 	enum region_owner to);
-/* Shared use (the cache): get adds a reference, put drops one and frees the span at the last; put
- * returns true when it freed. */
+/* Shared use (the cache): get adds a reference (at most REGION_REFS_MAX), put drops one and frees
+ * the span at the last; put returns true when it freed. */
+#define REGION_REFS_MAX 0xffffffu
 void region_get(struct region *region, struct region_span span);
 bool region_put(struct region *region, struct region_span span, enum region_owner owner);
 
+/* "free", "app", "rdma", …; "unknown" for no owner of ours. Static. */
+const char *region_owner_name(enum region_owner owner);
+
+/* Exact whenever no lease, give or switch is under way; frames in the threads' caches are free. */
 struct region_usage {
-	uint64_t frames_total;
+	uint64_t frames_total; /* all owners' sum */
 	uint64_t frames_by_owner[OWNER_COUNT];
 	uint64_t lease_failures;
 };
@@ -119,7 +129,7 @@ enum region_copy_why {
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);
-/* Sum over all threads. */
+/* Sum over all threads, those that ended included. */
 uint64_t region_copy_bytes(enum region_copy_why why);
 uint64_t region_copy_bytes_all(void);
 const char *region_copy_why_name(enum region_copy_why why);
@@ -207,33 +217,67 @@ _Static_assert(sizeof(struct region_cqe) == 32, "two a cache line");
 struct region_ring; /* one core's set */
 struct region_ring *region_ring(struct region *region, uint32_t core_idx);
 
+/* Stamps entries with their time of submission from now on, so that completions carry a latency
+ * (one clock reading each more at both ends). Any thread; off at first. */
+void region_timed_set(struct region *region, bool timed);
+
 /* What a device gives the region. All slots filled. Called on the ring's own thread. */
 struct region_device_ops {
 	const char *name;
-	/* Takes up to count entries in order; returns how many it took (0: busy, offered again next
-	 * turn). A refused entry is completed with its -errno by the device itself. */
+	/* Takes up to count entries in order; returns how many it took (fewer: busy, the rest is
+	 * offered again next turn). A refused entry is completed with its -errno by the device
+	 * itself. The entries are the ring's: copy what must outlive the call. May complete, must
+	 * not submit. */
 	uint32_t (*submit)(void *device, struct region_ring *ring, const struct region_sqe *entries,
 		uint32_t count);
 	uint32_t (*submit_wr)(void *device, struct region_ring *ring,
 		const struct region_wr *entries, uint32_t count);
-	/* Rings the bell for what was taken this turn. */
+	/* Rings the bell for what was taken this turn: once, after all batches. */
 	void (*bell)(void *device, struct region_ring *ring);
 };
 
 /* Gives a device a target number on this region; -ENOSPC past LIMIT_REGION_TARGETS_MAX. label is
- * shown by dump. */
+ * shown by dump. Any thread. Entries that still wait for a removed target complete with -ENODEV;
+ * numbers are reused as late as possible. */
 int region_target_add(struct region *region, const struct region_device_ops *ops, void *device,
 	const char *label, uint16_t *ret_target);
 void region_target_remove(struct region *region, uint16_t target);
 
-/* Queues an entry. -EAGAIN: the ring is full; let a turn pass. Owner thread only, like all of
- * these. */
+/* Queues an entry. -EAGAIN: the ring is full, or ring_entries of its signaled entries are still
+ * unreaped; let a turn pass. -EFAULT: a base entry's memory does not lie in one arena. Owner thread
+ * only, like all of these. */
 int region_submit(struct region_ring *ring, const struct region_sqe *sqe);
 int region_submit_wr(struct region_ring *ring, const struct region_wr *wr);
-/* A device completes an entry. Never fails: rings are sized so that every submission has its
- * completion. */
+
+/* The completion of an entry with its latency; what a device hands to region_complete(). */
+static inline struct region_cqe region_sqe_done(const struct region_sqe *sqe, int32_t result)
+{
+	return (struct region_cqe){.user_data = sqe->user_data,
+		.result = result,
+		.opcode = sqe->opcode,
+		.flags = sqe->flags,
+		.target = sqe->target,
+		.latency_ns = sqe->submitted_ns ? clock_now_ns() - sqe->submitted_ns : 0};
+}
+
+static inline struct region_cqe region_wr_done(const struct region_wr *wr, int32_t result)
+{
+	return (struct region_cqe){.user_data = wr->user_data,
+		.result = result,
+		.opcode = wr->opcode,
+		.flags = wr->flags,
+		.target = wr->target,
+		.latency_ns = wr->submitted_ns ? clock_now_ns() - wr->submitted_ns : 0};
+}
+
+/* A device completes an entry; flags are the entry's. Never fails: every signaled entry has its
+ * place. Success of an unsignaled entry need not be told, and is dropped when it is; failure of one
+ * is always delivered. */
 void region_complete(struct region_ring *ring, const struct region_cqe *cqe);
-/* Drains submissions to the devices; returns how many entries moved. Once a reactor turn. */
+/* Drains submissions to the devices; returns how many entries moved. Once a reactor turn. Runs of
+ * entries for one target go as one batch, in order. Entries a busy device did not take keep their
+ * place and their order, and do not hold up other targets: every target with work is offered it in
+ * every turn. */
 uint32_t region_ring_turn(struct region_ring *ring);
 /* Takes up to max completions, both pairs of rings; returns how many. */
 uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t max);
@@ -249,15 +293,17 @@ struct region_mr {
 	uint32_t access; /* enum rp_access bits */
 	char device[20];
 };
+/* Any thread. -ENOSPC past LIMIT_REGION_MRS_MAX, -EINVAL for no bytes or an unended name. */
 int region_mr_add(struct region *region, const struct region_mr *mr, uint32_t *ret_mr_idx);
 void region_mr_remove(struct region *region, uint32_t mr_idx);
 
 /* ---- Seeing it from another process. ---- */
 struct region_view;
-/* Maps the region of a running process read-only through /proc/PID/fd. -ENOENT: the process has
- * none. */
+/* Maps the region of a running process read-only through /proc/PID/fd; of several, the first it
+ * opened. -ESRCH: no such process. -EACCES, -EPERM: not ours to look at. -ENOENT: it has none.
+ * -EPROTO: it has one, but its header is of another version or does not hold together. */
 int region_view_open(int pid, struct region_view **ret_view);
-void region_view_close(struct region_view *view);
+void region_view_close(struct region_view *view); /* takes NULL */
 /* Writes a report of layout, rings, memory regions and frames by owner, as text or as JSON. */
 void region_view_dump(const struct region_view *view, bool json, struct buf *out);
 

@@ -1,0 +1,212 @@
+/* region/arena.c: gets the memory: memfds, huge pages where there are some, mapped next to each
+ * other, faulted in and locked. */
+#include "region/region_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21u << 26)
+#endif
+#define MPOL_PREFERRED 1 /* linux/mempolicy.h; no libnuma for one call */
+#define NUMA_NODES_MAX 1024u
+
+/* A line of /proc/meminfo, as it stands (most are in KiB); fallback when there is none. */
+static uint64_t meminfo(const char *key, uint64_t fallback)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	char line[128];
+	size_t key_len = strlen(key);
+	uint64_t value = fallback;
+
+	if (!file)
+		return fallback;
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, key, key_len) == 0 && line[key_len] == ':' &&
+			sscanf(line + key_len + 1, "%" SCNu64, &value) == 1)
+			break;
+	}
+	fclose(file);
+	return value;
+}
+
+static void log_no_huge_pages(uint64_t bytes)
+{
+	uint64_t pages = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+	uint64_t total = meminfo("HugePages_Total", 0);
+	uint64_t avail = meminfo("HugePages_Free", 0) - meminfo("HugePages_Rsvd", 0);
+	uint64_t missing = pages > avail ? pages - avail : 0;
+
+	log_warn("region",
+		"not enough 2 MiB huge pages (%" PRIu64 " more needed), using plain pages; "
+		"fix: sysctl vm.nr_hugepages=%" PRIu64,
+		missing, total + missing);
+}
+
+/* A sealed memfd of so many bytes, or -errno. */
+static int memfd_open(const char *name, uint32_t arena_idx, uint64_t bytes, bool huge)
+{
+	char fd_name[sizeof(REGION_FD_PREFIX) + REGION_NAME_BYTES + 4];
+	unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd;
+
+	snprintf(fd_name, sizeof(fd_name), REGION_FD_PREFIX "%s.%u", name, arena_idx);
+	fd = memfd_create(fd_name, huge ? flags | MFD_HUGETLB | MFD_HUGE_2MB : flags);
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)bytes) != 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+		int error = -errno;
+
+		close(fd);
+		return error;
+	}
+	return fd;
+}
+
+static int arena_map(struct region_arena *arena, uint8_t *at, uint64_t bytes, int fd, bool huge)
+{
+	void *base = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	*arena = (struct region_arena){.base = base, .bytes = bytes, .fd = fd, .huge = huge};
+	return 0;
+}
+
+static int arena_open(struct region *region, const char *name, uint32_t arena_idx, bool *huge)
+{
+	struct region_arena *arena = &region->arenas[arena_idx].face;
+	uint64_t offset = (uint64_t)arena_idx << ARENA_SHIFT;
+	uint64_t bytes = MIN(ARENA_STRIDE, region->bytes - offset);
+	int error;
+	int fd;
+
+	if (*huge) {
+		fd = memfd_open(name, arena_idx, bytes, true);
+		error = fd < 0 ? fd : arena_map(arena, region->base + offset, bytes, fd, true);
+		if (error == 0 || error == -EMFILE || error == -ENFILE)
+			return error;
+		if (fd >= 0)
+			close(fd);
+		log_no_huge_pages(region->bytes - offset);
+		*huge = false;
+	}
+	fd = memfd_open(name, arena_idx, bytes, false);
+	if (fd < 0)
+		return fd;
+	error = arena_map(arena, region->base + offset, bytes, fd, false);
+	if (error < 0) {
+		close(fd);
+		return error;
+	}
+	/* Only a hint: works where shmem_enabled is "advise". */
+	madvise(arena->base, bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
+static void arena_bind(const struct region_arena *arena, uint32_t node)
+{
+	unsigned long nodes[NUMA_NODES_MAX / (8 * sizeof(long))] = {0};
+	const uint32_t bits = 8 * sizeof(long);
+
+	if (node < NUMA_NODES_MAX) {
+		nodes[node / bits] = 1ul << node % bits;
+		/* maxnode counts one more than the bits (mbind(2), BUGS of its callers). */
+		if (syscall(SYS_mbind, arena->base, arena->bytes, MPOL_PREFERRED, nodes,
+			    NUMA_NODES_MAX + 1, 0) == 0)
+			return;
+	} else {
+		errno = EINVAL;
+	}
+	log_warn("region",
+		"cannot prefer memory node %u (%s); fix: a node of /sys/devices/system/node", node,
+		strerror(errno));
+}
+
+static int range_populate(uint8_t *from, uint64_t bytes)
+{
+	if (madvise(from, bytes, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return -ENOMEM;
+	/* Before Linux 5.14: write a byte of each page, all of which are zero yet. */
+	for (uint64_t offset = 0; offset < bytes; offset += FRAME_BYTES)
+		((volatile uint8_t *)from)[offset] = 0;
+	return 0;
+}
+
+/* Faults in all that is used and locks it. Between tables and data lies a gap that is neither. */
+static int arenas_populate(struct region *region, const struct layout_plan *plan)
+{
+	uint64_t data_offset = plan->data_page << FRAME_SHIFT;
+	uint8_t *data = region->base + data_offset;
+	uint64_t data_bytes = region->bytes - data_offset;
+	int error = range_populate(region->base, plan->meta_bytes);
+
+	if (error == 0)
+		error = range_populate(data, data_bytes);
+	if (error < 0)
+		return error;
+	if (mlock(region->base, plan->meta_bytes) != 0 || mlock(data, data_bytes) != 0)
+		log_warn("region",
+			"cannot lock %" PRIu64 " MiB in memory (%s); fix: ulimit -l %" PRIu64
+			", or LimitMEMLOCK=infinity in the service unit",
+			(uint64_t)(region->bytes / MIB), strerror(errno),
+			(uint64_t)(region->bytes / KIB));
+	return 0;
+}
+
+/* One run of addresses for all arenas, aligned to the largest block. */
+static int reserve(struct region *region)
+{
+	region->reservation_bytes = region->bytes + BLOCK_BYTES_MAX;
+	region->reservation = mmap(NULL, region->reservation_bytes, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (region->reservation == MAP_FAILED) {
+		region->reservation = NULL;
+		return -ENOMEM;
+	}
+	region->base = (uint8_t *)ALIGN_UP((uintptr_t)region->reservation, BLOCK_BYTES_MAX);
+	return 0;
+}
+
+int arenas_open(
+	struct region *region, const struct region_opts *opts, const struct layout_plan *plan)
+{
+	bool huge = opts->huge_pages;
+	int error = reserve(region);
+
+	for (uint32_t i = 0; i < region->arena_count && error == 0; i++) {
+		error = arena_open(region, opts->name, i, &huge);
+		if (error == 0 && opts->numa_bind)
+			arena_bind(&region->arenas[i].face, opts->numa_node);
+	}
+	/* Refuse what the host cannot give before faulting it in gets somebody killed. */
+	if (error == 0 && !huge && region->bytes / KIB > meminfo("MemAvailable", UINT64_MAX))
+		error = -ENOMEM;
+	if (error == 0)
+		error = arenas_populate(region, plan);
+	return error == -ENFILE ? -EMFILE : error;
+}
+
+void arenas_close(struct region *region)
+{
+	for (uint32_t i = 0; region->arenas && i < region->arena_count; i++) {
+		if (region->arenas[i].face.base)
+			close(region->arenas[i].face.fd);
+	}
+	if (!region->reservation)
+		return;
+	FRAMES_UNPOISON(region->base, region->bytes);
+	munmap(region->reservation, region->reservation_bytes);
+}

@@ -1,0 +1,102 @@
+/* region/layout.c: decides where everything in the region lies. Pure arithmetic: the same options
+ * give the same layout. */
+#include "region/region_priv.h"
+
+#include <errno.h>
+
+static const char *const kind_names[LAYOUT_KIND_COUNT] = {
+	[LAYOUT_HEADER] = "header",
+	[LAYOUT_BASE_SQ] = "base-sq",
+	[LAYOUT_BASE_CQ] = "base-cq",
+	[LAYOUT_RDMA_SQ] = "rdma-sq",
+	[LAYOUT_RDMA_CQ] = "rdma-cq",
+	[LAYOUT_MRS] = "memory-regions",
+	[LAYOUT_TARGETS] = "targets",
+	[LAYOUT_FRAMES] = "frame-table",
+	[LAYOUT_DATA] = "data",
+};
+
+const char *layout_kind_name(uint32_t kind)
+{
+	return kind < LAYOUT_KIND_COUNT ? kind_names[kind] : "unknown";
+}
+
+static void put(
+	struct layout_plan *plan, enum layout_kind kind, uint64_t count, uint64_t entry_bytes)
+{
+	struct layout_entry *entry = &plan->entries[plan->entry_count++];
+
+	entry->kind = kind;
+	entry->arena = 0;
+	entry->offset = plan->meta_bytes;
+	entry->count = (uint32_t)count;
+	entry->entry_bytes = (uint32_t)entry_bytes;
+	entry->bytes = count * entry_bytes;
+	plan->meta_bytes = ALIGN_UP(plan->meta_bytes + entry->bytes, (uint64_t)FRAME_BYTES);
+}
+
+/* All that lies before the data, for a frame table of so many entries. */
+static void put_meta(struct layout_plan *plan, const struct region_opts *opts, uint64_t page_count)
+{
+	uint64_t cores = opts->core_count;
+	uint64_t control = sizeof(struct ring_control);
+	uint64_t entries = opts->ring_entries;
+
+	plan->entry_count = 0;
+	plan->meta_bytes = 0;
+	put(plan, LAYOUT_HEADER, 1, FRAME_BYTES);
+	put(plan, LAYOUT_BASE_SQ, cores, control + entries * sizeof(struct region_sqe));
+	/* Twice the entries: a place for each signaled one, as many again for failures of others.
+	 */
+	put(plan, LAYOUT_BASE_CQ, cores, control + 2 * entries * sizeof(struct region_cqe));
+	put(plan, LAYOUT_RDMA_SQ, cores, control + entries * sizeof(struct region_wr));
+	put(plan, LAYOUT_RDMA_CQ, cores, control + 2 * entries * sizeof(struct region_cqe));
+	put(plan, LAYOUT_MRS, LIMIT_REGION_MRS_MAX, sizeof(struct mr_slot));
+	put(plan, LAYOUT_TARGETS, LIMIT_REGION_TARGETS_MAX, sizeof(struct target_slot));
+	put(plan, LAYOUT_FRAMES, page_count, sizeof(struct region_frame));
+}
+
+static void put_data(struct layout_plan *plan)
+{
+	uint64_t offset = plan->data_page << FRAME_SHIFT;
+	uint64_t end = plan->page_count << FRAME_SHIFT;
+
+	while (offset < end) {
+		struct layout_entry *entry = &plan->entries[plan->entry_count++];
+
+		entry->kind = LAYOUT_DATA;
+		entry->arena = (uint32_t)(offset >> ARENA_SHIFT);
+		entry->offset = offset & (ARENA_STRIDE - 1);
+		entry->bytes = MIN(ARENA_STRIDE - entry->offset, end - offset);
+		entry->count = (uint32_t)(entry->bytes >> FRAME_SHIFT);
+		entry->entry_bytes = FRAME_BYTES;
+		offset += entry->bytes;
+	}
+}
+
+int layout_plan(const struct region_opts *opts, struct layout_plan *ret_plan)
+{
+	struct layout_plan plan = {0};
+	uint64_t data_bytes = ALIGN_UP(opts->bytes, HUGE_PAGE_BYTES);
+	uint64_t data_offset = 0;
+	uint64_t fits;
+
+	if (opts->bytes > LIMIT_ARENAS_MAX * ARENA_STRIDE)
+		return -EINVAL;
+	/* The frame table covers its own pages too: grow the header until it covers itself. Data
+	 * begins on a boundary of the largest block, so that every block is aligned. */
+	do {
+		fits = data_offset;
+		put_meta(&plan, opts, (data_offset + data_bytes) >> FRAME_SHIFT);
+		data_offset = MAX(fits, ALIGN_UP(plan.meta_bytes, BLOCK_BYTES_MAX));
+	} while (data_offset != fits);
+	plan.data_page = data_offset >> FRAME_SHIFT;
+	plan.page_count = (data_offset + data_bytes) >> FRAME_SHIFT;
+	plan.arena_count = (uint32_t)((data_offset + data_bytes + ARENA_STRIDE - 1) >> ARENA_SHIFT);
+	if (plan.arena_count > LIMIT_ARENAS_MAX)
+		return -EINVAL;
+	CHECK(plan.meta_bytes < ARENA_STRIDE);
+	put_data(&plan);
+	*ret_plan = plan;
+	return 0;
+}

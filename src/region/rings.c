@@ -1,0 +1,96 @@
+/* region/rings.c: sets up each core's rings in the shared part, and keeps the rare completions that
+ * found no place. Submitting, turning and reaping are in rings_dp.c. */
+#include "region/region_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct ring_queue queue_open(struct region *region, const struct layout_entry *layout,
+	uint32_t core_idx, uint32_t entry_bytes)
+{
+	uint8_t *at = region->base + layout->offset + (uint64_t)core_idx * layout->entry_bytes;
+	struct ring_control *control = (struct ring_control *)(void *)at;
+	uint32_t count = (layout->entry_bytes - (uint32_t)sizeof(*control)) / entry_bytes;
+
+	control->entry_count = count;
+	control->entry_bytes = entry_bytes;
+	return (struct ring_queue){
+		.control = control, .entries = at + sizeof(*control), .mask = count - 1};
+}
+
+int rings_open(struct region *region, const struct layout_plan *plan)
+{
+	const struct layout_entry *layout = plan->entries;
+	uint32_t core_count = layout[LAYOUT_BASE_SQ].count;
+
+	region->rings = calloc(core_count, sizeof(struct region_ring *));
+	if (!region->rings)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < core_count; i++) {
+		struct region_ring *ring = calloc(1, sizeof(*ring));
+		struct ring_pair *pairs;
+
+		if (!ring)
+			return -ENOMEM;
+		region->rings[i] = ring;
+		ring->region = region;
+		pairs = ring->pairs;
+		pairs[PAIR_BASE].sq =
+			queue_open(region, &layout[LAYOUT_BASE_SQ], i, sizeof(struct region_sqe));
+		pairs[PAIR_BASE].cq =
+			queue_open(region, &layout[LAYOUT_BASE_CQ], i, sizeof(struct region_cqe));
+		pairs[PAIR_RDMA].sq =
+			queue_open(region, &layout[LAYOUT_RDMA_SQ], i, sizeof(struct region_wr));
+		pairs[PAIR_RDMA].cq =
+			queue_open(region, &layout[LAYOUT_RDMA_CQ], i, sizeof(struct region_cqe));
+	}
+	return 0;
+}
+
+void rings_close(struct region *region)
+{
+	uint32_t core_count = region->header ? region->header->core_count : 0;
+
+	for (uint32_t i = 0; region->rings && i < core_count; i++) {
+		for (uint32_t pair = 0; region->rings[i] && pair < PAIR_COUNT; pair++)
+			free(region->rings[i]->pairs[pair].spill);
+		free(region->rings[i]);
+	}
+	free(region->rings);
+}
+
+struct region_ring *region_ring(struct region *region, uint32_t core_idx)
+{
+	CHECK(core_idx < region->header->core_count);
+	return region->rings[core_idx];
+}
+
+void region_timed_set(struct region *region, bool timed)
+{
+	atomic_store_explicit(&region->timed, timed, memory_order_relaxed);
+}
+
+/* Signaled entries have their places, so what comes here failed without having been signaled: a
+ * queue pair in its error state flushes thousands at once. A failure must not be lost. */
+void ring_spill(struct ring_pair *pair, const struct region_cqe *cqe)
+{
+	if (pair->spill_count == pair->spill_cap) {
+		uint32_t cap = MAX(2 * pair->spill_cap, 64u);
+
+		pair->spill = realloc(pair->spill, cap * sizeof(*pair->spill));
+		CHECK(pair->spill != NULL);
+		pair->spill_cap = cap;
+	}
+	pair->spill[pair->spill_count++] = *cqe;
+}
+
+uint32_t ring_spill_reap(struct ring_pair *pair, struct region_cqe *cqes, uint32_t max)
+{
+	uint32_t count = MIN(max, pair->spill_count);
+
+	memcpy(cqes, pair->spill, count * sizeof(*cqes));
+	pair->spill_count -= count;
+	memmove(pair->spill, pair->spill + count, pair->spill_count * sizeof(*cqes));
+	return count;
+}
