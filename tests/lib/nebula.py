@@ -1,0 +1,155 @@
+"""tests/lib/nebula.py: a server of our own to test against, a signed HTTP client, and TAP lines. Standard library only."""
+
+import hashlib
+import hmac
+import http.client
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import time
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(os.environ.get("NEBULAIO_TEST_PROGRAM", ROOT / "build" / "nebulaio"))
+ACCESS_KEY = "testaccesskey"
+SECRET_KEY = "test-secret-key-0123456789"
+READY_S = 60
+
+
+class Server:
+    """`nebulaio serve` on free ports. Its log is a file; its end is always waited for."""
+
+    def __init__(self, data, log, *extra):
+        self.data = pathlib.Path(data)
+        self.log_path = pathlib.Path(log)
+        self.extra = extra
+        self.process = None
+        self.http = None
+        self.rdma = None
+
+    def start(self):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("NEBULAIO_")}
+        env.update(NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY)
+        rdma_port = 20000 + os.getpid() % 20000
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0",
+                 "--rdma", f"127.0.0.1:{rdma_port}", *self.extra],
+                stdout=subprocess.PIPE, stderr=log, env=env)
+        line = self._ready_line()
+        fields = dict(f.split("=", 1) for f in line.split()[1:])
+        self.http = fields.get("http")
+        self.rdma = fields.get("rdma")
+        return self
+
+    def _ready_line(self):
+        deadline = time.monotonic() + READY_S
+        text = b""
+        fd = self.process.stdout.fileno()
+        while not re.search(rb"^ready .*\n", text, re.M):
+            ready, _, _ = select.select([fd], [], [], max(0, deadline - time.monotonic()))
+            chunk = os.read(fd, 4096) if ready else b""
+            if not chunk:
+                self.kill()
+                raise RuntimeError(f"the server did not get ready; its log:\n{self.log_tail()}")
+            text += chunk
+        return re.search(rb"^ready .*$", text, re.M).group().decode()
+
+    def log_tail(self, lines=30):
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def kill(self):
+        """SIGKILL: as a power cut for the process."""
+        self.process.kill()
+        return self.process.wait()
+
+    def stop(self):
+        """SIGTERM, and the exit code of an orderly end."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the server did not end on SIGTERM; its log:\n{self.log_tail()}")
+
+    def fsck(self, *options):
+        done = subprocess.run([PROGRAM, "fsck", *options, self.data], capture_output=True, text=True, timeout=600)
+        return done.returncode, done.stdout + done.stderr
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            self.kill()
+
+
+def _hmac(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+class Client:
+    """One keep-alive connection; each request is signed with SigV4 over UNSIGNED-PAYLOAD."""
+
+    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=60):
+        self.address = address
+        self.keys = (access_key, secret_key)
+        self.connection = http.client.HTTPConnection(address, timeout=timeout)
+
+    def sign(self, method, path, query, headers):
+        now = time.gmtime()
+        date, stamp = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
+        headers = {k.lower(): v for k, v in headers.items()}
+        headers.update({"host": self.address, "x-amz-date": stamp})
+        headers.setdefault("x-amz-content-sha256", "UNSIGNED-PAYLOAD")
+        names = sorted(headers)
+        canonical = "\n".join([
+            method, path, query,
+            *(f"{n}:{' '.join(headers[n].split())}" for n in names), "",
+            ";".join(names), headers["x-amz-content-sha256"]])
+        scope = f"{date}/us-east-1/s3/aws4_request"
+        key = ("AWS4" + self.keys[1]).encode()
+        for part in scope.split("/"):
+            key = _hmac(key, part)
+        to_sign = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
+        headers["authorization"] = (f"AWS4-HMAC-SHA256 Credential={self.keys[0]}/{scope}, "
+                                    f"SignedHeaders={';'.join(names)}, Signature={signature}")
+        return headers
+
+    def request(self, method, path, body=b"", query=None, headers=None):
+        """Returns (status, headers by lower-case name, body)."""
+        path = urllib.parse.quote(path, safe="/-_.~")
+        query = "&".join(sorted(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
+                                for k, v in (query or {}).items()))
+        signed = self.sign(method, path, query, headers or {})
+        self.connection.request(method, path + ("?" + query if query else ""), body=body, headers=signed)
+        answer = self.connection.getresponse()
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+
+    def close(self):
+        self.connection.close()
+
+
+class Tap:
+    """Counts checks and prints them as TAP lines."""
+
+    def __init__(self):
+        self.count = 0
+        self.failed = 0
+
+    def check(self, ok, name, why=""):
+        self.count += 1
+        if not ok:
+            self.failed += 1
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}", flush=True)
+        if not ok and why:
+            print("\n".join("# " + line for line in str(why).splitlines()), flush=True)
+        return ok
+
+    def done(self):
+        print(f"1..{self.count}", flush=True)
+        return 1 if self.failed else 0
