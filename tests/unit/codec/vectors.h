@@ -3,6 +3,8 @@
 #ifndef TESTS_UNIT_CODEC_VECTORS_H
 #define TESTS_UNIT_CODEC_VECTORS_H
 
+#include "../unit.h"
+
 #include <stdio.h>
 #include <string.h>
 

@@ -1,0 +1,42 @@
+# Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
+.PHONY: help run build test bench tidy asan fuzz install deps clean
+.DEFAULT_GOAL := help
+
+help: ## print this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+run: build ## install what is missing, build, start the server on ./data (ARGS="..." adds flags)
+	build/nebulaio serve $(ARGS)
+
+build: ## build build/nebulaio and everything else
+	@scripts/deps build
+	@scripts/build build
+
+test: ## run all tests; the last line has the counts
+	@scripts/deps build test
+	@scripts/test
+
+bench: build ## measure, with anchors beside each figure (ARGS="..." adds flags)
+	@scripts/deps bench
+	build/nebulaio bench $(ARGS)
+
+tidy: ## check the style
+	@scripts/deps build test
+	@scripts/tidy
+
+asan: ## unit tests by clang under ASan and UBSan
+	@scripts/deps build test
+	@scripts/test asan
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS (30)
+	@scripts/deps build test
+	@scripts/fuzz
+
+install: build ## install into /usr/local, or below DESTDIR
+	/usr/bin/meson install -C build --no-rebuild
+
+deps: ## install the Debian packages that scripts/packages.txt lists
+	@scripts/deps
+
+clean: ## remove what the verbs above built
+	rm -rf build build-asan build-fuzz
