@@ -87,7 +87,7 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	reactor->now_ns = clock_now_ns();
 	wheel_init(&reactor->wheel, reactor->now_ns);
 	reactor->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	error = reactor->wake_fd < 0 ? -errno : uring_open(reactor);
+	error = reactor->wake_fd < 0 ? -errno : uring_open(reactor, 0);
 	if (error) {
 		reactor_close(reactor);
 		return error;

@@ -28,6 +28,8 @@ struct reactor_opts {
 	uint32_t fiber_stack_bytes; /* 0: 64 KiB (more under sanitizers); a guard page lies below
 				       each */
 	uint32_t fibers_max;	    /* 0: 4096 on this reactor */
+	bool uring_big; /* 128-byte submission and 32-byte completion entries, which uring_cmd needs
+			   for NVMe passthrough */
 };
 
 /* Fiber stacks are rounded up to pages and must lie between 16 KiB and 8 MiB, fibers_max within

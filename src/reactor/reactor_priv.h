@@ -175,7 +175,9 @@ uint32_t mailbox_drain(struct reactor *reactor);
 void mailbox_ring(struct reactor *reactor);
 
 /* uring.c */
-int uring_open(struct reactor *reactor);
+/* Tries sets of features from the given one on, best first, as far as the kernel refuses them. */
+#define URING_FEATURE_SETS 3u
+int uring_open(struct reactor *reactor, uint32_t feature_set);
 void uring_bind(struct reactor *reactor);
 void uring_watch_mailbox(struct reactor *reactor);
 /* The kernel took less than it was given: waits for it, or gives up with a CHECK. */

@@ -14,7 +14,7 @@
 
 /* Best first. DEFER_TASKRUN (Linux 6.1) keeps the kernel from interrupting the loop: completions
  * are made when we ask, and TASKRUN_FLAG says when asking is worth while. */
-static const uint32_t SETUP_FLAGS[] = {
+static const uint32_t FEATURES[URING_FEATURE_SETS] = {
 	IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
 		IORING_SETUP_TASKRUN_FLAG,
 	IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
@@ -34,17 +34,23 @@ static void explain(int error)
 	else if (error == -ENOMEM)
 		log_error("reactor", "no memory for an io_uring: raise the limit of locked memory "
 				     "(ulimit -l, LimitMEMLOCK= in systemd)");
+	else if (error == -EINVAL)
+		log_error("reactor", "this kernel's io_uring is too old: Linux 5.13 or later is "
+				     "needed, 5.19 or later for NVMe passthrough");
 	else
 		log_error("reactor", "io_uring_setup failed: %s", strerror(-error));
 }
 
-int uring_open(struct reactor *reactor)
+int uring_open(struct reactor *reactor, uint32_t feature_set)
 {
+	uint32_t fixed_flags = IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE;
 	int error = -EINVAL;
 
-	for (uint32_t i = 0; i < ARRAY_LEN(SETUP_FLAGS) && error == -EINVAL; i++) {
+	if (reactor->opts.uring_big)
+		fixed_flags |= IORING_SETUP_SQE128 | IORING_SETUP_CQE32;
+	for (uint32_t i = feature_set; i < URING_FEATURE_SETS && error == -EINVAL; i++) {
 		struct io_uring_params params = {
-			.flags = SETUP_FLAGS[i] | IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE,
+			.flags = FEATURES[i] | fixed_flags,
 			.cq_entries = reactor->opts.uring_entries * 4,
 		};
 

@@ -2,10 +2,16 @@
  * than the ring holds, and buffers the kernel has let go of. */
 #include "rig.h"
 
-#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "reactor/reactor_priv.h"
 
 struct io {
 	int fd;
@@ -316,6 +322,74 @@ static void test_buffers_register_before_the_first_turn(void **state)
 	munmap(io.data, 4096);
 }
 
+/* As an older kernel would have it: the same work over each lesser set of features. */
+static void test_lesser_rings_do_the_same(void **state)
+{
+	(void)state;
+	for (uint32_t set = 0; set < URING_FEATURE_SETS; set++) {
+		int file = temporary_file();
+		int fds[2];
+
+		reactor_close(rig);
+		rig_open_with((struct reactor_opts){.uring_big = set == 1});
+		io_uring_queue_exit(&rig->ring);
+		assert_int_equal(uring_open(rig, set), 0);
+		assert_int_equal(!!(rig->ring.flags & IORING_SETUP_SQE128), set == 1);
+		assert_int_equal(pipe(fds), 0);
+		rig_spawn(file_io, &file);
+		rig_spawn(times_out, fds);
+		rig_run();
+		assert_string_equal(journal, "ft");
+		close(file);
+		close(fds[0]);
+		close(fds[1]);
+	}
+}
+
+/* Installs a filter that answers io_uring_setup with EPERM, as container runtimes do. */
+static void forbid_io_uring(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(100);
+}
+
+/* In a child, because a filter is for life; its log comes back through a pipe. */
+static void test_open_says_how_to_permit_io_uring(void **state)
+{
+	struct reactor_opts opts = {.cpu = -1};
+	char said[2048] = {0};
+	int fds[2], status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct reactor *reactor;
+
+		dup2(fds[1], STDERR_FILENO);
+		forbid_io_uring();
+		_exit(-reactor_open(&opts, &reactor));
+	}
+	close(fds[1]);
+	assert_true(read(fds[0], said, sizeof(said) - 1) > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), EPERM);
+	assert_non_null(strstr(said, "kernel.io_uring_disabled=0"));
+	close(fds[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +400,8 @@ int main(void)
 		RIG_TEST(test_a_zero_copy_send_returns_when_the_buffer_is_free),
 		RIG_TEST(test_more_operations_than_the_ring_holds),
 		RIG_TEST(test_buffers_register_before_the_first_turn),
+		RIG_TEST(test_lesser_rings_do_the_same),
+		RIG_TEST(test_open_says_how_to_permit_io_uring),
 	};
 
 	return cmocka_run_group_tests_name("uring", tests, NULL, NULL);
