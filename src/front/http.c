@@ -1,0 +1,288 @@
+/* front/http.c: the life of an HTTP/1.1 connection, one fiber's whole work.
+ *
+ *   IDLE     nothing of a request is there         → HEAD at its first byte
+ *   HEAD     until its empty line                  → HANDLING, or REFUSED
+ *   HANDLING s3_handle reads the body and answers  → IDLE when the rest of the body is read over
+ *   REFUSED  an error is sent                      → ended
+ *
+ * A connection that ends with an answer on its way is closed in order: first our side, then, when
+ * the peer has seen it or has had its time, all of it. */
+#include "front/http_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static _Thread_local struct http_thread thread_self;
+
+static __attribute__((noinline, cold)) void thread_start(struct http_thread *thread)
+{
+	static const char date_title[] = "Server: NebulaIO\r\nDate: ";
+	static const char id_title[] = "\r\nx-amz-id-2: ";
+	static const char request_title[] = "\r\nx-amz-request-id: ";
+	uint8_t id[HTTP_HOST_ID_LEN / 4 * 3];
+	char *at = thread->common;
+	uint64_t seed;
+
+	random_fill(&seed, sizeof(seed));
+	prng_seed(&thread->prng, seed);
+	random_fill(id, sizeof(id));
+	CHECK(base64_encode(id, sizeof(id), thread->host_id) == sizeof(thread->host_id));
+	at = mempcpy(at, date_title, sizeof(date_title) - 1);
+	thread->date_at = (uint32_t)(at - thread->common);
+	at += DATE_HTTP_LEN;
+	at = mempcpy(at, id_title, sizeof(id_title) - 1);
+	at = mempcpy(at, thread->host_id, sizeof(thread->host_id));
+	at = mempcpy(at, request_title, sizeof(request_title) - 1);
+	thread->common_len = (uint32_t)(at - thread->common);
+	CHECK(thread->common_len <= sizeof(thread->common));
+	thread->ready = true;
+}
+
+struct http_thread *http_thread(void)
+{
+	if (!thread_self.ready)
+		thread_start(&thread_self);
+	return &thread_self;
+}
+
+/* ---- Receiving. ---- */
+
+static int conn_recv(void *arg, void *dst, size_t len, enum http_want want, size_t *ret_bytes)
+{
+	struct http_conn *conn = arg;
+	uint64_t deadline_ns = clock_now_ns() + conn->opts->body_stall_timeout_ns;
+
+	if (want == HTTP_PAYLOAD)
+		return net_recv_full(conn->stream, dst, len, deadline_ns, ret_bytes);
+	return net_recv(conn->stream, dst, len, deadline_ns, ret_bytes);
+}
+
+static bool draining(const struct http_conn *conn)
+{
+	return atomic_load_explicit(conn->opts->draining, memory_order_relaxed);
+}
+
+/* Waits for the first byte of a request. 0, or the connection is over: there is nobody to tell. */
+static int wait_first(struct http_conn *conn)
+{
+	struct http_in *in = &conn->in;
+	size_t got;
+	int err;
+
+	if (in->start != in->end)
+		return 0;
+	if (draining(conn))
+		return -ECANCELED;
+	in->start = in->end = 0;
+	*conn->opts->ret_idle = true;
+	err = net_recv(conn->stream, in->data, LIMIT_HTTP_HEAD_BYTES_MAX,
+		clock_now_ns() + conn->opts->idle_timeout_ns, &got);
+	*conn->opts->ret_idle = false;
+	if (err)
+		return err;
+	if (!got)
+		return -EPIPE;
+	in->end = (uint32_t)got;
+	return 0;
+}
+
+/* More of a head that has begun. 0, a status to refuse it with, or -errno. */
+static int head_more(struct http_conn *conn, uint64_t deadline_ns)
+{
+	struct http_in *in = &conn->in;
+	size_t got;
+	int err;
+
+	if (in->start) {
+		memmove(in->data, in->data + in->start, in->end - in->start);
+		in->end -= in->start;
+		in->start = 0;
+	}
+	if (in->end >= LIMIT_HTTP_HEAD_BYTES_MAX)
+		return memchr(in->data, '\n', in->end) ? 431 : 414;
+	err = net_recv(conn->stream, in->data + in->end, LIMIT_HTTP_HEAD_BYTES_MAX - in->end,
+		deadline_ns, &got);
+	if (err)
+		return err == -ETIMEDOUT ? 408 : err;
+	if (!got)
+		return -EPIPE;
+	in->end += (uint32_t)got;
+	return 0;
+}
+
+/* Empty lines before a request are read over, a few (RFC 9112 section 2.2). */
+static bool skip_empty_line(struct http_in *in, uint32_t *count)
+{
+	if (in->end - in->start < 2 || memcmp(in->data + in->start, "\r\n", 2) != 0 ||
+		*count == HTTP_EMPTY_LINES_MAX)
+		return false;
+	++*count;
+	in->start += 2;
+	return true;
+}
+
+/* Takes the next head off the window and parses it. 0, a status to refuse it with, or -errno. */
+static int head_receive(struct http_conn *conn)
+{
+	struct http_in *in = &conn->in;
+	struct http_scan scan = {0};
+	uint32_t empty_lines = 0;
+	uint64_t deadline_ns;
+	int len, err;
+
+	in->floor = 0;
+	do {
+		err = wait_first(conn);
+		if (err)
+			return err;
+	} while (skip_empty_line(in, &empty_lines));
+	deadline_ns = 0;
+	for (;;) {
+		len = http_head_scan(&scan, in->data + in->start, in->end - in->start);
+		if (len != -EAGAIN)
+			break;
+		if (!deadline_ns)
+			deadline_ns = clock_now_ns() + conn->opts->head_timeout_ns;
+		err = head_more(conn, deadline_ns);
+		if (err)
+			return err;
+		if (!scan.line && skip_empty_line(in, &empty_lines))
+			scan = (struct http_scan){0};
+	}
+	if (len < 0 || (uint32_t)len > LIMIT_HTTP_HEAD_BYTES_MAX)
+		return len < 0 ? 400 : 431;
+	err = (int)http_head_parse(&conn->head, in->data + in->start, (uint32_t)len);
+	in->start += (uint32_t)len;
+	in->floor = in->start;
+	return err;
+}
+
+/* ---- Handling. ---- */
+
+static void request_id(char ret_id[HTTP_REQUEST_ID_LEN + 1])
+{
+	uint64_t id = prng_next(&http_thread()->prng);
+
+	for (uint32_t i = 0; i < HTTP_REQUEST_ID_LEN; i++, id <<= 4)
+		ret_id[i] = "0123456789ABCDEF"[id >> 60];
+	ret_id[HTTP_REQUEST_ID_LEN] = '\0';
+}
+
+static void answer_options(struct http_conn *conn)
+{
+	const struct s3_header allow = {
+		SLICE("Allow"), SLICE("GET, HEAD, PUT, POST, DELETE, OPTIONS")};
+	struct s3_reply *reply = &conn->reply.reply;
+
+	reply->ops->head(reply, 200, &allow, 1, 0);
+}
+
+static void handle(struct http_conn *conn)
+{
+	struct http_head *head = &conn->head;
+	struct s3_request *request = &conn->request;
+
+	if (head->asterisk) {
+		answer_options(conn);
+		return;
+	}
+	request->method = head->method;
+	request->method_text = head->method_text;
+	request->path = head->path;
+	request->query = head->query;
+	request->headers = head->headers;
+	request->header_count = head->header_count;
+	if (conn->opts->handle)
+		conn->opts->handle(conn->opts->handle_arg, request, &conn->reply.reply);
+	else
+		s3_handle(conn->opts->s3, request, &conn->reply.reply);
+}
+
+/* Whether the connection may go on. */
+static bool answer_end(struct http_conn *conn)
+{
+	struct http_reply *reply = &conn->reply;
+
+	if (!reply->reply.status && !reply->reply.broken) {
+		log_error("http", "request %s from %s ended without an answer",
+			conn->request.request_id, conn->request.peer);
+		conn->close_after = true;
+		if (http_refuse(conn, 500))
+			return false;
+	}
+	if (reply->reply.broken || http_reply_flush(reply) || reply->bytes_left)
+		return false;
+	return true;
+}
+
+/* One request. True: the next may come. */
+static bool serve_one(struct http_conn *conn)
+{
+	int status = head_receive(conn);
+
+	if (status < 0)
+		return false;
+	request_id(conn->request.request_id);
+	http_reply_init(&conn->reply, conn);
+	if (!status)
+		status = (int)http_body_init(&conn->body, conn);
+	conn->close_after = status || !conn->head.keep_alive;
+	if (status) {
+		/* What follows cannot be told apart any more. */
+		conn->body.failed = true;
+		http_refuse(conn, (uint32_t)status);
+	} else {
+		handle(conn);
+	}
+	if (!answer_end(conn)) {
+		net_shutdown(conn->stream);
+		return false;
+	}
+	if (conn->close_after)
+		return false;
+	return !http_body_drain(&conn->body);
+}
+
+/* Lets the peer read the last answer: a close with bytes unread would take it away. */
+static void linger(struct http_conn *conn)
+{
+	uint64_t deadline_ns = clock_now_ns() + HTTP_LINGER_NS;
+	uint64_t bytes = 0;
+	size_t got;
+
+	net_send_end(conn->stream);
+	while (bytes < HTTP_LINGER_BYTES_MAX &&
+		!net_recv(conn->stream, conn->in_data, sizeof(conn->in_data), deadline_ns, &got) &&
+		got)
+		bytes += got;
+}
+
+void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
+{
+	struct http_conn *conn = malloc(sizeof(*conn));
+
+	if (!conn) {
+		log_error("http", "no memory for a connection from %s", net_peer(stream));
+		net_close(stream);
+		return;
+	}
+	/* The buffers stay as they are: only pages that are used are ever touched. */
+	memset(conn, 0, offsetof(struct http_conn, head));
+	conn->opts = opts;
+	conn->stream = stream;
+	conn->in = (struct http_in){.data = conn->in_data,
+		.bytes_max = sizeof(conn->in_data),
+		.recv = conn_recv,
+		.arg = conn};
+	conn->request = (struct s3_request){.op = S3_OP_ROUTE,
+		.body = &conn->body.body,
+		.transport = opts->transport,
+		.peer = net_peer(stream),
+		.core = opts->core};
+	while (serve_one(conn))
+		;
+	if (conn->close_after)
+		linger(conn);
+	free(conn);
+	net_close(stream);
+}

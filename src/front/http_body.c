@@ -1,0 +1,273 @@
+/* front/http_body.c: a request's body as a flow_source. Payload goes from the socket straight into
+ * the frames that flow hands on; only what came along with a head is copied, and counted. */
+#include "front/http_priv.h"
+
+#include <errno.h>
+
+/* ---- The wire: bytes of the message body, transfer coding undone. ---- */
+
+/* 0 bytes: the body's end. */
+static int raw_read(
+	struct http_body *body, void *dst, size_t len, enum http_want want, size_t *ret_bytes)
+{
+	struct http_in *in = &body->conn->in;
+	int err;
+
+	if (body->chunked)
+		return http_chunked_read(&body->transfer, dst, len, ret_bytes);
+	if (!body->raw_left) {
+		*ret_bytes = 0;
+		return 0;
+	}
+	err = http_in_take(in, dst, MIN(len, body->raw_left), want, ret_bytes);
+	if (err)
+		return err;
+	if (!*ret_bytes)
+		return -EPIPE;
+	body->raw_left -= *ret_bytes;
+	return 0;
+}
+
+static int aws_recv(void *arg, void *dst, size_t len, enum http_want want, size_t *ret_bytes)
+{
+	return raw_read(arg, dst, len, want, ret_bytes);
+}
+
+static int decoded_read(struct http_body *body, void *dst, size_t len, size_t *ret_bytes)
+{
+	if (body->aws)
+		return http_chunked_read(&body->stream, dst, len, ret_bytes);
+	return raw_read(body, dst, len, HTTP_PAYLOAD, ret_bytes);
+}
+
+/* Reads the end itself: last chunk, trailers, and that nothing follows. */
+static int read_end(struct http_body *body)
+{
+	size_t got = 0;
+	char byte;
+	int err;
+
+	err = decoded_read(body, &byte, 1, &got);
+	if (!err && !got && body->aws) {
+		if (body->aws_in.start != body->aws_in.end)
+			return -EPROTO;
+		err = raw_read(body, &byte, 1, HTTP_FRAMING, &got);
+	}
+	if (err)
+		return err;
+	if (got)
+		return -EPROTO;
+	body->ended = true;
+	if (body->announced != UINT64_MAX && body->decoded != body->announced)
+		return -EPIPE;
+	return 0;
+}
+
+/* ---- The source. ---- */
+
+/* Fills the span across chunks as far as the body goes. */
+static int fill(struct http_body *body, uint8_t *dst, uint32_t want, uint32_t *ret_have)
+{
+	uint32_t have = 0;
+	size_t got;
+	int err;
+
+	while (have < want) {
+		err = decoded_read(body, dst + have, want - have, &got);
+		if (err)
+			return err;
+		if (!got)
+			break;
+		have += (uint32_t)got;
+		body->decoded += got;
+	}
+	*ret_have = have;
+	/* The last piece is handed out only when the end is verified too. */
+	if (have < want || body->decoded == body->announced)
+		return read_end(body);
+	return 0;
+}
+
+static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct http_body *body = CONTAINER_OF(source, struct http_body, source);
+	struct flow_core *core = source->core;
+	uint64_t left = body->announced - body->decoded;
+	uint32_t want = (uint32_t)MIN(left, MIN(bytes_max, STORE_CHUNK_BYTES));
+	uint32_t have = 0;
+	struct region_span span;
+	int err;
+
+	if (body->failed)
+		return -EPIPE;
+	if (body->ended)
+		return 0;
+	if (!want) {
+		err = read_end(body);
+		body->failed = err;
+		return err;
+	}
+	err = flow_lease(core, region_frames_for(want), OWNER_NET,
+		MIN(source->deadline_ns, clock_now_ns() + body->conn->opts->body_stall_timeout_ns),
+		&span);
+	if (err)
+		return err;
+	err = fill(body, span.data, want, &have);
+	if (err || !have) {
+		region_give(core->region, span, OWNER_NET);
+		body->failed = err;
+		return err;
+	}
+	region_switch(core->region, span, OWNER_NET, OWNER_APP);
+	*ret_piece = (struct flow_piece){
+		.span = span,
+		.data = span.data,
+		.bytes = have,
+		.offset = body->decoded - have,
+		.hold = FLOW_HOLD_LEASE,
+	};
+	return 1;
+}
+
+static void source_close(struct flow_source *source)
+{
+	(void)source; /* nothing is read ahead but the connection's own window */
+}
+
+static const struct flow_source_ops source_ops = {
+	.name = "http",
+	.next = source_next,
+	.close = source_close,
+};
+
+/* ---- s3's side. ---- */
+
+static int coding_of(enum s3_payload payload, enum http_coding *ret_coding)
+{
+	switch (payload) {
+	case S3_PAYLOAD_STREAMING_SIGNED:
+		*ret_coding = HTTP_CODING_AWS_SIGNED;
+		return 0;
+	case S3_PAYLOAD_STREAMING_SIGNED_TRAILER:
+		*ret_coding = HTTP_CODING_AWS_SIGNED_TRAILER;
+		return 0;
+	case S3_PAYLOAD_STREAMING_UNSIGNED_TRAILER:
+		*ret_coding = HTTP_CODING_AWS_UNSIGNED_TRAILER;
+		return 0;
+	case S3_PAYLOAD_UNSIGNED:
+	case S3_PAYLOAD_SHA256:
+		break;
+	}
+	return -ENOENT;
+}
+
+static int send_continue(struct http_body *body)
+{
+	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct http_conn *conn = body->conn;
+	struct iovec iov = {(void *)(uintptr_t)text, sizeof(text) - 1};
+
+	body->expect = false;
+	/* A client that did not wait needs no leave. */
+	if (conn->in.start != conn->in.end)
+		return 0;
+	return net_sendv_stall(conn->stream, &iov, 1, conn->opts->body_stall_timeout_ns);
+}
+
+static int body_open(struct s3_body *s3_body, const struct s3_chunk_signing *signing,
+	struct flow_source **ret_source)
+{
+	struct http_body *body = CONTAINER_OF(s3_body, struct http_body, body);
+	enum http_coding coding;
+	int err;
+
+	CHECK(!body->opened);
+	body->opened = true;
+	if (signing && !coding_of(signing->payload, &coding)) {
+		body->aws = true;
+		body->aws_in = (struct http_in){.data = body->aws_data,
+			.bytes_max = sizeof(body->aws_data),
+			.recv = aws_recv,
+			.arg = body};
+		http_chunked_init(&body->stream, coding, &body->aws_in, signing,
+			MIN(body->announced, LIMIT_PUT_BYTES_MAX));
+	} else {
+		/* Whatever the head announced of a decoded length, this body is not coded. */
+		body->announced = body->chunked ? UINT64_MAX : body->raw_left;
+	}
+	if (body->expect) {
+		err = send_continue(body);
+		if (err)
+			return err;
+	}
+	body->source = (struct flow_source){.ops = &source_ops,
+		.core = body->conn->opts->core,
+		.bytes_total = body->announced,
+		.deadline_ns = DEADLINE_NONE};
+	*ret_source = &body->source;
+	return 0;
+}
+
+static struct slice body_trailer(struct s3_body *s3_body, const char *name)
+{
+	struct http_body *body = CONTAINER_OF(s3_body, struct http_body, body);
+
+	if (!body->aws || !body->ended)
+		return SLICE_NONE;
+	return http_chunked_trailer(&body->stream, slice_str(name));
+}
+
+static const struct s3_body_ops body_ops = {
+	.open = body_open,
+	.trailer = body_trailer,
+};
+
+uint32_t http_body_init(struct http_body *body, struct http_conn *conn)
+{
+	const struct http_head *head = &conn->head;
+
+	body->body.ops = &body_ops;
+	body->conn = conn;
+	body->opened = false;
+	body->aws = false;
+	body->failed = false;
+	body->chunked = head->chunked;
+	body->raw_left = head->content_length;
+	body->decoded = 0;
+	body->announced = body->chunked ? UINT64_MAX : head->content_length;
+	body->ended = !body->announced;
+	body->expect = head->expect.len && !body->ended && !head->http_1_0;
+	if (body->chunked)
+		http_chunked_init(&body->transfer, HTTP_CODING_TRANSFER, &conn->in, NULL,
+			2 * LIMIT_PUT_BYTES_MAX);
+	if (head->decoded_length.len && slice_starts(head->content_sha256, SLICE("STREAMING-")) &&
+		slice_to_u64(head->decoded_length, &body->announced))
+		return 400;
+	body->body.bytes = body->announced;
+	if (body->announced > LIMIT_PUT_BYTES_MAX && body->announced != UINT64_MAX)
+		return 413;
+	return 0;
+}
+
+/* ---- What the handler left. ---- */
+
+bool http_body_can_drain(const struct http_body *body)
+{
+	if (body->failed)
+		return false;
+	if (body->ended)
+		return true;
+	/* Whoever still awaits leave to send may send the body, or may not. */
+	return !body->expect && !body->chunked && body->raw_left <= HTTP_DRAIN_BYTES_MAX;
+}
+
+int http_body_drain(struct http_body *body)
+{
+	char scratch[2 * KIB];
+	size_t got = 1;
+	int err = 0;
+
+	while (!body->ended && got && !err)
+		err = raw_read(body, scratch, sizeof(scratch), HTTP_FRAMING, &got);
+	return err;
+}

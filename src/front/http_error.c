@@ -1,0 +1,114 @@
+/* front/http_error.c: what the front refuses by itself, in the shape of S3's errors. */
+#include "front/http_priv.h"
+
+#include <stdio.h>
+
+const char *http_reason(uint32_t status)
+{
+	switch (status) {
+	case 200:
+		return "OK";
+	case 201:
+		return "Created";
+	case 202:
+		return "Accepted";
+	case 204:
+		return "No Content";
+	case 206:
+		return "Partial Content";
+	case 301:
+		return "Moved Permanently";
+	case 302:
+		return "Found";
+	case 304:
+		return "Not Modified";
+	case 307:
+		return "Temporary Redirect";
+	case 400:
+		return "Bad Request";
+	case 401:
+		return "Unauthorized";
+	case 403:
+		return "Forbidden";
+	case 404:
+		return "Not Found";
+	case 405:
+		return "Method Not Allowed";
+	case 408:
+		return "Request Timeout";
+	case 409:
+		return "Conflict";
+	case 411:
+		return "Length Required";
+	case 412:
+		return "Precondition Failed";
+	case 413:
+		return "Content Too Large";
+	case 414:
+		return "URI Too Long";
+	case 416:
+		return "Range Not Satisfiable";
+	case 417:
+		return "Expectation Failed";
+	case 431:
+		return "Request Header Fields Too Large";
+	case 500:
+		return "Internal Server Error";
+	case 501:
+		return "Not Implemented";
+	case 503:
+		return "Service Unavailable";
+	case 505:
+		return "HTTP Version Not Supported";
+	case 507:
+		return "Insufficient Storage";
+	}
+	return "Status";
+}
+
+struct refusal {
+	uint32_t status;
+	const char *code;
+	const char *message;
+};
+
+static const struct refusal refusals[] = {
+	{400, "BadRequest", "An error occurred when parsing the HTTP request."},
+	{408, "RequestTimeout", "The request was not received within the time limit."},
+	{413, "EntityTooLarge", "Your proposed upload exceeds the maximum allowed object size."},
+	{414, "RequestURITooLong", "The request target is longer than the server accepts."},
+	{417, "BadRequest", "The only expectation that is understood is 100-continue."},
+	{431, "RequestHeaderSectionTooLarge",
+		"Your request header section exceeds the maximum allowed size."},
+	{500, "InternalError", "The server ended the request without an answer."},
+	{501, "NotImplemented",
+		"A header you provided, or the method, implies functionality that is not implemented."},
+	{505, "HttpVersionNotSupported", "The HTTP version specified is not supported."},
+};
+
+static const struct refusal *refusal_of(uint32_t status)
+{
+	for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
+		if (refusals[i].status == status)
+			return &refusals[i];
+	}
+	CHECK_FAIL("a status without its refusal");
+}
+
+int http_refuse(struct http_conn *conn, uint32_t status)
+{
+	const struct s3_header type = {SLICE("Content-Type"), SLICE("application/xml")};
+	const struct refusal *refusal = refusal_of(status);
+	struct s3_reply *reply = &conn->reply.reply;
+	char xml[512];
+	int err, len;
+
+	len = snprintf(xml, sizeof(xml),
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code><Message>%s"
+		"</Message><RequestId>%s</RequestId><HostId>%.*s</HostId></Error>",
+		refusal->code, refusal->message, conn->request.request_id, (int)HTTP_HOST_ID_LEN,
+		http_thread()->host_id);
+	CHECK(len > 0 && (size_t)len < sizeof(xml));
+	err = reply->ops->head(reply, status, &type, 1, (uint64_t)len);
+	return err ? err : reply->ops->text(reply, slice_of(xml, (size_t)len));
+}

@@ -1,0 +1,317 @@
+/* front/http_head_dp.c: the bytes of a head into a request.
+ *
+ * A head is scanned for its end first, which also refuses lone LFs and folded lines, and then given
+ * to llhttp whole, so that every name and value is one run of the head's own bytes. What llhttp
+ * lets pass and a proxy in front might read differently is refused here: spaces in names, several
+ * lengths, a length beside a transfer coding, codings other than chunked.
+ *
+ * Sources: RFC 9112 sections 2 to 6, RFC 9110 sections 7 and 10.1.1. */
+#include "front/http_priv.h"
+
+#include <errno.h>
+
+int http_head_scan(struct http_scan *scan, const char *data, uint32_t len)
+{
+	while (scan->scanned < len) {
+		const char *lf = memchr(data + scan->scanned, '\n', len - scan->scanned);
+		uint32_t at;
+
+		if (!lf) {
+			scan->scanned = len;
+			break;
+		}
+		at = (uint32_t)(lf - data);
+		if (at == scan->line || data[at - 1] != '\r')
+			return -EPROTO;
+		if (at - 1 == scan->line)
+			return (int)at + 1;
+		/* A name never starts with white space: that is a folded line, or a smuggler. */
+		if (data[scan->line] == ' ' || data[scan->line] == '\t')
+			return -EPROTO;
+		scan->line = scan->scanned = at + 1;
+	}
+	return -EAGAIN;
+}
+
+/* ---- llhttp's callbacks. ---- */
+
+/* RFC 9110's tchar: what a header's name is made of. */
+static const bool is_token[256] = {
+	['0' ... '9'] = true,
+	['A' ... 'Z'] = true,
+	['a' ... 'z'] = true,
+	['!'] = true,
+	['#'] = true,
+	['$'] = true,
+	['%'] = true,
+	['&'] = true,
+	['\''] = true,
+	['*'] = true,
+	['+'] = true,
+	['-'] = true,
+	['.'] = true,
+	['^'] = true,
+	['_'] = true,
+	['`'] = true,
+	['|'] = true,
+	['~'] = true,
+};
+
+static bool token_valid(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (!is_token[(unsigned char)text.data[i]])
+			return false;
+	}
+	return text.len > 0;
+}
+
+static int on_url(llhttp_t *parser, const char *at, size_t len)
+{
+	struct http_head *head = parser->data;
+
+	head->target = slice_of(at, len);
+	return 0;
+}
+
+static int on_field(llhttp_t *parser, const char *at, size_t len)
+{
+	struct http_head *head = parser->data;
+	struct s3_header *header;
+
+	if (head->header_count == LIMIT_HTTP_HEADERS_MAX) {
+		head->refusal = 431;
+		return HPE_USER;
+	}
+	header = &head->headers[head->header_count++];
+	header->name = slice_of(at, len);
+	header->value = SLICE_NONE;
+	if (!token_valid(header->name)) {
+		head->refusal = 400;
+		return HPE_USER;
+	}
+	return 0;
+}
+
+static int on_value(llhttp_t *parser, const char *at, size_t len)
+{
+	struct http_head *head = parser->data;
+	struct s3_header *header = &head->headers[head->header_count - 1];
+
+	if (!header->value.len)
+		header->value = slice_of(at, len);
+	else /* runs are cut only inside a value, never apart */
+		header->value.len = (size_t)(at + len - header->value.data);
+	return 0;
+}
+
+static int on_headers_end(llhttp_t *parser)
+{
+	(void)parser;
+	return HPE_PAUSED;
+}
+
+static const llhttp_settings_t settings = {
+	.on_url = on_url,
+	.on_header_field = on_field,
+	.on_header_value = on_value,
+	.on_headers_complete = on_headers_end,
+};
+
+/* ---- What the head says about the connection and the body. ---- */
+
+/* One token after the other of a comma-separated list. */
+static struct slice list_next(struct slice *rest)
+{
+	return slice_trim(slice_split(rest, ','));
+}
+
+static void note_connection(struct http_head *head, struct slice value)
+{
+	while (value.len) {
+		struct slice option = list_next(&value);
+
+		if (slice_eq_nocase(option, SLICE("close")))
+			head->keep_alive = false;
+		else if (head->http_1_0 && slice_eq_nocase(option, SLICE("keep-alive")))
+			head->keep_alive = true;
+	}
+}
+
+/* The only coding known is chunked, once. */
+static uint32_t note_transfer_coding(struct http_head *head, struct slice value)
+{
+	bool again = head->has_transfer_coding;
+
+	head->has_transfer_coding = true;
+	if (head->http_1_0 || again)
+		return 400;
+	if (!slice_eq_nocase(value, SLICE("chunked")))
+		return 501;
+	head->chunked = true;
+	return 0;
+}
+
+static uint32_t note_length(struct http_head *head, struct slice value)
+{
+	if (head->has_length || slice_to_u64(value, &head->content_length))
+		return 400;
+	head->has_length = true;
+	return 0;
+}
+
+static uint32_t note_header(struct http_head *head, const struct s3_header *header)
+{
+	struct slice name = header->name, value = header->value;
+
+	switch (name.len) {
+	case 4:
+		if (slice_eq_nocase(name, SLICE("host"))) {
+			head->host = value;
+			head->host_count++;
+		}
+		break;
+	case 6:
+		if (slice_eq_nocase(name, SLICE("expect")))
+			head->expect = value;
+		break;
+	case 10:
+		if (slice_eq_nocase(name, SLICE("connection")))
+			note_connection(head, value);
+		break;
+	case 14:
+		if (slice_eq_nocase(name, SLICE("content-length")))
+			return note_length(head, value);
+		break;
+	case 17:
+		if (slice_eq_nocase(name, SLICE("transfer-encoding")))
+			return note_transfer_coding(head, value);
+		break;
+	case 20:
+		if (slice_eq_nocase(name, SLICE("x-amz-content-sha256")))
+			head->content_sha256 = value;
+		break;
+	case 28:
+		if (slice_eq_nocase(name, SLICE("x-amz-decoded-content-length")))
+			head->decoded_length = value;
+		break;
+	}
+	return 0;
+}
+
+static enum s3_method method_of(uint8_t method)
+{
+	switch (method) {
+	case HTTP_GET:
+		return S3_GET;
+	case HTTP_HEAD:
+		return S3_HEAD;
+	case HTTP_PUT:
+		return S3_PUT;
+	case HTTP_POST:
+		return S3_POST;
+	case HTTP_DELETE:
+		return S3_DELETE;
+	case HTTP_OPTIONS:
+		return S3_OPTIONS;
+	}
+	return S3_METHOD_OTHER;
+}
+
+static uint32_t split_target(struct http_head *head)
+{
+	static const struct slice schemes[] = {{"http://", 7}, {"https://", 8}};
+	struct slice target = head->target;
+
+	if (target.len > HTTP_TARGET_BYTES_MAX)
+		return 414;
+	for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+		size_t len = 0;
+
+		if (!slice_eq_nocase(slice_to(target, schemes[i].len), schemes[i]))
+			continue;
+		target = slice_from(target, schemes[i].len);
+		while (len < target.len && !strchr("/?#", target.data[len]))
+			len++;
+		head->authority = slice_to(target, len);
+		target = len < target.len ? slice_from(target, len) : SLICE("/");
+		if (!head->authority.len)
+			return 400;
+		break;
+	}
+	head->asterisk = slice_eq(target, SLICE("*"));
+	if (head->asterisk)
+		return head->method == S3_OPTIONS ? 0 : 400;
+	if (memchr(target.data, '#', target.len))
+		return 400;
+	head->path = slice_split(&target, '?');
+	head->query = target;
+	if (!head->path.len && head->authority.len)
+		head->path = SLICE("/");
+	return slice_starts(head->path, SLICE("/")) ? 0 : 400;
+}
+
+static uint32_t judge(struct http_head *head)
+{
+	uint32_t status;
+
+	for (uint32_t i = 0; i < head->header_count; i++) {
+		struct s3_header *header = &head->headers[i];
+
+		header->value = slice_trim(header->value);
+		status = note_header(head, header);
+		if (status)
+			return status;
+	}
+	if (head->has_length && head->has_transfer_coding)
+		return 400;
+	status = split_target(head);
+	if (status)
+		return status;
+	if (head->host_count > 1 || (!head->host_count && !head->http_1_0))
+		return 400;
+	/* Who is asked must not depend on which of the two is read. */
+	if (head->authority.len && head->host_count &&
+		!slice_eq_nocase(head->authority, head->host))
+		return 400;
+	if (head->expect.len && !slice_eq_nocase(head->expect, SLICE("100-continue")))
+		return 417;
+	return 0;
+}
+
+static __attribute__((noinline, cold)) uint32_t parse_refusal(
+	const struct http_head *head, llhttp_errno_t err)
+{
+	if (head->refusal)
+		return head->refusal;
+	switch (err) {
+	case HPE_INVALID_METHOD:
+		return token_valid(head->method_text) ? 501 : 400;
+	case HPE_INVALID_VERSION:
+	case HPE_PAUSED_H2_UPGRADE:
+		return 505;
+	default:
+		return 400;
+	}
+}
+
+uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len)
+{
+	struct slice rest = slice_of(data, len);
+	llhttp_errno_t err;
+
+	memset(&head->target, 0,
+		offsetof(struct http_head, headers) - offsetof(struct http_head, target));
+	head->method_text = slice_split(&rest, ' ');
+	llhttp_init(&head->parser, HTTP_REQUEST, &settings);
+	head->parser.data = head;
+	err = llhttp_execute(&head->parser, data, len);
+	if (err != HPE_PAUSED)
+		return parse_refusal(head, err);
+	if (head->parser.http_major != 1)
+		return 505;
+	head->http_1_0 = !head->parser.http_minor;
+	head->keep_alive = !head->http_1_0;
+	head->method = method_of(head->parser.method);
+	return judge(head);
+}

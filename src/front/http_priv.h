@@ -1,0 +1,227 @@
+/* front/http_priv.h: what the HTTP files of src/front share.
+ *
+ *   http.c            a connection's life: heads in, s3_handle(), what is left of bodies
+ *   http_head_dp.c    a head's bytes into a request
+ *   http_reply_dp.c   the answer's head and body out
+ *   http_in_dp.c      the window of received bytes that framing is read from
+ *   http_chunked.c    the chunked codings, HTTP's own and AWS's
+ *   http_body.c       a request's body as a flow_source
+ *   http_error.c      refusals that never reach s3 */
+#ifndef FRONT_HTTP_PRIV_H
+#define FRONT_HTTP_PRIV_H
+
+#include <llhttp.h>
+
+#include "codec/codec.h"
+#include "front/front.h"
+
+/* The request line's target. Keys of 1,024 bytes, percent-encoded, and a query fit. */
+#define HTTP_TARGET_BYTES_MAX (8 * KIB)
+/* Room behind the longest head for chunk heads and what comes with them. */
+#define HTTP_IN_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
+/* Headers that s3 answers with are bounded by those it was given. */
+#define HTTP_OUT_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
+/* Bytes asked for when a chunk head is due: what is payload among them must be copied. */
+#define HTTP_READ_AHEAD_BYTES 128u
+/* What a handler left of a body is read and thrown away up to here; past it the connection ends. */
+#define HTTP_DRAIN_BYTES_MAX (256 * KIB)
+/* After the last answer the peer may need this to stop sending, so that it sees the answer. */
+#define HTTP_LINGER_BYTES_MAX (32 * MIB)
+#define HTTP_LINGER_NS	      (2 * NS_PER_S)
+#define HTTP_EMPTY_LINES_MAX  4u
+#define HTTP_TRAILERS_MAX     16u
+#define HTTP_HOST_ID_LEN      32u
+#define HTTP_REQUEST_ID_LEN   16u
+
+_Static_assert(HTTP_TARGET_BYTES_MAX < LIMIT_HTTP_HEAD_BYTES_MAX, "a target fits a head");
+
+/* ---- The window (http_in_dp.c). ---- */
+
+/* FRAMING: any number of bytes, into a window. PAYLOAD: all of them if at all possible, at their
+ * last place; a copy counts. */
+enum http_want { HTTP_FRAMING, HTTP_PAYLOAD };
+
+/* Gives 1 to len bytes, 0 at the end, or -errno. */
+typedef int http_recv_fn(void *arg, void *dst, size_t len, enum http_want want, size_t *ret_bytes);
+
+/* Received bytes that nobody has taken yet lie in data[start, end). Bytes below floor are in use
+ * and stay where they are. */
+struct http_in {
+	char *data;
+	uint32_t bytes_max;
+	uint32_t floor;
+	uint32_t start;
+	uint32_t end;
+	http_recv_fn *recv;
+	void *arg;
+};
+
+/* Receives at least one more byte behind end, at most bytes_max. -EPIPE at the end, -ENOBUFS when
+ * the window is full. */
+int http_in_more(struct http_in *in, uint32_t bytes_max);
+/* Takes bytes from the window, or past it from the receiver: as http_recv_fn. */
+int http_in_take(struct http_in *in, void *dst, size_t len, enum http_want want, size_t *ret_bytes);
+/* Takes a line and its CRLF, at most len_max bytes without them. The line lives until the next call
+ * on in. A lone CR or NUL is -EPROTO, and so is a lone LF, unless lone_lf. -EMSGSIZE: too long.
+ * -EPIPE: the end came first. */
+int http_in_line(struct http_in *in, uint32_t len_max, bool lone_lf, struct slice *ret_line);
+
+/* ---- Chunked codings (http_chunked.c). ---- */
+
+enum http_coding {
+	HTTP_CODING_TRANSFER,		  /* RFC 9112 section 7.1; trailers are read over */
+	HTTP_CODING_AWS_SIGNED,		  /* STREAMING-AWS4-HMAC-SHA256-PAYLOAD */
+	HTTP_CODING_AWS_SIGNED_TRAILER,	  /* …-TRAILER */
+	HTTP_CODING_AWS_UNSIGNED_TRAILER, /* STREAMING-UNSIGNED-PAYLOAD-TRAILER */
+};
+
+/*   HEAD → DATA → DATA_END → HEAD …   at the chunk of size 0:  HEAD → TRAILER → END */
+enum http_chunked_state {
+	HTTP_CHUNK_HEAD,
+	HTTP_CHUNK_DATA,
+	HTTP_CHUNK_DATA_END,
+	HTTP_CHUNK_TRAILER,
+	HTTP_CHUNK_END,
+};
+
+struct http_chunked {
+	struct http_in *in;
+	enum http_coding coding;
+	enum http_chunked_state state;
+	uint64_t chunk_left;
+	uint64_t bytes;	    /* decoded so far, with all of the present chunk */
+	uint64_t bytes_max; /* past it: -EFBIG */
+	/* The chain of signatures. */
+	struct hmac_key key;
+	struct sha256 sum; /* of the present chunk, or of the trailers */
+	char timestamp[17];
+	char scope[128];
+	char previous[64]; /* signature in hex, of the seed at first */
+	char claimed[64];  /* what the present chunk's head says */
+	bool closed;	   /* the trailers' signature has been read: it is the last trailer */
+	/* "name:value\n" for each trailer, names in lower case. */
+	uint32_t trailer_count;
+	uint32_t trailer_bytes;
+	char trailers[LIMIT_HTTP_TRAILER_BYTES_MAX];
+};
+
+/* signing is NULL for the transfer coding, and its strings are copied. */
+void http_chunked_init(struct http_chunked *chunked, enum http_coding coding, struct http_in *in,
+	const struct s3_chunk_signing *signing, uint64_t bytes_max);
+/* 1 to len decoded bytes, 0 at the verified end. -EPROTO: malformed, -EBADMSG: a signature is
+ * wrong, -EFBIG: longer than bytes_max, -EPIPE: broke off; or the receiver's own. */
+int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, size_t *ret_bytes);
+/* After the end: the trailer's value, or empty. */
+struct slice http_chunked_trailer(const struct http_chunked *chunked, struct slice name);
+
+/* ---- Heads (http_head_dp.c). ---- */
+
+/* How far a head has been looked at, so that no byte is looked at twice. Zero it for each. */
+struct http_scan {
+	uint32_t line;	  /* where the present line starts */
+	uint32_t scanned; /* nothing but the line's own bytes before this */
+};
+/* Finds the end of a head. Its length with the empty line, or -EAGAIN: not there yet; -EPROTO: a
+ * lone LF, or a folded line. */
+int http_head_scan(struct http_scan *scan, const char *data, uint32_t len);
+
+struct http_head {
+	llhttp_t parser;
+	struct slice target; /* as sent */
+	struct slice path;
+	struct slice query;
+	struct slice authority; /* of an absolute target */
+	struct slice host;
+	struct slice expect;
+	struct slice decoded_length; /* x-amz-decoded-content-length */
+	struct slice content_sha256;
+	enum s3_method method;
+	struct slice method_text;
+	uint64_t content_length; /* when has_length */
+	uint32_t host_count;
+	bool has_length;
+	bool has_transfer_coding;
+	bool chunked;
+	bool http_1_0;
+	bool keep_alive;
+	bool asterisk;	  /* OPTIONS * */
+	uint32_t refusal; /* a status found in a callback; 0: none */
+	uint32_t header_count;
+	struct s3_header headers[LIMIT_HTTP_HEADERS_MAX];
+};
+/* Parses one whole head (as found by scan) and judges it. 0, or the status to refuse it with. The
+ * slices point into data. */
+uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len);
+
+/* ---- A connection. ---- */
+
+struct http_conn;
+
+struct http_body {
+	struct s3_body body;
+	struct flow_source source;
+	struct http_conn *conn;
+	bool opened;
+	bool expect; /* 100 Continue is awaited */
+	bool chunked;
+	bool aws;
+	bool ended;	    /* nothing of it is left on the wire */
+	bool failed;	    /* what is left on the wire cannot be told */
+	uint64_t raw_left;  /* when not chunked: bytes still on the wire */
+	uint64_t decoded;   /* decoded bytes given out */
+	uint64_t announced; /* decoded length, UINT64_MAX when not known */
+	struct http_in aws_in;
+	struct http_chunked transfer;
+	struct http_chunked stream; /* aws-chunked */
+	char aws_data[2 * LIMIT_HTTP_CHUNK_HEAD_BYTES_MAX];
+};
+/* Sets up for the request in conn->head. 0, or the status to refuse it with. */
+uint32_t http_body_init(struct http_body *body, struct http_conn *conn);
+/* Whether what is left of it is little enough to be read over, so that the connection can go on. */
+bool http_body_can_drain(const struct http_body *body);
+int http_body_drain(struct http_body *body);
+
+struct http_reply {
+	struct s3_reply reply;
+	struct flow_sink sink;
+	struct http_conn *conn;
+	bool head_sent;
+	bool no_body;	     /* HEAD, or a status that has none */
+	uint64_t bytes_left; /* of the announced body */
+	uint32_t out_len;
+};
+void http_reply_init(struct http_reply *reply, struct http_conn *conn);
+/* Sends the head if nobody did yet. */
+int http_reply_flush(struct http_reply *reply);
+
+struct http_conn {
+	const struct front_http_opts *opts;
+	struct net_stream *stream;
+	bool close_after; /* the present answer is the last */
+	struct http_in in;
+	struct http_head head;
+	struct http_body body;
+	struct http_reply reply;
+	struct s3_request request;
+	char in_data[HTTP_IN_BYTES];
+	char out[HTTP_OUT_BYTES];
+};
+
+/* Puts an S3 error of this status into the answer. */
+int http_refuse(struct http_conn *conn, uint32_t status);
+const char *http_reason(uint32_t status);
+
+/* What a thread keeps for its connections. */
+struct http_thread {
+	bool ready;
+	struct prng prng;
+	uint64_t second;
+	/* "Server: …\r\nDate: …\r\nx-amz-id-2: …\r\nx-amz-request-id: " */
+	uint32_t common_len;
+	uint32_t date_at;
+	char common[192];
+	char host_id[HTTP_HOST_ID_LEN];
+};
+struct http_thread *http_thread(void);
+
+#endif
