@@ -27,6 +27,9 @@ struct config {
 		uint64_t stall_timeout_s;
 	} http;
 	struct {
+		char address[CONFIG_TEXT_MAX]; /* metrics and health; "" switches it off */
+	} admin;
+	struct {
 		char root_user[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 		char root_password[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	} auth;

@@ -46,6 +46,8 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("http.head_timeout_s", http.head_timeout_s, 1, 300, "15", "A request's head must have come"),
 	NUMBER("http.stall_timeout_s", http.stall_timeout_s, 1, 600, "30", "A body that makes no progress is given up"),
 
+	TEXT("admin.address", admin.address, "127.0.0.1:9001", "Where /metrics and /health listen, without keys; empty: nowhere"),
+
 	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
 	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),
 

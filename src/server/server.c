@@ -8,8 +8,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "admin/admin.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
+
+#define ADMIN_CONNECTIONS_MAX 64u
 
 /* One reactor with all that lives on it. Phases: opened → running → draining → drained → closed. */
 struct core {
@@ -17,6 +20,7 @@ struct core {
 	struct reactor *reactor;
 	struct flow_core flow;
 	struct listen *http;
+	struct listen *admin; /* first core only */
 	struct front_native
 		*native; /* first core only, for now: a listener belongs to one device context */
 	pthread_t thread;
@@ -33,6 +37,8 @@ struct server {
 	struct rp_device_attr device_attr;
 	struct core cores[LIMIT_CORES_MAX];
 	uint32_t core_count;
+	struct reactor *reactors[LIMIT_CORES_MAX];
+	struct admin_opts admin_opts;
 	uint16_t http_port;
 	uint16_t rdma_port;
 	_Atomic bool draining;
@@ -210,6 +216,36 @@ static int open_http(struct server *server, struct core *core)
 	return 0;
 }
 
+static int open_admin(struct server *server, struct core *core)
+{
+	const struct config *config = &server->config;
+	const struct listen_opts opts = {
+		.core = &core->flow,
+		.http = {.s3 = server->s3,
+			.transport = "admin",
+			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
+			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
+			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
+			.handle = admin_handle,
+			.handle_arg = &server->admin_opts},
+		.connections_max = ADMIN_CONNECTIONS_MAX,
+	};
+	int ret;
+
+	server->admin_opts = (struct admin_opts){
+		.region = server->region,
+		.store = server->store,
+		.reactors = server->reactors,
+		.reactor_count = server->core_count,
+		.draining = &server->draining,
+	};
+	ret = listen_open(&opts, config->admin.address, &core->admin);
+	if (ret)
+		log_error("server", "admin.address: cannot listen on %s: %s", config->admin.address,
+			strerror(-ret));
+	return ret;
+}
+
 static int open_core(struct server *server, uint32_t core_idx)
 {
 	const struct config *config = &server->config;
@@ -226,6 +262,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 	ret = reactor_open(&opts, &core->reactor);
 	if (ret)
 		return ret;
+	server->reactors[core_idx] = core->reactor;
 	ret = flow_core_open(core->reactor, server->region, &core->flow);
 	if (ret)
 		return ret;
@@ -238,7 +275,11 @@ static int open_core(struct server *server, uint32_t core_idx)
 		if (ret)
 			return ret;
 	}
-	return core_idx == 0 && server->device ? open_native(server, core) : 0;
+	if (core_idx == 0 && config->admin.address[0])
+		ret = open_admin(server, core);
+	if (core_idx == 0 && server->device && !ret)
+		ret = open_native(server, core);
+	return ret;
 }
 
 int server_open(const struct config *config, struct server **ret_server)
@@ -295,6 +336,8 @@ int server_start(struct server *server)
 		struct core *core = &server->cores[i];
 		int ret = core->http ? listen_start(core->http) : 0;
 
+		if (!ret && core->admin)
+			ret = listen_start(core->admin);
 		if (!ret)
 			ret = -pthread_create(&core->thread, NULL, core_main, core);
 		if (ret) {
@@ -318,6 +361,8 @@ static void drain_main(void *arg)
 		listen_drain(core->http, deadline_ns);
 	if (core->native)
 		front_native_drain(core->native, deadline_ns);
+	if (core->admin)
+		listen_drain(core->admin, deadline_ns);
 	if (core == &server->cores[0]) {
 		server->last_drainer = fiber_self();
 		if (atomic_fetch_sub(&server->cores_draining, 1) > 1) {
@@ -373,6 +418,7 @@ void server_close(struct server *server)
 		struct core *core = &server->cores[i];
 
 		front_native_close(core->native);
+		listen_close(core->admin);
 		listen_close(core->http);
 		if (core->reactor)
 			flow_core_close(&core->flow);

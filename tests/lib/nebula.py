@@ -37,7 +37,7 @@ class Server:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0",
-                 "--rdma", f"127.0.0.1:{rdma_port}", *self.extra],
+                 "--rdma", f"127.0.0.1:{rdma_port}", "--set", "admin.address=", *self.extra],
                 stdout=subprocess.PIPE, stderr=log, env=env)
         line = self._ready_line()
         fields = dict(f.split("=", 1) for f in line.split()[1:])

@@ -1,0 +1,171 @@
+/* admin/metrics.c: everything that is counted, in Prometheus' text format. */
+#include "admin/admin.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const OWNER_NAMES[OWNER_COUNT] = {
+	"free", "app", "rdma", "xdp", "disk", "net", "cache"};
+
+/* Counters of one metric stand together, as the format asks; its head is written at the first. */
+struct metrics_walk {
+	struct buf *out;
+	const char *metric;
+};
+
+static bool is_total(const char *name)
+{
+	return slice_ends(slice_str(name), SLICE("_total"));
+}
+
+static void metric_head(struct buf *out, const char *name, const char *help)
+{
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name,
+		is_total(name) ? "counter" : "gauge");
+}
+
+static void metric_line(struct buf *out, const char *name, const char *labels, uint64_t value)
+{
+	if (labels)
+		buf_printf(out, "%s{%s} %" PRIu64 "\n", name, labels, value);
+	else
+		buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void same_metric(const struct counter *counter, void *arg)
+{
+	const struct metrics_walk *walk = arg;
+
+	if (strcmp(counter->name, walk->metric) == 0)
+		metric_line(walk->out, counter->name, counter->labels, counter_read(counter));
+}
+
+#define METRICS_MAX 512
+struct metric_names {
+	const char *names[METRICS_MAX];
+	const char *helps[METRICS_MAX];
+	size_t count;
+};
+
+static void note_name(const struct counter *counter, void *arg)
+{
+	struct metric_names *all = arg;
+
+	for (size_t i = 0; i < all->count; i++) {
+		if (strcmp(all->names[i], counter->name) == 0)
+			return;
+	}
+	if (all->count < METRICS_MAX) {
+		all->names[all->count] = counter->name;
+		all->helps[all->count++] = counter->help;
+	}
+}
+
+/* Two passes: names first, since the registry's lock is held while it is walked. */
+static void put_counters(struct buf *out)
+{
+	struct metric_names all = {.count = 0};
+
+	counter_visit(note_name, &all);
+	for (size_t i = 0; i < all.count; i++) {
+		struct metrics_walk walk = {.out = out, .metric = all.names[i]};
+
+		metric_head(out, all.names[i], all.helps[i]);
+		counter_visit(same_metric, &walk);
+	}
+}
+
+static void put_region(const struct admin_opts *opts, struct buf *out)
+{
+	struct region_usage usage;
+	char labels[64];
+
+	region_usage(opts->region, &usage);
+	metric_head(
+		out, "nebulaio_region_frames", "Frames of 4 KiB of the unified region by owner.");
+	for (unsigned i = 0; i < OWNER_COUNT; i++) {
+		snprintf(labels, sizeof(labels), "owner=\"%s\"", OWNER_NAMES[i]);
+		metric_line(out, "nebulaio_region_frames", labels, usage.frames_by_owner[i]);
+	}
+	metric_head(out, "nebulaio_region_lease_failures_total",
+		"Leases that found no frames at first.");
+	metric_line(out, "nebulaio_region_lease_failures_total", NULL, usage.lease_failures);
+	metric_head(out, "nebulaio_copied_bytes_total",
+		"Payload bytes copied by the processor, by reason.");
+	for (unsigned i = 0; i < COPY_WHY_COUNT; i++) {
+		snprintf(labels, sizeof(labels), "why=\"%s\"",
+			region_copy_why_name((enum region_copy_why)i));
+		metric_line(out, "nebulaio_copied_bytes_total", labels,
+			region_copy_bytes((enum region_copy_why)i));
+	}
+}
+
+static void put_store(const struct admin_opts *opts, struct buf *out)
+{
+	struct store_usage usage;
+	const struct {
+		const char *name;
+		const char *help;
+		const uint64_t *value;
+	} gauges[] = {
+		{"nebulaio_store_volume_bytes", "Size of the volume.", &usage.volume_bytes},
+		{"nebulaio_store_used_bytes", "Bytes of the volume that extents take.",
+			&usage.used_bytes},
+		{"nebulaio_store_free_bytes", "Bytes of the volume that are free.",
+			&usage.free_bytes},
+		{"nebulaio_store_objects", "Objects stored.", &usage.objects},
+		{"nebulaio_store_buckets", "Buckets.", &usage.buckets},
+		{"nebulaio_store_cache_bytes", "Bytes of objects in the read cache.",
+			&usage.cache_bytes},
+		{"nebulaio_store_log_bytes", "Bytes of the log since the last checkpoint.",
+			&usage.log_bytes},
+	};
+
+	store_usage(opts->store, &usage);
+	for (size_t i = 0; i < ARRAY_LEN(gauges); i++) {
+		metric_head(out, gauges[i].name, gauges[i].help);
+		metric_line(out, gauges[i].name, NULL, *gauges[i].value);
+	}
+}
+
+static void put_reactors(const struct admin_opts *opts, struct buf *out)
+{
+	static const struct {
+		const char *name;
+		const char *help;
+		size_t offset;
+	} FIELDS[] = {
+		{"nebulaio_reactor_turns_total", "Turns of the event loop.",
+			offsetof(struct reactor_stats, turns)},
+		{"nebulaio_reactor_sleeps_total", "Times that the loop slept.",
+			offsetof(struct reactor_stats, sleeps)},
+		{"nebulaio_reactor_busy_nanoseconds_total", "Time in turns that did work.",
+			offsetof(struct reactor_stats, busy_ns)},
+		{"nebulaio_reactor_fiber_switches_total", "Switches to a fiber.",
+			offsetof(struct reactor_stats, fiber_switches)},
+		{"nebulaio_reactor_messages_total", "Messages from other threads.",
+			offsetof(struct reactor_stats, messages)},
+	};
+
+	for (size_t f = 0; f < ARRAY_LEN(FIELDS); f++) {
+		metric_head(out, FIELDS[f].name, FIELDS[f].help);
+		for (uint32_t i = 0; i < opts->reactor_count; i++) {
+			struct reactor_stats stats;
+			uint64_t value;
+			char labels[32];
+
+			reactor_stats(opts->reactors[i], &stats);
+			memcpy(&value, (const char *)&stats + FIELDS[f].offset, sizeof(value));
+			snprintf(labels, sizeof(labels), "core=\"%u\"", i);
+			metric_line(out, FIELDS[f].name, labels, value);
+		}
+	}
+}
+
+void admin_metrics(const struct admin_opts *opts, struct buf *out)
+{
+	put_counters(out);
+	put_region(opts, out);
+	put_store(opts, out);
+	put_reactors(opts, out);
+}

@@ -1,0 +1,59 @@
+/* admin/pages.c: the admin listener's paths. */
+#include "admin/admin.h"
+
+#include <errno.h>
+
+#define METRICS_BYTES_MAX (4 * MIB)
+
+static void answer(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
+	struct slice type, struct slice body)
+{
+	const struct s3_header headers[] = {
+		{SLICE("Content-Type"), type},
+		{SLICE("Cache-Control"), SLICE("no-store")},
+	};
+
+	if (reply->ops->head(reply, status, headers, ARRAY_LEN(headers), body.len) ||
+		request->method == S3_HEAD)
+		return;
+	reply->ops->text(reply, body);
+}
+
+static void answer_text(
+	const struct s3_request *request, struct s3_reply *reply, uint32_t status, const char *text)
+{
+	answer(request, reply, status, SLICE("text/plain; charset=utf-8"), slice_str(text));
+}
+
+static void answer_metrics(
+	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
+{
+	struct buf out;
+
+	buf_init(&out, METRICS_BYTES_MAX);
+	admin_metrics(opts, &out);
+	if (out.failed)
+		answer_text(request, reply, 500, "the metrics do not fit in memory\n");
+	else
+		answer(request, reply, 200, SLICE("text/plain; version=0.0.4; charset=utf-8"),
+			buf_slice(&out));
+	buf_free(&out);
+}
+
+void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply)
+{
+	const struct admin_opts *opts = arg;
+
+	if (request->method != S3_GET && request->method != S3_HEAD)
+		answer_text(request, reply, 405, "only GET and HEAD here\n");
+	else if (slice_eq(request->path, SLICE("/metrics")))
+		answer_metrics(opts, request, reply);
+	else if (slice_eq(request->path, SLICE("/health/live")))
+		answer_text(request, reply, 200, "live\n");
+	else if (slice_eq(request->path, SLICE("/health/ready")))
+		answer_text(request, reply, *opts->draining ? 503 : 200,
+			*opts->draining ? "shutting down\n" : "ready\n");
+	else
+		answer_text(request, reply, 404,
+			"there are /metrics, /health/live and /health/ready\n");
+}
