@@ -84,7 +84,8 @@ static void put_region(const struct admin_opts *opts, struct buf *out)
 	metric_head(
 		out, "nebulaio_region_frames", "Frames of 4 KiB of the unified region by owner.");
 	for (unsigned i = 0; i < OWNER_COUNT; i++) {
-		snprintf(labels, sizeof(labels), "owner=\"%s\"", OWNER_NAMES[i]);
+		snprintf(labels, sizeof(labels), "owner=\"%s\"",
+			region_owner_name((enum region_owner)i));
 		metric_line(out, "nebulaio_region_frames", labels, usage.frames_by_owner[i]);
 	}
 	metric_head(out, "nebulaio_region_lease_failures_total",

@@ -70,18 +70,24 @@ static void io_begin(struct flow_core *core, struct flow_io *io)
 
 void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe)
 {
+	int ret;
+
 	sqe->user_data = (uint64_t)(uintptr_t)io;
 	io_begin(core, io);
-	while (region_submit(core->ring, sqe) == -EAGAIN)
+	while ((ret = region_submit(core->ring, sqe)) == -EAGAIN)
 		fiber_yield();
+	CHECK(ret == 0);
 }
 
 void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr)
 {
+	int ret;
+
 	wr->user_data = (uint64_t)(uintptr_t)io;
 	io_begin(core, io);
-	while (region_submit_wr(core->ring, wr) == -EAGAIN)
+	while ((ret = region_submit_wr(core->ring, wr)) == -EAGAIN)
 		fiber_yield();
+	CHECK(ret == 0);
 }
 
 int flow_io_wait(struct flow_io *io)
