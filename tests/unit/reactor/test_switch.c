@@ -4,6 +4,7 @@
 
 #include <execinfo.h>
 
+#include "base/clock.h"
 #include "reactor/switch.h"
 
 #define STACK_BYTES 262144u
@@ -102,11 +103,35 @@ static void test_the_backtrace_ends(void **state)
 	assert_in_range(frames, 1, 4);
 }
 
+static void bounces(void *arg)
+{
+	(void)arg;
+	for (;;)
+		switch_to(&sides[0], &loop);
+}
+
+static void test_measure_switches(void **state)
+{
+	uint32_t count = 100000;
+	uint64_t begin_ns, end_ns;
+
+	(void)state;
+	switch_prepare(&sides[0], stacks[0], STACK_BYTES, bounces, NULL);
+	begin_ns = clock_now_ns();
+	for (uint32_t i = 0; i < count; i++)
+		switch_to(&loop, &sides[0]);
+	end_ns = clock_now_ns();
+	print_message("# %.1f ns per switch\n", (double)(end_ns - begin_ns) / (2.0 * count));
+	/* Anything near this is a system call gone astray, ucontext's two included. */
+	assert_true(end_ns - begin_ns < 2ull * count * 20 * NS_PER_US);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_registers_survive),
 		cmocka_unit_test(test_the_backtrace_ends),
+		cmocka_unit_test(test_measure_switches),
 	};
 
 	return cmocka_run_group_tests_name("switch", tests, NULL, NULL);
