@@ -13,7 +13,7 @@ import time
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = pathlib.Path(os.environ.get("NEBULAIO_TEST_PROGRAM", ROOT / "build" / "nebulaio"))
+PROGRAM = pathlib.Path(os.environ.get("NEBULAIO", ROOT / "build" / "nebulaio"))
 ACCESS_KEY = "testaccesskey"
 SECRET_KEY = "test-secret-key-0123456789"
 READY_S = 60
