@@ -1,0 +1,259 @@
+#include "rig.h"
+
+#include <sys/resource.h>
+
+#include "net/net_priv.h"
+
+static struct net_listener *listener;
+static int accept_result;
+
+static void dial(const char *host, uint16_t port, struct net_stream **ret_stream)
+{
+	char address[64];
+
+	snprintf(address, sizeof(address), "%s:%u", host, port);
+	assert_int_equal(net_connect(address, in_ms(5000), ret_stream), 0);
+}
+
+/* ---- Addresses. ---- */
+
+static void check_bound(const char *address, const char *host, const char *peer)
+{
+	struct net_stream *client, *server;
+
+	assert_int_equal(net_listen(rig, address, &listener), 0);
+	assert_int_not_equal(net_listener_port(listener), 0);
+	dial(host, net_listener_port(listener), &client);
+	assert_int_equal(net_accept(listener, &server), 0);
+	assert_true(!strncmp(net_peer(server), peer, strlen(peer)));
+	net_close(client);
+	net_close(server);
+	net_listener_close(listener);
+}
+
+static void addresses(void *arg)
+{
+	(void)arg;
+	check_bound("127.0.0.1:0", "127.0.0.1", "127.0.0.1:");
+	check_bound("localhost:0", "localhost", "127.0.0.1:");
+	check_bound(":0", "127.0.0.1", "127.0.0.1:");
+	if (access("/proc/net/if_inet6", R_OK) == 0) {
+		check_bound("[::1]:0", "[::1]", "[::1]:");
+		check_bound(":0", "[::1]", "[::1]:");
+	}
+}
+
+static void refusals(void *arg)
+{
+	struct net_stream *stream = NULL;
+	char address[32];
+	uint16_t port;
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "no such thing", &listener), -EINVAL);
+	assert_int_equal(net_listen(rig, "host.example.com:1", &listener), -EINVAL);
+	/* An address of the documentation, which is nobody's. */
+	assert_int_equal(net_listen(rig, "192.0.2.1:0", &listener), -EADDRNOTAVAIL);
+	assert_int_equal(net_connect(":80", in_ms(10), &stream), -EINVAL);
+	assert_int_equal(net_connect("127.0.0.1:0", in_ms(10), &stream), -EINVAL);
+	assert_int_equal(net_connect("no..such..host:1", in_ms(10), &stream), -EHOSTUNREACH);
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	port = net_listener_port(listener);
+	net_listener_close(listener);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+	assert_int_equal(net_connect(address, in_ms(5000), &stream), -ECONNREFUSED);
+	assert_null(stream);
+}
+
+static void test_addresses(void **state)
+{
+	(void)state;
+	rig_spawn(addresses, NULL);
+	rig_run();
+	rig_spawn(refusals, NULL);
+	rig_run();
+}
+
+/* Two listeners on one port, as two reactors have them; one that does not share is in the way. */
+static void shared_port(void *arg)
+{
+	struct net_listener *second;
+	struct sockaddr_in addr = {.sin_family = AF_INET};
+	socklen_t len = sizeof(addr);
+	char address[32];
+	int fd;
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", net_listener_port(listener));
+	assert_int_equal(net_listen(rig, address, &second), 0);
+	assert_int_equal(net_listener_port(second), net_listener_port(listener));
+	net_listener_close(second);
+	net_listener_close(listener);
+	net_listener_close(NULL);
+
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", ntohs(addr.sin_port));
+	assert_int_equal(net_listen(rig, address, &listener), -EADDRINUSE);
+	close(fd);
+}
+
+static void test_shared_port(void **state)
+{
+	(void)state;
+	rig_spawn(shared_port, NULL);
+	rig_run();
+}
+
+/* ---- Closing. ---- */
+
+static void wait_accept(void *arg)
+{
+	struct net_stream *stream;
+
+	(void)arg;
+	accept_result = net_accept(listener, &stream);
+}
+
+static void close_wakes(void *arg)
+{
+	(void)arg;
+	accept_result = 1;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	rig_spawn(wait_accept, NULL);
+	fiber_yield();
+	fiber_yield();
+	net_listener_close(listener);
+	assert_int_equal(accept_result, -ECANCELED);
+}
+
+/* Connections that the kernel accepted and nobody took end with the listener. */
+static void close_drops(void *arg)
+{
+	struct net_stream *taken, *first, *second;
+	char byte;
+	size_t got = 1;
+	int err;
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	dial("127.0.0.1", net_listener_port(listener), &first);
+	assert_int_equal(net_accept(listener, &taken), 0);
+	dial("127.0.0.1", net_listener_port(listener), &second);
+	fiber_yield();
+	net_listener_close(listener);
+	err = net_recv(second, &byte, 1, in_ms(5000), &got);
+	assert_true(err == -ECONNRESET || (!err && !got));
+	net_close(taken);
+	net_close(first);
+	net_close(second);
+}
+
+static void test_close(void **state)
+{
+	(void)state;
+	rig_spawn(close_wakes, NULL);
+	rig_run();
+	rig_spawn(close_drops, NULL);
+	rig_run();
+}
+
+/* ---- Many at once: past half the queue the kernel's backlog takes over. ---- */
+
+#define MANY 200u
+
+static void many(void *arg)
+{
+	static struct net_stream *clients[MANY], *servers[MANY];
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	dial("127.0.0.1", net_listener_port(listener), &clients[0]);
+	assert_int_equal(net_accept(listener, &servers[0]), 0);
+	for (uint32_t i = 1; i < MANY; i++)
+		dial("127.0.0.1", net_listener_port(listener), &clients[i]);
+	for (uint32_t i = 1; i < MANY; i++)
+		assert_int_equal(net_accept(listener, &servers[i]), 0);
+	for (uint32_t i = 0; i < MANY; i++) {
+		net_close(clients[i]);
+		net_close(servers[i]);
+	}
+	net_listener_close(listener);
+}
+
+static void test_many(void **state)
+{
+	(void)state;
+	rig_spawn(many, NULL);
+	rig_run();
+}
+
+/* ---- Out of descriptors: waited out. ---- */
+
+static struct net_stream *late;
+static rlim_t descriptors_max;
+
+static void set_descriptors_max(rlim_t count)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	descriptors_max = limit.rlim_cur;
+	limit.rlim_cur = count;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void late_accept(void *arg)
+{
+	(void)arg;
+	accept_result = net_accept(listener, &late);
+}
+
+static void shortage(void *arg)
+{
+	struct net_stream *client;
+	int lowest;
+
+	(void)arg;
+	accept_result = 1;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	dial("127.0.0.1", net_listener_port(listener), &client);
+	lowest = dup(0);
+	assert_true(lowest >= 0);
+	close(lowest);
+	set_descriptors_max((rlim_t)lowest);
+	rig_spawn(late_accept, NULL);
+	fiber_sleep_ns(20 * NS_PER_MS); /* the refusal needs no waiting for, its absence does */
+	assert_int_equal(accept_result, 1);
+	set_descriptors_max(descriptors_max);
+	while (accept_result == 1)
+		fiber_yield();
+	assert_int_equal(accept_result, 0);
+	net_close(late);
+	net_close(client);
+	net_listener_close(listener);
+}
+
+static void test_shortage(void **state)
+{
+	(void)state;
+	rig_spawn(shortage, NULL);
+	rig_run();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_addresses),
+		RIG_TEST(test_shared_port),
+		RIG_TEST(test_close),
+		RIG_TEST(test_many),
+		RIG_TEST(test_shortage),
+	};
+
+	return cmocka_run_group_tests_name("net_listener", tests, NULL, NULL);
+}

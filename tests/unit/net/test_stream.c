@@ -1,0 +1,329 @@
+#include "rig.h"
+
+#define BIG_BYTES (24u * 1024 * 1024)
+
+static struct net_stream *client, *server;
+
+static void send_text(struct net_stream *stream, const char *text)
+{
+	struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};
+
+	assert_int_equal(net_sendv(stream, &iov, 1, in_ms(5000)), 0);
+}
+
+static void close_both(void)
+{
+	net_close(client);
+	net_close(server);
+}
+
+/* ---- Bytes both ways. ---- */
+
+static void talk(void *arg)
+{
+	struct iovec iov[3] = {{(void *)"ab", 2}, {NULL, 0}, {(void *)"cdef", 4}};
+	char buf[16] = "";
+	size_t got;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	assert_int_equal(net_sendv(client, iov, 3, in_ms(5000)), 0);
+	assert_int_equal(net_recv_all(server, buf, 4, in_ms(5000)), 0);
+	assert_memory_equal(buf, "abcd", 4);
+	assert_int_equal(net_peek_ready(server), 0);
+	assert_int_equal(net_recv(server, buf, sizeof(buf), in_ms(5000), &got), 0);
+	assert_int_equal(got, 2);
+	assert_memory_equal(buf, "ef", 2);
+	assert_int_equal(net_peek_ready(server), -EAGAIN);
+	assert_true(!strncmp(net_peer(server), "127.0.0.1:", 10));
+	/* An end in order: what was sent before it is read, then 0 bytes, also twice. */
+	send_text(client, "z");
+	net_send_end(client);
+	assert_int_equal(net_recv_full(server, buf, 8, in_ms(5000), &got), 0);
+	assert_int_equal(got, 1);
+	assert_int_equal(net_recv(server, buf, 8, in_ms(5000), &got), 0);
+	assert_int_equal(got, 0);
+	assert_int_equal(net_recv_full(server, buf, 8, in_ms(5000), &got), 0);
+	assert_int_equal(got, 0);
+	assert_int_equal(net_recv_all(server, buf, 1, in_ms(5000)), -EPIPE);
+	/* The other direction is still there. */
+	send_text(server, "y");
+	assert_int_equal(net_recv_all(client, buf, 1, in_ms(5000)), 0);
+	assert_int_equal(buf[0], 'y');
+	close_both();
+}
+
+static void test_talk(void **state)
+{
+	(void)state;
+	rig_spawn(talk, NULL);
+	rig_run();
+}
+
+/* ---- More than any socket buffer holds. ---- */
+
+static uint8_t *big_out, *big_in;
+
+static void big_sender(void *arg)
+{
+	struct iovec iov[] = {{big_out, 1000}, {big_out + 1000, BIG_BYTES - 2000},
+		{big_out + BIG_BYTES - 1000, 1000}};
+
+	(void)arg;
+	assert_int_equal(net_sendv_stall(client, iov, 3, 5 * NS_PER_S), 0);
+	net_send_end(client);
+}
+
+static void big_receiver(void *arg)
+{
+	size_t have = 0, got = 1;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	rig_spawn(big_sender, NULL);
+	assert_int_equal(net_recv_all(server, big_in, BIG_BYTES / 2, in_ms(20000)), 0);
+	have = BIG_BYTES / 2;
+	for (;;) {
+		assert_int_equal(
+			net_recv(server, big_in + have, BIG_BYTES + 1 - have, in_ms(5000), &got),
+			0);
+		if (!got)
+			break;
+		have += got;
+	}
+	assert_int_equal(have, BIG_BYTES);
+	close_both();
+}
+
+static void test_big(void **state)
+{
+	struct prng prng;
+
+	(void)state;
+	big_out = malloc(BIG_BYTES);
+	big_in = malloc(BIG_BYTES + 1);
+	assert_true(big_out && big_in);
+	prng_seed(&prng, 5);
+	prng_fill(&prng, big_out, BIG_BYTES);
+	rig_spawn(big_receiver, NULL);
+	rig_run();
+	assert_memory_equal(big_out, big_in, BIG_BYTES);
+	free(big_out);
+	free(big_in);
+}
+
+/* ---- Deadlines. ---- */
+
+static void late_recv(void *arg)
+{
+	char buf[8];
+	size_t got = 77;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	assert_int_equal(net_recv(server, buf, 8, in_ms(5), &got), -ETIMEDOUT);
+	assert_int_equal(net_recv_full(server, buf, 8, in_ms(5), &got), -ETIMEDOUT);
+	assert_int_equal(got, 77);
+	/* Bytes that came before the deadline are given, not lost. */
+	send_text(client, "abc");
+	assert_int_equal(net_recv_full(server, buf, 8, in_ms(5), &got), 0);
+	assert_int_equal(got, 3);
+	/* The stream is as good as before. */
+	send_text(client, "12345678");
+	assert_int_equal(net_recv_all(server, buf, 8, in_ms(5000)), 0);
+	assert_memory_equal(buf, "12345678", 8);
+	assert_int_equal(net_recv_all(server, buf, 8, in_ms(3)), -ETIMEDOUT);
+	close_both();
+}
+
+/* A deadline that is nearer than the one before it, and one that is further. */
+static void deadline_order(void *arg)
+{
+	char byte;
+	size_t got;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	send_text(client, "a");
+	assert_int_equal(net_recv(server, &byte, 1, in_ms(60000), &got), 0);
+	assert_int_equal(net_recv(server, &byte, 1, in_ms(4), &got), -ETIMEDOUT);
+	assert_int_equal(net_recv(server, &byte, 1, in_ms(8), &got), -ETIMEDOUT);
+	close_both();
+}
+
+static void late_send(void *arg)
+{
+	struct iovec iov;
+	char *much = calloc(1, BIG_BYTES);
+
+	(void)arg;
+	assert_non_null(much);
+	rig_pair(&client, &server);
+	iov = (struct iovec){much, BIG_BYTES};
+	assert_int_equal(net_sendv(client, &iov, 1, in_ms(5)), -ETIMEDOUT);
+	iov = (struct iovec){much, BIG_BYTES};
+	assert_int_equal(net_sendv_stall(client, &iov, 1, 5 * NS_PER_MS), -ETIMEDOUT);
+	free(much);
+	close_both();
+}
+
+static void test_deadlines(void **state)
+{
+	(void)state;
+	rig_spawn(late_recv, NULL);
+	rig_run();
+	rig_spawn(deadline_order, NULL);
+	rig_run();
+	rig_spawn(late_send, NULL);
+	rig_run();
+}
+
+/* ---- Peers that go away, and our own shutdown. ---- */
+
+static int woken_by;
+
+static void wait_recv(void *arg)
+{
+	char byte;
+	size_t got;
+
+	(void)arg;
+	woken_by = net_recv(server, &byte, 1, DEADLINE_NONE, &got);
+}
+
+static void shutdown_wakes(void *arg)
+{
+	struct iovec iov = {(void *)"x", 1};
+	char byte;
+	size_t got;
+
+	(void)arg;
+	woken_by = 1;
+	rig_pair(&client, &server);
+	rig_spawn(wait_recv, NULL);
+	fiber_yield();
+	net_shutdown(server);
+	while (woken_by == 1)
+		fiber_yield();
+	assert_int_equal(woken_by, -ECANCELED);
+	assert_int_equal(net_recv(server, &byte, 1, DEADLINE_NONE, &got), -ECANCELED);
+	assert_int_equal(net_recv_full(server, &byte, 1, DEADLINE_NONE, &got), -ECANCELED);
+	assert_int_equal(net_recv_all(server, &byte, 1, DEADLINE_NONE), -ECANCELED);
+	assert_int_equal(net_sendv(server, &iov, 1, DEADLINE_NONE), -ECANCELED);
+	assert_int_equal(net_peek_ready(server), -ECANCELED);
+	close_both();
+}
+
+static void peer_resets(void *arg)
+{
+	struct iovec iov = {(void *)"x", 1};
+	char byte;
+	size_t got;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	/* A close with bytes unread is a reset. */
+	send_text(server, "unread");
+	assert_int_equal(net_recv_all(client, &byte, 1, in_ms(5000)), 0);
+	net_close(client);
+	assert_int_equal(net_recv(server, &byte, 1, in_ms(5000), &got), -ECONNRESET);
+	assert_int_equal(net_sendv(server, &iov, 1, in_ms(5000)), -EPIPE);
+	net_close(server);
+}
+
+static void test_gone(void **state)
+{
+	(void)state;
+	rig_spawn(shutdown_wakes, NULL);
+	rig_run();
+	rig_spawn(peer_resets, NULL);
+	rig_run();
+}
+
+/* ---- One reads while another writes. ---- */
+
+static uint32_t echoed;
+static bool echo_ended;
+
+static void echo(void *arg)
+{
+	char buf[64];
+	size_t got;
+
+	(void)arg;
+	while (!net_recv(server, buf, sizeof(buf), in_ms(5000), &got) && got) {
+		struct iovec iov = {buf, got};
+
+		assert_int_equal(net_sendv(server, &iov, 1, in_ms(5000)), 0);
+		echoed++;
+	}
+	echo_ended = true;
+}
+
+static void ping(void *arg)
+{
+	char buf[4];
+
+	(void)arg;
+	rig_pair(&client, &server);
+	rig_spawn(echo, NULL);
+	for (uint32_t i = 0; i < 1000; i++) {
+		send_text(client, "ping");
+		assert_int_equal(net_recv_all(client, buf, 4, in_ms(5000)), 0);
+		assert_memory_equal(buf, "ping", 4);
+	}
+	net_send_end(client);
+	while (!echo_ended)
+		fiber_yield();
+	close_both();
+}
+
+static void test_echo(void **state)
+{
+	(void)state;
+	echoed = 0;
+	echo_ended = false;
+	rig_spawn(ping, NULL);
+	rig_run();
+	assert_true(echoed >= 1000);
+}
+
+/* ---- Sockets that were made elsewhere. ---- */
+
+static void taken(void *arg)
+{
+	int fds[2];
+	char buf[5];
+
+	(void)arg;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	assert_int_equal(net_stream_take(rig, fds[0], &client), 0);
+	assert_int_equal(net_stream_take(rig, fds[1], &server), 0);
+	assert_string_equal(net_peer(client), "local");
+	send_text(client, "hello");
+	assert_int_equal(net_recv_all(server, buf, 5, in_ms(5000)), 0);
+	assert_memory_equal(buf, "hello", 5);
+	close_both();
+	net_close(NULL);
+}
+
+static void test_taken(void **state)
+{
+	(void)state;
+	rig_spawn(taken, NULL);
+	rig_run();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_talk),
+		RIG_TEST(test_big),
+		RIG_TEST(test_deadlines),
+		RIG_TEST(test_gone),
+		RIG_TEST(test_echo),
+		RIG_TEST(test_taken),
+	};
+
+	return cmocka_run_group_tests_name("net_stream", tests, NULL, NULL);
+}
