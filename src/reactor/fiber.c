@@ -81,6 +81,7 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	struct list *link;
 	struct fiber *fiber;
 
+	check_thread(reactor);
 	if (reactor->stats.fibers >= reactor->opts.fibers_max)
 		return -EAGAIN;
 	link = list_pop(&reactor->fibers_idle);

@@ -139,6 +139,7 @@ void fiber_park(void)
 
 void fiber_wake(struct fiber *fiber)
 {
+	check_thread(fiber->reactor);
 	if (fiber->state == FIBER_PARKED)
 		make_runnable(fiber, CAUSE_WAKE);
 	else if (fiber->state == FIBER_RUNNABLE && fiber->cause != CAUSE_OTHER)
@@ -157,6 +158,7 @@ void fiber_wait(void)
 
 void fiber_resume(struct fiber *fiber)
 {
+	check_thread(fiber->reactor);
 	CHECK(fiber->state == FIBER_WAITING);
 	make_runnable(fiber, CAUSE_OTHER);
 }

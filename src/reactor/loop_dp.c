@@ -40,7 +40,7 @@ static struct reactor *enter(struct reactor *reactor)
 	CHECK(reactor->running == NULL);
 	if (!reactor->bound)
 		uring_bind(reactor);
-	CHECK(pthread_equal(reactor->owner, pthread_self()));
+	check_thread(reactor);
 	reactor_current = reactor;
 	return outer;
 }

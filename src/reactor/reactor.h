@@ -80,9 +80,9 @@ void fiber_yield(void);
 /* Sleeps until fiber_wake(). A wake that came before park is not lost (one is remembered), so
  * callers loop on their own condition. */
 void fiber_park(void);
-/* Same reactor. Waking a running or runnable fiber is harmless. A fiber that waits for something
- * else (an event, an operation, an offload, a sleep) finishes that first and then finds the wake
- * remembered. */
+/* Same reactor (CHECK: same thread). Waking a running or runnable fiber is harmless. A fiber that
+ * waits for something else (an event, an operation, an offload, a sleep) finishes that first and
+ * then finds the wake remembered. */
 void fiber_wake(struct fiber *fiber);
 /* Any thread; through the mailbox. Wakes that were not delivered yet count as one. The fiber must
  * not end before the wake arrives. */

@@ -150,6 +150,14 @@ static inline void stat_add(uint64_t *figure, uint64_t n)
 	__atomic_store_n(figure, *figure + n, __ATOMIC_RELAXED);
 }
 
+/* Calls that are for the reactor's own thread find out here when another makes them: the one
+ * mistake that would otherwise show as a lost wake, much later. Before the first turn any thread
+ * will do. */
+static inline void check_thread(const struct reactor *reactor)
+{
+	CHECK(!reactor->bound || pthread_equal(reactor->owner, pthread_self()));
+}
+
 /* fiber.c */
 struct fiber *fiber_map(struct reactor *reactor);
 void fiber_unmap(struct fiber *fiber);

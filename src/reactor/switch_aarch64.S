@@ -3,8 +3,8 @@
 #if defined(__aarch64__) && !defined(REACTOR_UCONTEXT)
 
 /* void reactor_switch(void **save_sp, void *load_sp)
- * The saved frame, from the stack pointer up: d8 to d15, x19 to x28, x29, x30, fpcr, padding. switch.h
- * builds the same frame for a new fiber. */
+ * The saved frame, from the stack pointer up: d8 to d15, x19 to x28, x29, x30, fpcr, padding.
+ * switch.h builds the same frame for a new fiber. */
 	.text
 	.p2align 4
 	.globl reactor_switch
@@ -56,8 +56,8 @@ reactor_switch:
 	.cfi_endproc
 	.size reactor_switch, . - reactor_switch
 
-/* Where a new fiber's first switch lands: x19 is the entry, x20 its argument. It has no caller, and says so
- * to unwinders both ways (CFI and a zero frame pointer). */
+/* Where a new fiber's first switch lands: x19 is the entry, x20 its argument. It has no caller, and
+ * says so to unwinders both ways (CFI and a zero frame pointer). */
 	.p2align 4
 	.globl reactor_switch_start
 	.hidden reactor_switch_start

@@ -1,10 +1,10 @@
-/* reactor/switch_x86_64.S: the context switch for x86_64 (System V ABI): saves what a callee must keep
- * (rbx, rbp, r12 to r15 and the two floating-point control words), swaps stacks, restores. */
+/* reactor/switch_x86_64.S: the context switch for x86_64 (System V ABI): saves what a callee must
+ * keep (rbx, rbp, r12 to r15 and the two floating-point control words), swaps stacks, restores. */
 #if defined(__x86_64__) && !defined(REACTOR_UCONTEXT)
 
 /* void reactor_switch(void **save_sp, void *load_sp)
- * The saved frame, from the stack pointer up: mxcsr and x87 control word, r15, r14, r13, r12, rbx, rbp,
- * return address. switch.h builds the same frame for a new fiber. */
+ * The saved frame, from the stack pointer up: mxcsr and x87 control word, r15, r14, r13, r12, rbx,
+ * rbp, return address. switch.h builds the same frame for a new fiber. */
 	.text
 	.p2align 4
 	.globl reactor_switch
@@ -67,8 +67,8 @@ reactor_switch:
 	.cfi_endproc
 	.size reactor_switch, . - reactor_switch
 
-/* Where a new fiber's first switch lands: r12 is the entry, r13 its argument. It has no caller, and says so
- * to unwinders both ways (CFI and a zero frame pointer). */
+/* Where a new fiber's first switch lands: r12 is the entry, r13 its argument. It has no caller, and
+ * says so to unwinders both ways (CFI and a zero frame pointer). */
 	.p2align 4
 	.globl reactor_switch_start
 	.hidden reactor_switch_start

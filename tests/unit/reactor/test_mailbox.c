@@ -3,7 +3,10 @@
 #include "rig.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #define PRODUCERS 4u
 #define MESSAGES  20000u
@@ -158,6 +161,43 @@ static void test_a_storm_of_wakes_joins(void **state)
 	assert_true(rig_stats().messages <= PRODUCERS * MESSAGES);
 }
 
+static void *wakes_from_outside(void *arg)
+{
+	fiber_wake(arg);
+	return NULL;
+}
+
+static void parks_for_good(void *arg)
+{
+	pthread_t thread;
+
+	(void)arg;
+	if (pthread_create(&thread, NULL, wakes_from_outside, fiber_self()) == 0)
+		pthread_join(thread, NULL);
+}
+
+/* fiber_wake instead of fiber_wake_remote is our bug, and found at once. */
+static void test_a_plain_wake_from_another_thread_aborts(void **state)
+{
+	pid_t child = fork();
+	int status;
+
+	(void)state;
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct rlimit no_core = {0, 0};
+
+		setrlimit(RLIMIT_CORE, &no_core);
+		close(STDERR_FILENO);
+		rig_spawn(parks_for_good, NULL);
+		reactor_turn(rig);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 static uint32_t ran;
 
 static void count_run(struct reactor_msg *msg)
@@ -194,6 +234,7 @@ int main(void)
 		RIG_TEST(test_all_messages_arrive_in_their_order),
 		RIG_TEST(test_no_wake_is_lost_to_sleep),
 		RIG_TEST(test_a_storm_of_wakes_joins),
+		RIG_TEST(test_a_plain_wake_from_another_thread_aborts),
 		RIG_TEST(test_measure_posts),
 	};
 
