@@ -1,0 +1,17 @@
+/* region/view_priv.h: what looking at a region and reporting on it share. */
+#ifndef REGION_VIEW_PRIV_H
+#define REGION_VIEW_PRIV_H
+
+#include "region/region_priv.h"
+
+struct region_view {
+	const uint8_t *base; /* arena 0, read-only; the owner goes on writing */
+	uint64_t bytes;
+	struct region_header header; /* our copy, checked */
+};
+
+/* Maps and checks the first arena behind fd, which stays the caller's. -EPROTO: it does not hold
+ * together. */
+int region_view_map(int fd, struct region_view **ret_view);
+
+#endif
