@@ -121,7 +121,7 @@ static void arena_bind(const struct region_arena *arena, uint32_t node)
 
 	if (node < NUMA_NODES_MAX) {
 		nodes[node / bits] = 1ul << node % bits;
-		/* maxnode counts one more than the bits (mbind(2), BUGS of its callers). */
+		/* The kernel takes one off maxnode before it counts bits. */
 		if (syscall(SYS_mbind, arena->base, arena->bytes, MPOL_PREFERRED, nodes,
 			    NUMA_NODES_MAX + 1, 0) == 0)
 			return;
