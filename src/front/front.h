@@ -32,27 +32,32 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 struct front_native; /* one reactor's native front: device objects, sessions */
 struct front_native_opts {
 	struct s3 *s3;
-	struct store *store;
+	struct store *store; /* not used by the front itself */
 	struct flow_core *core;
+	/* Used by this reactor only as far as connection events go: one front takes them. */
 	struct rp_device *device;
-	uint32_t sessions_max;
-	uint32_t credits; /* requests in flight per session */
-	uint32_t inline_bytes_max;
-	uint32_t cq_size;
-	uint32_t max_send_wr, max_recv_wr, max_sge;
-	uint64_t idle_timeout_ns;
-	uint64_t request_timeout_ns; /* RDMA transfers give up well before */
-	const _Atomic bool *draining;
+	uint32_t sessions_max;	   /* 1 to LIMIT_RDMA_SESSIONS_MAX */
+	uint32_t credits;	   /* requests in flight per session */
+	uint32_t inline_bytes_max; /* bodies in capsules, at most; clients ask for what they want */
+	uint32_t cq_size;	   /* at least so much; more when sessions_max needs it */
+	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
+	uint64_t idle_timeout_ns;		    /* of a session without requests; 0: none */
+	uint64_t request_timeout_ns;		    /* RDMA transfers give up well before */
+	const _Atomic bool *draining;		    /* or NULL */
+	bool encryption_required; /* refused with -ENOTSUP: see wire.md section 7 */
 };
-/* Opens pd, cq, registers the region's arenas (local write only), adds its pollers to the core's
- * reactor. */
+/* Opens pd, cq, registers the region's arenas (local write only). Before or while the reactor runs;
+ * on its thread if it runs. -EINVAL, -ENOTSUP, or the device's error; the reason is logged. */
 int front_native_open(const struct front_native_opts *opts, struct front_native **ret_front);
-/* Starts accepting at address:port. -EADDRINUSE. */
+/* Starts accepting at address:port (port 0: any free one) and adds its poller to the core's
+ * reactor: before the reactor runs, or on its thread. -EADDRINUSE. */
 int front_native_listen(struct front_native *front, const char *address, uint16_t port);
-/* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. In a
- * fiber. */
+/* Where it listens; 0 when it does not. */
+uint16_t front_native_port(const struct front_native *front);
+/* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. What
+ * lasts past the deadline is cut off. In a fiber; needed before close once listen has succeeded. */
 void front_native_drain(struct front_native *front, uint64_t deadline_ns);
-void front_native_close(struct front_native *front);
+void front_native_close(struct front_native *front); /* takes NULL */
 uint32_t front_native_sessions(const struct front_native *front);
 
 #endif

@@ -1,0 +1,484 @@
+/* front/native_dp.c: the native front's data path: completions in, capsules out, and bodies small
+ * enough to go ahead of their response in the same batch of work requests. Data path.
+ *
+ * Capsules and small bodies are posted to the queue pair from the fiber that has them, not through
+ * the region's rings: a response has to follow its body's writes in one batch, within this turn.
+ * Bodies beyond NATIVE_DIRECT_BYTES_MAX move through flow and the rings. */
+#include "front/native_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+DEFINE_COUNTER(capsules_in, "nebulaio_native_capsules_total", "direction=\"in\"",
+	"Capsules received and sent by the native front.");
+DEFINE_COUNTER(capsules_out, "nebulaio_native_capsules_total", "direction=\"out\"",
+	"Capsules received and sent by the native front.");
+
+static uint64_t tag_recv(struct native_recv *recv)
+{
+	return (uint64_t)(uintptr_t)recv | NATIVE_TAG_RECV;
+}
+
+static uint64_t tag_send(struct native_send *send)
+{
+	return (uint64_t)(uintptr_t)send | NATIVE_TAG_SEND;
+}
+
+static uint64_t tag_session(struct native_session *session)
+{
+	return (uint64_t)(uintptr_t)session | NATIVE_TAG_SESSION;
+}
+
+static uint32_t lkey_of(const struct front_native *front, const void *data, size_t len)
+{
+	int arena = region_arena_of(front->region, data, len);
+
+	CHECK(arena >= 0);
+	return front->lkeys[arena];
+}
+
+/* ---- Receiving. ---- */
+
+int native_recv_post(struct native_recv *recv)
+{
+	struct native_session *session = recv->session;
+	struct rp_sge sge = {
+		.addr = (uint64_t)(uintptr_t)recv->span.data,
+		.length = session->front->capsule_bytes,
+		.lkey = lkey_of(session->front, recv->span.data, region_span_bytes(recv->span)),
+	};
+	struct rp_recv_wr wr = {.wr_id = tag_recv(recv), .sg_list = &sge, .sge_count = 1};
+	uint32_t posted;
+	int ret = rp_post_recv(session->qp, &wr, 1, &posted);
+
+	if (ret == 0)
+		session->recvs_posted++;
+	return ret;
+}
+
+static void repost(struct native_recv *recv)
+{
+	if (recv->session->phase != NATIVE_FAILED && native_recv_post(recv) != 0)
+		native_session_fail(recv->session, "a receive could not be posted");
+}
+
+static void on_request(struct native_session *session, struct native_recv *recv)
+{
+	const struct capsule_request_wire *wire = (const void *)recv->span.data;
+	int ret;
+
+	if (recv->bytes < sizeof(*wire) + CAPSULE_TAG_BYTES) {
+		native_session_fail(session, "a request is too short");
+		return;
+	}
+	if (session->in_flight >= session->credits) {
+		native_session_fail(session, "more requests than credits");
+		return;
+	}
+	session->in_flight++;
+	ret = fiber_spawn(session->front->reactor, "native", native_request_fiber, recv);
+	if (__builtin_expect(ret != 0, 0))
+		native_request_refuse(recv, 503, "SlowDown", "Please reduce your request rate.");
+}
+
+static void on_sealed(struct native_session *session, struct native_recv *recv)
+{
+	const struct capsule_head *head = (const void *)recv->span.data;
+
+	if (session->phase != NATIVE_OPEN && session->phase != NATIVE_DRAINING) {
+		native_session_fail(session, "a capsule came before the session was open");
+		return;
+	}
+	if (capsule_unseal(&session->in, head, recv->bytes) != 0) {
+		native_session_fail(session, "a capsule's tag or counter is wrong");
+		return;
+	}
+	if (head->kind == CAPSULE_REQUEST) {
+		on_request(session, recv);
+		return;
+	}
+	if (head->kind != CAPSULE_GOODBYE || recv->bytes != sizeof(struct capsule_goodbye_wire)) {
+		native_session_fail(session, "a capsule of a kind that clients do not send");
+		return;
+	}
+	repost(recv);
+	native_session_drain(session, CAPSULE_BYE_CLIENT);
+}
+
+static void on_recv(struct native_recv *recv, const struct rp_wc *wc)
+{
+	struct native_session *session = recv->session;
+	const struct capsule_head *head = (const void *)recv->span.data;
+	ptrdiff_t bytes;
+
+	session->recvs_posted--;
+	if (wc->status != RP_WC_SUCCESS || session->phase == NATIVE_FAILED) {
+		native_session_fail(session, wc->status == RP_WC_WR_FLUSH_ERR
+						     ? "the connection is gone"
+						     : rp_status_str(wc->status));
+		native_session_settle(session);
+		return;
+	}
+	counter_add(&capsules_in, 1);
+	session->last_ns = reactor_now_ns(session->front->reactor);
+	bytes = capsule_head_check(head, wc->byte_len, session->front->capsule_bytes);
+	if (bytes != (ptrdiff_t)wc->byte_len || bytes < 0) {
+		native_session_fail(session, "a message is no capsule");
+		return;
+	}
+	recv->bytes = (uint32_t)bytes;
+	if (head->kind < CAPSULE_REQUEST)
+		native_session_setup(session, recv, recv->bytes);
+	else
+		on_sealed(session, recv);
+}
+
+static void on_send(struct native_send *send, const struct rp_wc *wc)
+{
+	struct native_session *session = send->session;
+
+	native_send_give(session->front, send);
+	session->sends_signaled--;
+	if (wc->status != RP_WC_SUCCESS)
+		native_session_fail(session, wc->status == RP_WC_WR_FLUSH_ERR
+						     ? "the connection is gone"
+						     : rp_status_str(wc->status));
+	if (session->phase >= NATIVE_DRAINING)
+		native_session_settle(session);
+}
+
+static void on_wc(void *arg, const struct rp_wc *wc)
+{
+	void *what = (void *)(uintptr_t)(wc->wr_id & ~(uint64_t)NATIVE_TAG_MASK);
+
+	(void)arg;
+	switch ((enum native_tag)(wc->wr_id & NATIVE_TAG_MASK)) {
+	case NATIVE_TAG_RECV:
+		on_recv(what, wc);
+		break;
+	case NATIVE_TAG_SEND:
+		on_send(what, wc);
+		break;
+	case NATIVE_TAG_SESSION:
+		native_session_fail(what, rp_status_str(wc->status));
+		break;
+	}
+}
+
+/* A fiber that waits for room in a send queue; on its stack. */
+struct send_waiter {
+	struct list link;
+	struct fiber *fiber;
+};
+
+uint32_t native_poll(void *arg)
+{
+	struct front_native *front = arg;
+	uint32_t work = rp_cq_drain(front->cq, front->opts.core->ring, on_wc, front);
+
+	if (work && !list_empty(&front->send_waiters)) {
+		LIST_FOR_EACH (link, &front->send_waiters)
+			fiber_wake(CONTAINER_OF(link, struct send_waiter, link)->fiber);
+	}
+	if (__builtin_expect(!list_empty(&front->dying), 0))
+		work += native_sessions_bury(front);
+	return work;
+}
+
+/* ---- Sending. ---- */
+
+struct native_send *native_send_lease(struct native_session *session)
+{
+	struct list *idle = list_pop(&session->front->idle_sends);
+	struct native_send *send =
+		idle ? CONTAINER_OF(idle, struct native_send, idle) : malloc(sizeof(*send));
+
+	if (!send)
+		return NULL;
+	send->session = session;
+	send->capsule.data = NULL;
+	send->piece_count = 0;
+	return send;
+}
+
+void native_send_give(struct front_native *front, struct native_send *send)
+{
+	for (uint32_t i = 0; i < send->piece_count; i++)
+		flow_piece_end(front->opts.core, &send->pieces[i], OWNER_RDMA);
+	if (send->capsule.data)
+		region_give(front->region, send->capsule, OWNER_RDMA);
+	list_push_front(&front->idle_sends, &send->idle);
+}
+
+/* A batch as it is posted: writes first, the capsule last. */
+struct batch {
+	struct rp_send_wr wrs[NATIVE_SEND_PIECES_MAX + 1];
+	struct rp_sge sges[NATIVE_SEND_PIECES_MAX + 1];
+	uint32_t count;
+};
+
+static struct rp_send_wr *batch_add(
+	struct batch *batch, struct native_session *session, const void *data, uint32_t bytes)
+{
+	struct rp_sge *sge = &batch->sges[batch->count];
+	struct rp_send_wr *wr = &batch->wrs[batch->count++];
+
+	*sge = (struct rp_sge){.addr = (uint64_t)(uintptr_t)data, .length = bytes};
+	*wr = (struct rp_send_wr){.wr_id = tag_session(session), .sg_list = sge, .sge_count = 1};
+	return wr;
+}
+
+static void batch_build(struct batch *batch, struct native_session *session,
+	const struct native_out *out, struct native_send *send)
+{
+	struct front_native *front = session->front;
+	uint64_t offset = 0;
+	struct rp_send_wr *wr = NULL;
+
+	batch->count = 0;
+	for (uint32_t i = 0; send && i < send->piece_count; i++) {
+		const struct flow_piece *piece = &send->pieces[i];
+
+		wr = batch_add(batch, session, piece->data, piece->bytes);
+		wr->opcode = RP_WRITE;
+		wr->remote_addr = out->remote.addr + offset;
+		wr->rkey = out->remote.rkey;
+		batch->sges[batch->count - 1].lkey = lkey_of(front, piece->data, piece->bytes);
+		offset += piece->bytes;
+	}
+	if (out->capsule) {
+		uint32_t bytes = ((const struct capsule_head *)out->capsule)->bytes;
+
+		wr = batch_add(batch, session, out->capsule, bytes);
+		wr->opcode = RP_SEND;
+		wr->flags = RP_SEND_SOLICITED;
+		if (out->span.data)
+			batch->sges[batch->count - 1].lkey = lkey_of(front, out->capsule, bytes);
+		else
+			wr->flags |= RP_SEND_INLINE;
+	}
+	if (send && wr) {
+		wr->flags |= RP_SEND_SIGNALED;
+		wr->wr_id = tag_send(send);
+	}
+}
+
+/* Posts what is left of the batch: 0, -ENOMEM (parts may have gone), or why the session is over. */
+static int batch_post(struct batch *batch, uint32_t *begun, struct native_session *session,
+	const struct native_out *out)
+{
+	uint32_t posted = 0;
+	int ret;
+
+	if (session->phase == NATIVE_FAILED)
+		return -ENOTCONN;
+	if (out->sealed)
+		capsule_seal(&session->out, out->capsule);
+	ret = rp_post_send(session->qp, batch->wrs + *begun, batch->count - *begun, &posted);
+	*begun += posted;
+	if (ret && out->sealed)
+		session->out.counter--;
+	return ret;
+}
+
+static void wait_for_room(struct native_session *session)
+{
+	struct send_waiter waiter = {.fiber = fiber_self()};
+
+	list_push_back(&session->front->send_waiters, &waiter.link);
+	fiber_park();
+	list_remove(&waiter.link);
+}
+
+/* A signaled send is needed to hold frames until it completes, now and then to free the send queue,
+ * and always once the session waits for its last answers. */
+static int send_record(
+	struct native_session *session, const struct native_out *out, struct native_send **ret_send)
+{
+	struct native_send *send = out->send;
+
+	if (!send && (out->span.data || session->phase != NATIVE_OPEN ||
+			     session->sends_quiet >= session->quiet_max)) {
+		send = native_send_lease(session);
+		if (!send)
+			return -ENOMEM;
+	}
+	if (send)
+		send->capsule = out->span;
+	*ret_send = send;
+	return 0;
+}
+
+int native_send_capsule(struct native_session *session, const struct native_out *out)
+{
+	struct native_send *send = NULL;
+	struct batch batch;
+	uint32_t begun = 0;
+	int ret = send_record(session, out, &send);
+
+	if (ret) {
+		if (out->span.data)
+			region_give(session->front->region, out->span, OWNER_RDMA);
+		native_session_fail(session, "out of memory");
+		return ret;
+	}
+	batch_build(&batch, session, out, send);
+	for (;;) {
+		ret = batch_post(&batch, &begun, session, out);
+		if (ret != -ENOMEM || !fiber_self())
+			break;
+		wait_for_room(session);
+	}
+	if (ret) {
+		/* What was posted of it may still be read by the device: the frames go back only
+		 * with the queue pair. */
+		native_session_fail(session, "a send could not be posted");
+		if (send && begun)
+			list_push_back(&session->stranded, &send->idle);
+		else if (send)
+			native_send_give(session->front, send);
+		return ret;
+	}
+	if (out->capsule)
+		counter_add(&capsules_out, 1);
+	if (send) {
+		session->sends_signaled++;
+		session->sends_quiet = 0;
+	} else {
+		session->sends_quiet++;
+	}
+	return 0;
+}
+
+void native_respond(struct native_request *request, const struct capsule_response *response)
+{
+	struct native_session *session = request->session;
+	struct native_out out = {.send = request->send, .sealed = true, .capsule = request->small};
+	size_t room = session->wr_inline_bytes;
+
+	out.remote = request->runs[0];
+	out.remote.addr += request->direct_offset;
+	if (request->span.data) {
+		region_switch(session->front->region, request->span, OWNER_APP, OWNER_RDMA);
+		out.span = request->span;
+		out.capsule = request->span.data;
+		room = region_span_bytes(request->span);
+	}
+	CHECK(capsule_response_encode(response, out.capsule, room) > 0);
+	repost(request->recv);
+	session->in_flight--;
+	native_send_capsule(session, &out);
+	native_session_settle(session);
+}
+
+/* ---- Small bodies. ---- */
+
+/* Posts what has gathered, so that a new record can take the next pieces. */
+static int direct_flush(struct native_request *request)
+{
+	struct native_out out = {.send = request->send, .remote = request->runs[0]};
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < request->send->piece_count; i++)
+		bytes += request->send->pieces[i].bytes;
+	out.remote.addr += request->direct_offset;
+	request->direct_offset += bytes;
+	request->send = NULL;
+	return native_send_capsule(request->session, &out);
+}
+
+/* Bytes outside the region: into frames that the device knows. */
+static int direct_copy(struct native_request *request, struct flow_piece *piece)
+{
+	struct region_span span;
+	int ret = flow_lease(request->session->front->opts.core, region_frames_for(piece->bytes),
+		OWNER_RDMA, request->deadline_ns, &span);
+
+	if (ret)
+		return ret;
+	region_copy(span.data, piece->data, piece->bytes, COPY_INLINE_OUT);
+	*piece = (struct flow_piece){
+		.span = span, .data = span.data, .bytes = piece->bytes, .hold = FLOW_HOLD_LEASE};
+	return 0;
+}
+
+static int direct_room(struct native_request *request)
+{
+	if (request->send && request->send->piece_count == NATIVE_SEND_PIECES_MAX) {
+		int ret = direct_flush(request);
+
+		if (ret)
+			return ret;
+	}
+	if (!request->send)
+		request->send = native_send_lease(request->session);
+	return request->send ? 0 : -ENOMEM;
+}
+
+static int direct_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct native_request *request = CONTAINER_OF(sink, struct native_request, sink);
+	struct flow_core *core = sink->core;
+	int ret = 0;
+
+	if (piece->bytes > request->bytes_announced - request->bytes_moved)
+		ret = -EMSGSIZE;
+	if (!ret)
+		ret = direct_room(request);
+	if (!ret && piece->hold == FLOW_HOLD_BORROWED)
+		ret = direct_copy(request, piece);
+	else if (!ret && piece->hold == FLOW_HOLD_LEASE)
+		region_switch(core->region, piece->span, OWNER_APP, OWNER_RDMA);
+	if (ret) {
+		flow_piece_end(core, piece, OWNER_APP);
+		return ret;
+	}
+	request->send->pieces[request->send->piece_count++] = *piece;
+	request->bytes_moved += piece->bytes;
+	return 0;
+}
+
+static int direct_finish(struct flow_sink *sink, bool failed)
+{
+	(void)sink;
+	(void)failed;
+	return 0;
+}
+
+static const struct flow_sink_ops DIRECT_OPS = {
+	.name = "native-direct", .push = direct_push, .finish = direct_finish};
+
+void native_direct_sink_open(struct native_request *request, struct flow_sink **ret_sink)
+{
+	request->sink = (struct flow_sink){.ops = &DIRECT_OPS,
+		.core = request->session->front->opts.core,
+		.deadline_ns = request->deadline_ns};
+	*ret_sink = &request->sink;
+}
+
+static int inline_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct native_request *request = CONTAINER_OF(sink, struct native_request, sink);
+	int ret = 0;
+
+	if (piece->bytes > request->inline_bytes - request->bytes_moved) {
+		ret = -EMSGSIZE;
+	} else {
+		region_copy(request->inline_at, piece->data, piece->bytes, COPY_INLINE_OUT);
+		request->inline_at += piece->bytes;
+		request->bytes_moved += piece->bytes;
+	}
+	flow_piece_end(sink->core, piece, OWNER_APP);
+	return ret;
+}
+
+static const struct flow_sink_ops INLINE_OPS = {
+	.name = "native-inline", .push = inline_push, .finish = direct_finish};
+
+void native_inline_sink_open(struct native_request *request, struct flow_sink **ret_sink)
+{
+	request->sink = (struct flow_sink){.ops = &INLINE_OPS,
+		.core = request->session->front->opts.core,
+		.deadline_ns = request->deadline_ns};
+	*ret_sink = &request->sink;
+}

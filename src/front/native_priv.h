@@ -1,0 +1,214 @@
+/* front/native_priv.h: what the files of the native front share: the front, its sessions, their
+ * receives and sends, and a request while it is being answered.
+ *
+ *   native.c          the front: device objects, listener, connection events, sweep, drain
+ *   native_session.c  a session's life: set-up, failing, ending
+ *   native_dp.c       completions, responses and small bodies: the way of the microsecond
+ *   native_request.c  a capsule into a struct s3_request and its answer back
+ *
+ * Everything runs on one reactor's thread. */
+#ifndef FRONT_NATIVE_PRIV_H
+#define FRONT_NATIVE_PRIV_H
+
+#include "codec/capsule.h"
+#include "front/front.h"
+#include "reactor/reactor.h"
+
+#define NATIVE_SETUP_NS	       (5 * NS_PER_S)
+#define NATIVE_SWEEP_NS	       (100 * NS_PER_MS)
+#define NATIVE_SEND_WRS_MIN    32u
+#define NATIVE_CQ_ENTRIES_MAX  (1u << 20)
+#define NATIVE_INLINE_WR_BYTES 512u /* responses up to here go inside the work request if it can \
+				     */
+#define NATIVE_SEND_PIECES_MAX 4u
+/* Bodies up to here are written straight from the fiber, ahead of their response, with nothing
+ * waited for. Larger ones go through flow's window. */
+#define NATIVE_DIRECT_BYTES_MAX (256 * KIB)
+#define NATIVE_POLL_ROUNDS_MAX	8u
+
+/* What a work request's wr_id points at, in its two lowest bits. */
+enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
+#define NATIVE_TAG_MASK 3u
+
+struct native_session;
+struct front_native;
+
+/* A posted receive, or the request that came in it. */
+struct native_recv {
+	struct native_session *session;
+	struct region_span span; /* OWNER_RDMA as long as the session lives */
+	uint32_t bytes;		 /* of the capsule in it */
+};
+
+/* A signaled send and what it holds until its completion: then all writes posted before it on this
+ * queue pair are done too. Pooled per front. */
+struct native_send {
+	struct list idle;
+	struct native_session *session;
+	struct region_span capsule; /* data NULL: went inline */
+	struct flow_piece pieces[NATIVE_SEND_PIECES_MAX];
+	uint32_t piece_count;
+};
+
+/* The life of a session:
+ *
+ *   ACCEPTED     two receives posted        -> PROVING by HELLO
+ *   PROVING      CHALLENGE sent             -> OPEN by a PROOF that holds
+ *   OPEN         takes requests             -> DRAINING by GOODBYE of either side, or idleness
+ *   DRAINING     requests in flight finish  -> FAILED when the last answer is out
+ *   FAILED       queue pair in error, flushing; ends when nothing refers to it any more
+ *
+ * Any phase goes to FAILED when the peer breaks the protocol, goes away or takes too long. */
+enum native_phase {
+	NATIVE_ACCEPTED,
+	NATIVE_PROVING,
+	NATIVE_OPEN,
+	NATIVE_DRAINING,
+	NATIVE_FAILED,
+};
+
+struct native_session {
+	struct list link;  /* the front's */
+	struct list dying; /* on the front's list once nothing refers to it */
+	struct front_native *front;
+	struct rp_qp *qp;
+	uint16_t target;
+	bool has_target;
+	enum native_phase phase;
+	bool connected;
+	bool proof_running;
+	struct capsule_lane in, out;
+	uint32_t inline_bytes;	/* negotiated */
+	uint32_t capsule_bytes; /* that the client can receive */
+	uint64_t transfer_bytes_max;
+	uint32_t credits;
+	uint32_t in_flight; /* requests whose fiber runs */
+	uint32_t recvs_posted;
+	uint32_t sends_signaled; /* without their completion */
+	uint32_t sends_quiet;	 /* unsignaled ones since the last signaled */
+	uint32_t quiet_max;
+	uint32_t wr_inline_bytes; /* what a work request takes inline */
+	struct list requests;	  /* those with a transfer, for their deadlines */
+	uint64_t last_ns;	  /* of a capsule */
+	uint64_t id;
+	struct s3_identity identity;
+	struct list stranded; /* sends that were posted in part, until the queue pair closes */
+	struct native_recv *recvs;
+	uint32_t recv_count;
+	char peer[64];
+	char hello[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
+	struct capsule_challenge_wire challenge;
+};
+
+struct front_native {
+	struct front_native_opts opts;
+	struct region *region;
+	struct reactor *reactor;
+	struct rp_device_attr attr;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	struct rp_listener *listener;
+	uint32_t arena_count;
+	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
+	uint32_t lkeys[LIMIT_ARENAS_MAX];
+	uint32_t mr_idx[LIMIT_ARENAS_MAX]; /* in the region's table */
+	struct reactor_poller poller;
+	bool poller_added;
+	struct uring_op cm_op; /* waits for connection events */
+	bool cm_waiting, cm_ending;
+	struct fiber *cm_waiter; /* drain, until the wait has ended */
+	struct reactor_timer sweep;
+	struct list sessions;
+	struct list dying;
+	struct list idle_sends;
+	struct list send_waiters; /* fibers whose capsule found a send queue full */
+	uint32_t session_count, sessions_max;
+	uint32_t capsule_bytes; /* of our receives */
+	uint32_t send_wrs;
+	uint64_t next_id;
+	struct prng prng;
+	struct fiber *drain_waiter;
+};
+
+/* A request while its fiber runs; lives on the fiber's stack. */
+struct native_request {
+	struct native_session *session;
+	struct native_recv *recv;
+	struct capsule_request in;
+	struct s3_request s3;
+	struct s3_reply reply;
+	struct s3_body body;
+	struct flow_peer peer;
+	struct flow_remote runs[LIMIT_SGE_MAX];
+	struct list link; /* session->requests once it has a transfer */
+	uint64_t deadline_ns;
+	/* The answer. */
+	uint64_t server_id;
+	uint64_t bytes_announced, bytes_moved;
+	const char *refusal; /* a code of the protocol's own that takes the place of the answer */
+	const char *refusal_message;
+	struct native_send *send;
+	struct flow_sink sink;	 /* small bodies: inline or direct */
+	uint64_t direct_offset;	 /* of the run: where the pieces in send go */
+	struct region_span span; /* the response, when it needs more room than small; OWNER_APP */
+	uint8_t *inline_at;	 /* where the inline body goes on */
+	uint32_t inline_bytes;	 /* announced */
+	size_t headers_bytes;
+	uint32_t header_count;
+	uint8_t etag_len, code_len;
+	uint16_t message_len;
+	char etag[CAPSULE_ETAG_LEN_MAX];
+	char code[CAPSULE_CODE_LEN_MAX];
+	char message[256];
+	uint8_t small[NATIVE_INLINE_WR_BYTES] __attribute__((aligned(8)));
+	uint8_t headers[CAPSULE_HEADERS_BYTES_MAX];
+};
+
+/* ---- native_session.c ---- */
+int native_session_accept(struct front_native *front, struct rp_cm_event *event);
+/* Set-up capsules; a request's are native_dp.c's. */
+void native_session_setup(struct native_session *session, struct native_recv *recv, uint32_t bytes);
+/* The peer, the queue pair or a deadline says this session is over. Idempotent; never frees. */
+void native_session_fail(struct native_session *session, const char *why) __attribute__((cold));
+/* Says goodbye and ends once all answers are out. */
+void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason);
+/* To be called whenever something that the session waited for is over. */
+void native_session_settle(struct native_session *session);
+/* Frees those on the dying list; returns how many. Only from the poller or after the reactor. */
+uint32_t native_sessions_bury(struct front_native *front);
+
+/* ---- native_dp.c ---- */
+uint32_t native_poll(void *arg);
+int native_recv_post(struct native_recv *recv);
+/* NULL: out of memory. */
+struct native_send *native_send_lease(struct native_session *session);
+/* Gives what it holds, and itself. */
+void native_send_give(struct front_native *front, struct native_send *send);
+/* Posts an encoded capsule, sealed here when sealed is true, behind send's writes, in one batch.
+ * Parks the fiber while the send queue is full (outside fibers the session fails then). Takes send
+ * over (NULL: none), and span with the capsule in it (data NULL: the capsule lies in the caller's
+ * memory and fits a work request). -ENOTCONN once the session has failed. */
+struct native_out {
+	struct native_send *send; /* its pieces are written to remote, one after the other */
+	struct flow_remote remote;
+	struct region_span span; /* OWNER_RDMA */
+	void *capsule;		 /* NULL: only the writes */
+	bool sealed;
+};
+int native_send_capsule(struct native_session *session, const struct native_out *out);
+/* A sink whose pieces go to the client's one run together with the response. */
+void native_direct_sink_open(struct native_request *request, struct flow_sink **ret_sink);
+/* A sink into the response capsule, whose body goes on at request->inline_at. */
+void native_inline_sink_open(struct native_request *request, struct flow_sink **ret_sink);
+/* Encodes into request->small or request->span (room for an inline body is left as it was), gives
+ * the receive back, and sends behind the direct sink's writes. Ends the request's hold on the
+ * session. */
+void native_respond(struct native_request *request, const struct capsule_response *response);
+
+/* ---- native_request.c ---- */
+void native_request_fiber(void *arg); /* struct native_recv */
+/* Answers without running it: outside fibers too. */
+void native_request_refuse(
+	struct native_recv *recv, uint16_t status, const char *code, const char *message);
+
+#endif

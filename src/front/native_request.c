@@ -1,0 +1,589 @@
+/* front/native_request.c: one request of a native session on its fiber: the capsule becomes a
+ * struct s3_request, s3 answers through the reply below, and the answer becomes a capsule. */
+#include "front/native_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What an opcode asks for. With S3_OP_ROUTE the request is written out as HTTP would have it. */
+struct native_op {
+	enum s3_op op;
+	enum s3_method method;
+	bool known;
+	const char *method_text;
+	const char *query; /* the parameter that selects the operation, or NULL */
+};
+#define OP(op_, method_, query_)                                                                   \
+	{                                                                                          \
+		.op = S3_OP_##op_, .method = S3_##method_, .known = true, .method_text = #method_, \
+		.query = query_                                                                    \
+	}
+static const struct native_op OPS[] = {
+	[CAPSULE_OP_GET] = OP(GET_OBJECT, GET, NULL),
+	[CAPSULE_OP_PUT] = OP(PUT_OBJECT, PUT, NULL),
+	[CAPSULE_OP_DELETE] = OP(DELETE_OBJECT, DELETE, NULL),
+	[CAPSULE_OP_HEAD] = OP(HEAD_OBJECT, HEAD, NULL),
+	[CAPSULE_OP_LIST] = OP(LIST_OBJECTS_V2, GET, "list-type=2"),
+	[CAPSULE_OP_CREATE_MULTIPART] = OP(ROUTE, POST, "uploads"),
+	[CAPSULE_OP_UPLOAD_PART] = OP(ROUTE, PUT, NULL),
+	[CAPSULE_OP_COMPLETE_MULTIPART] = OP(ROUTE, POST, NULL),
+	[CAPSULE_OP_ABORT_MULTIPART] = OP(ROUTE, DELETE, NULL),
+	[CAPSULE_OP_COPY] = OP(ROUTE, PUT, NULL),
+	[CAPSULE_OP_DELETE_MANY] = OP(ROUTE, POST, "delete"),
+	[CAPSULE_OP_LIST_MULTIPART] = OP(ROUTE, GET, "uploads"),
+	[CAPSULE_OP_LIST_PARTS] = OP(ROUTE, GET, NULL),
+	[CAPSULE_OP_LIST_VERSIONS] = OP(ROUTE, GET, "versions"),
+	[CAPSULE_OP_GET_TAGGING] = OP(ROUTE, GET, "tagging"),
+	[CAPSULE_OP_PUT_TAGGING] = OP(ROUTE, PUT, "tagging"),
+	[CAPSULE_OP_DELETE_TAGGING] = OP(ROUTE, DELETE, "tagging"),
+	[CAPSULE_OP_LIST_BUCKETS] = OP(ROUTE, GET, NULL),
+	[CAPSULE_OP_CREATE_BUCKET] = OP(ROUTE, PUT, NULL),
+	[CAPSULE_OP_DELETE_BUCKET] = OP(ROUTE, DELETE, NULL),
+	[CAPSULE_OP_HEAD_BUCKET] = OP(ROUTE, HEAD, NULL),
+	[CAPSULE_OP_GET_BUCKET_LOCATION] = OP(ROUTE, GET, "location"),
+};
+static const struct native_op METHODS[] = {
+	[CAPSULE_METHOD_GET] = OP(ROUTE, GET, NULL),
+	[CAPSULE_METHOD_HEAD] = OP(ROUTE, HEAD, NULL),
+	[CAPSULE_METHOD_PUT] = OP(ROUTE, PUT, NULL),
+	[CAPSULE_METHOD_POST] = OP(ROUTE, POST, NULL),
+	[CAPSULE_METHOD_DELETE] = OP(ROUTE, DELETE, NULL),
+};
+
+#define REQUEST_TARGET_BYTES_MAX                                                 \
+	(3 * (LIMIT_KEY_LEN_MAX + LIMIT_BUCKET_LEN_MAX) + CAPSULE_PATH_LEN_MAX + \
+		2 * CAPSULE_QUERY_LEN_MAX)
+/* Beside the capsule's own: range, checksum. */
+#define REQUEST_HEADERS_MAX (CAPSULE_HEADERS_MAX + 2u)
+
+/* The text that a request's slices point into, beside its capsule. */
+struct request_text {
+	struct s3_header headers[REQUEST_HEADERS_MAX];
+	char range[64];
+	char checksum[CHECKSUM_TEXT_LEN_MAX + 1];
+	struct buf target; /* path, then query; from the heap, only when routed */
+};
+
+static int refuse(
+	struct native_request *request, uint32_t status, const char *code, const char *message)
+{
+	request->reply.status = status;
+	request->refusal = code;
+	request->refusal_message = message;
+	return -ECANCELED;
+}
+
+/* ---- The request's body. ---- */
+
+static int body_open(struct s3_body *body, const struct s3_chunk_signing *signing,
+	struct flow_source **ret_source)
+{
+	struct native_request *request = CONTAINER_OF(body, struct native_request, body);
+	struct flow_core *core = request->session->front->opts.core;
+	int ret;
+
+	(void)signing; /* the session is authenticated, and so is the capsule */
+	if (request->in.body.len || !request->in.body_bytes)
+		return flow_memory_source_open(core, request->in.body, ret_source);
+	ret = flow_rdma_source_open(core, &request->peer, request->in.body_bytes, ret_source);
+	if (ret)
+		return ret;
+	(*ret_source)->deadline_ns = request->deadline_ns;
+	list_push_back(&request->session->requests, &request->link);
+	return 0;
+}
+
+static struct slice body_trailer(struct s3_body *body, const char *name)
+{
+	(void)body;
+	(void)name;
+	return SLICE_NONE;
+}
+
+static const struct s3_body_ops BODY_OPS = {.open = body_open, .trailer = body_trailer};
+
+/* ---- The answer. ---- */
+
+static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+	uint32_t header_count, uint64_t bytes)
+{
+	struct native_request *request = CONTAINER_OF(reply, struct native_request, reply);
+	bool all = request->in.flags & CAPSULE_REQUEST_HEADERS;
+
+	reply->status = status;
+	request->bytes_announced = bytes;
+	for (uint32_t i = 0; i < header_count; i++) {
+		struct slice value = headers[i].value;
+
+		if (headers[i].name.len == 4 && slice_eq_nocase(headers[i].name, SLICE("etag"))) {
+			if (value.len >= 2 && value.data[0] == '"')
+				value = slice_of(value.data + 1, value.len - 2);
+			value = slice_to(value, CAPSULE_ETAG_LEN_MAX);
+			memcpy(request->etag, value.data, value.len);
+			request->etag_len = (uint8_t)value.len;
+		} else if (all && request->header_count < CAPSULE_HEADERS_MAX &&
+			   capsule_header_put(request->headers, sizeof(request->headers),
+				   &request->headers_bytes, headers[i].name, value) == 0) {
+			request->header_count++;
+		}
+	}
+	return 0;
+}
+
+/* The text between <name> and </name>, as it stands; empty when there is none. */
+static struct slice xml_text(struct slice xml, struct slice open, struct slice close)
+{
+	ptrdiff_t at = slice_find(xml, open);
+	ptrdiff_t end;
+
+	if (at < 0)
+		return SLICE_NONE;
+	xml = slice_from(xml, (size_t)at + open.len);
+	end = slice_find(xml, close);
+	return end < 0 ? SLICE_NONE : slice_to(xml, (size_t)end);
+}
+
+/* Character data with the five entities of XML put back; cut to what fits. */
+static size_t xml_unescape(struct slice text, char *ret_text, size_t text_bytes)
+{
+	static const struct {
+		struct slice entity;
+		char byte;
+	} ENTITIES[] = {{SLICE("&lt;"), '<'}, {SLICE("&gt;"), '>'}, {SLICE("&quot;"), '"'},
+		{SLICE("&apos;"), '\''}, {SLICE("&#39;"), '\''}, {SLICE("&amp;"), '&'}};
+	size_t len = 0;
+
+	while (text.len && len < text_bytes) {
+		size_t taken = 1;
+
+		ret_text[len] = text.data[0];
+		for (size_t i = 0; text.data[0] == '&' && i < ARRAY_LEN(ENTITIES); i++) {
+			if (!slice_starts(text, ENTITIES[i].entity))
+				continue;
+			ret_text[len] = ENTITIES[i].byte;
+			taken = ENTITIES[i].entity.len;
+			break;
+		}
+		text = slice_from(text, taken);
+		len++;
+	}
+	return len;
+}
+
+static void error_gather(struct native_request *request, struct slice xml)
+{
+	struct slice code = xml_text(xml, SLICE("<Code>"), SLICE("</Code>"));
+	struct slice message = xml_text(xml, SLICE("<Message>"), SLICE("</Message>"));
+
+	code = slice_to(code, sizeof(request->code));
+	if (code.len)
+		memcpy(request->code, code.data, code.len);
+	request->code_len = (uint8_t)code.len;
+	request->message_len =
+		(uint16_t)xml_unescape(message, request->message, sizeof(request->message));
+}
+
+static void response_fill(struct native_request *request, struct capsule_response *response)
+{
+	*response = (struct capsule_response){
+		.request_id = request->in.request_id,
+		.server_id = request->server_id,
+		.bytes_moved = request->bytes_moved,
+		.bytes_total = request->bytes_announced,
+		.status = (uint16_t)request->reply.status,
+		.flags = request->inline_at ? CAPSULE_RESPONSE_INLINE : 0,
+		.etag = slice_of(request->etag, request->etag_len),
+		.code = slice_of(request->code, request->code_len),
+		.message = slice_of(request->message, request->message_len),
+		.headers = slice_of(request->headers, request->headers_bytes),
+		.header_count = request->header_count,
+		.body = slice_of(NULL, request->inline_bytes),
+	};
+	if (request->refusal) {
+		response->flags = 0;
+		response->bytes_moved = 0;
+		response->etag = SLICE_NONE;
+		response->code = slice_str(request->refusal);
+		response->message = slice_str(request->refusal_message);
+		response->headers = SLICE_NONE;
+		response->header_count = 0;
+		response->body = SLICE_NONE;
+	}
+}
+
+static size_t response_bytes(const struct capsule_response *response)
+{
+	return sizeof(struct capsule_response_wire) + response->etag.len + response->code.len +
+	       response->message.len + response->headers.len + response->body.len +
+	       CAPSULE_TAG_BYTES;
+}
+
+/* Sees to it that the response has where to be encoded: small, or frames. */
+static int response_room(struct native_request *request, size_t bytes)
+{
+	if (request->span.data || bytes <= request->session->wr_inline_bytes)
+		return 0;
+	return flow_lease(request->session->front->opts.core, region_frames_for(bytes), OWNER_APP,
+		request->deadline_ns, &request->span);
+}
+
+static int inline_sink(struct native_request *request, struct flow_sink **ret_sink)
+{
+	struct capsule_response response;
+	uint8_t *capsule;
+	size_t bytes;
+	int ret;
+
+	request->inline_bytes = (uint32_t)request->bytes_announced;
+	response_fill(request, &response);
+	bytes = response_bytes(&response);
+	ret = bytes > request->session->capsule_bytes ? -EMSGSIZE : response_room(request, bytes);
+	if (ret) {
+		request->inline_bytes = 0;
+		return ret == -EMSGSIZE
+			       ? refuse(request, 400, "BufferTooSmall",
+					 "The answer does not fit a capsule of this session.")
+			       : ret;
+	}
+	capsule = request->span.data ? request->span.data : request->small;
+	request->inline_at = capsule + bytes - CAPSULE_TAG_BYTES - request->inline_bytes;
+	native_inline_sink_open(request, ret_sink);
+	return 0;
+}
+
+static uint64_t runs_bytes(const struct native_request *request)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < request->peer.run_count; i++)
+		bytes += request->runs[i].bytes;
+	return bytes;
+}
+
+static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
+{
+	struct native_request *request = CONTAINER_OF(reply, struct native_request, reply);
+	uint64_t bytes = request->bytes_announced;
+	bool fits_inline = bytes <= request->session->inline_bytes;
+	int ret;
+
+	if (fits_inline &&
+		(!request->peer.run_count || (request->in.flags & CAPSULE_REQUEST_INLINE)))
+		return inline_sink(request, ret_sink);
+	if (runs_bytes(request) < bytes)
+		return refuse(request, 400, "BufferTooSmall",
+			"The memory given is smaller than the answer.");
+	if (request->peer.run_count == 1 && bytes <= NATIVE_DIRECT_BYTES_MAX) {
+		native_direct_sink_open(request, ret_sink);
+		return 0;
+	}
+	ret = flow_rdma_sink_open(
+		request->session->front->opts.core, &request->peer, bytes, ret_sink);
+	if (ret)
+		return ret;
+	(*ret_sink)->deadline_ns = request->deadline_ns;
+	if (list_empty(&request->link))
+		list_push_back(&request->session->requests, &request->link);
+	request->bytes_moved = bytes;
+	return 0;
+}
+
+static int reply_text(struct s3_reply *reply, struct slice body)
+{
+	struct native_request *request = CONTAINER_OF(reply, struct native_request, reply);
+	struct flow_source *source;
+	struct flow_sink *sink;
+	uint64_t moved;
+	int ret;
+
+	if (reply->status >= 300) {
+		error_gather(request, body);
+		request->bytes_announced = 0;
+		return 0;
+	}
+	request->bytes_announced = body.len;
+	ret = reply_sink(reply, &sink);
+	if (ret)
+		return ret;
+	ret = flow_memory_source_open(request->session->front->opts.core, body, &source);
+	if (ret) {
+		sink->ops->finish(sink, true);
+		return ret;
+	}
+	return flow_run(source, NULL, 0, sink, &moved);
+}
+
+static const struct s3_reply_ops REPLY_OPS = {
+	.head = reply_head, .text = reply_text, .sink = reply_sink};
+
+/* ---- The request. ---- */
+
+static bool header_is_ours(struct slice name)
+{
+	return slice_eq_nocase(name, SLICE("authorization")) ||
+	       slice_eq_nocase(name, SLICE("host")) ||
+	       slice_eq_nocase(name, SLICE("content-length")) ||
+	       slice_eq_nocase(name, SLICE("transfer-encoding"));
+}
+
+static int headers_prepare(struct native_request *request, struct request_text *text)
+{
+	const struct capsule_request *in = &request->in;
+	struct slice rest = in->headers;
+	struct capsule_header header;
+	uint32_t count = 0;
+
+	while (capsule_header_next(&rest, &header)) {
+		if (header_is_ours(header.name))
+			return refuse(request, 400, "MalformedCapsule",
+				"A header that has no meaning in a capsule.");
+		text->headers[count++] =
+			(struct s3_header){.name = header.name, .value = slice_trim(header.value)};
+	}
+	if (in->flags & CAPSULE_REQUEST_RANGE) {
+		int len = snprintf(text->range, sizeof(text->range), "bytes=%llu-%llu",
+			(unsigned long long)in->range_offset,
+			(unsigned long long)(in->range_offset + in->range_bytes - 1));
+
+		text->headers[count++] = (struct s3_header){
+			.name = SLICE("range"), .value = slice_of(text->range, (size_t)len)};
+	}
+	if (in->checksum_kind != CHECKSUM_NONE) {
+		size_t len = base64_encode(in->checksum.data, in->checksum.len, text->checksum);
+
+		text->headers[count++] = (struct s3_header){
+			.name = checksum_header((enum checksum_kind)in->checksum_kind),
+			.value = slice_of(text->checksum, len)};
+	}
+	request->s3.headers = text->headers;
+	request->s3.header_count = count;
+	return 0;
+}
+
+static void query_add(struct buf *target, size_t query_at, struct slice part)
+{
+	if (!part.len)
+		return;
+	if (target->len > query_at)
+		buf_put_str(target, "&");
+	buf_put_slice(target, part);
+}
+
+/* Writes path and query out as HTTP has them. */
+static int target_prepare(
+	struct native_request *request, struct request_text *text, const struct native_op *op)
+{
+	const struct capsule_request *in = &request->in;
+	struct buf *target = &text->target;
+	size_t query_at;
+
+	buf_init(target, REQUEST_TARGET_BYTES_MAX);
+	if (in->opcode == CAPSULE_OP_S3) {
+		buf_put_slice(target, in->key);
+	} else {
+		buf_put_str(target, "/");
+		uri_encode(in->bucket, 0, target);
+		if (in->key.len) {
+			buf_put_str(target, "/");
+			uri_encode(in->key, URI_KEEP_SLASH, target);
+		}
+	}
+	query_at = target->len;
+	query_add(target, query_at, slice_str(op->query));
+	query_add(target, query_at, in->query);
+	if (in->version_id.len) {
+		query_add(target, query_at, SLICE("versionId="));
+		uri_encode(in->version_id, 0, target);
+	}
+	if (target->failed)
+		return refuse(request, 503, "SlowDown", "The server is short of memory.");
+	request->s3.path = slice_of(target->data, query_at);
+	request->s3.query = slice_of(target->data + query_at, target->len - query_at);
+	return 0;
+}
+
+static void peer_prepare(struct native_request *request)
+{
+	for (uint32_t i = 0; i < request->in.run_count; i++) {
+		const struct capsule_run *run = &request->in.runs[i];
+
+		request->runs[i] = (struct flow_remote){
+			.addr = run->addr, .bytes = run->bytes, .rkey = run->rkey};
+	}
+	request->peer = (struct flow_peer){.target = request->session->target,
+		.lkeys = request->session->front->lkeys,
+		.runs = request->runs,
+		.run_count = request->in.run_count};
+}
+
+static int bounds_check(struct native_request *request)
+{
+	const struct native_session *session = request->session;
+	const struct capsule_request *in = &request->in;
+
+	if (session->phase != NATIVE_OPEN)
+		return refuse(request, 503, "ServiceUnavailable", "The server is stopping.");
+	if (in->body.len > session->inline_bytes)
+		return refuse(request, 400, "InlineTooLarge",
+			"An inline body is larger than this session allows.");
+	if (in->body_bytes > session->transfer_bytes_max)
+		return refuse(request, 400, "TransferTooLarge",
+			"A body is larger than this session allows.");
+	if (reactor_now_ns(session->front->reactor) >= request->deadline_ns)
+		return refuse(request, 503, "SlowDown",
+			"The request's deadline passed before it could begin.");
+	return 0;
+}
+
+static const struct native_op *op_of(const struct capsule_request *in)
+{
+	const struct native_op *op = NULL;
+
+	if (in->opcode == CAPSULE_OP_S3)
+		op = &METHODS[in->method];
+	else if (in->opcode < ARRAY_LEN(OPS))
+		op = &OPS[in->opcode];
+	return op && op->known ? op : NULL;
+}
+
+static void id_text(uint64_t id, char ret_text[17])
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (int i = 15; i >= 0; i--, id >>= 4)
+		ret_text[i] = digits[id & 15];
+	ret_text[16] = '\0';
+}
+
+static int prepare(
+	struct native_request *request, struct request_text *text, const struct native_op *op)
+{
+	struct native_session *session = request->session;
+	bool routed = op->op == S3_OP_ROUTE || request->in.version_id.len;
+	int ret;
+
+	peer_prepare(request);
+	request->body = (struct s3_body){.ops = &BODY_OPS, .bytes = request->in.body_bytes};
+	request->s3 = (struct s3_request){
+		.op = routed ? S3_OP_ROUTE : op->op,
+		.bucket = request->in.bucket,
+		.key = request->in.key,
+		.method = op->method,
+		.method_text = slice_str(op->method_text),
+		.query = request->in.query,
+		.body = &request->body,
+		.session = &session->identity,
+		.transport = "rdma",
+		.peer = session->peer,
+		.core = session->front->opts.core,
+	};
+	id_text(request->server_id, request->s3.request_id);
+	ret = headers_prepare(request, text);
+	if (ret == 0 && routed)
+		ret = target_prepare(request, text, op);
+	return ret;
+}
+
+static void run(struct native_request *request)
+{
+	const struct native_op *op = op_of(&request->in);
+	struct request_text text;
+
+	text.target.data = NULL;
+	if (request->in.opcode == CAPSULE_OP_PING) {
+		request->reply.status = 200;
+		return;
+	}
+	if (!op) {
+		refuse(request, 501, "NotImplemented", "This server does not know the operation.");
+		return;
+	}
+	if (prepare(request, &text, op) == 0)
+		s3_handle(request->session->front->opts.s3, &request->s3, &request->reply);
+	if (text.target.data)
+		buf_free(&text.target);
+}
+
+static void request_init(struct native_request *request, struct native_recv *recv)
+{
+	struct front_native *front = recv->session->front;
+
+	request->session = recv->session;
+	request->recv = recv;
+	request->reply = (struct s3_reply){.ops = &REPLY_OPS};
+	request->peer.run_count = 0;
+	request->runs[0] = (struct flow_remote){0};
+	list_init(&request->link);
+	request->deadline_ns = DEADLINE_NONE;
+	request->server_id = prng_next(&front->prng);
+	request->bytes_announced = 0;
+	request->bytes_moved = 0;
+	request->refusal = NULL;
+	request->refusal_message = NULL;
+	request->send = NULL;
+	request->direct_offset = 0;
+	request->span.data = NULL;
+	request->inline_at = NULL;
+	request->inline_bytes = 0;
+	request->headers_bytes = 0;
+	request->header_count = 0;
+	request->etag_len = 0;
+	request->code_len = 0;
+	request->message_len = 0;
+}
+
+static uint64_t deadline_of(const struct native_request *request)
+{
+	const struct front_native *front = request->session->front;
+	uint64_t ns = front->opts.request_timeout_ns;
+
+	if (request->in.deadline_ms)
+		ns = MIN(ns ? ns : UINT64_MAX, request->in.deadline_ms * NS_PER_MS);
+	return ns ? reactor_now_ns(front->reactor) + ns : DEADLINE_NONE;
+}
+
+static void answer(struct native_request *request)
+{
+	struct capsule_response response;
+
+	list_remove(&request->link);
+	if (!request->refusal && (request->reply.broken || !request->reply.status))
+		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
+	response_fill(request, &response);
+	if (!request->inline_at && response_room(request, response_bytes(&response)) != 0) {
+		refuse(request, 503, "SlowDown", "The server is short of buffers.");
+		response_fill(request, &response);
+	}
+	native_respond(request, &response);
+}
+
+void native_request_fiber(void *arg)
+{
+	struct native_request request;
+	int ret;
+
+	request_init(&request, arg);
+	ret = capsule_request_decode(request.recv->span.data, request.recv->bytes, &request.in);
+	if (ret) {
+		refuse(&request, 400, "MalformedCapsule",
+			"The request's parts do not hold together.");
+	} else {
+		request.deadline_ns = deadline_of(&request);
+		if (bounds_check(&request) == 0)
+			run(&request);
+	}
+	answer(&request);
+}
+
+void native_request_refuse(
+	struct native_recv *recv, uint16_t status, const char *code, const char *message)
+{
+	struct native_request request;
+
+	request_init(&request, recv);
+	request.in.request_id =
+		((const struct capsule_request_wire *)(void *)recv->span.data)->request_id;
+	refuse(&request, status, code, message);
+	answer(&request);
+}

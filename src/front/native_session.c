@@ -1,0 +1,342 @@
+/* front/native_session.c: a session of the native front: accepted, proven, open, drained, failed,
+ * buried. docs/spec/wire.md section 3. Slow path. */
+#include "front/native_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(sessions_opened, "nebulaio_native_sessions_total", "result=\"opened\"",
+	"Sessions of the native front by how set-up ended.");
+DEFINE_COUNTER(sessions_refused, "nebulaio_native_sessions_total", "result=\"refused\"",
+	"Sessions of the native front by how set-up ended.");
+DEFINE_COUNTER(sessions_now, "nebulaio_native_sessions", NULL,
+	"Sessions of the native front now, those being set up included.");
+
+/* ---- Beginning. ---- */
+
+static int recvs_post(struct native_session *session, uint32_t from, uint32_t to)
+{
+	struct front_native *front = session->front;
+
+	for (uint32_t i = from; i < to; i++) {
+		struct native_recv *recv = &session->recvs[i];
+		int ret;
+
+		recv->session = session;
+		ret = region_lease(front->region, region_frames_for(front->capsule_bytes),
+			OWNER_RDMA, &recv->span);
+		if (ret == 0)
+			ret = native_recv_post(recv);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int session_qp_open(struct native_session *session)
+{
+	struct front_native *front = session->front;
+	struct rp_qp_attr attr = {
+		.type = RP_QP_RC,
+		.send_cq = front->cq,
+		.recv_cq = front->cq,
+		.cap = {.max_send_wr = front->send_wrs,
+			.max_recv_wr = session->recv_count,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+			.max_inline_data =
+				MIN(NATIVE_INLINE_WR_BYTES, front->attr.max_inline_data)},
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+		.context = session,
+	};
+	struct rp_qp_cap cap;
+	int ret = rp_qp_open(front->pd, &attr, &session->qp);
+
+	if (ret)
+		return ret;
+	rp_qp_cap(session->qp, &cap);
+	session->wr_inline_bytes = MIN(cap.max_inline_data, NATIVE_INLINE_WR_BYTES);
+	session->quiet_max = cap.max_send_wr / 4;
+	return rp_qp_target(session->qp, front->region, &session->target);
+}
+
+static void session_free(struct native_session *session)
+{
+	struct front_native *front = session->front;
+	struct list *stranded;
+
+	rp_qp_close(session->qp);
+	while ((stranded = list_pop(&session->stranded)) != NULL)
+		native_send_give(front, CONTAINER_OF(stranded, struct native_send, idle));
+	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
+		if (session->recvs[i].span.data)
+			region_give(front->region, session->recvs[i].span, OWNER_RDMA);
+	list_remove(&session->link);
+	front->session_count--;
+	counter_sub(&sessions_now, 1);
+	secret_wipe(&session->in, sizeof(session->in));
+	secret_wipe(&session->out, sizeof(session->out));
+	free(session->recvs);
+	free(session);
+}
+
+static struct native_session *session_new(struct front_native *front, const char *peer)
+{
+	struct native_session *session = calloc(1, sizeof(*session));
+
+	if (!session)
+		return NULL;
+	session->front = front;
+	session->credits = front->opts.credits;
+	session->recv_count = session->credits + CAPSULE_SPARE_RECEIVES;
+	session->recvs = calloc(session->recv_count, sizeof(*session->recvs));
+	session->last_ns = reactor_now_ns(front->reactor);
+	session->id = ++front->next_id;
+	memcpy(session->peer, peer, sizeof(session->peer));
+	session->peer[sizeof(session->peer) - 1] = '\0';
+	list_init(&session->dying);
+	list_init(&session->requests);
+	list_init(&session->stranded);
+	list_push_back(&front->sessions, &session->link);
+	front->session_count++;
+	counter_add(&sessions_now, 1);
+	if (session->recvs)
+		return session;
+	session_free(session);
+	return NULL;
+}
+
+int native_session_accept(struct front_native *front, struct rp_cm_event *event)
+{
+	const struct capsule_private answer = {
+		.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};
+	struct native_session *session = session_new(front, event->peer);
+	int ret;
+
+	if (!session)
+		return -ENOMEM;
+	ret = session_qp_open(session);
+	if (ret == 0)
+		ret = recvs_post(session, 0, CAPSULE_SPARE_RECEIVES);
+	if (ret == 0)
+		ret = rp_accept(event->request, session->qp, &answer, sizeof(answer));
+	if (ret == 0)
+		return 0;
+	session_free(session);
+	return ret;
+}
+
+/* ---- Set-up. ---- */
+
+/* In a frame when a work request cannot take it inline. */
+static void setup_send(struct native_session *session, void *capsule)
+{
+	struct front_native *front = session->front;
+	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
+	struct native_out out = {.capsule = capsule};
+
+	if (bytes > session->wr_inline_bytes) {
+		if (region_lease(front->region, 1, OWNER_RDMA, &out.span) != 0) {
+			native_session_fail(session, "no frame for a set-up capsule");
+			return;
+		}
+		memcpy(out.span.data, capsule, bytes);
+		out.capsule = out.span.data;
+	}
+	native_send_capsule(session, &out);
+}
+
+static void refuse(
+	struct native_session *session, uint16_t status, const char *code, const char *message)
+{
+	uint8_t capsule[CAPSULE_BYTES_MIN] __attribute__((aligned(8)));
+
+	log_info("native", "%s: session refused: %s", session->peer, code);
+	counter_add(&sessions_refused, 1);
+	capsule_refuse_encode(
+		status, slice_str(code), slice_str(message), capsule, sizeof(capsule));
+	/* Draining makes the send signaled: once the client has it, the session ends. */
+	session->phase = NATIVE_DRAINING;
+	setup_send(session, capsule);
+	native_session_settle(session);
+}
+
+static void on_hello(struct native_session *session, struct native_recv *recv)
+{
+	const struct front_native *front = session->front;
+	const struct capsule_hello_wire *hello = (const void *)recv->span.data;
+	struct slice access_key;
+	uint32_t capsule_bytes;
+
+	if (recv->bytes > sizeof(session->hello) ||
+		capsule_hello_decode(hello, recv->bytes, &access_key) != 0) {
+		native_session_fail(session, "HELLO is malformed");
+		return;
+	}
+	if (hello->version_min > CAPSULE_VERSION || hello->version_max < CAPSULE_VERSION) {
+		refuse(session, 400, "UnsupportedVersion", "This server speaks version 1.");
+		return;
+	}
+	memcpy(session->hello, hello, recv->bytes);
+	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
+	session->challenge = (struct capsule_challenge_wire){
+		.version = CAPSULE_VERSION,
+		.credits = (uint16_t)MIN((uint32_t)hello->credits, session->credits),
+		.capsule_bytes = capsule_bytes,
+		.inline_bytes = MIN(
+			hello->inline_bytes, MIN(front->opts.inline_bytes_max, capsule_bytes / 2)),
+		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
+		.session_id = session->id,
+	};
+	random_fill(session->challenge.nonce, sizeof(session->challenge.nonce));
+	capsule_challenge_finish(&session->challenge);
+	session->credits = session->challenge.credits;
+	session->capsule_bytes = capsule_bytes;
+	session->inline_bytes = session->challenge.inline_bytes;
+	session->transfer_bytes_max = session->challenge.transfer_bytes_max;
+	session->phase = NATIVE_PROVING;
+	setup_send(session, &session->challenge);
+}
+
+static void open_session(
+	struct native_session *session, const uint8_t auth_key[32], const uint8_t transcript[32])
+{
+	struct capsule_proof_wire welcome;
+	struct capsule_keys keys;
+
+	if (recvs_post(session, CAPSULE_SPARE_RECEIVES,
+		    session->credits + CAPSULE_SPARE_RECEIVES) != 0) {
+		refuse(session, 503, "SlowDown", "The server has no buffers for another session.");
+		return;
+	}
+	capsule_keys_derive(auth_key, transcript, &keys);
+	memcpy(session->in.key, keys.client_tag, sizeof(session->in.key));
+	memcpy(session->out.key, keys.server_tag, sizeof(session->out.key));
+	secret_wipe(&keys, sizeof(keys));
+	capsule_proof(auth_key, true, welcome.proof);
+	capsule_proof_finish(&welcome, CAPSULE_WELCOME);
+	session->phase = NATIVE_OPEN;
+	counter_add(&sessions_opened, 1);
+	log_debug("native", "%s: session %llu of %s", session->peer,
+		(unsigned long long)session->id, session->identity.access_key);
+	setup_send(session, &welcome);
+}
+
+/* Looking a key up may have to wait, so proof is checked on a fiber. */
+static void prove_fiber(void *arg)
+{
+	struct native_recv *recv = arg;
+	struct native_session *session = recv->session;
+	const struct capsule_hello_wire *hello = (const void *)session->hello;
+	struct capsule_proof_wire proof;
+	uint8_t transcript[32], auth_key[32], expected[CAPSULE_PROOF_BYTES];
+	struct slice access_key;
+	int ret;
+
+	memcpy(&proof, recv->span.data, sizeof(proof));
+	if (session->phase == NATIVE_PROVING && native_recv_post(recv) != 0)
+		native_session_fail(session, "a receive could not be posted");
+	CHECK(capsule_hello_decode(hello, hello->head.bytes, &access_key) == 0);
+	capsule_transcript(hello, &session->challenge, transcript);
+	ret = s3_session_key(session->front->opts.s3, access_key,
+		slice_of(transcript, sizeof(transcript)), auth_key, &session->identity);
+	session->proof_running = false;
+	if (session->phase != NATIVE_PROVING) {
+		native_session_settle(session);
+	} else if (ret) {
+		refuse(session, 403, "InvalidAccessKeyId",
+			"The AWS Access Key Id you provided does not exist in our records.");
+	} else {
+		capsule_proof(auth_key, false, expected);
+		if (secret_equal(expected, proof.proof, sizeof(expected)))
+			open_session(session, auth_key, transcript);
+		else
+			refuse(session, 403, "SignatureDoesNotMatch",
+				"The proof does not fit the secret key of this access key.");
+	}
+	secret_wipe(auth_key, sizeof(auth_key));
+}
+
+void native_session_setup(struct native_session *session, struct native_recv *recv, uint32_t bytes)
+{
+	const struct capsule_head *head = (const void *)recv->span.data;
+
+	if (head->counter != 0) {
+		native_session_fail(session, "a set-up capsule has a counter");
+	} else if (head->kind == CAPSULE_HELLO && session->phase == NATIVE_ACCEPTED) {
+		on_hello(session, recv);
+		if (session->phase != NATIVE_FAILED && native_recv_post(recv) != 0)
+			native_session_fail(session, "a receive could not be posted");
+	} else if (head->kind == CAPSULE_PROOF && session->phase == NATIVE_PROVING &&
+		   !session->proof_running && bytes == sizeof(struct capsule_proof_wire)) {
+		session->proof_running = true;
+		if (fiber_spawn(session->front->reactor, "native-proof", prove_fiber, recv) != 0) {
+			session->proof_running = false;
+			native_session_fail(session, "no fiber for a proof");
+		}
+	} else {
+		native_session_fail(session, "a set-up capsule is malformed or out of turn");
+	}
+}
+
+/* ---- Ending. ---- */
+
+void native_session_settle(struct native_session *session)
+{
+	if (session->phase == NATIVE_DRAINING && session->in_flight == 0 &&
+		session->sends_signaled == 0)
+		native_session_fail(session, NULL);
+	if (session->phase == NATIVE_FAILED && session->in_flight == 0 &&
+		session->recvs_posted == 0 && session->sends_signaled == 0 &&
+		!session->proof_running && list_empty(&session->dying))
+		list_push_back(&session->front->dying, &session->dying);
+}
+
+void native_session_fail(struct native_session *session, const char *why)
+{
+	if (session->phase == NATIVE_FAILED)
+		return;
+	if (why)
+		log_info("native", "%s: session ends: %s", session->peer, why);
+	session->phase = NATIVE_FAILED;
+	rp_disconnect(session->qp);
+	rp_qp_error(session->qp);
+	native_session_settle(session);
+}
+
+void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason)
+{
+	struct capsule_goodbye_wire goodbye;
+	struct native_out out = {.capsule = &goodbye, .sealed = true};
+
+	if (session->phase == NATIVE_FAILED || session->phase == NATIVE_DRAINING)
+		return;
+	if (session->phase != NATIVE_OPEN) {
+		native_session_fail(session, NULL);
+		return;
+	}
+	session->last_ns = reactor_now_ns(session->front->reactor);
+	session->phase = NATIVE_DRAINING;
+	if (reason != CAPSULE_BYE_CLIENT) {
+		capsule_goodbye_finish(&goodbye, reason);
+		if (sizeof(goodbye) <= session->wr_inline_bytes)
+			native_send_capsule(session, &out);
+	}
+	native_session_settle(session);
+}
+
+uint32_t native_sessions_bury(struct front_native *front)
+{
+	struct list *dying;
+	uint32_t count = 0;
+
+	while ((dying = list_pop(&front->dying)) != NULL) {
+		session_free(CONTAINER_OF(dying, struct native_session, dying));
+		count++;
+	}
+	if (count && front->drain_waiter)
+		fiber_wake(front->drain_waiter);
+	return count;
+}
