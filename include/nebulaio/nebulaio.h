@@ -1,0 +1,293 @@
+/* nebulaio/nebulaio.h: the C client of NebulaIO, and its manual.
+ *
+ * A client talks S3 to a server over RDMA where it can, and over HTTP where it must. Objects move
+ * between the server's storage and your memory; with memory from neb_buffer_alloc() or given to
+ * neb_register() nothing copies them on the way.
+ *
+ *	struct neb_options options = {
+ *		.endpoints = "rdma://127.0.0.1:9100,http://127.0.0.1:9000",
+ *		.access_key = "minioadmin",
+ *		.secret_key = "minioadmin",
+ *	};
+ *	struct neb_client *client;
+ *	struct neb_result result;
+ *	char text[64];
+ *
+ *	if (neb_client_open(&options, &client))
+ *		return 1;
+ *	neb_put(client, "photos", "hello", "hi there", 8, &result);
+ *	if (neb_get(client, "photos", "hello", text, sizeof(text), &result) == 0)
+ *		printf("%.*s, by %s\n", (int)result.bytes, text,
+ *			neb_transport_name(result.transport));
+ *	neb_client_close(client);
+ *
+ * Build with `pkg-config --cflags --libs nebulaio`.
+ *
+ * THREADS. A client, with everything that belongs to it, is used by one thread at a time; there is
+ * no hidden thread and no lock. Open one client per thread: they are cheap, and each is fastest
+ * alone. Functions without a client may be called from anywhere.
+ *
+ * ERRORS. Functions return 0 or a negative errno. What was asked of the server also fills a struct
+ * neb_result: S3's status, code, message and request id, and by which way the request went. The
+ * errno of an answer: -ENOENT 404, -EACCES 401 and 403, -EEXIST 409, -ERANGE 416, -ESTALE 304 and
+ * 412, -EMSGSIZE your memory is smaller than the object, -EINVAL any other 4xx, -EAGAIN 503, -EIO
+ * any other 5xx. Without an answer (status 0): -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT,
+ * -EHOSTUNREACH, -ENETDOWN.
+ *
+ * MEMORY. Any memory will do. What is neither from the pool nor registered is copied through the
+ * pool when it is small, and registered for the one request when it is large: that costs a system
+ * call or two. The server reads and writes your memory by itself while a request lasts: do not free
+ * it, nor look at it, before the request's result has come. */
+#ifndef NEBULAIO_NEBULAIO_H
+#define NEBULAIO_NEBULAIO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(NEB_BUILDING) && defined(__GNUC__)
+#define NEB_API __attribute__((visibility("default")))
+#else
+#define NEB_API
+#endif
+
+#define NEB_VERSION_MAJOR 0
+#define NEB_VERSION_MINOR 1
+
+struct neb_client;
+
+/* ---- Which way. ---- */
+enum neb_transport {
+	NEB_AUTO,   /* RDMA where an endpoint offers it, HTTP while it does not; comes back */
+	NEB_RDMA,   /* RDMA only; a lost session is set up anew until the request's time is up */
+	NEB_HTTP,   /* HTTP only */
+	NEB_STRICT, /* RDMA only, and no second try: what cannot go at once fails */
+	NEB_NONE,   /* in a result: it went nowhere */
+};
+NEB_API const char *neb_transport_name(enum neb_transport transport); /* "rdma", "http", … */
+/* "auto", "rdma", "http" or "strict". -EINVAL on anything else. */
+NEB_API int neb_transport_parse(const char *name, enum neb_transport *ret_transport);
+
+/* ---- A client. ---- */
+enum neb_log_level { NEB_LOG_DEBUG, NEB_LOG_INFO, NEB_LOG_WARN, NEB_LOG_ERROR };
+/* Called inside the library's calls; text has no line end and lives for the call. */
+typedef void neb_log_fn(void *arg, enum neb_log_level level, const char *text);
+
+/* Zero it, then set what you need: every 0 or NULL is the default in brackets. Strings are copied.
+ */
+struct neb_options {
+	/* Comma or space separated, in order of preference: rdma://HOST:PORT, http://HOST:PORT,
+	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. */
+	const char *endpoints;
+	const char *access_key; /* needed */
+	const char *secret_key; /* needed */
+	const char *region;	/* ["us-east-1"] */
+	enum neb_transport transport;
+	/* The RDMA device: "simulated" (same host only), "mlx5_0", "mlx5_0:1:3". ["simulated"] */
+	const char *device_name;
+	uint64_t pool_bytes;	     /* memory for neb_buffer_alloc [64 MiB] */
+	uint32_t requests_max;	     /* in flight at a time, 1 to 256 [64]; more wait their turn */
+	uint32_t inline_bytes_max;   /* bodies sent inside a message [512]; UINT32_MAX: none */
+	uint64_t connect_timeout_ns; /* [2 s] */
+	uint64_t request_timeout_ns; /* [30 s] */
+	/* How long a wait looks for its answer before it sleeps [50 µs]; UINT64_MAX: for ever. A
+	 * wait that sleeps costs two context switches more and no processor. */
+	uint64_t spin_ns;
+	neb_log_fn *log; /* [warnings and errors go to standard error] */
+	void *log_arg;
+};
+
+/* NEB_STRICT connects here and fails when it cannot; the others connect at the first request.
+ * -EINVAL: an option (the log says which); -ENOMEM, -ENODEV: no such RDMA device, and no other way.
+ */
+NEB_API int neb_client_open(const struct neb_options *options, struct neb_client **ret_client);
+/* Takes NULL. Requests in flight are cut off without a result; buffers and registrations end. */
+NEB_API void neb_client_close(struct neb_client *client);
+
+/* ---- Memory the device knows. ---- */
+/* From the pool: page-aligned. -ENOMEM: the pool is full. Lives until free or close. */
+NEB_API int neb_buffer_alloc(struct neb_client *client, size_t bytes, void **ret_data);
+NEB_API void neb_buffer_free(struct neb_client *client, void *data); /* takes NULL */
+/* Makes memory of yours known to the device; parts of it may then be used in requests. Not for
+ * every request: it pins pages. -EEXIST: it overlaps what is registered. */
+NEB_API int neb_register(struct neb_client *client, void *data, size_t bytes);
+/* data as given to neb_register; no request may be using it. -ENOENT. */
+NEB_API int neb_unregister(struct neb_client *client, void *data);
+
+/* ---- Requests. ---- */
+enum neb_op {
+	NEB_GET_OBJECT = 1,
+	NEB_PUT_OBJECT = 2,
+	NEB_DELETE_OBJECT = 3,
+	NEB_HEAD_OBJECT = 4,
+	NEB_LIST_OBJECTS = 5, /* version 2; query: prefix=…&delimiter=… */
+	NEB_CREATE_MULTIPART = 6,
+	NEB_UPLOAD_PART = 7, /* query: partNumber=…&uploadId=… */
+	NEB_COMPLETE_MULTIPART = 8,
+	NEB_ABORT_MULTIPART = 9,
+	NEB_COPY_OBJECT = 10, /* header: x-amz-copy-source */
+	NEB_DELETE_OBJECTS = 11,
+	NEB_LIST_MULTIPART = 12,
+	NEB_LIST_PARTS = 13,
+	NEB_LIST_VERSIONS = 14,
+	NEB_GET_TAGGING = 15,
+	NEB_PUT_TAGGING = 16,
+	NEB_DELETE_TAGGING = 17,
+	NEB_LIST_BUCKETS = 18,
+	NEB_CREATE_BUCKET = 19,
+	NEB_DELETE_BUCKET = 20,
+	NEB_HEAD_BUCKET = 21,
+	NEB_GET_BUCKET_LOCATION = 22,
+	NEB_S3 = 32, /* anything: method, path, query, headers, body */
+	NEB_PING =
+		48, /* nothing, there and back; over HTTP a ListBuckets whose answer is dropped */
+};
+
+struct neb_header {
+	const char *name;
+	const char *value;
+};
+
+struct neb_iov {
+	void *data; /* read only for a request's body */
+	size_t bytes;
+};
+#define NEB_IOV_MAX	16u
+#define NEB_HEADERS_MAX 32u
+
+enum neb_checksum {
+	NEB_CHECKSUM_NONE = 0,
+	NEB_CHECKSUM_CRC32 = 1,
+	NEB_CHECKSUM_CRC32C = 2,
+	NEB_CHECKSUM_CRC64NVME = 3,
+	NEB_CHECKSUM_SHA1 = 4,
+	NEB_CHECKSUM_SHA256 = 5,
+};
+
+/* Zero it, then set what the operation needs. It and the strings it points at are copied by submit;
+ * the memory in body and into is used until the result has come. */
+struct neb_request {
+	enum neb_op op;
+	const char *bucket;
+	const char *key;	/* as it is, not encoded; up to 1,024 bytes of UTF-8 */
+	const char *version_id; /* or NULL */
+	const char *query;	/* percent-encoded, without '?'; or NULL */
+	const char *method;	/* NEB_S3: "GET", "HEAD", "PUT", "POST", "DELETE" */
+	const char *path;	/* NEB_S3: percent-encoded, from '/' */
+	const struct neb_header *headers;
+	uint32_t header_count;
+	const struct neb_iov *body; /* what is sent */
+	uint32_t body_count;
+	const struct neb_iov *into; /* where the answer's body goes */
+	uint32_t into_count;
+	uint64_t range_offset; /* GET: with range_bytes above 0 */
+	uint64_t range_bytes;
+	enum neb_checksum checksum_kind; /* PUT: the body's digest, which the server verifies */
+	const uint8_t *checksum;	 /* 4, 4, 8, 20 or 32 bytes */
+	uint64_t timeout_ns;		 /* [the client's] */
+	/* Ask for all headers of the answer: see neb_result_header(). Costs a little. HEAD has
+	 * them always. */
+	bool want_headers;
+	void *user_data; /* comes back in the result */
+};
+
+struct neb_result {
+	int error;		      /* as in ERRORS above */
+	uint32_t status;	      /* S3's HTTP status; 0: no answer came */
+	enum neb_transport transport; /* NEB_RDMA, NEB_HTTP or NEB_NONE */
+	uint64_t bytes;		      /* of the answer's body, in your memory */
+	uint64_t object_bytes;	      /* length that the answer announced: HEAD's object */
+	uint64_t id;		      /* from neb_submit */
+	void *user_data;
+	char etag[84]; /* without quotes; may be empty */
+	char code[64]; /* "NoSuchKey"; empty on success */
+	char message[256];
+	char request_id[33]; /* the server's */
+	/* Why a request that might have gone by RDMA went by HTTP; empty otherwise. */
+	char fallback[128];
+	/* With want_headers: "name: value\n" lines, cut at a line's end; else empty. */
+	char headers[2048];
+};
+/* The value of a header of the result, by name in any case: its length, or -ENOENT. *ret_value
+ * points into result and is not terminated. */
+NEB_API int neb_result_header(
+	const struct neb_result *result, const char *name, const char **ret_value);
+
+/* Starts a request. Blocks only to set up a session that is not there (connect_timeout_ns at most).
+ * Any number may be submitted. -EINVAL: a field is out of bounds; nothing was started. A request
+ * that was started has exactly one result. */
+NEB_API int neb_submit(
+	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
+/* Takes up to max results that are there, in order of completion; never sleeps. How many. */
+NEB_API int neb_poll(struct neb_client *client, struct neb_result *results, uint32_t max);
+/* As neb_poll, but waits for at least one: 0 when there is nothing in flight, -ETIMEDOUT. */
+NEB_API int neb_wait(
+	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns);
+/* Requests that have no result yet. */
+NEB_API uint32_t neb_in_flight(const struct neb_client *client);
+/* Submits and waits for this one; results of others stay for neb_poll. Returns result->error. */
+NEB_API int neb_perform(struct neb_client *client, const struct neb_request *request,
+	struct neb_result *ret_result);
+
+/* ---- The common ones, at once. All return result->error; ret_result may be NULL. ---- */
+NEB_API int neb_get(struct neb_client *client, const char *bucket, const char *key, void *data,
+	size_t bytes, struct neb_result *ret_result);
+NEB_API int neb_put(struct neb_client *client, const char *bucket, const char *key,
+	const void *data, size_t bytes, struct neb_result *ret_result);
+NEB_API int neb_head(struct neb_client *client, const char *bucket, const char *key,
+	struct neb_result *ret_result);
+NEB_API int neb_delete(struct neb_client *client, const char *bucket, const char *key,
+	struct neb_result *ret_result);
+NEB_API int neb_bucket_create(
+	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
+NEB_API int neb_bucket_delete(
+	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
+NEB_API int neb_ping(struct neb_client *client, struct neb_result *ret_result);
+
+/* One entry of a listing: a key, or with a delimiter a common prefix. */
+struct neb_entry {
+	const char *key;
+	bool is_prefix;
+	uint64_t bytes;
+	const char *etag;	   /* without quotes */
+	const char *last_modified; /* 2026-01-02T03:04:05.000Z */
+};
+/* False ends the listing. The entry lives for the call, which may make no other call on the client.
+ */
+typedef bool neb_list_fn(void *arg, const struct neb_entry *entry);
+/* Every key that starts with prefix, in order, page by page. prefix, delimiter and after may be
+ * NULL. */
+struct neb_list {
+	const char *bucket;
+	const char *prefix;
+	const char *delimiter;
+	const char *after; /* exclusive */
+	neb_list_fn *visit;
+	void *arg;
+};
+NEB_API int neb_list(
+	struct neb_client *client, const struct neb_list *list, struct neb_result *ret_result);
+/* Buckets, as entries whose key is their name. */
+NEB_API int neb_list_buckets(
+	struct neb_client *client, neb_list_fn *visit, void *arg, struct neb_result *ret_result);
+
+/* ---- What it did. ---- */
+struct neb_stats {
+	uint64_t requests_rdma, requests_http; /* answered */
+	uint64_t fallbacks;		       /* went by HTTP though RDMA was wanted */
+	uint64_t sessions_opened, sessions_lost;
+	uint64_t bytes_copied;	/* by the client, between your memory and the pool or a message */
+	uint64_t registrations; /* made for single requests */
+	uint64_t sleeps;	/* waits that went to the kernel */
+};
+NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
