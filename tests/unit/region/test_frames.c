@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "region/region_priv.h"
+
 #define REGION_BYTES (16 * MIB)
 
 static void test_lease_and_give(void **state)
@@ -33,6 +35,26 @@ static void test_lease_and_give(void **state)
 	region_usage(region, &usage);
 	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
 	region_close(region);
+}
+
+/* Under AddressSanitizer the bytes of free frames are out of bounds. */
+static void test_free_frames_are_poisoned(void **state)
+{
+	(void)state;
+#ifdef REGION_ASAN
+	struct region *region = region_test_open(REGION_BYTES);
+	struct region_span span;
+
+	assert_int_equal(region_lease(region, 3, OWNER_APP, &span), 0);
+	assert_null(__asan_region_is_poisoned(span.data, region_span_bytes(span)));
+	assert_ptr_equal(__asan_region_is_poisoned(span.data, region_span_bytes(span) + 1),
+		span.data + region_span_bytes(span));
+	region_give(region, span, OWNER_APP);
+	assert_ptr_equal(__asan_region_is_poisoned(span.data, 1), span.data);
+	region_close(region);
+#else
+	skip();
+#endif
 }
 
 /* Whatever order it is taken and given in, all memory comes back as the largest blocks. */
@@ -367,6 +389,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lease_and_give),
+		cmocka_unit_test(test_free_frames_are_poisoned),
 		cmocka_unit_test(test_coalesces),
 		cmocka_unit_test(test_references),
 		cmocka_unit_test(test_threads_against_model),
