@@ -104,7 +104,7 @@ static void sleep_until(struct reactor *reactor, uint64_t deadline_ns)
 	if (!may_sleep(reactor) || !pollers_arm(reactor))
 		return;
 	atomic_store_explicit(&reactor->sleeping, true, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst);
+	full_fence();
 	/* Asked again: posts from before the fence, and what the pollers did when they armed. */
 	if (may_sleep(reactor)) {
 		timer_ns = wheel_next_ns(&reactor->wheel);

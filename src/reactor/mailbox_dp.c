@@ -8,6 +8,10 @@
 #include <errno.h>
 #include <unistd.h>
 
+#if REACTOR_TSAN
+_Atomic uint32_t reactor_fence_word;
+#endif
+
 void mailbox_ring(struct reactor *reactor)
 {
 	int saved_errno = errno; /* a signal handler may not change it */
@@ -24,7 +28,7 @@ void mailbox_ring(struct reactor *reactor)
 void reactor_post(struct reactor *reactor, struct reactor_msg *msg)
 {
 	mpsc_push(&reactor->mailbox, &msg->node);
-	atomic_thread_fence(memory_order_seq_cst);
+	full_fence();
 	/* The exchange lets only the first of several producers ring. */
 	if (atomic_load_explicit(&reactor->sleeping, memory_order_relaxed) &&
 		atomic_exchange_explicit(&reactor->sleeping, false, memory_order_relaxed))

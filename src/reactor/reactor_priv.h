@@ -144,6 +144,22 @@ struct reactor {
 /* The reactor whose turn this thread is in. */
 extern _Thread_local struct reactor *reactor_current;
 
+#if REACTOR_TSAN
+extern _Atomic uint32_t reactor_fence_word;
+#endif
+
+/* What was stored before it is seen by others before what is loaded after it is loaded. */
+static inline void full_fence(void)
+{
+#if REACTOR_TSAN
+	/* The thread sanitizer does not know fences; a read-modify-write of one common word orders
+	 * all who do it. */
+	atomic_fetch_add(&reactor_fence_word, 1);
+#else
+	atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
 /* Statistics have one writer and are read from any thread. */
 static inline void stat_add(uint64_t *figure, uint64_t n)
 {

@@ -6,8 +6,13 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -71,6 +76,44 @@ static inline struct reactor_stats rig_stats(void)
 
 	reactor_stats(rig, &stats);
 	return stats;
+}
+
+/* For a child, as it cannot be undone: system call nr answers error from now on, when its argument
+ * arg_idx is value (its low half; -1: whatever its arguments are). */
+static inline void rig_forbid(long nr, int arg_idx, uint32_t value, int error)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)nr, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			arg_idx < 0 ? (uint32_t)offsetof(struct seccomp_data, nr)
+				    : (uint32_t)(offsetof(struct seccomp_data, args) +
+						 8 * (uint32_t)arg_idx)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, arg_idx < 0 ? (uint32_t)nr : value, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(100);
+}
+
+/* Runs fn in a child and returns what waitpid says of it. fn opens its own reactor: the parent's
+ * ring is the parent's. */
+static inline int rig_in_child(void (*fn)(void))
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		fn();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status;
 }
 
 #define RIG_TEST(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)

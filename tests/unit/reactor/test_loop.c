@@ -255,6 +255,43 @@ static void test_offload_runs_elsewhere_and_is_bounded(void **state)
 	assert_in_range(atomic_load(&running_max), 1, 8);
 }
 
+static pthread_t offloaded_on;
+
+static void notes_thread(void *arg)
+{
+	offloaded_on = pthread_self();
+	++*(uint32_t *)arg;
+}
+
+static void offloads_once(void *arg)
+{
+	fiber_offload(notes_thread, arg);
+}
+
+static void offload_without_threads(void)
+{
+	uint32_t count = 0;
+
+	close(STDERR_FILENO); /* it says so in the log */
+	rig_forbid(__NR_clone3, -1, 0, EAGAIN);
+	rig_forbid(__NR_clone, -1, 0, EAGAIN);
+	rig_open_with((struct reactor_opts){0});
+	rig_spawn(offloads_once, &count);
+	rig_run();
+	reactor_close(rig);
+	_exit(count == 1 && pthread_equal(offloaded_on, pthread_self()) ? 42 : 1);
+}
+
+/* Before any other offload: a child has the parent's count of helpers, but not its helpers. */
+static void test_offload_without_helpers_still_runs(void **state)
+{
+	int status = rig_in_child(offload_without_threads);
+
+	(void)state;
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 42);
+}
+
 static void test_measure_empty_turns(void **state)
 {
 	uint64_t begin_ns;
@@ -281,6 +318,7 @@ int main(void)
 		RIG_TEST(test_idle_costs_nothing),
 		RIG_TEST(test_turn_wait_keeps_its_deadline),
 		RIG_TEST(test_turns_nest),
+		RIG_TEST(test_offload_without_helpers_still_runs),
 		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
 		RIG_TEST(test_measure_empty_turns),
 	};

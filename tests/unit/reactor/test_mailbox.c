@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
 #define PRODUCERS 4u
 #define MESSAGES  20000u
@@ -176,24 +175,23 @@ static void parks_for_good(void *arg)
 		pthread_join(thread, NULL);
 }
 
+static void wake_wrongly(void)
+{
+	struct rlimit no_core = {0, 0};
+
+	setrlimit(RLIMIT_CORE, &no_core);
+	close(STDERR_FILENO);
+	rig_open_with((struct reactor_opts){0});
+	rig_spawn(parks_for_good, NULL);
+	reactor_turn(rig);
+}
+
 /* fiber_wake instead of fiber_wake_remote is our bug, and found at once. */
 static void test_a_plain_wake_from_another_thread_aborts(void **state)
 {
-	pid_t child = fork();
-	int status;
+	int status = rig_in_child(wake_wrongly);
 
 	(void)state;
-	assert_true(child >= 0);
-	if (child == 0) {
-		struct rlimit no_core = {0, 0};
-
-		setrlimit(RLIMIT_CORE, &no_core);
-		close(STDERR_FILENO);
-		rig_spawn(parks_for_good, NULL);
-		reactor_turn(rig);
-		_exit(0);
-	}
-	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFSIGNALED(status));
 	assert_int_equal(WTERMSIG(status), SIGABRT);
 }

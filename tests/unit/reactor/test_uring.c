@@ -2,14 +2,9 @@
  * than the ring holds, and buffers the kernel has let go of. */
 #include "rig.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "reactor/reactor_priv.h"
 
@@ -346,44 +341,30 @@ static void test_lesser_rings_do_the_same(void **state)
 	}
 }
 
-/* Installs a filter that answers io_uring_setup with EPERM, as container runtimes do. */
-static void forbid_io_uring(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = {.len = ARRAY_LEN(code), .filter = code};
+static int said_fd;
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		_exit(100);
-}
-
-/* In a child, because a filter is for life; its log comes back through a pipe. */
-static void test_open_says_how_to_permit_io_uring(void **state)
+/* As container runtimes do. The exit code is the error. */
+static void open_forbidden(void)
 {
 	struct reactor_opts opts = {.cpu = -1};
+	struct reactor *reactor;
+
+	dup2(said_fd, STDERR_FILENO);
+	rig_forbid(__NR_io_uring_setup, -1, 0, EPERM);
+	_exit(-reactor_open(&opts, &reactor));
+}
+
+static void test_open_says_how_to_permit_io_uring(void **state)
+{
 	char said[2048] = {0};
 	int fds[2], status;
-	pid_t child;
 
 	(void)state;
 	assert_int_equal(pipe(fds), 0);
-	child = fork();
-	assert_true(child >= 0);
-	if (child == 0) {
-		struct reactor *reactor;
-
-		dup2(fds[1], STDERR_FILENO);
-		forbid_io_uring();
-		_exit(-reactor_open(&opts, &reactor));
-	}
+	said_fd = fds[1];
+	status = rig_in_child(open_forbidden);
 	close(fds[1]);
 	assert_true(read(fds[0], said, sizeof(said) - 1) > 0);
-	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), EPERM);
 	assert_non_null(strstr(said, "kernel.io_uring_disabled=0"));
