@@ -284,11 +284,12 @@ static __attribute__((noinline, cold)) uint32_t parse_refusal(
 {
 	if (head->refusal)
 		return head->refusal;
+	if (slice_eq(head->method_text, SLICE("PRI")))
+		return 505; /* how HTTP/2 begins */
 	switch (err) {
 	case HPE_INVALID_METHOD:
 		return token_valid(head->method_text) ? 501 : 400;
 	case HPE_INVALID_VERSION:
-	case HPE_PAUSED_H2_UPGRADE:
 		return 505;
 	default:
 		return 400;
@@ -310,6 +311,11 @@ uint32_t http_head_parse(struct http_head *head, const char *data, uint32_t len)
 		return parse_refusal(head, err);
 	if (head->parser.http_major != 1)
 		return 505;
+	/* One space on either side of the target, and nothing else in the line. */
+	if (head->target.data != rest.data ||
+		!slice_starts(slice_from(rest, head->target.len), SLICE(" HTTP/1.")) ||
+		!slice_starts(slice_from(rest, head->target.len + 9), SLICE("\r\n")))
+		return 400;
 	head->http_1_0 = !head->parser.http_minor;
 	head->keep_alive = !head->http_1_0;
 	head->method = method_of(head->parser.method);
