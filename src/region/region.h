@@ -281,7 +281,8 @@ void region_complete(struct region_ring *ring, const struct region_cqe *cqe);
 uint32_t region_ring_turn(struct region_ring *ring);
 /* Takes up to max completions, both pairs of rings; returns how many. */
 uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t max);
-/* True when there are neither submissions nor completions to handle (the reactor may sleep). */
+/* True when there are neither submissions nor completions to handle (the reactor may sleep). What a
+ * busy device left counts as work: it has to be offered again. */
 bool region_ring_idle(const struct region_ring *ring);
 
 /* ---- The memory-region table: what is registered with which device, for all to see. ---- */

@@ -119,7 +119,9 @@ static void pair_complete(struct ring_pair *pair, const struct region_cqe *cqe)
 
 	if ((cqe->flags & REGION_F_UNSIGNALED) != 0 && cqe->result >= 0)
 		return;
-	if (__builtin_expect(tail - queue_head(&pair->cq) > pair->cq.mask, 0)) {
+	/* Behind what was kept aside already, too: order holds. */
+	if (__builtin_expect(
+		    tail - queue_head(&pair->cq) > pair->cq.mask || pair->spill_count > 0, 0)) {
 		ring_spill(pair, cqe);
 		return;
 	}
