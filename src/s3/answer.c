@@ -1,0 +1,161 @@
+/* s3/answer.c: answers: heads, XML documents, errors. */
+#include <stdio.h>
+
+#include "s3/s3_priv.h"
+
+const char s3_owner_id[65] = "5e94f7bd1fdc4dbdf3a15d5cd91f5e8a20e5a7ac9f8ed0e4f2d3c6ab0f5ec1d7";
+
+void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
+{
+	if (call->header_count == S3_REPLY_HEADERS_MAX)
+		return;
+	call->headers[call->header_count++] = (struct s3_header){.name = name, .value = value};
+}
+
+void s3_answer_etag(struct s3_call *call, const char *etag)
+{
+	size_t len = strlen(etag);
+	char *quoted = s3_arena_get(&call->arena, len + 2);
+
+	if (!quoted)
+		return;
+	quoted[0] = '"';
+	memcpy(quoted + 1, etag, len);
+	quoted[len + 1] = '"';
+	s3_answer_header(call, SLICE("ETag"), slice_of(quoted, len + 2));
+}
+
+const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status)
+{
+	if (call->reply->ops->head(call->reply, status, call->headers, call->header_count, 0))
+		call->reply->broken = true;
+	return NULL;
+}
+
+/* Head and text; a transport that broke is the front's to end. */
+static void answer_text(struct s3_call *call, uint32_t status, struct slice text)
+{
+	struct s3_reply *reply = call->reply;
+
+	s3_answer_header(call, SLICE("Content-Type"), SLICE("application/xml"));
+	if (reply->ops->head(reply, status, call->headers, call->header_count, text.len)) {
+		reply->broken = true;
+		return;
+	}
+	if (!text.len || call->request->method == S3_HEAD)
+		return;
+	if (reply->ops->text(reply, text))
+		reply->broken = true;
+	call->body_bytes += text.len;
+}
+
+const struct s3_error *s3_answer_xml(struct s3_call *call, uint32_t status, struct buf *xml)
+{
+	bool failed = xml->failed;
+
+	if (!failed)
+		answer_text(call, status, buf_slice(xml));
+	buf_free(xml);
+	return failed ? s3_error_at(S3_E_SLOW_DOWN) : NULL;
+}
+
+static void put_resource(const struct s3_call *call, struct buf *xml)
+{
+	const struct s3_request *request = call->request;
+
+	buf_put_str(xml, "<Resource>");
+	if (request->op == S3_OP_ROUTE) {
+		if (utf8_is_valid(request->path))
+			xml_escape(request->path, xml);
+	} else if (utf8_is_valid(call->bucket) && utf8_is_valid(call->key)) {
+		buf_put(xml, "/", 1);
+		xml_escape(call->bucket, xml);
+		buf_put(xml, "/", 1);
+		xml_escape(call->key, xml);
+	}
+	buf_put_str(xml, "</Resource>");
+}
+
+void s3_answer_error(struct s3_call *call, const struct s3_error *error)
+{
+	struct buf xml;
+
+	if (call->request->method == S3_HEAD) {
+		s3_answer_empty(call, error->status);
+		return;
+	}
+	buf_init(&xml, S3_XML_REPLY_BYTES_MAX);
+	buf_put_str(&xml, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
+	xml_element("Code", slice_str(error->code), &xml);
+	xml_element("Message", slice_str(call->message ? call->message : error->message), &xml);
+	if (call->bucket.len && utf8_is_valid(call->bucket))
+		xml_element("BucketName", call->bucket, &xml);
+	if (call->key.len && utf8_is_valid(call->key))
+		xml_element("Key", call->key, &xml);
+	put_resource(call, &xml);
+	buf_put_slice(&xml, call->detail);
+	xml_element("RequestId", slice_str(call->request->request_id), &xml);
+	xml_element("HostId", slice_str(call->s3->host_id), &xml);
+	buf_put_str(&xml, "</Error>");
+	answer_text(call, error->status, xml.failed ? SLICE_NONE : buf_slice(&xml));
+	buf_free(&xml);
+}
+
+void s3_xml_begin(struct buf *xml, const char *root)
+{
+	buf_init(xml, S3_XML_REPLY_BYTES_MAX);
+	buf_printf(xml,
+		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+		"<%s xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">",
+		root);
+}
+
+void s3_xml_end(struct buf *xml, const char *root)
+{
+	buf_printf(xml, "</%s>", root);
+}
+
+void s3_xml_u64(struct buf *xml, const char *name, uint64_t value)
+{
+	char text[24];
+	int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+
+	xml_element(name, slice_of(text, (size_t)len), xml);
+}
+
+void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns)
+{
+	char text[DATE_ISO_LEN];
+
+	date_iso_format((int64_t)(time_ns / NS_PER_MS), text);
+	xml_element(name, slice_of(text, sizeof(text)), xml);
+}
+
+void s3_xml_etag(struct buf *xml, const char *etag)
+{
+	buf_put_str(xml, "<ETag>&quot;");
+	xml_escape(slice_str(etag), xml);
+	buf_put_str(xml, "&quot;</ETag>");
+}
+
+void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
+{
+	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
+	char text[BASE64_LEN(CHECKSUM_BYTES_MAX)], element[32];
+
+	if (kind == CHECKSUM_NONE || kind > CHECKSUM_SHA256)
+		return;
+	snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(checksum_name(kind)));
+	xml_element(element,
+		slice_of(text, base64_encode(meta->checksum, meta->checksum_len, text)), xml);
+	xml_element("ChecksumType",
+		meta->checksum_flags & 1 ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"), xml);
+}
+
+void s3_xml_owner(struct buf *xml, const char *element)
+{
+	buf_printf(xml, "<%s>", element);
+	xml_element("ID", slice_str(s3_owner_id), xml);
+	xml_element("DisplayName", SLICE(S3_OWNER_NAME), xml);
+	buf_printf(xml, "</%s>", element);
+}

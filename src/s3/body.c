@@ -1,0 +1,394 @@
+/* s3/body.c: request bodies: into the store, or whole into memory when they are documents; and what
+ * they are held against: the signed SHA-256, Content-MD5, x-amz-checksum-* in header or trailer. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/s3_priv.h"
+
+#define ETAG_HEADER "x-nebulaio-etag" /* "md5": a native client asks for an MD5 as ETag */
+#define STAGES_MAX  4u
+
+/* ---- What the client announced. ---- */
+
+static const struct s3_error *parse_md5(struct s3_call *call, struct s3_sums *sums)
+{
+	struct slice value = s3_call_header(call, SLICE("content-md5"));
+	size_t len;
+
+	if (!s3_call_has_header(call, SLICE("content-md5")))
+		return NULL;
+	if (base64_decode(value, sums->md5, sizeof(sums->md5), &len) || len != sizeof(sums->md5))
+		return s3_error_at(S3_E_INVALID_DIGEST);
+	sums->has_md5 = true;
+	return NULL;
+}
+
+static bool parse_digest(struct slice text, struct s3_sums *sums)
+{
+	size_t len;
+
+	if (base64_decode(text, sums->digest, sizeof(sums->digest), &len) ||
+		len != checksum_bytes(sums->kind))
+		return false;
+	sums->digest_bytes = (uint8_t)len;
+	return true;
+}
+
+static const struct s3_error *set_kind(
+	struct s3_call *call, struct s3_sums *sums, enum checksum_kind kind)
+{
+	if (sums->kind != CHECKSUM_NONE)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Expecting a single x-amz-checksum- header. Multiple checksum Types are "
+			"not allowed.");
+	sums->kind = kind;
+	return NULL;
+}
+
+static const struct s3_error *parse_checksum_header(
+	struct s3_call *call, const struct s3_header *header, struct s3_sums *sums)
+{
+	const struct s3_error *error;
+	enum checksum_kind kind;
+
+	if (checksum_kind_of_header(header->name, &kind))
+		return NULL;
+	error = set_kind(call, sums, kind);
+	if (!error && !parse_digest(header->value, sums))
+		error = s3_fail(call, S3_E_INVALID_REQUEST, "Value for %.*s header is invalid.",
+			SLICE_FMT(checksum_header(kind)));
+	return error;
+}
+
+/* x-amz-trailer names what follows the body; only a checksum can. */
+static const struct s3_error *parse_trailer(struct s3_call *call, struct s3_sums *sums)
+{
+	struct slice rest = s3_call_header(call, SLICE("x-amz-trailer"));
+
+	while (rest.len) {
+		struct slice name = slice_trim(slice_split(&rest, ','));
+		const struct s3_error *error;
+		enum checksum_kind kind;
+
+		if (checksum_kind_of_header(name, &kind))
+			return s3_fail(call, S3_E_INVALID_REQUEST,
+				"The value specified in the x-amz-trailer header is not supported");
+		error = set_kind(call, sums, kind);
+		if (error)
+			return error;
+		sums->in_trailer = true;
+	}
+	return NULL;
+}
+
+/* The algorithm that the client says it uses must be the one it gives a value of. */
+static const struct s3_error *check_algorithm(struct s3_call *call, const struct s3_sums *sums)
+{
+	struct slice name = s3_call_header(call, SLICE("x-amz-sdk-checksum-algorithm"));
+	enum checksum_kind kind;
+
+	if (!name.len)
+		return NULL;
+	if (checksum_kind_of_name(name, &kind))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Value for x-amz-sdk-checksum-algorithm header is invalid.");
+	if (sums->kind == CHECKSUM_NONE)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"x-amz-sdk-checksum-algorithm specified, but no corresponding "
+			"x-amz-checksum-* or x-amz-trailer headers were found.");
+	if (sums->kind != kind)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Value for x-amz-sdk-checksum-algorithm header is invalid.");
+	return NULL;
+}
+
+const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_sums)
+{
+	const struct s3_request *request = call->request;
+	const struct s3_error *error;
+
+	*ret_sums = (struct s3_sums){
+		.etag_md5 = call->etag_md5,
+		.payload_sha256 = call->signing.payload == S3_PAYLOAD_SHA256,
+	};
+	if (!request->header_count)
+		return NULL;
+	ret_sums->etag_md5 |=
+		slice_eq_nocase(s3_call_header(call, SLICE(ETAG_HEADER)), SLICE("md5"));
+	error = parse_md5(call, ret_sums);
+	for (uint32_t i = 0; !error && i < request->header_count; i++)
+		error = parse_checksum_header(call, &request->headers[i], ret_sums);
+	if (!error)
+		error = parse_trailer(call, ret_sums);
+	return error ? error : check_algorithm(call, ret_sums);
+}
+
+/* ---- What it came to. ---- */
+
+static const struct s3_error *check_sha256(struct s3_call *call, const uint8_t digest[SHA256_BYTES])
+{
+	char hex[2 * SHA256_BYTES];
+
+	hex_encode(digest, SHA256_BYTES, hex);
+	if (strncasecmp(hex, call->content_sha256, sizeof(hex)) == 0)
+		return NULL;
+	s3_fail_detail(call, "ClientComputedContentSHA256", slice_str(call->content_sha256));
+	s3_fail_detail(call, "S3ComputedContentSHA256", slice_of(hex, sizeof(hex)));
+	return s3_error_at(S3_E_CONTENT_SHA256_MISMATCH);
+}
+
+static const struct s3_error *check_md5(
+	struct s3_call *call, const struct s3_sums *sums, const uint8_t digest[MD5_BYTES])
+{
+	if (!sums->has_md5 || memcmp(sums->md5, digest, MD5_BYTES) == 0)
+		return NULL;
+	return s3_fail(call, S3_E_BAD_DIGEST,
+		"The Content-MD5 you specified did not match what we received.");
+}
+
+static const struct s3_error *check_digest(
+	struct s3_call *call, const struct s3_sums *sums, const uint8_t *digest)
+{
+	struct s3_sums wanted = *sums;
+
+	if (sums->kind == CHECKSUM_NONE)
+		return NULL;
+	if (sums->in_trailer) {
+		struct s3_body *body = call->request->body;
+		struct slice text =
+			body ? body->ops->trailer(body, checksum_header(sums->kind).data)
+			     : SLICE_NONE;
+
+		if (!text.len || !parse_digest(text, &wanted))
+			return s3_error_at(S3_E_MALFORMED_TRAILER);
+	}
+	if (memcmp(wanted.digest, digest, wanted.digest_bytes) == 0)
+		return NULL;
+	return s3_fail(call, S3_E_BAD_DIGEST,
+		"The %.*s you specified did not match the calculated checksum.",
+		SLICE_FMT(checksum_name(sums->kind)));
+}
+
+/* ---- Documents. ---- */
+
+static int read_source(struct s3_call *call, struct flow_source *source, struct buf *text)
+{
+	struct flow_piece piece;
+	int ret;
+
+	for (;;) {
+		ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
+		if (ret <= 0)
+			break;
+		buf_put(text, piece.data, piece.bytes);
+		flow_piece_end(call->request->core, &piece,
+			piece.hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
+		if (text->failed) {
+			ret = -EMSGSIZE;
+			break;
+		}
+	}
+	source->ops->close(source);
+	return ret;
+}
+
+static const struct s3_error *verify_document(
+	struct s3_call *call, const struct s3_sums *sums, struct slice text)
+{
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+	const struct s3_error *error = NULL;
+
+	if (sums->payload_sha256) {
+		sha256_of(text.data, text.len, digest);
+		error = check_sha256(call, digest);
+	}
+	if (!error && sums->has_md5) {
+		md5_of(text.data, text.len, digest);
+		error = check_md5(call, sums, digest);
+	}
+	if (!error && sums->kind != CHECKSUM_NONE) {
+		checksum_of(sums->kind, text.data, text.len, digest);
+		error = check_digest(call, sums, digest);
+	}
+	return error;
+}
+
+const struct s3_error *s3_read_body(
+	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body)
+{
+	struct s3_body *body = call->request->body;
+	struct flow_source *source;
+	struct buf text;
+	int ret = 0;
+
+	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
+	if (body && body->bytes) {
+		if (body->bytes != UINT64_MAX && body->bytes > LIMIT_XML_BODY_BYTES_MAX)
+			return s3_error_at(S3_E_MESSAGE_TOO_LONG);
+		ret = body->ops->open(body, &call->signing, &source);
+		if (!ret)
+			ret = read_source(call, source, &text);
+	}
+	*ret_body = s3_arena_copy(&call->arena, buf_slice(&text));
+	buf_free(&text);
+	if (ret == -EMSGSIZE)
+		return s3_error_at(S3_E_MESSAGE_TOO_LONG);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	if (!ret_body->data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	call->body_bytes += ret_body->len;
+	return verify_document(call, sums, *ret_body);
+}
+
+/* ---- Objects. ---- */
+
+/* The sums that run beside a body. The CRC-64 always does: it is the object's own. */
+struct body_stages {
+	struct flow_checksum crc64, md5, sha256, other;
+	struct flow_stage *list[STAGES_MAX];
+	uint32_t count;
+	bool has_md5, has_sha256, has_other;
+};
+
+static int add_stage(
+	struct body_stages *stages, struct flow_checksum *stage, enum checksum_kind kind)
+{
+	stages->list[stages->count++] = &stage->stage;
+	return flow_checksum_init(stage, kind);
+}
+
+static int init_stages(const struct s3_sums *sums, struct body_stages *stages)
+{
+	int ret;
+
+	stages->count = 0;
+	stages->has_md5 = sums->has_md5 || sums->etag_md5;
+	stages->has_sha256 = sums->payload_sha256 || sums->kind == CHECKSUM_SHA256;
+	stages->has_other = sums->kind != CHECKSUM_NONE && sums->kind != CHECKSUM_CRC64NVME &&
+			    sums->kind != CHECKSUM_SHA256;
+	ret = add_stage(stages, &stages->crc64, CHECKSUM_CRC64NVME);
+	if (!ret && stages->has_md5)
+		ret = add_stage(stages, &stages->md5, CHECKSUM_MD5);
+	if (!ret && stages->has_sha256)
+		ret = add_stage(stages, &stages->sha256, CHECKSUM_SHA256);
+	if (!ret && stages->has_other)
+		ret = add_stage(stages, &stages->other, sums->kind);
+	return ret;
+}
+
+void s3_etag_of_crc(struct store_meta *meta)
+{
+	/* Never of an MD5's form, so that no client checks a body against it as one. */
+	snprintf(meta->etag, sizeof(meta->etag), "%016llx-%llx", (unsigned long long)meta->crc64,
+		(unsigned long long)meta->bytes);
+}
+
+static uint64_t crc64_of(const uint8_t digest[8])
+{
+	uint64_t crc = 0;
+
+	for (int i = 0; i < 8; i++)
+		crc = crc << 8 | digest[i];
+	return crc;
+}
+
+/* Ends the sums, holds them against what was announced, and notes them in meta. */
+static const struct s3_error *check_stages(struct s3_call *call, const struct s3_sums *sums,
+	struct body_stages *stages, struct store_meta *meta)
+{
+	uint8_t md5[CHECKSUM_BYTES_MAX], sha256[CHECKSUM_BYTES_MAX], crc64[CHECKSUM_BYTES_MAX];
+	uint8_t other[CHECKSUM_BYTES_MAX];
+	const struct s3_error *error = NULL;
+	const uint8_t *kept = crc64;
+
+	checksum_final(&stages->crc64.checksum, crc64);
+	meta->crc64 = crc64_of(crc64);
+	if (stages->has_sha256)
+		checksum_final(&stages->sha256.checksum, sha256);
+	if (stages->has_other)
+		checksum_final(&stages->other.checksum, other);
+	if (sums->payload_sha256)
+		error = check_sha256(call, sha256);
+	if (stages->has_md5) {
+		checksum_final(&stages->md5.checksum, md5);
+		hex_encode(md5, MD5_BYTES, meta->etag);
+		meta->etag[2 * MD5_BYTES] = '\0';
+		error = error ? error : check_md5(call, sums, md5);
+	} else if (!meta->etag[0]) {
+		s3_etag_of_crc(meta);
+	}
+	if (stages->has_other)
+		kept = other;
+	else if (sums->kind == CHECKSUM_SHA256)
+		kept = sha256;
+	if (!error)
+		error = check_digest(call, sums, kept);
+	meta->checksum_type =
+		(uint8_t)(sums->kind == CHECKSUM_NONE ? CHECKSUM_CRC64NVME : sums->kind);
+	meta->checksum_len = (uint8_t)checksum_bytes((enum checksum_kind)meta->checksum_type);
+	memcpy(meta->checksum, kept, meta->checksum_len);
+	return error;
+}
+
+/* A source of nothing, for a request without a body. */
+static int open_body(struct s3_call *call, struct flow_source **ret_source)
+{
+	struct s3_body *body = call->request->body;
+
+	if (!body)
+		return flow_memory_source_open(call->request->core, SLICE_NONE, ret_source);
+	return body->ops->open(body, &call->signing, ret_source);
+}
+
+const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
+	struct flow_source *source, struct store_put *put, struct store_meta *meta)
+{
+	struct body_stages stages;
+	struct flow_sink *sink;
+	uint64_t moved = 0;
+	int ret = init_stages(sums, &stages);
+
+	if (!ret)
+		ret = flow_object_sink_open(call->request->core, put, meta->bytes, &sink);
+	if (ret) {
+		source->ops->close(source);
+		return s3_fail_errno(call, ret);
+	}
+	ret = flow_run(source, stages.list, stages.count, sink, &moved);
+	call->body_bytes += moved;
+	if (ret)
+		return s3_fail_errno(call, ret);
+	if (meta->bytes != UINT64_MAX && moved != meta->bytes)
+		return s3_error_at(S3_E_INCOMPLETE_BODY);
+	meta->bytes = moved;
+	return check_stages(call, sums, &stages, meta);
+}
+
+const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums *sums,
+	struct store_put *put, struct store_meta *meta)
+{
+	struct flow_source *source;
+	int ret = open_body(call, &source);
+
+	if (ret)
+		return s3_fail_errno(call, ret);
+	meta->bytes = call->request->body ? call->request->body->bytes : 0;
+	return s3_store_source(call, sums, source, put, meta);
+}
+
+void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
+{
+	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
+	char *text;
+
+	if (kind == CHECKSUM_NONE || kind > CHECKSUM_SHA256)
+		return;
+	text = s3_arena_get(&call->arena, BASE64_LEN(CHECKSUM_BYTES_MAX));
+	if (!text)
+		return;
+	s3_answer_header(call, checksum_header(kind),
+		slice_of(text, base64_encode(meta->checksum, meta->checksum_len, text)));
+	s3_answer_header(call, SLICE("x-amz-checksum-type"),
+		meta->checksum_flags & 1 ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"));
+}

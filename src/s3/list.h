@@ -1,0 +1,33 @@
+/* s3/list.h: what ListObjects, ListObjectsV2 and ListObjectVersions share: parameters, one walk of
+ * the store, entries as XML. */
+#ifndef S3_LIST_H
+#define S3_LIST_H
+
+#include "s3/s3_priv.h"
+
+struct s3_list {
+	struct slice prefix, delimiter, after;
+	uint64_t keys_max;
+	bool url;     /* encoding-type=url */
+	bool owner;   /* entries name their owner */
+	bool version; /* entries are versions */
+	/* The walk's outcome. */
+	struct buf entries, prefixes;
+	uint32_t count;
+	bool more;
+	size_t last_len; /* the last entry, key or prefix */
+	char last[LIMIT_KEY_LEN_MAX];
+};
+
+/* On the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
+const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list);
+void s3_list_close(struct s3_list *list); /* takes NULL */
+const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list);
+/* <name>text</name>, encoded as the request asks. */
+void s3_list_element(
+	const struct s3_list *list, const char *name, struct slice text, struct buf *xml);
+/* What every one of the three documents says after its own beginning; entries and prefixes. */
+void s3_list_head(struct s3_call *call, const struct s3_list *list, struct buf *xml);
+void s3_list_tail(const struct s3_list *list, struct buf *xml);
+
+#endif

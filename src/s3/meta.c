@@ -1,0 +1,334 @@
+/* s3/meta.c: the headers that are kept with an object and come back with it, and those that ask for
+ * what this server does not do. */
+#include "s3/s3_priv.h"
+
+#include <ctype.h>
+
+#define META_PREFIX	     "x-amz-meta-"
+#define CONTENT_TYPE_DEFAULT "binary/octet-stream"
+
+/* Headers kept as they come. */
+static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-disposition"),
+	SLICE("content-encoding"), SLICE("content-language"), SLICE("content-type"),
+	SLICE("expires")};
+
+static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
+	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
+	SLICE("GLACIER_IR")};
+
+/* Asking for these is asking for something that would not be done: they are refused, not ignored.
+ * A name that ends in "-" stands for all that start with it. */
+static const struct slice refused[] = {SLICE("x-amz-grant-"),
+	SLICE("x-amz-server-side-encryption-"), SLICE("x-amz-server-side-encryption"),
+	SLICE("x-amz-copy-source-server-side-encryption-"), SLICE("x-amz-tagging"),
+	SLICE("x-amz-object-lock-"), SLICE("x-amz-website-redirect-location"),
+	SLICE("x-amz-write-offset-bytes"), SLICE("x-amz-mfa"), SLICE("x-amz-if-match-"),
+	SLICE("x-amz-rename-source-"), SLICE("x-amz-rename-source"), SLICE("x-amz-rdma-token")};
+
+static bool is_refused(struct slice name)
+{
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		struct slice wanted = refused[i];
+
+		if (wanted.data[wanted.len - 1] == '-'
+				? slice_eq_nocase(slice_to(name, wanted.len), wanted)
+				: slice_eq_nocase(name, wanted))
+			return true;
+	}
+	return false;
+}
+
+/* Nothing that could end a header or a stored record early: a native peer may send any byte. */
+static bool is_clean_value(struct slice value)
+{
+	for (size_t i = 0; i < value.len; i++) {
+		uint8_t byte = (uint8_t)value.data[i];
+
+		if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
+			return false;
+	}
+	return true;
+}
+
+/* RFC 9110 section 5.6.2: a token. */
+static bool is_clean_name(struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++)
+		if (!isalnum((unsigned char)name.data[i]) &&
+			(!name.data[i] || !strchr("!#$%&'*+-.^_`|~", name.data[i])))
+			return false;
+	return name.len > 0;
+}
+
+static const struct s3_error *check_acl(struct s3_call *call, struct slice acl)
+{
+	static const struct slice same[] = {
+		SLICE("private"), SLICE("bucket-owner-read"), SLICE("bucket-owner-full-control")};
+	static const struct slice known[] = {SLICE("public-read"), SLICE("public-read-write"),
+		SLICE("authenticated-read"), SLICE("aws-exec-read"), SLICE("log-delivery-write")};
+
+	if (s3_slice_among(acl, same, sizeof(same) / sizeof(same[0])))
+		return NULL;
+	if (s3_slice_among(acl, known, sizeof(known) / sizeof(known[0])))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"The canned ACL %.*s is not implemented by this server; objects are "
+			"private to their owner.",
+			SLICE_FMT(acl));
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "The canned ACL is not valid.");
+}
+
+static const struct s3_error *check_header(struct s3_call *call, const struct s3_header *header)
+{
+	if (slice_eq_nocase(header->name, SLICE("x-amz-acl")))
+		return check_acl(call, header->value);
+	if (slice_eq_nocase(header->name, SLICE("x-amz-bucket-object-lock-enabled")) &&
+		!slice_eq_nocase(header->value, SLICE("false")))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"Object Lock is not implemented by this server.");
+	if (slice_eq_nocase(header->name, SLICE("x-amz-object-ownership")) &&
+		!slice_eq_nocase(header->value, SLICE("BucketOwnerEnforced")))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"This server owns objects as BucketOwnerEnforced only.");
+	if (slice_eq_nocase(header->name, SLICE("x-amz-expected-bucket-owner")) &&
+		!slice_eq(header->value, slice_str(s3_owner_id)))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	if (is_refused(header->name))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"The header %.*s implies functionality that is not implemented by this "
+			"server.",
+			SLICE_FMT(header->name));
+	return NULL;
+}
+
+const struct s3_error *s3_check_headers(struct s3_call *call)
+{
+	const struct s3_request *request = call->request;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		const struct s3_header *header = &request->headers[i];
+		const struct s3_error *error;
+
+		if (!is_clean_name(header->name) || !is_clean_value(header->value))
+			return s3_fail(call, S3_E_INVALID_ARGUMENT,
+				"A header has a character that headers cannot have.");
+		if (header->name.len < 6 || strncasecmp(header->name.data, "x-amz-", 6) != 0)
+			continue;
+		error = check_header(call, header);
+		if (error)
+			return error;
+	}
+	return NULL;
+}
+
+/* "aws-chunked" says how the body travels, and is not kept. */
+static struct slice without_aws_chunked(struct s3_call *call, struct slice value)
+{
+	char *text = s3_arena_get(&call->arena, value.len + 1), *at = text;
+	struct slice rest = value;
+
+	if (!text || slice_find(value, SLICE("aws-chunked")) < 0)
+		return value;
+	while (rest.len) {
+		struct slice coding = slice_trim(slice_split(&rest, ','));
+
+		if (!coding.len || slice_eq_nocase(coding, SLICE("aws-chunked")))
+			continue;
+		if (at != text)
+			*at++ = ',';
+		memcpy(at, coding.data, coding.len);
+		at += coding.len;
+	}
+	return slice_of(text, (size_t)(at - text));
+}
+
+static void put_pair(struct buf *out, struct slice name, struct slice value)
+{
+	size_t at = out->len;
+
+	buf_put_slice(out, name);
+	for (; !out->failed && at < out->len; at++)
+		out->data[at] = (char)tolower((unsigned char)out->data[at]);
+	buf_put(out, "", 1);
+	buf_put_slice(out, value);
+	buf_put(out, "", 1);
+}
+
+static const struct s3_error *gather_storage_class(struct s3_call *call, struct buf *out)
+{
+	struct slice class = s3_call_header(call, SLICE("x-amz-storage-class"));
+
+	for (size_t i = 0; class.len && i < sizeof(storage_classes) / sizeof(storage_classes[0]);
+		i++) {
+		if (!slice_eq(class, storage_classes[i]))
+			continue;
+		if (i > 0)
+			put_pair(out, SLICE("x-amz-storage-class"), class);
+		return NULL;
+	}
+	return class.len ? s3_error_at(S3_E_INVALID_STORAGE_CLASS) : NULL;
+}
+
+static bool is_user_metadata(struct slice name)
+{
+	return name.len > strlen(META_PREFIX) &&
+	       strncasecmp(name.data, META_PREFIX, strlen(META_PREFIX)) == 0;
+}
+
+/* True when an earlier header has the same name: its value was joined to that one's. */
+static bool is_repeated(const struct s3_request *request, uint32_t idx)
+{
+	for (uint32_t i = 0; i < idx; i++)
+		if (slice_eq_nocase(request->headers[i].name, request->headers[idx].name))
+			return true;
+	return false;
+}
+
+/* One pair per name: values of repeated headers are joined by commas (RFC 9110 section 5.3). */
+static uint64_t gather_user_metadata(const struct s3_request *request, struct buf *out)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		struct slice name = request->headers[i].name;
+
+		if (!is_user_metadata(name) || is_repeated(request, i))
+			continue;
+		put_pair(out, name, request->headers[i].value);
+		bytes += name.len - strlen(META_PREFIX) + request->headers[i].value.len;
+		for (uint32_t more = i + 1; more < request->header_count; more++) {
+			struct slice value = request->headers[more].value;
+
+			if (!slice_eq_nocase(request->headers[more].name, name))
+				continue;
+			if (!out->failed)
+				out->data[out->len - 1] = ',';
+			buf_put_slice(out, value);
+			buf_put(out, "", 1);
+			bytes += value.len + 1;
+		}
+	}
+	return bytes;
+}
+
+const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta)
+{
+	const struct s3_error *error;
+	struct slice copy;
+	struct buf out;
+
+	if (!call->request->header_count)
+		return NULL;
+	buf_init(&out, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		struct slice value = s3_call_header(call, kept[i]);
+
+		if (slice_eq(kept[i], SLICE("content-encoding")))
+			value = without_aws_chunked(call, value);
+		if (value.len)
+			put_pair(&out, kept[i], value);
+	}
+	error = gather_storage_class(call, &out);
+	if (!error && gather_user_metadata(call->request, &out) > LIMIT_USER_METADATA_BYTES_MAX) {
+		s3_fail_detail(call, "MaxSizeAllowed", SLICE("2048"));
+		error = s3_error_at(S3_E_METADATA_TOO_LARGE);
+	}
+	if (!error && out.len) {
+		copy = s3_arena_copy(&call->arena, buf_slice(&out));
+		meta->headers = copy.data;
+		meta->headers_len = (uint32_t)copy.len;
+		if (out.failed || !copy.data)
+			error = s3_error_at(S3_E_SLOW_DOWN);
+	}
+	buf_free(&out);
+	return error;
+}
+
+bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
+{
+	if (!rest->len)
+		return false;
+	*ret_name = slice_split(rest, '\0');
+	if (!rest->data)
+		return false;
+	*ret_value = slice_split(rest, '\0');
+	return true;
+}
+
+struct slice s3_meta_header(const struct store_meta *meta, struct slice name)
+{
+	struct slice rest = slice_of(meta->headers, meta->headers_len), found, value;
+
+	while (s3_meta_next(&rest, &found, &value))
+		if (slice_eq(found, name))
+			return value;
+	return SLICE_NONE;
+}
+
+struct slice s3_meta_storage_class(const struct store_meta *meta)
+{
+	struct slice class = s3_meta_header(meta, SLICE("x-amz-storage-class"));
+
+	return class.len ? class : SLICE("STANDARD");
+}
+
+/* response-content-type and its kin replace what is stored, for this answer. */
+static const struct {
+	struct slice param;
+	struct slice header;
+} overrides[] = {
+	{SLICE("response-cache-control"), SLICE("cache-control")},
+	{SLICE("response-content-disposition"), SLICE("content-disposition")},
+	{SLICE("response-content-encoding"), SLICE("content-encoding")},
+	{SLICE("response-content-language"), SLICE("content-language")},
+	{SLICE("response-content-type"), SLICE("content-type")},
+	{SLICE("response-expires"), SLICE("expires")},
+};
+#define OVERRIDE_COUNT (sizeof(overrides) / sizeof(overrides[0]))
+
+/* Adds the overrides of this request; *ret_names: the headers they stand for. */
+static const struct s3_error *answer_overrides(
+	struct s3_call *call, struct slice ret_names[OVERRIDE_COUNT], size_t *ret_count)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; call->params.count && i < OVERRIDE_COUNT; i++) {
+		struct slice value;
+
+		if (!s3_call_param(call, overrides[i].param, &value))
+			continue;
+		if (call->identity->anonymous)
+			return s3_fail(call, S3_E_INVALID_REQUEST,
+				"Request specific response headers cannot be used for anonymous "
+				"GET requests.");
+		if (!is_clean_value(value))
+			return s3_fail(call, S3_E_INVALID_ARGUMENT,
+				"%s has a character that headers cannot have.",
+				overrides[i].param.data);
+		s3_answer_header(call, overrides[i].header, value);
+		ret_names[count++] = overrides[i].header;
+	}
+	*ret_count = count;
+	return NULL;
+}
+
+const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
+	struct slice replaced[OVERRIDE_COUNT];
+	const struct s3_error *error;
+	bool has_type = false;
+	size_t replaced_count = 0;
+
+	error = answer_overrides(call, replaced, &replaced_count);
+	if (error)
+		return error;
+	while (s3_meta_next(&rest, &name, &value)) {
+		if (s3_slice_among(name, replaced, replaced_count))
+			continue;
+		has_type |= slice_eq(name, SLICE("content-type"));
+		s3_answer_header(call, name, value);
+	}
+	if (!has_type && !s3_slice_among(SLICE("content-type"), replaced, replaced_count))
+		s3_answer_header(call, SLICE("content-type"), SLICE(CONTENT_TYPE_DEFAULT));
+	return NULL;
+}

@@ -1,0 +1,13 @@
+/* s3/op_delete_bucket.c: DeleteBucket. */
+#include <errno.h>
+
+#include "s3/s3_priv.h"
+
+const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
+{
+	int ret = store_bucket_delete(call->s3->store, call->bucket);
+
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	return ret ? s3_fail_errno(call, ret) : s3_answer_empty(call, 204);
+}

@@ -1,0 +1,89 @@
+/* s3/op_get_object_attributes.c: GetObjectAttributes: chosen parts of what is known of an object.
+ */
+#include "s3/s3_priv.h"
+
+enum attribute {
+	ATTRIBUTE_ETAG = 1,
+	ATTRIBUTE_CHECKSUM = 2,
+	ATTRIBUTE_PARTS = 4,
+	ATTRIBUTE_STORAGE_CLASS = 8,
+	ATTRIBUTE_SIZE = 16,
+};
+static const struct {
+	struct slice name;
+	unsigned attribute;
+} names[] = {
+	{SLICE("ETag"), ATTRIBUTE_ETAG},
+	{SLICE("Checksum"), ATTRIBUTE_CHECKSUM},
+	{SLICE("ObjectParts"), ATTRIBUTE_PARTS}, /* an object put whole has none to tell of */
+	{SLICE("StorageClass"), ATTRIBUTE_STORAGE_CLASS},
+	{SLICE("ObjectSize"), ATTRIBUTE_SIZE},
+};
+
+static unsigned attribute_of(struct slice name)
+{
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (slice_eq(name, names[i].name))
+			return names[i].attribute;
+	return 0;
+}
+
+/* One list, or several headers of it. */
+static const struct s3_error *parse(struct s3_call *call, unsigned *ret_wanted)
+{
+	const struct s3_request *request = call->request;
+	unsigned wanted = 0;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		struct slice rest = request->headers[i].value;
+
+		if (!slice_eq_nocase(request->headers[i].name, SLICE("x-amz-object-attributes")))
+			continue;
+		while (rest.len) {
+			unsigned attribute = attribute_of(slice_trim(slice_split(&rest, ',')));
+
+			if (!attribute)
+				return s3_fail(call, S3_E_INVALID_ARGUMENT,
+					"Invalid attribute name specified.");
+			wanted |= attribute;
+		}
+	}
+	if (!wanted)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The x-amz-object-attributes header specifying the attributes to be "
+			"retrieved is either missing or empty");
+	*ret_wanted = wanted;
+	return NULL;
+}
+
+const struct s3_error *s3_op_get_object_attributes(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct s3_read read;
+	struct buf xml;
+	unsigned wanted = 0;
+
+	error = parse(call, &wanted);
+	if (!error)
+		error = s3_read_begin(call, &read);
+	if (error || !read.get)
+		return error;
+	/* Of the head only this belongs here. */
+	call->header_count = 0;
+	s3_answer_time(call, read.meta);
+	s3_xml_begin(&xml, "GetObjectAttributesResponse");
+	if (wanted & ATTRIBUTE_ETAG)
+		xml_element("ETag", slice_str(read.meta->etag), &xml);
+	if (wanted & ATTRIBUTE_CHECKSUM && read.meta->checksum_type) {
+		buf_put_str(&xml, "<Checksum>");
+		s3_xml_checksum(&xml, read.meta);
+		buf_put_str(&xml, "</Checksum>");
+	}
+	if (wanted & ATTRIBUTE_STORAGE_CLASS)
+		xml_element("StorageClass", s3_meta_storage_class(read.meta), &xml);
+	if (wanted & ATTRIBUTE_SIZE)
+		s3_xml_u64(&xml, "ObjectSize", read.meta->bytes);
+	s3_xml_end(&xml, "GetObjectAttributesResponse");
+	store_get_close(read.get);
+	return s3_answer_xml(call, 200, &xml);
+}

@@ -1,0 +1,269 @@
+/* s3/s3_priv.h: what the files of s3 share: the call (one request being answered) and its arena,
+ * errors, query parameters, names, conditions, ranges, XML in and out, and the operations.
+ *
+ *   s3_handle ─ route ─ auth ─ authorise ─ op_*.c ─ answer
+ *                 │       └ sigv4.c: pure, on plain buffers
+ *                 └ query.c, names.c: pure, on plain buffers
+ */
+#ifndef S3_S3_PRIV_H
+#define S3_S3_PRIV_H
+
+#include "s3/s3.h"
+#include "s3/sigv4.h"
+#include "s3/text.h"
+
+#define S3_REPLY_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 28)
+#define S3_XML_DEPTH_MAX     16u
+#define S3_XML_NODES_MAX     (8u * LIMIT_DELETE_KEYS_MAX)
+/* 1,000 entries of a key whose every byte became "&#x1f;", and what stands beside it. */
+#define S3_XML_REPLY_BYTES_MAX (1000u * (6u * LIMIT_KEY_LEN_MAX + 1024u))
+
+/* ---- Errors. ---- */
+enum s3_error_id {
+#define ERROR(id, code, status, message) S3_E_##id,
+#include "s3/s3_error_table.inc"
+#undef ERROR
+	S3_E_COUNT
+};
+const struct s3_error *s3_error_at(enum s3_error_id id);
+
+/* ---- The server's side of s3. ---- */
+struct s3 {
+	struct store *store;
+	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	char root_secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	char region[33];
+	char host_domain[254];
+	bool anonymous_read;
+	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* tells this host's errors from another's */
+	struct sigv4_keys *keys;
+};
+/* The one account of today: a canonical user id that no change of keys changes. */
+extern const char s3_owner_id[65];
+#define S3_OWNER_NAME "root"
+/* The secret of an access key, or NULL. Lives as long as s3. */
+const char *s3_secret_of(const struct s3 *s3, struct slice access_key);
+
+/* ---- A request's memory: a bump allocator whose first block lies in the call itself. Freed whole.
+ * ---- */
+struct s3_arena_block {
+	struct s3_arena_block *next;
+};
+struct s3_arena {
+	char *at;
+	char *end;
+	struct s3_arena_block *blocks;
+	char first[1024];
+};
+void s3_arena_init(struct s3_arena *arena);
+void s3_arena_free(struct s3_arena *arena);
+/* Aligned to 16; NULL when there is no memory. */
+void *s3_arena_get(struct s3_arena *arena, size_t bytes);
+/* A copy with a NUL behind it (not counted); data NULL when there is no memory. */
+struct slice s3_arena_copy(struct s3_arena *arena, struct slice s);
+
+/* ---- One request being answered. ----
+ *
+ *   made ──────► routed ──────► authenticated ──────► running ──────► answered
+ *   s3_handle    s3_route       s3_authenticate       op->run         reply->status != 0
+ *
+ * A native opcode is routed and authenticated from the start. */
+struct s3_operation;
+struct s3_call {
+	struct s3 *s3;
+	const struct s3_request *request;
+	struct s3_reply *reply;
+	const struct s3_operation *operation;
+	struct slice bucket;
+	struct slice key; /* decoded */
+	struct s3_params params;
+	const struct s3_identity *identity;
+	bool presigned;
+	bool etag_md5; /* this client expects an MD5 as ETag */
+	uint64_t start_ns;
+	uint64_t body_bytes; /* moved, either way */
+	/* What an error says beyond its table entry. */
+	const char *message; /* NULL: the table's */
+	struct slice detail; /* XML elements for the error document */
+	uint32_t header_count;
+	struct s3_chunk_signing signing;
+	char content_sha256[65]; /* S3_PAYLOAD_SHA256: what the body must have */
+	struct s3_identity own_identity;
+	struct s3_arena arena;
+	struct s3_header headers[S3_REPLY_HEADERS_MAX];
+};
+
+/* Answers wholly, and returns NULL; or sends nothing, and returns the error to answer with. */
+typedef const struct s3_error *s3_operation_fn(struct s3_call *call);
+
+enum s3_level { S3_LEVEL_SERVICE, S3_LEVEL_BUCKET, S3_LEVEL_OBJECT };
+
+enum s3_operation_id {
+#define OPERATION(id, name, run, action) S3_OPERATION_##id,
+#include "s3/s3_operation_table.inc"
+#undef OPERATION
+	S3_OPERATION_COUNT
+};
+struct s3_operation {
+	enum s3_operation_id id;
+	const char *name; /* as S3 names it */
+	s3_operation_fn *run;
+	enum s3_action action;
+};
+
+/* The value of a request header, empty data when absent. */
+struct slice s3_call_header(const struct s3_call *call, struct slice name);
+bool s3_call_has_header(const struct s3_call *call, struct slice name);
+bool s3_call_param(const struct s3_call *call, struct slice name, struct slice *ret_value);
+/* Sets the message of the error to answer with and returns that error. */
+const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Adds <name>value</name> to the error document. */
+void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
+/* An errno of the store, a bucket or a body. */
+const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
+/* Looks the bucket up; NULL when it is there. */
+const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
+
+/* ---- Answers. ---- */
+/* Value is borrowed until the answer is sent. Past S3_REPLY_HEADERS_MAX nothing is added, which
+ * limits on what is stored rule out. */
+void s3_answer_header(struct s3_call *call, struct slice name, struct slice value);
+/* A header of an ETag with its quotes. */
+void s3_answer_etag(struct s3_call *call, const char *etag);
+/* Last-Modified. */
+void s3_answer_time(struct s3_call *call, const struct store_meta *meta);
+/* Only a head. */
+const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status);
+/* An XML document, which is freed. */
+const struct s3_error *s3_answer_xml(struct s3_call *call, uint32_t status, struct buf *xml);
+void s3_answer_error(struct s3_call *call, const struct s3_error *error);
+/* Starts a document of the S3 namespace. */
+void s3_xml_begin(struct buf *xml, const char *root);
+void s3_xml_end(struct buf *xml, const char *root);
+void s3_xml_u64(struct buf *xml, const char *name, uint64_t value);
+void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns);
+/* An ETag with its quotes. */
+void s3_xml_etag(struct buf *xml, const char *etag);
+/* <ChecksumCRC32>…</ChecksumCRC32> and <ChecksumType>, when there is one. */
+void s3_xml_checksum(struct buf *xml, const struct store_meta *meta);
+void s3_xml_owner(struct buf *xml, const char *element);
+
+/* ---- Bodies. ---- */
+/* What a body is held against: the sums announced in headers or in its trailer. */
+struct s3_sums {
+	bool etag_md5;	     /* the ETag is to be an MD5 */
+	bool payload_sha256; /* the signature binds the body's SHA-256 */
+	bool has_md5;
+	uint8_t md5[16]; /* Content-MD5 */
+	enum checksum_kind kind;
+	bool in_trailer;
+	uint8_t digest_bytes;
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+};
+const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_sums);
+/* A small body, whole, verified against signature and sums; in the arena. */
+const struct s3_error *s3_read_body(
+	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body);
+/* Moves the body into put and checks it: fills bytes, etag, checksum and crc64 of meta. The put
+ * stays the caller's. */
+const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums *sums,
+	struct store_put *put, struct store_meta *meta);
+/* The same of any source, which it closes; meta->bytes says how much must come (UINT64_MAX: any),
+ * and an ETag that meta has already is kept. */
+const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
+	struct flow_source *source, struct store_put *put, struct store_meta *meta);
+/* The ETag of an object that was stored without an MD5. */
+void s3_etag_of_crc(struct store_meta *meta);
+/* The checksum headers of an object (x-amz-checksum-…, -type). */
+void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta);
+
+/* ---- XML in: a small tree in the arena. ---- */
+struct s3_xml {
+	struct slice name; /* without its prefix */
+	struct slice text; /* character data directly inside, as it stands */
+	struct s3_xml *child;
+	struct s3_xml *next;
+};
+/* -EINVAL: not well-formed, or a DTD, or too deep, too many, too long; -ENOMEM. */
+int s3_xml_parse(struct slice text, struct s3_arena *arena, struct s3_xml **ret_root);
+/* The first child of that name, or NULL. */
+const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);
+/* The text of the first child of that name; empty when absent. */
+struct slice s3_xml_text(const struct s3_xml *node, const char *name);
+
+/* ---- Object headers. ---- */
+/* Gathers what is kept with an object: standard headers, user metadata, storage class. */
+const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);
+/* Refuses request headers that ask for what is not implemented, by name, and values that no header
+ * may have. */
+const struct s3_error *s3_check_headers(struct s3_call *call);
+/* Adds the stored headers and response-* overrides to the answer. */
+const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta);
+/* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
+ * end, or where the record is not of that form. */
+bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value);
+/* The value of a stored header; empty when absent. */
+struct slice s3_meta_header(const struct store_meta *meta, struct slice name);
+/* "STANDARD" unless the object has another. */
+struct slice s3_meta_storage_class(const struct store_meta *meta);
+
+/* ---- Conditions. ---- */
+struct s3_conditions {
+	struct slice if_match, if_none_match, if_modified_since, if_unmodified_since;
+};
+enum s3_condition_result { S3_CONDITION_HOLDS, S3_CONDITION_NOT_MODIFIED, S3_CONDITION_FAILED };
+/* RFC 9110 section 13.2.2 for GET and HEAD. */
+enum s3_condition_result s3_conditions_check(
+	const struct s3_conditions *conditions, const char *etag, uint64_t mtime_ns);
+/* A list of entity tags, or "*", against an ETag without quotes. Weak comparison. */
+bool s3_etag_matches(struct slice list, const char *etag);
+/* Conditional PUT and DELETE: decided at the commit. */
+struct s3_write_condition {
+	struct slice if_match;
+	bool if_none_match_any;
+	enum s3_error_id failed; /* why check refused */
+	bool refused;
+};
+const struct s3_error *s3_write_condition_parse(
+	struct s3_call *call, struct s3_write_condition *ret_condition);
+bool s3_write_condition_any(const struct s3_write_condition *condition);
+store_check_fn s3_write_condition_check;
+/* What an -errno of a commit with that check means. */
+const struct s3_error *s3_write_failed(
+	struct s3_call *call, const struct s3_write_condition *condition, int error);
+
+/* ---- Reading an object. ---- */
+/* Until there is versioning, the one version of an object is "null". */
+const struct s3_error *s3_version_check(struct s3_call *call, struct slice version_id);
+/* Opens the call's object, or another; NULL when it is there. */
+const struct s3_error *s3_open_object(
+	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get);
+struct s3_read {
+	struct store_get *get; /* NULL: answered already (304) */
+	const struct store_meta *meta;
+	uint64_t offset, bytes; /* what is read of it */
+	uint32_t status;	/* 200 or 206 */
+};
+/* Opens the call's object, looks at conditions and range, adds the head's headers. On success the
+ * caller closes get. */
+const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
+
+/* ---- Routing, authentication, metrics. ---- */
+/* Fills operation, bucket, key and params of a call from its method, path, query and headers. */
+const struct s3_error *s3_route(struct s3_call *call);
+const struct s3_operation *s3_operation_native(enum s3_op op);
+/* Fills identity, presigned and signing. */
+const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
+void s3_metrics_count(enum s3_operation_id id, uint32_t status);
+/* Splits bucket and key of a request from its host and path, decoded, into the arena. */
+int s3_split_path(struct s3_call *call, enum s3_level *ret_level);
+/* The part of S3 that a query asks for by a parameter of its own ("acl", "tagging"), or empty. */
+struct slice s3_subresource(const struct s3_params *params);
+
+/* ---- Operations, one file each: op_*.c. ---- */
+#define OPERATION(id, name, run, action) s3_operation_fn run;
+#include "s3/s3_operation_table.inc"
+#undef OPERATION
+
+#endif

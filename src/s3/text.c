@@ -1,0 +1,156 @@
+/* s3/text.c: query strings, ranges and names: the small languages of S3 requests. */
+#include "s3/text.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "codec/codec.h"
+#include "s3/s3.h"
+
+uint32_t s3_query_count(struct slice query)
+{
+	uint32_t count = query.len ? 1 : 0;
+
+	for (size_t i = 0; i < query.len; i++)
+		count += query.data[i] == '&';
+	return count;
+}
+
+static int decode(struct slice text, char **memory, struct slice *ret_decoded)
+{
+	size_t len;
+	int ret = uri_decode(text, URI_PLUS_IS_SPACE, *memory, text.len, &len);
+
+	if (ret)
+		return ret;
+	*ret_decoded = slice_of(*memory, len);
+	*memory += len;
+	return 0;
+}
+
+int s3_query_parse(
+	struct slice query, struct s3_param *items, char *memory, struct s3_params *ret_params)
+{
+	uint32_t count = 0;
+
+	while (query.len) {
+		struct slice value = slice_split(&query, '&');
+		struct s3_param *item = &items[count];
+		struct slice name;
+		int ret;
+
+		if (!value.len)
+			continue;
+		name = slice_split(&value, '=');
+		*item = (struct s3_param){.has_value = value.data != NULL};
+		ret = decode(name, &memory, &item->name);
+		if (!ret)
+			ret = decode(value, &memory, &item->value);
+		if (ret)
+			return ret;
+		count++;
+	}
+	*ret_params = (struct s3_params){.items = items, .count = count};
+	return 0;
+}
+
+const struct s3_param *s3_query_find(const struct s3_params *params, struct slice name)
+{
+	for (uint32_t i = 0; i < params->count; i++)
+		if (slice_eq(params->items[i].name, name))
+			return &params->items[i];
+	return NULL;
+}
+
+enum s3_range_result s3_range_parse(
+	struct slice text, uint64_t object_bytes, uint64_t *ret_offset, uint64_t *ret_bytes)
+{
+	struct slice first_text, last_text = slice_trim(text);
+	bool has_first, has_last;
+	uint64_t first = 0, last = 0;
+
+	if (!slice_eq_nocase(slice_to(last_text, 6), SLICE("bytes=")))
+		return S3_RANGE_WHOLE;
+	last_text = slice_from(last_text, 6);
+	if (slice_find(last_text, SLICE("-")) < 0)
+		return S3_RANGE_WHOLE;
+	first_text = slice_trim(slice_split(&last_text, '-'));
+	last_text = slice_trim(last_text);
+	has_first = first_text.len > 0;
+	has_last = last_text.len > 0;
+	if ((!has_first && !has_last) || (has_first && slice_to_u64(first_text, &first)) ||
+		(has_last && slice_to_u64(last_text, &last)))
+		return S3_RANGE_WHOLE;
+	if (has_first && has_last && first > last)
+		return S3_RANGE_WHOLE;
+	if (!has_first) {
+		if (!last || !object_bytes)
+			return S3_RANGE_UNSATISFIABLE;
+		*ret_bytes = last < object_bytes ? last : object_bytes;
+		*ret_offset = object_bytes - *ret_bytes;
+		return S3_RANGE_PART;
+	}
+	if (first >= object_bytes)
+		return S3_RANGE_UNSATISFIABLE;
+	if (!has_last || last >= object_bytes)
+		last = object_bytes - 1;
+	*ret_offset = first;
+	*ret_bytes = last - first + 1;
+	return S3_RANGE_PART;
+}
+
+bool s3_slice_among(struct slice s, const struct slice *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (slice_eq_nocase(s, names[i]))
+			return true;
+	return false;
+}
+
+static bool is_bucket_end(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+static bool is_ip_address(struct slice name)
+{
+	struct in_addr ignored;
+	char text[LIMIT_BUCKET_LEN_MAX + 1];
+
+	return slice_copy_str(name, text, sizeof(text)) == 0 &&
+	       inet_pton(AF_INET, text, &ignored) == 1;
+}
+
+/* S3 User Guide, "General purpose bucket naming rules". */
+bool s3_bucket_name_valid(struct slice name)
+{
+	static const struct slice prefixes[] = {
+		SLICE("xn--"), SLICE("sthree-"), SLICE("amzn-s3-demo-")};
+	static const struct slice suffixes[] = {SLICE("-s3alias"), SLICE("--ol-s3"), SLICE(".mrap"),
+		SLICE("--x-s3"), SLICE("--table-s3")};
+
+	if (name.len < LIMIT_BUCKET_LEN_MIN || name.len > LIMIT_BUCKET_LEN_MAX)
+		return false;
+	if (!is_bucket_end(name.data[0]) || !is_bucket_end(name.data[name.len - 1]))
+		return false;
+	for (size_t i = 0; i < name.len; i++) {
+		char c = name.data[i];
+
+		if (!is_bucket_end(c) && c != '-' && c != '.')
+			return false;
+		if (c == '.' && name.data[i + 1] == '.')
+			return false;
+	}
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (slice_starts(name, prefixes[i]))
+			return false;
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (slice_ends(name, suffixes[i]))
+			return false;
+	return !is_ip_address(name);
+}
+
+bool s3_key_valid(struct slice key)
+{
+	return key.len && key.len <= LIMIT_KEY_LEN_MAX && utf8_is_valid(key);
+}
