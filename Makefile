@@ -24,9 +24,9 @@ tidy: ## check the style
 	@scripts/deps build test
 	@scripts/tidy
 
-asan: ## unit tests by clang under ASan and UBSan
+asan: ## the unit tests and the whole program under clang's sanitizers
 	@scripts/deps build test
-	@scripts/test asan
+	@scripts/test asan ends-asan
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS (30)
 	@scripts/deps build test
