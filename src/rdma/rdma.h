@@ -182,8 +182,10 @@ int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
 bool rp_cq_arm(struct rp_cq *cq);
 void rp_cq_disarm(struct rp_cq *cq);
 int rp_cq_fd(const struct rp_cq *cq); /* readable when a completion came after arming */
+void *rp_cq_context(const struct rp_cq *cq);
 
-/* ---- Shared receive queues. ---- */
+/* ---- Shared receive queues: used by one thread at a time, together with their queue pairs. ----
+ */
 int rp_srq_open(struct rp_pd *pd, uint32_t max_wr, uint32_t max_sge, struct rp_srq **ret_srq);
 void rp_srq_close(struct rp_srq *srq);
 int rp_srq_post(
@@ -226,11 +228,13 @@ struct rp_cm_event {
 	uint8_t private_data[RP_PRIVATE_BYTES_MAX];
 	uint32_t private_len;
 };
-/* address "" or "0.0.0.0": any. -EADDRINUSE. */
+/* address "" or "0.0.0.0": any. port 0: a free one is chosen, rp_listener_port() says which.
+ * -EADDRINUSE. */
 int rp_listen(struct rp_device *device, const char *address, uint16_t port, void *context,
 	struct rp_listener **ret_listener);
 void rp_listener_close(struct rp_listener *listener);
 void *rp_listener_context(const struct rp_listener *listener);
+uint16_t rp_listener_port(const struct rp_listener *listener);
 /* Starts connecting an unconnected RC or UC queue pair; ESTABLISHED, REJECTED or UNREACHABLE
  * follows. Post receives before this call. */
 int rp_connect(struct rp_qp *qp, const char *address, uint16_t port, const void *private_data,

@@ -1,0 +1,311 @@
+/* rdma/rdma.c: the face of the providers: picks one by device name, refuses arguments that no
+ * provider could take, and calls through the provider's table. */
+#include "rdma/rdma_priv.h"
+
+#include <errno.h>
+
+static const struct rp_ops *const providers[] = {&rp_simulated_ops};
+
+const char *rp_status_str(enum rp_status status)
+{
+	static const char *const names[] = {
+		[RP_WC_SUCCESS] = "success",
+		[RP_WC_LOC_LEN_ERR] = "local length error",
+		[RP_WC_LOC_PROT_ERR] = "local protection error",
+		[RP_WC_WR_FLUSH_ERR] = "work request flushed",
+		[RP_WC_REM_INV_REQ_ERR] = "remote: invalid request",
+		[RP_WC_REM_ACCESS_ERR] = "remote: access refused",
+		[RP_WC_REM_OP_ERR] = "remote: operation failed",
+		[RP_WC_RETRY_EXC_ERR] = "transport retries exceeded",
+		[RP_WC_RNR_RETRY_EXC_ERR] = "receiver not ready, retries exceeded",
+		[RP_WC_GENERAL_ERR] = "general error",
+	};
+
+	return (size_t)status < ARRAY_LEN(names) ? names[status] : "unknown status";
+}
+
+/* ---- Device. ---- */
+
+int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
+{
+	struct buf known;
+
+	if (!opts || !opts->device_name || !opts->device_name[0])
+		return -EINVAL;
+	for (size_t i = 0; i < ARRAY_LEN(providers); i++) {
+		if (providers[i]->claims(opts->device_name))
+			return providers[i]->open(opts, ret_device);
+	}
+	buf_init(&known, 4 * KIB);
+	for (size_t i = 0; i < ARRAY_LEN(providers); i++)
+		providers[i]->list(&known);
+	log_error("rdma", "no RDMA device \"%s\"; there are:%.*s", opts->device_name,
+		SLICE_FMT(buf_slice(&known)));
+	buf_free(&known);
+	return -ENODEV;
+}
+
+void rp_close(struct rp_device *device)
+{
+	if (device)
+		device->ops->close(device);
+}
+
+void rp_device_attr(const struct rp_device *device, struct rp_device_attr *ret_attr)
+{
+	device->ops->device_attr(device, ret_attr);
+}
+
+int rp_pd_open(struct rp_device *device, struct rp_pd **ret_pd)
+{
+	return device->ops->pd_open(device, ret_pd);
+}
+
+void rp_pd_close(struct rp_pd *pd)
+{
+	if (pd)
+		pd->ops->pd_close(pd);
+}
+
+int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr)
+{
+	const uint32_t all = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_WRITE |
+			     RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_ATOMIC;
+	const uint32_t writes = RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_ATOMIC;
+
+	if (!opts->addr || !opts->bytes || (opts->access & ~all) ||
+		opts->bytes > UINT64_MAX - (uintptr_t)opts->addr)
+		return -EINVAL;
+	if ((opts->access & writes) && !(opts->access & RP_ACCESS_LOCAL_WRITE))
+		return -EINVAL;
+	return pd->ops->mr_open(pd, opts, ret_mr);
+}
+
+void rp_mr_close(struct rp_mr *mr)
+{
+	if (mr)
+		mr->ops->mr_close(mr);
+}
+
+uint32_t rp_mr_lkey(const struct rp_mr *mr)
+{
+	return mr->lkey;
+}
+
+uint32_t rp_mr_rkey(const struct rp_mr *mr)
+{
+	return mr->rkey;
+}
+
+/* ---- Completion queues. ---- */
+
+int rp_cq_open(struct rp_device *device, uint32_t cqe_count, void *context, struct rp_cq **ret_cq)
+{
+	struct rp_cq *cq;
+	int err;
+
+	if (!cqe_count)
+		return -EINVAL;
+	err = device->ops->cq_open(device, cqe_count, &cq);
+	if (err)
+		return err;
+	cq->context = context;
+	*ret_cq = cq;
+	return 0;
+}
+
+void rp_cq_close(struct rp_cq *cq)
+{
+	if (cq)
+		cq->ops->cq_close(cq);
+}
+
+int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
+{
+	return cq->ops->cq_poll(cq, wcs, max);
+}
+
+bool rp_cq_arm(struct rp_cq *cq)
+{
+	return cq->ops->cq_arm(cq);
+}
+
+void rp_cq_disarm(struct rp_cq *cq)
+{
+	cq->ops->cq_disarm(cq);
+}
+
+int rp_cq_fd(const struct rp_cq *cq)
+{
+	return cq->fd;
+}
+
+void *rp_cq_context(const struct rp_cq *cq)
+{
+	return cq->context;
+}
+
+/* ---- Shared receive queues. ---- */
+
+int rp_srq_open(struct rp_pd *pd, uint32_t max_wr, uint32_t max_sge, struct rp_srq **ret_srq)
+{
+	if (!max_wr || !max_sge || max_sge > LIMIT_SGE_MAX)
+		return -EINVAL;
+	return pd->ops->srq_open(pd, max_wr, max_sge, ret_srq);
+}
+
+void rp_srq_close(struct rp_srq *srq)
+{
+	if (srq)
+		srq->ops->srq_close(srq);
+}
+
+int rp_srq_post(
+	struct rp_srq *srq, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted)
+{
+	return srq->ops->srq_post(srq, wrs, count, ret_posted);
+}
+
+/* ---- Queue pairs. ---- */
+
+static uint32_t or_default(uint32_t asked, uint32_t otherwise)
+{
+	return asked ? asked : otherwise;
+}
+
+int rp_qp_open(struct rp_pd *pd, const struct rp_qp_attr *attr, struct rp_qp **ret_qp)
+{
+	struct rp_qp_attr full = *attr;
+	struct rp_qp *qp;
+	int err;
+
+	full.cap.max_send_wr = or_default(attr->cap.max_send_wr, 128);
+	full.cap.max_recv_wr = or_default(attr->cap.max_recv_wr, 128);
+	full.cap.max_send_sge = or_default(attr->cap.max_send_sge, 4);
+	full.cap.max_recv_sge = or_default(attr->cap.max_recv_sge, 4);
+	if (!attr->send_cq || !attr->recv_cq || attr->retry_count > 7 || attr->rnr_retry_count > 7)
+		return -EINVAL;
+	if (full.cap.max_send_sge > LIMIT_SGE_MAX || full.cap.max_recv_sge > LIMIT_SGE_MAX)
+		return -EINVAL;
+	err = pd->ops->qp_open(pd, &full, &qp);
+	if (err)
+		return err;
+	qp->context = attr->context;
+	*ret_qp = qp;
+	return 0;
+}
+
+void rp_qp_close(struct rp_qp *qp)
+{
+	if (!qp)
+		return;
+	if (qp->target)
+		qp->target_release(qp->target);
+	qp->ops->qp_close(qp);
+}
+
+uint32_t rp_qp_num(const struct rp_qp *qp)
+{
+	return qp->num;
+}
+
+void *rp_qp_context(const struct rp_qp *qp)
+{
+	return qp->context;
+}
+
+enum rp_qp_state rp_qp_state(const struct rp_qp *qp)
+{
+	return qp->ops->qp_state(qp);
+}
+
+void rp_qp_cap(const struct rp_qp *qp, struct rp_qp_cap *ret_cap)
+{
+	*ret_cap = qp->cap;
+}
+
+int rp_post_send(
+	struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted)
+{
+	return qp->ops->post_send(qp, wrs, count, ret_posted);
+}
+
+int rp_post_recv(
+	struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted)
+{
+	return qp->ops->post_recv(qp, wrs, count, ret_posted);
+}
+
+void rp_qp_error(struct rp_qp *qp)
+{
+	qp->ops->qp_error(qp);
+}
+
+/* ---- Connection manager. ---- */
+
+int rp_listen(struct rp_device *device, const char *address, uint16_t port, void *context,
+	struct rp_listener **ret_listener)
+{
+	struct rp_listener *listener;
+	int err = device->ops->listen(device, address ? address : "", port, &listener);
+
+	if (err)
+		return err;
+	listener->context = context;
+	*ret_listener = listener;
+	return 0;
+}
+
+void rp_listener_close(struct rp_listener *listener)
+{
+	if (listener)
+		listener->ops->listener_close(listener);
+}
+
+void *rp_listener_context(const struct rp_listener *listener)
+{
+	return listener->context;
+}
+
+uint16_t rp_listener_port(const struct rp_listener *listener)
+{
+	return listener->port;
+}
+
+int rp_connect(struct rp_qp *qp, const char *address, uint16_t port, const void *private_data,
+	uint32_t private_len, uint64_t deadline_ns)
+{
+	if (!address || !address[0] || !port || private_len > RP_PRIVATE_BYTES_MAX)
+		return -EINVAL;
+	return qp->ops->connect(
+		qp, address, port, slice_of(private_data, private_len), deadline_ns);
+}
+
+int rp_accept(struct rp_conn_request *request, struct rp_qp *qp, const void *private_data,
+	uint32_t private_len)
+{
+	if (private_len > RP_PRIVATE_BYTES_MAX || request->ops != qp->ops)
+		return -EINVAL;
+	return request->ops->accept(request, qp, slice_of(private_data, private_len));
+}
+
+void rp_reject(struct rp_conn_request *request, const void *private_data, uint32_t private_len)
+{
+	request->ops->reject(
+		request, slice_of(private_data, MIN(private_len, RP_PRIVATE_BYTES_MAX)));
+}
+
+void rp_disconnect(struct rp_qp *qp)
+{
+	qp->ops->disconnect(qp);
+}
+
+int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event)
+{
+	return device->ops->cm_poll(device, ret_event);
+}
+
+int rp_cm_fd(const struct rp_device *device)
+{
+	return device->ops->cm_fd(device);
+}

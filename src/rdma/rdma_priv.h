@@ -1,0 +1,98 @@
+/* rdma/rdma_priv.h: what a provider is: one typed ops table with every slot filled, and handles
+ * whose first member leads back to it. rdma.c checks arguments that are wrong for every provider
+ * and then calls through the table; nothing above knows which provider it talks to. */
+#ifndef RDMA_RDMA_PRIV_H
+#define RDMA_RDMA_PRIV_H
+
+#include "rdma/rdma.h"
+
+struct rp_ops;
+
+/* The common part of every handle; a provider embeds it first in its own struct. */
+struct rp_device {
+	const struct rp_ops *ops;
+};
+struct rp_pd {
+	const struct rp_ops *ops;
+};
+struct rp_mr {
+	const struct rp_ops *ops;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+struct rp_cq {
+	const struct rp_ops *ops;
+	void *context;
+	int fd; /* rp_cq_fd() */
+};
+struct rp_srq {
+	const struct rp_ops *ops;
+};
+struct rp_target;
+struct rp_qp {
+	const struct rp_ops *ops;
+	void *context;
+	uint32_t num;
+	struct rp_qp_cap cap; /* as granted */
+	/* Set while the queue pair is a target of a region's rings. */
+	struct rp_target *target;
+	void (*target_release)(struct rp_target *target);
+};
+struct rp_listener {
+	const struct rp_ops *ops;
+	void *context;
+	uint16_t port;
+};
+struct rp_conn_request {
+	const struct rp_ops *ops;
+};
+
+/* Contracts are those of the rp_ functions of the same name in rdma.h. The dispatcher has already
+ * refused NULL and out-of-range arguments, filled in a queue pair's default capacities, and copied
+ * context, so a provider needs not. */
+struct rp_ops {
+	const char *name; /* "simulated" */
+	/* True when this provider is the one to open such a name. */
+	bool (*claims)(const char *device_name);
+	/* Appends the names of the devices there are, for the log line of -ENODEV. */
+	void (*list)(struct buf *out);
+	int (*open)(const struct rp_open_opts *opts, struct rp_device **ret_device);
+	void (*close)(struct rp_device *device);
+	void (*device_attr)(const struct rp_device *device, struct rp_device_attr *ret_attr);
+	int (*pd_open)(struct rp_device *device, struct rp_pd **ret_pd);
+	void (*pd_close)(struct rp_pd *pd);
+	int (*mr_open)(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr);
+	void (*mr_close)(struct rp_mr *mr);
+	int (*cq_open)(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_cq);
+	void (*cq_close)(struct rp_cq *cq);
+	int (*cq_poll)(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
+	bool (*cq_arm)(struct rp_cq *cq);
+	void (*cq_disarm)(struct rp_cq *cq);
+	int (*srq_open)(
+		struct rp_pd *pd, uint32_t max_wr, uint32_t max_sge, struct rp_srq **ret_srq);
+	void (*srq_close)(struct rp_srq *srq);
+	int (*srq_post)(struct rp_srq *srq, const struct rp_recv_wr *wrs, uint32_t count,
+		uint32_t *ret_posted);
+	int (*qp_open)(struct rp_pd *pd, const struct rp_qp_attr *attr, struct rp_qp **ret_qp);
+	void (*qp_close)(struct rp_qp *qp);
+	enum rp_qp_state (*qp_state)(const struct rp_qp *qp);
+	int (*post_send)(struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count,
+		uint32_t *ret_posted);
+	int (*post_recv)(struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count,
+		uint32_t *ret_posted);
+	void (*qp_error)(struct rp_qp *qp);
+	int (*listen)(struct rp_device *device, const char *address, uint16_t port,
+		struct rp_listener **ret_listener);
+	void (*listener_close)(struct rp_listener *listener);
+	int (*connect)(struct rp_qp *qp, const char *address, uint16_t port,
+		struct slice private_data, uint64_t deadline_ns);
+	int (*accept)(struct rp_conn_request *request, struct rp_qp *qp, struct slice private_data);
+	void (*reject)(struct rp_conn_request *request, struct slice private_data);
+	void (*disconnect)(struct rp_qp *qp);
+	int (*cm_poll)(struct rp_device *device, struct rp_cm_event *ret_event);
+	int (*cm_fd)(const struct rp_device *device);
+};
+
+extern const struct rp_ops rp_simulated_ops;
+
+#endif
