@@ -5,7 +5,9 @@
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
-run: build ## install what is missing, build, start the server on ./data (ARGS="..." adds flags)
+run: ## install what is missing, build, start the server on ./data (ARGS="..." adds flags)
+	@scripts/deps build
+	@scripts/build build -- cli/nebulaio
 	build/nebulaio serve $(ARGS)
 
 build: ## build build/nebulaio and everything else
