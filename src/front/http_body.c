@@ -112,20 +112,16 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		&span);
 	if (err)
 		return err;
+	*ret_piece = (struct flow_piece){.span = span, .data = span.data, .hold = FLOW_HOLD_LEASE};
 	err = fill(body, span.data, want, &have);
 	if (err || !have) {
-		region_give(core->region, span, OWNER_NET);
+		flow_piece_end(core, ret_piece, OWNER_NET);
 		body->failed = err;
 		return err;
 	}
 	region_switch(core->region, span, OWNER_NET, OWNER_APP);
-	*ret_piece = (struct flow_piece){
-		.span = span,
-		.data = span.data,
-		.bytes = have,
-		.offset = body->decoded - have,
-		.hold = FLOW_HOLD_LEASE,
-	};
+	ret_piece->bytes = have;
+	ret_piece->offset = body->decoded - have;
 	return 1;
 }
 

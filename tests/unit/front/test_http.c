@@ -1,0 +1,749 @@
+#include "http_rig.h"
+
+#include <ctype.h>
+
+/* ---- What the handler does, by path:
+ * /echo      reads the body and answers with it
+ * /name      answers with the path
+ * /refuse    answers 403 and leaves the body alone
+ * /bytes/N   answers with N bytes through the sink
+ * /break/N   announces N bytes and breaks off half way
+ * /retry     breaks off before the first byte, then answers 503
+ * /silent    does not answer
+ * /status/N  an empty answer
+ * /header    answers with a header that holds line ends ---- */
+
+static void answer_text(struct s3_reply *reply, uint32_t status, struct slice text)
+{
+	seen.answer_error = reply->ops->head(reply, status, NULL, 0, text.len);
+	if (!seen.answer_error && text.len)
+		seen.answer_error = reply->ops->text(reply, text);
+}
+
+static void handle_echo(const struct s3_request *request, struct s3_reply *reply)
+{
+	seen.error = rig_read_body(request);
+	if (seen.error)
+		answer_text(reply, 400, SLICE("body"));
+	else
+		answer_text(reply, 200, slice_of(seen.body, seen.body_len));
+}
+
+static void handle_bytes(struct s3_reply *reply, uint64_t bytes, uint64_t fail_at)
+{
+	seen.answer_error = reply->ops->head(reply, 200, NULL, 0, bytes);
+	if (!seen.answer_error && strcmp(seen.method, "HEAD") != 0)
+		seen.answer_error = rig_send(reply, bytes, fail_at);
+}
+
+static void handle_header(struct s3_reply *reply)
+{
+	const struct s3_header header = {SLICE("x-evil"), SLICE("a\r\nSet-Cookie: b")};
+
+	assert_int_equal(reply->ops->head(reply, 200, &header, 1, 0), 0);
+}
+
+static void handle_retry(struct s3_reply *reply)
+{
+	handle_bytes(reply, 100, 0);
+	assert_int_equal(reply->status, 0);
+	answer_text(reply, 503, SLICE("later"));
+}
+
+static void rig_handle(void *arg, const struct s3_request *request, struct s3_reply *reply)
+{
+	const char *path = seen.path;
+
+	(void)arg;
+	seen.calls++;
+	seen.body_len = 0;
+	seen.pieces = 0;
+	seen.announced = request->body->bytes;
+	assert_int_equal(slice_copy_str(request->method_text, seen.method, sizeof(seen.method)), 0);
+	assert_int_equal(slice_copy_str(request->path, seen.path, sizeof(seen.path)), 0);
+	assert_int_equal(slice_copy_str(request->query, seen.query, sizeof(seen.query)), 0);
+	assert_int_equal(strlen(request->request_id), 16);
+	if (!strcmp(path, "/echo"))
+		handle_echo(request, reply);
+	else if (!strcmp(path, "/refuse"))
+		answer_text(reply, 403, SLICE("no"));
+	else if (!strncmp(path, "/bytes/", 7))
+		handle_bytes(reply, strtoull(path + 7, NULL, 10), UINT64_MAX);
+	else if (!strncmp(path, "/break/", 7))
+		handle_bytes(reply, strtoull(path + 7, NULL, 10), strtoull(path + 7, NULL, 10) / 2);
+	else if (!strcmp(path, "/retry"))
+		handle_retry(reply);
+	else if (!strncmp(path, "/status/", 8))
+		answer_text(reply, (uint32_t)atoi(path + 8), SLICE(""));
+	else if (!strcmp(path, "/header"))
+		handle_header(reply);
+	else if (strcmp(path, "/silent") != 0)
+		answer_text(reply, 200, request->path);
+}
+
+static struct answer answer;
+
+/* ---- Answers. ---- */
+
+static void answers(void *arg)
+{
+	struct client *client = client_open();
+	char id[17];
+	const char *at;
+
+	(void)arg;
+	assert_int_equal(
+		client_ask(client, "GET /name?q=1 HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_string_equal(answer.body, "/name");
+	assert_string_equal(seen.query, "q=1");
+	assert_false(answer.closes || answer.keep_alive_named);
+	assert_non_null(strstr(answer.head, "Server: NebulaIO\n"));
+	assert_non_null(strstr(answer.head, "x-amz-id-2: "));
+	assert_non_null(strstr(answer.head, " GMT\n"));
+	at = strstr(answer.head, "x-amz-request-id: ");
+	assert_non_null(at);
+	memcpy(id, at + 18, 17);
+	assert_int_equal(id[16], '\n');
+	for (int i = 0; i < 16; i++)
+		assert_true(isxdigit((unsigned char)id[i]));
+	/* The same connection, another request, another id. */
+	assert_int_equal(
+		client_ask(client, "GET /other HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_string_equal(answer.body, "/other");
+	assert_null(strstr(answer.head, slice_to(slice_of(id, 16), 16).data));
+	client_close(client);
+}
+RIG_TEST(answers);
+
+static void head_and_empty(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	client_send(client, "HEAD /bytes/1234 HTTP/1.1\r\nHost: h\r\n\r\n");
+	client_answer(client, &answer, true);
+	assert_int_equal(answer.bytes, 1234);
+	client_send(client, "HEAD /name HTTP/1.1\r\nHost: h\r\n\r\n");
+	client_answer(client, &answer, true);
+	assert_int_equal(answer.bytes, 5);
+	assert_int_equal(
+		client_ask(client, "GET /status/204 HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 204);
+	assert_null(strstr(answer.head, "Content-Length"));
+	assert_int_equal(
+		client_ask(client, "GET /status/304 HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 304);
+	assert_null(strstr(answer.head, "Content-Length"));
+	assert_int_equal(
+		client_ask(client, "GET /status/200 HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_non_null(strstr(answer.head, "Content-Length: 0\n"));
+	assert_int_equal(client_ask(client, "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_non_null(strstr(answer.head, "Allow: "));
+	assert_int_equal(seen.calls, 5);
+	assert_int_equal(
+		client_ask(client, "GET /header HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_non_null(strstr(answer.head, "x-evil: a  Set-Cookie: b\n"));
+	client_close(client);
+}
+RIG_TEST(head_and_empty);
+
+static void large_answers(void *arg)
+{
+	static const uint64_t sizes[] = {0, 1, 4096, STORE_CHUNK_BYTES, 3 * STORE_CHUNK_BYTES + 7};
+	struct client *client = client_open();
+	char text[64];
+
+	(void)arg;
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		snprintf(text, sizeof(text), "GET /bytes/%llu HTTP/1.1\r\nHost: h\r\n\r\n",
+			(unsigned long long)sizes[i]);
+		assert_int_equal(client_ask(client, text, &answer), 200);
+		assert_int_equal(answer.body_len, sizes[i]);
+		assert_true(!sizes[i] || answer.body[0] == 'p');
+		assert_int_equal(seen.answer_error, 0);
+	}
+	client_close(client);
+}
+RIG_TEST(large_answers);
+
+static void broken_answers(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	assert_int_equal(
+		client_ask(client, "GET /retry HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 503);
+	assert_string_equal(answer.body, "later");
+	assert_int_equal(
+		client_ask(client, "GET /silent HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 500);
+	assert_true(answer.closes);
+	client_expect_end(client);
+	client_close(client);
+
+	client = client_open();
+	client_send(
+		client, "GET /break/1000 HTTP/1.1\r\nHost: h\r\n\r\nGET /name HTTP/1.1\r\n\r\n");
+	client_answer(client, &answer, true);
+	assert_int_equal(answer.bytes, 1000);
+	while (client_more(client))
+		;
+	assert_int_equal(client->end - client->start, 500);
+	assert_int_equal(seen.calls, 3);
+	client_close(client);
+}
+RIG_TEST(broken_answers);
+
+/* ---- Connections. ---- */
+
+static void pipelining(void *arg)
+{
+	static const char text[] =
+		"GET /1 HTTP/1.1\r\nHost: h\r\n\r\n"
+		"PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
+		"\r\n"
+		"HEAD /bytes/9 HTTP/1.1\r\nHost: h\r\n\r\n"
+		"PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+		"3\r\nabc\r\n2;x\r\nde\r\n0\r\nt: v\r\n\r\n"
+		"PUT /refuse HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz"
+		"GET /2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+		"GET /never HTTP/1.1\r\nHost: h\r\n\r\n";
+
+	(void)arg;
+	for (int dribble = 0; dribble < 2; dribble++) {
+		struct client *client = client_open();
+
+		seen.calls = 0;
+		(dribble ? client_dribble : client_send)(client, text);
+		client_answer(client, &answer, false);
+		assert_string_equal(answer.body, "/1");
+		client_answer(client, &answer, false);
+		assert_string_equal(answer.body, "hello");
+		client_answer(client, &answer, true);
+		assert_int_equal(answer.bytes, 9);
+		client_answer(client, &answer, false);
+		assert_string_equal(answer.body, "abcde");
+		client_answer(client, &answer, false);
+		assert_int_equal(answer.status, 403);
+		assert_false(answer.closes);
+		client_answer(client, &answer, false);
+		assert_string_equal(answer.body, "/2");
+		assert_true(answer.closes);
+		net_send_end(client->stream);
+		client_expect_end(client);
+		assert_int_equal(seen.calls, 6);
+		client_close(client);
+	}
+}
+RIG_TEST(pipelining);
+
+static void http_1_0(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	assert_int_equal(
+		client_ask(client, "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", &answer),
+		200);
+	assert_true(answer.keep_alive_named);
+	assert_int_equal(client_ask(client, "GET /b HTTP/1.0\r\n\r\n", &answer), 200);
+	assert_true(answer.closes);
+	assert_string_equal(answer.body, "/b");
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(http_1_0);
+
+static void drains(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	assert_int_equal(client_ask(client, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_false(answer.closes);
+	while (!rig_idle)
+		fiber_yield();
+	rig_draining = true;
+	assert_int_equal(client_ask(client, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	assert_true(answer.closes);
+	assert_false(rig_idle);
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(drains);
+
+/* ---- Bodies. ---- */
+
+static void put_head(struct client *client, const char *path, const char *headers)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "PUT %s HTTP/1.1\r\nHost: h\r\n%s\r\n", path, headers);
+	client_send(client, text);
+}
+
+static uint8_t pattern[RIG_SEEN_MAX];
+static size_t pattern_len;
+
+static void send_pattern(void *arg)
+{
+	client_send_bytes(arg, pattern, pattern_len);
+}
+
+/* Bodies come in pieces of a chunk each, straight into frames: nothing is copied but what came with
+ * the head. */
+static void body_sizes(void *arg)
+{
+	static const size_t sizes[] = {1, 4095, 4096, 65536, STORE_CHUNK_BYTES - 1,
+		STORE_CHUNK_BYTES, STORE_CHUNK_BYTES + 1, 3 * STORE_CHUNK_BYTES};
+	struct client *client = client_open();
+	struct prng prng;
+	char headers[64];
+
+	(void)arg;
+	prng_seed(&prng, 3);
+	prng_fill(&prng, pattern, sizeof(pattern));
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		uint64_t copied = region_copy_bytes_all();
+		uint32_t calls = seen.calls;
+
+		pattern_len = sizes[i];
+		snprintf(headers, sizeof(headers), "Content-Length: %zu\r\n", pattern_len);
+		put_head(client, "/echo", headers);
+		while (seen.calls == calls)
+			fiber_yield();
+		assert_int_equal(fiber_spawn(rig, "body", send_pattern, client), 0);
+		client_answer(client, &answer, false);
+		assert_int_equal(answer.status, 200);
+		assert_int_equal(seen.announced, pattern_len);
+		assert_int_equal(seen.source_total, pattern_len);
+		assert_int_equal(seen.body_len, pattern_len);
+		assert_memory_equal(seen.body, pattern, pattern_len);
+		assert_int_equal(
+			seen.pieces, (pattern_len + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES);
+		assert_int_equal(region_copy_bytes_all(), copied);
+	}
+	client_close(client);
+}
+RIG_TEST(body_sizes);
+
+static void expectation(void *arg)
+{
+	struct client *client = client_open();
+	char line[64];
+
+	(void)arg;
+	put_head(client, "/echo", "Content-Length: 4\r\nExpect: 100-continue\r\n");
+	client_line(client, line, sizeof(line));
+	assert_string_equal(line, "HTTP/1.1 100 Continue");
+	client_line(client, line, sizeof(line));
+	assert_string_equal(line, "");
+	client_send(client, "body");
+	client_answer(client, &answer, false);
+	assert_string_equal(answer.body, "body");
+	/* Whoever did not wait needs no leave. */
+	client_send(client, "PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
+			    "Expect: 100-continue\r\n\r\nlive");
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 200);
+	assert_string_equal(answer.body, "live");
+	/* A body of no bytes awaits nothing. */
+	put_head(client, "/echo", "Content-Length: 0\r\nExpect: 100-continue\r\n");
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 200);
+	/* Refused without reading: no leave is given, and what follows cannot be told. */
+	put_head(client, "/refuse", "Content-Length: 4\r\nExpect: 100-continue\r\n");
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 403);
+	assert_true(answer.closes);
+	net_send_end(client->stream);
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(expectation);
+
+/* A long body that nobody reads: the answer arrives although the client goes on sending. */
+static void unread_body(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	pattern_len = sizeof(pattern);
+	put_head(client, "/refuse", "Content-Length: 4194304\r\n");
+	client_send_bytes(client, pattern, pattern_len);
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 403);
+	assert_string_equal(answer.body, "no");
+	assert_true(answer.closes);
+	net_send_end(client->stream);
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(unread_body);
+
+static const struct s3_chunk_signing unsigned_trailer = {
+	.payload = S3_PAYLOAD_STREAMING_UNSIGNED_TRAILER};
+
+#define AWS_HEADERS "x-amz-content-sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER\r\n"
+
+static void aws_bodies(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	rig_signing = &unsigned_trailer;
+	put_head(client, "/echo",
+		AWS_HEADERS "x-amz-decoded-content-length: 8\r\nContent-Length: 56\r\n");
+	client_send(
+		client, "5\r\nhello\r\n3\r\nyou\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n\r\n");
+	client_answer(client, &answer, false);
+	/* The head announced two bytes more than the coding has. */
+	assert_int_equal(seen.error, -EPROTO);
+	assert_int_equal(answer.status, 400);
+	assert_true(answer.closes);
+	client_close(client);
+
+	client = client_open();
+	for (int i = 0; i < 2; i++) {
+		put_head(client, "/echo",
+			AWS_HEADERS "x-amz-decoded-content-length: 8\r\nContent-Length: 54\r\n");
+		client_send(client,
+			"5\r\nhello\r\n3\r\nyou\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
+		client_answer(client, &answer, false);
+		assert_int_equal(seen.error, 0);
+		assert_string_equal(answer.body, "helloyou");
+		assert_int_equal(seen.announced, 8);
+		assert_int_equal(seen.source_total, 8);
+		assert_string_equal(seen.trailer, "AAAAAA==");
+		assert_int_equal(seen.pieces, 1);
+	}
+	/* Inside the transfer coding, cut anywhere; and the connection goes on. */
+	put_head(client, "/echo",
+		AWS_HEADERS "x-amz-decoded-content-length: 8\r\nTransfer-Encoding: chunked\r\n");
+	client_dribble(client, "1\r\n5\r\n9\r\n\r\nhello\r\n\r\n8\r\n3\r\nyou\r\n\r\n"
+			       "24\r\n0\r\nx-amz-checksum-crc32:BBBBBB==\r\n\r\n\r\n0\r\n\r\n");
+	client_answer(client, &answer, false);
+	assert_int_equal(seen.error, 0);
+	assert_string_equal(answer.body, "helloyou");
+	assert_string_equal(seen.trailer, "BBBBBB==");
+	assert_int_equal(client_ask(client, "GET /on HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	client_close(client);
+}
+RIG_TEST(aws_bodies);
+
+static void check_bad_body(const char *headers, const char *body, int error)
+{
+	struct client *client = client_open();
+
+	put_head(client, "/echo", headers);
+	client_send(client, body);
+	net_send_end(client->stream);
+	client_answer(client, &answer, false);
+	assert_int_equal(seen.error, error);
+	assert_int_equal(answer.status, 400);
+	assert_true(answer.closes);
+	client_expect_end(client);
+	client_close(client);
+}
+
+static void bad_bodies(void *arg)
+{
+	(void)arg;
+	check_bad_body("Content-Length: 5\r\n", "four", -EPIPE);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "5\r\nhel", -EPIPE);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "5\r\nhello", -EPIPE);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n", -EPIPE);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n", -EPIPE);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "oops\r\n", -EPROTO);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "5\nhello\r\n0\r\n\r\n", -EPROTO);
+	check_bad_body("Transfer-Encoding: chunked\r\n", "ffffffffffff\r\n", -EFBIG);
+	rig_signing = &unsigned_trailer;
+	/* Fewer and more bytes than announced. */
+	check_bad_body(AWS_HEADERS "x-amz-decoded-content-length: 4\r\nContent-Length: 13\r\n",
+		"3\r\nabc\r\n0\r\n\r\n", -EPIPE);
+	check_bad_body(AWS_HEADERS "x-amz-decoded-content-length: 2\r\nContent-Length: 13\r\n",
+		"3\r\nabc\r\n0\r\n\r\n", -EFBIG);
+	check_bad_body(AWS_HEADERS "x-amz-decoded-content-length: 3\r\nContent-Length: 19\r\n",
+		"3\r\nabc\r\n1\r\nx\r\n0\r\n\r\n", -EFBIG);
+	/* The body ends inside the coding. */
+	check_bad_body(AWS_HEADERS "x-amz-decoded-content-length: 3\r\nContent-Length: 11\r\n",
+		"3\r\nabc\r\n0\r\n\r\n", -EPIPE);
+}
+RIG_TEST(bad_bodies);
+
+static void bad_signature(void *arg)
+{
+	static struct s3_chunk_signing signing = {.payload = S3_PAYLOAD_STREAMING_SIGNED,
+		.timestamp = "20130524T000000Z",
+		.scope = "20130524/us-east-1/s3/aws4_request"};
+
+	(void)arg;
+	memset(signing.seed_signature, 'a', 64);
+	rig_signing = &signing;
+	check_bad_body("x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD\r\n"
+		       "x-amz-decoded-content-length: 1\r\nContent-Length: 174\r\n",
+		"1;chunk-signature="
+		"0123456789012345678901234567890123456789012345678901234567890123\r\nx\r\n"
+		"0;chunk-signature="
+		"0123456789012345678901234567890123456789012345678901234567890123\r\n\r\n",
+		-EBADMSG);
+}
+RIG_TEST(bad_signature);
+
+/* ---- Refusals: nothing reaches the handler, and nothing that follows is taken for a request. ----
+ */
+
+#define SMUGGLED "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n"
+
+static void check_refused(const char *text, uint32_t status, const char *code)
+{
+	struct client *client = client_open();
+
+	seen.calls = 0;
+	client_send(client, text);
+	client_send(client, SMUGGLED);
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, status);
+	assert_true(answer.closes);
+	assert_non_null(strstr(answer.head, "Content-Type: application/xml\n"));
+	assert_non_null(strstr(answer.body, code));
+	assert_non_null(strstr(answer.body, "<RequestId>"));
+	net_send_end(client->stream);
+	client_expect_end(client);
+	assert_int_equal(seen.calls, 0);
+	client_close(client);
+}
+
+static void refusals(void *arg)
+{
+	(void)arg;
+	check_refused("GET / HTTP/1.1\r\n\r\n", 400, "<Code>BadRequest</Code>");
+	check_refused("GET / HTTP/1.1\nHost: h\n\n", 400, "<Code>BadRequest</Code>");
+	check_refused("GET / HTTP/1.1\r\nHost: h\r\nA: b\r\n c\r\n\r\n", 400, "BadRequest");
+	check_refused("\r\n\r\n\r\n\r\n\r\n", 400, "BadRequest");
+	check_refused("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
+		      "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		400, "BadRequest");
+	check_refused("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
+		      "Content-Length: 0\r\n\r\n",
+		400, "BadRequest");
+	check_refused("PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501,
+		"<Code>NotImplemented</Code>");
+	check_refused("BREW / HTTP/1.1\r\nHost: h\r\n\r\n", 501, "NotImplemented");
+	check_refused("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505, "HttpVersionNotSupported");
+	check_refused("PUT /echo HTTP/1.1\r\nHost: h\r\nExpect: tea\r\n\r\n", 417, "BadRequest");
+	check_refused("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5368709121\r\n\r\n", 413,
+		"<Code>EntityTooLarge</Code>");
+	check_refused("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n" AWS_HEADERS
+		      "x-amz-decoded-content-length: 1x\r\n\r\n",
+		400, "BadRequest");
+}
+RIG_TEST(refusals);
+
+static void check_long_head(const char *start, char fill, size_t len, uint32_t status)
+{
+	char *text = malloc(len + 1);
+	size_t start_len = strlen(start);
+
+	assert_non_null(text);
+	memcpy(text, start, start_len);
+	memset(text + start_len, fill, len - start_len);
+	text[len] = '\0';
+	check_refused(text, status, "<Code>");
+	free(text);
+}
+
+static void long_heads(void *arg)
+{
+	(void)arg;
+	check_long_head("GET /", 'a', LIMIT_HTTP_HEAD_BYTES_MAX, 414);
+	check_long_head(
+		"GET / HTTP/1.1\r\nHost: h\r\nx-long: ", 'a', LIMIT_HTTP_HEAD_BYTES_MAX, 431);
+	check_long_head("GET / HTTP/1.1\r\nHost: h\r\n", 'a', LIMIT_HTTP_HEAD_BYTES_MAX, 431);
+}
+RIG_TEST(long_heads);
+
+/* ---- Slow clients. ---- */
+
+static void slow_idle(void *arg)
+{
+	struct client *client;
+
+	(void)arg;
+	rig_opts.idle_timeout_ns = 10 * NS_PER_MS;
+	client = client_open();
+	client_expect_end(client);
+	client_close(client);
+	client = client_open();
+	assert_int_equal(client_ask(client, "GET /a HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 200);
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(slow_idle);
+
+/* A byte now and then does not buy time: the whole head has one deadline. */
+static void drip(void *arg)
+{
+	struct client *client = arg;
+
+	while (rig_serving) {
+		struct iovec iov = {(void *)"a", 1};
+
+		if (net_sendv(client->stream, &iov, 1, in_ms(1000)))
+			break;
+		fiber_sleep_ns(2 * NS_PER_MS);
+	}
+}
+
+static void slow_head(void *arg)
+{
+	struct client *client;
+
+	(void)arg;
+	rig_opts.head_timeout_ns = 15 * NS_PER_MS;
+	client = client_open();
+	client_send(client, "GET /");
+	assert_int_equal(fiber_spawn(rig, "drip", drip, client), 0);
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 408);
+	assert_true(answer.closes);
+	assert_non_null(strstr(answer.body, "<Code>RequestTimeout</Code>"));
+	assert_int_equal(seen.calls, 0);
+	while (rig_serving)
+		fiber_yield();
+	client_close(client);
+}
+RIG_TEST(slow_head);
+
+static void slow_body(void *arg)
+{
+	struct client *client;
+
+	(void)arg;
+	rig_opts.body_stall_timeout_ns = 15 * NS_PER_MS;
+	client = client_open();
+	put_head(client, "/echo", "Content-Length: 100\r\n");
+	client_send(client, "some");
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 400);
+	assert_int_equal(seen.error, -ETIMEDOUT);
+	assert_true(answer.closes);
+	client_close(client);
+	/* One that is slow, but goes on, is served. */
+	client = client_open();
+	put_head(client, "/echo", "Content-Length: 10\r\n");
+	for (int i = 0; i < 10; i++) {
+		fiber_sleep_ns(4 * NS_PER_MS);
+		client_send(client, "x");
+	}
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 200);
+	assert_string_equal(answer.body, "xxxxxxxxxx");
+	client_close(client);
+}
+RIG_TEST(slow_body);
+
+static void slow_reader(void *arg)
+{
+	struct client *client;
+
+	(void)arg;
+	rig_opts.body_stall_timeout_ns = 15 * NS_PER_MS;
+	client = client_open();
+	client_send(client, "GET /bytes/8000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+	while (rig_serving)
+		fiber_yield();
+	assert_int_equal(seen.answer_error, -EPIPE);
+	client_close(client);
+}
+RIG_TEST(slow_reader);
+
+/* ---- Clients that vanish. ---- */
+
+static void vanish_in_head(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	client_send(client, "GET / HTTP/1.1\r\nHos");
+	client_close(client);
+	assert_int_equal(seen.calls, 0);
+}
+RIG_TEST(vanish_in_head);
+
+static void vanish_in_body(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	put_head(client, "/echo", "Content-Length: 2000000\r\n");
+	client_send(client, "not all of it");
+	while (!seen.calls)
+		fiber_yield();
+	client_close(client);
+	assert_int_equal(seen.error, -EPIPE);
+}
+RIG_TEST(vanish_in_body);
+
+static void vanish_in_answer(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	client_send(client, "GET /bytes/8000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+	assert_true(client_more(client));
+	client_close(client);
+	assert_int_equal(seen.answer_error, -EPIPE);
+}
+RIG_TEST(vanish_in_answer);
+
+/* The server's own end of things: whoever drains cuts an idle connection. */
+static void no_frames(void *arg)
+{
+	struct region_span spans[RIG_REGION_BYTES / (LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES) + 1];
+	struct client *client = client_open();
+	uint32_t count = 0;
+
+	(void)arg;
+	while (count < ARRAY_LEN(spans) &&
+		!region_lease(rig_region, LIMIT_SPAN_FRAMES_MAX, OWNER_APP, &spans[count]))
+		count++;
+	pattern_len = 3 * STORE_CHUNK_BYTES;
+	put_head(client, "/echo", "Content-Length: 3145728\r\n");
+	client_send_bytes(client, pattern, pattern_len);
+	client_answer(client, &answer, false);
+	assert_int_equal(seen.error, -ETIMEDOUT);
+	assert_true(answer.closes);
+	while (count)
+		region_give(rig_region, spans[--count], OWNER_APP);
+	client_close(client);
+}
+RIG_TEST(no_frames);
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_UNIT(answers),
+		RIG_UNIT(head_and_empty),
+		RIG_UNIT(large_answers),
+		RIG_UNIT(broken_answers),
+		RIG_UNIT(pipelining),
+		RIG_UNIT(http_1_0),
+		RIG_UNIT(drains),
+		RIG_UNIT(body_sizes),
+		RIG_UNIT(expectation),
+		RIG_UNIT(unread_body),
+		RIG_UNIT(aws_bodies),
+		RIG_UNIT(bad_bodies),
+		RIG_UNIT(bad_signature),
+		RIG_UNIT(refusals),
+		RIG_UNIT(long_heads),
+		RIG_UNIT(slow_idle),
+		RIG_UNIT(slow_head),
+		RIG_UNIT(slow_body),
+		RIG_UNIT(slow_reader),
+		RIG_UNIT(vanish_in_head),
+		RIG_UNIT(vanish_in_body),
+		RIG_UNIT(vanish_in_answer),
+		RIG_UNIT(no_frames),
+	};
+
+	return cmocka_run_group_tests_name("http", tests, NULL, NULL);
+}
