@@ -25,6 +25,14 @@ struct cli_command {
 };
 
 extern const struct cli_command CLI_SERVE;
+extern const struct cli_command CLI_MB;
+extern const struct cli_command CLI_RB;
+extern const struct cli_command CLI_LS;
+extern const struct cli_command CLI_CP;
+extern const struct cli_command CLI_CAT;
+extern const struct cli_command CLI_STAT;
+extern const struct cli_command CLI_RM;
+extern const struct cli_command CLI_BENCH;
 extern const struct cli_command CLI_REGION;
 extern const struct cli_command CLI_FSCK;
 

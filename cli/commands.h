@@ -6,6 +6,13 @@
 
 static const struct cli_command *const COMMANDS[] = {
 	&CLI_SERVE,
+	&CLI_MB,
+	&CLI_RB,
+	&CLI_LS,
+	&CLI_CP,
+	&CLI_CAT,
+	&CLI_STAT,
+	&CLI_RM,
 	&CLI_REGION,
 	&CLI_FSCK,
 };

@@ -1,0 +1,56 @@
+/* cli/cmd_bucket.c: `nebulaio mb` and `nebulaio rb`: make and remove a bucket. */
+#include "remote.h"
+
+typedef int bucket_fn(struct neb_client *client, const char *bucket, struct neb_result *ret_result);
+
+static int bucket_run(const struct cli_command *command, bucket_fn *fn, int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {REMOTE_OPTIONS, {0}};
+	struct remote_opts opts;
+	struct neb_client *client;
+	struct neb_result result;
+	const char *bucket, *key;
+	int option, ret;
+
+	remote_defaults(&opts);
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, REMOTE_SHORT, OPTIONS, NULL)) != -1) {
+		ret = remote_option(command, &opts, option, argv);
+		if (ret)
+			return ret;
+	}
+	if (optind != argc - 1 || !remote_parse(argv[optind], &bucket, &key) || *key)
+		return cli_usage_error(command, "expected s3://BUCKET");
+	ret = remote_open(&opts, &client);
+	if (ret)
+		return ret;
+	ret = fn(client, bucket, &result) ? remote_failed(bucket, &result) : CLI_OK;
+	remote_report(&opts, bucket, &result);
+	neb_client_close(client);
+	return ret;
+}
+
+static int mb_run(int argc, char **argv)
+{
+	return bucket_run(&CLI_MB, neb_bucket_create, argc, argv);
+}
+
+static int rb_run(int argc, char **argv)
+{
+	return bucket_run(&CLI_RB, neb_bucket_delete, argc, argv);
+}
+
+const struct cli_command CLI_MB = {
+	.name = "mb",
+	.summary = "make a bucket",
+	.usage = "usage: nebulaio mb [OPTIONS] s3://BUCKET\n\n" REMOTE_USAGE,
+	.run = mb_run,
+};
+
+const struct cli_command CLI_RB = {
+	.name = "rb",
+	.summary = "remove an empty bucket",
+	.usage = "usage: nebulaio rb [OPTIONS] s3://BUCKET\n\n" REMOTE_USAGE,
+	.run = rb_run,
+};

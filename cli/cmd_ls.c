@@ -1,0 +1,107 @@
+/* cli/cmd_ls.c: `nebulaio ls`: buckets, or what a bucket holds. */
+#include <string.h>
+
+#include "remote.h"
+
+#define USAGE                                                                                  \
+	"usage: nebulaio ls [OPTIONS] [s3://BUCKET[/PREFIX]]\n"                                \
+	"\n"                                                                                   \
+	"Without an address, lists buckets. With one, keys below PREFIX up to the next '/'.\n" \
+	"\n"                                                                                   \
+	"  -r, --recursive    all keys below PREFIX\n"                                         \
+	"      --json         one JSON object a line\n" REMOTE_USAGE
+
+static bool print_entry(void *arg, const struct neb_entry *entry)
+{
+	const struct remote_opts *opts = arg;
+
+	if (opts->json) {
+		printf("{\"key\": ");
+		remote_print_json(stdout, entry->key);
+		printf(", \"prefix\": %s, \"bytes\": %llu, \"etag\": ",
+			entry->is_prefix ? "true" : "false", (unsigned long long)entry->bytes);
+		remote_print_json(stdout, entry->etag ? entry->etag : "");
+		printf(", \"last_modified\": ");
+		remote_print_json(stdout, entry->last_modified ? entry->last_modified : "");
+		printf("}\n");
+	} else if (entry->is_prefix) {
+		printf("%-24s %12s %s\n", "", "PRE", entry->key);
+	} else {
+		printf("%-24s %12llu %s\n", entry->last_modified ? entry->last_modified : "",
+			(unsigned long long)entry->bytes, entry->key);
+	}
+	return true;
+}
+
+static bool print_bucket(void *arg, const struct neb_entry *entry)
+{
+	const struct remote_opts *opts = arg;
+
+	if (opts->json)
+		return print_entry(arg, entry);
+	printf("%-24s s3://%s\n", entry->last_modified ? entry->last_modified : "", entry->key);
+	return true;
+}
+
+static int list(struct neb_client *client, struct remote_opts *opts, char *url, bool recursive)
+{
+	struct neb_result result;
+	struct neb_list list = {
+		.visit = print_entry, .arg = opts, .delimiter = recursive ? NULL : "/"};
+	const char *bucket = "buckets", *prefix;
+	int ret;
+
+	if (url) {
+		if (!remote_parse(url, &bucket, &prefix))
+			return cli_usage_error(&CLI_LS, "'%s' is not s3://BUCKET[/PREFIX]", url);
+		list.bucket = bucket;
+		list.prefix = prefix;
+		ret = neb_list(client, &list, &result);
+	} else {
+		ret = neb_list_buckets(client, print_bucket, opts, &result);
+	}
+	remote_report(opts, bucket, &result);
+	return ret ? remote_failed(bucket, &result) : CLI_OK;
+}
+
+static int ls_run(int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {
+		REMOTE_OPTIONS,
+		{"json", no_argument, NULL, REMOTE_JSON},
+		{"recursive", no_argument, NULL, 'r'},
+		{0},
+	};
+	struct remote_opts opts;
+	struct neb_client *client;
+	bool recursive = false;
+	int option, ret;
+
+	remote_defaults(&opts);
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, REMOTE_SHORT "r", OPTIONS, NULL)) != -1) {
+		if (option == 'r') {
+			recursive = true;
+			continue;
+		}
+		ret = remote_option(&CLI_LS, &opts, option, argv);
+		if (ret)
+			return ret;
+	}
+	if (optind < argc - 1)
+		return cli_usage_error(&CLI_LS, "expected at most one address");
+	ret = remote_open(&opts, &client);
+	if (ret)
+		return ret;
+	ret = list(client, &opts, argv[optind], recursive);
+	neb_client_close(client);
+	return ret;
+}
+
+const struct cli_command CLI_LS = {
+	.name = "ls",
+	.summary = "list buckets, or what a bucket holds",
+	.usage = USAGE,
+	.run = ls_run,
+};

@@ -1,0 +1,170 @@
+/* cli/remote.c: how the commands find their server, and how they say what went wrong. */
+#include "remote.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_ENDPOINTS "rdma://127.0.0.1:9100,http://127.0.0.1:9000"
+#define DEVELOPMENT_KEY	  "minioadmin"
+
+static const char *env_first(const char *name, const char *other, const char *preset)
+{
+	const char *value = getenv(name);
+
+	if ((!value || !*value) && other)
+		value = getenv(other);
+	return value && *value ? value : preset;
+}
+
+void remote_defaults(struct remote_opts *opts)
+{
+	*opts = (struct remote_opts){
+		.endpoints = env_first("NEBULAIO_ENDPOINT", NULL, DEFAULT_ENDPOINTS),
+		.access_key =
+			env_first("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID", DEVELOPMENT_KEY),
+		.secret_key =
+			env_first("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY", DEVELOPMENT_KEY),
+		.region = env_first("AWS_REGION", "AWS_DEFAULT_REGION", NULL),
+		.device_name = env_first("NEBULAIO_RDMA_DEVICE_NAME", NULL, NULL),
+		.transport = NEB_AUTO,
+	};
+}
+
+int remote_option(
+	const struct cli_command *command, struct remote_opts *opts, int option, char **argv)
+{
+	switch (option) {
+	case REMOTE_ENDPOINT:
+		opts->endpoints = optarg;
+		return CLI_OK;
+	case REMOTE_TRANSPORT:
+		if (neb_transport_parse(optarg, &opts->transport))
+			return cli_usage_error(command,
+				"--transport: '%s' is not auto, rdma, http or strict", optarg);
+		return CLI_OK;
+	case REMOTE_DEVICE:
+		opts->device_name = optarg;
+		return CLI_OK;
+	case REMOTE_ACCESS:
+		opts->access_key = optarg;
+		return CLI_OK;
+	case REMOTE_SECRET:
+		opts->secret_key = optarg;
+		return CLI_OK;
+	case REMOTE_JSON:
+		opts->json = true;
+		return CLI_OK;
+	case 'v':
+		opts->verbose = true;
+		return CLI_OK;
+	default:
+		return cli_usage_error(
+			command, "'%s' is not understood, or lacks its value", argv[optind - 1]);
+	}
+}
+
+static void print_log(void *arg, enum neb_log_level level, const char *text)
+{
+	const struct remote_opts *opts = arg;
+
+	if (level >= NEB_LOG_WARN || opts->verbose)
+		fprintf(stderr, "nebulaio: %s\n", text);
+}
+
+int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
+{
+	const struct neb_options options = {
+		.endpoints = opts->endpoints,
+		.access_key = opts->access_key,
+		.secret_key = opts->secret_key,
+		.region = opts->region,
+		.transport = opts->transport,
+		.device_name = opts->device_name,
+		.log = print_log,
+		.log_arg = (void *)(uintptr_t)opts,
+	};
+	int ret = neb_client_open(&options, ret_client);
+
+	if (ret == 0)
+		return CLI_OK;
+	fprintf(stderr, "nebulaio: no connection to %s: %s%s\n", opts->endpoints, strerror(-ret),
+		ret == -EINVAL ? "" : "; is the server running there? (--endpoint)");
+	if (ret == -EACCES)
+		return CLI_DENIED;
+	return ret == -EINVAL ? CLI_USAGE : CLI_UNREACHABLE;
+}
+
+int remote_failed(const char *what, const struct neb_result *result)
+{
+	if (result->status == 0) {
+		fprintf(stderr, "nebulaio: %s: no answer: %s%s%s\n", what, strerror(-result->error),
+			result->message[0] ? "; " : "", result->message);
+		return CLI_UNREACHABLE;
+	}
+	fprintf(stderr, "nebulaio: %s: %s (%s, status %u, request %s)\n", what,
+		result->message[0] ? result->message : strerror(-result->error),
+		result->code[0] ? result->code : "no code", result->status, result->request_id);
+	if (result->error == -EACCES)
+		return CLI_DENIED;
+	return result->error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+}
+
+void remote_report(
+	const struct remote_opts *opts, const char *what, const struct neb_result *result)
+{
+	if (!opts->verbose)
+		return;
+	fprintf(stderr, "%s: by %s%s%s%s\n", what, neb_transport_name(result->transport),
+		result->fallback[0] ? " (not RDMA: " : "", result->fallback,
+		result->fallback[0] ? ")" : "");
+}
+
+bool remote_is_url(const char *text)
+{
+	return strncmp(text, "s3://", 5) == 0;
+}
+
+bool remote_parse(char *text, const char **ret_bucket, const char **ret_key)
+{
+	char *slash;
+
+	if (!remote_is_url(text))
+		return false;
+	*ret_bucket = text + 5;
+	slash = strchr(text + 5, '/');
+	*ret_key = "";
+	if (slash) {
+		*slash = '\0';
+		*ret_key = slash + 1;
+	}
+	return **ret_bucket != '\0';
+}
+
+const char *remote_bytes_text(uint64_t bytes, char buf[32])
+{
+	static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	double value = (double)bytes;
+	unsigned unit = 0;
+
+	while (value >= 1024 && unit < 4) {
+		value /= 1024;
+		unit++;
+	}
+	snprintf(buf, 32, unit ? "%.1f %s" : "%.0f %s", value, UNITS[unit]);
+	return buf;
+}
+
+void remote_print_json(FILE *out, const char *text)
+{
+	fputc('"', out);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			fprintf(out, "\\%c", *text);
+		else if ((unsigned char)*text < 0x20)
+			fprintf(out, "\\u%04x", (unsigned char)*text);
+		else
+			fputc(*text, out);
+	}
+	fputc('"', out);
+}

@@ -1,0 +1,80 @@
+/* cli/remote.h: what the commands that talk to a server share: where it is, with which keys, s3://
+ * addresses, and how a result becomes a message and an exit code. */
+#ifndef CLI_REMOTE_H
+#define CLI_REMOTE_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "cli.h"
+#include "nebulaio/nebulaio.h"
+
+/* The options that every such command has; in usage texts as REMOTE_USAGE. */
+struct remote_opts {
+	const char *endpoints;
+	const char *access_key;
+	const char *secret_key;
+	const char *region;
+	const char *device_name;
+	enum neb_transport transport;
+	bool verbose; /* say on standard error which way each request went */
+	bool json;
+};
+
+#define REMOTE_USAGE                                                                                      \
+	"  --endpoint URLS    servers, in order of preference: rdma://HOST:PORT,http://HOST:PORT\n"       \
+	"                     (NEBULAIO_ENDPOINT; default rdma://127.0.0.1:9100,http://127.0.0.1:9000)\n" \
+	"  --transport WAY    auto (RDMA, else HTTP; default), rdma, http, or strict (RDMA at once or\n"  \
+	"                     not at all)\n"                                                              \
+	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME; default simulated)\n"               \
+	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                                 \
+	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                             \
+	"  -v, --verbose      say which way each request went\n"
+
+/* getopt_long's short options and the long ones, to be followed by a command's own. */
+#define REMOTE_SHORT "v"
+enum {
+	REMOTE_ENDPOINT = 256,
+	REMOTE_TRANSPORT,
+	REMOTE_DEVICE,
+	REMOTE_ACCESS,
+	REMOTE_SECRET,
+	REMOTE_JSON,
+	REMOTE_OWN
+};
+#define REMOTE_OPTIONS                                                    \
+	{"endpoint", required_argument, NULL, REMOTE_ENDPOINT},           \
+		{"transport", required_argument, NULL, REMOTE_TRANSPORT}, \
+		{"device", required_argument, NULL, REMOTE_DEVICE},       \
+		{"access-key", required_argument, NULL, REMOTE_ACCESS},   \
+		{"secret-key", required_argument, NULL, REMOTE_SECRET},   \
+	{                                                                 \
+		"verbose", no_argument, NULL, 'v'                         \
+	}
+
+/* From the environment. */
+void remote_defaults(struct remote_opts *opts);
+/* Takes one option that getopt_long found. CLI_OK; CLI_USAGE (said why). For '?' too. */
+int remote_option(
+	const struct cli_command *command, struct remote_opts *opts, int option, char **argv);
+/* Connects as the options say. An exit code; said why. */
+int remote_open(const struct remote_opts *opts, struct neb_client **ret_client);
+
+/* Says what a failed request was about and what to do; returns the exit code. */
+int remote_failed(const char *what, const struct neb_result *result);
+/* With --verbose: which way it went, and why not by RDMA. */
+void remote_report(
+	const struct remote_opts *opts, const char *what, const struct neb_result *result);
+
+/* "s3://bucket/key": cuts it in two inside text, which it changes; key may be empty. False when it
+ * is not one. */
+bool remote_parse(char *text, const char **ret_bucket, const char **ret_key);
+bool remote_is_url(const char *text);
+
+/* "1.5 MiB". */
+const char *remote_bytes_text(uint64_t bytes, char buf[32]);
+/* Writes text as a JSON string with its quotes. */
+void remote_print_json(FILE *out, const char *text);
+
+#endif

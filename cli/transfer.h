@@ -1,0 +1,45 @@
+/* cli/transfer.h: whole objects to and from file descriptors, in parts with a window in flight,
+ * with progress. */
+#ifndef CLI_TRANSFER_H
+#define CLI_TRANSFER_H
+
+#include <stdint.h>
+
+#include "remote.h"
+
+#define TRANSFER_PART_BYTES (8u << 20)
+#define TRANSFER_WINDOW	    4u
+
+/* A line on standard error, redrawn a few times a second while it is a terminal and the transfer is
+ * long. */
+struct progress {
+	const char *what;
+	uint64_t total; /* 0: not known */
+	uint64_t done;
+	uint64_t start_ns;
+	uint64_t shown_ns;
+	bool visible;
+};
+void progress_start(struct progress *progress, const char *what, uint64_t total);
+void progress_add(struct progress *progress, uint64_t bytes);
+void progress_end(struct progress *progress);
+
+struct transfer {
+	struct neb_client *client;
+	const struct remote_opts *opts;
+	const char *bucket;
+	const char *key;
+	uint64_t bytes;		      /* moved, out */
+	enum neb_transport transport; /* of the last part, out */
+	char fallback[128];	      /* out */
+	struct progress progress;
+};
+
+/* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
+ * mixture. Exit code. */
+int transfer_get(struct transfer *transfer, int fd);
+/* Stores what fd yields until its end: in one request when it is short, else as a multipart upload,
+ * which is aborted when it fails. name is for messages. Exit code. */
+int transfer_put(struct transfer *transfer, int fd, const char *name);
+
+#endif

@@ -1,0 +1,165 @@
+/* cli/transfer_get.c: an object into a file descriptor: ranged requests, a window in flight,
+ * written in order. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "transfer.h"
+
+struct part {
+	void *data;
+	uint64_t offset;
+	uint32_t bytes;
+	bool done;
+	struct neb_iov into;
+};
+
+struct download {
+	struct transfer *transfer;
+	struct part parts[TRANSFER_WINDOW];
+	uint64_t started; /* parts submitted */
+	uint64_t written; /* parts written */
+	uint64_t bytes_total;
+	char if_match[96];
+};
+
+static int write_all(int fd, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			fprintf(stderr, "nebulaio: writing the output: %s\n", strerror(errno));
+			return CLI_FAILED;
+		}
+		data += n;
+		len -= (size_t)n;
+	}
+	return CLI_OK;
+}
+
+static int part_start(struct download *download)
+{
+	struct transfer *transfer = download->transfer;
+	struct part *part = &download->parts[download->started % TRANSFER_WINDOW];
+	struct neb_header if_match = {"If-Match", download->if_match};
+	struct neb_request request = {
+		.op = NEB_GET_OBJECT,
+		.bucket = transfer->bucket,
+		.key = transfer->key,
+		.headers = &if_match,
+		.header_count = 1,
+		.into = &part->into,
+		.into_count = 1,
+		.user_data = part,
+	};
+	uint64_t id;
+	int ret;
+
+	part->offset = download->started * TRANSFER_PART_BYTES;
+	part->bytes =
+		(uint32_t)MIN(download->bytes_total - part->offset, (uint64_t)TRANSFER_PART_BYTES);
+	part->done = false;
+	part->into = (struct neb_iov){part->data, part->bytes};
+	request.range_offset = part->offset;
+	request.range_bytes = part->bytes;
+	ret = neb_submit(transfer->client, &request, &id);
+	if (ret) {
+		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(-ret));
+		return CLI_FAILED;
+	}
+	download->started++;
+	return CLI_OK;
+}
+
+/* Waits for a result and writes all parts that are next in order. */
+static int part_finish(struct download *download, int fd)
+{
+	struct transfer *transfer = download->transfer;
+	struct neb_result result;
+	struct part *part;
+	int ret = neb_wait(transfer->client, &result, 1, UINT64_MAX);
+
+	if (ret < 1) {
+		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(ret ? -ret : EPROTO));
+		return CLI_FAILED;
+	}
+	part = result.user_data;
+	transfer->transport = result.transport;
+	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
+	if (result.error)
+		return remote_failed(transfer->key, &result);
+	if (result.bytes != part->bytes) {
+		fprintf(stderr, "nebulaio: %s: %llu bytes came where %u were asked for\n",
+			transfer->key, (unsigned long long)result.bytes, part->bytes);
+		return CLI_FAILED;
+	}
+	part->done = true;
+	while (download->written < download->started &&
+		download->parts[download->written % TRANSFER_WINDOW].done) {
+		struct part *next = &download->parts[download->written % TRANSFER_WINDOW];
+
+		if (write_all(fd, next->data, next->bytes))
+			return CLI_FAILED;
+		next->done = false;
+		transfer->bytes += next->bytes;
+		progress_add(&transfer->progress, next->bytes);
+		download->written++;
+	}
+	return CLI_OK;
+}
+
+static int download_parts(struct download *download, int fd)
+{
+	uint64_t count = (download->bytes_total + TRANSFER_PART_BYTES - 1) / TRANSFER_PART_BYTES;
+	int ret = CLI_OK;
+
+	while (!ret && download->written < count) {
+		while (!ret && download->started < count &&
+			download->started - download->written < TRANSFER_WINDOW)
+			ret = part_start(download);
+		if (!ret)
+			ret = part_finish(download, fd);
+	}
+	while (neb_in_flight(download->transfer->client)) {
+		struct neb_result dropped;
+
+		if (neb_wait(download->transfer->client, &dropped, 1, UINT64_MAX) < 0)
+			break;
+	}
+	return ret;
+}
+
+int transfer_get(struct transfer *transfer, int fd)
+{
+	struct download download = {.transfer = transfer};
+	struct neb_result head;
+	int ret = CLI_OK;
+
+	if (neb_head(transfer->client, transfer->bucket, transfer->key, &head))
+		return remote_failed(transfer->key, &head);
+	transfer->transport = head.transport;
+	download.bytes_total = head.object_bytes;
+	snprintf(download.if_match, sizeof(download.if_match), "\"%s\"", head.etag);
+	for (unsigned i = 0; i < TRANSFER_WINDOW &&
+			     i * (uint64_t)TRANSFER_PART_BYTES < download.bytes_total && !ret;
+		i++) {
+		uint64_t bytes = MIN(download.bytes_total, (uint64_t)TRANSFER_PART_BYTES);
+
+		if (neb_buffer_alloc(transfer->client, bytes, &download.parts[i].data)) {
+			fprintf(stderr, "nebulaio: no memory for the transfer\n");
+			ret = CLI_FAILED;
+		}
+	}
+	progress_start(&transfer->progress, transfer->key, download.bytes_total);
+	if (!ret)
+		ret = download_parts(&download, fd);
+	progress_end(&transfer->progress);
+	for (unsigned i = 0; i < TRANSFER_WINDOW; i++)
+		neb_buffer_free(transfer->client, download.parts[i].data);
+	return ret;
+}

@@ -1,0 +1,335 @@
+/* cli/transfer_put.c: a file descriptor into an object: one request when it is short, else a
+ * multipart upload with a window of parts in flight. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "transfer.h"
+
+#define PARTS_MAX	 10000u
+#define ANSWER_BYTES_MAX 8192u
+
+struct part {
+	void *data;
+	uint32_t number;
+	uint32_t bytes;
+	bool busy;
+	struct neb_iov body;
+	uint8_t checksum[CHECKSUM_BYTES_MAX];
+};
+
+struct upload {
+	struct transfer *transfer;
+	const char *name;
+	int fd;
+	uint32_t part_bytes;
+	struct part parts[TRANSFER_WINDOW];
+	uint32_t part_count;
+	uint32_t in_flight;
+	char upload_id[256];
+	char (*etags)[84]; /* by part number less one */
+	char answer[ANSWER_BYTES_MAX];
+};
+
+/* Reads until the part is full or the file ends. */
+static int part_read(struct upload *upload, struct part *part)
+{
+	part->bytes = 0;
+	while (part->bytes < upload->part_bytes) {
+		ssize_t n = read(upload->fd, (char *)part->data + part->bytes,
+			upload->part_bytes - part->bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			fprintf(stderr, "nebulaio: reading %s: %s\n", upload->name,
+				strerror(errno));
+			return CLI_FAILED;
+		}
+		if (n == 0)
+			break;
+		part->bytes += (uint32_t)n;
+	}
+	return CLI_OK;
+}
+
+static int put_whole(struct upload *upload, struct part *part)
+{
+	struct transfer *transfer = upload->transfer;
+	struct neb_iov body = {part->data, part->bytes};
+	struct neb_request request = {
+		.op = NEB_PUT_OBJECT,
+		.bucket = transfer->bucket,
+		.key = transfer->key,
+		.body = &body,
+		.body_count = 1,
+		.checksum_kind = NEB_CHECKSUM_CRC64NVME,
+		.checksum = part->checksum,
+	};
+	struct neb_result result;
+	int ret;
+
+	checksum_of(CHECKSUM_CRC64NVME, part->data, part->bytes, part->checksum);
+	ret = neb_perform(transfer->client, &request, &result);
+	transfer->transport = result.transport;
+	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
+	if (ret)
+		return remote_failed(transfer->key, &result);
+	transfer->bytes = part->bytes;
+	return CLI_OK;
+}
+
+/* The text between <tag> and </tag> of an answer, unescaped enough for upload ids, which have no
+ * markup in them. */
+static int answer_text(const char *answer, size_t len, const char *tag, char *buf, size_t buf_bytes)
+{
+	char open[64], close[64];
+	struct slice text = slice_of(answer, len);
+	ptrdiff_t from, to;
+
+	snprintf(open, sizeof(open), "<%s>", tag);
+	snprintf(close, sizeof(close), "</%s>", tag);
+	from = slice_find(text, slice_str(open));
+	if (from < 0)
+		return -ENOENT;
+	text = slice_from(text, (size_t)from + strlen(open));
+	to = slice_find(text, slice_str(close));
+	return to < 0 ? -ENOENT : slice_copy_str(slice_to(text, (size_t)to), buf, buf_bytes);
+}
+
+static int multipart_create(struct upload *upload)
+{
+	struct transfer *transfer = upload->transfer;
+	struct neb_iov into = {upload->answer, sizeof(upload->answer)};
+	struct neb_request request = {
+		.op = NEB_CREATE_MULTIPART,
+		.bucket = transfer->bucket,
+		.key = transfer->key,
+		.into = &into,
+		.into_count = 1,
+	};
+	struct neb_result result;
+
+	if (neb_perform(transfer->client, &request, &result))
+		return remote_failed(transfer->key, &result);
+	if (answer_text(upload->answer, result.bytes, "UploadId", upload->upload_id,
+		    sizeof(upload->upload_id))) {
+		fprintf(stderr, "nebulaio: %s: the server began an upload without naming it\n",
+			transfer->key);
+		return CLI_FAILED;
+	}
+	return CLI_OK;
+}
+
+static void multipart_abort(struct upload *upload)
+{
+	struct transfer *transfer = upload->transfer;
+	struct neb_request request = {
+		.op = NEB_ABORT_MULTIPART, .bucket = transfer->bucket, .key = transfer->key};
+	struct neb_result result;
+	char query[300];
+
+	snprintf(query, sizeof(query), "uploadId=%s", upload->upload_id);
+	request.query = query;
+	if (neb_perform(transfer->client, &request, &result))
+		fprintf(stderr, "nebulaio: %s: the unfinished upload %s stays on the server: %s\n",
+			transfer->key, upload->upload_id, result.message);
+}
+
+static int multipart_complete(struct upload *upload)
+{
+	struct transfer *transfer = upload->transfer;
+	struct neb_iov body, into = {upload->answer, sizeof(upload->answer)};
+	struct neb_request request = {
+		.op = NEB_COMPLETE_MULTIPART,
+		.bucket = transfer->bucket,
+		.key = transfer->key,
+		.body = &body,
+		.body_count = 1,
+		.into = &into,
+		.into_count = 1,
+	};
+	struct neb_result result;
+	struct buf xml;
+	char query[300], code[64];
+	int ret;
+
+	buf_init(&xml, 4 * MIB);
+	buf_put_str(&xml, "<CompleteMultipartUpload>");
+	for (uint32_t i = 0; i < upload->part_count; i++)
+		buf_printf(&xml,
+			"<Part><PartNumber>%u</PartNumber><ETag>&quot;%s&quot;</ETag></Part>",
+			i + 1, upload->etags[i]);
+	buf_put_str(&xml, "</CompleteMultipartUpload>");
+	snprintf(query, sizeof(query), "uploadId=%s", upload->upload_id);
+	request.query = query;
+	body = (struct neb_iov){xml.data, xml.len};
+	ret = neb_perform(transfer->client, &request, &result);
+	buf_free(&xml);
+	if (ret)
+		return remote_failed(transfer->key, &result);
+	if (answer_text(upload->answer, result.bytes, "Code", code, sizeof(code)) == 0) {
+		fprintf(stderr, "nebulaio: %s: the upload could not be completed: %s\n",
+			transfer->key, code);
+		return CLI_FAILED;
+	}
+	return CLI_OK;
+}
+
+static int part_submit(struct upload *upload, struct part *part)
+{
+	struct transfer *transfer = upload->transfer;
+	struct neb_request request = {
+		.op = NEB_UPLOAD_PART,
+		.bucket = transfer->bucket,
+		.key = transfer->key,
+		.body = &part->body,
+		.body_count = 1,
+		.user_data = part,
+	};
+	char query[320];
+	uint64_t id;
+	int ret;
+
+	if (upload->part_count == PARTS_MAX) {
+		fprintf(stderr, "nebulaio: %s: more than %u parts of %u bytes\n", upload->name,
+			PARTS_MAX, upload->part_bytes);
+		return CLI_FAILED;
+	}
+	part->number = ++upload->part_count;
+	part->body = (struct neb_iov){part->data, part->bytes};
+	snprintf(
+		query, sizeof(query), "partNumber=%u&uploadId=%s", part->number, upload->upload_id);
+	request.query = query;
+	ret = neb_submit(transfer->client, &request, &id);
+	if (ret) {
+		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(-ret));
+		return CLI_FAILED;
+	}
+	part->busy = true;
+	upload->in_flight++;
+	return CLI_OK;
+}
+
+/* Waits for one part. */
+static int part_finish(struct upload *upload)
+{
+	struct transfer *transfer = upload->transfer;
+	struct neb_result result;
+	struct part *part;
+	int ret = neb_wait(transfer->client, &result, 1, UINT64_MAX);
+
+	if (ret < 1) {
+		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(ret ? -ret : EPROTO));
+		return CLI_FAILED;
+	}
+	part = result.user_data;
+	part->busy = false;
+	upload->in_flight--;
+	transfer->transport = result.transport;
+	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
+	if (result.error)
+		return remote_failed(transfer->key, &result);
+	memcpy(upload->etags[part->number - 1], result.etag, sizeof(result.etag));
+	transfer->bytes += part->bytes;
+	progress_add(&transfer->progress, part->bytes);
+	return CLI_OK;
+}
+
+static struct part *free_part(struct upload *upload)
+{
+	for (unsigned i = 0; i < TRANSFER_WINDOW; i++) {
+		if (!upload->parts[i].busy)
+			return &upload->parts[i];
+	}
+	return NULL;
+}
+
+/* The first part is read already, and full. */
+static int put_parts(struct upload *upload)
+{
+	struct part *part = &upload->parts[0];
+	int ret = multipart_create(upload);
+
+	if (ret)
+		return ret;
+	while (!ret && part->bytes) {
+		ret = part_submit(upload, part);
+		while (!ret && (part = free_part(upload)) == NULL)
+			ret = part_finish(upload);
+		if (!ret)
+			ret = part_read(upload, part);
+	}
+	while (upload->in_flight) {
+		int finished = part_finish(upload);
+
+		if (!ret)
+			ret = finished;
+		if (finished == CLI_FAILED && neb_in_flight(upload->transfer->client) == 0)
+			break;
+	}
+	if (!ret)
+		ret = multipart_complete(upload);
+	if (ret)
+		multipart_abort(upload);
+	return ret;
+}
+
+/* Parts grow with the file, so that it fits the most parts that S3 allows. */
+static uint32_t part_bytes_for(int fd, uint64_t *ret_total)
+{
+	struct stat st;
+	uint64_t bytes = TRANSFER_PART_BYTES;
+
+	*ret_total = 0;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+		*ret_total = (uint64_t)st.st_size;
+		while (bytes * (PARTS_MAX - 1) < *ret_total)
+			bytes *= 2;
+	}
+	return (uint32_t)bytes;
+}
+
+int transfer_put(struct transfer *transfer, int fd, const char *name)
+{
+	struct upload *upload = calloc(1, sizeof(*upload));
+	uint64_t total = 0;
+	int ret = CLI_OK;
+
+	if (!upload)
+		goto no_memory;
+	upload->transfer = transfer;
+	upload->name = name;
+	upload->fd = fd;
+	upload->part_bytes = part_bytes_for(fd, &total);
+	upload->etags = calloc(PARTS_MAX, sizeof(*upload->etags));
+	if (!upload->etags)
+		goto no_memory;
+	for (unsigned i = 0; i < TRANSFER_WINDOW; i++) {
+		if (neb_buffer_alloc(transfer->client, upload->part_bytes, &upload->parts[i].data))
+			goto no_memory;
+	}
+	progress_start(&transfer->progress, transfer->key, total);
+	ret = part_read(upload, &upload->parts[0]);
+	if (!ret)
+		ret = upload->parts[0].bytes < upload->part_bytes
+			      ? put_whole(upload, &upload->parts[0])
+			      : put_parts(upload);
+	progress_end(&transfer->progress);
+	goto out;
+no_memory:
+	fprintf(stderr, "nebulaio: no memory for the transfer\n");
+	ret = CLI_FAILED;
+out:
+	if (upload) {
+		for (unsigned i = 0; i < TRANSFER_WINDOW; i++)
+			neb_buffer_free(transfer->client, upload->parts[i].data);
+		free(upload->etags);
+	}
+	free(upload);
+	return ret;
+}
