@@ -4,9 +4,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const OWNER_NAMES[OWNER_COUNT] = {
-	"free", "app", "rdma", "xdp", "disk", "net", "cache"};
-
 /* Counters of one metric stand together, as the format asks; its head is written at the first. */
 struct metrics_walk {
 	struct buf *out;
