@@ -9,12 +9,14 @@
 
 #include "rdma/simulated_dp.h"
 
-/* Between looks at the peer's control line when nothing points to a change there: reading it on
- * every spin would take the line away from the peer that is about to write it. */
-#define SPINS_PER_REFRESH 16u
-#define SPINS_PER_TALLY	  4096u
-#define BUSY_VISITS	  4u
-#define POLLS_PER_SWEEP	  64u
+/* The peer's control line is looked at only after so many spins without a record, and then at every
+ * so manyth: its values ride along with records, and reading the line takes it away from the peer,
+ * which then pays for the next write. */
+#define SPINS_BEFORE_REFRESH 64u
+#define SPINS_PER_REFRESH    16u
+#define SPINS_PER_TALLY	     4096u
+#define BUSY_VISITS	     4u
+#define POLLS_PER_SWEEP	     64u
 
 /* ---- Bells. ---- */
 
@@ -644,9 +646,13 @@ static inline void visit(struct sim_qp *qp, bool rung)
 	if (SIM_UNLIKELY(atomic_load_explicit(&qp->state, memory_order_relaxed) != RP_QPS_RTS))
 		return;
 	slot = &qp->rx[qp->rx_next % SIM_SLOTS];
-	if (atomic_load_explicit(&slot->marker, memory_order_acquire) == qp->rx_next + 1)
+	qp->spins++;
+	if (atomic_load_explicit(&slot->marker, memory_order_acquire) == qp->rx_next + 1) {
+		qp->spins = 0;
 		sim_receive(qp);
-	if (!(++qp->spins % SPINS_PER_REFRESH) || SIM_UNLIKELY(rung))
+	}
+	if ((qp->spins >= SPINS_BEFORE_REFRESH && !(qp->spins % SPINS_PER_REFRESH)) ||
+		SIM_UNLIKELY(rung))
 		visit_slow(qp);
 	if (qp->sq_head != qp->sq_tail)
 		sim_execute(qp);
