@@ -254,7 +254,7 @@ static int bring_up(struct sim_conn *conn, const struct sim_packet *packet, int 
 	if (err)
 		return err;
 	qp->bell_count = packet->bell_idx[0] == packet->bell_idx[1] ? 1 : 2;
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < qp->bell_count; i++) {
 		conn->event_fds[i] = fds[2 + i];
 		fds[2 + i] = -1;
 		qp->bells[i] = (struct sim_bell_ref){
