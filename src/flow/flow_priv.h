@@ -42,6 +42,8 @@ static inline struct flow_slot *flow_window_next(struct flow_window *window)
 struct flow_object_source {
 	struct flow_source source;
 	struct store_get *get;
+	uint64_t start;	 /* in the object: offsets here are the object's, those of delivered pieces
+			    the body's */
 	uint64_t offset; /* of the next piece to start */
 	uint64_t end;
 	uint64_t bytes_whole; /* the object's */

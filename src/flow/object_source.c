@@ -126,6 +126,7 @@ static int object_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		}
 	}
 	*ret_piece = slot->piece;
+	ret_piece->offset -= self->start;
 	return 1;
 }
 
@@ -170,6 +171,7 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 		.deadline_ns = DEADLINE_NONE,
 	};
 	self->get = get;
+	self->start = offset;
 	self->offset = offset;
 	self->end = offset + bytes;
 	self->bytes_whole = meta->bytes;

@@ -1,0 +1,201 @@
+/* tests/unit/flow/fake_store.c: see fake_store.h. */
+#include "fake_store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "codec/codec.h"
+
+static uint32_t ram_submit(
+	void *device, struct region_ring *ring, const struct region_sqe *entries, uint32_t count)
+{
+	struct fake_store *fake = device;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct region_sqe *sqe = &entries[i];
+		bool write = sqe->opcode == REGION_OP_WRITE;
+		int64_t fail_at = write ? fake->fail_write_at : fake->fail_read_at;
+		struct region_cqe cqe;
+
+		CHECK(sqe->offset + sqe->len <= FAKE_VOLUME_BYTES);
+		CHECK(sqe->offset % FRAME_BYTES == 0 && sqe->len % FRAME_BYTES == 0 &&
+			sqe->addr % FRAME_BYTES == 0);
+		if (write) {
+			memcpy(fake->volume + sqe->offset, (void *)(uintptr_t)sqe->addr, sqe->len);
+			fake->writes++;
+		} else {
+			memcpy((void *)(uintptr_t)sqe->addr, fake->volume + sqe->offset, sqe->len);
+			fake->reads++;
+		}
+		cqe = region_sqe_done(sqe, (int32_t)sqe->len);
+		if (fail_at >= (int64_t)sqe->offset && fail_at < (int64_t)(sqe->offset + sqe->len))
+			cqe.result = -EIO;
+		region_complete(ring, &cqe);
+	}
+	return count;
+}
+
+static uint32_t ram_submit_wr(
+	void *device, struct region_ring *ring, const struct region_wr *entries, uint32_t count)
+{
+	(void)device;
+	(void)ring;
+	(void)entries;
+	(void)count;
+	CHECK_FAIL("a work request for a volume");
+}
+
+static void ram_bell(void *device, struct region_ring *ring)
+{
+	(void)device;
+	(void)ring;
+}
+
+static const struct region_device_ops RAM_OPS = {
+	.name = "ram",
+	.submit = ram_submit,
+	.submit_wr = ram_submit_wr,
+	.bell = ram_bell,
+};
+
+void fake_store_open(struct fake_store *fake, struct region *region)
+{
+	*fake = (struct fake_store){
+		.region = region,
+		.volume = calloc(1, FAKE_VOLUME_BYTES),
+		.run_bytes_max = STORE_CHUNK_BYTES,
+		.fail_write_at = -1,
+		.fail_read_at = -1,
+	};
+	CHECK(fake->volume);
+	CHECK(region_target_add(region, &RAM_OPS, fake, "ram", &fake->target) == 0);
+}
+
+void fake_store_close(struct fake_store *fake)
+{
+	for (uint32_t i = 0; i < FAKE_CHUNKS_MAX; i++) {
+		if (fake->cached[i].data)
+			region_put(fake->region, fake->cached[i], OWNER_CACHE);
+	}
+	region_target_remove(fake->region, fake->target);
+	free(fake->volume);
+}
+
+/* ---- The store's calls that flow makes. ---- */
+
+static struct fake_store *fake_of(const void *handle)
+{
+	return (struct fake_store *)(uintptr_t)handle;
+}
+
+static int run_at(
+	struct fake_store *fake, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	if (fake->fail_space)
+		return fake->fail_space;
+	*ret_run = (struct store_run){
+		.target = fake->target,
+		.volume_offset = offset,
+		.bytes = MIN(bytes, fake->run_bytes_max),
+	};
+	return 0;
+}
+
+int store_put_space(
+	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	return run_at(fake_of(put), offset, bytes, ret_run);
+}
+
+int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+{
+	struct fake_store *fake = fake_of(put);
+
+	CHECK(offset == (uint64_t)fake->check_count * STORE_CHECK_BYTES);
+	fake->checks[fake->check_count++] = crc32c;
+	return 0;
+}
+
+void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
+{
+	struct fake_store *fake = fake_of(put);
+
+	fake->grouped = true;
+	fake->grouped_bytes = bytes;
+	memcpy(fake->volume, span.data, bytes);
+	region_give(fake->region, span, OWNER_APP);
+}
+
+void store_put_cache_take(
+	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes)
+{
+	struct fake_store *fake = fake_of(put);
+
+	CHECK(offset % STORE_CHUNK_BYTES == 0 && bytes <= region_span_bytes(span));
+	fake->cache_takes++;
+	region_give(fake->region, span, OWNER_DISK);
+}
+
+const struct store_meta *store_get_meta(const struct store_get *get)
+{
+	return &fake_of(get)->meta;
+}
+
+bool store_get_inline(const struct store_get *get, struct slice *ret_body)
+{
+	const struct fake_store *fake = fake_of(get);
+
+	*ret_body = fake->inline_body;
+	return fake->inline_body.data != NULL;
+}
+
+bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_span *ret_span)
+{
+	struct fake_store *fake = fake_of(get);
+
+	if (!fake->cached[chunk_idx].data)
+		return false;
+	*ret_span = fake->cached[chunk_idx];
+	region_get(fake->region, *ret_span);
+	return true;
+}
+
+int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	return run_at(fake_of(get), offset, bytes, ret_run);
+}
+
+int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes)
+{
+	struct fake_store *fake = fake_of(get);
+
+	CHECK(offset % STORE_CHECK_BYTES == 0);
+	for (uint32_t at = 0; at < bytes; at += STORE_CHECK_BYTES) {
+		uint32_t piece = MIN(bytes - at, STORE_CHECK_BYTES);
+
+		if (crc32c_update(0, (const char *)data + at, piece) !=
+			fake->checks[(offset + at) / STORE_CHECK_BYTES])
+			return -EIO;
+	}
+	return 0;
+}
+
+bool store_get_cache_offer(
+	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes)
+{
+	struct fake_store *fake = fake_of(get);
+
+	CHECK(bytes <= STORE_CHUNK_BYTES && !fake->cached[chunk_idx].data);
+	fake->cache_offers++;
+	region_switch(fake->region, span, OWNER_APP, OWNER_CACHE);
+	region_get(fake->region, span);
+	fake->cached[chunk_idx] = span;
+	return true;
+}
+
+uint32_t store_cache_shrink(struct store *store, uint32_t frame_count)
+{
+	(void)store;
+	(void)frame_count;
+	return 0;
+}

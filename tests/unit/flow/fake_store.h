@@ -1,0 +1,47 @@
+/* tests/unit/flow/fake_store.h: a store of one object over a volume in memory, so that flow is
+ * tested without a disk: runs as short as a test likes, failures where it likes, and everything
+ * that flow told the store kept for looking at. */
+#ifndef TESTS_FLOW_FAKE_STORE_H
+#define TESTS_FLOW_FAKE_STORE_H
+
+#include "store/store.h"
+
+#define FAKE_VOLUME_BYTES (16u * 1024u * 1024u)
+#define FAKE_CHECKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHECK_BYTES)
+#define FAKE_CHUNKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHUNK_BYTES)
+
+struct fake_store {
+	struct region *region;
+	uint16_t target;
+	uint8_t *volume; /* the object's byte n lies at n: runs are short, but in order */
+	uint32_t run_bytes_max;
+	uint32_t checks[FAKE_CHECKS_MAX];
+	uint32_t check_count;
+	bool grouped; /* the body came in its frames */
+	uint32_t grouped_bytes;
+	uint32_t cache_takes, cache_offers;
+	struct region_span cached[FAKE_CHUNKS_MAX];
+	struct slice inline_body;
+	struct store_meta meta;
+	/* Failures. */
+	int64_t fail_write_at, fail_read_at; /* volume offset, or -1 */
+	int fail_space;
+	uint32_t reads, writes;
+};
+
+/* Adds its volume to the region as a target. */
+void fake_store_open(struct fake_store *fake, struct region *region);
+/* Gives the cache's frames back. */
+void fake_store_close(struct fake_store *fake);
+
+static inline struct store_put *fake_put(struct fake_store *fake)
+{
+	return (struct store_put *)fake;
+}
+
+static inline struct store_get *fake_get(struct fake_store *fake)
+{
+	return (struct store_get *)fake;
+}
+
+#endif

@@ -1,0 +1,503 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fake_store.h"
+#include "flow/flow.h"
+
+/* ---- The rig: a reactor, a region, a core, and a test's body run as a fiber. ---- */
+
+static struct region *region;
+static struct reactor *reactor;
+static struct flow_core core;
+static struct fake_store fake;
+static uint8_t *content; /* FAKE_VOLUME_BYTES of it */
+
+typedef void body_fn(void);
+static body_fn *body;
+
+static void body_main(void *arg)
+{
+	(void)arg;
+	body();
+	reactor_stop(reactor);
+}
+
+static uint64_t leased_frames(void)
+{
+	struct region_usage usage;
+
+	region_usage(region, &usage);
+	return usage.frames_total - usage.frames_by_owner[OWNER_FREE];
+}
+
+static void run_with(uint64_t region_bytes, body_fn *fn)
+{
+	const struct region_opts region_opts = {
+		.bytes = region_bytes, .core_count = 1, .name = "flowtest"};
+	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 64};
+
+	assert_int_equal(region_open(&region_opts, &region), 0);
+	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
+	assert_int_equal(flow_core_open(reactor, region, &core), 0);
+	fake_store_open(&fake, region);
+	body = fn;
+	assert_int_equal(fiber_spawn(reactor, "test", body_main, NULL), 0);
+	reactor_run(reactor);
+	fake_store_close(&fake);
+	assert_int_equal(leased_frames(), 0);
+	flow_core_close(&core);
+	reactor_close(reactor);
+	region_close(region);
+}
+
+static void run(body_fn *fn)
+{
+	run_with(64 * MIB, fn);
+}
+
+static int put_memory(const void *data, size_t len, uint64_t bytes_total)
+{
+	struct flow_source *source;
+	struct flow_sink *sink;
+	uint64_t moved;
+	int ret;
+
+	assert_int_equal(flow_memory_source_open(&core, slice_of(data, len), &source), 0);
+	assert_int_equal(flow_object_sink_open(&core, fake_put(&fake), bytes_total, &sink), 0);
+	ret = flow_run(source, NULL, 0, sink, &moved);
+	if (ret == 0)
+		assert_int_equal(moved, len);
+	return ret;
+}
+
+/* A sink that gathers what comes, and fails on demand. */
+struct gather {
+	struct flow_sink sink;
+	uint8_t *data;
+	uint64_t bytes;
+	uint32_t pieces, from_cache;
+	int fail_at; /* piece number, or -1 */
+	uint32_t finishes;
+	bool failed;
+};
+
+static int gather_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct gather *self = CONTAINER_OF(sink, struct gather, sink);
+	int ret = self->fail_at == (int)self->pieces ? -ECONNRESET : 0;
+
+	assert_int_equal(piece->offset, self->bytes);
+	memcpy(self->data + self->bytes, piece->data, piece->bytes);
+	self->bytes += piece->bytes;
+	self->pieces++;
+	self->from_cache += piece->hold == FLOW_HOLD_CACHE;
+	flow_piece_end(sink->core, piece, OWNER_APP);
+	return ret;
+}
+
+static int gather_finish(struct flow_sink *sink, bool failed)
+{
+	struct gather *self = CONTAINER_OF(sink, struct gather, sink);
+
+	self->finishes++;
+	self->failed = failed;
+	return 0;
+}
+
+static const struct flow_sink_ops GATHER_OPS = {
+	.name = "gather", .push = gather_push, .finish = gather_finish};
+
+static struct gather gather_new(void)
+{
+	return (struct gather){.sink = {.ops = &GATHER_OPS, .core = &core},
+		.data = malloc(FAKE_VOLUME_BYTES),
+		.fail_at = -1};
+}
+
+static int get_range(struct gather *gather, uint64_t offset, uint64_t bytes)
+{
+	struct flow_source *source;
+	uint64_t moved;
+
+	gather->bytes = 0;
+	gather->pieces = 0;
+	gather->from_cache = 0;
+	assert_int_equal(
+		flow_object_source_open(&core, fake_get(&fake), offset, bytes, &source), 0);
+	return flow_run(source, NULL, 0, &gather->sink, &moved);
+}
+
+/* ---- Into an object. ---- */
+
+static void put_all_sizes(void)
+{
+	static const uint32_t sizes[] = {
+		0, 1, 4095, 4096, 65535, 65536, 65537, 1048575, 1048576, 1048577, 5000000};
+
+	for (unsigned i = 0; i < ARRAY_LEN(sizes); i++) {
+		fake.check_count = 0;
+		fake.grouped = false;
+		fake.run_bytes_max = i % 2 ? 64 * KIB : STORE_CHUNK_BYTES;
+		memset(fake.volume, 0xee, FAKE_VOLUME_BYTES);
+		assert_int_equal(put_memory(content, sizes[i], sizes[i]), 0);
+		assert_memory_equal(fake.volume, content, sizes[i]);
+		assert_int_equal(fake.grouped, sizes[i] > 0 && sizes[i] <= STORE_GROUPED_BYTES_MAX);
+		if (fake.grouped) {
+			assert_int_equal(fake.grouped_bytes, sizes[i]);
+			continue;
+		}
+		assert_int_equal(
+			fake.check_count, (sizes[i] + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES);
+		for (uint32_t c = 0; c < fake.check_count; c++)
+			assert_int_equal(fake.checks[c],
+				crc32c_update(0, content + c * STORE_CHECK_BYTES,
+					MIN(STORE_CHECK_BYTES, sizes[i] - c * STORE_CHECK_BYTES)));
+	}
+}
+
+static void put_of_unknown_length(void)
+{
+	assert_int_equal(put_memory(content, 3 * STORE_CHUNK_BYTES + 17, UINT64_MAX), 0);
+	assert_memory_equal(fake.volume, content, 3 * STORE_CHUNK_BYTES + 17);
+	assert_int_equal(fake.check_count, 3 * 16 + 1);
+	assert_int_equal(put_memory(content + 5, 100, UINT64_MAX), 0);
+	assert_true(fake.grouped);
+	assert_int_equal(fake.grouped_bytes, 100);
+}
+
+static void put_that_is_longer_or_shorter_than_announced(void)
+{
+	assert_int_equal(put_memory(content, 1000, 999), -EMSGSIZE);
+	assert_int_equal(put_memory(content, 1000, 1001), -EPIPE);
+	assert_int_equal(
+		put_memory(content, 2 * STORE_CHUNK_BYTES, 2 * STORE_CHUNK_BYTES + 1), -EPIPE);
+	assert_false(fake.grouped);
+}
+
+static void put_on_a_failing_medium(void)
+{
+	fake.fail_write_at = 2 * STORE_CHUNK_BYTES + 4096;
+	assert_int_equal(put_memory(content, 8 * STORE_CHUNK_BYTES, 8 * STORE_CHUNK_BYTES), -EIO);
+	fake.fail_write_at = -1;
+	fake.check_count = 0;
+	fake.fail_space = -ENOSPC;
+	assert_int_equal(put_memory(content, STORE_CHUNK_BYTES, STORE_CHUNK_BYTES), -ENOSPC);
+}
+
+/* ---- Out of an object. ---- */
+
+static void store_content(uint32_t bytes)
+{
+	memcpy(fake.volume, content, bytes);
+	fake.meta.bytes = bytes;
+	for (uint32_t at = 0; at < bytes; at += STORE_CHECK_BYTES)
+		fake.checks[at / STORE_CHECK_BYTES] =
+			crc32c_update(0, content + at, MIN(bytes - at, STORE_CHECK_BYTES));
+}
+
+static void get_ranges(void)
+{
+	const uint32_t whole = 5 * STORE_CHUNK_BYTES + 12345;
+	struct gather gather = gather_new();
+	struct prng prng;
+
+	store_content(whole);
+	fake.run_bytes_max = 128 * KIB;
+	assert_int_equal(get_range(&gather, 0, 0), 0);
+	assert_int_equal(gather.bytes, 0);
+	prng_seed(&prng, 11);
+	for (int i = 0; i < 60; i++) {
+		uint64_t offset = prng_below(&prng, whole);
+		uint64_t bytes = prng_below(&prng, (whole - offset) >> (i % 8)) + 1;
+
+		assert_int_equal(get_range(&gather, offset, bytes), 0);
+		assert_int_equal(gather.bytes, bytes);
+		assert_memory_equal(gather.data, content + offset, bytes);
+	}
+	free(gather.data);
+}
+
+static void get_fills_and_uses_the_cache(void)
+{
+	const uint32_t whole = 3 * STORE_CHUNK_BYTES + 1;
+	struct gather gather = gather_new();
+	uint32_t reads;
+
+	store_content(whole);
+	assert_int_equal(get_range(&gather, 0, whole), 0);
+	assert_int_equal(fake.cache_offers, 4);
+	reads = fake.reads;
+	assert_int_equal(get_range(&gather, 1, whole - 1), 0);
+	assert_memory_equal(gather.data, content + 1, whole - 1);
+	assert_int_equal(gather.from_cache, 4);
+	assert_int_equal(fake.reads, reads);
+	free(gather.data);
+}
+
+static void get_of_damage(void)
+{
+	struct gather gather = gather_new();
+
+	store_content(4 * STORE_CHUNK_BYTES);
+	fake.volume[2 * STORE_CHUNK_BYTES + 70000] ^= 1;
+	assert_int_equal(get_range(&gather, 0, 4 * STORE_CHUNK_BYTES), -EIO);
+	assert_int_equal(gather.bytes, 2 * STORE_CHUNK_BYTES);
+	assert_true(gather.failed);
+	assert_int_equal(gather.finishes, 1);
+	fake.fail_read_at = 3 * STORE_CHUNK_BYTES;
+	assert_int_equal(get_range(&gather, 3 * STORE_CHUNK_BYTES, 100), -EIO);
+	free(gather.data);
+}
+
+static void get_whose_sink_breaks(void)
+{
+	struct gather gather = gather_new();
+
+	store_content(8 * STORE_CHUNK_BYTES);
+	gather.fail_at = 1;
+	assert_int_equal(get_range(&gather, 0, 8 * STORE_CHUNK_BYTES), -ECONNRESET);
+	assert_true(gather.failed);
+	free(gather.data);
+}
+
+static void get_of_an_inline_body(void)
+{
+	struct gather gather = gather_new();
+
+	fake.inline_body = SLICE("a small body");
+	fake.meta.bytes = fake.inline_body.len;
+	assert_int_equal(get_range(&gather, 2, 5), 0);
+	assert_int_equal(gather.bytes, 5);
+	assert_memory_equal(gather.data, "small", 5);
+	free(gather.data);
+}
+
+/* ---- Stages. ---- */
+
+static void checksums_of_all_kinds(void)
+{
+	struct gather gather = gather_new();
+
+	for (int kind = CHECKSUM_NONE; kind < CHECKSUM_KIND_COUNT; kind++) {
+		uint8_t want[CHECKSUM_BYTES_MAX], got[CHECKSUM_BYTES_MAX];
+		struct flow_checksum stage;
+		struct flow_stage *stages[] = {&stage.stage};
+		struct flow_source *source;
+		uint64_t moved;
+		size_t len;
+
+		gather.bytes = 0;
+		assert_int_equal(flow_checksum_init(&stage, (enum checksum_kind)kind), 0);
+		assert_int_equal(
+			flow_memory_source_open(&core, slice_of(content, 2500000), &source), 0);
+		assert_int_equal(flow_run(source, stages, 1, &gather.sink, &moved), 0);
+		len = checksum_of((enum checksum_kind)kind, content, 2500000, want);
+		assert_int_equal(checksum_final(&stage.checksum, got), len);
+		assert_memory_equal(got, want, len);
+	}
+	assert_int_equal(
+		flow_checksum_init(&(struct flow_checksum){0}, (enum checksum_kind)99), -EINVAL);
+	free(gather.data);
+}
+
+/* ---- Copies: a body that comes in frames and leaves in frames is never copied. ---- */
+
+static struct fake_store *other;
+
+static void object_to_object_copies_nothing(void)
+{
+	struct flow_source *source;
+	struct flow_sink *sink;
+	uint64_t copied, moved;
+
+	store_content(4 * STORE_CHUNK_BYTES + 8192);
+	other = malloc(sizeof(*other));
+	fake_store_open(other, region);
+	copied = region_copy_bytes_all();
+	assert_int_equal(
+		flow_object_source_open(&core, fake_get(&fake), 0, fake.meta.bytes, &source), 0);
+	assert_int_equal(flow_object_sink_open(&core, fake_put(other), fake.meta.bytes, &sink), 0);
+	assert_int_equal(flow_run(source, NULL, 0, sink, &moved), 0);
+	assert_int_equal(region_copy_bytes_all() - copied, 0);
+	assert_memory_equal(other->volume, content, fake.meta.bytes);
+	/* From an odd place it must be gathered, and that is counted. */
+	other->check_count = 0;
+	assert_int_equal(flow_object_source_open(
+				 &core, fake_get(&fake), 100, 2 * STORE_CHUNK_BYTES, &source),
+		0);
+	assert_int_equal(
+		flow_object_sink_open(&core, fake_put(other), 2 * STORE_CHUNK_BYTES, &sink), 0);
+	assert_int_equal(flow_run(source, NULL, 0, sink, &moved), 0);
+	assert_int_equal(region_copy_bytes_all() - copied, 2 * STORE_CHUNK_BYTES);
+	assert_memory_equal(other->volume, content + 100, 2 * STORE_CHUNK_BYTES);
+	fake_store_close(other);
+	free(other);
+}
+
+/* ---- Frames run short. ---- */
+
+static uint32_t waiters_done;
+static uint32_t order[3];
+
+static void lease_one(void *arg)
+{
+	struct region_span span;
+
+	assert_int_equal(flow_lease(&core, 256, OWNER_APP, DEADLINE_NONE, &span), 0);
+	order[waiters_done++] = (uint32_t)(uintptr_t)arg;
+	fiber_yield();
+	region_give(region, span, OWNER_APP);
+}
+
+static void leases_wait_in_order(void)
+{
+	struct region_span spans[64];
+	uint32_t count = 0;
+	struct region_span none;
+
+	while (count < ARRAY_LEN(spans) && region_lease(region, 256, OWNER_APP, &spans[count]) == 0)
+		count++;
+	assert_in_range(count, 1, ARRAY_LEN(spans) - 1);
+	assert_int_equal(flow_lease(&core, 256, OWNER_APP, clock_now_ns() + 2 * NS_PER_MS, &none),
+		-ETIMEDOUT);
+	waiters_done = 0;
+	for (uintptr_t i = 0; i < 3; i++)
+		assert_int_equal(fiber_spawn(reactor, "lease", lease_one, (void *)i), 0);
+	fiber_yield();
+	fiber_yield();
+	assert_int_equal(waiters_done, 0);
+	region_give(region, spans[--count], OWNER_APP);
+	while (waiters_done < 3)
+		fiber_sleep_ns(NS_PER_MS);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(order[i], i);
+	while (count)
+		region_give(region, spans[--count], OWNER_APP);
+}
+
+static void transfers_share_few_frames(void)
+{
+	struct gather gather = gather_new();
+
+	store_content(12 * STORE_CHUNK_BYTES);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(get_range(&gather, 0, 12 * STORE_CHUNK_BYTES), 0);
+		assert_memory_equal(gather.data, content, 12 * STORE_CHUNK_BYTES);
+		for (uint32_t c = 0; c < FAKE_CHUNKS_MAX;
+			c++) { /* as a cache under pressure does */
+			if (fake.cached[c].data)
+				region_put(region, fake.cached[c], OWNER_CACHE);
+			fake.cached[c].data = NULL;
+		}
+	}
+	free(gather.data);
+}
+
+/* ---- The rings. ---- */
+
+static void one_io_counts_many_entries(void)
+{
+	struct flow_io io = {0};
+
+	for (int i = 0; i < 500; i++) {
+		struct region_sqe nop = {.opcode = REGION_OP_NOP};
+
+		flow_io_start(&core, &io, &nop);
+	}
+	assert_int_equal(flow_io_wait(&io), 0);
+	assert_int_equal(io.pending, 0);
+	assert_ptr_equal(flow_core_self(), &core);
+}
+
+static void test_put_all_sizes(void **state)
+{
+	(void)state;
+	run(put_all_sizes);
+}
+
+static void test_put_lengths(void **state)
+{
+	(void)state;
+	run(put_of_unknown_length);
+	run(put_that_is_longer_or_shorter_than_announced);
+}
+
+static void test_put_failures(void **state)
+{
+	(void)state;
+	run(put_on_a_failing_medium);
+}
+
+static void test_get(void **state)
+{
+	(void)state;
+	run(get_ranges);
+	run(get_of_an_inline_body);
+}
+
+static void test_get_cache(void **state)
+{
+	(void)state;
+	run(get_fills_and_uses_the_cache);
+}
+
+static void test_get_failures(void **state)
+{
+	(void)state;
+	run(get_of_damage);
+	run(get_whose_sink_breaks);
+}
+
+static void test_checksums(void **state)
+{
+	(void)state;
+	run(checksums_of_all_kinds);
+}
+
+static void test_copies(void **state)
+{
+	(void)state;
+	run(object_to_object_copies_nothing);
+}
+
+static void test_short_of_frames(void **state)
+{
+	(void)state;
+	run_with(8 * MIB, leases_wait_in_order);
+	run_with(32 * MIB, transfers_share_few_frames);
+}
+
+static void test_rings(void **state)
+{
+	(void)state;
+	run(one_io_counts_many_entries);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_put_all_sizes),
+		cmocka_unit_test(test_put_lengths),
+		cmocka_unit_test(test_put_failures),
+		cmocka_unit_test(test_get),
+		cmocka_unit_test(test_get_cache),
+		cmocka_unit_test(test_get_failures),
+		cmocka_unit_test(test_checksums),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_short_of_frames),
+		cmocka_unit_test(test_rings),
+	};
+	struct prng prng;
+	int failed;
+
+	content = malloc(FAKE_VOLUME_BYTES);
+	prng_seed(&prng, 1);
+	prng_fill(&prng, content, FAKE_VOLUME_BYTES);
+	failed = cmocka_run_group_tests_name("flow", tests, NULL, NULL);
+	free(content);
+	return failed;
+}
