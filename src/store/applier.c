@@ -1,0 +1,361 @@
+/* store/applier.c: what happens to a group after it is durable: the index thread applies it to
+ * RocksDB, unpins its records and frees the space of what it replaced; the checkpoint thread
+ * flushes RocksDB and moves the log's tail, so that its space can be used again. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPARE_GROUPS_MAX 8u
+#define SPARE_BYTES_MAX	 (2 * MIB)
+
+DEFINE_COUNTER(groups_applied, "nebulaio_store_groups_applied_total", NULL,
+	"Groups applied to the index.");
+DEFINE_COUNTER(checkpoints, "nebulaio_store_checkpoints_total", NULL,
+	"Times that the index was flushed and the log's tail moved.");
+
+/* The lock is held. */
+static struct waiter *waiters_take(struct applier *applier)
+{
+	struct waiter *waiters = applier->waiters;
+
+	applier->waiters = NULL;
+	return waiters;
+}
+
+static void waiters_wake(struct waiter *waiters)
+{
+	while (waiters) {
+		struct waiter *next = waiters->next;
+
+		waiter_wake(waiters);
+		waiters = next;
+	}
+}
+
+/* Fiber call with the lock held; returns with it held. */
+static void progress_wait(struct applier *applier)
+{
+	struct waiter waiter;
+
+	waiter_init(&waiter);
+	waiter.next = applier->waiters;
+	applier->waiters = &waiter;
+	pthread_mutex_unlock(&applier->lock);
+	waiter_wait(&waiter);
+	pthread_mutex_lock(&applier->lock);
+}
+
+static void group_keep(struct applier *applier, struct group *group)
+{
+	bool keep;
+
+	group_reset(group);
+	pthread_mutex_lock(&applier->lock);
+	keep = applier->spare_count < SPARE_GROUPS_MAX && group->cap <= SPARE_BYTES_MAX;
+	if (keep) {
+		group->next = applier->spare;
+		applier->spare = group;
+		applier->spare_count++;
+	}
+	pthread_mutex_unlock(&applier->lock);
+	if (!keep)
+		group_close(group);
+}
+
+struct group *applier_group(struct store *store)
+{
+	struct applier *applier = &store->applier;
+	struct group *group;
+
+	pthread_mutex_lock(&applier->lock);
+	group = applier->spare;
+	if (group) {
+		applier->spare = group->next;
+		applier->spare_count--;
+		group->next = NULL;
+	}
+	pthread_mutex_unlock(&applier->lock);
+	if (!group && group_open(&group))
+		return NULL;
+	return group;
+}
+
+void applier_group_give(struct store *store, struct group *group)
+{
+	group_keep(&store->applier, group);
+}
+
+/* A dead object's extents are known only from its segments: they are read before their rows go. One
+ * that cannot be read (logged) keeps its space until the next scan. */
+static void dead_load(struct store *store, const struct group *group)
+{
+	for (uint32_t i = 0; i < group->touched_count; i++) {
+		struct object *old = group->touched[i].old;
+		struct segment *segment;
+
+		for (uint32_t s = 0; old && s < old->segment_count; s++)
+			(void)object_segment_load(store, old, s, &segment);
+	}
+}
+
+/* After a failure the entries stay pinned: they know what the index does not. */
+static void touched_release(struct store *store, const struct group *group, bool unpin)
+{
+	for (uint32_t i = 0; i < group->touched_count; i++) {
+		if (unpin)
+			hot_unpin(store->hot, group->touched[i].entry);
+		object_put(store, group->touched[i].old);
+	}
+}
+
+static int group_apply(struct store *store, const struct group *group)
+{
+	const struct group_head *head = group_head(group);
+	struct state_record state = {
+		.version = STORE_VERSION,
+		.applied_seq = head->seq,
+		.data_id_next = head->data_id_next,
+		.bucket_id_next = head->bucket_id_next,
+	};
+
+	dead_load(store, group);
+	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
+	return index_apply(store->index, slice_of(group->bytes, head->bytes), &state);
+}
+
+static void group_finish(struct store *store, struct group *group)
+{
+	struct applier *applier = &store->applier;
+	struct waiter *waiters;
+	int ret = 0;
+
+	if (!applier->failed)
+		ret = group_apply(store, group);
+	if (ret)
+		store_fence(store, "the index", ret);
+	else
+		counter_add(&groups_applied, 1);
+	pthread_mutex_lock(&applier->lock);
+	if (ret)
+		applier->failed = true;
+	if (!applier->failed) {
+		applier->applied_seq = group_head(group)->seq;
+		applier->applied_pos = group->end_pos;
+	}
+	applier->queued_bytes -= group->len;
+	waiters = waiters_take(applier);
+	pthread_mutex_unlock(&applier->lock);
+	waiters_wake(waiters);
+	touched_release(store, group, !ret && !applier->failed);
+	group_keep(applier, group);
+}
+
+static void *apply_main(void *arg)
+{
+	struct store *store = (struct store *)arg;
+	struct applier *applier = &store->applier;
+
+	for (;;) {
+		struct group *group;
+
+		pthread_mutex_lock(&applier->lock);
+		while (!applier->first && !applier->stopping)
+			pthread_cond_wait(&applier->work, &applier->lock);
+		group = applier->first;
+		if (group) {
+			applier->first = group->next;
+			if (!applier->first)
+				applier->last = NULL;
+		}
+		pthread_mutex_unlock(&applier->lock);
+		if (!group)
+			return NULL;
+		group_finish(store, group);
+	}
+}
+
+void applier_push(struct store *store, struct group *group)
+{
+	struct applier *applier = &store->applier;
+	bool was_empty;
+
+	group->next = NULL;
+	pthread_mutex_lock(&applier->lock);
+	was_empty = !applier->first;
+	if (applier->last)
+		applier->last->next = group;
+	else
+		applier->first = group;
+	applier->last = group;
+	applier->queued_bytes += group->len;
+	pthread_mutex_unlock(&applier->lock);
+	if (was_empty)
+		pthread_cond_signal(&applier->work);
+}
+
+int applier_checkpoint_now(struct store *store)
+{
+	struct applier *applier = &store->applier;
+	struct volume *volume = &store->volume;
+	struct waiter *waiters;
+	uint64_t pos, seq;
+	int ret = 0;
+
+	pthread_mutex_lock(&volume->lock);
+	pthread_mutex_lock(&applier->lock);
+	pos = applier->applied_pos;
+	seq = applier->applied_seq;
+	if (applier->failed)
+		ret = -EIO;
+	pthread_mutex_unlock(&applier->lock);
+	if (!ret && pos != volume->super.tail_pos) {
+		ret = index_flush(store->index);
+		if (!ret) {
+			volume->super.tail_pos = pos;
+			volume->super.tail_seq = seq + 1;
+			ret = volume_super_write(volume);
+		}
+		if (ret)
+			store_fence(store, "a checkpoint", ret);
+		else
+			counter_add(&checkpoints, 1);
+	}
+	pthread_mutex_lock(&applier->lock);
+	if (ret)
+		applier->failed = true;
+	else
+		atomic_store(&store->tail_pos, pos);
+	waiters = waiters_take(applier);
+	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&volume->lock);
+	waiters_wake(waiters);
+	return ret;
+}
+
+static void *checkpoint_main(void *arg)
+{
+	struct store *store = (struct store *)arg;
+	struct applier *applier = &store->applier;
+
+	pthread_mutex_lock(&applier->lock);
+	while (!applier->stopping) {
+		if (!applier->checkpoint_wanted || applier->failed) {
+			pthread_cond_wait(&applier->checkpoint, &applier->lock);
+			continue;
+		}
+		applier->checkpoint_wanted = false;
+		pthread_mutex_unlock(&applier->lock);
+		applier_checkpoint_now(store);
+		pthread_mutex_lock(&applier->lock);
+	}
+	pthread_mutex_unlock(&applier->lock);
+	return NULL;
+}
+
+/* The lock is held. */
+static void checkpoint_want(struct applier *applier)
+{
+	if (applier->checkpoint_wanted)
+		return;
+	applier->checkpoint_wanted = true;
+	pthread_cond_signal(&applier->checkpoint);
+}
+
+int applier_wait(struct store *store, uint64_t seq)
+{
+	struct applier *applier = &store->applier;
+	int ret = 0;
+
+	pthread_mutex_lock(&applier->lock);
+	while (applier->applied_seq < seq && !applier->failed)
+		progress_wait(applier);
+	if (applier->applied_seq < seq)
+		ret = -EIO;
+	pthread_mutex_unlock(&applier->lock);
+	return ret;
+}
+
+int applier_wait_room(struct store *store, uint64_t end_pos)
+{
+	struct applier *applier = &store->applier;
+	uint64_t log_bytes = store->volume.super.log_bytes;
+	int ret = 0;
+
+	pthread_mutex_lock(&applier->lock);
+	for (;;) {
+		uint64_t used = end_pos - atomic_load(&store->tail_pos);
+
+		if (applier->failed) {
+			ret = -EIO;
+			break;
+		}
+		/* Only what is applied can be let go. */
+		if (used > log_bytes / 2 &&
+			applier->applied_pos - atomic_load(&store->tail_pos) >= log_bytes / 4)
+			checkpoint_want(applier);
+		if (used <= log_bytes && applier->queued_bytes <= INDEX_LAG_BYTES_MAX)
+			break;
+		if (used > log_bytes && !applier->first)
+			checkpoint_want(applier);
+		progress_wait(applier);
+	}
+	pthread_mutex_unlock(&applier->lock);
+	return ret;
+}
+
+int applier_start(struct store *store)
+{
+	struct applier *applier = &store->applier;
+	int ret;
+
+	ret = pthread_create(&applier->apply_thread, NULL, apply_main, store);
+	if (ret)
+		return -ret;
+	ret = pthread_create(&applier->checkpoint_thread, NULL, checkpoint_main, store);
+	if (ret) {
+		pthread_mutex_lock(&applier->lock);
+		applier->stopping = true;
+		pthread_cond_broadcast(&applier->work);
+		pthread_mutex_unlock(&applier->lock);
+		pthread_join(applier->apply_thread, NULL);
+		return -ret;
+	}
+	pthread_setname_np(applier->apply_thread, "store-index");
+	pthread_setname_np(applier->checkpoint_thread, "store-check");
+	applier->started = true;
+	return 0;
+}
+
+void applier_init(struct applier *applier)
+{
+	pthread_mutex_init(&applier->lock, NULL);
+	pthread_cond_init(&applier->work, NULL);
+	pthread_cond_init(&applier->checkpoint, NULL);
+}
+
+void applier_stop(struct store *store)
+{
+	struct applier *applier = &store->applier;
+
+	if (applier->started) {
+		pthread_mutex_lock(&applier->lock);
+		applier->stopping = true;
+		pthread_cond_broadcast(&applier->work);
+		pthread_cond_broadcast(&applier->checkpoint);
+		pthread_mutex_unlock(&applier->lock);
+		pthread_join(applier->apply_thread, NULL);
+		pthread_join(applier->checkpoint_thread, NULL);
+		applier->started = false;
+	}
+	while (applier->spare) {
+		struct group *group = applier->spare;
+
+		applier->spare = group->next;
+		group_close(group);
+	}
+	pthread_cond_destroy(&applier->work);
+	pthread_cond_destroy(&applier->checkpoint);
+	pthread_mutex_destroy(&applier->lock);
+}

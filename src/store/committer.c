@@ -1,0 +1,297 @@
+/* store/committer.c: the one writer: a fiber of the first reactor that takes all commits that wait,
+ * writes their small bodies and one log group beside each other, flushes once, publishes and wakes.
+ * While a group is being flushed the next one gathers. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(commits_total, "nebulaio_store_commits_total", NULL, "Commits made durable.");
+DEFINE_COUNTER(groups_total, "nebulaio_store_groups_total", NULL, "Groups written to the log.");
+DEFINE_COUNTER(
+	log_bytes_total, "nebulaio_store_log_bytes_total", NULL, "Bytes written to the log.");
+DEFINE_COUNTER(body_bytes_total, "nebulaio_store_grouped_body_bytes_total", NULL,
+	"Bytes of small bodies written with their groups.");
+
+static void kick_deliver(struct reactor_msg *msg)
+{
+	struct committer *committer = CONTAINER_OF(msg, struct committer, kick);
+
+	atomic_store(&committer->kicked, false);
+	if (committer->fiber && !committer->ended)
+		fiber_wake(committer->fiber);
+}
+
+/* The next commit in order; NULL: none now. */
+static struct commit *commit_next(struct committer *committer)
+{
+	struct commit *commit = committer->held;
+	struct mpsc_node *node;
+
+	if (commit) {
+		committer->held = NULL;
+		return commit;
+	}
+	node = mpsc_pop(&committer->queue);
+	return node ? CONTAINER_OF(node, struct commit, node) : NULL;
+}
+
+static void group_take(struct group *group, struct commit *commit)
+{
+	commit->next = NULL;
+	if (group->commits_last)
+		group->commits_last->next = commit;
+	else
+		group->commits = commit;
+	group->commits_last = commit;
+	group->commit_count++;
+}
+
+/* Takes what waits, decides it and fills the group. A bucket's creation or deletion stands alone,
+ * so that it is decided on what is published. */
+static void group_gather(struct store *store, struct group *group)
+{
+	struct committer *committer = &store->committer;
+	size_t bytes_max = store->volume.super.log_bytes / 2;
+	size_t bytes_goal = MIN(GROUP_BYTES_GOAL, bytes_max / 2);
+	struct commit *commit;
+
+	while (group->commit_count < GROUP_COMMITS_MAX && group->len < bytes_goal &&
+		(commit = commit_next(committer))) {
+		size_t bytes = commit_bytes(commit);
+		bool alone = commit->kind != COMMIT_ITEMS;
+		int error = 0;
+
+		if (group->commit_count && (alone || group->len + bytes > bytes_max)) {
+			committer->held = commit;
+			return;
+		}
+		group_take(group, commit);
+		if (sizeof(struct group_head) + bytes > bytes_max)
+			error = -EFBIG;
+		else if (group_reserve(group, bytes, commit->item_count))
+			error = -ENOMEM;
+		if (error)
+			commit_undo(commit, error);
+		else
+			commit_decide(store, commit, group);
+		if (alone)
+			return;
+	}
+}
+
+/* ---- Writing. ---- */
+
+static void write_done(struct disk_io *io, int32_t result)
+{
+	struct committer *committer = CONTAINER_OF(io, struct body_write, io)->committer;
+
+	if (result < 0 && !committer->io_error)
+		committer->io_error = result;
+	if (--committer->io_pending == 0)
+		fiber_wake(committer->fiber);
+}
+
+static void write_start(
+	struct store *store, struct body_write *write, struct iovec *iov, uint32_t iov_count)
+{
+	write->committer = &store->committer;
+	write->io.op = DISK_WRITE;
+	write->io.iov = iov;
+	write->io.iov_count = iov_count;
+	write->io.done = write_done;
+	store->committer.io_pending++;
+	disk_start(store->volume.disk, &write->io);
+}
+
+static int32_t writes_wait(struct committer *committer)
+{
+	while (committer->io_pending)
+		fiber_park();
+	return committer->io_error;
+}
+
+static int by_block(const void *a, const void *b)
+{
+	uint64_t block_a = (*(struct commit *const *)a)->span_block;
+	uint64_t block_b = (*(struct commit *const *)b)->span_block;
+
+	return block_a < block_b ? -1 : block_a > block_b;
+}
+
+/* Starts the writes of the group's small bodies: those that lie side by side in one. Returns how
+ * many. */
+static uint32_t bodies_start(struct store *store, const struct group *group)
+{
+	struct committer *committer = &store->committer;
+	uint32_t bodies = 0, writes = 0;
+
+	for (struct commit *commit = group->commits; commit; commit = commit->next)
+		if (commit->span.data && commit->items[0].decided)
+			committer->bodies[bodies++] = commit;
+	if (bodies > 1)
+		qsort(committer->bodies, bodies, sizeof(committer->bodies[0]), by_block);
+	for (uint32_t i = 0; i < bodies;) {
+		uint64_t block = committer->bodies[i]->span_block;
+		uint64_t end = block;
+		uint32_t first = i;
+
+		while (i < bodies && committer->bodies[i]->span_block == end) {
+			const struct commit *commit = committer->bodies[i];
+
+			committer->iov[i].iov_base = commit->span.data;
+			committer->iov[i].iov_len = (size_t)commit->span_blocks << BLOCK_SHIFT;
+			end += commit->span_blocks;
+			i++;
+		}
+		counter_add(&body_bytes_total, (end - block) << BLOCK_SHIFT);
+		committer->writes[writes].io.offset = block << BLOCK_SHIFT;
+		write_start(store, &committer->writes[writes++], &committer->iov[first], i - first);
+	}
+	return writes;
+}
+
+/* Bodies and log side by side, then one flush for all of it. */
+static int group_write(struct store *store, struct group *group)
+{
+	struct committer *committer = &store->committer;
+	uint64_t log_bytes = store->volume.super.log_bytes;
+	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
+	uint64_t pos = journal_place(committer->head_pos, padded, log_bytes);
+	struct group_head head = {
+		.epoch = store->volume.super.epoch,
+		.seq = committer->seq_next,
+		.pos = pos,
+		.data_id_next = atomic_load(&store->data_id_next),
+		.bucket_id_next = atomic_load(&store->bucket_id_next),
+		.time_ns = clock_real_ns(),
+	};
+	struct body_write *write = &committer->writes[GROUP_COMMITS_MAX];
+	struct iovec *iov = &committer->iov[GROUP_COMMITS_MAX];
+	int ret = applier_wait_room(store, pos + padded);
+
+	if (ret)
+		return ret;
+	committer->io_error = 0;
+	bodies_start(store, group);
+	group_seal(group, &head, store->volume.uuid_crc);
+	iov->iov_base = group->bytes;
+	iov->iov_len = padded;
+	write->io.offset = VOLUME_LOG_OFFSET + pos % log_bytes;
+	write_start(store, write, iov, 1);
+	ret = writes_wait(committer);
+	if (ret)
+		return ret;
+	write->io.op = DISK_FLUSH;
+	write->io.iov_count = 0;
+	committer->io_pending = 1;
+	disk_start(store->volume.disk, &write->io);
+	ret = writes_wait(committer);
+	if (ret)
+		return ret;
+	committer->head_pos = pos + padded;
+	committer->seq_next++;
+	group->end_pos = committer->head_pos;
+	counter_add(&groups_total, 1);
+	counter_add(&log_bytes_total, padded);
+	return 0;
+}
+
+/* A commit may go away as soon as it is woken. */
+static void commits_wake(struct commit *commit)
+{
+	while (commit) {
+		struct commit *next = commit->next;
+
+		waiter_wake(&commit->waiter);
+		commit = next;
+	}
+}
+
+static void group_run(struct store *store, struct group *group)
+{
+	struct committer *committer = &store->committer;
+	struct commit *commits;
+	int ret = 0;
+
+	group_gather(store, group);
+	commits = group->commits;
+	if (!group->count) {
+		applier_group_give(store, group);
+		commits_wake(commits);
+		return;
+	}
+	ret = atomic_load(&store->fenced) ? -EIO : group_write(store, group);
+	if (ret) {
+		store_fence(store, "the log", ret);
+		for (struct commit *commit = commits; commit; commit = commit->next)
+			commit_undo(commit, -EIO);
+		applier_group_give(store, group);
+		commits_wake(commits);
+		return;
+	}
+	for (struct commit *commit = commits; commit; commit = commit->next)
+		commit_publish(store, commit, group);
+	counter_add(&commits_total, group->commit_count);
+	atomic_store(&committer->published_seq, group_head(group)->seq);
+	applier_push(store, group);
+	commits_wake(commits);
+}
+
+static void committer_main(void *arg)
+{
+	struct store *store = (struct store *)arg;
+	struct committer *committer = &store->committer;
+
+	committer->fiber = fiber_self();
+	for (;;) {
+		struct commit *commit = commit_next(committer);
+		struct group *group;
+
+		if (!commit) {
+			if (committer->ending && !atomic_load(&committer->callers))
+				break;
+			/* Half a push ends in a kick. */
+			fiber_park();
+			continue;
+		}
+		committer->held = commit;
+		group = applier_group(store);
+		if (!group) {
+			committer->held = NULL;
+			commit_undo(commit, -ENOMEM);
+			waiter_wake(&commit->waiter);
+			continue;
+		}
+		group_run(store, group);
+	}
+	committer->ended = true;
+	waiter_wake(committer->end_waiter);
+}
+
+int committer_open(struct store *store, struct reactor *reactor)
+{
+	struct committer *committer = &store->committer;
+
+	mpsc_init(&committer->queue);
+	committer->reactor = reactor;
+	committer->kick.fn = kick_deliver;
+	return fiber_spawn(reactor, "store committer", committer_main, store);
+}
+
+void committer_end(struct store *store)
+{
+	struct committer *committer = &store->committer;
+	struct waiter waiter;
+
+	CHECK(reactor_self() == committer->reactor);
+	if (committer->ended)
+		return;
+	waiter_init(&waiter);
+	committer->end_waiter = &waiter;
+	committer->ending = true;
+	if (committer->fiber)
+		fiber_wake(committer->fiber);
+	waiter_wait(&waiter);
+}

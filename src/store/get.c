@@ -1,0 +1,218 @@
+/* store/get.c: an object being read: a reference to it, and where its bytes are. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+DEFINE_COUNTER(gets_total, "nebulaio_store_gets_total", NULL, "Objects opened for reading.");
+DEFINE_COUNTER(verify_failures, "nebulaio_store_verify_failures_total", NULL,
+	"Pieces whose checksum was not right.");
+
+/* A reader's handle comes from its reactor's own list; fibers stay on their reactor. */
+static struct store_get *get_lease(struct store *store)
+{
+	struct store_core *core = &store->cores[reactor_core_idx(reactor_self())];
+	struct store_get *get = core->free_gets;
+
+	if (get)
+		core->free_gets = get->next_free;
+	else
+		get = (struct store_get *)malloc(sizeof(*get));
+	return get;
+}
+
+static void get_give(struct store_get *get)
+{
+	struct store_core *core = &get->store->cores[reactor_core_idx(reactor_self())];
+
+	get->next_free = core->free_gets;
+	core->free_gets = get;
+}
+
+/* The object through the index. */
+static int object_fetch(
+	struct store *store, uint64_t bucket_id, struct slice key, struct object **ret_object)
+{
+	struct hot_entry *entry;
+	int ret = hot_pin(store->hot, bucket_id, key, &entry);
+
+	if (ret)
+		return ret;
+	*ret_object = hot_object(store->hot, entry);
+	hot_unpin(store->hot, entry);
+	return 0;
+}
+
+int store_get_open(struct store *store, struct slice bucket, struct slice key,
+	struct store_get **ret_get, bool *ret_bucket_exists)
+{
+	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);
+	struct object *object;
+	struct store_get *get;
+	int ret = 0;
+
+	*ret_bucket_exists = bucket_id != 0;
+	if (!bucket_id || key.len == 0 || key.len > LIMIT_KEY_LEN_MAX)
+		return -ENOENT;
+	if (!hot_find(store->hot, bucket_id, key, &object))
+		ret = object_fetch(store, bucket_id, key, &object);
+	if (ret)
+		return ret;
+	if (!object)
+		return -ENOENT;
+	get = get_lease(store);
+	if (!get) {
+		object_put(store, object);
+		return -ENOMEM;
+	}
+	get->store = store;
+	get->object = object;
+	*ret_get = get;
+	counter_add(&gets_total, 1);
+	return 0;
+}
+
+const struct store_meta *store_get_meta(const struct store_get *get)
+{
+	return &get->object->meta;
+}
+
+bool store_get_inline(const struct store_get *get, struct slice *ret_body)
+{
+	const struct object *object = get->object;
+
+	if (object->body != BODY_INLINE && object->body != BODY_EMPTY)
+		return false;
+	*ret_body = slice_of(object->inline_data, object->meta.bytes);
+	return true;
+}
+
+static uint32_t chunk_bytes(const struct object *object, uint32_t chunk_idx)
+{
+	uint64_t from = (uint64_t)chunk_idx * STORE_CHUNK_BYTES;
+
+	if (from >= object->meta.bytes)
+		return 0;
+	return (uint32_t)MIN(object->meta.bytes - from, (uint64_t)STORE_CHUNK_BYTES);
+}
+
+bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_span *ret_span)
+{
+	uint32_t bytes = chunk_bytes(get->object, chunk_idx);
+
+	return get->store->cache && bytes &&
+	       cache_find(get->store->cache, get->object->data_id, chunk_idx, bytes, ret_span);
+}
+
+bool store_get_cache_offer(
+	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes)
+{
+	struct cache_offer offer = {
+		.data_id = get->object->data_id,
+		.chunk_idx = chunk_idx,
+		.bytes = bytes,
+		.span = span,
+		.owner = OWNER_APP,
+		.keep_reference = true,
+	};
+
+	return get->store->cache && bytes && bytes == chunk_bytes(get->object, chunk_idx) &&
+	       !atomic_load_explicit(&get->object->dead, memory_order_relaxed) &&
+	       cache_add(get->store->cache, &offer);
+}
+
+struct segment_job {
+	struct store *store;
+	struct object *object;
+	uint32_t segment_idx;
+	struct segment *segment;
+	int ret;
+};
+
+static void segment_job_run(void *arg)
+{
+	struct segment_job *job = (struct segment_job *)arg;
+
+	job->ret = object_segment_load(job->store, job->object, job->segment_idx, &job->segment);
+}
+
+/* The segment that holds the offset; only the first access may wait for the index. */
+static int get_segment(struct store_get *get, uint64_t offset, struct segment **ret_segment)
+{
+	struct segment_job job = {.store = get->store, .object = get->object};
+
+	job.segment_idx = (uint32_t)(offset / SEGMENT_BYTES);
+	if (job.segment_idx >= get->object->segment_count)
+		return -ERANGE;
+	*ret_segment =
+		atomic_load_explicit(&get->object->segments[job.segment_idx], memory_order_acquire);
+	if (*ret_segment)
+		return 0;
+	fiber_offload(segment_job_run, &job);
+	*ret_segment = job.segment;
+	return job.ret;
+}
+
+int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	struct segment *segment;
+	uint64_t volume_offset, run_bytes;
+	int ret;
+
+	if (offset >= get->object->meta.bytes || bytes == 0)
+		return -ERANGE;
+	ret = get_segment(get, offset, &segment);
+	if (ret)
+		return ret;
+	ret = segment_find(segment, offset % SEGMENT_BYTES, &volume_offset, &run_bytes);
+	if (ret)
+		return -EIO;
+	run_bytes = MIN(run_bytes, get->object->meta.bytes - offset);
+	ret_run->target = get->store->target;
+	ret_run->volume_offset = volume_offset;
+	ret_run->bytes = (uint32_t)MIN(run_bytes, (uint64_t)bytes);
+	return 0;
+}
+
+static __attribute__((noinline, cold)) int verify_failed(
+	const struct store_get *get, uint64_t offset)
+{
+	counter_add(&verify_failures, 1);
+	log_error("store",
+		"object data %llu: the checksum of the piece at %llu is wrong: the medium changed "
+		"it; run fsck",
+		(unsigned long long)get->object->data_id, (unsigned long long)offset);
+	return -EIO;
+}
+
+int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes)
+{
+	const uint8_t *at = (const uint8_t *)data;
+	uint64_t end = offset + bytes;
+
+	if (offset % STORE_CHECK_BYTES || end > get->object->meta.bytes ||
+		(end % STORE_CHECK_BYTES && end != get->object->meta.bytes))
+		return -EINVAL;
+	while (offset < end) {
+		uint32_t piece = (uint32_t)MIN(end - offset, (uint64_t)STORE_CHECK_BYTES);
+		struct segment *segment;
+		int ret = get_segment(get, offset, &segment);
+
+		if (ret)
+			return ret;
+		if (crc32c_update(0, at, piece) !=
+			segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES])
+			return verify_failed(get, offset);
+		at += piece;
+		offset += piece;
+	}
+	return 0;
+}
+
+void store_get_close(struct store_get *get)
+{
+	if (!get)
+		return;
+	object_put(get->store, get->object);
+	get_give(get);
+}

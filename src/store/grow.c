@@ -1,0 +1,155 @@
+/* store/grow.c: room on the volume: runs from the allocator, and more of the file when it runs low.
+ * Growing prewrites, which takes a while: a fiber does it ahead of need, and only who finds nothing
+ * at all waits. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <sys/statvfs.h>
+
+/* Grown ahead when less than this part of a step is free. */
+#define AHEAD_PART	 2u
+#define LOOK_INTERVAL_NS NS_PER_S
+
+struct growth {
+	struct store *store;
+	int ret;
+};
+
+/* Free bytes of the file system for us; UINT64_MAX when it does not say. */
+static uint64_t file_system_free(const struct store *store)
+{
+	struct statvfs st;
+
+	if (statvfs(store->dir, &st))
+		return UINT64_MAX;
+	return (uint64_t)st.f_bavail * st.f_frsize;
+}
+
+int grow_check(struct store *store)
+{
+	uint64_t now = clock_now_ns();
+	uint64_t looked = atomic_load_explicit(&store->space_looked_ns, memory_order_relaxed);
+
+	if (now - looked > LOOK_INTERVAL_NS &&
+		atomic_compare_exchange_strong(&store->space_looked_ns, &looked, now)) {
+		bool low = file_system_free(store) < store->opts.reserve_bytes;
+
+		if (low && !atomic_load(&store->space_low))
+			log_warn("store",
+				"%s: less than the reserve of %llu bytes is free on the file "
+				"system: no more objects are taken until there is room",
+				store->dir, (unsigned long long)store->opts.reserve_bytes);
+		atomic_store(&store->space_low, low);
+	}
+	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? -ENOSPC : 0;
+}
+
+/* The volume's length after one more step, or 0 when it must not grow. */
+static uint64_t next_bytes(const struct store *store)
+{
+	uint64_t step = store->volume.super.step_bytes;
+	uint64_t next = disk_bytes(store->volume.disk) + step;
+	uint64_t free_bytes;
+
+	if (store->opts.volume_bytes_max && next > store->opts.volume_bytes_max)
+		return 0;
+	free_bytes = file_system_free(store);
+	return free_bytes < step || free_bytes - step < store->opts.reserve_bytes ? 0 : next;
+}
+
+/* On a helper thread. */
+static void growth_run(void *arg)
+{
+	struct growth *growth = (struct growth *)arg;
+	struct store *store = growth->store;
+	uint64_t next = next_bytes(store);
+
+	growth->ret = next ? disk_grow(store->volume.disk, next) : -ENOSPC;
+	if (!growth->ret)
+		growth->ret =
+			space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
+}
+
+static void growth_end(struct store *store, int ret)
+{
+	struct waiter *waiters;
+
+	pthread_mutex_lock(&store->grow_lock);
+	store->growing = false;
+	store->grow_result = ret;
+	store->grow_ended_ns = clock_now_ns();
+	waiters = store->grow_waiters;
+	store->grow_waiters = NULL;
+	pthread_mutex_unlock(&store->grow_lock);
+	while (waiters) {
+		struct waiter *next = waiters->next;
+
+		waiter_wake(waiters);
+		waiters = next;
+	}
+}
+
+static void growth_fiber(void *arg)
+{
+	struct growth growth = {.store = (struct store *)arg};
+
+	fiber_offload(growth_run, &growth);
+	growth_end(growth.store, growth.ret);
+}
+
+/* Whether a refusal is so fresh that asking again is pointless. The lock is held. */
+static bool refused_lately(const struct store *store)
+{
+	return store->grow_result && clock_now_ns() - store->grow_ended_ns < LOOK_INTERVAL_NS;
+}
+
+/* Starts a growth unless one runs or was just refused. The lock is held. */
+static void growth_start(struct store *store)
+{
+	if (store->growing || refused_lately(store))
+		return;
+	store->growing = true;
+	if (fiber_spawn(reactor_self(), "store growth", growth_fiber, store))
+		store->growing = false;
+}
+
+/* Waits for a growth; -ENOSPC when there is none to wait for. */
+static int growth_wait(struct store *store)
+{
+	struct waiter waiter;
+
+	pthread_mutex_lock(&store->grow_lock);
+	growth_start(store);
+	if (!store->growing) {
+		pthread_mutex_unlock(&store->grow_lock);
+		return -ENOSPC;
+	}
+	waiter_init(&waiter);
+	waiter.next = store->grow_waiters;
+	store->grow_waiters = &waiter;
+	pthread_mutex_unlock(&store->grow_lock);
+	waiter_wait(&waiter);
+	return 0;
+}
+
+int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
+{
+	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
+
+	for (;;) {
+		uint32_t leased = space_lease(store->space, blocks, ret_block);
+
+		if (leased) {
+			/* A fragment is taken: it is contiguous enough to write. */
+			*ret_blocks = leased;
+			if (space_free_blocks(store->space) < ahead) {
+				pthread_mutex_lock(&store->grow_lock);
+				growth_start(store);
+				pthread_mutex_unlock(&store->grow_lock);
+			}
+			return 0;
+		}
+		if (growth_wait(store))
+			return -ENOSPC;
+	}
+}

@@ -1,0 +1,188 @@
+/* store/journal.c: the log's groups: building, sealing, walking and finding them again
+ * (docs/spec/disk.md). Who writes them is the committer. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUP_MAGIC	0x5052474eu /* "NGRP" */
+#define GROUP_CAP_FIRST (64u * 1024u)
+
+static uint32_t group_crc(const uint8_t *bytes, uint32_t len, uint32_t uuid_crc)
+{
+	static const uint32_t zero;
+	uint32_t crc = crc32c_update(uuid_crc, bytes, 4);
+
+	crc = crc32c_update(crc, &zero, sizeof(zero));
+	return crc32c_update(crc, bytes + 8, len - 8);
+}
+
+int group_open(struct group **ret_group)
+{
+	struct group *group = (struct group *)calloc(1, sizeof(*group));
+	void *bytes;
+
+	if (!group)
+		return -ENOMEM;
+	if (posix_memalign(&bytes, BLOCK_BYTES, GROUP_CAP_FIRST)) {
+		free(group);
+		return -ENOMEM;
+	}
+	group->bytes = (uint8_t *)bytes;
+	group->cap = GROUP_CAP_FIRST;
+	group_reset(group);
+	*ret_group = group;
+	return 0;
+}
+
+void group_close(struct group *group)
+{
+	if (!group)
+		return;
+	free(group->bytes);
+	free(group->touched);
+	free(group);
+}
+
+void group_reset(struct group *group)
+{
+	group->len = sizeof(struct group_head);
+	group->count = 0;
+	group->touched_count = 0;
+	group->commits = NULL;
+	group->commits_last = NULL;
+	group->commit_count = 0;
+	group->next = NULL;
+}
+
+int group_reserve(struct group *group, size_t bytes, uint32_t touched)
+{
+	size_t wanted = ALIGN_UP(group->len + bytes, (size_t)BLOCK_BYTES);
+	size_t cap = group->cap;
+	void *grown;
+
+	if (group->touched_count + touched > group->touched_cap) {
+		uint32_t count = MAX(group->touched_cap * 2, group->touched_count + touched);
+
+		grown = realloc(group->touched, count * sizeof(struct touched));
+		if (!grown)
+			return -ENOMEM;
+		group->touched = (struct touched *)grown;
+		group->touched_cap = count;
+	}
+	if (wanted <= cap)
+		return 0;
+	while (cap < wanted)
+		cap *= 2;
+	if (posix_memalign(&grown, BLOCK_BYTES, cap))
+		return -ENOMEM;
+	memcpy(grown, group->bytes, group->len);
+	free(group->bytes);
+	group->bytes = (uint8_t *)grown;
+	group->cap = cap;
+	return 0;
+}
+
+uint8_t *group_add(struct group *group, enum mutation_op op, uint8_t flags, const struct key *key,
+	size_t value_len)
+{
+	struct mutation_head head = {.op = (uint8_t)op,
+		.flags = flags,
+		.key_len = (uint16_t)key->len,
+		.value_len = (uint32_t)value_len};
+	uint8_t *at = group->bytes + group->len;
+
+	CHECK(group->len + sizeof(head) + key->len + value_len <= group->cap);
+	memcpy(at, &head, sizeof(head));
+	memcpy(at + sizeof(head), key->bytes, key->len);
+	group->len += sizeof(head) + key->len + value_len;
+	group->count++;
+	return at + sizeof(head) + key->len;
+}
+
+uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc)
+{
+	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
+	struct group_head *sealed = group_head(group);
+
+	CHECK(padded <= group->cap);
+	*sealed = *head;
+	sealed->magic = GROUP_MAGIC;
+	sealed->bytes = (uint32_t)group->len;
+	sealed->count = group->count;
+	sealed->crc32c = group_crc(group->bytes, sealed->bytes, uuid_crc);
+	memset(group->bytes + group->len, 0, padded - group->len);
+	return padded;
+}
+
+int group_next(struct slice group, size_t *at, struct mutation *ret_mutation)
+{
+	struct mutation_head head;
+	size_t from = *at ? *at : sizeof(struct group_head);
+
+	if (from == group.len)
+		return 0;
+	if (from > group.len || group.len - from < sizeof(head))
+		return -EUCLEAN;
+	memcpy(&head, group.data + from, sizeof(head));
+	from += sizeof(head);
+	if (head.op < MUTATION_PUT || head.op > MUTATION_DELETE_PREFIX || head.key_len == 0 ||
+		head.key_len > KEY_BYTES_MAX ||
+		group.len - from < (uint64_t)head.key_len + head.value_len)
+		return -EUCLEAN;
+	ret_mutation->op = head.op;
+	ret_mutation->flags = head.flags;
+	ret_mutation->key = slice_of(group.data + from, head.key_len);
+	ret_mutation->value = slice_of(group.data + from + head.key_len, head.value_len);
+	*at = from + head.key_len + head.value_len;
+	return 1;
+}
+
+static int read_at(struct volume *volume, const struct journal_at *at, uint64_t pos,
+	uint8_t **ret_bytes, struct group_head *ret_head)
+{
+	uint64_t log_bytes = volume->super.log_bytes;
+	uint64_t offset = VOLUME_LOG_OFFSET + pos % log_bytes;
+	struct group_head head;
+	uint64_t padded;
+	void *bytes;
+	int ret;
+
+	if (posix_memalign(&bytes, BLOCK_BYTES, BLOCK_BYTES))
+		return -ENOMEM;
+	ret = disk_read_now(volume->disk, bytes, BLOCK_BYTES, offset);
+	memcpy(&head, bytes, sizeof(head));
+	free(bytes);
+	if (ret)
+		return ret;
+	padded = ALIGN_UP((uint64_t)head.bytes, (uint64_t)BLOCK_BYTES);
+	if (head.magic != GROUP_MAGIC || head.pos != pos || head.seq != at->seq ||
+		head.epoch != volume->super.epoch || head.bytes < sizeof(head) ||
+		pos % log_bytes + padded > log_bytes)
+		return 0;
+	if (posix_memalign(&bytes, BLOCK_BYTES, padded))
+		return -ENOMEM;
+	ret = disk_read_now(volume->disk, bytes, padded, offset);
+	if (!ret && group_crc((const uint8_t *)bytes, head.bytes, volume->uuid_crc) == head.crc32c)
+		ret = 1;
+	if (ret != 1) {
+		free(bytes);
+		return ret;
+	}
+	*ret_bytes = (uint8_t *)bytes;
+	*ret_head = head;
+	return 1;
+}
+
+int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,
+	struct group_head *ret_head)
+{
+	uint64_t log_bytes = volume->super.log_bytes;
+	int ret = read_at(volume, at, at->pos, ret_bytes, ret_head);
+
+	if (ret == 0 && at->pos % log_bytes)
+		ret = read_at(
+			volume, at, at->pos - at->pos % log_bytes + log_bytes, ret_bytes, ret_head);
+	return ret;
+}

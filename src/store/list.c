@@ -1,0 +1,209 @@
+/* store/list.c: a page of a bucket's keys in order. The walk runs on a helper thread, since the
+ * index may have to read; everything under a common prefix costs one seek. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OBJECT_KEY_AT 9u /* where the object's key starts in an index key */
+
+DEFINE_COUNTER(lists_total, "nebulaio_store_lists_total", NULL, "Pages of keys listed.");
+
+struct list_row {
+	size_t key_at; /* in the page's keys */
+	uint32_t key_len;
+	bool is_prefix;
+	struct store_meta meta;
+};
+
+/* One page: filled on the helper, read on the fiber. */
+struct list_page {
+	struct store *store;
+	const struct store_list_opts *opts;
+	uint64_t bucket_id;
+	struct list_row *rows;
+	uint32_t row_count;
+	uint32_t row_cap;
+	char *keys;
+	size_t keys_len;
+	size_t keys_cap;
+	bool more;
+	int ret;
+};
+
+/* The least key above all that start with this one; false when there is none. */
+static bool key_successor(struct key *key)
+{
+	while (key->len && key->bytes[key->len - 1] == 0xff)
+		key->len--;
+	if (!key->len)
+		return false;
+	key->bytes[key->len - 1]++;
+	return true;
+}
+
+/* The length of the common prefix that the key falls under, or 0. */
+static size_t common_prefix_len(const struct store_list_opts *opts, struct slice key)
+{
+	ptrdiff_t at;
+
+	if (!opts->delimiter.len || !slice_starts(key, opts->prefix))
+		return 0;
+	at = slice_find(slice_from(key, opts->prefix.len), opts->delimiter);
+	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
+}
+
+/* Where the walk starts: at the prefix, or past `after`, which may itself be a common prefix. */
+static void walk_from(const struct list_page *page, struct key *from)
+{
+	const struct store_list_opts *opts = page->opts;
+	struct slice after = slice_to(opts->after, LIMIT_KEY_LEN_MAX);
+
+	if (slice_cmp(after, opts->prefix) < 0 || !after.len) {
+		key_object(from, page->bucket_id, opts->prefix);
+		return;
+	}
+	key_object(from, page->bucket_id, after);
+	if (common_prefix_len(opts, after) == after.len)
+		key_successor(from);
+	else
+		from->bytes[from->len++] = 0; /* the next key there can be; the struct has room */
+}
+
+static int rows_reserve(struct list_page *page, size_t key_len)
+{
+	void *grown;
+
+	if (page->row_count == page->row_cap) {
+		uint32_t cap = MAX(page->row_cap * 2, 64u);
+
+		grown = realloc(page->rows, cap * sizeof(*page->rows));
+		if (!grown)
+			return -ENOMEM;
+		page->rows = (struct list_row *)grown;
+		page->row_cap = cap;
+	}
+	if (page->keys_len + key_len > page->keys_cap) {
+		size_t cap = MAX(page->keys_cap * 2, (size_t)(16 * KIB));
+
+		grown = realloc(page->keys, cap);
+		if (!grown)
+			return -ENOMEM;
+		page->keys = (char *)grown;
+		page->keys_cap = cap;
+	}
+	return 0;
+}
+
+static int row_add(struct list_page *page, struct slice key, const struct slice *record)
+{
+	struct list_row *row;
+	int ret = rows_reserve(page, key.len);
+
+	if (ret)
+		return ret;
+	row = &page->rows[page->row_count];
+	row->key_at = page->keys_len;
+	row->key_len = (uint32_t)key.len;
+	row->is_prefix = !record;
+	if (record && record_parse_meta(*record, &row->meta)) {
+		log_error("store", "list: a damaged object record is left out: run fsck");
+		return 0;
+	}
+	memcpy(page->keys + page->keys_len, key.data, key.len);
+	page->keys_len += key.len;
+	page->row_count++;
+	return 0;
+}
+
+static int page_fill(struct list_page *page, struct index_walk *walk)
+{
+	struct slice index_key, record;
+
+	while (index_walk_get(walk, &index_key, &record)) {
+		struct slice key = slice_from(index_key, OBJECT_KEY_AT);
+		size_t prefix_len = common_prefix_len(page->opts, key);
+		int ret;
+
+		if (page->row_count == page->opts->entries_max) {
+			page->more = true;
+			return 0;
+		}
+		if (prefix_len) {
+			struct key next;
+
+			key = slice_to(key, prefix_len);
+			key_object(&next, page->bucket_id, key);
+			ret = row_add(page, key, NULL);
+			if (ret || !key_successor(&next))
+				return ret;
+			index_walk_seek(walk, slice_of(next.bytes, next.len));
+			continue;
+		}
+		ret = row_add(page, key, &record);
+		if (ret)
+			return ret;
+		index_walk_next(walk);
+	}
+	return index_walk_error(walk);
+}
+
+static void page_run(void *arg)
+{
+	struct list_page *page = (struct list_page *)arg;
+	struct index_walk *walk;
+	struct key from, to;
+
+	walk_from(page, &from);
+	key_object(&to, page->bucket_id, page->opts->prefix);
+	key_successor(&to);
+	page->ret = index_walk_open(page->store->index, slice_of(from.bytes, from.len),
+		slice_of(to.bytes, to.len), &walk);
+	if (page->ret)
+		return;
+	page->ret = page_fill(page, walk);
+	index_walk_close(walk);
+}
+
+static void page_visit(const struct list_page *page, store_list_visit_fn *visit, void *arg)
+{
+	for (uint32_t i = 0; i < page->row_count; i++) {
+		const struct list_row *row = &page->rows[i];
+		struct store_list_entry entry = {
+			.key = slice_of(page->keys + row->key_at, row->key_len),
+			.is_prefix = row->is_prefix,
+			.meta = row->is_prefix ? NULL : &row->meta,
+		};
+
+		visit(&entry, arg);
+	}
+}
+
+int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
+	void *arg, bool *ret_more)
+{
+	struct list_page page = {.store = store, .opts = opts};
+	uint64_t seq = atomic_load(&store->committer.published_seq);
+	int ret;
+
+	page.bucket_id = buckets_find_id_of(store->buckets, opts->bucket);
+	if (!page.bucket_id)
+		return -ENOENT;
+	if (opts->entries_max > LIMIT_LIST_KEYS_MAX)
+		return -EINVAL;
+	counter_add(&lists_total, 1);
+	if (opts->entries_max && opts->prefix.len <= LIMIT_KEY_LEN_MAX) {
+		ret = applier_wait(store, seq);
+		if (ret)
+			return ret;
+		fiber_offload(page_run, &page);
+	}
+	if (!page.ret) {
+		*ret_more = page.more;
+		page_visit(&page, visit, arg);
+	}
+	free(page.rows);
+	free(page.keys);
+	return page.ret;
+}

@@ -1,0 +1,363 @@
+/* store/put.c: an object being written: open, then frames or space and checks, then commit or
+ * abort. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENTS_FIRST	  1u
+#define EXTENTS_FIRST	  4u
+#define CHECKS_GROW_BYTES (4 * MIB)
+
+DEFINE_COUNTER(puts_total, "nebulaio_store_puts_total", NULL, "Objects stored.");
+DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes of objects stored.");
+
+/* open → (frames | (checked, space, cache)*) → commit or abort, which free it. */
+struct store_put {
+	struct store *store;
+	struct bucket *bucket;
+	uint64_t bytes_max; /* of the body; UINT64_MAX: not known */
+	uint64_t data_id;
+	uint64_t space_bytes; /* granted so far */
+	uint32_t grouped_bytes;
+	struct region_span span; /* of a grouped body, OWNER_APP; data NULL: none */
+	uint32_t segment_count;
+	uint32_t segment_cap;
+	struct segment **segments;
+	uint16_t key_len;
+	char key[];
+};
+
+int store_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
+{
+	struct store_put *put;
+	struct bucket *bucket;
+	int ret;
+
+	if (opts->key.len == 0 || opts->key.len > LIMIT_KEY_LEN_MAX)
+		return -EINVAL;
+	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
+		return -EFBIG;
+	if (atomic_load_explicit(&store->fenced, memory_order_relaxed))
+		return -EIO;
+	bucket = buckets_find(store->buckets, opts->bucket);
+	if (!bucket)
+		return -ENOENT;
+	ret = grow_check(store);
+	put = ret ? NULL : (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
+	if (!put) {
+		bucket_put(bucket);
+		return ret ? ret : -ENOMEM;
+	}
+	put->store = store;
+	put->bucket = bucket;
+	put->bytes_max = opts->bytes;
+	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
+	put->key_len = (uint16_t)opts->key.len;
+	memcpy(put->key, opts->key.data, opts->key.len);
+	*ret_put = put;
+	return 0;
+}
+
+/* The segment with this number, made when it is the next one. */
+static int put_segment(struct store_put *put, uint64_t segment_idx, struct segment **ret_segment)
+{
+	uint32_t checks = SEGMENT_CHECKS_MAX;
+	int ret;
+
+	if (segment_idx > put->segment_count || segment_idx >= SEGMENTS_MAX)
+		return -EINVAL;
+	if (segment_idx == put->segment_count) {
+		if (put->segment_count == put->segment_cap) {
+			uint32_t cap = MAX(put->segment_cap * 2, SEGMENTS_FIRST);
+			void *grown = realloc(put->segments, cap * sizeof(struct segment *));
+
+			if (!grown)
+				return -ENOMEM;
+			put->segments = (struct segment **)grown;
+			put->segment_cap = cap;
+		}
+		if (put->bytes_max < SEGMENT_BYTES)
+			checks = (uint32_t)(put->bytes_max / STORE_CHECK_BYTES) + 1;
+		ret = segment_open(EXTENTS_FIRST, checks, &put->segments[segment_idx]);
+		if (ret)
+			return ret;
+		put->segment_count++;
+	}
+	*ret_segment = put->segments[segment_idx];
+	return 0;
+}
+
+int store_put_space(
+	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	uint64_t segment_left = SEGMENT_BYTES - offset % SEGMENT_BYTES;
+	struct segment *segment;
+	uint32_t blocks;
+	uint64_t block;
+	int ret;
+
+	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data)
+		return -EINVAL;
+	if (offset + bytes > LIMIT_PUT_BYTES_MAX || bytes > put->bytes_max - offset)
+		return -EFBIG;
+	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
+	if (ret)
+		return ret;
+	bytes = (uint32_t)MIN((uint64_t)MIN(bytes, STORE_CHUNK_BYTES), segment_left);
+	ret = grow_lease(put->store, region_frames_for(bytes), &block, &blocks);
+	if (ret)
+		return ret;
+	ret = segment_add(segment, block, blocks);
+	if (ret) {
+		space_give(put->store->space, block, blocks);
+		return ret;
+	}
+	ret_run->target = put->store->target;
+	ret_run->volume_offset = block << BLOCK_SHIFT;
+	ret_run->bytes = MIN(bytes, blocks << BLOCK_SHIFT);
+	put->space_bytes += ret_run->bytes;
+	return 0;
+}
+
+int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+{
+	struct segment *segment;
+	uint32_t check;
+	int ret;
+
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max)
+		return -EINVAL;
+	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
+	if (ret)
+		return ret;
+	check = (uint32_t)(offset % SEGMENT_BYTES / STORE_CHECK_BYTES);
+	if (check != segment->check_count)
+		return -EINVAL;
+	segment->checks[segment->check_count++] = crc32c;
+	return 0;
+}
+
+void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
+{
+	CHECK(!put->span.data && put->space_bytes == 0);
+	CHECK(bytes <= STORE_GROUPED_BYTES_MAX && bytes <= region_span_bytes(span));
+	put->span = span;
+	put->grouped_bytes = bytes;
+}
+
+void store_put_cache_take(
+	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes)
+{
+	struct store *store = put->store;
+	struct cache_offer offer = {
+		.data_id = put->data_id,
+		.chunk_idx = (uint32_t)(offset / STORE_CHUNK_BYTES),
+		.bytes = bytes,
+		.span = span,
+		.owner = OWNER_DISK,
+	};
+
+	if (offset % STORE_CHUNK_BYTES || bytes > STORE_CHUNK_BYTES || !store->cache ||
+		!cache_add(store->cache, &offer))
+		region_give(store->region, span, OWNER_DISK);
+}
+
+/* Frees what is left of the put; its space goes back unless an object took it over. */
+static void put_close(struct store_put *put)
+{
+	struct store *store = put->store;
+
+	if (put->span.data)
+		region_give(store->region, put->span, OWNER_APP);
+	for (uint32_t i = 0; i < put->segment_count; i++) {
+		struct segment *segment = put->segments[i];
+
+		for (uint32_t e = 0; e < segment->extent_count; e++)
+			space_give(store->space, segment->extents[e].block,
+				segment->extents[e].blocks);
+		segment_close(segment);
+	}
+	if (store->cache && put->space_bytes)
+		cache_drop(store->cache, put->data_id,
+			(uint32_t)((put->space_bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES));
+	bucket_put(put->bucket);
+	free(put->segments);
+	free(put);
+}
+
+void store_put_abort(struct store_put *put)
+{
+	if (put)
+		put_close(put);
+}
+
+/* Whether space and checks cover exactly so many bytes. */
+static bool put_covers(const struct store_put *put, uint64_t bytes)
+{
+	uint64_t left = bytes;
+
+	if (put->space_bytes != bytes)
+		return false;
+	for (uint32_t i = 0; i < put->segment_count; i++) {
+		uint64_t part = MIN(left, (uint64_t)SEGMENT_BYTES);
+
+		if (put->segments[i]->check_count !=
+			(part + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES)
+			return false;
+		left -= part;
+	}
+	return left == 0;
+}
+
+/* Gives a grouped body its place, sums it and pads it: then it is a direct object like any other,
+ * but not written yet. */
+static int grouped_prepare(struct store_put *put, struct commit *commit)
+{
+	uint32_t blocks = region_frames_for(put->grouped_bytes);
+	uint32_t padding = (blocks << BLOCK_SHIFT) - put->grouped_bytes;
+	struct segment *segment;
+	uint32_t leased;
+	uint64_t block;
+	int ret = put_segment(put, 0, &segment);
+
+	if (ret)
+		return ret;
+	ret = grow_lease(put->store, blocks, &block, &leased);
+	if (ret)
+		return ret;
+	ret = segment_add(segment, block, leased);
+	if (ret || leased < blocks) {
+		/* Not in one piece: a volume so full and so broken up is full. */
+		if (ret)
+			space_give(put->store->space, block, leased);
+		return ret ? ret : -ENOSPC;
+	}
+	for (uint32_t at = 0; at < put->grouped_bytes; at += STORE_CHECK_BYTES)
+		segment->checks[segment->check_count++] = crc32c_update(
+			0, put->span.data + at, MIN(put->grouped_bytes - at, STORE_CHECK_BYTES));
+	memset(put->span.data + put->grouped_bytes, 0, padding);
+	commit->span_block = block;
+	commit->span_blocks = blocks;
+	commit->span = put->span;
+	put->span.data = NULL;
+	region_switch(put->store->region, commit->span, OWNER_APP, OWNER_DISK);
+	return 0;
+}
+
+/* Waits until everything written so far is on the medium. */
+struct body_flush {
+	struct disk_io io;
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static void flush_done(struct disk_io *io, int32_t result)
+{
+	struct body_flush *flush = CONTAINER_OF(io, struct body_flush, io);
+
+	flush->result = result;
+	flush->done = true;
+	fiber_wake(flush->fiber);
+}
+
+static int body_flush(struct store *store)
+{
+	struct body_flush flush = {
+		.io = {.op = DISK_FLUSH, .done = flush_done}, .fiber = fiber_self()};
+
+	disk_start(store->volume.disk, &flush.io);
+	while (!flush.done)
+		fiber_park();
+	if (flush.result < 0)
+		store_fence(store, "the volume", flush.result);
+	return flush.result;
+}
+
+/* The object out of what was given, in memory. */
+static int object_build(struct store_put *put, const struct store_meta *meta, struct commit *commit)
+{
+	struct store *store = put->store;
+	bool in_index = put->span.data && meta->bytes <= store->opts.inline_bytes_max;
+	struct object *object;
+	int ret;
+
+	if (put->span.data ? meta->bytes != put->grouped_bytes : !put_covers(put, meta->bytes))
+		return -EINVAL;
+	if (put->span.data && !in_index) {
+		ret = grouped_prepare(put, commit);
+		if (ret)
+			return ret;
+	}
+	ret = object_open(meta, put->data_id, in_index ? (uint32_t)meta->bytes : 0, &object);
+	if (ret)
+		return ret;
+	if (in_index)
+		region_copy(object->inline_data, put->span.data, meta->bytes, COPY_INDEX);
+	CHECK(object->segment_count == put->segment_count);
+	for (uint32_t i = 0; i < put->segment_count; i++)
+		atomic_init(&object->segments[i], put->segments[i]);
+	put->segment_count = 0;
+	commit->items[0].object = object;
+	if (meta->bytes <= BODY_VERIFY_BYTES_MAX)
+		return 0;
+	object->body_flushed = true;
+	return body_flush(store);
+}
+
+/* The frames of a grouped body are hot once it is stored. */
+static void span_end(struct store *store, const struct commit *commit, uint64_t data_id,
+	uint32_t bytes, bool stored)
+{
+	struct cache_offer offer = {
+		.data_id = data_id, .bytes = bytes, .span = commit->span, .owner = OWNER_DISK};
+
+	if (!commit->span.data)
+		return;
+	if (!stored || !store->cache || !cache_add(store->cache, &offer))
+		region_give(store->region, commit->span, OWNER_DISK);
+}
+
+int store_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
+{
+	struct store *store = put->store;
+	struct commit_item item = {.check = check, .arg = arg};
+	struct commit commit = {.bucket = put->bucket, .items = &item, .item_count = 1};
+	struct slice key = slice_of(put->key, put->key_len);
+	int ret;
+
+	if (meta->checksum_len > sizeof(meta->checksum) ||
+		meta->headers_len > 2 * LIMIT_HTTP_HEAD_BYTES_MAX)
+		ret = -EINVAL;
+	else if (atomic_load(&store->fenced))
+		ret = -EIO;
+	else {
+		strcpy(meta->version_id, "null");
+		ret = object_build(put, meta, &commit);
+	}
+	if (!ret)
+		ret = hot_pin(store->hot, put->bucket->info.id, key, &item.entry);
+	if (!ret) {
+		commit_run(store, &commit);
+		ret = item.result;
+		if (!item.decided)
+			hot_unpin(store->hot, item.entry);
+	}
+	span_end(store, &commit, put->data_id, put->grouped_bytes, ret == 0);
+	if (ret && item.object) {
+		atomic_store(&item.object->dead, true);
+		object_put(store, item.object);
+	}
+	if (!ret) {
+		meta->mtime_ns = item.mtime_ns;
+		counter_add(&puts_total, 1);
+		counter_add(&put_bytes_total, meta->bytes);
+		put->space_bytes = 0; /* the cached chunks are the object's now */
+	}
+	put_close(put);
+	return ret;
+}

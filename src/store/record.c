@@ -1,0 +1,345 @@
+/* store/record.c: keys and values of the index, in and out (docs/spec/disk.md). What comes out of
+ * the index is checked like any input. */
+#include "store/store_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_VERSION 1u
+
+struct record_head {
+	uint8_t version;
+	uint8_t body;
+	uint8_t checksum_type;
+	uint8_t checksum_flags;
+	uint8_t checksum_len;
+	uint8_t etag_len;
+	uint8_t version_id_len;
+	uint8_t reserved;
+	uint32_t headers_len;
+	uint32_t parts;
+	uint64_t data_id;
+	uint64_t bytes;
+	uint64_t mtime_ns;
+	uint64_t crc64;
+};
+_Static_assert(sizeof(struct record_head) == 48, "as docs/spec/disk.md has it");
+
+struct bucket_head {
+	uint8_t version;
+	uint8_t owner_len;
+	uint8_t region_len;
+	uint8_t reserved[5];
+	uint64_t id;
+	uint64_t created_ns;
+};
+_Static_assert(sizeof(struct bucket_head) == 24, "as docs/spec/disk.md has it");
+
+struct extent_record {
+	uint64_t block;
+	uint32_t blocks;
+} __attribute__((packed));
+_Static_assert(sizeof(struct extent_record) == 12, "as docs/spec/disk.md has it");
+
+static void key_start(struct key *key, char kind)
+{
+	key->bytes[0] = (uint8_t)kind;
+	key->len = 1;
+}
+
+static void key_bytes(struct key *key, const void *data, size_t len)
+{
+	CHECK(key->len + len <= KEY_BYTES_MAX);
+	if (len)
+		memcpy(&key->bytes[key->len], data, len);
+	key->len += (uint32_t)len;
+}
+
+static void key_u64(struct key *key, uint64_t value)
+{
+	uint64_t big = htobe64(value);
+
+	key_bytes(key, &big, sizeof(big));
+}
+
+void key_state(struct key *key)
+{
+	key_start(key, 'A');
+}
+
+void key_bucket(struct key *key, struct slice name)
+{
+	key_start(key, 'B');
+	key_bytes(key, name.data, name.len);
+}
+
+void key_object(struct key *key, uint64_t bucket_id, struct slice object_key)
+{
+	key_start(key, 'O');
+	key_u64(key, bucket_id);
+	key_bytes(key, object_key.data, object_key.len);
+}
+
+void key_inline(struct key *key, uint64_t data_id)
+{
+	key_start(key, 'D');
+	key_u64(key, data_id);
+}
+
+void key_segments(struct key *key, uint64_t data_id)
+{
+	key_start(key, 'S');
+	key_u64(key, data_id);
+}
+
+void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx)
+{
+	uint32_t big = htobe32(segment_idx);
+
+	key_segments(key, data_id);
+	key_bytes(key, &big, sizeof(big));
+}
+
+size_t segment_record_bytes(const struct segment *segment)
+{
+	return 8 + segment->extent_count * sizeof(struct extent_record) +
+	       segment->check_count * sizeof(uint32_t);
+}
+
+void segment_record_put(const struct segment *segment, uint8_t *out)
+{
+	memcpy(out, &segment->extent_count, 4);
+	memcpy(out + 4, &segment->check_count, 4);
+	out += 8;
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		struct extent_record extent = {
+			.block = segment->extents[i].block, .blocks = segment->extents[i].blocks};
+
+		memcpy(out, &extent, sizeof(extent));
+		out += sizeof(extent);
+	}
+	memcpy(out, segment->checks, segment->check_count * sizeof(uint32_t));
+}
+
+static int extents_parse(struct segment *segment, const char *at, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++, at += sizeof(struct extent_record)) {
+		struct extent_record extent;
+
+		memcpy(&extent, at, sizeof(extent));
+		if (extent.blocks == 0 || extent.block == 0 ||
+			extent.block > UINT64_MAX / BLOCK_BYTES - extent.blocks ||
+			extent.blocks > SEGMENT_EXTENTS_MAX ||
+			segment->blocks + extent.blocks > SEGMENT_EXTENTS_MAX)
+			return -EUCLEAN;
+		segment->extents[segment->extent_count++] = (struct extent){
+			.block = extent.block, .blocks = extent.blocks, .start = segment->blocks};
+		segment->blocks += extent.blocks;
+	}
+	return 0;
+}
+
+int segment_record_parse(struct slice value, struct segment **ret_segment)
+{
+	struct segment *segment;
+	uint32_t extents, checks;
+	int ret;
+
+	if (value.len < 8)
+		return -EUCLEAN;
+	memcpy(&extents, value.data, 4);
+	memcpy(&checks, value.data + 4, 4);
+	if (extents == 0 || extents > SEGMENT_EXTENTS_MAX || checks == 0 ||
+		checks > SEGMENT_CHECKS_MAX ||
+		value.len != 8 + extents * sizeof(struct extent_record) + checks * 4ull)
+		return -EUCLEAN;
+	ret = segment_open(extents, checks, &segment);
+	if (ret)
+		return ret;
+	ret = extents_parse(segment, value.data + 8, extents);
+	if (ret) {
+		segment_close(segment);
+		return ret;
+	}
+	segment->check_count = checks;
+	memcpy(segment->checks, value.data + 8 + extents * sizeof(struct extent_record),
+		checks * sizeof(uint32_t));
+	*ret_segment = segment;
+	return 0;
+}
+
+/* Whether a segment covers so many bytes of an object, no more and no less. */
+static bool segment_covers(const struct segment *segment, uint64_t bytes)
+{
+	return segment->blocks == (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES &&
+	       segment->check_count == (bytes + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES;
+}
+
+size_t record_bytes(const struct object *object)
+{
+	const struct store_meta *meta = &object->meta;
+	size_t bytes = sizeof(struct record_head) + strlen(meta->etag) + strlen(meta->version_id) +
+		       meta->checksum_len + meta->headers_len;
+
+	if (object->body == BODY_DIRECT)
+		bytes += segment_record_bytes(atomic_load(&object->segments[0]));
+	return bytes;
+}
+
+static uint8_t *append(uint8_t *out, const void *data, size_t len)
+{
+	if (len)
+		memcpy(out, data, len);
+	return out + len;
+}
+
+void record_put(const struct object *object, uint8_t *out)
+{
+	const struct store_meta *meta = &object->meta;
+	struct record_head head = {
+		.version = RECORD_VERSION,
+		.body = object->body,
+		.checksum_type = meta->checksum_type,
+		.checksum_flags = meta->checksum_flags,
+		.checksum_len = meta->checksum_len,
+		.etag_len = (uint8_t)strlen(meta->etag),
+		.version_id_len = (uint8_t)strlen(meta->version_id),
+		.headers_len = meta->headers_len,
+		.parts = 1,
+		.data_id = object->data_id,
+		.bytes = meta->bytes,
+		.mtime_ns = meta->mtime_ns,
+		.crc64 = meta->crc64,
+	};
+
+	out = append(out, &head, sizeof(head));
+	out = append(out, meta->etag, head.etag_len);
+	out = append(out, meta->version_id, head.version_id_len);
+	out = append(out, meta->checksum, head.checksum_len);
+	out = append(out, meta->headers, head.headers_len);
+	if (object->body == BODY_DIRECT)
+		segment_record_put(atomic_load(&object->segments[0]), out);
+}
+
+/* The fixed part and the strings; *ret_rest is what follows (headers and segment). */
+static int parse_head(struct slice value, struct record_head *ret_head, struct store_meta *ret_meta,
+	struct slice *ret_rest)
+{
+	struct record_head head;
+	const char *at;
+
+	if (value.len < sizeof(head))
+		return -EUCLEAN;
+	memcpy(&head, value.data, sizeof(head));
+	if (head.version != RECORD_VERSION || head.parts != 1 || head.body > BODY_SEGMENTED ||
+		head.checksum_len > sizeof(ret_meta->checksum) ||
+		head.etag_len >= sizeof(ret_meta->etag) ||
+		head.version_id_len >= sizeof(ret_meta->version_id) || head.data_id == 0 ||
+		head.bytes > LIMIT_PUT_BYTES_MAX || (head.bytes == 0) != (head.body == BODY_EMPTY))
+		return -EUCLEAN;
+	at = value.data + sizeof(head);
+	if (value.len - sizeof(head) < (size_t)head.etag_len + head.version_id_len +
+					       head.checksum_len + (size_t)head.headers_len)
+		return -EUCLEAN;
+	*ret_meta = (struct store_meta){
+		.bytes = head.bytes,
+		.mtime_ns = head.mtime_ns,
+		.checksum_type = head.checksum_type,
+		.checksum_flags = head.checksum_flags,
+		.checksum_len = head.checksum_len,
+		.crc64 = head.crc64,
+	};
+	memcpy(ret_meta->etag, at, head.etag_len);
+	at += head.etag_len;
+	memcpy(ret_meta->version_id, at, head.version_id_len);
+	at += head.version_id_len;
+	memcpy(ret_meta->checksum, at, head.checksum_len);
+	at += head.checksum_len;
+	*ret_rest = slice_of(at, (size_t)(value.data + value.len - at));
+	*ret_head = head;
+	return 0;
+}
+
+int record_parse_meta(struct slice value, struct store_meta *ret_meta)
+{
+	struct record_head head;
+	struct slice rest;
+
+	return parse_head(value, &head, ret_meta, &rest);
+}
+
+int record_parse(struct slice value, struct object **ret_object)
+{
+	struct store_meta meta;
+	struct record_head head;
+	struct segment *segment;
+	struct object *object;
+	struct slice rest;
+	int ret = parse_head(value, &head, &meta, &rest);
+
+	if (ret)
+		return ret;
+	if (head.body == BODY_INLINE && head.bytes > STORE_INLINE_BYTES_MAX)
+		return -EUCLEAN;
+	meta.headers = rest.data;
+	meta.headers_len = head.headers_len;
+	rest = slice_from(rest, head.headers_len);
+	ret = object_open(
+		&meta, head.data_id, head.body == BODY_INLINE ? (uint32_t)head.bytes : 0, &object);
+	if (ret)
+		return ret;
+	ret = object->body == head.body ? 0 : -EUCLEAN;
+	if (!ret && object->body == BODY_DIRECT) {
+		ret = segment_record_parse(rest, &segment);
+		if (!ret) {
+			atomic_init(&object->segments[0], segment);
+			ret = segment_covers(segment, meta.bytes) ? 0 : -EUCLEAN;
+		}
+	} else if (!ret && rest.len) {
+		ret = -EUCLEAN;
+	}
+	if (ret) {
+		object_put(NULL, object);
+		return ret;
+	}
+	*ret_object = object;
+	return 0;
+}
+
+size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_RECORD_BYTES_MAX])
+{
+	struct bucket_head head = {
+		.version = RECORD_VERSION,
+		.owner_len = (uint8_t)strlen(bucket->owner),
+		.region_len = (uint8_t)strlen(bucket->region),
+		.id = bucket->id,
+		.created_ns = bucket->created_ns,
+	};
+	uint8_t *at = append(out, &head, sizeof(head));
+
+	at = append(at, bucket->owner, head.owner_len);
+	at = append(at, bucket->region, head.region_len);
+	return (size_t)(at - out);
+}
+
+int bucket_record_parse(struct slice name, struct slice value, struct store_bucket *ret_bucket)
+{
+	struct store_bucket bucket = {.id = 0};
+	struct bucket_head head;
+
+	if (value.len < sizeof(head) || slice_copy_str(name, bucket.name, sizeof(bucket.name)))
+		return -EUCLEAN;
+	memcpy(&head, value.data, sizeof(head));
+	if (head.version != RECORD_VERSION || head.owner_len >= sizeof(bucket.owner) ||
+		head.region_len >= sizeof(bucket.region) || head.id == 0 ||
+		value.len != sizeof(head) + (size_t)head.owner_len + head.region_len)
+		return -EUCLEAN;
+	bucket.id = head.id;
+	bucket.created_ns = head.created_ns;
+	memcpy(bucket.owner, value.data + sizeof(head), head.owner_len);
+	memcpy(bucket.region, value.data + sizeof(head) + head.owner_len, head.region_len);
+	*ret_bucket = bucket;
+	return 0;
+}

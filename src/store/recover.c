@@ -1,0 +1,341 @@
+/* store/recover.c: what a start does: replays the log's tail into the index, loads the buckets and
+ * finds out which blocks are in use. */
+#include "store/store_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRESS_INTERVAL_NS (2 * NS_PER_S)
+#define COMPLAINTS_MAX	     10u
+
+DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
+	"Groups that a start found in the log and not in the index.");
+
+/* ---- Replay. ---- */
+
+int recover_body_verify(struct volume *volume, const struct object *object)
+{
+	uint64_t left = object->meta.bytes;
+	void *piece;
+	int ret = 0;
+
+	if (posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES))
+		return -ENOMEM;
+	for (uint32_t s = 0; s < object->segment_count && !ret; s++) {
+		const struct segment *segment = atomic_load(&object->segments[s]);
+		uint64_t part = MIN(left, (uint64_t)SEGMENT_BYTES);
+
+		if (segment)
+			ret = recover_segment_verify(volume, segment, part, (uint8_t *)piece);
+		left -= part;
+	}
+	free(piece);
+	return ret;
+}
+
+int recover_segment_verify(
+	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
+{
+	for (uint64_t at = 0; at < bytes; at += STORE_CHECK_BYTES) {
+		uint32_t len = (uint32_t)MIN(bytes - at, (uint64_t)STORE_CHECK_BYTES);
+		uint32_t padded = ALIGN_UP(len, BLOCK_BYTES);
+
+		for (uint32_t done = 0; done < padded;) {
+			uint64_t offset, run;
+			int ret = segment_find(segment, at + done, &offset, &run);
+
+			if (ret)
+				return ret;
+			run = MIN(run, (uint64_t)(padded - done));
+			if (offset + run > disk_bytes(volume->disk))
+				return -EUCLEAN;
+			ret = disk_read_now(volume->disk, piece + done, run, offset);
+			if (ret)
+				return ret;
+			done += (uint32_t)run;
+		}
+		if (crc32c_update(0, piece, len) != segment->checks[at / STORE_CHECK_BYTES])
+			return -EUCLEAN;
+	}
+	return 0;
+}
+
+/* Whether the group changes the key again after position at. */
+static bool changed_later(struct slice group, size_t at, struct slice key)
+{
+	struct mutation later;
+
+	while (group_next(group, &at, &later) == 1)
+		if (slice_eq(later.key, key))
+			return true;
+	return false;
+}
+
+/* Whether the bodies that the group names are on the medium. Only asked of the last group: it may
+ * not have been flushed. */
+static int bodies_verify(struct volume *volume, struct slice group)
+{
+	struct mutation mutation;
+	size_t at = 0;
+	int ret;
+
+	while ((ret = group_next(group, &at, &mutation)) == 1) {
+		struct object *object;
+
+		if (mutation.op != MUTATION_PUT || mutation.key.data[0] != 'O' ||
+			(mutation.flags & MUTATION_BODY_FLUSHED) ||
+			changed_later(group, at, mutation.key))
+			continue;
+		ret = record_parse(mutation.value, &object);
+		if (ret)
+			return ret;
+		ret = recover_body_verify(volume, object);
+		object_put(NULL, object);
+		if (ret)
+			return ret;
+	}
+	return ret;
+}
+
+struct replay {
+	struct store *store;
+	struct state_record state;
+	struct journal_at at;
+	uint64_t replayed;
+};
+
+static int replay_one(struct replay *replay, const uint8_t *bytes, const struct group_head *head)
+{
+	struct store *store = replay->store;
+	struct state_record *state = &replay->state;
+	int ret = 0;
+
+	if (head->seq > state->applied_seq) {
+		state->applied_seq = head->seq;
+		state->data_id_next = MAX(state->data_id_next, head->data_id_next);
+		state->bucket_id_next = MAX(state->bucket_id_next, head->bucket_id_next);
+		ret = index_apply(store->index, slice_of(bytes, head->bytes), state);
+		replay->replayed++;
+		counter_add(&groups_replayed, 1);
+	}
+	replay->at.pos = head->pos + ALIGN_UP((uint64_t)head->bytes, (uint64_t)BLOCK_BYTES);
+	replay->at.seq = head->seq + 1;
+	return ret;
+}
+
+/* Applies the group at hand, unless it is the last and its bodies did not make it. Returns 1 with
+ * the next group at hand. */
+static int replay_step(struct replay *replay, uint8_t **bytes, struct group_head *head)
+{
+	struct volume *volume = &replay->store->volume;
+	struct journal_at next = replay->at;
+	uint8_t *next_bytes = NULL;
+	struct group_head next_head;
+	int more, ret;
+
+	next.pos = head->pos + ALIGN_UP((uint64_t)head->bytes, (uint64_t)BLOCK_BYTES);
+	next.seq = head->seq + 1;
+	more = journal_read(volume, &next, &next_bytes, &next_head);
+	if (more < 0)
+		return more;
+	if (!more && head->seq > replay->state.applied_seq) {
+		ret = bodies_verify(volume, slice_of(*bytes, head->bytes));
+		if (ret == -EUCLEAN) {
+			log_info("store",
+				"recovery: the last group (%llu) was cut short by the crash and "
+				"had not been acknowledged: dropped",
+				(unsigned long long)head->seq);
+			return 0;
+		}
+		if (ret)
+			return ret;
+	}
+	ret = replay_one(replay, *bytes, head);
+	if (ret || !more) {
+		free(next_bytes);
+		return ret;
+	}
+	free(*bytes);
+	*bytes = next_bytes;
+	*head = next_head;
+	return 1;
+}
+
+static int replay_run(struct replay *replay)
+{
+	struct volume *volume = &replay->store->volume;
+	uint64_t reported_ns = clock_now_ns();
+	struct group_head head;
+	uint8_t *bytes;
+	int ret = journal_read(volume, &replay->at, &bytes, &head);
+
+	if (ret <= 0)
+		return ret;
+	while ((ret = replay_step(replay, &bytes, &head)) == 1)
+		if (clock_now_ns() - reported_ns > PROGRESS_INTERVAL_NS) {
+			log_info("store", "recovery: %llu groups of the log replayed",
+				(unsigned long long)replay->replayed);
+			reported_ns = clock_now_ns();
+		}
+	free(bytes);
+	return ret;
+}
+
+static int state_load(struct store *store, struct state_record *ret_state)
+{
+	int ret = index_state_read(store->index, ret_state);
+
+	if (ret == -ENOENT || (!ret && memcmp(ret_state->uuid, store->volume.super.uuid,
+					       sizeof(ret_state->uuid)) != 0)) {
+		log_error("store",
+			"%s: volume and index do not belong to the same store: put back "
+			"the one that was moved or replaced",
+			store->dir);
+		return -EUCLEAN;
+	}
+	if (!ret && ret_state->version != STORE_VERSION) {
+		log_error("store",
+			"%s: the index has format %u, this program has %u: use the "
+			"program that wrote it",
+			store->dir, ret_state->version, STORE_VERSION);
+		return -EUCLEAN;
+	}
+	return ret;
+}
+
+int recover_replay(struct store *store)
+{
+	struct superblock *super = &store->volume.super;
+	struct replay replay = {
+		.store = store, .at = {.pos = super->tail_pos, .seq = super->tail_seq}};
+	int ret = state_load(store, &replay.state);
+
+	if (ret)
+		return ret;
+	ret = replay_run(&replay);
+	if (ret)
+		return ret;
+	if (replay.replayed) {
+		log_info("store", "%s: recovered: %llu groups replayed from the log", store->dir,
+			(unsigned long long)replay.replayed);
+		ret = index_flush(store->index);
+		if (ret)
+			return ret;
+	}
+	/* From here on only groups of the new epoch count. */
+	super->epoch++;
+	super->tail_pos = replay.at.pos;
+	super->tail_seq = replay.at.seq;
+	atomic_store(&store->data_id_next, MAX(replay.state.data_id_next, 1u));
+	atomic_store(&store->bucket_id_next, MAX(replay.state.bucket_id_next, 1u));
+	atomic_store(&store->tail_pos, super->tail_pos);
+	store->committer.head_pos = super->tail_pos;
+	store->committer.seq_next = super->tail_seq;
+	atomic_store(&store->committer.published_seq, super->tail_seq - 1);
+	store->applier.applied_pos = super->tail_pos;
+	store->applier.applied_seq = super->tail_seq - 1;
+	return volume_super_write(&store->volume);
+}
+
+/* ---- Buckets and space. ---- */
+
+static bool bucket_visit(struct slice key, struct slice value, void *arg)
+{
+	struct store *store = (struct store *)arg;
+	struct store_bucket info;
+
+	if (bucket_record_parse(slice_from(key, 1), value, &info)) {
+		log_error("store", "a damaged bucket record in the index: run fsck");
+		return true;
+	}
+	return buckets_add(store->buckets, &info) == 0;
+}
+
+int recover_buckets(struct store *store)
+{
+	return index_visit(store->index, SLICE("B"), bucket_visit, store);
+}
+
+struct scan {
+	struct store *store;
+	uint64_t rows;
+	uint64_t complaints;
+	uint64_t reported_ns;
+};
+
+static void scan_complain(struct scan *scan, const char *what)
+{
+	if (scan->complaints++ < COMPLAINTS_MAX)
+		log_error("store", "the index is damaged: %s: run fsck", what);
+}
+
+static void scan_segment(struct scan *scan, const struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		int ret = space_mark(
+			scan->store->space, segment->extents[i].block, segment->extents[i].blocks);
+
+		if (ret)
+			scan_complain(scan, ret == -EEXIST ? "two objects name the same block"
+							   : "an extent lies outside the volume");
+	}
+}
+
+static void scan_object(struct scan *scan, struct slice key, struct slice value)
+{
+	struct store *store = scan->store;
+	struct bucket *bucket;
+	struct object *object;
+	uint64_t bucket_id;
+
+	memcpy(&bucket_id, key.data + 1, sizeof(bucket_id));
+	if (record_parse(value, &object)) {
+		scan_complain(scan, "an object record");
+		return;
+	}
+	bucket = buckets_find_id(store->buckets, be64toh(bucket_id));
+	if (bucket) {
+		atomic_fetch_add(&bucket->objects, 1);
+		atomic_fetch_add(&store->objects, 1);
+		bucket_put(bucket);
+	} else {
+		scan_complain(scan, "an object of no bucket");
+	}
+	if (object->body == BODY_DIRECT)
+		scan_segment(scan, atomic_load(&object->segments[0]));
+	object_put(store, object);
+}
+
+static bool scan_visit(struct slice key, struct slice value, void *arg)
+{
+	struct scan *scan = (struct scan *)arg;
+	struct segment *segment;
+
+	if (key.data[0] == 'O' && key.len > 9) {
+		scan_object(scan, key, value);
+	} else if (key.data[0] == 'S' && segment_record_parse(value, &segment) == 0) {
+		scan_segment(scan, segment);
+		segment_close(segment);
+	} else {
+		scan_complain(scan, "a row of no known kind");
+	}
+	scan->rows++;
+	if (scan->rows % 4096 == 0 && clock_now_ns() - scan->reported_ns > PROGRESS_INTERVAL_NS) {
+		log_info("store", "recovery: %llu rows of the index read to find the space in use",
+			(unsigned long long)scan->rows);
+		scan->reported_ns = clock_now_ns();
+	}
+	return true;
+}
+
+int recover_scan(struct store *store)
+{
+	struct scan scan = {.store = store, .reported_ns = clock_now_ns()};
+	int ret = index_visit(store->index, SLICE("O"), scan_visit, &scan);
+
+	if (!ret)
+		ret = index_visit(store->index, SLICE("S"), scan_visit, &scan);
+	return ret;
+}

@@ -1,0 +1,575 @@
+/* store/store_priv.h: what the files of store share.
+ *
+ *   caller's fiber                committer (a fiber of the first reactor)      index thread
+ *   put/delete/bucket calls  ──►  queue ─► decide in order ─► group ─►          apply to RocksDB,
+ *                                 write bodies + log, one fdatasync ─►          unpin, free space
+ *                                 publish in the hot table ─► wake        ──►   of the dead
+ *
+ * The checkpoint thread flushes RocksDB and moves the log's tail. */
+#ifndef STORE_PRIV_H
+#define STORE_PRIV_H
+
+#include "store/store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "codec/crc.h"
+
+#define BLOCK_BYTES		4096u
+#define BLOCK_SHIFT		12u
+#define SEGMENT_BYTES		(64 * MIB)
+#define SEGMENT_CHECKS_MAX	((uint32_t)(SEGMENT_BYTES / STORE_CHECK_BYTES))
+#define SEGMENT_EXTENTS_MAX	((uint32_t)(SEGMENT_BYTES / BLOCK_BYTES))
+#define SEGMENTS_MAX		((uint32_t)(LIMIT_PUT_BYTES_MAX / SEGMENT_BYTES))
+#define CHUNK_BLOCKS		(STORE_CHUNK_BYTES / BLOCK_BYTES)
+#define VOLUME_LOG_OFFSET	(1 * MIB)
+#define STORE_VERSION		1u
+#define STORE_LOG_BYTES_DEFAULT (64 * MIB)
+#define STORE_LOG_BYTES_MIN	(256 * KIB)
+
+/* A group takes commits until one of these is reached. */
+#define GROUP_COMMITS_MAX 256u
+#define GROUP_BYTES_GOAL  (1 * MIB)
+/* Groups written but not applied to the index yet; beyond it the committer waits. */
+#define INDEX_LAG_BYTES_MAX (16 * MIB)
+/* Bodies larger than this are flushed by their own fiber before they are committed, so that
+ * recovery has little to verify. */
+#define BODY_VERIFY_BYTES_MAX (4 * MIB)
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are the disk's own");
+_Static_assert(STORE_CHUNK_BYTES % STORE_CHECK_BYTES == 0, "a chunk is whole pieces");
+_Static_assert(SEGMENT_BYTES % STORE_CHUNK_BYTES == 0, "a segment is whole chunks");
+_Static_assert(STORE_GROUPED_BYTES_MAX <= STORE_CHUNK_BYTES, "a grouped body is one run");
+_Static_assert(BLOCK_BYTES == FRAME_BYTES, "frames go to blocks as they are");
+
+/* ---- waiter.c: a fiber that waits for another thread. The flag is set on the fiber's own reactor,
+ * so that the waiter may go away as soon as it sees it. ---- */
+struct waiter {
+	struct reactor_msg msg;
+	struct fiber *fiber;
+	struct reactor *reactor;
+	struct waiter *next;
+	bool done;
+};
+void waiter_init(struct waiter *waiter);
+void waiter_wait(struct waiter *waiter);
+/* Any thread; the last touch. */
+void waiter_wake(struct waiter *waiter);
+
+/* ---- space.c: the allocator. Any thread. ---- */
+struct space;
+int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_space);
+void space_close(struct space *space);
+/* Takes blocks that were grown; block_count is the volume's new total. -ENOMEM. */
+int space_grow(struct space *space, uint64_t block_count);
+/* A run of up to `blocks` (1 to CHUNK_BLOCKS), the whole of it where there is such a run; otherwise
+ * the longest there is. Returns its length, 0 when nothing is free. */
+uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block);
+/* CHECKs that they were in use. */
+void space_give(struct space *space, uint64_t block, uint32_t blocks);
+/* Recovery and fsck: marks a run as used. -EEXIST: some of it already was (all of it is now);
+ * -ERANGE: outside. */
+int space_mark(struct space *space, uint64_t block, uint32_t blocks);
+uint64_t space_free_blocks(struct space *space);
+uint64_t space_used_blocks(struct space *space);
+/* The bitmap, for snapshots and comparison: word idx, 1: in use. */
+uint64_t space_word_count(const struct space *space);
+uint64_t space_word(const struct space *space, uint64_t word_idx);
+void space_word_set(struct space *space, uint64_t word_idx, uint64_t word);
+
+/* ---- object.c: an object as it is in memory: one instance per object, shared, counted. ---- */
+struct extent {
+	uint64_t block;
+	uint32_t blocks;
+	uint32_t start; /* blocks of the segment before this one */
+};
+
+struct segment {
+	uint32_t extent_count;
+	uint32_t extent_cap;
+	uint32_t check_count;
+	uint32_t blocks;
+	uint32_t *checks; /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
+	struct extent *extents;
+};
+
+enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED };
+
+struct object {
+	_Atomic uint32_t refs;
+	_Atomic bool dead; /* replaced or deleted: its space is freed with the last reference */
+	bool body_flushed; /* durable before its group was written */
+	uint8_t body;	   /* enum object_body */
+	uint32_t segment_count; /* by length; 0 for empty and inline */
+	uint32_t bytes_in_memory;
+	uint64_t data_id;
+	struct store_meta meta; /* headers point into tail */
+	char *inline_data;	/* into tail */
+	_Atomic(struct segment *)
+		*segments; /* NULL entries are loaded from the index when needed */
+};
+/* With one reference; copies meta's headers. -ENOMEM. */
+int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
+	struct object **ret_object);
+static inline struct object *object_get(struct object *object)
+{
+	atomic_fetch_add_explicit(&object->refs, 1, memory_order_relaxed);
+	return object;
+}
+/* Drops a reference; with the last one of a dead object its space and cached chunks go. Takes NULL.
+ * Any thread. */
+void object_put(struct store *store, struct object *object);
+/* The segment, from memory or the index; may block: not on a reactor's own thread unless it is
+ * loaded. -EIO, -ENOMEM. */
+int object_segment_load(
+	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret);
+int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_segment);
+void segment_close(struct segment *segment);
+/* Adds a run, joined with the one before where they touch. -ENOMEM. */
+int segment_add(struct segment *segment, uint64_t block, uint32_t blocks);
+/* Where the segment's byte `offset` lies, and how many bytes follow contiguously. */
+int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_volume_offset,
+	uint64_t *ret_bytes);
+
+/* ---- record.c: keys and values of the index. ---- */
+#define KEY_BYTES_MAX (1u + 8u + LIMIT_KEY_LEN_MAX)
+struct key {
+	uint32_t len;
+	uint8_t bytes[KEY_BYTES_MAX + 7];
+};
+void key_state(struct key *key);
+void key_bucket(struct key *key, struct slice name);
+void key_object(struct key *key, uint64_t bucket_id, struct slice object_key);
+void key_inline(struct key *key, uint64_t data_id);
+void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx);
+/* The prefix of all of an object's segments. */
+void key_segments(struct key *key, uint64_t data_id);
+
+struct state_record {
+	uint32_t version;
+	uint32_t reserved;
+	uint8_t uuid[16];
+	uint64_t applied_seq;
+	uint64_t data_id_next;
+	uint64_t bucket_id_next;
+};
+_Static_assert(sizeof(struct state_record) == 48, "as docs/spec/disk.md has it");
+
+size_t record_bytes(const struct object *object);
+/* Writes record_bytes(). */
+void record_put(const struct object *object, uint8_t *out);
+/* -EUCLEAN: not a record. A direct body's segment is loaded; an inline body is room to be filled.
+ */
+int record_parse(struct slice value, struct object **ret_object);
+/* Only what a list needs; headers stay NULL. -EUCLEAN. */
+int record_parse_meta(struct slice value, struct store_meta *ret_meta);
+size_t segment_record_bytes(const struct segment *segment);
+void segment_record_put(const struct segment *segment, uint8_t *out);
+int segment_record_parse(struct slice value, struct segment **ret_segment);
+#define BUCKET_RECORD_BYTES_MAX (24u + 64u + 32u)
+size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_RECORD_BYTES_MAX]);
+int bucket_record_parse(struct slice name, struct slice value, struct store_bucket *ret_bucket);
+
+/* ---- bucket.c: all buckets, in memory, by name and by id. ---- */
+struct bucket {
+	struct store_bucket info;
+	_Atomic uint32_t refs;
+	_Atomic bool dead;
+	_Atomic uint64_t objects; /* the committer writes it */
+	struct bucket *by_name;
+	struct bucket *by_id;
+};
+struct buckets;
+int buckets_open(struct buckets **ret_buckets);
+void buckets_close(struct buckets *buckets);
+/* A reference, or NULL. Any thread. */
+struct bucket *buckets_find(struct buckets *buckets, struct slice name);
+struct bucket *buckets_find_id(struct buckets *buckets, uint64_t id);
+/* The id alone, without a reference; 0: no such bucket. */
+uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name);
+void bucket_put(struct bucket *bucket);
+uint32_t buckets_count(struct buckets *buckets);
+/* -ENOMEM; the name must not be there. */
+int buckets_add(struct buckets *buckets, const struct store_bucket *info);
+void buckets_remove(struct buckets *buckets, struct bucket *bucket);
+/* Buckets after a name, in order, copied; *ret_count of them, to be freed. -ENOMEM. */
+int buckets_sorted(struct buckets *buckets, struct slice after, struct store_bucket **ret_sorted,
+	uint32_t *ret_count);
+void buckets_visit(struct buckets *buckets, void (*visit)(struct bucket *, void *), void *arg);
+
+/* ---- hot.c: the record table in front of the index. ---- */
+struct hot;
+struct hot_entry {
+	struct hot_entry *chain;
+	struct object *object;	/* published; NULL: known to be absent */
+	struct object *pending; /* the committer's: decided in the group being written */
+	bool has_pending;
+	bool loading;
+	bool used;
+	uint32_t pins;
+	uint32_t bytes;
+	uint64_t hash;
+	uint64_t bucket_id;
+	struct waiter *waiters;
+	struct list clock;
+	uint16_t key_len;
+	char key[];
+};
+int hot_open(struct store *store, uint64_t bytes_max, struct hot **ret_hot);
+void hot_close(struct hot *hot);
+/* From memory alone: 1 with *ret_object a reference (NULL: known absent); 0: not in memory. */
+int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct object **ret_object);
+/* Pins the entry, loading it from the index when it must. Fiber call. -ENOMEM, -EIO. */
+int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_entry **ret_entry);
+void hot_unpin(struct hot *hot, struct hot_entry *entry);
+/* The entry's published object with a reference, or NULL. The entry is pinned. */
+struct object *hot_object(struct hot *hot, struct hot_entry *entry);
+/* Publishes object (taking over the caller's reference) and returns what it replaces, with its
+ * reference. The entry is pinned. */
+struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct object *object);
+uint64_t hot_bytes(struct hot *hot);
+
+/* ---- cache.c: verified chunks in region frames. Any thread. ---- */
+struct cache;
+int cache_open(struct region *region, uint64_t bytes_max, struct cache **ret_cache);
+void cache_close(struct cache *cache);
+bool cache_find(struct cache *cache, uint64_t data_id, uint32_t chunk_idx, uint32_t bytes,
+	struct region_span *ret_span);
+struct cache_offer {
+	uint64_t data_id;
+	uint32_t chunk_idx;
+	uint32_t bytes;
+	struct region_span span;
+	enum region_owner owner; /* who holds it now */
+	bool keep_reference;	 /* the caller keeps one of its own */
+};
+/* Takes the span over as OWNER_CACHE, or declines: false, and nothing changed. */
+bool cache_add(struct cache *cache, const struct cache_offer *offer);
+void cache_drop(struct cache *cache, uint64_t data_id, uint32_t chunk_count);
+uint32_t cache_shrink(struct cache *cache, uint32_t frames);
+uint64_t cache_bytes(struct cache *cache);
+
+/* ---- volume.c: the file's layout. ---- */
+struct superblock {
+	char magic[8];
+	uint32_t version;
+	uint32_t crc32c;
+	uint8_t uuid[16];
+	uint64_t generation;
+	uint64_t epoch;
+	uint64_t log_bytes;
+	uint64_t step_bytes;
+	uint64_t data_offset;
+	uint64_t tail_pos;
+	uint64_t tail_seq;
+	uint64_t created_ns;
+};
+_Static_assert(sizeof(struct superblock) == 96, "as docs/spec/disk.md has it");
+struct volume {
+	struct disk *disk;
+	pthread_mutex_t lock; /* of super */
+	struct superblock super;
+	uint32_t uuid_crc; /* the log's CRCs start with it */
+};
+struct volume_opts {
+	const char *dir;
+	const char *faults;
+	uint64_t log_bytes;
+	uint64_t step_bytes;
+	bool create;
+	bool *ret_created;
+};
+/* -EUCLEAN with a log line: damaged, foreign or newer. */
+int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
+void volume_close(struct volume *volume);
+/* Writes the next superblock and flushes; blocks. */
+int volume_super_write(struct volume *volume);
+
+/* ---- journal.c: the log's groups. ---- */
+struct group_head {
+	uint32_t magic;
+	uint32_t crc32c;
+	uint32_t bytes;
+	uint32_t count;
+	uint64_t epoch;
+	uint64_t seq;
+	uint64_t pos;
+	uint64_t data_id_next;
+	uint64_t bucket_id_next;
+	uint64_t time_ns;
+};
+_Static_assert(sizeof(struct group_head) == 64, "as docs/spec/disk.md has it");
+enum mutation_op { MUTATION_PUT = 1, MUTATION_DELETE = 2, MUTATION_DELETE_PREFIX = 3 };
+#define MUTATION_BODY_FLUSHED 1u
+struct mutation_head {
+	uint8_t op;
+	uint8_t flags;
+	uint16_t key_len;
+	uint32_t value_len;
+};
+_Static_assert(sizeof(struct mutation_head) == 8, "as docs/spec/disk.md has it");
+struct mutation {
+	uint8_t op;
+	uint8_t flags;
+	struct slice key;
+	struct slice value;
+};
+/* What a group changed in the hot table: pinned until the index has it. */
+struct touched {
+	struct hot_entry *entry;
+	struct object *old; /* dead, with a reference; or NULL */
+};
+/* A group being built, written, then applied to the index: block-aligned memory that grows. */
+struct group {
+	uint8_t *bytes; /* starts with a struct group_head */
+	size_t len;
+	size_t cap;
+	uint32_t count;
+	uint32_t commit_count;
+	uint32_t touched_count;
+	uint32_t touched_cap;
+	struct touched *touched;
+	struct commit *commits; /* in order, while the committer has it */
+	struct commit *commits_last;
+	uint64_t end_pos;
+	struct group *next;
+};
+int group_open(struct group **ret_group);
+void group_close(struct group *group);
+void group_reset(struct group *group); /* empties it and keeps the memory */
+/* Room for so many bytes of mutations and touched entries. -ENOMEM. */
+int group_reserve(struct group *group, size_t bytes, uint32_t touched);
+/* A mutation with its key copied; returns where the value goes. Room was reserved. */
+#define MUTATION_BYTES(key_len, value_len) (sizeof(struct mutation_head) + (key_len) + (value_len))
+uint8_t *group_add(struct group *group, enum mutation_op op, uint8_t flags, const struct key *key,
+	size_t value_len);
+/* Fills in the header, pads to a block and sums; returns the bytes to write. */
+uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc);
+static inline struct group_head *group_head(const struct group *group)
+{
+	return (struct group_head *)(void *)group->bytes;
+}
+/* Walks a sealed or read group's mutations. *at starts at 0. 1: one; 0: the end; -EUCLEAN. */
+int group_next(struct slice group, size_t *at, struct mutation *ret_mutation);
+/* Where a group of so many bytes goes when the head is at pos. */
+static inline uint64_t journal_place(uint64_t pos, uint64_t bytes, uint64_t log_bytes)
+{
+	uint64_t room = log_bytes - pos % log_bytes;
+
+	return bytes <= room ? pos : pos + room;
+}
+/* Reads the group at the position (or at the next lap): 1 and a buffer to free; 0: none. */
+struct journal_at {
+	uint64_t pos;
+	uint64_t seq;
+};
+int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,
+	struct group_head *ret_head);
+
+/* ---- index.c: RocksDB, its thread and the checkpoints. ---- */
+struct index;
+struct index_opts {
+	const char *dir;
+	uint64_t cache_bytes;
+	uint64_t write_buffer_bytes;
+	bool create;
+};
+int index_open(const struct index_opts *opts, struct index **ret_index);
+void index_close(struct index *index);
+/* Removes a database and its directory; 0 also when there is none. */
+int index_destroy(const char *dir);
+/* A value, to be freed. 1: found; 0: absent; -EAGAIN: not in memory and may_block is false; -EIO.
+ */
+int index_get(struct index *index, const struct key *key, bool may_block, char **ret_value,
+	size_t *ret_len);
+int index_state_read(struct index *index, struct state_record *ret_state);
+/* Applies a group's mutations and the state, at once. Blocks. */
+int index_apply(struct index *index, struct slice group, const struct state_record *state);
+/* Makes all that was applied durable. Blocks. */
+int index_flush(struct index *index);
+/* Calls visit for every row from a prefix; false stops. Blocks. */
+typedef bool index_visit_fn(struct slice key, struct slice value, void *arg);
+int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit, void *arg);
+/* An iterator over [from, to). */
+struct index_walk;
+int index_walk_open(
+	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk);
+void index_walk_close(struct index_walk *walk);
+bool index_walk_get(struct index_walk *walk, struct slice *ret_key, struct slice *ret_value);
+void index_walk_next(struct index_walk *walk);
+void index_walk_seek(struct index_walk *walk, struct slice key);
+int index_walk_error(struct index_walk *walk);
+
+/* ---- applier.c: the index thread and the checkpoint thread. ---- */
+struct applier {
+	pthread_t apply_thread;
+	pthread_t checkpoint_thread;
+	pthread_mutex_t lock;
+	pthread_cond_t work;	   /* the index thread waits */
+	pthread_cond_t checkpoint; /* the checkpoint thread waits */
+	struct group *first, *last;
+	struct group *spare; /* kept buffers */
+	uint32_t spare_count;
+	uint64_t queued_bytes;
+	uint64_t applied_seq;
+	uint64_t applied_pos;	/* end of the last applied group */
+	struct waiter *waiters; /* fibers waiting for any progress */
+	bool checkpoint_wanted;
+	bool stopping;
+	bool started;
+	bool failed;
+};
+void applier_init(struct applier *applier);
+int applier_start(struct store *store);
+/* Ends the threads when the queue is empty, and takes init back. */
+void applier_stop(struct store *store);
+/* Takes the group over. */
+void applier_push(struct store *store, struct group *group);
+struct group *applier_group(struct store *store); /* a fresh or kept one; NULL: no memory */
+void applier_group_give(struct store *store, struct group *group); /* one that was not written */
+/* Fiber call: until everything up to seq is applied. -EIO: the index failed. */
+int applier_wait(struct store *store, uint64_t seq);
+/* Fiber call: until the log has room for a group that ends at end_pos and the index keeps up. */
+int applier_wait_room(struct store *store, uint64_t end_pos);
+/* A checkpoint on the calling thread. Blocks. */
+int applier_checkpoint_now(struct store *store);
+
+/* ---- commit.c: deciding and publishing; committer.c: the fiber and its writes. ---- */
+struct commit_item {
+	struct hot_entry *entry; /* pinned; the group's when decided */
+	struct object *object;	 /* NULL: delete; the table's when decided and durable */
+	store_check_fn *check;
+	void *arg;
+	uint64_t mtime_ns; /* out */
+	int result;
+	bool decided; /* has mutations in the group */
+};
+enum commit_kind { COMMIT_ITEMS, COMMIT_BUCKET_CREATE, COMMIT_BUCKET_DELETE };
+struct commit {
+	struct mpsc_node node;
+	struct commit *next; /* in its group */
+	enum commit_kind kind;
+	struct bucket *bucket;		 /* borrowed; of a bucket's deletion: by the committer */
+	struct store_bucket bucket_info; /* of a creation; the name, of a deletion */
+	struct commit_item *items;
+	uint32_t item_count;
+	uint32_t span_blocks;	 /* of a grouped body: */
+	uint64_t span_block;	 /* where it goes */
+	struct region_span span; /* OWNER_DISK; data NULL: none */
+	int result;
+	struct waiter waiter;
+};
+/* Fiber call: queues it and waits; fills in the results. */
+void commit_run(struct store *store, struct commit *commit);
+/* Upper bound of what the commit adds to a group. */
+size_t commit_bytes(const struct commit *commit);
+/* Decides each item against what its key holds, in order, and adds the mutations. Room is there. */
+void commit_decide(struct store *store, struct commit *commit, struct group *group);
+/* Makes it visible, once it is durable; or takes it back with the error. */
+void commit_publish(struct store *store, struct commit *commit, struct group *group);
+void commit_undo(struct commit *commit, int error);
+
+struct body_write {
+	struct disk_io io;
+	struct committer *committer;
+};
+struct committer {
+	struct mpsc queue;
+	struct reactor *reactor;
+	struct fiber *fiber;
+	struct reactor_msg kick;
+	_Atomic bool kicked;
+	_Atomic uint32_t callers; /* fibers inside commit_run */
+	bool ending;
+	bool ended;
+	struct waiter *end_waiter;
+	uint64_t head_pos;
+	uint64_t seq_next;
+	uint64_t mtime_last_ns;
+	_Atomic uint64_t published_seq;
+	struct commit *held; /* taken from the queue, starts the next group */
+	uint32_t io_pending;
+	int32_t io_error;
+	struct iovec iov[GROUP_COMMITS_MAX + 1];
+	struct body_write writes[GROUP_COMMITS_MAX + 1];
+	struct commit *bodies[GROUP_COMMITS_MAX];
+};
+int committer_open(struct store *store, struct reactor *reactor);
+/* Fiber call on the committer's reactor: ends it when the queue is empty. */
+void committer_end(struct store *store);
+
+/* ---- grow.c: room. ---- */
+/* Fiber call: a run of up to `blocks`, growing the volume when it is full. -ENOSPC. */
+int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks);
+/* -ENOSPC when the file system's free space is below the reserve; looked up once a second. */
+int grow_check(struct store *store);
+
+/* ---- The store. ---- */
+struct store_get {
+	struct store *store;
+	struct object *object;
+	struct store_get *next_free;
+};
+
+struct store_core {
+	struct reactor *reactor;
+	struct store_get *free_gets;
+};
+
+struct store {
+	struct store_opts opts;
+	char dir[4096 - 64];
+	int lock_fd;
+	struct region *region;
+	struct volume volume;
+	uint16_t target;
+	struct space *space;
+	struct index *index;
+	struct hot *hot;
+	struct cache *cache;
+	struct buckets *buckets;
+	struct applier applier;
+	struct committer committer;
+	_Atomic uint64_t data_id_next;
+	_Atomic uint64_t bucket_id_next;
+	_Atomic uint64_t objects;
+	_Atomic uint64_t tail_pos; /* of the log */
+	_Atomic bool fenced;
+	_Atomic bool quiescing;
+	_Atomic uint64_t space_looked_ns;
+	_Atomic bool space_low;
+	pthread_mutex_t grow_lock; /* of the next four */
+	bool growing;
+	int grow_result;
+	uint64_t grow_ended_ns;
+	struct waiter *grow_waiters;
+	struct store_core cores[LIMIT_CORES_MAX];
+};
+
+/* The medium failed: everything that writes answers -EIO from now on. Logs once. */
+void store_fence(struct store *store, const char *what, int error);
+
+/* ---- store.c, recover.c, snapshot.c: what a start and a check have in common. ---- */
+struct store *store_alloc(const struct store_opts *opts);
+/* Locks, opens volume and index, replays the log, loads the buckets; space is empty. */
+int store_load(struct store *store, bool create);
+void store_unload(struct store *store);
+int recover_replay(struct store *store);
+int recover_buckets(struct store *store);
+/* Fills space and the buckets' counts from the index. */
+int recover_scan(struct store *store);
+/* Reads a body or a segment of `bytes` and compares the checksums: 0, -EUCLEAN, -EIO. piece:
+ * STORE_CHECK_BYTES, aligned to a block. */
+int recover_body_verify(struct volume *volume, const struct object *object);
+int recover_segment_verify(
+	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece);
+/* Fills space and the buckets' counts from the snapshot. -ENOENT: there is none that counts. */
+int snapshot_read(struct store *store);
+/* The snapshot's bitmap alone, to be freed; also sets the buckets' counts. */
+int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_count);
+int snapshot_write(struct store *store);
+
+#endif

@@ -1,0 +1,431 @@
+/* tests/unit/store/rig.c: see rig.h. */
+#include "rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REGION_BYTES (64 * MIB)
+
+void rig_dir_make(struct rig *rig)
+{
+	const char *base = getenv("TMPDIR");
+
+	snprintf(rig->dir, sizeof(rig->dir), "%s/nebulaio-store-XXXXXX", base ? base : ".");
+	assert_non_null(mkdtemp(rig->dir));
+}
+
+void rig_dir_remove(struct rig *rig)
+{
+	char command[600];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", rig->dir);
+	assert_int_equal(system(command), 0);
+}
+
+void rig_init(struct rig *rig, uint32_t core_count)
+{
+	memset(rig, 0, sizeof(*rig));
+	rig->core_count = core_count;
+	rig_dir_make(rig);
+	rig->opts = (struct store_opts){
+		.dir = rig->dir,
+		.cache_bytes_max = 16 * MIB,
+		.log_bytes = 4 * MIB,
+		.step_bytes = 16 * MIB,
+		.index_cache_bytes = 8 * MIB,
+	};
+}
+
+/* ---- Rings: what flow does with them in the server. ---- */
+
+struct io {
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static uint32_t ring_poll(void *arg)
+{
+	struct region_ring *ring = (struct region_ring *)arg;
+	struct region_cqe cqes[32];
+	uint32_t moved = region_ring_turn(ring);
+	uint32_t count = region_reap(ring, cqes, 32);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct io *io = (struct io *)(uintptr_t)cqes[i].user_data;
+
+		io->result = cqes[i].result;
+		io->done = true;
+		fiber_wake(io->fiber);
+	}
+	return moved + count;
+}
+
+static bool ring_arm(void *arg)
+{
+	return region_ring_idle((struct region_ring *)arg);
+}
+
+static void ring_disarm(void *arg)
+{
+	(void)arg;
+}
+
+static int32_t io_run(struct rig *rig, uint8_t opcode, const struct store_run *run, void *data)
+{
+	struct region_ring *ring = region_ring(rig->region, reactor_core_idx(reactor_self()));
+	struct io io = {.fiber = fiber_self()};
+	struct region_sqe sqe = {
+		.opcode = opcode,
+		.target = run->target,
+		.len = ALIGN_UP(run->bytes, FRAME_BYTES),
+		.addr = (uint64_t)(uintptr_t)data,
+		.offset = run->volume_offset,
+		.user_data = (uint64_t)(uintptr_t)&io,
+	};
+
+	while (region_submit(ring, &sqe) == -EAGAIN)
+		fiber_yield();
+	while (!io.done)
+		fiber_park();
+	return io.result;
+}
+
+/* ---- Running. ---- */
+
+struct start {
+	struct rig *rig;
+	rig_fn *fn;
+	void *arg;
+	bool crash;
+	uint32_t core_idx;
+};
+
+static void core_fiber(void *arg)
+{
+	struct start *start = (struct start *)arg;
+	struct rig *rig = start->rig;
+
+	if (start->fn)
+		start->fn(rig, start->arg);
+	if (__atomic_sub_fetch(&rig->fibers_left, 1, __ATOMIC_ACQ_REL) == 0) {
+		for (uint32_t i = 1; i < rig->core_count; i++)
+			reactor_stop(rig->reactors[i]);
+		if (start->core_idx == 0)
+			return;
+	}
+	if (start->core_idx != 0)
+		return;
+	while (__atomic_load_n(&rig->fibers_left, __ATOMIC_ACQUIRE))
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+/* The first core's fiber outlives the others: it ends the committer. */
+static void first_fiber(void *arg)
+{
+	struct start *start = (struct start *)arg;
+
+	core_fiber(arg);
+	store_quiesce(start->rig->store);
+	reactor_stop(start->rig->reactors[0]);
+}
+
+static void *reactor_thread(void *arg)
+{
+	reactor_run((struct reactor *)arg);
+	return NULL;
+}
+
+static void cores_open(struct rig *rig)
+{
+	for (uint32_t i = 0; i < rig->core_count; i++) {
+		struct reactor_opts opts = {.core_idx = i, .cpu = -1};
+
+		assert_int_equal(reactor_open(&opts, &rig->reactors[i]), 0);
+		assert_int_equal(store_attach(rig->store, rig->reactors[i]), 0);
+		rig->pollers[i] = (struct reactor_poller){
+			.name = "rings",
+			.poll = ring_poll,
+			.arm = ring_arm,
+			.disarm = ring_disarm,
+			.arg = region_ring(rig->region, i),
+			.event_fd = -1,
+		};
+		reactor_poller_add(rig->reactors[i], &rig->pollers[i]);
+	}
+}
+
+void rig_run(struct rig *rig, rig_fn *fn, void *arg)
+{
+	struct region_opts region_opts = {
+		.bytes = REGION_BYTES, .core_count = rig->core_count, .ring_entries = 256};
+	struct start starts[RIG_CORES_MAX];
+	struct region_usage usage;
+
+	assert_int_equal(region_open(&region_opts, &rig->region), 0);
+	rig->open_result = store_open(&rig->opts, rig->region, &rig->store);
+	if (rig->open_result) {
+		region_close(rig->region);
+		return;
+	}
+	cores_open(rig);
+	rig->fibers_left = rig->core_count;
+	for (uint32_t i = 0; i < rig->core_count; i++) {
+		starts[i] = (struct start){.rig = rig, .fn = fn, .arg = arg, .core_idx = i};
+		assert_int_equal(fiber_spawn(rig->reactors[i], "test", i ? core_fiber : first_fiber,
+					 &starts[i]),
+			0);
+	}
+	for (uint32_t i = 1; i < rig->core_count; i++)
+		assert_int_equal(
+			pthread_create(&rig->threads[i], NULL, reactor_thread, rig->reactors[i]),
+			0);
+	reactor_run(rig->reactors[0]);
+	for (uint32_t i = 1; i < rig->core_count; i++)
+		pthread_join(rig->threads[i], NULL);
+	for (uint32_t i = 0; i < rig->core_count; i++) {
+		reactor_poller_remove(rig->reactors[i], &rig->pollers[i]);
+		reactor_close(rig->reactors[i]);
+	}
+	store_close(rig->store);
+	region_usage(rig->region, &usage);
+	for (uint32_t owner = OWNER_FREE + 1; owner < OWNER_COUNT; owner++)
+		assert_int_equal(usage.frames_by_owner[owner], 0);
+	region_close(rig->region);
+}
+
+struct child {
+	struct rig *rig;
+	rig_fn *fn;
+	void *arg;
+	struct waiting {
+		uint32_t left;
+		struct fiber *parent;
+	} * waiting;
+};
+
+static void child_fiber(void *arg)
+{
+	struct child *child = (struct child *)arg;
+
+	child->fn(child->rig, child->arg);
+	if (--child->waiting->left == 0)
+		fiber_wake(child->waiting->parent);
+}
+
+void rig_fibers(struct rig *rig, uint32_t count, rig_fn *fn, void *args, size_t arg_bytes)
+{
+	struct waiting waiting = {.left = count, .parent = fiber_self()};
+	struct child *children = (struct child *)calloc(count, sizeof(*children));
+
+	for (uint32_t i = 0; i < count; i++) {
+		children[i] = (struct child){.rig = rig,
+			.fn = fn,
+			.arg = (char *)args + i * arg_bytes,
+			.waiting = &waiting};
+		assert_int_equal(
+			fiber_spawn(reactor_self(), "test child", child_fiber, &children[i]), 0);
+	}
+	while (waiting.left)
+		fiber_park();
+	free(children);
+}
+
+/* ---- Objects. ---- */
+
+void body_fill(uint8_t *body, size_t bytes, uint64_t seed)
+{
+	struct prng prng;
+
+	prng_seed(&prng, seed);
+	prng_fill(&prng, body, bytes);
+}
+
+int bucket_make(struct store *store, const char *name)
+{
+	struct store_bucket bucket = {.owner = "root", .region = "us-east-1"};
+
+	snprintf(bucket.name, sizeof(bucket.name), "%s", name);
+	return store_bucket_create(store, &bucket);
+}
+
+static void meta_fill(struct store_meta *meta, uint64_t bytes, uint64_t seed)
+{
+	memset(meta, 0, sizeof(*meta));
+	meta->bytes = bytes;
+	snprintf(meta->etag, sizeof(meta->etag), "%016llx", (unsigned long long)seed);
+	meta->crc64 = seed;
+}
+
+static struct region_span frames_lease(struct rig *rig, uint64_t bytes)
+{
+	struct region_span span;
+	uint32_t frames = MAX(region_frames_for(bytes), 1u);
+
+	while (region_lease(rig->region, frames, OWNER_APP, &span) == -ENOBUFS)
+		if (!store_cache_shrink(rig->store, frames))
+			fiber_yield();
+	return span;
+}
+
+/* One chunk into the runs that the store grants. */
+static int chunk_write(struct rig *rig, struct store_put *put, uint64_t offset,
+	struct region_span span, uint32_t bytes)
+{
+	int ret = 0;
+
+	for (uint32_t at = 0; at < bytes && !ret; at += STORE_CHECK_BYTES)
+		ret = store_put_checked(put, offset + at,
+			crc32c_update(0, span.data + at, MIN(bytes - at, STORE_CHECK_BYTES)));
+	region_switch(rig->region, span, OWNER_APP, OWNER_DISK);
+	for (uint32_t at = 0; at < bytes && !ret;) {
+		struct store_run run;
+		int32_t moved;
+
+		ret = store_put_space(put, offset + at, bytes - at, &run);
+		if (ret)
+			break;
+		moved = io_run(rig, REGION_OP_WRITE, &run, span.data + at);
+		if (moved < 0)
+			ret = moved;
+		at += run.bytes;
+	}
+	if (ret)
+		region_give(rig->region, span, OWNER_DISK);
+	else
+		store_put_cache_take(put, offset, span, bytes);
+	return ret;
+}
+
+static int body_write(struct rig *rig, struct store_put *put, uint64_t bytes, uint64_t seed)
+{
+	uint8_t *body = (uint8_t *)malloc(bytes + 1);
+	int ret = 0;
+
+	body_fill(body, bytes, seed);
+	if (bytes <= STORE_GROUPED_BYTES_MAX) {
+		struct region_span span = frames_lease(rig, bytes);
+
+		memcpy(span.data, body, bytes);
+		store_put_frames_take(put, span, (uint32_t)bytes);
+	}
+	for (uint64_t at = 0; bytes > STORE_GROUPED_BYTES_MAX && at < bytes && !ret;) {
+		uint32_t part = (uint32_t)MIN(bytes - at, (uint64_t)STORE_CHUNK_BYTES);
+		struct region_span span = frames_lease(rig, part);
+
+		memcpy(span.data, body + at, part);
+		ret = chunk_write(rig, put, at, span, part);
+		at += part;
+	}
+	free(body);
+	return ret;
+}
+
+int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
+	uint64_t seed, const struct put_how *how)
+{
+	struct store_put_opts opts = {.bucket = slice_str(bucket), .key = key, .bytes = bytes};
+	struct store_meta meta;
+	struct store_put *put;
+	int ret = store_put_open(rig->store, &opts, &put);
+
+	if (ret)
+		return ret;
+	ret = body_write(rig, put, bytes, seed);
+	if (ret) {
+		store_put_abort(put);
+		return ret;
+	}
+	meta_fill(&meta, bytes, seed);
+	if (how) {
+		meta.headers = how->headers.data;
+		meta.headers_len = (uint32_t)how->headers.len;
+	}
+	ret = store_put_commit(put, &meta, how ? how->check : NULL, how ? how->arg : NULL);
+	if (!ret) {
+		assert_true(meta.mtime_ns > 0);
+		assert_string_equal(meta.version_id, "null");
+	}
+	return ret;
+}
+
+static int chunk_read(
+	struct rig *rig, struct store_get *get, uint64_t offset, uint32_t bytes, uint8_t *out)
+{
+	uint32_t chunk = (uint32_t)(offset / STORE_CHUNK_BYTES);
+	struct region_span span;
+	int ret = 0;
+
+	if (store_get_cached(get, chunk, &span)) {
+		memcpy(out, span.data, bytes);
+		region_put(rig->region, span, OWNER_CACHE);
+		return 0;
+	}
+	span = frames_lease(rig, bytes);
+	for (uint32_t at = 0; at < bytes && !ret;) {
+		struct store_run run;
+		int32_t moved;
+
+		ret = store_get_run(get, offset + at, bytes - at, &run);
+		if (ret)
+			break;
+		moved = io_run(rig, REGION_OP_READ, &run, span.data + at);
+		if (moved < 0)
+			ret = moved;
+		at += run.bytes;
+	}
+	if (!ret)
+		ret = store_get_verify(get, offset, span.data, bytes);
+	if (!ret)
+		memcpy(out, span.data, bytes);
+	if (!ret && store_get_cache_offer(get, chunk, span, bytes))
+		region_put(rig->region, span, OWNER_CACHE);
+	else
+		region_give(rig->region, span, OWNER_APP);
+	return ret;
+}
+
+int object_read(struct rig *rig, const char *bucket, struct slice key, uint8_t *out,
+	uint64_t out_bytes, uint64_t *ret_bytes)
+{
+	struct store_get *get;
+	struct slice body;
+	uint64_t bytes;
+	bool exists;
+	int ret = store_get_open(rig->store, slice_str(bucket), key, &get, &exists);
+
+	if (ret)
+		return ret;
+	bytes = store_get_meta(get)->bytes;
+	*ret_bytes = bytes;
+	if (bytes > out_bytes)
+		ret = -EMSGSIZE;
+	else if (store_get_inline(get, &body)) {
+		assert_int_equal(body.len, bytes);
+		memcpy(out, body.data, body.len);
+	} else {
+		for (uint64_t at = 0; at < bytes && !ret; at += STORE_CHUNK_BYTES)
+			ret = chunk_read(rig, get, at,
+				(uint32_t)MIN(bytes - at, (uint64_t)STORE_CHUNK_BYTES), out + at);
+	}
+	store_get_close(get);
+	return ret;
+}
+
+int object_verify_seeded(
+	struct rig *rig, const char *bucket, struct slice key, uint64_t bytes, uint64_t seed)
+{
+	uint8_t *body = (uint8_t *)malloc(bytes + 1);
+	uint8_t *out = (uint8_t *)malloc(bytes + 1);
+	uint64_t got = 0;
+	int ret = object_read(rig, bucket, key, out, bytes, &got);
+
+	body_fill(body, bytes, seed);
+	if (!ret && (got != bytes || memcmp(body, out, bytes) != 0))
+		ret = -EBADMSG;
+	free(body);
+	free(out);
+	return ret;
+}

@@ -1,0 +1,67 @@
+/* tests/unit/store/rig.h: a store in a directory of its own, on one or two reactors, and what a
+ * caller of the store would do to move bytes. */
+#ifndef TESTS_STORE_RIG_H
+#define TESTS_STORE_RIG_H
+
+#include "../unit.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "disk/disk.h"
+#include "reactor/reactor.h"
+#include "region/region.h"
+#include "store/store.h"
+
+#define RIG_CORES_MAX 2u
+
+struct rig {
+	char dir[512];
+	struct region *region;
+	struct store *store;
+	struct reactor *reactors[RIG_CORES_MAX];
+	struct reactor_poller pollers[RIG_CORES_MAX];
+	pthread_t threads[RIG_CORES_MAX];
+	uint32_t core_count;
+	struct store_opts opts;
+	uint32_t fibers_left;
+	int open_result;
+};
+
+/* A fresh directory under $TMPDIR or the working directory. */
+void rig_dir_make(struct rig *rig);
+void rig_dir_remove(struct rig *rig);
+/* Small log and steps, unless the test wants others; the caller may change rig->opts after. */
+void rig_init(struct rig *rig, uint32_t core_count);
+
+/* Opens the store, runs fn(arg) on a fiber of each core (fn may spawn more), then quiesces and
+ * closes. Checks that no frame is left behind. */
+typedef void rig_fn(struct rig *rig, void *arg);
+void rig_run(struct rig *rig, rig_fn *fn, void *arg);
+/* Runs count fibers of fn(rig, arg of each) on the calling core and waits for all. */
+void rig_fibers(struct rig *rig, uint32_t count, rig_fn *fn, void *args, size_t arg_bytes);
+
+/* The body of an object, by its seed: the same for put and verify. */
+void body_fill(uint8_t *body, size_t bytes, uint64_t seed);
+
+int bucket_make(struct store *store, const char *name);
+/* Puts a body of `bytes` from its seed, as flow would: small in frames, large into runs. */
+struct put_how {
+	store_check_fn *check;
+	void *arg;
+	struct slice headers;
+};
+int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
+	uint64_t seed, const struct put_how *how);
+/* Reads the object and compares: 0, -ENOENT, -EIO (also from verify), -EBADMSG when bytes differ.
+ */
+int object_verify_seeded(
+	struct rig *rig, const char *bucket, struct slice key, uint64_t bytes, uint64_t seed);
+/* Reads it whole into out; *ret_bytes its length. */
+int object_read(struct rig *rig, const char *bucket, struct slice key, uint8_t *out,
+	uint64_t out_bytes, uint64_t *ret_bytes);
+
+#endif
