@@ -1,0 +1,340 @@
+/* client/client.c: a client's options and endpoints, opening and closing. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const TRANSPORT_NAMES[] = {
+	[NEB_AUTO] = "auto",
+	[NEB_RDMA] = "rdma",
+	[NEB_HTTP] = "http",
+	[NEB_STRICT] = "strict",
+	[NEB_NONE] = "none",
+};
+
+const char *neb_transport_name(enum neb_transport transport)
+{
+	return (unsigned)transport < ARRAY_LEN(TRANSPORT_NAMES) ? TRANSPORT_NAMES[transport]
+								: "unknown";
+}
+
+int neb_transport_parse(const char *name, enum neb_transport *ret_transport)
+{
+	for (unsigned i = 0; i < NEB_NONE; i++) {
+		if (strcmp(name, TRANSPORT_NAMES[i]) == 0) {
+			*ret_transport = (enum neb_transport)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static void log_to_stderr(void *arg, enum neb_log_level level, const char *text)
+{
+	(void)arg;
+	if (level >= NEB_LOG_WARN)
+		fprintf(stderr, "nebulaio: %s\n", text);
+}
+
+void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	client->log(client->log_arg, level, text);
+}
+
+void client_endpoint_failed(
+	struct neb_client *client, struct client_endpoint *endpoint, const char *why)
+{
+	uint64_t backoff_ns =
+		MIN(MAX(endpoint->backoff_ns * 2, CLIENT_BACKOFF_NS_MIN), CLIENT_BACKOFF_NS_MAX);
+
+	endpoint->backoff_ns = backoff_ns;
+	/* Half of it by chance, so that clients of one server do not come back all at once. */
+	endpoint->retry_ns =
+		clock_now_ns() + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
+	if (why != endpoint->why)
+		snprintf(endpoint->why, sizeof(endpoint->why), "%s", why);
+	if (endpoint->warned)
+		return;
+	endpoint->warned = true;
+	client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s%s", endpoint->host, endpoint->port,
+		endpoint->why,
+		client->transport == NEB_AUTO && client->http_count
+			? "; requests go by HTTP until it is back"
+			: "");
+}
+
+/* ---- Endpoints. ---- */
+
+static const struct {
+	struct slice prefix;
+	uint16_t port;
+} SCHEMES[] = {
+	[CLIENT_RDMA] = {SLICE("rdma://"), 9100},
+	[CLIENT_HTTP] = {SLICE("http://"), 9000},
+	[CLIENT_HTTPS] = {SLICE("https://"), 9443},
+};
+
+/* HOST, HOST:PORT, [v6] or [v6]:PORT. */
+static int endpoint_host_parse(struct client_endpoint *endpoint, struct slice text)
+{
+	struct slice host, port = SLICE_NONE;
+	uint64_t number;
+
+	if (text.len && text.data[0] == '[') {
+		text = slice_from(text, 1);
+		host = slice_split(&text, ']');
+		if (!text.data || (text.len && text.data[0] != ':'))
+			return -EINVAL;
+		port = slice_from(text, 1);
+	} else {
+		host = slice_split(&text, ':');
+		port = text;
+	}
+	if (!host.len || slice_copy_str(host, endpoint->host, sizeof(endpoint->host)) != 0)
+		return -EINVAL;
+	if (!port.len)
+		return 0;
+	if (slice_to_u64(port, &number) != 0 || number < 1 || number > UINT16_MAX)
+		return -EINVAL;
+	endpoint->port = (uint16_t)number;
+	return 0;
+}
+
+static int endpoint_parse(struct neb_client *client, struct slice text)
+{
+	struct client_endpoint *endpoint = &client->endpoints[client->endpoint_count];
+
+	if (client->endpoint_count == CLIENT_ENDPOINTS_MAX)
+		return -EINVAL;
+	while (slice_ends(text, SLICE("/")) && !slice_ends(text, SLICE("//")))
+		text.len--;
+	for (size_t i = 0; i < ARRAY_LEN(SCHEMES); i++) {
+		if (!slice_starts(text, SCHEMES[i].prefix))
+			continue;
+		endpoint->scheme = (enum client_scheme)i;
+		endpoint->port = SCHEMES[i].port;
+		client->endpoint_count++;
+		if (endpoint->scheme == CLIENT_RDMA)
+			client->rdma_count++;
+		else
+			client->http_count++;
+		return endpoint_host_parse(endpoint, slice_from(text, SCHEMES[i].prefix.len));
+	}
+	return -EINVAL;
+}
+
+static int endpoints_parse(struct neb_client *client, const char *endpoints)
+{
+	const char *at = endpoints ? endpoints : "";
+
+	while (*at) {
+		size_t len = strcspn(at, ", ");
+
+		if (len && endpoint_parse(client, slice_of(at, len)) != 0) {
+			client_log(
+				client, NEB_LOG_ERROR, "not an endpoint: \"%.*s\"", (int)len, at);
+			return -EINVAL;
+		}
+		at += len;
+		at += strspn(at, ", ");
+	}
+	if (client->transport == NEB_HTTP)
+		client->rdma_count = 0;
+	else if (client->transport != NEB_AUTO)
+		client->http_count = 0;
+	if (client->rdma_count + client->http_count > 0)
+		return 0;
+	client_log(client, NEB_LOG_ERROR, "no endpoint for transport %s in \"%s\"",
+		neb_transport_name(client->transport), endpoints ? endpoints : "");
+	return -EINVAL;
+}
+
+/* ---- Options. ---- */
+
+static int option_copy(struct neb_client *client, const char *name, struct slice value, char *buf,
+	size_t buf_bytes)
+{
+	if (value.len && slice_copy_str(value, buf, buf_bytes) == 0)
+		return 0;
+	client_log(client, NEB_LOG_ERROR, "option %s is missing or too long", name);
+	return -EINVAL;
+}
+
+static int options_take(struct neb_client *client, const struct neb_options *options)
+{
+	int ret;
+
+	client->log = options->log ? options->log : log_to_stderr;
+	client->log_arg = options->log_arg;
+	if ((unsigned)options->transport > NEB_STRICT ||
+		options->requests_max > LIMIT_SESSION_REQUESTS_MAX)
+		return -EINVAL;
+	client->transport = options->transport;
+	client->requests_max = options->requests_max ? options->requests_max : 64;
+	client->inline_bytes_max = options->inline_bytes_max ? options->inline_bytes_max : 512;
+	if (client->inline_bytes_max == UINT32_MAX)
+		client->inline_bytes_max = 0;
+	client->inline_bytes_max =
+		MIN(client->inline_bytes_max, (uint32_t)LIMIT_CAPSULE_INLINE_BYTES_MAX);
+	client->connect_timeout_ns =
+		options->connect_timeout_ns ? options->connect_timeout_ns : 2 * NS_PER_S;
+	client->request_timeout_ns =
+		options->request_timeout_ns ? options->request_timeout_ns : 30 * NS_PER_S;
+	client->spin_ns = options->spin_ns ? options->spin_ns : 50 * NS_PER_US;
+	ret = option_copy(client, "access_key", slice_str(options->access_key), client->access_key,
+		sizeof(client->access_key));
+	if (ret == 0)
+		ret = option_copy(client, "secret_key", slice_str(options->secret_key),
+			client->secret_key, sizeof(client->secret_key));
+	if (ret == 0)
+		ret = option_copy(client, "region",
+			options->region ? slice_str(options->region) : SLICE("us-east-1"),
+			client->region, sizeof(client->region));
+	return ret ? ret : endpoints_parse(client, options->endpoints);
+}
+
+/* ---- Opening and closing. ---- */
+
+static int device_open(struct neb_client *client, const struct neb_options *options)
+{
+	struct rp_open_opts opts = {
+		.device_name = options->device_name ? options->device_name : "simulated",
+		.gid_index = -1,
+	};
+	int ret = rp_open(&opts, &client->device);
+
+	if (ret == 0)
+		ret = rp_pd_open(client->device, &client->pd);
+	if (ret == 0)
+		ret = rp_cq_open(
+			client->device, 4 * LIMIT_SESSION_REQUESTS_MAX, client, &client->cq);
+	if (ret)
+		client_log(client, NEB_LOG_WARN, "RDMA device %s: %s", opts.device_name,
+			strerror(-ret));
+	return ret;
+}
+
+static void device_close(struct neb_client *client)
+{
+	if (client->cq)
+		rp_cq_close(client->cq);
+	if (client->pd)
+		rp_pd_close(client->pd);
+	rp_close(client->device);
+	client->cq = NULL;
+	client->pd = NULL;
+	client->device = NULL;
+}
+
+/* Without its device, AUTO goes on by HTTP alone: it was said. */
+static int rdma_open(struct neb_client *client, const struct neb_options *options)
+{
+	int ret = 0;
+
+	if (client->rdma_count) {
+		ret = device_open(client, options);
+		if (ret)
+			device_close(client);
+		if (ret && client->http_count) {
+			client->rdma_count = 0;
+			ret = 0;
+		}
+	}
+	if (ret == 0)
+		ret = client_pool_open(
+			client, options->pool_bytes ? options->pool_bytes : 64 * MIB);
+	return ret;
+}
+
+static int strict_connect(struct neb_client *client)
+{
+	struct client_session *session = client_session_want(client);
+
+	while (session && session->phase < SESSION_OPEN) {
+		client_progress(client);
+		session = client_session_want(client);
+	}
+	if (session)
+		return 0;
+	for (uint32_t i = 0; i < client->endpoint_count; i++)
+		if (client->endpoints[i].why[0])
+			return -ENETDOWN;
+	return -ECONNREFUSED;
+}
+
+int neb_client_open(const struct neb_options *options, struct neb_client **ret_client)
+{
+	struct neb_client *client = calloc(1, sizeof(*client));
+	int ret;
+
+	if (!client)
+		return -ENOMEM;
+	list_init(&client->sessions);
+	list_init(&client->lost_sessions);
+	list_init(&client->queued);
+	list_init(&client->running);
+	list_init(&client->done);
+	list_init(&client->idle_calls);
+	random_fill(&client->prng, sizeof(client->prng));
+	client->pool.fd = -1;
+	ret = options_take(client, options);
+	if (ret == 0)
+		ret = rdma_open(client, options);
+	if (ret == 0 && client->transport == NEB_STRICT)
+		ret = strict_connect(client);
+	if (ret) {
+		neb_client_close(client);
+		return ret;
+	}
+	*ret_client = client;
+	return 0;
+}
+
+static void calls_free(struct list *calls)
+{
+	struct list *link;
+
+	while ((link = list_pop(calls)) != NULL) {
+		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
+
+		free(call->more_text);
+		free(call);
+	}
+}
+
+void neb_client_close(struct neb_client *client)
+{
+	if (!client)
+		return;
+	/* No session, no second try: every call ends when its way is taken away. */
+	client->transport = NEB_STRICT;
+	client->rdma_count = 0;
+	client->http_count = 0;
+	LIST_FOR_EACH_SAFE (link, &client->sessions)
+		client_session_lose(CONTAINER_OF(link, struct client_session, link), -ECANCELED,
+			"the client closes");
+	client_sessions_bury(client);
+	client_http_close(client);
+	calls_free(&client->queued);
+	calls_free(&client->done);
+	calls_free(&client->idle_calls);
+	client_registrations_close(client);
+	client_pool_close(client);
+	device_close(client);
+	secret_wipe(client->secret_key, sizeof(client->secret_key));
+	free(client);
+}
+
+void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats)
+{
+	*ret_stats = client->stats;
+}

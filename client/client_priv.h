@@ -1,0 +1,290 @@
+/* client/client_priv.h: what the files of libnebulaio share.
+ *
+ *   client.c      options, endpoints, open and close, log
+ *   memory.c      the pool, registrations, what the device may touch for one request
+ *   call.c        a request's life: copied, routed, tried again, finished; submit, poll, wait
+ *   session.c     an RDMA session's life: connect, prove, fail
+ *   session_dp.c  capsules out and in: the way of the microsecond
+ *   http.c        the same requests over HTTP, by libcurl
+ *   sigv4.c       signing them
+ *   ops.c         the calls for the common operations; listings
+ *
+ * One thread at a time uses a client with all that belongs to it. */
+#ifndef CLIENT_CLIENT_PRIV_H
+#define CLIENT_CLIENT_PRIV_H
+
+#include <curl/curl.h>
+
+#include "base/base.h"
+#include "codec/capsule.h"
+#include "codec/codec.h"
+#include "nebulaio/nebulaio.h"
+#include "rdma/rdma.h"
+
+#define CLIENT_ENDPOINTS_MAX	 16u
+#define CLIENT_HOST_LEN_MAX	 255u
+#define CLIENT_CAPSULE_BYTES	 8192u
+#define CLIENT_REGISTRATIONS_MAX 256u
+/* Unregistered bodies up to here go through the pool by copy, larger ones are registered. */
+#define CLIENT_BOUNCE_BYTES_MAX	 (64 * KIB)
+#define CLIENT_BACKOFF_NS_MIN	 (100 * NS_PER_MS)
+#define CLIENT_BACKOFF_NS_MAX	 (10 * NS_PER_S)
+#define CLIENT_ATTEMPTS_MAX	 4u
+#define CLIENT_GRACE_NS		 (1 * NS_PER_S) /* past a deadline that the server knows, too */
+#define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
+#define CLIENT_WC_BATCH		 16u
+#define CLIENT_TEXT_BYTES	 512u
+#define CLIENT_SEND_INLINE_BYTES 512u
+#define CLIENT_EASIES_MAX	 64u
+
+enum client_scheme { CLIENT_RDMA, CLIENT_HTTP, CLIENT_HTTPS };
+
+struct client_endpoint {
+	enum client_scheme scheme;
+	uint16_t port;
+	char host[CLIENT_HOST_LEN_MAX + 1];
+	uint64_t retry_ns;   /* not tried again before this */
+	uint64_t backoff_ns; /* 0: it was well the last time */
+	bool warned;	     /* of this outage */
+	int error;	     /* and why it could not be had */
+	char why[128];
+};
+
+struct client_registration {
+	uint8_t *data;
+	uint64_t bytes;
+	struct rp_mr *mr;
+};
+
+/* The pool: one memfd, first fit in whole pages, free runs joined at once. */
+struct client_pool {
+	uint8_t *base;
+	uint64_t bytes;
+	int fd;
+	struct rp_mr *mr;
+	uint32_t page_count;
+	uint32_t hint;	/* where to begin looking */
+	uint32_t *runs; /* of pages: at a run's first page its length, with CLIENT_RUN_USED */
+};
+#define CLIENT_RUN_USED 0x80000000u
+
+/* The life of a call:
+ *
+ *   QUEUED   wants a way            -> RDMA with a slot of an open session, HTTP, or DONE
+ *   RDMA     capsule sent           -> DONE by its response; QUEUED when the session is lost
+ *   HTTP     with libcurl           -> DONE; QUEUED when the connection is lost
+ *   DONE     has its result         -> free, once the result is taken */
+enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
+
+struct client_session;
+struct client_call {
+	struct list link; /* the client's list of its phase */
+	struct neb_client *client;
+	enum client_phase phase;
+	uint8_t op; /* enum neb_op */
+	uint8_t method;
+	bool want_headers;
+	bool idempotent;
+	uint8_t attempts;
+	uint64_t deadline_ns;
+	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
+	struct slice headers;			     /* encoded as in a capsule */
+	uint32_t header_count;
+	uint32_t body_count, into_count;
+	struct neb_iov body[NEB_IOV_MAX], into[NEB_IOV_MAX];
+	uint64_t body_bytes, into_bytes;
+	uint64_t range_offset, range_bytes;
+	uint8_t checksum_kind;
+	uint8_t checksum[CHECKSUM_BYTES_MAX];
+	/* Over RDMA. */
+	struct client_session *session;
+	uint32_t slot_idx;
+	void *bounce;	   /* of the pool, for body or into */
+	uint32_t mr_count; /* made for this call */
+	struct rp_mr *mrs[NEB_IOV_MAX];
+	/* Over HTTP. */
+	CURL *easy;
+	struct curl_slist *curl_headers;
+	struct buf answer_error; /* an error document */
+	uint64_t moved;		 /* of body or into */
+	struct neb_result result;
+	char *more_text; /* from the heap, when text does not hold it */
+	char text[CLIENT_TEXT_BYTES];
+};
+
+/* A posted receive. */
+struct client_recv {
+	struct client_session *session;
+	uint8_t *data;
+};
+
+struct client_slot {
+	struct client_call *call; /* NULL: free */
+	uint32_t generation;
+	uint8_t *data; /* the capsule being sent: ours again when the response has come */
+};
+
+/* The life of a session:
+ *
+ *   CONNECTING  -> GREETING by ESTABLISHED: HELLO is sent
+ *   GREETING    -> PROVING by CHALLENGE: PROOF is sent
+ *   PROVING     -> OPEN by a WELCOME that holds
+ *   OPEN        -> LEAVING by the server's GOODBYE: no new calls
+ *   any         -> LOST; freed when no completion can name it any more */
+enum session_phase {
+	SESSION_CONNECTING,
+	SESSION_GREETING,
+	SESSION_PROVING,
+	SESSION_OPEN,
+	SESSION_LEAVING,
+	SESSION_LOST,
+};
+
+struct client_session {
+	struct list link;
+	struct neb_client *client;
+	struct client_endpoint *endpoint;
+	enum session_phase phase;
+	struct rp_qp *qp;
+	struct rp_mr *mr; /* of the capsules: local only */
+	uint8_t *memory;
+	uint64_t memory_bytes;
+	uint64_t deadline_ns; /* of set-up */
+	struct capsule_lane in, out;
+	uint32_t lkey;
+	uint32_t wr_inline_bytes;
+	uint32_t capsule_bytes, inline_bytes; /* negotiated */
+	uint64_t transfer_bytes_max;
+	uint32_t recv_count, slot_count, free_count;
+	uint32_t sends_quiet, quiet_max;
+	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];
+	struct client_recv recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES];
+	struct client_slot slots[LIMIT_SESSION_REQUESTS_MAX];
+	uint8_t transcript[32];
+	uint8_t auth_key[32];
+	char hello[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
+};
+
+struct neb_client {
+	enum neb_transport transport;
+	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	char secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	char region[64];
+	uint32_t requests_max, inline_bytes_max;
+	uint64_t connect_timeout_ns, request_timeout_ns, spin_ns;
+	neb_log_fn *log;
+	void *log_arg;
+	uint32_t endpoint_count, rdma_count, http_count;
+	struct client_endpoint endpoints[CLIENT_ENDPOINTS_MAX];
+	struct prng prng;
+	/* RDMA; all NULL without an RDMA endpoint. */
+	struct rp_device *device;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	struct client_session *session; /* for new calls; NULL: none, or being set up */
+	struct list sessions, lost_sessions;
+	uint64_t cm_polled_ns;
+	uint32_t idle_rounds; /* since the clock was last looked at */
+	bool kick;
+	struct client_pool pool;
+	uint32_t registration_count;
+	struct client_registration registrations[CLIENT_REGISTRATIONS_MAX]; /* by address */
+	/* HTTP. */
+	CURLM *multi;
+	uint32_t easy_count;
+	CURL *easies[CLIENT_EASIES_MAX];
+	uint32_t http_running;
+	/* Calls by phase. */
+	struct list queued, running, done, idle_calls;
+	uint32_t call_count; /* without a result taken */
+	uint32_t undone_count;
+	uint64_t next_id;
+	struct neb_stats stats;
+};
+
+/* ---- client.c ---- */
+void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* An outage of an endpoint: when to try again, and a warning once. */
+void client_endpoint_failed(
+	struct neb_client *client, struct client_endpoint *endpoint, const char *why);
+
+/* ---- memory.c ---- */
+int client_pool_open(struct neb_client *client, uint64_t bytes);
+void client_pool_close(struct neb_client *client);
+void *client_pool_get(struct neb_client *client, uint64_t bytes);
+void client_pool_put(struct neb_client *client, void *data);
+/* The runs for a call's into, or with body for its body (and for its into: the same runs then
+ * serve one after the other). Known memory is named as it is; other memory is copied through the
+ * pool or registered for the call. */
+int client_runs(
+	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count);
+/* Ends what client_runs did; moved: bytes of into that came through the pool. */
+void client_runs_end(struct client_call *call, uint64_t moved);
+void client_registrations_close(struct neb_client *client);
+/* Copies into the call's into, or out of its body, from an offset on; counted. */
+void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes);
+void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes);
+
+/* ---- call.c ---- */
+/* Finds the call a way, or leaves it queued. */
+void client_call_route(struct client_call *call);
+/* Its way was lost before an answer: another try, another way, or the end. */
+void client_call_retry(struct client_call *call, int error, const char *why);
+/* With the result's answer filled in, or error when there is none. */
+void client_call_finish(struct client_call *call, int error);
+/* The errno of an S3 status. */
+int client_status_error(uint32_t status);
+/* Has queued calls routed in the next round: a session opened, was lost, or a slot came free. */
+static inline void client_calls_kick(struct neb_client *client)
+{
+	client->kick = true;
+}
+/* What an opcode is over HTTP; NULL: no operation of ours. */
+struct client_op {
+	const char *method;
+	const char *query; /* the parameter that selects it, or NULL */
+	bool idempotent;
+};
+const struct client_op *client_op_of(const struct client_call *call);
+/* One round of everything that does not sleep. */
+void client_progress(struct neb_client *client);
+
+/* ---- session.c ---- */
+/* A session that is open or on its way, begun if one is due; NULL: none can be had now. */
+struct client_session *client_session_want(struct neb_client *client);
+void client_session_lose(struct client_session *session, int error, const char *why)
+	__attribute__((cold));
+void client_sessions_bury(struct neb_client *client);
+/* Connection events, and set-ups that take too long. */
+void client_cm_progress(struct neb_client *client, uint64_t now_ns);
+/* A set-up capsule came. */
+void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes);
+
+/* ---- session_dp.c ---- */
+int client_recv_post(struct client_recv *recv);
+int client_send(struct client_session *session, const void *capsule, uint8_t *registered);
+/* 0; -EAGAIN: no free slot; else this call cannot go. */
+int client_session_start(struct client_session *session, struct client_call *call);
+/* Handles completions; returns how many. */
+uint32_t client_cq_progress(struct neb_client *client);
+
+/* ---- http.c ---- */
+int client_http_start(struct client_call *call, struct client_endpoint *endpoint);
+void client_http_progress(struct neb_client *client);
+void client_http_cancel(struct client_call *call);
+void client_http_close(struct neb_client *client);
+
+/* ---- sigv4.c ---- */
+/* Adds the signed headers of a request to list; NULL when memory ran out (list is freed then). */
+struct client_signing {
+	const char *method;
+	struct slice host;
+	struct slice path;  /* percent-encoded */
+	struct slice query; /* percent-encoded */
+	int64_t now_ms;
+};
+struct curl_slist *client_sign(
+	struct client_call *call, const struct client_signing *signing, struct curl_slist *list);
+
+#endif

@@ -1,0 +1,332 @@
+/* client/memory.c: the pool of registered memory, the user's registrations, and what the device may
+ * touch for one call. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define REMOTE_ACCESS (RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_READ)
+
+static int mr_open(
+	struct neb_client *client, void *data, uint64_t bytes, int fd, struct rp_mr **ret_mr)
+{
+	struct rp_mr_opts opts = {.addr = data, .bytes = bytes, .access = REMOTE_ACCESS, .fd = fd};
+
+	return rp_mr_open(client->pd, &opts, ret_mr);
+}
+
+/* ---- The pool. ---- */
+
+int client_pool_open(struct neb_client *client, uint64_t bytes)
+{
+	struct client_pool *pool = &client->pool;
+	int ret;
+
+	bytes = ALIGN_UP(bytes, FRAME_BYTES);
+	if (bytes >> FRAME_SHIFT >= CLIENT_RUN_USED)
+		return -EINVAL;
+	pool->fd = memfd_create("nebulaio-client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (pool->fd < 0 || ftruncate(pool->fd, (off_t)bytes) != 0)
+		return -errno;
+	pool->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, pool->fd, 0);
+	if (pool->base == MAP_FAILED) {
+		pool->base = NULL;
+		return -ENOMEM;
+	}
+	pool->bytes = bytes;
+	pool->page_count = (uint32_t)(bytes >> FRAME_SHIFT);
+	pool->runs = calloc(pool->page_count, sizeof(*pool->runs));
+	if (!pool->runs)
+		return -ENOMEM;
+	pool->runs[0] = pool->page_count;
+	if (!client->pd)
+		return 0;
+	ret = mr_open(client, pool->base, bytes, pool->fd, &pool->mr);
+	if (ret)
+		client_log(client, NEB_LOG_ERROR,
+			"the pool of %llu bytes cannot be registered: %s (raise the limit of locked "
+			"memory, ulimit -l)",
+			(unsigned long long)bytes, strerror(-ret));
+	return ret;
+}
+
+void client_pool_close(struct neb_client *client)
+{
+	struct client_pool *pool = &client->pool;
+
+	if (pool->mr)
+		rp_mr_close(pool->mr);
+	if (pool->base)
+		munmap(pool->base, pool->bytes);
+	if (pool->fd >= 0)
+		close(pool->fd);
+	free(pool->runs);
+}
+
+/* One round from the hint on. Free neighbours are joined on the way, but never over the hint, so
+ * that the hint is always a run's first page. */
+static void *pool_search(struct client_pool *pool, uint32_t want)
+{
+	uint32_t at = pool->hint;
+	uint32_t looked = 0;
+
+	while (looked < pool->page_count) {
+		uint32_t run = pool->runs[at] & ~CLIENT_RUN_USED;
+		bool used = pool->runs[at] & CLIENT_RUN_USED;
+
+		while (!used && at + run < pool->page_count && at + run != pool->hint &&
+			!(pool->runs[at + run] & CLIENT_RUN_USED))
+			run += pool->runs[at + run];
+		if (!used && run >= want) {
+			if (run > want)
+				pool->runs[at + want] = run - want;
+			pool->runs[at] = want | CLIENT_RUN_USED;
+			pool->hint = at;
+			return pool->base + ((uint64_t)at << FRAME_SHIFT);
+		}
+		if (!used)
+			pool->runs[at] = run;
+		looked += run;
+		at = at + run == pool->page_count ? 0 : at + run;
+	}
+	return NULL;
+}
+
+void *client_pool_get(struct neb_client *client, uint64_t bytes)
+{
+	struct client_pool *pool = &client->pool;
+	uint64_t want = MAX((bytes + FRAME_BYTES - 1) >> FRAME_SHIFT, 1);
+	void *data = NULL;
+
+	if (want <= pool->page_count)
+		data = pool_search(pool, (uint32_t)want);
+	if (!data && want <= pool->page_count && pool->hint) {
+		pool->hint = 0;
+		data = pool_search(pool, (uint32_t)want);
+	}
+	return data;
+}
+
+void client_pool_put(struct neb_client *client, void *data)
+{
+	struct client_pool *pool = &client->pool;
+	uint64_t offset = (uint64_t)((uint8_t *)data - pool->base);
+	uint32_t at = (uint32_t)(offset >> FRAME_SHIFT);
+
+	CHECK(offset < pool->bytes && (offset & (FRAME_BYTES - 1)) == 0);
+	CHECK(pool->runs[at] & CLIENT_RUN_USED);
+	pool->runs[at] &= ~CLIENT_RUN_USED;
+	pool->hint = at; /* warm: the next one gets it */
+}
+
+int neb_buffer_alloc(struct neb_client *client, size_t bytes, void **ret_data)
+{
+	void *data = client_pool_get(client, bytes);
+
+	if (!data)
+		return -ENOMEM;
+	*ret_data = data;
+	return 0;
+}
+
+void neb_buffer_free(struct neb_client *client, void *data)
+{
+	if (data)
+		client_pool_put(client, data);
+}
+
+/* ---- Registrations. ---- */
+
+/* The index of the first registration that ends past data. */
+static uint32_t registration_find(const struct neb_client *client, const uint8_t *data)
+{
+	uint32_t low = 0, high = client->registration_count;
+
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+		const struct client_registration *reg = &client->registrations[middle];
+
+		if (reg->data + reg->bytes > data)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+int neb_register(struct neb_client *client, void *data, size_t bytes)
+{
+	struct client_registration *regs = client->registrations;
+	uint32_t at = registration_find(client, data);
+	struct rp_mr *mr = NULL;
+	int ret;
+
+	if (!data || !bytes)
+		return -EINVAL;
+	if (at < client->registration_count && regs[at].data < (uint8_t *)data + bytes)
+		return -EEXIST;
+	if (client->registration_count == CLIENT_REGISTRATIONS_MAX)
+		return -ENOSPC;
+	if (client->pd) {
+		ret = mr_open(client, data, bytes, -1, &mr);
+		if (ret)
+			return ret;
+	}
+	memmove(&regs[at + 1], &regs[at], (client->registration_count - at) * sizeof(*regs));
+	regs[at] = (struct client_registration){.data = data, .bytes = bytes, .mr = mr};
+	client->registration_count++;
+	return 0;
+}
+
+int neb_unregister(struct neb_client *client, void *data)
+{
+	struct client_registration *regs = client->registrations;
+	uint32_t at = registration_find(client, data);
+
+	if (at == client->registration_count || regs[at].data != data)
+		return -ENOENT;
+	if (regs[at].mr)
+		rp_mr_close(regs[at].mr);
+	client->registration_count--;
+	memmove(&regs[at], &regs[at + 1], (client->registration_count - at) * sizeof(*regs));
+	return 0;
+}
+
+void client_registrations_close(struct neb_client *client)
+{
+	while (client->registration_count)
+		neb_unregister(client, client->registrations[0].data);
+}
+
+static const struct rp_mr *mr_of(const struct neb_client *client, const uint8_t *data, size_t bytes)
+{
+	const struct client_pool *pool = &client->pool;
+	uint32_t at;
+
+	if (data >= pool->base && data + bytes <= pool->base + pool->bytes)
+		return pool->mr;
+	at = registration_find(client, data);
+	if (at < client->registration_count && client->registrations[at].data <= data &&
+		data + bytes <= client->registrations[at].data + client->registrations[at].bytes)
+		return client->registrations[at].mr;
+	return NULL;
+}
+
+/* ---- One call's memory. ---- */
+
+static void iov_copy(const struct neb_iov *iov, uint32_t count, uint64_t offset, uint8_t *data,
+	uint64_t bytes, bool gather)
+{
+	for (uint32_t i = 0; i < count && bytes; i++) {
+		uint64_t run;
+
+		if (offset >= iov[i].bytes) {
+			offset -= iov[i].bytes;
+			continue;
+		}
+		run = MIN(iov[i].bytes - offset, bytes);
+		if (gather)
+			memcpy(data, (uint8_t *)iov[i].data + offset, run);
+		else
+			memcpy((uint8_t *)iov[i].data + offset, data, run);
+		data += run;
+		bytes -= run;
+		offset = 0;
+	}
+}
+
+void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes)
+{
+	call->client->stats.bytes_copied += bytes;
+	iov_copy(call->into, call->into_count, offset, (uint8_t *)(uintptr_t)data, bytes, false);
+}
+
+void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes)
+{
+	call->client->stats.bytes_copied += bytes;
+	iov_copy(call->body, call->body_count, offset, data, bytes, true);
+}
+
+static void run_set(struct capsule_run *run, const void *data, uint64_t bytes, uint32_t rkey)
+{
+	*run = (struct capsule_run){
+		.addr = (uint64_t)(uintptr_t)data, .bytes = bytes, .rkey = rkey};
+}
+
+static int bounce(struct client_call *call, bool body, uint64_t bytes, struct capsule_run *ret_runs,
+	uint32_t *ret_run_count)
+{
+	struct neb_client *client = call->client;
+
+	call->bounce = client_pool_get(client, bytes);
+	if (!call->bounce)
+		return -ENOMEM;
+	if (body)
+		client_gather(call, 0, call->bounce, call->body_bytes);
+	run_set(&ret_runs[0], call->bounce, bytes, rp_mr_rkey(client->pool.mr));
+	*ret_run_count = 1;
+	return 0;
+}
+
+/* Names each run of the list, registering for the call what nobody registered before. */
+static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32_t count,
+	struct capsule_run *ret_runs, uint32_t *ret_run_count)
+{
+	struct neb_client *client = call->client;
+	uint32_t run_count = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct rp_mr *mr = mr_of(client, iov[i].data, iov[i].bytes);
+
+		if (!iov[i].bytes)
+			continue;
+		if (!mr) {
+			int ret = mr_open(
+				client, iov[i].data, iov[i].bytes, -1, &call->mrs[call->mr_count]);
+
+			if (ret) {
+				client_runs_end(call, 0);
+				return ret;
+			}
+			client->stats.registrations++;
+			mr = call->mrs[call->mr_count++];
+		}
+		run_set(&ret_runs[run_count++], iov[i].data, iov[i].bytes, rp_mr_rkey(mr));
+	}
+	*ret_run_count = run_count;
+	return 0;
+}
+
+int client_runs(
+	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count)
+{
+	const struct neb_iov *iov = body ? call->body : call->into;
+	uint32_t count = body ? call->body_count : call->into_count;
+	bool known = true;
+
+	if (body && call->into_bytes)
+		return bounce(call, body, MAX(call->body_bytes, call->into_bytes), ret_runs,
+			ret_run_count);
+	for (uint32_t i = 0; i < count && known; i++)
+		known = mr_of(call->client, iov[i].data, iov[i].bytes) != NULL;
+	if (!known && (body ? call->body_bytes : call->into_bytes) <= CLIENT_BOUNCE_BYTES_MAX &&
+		bounce(call, body, body ? call->body_bytes : call->into_bytes, ret_runs,
+			ret_run_count) == 0)
+		return 0;
+	return runs_name(call, iov, count, ret_runs, ret_run_count);
+}
+
+void client_runs_end(struct client_call *call, uint64_t moved)
+{
+	if (call->bounce) {
+		if (moved)
+			client_scatter(call, 0, call->bounce, moved);
+		client_pool_put(call->client, call->bounce);
+		call->bounce = NULL;
+	}
+	while (call->mr_count)
+		rp_mr_close(call->mrs[--call->mr_count]);
+}

@@ -1,0 +1,287 @@
+/* client/ops.c: the common operations at once, and listings page by page. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <expat.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A page of 1,000 entries whose keys are as long as they can be, escaped. */
+#define PAGE_BYTES (4 * MIB)
+
+int neb_get(struct neb_client *client, const char *bucket, const char *key, void *data,
+	size_t bytes, struct neb_result *ret_result)
+{
+	const struct neb_iov into = {.data = data, .bytes = bytes};
+	const struct neb_request request = {
+		.op = NEB_GET_OBJECT, .bucket = bucket, .key = key, .into = &into, .into_count = 1};
+
+	return neb_perform(client, &request, ret_result);
+}
+
+int neb_put(struct neb_client *client, const char *bucket, const char *key, const void *data,
+	size_t bytes, struct neb_result *ret_result)
+{
+	const struct neb_iov body = {.data = (void *)(uintptr_t)data, .bytes = bytes};
+	const struct neb_request request = {
+		.op = NEB_PUT_OBJECT, .bucket = bucket, .key = key, .body = &body, .body_count = 1};
+
+	return neb_perform(client, &request, ret_result);
+}
+
+static int simple(struct neb_client *client, enum neb_op op, const char *bucket, const char *key,
+	struct neb_result *ret_result)
+{
+	const struct neb_request request = {.op = op, .bucket = bucket, .key = key};
+
+	return neb_perform(client, &request, ret_result);
+}
+
+int neb_head(struct neb_client *client, const char *bucket, const char *key,
+	struct neb_result *ret_result)
+{
+	return simple(client, NEB_HEAD_OBJECT, bucket, key, ret_result);
+}
+
+int neb_delete(struct neb_client *client, const char *bucket, const char *key,
+	struct neb_result *ret_result)
+{
+	return simple(client, NEB_DELETE_OBJECT, bucket, key, ret_result);
+}
+
+int neb_bucket_create(struct neb_client *client, const char *bucket, struct neb_result *ret_result)
+{
+	return simple(client, NEB_CREATE_BUCKET, bucket, NULL, ret_result);
+}
+
+int neb_bucket_delete(struct neb_client *client, const char *bucket, struct neb_result *ret_result)
+{
+	return simple(client, NEB_DELETE_BUCKET, bucket, NULL, ret_result);
+}
+
+int neb_ping(struct neb_client *client, struct neb_result *ret_result)
+{
+	return simple(client, NEB_PING, NULL, NULL, ret_result);
+}
+
+/* ---- Listings. ---- */
+
+/* A page being read: the entry so far, and what the page says of the next. */
+struct page {
+	neb_list_fn *visit;
+	void *arg;
+	XML_Parser parser;
+	bool entry, prefix, owner; /* inside an entry; of common prefixes; of an owner */
+	bool stopped;
+	bool truncated;
+	struct buf text;
+	struct buf key, etag, modified, token;
+	uint64_t bytes;
+};
+
+static void text_keep(struct buf *to, struct buf *from)
+{
+	buf_reset(to);
+	buf_put(to, from->data, from->len);
+	buf_put(to, "", 1);
+}
+
+static void on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
+{
+	struct page *page = arg;
+
+	(void)attributes;
+	buf_reset(&page->text);
+	if (strcmp(name, "Owner") == 0) {
+		page->owner = true;
+	} else if (strcmp(name, "Contents") == 0 || strcmp(name, "CommonPrefixes") == 0 ||
+		   strcmp(name, "Bucket") == 0) {
+		page->entry = true;
+		page->prefix = name[0] == 'C' && name[3] == 'm';
+		page->bytes = 0;
+		buf_reset(&page->key);
+		buf_reset(&page->etag);
+		buf_reset(&page->modified);
+	}
+}
+
+static void on_text(void *arg, const XML_Char *text, int len)
+{
+	buf_put(&((struct page *)arg)->text, text, (size_t)len);
+}
+
+static const char *text_of(const struct buf *buf)
+{
+	return buf->len ? buf->data : "";
+}
+
+static void entry_end(struct page *page)
+{
+	struct neb_entry entry = {.key = text_of(&page->key),
+		.is_prefix = page->prefix,
+		.bytes = page->bytes,
+		.etag = text_of(&page->etag),
+		.last_modified = text_of(&page->modified)};
+
+	page->entry = false;
+	if (page->key.failed || !page->key.len || page->visit(page->arg, &entry))
+		return;
+	page->stopped = true;
+	XML_StopParser(page->parser, XML_FALSE);
+}
+
+static void entry_field(struct page *page, const char *name)
+{
+	if (page->owner)
+		return;
+	if (strcmp(name, "Key") == 0 || strcmp(name, "Prefix") == 0 || strcmp(name, "Name") == 0)
+		text_keep(&page->key, &page->text);
+	else if (strcmp(name, "Size") == 0)
+		slice_to_u64(buf_slice(&page->text), &page->bytes);
+	else if (strcmp(name, "LastModified") == 0 || strcmp(name, "CreationDate") == 0)
+		text_keep(&page->modified, &page->text);
+	else if (strcmp(name, "ETag") == 0 && page->text.len >= 2) {
+		buf_put(&page->etag, page->text.data + 1, page->text.len - 2);
+		buf_put(&page->etag, "", 1);
+	}
+}
+
+static void on_end(void *arg, const XML_Char *name)
+{
+	struct page *page = arg;
+
+	if (strcmp(name, "Owner") == 0)
+		page->owner = false;
+	else if (strcmp(name, "Contents") == 0 || strcmp(name, "CommonPrefixes") == 0 ||
+		 strcmp(name, "Bucket") == 0)
+		entry_end(page);
+	else if (page->entry)
+		entry_field(page, name);
+	else if (strcmp(name, "IsTruncated") == 0)
+		page->truncated = slice_eq(buf_slice(&page->text), SLICE("true"));
+	else if (strcmp(name, "NextContinuationToken") == 0)
+		text_keep(&page->token, &page->text);
+	buf_reset(&page->text);
+}
+
+static int page_read(struct page *page, const void *data, size_t len)
+{
+	int ret = 0;
+
+	page->truncated = false;
+	page->entry = false;
+	page->owner = false;
+	buf_reset(&page->token);
+	page->parser = XML_ParserCreate("UTF-8");
+	if (!page->parser)
+		return -ENOMEM;
+	XML_SetUserData(page->parser, page);
+	XML_SetElementHandler(page->parser, on_start, on_end);
+	XML_SetCharacterDataHandler(page->parser, on_text);
+	if (XML_Parse(page->parser, data, (int)len, XML_TRUE) != XML_STATUS_OK && !page->stopped)
+		ret = -EBADMSG;
+	XML_ParserFree(page->parser);
+	return ret;
+}
+
+static void page_init(struct page *page, neb_list_fn *visit, void *arg)
+{
+	*page = (struct page){.visit = visit, .arg = arg};
+	buf_init(&page->text, 64 * KIB);
+	buf_init(&page->key, 64 * KIB);
+	buf_init(&page->etag, 1 * KIB);
+	buf_init(&page->modified, 1 * KIB);
+	buf_init(&page->token, 16 * KIB);
+}
+
+static void page_free(struct page *page)
+{
+	buf_free(&page->text);
+	buf_free(&page->key);
+	buf_free(&page->etag);
+	buf_free(&page->modified);
+	buf_free(&page->token);
+}
+
+static void param_put(struct buf *query, const char *name, const char *value)
+{
+	if (!value || !*value)
+		return;
+	buf_printf(query, "%s%s=", query->len ? "&" : "", name);
+	uri_encode(slice_str(value), 0, query);
+}
+
+/* Room for a page: of the pool, or when that is full of the heap. */
+static void *page_room(struct neb_client *client, bool *ret_pooled)
+{
+	void *data = client_pool_get(client, PAGE_BYTES);
+
+	*ret_pooled = data != NULL;
+	return data ? data : malloc(PAGE_BYTES);
+}
+
+static int list_page(struct neb_client *client, struct neb_request *request, struct page *page,
+	struct neb_result *result)
+{
+	bool pooled;
+	void *data = page_room(client, &pooled);
+	const struct neb_iov into = {.data = data, .bytes = PAGE_BYTES};
+	int ret;
+
+	if (!data)
+		return -ENOMEM;
+	request->into = &into;
+	request->into_count = 1;
+	ret = neb_perform(client, request, result);
+	if (ret == 0)
+		ret = page_read(page, data, result->bytes);
+	if (pooled)
+		client_pool_put(client, data);
+	else
+		free(data);
+	return ret;
+}
+
+int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_result *ret_result)
+{
+	struct neb_request request = {.op = NEB_LIST_OBJECTS, .bucket = list->bucket};
+	struct neb_result local;
+	struct neb_result *result = ret_result ? ret_result : &local;
+	struct buf query;
+	struct page page;
+	int ret;
+
+	page_init(&page, list->visit, list->arg);
+	buf_init(&query, 16 * KIB);
+	do {
+		buf_reset(&query);
+		param_put(&query, "prefix", list->prefix);
+		param_put(&query, "delimiter", list->delimiter);
+		param_put(&query, "start-after", list->after);
+		param_put(&query, "continuation-token", page.token.len ? page.token.data : NULL);
+		buf_put(&query, "", 1);
+		request.query = query.data;
+		ret = query.failed ? -EINVAL : list_page(client, &request, &page, result);
+	} while (ret == 0 && page.truncated && page.token.len && !page.stopped);
+	result->error = ret;
+	buf_free(&query);
+	page_free(&page);
+	return ret;
+}
+
+int neb_list_buckets(
+	struct neb_client *client, neb_list_fn *visit, void *arg, struct neb_result *ret_result)
+{
+	struct neb_request request = {.op = NEB_LIST_BUCKETS};
+	struct neb_result local;
+	struct neb_result *result = ret_result ? ret_result : &local;
+	struct page page;
+	int ret;
+
+	page_init(&page, visit, arg);
+	ret = list_page(client, &request, &page, result);
+	result->error = ret;
+	page_free(&page);
+	return ret;
+}

@@ -1,0 +1,333 @@
+/* client/session.c: an RDMA session: connected, proven, open, lost. docs/spec/wire.md section 3. No
+ * call here sleeps: set-up goes on while the client makes progress. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+/* ---- Beginning. ---- */
+
+/* The address as digits, which is what a connection manager takes. May ask a name server. */
+static int resolve(const struct client_endpoint *endpoint, char *ret_address, size_t address_bytes)
+{
+	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+	struct addrinfo *info;
+	int ret = getaddrinfo(endpoint->host, NULL, &hints, &info);
+
+	if (ret)
+		return -EHOSTUNREACH;
+	ret = getnameinfo(info->ai_addr, info->ai_addrlen, ret_address, (socklen_t)address_bytes,
+		NULL, 0, NI_NUMERICHOST);
+	freeaddrinfo(info);
+	return ret ? -EHOSTUNREACH : 0;
+}
+
+/* Capsules live in memory of their own, which no peer can name. */
+static int session_memory(struct client_session *session)
+{
+	struct neb_client *client = session->client;
+	struct rp_mr_opts opts = {.access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
+	uint8_t *at;
+	int ret;
+
+	session->memory_bytes =
+		(uint64_t)(session->recv_count + session->slot_count) * CLIENT_CAPSULE_BYTES;
+	at = mmap(NULL, session->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
+	if (at == MAP_FAILED)
+		return -ENOMEM;
+	session->memory = at;
+	opts.addr = at;
+	opts.bytes = session->memory_bytes;
+	ret = rp_mr_open(client->pd, &opts, &session->mr);
+	if (ret)
+		return ret;
+	session->lkey = rp_mr_lkey(session->mr);
+	for (uint32_t i = 0; i < session->recv_count; i++, at += CLIENT_CAPSULE_BYTES)
+		session->recvs[i] = (struct client_recv){.session = session, .data = at};
+	for (uint32_t i = 0; i < session->slot_count; i++, at += CLIENT_CAPSULE_BYTES)
+		session->slots[i].data = at;
+	return 0;
+}
+
+static int session_qp(struct client_session *session)
+{
+	struct neb_client *client = session->client;
+	struct rp_device_attr device;
+	struct rp_qp_cap cap;
+	struct rp_qp_attr attr = {
+		.type = RP_QP_RC,
+		.send_cq = client->cq,
+		.recv_cq = client->cq,
+		.cap = {.max_send_wr = session->slot_count + 32,
+			.max_recv_wr = session->recv_count,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+		.context = session,
+	};
+	int ret;
+
+	rp_device_attr(client->device, &device);
+	attr.cap.max_inline_data = MIN(CLIENT_SEND_INLINE_BYTES, device.max_inline_data);
+	ret = rp_qp_open(client->pd, &attr, &session->qp);
+	if (ret)
+		return ret;
+	rp_qp_cap(session->qp, &cap);
+	session->wr_inline_bytes = cap.max_inline_data;
+	session->quiet_max = cap.max_send_wr / 4;
+	for (uint32_t i = 0; ret == 0 && i < session->recv_count; i++)
+		ret = client_recv_post(&session->recvs[i]);
+	return ret;
+}
+
+static void session_free(struct client_session *session)
+{
+	rp_qp_close(session->qp);
+	if (session->mr)
+		rp_mr_close(session->mr);
+	if (session->memory)
+		munmap(session->memory, session->memory_bytes);
+	list_remove(&session->link);
+	secret_wipe(session, sizeof(*session));
+	free(session);
+}
+
+static int session_connect(struct client_session *session)
+{
+	const struct capsule_private private_data = {
+		.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};
+	char address[64];
+	int ret = resolve(session->endpoint, address, sizeof(address));
+
+	if (ret == 0)
+		ret = session_memory(session);
+	if (ret == 0)
+		ret = session_qp(session);
+	if (ret == 0)
+		ret = rp_connect(session->qp, address, session->endpoint->port, &private_data,
+			sizeof(private_data), session->deadline_ns);
+	return ret;
+}
+
+static struct client_session *session_begin(
+	struct neb_client *client, struct client_endpoint *endpoint)
+{
+	struct client_session *session = calloc(1, sizeof(*session));
+	int ret;
+
+	if (!session)
+		return NULL;
+	session->client = client;
+	session->endpoint = endpoint;
+	session->slot_count = client->requests_max;
+	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES;
+	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
+	list_push_back(&client->sessions, &session->link);
+	ret = session_connect(session);
+	if (ret == 0)
+		return session;
+	client_endpoint_failed(client, endpoint, strerror(-ret));
+	session_free(session);
+	return NULL;
+}
+
+struct client_session *client_session_want(struct neb_client *client)
+{
+	uint64_t now_ns;
+
+	if (client->session)
+		return client->session;
+	if (!client->rdma_count)
+		return NULL;
+	now_ns = clock_now_ns();
+	for (uint32_t i = 0; i < client->endpoint_count && !client->session; i++) {
+		struct client_endpoint *endpoint = &client->endpoints[i];
+
+		if (endpoint->scheme == CLIENT_RDMA && endpoint->retry_ns <= now_ns)
+			client->session = session_begin(client, endpoint);
+	}
+	return client->session;
+}
+
+/* ---- Set-up. ---- */
+
+static void send_hello(struct client_session *session)
+{
+	struct neb_client *client = session->client;
+	struct capsule_hello_wire hello = {
+		.version_min = CAPSULE_VERSION,
+		.version_max = CAPSULE_VERSION,
+		.credits = (uint16_t)session->slot_count,
+		.capsule_bytes = CLIENT_CAPSULE_BYTES,
+		.inline_bytes = client->inline_bytes_max,
+		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
+	};
+
+	random_fill(hello.nonce, sizeof(hello.nonce));
+	capsule_hello_finish(&hello, slice_str(client->access_key), session->hello);
+	session->phase = SESSION_GREETING;
+	if (client_send(session, session->hello, session->slots[0].data) != 0)
+		client_session_lose(session, -ECONNRESET, "HELLO could not be sent");
+}
+
+static void on_challenge(
+	struct client_session *session, const struct capsule_challenge_wire *challenge)
+{
+	struct neb_client *client = session->client;
+	struct capsule_proof_wire proof = {0};
+
+	if (capsule_challenge_decode(challenge, challenge->head.bytes) != 0 ||
+		challenge->version != CAPSULE_VERSION || challenge->features != 0 ||
+		challenge->credits > session->slot_count ||
+		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
+		challenge->inline_bytes > client->inline_bytes_max) {
+		client_session_lose(session, -EPROTO, "the server's CHALLENGE is malformed");
+		return;
+	}
+	session->slot_count = challenge->credits;
+	session->capsule_bytes = challenge->capsule_bytes;
+	session->inline_bytes = challenge->inline_bytes;
+	session->transfer_bytes_max = challenge->transfer_bytes_max;
+	capsule_transcript((const void *)session->hello, challenge, session->transcript);
+	capsule_auth_key(slice_str(client->secret_key), session->transcript, session->auth_key);
+	capsule_proof(session->auth_key, false, proof.proof);
+	capsule_proof_finish(&proof, CAPSULE_PROOF);
+	session->phase = SESSION_PROVING;
+	if (client_send(session, &proof, session->slots[0].data) != 0)
+		client_session_lose(session, -ECONNRESET, "PROOF could not be sent");
+}
+
+static void on_welcome(struct client_session *session, const struct capsule_proof_wire *welcome)
+{
+	struct neb_client *client = session->client;
+	uint8_t expected[CAPSULE_PROOF_BYTES];
+	struct capsule_keys keys;
+
+	capsule_proof(session->auth_key, true, expected);
+	if (welcome->head.bytes != sizeof(*welcome) ||
+		!secret_equal(expected, welcome->proof, sizeof(expected))) {
+		client_session_lose(session, -EPROTO, "the server cannot prove that it knows us");
+		return;
+	}
+	capsule_keys_derive(session->auth_key, session->transcript, &keys);
+	memcpy(session->out.key, keys.client_tag, sizeof(session->out.key));
+	memcpy(session->in.key, keys.server_tag, sizeof(session->in.key));
+	secret_wipe(&keys, sizeof(keys));
+	for (uint32_t i = 0; i < session->slot_count; i++)
+		session->free_slots[i] = (uint16_t)(session->slot_count - 1 - i);
+	session->free_count = session->slot_count;
+	session->phase = SESSION_OPEN;
+	client->stats.sessions_opened++;
+	if (session->endpoint->warned)
+		client_log(client, NEB_LOG_WARN, "rdma://%s:%u: back", session->endpoint->host,
+			session->endpoint->port);
+	session->endpoint->warned = false;
+	session->endpoint->backoff_ns = 0;
+	session->endpoint->why[0] = '\0';
+	client_calls_kick(client);
+}
+
+static void on_refuse(struct client_session *session, const void *capsule, uint32_t bytes)
+{
+	struct slice code, message;
+	char why[128];
+	uint16_t status;
+
+	if (capsule_refuse_decode(capsule, bytes, &status, &code, &message) != 0) {
+		client_session_lose(session, -EPROTO, "the server's REFUSE is malformed");
+		return;
+	}
+	snprintf(why, sizeof(why), "refused: %.*s: %.*s", SLICE_FMT(code), SLICE_FMT(message));
+	client_session_lose(session, client_status_error(status), why);
+}
+
+void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes)
+{
+	const struct capsule_head *head = capsule;
+
+	if (head->kind == CAPSULE_REFUSE)
+		on_refuse(session, capsule, bytes);
+	else if (head->kind == CAPSULE_CHALLENGE && session->phase == SESSION_GREETING)
+		on_challenge(session, capsule);
+	else if (head->kind == CAPSULE_WELCOME && session->phase == SESSION_PROVING)
+		on_welcome(session, capsule);
+	else
+		client_session_lose(session, -EPROTO, "a set-up capsule came out of turn");
+}
+
+/* ---- Ending. ---- */
+
+void client_session_lose(struct client_session *session, int error, const char *why)
+{
+	struct neb_client *client = session->client;
+	bool was_open = session->phase == SESSION_OPEN || session->phase == SESSION_LEAVING;
+
+	if (session->phase == SESSION_LOST)
+		return;
+	client_log(client, NEB_LOG_INFO, "rdma://%s:%u: %s", session->endpoint->host,
+		session->endpoint->port, why);
+	session->phase = SESSION_LOST;
+	if (client->session == session)
+		client->session = NULL;
+	snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
+	session->endpoint->error = error;
+	if (was_open)
+		client->stats.sessions_lost++;
+	else
+		client_endpoint_failed(client, session->endpoint, session->endpoint->why);
+	rp_disconnect(session->qp);
+	/* Closing the queue pair is what takes our memory back from the server. */
+	rp_qp_close(session->qp);
+	session->qp = NULL;
+	list_remove(&session->link);
+	list_push_back(&client->lost_sessions, &session->link);
+	for (uint32_t i = 0; i < ARRAY_LEN(session->slots); i++) {
+		struct client_call *call = session->slots[i].call;
+
+		session->slots[i].call = NULL;
+		if (call)
+			client_call_retry(call, error, session->endpoint->why);
+	}
+	client_calls_kick(client);
+}
+
+void client_sessions_bury(struct neb_client *client)
+{
+	LIST_FOR_EACH_SAFE (link, &client->lost_sessions)
+		session_free(CONTAINER_OF(link, struct client_session, link));
+}
+
+void client_cm_progress(struct neb_client *client, uint64_t now_ns)
+{
+	struct rp_cm_event event;
+
+	client->cm_polled_ns = now_ns;
+	while (rp_cm_poll(client->device, &event) > 0) {
+		struct client_session *session = event.qp ? rp_qp_context(event.qp) : NULL;
+
+		if (!session || session->phase == SESSION_LOST)
+			continue;
+		if (event.type == RP_CM_ESTABLISHED && session->phase == SESSION_CONNECTING)
+			send_hello(session);
+		else if (event.type == RP_CM_REJECTED)
+			client_session_lose(session, -ECONNREFUSED, "the connection was rejected");
+		else if (event.type == RP_CM_UNREACHABLE)
+			client_session_lose(session, -ECONNREFUSED, "nobody listens there");
+		else if (event.type != RP_CM_ESTABLISHED)
+			client_session_lose(session, -ECONNRESET, "the server is gone");
+	}
+	LIST_FOR_EACH_SAFE (link, &client->sessions) {
+		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
+
+		if (session->phase < SESSION_OPEN && session->deadline_ns <= now_ns)
+			client_session_lose(
+				session, -ETIMEDOUT, "setting up a session took too long");
+	}
+}

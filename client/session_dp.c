@@ -1,0 +1,298 @@
+/* client/session_dp.c: requests out as capsules, responses in. Data path: no system call while the
+ * answer comes within the spin. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define SEND_TAG 1u /* wr_id of sends: the session with this bit; of receives: struct client_recv \
+		     */
+
+int client_recv_post(struct client_recv *recv)
+{
+	struct rp_sge sge = {.addr = (uint64_t)(uintptr_t)recv->data,
+		.length = CLIENT_CAPSULE_BYTES,
+		.lkey = recv->session->lkey};
+	struct rp_recv_wr wr = {
+		.wr_id = (uint64_t)(uintptr_t)recv, .sg_list = &sge, .sge_count = 1};
+	uint32_t posted;
+
+	return rp_post_recv(recv->session->qp, &wr, 1, &posted);
+}
+
+/* Inside the work request if it fits, else from registered memory: capsule itself if it lies there,
+ * or a copy. */
+int client_send(struct client_session *session, const void *capsule, uint8_t *registered)
+{
+	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
+	struct rp_sge sge = {.addr = (uint64_t)(uintptr_t)capsule, .length = bytes};
+	struct rp_send_wr wr = {.wr_id = (uint64_t)(uintptr_t)session | SEND_TAG,
+		.opcode = RP_SEND,
+		.flags = RP_SEND_SOLICITED,
+		.sg_list = &sge,
+		.sge_count = 1};
+	uint32_t posted;
+	int ret;
+
+	if (bytes <= session->wr_inline_bytes) {
+		wr.flags |= RP_SEND_INLINE;
+	} else {
+		if (capsule != registered)
+			memcpy(registered, capsule, bytes);
+		sge.addr = (uint64_t)(uintptr_t)registered;
+		sge.lkey = session->lkey;
+	}
+	/* A slot's memory is ours again when its response has come, so completions are only needed
+	 * now and then, to free the send queue. */
+	if (session->sends_quiet >= session->quiet_max)
+		wr.flags |= RP_SEND_SIGNALED;
+	ret = rp_post_send(session->qp, &wr, 1, &posted);
+	if (ret == 0)
+		session->sends_quiet = wr.flags & RP_SEND_SIGNALED ? 0 : session->sends_quiet + 1;
+	return ret;
+}
+
+/* ---- Out. ---- */
+
+static void request_fill(const struct client_call *call, struct capsule_request *request)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	*request = (struct capsule_request){
+		.opcode = call->op,
+		.method = call->method,
+		.flags = call->want_headers ? CAPSULE_REQUEST_HEADERS : 0,
+		.deadline_ms = call->deadline_ns > now_ns
+				       ? (uint32_t)MIN((call->deadline_ns - now_ns) / NS_PER_MS + 1,
+						 (uint64_t)UINT32_MAX)
+				       : 1,
+		.body_bytes = call->body_bytes,
+		.bucket = call->bucket,
+		.key = call->key,
+		.version_id = call->version_id,
+		.query = call->query,
+		.headers = call->headers,
+		.header_count = call->header_count,
+		.checksum_kind = call->checksum_kind,
+		.checksum = slice_of(
+			call->checksum, checksum_bytes((enum checksum_kind)call->checksum_kind)),
+	};
+	if (call->range_bytes) {
+		request->flags |= CAPSULE_REQUEST_RANGE;
+		request->range_offset = call->range_offset;
+		request->range_bytes = call->range_bytes;
+	}
+}
+
+/* Chooses between inline and runs, both ways; an inline body is gathered into body. */
+static int request_body(struct client_session *session, struct client_call *call,
+	struct capsule_request *request, struct capsule_run *runs, uint8_t *body)
+{
+	if (call->body_bytes > session->transfer_bytes_max)
+		return -EFBIG;
+	request->runs = runs;
+	if (call->body_bytes > session->inline_bytes)
+		return client_runs(call, true, runs, &request->run_count);
+	if (call->body_bytes) {
+		client_gather(call, 0, body, call->body_bytes);
+		request->body = slice_of(body, call->body_bytes);
+	}
+	request->flags |= CAPSULE_REQUEST_INLINE;
+	if (call->into_bytes > session->inline_bytes)
+		return client_runs(call, false, runs, &request->run_count);
+	return 0;
+}
+
+int client_session_start(struct client_session *session, struct client_call *call)
+{
+	struct capsule_run runs[NEB_IOV_MAX];
+	uint8_t body[LIMIT_CAPSULE_INLINE_BYTES_MAX];
+	struct capsule_request request;
+	struct client_slot *slot;
+	ptrdiff_t bytes;
+	int ret;
+
+	if (session->phase != SESSION_OPEN || !session->free_count)
+		return -EAGAIN;
+	request_fill(call, &request);
+	ret = request_body(session, call, &request, runs, body);
+	if (ret)
+		return ret;
+	call->slot_idx = session->free_slots[session->free_count - 1];
+	slot = &session->slots[call->slot_idx];
+	request.request_id = call->slot_idx | (uint64_t)slot->generation << 32;
+	bytes = capsule_request_encode(&request, slot->data, session->capsule_bytes);
+	if (bytes < 0) {
+		client_runs_end(call, 0);
+		return (int)bytes;
+	}
+	session->free_count--;
+	slot->call = call;
+	call->session = session;
+	call->phase = CLIENT_ON_RDMA;
+	list_remove(&call->link);
+	list_push_back(&call->client->running, &call->link);
+	capsule_seal(&session->out, slot->data);
+	if (client_send(session, slot->data, slot->data) != 0)
+		client_session_lose(session, -ECONNRESET, "a request could not be sent");
+	return 0;
+}
+
+/* ---- In. ---- */
+
+static void text_take(char *text, size_t text_bytes, struct slice from)
+{
+	size_t len = MIN(from.len, text_bytes - 1);
+
+	if (len)
+		memcpy(text, from.data, len);
+	text[len] = '\0';
+}
+
+static void headers_take(struct neb_result *result, struct slice headers)
+{
+	struct capsule_header header;
+	size_t len = 0;
+
+	while (capsule_header_next(&headers, &header)) {
+		if (len + header.name.len + header.value.len + 4 > sizeof(result->headers))
+			break;
+		memcpy(result->headers + len, header.name.data, header.name.len);
+		len += header.name.len;
+		memcpy(result->headers + len, ": ", 2);
+		len += 2;
+		memcpy(result->headers + len, header.value.data, header.value.len);
+		len += header.value.len;
+		result->headers[len++] = '\n';
+	}
+	result->headers[len] = '\0';
+}
+
+static void id_take(char *text, uint64_t id)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (int i = 15; i >= 0; i--, id >>= 4)
+		text[i] = digits[id & 15];
+	text[16] = '\0';
+}
+
+static void response_take(struct client_call *call, const struct capsule_response *response)
+{
+	struct neb_result *result = &call->result;
+
+	result->status = response->status;
+	result->transport = NEB_RDMA;
+	result->bytes = response->bytes_moved;
+	result->object_bytes = response->bytes_total;
+	id_take(result->request_id, response->server_id);
+	text_take(result->etag, sizeof(result->etag), response->etag);
+	text_take(result->code, sizeof(result->code), response->code);
+	text_take(result->message, sizeof(result->message), response->message);
+	headers_take(result, response->headers);
+}
+
+static void on_response(struct client_session *session, const void *capsule, uint32_t bytes)
+{
+	struct capsule_response response;
+	struct client_slot *slot;
+	struct client_call *call;
+	uint32_t slot_idx;
+	uint64_t moved;
+
+	if (capsule_response_decode(capsule, bytes, &response) != 0) {
+		client_session_lose(session, -EPROTO, "a response is malformed");
+		return;
+	}
+	slot_idx = (uint32_t)response.request_id;
+	slot = slot_idx < session->slot_count ? &session->slots[slot_idx] : NULL;
+	call = slot && slot->generation == response.request_id >> 32 ? slot->call : NULL;
+	if (!call || response.bytes_moved > call->into_bytes ||
+		response.body.len > response.bytes_moved) {
+		client_session_lose(session, -EPROTO, "a response answers no request of ours");
+		return;
+	}
+	slot->call = NULL;
+	slot->generation++;
+	session->free_slots[session->free_count++] = (uint16_t)slot_idx;
+	response_take(call, &response);
+	moved = response.bytes_moved;
+	if (response.body.len) {
+		client_scatter(call, 0, response.body.data, response.body.len);
+		moved = 0;
+	}
+	client_runs_end(call, moved);
+	session->client->stats.requests_rdma++;
+	client_call_finish(call, client_status_error(response.status));
+}
+
+static void on_sealed(struct client_session *session, const void *capsule, uint32_t bytes)
+{
+	const struct capsule_head *head = capsule;
+
+	if (session->phase < SESSION_OPEN || capsule_unseal(&session->in, capsule, bytes) != 0) {
+		client_session_lose(session, -EPROTO, "a capsule does not verify");
+		return;
+	}
+	if (head->kind == CAPSULE_RESPONSE) {
+		on_response(session, capsule, bytes);
+	} else if (head->kind == CAPSULE_GOODBYE) {
+		/* What is in flight will still be answered; the rest finds another way. */
+		session->phase = SESSION_LEAVING;
+		if (session->client->session == session)
+			session->client->session = NULL;
+		client_calls_kick(session->client);
+	} else {
+		client_session_lose(session, -EPROTO, "a capsule of a kind servers do not send");
+	}
+}
+
+static void on_recv(struct client_recv *recv, const struct rp_wc *wc)
+{
+	struct client_session *session = recv->session;
+	const struct capsule_head *head = (const void *)recv->data;
+	bool waiting = session->free_count < session->slot_count || session->phase < SESSION_OPEN;
+	ptrdiff_t bytes;
+
+	if (session->phase == SESSION_LOST)
+		return;
+	if (wc->status != RP_WC_SUCCESS) {
+		client_session_lose(session, -ECONNRESET,
+			wc->status == RP_WC_WR_FLUSH_ERR ? "the server is gone"
+							 : rp_status_str(wc->status));
+		return;
+	}
+	bytes = capsule_head_check(head, wc->byte_len, CLIENT_CAPSULE_BYTES);
+	if (bytes != (ptrdiff_t)wc->byte_len || bytes < 0)
+		client_session_lose(session, -EPROTO, "a message is no capsule");
+	else if (head->kind < CAPSULE_REQUEST)
+		client_session_setup(session, head, (uint32_t)bytes);
+	else
+		on_sealed(session, head, (uint32_t)bytes);
+	if (session->phase == SESSION_LOST)
+		return;
+	if (client_recv_post(recv) != 0)
+		client_session_lose(session, -ECONNRESET, "a receive could not be posted");
+	else if (waiting && !list_empty(&session->client->queued))
+		client_calls_kick(session->client);
+}
+
+uint32_t client_cq_progress(struct neb_client *client)
+{
+	struct rp_wc wcs[CLIENT_WC_BATCH];
+	int count = rp_cq_poll(client->cq, wcs, CLIENT_WC_BATCH);
+
+	for (int i = 0; i < count; i++) {
+		if (!(wcs[i].wr_id & SEND_TAG)) {
+			on_recv((void *)(uintptr_t)wcs[i].wr_id, &wcs[i]);
+		} else if (wcs[i].status != RP_WC_SUCCESS) {
+			struct client_session *session =
+				(void *)(uintptr_t)(wcs[i].wr_id & ~(uint64_t)SEND_TAG);
+
+			if (session->phase != SESSION_LOST)
+				client_session_lose(
+					session, -ECONNRESET, rp_status_str(wcs[i].status));
+		}
+	}
+	return count > 0 ? (uint32_t)count : 0;
+}

@@ -1,0 +1,181 @@
+/* client/sigv4.c: signs a request for HTTP (AWS Signature Version 4, "Authenticating Requests:
+ * Using the Authorization Header"). The payload is not signed: a body's integrity is its checksum's
+ * and TLS's. */
+#include "client_priv.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIGNED_HEADERS_MAX (NEB_HEADERS_MAX + 4u)
+#define QUERY_PARAMS_MAX   64u
+
+struct signed_header {
+	char name[128]; /* lower case */
+	struct slice value;
+};
+
+static int header_order(const void *a, const void *b)
+{
+	return strcmp(
+		((const struct signed_header *)a)->name, ((const struct signed_header *)b)->name);
+}
+
+static int param_order(const void *a, const void *b)
+{
+	return slice_cmp(*(const struct slice *)a, *(const struct slice *)b);
+}
+
+static void header_set(struct signed_header *header, struct slice name, struct slice value)
+{
+	size_t len = MIN(name.len, sizeof(header->name) - 1);
+
+	for (size_t i = 0; i < len; i++)
+		header->name[i] = (char)tolower((unsigned char)name.data[i]);
+	header->name[len] = '\0';
+	header->value = slice_trim(value);
+}
+
+/* Parameters in order, each with its '='. What is encoded already stays as it is. */
+static void query_put(struct buf *out, struct slice query)
+{
+	struct slice params[QUERY_PARAMS_MAX];
+	uint32_t count = 0;
+
+	while (query.len && count < QUERY_PARAMS_MAX) {
+		struct slice param = slice_split(&query, '&');
+
+		if (param.len)
+			params[count++] = param;
+	}
+	qsort(params, count, sizeof(params[0]), param_order);
+	for (uint32_t i = 0; i < count; i++) {
+		if (i)
+			buf_put_str(out, "&");
+		buf_put_slice(out, params[i]);
+		if (slice_find(params[i], SLICE("=")) < 0)
+			buf_put_str(out, "=");
+	}
+}
+
+static void names_put(struct buf *out, const struct signed_header *headers, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		buf_printf(out, "%s%s", i ? ";" : "", headers[i].name);
+}
+
+static void request_put(struct buf *out, const struct client_signing *signing,
+	const struct signed_header *headers, uint32_t count)
+{
+	buf_printf(out, "%s\n%.*s\n", signing->method, SLICE_FMT(signing->path));
+	query_put(out, signing->query);
+	buf_put_str(out, "\n");
+	for (uint32_t i = 0; i < count; i++)
+		buf_printf(out, "%s:%.*s\n", headers[i].name, SLICE_FMT(headers[i].value));
+	buf_put_str(out, "\n");
+	names_put(out, headers, count);
+	buf_put_str(out, "\nUNSIGNED-PAYLOAD");
+}
+
+static void signature(const struct neb_client *client, struct slice canonical,
+	const char date[DATE_BASIC_LEN + 1], char ret_hex[2 * SHA256_BYTES + 1])
+{
+	char first[4 + LIMIT_SECRET_KEY_LEN_MAX + 1], text[256], digest_hex[2 * SHA256_BYTES + 1];
+	uint8_t digest[SHA256_BYTES], key[SHA256_BYTES] = {0};
+	struct slice key_slice = slice_of(key, sizeof(key));
+	int len;
+
+	sha256_of(canonical.data, canonical.len, digest);
+	hex_encode(digest, sizeof(digest), digest_hex);
+	digest_hex[2 * SHA256_BYTES] = '\0';
+	len = snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%.8s/%s/s3/aws4_request\n%s",
+		date, date, client->region, digest_hex);
+	snprintf(first, sizeof(first), "AWS4%s", client->secret_key);
+	hmac_sha256(slice_str(first), slice_of(date, DATE_DAY_LEN), key);
+	hmac_sha256(key_slice, slice_str(client->region), key);
+	hmac_sha256(key_slice, SLICE("s3"), key);
+	hmac_sha256(key_slice, SLICE("aws4_request"), key);
+	hmac_sha256(key_slice, slice_of(text, (size_t)len), digest);
+	hex_encode(digest, sizeof(digest), ret_hex);
+	ret_hex[2 * SHA256_BYTES] = '\0';
+	secret_wipe(first, sizeof(first));
+	secret_wipe(key, sizeof(key));
+}
+
+/* host, the date, the payload's stand-in and every x-amz- header, in order. */
+static uint32_t headers_gather(const struct client_call *call, const struct client_signing *signing,
+	const char *date, struct slice checksum, struct signed_header *headers)
+{
+	struct slice rest = call->headers;
+	struct capsule_header header;
+	uint32_t count = 0;
+
+	header_set(&headers[count++], SLICE("host"), signing->host);
+	header_set(&headers[count++], SLICE("x-amz-content-sha256"), SLICE("UNSIGNED-PAYLOAD"));
+	header_set(&headers[count++], SLICE("x-amz-date"), slice_of(date, DATE_BASIC_LEN));
+	if (checksum.len)
+		header_set(&headers[count++],
+			checksum_header((enum checksum_kind)call->checksum_kind), checksum);
+	while (capsule_header_next(&rest, &header) && count < SIGNED_HEADERS_MAX)
+		if (header.name.len > 6 && strncasecmp(header.name.data, "x-amz-", 6) == 0)
+			header_set(&headers[count++], header.name, header.value);
+	qsort(headers, count, sizeof(headers[0]), header_order);
+	return count;
+}
+
+struct curl_slist *client_sign(
+	struct client_call *call, const struct client_signing *signing, struct curl_slist *list)
+{
+	struct neb_client *client = call->client;
+	struct signed_header headers[SIGNED_HEADERS_MAX];
+	char date[DATE_BASIC_LEN + 1], hex[2 * SHA256_BYTES + 1], checksum[CHECKSUM_TEXT_LEN_MAX];
+	enum checksum_kind kind = (enum checksum_kind)call->checksum_kind;
+	struct buf out;
+	uint32_t count, line_count = 0;
+	size_t checksum_len = 0;
+	bool failed;
+
+	date_basic_format(signing->now_ms, date);
+	date[DATE_BASIC_LEN] = '\0';
+	if (kind)
+		checksum_len = base64_encode(call->checksum, checksum_bytes(kind), checksum);
+	count = headers_gather(call, signing, date, slice_of(checksum, checksum_len), headers);
+	buf_init(&out, 64 * KIB);
+	request_put(&out, signing, headers, count);
+	signature(client, buf_slice(&out), date, hex);
+	failed = out.failed;
+	buf_reset(&out);
+	buf_printf(&out,
+		"Authorization: AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/s3/aws4_request, "
+		"SignedHeaders=",
+		client->access_key, date, client->region);
+	names_put(&out, headers, count);
+	buf_printf(&out, ", Signature=%s", hex);
+	buf_put(&out, "", 1);
+	buf_printf(&out, "Host: %.*s", SLICE_FMT(signing->host));
+	buf_put(&out, "", 1);
+	buf_printf(&out, "x-amz-date: %s", date);
+	buf_put(&out, "", 1);
+	buf_put_str(&out, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
+	buf_put(&out, "", 1);
+	line_count = 4;
+	if (checksum_len) {
+		buf_printf(&out, "%.*s: %.*s", SLICE_FMT(checksum_header(kind)), (int)checksum_len,
+			checksum);
+		buf_put(&out, "", 1);
+		line_count++;
+	}
+	failed |= out.failed;
+	for (const char *line = out.data; !failed && line_count--; line += strlen(line) + 1) {
+		struct curl_slist *more = curl_slist_append(list, line);
+
+		failed = !more;
+		list = more ? more : list;
+	}
+	buf_free(&out);
+	if (!failed)
+		return list;
+	curl_slist_free_all(list);
+	return NULL;
+}
