@@ -149,7 +149,9 @@ void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
 	xml_element(element,
 		slice_of(text, base64_encode(meta->checksum, meta->checksum_len, text)), xml);
 	xml_element("ChecksumType",
-		meta->checksum_flags & 1 ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"), xml);
+		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
+							 : SLICE("FULL_OBJECT"),
+		xml);
 }
 
 void s3_xml_owner(struct buf *xml, const char *element)

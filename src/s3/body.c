@@ -390,5 +390,6 @@ void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
 	s3_answer_header(call, checksum_header(kind),
 		slice_of(text, base64_encode(meta->checksum, meta->checksum_len, text)));
 	s3_answer_header(call, SLICE("x-amz-checksum-type"),
-		meta->checksum_flags & 1 ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"));
+		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
+							 : SLICE("FULL_OBJECT"));
 }

@@ -82,7 +82,9 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	if (kind != CHECKSUM_NONE && kind <= CHECKSUM_SHA256) {
 		xml_element("ChecksumAlgorithm", checksum_name(kind), xml);
 		xml_element("ChecksumType",
-			meta->checksum_flags & 1 ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"), xml);
+			meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
+								 : SLICE("FULL_OBJECT"),
+			xml);
 	}
 	s3_xml_u64(xml, "Size", meta->bytes);
 	if (list->owner)

@@ -12,9 +12,12 @@ static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-dispo
 	SLICE("content-encoding"), SLICE("content-language"), SLICE("content-type"),
 	SLICE("expires")};
 
+/* By their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
 	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
 	SLICE("GLACIER_IR")};
+
+#define STORAGE_CLASS_COUNT (sizeof(storage_classes) / sizeof(storage_classes[0]))
 
 /* Asking for these is asking for something that would not be done: they are refused, not ignored.
  * A name that ends in "-" stands for all that start with it. */
@@ -153,16 +156,14 @@ static void put_pair(struct buf *out, struct slice name, struct slice value)
 	buf_put(out, "", 1);
 }
 
-static const struct s3_error *gather_storage_class(struct s3_call *call, struct buf *out)
+static const struct s3_error *gather_storage_class(struct s3_call *call, struct store_meta *meta)
 {
 	struct slice class = s3_call_header(call, SLICE("x-amz-storage-class"));
 
-	for (size_t i = 0; class.len && i < sizeof(storage_classes) / sizeof(storage_classes[0]);
-		i++) {
+	for (size_t i = 0; class.len && i < STORAGE_CLASS_COUNT; i++) {
 		if (!slice_eq(class, storage_classes[i]))
 			continue;
-		if (i > 0)
-			put_pair(out, SLICE("x-amz-storage-class"), class);
+		meta->checksum_flags = (uint8_t)(i << S3_FLAG_CLASS_SHIFT);
 		return NULL;
 	}
 	return class.len ? s3_error_at(S3_E_INVALID_STORAGE_CLASS) : NULL;
@@ -227,7 +228,7 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 		if (value.len)
 			put_pair(&out, kept[i], value);
 	}
-	error = gather_storage_class(call, &out);
+	error = gather_storage_class(call, meta);
 	if (!error && gather_user_metadata(call->request, &out) > LIMIT_USER_METADATA_BYTES_MAX) {
 		s3_fail_detail(call, "MaxSizeAllowed", SLICE("2048"));
 		error = s3_error_at(S3_E_METADATA_TOO_LARGE);
@@ -254,21 +255,11 @@ bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_
 	return true;
 }
 
-struct slice s3_meta_header(const struct store_meta *meta, struct slice name)
-{
-	struct slice rest = slice_of(meta->headers, meta->headers_len), found, value;
-
-	while (s3_meta_next(&rest, &found, &value))
-		if (slice_eq(found, name))
-			return value;
-	return SLICE_NONE;
-}
-
 struct slice s3_meta_storage_class(const struct store_meta *meta)
 {
-	struct slice class = s3_meta_header(meta, SLICE("x-amz-storage-class"));
+	uint32_t idx = meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
 
-	return class.len ? class : SLICE("STANDARD");
+	return storage_classes[idx < STORAGE_CLASS_COUNT ? idx : 0];
 }
 
 /* response-content-type and its kin replace what is stored, for this answer. */
@@ -330,5 +321,7 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 	}
 	if (!has_type && !s3_slice_among(SLICE("content-type"), replaced, replaced_count))
 		s3_answer_header(call, SLICE("content-type"), SLICE(CONTENT_TYPE_DEFAULT));
+	if (meta->checksum_flags >> S3_FLAG_CLASS_SHIFT)
+		s3_answer_header(call, SLICE("x-amz-storage-class"), s3_meta_storage_class(meta));
 	return NULL;
 }

@@ -82,36 +82,6 @@ static const struct s3_error *check_source(struct s3_call *call, const struct co
 	return NULL;
 }
 
-/* The source's headers, but with the storage class of this request. */
-static const struct s3_error *keep_headers(
-	struct s3_call *call, const struct store_meta *from, struct store_meta *meta)
-{
-	struct slice rest = slice_of(from->headers, from->headers_len), name, value, kept;
-	struct slice class = s3_meta_header(meta, SLICE("x-amz-storage-class"));
-	struct buf out;
-
-	buf_init(&out, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
-	while (s3_meta_next(&rest, &name, &value)) {
-		if (slice_eq(name, SLICE("x-amz-storage-class")))
-			continue;
-		buf_put(&out, name.data, name.len + 1);
-		buf_put(&out, value.data, value.len + 1);
-	}
-	if (class.len) {
-		buf_put(&out, "x-amz-storage-class", sizeof("x-amz-storage-class"));
-		buf_put(&out, class.data, class.len + 1);
-	}
-	kept = s3_arena_copy(&call->arena, buf_slice(&out));
-	meta->headers = kept.data;
-	meta->headers_len = (uint32_t)kept.len;
-	if (out.failed || !kept.data) {
-		buf_free(&out);
-		return s3_error_at(S3_E_SLOW_DOWN);
-	}
-	buf_free(&out);
-	return NULL;
-}
-
 /* A plain MD5 goes with the bytes; any other ETag is made anew. The checksum is what the request
  * asks for, else of the source's kind. */
 static const struct s3_error *plan_sums(struct s3_call *call, const struct store_meta *from,
@@ -208,8 +178,11 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 		return error;
 	copy.from = store_get_meta(copy.get);
 	error = check_source(call, &copy);
-	if (!error && !copy.replace)
-		error = keep_headers(call, copy.from, &meta);
+	if (!copy.replace) {
+		/* The source's own memory, which stays until it is closed. */
+		meta.headers = copy.from->headers;
+		meta.headers_len = copy.from->headers_len;
+	}
 	if (!error)
 		error = store_copy(call, &copy, &meta);
 	store_get_close(copy.get);

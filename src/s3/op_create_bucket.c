@@ -60,7 +60,7 @@ static const struct s3_error *create_again(struct s3_call *call, const char *reg
 
 const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 {
-	struct store_bucket bucket = {0};
+	struct store_bucket bucket = {.created_ns = clock_real_ns()};
 	struct slice body, region, path;
 	const struct s3_error *error;
 	struct s3_sums sums;

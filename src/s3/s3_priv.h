@@ -193,6 +193,9 @@ const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);
 struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 
 /* ---- Object headers. ---- */
+/* What s3 keeps in an object's flags: a listing has them, but not the headers. */
+#define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
+#define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
 /* Gathers what is kept with an object: standard headers, user metadata, storage class. */
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);
 /* Refuses request headers that ask for what is not implemented, by name, and values that no header
@@ -203,8 +206,6 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 /* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
  * end, or where the record is not of that form. */
 bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value);
-/* The value of a stored header; empty when absent. */
-struct slice s3_meta_header(const struct store_meta *meta, struct slice name);
 /* "STANDARD" unless the object has another. */
 struct slice s3_meta_storage_class(const struct store_meta *meta);
 

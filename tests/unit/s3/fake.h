@@ -1,0 +1,44 @@
+/* tests/unit/s3/fake.h: a store and a flow in plain memory, without fibers or devices, so that
+ * whole requests can be answered in a unit test; and a front that keeps what it was told. What the
+ * real store and flow do is tested over them. */
+#ifndef TESTS_FAKE_H
+#define TESTS_FAKE_H
+
+#include "s3/s3_priv.h"
+
+struct store *fake_store_open(void);
+void fake_store_close(struct store *store);
+/* The next put, commit or read fails with this -errno; 0: none. */
+extern int fake_put_error, fake_commit_error, fake_read_error;
+/* Objects and pieces that nobody closed. */
+extern int fake_open_gets, fake_open_puts, fake_open_sources;
+
+/* A request and its answer. */
+struct fake_call {
+	struct s3_request request;
+	struct s3_header headers[40];
+	struct s3_body body;
+	struct slice body_text;
+	struct slice trailer;		 /* answers every name */
+	int body_error;			 /* after the text */
+	struct s3_chunk_signing signing; /* what the body was opened with */
+	struct s3_reply reply;
+	struct buf reply_head; /* "name: value\n" with lower-case names */
+	struct buf reply_body;
+	uint64_t reply_bytes;
+	int heads;
+};
+void fake_call_init(
+	struct fake_call *call, const char *method, const char *path, const char *query);
+void fake_call_header(struct fake_call *call, const char *name, const char *value);
+void fake_call_body(struct fake_call *call, struct slice text);
+/* Answers; the root's session unless the request is signed or anonymous was asked for. */
+void fake_call_run(struct s3 *s3, struct fake_call *call);
+void fake_call_free(struct fake_call *call);
+/* A header of the answer; empty when absent. */
+struct slice fake_reply_header(const struct fake_call *call, const char *name);
+bool fake_reply_has(const struct fake_call *call, const char *text);
+
+extern const struct s3_identity fake_root;
+
+#endif

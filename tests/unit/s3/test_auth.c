@@ -1,0 +1,424 @@
+/* Covers s3/auth.c: whole requests with signatures in headers and in the query, and their refusals.
+ */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "fake.h"
+
+#define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+static struct store *store;
+static struct s3 *s3;
+
+static int open_all(void **state)
+{
+	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
+	struct fake_call call;
+
+	(void)state;
+	store = fake_store_open();
+	if (s3_open(&opts, store, &s3))
+		return -1;
+	fake_call_init(&call, "PUT", "/bkt", "");
+	fake_call_run(s3, &call);
+	fake_call_free(&call);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	s3_close(s3);
+	fake_store_close(store);
+	return 0;
+}
+
+struct signed_call {
+	struct fake_call call;
+	char timestamp[17], authorization[512], query[1024];
+};
+
+/* What signing needs of a request: the claim that it makes. */
+static void sign(struct signed_call *signed_call, const char *secret, struct sigv4_claim *claim,
+	char signature[65])
+{
+	struct fake_call *call = &signed_call->call;
+	struct s3_param items[S3_PARAMS_MAX];
+	struct s3_params params;
+	struct buf canonical, string;
+	char memory[1024];
+	uint8_t key[32];
+
+	call->request.headers = call->headers;
+	assert_int_equal(s3_query_parse(call->request.query, items, memory, &params), 0);
+	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	sigv4_canonical(&call->request, &params, claim, &canonical);
+	sigv4_string_to_sign(claim, buf_slice(&canonical), &string);
+	sigv4_signing_key(slice_str(secret), claim->date, claim->region, key);
+	sigv4_sign(key, buf_slice(&string), signature);
+	signature[64] = '\0';
+	buf_free(&canonical);
+	buf_free(&string);
+}
+
+struct signing {
+	const char *access_key, *secret, *payload, *signed_headers;
+	int64_t skew_ms;
+};
+static const struct signing good = {
+	"test", "secret", EMPTY, "host;x-amz-content-sha256;x-amz-date", 0};
+
+static void start(struct signed_call *signed_call, const char *method, const char *path,
+	const struct signing *signing)
+{
+	struct fake_call *call = &signed_call->call;
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
+
+	fake_call_init(call, method, path, "");
+	call->request.session = NULL;
+	date_basic_format(now_ms + signing->skew_ms, signed_call->timestamp);
+	signed_call->timestamp[16] = '\0';
+	fake_call_header(call, "Host", "localhost:9000");
+	fake_call_header(call, "X-Amz-Date", signed_call->timestamp);
+	fake_call_header(call, "x-amz-content-sha256", signing->payload);
+}
+
+/* Signs what the request has now, and answers it. */
+static void finish(struct signed_call *signed_call, const struct signing *signing)
+{
+	struct sigv4_claim claim = {.date = slice_of(signed_call->timestamp, 8),
+		.region = SLICE("mars-1"),
+		.signed_headers = slice_str(signing->signed_headers),
+		.timestamp = slice_of(signed_call->timestamp, 16),
+		.payload_hash = slice_str(signing->payload)};
+	char scope[64], signature[65];
+
+	snprintf(scope, sizeof(scope), "%.8s/mars-1/s3/aws4_request", signed_call->timestamp);
+	claim.scope = slice_str(scope);
+	sign(signed_call, signing->secret, &claim, signature);
+	snprintf(signed_call->authorization, sizeof(signed_call->authorization),
+		"AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
+		signing->access_key, scope, signing->signed_headers, signature);
+	fake_call_header(&signed_call->call, "Authorization", signed_call->authorization);
+	fake_call_run(s3, &signed_call->call);
+}
+
+static void check_refused(const struct fake_call *call, uint32_t status, const char *code)
+{
+	char element[128];
+
+	snprintf(element, sizeof(element), "<Code>%s</Code>", code);
+	if (call->reply.status != status || !fake_reply_has(call, element))
+		fail_msg("not %s but %u %.*s", code, call->reply.status, (int)call->reply_body.len,
+			call->reply_body.data);
+	assert_true(fake_reply_has(call, "<RequestId>0123456789ABCDEF</RequestId><HostId>"));
+}
+
+static void test_header_signature(void **state)
+{
+	struct signed_call call;
+
+	(void)state;
+	/* Twice: the second time the key comes from the cache. Any region will do. */
+	for (int i = 0; i < 2; i++) {
+		start(&call, "GET", "/bkt", &good);
+		fake_call_header(&call.call, "Content-Type", "not/signed");
+		finish(&call, &good);
+		assert_int_equal(call.call.reply.status, 200);
+		fake_call_free(&call.call);
+	}
+}
+
+static void check_signing(const struct signing *signing, uint32_t status, const char *code)
+{
+	struct signed_call call;
+
+	start(&call, "GET", "/bkt", signing);
+	finish(&call, signing);
+	check_refused(&call.call, status, code);
+	fake_call_free(&call.call);
+}
+
+static void test_refused_signatures(void **state)
+{
+	struct signing signing = good;
+	struct signed_call call;
+
+	(void)state;
+	signing.secret = "Secret";
+	check_signing(&signing, 403, "SignatureDoesNotMatch");
+	signing = good;
+	signing.access_key = "nobody";
+	check_signing(&signing, 403, "InvalidAccessKeyId");
+	signing = good;
+	signing.skew_ms = -16 * 60 * 1000;
+	check_signing(&signing, 403, "RequestTimeTooSkewed");
+	signing.skew_ms = 16 * 60 * 1000;
+	check_signing(&signing, 403, "RequestTimeTooSkewed");
+	signing = good;
+	signing.payload = "nonsense";
+	check_signing(&signing, 400, "InvalidArgument");
+	signing = good;
+	signing.signed_headers = "x-amz-content-sha256;x-amz-date";
+	check_signing(&signing, 400, "AuthorizationHeaderMalformed");
+	signing = good;
+	signing.signed_headers = "host;x-amz-content-sha256";
+	check_signing(&signing, 403, "AccessDenied");
+	start(&call, "GET", "/bkt", &good);
+	fake_call_header(&call.call, "x-amz-security-token", "abc");
+	finish(&call, &good);
+	check_refused(&call.call, 400, "InvalidToken");
+	fake_call_free(&call.call);
+}
+
+/* The client is told what should have been signed. */
+static void test_mismatch_tells_the_canonical_request(void **state)
+{
+	struct signing signing = good;
+	struct signed_call call;
+
+	(void)state;
+	signing.secret = "other";
+	start(&call, "GET", "/bkt", &signing);
+	finish(&call, &signing);
+	assert_true(fake_reply_has(&call.call, "<CanonicalRequest>GET"));
+	assert_true(fake_reply_has(&call.call, "<StringToSign>AWS4-HMAC-SHA256"));
+	assert_true(fake_reply_has(&call.call, "<StringToSignBytes>41 57 53 34 2d"));
+	assert_true(fake_reply_has(&call.call, "<CanonicalRequestBytes>47 45 54 "));
+	fake_call_free(&call.call);
+}
+
+static void test_tampering(void **state)
+{
+	struct signed_call call;
+
+	(void)state;
+	start(&call, "GET", "/bkt", &good);
+	finish(&call, &good);
+	fake_call_free(&call.call);
+	/* The same signature on another path. */
+	call.call.request.path = SLICE("/bkt2");
+	buf_init(&call.call.reply_head, SIZE_MAX);
+	buf_init(&call.call.reply_body, SIZE_MAX);
+	call.call.heads = 0;
+	call.call.reply.status = 0;
+	fake_call_run(s3, &call.call);
+	check_refused(&call.call, 403, "SignatureDoesNotMatch");
+	fake_call_free(&call.call);
+}
+
+static void test_payload_hash(void **state)
+{
+	struct signing signing = good;
+	struct signed_call call;
+	char hex[65] = "";
+	uint8_t digest[32];
+
+	(void)state;
+	sha256_of("body", 4, digest);
+	hex_encode(digest, 32, hex);
+	signing.payload = hex;
+	start(&call, "PUT", "/bkt/key", &signing);
+	fake_call_body(&call.call, SLICE("body"));
+	finish(&call, &signing);
+	assert_int_equal(call.call.reply.status, 200);
+	fake_call_free(&call.call);
+	start(&call, "PUT", "/bkt/key", &signing);
+	fake_call_body(&call.call, SLICE("bodY"));
+	finish(&call, &signing);
+	check_refused(&call.call, 400, "XAmzContentSHA256Mismatch");
+	fake_call_free(&call.call);
+	start(&call, "PUT", "/bkt2", &signing);
+	fake_call_body(&call.call, SLICE("bodY"));
+	finish(&call, &signing);
+	check_refused(&call.call, 400, "XAmzContentSHA256Mismatch");
+	fake_call_free(&call.call);
+	assert_int_equal(fake_open_puts, 0);
+}
+
+/* The body gets what it needs to verify its chunks. */
+static void test_chunk_signing(void **state)
+{
+	struct signing signing = good;
+	struct signed_call call;
+	uint8_t key[32];
+
+	(void)state;
+	signing.payload = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+	start(&call, "PUT", "/bkt/key", &signing);
+	fake_call_body(&call.call, SLICE("body"));
+	finish(&call, &signing);
+	assert_int_equal(call.call.reply.status, 200);
+	assert_int_equal(call.call.signing.payload, S3_PAYLOAD_STREAMING_SIGNED);
+	assert_string_equal(call.call.signing.timestamp, call.timestamp);
+	assert_int_equal(strlen(call.call.signing.seed_signature), 64);
+	assert_non_null(strstr(call.authorization, call.call.signing.seed_signature));
+	assert_non_null(strstr(call.authorization, call.call.signing.scope));
+	sigv4_signing_key(SLICE("secret"), slice_of(call.timestamp, 8), SLICE("mars-1"), key);
+	assert_memory_equal(call.call.signing.signing_key, key, 32);
+	fake_call_free(&call.call);
+}
+
+static void presign(struct signed_call *call, const char *method, int64_t skew_ms,
+	const char *expires, const char *more)
+{
+	struct signing signing = {.payload = "UNSIGNED-PAYLOAD", .skew_ms = skew_ms};
+	struct sigv4_claim claim = {.presigned = true,
+		.region = SLICE("mars-1"),
+		.signed_headers = SLICE("host"),
+		.payload_hash = SLICE("UNSIGNED-PAYLOAD")};
+	char scope[64], signature[65];
+
+	start(call, method, "/bkt/key", &signing);
+	call->call.request.header_count = 1;
+	claim.date = slice_of(call->timestamp, 8);
+	claim.timestamp = slice_of(call->timestamp, 16);
+	snprintf(scope, sizeof(scope), "%.8s/mars-1/s3/aws4_request", call->timestamp);
+	claim.scope = slice_str(scope);
+	snprintf(call->query, sizeof(call->query),
+		"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=test%%2F%.8s%%2Fmars-1%%2Fs3"
+		"%%2Faws4_request&X-Amz-Date=%s&X-Amz-Expires=%s&X-Amz-SignedHeaders=host%s",
+		call->timestamp, call->timestamp, expires, more);
+	call->call.request.query = slice_str(call->query);
+	sign(call, "secret", &claim, signature);
+	snprintf(call->query + strlen(call->query), 96, "&X-Amz-Signature=%s", signature);
+	call->call.request.query = slice_str(call->query);
+}
+
+static void test_presigned(void **state)
+{
+	struct signed_call call;
+
+	(void)state;
+	presign(&call, "PUT", 0, "60", "&x-id=PutObject&x-amz-checksum-crc32=AAAAAA%3D%3D");
+	fake_call_body(&call.call, SLICE("body"));
+	fake_call_run(s3, &call.call);
+	/* A checksum in the query is not held against the body. */
+	assert_int_equal(call.call.reply.status, 200);
+	fake_call_free(&call.call);
+	presign(&call, "GET", -50000, "60", "&response-content-type=text%2Fx");
+	fake_call_run(s3, &call.call);
+	assert_int_equal(call.call.reply.status, 200);
+	assert_true(slice_eq(fake_reply_header(&call.call, "content-type"), SLICE("text/x")));
+	fake_call_free(&call.call);
+	presign(&call, "GET", -70000, "60", "");
+	fake_call_run(s3, &call.call);
+	check_refused(&call.call, 403, "AccessDenied");
+	assert_true(fake_reply_has(&call.call, "<Message>Request has expired</Message>"));
+	fake_call_free(&call.call);
+	presign(&call, "GET", 20 * 60 * 1000, "60", "");
+	fake_call_run(s3, &call.call);
+	check_refused(&call.call, 403, "AccessDenied");
+	fake_call_free(&call.call);
+	presign(&call, "GET", 0, "604801", "");
+	fake_call_run(s3, &call.call);
+	check_refused(&call.call, 400, "AuthorizationQueryParametersError");
+	fake_call_free(&call.call);
+	presign(&call, "GET", 0, "60", "");
+	fake_call_header(&call.call, "x-amz-meta-added", "1");
+	fake_call_run(s3, &call.call);
+	check_refused(&call.call, 403, "AccessDenied");
+	fake_call_free(&call.call);
+	presign(&call, "GET", 0, "60", "");
+	fake_call_header(&call.call, "Authorization", "AWS4-HMAC-SHA256 x");
+	fake_call_run(s3, &call.call);
+	check_refused(&call.call, 400, "InvalidArgument");
+	fake_call_free(&call.call);
+}
+
+static void test_anonymous(void **state)
+{
+	struct fake_call call;
+
+	(void)state;
+	fake_call_init(&call, "GET", "/bkt/key", "");
+	call.request.session = NULL;
+	fake_call_run(s3, &call);
+	check_refused(&call, 403, "AccessDenied");
+	fake_call_free(&call);
+	/* An unknown bucket looks the same to who may not look. */
+	fake_call_init(&call, "HEAD", "/unknown", "");
+	call.request.session = NULL;
+	fake_call_run(s3, &call);
+	assert_int_equal(call.reply.status, 403);
+	fake_call_free(&call);
+}
+
+static void test_anonymous_read(void **state)
+{
+	const struct s3_opts opts = {
+		.root_access_key = "test", .root_secret_key = "secret", .anonymous_read = true};
+	struct fake_call call;
+	struct s3 *open;
+
+	(void)state;
+	assert_int_equal(s3_open(&opts, store, &open), 0);
+	fake_call_init(&call, "GET", "/bkt/nokey", "");
+	call.request.session = NULL;
+	fake_call_run(open, &call);
+	check_refused(&call, 404, "NoSuchKey");
+	fake_call_free(&call);
+	fake_call_init(&call, "PUT", "/bkt/nokey", "");
+	call.request.session = NULL;
+	fake_call_run(open, &call);
+	check_refused(&call, 403, "AccessDenied");
+	fake_call_free(&call);
+	s3_close(open);
+}
+
+static void test_session_key(void **state)
+{
+	struct s3_identity identity;
+	uint8_t key[32], wanted[32];
+
+	(void)state;
+	assert_int_equal(s3_session_key(s3, SLICE("test"), SLICE("context"), key, &identity), 0);
+	hmac_sha256(SLICE("NEBULA1secret"), SLICE("context"), wanted);
+	assert_memory_equal(key, wanted, 32);
+	assert_string_equal(identity.access_key, "test");
+	assert_null(s3_authorize(s3, &identity, S3_ACTION_OTHER, SLICE("bkt"), SLICE_NONE));
+	assert_int_equal(
+		s3_session_key(s3, SLICE("tes"), SLICE("context"), key, &identity), -ENOENT);
+	identity = (struct s3_identity){.access_key = "x"};
+	assert_string_equal(
+		s3_authorize(s3, &identity, S3_ACTION_GET_OBJECT, SLICE("bkt"), SLICE("k"))->code,
+		"AccessDenied");
+}
+
+static void test_open_refuses(void **state)
+{
+	struct s3_opts opts = {.root_access_key = "", .root_secret_key = "secret"};
+	char long_key[LIMIT_SECRET_KEY_LEN_MAX + 2];
+	struct s3 *none;
+
+	(void)state;
+	assert_int_equal(s3_open(&opts, store, &none), -EINVAL);
+	memset(long_key, 'k', sizeof(long_key) - 1);
+	long_key[sizeof(long_key) - 1] = '\0';
+	opts.root_access_key = "a";
+	opts.root_secret_key = long_key;
+	assert_int_equal(s3_open(&opts, store, &none), -ENAMETOOLONG);
+	s3_close(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_header_signature),
+		cmocka_unit_test(test_refused_signatures),
+		cmocka_unit_test(test_mismatch_tells_the_canonical_request),
+		cmocka_unit_test(test_tampering),
+		cmocka_unit_test(test_payload_hash),
+		cmocka_unit_test(test_chunk_signing),
+		cmocka_unit_test(test_presigned),
+		cmocka_unit_test(test_anonymous),
+		cmocka_unit_test(test_anonymous_read),
+		cmocka_unit_test(test_session_key),
+		cmocka_unit_test(test_open_refuses),
+	};
+
+	return cmocka_run_group_tests(tests, open_all, close_all);
+}

@@ -1,0 +1,286 @@
+/* Covers the operations on buckets, listing, routing and what is declined. */
+#include "../unit.h"
+
+#include <stdio.h>
+
+#include "fake.h"
+
+static struct store *store;
+static struct s3 *s3;
+
+static int open_all(void **state)
+{
+	const struct s3_opts opts = {.root_access_key = "test",
+		.root_secret_key = "secret",
+		.host_domain = "s3.example.com"};
+
+	(void)state;
+	store = fake_store_open();
+	return s3_open(&opts, store, &s3);
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	s3_close(s3);
+	fake_store_close(store);
+	return 0;
+}
+
+/* Status of a request without a body; its answer is checked for a text when one is given. */
+static uint32_t ask(const char *method, const char *path, const char *query, const char *text)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, method, path, query);
+	fake_call_run(s3, &call);
+	status = call.reply.status;
+	if (text && !fake_reply_has(&call, text))
+		fail_msg("%s %s?%s answered %.*s", method, path, query, (int)call.reply_body.len,
+			call.reply_body.data);
+	if (strcmp(method, "HEAD") == 0)
+		assert_int_equal(call.reply_body.len, 0);
+	fake_call_free(&call);
+	return status;
+}
+
+static uint32_t ask_with(const char *method, const char *path, const char *query, const char *body)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, method, path, query);
+	fake_call_body(&call, slice_str(body));
+	fake_call_run(s3, &call);
+	status = call.reply.status;
+	fake_call_free(&call);
+	return status;
+}
+
+static void test_life(void **state)
+{
+	(void)state;
+	assert_int_equal(ask("HEAD", "/one", "", NULL), 404);
+	assert_int_equal(ask("PUT", "/one", "", NULL), 200);
+	assert_int_equal(ask("PUT", "/one", "", NULL), 200);
+	assert_int_equal(ask("HEAD", "/one", "", NULL), 200);
+	assert_int_equal(ask_with("PUT", "/two", "",
+				 "<CreateBucketConfiguration><LocationConstraint>eu-west-1"
+				 "</LocationConstraint></CreateBucketConfiguration>"),
+		200);
+	assert_int_equal(ask("PUT", "/two", "", "<Code>BucketAlreadyOwnedByYou</Code>"), 409);
+	assert_int_equal(ask("GET", "/two", "location", ">eu-west-1</LocationConstraint>"), 200);
+	assert_int_equal(ask("GET", "/one", "location", "></LocationConstraint>"), 200);
+	assert_int_equal(ask_with("PUT", "/two/key", "", "body"), 200);
+	assert_int_equal(ask("DELETE", "/two", "", "<Code>BucketNotEmpty</Code>"), 409);
+	assert_int_equal(ask("DELETE", "/two/key", "", NULL), 204);
+	assert_int_equal(ask("DELETE", "/two", "", NULL), 204);
+	assert_int_equal(ask("DELETE", "/two", "", "<Code>NoSuchBucket</Code>"), 404);
+}
+
+static void test_create_refusals(void **state)
+{
+	(void)state;
+	assert_int_equal(ask("PUT", "/No", "", "<Code>InvalidBucketName</Code>"), 400);
+	assert_int_equal(ask_with("PUT", "/new", "", "<CreateBucketConfig"), 400);
+	assert_int_equal(ask_with("PUT", "/new", "", "<Other/>"), 400);
+	assert_int_equal(ask_with("PUT", "/new", "",
+				 "<CreateBucketConfiguration><LocationConstraint>EU!"
+				 "</LocationConstraint></CreateBucketConfiguration>"),
+		400);
+	assert_int_equal(
+		ask_with("PUT", "/new", "",
+			"<CreateBucketConfiguration><Bucket><Type>Directory</Type></Bucket>"
+			"</CreateBucketConfiguration>"),
+		501);
+	assert_int_equal(ask("HEAD", "/new", "", NULL), 404);
+}
+
+static void test_list_buckets(void **state)
+{
+	(void)state;
+	ask("PUT", "/aaa", "", NULL);
+	ask("PUT", "/bba", "", NULL);
+	ask("PUT", "/bbb", "", NULL);
+	ask("PUT", "/ccc", "", NULL);
+	assert_int_equal(ask("GET", "/", "", "<Name>aaa</Name>"), 200);
+	assert_int_equal(ask("GET", "/", "prefix=bb&max-buckets=1",
+				 "</Buckets><ContinuationToken>YmJh</ContinuationToken>"),
+		200);
+	assert_int_equal(ask("GET", "/", "prefix=bb&max-buckets=1&continuation-token=YmJh",
+				 "<Buckets><Bucket><Name>bbb</Name>"),
+		200);
+	assert_int_equal(
+		ask("GET", "/", "prefix=bb&continuation-token=YmJi", "<Buckets></Buckets>"), 200);
+	assert_int_equal(ask("GET", "/", "max-buckets=0", "InvalidArgument"), 400);
+	assert_int_equal(ask("GET", "/", "max-buckets=10001", "InvalidArgument"), 400);
+	assert_int_equal(ask("GET", "/", "continuation-token=!", "InvalidArgument"), 400);
+}
+
+/* What clients ask a bucket for by themselves, and what is not served is said to be so. */
+static void test_configurations(void **state)
+{
+	static const struct {
+		const char *method, *query, *text;
+		uint32_t status;
+	} rows[] = {
+		{"GET", "versioning", "<VersioningConfiguration", 200},
+		{"GET", "acl", "<Permission>FULL_CONTROL</Permission>", 200},
+		{"GET", "logging", "<BucketLoggingStatus", 200},
+		{"GET", "requestPayment", "<Payer>BucketOwner</Payer>", 200},
+		{"GET", "policy", "<Code>NoSuchBucketPolicy</Code>", 404},
+		{"GET", "lifecycle", "<Code>NoSuchLifecycleConfiguration</Code>", 404},
+		{"GET", "tagging", "<Code>NoSuchTagSet</Code>", 404},
+		{"GET", "cors", "<Code>NoSuchCORSConfiguration</Code>", 404},
+		{"GET", "object-lock", "<Code>ObjectLockConfigurationNotFoundError</Code>", 404},
+		{"PUT", "versioning", "PUT ?versioning is not implemented", 501},
+		{"PUT", "acl", "<Code>NotImplemented</Code>", 501},
+		{"PUT", "policy", "<Code>NotImplemented</Code>", 501},
+		{"DELETE", "policy", "<Code>NotImplemented</Code>", 501},
+		{"GET", "inventory", "<Code>NotImplemented</Code>", 501},
+		{"POST", "", "<Code>NotImplemented</Code>", 501},
+		{"PATCH", "", "<Code>MethodNotAllowed</Code>", 405},
+		{"OPTIONS", "", "Origin", 400},
+	};
+
+	(void)state;
+	ask("PUT", "/config", "", NULL);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(ask(rows[i].method, "/config", rows[i].query, rows[i].text),
+			rows[i].status);
+	assert_int_equal(ask("GET", "/nowhere", "versioning", "NoSuchBucket"), 404);
+	assert_int_equal(ask("POST", "/", "", "<Code>NotImplemented</Code>"), 501);
+	assert_int_equal(ask("HEAD", "/config", "", NULL), 200);
+}
+
+static void test_list_pages(void **state)
+{
+	static const char *const keys[] = {"a", "b/1", "b/2", "c", "d/x/y", "e e", "f&g"};
+
+	(void)state;
+	ask("PUT", "/list", "", NULL);
+	ask_with("PUT", "/list/a", "", "1");
+	ask_with("PUT", "/list/b/1", "", "1");
+	ask_with("PUT", "/list/b/2", "", "1");
+	ask_with("PUT", "/list/c", "", "1");
+	ask_with("PUT", "/list/d/x/y", "", "1");
+	ask_with("PUT", "/list/e%20e", "", "1");
+	ask_with("PUT", "/list/f%26g", "", "1");
+	for (size_t i = 0; i < 5; i++) {
+		char element[64];
+
+		snprintf(element, sizeof(element), "<Key>%s</Key>", keys[i]);
+		assert_int_equal(ask("GET", "/list", "", element), 200);
+		assert_int_equal(ask("GET", "/list/", "list-type=2", element), 200);
+	}
+	ask("GET", "/list", "", "<Key>f&amp;g</Key>");
+	ask("GET", "/list", "encoding-type=url", "<Key>e%20e</Key>");
+	ask("GET", "/list", "", "<Owner><ID>");
+	ask("GET", "/list", "delimiter=/", "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes>");
+	ask("GET", "/list", "delimiter=/&max-keys=2", "<NextMarker>b/</NextMarker>");
+	ask("GET", "/list", "delimiter=/&max-keys=1&marker=b/", "<Key>c</Key>");
+	ask("GET", "/list", "max-keys=1", "<IsTruncated>true</IsTruncated>");
+	ask("GET", "/list", "max-keys=0", "<IsTruncated>false</IsTruncated>");
+	ask("GET", "/list", "max-keys=5000", "<MaxKeys>1000</MaxKeys>");
+	ask("GET", "/list", "prefix=zzz", "<Prefix>zzz</Prefix>");
+	assert_int_equal(ask("GET", "/list", "max-keys=-1", "InvalidArgument"), 400);
+	assert_int_equal(ask("GET", "/list", "max-keys=x", "InvalidArgument"), 400);
+	assert_int_equal(ask("GET", "/list", "encoding-type=x", "InvalidArgument"), 400);
+	assert_int_equal(ask("GET", "/nolist", "", "NoSuchBucket"), 404);
+	assert_int_equal(ask("GET", "/list", "prefix=%ff", "InvalidArgument"), 400);
+}
+
+static void test_list_v2_pages(void **state)
+{
+	(void)state;
+	ask("PUT", "/lis2", "", NULL);
+	ask_with("PUT", "/lis2/a", "", "1");
+	ask_with("PUT", "/lis2/b/1", "", "1");
+	ask_with("PUT", "/lis2/b/2", "", "1");
+	ask_with("PUT", "/lis2/c", "", "1");
+	ask("GET", "/lis2", "list-type=2", "<KeyCount>4</KeyCount>");
+	ask("GET", "/lis2", "list-type=2&delimiter=/", "<KeyCount>3</KeyCount>");
+	ask("GET", "/lis2", "list-type=2&max-keys=1",
+		"<NextContinuationToken>YQ==</NextContinuationToken>");
+	ask("GET", "/lis2", "list-type=2&continuation-token=YQ%3D%3D&max-keys=1", "<Key>b/1</Key>");
+	ask("GET", "/lis2", "list-type=2&continuation-token=YQ%3D%3D",
+		"<ContinuationToken>YQ==</ContinuationToken>");
+	ask("GET", "/lis2", "list-type=2&start-after=b/2", "<KeyCount>1</KeyCount>");
+	ask("GET", "/lis2", "list-type=2&start-after=b/2", "<StartAfter>b/2</StartAfter>");
+	ask("GET", "/lis2", "list-type=2&continuation-token=", "<KeyCount>4</KeyCount>");
+	ask("GET", "/lis2", "list-type=2&max-keys=0", "<KeyCount>0</KeyCount>");
+	ask("GET", "/lis2", "list-type=2&fetch-owner=true", "<Owner>");
+	assert_int_equal(
+		ask("GET", "/lis2", "list-type=2&continuation-token=%21", "InvalidArgument"), 400);
+	assert_int_equal(ask("GET", "/lis2", "list-type=3", "InvalidArgument"), 400);
+	ask("GET", "/lis2", "versions", "<VersionId>null</VersionId><IsLatest>true</IsLatest>");
+	ask("GET", "/lis2", "versions&max-keys=1", "<NextKeyMarker>a</NextKeyMarker>");
+}
+
+static void check_split(const char *path, const char *host, const char *bucket, const char *key)
+{
+	struct s3_header header = {SLICE("Host"), slice_str(host)};
+	struct s3_request request = {
+		.path = slice_str(path), .headers = &header, .header_count = 1};
+	struct s3_call call = {.s3 = s3, .request = &request};
+	enum s3_level level;
+
+	s3_arena_init(&call.arena);
+	assert_int_equal(s3_split_path(&call, &level), 0);
+	assert_true(slice_eq(call.bucket, slice_str(bucket)));
+	assert_true(slice_eq(call.key, slice_str(key)));
+	assert_int_equal(level, key[0]	    ? S3_LEVEL_OBJECT
+				: bucket[0] ? S3_LEVEL_BUCKET
+					    : S3_LEVEL_SERVICE);
+	s3_arena_free(&call.arena);
+}
+
+static void test_paths(void **state)
+{
+	(void)state;
+	check_split("/", "localhost:9000", "", "");
+	check_split("/b", "localhost", "b", "");
+	check_split("/b/", "localhost", "b", "");
+	check_split("/b/k", "localhost", "b", "k");
+	check_split("/b//k/", "localhost", "b", "/k/");
+	check_split("/b/../k", "localhost", "b", "../k");
+	check_split("/b/a%2Fb%25+c", "localhost", "b", "a/b%+c");
+	check_split("/k/l", "bkt.s3.example.com:9000", "bkt", "k/l");
+	check_split("/", "bkt.S3.Example.com", "bkt", "");
+	check_split("/k", "a.b.s3.example.com", "a.b", "k");
+	check_split("/b/k", "s3.example.com", "b", "k");
+	check_split("/b/k", "evils3.example.com", "b", "k");
+	assert_int_equal(ask("GET", "/b/%zz", "", "<Code>InvalidURI</Code>"), 400);
+	assert_int_equal(ask("GET", "/bbb/%ff", "", "<Code>InvalidArgument</Code>"), 400);
+	assert_int_equal(ask("GET", "/bbb/k", "a=%f", "<Code>InvalidURI</Code>"), 400);
+}
+
+static void test_many_parameters(void **state)
+{
+	struct buf query;
+
+	(void)state;
+	buf_init(&query, 4096);
+	for (unsigned i = 0; i <= S3_PARAMS_MAX; i++)
+		buf_put_str(&query, "a&");
+	buf_put(&query, "a", 2);
+	assert_int_equal(ask("GET", "/bbb", query.data, "<Code>InvalidURI</Code>"), 400);
+	buf_free(&query);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_life),
+		cmocka_unit_test(test_create_refusals),
+		cmocka_unit_test(test_list_buckets),
+		cmocka_unit_test(test_configurations),
+		cmocka_unit_test(test_list_pages),
+		cmocka_unit_test(test_list_v2_pages),
+		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_many_parameters),
+	};
+
+	return cmocka_run_group_tests(tests, open_all, close_all);
+}

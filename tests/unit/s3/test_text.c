@@ -1,0 +1,132 @@
+/* Covers s3/text.c. */
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "s3/s3.h"
+#include "s3/text.h"
+
+static void check_query(const char *query, const char *wanted)
+{
+	struct s3_param items[S3_PARAMS_MAX];
+	struct s3_params params;
+	char memory[256];
+	struct buf text;
+
+	buf_init(&text, 1024);
+	assert_int_equal(s3_query_parse(slice_str(query), items, memory, &params), 0);
+	assert_true(params.count <= s3_query_count(slice_str(query)));
+	for (uint32_t i = 0; i < params.count; i++)
+		buf_printf(&text, "[%.*s%s%.*s]", SLICE_FMT(items[i].name),
+			items[i].has_value ? "=" : "", SLICE_FMT(items[i].value));
+	buf_put(&text, "", 1);
+	assert_string_equal(text.data, wanted);
+	buf_free(&text);
+}
+
+static void test_query(void **state)
+{
+	struct s3_param items[2];
+	struct s3_params params;
+	char memory[16];
+
+	(void)state;
+	check_query("", "");
+	check_query("acl", "[acl]");
+	check_query("acl=", "[acl=]");
+	check_query("a=1&b=2", "[a=1][b=2]");
+	check_query("&&a=1&&", "[a=1]");
+	check_query("a+b=c+d%2Be", "[a b=c d+e]");
+	check_query("a=b=c", "[a=b=c]");
+	check_query("%61=%62", "[a=b]");
+	assert_int_equal(s3_query_parse(SLICE("a=%4"), items, memory, &params), -EINVAL);
+	assert_int_equal(s3_query_parse(SLICE("a=%zz"), items, memory, &params), -EINVAL);
+	assert_int_equal(s3_query_count(SLICE("a&b&c")), 3);
+	s3_query_parse(SLICE("a=1&a=2"), items, memory, &params);
+	assert_true(slice_eq(s3_query_find(&params, SLICE("a"))->value, SLICE("1")));
+	assert_null(s3_query_find(&params, SLICE("A")));
+}
+
+static void check_part(const char *text, uint64_t bytes, uint64_t offset, uint64_t len)
+{
+	uint64_t got_offset = 0, got_len = 0;
+
+	assert_int_equal(
+		s3_range_parse(slice_str(text), bytes, &got_offset, &got_len), S3_RANGE_PART);
+	assert_int_equal(got_offset, offset);
+	assert_int_equal(got_len, len);
+}
+
+static void test_ranges(void **state)
+{
+	static const char *const whole[] = {"", "bytes", "bytes=", "bytes=-", "bytes=a-b",
+		"items=0-1", "bytes=5-4", "bytes=0-1,3-4", "bytes=1", "bytes=-1-2", "0-1",
+		"bytes=0x1-2", "bytes=99999999999999999999-"};
+	static const char *const beyond[] = {"bytes=10-", "bytes=10-11", "bytes=-0", "bytes=11-99"};
+	uint64_t offset = 0, len = 0;
+
+	(void)state;
+	check_part("bytes=0-0", 10, 0, 1);
+	check_part("bytes=0-9", 10, 0, 10);
+	check_part("bytes=0-99", 10, 0, 10);
+	check_part("bytes=9-", 10, 9, 1);
+	check_part("bytes=3-5", 10, 3, 3);
+	check_part("bytes=-3", 10, 7, 3);
+	check_part("bytes=-30", 10, 0, 10);
+	for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
+		assert_int_equal(
+			s3_range_parse(slice_str(whole[i]), 10, &offset, &len), S3_RANGE_WHOLE);
+	for (size_t i = 0; i < sizeof(beyond) / sizeof(beyond[0]); i++)
+		assert_int_equal(s3_range_parse(slice_str(beyond[i]), 10, &offset, &len),
+			S3_RANGE_UNSATISFIABLE);
+	assert_int_equal(
+		s3_range_parse(SLICE("bytes=0-"), 0, &offset, &len), S3_RANGE_UNSATISFIABLE);
+	assert_int_equal(
+		s3_range_parse(SLICE("bytes=-5"), 0, &offset, &len), S3_RANGE_UNSATISFIABLE);
+}
+
+static void test_bucket_names(void **state)
+{
+	static const char *const good[] = {"abc", "a-b", "a.b", "my.bucket-1", "123", "1.2.3",
+		"192.168.5.1000", "a--b",
+		"a23456789012345678901234567890123456789012345678901234567890123"};
+	static const char *const bad[] = {"", "ab", "Abc", "a_b", "-ab", "ab-", ".ab", "ab.",
+		"a..b", "192.168.5.4", "xn--abc", "sthree-abc", "amzn-s3-demo-x", "abc-s3alias",
+		"abc--ol-s3", "abc--x-s3", "abc.mrap", "a b", "a/b",
+		"\xc3\xa9"
+		"bc",
+		"a234567890123456789012345678901234567890123456789012345678901234"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_true(s3_bucket_name_valid(slice_str(good[i])));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(s3_bucket_name_valid(slice_str(bad[i])));
+}
+
+static void test_keys(void **state)
+{
+	char key[1025];
+
+	(void)state;
+	memset(key, 'k', sizeof(key));
+	assert_true(s3_key_valid(slice_of(key, 1)));
+	assert_true(s3_key_valid(slice_of(key, 1024)));
+	assert_false(s3_key_valid(slice_of(key, 1025)));
+	assert_false(s3_key_valid(SLICE("")));
+	assert_true(s3_key_valid(SLICE("\xf0\x9f\x8c\x8c/\x01\n..")));
+	assert_false(s3_key_valid(SLICE("\xc3")));
+	assert_false(s3_key_valid(SLICE("a\xff")));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_query),
+		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_bucket_names),
+		cmocka_unit_test(test_keys),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
