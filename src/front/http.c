@@ -45,12 +45,19 @@ struct http_thread *http_thread(void)
 	return &thread_self;
 }
 
+uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes)
+{
+	return clock_now_ns() + conn->opts->body_stall_timeout_ns +
+	       bytes * (NS_PER_S / HTTP_BODY_RATE_MIN);
+}
+
 /* ---- Receiving. ---- */
 
 static int conn_recv(void *arg, void *dst, size_t len, enum http_want want, size_t *ret_bytes)
 {
 	struct http_conn *conn = arg;
-	uint64_t deadline_ns = clock_now_ns() + conn->opts->body_stall_timeout_ns;
+	uint64_t deadline_ns =
+		MIN(conn->recv_deadline_ns, clock_now_ns() + conn->opts->body_stall_timeout_ns);
 
 	if (want == HTTP_PAYLOAD)
 		return net_recv_full(conn->stream, dst, len, deadline_ns, ret_bytes);
@@ -202,11 +209,14 @@ static void handle(struct http_conn *conn)
 static bool answer_end(struct http_conn *conn)
 {
 	struct http_reply *reply = &conn->reply;
+	bool gave_up = reply->reply.broken && !reply->head_sent;
 
-	if (!reply->reply.status && !reply->reply.broken) {
+	if (gave_up || !reply->reply.status) {
+		/* Nothing is on the wire yet: the client can still be told. */
 		log_error("http", "request %s from %s ended without an answer",
 			conn->request.request_id, conn->request.peer);
 		conn->close_after = true;
+		http_reply_init(reply, conn);
 		if (http_refuse(conn, 500))
 			return false;
 	}

@@ -88,9 +88,21 @@ static int fill(struct http_body *body, uint8_t *dst, uint32_t want, uint32_t *r
 	return 0;
 }
 
+/* Frames are taken when there is something to put into them: a client that only announces a body
+ * holds none. */
+static int await_bytes(struct http_body *body)
+{
+	struct http_conn *conn = body->conn;
+
+	if (conn->in.start != conn->in.end || (body->aws && body->aws_in.start != body->aws_in.end))
+		return 0;
+	return net_wait_readable(conn->stream, conn->recv_deadline_ns);
+}
+
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct http_body *body = CONTAINER_OF(source, struct http_body, source);
+	struct http_conn *conn = body->conn;
 	struct flow_core *core = source->core;
 	uint64_t left = body->announced - body->decoded;
 	uint32_t want = (uint32_t)MIN(left, MIN(bytes_max, STORE_CHUNK_BYTES));
@@ -102,16 +114,21 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		return -EPIPE;
 	if (body->ended)
 		return 0;
+	conn->recv_deadline_ns = MIN(source->deadline_ns, http_deadline_ns(conn, 0));
 	if (!want) {
 		err = read_end(body);
 		body->failed = err;
 		return err;
 	}
-	err = flow_lease(core, region_frames_for(want), OWNER_NET,
-		MIN(source->deadline_ns, clock_now_ns() + body->conn->opts->body_stall_timeout_ns),
-		&span);
-	if (err)
+	err = await_bytes(body);
+	if (!err)
+		err = flow_lease(core, region_frames_for(want), OWNER_NET,
+			MIN(source->deadline_ns, http_deadline_ns(conn, 0)), &span);
+	if (err) {
+		body->failed = true;
 		return err;
+	}
+	conn->recv_deadline_ns = MIN(source->deadline_ns, http_deadline_ns(conn, want));
 	*ret_piece = (struct flow_piece){.span = span, .data = span.data, .hold = FLOW_HOLD_LEASE};
 	err = fill(body, span.data, want, &have);
 	if (err || !have) {
@@ -167,7 +184,7 @@ static int send_continue(struct http_body *body)
 	/* A client that did not wait needs no leave. */
 	if (conn->in.start != conn->in.end)
 		return 0;
-	return net_sendv_stall(conn->stream, &iov, 1, conn->opts->body_stall_timeout_ns);
+	return net_sendv(conn->stream, &iov, 1, http_deadline_ns(conn, 0));
 }
 
 static int body_open(struct s3_body *s3_body, const struct s3_chunk_signing *signing,
@@ -263,6 +280,7 @@ int http_body_drain(struct http_body *body)
 	size_t got = 1;
 	int err = 0;
 
+	body->conn->recv_deadline_ns = http_deadline_ns(body->conn, body->raw_left);
 	while (!body->ended && got && !err)
 		err = raw_read(body, scratch, sizeof(scratch), HTTP_FRAMING, &got);
 	return err;

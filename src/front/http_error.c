@@ -82,7 +82,7 @@ static const struct refusal refusals[] = {
 		"Your request header section exceeds the maximum allowed size."},
 	{500, "InternalError", "The server ended the request without an answer."},
 	{501, "NotImplemented",
-		"A header you provided, or the method, implies functionality that is not implemented."},
+		"A header or the method implies functionality that is not implemented."},
 	{505, "HttpVersionNotSupported", "The HTTP version specified is not supported."},
 };
 

@@ -25,6 +25,8 @@
 #define HTTP_READ_AHEAD_BYTES 128u
 /* What a handler left of a body is read and thrown away up to here; past it the connection ends. */
 #define HTTP_DRAIN_BYTES_MAX (256 * KIB)
+/* Who moves a body more slowly than this over a whole piece is cut off: a piece holds frames. */
+#define HTTP_BODY_RATE_MIN (4 * KIB) /* bytes a second */
 /* After the last answer the peer may need this to stop sending, so that it sees the answer. */
 #define HTTP_LINGER_BYTES_MAX (32 * MIB)
 #define HTTP_LINGER_NS	      (2 * NS_PER_S)
@@ -197,7 +199,8 @@ int http_reply_flush(struct http_reply *reply);
 struct http_conn {
 	const struct front_http_opts *opts;
 	struct net_stream *stream;
-	bool close_after; /* the present answer is the last */
+	bool close_after;	   /* the present answer is the last */
+	uint64_t recv_deadline_ns; /* for all that is received until it is set again */
 	struct http_in in;
 	struct http_head head;
 	struct http_body body;
@@ -207,6 +210,8 @@ struct http_conn {
 	char out[HTTP_OUT_BYTES];
 };
 
+/* When so many bytes of a body must have moved: however slowly it may start, it must go on. */
+uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes);
 /* Puts an S3 error of this status into the answer. */
 int http_refuse(struct http_conn *conn, uint32_t status);
 const char *http_reason(uint32_t status);

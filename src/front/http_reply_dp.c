@@ -150,7 +150,8 @@ static int reply_send(struct http_reply *reply, const void *data, size_t len)
 	reply->head_sent = true;
 	if (!count)
 		return 0;
-	err = net_sendv_stall(conn->stream, iov, count, conn->opts->body_stall_timeout_ns);
+	err = net_sendv_stall(conn->stream, iov, count, conn->opts->body_stall_timeout_ns,
+		http_deadline_ns(conn, len));
 	if (err)
 		reply->reply.broken = true;
 	else

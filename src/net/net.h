@@ -45,10 +45,12 @@ int net_recv_all(struct net_stream *stream, void *buf, size_t len, uint64_t dead
 /* All of it, or an error (-EPIPE and -ECONNRESET: the peer is gone). iov is used up (changed). */
 int net_sendv(
 	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t deadline_ns);
-/* As net_sendv, but every wait in which some bytes left starts the time anew: -ETIMEDOUT only when
- * stall_ns passed without any. */
-int net_sendv_stall(
-	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t stall_ns);
+/* As net_sendv, and -ETIMEDOUT also when stall_ns passed in which no byte left. */
+int net_sendv_stall(struct net_stream *stream, struct iovec *iov, uint32_t iov_count,
+	uint64_t stall_ns, uint64_t deadline_ns);
+/* Waits until there is something to receive (or the end, or an error, which receiving will tell),
+ * for those who take memory to receive into only then. -ETIMEDOUT, -ECANCELED. */
+int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns);
 /* Without a system call when the socket has nothing for us: -EAGAIN. For pipelining. 0 also when
  * the peer closed. */
 int net_peek_ready(struct net_stream *stream);

@@ -7,6 +7,7 @@
 #include "net/net_priv.h"
 
 #include <errno.h>
+#include <poll.h>
 
 static bool retry_plain(ssize_t done)
 {
@@ -126,6 +127,29 @@ int net_peek_ready(struct net_stream *stream)
 	return 0;
 }
 
+int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
+{
+	struct net_op *op = &stream->recv;
+	int done;
+
+	stream->readable = true; /* ask the socket itself */
+	done = net_peek_ready(stream);
+	if (done != -EAGAIN)
+		return done == -ECANCELED ? done : 0;
+	do {
+		if (stream->shut)
+			return -ECANCELED;
+		net_op_begin(stream, op, deadline_ns);
+		io_uring_prep_poll_add(
+			reactor_sqe(stream->reactor, &op->op), stream->fd, POLLIN | POLLRDHUP);
+		done = net_op_wait(stream, op);
+	} while (done == -EINTR);
+	if (done < 0)
+		return done;
+	stream->readable = true;
+	return 0;
+}
+
 /* Moves the list past what was sent; how much is left to send. */
 static size_t iov_advance(struct msghdr *msg, size_t done)
 {
@@ -163,7 +187,7 @@ static int send_ring(struct net_stream *stream, struct msghdr *msg, uint64_t dea
 	return done;
 }
 
-/* stall_ns 0: the deadline is for all of it. */
+/* stall_ns 0: no bound on a single wait. */
 static int send_all(
 	struct net_stream *stream, struct msghdr *msg, uint64_t deadline_ns, uint64_t stall_ns)
 {
@@ -179,9 +203,9 @@ static int send_all(
 		return -errno;
 	done = sent > 0 ? (int)sent : 0;
 	while (iov_advance(msg, (size_t)done)) {
-		if (stall_ns)
-			deadline_ns = clock_now_ns() + stall_ns;
-		done = send_ring(stream, msg, deadline_ns);
+		uint64_t stall_until_ns = stall_ns ? clock_now_ns() + stall_ns : DEADLINE_NONE;
+
+		done = send_ring(stream, msg, MIN(deadline_ns, stall_until_ns));
 		if (done < 0)
 			return done;
 	}
@@ -196,10 +220,10 @@ int net_sendv(
 	return send_all(stream, &msg, deadline_ns, 0);
 }
 
-int net_sendv_stall(
-	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t stall_ns)
+int net_sendv_stall(struct net_stream *stream, struct iovec *iov, uint32_t iov_count,
+	uint64_t stall_ns, uint64_t deadline_ns)
 {
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = iov_count};
 
-	return send_all(stream, &msg, DEADLINE_NONE, stall_ns);
+	return send_all(stream, &msg, deadline_ns, stall_ns);
 }

@@ -10,6 +10,7 @@
  * /break/N   announces N bytes and breaks off half way
  * /retry     breaks off before the first byte, then answers 503
  * /silent    does not answer
+ * /give-up   has a head ready and then cannot go on
  * /status/N  an empty answer
  * /header    answers with a header that holds line ends ---- */
 
@@ -43,6 +44,12 @@ static void handle_header(struct s3_reply *reply)
 	assert_int_equal(reply->ops->head(reply, 200, &header, 1, 0), 0);
 }
 
+static void handle_give_up(struct s3_reply *reply)
+{
+	handle_bytes(reply, 100, 0);
+	reply->broken = true;
+}
+
 static void handle_retry(struct s3_reply *reply)
 {
 	handle_bytes(reply, 100, 0);
@@ -71,6 +78,8 @@ static void rig_handle(void *arg, const struct s3_request *request, struct s3_re
 		handle_bytes(reply, strtoull(path + 7, NULL, 10), UINT64_MAX);
 	else if (!strncmp(path, "/break/", 7))
 		handle_bytes(reply, strtoull(path + 7, NULL, 10), strtoull(path + 7, NULL, 10) / 2);
+	else if (!strcmp(path, "/give-up"))
+		handle_give_up(reply);
 	else if (!strcmp(path, "/retry"))
 		handle_retry(reply);
 	else if (!strncmp(path, "/status/", 8))
@@ -180,6 +189,13 @@ static void broken_answers(void *arg)
 	client_close(client);
 
 	client = client_open();
+	assert_int_equal(
+		client_ask(client, "GET /give-up HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 500);
+	assert_true(answer.closes);
+	client_expect_end(client);
+	client_close(client);
+
+	client = client_open();
 	client_send(
 		client, "GET /break/1000 HTTP/1.1\r\nHost: h\r\n\r\nGET /name HTTP/1.1\r\n\r\n");
 	client_answer(client, &answer, true);
@@ -187,7 +203,7 @@ static void broken_answers(void *arg)
 	while (client_more(client))
 		;
 	assert_int_equal(client->end - client->start, 500);
-	assert_int_equal(seen.calls, 3);
+	assert_int_equal(seen.calls, 4);
 	client_close(client);
 }
 RIG_TEST(broken_answers);
@@ -627,16 +643,26 @@ static void slow_body(void *arg)
 	assert_int_equal(seen.error, -ETIMEDOUT);
 	assert_true(answer.closes);
 	client_close(client);
-	/* One that is slow, but goes on, is served. */
+	/* One that is slow, but goes on, is served: 1,000 bytes may take a quarter of a second. */
 	client = client_open();
-	put_head(client, "/echo", "Content-Length: 10\r\n");
+	put_head(client, "/echo", "Content-Length: 1000\r\n");
 	for (int i = 0; i < 10; i++) {
 		fiber_sleep_ns(4 * NS_PER_MS);
-		client_send(client, "x");
+		client_send_bytes(client, pattern, 100);
 	}
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 200);
-	assert_string_equal(answer.body, "xxxxxxxxxx");
+	assert_int_equal(seen.body_len, 1000);
+	client_close(client);
+	/* One that only dribbles is not. */
+	client = client_open();
+	put_head(client, "/echo", "Content-Length: 100\r\n");
+	assert_int_equal(fiber_spawn(rig, "drip", drip, client), 0);
+	client_answer(client, &answer, false);
+	assert_int_equal(answer.status, 400);
+	assert_int_equal(seen.error, -ETIMEDOUT);
+	while (rig_serving)
+		fiber_yield();
 	client_close(client);
 }
 RIG_TEST(slow_body);
@@ -695,7 +721,7 @@ static void vanish_in_answer(void *arg)
 }
 RIG_TEST(vanish_in_answer);
 
-/* The server's own end of things: whoever drains cuts an idle connection. */
+/* Frames that do not come are a time-out of ours, and the connection ends in order. */
 static void no_frames(void *arg)
 {
 	struct region_span spans[RIG_REGION_BYTES / (LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES) + 1];
@@ -717,6 +743,23 @@ static void no_frames(void *arg)
 	client_close(client);
 }
 RIG_TEST(no_frames);
+
+/* Who only announces a body holds no frames. */
+static void announced_only(void *arg)
+{
+	struct client *client = client_open();
+	struct region_usage usage;
+
+	(void)arg;
+	put_head(client, "/echo", "Content-Length: 3145728\r\n");
+	while (!seen.calls)
+		fiber_yield();
+	region_usage(rig_region, &usage);
+	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
+	client_close(client);
+	assert_int_equal(seen.error, -EPIPE);
+}
+RIG_TEST(announced_only);
 
 int main(void)
 {
@@ -744,6 +787,7 @@ int main(void)
 		RIG_UNIT(vanish_in_body),
 		RIG_UNIT(vanish_in_answer),
 		RIG_UNIT(no_frames),
+		RIG_UNIT(announced_only),
 	};
 
 	return cmocka_run_group_tests_name("http", tests, NULL, NULL);

@@ -70,7 +70,7 @@ static void big_sender(void *arg)
 		{big_out + BIG_BYTES - 1000, 1000}};
 
 	(void)arg;
-	assert_int_equal(net_sendv_stall(client, iov, 3, 5 * NS_PER_S), 0);
+	assert_int_equal(net_sendv_stall(client, iov, 3, 5 * NS_PER_S, DEADLINE_NONE), 0);
 	net_send_end(client);
 }
 
@@ -136,6 +136,26 @@ static void late_recv(void *arg)
 	close_both();
 }
 
+static void wait_readable(void *arg)
+{
+	char byte;
+
+	(void)arg;
+	rig_pair(&client, &server);
+	assert_int_equal(net_wait_readable(server, in_ms(4)), -ETIMEDOUT);
+	send_text(client, "a");
+	assert_int_equal(net_wait_readable(server, in_ms(5000)), 0);
+	assert_int_equal(net_wait_readable(server, in_ms(5000)), 0);
+	assert_int_equal(net_recv_all(server, &byte, 1, in_ms(5000)), 0);
+	assert_int_equal(net_wait_readable(server, in_ms(4)), -ETIMEDOUT);
+	/* An end is something to receive. */
+	net_send_end(client);
+	assert_int_equal(net_wait_readable(server, in_ms(5000)), 0);
+	net_shutdown(server);
+	assert_int_equal(net_wait_readable(server, in_ms(5000)), -ECANCELED);
+	close_both();
+}
+
 /* A deadline that is nearer than the one before it, and one that is further. */
 static void deadline_order(void *arg)
 {
@@ -162,7 +182,10 @@ static void late_send(void *arg)
 	iov = (struct iovec){much, BIG_BYTES};
 	assert_int_equal(net_sendv(client, &iov, 1, in_ms(5)), -ETIMEDOUT);
 	iov = (struct iovec){much, BIG_BYTES};
-	assert_int_equal(net_sendv_stall(client, &iov, 1, 5 * NS_PER_MS), -ETIMEDOUT);
+	assert_int_equal(
+		net_sendv_stall(client, &iov, 1, 5 * NS_PER_MS, DEADLINE_NONE), -ETIMEDOUT);
+	iov = (struct iovec){much, BIG_BYTES};
+	assert_int_equal(net_sendv_stall(client, &iov, 1, 5 * NS_PER_S, in_ms(5)), -ETIMEDOUT);
 	free(much);
 	close_both();
 }
@@ -173,6 +196,8 @@ static void test_deadlines(void **state)
 	rig_spawn(late_recv, NULL);
 	rig_run();
 	rig_spawn(deadline_order, NULL);
+	rig_run();
+	rig_spawn(wait_readable, NULL);
 	rig_run();
 	rig_spawn(late_send, NULL);
 	rig_run();
