@@ -1,0 +1,49 @@
+/* tests/unit/client/rig.h: a server in this process for the client's tests: the native front on a
+ * reactor's own thread, over the simulated device, with a small S3 in memory behind it (fake_s3.c)
+ * so that a test can hold answers back, break them and count. */
+#ifndef TESTS_CLIENT_RIG_H
+#define TESTS_CLIENT_RIG_H
+
+#include "front/front.h"
+#include "nebulaio/nebulaio.h"
+
+#define RIG_ACCESS_KEY "rigadmin"
+#define RIG_SECRET_KEY "rig-secret-key"
+
+struct rig;
+struct rig_opts {
+	uint32_t credits;	   /* 0: 64 */
+	uint32_t inline_bytes_max; /* 0: 4096 */
+	uint64_t request_timeout_ns;
+	uint64_t idle_timeout_ns;
+	const char *device_name; /* NULL: "simulated" */
+};
+/* Fails the test when anything fails. */
+struct rig *rig_open(const struct rig_opts *opts);
+/* Drains, stops, and asserts that no frame stays leased. */
+void rig_close(struct rig *rig);
+/* Drains and stops listening, but leaves the reactor running. */
+void rig_drain(struct rig *rig);
+uint16_t rig_port(const struct rig *rig);
+struct region *rig_region(const struct rig *rig);
+uint32_t rig_sessions(struct rig *rig);
+/* Waits (by the reactor's own turns) until there are so many sessions. False after ten seconds. */
+bool rig_sessions_become(struct rig *rig, uint32_t count);
+/* Frames that are not free, once the reactor is idle. */
+uint64_t rig_frames_used(struct rig *rig);
+/* "rdma://127.0.0.1:PORT" */
+const char *rig_endpoint(const struct rig *rig);
+struct neb_client *rig_client(struct rig *rig, enum neb_transport transport);
+
+/* ---- fake_s3.c ---- */
+struct fake_s3;
+struct s3 *fake_s3_open(struct region *region);
+void fake_s3_close(struct s3 *s3);
+/* A GET of a key that starts with "held-" is answered only once this is called. */
+void fake_s3_release(struct s3 *s3, struct flow_core *core);
+/* Requests being handled now. */
+uint32_t fake_s3_held(struct s3 *s3);
+struct s3 *rig_s3(struct rig *rig);
+void rig_release_held(struct rig *rig);
+
+#endif
