@@ -67,6 +67,9 @@ enum rp_status { /* the order and meaning of enum ibv_wc_status's common ones */
 	RP_WC_GENERAL_ERR,
 };
 const char *rp_status_str(enum rp_status status);
+/* What a region completion carries instead: 0 or -errno (flushed: -ECANCELED, remote access:
+ * -EACCES, retries: -ETIMEDOUT, lengths: -EMSGSIZE, local protection: -EFAULT, others: -EIO). */
+int rp_status_errno(enum rp_status status);
 
 struct rp_sge {
 	uint64_t addr;
@@ -249,9 +252,12 @@ int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event);
 int rp_cm_fd(const struct rp_device *device);
 
 /* ---- As a target of the unified rings. ---- */
+/* Work request ids with this bit are the rings': nobody else uses it on a queue pair that is a
+ * target. */
+#define RP_WR_ID_RING (1ull << 63)
 /* Makes the queue pair a target of the region's RDMA rings: work requests submitted there are
  * posted in one batch a turn; rp_cq_drain() turns completions of ring work into region completions
- * and hands all others to fn. */
+ * and hands all others to fn. -EEXIST: it is one already. Ends when the queue pair closes. */
 int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target);
 typedef void rp_wc_fn(void *arg, const struct rp_wc *wc);
 uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, void *arg);

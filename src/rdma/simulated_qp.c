@@ -436,4 +436,7 @@ void sim_qp_gone(struct sim_qp *qp)
 	if (sim_qp_state(&qp->base) == RP_QPS_RTS)
 		sim_retire(qp);
 	sim_qp_fail(qp, NULL);
+	/* Whose completions were lost learns of it by its connection's end. */
+	if (qp->send_cq->overrun || qp->recv_cq->overrun)
+		sim_cm_cut(qp);
 }

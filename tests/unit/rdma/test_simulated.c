@@ -20,6 +20,7 @@ int main(void)
 	log_set_level(LOG_ERROR + 1);
 	failed = run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
+	failed += run("target", suite_target_tests, suite_target_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
 	return failed;
 }
