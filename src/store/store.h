@@ -202,7 +202,8 @@ struct store_fsck_report {
 		lost_bytes; /* lost: neither free nor named */
 };
 /* Verifies the log, every record, that extents neither overlap nor leave the volume, and (deep)
- * every checksum. Writes findings to out as it goes. 0: clean; -EUCLEAN: damage was found. */
+ * every checksum. Replays the log first, as a start would. Writes findings to out as it goes. 0:
+ * clean; -EUCLEAN: damage was found; -ENOENT: there is no store; -EBUSY: it is open elsewhere. */
 int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
 
 struct store_usage {

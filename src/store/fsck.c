@@ -1,0 +1,263 @@
+/* store/fsck.c: holds the index against the volume: every record, every extent, and (deep) every
+ * checksum. The log is replayed first, as a start would. */
+#include "store/store_priv.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY_SHOWN_MAX 200
+
+struct fsck {
+	struct store *store;
+	struct store_fsck_report *report;
+	struct buf *out;
+	bool deep;
+	uint8_t *piece; /* STORE_CHECK_BYTES, aligned */
+	uint64_t segments_named, segments_found;
+	uint64_t inlines_named, inlines_found;
+};
+
+/* An object as findings name it; bytes that would spoil a terminal are shown as '?'. */
+struct subject {
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	char key[KEY_SHOWN_MAX + 1];
+};
+
+static void subject_fill(struct fsck *fsck, struct slice index_key, struct subject *ret_subject)
+{
+	struct slice key = slice_to(slice_from(index_key, 9), KEY_SHOWN_MAX);
+	struct bucket *bucket;
+	uint64_t bucket_id;
+
+	memcpy(&bucket_id, index_key.data + 1, sizeof(bucket_id));
+	bucket = buckets_find_id(fsck->store->buckets, be64toh(bucket_id));
+	strcpy(ret_subject->bucket, bucket ? bucket->info.name : "?");
+	bucket_put(bucket);
+	for (size_t i = 0; i < key.len; i++)
+		ret_subject->key[i] =
+			(unsigned char)key.data[i] < ' ' || key.data[i] == 0x7f ? '?' : key.data[i];
+	ret_subject->key[key.len] = 0;
+}
+
+static void extents_check(
+	struct fsck *fsck, const struct subject *subject, const struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		const struct extent *extent = &segment->extents[i];
+		int ret = space_mark(fsck->store->space, extent->block, extent->blocks);
+
+		fsck->report->extents++;
+		if (ret == -EEXIST) {
+			fsck->report->overlaps++;
+			buf_printf(fsck->out,
+				"%s/%s: blocks %llu+%u belong to another object, too\n",
+				subject->bucket, subject->key, (unsigned long long)extent->block,
+				extent->blocks);
+		} else if (ret) {
+			fsck->report->bad_records++;
+			buf_printf(fsck->out, "%s/%s: blocks %llu+%u lie outside the volume\n",
+				subject->bucket, subject->key, (unsigned long long)extent->block,
+				extent->blocks);
+		}
+	}
+}
+
+static void segment_check(struct fsck *fsck, const struct subject *subject,
+	const struct object *object, uint32_t segment_idx)
+{
+	const struct segment *segment = atomic_load(&object->segments[segment_idx]);
+	uint64_t from = (uint64_t)segment_idx * SEGMENT_BYTES;
+	uint64_t bytes = MIN(object->meta.bytes - from, (uint64_t)SEGMENT_BYTES);
+	int ret;
+
+	extents_check(fsck, subject, segment);
+	if (!fsck->deep)
+		return;
+	ret = recover_segment_verify(&fsck->store->volume, segment, bytes, fsck->piece);
+	if (!ret)
+		return;
+	fsck->report->bad_checksums++;
+	buf_printf(fsck->out, "%s/%s: bytes %llu to %llu: %s\n", subject->bucket, subject->key,
+		(unsigned long long)from, (unsigned long long)(from + bytes - 1),
+		ret == -EUCLEAN ? "a checksum is wrong" : strerror(-ret));
+}
+
+static void record_bad(struct fsck *fsck, const struct subject *subject, const char *what)
+{
+	fsck->report->bad_records++;
+	buf_printf(fsck->out, "%s/%s: %s\n", subject->bucket, subject->key, what);
+}
+
+static void inline_check(
+	struct fsck *fsck, const struct subject *subject, const struct object *object)
+{
+	struct key key;
+	char *value;
+	size_t len;
+	int ret;
+
+	fsck->inlines_named++;
+	key_inline(&key, object->data_id);
+	ret = index_get(fsck->store->index, &key, true, &value, &len);
+	if (ret <= 0) {
+		record_bad(fsck, subject, "its inline body is missing");
+		return;
+	}
+	if (len != object->meta.bytes)
+		record_bad(fsck, subject, "its inline body has another length");
+	free(value);
+}
+
+static bool object_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct subject subject;
+	struct object *object;
+
+	fsck->report->objects++;
+	if (key.len <= 9) {
+		fsck->report->bad_records++;
+		buf_put_str(fsck->out, "an object row without a key\n");
+		return true;
+	}
+	subject_fill(fsck, key, &subject);
+	if (subject.bucket[0] == '?')
+		record_bad(fsck, &subject, "belongs to no bucket");
+	if (record_parse(value, &object)) {
+		record_bad(fsck, &subject, "its record is damaged");
+		return true;
+	}
+	fsck->report->bytes += object->meta.bytes;
+	if (object->body == BODY_INLINE)
+		inline_check(fsck, &subject, object);
+	for (uint32_t i = 0; i < object->segment_count; i++) {
+		struct segment *segment;
+
+		fsck->segments_named += object->body == BODY_SEGMENTED;
+		if (object_segment_load(fsck->store, object, i, &segment))
+			record_bad(fsck, &subject, "a segment is missing or damaged");
+		else
+			segment_check(fsck, &subject, object, i);
+	}
+	object_put(fsck->store, object);
+	return true;
+}
+
+static bool bucket_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct store_bucket info;
+
+	fsck->report->buckets++;
+	if (bucket_record_parse(slice_from(key, 1), value, &info)) {
+		fsck->report->bad_records++;
+		buf_printf(fsck->out, "bucket %.*s: its record is damaged\n",
+			SLICE_FMT(slice_from(key, 1)));
+	}
+	return true;
+}
+
+static bool row_count(struct slice key, struct slice value, void *arg)
+{
+	(void)key;
+	(void)value;
+	++*(uint64_t *)arg;
+	return true;
+}
+
+/* Rows that no object names are left-overs. */
+static void orphans_check(struct fsck *fsck)
+{
+	if (fsck->segments_found > fsck->segments_named) {
+		fsck->report->bad_records += fsck->segments_found - fsck->segments_named;
+		buf_printf(fsck->out, "%llu segments that no object names\n",
+			(unsigned long long)(fsck->segments_found - fsck->segments_named));
+	}
+	if (fsck->inlines_found > fsck->inlines_named) {
+		fsck->report->bad_records += fsck->inlines_found - fsck->inlines_named;
+		buf_printf(fsck->out, "%llu inline bodies that no object names\n",
+			(unsigned long long)(fsck->inlines_found - fsck->inlines_named));
+	}
+}
+
+/* Holds what the index names against the last clean shutdown's snapshot, where there is one. */
+static void snapshot_check(struct fsck *fsck)
+{
+	struct space *space = fsck->store->space;
+	uint64_t first = fsck->store->volume.super.data_offset / BLOCK_BYTES / 64;
+	uint64_t lost = 0, unmarked = 0, count;
+	uint64_t *words;
+
+	if (snapshot_load(fsck->store, &words, &count))
+		return;
+	for (uint64_t i = first; i < count; i++) {
+		uint64_t named = space_word(space, i);
+
+		lost += (uint64_t)__builtin_popcountll(words[i] & ~named);
+		unmarked += (uint64_t)__builtin_popcountll(named & ~words[i]);
+	}
+	free(words);
+	fsck->report->lost_bytes = lost * BLOCK_BYTES;
+	if (lost)
+		buf_printf(fsck->out, "%llu bytes are neither free nor named by an object\n",
+			(unsigned long long)(lost * BLOCK_BYTES));
+	if (unmarked) {
+		fsck->report->overlaps += unmarked;
+		buf_printf(fsck->out, "%llu blocks of objects are marked as free\n",
+			(unsigned long long)unmarked);
+	}
+}
+
+static int fsck_run(struct fsck *fsck)
+{
+	struct index *index = fsck->store->index;
+	int ret = index_visit(index, SLICE("B"), bucket_visit, fsck);
+
+	if (!ret)
+		ret = index_visit(index, SLICE("O"), object_visit, fsck);
+	if (!ret)
+		ret = index_visit(index, SLICE("S"), row_count, &fsck->segments_found);
+	if (!ret)
+		ret = index_visit(index, SLICE("D"), row_count, &fsck->inlines_found);
+	if (ret) {
+		fsck->report->bad_records++;
+		buf_printf(fsck->out, "the index cannot be read: %s\n", strerror(-ret));
+		return -EUCLEAN;
+	}
+	orphans_check(fsck);
+	snapshot_check(fsck);
+	return fsck->report->bad_records || fsck->report->bad_checksums || fsck->report->overlaps ||
+			       fsck->report->lost_bytes
+		       ? -EUCLEAN
+		       : 0;
+}
+
+int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out)
+{
+	struct store_opts opts = {.dir = dir};
+	struct fsck fsck = {.report = ret_report, .out = out, .deep = deep};
+	void *piece;
+	int ret;
+
+	*ret_report = (struct store_fsck_report){0};
+	if (posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES))
+		return -ENOMEM;
+	fsck.piece = (uint8_t *)piece;
+	fsck.store = store_alloc(&opts);
+	if (!fsck.store) {
+		free(piece);
+		return -ENOMEM;
+	}
+	ret = slice_copy_str(slice_str(dir), fsck.store->dir, sizeof(fsck.store->dir));
+	if (!ret)
+		ret = store_load(fsck.store, false);
+	if (ret)
+		buf_printf(out, "%s: cannot be opened: %s\n", dir, strerror(-ret));
+	else
+		ret = fsck_run(&fsck);
+	store_unload(fsck.store);
+	free(piece);
+	return ret;
+}
