@@ -1,6 +1,7 @@
 /* tests/unit/rdma/suite_remote.c: the provider suite between two processes. */
 #include "tests/unit/rdma/suite.h"
 
+#include <poll.h>
 #include <string.h>
 
 static const struct end_opts patient = {.attr = {.rnr_retry_count = 7, .retry_count = 7}};
@@ -101,10 +102,154 @@ static void test_one_sided_anonymous(void **state)
 	run_one_sided(true);
 }
 
+/* Takes completions until every one of count has come, whatever it says; none may be lost. */
+static void drain_all(struct end *end, uint32_t count, uint32_t *ret_flushed)
+{
+	uint32_t flushed = 0;
+
+	while (count--)
+		flushed += wc_next(end, NULL).status == RP_WC_WR_FLUSH_ERR;
+	*ret_flushed = flushed;
+}
+
+/* The peer dies with a long message half sent, with more queued behind it and receives posted. */
+static void test_peer_killed_in_transfer(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_STILL, .end = patient};
+	struct rp_send_wr wr = {.opcode = RP_SEND, .flags = RP_SEND_SIGNALED};
+	struct rp_cm_event event;
+	struct remote remote;
+	struct end end;
+	uint32_t flushed;
+
+	(void)state;
+	remote_start(&remote, &opts);
+	end_open(&end, &patient);
+	remote_connect(&remote, &end);
+	for (uint32_t i = 0; i < 4; i++) {
+		wr.wr_id = i;
+		assert_int_equal(post_recv_at(&end, 100 + i, 0, 64), 0);
+		assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, 512 * KIB)), 0);
+	}
+	remote_kill(&remote);
+	cm_expect(end.device, RP_CM_DISCONNECTED, &event);
+	assert_ptr_equal(event.qp, end.qp);
+	drain_all(&end, 8, &flushed);
+	assert_true(flushed >= 4);
+	assert_int_equal(rp_qp_state(end.qp), RP_QPS_ERR);
+	end_close(&end);
+}
+
+/* One-sided work into a process that is gone ends in an error, too. */
+static void test_peer_killed_then_write(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_STILL, .end = patient};
+	struct rp_send_wr wr = {.wr_id = 5, .opcode = RP_WRITE, .flags = RP_SEND_SIGNALED};
+	struct remote remote;
+	struct end end;
+
+	(void)state;
+	opts.end.mem_anonymous = true;
+	remote_start(&remote, &opts);
+	end_open(&end, &patient);
+	remote_connect(&remote, &end);
+	remote_kill(&remote);
+	wr.remote_addr = remote.addr;
+	wr.rkey = remote.rkey;
+	assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, 64 * KIB)), 0);
+	cm_expect(end.device, RP_CM_DISCONNECTED, NULL);
+	assert_int_not_equal(wc_next(&end, NULL).status, RP_WC_SUCCESS);
+	end_close(&end);
+}
+
+/* Both ends sleep between any two messages: a lost wakeup is a test that never ends. */
+static void test_both_sleep(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_SLEEP, .end = patient};
+	struct rp_send_wr wr = {.wr_id = 7, .opcode = RP_SEND};
+	struct remote remote;
+	struct end end;
+
+	(void)state;
+	remote_start(&remote, &opts);
+	end_open(&end, &patient);
+	remote_connect(&remote, &end);
+	for (uint32_t round = 0; round < 3000; round++) {
+		struct pollfd wait = {.fd = rp_cq_fd(end.cq), .events = POLLIN};
+		struct rp_wc wc;
+
+		assert_int_equal(post_recv_at(&end, round, 64, 64), 0);
+		assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, 64)), 0);
+		while (!rp_cq_poll(end.cq, &wc, 1)) {
+			if (!rp_cq_arm(end.cq))
+				continue;
+			assert_int_equal(poll(&wait, 1, 10000), 1);
+			rp_cq_disarm(end.cq);
+		}
+		assert_int_equal(wc.wr_id, round);
+		assert_int_equal(wc.status, RP_WC_SUCCESS);
+	}
+	close_both(&end, &remote);
+}
+
+static void test_atomics_across(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_ECHO, .end = patient};
+	struct rp_send_wr wr = {
+		.wr_id = 1, .opcode = RP_FETCH_ADD, .flags = RP_SEND_SIGNALED, .compare_add = 3};
+	struct remote remote;
+	struct end end;
+	uint64_t old;
+
+	(void)state;
+	for (int anonymous = 0; anonymous < 2; anonymous++) {
+		opts.end.mem_anonymous = anonymous;
+		remote_start(&remote, &opts);
+		end_open(&end, &patient);
+		remote_connect(&remote, &end);
+		wr.remote_addr = remote.addr + 4096;
+		wr.rkey = remote.rkey;
+		for (uint64_t i = 0; i < 50; i++) {
+			assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, 8)), 0);
+			wc_expect(&end, NULL, 1, RP_WC_SUCCESS);
+			memcpy(&old, end.mem, 8);
+			assert_int_equal(old, 3 * i);
+		}
+		close_both(&end, &remote);
+	}
+}
+
+static void test_refused_across(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_ECHO, .end = patient};
+	struct rp_send_wr wr = {.wr_id = 1, .opcode = RP_WRITE, .flags = RP_SEND_SIGNALED};
+	struct remote remote;
+	struct end end;
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		remote_start(&remote, &opts);
+		end_open(&end, &patient);
+		remote_connect(&remote, &end);
+		wr.remote_addr = remote.addr + (round == 0 ? remote.bytes - 7 : 0);
+		wr.rkey = round == 1 ? remote.rkey ^ (1u << 20) : remote.rkey;
+		wr.opcode = round == 2 ? RP_CMP_SWAP : RP_WRITE;
+		wr.remote_addr += round == 2 ? 4 : 0;
+		assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, 8)), 0);
+		wc_expect(&end, NULL, 1, round == 2 ? RP_WC_REM_INV_REQ_ERR : RP_WC_REM_ACCESS_ERR);
+		close_both(&end, &remote);
+	}
+}
+
 const struct CMUnitTest suite_remote_tests[] = {
 	cmocka_unit_test(test_echo_spinning),
 	cmocka_unit_test(test_echo_sleeping),
 	cmocka_unit_test(test_one_sided_shared),
 	cmocka_unit_test(test_one_sided_anonymous),
+	cmocka_unit_test(test_peer_killed_in_transfer),
+	cmocka_unit_test(test_peer_killed_then_write),
+	cmocka_unit_test(test_both_sleep),
+	cmocka_unit_test(test_atomics_across),
+	cmocka_unit_test(test_refused_across),
 };
 const size_t suite_remote_count = ARRAY_LEN(suite_remote_tests);

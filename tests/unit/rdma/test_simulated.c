@@ -1,11 +1,198 @@
-/* tests/unit/rdma/test_simulated.c: the provider suite over the simulated provider. */
+/* tests/unit/rdma/test_simulated.c: the provider suite over the simulated provider, and what only
+ * it has: injected faults, help by the responder, and shared memory that a peer may damage. */
 #include "tests/unit/rdma/suite.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rdma/simulated_priv.h"
+
+#define SCRIBBLES 400u
+
 static const struct suite simulated = {.device_name = "simulated", .address = "127.0.0.1"};
+static const struct suite assisted = {.device_name = "simulated:direct=0", .address = "127.0.0.1"};
+static const struct suite lossy = {
+	.device_name = "simulated:seed=3,drop=0.02,rnr=0.02,delay_us=1", .address = "localhost"};
 const struct suite *suite = &simulated;
+
+/* ---- Faults. ---- */
+
+static void test_device_keys(void **state)
+{
+	static const char *const wrong[] = {"simulated:flip=1", "simulated:drop=2",
+		"simulated:drop=", "simulated:drop=x", "simulated:seed=-1", "simulated:direct=2",
+		"simulated:drop", "simulated:drop=0.1,,seed=1", "simulated:delay_us=9999999999"};
+	struct rp_open_opts opts = {0};
+	struct rp_device *device;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		opts.device_name = wrong[i];
+		assert_int_equal(rp_open(&opts, &device), -EINVAL);
+	}
+	opts.device_name = "simulatedly";
+	assert_int_equal(rp_open(&opts, &device), -ENODEV);
+	opts.device_name = "simulated:seed=7,drop=0.01,delay_us=50,rnr=0.02,bad_rkey=0.01,"
+			   "qp_error=0.001,half_write=0.001,peer_death=0.0001,direct=1";
+	assert_int_equal(rp_open(&opts, &device), 0);
+	rp_close(device);
+}
+
+/* One write by a faulty end; what it completes with. */
+static enum rp_status faulty_write(const char *device_name, uint8_t retry_count, struct pair *pair)
+{
+	struct end_opts faulty = {.device_name = device_name,
+		.attr = {.retry_count = retry_count, .rnr_retry_count = 1, .timeout_us = 10}};
+
+	pair_open(pair, &faulty, NULL);
+	memset(pair->a.mem, 0xab, 1000);
+	assert_int_equal(post_send_sge(&pair->a, one_sided(RP_WRITE, 1, &pair->b, 0),
+				 sge_at(&pair->a, 0, 1000)),
+		0);
+	return wc_next(&pair->a, &pair->b).status;
+}
+
+static void test_each_fault(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	assert_int_equal(faulty_write("simulated:drop=1", 3, &pair), RP_WC_RETRY_EXC_ERR);
+	pair_close(&pair);
+	assert_int_equal(faulty_write("simulated:rnr=1", 7, &pair), RP_WC_RNR_RETRY_EXC_ERR);
+	pair_close(&pair);
+	assert_int_equal(faulty_write("simulated:bad_rkey=1", 7, &pair), RP_WC_REM_ACCESS_ERR);
+	assert_int_equal(pair.b.mem[0], 0);
+	pair_close(&pair);
+	assert_int_equal(faulty_write("simulated:qp_error=1", 7, &pair), RP_WC_WR_FLUSH_ERR);
+	assert_int_equal(pair.b.mem[0], 0);
+	pair_close(&pair);
+	assert_int_equal(faulty_write("simulated:half_write=1", 7, &pair), RP_WC_RETRY_EXC_ERR);
+	assert_int_equal(pair.b.mem[499], 0xab);
+	assert_int_equal(pair.b.mem[500], 0);
+	pair_close(&pair);
+	assert_int_equal(faulty_write("simulated:peer_death=1", 7, &pair), RP_WC_WR_FLUSH_ERR);
+	cm_expect(pair.a.device, RP_CM_DISCONNECTED, NULL);
+	cm_expect(pair.b.device, RP_CM_DISCONNECTED, NULL);
+	pair_close(&pair);
+}
+
+/* The statuses that a run of writes meets, until one fails: the same seed, the same run. */
+static uint32_t writes_until_failure(const char *device_name)
+{
+	struct end_opts faulty = {.device_name = device_name};
+	struct pair pair;
+	uint32_t count = 0;
+
+	pair_open(&pair, &faulty, NULL);
+	while (!post_send_sge(&pair.a, one_sided(RP_WRITE, 1, &pair.b, 0), sge_at(&pair.a, 0, 8)) &&
+		!wc_next(&pair.a, &pair.b).status)
+		assert_true(++count < 100000);
+	pair_close(&pair);
+	return count;
+}
+
+static void test_seed_repeats(void **state)
+{
+	uint32_t first = writes_until_failure("simulated:seed=11,bad_rkey=0.001");
+
+	(void)state;
+	assert_int_equal(writes_until_failure("simulated:seed=11,bad_rkey=0.001"), first);
+	assert_int_not_equal(writes_until_failure("simulated:seed=12,bad_rkey=0.001"), first);
+}
+
+/* ---- Damage. ---- */
+
+/* Everything may be refused, nothing may crash or hang: the ends try all verbs on a wire into which
+ * something else writes. */
+static void try_all(struct pair *pair, struct prng *prng)
+{
+	static const enum rp_opcode opcodes[] = {
+		RP_SEND, RP_WRITE, RP_READ, RP_WRITE_IMM, RP_FETCH_ADD};
+	struct end *end = prng_below(prng, 2) ? &pair->a : &pair->b;
+	struct end *other = end == &pair->a ? &pair->b : &pair->a;
+	enum rp_opcode opcode = opcodes[prng_below(prng, ARRAY_LEN(opcodes))];
+	uint32_t bytes = opcode == RP_FETCH_ADD ? 8 : (uint32_t)prng_below(prng, 8192);
+	struct rp_wc wcs[16];
+
+	post_recv_at(other, 1, 0, 8192);
+	post_send_sge(end, one_sided(opcode, 1, other, 0), sge_at(end, 0, bytes));
+	for (int i = 0; i < 80; i++) {
+		assert_true(rp_cq_poll(end->cq, wcs, 16) >= 0);
+		assert_true(rp_cq_poll(other->cq, wcs, 16) >= 0);
+	}
+}
+
+static void test_scribbled_wire(void **state)
+{
+	struct prng prng;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < SCRIBBLES; seed++) {
+		struct pair pair;
+		struct sim_qp *qp;
+		uint8_t *wire;
+
+		prng_seed(&prng, seed);
+		pair_open(&pair, NULL, NULL);
+		qp = CONTAINER_OF(pair.a.qp, struct sim_qp, base);
+		wire = (uint8_t *)qp->wire;
+		for (int i = 0; i < 12; i++) {
+			size_t at = prng_below(&prng, 4) ? prng_below(&prng, 512)
+							 : prng_below(&prng, sizeof(*qp->wire) - 8);
+			/* Often the very record that is looked at next. */
+			if (prng_below(&prng, 2)) {
+				at = (size_t)((uint8_t *)&qp->rx[qp->rx_next % SIM_SLOTS] - wire);
+				prng_fill(&prng, wire + at, 28);
+				qp->rx[qp->rx_next % SIM_SLOTS].head.type =
+					(uint8_t)prng_below(&prng, 5);
+				atomic_store(
+					&qp->rx[qp->rx_next % SIM_SLOTS].marker, qp->rx_next + 1);
+			} else {
+				prng_fill(&prng, wire + at, 1 + prng_below(&prng, 8));
+			}
+			try_all(&pair, &prng);
+		}
+		pair_close(&pair);
+	}
+}
+
+/* A peer that says nothing of sense on the connection manager's socket is dropped. */
+static void test_damaged_bells_and_table(void **state)
+{
+	struct rp_send_wr wr;
+	struct sim_qp *qp;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	qp = CONTAINER_OF(pair.a.qp, struct sim_qp, base);
+	memset(qp->bells[0].bell, 0xff, sizeof(struct sim_bell));
+	assert_int_equal(post_recv_at(&pair.b, 2, 0, 64), 0);
+	assert_int_equal(post_send_sge(&pair.a,
+				 (struct rp_send_wr){
+					 .wr_id = 1, .opcode = RP_SEND, .flags = RP_SEND_SIGNALED},
+				 sge_at(&pair.a, 0, 64)),
+		0);
+	wc_expect(&pair.b, NULL, 2, RP_WC_SUCCESS);
+	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
+	/* A table entry that promises more than its file has. */
+	wr = one_sided(RP_WRITE, 3, &pair.b, 0);
+	wr.rkey = 0;
+	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), 0);
+	wc_expect(&pair.a, NULL, 3, RP_WC_REM_ACCESS_ERR);
+	pair_close(&pair);
+}
+
+static const struct CMUnitTest own_tests[] = {
+	cmocka_unit_test(test_device_keys),
+	cmocka_unit_test(test_each_fault),
+	cmocka_unit_test(test_seed_repeats),
+	cmocka_unit_test(test_scribbled_wire),
+	cmocka_unit_test(test_damaged_bells_and_table),
+};
 
 static int run(const char *name, const struct CMUnitTest *tests, size_t count)
 {
@@ -18,9 +205,14 @@ int main(void)
 
 	/* Errors are provoked here by the dozen. */
 	log_set_level(LOG_ERROR + 1);
-	failed = run("conn", suite_conn_tests, suite_conn_count);
+	failed = run("own", own_tests, ARRAY_LEN(own_tests));
+	failed += run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
 	failed += run("target", suite_target_tests, suite_target_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
+	suite = &assisted;
+	failed += run("assisted remote", suite_remote_tests, suite_remote_count);
+	suite = &lossy;
+	failed += run("lossy remote", suite_remote_tests, suite_remote_count);
 	return failed;
 }
