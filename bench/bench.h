@@ -1,0 +1,58 @@
+/* bench/bench.h: `nebulaio bench`: what a server does, measured against what its machine can do.
+ *
+ * Everything is measured as a group: an operation and the local limits it is held against, a slice
+ * of each in turn, again and again, so that whatever else the machine does falls on all of them. */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BENCH_REPETITIONS_MAX 64u
+#define BENCH_SERVER_SETS_MAX 16u
+
+/* Strings are borrowed until bench_run returns. */
+struct bench_opts {
+	/* A running server, as the client library takes it, with the address of its metrics and its
+	 * process (both may be missing: then what they tell is missing too). NULL: a server of our
+	 * own is started and ended. */
+	const char *endpoints;
+	const char *metrics_address; /* "HOST:PORT" */
+	int server_pid;
+	const char *access_key; /* of the running server */
+	const char *secret_key;
+	const char *region;
+	const char *device_name;
+
+	const char *program; /* what is run as `PROGRAM serve`; NULL: this program */
+	const char *dir;     /* our server's data and the raw log; NULL: chosen, see bench.md */
+	const char *server_sets[BENCH_SERVER_SETS_MAX]; /* "KEY=VALUE" for our server */
+	uint32_t server_set_count;
+
+	const char *only;      /* part of a row's name, or NULL */
+	const char *json_path; /* NULL: none */
+	bool quick;	       /* the marks' rows only */
+	bool idle_default;     /* let idle processors sleep as deep as they like */
+	uint32_t repetitions;
+	uint64_t slice_ns; /* one measurement of one row */
+	uint64_t rate;	   /* open loop: operations started a second; 0: closed loop */
+	uint32_t verify_every;
+	uint32_t list_keys;
+	bool list_rows; /* print the names of the rows and measure nothing */
+};
+
+void bench_defaults(struct bench_opts *opts);
+
+/* What came of it. */
+struct bench_outcome {
+	uint32_t rows;
+	uint32_t rows_failed; /* not measured, or with operations that failed */
+	uint32_t marks;
+	uint32_t marks_missed; /* of the first marks */
+};
+/* Prints to standard output as it goes. -EINVAL: nothing fits `only`; or why nothing could be
+ * measured, which is said on standard error. Blocks; SIGINT and SIGTERM end it early and in order
+ * (-EINTR). */
+int bench_run(const struct bench_opts *opts, struct bench_outcome *ret_outcome);
+
+#endif

@@ -1,0 +1,68 @@
+/* bench/machine.h: the machine under the measurement: which processors, what processes took, what
+ * others took, and how deep idle processors sleep. */
+#ifndef BENCH_MACHINE_H
+#define BENCH_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- Processors: one for what is measured, one for what measures. ---- */
+struct bench_cpus {
+	int server;
+	int client; /* the same one where the process may use no other */
+};
+/* The first two that this process may run on. */
+int bench_cpus_find(struct bench_cpus *ret_cpus);
+/* The calling thread. */
+int bench_cpu_pin(int cpu);
+
+/* Asks the kernel to keep idle processors awake for as long as the descriptor is open
+ * (/dev/cpu_dma_latency). The descriptor, or -errno. */
+int bench_idle_poll(void);
+
+/* ---- What processes took. ---- */
+struct bench_usage {
+	uint64_t cpu_ns;
+	uint64_t switches;	   /* context switches, wanted and not */
+	uint64_t disk_write_bytes; /* sent to the disk; 0 where the kernel does not tell */
+};
+/* All threads of a process. -ESRCH: there is none. */
+int bench_usage_of(pid_t pid, struct bench_usage *ret_usage);
+void bench_usage_self(struct bench_usage *ret_usage);
+/* into += after - before. */
+void bench_usage_add(struct bench_usage *into, const struct bench_usage *after,
+	const struct bench_usage *before);
+
+/* ---- What others took meanwhile. ---- */
+struct bench_ticks {
+	uint64_t wall_ns;
+	uint64_t busy_ns;  /* all processors, all processes */
+	uint64_t steal_ns; /* time that the host gave to somebody else */
+};
+void bench_ticks_now(struct bench_ticks *ret_ticks);
+
+/* Sums over the slices of one measurement. */
+struct bench_noise {
+	uint64_t wall_ns;
+	uint64_t others_ns;
+	uint64_t steal_ns;
+};
+/* ours_ns is what the processes under measurement took in between. */
+void bench_noise_add(struct bench_noise *noise, const struct bench_ticks *before,
+	const struct bench_ticks *after, uint64_t ours_ns);
+#define BENCH_NOISE_CORES_MAX 0.1
+#define BENCH_NOISE_STEAL_MAX 0.02
+double bench_noise_cores(const struct bench_noise *noise);
+double bench_noise_steal(const struct bench_noise *noise, unsigned cpu_count);
+bool bench_noise_is_noisy(const struct bench_noise *noise, unsigned cpu_count);
+
+/* ---- Files. ---- */
+/* Reads a whole small file, ends it with NUL and returns its length, or -errno. */
+int bench_file_read(const char *path, char *buf, size_t buf_bytes);
+bool bench_path_is_tmpfs(const char *path);
+/* Removes a folder and all that is in it. */
+void bench_folder_remove(const char *path);
+
+#endif
