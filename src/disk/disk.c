@@ -37,15 +37,22 @@ static int file_open(struct disk *disk, bool create)
 	return 0;
 }
 
-static int file_lock(struct disk *disk)
+/* flock(2) cannot wait with a bound, so it is asked again; only after a crash does that happen. */
+static int file_lock(struct disk *disk, uint64_t wait_ns)
 {
-	if (flock(disk->fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	if (errno == EWOULDBLOCK) {
-		log_error("disk", "%s: another process has this volume open", disk->path);
-		return -EBUSY;
+	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+
+	while (flock(disk->fd, LOCK_EX | LOCK_NB)) {
+		if (errno != EWOULDBLOCK)
+			return -errno;
+		if (clock_now_ns() >= deadline_ns) {
+			log_error("disk", "%s: another process has this volume open", disk->path);
+			return -EBUSY;
+		}
+		nanosleep(&pause, NULL);
 	}
-	return -errno;
+	return 0;
 }
 
 static int disk_init(struct disk *disk, const struct disk_opts *opts)
@@ -56,7 +63,7 @@ static int disk_init(struct disk *disk, const struct disk_opts *opts)
 	ret = file_open(disk, opts->create);
 	if (ret)
 		return ret;
-	ret = file_lock(disk);
+	ret = file_lock(disk, opts->lock_wait_ns);
 	if (ret)
 		return ret;
 	if (fstat(disk->fd, &st))

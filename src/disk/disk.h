@@ -30,6 +30,9 @@ struct disk_opts {
 	uint64_t bytes_min;  /* grown to at least this at open, prewritten */
 	uint64_t step_bytes; /* the volume is a whole number of these; 0: DISK_STEP_BYTES */
 	bool create;	     /* when it does not exist */
+	/* How long to wait for the lock. A killed process's io_uring holds the volume until its
+	 * last write has ended, which may be a moment after the process is gone. */
+	uint64_t lock_wait_ns;
 	/* DISK_SIMULATED, a real file with faults: "seed=7,eio=0.01,torn=0.01,enospc_at=BYTES,
 	 * eio_after=N". eio: an operation fails; torn: a write stops half-way and fails;
 	 * enospc_at: growing beyond this fails; eio_after: everything after N operations fails. */

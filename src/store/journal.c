@@ -50,6 +50,7 @@ void group_reset(struct group *group)
 	group->len = sizeof(struct group_head);
 	group->count = 0;
 	group->touched_count = 0;
+	group->touched_reserved = 0;
 	group->commits = NULL;
 	group->commits_last = NULL;
 	group->commit_count = 0;
@@ -62,8 +63,8 @@ int group_reserve(struct group *group, size_t bytes, uint32_t touched)
 	size_t cap = group->cap;
 	void *grown;
 
-	if (group->touched_count + touched > group->touched_cap) {
-		uint32_t count = MAX(group->touched_cap * 2, group->touched_count + touched);
+	if (group->touched_reserved + touched > group->touched_cap) {
+		uint32_t count = MAX(group->touched_cap * 2, group->touched_reserved + touched);
 
 		grown = realloc(group->touched, count * sizeof(struct touched));
 		if (!grown)
@@ -71,6 +72,7 @@ int group_reserve(struct group *group, size_t bytes, uint32_t touched)
 		group->touched = (struct touched *)grown;
 		group->touched_cap = count;
 	}
+	group->touched_reserved += touched;
 	if (wanted <= cap)
 		return 0;
 	while (cap < wanted)

@@ -331,6 +331,7 @@ struct group {
 	uint32_t commit_count;
 	uint32_t touched_count;
 	uint32_t touched_cap;
+	uint32_t touched_reserved; /* for the commits taken so far */
 	struct touched *touched;
 	struct commit *commits; /* in order, while the committer has it */
 	struct commit *commits_last;

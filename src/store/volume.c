@@ -11,6 +11,9 @@
 
 static const char MAGIC[8] = {'N', 'E', 'B', 'S', 'T', 'O', 'R', 'E'};
 
+/* The store's own lock is ours already, so whoever holds the volume is on its way out. */
+#define LOCK_WAIT_NS (30 * NS_PER_S)
+
 enum slot { SLOT_VALID, SLOT_BLANK, SLOT_NEWER, SLOT_DAMAGED };
 
 static uint32_t super_crc(const uint8_t block[BLOCK_BYTES])
@@ -153,6 +156,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 	disk.faults = opts->faults;
 	disk.create = *opts->ret_created;
 	disk.step_bytes = volume->super.step_bytes;
+	disk.lock_wait_ns = LOCK_WAIT_NS;
 	/* The log, and at least a chunk of extents. */
 	disk.bytes_min = volume->super.data_offset + STORE_CHUNK_BYTES;
 	pthread_mutex_init(&volume->lock, NULL);

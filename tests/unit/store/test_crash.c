@@ -1,0 +1,229 @@
+/* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT and DELETE.
+ * After each restart every acknowledged object is there and whole, and what was not acknowledged is
+ * as before or as it was to become, never half. fsck is clean.
+ *
+ * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
+#include "rig.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WRITERS	       12u
+#define KEYS	       25u /* a writer */
+#define ROUNDS_DEFAULT 12u
+#define LIFE_US_MAX    150000u
+
+/* What a key holds, by version: 0 is nothing, others have their size and bytes from it. */
+struct slot {
+	_Atomic uint64_t acked;
+	_Atomic uint64_t intended;
+};
+
+struct shared {
+	_Atomic uint64_t version;
+	_Atomic uint64_t acks;
+	_Atomic bool running;
+	struct slot slots[WRITERS][KEYS];
+};
+
+static uint64_t size_of_version(uint64_t version)
+{
+	static const uint64_t SIZES[] = {
+		0, 10, 900, 2048, 3000, 4096, 20000, 65536, 70000, 300000, 1500000};
+	struct prng prng;
+	uint64_t size;
+
+	prng_seed(&prng, version);
+	size = SIZES[prng_below(&prng, prng_below(&prng, 8) ? 8 : ARRAY_LEN(SIZES))];
+	return size ? size - prng_below(&prng, MIN(size, 5u)) : 0;
+}
+
+static struct slice key_of(char buf[32], uint32_t writer, uint32_t key)
+{
+	snprintf(buf, 32, "w%02u/k%02u", writer, key);
+	return slice_str(buf);
+}
+
+struct writer {
+	struct shared *shared;
+	uint32_t idx;
+	uint64_t seed;
+};
+
+/* Until it is killed. */
+static void writer_run(struct rig *rig, void *arg)
+{
+	struct writer *writer = (struct writer *)arg;
+	struct shared *shared = writer->shared;
+	struct prng prng;
+	char buf[32];
+
+	prng_seed(&prng, writer->seed);
+	for (;;) {
+		uint32_t k = (uint32_t)prng_below(&prng, KEYS);
+		struct slot *slot = &shared->slots[writer->idx][k];
+		struct slice key = key_of(buf, writer->idx, k);
+		uint64_t version = prng_below(&prng, 4) ? atomic_fetch_add(&shared->version, 1) : 0;
+		int ret;
+
+		atomic_store(&slot->intended, version);
+		if (version)
+			ret = object_put_seeded(
+				rig, "b", key, size_of_version(version), version, NULL);
+		else
+			ret = store_delete(rig->store, SLICE("b"), key, NULL, NULL);
+		if (ret)
+			_exit(3);
+		atomic_store(&slot->acked, version);
+		atomic_fetch_add(&shared->acks, 1);
+	}
+}
+
+static void load_run(struct rig *rig, void *arg)
+{
+	struct writer *writers = (struct writer *)arg;
+
+	if (reactor_core_idx(reactor_self()) == 0) {
+		int ret = bucket_make(rig->store, "b");
+
+		assert_true(ret == 0 || ret == -EEXIST);
+		atomic_store(&writers->shared->running, true);
+		rig_fibers(rig, WRITERS / 2, writer_run, writers, sizeof(*writers));
+	} else {
+		while (!atomic_load(&writers->shared->running))
+			fiber_yield();
+		rig_fibers(rig, WRITERS / 2, writer_run, &writers[WRITERS / 2], sizeof(*writers));
+	}
+}
+
+static bool version_is(struct rig *rig, struct slice key, uint64_t version)
+{
+	int ret = object_verify_seeded(rig, "b", key, size_of_version(version), version);
+
+	return version ? ret == 0 : ret == -ENOENT;
+}
+
+static void verify_run(struct rig *rig, void *arg)
+{
+	struct shared *shared = (struct shared *)arg;
+	char buf[32];
+
+	for (uint32_t w = 0; w < WRITERS; w++)
+		for (uint32_t k = 0; k < KEYS; k++) {
+			struct slot *slot = &shared->slots[w][k];
+			uint64_t acked = atomic_load(&slot->acked);
+			uint64_t intended = atomic_load(&slot->intended);
+			struct slice key = key_of(buf, w, k);
+
+			if (version_is(rig, key, acked)) {
+				atomic_store(&slot->intended, acked);
+			} else if (intended != acked && version_is(rig, key, intended)) {
+				atomic_store(&slot->acked, intended);
+			} else {
+				fprintf(stderr, "%s: neither version %llu nor %llu\n", buf,
+					(unsigned long long)acked, (unsigned long long)intended);
+				_exit(4);
+			}
+		}
+}
+
+static struct rig crash_rig; /* in every process */
+
+static void fsck_run(const char *when)
+{
+	struct store_fsck_report report;
+	struct buf out;
+
+	buf_init(&out, 64 * KIB);
+	if (store_fsck(crash_rig.dir, true, &report, &out)) {
+		fprintf(stderr, "fsck %s: %.*s\n", when, (int)out.len, out.data);
+		_exit(5);
+	}
+	buf_free(&out);
+}
+
+static pid_t load_fork(struct shared *shared, uint32_t round)
+{
+	struct writer writers[WRITERS];
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	for (uint32_t i = 0; i < WRITERS; i++)
+		writers[i] = (struct writer){
+			.shared = shared, .idx = i, .seed = (uint64_t)round * 1000 + i};
+	log_set_level(LOG_WARN);
+	rig_run(&crash_rig, load_run, writers);
+	_exit(2); /* the load never ends by itself */
+}
+
+/* Opening, verifying and closing cleanly, or (odd rounds) without the clean end. */
+static int verify_fork(struct shared *shared)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		log_set_level(LOG_WARN);
+		fsck_run("after the crash");
+		rig_run(&crash_rig, verify_run, shared);
+		if (crash_rig.open_result)
+			_exit(6);
+		fsck_run("after a clean shutdown");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static void test_kill_at_any_moment(void **state)
+{
+	const char *wanted = getenv("NEBULAIO_CRASH_ROUNDS");
+	uint32_t rounds = wanted ? (uint32_t)atoi(wanted) : ROUNDS_DEFAULT;
+	struct shared *shared;
+	struct prng prng;
+
+	(void)state;
+	shared = (struct shared *)mmap(
+		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(shared != MAP_FAILED);
+	atomic_store(&shared->version, 1);
+	rig_init(&crash_rig, 2);
+	crash_rig.opts.log_bytes = 1 * MIB;
+	prng_seed(&prng, 4711);
+	for (uint32_t round = 0; round < rounds; round++) {
+		uint64_t acks = atomic_load(&shared->acks);
+		int status;
+		pid_t pid;
+
+		atomic_store(&shared->running, false);
+		pid = load_fork(shared, round);
+		/* The moment counts from when the load has begun. */
+		while (!atomic_load(&shared->running) && waitpid(pid, &status, WNOHANG) == 0)
+			usleep(500);
+		usleep((useconds_t)prng_below(&prng, LIFE_US_MAX));
+		kill(pid, SIGKILL);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		assert_int_equal(verify_fork(shared), 0);
+		print_message("round %u: %llu acknowledged\n", round,
+			(unsigned long long)(atomic_load(&shared->acks) - acks));
+	}
+	rig_dir_remove(&crash_rig);
+	munmap(shared, sizeof(*shared));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kill_at_any_moment),
+	};
+
+	return cmocka_run_group_tests_name("crash", tests, NULL, NULL);
+}
