@@ -9,11 +9,12 @@
 
 #include "rdma/simulated_dp.h"
 
-/* The peer's control line is looked at only after so many spins without a record, and then at every
- * so manyth: its values ride along with records, and reading the line takes it away from the peer,
- * which then pays for the next write. */
+/* The peer's control line is looked at only after so many spins without a record, and then ever
+ * more rarely: its values ride along with records, and reading the line takes it away from the
+ * peer, which then pays for the next write. Nobody waits for it unless a send must go on or tell of
+ * itself. */
 #define SPINS_BEFORE_REFRESH 64u
-#define SPINS_PER_REFRESH    16u
+#define SPINS_UNHURRIED	     2048u
 #define SPINS_PER_TALLY	     4096u
 #define BUSY_VISITS	     4u
 #define POLLS_PER_SWEEP	     64u
@@ -402,6 +403,7 @@ void sim_retire(struct sim_qp *qp)
 			send->status = (uint8_t)qp->nak;
 		}
 		qp->sq_head++;
+		qp->signaled -= send->flags & RP_SEND_SIGNALED;
 		if ((send->flags & RP_SEND_SIGNALED) || send->status) {
 			wc = (struct rp_wc){
 				.wr_id = send->wr_id,
@@ -486,6 +488,7 @@ static void put_send(struct sim_qp *qp, const struct rp_send_wr *wr, uint32_t to
 		count = total ? 1 : 0;
 	}
 	send->sge_count = (uint8_t)count;
+	qp->signaled += wr->flags & RP_SEND_SIGNALED;
 	qp->sq_tail++;
 }
 
@@ -510,6 +513,18 @@ static int64_t send_bytes(const struct sim_qp *qp, const struct rp_send_wr *wr)
 	return (int64_t)total;
 }
 
+/* Before a full queue is reported, what has been acknowledged in silence is retired. */
+static bool sq_full(struct sim_qp *qp)
+{
+	if (SIM_LIKELY(qp->sq_tail - qp->sq_head < qp->base.cap.max_send_wr))
+		return false;
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == RP_QPS_RTS) {
+		sim_refresh(qp);
+		sim_retire(qp);
+	}
+	return qp->sq_tail - qp->sq_head >= qp->base.cap.max_send_wr;
+}
+
 int sim_post_send(
 	struct rp_qp *base, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted)
 {
@@ -528,7 +543,7 @@ int sim_post_send(
 		int64_t total = send_bytes(qp, &wrs[posted]);
 
 		err = total < 0 ? (int)total : 0;
-		if (!err && qp->sq_tail - qp->sq_head >= qp->base.cap.max_send_wr)
+		if (!err && SIM_UNLIKELY(sq_full(qp)))
 			err = -ENOMEM;
 		if (err)
 			break;
@@ -634,6 +649,17 @@ static __attribute__((cold)) void await_shared_queue(struct sim_qp *qp)
 	sim_execute(qp);
 }
 
+static inline bool refresh_due(const struct sim_qp *qp)
+{
+	uint32_t spins = qp->spins;
+
+	if (!(spins % SPINS_UNHURRIED))
+		return spins != 0;
+	/* At 64, 128, 256, ... */
+	return !(spins & (spins - 1)) && spins >= SPINS_BEFORE_REFRESH &&
+	       (qp->signaled || qp->sq_exec != qp->sq_tail);
+}
+
 static inline void visit(struct sim_qp *qp, bool rung)
 {
 	struct sim_slot *slot;
@@ -651,8 +677,7 @@ static inline void visit(struct sim_qp *qp, bool rung)
 		qp->spins = 0;
 		sim_receive(qp);
 	}
-	if ((qp->spins >= SPINS_BEFORE_REFRESH && !(qp->spins % SPINS_PER_REFRESH)) ||
-		SIM_UNLIKELY(rung))
+	if (SIM_UNLIKELY(rung || refresh_due(qp)))
 		visit_slow(qp);
 	if (qp->sq_head != qp->sq_tail)
 		sim_execute(qp);

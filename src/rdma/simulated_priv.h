@@ -232,6 +232,7 @@ struct sim_qp {
 	uint32_t rx_next;
 	struct sim_slot *rx;
 	uint32_t sq_head, sq_exec, sq_tail; /* retired, executed, posted */
+	uint32_t signaled;		    /* of those not retired */
 	/* ---- Sending. ---- */
 	struct sim_slot *tx;
 	struct sim_side *mine, *theirs;

@@ -415,6 +415,7 @@ void sim_qp_fail(struct sim_qp *qp, const char *why)
 		sim_cq_push(qp->send_cq, &wc);
 	}
 	qp->sq_exec = qp->sq_head;
+	qp->signaled = 0;
 	if (qp->rx_busy)
 		flush_recv(qp, &qp->rx_recv);
 	qp->rx_busy = false;

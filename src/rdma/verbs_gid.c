@@ -1,0 +1,74 @@
+/* rdma/verbs_gid.c: names of verbs devices, and which GID of a port to meet peers with. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "rdma/verbs_priv.h"
+
+/* A decimal up to max; empty: absent, -1. */
+static int parse_part(struct slice text, uint64_t max, int *ret_value)
+{
+	uint64_t value;
+
+	if (slice_to_u64(text, &value) || value > max)
+		return -EINVAL;
+	*ret_value = (int)value;
+	return 0;
+}
+
+int verbs_name_parse(const char *text, struct verbs_name *ret_name)
+{
+	struct slice rest = slice_str(text);
+	struct verbs_name name = {.gid_index = -1};
+	int port = 0;
+
+	if (slice_copy_str(slice_split(&rest, ':'), name.device, sizeof(name.device)) ||
+		!name.device[0])
+		return -EINVAL;
+	if (rest.data) {
+		if (parse_part(slice_split(&rest, ':'), UINT8_MAX, &port) || port == 0)
+			return -EINVAL;
+		name.port = (uint8_t)port;
+	}
+	if (rest.data && parse_part(rest, UINT16_MAX, &name.gid_index))
+		return -EINVAL;
+	*ret_name = name;
+	return 0;
+}
+
+static bool is_ipv4(const union ibv_gid *gid)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid->raw, prefix, sizeof(prefix));
+}
+
+static bool is_link_local(const union ibv_gid *gid)
+{
+	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
+uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up)
+{
+	uint32_t score = 1;
+
+	/* RoCE v1 does not pass a router, and no two kinds of RoCE talk to each other. */
+	if (entry->gid_type == IBV_GID_TYPE_ROCE_V2)
+		score += 100;
+	if (link_up)
+		score += 50;
+	/* rdma_cm finds a device by address, and nothing routes to a link-local one. */
+	if (is_ipv4(&entry->gid))
+		score += 20;
+	else if (!is_link_local(&entry->gid))
+		score += 10;
+	return score;
+}
+
+void verbs_gid_text(const union ibv_gid *gid, char *text, size_t text_bytes)
+{
+	const void *addr = is_ipv4(gid) ? gid->raw + 12 : gid->raw;
+
+	if (!inet_ntop(is_ipv4(gid) ? AF_INET : AF_INET6, addr, text, (socklen_t)text_bytes))
+		snprintf(text, text_bytes, "?");
+}

@@ -1,0 +1,217 @@
+/* rdma/verbs_priv.h: what the files of the verbs provider share.
+ *
+ * Queue pairs are made in our own device context, not on rdma_cm's identifier: the interface posts
+ * receives before it connects, one registration serves every connection, and closing an identifier
+ * does not take its queue pair along. rdma_cm then carries addresses, keys and private data only;
+ * we move the queue pair ourselves with what rdma_init_qp_attr(3) says, and finish the active side
+ * with rdma_establish(3). The kernel knows such a queue pair by its number alone, so this is the
+ * same on soft-RoCE, RoCE and InfiniBand. */
+#ifndef RDMA_VERBS_PRIV_H
+#define RDMA_VERBS_PRIV_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+
+#include "rdma/rdma_priv.h"
+
+/* Work requests that go with one bell, and completions that one look takes. */
+#define VERBS_BATCH 32u
+/* Outstanding one-sided reads and atomics that one queue pair asks of its peer. */
+#define VERBS_READS_MAX 16u
+
+#define VERBS_LIKELY(x)	  __builtin_expect(!!(x), 1)
+#define VERBS_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* ---- Names and GIDs (verbs_gid.c). ---- */
+struct verbs_name {
+	char device[IBV_SYSFS_NAME_MAX];
+	uint8_t port;  /* 0: not said */
+	int gid_index; /* -1: not said */
+};
+/* "DEVICE", "DEVICE:PORT" or "DEVICE:PORT:GID"; -EINVAL. */
+int verbs_name_parse(const char *text, struct verbs_name *ret_name);
+/* How good a GID is to meet peers with; the link is up when its network device is. */
+uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up);
+/* The text of a GID: an IPv4 address where it stands for one. */
+void verbs_gid_text(const union ibv_gid *gid, char *text, size_t text_bytes);
+
+/* ---- Devices (verbs.c). ---- */
+struct verbs_device {
+	struct rp_device base;
+	struct ibv_context *context;
+	struct ibv_device_attr attr;
+	struct ibv_port_attr port;
+	uint8_t port_num;
+	bool has_gid;
+	bool gid_named; /* by the caller: connections must leave from it */
+	struct ibv_gid_entry gid;
+	uint32_t inline_bytes_max;
+	atomic_uint open_objects;
+	/* The connection manager's part: all below under the lock. */
+	pthread_mutex_t lock;
+	struct rdma_event_channel *channel;
+	int epoll_fd; /* rp_cm_fd(): the four below */
+	int timer_fd;
+	int event_fd;	  /* readable while told is not empty */
+	struct list qps;  /* struct verbs_qp.link */
+	struct list told; /* struct verbs_qp.told_link: an event waits for the application */
+};
+
+struct verbs_pd {
+	struct rp_pd base;
+	struct verbs_device *device;
+	struct ibv_pd *pd;
+};
+
+struct verbs_mr {
+	struct rp_mr base;
+	struct verbs_device *device;
+	struct ibv_mr *mr;
+};
+
+struct verbs_cq {
+	struct rp_cq base;
+	struct verbs_device *device;
+	struct ibv_cq *cq;
+	struct ibv_comp_channel *channel;
+	bool armed;			/* the device will tell of the next completion */
+	uint32_t row;			/* completions taken since the queue was last found empty */
+	atomic_bool overrun;		/* the device said so: rp_cq_poll() answers -EIO */
+	uint32_t kept_head, kept_count; /* taken already, to be handed out first */
+	uint32_t kept_slots;
+	struct rp_wc *kept;
+};
+
+struct verbs_srq {
+	struct rp_srq base;
+	struct verbs_device *device;
+	struct ibv_srq *srq;
+	uint32_t wr_max, sge_max;
+};
+
+/* What an rdma_cm identifier's context points at. */
+enum verbs_handle { VERBS_HANDLE_LISTENER, VERBS_HANDLE_REQUEST, VERBS_HANDLE_QP };
+
+/* The life of a queue pair's connection:
+ *
+ *   active   NONE -> RESOLVING (address, then route) -> CONNECTING -> UP -> DOWN
+ *   passive  NONE -> ACCEPTED -> UP -> DOWN
+ *
+ * A failed attempt goes back to NONE, the queue pair still in INIT. A queue pair is RTS from
+ * ESTABLISHED (active) or from before the reply is sent (passive). */
+enum verbs_conn {
+	VERBS_CONN_NONE,
+	VERBS_CONN_RESOLVING,
+	VERBS_CONN_CONNECTING,
+	VERBS_CONN_ACCEPTED,
+	VERBS_CONN_UP,
+	VERBS_CONN_DOWN,
+};
+
+struct verbs_qp {
+	enum verbs_handle handle;
+	struct rp_qp base;
+	struct verbs_device *device;
+	struct ibv_qp *qp;
+	struct verbs_cq *send_cq, *recv_cq;
+	enum rp_qp_type type;
+	bool has_srq;
+	_Atomic(enum rp_qp_state) state;
+	uint8_t retry_count, rnr_retry_count, timeout; /* as IBTA encodes it: 4.096 us << timeout */
+	/* The rest under the device's lock. */
+	enum verbs_conn conn;
+	struct rdma_cm_id *id; /* NULL while there is no connection and none is tried */
+	uint64_t deadline_ns;
+	char peer[64];
+	uint8_t hello[RP_PRIVATE_BYTES_MAX + 1];
+	uint8_t hello_bytes;
+	struct list link;
+	struct list told_link;
+	enum rp_cm_type told;
+};
+
+struct verbs_listener {
+	enum verbs_handle handle;
+	struct rp_listener base;
+	struct verbs_device *device;
+	struct rdma_cm_id *id;
+};
+
+struct verbs_request {
+	enum verbs_handle handle;
+	struct rp_conn_request base;
+	struct verbs_device *device;
+	struct rdma_cm_id *id;
+	enum rp_qp_type type;
+	bool gone; /* the peer gave up */
+	uint8_t responder_resources, initiator_depth;
+	char peer[64];
+};
+
+extern const struct rp_ops rp_verbs_ops;
+
+static inline struct verbs_device *verbs_device(const struct rp_device *base)
+{
+	return CONTAINER_OF(base, struct verbs_device, base);
+}
+
+static inline struct verbs_qp *verbs_qp(const struct rp_qp *base)
+{
+	return CONTAINER_OF(base, struct verbs_qp, base);
+}
+
+static inline struct verbs_cq *verbs_cq(const struct rp_cq *base)
+{
+	return CONTAINER_OF(base, struct verbs_cq, base);
+}
+
+/* ---- Queues (verbs_qp.c). ---- */
+int verbs_cq_open(struct rp_device *base, uint32_t cqe_count, struct rp_cq **ret_cq);
+void verbs_cq_close(struct rp_cq *base);
+int verbs_srq_open(struct rp_pd *base, uint32_t max_wr, uint32_t max_sge, struct rp_srq **ret_srq);
+void verbs_srq_close(struct rp_srq *base);
+int verbs_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp **ret_qp);
+void verbs_qp_close(struct rp_qp *base);
+enum rp_qp_state verbs_qp_state(const struct rp_qp *base);
+void verbs_qp_error(struct rp_qp *base);
+/* Takes every completion that waits in the device's queue and keeps those that are not of qpn. */
+void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn);
+/* The queue was found full: reads whether it overran. Not for the data path. */
+void verbs_cq_look(struct verbs_cq *cq);
+/* Flushes what was just posted: devices in software look at a queue in error only when moved. */
+void verbs_qp_flush(struct verbs_qp *qp);
+
+/* ---- Data path (verbs_dp.c). ---- */
+int verbs_cq_poll(struct rp_cq *base, struct rp_wc *wcs, uint32_t max);
+bool verbs_cq_arm(struct rp_cq *base);
+void verbs_cq_disarm(struct rp_cq *base);
+int verbs_post_send(
+	struct rp_qp *base, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted);
+int verbs_post_recv(
+	struct rp_qp *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
+int verbs_srq_post(
+	struct rp_srq *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
+/* Up to max completions straight from the device. */
+int verbs_take(struct verbs_cq *cq, struct rp_wc *wcs, uint32_t max);
+
+/* ---- Connection manager (verbs_cm.c). ---- */
+int verbs_cm_init(struct verbs_device *device);
+void verbs_cm_fini(struct verbs_device *device); /* takes a half-built one */
+int verbs_listen(struct rp_device *base, const char *address, uint16_t port,
+	struct rp_listener **ret_listener);
+void verbs_listener_close(struct rp_listener *base);
+int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct slice private_data,
+	uint64_t deadline_ns);
+int verbs_accept(struct rp_conn_request *base, struct rp_qp *qp, struct slice private_data);
+void verbs_reject(struct rp_conn_request *base, struct slice private_data);
+void verbs_disconnect(struct rp_qp *base);
+int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event);
+int verbs_cm_fd(const struct rp_device *base);
+/* Ends the connection, if any; no event of this queue pair comes after. */
+void verbs_cm_forget(struct verbs_qp *qp);
+/* Reads the device's asynchronous events: ports, queues, queue pairs. Takes the lock. */
+void verbs_async_read(struct verbs_device *device);
+
+#endif
