@@ -12,6 +12,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+DEFINE_COUNTER(requests_total, "nebulaio_http_requests_total", NULL,
+	"HTTP requests whose head was understood.");
+DEFINE_COUNTER(refused_total, "nebulaio_http_refused_total", NULL,
+	"HTTP requests refused before they reached S3: malformed, too long or too slow.");
+
 static _Thread_local struct http_thread thread_self;
 
 static __attribute__((noinline, cold)) void thread_start(struct http_thread *thread)
@@ -240,8 +245,10 @@ static bool serve_one(struct http_conn *conn)
 	if (status) {
 		/* What follows cannot be told apart any more. */
 		conn->body.failed = true;
+		counter_add(&refused_total, 1);
 		http_refuse(conn, (uint32_t)status);
 	} else {
+		counter_add(&requests_total, 1);
 		handle(conn);
 	}
 	if (!answer_end(conn)) {

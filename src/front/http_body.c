@@ -253,9 +253,13 @@ uint32_t http_body_init(struct http_body *body, struct http_conn *conn)
 	if (body->chunked)
 		http_chunked_init(&body->transfer, HTTP_CODING_TRANSFER, &conn->in, NULL,
 			2 * LIMIT_PUT_BYTES_MAX);
-	if (head->decoded_length.len && slice_starts(head->content_sha256, SLICE("STREAMING-")) &&
-		slice_to_u64(head->decoded_length, &body->announced))
-		return 400;
+	if (slice_starts(head->content_sha256, SLICE("STREAMING-"))) {
+		/* The message's length is that of the coding; the body's is told apart, or not. */
+		body->announced = UINT64_MAX;
+		if (head->decoded_length.data &&
+			slice_to_u64(head->decoded_length, &body->announced))
+			return 400;
+	}
 	body->body.bytes = body->announced;
 	if (body->announced > LIMIT_PUT_BYTES_MAX && body->announced != UINT64_MAX)
 		return 413;

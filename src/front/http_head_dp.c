@@ -160,6 +160,13 @@ static uint32_t note_length(struct http_head *head, struct slice value)
 	return 0;
 }
 
+/* Of a header that comes twice the first counts, as it does for s3. */
+static void note_first(struct slice *slot, struct slice value)
+{
+	if (!slot->data)
+		*slot = value.data ? value : SLICE("");
+}
+
 static uint32_t note_header(struct http_head *head, const struct s3_header *header)
 {
 	struct slice name = header->name, value = header->value;
@@ -189,11 +196,11 @@ static uint32_t note_header(struct http_head *head, const struct s3_header *head
 		break;
 	case 20:
 		if (slice_eq_nocase(name, SLICE("x-amz-content-sha256")))
-			head->content_sha256 = value;
+			note_first(&head->content_sha256, value);
 		break;
 	case 28:
 		if (slice_eq_nocase(name, SLICE("x-amz-decoded-content-length")))
-			head->decoded_length = value;
+			note_first(&head->decoded_length, value);
 		break;
 	}
 	return 0;

@@ -12,7 +12,8 @@
  * /silent    does not answer
  * /give-up   has a head ready and then cannot go on
  * /status/N  an empty answer
- * /header    answers with a header that holds line ends ---- */
+ * /header    answers with a header that holds line ends
+ * /huge      answers with a head that is longer than any ---- */
 
 static void answer_text(struct s3_reply *reply, uint32_t status, struct slice text)
 {
@@ -50,6 +51,16 @@ static void handle_give_up(struct s3_reply *reply)
 	reply->broken = true;
 }
 
+static void handle_huge(struct s3_reply *reply)
+{
+	static char value[HTTP_OUT_BYTES];
+	const struct s3_header header = {SLICE("x-huge"), slice_of(value, sizeof(value))};
+
+	memset(value, 'v', sizeof(value));
+	assert_int_equal(reply->ops->head(reply, 200, &header, 1, 0), -EMSGSIZE);
+	reply->broken = true;
+}
+
 static void handle_retry(struct s3_reply *reply)
 {
 	handle_bytes(reply, 100, 0);
@@ -80,6 +91,8 @@ static void rig_handle(void *arg, const struct s3_request *request, struct s3_re
 		handle_bytes(reply, strtoull(path + 7, NULL, 10), strtoull(path + 7, NULL, 10) / 2);
 	else if (!strcmp(path, "/give-up"))
 		handle_give_up(reply);
+	else if (!strcmp(path, "/huge"))
+		handle_huge(reply);
 	else if (!strcmp(path, "/retry"))
 		handle_retry(reply);
 	else if (!strncmp(path, "/status/", 8))
@@ -196,6 +209,11 @@ static void broken_answers(void *arg)
 	client_close(client);
 
 	client = client_open();
+	assert_int_equal(client_ask(client, "GET /huge HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 500);
+	client_expect_end(client);
+	client_close(client);
+
+	client = client_open();
 	client_send(
 		client, "GET /break/1000 HTTP/1.1\r\nHost: h\r\n\r\nGET /name HTTP/1.1\r\n\r\n");
 	client_answer(client, &answer, true);
@@ -203,7 +221,7 @@ static void broken_answers(void *arg)
 	while (client_more(client))
 		;
 	assert_int_equal(client->end - client->start, 500);
-	assert_int_equal(seen.calls, 4);
+	assert_int_equal(seen.calls, 5);
 	client_close(client);
 }
 RIG_TEST(broken_answers);
@@ -431,6 +449,13 @@ static void aws_bodies(void *arg)
 		assert_string_equal(seen.trailer, "AAAAAA==");
 		assert_int_equal(seen.pieces, 1);
 	}
+	/* Without a decoded length there is none to be told. */
+	put_head(client, "/echo", AWS_HEADERS "Content-Length: 54\r\n");
+	client_send(client, "5\r\nhello\r\n3\r\nyou\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
+	client_answer(client, &answer, false);
+	assert_int_equal(seen.error, 0);
+	assert_true(seen.announced == UINT64_MAX);
+	assert_string_equal(answer.body, "helloyou");
 	/* Inside the transfer coding, cut anywhere; and the connection goes on. */
 	put_head(client, "/echo",
 		AWS_HEADERS "x-amz-decoded-content-length: 8\r\nTransfer-Encoding: chunked\r\n");
