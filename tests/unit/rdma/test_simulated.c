@@ -6,7 +6,9 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "rdma/simulated_packet.h"
 #include "rdma/simulated_priv.h"
 
 #define SCRIBBLES 400u
@@ -159,8 +161,8 @@ static void test_scribbled_wire(void **state)
 	}
 }
 
-/* A peer that says nothing of sense on the connection manager's socket is dropped. */
-static void test_damaged_bells_and_table(void **state)
+/* Bells that somebody set all over are but visits for nothing; key 0 is never a key. */
+static void test_damaged_bells_and_no_key(void **state)
 {
 	struct rp_send_wr wr;
 	struct sim_qp *qp;
@@ -178,11 +180,47 @@ static void test_damaged_bells_and_table(void **state)
 		0);
 	wc_expect(&pair.b, NULL, 2, RP_WC_SUCCESS);
 	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
-	/* A table entry that promises more than its file has. */
 	wr = one_sided(RP_WRITE, 3, &pair.b, 0);
 	wr.rkey = 0;
 	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), 0);
 	wc_expect(&pair.a, NULL, 3, RP_WC_REM_ACCESS_ERR);
+	pair_close(&pair);
+}
+
+/* Who says nothing of sense to a listener is dropped, and the next one is served. */
+static void test_nonsense_on_the_socket(void **state)
+{
+	struct sim_packet packets[3] = {{.type = SIM_PKT_HELLO},
+		{.type = SIM_PKT_HELLO, .private_len = 57}, {.type = SIM_PKT_REPLY}};
+	struct rp_cm_event event;
+	struct sockaddr_un addr;
+	struct pair pair;
+	ssize_t got;
+	char byte;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(packets); i++) {
+		socklen_t len = sim_address(suite->address, rp_listener_port(pair.listener), &addr);
+		int fd = sim_socket();
+
+		assert_true(fd >= 0);
+		assert_int_equal(connect(fd, (struct sockaddr *)&addr, len), 0);
+		assert_int_equal(sim_packet_send(fd, &packets[i], NULL, 0), 0);
+		assert_int_equal(rp_cm_poll(pair.b.device, &event), 0);
+		got = recv(fd, &byte, 1, MSG_DONTWAIT);
+		assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
+		close(fd);
+	}
+	rp_qp_close(pair.a.qp);
+	cm_expect(pair.b.device, RP_CM_DISCONNECTED, NULL);
+	end_new_qp(&pair.a, &(struct end_opts){0});
+	assert_int_equal(rp_connect(pair.a.qp, suite->address, rp_listener_port(pair.listener),
+				 NULL, 0, clock_now_ns() + SUITE_DEADLINE_NS),
+		0);
+	cm_expect(pair.b.device, RP_CM_CONNECT_REQUEST, &event);
+	rp_reject(event.request, NULL, 0);
+	cm_expect(pair.a.device, RP_CM_REJECTED, NULL);
 	pair_close(&pair);
 }
 
@@ -191,7 +229,8 @@ static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_each_fault),
 	cmocka_unit_test(test_seed_repeats),
 	cmocka_unit_test(test_scribbled_wire),
-	cmocka_unit_test(test_damaged_bells_and_table),
+	cmocka_unit_test(test_damaged_bells_and_no_key),
+	cmocka_unit_test(test_nonsense_on_the_socket),
 };
 
 static int run(const char *name, const struct CMUnitTest *tests, size_t count)
