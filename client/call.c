@@ -236,6 +236,7 @@ static void call_give(struct client_call *call)
 {
 	list_remove(&call->link);
 	free(call->more_text);
+	call->more_text = NULL;
 	list_push_front(&call->client->idle_calls, &call->link);
 }
 
@@ -332,7 +333,7 @@ void client_call_route(struct client_call *call)
 	if (client->http_count)
 		route_fallback(call, failed ? failed->why : "no RDMA session");
 	else if (client->transport == NEB_STRICT)
-		client_call_finish(call, failed && failed->error ? failed->error : -ENETDOWN);
+		client_call_finish(call, client->rdma_error ? client->rdma_error : -ENETDOWN);
 }
 
 void client_call_retry(struct client_call *call, int error, const char *why)

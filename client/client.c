@@ -51,7 +51,7 @@ void client_log(struct neb_client *client, enum neb_log_level level, const char 
 }
 
 void client_endpoint_failed(
-	struct neb_client *client, struct client_endpoint *endpoint, const char *why)
+	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why)
 {
 	uint64_t backoff_ns =
 		MIN(MAX(endpoint->backoff_ns * 2, CLIENT_BACKOFF_NS_MIN), CLIENT_BACKOFF_NS_MAX);
@@ -60,6 +60,7 @@ void client_endpoint_failed(
 	/* Half of it by chance, so that clients of one server do not come back all at once. */
 	endpoint->retry_ns =
 		clock_now_ns() + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
+	client->rdma_error = error;
 	if (why != endpoint->why)
 		snprintf(endpoint->why, sizeof(endpoint->why), "%s", why);
 	if (endpoint->warned)
@@ -263,12 +264,7 @@ static int strict_connect(struct neb_client *client)
 		client_progress(client);
 		session = client_session_want(client);
 	}
-	if (session)
-		return 0;
-	for (uint32_t i = 0; i < client->endpoint_count; i++)
-		if (client->endpoints[i].why[0])
-			return -ENETDOWN;
-	return -ECONNREFUSED;
+	return session ? 0 : client->rdma_error;
 }
 
 int neb_client_open(const struct neb_options *options, struct neb_client **ret_client)

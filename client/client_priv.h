@@ -46,8 +46,7 @@ struct client_endpoint {
 	uint64_t retry_ns;   /* not tried again before this */
 	uint64_t backoff_ns; /* 0: it was well the last time */
 	bool warned;	     /* of this outage */
-	int error;	     /* and why it could not be had */
-	char why[128];
+	char why[128];	     /* it could not be had */
 };
 
 struct client_registration {
@@ -118,6 +117,10 @@ struct client_recv {
 	uint8_t *data;
 };
 
+/* A work request's wr_id: the session's serial number, what it was, and for a receive its index. A
+ * completion that outlives its session names none. */
+#define CLIENT_WR_SEND 0x80000000u
+
 struct client_slot {
 	struct client_call *call; /* NULL: free */
 	uint32_t generation;
@@ -144,6 +147,7 @@ struct client_session {
 	struct list link;
 	struct neb_client *client;
 	struct client_endpoint *endpoint;
+	uint32_t serial;
 	enum session_phase phase;
 	struct rp_qp *qp;
 	struct rp_mr *mr; /* of the capsules: local only */
@@ -183,6 +187,8 @@ struct neb_client {
 	struct rp_cq *cq;
 	struct client_session *session; /* for new calls; NULL: none, or being set up */
 	struct list sessions, lost_sessions;
+	uint32_t next_serial;
+	int rdma_error; /* of the last outage */
 	uint64_t cm_polled_ns;
 	uint32_t idle_rounds; /* since the clock was last looked at */
 	bool kick;
@@ -207,7 +213,7 @@ void client_log(struct neb_client *client, enum neb_log_level level, const char 
 	__attribute__((format(printf, 3, 4)));
 /* An outage of an endpoint: when to try again, and a warning once. */
 void client_endpoint_failed(
-	struct neb_client *client, struct client_endpoint *endpoint, const char *why);
+	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
 
 /* ---- memory.c ---- */
 int client_pool_open(struct neb_client *client, uint64_t bytes);

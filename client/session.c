@@ -126,6 +126,7 @@ static struct client_session *session_begin(
 		return NULL;
 	session->client = client;
 	session->endpoint = endpoint;
+	session->serial = ++client->next_serial;
 	session->slot_count = client->requests_max;
 	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES;
 	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
@@ -133,7 +134,7 @@ static struct client_session *session_begin(
 	ret = session_connect(session);
 	if (ret == 0)
 		return session;
-	client_endpoint_failed(client, endpoint, strerror(-ret));
+	client_endpoint_failed(client, endpoint, ret, strerror(-ret));
 	session_free(session);
 	return NULL;
 }
@@ -277,11 +278,11 @@ void client_session_lose(struct client_session *session, int error, const char *
 	if (client->session == session)
 		client->session = NULL;
 	snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
-	session->endpoint->error = error;
+	client->rdma_error = error;
 	if (was_open)
 		client->stats.sessions_lost++;
 	else
-		client_endpoint_failed(client, session->endpoint, session->endpoint->why);
+		client_endpoint_failed(client, session->endpoint, error, session->endpoint->why);
 	rp_disconnect(session->qp);
 	/* Closing the queue pair is what takes our memory back from the server. */
 	rp_qp_close(session->qp);

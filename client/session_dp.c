@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <string.h>
 
-#define SEND_TAG 1u /* wr_id of sends: the session with this bit; of receives: struct client_recv \
-		     */
+static uint64_t wr_id(const struct client_session *session, uint32_t what)
+{
+	return (uint64_t)session->serial << 32 | what;
+}
 
 int client_recv_post(struct client_recv *recv)
 {
@@ -14,7 +16,10 @@ int client_recv_post(struct client_recv *recv)
 		.length = CLIENT_CAPSULE_BYTES,
 		.lkey = recv->session->lkey};
 	struct rp_recv_wr wr = {
-		.wr_id = (uint64_t)(uintptr_t)recv, .sg_list = &sge, .sge_count = 1};
+
+		.wr_id = wr_id(recv->session, (uint32_t)(recv - recv->session->recvs)),
+		.sg_list = &sge,
+		.sge_count = 1};
 	uint32_t posted;
 
 	return rp_post_recv(recv->session->qp, &wr, 1, &posted);
@@ -26,7 +31,7 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 {
 	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
 	struct rp_sge sge = {.addr = (uint64_t)(uintptr_t)capsule, .length = bytes};
-	struct rp_send_wr wr = {.wr_id = (uint64_t)(uintptr_t)session | SEND_TAG,
+	struct rp_send_wr wr = {.wr_id = wr_id(session, CLIENT_WR_SEND),
 		.opcode = RP_SEND,
 		.flags = RP_SEND_SOLICITED,
 		.sg_list = &sge,
@@ -277,22 +282,33 @@ static void on_recv(struct client_recv *recv, const struct rp_wc *wc)
 		client_calls_kick(session->client);
 }
 
+static struct client_session *session_of(const struct neb_client *client, uint32_t serial)
+{
+	if (client->session && client->session->serial == serial)
+		return client->session;
+	LIST_FOR_EACH (link, &client->sessions) {
+		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
+
+		if (session->serial == serial)
+			return session;
+	}
+	return NULL;
+}
+
 uint32_t client_cq_progress(struct neb_client *client)
 {
 	struct rp_wc wcs[CLIENT_WC_BATCH];
 	int count = rp_cq_poll(client->cq, wcs, CLIENT_WC_BATCH);
 
 	for (int i = 0; i < count; i++) {
-		if (!(wcs[i].wr_id & SEND_TAG)) {
-			on_recv((void *)(uintptr_t)wcs[i].wr_id, &wcs[i]);
-		} else if (wcs[i].status != RP_WC_SUCCESS) {
-			struct client_session *session =
-				(void *)(uintptr_t)(wcs[i].wr_id & ~(uint64_t)SEND_TAG);
+		struct client_session *session = session_of(client, (uint32_t)(wcs[i].wr_id >> 32));
 
-			if (session->phase != SESSION_LOST)
-				client_session_lose(
-					session, -ECONNRESET, rp_status_str(wcs[i].status));
-		}
+		if (!session)
+			continue;
+		if (!(wcs[i].wr_id & CLIENT_WR_SEND))
+			on_recv(&session->recvs[(uint32_t)wcs[i].wr_id], &wcs[i]);
+		else if (wcs[i].status != RP_WC_SUCCESS)
+			client_session_lose(session, -ECONNRESET, rp_status_str(wcs[i].status));
 	}
 	return count > 0 ? (uint32_t)count : 0;
 }

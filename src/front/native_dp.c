@@ -24,9 +24,10 @@ static uint64_t tag_send(struct native_send *send)
 	return (uint64_t)(uintptr_t)send | NATIVE_TAG_SEND;
 }
 
-static uint64_t tag_session(struct native_session *session)
+/* Of an unsignaled send: only a failure comes back, and that may outlive the session. */
+static uint64_t tag_session(const struct native_session *session)
 {
-	return (uint64_t)(uintptr_t)session | NATIVE_TAG_SESSION;
+	return session->id << 2 | NATIVE_TAG_SESSION;
 }
 
 static uint32_t lkey_of(const struct front_native *front, const void *data, size_t len)
@@ -147,11 +148,22 @@ static void on_send(struct native_send *send, const struct rp_wc *wc)
 		native_session_settle(session);
 }
 
+static void on_quiet_send(struct front_native *front, uint64_t id, const struct rp_wc *wc)
+{
+	LIST_FOR_EACH (link, &front->sessions) {
+		struct native_session *session = CONTAINER_OF(link, struct native_session, link);
+
+		if (session->id != id)
+			continue;
+		native_session_fail(session, rp_status_str(wc->status));
+		return;
+	}
+}
+
 static void on_wc(void *arg, const struct rp_wc *wc)
 {
 	void *what = (void *)(uintptr_t)(wc->wr_id & ~(uint64_t)NATIVE_TAG_MASK);
 
-	(void)arg;
 	switch ((enum native_tag)(wc->wr_id & NATIVE_TAG_MASK)) {
 	case NATIVE_TAG_RECV:
 		on_recv(what, wc);
@@ -160,7 +172,7 @@ static void on_wc(void *arg, const struct rp_wc *wc)
 		on_send(what, wc);
 		break;
 	case NATIVE_TAG_SESSION:
-		native_session_fail(what, rp_status_str(wc->status));
+		on_quiet_send(arg, wc->wr_id >> 2, wc);
 		break;
 	}
 }

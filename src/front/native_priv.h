@@ -14,19 +14,21 @@
 #include "front/front.h"
 #include "reactor/reactor.h"
 
-#define NATIVE_SETUP_NS	       (5 * NS_PER_S)
-#define NATIVE_SWEEP_NS	       (100 * NS_PER_MS)
-#define NATIVE_SEND_WRS_MIN    32u
-#define NATIVE_CQ_ENTRIES_MAX  (1u << 20)
-#define NATIVE_INLINE_WR_BYTES 512u /* responses up to here go inside the work request if it can \
-				     */
+#define NATIVE_SETUP_NS	      (5 * NS_PER_S)
+#define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
+#define NATIVE_SEND_WRS_MIN   32u
+#define NATIVE_CQ_ENTRIES_MAX (1u << 20)
+#define NATIVE_INLINE_WR_BYTES                                            \
+	512u /* responses up to here go inside the work request if it can \
+	      */
 #define NATIVE_SEND_PIECES_MAX 4u
 /* Bodies up to here are written straight from the fiber, ahead of their response, with nothing
  * waited for. Larger ones go through flow's window. */
 #define NATIVE_DIRECT_BYTES_MAX (256 * KIB)
 #define NATIVE_POLL_ROUNDS_MAX	8u
 
-/* What a work request's wr_id points at, in its two lowest bits. */
+/* What a work request's wr_id is, in its two lowest bits: a pointer to a receive or a send, or a
+ * session's number. */
 enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
 #define NATIVE_TAG_MASK 3u
 

@@ -16,6 +16,7 @@
 
 struct object {
 	bool used;
+	bool coming; /* being put */
 	char key[LIMIT_KEY_LEN_MAX + 1];
 	uint64_t bytes;
 	uint64_t etag;
@@ -45,6 +46,7 @@ static void object_drop(struct s3 *s3, struct object *object)
 	for (uint32_t i = 0; i < object->chunk_count; i++)
 		region_put(s3->region, object->chunks[i], OWNER_CACHE);
 	object->chunk_count = 0;
+	object->coming = false;
 	object->used = false;
 }
 
@@ -94,7 +96,7 @@ static struct object *object_find(struct s3 *s3, struct slice key)
 static struct object *object_make(struct s3 *s3)
 {
 	for (uint32_t i = 0; i < OBJECTS_MAX; i++)
-		if (!s3->objects[i].used)
+		if (!s3->objects[i].used && !s3->objects[i].coming)
 			return &s3->objects[i];
 	return NULL;
 }
@@ -276,6 +278,7 @@ static void op_put(struct s3 *s3, const struct s3_request *request, struct s3_re
 
 	object->bytes = 0;
 	object->chunk_count = 0;
+	object->coming = true;
 	sink.sink = (struct flow_sink){.ops = &SINK_OPS, .core = request->core};
 	flow_checksum_init(&checksum, CHECKSUM_CRC64NVME);
 	ret = request->body->ops->open(request->body, NULL, &source);
@@ -290,6 +293,7 @@ static void op_put(struct s3 *s3, const struct s3_request *request, struct s3_re
 	if (old)
 		object_drop(s3, old);
 	object->used = true;
+	object->coming = false;
 	slice_copy_str(request->key, object->key, sizeof(object->key));
 	checksum_final(&checksum.checksum, digest);
 	memcpy(&object->etag, digest, sizeof(object->etag));
