@@ -1,0 +1,321 @@
+/* tests/unit/store/test_journal.c: groups in the log: found again as they were written, and not at
+ * all when any block is torn or any bit is flipped. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/store_priv.h"
+
+#define LOG_BYTES (256 * KIB)
+
+struct fixture {
+	char dir[512];
+	struct volume volume;
+	uint64_t pos;
+	uint64_t seq;
+};
+
+static void fixture_open(struct fixture *fixture)
+{
+	const char *base = getenv("TMPDIR");
+	bool created;
+	struct volume_opts opts = {.dir = fixture->dir,
+		.log_bytes = LOG_BYTES,
+		.step_bytes = MIB,
+		.create = true,
+		.ret_created = &created};
+
+	memset(fixture, 0, sizeof(*fixture));
+	snprintf(fixture->dir, sizeof(fixture->dir), "%s/nebulaio-journal-XXXXXX",
+		base ? base : ".");
+	assert_non_null(mkdtemp(fixture->dir));
+	assert_int_equal(volume_open(&opts, &fixture->volume), 0);
+	assert_true(created);
+	fixture->seq = 1;
+}
+
+static void fixture_close(struct fixture *fixture)
+{
+	char command[600];
+
+	volume_close(&fixture->volume);
+	snprintf(command, sizeof(command), "rm -rf '%s'", fixture->dir);
+	assert_int_equal(system(command), 0);
+}
+
+static struct slice value_of(char *buf, size_t len, uint64_t seed)
+{
+	struct prng prng;
+
+	prng_seed(&prng, seed);
+	prng_fill(&prng, buf, len);
+	return slice_of(buf, len);
+}
+
+/* A group of `count` mutations of so many bytes, written where it belongs; returns its blocks. */
+static uint32_t group_store(struct fixture *fixture, uint32_t count, size_t value_len)
+{
+	struct group_head head = {.epoch = fixture->volume.super.epoch, .seq = fixture->seq};
+	struct group *group;
+	uint32_t padded;
+
+	assert_int_equal(group_open(&group), 0);
+	for (uint32_t i = 0; i < count; i++) {
+		struct key key;
+		char *value = (char *)malloc(value_len + 1);
+
+		key_object(&key, i, SLICE("name"));
+		assert_int_equal(group_reserve(group, MUTATION_BYTES(key.len, value_len), 0), 0);
+		value_of(value, value_len, fixture->seq * 1000 + i);
+		memcpy(group_add(group, MUTATION_PUT, 0, &key, value_len), value, value_len);
+		free(value);
+	}
+	padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
+	fixture->pos = journal_place(fixture->pos, padded, LOG_BYTES);
+	head.pos = fixture->pos;
+	assert_int_equal(group_seal(group, &head, fixture->volume.uuid_crc), padded);
+	assert_int_equal(disk_write_now(fixture->volume.disk, group->bytes, padded,
+				 VOLUME_LOG_OFFSET + fixture->pos % LOG_BYTES),
+		0);
+	fixture->pos += padded;
+	fixture->seq++;
+	group_close(group);
+	return padded / BLOCK_BYTES;
+}
+
+/* Reads the group with this number at or after pos; compares; returns where the next one starts. */
+static int group_expect(
+	struct fixture *fixture, struct journal_at *at, uint32_t count, size_t value_len)
+{
+	struct group_head head;
+	struct mutation mutation;
+	uint32_t seen = 0;
+	uint8_t *bytes;
+	size_t cursor = 0;
+	int ret = journal_read(&fixture->volume, at, &bytes, &head);
+
+	if (ret != 1)
+		return ret;
+	assert_int_equal(head.seq, at->seq);
+	while (group_next(slice_of(bytes, head.bytes), &cursor, &mutation) == 1) {
+		char *value = (char *)malloc(value_len + 1);
+
+		assert_int_equal(mutation.op, MUTATION_PUT);
+		assert_int_equal(mutation.value.len, value_len);
+		assert_true(slice_eq(
+			mutation.value, value_of(value, value_len, head.seq * 1000 + seen)));
+		free(value);
+		seen++;
+	}
+	assert_int_equal(seen, count);
+	at->pos = head.pos + ALIGN_UP((uint64_t)head.bytes, (uint64_t)BLOCK_BYTES);
+	at->seq++;
+	free(bytes);
+	return 1;
+}
+
+static void test_reads_what_was_written_over_many_laps(void **state)
+{
+	struct journal_at at = {.pos = 0, .seq = 1};
+	struct fixture fixture;
+
+	(void)state;
+	fixture_open(&fixture);
+	for (uint32_t i = 0; i < 200; i++) {
+		uint32_t count = 1 + i % 5;
+		size_t len = i * 977 % 9000;
+
+		group_store(&fixture, count, len);
+		assert_int_equal(group_expect(&fixture, &at, count, len), 1);
+		assert_int_equal(at.pos, fixture.pos);
+		/* The end: whatever lies there is of an earlier lap. */
+		assert_int_equal(group_expect(&fixture, &at, 0, 0), 0);
+	}
+	assert_true(fixture.pos > 4 * LOG_BYTES);
+	fixture_close(&fixture);
+}
+
+/* The block at a place of the log is as before the group was written, or garbage. */
+static void block_spoil(struct fixture *fixture, uint64_t pos, uint8_t fill)
+{
+	void *block = NULL;
+
+	assert_int_equal(posix_memalign(&block, BLOCK_BYTES, BLOCK_BYTES), 0);
+	memset(block, fill, BLOCK_BYTES);
+	assert_int_equal(disk_write_now(fixture->volume.disk, block, BLOCK_BYTES,
+				 VOLUME_LOG_OFFSET + pos % LOG_BYTES),
+		0);
+	free(block);
+}
+
+static void test_any_torn_block_ends_the_log(void **state)
+{
+	struct fixture fixture;
+	uint32_t blocks;
+
+	(void)state;
+	fixture_open(&fixture);
+	group_store(&fixture, 1, 100);
+	blocks = group_store(&fixture, 3, 9000);
+	assert_int_equal(blocks, 7);
+	for (uint32_t torn = 0; torn < blocks; torn++)
+		for (uint32_t fill = 0; fill < 256; fill += 0x5a) {
+			struct journal_at at = {.pos = 0, .seq = 1};
+
+			fixture.pos = BLOCK_BYTES;
+			fixture.seq = 2;
+			group_store(&fixture, 3, 9000);
+			block_spoil(&fixture, BLOCK_BYTES * (1 + torn), (uint8_t)fill);
+			assert_int_equal(group_expect(&fixture, &at, 1, 100), 1);
+			assert_int_equal(group_expect(&fixture, &at, 3, 9000), 0);
+		}
+	fixture_close(&fixture);
+}
+
+static void test_any_flipped_bit_ends_the_log(void **state)
+{
+	struct fixture fixture;
+	void *block = NULL;
+	uint8_t *bytes;
+
+	(void)state;
+	fixture_open(&fixture);
+	group_store(&fixture, 2, 300);
+	assert_int_equal(posix_memalign(&block, BLOCK_BYTES, BLOCK_BYTES), 0);
+	bytes = (uint8_t *)block;
+	assert_int_equal(
+		disk_read_now(fixture.volume.disk, bytes, BLOCK_BYTES, VOLUME_LOG_OFFSET), 0);
+	for (uint32_t bit = 0; bit < group_head(&(struct group){.bytes = bytes})->bytes * 8;
+		bit++) {
+		struct journal_at at = {.pos = 0, .seq = 1};
+
+		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_int_equal(
+			disk_write_now(fixture.volume.disk, bytes, BLOCK_BYTES, VOLUME_LOG_OFFSET),
+			0);
+		assert_int_equal(group_expect(&fixture, &at, 2, 300), 0);
+		bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+	free(block);
+	fixture_close(&fixture);
+}
+
+static void test_groups_of_another_epoch_or_store_do_not_count(void **state)
+{
+	struct journal_at at = {.pos = 0, .seq = 1};
+	struct fixture fixture;
+
+	(void)state;
+	fixture_open(&fixture);
+	group_store(&fixture, 1, 10);
+	fixture.volume.super.epoch++;
+	assert_int_equal(group_expect(&fixture, &at, 1, 10), 0);
+	fixture.volume.super.epoch--;
+	fixture.volume.uuid_crc ^= 1;
+	assert_int_equal(group_expect(&fixture, &at, 1, 10), 0);
+	fixture.volume.uuid_crc ^= 1;
+	assert_int_equal(group_expect(&fixture, &at, 1, 10), 1);
+	fixture_close(&fixture);
+}
+
+/* A mutation's lengths are input: none may lead out of the group. */
+static void test_lengths_are_checked(void **state)
+{
+	struct group *group;
+	struct mutation mutation;
+	struct key key;
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 3);
+	assert_int_equal(group_open(&group), 0);
+	key_object(&key, 1, SLICE("k"));
+	assert_int_equal(group_reserve(group, MUTATION_BYTES(key.len, 50), 0), 0);
+	memset(group_add(group, MUTATION_PUT, 0, &key, 50), 1, 50);
+	for (uint32_t i = 0; i < 20000; i++) {
+		uint8_t copy[256];
+		size_t at = 0;
+		int ret;
+
+		memcpy(copy, group->bytes, group->len);
+		prng_fill(&prng, copy + sizeof(struct group_head), 8);
+		while ((ret = group_next(slice_of(copy, group->len), &at, &mutation)) == 1)
+			assert_true(mutation.value.data + mutation.value.len <=
+				    (const char *)copy + group->len);
+		assert_true(ret == 0 || ret == -EUCLEAN);
+	}
+	group_close(group);
+}
+
+/* ---- The superblock. ---- */
+
+static int volume_reopen(struct fixture *fixture)
+{
+	bool created;
+	struct volume_opts opts = {.dir = fixture->dir, .ret_created = &created};
+
+	volume_close(&fixture->volume);
+	return volume_open(&opts, &fixture->volume);
+}
+
+static void super_patch(const struct fixture *fixture, uint64_t offset, uint8_t byte)
+{
+	char path[600];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/volume", fixture->dir);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, &byte, 1, (off_t)offset), 1);
+	close(fd);
+}
+
+static void test_one_superblock_survives_the_other(void **state)
+{
+	struct fixture fixture;
+	uint64_t generation;
+
+	(void)state;
+	fixture_open(&fixture);
+	assert_int_equal(volume_super_write(&fixture.volume), 0);
+	generation = fixture.volume.super.generation;
+	assert_int_equal(volume_reopen(&fixture), 0);
+	assert_int_equal(fixture.volume.super.generation, generation);
+	/* The newer slot is torn: the older one counts. */
+	super_patch(&fixture, generation % 2 * BLOCK_BYTES + 72, 0xee);
+	assert_int_equal(volume_reopen(&fixture), 0);
+	assert_int_equal(fixture.volume.super.generation, generation - 1);
+	super_patch(&fixture, (generation - 1) % 2 * BLOCK_BYTES + 72, 0xee);
+	assert_int_equal(volume_reopen(&fixture), -EUCLEAN);
+	fixture_close(&fixture);
+}
+
+static void test_another_version_is_refused(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_open(&fixture);
+	super_patch(&fixture, fixture.volume.super.generation % 2 * BLOCK_BYTES + 8, 2);
+	assert_int_equal(volume_reopen(&fixture), -EUCLEAN);
+	fixture_close(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reads_what_was_written_over_many_laps),
+		cmocka_unit_test(test_any_torn_block_ends_the_log),
+		cmocka_unit_test(test_any_flipped_bit_ends_the_log),
+		cmocka_unit_test(test_groups_of_another_epoch_or_store_do_not_count),
+		cmocka_unit_test(test_lengths_are_checked),
+		cmocka_unit_test(test_one_superblock_survives_the_other),
+		cmocka_unit_test(test_another_version_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("journal", tests, NULL, NULL);
+}

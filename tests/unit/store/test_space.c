@@ -1,0 +1,175 @@
+/* tests/unit/store/test_space.c: the allocator against a model that remembers the owner of every
+ * block. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/store_priv.h"
+
+#define FIRST  (2 * CHUNK_BLOCKS)
+#define BLOCKS (200 * CHUNK_BLOCKS)
+#define RUNS   4000u
+
+struct run {
+	uint64_t block;
+	uint32_t blocks;
+};
+
+struct model {
+	bool used[BLOCKS];
+	struct run runs[RUNS];
+	uint32_t run_count;
+	uint64_t used_count;
+};
+
+static void run_take(struct model *model, struct run run)
+{
+	assert_true(run.block >= FIRST);
+	assert_true(run.block + run.blocks <= BLOCKS);
+	for (uint32_t i = 0; i < run.blocks; i++) {
+		assert_false(model->used[run.block + i]);
+		model->used[run.block + i] = true;
+	}
+	model->used_count += run.blocks;
+	model->runs[model->run_count++] = run;
+}
+
+static void run_give(struct model *model, struct space *space, uint32_t idx)
+{
+	struct run run = model->runs[idx];
+
+	for (uint32_t i = 0; i < run.blocks; i++)
+		model->used[run.block + i] = false;
+	model->used_count -= run.blocks;
+	model->runs[idx] = model->runs[--model->run_count];
+	space_give(space, run.block, run.blocks);
+}
+
+/* The longest free run that a lease may find: inside a chunk. */
+static uint32_t model_longest(const struct model *model)
+{
+	uint32_t longest = 0, run = 0;
+
+	for (uint64_t block = FIRST; block < BLOCKS; block++) {
+		if (block % CHUNK_BLOCKS == 0)
+			run = 0;
+		run = model->used[block] ? 0 : run + 1;
+		longest = MAX(longest, run);
+	}
+	return longest;
+}
+
+static void test_never_gives_a_block_twice(void **state)
+{
+	struct model *model = (struct model *)calloc(1, sizeof(*model));
+	struct space *space;
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 5);
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	for (uint32_t step = 0; step < 60000; step++) {
+		/* Waves, so that it is full at times and nearly empty at others. */
+		bool fill = prng_below(&prng, 100) < (step / 5000 % 2 ? 30u : 75u);
+
+		if (fill && model->run_count < RUNS) {
+			uint32_t wanted = prng_below(&prng, 4) ? 1 + (uint32_t)prng_below(&prng, 16)
+							       : CHUNK_BLOCKS;
+			struct run run;
+
+			run.blocks = space_lease(space, wanted, &run.block);
+			assert_true(run.blocks <= wanted);
+			if (run.blocks < wanted)
+				assert_int_equal(run.blocks, model_longest(model));
+			if (run.blocks)
+				run_take(model, run);
+			else
+				assert_int_equal(model->used_count, BLOCKS - FIRST);
+		} else if (!fill && model->run_count) {
+			run_give(model, space, (uint32_t)prng_below(&prng, model->run_count));
+		}
+		assert_int_equal(space_used_blocks(space), model->used_count);
+		assert_int_equal(space_free_blocks(space), BLOCKS - FIRST - model->used_count);
+	}
+	while (model->run_count)
+		run_give(model, space, model->run_count - 1);
+	assert_int_equal(space_used_blocks(space), 0);
+	space_close(space);
+	free(model);
+}
+
+static void test_small_runs_lie_side_by_side(void **state)
+{
+	struct space *space;
+	uint64_t last, block;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	assert_int_equal(space_lease(space, 1, &last), 1);
+	for (uint32_t i = 0; i < 100; i++, last = block) {
+		assert_int_equal(space_lease(space, 1, &block), 1);
+		assert_int_equal(block, last + 1);
+	}
+	/* A whole chunk comes from elsewhere. */
+	assert_int_equal(space_lease(space, CHUNK_BLOCKS, &block), CHUNK_BLOCKS);
+	assert_int_equal(block % CHUNK_BLOCKS, 0);
+	space_close(space);
+}
+
+static void test_grows(void **state)
+{
+	struct space *space;
+	uint64_t block;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, FIRST + CHUNK_BLOCKS, &space), 0);
+	assert_int_equal(space_lease(space, CHUNK_BLOCKS, &block), CHUNK_BLOCKS);
+	assert_int_equal(block, FIRST);
+	assert_int_equal(space_lease(space, 1, &block), 0);
+	assert_int_equal(space_grow(space, FIRST + 130 * CHUNK_BLOCKS), 0);
+	assert_int_equal(space_free_blocks(space), 129 * CHUNK_BLOCKS);
+	for (uint32_t i = 0; i < 129; i++)
+		assert_int_equal(space_lease(space, CHUNK_BLOCKS, &block), CHUNK_BLOCKS);
+	assert_int_equal(space_lease(space, 1, &block), 0);
+	space_close(space);
+}
+
+static void test_marks_find_overlaps(void **state)
+{
+	struct space *space, *copy;
+	uint64_t block;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	assert_int_equal(space_mark(space, FIRST + 10, 500), 0);
+	assert_int_equal(space_mark(space, FIRST + 509, 2), -EEXIST);
+	assert_int_equal(space_mark(space, FIRST - 1, 1), -ERANGE);
+	assert_int_equal(space_mark(space, BLOCKS - 1, 2), -ERANGE);
+	assert_int_equal(space_mark(space, UINT64_MAX - 1, 4), -ERANGE);
+	assert_int_equal(space_used_blocks(space), 501);
+	/* As a snapshot would. */
+	assert_int_equal(space_open(FIRST, BLOCKS, &copy), 0);
+	for (uint64_t i = FIRST / 64; i < space_word_count(space); i++)
+		space_word_set(copy, i, space_word(space, i));
+	assert_int_equal(space_used_blocks(copy), 501);
+	for (uint32_t i = 0; i < 10; i++) {
+		assert_int_equal(space_lease(copy, 1, &block), 1);
+		assert_true(block < FIRST + 10 || block >= FIRST + 511);
+	}
+	space_close(copy);
+	space_close(space);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_never_gives_a_block_twice),
+		cmocka_unit_test(test_small_runs_lie_side_by_side),
+		cmocka_unit_test(test_grows),
+		cmocka_unit_test(test_marks_find_overlaps),
+	};
+
+	return cmocka_run_group_tests_name("space", tests, NULL, NULL);
+}
