@@ -140,14 +140,14 @@ void s3_xml_etag(struct buf *xml, const char *etag)
 
 void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
 {
-	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
-	char text[BASE64_LEN(CHECKSUM_BYTES_MAX)], element[32];
+	struct slice name = checksum_name((enum checksum_kind)meta->checksum_type);
+	char text[S3_CHECKSUM_LEN_MAX], element[32];
+	size_t len = s3_checksum_format(meta, text);
 
-	if (kind == CHECKSUM_NONE || kind > CHECKSUM_SHA256)
+	if (!len)
 		return;
-	snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(checksum_name(kind)));
-	xml_element(element,
-		slice_of(text, base64_encode(meta->checksum, meta->checksum_len, text)), xml);
+	snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(name));
+	xml_element(element, slice_of(text, len), xml);
 	xml_element("ChecksumType",
 		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
 							 : SLICE("FULL_OBJECT"),

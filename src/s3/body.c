@@ -192,6 +192,25 @@ static int read_source(struct s3_call *call, struct flow_source *source, struct 
 	return ret;
 }
 
+const struct s3_error *s3_read_object(
+	struct s3_call *call, struct store_get *get, struct slice *ret_text)
+{
+	uint64_t bytes = store_get_meta(get)->bytes;
+	struct flow_source *source;
+	struct buf text;
+	int ret;
+
+	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
+	ret = flow_object_source_open(call->request->core, get, 0, bytes, &source);
+	if (!ret)
+		ret = read_source(call, source, &text);
+	*ret_text = s3_arena_copy(&call->arena, buf_slice(&text));
+	buf_free(&text);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	return ret_text->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+}
+
 static const struct s3_error *verify_document(
 	struct s3_call *call, const struct s3_sums *sums, struct slice text)
 {
@@ -377,18 +396,36 @@ const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums 
 	return s3_store_source(call, sums, source, put, meta);
 }
 
-void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
+size_t s3_checksum_format(const struct store_meta *meta, char ret_text[S3_CHECKSUM_LEN_MAX])
 {
 	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
-	char *text;
+	const char *parts = strchr(meta->etag, '-');
+	size_t len;
 
 	if (kind == CHECKSUM_NONE || kind > CHECKSUM_SHA256)
+		return 0;
+	len = base64_encode(meta->checksum, meta->checksum_len, ret_text);
+	if (meta->checksum_flags & S3_FLAG_COMPOSITE && parts && strlen(parts) <= 6) {
+		memcpy(ret_text + len, parts, strlen(parts));
+		len += strlen(parts);
+	}
+	return len;
+}
+
+struct slice s3_checksum_text(struct s3_call *call, const struct store_meta *meta)
+{
+	char text[S3_CHECKSUM_LEN_MAX];
+
+	return s3_arena_copy(&call->arena, slice_of(text, s3_checksum_format(meta, text)));
+}
+
+void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice text = s3_checksum_text(call, meta);
+
+	if (!text.len)
 		return;
-	text = s3_arena_get(&call->arena, BASE64_LEN(CHECKSUM_BYTES_MAX));
-	if (!text)
-		return;
-	s3_answer_header(call, checksum_header(kind),
-		slice_of(text, base64_encode(meta->checksum, meta->checksum_len, text)));
+	s3_answer_header(call, checksum_header((enum checksum_kind)meta->checksum_type), text);
 	s3_answer_header(call, SLICE("x-amz-checksum-type"),
 		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
 							 : SLICE("FULL_OBJECT"));

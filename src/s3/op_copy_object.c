@@ -3,82 +3,20 @@
 
 #include "s3/s3_priv.h"
 
-struct copy {
-	struct slice bucket, key; /* of the source, decoded */
-	bool replace;		  /* metadata comes with the request */
-	struct store_get *get;
-	const struct store_meta *from;
-};
-
-/* "bucket/key?versionId=…", percent-encoded, maybe with a leading slash. */
-static const struct s3_error *parse_source(struct s3_call *call, struct copy *copy)
-{
-	struct slice rest = s3_call_header(call, SLICE("x-amz-copy-source"));
-	ptrdiff_t query = slice_find(rest, SLICE("?versionId="));
-	struct slice version_id = SLICE_NONE;
-	char *decoded;
-	size_t len;
-
-	if (query >= 0) {
-		version_id = slice_from(rest, (size_t)query + strlen("?versionId="));
-		rest = slice_to(rest, (size_t)query);
-	}
-	decoded = s3_arena_get(&call->arena, rest.len + 1);
-	if (!decoded)
-		return s3_error_at(S3_E_SLOW_DOWN);
-	if (uri_decode(rest, 0, decoded, rest.len, &len))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid copy source encoding");
-	rest = slice_of(decoded, len);
-	if (rest.len && rest.data[0] == '/')
-		rest = slice_from(rest, 1);
-	copy->bucket = slice_split(&rest, '/');
-	copy->key = rest;
-	if (!copy->bucket.len || !copy->key.len)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Copy Source must mention the source bucket and key: "
-			"sourcebucket/sourcekey");
-	if (!s3_bucket_name_valid(copy->bucket))
-		return s3_error_at(S3_E_INVALID_BUCKET_NAME);
-	if (!s3_key_valid(copy->key))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT, "The source key is not valid.");
-	return s3_version_check(call, version_id);
-}
-
-static const struct s3_error *parse_directive(struct s3_call *call, struct copy *copy)
+static const struct s3_error *parse_directive(
+	struct s3_call *call, const struct s3_copy *copy, bool *ret_replace)
 {
 	struct slice directive = s3_call_header(call, SLICE("x-amz-metadata-directive"));
 	bool same = slice_eq(copy->bucket, call->bucket) && slice_eq(copy->key, call->key);
 
-	copy->replace = slice_eq(directive, SLICE("REPLACE"));
-	if (directive.len && !copy->replace && !slice_eq(directive, SLICE("COPY")))
+	*ret_replace = slice_eq(directive, SLICE("REPLACE"));
+	if (directive.len && !*ret_replace && !slice_eq(directive, SLICE("COPY")))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Unknown metadata directive.");
-	if (same && !copy->replace && !s3_call_has_header(call, SLICE("x-amz-storage-class")))
+	if (same && !*ret_replace && !s3_call_has_header(call, SLICE("x-amz-storage-class")))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"This copy request is illegal because it is trying to copy an object to "
 			"itself without changing the object's metadata, storage class, website "
 			"redirect location or encryption attributes.");
-	return NULL;
-}
-
-static const struct s3_error *check_source(struct s3_call *call, const struct copy *copy)
-{
-	const struct s3_conditions conditions = {
-		.if_match = s3_call_header(call, SLICE("x-amz-copy-source-if-match")),
-		.if_none_match = s3_call_header(call, SLICE("x-amz-copy-source-if-none-match")),
-		.if_modified_since =
-			s3_call_header(call, SLICE("x-amz-copy-source-if-modified-since")),
-		.if_unmodified_since =
-			s3_call_header(call, SLICE("x-amz-copy-source-if-unmodified-since")),
-	};
-
-	/* Here "not modified" is a failure like any other. */
-	if (s3_conditions_check(&conditions, copy->from->etag, copy->from->mtime_ns) !=
-		S3_CONDITION_HOLDS)
-		return s3_error_at(S3_E_PRECONDITION_FAILED);
-	if (copy->from->bytes > LIMIT_PUT_BYTES_MAX)
-		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"The specified copy source is larger than the maximum allowable size for a "
-			"copy source: 5368709120");
 	return NULL;
 }
 
@@ -103,7 +41,7 @@ static const struct s3_error *plan_sums(struct s3_call *call, const struct store
 	return NULL;
 }
 
-static const struct s3_error *move_bytes(struct s3_call *call, const struct copy *copy,
+static const struct s3_error *move_bytes(struct s3_call *call, const struct s3_copy *copy,
 	const struct s3_sums *sums, struct store_put *put, struct store_meta *meta)
 {
 	struct flow_core *core = call->request->core;
@@ -121,7 +59,7 @@ static const struct s3_error *move_bytes(struct s3_call *call, const struct copy
 }
 
 static const struct s3_error *store_copy(
-	struct s3_call *call, const struct copy *copy, struct store_meta *meta)
+	struct s3_call *call, const struct s3_copy *copy, struct store_meta *meta)
 {
 	const struct store_put_opts opts = {
 		.bucket = call->bucket, .key = call->key, .bytes = copy->from->bytes};
@@ -165,20 +103,23 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 {
 	struct store_meta meta = {0};
 	const struct s3_error *error;
-	struct copy copy = {0};
+	struct s3_copy copy = {0};
+	bool replace = false;
 
-	error = parse_source(call, &copy);
+	error = s3_copy_parse(call, &copy);
 	if (!error)
-		error = parse_directive(call, &copy);
+		error = parse_directive(call, &copy, &replace);
 	if (!error)
 		error = s3_meta_gather(call, &meta);
 	if (!error)
-		error = s3_open_object(call, copy.bucket, copy.key, &copy.get);
+		error = s3_copy_open(call, &copy);
 	if (error)
 		return error;
-	copy.from = store_get_meta(copy.get);
-	error = check_source(call, &copy);
-	if (!copy.replace) {
+	if (copy.from->bytes > LIMIT_PUT_BYTES_MAX)
+		error = s3_fail(call, S3_E_INVALID_REQUEST,
+			"The specified copy source is larger than the maximum allowable size for a "
+			"copy source: 5368709120");
+	if (!replace) {
 		/* The source's own memory, which stays until it is closed. */
 		meta.headers = copy.from->headers;
 		meta.headers_len = copy.from->headers_len;

@@ -1,7 +1,7 @@
 /* s3/op_delete_bucket.c: DeleteBucket. */
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/multipart.h"
 
 const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 {
@@ -9,5 +9,9 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
-	return ret ? s3_fail_errno(call, ret) : s3_answer_empty(call, 204);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	/* A new bucket of this name must not find them. */
+	s3_uploads_delete_all(call);
+	return s3_answer_empty(call, 204);
 }

@@ -22,6 +22,9 @@ static bool visit(const struct store_bucket *bucket, void *arg)
 	if (!slice_starts(name, listing->prefix))
 		/* Names come in order: past the prefix there is nothing more. */
 		return slice_cmp(name, listing->prefix) < 0;
+	/* The server's own buckets have names that no request can say. */
+	if (!s3_bucket_name_valid(name))
+		return true;
 	if (listing->region.len && !slice_eq(slice_str(bucket->region), listing->region))
 		return true;
 	if (listing->count == listing->count_max) {

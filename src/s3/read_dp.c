@@ -92,6 +92,10 @@ static const struct s3_error *choose_part(
 	if (slice_to_u64(part, &number) || number < 1 || number > 10000)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Part number must be an integer between 1 and 10000, inclusive");
+	if (strlen(read->meta->etag) > 2 * MD5_BYTES && read->meta->etag[2 * MD5_BYTES] == '-')
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"Reading an object by the parts it was uploaded in is not implemented by "
+			"this server.");
 	if (number > 1)
 		return s3_error_at(S3_E_INVALID_PART_NUMBER);
 	if (read->bytes) {

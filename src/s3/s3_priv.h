@@ -14,7 +14,7 @@
 
 #define S3_REPLY_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 28)
 #define S3_XML_DEPTH_MAX     16u
-#define S3_XML_NODES_MAX     (8u * LIMIT_DELETE_KEYS_MAX)
+#define S3_XML_NODES_MAX     65536u /* 10,000 parts with their checksums */
 /* 1,000 entries of a key whose every byte became "&#x1f;", and what stands beside it. */
 #define S3_XML_REPLY_BYTES_MAX (1000u * (6u * LIMIT_KEY_LEN_MAX + 1024u))
 
@@ -175,6 +175,15 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 	struct flow_source *source, struct store_put *put, struct store_meta *meta);
 /* The ETag of an object that was stored without an MD5. */
 void s3_etag_of_crc(struct store_meta *meta);
+/* The bytes of a small object (of ours), in the arena. */
+const struct s3_error *s3_read_object(
+	struct s3_call *call, struct store_get *get, struct slice *ret_text);
+#define S3_CHECKSUM_LEN_MAX (CHECKSUM_TEXT_LEN_MAX + 8)
+/* Writes the checksum as text without a NUL and returns its length; 0: there is none. */
+size_t s3_checksum_format(const struct store_meta *meta, char ret_text[S3_CHECKSUM_LEN_MAX]);
+/* The same on the arena: the checksum as text, with "-N" behind it when it is of N parts; empty
+ * when there is none. */
+struct slice s3_checksum_text(struct s3_call *call, const struct store_meta *meta);
 /* The checksum headers of an object (x-amz-checksum-…, -type). */
 void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta);
 
@@ -249,6 +258,16 @@ struct s3_read {
 /* Opens the call's object, looks at conditions and range, adds the head's headers. On success the
  * caller closes get. */
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
+
+/* ---- The source of a copy, as x-amz-copy-source and its conditions say. ---- */
+struct s3_copy {
+	struct slice bucket, key; /* decoded */
+	struct store_get *get;
+	const struct store_meta *from;
+};
+const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy);
+/* Opens it and holds it against the conditions; on success the caller closes get. */
+const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy);
 
 /* ---- Routing, authentication, metrics. ---- */
 /* Fills operation, bucket, key and params of a call from its method, path, query and headers. */

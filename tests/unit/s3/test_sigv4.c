@@ -302,7 +302,10 @@ static void test_times(void **state)
 	check_times_refused(example, "AuthorizationHeaderMalformed");
 	example = examples[0];
 	example.headers[2] = (struct s3_header){SLICE("x-other"), SLICE("1")};
-	check_times_refused(example, "InvalidRequest");
+	/* Without the header the empty body's digest stands in the signature (old curl). */
+	assert_true(parse_example(&example, &parsed));
+	assert_int_equal(parsed.claim.payload, S3_PAYLOAD_UNSIGNED);
+	assert_true(slice_eq(parsed.claim.payload_hash, SLICE(EMPTY)));
 	example = examples[0];
 	example.headers[0] = (struct s3_header){SLICE("x-other"), SLICE("1")};
 	check_times_refused(example, "MissingSecurityHeader");

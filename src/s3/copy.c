@@ -1,0 +1,68 @@
+/* s3/copy.c: the source of a copy: which object it is, and whether it is as the request wants it.
+ */
+#include "s3/s3_priv.h"
+
+/* "bucket/key?versionId=…", percent-encoded, maybe with a leading slash. */
+const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
+{
+	struct slice rest = s3_call_header(call, SLICE("x-amz-copy-source"));
+	ptrdiff_t query = slice_find(rest, SLICE("?versionId="));
+	struct slice version_id = SLICE_NONE;
+	char *decoded;
+	size_t len;
+
+	if (query >= 0) {
+		version_id = slice_from(rest, (size_t)query + strlen("?versionId="));
+		rest = slice_to(rest, (size_t)query);
+	}
+	decoded = s3_arena_get(&call->arena, rest.len + 1);
+	if (!decoded)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (uri_decode(rest, 0, decoded, rest.len, &len))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid copy source encoding");
+	rest = slice_of(decoded, len);
+	if (rest.len && rest.data[0] == '/')
+		rest = slice_from(rest, 1);
+	copy->bucket = slice_split(&rest, '/');
+	copy->key = rest;
+	if (!copy->bucket.len || !copy->key.len)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Copy Source must mention the source bucket and key: "
+			"sourcebucket/sourcekey");
+	if (!s3_bucket_name_valid(copy->bucket))
+		return s3_error_at(S3_E_INVALID_BUCKET_NAME);
+	if (!s3_key_valid(copy->key))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "The source key is not valid.");
+	return s3_version_check(call, version_id);
+}
+
+static const struct s3_error *check_source(struct s3_call *call, const struct s3_copy *copy)
+{
+	const struct s3_conditions conditions = {
+		.if_match = s3_call_header(call, SLICE("x-amz-copy-source-if-match")),
+		.if_none_match = s3_call_header(call, SLICE("x-amz-copy-source-if-none-match")),
+		.if_modified_since =
+			s3_call_header(call, SLICE("x-amz-copy-source-if-modified-since")),
+		.if_unmodified_since =
+			s3_call_header(call, SLICE("x-amz-copy-source-if-unmodified-since")),
+	};
+
+	/* Here "not modified" is a failure like any other. */
+	if (s3_conditions_check(&conditions, copy->from->etag, copy->from->mtime_ns) !=
+		S3_CONDITION_HOLDS)
+		return s3_error_at(S3_E_PRECONDITION_FAILED);
+	return NULL;
+}
+
+const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
+{
+	const struct s3_error *error = s3_open_object(call, copy->bucket, copy->key, &copy->get);
+
+	if (error)
+		return error;
+	copy->from = store_get_meta(copy->get);
+	error = check_source(call, copy);
+	if (error)
+		store_get_close(copy->get);
+	return error;
+}

@@ -1,0 +1,212 @@
+/* s3/multipart.c: uploads in parts: their names, records and ends. */
+#include "s3/multipart.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+static void key_hash(struct slice key, char ret_hex[16])
+{
+	uint8_t digest[SHA256_BYTES];
+
+	sha256_of(key.data, key.len, digest);
+	hex_encode(digest, 8, ret_hex);
+}
+
+void s3_upload_id_make(struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1])
+{
+	uint8_t random[12];
+
+	random_fill(random, sizeof(random));
+	hex_encode(random, sizeof(random), ret_id);
+	key_hash(key, ret_id + 24);
+	ret_id[S3_UPLOAD_ID_LEN] = '\0';
+}
+
+struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_number,
+	char ret_name[S3_UPLOAD_NAME_MAX])
+{
+	int len;
+
+	if (part_number)
+		len = snprintf(ret_name, S3_UPLOAD_NAME_MAX, "p/%.*s/%s/%05u", SLICE_FMT(bucket),
+			id, part_number);
+	else
+		len = snprintf(ret_name, S3_UPLOAD_NAME_MAX, "u/%.*s/%s", SLICE_FMT(bucket), id);
+	CHECK(len > 0 && len < (int)S3_UPLOAD_NAME_MAX);
+	return slice_of(ret_name, (size_t)len);
+}
+
+static bool is_id_of(struct slice id, struct slice key)
+{
+	uint8_t ignored[S3_UPLOAD_ID_LEN / 2];
+	char hash[16];
+
+	if (hex_decode(id, ignored, sizeof(ignored)))
+		return false;
+	key_hash(key, hash);
+	return memcmp(id.data + 24, hash, sizeof(hash)) == 0;
+}
+
+static const struct s3_error *no_such_upload(struct s3_call *call, struct slice id)
+{
+	s3_fail_detail(call, "UploadId", id);
+	return s3_error_at(S3_E_NO_SUCH_UPLOAD);
+}
+
+const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *ret_upload)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct slice id = SLICE_NONE;
+	bool ignored;
+	int ret;
+
+	s3_call_param(call, SLICE("uploadId"), &id);
+	if (!is_id_of(id, call->key))
+		return no_such_upload(call, id);
+	slice_copy_str(id, ret_upload->id, sizeof(ret_upload->id));
+	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, ret_upload->id, 0, name), &ret_upload->get, &ignored);
+	if (ret == -ENOENT) {
+		struct store_bucket bucket;
+		const struct s3_error *error = s3_call_bucket(call, &bucket);
+
+		return error ? error : no_such_upload(call, id);
+	}
+	if (ret)
+		return s3_fail_errno(call, ret);
+	ret_upload->meta = store_get_meta(ret_upload->get);
+	ret_upload->kind = (enum checksum_kind)ret_upload->meta->checksum_type;
+	ret_upload->composite = ret_upload->meta->checksum_flags & S3_FLAG_COMPOSITE;
+	return NULL;
+}
+
+void s3_upload_close(struct s3_upload *upload)
+{
+	store_get_close(upload->get);
+}
+
+/* ---- Deleting. ---- */
+
+/* One page of names under a prefix, copied: what is visited does not outlive the visit. */
+struct names {
+	struct s3_arena *arena;
+	struct slice *list; /* LIMIT_DELETE_KEYS_MAX */
+	uint32_t count;
+	bool failed;
+};
+
+static void names_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct names *names = arg;
+	struct slice copy = s3_arena_copy(names->arena, entry->key);
+
+	if (!copy.data)
+		names->failed = true;
+	else
+		names->list[names->count++] = copy;
+}
+
+/* Deletes all under a prefix, a page at a time. */
+static int delete_under(struct s3 *s3, struct slice prefix)
+{
+	const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+		.prefix = prefix,
+		.entries_max = LIMIT_DELETE_KEYS_MAX};
+	bool more = true;
+	int ret = 0;
+
+	while (more && !ret) {
+		struct s3_arena arena;
+		struct names names = {.arena = &arena};
+		int *results;
+
+		s3_arena_init(&arena);
+		names.list = s3_arena_get(&arena, LIMIT_DELETE_KEYS_MAX * sizeof(*names.list));
+		results = s3_arena_get(&arena, LIMIT_DELETE_KEYS_MAX * sizeof(*results));
+		ret = names.list && results
+			      ? store_list(s3->store, &opts, names_visit, &names, &more)
+			      : -ENOMEM;
+		if (!ret && names.failed)
+			ret = -ENOMEM;
+		if (!ret && names.count)
+			ret = store_delete_many(
+				s3->store, opts.bucket, names.list, names.count, results);
+		s3_arena_free(&arena);
+	}
+	return ret == -ENOENT ? 0 : ret;
+}
+
+/* Parts go first: a record without parts can be aborted again, parts without a record cannot be
+ * found by anybody. */
+const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct slice prefix = s3_upload_name(call->bucket, id, 1, name);
+	int ret;
+
+	prefix.len -= strlen("00001");
+	ret = delete_under(call->s3, prefix);
+	if (!ret)
+		ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, id, 0, name), NULL, NULL);
+	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+void s3_uploads_delete_all(struct s3_call *call)
+{
+	char prefix[S3_UPLOAD_NAME_MAX];
+	static const char kinds[] = {'p', 'u'};
+
+	for (size_t i = 0; i < sizeof(kinds); i++) {
+		int len = snprintf(
+			prefix, sizeof(prefix), "%c/%.*s/", kinds[i], SLICE_FMT(call->bucket));
+		int ret = delete_under(call->s3, slice_of(prefix, (size_t)len));
+
+		if (ret)
+			log_error("s3", "uploads of the deleted bucket %.*s stay behind: %s",
+				SLICE_FMT(call->bucket), strerror(-ret));
+	}
+}
+
+/* ---- What requests say of uploads. ---- */
+
+const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number)
+{
+	struct slice text = SLICE_NONE;
+	uint64_t number;
+
+	s3_call_param(call, SLICE("partNumber"), &text);
+	if (slice_to_u64(text, &number) || number < 1 || number > S3_PARTS_MAX)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Part number must be an integer between 1 and %u, inclusive", S3_PARTS_MAX);
+	*ret_number = (uint32_t)number;
+	return NULL;
+}
+
+/* SHA sums cannot be had of a whole from its parts, CRC-64 is not defined of parts' sums; the other
+ * CRCs go both ways. */
+const struct s3_error *s3_upload_checksum(
+	struct s3_call *call, enum checksum_kind *ret_kind, bool *ret_composite)
+{
+	struct slice name = s3_call_header(call, SLICE("x-amz-checksum-algorithm"));
+	struct slice type = s3_call_header(call, SLICE("x-amz-checksum-type"));
+	bool full = slice_eq_nocase(type, SLICE("FULL_OBJECT"));
+	bool composite = slice_eq_nocase(type, SLICE("COMPOSITE"));
+
+	*ret_kind = CHECKSUM_CRC64NVME;
+	if (name.len && checksum_kind_of_name(name, ret_kind))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Checksum algorithm provided is unsupported. Please try again with any of "
+			"the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]");
+	if (type.len && (!name.len || (!full && !composite)))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The x-amz-checksum-type header can only be used with the "
+			"x-amz-checksum-algorithm header, and is COMPOSITE or FULL_OBJECT.");
+	if ((composite && *ret_kind == CHECKSUM_CRC64NVME) ||
+		(full && !checksum_can_join(*ret_kind)))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The %.*s checksum type cannot be used with the %.*s checksum algorithm.",
+			SLICE_FMT(type), SLICE_FMT(checksum_name(*ret_kind)));
+	*ret_composite = !full && *ret_kind != CHECKSUM_CRC64NVME;
+	return NULL;
+}

@@ -1,0 +1,345 @@
+/* s3/op_complete_multipart_upload.c: CompleteMultipartUpload: joins parts into the object, which is
+ * seen whole or not at all. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/multipart.h"
+
+struct part {
+	uint32_t number;
+	struct slice etag;     /* as the client knows it */
+	struct slice checksum; /* base64; empty: not said */
+	struct store_get *get;
+	const struct store_meta *meta;
+};
+
+struct completion {
+	struct part *parts;
+	uint32_t count;
+	uint64_t bytes;
+};
+
+/* ---- What the client says. ---- */
+
+static const struct s3_error *parse_part(
+	struct s3_call *call, const struct s3_xml *node, enum checksum_kind kind, struct part *part)
+{
+	char element[32];
+	uint64_t number;
+
+	if (!slice_eq(node->name, SLICE("Part")) ||
+		slice_to_u64(slice_trim(s3_xml_text(node, "PartNumber")), &number) ||
+		!s3_xml_child(node, "ETag"))
+		return s3_error_at(S3_E_MALFORMED_XML);
+	if (number < 1 || number > S3_PARTS_MAX)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"PartNumber must be between 1 and %u, inclusive", S3_PARTS_MAX);
+	snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(checksum_name(kind)));
+	*part = (struct part){.number = (uint32_t)number,
+		.etag = s3_xml_text(node, "ETag"),
+		.checksum = s3_xml_text(node, element)};
+	return NULL;
+}
+
+static const struct s3_error *parse(
+	struct s3_call *call, const struct s3_upload *upload, struct completion *completion)
+{
+	const struct s3_sums no_sums = {
+		.payload_sha256 = call->signing.payload == S3_PAYLOAD_SHA256};
+	const struct s3_error *error;
+	struct s3_xml *root;
+	struct slice body;
+	int ret;
+
+	/* x-amz-checksum-… of this request is the object's, not this document's. */
+	error = s3_read_body(call, &no_sums, &body);
+	if (error)
+		return error;
+	ret = s3_xml_parse(body, &call->arena, &root);
+	if (ret == -ENOMEM)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (ret || !slice_eq(root->name, SLICE("CompleteMultipartUpload")) || !root->child)
+		return s3_error_at(S3_E_MALFORMED_XML);
+	completion->parts = s3_arena_get(&call->arena, S3_PARTS_MAX * sizeof(*completion->parts));
+	if (!completion->parts)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	for (const struct s3_xml *node = root->child; node; node = node->next) {
+		struct part *part = &completion->parts[completion->count];
+
+		if (completion->count == S3_PARTS_MAX)
+			return s3_error_at(S3_E_MALFORMED_XML);
+		error = parse_part(call, node, upload->kind, part);
+		if (error)
+			return error;
+		if (completion->count && part->number <= part[-1].number)
+			return s3_error_at(S3_E_INVALID_PART_ORDER);
+		completion->count++;
+	}
+	return NULL;
+}
+
+/* ---- What there is. ---- */
+
+static const struct s3_error *bad_part(struct s3_call *call, const struct part *part)
+{
+	char number[12];
+	int len = snprintf(number, sizeof(number), "%u", part->number);
+
+	s3_fail_detail(call, "PartNumber", slice_of(number, (size_t)len));
+	s3_fail_detail(call, "ETag", part->etag);
+	return s3_error_at(S3_E_INVALID_PART);
+}
+
+static const struct s3_error *open_part(
+	struct s3_call *call, const struct s3_upload *upload, struct part *part)
+{
+	char name[S3_UPLOAD_NAME_MAX], text[CHECKSUM_TEXT_LEN_MAX];
+	bool ignored;
+	int ret;
+
+	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, part->number, name), &part->get, &ignored);
+	if (ret == -ENOENT)
+		return bad_part(call, part);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	part->meta = store_get_meta(part->get);
+	if (!s3_etag_matches(part->etag, part->meta->etag))
+		return bad_part(call, part);
+	if (part->checksum.len && part->meta->checksum_type == upload->kind &&
+		!slice_eq(part->checksum, slice_of(text, base64_encode(part->meta->checksum,
+								 part->meta->checksum_len, text))))
+		return bad_part(call, part);
+	return NULL;
+}
+
+static const struct s3_error *open_parts(
+	struct s3_call *call, const struct s3_upload *upload, struct completion *completion)
+{
+	for (uint32_t i = 0; i < completion->count; i++) {
+		struct part *part = &completion->parts[i];
+		const struct s3_error *error = open_part(call, upload, part);
+
+		if (error)
+			return error;
+		if (i + 1 < completion->count && part->meta->bytes < S3_PART_BYTES_MIN)
+			return s3_error_at(S3_E_ENTITY_TOO_SMALL);
+		completion->bytes += part->meta->bytes;
+	}
+	if (completion->bytes > LIMIT_PUT_BYTES_MAX)
+		return s3_fail(call, S3_E_ENTITY_TOO_LARGE,
+			"Objects of more than 5368709120 bytes are not implemented by this "
+			"server.");
+	return NULL;
+}
+
+static void close_parts(struct completion *completion)
+{
+	for (uint32_t i = 0; i < completion->count; i++)
+		if (completion->parts[i].get)
+			store_get_close(completion->parts[i].get);
+}
+
+/* ---- The parts as one source. ---- */
+
+struct joined {
+	struct flow_source source;
+	const struct completion *completion;
+	uint32_t idx;
+	uint64_t start; /* where the current part begins in the whole */
+	struct flow_source *part;
+};
+
+static int joined_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct joined *joined = CONTAINER_OF(source, struct joined, source);
+
+	while (joined->idx < joined->completion->count) {
+		const struct part *part = &joined->completion->parts[joined->idx];
+		int ret = 0;
+
+		if (!joined->part && part->meta->bytes)
+			ret = flow_object_source_open(
+				source->core, part->get, 0, part->meta->bytes, &joined->part);
+		if (!ret && joined->part)
+			ret = joined->part->ops->next(joined->part, bytes_max, ret_piece);
+		if (ret > 0)
+			ret_piece->offset += joined->start;
+		if (ret)
+			return ret;
+		if (joined->part)
+			joined->part->ops->close(joined->part);
+		joined->part = NULL;
+		joined->start += part->meta->bytes;
+		joined->idx++;
+	}
+	return 0;
+}
+
+static void joined_close(struct flow_source *source)
+{
+	struct joined *joined = CONTAINER_OF(source, struct joined, source);
+
+	if (joined->part)
+		joined->part->ops->close(joined->part);
+}
+
+static const struct flow_source_ops joined_ops = {"parts", joined_next, joined_close};
+
+/* ---- What it becomes. ---- */
+
+/* The MD5 of the parts' MD5s, and their number. A part that has no MD5 counts by its ETag's text.
+ */
+static void join_etags(const struct completion *completion, struct store_meta *meta)
+{
+	uint8_t digest[MD5_BYTES];
+	struct md5 md5;
+
+	md5_init(&md5);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		struct slice etag = slice_str(completion->parts[i].meta->etag);
+
+		if (hex_decode(etag, digest, sizeof(digest)) == 0)
+			md5_update(&md5, digest, sizeof(digest));
+		else
+			md5_update(&md5, etag.data, etag.len);
+	}
+	md5_final(&md5, digest);
+	hex_encode(digest, sizeof(digest), meta->etag);
+	snprintf(meta->etag + 2 * MD5_BYTES, sizeof(meta->etag) - 2 * MD5_BYTES, "-%u",
+		completion->count);
+}
+
+/* The checksum of the parts' checksums. */
+static const struct s3_error *join_checksums(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	struct checksum sum;
+
+	checksum_init(&sum, upload->kind);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		const struct store_meta *part = completion->parts[i].meta;
+
+		if (part->checksum_type != upload->kind)
+			return bad_part(call, &completion->parts[i]);
+		checksum_update(&sum, part->checksum, part->checksum_len);
+	}
+	meta->checksum_type = (uint8_t)upload->kind;
+	meta->checksum_flags |= S3_FLAG_COMPOSITE;
+	meta->checksum_len = (uint8_t)checksum_final(&sum, meta->checksum);
+	return NULL;
+}
+
+/* x-amz-checksum-… and x-amz-mp-object-size of this request, held against the object. */
+static const struct s3_error *check_whole(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice value =
+		s3_call_header(call, checksum_header((enum checksum_kind)meta->checksum_type));
+	struct slice size = s3_call_header(call, SLICE("x-amz-mp-object-size"));
+	uint64_t bytes;
+
+	if (size.len && (slice_to_u64(size, &bytes) || bytes != meta->bytes))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The provided 'x-amz-mp-object-size' header does not match what was "
+			"computed.");
+	if (value.len && !slice_eq(value, s3_checksum_text(call, meta)))
+		return s3_fail(call, S3_E_BAD_DIGEST,
+			"The checksum you specified did not match the calculated checksum.");
+	return NULL;
+}
+
+static const struct s3_error *join(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_put *put, struct store_meta *meta)
+{
+	const struct s3_sums sums = {.kind = upload->composite ? CHECKSUM_NONE : upload->kind};
+	struct joined joined = {.source = {.ops = &joined_ops,
+					.core = call->request->core,
+					.bytes_total = completion->bytes,
+					.deadline_ns = DEADLINE_NONE},
+		.completion = completion};
+	const struct s3_error *error;
+
+	meta->bytes = completion->bytes;
+	join_etags(completion, meta);
+	error = s3_store_source(call, &sums, &joined.source, put, meta);
+	if (!error && upload->composite)
+		error = join_checksums(call, upload, completion, meta);
+	return error ? error : check_whole(call, meta);
+}
+
+static const struct s3_error *store_object(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	const struct store_put_opts opts = {
+		.bucket = call->bucket, .key = call->key, .bytes = completion->bytes};
+	struct s3_write_condition condition;
+	const struct s3_error *error;
+	struct store_put *put;
+	int ret;
+
+	error = s3_write_condition_parse(call, &condition);
+	if (error)
+		return error;
+	ret = store_put_open(call->s3->store, &opts, &put);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	/* The record's own memory, which stays until the upload is closed. */
+	meta->headers = upload->meta->headers;
+	meta->headers_len = upload->meta->headers_len;
+	meta->checksum_flags = upload->meta->checksum_flags;
+	error = join(call, upload, completion, put, meta);
+	if (error) {
+		store_put_abort(put);
+		return error;
+	}
+	ret = store_put_commit(put, meta,
+		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	return ret ? s3_write_failed(call, &condition, ret) : NULL;
+}
+
+static const struct s3_error *answer(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice host = s3_call_header(call, SLICE("host"));
+	struct buf xml;
+
+	s3_xml_begin(&xml, "CompleteMultipartUploadResult");
+	buf_put_str(&xml, "<Location>http://");
+	if (utf8_is_valid(host))
+		xml_escape(host, &xml);
+	buf_put(&xml, "/", 1);
+	xml_escape(call->bucket, &xml);
+	buf_put(&xml, "/", 1);
+	uri_encode(call->key, URI_KEEP_SLASH, &xml);
+	buf_put_str(&xml, "</Location>");
+	xml_element("Bucket", call->bucket, &xml);
+	xml_element("Key", call->key, &xml);
+	s3_xml_etag(&xml, meta->etag);
+	s3_xml_checksum(&xml, meta);
+	s3_xml_end(&xml, "CompleteMultipartUploadResult");
+	return s3_answer_xml(call, 200, &xml);
+}
+
+const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
+{
+	struct completion completion = {0};
+	struct store_meta meta = {0};
+	const struct s3_error *error;
+	struct s3_upload upload;
+
+	error = s3_upload_open(call, &upload);
+	if (error)
+		return error;
+	error = parse(call, &upload, &completion);
+	if (!error)
+		error = open_parts(call, &upload, &completion);
+	if (!error)
+		error = store_object(call, &upload, &completion, &meta);
+	close_parts(&completion);
+	s3_upload_close(&upload);
+	if (error)
+		return error;
+	/* The object stands; what is left of the upload can only be tidied, now or by an abort. */
+	if (s3_upload_delete(call, upload.id))
+		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
+	return answer(call, &meta);
+}

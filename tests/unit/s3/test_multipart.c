@@ -1,0 +1,390 @@
+/* Covers uploads in parts: their life, what is checked of them, and that nothing of them stays. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fake.h"
+#include "s3/multipart.h"
+
+static struct store *store;
+static struct s3 *s3;
+static struct fake_call call;	  /* the last one */
+static char upload_id[64];	  /* of the last create */
+static char big[5 * MIB + 12345]; /* a part */
+
+static int open_all(void **state)
+{
+	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(big); i++)
+		big[i] = (char)(i * 7 + i / 4096);
+	store = fake_store_open();
+	if (s3_open(&opts, store, &s3))
+		return -1;
+	fake_call_init(&call, "PUT", "/bkt", "");
+	fake_call_run(s3, &call);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	fake_call_free(&call);
+	s3_close(s3);
+	fake_store_close(store);
+	return fake_open_gets || fake_open_puts || fake_open_sources;
+}
+
+static void begin(const char *method, const char *path, const char *query)
+{
+	fake_call_free(&call);
+	fake_call_init(&call, method, path, query);
+}
+
+static void run(uint32_t status, const char *code)
+{
+	char element[64];
+
+	fake_call_run(s3, &call);
+	if (call.reply.status != status)
+		fail_msg("answered %u: %.*s", call.reply.status, (int)call.reply_body.len,
+			call.reply_body.data);
+	if (!code)
+		return;
+	snprintf(element, sizeof(element), "<Code>%s</Code>", code);
+	assert_true(fake_reply_has(&call, element));
+}
+
+static void create(const char *path, const char *algorithm)
+{
+	ptrdiff_t at;
+
+	begin("POST", path, "uploads");
+	fake_call_header(&call, "Content-Type", "text/plain");
+	fake_call_header(&call, "x-amz-meta-a", "1");
+	if (algorithm)
+		fake_call_header(&call, "x-amz-checksum-algorithm", algorithm);
+	run(200, NULL);
+	at = slice_find(buf_slice(&call.reply_body), SLICE("<UploadId>"));
+	assert_true(at > 0);
+	snprintf(upload_id, sizeof(upload_id), "%.*s", (int)S3_UPLOAD_ID_LEN,
+		call.reply_body.data + at + strlen("<UploadId>"));
+}
+
+static void part_begin(const char *path, int number)
+{
+	static char query[128];
+
+	snprintf(query, sizeof(query), "partNumber=%d&uploadId=%s", number, upload_id);
+	begin("PUT", path, query);
+}
+
+/* Uploads a part and notes its ETag. */
+static void put_part(const char *path, int number, struct slice text, char etag[40])
+{
+	part_begin(path, number);
+	fake_call_body(&call, text);
+	run(200, NULL);
+	assert_int_equal(slice_copy_str(fake_reply_header(&call, "etag"), etag, 40), 0);
+}
+
+static void complete(const char *path, const char *xml, uint32_t status, const char *code)
+{
+	static char query[128];
+
+	snprintf(query, sizeof(query), "uploadId=%s", upload_id);
+	begin("POST", path, query);
+	fake_call_body(&call, slice_str(xml));
+	run(status, code);
+}
+
+static void list(const char *query, const char *text)
+{
+	begin("GET", "/bkt", query);
+	run(200, NULL);
+	if (!fake_reply_has(&call, text))
+		fail_msg("%s not in %.*s", text, (int)call.reply_body.len, call.reply_body.data);
+}
+
+static void upload(const char *path, const char *algorithm)
+{
+	char first[40], second[40], xml[256];
+
+	create(path, algorithm);
+	put_part(path, 1, slice_of(big, sizeof(big)), first);
+	put_part(path, 3, SLICE("tail"), second);
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"<Part><ETag>%s</ETag><PartNumber>3</PartNumber></Part></CompleteMultipartUpload>",
+		first, second);
+	complete(path, xml, 200, NULL);
+}
+
+static void check_object(const char *path)
+{
+	begin("GET", path, "");
+	fake_call_header(&call, "x-amz-checksum-mode", "ENABLED");
+	run(200, NULL);
+	assert_int_equal(call.reply_body.len, sizeof(big) + 4);
+	assert_memory_equal(call.reply_body.data, big, sizeof(big));
+	assert_memory_equal(call.reply_body.data + sizeof(big), "tail", 4);
+	assert_true(slice_eq(fake_reply_header(&call, "content-type"), SLICE("text/plain")));
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-meta-a"), SLICE("1")));
+	assert_true(slice_ends(fake_reply_header(&call, "etag"), SLICE("-2\"")));
+}
+
+static void test_life(void **state)
+{
+	uint8_t digest[CHECKSUM_BYTES_MAX], md5s[2 * MD5_BYTES];
+	char hex[2 * MD5_BYTES + 1] = "";
+
+	(void)state;
+	upload("/bkt/a%20b", NULL);
+	check_object("/bkt/a%20b");
+	/* The published rule: the MD5 of the parts' MD5s. */
+	md5_of(big, sizeof(big), md5s);
+	md5_of("tail", 4, md5s + MD5_BYTES);
+	md5_of(md5s, sizeof(md5s), digest);
+	hex_encode(digest, MD5_BYTES, hex);
+	assert_memory_equal(fake_reply_header(&call, "etag").data + 1, hex, 32);
+	assert_true(
+		slice_eq(fake_reply_header(&call, "x-amz-checksum-type"), SLICE("FULL_OBJECT")));
+	/* Nothing is left of the upload, and its bucket is nobody's business. */
+	list("uploads", "<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>");
+	begin("GET", "/", "");
+	run(200, NULL);
+	assert_false(fake_reply_has(&call, S3_UPLOADS_BUCKET));
+	begin("GET", "/.uploads", "");
+	run(400, "InvalidBucketName");
+	complete("/bkt/a%20b", "<CompleteMultipartUpload/>", 404, "NoSuchUpload");
+	begin("GET", "/bkt/a%20b", "partNumber=1");
+	run(501, "NotImplemented");
+}
+
+static void test_composite_checksum(void **state)
+{
+	uint8_t sums[2 * CHECKSUM_BYTES_MAX], digest[CHECKSUM_BYTES_MAX];
+	char text[CHECKSUM_TEXT_LEN_MAX + 8] = "";
+	size_t len;
+
+	(void)state;
+	upload("/bkt/composite", "CRC32");
+	check_object("/bkt/composite");
+	checksum_of(CHECKSUM_CRC32, big, sizeof(big), sums);
+	checksum_of(CHECKSUM_CRC32, "tail", 4, sums + 4);
+	checksum_of(CHECKSUM_CRC32, sums, 8, digest);
+	len = base64_encode(digest, 4, text);
+	memcpy(text + len, "-2", 3);
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-crc32"), slice_str(text)));
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-type"), SLICE("COMPOSITE")));
+}
+
+static void test_refused_completions(void **state)
+{
+	char first[40], second[40], xml[512];
+
+	(void)state;
+	create("/bkt/refused", "SHA256");
+	put_part("/bkt/refused", 1, SLICE("small"), first);
+	put_part("/bkt/refused", 2, SLICE("tail"), second);
+	complete("/bkt/refused", "<Complete", 400, "MalformedXML");
+	complete("/bkt/refused", "<CompleteMultipartUpload/>", 400, "MalformedXML");
+	complete("/bkt/refused", "<CompleteMultipartUpload><Part/></CompleteMultipartUpload>", 400,
+		"MalformedXML");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"<Part><ETag>%s</ETag><PartNumber>2</PartNumber></Part></CompleteMultipartUpload>",
+		first, second);
+	complete("/bkt/refused", xml, 400, "EntityTooSmall");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>2</PartNumber><ETag>%s</ETag></Part>"
+		"<Part><ETag>%s</ETag><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>",
+		second, first);
+	complete("/bkt/refused", xml, 400, "InvalidPartOrder");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		second);
+	complete("/bkt/refused", xml, 400, "InvalidPart");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>7</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		second);
+	complete("/bkt/refused", xml, 400, "InvalidPart");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag>"
+		"<ChecksumSHA256>AAAA</ChecksumSHA256></Part></CompleteMultipartUpload>",
+		first);
+	complete("/bkt/refused", xml, 400, "InvalidPart");
+	begin("GET", "/bkt/refused", "");
+	run(404, "NoSuchKey");
+}
+
+static void test_parts(void **state)
+{
+	char etag[40], query[160];
+
+	(void)state;
+	create("/bkt/parts", NULL);
+	put_part("/bkt/parts", 2, SLICE("two"), etag);
+	put_part("/bkt/parts", 1, SLICE("one"), etag);
+	put_part("/bkt/parts", 1, SLICE("uno!"), etag);
+	part_begin("/bkt/parts", 0);
+	run(400, "InvalidArgument");
+	part_begin("/bkt/parts", 10001);
+	run(400, "InvalidArgument");
+	part_begin("/bkt/other", 1);
+	run(404, "NoSuchUpload");
+	part_begin("/bkt/parts", 3);
+	fake_call_header(&call, "Content-MD5", "kV4WZNDI8GC5ZoiiPPhXHg==");
+	fake_call_body(&call, SLICE("x"));
+	run(400, "BadDigest");
+	snprintf(query, sizeof(query), "uploadId=%s", upload_id);
+	begin("GET", "/bkt/parts", query);
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<PartNumber>1</PartNumber>"));
+	assert_true(fake_reply_has(&call, "<Size>4</Size>"));
+	assert_true(fake_reply_has(&call, "<PartNumber>2</PartNumber>"));
+	assert_false(fake_reply_has(&call, "<PartNumber>3</PartNumber>"));
+	snprintf(query, sizeof(query), "uploadId=%s&max-parts=1", upload_id);
+	begin("GET", "/bkt/parts", query);
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<NextPartNumberMarker>1</NextPartNumberMarker>"));
+	snprintf(query, sizeof(query), "uploadId=%s&part-number-marker=1", upload_id);
+	begin("GET", "/bkt/parts", query);
+	run(200, NULL);
+	assert_false(fake_reply_has(&call, "<PartNumber>1</PartNumber>"));
+	snprintf(query, sizeof(query), "uploadId=%s", upload_id);
+	begin("DELETE", "/bkt/parts", query);
+	run(204, NULL);
+	begin("DELETE", "/bkt/parts", query);
+	run(404, "NoSuchUpload");
+	begin("GET", "/bkt/parts", query);
+	run(404, "NoSuchUpload");
+}
+
+static void test_copied_part(void **state)
+{
+	char xml[256], etag[40];
+	ptrdiff_t at;
+
+	(void)state;
+	begin("PUT", "/bkt/whole", "");
+	fake_call_body(&call, SLICE("0123456789"));
+	run(200, NULL);
+	create("/bkt/copied", NULL);
+	part_begin("/bkt/copied", 1);
+	fake_call_header(&call, "x-amz-copy-source", "bkt/whole");
+	fake_call_header(&call, "x-amz-copy-source-range", "bytes=2-5");
+	run(200, NULL);
+	at = slice_find(buf_slice(&call.reply_body), SLICE("<ETag>&quot;"));
+	snprintf(etag, sizeof(etag), "%.32s", call.reply_body.data + at + strlen("<ETag>&quot;"));
+	part_begin("/bkt/copied", 2);
+	fake_call_header(&call, "x-amz-copy-source", "bkt/whole");
+	fake_call_header(&call, "x-amz-copy-source-range", "bytes=2-10");
+	run(400, "InvalidArgument");
+	part_begin("/bkt/copied", 2);
+	fake_call_header(&call, "x-amz-copy-source", "bkt/whole");
+	fake_call_header(&call, "x-amz-copy-source-range", "2-3");
+	run(400, "InvalidArgument");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		etag);
+	complete("/bkt/copied", xml, 200, NULL);
+	begin("GET", "/bkt/copied", "");
+	run(200, NULL);
+	assert_int_equal(call.reply_body.len, 4);
+	assert_memory_equal(call.reply_body.data, "2345", 4);
+}
+
+static void test_uploads_are_listed(void **state)
+{
+	char query[256], id[64];
+
+	(void)state;
+	begin("PUT", "/lst", "");
+	run(200, NULL);
+	begin("GET", "/lst", "uploads");
+	run(200, NULL);
+	create("/lst/b/2", NULL);
+	create("/lst/b/1", NULL);
+	create("/lst/c", NULL);
+	create("/lst/a", NULL);
+	snprintf(id, sizeof(id), "%s", upload_id);
+	begin("GET", "/lst", "uploads&delimiter=/");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<Key>a</Key>"));
+	assert_true(fake_reply_has(&call, "<CommonPrefixes><Prefix>b/</Prefix></CommonPrefixes>"));
+	begin("GET", "/lst", "uploads&prefix=b/&max-uploads=1");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<Key>b/1</Key>"));
+	assert_true(fake_reply_has(&call, "<NextKeyMarker>b/1</NextKeyMarker>"));
+	snprintf(query, sizeof(query), "uploads&key-marker=a&upload-id-marker=%s", id);
+	begin("GET", "/lst", query);
+	run(200, NULL);
+	assert_false(fake_reply_has(&call, "<Key>a</Key>"));
+	assert_true(fake_reply_has(&call, "<Key>b/1</Key>"));
+	begin("GET", "/lst", "uploads&max-uploads=x");
+	run(400, "InvalidArgument");
+	/* They go with their bucket. */
+	begin("DELETE", "/lst", "");
+	run(204, NULL);
+	begin("PUT", "/lst", "");
+	run(200, NULL);
+	begin("GET", "/lst", "uploads");
+	run(200, NULL);
+	assert_false(fake_reply_has(&call, "<Upload>"));
+	complete("/lst/a", "<CompleteMultipartUpload/>", 404, "NoSuchUpload");
+}
+
+static void test_checksum_requests(void **state)
+{
+	static const struct {
+		const char *algorithm, *type;
+		uint32_t status;
+	} rows[] = {
+		{"CRC32", "FULL_OBJECT", 200},
+		{"CRC32", "COMPOSITE", 200},
+		{"SHA256", "COMPOSITE", 200},
+		{"SHA256", "FULL_OBJECT", 400},
+		{"CRC64NVME", "COMPOSITE", 400},
+		{"CRC32", "OTHER", 400},
+		{"CRC16", "FULL_OBJECT", 400},
+		{NULL, "FULL_OBJECT", 400},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		begin("POST", "/bkt/kinds", "uploads");
+		if (rows[i].algorithm)
+			fake_call_header(&call, "x-amz-checksum-algorithm", rows[i].algorithm);
+		fake_call_header(&call, "x-amz-checksum-type", rows[i].type);
+		run(rows[i].status, rows[i].status == 200 ? NULL : "InvalidRequest");
+	}
+	create("/bkt/kinds", "CRC32");
+	part_begin("/bkt/kinds", 1);
+	fake_call_header(&call, "x-amz-checksum-crc32c", "4waSgw==");
+	fake_call_body(&call, SLICE("123456789"));
+	run(400, "InvalidRequest");
+	begin("POST", "/nobkt/kinds", "uploads");
+	run(404, "NoSuchBucket");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_life),
+		cmocka_unit_test(test_composite_checksum),
+		cmocka_unit_test(test_refused_completions),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_copied_part),
+		cmocka_unit_test(test_uploads_are_listed),
+		cmocka_unit_test(test_checksum_requests),
+	};
+
+	return cmocka_run_group_tests(tests, open_all, close_all);
+}
