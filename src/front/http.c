@@ -50,9 +50,15 @@ struct http_thread *http_thread(void)
 	return &thread_self;
 }
 
+/* The turn's own time is good enough for deadlines, and costs nothing. */
+static uint64_t now_ns(const struct http_conn *conn)
+{
+	return reactor_now_ns(conn->opts->core->reactor);
+}
+
 uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes)
 {
-	return clock_now_ns() + conn->opts->body_stall_timeout_ns +
+	return now_ns(conn) + conn->opts->body_stall_timeout_ns +
 	       bytes * (NS_PER_S / HTTP_BODY_RATE_MIN);
 }
 
@@ -62,7 +68,7 @@ static int conn_recv(void *arg, void *dst, size_t len, enum http_want want, size
 {
 	struct http_conn *conn = arg;
 	uint64_t deadline_ns =
-		MIN(conn->recv_deadline_ns, clock_now_ns() + conn->opts->body_stall_timeout_ns);
+		MIN(conn->recv_deadline_ns, now_ns(conn) + conn->opts->body_stall_timeout_ns);
 
 	if (want == HTTP_PAYLOAD)
 		return net_recv_full(conn->stream, dst, len, deadline_ns, ret_bytes);
@@ -88,7 +94,7 @@ static int wait_first(struct http_conn *conn)
 	in->start = in->end = 0;
 	*conn->opts->ret_idle = true;
 	err = net_recv(conn->stream, in->data, LIMIT_HTTP_HEAD_BYTES_MAX,
-		clock_now_ns() + conn->opts->idle_timeout_ns, &got);
+		now_ns(conn) + conn->opts->idle_timeout_ns, &got);
 	*conn->opts->ret_idle = false;
 	if (err)
 		return err;
@@ -154,7 +160,7 @@ static int head_receive(struct http_conn *conn)
 		if (len != -EAGAIN)
 			break;
 		if (!deadline_ns)
-			deadline_ns = clock_now_ns() + conn->opts->head_timeout_ns;
+			deadline_ns = now_ns(conn) + conn->opts->head_timeout_ns;
 		err = head_more(conn, deadline_ns);
 		if (err)
 			return err;
@@ -263,7 +269,7 @@ static bool serve_one(struct http_conn *conn)
 /* Lets the peer read the last answer: a close with bytes unread would take it away. */
 static void linger(struct http_conn *conn)
 {
-	uint64_t deadline_ns = clock_now_ns() + HTTP_LINGER_NS;
+	uint64_t deadline_ns = now_ns(conn) + HTTP_LINGER_NS;
 	uint64_t bytes = 0;
 	size_t got;
 
