@@ -24,6 +24,7 @@ struct core {
 	struct front_native
 		*native; /* first core only, for now: a listener belongs to one device context */
 	pthread_t thread;
+	bool attached; /* the store has a fiber here */
 	bool running;
 	struct reactor_msg drain_msg;
 };
@@ -270,6 +271,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 	ret = store_attach(server->store, core->reactor);
 	if (ret)
 		return ret;
+	core->attached = true;
 	if (config->http.address[0]) {
 		ret = open_http(server, core);
 		if (ret)
@@ -280,6 +282,36 @@ static int open_core(struct server *server, uint32_t core_idx)
 	if (core_idx == 0 && server->device && !ret)
 		ret = open_native(server, core);
 	return ret;
+}
+
+static void *core_main(void *arg)
+{
+	struct core *core = arg;
+
+	reactor_run(core->reactor);
+	return NULL;
+}
+
+static int start_thread(struct core *core)
+{
+	int ret = -pthread_create(&core->thread, NULL, core_main, core);
+
+	if (ret)
+		log_error("server", "no thread for a core: %s", strerror(-ret));
+	core->running = ret == 0;
+	return ret;
+}
+
+/* Closes a server that was opened in part: what lives on its reactors ends there, so they run once
+ * more. */
+static void server_abandon(struct server *server)
+{
+	for (uint32_t i = 0; i < server->core_count; i++) {
+		if (server->cores[i].attached && start_thread(&server->cores[i]))
+			break;
+	}
+	server_stop(server);
+	server_close(server);
 }
 
 int server_open(const struct config *config, struct server **ret_server)
@@ -300,7 +332,7 @@ int server_open(const struct config *config, struct server **ret_server)
 	for (uint32_t i = 0; i < server->core_count && !ret; i++)
 		ret = open_core(server, i);
 	if (ret) {
-		server_close(server);
+		server_abandon(server);
 		return ret;
 	}
 	*ret_server = server;
@@ -322,14 +354,6 @@ const char *server_rdma_device(const struct server *server)
 	return server->device ? server->device_attr.name : "off";
 }
 
-static void *core_main(void *arg)
-{
-	struct core *core = arg;
-
-	reactor_run(core->reactor);
-	return NULL;
-}
-
 int server_start(struct server *server)
 {
 	for (uint32_t i = 0; i < server->core_count; i++) {
@@ -339,12 +363,9 @@ int server_start(struct server *server)
 		if (!ret && core->admin)
 			ret = listen_start(core->admin);
 		if (!ret)
-			ret = -pthread_create(&core->thread, NULL, core_main, core);
-		if (ret) {
-			log_error("server", "core %u does not start: %s", i, strerror(-ret));
+			ret = start_thread(core);
+		if (ret)
 			return ret;
-		}
-		core->running = true;
 	}
 	return 0;
 }
@@ -370,8 +391,10 @@ static void drain_main(void *arg)
 				fiber_park();
 		}
 		store_quiesce(server->store);
-		for (uint32_t i = 1; i < server->core_count; i++)
-			reactor_stop(server->cores[i].reactor);
+		for (uint32_t i = 1; i < server->core_count; i++) {
+			if (server->cores[i].running)
+				reactor_stop(server->cores[i].reactor);
+		}
 		reactor_stop(core->reactor);
 	} else if (atomic_fetch_sub(&server->cores_draining, 1) == 1 && server->last_drainer) {
 		fiber_wake_remote(server->last_drainer);
@@ -393,7 +416,9 @@ static void drain_post(struct reactor_msg *msg)
 void server_stop(struct server *server)
 {
 	server->draining = true;
-	server->cores_draining = server->core_count;
+	server->cores_draining = 0;
+	for (uint32_t i = 0; i < server->core_count; i++)
+		server->cores_draining += server->cores[i].running;
 	for (uint32_t i = 0; i < server->core_count; i++) {
 		struct core *core = &server->cores[i];
 

@@ -150,6 +150,10 @@ class Tap:
             print("\n".join("# " + line for line in str(why).splitlines()), flush=True)
         return ok
 
+    def skip(self, name, why):
+        self.count += 1
+        print(f"ok {self.count} - {name} # SKIP {why}", flush=True)
+
     def done(self):
         print(f"1..{self.count}", flush=True)
         return 1 if self.failed else 0
