@@ -6,6 +6,7 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -219,10 +220,94 @@ static void test_kill_at_any_moment(void **state)
 	munmap(shared, sizeof(*shared));
 }
 
+/* ---- The power goes between the log's write and the flush: the record is there, its body not.
+ * ----
+ */
+
+struct torn {
+	_Atomic uint64_t volume_offset;
+};
+
+/* The last commit of this process is the second version. */
+static void torn_run(struct rig *rig, void *arg)
+{
+	struct torn *torn = (struct torn *)arg;
+	struct store_run run;
+	struct store_get *get;
+	bool exists;
+
+	if (bucket_make(rig->store, "b") ||
+		object_put_seeded(rig, "b", SLICE("other"), 9000, 3, NULL) ||
+		object_put_seeded(rig, "b", SLICE("k"), 8000, 1, NULL) ||
+		object_put_seeded(rig, "b", SLICE("k"), 8000, 2, NULL) ||
+		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists) ||
+		store_get_run(get, 0, 8000, &run))
+		_exit(3);
+	atomic_store(&torn->volume_offset, run.volume_offset);
+	_exit(0);
+}
+
+static void torn_verify(struct rig *rig, void *arg)
+{
+	uint64_t seed = *(uint64_t *)arg;
+
+	if (object_verify_seeded(rig, "b", SLICE("k"), 8000, seed) ||
+		object_verify_seeded(rig, "b", SLICE("other"), 9000, 3))
+		_exit(4);
+}
+
+static int run_fork(rig_fn *fn, void *arg, bool check)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		log_set_level(LOG_WARN);
+		if (check)
+			fsck_run("after the power failure");
+		rig_run(&crash_rig, fn, arg);
+		_exit(crash_rig.open_result ? 6 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static void test_a_record_without_its_body_never_happened(void **state)
+{
+	(void)state;
+	for (uint64_t torn_body = 0; torn_body < 2; torn_body++) {
+		uint64_t seed = torn_body ? 1 : 2;
+		struct torn *torn;
+
+		torn = (struct torn *)mmap(NULL, sizeof(*torn), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		assert_true(torn != MAP_FAILED);
+		rig_init(&crash_rig, 1);
+		assert_int_equal(run_fork(torn_run, torn, false), 0);
+		if (torn_body) {
+			char path[600], old[512];
+			int fd;
+
+			memset(old, 0, sizeof(old));
+			snprintf(path, sizeof(path), "%s/volume", crash_rig.dir);
+			fd = open(path, O_RDWR);
+			assert_true(fd >= 0);
+			assert_int_equal(pwrite(fd, old, sizeof(old),
+						 (off_t)atomic_load(&torn->volume_offset) + 4096),
+				sizeof(old));
+			close(fd);
+		}
+		assert_int_equal(run_fork(torn_verify, &seed, true), 0);
+		rig_dir_remove(&crash_rig);
+		munmap(torn, sizeof(*torn));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kill_at_any_moment),
+		cmocka_unit_test(test_a_record_without_its_body_never_happened),
 	};
 
 	return cmocka_run_group_tests_name("crash", tests, NULL, NULL);

@@ -1,0 +1,376 @@
+/* tests/unit/store/test_commit.c: many committers on one and two cores; conditions are looked at in
+ * commit order; quiescing. */
+#include "rig.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIBERS 64u
+
+/* ---- If-none-match: of all who try, one wins, whatever the order. ---- */
+
+static int check_absent(const struct store_meta *current, void *arg)
+{
+	(void)arg;
+	return current ? -EEXIST : 0;
+}
+
+struct racer {
+	const char *key;
+	uint64_t seed;
+	int ret;
+};
+
+static void race_fiber(struct rig *rig, void *arg)
+{
+	struct racer *racer = (struct racer *)arg;
+	struct put_how how = {.check = check_absent};
+
+	racer->ret = object_put_seeded(
+		rig, "b", slice_str(racer->key), 3000 + racer->seed, racer->seed, &how);
+}
+
+static void race_run(struct rig *rig, void *arg)
+{
+	struct racer racers[FIBERS];
+	char key[32];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t round = 0; round < 20; round++) {
+		struct racer *winner = NULL;
+
+		snprintf(key, sizeof(key), "race/%u", round);
+		for (uint32_t i = 0; i < FIBERS; i++)
+			racers[i] = (struct racer){.key = key, .seed = i};
+		rig_fibers(rig, FIBERS, race_fiber, racers, sizeof(racers[0]));
+		for (uint32_t i = 0; i < FIBERS; i++) {
+			assert_true(racers[i].ret == 0 || racers[i].ret == -EEXIST);
+			if (racers[i].ret == 0) {
+				assert_null(winner);
+				winner = &racers[i];
+			}
+		}
+		assert_non_null(winner);
+		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key), 3000 + winner->seed,
+					 winner->seed),
+			0);
+	}
+}
+
+static void test_one_of_many_creates(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, race_run, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- If-match: a chain of increments loses none, from both cores. ---- */
+
+struct chain {
+	_Atomic uint64_t done;
+	_Atomic uint64_t lost;
+	_Atomic bool ready;
+};
+
+static int check_crc(const struct store_meta *current, void *arg)
+{
+	uint64_t wanted = *(uint64_t *)arg;
+
+	return current && current->crc64 == wanted ? 0 : -EAGAIN;
+}
+
+static void chain_fiber(struct rig *rig, void *arg)
+{
+	struct chain *chain = *(struct chain **)arg;
+
+	for (uint32_t i = 0; i < 30; i++) {
+		struct store_get *get;
+		uint64_t seen;
+		bool exists;
+		struct put_how how = {.check = check_crc, .arg = &seen};
+		int ret;
+
+		assert_int_equal(
+			store_get_open(rig->store, SLICE("b"), SLICE("n"), &get, &exists), 0);
+		seen = store_get_meta(get)->crc64;
+		store_get_close(get);
+		ret = object_put_seeded(rig, "b", SLICE("n"), 10 + seen % 5000, seen + 1, &how);
+		assert_true(ret == 0 || ret == -EAGAIN);
+		atomic_fetch_add(ret ? &chain->lost : &chain->done, 1);
+	}
+}
+
+static void chain_run(struct rig *rig, void *arg)
+{
+	struct chain *chain = (struct chain *)arg;
+	struct chain *args[16];
+
+	if (reactor_core_idx(reactor_self()) == 0) {
+		assert_int_equal(bucket_make(rig->store, "b"), 0);
+		assert_int_equal(object_put_seeded(rig, "b", SLICE("n"), 10, 0, NULL), 0);
+		atomic_store(&chain->ready, true);
+	}
+	while (!atomic_load(&chain->ready))
+		fiber_yield();
+	for (uint32_t i = 0; i < ARRAY_LEN(args); i++)
+		args[i] = chain;
+	rig_fibers(rig, ARRAY_LEN(args), chain_fiber, args, sizeof(args[0]));
+}
+
+static void chain_verify(struct rig *rig, void *arg)
+{
+	struct chain *chain = (struct chain *)arg;
+	struct store_get *get;
+	bool exists;
+
+	if (reactor_core_idx(reactor_self()) != 0)
+		return;
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("n"), &get, &exists), 0);
+	assert_int_equal(store_get_meta(get)->crc64, atomic_load(&chain->done));
+	store_get_close(get);
+}
+
+static void test_conditions_hold_across_cores(void **state)
+{
+	struct chain chain = {.done = 0};
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 2);
+	rig_run(&rig, chain_run, &chain);
+	assert_int_equal(atomic_load(&chain.done) + atomic_load(&chain.lost), 2 * 16 * 30);
+	assert_true(atomic_load(&chain.done) >= 30);
+	rig_run(&rig, chain_verify, &chain);
+	rig_dir_remove(&rig);
+}
+
+/* ---- A random load on both cores against each fiber's own model. ---- */
+
+#define OWN_KEYS 12u
+
+struct owner {
+	uint32_t idx;
+	uint64_t seeds[OWN_KEYS]; /* 0: absent */
+	uint64_t sizes[OWN_KEYS];
+};
+
+static struct slice own_key(char buf[32], const struct owner *owner, uint32_t k)
+{
+	snprintf(buf, 32, "o%02u/%02u", owner->idx, k);
+	return slice_str(buf);
+}
+
+static void owner_check(struct rig *rig, const struct owner *owner, uint32_t k)
+{
+	char buf[32];
+	int ret = object_verify_seeded(
+		rig, "b", own_key(buf, owner, k), owner->sizes[k], owner->seeds[k]);
+
+	assert_int_equal(ret, owner->seeds[k] ? 0 : -ENOENT);
+}
+
+static void owner_fiber(struct rig *rig, void *arg)
+{
+	struct owner *owner = (struct owner *)arg;
+	struct prng prng;
+	char buf[32];
+
+	prng_seed(&prng, owner->idx + 1);
+	for (uint32_t step = 0; step < 60; step++) {
+		uint32_t k = (uint32_t)prng_below(&prng, OWN_KEYS);
+		struct slice key = own_key(buf, owner, k);
+
+		switch (prng_below(&prng, 4)) {
+		case 0:
+			assert_int_equal(store_delete(rig->store, SLICE("b"), key, NULL, NULL), 0);
+			owner->seeds[k] = 0;
+			break;
+		case 1:
+			owner_check(rig, owner, k);
+			break;
+		default:
+			owner->seeds[k] = prng_next(&prng) | 1;
+			owner->sizes[k] = prng_below(&prng, step % 10 ? 9000 : 200000);
+			assert_int_equal(object_put_seeded(rig, "b", key, owner->sizes[k],
+						 owner->seeds[k], NULL),
+				0);
+			owner_check(rig, owner, k);
+		}
+	}
+}
+
+struct load {
+	_Atomic bool ready;
+	struct owner owners[2 * FIBERS / 2];
+};
+
+static void load_run(struct rig *rig, void *arg)
+{
+	struct load *load = (struct load *)arg;
+	uint32_t core = reactor_core_idx(reactor_self());
+	struct owner *owners = &load->owners[core * FIBERS / 2];
+
+	if (core == 0) {
+		assert_int_equal(bucket_make(rig->store, "b"), 0);
+		atomic_store(&load->ready, true);
+	}
+	while (!atomic_load(&load->ready))
+		fiber_yield();
+	for (uint32_t i = 0; i < FIBERS / 2; i++)
+		owners[i].idx = core * FIBERS / 2 + i;
+	rig_fibers(rig, FIBERS / 2, owner_fiber, owners, sizeof(owners[0]));
+}
+
+static void load_verify(struct rig *rig, void *arg)
+{
+	struct load *load = (struct load *)arg;
+	struct store_usage usage;
+	uint64_t present = 0;
+
+	if (reactor_core_idx(reactor_self()) != 0)
+		return;
+	for (uint32_t i = 0; i < ARRAY_LEN(load->owners); i++)
+		for (uint32_t k = 0; k < OWN_KEYS; k++) {
+			owner_check(rig, &load->owners[i], k);
+			present += load->owners[i].seeds[k] != 0;
+		}
+	store_usage(rig->store, &usage);
+	assert_int_equal(usage.objects, present);
+}
+
+static void test_a_random_load_on_two_cores(void **state)
+{
+	struct load *load = (struct load *)calloc(1, sizeof(*load));
+	struct store_fsck_report report;
+	struct rig rig;
+	struct buf out;
+
+	(void)state;
+	rig_init(&rig, 2);
+	rig.opts.log_bytes = 512 * KIB; /* many laps, many checkpoints */
+	rig.opts.cache_bytes_max = 4 * MIB;
+	rig.opts.hot_records_bytes_max = 256 * KIB;
+	rig_run(&rig, load_run, load);
+	rig_run(&rig, load_verify, load);
+	buf_init(&out, 64 * KIB);
+	assert_int_equal(store_fsck(rig.dir, true, &report, &out), 0);
+	assert_int_equal(report.buckets, 1);
+	assert_int_equal(report.lost_bytes, 0);
+	buf_free(&out);
+	rig_dir_remove(&rig);
+	free(load);
+}
+
+/* ---- Many deletions at once. ---- */
+
+static void many_run(struct rig *rig, void *arg)
+{
+	struct slice *keys = (struct slice *)calloc(LIMIT_DELETE_KEYS_MAX + 1, sizeof(*keys));
+	char(*names)[16] = (char(*)[16])calloc(LIMIT_DELETE_KEYS_MAX + 1, 16);
+	int results[LIMIT_DELETE_KEYS_MAX];
+	struct store_usage usage;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < LIMIT_DELETE_KEYS_MAX + 1; i++) {
+		snprintf(names[i], 16, "%u", i / 2); /* every key twice */
+		keys[i] = slice_str(names[i]);
+		if (i % 2)
+			assert_int_equal(
+				object_put_seeded(rig, "b", keys[i], i % 4000, 1, NULL), 0);
+	}
+	assert_int_equal(
+		store_delete_many(rig->store, SLICE("b"), keys, LIMIT_DELETE_KEYS_MAX + 1, results),
+		-EINVAL);
+	assert_int_equal(store_delete_many(rig->store, SLICE("x"), keys, 10, results), -ENOENT);
+	assert_int_equal(store_delete_many(rig->store, SLICE("b"), keys, 0, results), 0);
+	assert_int_equal(
+		store_delete_many(rig->store, SLICE("b"), keys, LIMIT_DELETE_KEYS_MAX, results), 0);
+	for (uint32_t i = 0; i < LIMIT_DELETE_KEYS_MAX; i++)
+		assert_int_equal(results[i], 0);
+	store_usage(rig->store, &usage);
+	assert_int_equal(usage.objects, 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	free(names);
+	free(keys);
+}
+
+static void test_many_keys_go_in_one_commit(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, many_run, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- Deletion's own condition; and a bucket that goes while a put is open. ---- */
+
+static int check_refuse(const struct store_meta *current, void *arg)
+{
+	*(bool *)arg = current != NULL;
+	return -EACCES;
+}
+
+static void edges_run(struct rig *rig, void *arg)
+{
+	struct store_put_opts opts = {.bucket = SLICE("b"), .key = SLICE("late"), .bytes = 10};
+	struct store_meta meta = {.bytes = 10};
+	struct region_span span;
+	struct store_put *put;
+	bool seen = false;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), 0);
+	assert_int_equal(
+		store_delete(rig->store, SLICE("b"), SLICE("k"), check_refuse, &seen), -EACCES);
+	assert_true(seen);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 10, 1), 0);
+	assert_int_equal(
+		store_delete(rig->store, SLICE("b"), SLICE("none"), check_refuse, &seen), -EACCES);
+	assert_false(seen);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
+	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
+	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
+	store_put_frames_take(put, span, 10);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	/* The bucket of that name is another one now. */
+	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -ENOENT);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("late"), 10, 1), -ENOENT);
+	store_quiesce(rig->store);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), -ESHUTDOWN);
+	assert_int_equal(bucket_make(rig->store, "c"), -ESHUTDOWN);
+}
+
+static void test_edges(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, edges_run, NULL);
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_of_many_creates),
+		cmocka_unit_test(test_conditions_hold_across_cores),
+		cmocka_unit_test(test_a_random_load_on_two_cores),
+		cmocka_unit_test(test_many_keys_go_in_one_commit),
+		cmocka_unit_test(test_edges),
+	};
+
+	log_set_level(LOG_WARN);
+	return cmocka_run_group_tests_name("commit", tests, NULL, NULL);
+}

@@ -1,0 +1,283 @@
+/* tests/unit/store/test_damage.c: a full volume, a failing medium, changed bytes, a torn last
+ * group: clean errors, and nothing else is harmed. */
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- A full volume. ---- */
+
+static void full_run(struct rig *rig, void *arg)
+{
+	uint32_t stored = 0;
+	char key[32];
+	int ret;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (;;) {
+		snprintf(key, sizeof(key), "%u", stored);
+		ret = object_put_seeded(rig, "b", slice_str(key), 700 * KIB, stored, NULL);
+		if (ret)
+			break;
+		stored++;
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_true(stored >= 30 && stored < 60);
+	/* Small bodies still fit what is left, then no more; inline ones need no room at all. */
+	for (uint32_t i = 0; !(ret = object_put_seeded(rig, "b", SLICE("small"), 60000, i, NULL));
+		i++) {
+		snprintf(key, sizeof(key), "s%u", i);
+		ret = object_put_seeded(rig, "b", slice_str(key), 60000, i, NULL);
+		if (ret)
+			break;
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("inline"), 1000, 5, NULL), 0);
+	for (uint32_t i = 0; i < stored; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key), 700 * KIB, i), 0);
+	}
+	/* What is deleted makes room. */
+	for (uint32_t i = 0; i < 4; i++) {
+		snprintf(key, sizeof(key), "%u", i * 5);
+		assert_int_equal(
+			store_delete(rig->store, SLICE("b"), slice_str(key), NULL, NULL), 0);
+	}
+	for (ret = -ENOSPC; ret == -ENOSPC; fiber_yield()) /* once the index has it */
+		ret = object_put_seeded(rig, "b", SLICE("again"), 2 * MIB, 99, NULL);
+	assert_int_equal(ret, 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("again"), 2 * MIB, 99), 0);
+}
+
+static void fsck_expect(const struct rig *rig, int wanted, struct store_fsck_report *ret_report)
+{
+	struct buf out;
+
+	buf_init(&out, MIB);
+	assert_int_equal(store_fsck(rig->dir, true, ret_report, &out), wanted);
+	assert_int_equal(out.len == 0, wanted == 0);
+	buf_free(&out);
+}
+
+static void test_a_full_volume_refuses_and_harms_nothing(void **state)
+{
+	struct store_fsck_report report;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.log_bytes = 1 * MIB;
+	rig.opts.step_bytes = 8 * MIB;
+	rig.opts.volume_bytes_max = 32 * MIB;
+	rig_run(&rig, full_run, NULL);
+	fsck_expect(&rig, 0, &report);
+	rig_dir_remove(&rig);
+}
+
+static void grow_fails_run(struct rig *rig, void *arg)
+{
+	int ret = 0;
+	char key[32];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; !ret; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		ret = object_put_seeded(rig, "b", slice_str(key), MIB, i, NULL);
+	}
+	assert_int_equal(ret, -ENOSPC);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("0"), MIB, 0), 0);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("0"), NULL, NULL), 0);
+}
+
+static void reserve_run(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), -ENOSPC);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
+}
+
+static void test_a_full_file_system_refuses(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.disk_faults = "enospc_at=33554432";
+	rig_run(&rig, grow_fails_run, NULL);
+	rig_dir_remove(&rig);
+	rig_init(&rig, 1);
+	rig.opts.reserve_bytes = 1ull << 60;
+	rig_run(&rig, reserve_run, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- A failing medium. ---- */
+
+struct failing {
+	uint32_t stored; /* acknowledged */
+	uint32_t tried;
+};
+
+static void failing_run(struct rig *rig, void *arg)
+{
+	struct failing *failing = (struct failing *)arg;
+	char key[32];
+	int ret = 0;
+
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (failing->stored = 0; !ret; failing->stored += !ret) {
+		snprintf(key, sizeof(key), "%u", failing->stored);
+		ret = object_put_seeded(rig, "b", slice_str(key), failing->stored % 3 * 4000,
+			failing->stored + 1, NULL);
+	}
+	assert_int_equal(ret, -EIO);
+	/* From now on nothing is written; what is in memory can be read. */
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("x"), 10, 1, NULL), -EIO);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("0"), NULL, NULL), -EIO);
+	assert_int_equal(bucket_make(rig->store, "c"), -EIO);
+	for (uint32_t i = 0; i < failing->stored; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(
+			object_verify_seeded(rig, "b", slice_str(key), i % 3 * 4000, i + 1), 0);
+	}
+}
+
+static void failed_verify(struct rig *rig, void *arg)
+{
+	const struct failing *failing = (const struct failing *)arg;
+	char key[32];
+
+	for (uint32_t i = 0; i < failing->stored; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(
+			object_verify_seeded(rig, "b", slice_str(key), i % 3 * 4000, i + 1), 0);
+	}
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("x"), 10, 1, NULL), 0);
+}
+
+static void test_a_failing_medium_is_fenced(void **state)
+{
+	static const char *const FAULTS[] = {
+		"eio_after=40", "seed=3,torn=0.05", "seed=2,eio=0.02", "seed=4,torn=0.02"};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(FAULTS); i++) {
+		struct store_fsck_report report;
+		struct failing failing = {0};
+		struct rig rig;
+
+		rig_init(&rig, 1);
+		rig.opts.disk_faults = FAULTS[i];
+		rig_run(&rig, failing_run, &failing);
+		/* On a sound disk all that was acknowledged is there. */
+		rig.opts.disk_faults = NULL;
+		fsck_expect(&rig, 0, &report);
+		rig_run(&rig, failed_verify, &failing);
+		rig_dir_remove(&rig);
+	}
+}
+
+/* ---- Changed bytes. ---- */
+
+#define VICTIM_BYTES (300 * KIB)
+
+struct victim {
+	uint64_t volume_offset;
+};
+
+static void victim_put(struct rig *rig, void *arg)
+{
+	struct victim *victim = (struct victim *)arg;
+	struct store_run run;
+	struct store_get *get;
+	bool exists;
+
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("good"), VICTIM_BYTES, 1, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 2, NULL), 0);
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("bad"), &get, &exists), 0);
+	assert_int_equal(store_get_run(get, 128 * KIB, 4096, &run), 0);
+	victim->volume_offset = run.volume_offset + 77;
+	store_get_close(get);
+}
+
+static void victim_read(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("good"), VICTIM_BYTES, 1), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 2), -EIO);
+	/* A bad read is no reason to stop writing. */
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 3, NULL), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 3), 0);
+}
+
+static void volume_flip(const struct rig *rig, uint64_t offset)
+{
+	char path[600];
+	uint8_t byte;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/volume", rig->dir);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &byte, 1, (off_t)offset), 1);
+	byte ^= 0x10;
+	assert_int_equal(pwrite(fd, &byte, 1, (off_t)offset), 1);
+	assert_int_equal(fsync(fd), 0);
+	close(fd);
+}
+
+static void test_a_changed_byte_is_found(void **state)
+{
+	struct store_fsck_report report;
+	struct victim victim;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, victim_put, &victim);
+	fsck_expect(&rig, 0, &report);
+	assert_int_equal(report.objects, 2);
+	assert_int_equal(report.bytes, 2 * VICTIM_BYTES);
+	volume_flip(&rig, victim.volume_offset);
+	fsck_expect(&rig, -EUCLEAN, &report);
+	assert_int_equal(report.bad_checksums, 1);
+	assert_int_equal(report.bad_records, 0);
+	rig_run(&rig, victim_read, NULL);
+	fsck_expect(&rig, 0, &report);
+	rig_dir_remove(&rig);
+}
+
+static void test_fsck_of_no_store(void **state)
+{
+	struct store_fsck_report report;
+	struct rig rig;
+	struct buf out;
+
+	(void)state;
+	rig_init(&rig, 1);
+	buf_init(&out, 4096);
+	assert_int_equal(store_fsck(rig.dir, true, &report, &out), -ENOENT);
+	assert_true(out.len > 0);
+	buf_free(&out);
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_full_volume_refuses_and_harms_nothing),
+		cmocka_unit_test(test_a_full_file_system_refuses),
+		cmocka_unit_test(test_a_failing_medium_is_fenced),
+		cmocka_unit_test(test_a_changed_byte_is_found),
+		cmocka_unit_test(test_fsck_of_no_store),
+	};
+
+	return cmocka_run_group_tests_name("damage", tests, NULL, NULL);
+}
