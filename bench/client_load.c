@@ -146,7 +146,7 @@ static void start(struct bench_client_load *load, uint64_t since_ns)
 		body = (struct neb_iov){
 			load->pool + bench_data_offset(slot->object_idx), opts->data->bytes};
 		request.body = &body;
-		request.body_count = 1;
+		request.body_count = opts->data->bytes ? 1 : 0;
 	} else if (opts->answer_bytes_max) {
 		request.into = &slot->iov;
 		request.into_count = 1;

@@ -1,0 +1,292 @@
+/* bench/measure.c: slices of rows and anchors, with what they cost on both sides. */
+#include "bench/measure.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ANCHOR_NS     (20 * NS_PER_MS)
+#define ANCHOR_TCP_NS (50 * NS_PER_MS)
+#define ANCHOR_LOG_NS (100 * NS_PER_MS)
+/* Warming up: every object once, but no longer than this. */
+#define WARM_NS (2 * NS_PER_S)
+
+/* What is open for a member of the group between its slices. */
+struct member {
+	struct bench_record *record;
+	const struct bench_data *data;
+	struct bench_runner runner;
+};
+
+__attribute__((format(printf, 2, 3))) static void failed(
+	struct bench_record *record, const char *fmt, ...)
+{
+	va_list args;
+
+	if (record->failed[0])
+		return;
+	va_start(args, fmt);
+	vsnprintf(record->failed, sizeof(record->failed), fmt, args);
+	va_end(args);
+}
+
+/* ---- Opening. ---- */
+
+static void open_nginx(struct bench_rig *rig, struct member *member)
+{
+	const struct bench_subject *subject = &member->record->subject;
+	size_t which = subject->bytes == MIB;
+	int ret = rig->nginx_error;
+
+	if (ret) {
+		failed(member->record, "%s", ret == -ENOENT ? "not installed" : strerror(-ret));
+		return;
+	}
+	ret = bench_runner_open_plain(
+		rig->nginx.address, &rig->nginx_data[which], subject->depth, &member->runner);
+	if (ret)
+		failed(member->record, "%s", strerror(-ret));
+}
+
+/* Only what works without a client may go on without one. */
+static void open_row(struct bench_rig *rig, struct member *member)
+{
+	const struct bench_subject *subject = &member->record->subject;
+	struct bench_load_opts opts = {
+		.op = subject->op, .way = subject->way, .depth = subject->depth};
+	int ret = 0;
+
+	if (subject->way == BENCH_RDMA && !rig->target.client) {
+		failed(member->record, "%s", rig->target.client_failed);
+		return;
+	}
+	if (subject->op != BENCH_EMPTY)
+		ret = bench_target_data(&rig->target, subject, &member->data);
+	opts.data = member->data;
+	if (!ret)
+		ret = bench_runner_open(&rig->target, &opts, &member->runner);
+	if (ret)
+		failed(member->record, "%s", ret == -ENODEV ? "no such endpoint" : strerror(-ret));
+}
+
+static void warm(struct bench_rig *rig, struct member *member)
+{
+	const struct bench_subject *subject = &member->record->subject;
+	const struct bench_run_opts run = {.duration_ns = WARM_NS,
+		.ops_max = member->data ? member->data->count : BENCH_DEPTH_MAX};
+	struct bench_result result = {.hist = &rig->slice};
+
+	if (subject->heat == BENCH_COLD || subject->op == BENCH_DELETE || subject->op == BENCH_LIST)
+		return;
+	bench_runner_run(&member->runner, &run, &result);
+	if (result.errors)
+		failed(member->record, "%s", result.first_error);
+}
+
+static void open_member(struct bench_rig *rig, struct member *member)
+{
+	if (member->record->subject.kind == BENCH_NGINX)
+		open_nginx(rig, member);
+	else if (member->record->subject.kind == BENCH_ROW)
+		open_row(rig, member);
+	else
+		return;
+	if (!member->record->failed[0])
+		warm(rig, member);
+}
+
+/* ---- A slice of an anchor. ---- */
+
+static int measure_anchor(
+	struct bench_rig *rig, const struct bench_subject *subject, double *ret_ns)
+{
+	switch (subject->kind) {
+	case BENCH_PINGPONG:
+		return bench_anchor_pingpong(rig->anchors, ANCHOR_NS, ret_ns);
+	case BENCH_MEMCPY:
+		return bench_anchor_memcpy(rig->anchors, subject->bytes, ANCHOR_NS, ret_ns);
+	case BENCH_TCP:
+		return bench_anchor_tcp(rig->anchors, ANCHOR_TCP_NS, ret_ns);
+	default:
+		return bench_anchor_log(rig->anchors, subject->depth, ANCHOR_LOG_NS, ret_ns);
+	}
+}
+
+static void slice_of_anchor(struct bench_rig *rig, struct bench_record *record)
+{
+	struct bench_usage before, after, used = {0};
+	struct bench_ticks begin, end;
+	double ns;
+	int ret;
+
+	bench_usage_self(&before);
+	bench_ticks_now(&begin);
+	ret = measure_anchor(rig, &record->subject, &ns);
+	bench_ticks_now(&end);
+	bench_usage_self(&after);
+	bench_usage_add(&used, &after, &before);
+	bench_noise_add(&record->noise, &begin, &end, used.cpu_ns);
+	if (ret) {
+		failed(record, "%s", strerror(-ret));
+		return;
+	}
+	record->samples[record->sample_count++] = (struct bench_sample){
+		.p50_ns = ns,
+		.rate = (record->subject.kind == BENCH_LOG ? record->subject.depth : 1) * 1e9 / ns,
+		.server_cpu_ns = NAN,
+	};
+}
+
+/* ---- A slice of a row, or of nginx. ---- */
+
+/* Everything that is read before a slice and again after it. */
+struct readings {
+	struct bench_counts counts;
+	struct neb_stats stats;
+	struct bench_usage server;
+	bool server_known;
+	struct bench_usage client;
+	struct bench_ticks ticks;
+};
+
+static void read_slow(struct bench_rig *rig, const struct member *member, struct readings *readings)
+{
+	if (member->record->subject.kind == BENCH_ROW)
+		bench_server_counts(&rig->target.server, &readings->counts);
+	if (member->runner.client)
+		neb_client_stats(rig->target.client, &readings->stats);
+}
+
+static void read_fast(struct bench_rig *rig, const struct member *member, struct readings *readings)
+{
+	pid_t pid = member->record->subject.kind == BENCH_NGINX ? rig->nginx.child.pid
+								: rig->target.server.pid;
+
+	readings->server_known = pid && bench_usage_of(pid, &readings->server) == 0;
+	bench_usage_self(&readings->client);
+	bench_ticks_now(&readings->ticks);
+}
+
+static void add_readings(
+	struct bench_record *record, const struct readings *before, const struct readings *after)
+{
+	struct bench_usage client = {0}, server = {0};
+	struct bench_counts *counts = &record->counts;
+
+	bench_usage_add(&client, &after->client, &before->client);
+	bench_usage_add(&record->client, &after->client, &before->client);
+	record->server_known = before->server_known && after->server_known;
+	if (record->server_known) {
+		bench_usage_add(&server, &after->server, &before->server);
+		bench_usage_add(&record->server, &after->server, &before->server);
+	}
+	bench_noise_add(
+		&record->noise, &before->ticks, &after->ticks, client.cpu_ns + server.cpu_ns);
+	counts->known = before->counts.known && after->counts.known;
+	counts->copied_bytes += after->counts.copied_bytes - before->counts.copied_bytes;
+	counts->wire_bytes += after->counts.wire_bytes - before->counts.wire_bytes;
+	counts->flushes += after->counts.flushes - before->counts.flushes;
+	counts->disk_read_bytes += after->counts.disk_read_bytes - before->counts.disk_read_bytes;
+	record->client_copied_bytes += after->stats.bytes_copied - before->stats.bytes_copied;
+	record->fallbacks += after->stats.fallbacks - before->stats.fallbacks;
+}
+
+/* The slice's own figures, from the difference that it made to the record. */
+static void add_sample(
+	struct bench_rig *rig, struct bench_record *record, const struct bench_record *before)
+{
+	const struct bench_result *now = &record->result, *then = &before->result;
+	double ops = (double)(now->ops - then->ops);
+	double elapsed_ns = (double)(now->elapsed_ns - then->elapsed_ns);
+
+	if (!ops)
+		return;
+	record->samples[record->sample_count++] = (struct bench_sample){
+		.p50_ns = (double)hist_quantile(&rig->slice, 0.5),
+		.rate = ops * 1e9 / elapsed_ns,
+		.server_cpu_ns =
+			record->server_known
+				? (double)(record->server.cpu_ns - before->server.cpu_ns) / ops
+				: NAN,
+	};
+	hist_merge(&record->hist, &rig->slice);
+}
+
+static void slice_of_load(struct bench_rig *rig, struct member *member)
+{
+	struct bench_record *record = member->record, before = *record;
+	bool deletes = record->subject.op == BENCH_DELETE && record->subject.kind == BENCH_ROW;
+	const struct bench_run_opts run = {
+		.duration_ns = rig->opts->slice_ns,
+		.ops_max = deletes ? member->data->count : 0,
+		.rate = rig->opts->rate,
+		.verify_every = rig->opts->verify_every,
+	};
+	struct readings begin = {0}, end = {0};
+	struct bench_result result;
+
+	if (deletes && bench_target_pass(&rig->target, member->data, BENCH_PUT, &result)) {
+		failed(record, "the objects to be deleted could not be stored");
+		return;
+	}
+	hist_reset(&rig->slice);
+	record->result.hist = &rig->slice;
+	read_slow(rig, member, &begin);
+	read_fast(rig, member, &begin);
+	bench_runner_run(&member->runner, &run, &record->result);
+	read_fast(rig, member, &end);
+	read_slow(rig, member, &end);
+	record->result.hist = &record->hist;
+	add_readings(record, &begin, &end);
+	add_sample(rig, record, &before);
+}
+
+/* ---- A group. ---- */
+
+static void slice(struct bench_rig *rig, struct member *member)
+{
+	enum bench_kind kind = member->record->subject.kind;
+
+	if (member->record->failed[0])
+		return;
+	if (kind == BENCH_ROW || kind == BENCH_NGINX)
+		slice_of_load(rig, member);
+	else
+		slice_of_anchor(rig, member->record);
+}
+
+/* What PUT stored is read back, every object of it. */
+static void verify_puts(struct bench_rig *rig, struct member *member)
+{
+	struct bench_record *record = member->record;
+	struct bench_result result;
+
+	if (record->failed[0] || record->subject.kind != BENCH_ROW ||
+		record->subject.op != BENCH_PUT)
+		return;
+	if (bench_target_pass(&rig->target, member->data, BENCH_GET, &result))
+		bench_result_error(&record->result, "read back: %s", result.first_error);
+	record->result.verified_ops += result.verified_ops;
+	record->result.verified_bytes += result.verified_bytes;
+}
+
+void bench_measure_group(struct bench_rig *rig, struct bench_group *group, const volatile int *stop)
+{
+	struct member members[BENCH_GROUP_MAX] = {0};
+
+	for (uint32_t m = 0; m < group->count; m++) {
+		members[m].record = group->members[m];
+		open_member(rig, &members[m]);
+	}
+	for (uint32_t r = 0; r < rig->opts->repetitions && !*stop; r++) {
+		for (uint32_t m = 0; m < group->count && !*stop; m++)
+			slice(rig, &members[m]);
+	}
+	for (uint32_t m = 0; m < group->count; m++) {
+		bench_runner_close(&members[m].runner);
+		if (!*stop)
+			verify_puts(rig, &members[m]);
+	}
+}

@@ -1,0 +1,28 @@
+/* bench/measure.h: a group is measured: a slice of each member in turn, as often as asked. */
+#ifndef BENCH_MEASURE_H
+#define BENCH_MEASURE_H
+
+#include "bench/runner.h"
+
+/* Everything that a run needs; made by bench.c. */
+struct bench_rig {
+	const struct bench_opts *opts;
+	struct bench_cpus cpus;
+	unsigned cpu_count;
+	char folder[4096];
+	bool folder_is_tmpfs;
+	int idle_fd; /* below 0: idle processors sleep as they like, and this is why */
+	struct bench_target target;
+	struct bench_anchors *anchors;
+	struct bench_nginx nginx;
+	int nginx_error; /* 0: it runs; else why not */
+	struct bench_data nginx_data[2];
+	struct hist slice; /* of the slice in progress */
+};
+
+/* What cannot be measured is noted in its record; nothing else fails. Ends early when *stop is set.
+ */
+void bench_measure_group(
+	struct bench_rig *rig, struct bench_group *group, const volatile int *stop);
+
+#endif

@@ -1,0 +1,229 @@
+/* bench/plan.c: which rows there are, and beside which anchors they stand. */
+#include "bench/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One group: an operation over both transports, and its anchors. */
+struct row_group {
+	enum bench_op op;
+	enum bench_heat heat;
+	uint64_t bytes;
+	uint32_t depth;
+	bool quick; /* a mark needs it */
+};
+
+static const struct row_group GROUPS[] = {
+	{BENCH_EMPTY, BENCH_HOT, 0, 1, true},
+	{BENCH_EMPTY, BENCH_HOT, 0, 4, false},
+	{BENCH_EMPTY, BENCH_HOT, 0, 16, false},
+	{BENCH_EMPTY, BENCH_HOT, 0, 64, false},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, true},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 4, false},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 16, true},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 64, false},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 1, false},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 4, false},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 16, false},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 64, false},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 1, true},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 4, false},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, true},
+	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 1, false},
+	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 4, false},
+	{BENCH_GET, BENCH_COLD, 4 * KIB, 1, false},
+	{BENCH_GET, BENCH_COLD, 4 * KIB, 16, false},
+	{BENCH_GET, BENCH_COLD, 1 * MIB, 1, false},
+	{BENCH_GET, BENCH_COLD, 1 * MIB, 16, false},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, true},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 4, false},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 16, true},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 64, true},
+	{BENCH_PUT, BENCH_HOT, 64 * KIB, 1, false},
+	{BENCH_PUT, BENCH_HOT, 64 * KIB, 16, false},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, false},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 4, false},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, false},
+	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 1, false},
+	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 4, false},
+	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 1, false},
+	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 16, false},
+	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 64, false},
+	{BENCH_LIST, BENCH_HOT, 0, 1, true},
+	{BENCH_LIST, BENCH_HOT, 0, 4, false},
+	{BENCH_LIST, BENCH_HOT, 0, 16, false},
+	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 1, false},
+	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 16, false},
+	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 64, false},
+};
+
+static const char *const OP_NAMES[] = {"empty", "get", "put", "head", "delete", "list"};
+
+bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b)
+{
+	return a->kind == b->kind && a->op == b->op && a->way == b->way && a->heat == b->heat &&
+	       a->bytes == b->bytes && a->depth == b->depth;
+}
+
+const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES])
+{
+	bool mebi = subject->bytes >= MIB;
+	char size[24] = "";
+
+	if (subject->bytes)
+		snprintf(size, sizeof(size), " %u%s",
+			(unsigned)(subject->bytes / (mebi ? MIB : KIB)), mebi ? "MiB" : "KiB");
+	switch (subject->kind) {
+	case BENCH_ROW:
+		snprintf(buf, BENCH_NAME_BYTES, "%s%s d%u %s%s", OP_NAMES[subject->op], size,
+			subject->depth, subject->way == BENCH_RDMA ? "rdma" : "http",
+			subject->heat == BENCH_COLD ? " cold" : "");
+		break;
+	case BENCH_PINGPONG:
+		snprintf(buf, BENCH_NAME_BYTES, "ping-pong");
+		break;
+	case BENCH_MEMCPY:
+		snprintf(buf, BENCH_NAME_BYTES, "memcpy%s", size);
+		break;
+	case BENCH_TCP:
+		snprintf(buf, BENCH_NAME_BYTES, "tcp round trip");
+		break;
+	case BENCH_LOG:
+		snprintf(buf, BENCH_NAME_BYTES, "raw log %u", subject->depth);
+		break;
+	case BENCH_NGINX:
+		snprintf(buf, BENCH_NAME_BYTES, "nginx%s d%u", size, subject->depth);
+		break;
+	}
+	return buf;
+}
+
+bool bench_subject_is_read(const struct bench_subject *subject)
+{
+	return subject->kind == BENCH_NGINX ||
+	       (subject->kind == BENCH_ROW &&
+		       (subject->op == BENCH_GET || subject->op == BENCH_LIST));
+}
+
+/* ---- Making the groups. ---- */
+
+static int add(struct bench_group *group, const struct bench_subject *subject)
+{
+	struct bench_record *record = calloc(1, sizeof(*record));
+
+	if (!record)
+		return -ENOMEM;
+	CHECK(group->count < BENCH_GROUP_MAX);
+	record->subject = *subject;
+	hist_reset(&record->hist);
+	record->result.hist = &record->hist;
+	group->members[group->count++] = record;
+	return 0;
+}
+
+static bool wanted(const struct bench_opts *opts, const struct bench_subject *subject)
+{
+	char name[BENCH_NAME_BYTES];
+
+	return !opts->only || strstr(bench_subject_name(subject, name), opts->only);
+}
+
+/* Which limit an operation runs into: for RDMA the two cores' talk, a copy, or the disk; for HTTP a
+ * TCP round trip, or nginx where that does the same. */
+static int add_anchors(
+	const struct row_group *from, bool has_rdma, bool has_http, struct bench_group *group)
+{
+	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
+	int ret = 0;
+
+	if (from->op == BENCH_PUT)
+		ret = add(group,
+			&(struct bench_subject){.kind = BENCH_LOG, .depth = (uint32_t)log_blocks});
+	if (has_rdma && !ret && from->op != BENCH_PUT)
+		ret = add(group, &(struct bench_subject){.kind = BENCH_PINGPONG});
+	if (has_rdma && !ret && from->op == BENCH_GET && from->bytes >= 64 * KIB)
+		ret = add(
+			group, &(struct bench_subject){.kind = BENCH_MEMCPY, .bytes = from->bytes});
+	if (has_http && !ret && from->op != BENCH_PUT)
+		ret = add(group, &(struct bench_subject){.kind = BENCH_TCP});
+	if (has_http && !ret && from->op == BENCH_GET && from->heat == BENCH_HOT &&
+		from->depth == BENCH_NGINX_DEPTH && (from->bytes == 4 * KIB || from->bytes == MIB))
+		ret = add(group,
+			&(struct bench_subject){
+				.kind = BENCH_NGINX, .bytes = from->bytes, .depth = from->depth});
+	return ret;
+}
+
+static int make_group(
+	const struct bench_opts *opts, const struct row_group *from, struct bench_group *group)
+{
+	struct bench_subject rdma = {.kind = BENCH_ROW,
+		.op = from->op,
+		.way = BENCH_RDMA,
+		.heat = from->heat,
+		.bytes = from->bytes,
+		.depth = from->depth};
+	struct bench_subject http = rdma;
+	int ret;
+
+	http.way = BENCH_HTTP;
+	if (!wanted(opts, &rdma) && !wanted(opts, &http))
+		return 0;
+	ret = add_anchors(from, wanted(opts, &rdma), wanted(opts, &http), group);
+	if (!ret && wanted(opts, &rdma))
+		ret = add(group, &rdma);
+	if (!ret && wanted(opts, &http))
+		ret = add(group, &http);
+	return ret;
+}
+
+int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
+{
+	struct bench_plan plan = {.groups = calloc(ARRAY_LEN(GROUPS), sizeof(plan.groups[0]))};
+	int ret = plan.groups ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && !ret; i++) {
+		if (opts->quick && !GROUPS[i].quick)
+			continue;
+		ret = make_group(opts, &GROUPS[i], &plan.groups[plan.group_count]);
+		plan.group_count += plan.groups[plan.group_count].count > 0;
+	}
+	if (!ret && !plan.group_count)
+		ret = -EINVAL;
+	if (ret) {
+		bench_plan_close(&plan);
+		return ret;
+	}
+	*ret_plan = plan;
+	return 0;
+}
+
+void bench_plan_close(struct bench_plan *plan)
+{
+	for (uint32_t i = 0; plan->groups && i < ARRAY_LEN(GROUPS); i++) {
+		for (uint32_t m = 0; m < plan->groups[i].count; m++)
+			free(plan->groups[i].members[m]);
+	}
+	free(plan->groups);
+	*plan = (struct bench_plan){0};
+}
+
+const struct bench_record *bench_group_anchor(
+	const struct bench_group *group, const struct bench_record *row)
+{
+	const struct bench_record *found = NULL;
+
+	/* The last that fits is the closest: memcpy before ping-pong, nginx before TCP. */
+	for (uint32_t i = 0; i < group->count; i++) {
+		enum bench_kind kind = group->members[i]->subject.kind;
+		bool rdma = row->subject.way == BENCH_RDMA;
+
+		if (kind == BENCH_LOG ||
+			(rdma && (kind == BENCH_PINGPONG || kind == BENCH_MEMCPY)) ||
+			(!rdma && (kind == BENCH_TCP || kind == BENCH_NGINX)))
+			found = group->members[i];
+	}
+	return found;
+}

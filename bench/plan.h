@@ -1,0 +1,86 @@
+/* bench/plan.h: what is measured: rows and anchors, in groups whose members take turns. */
+#ifndef BENCH_PLAN_H
+#define BENCH_PLAN_H
+
+#include "bench/bench.h"
+#include "bench/load.h"
+#include "bench/machine.h"
+#include "bench/server.h"
+
+enum bench_kind {
+	BENCH_ROW, /* an operation of the server */
+	BENCH_PINGPONG,
+	BENCH_MEMCPY, /* of bytes */
+	BENCH_TCP,
+	BENCH_LOG,   /* depth blocks in a commit */
+	BENCH_NGINX, /* GET of bytes over depth connections */
+};
+enum bench_op { BENCH_EMPTY, BENCH_GET, BENCH_PUT, BENCH_HEAD, BENCH_DELETE, BENCH_LIST };
+enum bench_way { BENCH_RDMA, BENCH_HTTP };
+enum bench_heat { BENCH_HOT, BENCH_COLD };
+
+#define BENCH_HOT_BYTES	  (2 * MIB)
+#define BENCH_COLD_BYTES  (512 * MIB) /* twice our server's cache */
+#define BENCH_HUGE_BYTES  (64 * MIB)
+#define BENCH_DEPTH_MAX	  64u
+#define BENCH_NGINX_DEPTH 16u
+
+struct bench_subject {
+	enum bench_kind kind;
+	enum bench_op op;     /* rows */
+	enum bench_way way;   /* rows */
+	enum bench_heat heat; /* rows: GET */
+	uint64_t bytes;	      /* rows: of an object; MEMCPY, NGINX */
+	uint32_t depth;	      /* rows, NGINX: in flight; LOG: blocks */
+};
+bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b);
+#define BENCH_NAME_BYTES 64
+/* "get 4KiB d1 rdma", "get 1MiB d16 http cold", "memcpy 1MiB", "raw log 16": what --only looks in.
+ */
+const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES]);
+bool bench_subject_is_read(const struct bench_subject *subject); /* has bodies to verify */
+
+/* What one slice says. */
+struct bench_sample {
+	double p50_ns;	      /* of an operation */
+	double rate;	      /* operations a second */
+	double server_cpu_ns; /* of an operation; NAN: unknown */
+};
+
+/* A subject with all that was measured of it. */
+struct bench_record {
+	struct bench_subject subject;
+	struct bench_sample samples[BENCH_REPETITIONS_MAX];
+	uint32_t sample_count;
+	struct hist hist; /* of all slices; rows and NGINX */
+	struct bench_result result;
+	struct bench_usage server;
+	struct bench_usage client;
+	bool server_known;
+	struct bench_counts counts; /* differences over the slices */
+	uint64_t client_copied_bytes;
+	uint64_t fallbacks;
+	struct bench_noise noise;
+	char failed[160]; /* why it was not measured; "" when it was */
+};
+
+#define BENCH_GROUP_MAX 8
+struct bench_group {
+	struct bench_record *members[BENCH_GROUP_MAX];
+	uint32_t count;
+};
+
+struct bench_plan {
+	struct bench_group *groups;
+	uint32_t group_count;
+};
+/* quick: the groups that marks need; only: the rows whose name has it, with their anchors. -EINVAL:
+ * nothing is left. */
+int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan);
+void bench_plan_close(struct bench_plan *plan);
+
+/* The anchor that a row of a group is shown against, or NULL. */
+const struct bench_record *bench_group_anchor(
+	const struct bench_group *group, const struct bench_record *row);
+
+#endif

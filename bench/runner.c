@@ -1,0 +1,393 @@
+/* bench/runner.c: loads on a target, over libnebulaio or HTTP, whichever a row asks for. */
+#include "bench/runner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/codec.h"
+
+#define PASS_NS_MAX	(600 * NS_PER_S)
+#define PAGE_BYTES_MAX	(1 * MIB)
+#define EMPTY_BYTES_MAX (64 * KIB)
+#define DELETE_OBJECTS	2048u
+#define HUGE_OBJECTS	4u
+
+static const struct {
+	const char *method;
+	enum neb_op op;
+	unsigned status; /* of HTTP's answer */
+} OPS[] = {
+	[BENCH_EMPTY] = {"GET", NEB_PING, 200},
+	[BENCH_GET] = {"GET", NEB_GET_OBJECT, 200},
+	[BENCH_PUT] = {"PUT", NEB_PUT_OBJECT, 200},
+	[BENCH_HEAD] = {"HEAD", NEB_HEAD_OBJECT, 200},
+	[BENCH_DELETE] = {"DELETE", NEB_DELETE_OBJECT, 204},
+	[BENCH_LIST] = {"GET", NEB_LIST_OBJECTS, 200},
+};
+
+/* ---- A load. ---- */
+
+static uint64_t answer_bytes_max(const struct bench_load_opts *opts)
+{
+	if (opts->op == BENCH_GET)
+		return opts->data->bytes;
+	if (opts->op == BENCH_LIST)
+		return PAGE_BYTES_MAX;
+	return 0;
+}
+
+static int open_client(struct bench_target *target, const struct bench_load_opts *opts,
+	struct bench_runner *runner)
+{
+	const struct bench_client_opts client = {
+		.client = target->client,
+		.op = OPS[opts->op].op,
+		.bucket = target->bucket,
+		.data = opts->data,
+		.depth = opts->depth,
+		.answer_bytes_max = answer_bytes_max(opts),
+		.check = opts->op == BENCH_GET	  ? bench_check_object
+			 : opts->op == BENCH_LIST ? bench_check_page
+						  : NULL,
+		.check_arg = opts->op == BENCH_LIST ? (const void *)&runner->page_keys
+						    : (const void *)opts->data,
+	};
+
+	return target->client ? bench_client_load_open(&client, &runner->client) : -ENODEV;
+}
+
+/* The requests of one operation on all objects, or all pages. */
+static int make_requests(struct bench_target *target, const struct bench_load_opts *opts,
+	const struct bench_signer *signer, struct bench_http_set *set)
+{
+	char path[BENCH_KEY_BYTES + 64], key[BENCH_KEY_BYTES], query[BENCH_QUERY_BYTES];
+	struct bench_http_line line = {.method = OPS[opts->op].method, .path = path, .query = ""};
+	int ret = 0;
+
+	snprintf(path, sizeof(path), opts->data ? "/%s" : "/", target->bucket);
+	for (uint32_t i = 0; i < set->count_max && !ret; i++) {
+		if (opts->op == BENCH_LIST)
+			line.query = bench_list_query(opts->data, i, query);
+		else if (opts->data)
+			snprintf(path, sizeof(path), "/%s/%s", target->bucket,
+				bench_data_key(opts->data, i, key));
+		line.has_body = opts->op == BENCH_PUT;
+		line.body_bytes = line.has_body ? opts->data->bytes : 0;
+		ret = bench_http_set_add(set, signer, &line, i,
+			line.has_body ? opts->data->pool + bench_data_offset(i) : NULL);
+	}
+	return ret;
+}
+
+static int open_http(struct bench_target *target, const struct bench_load_opts *opts,
+	struct bench_runner *runner)
+{
+	const struct bench_server *server = &target->server;
+	struct bench_http_set *set = &runner->set;
+	uint32_t count = !opts->data ? 1 : opts->data->count;
+	struct bench_signer signer;
+	int ret;
+
+	if (!server->http_address[0])
+		return -ENODEV;
+	if (opts->op == BENCH_LIST)
+		count = MAX(count / LIMIT_LIST_KEYS_MAX, 1u);
+	ret = bench_http_set_open(set, count);
+	if (ret)
+		return ret;
+	bench_signer_init(&signer, server->use_access_key, server->use_secret_key, server->region,
+		server->http_address);
+	ret = make_requests(target, opts, &signer, set);
+	secret_wipe(&signer, sizeof(signer));
+	set->status = OPS[opts->op].status;
+	set->answers_without_body = opts->op == BENCH_HEAD;
+	set->body_bytes = opts->op == BENCH_PUT ? opts->data->bytes : 0;
+	set->answer_bytes =
+		opts->op == BENCH_GET || opts->op == BENCH_HEAD ? opts->data->bytes : UINT64_MAX;
+	set->answer_bytes_max = MAX(answer_bytes_max(opts), (uint64_t)EMPTY_BYTES_MAX);
+	set->check = opts->op == BENCH_GET    ? bench_check_object
+		     : opts->op == BENCH_LIST ? bench_check_page
+					      : NULL;
+	set->check_arg = opts->op == BENCH_LIST ? (const void *)&runner->page_keys
+						: (const void *)opts->data;
+	if (!ret)
+		ret = bench_http_load_open(server->http_address, opts->depth, set, &runner->http);
+	return ret;
+}
+
+int bench_runner_open(struct bench_target *target, const struct bench_load_opts *opts,
+	struct bench_runner *ret_runner)
+{
+	int ret;
+
+	*ret_runner = (struct bench_runner){0};
+	if (opts->op == BENCH_LIST)
+		ret_runner->page_keys = MIN(opts->data->count, (uint32_t)LIMIT_LIST_KEYS_MAX);
+	ret = opts->way == BENCH_RDMA ? open_client(target, opts, ret_runner)
+				      : open_http(target, opts, ret_runner);
+	if (ret)
+		bench_runner_close(ret_runner);
+	return ret;
+}
+
+int bench_runner_open_plain(const char *address, const struct bench_data *data, uint32_t depth,
+	struct bench_runner *ret_runner)
+{
+	struct bench_http_set *set = &ret_runner->set;
+	char path[BENCH_KEY_BYTES + 1], key[BENCH_KEY_BYTES];
+	struct bench_http_line line = {.method = "GET", .path = path, .query = ""};
+	struct bench_signer nobody;
+	int ret;
+
+	*ret_runner = (struct bench_runner){0};
+	bench_signer_init(&nobody, NULL, NULL, NULL, address);
+	ret = bench_http_set_open(set, data->count);
+	for (uint32_t i = 0; i < data->count && !ret; i++) {
+		snprintf(path, sizeof(path), "/%s", bench_data_key(data, i, key));
+		ret = bench_http_set_add(set, &nobody, &line, i, NULL);
+	}
+	set->answer_bytes = data->bytes;
+	set->answer_bytes_max = data->bytes;
+	set->check = bench_check_object;
+	set->check_arg = data;
+	if (!ret)
+		ret = bench_http_load_open(address, depth, set, &ret_runner->http);
+	if (ret)
+		bench_runner_close(ret_runner);
+	return ret;
+}
+
+void bench_runner_run(
+	struct bench_runner *runner, const struct bench_run_opts *opts, struct bench_result *result)
+{
+	struct bench_run_opts run = *opts;
+
+	run.turn = runner->turn;
+	runner->turn = runner->client ? bench_client_load_run(runner->client, &run, result)
+				      : bench_http_load_run(runner->http, &run, result);
+}
+
+void bench_runner_close(struct bench_runner *runner)
+{
+	bench_client_load_close(runner->client);
+	bench_http_load_close(runner->http);
+	bench_http_set_close(&runner->set);
+	*runner = (struct bench_runner){0};
+}
+
+/* ---- Objects. ---- */
+
+int bench_target_pass(struct bench_target *target, const struct bench_data *data, enum bench_op op,
+	struct bench_result *ret_result)
+{
+	const struct bench_load_opts opts = {.op = op,
+		.way = target->client ? BENCH_RDMA : BENCH_HTTP,
+		.data = data,
+		.depth =
+			data->bytes > MIB ? 1 : BENCH_DEPTH_MAX / (data->bytes > 64 * KIB ? 4 : 1)};
+	const struct bench_run_opts run = {
+		.duration_ns = PASS_NS_MAX, .ops_max = data->count, .verify_every = 1};
+	struct bench_result result = {0};
+	struct bench_runner runner;
+	struct hist *hist = malloc(sizeof(*hist));
+	int ret;
+
+	if (!hist)
+		return -ENOMEM;
+	hist_reset(hist);
+	result.hist = hist;
+	ret = bench_runner_open(target, &opts, &runner);
+	if (!ret) {
+		bench_runner_run(&runner, &run, &result);
+		bench_runner_close(&runner);
+		if (result.errors)
+			ret = -EIO;
+	}
+	if (ret)
+		fprintf(stderr, "nebulaio bench: %s %s*: %s\n", OPS[op].method, data->prefix,
+			result.errors ? result.first_error : strerror(-ret));
+	result.hist = NULL;
+	*ret_result = result;
+	free(hist);
+	return ret;
+}
+
+/* Keys of one row's objects, and how many there are. */
+static uint32_t name_data(
+	const struct bench_target *target, const struct bench_subject *subject, char prefix[40])
+{
+	unsigned long long bytes = subject->bytes;
+
+	switch (subject->op) {
+	case BENCH_PUT:
+		snprintf(prefix, 40, "put-%s-%llu-", subject->way == BENCH_RDMA ? "rdma" : "http",
+			bytes);
+		if (bytes >= BENCH_HUGE_BYTES)
+			return HUGE_OBJECTS;
+		return (uint32_t)MAX(BENCH_HOT_BYTES / bytes, (uint64_t)BENCH_DEPTH_MAX);
+	case BENCH_DELETE:
+		snprintf(prefix, 40, "delete-%s-%llu-",
+			subject->way == BENCH_RDMA ? "rdma" : "http", bytes);
+		return DELETE_OBJECTS;
+	case BENCH_LIST:
+		snprintf(prefix, 40, "list-");
+		return target->opts->list_keys;
+	default:
+		if (subject->heat == BENCH_COLD) {
+			snprintf(prefix, 40, "cold-%llu-", bytes);
+			return (uint32_t)(BENCH_COLD_BYTES / bytes);
+		}
+		snprintf(prefix, 40, "hot-%llu-", bytes);
+		return (uint32_t)MAX(BENCH_HOT_BYTES / bytes, 1ull);
+	}
+}
+
+int bench_target_data(struct bench_target *target, const struct bench_subject *subject,
+	const struct bench_data **ret_data)
+{
+	struct bench_data *data = &target->data[target->data_count];
+	struct bench_result result;
+	char prefix[40];
+	uint32_t count = name_data(target, subject, prefix);
+	int ret;
+
+	for (uint32_t i = 0; i < target->data_count; i++) {
+		*ret_data = &target->data[i];
+		if (!strcmp(target->data[i].prefix, prefix))
+			return 0;
+	}
+	CHECK(target->data_count < BENCH_DATA_SETS_MAX);
+	ret = bench_data_open(data, prefix, subject->bytes, count);
+	if (ret)
+		return ret;
+	target->data_count++;
+	*ret_data = data;
+	/* DELETE's objects are stored before each slice. */
+	return subject->op == BENCH_DELETE ? 0
+					   : bench_target_pass(target, data, BENCH_PUT, &result);
+}
+
+/* ---- The target. ---- */
+
+static void client_log(void *arg, enum neb_log_level level, const char *text)
+{
+	struct bench_target *target = arg;
+
+	if (level >= NEB_LOG_WARN && !target->client_failed[0])
+		snprintf(target->client_failed, sizeof(target->client_failed), "%s", text);
+}
+
+static void connect_rdma(struct bench_target *target)
+{
+	const struct bench_server *server = &target->server;
+	char endpoint[80];
+	const struct neb_options options = {
+		.endpoints = endpoint,
+		.access_key = server->use_access_key,
+		.secret_key = server->use_secret_key,
+		.region = server->region,
+		.transport = NEB_RDMA,
+		.device_name = server->device_name,
+		.pool_bytes = target->opts->quick ? 64 * MIB : 6 * BENCH_HUGE_BYTES,
+		.requests_max = BENCH_DEPTH_MAX,
+		.spin_ns = UINT64_MAX,
+		.log = client_log,
+		.log_arg = target,
+	};
+	struct neb_result result;
+	int ret;
+
+	snprintf(endpoint, sizeof(endpoint), "rdma://%s", server->rdma_address);
+	if (!server->rdma_address[0]) {
+		snprintf(target->client_failed, sizeof(target->client_failed), "no RDMA endpoint");
+		return;
+	}
+	ret = neb_client_open(&options, &target->client);
+	if (!ret)
+		ret = neb_ping(target->client, &result);
+	if (!ret)
+		return;
+	neb_client_close(target->client);
+	target->client = NULL;
+	if (!target->client_failed[0])
+		snprintf(target->client_failed, sizeof(target->client_failed), "%s: %s", endpoint,
+			strerror(-ret));
+}
+
+/* Makes or removes the bucket, by whichever way there is. */
+static int ask_bucket(struct bench_target *target, bool make)
+{
+	const struct bench_server *server = &target->server;
+	char path[64], answer[16 * KIB];
+	const struct bench_http_line line = {
+		.method = make ? "PUT" : "DELETE", .path = path, .query = "", .has_body = make};
+	struct bench_signer signer;
+	struct neb_result result;
+	struct buf request;
+	size_t bytes = 0;
+	int ret;
+
+	if (target->client)
+		return make ? neb_bucket_create(target->client, target->bucket, &result)
+			    : neb_bucket_delete(target->client, target->bucket, &result);
+	snprintf(path, sizeof(path), "/%s", target->bucket);
+	bench_signer_init(&signer, server->use_access_key, server->use_secret_key, server->region,
+		server->http_address);
+	buf_init(&request, 4 * KIB);
+	bench_http_put_head(&signer, &line, &request);
+	ret = bench_http_once(
+		server->http_address, buf_slice(&request), answer, sizeof(answer), &bytes);
+	buf_free(&request);
+	if (ret >= 200 && ret < 300)
+		return 0;
+	if (ret > 0)
+		fprintf(stderr, "nebulaio bench: the bucket: status %d: %.200s\n", ret, answer);
+	return ret < 0 ? ret : -EIO;
+}
+
+int bench_target_open(struct bench_target *target, const struct bench_opts *opts,
+	const struct bench_cpus *cpus, const char *folder)
+{
+	uint32_t random;
+	int ret;
+
+	*target = (struct bench_target){.opts = opts};
+	ret = bench_server_open(opts, cpus, folder, &target->server);
+	if (ret)
+		return ret;
+	connect_rdma(target);
+	if (!target->client && !target->server.http_address[0]) {
+		fprintf(stderr, "nebulaio bench: no way to the server: %s\n",
+			target->client_failed);
+		bench_target_close(target);
+		return -EHOSTUNREACH;
+	}
+	random_fill(&random, sizeof(random));
+	snprintf(target->bucket, sizeof(target->bucket), "nebulaio-bench-%08x", random);
+	ret = ask_bucket(target, true);
+	if (ret) {
+		fprintf(stderr, "nebulaio bench: cannot make a bucket: %s\n", strerror(-ret));
+		target->bucket[0] = '\0';
+		bench_target_close(target);
+	}
+	return ret;
+}
+
+void bench_target_close(struct bench_target *target)
+{
+	bool lives_on = !target->server.child.pid;
+	struct bench_result result;
+
+	for (uint32_t i = 0; i < target->data_count; i++) {
+		if (lives_on)
+			bench_target_pass(target, &target->data[i], BENCH_DELETE, &result);
+		bench_data_close(&target->data[i]);
+	}
+	if (lives_on && target->bucket[0])
+		ask_bucket(target, false);
+	neb_client_close(target->client);
+	bench_server_close(&target->server);
+	*target = (struct bench_target){0};
+}

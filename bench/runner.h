@@ -1,0 +1,61 @@
+/* bench/runner.h: the target of a bench (a server, a bucket in it, the objects there), and one load
+ * on it, over either transport. */
+#ifndef BENCH_RUNNER_H
+#define BENCH_RUNNER_H
+
+#include "bench/anchor.h"
+#include "bench/client_load.h"
+#include "bench/http_load.h"
+#include "bench/nginx.h"
+#include "bench/plan.h"
+
+#define BENCH_DATA_SETS_MAX 32
+
+struct bench_target {
+	const struct bench_opts *opts;
+	struct bench_server server;
+	char bucket[32];
+	struct neb_client *client; /* NULL: no RDMA, and client_failed says why */
+	char client_failed[160];
+	struct bench_data data[BENCH_DATA_SETS_MAX];
+	uint32_t data_count;
+};
+/* Starts or finds the server, connects, and makes the bucket. folder: for the data of a server of
+ * our own. Says on standard error why it failed. */
+int bench_target_open(struct bench_target *target, const struct bench_opts *opts,
+	const struct bench_cpus *cpus, const char *folder);
+/* Ends our own server, or removes what was made from one that lives on. Takes a zeroed one. */
+void bench_target_close(struct bench_target *target);
+/* The objects that a row works on, made when they are first asked for: GET's, HEAD's and LIST's are
+ * stored then. Says on standard error why it failed. */
+int bench_target_data(struct bench_target *target, const struct bench_subject *subject,
+	const struct bench_data **ret_data);
+
+/* ---- A load. ---- */
+struct bench_runner {
+	struct bench_client_load *client;
+	struct bench_http_load *http;
+	struct bench_http_set set;
+	uint64_t turn;
+	uint32_t page_keys; /* of a whole page of a listing */
+};
+struct bench_load_opts {
+	enum bench_op op;
+	enum bench_way way;
+	const struct bench_data *data; /* NULL: BENCH_EMPTY */
+	uint32_t depth;
+};
+int bench_runner_open(struct bench_target *target, const struct bench_load_opts *opts,
+	struct bench_runner *ret_runner);
+/* The same objects as files of a plain HTTP server: GET without keys. */
+int bench_runner_open_plain(const char *address, const struct bench_data *data, uint32_t depth,
+	struct bench_runner *ret_runner);
+void bench_runner_run(struct bench_runner *runner, const struct bench_run_opts *opts,
+	struct bench_result *result);
+void bench_runner_close(struct bench_runner *runner); /* takes a zeroed one */
+
+/* Every object of data once: stored, read and compared, or deleted. -EIO: not all; said why. */
+int bench_target_pass(struct bench_target *target, const struct bench_data *data, enum bench_op op,
+	struct bench_result *ret_result);
+
+#endif
