@@ -1,0 +1,413 @@
+/* tests/unit/disk/test_disk.c: a volume file: opened, locked, grown; read and written through the
+ * base rings and directly; faults of a simulated one. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "disk/disk.h"
+
+#define STEP (4 * MIB)
+
+struct fixture {
+	char dir[512];
+	char path[600];
+	struct disk *disk;
+	struct region *region;
+	struct reactor *reactor;
+	struct reactor_poller poller;
+	uint16_t target;
+};
+
+static struct disk_opts opts_of(const struct fixture *fixture)
+{
+	return (struct disk_opts){
+		.path = fixture->path, .bytes_min = 1, .step_bytes = STEP, .create = true};
+}
+
+static void fixture_init(struct fixture *fixture)
+{
+	const char *base = getenv("TMPDIR");
+
+	memset(fixture, 0, sizeof(*fixture));
+	snprintf(fixture->dir, sizeof(fixture->dir), "%s/nebulaio-disk-XXXXXX", base ? base : ".");
+	assert_non_null(mkdtemp(fixture->dir));
+	snprintf(fixture->path, sizeof(fixture->path), "%s/volume", fixture->dir);
+}
+
+static void fixture_end(struct fixture *fixture)
+{
+	unlink(fixture->path);
+	assert_int_equal(rmdir(fixture->dir), 0);
+}
+
+static uint64_t file_bytes(const struct fixture *fixture)
+{
+	struct stat st;
+
+	assert_int_equal(stat(fixture->path, &st), 0);
+	return (uint64_t)st.st_size;
+}
+
+static void test_opens_locks_and_grows(void **state)
+{
+	struct fixture fixture;
+	struct disk_opts opts;
+	struct disk *second;
+	char *block = NULL;
+
+	(void)state;
+	fixture_init(&fixture);
+	opts = opts_of(&fixture);
+	opts.create = false;
+	assert_int_equal(disk_open(&opts, &fixture.disk), -ENOENT);
+	opts.create = true;
+	assert_int_equal(disk_open(&opts, &fixture.disk), 0);
+	assert_int_equal(disk_open(&opts, &second), -EBUSY);
+	assert_int_equal(disk_bytes(fixture.disk), STEP);
+	assert_int_equal(disk_grow(fixture.disk, STEP + 1), 0);
+	assert_int_equal(disk_bytes(fixture.disk), 2 * STEP);
+	assert_int_equal(disk_grow(fixture.disk, STEP), 0);
+	assert_int_equal(file_bytes(&fixture), 2 * STEP);
+	assert_int_equal(posix_memalign((void **)&block, 4096, 4096), 0);
+	memset(block, 5, 4096);
+	assert_int_equal(disk_write_now(fixture.disk, block, 4096, 2 * STEP - 4096), 0);
+	assert_int_equal(disk_flush_now(fixture.disk), 0);
+	disk_close(fixture.disk);
+	/* A growth that was cut short does not count, and is done again. */
+	assert_int_equal(truncate(fixture.path, (off_t)(2 * STEP + 12345)), 0);
+	assert_int_equal(disk_open(&opts, &fixture.disk), 0);
+	assert_int_equal(disk_bytes(fixture.disk), 2 * STEP);
+	assert_int_equal(disk_read_now(fixture.disk, block, 4096, 2 * STEP - 4096), 0);
+	assert_int_equal(block[4095], 5);
+	assert_int_equal(disk_grow(fixture.disk, 3 * STEP), 0);
+	assert_int_equal(disk_read_now(fixture.disk, block, 4096, 2 * STEP), 0);
+	assert_int_equal(block[0], 0);
+	assert_int_equal(disk_read_now(fixture.disk, block, 4096, 3 * STEP), -EIO);
+	disk_fence(fixture.disk);
+	assert_int_equal(disk_write_now(fixture.disk, block, 4096, 0), -EIO);
+	assert_int_equal(disk_flush_now(fixture.disk), -EIO);
+	assert_int_equal(disk_grow(fixture.disk, 9 * STEP), -EIO);
+	disk_close(fixture.disk);
+	disk_close(NULL);
+	free(block);
+	fixture_end(&fixture);
+}
+
+static void test_faults_are_parsed(void **state)
+{
+	static const char *const BAD[] = {
+		"eio", "eio=2", "eio=-1", "eio=x", "seed=", "what=1", "torn=0.1x"};
+	struct fixture fixture;
+	struct disk_opts opts;
+
+	(void)state;
+	fixture_init(&fixture);
+	opts = opts_of(&fixture);
+	opts.kind = DISK_SIMULATED;
+	for (uint32_t i = 0; i < ARRAY_LEN(BAD); i++) {
+		opts.faults = BAD[i];
+		assert_int_equal(disk_open(&opts, &fixture.disk), -EINVAL);
+	}
+	opts.faults = "seed=1, enospc_at=8388608";
+	assert_int_equal(disk_open(&opts, &fixture.disk), 0);
+	assert_int_equal(disk_grow(fixture.disk, 2 * STEP), 0);
+	assert_int_equal(disk_grow(fixture.disk, 3 * STEP), -ENOSPC);
+	assert_int_equal(disk_bytes(fixture.disk), 2 * STEP);
+	assert_int_equal(file_bytes(&fixture), 2 * STEP);
+	disk_close(fixture.disk);
+	fixture_end(&fixture);
+}
+
+/* ---- On a reactor. ---- */
+
+struct io {
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static uint32_t ring_poll(void *arg)
+{
+	struct region_ring *ring = (struct region_ring *)arg;
+	struct region_cqe cqes[64];
+	uint32_t moved = region_ring_turn(ring);
+	uint32_t count = region_reap(ring, cqes, 64);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct io *io = (struct io *)(uintptr_t)cqes[i].user_data;
+
+		io->result = cqes[i].result;
+		io->done = true;
+		fiber_wake(io->fiber);
+	}
+	return moved + count;
+}
+
+static bool ring_arm(void *arg)
+{
+	return region_ring_idle((struct region_ring *)arg);
+}
+
+static void ring_disarm(void *arg)
+{
+	(void)arg;
+}
+
+static void io_start(struct fixture *fixture, struct io *io, struct region_sqe sqe)
+{
+	*io = (struct io){.fiber = fiber_self()};
+	sqe.target = fixture->target;
+	sqe.user_data = (uint64_t)(uintptr_t)io;
+	while (region_submit(region_ring(fixture->region, 0), &sqe) == -EAGAIN)
+		fiber_yield();
+}
+
+static int32_t io_wait(struct io *io)
+{
+	while (!io->done)
+		fiber_park();
+	return io->result;
+}
+
+static int32_t io_run(struct fixture *fixture, struct region_sqe sqe)
+{
+	struct io io;
+
+	io_start(fixture, &io, sqe);
+	return io_wait(&io);
+}
+
+static struct region_sqe sqe_of(
+	enum region_op opcode, const void *data, uint32_t len, uint64_t offset)
+{
+	return (struct region_sqe){.opcode = (uint8_t)opcode,
+		.addr = (uint64_t)(uintptr_t)data,
+		.len = len,
+		.offset = offset};
+}
+
+/* The caller fills in faults; runs fn on a fiber. */
+static void reactor_with(struct fixture *fixture, const char *faults, fiber_fn *fn)
+{
+	struct region_opts region_opts = {.bytes = 16 * MIB, .core_count = 1, .ring_entries = 64};
+	struct reactor_opts reactor_opts = {.cpu = -1};
+	struct disk_opts opts = opts_of(fixture);
+
+	opts.kind = faults ? DISK_SIMULATED : DISK_FILE;
+	opts.faults = faults;
+	assert_int_equal(region_open(&region_opts, &fixture->region), 0);
+	assert_int_equal(disk_open(&opts, &fixture->disk), 0);
+	assert_int_equal(reactor_open(&reactor_opts, &fixture->reactor), 0);
+	assert_int_equal(disk_attach(fixture->disk, fixture->reactor, fixture->region), 0);
+	assert_int_equal(disk_target(fixture->disk, fixture->region, &fixture->target), 0);
+	fixture->poller = (struct reactor_poller){.name = "rings",
+		.poll = ring_poll,
+		.arm = ring_arm,
+		.disarm = ring_disarm,
+		.arg = region_ring(fixture->region, 0),
+		.event_fd = -1};
+	reactor_poller_add(fixture->reactor, &fixture->poller);
+	assert_int_equal(fiber_spawn(fixture->reactor, "test", fn, fixture), 0);
+	reactor_run(fixture->reactor);
+	reactor_poller_remove(fixture->reactor, &fixture->poller);
+	reactor_close(fixture->reactor);
+	disk_close(fixture->disk);
+	region_close(fixture->region);
+}
+
+#define DEEP 48u
+
+static void rings_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span out, in;
+	struct io ios[DEEP];
+	struct prng prng;
+
+	prng_seed(&prng, 1);
+	assert_int_equal(region_lease(fixture->region, DEEP, OWNER_DISK, &out), 0);
+	assert_int_equal(region_lease(fixture->region, DEEP, OWNER_DISK, &in), 0);
+	prng_fill(&prng, out.data, region_span_bytes(out));
+	for (uint32_t i = 0; i < DEEP; i++)
+		io_start(fixture, &ios[i],
+			sqe_of(REGION_OP_WRITE, out.data + i * 4096, 4096, (DEEP - i) * 8192));
+	for (uint32_t i = 0; i < DEEP; i++)
+		assert_int_equal(io_wait(&ios[i]), 4096);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_FLUSH, NULL, 0, 0)), 0);
+	for (uint32_t i = 0; i < DEEP; i++)
+		io_start(fixture, &ios[i],
+			sqe_of(REGION_OP_READ, in.data + i * 4096, 4096, (DEEP - i) * 8192));
+	for (uint32_t i = 0; i < DEEP; i++)
+		assert_int_equal(io_wait(&ios[i]), 4096);
+	assert_memory_equal(in.data, out.data, region_span_bytes(in));
+	/* What a volume refuses. */
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data + 1, 4096, 0)), -EINVAL);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data, 100, 0)), -EINVAL);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data, 4096, 17)), -EINVAL);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_WRITE, in.data, 4096, STEP)), -ERANGE);
+	assert_int_equal(
+		io_run(fixture, sqe_of(REGION_OP_PACKET_TX, in.data, 4096, 0)), -EOPNOTSUPP);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_DISCARD, NULL, 8192, 8192)), 0);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data, 4096, 8192)), 4096);
+	for (uint32_t i = 0; i < 4096; i++)
+		assert_int_equal(in.data[i], 0);
+	disk_fence(fixture->disk);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_WRITE, in.data, 4096, 0)), -EIO);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, in.data, 4096, 0)), 4096);
+	region_give(fixture->region, out, OWNER_DISK);
+	region_give(fixture->region, in, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_serves_the_base_rings(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture);
+	reactor_with(&fixture, NULL, rings_fiber);
+	fixture_end(&fixture);
+}
+
+/* ---- Direct operations, gathered. ---- */
+
+struct direct {
+	struct disk_io io;
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static void direct_done(struct disk_io *io, int32_t result)
+{
+	struct direct *direct = CONTAINER_OF(io, struct direct, io);
+
+	direct->result = result;
+	direct->done = true;
+	fiber_wake(direct->fiber);
+}
+
+static int32_t direct_run(struct fixture *fixture, enum disk_op op, struct iovec *iov,
+	uint32_t iov_count, uint64_t offset)
+{
+	struct direct direct = {.fiber = fiber_self()};
+
+	direct.io.op = op;
+	direct.io.iov = iov;
+	direct.io.iov_count = iov_count;
+	direct.io.offset = offset;
+	direct.io.done = direct_done;
+	disk_start(fixture->disk, &direct.io);
+	while (!direct.done)
+		fiber_park();
+	return direct.result;
+}
+
+static void gather_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span spans[3], in;
+	struct iovec iov[3];
+
+	assert_int_equal(region_lease(fixture->region, 3, OWNER_DISK, &in), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(region_lease(fixture->region, 1, OWNER_DISK, &spans[i]), 0);
+		memset(spans[i].data, (int)i + 1, 4096);
+		iov[i] = (struct iovec){spans[i].data, 4096};
+	}
+	assert_int_equal(direct_run(fixture, DISK_WRITE, iov, 3, 4096), 3 * 4096);
+	assert_int_equal(direct_run(fixture, DISK_FLUSH, NULL, 0, 0), 0);
+	iov[0] = (struct iovec){in.data, 3 * 4096};
+	assert_int_equal(direct_run(fixture, DISK_READ, iov, 1, 4096), 3 * 4096);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_memory_equal(in.data + i * 4096, spans[i].data, 4096);
+		region_give(fixture->region, spans[i], OWNER_DISK);
+	}
+	/* Past the end of the file there is nothing. */
+	iov[0] = (struct iovec){in.data, 4096};
+	assert_int_equal(direct_run(fixture, DISK_READ, iov, 1, STEP), -EIO);
+	region_give(fixture->region, in, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_gathers(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture);
+	reactor_with(&fixture, NULL, gather_fiber);
+	fixture_end(&fixture);
+}
+
+static void faults_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span span;
+	uint32_t failed = 0;
+
+	assert_int_equal(region_lease(fixture->region, 4, OWNER_DISK, &span), 0);
+	for (uint32_t i = 0; i < 400; i++) {
+		int32_t result;
+
+		memset(span.data, (int)i, 4 * 4096);
+		result = io_run(fixture, sqe_of(REGION_OP_WRITE, span.data, 4 * 4096, 0));
+		assert_true(result == 4 * 4096 || result == -EIO);
+		failed += result < 0;
+		memset(span.data, 0xee, 4 * 4096);
+		if (io_run(fixture, sqe_of(REGION_OP_READ, span.data, 4 * 4096, 0)) < 0)
+			continue;
+		if (result > 0)
+			assert_int_equal(span.data[4 * 4096 - 1], (uint8_t)i);
+	}
+	assert_true(failed > 20 && failed < 200);
+	region_give(fixture->region, span, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void torn_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span span;
+
+	assert_int_equal(region_lease(fixture->region, 4, OWNER_DISK, &span), 0);
+	memset(span.data, 7, 4 * 4096);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_WRITE, span.data, 4 * 4096, 0)), -EIO);
+	assert_int_equal(io_run(fixture, sqe_of(REGION_OP_READ, span.data, 4 * 4096, 0)), 4 * 4096);
+	assert_int_equal(span.data[0], 7);
+	assert_int_equal(span.data[2 * 4096 - 1], 7);
+	assert_int_equal(span.data[2 * 4096], 0);
+	region_give(fixture->region, span, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_faults_fail_some_and_tear_some(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture);
+	reactor_with(&fixture, "seed=7,eio=0.1,torn=0.1", faults_fiber);
+	unlink(fixture.path);
+	reactor_with(&fixture, "torn=1", torn_fiber);
+	fixture_end(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_opens_locks_and_grows),
+		cmocka_unit_test(test_faults_are_parsed),
+		cmocka_unit_test(test_serves_the_base_rings),
+		cmocka_unit_test(test_gathers),
+		cmocka_unit_test(test_faults_fail_some_and_tear_some),
+	};
+
+	log_set_level(LOG_ERROR);
+	return cmocka_run_group_tests_name("disk", tests, NULL, NULL);
+}
