@@ -87,8 +87,11 @@ static int wait_first(struct http_conn *conn)
 	size_t got;
 	int err;
 
-	if (in->start != in->end)
+	if (in->start != in->end) {
+		/* Who sends many requests at once does not keep the others waiting for all. */
+		fiber_yield();
 		return 0;
+	}
 	if (draining(conn))
 		return -ECANCELED;
 	in->start = in->end = 0;
@@ -276,8 +279,10 @@ static void linger(struct http_conn *conn)
 	net_send_end(conn->stream);
 	while (bytes < HTTP_LINGER_BYTES_MAX &&
 		!net_recv(conn->stream, conn->in_data, sizeof(conn->in_data), deadline_ns, &got) &&
-		got)
+		got) {
 		bytes += got;
+		fiber_yield();
+	}
 }
 
 void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)

@@ -14,7 +14,7 @@ static int raw_read(
 	int err;
 
 	if (body->chunked)
-		return http_chunked_read(&body->transfer, dst, len, ret_bytes);
+		return http_chunked_read(&body->transfer, dst, len, want, ret_bytes);
 	if (!body->raw_left) {
 		*ret_bytes = 0;
 		return 0;
@@ -36,7 +36,7 @@ static int aws_recv(void *arg, void *dst, size_t len, enum http_want want, size_
 static int decoded_read(struct http_body *body, void *dst, size_t len, size_t *ret_bytes)
 {
 	if (body->aws)
-		return http_chunked_read(&body->stream, dst, len, ret_bytes);
+		return http_chunked_read(&body->stream, dst, len, HTTP_PAYLOAD, ret_bytes);
 	return raw_read(body, dst, len, HTTP_PAYLOAD, ret_bytes);
 }
 

@@ -160,12 +160,13 @@ static int read_head(struct http_chunked *chunked)
 	return err;
 }
 
-static int read_data(struct http_chunked *chunked, void *dst, size_t len, size_t *ret_bytes)
+static int read_data(
+	struct http_chunked *chunked, void *dst, size_t len, enum http_want want, size_t *ret_bytes)
 {
 	size_t got;
 	int err;
 
-	err = http_in_take(chunked->in, dst, MIN(len, chunked->chunk_left), HTTP_PAYLOAD, &got);
+	err = http_in_take(chunked->in, dst, MIN(len, chunked->chunk_left), want, &got);
 	if (err)
 		return err;
 	if (!got)
@@ -263,7 +264,8 @@ static int read_trailers(struct http_chunked *chunked)
 	return 0;
 }
 
-int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, size_t *ret_bytes)
+int http_chunked_read(
+	struct http_chunked *chunked, void *dst, size_t len, enum http_want want, size_t *ret_bytes)
 {
 	int err = 0;
 
@@ -273,7 +275,7 @@ int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, size_
 			err = read_head(chunked);
 			break;
 		case HTTP_CHUNK_DATA:
-			return read_data(chunked, dst, len, ret_bytes);
+			return read_data(chunked, dst, len, want, ret_bytes);
 		case HTTP_CHUNK_DATA_END:
 			err = read_data_end(chunked);
 			break;

@@ -112,7 +112,8 @@ void http_chunked_init(struct http_chunked *chunked, enum http_coding coding, st
 	const struct s3_chunk_signing *signing, uint64_t bytes_max);
 /* 1 to len decoded bytes, 0 at the verified end. -EPROTO: malformed, -EBADMSG: a signature is
  * wrong, -EFBIG: longer than bytes_max, -EPIPE: broke off; or the receiver's own. */
-int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, size_t *ret_bytes);
+int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, enum http_want want,
+	size_t *ret_bytes);
 /* After the end: the trailer's value, or empty. */
 struct slice http_chunked_trailer(const struct http_chunked *chunked, struct slice name);
 

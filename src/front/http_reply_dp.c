@@ -188,6 +188,9 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_NET);
 	err = reply_send(reply, piece->data, piece->bytes);
 	flow_piece_end(sink->core, piece, leased ? OWNER_NET : OWNER_CACHE);
+	/* A source that has all at hand and a peer that takes all at once would never let go. */
+	if (!err && reply->bytes_left)
+		fiber_yield();
 	return err;
 }
 

@@ -58,8 +58,9 @@ static void decode(enum http_coding coding, struct slice bytes, size_t step, siz
 		size_t room = OUT_BYTES_MAX - ret_outcome->bytes;
 
 		got = 0;
-		ret_outcome->err = http_chunked_read(&chunked,
-			ret_outcome->out + ret_outcome->bytes, MAX(MIN(room, piece), 1), &got);
+		ret_outcome->err =
+			http_chunked_read(&chunked, ret_outcome->out + ret_outcome->bytes,
+				MAX(MIN(room, piece), 1), HTTP_PAYLOAD, &got);
 		CHECK(got <= room);
 		ret_outcome->bytes += got;
 	} while (!ret_outcome->err && got);
@@ -67,7 +68,7 @@ static void decode(enum http_coding coding, struct slice bytes, size_t step, siz
 	ret_outcome->trailers = chunked.trailer_bytes;
 	/* A stream that ended well stays ended. */
 	if (!ret_outcome->err)
-		CHECK(!http_chunked_read(&chunked, &(char){0}, 1, &got) && !got);
+		CHECK(!http_chunked_read(&chunked, &(char){0}, 1, HTTP_PAYLOAD, &got) && !got);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

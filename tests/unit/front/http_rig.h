@@ -118,6 +118,30 @@ static void rig_serve_fiber(void *arg)
 	rig_serving = false;
 }
 
+static void rig_serve(struct net_stream *server)
+{
+	rig_serving = true;
+	assert_int_equal(fiber_spawn(rig, "serve", rig_serve_fiber, server), 0);
+}
+
+/* Over loopback TCP, where a close with bytes unread resets the connection. */
+static struct client *client_open_tcp(void)
+{
+	struct client *client = calloc(1, sizeof(*client));
+	struct net_listener *listener;
+	struct net_stream *server;
+	char address[32];
+
+	assert_non_null(client);
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", net_listener_port(listener));
+	assert_int_equal(net_connect(address, in_ms(5000), &client->stream), 0);
+	assert_int_equal(net_accept(listener, &server), 0);
+	net_listener_close(listener);
+	rig_serve(server);
+	return client;
+}
+
 static struct client *client_open(void)
 {
 	struct client *client = calloc(1, sizeof(*client));
@@ -128,8 +152,7 @@ static struct client *client_open(void)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
 	assert_int_equal(net_stream_take(rig, fds[0], &client->stream), 0);
 	assert_int_equal(net_stream_take(rig, fds[1], &server), 0);
-	rig_serving = true;
-	assert_int_equal(fiber_spawn(rig, "serve", rig_serve_fiber, server), 0);
+	rig_serve(server);
 	return client;
 }
 

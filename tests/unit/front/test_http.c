@@ -397,19 +397,21 @@ RIG_TEST(expectation);
 /* A long body that nobody reads: the answer arrives although the client goes on sending. */
 static void unread_body(void *arg)
 {
-	struct client *client = client_open();
-
 	(void)arg;
 	pattern_len = sizeof(pattern);
-	put_head(client, "/refuse", "Content-Length: 4194304\r\n");
-	client_send_bytes(client, pattern, pattern_len);
-	client_answer(client, &answer, false);
-	assert_int_equal(answer.status, 403);
-	assert_string_equal(answer.body, "no");
-	assert_true(answer.closes);
-	net_send_end(client->stream);
-	client_expect_end(client);
-	client_close(client);
+	for (int tcp = 0; tcp < 2; tcp++) {
+		struct client *client = tcp ? client_open_tcp() : client_open();
+
+		put_head(client, "/refuse", "Content-Length: 4194304\r\n");
+		client_send_bytes(client, pattern, pattern_len);
+		client_answer(client, &answer, false);
+		assert_int_equal(answer.status, 403);
+		assert_string_equal(answer.body, "no");
+		assert_true(answer.closes);
+		net_send_end(client->stream);
+		client_expect_end(client);
+		client_close(client);
+	}
 }
 RIG_TEST(unread_body);
 
@@ -736,14 +738,38 @@ RIG_TEST(vanish_in_body);
 
 static void vanish_in_answer(void *arg)
 {
+	(void)arg;
+	for (int tcp = 0; tcp < 2; tcp++) {
+		struct client *client = tcp ? client_open_tcp() : client_open();
+
+		seen.answer_error = 0;
+		client_send(client, "GET /bytes/64000000 HTTP/1.1\r\nHost: h\r\n\r\n");
+		assert_true(client_more(client));
+		client_close(client);
+		assert_int_equal(seen.answer_error, -EPIPE);
+	}
+}
+
+/* A client with many requests on the way does not keep the server from others. */
+static void fairness(void *arg)
+{
+	static const char one[] = "HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n";
 	struct client *client = client_open();
+	char text[4096] = "";
+	uint32_t turns = 0;
 
 	(void)arg;
-	client_send(client, "GET /bytes/8000000 HTTP/1.1\r\nHost: h\r\n\r\n");
-	assert_true(client_more(client));
+	for (int i = 0; i < 100; i++)
+		strcat(text, one);
+	client_send(client, text);
+	while (seen.calls < 100) {
+		fiber_yield();
+		turns++;
+	}
+	assert_true(turns >= 90);
 	client_close(client);
-	assert_int_equal(seen.answer_error, -EPIPE);
 }
+RIG_TEST(fairness);
 RIG_TEST(vanish_in_answer);
 
 /* Frames that do not come are a time-out of ours, and the connection ends in order. */
@@ -813,6 +839,7 @@ int main(void)
 		RIG_UNIT(vanish_in_answer),
 		RIG_UNIT(no_frames),
 		RIG_UNIT(announced_only),
+		RIG_UNIT(fairness),
 	};
 
 	return cmocka_run_group_tests_name("http", tests, NULL, NULL);

@@ -58,7 +58,7 @@ static int decode(struct slice bytes, enum http_coding coding, size_t step, size
 	http_chunked_init(&chunked, coding, &feed->in, &signing, decoded_bytes_max);
 	buf_reset(out);
 	do {
-		err = http_chunked_read(&chunked, dst, piece, &got);
+		err = http_chunked_read(&chunked, dst, piece, HTTP_PAYLOAD, &got);
 		if (!err)
 			buf_put(out, dst, got);
 	} while (!err && got);
@@ -216,8 +216,10 @@ static void test_receiver_error(void **state)
 	feed.error = -ETIMEDOUT;
 	http_chunked_init(&chunked, HTTP_CODING_TRANSFER, &feed.in, NULL, LIMIT_PUT_BYTES_MAX);
 	for (size_t have = 0; have < 3; have += got)
-		assert_int_equal(http_chunked_read(&chunked, dst, sizeof(dst), &got), 0);
-	assert_int_equal(http_chunked_read(&chunked, dst, sizeof(dst), &got), -ETIMEDOUT);
+		assert_int_equal(
+			http_chunked_read(&chunked, dst, sizeof(dst), HTTP_PAYLOAD, &got), 0);
+	assert_int_equal(
+		http_chunked_read(&chunked, dst, sizeof(dst), HTTP_PAYLOAD, &got), -ETIMEDOUT);
 }
 
 /* ---- aws-chunked. The examples of the AWS documentation: 65 KiB of 'a'. ---- */
