@@ -3,6 +3,7 @@
 #include "client_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +31,10 @@ int client_pool_open(struct neb_client *client, uint64_t bytes)
 		return -EINVAL;
 	pool->fd = memfd_create("nebulaio-client", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (pool->fd < 0 || ftruncate(pool->fd, (off_t)bytes) != 0)
+		return -errno;
+	/* A file that cannot shrink under its reader is one that the simulated device's peer maps.
+	 */
+	if (fcntl(pool->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return -errno;
 	pool->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, pool->fd, 0);
 	if (pool->base == MAP_FAILED) {
@@ -305,14 +310,12 @@ int client_runs(
 {
 	const struct neb_iov *iov = body ? call->body : call->into;
 	uint32_t count = body ? call->body_count : call->into_count;
-	bool known = true;
 
 	if (body && call->into_bytes)
 		return bounce(call, body, MAX(call->body_bytes, call->into_bytes), ret_runs,
 			ret_run_count);
-	for (uint32_t i = 0; i < count && known; i++)
-		known = mr_of(call->client, iov[i].data, iov[i].bytes) != NULL;
-	if (!known && (body ? call->body_bytes : call->into_bytes) <= CLIENT_BOUNCE_BYTES_MAX &&
+	if (!iov_known(call, iov, count) &&
+		(body ? call->body_bytes : call->into_bytes) <= CLIENT_BOUNCE_BYTES_MAX &&
 		bounce(call, body, body ? call->body_bytes : call->into_bytes, ret_runs,
 			ret_run_count) == 0)
 		return 0;
