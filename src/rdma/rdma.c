@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-static const struct rp_ops *const providers[] = {&rp_simulated_ops};
+static const struct rp_ops *const providers[] = {&rp_simulated_ops, &rp_verbs_ops};
 
 const char *rp_status_str(enum rp_status status)
 {

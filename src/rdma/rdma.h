@@ -220,7 +220,8 @@ enum rp_cm_type {
 	RP_CM_DISCONNECTED, /* the peer closed, died or its process ended */
 	RP_CM_DEVICE_FATAL,
 };
-#define RP_PRIVATE_BYTES_MAX 56u /* what InfiniBand's REQ carries past rdma_cm's own header */
+/* InfiniBand's REQ carries 56 past rdma_cm's own header; one of them says how many are used. */
+#define RP_PRIVATE_BYTES_MAX 55u
 struct rp_conn_request;
 struct rp_cm_event {
 	enum rp_cm_type type;

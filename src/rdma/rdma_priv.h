@@ -94,5 +94,6 @@ struct rp_ops {
 };
 
 extern const struct rp_ops rp_simulated_ops;
+extern const struct rp_ops rp_verbs_ops;
 
 #endif

@@ -150,8 +150,6 @@ struct verbs_request {
 	char peer[64];
 };
 
-extern const struct rp_ops rp_verbs_ops;
-
 static inline struct verbs_device *verbs_device(const struct rp_device *base)
 {
 	return CONTAINER_OF(base, struct verbs_device, base);
@@ -176,6 +174,8 @@ int verbs_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_q
 void verbs_qp_close(struct rp_qp *base);
 enum rp_qp_state verbs_qp_state(const struct rp_qp *base);
 void verbs_qp_error(struct rp_qp *base);
+/* Keeps a completion for the next look. */
+void verbs_cq_keep(struct verbs_cq *cq, const struct rp_wc *wc);
 /* Takes every completion that waits in the device's queue and keeps those that are not of qpn. */
 void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn);
 /* The queue was found full: reads whether it overran. Not for the data path. */

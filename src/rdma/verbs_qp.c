@@ -1,0 +1,307 @@
+/* rdma/verbs_qp.c: lives of the verbs provider's queues: completion queues with their event
+ * channels, shared receive queues, queue pairs and their way to the error state. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rdma/verbs_priv.h"
+
+/* Local acknowledgement timeout as IBTA encodes it: 4.096 us << 16 is 0.27 s, so that 7 retries
+ * find a dead peer in seconds and a busy one is left alone. */
+#define TIMEOUT_DEFAULT 16u
+#define TIMEOUT_MAX	31u
+/* What a peer gets inline when it asked for nothing: a credit or a short reply. */
+#define INLINE_BYTES_LEAST 64u
+
+/* ---- Completion queues. ---- */
+
+static int cq_channel_open(struct verbs_cq *cq)
+{
+	int flags;
+
+	cq->channel = ibv_create_comp_channel(cq->device->context);
+	if (!cq->channel)
+		return -errno;
+	cq->base.fd = cq->channel->fd;
+	flags = fcntl(cq->base.fd, F_GETFL);
+	if (flags < 0 || fcntl(cq->base.fd, F_SETFL, flags | O_NONBLOCK))
+		return -errno;
+	return 0;
+}
+
+int verbs_cq_open(struct rp_device *base, uint32_t cqe_count, struct rp_cq **ret_cq)
+{
+	struct verbs_device *device = verbs_device(base);
+	struct verbs_cq *cq;
+	int err;
+
+	if (cqe_count > (uint32_t)device->attr.max_cqe)
+		return -EINVAL;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return -ENOMEM;
+	cq->base.ops = &rp_verbs_ops;
+	cq->device = device;
+	err = cq_channel_open(cq);
+	if (!err) {
+		cq->cq = ibv_create_cq(device->context, (int)cqe_count, cq, cq->channel, 0);
+		err = cq->cq ? 0 : -errno;
+	}
+	if (err) {
+		if (cq->channel)
+			ibv_destroy_comp_channel(cq->channel);
+		free(cq);
+		return err;
+	}
+	atomic_fetch_add(&device->open_objects, 1);
+	*ret_cq = &cq->base;
+	return 0;
+}
+
+void verbs_cq_close(struct rp_cq *base)
+{
+	struct verbs_cq *cq = verbs_cq(base);
+
+	verbs_cq_disarm(base);
+	CHECK(ibv_destroy_cq(cq->cq) == 0);
+	CHECK(ibv_destroy_comp_channel(cq->channel) == 0);
+	atomic_fetch_sub(&cq->device->open_objects, 1);
+	free(cq->kept);
+	free(cq);
+}
+
+void verbs_cq_keep(struct verbs_cq *cq, const struct rp_wc *wc)
+{
+	if (cq->kept_count == cq->kept_slots) {
+		uint32_t slots = MAX(2 * cq->kept_slots, VERBS_BATCH);
+		struct rp_wc *kept = realloc(cq->kept, slots * sizeof(*kept));
+
+		CHECK(kept != NULL);
+		cq->kept = kept;
+		cq->kept_slots = slots;
+	}
+	cq->kept[cq->kept_count++] = *wc;
+}
+
+void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn)
+{
+	uint32_t count = cq->kept_count - cq->kept_head;
+	struct rp_wc wcs[VERBS_BATCH];
+	int got;
+
+	if (count)
+		memmove(cq->kept, cq->kept + cq->kept_head, count * sizeof(*cq->kept));
+	cq->kept_head = cq->kept_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (cq->kept[i].qpn != qpn)
+			cq->kept[cq->kept_count++] = cq->kept[i];
+	}
+	while ((got = verbs_take(cq, wcs, VERBS_BATCH)) > 0) {
+		for (int i = 0; i < got; i++) {
+			if (wcs[i].qpn != qpn)
+				verbs_cq_keep(cq, &wcs[i]);
+		}
+	}
+}
+
+void verbs_cq_look(struct verbs_cq *cq)
+{
+	verbs_async_read(cq->device);
+}
+
+/* ---- Shared receive queues. ---- */
+
+int verbs_srq_open(struct rp_pd *base, uint32_t max_wr, uint32_t max_sge, struct rp_srq **ret_srq)
+{
+	struct verbs_pd *pd = CONTAINER_OF(base, struct verbs_pd, base);
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = max_wr, .max_sge = max_sge}};
+	struct verbs_srq *srq = calloc(1, sizeof(*srq));
+
+	if (!srq)
+		return -ENOMEM;
+	srq->base.ops = &rp_verbs_ops;
+	srq->device = pd->device;
+	srq->wr_max = max_wr;
+	srq->sge_max = max_sge;
+	srq->srq = ibv_create_srq(pd->pd, &init);
+	if (!srq->srq) {
+		int err = -errno;
+
+		free(srq);
+		return err;
+	}
+	atomic_fetch_add(&srq->device->open_objects, 1);
+	*ret_srq = &srq->base;
+	return 0;
+}
+
+void verbs_srq_close(struct rp_srq *base)
+{
+	struct verbs_srq *srq = CONTAINER_OF(base, struct verbs_srq, base);
+
+	CHECK(ibv_destroy_srq(srq->srq) == 0);
+	atomic_fetch_sub(&srq->device->open_objects, 1);
+	free(srq);
+}
+
+/* ---- Queue pairs. ---- */
+
+static uint8_t timeout_code(uint32_t timeout_us)
+{
+	uint8_t code = 1;
+
+	if (!timeout_us)
+		return TIMEOUT_DEFAULT;
+	while (code < TIMEOUT_MAX && (4096ull << code) < timeout_us * NS_PER_US)
+		code++;
+	return code;
+}
+
+static int check_attr(const struct verbs_device *device, const struct rp_qp_attr *attr)
+{
+	const struct rp_qp_cap *cap = &attr->cap;
+	struct rp_device_attr can;
+
+	rp_device_attr(&device->base, &can);
+	if (!(can.qp_types & (1u << attr->type))) {
+		/* UD needs address handles and raw packets need steering: the interface has no
+		 * call to make either. */
+		log_error("rdma", "%s: no %s queue pairs here", can.name,
+			attr->type == RP_QP_UC	 ? "UC"
+			: attr->type == RP_QP_UD ? "UD"
+						 : "raw packet");
+		return -EOPNOTSUPP;
+	}
+	if (cap->max_send_wr > can.max_qp_wr || cap->max_recv_wr > can.max_qp_wr ||
+		cap->max_send_sge > can.max_sge || cap->max_recv_sge > can.max_sge ||
+		cap->max_inline_data > can.max_inline_data)
+		return -EINVAL;
+	return 0;
+}
+
+/* Creates it and moves it to INIT, where it takes receives already. */
+static int qp_create(struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_attr *attr)
+{
+	const uint32_t least = MIN(INLINE_BYTES_LEAST, qp->device->inline_bytes_max);
+	struct ibv_qp_init_attr init = {
+		.qp_context = qp,
+		.send_cq = qp->send_cq->cq,
+		.recv_cq = qp->recv_cq->cq,
+		.qp_type = attr->type == RP_QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
+		.cap = {.max_send_wr = attr->cap.max_send_wr,
+			.max_recv_wr = attr->cap.max_recv_wr,
+			.max_send_sge = attr->cap.max_send_sge,
+			.max_recv_sge = attr->cap.max_recv_sge,
+			.max_inline_data = MAX(attr->cap.max_inline_data, least)},
+	};
+	struct ibv_qp_attr move = {.qp_state = IBV_QPS_INIT,
+		.port_num = qp->device->port_num,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	int err;
+
+	if (attr->srq)
+		init.srq = CONTAINER_OF(attr->srq, struct verbs_srq, base)->srq;
+	if (attr->type == RP_QP_RC)
+		move.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	qp->qp = ibv_create_qp(pd, &init);
+	if (!qp->qp)
+		return -errno;
+	err = ibv_modify_qp(qp->qp, &move,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (err) {
+		ibv_destroy_qp(qp->qp);
+		return -err;
+	}
+	qp->base.num = qp->qp->qp_num;
+	qp->base.cap = (struct rp_qp_cap){init.cap.max_send_wr, init.cap.max_recv_wr,
+		init.cap.max_send_sge, init.cap.max_recv_sge, init.cap.max_inline_data};
+	return 0;
+}
+
+int verbs_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp **ret_qp)
+{
+	struct verbs_pd *pd = CONTAINER_OF(base, struct verbs_pd, base);
+	struct verbs_qp *qp;
+	int err = check_attr(pd->device, attr);
+
+	if (err)
+		return err;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return -ENOMEM;
+	qp->handle = VERBS_HANDLE_QP;
+	qp->base.ops = &rp_verbs_ops;
+	qp->device = pd->device;
+	qp->send_cq = verbs_cq(attr->send_cq);
+	qp->recv_cq = verbs_cq(attr->recv_cq);
+	qp->type = attr->type;
+	qp->has_srq = attr->srq != NULL;
+	qp->retry_count = attr->retry_count;
+	qp->rnr_retry_count = attr->rnr_retry_count;
+	qp->timeout = timeout_code(attr->timeout_us);
+	atomic_store(&qp->state, RP_QPS_INIT);
+	list_init(&qp->told_link);
+	err = qp_create(qp, pd->pd, attr);
+	if (err) {
+		log_error("rdma", "%s: no queue pair: %s",
+			ibv_get_device_name(pd->pd->context->device), strerror(-err));
+		free(qp);
+		return err;
+	}
+	pthread_mutex_lock(&qp->device->lock);
+	list_push_back(&qp->device->qps, &qp->link);
+	pthread_mutex_unlock(&qp->device->lock);
+	atomic_fetch_add(&qp->device->open_objects, 1);
+	*ret_qp = &qp->base;
+	return 0;
+}
+
+void verbs_qp_close(struct rp_qp *base)
+{
+	struct verbs_qp *qp = verbs_qp(base);
+	uint32_t qpn = qp->base.num;
+
+	verbs_cm_forget(qp);
+	CHECK(ibv_destroy_qp(qp->qp) == 0);
+	/* Some devices leave its completions in the queue; nobody wants them any more. */
+	verbs_cq_forget(qp->send_cq, qpn);
+	if (qp->recv_cq != qp->send_cq)
+		verbs_cq_forget(qp->recv_cq, qpn);
+	atomic_fetch_sub(&qp->device->open_objects, 1);
+	free(qp);
+}
+
+enum rp_qp_state verbs_qp_state(const struct rp_qp *base)
+{
+	struct verbs_qp *qp = verbs_qp(base);
+	enum rp_qp_state state = atomic_load(&qp->state);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	/* The device moves it to the error state by itself. */
+	if (state == RP_QPS_RTS && !ibv_query_qp(qp->qp, &attr, IBV_QP_STATE, &init) &&
+		(attr.qp_state == IBV_QPS_ERR || attr.qp_state == IBV_QPS_SQE)) {
+		state = RP_QPS_ERR;
+		atomic_store(&qp->state, state);
+	}
+	return state;
+}
+
+void verbs_qp_flush(struct verbs_qp *qp)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	int err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
+
+	if (err)
+		log_warn("rdma", "queue pair %u does not go to the error state: %s", qp->base.num,
+			strerror(err));
+}
+
+void verbs_qp_error(struct rp_qp *base)
+{
+	struct verbs_qp *qp = verbs_qp(base);
+
+	atomic_store(&qp->state, RP_QPS_ERR);
+	verbs_qp_flush(qp);
+}
