@@ -11,16 +11,17 @@
 #include "codec/codec.h"
 #include "transfer.h"
 
-#define CP_USAGE                                                                                        \
-	"usage: nebulaio cp [OPTIONS] FILE s3://BUCKET[/KEY]\n"                                         \
-	"       nebulaio cp [OPTIONS] s3://BUCKET/KEY FILE\n"                                           \
-	"       nebulaio cp [OPTIONS] s3://BUCKET/KEY s3://BUCKET[/KEY]\n"                              \
-	"\n"                                                                                            \
-	"\"-\" for FILE is standard input or output. A file that is being fetched gets its name only\n" \
-	"when it is whole. Says in the end how much went which way.\n"                                  \
-	"\n" REMOTE_USAGE
+static const char CP_USAGE[] =
+	"usage: nebulaio cp [OPTIONS] FILE s3://BUCKET[/KEY]\n"
+	"       nebulaio cp [OPTIONS] s3://BUCKET/KEY FILE\n"
+	"       nebulaio cp [OPTIONS] s3://BUCKET/KEY s3://BUCKET[/KEY]\n"
+	"\n"
+	"\"-\" for FILE is standard input or output. A file that is being fetched gets its name "
+	"only\n"
+	"when it is whole. Says in the end how much went which way.\n"
+	"\n" REMOTE_USAGE;
 
-#define CAT_USAGE "usage: nebulaio cat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE
+static const char CAT_USAGE[] = "usage: nebulaio cat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE;
 
 static const struct option OPTIONS[] = {REMOTE_OPTIONS, {0}};
 

@@ -7,12 +7,13 @@
 #include "cli.h"
 #include "store/store.h"
 
-#define USAGE                                                                                         \
-	"usage: nebulaio fsck [--deep] [--json] DIR\n"                                                \
-	"\n"                                                                                          \
-	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"    \
-	"--deep also reads every extent and verifies its checksums. The server must not be running\n" \
-	"on DIR. Nothing is changed. Exit code 0: clean; 6: damage was found.\n"
+static const char USAGE[] =
+	"usage: nebulaio fsck [--deep] [--json] DIR\n"
+	"\n"
+	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"
+	"--deep also reads every extent and verifies its checksums. The server must not be "
+	"running\n"
+	"on DIR. Nothing is changed. Exit code 0: clean; 6: damage was found.\n";
 
 #define FINDINGS_BYTES_MAX (64 * MIB)
 
@@ -20,9 +21,11 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 {
 	const char *format =
 		json ? "{\"clean\": %s, \"buckets\": %llu, \"objects\": %llu, \"extents\": %llu, "
-		       "\"bytes\": %llu, \"bad_records\": %llu, \"bad_checksums\": %llu, \"overlaps\": %llu, "
+		       "\"bytes\": %llu, \"bad_records\": %llu, \"bad_checksums\": %llu, "
+		       "\"overlaps\": %llu, "
 		       "\"lost_bytes\": %llu}\n"
-		     : "%s: %llu buckets, %llu objects, %llu extents, %llu bytes; bad records %llu, bad checksums "
+		     : "%s: %llu buckets, %llu objects, %llu extents, %llu bytes; bad records "
+		       "%llu, bad checksums "
 		       "%llu, overlaps %llu, lost bytes %llu\n";
 
 	printf(format, json ? (clean ? "true" : "false") : (clean ? "clean" : "DAMAGED"),

@@ -3,13 +3,13 @@
 
 #include "remote.h"
 
-#define USAGE                                                                                  \
-	"usage: nebulaio ls [OPTIONS] [s3://BUCKET[/PREFIX]]\n"                                \
-	"\n"                                                                                   \
-	"Without an address, lists buckets. With one, keys below PREFIX up to the next '/'.\n" \
-	"\n"                                                                                   \
-	"  -r, --recursive    all keys below PREFIX\n"                                         \
-	"      --json         one JSON object a line\n" REMOTE_USAGE
+static const char USAGE[] =
+	"usage: nebulaio ls [OPTIONS] [s3://BUCKET[/PREFIX]]\n"
+	"\n"
+	"Without an address, lists buckets. With one, keys below PREFIX up to the next '/'.\n"
+	"\n"
+	"  -r, --recursive    all keys below PREFIX\n"
+	"      --json         one JSON object a line\n" REMOTE_USAGE;
 
 static bool print_entry(void *arg, const struct neb_entry *entry)
 {

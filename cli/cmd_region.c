@@ -11,12 +11,12 @@
 #include "cli.h"
 #include "region/region.h"
 
-#define USAGE                                                                                       \
-	"usage: nebulaio region dump [--pid PID] [--json]\n"                                        \
-	"\n"                                                                                        \
-	"Maps the memory region of a running server read-only and shows what lies where: layout,\n" \
-	"rings of each core, registered memory, targets, frames by owner. Without --pid the one\n"  \
-	"process of this host that has a region is taken.\n"
+static const char USAGE[] =
+	"usage: nebulaio region dump [--pid PID] [--json]\n"
+	"\n"
+	"Maps the memory region of a running server read-only and shows what lies where: layout,\n"
+	"rings of each core, registered memory, targets, frames by owner. Without --pid the one\n"
+	"process of this host that has a region is taken.\n";
 
 #define DUMP_BYTES_MAX (16 * MIB)
 
@@ -24,7 +24,8 @@ static int report_view_error(int pid, int error)
 {
 	if (error == -ENOENT && pid)
 		fprintf(stderr,
-			"nebulaio region: process %d has no region: is it a running nebulaio server?\n",
+			"nebulaio region: process %d has no region: is it a running nebulaio "
+			"server?\n",
 			pid);
 	else if (error == -ENOENT)
 		fprintf(stderr,
@@ -59,7 +60,8 @@ static int find_process(int *ret_pid)
 			region_view_close(view);
 		if (found++)
 			fprintf(stderr,
-				"nebulaio region: processes %d and %d both have one; choose with --pid\n",
+				"nebulaio region: processes %d and %d both have one; choose "
+				"with --pid\n",
 				*ret_pid, pid);
 		if (found > 1)
 			break;

@@ -5,14 +5,15 @@
 
 #include "remote.h"
 
-#define USAGE                                                                                          \
-	"usage: nebulaio rm [OPTIONS] s3://BUCKET/KEY\n"                                               \
-	"       nebulaio rm -r [OPTIONS] s3://BUCKET[/PREFIX]\n"                                       \
-	"\n"                                                                                           \
-	"Deletes one object; a key that is not there is an error (exit code 3), unless -f is given.\n" \
-	"\n"                                                                                           \
-	"  -r, --recursive    all objects whose key starts with PREFIX\n"                              \
-	"  -f, --force        a missing key is fine\n" REMOTE_USAGE
+static const char USAGE[] =
+	"usage: nebulaio rm [OPTIONS] s3://BUCKET/KEY\n"
+	"       nebulaio rm -r [OPTIONS] s3://BUCKET[/PREFIX]\n"
+	"\n"
+	"Deletes one object; a key that is not there is an error (exit code 3), unless -f is "
+	"given.\n"
+	"\n"
+	"  -r, --recursive    all objects whose key starts with PREFIX\n"
+	"  -f, --force        a missing key is fine\n" REMOTE_USAGE;
 
 #define KEYS_AT_ONCE 1000
 

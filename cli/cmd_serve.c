@@ -9,25 +9,25 @@
 #include "cli.h"
 #include "server/server.h"
 
-#define USAGE                                                                                        \
-	"usage: nebulaio serve [--data DIR] [--http ADDR:PORT] [--rdma ADDR:PORT] [--config FILE]\n" \
-	"                      [--set KEY=VALUE]... [--log-level LEVEL]\n"                           \
-	"\n"                                                                                         \
-	"Runs the server in the foreground until SIGTERM or SIGINT, then finishes what runs and\n"   \
-	"ends. Prints one line that begins with \"ready\" when it accepts work.\n"                   \
-	"\n"                                                                                         \
-	"  --data DIR          where objects are kept (created when absent; default ./data)\n"       \
-	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"            \
-	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"                     \
-	"  --config FILE       YAML; see --help-config for its keys\n"                               \
-	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"         \
-	"  --log-level LEVEL   trace, debug, info, warn or error\n"                                  \
-	"  --help-config       lists every key with its default, bounds and meaning\n"               \
-	"\n"                                                                                         \
-	"Order: defaults, then the file, then environment variables (NEBULAIO_<SECTION>_<KEY>),\n"   \
-	"then the command line. Without keys of its own (auth.root_user, auth.root_password) the\n"  \
-	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on the\n"   \
-	"simulated device.\n"
+static const char USAGE[] =
+	"usage: nebulaio serve [--data DIR] [--http ADDR:PORT] [--rdma ADDR:PORT] [--config FILE]\n"
+	"                      [--set KEY=VALUE]... [--log-level LEVEL]\n"
+	"\n"
+	"Runs the server in the foreground until SIGTERM or SIGINT, then finishes what runs and\n"
+	"ends. Prints one line that begins with \"ready\" when it accepts work.\n"
+	"\n"
+	"  --data DIR          where objects are kept (created when absent; default ./data)\n"
+	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"
+	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"
+	"  --config FILE       YAML; see --help-config for its keys\n"
+	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"
+	"  --log-level LEVEL   trace, debug, info, warn or error\n"
+	"  --help-config       lists every key with its default, bounds and meaning\n"
+	"\n"
+	"Order: defaults, then the file, then environment variables (NEBULAIO_<SECTION>_<KEY>),\n"
+	"then the command line. Without keys of its own (auth.root_user, auth.root_password) the\n"
+	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on the\n"
+	"simulated device.\n";
 
 static int print_config_help(void)
 {
@@ -183,17 +183,23 @@ static void print_welcome(const struct config *config, const struct server *serv
 	snprintf(http, sizeof(http), "http://%.*s:%u", (int)(colon - config->http.address),
 		config->http.address, server_http_port(server));
 	printf("\n"
-	       "  DEVELOPMENT PROFILE: access key minioadmin, secret key minioadmin, loopback only. Everybody knows\n"
-	       "  these keys; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD before you serve anybody else.\n"
+	       "  DEVELOPMENT PROFILE: access key minioadmin, secret key minioadmin, loopback "
+	       "only. Everybody knows\n"
+	       "  these keys; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD before you "
+	       "serve anybody else.\n"
 	       "\n"
 	       "Try it from another terminal:\n"
 	       "\n"
-	       "  export AWS_ACCESS_KEY_ID=minioadmin AWS_SECRET_ACCESS_KEY=minioadmin AWS_DEFAULT_REGION=us-east-1\n"
-	       "  aws --endpoint-url %s s3 mb s3://demo && aws --endpoint-url %s s3 cp README.md s3://demo/\n"
-	       "  curl --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin %s/demo/README.md\n",
+	       "  export AWS_ACCESS_KEY_ID=minioadmin AWS_SECRET_ACCESS_KEY=minioadmin "
+	       "AWS_DEFAULT_REGION=us-east-1\n"
+	       "  aws --endpoint-url %s s3 mb s3://demo && aws --endpoint-url %s s3 cp "
+	       "README.md s3://demo/\n"
+	       "  curl --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin "
+	       "%s/demo/README.md\n",
 		http, http, http);
 	if (server_rdma_port(server))
-		printf("  build/nebulaio cp --transport rdma s3://demo/README.md /tmp/README.md   # over RDMA (%s device)\n",
+		printf("  build/nebulaio cp --transport rdma s3://demo/README.md /tmp/README.md "
+		       "  # over RDMA (%s device)\n",
 			server_rdma_device(server));
 	printf("\nCtrl-C ends it.\n");
 	fflush(stdout);

@@ -3,9 +3,8 @@
 
 #include "remote.h"
 
-#define USAGE                                                \
-	"usage: nebulaio stat [OPTIONS] s3://BUCKET/KEY\n\n" \
-	"      --json         as a JSON object\n" REMOTE_USAGE
+static const char USAGE[] = "usage: nebulaio stat [OPTIONS] s3://BUCKET/KEY\n\n"
+			    "      --json         as a JSON object\n" REMOTE_USAGE;
 
 /* result's headers are "name: value" lines. */
 static void print_headers(const struct neb_result *result, bool json)

@@ -20,7 +20,8 @@ static const struct cli_command *find(const char *name)
 static void print_help(FILE *out)
 {
 	fprintf(out,
-		"nebulaio %s: an S3 object store that speaks RDMA\n\nusage: nebulaio COMMAND [ARGUMENTS]\n\n",
+		"nebulaio %s: an S3 object store that speaks RDMA\n\nusage: nebulaio COMMAND "
+		"[ARGUMENTS]\n\n",
 		VERSION);
 	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
 		fprintf(out, "  %-8s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);

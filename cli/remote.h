@@ -22,14 +22,14 @@ struct remote_opts {
 	bool json;
 };
 
-#define REMOTE_USAGE                                                                                      \
-	"  --endpoint URLS    servers, in order of preference: rdma://HOST:PORT,http://HOST:PORT\n"       \
-	"                     (NEBULAIO_ENDPOINT; default rdma://127.0.0.1:9100,http://127.0.0.1:9000)\n" \
-	"  --transport WAY    auto (RDMA, else HTTP; default), rdma, http, or strict (RDMA at once or\n"  \
-	"                     not at all)\n"                                                              \
-	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME; default simulated)\n"               \
-	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                                 \
-	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                             \
+#define REMOTE_USAGE                                                                               \
+	"  --endpoint URLS    servers in order of preference: rdma://HOST:PORT,http://HOST:PORT\n" \
+	"                     (NEBULAIO_ENDPOINT; else 127.0.0.1, ports 9100 and 9000)\n"          \
+	"  --transport WAY    auto (RDMA, else HTTP; default), rdma, http, or strict (RDMA at\n"   \
+	"                     once or not at all)\n"                                               \
+	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME; default simulated)\n"        \
+	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
+	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"  -v, --verbose      say which way each request went\n"
 
 /* getopt_long's short options and the long ones, to be followed by a command's own. */

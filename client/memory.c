@@ -305,6 +305,19 @@ static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32
 	return 0;
 }
 
+static bool iov_known(const struct client_call *call, const struct neb_iov *iov, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (iov[i].bytes && !mr_of(call->client, iov[i].data, iov[i].bytes))
+			return false;
+	return true;
+}
+
+bool client_memory_known(const struct client_call *call)
+{
+	return iov_known(call, call->into, call->into_count);
+}
+
 int client_runs(
 	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count)
 {

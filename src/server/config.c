@@ -336,22 +336,26 @@ int config_check(const struct config *config, bool development, struct config_er
 {
 	if (development && config->http.address[0] && !is_loopback(config->http.address))
 		return refuse(ret_error,
-			"http.address is %s, but the development keys minioadmin/minioadmin are known to everybody, so they "
+			"http.address is %s, but the development keys minioadmin/minioadmin are "
+			"known to everybody, so they "
 			"work on loopback only; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
 			config->http.address);
 	if (development && config->rdma.enabled && !is_loopback(config->rdma.address))
 		return refuse(ret_error,
-			"rdma.address is '%s', but the development keys work on loopback only; set NEBULAIO_ROOT_USER and "
+			"rdma.address is '%s', but the development keys work on loopback only; "
+			"set NEBULAIO_ROOT_USER and "
 			"NEBULAIO_ROOT_PASSWORD",
 			config->rdma.address);
 	if (!development &&
 		(strlen(config->auth.root_user) < 3 || strlen(config->auth.root_password) < 8))
 		return refuse(ret_error,
-			"auth.root_user needs at least 3 and auth.root_password at least 8 characters; set them in the "
+			"auth.root_user needs at least 3 and auth.root_password at least 8 "
+			"characters; set them in the "
 			"configuration or as NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD");
 	if (config->memory.cache_bytes > config->memory.bytes / 4 * 3)
 		return refuse(ret_error,
-			"memory.cache_bytes is more than three quarters of memory.bytes (%llu MiB); transfers need the rest",
+			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
+			"MiB); transfers need the rest",
 			(unsigned long long)(config->memory.bytes / MIB));
 	if (!config->http.address[0] && !config->rdma.enabled)
 		return refuse(ret_error,

@@ -57,7 +57,8 @@ static void raise_limits(void)
 		limit.rlim_cur = limit.rlim_max;
 		if (setrlimit(RLIMIT_NOFILE, &limit))
 			log_warn("server",
-				"at most %llu open files: more connections than that will be refused",
+				"at most %llu open files: more connections than that will be "
+				"refused",
 				(unsigned long long)limit.rlim_cur);
 	}
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -135,7 +136,8 @@ static int open_device(struct server *server)
 	ret = rp_open(&opts, &server->device);
 	if (ret) {
 		log_error("server",
-			"rdma.device_name: '%s' cannot be opened: %s; name a device that is there, `simulated` to try without "
+			"rdma.device_name: '%s' cannot be opened: %s; name a device that is "
+			"there, `simulated` to try without "
 			"hardware, or set rdma.enabled: false",
 			config->rdma.device_name, strerror(-ret));
 		return ret;
@@ -143,7 +145,8 @@ static int open_device(struct server *server)
 	rp_device_attr(server->device, &server->device_attr);
 	if (strcmp(config->rdma.encryption, "required") == 0 && server->device_attr.simulated)
 		log_info("server",
-			"rdma.encryption is required: capsules and payloads are sealed on the simulated device too");
+			"rdma.encryption is required: capsules and payloads are sealed on the "
+			"simulated device too");
 	return 0;
 }
 
