@@ -1,0 +1,90 @@
+"""Buckets: their life, names, and what clients ask them."""
+
+from suite import equal, refused
+
+
+def test_life(s):
+    name = s.bucket()
+    s.s3.head_bucket(Bucket=name)
+    assert name in [b["Name"] for b in s.s3.list_buckets()["Buckets"]]
+    s.s3.delete_bucket(Bucket=name)
+    refused(404, "404", s.s3.head_bucket, Bucket=name)
+    refused(404, "NoSuchBucket", s.s3.delete_bucket, Bucket=name)
+    refused(404, "NoSuchBucket", s.s3.list_objects_v2, Bucket=name)
+
+
+def test_created_again_by_its_owner(s):
+    name = s.bucket()
+    s.put(name, "key")
+    s.s3.create_bucket(Bucket=name)
+    equal(s.body(name, "key"), b"x")
+
+
+def test_location(s):
+    name = s.bucket(CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    equal(s.s3.get_bucket_location(Bucket=name)["LocationConstraint"], "eu-west-1")
+    refused(409, "BucketAlreadyOwnedByYou", s.s3.create_bucket, Bucket=name)
+    equal(s.s3.get_bucket_location(Bucket=s.bucket())["LocationConstraint"], None)
+
+
+def test_not_empty(s):
+    name = s.bucket()
+    s.put(name, "key")
+    refused(409, "BucketNotEmpty", s.s3.delete_bucket, Bucket=name)
+
+
+def test_names(s):
+    for name in ["Abc", "a_b", "ab", "192.168.1.1", "a..b", "-abc", "abc-", "xn--abc", "abc-s3alias", "a" * 64]:
+        status, _, body = s.raw("PUT", "/" + name)
+        equal((status, b"InvalidBucketName" in body), (400, True))
+
+
+def test_list_in_pages(s):
+    names = sorted(s.bucket() for _ in range(3))
+    status, _, body = s.raw("GET", "/", query={"prefix": s.prefix, "max-buckets": "2"})
+    equal((status, body.count(b"<Bucket>")), (200, 2))
+    token = body.split(b"<ContinuationToken>")[1].split(b"<")[0].decode()
+    status, _, body = s.raw("GET", "/", query={"prefix": s.prefix, "continuation-token": token})
+    equal((status, body.count(b"<Bucket>"), names[2].encode() in body), (200, 1, True))
+    equal(s.raw("GET", "/", query={"max-buckets": "0"})[0], 400)
+
+
+def test_configurations_that_are_not_there(s):
+    name = s.bucket()
+    equal(s.s3.get_bucket_versioning(Bucket=name).get("Status"), None)
+    equal(s.s3.get_bucket_acl(Bucket=name)["Grants"][0]["Permission"], "FULL_CONTROL")
+    equal(s.s3.get_bucket_request_payment(Bucket=name)["Payer"], "BucketOwner")
+    s.s3.get_bucket_logging(Bucket=name)
+    s.s3.get_bucket_notification_configuration(Bucket=name)
+    refused(404, "NoSuchBucketPolicy", s.s3.get_bucket_policy, Bucket=name)
+    refused(404, "NoSuchLifecycleConfiguration", s.s3.get_bucket_lifecycle_configuration, Bucket=name)
+    refused(404, "NoSuchTagSet", s.s3.get_bucket_tagging, Bucket=name)
+    refused(404, "NoSuchCORSConfiguration", s.s3.get_bucket_cors, Bucket=name)
+    refused(404, "NoSuchWebsiteConfiguration", s.s3.get_bucket_website, Bucket=name)
+    refused(404, "ServerSideEncryptionConfigurationNotFoundError", s.s3.get_bucket_encryption, Bucket=name)
+
+
+def test_what_is_not_served_is_declined(s):
+    name = s.bucket()
+    s.put(name, "key")
+    for call, options in [
+            (s.s3.put_bucket_versioning, {"VersioningConfiguration": {"Status": "Enabled"}}),
+            (s.s3.put_bucket_acl, {"ACL": "public-read"}),
+            (s.s3.put_bucket_policy, {"Policy": "{}"}),
+            (s.s3.put_bucket_tagging, {"Tagging": {"TagSet": []}}),
+            (s.s3.put_object_tagging, {"Key": "key", "Tagging": {"TagSet": []}}),
+            (s.s3.put_object_acl, {"Key": "key", "ACL": "private"}),
+            (s.s3.put_object, {"Key": "key", "Tagging": "a=b"}),
+            (s.s3.put_object, {"Key": "key", "ServerSideEncryption": "AES256"}),
+            (s.s3.put_object, {"Key": "key", "ACL": "public-read"}),
+            (s.s3.put_object, {"Key": "key", "WebsiteRedirectLocation": "/x"})]:
+        refused(501, "NotImplemented", call, Bucket=name, **options)
+    equal(s.body(name, "key"), b"x")
+
+
+def test_methods(s):
+    name = s.bucket()
+    status, _, body = s.raw("PATCH", "/" + name)
+    equal(status in (405, 501), True)
+    status, _, body = s.raw("POST", "/")
+    equal((status, b"NotImplemented" in body), (501, True))

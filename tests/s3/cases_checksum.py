@@ -1,0 +1,67 @@
+"""The checksums of S3, given in headers and in trailers."""
+
+import base64
+import hashlib
+import zlib
+
+from suite import code_of, equal
+
+BODY = b"123456789"
+SUMS = {"crc32": "y/Q5Jg==", "crc32c": "4waSgw==", "crc64nvme": "rosUhgp5mIg=",
+        "sha1": base64.b64encode(hashlib.sha1(BODY).digest()).decode(),
+        "sha256": base64.b64encode(hashlib.sha256(BODY).digest()).decode()}
+
+
+def test_headers(s):
+    bucket = s.bucket()
+    path = f"/{bucket}/key"
+    for kind, value in SUMS.items():
+        name = f"x-amz-checksum-{kind}"
+        status, headers, body = s.raw("PUT", path, BODY, headers={name: value})
+        equal((status, headers.get(name), headers.get("x-amz-checksum-type")), (200, value, "FULL_OBJECT"))
+        _, headers, _ = s.raw("GET", path, headers={"x-amz-checksum-mode": "ENABLED"})
+        equal(headers.get(name), value)
+        _, headers, _ = s.raw("GET", path)
+        equal(headers.get(name), None)
+        status, _, body = s.raw("PUT", path, BODY + b"0", headers={name: value})
+        equal((status, code_of(body)), (400, "BadDigest"))
+        status, _, body = s.raw("PUT", path, BODY, headers={name: value[1:]})
+        equal((status, code_of(body)), (400, "InvalidRequest"))
+    status, _, body = s.raw("PUT", path, BODY, headers={"x-amz-checksum-crc32": SUMS["crc32"],
+                                                       "x-amz-checksum-sha1": SUMS["sha1"]})
+    equal((status, code_of(body)), (400, "InvalidRequest"))
+
+
+def trailer(body, name, value):
+    return b"%x\r\n%s\r\n0\r\n%s:%s\r\n\r\n" % (len(body), body, name.encode(), value.encode())
+
+
+def put_trailer(s, path, kind, value):
+    name = f"x-amz-checksum-{kind}"
+    return s.raw("PUT", path, trailer(BODY, name, value), headers={
+        "x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER", "content-encoding": "aws-chunked",
+        "x-amz-decoded-content-length": str(len(BODY)), "x-amz-trailer": name})
+
+
+def test_trailers(s):
+    bucket = s.bucket()
+    for kind, value in SUMS.items():
+        status, headers, body = put_trailer(s, f"/{bucket}/{kind}", kind, value)
+        equal((status, headers.get(f"x-amz-checksum-{kind}")), (200, value))
+        equal(s.body(bucket, kind), BODY)
+        equal(s.s3.head_object(Bucket=bucket, Key=kind).get("ContentEncoding"), None)
+    bad = base64.b64encode(zlib.crc32(b"other").to_bytes(4, "big")).decode()
+    status, _, body = put_trailer(s, f"/{bucket}/bad", "crc32", bad)
+    equal((status, code_of(body)), (400, "BadDigest"))
+    equal(s.raw("GET", f"/{bucket}/bad")[0], 404)
+
+
+def test_client_default(s):
+    bucket = s.bucket()
+    s.s3.put_object(Bucket=bucket, Key="key", Body=BODY)
+    got = s.s3.get_object(Bucket=bucket, Key="key", ChecksumMode="ENABLED")
+    equal(got["Body"].read(), BODY)
+    answer = s.s3.put_object(Bucket=bucket, Key="key", Body=BODY, ChecksumAlgorithm="SHA256")
+    equal(answer["ChecksumSHA256"], SUMS["sha256"])
+    got = s.s3.head_object(Bucket=bucket, Key="key", ChecksumMode="ENABLED")
+    equal(got["ChecksumSHA256"], SUMS["sha256"])
