@@ -181,7 +181,7 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		return -EINVAL;
 	client->transport = options->transport;
 	client->requests_max = options->requests_max ? options->requests_max : 64;
-	client->inline_bytes_max = options->inline_bytes_max ? options->inline_bytes_max : 512;
+	client->inline_bytes_max = options->inline_bytes_max ? options->inline_bytes_max : 256;
 	if (client->inline_bytes_max == UINT32_MAX)
 		client->inline_bytes_max = 0;
 	client->inline_bytes_max =

@@ -225,6 +225,8 @@ void client_pool_put(struct neb_client *client, void *data);
  * pool or registered for the call. */
 int client_runs(
 	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count);
+/* All of the call's into lies in memory that the device knows. */
+bool client_memory_known(const struct client_call *call);
 /* Ends what client_runs did; moved: bytes of into that came through the pool. */
 void client_runs_end(struct client_call *call, uint64_t moved);
 void client_registrations_close(struct neb_client *client);

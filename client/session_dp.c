@@ -102,10 +102,15 @@ static int request_body(struct client_session *session, struct client_call *call
 		client_gather(call, 0, body, call->body_bytes);
 		request->body = slice_of(body, call->body_bytes);
 	}
-	request->flags |= CAPSULE_REQUEST_INLINE;
-	if (call->into_bytes > session->inline_bytes)
-		return client_runs(call, false, runs, &request->run_count);
-	return 0;
+	if (!call->into_bytes)
+		return 0;
+	/* Into memory that the device knows, a write is faster than a copy out of the capsule. */
+	if (!client_memory_known(call)) {
+		request->flags |= CAPSULE_REQUEST_INLINE;
+		if (call->into_bytes <= session->inline_bytes)
+			return 0;
+	}
+	return client_runs(call, false, runs, &request->run_count);
 }
 
 int client_session_start(struct client_session *session, struct client_call *call)

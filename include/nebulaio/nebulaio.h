@@ -91,7 +91,7 @@ struct neb_options {
 	const char *device_name;
 	uint64_t pool_bytes;	     /* memory for neb_buffer_alloc [64 MiB] */
 	uint32_t requests_max;	     /* in flight at a time, 1 to 256 [64]; more wait their turn */
-	uint32_t inline_bytes_max;   /* bodies sent inside a message [512]; UINT32_MAX: none */
+	uint32_t inline_bytes_max;   /* bodies sent inside a message [256]; UINT32_MAX: none */
 	uint64_t connect_timeout_ns; /* [2 s] */
 	uint64_t request_timeout_ns; /* [30 s] */
 	/* How long a wait looks for its answer before it sleeps [50 µs]; UINT64_MAX: for ever. A
@@ -217,9 +217,9 @@ struct neb_result {
 NEB_API int neb_result_header(
 	const struct neb_result *result, const char *name, const char **ret_value);
 
-/* Starts a request. Blocks only to set up a session that is not there (connect_timeout_ns at most).
- * Any number may be submitted. -EINVAL: a field is out of bounds; nothing was started. A request
- * that was started has exactly one result. */
+/* Starts a request. Blocks at most to look a host name up. Any number may be submitted. -EINVAL: a
+ * field is out of bounds; nothing was started. A request that was started has exactly one result.
+ */
 NEB_API int neb_submit(
 	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
 /* Takes up to max results that are there, in order of completion; never sleeps. How many. */

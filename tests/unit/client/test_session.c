@@ -591,7 +591,8 @@ static void child_main(int commands, int events)
 			if (neb_submit(client, &put, NULL))
 				_exit(4);
 		if (neb_wait(client, &result, 1, 10 * NS_PER_S) < 0 || result.error) {
-			fprintf(stderr, "child: %d %s %s\n", result.error, result.code, result.message);
+			fprintf(stderr, "child: %d %s %s\n", result.error, result.code,
+				result.message);
 			_exit(5);
 		}
 		if (write(events, "x", 1) != 1)

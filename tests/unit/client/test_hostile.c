@@ -1,0 +1,447 @@
+/* A peer that knows the key and breaks the protocol: each breach has a typed answer or ends its
+ * session, the server goes on, and nothing stays leased. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "codec/capsule.h"
+#include "codec/codec.h"
+#include "rdma/rdma.h"
+#include "rig.h"
+
+#define SLOT_BYTES 8192u
+#define SLOTS	   16u
+
+/* A bare connection. */
+struct peer {
+	struct rp_device *device;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	struct rp_qp *qp;
+	struct rp_mr *mr;
+	uint8_t *memory; /* receives, then one slot to send from */
+	struct capsule_lane in, out;
+	struct capsule_challenge_wire challenge;
+	uint8_t *received;
+	uint32_t received_bytes;
+	bool gone;
+};
+
+static void recv_post(struct peer *peer, uint64_t slot)
+{
+	struct rp_sge sge = {.addr = (uint64_t)(uintptr_t)(peer->memory + slot * SLOT_BYTES),
+		.length = SLOT_BYTES,
+		.lkey = rp_mr_lkey(peer->mr)};
+	struct rp_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .sge_count = 1};
+	uint32_t posted;
+
+	rp_post_recv(peer->qp, &wr, 1, &posted);
+}
+
+static void peer_open(struct peer *peer, struct rig *rig, const void *private_data, uint32_t len)
+{
+	struct rp_open_opts opts = {.device_name = "simulated", .gid_index = -1};
+	struct rp_qp_attr attr = {.type = RP_QP_RC,
+		.cap = {.max_send_wr = 256,
+			.max_recv_wr = 32,
+			.max_send_sge = 1,
+			.max_inline_data = 256,
+			.max_recv_sge = 1}};
+	struct rp_mr_opts mr = {
+		.bytes = (SLOTS + 1) * SLOT_BYTES, .access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
+
+	*peer = (struct peer){0};
+	peer->memory =
+		mmap(NULL, mr.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mr.addr = peer->memory;
+	assert_int_equal(rp_open(&opts, &peer->device), 0);
+	assert_int_equal(rp_pd_open(peer->device, &peer->pd), 0);
+	assert_int_equal(rp_cq_open(peer->device, 1024, NULL, &peer->cq), 0);
+	assert_int_equal(rp_mr_open(peer->pd, &mr, &peer->mr), 0);
+	attr.send_cq = peer->cq;
+	attr.recv_cq = peer->cq;
+	assert_int_equal(rp_qp_open(peer->pd, &attr, &peer->qp), 0);
+	for (uint64_t i = 0; i < SLOTS; i++)
+		recv_post(peer, i);
+	assert_int_equal(rp_connect(peer->qp, "127.0.0.1", rig_port(rig), private_data, len,
+				 clock_now_ns() + 5 * NS_PER_S),
+		0);
+}
+
+static void peer_close(struct peer *peer)
+{
+	rp_qp_close(peer->qp);
+	rp_mr_close(peer->mr);
+	rp_cq_close(peer->cq);
+	rp_pd_close(peer->pd);
+	rp_close(peer->device);
+	munmap(peer->memory, (SLOTS + 1) * SLOT_BYTES);
+}
+
+static enum rp_cm_type cm_event(struct peer *peer)
+{
+	struct rp_cm_event event;
+	struct pollfd fd = {.fd = rp_cm_fd(peer->device), .events = POLLIN};
+	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+
+	while (rp_cm_poll(peer->device, &event) != 1) {
+		assert_true(clock_now_ns() < deadline_ns);
+		poll(&fd, 1, 100);
+	}
+	return event.type;
+}
+
+/* Waits for a capsule (true) or for the connection's end (false). */
+static bool peer_receive(struct peer *peer)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+	struct rp_cm_event event;
+	struct rp_wc wc;
+
+	while (!peer->gone) {
+		assert_true(clock_now_ns() < deadline_ns);
+		if (rp_cm_poll(peer->device, &event) == 1 && event.type == RP_CM_DISCONNECTED)
+			continue; /* what had come is still to be had: the flush tells the end */
+		if (rp_cq_poll(peer->cq, &wc, 1) != 1)
+			continue;
+		if (wc.status != RP_WC_SUCCESS)
+			peer->gone = true;
+		else if (wc.opcode == RP_RECV) {
+			peer->received = peer->memory + wc.wr_id * SLOT_BYTES;
+			peer->received_bytes = wc.byte_len;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void peer_send(struct peer *peer, const void *data, uint32_t bytes)
+{
+	uint8_t *at = peer->memory + SLOTS * SLOT_BYTES;
+	struct rp_sge sge = {
+		.addr = (uint64_t)(uintptr_t)at, .length = bytes, .lkey = rp_mr_lkey(peer->mr)};
+	struct rp_send_wr wr = {.opcode = RP_SEND, .sg_list = &sge, .sge_count = 1};
+	uint32_t posted;
+
+	memcpy(at, data, bytes);
+	if (bytes <= 256)
+		wr.flags = RP_SEND_INLINE;
+	assert_int_equal(rp_post_send(peer->qp, &wr, 1, &posted), 0);
+}
+
+static void peer_connect(struct peer *peer, struct rig *rig)
+{
+	const struct capsule_private hello = {.magic = CAPSULE_MAGIC, .version_max = 1};
+
+	peer_open(peer, rig, &hello, sizeof(hello));
+	assert_int_equal(cm_event(peer), RP_CM_ESTABLISHED);
+}
+
+/* Through set-up, with the right key. */
+static void peer_prove(struct peer *peer, struct rig *rig)
+{
+	struct capsule_hello_wire hello = {.version_min = 1,
+		.version_max = 1,
+		.credits = 4,
+		.capsule_bytes = SLOT_BYTES,
+		.inline_bytes = 1000,
+		.transfer_bytes_max = MIB};
+	uint8_t capsule[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
+	uint8_t transcript[32], key[32];
+	struct capsule_proof_wire proof = {0};
+	struct capsule_keys keys;
+	size_t bytes;
+
+	peer_connect(peer, rig);
+	bytes = capsule_hello_finish(&hello, SLICE(RIG_ACCESS_KEY), capsule);
+	peer_send(peer, capsule, (uint32_t)bytes);
+	assert_true(peer_receive(peer));
+	assert_int_equal(peer->received_bytes, sizeof(peer->challenge));
+	memcpy(&peer->challenge, peer->received, sizeof(peer->challenge));
+	assert_int_equal(peer->challenge.credits, 4);
+	assert_int_equal(peer->challenge.inline_bytes, 1000);
+	assert_int_equal(peer->challenge.transfer_bytes_max, MIB);
+	capsule_transcript((const void *)capsule, &peer->challenge, transcript);
+	capsule_auth_key(SLICE(RIG_SECRET_KEY), transcript, key);
+	capsule_proof(key, false, proof.proof);
+	capsule_proof_finish(&proof, CAPSULE_PROOF);
+	peer_send(peer, &proof, sizeof(proof));
+	assert_true(peer_receive(peer));
+	capsule_proof(key, true, proof.proof);
+	assert_memory_equal(peer->received + 24, proof.proof, sizeof(proof.proof));
+	capsule_keys_derive(key, transcript, &keys);
+	memcpy(peer->out.key, keys.client_tag, 16);
+	memcpy(peer->in.key, keys.server_tag, 16);
+}
+
+static size_t ping(uint8_t *capsule, uint64_t id)
+{
+	struct capsule_request request = {.request_id = id, .opcode = CAPSULE_OP_PING};
+
+	return (size_t)capsule_request_encode(&request, capsule, SLOT_BYTES);
+}
+
+static void expect_response(struct peer *peer, uint64_t id, uint16_t status, const char *code)
+{
+	struct capsule_response response;
+
+	assert_true(peer_receive(peer));
+	assert_int_equal(capsule_unseal(&peer->in, peer->received, peer->received_bytes), 0);
+	assert_int_equal(
+		capsule_response_decode(peer->received, peer->received_bytes, &response), 0);
+	assert_int_equal(response.request_id, id);
+	assert_int_equal(response.status, status);
+	assert_true(slice_eq(response.code, slice_str(code)));
+}
+
+static void expect_end(struct peer *peer, struct rig *rig)
+{
+	assert_false(peer_receive(peer));
+	peer_close(peer);
+	assert_true(rig_sessions_become(rig, 0));
+	assert_int_equal(rig_frames_used(rig), 0);
+}
+
+static int setup(void **state)
+{
+	*state = rig_open(NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct neb_client *client = rig_client(*state, NEB_STRICT);
+
+	assert_int_equal(neb_ping(client, NULL), 0); /* the server goes on */
+	neb_client_close(client);
+	rig_close(*state);
+	return 0;
+}
+
+static void test_not_ours(void **state)
+{
+	struct peer peer;
+
+	peer_open(&peer, *state, "hello!!!", 8);
+	assert_int_equal(cm_event(&peer), RP_CM_REJECTED);
+	peer_close(&peer);
+	peer_open(&peer, *state, NULL, 0);
+	assert_int_equal(cm_event(&peer), RP_CM_REJECTED);
+	peer_close(&peer);
+}
+
+static void test_noise(void **state)
+{
+	struct prng prng;
+	uint8_t noise[300];
+	struct peer peer;
+
+	prng_seed(&prng, 1);
+	for (uint32_t i = 0; i < 8; i++) {
+		prng_fill(&prng, noise, sizeof(noise));
+		peer_connect(&peer, *state);
+		peer_send(&peer, noise, i ? 1 + 40 * i : 300);
+		expect_end(&peer, *state);
+	}
+}
+
+static void test_request_before_proof(void **state)
+{
+	uint8_t capsule[256] __attribute__((aligned(8)));
+	struct peer peer;
+	size_t bytes = ping(capsule, 1);
+
+	peer_connect(&peer, *state);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_end(&peer, *state);
+}
+
+static void test_garbled(void **state)
+{
+	uint8_t capsule[256] __attribute__((aligned(8)));
+	struct peer peer;
+	size_t bytes = ping(capsule, 1);
+
+	peer_prove(&peer, *state);
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 1, 200, "");
+	bytes = ping(capsule, 2);
+	capsule_seal(&peer.out, capsule);
+	capsule[26] ^= 1;
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_end(&peer, *state);
+}
+
+static void test_replayed(void **state)
+{
+	uint8_t capsule[256] __attribute__((aligned(8)));
+	struct peer peer;
+	size_t bytes = ping(capsule, 1);
+
+	peer_prove(&peer, *state);
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 1, 200, "");
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_end(&peer, *state);
+}
+
+static void test_cut_short(void **state)
+{
+	uint8_t capsule[256] __attribute__((aligned(8)));
+	struct peer peer;
+	size_t bytes = ping(capsule, 1);
+
+	peer_prove(&peer, *state);
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes - 1);
+	expect_end(&peer, *state);
+}
+
+/* What verifies but does not hold together is answered, and the session goes on. */
+static void test_malformed_content(void **state)
+{
+	uint8_t capsule[256] __attribute__((aligned(8)));
+	struct capsule_request_wire *wire = (void *)capsule;
+	struct peer peer;
+	size_t bytes = ping(capsule, 5);
+
+	peer_prove(&peer, *state);
+	wire->key_len = 500;
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 5, 400, "MalformedCapsule");
+	bytes = ping(capsule, 6);
+	wire->opcode = CAPSULE_OP_CACHE_LEASE;
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 6, 501, "NotImplemented");
+	bytes = ping(capsule, 7);
+	wire->opcode = 200;
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 7, 501, "NotImplemented");
+	peer_close(&peer);
+	assert_true(rig_sessions_become(*state, 0));
+}
+
+static void test_beyond_bounds(void **state)
+{
+	static uint8_t capsule[SLOT_BYTES] __attribute__((aligned(8)));
+	static char body[1001];
+	struct capsule_run run = {.addr = 4096, .bytes = 2 * MIB, .rkey = 1};
+	struct capsule_request request = {.request_id = 1,
+		.opcode = CAPSULE_OP_PUT,
+		.bucket = SLICE("b"),
+		.key = SLICE("k"),
+		.body = {body, sizeof(body)},
+		.body_bytes = sizeof(body)};
+	struct peer peer;
+	ptrdiff_t bytes;
+
+	peer_prove(&peer, *state);
+	bytes = capsule_request_encode(&request, capsule, sizeof(capsule));
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 1, 400, "InlineTooLarge");
+	request.body = SLICE_NONE;
+	request.body_bytes = MIB + 1;
+	request.runs = &run;
+	request.run_count = 1;
+	bytes = capsule_request_encode(&request, capsule, sizeof(capsule));
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_response(&peer, 1, 400, "TransferTooLarge");
+	peer_close(&peer);
+	assert_true(rig_sessions_become(*state, 0));
+}
+
+/* A body that the client never lent: the transfer fails, and with it the session. Nothing is
+ * stored. */
+static void test_bad_rkey(void **state)
+{
+	static uint8_t capsule[512] __attribute__((aligned(8)));
+	struct capsule_run run = {.addr = 4096, .bytes = 100000, .rkey = 0x1234567};
+	struct capsule_request request = {.request_id = 1,
+		.opcode = CAPSULE_OP_PUT,
+		.bucket = SLICE("b"),
+		.key = SLICE("lent"),
+		.body_bytes = 100000,
+		.runs = &run,
+		.run_count = 1};
+	struct neb_client *client;
+	struct peer peer;
+	ptrdiff_t bytes;
+
+	peer_prove(&peer, *state);
+	bytes = capsule_request_encode(&request, capsule, sizeof(capsule));
+	capsule_seal(&peer.out, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_end(&peer, *state);
+	client = rig_client(*state, NEB_STRICT);
+	assert_int_equal(neb_head(client, "b", "lent", NULL), -ENOENT);
+	neb_client_close(client);
+}
+
+static void test_more_than_credits(void **state)
+{
+	static uint8_t capsule[512] __attribute__((aligned(8)));
+	struct capsule_request request = {
+		.opcode = CAPSULE_OP_GET, .bucket = SLICE("b"), .key = SLICE("held-x")};
+	struct neb_client *client = rig_client(*state, NEB_STRICT);
+	struct peer peer;
+	ptrdiff_t bytes;
+
+	assert_int_equal(neb_put(client, "b", "held-x", "x", 1, NULL), 0);
+	neb_client_close(client);
+	assert_true(rig_sessions_become(*state, 0));
+	peer_prove(&peer, *state);
+	for (uint64_t i = 0; i < 5; i++) {
+		request.request_id = i;
+		bytes = capsule_request_encode(&request, capsule, sizeof(capsule));
+		capsule_seal(&peer.out, capsule);
+		peer_send(&peer, capsule, (uint32_t)bytes);
+	}
+	assert_false(peer_receive(&peer));
+	peer_close(&peer);
+	rig_release_held(*state); /* the four that were taken end into nothing */
+	assert_true(rig_sessions_become(*state, 0));
+	assert_int_equal(rig_frames_used(*state), 0);
+}
+
+static void test_goodbye(void **state)
+{
+	struct capsule_goodbye_wire goodbye;
+	struct peer peer;
+
+	peer_prove(&peer, *state);
+	capsule_goodbye_finish(&goodbye, CAPSULE_BYE_CLIENT);
+	capsule_seal(&peer.out, &goodbye);
+	peer_send(&peer, &goodbye, sizeof(goodbye));
+	expect_end(&peer, *state);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_not_ours, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_noise, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_request_before_proof, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_garbled, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_replayed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cut_short, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_malformed_content, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_beyond_bounds, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bad_rkey, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_more_than_credits, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_goodbye, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
