@@ -143,9 +143,11 @@ static void accept_queue(struct net_listener *listener, int fd)
 		net_cancel(listener->reactor, listener->fd);
 }
 
-static bool is_shortage(int error)
+/* Out of descriptors or memory, or something that will not go away by itself at once: pause before
+ * the next try. A connection that died in the backlog is no reason to. */
+static bool needs_rest(int result)
 {
-	return error == -EMFILE || error == -ENFILE || error == -ENOBUFS || error == -ENOMEM;
+	return result < 0 && result != -ECANCELED && result != -ECONNABORTED && result != -EINTR;
 }
 
 static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
@@ -163,7 +165,7 @@ static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
 		if (listener->closer)
 			fiber_wake(listener->closer);
 	}
-	if (is_shortage(result) && listener->state == LISTENER_IDLE) {
+	if (needs_rest(result) && listener->state == LISTENER_IDLE) {
 		if (!listener->complained)
 			log_warn("net", "cannot accept connections: %s; trying again",
 				strerror(-result));
