@@ -48,6 +48,14 @@ static void group_take(struct group *group, struct commit *commit)
 	group->commit_count++;
 }
 
+/* How many pieces a commit's grouped body is in. */
+static uint32_t body_piece_count(const struct commit *commit)
+{
+	if (!commit->span.data)
+		return 0;
+	return atomic_load(&commit->items[0].object->segments[0])->extent_count;
+}
+
 /* Takes what waits, decides it and fills the group. A bucket's creation or deletion stands alone,
  * so that it is decided on what is published. */
 static void group_gather(struct store *store, struct group *group)
@@ -56,18 +64,22 @@ static void group_gather(struct store *store, struct group *group)
 	size_t bytes_max = store->volume.super.log_bytes / 2;
 	size_t bytes_goal = MIN(GROUP_BYTES_GOAL, bytes_max / 2);
 	struct commit *commit;
+	uint32_t pieces = 0;
 
 	while (group->commit_count < GROUP_COMMITS_MAX && group->len < bytes_goal &&
 		(commit = commit_next(committer))) {
+		uint32_t piece_count = body_piece_count(commit);
 		size_t bytes = commit_bytes(commit);
 		bool alone = commit->kind != COMMIT_ITEMS;
 		int error = 0;
 
-		if (group->commit_count && (alone || group->len + bytes > bytes_max)) {
+		if (group->commit_count && (alone || group->len + bytes > bytes_max ||
+						   pieces + piece_count > GROUP_PIECES_MAX)) {
 			committer->held = commit;
 			return;
 		}
 		group_take(group, commit);
+		pieces += piece_count;
 		if (sizeof(struct group_head) + bytes > bytes_max)
 			error = -EFBIG;
 		else if (group_reserve(group, bytes, commit->item_count))
@@ -114,42 +126,58 @@ static int32_t writes_wait(struct committer *committer)
 
 static int by_block(const void *a, const void *b)
 {
-	uint64_t block_a = (*(struct commit *const *)a)->span_block;
-	uint64_t block_b = (*(struct commit *const *)b)->span_block;
+	uint64_t block_a = ((const struct body_piece *)a)->block;
+	uint64_t block_b = ((const struct body_piece *)b)->block;
 
 	return block_a < block_b ? -1 : block_a > block_b;
 }
 
-/* Starts the writes of the group's small bodies: those that lie side by side in one. Returns how
- * many. */
-static uint32_t bodies_start(struct store *store, const struct group *group)
+static void pieces_collect(struct committer *committer, const struct group *group)
+{
+	uint32_t count = 0;
+
+	for (const struct commit *commit = group->commits; commit; commit = commit->next) {
+		const struct segment *segment;
+
+		if (!commit->span.data || !commit->items[0].decided)
+			continue;
+		segment = atomic_load(&commit->items[0].object->segments[0]);
+		for (uint32_t i = 0; i < segment->extent_count; i++)
+			committer->pieces[count++] =
+				(struct body_piece){.block = segment->extents[i].block,
+					.blocks = segment->extents[i].blocks,
+					.data = commit->span.data +
+						((size_t)segment->extents[i].start << BLOCK_SHIFT)};
+	}
+	committer->piece_count = count;
+	if (count > 1)
+		qsort(committer->pieces, count, sizeof(committer->pieces[0]), by_block);
+}
+
+/* Starts the writes of the group's small bodies: those that lie side by side in one. */
+static void bodies_start(struct store *store, const struct group *group)
 {
 	struct committer *committer = &store->committer;
-	uint32_t bodies = 0, writes = 0;
+	uint32_t writes = 0;
 
-	for (struct commit *commit = group->commits; commit; commit = commit->next)
-		if (commit->span.data && commit->items[0].decided)
-			committer->bodies[bodies++] = commit;
-	if (bodies > 1)
-		qsort(committer->bodies, bodies, sizeof(committer->bodies[0]), by_block);
-	for (uint32_t i = 0; i < bodies;) {
-		uint64_t block = committer->bodies[i]->span_block;
+	pieces_collect(committer, group);
+	for (uint32_t i = 0; i < committer->piece_count;) {
+		uint64_t block = committer->pieces[i].block;
 		uint64_t end = block;
 		uint32_t first = i;
 
-		while (i < bodies && committer->bodies[i]->span_block == end) {
-			const struct commit *commit = committer->bodies[i];
+		while (i < committer->piece_count && committer->pieces[i].block == end) {
+			const struct body_piece *piece = &committer->pieces[i];
 
-			committer->iov[i].iov_base = commit->span.data;
-			committer->iov[i].iov_len = (size_t)commit->span_blocks << BLOCK_SHIFT;
-			end += commit->span_blocks;
+			committer->iov[i].iov_base = piece->data;
+			committer->iov[i].iov_len = (size_t)piece->blocks << BLOCK_SHIFT;
+			end += piece->blocks;
 			i++;
 		}
 		counter_add(&body_bytes_total, (end - block) << BLOCK_SHIFT);
 		committer->writes[writes].io.offset = block << BLOCK_SHIFT;
 		write_start(store, &committer->writes[writes++], &committer->iov[first], i - first);
 	}
-	return writes;
 }
 
 /* Bodies and log side by side, then one flush for all of it. */
@@ -167,8 +195,8 @@ static int group_write(struct store *store, struct group *group)
 		.bucket_id_next = atomic_load(&store->bucket_id_next),
 		.time_ns = clock_real_ns(),
 	};
-	struct body_write *write = &committer->writes[GROUP_COMMITS_MAX];
-	struct iovec *iov = &committer->iov[GROUP_COMMITS_MAX];
+	struct body_write *write = &committer->writes[GROUP_PIECES_MAX];
+	struct iovec *iov = &committer->iov[GROUP_PIECES_MAX];
 	int ret = applier_wait_room(store, pos + padded);
 
 	if (ret)

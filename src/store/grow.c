@@ -9,6 +9,10 @@
 /* Grown ahead when less than this part of a step is free. */
 #define AHEAD_PART	 2u
 #define LOOK_INTERVAL_NS NS_PER_S
+/* A run shorter than this part of what was asked for is taken only when the volume cannot grow; and
+ * so is a part of a small body. */
+#define SHORT_PART   8u
+#define WHOLE_BLOCKS (STORE_GROUPED_BYTES_MAX / BLOCK_BYTES)
 
 struct growth {
 	struct store *store;
@@ -132,15 +136,21 @@ static int growth_wait(struct store *store)
 	return 0;
 }
 
+/* Whether a run is so much shorter than what was asked for that growing is better. */
+static bool too_short(uint32_t leased, uint32_t blocks)
+{
+	return leased < blocks / SHORT_PART || (leased < blocks && blocks <= WHOLE_BLOCKS);
+}
+
 int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
 {
 	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
+	bool refused = false;
 
 	for (;;) {
 		uint32_t leased = space_lease(store->space, blocks, ret_block);
 
-		if (leased) {
-			/* A fragment is taken: it is contiguous enough to write. */
+		if (leased && (refused || !too_short(leased, blocks))) {
 			*ret_blocks = leased;
 			if (space_free_blocks(store->space) < ahead) {
 				pthread_mutex_lock(&store->grow_lock);
@@ -149,7 +159,10 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 			}
 			return 0;
 		}
-		if (growth_wait(store))
+		if (refused)
 			return -ENOSPC;
+		if (leased)
+			space_give(store->space, *ret_block, leased);
+		refused = growth_wait(store) != 0;
 	}
 }

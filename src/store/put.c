@@ -225,22 +225,20 @@ static int grouped_prepare(struct store_put *put, struct commit *commit)
 
 	if (ret)
 		return ret;
-	ret = grow_lease(put->store, blocks, &block, &leased);
-	if (ret)
-		return ret;
-	ret = segment_add(segment, block, leased);
-	if (ret || leased < blocks) {
-		/* Not in one piece: a volume so full and so broken up is full. */
+	while (segment->blocks < blocks) {
+		ret = grow_lease(put->store, blocks - segment->blocks, &block, &leased);
 		if (ret)
+			return ret;
+		ret = segment_add(segment, block, leased);
+		if (ret) {
 			space_give(put->store->space, block, leased);
-		return ret ? ret : -ENOSPC;
+			return ret;
+		}
 	}
 	for (uint32_t at = 0; at < put->grouped_bytes; at += STORE_CHECK_BYTES)
 		segment->checks[segment->check_count++] = crc32c_update(
 			0, put->span.data + at, MIN(put->grouped_bytes - at, STORE_CHECK_BYTES));
 	memset(put->span.data + put->grouped_bytes, 0, padding);
-	commit->span_block = block;
-	commit->span_blocks = blocks;
 	commit->span = put->span;
 	put->span.data = NULL;
 	region_switch(put->store->region, commit->span, OWNER_APP, OWNER_DISK);

@@ -33,6 +33,7 @@
 /* A group takes commits until one of these is reached. */
 #define GROUP_COMMITS_MAX 256u
 #define GROUP_BYTES_GOAL  (1 * MIB)
+#define GROUP_PIECES_MAX  1024u
 /* Groups written but not applied to the index yet; beyond it the committer waits. */
 #define INDEX_LAG_BYTES_MAX (16 * MIB)
 /* Bodies larger than this are flushed by their own fiber before they are committed, so that
@@ -43,6 +44,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are the disk'
 _Static_assert(STORE_CHUNK_BYTES % STORE_CHECK_BYTES == 0, "a chunk is whole pieces");
 _Static_assert(SEGMENT_BYTES % STORE_CHUNK_BYTES == 0, "a segment is whole chunks");
 _Static_assert(STORE_GROUPED_BYTES_MAX <= STORE_CHUNK_BYTES, "a grouped body is one run");
+_Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write");
 _Static_assert(BLOCK_BYTES == FRAME_BYTES, "frames go to blocks as they are");
 
 /* ---- waiter.c: a fiber that waits for another thread. The flag is set on the fiber's own reactor,
@@ -457,9 +459,7 @@ struct commit {
 	struct store_bucket bucket_info; /* of a creation; the name, of a deletion */
 	struct commit_item *items;
 	uint32_t item_count;
-	uint32_t span_blocks;	 /* of a grouped body: */
-	uint64_t span_block;	 /* where it goes */
-	struct region_span span; /* OWNER_DISK; data NULL: none */
+	struct region_span span; /* a grouped body, OWNER_DISK; data NULL: none */
 	int result;
 	struct waiter waiter;
 };
@@ -473,6 +473,12 @@ void commit_decide(struct store *store, struct commit *commit, struct group *gro
 void commit_publish(struct store *store, struct commit *commit, struct group *group);
 void commit_undo(struct commit *commit, int error);
 
+/* A contiguous part of a grouped body; nearly always the whole. */
+struct body_piece {
+	uint64_t block;
+	uint32_t blocks;
+	uint8_t *data;
+};
 struct body_write {
 	struct disk_io io;
 	struct committer *committer;
@@ -494,16 +500,18 @@ struct committer {
 	struct commit *held; /* taken from the queue, starts the next group */
 	uint32_t io_pending;
 	int32_t io_error;
-	struct iovec iov[GROUP_COMMITS_MAX + 1];
-	struct body_write writes[GROUP_COMMITS_MAX + 1];
-	struct commit *bodies[GROUP_COMMITS_MAX];
+	uint32_t piece_count; /* of the group under way */
+	struct body_piece pieces[GROUP_PIECES_MAX];
+	struct iovec iov[GROUP_PIECES_MAX + 1];
+	struct body_write writes[GROUP_PIECES_MAX + 1]; /* the last is the log's */
 };
 int committer_open(struct store *store, struct reactor *reactor);
 /* Fiber call on the committer's reactor: ends it when the queue is empty. */
 void committer_end(struct store *store);
 
 /* ---- grow.c: room. ---- */
-/* Fiber call: a run of up to `blocks`, growing the volume when it is full. -ENOSPC. */
+/* Fiber call: a run of up to `blocks`, growing the volume when it is full or too broken up for so
+ * many. -ENOSPC. */
 int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks);
 /* -ENOSPC when the file system's free space is below the reserve; looked up once a second. */
 int grow_check(struct store *store);

@@ -329,8 +329,11 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 	struct store_put_opts opts = {.bucket = slice_str(bucket), .key = key, .bytes = bytes};
 	struct store_meta meta;
 	struct store_put *put;
-	int ret = store_put_open(rig->store, &opts, &put);
+	int ret;
 
+	if (how && how->length_unknown)
+		opts.bytes = UINT64_MAX;
+	ret = store_put_open(rig->store, &opts, &put);
 	if (ret)
 		return ret;
 	ret = body_write(rig, put, bytes, seed);

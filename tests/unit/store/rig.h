@@ -53,6 +53,7 @@ struct put_how {
 	store_check_fn *check;
 	void *arg;
 	struct slice headers;
+	bool length_unknown; /* when the put is opened */
 };
 int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, const struct put_how *how);

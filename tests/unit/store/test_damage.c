@@ -94,6 +94,60 @@ static void grow_fails_run(struct rig *rig, void *arg)
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("0"), NULL, NULL), 0);
 }
 
+/* A volume of 4 KiB bodies, every other one deleted: half is free, and no two blocks of it touch.
+ */
+static void broken_up_run(struct rig *rig, void *arg)
+{
+	uint32_t stored = 0;
+	char key[32];
+	int ret;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (;; stored++) {
+		snprintf(key, sizeof(key), "%u", stored);
+		if (object_put_seeded(rig, "b", slice_str(key), 4096, stored, NULL))
+			break;
+	}
+	assert_true(stored > 500);
+	for (uint32_t i = 0; i < stored; i += 2) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(
+			store_delete(rig->store, SLICE("b"), slice_str(key), NULL, NULL), 0);
+	}
+	for (ret = -ENOSPC; ret == -ENOSPC; fiber_yield())
+		ret = object_put_seeded(rig, "b", SLICE("grouped"), 65536, 1, NULL);
+	assert_int_equal(ret, 0);
+	for (ret = -ENOSPC; ret == -ENOSPC; fiber_yield())
+		ret = object_put_seeded(rig, "b", SLICE("chunk"), 900 * KIB, 2, NULL);
+	assert_int_equal(ret, 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("grouped"), 65536, 1), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("chunk"), 900 * KIB, 2), 0);
+}
+
+static void broken_up_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("grouped"), 65536, 1), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("chunk"), 900 * KIB, 2), 0);
+}
+
+static void test_a_broken_up_volume_can_be_used_to_the_end(void **state)
+{
+	struct store_fsck_report report;
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.log_bytes = 1 * MIB;
+	rig.opts.step_bytes = 2 * MIB;
+	rig.opts.volume_bytes_max = 6 * MIB;
+	rig_run(&rig, broken_up_run, NULL);
+	fsck_expect(&rig, 0, &report);
+	rig_run(&rig, broken_up_verify, NULL);
+	rig_dir_remove(&rig);
+}
+
 static void reserve_run(struct rig *rig, void *arg)
 {
 	(void)arg;
@@ -273,6 +327,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_full_volume_refuses_and_harms_nothing),
+		cmocka_unit_test(test_a_broken_up_volume_can_be_used_to_the_end),
 		cmocka_unit_test(test_a_full_file_system_refuses),
 		cmocka_unit_test(test_a_failing_medium_is_fenced),
 		cmocka_unit_test(test_a_changed_byte_is_found),

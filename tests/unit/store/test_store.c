@@ -34,6 +34,29 @@ static void sizes_verify(struct rig *rig, void *arg)
 		assert_int_equal(object_verify_seeded(rig, "b", key_of(buf, i), SIZES[i], i), 0);
 }
 
+static void unknown_run(struct rig *rig, void *arg)
+{
+	struct put_how how = {.length_unknown = true};
+	char buf[32];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(SIZES); i++)
+		assert_int_equal(object_put_seeded(rig, "b", key_of(buf, i), SIZES[i], i, &how), 0);
+	sizes_verify(rig, NULL);
+}
+
+static void test_a_length_may_be_unknown_at_first(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, unknown_run, NULL);
+	rig_run(&rig, sizes_verify, NULL);
+	rig_dir_remove(&rig);
+}
+
 static void sizes_both(struct rig *rig, void *arg)
 {
 	sizes_put(rig, arg);
@@ -348,6 +371,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_size_survives_a_restart),
+		cmocka_unit_test(test_a_length_may_be_unknown_at_first),
 		cmocka_unit_test(test_replacing_and_deleting_give_space_back),
 		cmocka_unit_test(test_metadata_survives_a_restart),
 		cmocka_unit_test(test_a_reader_keeps_its_extents),
