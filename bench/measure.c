@@ -272,7 +272,8 @@ static void verify_puts(struct bench_rig *rig, struct member *member)
 	record->result.verified_bytes += result.verified_bytes;
 }
 
-void bench_measure_group(struct bench_rig *rig, struct bench_group *group, const volatile int *stop)
+void bench_measure_group(
+	struct bench_rig *rig, struct bench_group *group, const volatile sig_atomic_t *stop)
 {
 	struct member members[BENCH_GROUP_MAX] = {0};
 

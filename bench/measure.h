@@ -2,6 +2,8 @@
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
+#include <signal.h>
+
 #include "bench/runner.h"
 
 /* Everything that a run needs; made by bench.c. */
@@ -23,6 +25,6 @@ struct bench_rig {
 /* What cannot be measured is noted in its record; nothing else fails. Ends early when *stop is set.
  */
 void bench_measure_group(
-	struct bench_rig *rig, struct bench_group *group, const volatile int *stop);
+	struct bench_rig *rig, struct bench_group *group, const volatile sig_atomic_t *stop);
 
 #endif

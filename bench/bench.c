@@ -1,0 +1,259 @@
+/* bench/bench.c: a run from beginning to end: folder, server, anchors, groups, reports. */
+#include "bench/bench.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/report.h"
+
+static volatile sig_atomic_t stopped;
+
+void bench_defaults(struct bench_opts *opts)
+{
+	*opts = (struct bench_opts){
+		.repetitions = 5,
+		.slice_ns = 200 * NS_PER_MS,
+		.verify_every = 64,
+		.list_keys = 100000,
+	};
+}
+
+static void on_signal(int number)
+{
+	(void)number;
+	stopped = 1;
+}
+
+static void catch_signals(void)
+{
+	const struct sigaction action = {.sa_handler = on_signal};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- Where data goes: a real disk, unless somebody insists. ---- */
+
+/* The folder asked for; else ./build where there is one, TMPDIR, the current folder, the first that
+ * is no tmpfs. */
+static const char *choose_parent(const struct bench_opts *opts)
+{
+	const char *candidates[] = {"build", getenv("TMPDIR"), "."};
+
+	if (opts->dir)
+		return opts->dir;
+	for (size_t i = 0; i < ARRAY_LEN(candidates); i++) {
+		struct stat st;
+
+		if (candidates[i] && candidates[i][0] && !stat(candidates[i], &st) &&
+			S_ISDIR(st.st_mode) && !access(candidates[i], W_OK) &&
+			!bench_path_is_tmpfs(candidates[i]))
+			return candidates[i];
+	}
+	return NULL;
+}
+
+static int make_folder(struct bench_rig *rig)
+{
+	const char *parent = choose_parent(rig->opts);
+	char *full;
+
+	if (!parent) {
+		fprintf(stderr,
+			"nebulaio bench: no folder on a real disk can be written here; name one with --dir\n");
+		return -EROFS;
+	}
+	full = realpath(parent, NULL);
+	if (!full ||
+		snprintf(rig->folder, sizeof(rig->folder), "%s/nebulaio-bench-XXXXXX", full) >=
+			(int)sizeof(rig->folder) ||
+		!mkdtemp(rig->folder)) {
+		fprintf(stderr, "nebulaio bench: %s: %s\n", parent, strerror(errno));
+		free(full);
+		rig->folder[0] = '\0';
+		return -EROFS;
+	}
+	free(full);
+	chmod(rig->folder, 0755);
+	rig->folder_is_tmpfs = bench_path_is_tmpfs(rig->folder);
+	if (rig->folder_is_tmpfs)
+		fprintf(stderr,
+			"nebulaio bench: %s is a tmpfs: no disk is measured, and nothing is durable\n",
+			rig->folder);
+	return 0;
+}
+
+/* ---- The rig. ---- */
+
+static bool plan_has(const struct bench_plan *plan, enum bench_kind kind)
+{
+	for (uint32_t g = 0; g < plan->group_count; g++) {
+		for (uint32_t m = 0; m < plan->groups[g].count; m++) {
+			if (plan->groups[g].members[m]->subject.kind == kind)
+				return true;
+		}
+	}
+	return false;
+}
+
+static void open_nginx(struct bench_rig *rig)
+{
+	const uint64_t sizes[] = {4 * KIB, MIB};
+	const struct bench_data *sets[] = {&rig->nginx_data[0], &rig->nginx_data[1]};
+	char folder[4096 + 16], prefix[40];
+
+	snprintf(folder, sizeof(folder), "%s/nginx", rig->folder);
+	rig->nginx_error = 0;
+	for (size_t i = 0; i < ARRAY_LEN(sizes) && !rig->nginx_error; i++) {
+		snprintf(prefix, sizeof(prefix), "hot-%llu-", (unsigned long long)sizes[i]);
+		rig->nginx_error = bench_data_open(&rig->nginx_data[i], prefix, sizes[i],
+			(uint32_t)(BENCH_HOT_BYTES / sizes[i]));
+	}
+	if (!rig->nginx_error)
+		rig->nginx_error =
+			bench_nginx_open(folder, &rig->cpus, sets, ARRAY_LEN(sets), &rig->nginx);
+}
+
+static void rig_close(struct bench_rig *rig)
+{
+	bench_nginx_close(&rig->nginx);
+	for (size_t i = 0; i < ARRAY_LEN(rig->nginx_data); i++)
+		bench_data_close(&rig->nginx_data[i]);
+	bench_target_close(&rig->target);
+	bench_anchors_close(rig->anchors);
+	if (rig->idle_fd >= 0)
+		close(rig->idle_fd);
+	if (rig->folder[0])
+		bench_folder_remove(rig->folder);
+	free(rig);
+}
+
+static int rig_open(
+	const struct bench_opts *opts, const struct bench_plan *plan, struct bench_rig **ret_rig)
+{
+	struct bench_rig *rig = calloc(1, sizeof(*rig));
+	int ret;
+
+	if (!rig)
+		return -ENOMEM;
+	rig->opts = opts;
+	rig->idle_fd = opts->idle_default ? -ECANCELED : bench_idle_poll();
+	rig->cpu_count = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+	rig->nginx_error = -ENOENT;
+	ret = bench_cpus_find(&rig->cpus);
+	if (!ret)
+		ret = make_folder(rig);
+	if (!ret)
+		ret = bench_target_open(&rig->target, opts, &rig->cpus, rig->folder);
+	if (!ret) {
+		ret = bench_anchors_open(rig->folder, &rig->cpus, &rig->anchors);
+		if (ret)
+			fprintf(stderr, "nebulaio bench: the raw log in %s: %s\n", rig->folder,
+				strerror(-ret));
+	}
+	if (ret) {
+		rig_close(rig);
+		return ret;
+	}
+	if (plan_has(plan, BENCH_NGINX))
+		open_nginx(rig);
+	bench_cpu_pin(rig->cpus.client);
+	*ret_rig = rig;
+	return 0;
+}
+
+/* ---- The run. ---- */
+
+static void count_outcome(
+	const struct bench_rig *rig, const struct bench_plan *plan, struct bench_outcome *outcome)
+{
+	struct bench_mark_result result;
+
+	*outcome = (struct bench_outcome){0};
+	for (uint32_t g = 0; g < plan->group_count; g++) {
+		for (uint32_t m = 0; m < plan->groups[g].count; m++) {
+			const struct bench_record *record = plan->groups[g].members[m];
+
+			if (record->subject.kind != BENCH_ROW)
+				continue;
+			outcome->rows++;
+			outcome->rows_failed +=
+				record->failed[0] || !record->sample_count || record->result.errors;
+		}
+	}
+	for (size_t i = 0; i < BENCH_MARK_COUNT; i++) {
+		if (!bench_report_judge(rig, plan, &BENCH_MARKS[i], &result) ||
+			result.first == BENCH_NO_MARK)
+			continue;
+		outcome->marks++;
+		outcome->marks_missed += result.first == BENCH_MISSED;
+	}
+}
+
+static void print_names(const struct bench_plan *plan)
+{
+	char name[BENCH_NAME_BYTES];
+
+	for (uint32_t g = 0; g < plan->group_count; g++) {
+		for (uint32_t m = 0; m < plan->groups[g].count; m++) {
+			const struct bench_subject *subject = &plan->groups[g].members[m]->subject;
+
+			if (subject->kind == BENCH_ROW)
+				printf("%s\n", bench_subject_name(subject, name));
+		}
+	}
+}
+
+static int run(struct bench_rig *rig, struct bench_plan *plan)
+{
+	int ret;
+
+	bench_report_head(rig);
+	bench_report_speeds_head();
+	for (uint32_t g = 0; g < plan->group_count && !stopped; g++) {
+		bench_measure_group(rig, &plan->groups[g], &stopped);
+		bench_report_speeds(rig, &plan->groups[g]);
+	}
+	bench_report_costs(rig, plan);
+	bench_report_marks(rig, plan);
+	if (!rig->opts->json_path)
+		return 0;
+	ret = bench_report_json(rig, plan, rig->opts->json_path);
+	if (ret)
+		fprintf(stderr, "nebulaio bench: %s: %s\n", rig->opts->json_path, strerror(-ret));
+	return ret;
+}
+
+int bench_run(const struct bench_opts *opts, struct bench_outcome *ret_outcome)
+{
+	struct bench_plan plan;
+	struct bench_rig *rig;
+	int ret;
+
+	*ret_outcome = (struct bench_outcome){0};
+	ret = bench_plan_open(opts, &plan);
+	if (ret) {
+		fprintf(stderr, "nebulaio bench: no row's name has \"%s\" in it; see --list\n",
+			opts->only ? opts->only : "");
+		return ret;
+	}
+	if (opts->list_rows) {
+		print_names(&plan);
+		bench_plan_close(&plan);
+		return 0;
+	}
+	catch_signals();
+	ret = rig_open(opts, &plan, &rig);
+	if (!ret) {
+		ret = run(rig, &plan);
+		count_outcome(rig, &plan, ret_outcome);
+		rig_close(rig);
+	}
+	bench_plan_close(&plan);
+	return !ret && stopped ? -EINTR : ret;
+}

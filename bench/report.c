@@ -1,0 +1,335 @@
+/* bench/report.c: the tables. */
+#include "bench/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static const char *const OP_NAMES[] = {"empty", "GET", "PUT", "HEAD", "DELETE", "LIST"};
+
+const char *bench_way_name(const struct bench_rig *rig, const struct bench_subject *row)
+{
+	if (row->way == BENCH_HTTP)
+		return "http";
+	return rig->target.server.rdma_is_simulated ? "rdma (simulated)" : "rdma";
+}
+
+double bench_kernel_copies(const struct bench_subject *row)
+{
+	bool has_body = row->op == BENCH_GET || row->op == BENCH_PUT || row->op == BENCH_LIST;
+
+	/* A socket copies once on its way in and once on its way out. Remote memory is reached, and
+	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
+	return row->way == BENCH_HTTP && has_body ? 2 : 0;
+}
+
+struct span bench_share(const struct bench_record *row, const struct bench_record *anchor)
+{
+	double shares[BENCH_REPETITIONS_MAX];
+	uint32_t count = anchor ? MIN(row->sample_count, anchor->sample_count) : 0;
+	double unit = 1;
+
+	if (anchor && anchor->subject.kind == BENCH_LOG)
+		unit = (double)row->subject.bytes / BENCH_LOG_BLOCK_BYTES;
+	for (uint32_t i = 0; i < count; i++)
+		shares[i] = row->samples[i].rate * unit / anchor->samples[i].rate;
+	return bench_span_of(shares, count);
+}
+
+static void print_rule(char c, int columns)
+{
+	for (int i = 0; i < columns; i++)
+		putchar(c);
+	putchar('\n');
+}
+
+static void print_model(void)
+{
+	char text[16 * KIB];
+	const char *at = NULL;
+	struct utsname name;
+
+	if (bench_file_read("/proc/cpuinfo", text, sizeof(text)) > 0)
+		at = strstr(text, "model name");
+	if (at)
+		at = strchr(at, ':');
+	uname(&name);
+	printf("  machine     %.*s, %s %s\n", at ? (int)strcspn(at + 2, "\n") : 7,
+		at ? at + 2 : "unknown", name.sysname, name.release);
+}
+
+void bench_report_head(const struct bench_rig *rig)
+{
+	const struct bench_opts *opts = rig->opts;
+	const struct bench_server *server = &rig->target.server;
+
+	printf("nebulaio bench\n");
+	print_model();
+	if (server->child.pid)
+		printf("  server      its own, one reactor, on processor %d; data in %s%s\n",
+			rig->cpus.server, rig->folder,
+			rig->folder_is_tmpfs ? "  ** a tmpfs: nothing here is durable **" : "");
+	else
+		printf("  server      %s, running already\n", server->endpoints);
+	printf("  client      one thread that never sleeps, on processor %d%s\n", rig->cpus.client,
+		rig->cpus.client == rig->cpus.server
+			? "  ** the server's too: only one is allowed **"
+			: "");
+	printf("  rdma        %s\n",
+		!rig->target.client ? rig->target.client_failed
+		: server->rdma_is_simulated
+			? "SIMULATED: shared memory of this host; no figure here is an RDMA latency"
+			: server->device_name);
+	if (rig->idle_fd >= 0)
+		printf("  idle        poll: /dev/cpu_dma_latency is held at 0, idle processors stay awake\n");
+	else
+		printf("  idle        default: idle processors sleep as they like, which lengthens blocking waits (%s)\n",
+			opts->idle_default ? "as asked for" : strerror(-rig->idle_fd));
+	printf("  method      %u repetitions, members of a group in turn, %llu ms a slice, %s",
+		opts->repetitions, (unsigned long long)(opts->slice_ns / NS_PER_MS),
+		opts->rate ? "open loop: " : "closed loop\n");
+	if (opts->rate)
+		printf("%llu starts a second, latency since an operation was due\n",
+			(unsigned long long)opts->rate);
+	printf("  checked     CRC-64 of every %uth answer; every stored object is read back\n",
+		opts->verify_every);
+	printf("  working set hot: %s, cold: %s; a listing of %u keys\n\n", "2 MiB", "512 MiB",
+		opts->list_keys);
+	fflush(stdout);
+}
+
+/* ---- Speeds. ---- */
+
+#define SPEED_COLUMNS 176
+
+void bench_report_speeds_head(void)
+{
+	printf("%-7s %-7s %5s %-16s %-4s %9s %9s %9s %9s %9s %9s %9s %8s %6s %10s  %s\n", "op",
+		"size", "depth", "transport", "set", "n", "p50", "p90", "p99", "p99.9", "max",
+		"ops/s", "GB/s", "errors", "verified", "of the anchor's speed (min-max)");
+	print_rule('-', SPEED_COLUMNS);
+}
+
+static const char *time_at(const struct hist *hist, double quantile, char buf[BENCH_TEXT_BYTES])
+{
+	return bench_text_time((double)hist_quantile(hist, quantile), buf);
+}
+
+static struct span rate_span(const struct bench_record *record)
+{
+	double rates[BENCH_REPETITIONS_MAX];
+
+	for (uint32_t i = 0; i < record->sample_count; i++)
+		rates[i] = record->samples[i].rate;
+	return bench_span_of(rates, record->sample_count);
+}
+
+static struct span p50_span(const struct bench_record *record)
+{
+	double times[BENCH_REPETITIONS_MAX];
+
+	for (uint32_t i = 0; i < record->sample_count; i++)
+		times[i] = record->samples[i].p50_ns;
+	return bench_span_of(times, record->sample_count);
+}
+
+static const char *noise_text(const struct bench_rig *rig, const struct bench_record *record)
+{
+	return bench_noise_is_noisy(&record->noise, rig->cpu_count) ? "  noisy" : "";
+}
+
+static void print_anchor(const struct bench_rig *rig, const struct bench_record *record)
+{
+	char name[BENCH_NAME_BYTES], t[3][BENCH_TEXT_BYTES], rate[BENCH_TEXT_BYTES];
+	struct span times = p50_span(record);
+
+	bench_subject_name(&record->subject, name);
+	if (record->failed[0] || !times.count) {
+		printf("  anchor: %-20s not measured: %s\n", name, record->failed);
+		return;
+	}
+	printf("  anchor: %-20s %s (%s - %s), %s/s%s", name, bench_text_time(times.median, t[0]),
+		bench_text_time(times.min, t[1]), bench_text_time(times.max, t[2]),
+		bench_text_number(rate_span(record).median, rate), noise_text(rig, record));
+	if (record->subject.bytes)
+		printf(", %.2f GB/s",
+			(double)record->subject.bytes * rate_span(record).median / 1e9);
+	if (record->result.errors)
+		printf(", %llu ERRORS: %s", (unsigned long long)record->result.errors,
+			record->result.first_error);
+	printf("\n");
+}
+
+static void print_row(const struct bench_rig *rig, const struct bench_group *group,
+	const struct bench_record *record)
+{
+	const struct bench_subject *subject = &record->subject;
+	const struct bench_result *result = &record->result;
+	const struct bench_record *anchor = bench_group_anchor(group, record);
+	struct span share = bench_share(record, anchor);
+	char t[6][BENCH_TEXT_BYTES], n[BENCH_TEXT_BYTES], size[BENCH_TEXT_BYTES];
+	char verified[BENCH_TEXT_BYTES], name[BENCH_NAME_BYTES];
+
+	printf("%-7s %-7s %5u %-16s %-4s ", OP_NAMES[subject->op],
+		subject->bytes ? bench_text_bytes(subject->bytes, size) : "-", subject->depth,
+		bench_way_name(rig, subject), subject->heat == BENCH_COLD ? "cold" : "hot");
+	if (record->failed[0] || !record->sample_count) {
+		printf("not measured: %s\n", record->failed);
+		return;
+	}
+	printf("%9llu %9s %9s %9s %9s %9s %9s %8.3f %6llu %10s  ", (unsigned long long)result->ops,
+		time_at(&record->hist, 0.5, t[0]), time_at(&record->hist, 0.9, t[1]),
+		time_at(&record->hist, 0.99, t[2]), time_at(&record->hist, 0.999, t[3]),
+		bench_text_time((double)record->hist.max, t[4]),
+		bench_text_number(rate_span(record).median, n),
+		(double)result->bytes / (double)result->elapsed_ns,
+		(unsigned long long)result->errors,
+		bench_text_number((double)result->verified_bytes, verified));
+	if (rig->opts->rate)
+		printf("paced");
+	else if (share.count)
+		printf("%.3f (%.3f-%.3f) of %s", share.median, share.min, share.max,
+			bench_subject_name(&anchor->subject, name));
+	printf("%s\n", noise_text(rig, record));
+	if (result->errors)
+		printf("        ERRORS: %s\n", result->first_error);
+}
+
+void bench_report_speeds(const struct bench_rig *rig, const struct bench_group *group)
+{
+	for (uint32_t m = 0; m < group->count; m++) {
+		if (group->members[m]->subject.kind == BENCH_ROW)
+			print_row(rig, group, group->members[m]);
+		else
+			print_anchor(rig, group->members[m]);
+	}
+	fflush(stdout);
+}
+
+/* ---- Costs. ---- */
+
+/* "-" for what is not known. */
+static const char *per(double sum, double count, bool known, char buf[BENCH_TEXT_BYTES])
+{
+	if (!known || !(count > 0))
+		snprintf(buf, BENCH_TEXT_BYTES, "-");
+	else
+		snprintf(buf, BENCH_TEXT_BYTES, sum / count < 100 ? "%.3f" : "%.1f", sum / count);
+	return buf;
+}
+
+static void print_costs(const struct bench_rig *rig, const struct bench_record *record)
+{
+	const struct bench_subject *subject = &record->subject;
+	double ops = (double)record->result.ops, bytes = (double)record->result.bytes;
+	bool known = record->server_known, counted = record->counts.known;
+	bool row = subject->kind == BENCH_ROW, rdma = row && subject->way == BENCH_RDMA;
+	char t[11][BENCH_TEXT_BYTES], size[BENCH_TEXT_BYTES];
+
+	printf("%-7s %-7s %5u %-16s %-4s ", row ? OP_NAMES[subject->op] : "GET",
+		subject->bytes ? bench_text_bytes(subject->bytes, size) : "-", subject->depth,
+		row ? bench_way_name(rig, subject) : "nginx",
+		subject->heat == BENCH_COLD ? "cold" : "hot");
+	printf("%9s %9s %9s %9s %8s %8s %8s %8.0f %9s %9s %9s %9s %6.2f %6.3f%s\n",
+		per((double)record->server.cpu_ns / 1e3, ops, known, t[0]),
+		per((double)record->client.cpu_ns / 1e3, ops, true, t[1]),
+		per((double)record->server.switches, ops, known, t[2]),
+		per((double)record->client.switches, ops, true, t[3]),
+		per(record->counts.copied_bytes, bytes, counted, t[4]),
+		per((double)record->client_copied_bytes, bytes, rdma, t[5]),
+		per(record->counts.wire_bytes, bytes,
+			counted && rdma && rig->target.server.rdma_is_simulated, t[6]),
+		row ? bench_kernel_copies(subject) : 2.0,
+		per(record->counts.flushes, ops, counted, t[7]),
+		per((double)record->server.disk_write_bytes, bytes,
+			known && row && subject->op == BENCH_PUT, t[8]),
+		per(record->counts.disk_read_bytes, bytes,
+			counted && row && subject->op == BENCH_GET, t[9]),
+		per((double)record->fallbacks, 1, rdma, t[10]), bench_noise_cores(&record->noise),
+		bench_noise_steal(&record->noise, rig->cpu_count), noise_text(rig, record));
+}
+
+void bench_report_costs(const struct bench_rig *rig, const struct bench_plan *plan)
+{
+	printf("\n%-42s  %19s %19s %35s %9s %19s %9s %13s\n", "", "CPU us/op", "switches/op",
+		"copies of each byte", "", "disk bytes/byte", "", "others");
+	printf("%-7s %-7s %5s %-16s %-4s %9s %9s %9s %9s %8s %8s %8s %8s %9s %9s %9s %9s %6s %6s\n",
+		"op", "size", "depth", "transport", "set", "server", "client", "server", "client",
+		"server", "client", "wire", "kernel", "fsync/op", "written", "read", "fallback",
+		"cores", "steal");
+	print_rule('-', SPEED_COLUMNS);
+	for (uint32_t g = 0; g < plan->group_count; g++) {
+		const struct bench_group *group = &plan->groups[g];
+
+		for (uint32_t m = 0; m < group->count; m++) {
+			enum bench_kind kind = group->members[m]->subject.kind;
+
+			if ((kind == BENCH_ROW || kind == BENCH_NGINX) &&
+				group->members[m]->sample_count)
+				print_costs(rig, group->members[m]);
+		}
+	}
+}
+
+/* ---- Marks. ---- */
+
+static const char *verdict_text(enum bench_verdict verdict, double limit, bool less, char buf[24])
+{
+	char number[BENCH_TEXT_BYTES];
+
+	if (verdict == BENCH_NO_MARK)
+		return "-";
+	snprintf(buf, 24, "%s%s %s", less ? "<=" : ">=", bench_text_number(limit, number),
+		verdict == BENCH_REACHED ? "yes" : "NO");
+	return buf;
+}
+
+bool bench_report_judge(const struct bench_rig *rig, const struct bench_plan *plan,
+	const struct bench_mark *mark, struct bench_mark_result *ret_result)
+{
+	if (mark->row.way == BENCH_RDMA && !rig->target.server.rdma_is_simulated)
+		return false;
+	return bench_mark_judge(mark, plan, ret_result);
+}
+
+static void print_mark(
+	const struct bench_rig *rig, const struct bench_mark *mark, const struct bench_plan *plan)
+{
+	bool rates = mark->measure == BENCH_RATE_SHARE || mark->measure == BENCH_RATE;
+	struct bench_mark_result result;
+	char t[5][BENCH_TEXT_BYTES], v[3][24], range[64] = "", figure[64] = "";
+
+	if (!bench_report_judge(rig, plan, mark, &result)) {
+		printf("%-68s not measured\n", mark->title);
+		return;
+	}
+	if (result.value.count > 1)
+		snprintf(range, sizeof(range), "(%s-%s)", bench_text_number(result.value.min, t[0]),
+			bench_text_number(result.value.max, t[1]));
+	if (result.anchor.count)
+		snprintf(figure, sizeof(figure), "%s to %s",
+			rates ? bench_text_number(result.figure.median, t[2])
+			      : bench_text_time(result.figure.median, t[2]),
+			rates ? bench_text_number(result.anchor.median, t[3])
+			      : bench_text_time(result.anchor.median, t[3]));
+	else if (result.figure.count)
+		snprintf(figure, sizeof(figure), "%s",
+			rates ? bench_text_number(result.figure.median, t[2])
+			      : bench_text_time(result.figure.median, t[2]));
+	printf("%-68s %8s %-17s %-22s %-14s %-14s %-14s\n", mark->title,
+		bench_text_number(result.value.median, t[4]), range, figure,
+		verdict_text(result.first, mark->first, mark->less_is_better, v[0]),
+		verdict_text(result.must, mark->must, mark->less_is_better, v[1]),
+		verdict_text(result.aim, mark->aim, mark->less_is_better, v[2]));
+}
+
+void bench_report_marks(const struct bench_rig *rig, const struct bench_plan *plan)
+{
+	printf("\n%-68s %8s %-17s %-22s %-14s %-14s %-14s\n", "mark", "value", "(min-max)",
+		"figure to anchor", "first", "must", "aim");
+	print_rule('-', SPEED_COLUMNS);
+	for (size_t i = 0; i < BENCH_MARK_COUNT; i++)
+		print_mark(rig, &BENCH_MARKS[i], plan);
+	fflush(stdout);
+}

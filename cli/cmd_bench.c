@@ -1,0 +1,224 @@
+/* cli/cmd_bench.c: `nebulaio bench`: options in, a run of bench/, what came of it out. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "bench/bench.h"
+#include "remote.h"
+
+#define USAGE                                                                                            \
+	"usage: nebulaio bench [--quick] [--only TEXT] [--json FILE] [OPTIONS]\n"                        \
+	"       nebulaio bench --endpoint URLS [--metrics ADDR:PORT] [--pid PID] [OPTIONS]\n"            \
+	"\n"                                                                                             \
+	"Measures operations over RDMA and HTTP, beside what this machine can do at best (anchors),\n"   \
+	"in turn, so that ratios hold whatever else the machine does. Starts a server of its own on\n"   \
+	"one processor and runs the client on another; or measures one that runs already, in a\n"        \
+	"bucket of its own there. docs/guide/bench.md explains every column.\n"                          \
+	"\n"                                                                                             \
+	"  --quick            only the rows that marks need, about a minute\n"                           \
+	"  --only TEXT        only rows with TEXT in their name: \"get 4KiB\", \"d16 rdma\", \"cold\"\n" \
+	"  --list             print the rows' names and measure nothing\n"                               \
+	"  --json FILE        write everything there too\n"                                              \
+	"  --dir DIR          folder for the server's data and the raw log, on the disk to be\n"         \
+	"                     measured (default ./build, TMPDIR or here; never a tmpfs by itself)\n"     \
+	"  --repetitions N    slices of each row (default 5, at most 64)\n"                              \
+	"  --slice MS         length of a slice (default 200)\n"                                         \
+	"  --rate N           open loop: N starts a second, latency since each was due\n"                \
+	"  --verify N         check the CRC of every Nth answer (default 64)\n"                          \
+	"  --list-keys N      keys in the bucket that is listed (default 100000; 10000 with --quick)\n"  \
+	"  --idle poll|default  keep idle processors awake (default, where permitted), or not\n"         \
+	"  --set KEY=VALUE    configuration of the server that is started\n"                             \
+	"  --endpoint URLS    measure this server: rdma://HOST:PORT,http://HOST:PORT\n"                  \
+	"  --metrics ADDR:PORT  where it tells its metrics (copies, flushes)\n"                          \
+	"  --pid PID          its process (processor time, context switches)\n"                          \
+	"  --device NAME, --access-key KEY, --secret-key KEY  as for the other commands\n"               \
+	"\n"                                                                                             \
+	"Ends with 1 when a row could not be measured or had errors. Marks that are missed are only\n"   \
+	"told.\n"
+
+enum {
+	OPT_QUICK = REMOTE_OWN,
+	OPT_ONLY,
+	OPT_LIST,
+	OPT_DIR,
+	OPT_REPETITIONS,
+	OPT_SLICE,
+	OPT_RATE,
+	OPT_VERIFY,
+	OPT_LIST_KEYS,
+	OPT_IDLE,
+	OPT_SET,
+	OPT_METRICS,
+	OPT_PID
+};
+static const struct option OPTIONS[] = {
+	{"endpoint", required_argument, NULL, REMOTE_ENDPOINT},
+	{"device", required_argument, NULL, REMOTE_DEVICE},
+	{"access-key", required_argument, NULL, REMOTE_ACCESS},
+	{"secret-key", required_argument, NULL, REMOTE_SECRET},
+	{"json", required_argument, NULL, REMOTE_JSON},
+	{"quick", no_argument, NULL, OPT_QUICK},
+	{"only", required_argument, NULL, OPT_ONLY},
+	{"list", no_argument, NULL, OPT_LIST},
+	{"dir", required_argument, NULL, OPT_DIR},
+	{"repetitions", required_argument, NULL, OPT_REPETITIONS},
+	{"slice", required_argument, NULL, OPT_SLICE},
+	{"rate", required_argument, NULL, OPT_RATE},
+	{"verify", required_argument, NULL, OPT_VERIFY},
+	{"list-keys", required_argument, NULL, OPT_LIST_KEYS},
+	{"idle", required_argument, NULL, OPT_IDLE},
+	{"set", required_argument, NULL, OPT_SET},
+	{"metrics", required_argument, NULL, OPT_METRICS},
+	{"pid", required_argument, NULL, OPT_PID},
+	{0},
+};
+
+/* A number within bounds; CLI_USAGE, said why. */
+static int number(const char *name, uint64_t min, uint64_t max, uint64_t *ret_number)
+{
+	uint64_t value;
+
+	if (slice_to_u64(slice_str(optarg), &value) || value < min || value > max)
+		return cli_usage_error(&CLI_BENCH, "%s: '%s' is not a number from %llu to %llu",
+			name, optarg, (unsigned long long)min, (unsigned long long)max);
+	*ret_number = value;
+	return CLI_OK;
+}
+
+static int numeric_option(struct bench_opts *opts, int option)
+{
+	uint64_t value = 0;
+	int ret;
+
+	switch (option) {
+	case OPT_REPETITIONS:
+		ret = number("--repetitions", 1, BENCH_REPETITIONS_MAX, &value);
+		opts->repetitions = (uint32_t)value;
+		return ret;
+	case OPT_SLICE:
+		ret = number("--slice", 10, 60000, &value);
+		opts->slice_ns = value * NS_PER_MS;
+		return ret;
+	case OPT_RATE:
+		return number("--rate", 1, 100000000, &opts->rate);
+	case OPT_VERIFY:
+		ret = number("--verify", 1, UINT32_MAX, &value);
+		opts->verify_every = (uint32_t)value;
+		return ret;
+	case OPT_LIST_KEYS:
+		ret = number("--list-keys", 1, 100000000, &value);
+		opts->list_keys = (uint32_t)value;
+		return ret;
+	default:
+		ret = number("--pid", 1, 1 << 22, &value);
+		opts->server_pid = (int)value;
+		return ret;
+	}
+}
+
+static int own_option(struct bench_opts *opts, int option)
+{
+	switch (option) {
+	case OPT_QUICK:
+		opts->quick = true;
+		return CLI_OK;
+	case OPT_ONLY:
+		opts->only = optarg;
+		return CLI_OK;
+	case OPT_LIST:
+		opts->list_rows = true;
+		return CLI_OK;
+	case OPT_DIR:
+		opts->dir = optarg;
+		return CLI_OK;
+	case OPT_METRICS:
+		opts->metrics_address = optarg;
+		return CLI_OK;
+	case OPT_IDLE:
+		opts->idle_default = !strcmp(optarg, "default");
+		if (opts->idle_default || !strcmp(optarg, "poll"))
+			return CLI_OK;
+		return cli_usage_error(
+			&CLI_BENCH, "--idle: '%s' is neither poll nor default", optarg);
+	case OPT_SET:
+		if (opts->server_set_count == BENCH_SERVER_SETS_MAX)
+			return cli_usage_error(
+				&CLI_BENCH, "--set: at most %u", BENCH_SERVER_SETS_MAX);
+		opts->server_sets[opts->server_set_count++] = optarg;
+		return CLI_OK;
+	default:
+		return numeric_option(opts, option);
+	}
+}
+
+static int parse(struct bench_opts *opts, struct remote_opts *remote, int argc, char **argv)
+{
+	bool endpoint = false, list_keys = false;
+	int option, ret;
+
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (option == REMOTE_JSON) {
+			opts->json_path = optarg;
+			continue;
+		}
+		endpoint = endpoint || option == REMOTE_ENDPOINT;
+		list_keys = list_keys || option == OPT_LIST_KEYS;
+		ret = option >= REMOTE_OWN ? own_option(opts, option)
+					   : remote_option(&CLI_BENCH, remote, option, argv);
+		if (ret)
+			return ret;
+	}
+	if (optind < argc)
+		return cli_usage_error(&CLI_BENCH, "unexpected argument '%s'", argv[optind]);
+	if (endpoint) {
+		opts->endpoints = remote->endpoints;
+		opts->access_key = remote->access_key;
+		opts->secret_key = remote->secret_key;
+		opts->region = remote->region;
+		opts->device_name = remote->device_name;
+		if (opts->server_set_count)
+			return cli_usage_error(&CLI_BENCH,
+				"--set is for a server of bench's own, not for --endpoint");
+	} else if (opts->metrics_address || opts->server_pid) {
+		return cli_usage_error(&CLI_BENCH, "--metrics and --pid go with --endpoint");
+	}
+	if (opts->quick && !list_keys)
+		opts->list_keys = 10000;
+	return CLI_OK;
+}
+
+static int bench_command(int argc, char **argv)
+{
+	struct bench_opts opts;
+	struct remote_opts remote;
+	struct bench_outcome outcome;
+	int ret;
+
+	bench_defaults(&opts);
+	remote_defaults(&remote);
+	ret = parse(&opts, &remote, argc, argv);
+	if (ret)
+		return ret;
+	ret = bench_run(&opts, &outcome);
+	if (ret == -EINVAL)
+		return CLI_USAGE;
+	if (ret == -EHOSTUNREACH)
+		return CLI_UNREACHABLE;
+	if (opts.list_rows)
+		return ret ? CLI_FAILED : CLI_OK;
+	if (outcome.rows)
+		printf("\n%u rows, %u of them not measured or with errors; first marks: %u reached, %u missed\n",
+			outcome.rows, outcome.rows_failed, outcome.marks - outcome.marks_missed,
+			outcome.marks_missed);
+	return ret || outcome.rows_failed ? CLI_FAILED : CLI_OK;
+}
+
+const struct cli_command CLI_BENCH = {
+	.name = "bench",
+	.summary = "measure a server, beside what its machine can do at best",
+	.usage = USAGE,
+	.run = bench_command,
+};
