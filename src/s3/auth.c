@@ -113,19 +113,22 @@ static const struct s3_error *check_signature(
 	const struct s3_error *error = NULL;
 	char signature[SIGV4_SIGNATURE_LEN];
 	struct buf canonical, string;
+	struct sigv4_key key;
 
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
 	sigv4_canonical(call->request, &call->params, claim, &canonical);
 	sigv4_string_to_sign(claim, buf_slice(&canonical), &string);
-	sigv4_keys_get(call->s3->keys, claim, slice_str(secret), call->signing.signing_key);
+	sigv4_keys_get(call->s3->keys, claim, slice_str(secret), &key);
+	memcpy(call->signing.signing_key, key.bytes, sizeof(key.bytes));
 	if (canonical.failed || string.failed) {
 		error = s3_error_at(S3_E_INVALID_URI);
 	} else {
-		sigv4_sign(call->signing.signing_key, buf_slice(&string), signature);
+		sigv4_sign(&key.prepared, buf_slice(&string), signature);
 		if (!secret_equal(signature, claim->signature.data, sizeof(signature)))
 			error = mismatch(call, claim, buf_slice(&canonical), buf_slice(&string));
 	}
+	secret_wipe(&key, sizeof(key));
 	buf_free(&canonical);
 	buf_free(&string);
 	return error;

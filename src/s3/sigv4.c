@@ -363,12 +363,18 @@ static void put_value(struct slice value, struct buf *out)
 	}
 }
 
+/* Signed headers come in lower case from nearly every client. */
 static void put_lower(struct slice name, struct buf *out)
 {
 	size_t at = out->len;
+	bool upper = false;
 
+	for (size_t i = 0; i < name.len; i++)
+		upper |= name.data[i] >= 'A' && name.data[i] <= 'Z';
 	buf_put_slice(out, name);
-	for (; !out->failed && at < out->len; at++)
+	if (!upper || out->failed)
+		return;
+	for (; at < out->len; at++)
 		out->data[at] = (char)tolower((unsigned char)out->data[at]);
 }
 
@@ -442,10 +448,10 @@ void sigv4_signing_key(
 	secret_wipe(start, sizeof(start));
 }
 
-void sigv4_sign(const uint8_t key[32], struct slice string_to_sign, char ret_signature[64])
+void sigv4_sign(const struct hmac_key *key, struct slice string_to_sign, char ret_signature[64])
 {
 	uint8_t mac[SHA256_BYTES];
 
-	hmac_sha256(slice_of(key, SHA256_BYTES), string_to_sign, mac);
+	hmac_by_key(key, string_to_sign, mac);
 	hex_encode(mac, sizeof(mac), ret_signature);
 }

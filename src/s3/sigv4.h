@@ -60,14 +60,19 @@ void sigv4_string_to_sign(const struct sigv4_claim *claim, struct slice canonica
 /* The chain of keys: secret, day, region, service. */
 void sigv4_signing_key(
 	struct slice secret, struct slice date, struct slice region, uint8_t ret_key[32]);
-/* 64 hex digits. */
-void sigv4_sign(const uint8_t key[32], struct slice string_to_sign, char ret_signature[64]);
+/* 64 hex digits, by a prepared signing key. */
+void sigv4_sign(const struct hmac_key *key, struct slice string_to_sign, char ret_signature[64]);
 
 /* ---- Signing keys by access key, day and region. Any thread; a look-up never waits. ---- */
 struct sigv4_keys;
 int sigv4_keys_open(struct sigv4_keys **ret_keys);
 void sigv4_keys_close(struct sigv4_keys *keys); /* wipes; takes NULL */
+/* The signing key, and the same prepared for sigv4_sign. Both are secrets: wipe them after use. */
+struct sigv4_key {
+	uint8_t bytes[32];
+	struct hmac_key prepared;
+};
 void sigv4_keys_get(struct sigv4_keys *keys, const struct sigv4_claim *claim, struct slice secret,
-	uint8_t ret_key[32]);
+	struct sigv4_key *ret_key);
 
 #endif

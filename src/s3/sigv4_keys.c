@@ -11,7 +11,7 @@
 struct slot {
 	_Alignas(64) atomic_flag busy;
 	bool full;
-	uint8_t key[SHA256_BYTES];
+	struct sigv4_key key;
 	char date[DATE_DAY_LEN];
 	uint8_t access_key_len, region_len, secret_len;
 	char region[32];
@@ -65,8 +65,14 @@ static void fill(struct slot *slot, const struct sigv4_claim *claim, struct slic
 	slot->full = true;
 }
 
+static void derive(const struct sigv4_claim *claim, struct slice secret, struct sigv4_key *ret_key)
+{
+	sigv4_signing_key(secret, claim->date, claim->region, ret_key->bytes);
+	hmac_key_init(&ret_key->prepared, ret_key->bytes, sizeof(ret_key->bytes));
+}
+
 void sigv4_keys_get(struct sigv4_keys *keys, const struct sigv4_claim *claim, struct slice secret,
-	uint8_t ret_key[32])
+	struct sigv4_key *ret_key)
 {
 	uint32_t hash = crc32c_update(0, claim->access_key.data, claim->access_key.len);
 	struct slot *slot;
@@ -76,13 +82,13 @@ void sigv4_keys_get(struct sigv4_keys *keys, const struct sigv4_claim *claim, st
 	slot = &keys->slots[hash % SLOT_COUNT];
 	if (claim->region.len > sizeof(slot->region) ||
 		atomic_flag_test_and_set_explicit(&slot->busy, memory_order_acquire)) {
-		sigv4_signing_key(secret, claim->date, claim->region, ret_key);
+		derive(claim, secret, ret_key);
 		return;
 	}
 	if (!holds(slot, claim, secret)) {
-		sigv4_signing_key(secret, claim->date, claim->region, slot->key);
+		derive(claim, secret, &slot->key);
 		fill(slot, claim, secret);
 	}
-	memcpy(ret_key, slot->key, sizeof(slot->key));
+	*ret_key = slot->key;
 	atomic_flag_clear_explicit(&slot->busy, memory_order_release);
 }

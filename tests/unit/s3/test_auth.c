@@ -48,6 +48,7 @@ static void sign(struct signed_call *signed_call, const char *secret, struct sig
 	struct s3_param items[S3_PARAMS_MAX];
 	struct s3_params params;
 	struct buf canonical, string;
+	struct hmac_key prepared;
 	char memory[1024];
 	uint8_t key[32];
 
@@ -58,7 +59,8 @@ static void sign(struct signed_call *signed_call, const char *secret, struct sig
 	sigv4_canonical(&call->request, &params, claim, &canonical);
 	sigv4_string_to_sign(claim, buf_slice(&canonical), &string);
 	sigv4_signing_key(slice_str(secret), claim->date, claim->region, key);
-	sigv4_sign(key, buf_slice(&string), signature);
+	hmac_key_init(&prepared, key, sizeof(key));
+	sigv4_sign(&prepared, buf_slice(&string), signature);
 	signature[64] = '\0';
 	buf_free(&canonical);
 	buf_free(&string);

@@ -115,6 +115,7 @@ static bool parse_example(const struct example *example, struct parsed *parsed)
 static void sign_example(const struct parsed *parsed, char ret_signature[65])
 {
 	struct buf canonical, string;
+	struct hmac_key prepared;
 	uint8_t key[32];
 
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
@@ -123,7 +124,8 @@ static void sign_example(const struct parsed *parsed, char ret_signature[65])
 	sigv4_string_to_sign(&parsed->claim, buf_slice(&canonical), &string);
 	assert_false(canonical.failed || string.failed);
 	sigv4_signing_key(SLICE(SECRET), parsed->claim.date, parsed->claim.region, key);
-	sigv4_sign(key, buf_slice(&string), ret_signature);
+	hmac_key_init(&prepared, key, sizeof(key));
+	sigv4_sign(&prepared, buf_slice(&string), ret_signature);
 	ret_signature[64] = '\0';
 	buf_free(&canonical);
 	buf_free(&string);
@@ -346,24 +348,25 @@ static void test_keys_are_cached_by_all_that_makes_them(void **state)
 	struct sigv4_claim claim = {.access_key = SLICE("a/b"),
 		.date = SLICE("20130524"),
 		.region = SLICE("us-east-1")};
-	uint8_t wanted[32], got[32];
 	struct sigv4_keys *keys;
+	struct sigv4_key got;
+	uint8_t wanted[32];
 
 	(void)state;
 	assert_int_equal(sigv4_keys_open(&keys), 0);
 	for (int i = 0; i < 3; i++) {
 		sigv4_signing_key(SLICE(SECRET), claim.date, claim.region, wanted);
-		sigv4_keys_get(keys, &claim, SLICE(SECRET), got);
-		assert_memory_equal(got, wanted, 32);
+		sigv4_keys_get(keys, &claim, SLICE(SECRET), &got);
+		assert_memory_equal(got.bytes, wanted, 32);
 	}
 	/* A changed secret of the same key id is not answered from the cache. */
 	sigv4_signing_key(SLICE("other"), claim.date, claim.region, wanted);
-	sigv4_keys_get(keys, &claim, SLICE("other"), got);
-	assert_memory_equal(got, wanted, 32);
+	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
+	assert_memory_equal(got.bytes, wanted, 32);
 	claim.region = SLICE("a-region-of-more-than-thirty-two-characters");
 	sigv4_signing_key(SLICE("other"), claim.date, claim.region, wanted);
-	sigv4_keys_get(keys, &claim, SLICE("other"), got);
-	assert_memory_equal(got, wanted, 32);
+	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
+	assert_memory_equal(got.bytes, wanted, 32);
 	sigv4_keys_close(keys);
 	sigv4_keys_close(NULL);
 }
