@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 
 BUILD = pathlib.Path(os.environ["BUILD_DIR"])
 PROGRAM = pathlib.Path(os.environ["NEBULAIO"])
@@ -52,10 +53,13 @@ class Tap:
 
     def cmocka(self, label, command, timeout):
         """Every point of a cmocka program, under a label; a plan that is not kept is a point that fails."""
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout,
-                              env={**os.environ, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
+        # Line by line, so that what stands still can be seen to.
+        process = subprocess.Popen(["stdbuf", "-oL", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   text=True, env={**os.environ, "CMOCKA_MESSAGE_OUTPUT": "TAP"})
+        timer = threading.Timer(timeout, process.kill)
+        timer.start()
         planned = seen = 0
-        for line in done.stdout.splitlines():
+        for line in process.stdout:
             plan = re.match(r"1\.\.(\d+)", line)
             match = re.match(r"(not )?ok\b\s*\d*\s*-?\s*(.*)", line)
             if plan:
@@ -64,8 +68,10 @@ class Tap:
                 seen += 1
                 self.point(not match.group(1), f"{label}: {match.group(2)}")
             else:
-                print(f"#   {line}", flush=True)
-        self.point(planned == seen > 0 and done.returncode >= 0, f"{label}: all {planned} tests ran")
+                print(f"#   {line.rstrip()}", flush=True)
+        timer.cancel()
+        status = process.wait()
+        self.point(planned == seen > 0 and status >= 0, f"{label}: all {planned} tests ran")
 
     def done(self):
         print("# guest done", flush=True)

@@ -2,6 +2,7 @@
  * process. */
 #include "tests/unit/rdma/suite.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -223,6 +224,24 @@ int post_send_sge(struct end *end, struct rp_send_wr wr, struct rp_sge sge)
 	wr.sg_list = &sge;
 	wr.sge_count = 1;
 	return rp_post_send(end->qp, &wr, 1, &posted);
+}
+
+void wc_expect_local(struct end *end, struct end *other, uint64_t wr_id, enum rp_status status)
+{
+	struct rp_wc wc = wc_next(end, other);
+
+	assert_int_equal(wc.wr_id, wr_id);
+	if (!suite->soft_roce || wc.status != RP_WC_GENERAL_ERR)
+		assert_int_equal(wc.status, status);
+}
+
+void atomic_refused(struct end *end, struct end *other, struct rp_send_wr wr)
+{
+	int err = post_send_sge(end, wr, sge_at(end, 0, 8));
+
+	assert_int_equal(err, suite->soft_roce ? -EINVAL : 0);
+	if (!err)
+		wc_expect(end, other, wr.wr_id, RP_WC_REM_INV_REQ_ERR);
 }
 
 int post_recv_at(struct end *end, uint64_t wr_id, uint64_t offset, uint32_t length)

@@ -13,6 +13,10 @@ struct suite {
 	const char *device_name;
 	const char *address; /* to listen on and to connect to */
 	int gid_index;
+	/* The kernel's soft-RoCE device keeps to the verbs' meaning, less exactly than cards: it
+	 * refuses a misaligned atomic when it is posted, may call what is wrong with
+	 * local memory a general error, and its queues take more than they grant. */
+	bool soft_roce;
 };
 extern const struct suite *suite;
 
@@ -63,6 +67,10 @@ void cm_expect(struct rp_device *device, enum rp_cm_type type, struct rp_cm_even
 struct rp_wc wc_next(struct end *end, struct end *other);
 /* The next completion, which must be of this id and status. */
 struct rp_wc wc_expect(struct end *end, struct end *other, uint64_t wr_id, enum rp_status status);
+/* The same for an operation that local memory does not allow. */
+void wc_expect_local(struct end *end, struct end *other, uint64_t wr_id, enum rp_status status);
+/* A misaligned atomic of this id is refused. */
+void atomic_refused(struct end *end, struct end *other, struct rp_send_wr wr);
 /* Nothing completes at either end during some thousand polls. */
 void wc_expect_none(struct end *end, struct end *other);
 

@@ -3,6 +3,7 @@
 #include "tests/unit/rdma/suite.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct suite verbs = {.gid_index = -1};
 const struct suite *suite = &verbs;
@@ -22,6 +23,7 @@ int main(int argc, char **argv)
 	}
 	verbs.device_name = argv[1];
 	verbs.address = argv[2];
+	verbs.soft_roce = !strncmp(argv[1], "rxe", 3);
 	/* Errors are provoked here by the dozen. */
 	log_set_level(LOG_ERROR + 1);
 	failed = run("conn", suite_conn_tests, suite_conn_count);
