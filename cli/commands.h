@@ -16,6 +16,7 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_BENCH,
 	&CLI_REGION,
 	&CLI_FSCK,
+	&CLI_DOCTOR,
 };
 
 #endif

@@ -1,0 +1,228 @@
+/* cli/cmd_doctor.c: `nebulaio doctor`: what this host can do for the server, what it cannot, and
+ * the command that changes it. */
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "doctor.h"
+#include "remote.h"
+#include "server/config.h"
+
+static const char USAGE[] =
+	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE]\n"
+	"\n"
+	"Looks at the host: memory limits, huge pages, NUMA, kernel, io_uring, RDMA devices, ports\n"
+	"and GIDs, network interfaces, NVMe passthrough. Says what each finding means and which\n"
+	"command changes it. Exit code 1 when something is broken.\n"
+	"\n"
+	"  --config FILE   judge by this configuration's memory.bytes\n"
+	"  --setup         run the fixes that only change limits or load modules, as root; shows\n"
+	"                  each command and asks first\n"
+	"  --yes           with --setup: do not ask\n"
+	"  --json          an array of findings\n";
+
+static const char *const STATE_NAMES[] = {"ok", "info", "warn", "FAIL"};
+
+struct finding *doctor_note(
+	struct doctor *doctor, enum finding_state state, const char *area, const char *what, ...)
+{
+	struct finding *finding;
+	va_list args;
+
+	if (doctor->count == FINDINGS_MAX)
+		doctor->count--; /* the last one gives way: there are far fewer kinds of findings */
+	finding = &doctor->findings[doctor->count++];
+	*finding = (struct finding){.state = state, .area = area};
+	va_start(args, what);
+	vsnprintf(finding->what, sizeof(finding->what), what, args);
+	va_end(args);
+	return finding;
+}
+
+void doctor_why(struct finding *finding, const char *text, ...)
+{
+	va_list args;
+
+	va_start(args, text);
+	vsnprintf(finding->why, sizeof(finding->why), text, args);
+	va_end(args);
+}
+
+void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
+{
+	va_list args;
+
+	va_start(args, command);
+	vsnprintf(finding->fix, sizeof(finding->fix), command, args);
+	va_end(args);
+	finding->safe = safe;
+}
+
+bool doctor_read(const char *path, char *buf, size_t buf_bytes)
+{
+	FILE *file = fopen(path, "re");
+	bool ok;
+
+	if (!file)
+		return false;
+	ok = fgets(buf, (int)buf_bytes, file) != NULL;
+	fclose(file);
+	if (ok)
+		buf[strcspn(buf, "\n")] = '\0';
+	return ok;
+}
+
+static void print_text(const struct doctor *doctor)
+{
+	for (size_t i = 0; i < doctor->count; i++) {
+		const struct finding *finding = &doctor->findings[i];
+
+		printf("%-5s %-8s %s\n", STATE_NAMES[finding->state], finding->area, finding->what);
+		if (finding->why[0])
+			printf("%15s%s\n", "", finding->why);
+		if (finding->fix[0])
+			printf("%15sfix: %s\n", "", finding->fix);
+	}
+}
+
+static void print_json(const struct doctor *doctor)
+{
+	printf("[\n");
+	for (size_t i = 0; i < doctor->count; i++) {
+		const struct finding *finding = &doctor->findings[i];
+
+		printf("{\"state\": \"%s\", \"area\": \"%s\", \"what\": ",
+			finding->state == FINDING_FAIL ? "fail" : STATE_NAMES[finding->state],
+			finding->area);
+		remote_print_json(stdout, finding->what);
+		printf(", \"why\": ");
+		remote_print_json(stdout, finding->why);
+		printf(", \"fix\": ");
+		remote_print_json(stdout, finding->fix);
+		printf("}%s\n", i + 1 < doctor->count ? "," : "");
+	}
+	printf("]\n");
+}
+
+static bool agreed(const char *command, bool yes)
+{
+	char answer[16];
+
+	printf("run: %s\n", command);
+	if (yes)
+		return true;
+	printf("     [y/N] ");
+	fflush(stdout);
+	return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static int run_command(const char *command)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int setup(const struct doctor *doctor, bool yes)
+{
+	int worst = CLI_OK;
+
+	if (geteuid() != 0) {
+		fprintf(stderr, "nebulaio doctor: --setup changes limits and loads modules: run it "
+				"as root\n");
+		return CLI_DENIED;
+	}
+	for (size_t i = 0; i < doctor->count; i++) {
+		const struct finding *finding = &doctor->findings[i];
+
+		if (!finding->fix[0] || !finding->safe || !agreed(finding->fix, yes))
+			continue;
+		if (run_command(finding->fix)) {
+			fprintf(stderr, "nebulaio doctor: that failed; the others go on\n");
+			worst = CLI_FAILED;
+		}
+	}
+	return worst;
+}
+
+static int region_bytes(const char *file, unsigned long long *ret_bytes)
+{
+	static struct config config;
+	struct config_error error;
+
+	config_defaults(&config);
+	if (file && config_load_file(&config, file, &error)) {
+		fprintf(stderr, "nebulaio doctor: %s\n", error.text);
+		return CLI_USAGE;
+	}
+	*ret_bytes = config.memory.bytes;
+	return CLI_OK;
+}
+
+static int doctor_run(int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"setup", no_argument, NULL, 's'},
+		{"yes", no_argument, NULL, 'y'},
+		{"config", required_argument, NULL, 'c'},
+		{0},
+	};
+	static struct doctor doctor;
+	bool json = false, set_up = false, yes = false;
+	const char *file = NULL;
+	int option, ret;
+
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (option == '?')
+			return cli_usage_error(&CLI_DOCTOR,
+				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+		json |= option == 'j';
+		set_up |= option == 's';
+		yes |= option == 'y';
+		if (option == 'c')
+			file = optarg;
+	}
+	if (optind < argc)
+		return cli_usage_error(&CLI_DOCTOR, "unexpected argument '%s'", argv[optind]);
+	ret = region_bytes(file, &doctor.region_bytes);
+	if (ret)
+		return ret;
+	doctor_check_memory(&doctor);
+	doctor_check_kernel(&doctor);
+	doctor_check_rdma(&doctor);
+	doctor_check_network(&doctor);
+	doctor_check_disks(&doctor);
+	if (json)
+		print_json(&doctor);
+	else
+		print_text(&doctor);
+	if (set_up)
+		return setup(&doctor, yes);
+	for (size_t i = 0; i < doctor.count; i++) {
+		if (doctor.findings[i].state == FINDING_FAIL)
+			ret = CLI_FAILED;
+	}
+	return ret;
+}
+
+const struct cli_command CLI_DOCTOR = {
+	.name = "doctor",
+	.summary = "check this host, and say how to mend it",
+	.usage = USAGE,
+	.run = doctor_run,
+};

@@ -1,0 +1,50 @@
+/* cli/doctor.h: what `nebulaio doctor` looks at, and how a finding is told. */
+#ifndef CLI_DOCTOR_H
+#define CLI_DOCTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum finding_state {
+	FINDING_OK,
+	FINDING_INFO, /* good to know; nothing is wrong */
+	FINDING_WARN, /* works, but slower or with less than it could */
+	FINDING_FAIL, /* something that was asked for will not work */
+};
+
+#define FINDING_TEXT_MAX 512
+struct finding {
+	enum finding_state state;
+	const char *area; /* "memory", "rdma", … */
+	char what[FINDING_TEXT_MAX];
+	char why[FINDING_TEXT_MAX]; /* what it means; may be empty */
+	char fix[FINDING_TEXT_MAX]; /* a command to run as root, or empty */
+	bool safe; /* --setup may run the fix: it changes limits or loads modules, nothing else */
+};
+
+#define FINDINGS_MAX 256
+struct doctor {
+	struct finding findings[FINDINGS_MAX];
+	size_t count;
+	unsigned long long region_bytes; /* what the server is going to lock */
+};
+
+/* Adds a finding; what is printf-style. Returns it for why and fix, never NULL. */
+struct finding *doctor_note(struct doctor *doctor, enum finding_state state, const char *area,
+	const char *what, ...) __attribute__((format(printf, 4, 5)));
+/* The same text into a finding's why or fix. */
+void doctor_why(struct finding *finding, const char *text, ...)
+	__attribute__((format(printf, 2, 3)));
+void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* First line of a small file of /proc or /sys, without its end; false when it cannot be read. */
+bool doctor_read(const char *path, char *buf, size_t buf_bytes);
+
+void doctor_check_memory(struct doctor *doctor);
+void doctor_check_kernel(struct doctor *doctor);
+void doctor_check_rdma(struct doctor *doctor);
+void doctor_check_network(struct doctor *doctor);
+void doctor_check_disks(struct doctor *doctor);
+
+#endif

@@ -1,0 +1,260 @@
+/* cli/doctor_host.c: memory, kernel, disks: what the host gives every part. */
+#include <dirent.h>
+#include <errno.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "doctor.h"
+
+#define FILES_WANTED 16384u
+
+/* "HugePages_Free:  12" of /proc/meminfo. */
+static bool meminfo(const char *name, unsigned long long *ret_value)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	char line[256];
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':') {
+			*ret_value = strtoull(line + strlen(name) + 1, NULL, 10);
+			found = true;
+		}
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static void check_limits(struct doctor *doctor)
+{
+	struct rlimit limit;
+	struct finding *finding;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+		bool enough = limit.rlim_cur == RLIM_INFINITY ||
+			      limit.rlim_cur >= doctor->region_bytes || geteuid() == 0;
+
+		if (enough) {
+			doctor_note(doctor, FINDING_OK, "memory",
+				"the limit of locked memory is enough for a region of %llu MiB",
+				doctor->region_bytes / MIB);
+		} else {
+			finding = doctor_note(doctor, FINDING_WARN, "memory",
+				"the limit of locked memory is %llu KiB; a region of %llu MiB wants more",
+				(unsigned long long)limit.rlim_cur / KIB,
+				doctor->region_bytes / MIB);
+			doctor_why(finding,
+				"RDMA registration fails and disk I/O goes without fixed "
+				"buffers");
+			doctor_fix(finding, true,
+				"printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' > "
+				"/etc/security/limits.d/nebulaio.conf   # new logins; in a service: "
+				"LimitMEMLOCK=infinity");
+		}
+	}
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < FILES_WANTED) {
+		finding = doctor_note(doctor, FINDING_WARN, "memory",
+			"at most %llu open files: that many connections less a few",
+			(unsigned long long)limit.rlim_max);
+		doctor_fix(finding, true,
+			"printf '* hard nofile 65536\\n' > /etc/security/limits.d/nebulaio-files.conf");
+	}
+}
+
+static void check_huge_pages(struct doctor *doctor)
+{
+	unsigned long long free_pages = 0, total = 0;
+	unsigned long long wanted = doctor->region_bytes / (2 * MIB) + 2;
+	struct finding *finding;
+
+	if (!meminfo("HugePages_Free", &free_pages) || !meminfo("HugePages_Total", &total))
+		return;
+	if (free_pages >= wanted) {
+		doctor_note(doctor, FINDING_OK, "memory", "%llu huge pages of 2 MiB are free",
+			free_pages);
+		return;
+	}
+	finding = doctor_note(doctor, FINDING_WARN, "memory",
+		"%llu huge pages of 2 MiB are free; a region of %llu MiB takes %llu", free_pages,
+		doctor->region_bytes / MIB, wanted);
+	doctor_why(finding, "the server uses plain pages: slower start, more translation misses");
+	doctor_fix(finding, true, "sysctl -w vm.nr_hugepages=%llu", total - free_pages + wanted);
+}
+
+static void check_numa(struct doctor *doctor)
+{
+	unsigned nodes = 0;
+	struct dirent *entry;
+	DIR *dir = opendir("/sys/devices/system/node");
+
+	while (dir && (entry = readdir(dir)) != NULL)
+		nodes += strncmp(entry->d_name, "node", 4) == 0 && entry->d_name[4] >= '0' &&
+			 entry->d_name[4] <= '9';
+	if (dir)
+		closedir(dir);
+	if (nodes > 1)
+		doctor_note(doctor, FINDING_INFO, "memory",
+			"%u NUMA nodes: keep the server on the node of its RDMA device (numactl "
+			"--cpunodebind --membind)",
+			nodes);
+	else
+		doctor_note(doctor, FINDING_OK, "memory", "one NUMA node: nothing to place");
+}
+
+void doctor_check_memory(struct doctor *doctor)
+{
+	check_limits(doctor);
+	check_huge_pages(doctor);
+	check_numa(doctor);
+}
+
+static void check_io_uring(struct doctor *doctor)
+{
+	struct io_uring ring;
+	int ret = io_uring_queue_init(8, &ring, 0);
+	struct finding *finding;
+
+	if (ret == 0) {
+		io_uring_queue_exit(&ring);
+		doctor_note(doctor, FINDING_OK, "kernel", "io_uring works");
+		return;
+	}
+	finding = doctor_note(
+		doctor, FINDING_FAIL, "kernel", "io_uring does not work: %s", strerror(-ret));
+	doctor_why(finding, "the server cannot run without it");
+	doctor_fix(finding, true, "sysctl -w kernel.io_uring_disabled=0");
+}
+
+/* An option of the running kernel's configuration: 'y', 'm', 'n', or '?' when it is not told. */
+static char kernel_option(const char *name)
+{
+	struct utsname uts;
+	char path[300], line[512];
+	FILE *file;
+	char state = '?';
+
+	uname(&uts);
+	snprintf(path, sizeof(path), "/boot/config-%s", uts.release);
+	file = fopen(path, "re");
+	if (!file)
+		return '?';
+	state = 'n';
+	while (fgets(line, sizeof(line), file)) {
+		if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '=')
+			state = line[strlen(name) + 1];
+	}
+	fclose(file);
+	return state;
+}
+
+static void check_options(struct doctor *doctor)
+{
+	static const struct {
+		const char *name;
+		const char *what_for;
+	} OPTIONS[] = {
+		{"CONFIG_IO_URING", "everything"},
+		{"CONFIG_INFINIBAND", "RDMA devices"},
+		{"CONFIG_INFINIBAND_USER_ACCESS", "RDMA from programs"},
+		{"CONFIG_INFINIBAND_USER_MAD", "perfquery and ibping"},
+		{"CONFIG_RDMA_RXE", "soft-RoCE, RDMA over any network card"},
+		{"CONFIG_MLX5_INFINIBAND", "ConnectX cards"},
+		{"CONFIG_XDP_SOCKETS", "AF_XDP"},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++) {
+		char state = kernel_option(OPTIONS[i].name);
+
+		if (state == '?') {
+			doctor_note(doctor, FINDING_INFO, "kernel",
+				"the kernel's configuration is not in /boot: its options were not "
+				"checked");
+			return;
+		}
+		doctor_note(doctor, state == 'n' ? FINDING_WARN : FINDING_OK, "kernel",
+			"%s=%c (%s)", OPTIONS[i].name, state, OPTIONS[i].what_for);
+	}
+}
+
+static void check_clock(struct doctor *doctor)
+{
+	char source[64];
+	struct finding *finding;
+
+	if (!doctor_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
+		    sizeof(source)))
+		return;
+	if (!strcmp(source, "tsc") || !strcmp(source, "kvm-clock") ||
+		!strcmp(source, "arch_sys_counter")) {
+		doctor_note(doctor, FINDING_OK, "kernel", "clock source %s", source);
+		return;
+	}
+	finding = doctor_note(doctor, FINDING_WARN, "kernel", "clock source %s", source);
+	doctor_why(finding, "reading the time costs a system call or worse, many times a request");
+	doctor_fix(finding, false,
+		"echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource");
+}
+
+void doctor_check_kernel(struct doctor *doctor)
+{
+	struct utsname uts;
+	unsigned major = 0, minor = 0;
+
+	uname(&uts);
+	if (sscanf(uts.release, "%u.%u", &major, &minor) == 2) {
+		bool old = major < 6 || (major == 6 && minor < 1);
+		struct finding *finding = doctor_note(
+			doctor, old ? FINDING_WARN : FINDING_OK, "kernel", "Linux %s", uts.release);
+
+		if (old)
+			doctor_why(finding, "6.1 is the oldest that NebulaIO is tested on");
+	}
+	check_io_uring(doctor);
+	check_options(doctor);
+	check_clock(doctor);
+}
+
+static void check_passthrough(struct doctor *doctor, const char *name)
+{
+	char path[300];
+	struct finding *finding;
+
+	snprintf(path, sizeof(path), "/dev/%s", name);
+	if (access(path, R_OK | W_OK) == 0) {
+		doctor_note(
+			doctor, FINDING_OK, "disk", "%s can be used for NVMe passthrough", path);
+		return;
+	}
+	finding = doctor_note(doctor, FINDING_INFO, "disk", "%s: %s", path, strerror(errno));
+	doctor_fix(finding, false, "chgrp disk %s && chmod g+rw %s", path, path);
+}
+
+void doctor_check_disks(struct doctor *doctor)
+{
+	unsigned found = 0;
+	struct dirent *entry;
+	DIR *dir = opendir("/dev");
+
+	while (dir && (entry = readdir(dir)) != NULL) {
+		unsigned controller, space;
+		int end = 0;
+
+		if (sscanf(entry->d_name, "ng%un%u%n", &controller, &space, &end) == 2 &&
+			entry->d_name[end] == '\0') {
+			check_passthrough(doctor, entry->d_name);
+			found++;
+		}
+	}
+	if (dir)
+		closedir(dir);
+	if (!found)
+		doctor_note(doctor, FINDING_INFO, "disk",
+			"no NVMe passthrough device (/dev/ng*): the volume is a file");
+}
