@@ -1,0 +1,614 @@
+// nebulaio/rdma.h: the C++ face of libnebulaio: objects read and written over RDMA, with owners
+// that clean up after themselves. Header only, C++17; link with `pkg-config --libs nebulaio`.
+//
+//	nebulaio::RDMAContext ctx("mlx5_0", 1);
+//	ctx.connect("192.168.100.1", 9100);
+//	void *buffer = ctx.alloc_mr(1024 * 1024);
+//	nebulaio::Result result = ctx.rdma_read("my-bucket", "data.bin", buffer, 1024 * 1024);
+//	ctx.rdma_write("my-bucket", "output.bin", buffer, result.bytes);
+//	ctx.free_mr(buffer);
+//
+// ERRORS are exceptions of class nebulaio::Error: the errno, S3's status, code and message, the
+// request id and the transport.
+//
+// THREADS. A context, with its buffers and registrations, is used by one thread at a time. Open one
+// for each thread.
+//
+// MEMORY. Any memory may be read into and written from; memory from alloc_mr(), allocate() or given
+// to register_memory() is never copied on the way. It must stay where it is until the call returns,
+// or for submit() until its result has come. A Buffer or a Registration keeps the connection alive
+// for as long as it lives itself.
+//
+// ENVIRONMENT, so that a program written for one machine runs on another:
+//   NEBULAIO_RDMA_DEVICE_NAME   wins over the device that the program names; "simulated" needs no
+//                               card and reaches servers of this host
+//   NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: where the program says
+//                               the first it is led to the second
+//   NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY, or else AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY:
+//                               the keys of a program that names none
+#ifndef NEBULAIO_RDMA_H
+#define NEBULAIO_RDMA_H
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nebulaio/nebulaio.h>
+
+namespace nebulaio
+{
+
+// What came of a request.
+struct Result {
+	std::uint64_t bytes = 0; // of the answer's body, in your memory
+	std::uint64_t object_bytes =
+		0;	     // length that the answer announced: with head() the object's
+	unsigned status = 0; // S3's
+	neb_transport transport = NEB_NONE;
+	std::string etag;
+	std::string request_id;
+	std::string fallback; // why it went by HTTP though RDMA was wanted; empty otherwise
+	std::string headers;  // "name: value\n" lines, where they were asked for
+
+	Result() = default;
+	explicit Result(const neb_result &from)
+	    : bytes(from.bytes), object_bytes(from.object_bytes), status(from.status),
+	      transport(from.transport), etag(from.etag), request_id(from.request_id),
+	      fallback(from.fallback), headers(from.headers)
+	{
+	}
+	const char *transport_name() const
+	{
+		return neb_transport_name(transport);
+	}
+};
+
+// A request that failed, or could not be made: error() is a negative errno, as nebulaio.h lists
+// them; status() is 0 when no answer came.
+class Error : public std::runtime_error
+{
+      public:
+	Error(const std::string &what, int error) : Error(what, error, neb_result{})
+	{
+	}
+	Error(const std::string &what, int error, const neb_result &result)
+	    : std::runtime_error(text(what, error, result)), error_(error), status_(result.status),
+	      code_(result.code), message_(result.message), request_id_(result.request_id),
+	      transport_(result.status ? result.transport : NEB_NONE)
+	{
+	}
+	int error() const noexcept
+	{
+		return error_;
+	}
+	unsigned status() const noexcept
+	{
+		return status_;
+	}
+	const std::string &code() const noexcept // "NoSuchKey"
+	{
+		return code_;
+	}
+	const std::string &message() const noexcept
+	{
+		return message_;
+	}
+	const std::string &request_id() const noexcept
+	{
+		return request_id_;
+	}
+	neb_transport transport() const noexcept
+	{
+		return transport_;
+	}
+
+      private:
+	static std::string text(const std::string &what, int error, const neb_result &result)
+	{
+		std::string text = what + ": ";
+
+		if (result.code[0])
+			text += std::string(result.code) + ": ";
+		text += result.message[0] ? result.message : std::strerror(-error);
+		if (result.status)
+			text += " (status " + std::to_string(result.status) + ", request " +
+				result.request_id + ", by " + neb_transport_name(result.transport) +
+				")";
+		return text;
+	}
+
+	int error_;
+	unsigned status_;
+	std::string code_, message_, request_id_;
+	neb_transport transport_;
+};
+
+namespace detail
+{
+
+using Client = std::shared_ptr<neb_client>;
+
+inline std::string environment(const char *name, const char *other = nullptr)
+{
+	const char *value = std::getenv(name);
+
+	if ((!value || !*value) && other)
+		value = std::getenv(other);
+	return value ? value : "";
+}
+
+// Where NEBULAIO_CONNECT_TO leads this address, or the address itself.
+inline std::string connect_to(const std::string &address)
+{
+	const std::string map = environment("NEBULAIO_CONNECT_TO");
+	std::string_view rest = map;
+
+	while (!rest.empty()) {
+		std::size_t comma = rest.find(',');
+		std::string_view pair = rest.substr(0, comma);
+		std::size_t equals = pair.find('=');
+
+		if (equals == std::string_view::npos || equals + 1 == pair.size())
+			throw Error("NEBULAIO_CONNECT_TO: " + std::string(pair), -EINVAL);
+		if (pair.substr(0, equals) == address)
+			return std::string(pair.substr(equals + 1));
+		rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
+	}
+	return address;
+}
+
+inline std::string address(const std::string &host, std::uint16_t port)
+{
+	bool bare_v6 = host.find(':') != std::string::npos && host.front() != '[';
+
+	return connect_to((bare_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port));
+}
+
+} // namespace detail
+
+// Memory that the device knows; data() is page-aligned. Moved, never copied.
+class Buffer
+{
+      public:
+	Buffer() = default;
+	Buffer(detail::Client client, std::size_t bytes) : client_(std::move(client)), bytes_(bytes)
+	{
+		int ret = neb_buffer_alloc(client_.get(), bytes, &data_);
+
+		if (ret)
+			throw Error("a buffer of " + std::to_string(bytes) + " bytes", ret);
+	}
+	Buffer(Buffer &&other) noexcept
+	    : client_(std::move(other.client_)), data_(std::exchange(other.data_, nullptr)),
+	      bytes_(std::exchange(other.bytes_, 0))
+	{
+	}
+	Buffer &operator=(Buffer &&other) noexcept
+	{
+		std::swap(client_, other.client_);
+		std::swap(data_, other.data_);
+		std::swap(bytes_, other.bytes_);
+		return *this;
+	}
+	Buffer(const Buffer &) = delete;
+	Buffer &operator=(const Buffer &) = delete;
+	~Buffer()
+	{
+		if (data_)
+			neb_buffer_free(client_.get(), data_);
+	}
+	void *data() const noexcept
+	{
+		return data_;
+	}
+	std::size_t size() const noexcept
+	{
+		return bytes_;
+	}
+	template <typename T> T *as() const noexcept
+	{
+		return static_cast<T *>(data_);
+	}
+
+      private:
+	detail::Client client_;
+	void *data_ = nullptr;
+	std::size_t bytes_ = 0;
+};
+
+// Memory of yours that the device knows until this ends. Moved, never copied.
+class Registration
+{
+      public:
+	Registration() = default;
+	Registration(detail::Client client, void *data, std::size_t bytes)
+	    : client_(std::move(client))
+	{
+		int ret = neb_register(client_.get(), data, bytes);
+
+		if (ret)
+			throw Error("registering " + std::to_string(bytes) + " bytes", ret);
+		data_ = data;
+	}
+	Registration(Registration &&other) noexcept
+	    : client_(std::move(other.client_)), data_(std::exchange(other.data_, nullptr))
+	{
+	}
+	Registration &operator=(Registration &&other) noexcept
+	{
+		std::swap(client_, other.client_);
+		std::swap(data_, other.data_);
+		return *this;
+	}
+	Registration(const Registration &) = delete;
+	Registration &operator=(const Registration &) = delete;
+	~Registration()
+	{
+		if (data_)
+			neb_unregister(client_.get(), data_);
+	}
+
+      private:
+	detail::Client client_;
+	void *data_ = nullptr;
+};
+
+// One entry of a listing: a key, or with a delimiter a common prefix; or a bucket.
+struct Entry {
+	std::string key;
+	bool is_prefix;
+	std::uint64_t bytes;
+	std::string etag;
+	std::string last_modified;
+};
+
+// What a context is opened with. Everything has a default; keys come from the environment where
+// none are given.
+struct Options {
+	std::string device_name = "simulated"; // "mlx5_0", "mlx5_0:1", "mlx5_0:1:3"
+	std::string access_key;
+	std::string secret_key;
+	std::string region;
+	neb_transport transport = NEB_AUTO;
+	std::uint64_t pool_bytes = 0; // this and what follows: 0 is nebulaio.h's default
+	std::uint32_t requests_max = 0;
+	std::uint64_t connect_timeout_ns = 2000000000;
+	std::uint64_t request_timeout_ns = 0;
+	std::uint64_t spin_ns = 0;
+};
+
+// A connection to a server, and the requests that go over it. Moved, never copied.
+class RDMAContext
+{
+      public:
+	// The device and its port, counted from 1.
+	explicit RDMAContext(const std::string &device_name, int port = 1)
+	    : RDMAContext(with_device(device_name, port))
+	{
+	}
+	explicit RDMAContext(Options options) : options_(std::move(options))
+	{
+		const std::string device = detail::environment("NEBULAIO_RDMA_DEVICE_NAME");
+
+		if (!device.empty())
+			options_.device_name = device;
+		if (options_.access_key.empty())
+			options_.access_key =
+				detail::environment("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID");
+		if (options_.secret_key.empty())
+			options_.secret_key =
+				detail::environment("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY");
+		if (options_.access_key.empty() || options_.secret_key.empty())
+			throw Error("no keys: set NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY",
+				-EINVAL);
+	}
+	RDMAContext(RDMAContext &&) noexcept = default;
+	RDMAContext &operator=(RDMAContext &&) noexcept = default;
+	RDMAContext(const RDMAContext &) = delete;
+	RDMAContext &operator=(const RDMAContext &) = delete;
+
+	// To one server, over RDMA alone. Throws when it does not answer within the time for
+	// connecting, or does not know the keys. Connecting again ends the connection there was;
+	// what alloc_mr() gave ends with it.
+	void connect(const std::string &host, std::uint16_t port)
+	{
+		open("rdma://" + detail::address(host, port), NEB_RDMA);
+	}
+	// To endpoints as nebulaio.h has them, by the transport of the options: with NEB_AUTO over
+	// RDMA where it can be had, and over HTTP while it cannot.
+	void connect(const std::string &endpoints)
+	{
+		open(endpoints, options_.transport);
+	}
+	void disconnect() noexcept
+	{
+		client_.reset();
+	}
+	bool connected() const noexcept
+	{
+		return client_ != nullptr;
+	}
+
+	// ---- Memory. ----
+
+	// From the pool of registered memory; lives until free_mr() or the connection's end.
+	void *alloc_mr(std::size_t bytes)
+	{
+		void *data = nullptr;
+		int ret = neb_buffer_alloc(native(), bytes, &data);
+
+		if (ret)
+			throw Error("alloc_mr of " + std::to_string(bytes) + " bytes", ret);
+		return data;
+	}
+	void free_mr(void *data) // takes nullptr
+	{
+		neb_buffer_free(native(), data);
+	}
+	Buffer allocate(std::size_t bytes)
+	{
+		native();
+		return Buffer(client_, bytes);
+	}
+	Registration register_memory(void *data, std::size_t bytes)
+	{
+		native();
+		return Registration(client_, data, bytes);
+	}
+
+	// ---- Objects. ----
+
+	// Object to memory. Throws with -EMSGSIZE when the object is longer than bytes.
+	Result rdma_read(
+		const std::string &bucket, const std::string &key, void *data, std::size_t bytes)
+	{
+		neb_result result;
+		int ret = neb_get(native(), bucket.c_str(), key.c_str(), data, bytes, &result);
+
+		return checked("GET " + bucket + "/" + key, ret, result);
+	}
+	// Memory to object.
+	Result rdma_write(const std::string &bucket, const std::string &key, const void *data,
+		std::size_t bytes)
+	{
+		neb_result result;
+		int ret = neb_put(native(), bucket.c_str(), key.c_str(), data, bytes, &result);
+
+		return checked("PUT " + bucket + "/" + key, ret, result);
+	}
+	// A part of an object: bytes from offset on, or as many as there are.
+	Result read_range(const std::string &bucket, const std::string &key, std::uint64_t offset,
+		void *data, std::size_t bytes)
+	{
+		const neb_iov into = {data, bytes};
+		neb_request request{};
+
+		request.op = NEB_GET_OBJECT;
+		request.bucket = bucket.c_str();
+		request.key = key.c_str();
+		request.into = &into;
+		request.into_count = 1;
+		request.range_offset = offset;
+		request.range_bytes = bytes;
+		return perform(request);
+	}
+	Result head(const std::string &bucket, const std::string &key)
+	{
+		neb_result result;
+		int ret = neb_head(native(), bucket.c_str(), key.c_str(), &result);
+
+		return checked("HEAD " + bucket + "/" + key, ret, result);
+	}
+	Result remove(const std::string &bucket, const std::string &key)
+	{
+		neb_result result;
+		int ret = neb_delete(native(), bucket.c_str(), key.c_str(), &result);
+
+		return checked("DELETE " + bucket + "/" + key, ret, result);
+	}
+
+	// ---- Buckets and listings. ----
+
+	Result create_bucket(const std::string &bucket)
+	{
+		neb_result result{};
+		int ret = neb_bucket_create(native(), bucket.c_str(), &result);
+
+		return checked("creating bucket " + bucket, ret, result);
+	}
+	Result remove_bucket(const std::string &bucket)
+	{
+		neb_result result{};
+		int ret = neb_bucket_delete(native(), bucket.c_str(), &result);
+
+		return checked("deleting bucket " + bucket, ret, result);
+	}
+	// Calls visit for every key that starts with prefix, in order, until it returns false. It
+	// may throw, and may not use this context.
+	void list(const std::string &bucket, const std::string &prefix,
+		const std::string &delimiter, const std::function<bool(const neb_entry &)> &visit)
+	{
+		Visit context{visit, nullptr};
+		const struct neb_list query = {bucket.c_str(), prefix.c_str(), delimiter.c_str(),
+			nullptr, &Visit::call, &context};
+		neb_result result{};
+		int ret = neb_list(native(), &query, &result);
+
+		if (context.thrown)
+			std::rethrow_exception(context.thrown);
+		checked("listing " + bucket, ret, result);
+	}
+	std::vector<Entry> list(const std::string &bucket, const std::string &prefix = "",
+		const std::string &delimiter = "")
+	{
+		std::vector<Entry> entries;
+
+		list(bucket, prefix, delimiter, [&](const neb_entry &entry) {
+			entries.push_back(entry_of(entry));
+			return true;
+		});
+		return entries;
+	}
+	std::vector<Entry> list_buckets()
+	{
+		std::vector<Entry> entries;
+		const std::function<bool(const neb_entry &)> keep = [&](const neb_entry &entry) {
+			entries.push_back(entry_of(entry));
+			return true;
+		};
+		Visit context{keep, nullptr};
+		neb_result result{};
+		int ret = neb_list_buckets(native(), &Visit::call, &context, &result);
+
+		if (context.thrown)
+			std::rethrow_exception(context.thrown);
+		checked("listing the buckets", ret, result);
+		return entries;
+	}
+
+	// ---- Any request, at once or in flight with others. ----
+
+	Result perform(const neb_request &request)
+	{
+		neb_result result;
+		int ret = neb_perform(native(), &request, &result);
+
+		return checked(name(request), ret, result);
+	}
+	// The id that its result will carry.
+	std::uint64_t submit(const neb_request &request)
+	{
+		std::uint64_t id = 0;
+		int ret = neb_submit(native(), &request, &id);
+
+		if (ret)
+			throw Error(name(request), ret);
+		return id;
+	}
+	// Waits for at least one of the requests in flight and adds the results that are there to
+	// the vector, good and bad: look at each one's error. Throws with -ETIMEDOUT; adds nothing
+	// when nothing is in flight.
+	void wait(std::vector<neb_result> &results, std::uint64_t timeout_ns = UINT64_MAX)
+	{
+		std::size_t before = results.size();
+		int count;
+
+		results.resize(before + RESULTS_MAX);
+		count = neb_wait(native(), &results[before], RESULTS_MAX, timeout_ns);
+		results.resize(before + static_cast<std::size_t>(count > 0 ? count : 0));
+		if (count < 0)
+			throw Error("waiting for results", count);
+	}
+
+	neb_stats stats() const
+	{
+		neb_stats stats;
+
+		neb_client_stats(native(), &stats);
+		return stats;
+	}
+	// For what this header has no name for. Ours: do not close it.
+	neb_client *native() const
+	{
+		if (!client_)
+			throw Error("no connection: call connect() first", -ENOTCONN);
+		return client_.get();
+	}
+
+      private:
+	static constexpr std::uint32_t RESULTS_MAX = 16;
+
+	// C calls this, so no exception may leave it.
+	struct Visit {
+		const std::function<bool(const neb_entry &)> &visit;
+		std::exception_ptr thrown;
+
+		static bool call(void *arg, const neb_entry *entry) noexcept
+		{
+			Visit *self = static_cast<Visit *>(arg);
+
+			try {
+				return self->visit(*entry);
+			} catch (...) {
+				self->thrown = std::current_exception();
+				return false;
+			}
+		}
+	};
+
+	static Entry entry_of(const neb_entry &entry)
+	{
+		return {entry.key, entry.is_prefix, entry.bytes, entry.etag, entry.last_modified};
+	}
+	static Options with_device(const std::string &device_name, int port)
+	{
+		Options options;
+
+		if (port < 1)
+			throw Error("port " + std::to_string(port) + " of " + device_name, -EINVAL);
+		options.device_name = device_name == "simulated"
+					      ? device_name
+					      : device_name + ":" + std::to_string(port);
+		return options;
+	}
+	static std::string name(const neb_request &request)
+	{
+		return "request " + std::to_string(request.op) + " of " +
+		       (request.bucket ? request.bucket : "") + "/" +
+		       (request.key ? request.key : "");
+	}
+	static Result checked(const std::string &what, int ret, const neb_result &result)
+	{
+		if (ret)
+			throw Error(what, ret, result);
+		return Result(result);
+	}
+	void open(const std::string &endpoints, neb_transport transport)
+	{
+		neb_client *client = nullptr;
+		neb_options options{};
+		neb_request ping{};
+		neb_result result;
+		int ret;
+
+		options.endpoints = endpoints.c_str();
+		options.access_key = options_.access_key.c_str();
+		options.secret_key = options_.secret_key.c_str();
+		options.region = options_.region.empty() ? nullptr : options_.region.c_str();
+		options.transport = transport;
+		options.device_name = options_.device_name.c_str();
+		options.pool_bytes = options_.pool_bytes;
+		options.requests_max = options_.requests_max;
+		options.connect_timeout_ns = options_.connect_timeout_ns;
+		options.request_timeout_ns = options_.request_timeout_ns;
+		options.spin_ns = options_.spin_ns;
+		client_.reset();
+		ret = neb_client_open(&options, &client);
+		if (ret)
+			throw Error("connecting to " + endpoints, ret);
+		client_ = detail::Client(client, neb_client_close);
+		ping.op = NEB_PING;
+		ping.timeout_ns = options_.connect_timeout_ns;
+		ret = neb_perform(client, &ping, &result);
+		if (ret) {
+			client_.reset();
+			throw Error("connecting to " + endpoints, ret, result);
+		}
+	}
+
+	Options options_;
+	detail::Client client_;
+};
+
+} // namespace nebulaio
+
+#endif
