@@ -152,6 +152,9 @@ static int head_receive(struct http_conn *conn)
 	int len, err;
 
 	in->floor = 0;
+	/* A head that cannot be read has no method: its refusal has a body. */
+	conn->head.method = S3_METHOD_OTHER;
+	conn->head.http_1_0 = false;
 	do {
 		err = wait_first(conn);
 		if (err)

@@ -581,6 +581,29 @@ static void refusals(void *arg)
 }
 RIG_TEST(refusals);
 
+/* What the last request was does not matter to the refusal of a head that cannot be read. */
+static void refusal_after_head(void *arg)
+{
+	struct client *client = client_open();
+
+	(void)arg;
+	client_send(client, "HEAD /name HTTP/1.1\r\nHost: h\r\n\r\n");
+	client_answer(client, &answer, true);
+	assert_int_equal(client_ask(client, "GET / HTTP/1.1\nHost: h\n\n", &answer), 400);
+	assert_non_null(strstr(answer.body, "<Code>BadRequest</Code>"));
+	/* A HEAD that was understood and refused has none, only its length. */
+	client_close(client);
+	client = client_open();
+	client_send(client, "HEAD /name HTTP/1.1\r\n\r\n");
+	client_answer(client, &answer, true);
+	assert_int_equal(answer.status, 400);
+	assert_true(answer.bytes > 0);
+	net_send_end(client->stream);
+	client_expect_end(client);
+	client_close(client);
+}
+RIG_TEST(refusal_after_head);
+
 static void check_long_head(const char *start, char fill, size_t len, uint32_t status)
 {
 	char *text = malloc(len + 1);
@@ -829,6 +852,7 @@ int main(void)
 		RIG_UNIT(bad_bodies),
 		RIG_UNIT(bad_signature),
 		RIG_UNIT(refusals),
+		RIG_UNIT(refusal_after_head),
 		RIG_UNIT(long_heads),
 		RIG_UNIT(slow_idle),
 		RIG_UNIT(slow_head),
