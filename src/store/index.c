@@ -165,12 +165,16 @@ int index_state_read(struct index *index, struct state_record *ret_state)
 	return ret;
 }
 
-/* Deletes every key with the prefix. They are few and known to be there: a range tombstone would
- * slow down every later walk. */
-static int batch_delete_prefix(struct index *index, struct slice prefix)
+/* Deletes every key with the prefix: those in the index, and those that the group itself put before
+ * position `until`. They are few and known to be there: a range tombstone would slow down every
+ * later walk. */
+static int batch_delete_prefix(
+	struct index *index, struct slice prefix, struct slice group, size_t until)
 {
 	rocksdb_iterator_t *it = rocksdb_create_iterator(index->db, index->read);
+	struct mutation mutation;
 	char *message = NULL;
+	size_t at = 0;
 
 	for (rocksdb_iter_seek(it, prefix.data, prefix.len); rocksdb_iter_valid(it);
 		rocksdb_iter_next(it)) {
@@ -183,6 +187,10 @@ static int batch_delete_prefix(struct index *index, struct slice prefix)
 	}
 	rocksdb_iter_get_error(it, &message);
 	rocksdb_iter_destroy(it);
+	while (group_next(group, &at, &mutation) == 1 && at < until)
+		if (mutation.op == MUTATION_PUT && slice_starts(mutation.key, prefix))
+			rocksdb_writebatch_delete(
+				index->batch, mutation.key.data, mutation.key.len);
 	return message ? failed("walk", message) : 0;
 }
 
@@ -202,7 +210,7 @@ int index_apply(struct index *index, struct slice group, const struct state_reco
 		else if (mutation.op == MUTATION_DELETE)
 			rocksdb_writebatch_delete(
 				index->batch, mutation.key.data, mutation.key.len);
-		else if (batch_delete_prefix(index, mutation.key))
+		else if (batch_delete_prefix(index, mutation.key, group, at))
 			return -EIO;
 	}
 	if (ret < 0)

@@ -61,6 +61,23 @@ static void opts_default(struct store_opts *opts)
 	opts->inline_bytes_max = MIN(opts->inline_bytes_max, STORE_INLINE_BYTES_MAX);
 }
 
+/* A new volume beside an old index: the volume was lost or is not mounted. The index is not
+ * touched.
+ */
+static int index_unexpected(const struct store *store)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/index/CURRENT", store->dir);
+	if (access(path, F_OK))
+		return 0;
+	log_error("store",
+		"%s: there is an index but no volume: put the volume back; to begin anew, move "
+		"this directory away",
+		store->dir);
+	return -EUCLEAN;
+}
+
 /* A store whose creation was cut short has epoch 0: its index is made afresh. */
 static int index_prepare(struct store *store)
 {
@@ -108,6 +125,8 @@ int store_load(struct store *store, bool create)
 	};
 	int ret = dir_lock(store);
 
+	if (!ret && volume_missing(store->dir))
+		ret = index_unexpected(store);
 	if (!ret)
 		ret = volume_open(&volume, &store->volume);
 	if (!ret)

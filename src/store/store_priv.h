@@ -287,6 +287,8 @@ struct volume_opts {
 /* -EUCLEAN with a log line: damaged, foreign or newer. */
 int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
 void volume_close(struct volume *volume);
+/* No volume, or one that has never been begun. */
+bool volume_missing(const char *dir);
 /* Writes the next superblock and flushes; blocks. */
 int volume_super_write(struct volume *volume);
 

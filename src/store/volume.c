@@ -89,6 +89,15 @@ static int super_read(const char *path, struct superblock *ret_super)
 	return 0;
 }
 
+bool volume_missing(const char *dir)
+{
+	struct superblock super;
+	char path[4096];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/volume", dir) < sizeof(path) &&
+	       super_read(path, &super) == -ENOENT;
+}
+
 int volume_super_write(struct volume *volume)
 {
 	struct superblock *super = &volume->super;

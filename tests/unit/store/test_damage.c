@@ -308,6 +308,53 @@ static void test_a_changed_byte_is_found(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Parts that do not belong together. ---- */
+
+static void bucket_run(struct rig *rig, void *arg)
+{
+	int ret = bucket_make(rig->store, "b");
+
+	(void)arg;
+	assert_true(ret == 0 || ret == -EEXIST);
+}
+
+static void shell(const char *format, const char *a, const char *b)
+{
+	char command[2048];
+
+	snprintf(command, sizeof(command), format, a, b);
+	assert_int_equal(system(command), 0);
+}
+
+static void test_parts_of_two_stores_are_refused(void **state)
+{
+	struct rig rig, other;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_init(&other, 1);
+	rig_run(&rig, bucket_run, NULL);
+	rig_run(&other, bucket_run, NULL);
+	/* No volume: the index stays as it is. */
+	shell("mv '%s/volume' '%s/kept'", rig.dir, rig.dir);
+	rig_run(&rig, bucket_run, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	/* Another store's volume. */
+	shell("cp '%s/volume' '%s/volume'", other.dir, rig.dir);
+	rig_run(&rig, bucket_run, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	/* Its own: all is well. */
+	shell("mv '%s/kept' '%s/volume'", rig.dir, rig.dir);
+	rig_run(&rig, bucket_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	/* No index. */
+	shell("rm -r '%s/index' && test -d '%s'", rig.dir, rig.dir);
+	rig_run(&rig, bucket_run, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	rig_dir_remove(&rig);
+	rig_dir_remove(&other);
+}
+
 static void test_fsck_of_no_store(void **state)
 {
 	struct store_fsck_report report;
@@ -331,6 +378,7 @@ int main(void)
 		cmocka_unit_test(test_a_full_file_system_refuses),
 		cmocka_unit_test(test_a_failing_medium_is_fenced),
 		cmocka_unit_test(test_a_changed_byte_is_found),
+		cmocka_unit_test(test_parts_of_two_stores_are_refused),
 		cmocka_unit_test(test_fsck_of_no_store),
 	};
 
