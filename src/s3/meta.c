@@ -116,9 +116,6 @@ const struct s3_error *s3_check_headers(struct s3_call *call)
 		const struct s3_header *header = &request->headers[i];
 		const struct s3_error *error;
 
-		if (!is_clean_name(header->name) || !is_clean_value(header->value))
-			return s3_fail(call, S3_E_INVALID_ARGUMENT,
-				"A header has a character that headers cannot have.");
 		if (header->name.len < 6 || strncasecmp(header->name.data, "x-amz-", 6) != 0)
 			continue;
 		error = check_header(call, header);
@@ -216,6 +213,16 @@ static uint64_t gather_user_metadata(const struct s3_request *request, struct bu
 	return bytes;
 }
 
+/* What is kept comes back as a header to whoever reads the object. */
+static bool all_clean(const struct s3_request *request)
+{
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (!is_clean_name(request->headers[i].name) ||
+			!is_clean_value(request->headers[i].value))
+			return false;
+	return true;
+}
+
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta)
 {
 	const struct s3_error *error;
@@ -224,6 +231,9 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 
 	if (!call->request->header_count)
 		return NULL;
+	if (!all_clean(call->request))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"A header has a character that headers cannot have.");
 	buf_init(&out, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
 		struct slice value = s3_call_header(call, kept[i]);

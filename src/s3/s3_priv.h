@@ -207,8 +207,7 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 #define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
 /* Gathers what is kept with an object: standard headers, user metadata, storage class. */
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);
-/* Refuses request headers that ask for what is not implemented, by name, and values that no header
- * may have. */
+/* Refuses request headers that ask for what is not implemented, by name. */
 const struct s3_error *s3_check_headers(struct s3_call *call);
 /* Adds the stored headers and response-* overrides to the answer. */
 const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta);
