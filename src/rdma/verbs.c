@@ -340,8 +340,8 @@ static void log_unregistered(const struct rp_mr_opts *opts, int err)
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (err == -ENOMEM && limit.rlim_cur < opts->bytes)
 		log_error("rdma",
-			"%llu bytes cannot be registered: the locked-memory limit is %llu; raise it "
-			"(`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service)",
+			"%llu bytes cannot be registered: the locked-memory limit is %llu; raise "
+			"it (`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service)",
 			(unsigned long long)opts->bytes, (unsigned long long)limit.rlim_cur);
 	else
 		log_error("rdma", "%llu bytes cannot be registered: %s",
