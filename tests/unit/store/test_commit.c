@@ -311,6 +311,64 @@ static void test_many_keys_go_in_one_commit(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- Cold keys that many want at once: one asks the index, the others wait for it. ---- */
+
+#define COLD_KEYS 60u
+
+static void cold_put(struct rig *rig, void *arg)
+{
+	char key[32];
+
+	(void)arg;
+	if (reactor_core_idx(reactor_self()) != 0)
+		return;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < COLD_KEYS; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(object_put_seeded(rig, "b", slice_str(key), i * 100, i, NULL), 0);
+	}
+}
+
+static void cold_fiber(struct rig *rig, void *arg)
+{
+	uint32_t idx = *(uint32_t *)arg;
+	char key[32];
+
+	for (uint32_t i = 0; i < COLD_KEYS; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		if (i % 10 == 9 && idx == i) /* one of them is changed meanwhile */
+			assert_int_equal(
+				object_put_seeded(rig, "b", slice_str(key), i * 100, i, NULL), 0);
+		else
+			assert_int_equal(
+				object_verify_seeded(rig, "b", slice_str(key), i * 100, i), 0);
+		snprintf(key, sizeof(key), "none/%u", i);
+		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key), 0, 0), -ENOENT);
+	}
+}
+
+static void cold_run(struct rig *rig, void *arg)
+{
+	uint32_t idx[FIBERS / 2];
+
+	(void)arg;
+	for (uint32_t i = 0; i < ARRAY_LEN(idx); i++)
+		idx[i] = i + reactor_core_idx(reactor_self()) * (FIBERS / 2);
+	rig_fibers(rig, ARRAY_LEN(idx), cold_fiber, idx, sizeof(idx[0]));
+}
+
+static void test_many_want_the_same_cold_key(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 2);
+	rig_run(&rig, cold_put, NULL);
+	for (uint32_t i = 0; i < 5; i++)
+		rig_run(&rig, cold_run, NULL);
+	rig_dir_remove(&rig);
+}
+
 /* ---- Deletion's own condition; and a bucket that goes while a put is open. ---- */
 
 static int check_refuse(const struct store_meta *current, void *arg)
@@ -368,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_conditions_hold_across_cores),
 		cmocka_unit_test(test_a_random_load_on_two_cores),
 		cmocka_unit_test(test_many_keys_go_in_one_commit),
+		cmocka_unit_test(test_many_want_the_same_cold_key),
 		cmocka_unit_test(test_edges),
 	};
 
