@@ -254,7 +254,8 @@ static int call_begin(
 		return ret;
 	}
 	result_init(&call->result, ++client->next_id, request->user_data);
-	call->deadline_ns = clock_now_ns() + (request->timeout_ns ? request->timeout_ns
+	call->begun_ns = clock_now_ns();
+	call->deadline_ns = call->begun_ns + (request->timeout_ns ? request->timeout_ns
 								  : client->request_timeout_ns);
 	call->phase = CLIENT_QUEUED;
 	list_push_back(&client->queued, &call->link);
@@ -304,6 +305,15 @@ static const struct client_endpoint *rdma_failed(const struct neb_client *client
 	return failed;
 }
 
+static void finish_unsent(struct client_call *call, const struct client_endpoint *failed)
+{
+	int error = call->client->rdma_error;
+
+	if (failed)
+		snprintf(call->result.message, sizeof(call->result.message), "%s", failed->why);
+	client_call_finish(call, error ? error : -ENETDOWN);
+}
+
 void client_call_route(struct client_call *call)
 {
 	struct neb_client *client = call->client;
@@ -332,8 +342,9 @@ void client_call_route(struct client_call *call)
 	failed = rdma_failed(client);
 	if (client->http_count)
 		route_fallback(call, failed ? failed->why : "no RDMA session");
-	else if (client->transport == NEB_STRICT)
-		client_call_finish(call, client->rdma_error ? client->rdma_error : -ENETDOWN);
+	/* Keys that were refused will be refused again. */
+	else if (client->transport == NEB_STRICT || client->rdma_error == -EACCES)
+		finish_unsent(call, failed);
 }
 
 void client_call_retry(struct client_call *call, int error, const char *why)

@@ -85,7 +85,7 @@ struct client_call {
 	bool want_headers;
 	bool idempotent;
 	uint8_t attempts;
-	uint64_t deadline_ns;
+	uint64_t begun_ns, deadline_ns;
 	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
 	struct slice headers;			     /* encoded as in a capsule */
 	uint32_t header_count;

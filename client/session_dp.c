@@ -59,18 +59,22 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 
 /* ---- Out. ---- */
 
+/* What the request has left, as the server is told it. The first try has just read the clock. */
+static uint32_t deadline_ms(const struct client_call *call)
+{
+	uint64_t now_ns = call->attempts ? clock_now_ns() : call->begun_ns;
+	uint64_t left_ns = call->deadline_ns > now_ns ? call->deadline_ns - now_ns : 0;
+
+	return (uint32_t)MIN(left_ns / NS_PER_MS + 1, (uint64_t)UINT32_MAX);
+}
+
 static void request_fill(const struct client_call *call, struct capsule_request *request)
 {
-	uint64_t now_ns = clock_now_ns();
-
 	*request = (struct capsule_request){
 		.opcode = call->op,
 		.method = call->method,
 		.flags = call->want_headers ? CAPSULE_REQUEST_HEADERS : 0,
-		.deadline_ms = call->deadline_ns > now_ns
-				       ? (uint32_t)MIN((call->deadline_ns - now_ns) / NS_PER_MS + 1,
-						 (uint64_t)UINT32_MAX)
-				       : 1,
+		.deadline_ms = deadline_ms(call),
 		.body_bytes = call->body_bytes,
 		.bucket = call->bucket,
 		.key = call->key,

@@ -45,7 +45,7 @@ int native_recv_post(struct native_recv *recv)
 	struct native_session *session = recv->session;
 	struct rp_sge sge = {
 		.addr = (uint64_t)(uintptr_t)recv->span.data,
-		.length = session->front->capsule_bytes,
+		.length = region_span_bytes(recv->span),
 		.lkey = lkey_of(session->front, recv->span.data, region_span_bytes(recv->span)),
 	};
 	struct rp_recv_wr wr = {.wr_id = tag_recv(recv), .sg_list = &sge, .sge_count = 1};
@@ -122,7 +122,7 @@ static void on_recv(struct native_recv *recv, const struct rp_wc *wc)
 	}
 	counter_add(&capsules_in, 1);
 	session->last_ns = reactor_now_ns(session->front->reactor);
-	bytes = capsule_head_check(head, wc->byte_len, session->front->capsule_bytes);
+	bytes = capsule_head_check(head, wc->byte_len, region_span_bytes(recv->span));
 	if (bytes != (ptrdiff_t)wc->byte_len || bytes < 0) {
 		native_session_fail(session, "a message is no capsule");
 		return;

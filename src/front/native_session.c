@@ -15,7 +15,7 @@ DEFINE_COUNTER(sessions_now, "nebulaio_native_sessions", NULL,
 
 /* ---- Beginning. ---- */
 
-static int recvs_post(struct native_session *session, uint32_t from, uint32_t to)
+static int recvs_post(struct native_session *session, uint32_t from, uint32_t to, uint32_t bytes)
 {
 	struct front_native *front = session->front;
 
@@ -24,8 +24,8 @@ static int recvs_post(struct native_session *session, uint32_t from, uint32_t to
 		int ret;
 
 		recv->session = session;
-		ret = region_lease(front->region, region_frames_for(front->capsule_bytes),
-			OWNER_RDMA, &recv->span);
+		ret = region_lease(
+			front->region, region_frames_for(bytes), OWNER_RDMA, &recv->span);
 		if (ret == 0)
 			ret = native_recv_post(recv);
 		if (ret)
@@ -119,7 +119,7 @@ int native_session_accept(struct front_native *front, struct rp_cm_event *event)
 		return -ENOMEM;
 	ret = session_qp_open(session);
 	if (ret == 0)
-		ret = recvs_post(session, 0, CAPSULE_SPARE_RECEIVES);
+		ret = recvs_post(session, 0, CAPSULE_SPARE_RECEIVES, front->capsule_bytes);
 	if (ret == 0)
 		ret = rp_accept(event->request, session->qp, &answer, sizeof(answer));
 	if (ret == 0)
@@ -206,8 +206,8 @@ static void open_session(
 	struct capsule_proof_wire welcome;
 	struct capsule_keys keys;
 
-	if (recvs_post(session, CAPSULE_SPARE_RECEIVES,
-		    session->credits + CAPSULE_SPARE_RECEIVES) != 0) {
+	if (recvs_post(session, CAPSULE_SPARE_RECEIVES, session->credits + CAPSULE_SPARE_RECEIVES,
+		    session->capsule_bytes) != 0) {
 		refuse(session, 503, "SlowDown", "The server has no buffers for another session.");
 		return;
 	}
