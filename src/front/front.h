@@ -41,10 +41,11 @@ struct front_native_opts {
 	uint32_t inline_bytes_max; /* bodies in capsules, at most; clients ask for what they want */
 	uint32_t cq_size;	   /* at least so much; more when sessions_max needs it */
 	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
-	uint64_t idle_timeout_ns;		    /* of a session without requests; 0: none */
-	uint64_t request_timeout_ns;		    /* RDMA transfers give up well before */
-	const _Atomic bool *draining;		    /* or NULL */
-	bool encryption_required; /* refused with -ENOTSUP: see wire.md section 7 */
+	uint32_t max_inline_data;     /* bytes that a send takes at post time; 0: none */
+	uint64_t idle_timeout_ns;     /* of a session without requests; 0: none */
+	uint64_t request_timeout_ns;  /* RDMA transfers give up well before */
+	const _Atomic bool *draining; /* or NULL */
+	bool encryption_required;     /* refused with -ENOTSUP: see wire.md section 7 */
 };
 /* Opens pd, cq, registers the region's arenas (local write only). Before or while the reactor runs;
  * on its thread if it runs. -EINVAL, -ENOTSUP, or the device's error; the reason is logged. */

@@ -45,6 +45,13 @@ static bool parse_bool(const char *text, bool *ret_value)
 	return false;
 }
 
+static bool same_bool(const char *a, const char *b)
+{
+	bool first, second;
+
+	return parse_bool(a, &first) && parse_bool(b, &second) && first == second;
+}
+
 /* "256MiB", "4 GiB", "65536". */
 static bool parse_bytes(const char *text, uint64_t *ret_value)
 {
@@ -106,7 +113,7 @@ static int set_key(struct config *config, const struct config_key *key, const ch
 {
 	void *at = (char *)config + key->offset;
 
-	if (key->not_yet && strcmp(value, key->preset) != 0)
+	if (key->not_yet && !same_bool(value, key->preset))
 		return refuse(error, "%s: %s cannot be set to '%s': %s", where, key->path, value,
 			key->not_yet);
 	switch (key->type) {

@@ -143,10 +143,6 @@ static int open_device(struct server *server)
 		return ret;
 	}
 	rp_device_attr(server->device, &server->device_attr);
-	if (strcmp(config->rdma.encryption, "required") == 0 && server->device_attr.simulated)
-		log_info("server",
-			"rdma.encryption is required: capsules and payloads are sealed on the "
-			"simulated device too");
 	return 0;
 }
 
@@ -165,8 +161,10 @@ static int open_native(struct server *server, struct core *core)
 		.max_send_wr = (uint32_t)config->rdma.max_send_wr,
 		.max_recv_wr = (uint32_t)config->rdma.max_recv_wr,
 		.max_sge = (uint32_t)config->rdma.max_sge,
+		.max_inline_data = (uint32_t)config->rdma.max_inline_data,
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
 		.request_timeout_ns = config->rdma.request_timeout_s * NS_PER_S,
+		.encryption_required = strcmp(config->rdma.encryption, "required") == 0,
 		.draining = &server->draining,
 	};
 	int ret = front_native_open(&opts, &core->native);

@@ -89,7 +89,9 @@ static void test_refusals_name_their_line(void **state)
 	assert_int_equal(load("http:\n  idle_timeout_s: -1\n"), -EINVAL);
 	assert_int_equal(load("gpudirect:\n  enabled: true\n"), -EINVAL);
 	assert_says("no GPUDirect yet");
-	assert_int_equal(load("gpudirect:\n  enabled: false\n"), 0);
+	assert_int_equal(load("gpudirect:\n  enabled: no\n"), 0);
+	assert_int_equal(load("rdma:\n  enable_zero_copy: false\n"), -EINVAL);
+	assert_says("nothing to switch off");
 	assert_int_equal(load("a: {b: {c: {d: {e: {f: {g: {h: {i: 1}}}}}}}}\n"), -EINVAL);
 	assert_says("nested too deeply");
 	assert_int_equal(config_load_file(&config, "/nonexistent/file", &error), -ENOENT);
