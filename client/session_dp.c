@@ -206,13 +206,33 @@ static void response_take(struct client_call *call, const struct capsule_respons
 	headers_take(result, response->headers);
 }
 
+/* An inline body may be longer than our memory: the server does not know how long that is. */
+static void answer_take(struct client_call *call, const struct capsule_response *response)
+{
+	struct neb_result *result = &call->result;
+
+	response_take(call, response);
+	if (response->body.len > call->into_bytes) {
+		result->bytes = 0;
+		text_take(result->code, sizeof(result->code), SLICE("BufferTooSmall"));
+		text_take(result->message, sizeof(result->message),
+			SLICE("The memory given is smaller than the answer."));
+	} else if (response->body.len) {
+		client_scatter(call, 0, response->body.data, response->body.len);
+	}
+	client_runs_end(call, response->body.len ? 0 : result->bytes);
+	call->client->stats.requests_rdma++;
+	client_call_finish(call, response->body.len > call->into_bytes
+					 ? -EMSGSIZE
+					 : client_status_error(response->status));
+}
+
 static void on_response(struct client_session *session, const void *capsule, uint32_t bytes)
 {
 	struct capsule_response response;
 	struct client_slot *slot;
 	struct client_call *call;
 	uint32_t slot_idx;
-	uint64_t moved;
 
 	if (capsule_response_decode(capsule, bytes, &response) != 0) {
 		client_session_lose(session, -EPROTO, "a response is malformed");
@@ -221,23 +241,15 @@ static void on_response(struct client_session *session, const void *capsule, uin
 	slot_idx = (uint32_t)response.request_id;
 	slot = slot_idx < session->slot_count ? &session->slots[slot_idx] : NULL;
 	call = slot && slot->generation == response.request_id >> 32 ? slot->call : NULL;
-	if (!call || response.bytes_moved > call->into_bytes ||
-		response.body.len > response.bytes_moved) {
+	if (!call || (response.body.len ? response.body.len != response.bytes_moved
+					: response.bytes_moved > call->into_bytes)) {
 		client_session_lose(session, -EPROTO, "a response answers no request of ours");
 		return;
 	}
 	slot->call = NULL;
 	slot->generation++;
 	session->free_slots[session->free_count++] = (uint16_t)slot_idx;
-	response_take(call, &response);
-	moved = response.bytes_moved;
-	if (response.body.len) {
-		client_scatter(call, 0, response.body.data, response.body.len);
-		moved = 0;
-	}
-	client_runs_end(call, moved);
-	session->client->stats.requests_rdma++;
-	client_call_finish(call, client_status_error(response.status));
+	answer_take(call, &response);
 }
 
 static void on_sealed(struct client_session *session, const void *capsule, uint32_t bytes)

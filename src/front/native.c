@@ -323,7 +323,10 @@ void front_native_close(struct front_native *front)
 	if (!front)
 		return;
 	CHECK(list_empty(&front->sessions));
-	CHECK(!front->poller_added);
+	if (front->poller_added) { /* never drained: the reactor has not run */
+		reactor_timer_cancel(front->reactor, &front->sweep);
+		reactor_poller_remove(front->reactor, &front->poller);
+	}
 	rp_listener_close(front->listener);
 	rp_cq_close(front->cq);
 	for (uint32_t i = 0; i < front->arena_count; i++) {

@@ -74,7 +74,7 @@ static void *thread_main(void *arg)
 
 static void listen_on_reactor(struct rig *rig, void *arg)
 {
-	*(int *)arg = front_native_listen(rig->front, "127.0.0.1", 0);
+	*(int *)arg = front_native_listen(rig->front, "127.0.0.1", rig->opts.port);
 }
 
 struct rig *rig_open(const struct rig_opts *opts)

@@ -241,6 +241,11 @@ static void test_errors(void **state)
 	assert_string_equal(result.code, "BufferTooSmall");
 	assert_int_equal(result.object_bytes, sizeof(data));
 	assert_int_equal(neb_get(client, B, "big", data, 10, &result), -EMSGSIZE);
+	assert_int_equal(neb_put(client, B, "small", data, 5, NULL), 0);
+	assert_int_equal(neb_get(client, B, "small", data, 4, &result), -EMSGSIZE); /* inline */
+	assert_string_equal(result.code, "BufferTooSmall");
+	assert_int_equal(result.object_bytes, 5);
+	assert_int_equal(neb_get(client, B, "small", data, 5, &result), 0);
 	assert_int_equal(neb_put(client, B, "broken-1", data, sizeof(data), NULL), 0);
 	assert_int_equal(neb_get(client, B, "broken-1", data, sizeof(data), &result), -EIO);
 	assert_string_equal(result.code, "RDMATransferFailed");

@@ -1,0 +1,311 @@
+/* Both ways to one server: the program itself, run as a child, over HTTP and over simulated RDMA;
+ * and what a client does while one of the ways is shut. PROGRAM_UNDER_TEST names the program. */
+#include "../unit.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "rig.h"
+
+struct child {
+	pid_t pid;
+	char dir[64];
+	char rdma[64], http[64], both[160];
+};
+
+/* A port that was free a moment ago. */
+static uint16_t port_free(void)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+	close(fd);
+	return ntohs(address.sin_port);
+}
+
+static void child_exec(const struct child *child, int out)
+{
+	const char *program = getenv("PROGRAM_UNDER_TEST");
+
+	dup2(out, STDOUT_FILENO);
+	setenv("NEBULAIO_ROOT_USER", RIG_ACCESS_KEY, 1);
+	setenv("NEBULAIO_ROOT_PASSWORD", RIG_SECRET_KEY, 1);
+	execl(program, program, "serve", "--data", child->dir, "--http", child->http + 7, "--rdma",
+		child->rdma + 7, NULL);
+	_exit(127);
+}
+
+static int child_open(void **state)
+{
+	struct child *child = calloc(1, sizeof(*child));
+	char text[4096] = "";
+	size_t len = 0;
+	int out[2];
+
+	if (!getenv("PROGRAM_UNDER_TEST"))
+		return -1;
+	snprintf(child->dir, sizeof(child->dir), "/tmp/nebulaio-client-XXXXXX");
+	assert_non_null(mkdtemp(child->dir));
+	snprintf(child->rdma, sizeof(child->rdma), "rdma://127.0.0.1:%u", port_free());
+	snprintf(child->http, sizeof(child->http), "http://127.0.0.1:%u", port_free());
+	snprintf(child->both, sizeof(child->both), "%s,%s", child->rdma, child->http);
+	assert_int_equal(pipe(out), 0);
+	fflush(NULL);
+	child->pid = fork();
+	if (child->pid == 0)
+		child_exec(child, out[1]);
+	close(out[1]);
+	while (!strstr(text, "ready ")) {
+		ssize_t got = read(out[0], text + len, sizeof(text) - 1 - len);
+
+		assert_true(got > 0);
+		len += (size_t)got;
+	}
+	close(out[0]);
+	*state = child;
+	return 0;
+}
+
+static int child_close(void **state)
+{
+	struct child *child = *state;
+	char command[128];
+	int status;
+
+	assert_int_equal(kill(child->pid, SIGTERM), 0);
+	assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	snprintf(command, sizeof(command), "rm -rf %s", child->dir);
+	assert_int_equal(system(command), 0);
+	free(child);
+	return 0;
+}
+
+static uint32_t warnings;
+
+static void count_warnings(void *arg, enum neb_log_level level, const char *text)
+{
+	(void)arg;
+	(void)text;
+	warnings += level >= NEB_LOG_WARN;
+}
+
+static struct neb_client *client_of(const char *endpoints, enum neb_transport transport)
+{
+	struct neb_options options = {.endpoints = endpoints,
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = transport,
+		.pool_bytes = 96 * MIB,
+		.log = count_warnings};
+	struct neb_client *client = NULL;
+
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	return client;
+}
+
+static void fill(void *data, size_t bytes, uint64_t seed)
+{
+	struct prng prng;
+
+	prng_seed(&prng, seed);
+	prng_fill(&prng, data, bytes);
+}
+
+/* What is put by one way is got by the other, byte for byte, under the same ETag. */
+static void test_both_ways(void **state)
+{
+	static const size_t sizes[] = {0, 1, 256, 257, 4096, 65536, 65537, MIB, MIB + 1, 64 * MIB};
+	const struct child *child = *state;
+	struct neb_client *clients[2] = {
+		client_of(child->both, NEB_STRICT), client_of(child->both, NEB_HTTP)};
+	static const enum neb_transport ways[2] = {NEB_RDMA, NEB_HTTP};
+	struct neb_result put, got;
+	uint8_t *out = malloc(64 * MIB), *in = malloc(64 * MIB);
+
+	assert_int_equal(neb_bucket_create(clients[0], "ways", NULL), 0);
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		for (uint32_t way = 0; way < 2; way++) {
+			fill(out, sizes[i], 2 * i + way);
+			assert_int_equal(neb_put(clients[way], "ways", "a b/\xc3\xa4+%", out,
+						 sizes[i], &put),
+				0);
+			assert_int_equal(put.transport, ways[way]);
+			memset(in, 0, sizes[i]);
+			assert_int_equal(neb_get(clients[!way], "ways", "a b/\xc3\xa4+%", in,
+						 sizes[i], &got),
+				0);
+			assert_int_equal(got.transport, ways[!way]);
+			assert_int_equal(got.bytes, sizes[i]);
+			assert_string_equal(got.etag, put.etag);
+			assert_memory_equal(in, out, sizes[i]);
+		}
+	}
+	free(out);
+	free(in);
+	neb_client_close(clients[0]);
+	neb_client_close(clients[1]);
+}
+
+static bool count_entry(void *arg, const struct neb_entry *entry)
+{
+	(void)entry;
+	++*(uint32_t *)arg;
+	return true;
+}
+
+static void same_answers(struct neb_client *client, enum neb_transport way)
+{
+	uint32_t count = 0;
+	struct neb_list list = {
+		.bucket = "answers", .prefix = "l/", .visit = count_entry, .arg = &count};
+	struct neb_header header = {"x-amz-meta-colour", "blue as \xc3\xa4"};
+	struct neb_iov body = {(void *)(uintptr_t) "12345", 5};
+	struct neb_request put = {.op = NEB_PUT_OBJECT,
+		.bucket = "answers",
+		.key = "meta",
+		.body = &body,
+		.body_count = 1,
+		.headers = &header,
+		.header_count = 1};
+	struct neb_result result;
+	const char *value;
+	char data[8];
+
+	assert_int_equal(neb_list(client, &list, &result), 0);
+	assert_int_equal(result.transport, way);
+	assert_int_equal(count, 1100);
+	count = 0;
+	list.delimiter = "/";
+	assert_int_equal(neb_list(client, &list, NULL), 0);
+	assert_int_equal(count, 11);
+	count = 0;
+	assert_int_equal(neb_list_buckets(client, count_entry, &count, NULL), 0);
+	assert_true(count >= 1);
+	assert_int_equal(neb_perform(client, &put, NULL), 0);
+	assert_int_equal(neb_head(client, "answers", "meta", &result), 0);
+	assert_int_equal(result.object_bytes, 5);
+	assert_int_equal(neb_result_header(&result, "x-amz-meta-colour", &value), 10);
+	assert_memory_equal(value, "blue as \xc3\xa4", 10);
+	assert_int_equal(neb_get(client, "answers", "meta", data, 4, &result), -EMSGSIZE);
+	assert_int_equal(neb_get(client, "answers", "none", data, 8, &result), -ENOENT);
+	assert_string_equal(result.code, "NoSuchKey");
+	assert_string_equal(result.message, "The specified key does not exist.");
+	assert_int_equal(strlen(result.request_id), 16);
+	assert_int_equal(neb_get(client, "no-such-bucket", "none", data, 8, &result), -ENOENT);
+	assert_string_equal(result.code, "NoSuchBucket");
+	assert_int_equal(neb_bucket_delete(client, "answers", &result), -EEXIST);
+	assert_string_equal(result.code, "BucketNotEmpty");
+	assert_int_equal(neb_delete(client, "answers", "meta", &result), 0);
+	assert_int_equal(neb_delete(client, "answers", "meta", &result), 0);
+	assert_int_equal(neb_ping(client, &result), 0);
+	assert_int_equal(result.transport, way);
+}
+
+static void test_same_answers(void **state)
+{
+	const struct child *child = *state;
+	struct neb_client *rdma = client_of(child->rdma, NEB_STRICT);
+	struct neb_client *http = client_of(child->http, NEB_HTTP);
+	struct neb_result results[64];
+	char key[32];
+
+	assert_int_equal(neb_bucket_create(http, "answers", NULL), 0);
+	for (uint32_t i = 0; i < 1100; i++) {
+		struct neb_request put = {.op = NEB_PUT_OBJECT, .bucket = "answers", .key = key};
+
+		snprintf(key, sizeof(key), "l/%u/%u", i % 11, i);
+		assert_int_equal(neb_submit(rdma, &put, NULL), 0);
+	}
+	while (neb_in_flight(rdma)) {
+		int count = neb_wait(rdma, results, 64, 30 * NS_PER_S);
+
+		assert_true(count > 0);
+		for (int i = 0; i < count; i++)
+			assert_int_equal(results[i].error, 0);
+	}
+	while (neb_poll(rdma, results, 64) > 0)
+		continue;
+	same_answers(rdma, NEB_RDMA);
+	same_answers(http, NEB_HTTP);
+	neb_client_close(rdma);
+	neb_client_close(http);
+}
+
+/* RDMA is shut: HTTP, with the reason and one warning. It opens: RDMA again. It shuts: HTTP. */
+static void test_fall_back_and_come_back(void **state)
+{
+	const struct child *child = *state;
+	struct rig_opts opts = {.port = port_free()};
+	char endpoints[160];
+	struct neb_client *client;
+	struct neb_result result;
+	struct neb_stats stats;
+	struct rig *rig;
+	uint64_t deadline_ns;
+
+	snprintf(endpoints, sizeof(endpoints), "rdma://127.0.0.1:%u %s", opts.port, child->http);
+	client = client_of(endpoints, NEB_AUTO);
+	warnings = 0;
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(neb_ping(client, &result), 0);
+		assert_int_equal(result.transport, NEB_HTTP);
+		assert_true(strlen(result.fallback) > 0);
+	}
+	assert_int_equal(warnings, 1);
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.fallbacks, 20);
+	rig = rig_open(&opts);
+	deadline_ns = clock_now_ns() + 30 * NS_PER_S;
+	do {
+		assert_true(clock_now_ns() < deadline_ns);
+		assert_int_equal(neb_ping(client, &result), 0);
+	} while (result.transport != NEB_RDMA);
+	assert_string_equal(result.fallback, "");
+	rig_close(rig);
+	assert_int_equal(neb_ping(client, &result), 0);
+	assert_int_equal(result.transport, NEB_HTTP);
+	assert_true(strlen(result.fallback) > 0);
+	neb_client_close(client);
+}
+
+static void test_wrong_key_by_http(void **state)
+{
+	const struct child *child = *state;
+	struct neb_options options = {.endpoints = child->http,
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = "wrong",
+		.transport = NEB_HTTP};
+	struct neb_client *client;
+	struct neb_result result;
+
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	assert_int_equal(neb_ping(client, &result), -EACCES);
+	assert_string_equal(result.code, "SignatureDoesNotMatch");
+	neb_client_close(client);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_both_ways),
+		cmocka_unit_test(test_same_answers),
+		cmocka_unit_test(test_fall_back_and_come_back),
+		cmocka_unit_test(test_wrong_key_by_http),
+	};
+
+	return cmocka_run_group_tests(tests, child_open, child_close);
+}
