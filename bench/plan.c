@@ -123,11 +123,37 @@ static int add(struct bench_group *group, const struct bench_subject *subject)
 	return 0;
 }
 
-static bool wanted(const struct bench_opts *opts, const struct bench_subject *subject)
+/* A whole name picks its row alone; anything else picks every row that has it in its name. */
+static bool wanted(const struct bench_opts *opts, const struct bench_subject *subject, bool whole)
 {
 	char name[BENCH_NAME_BYTES];
 
-	return !opts->only || strstr(bench_subject_name(subject, name), opts->only);
+	if (!opts->only)
+		return true;
+	bench_subject_name(subject, name);
+	return whole ? !strcmp(name, opts->only) : strstr(name, opts->only) != NULL;
+}
+
+static struct bench_subject row_of(const struct row_group *from, enum bench_way way)
+{
+	return (struct bench_subject){.kind = BENCH_ROW,
+		.op = from->op,
+		.way = way,
+		.heat = from->heat,
+		.bytes = from->bytes,
+		.depth = from->depth};
+}
+
+static bool is_whole_name(const struct bench_opts *opts)
+{
+	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && opts->only; i++) {
+		struct bench_subject rdma = row_of(&GROUPS[i], BENCH_RDMA);
+		struct bench_subject http = row_of(&GROUPS[i], BENCH_HTTP);
+
+		if (wanted(opts, &rdma, true) || wanted(opts, &http, true))
+			return true;
+	}
+	return false;
 }
 
 /* Which limit an operation runs into: for RDMA the two cores' talk, a copy, or the disk; for HTTP a
@@ -156,25 +182,19 @@ static int add_anchors(
 	return ret;
 }
 
-static int make_group(
-	const struct bench_opts *opts, const struct row_group *from, struct bench_group *group)
+static int make_group(const struct bench_opts *opts, const struct row_group *from, bool whole,
+	struct bench_group *group)
 {
-	struct bench_subject rdma = {.kind = BENCH_ROW,
-		.op = from->op,
-		.way = BENCH_RDMA,
-		.heat = from->heat,
-		.bytes = from->bytes,
-		.depth = from->depth};
-	struct bench_subject http = rdma;
+	struct bench_subject rdma = row_of(from, BENCH_RDMA), http = row_of(from, BENCH_HTTP);
+	bool has_rdma = wanted(opts, &rdma, whole), has_http = wanted(opts, &http, whole);
 	int ret;
 
-	http.way = BENCH_HTTP;
-	if (!wanted(opts, &rdma) && !wanted(opts, &http))
+	if (!has_rdma && !has_http)
 		return 0;
-	ret = add_anchors(from, wanted(opts, &rdma), wanted(opts, &http), group);
-	if (!ret && wanted(opts, &rdma))
+	ret = add_anchors(from, has_rdma, has_http, group);
+	if (!ret && has_rdma)
 		ret = add(group, &rdma);
-	if (!ret && wanted(opts, &http))
+	if (!ret && has_http)
 		ret = add(group, &http);
 	return ret;
 }
@@ -182,12 +202,13 @@ static int make_group(
 int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 {
 	struct bench_plan plan = {.groups = calloc(ARRAY_LEN(GROUPS), sizeof(plan.groups[0]))};
+	bool whole = is_whole_name(opts);
 	int ret = plan.groups ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && !ret; i++) {
 		if (opts->quick && !GROUPS[i].quick)
 			continue;
-		ret = make_group(opts, &GROUPS[i], &plan.groups[plan.group_count]);
+		ret = make_group(opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
 		plan.group_count += plan.groups[plan.group_count].count > 0;
 	}
 	if (!ret && !plan.group_count)

@@ -188,7 +188,7 @@ void bench_server_counts(const struct bench_server *server, struct bench_counts 
 	counts.known =
 		bench_metric_sum(text, "nebulaio_copied_bytes_total", &counts.copied_bytes) &&
 		bench_metric_sum(text, "nebulaio_disk_flushes_total", &counts.flushes);
-	bench_metric_sum(text, "nebulaio_rdma_simulated_bytes_total", &counts.wire_bytes);
+	bench_metric_sum(text, "nebulaio_rdma_simulated_wire_bytes_total", &counts.wire_bytes);
 	bench_metric_sum(text, "nebulaio_disk_read_bytes_total", &counts.disk_read_bytes);
 	*ret_counts = counts;
 }

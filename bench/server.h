@@ -31,7 +31,7 @@ void bench_server_close(struct bench_server *server);
 struct bench_counts {
 	bool known;
 	double copied_bytes;
-	double wire_bytes; /* moved by the simulated provider */
+	double wire_bytes; /* copied by the simulated provider in place of a wire */
 	double flushes;
 	double disk_read_bytes;
 };

@@ -37,7 +37,10 @@ static const char *three_digits(double value, const char *unit, char buf[BENCH_T
 {
 	int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
 
-	snprintf(buf, BENCH_TEXT_BYTES, "%.*f%s", decimals, value, unit);
+	if (value > 0 && value < 0.0995)
+		snprintf(buf, BENCH_TEXT_BYTES, "%.2g%s", value, unit);
+	else
+		snprintf(buf, BENCH_TEXT_BYTES, "%.*f%s", decimals, value, unit);
 	return buf;
 }
 

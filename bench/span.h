@@ -16,7 +16,8 @@ struct span {
  * two. At most BENCH_REPETITIONS_MAX values count. */
 struct span bench_span_of(const double *values, size_t count);
 
-/* Numbers for people: three digits that count, "1.23", "45.6", "789", "1.23 k", "4.5 M". */
+/* Numbers for people, not negative, in three digits: "1.23", "45.6", "789", "1.23 k", "4.50 M";
+ * "0.05" and "0.00042" keep two. */
 #define BENCH_TEXT_BYTES 24
 const char *bench_text_number(double value, char buf[BENCH_TEXT_BYTES]);
 /* "850 ns", "1.23 us", "4.50 ms", "1.20 s". */

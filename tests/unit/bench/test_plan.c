@@ -1,0 +1,113 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "bench/plan.h"
+
+static uint32_t rows_of(const struct bench_plan *plan)
+{
+	uint32_t rows = 0;
+
+	for (uint32_t g = 0; g < plan->group_count; g++) {
+		for (uint32_t m = 0; m < plan->groups[g].count; m++)
+			rows += plan->groups[g].members[m]->subject.kind == BENCH_ROW;
+	}
+	return rows;
+}
+
+static void test_names_are_unique(void **state)
+{
+	static char names[256][BENCH_NAME_BYTES];
+	struct bench_opts opts;
+	struct bench_plan plan;
+	uint32_t count = 0;
+
+	(void)state;
+	bench_defaults(&opts);
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	for (uint32_t g = 0; g < plan.group_count; g++) {
+		for (uint32_t m = 0; m < plan.groups[g].count; m++) {
+			const struct bench_subject *subject = &plan.groups[g].members[m]->subject;
+
+			if (subject->kind != BENCH_ROW)
+				continue;
+			bench_subject_name(subject, names[count]);
+			for (uint32_t i = 0; i < count; i++)
+				assert_string_not_equal(names[i], names[count]);
+			count++;
+		}
+	}
+	assert_true(count > 60);
+	bench_plan_close(&plan);
+}
+
+static void test_only_picks(void **state)
+{
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = "get 4KiB d1 rdma"; /* a whole name: not the cold one that begins with it */
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 1);
+	bench_plan_close(&plan);
+	opts.only = "get 4KiB d1 ";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 4);
+	bench_plan_close(&plan);
+	opts.only = "no such row";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+}
+
+static const struct bench_record *find(const struct bench_group *group, enum bench_way way)
+{
+	for (uint32_t m = 0; m < group->count; m++) {
+		if (group->members[m]->subject.kind == BENCH_ROW &&
+			group->members[m]->subject.way == way)
+			return group->members[m];
+	}
+	return NULL;
+}
+
+static void test_rows_have_the_closest_anchor(void **state)
+{
+	static const struct {
+		const char *only;
+		enum bench_kind rdma, http;
+	} CASES[] = {
+		{"get 4KiB d16 ", BENCH_PINGPONG, BENCH_NGINX},
+		{"get 1MiB d1 ", BENCH_MEMCPY, BENCH_TCP},
+		{"put 4KiB d64 ", BENCH_LOG, BENCH_LOG},
+		{"empty d1 ", BENCH_PINGPONG, BENCH_TCP},
+	};
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+		const struct bench_group *group;
+
+		opts.only = CASES[i].only;
+		assert_int_equal(bench_plan_open(&opts, &plan), 0);
+		group = &plan.groups[0];
+		assert_int_equal(bench_group_anchor(group, find(group, BENCH_RDMA))->subject.kind,
+			CASES[i].rdma);
+		assert_int_equal(bench_group_anchor(group, find(group, BENCH_HTTP))->subject.kind,
+			CASES[i].http);
+		bench_plan_close(&plan);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names_are_unique),
+		cmocka_unit_test(test_only_picks),
+		cmocka_unit_test(test_rows_have_the_closest_anchor),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
