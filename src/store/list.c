@@ -6,15 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT_KEY_AT 9u /* where the object's key starts in an index key */
+#define OBJECT_KEY_AT	9u /* where the object's key starts in an index key */
+#define ROW_BYTES_GUESS 128u
 
 DEFINE_COUNTER(lists_total, "nebulaio_store_lists_total", NULL, "Pages of keys listed.");
 
+/* Key and record lie one after the other in the page's bytes: few pages of memory are touched. */
 struct list_row {
-	size_t key_at; /* in the page's keys */
-	uint32_t key_len;
-	bool is_prefix;
-	struct store_meta meta;
+	uint32_t at;
+	uint16_t key_len;
+	uint16_t record_len; /* 0: a common prefix */
 };
 
 /* One page: filled on the helper, read on the fiber. */
@@ -25,9 +26,9 @@ struct list_page {
 	struct list_row *rows;
 	uint32_t row_count;
 	uint32_t row_cap;
-	char *keys;
-	size_t keys_len;
-	size_t keys_cap;
+	char *bytes;
+	size_t bytes_len;
+	size_t bytes_cap;
 	bool more;
 	int ret;
 };
@@ -71,49 +72,45 @@ static void walk_from(const struct list_page *page, struct key *from)
 		from->bytes[from->len++] = 0; /* the next key there can be; the struct has room */
 }
 
-static int rows_reserve(struct list_page *page, size_t key_len)
+static int page_reserve(struct list_page *page, size_t bytes)
 {
+	size_t cap = MAX(page->bytes_cap * 2, (size_t)page->opts->entries_max * ROW_BYTES_GUESS);
 	void *grown;
 
-	if (page->row_count == page->row_cap) {
-		uint32_t cap = MAX(page->row_cap * 2, 64u);
-
-		grown = realloc(page->rows, cap * sizeof(*page->rows));
-		if (!grown)
+	if (!page->rows) {
+		page->rows =
+			(struct list_row *)malloc(page->opts->entries_max * sizeof(*page->rows));
+		if (!page->rows)
 			return -ENOMEM;
-		page->rows = (struct list_row *)grown;
-		page->row_cap = cap;
 	}
-	if (page->keys_len + key_len > page->keys_cap) {
-		size_t cap = MAX(page->keys_cap * 2, (size_t)(16 * KIB));
-
-		grown = realloc(page->keys, cap);
-		if (!grown)
-			return -ENOMEM;
-		page->keys = (char *)grown;
-		page->keys_cap = cap;
-	}
+	if (page->bytes_len + bytes <= page->bytes_cap)
+		return 0;
+	cap = MAX(cap, page->bytes_len + bytes);
+	grown = realloc(page->bytes, cap);
+	if (!grown)
+		return -ENOMEM;
+	page->bytes = (char *)grown;
+	page->bytes_cap = cap;
 	return 0;
 }
 
-static int row_add(struct list_page *page, struct slice key, const struct slice *record)
+/* A key with the part of its record that lists need, or a common prefix (an empty record). */
+static int row_add(struct list_page *page, struct slice key, struct slice record)
 {
 	struct list_row *row;
-	int ret = rows_reserve(page, key.len);
+	int ret = page_reserve(page, key.len + record.len);
 
 	if (ret)
 		return ret;
-	row = &page->rows[page->row_count];
-	row->key_at = page->keys_len;
-	row->key_len = (uint32_t)key.len;
-	row->is_prefix = !record;
-	if (record && record_parse_meta(*record, &row->meta)) {
-		log_error("store", "list: a damaged object record is left out: run fsck");
-		return 0;
-	}
-	memcpy(page->keys + page->keys_len, key.data, key.len);
-	page->keys_len += key.len;
-	page->row_count++;
+	row = &page->rows[page->row_count++];
+	row->at = (uint32_t)page->bytes_len;
+	row->key_len = (uint16_t)key.len;
+	row->record_len = (uint16_t)record.len;
+	memcpy(page->bytes + page->bytes_len, key.data, key.len);
+	page->bytes_len += key.len;
+	if (record.len)
+		memcpy(page->bytes + page->bytes_len, record.data, record.len);
+	page->bytes_len += record.len;
 	return 0;
 }
 
@@ -135,13 +132,13 @@ static int page_fill(struct list_page *page, struct index_walk *walk)
 
 			key = slice_to(key, prefix_len);
 			key_object(&next, page->bucket_id, key);
-			ret = row_add(page, key, NULL);
+			ret = row_add(page, key, SLICE_NONE);
 			if (ret || !key_successor(&next))
 				return ret;
 			index_walk_seek(walk, slice_of(next.bytes, next.len));
 			continue;
 		}
-		ret = row_add(page, key, &record);
+		ret = row_add(page, key, slice_to(record, record_meta_bytes(record)));
 		if (ret)
 			return ret;
 		index_walk_next(walk);
@@ -170,13 +167,19 @@ static void page_visit(const struct list_page *page, store_list_visit_fn *visit,
 {
 	for (uint32_t i = 0; i < page->row_count; i++) {
 		const struct list_row *row = &page->rows[i];
+		const char *key = page->bytes + row->at;
+		struct store_meta meta;
 		struct store_list_entry entry = {
-			.key = slice_of(page->keys + row->key_at, row->key_len),
-			.is_prefix = row->is_prefix,
-			.meta = row->is_prefix ? NULL : &row->meta,
+			.key = slice_of(key, row->key_len),
+			.is_prefix = row->record_len == 0,
+			.meta = row->record_len ? &meta : NULL,
 		};
 
-		visit(&entry, arg);
+		if (row->record_len &&
+			record_parse_meta(slice_of(key + row->key_len, row->record_len), &meta))
+			log_error("store", "list: a damaged object record is left out: run fsck");
+		else
+			visit(&entry, arg);
 	}
 }
 
@@ -204,6 +207,6 @@ int store_list(struct store *store, const struct store_list_opts *opts, store_li
 		page_visit(&page, visit, arg);
 	}
 	free(page.rows);
-	free(page.keys);
+	free(page.bytes);
 	return page.ret;
 }

@@ -240,8 +240,8 @@ static int parse_head(struct slice value, struct record_head *ret_head, struct s
 		head.bytes > LIMIT_PUT_BYTES_MAX || (head.bytes == 0) != (head.body == BODY_EMPTY))
 		return -EUCLEAN;
 	at = value.data + sizeof(head);
-	if (value.len - sizeof(head) < (size_t)head.etag_len + head.version_id_len +
-					       head.checksum_len + (size_t)head.headers_len)
+	if (value.len - sizeof(head) <
+		(size_t)head.etag_len + head.version_id_len + head.checksum_len)
 		return -EUCLEAN;
 	*ret_meta = (struct store_meta){
 		.bytes = head.bytes,
@@ -270,6 +270,17 @@ int record_parse_meta(struct slice value, struct store_meta *ret_meta)
 	return parse_head(value, &head, ret_meta, &rest);
 }
 
+size_t record_meta_bytes(struct slice value)
+{
+	struct record_head head;
+
+	if (value.len < sizeof(head))
+		return value.len;
+	memcpy(&head, value.data, sizeof(head));
+	return MIN(
+		value.len, sizeof(head) + head.etag_len + head.version_id_len + head.checksum_len);
+}
+
 int record_parse(struct slice value, struct object **ret_object)
 {
 	struct store_meta meta;
@@ -281,7 +292,8 @@ int record_parse(struct slice value, struct object **ret_object)
 
 	if (ret)
 		return ret;
-	if (head.body == BODY_INLINE && head.bytes > STORE_INLINE_BYTES_MAX)
+	if (rest.len < head.headers_len ||
+		(head.body == BODY_INLINE && head.bytes > STORE_INLINE_BYTES_MAX))
 		return -EUCLEAN;
 	meta.headers = rest.data;
 	meta.headers_len = head.headers_len;

@@ -166,8 +166,10 @@ void record_put(const struct object *object, uint8_t *out);
 /* -EUCLEAN: not a record. A direct body's segment is loaded; an inline body is room to be filled.
  */
 int record_parse(struct slice value, struct object **ret_object);
-/* Only what a list needs; headers stay NULL. -EUCLEAN. */
+/* Only what a list needs, which is the record's first record_meta_bytes(); headers stay NULL.
+ * -EUCLEAN. */
 int record_parse_meta(struct slice value, struct store_meta *ret_meta);
+size_t record_meta_bytes(struct slice value);
 size_t segment_record_bytes(const struct segment *segment);
 void segment_record_put(const struct segment *segment, uint8_t *out);
 int segment_record_parse(struct slice value, struct segment **ret_segment);
