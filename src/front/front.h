@@ -56,7 +56,7 @@ int front_native_listen(struct front_native *front, const char *address, uint16_
 /* Where it listens; 0 when it does not. */
 uint16_t front_native_port(const struct front_native *front);
 /* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. What
- * lasts past the deadline is cut off. In a fiber; needed before close once listen has succeeded. */
+ * lasts past the deadline is cut off. In a fiber; needed before close once the reactor has run. */
 void front_native_drain(struct front_native *front, uint64_t deadline_ns);
 void front_native_close(struct front_native *front); /* takes NULL */
 uint32_t front_native_sessions(const struct front_native *front);
