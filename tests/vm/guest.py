@@ -1,11 +1,15 @@
 """tests/vm/guest.py: what the programs inside a guest share: the network, the soft-RoCE device, TAP lines."""
 
+import hashlib
 import os
 import pathlib
 import re
+import select
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 BUILD = pathlib.Path(os.environ["BUILD_DIR"])
 PROGRAM = pathlib.Path(os.environ["NEBULAIO"])
@@ -13,10 +17,49 @@ DEVICE = "rxe0"
 NETDEV = "eth0"
 DISK = "/dev/nvme0n1"
 DATA = pathlib.Path("/mnt/data")
+SERVER_ADDRESS = "192.0.2.1"
+CLIENT_ADDRESS = "192.0.2.2"
+AGENT_PORT = 7000
+ACCESS_KEY = "vm-access-key"
+SECRET_KEY = "vm-secret-key-0123456789"
+# An emulated machine on two busy cores: generous, and never waited for when all is well.
+READY_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 60
+COPY_SECONDS_MAX = 120
+
+CONFIG = """\
+data:
+  dir: {data}
+http:
+  address: {address}:9000
+admin:
+  address: {address}:9001
+auth:
+  root_user: {access_key}
+  root_password: {secret_key}
+memory:
+  bytes: 128MiB
+  cache_bytes: 32MiB
+  records_bytes: 16MiB
+  huge_pages: false
+cpu:
+  reactors: 1
+rdma:
+  enabled: true
+  address: {address}
+  port: 9100
+  device_name: {device}
+  request_timeout_s: 9
+"""
 
 
 def run(*command, check=True, timeout=60, **options):
     return subprocess.run(command, check=check, capture_output=True, text=True, timeout=timeout, **options)
+
+
+def spawn(argv):
+    """Something in the background, whose output nobody needs."""
+    return subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def set_up(address):
@@ -82,3 +125,66 @@ def details(err):
     if isinstance(err, subprocess.CalledProcessError):
         return f"\n{err.stdout}\n{err.stderr}"
     return ""
+
+
+def sha(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class Server:
+    """`nebulaio serve` on the RDMA device, its data on the NVMe disk."""
+
+    def __init__(self, address):
+        self.config = DATA / "nebulaio.yaml"
+        self.config.write_text(CONFIG.format(address=address, device=DEVICE, data=DATA / "store",
+                                             access_key=ACCESS_KEY, secret_key=SECRET_KEY))
+        self.log = DATA / "nebulaio.log"
+        self.process = None
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([PROGRAM, "serve", "--config", self.config], stdout=subprocess.PIPE,
+                                            stderr=log)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        text = b""
+        while b"ready" not in text or not text.endswith(b"\n"):
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))
+            chunk = os.read(self.process.stdout.fileno(), 4096) if ready else b""
+            if not chunk:
+                self.kill()
+                raise RuntimeError(f"the server did not get ready; its log:\n{self.log_tail()}")
+            text += chunk
+        return text.decode()
+
+    def kill(self):
+        self.process.kill()
+        return self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_SECONDS_MAX)
+
+    def log_tail(self, lines=20):
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class Client:
+    """`nebulaio cp` and its kin over RDMA or not at all."""
+
+    def __init__(self, address):
+        self.options = ["--transport", "strict", "--device", DEVICE, "--endpoint", f"rdma://{address}:9100",
+                        "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
+
+    def command(self, verb, *operands):
+        return [str(word) for word in (PROGRAM, verb, *self.options, *operands)]
+
+    def run(self, verb, *operands, check=True):
+        return run(*self.command(verb, *operands), check=check, timeout=COPY_SECONDS_MAX)
+
+    def start(self, verb, *operands):
+        return subprocess.Popen(self.command(verb, *operands), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True)
