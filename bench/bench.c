@@ -35,6 +35,7 @@ static void catch_signals(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGPIPE, &action, NULL); /* nobody reads any more: end, and clean up */
 }
 
 /* ---- Where data goes: a real disk, unless somebody insists. ---- */
@@ -64,8 +65,8 @@ static int make_folder(struct bench_rig *rig)
 	char *full;
 
 	if (!parent) {
-		fprintf(stderr,
-			"nebulaio bench: no folder on a real disk can be written here; name one with --dir\n");
+		fprintf(stderr, "nebulaio bench: no folder here can be written and is on a disk; "
+				"name one with --dir\n");
 		return -EROFS;
 	}
 	full = realpath(parent, NULL);
@@ -83,7 +84,7 @@ static int make_folder(struct bench_rig *rig)
 	rig->folder_is_tmpfs = bench_path_is_tmpfs(rig->folder);
 	if (rig->folder_is_tmpfs)
 		fprintf(stderr,
-			"nebulaio bench: %s is a tmpfs: no disk is measured, and nothing is durable\n",
+			"nebulaio bench: %s is a tmpfs: no disk is measured, nothing is durable\n",
 			rig->folder);
 	return 0;
 }

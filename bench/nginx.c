@@ -31,8 +31,8 @@ static const char CONFIG[] =
 	"	open_file_cache_valid 3600s;\n"
 	"	keepalive_timeout 3600s;\n"
 	"	keepalive_requests 1000000000;\n"
-	"	client_body_temp_path %1$s/t1; proxy_temp_path %1$s/t2; fastcgi_temp_path %1$s/t3;\n"
-	"	uwsgi_temp_path %1$s/t4; scgi_temp_path %1$s/t5;\n"
+	"	client_body_temp_path %1$s/t1; proxy_temp_path %1$s/t2;\n"
+	"	fastcgi_temp_path %1$s/t3; uwsgi_temp_path %1$s/t4; scgi_temp_path %1$s/t5;\n"
 	"	server { listen %2$s; root %1$s/files; }\n"
 	"}\n";
 

@@ -59,6 +59,8 @@ static void print_model(void)
 		at ? at + 2 : "unknown", name.sysname, name.release);
 }
 
+#define SIMULATED_TEXT "SIMULATED: shared memory of this host; nothing here is an RDMA latency"
+
 void bench_report_head(const struct bench_rig *rig)
 {
 	const struct bench_opts *opts = rig->opts;
@@ -76,15 +78,13 @@ void bench_report_head(const struct bench_rig *rig)
 		rig->cpus.client == rig->cpus.server
 			? "  ** the server's too: only one is allowed **"
 			: "");
-	printf("  rdma        %s\n",
-		!rig->target.client ? rig->target.client_failed
-		: server->rdma_is_simulated
-			? "SIMULATED: shared memory of this host; no figure here is an RDMA latency"
-			: server->device_name);
+	printf("  rdma        %s\n", !rig->target.client	 ? rig->target.client_failed
+				     : server->rdma_is_simulated ? SIMULATED_TEXT
+								 : server->device_name);
 	if (rig->idle_fd >= 0)
-		printf("  idle        poll: /dev/cpu_dma_latency is held at 0, idle processors stay awake\n");
+		printf("  idle        poll: idle processors stay awake (/dev/cpu_dma_latency is 0)\n");
 	else
-		printf("  idle        default: idle processors sleep as they like, which lengthens blocking waits (%s)\n",
+		printf("  idle        default: idle processors sleep, blocking waits are longer (%s)\n",
 			opts->idle_default ? "as asked for" : strerror(-rig->idle_fd));
 	printf("  method      %u repetitions, members of a group in turn, %llu ms a slice, %s",
 		opts->repetitions, (unsigned long long)(opts->slice_ns / NS_PER_MS),
@@ -301,7 +301,8 @@ static void print_mark(
 	char t[5][BENCH_TEXT_BYTES], v[3][24], range[64] = "", figure[64] = "";
 
 	if (!bench_report_judge(rig, plan, mark, &result)) {
-		printf("%-68s not measured\n", mark->title);
+		if (!rig->opts->only)
+			printf("%-68s not measured\n", mark->title);
 		return;
 	}
 	if (result.value.count > 1)

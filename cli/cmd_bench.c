@@ -7,35 +7,41 @@
 #include "bench/bench.h"
 #include "remote.h"
 
-#define USAGE                                                                                            \
-	"usage: nebulaio bench [--quick] [--only TEXT] [--json FILE] [OPTIONS]\n"                        \
-	"       nebulaio bench --endpoint URLS [--metrics ADDR:PORT] [--pid PID] [OPTIONS]\n"            \
-	"\n"                                                                                             \
-	"Measures operations over RDMA and HTTP, beside what this machine can do at best (anchors),\n"   \
-	"in turn, so that ratios hold whatever else the machine does. Starts a server of its own on\n"   \
-	"one processor and runs the client on another; or measures one that runs already, in a\n"        \
-	"bucket of its own there. docs/guide/bench.md explains every column.\n"                          \
-	"\n"                                                                                             \
-	"  --quick            only the rows that marks need, about a minute\n"                           \
-	"  --only TEXT        only rows with TEXT in their name: \"get 4KiB\", \"d16 rdma\", \"cold\"\n" \
-	"  --list             print the rows' names and measure nothing\n"                               \
-	"  --json FILE        write everything there too\n"                                              \
-	"  --dir DIR          folder for the server's data and the raw log, on the disk to be\n"         \
-	"                     measured (default ./build, TMPDIR or here; never a tmpfs by itself)\n"     \
-	"  --repetitions N    slices of each row (default 5, at most 64)\n"                              \
-	"  --slice MS         length of a slice (default 200)\n"                                         \
-	"  --rate N           open loop: N starts a second, latency since each was due\n"                \
-	"  --verify N         check the CRC of every Nth answer (default 64)\n"                          \
-	"  --list-keys N      keys in the bucket that is listed (default 100000; 10000 with --quick)\n"  \
-	"  --idle poll|default  keep idle processors awake (default, where permitted), or not\n"         \
-	"  --set KEY=VALUE    configuration of the server that is started\n"                             \
-	"  --endpoint URLS    measure this server: rdma://HOST:PORT,http://HOST:PORT\n"                  \
-	"  --metrics ADDR:PORT  where it tells its metrics (copies, flushes)\n"                          \
-	"  --pid PID          its process (processor time, context switches)\n"                          \
-	"  --device NAME, --access-key KEY, --secret-key KEY  as for the other commands\n"               \
-	"\n"                                                                                             \
-	"Ends with 1 when a row could not be measured or had errors. Marks that are missed are only\n"   \
-	"told.\n"
+#define USAGE                                                                                  \
+	"usage: nebulaio bench [--quick] [--only TEXT] [--json FILE] [OPTIONS]\n"              \
+	"       nebulaio bench --endpoint URLS [--metrics ADDR:PORT] [--pid PID] [OPTIONS]\n"  \
+	"\n"                                                                                   \
+	"Measures operations over RDMA and HTTP beside what this machine can do at best\n"     \
+	"(anchors), in turn, so that ratios hold whatever else the machine does. Starts a\n"   \
+	"server of its own on one processor and runs the client on another; or measures\n"     \
+	"one that runs already, in a bucket of its own. docs/guide/bench.md explains every\n"  \
+	"column.\n"                                                                            \
+	"\n"                                                                                   \
+	"  --quick             only the rows that marks need; about a minute\n"                \
+	"  --only TEXT         the rows with TEXT in their name: \"get 4KiB\", \"cold\"; or\n" \
+	"                      the one row of that name\n"                                     \
+	"  --list              print the rows' names and measure nothing\n"                    \
+	"  --json FILE         write everything there too\n"                                   \
+	"  --dir DIR           folder for the server's data and the raw log, on the disk\n"    \
+	"                      to be measured (default ./build, TMPDIR or here, whichever\n"   \
+	"                      is on a disk)\n"                                                \
+	"  --repetitions N     slices of each row (default 5, at most 64)\n"                   \
+	"  --slice MS          length of a slice (default 200)\n"                              \
+	"  --rate N            open loop: N starts a second, latency since each was due\n"     \
+	"  --verify N          check the CRC of every Nth answer (default 64)\n"               \
+	"  --list-keys N       keys that are listed (default 100000; --quick: 10000)\n"        \
+	"  --idle poll|default keep idle processors awake (default, where permitted), or\n"    \
+	"                      let them sleep\n"                                               \
+	"  --set KEY=VALUE     configuration of the server that is started\n"                  \
+	"  --endpoint URLS     measure this server: rdma://HOST:PORT,http://HOST:PORT\n"       \
+	"  --metrics ADDR:PORT where it tells its metrics: copies, flushes\n"                  \
+	"  --pid PID           its process: processor time, context switches\n"                \
+	"  --device NAME       RDMA device to reach it with (default simulated)\n"             \
+	"  --access-key KEY, --secret-key KEY\n"                                               \
+	"                      its keys\n"                                                     \
+	"\n"                                                                                   \
+	"Ends with 1 when a row could not be measured or had errors. Marks that are missed\n"  \
+	"are only told.\n"
 
 enum {
 	OPT_QUICK = REMOTE_OWN,
@@ -210,7 +216,8 @@ static int bench_command(int argc, char **argv)
 	if (opts.list_rows)
 		return ret ? CLI_FAILED : CLI_OK;
 	if (outcome.rows)
-		printf("\n%u rows, %u of them not measured or with errors; first marks: %u reached, %u missed\n",
+		printf("\n%u rows, %u not measured or with errors; "
+		       "first marks: %u reached, %u missed\n",
 			outcome.rows, outcome.rows_failed, outcome.marks - outcome.marks_missed,
 			outcome.marks_missed);
 	return ret || outcome.rows_failed ? CLI_FAILED : CLI_OK;
