@@ -82,9 +82,9 @@ void bench_report_head(const struct bench_rig *rig)
 				     : server->rdma_is_simulated ? SIMULATED_TEXT
 								 : server->device_name);
 	if (rig->idle_fd >= 0)
-		printf("  idle        poll: idle processors stay awake (/dev/cpu_dma_latency is 0)\n");
+		printf("  idle        poll: idle processors stay awake (cpu_dma_latency 0)\n");
 	else
-		printf("  idle        default: idle processors sleep, blocking waits are longer (%s)\n",
+		printf("  idle        default: idle processors sleep, waits are longer (%s)\n",
 			opts->idle_default ? "as asked for" : strerror(-rig->idle_fd));
 	printf("  method      %u repetitions, members of a group in turn, %llu ms a slice, %s",
 		opts->repetitions, (unsigned long long)(opts->slice_ns / NS_PER_MS),
