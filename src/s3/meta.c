@@ -234,7 +234,7 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	if (!all_clean(call->request))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"A header has a character that headers cannot have.");
-	buf_init(&out, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	buf_init(&out, S3_META_BYTES_MAX);
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
 		struct slice value = s3_call_header(call, kept[i]);
 
@@ -268,6 +268,42 @@ bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_
 		return false;
 	*ret_value = slice_split(rest, '\0');
 	return true;
+}
+
+uint32_t s3_meta_plain_len(const struct store_meta *meta)
+{
+	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
+	uint32_t len = 0;
+
+	while (s3_meta_next(&rest, &name, &value) && !slice_eq(name, SLICE(S3_PARTS_HEADER)))
+		len += (uint32_t)(name.len + value.len + 2);
+	return len;
+}
+
+struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_number)
+{
+	struct slice rest = slice_of(meta->headers, meta->headers_len), name, runs = SLICE_NONE;
+	uint32_t plain_len = s3_meta_plain_len(meta);
+	struct s3_parts parts = {0};
+	uint64_t offset = 0;
+
+	rest = slice_from(rest, plain_len);
+	s3_meta_next(&rest, &name, &runs);
+	while (runs.len) {
+		struct slice times = slice_split(&runs, ',');
+		struct slice length = slice_split(&times, '*');
+		uint64_t bytes = 0, count = 1;
+
+		if (slice_to_u64(length, &bytes) || (times.len && slice_to_u64(times, &count)))
+			break;
+		if (part_number > parts.count && part_number <= parts.count + count) {
+			parts.offset = offset + (part_number - parts.count - 1) * bytes;
+			parts.bytes = bytes;
+		}
+		parts.count += (uint32_t)count;
+		offset += bytes * count;
+	}
+	return parts;
 }
 
 struct slice s3_meta_storage_class(const struct store_meta *meta)
@@ -329,7 +365,8 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 	if (error)
 		return error;
 	while (s3_meta_next(&rest, &name, &value)) {
-		if (s3_slice_among(name, replaced, replaced_count))
+		if (s3_slice_among(name, replaced, replaced_count) ||
+			slice_eq(name, SLICE(S3_PARTS_HEADER)))
 			continue;
 		has_type |= slice_eq(name, SLICE("content-type"));
 		s3_answer_header(call, name, value);

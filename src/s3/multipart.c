@@ -80,6 +80,27 @@ const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *re
 	return NULL;
 }
 
+const struct s3_error *s3_upload_still_there(
+	struct s3_call *call, const struct s3_upload *upload, uint32_t part_number)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct store_get *get;
+	bool ignored;
+	int ret;
+
+	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
+	if (ret == 0) {
+		store_get_close(get);
+		return NULL;
+	}
+	if (ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, part_number, name), NULL, NULL);
+	return ret ? s3_fail_errno(call, ret) : no_such_upload(call, slice_str(upload->id));
+}
+
 void s3_upload_close(struct s3_upload *upload)
 {
 	store_get_close(upload->get);

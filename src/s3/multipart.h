@@ -34,6 +34,10 @@ struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_n
 /* The upload that the call's uploadId means: NoSuchUpload unless it is of this bucket and key. The
  * caller closes it. */
 const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *ret_upload);
+/* After a part's commit: an upload that ended meanwhile takes the part with it (NoSuchUpload), so
+ * that no part is left that nobody could find. */
+const struct s3_error *s3_upload_still_there(
+	struct s3_call *call, const struct s3_upload *upload, uint32_t part_number);
 void s3_upload_close(struct s3_upload *upload);
 /* Deletes the record and all parts. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);

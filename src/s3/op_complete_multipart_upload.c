@@ -267,6 +267,39 @@ static const struct s3_error *join(struct s3_call *call, const struct s3_upload 
 	return error ? error : check_whole(call, meta);
 }
 
+/* The upload's headers, and how long its parts were. */
+static const struct s3_error *keep_headers(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	struct slice kept;
+	struct buf out;
+
+	buf_init(&out, 8 * LIMIT_HTTP_HEAD_BYTES_MAX + 24 * S3_PARTS_MAX);
+	buf_put(&out, upload->meta->headers, upload->meta->headers_len);
+	buf_put(&out, S3_PARTS_HEADER, sizeof(S3_PARTS_HEADER));
+	for (uint32_t i = 0, run; i < completion->count; i += run) {
+		uint64_t bytes = completion->parts[i].meta->bytes;
+
+		for (run = 1; i + run < completion->count; run++)
+			if (completion->parts[i + run].meta->bytes != bytes)
+				break;
+		buf_printf(&out, "%s%llu*%u", i ? "," : "", (unsigned long long)bytes, run);
+	}
+	buf_put(&out, "", 1);
+	kept = buf_slice(&out);
+	/* Thousands of parts of as many lengths are more than a record holds: the object then
+	 * cannot be read by its parts. */
+	if (kept.len > S3_META_BYTES_MAX)
+		kept = slice_to(kept, upload->meta->headers_len);
+	kept = s3_arena_copy(&call->arena, kept);
+	meta->headers = kept.data;
+	meta->headers_len = (uint32_t)kept.len;
+	if (out.failed)
+		kept = SLICE_NONE;
+	buf_free(&out);
+	return kept.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+}
+
 static const struct s3_error *store_object(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_meta *meta)
 {
@@ -283,11 +316,10 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	ret = store_put_open(call->s3->store, &opts, &put);
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
-	/* The record's own memory, which stays until the upload is closed. */
-	meta->headers = upload->meta->headers;
-	meta->headers_len = upload->meta->headers_len;
 	meta->checksum_flags = upload->meta->checksum_flags;
-	error = join(call, upload, completion, put, meta);
+	error = keep_headers(call, upload, completion, meta);
+	if (!error)
+		error = join(call, upload, completion, put, meta);
 	if (error) {
 		store_put_abort(put);
 		return error;

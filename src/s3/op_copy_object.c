@@ -122,7 +122,7 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 	if (!replace) {
 		/* The source's own memory, which stays until it is closed. */
 		meta.headers = copy.from->headers;
-		meta.headers_len = copy.from->headers_len;
+		meta.headers_len = s3_meta_plain_len(copy.from);
 	}
 	if (!error)
 		error = store_copy(call, &copy, &meta);

@@ -56,6 +56,17 @@ static const struct s3_error *parse(struct s3_call *call, unsigned *ret_wanted)
 	return NULL;
 }
 
+static void put_parts(const struct store_meta *meta, struct buf *xml)
+{
+	struct s3_parts parts = s3_meta_parts(meta, 1);
+
+	if (!parts.count)
+		return;
+	buf_put_str(xml, "<ObjectParts>");
+	s3_xml_u64(xml, "PartsCount", parts.count);
+	buf_put_str(xml, "</ObjectParts>");
+}
+
 const struct s3_error *s3_op_get_object_attributes(struct s3_call *call)
 {
 	const struct s3_error *error;
@@ -79,6 +90,8 @@ const struct s3_error *s3_op_get_object_attributes(struct s3_call *call)
 		s3_xml_checksum(&xml, read.meta);
 		buf_put_str(&xml, "</Checksum>");
 	}
+	if (wanted & ATTRIBUTE_PARTS)
+		put_parts(read.meta, &xml);
 	if (wanted & ATTRIBUTE_STORAGE_CLASS)
 		xml_element("StorageClass", s3_meta_storage_class(read.meta), &xml);
 	if (wanted & ATTRIBUTE_SIZE)

@@ -54,6 +54,9 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	ret = store_put_commit(put, &meta, NULL, NULL);
 	if (ret)
 		return s3_fail_errno(call, ret);
+	error = s3_upload_still_there(call, upload, number);
+	if (error)
+		return error;
 	s3_answer_etag(call, meta.etag);
 	s3_answer_checksum(call, &meta);
 	return s3_answer_empty(call, 200);

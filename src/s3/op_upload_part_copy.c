@@ -79,7 +79,7 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 		return error;
 	}
 	ret = store_put_commit(put, meta, NULL, NULL);
-	return ret ? s3_fail_errno(call, ret) : NULL;
+	return ret ? s3_fail_errno(call, ret) : s3_upload_still_there(call, upload, number);
 }
 
 static const struct s3_error *answer(struct s3_call *call, const struct store_meta *meta)

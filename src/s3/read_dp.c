@@ -84,7 +84,9 @@ static void answer_content_range(struct s3_call *call, const struct s3_read *rea
 static const struct s3_error *choose_part(
 	struct s3_call *call, struct s3_read *read, struct slice part, bool has_range)
 {
+	struct s3_parts parts;
 	uint64_t number;
+	char *text;
 
 	if (has_range)
 		return s3_fail(call, S3_E_INVALID_REQUEST,
@@ -92,12 +94,22 @@ static const struct s3_error *choose_part(
 	if (slice_to_u64(part, &number) || number < 1 || number > 10000)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Part number must be an integer between 1 and 10000, inclusive");
-	if (strlen(read->meta->etag) > 2 * MD5_BYTES && read->meta->etag[2 * MD5_BYTES] == '-')
+	parts = s3_meta_parts(read->meta, (uint32_t)number);
+	if (!parts.count && strlen(read->meta->etag) > 2 * MD5_BYTES)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"Reading an object by the parts it was uploaded in is not implemented by "
-			"this server.");
-	if (number > 1)
+			"This object was uploaded in too many parts of different lengths to be "
+			"read by them.");
+	if (number > (parts.count ? parts.count : 1))
 		return s3_error_at(S3_E_INVALID_PART_NUMBER);
+	if (parts.count) {
+		text = s3_arena_get(&call->arena, 12);
+		if (!text)
+			return s3_error_at(S3_E_SLOW_DOWN);
+		s3_answer_header(call, SLICE("x-amz-mp-parts-count"),
+			slice_of(text, (size_t)snprintf(text, 12, "%u", parts.count)));
+		read->offset = parts.offset;
+		read->bytes = parts.bytes;
+	}
 	if (read->bytes) {
 		read->status = 206;
 		answer_content_range(call, read, true);

@@ -202,6 +202,7 @@ const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);
 struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 
 /* ---- Object headers. ---- */
+#define S3_META_BYTES_MAX (2u * LIMIT_HTTP_HEAD_BYTES_MAX) /* what the store keeps of them */
 /* What s3 keeps in an object's flags: a listing has them, but not the headers. */
 #define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
 #define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
@@ -214,6 +215,16 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 /* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
  * end, or where the record is not of that form. */
 bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value);
+/* How an object was uploaded: kept as the last of its headers, shown to nobody. Runs of parts of
+ * one length, "8388608*7,5242880". */
+#define S3_PARTS_HEADER "x-nebulaio-parts"
+struct s3_parts {
+	uint32_t count;		/* 0: the object was put whole */
+	uint64_t offset, bytes; /* of the part asked for; bytes 0: there is none */
+};
+struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_number);
+/* The length of headers without that one: what a copy takes over. */
+uint32_t s3_meta_plain_len(const struct store_meta *meta);
 /* "STANDARD" unless the object has another. */
 struct slice s3_meta_storage_class(const struct store_meta *meta);
 

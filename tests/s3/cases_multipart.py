@@ -38,6 +38,10 @@ def test_by_hand(s):
     assert got["Body"].read() == whole
     equal((got["ContentType"], got["Metadata"], got["ETag"]), ("text/plain", {"one": "1"}, answer["ETag"]))
     equal(s.body(bucket, "key", Range="bytes=5242875-5242885"), whole[5242875:5242886])
+    got = s.s3.get_object(Bucket=bucket, Key="key", PartNumber=2)
+    equal((got["PartsCount"], got["ContentRange"]), (3, f"bytes {5 * MIB}-{10 * MIB}/{len(whole)}"))
+    assert got["Body"].read() == bodies[1]
+    refused(416, "InvalidPartNumber", s.s3.get_object, Bucket=bucket, Key="key", PartNumber=4)
     refused(404, "NoSuchUpload", complete, s, bucket, "key", upload, parts)
 
 

@@ -160,8 +160,48 @@ static void test_life(void **state)
 	begin("GET", "/.uploads", "");
 	run(400, "InvalidBucketName");
 	complete("/bkt/a%20b", "<CompleteMultipartUpload/>", 404, "NoSuchUpload");
-	begin("GET", "/bkt/a%20b", "partNumber=1");
-	run(501, "NotImplemented");
+}
+
+static void read_part(int number, uint64_t offset, uint64_t bytes)
+{
+	char query[32], range[64];
+
+	snprintf(query, sizeof(query), "partNumber=%d", number);
+	snprintf(range, sizeof(range), "bytes %llu-%llu/%llu", (unsigned long long)offset,
+		(unsigned long long)(offset + bytes - 1), (unsigned long long)sizeof(big) + 4);
+	begin("GET", "/bkt/read", query);
+	run(206, NULL);
+	assert_int_equal(call.reply_body.len, bytes);
+	assert_true(slice_eq(fake_reply_header(&call, "content-range"), slice_str(range)));
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-mp-parts-count"), SLICE("2")));
+}
+
+/* Parts are counted as the object has them, whatever their numbers were. */
+static void test_read_by_parts(void **state)
+{
+	(void)state;
+	upload("/bkt/read", NULL);
+	read_part(1, 0, sizeof(big));
+	read_part(2, sizeof(big), 4);
+	assert_memory_equal(call.reply_body.data, "tail", 4);
+	begin("GET", "/bkt/read", "partNumber=3");
+	run(416, "InvalidPartNumber");
+	begin("GET", "/bkt/read", "");
+	run(200, NULL);
+	assert_int_equal(fake_reply_header(&call, "x-nebulaio-parts").len, 0);
+	begin("GET", "/bkt/read", "attributes");
+	fake_call_header(&call, "x-amz-object-attributes", "ObjectParts");
+	run(200, NULL);
+	assert_true(fake_reply_has(&call, "<ObjectParts><PartsCount>2</PartsCount></ObjectParts>"));
+	/* A copy is one piece, with an MD5 of its own. */
+	begin("PUT", "/bkt/read2", "");
+	fake_call_header(&call, "x-amz-copy-source", "bkt/read");
+	run(200, NULL);
+	begin("GET", "/bkt/read2", "partNumber=1");
+	run(206, NULL);
+	assert_int_equal(call.reply_body.len, sizeof(big) + 4);
+	assert_int_equal(fake_reply_header(&call, "etag").len, 34);
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-meta-a"), SLICE("1")));
 }
 
 static void test_composite_checksum(void **state)
@@ -378,6 +418,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_life),
+		cmocka_unit_test(test_read_by_parts),
 		cmocka_unit_test(test_composite_checksum),
 		cmocka_unit_test(test_refused_completions),
 		cmocka_unit_test(test_parts),
