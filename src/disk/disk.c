@@ -88,7 +88,7 @@ int disk_open(const struct disk_opts *opts, struct disk **ret_disk)
 	disk->fd = -1;
 	disk->kind = opts->kind;
 	disk->step_bytes = opts->step_bytes ? opts->step_bytes : DISK_STEP_BYTES;
-	strcpy(disk->path, opts->path);
+	memcpy(disk->path, opts->path, strlen(opts->path) + 1);
 	pthread_mutex_init(&disk->grow_lock, NULL);
 	pthread_mutex_init(&disk->faults.lock, NULL);
 	CHECK(disk->step_bytes % DISK_ALIGN_BYTES == 0);

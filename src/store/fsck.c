@@ -33,7 +33,8 @@ static void subject_fill(struct fsck *fsck, struct slice index_key, struct subje
 
 	memcpy(&bucket_id, index_key.data + 1, sizeof(bucket_id));
 	bucket = buckets_find_id(fsck->store->buckets, be64toh(bucket_id));
-	strcpy(ret_subject->bucket, bucket ? bucket->info.name : "?");
+	snprintf(ret_subject->bucket, sizeof(ret_subject->bucket), "%s",
+		bucket ? bucket->info.name : "?");
 	bucket_put(bucket);
 	for (size_t i = 0; i < key.len; i++)
 		ret_subject->key[i] =

@@ -334,7 +334,7 @@ int store_put_commit(
 	else if (atomic_load(&store->fenced))
 		ret = -EIO;
 	else {
-		strcpy(meta->version_id, "null");
+		memcpy(meta->version_id, "null", sizeof("null"));
 		ret = object_build(put, meta, &commit);
 	}
 	if (!ret)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #define WRITERS	       12u
 #define KEYS	       25u /* a writer */
 #define ROUNDS_DEFAULT 12u
-#define LIFE_US_MAX    150000u
+#define LIFE_NS_MAX    (150 * NS_PER_MS)
 
 /* What a key holds, by version: 0 is nothing, others have their size and bytes from it. */
 struct slot {
@@ -30,6 +31,7 @@ struct shared {
 	_Atomic uint64_t version;
 	_Atomic uint64_t acks;
 	_Atomic bool running;
+	int began[2]; /* a pipe: a byte once the load runs; closed when the process is gone */
 	struct slot slots[WRITERS][KEYS];
 };
 
@@ -95,6 +97,7 @@ static void load_run(struct rig *rig, void *arg)
 
 		assert_true(ret == 0 || ret == -EEXIST);
 		atomic_store(&writers->shared->running, true);
+		assert_int_equal(write(writers->shared->began[1], "", 1), 1);
 		rig_fibers(rig, WRITERS / 2, writer_run, writers, sizeof(*writers));
 	} else {
 		while (!atomic_load(&writers->shared->running))
@@ -200,15 +203,21 @@ static void test_kill_at_any_moment(void **state)
 	prng_seed(&prng, 4711);
 	for (uint32_t round = 0; round < rounds; round++) {
 		uint64_t acks = atomic_load(&shared->acks);
+		struct timespec life = {.tv_nsec = (long)(prng_below(&prng, LIFE_NS_MAX))};
+		struct pollfd gone;
+		char byte;
 		int status;
 		pid_t pid;
 
 		atomic_store(&shared->running, false);
+		assert_int_equal(pipe(shared->began), 0);
 		pid = load_fork(shared, round);
+		close(shared->began[1]);
 		/* The moment counts from when the load has begun. */
-		while (!atomic_load(&shared->running) && waitpid(pid, &status, WNOHANG) == 0)
-			usleep(500);
-		usleep((useconds_t)prng_below(&prng, LIFE_US_MAX));
+		assert_int_equal(read(shared->began[0], &byte, 1), 1);
+		gone = (struct pollfd){.fd = shared->began[0], .events = POLLIN};
+		assert_int_equal(ppoll(&gone, 1, &life, NULL), 0);
+		close(shared->began[0]);
 		kill(pid, SIGKILL);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

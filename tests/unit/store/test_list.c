@@ -209,7 +209,7 @@ static bool names_visit(const struct store_bucket *bucket, void *arg)
 	struct names *names = (struct names *)arg;
 
 	assert_true(strcmp(bucket->name, names->last) > 0);
-	strcpy(names->last, bucket->name);
+	snprintf(names->last, sizeof(names->last), "%s", bucket->name);
 	return ++names->count < names->max;
 }
 
