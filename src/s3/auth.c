@@ -85,25 +85,31 @@ static const struct s3_error *check_signed_headers(
 	return NULL;
 }
 
+/* Adds <name>41 57 53</name>: the bytes of text, where a client can see white space and encodings.
+ */
+static void fail_bytes(struct s3_call *call, const char *name, struct slice text)
+{
+	char *hex = s3_arena_get(&call->arena, 3 * text.len + 1);
+
+	if (!hex)
+		return;
+	for (size_t i = 0; i < text.len; i++) {
+		hex_encode(text.data + i, 1, hex + 3 * i);
+		hex[3 * i + 2] = ' ';
+	}
+	s3_fail_detail(call, name, slice_trim(slice_of(hex, 3 * text.len)));
+}
+
 /* What the client should have signed, as S3 tells it. */
 static const struct s3_error *mismatch(struct s3_call *call, const struct sigv4_claim *claim,
 	struct slice canonical, struct slice string_to_sign)
 {
-	struct buf hex;
-
 	s3_fail_detail(call, "AWSAccessKeyId", claim->access_key);
 	s3_fail_detail(call, "StringToSign", string_to_sign);
 	s3_fail_detail(call, "SignatureProvided", claim->signature);
-	buf_init(&hex, 4 * SIGV4_CANONICAL_BYTES_MAX);
-	for (size_t i = 0; i < string_to_sign.len; i++)
-		buf_printf(&hex, i ? " %02x" : "%02x", (uint8_t)string_to_sign.data[i]);
-	s3_fail_detail(call, "StringToSignBytes", hex.failed ? SLICE_NONE : buf_slice(&hex));
+	fail_bytes(call, "StringToSignBytes", string_to_sign);
 	s3_fail_detail(call, "CanonicalRequest", canonical);
-	buf_reset(&hex);
-	for (size_t i = 0; i < canonical.len; i++)
-		buf_printf(&hex, i ? " %02x" : "%02x", (uint8_t)canonical.data[i]);
-	s3_fail_detail(call, "CanonicalRequestBytes", hex.failed ? SLICE_NONE : buf_slice(&hex));
-	buf_free(&hex);
+	fail_bytes(call, "CanonicalRequestBytes", canonical);
 	return s3_error_at(S3_E_SIGNATURE_DOES_NOT_MATCH);
 }
 

@@ -152,6 +152,10 @@ static int delete_under(struct s3 *s3, struct slice prefix)
 		if (!ret && names.count)
 			ret = store_delete_many(
 				s3->store, opts.bucket, names.list, names.count, results);
+		/* One that stays would be met again, page after page. */
+		for (uint32_t i = 0; i < names.count && !ret; i++)
+			ret = results[i] == -ENOENT ? 0 : results[i];
+		more = more && names.count;
 		s3_arena_free(&arena);
 	}
 	return ret == -ENOENT ? 0 : ret;

@@ -105,7 +105,10 @@ static const struct s3_error *gather(struct listing *listing)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	opts.prefix = s3_upload_name(call->bucket, "", 0, prefix);
 	while (more && !ret && !listing->failed) {
+		uint32_t before = listing->count;
+
 		ret = store_list(call->s3->store, &opts, visit, listing, &more);
+		more = more && listing->count > before;
 		if (listing->count)
 			opts.after = s3_upload_name(call->bucket,
 				listing->uploads[listing->count - 1].id.data, 0, after);
