@@ -52,8 +52,8 @@ int client_pool_open(struct neb_client *client, uint64_t bytes)
 	ret = mr_open(client, pool->base, bytes, pool->fd, &pool->mr);
 	if (ret)
 		client_log(client, NEB_LOG_ERROR,
-			"the pool of %llu bytes cannot be registered: %s (raise the limit of locked "
-			"memory, ulimit -l)",
+			"the pool of %llu bytes cannot be registered: %s (raise the limit of "
+			"locked memory, ulimit -l)",
 			(unsigned long long)bytes, strerror(-ret));
 	return ret;
 }

@@ -3,6 +3,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -522,6 +523,61 @@ static void test_drain(void **state)
 	neb_client_close(client);
 }
 
+static void *drain_main(void *rig)
+{
+	rig_drain(rig);
+	return NULL;
+}
+
+/* What was in flight when the server began to stop is still answered. */
+static void test_drain_in_flight(void **state)
+{
+	struct rig *rig = *state;
+	struct neb_client *client = rig_client(rig, NEB_STRICT);
+	uint8_t *data = memory_get(client, POOL, 50000);
+	struct neb_iov into = {data, 50000};
+	struct neb_request get = {
+		.op = NEB_GET_OBJECT, .bucket = B, .key = "held-3", .into = &into, .into_count = 1};
+	struct neb_result result;
+	pthread_t thread;
+
+	fill(data, 50000, 3);
+	assert_int_equal(neb_put(client, B, "held-3", data, 50000, NULL), 0);
+	memset(data, 0, 50000);
+	assert_int_equal(neb_submit(client, &get, NULL), 0);
+	assert_int_equal(neb_ping(client, NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, drain_main, rig), 0);
+	while (neb_ping(client, &result) == 0)
+		continue;
+	assert_int_equal(neb_in_flight(client), 1);
+	rig_release_held(rig);
+	assert_int_equal(neb_wait(client, &result, 1, 10 * NS_PER_S), 1);
+	assert_int_equal(result.error, 0);
+	assert_int_equal(result.bytes, 50000);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	neb_client_close(client);
+}
+
+/* A client that closes with requests in flight takes nothing of the server with it. */
+static void test_close_in_flight(void **state)
+{
+	struct rig *rig = *state;
+	struct neb_client *client = rig_client(rig, NEB_RDMA);
+	uint8_t *data = memory_get(client, HEAP, 200000);
+	struct neb_iov into = {data, 200000};
+	struct neb_request get = {
+		.op = NEB_GET_OBJECT, .bucket = B, .key = "held-4", .into = &into, .into_count = 1};
+
+	assert_int_equal(neb_put(client, B, "held-4", data, 200000, NULL), 0);
+	for (uint32_t i = 0; i < 100; i++) /* more than the session's credits */
+		assert_int_equal(neb_submit(client, &get, NULL), 0);
+	assert_int_equal(neb_in_flight(client), 100);
+	neb_client_close(client);
+	rig_release_held(rig);
+	assert_true(rig_sessions_become(rig, 0));
+	free(data);
+}
+
 static void test_idle_session(void **state)
 {
 	struct rig_opts opts = {.idle_timeout_ns = 200 * NS_PER_MS};
@@ -663,6 +719,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wrong_keys, setup, teardown),
 		cmocka_unit_test(test_nobody_listens),
 		cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_drain_in_flight, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_close_in_flight, setup, teardown),
 		cmocka_unit_test(test_idle_session),
 		cmocka_unit_test_setup_teardown(test_deadline, setup, teardown),
 	};
