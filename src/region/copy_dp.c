@@ -17,6 +17,7 @@ static const char *const why_names[COPY_WHY_COUNT] = {
 	[COPY_ALIGN] = "align",
 	[COPY_DECODE] = "decode",
 	[COPY_CLIENT] = "client",
+	[COPY_GATHER] = "gather",
 };
 static _Thread_local struct copy_counts counts_own;
 static struct list threads = {.next = &threads, .prev = &threads};

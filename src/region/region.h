@@ -126,6 +126,7 @@ enum region_copy_why {
 	COPY_ALIGN,	 /* bytes moved to reach the disk's alignment */
 	COPY_DECODE,	 /* a transfer decoding that cannot be done in place */
 	COPY_CLIENT,	 /* between a caller's unregistered buffer and the pool */
+	COPY_GATHER,	 /* packets put together into the body of a capture */
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);

@@ -1,0 +1,159 @@
+/* xdp/rings.c: an AF_XDP socket: its memory, its four rings, its place on a card's queue. */
+#include "xdp/xdp_priv.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int ring_map(struct xp_ring *ring, int fd, const struct xdp_ring_offset *offsets,
+	uint64_t page_offset, uint32_t entries, size_t entry_bytes)
+{
+	size_t bytes = offsets->desc + entries * entry_bytes;
+	uint8_t *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+		(off_t)page_offset);
+
+	if (map == MAP_FAILED)
+		return -errno;
+	*ring = (struct xp_ring){
+		.producer = (uint32_t *)(void *)(map + offsets->producer),
+		.consumer = (uint32_t *)(void *)(map + offsets->consumer),
+		.flags = (uint32_t *)(void *)(map + offsets->flags),
+		.entries = map + offsets->desc,
+		.mask = entries - 1,
+		.map = map,
+		.map_bytes = bytes,
+	};
+	return 0;
+}
+
+static void ring_unmap(struct xp_ring *ring)
+{
+	if (ring->map)
+		munmap(ring->map, ring->map_bytes);
+	ring->map = NULL;
+}
+
+static int option_set(int fd, int option, const void *value, socklen_t len)
+{
+	return setsockopt(fd, SOL_XDP, option, value, len) ? -errno : 0;
+}
+
+static int memory_register(struct xp_queue *queue)
+{
+	const struct xp_port *port = queue->port;
+	const struct xdp_umem_reg memory = {
+		.addr = (uint64_t)(uintptr_t)port->base,
+		.len = port->bytes,
+		.chunk_size = FRAME_BYTES,
+		.headroom = XP_HEADROOM_BYTES,
+	};
+	int ret = option_set(queue->fd, XDP_UMEM_REG, &memory, sizeof(memory));
+
+	if (ret == -ENOBUFS || ret == -ENOMEM)
+		log_error("xdp",
+			"%s: %llu MiB of the region cannot be locked for AF_XDP: raise `ulimit -l` "
+			"or give CAP_IPC_LOCK",
+			port->interface, (unsigned long long)(port->bytes / MIB));
+	else if (ret)
+		log_error("xdp", "%s: the kernel refuses the region's memory: %s", port->interface,
+			strerror(-ret));
+	return ret;
+}
+
+static int rings_size(const struct xp_queue *queue)
+{
+	static const int OPTIONS[] = {
+		XDP_UMEM_FILL_RING, XDP_UMEM_COMPLETION_RING, XDP_RX_RING, XDP_TX_RING};
+	const int entries = (int)queue->port->ring_entries;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(OPTIONS) && !ret; i++)
+		ret = option_set(queue->fd, OPTIONS[i], &entries, sizeof(entries));
+	return ret;
+}
+
+static int rings_map(struct xp_queue *queue)
+{
+	const uint32_t entries = queue->port->ring_entries;
+	const size_t descriptor_bytes = sizeof(struct xdp_desc);
+	struct xdp_mmap_offsets at;
+	socklen_t len = sizeof(at);
+	int ret;
+
+	if (getsockopt(queue->fd, SOL_XDP, XDP_MMAP_OFFSETS, &at, &len))
+		return -errno;
+	if (len != sizeof(at))
+		return -EOPNOTSUPP; /* a kernel before need-wakeup, 5.4 */
+	ret = ring_map(&queue->rx, queue->fd, &at.rx, XDP_PGOFF_RX_RING, entries, descriptor_bytes);
+	if (!ret)
+		ret = ring_map(&queue->tx, queue->fd, &at.tx, XDP_PGOFF_TX_RING, entries,
+			descriptor_bytes);
+	if (!ret)
+		ret = ring_map(&queue->fill, queue->fd, &at.fr, XDP_UMEM_PGOFF_FILL_RING, entries,
+			sizeof(uint64_t));
+	if (!ret)
+		ret = ring_map(&queue->completion, queue->fd, &at.cr,
+			XDP_UMEM_PGOFF_COMPLETION_RING, entries, sizeof(uint64_t));
+	return ret;
+}
+
+static void socket_refused(const struct xp_port *port, int error)
+{
+	if (error == -EPERM)
+		log_error("xdp",
+			"%s: AF_XDP sockets are for those with CAP_NET_RAW: run as root, or give "
+			"CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF",
+			port->interface);
+	else
+		log_error("xdp", "%s: no AF_XDP socket: %s%s", port->interface, strerror(-error),
+			error == -EAFNOSUPPORT ? "; the kernel needs CONFIG_XDP_SOCKETS" : "");
+}
+
+int queue_open(struct xp_queue *queue, int umem_fd)
+{
+	int ret = 0;
+
+	queue->fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (queue->fd < 0) {
+		ret = -errno;
+		socket_refused(queue->port, ret);
+		return ret == -EAFNOSUPPORT ? -EOPNOTSUPP : ret;
+	}
+	if (umem_fd < 0)
+		ret = memory_register(queue);
+	if (ret)
+		return ret;
+	ret = rings_size(queue);
+	if (!ret)
+		ret = rings_map(queue);
+	if (ret)
+		log_error("xdp", "%s: the rings cannot be made: %s", queue->port->interface,
+			strerror(-ret));
+	return ret;
+}
+
+int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd)
+{
+	struct sockaddr_xdp addr = {
+		.sxdp_family = AF_XDP,
+		.sxdp_flags = (uint16_t)flags,
+		.sxdp_ifindex = (uint32_t)queue->port->ifindex,
+		.sxdp_queue_id = queue->queue_id,
+		.sxdp_shared_umem_fd = umem_fd < 0 ? 0 : (uint32_t)umem_fd,
+	};
+
+	return bind(queue->fd, (const struct sockaddr *)&addr, sizeof(addr)) ? -errno : 0;
+}
+
+void queue_close(struct xp_queue *queue)
+{
+	if (queue->fd < 0)
+		return;
+	ring_unmap(&queue->rx);
+	ring_unmap(&queue->tx);
+	ring_unmap(&queue->fill);
+	ring_unmap(&queue->completion);
+	close(queue->fd);
+	queue->fd = -1;
+}
