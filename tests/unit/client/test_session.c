@@ -621,6 +621,54 @@ static void test_deadline(void **state)
 	neb_client_close(client);
 }
 
+/* ---- A bad fabric. ---- */
+
+/* Lost and delayed messages and receivers that are not ready are the transport's business. */
+static void test_faults_that_heal(void **state)
+{
+	struct rig_opts opts = {.device_name = "simulated:seed=5,drop=0.02,rnr=0.02"};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = rig_client(rig, NEB_STRICT);
+	struct prng prng;
+
+	(void)state;
+	prng_seed(&prng, 11);
+	for (uint32_t i = 0; i < 200; i++)
+		round_trip(client, i % 2 ? POOL : HEAP, prng_below(&prng, i % 10 ? 9000 : MIB));
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+/* A queue pair that breaks costs its session; requests that may be repeated are, on the next one.
+ * What succeeds is right, what fails says so, and nothing stays leased. */
+static void test_broken_queue_pairs(void **state)
+{
+	struct rig_opts opts = {.device_name = "simulated:seed=6,qp_error=0.01,bad_rkey=0.01"};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = rig_client(rig, NEB_RDMA);
+	uint8_t *out = memory_get(client, POOL, 20000), *in = memory_get(client, POOL, 20000);
+	uint32_t succeeded = 0;
+	struct neb_stats stats;
+	struct neb_result result;
+
+	(void)state;
+	for (uint32_t i = 0; i < 300; i++) {
+		fill(out, 20000, i);
+		if (neb_put(client, B, "k", out, 20000, &result) != 0)
+			continue;
+		memset(in, 0, 20000);
+		if (neb_get(client, B, "k", in, 20000, &result) != 0)
+			continue;
+		assert_memory_equal(in, out, 20000);
+		succeeded++;
+	}
+	neb_client_stats(client, &stats);
+	assert_true(stats.sessions_lost > 0);
+	assert_true(succeeded > 250);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
 /* ---- A client that vanishes. ---- */
 
 static void child_main(int commands, int events)
@@ -723,6 +771,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_close_in_flight, setup, teardown),
 		cmocka_unit_test(test_idle_session),
 		cmocka_unit_test_setup_teardown(test_deadline, setup, teardown),
+		cmocka_unit_test(test_faults_that_heal),
+		cmocka_unit_test(test_broken_queue_pairs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
