@@ -127,6 +127,7 @@ static void rig_close(struct bench_rig *rig)
 		bench_data_close(&rig->nginx_data[i]);
 	bench_target_close(&rig->target);
 	bench_anchors_close(rig->anchors);
+	bench_priority_restore(rig->session_nice);
 	if (rig->idle_fd >= 0)
 		close(rig->idle_fd);
 	if (rig->folder[0])
@@ -144,6 +145,9 @@ static int rig_open(
 		return -ENOMEM;
 	rig->opts = opts;
 	rig->idle_fd = opts->idle_default ? -ECANCELED : bench_idle_poll();
+	rig->session_nice = BENCH_NO_SESSION;
+	rig->priority_error =
+		opts->priority_normal ? -ECANCELED : bench_priority_raise(&rig->session_nice);
 	rig->cpu_count = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	rig->nginx_error = -ENOENT;
 	ret = bench_cpus_find(&rig->cpus);

@@ -33,6 +33,7 @@ struct bench_opts {
 	const char *json_path; /* NULL: none */
 	bool quick;	       /* the marks' rows only */
 	bool idle_default;     /* let idle processors sleep as deep as they like */
+	bool priority_normal;  /* do not go before other processes */
 	uint32_t repetitions;
 	uint64_t slice_ns; /* one measurement of one row */
 	uint64_t rate;	   /* open loop: operations started a second; 0: closed loop */

@@ -16,6 +16,8 @@
 
 #include "base/base.h"
 
+#define PRIORITY_HIGH (-20)
+
 int bench_cpus_find(struct bench_cpus *ret_cpus)
 {
 	cpu_set_t set;
@@ -55,6 +57,43 @@ int bench_idle_poll(void)
 		return -EIO;
 	}
 	return fd;
+}
+
+#define AUTOGROUP "/proc/self/autogroup"
+
+static int write_autogroup(int nice)
+{
+	int fd = open(AUTOGROUP, O_WRONLY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = dprintf(fd, "%d", nice) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+int bench_priority_raise(int *ret_session_nice)
+{
+	const char *at;
+	char text[64];
+	int nice;
+
+	*ret_session_nice = BENCH_NO_SESSION;
+	if (setpriority(PRIO_PROCESS, 0, PRIORITY_HIGH))
+		return -errno;
+	if (bench_file_read(AUTOGROUP, text, sizeof(text)) <= 0) /* "/autogroup-7 nice 0" */
+		return 0;
+	at = strstr(text, "nice ");
+	nice = at ? (int)strtol(at + 5, NULL, 10) : 0;
+	if (at && !write_autogroup(PRIORITY_HIGH))
+		*ret_session_nice = nice;
+	return 0;
+}
+
+void bench_priority_restore(int session_nice)
+{
+	if (session_nice != BENCH_NO_SESSION)
+		write_autogroup(session_nice);
 }
 
 int bench_file_read(const char *path, char *buf, size_t buf_bytes)

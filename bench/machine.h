@@ -3,6 +3,7 @@
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,15 @@ int bench_cpu_pin(int cpu);
 /* Asks the kernel to keep idle processors awake for as long as the descriptor is open
  * (/dev/cpu_dma_latency). The descriptor, or -errno. */
 int bench_idle_poll(void);
+
+/* This process, and all that it starts from now on, goes before processes of normal priority, so
+ * that they disturb less. Where the kernel groups processes by session (sched(7), autogroup), a
+ * priority holds within the session only, and the session itself is raised too, for which
+ * *ret_session_nice is what it was. 0 or -errno: nothing was raised. */
+#define BENCH_NO_SESSION INT_MIN
+int bench_priority_raise(int *ret_session_nice);
+/* Puts the session back where it was. */
+void bench_priority_restore(int session_nice);
 
 /* ---- What processes took. ---- */
 struct bench_usage {

@@ -14,6 +14,8 @@ struct bench_rig {
 	char folder[4096];
 	bool folder_is_tmpfs;
 	int idle_fd; /* below 0: idle processors sleep as they like, and this is why */
+	int session_nice;
+	int priority_error; /* 0: all that is measured goes before other processes; else why not */
 	struct bench_target target;
 	struct bench_anchors *anchors;
 	struct bench_nginx nginx;

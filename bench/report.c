@@ -86,6 +86,12 @@ void bench_report_head(const struct bench_rig *rig)
 	else
 		printf("  idle        default: idle processors sleep, waits are longer (%s)\n",
 			opts->idle_default ? "as asked for" : strerror(-rig->idle_fd));
+	printf("  priority    %s%s\n",
+		rig->priority_error ? "normal: other processes disturb: "
+				    : "all that is measured goes before other processes",
+		!rig->priority_error	? ""
+		: opts->priority_normal ? "as asked for"
+					: strerror(-rig->priority_error));
 	printf("  method      %u repetitions, members of a group in turn, %llu ms a slice, %s",
 		opts->repetitions, (unsigned long long)(opts->slice_ns / NS_PER_MS),
 		opts->rate ? "open loop: " : "closed loop\n");

@@ -111,6 +111,7 @@ static void put_settings(const struct bench_rig *rig, struct json *json)
 	put_flag(json, "own_server", rig->target.server.child.pid != 0);
 	put_flag(json, "rdma_simulated", rig->target.server.rdma_is_simulated);
 	put_flag(json, "idle_poll", rig->idle_fd >= 0);
+	put_flag(json, "priority_raised", rig->priority_error == 0);
 	put_flag(json, "data_on_tmpfs", rig->folder_is_tmpfs);
 	put_close(json, '}');
 }

@@ -32,6 +32,7 @@
 	"  --list-keys N       keys that are listed (default 100000; --quick: 10000)\n"        \
 	"  --idle poll|default keep idle processors awake (default, where permitted), or\n"    \
 	"                      let them sleep\n"                                               \
+	"  --priority high|normal  go before other processes (default, where permitted)\n"     \
 	"  --set KEY=VALUE     configuration of the server that is started\n"                  \
 	"  --endpoint URLS     measure this server: rdma://HOST:PORT,http://HOST:PORT\n"       \
 	"  --metrics ADDR:PORT where it tells its metrics: copies, flushes\n"                  \
@@ -54,6 +55,7 @@ enum {
 	OPT_VERIFY,
 	OPT_LIST_KEYS,
 	OPT_IDLE,
+	OPT_PRIORITY,
 	OPT_SET,
 	OPT_METRICS,
 	OPT_PID
@@ -74,6 +76,7 @@ static const struct option OPTIONS[] = {
 	{"verify", required_argument, NULL, OPT_VERIFY},
 	{"list-keys", required_argument, NULL, OPT_LIST_KEYS},
 	{"idle", required_argument, NULL, OPT_IDLE},
+	{"priority", required_argument, NULL, OPT_PRIORITY},
 	{"set", required_argument, NULL, OPT_SET},
 	{"metrics", required_argument, NULL, OPT_METRICS},
 	{"pid", required_argument, NULL, OPT_PID},
@@ -147,6 +150,12 @@ static int own_option(struct bench_opts *opts, int option)
 			return CLI_OK;
 		return cli_usage_error(
 			&CLI_BENCH, "--idle: '%s' is neither poll nor default", optarg);
+	case OPT_PRIORITY:
+		opts->priority_normal = !strcmp(optarg, "normal");
+		if (opts->priority_normal || !strcmp(optarg, "high"))
+			return CLI_OK;
+		return cli_usage_error(
+			&CLI_BENCH, "--priority: '%s' is neither high nor normal", optarg);
 	case OPT_SET:
 		if (opts->server_set_count == BENCH_SERVER_SETS_MAX)
 			return cli_usage_error(
