@@ -82,8 +82,10 @@ static int choose_port(struct verbs_device *device, uint8_t wanted)
 			return 0;
 		}
 	}
-	log_error("rdma", "%s: %s is active; see `rdma link` and the link's cable or netdev", name,
-		wanted ? "the port asked for is not the one that" : "no port");
+	if (wanted)
+		log_error("rdma", "%s: port %u is not active; see `rdma link`", name, wanted);
+	else
+		log_error("rdma", "%s: no port is active; see `rdma link`", name);
 	return -ENETDOWN;
 }
 

@@ -1,6 +1,5 @@
 """tests/vm/guest.py: what the programs inside a guest share: the network, the soft-RoCE device, TAP lines."""
 
-import hashlib
 import os
 import pathlib
 import re
@@ -125,14 +124,6 @@ def details(err):
     if isinstance(err, subprocess.CalledProcessError):
         return f"\n{err.stdout}\n{err.stderr}"
     return ""
-
-
-def sha(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 class Server:

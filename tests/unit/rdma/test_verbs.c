@@ -2,11 +2,222 @@
  * ADDRESS, where ADDRESS is one of the device's own. tests/vm runs it where there is a device. */
 #include "tests/unit/rdma/suite.h"
 
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 static struct suite verbs = {.gid_index = -1};
 const struct suite *suite = &verbs;
+
+/* ---- What only this provider has. ---- */
+
+static const struct end_opts plain = {.attr = {.rnr_retry_count = 7, .retry_count = 7}};
+
+static int open_as(const char *suffix, int gid_index)
+{
+	struct rp_open_opts opts = {.gid_index = gid_index};
+	struct rp_device *device;
+	char name[96];
+	int err;
+
+	snprintf(name, sizeof(name), "%s%s", verbs.device_name, suffix);
+	opts.device_name = name;
+	err = rp_open(&opts, &device);
+	if (!err)
+		rp_close(device);
+	return err;
+}
+
+static void test_port_and_gid(void **state)
+{
+	(void)state;
+	assert_int_equal(open_as(":1", -1), 0);
+	assert_int_equal(open_as(":1:0", -1), 0);
+	assert_int_equal(open_as("", 0), 0);
+	assert_int_equal(open_as(":1:9999", -1), -ENODEV);
+	assert_int_equal(open_as("", 9999), -ENODEV);
+	assert_int_equal(open_as(":9", -1), -ENODEV);
+	assert_int_equal(open_as(":port", -1), -EINVAL);
+	assert_int_equal(open_as(":1:2:3", -1), -EINVAL);
+}
+
+static void test_unreliable_connection(void **state)
+{
+	struct end_opts unreliable = {.attr = {.type = RP_QP_UC}};
+	struct rp_send_wr wr;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, &unreliable, &unreliable);
+	memset(pair.a.mem, 0x3c, 8192);
+	wr = one_sided(RP_WRITE, 1, &pair.b, 8192);
+	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 8192)), 0);
+	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
+	assert_int_equal(post_recv_at(&pair.b, 2, 0, 64), 0);
+	wr = (struct rp_send_wr){.wr_id = 3, .opcode = RP_SEND, .flags = RP_SEND_SIGNALED};
+	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), 0);
+	wc_expect(&pair.a, NULL, 3, RP_WC_SUCCESS);
+	/* In order: what was written before the message is there with it. */
+	wc_expect(&pair.b, NULL, 2, RP_WC_SUCCESS);
+	assert_memory_equal(pair.b.mem + 8192, pair.a.mem, 8192);
+	wr = one_sided(RP_READ, 4, &pair.b, 0);
+	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), -EINVAL);
+	pair_close(&pair);
+}
+
+static void test_types_must_match(void **state)
+{
+	struct end_opts unreliable = {.attr = {.type = RP_QP_UC}};
+	struct rp_listener *listener;
+	struct rp_cm_event event;
+	struct end a, b;
+
+	(void)state;
+	end_open(&a, &unreliable);
+	end_open(&b, &plain);
+	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
+	assert_int_equal(rp_connect(a.qp, suite->address, rp_listener_port(listener), NULL, 0,
+				 clock_now_ns() + SUITE_DEADLINE_NS),
+		0);
+	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
+	assert_int_equal(rp_accept(event.request, b.qp, NULL, 0), -EINVAL);
+	rp_reject(event.request, NULL, 0);
+	cm_expect(a.device, RP_CM_REJECTED, NULL);
+	rp_listener_close(listener);
+	end_close(&a);
+	end_close(&b);
+}
+
+static void test_no_datagrams(void **state)
+{
+	static const enum rp_qp_type types[] = {RP_QP_UD, RP_QP_RAW};
+	struct rp_qp *qp;
+	struct end end;
+
+	(void)state;
+	end_open(&end, &plain);
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		struct rp_qp_attr attr = {.type = types[i], .send_cq = end.cq, .recv_cq = end.cq};
+
+		assert_int_equal(rp_qp_open(end.pd, &attr, &qp), -EOPNOTSUPP);
+	}
+	end_close(&end);
+}
+
+static void test_nobody_at_the_address(void **state)
+{
+	struct rp_cm_event event;
+	struct end end;
+
+	(void)state;
+	end_open(&end, &plain);
+	/* TEST-NET-3: nobody has it; and then a text that is no address. */
+	assert_int_equal(
+		rp_connect(end.qp, "203.0.113.77", 9100, NULL, 0, clock_now_ns() + NS_PER_S), 0);
+	cm_expect(end.device, RP_CM_UNREACHABLE, &event);
+	assert_ptr_equal(event.qp, end.qp);
+	assert_int_equal(
+		rp_connect(end.qp, "not-an-address", 9100, NULL, 0, DEADLINE_NONE), -EINVAL);
+	assert_int_equal(rp_qp_state(end.qp), RP_QPS_INIT);
+	end_close(&end);
+}
+
+/* A completion that nobody took does not outlive its queue pair. */
+static void test_close_forgets_completions(void **state)
+{
+	struct rp_qp *other;
+	struct pair pair;
+	struct rp_wc wc;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	other = pair.a.qp;
+	end_new_qp(&pair.a, &plain);
+	assert_int_equal(post_recv_at(&pair.b, 5, 0, 64), 0);
+	rp_qp_error(pair.b.qp);
+	assert_int_equal(
+		rp_post_recv(other, &(struct rp_recv_wr){.wr_id = 6}, 1, &(uint32_t){0}), 0);
+	rp_qp_error(other);
+	wc_expect(&pair.b, NULL, 5, RP_WC_WR_FLUSH_ERR);
+	rp_qp_close(other);
+	assert_int_equal(rp_cq_poll(pair.a.cq, &wc, 1), 0);
+	pair_close(&pair);
+}
+
+/* ---- A peer that does not speak our private data. ---- */
+
+struct foreign {
+	uint16_t port;
+	int result;
+	atomic_bool done;
+};
+
+static int foreign_connect(uint16_t port)
+{
+	struct rdma_conn_param param = {.qp_num = 0x4711, .retry_count = 7};
+	char service[8];
+	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP}, *info;
+	struct rdma_cm_id *id;
+	int err;
+
+	snprintf(service, sizeof(service), "%u", port);
+	if (rdma_getaddrinfo(suite->address, service, &hints, &info))
+		return -errno;
+	/* Without a channel every call waits for its outcome. */
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return -errno;
+	err = rdma_resolve_addr(id, NULL, info->ai_dst_addr, 2000) ||
+			      rdma_resolve_route(id, 2000) || rdma_connect(id, &param)
+		      ? -errno
+		      : 0;
+	rdma_destroy_id(id);
+	rdma_freeaddrinfo(info);
+	return err;
+}
+
+static void *foreign_main(void *arg)
+{
+	struct foreign *foreign = arg;
+
+	foreign->result = foreign_connect(foreign->port);
+	atomic_store(&foreign->done, true);
+	return NULL;
+}
+
+static void test_foreign_peer_is_rejected(void **state)
+{
+	struct foreign foreign = {0};
+	struct rp_listener *listener;
+	struct rp_cm_event event;
+	pthread_t thread;
+	struct end end;
+
+	(void)state;
+	end_open(&end, &plain);
+	assert_int_equal(rp_listen(end.device, suite->address, 0, NULL, &listener), 0);
+	foreign.port = rp_listener_port(listener);
+	assert_int_equal(pthread_create(&thread, NULL, foreign_main, &foreign), 0);
+	while (!atomic_load(&foreign.done))
+		assert_int_equal(rp_cm_poll(end.device, &event), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(foreign.result, -ECONNREFUSED);
+	rp_listener_close(listener);
+	end_close(&end);
+}
+
+static const struct CMUnitTest verbs_tests[] = {
+	cmocka_unit_test(test_port_and_gid),
+	cmocka_unit_test(test_unreliable_connection),
+	cmocka_unit_test(test_types_must_match),
+	cmocka_unit_test(test_no_datagrams),
+	cmocka_unit_test(test_nobody_at_the_address),
+	cmocka_unit_test(test_close_forgets_completions),
+	cmocka_unit_test(test_foreign_peer_is_rejected),
+};
 
 static int run(const char *name, const struct CMUnitTest *tests, size_t count)
 {
@@ -29,5 +240,6 @@ int main(int argc, char **argv)
 	failed = run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
+	failed += run("verbs", verbs_tests, ARRAY_LEN(verbs_tests));
 	return failed;
 }
