@@ -1,0 +1,173 @@
+/* memory.c: where a Python object keeps its bytes, by the buffer protocol or by DLPack. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "native.h"
+
+/* DLPack's interchange structures, as its specification lays them out. */
+struct dl_tensor {
+	void *data;
+	int32_t device_type;
+	int32_t device_id;
+	int32_t ndim;
+	uint8_t type_code;
+	uint8_t type_bits;
+	uint16_t type_lanes;
+	int64_t *shape;
+	int64_t *strides; /* in elements; NULL: C order without gaps */
+	uint64_t byte_offset;
+};
+struct dl_managed_tensor {
+	struct dl_tensor tensor;
+	void *manager;
+	void (*deleter)(struct dl_managed_tensor *self); /* or NULL */
+};
+#define DL_CPU	     1
+#define DL_CUDA_HOST 3 /* host memory that a GPU knows */
+#define DL_ROCM_HOST 11
+#define DL_NDIM_MAX  64
+
+enum hold { HOLD_VIEW, HOLD_TENSOR, HOLD_OBJECT };
+struct held_memory {
+	struct memory memory;
+	enum hold hold;
+	union {
+		Py_buffer view;
+		struct dl_managed_tensor *tensor;
+		PyObject *object;
+	};
+};
+
+static struct held_memory *memory_new(enum hold hold)
+{
+	struct held_memory *held = PyMem_Calloc(1, sizeof(*held));
+
+	if (held)
+		held->hold = hold;
+	else
+		PyErr_NoMemory();
+	return held;
+}
+
+static struct memory *take_view(PyObject *object, bool writable)
+{
+	struct held_memory *held = memory_new(HOLD_VIEW);
+
+	if (!held)
+		return NULL;
+	if (PyObject_GetBuffer(
+		    object, &held->view, PyBUF_ANY_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) {
+		PyMem_Free(held);
+		return NULL;
+	}
+	held->memory.data = held->view.buf;
+	held->memory.bytes = (size_t)held->view.len;
+	return &held->memory;
+}
+
+/* Whether the strides are those of an order without gaps: C's, or with reversed axes Fortran's. */
+static bool is_compact(const struct dl_tensor *tensor, bool reversed)
+{
+	int64_t expected = 1;
+
+	for (int32_t i = 0; i < tensor->ndim; i++) {
+		int32_t axis = reversed ? i : tensor->ndim - 1 - i;
+
+		if (tensor->shape[axis] != 1 && tensor->strides[axis] != expected)
+			return false;
+		expected *= tensor->shape[axis];
+	}
+	return true;
+}
+
+static int tensor_check(const struct dl_tensor *tensor, size_t *ret_bytes)
+{
+	uint64_t bits = (uint64_t)tensor->type_bits * tensor->type_lanes;
+	uint64_t bytes = (bits + 7) / 8;
+
+	if (tensor->device_type != DL_CPU && tensor->device_type != DL_CUDA_HOST &&
+		tensor->device_type != DL_ROCM_HOST) {
+		PyErr_Format(PyExc_BufferError,
+			"the tensor is in the memory of a device (DLPack type %d): only host memory "
+			"can be moved",
+			(int)tensor->device_type);
+		return -1;
+	}
+	if (tensor->ndim < 0 || tensor->ndim > DL_NDIM_MAX) {
+		PyErr_SetString(PyExc_BufferError, "a tensor of so many dimensions");
+		return -1;
+	}
+	for (int32_t i = 0; i < tensor->ndim; i++)
+		if (tensor->shape[i] < 0 ||
+			__builtin_mul_overflow(bytes, (uint64_t)tensor->shape[i], &bytes)) {
+			PyErr_SetString(PyExc_BufferError, "the tensor's shape is impossible");
+			return -1;
+		}
+	if (bytes && tensor->strides && !is_compact(tensor, false) && !is_compact(tensor, true)) {
+		PyErr_SetString(PyExc_BufferError, "the tensor is not contiguous");
+		return -1;
+	}
+	*ret_bytes = bytes;
+	return 0;
+}
+
+/* DLPack without a version, which every producer knows; it cannot say that memory is read-only, and
+ * producers refuse to hand out what is. */
+static struct memory *take_tensor(PyObject *object)
+{
+	struct held_memory *held = memory_new(HOLD_TENSOR);
+	PyObject *capsule = held ? PyObject_CallMethod(object, "__dlpack__", NULL) : NULL;
+	struct dl_managed_tensor *tensor =
+		capsule ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+
+	if (!tensor || tensor_check(&tensor->tensor, &held->memory.bytes) ||
+		PyCapsule_SetName(capsule, "used_dltensor")) {
+		Py_XDECREF(capsule);
+		PyMem_Free(held);
+		return NULL;
+	}
+	Py_DECREF(capsule);
+	held->memory.data = (char *)tensor->tensor.data + tensor->tensor.byte_offset;
+	held->tensor = tensor;
+	return &held->memory;
+}
+
+struct memory *memory_take(PyObject *object, bool writable)
+{
+	if (PyObject_CheckBuffer(object))
+		return take_view(object, writable);
+	if (PyObject_HasAttrString(object, "__dlpack__"))
+		return take_tensor(object);
+	PyErr_Format(PyExc_TypeError,
+		"%.200s has neither the buffer protocol nor DLPack: its memory cannot be reached",
+		Py_TYPE(object)->tp_name);
+	return NULL;
+}
+
+struct memory *memory_take_fresh(PyObject *bytes)
+{
+	struct held_memory *held = memory_new(HOLD_OBJECT);
+
+	if (!held)
+		return NULL;
+	Py_INCREF(bytes);
+	held->object = bytes;
+	held->memory.data = PyBytes_AS_STRING(bytes);
+	held->memory.bytes = (size_t)PyBytes_GET_SIZE(bytes);
+	return &held->memory;
+}
+
+void memory_give(struct memory *memory)
+{
+	struct held_memory *held = (struct held_memory *)memory;
+
+	if (!held)
+		return;
+	if (held->hold == HOLD_VIEW)
+		PyBuffer_Release(&held->view);
+	else if (held->hold == HOLD_OBJECT)
+		Py_DECREF(held->object);
+	else if (held->tensor->deleter)
+		held->tensor->deleter(held->tensor);
+	PyMem_Free(held);
+}

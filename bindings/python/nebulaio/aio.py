@@ -1,0 +1,109 @@
+"""AsyncRDMAClient: the same calls, awaited. Each runs in a thread of its own pool, and each thread has a client, for the
+library serves one thread at a time and waits by itself; the interpreter's lock is released meanwhile. As many requests
+are in flight as there are workers; a window of many requests goes by get_many() and put_many().
+
+A call that is cancelled goes on in its thread, and its memory is in use, until its request has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from ._native import Result
+from .rdma import BucketInfo, ObjectData, ObjectInfo, RDMAClient
+
+WORKERS = 4
+
+
+class AsyncRDMAClient:
+    """Takes what RDMAClient takes, and the number of workers. The endpoint is asked by the first call."""
+
+    def __init__(self, *args: Any, workers: int = WORKERS, **options: Any) -> None:
+        self._first = RDMAClient(*args, **options)
+        self._mine = threading.local()
+        self._clients = [self._first]
+        self._unused = [self._first]  # no worker has taken it yet
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="nebulaio")
+
+    def _client(self) -> RDMAClient:
+        client: RDMAClient | None = getattr(self._mine, "client", None)
+        if client is None:
+            with self._lock:
+                client = self._unused.pop() if self._unused else None
+            if client is None:
+                client = self._first.clone()
+                with self._lock:
+                    self._clients.append(client)
+            self._mine.client = client
+        return client
+
+    async def _call(self, name: str, *args: Any, **options: Any) -> Any:
+        def work() -> Any:
+            return getattr(self._client(), name)(*args, **options)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def ping(self) -> Result:
+        return await self._call("ping")
+
+    async def get_object(self, bucket: str, key: str, **options: Any) -> ObjectData:
+        return await self._call("get_object", bucket, key, **options)
+
+    async def get_into(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
+        return await self._call("get_into", bucket, key, buffer, **options)
+
+    async def put_object(self, bucket: str, key: str, body: Any, **options: Any) -> Result:
+        return await self._call("put_object", bucket, key, body, **options)
+
+    async def put_from(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
+        return await self._call("put_from", bucket, key, buffer, **options)
+
+    async def delete_object(self, bucket: str, key: str, **options: Any) -> Result:
+        return await self._call("delete_object", bucket, key, **options)
+
+    async def head_object(self, bucket: str, key: str, **options: Any) -> Result:
+        return await self._call("head_object", bucket, key, **options)
+
+    async def copy_object(self, source_bucket: str, source_key: str, bucket: str, key: str) -> Result:
+        return await self._call("copy_object", source_bucket, source_key, bucket, key)
+
+    async def get_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
+        return await self._call("get_many", requests, **options)
+
+    async def put_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
+        return await self._call("put_many", requests, **options)
+
+    async def get_object_numpy(self, bucket: str, key: str, **options: Any) -> Any:
+        return await self._call("get_object_numpy", bucket, key, **options)
+
+    async def put_object_numpy(self, bucket: str, key: str, array: Any, **options: Any) -> Result:
+        return await self._call("put_object_numpy", bucket, key, array, **options)
+
+    async def list_objects(self, bucket: str, prefix: str = "", **options: Any) -> list[ObjectInfo]:
+        return await self._call("list_objects", bucket, prefix, **options)
+
+    async def create_bucket(self, bucket: str) -> Result:
+        return await self._call("create_bucket", bucket)
+
+    async def delete_bucket(self, bucket: str) -> Result:
+        return await self._call("delete_bucket", bucket)
+
+    async def list_buckets(self) -> list[BucketInfo]:
+        return await self._call("list_buckets")
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
+        for client in self._clients:
+            client.close()
+
+    async def __aenter__(self) -> AsyncRDMAClient:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.close()

@@ -1,0 +1,61 @@
+"""An object sent in parts: larger than one request may be, or not yet whole when its sending begins."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import unescape
+
+from . import _native
+from .errors import invalid
+
+if TYPE_CHECKING:
+    from .rdma import RDMAClient
+
+PART_BYTES_MIN = 5 << 20
+PARTS_MAX = 10000
+ANSWER_BYTES = 64 << 10
+
+
+class MultipartUpload:
+    """Parts are numbered from 1 in the order of part(). It is there for readers after complete(), or not at all."""
+
+    def __init__(self, client: RDMAClient, bucket: str, key: str, headers: dict[str, str] | None = None) -> None:
+        self._client, self._bucket, self._key = client, bucket, key
+        self._etags: list[str] = []
+        self._answer = bytearray(ANSWER_BYTES)
+        result = client.native.perform(_native.CREATE_MULTIPART, bucket, key, headers=headers, into=self._answer)
+        found = re.search(rb"<UploadId>([^<]+)</UploadId>", self._answer[:result.bytes])
+        if not found:
+            raise invalid("the server's answer names no upload", bucket=bucket, key=key)
+        self._upload = unescape(found[1].decode())
+
+    @property
+    def part_count(self) -> int:
+        return len(self._etags)
+
+    def part(self, body: Any) -> _native.Result:
+        """body: memory, or a list of up to 16 pieces of memory. Every part but the last has at least 5 MiB."""
+        from urllib.parse import quote
+
+        if len(self._etags) == PARTS_MAX:
+            raise invalid(f"an object has at most {PARTS_MAX} parts", bucket=self._bucket, key=self._key)
+        query = f"partNumber={len(self._etags) + 1}&uploadId={quote(self._upload, safe='')}"
+        result = self._client.native.perform(_native.UPLOAD_PART, self._bucket, self._key, body=body, query=query)
+        self._etags.append(result.etag)
+        return result
+
+    def complete(self) -> _native.Result:
+        from urllib.parse import quote
+
+        parts = "".join(f'<Part><PartNumber>{number}</PartNumber><ETag>"{etag}"</ETag></Part>'
+                        for number, etag in enumerate(self._etags, 1))
+        document = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+        return self._client.native.perform(_native.COMPLETE_MULTIPART, self._bucket, self._key, body=document,
+                                           query=f"uploadId={quote(self._upload, safe='')}", into=self._answer)
+
+    def abort(self) -> None:
+        from urllib.parse import quote
+
+        self._client.native.perform(_native.ABORT_MULTIPART, self._bucket, self._key,
+                                    query=f"uploadId={quote(self._upload, safe='')}")

@@ -1,0 +1,476 @@
+"""RDMAClient: objects read and written over RDMA, and over HTTP where it must be."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from . import _native, npy, settings
+from ._native import Buffer, Registration, Result, Stats
+from .errors import BufferTooSmallError, PreconditionError, invalid
+from .multipart import MultipartUpload
+
+PUT_BYTES_MAX = 5 << 30  # of one request: S3's limit
+PART_BYTES = 256 << 20
+GUESS_BYTES_MAX = 1 << 20
+SCRATCH_BYTES = 8 << 10
+# An object that is replaced again and again while it is being read.
+TRIES_MAX = 8
+WINDOW = 32
+
+
+class ObjectInfo(NamedTuple):
+    """An entry of a listing: a key, or with a delimiter a common prefix."""
+
+    key: str
+    is_prefix: bool
+    size: int
+    etag: str
+    last_modified: str
+
+
+class BucketInfo(NamedTuple):
+    name: str
+    created: str
+
+
+class ObjectData(bytes):
+    """An object's bytes, and how they came."""
+
+    result: Result
+
+    @property
+    def transport(self) -> str:
+        return self.result.transport
+
+    @property
+    def fallback(self) -> str | None:
+        return self.result.fallback
+
+    @property
+    def etag(self) -> str:
+        return self.result.etag
+
+    @property
+    def request_id(self) -> str:
+        return self.result.request_id
+
+
+class RDMAClient:
+    """A client of one server, or of several endpoints of one.
+
+    endpoint: "HOST:PORT" of the server's RDMA listener, or a URL (rdma://, http://, https://); endpoints: several, in
+    order of preference. With neither, NEBULAIO_ENDPOINT, or connect() names it.
+    fallback_http: where RDMA cannot be had, the same hosts are asked by HTTP on port 9000; results say so.
+    transport: "rdma", "auto" (RDMA where it can be had, HTTP while it cannot), "http" or "strict" (RDMA at once or
+    not at all). Left out it is "auto" when there is an HTTP endpoint, else "rdma".
+    device_name: "simulated" needs no card and reaches servers of this host; "mlx5_0", "mlx5_0:1", "mlx5_0:1:3".
+    pool_bytes: registered memory for allocate_buffer() and what small objects go through.
+
+    The first request connects. One thread at a time is inside a client, others wait; the interpreter's lock is not
+    held meanwhile. A process that was forked opens clients of its own: see clone().
+    """
+
+    def __init__(self, endpoint: str | None = None, access_key: str | None = None, secret_key: str | None = None, *,
+                 endpoints: Sequence[str] | None = None, fallback_http: bool = False, transport: str | None = None,
+                 region: str | None = None, device_name: str | None = None, pool_bytes: int = 0,
+                 requests_max: int = 0, connect_timeout: float = 0.0, request_timeout: float = 0.0,
+                 spin: float = 0.0) -> None:
+        if endpoint and endpoints:
+            raise ValueError("either endpoint or endpoints")
+        access_key, secret_key = settings.keys(access_key, secret_key)
+        self._endpoints = [endpoint] if endpoint else list(endpoints or settings.endpoints_default())
+        self._fallback_http = fallback_http
+        self._transport = transport
+        self._options: dict[str, Any] = {
+            "access_key": access_key, "secret_key": secret_key, "region": region, "device_name": device_name,
+            "pool_bytes": pool_bytes, "requests_max": requests_max, "connect_timeout": connect_timeout,
+            "request_timeout": request_timeout, "spin": spin}
+        self._native: _native.Client | None = None
+        self._lock = threading.RLock()  # of what a call of several requests uses
+        self._scratch: Buffer | None = None
+        self._guess_bytes = 0
+        self._npy_last: tuple[bytes, int] | None = None
+        self._last_result: Result | None = None
+        if self._endpoints:
+            self._open()
+
+    # ---- Opening and closing. ----
+
+    def _open(self) -> None:
+        text = settings.endpoints_text(self._endpoints, self._fallback_http)
+        transport = self._transport or ("auto" if "http" in text else "rdma")
+        options = dict(self._options, device_name=settings.device_name(self._options["device_name"]))
+        self._native = _native.Client(text, transport=transport, **options)
+
+    def connect(self, host: str | None = None, port: int = 9100) -> RDMAClient:
+        """Connects now, and says so when it cannot be. host and port, where given, take the place of the
+        endpoints."""
+        if host is not None:
+            bare_v6 = ":" in host and not host.startswith("[")
+            self.close()
+            self._endpoints = [f"rdma://[{host}]:{port}" if bare_v6 else f"rdma://{host}:{port}"]
+            self._open()
+        self.ping(timeout=self._options["connect_timeout"] or 5.0)
+        return self
+
+    def close(self) -> None:
+        """Ends the session. Buffers, and arrays over them, stay usable as memory: with such alive the session ends
+        with the last of them."""
+        with self._lock:
+            native, self._native = self._native, None
+            self._scratch = None
+        if native:
+            native.close()
+
+    def __enter__(self) -> RDMAClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RDMAClient {', '.join(self._endpoints) or 'without an endpoint'}>"
+
+    def clone(self) -> RDMAClient:
+        """Another client with the same options: for another thread, or for a process that was forked."""
+        options = dict(self._options)
+        return RDMAClient(None, options.pop("access_key"), options.pop("secret_key"), endpoints=self._endpoints,
+                          fallback_http=self._fallback_http, transport=self._transport, **options)
+
+    def __reduce__(self) -> Any:
+        return _restore, (self._endpoints, self._fallback_http, self._transport, self._options)
+
+    @property
+    def native(self) -> _native.Client:
+        """What requests go through."""
+        if self._native is None:
+            raise ValueError("the client is closed" if self._endpoints else "no endpoint: call connect(host, port)")
+        return self._native
+
+    @property
+    def closed(self) -> bool:
+        return self._native is None
+
+    @property
+    def last_result(self) -> Result | None:
+        """Of the last request that succeeded: for calls that return something else, such as an array."""
+        return self._last_result
+
+    def stats(self) -> Stats:
+        return self.native.stats()
+
+    def ping(self, *, timeout: float = 0.0) -> Result:
+        return self._keep(self.native.perform(_native.PING, timeout=timeout))
+
+    def _keep(self, result: Result) -> Result:
+        self._last_result = result
+        return result
+
+    # ---- Memory that the device knows. ----
+
+    def allocate_buffer(self, size: int) -> Buffer:
+        """Page-aligned registered memory: memoryview(buffer), numpy.frombuffer(buffer). Goes back to the pool when
+        nothing refers to it any more, or by release()."""
+        return self.native.alloc(size)
+
+    def register(self, memory: Any) -> Registration:
+        """Has the device know memory of yours, which must be writable: requests then neither copy nor register it.
+        It pins pages: for memory that is used again and again."""
+        return self.native.register(memory)
+
+    def empty(self, shape: Any, dtype: Any = float) -> Any:
+        """numpy.empty() in registered memory."""
+        import numpy
+
+        dtype = numpy.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = 1
+        for length in shape:
+            count *= length
+        if not count * dtype.itemsize:
+            return numpy.empty(shape, dtype)
+        return numpy.frombuffer(self.native.alloc(count * dtype.itemsize), dtype, count).reshape(shape)
+
+    # ---- Objects. ----
+
+    def get_object(self, bucket: str, key: str, *, offset: int = 0, length: int | None = None,
+                   version_id: str | None = None, timeout: float = 0.0) -> ObjectData:
+        """The object, or length bytes of it from offset on: received into the memory of the bytes object that is
+        returned."""
+        if length is not None and length <= 0 or offset < 0:
+            raise ValueError("offset or length is out of bounds")
+        options: dict[str, Any] = {"version_id": version_id, "timeout": timeout}
+        if length is not None:
+            return self._get_exact(bucket, key, length, dict(options, offset=offset, length=length))
+        if offset:
+            size = self.head_object(bucket, key, **options).object_bytes - offset
+            return self._get_exact(bucket, key, size, dict(options, offset=offset, length=max(size, 1)))
+        # Objects of one kind often have one length: then the first request fits. Else HEAD tells it.
+        size = self._guess_bytes
+        for _ in range(TRIES_MAX):
+            if not size:
+                size = self.head_object(bucket, key, **options).object_bytes
+            try:
+                data = self._get_exact(bucket, key, size, options)
+            except BufferTooSmallError:
+                size = 0
+                continue
+            self._guess_bytes = len(data) if len(data) <= GUESS_BYTES_MAX else 0
+            return data
+        raise invalid("the object changes all the time", bucket=bucket, key=key)
+
+    def _get_exact(self, bucket: str, key: str, size: int, options: dict[str, Any]) -> ObjectData:
+        data, result = self.native.perform_bytes(ObjectData, max(size, 0), _native.GET_OBJECT, bucket, key, **options)
+        if result.bytes != len(data):
+            data = ObjectData(memoryview(data)[:result.bytes])
+        data.result = self._keep(result)
+        return data
+
+    def get_into(self, bucket: str, key: str, buffer: Any, *, offset: int = 0, length: int | None = None,
+                 version_id: str | None = None, timeout: float = 0.0) -> Result:
+        """The object, or a part of it, into your memory: anything writable with the buffer protocol, a numpy array, a
+        torch tensor or whatever else speaks DLPack, contiguous and in host memory; or a list of up to 16 of those.
+        result.bytes says how much came; BufferTooSmallError when the object is longer."""
+        return self._keep(self.native.perform(_native.GET_OBJECT, bucket, key, into=buffer, offset=offset,
+                                              length=length or 0, version_id=version_id, timeout=timeout))
+
+    def put_object(self, bucket: str, key: str, body: Any, *, content_type: str | None = None,
+                   metadata: dict[str, str] | None = None, headers: dict[str, str] | None = None,
+                   checksum: bool = False, timeout: float = 0.0) -> Result:
+        """body: memory, as get_into() takes it, or a list of up to 16 pieces of it. checksum: the server verifies the
+        body's CRC-32. Over 5 GiB it is sent in parts."""
+        if isinstance(body, str):
+            raise TypeError("body is a str: encode it")
+        headers = dict(headers or {})
+        if content_type:
+            headers["content-type"] = content_type
+        for name, value in (metadata or {}).items():
+            headers[f"x-amz-meta-{name}"] = value
+        pieces = list(body) if isinstance(body, (list, tuple)) else [body]
+        options: dict[str, Any] = {"timeout": timeout, "headers": headers or None}
+        if checksum:
+            crc = 0
+            for piece in pieces:
+                crc = zlib.crc32(_bytes_of(piece), crc)
+            options.update(checksum_kind=_native.CHECKSUM_CRC32, checksum=crc.to_bytes(4, "big"))
+        if len(pieces) == 1 and _length(body if pieces[0] is body else pieces[0]) > PUT_BYTES_MAX:
+            return self._put_parts(bucket, key, _bytes_of(pieces[0]), headers)
+        return self._keep(self.native.perform(_native.PUT_OBJECT, bucket, key, body=pieces, **options))
+
+    def put_from(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
+        """put_object() by the name that goes with get_into()."""
+        return self.put_object(bucket, key, buffer, **options)
+
+    def _put_parts(self, bucket: str, key: str, view: memoryview, headers: dict[str, str]) -> Result:
+        upload = MultipartUpload(self, bucket, key, headers or None)
+        try:
+            for at in range(0, len(view), PART_BYTES):
+                upload.part(view[at:at + PART_BYTES])
+            return self._keep(upload.complete())
+        except BaseException:
+            upload.abort()
+            raise
+
+    def delete_object(self, bucket: str, key: str, *, version_id: str | None = None) -> Result:
+        return self._keep(self.native.perform(_native.DELETE_OBJECT, bucket, key, version_id=version_id))
+
+    def head_object(self, bucket: str, key: str, *, version_id: str | None = None, timeout: float = 0.0) -> Result:
+        """result.object_bytes is the object's length; result.headers all that S3 says of it."""
+        return self._keep(self.native.perform(_native.HEAD_OBJECT, bucket, key, version_id=version_id,
+                                              timeout=timeout))
+
+    def copy_object(self, source_bucket: str, source_key: str, bucket: str, key: str) -> Result:
+        from urllib.parse import quote
+
+        source = quote(f"/{source_bucket}/{source_key}", safe="/-_.~")
+        return self._keep(self.native.perform(_native.COPY_OBJECT, bucket, key,
+                                              headers={"x-amz-copy-source": source}, into=bytearray(64 << 10)))
+
+    def get_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
+        """Many objects at once: (bucket, key, buffer) or (bucket, key, buffer, offset, length) each, with up to window
+        requests in flight. Results in the order of the requests; the first failure is raised when all have ended."""
+        return self._many(_native.GET_OBJECT, "into", requests, window)
+
+    def put_many(self, requests: Iterable[tuple[Any, ...]], *, window: int = WINDOW) -> list[Result]:
+        """As get_many(): (bucket, key, body) each."""
+        return self._many(_native.PUT_OBJECT, "body", requests, window)
+
+    def _many(self, op: int, memory: str, requests: Iterable[tuple[Any, ...]], window: int) -> list[Result]:
+        places: dict[int, int] = {}
+        outcomes: list[Any] = []
+        native = self.native
+
+        def collect() -> None:
+            for number, outcome in native.wait():
+                outcomes[places.pop(number)] = outcome
+
+        with self._lock:
+            try:
+                for bucket, key, data, *span in requests:
+                    while len(places) >= max(window, 1):
+                        collect()
+                    options = {memory: data}
+                    if span:
+                        options["offset"], options["length"] = span
+                    places[native.submit(op, bucket, key, **options)] = len(outcomes)
+                    outcomes.append(None)
+            finally:
+                while places:
+                    collect()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+        if outcomes:
+            self._keep(outcomes[-1])
+        return outcomes
+
+    # ---- Arrays. ----
+
+    def get_object_numpy(self, bucket: str, key: str, *, out: Any = None, pooled: bool = False) -> Any:
+        """The array of a .npy object, received into the array's own memory: dtype, shape and order are those it was
+        stored with. out: an array of the same to receive into. pooled: a new array lies in registered memory, so that
+        arrays below 64 KiB, which otherwise pass through the pool by a copy, are not copied either.
+
+        Arrays of one kind, one after the other, take one request each; the first one takes two."""
+        with self._lock:
+            for _ in range(TRIES_MAX):
+                try:
+                    array = self._npy_again(bucket, key, out, pooled)
+                    if array is None:
+                        array = self._npy_first(bucket, key, out, pooled)
+                except PreconditionError:  # replaced between header and data
+                    continue
+                return array
+        raise invalid("the object changes all the time", bucket=bucket, key=key)
+
+    def _npy_scratch(self) -> memoryview:
+        if self._scratch is None:
+            self._scratch = self.native.alloc(SCRATCH_BYTES)
+        return memoryview(self._scratch)
+
+    def _npy_room(self, header: bytes, out: Any, pooled: bool) -> Any:
+        import numpy
+
+        dtype, shape, fortran = npy.parse(header)
+        if out is not None:
+            # One dimension is in both orders.
+            if out.dtype != dtype or out.shape != shape or \
+                    not (out.flags.f_contiguous if fortran else out.flags.c_contiguous):
+                raise ValueError(f"out is not an array of {dtype}, shape {shape}, in the stored order")
+            return out
+        if pooled and 0 not in shape and dtype.itemsize:
+            return self.empty(shape[::-1], dtype).T if fortran else self.empty(shape, dtype)
+        return numpy.empty(shape, dtype, order="F" if fortran else "C")
+
+    def _npy_again(self, bucket: str, key: str, out: Any, pooled: bool) -> Any:
+        """In one request, when the header is that of the last array; None when it is not."""
+        if self._npy_last is None:
+            return None
+        header, size = self._npy_last
+        if out is not None and out.nbytes != size:
+            return None
+        scratch = self._npy_scratch()[:len(header)]
+        try:
+            array = self._npy_room(header, out, pooled)
+            result = self.native.perform(_native.GET_OBJECT, bucket, key, into=[scratch, npy.memory(array)])
+        except (BufferTooSmallError, ValueError):
+            self._npy_last = None
+            return None
+        if result.bytes != len(header) + size or scratch != header:
+            self._npy_last = None
+            return None
+        self._keep(result)
+        return array
+
+    def _npy_first(self, bucket: str, key: str, out: Any, pooled: bool) -> Any:
+        scratch = self._npy_scratch()
+        result = self.native.perform(_native.GET_OBJECT, bucket, key, into=scratch, length=len(scratch))
+        size = npy.header_bytes(bytes(scratch[:min(12, result.bytes)]))
+        match = {"if-match": f'"{result.etag}"'}
+        if size <= result.bytes:
+            header = bytes(scratch[:size])
+        else:
+            header = self._get_exact(bucket, key, size, {"length": size, "headers": match})
+            if len(header) != size:
+                raise ValueError("the .npy object ends within its header")
+        array = self._npy_room(header, out, pooled)
+        if array.nbytes:
+            result = self.native.perform(_native.GET_OBJECT, bucket, key, into=npy.memory(array), offset=size,
+                                         length=array.nbytes, headers=match)
+            if result.bytes != array.nbytes:
+                raise ValueError(f"the .npy object ends early: {result.bytes} of {array.nbytes} bytes of data")
+        self._npy_last = (header, array.nbytes) if size <= SCRATCH_BYTES and array.nbytes else None
+        self._keep(result)
+        return array
+
+    def put_object_numpy(self, bucket: str, key: str, array: Any, **options: Any) -> Result:
+        """The array as a .npy object, sent from the array's own memory; an array that is not contiguous is made so by
+        a copy first."""
+        import numpy
+
+        array = numpy.asanyarray(array)
+        if not array.flags.c_contiguous and not array.flags.f_contiguous:
+            array = numpy.ascontiguousarray(array)
+        header = npy.make(array)
+        with self._lock:
+            if len(header) > SCRATCH_BYTES:
+                return self.put_object(bucket, key, [header, npy.memory(array)], **options)
+            scratch = self._npy_scratch()[:len(header)]
+            scratch[:] = header
+            return self.put_object(bucket, key, [scratch, npy.memory(array)], **options)
+
+    # ---- Buckets and listings. ----
+
+    def list_objects(self, bucket: str, prefix: str = "", *, delimiter: str | None = None, after: str | None = None,
+                     limit: int | None = None) -> list[ObjectInfo]:
+        """Every key that starts with prefix, in order, at most limit; with a delimiter common prefixes stand for what
+        is below them. after: only what comes after this key."""
+        options = {} if limit is None else {"limit": limit}
+        return [ObjectInfo(*entry)
+                for entry in self.native.list(bucket, prefix or None, delimiter or None, after, **options)]
+
+    def create_bucket(self, bucket: str) -> Result:
+        return self._keep(self.native.perform(_native.CREATE_BUCKET, bucket))
+
+    def delete_bucket(self, bucket: str) -> Result:
+        return self._keep(self.native.perform(_native.DELETE_BUCKET, bucket))
+
+    def head_bucket(self, bucket: str) -> Result:
+        return self._keep(self.native.perform(_native.HEAD_BUCKET, bucket))
+
+    def list_buckets(self) -> list[BucketInfo]:
+        return [BucketInfo(*entry) for entry in self.native.list_buckets()]
+
+
+def _restore(endpoints: list[str], fallback_http: bool, transport: str | None,
+             options: dict[str, Any]) -> RDMAClient:
+    options = dict(options)
+    return RDMAClient(None, options.pop("access_key"), options.pop("secret_key"), endpoints=endpoints,
+                      fallback_http=fallback_http, transport=transport, **options)
+
+
+def _bytes_of(memory: Any) -> memoryview:
+    """Bytes of memory, in the order they lie."""
+    if hasattr(memory, "__dlpack__") and not hasattr(memory, "__array_interface__"):
+        import numpy
+
+        memory = numpy.from_dlpack(memory)
+    if hasattr(memory, "__array_interface__"):
+        memory = npy.memory(memory)
+    return memoryview(memory).cast("B")
+
+
+def _length(memory: Any) -> int:
+    for name in ("nbytes",):
+        length = getattr(memory, name, None)
+        if isinstance(length, int):
+            return length
+    try:
+        return len(memory)
+    except TypeError:
+        return 0

@@ -1,0 +1,76 @@
+"""Endpoints and keys: what the program says, and what the environment adds.
+
+    NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY   keys, where the program names none; or else
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+    NEBULAIO_ENDPOINT                          endpoints, where the program names none
+    NEBULAIO_RDMA_DEVICE_NAME                  wins over the device that the program names
+    NEBULAIO_CONNECT_TO                        "HOST:PORT=HOST:PORT", several with commas: where the program says the
+                                               first, it is led to the second
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+PORTS = {"rdma": 9100, "http": 9000, "https": 9443}
+
+
+def _split(endpoint: str) -> tuple[str, str, int]:
+    """Scheme, host and port; what names no scheme is RDMA."""
+    scheme, mark, address = endpoint.strip().rstrip("/").partition("://")
+    if not mark:
+        scheme, address = "rdma", scheme
+    if scheme not in PORTS:
+        raise ValueError(f"endpoint {endpoint!r}: {scheme} is not rdma, http or https")
+    host, mark, port = address.rpartition(":")
+    if not mark or (address.startswith("[") and address.endswith("]")):
+        host, port = address, str(PORTS[scheme])
+    if host.count(":") > 0 and not host.startswith("["):
+        raise ValueError(f"endpoint {endpoint!r}: an IPv6 address stands in brackets")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"endpoint {endpoint!r} is not HOST:PORT")
+    return scheme, host, int(port)
+
+
+def _map() -> dict[str, str]:
+    pairs = {}
+    for pair in filter(None, os.environ.get("NEBULAIO_CONNECT_TO", "").split(",")):
+        said, mark, meant = pair.partition("=")
+        if not said or not meant:
+            raise ValueError(f"NEBULAIO_CONNECT_TO: {pair!r} is not HOST:PORT=HOST:PORT")
+        pairs[said.strip()] = meant.strip()
+    return pairs
+
+
+def endpoints_text(endpoints: Iterable[str], fallback_http: bool) -> str:
+    """As the library takes them. With fallback_http each RDMA endpoint's host is asked by HTTP too, on the standard
+    port, unless an HTTP endpoint is named."""
+    parts = [_split(endpoint) for endpoint in endpoints]
+    if fallback_http and all(scheme == "rdma" for scheme, _, _ in parts):
+        parts += [("http", host, PORTS["http"]) for _, host, _ in parts]
+    led = _map()
+    addresses = []
+    for scheme, host, port in parts:
+        address = f"{host}:{port}"
+        text = f"{scheme}://{led.get(address, address)}"
+        if text not in addresses:
+            addresses.append(text)
+    return ",".join(addresses)
+
+
+def endpoints_default() -> list[str]:
+    return [text for text in os.environ.get("NEBULAIO_ENDPOINT", "").replace(",", " ").split() if text]
+
+
+def keys(access_key: str | None, secret_key: str | None) -> tuple[str, str]:
+    environ = os.environ
+    access_key = access_key or environ.get("NEBULAIO_ACCESS_KEY") or environ.get("AWS_ACCESS_KEY_ID")
+    secret_key = secret_key or environ.get("NEBULAIO_SECRET_KEY") or environ.get("AWS_SECRET_ACCESS_KEY")
+    if not access_key or not secret_key:
+        raise ValueError("no keys: give access_key and secret_key, or set NEBULAIO_ACCESS_KEY and NEBULAIO_SECRET_KEY")
+    return access_key, secret_key
+
+
+def device_name(named: str | None) -> str | None:
+    return os.environ.get("NEBULAIO_RDMA_DEVICE_NAME") or named
