@@ -18,6 +18,7 @@
 #define EVENTS_MAX	64
 #define ONCE_TIMEOUT_MS 10000
 #define READ_BYTES_MAX	(1 * MIB)
+#define ASIDE_BYTES	(256 * KIB)
 
 /* idle -> (start) -> sending -> (all sent) -> waiting -> (answer whole) -> idle. Whatever goes
  * wrong ends in a new connection. */
@@ -29,7 +30,10 @@ struct connection {
 	size_t sent;
 	char *buf;
 	size_t got;
+	size_t kept; /* of got: what lies in buf; the rest of a body that is not checked went aside
+		      */
 	size_t head_len; /* 0: the head is not whole yet */
+	bool checks;	 /* the body is to be checked, and so all of it is kept */
 	struct bench_http_answer answer;
 };
 
@@ -42,6 +46,7 @@ struct bench_http_load {
 	uint32_t *idle;
 	struct connection *connections;
 	char *memory; /* of all answers */
+	char *aside;  /* where bodies go that nobody looks at */
 	size_t buf_bytes;
 	/* of the run in progress */
 	const struct bench_run_opts *opts;
@@ -140,9 +145,10 @@ int bench_http_load_open(const char *address, uint32_t connections,
 	load->buf_bytes = ALIGN_UP(HEAD_BYTES_MAX + set->answer_bytes_max, 4096);
 	load->idle = calloc(connections, sizeof(load->idle[0]));
 	load->connections = calloc(connections, sizeof(load->connections[0]));
+	load->aside = malloc(ASIDE_BYTES);
 	load->memory = mmap(NULL, load->buf_bytes * connections, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!load->idle || !load->connections || load->memory == MAP_FAILED)
+	if (!load->aside || !load->idle || !load->connections || load->memory == MAP_FAILED)
 		goto failed;
 	for (uint32_t i = 0; i < connections; i++)
 		load->connections[i].fd = -1;
@@ -174,6 +180,7 @@ void bench_http_load_close(struct bench_http_load *load)
 		close(load->epoll_fd);
 	if (load->memory && load->memory != MAP_FAILED)
 		munmap(load->memory, load->buf_bytes * load->count);
+	free(load->aside);
 	free(load->connections);
 	free(load->idle);
 	free(load);
@@ -247,11 +254,14 @@ static void start(struct bench_http_load *load, uint64_t since_ns)
 {
 	const struct bench_http_set *set = load->set;
 	struct connection *connection = &load->connections[load->idle[--load->idle_count]];
+	uint32_t every = load->opts->verify_every;
 
+	connection->checks = set->check && every && load->turn % every == 0;
 	connection->request = &set->requests[bench_data_pick(load->turn++, set->count)];
 	connection->since_ns = since_ns;
 	connection->sent = 0;
 	connection->got = 0;
+	connection->kept = 0;
 	connection->head_len = 0;
 	send_more(load, connection);
 }
@@ -265,11 +275,10 @@ static void answered(struct bench_http_load *load, struct connection *connection
 	const char *body = connection->buf + connection->head_len;
 	uint64_t body_bytes = connection->got - connection->head_len;
 	uint64_t object_idx = connection->request->object_idx;
-	uint32_t every = load->opts->verify_every;
 
 	if (answer->status != set->status)
 		bench_result_error(result, "status %u instead of %u: %.*s", answer->status,
-			set->status, (int)MIN(body_bytes, 100), body);
+			set->status, (int)MIN(connection->kept - connection->head_len, 100), body);
 	else if (set->answer_bytes != UINT64_MAX && answer->body_bytes != set->answer_bytes)
 		bench_result_error(result, "%llu bytes instead of %llu",
 			(unsigned long long)answer->body_bytes,
@@ -281,7 +290,7 @@ static void answered(struct bench_http_load *load, struct connection *connection
 		return;
 	}
 	finish(load, connection);
-	if (!set->check || !every || result->ops % every || answer->status != set->status)
+	if (!connection->checks || answer->status != set->status)
 		return;
 	if (set->check(set->check_arg, object_idx, body, body_bytes)) {
 		bench_result_error(result, "wrong bytes in the answer");
@@ -291,11 +300,28 @@ static void answered(struct bench_http_load *load, struct connection *connection
 	}
 }
 
+/* The head, and a body that is to be checked, go to the connection's own memory; other bodies to
+ * one place for all, which stays in the cache as a client's would that uses its buffers again. */
+static ssize_t receive(struct bench_http_load *load, struct connection *connection)
+{
+	size_t room;
+	ssize_t got;
+
+	if (connection->head_len && !connection->checks)
+		return recv(connection->fd, load->aside, ASIDE_BYTES, MSG_DONTWAIT);
+	room = (connection->head_len ? load->buf_bytes : HEAD_BYTES_MAX) - connection->got;
+	got = recv(connection->fd, connection->buf + connection->got, MIN(room, READ_BYTES_MAX),
+		MSG_DONTWAIT);
+	if (got > 0)
+		connection->kept += (size_t)got;
+	return got;
+}
+
 static void read_more(struct bench_http_load *load, struct connection *connection)
 {
-	size_t room = MIN(load->buf_bytes - connection->got, READ_BYTES_MAX), want;
-	ssize_t got = recv(connection->fd, connection->buf + connection->got, room, MSG_DONTWAIT);
+	ssize_t got = receive(load, connection);
 	ptrdiff_t head_len;
+	size_t want;
 
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
