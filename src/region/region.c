@@ -60,7 +60,7 @@ static void header_open(
 	header->data_page = plan->data_page;
 	for (uint32_t i = 0; i < region->arena_count; i++)
 		header->huge_arenas |= (uint64_t)region->arenas[i].face.huge << i;
-	strcpy(header->name, opts->name);
+	memcpy(header->name, opts->name, strlen(opts->name) + 1); /* its length was checked */
 	header->layout_count = plan->entry_count;
 	memcpy(header->layout, plan->entries, plan->entry_count * sizeof(plan->entries[0]));
 }
