@@ -178,7 +178,7 @@ static int open_native(struct server *server, struct core *core)
 			strerror(-ret));
 		return ret;
 	}
-	server->rdma_port = (uint16_t)config->rdma.port;
+	server->rdma_port = front_native_port(core->native);
 	return 0;
 }
 

@@ -33,11 +33,10 @@ class Server:
     def start(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith("NEBULAIO_")}
         env.update(NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY)
-        rdma_port = 20000 + os.getpid() % 20000
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0",
-                 "--rdma", f"127.0.0.1:{rdma_port}", "--set", "admin.address=", *self.extra],
+                 "--rdma", "127.0.0.1:0", "--set", "admin.address=", *self.extra],
                 stdout=subprocess.PIPE, stderr=log, env=env)
         line = self._ready_line()
         fields = dict(f.split("=", 1) for f in line.split()[1:])
