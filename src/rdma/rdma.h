@@ -150,6 +150,7 @@ struct rp_open_opts {
 	const char *device_name;
 	uint8_t ib_port; /* 0: the first active */
 	int gid_index;	 /* -1: choose, and log the choice */
+	uint8_t dscp;	 /* of the packets that our queue pairs send, 0 to 63; verbs on RoCE */
 };
 /* -ENODEV: no such device (the log says which there are); -EINVAL: the name does not parse. */
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device);

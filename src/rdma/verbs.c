@@ -14,6 +14,7 @@
 #include "rdma/verbs_priv.h"
 
 #define GIDS_MAX 512u
+#define DSCP_MAX 63u /* six bits, RFC 2474 */
 
 /* ---- Finding. ---- */
 
@@ -248,11 +249,15 @@ static int verbs_open(const struct rp_open_opts *opts, struct rp_device **ret_de
 	}
 	if (!name.port)
 		name.port = opts->ib_port;
+	if (opts->dscp > DSCP_MAX)
+		return -EINVAL;
 	gid_index = name.gid_index >= 0 ? name.gid_index : opts->gid_index;
 	device = calloc(1, sizeof(*device));
 	if (!device)
 		return -ENOMEM;
 	device->base.ops = &rp_verbs_ops;
+	/* The two low bits are for congestion notification. */
+	device->traffic_class = (uint8_t)(opts->dscp << 2);
 	device->epoll_fd = device->timer_fd = device->event_fd = -1;
 	err = open_context(device, &name, gid_index);
 	if (err) {

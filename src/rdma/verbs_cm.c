@@ -238,6 +238,8 @@ static int qp_move(
 		if (qp->type == RP_QP_RC)
 			attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 	}
+	if (mask & IBV_QP_AV && attr.ah_attr.is_global && qp->device->traffic_class)
+		attr.ah_attr.grh.traffic_class = qp->device->traffic_class;
 	attr.min_rnr_timer = MIN_RNR_TIMER;
 	attr.retry_cnt = qp->retry_count;
 	attr.rnr_retry = qp->rnr_retry_count;

@@ -48,6 +48,7 @@ struct verbs_device {
 	bool gid_named; /* by the caller: connections must leave from it */
 	struct ibv_gid_entry gid;
 	uint32_t inline_bytes_max;
+	uint8_t traffic_class; /* the IP header's, of what we send */
 	atomic_uint open_objects;
 	/* The connection manager's part: all below under the lock. */
 	pthread_mutex_t lock;
