@@ -232,7 +232,8 @@ static void send_more(struct bench_http_load *load, struct connection *connectio
 		struct iovec iov[2] = {
 			{(void *)(uintptr_t)(head + MIN(sent, request->head_len)),
 				request->head_len - MIN(sent, request->head_len)},
-			{(char *)(uintptr_t)request->body + body_sent, body_bytes - body_sent},
+			{body_bytes ? (char *)(uintptr_t)request->body + body_sent : NULL,
+				body_bytes - body_sent},
 		};
 		struct msghdr message = {.msg_iov = iov, .msg_iovlen = body_bytes ? 2 : 1};
 		ssize_t done = sendmsg(connection->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -201,7 +201,7 @@ static void add_sample(
 	double ops = (double)(now->ops - then->ops);
 	double elapsed_ns = (double)(now->elapsed_ns - then->elapsed_ns);
 
-	if (!ops)
+	if (!(ops > 0))
 		return;
 	record->samples[record->sample_count++] = (struct bench_sample){
 		.p50_ns = (double)hist_quantile(&rig->slice, 0.5),
