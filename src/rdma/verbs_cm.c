@@ -21,12 +21,16 @@
 #define EVENTS_AT_ONCE	64
 #define RESOLVE_MS_MAX	60000
 #define PRIVATE_UC	0x80u
+#define PRIVATE_OURS	0x40u /* set always: a peer that sends nothing sends padding of zeros */
+#define PRIVATE_LEN	0x3fu
 #define REJECT_CONSUMER 28 /* IBTA 12.6.7.2: the application said no */
 #define MIN_RNR_TIMER	12 /* IBTA 9.7.5.2.8: 0.64 ms between tries */
-#define PSN_UNTOLD_FLAGS \
+/* Attributes of a reliable connection's end that an unreliable one's does not take. */
+#define RC_ONLY_TO_RTR (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define RC_ONLY_TO_RTS \
 	(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
 
-_Static_assert(RP_PRIVATE_BYTES_MAX < PRIVATE_UC, "the length leaves the flag's bit free");
+_Static_assert(RP_PRIVATE_BYTES_MAX <= PRIVATE_LEN, "the length leaves the flags' bits free");
 
 enum source { SOURCE_CHANNEL, SOURCE_ASYNC, SOURCE_TIMER, SOURCE_BELL };
 
@@ -101,7 +105,7 @@ static bool is_iwarp(const struct verbs_device *device)
 static uint8_t private_pack(
 	enum rp_qp_type type, struct slice data, uint8_t out[RP_PRIVATE_BYTES_MAX + 1])
 {
-	out[0] = (uint8_t)(data.len | (type == RP_QP_UC ? PRIVATE_UC : 0));
+	out[0] = (uint8_t)(data.len | PRIVATE_OURS | (type == RP_QP_UC ? PRIVATE_UC : 0));
 	if (data.len)
 		memcpy(out + 1, data.data, data.len);
 	return (uint8_t)(data.len + 1);
@@ -116,8 +120,8 @@ static bool private_unpack(
 	if (!data.len)
 		return false;
 	first = (uint8_t)data.data[0];
-	len = first & (PRIVATE_UC - 1);
-	if (len > RP_PRIVATE_BYTES_MAX || len > data.len - 1)
+	len = first & PRIVATE_LEN;
+	if (!(first & PRIVATE_OURS) || len > RP_PRIVATE_BYTES_MAX || len > data.len - 1)
 		return false;
 	ret_event->private_len = len;
 	memcpy(ret_event->private_data, data.data + 1, len);
@@ -249,7 +253,7 @@ static int qp_move(
 		attr.max_rd_atomic = passive->initiator_depth;
 	}
 	if (qp->type == RP_QP_UC)
-		mask &= ~(PSN_UNTOLD_FLAGS | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+		mask &= ~(RC_ONLY_TO_RTR | RC_ONLY_TO_RTS);
 	return -ibv_modify_qp(qp->qp, &attr, mask);
 }
 
