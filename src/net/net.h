@@ -1,5 +1,5 @@
-/* net/net.h: byte streams: TCP (and TLS, later beside it) on io_uring. Fiber calls; one fiber at a
- * time reads and one writes a stream. Every wait has a deadline. */
+/* net/net.h: byte streams on io_uring: TCP, and TLS over it. Fiber calls; one fiber at a time reads
+ * and one writes a stream. Every wait has a deadline. Who holds a stream need not know its kind. */
 #ifndef NET_NET_H
 #define NET_NET_H
 
@@ -54,7 +54,7 @@ int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns);
 /* Without a system call when the socket has nothing for us: -EAGAIN. For pipelining. 0 also when
  * the peer closed. */
 int net_peek_ready(struct net_stream *stream);
-/* Tells the peer that no more comes; it may go on sending. */
+/* Tells the peer that no more comes; it may go on sending. TLS may wait a moment for room. */
 void net_send_end(struct net_stream *stream);
 /* Wakes whoever waits on the stream with -ECANCELED, and so does every later call. */
 void net_shutdown(struct net_stream *stream);
@@ -63,5 +63,44 @@ void net_close(struct net_stream *stream);
 /* "192.0.2.1:40001", "[2001:db8::1]:40001"; "local" when it is not an Internet socket. Lives as
  * long as the stream. */
 const char *net_peer(struct net_stream *stream);
+
+/* ---- TLS 1.2 and 1.3 (RFC 5246, RFC 8446), the server's side. ---- */
+
+/* What a server proves itself with, for streams of any reactor. */
+struct net_tls;
+
+struct net_tls_opts {
+	const char *certificate; /* PEM file: the server's own first, then the chain */
+	const char *key;	 /* PEM file, without a passphrase */
+	const char *client_ca;	 /* PEM file: clients must have a certificate of one of these
+				    authorities; NULL or "": anybody */
+};
+/* Any thread, but not a reactor's: it reads files. The strings are copied. Who gets an error finds
+ * the file and the reason in the log; a certificate that has ended, or soon will, is warned of.
+ * -EINVAL: a file holds something else, or the key is another certificate's; -ENOENT, -EACCES and
+ * what else opening a file says; -ENOMEM. */
+int net_tls_open(const struct net_tls_opts *opts, struct net_tls **ret_tls);
+/* Reads the files anew, for the handshakes to come; streams go on as they are. Errors as above, and
+ * then what was read before stays. Where and whether as for open; one thread at a time. */
+int net_tls_reload(struct net_tls *tls);
+/* Whether a file is another than was read last, also when reading it failed. As reload. */
+bool net_tls_changed(const struct net_tls *tls);
+/* Streams may outlive it. Takes NULL. */
+void net_tls_close(struct net_tls *tls);
+/* "AB:CD:…", the SHA-256 of the server's own certificate. Any thread. */
+#define NET_TLS_FINGERPRINT_LEN 95
+void net_tls_fingerprint(struct net_tls *tls, char ret_text[NET_TLS_FINGERPRINT_LEN + 1]);
+
+/* Makes dir, and in it certificate.pem and key.pem, self-signed for localhost, for this machine's
+ * name and for host (a name or an address, or ""), unless they are there and good for some days
+ * more. Readable by this user alone. Not on a reactor. Errors as net_tls_open, and logged. */
+int net_tls_make_self_signed(const char *dir, const char *host);
+
+/* The server's side of a handshake over a stream that was only accepted so far. On success the
+ * stream speaks TLS from here on. On failure it is plain as before, the peer has been told why, and
+ * all that is left to do is to close it, in order if the peer shall see the reason. -ETIMEDOUT,
+ * -ECANCELED, -ECONNRESET, -ENOMEM; -EPROTO: the two do not agree; -EPROTOTYPE: the peer speaks
+ * HTTP without TLS, and can be told so in kind. */
+int net_tls_accept(struct net_tls *tls, struct net_stream *stream, uint64_t deadline_ns);
 
 #endif

@@ -24,7 +24,44 @@ struct net_op {
 	bool more; /* the kernel said that the socket holds more */
 };
 
+/* How long a send may wait: at most until deadline_ns, and no longer than stall_ns (0: no bound)
+ * for any one step. */
+struct net_patience {
+	uint64_t deadline_ns;
+	uint64_t stall_ns;
+};
+
+/* Until when the next step may take. */
+static inline uint64_t net_step_deadline_ns(struct net_patience patience)
+{
+	uint64_t stall_until_ns =
+		patience.stall_ns ? clock_now_ns() + patience.stall_ns : DEADLINE_NONE;
+
+	return MIN(patience.deadline_ns, stall_until_ns);
+}
+
+/* One kind of stream. The contracts are those of net.h; every slot is filled. The stream was not
+ * shut when an operation is called. */
+struct net_stream_ops {
+	const char *name;
+	int (*recv)(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
+		size_t *ret_bytes);
+	int (*recv_full)(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
+		size_t *ret_bytes);
+	int (*send)(struct net_stream *stream, struct msghdr *msg, struct net_patience patience);
+	int (*peek_ready)(struct net_stream *stream);
+	int (*wait_readable)(struct net_stream *stream, uint64_t deadline_ns);
+	void (*send_end)(struct net_stream *stream);
+	void (*release)(struct net_stream *stream); /* what the kind itself holds */
+};
+extern const struct net_stream_ops net_plain_ops;
+extern const struct net_stream_ops net_tls_ops;
+
+struct tls_session;
+
 struct net_stream {
+	const struct net_stream_ops *ops;
+	struct tls_session *tls; /* of a TLS stream */
 	struct reactor *reactor;
 	int fd;
 	bool readable; /* the last receive left something, or may have: ask the socket directly */
@@ -61,6 +98,10 @@ void net_op_begin(struct net_stream *stream, struct net_op *op, uint64_t deadlin
 /* Parks until it has completed; its result, -ETIMEDOUT or -ECANCELED. -EINTR: cancelled for another
  * operation's sake, start it again. */
 int net_op_wait(struct net_stream *stream, struct net_op *op);
+/* Waits for events of poll(2) on the socket, by op. 0, or as net_op_wait. */
+int net_poll(struct net_stream *stream, struct net_op *op, uint32_t events, uint64_t deadline_ns);
+/* Moves the list past what was sent; how much is left to send. */
+size_t net_iov_advance(struct msghdr *msg, size_t done);
 /* Asks the kernel to end all operations on the descriptor. */
 void net_cancel(struct reactor *reactor, int fd);
 

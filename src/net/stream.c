@@ -96,6 +96,7 @@ int net_stream_take(struct reactor *reactor, int fd, struct net_stream **ret_str
 		close(fd);
 		return -ENOMEM;
 	}
+	stream->ops = &net_plain_ops;
 	stream->reactor = reactor;
 	stream->fd = fd;
 	stream->readable = true;
@@ -107,11 +108,6 @@ int net_stream_take(struct reactor *reactor, int fd, struct net_stream **ret_str
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	*ret_stream = stream;
 	return 0;
-}
-
-void net_send_end(struct net_stream *stream)
-{
-	shutdown(stream->fd, SHUT_WR);
 }
 
 void net_shutdown(struct net_stream *stream)
@@ -129,6 +125,7 @@ void net_close(struct net_stream *stream)
 	CHECK(!stream->send.pending);
 	if (stream->timer.armed)
 		reactor_timer_cancel(stream->reactor, &stream->timer);
+	stream->ops->release(stream);
 	close(stream->fd);
 	free(stream);
 }

@@ -1,4 +1,4 @@
-/* net/stream_dp.c: receiving and sending on a stream.
+/* net/stream_dp.c: receiving and sending on a stream, whatever its kind, and on a plain one.
  *
  * A send asks the socket first: its buffer almost always takes an answer whole, and then the
  * caller's memory is free again without a round through the ring. A receive asks the socket first
@@ -48,13 +48,11 @@ static int recv_ring(struct net_stream *stream, struct iovec to, int flags, uint
 	return done;
 }
 
-int net_recv(
+static int plain_recv(
 	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
 {
 	int done;
 
-	if (stream->shut)
-		return -ECANCELED;
 	if (stream->readable) {
 		done = recv_now(stream, buf, len, ret_bytes);
 		if (done != -EAGAIN)
@@ -67,14 +65,12 @@ int net_recv(
 	return 0;
 }
 
-int net_recv_full(
+static int plain_recv_full(
 	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
 {
 	size_t have = 0;
 	int done;
 
-	if (stream->shut)
-		return -ECANCELED;
 	done = recv_now(stream, buf, len, &have);
 	if (done != -EAGAIN && (done || !have || have == len)) {
 		if (!done)
@@ -90,31 +86,11 @@ int net_recv_full(
 	return 0;
 }
 
-int net_recv_all(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns)
-{
-	char *at = buf;
-	size_t got;
-	int err;
-
-	while (len) {
-		err = net_recv_full(stream, at, len, deadline_ns, &got);
-		if (err)
-			return err;
-		if (!got)
-			return -EPIPE;
-		at += got;
-		len -= got;
-	}
-	return 0;
-}
-
-int net_peek_ready(struct net_stream *stream)
+static int plain_peek_ready(struct net_stream *stream)
 {
 	ssize_t done;
 	char byte;
 
-	if (stream->shut)
-		return -ECANCELED;
 	if (!stream->readable)
 		return -EAGAIN;
 	do {
@@ -127,31 +103,36 @@ int net_peek_ready(struct net_stream *stream)
 	return 0;
 }
 
-int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
+int net_poll(struct net_stream *stream, struct net_op *op, uint32_t events, uint64_t deadline_ns)
 {
-	struct net_op *op = &stream->recv;
 	int done;
 
-	stream->readable = true; /* ask the socket itself */
-	done = net_peek_ready(stream);
-	if (done != -EAGAIN)
-		return done == -ECANCELED ? done : 0;
 	do {
 		if (stream->shut)
 			return -ECANCELED;
 		net_op_begin(stream, op, deadline_ns);
-		io_uring_prep_poll_add(
-			reactor_sqe(stream->reactor, &op->op), stream->fd, POLLIN | POLLRDHUP);
+		io_uring_prep_poll_add(reactor_sqe(stream->reactor, &op->op), stream->fd, events);
 		done = net_op_wait(stream, op);
 	} while (done == -EINTR);
-	if (done < 0)
-		return done;
+	return MIN(done, 0);
+}
+
+static int plain_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
+{
+	int err;
+
+	stream->readable = true; /* ask the socket itself */
+	if (plain_peek_ready(stream) != -EAGAIN)
+		return 0;
+	err = net_poll(stream, &stream->recv, POLLIN | POLLRDHUP, deadline_ns);
+	if (err)
+		return err;
 	stream->readable = true;
 	return 0;
 }
 
 /* Moves the list past what was sent; how much is left to send. */
-static size_t iov_advance(struct msghdr *msg, size_t done)
+size_t net_iov_advance(struct msghdr *msg, size_t done)
 {
 	size_t left = 0;
 
@@ -187,43 +168,108 @@ static int send_ring(struct net_stream *stream, struct msghdr *msg, uint64_t dea
 	return done;
 }
 
-/* stall_ns 0: no bound on a single wait. */
-static int send_all(
-	struct net_stream *stream, struct msghdr *msg, uint64_t deadline_ns, uint64_t stall_ns)
+static int plain_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience)
 {
 	ssize_t sent;
 	int done;
 
-	if (stream->shut)
-		return -ECANCELED;
 	do {
 		sent = sendmsg(stream->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 	} while (retry_plain(sent));
 	if (sent < 0 && errno != EAGAIN)
 		return -errno;
 	done = sent > 0 ? (int)sent : 0;
-	while (iov_advance(msg, (size_t)done)) {
-		uint64_t stall_until_ns = stall_ns ? clock_now_ns() + stall_ns : DEADLINE_NONE;
-
-		done = send_ring(stream, msg, MIN(deadline_ns, stall_until_ns));
+	while (net_iov_advance(msg, (size_t)done)) {
+		done = send_ring(stream, msg, net_step_deadline_ns(patience));
 		if (done < 0)
 			return done;
 	}
 	return 0;
 }
 
+static void plain_send_end(struct net_stream *stream)
+{
+	shutdown(stream->fd, SHUT_WR);
+}
+
+static void plain_release(struct net_stream *stream)
+{
+	(void)stream; /* the socket is every stream's */
+}
+
+const struct net_stream_ops net_plain_ops = {
+	.name = "plain",
+	.recv = plain_recv,
+	.recv_full = plain_recv_full,
+	.send = plain_send,
+	.peek_ready = plain_peek_ready,
+	.wait_readable = plain_wait_readable,
+	.send_end = plain_send_end,
+	.release = plain_release,
+};
+
+/* ---- Of any kind. ---- */
+
+int net_recv(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	if (stream->shut)
+		return -ECANCELED;
+	return stream->ops->recv(stream, buf, len, deadline_ns, ret_bytes);
+}
+
+int net_recv_full(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	if (stream->shut)
+		return -ECANCELED;
+	return stream->ops->recv_full(stream, buf, len, deadline_ns, ret_bytes);
+}
+
+int net_recv_all(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns)
+{
+	char *at = buf;
+	size_t got;
+	int err;
+
+	while (len) {
+		err = net_recv_full(stream, at, len, deadline_ns, &got);
+		if (err)
+			return err;
+		if (!got)
+			return -EPIPE;
+		at += got;
+		len -= got;
+	}
+	return 0;
+}
+
+int net_peek_ready(struct net_stream *stream)
+{
+	return stream->shut ? -ECANCELED : stream->ops->peek_ready(stream);
+}
+
+int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
+{
+	return stream->shut ? -ECANCELED : stream->ops->wait_readable(stream, deadline_ns);
+}
+
 int net_sendv(
 	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t deadline_ns)
 {
-	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = iov_count};
-
-	return send_all(stream, &msg, deadline_ns, 0);
+	return net_sendv_stall(stream, iov, iov_count, 0, deadline_ns);
 }
 
 int net_sendv_stall(struct net_stream *stream, struct iovec *iov, uint32_t iov_count,
 	uint64_t stall_ns, uint64_t deadline_ns)
 {
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = iov_count};
+	const struct net_patience patience = {deadline_ns, stall_ns};
 
-	return send_all(stream, &msg, deadline_ns, stall_ns);
+	return stream->shut ? -ECANCELED : stream->ops->send(stream, &msg, patience);
+}
+
+void net_send_end(struct net_stream *stream)
+{
+	stream->ops->send_end(stream);
 }

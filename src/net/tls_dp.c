@@ -1,0 +1,228 @@
+/* net/tls_dp.c: records in and out.
+ *
+ * The library reads the socket straight into its own record buffer and writes its records straight
+ * from there: nothing is copied between, and a session at rest holds no buffer. Where the socket
+ * has nothing, or no room, the call ends and the fiber waits in the ring. A send is cut into
+ * records. What is smaller than one is copied together first, so that a head and its body share a
+ * record; all records but the last are marked as followed by more, so that they share packets. */
+#include "net/tls_priv.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <poll.h>
+
+/* ---- The socket. ---- */
+
+int tls_bio_read(BIO *bio, char *buf, size_t len, size_t *ret_bytes)
+{
+	struct tls_session *session = BIO_get_data(bio);
+	struct net_stream *stream = session->stream;
+	ssize_t done;
+
+	BIO_clear_retry_flags(bio);
+	if (!stream->readable) {
+		BIO_set_retry_read(bio);
+		return 0;
+	}
+	do {
+		done = recv(stream->fd, buf, len, MSG_DONTWAIT);
+	} while (done < 0 && errno == EINTR);
+	stream->readable = done == (ssize_t)len;
+	if (done > 0) {
+		if (!session->first_byte)
+			session->first_byte = (uint8_t)buf[0];
+		*ret_bytes = (size_t)done;
+		return 1;
+	}
+	if (done < 0 && errno == EAGAIN)
+		BIO_set_retry_read(bio);
+	else /* an end without a goodbye may be somebody else's doing */
+		session->io_error = done ? -errno : -ECONNRESET;
+	return 0;
+}
+
+int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes)
+{
+	struct tls_session *session = BIO_get_data(bio);
+	int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (session->more ? MSG_MORE : 0);
+	ssize_t done;
+
+	BIO_clear_retry_flags(bio);
+	do {
+		done = send(session->stream->fd, buf, len, flags);
+	} while (done < 0 && errno == EINTR);
+	if (done >= 0) {
+		*ret_bytes = (size_t)done;
+		return 1;
+	}
+	if (errno == EAGAIN)
+		BIO_set_retry_write(bio);
+	else
+		session->io_error = -errno;
+	return 0;
+}
+
+/* ---- Receiving. ---- */
+
+/* The library tells one thing from another by a queue that must be empty before. */
+static bool read_some(struct tls_session *session, void *buf, size_t len, size_t *ret_bytes)
+{
+	ERR_clear_error();
+	return SSL_read_ex(session->ssl, buf, len, ret_bytes);
+}
+
+static int tls_recv(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	struct tls_session *session = stream->tls;
+	int err;
+
+	if (session->error)
+		return session->error;
+	while (!read_some(session, buf, len, ret_bytes)) {
+		err = tls_wait(stream, &stream->recv, deadline_ns);
+		if (err == -ESHUTDOWN) {
+			*ret_bytes = 0;
+			return 0;
+		}
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int tls_recv_full(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes)
+{
+	struct tls_session *session = stream->tls;
+	size_t have = 0, turn = 0, got;
+	int err = session->error;
+
+	while (have < len && !err) {
+		if (!read_some(session, (char *)buf + have, len - have, &got)) {
+			err = tls_wait(stream, &stream->recv, deadline_ns);
+			turn = 0;
+			continue;
+		}
+		have += got;
+		turn += got;
+		if (turn >= TLS_TURN_BYTES) {
+			turn = 0;
+			fiber_yield();
+			err = stream->shut ? -ECANCELED : session->error;
+		}
+	}
+	/* What went wrong after the first bytes shows again on the next call. */
+	if (err && err != -ESHUTDOWN && !have)
+		return err;
+	*ret_bytes = have;
+	return 0;
+}
+
+/* 0: there is something, be it the end or an error. */
+static int peek(struct net_stream *stream)
+{
+	struct tls_session *session = stream->tls;
+	char byte;
+	size_t got;
+	int why;
+
+	if (session->error)
+		return 0;
+	ERR_clear_error();
+	if (SSL_peek_ex(session->ssl, &byte, 1, &got))
+		return 0;
+	why = SSL_get_error(session->ssl, 0);
+	return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? -EAGAIN : 0;
+}
+
+static int tls_peek_ready(struct net_stream *stream)
+{
+	struct tls_session *session = stream->tls;
+
+	if (session->error)
+		return session->error;
+	if (!stream->readable && !SSL_has_pending(session->ssl))
+		return -EAGAIN;
+	return peek(stream);
+}
+
+static int tls_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
+{
+	int err;
+
+	stream->readable = true; /* ask the socket itself */
+	while (peek(stream) == -EAGAIN) {
+		err = tls_wait(stream, &stream->recv, deadline_ns);
+		if (err)
+			return err == -ETIMEDOUT || err == -ECANCELED ? err : 0;
+	}
+	return 0;
+}
+
+/* ---- Sending. ---- */
+
+static _Thread_local uint8_t record[TLS_RECORD_BYTES];
+
+/* The next record's bytes, of a list that begins with some: from where they lie when they are one
+ * run, else copied together. They are good until the next fiber runs. */
+static const void *record_gather(const struct msghdr *msg, size_t *ret_len)
+{
+	const struct iovec *iov = msg->msg_iov;
+	size_t have = 0;
+
+	if (iov->iov_len >= TLS_RECORD_BYTES || msg->msg_iovlen == 1) {
+		*ret_len = MIN(iov->iov_len, (size_t)TLS_RECORD_BYTES);
+		return iov->iov_base;
+	}
+	for (size_t i = 0; i < msg->msg_iovlen && have < TLS_RECORD_BYTES; i++) {
+		size_t len = MIN(iov[i].iov_len, TLS_RECORD_BYTES - have);
+
+		if (len)
+			memcpy(record + have, iov[i].iov_base, len);
+		have += len;
+	}
+	*ret_len = have;
+	return record;
+}
+
+/* A record that did not leave whole is gathered again for the next try, to the same bytes: the
+ * library may not have looked at them yet, and others have used the buffer meanwhile. */
+static int tls_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience)
+{
+	struct tls_session *session = stream->tls;
+	size_t left = net_iov_advance(msg, 0);
+	size_t turn = 0, len, done;
+	const void *data;
+	int err = session->error;
+
+	while (left && !err) {
+		data = record_gather(msg, &len);
+		session->more = left > len;
+		ERR_clear_error();
+		if (!SSL_write_ex(session->ssl, data, len, &done)) {
+			err = tls_wait(stream, &stream->send, net_step_deadline_ns(patience));
+			turn = 0;
+			continue;
+		}
+		left = net_iov_advance(msg, done);
+		turn += done;
+		if (turn >= TLS_TURN_BYTES && left) {
+			turn = 0;
+			fiber_yield();
+			err = stream->shut ? -ECANCELED : session->error;
+		}
+	}
+	return err == -ESHUTDOWN ? -EPIPE : err;
+}
+
+const struct net_stream_ops net_tls_ops = {
+	.name = "tls",
+	.recv = tls_recv,
+	.recv_full = tls_recv_full,
+	.send = tls_send,
+	.peek_ready = tls_peek_ready,
+	.wait_readable = tls_wait_readable,
+	.send_end = tls_send_end,
+	.release = tls_release,
+};
