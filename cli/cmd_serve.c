@@ -1,23 +1,32 @@
 /* cli/cmd_serve.c: `nebulaio serve`: configuration in, server until a signal, orderly end. */
+#include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "cli.h"
 #include "server/server.h"
 
+/* Certificates are read again at least so often, which also renews the keys of session tickets. */
+#define CERTIFICATE_AGE_MS_MAX (12 * 60 * 60 * 1000)
+
 static const char USAGE[] =
-	"usage: nebulaio serve [--data DIR] [--http ADDR:PORT] [--rdma ADDR:PORT] [--config FILE]\n"
-	"                      [--set KEY=VALUE]... [--log-level LEVEL]\n"
+	"usage: nebulaio serve [--data DIR] [--http ADDR:PORT] [--https ADDR:PORT]\n"
+	"                      [--rdma ADDR:PORT] [--config FILE] [--set KEY=VALUE]...\n"
+	"                      [--log-level LEVEL]\n"
 	"\n"
 	"Runs the server in the foreground until SIGTERM or SIGINT, then finishes what runs and\n"
-	"ends. Prints one line that begins with \"ready\" when it accepts work.\n"
+	"ends. Prints one line that begins with \"ready\" when it accepts work. SIGHUP reads the\n"
+	"certificate files again, as does a change of them.\n"
 	"\n"
 	"  --data DIR          where objects are kept (created when absent; default ./data)\n"
 	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"
+	"  --https ADDR:PORT   S3 over HTTPS, with https.certificate and https.key; \"off\" for none\n"
 	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"
 	"  --config FILE       YAML; see --help-config for its keys\n"
 	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"
@@ -27,7 +36,7 @@ static const char USAGE[] =
 	"Order: defaults, then the file, then environment variables (NEBULAIO_<SECTION>_<KEY>),\n"
 	"then the command line. Without keys of its own (auth.root_user, auth.root_password) the\n"
 	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on the\n"
-	"simulated device.\n";
+	"simulated device, HTTPS on port 9443 with a certificate of its own making.\n";
 
 static int print_config_help(void)
 {
@@ -86,10 +95,11 @@ static int set_pair(struct config *config, const char *pair)
 	return set(config, path, equals + 1, "--set");
 }
 
-enum { OPT_DATA = 1, OPT_HTTP, OPT_RDMA, OPT_CONFIG, OPT_SET, OPT_LOG, OPT_HELP_CONFIG };
+enum { OPT_DATA = 1, OPT_HTTP, OPT_HTTPS, OPT_RDMA, OPT_CONFIG, OPT_SET, OPT_LOG, OPT_HELP_CONFIG };
 static const struct option OPTIONS[] = {
 	{"data", required_argument, NULL, OPT_DATA},
 	{"http", required_argument, NULL, OPT_HTTP},
+	{"https", required_argument, NULL, OPT_HTTPS},
 	{"rdma", required_argument, NULL, OPT_RDMA},
 	{"config", required_argument, NULL, OPT_CONFIG},
 	{"set", required_argument, NULL, OPT_SET},
@@ -105,6 +115,8 @@ static int apply_option(struct config *config, int option, const char *value)
 		return set(config, "data.dir", value, "--data");
 	case OPT_HTTP:
 		return set(config, "http.address", strcmp(value, "off") ? value : "", "--http");
+	case OPT_HTTPS:
+		return set(config, "https.address", strcmp(value, "off") ? value : "", "--https");
 	case OPT_RDMA:
 		return set_rdma(config, value);
 	case OPT_SET:
@@ -138,11 +150,8 @@ static int configure(struct config *config, int argc, char **argv)
 	if (optind < argc)
 		return cli_usage_error(&CLI_SERVE, "unexpected argument '%s'", argv[optind]);
 	config_defaults(config);
-	if (!file) { /* the embedded default */
-		snprintf(config->rdma.device_name, sizeof(config->rdma.device_name), "simulated");
-		snprintf(config->rdma.address, sizeof(config->rdma.address), "127.0.0.1");
-		config->rdma.enabled = true;
-	}
+	if (!file)
+		config_embed(config);
 	if ((file && config_load_file(config, file, &error)) ||
 		config_load_env(config, environ, &error)) {
 		fprintf(stderr, "nebulaio serve: %s\n", error.text);
@@ -156,20 +165,44 @@ static int configure(struct config *config, int argc, char **argv)
 	return CLI_OK;
 }
 
+/* " http=ADDR:PORT", with the port that the kernel gave. */
+static void print_where(const char *name, const char *address, uint16_t port)
+{
+	const char *colon = strrchr(address, ':');
+
+	if (colon)
+		printf(" %s=%.*s:%u", name, (int)(colon - address), address, port);
+}
+
 static void print_ready(const struct config *config, const struct server *server)
 {
-	const char *colon = strrchr(config->http.address, ':');
-
 	printf("ready");
-	if (colon)
-		printf(" http=%.*s:%u", (int)(colon - config->http.address), config->http.address,
-			server_http_port(server));
+	print_where("http", config->http.address, server_http_port(server));
+	print_where("https", config->https.address, server_https_port(server));
 	if (server_rdma_port(server))
 		printf(" rdma=%s:%u device=%s",
 			config->rdma.address[0] ? config->rdma.address : "0.0.0.0",
 			server_rdma_port(server), server_rdma_device(server));
 	printf(" data=%s\n", config->data.dir);
 	fflush(stdout);
+}
+
+/* How to trust the certificate that the server made for itself. */
+static void print_welcome_https(const struct server *server)
+{
+	const char *file = server_https_self_signed(server);
+	char fingerprint[128];
+
+	if (!file)
+		return;
+	server_https_fingerprint(server, fingerprint, sizeof(fingerprint));
+	printf("\n"
+	       "  Over HTTPS, with a certificate of the server's own making (SHA-256\n"
+	       "  %s):\n"
+	       "  curl --cacert %s --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin "
+	       "https://localhost:%u/demo/README.md\n"
+	       "  AWS_CA_BUNDLE=%s aws --endpoint-url https://localhost:%u s3 ls s3://demo\n",
+		fingerprint, file, server_https_port(server), file, server_https_port(server));
 }
 
 /* What a newcomer sees after `make run`. */
@@ -201,8 +234,54 @@ static void print_welcome(const struct config *config, const struct server *serv
 		printf("  build/nebulaio cp --transport rdma s3://demo/README.md /tmp/README.md "
 		       "  # over RDMA (%s device)\n",
 			server_rdma_device(server));
+	if (server_https_port(server))
+		print_welcome_https(server);
 	printf("\nCtrl-C ends it.\n");
 	fflush(stdout);
+}
+
+/* Whether the terminal that the server was started from has been closed: that too is a SIGHUP. */
+static bool terminal_gone(bool had_terminal)
+{
+	struct pollfd terminal = {.fd = STDIN_FILENO};
+
+	return had_terminal && poll(&terminal, 1, 0) == 1 &&
+	       (terminal.revents & (POLLHUP | POLLERR));
+}
+
+/* Reads files again when that is asked for, until a signal ends the server; which one. */
+static int await_end(struct server *server, const sigset_t *signals)
+{
+	bool had_terminal = isatty(STDIN_FILENO);
+	struct signalfd_siginfo info;
+	struct pollfd fds[2] = {
+		{.fd = signalfd(-1, signals, SFD_CLOEXEC), .events = POLLIN},
+		{.fd = server_watch_fd(server), .events = POLLIN},
+	};
+	int number = 0;
+
+	if (fds[0].fd < 0) {
+		log_error("server", "no descriptor for signals: %s", strerror(errno));
+		return SIGTERM;
+	}
+	while (!number) {
+		int ready = poll(fds, ARRAY_LEN(fds), CERTIFICATE_AGE_MS_MAX);
+
+		if (ready < 0)
+			continue;
+		if (ready == 0)
+			server_reload(server, true);
+		if (fds[1].revents)
+			server_reload(server, false);
+		if (!fds[0].revents || read(fds[0].fd, &info, sizeof(info)) != sizeof(info))
+			continue;
+		if (info.ssi_signo != SIGHUP || terminal_gone(had_terminal))
+			number = (int)info.ssi_signo;
+		else
+			server_reload(server, true);
+	}
+	close(fds[0].fd);
+	return number;
 }
 
 static int serve_until_signal(const struct config *config, bool development)
@@ -214,6 +293,7 @@ static int serve_until_signal(const struct config *config, bool development)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGTERM);
 	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	if (server_open(config, &server)) {
@@ -229,8 +309,8 @@ static int serve_until_signal(const struct config *config, bool development)
 	print_ready(config, server);
 	if (development)
 		print_welcome(config, server);
-	sigwait(&signals, &number);
-	log_info("server", "%s: finishing what runs", number == SIGINT ? "SIGINT" : "SIGTERM");
+	number = await_end(server, &signals);
+	log_info("server", "SIG%s: finishing what runs", sigabbrev_np(number));
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends it at once */
 	server_stop(server);
 	server_close(server);
@@ -254,6 +334,7 @@ static int serve_run(int argc, char **argv)
 		snprintf(
 			config.auth.root_password, sizeof(config.auth.root_password), "minioadmin");
 	}
+	config_settle(&config, development);
 	if (config_check(&config, development, &error)) {
 		fprintf(stderr, "nebulaio serve: %s\n", error.text);
 		return CLI_USAGE;

@@ -1,4 +1,5 @@
-/* listen/listen.c: accepts HTTP connections on one reactor and drains them at shutdown. */
+/* listen/listen.c: accepts HTTP and HTTPS connections on one reactor and drains them at shutdown.
+ */
 #include "listen/listen.h"
 
 #include <errno.h>
@@ -7,6 +8,15 @@
 DEFINE_COUNTER(
 	connections_total, "nebulaio_http_connections_total", NULL, "HTTP connections accepted.");
 DEFINE_COUNTER(connections_now, "nebulaio_http_connections", NULL, "HTTP connections open now.");
+
+/* What somebody is told who speaks plain HTTP where TLS is spoken. */
+#define HTTP_TO_HTTPS                                                                  \
+	"HTTP/1.1 400 Bad Request\r\nServer: NebulaIO\r\nContent-Type: text/plain\r\n" \
+	"Content-Length: 54\r\nConnection: close\r\n\r\n"                              \
+	"This is an HTTPS port: begin the address with https://"
+/* How long, and for how much, a connection that is refused is read on. */
+#define REFUSE_LINGER_NS	NS_PER_S
+#define REFUSE_LINGER_BYTES_MAX (256 * KIB)
 
 struct listen {
 	struct listen_opts opts;
@@ -41,11 +51,51 @@ static void connection_end(struct connection *connection)
 		fiber_wake(listen->drainer);
 }
 
+/* Ends in order a connection that never became one of HTTP: what the peer was told last arrives,
+ * which a close with bytes unread would prevent. */
+static void connection_refuse(struct connection *connection, struct slice last_words)
+{
+	uint64_t deadline_ns = clock_now_ns() + REFUSE_LINGER_NS;
+	struct iovec iov = {(void *)(uintptr_t)last_words.data, last_words.len};
+	struct net_stream *stream = connection->stream;
+	uint32_t bytes = 0;
+	char unread[1024];
+	size_t got;
+
+	if (!last_words.len || !net_sendv(stream, &iov, 1, deadline_ns)) {
+		net_send_end(stream);
+		while (bytes < REFUSE_LINGER_BYTES_MAX &&
+			!net_recv(stream, unread, sizeof(unread), deadline_ns, &got) && got)
+			bytes += (uint32_t)got;
+	}
+	net_close(stream);
+}
+
+/* Whether HTTP may begin on it. A connection in its handshake is idle: it has asked for nothing. */
+static bool connection_secure(struct connection *connection)
+{
+	const struct listen_opts *opts = &connection->listen->opts;
+	int err = net_tls_accept(
+		opts->tls, connection->stream, clock_now_ns() + opts->handshake_timeout_ns);
+
+	if (!err) {
+		connection->idle = false;
+		return true;
+	}
+	if (err == -EPROTO || err == -EPROTOTYPE)
+		connection_refuse(
+			connection, err == -EPROTOTYPE ? SLICE(HTTP_TO_HTTPS) : SLICE_NONE);
+	else
+		net_close(connection->stream);
+	return false;
+}
+
 static void connection_main(void *arg)
 {
 	struct connection *connection = arg;
 
-	front_http_serve(&connection->http, connection->stream);
+	if (!connection->listen->opts.tls || connection_secure(connection))
+		front_http_serve(&connection->http, connection->stream);
 	connection_end(connection);
 }
 
@@ -62,6 +112,7 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 	connection->http.core = listen->opts.core;
 	connection->http.draining = &listen->draining;
 	connection->http.ret_idle = &connection->idle;
+	connection->idle = listen->opts.tls;
 	list_push_back(&listen->connections, &connection->link);
 	listen->connection_count++;
 	counter_add(&connections_total, 1);
@@ -147,17 +198,22 @@ static void shutdown_connections(struct listen *listen, bool idle_only)
 	}
 }
 
-void listen_drain(struct listen *listen, uint64_t deadline_ns)
+void listen_drain_begin(struct listen *listen)
 {
-	bool patient = true;
-
 	listen->draining = true;
-	listen->drainer = fiber_self();
 	net_listener_close(listen->listener);
 	listen->listener = NULL;
 	if (listen->acceptor)
 		fiber_wake(listen->acceptor);
 	shutdown_connections(listen, true);
+}
+
+void listen_drain(struct listen *listen, uint64_t deadline_ns)
+{
+	bool patient = true;
+
+	CHECK(listen->draining);
+	listen->drainer = fiber_self();
 	while (listen->connection_count || listen->accepting) {
 		if (fiber_park_until(patient ? deadline_ns : DEADLINE_NONE) == -ETIMEDOUT) {
 			log_warn("listen", "%u connections did not end in time and are cut",

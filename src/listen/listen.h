@@ -16,16 +16,21 @@ struct listen_opts {
 	struct front_http_opts http; /* copied for each connection; core, draining and ret_idle are
 					filled in here */
 	uint32_t connections_max;    /* at this many, the next ones wait in the kernel's backlog */
+	struct net_tls *tls; /* every connection begins with a handshake by this; NULL: none */
+	uint64_t handshake_timeout_ns;
 };
 
-/* Opens a listener for HTTP at address ("ADDR:PORT"). Before the reactor runs. -EADDRINUSE and what
- * net_listen has. */
+/* Opens a listener for HTTP, or HTTPS, at address ("ADDR:PORT"). Before the reactor runs.
+ * -EADDRINUSE and what net_listen has. */
 int listen_open(const struct listen_opts *opts, const char *address, struct listen **ret_listen);
 /* Begins to accept. Before the reactor runs. */
 int listen_start(struct listen *listen);
 uint16_t listen_port(const struct listen *listen);
-/* In a fiber: accepts nothing more, ends idle connections at once and the others when their request
- * is done, at the deadline whatever they do. Returns when the last has ended. */
+/* In a fiber: accepts nothing more, ends idle connections at once, and lets the others end with
+ * their request. Then drain, once; who drains several listeners begins with all. */
+void listen_drain_begin(struct listen *listen);
+/* In a fiber: waits until the last connection has ended, and at the deadline ends them whatever
+ * they do. */
 void listen_drain(struct listen *listen, uint64_t deadline_ns);
 /* After the reactor ended, or before it ran. Takes NULL. */
 void listen_close(struct listen *listen);

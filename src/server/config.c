@@ -333,14 +333,58 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 
 /* ---- All together. ---- */
 
+/* Stands where nobody has said anything yet: no address reads so. */
+#define HTTPS_UNSAID   "?"
+#define HTTPS_EMBEDDED "127.0.0.1:9443"
+
+void config_embed(struct config *config)
+{
+	snprintf(config->rdma.device_name, sizeof(config->rdma.device_name), "simulated");
+	snprintf(config->rdma.address, sizeof(config->rdma.address), "127.0.0.1");
+	config->rdma.enabled = true;
+	snprintf(config->https.address, sizeof(config->https.address), HTTPS_UNSAID);
+}
+
+void config_settle(struct config *config, bool development)
+{
+	if (strcmp(config->https.address, HTTPS_UNSAID) == 0)
+		snprintf(config->https.address, sizeof(config->https.address), "%s",
+			development ? HTTPS_EMBEDDED : "");
+}
+
 static bool is_loopback(const char *address)
 {
 	return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
 	       strncmp(address, "localhost", 9) == 0 || strcmp(address, "::1") == 0;
 }
 
+static int check_https(
+	const struct config *config, bool development, struct config_error *ret_error)
+{
+	bool certificate = config->https.certificate[0], key = config->https.key[0];
+
+	if (development && config->https.address[0] && !is_loopback(config->https.address))
+		return refuse(ret_error,
+			"https.address is %s, but the development keys work on loopback only; set "
+			"NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
+			config->https.address);
+	if (certificate != key)
+		return refuse(ret_error, "https.%s is set, but https.%s is not: they go together",
+			certificate ? "certificate" : "key", certificate ? "key" : "certificate");
+	if (config->https.address[0] && !certificate && !development)
+		return refuse(ret_error,
+			"https.address is %s, but https.certificate and https.key name no PEM "
+			"files (only the development profile makes its own)",
+			config->https.address);
+	return 0;
+}
+
 int config_check(const struct config *config, bool development, struct config_error *ret_error)
 {
+	int ret = check_https(config, development, ret_error);
+
+	if (ret)
+		return ret;
 	if (development && config->http.address[0] && !is_loopback(config->http.address))
 		return refuse(ret_error,
 			"http.address is %s, but the development keys minioadmin/minioadmin are "

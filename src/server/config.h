@@ -27,6 +27,12 @@ struct config {
 		uint64_t stall_timeout_s;
 	} http;
 	struct {
+		char address[CONFIG_TEXT_MAX];	   /* "ADDR:PORT"; "" switches it off */
+		char certificate[CONFIG_TEXT_MAX]; /* "": self-signed, development only */
+		char key[CONFIG_TEXT_MAX];
+		char client_ca[CONFIG_TEXT_MAX]; /* "": clients need no certificate */
+	} https;
+	struct {
 		char address[CONFIG_TEXT_MAX]; /* metrics and health; "" switches it off */
 	} admin;
 	struct {
@@ -129,6 +135,11 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 /* One key by its path; where says who asks ("--set", "file.yaml:12"). */
 int config_set(struct config *config, const char *path, const char *value, const char *where,
 	struct config_error *ret_error);
+/* The embedded configuration, of a server that was given no file: stands below environment and
+ * command line. */
+void config_embed(struct config *config);
+/* What of the embedded configuration nobody has overruled, once everybody has spoken. */
+void config_settle(struct config *config, bool development);
 /* What only all keys together can tell: profile rules, sums that must fit. */
 int config_check(const struct config *config, bool development, struct config_error *ret_error);
 

@@ -49,9 +49,19 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("http.idle_timeout_s", http.idle_timeout_s, 1, 3600, "75",
 		"A connection without requests is closed"),
 	NUMBER("http.head_timeout_s", http.head_timeout_s, 1, 300, "15",
-		"A request's head must have come"),
+		"A request's head must have come; before it, a TLS handshake"),
 	NUMBER("http.stall_timeout_s", http.stall_timeout_s, 1, 600, "30",
 		"A body that makes no progress is given up"),
+
+	TEXT("https.address", https.address, "",
+		"Where S3 over HTTPS listens; empty: nowhere (127.0.0.1:9443 in the development "
+		"profile)"),
+	TEXT("https.certificate", https.certificate, "",
+		"PEM file: the server's certificate and its chain, read again on SIGHUP and when "
+		"it changes"),
+	TEXT("https.key", https.key, "", "PEM file: the certificate's private key"),
+	TEXT("https.client_ca", https.client_ca, "",
+		"PEM file of authorities: clients must have a certificate of one; empty: anybody"),
 
 	TEXT("admin.address", admin.address, "127.0.0.1:9001",
 		"Where /metrics and /health listen, without keys; empty: nowhere"),

@@ -11,6 +11,7 @@
 #include "admin/admin.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
+#include "server/https.h"
 
 #define ADMIN_CONNECTIONS_MAX 64u
 
@@ -20,6 +21,7 @@ struct core {
 	struct reactor *reactor;
 	struct flow_core flow;
 	struct listen *http;
+	struct listen *https;
 	struct listen *admin; /* first core only */
 	struct front_native
 		*native; /* first core only, for now: a listener belongs to one device context */
@@ -34,6 +36,7 @@ struct server {
 	struct region *region;
 	struct store *store;
 	struct s3 *s3;
+	struct https *https; /* NULL: off */
 	struct rp_device *device;
 	struct rp_device_attr device_attr;
 	struct core cores[LIMIT_CORES_MAX];
@@ -41,6 +44,7 @@ struct server {
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	struct admin_opts admin_opts;
 	uint16_t http_port;
+	uint16_t https_port;
 	uint16_t rdma_port;
 	_Atomic bool draining;
 	_Atomic uint32_t
@@ -128,6 +132,7 @@ static int open_device(struct server *server)
 		.device_name = config->rdma.device_name,
 		.ib_port = (uint8_t)config->rdma.ib_port,
 		.gid_index = (int)config->rdma.gid_index,
+		.dscp = (uint8_t)config->network.dscp,
 	};
 	int ret;
 
@@ -182,40 +187,68 @@ static int open_native(struct server *server, struct core *core)
 	return 0;
 }
 
-/* The first core's listener may ask the kernel for a port; the others then share it. */
-static int open_http(struct server *server, struct core *core)
+/* Where one kind of HTTP listens, on every core. */
+struct endpoint {
+	const char *transport; /* also the configuration's section */
+	const char *address;
+	uint16_t *port; /* the first core's listener may ask the kernel for it; the others share it
+			 */
+	struct net_tls *tls;
+};
+
+static int open_endpoint(
+	struct core *core, const struct endpoint *endpoint, struct listen **ret_listen)
 {
+	struct server *server = core->server;
 	const struct config *config = &server->config;
 	const struct listen_opts opts = {
 		.core = &core->flow,
 		.http = {.s3 = server->s3,
-			.transport = "http",
+			.transport = endpoint->transport,
 			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S},
 		.connections_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count,
+		.tls = endpoint->tls,
+		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
 	};
 	char address[CONFIG_TEXT_MAX + 8];
-	const char *colon = strrchr(config->http.address, ':');
+	const char *colon = strrchr(endpoint->address, ':');
 	int ret;
 
 	if (!colon) {
-		log_error("server", "http.address: '%s' has no port; write ADDR:PORT",
-			config->http.address);
+		log_error("server", "%s.address: '%s' has no port; write ADDR:PORT",
+			endpoint->transport, endpoint->address);
 		return -EINVAL;
 	}
-	snprintf(address, sizeof(address), "%s", config->http.address);
-	if (server->http_port)
-		snprintf(address, sizeof(address), "%.*s:%u", (int)(colon - config->http.address),
-			config->http.address, server->http_port);
-	ret = listen_open(&opts, address, &core->http);
+	snprintf(address, sizeof(address), "%s", endpoint->address);
+	if (*endpoint->port)
+		snprintf(address, sizeof(address), "%.*s:%u", (int)(colon - endpoint->address),
+			endpoint->address, *endpoint->port);
+	ret = listen_open(&opts, address, ret_listen);
 	if (ret) {
-		log_error(
-			"server", "http.address: cannot listen on %s: %s", address, strerror(-ret));
+		log_error("server", "%s.address: cannot listen on %s: %s", endpoint->transport,
+			address, strerror(-ret));
 		return ret;
 	}
-	server->http_port = listen_port(core->http);
+	*endpoint->port = listen_port(*ret_listen);
 	return 0;
+}
+
+static int open_http(struct core *core)
+{
+	struct server *server = core->server;
+	const struct endpoint http = {
+		"http", server->config.http.address, &server->http_port, NULL};
+	struct endpoint https = {"https", server->config.https.address, &server->https_port, NULL};
+	int ret = 0;
+
+	if (http.address[0])
+		ret = open_endpoint(core, &http, &core->http);
+	if (ret || !server->https)
+		return ret;
+	https.tls = https_tls(server->https);
+	return open_endpoint(core, &https, &core->https);
 }
 
 static int open_admin(struct server *server, struct core *core)
@@ -273,11 +306,9 @@ static int open_core(struct server *server, uint32_t core_idx)
 	if (ret)
 		return ret;
 	core->attached = true;
-	if (config->http.address[0]) {
-		ret = open_http(server, core);
-		if (ret)
-			return ret;
-	}
+	ret = open_http(core);
+	if (ret)
+		return ret;
 	if (core_idx == 0 && config->admin.address[0])
 		ret = open_admin(server, core);
 	if (core_idx == 0 && server->device && !ret)
@@ -330,6 +361,8 @@ int server_open(const struct config *config, struct server **ret_server)
 		ret = open_store(server);
 	if (!ret)
 		ret = open_s3(server);
+	if (!ret && config->https.address[0])
+		ret = https_open(config, &server->https);
 	for (uint32_t i = 0; i < server->core_count && !ret; i++)
 		ret = open_core(server, i);
 	if (ret) {
@@ -343,6 +376,35 @@ int server_open(const struct config *config, struct server **ret_server)
 uint16_t server_http_port(const struct server *server)
 {
 	return server->http_port;
+}
+
+uint16_t server_https_port(const struct server *server)
+{
+	return server->https_port;
+}
+
+const char *server_https_self_signed(const struct server *server)
+{
+	return https_self_signed(server->https);
+}
+
+void server_https_fingerprint(const struct server *server, char *buf, size_t buf_bytes)
+{
+	char text[NET_TLS_FINGERPRINT_LEN + 1];
+
+	net_tls_fingerprint(https_tls(server->https), text);
+	snprintf(buf, buf_bytes, "%s", text);
+}
+
+int server_watch_fd(const struct server *server)
+{
+	return server->https ? https_watch_fd(server->https) : -1;
+}
+
+void server_reload(struct server *server, bool all)
+{
+	if (server->https)
+		https_reload(server->https, all);
 }
 
 uint16_t server_rdma_port(const struct server *server)
@@ -361,6 +423,8 @@ int server_start(struct server *server)
 		struct core *core = &server->cores[i];
 		int ret = core->http ? listen_start(core->http) : 0;
 
+		if (!ret && core->https)
+			ret = listen_start(core->https);
 		if (!ret && core->admin)
 			ret = listen_start(core->admin);
 		if (!ret)
@@ -380,11 +444,19 @@ static void drain_main(void *arg)
 	uint64_t deadline_ns = clock_now_ns() + server->config.http.stall_timeout_s * NS_PER_S;
 
 	if (core->http)
+		listen_drain_begin(core->http);
+	if (core->https)
+		listen_drain_begin(core->https);
+	if (core->http)
 		listen_drain(core->http, deadline_ns);
+	if (core->https)
+		listen_drain(core->https, deadline_ns);
 	if (core->native)
 		front_native_drain(core->native, deadline_ns);
-	if (core->admin)
+	if (core->admin) {
+		listen_drain_begin(core->admin);
 		listen_drain(core->admin, deadline_ns);
+	}
 	if (core == &server->cores[0]) {
 		server->last_drainer = fiber_self();
 		if (atomic_fetch_sub(&server->cores_draining, 1) > 1) {
@@ -445,10 +517,12 @@ void server_close(struct server *server)
 
 		front_native_close(core->native);
 		listen_close(core->admin);
+		listen_close(core->https);
 		listen_close(core->http);
 		if (core->reactor)
 			flow_core_close(&core->flow);
 	}
+	https_close(server->https);
 	s3_close(server->s3);
 	store_close(server->store);
 	for (uint32_t i = server->core_count; i-- > 0;)
