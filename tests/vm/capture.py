@@ -26,6 +26,7 @@ class Seen:
         self.packets = collections.Counter()
         self.bytes = collections.Counter()
         self.tcp_bytes = 0
+        self.dscps = collections.Counter()  # of the RDMA WRITE packets
 
     def payload(self, opcodes):
         return sum(self.bytes[opcode] for opcode in opcodes)
@@ -85,6 +86,8 @@ class Capture:
         elif protocol == socket.IPPROTO_UDP and struct.unpack_from("!H", frame, at + 2)[0] == ROCE_PORT:
             opcode, flags = frame[at + 8], frame[at + 9]
             self.seen.packets[opcode] += 1
+            if opcode in RDMA_WRITES:
+                self.seen.dscps[frame[15] >> 2] += 1
             headers = 8 + 12 + 4 + (16 if opcode in RETH_OPCODES else 0) + (4 if opcode in AETH_OPCODES else 0) + \
                 (4 if opcode in IMM_OPCODES else 0)
             self.seen.bytes[opcode] += total - ip_bytes - headers - (flags >> 4 & 3)
