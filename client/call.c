@@ -4,9 +4,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct client_op OPS[] = {
 	[NEB_GET_OBJECT] = {"GET", NULL, true},
@@ -464,36 +466,44 @@ static void client_sleep(struct neb_client *client, uint64_t until_ns)
 	/* Deadlines and back-offs are looked at this often. */
 	uint64_t ns = MIN(until_ns > now_ns ? until_ns - now_ns : 0, 20 * NS_PER_MS);
 	int timeout_ms = (int)((ns + NS_PER_MS - 1) / NS_PER_MS);
-	uint32_t fd_count = client->cq ? 2 : 0;
+	int fds[3] = {client->wake_fd};
+	uint32_t fd_count = 1;
+	uint64_t rings;
+	int rung;
 
 	if (client->cq && !rp_cq_arm(client->cq))
 		return;
+	if (client->cq) {
+		fds[fd_count++] = rp_cq_fd(client->cq);
+		fds[fd_count++] = rp_cm_fd(client->device);
+	}
 	client->stats.sleeps++;
 	if (client->http_running) {
-		struct curl_waitfd fds[2] = {
-			{.events = CURL_WAIT_POLLIN}, {.events = CURL_WAIT_POLLIN}};
+		struct curl_waitfd waits[3];
 
-		if (client->cq) {
-			fds[0].fd = rp_cq_fd(client->cq);
-			fds[1].fd = rp_cm_fd(client->device);
-		}
-		curl_multi_poll(client->multi, fds, fd_count, timeout_ms, NULL);
+		for (uint32_t i = 0; i < fd_count; i++)
+			waits[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
+		curl_multi_poll(client->multi, waits, fd_count, timeout_ms, NULL);
+		rung = waits[0].revents;
 	} else {
-		struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
+		struct pollfd waits[3];
 
-		if (client->cq) {
-			fds[0].fd = rp_cq_fd(client->cq);
-			fds[1].fd = rp_cm_fd(client->device);
-		}
-		poll(fds, fd_count, timeout_ms);
+		for (uint32_t i = 0; i < fd_count; i++)
+			waits[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+		poll(waits, fd_count, timeout_ms);
+		rung = waits[0].revents;
 	}
+	/* It is rung after woken is set, which the caller looks at next. */
+	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
+		continue;
 	if (client->cq)
 		rp_cq_disarm(client->cq);
 	client->cm_polled_ns = 0;
 	client->idle_rounds = 64;
 }
 
-/* Makes progress until *done, or something is done (done NULL), or the deadline. */
+/* Makes progress until *done, or something is done (done NULL), or the deadline, or with done NULL
+ * until somebody wakes it. */
 static bool wait_until(struct neb_client *client, const enum client_phase *phase, uint64_t until_ns)
 {
 	uint64_t spin_until_ns = 0, now_ns;
@@ -502,7 +512,7 @@ static bool wait_until(struct neb_client *client, const enum client_phase *phase
 		client_progress(client);
 		if (phase ? *phase == CLIENT_DONE : !list_empty(&client->done))
 			return true;
-		if (!client->undone_count)
+		if (!client->undone_count || (!phase && client->woken))
 			return false;
 		clock_relax();
 		if (round & 63)
@@ -555,11 +565,22 @@ int neb_wait(
 	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns)
 {
 	uint64_t now_ns = clock_now_ns();
+	bool done = wait_until(client, NULL, now_ns + MIN(timeout_ns, UINT64_MAX - now_ns));
+	bool woken = client->woken && atomic_exchange(&client->woken, false);
 
-	if (!wait_until(client, NULL, now_ns + MIN(timeout_ns, UINT64_MAX - now_ns)) &&
-		client->undone_count)
-		return -ETIMEDOUT;
+	if (!done && client->undone_count)
+		return woken ? -EINTR : -ETIMEDOUT;
 	return results_take(client, results, max);
+}
+
+void neb_wake(struct neb_client *client)
+{
+	const uint64_t one = 1;
+
+	if (atomic_exchange(&client->woken, true))
+		return; /* rung already */
+	while (write(client->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		continue;
 }
 
 uint32_t neb_in_flight(const struct neb_client *client)

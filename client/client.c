@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 static const char *const TRANSPORT_NAMES[] = {
 	[NEB_AUTO] = "auto",
@@ -282,7 +284,8 @@ int neb_client_open(const struct neb_options *options, struct neb_client **ret_c
 	list_init(&client->idle_calls);
 	random_fill(&client->prng, sizeof(client->prng));
 	client->pool.fd = -1;
-	ret = options_take(client, options);
+	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	ret = client->wake_fd < 0 ? -errno : options_take(client, options);
 	if (ret == 0)
 		ret = rdma_open(client, options);
 	if (ret == 0 && client->transport == NEB_STRICT)
@@ -326,6 +329,8 @@ void neb_client_close(struct neb_client *client)
 	client_registrations_close(client);
 	client_pool_close(client);
 	device_close(client);
+	if (client->wake_fd >= 0)
+		close(client->wake_fd);
 	secret_wipe(client->secret_key, sizeof(client->secret_key));
 	free(client);
 }

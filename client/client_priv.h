@@ -188,7 +188,9 @@ struct neb_client {
 	struct client_session *session; /* for new calls; NULL: none, or being set up */
 	struct list sessions, lost_sessions;
 	uint32_t next_serial;
-	int rdma_error; /* of the last outage */
+	int rdma_error;	    /* of the last outage */
+	int wake_fd;	    /* an eventfd: what neb_wake rings */
+	_Atomic bool woken; /* and what a wait that spins looks at */
 	uint64_t cm_polled_ns;
 	uint32_t idle_rounds; /* since the clock was last looked at */
 	bool kick;

@@ -224,9 +224,14 @@ NEB_API int neb_submit(
 	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
 /* Takes up to max results that are there, in order of completion; never sleeps. How many. */
 NEB_API int neb_poll(struct neb_client *client, struct neb_result *results, uint32_t max);
-/* As neb_poll, but waits for at least one: 0 when there is nothing in flight, -ETIMEDOUT. */
+/* As neb_poll, but waits for at least one: 0 when there is nothing in flight, -ETIMEDOUT, -EINTR:
+ * neb_wake() was called. */
 NEB_API int neb_wait(
 	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns);
+/* Ends the neb_wait() that another thread is in, or the next one: so that a thread which waits for
+ * results takes new requests from others. The one call on a client that any thread may make at any
+ * time before neb_client_close. */
+NEB_API void neb_wake(struct neb_client *client);
 /* Requests that have no result yet. */
 NEB_API uint32_t neb_in_flight(const struct neb_client *client);
 /* Submits and waits for this one; results of others stay for neb_poll. Returns result->error. */

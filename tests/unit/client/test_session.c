@@ -529,6 +529,43 @@ static void *drain_main(void *rig)
 	return NULL;
 }
 
+static void *wake_main(void *arg)
+{
+	neb_wake(arg);
+	return NULL;
+}
+
+/* A wait ends when another thread wants it to, be it asleep or not begun yet, and once. */
+static void test_wake(void **state)
+{
+	struct rig *rig = *state;
+	struct neb_client *client = rig_client(rig, NEB_STRICT);
+	uint8_t *data = memory_get(client, POOL, 50000);
+	struct neb_iov into = {data, 50000};
+	struct neb_request get = {
+		.op = NEB_GET_OBJECT, .bucket = B, .key = "held-4", .into = &into, .into_count = 1};
+	struct neb_result result;
+	pthread_t thread;
+
+	fill(data, 50000, 3);
+	assert_int_equal(neb_put(client, B, "held-4", data, 50000, NULL), 0);
+	assert_int_equal(neb_submit(client, &get, NULL), 0);
+	neb_wake(client);
+	neb_wake(client);
+	assert_int_equal(neb_ping(client, NULL), 0);
+	assert_int_equal(neb_wait(client, &result, 1, 10 * NS_PER_S), -EINTR);
+	assert_int_equal(neb_wait(client, &result, 1, NS_PER_MS), -ETIMEDOUT);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, wake_main, client), 0);
+		assert_int_equal(neb_wait(client, &result, 1, 10 * NS_PER_S), -EINTR);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+	}
+	rig_release_held(rig);
+	assert_int_equal(neb_wait(client, &result, 1, 10 * NS_PER_S), 1);
+	assert_int_equal(result.error, 0);
+	neb_client_close(client);
+}
+
 /* What was in flight when the server began to stop is still answered. */
 static void test_drain_in_flight(void **state)
 {
@@ -771,6 +808,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_close_in_flight, setup, teardown),
 		cmocka_unit_test(test_idle_session),
 		cmocka_unit_test_setup_teardown(test_deadline, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_wake, setup, teardown),
 		cmocka_unit_test(test_faults_that_heal),
 		cmocka_unit_test(test_broken_queue_pairs),
 	};
