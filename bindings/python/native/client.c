@@ -61,6 +61,18 @@ void client_forked(void)
 	fork_generation++;
 }
 
+const char *client_text(PyObject *string)
+{
+	Py_ssize_t bytes;
+	const char *text = PyUnicode_AsUTF8AndSize(string, &bytes);
+
+	if (text && (size_t)bytes != strlen(text)) {
+		PyErr_SetString(PyExc_ValueError, "embedded null character");
+		return NULL;
+	}
+	return text;
+}
+
 /* ---- Errors and log lines, for Python. ---- */
 
 static const char *verb_of(enum neb_op op)
@@ -533,8 +545,8 @@ static int headers_take(PyObject *from, struct neb_header *headers, uint32_t *re
 			PyErr_Format(PyExc_ValueError, "more than %u headers", NEB_HEADERS_MAX);
 			return -1;
 		}
-		headers[count].name = PyUnicode_AsUTF8(name);
-		headers[count].value = headers[count].name ? PyUnicode_AsUTF8(value) : NULL;
+		headers[count].name = client_text(name);
+		headers[count].value = headers[count].name ? client_text(value) : NULL;
 		if (!headers[count].value)
 			return -1;
 		count++;
@@ -592,9 +604,9 @@ static int request_parse(struct asked *asked, struct call *call, PyObject *args,
 	if (!seconds_take(timeout, &request->timeout_ns) ||
 		!checksum_check(checksum_kind, checksum_bytes))
 		return -1;
-	if (bucket != Py_None && !(request->bucket = PyUnicode_AsUTF8(bucket)))
+	if (bucket != Py_None && !(request->bucket = client_text(bucket)))
 		return -1;
-	if (key != Py_None && !(request->key = PyUnicode_AsUTF8(key)))
+	if (key != Py_None && !(request->key = client_text(key)))
 		return -1;
 	if (headers != Py_None && !PyDict_Check(headers)) {
 		PyErr_SetString(PyExc_TypeError, "headers is not a dict");

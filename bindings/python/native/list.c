@@ -123,7 +123,7 @@ PyObject *list_objects(PyObject *client, PyObject *args, PyObject *kwargs)
 	if (limit <= 0)
 		return PyList_New(0);
 	all.count_max = (size_t)limit;
-	list.bucket = PyUnicode_AsUTF8(bucket);
+	list.bucket = client_text(bucket);
 	neb = list.bucket ? client_enter(client) : NULL;
 	if (!neb)
 		return NULL;

@@ -88,8 +88,8 @@ static int tensor_check(const struct dl_tensor *tensor, size_t *ret_bytes)
 	if (tensor->device_type != DL_CPU && tensor->device_type != DL_CUDA_HOST &&
 		tensor->device_type != DL_ROCM_HOST) {
 		PyErr_Format(PyExc_BufferError,
-			"the tensor is in the memory of a device (DLPack type %d): only host memory "
-			"can be moved",
+			"the tensor is in a device's memory (DLPack type %d): only host memory can "
+			"be moved",
 			(int)tensor->device_type);
 		return -1;
 	}

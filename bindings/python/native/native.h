@@ -57,6 +57,10 @@ struct leftover {
 void client_adopt(struct _object *client);
 void client_discard(struct _object *client, struct leftover *leftover);
 
+/* A str's text, which lives as long as the str. NULL with an exception: it is no str, or has a NUL.
+ */
+const char *client_text(struct _object *string);
+
 /* Raise what nebulaio.errors makes of a request's failure, or of an errno alone. Return NULL. */
 void *client_raise_from(
 	const struct neb_result *result, int op, struct _object *bucket, struct _object *key);

@@ -15,6 +15,8 @@ from .multipart import MultipartUpload
 
 PUT_BYTES_MAX = 5 << 30  # of one request: S3's limit
 PART_BYTES = 256 << 20
+# How long an object is taken to be before the server is asked.
+GUESS_BYTES = 4 << 10
 GUESS_BYTES_MAX = 1 << 20
 SCRATCH_BYTES = 8 << 10
 # An object that is replaced again and again while it is being read.
@@ -92,7 +94,7 @@ class RDMAClient:
         self._native: _native.Client | None = None
         self._lock = threading.RLock()  # of what a call of several requests uses
         self._scratch: Buffer | None = None
-        self._guess_bytes = 0
+        self._guess_bytes = GUESS_BYTES
         self._npy_last: tuple[bytes, int] | None = None
         self._last_result: Result | None = None
         if self._endpoints:
@@ -211,16 +213,16 @@ class RDMAClient:
             size = self.head_object(bucket, key, **options).object_bytes - offset
             return self._get_exact(bucket, key, size, dict(options, offset=offset, length=max(size, 1)))
         # Objects of one kind often have one length: then the first request fits. Else HEAD tells it.
-        size = self._guess_bytes
+        size: int | None = self._guess_bytes
         for _ in range(TRIES_MAX):
-            if not size:
+            if size is None:
                 size = self.head_object(bucket, key, **options).object_bytes
             try:
                 data = self._get_exact(bucket, key, size, options)
             except BufferTooSmallError:
-                size = 0
+                size = None
                 continue
-            self._guess_bytes = len(data) if len(data) <= GUESS_BYTES_MAX else 0
+            self._guess_bytes = len(data) if len(data) <= GUESS_BYTES_MAX else GUESS_BYTES
             return data
         raise invalid("the object changes all the time", bucket=bucket, key=key)
 
@@ -258,7 +260,7 @@ class RDMAClient:
             for piece in pieces:
                 crc = zlib.crc32(_bytes_of(piece), crc)
             options.update(checksum_kind=_native.CHECKSUM_CRC32, checksum=crc.to_bytes(4, "big"))
-        if len(pieces) == 1 and _length(body if pieces[0] is body else pieces[0]) > PUT_BYTES_MAX:
+        if len(pieces) == 1 and _length(pieces[0]) > PUT_BYTES_MAX:
             return self._put_parts(bucket, key, _bytes_of(pieces[0]), headers)
         return self._keep(self.native.perform(_native.PUT_OBJECT, bucket, key, body=pieces, **options))
 
@@ -306,7 +308,10 @@ class RDMAClient:
         native = self.native
 
         def collect() -> None:
-            for number, outcome in native.wait():
+            pairs = native.wait()
+            if not pairs or any(number not in places for number, _ in pairs):
+                raise RuntimeError("an iterator's requests are in flight: give it a client of its own (clone())")
+            for number, outcome in pairs:
                 outcomes[places.pop(number)] = outcome
 
         with self._lock:
@@ -320,7 +325,7 @@ class RDMAClient:
                     places[native.submit(op, bucket, key, **options)] = len(outcomes)
                     outcomes.append(None)
             finally:
-                while places:
+                while places and native.in_flight:
                     collect()
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -466,11 +471,10 @@ def _bytes_of(memory: Any) -> memoryview:
 
 
 def _length(memory: Any) -> int:
-    for name in ("nbytes",):
-        length = getattr(memory, name, None)
-        if isinstance(length, int):
-            return length
+    length = getattr(memory, "nbytes", None)
+    if isinstance(length, int):
+        return length
     try:
-        return len(memory)
-    except TypeError:
+        return memoryview(memory).nbytes
+    except TypeError:  # of DLPack alone, or of nothing that request could be made of
         return 0

@@ -1,0 +1,224 @@
+"""nebulaio://bucket/key for fsspec: what pandas, pyarrow, zarr and dask read and write through. Registered by the package's
+entry point; needs fsspec.
+
+    pandas.read_csv("nebulaio://bucket/table.csv", storage_options={"endpoint": "127.0.0.1:9100"})
+
+Options are RDMAClient's. Each thread has a client of its own, opened by its first call; so has each process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import datetime
+from typing import Any
+
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+
+from .errors import ConflictError, NotFoundError
+from .multipart import MultipartUpload
+from .rdma import ObjectInfo, RDMAClient
+
+
+class NebulaFileSystem(AbstractFileSystem):
+    protocol = "nebulaio"
+    root_marker = ""
+
+    def __init__(self, endpoint: str | None = None, access_key: str | None = None, secret_key: str | None = None,
+                 **options: Any) -> None:
+        super().__init__(endpoint=endpoint, access_key=access_key, secret_key=secret_key, **options)
+        names = ("endpoints", "fallback_http", "transport", "region", "device_name", "pool_bytes", "requests_max",
+                 "connect_timeout", "request_timeout", "spin")
+        unknown = [name for name in options if name not in names and name not in (
+            "use_listings_cache", "listings_expiry_time", "max_paths", "skip_instance_cache", "asynchronous", "loop",
+            "batch_size")]
+        if unknown:
+            raise TypeError(f"nebulaio has no option {', '.join(unknown)}")
+        self._named = dict(endpoint=endpoint, access_key=access_key, secret_key=secret_key,
+                           **{name: options[name] for name in names if name in options})
+        self._mine = threading.local()
+
+    @property
+    def client(self) -> RDMAClient:
+        """This thread's, in this process."""
+        if getattr(self._mine, "pid", None) != os.getpid():
+            self._mine.client = RDMAClient(**self._named)
+            self._mine.pid = os.getpid()
+        return self._mine.client
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = str(path)
+        if path.startswith("nebulaio://"):
+            path = path[len("nebulaio://"):]
+        return path.strip("/") if path.count("/") < 2 else path.lstrip("/").rstrip("/")
+
+    @staticmethod
+    def _split(path: str) -> tuple[str, str]:
+        bucket, _, key = path.partition("/")
+        return bucket, key
+
+    # ---- What there is. ----
+
+    @staticmethod
+    def _info_of(bucket: str, entry: ObjectInfo) -> dict[str, Any]:
+        name = f"{bucket}/{entry.key}"
+        if entry.is_prefix:
+            return {"name": name.rstrip("/"), "size": 0, "type": "directory"}
+        return {"name": name, "size": entry.size, "type": "file", "ETag": entry.etag,
+                "LastModified": entry.last_modified}
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        bucket, key = self._split(self._strip_protocol(path))
+        if not bucket:
+            entries = [{"name": one.name, "size": 0, "type": "directory", "created": one.created}
+                       for one in self.client.list_buckets()]
+        else:
+            prefix = key + "/" if key else ""
+            entries = [self._info_of(bucket, entry) for entry in self.client.list_objects(bucket, prefix, delimiter="/")
+                       if entry.key != prefix]
+            if key and not entries:
+                entries = [self.info(path)]
+                if entries[0]["type"] == "directory":
+                    entries = []
+        return entries if detail else sorted(entry["name"] for entry in entries)
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        path = self._strip_protocol(path)
+        bucket, key = self._split(path)
+        if not bucket:
+            return {"name": "", "size": 0, "type": "directory"}
+        if not key:
+            self.client.head_bucket(bucket)
+            return {"name": bucket, "size": 0, "type": "directory"}
+        try:
+            result = self.client.head_object(bucket, key)
+        except NotFoundError:
+            if not self.client.list_objects(bucket, key + "/", limit=1):
+                raise FileNotFoundError(path) from None
+            return {"name": path, "size": 0, "type": "directory"}
+        headers = result.headers or {}
+        return {"name": path, "size": result.object_bytes, "type": "file", "ETag": result.etag,
+                "LastModified": headers.get("last-modified"), "ContentType": headers.get("content-type")}
+
+    def modified(self, path: str) -> datetime:
+        from email.utils import parsedate_to_datetime
+
+        return parsedate_to_datetime(self.info(path)["LastModified"])
+
+    def checksum(self, path: str) -> int:
+        return int.from_bytes(self.info(path)["ETag"].encode(), "big")
+
+    # ---- What changes. ----
+
+    def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
+        bucket, key = self._split(self._strip_protocol(path))
+        if not key:
+            self.client.create_bucket(bucket)
+        elif create_parents:
+            self.makedirs(bucket, exist_ok=True)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        bucket, key = self._split(self._strip_protocol(path))
+        try:
+            self.client.create_bucket(bucket)
+        except ConflictError:
+            if not exist_ok and not key:
+                raise
+
+    def rmdir(self, path: str) -> None:
+        bucket, key = self._split(self._strip_protocol(path))
+        if not key:
+            self.client.delete_bucket(bucket)
+
+    def _rm(self, path: str) -> None:
+        bucket, key = self._split(self._strip_protocol(path))
+        if key:
+            self.client.delete_object(bucket, key)
+        else:
+            self.client.delete_bucket(bucket)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Common prefixes are no objects: they end with the last of theirs."""
+        for one in reversed(self.expand_path(path, recursive=recursive, maxdepth=maxdepth)):
+            self._rm(one)
+
+    def cp_file(self, path1: str, path2: str, **options: Any) -> None:
+        source, target = self._split(self._strip_protocol(path1)), self._split(self._strip_protocol(path2))
+        if self.isdir(path1):
+            self.makedirs(target[0], exist_ok=True)
+        else:
+            self.client.copy_object(*source, *target)
+
+    # ---- Bytes. ----
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
+        bucket, key = self._split(self._strip_protocol(path))
+        if start is None and end is None:
+            return self.client.get_object(bucket, key)
+        if (start or 0) < 0 or (end or 0) < 0:
+            size = self.client.head_object(bucket, key).object_bytes
+            start = max(size + start, 0) if start is not None and start < 0 else start
+            end = size + end if end is not None and end < 0 else end
+        start = start or 0
+        if end is None:
+            return self.client.get_object(bucket, key, offset=start)
+        return self.client.get_object(bucket, key, offset=start, length=end - start) if end > start else b""
+
+    def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **options: Any) -> None:
+        bucket, key = self._split(self._strip_protocol(path))
+        headers = {"if-none-match": "*"} if mode == "create" else None
+        self.client.put_object(bucket, key, value, headers=headers)
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True,
+              cache_options: dict[str, Any] | None = None, **options: Any) -> NebulaFile:
+        return NebulaFile(self, path, mode, block_size or NebulaFile.DEFAULT_BLOCK_SIZE, autocommit,
+                          cache_options=cache_options, **options)
+
+
+class NebulaFile(AbstractBufferedFile):
+    """Reads by ranges; what is written is one request when it is short, else an upload in parts."""
+
+    DEFAULT_BLOCK_SIZE = 8 << 20
+    fs: NebulaFileSystem
+
+    def __init__(self, fs: NebulaFileSystem, path: str, mode: str, block_size: int, autocommit: bool,
+                 **options: Any) -> None:
+        if mode not in ("rb", "wb", "xb"):
+            raise ValueError(f"mode {mode}: objects are read or written whole")
+        self._upload: MultipartUpload | None = None
+        self._bucket, self._key = fs._split(fs._strip_protocol(path))
+        super().__init__(fs, path, mode, max(block_size, 5 << 20) if "r" not in mode else block_size, autocommit,
+                         **options)
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.fs.cat_file(self.path, start, end)
+
+    def _initiate_upload(self) -> None:
+        """The first part decides: see _upload_chunk."""
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        chunk = self.buffer.getvalue()
+        if final and self._upload is None:
+            if self.autocommit:
+                self.commit()
+            return True
+        if self._upload is None:
+            self._upload = MultipartUpload(self.fs.client, self._bucket, self._key)
+        if chunk:
+            self._upload.part(chunk)
+        if final and self.autocommit:
+            self.commit()
+        return True
+
+    def commit(self) -> None:
+        if self._upload is not None:
+            self._upload.complete()
+        else:
+            self.fs.pipe_file(self.path, self.buffer.getvalue(), "create" if "x" in self.mode else "overwrite")
+
+    def discard(self) -> None:
+        if self._upload is not None:
+            self._upload.abort()
+            self._upload = None
