@@ -18,6 +18,7 @@
 #define COPY_BYTES_MAX (64 * MIB)
 #define LOG_BYTES      (64 * MIB)
 #define TCP_BYTES      64
+#define STREAM_BYTES   (256 * KIB)
 #define BATCH	       1000 /* round trips between looks at the clock */
 
 struct bench_anchors {
@@ -191,6 +192,7 @@ int bench_anchor_memcpy(
 struct echo {
 	int fd;
 	int cpu;
+	const uint8_t *data; /* of a stream */
 };
 
 /* Exactly TCP_BYTES, without ever sleeping. False at the stream's end. */
@@ -265,10 +267,46 @@ static int tcp_rounds(struct bench_anchors *anchors, int fd, uint64_t budget_ns)
 	return 0;
 }
 
-int bench_anchor_tcp(struct bench_anchors *anchors, uint64_t budget_ns, double *ret_ns)
+/* Until the other end goes away. */
+static void *stream_other(void *arg)
 {
-	struct echo echo = {.cpu = anchors->cpus.server};
-	pthread_t other;
+	const struct echo *echo = arg;
+
+	bench_cpu_pin(echo->cpu);
+	while (send(echo->fd, echo->data, STREAM_BYTES, MSG_NOSIGNAL) > 0)
+		;
+	return NULL;
+}
+
+static int stream_receive(struct bench_anchors *anchors, int fd, uint64_t bytes, uint64_t budget_ns)
+{
+	uint64_t begin_ns = clock_now_ns(), before_ns = begin_ns, now_ns, have = 0;
+
+	hist_reset(&anchors->hist);
+	do {
+		ssize_t got = recv(fd, anchors->to, STREAM_BYTES, MSG_DONTWAIT);
+
+		if (got == 0 || (got < 0 && errno != EAGAIN))
+			return -EIO;
+		have += got > 0 ? (uint64_t)got : 0;
+		now_ns = clock_now_ns();
+		if (have < bytes)
+			continue;
+		/* What came beyond belongs to the next. */
+		hist_add(&anchors->hist, (now_ns - before_ns) * bytes / have);
+		have = 0;
+		before_ns = now_ns;
+	} while (now_ns - begin_ns < budget_ns || !anchors->hist.count);
+	return 0;
+}
+
+/* A connection whose other end is served by other, on the server's processor. bytes: of a stream;
+ * 0: round trips. */
+static int with_tcp_pair(struct bench_anchors *anchors, void *(*other)(void *), uint64_t bytes,
+	uint64_t budget_ns, double *ret_ns)
+{
+	struct echo echo = {.cpu = anchors->cpus.server, .data = anchors->from};
+	pthread_t thread;
 	int fds[2], ret;
 
 	if (anchors->cpus.server == anchors->cpus.client)
@@ -276,11 +314,14 @@ int bench_anchor_tcp(struct bench_anchors *anchors, uint64_t budget_ns, double *
 	ret = tcp_pair(fds);
 	echo.fd = fds[1];
 	if (!ret)
-		ret = -pthread_create(&other, NULL, tcp_other, &echo);
+		ret = -pthread_create(&thread, NULL, other, &echo);
 	if (!ret) {
-		ret = tcp_rounds(anchors, fds[0], budget_ns);
+		ret = bytes ? stream_receive(anchors, fds[0], bytes, budget_ns)
+			    : tcp_rounds(anchors, fds[0], budget_ns);
 		shutdown(fds[0], SHUT_RDWR);
-		pthread_join(other, NULL);
+		close(fds[0]);
+		fds[0] = -1;
+		pthread_join(thread, NULL);
 	}
 	for (int i = 0; i < 2; i++) {
 		if (fds[i] >= 0)
@@ -289,6 +330,17 @@ int bench_anchor_tcp(struct bench_anchors *anchors, uint64_t budget_ns, double *
 	if (!ret)
 		*ret_ns = (double)hist_quantile(&anchors->hist, 0.5);
 	return ret;
+}
+
+int bench_anchor_tcp(struct bench_anchors *anchors, uint64_t budget_ns, double *ret_ns)
+{
+	return with_tcp_pair(anchors, tcp_other, 0, budget_ns, ret_ns);
+}
+
+int bench_anchor_stream(
+	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns)
+{
+	return bytes ? with_tcp_pair(anchors, stream_other, bytes, budget_ns, ret_ns) : -EINVAL;
 }
 
 /* ---- The raw log. ---- */

@@ -109,6 +109,8 @@ static int measure_anchor(
 		return bench_anchor_memcpy(rig->anchors, subject->bytes, ANCHOR_NS, ret_ns);
 	case BENCH_TCP:
 		return bench_anchor_tcp(rig->anchors, ANCHOR_TCP_NS, ret_ns);
+	case BENCH_STREAM:
+		return bench_anchor_stream(rig->anchors, subject->bytes, ANCHOR_TCP_NS, ret_ns);
 	default:
 		return bench_anchor_log(rig->anchors, subject->depth, ANCHOR_LOG_NS, ret_ns);
 	}
@@ -231,6 +233,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 		failed(record, "the objects to be deleted could not be stored");
 		return;
 	}
+	if (record->subject.heat == BENCH_COLD)
+		member->runner.turn = rig->cold_turn;
 	hist_reset(&rig->slice);
 	record->result.hist = &rig->slice;
 	read_slow(rig, member, &begin);
@@ -239,6 +243,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	read_fast(rig, member, &end);
 	read_slow(rig, member, &end);
 	record->result.hist = &record->hist;
+	if (record->subject.heat == BENCH_COLD)
+		rig->cold_turn = member->runner.turn;
 	add_readings(record, &begin, &end);
 	add_sample(rig, record, &before);
 }

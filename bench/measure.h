@@ -21,7 +21,9 @@ struct bench_rig {
 	struct bench_nginx nginx;
 	int nginx_error; /* 0: it runs; else why not */
 	struct bench_data nginx_data[2];
-	struct hist slice; /* of the slice in progress */
+	uint64_t cold_turn; /* all cold slices go on where the one before ended: nothing comes again
+			       soon */
+	struct hist slice;  /* of the slice in progress */
 };
 
 /* What cannot be measured is noted in its record; nothing else fails. Ends early when *stop is set.

@@ -90,6 +90,9 @@ const char *bench_subject_name(const struct bench_subject *subject, char buf[BEN
 	case BENCH_TCP:
 		snprintf(buf, BENCH_NAME_BYTES, "tcp round trip");
 		break;
+	case BENCH_STREAM:
+		snprintf(buf, BENCH_NAME_BYTES, "tcp stream%s", size);
+		break;
 	case BENCH_LOG:
 		snprintf(buf, BENCH_NAME_BYTES, "raw log %u", subject->depth);
 		break;
@@ -157,10 +160,11 @@ static bool is_whole_name(const struct bench_opts *opts)
 }
 
 /* Which limit an operation runs into: for RDMA the two cores' talk, a copy, or the disk; for HTTP a
- * TCP round trip, or nginx where that does the same. */
+ * TCP round trip or stream, or nginx where that does the same. */
 static int add_anchors(
 	const struct row_group *from, bool has_rdma, bool has_http, struct bench_group *group)
 {
+	bool large = from->op == BENCH_GET && from->bytes >= 64 * KIB;
 	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
 	int ret = 0;
 
@@ -169,11 +173,12 @@ static int add_anchors(
 			&(struct bench_subject){.kind = BENCH_LOG, .depth = (uint32_t)log_blocks});
 	if (has_rdma && !ret && from->op != BENCH_PUT)
 		ret = add(group, &(struct bench_subject){.kind = BENCH_PINGPONG});
-	if (has_rdma && !ret && from->op == BENCH_GET && from->bytes >= 64 * KIB)
+	if (has_rdma && !ret && large)
 		ret = add(
 			group, &(struct bench_subject){.kind = BENCH_MEMCPY, .bytes = from->bytes});
 	if (has_http && !ret && from->op != BENCH_PUT)
-		ret = add(group, &(struct bench_subject){.kind = BENCH_TCP});
+		ret = add(group, &(struct bench_subject){.kind = large ? BENCH_STREAM : BENCH_TCP,
+					 .bytes = large ? from->bytes : 0});
 	if (has_http && !ret && from->op == BENCH_GET && from->heat == BENCH_HOT &&
 		from->depth == BENCH_NGINX_DEPTH && (from->bytes == 4 * KIB || from->bytes == MIB))
 		ret = add(group,
@@ -243,7 +248,8 @@ const struct bench_record *bench_group_anchor(
 
 		if (kind == BENCH_LOG ||
 			(rdma && (kind == BENCH_PINGPONG || kind == BENCH_MEMCPY)) ||
-			(!rdma && (kind == BENCH_TCP || kind == BENCH_NGINX)))
+			(!rdma &&
+				(kind == BENCH_TCP || kind == BENCH_STREAM || kind == BENCH_NGINX)))
 			found = group->members[i];
 	}
 	return found;

@@ -12,8 +12,9 @@ enum bench_kind {
 	BENCH_PINGPONG,
 	BENCH_MEMCPY, /* of bytes */
 	BENCH_TCP,
-	BENCH_LOG,   /* depth blocks in a commit */
-	BENCH_NGINX, /* GET of bytes over depth connections */
+	BENCH_STREAM, /* of bytes */
+	BENCH_LOG,    /* depth blocks in a commit */
+	BENCH_NGINX,  /* GET of bytes over depth connections */
 };
 enum bench_op { BENCH_EMPTY, BENCH_GET, BENCH_PUT, BENCH_HEAD, BENCH_DELETE, BENCH_LIST };
 enum bench_way { BENCH_RDMA, BENCH_HTTP };
