@@ -117,10 +117,14 @@ void s3_xml_end(struct buf *xml, const char *root)
 
 void s3_xml_u64(struct buf *xml, const char *name, uint64_t value)
 {
-	char text[24];
-	int len = snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	char digits[20];
+	size_t first = sizeof(digits);
 
-	xml_element(name, slice_of(text, (size_t)len), xml);
+	do {
+		digits[--first] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
+	xml_element(name, slice_of(digits + first, sizeof(digits) - first), xml);
 }
 
 void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns)

@@ -13,6 +13,8 @@ struct s3_list {
 	bool version; /* entries are versions */
 	/* The walk's outcome. */
 	struct buf entries, prefixes;
+	uint64_t day_after; /* of the entry before, in days since 1970; 0: there was none */
+	char day_text[DATE_ISO_LEN];
 	uint32_t count;
 	bool more;
 	size_t last_len; /* the last entry, key or prefix */
