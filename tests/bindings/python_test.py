@@ -199,6 +199,28 @@ def test_settings():
 
 
 @needs()
+def test_http():
+    """The same calls where there is no RDMA at all."""
+    with RDMAClient(f"http://{HTTP}", *KEYS) as client:
+        bodies = {f"http/{size}": os.urandom(size) for size in (0, 1, 70000, 3 * MIB)}
+        puts = [client.put_object(BUCKET, key, body) for key, body in bodies.items()]
+        tap.check({put.transport for put in puts} == {"http"}, "http: put", puts)
+        tap.check(all(client.get_object(BUCKET, key) == body for key, body in bodies.items()), "http: get")
+        rooms = [bytearray(len(body)) for body in bodies.values()]
+        client.get_many([(BUCKET, key, room) for key, room in zip(bodies, rooms)])
+        tap.check(rooms == list(bodies.values()), "http: many")
+        tap.check([entry.key for entry in client.list_objects(BUCKET, "http/")] == sorted(bodies), "http: list")
+        error = raised(nebulaio.NotFoundError, client.get_into, BUCKET, "missing", bytearray(1))
+        tap.check(error is not None and error.code == "NoSuchKey" and error.transport == "http", "http: error", error)
+        tap.check(raised(nebulaio.BufferTooSmallError, client.get_into, BUCKET, "http/70000", bytearray(10)) is not None,
+                  "http: memory that is too small")
+        error = raised(PermissionError, RDMAClient(f"http://{HTTP}", "nobody", "nothing-at-all").ping)
+        tap.check(error is not None and error.status == 403, "http: unknown keys", error)
+        for key in bodies:
+            client.delete_object(BUCKET, key)
+
+
+@needs()
 def test_buffers():
     client = opened()
     buffer = client.allocate_buffer(3 * MIB)
@@ -523,6 +545,11 @@ def test_data():
             tap.check(raised(nebulaio.NotFoundError, next, iterator) is not None, "prefetch: which raises in its turn")
             stale = nebulaio.ObjectInfo("train/059", False, 10, "", "")
             tap.check((next(data.prefetch(mine, BUCKET, [stale]))[1] == want["train/059"]).all(), "prefetch: one that grew")
+            before = mine.stats().bytes_copied
+            rooms = [array for _, array in data.prefetch(mine, BUCKET, prefix="train/", pooled=True)]
+            tap.check([int(room[-1]) for room in rooms] == list(range(60)) and mine.stats().bytes_copied == before and
+                      all(room.ctypes.data % 4096 == 0 for room in rooms), "prefetch: into registered memory, no copy")
+            del rooms, array
             iterator = data.prefetch(mine, BUCKET, prefix="train/", depth=4)
             next(iterator)
             iterator.close()

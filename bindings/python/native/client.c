@@ -294,6 +294,10 @@ struct neb_client *client_enter(PyObject *object)
 			"open a client in each process");
 		return NULL;
 	}
+	if (!self->lock) {
+		PyErr_SetString(PyExc_ValueError, "the client was never opened");
+		return NULL;
+	}
 	if (self->owner == PyThread_get_thread_ident()) {
 		PyErr_SetString(PyExc_RuntimeError, "the client is in use by this very thread");
 		return NULL;
@@ -404,7 +408,7 @@ static PyObject *client_close(PyObject *object, PyObject *unused)
 	struct client *self = (struct client *)object;
 
 	(void)unused;
-	if (self->closed || self->generation != fork_generation) {
+	if (self->closed || !self->neb || self->generation != fork_generation) {
 		self->closed = true;
 		Py_RETURN_NONE;
 	}

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ._native import Result
 from .rdma import BucketInfo, ObjectData, ObjectInfo, RDMAClient
 
 WORKERS = 4
+_T = TypeVar("_T")
 
 
 class AsyncRDMAClient:
@@ -42,59 +43,59 @@ class AsyncRDMAClient:
             self._mine.client = client
         return client
 
-    async def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        def work() -> Any:
-            return getattr(self._client(), name)(*args, **options)
+    async def _call(self, method: Callable[..., _T], *args: Any, **options: Any) -> _T:
+        def work() -> _T:
+            return method(self._client(), *args, **options)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def ping(self) -> Result:
-        return await self._call("ping")
+        return await self._call(RDMAClient.ping)
 
     async def get_object(self, bucket: str, key: str, **options: Any) -> ObjectData:
-        return await self._call("get_object", bucket, key, **options)
+        return await self._call(RDMAClient.get_object, bucket, key, **options)
 
     async def get_into(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
-        return await self._call("get_into", bucket, key, buffer, **options)
+        return await self._call(RDMAClient.get_into, bucket, key, buffer, **options)
 
     async def put_object(self, bucket: str, key: str, body: Any, **options: Any) -> Result:
-        return await self._call("put_object", bucket, key, body, **options)
+        return await self._call(RDMAClient.put_object, bucket, key, body, **options)
 
     async def put_from(self, bucket: str, key: str, buffer: Any, **options: Any) -> Result:
-        return await self._call("put_from", bucket, key, buffer, **options)
+        return await self._call(RDMAClient.put_from, bucket, key, buffer, **options)
 
     async def delete_object(self, bucket: str, key: str, **options: Any) -> Result:
-        return await self._call("delete_object", bucket, key, **options)
+        return await self._call(RDMAClient.delete_object, bucket, key, **options)
 
     async def head_object(self, bucket: str, key: str, **options: Any) -> Result:
-        return await self._call("head_object", bucket, key, **options)
+        return await self._call(RDMAClient.head_object, bucket, key, **options)
 
     async def copy_object(self, source_bucket: str, source_key: str, bucket: str, key: str) -> Result:
-        return await self._call("copy_object", source_bucket, source_key, bucket, key)
+        return await self._call(RDMAClient.copy_object, source_bucket, source_key, bucket, key)
 
     async def get_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
-        return await self._call("get_many", requests, **options)
+        return await self._call(RDMAClient.get_many, requests, **options)
 
     async def put_many(self, requests: Iterable[tuple[Any, ...]], **options: Any) -> list[Result]:
-        return await self._call("put_many", requests, **options)
+        return await self._call(RDMAClient.put_many, requests, **options)
 
     async def get_object_numpy(self, bucket: str, key: str, **options: Any) -> Any:
-        return await self._call("get_object_numpy", bucket, key, **options)
+        return await self._call(RDMAClient.get_object_numpy, bucket, key, **options)
 
     async def put_object_numpy(self, bucket: str, key: str, array: Any, **options: Any) -> Result:
-        return await self._call("put_object_numpy", bucket, key, array, **options)
+        return await self._call(RDMAClient.put_object_numpy, bucket, key, array, **options)
 
     async def list_objects(self, bucket: str, prefix: str = "", **options: Any) -> list[ObjectInfo]:
-        return await self._call("list_objects", bucket, prefix, **options)
+        return await self._call(RDMAClient.list_objects, bucket, prefix, **options)
 
     async def create_bucket(self, bucket: str) -> Result:
-        return await self._call("create_bucket", bucket)
+        return await self._call(RDMAClient.create_bucket, bucket)
 
     async def delete_bucket(self, bucket: str) -> Result:
-        return await self._call("delete_bucket", bucket)
+        return await self._call(RDMAClient.delete_bucket, bucket)
 
     async def list_buckets(self) -> list[BucketInfo]:
-        return await self._call("list_buckets")
+        return await self._call(RDMAClient.list_buckets)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)

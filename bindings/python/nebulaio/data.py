@@ -10,6 +10,7 @@ Needs numpy; torch only where its own classes are wanted."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import deque
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from . import _native
-from .errors import BufferTooSmallError
+from .errors import BufferTooSmallError, NebulaError
 from .multipart import PART_BYTES_MIN, MultipartUpload
 from .npy import memory as memory_of
 from .rdma import PUT_BYTES_MAX, ObjectInfo, RDMAClient
@@ -49,11 +50,23 @@ def _objects(client: RDMAClient, bucket: str, keys: Iterable[Any] | None, prefix
     return [(key.key, key.size) if isinstance(key, ObjectInfo) else (key, 0) for key in keys]
 
 
+def _room(client: RDMAClient, size: int, pooled: bool) -> Any:
+    """Memory for an object; of the pool while that has room."""
+    if pooled and size:
+        try:
+            return numpy.frombuffer(memoryview(client.allocate_buffer(size)), numpy.uint8)
+        except NebulaError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+    return numpy.empty(size, numpy.uint8)
+
+
 def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
-             depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
+             depth: int = DEPTH, pooled: bool = False) -> Iterator[tuple[str, Any]]:
     """Yields (key, array of uint8) in the order of keys, or of everything below prefix. Up to depth objects are on their
     way while the caller works: the server writes them into the arrays' memory by itself. keys: strings, or the entries of
-    list_objects(), which spare a HEAD each.
+    list_objects(), which spare a HEAD each. pooled: the arrays lie in the client's registered memory while that has room
+    (pool_bytes), which comes back as the arrays go: on a real card this spares a registration each.
 
     Between first and last the client belongs to the iterator: give it one of its own (client.clone())."""
     native = client.native
@@ -66,7 +79,7 @@ def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None,
         key, size = todo.popleft()
         if not size:
             size = client.head_object(bucket, key).object_bytes
-        array = numpy.empty(size, numpy.uint8)
+        array = _room(client, size, pooled)
         number = native.submit(_native.GET_OBJECT, bucket, key, into=array)
         flights[number] = (key, array)
         ahead.append(number)
@@ -155,15 +168,16 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]
     part=(number, count) says which."""
 
     def __init__(self, client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None, *, prefix: str = "",
-                 depth: int = DEPTH, decode: Decode | None = None, part: tuple[int, int] = (0, 1)) -> None:
+                 depth: int = DEPTH, decode: Decode | None = None, part: tuple[int, int] = (0, 1),
+                 pooled: bool = False) -> None:
         self._clients = _PerProcess(client)
-        self._bucket, self._depth, self._part = bucket, depth, part
+        self._bucket, self._depth, self._part, self._pooled = bucket, depth, part, pooled
         self._entries = [ObjectInfo(key, False, size, "", "") for key, size in _objects(client, bucket, keys, prefix)]
         self._decode: Decode = decode or _as_it_is
 
     def _share(self) -> tuple[int, int]:
         try:
-            from torch.utils.data import get_worker_info
+            from torch.utils.data import get_worker_info  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             return self._part
         info = get_worker_info()
@@ -172,7 +186,8 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Any]:
         number, count = self._share()
         with self._clients.get().clone() as client:
-            for key, array in prefetch(client, self._bucket, self._entries[number::count], depth=self._depth):
+            for key, array in prefetch(client, self._bucket, self._entries[number::count], depth=self._depth,
+                                       pooled=self._pooled):
                 yield self._decode(key, array)
 
 

@@ -12,14 +12,14 @@ import threading
 from datetime import datetime
 from typing import Any
 
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem  # type: ignore[import-untyped]
 
 from .errors import ConflictError, NotFoundError
 from .multipart import MultipartUpload
 from .rdma import ObjectInfo, RDMAClient
 
 
-class NebulaFileSystem(AbstractFileSystem):
+class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
     protocol = "nebulaio"
     root_marker = ""
 
@@ -43,7 +43,8 @@ class NebulaFileSystem(AbstractFileSystem):
         if getattr(self._mine, "pid", None) != os.getpid():
             self._mine.client = RDMAClient(**self._named)
             self._mine.pid = os.getpid()
-        return self._mine.client
+        client: RDMAClient = self._mine.client
+        return client
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -177,7 +178,7 @@ class NebulaFileSystem(AbstractFileSystem):
                           cache_options=cache_options, **options)
 
 
-class NebulaFile(AbstractBufferedFile):
+class NebulaFile(AbstractBufferedFile):  # type: ignore[misc]
     """Reads by ranges; what is written is one request when it is short, else an upload in parts."""
 
     DEFAULT_BLOCK_SIZE = 8 << 20

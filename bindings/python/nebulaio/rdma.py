@@ -196,7 +196,7 @@ class RDMAClient:
             count *= length
         if not count * dtype.itemsize:
             return numpy.empty(shape, dtype)
-        return numpy.frombuffer(self.native.alloc(count * dtype.itemsize), dtype, count).reshape(shape)
+        return numpy.frombuffer(memoryview(self.native.alloc(count * dtype.itemsize)), dtype, count).reshape(shape)
 
     # ---- Objects. ----
 
@@ -210,8 +210,8 @@ class RDMAClient:
         if length is not None:
             return self._get_exact(bucket, key, length, dict(options, offset=offset, length=length))
         if offset:
-            size = self.head_object(bucket, key, **options).object_bytes - offset
-            return self._get_exact(bucket, key, size, dict(options, offset=offset, length=max(size, 1)))
+            left = self.head_object(bucket, key, **options).object_bytes - offset
+            return self._get_exact(bucket, key, left, dict(options, offset=offset, length=max(left, 1)))
         # Objects of one kind often have one length: then the first request fits. Else HEAD tells it.
         size: int | None = self._guess_bytes
         for _ in range(TRIES_MAX):
