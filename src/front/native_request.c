@@ -477,6 +477,7 @@ static int prepare(
 		.transport = "rdma",
 		.peer = session->peer,
 		.core = session->front->opts.core,
+		.etag_only = !(request->in.flags & CAPSULE_REQUEST_HEADERS),
 	};
 	id_text(request->server_id, request->s3.request_id);
 	ret = headers_prepare(request, text);

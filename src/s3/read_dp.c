@@ -194,6 +194,10 @@ const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_r
 	ret_read->offset = 0;
 	ret_read->bytes = ret_read->meta->bytes;
 	ret_read->status = 200;
+	if (plain && call->request->etag_only) {
+		s3_answer_etag(call, ret_read->meta->etag);
+		return NULL;
+	}
 	if (!plain)
 		error = read_choose(call, ret_read);
 	if (!error && ret_read->get)

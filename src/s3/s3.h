@@ -103,6 +103,9 @@ struct s3_request {
 	const char *peer;
 	char request_id[17]; /* 16 hex digits, set by the front */
 	struct flow_core *core;
+	/* Of a success the front passes on nothing but status, length and ETag: no other header
+	 * need be made. */
+	bool etag_only;
 };
 
 /* The answer, implemented by the front. head, then (unless bytes is 0 or the method is HEAD) the

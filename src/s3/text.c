@@ -128,6 +128,7 @@ bool s3_bucket_name_valid(struct slice name)
 		SLICE("xn--"), SLICE("sthree-"), SLICE("amzn-s3-demo-")};
 	static const struct slice suffixes[] = {SLICE("-s3alias"), SLICE("--ol-s3"), SLICE(".mrap"),
 		SLICE("--x-s3"), SLICE("--table-s3")};
+	bool has_dash = false, has_dot = false;
 
 	if (name.len < LIMIT_BUCKET_LEN_MIN || name.len > LIMIT_BUCKET_LEN_MAX)
 		return false;
@@ -140,14 +141,19 @@ bool s3_bucket_name_valid(struct slice name)
 			return false;
 		if (c == '.' && name.data[i + 1] == '.')
 			return false;
+		has_dash |= c == '-';
+		has_dot |= c == '.';
 	}
+	/* All that is reserved has one or the other. */
+	if (!has_dash && !has_dot)
+		return true;
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
 		if (slice_starts(name, prefixes[i]))
 			return false;
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (slice_ends(name, suffixes[i]))
 			return false;
-	return !is_ip_address(name);
+	return has_dash || !is_ip_address(name);
 }
 
 bool s3_key_valid(struct slice key)
