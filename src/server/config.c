@@ -408,8 +408,9 @@ int config_check(const struct config *config, bool development, struct config_er
 			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
 			"MiB); transfers need the rest",
 			(unsigned long long)(config->memory.bytes / MIB));
-	if (!config->http.address[0] && !config->rdma.enabled)
+	if (!config->http.address[0] && !config->https.address[0] && !config->rdma.enabled)
 		return refuse(ret_error,
-			"http.address is empty and rdma.enabled is false: nothing would listen");
+			"http.address and https.address are empty and rdma.enabled is false: "
+			"nothing would listen");
 	return 0;
 }

@@ -153,6 +153,40 @@ static void test_rules_of_the_whole(void **state)
 	assert_says("three quarters");
 }
 
+/* HTTPS is on by itself only where the server may make its own certificate, and nobody said
+ * otherwise. */
+static void test_https(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	assert_string_equal(config.https.address, "");
+	config_settle(&config, true);
+	assert_string_equal(config.https.address, "");
+	config_embed(&config);
+	config_settle(&config, true);
+	assert_string_equal(config.https.address, "127.0.0.1:9443");
+	assert_int_equal(config_check(&config, true, &error), 0);
+	config_embed(&config);
+	config_settle(&config, false);
+	assert_string_equal(config.https.address, "");
+	config_embed(&config);
+	assert_int_equal(config_set(&config, "https.address", "", "--https", &error), 0);
+	config_settle(&config, true);
+	assert_string_equal(config.https.address, "");
+	strcpy(config.https.address, "0.0.0.0:9443");
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("https.address is 0.0.0.0:9443");
+	strcpy(config.auth.root_user, "admin");
+	strcpy(config.auth.root_password, "longenough");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("https.certificate and https.key");
+	strcpy(config.https.key, "key.pem");
+	assert_int_equal(config_check(&config, false, &error), -EINVAL);
+	assert_says("https.key is set, but https.certificate is not");
+	strcpy(config.https.certificate, "certificate.pem");
+	assert_int_equal(config_check(&config, false, &error), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +196,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_rules_of_the_whole),
+		cmocka_unit_test(test_https),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);
