@@ -46,7 +46,7 @@ struct flow_object_source {
 			    the body's */
 	uint64_t offset; /* of the next piece to start */
 	uint64_t end;
-	uint64_t bytes_whole; /* the object's */
+	uint64_t stretch_start, stretch_end; /* around offset: what chunks are counted from */
 	struct flow_window window;
 };
 

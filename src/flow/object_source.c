@@ -4,14 +4,27 @@
 
 #include <errno.h>
 
-static uint64_t chunk_start(uint64_t offset)
+/* The bytes around [offset, end) that begin and end on boundaries of `unit`, counted from where the
+ * stretch starts; its end is a boundary, too. */
+struct around {
+	uint64_t from, to;
+};
+
+static struct around around(
+	uint64_t start, uint64_t stretch_end, uint64_t offset, uint64_t end, uint64_t unit)
 {
-	return ALIGN_DOWN(offset, (uint64_t)STORE_CHUNK_BYTES);
+	return (struct around){
+		.from = start + ALIGN_DOWN(offset - start, unit),
+		.to = MIN(start + ALIGN_UP(end - start, unit), stretch_end),
+	};
 }
 
-static uint64_t chunk_end(const struct flow_object_source *self, uint64_t offset)
+static void stretch_enter(struct flow_object_source *self)
 {
-	return MIN(chunk_start(offset) + STORE_CHUNK_BYTES, self->bytes_whole);
+	uint64_t bytes;
+
+	store_get_stretch(self->get, self->offset, &self->stretch_start, &bytes);
+	self->stretch_end = self->stretch_start + bytes;
 }
 
 /* Starts the reads of [from, to) into the slot's span; from lies on a check boundary of the chunk.
@@ -39,6 +52,17 @@ static int read_start(
 	return 0;
 }
 
+/* The frames, or -ENOBUFS where it would have to wait for them while it holds others. */
+static int frames_lease(
+	struct flow_object_source *self, uint32_t frames, struct region_span *ret_span)
+{
+	struct flow_core *core = self->source.core;
+
+	if (flow_window_empty(&self->window))
+		return flow_lease(core, frames, OWNER_APP, self->source.deadline_ns, ret_span);
+	return region_lease(core->region, frames, OWNER_APP, ret_span);
+}
+
 /* Begins the piece at self->offset. Waits for frames only when it holds none itself. 1, or 0 when
  * it rather did not. */
 static int piece_begin(struct flow_object_source *self, uint32_t bytes_max)
@@ -46,32 +70,32 @@ static int piece_begin(struct flow_object_source *self, uint32_t bytes_max)
 	struct flow_core *core = self->source.core;
 	struct flow_slot *slot = flow_window_next(&self->window);
 	uint64_t offset = self->offset;
-	uint64_t end = MIN(MIN(chunk_end(self, offset), self->end), offset + bytes_max);
-	uint64_t from = ALIGN_DOWN(offset, (uint64_t)STORE_CHECK_BYTES);
-	uint64_t to = MIN(ALIGN_UP(end, (uint64_t)STORE_CHECK_BYTES), self->bytes_whole);
-	uint32_t frames = region_frames_for(to - from);
+	struct around chunk, check;
+	uint64_t end;
 	int ret;
 
+	if (offset >= self->stretch_end)
+		stretch_enter(self);
+	chunk = around(
+		self->stretch_start, self->stretch_end, offset, offset + 1, STORE_CHUNK_BYTES);
+	end = MIN(MIN(chunk.to, self->end), offset + bytes_max);
+	check = around(self->stretch_start, self->stretch_end, offset, end, STORE_CHECK_BYTES);
 	slot->io = (struct flow_io){0};
 	slot->piece = (struct flow_piece){.offset = offset, .bytes = (uint32_t)(end - offset)};
-	if (store_get_cached(
-		    self->get, (uint32_t)(offset / STORE_CHUNK_BYTES), &slot->piece.span)) {
+	if (store_get_cached(self->get, offset, &slot->piece.span)) {
 		slot->piece.hold = FLOW_HOLD_CACHE;
-		slot->piece.data = slot->piece.span.data + (offset - chunk_start(offset));
+		slot->piece.data = slot->piece.span.data + (offset - chunk.from);
 	} else {
 		slot->piece.hold = FLOW_HOLD_LEASE;
-		if (flow_window_empty(&self->window))
-			ret = flow_lease(core, frames, OWNER_APP, self->source.deadline_ns,
-				&slot->piece.span);
-		else
-			ret = region_lease(core->region, frames, OWNER_APP, &slot->piece.span);
+		ret = frames_lease(
+			self, region_frames_for(check.to - check.from), &slot->piece.span);
 		if (ret == -ENOBUFS)
 			return 0;
 		if (ret)
 			return ret;
-		slot->piece.data = slot->piece.span.data + (offset - from);
+		slot->piece.data = slot->piece.span.data + (offset - check.from);
 		region_switch(core->region, slot->piece.span, OWNER_APP, OWNER_DISK);
-		ret = read_start(self, slot, from, to);
+		ret = read_start(self, slot, check.from, check.to);
 		if (ret)
 			slot->io.error = ret;
 	}
@@ -84,16 +108,22 @@ static int piece_begin(struct flow_object_source *self, uint32_t bytes_max)
 static int piece_verify(struct flow_object_source *self, struct flow_slot *slot)
 {
 	struct flow_piece *piece = &slot->piece;
-	uint64_t from = ALIGN_DOWN(piece->offset, (uint64_t)STORE_CHECK_BYTES);
-	uint64_t to = MIN(ALIGN_UP(piece->offset + piece->bytes, (uint64_t)STORE_CHECK_BYTES),
-		self->bytes_whole);
-	int ret = store_get_verify(self->get, from, piece->span.data, (uint32_t)(to - from));
+	uint64_t piece_end = piece->offset + piece->bytes;
+	struct around check, chunk;
+	uint64_t start, bytes;
+	int ret;
 
+	/* The piece's own: reads ahead may be in a later one. */
+	store_get_stretch(self->get, piece->offset, &start, &bytes);
+	check = around(start, start + bytes, piece->offset, piece_end, STORE_CHECK_BYTES);
+	chunk = around(start, start + bytes, piece->offset, piece_end, STORE_CHUNK_BYTES);
+	ret = store_get_verify(
+		self->get, check.from, piece->span.data, (uint32_t)(check.to - check.from));
 	if (ret)
 		return ret;
-	if (from == chunk_start(from) && to == chunk_end(self, from) &&
-		store_get_cache_offer(self->get, (uint32_t)(from / STORE_CHUNK_BYTES), piece->span,
-			(uint32_t)(to - from)))
+	if (check.from == chunk.from && check.to == chunk.to &&
+		store_get_cache_offer(
+			self->get, check.from, piece->span, (uint32_t)(check.to - check.from)))
 		piece->hold = FLOW_HOLD_CACHE;
 	return 0;
 }
@@ -174,7 +204,8 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 	self->start = offset;
 	self->offset = offset;
 	self->end = offset + bytes;
-	self->bytes_whole = meta->bytes;
+	self->stretch_start = 0;
+	self->stretch_end = 0;
 	self->window.head = 0;
 	self->window.tail = 0;
 	*ret_source = &self->source;

@@ -87,7 +87,8 @@ void applier_group_give(struct store *store, struct group *group)
 	group_keep(&store->applier, group);
 }
 
-/* A dead object's extents are known only from its segments: they are read before their rows go. One
+/* A dead object's extents are known only from its segments: they are read before their rows go (of
+ * an object that was adopted they stay). One
  * that cannot be read (logged) keeps its space until the next scan. */
 static void dead_load(struct store *store, const struct group *group)
 {
@@ -95,7 +96,7 @@ static void dead_load(struct store *store, const struct group *group)
 		struct object *old = group->touched[i].old;
 		struct segment *segment;
 
-		for (uint32_t s = 0; old && s < old->segment_count; s++)
+		for (uint32_t s = 0; old && atomic_load(&old->dead) && s < old->segment_count; s++)
 			(void)object_segment_load(store, old, s, &segment);
 	}
 }

@@ -48,15 +48,29 @@ void commit_run(struct store *store, struct commit *commit)
 	commit_leave(store);
 }
 
-static size_t item_bytes(const struct commit_item *item)
+/* What the key holds at this place in the order: decided before in this group, or published. */
+static struct object *item_current(const struct commit_item *item)
+{
+	return item->entry->has_pending ? item->entry->pending : item->entry->object;
+}
+
+uint32_t commit_rows_max(const struct object *object)
+{
+	return object && object->part_count > 1 ? object->segment_count : 1;
+}
+
+static size_t item_bytes(const struct commit_item *item, bool adopts)
 {
 	const struct object *object = item->object;
+	const struct object *current = item_current(item);
 	/* The row, and those of what it replaces. */
 	size_t bytes = MUTATION_BYTES(1 + 8 + item->entry->key_len, 0) +
-		       MUTATION_BYTES(SEGMENT_KEY_BYTES, 0);
+		       MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * commit_rows_max(current);
 
 	if (!object)
 		return bytes;
+	if (adopts)
+		return bytes + record_bytes(object);
 	bytes += record_bytes(object);
 	if (object->body == BODY_INLINE)
 		bytes += MUTATION_BYTES(INLINE_KEY_BYTES, object->meta.bytes);
@@ -68,36 +82,41 @@ static size_t item_bytes(const struct commit_item *item)
 
 size_t commit_bytes(const struct commit *commit)
 {
-	size_t bytes = 0;
+	size_t bytes = commit->adoption ? adoption_bytes(commit->adoption) : 0;
 
 	if (commit->kind != COMMIT_ITEMS)
 		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
 	for (uint32_t i = 0; i < commit->item_count; i++)
-		bytes += item_bytes(&commit->items[i]);
+		bytes += item_bytes(&commit->items[i], commit->adoption != NULL);
 	return bytes;
 }
 
-/* What the key holds at this place in the order: decided before in this group, or published. */
-static struct object *item_current(const struct commit_item *item)
-{
-	return item->entry->has_pending ? item->entry->pending : item->entry->object;
-}
-
-static void old_delete(struct group *group, const struct object *old)
+void commit_rows_delete(struct group *group, const struct object *object)
 {
 	struct key key;
 
-	if (old->body == BODY_INLINE) {
-		key_inline(&key, old->data_id);
+	if (object->body == BODY_INLINE) {
+		key_inline(&key, object->data_id);
 		group_add(group, MUTATION_DELETE, 0, &key, 0);
-	} else if (old->body == BODY_SEGMENTED) {
-		key_segments(&key, old->data_id);
+	}
+	if (object->body != BODY_SEGMENTED)
+		return;
+	if (object->part_count == 1 && object->segment_count > 1) {
+		key_segments(&key, object->data_id);
 		group_add(group, MUTATION_DELETE_PREFIX, 0, &key, 0);
+		return;
+	}
+	/* Each by its key: a search per part would be too many. */
+	for (uint32_t i = 0; i < object->segment_count; i++) {
+		const struct object_part *part = object_part_of(object, i);
+
+		key_segment(&key, part->data_id, i - part->segment_first);
+		group_add(group, MUTATION_DELETE, 0, &key, 0);
 	}
 }
 
 static void object_add(
-	struct group *group, const struct key *object_key, const struct object *object)
+	struct group *group, const struct key *object_key, const struct object *object, bool adopts)
 {
 	uint8_t flags = object->body_flushed ? MUTATION_BODY_FLUSHED : 0;
 	struct key key;
@@ -108,7 +127,9 @@ static void object_add(
 		region_copy(group_add(group, MUTATION_PUT, 0, &key, object->meta.bytes),
 			object->inline_data, object->meta.bytes, COPY_INDEX);
 	}
-	for (uint32_t i = 0; object->body == BODY_SEGMENTED && i < object->segment_count; i++) {
+	if (object->body != BODY_SEGMENTED || adopts)
+		return;
+	for (uint32_t i = 0; i < object->segment_count; i++) {
 		const struct segment *segment = atomic_load(&object->segments[i]);
 
 		key_segment(&key, object->data_id, i);
@@ -135,15 +156,17 @@ static void item_decide(struct store *store, const struct commit *commit, struct
 	item->result = atomic_load(&commit->bucket->dead) ? -ENOENT : 0;
 	if (!item->result && item->check)
 		item->result = item->check(current ? &current->meta : NULL, item->arg);
+	if (!item->result && commit->adoption)
+		item->result = adoption_decide(commit->adoption, group);
 	if (item->result || (!item->object && !current))
 		return;
 	key_object(&key, item->entry->bucket_id, slice_of(item->entry->key, item->entry->key_len));
 	if (current)
-		old_delete(group, current);
+		commit_rows_delete(group, current);
 	if (item->object) {
 		item->mtime_ns = mtime_next(store);
 		item->object->meta.mtime_ns = item->mtime_ns;
-		object_add(group, &key, item->object);
+		object_add(group, &key, item->object, commit->adoption != NULL);
 	} else {
 		group_add(group, MUTATION_DELETE, 0, &key, 0);
 	}
@@ -229,6 +252,8 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++)
 		if (commit->items[i].decided)
 			item_publish(store, commit->bucket, &commit->items[i], group);
+	if (commit->adoption && commit->adoption->decided)
+		adoption_publish(store, commit->adoption, commit->items[0].object, group);
 }
 
 void commit_undo(struct commit *commit, int error)
@@ -238,6 +263,8 @@ void commit_undo(struct commit *commit, int error)
 		commit->bucket = NULL;
 	}
 	commit->result = error;
+	if (commit->adoption)
+		adoption_undo(commit->adoption);
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++) {
 		struct commit_item *item = &commit->items[i];
 

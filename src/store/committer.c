@@ -71,6 +71,8 @@ static void group_gather(struct store *store, struct group *group)
 		uint32_t piece_count = body_piece_count(commit);
 		size_t bytes = commit_bytes(commit);
 		bool alone = commit->kind != COMMIT_ITEMS;
+		uint32_t touched =
+			commit->item_count + (commit->adoption ? commit->adoption->count : 0);
 		int error = 0;
 
 		if (group->commit_count && (alone || group->len + bytes > bytes_max ||
@@ -82,7 +84,7 @@ static void group_gather(struct store *store, struct group *group)
 		pieces += piece_count;
 		if (sizeof(struct group_head) + bytes > bytes_max)
 			error = -EFBIG;
-		else if (group_reserve(group, bytes, commit->item_count))
+		else if (group_reserve(group, bytes, touched))
 			error = -ENOMEM;
 		if (error)
 			commit_undo(commit, error);

@@ -69,10 +69,10 @@ static void segment_check(struct fsck *fsck, const struct subject *subject,
 	const struct object *object, uint32_t segment_idx)
 {
 	const struct segment *segment = atomic_load(&object->segments[segment_idx]);
-	uint64_t from = (uint64_t)segment_idx * SEGMENT_BYTES;
-	uint64_t bytes = MIN(object->meta.bytes - from, (uint64_t)SEGMENT_BYTES);
+	uint64_t from, bytes;
 	int ret;
 
+	object_segment_range(object, segment_idx, &from, &bytes);
 	extents_check(fsck, subject, segment);
 	if (!fsck->deep)
 		return;

@@ -87,28 +87,42 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 	return true;
 }
 
-static uint32_t chunk_bytes(const struct object *object, uint32_t chunk_idx)
+void store_get_stretch(
+	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
+{
+	const struct object_part *part = object_part(get->object, offset);
+
+	*ret_start = part->start;
+	*ret_bytes = part->bytes;
+}
+
+/* 0 past the end. */
+static uint32_t chunk_bytes(const struct object_part *part, uint32_t chunk_idx)
 {
 	uint64_t from = (uint64_t)chunk_idx * STORE_CHUNK_BYTES;
 
-	if (from >= object->meta.bytes)
+	if (from >= part->bytes)
 		return 0;
-	return (uint32_t)MIN(object->meta.bytes - from, (uint64_t)STORE_CHUNK_BYTES);
+	return (uint32_t)MIN(part->bytes - from, (uint64_t)STORE_CHUNK_BYTES);
 }
 
-bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_span *ret_span)
+bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
 {
-	uint32_t bytes = chunk_bytes(get->object, chunk_idx);
+	const struct object_part *part = object_part(get->object, offset);
+	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
+	uint32_t bytes = chunk_bytes(part, chunk_idx);
 
 	return get->store->cache && bytes &&
-	       cache_find(get->store->cache, get->object->data_id, chunk_idx, bytes, ret_span);
+	       cache_find(get->store->cache, part->data_id, chunk_idx, bytes, ret_span);
 }
 
 bool store_get_cache_offer(
-	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes)
+	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
 {
+	const struct object_part *part = object_part(get->object, offset);
+	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
 	struct cache_offer offer = {
-		.data_id = get->object->data_id,
+		.data_id = part->data_id,
 		.chunk_idx = chunk_idx,
 		.bytes = bytes,
 		.span = span,
@@ -116,7 +130,8 @@ bool store_get_cache_offer(
 		.keep_reference = true,
 	};
 
-	return get->store->cache && bytes && bytes == chunk_bytes(get->object, chunk_idx) &&
+	return get->store->cache && bytes && bytes == chunk_bytes(part, chunk_idx) &&
+	       (offset - part->start) % STORE_CHUNK_BYTES == 0 &&
 	       !atomic_load_explicit(&get->object->dead, memory_order_relaxed) &&
 	       cache_add(get->store->cache, &offer);
 }
@@ -136,12 +151,13 @@ static void segment_job_run(void *arg)
 	job->ret = object_segment_load(job->store, job->object, job->segment_idx, &job->segment);
 }
 
-/* The segment that holds the offset; only the first access may wait for the index. */
-static int get_segment(struct store_get *get, uint64_t offset, struct segment **ret_segment)
+/* The segment that holds the part's byte `offset`; only the first access may wait for the index. */
+static int get_segment(struct store_get *get, const struct object_part *part, uint64_t offset,
+	struct segment **ret_segment)
 {
 	struct segment_job job = {.store = get->store, .object = get->object};
 
-	job.segment_idx = (uint32_t)(offset / SEGMENT_BYTES);
+	job.segment_idx = part->segment_first + (uint32_t)(offset / SEGMENT_BYTES);
 	if (job.segment_idx >= get->object->segment_count)
 		return -ERANGE;
 	*ret_segment =
@@ -155,19 +171,21 @@ static int get_segment(struct store_get *get, uint64_t offset, struct segment **
 
 int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
+	const struct object_part *part = object_part(get->object, offset);
 	struct segment *segment;
 	uint64_t volume_offset, run_bytes;
 	int ret;
 
-	if (offset >= get->object->meta.bytes || bytes == 0)
+	offset -= part->start;
+	if (offset >= part->bytes || bytes == 0)
 		return -ERANGE;
-	ret = get_segment(get, offset, &segment);
+	ret = get_segment(get, part, offset, &segment);
 	if (ret)
 		return ret;
 	ret = segment_find(segment, offset % SEGMENT_BYTES, &volume_offset, &run_bytes);
 	if (ret)
 		return -EIO;
-	run_bytes = MIN(run_bytes, get->object->meta.bytes - offset);
+	run_bytes = MIN(run_bytes, part->bytes - offset);
 	ret_run->target = get->store->target;
 	ret_run->volume_offset = volume_offset;
 	ret_run->bytes = (uint32_t)MIN(run_bytes, (uint64_t)bytes);
@@ -175,34 +193,37 @@ int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct
 }
 
 static __attribute__((noinline, cold)) int verify_failed(
-	const struct store_get *get, uint64_t offset)
+	const struct object_part *part, uint64_t offset)
 {
 	counter_add(&verify_failures, 1);
 	log_error("store",
 		"object data %llu: the checksum of the piece at %llu is wrong: the medium changed "
 		"it; run fsck",
-		(unsigned long long)get->object->data_id, (unsigned long long)offset);
+		(unsigned long long)part->data_id, (unsigned long long)offset);
 	return -EIO;
 }
 
 int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes)
 {
+	const struct object_part *part = object_part(get->object, offset);
 	const uint8_t *at = (const uint8_t *)data;
-	uint64_t end = offset + bytes;
+	uint64_t end;
 
-	if (offset % STORE_CHECK_BYTES || end > get->object->meta.bytes ||
-		(end % STORE_CHECK_BYTES && end != get->object->meta.bytes))
+	offset -= part->start;
+	end = offset + bytes;
+	if (offset % STORE_CHECK_BYTES || end > part->bytes ||
+		(end % STORE_CHECK_BYTES && end != part->bytes))
 		return -EINVAL;
 	while (offset < end) {
 		uint32_t piece = (uint32_t)MIN(end - offset, (uint64_t)STORE_CHECK_BYTES);
 		struct segment *segment;
-		int ret = get_segment(get, offset, &segment);
+		int ret = get_segment(get, part, offset, &segment);
 
 		if (ret)
 			return ret;
 		if (crc32c_update(0, at, piece) !=
 			segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES])
-			return verify_failed(get, offset);
+			return verify_failed(part, offset);
 		at += piece;
 		offset += piece;
 	}

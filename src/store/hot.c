@@ -13,10 +13,6 @@
 
 #define SHARD_COUNT 64u
 #define SLOTS_MIN   64u
-/* A segment of a large object in memory, loaded or to be: checks and about as many runs as chunks.
- */
-#define SEGMENT_MEMORY_BYTES \
-	(sizeof(struct segment) + 4 * SEGMENT_CHECKS_MAX + 64 * sizeof(struct extent))
 
 DEFINE_COUNTER(
 	hot_hits, "nebulaio_store_hot_hits_total", NULL, "Records found in the in-memory table.");
@@ -208,7 +204,7 @@ static void entry_measure(struct hot_shard *shard, struct hot_entry *entry)
 		if (entry->object->body == BODY_DIRECT)
 			bytes += segment_record_bytes(atomic_load(&entry->object->segments[0]));
 		else
-			bytes += entry->object->segment_count * SEGMENT_MEMORY_BYTES;
+			bytes += object_segments_memory(entry->object);
 	}
 	shard->bytes -= entry->bytes;
 	entry->bytes = (uint32_t)bytes;

@@ -20,6 +20,7 @@ int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_s
 		return -ENOMEM;
 	}
 	segment->extent_cap = extent_cap;
+	atomic_init(&segment->refs, 1);
 	segment->checks = (uint32_t *)(void *)(segment + 1);
 	*ret_segment = segment;
 	return 0;
@@ -27,7 +28,7 @@ int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_s
 
 void segment_close(struct segment *segment)
 {
-	if (!segment)
+	if (!segment || atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	free(segment->extents);
 	free(segment);
@@ -84,30 +85,38 @@ int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_v
 	return 0;
 }
 
-int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
-	struct object **ret_object)
+static uint32_t segments_for(uint64_t bytes)
 {
-	uint32_t segments = 0;
-	size_t bytes;
-	struct object *object;
+	return (uint32_t)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
+}
+
+/* What follows the struct in its memory: segments, parts (of several), headers, inline body. */
+struct object_shape {
+	uint32_t segment_count;
+	uint32_t part_count;
+	uint32_t inline_bytes;
+};
+
+static int object_alloc(const struct store_meta *meta, uint64_t data_id,
+	const struct object_shape *shape, struct object **ret_object)
+{
+	size_t parts = shape->part_count > 1 ? shape->part_count : 0;
+	size_t bytes = sizeof(struct object) + shape->segment_count * sizeof(void *) +
+		       parts * sizeof(struct object_part) + meta->headers_len + shape->inline_bytes;
+	struct object *object = (struct object *)calloc(1, bytes);
 	char *tail;
 
-	if (meta->bytes && !inline_bytes)
-		segments = (uint32_t)((meta->bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
-	bytes = sizeof(*object) + segments * sizeof(void *) + meta->headers_len + inline_bytes;
-	object = (struct object *)calloc(1, bytes);
 	if (!object)
 		return -ENOMEM;
 	atomic_init(&object->refs, 1);
 	object->bytes_in_memory = (uint32_t)bytes;
 	object->data_id = data_id;
-	object->segment_count = segments;
+	object->segment_count = shape->segment_count;
 	object->segments = (_Atomic(struct segment *) *)(void *)(object + 1);
-	object->body = meta->bytes == 0 ? BODY_EMPTY
-		       : inline_bytes	? BODY_INLINE
-		       : segments == 1	? BODY_DIRECT
-					: BODY_SEGMENTED;
-	tail = (char *)(object->segments + segments);
+	tail = (char *)(object->segments + shape->segment_count);
+	object->part_count = shape->part_count;
+	object->parts = parts ? (struct object_part *)(void *)tail : &object->whole;
+	tail += parts * sizeof(struct object_part);
 	object->meta = *meta;
 	object->meta.headers = tail;
 	if (meta->headers_len && meta->headers)
@@ -115,6 +124,113 @@ int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline
 	object->inline_data = tail + meta->headers_len;
 	*ret_object = object;
 	return 0;
+}
+
+int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
+	struct object **ret_object)
+{
+	struct object_shape shape = {.part_count = 1, .inline_bytes = inline_bytes};
+	struct object *object;
+	int ret;
+
+	if (!inline_bytes)
+		shape.segment_count = segments_for(meta->bytes);
+	ret = object_alloc(meta, data_id, &shape, &object);
+	if (ret)
+		return ret;
+	object->whole = (struct object_part){
+		.data_id = data_id, .bytes = meta->bytes, .segment_count = shape.segment_count};
+	object->body = meta->bytes == 0		  ? BODY_EMPTY
+		       : inline_bytes		  ? BODY_INLINE
+		       : shape.segment_count == 1 ? BODY_DIRECT
+						  : BODY_SEGMENTED;
+	*ret_object = object;
+	return 0;
+}
+
+int object_open_parts(const struct store_meta *meta, uint64_t data_id,
+	const struct part_record *parts, uint32_t part_count, struct object **ret_object)
+{
+	struct object_shape shape = {.part_count = part_count};
+	struct object *object;
+	uint64_t start = 0;
+	uint32_t segment = 0;
+	int ret;
+
+	if (part_count < 2 || part_count > STORE_PARTS_MAX)
+		return -EUCLEAN;
+	for (uint32_t i = 0; i < part_count; i++) {
+		if (!parts[i].data_id || !parts[i].bytes || parts[i].bytes > LIMIT_PUT_BYTES_MAX)
+			return -EUCLEAN;
+		shape.segment_count += segments_for(parts[i].bytes);
+		start += parts[i].bytes;
+	}
+	if (start != meta->bytes)
+		return -EUCLEAN;
+	ret = object_alloc(meta, data_id, &shape, &object);
+	if (ret)
+		return ret;
+	object->body = BODY_SEGMENTED;
+	start = 0;
+	for (uint32_t i = 0; i < part_count; i++) {
+		object->parts[i] = (struct object_part){.data_id = parts[i].data_id,
+			.bytes = parts[i].bytes,
+			.start = start,
+			.segment_first = segment,
+			.segment_count = segments_for(parts[i].bytes)};
+		start += parts[i].bytes;
+		segment += object->parts[i].segment_count;
+	}
+	*ret_object = object;
+	return 0;
+}
+
+const struct object_part *object_part_find(const struct object *object, uint64_t offset)
+{
+	uint32_t low = 0, high = object->part_count;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (object->parts[middle].start <= offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &object->parts[low];
+}
+
+const struct object_part *object_part_of(const struct object *object, uint32_t segment_idx)
+{
+	uint32_t low = 0, high = object->part_count;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (object->parts[middle].segment_first <= segment_idx)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &object->parts[low];
+}
+
+void object_segment_range(
+	const struct object *object, uint32_t segment_idx, uint64_t *ret_from, uint64_t *ret_bytes)
+{
+	const struct object_part *part = object_part_of(object, segment_idx);
+	uint64_t from = (uint64_t)(segment_idx - part->segment_first) * SEGMENT_BYTES;
+
+	*ret_from = part->start + from;
+	*ret_bytes = MIN(part->bytes - from, (uint64_t)SEGMENT_BYTES);
+}
+
+/* Checks, and about as many runs as chunks. */
+size_t object_segments_memory(const struct object *object)
+{
+	return object->segment_count * (sizeof(struct segment) + 2 * sizeof(struct extent)) +
+	       object->meta.bytes / STORE_CHECK_BYTES * sizeof(uint32_t) +
+	       object->meta.bytes / STORE_CHUNK_BYTES * sizeof(struct extent);
 }
 
 static void object_close(struct store *store, struct object *object)
@@ -129,10 +245,15 @@ static void object_close(struct store *store, struct object *object)
 				segment->extents[e].blocks);
 		segment_close(segment);
 	}
-	if (dead && store->cache && object->segment_count)
-		cache_drop(store->cache, object->data_id,
-			(uint32_t)((object->meta.bytes + STORE_CHUNK_BYTES - 1) /
-				   STORE_CHUNK_BYTES));
+	for (uint32_t i = 0; dead && store->cache && i < object->part_count; i++) {
+		const struct object_part *part = &object->parts[i];
+
+		if (part->segment_count)
+			cache_drop(store->cache, part->data_id,
+				(uint32_t)((part->bytes + STORE_CHUNK_BYTES - 1) /
+					   STORE_CHUNK_BYTES));
+	}
+	object_put(store, atomic_load(&object->adopter));
 	free(object);
 }
 
@@ -144,13 +265,37 @@ void object_put(struct store *store, struct object *object)
 		object_close(store, object);
 }
 
+/* Reads the segment's row. 1: there; 0: there is none; -EIO, -ENOMEM. */
+static int segment_fetch(struct store *store, const struct object *object, uint32_t segment_idx,
+	struct segment **ret)
+{
+	const struct object_part *part = object_part_of(object, segment_idx);
+	uint64_t from, bytes;
+	struct key key;
+	char *value;
+	size_t len;
+	int found;
+
+	key_segment(&key, part->data_id, segment_idx - part->segment_first);
+	found = index_get(store->index, &key, true, &value, &len);
+	if (found <= 0)
+		return found;
+	found = segment_record_parse(slice_of(value, len), ret);
+	free(value);
+	if (found)
+		return found == -ENOMEM ? found : -EIO;
+	object_segment_range(object, segment_idx, &from, &bytes);
+	if (segment_covers(*ret, bytes))
+		return 1;
+	segment_close(*ret);
+	return -EIO;
+}
+
 int object_segment_load(
 	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
 {
 	struct segment *segment, *none = NULL;
-	char *value;
-	size_t len;
-	struct key key;
+	struct object *adopter;
 	int found;
 
 	CHECK(segment_idx < object->segment_count);
@@ -159,15 +304,10 @@ int object_segment_load(
 		*ret = segment;
 		return 0;
 	}
-	key_segment(&key, object->data_id, segment_idx);
-	found = index_get(store->index, &key, true, &value, &len);
+	found = segment_fetch(store, object, segment_idx, &segment);
 	if (found < 0)
 		return found;
 	if (found) {
-		found = segment_record_parse(slice_of(value, len), &segment);
-		free(value);
-		if (found)
-			return found == -ENOMEM ? found : -EIO;
 		/* Two readers may have loaded it: the first one's stays. */
 		if (!atomic_compare_exchange_strong(
 			    &object->segments[segment_idx], &none, segment)) {
@@ -177,7 +317,11 @@ int object_segment_load(
 		*ret = segment;
 		return 0;
 	}
-	/* Deleted meanwhile: the index thread loads all segments before it deletes their rows. */
+	/* Deleted meanwhile: the index thread loads all segments of who has the body before it
+	 * deletes their rows. */
+	adopter = atomic_load(&object->adopter);
+	if (adopter)
+		return object_segment_load(store, adopter, object->adopted_at + segment_idx, ret);
 	segment = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
 	if (!segment) {
 		log_error("store", "object data %llu: segment %u is missing in the index",

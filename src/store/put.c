@@ -13,7 +13,7 @@
 DEFINE_COUNTER(puts_total, "nebulaio_store_puts_total", NULL, "Objects stored.");
 DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes of objects stored.");
 
-/* open → (frames | (checked, space, cache)*) → commit or abort, which free it. */
+/* open → (frames | (checked, space, cache)* | (adopt, drop)*) → commit or abort, which free it. */
 struct store_put {
 	struct store *store;
 	struct bucket *bucket;
@@ -25,6 +25,8 @@ struct store_put {
 	uint32_t segment_count;
 	uint32_t segment_cap;
 	struct segment **segments;
+	struct adoption adoption;
+	bool adoptable;
 	uint16_t key_len;
 	char key[];
 };
@@ -54,6 +56,7 @@ int store_put_open(
 	put->store = store;
 	put->bucket = bucket;
 	put->bytes_max = opts->bytes;
+	put->adoptable = opts->adoptable;
 	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
 	put->key_len = (uint16_t)opts->key.len;
 	memcpy(put->key, opts->key.data, opts->key.len);
@@ -99,7 +102,8 @@ int store_put_space(
 	uint64_t block;
 	int ret;
 
-	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data)
+	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data ||
+		put->adoption.count)
 		return -EINVAL;
 	if (offset + bytes > LIMIT_PUT_BYTES_MAX || bytes > put->bytes_max - offset)
 		return -EFBIG;
@@ -128,7 +132,7 @@ int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 	uint32_t check;
 	int ret;
 
-	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max)
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
 		return -EINVAL;
 	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
 	if (ret)
@@ -142,7 +146,7 @@ int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 
 void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
 {
-	CHECK(!put->span.data && put->space_bytes == 0);
+	CHECK(!put->span.data && put->space_bytes == 0 && !put->adoption.count);
 	CHECK(bytes <= STORE_GROUPED_BYTES_MAX && bytes <= region_span_bytes(span));
 	put->span = span;
 	put->grouped_bytes = bytes;
@@ -165,6 +169,37 @@ void store_put_cache_take(
 		region_give(store->region, span, OWNER_DISK);
 }
 
+static int put_adopt(struct store_put *put, struct slice bucket_name, struct slice key,
+	const struct store_get *get, bool drop)
+{
+	struct bucket *bucket;
+	int ret;
+
+	if (put->span.data || put->segment_count)
+		return -EINVAL;
+	bucket = buckets_find(put->store->buckets, bucket_name);
+	if (!bucket)
+		return -ENOENT;
+	if (bucket == put->bucket && slice_eq(key, slice_of(put->key, put->key_len)))
+		ret = -EINVAL;
+	else
+		ret = adoption_add(put->store, &put->adoption, bucket, key, get, drop);
+	bucket_put(bucket);
+	return ret;
+}
+
+int store_put_adopt(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
+{
+	return put_adopt(put, bucket, key, get, false);
+}
+
+int store_put_drop(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
+{
+	return put_adopt(put, bucket, key, get, true);
+}
+
 /* Frees what is left of the put; its space goes back unless an object took it over. */
 static void put_close(struct store_put *put)
 {
@@ -183,6 +218,7 @@ static void put_close(struct store_put *put)
 	if (store->cache && put->space_bytes)
 		cache_drop(store->cache, put->data_id,
 			(uint32_t)((put->space_bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES));
+	adoption_close(store, &put->adoption);
 	bucket_put(put->bucket);
 	free(put->segments);
 	free(put);
@@ -279,10 +315,16 @@ static int body_flush(struct store *store)
 static int object_build(struct store_put *put, const struct store_meta *meta, struct commit *commit)
 {
 	struct store *store = put->store;
-	bool in_index = put->span.data && meta->bytes <= store->opts.inline_bytes_max;
+	bool in_index = put->span.data &&
+			meta->bytes <= (put->adoptable ? 0 : store->opts.inline_bytes_max);
 	struct object *object;
 	int ret;
 
+	if (put->adoption.count) {
+		commit->adoption = &put->adoption;
+		return adoption_object(
+			&put->adoption, meta, put->data_id, &commit->items[0].object);
+	}
 	if (put->span.data ? meta->bytes != put->grouped_bytes : !put_covers(put, meta->bytes))
 		return -EINVAL;
 	if (put->span.data && !in_index) {
@@ -295,6 +337,8 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 		return ret;
 	if (in_index)
 		region_copy(object->inline_data, put->span.data, meta->bytes, COPY_INDEX);
+	if (put->adoptable && object->body == BODY_DIRECT)
+		object->body = BODY_SEGMENTED;
 	CHECK(object->segment_count == put->segment_count);
 	for (uint32_t i = 0; i < put->segment_count; i++)
 		atomic_init(&object->segments[i], put->segments[i]);
@@ -347,7 +391,8 @@ int store_put_commit(
 	}
 	span_end(store, &commit, put->data_id, put->grouped_bytes, ret == 0);
 	if (ret && item.object) {
-		atomic_store(&item.object->dead, true);
+		/* Adopted bodies stay whose they were. */
+		atomic_store(&item.object->dead, !commit.adoption);
 		object_put(store, item.object);
 	}
 	if (!ret) {

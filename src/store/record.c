@@ -170,8 +170,7 @@ int segment_record_parse(struct slice value, struct segment **ret_segment)
 	return 0;
 }
 
-/* Whether a segment covers so many bytes of an object, no more and no less. */
-static bool segment_covers(const struct segment *segment, uint64_t bytes)
+bool segment_covers(const struct segment *segment, uint64_t bytes)
 {
 	return segment->blocks == (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES &&
 	       segment->check_count == (bytes + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES;
@@ -185,6 +184,8 @@ size_t record_bytes(const struct object *object)
 
 	if (object->body == BODY_DIRECT)
 		bytes += segment_record_bytes(atomic_load(&object->segments[0]));
+	if (object->part_count > 1)
+		bytes += object->part_count * sizeof(struct part_record);
 	return bytes;
 }
 
@@ -207,7 +208,7 @@ void record_put(const struct object *object, uint8_t *out)
 		.etag_len = (uint8_t)strlen(meta->etag),
 		.version_id_len = (uint8_t)strlen(meta->version_id),
 		.headers_len = meta->headers_len,
-		.parts = 1,
+		.parts = object->part_count,
 		.data_id = object->data_id,
 		.bytes = meta->bytes,
 		.mtime_ns = meta->mtime_ns,
@@ -221,9 +222,23 @@ void record_put(const struct object *object, uint8_t *out)
 	out = append(out, meta->headers, head.headers_len);
 	if (object->body == BODY_DIRECT)
 		segment_record_put(atomic_load(&object->segments[0]), out);
+	for (uint32_t i = 0; object->part_count > 1 && i < object->part_count; i++) {
+		struct part_record part = {
+			.data_id = object->parts[i].data_id, .bytes = object->parts[i].bytes};
+
+		out = append(out, &part, sizeof(part));
+	}
 }
 
-/* The fixed part and the strings; *ret_rest is what follows (headers and segment). */
+static bool parts_valid(const struct record_head *head)
+{
+	if (head->parts == 1)
+		return head->bytes <= LIMIT_PUT_BYTES_MAX;
+	return head->parts > 1 && head->parts <= STORE_PARTS_MAX &&
+	       head->bytes <= LIMIT_OBJECT_BYTES_MAX && head->body == BODY_SEGMENTED;
+}
+
+/* The fixed part and the strings; *ret_rest is what follows (headers, and segment or parts). */
 static int parse_head(struct slice value, struct record_head *ret_head, struct store_meta *ret_meta,
 	struct slice *ret_rest)
 {
@@ -233,11 +248,11 @@ static int parse_head(struct slice value, struct record_head *ret_head, struct s
 	if (value.len < sizeof(head))
 		return -EUCLEAN;
 	memcpy(&head, value.data, sizeof(head));
-	if (head.version != RECORD_VERSION || head.parts != 1 || head.body > BODY_SEGMENTED ||
+	if (head.version != RECORD_VERSION || !parts_valid(&head) || head.body > BODY_SEGMENTED ||
 		head.checksum_len > sizeof(ret_meta->checksum) ||
 		head.etag_len >= sizeof(ret_meta->etag) ||
 		head.version_id_len >= sizeof(ret_meta->version_id) || head.data_id == 0 ||
-		head.bytes > LIMIT_PUT_BYTES_MAX || (head.bytes == 0) != (head.body == BODY_EMPTY))
+		(head.bytes == 0) != (head.body == BODY_EMPTY))
 		return -EUCLEAN;
 	at = value.data + sizeof(head);
 	if (value.len - sizeof(head) <
@@ -281,11 +296,47 @@ size_t record_meta_bytes(struct slice value)
 		value.len, sizeof(head) + head.etag_len + head.version_id_len + head.checksum_len);
 }
 
+/* The body of a plain object: what follows the headers. */
+static int parse_plain(struct object *object, const struct record_head *head, struct slice rest)
+{
+	struct segment *segment;
+	int ret;
+
+	/* A body that is to be adopted has rows of its own, however short it is. */
+	if (head->body == BODY_SEGMENTED && object->body == BODY_DIRECT)
+		object->body = BODY_SEGMENTED;
+	if (object->body != head->body)
+		return -EUCLEAN;
+	if (object->body != BODY_DIRECT)
+		return rest.len ? -EUCLEAN : 0;
+	ret = segment_record_parse(rest, &segment);
+	if (ret)
+		return ret;
+	atomic_init(&object->segments[0], segment);
+	return segment_covers(segment, object->meta.bytes) ? 0 : -EUCLEAN;
+}
+
+static int parse_parts(const struct store_meta *meta, const struct record_head *head,
+	struct slice rest, struct object **ret_object)
+{
+	struct part_record *parts;
+	int ret;
+
+	if (rest.len != head->parts * sizeof(*parts))
+		return -EUCLEAN;
+	parts = (struct part_record *)malloc(rest.len);
+	if (!parts)
+		return -ENOMEM;
+	memcpy(parts, rest.data, rest.len);
+	ret = object_open_parts(meta, head->data_id, parts, head->parts, ret_object);
+	free(parts);
+	return ret;
+}
+
 int record_parse(struct slice value, struct object **ret_object)
 {
 	struct store_meta meta;
 	struct record_head head;
-	struct segment *segment;
 	struct object *object;
 	struct slice rest;
 	int ret = parse_head(value, &head, &meta, &rest);
@@ -298,20 +349,13 @@ int record_parse(struct slice value, struct object **ret_object)
 	meta.headers = rest.data;
 	meta.headers_len = head.headers_len;
 	rest = slice_from(rest, head.headers_len);
+	if (head.parts > 1)
+		return parse_parts(&meta, &head, rest, ret_object);
 	ret = object_open(
 		&meta, head.data_id, head.body == BODY_INLINE ? (uint32_t)head.bytes : 0, &object);
 	if (ret)
 		return ret;
-	ret = object->body == head.body ? 0 : -EUCLEAN;
-	if (!ret && object->body == BODY_DIRECT) {
-		ret = segment_record_parse(rest, &segment);
-		if (!ret) {
-			atomic_init(&object->segments[0], segment);
-			ret = segment_covers(segment, meta.bytes) ? 0 : -EUCLEAN;
-		}
-	} else if (!ret && rest.len) {
-		ret = -EUCLEAN;
-	}
+	ret = parse_plain(object, &head, rest);
 	if (ret) {
 		object_put(NULL, object);
 		return ret;

@@ -17,7 +17,7 @@ DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 
 int recover_body_verify(struct volume *volume, const struct object *object)
 {
-	uint64_t left = object->meta.bytes;
+	uint64_t from, bytes;
 	void *piece;
 	int ret = 0;
 
@@ -25,11 +25,10 @@ int recover_body_verify(struct volume *volume, const struct object *object)
 		return -ENOMEM;
 	for (uint32_t s = 0; s < object->segment_count && !ret; s++) {
 		const struct segment *segment = atomic_load(&object->segments[s]);
-		uint64_t part = MIN(left, (uint64_t)SEGMENT_BYTES);
 
+		object_segment_range(object, s, &from, &bytes);
 		if (segment)
-			ret = recover_segment_verify(volume, segment, part, (uint8_t *)piece);
-		left -= part;
+			ret = recover_segment_verify(volume, segment, bytes, (uint8_t *)piece);
 	}
 	free(piece);
 	return ret;
@@ -73,6 +72,37 @@ static bool changed_later(struct slice group, size_t at, struct slice key)
 	return false;
 }
 
+/* Gives an object those of its segments that the group puts after position at. */
+static int segments_take(struct slice group, size_t at, struct object *object)
+{
+	struct mutation mutation;
+	struct key prefix;
+
+	key_segments(&prefix, object->data_id);
+	while (object->body == BODY_SEGMENTED && group_next(group, &at, &mutation) == 1) {
+		struct segment *segment;
+		uint64_t from, bytes;
+		uint32_t idx;
+		int ret;
+
+		if (mutation.op != MUTATION_PUT || mutation.key.len != prefix.len + sizeof(idx) ||
+			!slice_starts(mutation.key, slice_of(prefix.bytes, prefix.len)))
+			continue;
+		memcpy(&idx, mutation.key.data + prefix.len, sizeof(idx));
+		idx = be32toh(idx);
+		if (idx >= object->segment_count || atomic_load(&object->segments[idx]))
+			return -EUCLEAN;
+		ret = segment_record_parse(mutation.value, &segment);
+		if (ret)
+			return ret;
+		atomic_init(&object->segments[idx], segment);
+		object_segment_range(object, idx, &from, &bytes);
+		if (!segment_covers(segment, bytes))
+			return -EUCLEAN;
+	}
+	return 0;
+}
+
 /* Whether the bodies that the group names are on the medium. Only asked of the last group: it may
  * not have been flushed. */
 static int bodies_verify(struct volume *volume, struct slice group)
@@ -91,7 +121,9 @@ static int bodies_verify(struct volume *volume, struct slice group)
 		ret = record_parse(mutation.value, &object);
 		if (ret)
 			return ret;
-		ret = recover_body_verify(volume, object);
+		ret = segments_take(group, at, object);
+		if (!ret)
+			ret = recover_body_verify(volume, object);
 		object_put(NULL, object);
 		if (ret)
 			return ret;

@@ -30,6 +30,8 @@ struct store_get; /* an object being read: a snapshot that stays readable until 
 	(64u * 1024u) /* a checksum covers this much of an extent; ranges read whole pieces */
 /* Up to here a body is handed over in its frames and written with its group in one go. */
 #define STORE_GROUPED_BYTES_MAX (64u * 1024u)
+/* Bodies that one object may adopt. */
+#define STORE_PARTS_MAX 10000u
 
 struct store_opts {
 	const char *dir;	   /* created when absent */
@@ -101,6 +103,7 @@ struct store_put_opts {
 	struct slice bucket;
 	struct slice key;
 	uint64_t bytes; /* known length; UINT64_MAX when it is not known yet */
+	bool adoptable; /* another object is to adopt the body: it never lives in the index */
 };
 /* -ENOENT: no such bucket; -ENOSPC: the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO:
  * the store is fenced. Nothing is visible until commit. bucket and key are copied. */
@@ -127,13 +130,27 @@ void store_put_frames_take(struct store_put *put, struct region_span span, uint3
 void store_put_cache_take(
 	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
 
+/* Instead of bytes of its own, a put may adopt the bodies of other objects, up to STORE_PARTS_MAX
+ * and LIMIT_OBJECT_BYTES_MAX, in order. Nothing is moved: the commit makes them the new object's
+ * and deletes the others' keys, all or nothing. get is what the caller has open of the key, and may
+ * be closed after. -ESTALE: the key holds something else by now; -EINVAL: the body lives in the
+ * index (put it as adoptable) or was itself adopted, the key is the put's own, or the put has bytes
+ * of its own; -EFBIG; -ENOENT: no such bucket. After an error the put can still be committed or
+ * aborted. Abort leaves the others alone. */
+int store_put_adopt(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
+/* An object that ends in the same commit, with its body: at most 16. Else like adopt. */
+int store_put_drop(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
+
 /* Looks at what the key holds now (NULL: nothing), in commit order, and decides: 0 to go on, or
  * -errno that commit returns. Must not block. */
 typedef int store_check_fn(const struct store_meta *current, void *arg);
 /* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length, and what
  * was given (frames, or space and checks) must cover it; mtime_ns and version_id are filled in.
- * -ENOENT: the bucket went away; -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: it is quiescing;
- * or what check said. */
+ * -ENOENT: the bucket went away; -ESTALE: something that was to be adopted or dropped was replaced
+ * or deleted, and nothing changed; -EFBIG: more adopted than the log can take at once; -ENOSPC;
+ * -EIO: the store is fenced; -ESHUTDOWN: it is quiescing; or what check said. */
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
@@ -146,20 +163,24 @@ int store_get_open(struct store *store, struct slice bucket, struct slice key,
 const struct store_meta *store_get_meta(const struct store_get *get); /* lives until close */
 /* The body when it lives in the record; false when it has extents. */
 bool store_get_inline(const struct store_get *get, struct slice *ret_body);
-/* The chunk (index: offset / STORE_CHUNK_BYTES) in the cache: true, with a reference to be dropped
- * by region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
-bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_span *ret_span);
+/* The stretch that holds the offset: chunks and pieces to verify are counted from its start, and
+ * runs end with it. A plain object is one stretch; one that adopted bodies has one for each. */
+void store_get_stretch(
+	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
+/* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
+ * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
+bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
 /* Where bytes from offset on lie; contiguous, at most `bytes`. */
 int store_get_run(
 	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Verifies a piece that starts at a multiple of STORE_CHECK_BYTES: 0 or -EIO (logged and counted).
- */
+/* Verifies pieces of one stretch, from a multiple of STORE_CHECK_BYTES of it on: 0 or -EIO (logged
+ * and counted). */
 int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes);
-/* Offers a verified whole chunk, held by the caller as OWNER_APP, to the cache; the caller keeps a
- * reference of its own (owner becomes OWNER_CACHE and the reference count 2, true), or the cache
- * declines (false, nothing changed). */
+/* Offers a verified whole chunk, which starts at offset, held by the caller as OWNER_APP, to the
+ * cache; the caller keeps a reference of its own (owner becomes OWNER_CACHE and the reference count
+ * 2, true), or the cache declines (false, nothing changed). */
 bool store_get_cache_offer(
-	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes);
+	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes);
 void store_get_close(struct store_get *get);
 /* Gives frames of the cache back to the region, least used first, when a lease failed: at least
  * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */

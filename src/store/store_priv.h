@@ -94,9 +94,26 @@ struct segment {
 	uint32_t extent_cap;
 	uint32_t check_count;
 	uint32_t blocks;
-	uint32_t *checks; /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
+	_Atomic uint32_t refs; /* of an adopted object and its adopter */
+	uint32_t *checks;      /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
 	struct extent *extents;
 };
+
+/* A stretch of an object's bytes that was written as one body: all of a plain object, or one of the
+ * bodies that it adopted. */
+struct object_part {
+	uint64_t data_id; /* names its rows and cached chunks */
+	uint64_t bytes;
+	uint64_t start;		/* in the object */
+	uint32_t segment_first; /* of the object's */
+	uint32_t segment_count;
+};
+/* As it stands in a record. */
+struct part_record {
+	uint64_t data_id;
+	uint64_t bytes;
+};
+_Static_assert(sizeof(struct part_record) == 16, "as docs/spec/disk.md has it");
 
 enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED };
 
@@ -111,11 +128,35 @@ struct object {
 	struct store_meta meta; /* headers point into tail */
 	char *inline_data;	/* into tail */
 	_Atomic(struct segment *)
-		*segments; /* NULL entries are loaded from the index when needed */
+		*segments;   /* NULL entries are loaded from the index when needed */
+	uint32_t part_count; /* 1: plain */
+	uint32_t adopted_at; /* my first segment among the adopter's */
+	struct object_part *parts;
+	struct object_part whole; /* a plain object's only part */
+	/* Who has my body now, with a reference: so its space stays while I am read. */
+	_Atomic(struct object *) adopter;
 };
 /* With one reference; copies meta's headers. -ENOMEM. */
 int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
 	struct object **ret_object);
+/* An object of several bodies, one after the other. -EUCLEAN: they do not make up meta->bytes. */
+int object_open_parts(const struct store_meta *meta, uint64_t data_id,
+	const struct part_record *parts, uint32_t part_count, struct object **ret_object);
+const struct object_part *object_part_find(const struct object *object, uint64_t offset);
+/* The part that holds the offset. */
+static inline const struct object_part *object_part(const struct object *object, uint64_t offset)
+{
+	if (__builtin_expect(object->part_count == 1, 1))
+		return object->parts;
+	return object_part_find(object, offset);
+}
+/* The part that a segment belongs to. */
+const struct object_part *object_part_of(const struct object *object, uint32_t segment_idx);
+/* Where a segment begins in the object, and how many bytes of it the segment has. */
+void object_segment_range(
+	const struct object *object, uint32_t segment_idx, uint64_t *ret_from, uint64_t *ret_bytes);
+/* Memory of all its segments, once loaded. */
+size_t object_segments_memory(const struct object *object);
 static inline struct object *object_get(struct object *object)
 {
 	atomic_fetch_add_explicit(&object->refs, 1, memory_order_relaxed);
@@ -129,7 +170,14 @@ void object_put(struct store *store, struct object *object);
 int object_segment_load(
 	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret);
 int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_segment);
-void segment_close(struct segment *segment);
+void segment_close(struct segment *segment); /* drops a reference; takes NULL */
+static inline struct segment *segment_get(struct segment *segment)
+{
+	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
+	return segment;
+}
+/* Whether a segment covers so many bytes, no more and no less. */
+bool segment_covers(const struct segment *segment, uint64_t bytes);
 /* Adds a run, joined with the one before where they touch. -ENOMEM. */
 int segment_add(struct segment *segment, uint64_t block, uint32_t blocks);
 /* Where the segment's byte `offset` lies, and how many bytes follow contiguously. */
@@ -454,6 +502,7 @@ struct commit_item {
 	int result;
 	bool decided; /* has mutations in the group */
 };
+struct adoption;
 enum commit_kind { COMMIT_ITEMS, COMMIT_BUCKET_CREATE, COMMIT_BUCKET_DELETE };
 struct commit {
 	struct mpsc_node node;
@@ -463,7 +512,8 @@ struct commit {
 	struct store_bucket bucket_info; /* of a creation; the name, of a deletion */
 	struct commit_item *items;
 	uint32_t item_count;
-	struct region_span span; /* a grouped body, OWNER_DISK; data NULL: none */
+	struct adoption *adoption; /* what the (one) item's object adopts; or NULL */
+	struct region_span span;   /* a grouped body, OWNER_DISK; data NULL: none */
 	int result;
 	struct waiter waiter;
 };
@@ -476,6 +526,41 @@ void commit_decide(struct store *store, struct commit *commit, struct group *gro
 /* Makes it visible, once it is durable; or takes it back with the error. */
 void commit_publish(struct store *store, struct commit *commit, struct group *group);
 void commit_undo(struct commit *commit, int error);
+
+/* Deletes the rows of an object's bodies: so many mutations at most (NULL: of nothing). */
+uint32_t commit_rows_max(const struct object *object);
+void commit_rows_delete(struct group *group, const struct object *object);
+
+/* ---- adopt.c: bodies that change their object and stay where they are. ---- */
+struct adopted {
+	struct bucket *bucket;	 /* with a reference */
+	struct hot_entry *entry; /* pinned; the group's when decided */
+	struct object *object;	 /* with a reference */
+	bool dropped;		 /* deleted together with its body */
+	uint32_t segment_first;	 /* among the adopter's */
+};
+struct adoption {
+	struct adopted *list;
+	uint32_t count;
+	uint32_t cap;
+	uint32_t adopted_count; /* those that are not just dropped */
+	uint64_t bytes;		/* theirs */
+	bool decided;
+};
+/* Adds an object that the caller has open. -ESTALE, -EINVAL, -EFBIG, -ENOMEM. */
+int adoption_add(struct store *store, struct adoption *adoption, struct bucket *bucket,
+	struct slice key, const struct store_get *get, bool drop);
+/* The object of the adopted bodies. -EINVAL: meta->bytes is not their sum. */
+int adoption_object(struct adoption *adoption, const struct store_meta *meta, uint64_t data_id,
+	struct object **ret_object);
+/* Upper bound of what it adds to a group. */
+size_t adoption_bytes(const struct adoption *adoption);
+/* Whether all is still as it was added (else -ESTALE); then it is taken out of the order. */
+int adoption_decide(struct adoption *adoption, struct group *group);
+void adoption_undo(struct adoption *adoption);
+void adoption_publish(struct store *store, struct adoption *adoption, struct object *adopter,
+	struct group *group);
+void adoption_close(struct store *store, struct adoption *adoption);
 
 /* A contiguous part of a grouped body; nearly always the whole. */
 struct body_piece {

@@ -149,9 +149,59 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 	return fake->inline_body.data != NULL;
 }
 
-bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_span *ret_span)
+/* The stretch that holds the offset, and how many before it are in the volume. */
+static struct fake_stretch stretch_of(const struct fake_store *fake, uint64_t offset)
+{
+	struct fake_stretch at = {.bytes = fake->meta.bytes};
+
+	for (uint32_t i = 0; i < fake->stretch_count; i++) {
+		at.bytes = fake->stretches[i];
+		if (offset < at.start + at.bytes)
+			break;
+		at.start += at.bytes;
+		at.chunk += (uint32_t)((at.bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES);
+	}
+	return at;
+}
+
+void fake_store_fill(struct fake_store *fake, const uint8_t *content, uint64_t bytes)
+{
+	fake->meta.bytes = bytes;
+	for (uint64_t at = 0; at < bytes;) {
+		struct fake_stretch stretch = stretch_of(fake, at);
+		uint64_t from = (uint64_t)stretch.chunk * STORE_CHUNK_BYTES;
+
+		CHECK(from + stretch.bytes <= FAKE_VOLUME_BYTES);
+		memcpy(fake->volume + from, content + at, stretch.bytes);
+		for (uint64_t piece = 0; piece < stretch.bytes; piece += STORE_CHECK_BYTES)
+			fake->checks[(from + piece) / STORE_CHECK_BYTES] =
+				crc32c_update(0, content + at + piece,
+					MIN(stretch.bytes - piece, (uint64_t)STORE_CHECK_BYTES));
+		at += stretch.bytes;
+	}
+}
+
+void store_get_stretch(
+	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
+{
+	struct fake_stretch stretch = stretch_of(fake_of(get), offset);
+
+	*ret_start = stretch.start;
+	*ret_bytes = stretch.bytes;
+}
+
+/* Where the object's byte lies in the volume. */
+static uint64_t volume_at(const struct fake_store *fake, uint64_t offset)
+{
+	struct fake_stretch stretch = stretch_of(fake, offset);
+
+	return (uint64_t)stretch.chunk * STORE_CHUNK_BYTES + offset - stretch.start;
+}
+
+bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
 {
 	struct fake_store *fake = fake_of(get);
+	uint32_t chunk_idx = (uint32_t)(volume_at(fake, offset) / STORE_CHUNK_BYTES);
 
 	if (!fake->cached[chunk_idx].data)
 		return false;
@@ -162,14 +212,21 @@ bool store_get_cached(struct store_get *get, uint32_t chunk_idx, struct region_s
 
 int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
-	return run_at(fake_of(get), offset, bytes, ret_run);
+	struct fake_stretch stretch = stretch_of(fake_of(get), offset);
+	uint64_t left = stretch.start + stretch.bytes - offset;
+
+	return run_at(fake_of(get), volume_at(fake_of(get), offset),
+		(uint32_t)MIN(left, (uint64_t)bytes), ret_run);
 }
 
 int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(get);
+	struct fake_stretch stretch = stretch_of(fake, offset);
 
-	CHECK(offset % STORE_CHECK_BYTES == 0);
+	CHECK((offset - stretch.start) % STORE_CHECK_BYTES == 0);
+	CHECK(offset + bytes <= stretch.start + stretch.bytes);
+	offset = volume_at(fake, offset);
 	for (uint32_t at = 0; at < bytes; at += STORE_CHECK_BYTES) {
 		uint32_t piece = MIN(bytes - at, STORE_CHECK_BYTES);
 
@@ -181,11 +238,15 @@ int store_get_verify(struct store_get *get, uint64_t offset, const void *data, u
 }
 
 bool store_get_cache_offer(
-	struct store_get *get, uint32_t chunk_idx, struct region_span span, uint32_t bytes)
+	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(get);
+	struct fake_stretch stretch = stretch_of(fake, offset);
+	uint32_t chunk_idx = (uint32_t)(volume_at(fake, offset) / STORE_CHUNK_BYTES);
 
-	CHECK(bytes <= STORE_CHUNK_BYTES && !fake->cached[chunk_idx].data);
+	CHECK((offset - stretch.start) % STORE_CHUNK_BYTES == 0);
+	CHECK(bytes == MIN(stretch.start + stretch.bytes - offset, (uint64_t)STORE_CHUNK_BYTES));
+	CHECK(!fake->cached[chunk_idx].data);
 	fake->cache_offers++;
 	region_switch(fake->region, span, OWNER_APP, OWNER_CACHE);
 	region_get(fake->region, span);

@@ -10,10 +10,19 @@
 #define FAKE_CHECKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHECK_BYTES)
 #define FAKE_CHUNKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHUNK_BYTES)
 
+/* A stretch begins with a chunk of the volume: so many are before it. */
+struct fake_stretch {
+	uint64_t start, bytes;
+	uint32_t chunk;
+};
+
 struct fake_store {
 	struct region *region;
 	uint16_t target;
-	uint8_t *volume; /* the object's byte n lies at n: runs are short, but in order */
+	uint8_t *volume; /* the stretch's byte n lies at n from its chunk: runs are short, but in
+			    order */
+	uint32_t stretch_count; /* 0: the object is one */
+	uint64_t stretches[FAKE_CHUNKS_MAX];
 	uint32_t run_bytes_max;
 	uint32_t checks[FAKE_CHECKS_MAX];
 	uint32_t check_count;
@@ -31,6 +40,8 @@ struct fake_store {
 
 /* Adds its volume to the region as a target. */
 void fake_store_open(struct fake_store *fake, struct region *region);
+/* The object that is read; stretches are set before. */
+void fake_store_fill(struct fake_store *fake, const uint8_t *content, uint64_t bytes);
 /* Gives the cache's frames back. */
 void fake_store_close(struct fake_store *fake);
 

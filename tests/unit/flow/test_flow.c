@@ -192,11 +192,23 @@ static void put_on_a_failing_medium(void)
 
 static void store_content(uint32_t bytes)
 {
-	memcpy(fake.volume, content, bytes);
-	fake.meta.bytes = bytes;
-	for (uint32_t at = 0; at < bytes; at += STORE_CHECK_BYTES)
-		fake.checks[at / STORE_CHECK_BYTES] =
-			crc32c_update(0, content + at, MIN(bytes - at, STORE_CHECK_BYTES));
+	fake_store_fill(&fake, content, bytes);
+}
+
+/* An object that adopted bodies of these lengths. */
+static uint64_t store_stretches(void)
+{
+	static const uint32_t lengths[] = {1, 4095, 65537, STORE_CHUNK_BYTES + 1, 100,
+		2 * STORE_CHUNK_BYTES, 65536, 3 * STORE_CHUNK_BYTES - 1, 12345};
+	uint64_t whole = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(lengths); i++) {
+		fake.stretches[i] = lengths[i];
+		whole += lengths[i];
+	}
+	fake.stretch_count = ARRAY_LEN(lengths);
+	fake_store_fill(&fake, content, whole);
+	return whole;
 }
 
 static void get_ranges(void)
@@ -218,6 +230,43 @@ static void get_ranges(void)
 		assert_int_equal(gather.bytes, bytes);
 		assert_memory_equal(gather.data, content + offset, bytes);
 	}
+	free(gather.data);
+}
+
+static void get_across_stretches(void)
+{
+	uint64_t whole = store_stretches();
+	struct gather gather = gather_new();
+	struct prng prng;
+	uint32_t reads;
+
+	fake.run_bytes_max = 128 * KIB;
+	prng_seed(&prng, 12);
+	for (int i = 0; i < 60; i++) {
+		uint64_t offset = prng_below(&prng, whole);
+		uint64_t bytes = prng_below(&prng, (whole - offset) >> (i % 8)) + 1;
+
+		assert_int_equal(get_range(&gather, offset, bytes), 0);
+		assert_int_equal(gather.bytes, bytes);
+		assert_memory_equal(gather.data, content + offset, bytes);
+	}
+	/* Around each boundary, to the byte. */
+	for (uint64_t i = 0, at = 0; i + 1 < fake.stretch_count; i++) {
+		at += fake.stretches[i];
+		assert_int_equal(get_range(&gather, at - 1, 2), 0);
+		assert_memory_equal(gather.data, content + at - 1, 2);
+		assert_int_equal(get_range(&gather, at, 1), 0);
+		assert_memory_equal(gather.data, content + at, 1);
+	}
+	assert_int_equal(get_range(&gather, 0, whole), 0);
+	assert_memory_equal(gather.data, content, whole);
+	/* By now every chunk of every stretch is in memory. */
+	reads = fake.reads;
+	assert_int_equal(get_range(&gather, 0, whole), 0);
+	assert_memory_equal(gather.data, content, whole);
+	assert_int_equal(gather.from_cache, gather.pieces);
+	assert_int_equal(gather.pieces, 13);
+	assert_int_equal(fake.reads, reads);
 	free(gather.data);
 }
 
@@ -436,6 +485,7 @@ static void test_get(void **state)
 {
 	(void)state;
 	run(get_ranges);
+	run(get_across_stretches);
 	run(get_of_an_inline_body);
 }
 

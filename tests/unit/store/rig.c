@@ -333,6 +333,7 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 
 	if (how && how->length_unknown)
 		opts.bytes = UINT64_MAX;
+	opts.adoptable = how && how->adoptable;
 	ret = store_put_open(rig->store, &opts, &put);
 	if (ret)
 		return ret;
@@ -357,11 +358,10 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 static int chunk_read(
 	struct rig *rig, struct store_get *get, uint64_t offset, uint32_t bytes, uint8_t *out)
 {
-	uint32_t chunk = (uint32_t)(offset / STORE_CHUNK_BYTES);
 	struct region_span span;
 	int ret = 0;
 
-	if (store_get_cached(get, chunk, &span)) {
+	if (store_get_cached(get, offset, &span)) {
 		memcpy(out, span.data, bytes);
 		region_put(rig->region, span, OWNER_CACHE);
 		return 0;
@@ -383,7 +383,7 @@ static int chunk_read(
 		ret = store_get_verify(get, offset, span.data, bytes);
 	if (!ret)
 		memcpy(out, span.data, bytes);
-	if (!ret && store_get_cache_offer(get, chunk, span, bytes))
+	if (!ret && store_get_cache_offer(get, offset, span, bytes))
 		region_put(rig->region, span, OWNER_CACHE);
 	else
 		region_give(rig->region, span, OWNER_APP);
@@ -409,9 +409,13 @@ int object_read(struct rig *rig, const char *bucket, struct slice key, uint8_t *
 		assert_int_equal(body.len, bytes);
 		memcpy(out, body.data, body.len);
 	} else {
-		for (uint64_t at = 0; at < bytes && !ret; at += STORE_CHUNK_BYTES)
-			ret = chunk_read(rig, get, at,
-				(uint32_t)MIN(bytes - at, (uint64_t)STORE_CHUNK_BYTES), out + at);
+		for (uint64_t at = 0, chunk; at < bytes && !ret; at += chunk) {
+			uint64_t start, stretch;
+
+			store_get_stretch(get, at, &start, &stretch);
+			chunk = MIN(start + stretch - at, (uint64_t)STORE_CHUNK_BYTES);
+			ret = chunk_read(rig, get, at, (uint32_t)chunk, out + at);
+		}
 	}
 	store_get_close(get);
 	return ret;

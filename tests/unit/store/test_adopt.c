@@ -1,0 +1,794 @@
+/* tests/unit/store/test_adopt.c: an object takes over the bodies of others without moving them. */
+#include "rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct slice name_of(char buf[32], const char *what, uint32_t idx)
+{
+	snprintf(buf, 32, "%s/%05u", what, idx);
+	return slice_str(buf);
+}
+
+/* ---- Uploads. ---- */
+
+struct upload {
+	const uint64_t *sizes;
+	uint32_t count;
+	uint64_t seed; /* part i has seed + i */
+	bool plain;    /* parts are put as any object, not as adoptable */
+};
+
+static uint64_t upload_bytes(const struct upload *upload)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < upload->count; i++)
+		bytes += upload->sizes[i];
+	return bytes;
+}
+
+/* Parts come over several ways at once. */
+#define UPLOAD_FIBERS 64u
+
+struct uploader {
+	const struct upload *upload;
+	uint32_t first;
+};
+
+static void uploader_run(struct rig *rig, void *arg)
+{
+	const struct uploader *uploader = (const struct uploader *)arg;
+	const struct upload *upload = uploader->upload;
+	const struct put_how how = {.adoptable = !upload->plain};
+	char buf[32];
+
+	for (uint32_t i = uploader->first; i < upload->count; i += UPLOAD_FIBERS)
+		assert_int_equal(object_put_seeded(rig, "parts", name_of(buf, "p", i),
+					 upload->sizes[i], upload->seed + i, &how),
+			0);
+}
+
+static void upload_parts(struct rig *rig, const struct upload *upload)
+{
+	struct uploader uploaders[UPLOAD_FIBERS];
+	uint32_t count = MIN(upload->count, UPLOAD_FIBERS);
+
+	for (uint32_t i = 0; i < count; i++)
+		uploaders[i] = (struct uploader){.upload = upload, .first = i};
+	rig_fibers(rig, count, uploader_run, uploaders, sizeof(uploaders[0]));
+}
+
+/* Adopts all parts into a put of the key, in order. */
+static int upload_adopt(struct rig *rig, const struct upload *upload, struct store_put *put)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < upload->count && !ret; i++) {
+		struct store_get *get;
+		char buf[32];
+		bool exists;
+
+		ret = store_get_open(
+			rig->store, SLICE("parts"), name_of(buf, "p", i), &get, &exists);
+		if (ret)
+			break;
+		ret = store_put_adopt(put, SLICE("parts"), slice_str(buf), get);
+		store_get_close(get);
+	}
+	return ret;
+}
+
+static struct store_put *put_begin(struct rig *rig, struct slice key)
+{
+	const struct store_put_opts opts = {.bucket = SLICE("b"), .key = key, .bytes = UINT64_MAX};
+	struct store_put *put;
+
+	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
+	return put;
+}
+
+static int put_end(struct store_put *put, uint64_t bytes)
+{
+	struct store_meta meta = {.bytes = bytes, .etag = "whole"};
+
+	return store_put_commit(put, &meta, NULL, NULL);
+}
+
+static int complete(struct rig *rig, const struct upload *upload, struct slice key)
+{
+	struct store_put *put = put_begin(rig, key);
+	int ret = upload_adopt(rig, upload, put);
+
+	if (ret) {
+		store_put_abort(put);
+		return ret;
+	}
+	return put_end(put, upload_bytes(upload));
+}
+
+static uint8_t *upload_body(const struct upload *upload)
+{
+	uint8_t *body = (uint8_t *)malloc(upload_bytes(upload) + 1);
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < upload->count; i++) {
+		body_fill(body + at, upload->sizes[i], upload->seed + i);
+		at += upload->sizes[i];
+	}
+	return body;
+}
+
+static void upload_verify(struct rig *rig, const struct upload *upload, struct slice key)
+{
+	uint64_t bytes = upload_bytes(upload), got;
+	uint8_t *body = upload_body(upload), *out = (uint8_t *)malloc(bytes + 1);
+
+	assert_int_equal(object_read(rig, "b", key, out, bytes, &got), 0);
+	assert_int_equal(got, bytes);
+	assert_memory_equal(out, body, bytes);
+	free(body);
+	free(out);
+}
+
+static void buckets_make(struct rig *rig)
+{
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(bucket_make(rig->store, "parts"), 0);
+}
+
+static uint64_t used_bytes(struct rig *rig)
+{
+	struct store_usage usage;
+
+	store_usage(rig->store, &usage);
+	return usage.used_bytes;
+}
+
+static uint64_t objects(struct rig *rig)
+{
+	struct store_usage usage;
+
+	store_usage(rig->store, &usage);
+	return usage.objects;
+}
+
+static void fsck_clean(struct rig *rig)
+{
+	struct store_fsck_report report;
+	struct buf out;
+	int ret;
+
+	buf_init(&out, 64 * KIB);
+	ret = store_fsck(rig->dir, true, &report, &out);
+	if (ret)
+		print_message("%.*s\n", SLICE_FMT(buf_slice(&out)));
+	assert_int_equal(ret, 0);
+	buf_free(&out);
+}
+
+/* Space of the dead comes back when the index has the change: a list waits for that. */
+static void ignore_entry(const struct store_list_entry *entry, void *arg)
+{
+	(void)entry;
+	(void)arg;
+}
+
+static void all_empty(struct rig *rig, void *arg)
+{
+	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 1};
+	bool more;
+
+	(void)arg;
+	assert_int_equal(store_list(rig->store, &opts, ignore_entry, NULL, &more), 0);
+	assert_int_equal(objects(rig), 0);
+	assert_int_equal(used_bytes(rig), 0);
+}
+
+/* ---- Every threshold, in order, over a restart. ---- */
+
+static const uint64_t SIZES[] = {2500000, 1, 4095, 0, 4096, 4097, 2048, 65535, 65536, 65537,
+	1048575, 1048576, 1048577, 3 * STORE_CHUNK_BYTES, 777};
+static const struct upload EVERY = {.sizes = SIZES, .count = ARRAY_LEN(SIZES), .seed = 40};
+
+static void sizes_put(struct rig *rig, void *arg)
+{
+	uint64_t before;
+
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &EVERY);
+	before = used_bytes(rig);
+	assert_int_equal(objects(rig), ARRAY_LEN(SIZES));
+	assert_int_equal(complete(rig, &EVERY, SLICE("k")), 0);
+	assert_int_equal(used_bytes(rig), before);
+	assert_int_equal(objects(rig), 1);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("parts")), 0);
+	upload_verify(rig, &EVERY, SLICE("k"));
+}
+
+static void sizes_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(objects(rig), 1);
+	upload_verify(rig, &EVERY, SLICE("k"));
+	upload_verify(rig, &EVERY, SLICE("k"));
+}
+
+static void k_delete(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
+	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+}
+
+static void test_bodies_of_every_size_are_joined(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, sizes_put, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, sizes_verify, NULL);
+	rig_run(&rig, k_delete, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- Bodies of more than one segment, and direct ones, whose rows are made by the commit. ---- */
+
+static const uint64_t LARGE_SIZES[] = {70 * MIB + 3, 100000, 65 * MIB};
+static const struct upload LARGE = {
+	.sizes = LARGE_SIZES, .count = ARRAY_LEN(LARGE_SIZES), .seed = 7, .plain = true};
+
+static void large_put(struct rig *rig, void *arg)
+{
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &LARGE);
+	assert_int_equal(complete(rig, &LARGE, SLICE("k")), 0);
+	upload_verify(rig, &LARGE, SLICE("k"));
+}
+
+static void large_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	upload_verify(rig, &LARGE, SLICE("k"));
+}
+
+static void test_segments_go_with_their_bodies(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.step_bytes = 64 * MIB;
+	rig_run(&rig, large_put, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, large_verify, NULL);
+	rig_run(&rig, k_delete, NULL);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- One body, or none, makes a plain object. ---- */
+
+static const uint64_t ONE_SIZE[] = {0, 5 * STORE_CHUNK_BYTES + 5, 0};
+static const struct upload ONE = {.sizes = ONE_SIZE, .count = 3, .seed = 3};
+static const struct upload NONE = {.sizes = ONE_SIZE, .count = 1, .seed = 3};
+static const struct upload ONE_PLAIN = {.sizes = ONE_SIZE, .count = 3, .seed = 3, .plain = true};
+
+static void single_put(struct rig *rig, void *arg)
+{
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &NONE);
+	assert_int_equal(complete(rig, &NONE, SLICE("none")), 0);
+	upload_parts(rig, &ONE_PLAIN);
+	assert_int_equal(complete(rig, &ONE_PLAIN, SLICE("plain")), 0);
+	upload_parts(rig, &ONE);
+	assert_int_equal(complete(rig, &ONE, SLICE("k")), 0);
+	assert_int_equal(objects(rig), 3);
+}
+
+static void single_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	upload_verify(rig, &NONE, SLICE("none"));
+	upload_verify(rig, &ONE_PLAIN, SLICE("plain"));
+	upload_verify(rig, &ONE, SLICE("k"));
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("none"), NULL, NULL), 0);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("plain"), NULL, NULL), 0);
+}
+
+static void test_one_body_makes_a_plain_object(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, single_put, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, single_verify, NULL);
+	rig_run(&rig, k_delete, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- What was cached of the parts is cached of the whole. ---- */
+
+static const uint64_t TWO_SIZES[] = {3 * STORE_CHUNK_BYTES + 100, 2 * STORE_CHUNK_BYTES};
+static const struct upload TWO = {.sizes = TWO_SIZES, .count = 2, .seed = 20};
+
+static void cached_run(struct rig *rig, void *arg)
+{
+	static const uint64_t starts[] = {0, STORE_CHUNK_BYTES, 2 * STORE_CHUNK_BYTES,
+		3 * STORE_CHUNK_BYTES, 3 * STORE_CHUNK_BYTES + 100, 4 * STORE_CHUNK_BYTES + 100};
+	uint8_t *body = upload_body(&TWO);
+	struct store_get *get;
+	bool exists;
+
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &TWO);
+	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(starts); i++) {
+		struct region_span span;
+
+		assert_true(store_get_cached(get, starts[i], &span));
+		assert_memory_equal(span.data, body + starts[i], 100);
+		region_put(rig->region, span, OWNER_CACHE);
+	}
+	store_get_close(get);
+	k_delete(rig, NULL);
+	all_empty(rig, NULL);
+	free(body);
+}
+
+static void test_cached_chunks_stay(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, cached_run, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- A piece is of one stretch. ---- */
+
+static void stretches_run(struct rig *rig, void *arg)
+{
+	uint8_t *body = upload_body(&TWO);
+	uint64_t start, bytes, second = TWO_SIZES[0];
+	struct store_run run;
+	struct store_get *get;
+	bool exists;
+
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &TWO);
+	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
+	store_get_stretch(get, second - 1, &start, &bytes);
+	assert_int_equal(start, 0);
+	assert_int_equal(bytes, second);
+	store_get_stretch(get, second, &start, &bytes);
+	assert_int_equal(start, second);
+	assert_int_equal(bytes, TWO_SIZES[1]);
+	assert_int_equal(store_get_run(get, second - 100, 4096, &run), 0);
+	assert_int_equal(run.bytes, 100);
+	assert_int_equal(store_get_run(get, second + bytes, 1, &run), -ERANGE);
+	assert_int_equal(store_get_verify(get, second, body + second, STORE_CHECK_BYTES), 0);
+	assert_int_equal(store_get_verify(get, second - 100, body + second - 100, 200), 0 - EINVAL);
+	assert_int_equal(store_get_verify(get, second + 4096, body, 4096), -EINVAL);
+	body[second] ^= 1;
+	assert_int_equal(store_get_verify(get, second, body + second, STORE_CHECK_BYTES), -EIO);
+	store_get_close(get);
+	free(body);
+}
+
+static void test_stretches(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, stretches_run, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- All or nothing. ---- */
+
+static void stale_run(struct rig *rig, void *arg)
+{
+	const struct put_how how = {.adoptable = true};
+	struct store_put *put;
+	char buf[32];
+
+	(void)arg;
+	buckets_make(rig);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 5000, 1, NULL), 0);
+	for (uint32_t victim = 0; victim < TWO.count; victim++) {
+		for (uint32_t replaced = 0; replaced < 2; replaced++) {
+			upload_parts(rig, &TWO);
+			put = put_begin(rig, SLICE("k"));
+			assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+			name_of(buf, "p", victim);
+			assert_int_equal(replaced ? object_put_seeded(rig, "parts", slice_str(buf),
+							    TWO_SIZES[victim], 99, &how)
+						  : store_delete(rig->store, SLICE("parts"),
+							    slice_str(buf), NULL, NULL),
+				0);
+			assert_int_equal(put_end(put, upload_bytes(&TWO)), -ESTALE);
+			assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 5000, 1), 0);
+			name_of(buf, "p", !victim);
+			assert_int_equal(object_verify_seeded(rig, "parts", slice_str(buf),
+						 TWO_SIZES[!victim], TWO.seed + !victim),
+				0);
+		}
+	}
+	/* Already at adopting. */
+	upload_parts(rig, &TWO);
+	{
+		struct store_get *get;
+		bool exists;
+
+		assert_int_equal(store_get_open(rig->store, SLICE("parts"), name_of(buf, "p", 0),
+					 &get, &exists),
+			0);
+		upload_parts(rig, &TWO);
+		put = put_begin(rig, SLICE("k"));
+		assert_int_equal(
+			store_put_adopt(put, SLICE("parts"), slice_str(buf), get), -ESTALE);
+		store_put_abort(put);
+		store_get_close(get);
+	}
+	/* The same one twice. */
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(put_end(put, 2 * upload_bytes(&TWO)), -ESTALE);
+	/* Two that want the same: one has it. */
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(complete(rig, &TWO, SLICE("other")), 0);
+	assert_int_equal(put_end(put, upload_bytes(&TWO)), -ESTALE);
+	upload_verify(rig, &TWO, SLICE("other"));
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 5000, 1), 0);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("other"), NULL, NULL), 0);
+	k_delete(rig, NULL);
+}
+
+static void test_what_changed_is_not_adopted(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, stale_run, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+static int refuse(const struct store_meta *current, void *arg)
+{
+	(void)current;
+	(void)arg;
+	return -EEXIST;
+}
+
+static void refusals_run(struct rig *rig, void *arg)
+{
+	struct store_meta meta = {.bytes = upload_bytes(&TWO)};
+	struct region_span span;
+	struct store_put *put;
+	struct store_get *get, *joined;
+	struct store_run run;
+	bool exists;
+	char buf[32];
+
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &TWO);
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	store_put_abort(put);
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(store_put_space(put, 0, 4096, &run), -EINVAL);
+	assert_int_equal(store_put_checked(put, 0, 1), -EINVAL);
+	assert_int_equal(put_end(put, upload_bytes(&TWO) - 1), -EINVAL);
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(store_put_commit(put, &meta, refuse, NULL), -EEXIST);
+	/* Nothing of it touched the parts. */
+	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
+	upload_verify(rig, &TWO, SLICE("k"));
+	/* What has parts has no body to give; nor has what lives in the index. */
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &joined, &exists), 0);
+	put = put_begin(rig, SLICE("other"));
+	assert_int_equal(store_put_adopt(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
+	assert_int_equal(store_put_adopt(put, SLICE("nobody"), SLICE("k"), joined), -ENOENT);
+	assert_int_equal(object_put_seeded(rig, "parts", name_of(buf, "p", 0), 10, 1, NULL), 0);
+	assert_int_equal(
+		store_get_open(rig->store, SLICE("parts"), slice_str(buf), &get, &exists), 0);
+	assert_int_equal(store_put_adopt(put, SLICE("parts"), slice_str(buf), get), -EINVAL);
+	store_get_close(get);
+	/* Bytes or bodies, never both. */
+	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
+	store_put_frames_take(put, span, 10);
+	assert_int_equal(store_put_drop(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
+	store_put_abort(put);
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(store_put_drop(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
+	store_put_abort(put);
+	store_get_close(joined);
+	assert_int_equal(store_delete(rig->store, SLICE("parts"), slice_str(buf), NULL, NULL), 0);
+	k_delete(rig, NULL);
+}
+
+static void test_refusals_leave_the_parts_alone(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, refusals_run, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- What goes with the commit, and replacing. ---- */
+
+static void replace_run(struct rig *rig, void *arg)
+{
+	struct store_put *put;
+	struct store_get *get;
+	uint64_t once;
+	bool exists;
+
+	(void)arg;
+	buckets_make(rig);
+	for (uint64_t i = 0; i < 6; i++) {
+		assert_int_equal(
+			object_put_seeded(rig, "parts", SLICE("record"), 3000 * i, 1, NULL), 0);
+		assert_int_equal(
+			store_get_open(rig->store, SLICE("parts"), SLICE("record"), &get, &exists),
+			0);
+		upload_parts(rig, i % 2 ? &TWO : &EVERY);
+		put = put_begin(rig, SLICE("k"));
+		assert_int_equal(upload_adopt(rig, i % 2 ? &TWO : &EVERY, put), 0);
+		assert_int_equal(store_put_drop(put, SLICE("parts"), SLICE("record"), get), 0);
+		assert_int_equal(put_end(put, upload_bytes(i % 2 ? &TWO : &EVERY)), 0);
+		store_get_close(get);
+		assert_int_equal(
+			store_get_open(rig->store, SLICE("parts"), SLICE("record"), &get, &exists),
+			-ENOENT);
+		upload_verify(rig, i % 2 ? &TWO : &EVERY, SLICE("k"));
+		assert_int_equal(objects(rig), 1);
+	}
+	/* A joined object that goes with another's commit takes its bodies along. */
+	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
+	upload_parts(rig, &ONE);
+	put = put_begin(rig, SLICE("other"));
+	assert_int_equal(upload_adopt(rig, &ONE, put), 0);
+	assert_int_equal(store_put_drop(put, SLICE("b"), SLICE("k"), get), 0);
+	assert_int_equal(put_end(put, upload_bytes(&ONE)), 0);
+	store_get_close(get);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("other"), NULL, NULL), 0);
+	all_empty(rig, NULL);
+	/* By a plain one. */
+	upload_parts(rig, &EVERY);
+	assert_int_equal(complete(rig, &EVERY, SLICE("k")), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 8192, 5, NULL), 0);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 8192, 5), 0);
+	(void)store_list(rig->store,
+		&(struct store_list_opts){.bucket = SLICE("b"), .entries_max = 1}, ignore_entry,
+		NULL, &exists);
+	once = used_bytes(rig);
+	assert_int_equal(once, 8192);
+	k_delete(rig, NULL);
+}
+
+static void test_replacing_gives_all_space_back(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, replace_run, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- Who reads a part while it is adopted, and the whole deleted. ---- */
+
+static void reader_run(struct rig *rig, void *arg)
+{
+	struct store_run before, after;
+	struct store_get *get;
+	bool exists;
+	char buf[32];
+
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &TWO);
+	assert_int_equal(
+		store_get_open(rig->store, SLICE("parts"), name_of(buf, "p", 1), &get, &exists), 0);
+	assert_int_equal(store_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
+	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
+	for (uint64_t i = 0; i < 20; i++)
+		assert_int_equal(
+			object_put_seeded(rig, "b", SLICE("k"), TWO_SIZES[1], 100 + i, NULL), 0);
+	assert_int_equal(store_get_run(get, 0, 4096, &after), 0);
+	assert_int_equal(before.volume_offset, after.volume_offset);
+	assert_true(used_bytes(rig) >= TWO_SIZES[1] + upload_bytes(&TWO));
+	store_get_close(get);
+	k_delete(rig, NULL);
+}
+
+static void test_a_reader_of_a_part_keeps_its_extents(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, reader_run, NULL);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* Its segments are not in memory when it is adopted, and gone from the index when it asks. */
+static void late_reader_run(struct rig *rig, void *arg)
+{
+	struct store_get *get;
+	struct store_run run;
+	bool exists;
+	char buf[32];
+
+	(void)arg;
+	assert_int_equal(
+		store_get_open(rig->store, SLICE("parts"), name_of(buf, "p", 1), &get, &exists), 0);
+	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
+	k_delete(rig, NULL);
+	(void)store_list(rig->store,
+		&(struct store_list_opts){.bucket = SLICE("b"), .entries_max = 1}, ignore_entry,
+		NULL, &exists);
+	assert_int_equal(store_get_run(get, STORE_CHUNK_BYTES, 4096, &run), 0);
+	store_get_close(get);
+}
+
+static void parts_only(struct rig *rig, void *arg)
+{
+	(void)arg;
+	buckets_make(rig);
+	upload_parts(rig, &TWO);
+}
+
+static void test_a_late_reader_asks_the_adopter(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, parts_only, NULL);
+	rig_run(&rig, late_reader_run, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* ---- As many as there may be. ---- */
+
+static uint64_t tiny_sizes[STORE_PARTS_MAX + 1];
+static struct upload tiny = {.sizes = tiny_sizes, .count = STORE_PARTS_MAX, .seed = 1000};
+
+static void tiny_put(struct rig *rig, void *arg)
+{
+	struct store_put *put;
+	struct store_get *get;
+	bool exists;
+	char buf[32];
+
+	(void)arg;
+	buckets_make(rig);
+	tiny.count = STORE_PARTS_MAX + 1;
+	upload_parts(rig, &tiny);
+	tiny.count = STORE_PARTS_MAX;
+	put = put_begin(rig, SLICE("k"));
+	assert_int_equal(upload_adopt(rig, &tiny, put), 0);
+	assert_int_equal(store_get_open(rig->store, SLICE("parts"),
+				 name_of(buf, "p", STORE_PARTS_MAX), &get, &exists),
+		0);
+	assert_int_equal(store_put_adopt(put, SLICE("parts"), slice_str(buf), get), -EFBIG);
+	store_get_close(get);
+	assert_int_equal(put_end(put, upload_bytes(&tiny)), 0);
+	assert_int_equal(store_delete(rig->store, SLICE("parts"), slice_str(buf), NULL, NULL), 0);
+	assert_int_equal(objects(rig), 1);
+}
+
+static void tiny_verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	upload_verify(rig, &tiny, SLICE("k"));
+}
+
+static void test_ten_thousand_bodies(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	for (uint32_t i = 0; i <= STORE_PARTS_MAX; i++)
+		tiny_sizes[i] = 1 + i % 100;
+	rig_init(&rig, 1);
+	rig_run(&rig, tiny_put, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, tiny_verify, NULL);
+	rig_run(&rig, k_delete, NULL);
+	fsck_clean(&rig);
+	rig_run(&rig, all_empty, NULL);
+	rig_dir_remove(&rig);
+}
+
+/* More than the log takes at once: refused whole. */
+static void log_full_run(struct rig *rig, void *arg)
+{
+	char buf[32];
+
+	(void)arg;
+	buckets_make(rig);
+	tiny.count = 4000;
+	upload_parts(rig, &tiny);
+	assert_int_equal(complete(rig, &tiny, SLICE("k")), -EFBIG);
+	assert_int_equal(objects(rig), tiny.count);
+	assert_int_equal(object_verify_seeded(rig, "parts", name_of(buf, "p", 3999),
+				 tiny_sizes[3999], tiny.seed + 3999),
+		0);
+	tiny.count = 1000;
+	assert_int_equal(complete(rig, &tiny, SLICE("k")), 0);
+	upload_verify(rig, &tiny, SLICE("k"));
+	tiny.count = STORE_PARTS_MAX;
+}
+
+static void test_more_than_the_log_takes(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.log_bytes = 256 * KIB;
+	rig_run(&rig, log_full_run, NULL);
+	fsck_clean(&rig);
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bodies_of_every_size_are_joined),
+		cmocka_unit_test(test_segments_go_with_their_bodies),
+		cmocka_unit_test(test_one_body_makes_a_plain_object),
+		cmocka_unit_test(test_cached_chunks_stay),
+		cmocka_unit_test(test_stretches),
+		cmocka_unit_test(test_what_changed_is_not_adopted),
+		cmocka_unit_test(test_refusals_leave_the_parts_alone),
+		cmocka_unit_test(test_replacing_gives_all_space_back),
+		cmocka_unit_test(test_a_reader_of_a_part_keeps_its_extents),
+		cmocka_unit_test(test_a_late_reader_asks_the_adopter),
+		cmocka_unit_test(test_ten_thousand_bodies),
+		cmocka_unit_test(test_more_than_the_log_takes),
+	};
+
+	return cmocka_run_group_tests_name("adopt", tests, NULL, NULL);
+}
