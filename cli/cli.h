@@ -35,6 +35,7 @@ extern const struct cli_command CLI_RM;
 extern const struct cli_command CLI_BENCH;
 extern const struct cli_command CLI_REGION;
 extern const struct cli_command CLI_FSCK;
+extern const struct cli_command CLI_FLOW;
 extern const struct cli_command CLI_DOCTOR;
 
 /* Prints "nebulaio NAME: why" and how to get help; returns CLI_USAGE. */

@@ -13,6 +13,7 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_CAT,
 	&CLI_STAT,
 	&CLI_RM,
+	&CLI_FLOW,
 	&CLI_BENCH,
 	&CLI_REGION,
 	&CLI_FSCK,

@@ -1,0 +1,450 @@
+/* cli/flow_s3.c: the sink of `nebulaio flow` that uploads. libnebulaio waits for its server, a
+ * reactor must not: so the client lives on a thread of its own, which takes pieces over in order
+ * and tells the reactor by a message when it is done with one. The server reads an RDMA part out of
+ * the very frames that the flow filled. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_cmd.h"
+
+#define PART_PIECES	 8u
+#define PARTS_MAX	 10000u
+#define WINDOW_PIECES	 32u /* handed over and not yet uploaded */
+#define ANSWER_BYTES_MAX 8192u
+#define POOL_BYTES	 (4 * MIB)
+
+_Static_assert(PART_PIECES <= NEB_IOV_MAX, "a part is one request");
+_Static_assert(PART_PIECES *STORE_CHUNK_BYTES >= 5 * MIB, "S3 takes parts from 5 MiB on");
+
+struct s3_sink;
+
+/* A piece or the end of an object, on its way to the thread and back. */
+struct s3_job {
+	struct list link;
+	struct reactor_msg done;
+	struct s3_sink *sink;
+	struct flow_piece piece;
+	bool is_end, failed;
+};
+
+struct s3_sink {
+	struct flow_sink sink;
+	struct flow_s3 *uploads;
+	char bucket[64];
+	char key[LIMIT_KEY_LEN_MAX + 1];
+	/* The reactor's. */
+	uint32_t pieces_out;
+	bool ended;
+	struct fiber *waiter;
+	struct s3_job end;
+	/* The thread's. */
+	struct s3_job *part[PART_PIECES];
+	uint32_t part_pieces;
+	uint32_t part_count;
+	char upload_id[256];
+	char (*etags)[84];
+	_Atomic int error;
+};
+
+struct flow_s3 {
+	const struct remote_opts *opts;
+	struct region *region;
+	struct neb_client *client;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct list jobs;
+	bool stop;
+	_Atomic int transport;
+	char answer[ANSWER_BYTES_MAX];
+};
+
+/* ---- The thread. ---- */
+
+static void job_return(struct s3_job *job)
+{
+	reactor_post(job->sink->sink.core->reactor, &job->done);
+}
+
+static void part_return(struct s3_sink *self)
+{
+	for (uint32_t i = 0; i < self->part_pieces; i++)
+		job_return(self->part[i]);
+	self->part_pieces = 0;
+}
+
+static int perform(
+	struct s3_sink *self, const struct neb_request *request, struct neb_result *ret_result)
+{
+	int ret = neb_perform(self->uploads->client, request, ret_result);
+
+	atomic_store(&self->uploads->transport, (int)ret_result->transport);
+	if (ret)
+		remote_failed(self->key, ret_result);
+	return ret;
+}
+
+/* The text of <UploadId>, which has no markup in it. */
+static int upload_id_of(const char *answer, size_t bytes, char *out, size_t out_bytes)
+{
+	static const char OPEN[] = "<UploadId>", CLOSE[] = "</UploadId>";
+	struct slice text = slice_of(answer, bytes);
+	ptrdiff_t from = slice_find(text, slice_str(OPEN)), to;
+
+	if (from < 0)
+		return -EPROTO;
+	text = slice_from(text, (size_t)from + sizeof(OPEN) - 1);
+	to = slice_find(text, slice_str(CLOSE));
+	return to < 0 ? -EPROTO : slice_copy_str(slice_to(text, (size_t)to), out, out_bytes);
+}
+
+static int upload_create(struct s3_sink *self)
+{
+	struct neb_iov into = {self->uploads->answer, sizeof(self->uploads->answer)};
+	const struct neb_request request = {.op = NEB_CREATE_MULTIPART,
+		.bucket = self->bucket,
+		.key = self->key,
+		.into = &into,
+		.into_count = 1};
+	struct neb_result result;
+	int ret = perform(self, &request, &result);
+
+	if (ret)
+		return ret;
+	self->etags = calloc(PARTS_MAX, sizeof(*self->etags));
+	if (!self->etags)
+		return -ENOMEM;
+	return upload_id_of(
+		self->uploads->answer, result.bytes, self->upload_id, sizeof(self->upload_id));
+}
+
+/* What the pieces hold, as one request of op; empty objects have no piece. */
+static int pieces_send(struct s3_sink *self, enum neb_op op, const char *query, char etag[84])
+{
+	struct neb_iov body[PART_PIECES];
+	struct neb_request request = {.op = op,
+		.bucket = self->bucket,
+		.key = self->key,
+		.query = query,
+		.body = body,
+		.body_count = self->part_pieces};
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+	struct neb_result result;
+	struct checksum sum;
+	int ret;
+
+	checksum_init(&sum, CHECKSUM_CRC64NVME);
+	for (uint32_t i = 0; i < self->part_pieces; i++) {
+		const struct flow_piece *piece = &self->part[i]->piece;
+
+		body[i] = (struct neb_iov){piece->data, piece->bytes};
+		checksum_update(&sum, piece->data, piece->bytes);
+	}
+	checksum_final(&sum, digest);
+	if (op == NEB_PUT_OBJECT) {
+		request.checksum_kind = NEB_CHECKSUM_CRC64NVME;
+		request.checksum = digest;
+	}
+	ret = perform(self, &request, &result);
+	if (!ret && etag)
+		memcpy(etag, result.etag, sizeof(result.etag));
+	return ret;
+}
+
+static int part_send(struct s3_sink *self)
+{
+	char query[320];
+	int ret = 0;
+
+	if (self->part_count == PARTS_MAX) {
+		fprintf(stderr, "nebulaio flow: %s: more than %u parts; roll sooner\n", self->key,
+			PARTS_MAX);
+		return -EFBIG;
+	}
+	if (self->part_count == 0)
+		ret = upload_create(self);
+	if (ret)
+		return ret;
+	snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", self->part_count + 1,
+		self->upload_id);
+	ret = pieces_send(self, NEB_UPLOAD_PART, query, self->etags[self->part_count]);
+	if (!ret)
+		self->part_count++;
+	return ret;
+}
+
+static int upload_complete(struct s3_sink *self)
+{
+	struct neb_iov body, into = {self->uploads->answer, sizeof(self->uploads->answer)};
+	struct neb_request request = {.op = NEB_COMPLETE_MULTIPART,
+		.bucket = self->bucket,
+		.key = self->key,
+		.body = &body,
+		.body_count = 1,
+		.into = &into,
+		.into_count = 1};
+	struct neb_result result;
+	struct buf xml;
+	char query[300];
+	int ret;
+
+	buf_init(&xml, 4 * MIB);
+	buf_put_str(&xml, "<CompleteMultipartUpload>");
+	for (uint32_t i = 0; i < self->part_count; i++)
+		buf_printf(&xml,
+			"<Part><PartNumber>%u</PartNumber><ETag>&quot;%s&quot;</ETag></Part>",
+			i + 1, self->etags[i]);
+	buf_put_str(&xml, "</CompleteMultipartUpload>");
+	snprintf(query, sizeof(query), "uploadId=%s", self->upload_id);
+	request.query = query;
+	body = (struct neb_iov){xml.data, xml.len};
+	ret = perform(self, &request, &result);
+	buf_free(&xml);
+	/* S3 may answer 200 and then fail inside the document. */
+	if (!ret && slice_find(slice_of(self->uploads->answer, result.bytes),
+			    slice_str("<CompleteMultipartUploadResult")) < 0) {
+		fprintf(stderr, "nebulaio flow: %s: the upload could not be completed\n",
+			self->key);
+		ret = -EIO;
+	}
+	return ret;
+}
+
+static void upload_abort(struct s3_sink *self)
+{
+	struct neb_request request = {
+		.op = NEB_ABORT_MULTIPART, .bucket = self->bucket, .key = self->key};
+	struct neb_result result;
+	char query[300];
+
+	snprintf(query, sizeof(query), "uploadId=%s", self->upload_id);
+	request.query = query;
+	perform(self, &request, &result);
+}
+
+static void object_end(struct s3_sink *self, bool failed)
+{
+	int ret = atomic_load(&self->error);
+
+	if (!ret && !failed && self->part_count == 0)
+		ret = pieces_send(self, NEB_PUT_OBJECT, NULL, NULL);
+	else if (!ret && !failed) {
+		ret = self->part_pieces ? part_send(self) : 0;
+		if (!ret)
+			ret = upload_complete(self);
+	}
+	if ((ret || failed) && self->upload_id[0])
+		upload_abort(self);
+	part_return(self);
+	atomic_store(&self->error, ret);
+}
+
+static void job_run(struct s3_job *job)
+{
+	struct s3_sink *self = job->sink;
+
+	if (job->is_end) {
+		object_end(self, job->failed);
+		job_return(job);
+		return;
+	}
+	self->part[self->part_pieces++] = job;
+	if (atomic_load(&self->error)) {
+		part_return(self);
+	} else if (self->part_pieces == PART_PIECES) {
+		atomic_store(&self->error, part_send(self));
+		part_return(self);
+	}
+}
+
+static void *upload_thread(void *arg)
+{
+	struct flow_s3 *uploads = arg;
+
+	pthread_mutex_lock(&uploads->lock);
+	for (;;) {
+		struct list *link = list_pop(&uploads->jobs);
+
+		if (!link && uploads->stop)
+			break;
+		if (!link) {
+			pthread_cond_wait(&uploads->wake, &uploads->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&uploads->lock);
+		job_run(CONTAINER_OF(link, struct s3_job, link));
+		pthread_mutex_lock(&uploads->lock);
+	}
+	pthread_mutex_unlock(&uploads->lock);
+	return NULL;
+}
+
+/* ---- The reactor's side. ---- */
+
+static void job_submit(struct s3_job *job)
+{
+	struct flow_s3 *uploads = job->sink->uploads;
+
+	pthread_mutex_lock(&uploads->lock);
+	list_push_back(&uploads->jobs, &job->link);
+	pthread_cond_signal(&uploads->wake);
+	pthread_mutex_unlock(&uploads->lock);
+}
+
+static void job_done(struct reactor_msg *msg)
+{
+	struct s3_job *job = CONTAINER_OF(msg, struct s3_job, done);
+	struct s3_sink *self = job->sink;
+
+	if (job->is_end) {
+		self->ended = true;
+	} else {
+		flow_piece_end(self->sink.core, &job->piece, OWNER_RDMA);
+		self->pieces_out--;
+		free(job);
+	}
+	if (self->waiter)
+		fiber_wake(self->waiter);
+}
+
+static int s3_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct s3_sink *self = CONTAINER_OF(sink, struct s3_sink, sink);
+	int error = atomic_load(&self->error);
+	struct s3_job *job = error ? NULL : calloc(1, sizeof(*job));
+
+	if (!job) {
+		flow_piece_end(sink->core, piece, OWNER_APP);
+		return error ? error : -ENOMEM;
+	}
+	self->waiter = fiber_self();
+	while (self->pieces_out >= WINDOW_PIECES)
+		fiber_park();
+	self->waiter = NULL;
+	region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
+	*job = (struct s3_job){.done = {.fn = job_done}, .sink = self, .piece = *piece};
+	self->pieces_out++;
+	job_submit(job);
+	return 0;
+}
+
+static int s3_finish(struct flow_sink *sink, bool failed)
+{
+	struct s3_sink *self = CONTAINER_OF(sink, struct s3_sink, sink);
+	int ret;
+
+	self->end = (struct s3_job){
+		.done = {.fn = job_done}, .sink = self, .is_end = true, .failed = failed};
+	self->waiter = fiber_self();
+	job_submit(&self->end);
+	while (!self->ended || self->pieces_out)
+		fiber_park();
+	ret = atomic_load(&self->error);
+	free(self->etags);
+	free(self);
+	return ret;
+}
+
+static const struct flow_sink_ops S3_OPS = {
+	.name = "s3",
+	.push = s3_push,
+	.finish = s3_finish,
+};
+
+int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core, const char *bucket,
+	const char *key, struct flow_sink **ret_sink)
+{
+	struct s3_sink *self = calloc(1, sizeof(*self));
+
+	if (!self)
+		return -ENOMEM;
+	if (strlen(bucket) >= sizeof(self->bucket) || strlen(key) >= sizeof(self->key)) {
+		free(self);
+		return -ENAMETOOLONG;
+	}
+	self->sink = (struct flow_sink){.ops = &S3_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->uploads = uploads;
+	snprintf(self->bucket, sizeof(self->bucket), "%s", bucket);
+	snprintf(self->key, sizeof(self->key), "%s", key);
+	*ret_sink = &self->sink;
+	return 0;
+}
+
+/* ---- Lives. ---- */
+
+static void memory_register(struct flow_s3 *uploads)
+{
+	for (uint32_t i = 0; i < region_arena_count(uploads->region); i++) {
+		const struct region_arena arena = region_arena(uploads->region, i);
+		int ret = neb_register(uploads->client, arena.base, arena.bytes);
+
+		if (ret)
+			log_warn("flow",
+				"the region's memory cannot be registered with the client: %s; "
+				"parts are copied or registered one by one",
+				strerror(-ret));
+	}
+}
+
+int flow_s3_open(
+	const struct remote_opts *opts, struct region *region, struct flow_s3 **ret_uploads)
+{
+	struct flow_s3 *uploads = calloc(1, sizeof(*uploads));
+	int ret;
+
+	if (!uploads) {
+		fprintf(stderr, "nebulaio flow: no memory\n");
+		return CLI_FAILED;
+	}
+	uploads->opts = opts;
+	uploads->region = region;
+	atomic_store(&uploads->transport, NEB_NONE);
+	ret = remote_open(opts, &uploads->client);
+	if (ret) {
+		free(uploads);
+		return ret;
+	}
+	memory_register(uploads);
+	list_init(&uploads->jobs);
+	pthread_mutex_init(&uploads->lock, NULL);
+	pthread_cond_init(&uploads->wake, NULL);
+	ret = pthread_create(&uploads->thread, NULL, upload_thread, uploads);
+	if (ret) {
+		fprintf(stderr, "nebulaio flow: no thread for uploads: %s\n", strerror(ret));
+		neb_client_close(uploads->client);
+		free(uploads);
+		return CLI_FAILED;
+	}
+	*ret_uploads = uploads;
+	return CLI_OK;
+}
+
+void flow_s3_close(struct flow_s3 *uploads)
+{
+	if (!uploads)
+		return;
+	pthread_mutex_lock(&uploads->lock);
+	uploads->stop = true;
+	pthread_cond_signal(&uploads->wake);
+	pthread_mutex_unlock(&uploads->lock);
+	pthread_join(uploads->thread, NULL);
+	neb_client_close(uploads->client);
+	pthread_cond_destroy(&uploads->wake);
+	pthread_mutex_destroy(&uploads->lock);
+	free(uploads);
+}
+
+const char *flow_s3_transport(const struct flow_s3 *uploads)
+{
+	return neb_transport_name((enum neb_transport)atomic_load(&uploads->transport));
+}
+
+uint64_t flow_s3_copied(const struct flow_s3 *uploads)
+{
+	struct neb_stats stats;
+
+	neb_client_stats(uploads->client, &stats);
+	return stats.bytes_copied;
+}

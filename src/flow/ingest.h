@@ -1,0 +1,99 @@
+/* flow/ingest.h: the network → storage flow: packets that AF_XDP left in the region's frames become
+ * bodies, as pcapng or as the bare payloads of datagrams, and bodies become files. Built where xdp
+ * is.
+ *
+ * A capture lives as long as the port is listened to. It yields one body after the other: a body
+ * ends when it is long or old enough, and the next may begin while the last is still being made
+ * durable, so that nothing is lost in between. A port's packets are taken by one body at a time.
+ *
+ * What is copied: a pcapng body is packets with headers between them, gathered into chunks, so each
+ * packet is copied once (COPY_GATHER). Bare payloads go from the frame that the packet came in to
+ * the disk, uncopied.
+ *
+ * All calls inside fibers of the core's reactor, unless it says otherwise. */
+#ifndef FLOW_INGEST_H
+#define FLOW_INGEST_H
+
+#include "flow/flow.h"
+#include "xdp/xdp.h"
+
+/* ---- pcapng. Source: draft-ietf-opsawg-pcapng. Blocks in the host's byte order. ---- */
+#define PCAPNG_HEAD_BYTES_MAX	256u
+#define PCAPNG_PACKET_BYTES	32u /* of a packet block, without the packet and its padding */
+#define PCAPNG_STATISTICS_BYTES 76u
+
+/* The section header and the one interface, timestamps in nanoseconds; returns the length. */
+uint32_t pcapng_head(uint8_t out[PCAPNG_HEAD_BYTES_MAX], const char *interface);
+/* What stands before a packet (28 bytes) … */
+void pcapng_packet_head(uint8_t out[28], uint64_t real_ns, uint32_t bytes, uint32_t bytes_on_wire);
+/* … and behind it: padding to 4 bytes and the block's length again; returns how many (4 to 7). */
+uint32_t pcapng_packet_tail(uint8_t out[8], uint32_t bytes);
+/* The interface's statistics, which end a body. */
+struct pcapng_statistics {
+	uint64_t start_ns, end_ns; /* real time */
+	uint64_t received, dropped;
+};
+void pcapng_statistics(
+	uint8_t out[PCAPNG_STATISTICS_BYTES], const struct pcapng_statistics *statistics);
+
+/* ---- Capturing. ---- */
+enum flow_capture_form {
+	FLOW_CAPTURE_PCAPNG,
+	FLOW_CAPTURE_PAYLOAD, /* UDP payloads of a multiple of payload_unit bytes, one after the
+				 other */
+};
+
+struct flow_capture;
+struct flow_capture_opts {
+	enum flow_capture_form form;
+	const char *interface; /* named in the body */
+	uint32_t payload_unit; /* a power of two, 512 or more */
+	uint64_t roll_bytes;  /* a body ends at the first packet that brings it to so many; 0: never
+			       */
+	uint64_t roll_ns;     /* … or so long after its first packet; 0: never */
+	uint64_t packets_max; /* the capture ends after so many; 0: never */
+	uint64_t deadline_ns; /* or at this time (monotonic) */
+	/* Called when a body's last piece has been handed out: the next may begin. */
+	void (*body_ended)(void *arg);
+	void *arg;
+};
+struct flow_capture_stats {
+	uint64_t packets, packet_bytes; /* that went into bodies */
+	uint64_t body_bytes;
+	uint64_t unfit; /* payload form: not UDP, or of another length */
+	uint64_t lost;	/* for want of a place in the rings */
+};
+
+/* Any thread. The port is the caller's and must outlive it. */
+int flow_capture_open(struct flow_core *core, struct xp_port *port,
+	const struct flow_capture_opts *opts, struct flow_capture **ret_capture);
+void flow_capture_close(struct flow_capture *capture); /* takes NULL; no body open */
+/* Waits for the first packet of the next body: 1; 0: the capture has ended; -ENODEV: with its
+ * interface. */
+int flow_capture_wait(struct flow_capture *capture);
+/* A source of one body, after a wait that returned 1. */
+int flow_capture_source_open(struct flow_capture *capture, struct flow_source **ret_source);
+/* Ends the capture in order: from now on packets go to the kernel, those that came before are
+ * still taken. Inside or outside fibers. */
+void flow_capture_stop(struct flow_capture *capture);
+void flow_capture_stats(const struct flow_capture *capture, struct flow_capture_stats *ret_stats);
+
+/* ---- Files. ---- */
+struct flow_file_opts {
+	const char *path;
+	bool replace;  /* an existing file, or what lies on a block device; else -EEXIST */
+	bool fixed;    /* flow_file_register() succeeded */
+	uint32_t unit; /* of the pieces' lengths and addresses, a power of two, 512 or more */
+};
+/* Makes the region known to the reactor's io_uring as fixed buffers; before the first turn. False
+ * when the locked-memory limit forbids it: writes then cost a little more. */
+bool flow_file_register(struct reactor *reactor, struct region *region);
+/* Pieces go to the file in order, gathered into writes of up to a chunk, from their own frames.
+ * finish makes file and name durable. Each piece but the last is a multiple of the unit long; a
+ * last one of odd length lies in whole frames of its own. Past the page cache where the file system
+ * can do that. -EEXIST; -EINVAL: the medium's unit is larger; open(2)'s errors. Blocks a moment, to
+ * open the file. */
+int flow_file_sink_open(
+	struct flow_core *core, const struct flow_file_opts *opts, struct flow_sink **ret_sink);
+
+#endif

@@ -1,0 +1,514 @@
+/* flow/xdp_ends.c: a capture: packets of an AF_XDP port as bodies. What comes in is taken in
+ * batches; a body gathers it into chunks (pcapng) or hands the frames on (payloads). */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow/ingest.h"
+
+#define BATCH		 64u
+#define PARTS_MAX	 20u /* frames of one packet: 64 KiB */
+#define CHUNK_FRAMES	 (STORE_CHUNK_BYTES / FRAME_BYTES)
+#define DRAIN_NS	 (5 * NS_PER_MS) /* for packets that the driver still holds when it ends */
+#define CLOCK_REFRESH_NS NS_PER_S
+
+struct flow_capture {
+	struct flow_core *core;
+	struct xp_port *port;
+	struct flow_capture_opts opts;
+	char interface[64];
+	struct xp_packet batch[BATCH];
+	uint32_t batch_idx, batch_count;
+	struct xp_queue *batch_queue;
+	uint32_t queue_next;
+	struct xp_packet parts[PARTS_MAX]; /* of the packet at hand */
+	uint32_t part_count;
+	struct fiber *waiter;
+	bool stopping; /* the filter lets everything pass */
+	bool ended;    /* nothing more will come */
+	bool closed;   /* and what is left in the batch is not wanted */
+	int error;
+	uint64_t real_offset_ns, real_offset_at_ns; /* real time less monotonic */
+	uint32_t bodies_open;
+	struct flow_capture_stats stats;
+};
+
+struct flow_xdp_source {
+	struct flow_source source;
+	struct flow_capture *capture;
+	bool ended;
+	uint64_t offset; /* of the next piece */
+	uint64_t start_ns;
+	uint64_t packets;
+	uint64_t lost_before;
+	/* pcapng: the chunk at hand, and what a packet at its end spills into. */
+	struct region_span chunk, spill;
+	uint32_t used; /* of both */
+};
+
+/* ---- Taking packets. ---- */
+
+static uint64_t lost_so_far(const struct flow_capture *capture)
+{
+	struct xp_stats stats;
+
+	xp_stats(capture->port, &stats);
+	return stats.dropped + stats.ring_full;
+}
+
+void flow_capture_stop(struct flow_capture *capture)
+{
+	if (!capture->stopping && xp_rules_set(capture->port, NULL, 0))
+		log_warn("flow", "the packet filter cannot be told to stop");
+	capture->stopping = true;
+	if (capture->waiter)
+		fiber_wake(capture->waiter);
+}
+
+static bool batch_receive(struct flow_capture *capture)
+{
+	for (uint32_t i = 0; i < xp_queue_count(capture->port); i++) {
+		struct xp_queue *queue = xp_queue(capture->port, capture->queue_next);
+
+		capture->queue_next = (capture->queue_next + 1) % xp_queue_count(capture->port);
+		capture->batch_count = xp_receive(queue, capture->batch, BATCH);
+		capture->batch_idx = 0;
+		capture->batch_queue = queue;
+		if (capture->batch_count)
+			return true;
+	}
+	return false;
+}
+
+static int port_wait(struct flow_capture *capture, uint64_t deadline_ns)
+{
+	int ret;
+
+	capture->waiter = fiber_self();
+	ret = xp_wait(capture->port, capture->core->reactor, deadline_ns);
+	capture->waiter = NULL;
+	return ret;
+}
+
+/* True when there is a packet in the batch; false at the deadline, or when nothing more will come.
+ */
+static bool batch_wait(struct flow_capture *capture, uint64_t deadline_ns)
+{
+	while (capture->batch_idx == capture->batch_count && !capture->ended) {
+		bool stopping = capture->stopping;
+		int ret;
+
+		if (batch_receive(capture))
+			break;
+		if (clock_now_ns() >= capture->opts.deadline_ns)
+			flow_capture_stop(capture);
+		ret = port_wait(capture, stopping ? clock_now_ns() + DRAIN_NS
+						  : MIN(deadline_ns, capture->opts.deadline_ns));
+		if (ret == -ENODEV)
+			capture->error = ret;
+		if (ret == -ENODEV || (ret == -ETIMEDOUT && stopping))
+			capture->ended = true;
+		if (ret == -ETIMEDOUT && clock_now_ns() >= deadline_ns)
+			break;
+	}
+	return capture->batch_idx < capture->batch_count;
+}
+
+static void parts_recycle(struct flow_capture *capture)
+{
+	for (uint32_t i = 0; i < capture->part_count; i++)
+		xp_recycle(capture->batch_queue, capture->parts[i].span);
+	capture->part_count = 0;
+}
+
+/* The next packet of the batch with all its frames; the kernel publishes those at once. False: it
+ * was no whole packet, and is gone. */
+static bool packet_take(struct flow_capture *capture)
+{
+	bool more = true;
+
+	capture->part_count = 0;
+	while (more) {
+		if (capture->batch_idx == capture->batch_count) {
+			capture->batch_count =
+				xp_receive(capture->batch_queue, capture->batch, BATCH);
+			capture->batch_idx = 0;
+			if (!capture->batch_count)
+				break;
+		}
+		if (capture->part_count == PARTS_MAX)
+			xp_recycle(
+				capture->batch_queue, capture->parts[--capture->part_count].span);
+		capture->parts[capture->part_count] = capture->batch[capture->batch_idx++];
+		more = capture->parts[capture->part_count++].more;
+	}
+	if (!more && capture->part_count < PARTS_MAX)
+		return true;
+	parts_recycle(capture);
+	capture->stats.unfit++;
+	return false;
+}
+
+int flow_capture_wait(struct flow_capture *capture)
+{
+	if (capture->closed)
+		return 0;
+	if (batch_wait(capture, DEADLINE_NONE))
+		return 1;
+	return capture->error;
+}
+
+/* ---- What ends a body. ---- */
+
+static void body_end(struct flow_xdp_source *self)
+{
+	struct flow_capture *capture = self->capture;
+
+	self->ended = true;
+	capture->bodies_open--;
+	if (capture->opts.body_ended)
+		capture->opts.body_ended(capture->opts.arg);
+}
+
+/* After each packet, with its time. */
+static bool body_is_over(struct flow_xdp_source *self, uint64_t body_bytes, uint64_t now_ns)
+{
+	struct flow_capture *capture = self->capture;
+	const struct flow_capture_opts *opts = &capture->opts;
+
+	if (opts->packets_max && capture->stats.packets >= opts->packets_max) {
+		flow_capture_stop(capture);
+		capture->closed = true;
+		return true;
+	}
+	if (now_ns >= opts->deadline_ns)
+		flow_capture_stop(capture);
+	return (opts->roll_bytes && body_bytes >= opts->roll_bytes) ||
+	       (opts->roll_ns && now_ns - self->start_ns >= opts->roll_ns);
+}
+
+static uint64_t body_deadline(const struct flow_xdp_source *self)
+{
+	const struct flow_capture_opts *opts = &self->capture->opts;
+
+	return opts->roll_ns ? self->start_ns + opts->roll_ns : DEADLINE_NONE;
+}
+
+/* ---- pcapng bodies. ---- */
+
+static uint8_t *chunk_at(const struct flow_xdp_source *self, uint32_t *ret_room)
+{
+	if (self->used < STORE_CHUNK_BYTES) {
+		*ret_room = STORE_CHUNK_BYTES - self->used;
+		return self->chunk.data + self->used;
+	}
+	*ret_room = 2 * STORE_CHUNK_BYTES - self->used;
+	return self->spill.data + (self->used - STORE_CHUNK_BYTES);
+}
+
+/* Headers, which are made here and are nobody's payload. */
+static void put_made(struct flow_xdp_source *self, const uint8_t *data, uint32_t bytes)
+{
+	while (bytes) {
+		uint32_t room;
+		uint8_t *at = chunk_at(self, &room);
+		uint32_t n = MIN(room, bytes);
+
+		memcpy(at, data, n);
+		self->used += n;
+		data += n;
+		bytes -= n;
+	}
+}
+
+static void put_gathered(struct flow_xdp_source *self, const uint8_t *data, uint32_t bytes)
+{
+	while (bytes) {
+		uint32_t room;
+		uint8_t *at = chunk_at(self, &room);
+		uint32_t n = MIN(room, bytes);
+
+		region_copy(at, data, n, COPY_GATHER);
+		self->used += n;
+		data += n;
+		bytes -= n;
+	}
+}
+
+/* The filter marks packets with the monotonic clock; bodies tell the real time. */
+static uint64_t real_time(struct flow_capture *capture, uint64_t time_ns)
+{
+	if (time_ns - capture->real_offset_at_ns > CLOCK_REFRESH_NS) {
+		capture->real_offset_at_ns = clock_now_ns();
+		capture->real_offset_ns = clock_real_ns() - capture->real_offset_at_ns;
+	}
+	return time_ns + capture->real_offset_ns;
+}
+
+static void put_packet(struct flow_xdp_source *self)
+{
+	struct flow_capture *capture = self->capture;
+	uint64_t real_ns = real_time(capture, capture->parts[0].received_ns);
+	uint32_t bytes = 0;
+	uint8_t head[28], tail[8];
+
+	for (uint32_t i = 0; i < capture->part_count; i++)
+		bytes += capture->parts[i].bytes;
+	pcapng_packet_head(head, real_ns, bytes, bytes);
+	put_made(self, head, sizeof(head));
+	for (uint32_t i = 0; i < capture->part_count; i++)
+		put_gathered(self, capture->parts[i].data, capture->parts[i].bytes);
+	put_made(self, tail, pcapng_packet_tail(tail, bytes));
+	self->packets++;
+	capture->stats.packets++;
+	capture->stats.packet_bytes += bytes;
+}
+
+static void put_statistics(struct flow_xdp_source *self)
+{
+	struct flow_capture *capture = self->capture;
+	uint64_t now_ns = clock_now_ns();
+	uint8_t block[PCAPNG_STATISTICS_BYTES];
+	const struct pcapng_statistics statistics = {
+		.start_ns = real_time(capture, self->start_ns),
+		.end_ns = real_time(capture, now_ns),
+		.received = self->packets,
+		.dropped = lost_so_far(capture) - self->lost_before,
+	};
+
+	pcapng_statistics(block, &statistics);
+	put_made(self, block, sizeof(block));
+}
+
+static int chunks_lease(struct flow_xdp_source *self)
+{
+	struct flow_core *core = self->source.core;
+	int ret = 0;
+
+	if (!self->chunk.data)
+		ret = flow_lease(core, CHUNK_FRAMES, OWNER_APP, DEADLINE_NONE, &self->chunk);
+	if (!ret && !self->spill.data)
+		ret = flow_lease(core, CHUNK_FRAMES, OWNER_APP, DEADLINE_NONE, &self->spill);
+	return ret;
+}
+
+/* Packets into the chunk, until it is full or the body is over. */
+static int chunk_fill(struct flow_xdp_source *self)
+{
+	struct flow_capture *capture = self->capture;
+	int ret = chunks_lease(self);
+
+	if (ret)
+		return ret;
+	if (self->offset == 0 && self->used == 0) {
+		uint8_t head[PCAPNG_HEAD_BYTES_MAX];
+
+		put_made(self, head, pcapng_head(head, capture->interface));
+	}
+	while (self->used < STORE_CHUNK_BYTES) {
+		bool over;
+
+		if (batch_wait(capture, body_deadline(self))) {
+			uint64_t time_ns = capture->batch[capture->batch_idx].received_ns;
+
+			if (!packet_take(capture))
+				continue;
+			put_packet(self);
+			parts_recycle(capture);
+			over = body_is_over(self, self->offset + self->used, time_ns);
+		} else {
+			over = true;
+		}
+		if (over) {
+			put_statistics(self);
+			body_end(self);
+			break;
+		}
+	}
+	return 0;
+}
+
+static int pcapng_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct flow_xdp_source *self = CONTAINER_OF(source, struct flow_xdp_source, source);
+
+	CHECK(bytes_max >= STORE_CHUNK_BYTES);
+	if (!self->ended && self->used < STORE_CHUNK_BYTES) {
+		int ret = chunk_fill(self);
+
+		if (ret)
+			return ret;
+	}
+	if (self->used == 0)
+		return 0;
+	*ret_piece = (struct flow_piece){
+		.span = self->chunk,
+		.data = self->chunk.data,
+		.bytes = MIN(self->used, STORE_CHUNK_BYTES),
+		.offset = self->offset,
+		.hold = FLOW_HOLD_LEASE,
+	};
+	self->used -= ret_piece->bytes;
+	self->offset += ret_piece->bytes;
+	self->capture->stats.body_bytes += ret_piece->bytes;
+	self->chunk = self->spill;
+	self->spill = (struct region_span){0};
+	return 1;
+}
+
+/* ---- Bodies of payloads. ---- */
+
+/* The payload of a whole UDP datagram, 0 bytes when it is none. */
+static uint32_t payload_find(const struct xp_packet *packet, uint8_t **ret_data)
+{
+	uint8_t *at = packet->data;
+	const uint8_t *end = at + packet->bytes;
+	uint32_t type, head_bytes, udp_bytes;
+
+	at += XP_ETHERNET_BYTES;
+	while (at + 4 <= end && (at[-2] << 8 | at[-1]) == 0x8100)
+		at += 4;
+	if (at + 28 > end)
+		return 0;
+	type = (uint32_t)(at[-2] << 8 | at[-1]);
+	if (type == 0x0800 && at[9] == IPPROTO_UDP && ((at[6] << 8 | at[7]) & 0x3fff) == 0)
+		head_bytes = (at[0] & 15) * 4u;
+	else if (type == 0x86dd && at[6] == IPPROTO_UDP)
+		head_bytes = 40;
+	else
+		return 0;
+	if (head_bytes < 20 || at + head_bytes + 8 > end)
+		return 0;
+	at += head_bytes;
+	udp_bytes = (uint32_t)(at[4] << 8 | at[5]);
+	if (udp_bytes < 8 || at + udp_bytes > end)
+		return 0;
+	*ret_data = at + 8;
+	return udp_bytes - 8;
+}
+
+static int payload_next(
+	struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct flow_xdp_source *self = CONTAINER_OF(source, struct flow_xdp_source, source);
+	struct flow_capture *capture = self->capture;
+	const uint32_t unit = capture->opts.payload_unit;
+
+	(void)bytes_max;
+	while (!self->ended && batch_wait(capture, body_deadline(self))) {
+		struct xp_packet *packet = &capture->parts[0];
+		uint32_t bytes = 0;
+		uint8_t *data = NULL;
+
+		if (!packet_take(capture))
+			continue;
+		if (capture->part_count == 1)
+			bytes = payload_find(packet, &data);
+		if (bytes == 0 || bytes % unit || (uintptr_t)data % XP_PAYLOAD_OFFSET) {
+			capture->stats.unfit++;
+			parts_recycle(capture);
+			continue;
+		}
+		*ret_piece = (struct flow_piece){.span = packet->span,
+			.data = data,
+			.bytes = bytes,
+			.offset = self->offset,
+			.hold = FLOW_HOLD_LEASE};
+		self->offset += bytes;
+		self->packets++;
+		capture->stats.packets++;
+		capture->stats.packet_bytes += packet->bytes;
+		capture->stats.body_bytes += bytes;
+		if (body_is_over(self, self->offset, packet->received_ns))
+			body_end(self);
+		return 1;
+	}
+	if (!self->ended)
+		body_end(self);
+	return 0;
+}
+
+/* ---- Lives. ---- */
+
+static void source_close(struct flow_source *source)
+{
+	struct flow_xdp_source *self = CONTAINER_OF(source, struct flow_xdp_source, source);
+
+	if (self->chunk.data)
+		region_give(source->core->region, self->chunk, OWNER_APP);
+	if (self->spill.data)
+		region_give(source->core->region, self->spill, OWNER_APP);
+	if (!self->ended) {
+		/* The sink failed: the next one would, too. */
+		flow_capture_stop(self->capture);
+		self->capture->closed = true;
+		body_end(self);
+	}
+	free(self);
+}
+
+static const struct flow_source_ops PCAPNG_OPS = {
+	.name = "pcapng",
+	.next = pcapng_next,
+	.close = source_close,
+};
+static const struct flow_source_ops PAYLOAD_OPS = {
+	.name = "payloads",
+	.next = payload_next,
+	.close = source_close,
+};
+
+int flow_capture_source_open(struct flow_capture *capture, struct flow_source **ret_source)
+{
+	struct flow_xdp_source *self;
+
+	CHECK(capture->bodies_open == 0 && capture->batch_idx < capture->batch_count);
+	self = calloc(1, sizeof(*self));
+	if (!self)
+		return -ENOMEM;
+	self->source = (struct flow_source){
+		.ops = capture->opts.form == FLOW_CAPTURE_PCAPNG ? &PCAPNG_OPS : &PAYLOAD_OPS,
+		.core = capture->core,
+		.bytes_total = UINT64_MAX,
+		.deadline_ns = DEADLINE_NONE,
+	};
+	self->capture = capture;
+	self->start_ns = capture->batch[capture->batch_idx].received_ns;
+	self->lost_before = lost_so_far(capture);
+	capture->bodies_open++;
+	*ret_source = &self->source;
+	return 0;
+}
+
+int flow_capture_open(struct flow_core *core, struct xp_port *port,
+	const struct flow_capture_opts *opts, struct flow_capture **ret_capture)
+{
+	struct flow_capture *capture = calloc(1, sizeof(*capture));
+
+	if (!capture)
+		return -ENOMEM;
+	capture->core = core;
+	capture->port = port;
+	capture->opts = *opts;
+	snprintf(capture->interface, sizeof(capture->interface), "%s", opts->interface);
+	*ret_capture = capture;
+	return 0;
+}
+
+void flow_capture_close(struct flow_capture *capture)
+{
+	if (!capture)
+		return;
+	CHECK(capture->bodies_open == 0);
+	for (; capture->batch_idx < capture->batch_count; capture->batch_idx++)
+		xp_recycle(capture->batch_queue, capture->batch[capture->batch_idx].span);
+	free(capture);
+}
+
+void flow_capture_stats(const struct flow_capture *capture, struct flow_capture_stats *ret_stats)
+{
+	*ret_stats = capture->stats;
+	ret_stats->lost = lost_so_far(capture);
+}
