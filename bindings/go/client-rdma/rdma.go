@@ -1,0 +1,55 @@
+// Package rdma is the Go client of NebulaIO that returns objects: GetObject gives their bytes in memory of their own.
+package rdma
+
+import (
+	"context"
+
+	"github.com/piwi3910/nebulaio/client/core"
+)
+
+// What is said of these stands in package core.
+type (
+	Config      = core.Config
+	PoolSize    = core.PoolSize
+	Transport   = core.Transport
+	LogLevel    = core.LogLevel
+	Result      = core.Result
+	Error       = core.Error
+	Info        = core.Info
+	Request     = core.Request
+	ListOptions = core.ListOptions
+	Stats       = core.Stats
+)
+
+// The ways to the server.
+const (
+	Auto   = core.Auto
+	RDMA   = core.RDMA
+	HTTP   = core.HTTP
+	Strict = core.Strict
+)
+
+// ErrClosed is what calls on a closed client return.
+var ErrClosed = core.ErrClosed
+
+// WithResult returns a context whose calls write to result how their last request went.
+func WithResult(ctx context.Context, result *Result) context.Context {
+	return core.WithResult(ctx, result)
+}
+
+// A Client is a connection to one server, or to several endpoints of one. Its methods may be called from any goroutine.
+type Client struct{ *core.Client }
+
+// NewClient opens a client. The first request connects; with Transport Strict, NewClient does.
+func NewClient(config Config) (*Client, error) {
+	client, err := core.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{client}, nil
+}
+
+// GetObject returns an object's bytes.
+func (c *Client) GetObject(ctx context.Context, bucket, key string) ([]byte, error) {
+	return c.GetObjectData(ctx, bucket, key)
+}

@@ -1,0 +1,406 @@
+// Package core is the one implementation under github.com/piwi3910/nebulaio/client/rdma and
+// github.com/nebulaio/client-rdma: import one of those.
+//
+// A Client is one C client and one goroutine that submits requests to it and takes their results. Any number of
+// goroutines may call a Client; their requests are in flight together. A caller whose context ends returns at once;
+// what its request reads or writes stays as it is until the server has answered or can no more.
+package core
+
+// #include <stdlib.h>
+// #include "native.h"
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/cgo"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+const (
+	poolBytesPreset = 64 << 20
+	// What the library keeps of its own pool for sessions and small copies.
+	ownBytes    = 16 << 20
+	resultBatch = 16
+	forever     = ^C.uint64_t(0)
+)
+
+// A Result is how a request went.
+type Result struct {
+	Status    int       // S3's HTTP status
+	Transport Transport // RDMA or HTTP
+	Fallback  string    // why a request that might have gone by RDMA went by HTTP
+	Bytes     int64     // of the answer's body
+	ETag      string    // without quotes
+	RequestID string
+	Code      string // "NoSuchKey"; empty on success
+	Message   string
+	// Headers of the answer, with lower-case names: of a HEAD, or where they were asked for.
+	Headers map[string]string
+
+	objectBytes int64
+}
+
+// The life of a request, in its state:
+//
+//	pending    -> answered by the dispatcher: its caller takes the result and frees the memory
+//	pending    -> abandoned by its caller: the dispatcher frees the memory when the result has come
+const (
+	pending = iota
+	answered
+	abandoned
+)
+
+type call struct {
+	native C.struct_native_request
+	text   []byte
+	state  int32
+	done   chan struct{}
+	hold   *block         // of the caller's memory
+	bounce *block         // of our own, of the pool
+	heap   unsafe.Pointer // of our own, where the pool had none
+	result Result
+	errno  syscall.Errno
+}
+
+// A Client is a connection to one server, or to several endpoints of one. Its methods may be called from any goroutine.
+type Client struct {
+	pool *pool
+	log  cgo.Handle
+	// Guess of an object's length, for who has not said how long it is.
+	guess int64
+
+	mutex   sync.Mutex
+	wanted  *sync.Cond
+	native  *C.struct_neb_client
+	queue   []*call
+	waiting bool // the dispatcher is, or is about to be, in neb_wait
+	closing bool
+	ended   chan struct{}
+	stats   Stats
+}
+
+// Stats is what a client did since it was opened.
+type Stats struct {
+	RequestsRDMA, RequestsHTTP uint64 // answered
+	Fallbacks                  uint64 // went by HTTP though RDMA was wanted
+	SessionsOpened             uint64
+	SessionsLost               uint64
+	BytesCopied                uint64 // between memory of the caller and registered memory
+	Registrations              uint64 // made for single requests
+
+	libraryCopied uint64
+}
+
+//export nativeLog
+func nativeLog(handle C.uintptr_t, level C.int, text *C.char) {
+	cgo.Handle(handle).Value().(func(LogLevel, string))(LogLevel(level), C.GoString(text))
+}
+
+func nanoseconds(d time.Duration) C.uint64_t {
+	if d < 0 {
+		return 0
+	}
+	return C.uint64_t(d)
+}
+
+// NewClient opens a client. The first request connects; with Transport Strict, NewClient does.
+func NewClient(config Config) (*Client, error) {
+	endpoints, transport, err := config.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	access, secret, err := config.keys()
+	if err != nil {
+		return nil, err
+	}
+	if config.RequestsMax < 0 || config.RequestsMax > 256 {
+		return nil, fmt.Errorf("nebulaio: RequestsMax %d is not 1 to 256", config.RequestsMax)
+	}
+	if config.MemoryPool == 0 {
+		config.MemoryPool = poolBytesPreset
+	}
+	bytes := (int(config.MemoryPool) + pageBytes - 1) &^ (pageBytes - 1)
+	options := (*C.struct_neb_options)(C.calloc(1, C.sizeof_struct_neb_options))
+	defer C.free(unsafe.Pointer(options))
+	for _, option := range []struct {
+		to   **C.char
+		text string
+	}{
+		{&options.endpoints, endpoints}, {&options.access_key, access}, {&options.secret_key, secret},
+		{&options.region, config.Region}, {&options.device_name, deviceName(config.DeviceName)},
+	} {
+		if option.text != "" {
+			*option.to = C.CString(option.text)
+			defer C.free(unsafe.Pointer(*option.to))
+		}
+	}
+	name := C.CString(string(transport))
+	defer C.free(unsafe.Pointer(name))
+	if C.neb_transport_parse(name, &options.transport) != 0 {
+		return nil, fmt.Errorf("nebulaio: Transport %q is not auto, rdma, http or strict", transport)
+	}
+	options.pool_bytes = C.uint64_t(bytes + ownBytes)
+	options.requests_max = C.uint32_t(config.RequestsMax)
+	options.connect_timeout_ns = nanoseconds(config.ConnectTimeout)
+	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
+	options.spin_ns = nanoseconds(config.Spin)
+	return open(options, bytes, config.Log, endpoints)
+}
+
+func deviceName(named string) string {
+	return firstSet(os.Getenv("NEBULAIO_RDMA_DEVICE_NAME"), named)
+}
+
+func open(options *C.struct_neb_options, bytes int, log func(LogLevel, string), endpoints string) (*Client, error) {
+	c := &Client{ended: make(chan struct{}), guess: 64 << 10}
+	c.wanted = sync.NewCond(&c.mutex)
+	if log != nil {
+		c.log = cgo.NewHandle(log)
+	}
+	ret := C.native_open(options, C.uintptr_t(c.log), &c.native)
+	var base unsafe.Pointer
+	if ret == 0 {
+		ret = C.neb_buffer_alloc(c.native, C.size_t(bytes), &base)
+	}
+	if ret != 0 {
+		C.neb_client_close(c.native)
+		c.logEnd()
+		return nil, fmt.Errorf("nebulaio: %s cannot be used: %w", endpoints, syscall.Errno(-ret))
+	}
+	c.pool = newPool(base, bytes)
+	go c.dispatch()
+	return c, nil
+}
+
+func (c *Client) logEnd() {
+	if c.log != 0 {
+		c.log.Delete()
+	}
+}
+
+// Close cuts off what is in flight and ends the client; calls that wait return ErrClosed. Buffers of AllocateBuffer are
+// no more: whoever still reads or writes one crashes. It may be called twice.
+func (c *Client) Close() error {
+	c.mutex.Lock()
+	c.closing = true
+	c.wake()
+	c.mutex.Unlock()
+	<-c.ended
+	return nil
+}
+
+// wake gets the dispatcher out of its wait. With the mutex.
+func (c *Client) wake() {
+	c.wanted.Signal()
+	if c.waiting && c.native != nil {
+		C.neb_wake(c.native)
+	}
+	c.waiting = false
+}
+
+// ---- The dispatcher: the one goroutine that touches the C client. ----
+
+func (c *Client) dispatch() {
+	defer close(c.ended)
+	results := (*[resultBatch]C.struct_neb_result)(C.calloc(resultBatch, C.sizeof_struct_neb_result))
+	defer C.free(unsafe.Pointer(results))
+	flying := map[uintptr]*call{}
+	for serial := uintptr(0); ; {
+		c.mutex.Lock()
+		for len(c.queue) == 0 && len(flying) == 0 && !c.closing {
+			c.wanted.Wait()
+		}
+		queue, closing := c.queue, c.closing
+		c.queue, c.waiting = nil, !closing
+		c.mutex.Unlock()
+		if closing {
+			c.end(queue, flying)
+			return
+		}
+		for _, one := range queue {
+			serial++
+			c.submit(one, serial, flying)
+		}
+		count := int(C.neb_wait(c.native, &results[0], resultBatch, forever))
+		for i := 0; i < count; i++ {
+			id := uintptr(results[i].user_data)
+			one := flying[id]
+			delete(flying, id)
+			one.take(&results[i])
+			c.finish(one)
+		}
+		c.statsTake()
+	}
+}
+
+func (c *Client) submit(one *call, serial uintptr, flying map[uintptr]*call) {
+	if atomic.LoadInt32(&one.state) == abandoned {
+		c.finish(one)
+		return
+	}
+	one.native.user_data = C.uintptr_t(serial)
+	ret := C.native_submit(c.native, &one.native, (*C.char)(unsafe.Pointer(&one.text[0])))
+	if ret != 0 {
+		one.errno = syscall.Errno(-ret)
+		one.result = Result{Transport: "none"}
+		c.finish(one)
+		return
+	}
+	flying[serial] = one
+}
+
+// finish hands the call back to its caller, or frees what an abandoned one had.
+func (c *Client) finish(one *call) {
+	if atomic.CompareAndSwapInt32(&one.state, pending, answered) {
+		close(one.done)
+		return
+	}
+	c.free(one)
+}
+
+func (c *Client) end(queue []*call, flying map[uintptr]*call) {
+	c.mutex.Lock()
+	native := c.native
+	c.native = nil
+	c.mutex.Unlock()
+	C.neb_client_close(native)
+	c.logEnd()
+	for _, one := range flying {
+		queue = append(queue, one)
+	}
+	for _, one := range queue {
+		one.errno = syscall.ECANCELED
+		c.finish(one)
+	}
+}
+
+func (c *Client) statsTake() {
+	var native C.struct_neb_stats
+
+	C.neb_client_stats(c.native, &native)
+	c.mutex.Lock()
+	copied := c.stats.BytesCopied
+	c.stats = Stats{
+		RequestsRDMA: uint64(native.requests_rdma), RequestsHTTP: uint64(native.requests_http),
+		Fallbacks: uint64(native.fallbacks), SessionsOpened: uint64(native.sessions_opened),
+		SessionsLost: uint64(native.sessions_lost), Registrations: uint64(native.registrations),
+		BytesCopied: copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
+	}
+	c.mutex.Unlock()
+}
+
+// Stats returns what the client did up to the last result.
+func (c *Client) Stats() Stats {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.stats
+}
+
+func (one *call) take(native *C.struct_neb_result) {
+	one.errno = syscall.Errno(-native.error)
+	one.result = Result{
+		Status:      int(native.status),
+		Transport:   Transport(C.GoString(C.neb_transport_name(native.transport))),
+		Fallback:    C.GoString(&native.fallback[0]),
+		Bytes:       int64(native.bytes),
+		ETag:        C.GoString(&native.etag[0]),
+		RequestID:   C.GoString(&native.request_id[0]),
+		Code:        C.GoString(&native.code[0]),
+		Message:     C.GoString(&native.message[0]),
+		Headers:     parseHeaders(C.GoString(&native.headers[0])),
+		objectBytes: int64(native.object_bytes),
+	}
+}
+
+// ---- The callers' side. ----
+
+// run has the dispatcher perform the call, and waits for it or for the context. When it returns an error of the context
+// the call is no more the caller's.
+func (c *Client) run(ctx context.Context, one *call) error {
+	if err := ctx.Err(); err != nil {
+		c.free(one)
+		return err
+	}
+	if deadline, has := ctx.Deadline(); has {
+		one.native.timeout_ns = 1 + nanoseconds(time.Until(deadline))
+	}
+	one.done = make(chan struct{})
+	c.mutex.Lock()
+	if c.closing {
+		c.mutex.Unlock()
+		c.free(one)
+		return ErrClosed
+	}
+	c.queue = append(c.queue, one)
+	c.wake()
+	c.mutex.Unlock()
+	select {
+	case <-one.done:
+	case <-ctx.Done():
+		if atomic.CompareAndSwapInt32(&one.state, pending, abandoned) {
+			return ctx.Err()
+		}
+		<-one.done
+	}
+	if one.errno == syscall.ECANCELED && one.result.Status == 0 {
+		c.free(one)
+		return ErrClosed
+	}
+	return nil
+}
+
+func (c *Client) free(one *call) {
+	if one.hold != nil {
+		c.pool.drop(one.hold)
+	}
+	if one.bounce != nil {
+		c.pool.release(one.bounce.offset)
+	}
+	C.free(one.heap)
+	one.hold, one.bounce, one.heap = nil, nil, nil
+}
+
+// ---- Memory. ----
+
+// AllocateBuffer returns memory that the RDMA device knows, so that objects move between it and the server without a
+// copy. When the pool has no such run, it is ordinary memory: everything works, with a copy; Registered tells.
+func (c *Client) AllocateBuffer(bytes int) []byte {
+	b := c.pool.lease(bytes)
+	if b == nil {
+		return make([]byte, bytes)
+	}
+	return unsafe.Slice((*byte)(c.pool.at(b.offset)), b.bytes)[:bytes]
+}
+
+// ReleaseBuffer gives memory of AllocateBuffer back; a request that uses it still has it until its result. It panics
+// when the buffer was released before.
+func (c *Client) ReleaseBuffer(buf []byte) {
+	offset := c.pool.offsetOf(buf)
+	if offset >= 0 && !c.pool.release(offset) {
+		panic("nebulaio: the buffer was released before, or is not the start of one")
+	}
+}
+
+// Registered tells whether buf is of the pool.
+func (c *Client) Registered(buf []byte) bool { return c.pool.offsetOf(buf) >= 0 }
+
+// memory lends the call memory of our own.
+func (c *Client) memory(one *call, bytes int) unsafe.Pointer {
+	if one.bounce = c.pool.lease(bytes); one.bounce != nil {
+		return c.pool.at(one.bounce.offset)
+	}
+	one.heap = C.malloc(C.size_t(bytes))
+	return one.heap
+}
+
+func (c *Client) copied(bytes int) {
+	c.mutex.Lock()
+	c.stats.BytesCopied += uint64(bytes)
+	c.mutex.Unlock()
+}

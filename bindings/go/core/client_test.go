@@ -1,0 +1,373 @@
+package core
+
+// Against a server whose addresses the environment names: NEBULAIO_TEST_RDMA, NEBULAIO_TEST_HTTP.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var ctx = context.Background()
+
+func server(t *testing.T, scheme string) string {
+	address := os.Getenv("NEBULAIO_TEST_" + strings.ToUpper(scheme))
+	if address == "" {
+		t.Skip("no server: NEBULAIO_TEST_RDMA and NEBULAIO_TEST_HTTP name none")
+	}
+	return scheme + "://" + address
+}
+
+func clientOf(t *testing.T, config Config) *Client {
+	t.Helper()
+	client, err := NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func bucketOf(t *testing.T, client *Client) string {
+	t.Helper()
+	bucket := fmt.Sprintf("go-%d-%d", os.Getpid(), time.Now().UnixNano())
+	if err := client.CreateBucket(ctx, bucket); err != nil {
+		t.Fatal(err)
+	}
+	return bucket
+}
+
+func noise(n int, seed int64) []byte {
+	data := make([]byte, n)
+	rand.New(rand.NewSource(seed)).Read(data)
+	return data
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Every length on either side of what the client does differently, by both ways, in both kinds of memory.
+func TestRoundTrip(t *testing.T) {
+	for _, scheme := range []string{"rdma", "http"} {
+		client := clientOf(t, Config{Endpoint: server(t, scheme), MemoryPool: 128 << 20})
+		bucket := bucketOf(t, client)
+		for _, n := range []int{0, 1, 256, 257, 4096, 65536, 65537, 1 << 20, pieceBytes, pieceBytes + 1, 40<<20 + 7} {
+			data := noise(n, int64(n))
+			must(t, client.PutObject(ctx, bucket, "plain", data))
+			got, err := client.GetObjectData(ctx, bucket, "plain")
+			if err != nil || !bytes.Equal(got, data) {
+				t.Fatalf("%s, %d bytes: %v, equal %v", scheme, n, err, bytes.Equal(got, data))
+			}
+			got = make([]byte, n+3)
+			if m, err := client.GetObjectInto(ctx, bucket, "plain", got); err != nil || m != n || !bytes.Equal(got[:n], data) {
+				t.Fatalf("%s, %d bytes into ordinary memory: %d, %v", scheme, n, m, err)
+			}
+			buf := client.AllocateBuffer(n)
+			if !client.Registered(buf) || len(buf) != n {
+				t.Fatalf("%d bytes are not of the pool", n)
+			}
+			copy(buf, data)
+			var result Result
+			must(t, client.PutObject(WithResult(ctx, &result), bucket, "registered", buf))
+			if string(result.Transport) != scheme || result.Status != 200 || result.ETag == "" || result.RequestID == "" {
+				t.Fatalf("%+v", result)
+			}
+			for i := range buf {
+				buf[i] = 0
+			}
+			if m, err := client.GetObjectInto(ctx, bucket, "registered", buf); err != nil || m != n || !bytes.Equal(buf, data) {
+				t.Fatalf("%s, %d bytes into the pool: %d, %v", scheme, n, m, err)
+			}
+			client.ReleaseBuffer(buf)
+		}
+	}
+}
+
+func TestNoCopy(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma"), Transport: Strict})
+	bucket := bucketOf(t, client)
+	buf := client.AllocateBuffer(8 << 20)
+	copy(buf, noise(len(buf), 1))
+	before := client.Stats().BytesCopied
+	for i := 0; i < 5; i++ {
+		must(t, client.PutObject(ctx, bucket, "k", buf))
+		_, err := client.GetObjectInto(ctx, bucket, "k", buf)
+		must(t, err)
+	}
+	// The dispatcher counts after it has handed the last result over; a request more, and it has.
+	must(t, client.DeleteObject(ctx, bucket, "none"))
+	after := client.Stats()
+	if after.BytesCopied != before || after.Registrations != 0 {
+		t.Fatalf("%d bytes copied: %+v", after.BytesCopied-before, after)
+	}
+	must(t, client.PutObject(ctx, bucket, "k", noise(1000, 1)))
+	if client.Stats().BytesCopied < before+1000 {
+		t.Fatal("a copy that was not counted")
+	}
+}
+
+func TestErrors(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
+	bucket := bucketOf(t, client)
+	_, err := client.GetObjectData(ctx, bucket, "none")
+	var failed *Error
+	if !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	if failed.Code != "NoSuchKey" || failed.Status != 404 || failed.RequestID == "" || failed.Result.Transport != RDMA ||
+		failed.Key != "none" || failed.Op != "GetObject" {
+		t.Fatalf("%+v", failed)
+	}
+	must(t, client.PutObject(ctx, bucket, "k", noise(5000, 1)))
+	for _, buf := range [][]byte{make([]byte, 4999), client.AllocateBuffer(4999)} {
+		if _, err := client.GetObjectInto(ctx, bucket, "k", buf); !errors.Is(err, syscall.EMSGSIZE) {
+			t.Fatal(err)
+		}
+	}
+	err = client.PutObjectWith(ctx, bucket, "k", nil, map[string]string{"If-None-Match": "*"})
+	if !errors.Is(err, syscall.ESTALE) {
+		t.Fatal(err)
+	}
+	if _, err := client.HeadObject(ctx, bucket, "a\x00b"); !errors.Is(err, syscall.EINVAL) {
+		t.Fatal(err)
+	}
+	stranger := clientOf(t, Config{Endpoint: server(t, "http"), AccessKey: "stranger", SecretKey: "wrong"})
+	if _, err := stranger.GetObjectData(ctx, bucket, "k"); !errors.Is(err, fs.ErrPermission) {
+		t.Fatal(err)
+	}
+}
+
+func TestListings(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
+	bucket := bucketOf(t, client)
+	var want []string
+	for i := 0; i < 1203; i++ {
+		want = append(want, fmt.Sprintf("d/%04d", i))
+	}
+	want = append(want, "odd/ +%&<é>", "z")
+	var group sync.WaitGroup
+	for _, key := range want {
+		group.Add(1)
+		go func(key string) {
+			defer group.Done()
+			if err := client.PutObject(ctx, bucket, key, []byte(key)); err != nil {
+				t.Error(err)
+			}
+		}(key)
+	}
+	group.Wait()
+	infos, err := client.ListObjects(ctx, bucket, "")
+	must(t, err)
+	if len(infos) != len(want) {
+		t.Fatalf("%d keys of %d", len(infos), len(want))
+	}
+	for i, info := range infos {
+		if info.Key != want[i] || info.Bytes != int64(len(want[i])) || info.ETag == "" || info.LastModified.IsZero() {
+			t.Fatalf("%+v is not %q", info, want[i])
+		}
+	}
+	if infos, err = client.ListObjects(ctx, bucket, "odd/ +"); err != nil || len(infos) != 1 {
+		t.Fatal(infos, err)
+	}
+	var top []string
+	must(t, client.ListObjectsFunc(ctx, bucket, ListOptions{Delimiter: "/"}, func(info Info) bool {
+		top = append(top, info.Key)
+		return true
+	}))
+	if fmt.Sprint(top) != "[d/ odd/ z]" {
+		t.Fatal(top)
+	}
+	seen := 0
+	must(t, client.ListObjectsFunc(ctx, bucket, ListOptions{StartAfter: "d/1199"}, func(Info) bool { seen++; return seen < 2 }))
+	if seen != 2 {
+		t.Fatal(seen)
+	}
+	names, err := client.Buckets(ctx)
+	if err != nil || !strings.Contains(fmt.Sprint(names), bucket) {
+		t.Fatal(names, err)
+	}
+	if err := client.DeleteBucket(ctx, bucket); !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+}
+
+// Many goroutines on one client, each with objects of its own, and buffers that come and go.
+func TestGoroutines(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma"), MemoryPool: 8 << 20})
+	bucket := bucketOf(t, client)
+	var group sync.WaitGroup
+	for worker := 0; worker < 32; worker++ {
+		group.Add(1)
+		go func(worker int) {
+			defer group.Done()
+			for i := 0; i < 40; i++ {
+				data := noise(1+(worker*4001+i*977)%200000, int64(worker*1000+i))
+				key := fmt.Sprintf("%d/%d", worker, i%4)
+				buf := client.AllocateBuffer(len(data)) // some of them ordinary memory: the pool is small
+				copy(buf, data)
+				if err := client.PutObject(ctx, bucket, key, buf); err != nil {
+					t.Error(err)
+				}
+				for j := range buf {
+					buf[j] = 0
+				}
+				if n, err := client.GetObjectInto(ctx, bucket, key, buf); err != nil || !bytes.Equal(buf[:n], data) {
+					t.Errorf("%s: %d of %d, %v", key, n, len(data), err)
+				}
+				client.ReleaseBuffer(buf)
+			}
+		}(worker)
+	}
+	group.Wait()
+	if len(client.pool.blocks) != 1 {
+		t.Fatalf("%d pieces of the pool are left", len(client.pool.blocks))
+	}
+}
+
+// Calls whose contexts end at any moment return at once; their memory comes back, and others never see it change.
+func TestContexts(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
+	bucket := bucketOf(t, client)
+	data := noise(3<<20, 1)
+	must(t, client.PutObject(ctx, bucket, "k", data))
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := client.GetObjectData(ended, bucket, "k"); err != context.Canceled {
+		t.Fatal(err)
+	}
+	if client.DeleteObject(ended, bucket, "k") != context.Canceled {
+		t.Fatal("a request of a cancelled context")
+	}
+	cancelled := 0
+	for i := 0; i < 300; i++ {
+		within, cancel := context.WithTimeout(ctx, time.Duration(i*10)*time.Microsecond)
+		buf := client.AllocateBuffer(len(data))
+		_, err := client.GetObjectInto(within, bucket, "k", buf)
+		switch {
+		case err == nil && !bytes.Equal(buf, data):
+			t.Fatal("what was read is not what was stored")
+		case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT):
+			cancelled++
+		case err != nil:
+			t.Fatal(err)
+		}
+		client.ReleaseBuffer(buf)
+		mine := client.AllocateBuffer(len(data)) // perhaps the same memory: then nobody writes to it any more
+		for j := 0; j < len(mine); j += 4096 {
+			mine[j] = 0x5a
+		}
+		must(t, client.DeleteObject(ctx, bucket, "none"))
+		for j := 0; j < len(mine); j += 4096 {
+			if mine[j] != 0x5a {
+				t.Fatal("a request of the past wrote to memory of the present")
+			}
+		}
+		client.ReleaseBuffer(mine)
+		cancel()
+	}
+	if cancelled == 0 {
+		t.Fatal("no request was cut off")
+	}
+	if client.DeleteObject(ctx, bucket, "k") != nil {
+		t.Fatal("the client does not go on")
+	}
+}
+
+// A server that takes connections and never answers.
+func TestSilence(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer listener.Close()
+	client := clientOf(t, Config{Endpoint: "http://" + listener.Addr().String(), AccessKey: "a", SecretKey: "s"})
+	within, cancel := context.WithCancel(ctx)
+	taken := make(chan struct{})
+	go func() {
+		connection, err := listener.Accept()
+		if err == nil {
+			defer connection.Close()
+		}
+		cancel() // the request is on its way
+		<-taken
+	}()
+	buf := client.AllocateBuffer(100)
+	start := time.Now()
+	if _, err := client.GetObjectInto(within, "bucket", "key", buf); err != context.Canceled {
+		t.Fatal(err)
+	}
+	if time.Since(start) > 5*time.Second {
+		t.Fatal("a cancelled call did not return promptly")
+	}
+	client.ReleaseBuffer(buf)
+	if other := client.AllocateBuffer(100); &other[0] == &buf[0] {
+		t.Fatal("memory of a request in flight was handed out")
+	}
+	close(taken)
+	waits := make(chan error)
+	go func() { waits <- client.PutObject(ctx, "bucket", "key", []byte("never")) }()
+	must(t, client.Close())
+	if err := <-waits; !errors.Is(err, ErrClosed) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatal(err)
+	}
+	if err := client.PutObject(ctx, "bucket", "key", nil); err != ErrClosed {
+		t.Fatal(err)
+	}
+	must(t, client.Close())
+}
+
+func TestFallback(t *testing.T) {
+	address := os.Getenv("NEBULAIO_TEST_HTTP")
+	var mutex sync.Mutex
+	var log []string
+	client := clientOf(t, Config{
+		Endpoints: []string{"rdma://127.0.0.1:9", server(t, "http")},
+		Log: func(level LogLevel, text string) {
+			mutex.Lock()
+			defer mutex.Unlock()
+			log = append(log, text)
+		}})
+	var result Result
+	_, err := client.Do(ctx, &Request{Op: Ping})
+	must(t, err)
+	err = client.DeleteObject(WithResult(ctx, &result), "no-such-bucket-"+strings.ReplaceAll(address, ":", "-"), "k")
+	if result.Transport != HTTP || result.Fallback == "" || !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	mutex.Lock()
+	defer mutex.Unlock()
+	if len(log) == 0 || !strings.Contains(log[0], "127.0.0.1") {
+		t.Fatal(log)
+	}
+	if _, err := NewClient(Config{Endpoint: "rdma://127.0.0.1:9", Transport: Strict}); err == nil {
+		t.Fatal("a strict client without a server")
+	}
+}
+
+func TestReleasedTwice(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
+	buf := client.AllocateBuffer(10)
+	client.ReleaseBuffer(buf)
+	client.ReleaseBuffer(make([]byte, 10)) // ordinary memory: nothing to give back
+	if err := client.PutObject(ctx, "bucket", "key", buf); !errors.Is(err, syscall.EINVAL) {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Fatal("released twice, and nobody noticed")
+		}
+	}()
+	client.ReleaseBuffer(buf)
+}

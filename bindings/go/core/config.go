@@ -1,0 +1,201 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// PoolSize is a number of bytes of registered memory.
+type PoolSize uint64
+
+// A Transport is a way to the server.
+type Transport string
+
+const (
+	// Auto goes by RDMA where an endpoint offers it, by HTTP while it does not, and comes back.
+	Auto Transport = "auto"
+	// RDMA goes by RDMA only; a lost session is set up anew until the request's time is up.
+	RDMA Transport = "rdma"
+	// HTTP goes by HTTP only.
+	HTTP Transport = "http"
+	// Strict goes by RDMA at once, or fails.
+	Strict Transport = "strict"
+)
+
+// A LogLevel says how grave a line of the log is.
+type LogLevel int
+
+// The levels of the log.
+const (
+	LogDebug LogLevel = iota
+	LogInfo
+	LogWarn
+	LogError
+)
+
+// Config says where the server is and how to talk to it. What is left out has a default.
+//
+// The environment adds to it:
+//
+//	NEBULAIO_ENDPOINT           endpoints, where Config names none
+//	NEBULAIO_ACCESS_KEY, NEBULAIO_SECRET_KEY (or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)
+//	                            keys, where Config names none
+//	NEBULAIO_RDMA_DEVICE_NAME   wins over DeviceName
+//	NEBULAIO_CONNECT_TO         "HOST:PORT=HOST:PORT", several with commas: where Config says the first, the client goes
+//	                            to the second
+type Config struct {
+	// Endpoint is HOST:PORT of an RDMA listener, or a URL: rdma://, http:// or https://.
+	Endpoint string
+	// Endpoints are several of them, in order of preference. Either this or Endpoint.
+	Endpoints []string
+	AccessKey string
+	SecretKey string
+	Region    string // us-east-1
+
+	// FallbackHTTP asks the same hosts by HTTP on port 9000 where RDMA cannot be had, unless an HTTP endpoint is named.
+	FallbackHTTP bool
+	// Transport is Auto when there is an HTTP endpoint, else RDMA.
+	Transport Transport
+	// DeviceName is the RDMA device: "simulated" (servers of this host, needs no card), "mlx5_0", "mlx5_0:1:3".
+	DeviceName string
+
+	// MemoryPool is what AllocateBuffer hands out: 64 MiB.
+	MemoryPool PoolSize
+	// RequestsMax is how many requests are in flight at a time, 1 to 256: 64. More wait their turn.
+	RequestsMax int
+	// ConnectTimeout is 2 s.
+	ConnectTimeout time.Duration
+	// RequestTimeout is 30 s, for a request whose context has no deadline.
+	RequestTimeout time.Duration
+	// Spin is how long the client looks for an answer before it sleeps: 50 µs.
+	Spin time.Duration
+
+	// Log takes the library's log; it is called from one goroutine at a time and must not call the client. Left out,
+	// warnings and errors go to standard error.
+	Log func(level LogLevel, text string)
+}
+
+var ports = map[string]string{"rdma": "9100", "http": "9000", "https": "9443"}
+
+type endpoint struct{ scheme, host, port string }
+
+// parseEndpoint takes HOST, HOST:PORT or a URL; what names no scheme is RDMA.
+func parseEndpoint(text string) (endpoint, error) {
+	scheme, address, found := strings.Cut(strings.TrimRight(strings.TrimSpace(text), "/"), "://")
+	if !found {
+		scheme, address = "rdma", scheme
+	}
+	port, known := ports[scheme]
+	if !known {
+		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %s is not rdma, http or https", text, scheme)
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	if strings.Contains(strings.TrimSuffix(address, "]"), "]:") || strings.Count(address, ":") == 1 {
+		var err error
+		if host, port, err = net.SplitHostPort(address); err != nil {
+			return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: %w", text, err)
+		}
+	} else if strings.Contains(address, ":") && !strings.HasPrefix(address, "[") {
+		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q: an IPv6 address stands in brackets", text)
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 || host == "" {
+		return endpoint{}, fmt.Errorf("nebulaio: endpoint %q is not HOST:PORT", text)
+	}
+	return endpoint{scheme, host, port}, nil
+}
+
+// connectTo is NEBULAIO_CONNECT_TO.
+func connectTo() (map[string]string, error) {
+	led := map[string]string{}
+	for _, pair := range strings.Split(os.Getenv("NEBULAIO_CONNECT_TO"), ",") {
+		if pair == "" {
+			continue
+		}
+		said, meant, _ := strings.Cut(pair, "=")
+		if said == "" || meant == "" {
+			return nil, fmt.Errorf("nebulaio: NEBULAIO_CONNECT_TO: %q is not HOST:PORT=HOST:PORT", pair)
+		}
+		led[strings.TrimSpace(said)] = strings.TrimSpace(meant)
+	}
+	return led, nil
+}
+
+// endpoints returns them as the library takes them, and the transport that follows.
+func (config *Config) endpoints() (string, Transport, error) {
+	named := config.Endpoints
+	if config.Endpoint != "" {
+		if len(named) > 0 {
+			return "", "", errors.New("nebulaio: either Endpoint or Endpoints")
+		}
+		named = []string{config.Endpoint}
+	}
+	if len(named) == 0 {
+		named = strings.FieldsFunc(os.Getenv("NEBULAIO_ENDPOINT"), func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	if len(named) == 0 {
+		return "", "", errors.New("nebulaio: no endpoint: name one, or set NEBULAIO_ENDPOINT")
+	}
+	var all []endpoint
+	transport := RDMA
+	for _, text := range named {
+		parsed, err := parseEndpoint(text)
+		if err != nil {
+			return "", "", err
+		}
+		if parsed.scheme != "rdma" {
+			transport = Auto
+		}
+		all = append(all, parsed)
+	}
+	if config.FallbackHTTP && transport == RDMA {
+		for _, rdma := range all {
+			all = append(all, endpoint{"http", rdma.host, ports["http"]})
+		}
+		transport = Auto
+	}
+	if config.Transport != "" {
+		transport = config.Transport
+	}
+	led, err := connectTo()
+	if err != nil {
+		return "", "", err
+	}
+	var texts []string
+	seen := map[string]bool{}
+	for _, one := range all {
+		address := net.JoinHostPort(one.host, one.port)
+		if other, found := led[address]; found {
+			address = other
+		}
+		text := one.scheme + "://" + address
+		if !seen[text] {
+			texts = append(texts, text)
+		}
+		seen[text] = true
+	}
+	return strings.Join(texts, ","), transport, nil
+}
+
+func firstSet(values ...string) string {
+	for _, value := range values {
+		if value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+func (config *Config) keys() (access, secret string, err error) {
+	access = firstSet(config.AccessKey, os.Getenv("NEBULAIO_ACCESS_KEY"), os.Getenv("AWS_ACCESS_KEY_ID"))
+	secret = firstSet(config.SecretKey, os.Getenv("NEBULAIO_SECRET_KEY"), os.Getenv("AWS_SECRET_ACCESS_KEY"))
+	if access == "" || secret == "" {
+		err = errors.New("nebulaio: no keys: give AccessKey and SecretKey, or set NEBULAIO_ACCESS_KEY and " +
+			"NEBULAIO_SECRET_KEY")
+	}
+	return access, secret, err
+}

@@ -1,0 +1,53 @@
+package core
+
+import "testing"
+
+func TestEndpoints(t *testing.T) {
+	t.Setenv("NEBULAIO_ENDPOINT", "")
+	t.Setenv("NEBULAIO_CONNECT_TO", "node1:9100=127.0.0.1:1,node1:9000=127.0.0.1:2")
+	for _, test := range []struct {
+		config    Config
+		want      string
+		transport Transport
+	}{
+		{Config{Endpoint: "10.0.0.1:9100"}, "rdma://10.0.0.1:9100", RDMA},
+		{Config{Endpoint: "host"}, "rdma://host:9100", RDMA},
+		{Config{Endpoint: "[::1]:5"}, "rdma://[::1]:5", RDMA},
+		{Config{Endpoint: "https://[::1]"}, "https://[::1]:9443", Auto},
+		{Config{Endpoints: []string{"rdma://node1:9100"}, FallbackHTTP: true}, "rdma://127.0.0.1:1,http://127.0.0.1:2", Auto},
+		{Config{Endpoints: []string{"rdma://a", "http://b/"}, FallbackHTTP: true}, "rdma://a:9100,http://b:9000", Auto},
+		{Config{Endpoint: "http://b", Transport: HTTP}, "http://b:9000", HTTP},
+	} {
+		text, transport, err := test.config.endpoints()
+		if err != nil || text != test.want || transport != test.transport {
+			t.Errorf("%+v: %q, %q, %v", test.config, text, transport, err)
+		}
+	}
+	for _, bad := range []Config{
+		{}, {Endpoint: "ftp://a"}, {Endpoint: "a:0"}, {Endpoint: "a:70000"}, {Endpoint: "::1"}, {Endpoint: "rdma://"},
+		{Endpoint: "a:9100", Endpoints: []string{"b"}}, {Endpoint: "a:x"},
+	} {
+		if text, _, err := bad.endpoints(); err == nil {
+			t.Errorf("%+v: %q", bad, text)
+		}
+	}
+	t.Setenv("NEBULAIO_CONNECT_TO", "nonsense")
+	if _, _, err := (&Config{Endpoint: "a"}).endpoints(); err == nil {
+		t.Error("NEBULAIO_CONNECT_TO without a target")
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, name := range []string{
+		"NEBULAIO_ACCESS_KEY", "NEBULAIO_SECRET_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		t.Setenv(name, "")
+	}
+	if _, err := NewClient(Config{Endpoint: "a"}); err == nil {
+		t.Error("a client without keys")
+	}
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+	if access, secret, err := (&Config{SecretKey: "mine"}).keys(); access != "a" || secret != "mine" || err != nil {
+		t.Error(access, secret, err)
+	}
+}

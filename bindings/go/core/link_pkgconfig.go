@@ -1,0 +1,6 @@
+//go:build !nebulaio_flags
+
+package core
+
+// #cgo pkg-config: nebulaio
+import "C"

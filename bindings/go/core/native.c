@@ -1,0 +1,69 @@
+/* bindings/go/core/native.c: between cgo and libnebulaio. */
+#include "native.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "_cgo_export.h"
+
+/* The next of text's strings; NULL for an empty one. */
+static const char *next(const char **text)
+{
+	const char *string = *text;
+
+	*text += strlen(string) + 1;
+	return *string ? string : NULL;
+}
+
+int native_submit(struct neb_client *client, const struct native_request *request, const char *text)
+{
+	struct neb_header headers[NEB_HEADERS_MAX];
+	struct neb_iov body = {request->body, request->body_bytes};
+	struct neb_iov into = {request->into, request->into_bytes};
+	struct neb_request copy = {
+		.op = request->op,
+		.headers = headers,
+		.header_count = request->header_count,
+		.body = &body,
+		.body_count = request->body_bytes > 0,
+		.into = &into,
+		.into_count = request->into_bytes > 0,
+		.range_offset = request->range_offset,
+		.range_bytes = request->range_bytes,
+		.timeout_ns = request->timeout_ns,
+		.want_headers = request->want_headers,
+		.user_data = (void *)request->user_data,
+	};
+
+	if (request->header_count > NEB_HEADERS_MAX)
+		return -EINVAL;
+	copy.bucket = next(&text);
+	copy.key = next(&text);
+	copy.version_id = next(&text);
+	copy.query = next(&text);
+	copy.method = next(&text);
+	copy.path = next(&text);
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		headers[i].name = next(&text);
+		headers[i].value = next(&text);
+		if (!headers[i].name)
+			return -EINVAL;
+		if (!headers[i].value)
+			headers[i].value = "";
+	}
+	return neb_submit(client, &copy, NULL);
+}
+
+static void log_to_go(void *arg, enum neb_log_level level, const char *text)
+{
+	nativeLog((uintptr_t)arg, (int)level, (char *)(uintptr_t)text);
+}
+
+int native_open(struct neb_options *options, uintptr_t log, struct neb_client **ret_client)
+{
+	if (log) {
+		options->log = log_to_go;
+		options->log_arg = (void *)log;
+	}
+	return neb_client_open(options, ret_client);
+}

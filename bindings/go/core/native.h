@@ -1,0 +1,26 @@
+/* What Go cannot say in C's types: a request whose strings are one run of Go's memory. */
+#ifndef CORE_NATIVE_H
+#define CORE_NATIVE_H
+
+#include <nebulaio/nebulaio.h>
+
+/* No pointer in it is into Go's memory: cgo forbids that. */
+struct native_request {
+	enum neb_op op;
+	uint32_t header_count;
+	void *body, *into;
+	size_t body_bytes, into_bytes;
+	uint64_t range_offset, range_bytes;
+	uint64_t timeout_ns;
+	uintptr_t user_data;
+	bool want_headers;
+};
+
+/* text: bucket, key, version, query, method and path, then names and values of the headers, each
+ * with its 0. An empty one is none. All is copied. As neb_submit. */
+int native_submit(
+	struct neb_client *client, const struct native_request *request, const char *text);
+/* log: a runtime/cgo.Handle, or 0 for the library's own log. As neb_client_open. */
+int native_open(struct neb_options *options, uintptr_t log, struct neb_client **ret_client);
+
+#endif

@@ -1,0 +1,328 @@
+package core
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// Objects move into ordinary memory in pieces of so much, so many at a time.
+	pieceBytes  = 16 << 20
+	pieceWindow = 4
+	// An object that is replaced again and again while it is being read.
+	readTries = 8
+	listBytes = 4 << 20
+	// PutBytesMax is S3's limit of one PutObject.
+	PutBytesMax = 5 << 30
+)
+
+// Info is what is known of an object besides its bytes.
+type Info struct {
+	Key          string
+	IsPrefix     bool // of a listing with a delimiter: a common prefix
+	Bytes        int64
+	ETag         string // without quotes
+	LastModified time.Time
+	Result       Result // of HeadObject: headers, transport
+}
+
+type resultKey struct{}
+
+// WithResult returns a context whose calls write to result how their last request went: by which transport, why not by
+// RDMA, the ETag, the request id. One goroutine at a time may use it.
+func WithResult(ctx context.Context, result *Result) context.Context {
+	return context.WithValue(ctx, resultKey{}, result)
+}
+
+func (c *Client) do(ctx context.Context, request *Request) (Result, error) {
+	result, err := c.Do(ctx, request)
+	if into, has := ctx.Value(resultKey{}).(*Result); has {
+		*into = result
+	}
+	return result, err
+}
+
+// GetObjectInto reads an object into buf and returns its length; buf from AllocateBuffer is written by the server
+// itself, without a copy. errors.Is(err, syscall.EMSGSIZE): buf is too small. When the context ends first, buf must be
+// left alone until Close, or released.
+func (c *Client) GetObjectInto(ctx context.Context, bucket, key string, buf []byte) (int, error) {
+	if len(buf) <= pieceBytes || c.Registered(buf) {
+		result, err := c.do(ctx, &Request{Op: GetObject, Bucket: bucket, Key: key, Into: buf})
+		return int(result.Bytes), err
+	}
+	return c.getPieces(ctx, bucket, key, func(bytes int64) ([]byte, error) {
+		if bytes > int64(len(buf)) {
+			request := Request{Op: GetObject, Bucket: bucket, Key: key}
+			return nil, request.failed(syscall.EMSGSIZE, Result{Transport: "none"})
+		}
+		return buf, nil
+	})
+}
+
+// GetRange reads len(buf) bytes from offset on, fewer at the object's end.
+func (c *Client) GetRange(ctx context.Context, bucket, key string, offset int64, buf []byte) (int, error) {
+	if len(buf) == 0 {
+		return 0, nil
+	}
+	result, err := c.do(ctx, &Request{
+		Op: GetObject, Bucket: bucket, Key: key, Into: buf, RangeOffset: offset, RangeBytes: int64(len(buf))})
+	return int(result.Bytes), err
+}
+
+// GetObjectData returns an object's bytes in memory of their own.
+func (c *Client) GetObjectData(ctx context.Context, bucket, key string) ([]byte, error) {
+	guess := make([]byte, atomic.LoadInt64(&c.guess))
+	result, err := c.do(ctx, &Request{Op: GetObject, Bucket: bucket, Key: key, Into: guess})
+	if !errors.Is(err, syscall.EMSGSIZE) {
+		return guess[:result.Bytes:result.Bytes], err
+	}
+	var data []byte
+	n, err := c.getPieces(ctx, bucket, key, func(bytes int64) ([]byte, error) {
+		data = make([]byte, bytes)
+		return data, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n <= 1<<20 {
+		atomic.StoreInt64(&c.guess, int64(n))
+	}
+	return data[:n], nil
+}
+
+// getPieces reads an object in ranges, all of the same version of it.
+func (c *Client) getPieces(ctx context.Context, bucket, key string, memory func(int64) ([]byte, error)) (int, error) {
+	for try := 1; ; try++ {
+		info, err := c.HeadObject(ctx, bucket, key)
+		if err != nil {
+			return 0, err
+		}
+		buf, err := memory(info.Bytes)
+		if err != nil {
+			return 0, err
+		}
+		err = c.getPiecesOf(ctx, bucket, &info, buf[:info.Bytes])
+		if err == nil || try == readTries || !errors.Is(err, syscall.ESTALE) {
+			return int(info.Bytes), err
+		}
+	}
+}
+
+func (c *Client) getPiecesOf(ctx context.Context, bucket string, info *Info, buf []byte) error {
+	within, cancel := context.WithCancel(context.WithValue(ctx, resultKey{}, nil))
+	defer cancel()
+	var group sync.WaitGroup
+	var once sync.Once
+	var first error
+	window := make(chan struct{}, pieceWindow)
+	fail := func(err error) { once.Do(func() { first = err; cancel() }) }
+	for offset := 0; offset < len(buf) && within.Err() == nil; offset += pieceBytes {
+		end := offset + pieceBytes
+		if end > len(buf) {
+			end = len(buf)
+		}
+		window <- struct{}{}
+		group.Add(1)
+		go func(offset, end int) {
+			defer group.Done()
+			defer func() { <-window }()
+			request := Request{
+				Op: GetObject, Bucket: bucket, Key: info.Key, Into: buf[offset:end], RangeOffset: int64(offset),
+				RangeBytes: int64(end - offset), Headers: map[string]string{"If-Match": `"` + info.ETag + `"`}}
+			result, err := c.do(within, &request)
+			if err == nil && result.Bytes != request.RangeBytes {
+				err = request.failed(syscall.EPROTO, result)
+			}
+			if err != nil {
+				fail(err)
+			}
+		}(offset, end)
+	}
+	group.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return first
+}
+
+// PutObject stores data; from AllocateBuffer the server reads it itself, without a copy. Up to PutBytesMax. When the
+// context ends first, the object may or may not have been stored.
+func (c *Client) PutObject(ctx context.Context, bucket, key string, data []byte) error {
+	return c.PutObjectWith(ctx, bucket, key, data, nil)
+}
+
+// PutObjectWith stores data with headers: Content-Type, If-None-Match, x-amz-meta-….
+func (c *Client) PutObjectWith(ctx context.Context, bucket, key string, data []byte, headers map[string]string) error {
+	request := Request{Op: PutObject, Bucket: bucket, Key: key, Body: data, Headers: headers}
+	if int64(len(data)) > PutBytesMax {
+		return request.failed(syscall.EFBIG, Result{Transport: "none"})
+	}
+	_, err := c.do(ctx, &request)
+	return err
+}
+
+// DeleteObject deletes an object; one that is not there is no error.
+func (c *Client) DeleteObject(ctx context.Context, bucket, key string) error {
+	_, err := c.do(ctx, &Request{Op: DeleteObject, Bucket: bucket, Key: key})
+	return err
+}
+
+// HeadObject returns what is known of an object.
+func (c *Client) HeadObject(ctx context.Context, bucket, key string) (Info, error) {
+	result, err := c.do(ctx, &Request{Op: HeadObject, Bucket: bucket, Key: key})
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Key: key, Bytes: result.objectBytes, ETag: result.ETag, Result: result}
+	info.LastModified, _ = http.ParseTime(result.Headers["last-modified"])
+	return info, nil
+}
+
+// CreateBucket makes a bucket.
+func (c *Client) CreateBucket(ctx context.Context, bucket string) error {
+	_, err := c.do(ctx, &Request{Op: CreateBucket, Bucket: bucket})
+	return err
+}
+
+// DeleteBucket removes an empty bucket.
+func (c *Client) DeleteBucket(ctx context.Context, bucket string) error {
+	_, err := c.do(ctx, &Request{Op: DeleteBucket, Bucket: bucket})
+	return err
+}
+
+// ---- Listings. ----
+
+// ListOptions narrow a listing.
+type ListOptions struct {
+	Prefix     string
+	Delimiter  string // groups keys that agree up to it behind Prefix
+	StartAfter string // exclusive
+}
+
+type listPage struct {
+	IsTruncated           bool
+	NextContinuationToken string
+	Contents              []struct {
+		Key, ETag    string
+		Size         int64
+		LastModified time.Time
+	}
+	CommonPrefixes []struct{ Prefix string }
+}
+
+// ListObjects returns all objects whose key starts with prefix, in order.
+func (c *Client) ListObjects(ctx context.Context, bucket, prefix string) ([]Info, error) {
+	var infos []Info
+	err := c.ListObjectsFunc(ctx, bucket, ListOptions{Prefix: prefix}, func(info Info) bool {
+		infos = append(infos, info)
+		return true
+	})
+	return infos, err
+}
+
+// ListObjectsFunc calls visit for each object, page by page, until it returns false. visit may call the client.
+func (c *Client) ListObjectsFunc(ctx context.Context, bucket string, options ListOptions, visit func(Info) bool) error {
+	query := url.Values{}
+	for name, value := range map[string]string{
+		"prefix": options.Prefix, "delimiter": options.Delimiter, "start-after": options.StartAfter} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	query.Set("encoding-type", "url")
+	for {
+		page, err := c.listPage(ctx, bucket, query)
+		if err != nil {
+			return err
+		}
+		if !page.visit(visit) || !page.IsTruncated {
+			return nil
+		}
+		query.Set("continuation-token", page.NextContinuationToken)
+	}
+}
+
+func (c *Client) listPage(ctx context.Context, bucket string, query url.Values) (*listPage, error) {
+	buf := c.AllocateBuffer(listBytes)
+	defer c.ReleaseBuffer(buf)
+	// "+" for a space is a form's, not a path's.
+	text := strings.ReplaceAll(query.Encode(), "+", "%20")
+	request := Request{Op: ListObjects, Bucket: bucket, Query: text, Into: buf}
+	result, err := c.do(ctx, &request)
+	if err != nil {
+		return nil, err
+	}
+	page := &listPage{}
+	if xml.Unmarshal(buf[:result.Bytes], page) != nil || (page.IsTruncated && page.NextContinuationToken == "") {
+		return nil, request.failed(syscall.EPROTO, result)
+	}
+	return page, page.decode()
+}
+
+// decode takes the percent-encoding off, which keeps keys whole that XML cannot say.
+func (page *listPage) decode() (err error) {
+	for i := range page.Contents {
+		if page.Contents[i].Key, err = url.QueryUnescape(page.Contents[i].Key); err != nil {
+			return err
+		}
+	}
+	for i := range page.CommonPrefixes {
+		if page.CommonPrefixes[i].Prefix, err = url.QueryUnescape(page.CommonPrefixes[i].Prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visit merges keys and prefixes, which S3 lists apart, into one order.
+func (page *listPage) visit(visit func(Info) bool) bool {
+	prefixes := page.CommonPrefixes
+	for _, object := range page.Contents {
+		for len(prefixes) > 0 && prefixes[0].Prefix < object.Key {
+			if !visit(Info{Key: prefixes[0].Prefix, IsPrefix: true}) {
+				return false
+			}
+			prefixes = prefixes[1:]
+		}
+		if !visit(Info{
+			Key: object.Key, Bytes: object.Size, ETag: strings.Trim(object.ETag, `"`), LastModified: object.LastModified}) {
+			return false
+		}
+	}
+	for _, prefix := range prefixes {
+		if !visit(Info{Key: prefix.Prefix, IsPrefix: true}) {
+			return false
+		}
+	}
+	return true
+}
+
+// Buckets returns the buckets' names.
+func (c *Client) Buckets(ctx context.Context) ([]string, error) {
+	buf := c.AllocateBuffer(listBytes)
+	defer c.ReleaseBuffer(buf)
+	request := Request{Op: ListBuckets, Into: buf}
+	result, err := c.do(ctx, &request)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Buckets struct{ Bucket []struct{ Name string } }
+	}
+	if xml.Unmarshal(buf[:result.Bytes], &answer) != nil {
+		return nil, request.failed(syscall.EPROTO, result)
+	}
+	var names []string
+	for _, bucket := range answer.Buckets.Bucket {
+		names = append(names, bucket.Name)
+	}
+	return names, nil
+}

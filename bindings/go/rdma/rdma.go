@@ -1,0 +1,56 @@
+// Package rdma is the Go client of NebulaIO for memory that the caller has: GetObject reads into a buffer, which from
+// AllocateBuffer the server writes itself.
+package rdma
+
+import (
+	"context"
+
+	"github.com/piwi3910/nebulaio/client/core"
+)
+
+// What is said of these stands in package core.
+type (
+	Config      = core.Config
+	PoolSize    = core.PoolSize
+	Transport   = core.Transport
+	LogLevel    = core.LogLevel
+	Result      = core.Result
+	Error       = core.Error
+	Info        = core.Info
+	Request     = core.Request
+	ListOptions = core.ListOptions
+	Stats       = core.Stats
+)
+
+// The ways to the server.
+const (
+	Auto   = core.Auto
+	RDMA   = core.RDMA
+	HTTP   = core.HTTP
+	Strict = core.Strict
+)
+
+// ErrClosed is what calls on a closed client return.
+var ErrClosed = core.ErrClosed
+
+// WithResult returns a context whose calls write to result how their last request went.
+func WithResult(ctx context.Context, result *Result) context.Context {
+	return core.WithResult(ctx, result)
+}
+
+// A Client is a connection to one server, or to several endpoints of one. Its methods may be called from any goroutine.
+type Client struct{ *core.Client }
+
+// NewClient opens a client. The first request connects; with Transport Strict, NewClient does.
+func NewClient(config Config) (*Client, error) {
+	client, err := core.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{client}, nil
+}
+
+// GetObject reads an object into buf and returns its length. errors.Is(err, syscall.EMSGSIZE): buf is too small.
+func (c *Client) GetObject(ctx context.Context, bucket, key string, buf []byte) (int, error) {
+	return c.GetObjectInto(ctx, bucket, key, buf)
+}
