@@ -77,7 +77,7 @@ static void on_request(struct native_session *session, struct native_recv *recv)
 		return;
 	}
 	session->in_flight++;
-	ret = fiber_spawn(session->front->reactor, "native", native_request_fiber, recv);
+	ret = fiber_run(session->front->reactor, "native", native_request_fiber, recv);
 	if (__builtin_expect(ret != 0, 0))
 		native_request_refuse(recv, 503, "SlowDown", "Please reduce your request rate.");
 }

@@ -76,6 +76,32 @@ static void retire(struct reactor *reactor, struct fiber *fiber)
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers - 1, __ATOMIC_RELAXED);
 }
 
+/* From the loop: a fiber that has been taken off the run queue, until it stops or ends. */
+static void run_fiber(struct reactor *reactor, struct fiber *fiber)
+{
+	CHECK(fiber->state == FIBER_RUNNABLE);
+	fiber->state = FIBER_RUNNING;
+	reactor->running = fiber;
+	enter_fiber(reactor, fiber);
+	reactor->running = NULL;
+	if (fiber->state == FIBER_IDLE)
+		retire(reactor, fiber);
+}
+
+int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)
+{
+	int ret = fiber_spawn(reactor, name, fn, arg);
+	struct fiber *fiber;
+
+	if (ret || reactor->running || reactor_current != reactor)
+		return ret;
+	fiber = CONTAINER_OF(reactor->runnable.prev, struct fiber, link);
+	list_remove(&fiber->link);
+	run_fiber(reactor, fiber);
+	stat_add(&reactor->stats.fiber_switches, 1);
+	return 0;
+}
+
 uint32_t fibers_round(struct reactor *reactor)
 {
 	struct list *last = reactor->runnable.prev;
@@ -86,17 +112,8 @@ uint32_t fibers_round(struct reactor *reactor)
 		return 0;
 	/* Those that become runnable during the round queue up behind last, for the next turn. */
 	do {
-		struct fiber *fiber;
-
 		link = list_pop(&reactor->runnable);
-		fiber = CONTAINER_OF(link, struct fiber, link);
-		CHECK(fiber->state == FIBER_RUNNABLE);
-		fiber->state = FIBER_RUNNING;
-		reactor->running = fiber;
-		enter_fiber(reactor, fiber);
-		reactor->running = NULL;
-		if (fiber->state == FIBER_IDLE)
-			retire(reactor, fiber);
+		run_fiber(reactor, CONTAINER_OF(link, struct fiber, link));
 		count++;
 	} while (link != last);
 	stat_add(&reactor->stats.fiber_switches, count);

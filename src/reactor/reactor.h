@@ -73,6 +73,10 @@ typedef void fiber_fn(void *arg);
  * completion or a timer, the next turn's when called by a fiber. -EAGAIN past fibers_max, -ENOMEM.
  * name is kept by pointer. */
 int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
+/* The same, but fn runs at once until it stops for the first time, when called by a poller, a
+ * message, a completion or a timer: what never waits is over on return, and the next one runs on
+ * its warm stack. The caller must be ready for all that fn does. */
+int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
 /* The running fiber; NULL outside fibers. */
 struct fiber *fiber_self(void);
 /* Gives the others a turn. */

@@ -53,6 +53,47 @@ static void test_a_fiber_spawned_by_a_fiber_runs_a_turn_later(void **state)
 	assert_int_equal(reactor_turn(rig), 0);
 }
 
+static void notes_and_yields_once(void *arg)
+{
+	const char *names = arg;
+
+	note(names[0]);
+	fiber_yield();
+	note(names[1]);
+}
+
+static void runs_from_a_fiber(void *arg)
+{
+	(void)arg;
+	note('5');
+	assert_int_equal(fiber_run(rig, "later", spawned, "7"), 0);
+	note('6');
+}
+
+static void runs_from_a_message(struct reactor_msg *msg)
+{
+	(void)msg;
+	note('1');
+	assert_int_equal(fiber_run(rig, "whole", spawned, "2"), 0);
+	assert_int_equal(reactor_self() == rig, 1);
+	assert_null(fiber_self());
+	assert_int_equal(fiber_run(rig, "part", notes_and_yields_once, "38"), 0);
+	note('4');
+	assert_int_equal(fiber_run(rig, "spawns", runs_from_a_fiber, NULL), 0);
+	assert_int_equal(rig_stats().fibers, 2);
+}
+
+static void test_a_fiber_may_run_at_once(void **state)
+{
+	struct reactor_msg msg = {.fn = runs_from_a_message};
+
+	(void)state;
+	reactor_post(rig, &msg);
+	rig_run();
+	assert_string_equal(journal, "12345687");
+	assert_int_equal(rig_stats().fibers, 0);
+}
+
 static struct fiber *parked;
 
 static void parks_twice(void *arg)
@@ -443,6 +484,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_runs_in_order_of_spawning),
 		RIG_TEST(test_a_fiber_spawned_by_a_fiber_runs_a_turn_later),
+		RIG_TEST(test_a_fiber_may_run_at_once),
 		RIG_TEST(test_wakes_before_return_count_once),
 		RIG_TEST(test_one_wake_is_remembered),
 		RIG_TEST(test_a_wake_during_a_yield_is_remembered),
