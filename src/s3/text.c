@@ -107,9 +107,19 @@ bool s3_slice_among(struct slice s, const struct slice *names, size_t count)
 	return false;
 }
 
-static bool is_bucket_end(char c)
+/* What a character may be in a bucket's name; 0: not there at all. */
+enum { BUCKET_END = 1, BUCKET_DASH = 2, BUCKET_DOT = 4 };
+
+static const uint8_t bucket_chars[256] = {
+	['a' ... 'z'] = BUCKET_END,
+	['0' ... '9'] = BUCKET_END,
+	['-'] = BUCKET_DASH,
+	['.'] = BUCKET_DOT,
+};
+
+static uint8_t bucket_char(struct slice name, size_t at)
 {
-	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+	return bucket_chars[(uint8_t)name.data[at]];
 }
 
 static bool is_ip_address(struct slice name)
@@ -121,39 +131,59 @@ static bool is_ip_address(struct slice name)
 	       inet_pton(AF_INET, text, &ignored) == 1;
 }
 
+/* Prefixes and suffixes that are not for us; all have a dash or a dot. */
+static bool is_reserved(struct slice name)
+{
+	char first = name.data[0], last = name.data[name.len - 1];
+
+	switch (first) {
+	case 'x':
+		if (slice_starts(name, SLICE("xn--")))
+			return true;
+		break;
+	case 's':
+		if (slice_starts(name, SLICE("sthree-")))
+			return true;
+		break;
+	case 'a':
+		if (slice_starts(name, SLICE("amzn-s3-demo-")))
+			return true;
+		break;
+	}
+	switch (last) {
+	case 's':
+		return slice_ends(name, SLICE("-s3alias"));
+	case 'p':
+		return slice_ends(name, SLICE(".mrap"));
+	case '3':
+		return slice_ends(name, SLICE("--ol-s3")) || slice_ends(name, SLICE("--x-s3")) ||
+		       slice_ends(name, SLICE("--table-s3"));
+	default:
+		return false;
+	}
+}
+
 /* S3 User Guide, "General purpose bucket naming rules". */
 bool s3_bucket_name_valid(struct slice name)
 {
-	static const struct slice prefixes[] = {
-		SLICE("xn--"), SLICE("sthree-"), SLICE("amzn-s3-demo-")};
-	static const struct slice suffixes[] = {SLICE("-s3alias"), SLICE("--ol-s3"), SLICE(".mrap"),
-		SLICE("--x-s3"), SLICE("--table-s3")};
-	bool has_dash = false, has_dot = false;
+	uint8_t seen = 0, before = 0;
 
 	if (name.len < LIMIT_BUCKET_LEN_MIN || name.len > LIMIT_BUCKET_LEN_MAX)
 		return false;
-	if (!is_bucket_end(name.data[0]) || !is_bucket_end(name.data[name.len - 1]))
+	if (bucket_char(name, 0) != BUCKET_END || bucket_char(name, name.len - 1) != BUCKET_END)
 		return false;
 	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
+		uint8_t kind = bucket_char(name, i);
 
-		if (!is_bucket_end(c) && c != '-' && c != '.')
+		if (!kind || (kind & before & BUCKET_DOT))
 			return false;
-		if (c == '.' && name.data[i + 1] == '.')
-			return false;
-		has_dash |= c == '-';
-		has_dot |= c == '.';
+		seen |= kind;
+		before = kind;
 	}
-	/* All that is reserved has one or the other. */
-	if (!has_dash && !has_dot)
+	if (seen == BUCKET_END)
 		return true;
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-		if (slice_starts(name, prefixes[i]))
-			return false;
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (slice_ends(name, suffixes[i]))
-			return false;
-	return has_dash || !is_ip_address(name);
+	/* Only what has no dash can be an address. */
+	return !is_reserved(name) && ((seen & BUCKET_DASH) || !is_ip_address(name));
 }
 
 bool s3_key_valid(struct slice key)

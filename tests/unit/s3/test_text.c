@@ -88,11 +88,11 @@ static void test_ranges(void **state)
 static void test_bucket_names(void **state)
 {
 	static const char *const good[] = {"abc", "a-b", "a.b", "my.bucket-1", "123", "1.2.3",
-		"192.168.5.1000", "a--b",
-		"a23456789012345678901234567890123456789012345678901234567890123"};
+		"192.168.5.1000", "a--b", "1.2.3-4", "xn-abc", "sthree", "amzn", "abc-s3",
+		"abcs3alias", "a23456789012345678901234567890123456789012345678901234567890123"};
 	static const char *const bad[] = {"", "ab", "Abc", "a_b", "-ab", "ab-", ".ab", "ab.",
 		"a..b", "192.168.5.4", "xn--abc", "sthree-abc", "amzn-s3-demo-x", "abc-s3alias",
-		"abc--ol-s3", "abc--x-s3", "abc.mrap", "a b", "a/b", "\xc3\xa9z",
+		"abc--ol-s3", "abc--x-s3", "abc--table-s3", "abc.mrap", "a b", "a/b", "\xc3\xa9z",
 		"a234567890123456789012345678901234567890123456789012345678901234"};
 
 	(void)state;
