@@ -16,8 +16,8 @@
 static const char USAGE[] =
 	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE]\n"
 	"\n"
-	"Looks at the host: memory limits, huge pages, NUMA, kernel, io_uring, RDMA devices, ports\n"
-	"and GIDs, network interfaces, NVMe passthrough. Says what each finding means and which\n"
+	"Looks at the host: memory limits, huge pages, NUMA, kernel, io_uring, RDMA devices,\n"
+	"ports and GIDs, network interfaces, NVMe passthrough. Says what each finding means and which\n"
 	"command changes it. Exit code 1 when something is broken.\n"
 	"\n"
 	"  --config FILE   judge by this configuration's memory.bytes\n"

@@ -12,13 +12,16 @@ static void print_headers(const struct neb_result *result, bool json)
 	const char *line = result->headers;
 
 	while (*line) {
-		const char *end = strchr(line, '\n');
+		const char *start = line, *end = strchr(line, '\n');
 		const char *colon = strstr(line, ": ");
 		char name[256], value[1024];
 
 		if (!end || !colon || colon > end)
 			break;
-		snprintf(name, sizeof(name), "%.*s", (int)(colon - line), line);
+		line = end + 1;
+		if (colon - start == 4 && !strncasecmp(start, "etag", 4))
+			continue; /* said already */
+		snprintf(name, sizeof(name), "%.*s", (int)(colon - start), start);
 		snprintf(value, sizeof(value), "%.*s", (int)(end - colon - 2), colon + 2);
 		if (json) {
 			printf(", ");
@@ -28,7 +31,6 @@ static void print_headers(const struct neb_result *result, bool json)
 		} else {
 			printf("%-28s %s\n", name, value);
 		}
-		line = end + 1;
 	}
 }
 
@@ -44,15 +46,16 @@ static int print_stat(struct neb_client *client, const struct remote_opts *opts,
 		remote_print_json(stdout, bucket);
 		printf(", \"key\": ");
 		remote_print_json(stdout, key);
-		printf(", \"bytes\": %llu, \"transport\": \"%s\"",
+		printf(", \"bytes\": %llu, \"transport\": \"%s\", \"etag\": ",
 			(unsigned long long)result.object_bytes,
 			neb_transport_name(result.transport));
+		remote_print_json(stdout, result.etag);
 		print_headers(&result, true);
 		printf("}\n");
 	} else {
-		printf("%-28s s3://%s/%s\n%-28s %llu\n%-28s %s\n", "object", bucket, key, "bytes",
-			(unsigned long long)result.object_bytes, "transport",
-			neb_transport_name(result.transport));
+		printf("%-28s s3://%s/%s\n%-28s %llu\n%-28s %s\n%-28s %s\n", "object", bucket, key,
+			"bytes", (unsigned long long)result.object_bytes, "transport",
+			neb_transport_name(result.transport), "etag", result.etag);
 		print_headers(&result, false);
 	}
 	remote_report(opts, key, &result);

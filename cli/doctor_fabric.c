@@ -73,7 +73,8 @@ static void check_port(
 				"%s port %u moves %u bytes a packet; it could do %u", device,
 				number, mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
 			doctor_fix(finding, false,
-				"ip link set dev INTERFACE mtu 9000   # on both ends and the switch");
+				"ip link set dev INTERFACE mtu 9000   # on both ends and the "
+				"switch");
 		}
 	} else {
 		finding = doctor_note(doctor, FINDING_FAIL, "rdma", "%s port %u is %s", device,
@@ -140,8 +141,8 @@ void doctor_check_rdma(struct doctor *doctor)
 		return;
 	finding = doctor_note(doctor, FINDING_INFO, "rdma", "no RDMA device here");
 	doctor_why(finding,
-		"the device `simulated` works between processes of this host; soft-RoCE makes a real "
-		"one of any network card");
+		"the device `simulated` works between processes of this host; soft-RoCE makes a "
+		"real one of any network card");
 	doctor_fix(finding, false,
 		"modprobe rdma_rxe && rdma link add rxe0 type rxe netdev INTERFACE");
 }

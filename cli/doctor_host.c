@@ -47,14 +47,16 @@ static void check_limits(struct doctor *doctor)
 				doctor->region_bytes / MIB);
 		} else {
 			finding = doctor_note(doctor, FINDING_WARN, "memory",
-				"the limit of locked memory is %llu KiB; a region of %llu MiB wants more",
+				"the limit of locked memory is %llu KiB; a region of %llu MiB "
+				"wants more",
 				(unsigned long long)limit.rlim_cur / KIB,
 				doctor->region_bytes / MIB);
 			doctor_why(finding,
 				"RDMA registration fails and disk I/O goes without fixed "
 				"buffers");
 			doctor_fix(finding, true,
-				"printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' > "
+				"printf '* soft memlock unlimited\\n"
+				"* hard memlock unlimited\\n' > "
 				"/etc/security/limits.d/nebulaio.conf   # new logins; in a service: "
 				"LimitMEMLOCK=infinity");
 		}
@@ -64,7 +66,8 @@ static void check_limits(struct doctor *doctor)
 			"at most %llu open files: that many connections less a few",
 			(unsigned long long)limit.rlim_max);
 		doctor_fix(finding, true,
-			"printf '* hard nofile 65536\\n' > /etc/security/limits.d/nebulaio-files.conf");
+			"printf '* hard nofile 65536\\n' > "
+			"/etc/security/limits.d/nebulaio-files.conf");
 	}
 }
 
