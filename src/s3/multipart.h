@@ -4,7 +4,8 @@
  *   u/BUCKET/ID         the record: its body is the key, its headers and flags the object's to be
  *   p/BUCKET/ID/00001   a part
  *
- * Completing joins the parts into one object; until then nobody sees any of it.
+ * Completing makes the parts' bodies one object's, in one commit that ends the upload and moves no
+ * byte of them; until then nobody sees any of it.
  *
  * Source: S3 User Guide, "Uploading and copying objects using multipart upload". */
 #ifndef S3_MULTIPART_H
@@ -12,9 +13,10 @@
 
 #include "s3/s3_priv.h"
 
-#define S3_UPLOADS_BUCKET  ".uploads"
-#define S3_UPLOAD_ID_LEN   40u /* 24 random hex digits, 16 of the key's hash */
-#define S3_PARTS_MAX	   10000u
+#define S3_UPLOADS_BUCKET ".uploads"
+#define S3_UPLOAD_ID_LEN  40u /* 24 random hex digits, 16 of the key's hash */
+#define S3_PARTS_MAX	  10000u
+_Static_assert(S3_PARTS_MAX <= STORE_PARTS_MAX, "an object can adopt all parts of an upload");
 #define S3_PART_BYTES_MIN  (5 * MIB) /* all but the last */
 #define S3_UPLOAD_NAME_MAX (2 + LIMIT_BUCKET_LEN_MAX + 1 + S3_UPLOAD_ID_LEN + 1 + 5 + 1)
 

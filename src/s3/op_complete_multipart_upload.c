@@ -126,11 +126,32 @@ static const struct s3_error *open_parts(
 			return s3_error_at(S3_E_ENTITY_TOO_SMALL);
 		completion->bytes += part->meta->bytes;
 	}
-	if (completion->bytes > LIMIT_PUT_BYTES_MAX)
+	return completion->bytes > LIMIT_OBJECT_BYTES_MAX ? s3_error_at(S3_E_ENTITY_TOO_LARGE)
+							  : NULL;
+}
+
+/* What was open is not what is there any more: the upload ended meanwhile, or a part was uploaded
+ * again. */
+static const struct s3_error *adopt_failed(
+	struct s3_call *call, const struct s3_upload *upload, int error)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct store_get *get;
+	bool ignored;
+
+	if (error == -EFBIG)
 		return s3_fail(call, S3_E_ENTITY_TOO_LARGE,
-			"Objects of more than 5368709120 bytes are not implemented by this "
-			"server.");
-	return NULL;
+			"The upload has more parts than the store's log can take at once.");
+	if (error != -ESTALE)
+		return s3_fail_errno(call, error);
+	s3_fail_detail(call, "UploadId", slice_str(upload->id));
+	error = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
+	if (error)
+		return error == -ENOENT ? s3_error_at(S3_E_NO_SUCH_UPLOAD)
+					: s3_fail_errno(call, error);
+	store_get_close(get);
+	return s3_error_at(S3_E_INVALID_PART);
 }
 
 static void close_parts(struct completion *completion)
@@ -139,52 +160,6 @@ static void close_parts(struct completion *completion)
 		if (completion->parts[i].get)
 			store_get_close(completion->parts[i].get);
 }
-
-/* ---- The parts as one source. ---- */
-
-struct joined {
-	struct flow_source source;
-	const struct completion *completion;
-	uint32_t idx;
-	uint64_t start; /* where the current part begins in the whole */
-	struct flow_source *part;
-};
-
-static int joined_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
-{
-	struct joined *joined = CONTAINER_OF(source, struct joined, source);
-
-	while (joined->idx < joined->completion->count) {
-		const struct part *part = &joined->completion->parts[joined->idx];
-		int ret = 0;
-
-		if (!joined->part && part->meta->bytes)
-			ret = flow_object_source_open(
-				source->core, part->get, 0, part->meta->bytes, &joined->part);
-		if (!ret && joined->part)
-			ret = joined->part->ops->next(joined->part, bytes_max, ret_piece);
-		if (ret > 0)
-			ret_piece->offset += joined->start;
-		if (ret)
-			return ret;
-		if (joined->part)
-			joined->part->ops->close(joined->part);
-		joined->part = NULL;
-		joined->start += part->meta->bytes;
-		joined->idx++;
-	}
-	return 0;
-}
-
-static void joined_close(struct flow_source *source)
-{
-	struct joined *joined = CONTAINER_OF(source, struct joined, source);
-
-	if (joined->part)
-		joined->part->ops->close(joined->part);
-}
-
-static const struct flow_source_ops joined_ops = {"parts", joined_next, joined_close};
 
 /* ---- What it becomes. ---- */
 
@@ -248,23 +223,69 @@ static const struct s3_error *check_whole(struct s3_call *call, const struct sto
 	return NULL;
 }
 
-static const struct s3_error *join(struct s3_call *call, const struct s3_upload *upload,
-	const struct completion *completion, struct store_put *put, struct store_meta *meta)
+static void crc64_digest(uint64_t crc, uint8_t digest[CHECKSUM_BYTES_MAX])
 {
-	const struct s3_sums sums = {.kind = upload->composite ? CHECKSUM_NONE : upload->kind};
-	struct joined joined = {.source = {.ops = &joined_ops,
-					.core = call->request->core,
-					.bytes_total = completion->bytes,
-					.deadline_ns = DEADLINE_NONE},
-		.completion = completion};
+	for (int i = 7; i >= 0; i--, crc >>= 8)
+		digest[i] = (uint8_t)crc;
+}
+
+/* The whole's CRCs out of the parts'; nothing is read. */
+static const struct s3_error *join_crcs(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	const struct store_meta *first = completion->parts[0].meta;
+
+	meta->crc64 = first->crc64;
+	memcpy(meta->checksum, first->checksum, first->checksum_len);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		const struct store_meta *part = completion->parts[i].meta;
+
+		if (upload->kind != CHECKSUM_CRC64NVME && part->checksum_type != upload->kind)
+			return bad_part(call, &completion->parts[i]);
+		if (!i)
+			continue;
+		meta->crc64 = crc64nvme_join(meta->crc64, part->crc64, part->bytes);
+		if (upload->kind != CHECKSUM_CRC64NVME)
+			checksum_join(upload->kind, meta->checksum, part->checksum, part->bytes);
+	}
+	if (upload->kind == CHECKSUM_CRC64NVME)
+		crc64_digest(meta->crc64, meta->checksum);
+	meta->checksum_type = (uint8_t)upload->kind;
+	meta->checksum_len = (uint8_t)checksum_bytes(upload->kind);
+	return NULL;
+}
+
+static const struct s3_error *join(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
 	const struct s3_error *error;
 
 	meta->bytes = completion->bytes;
 	join_etags(completion, meta);
-	error = s3_store_source(call, &sums, &joined.source, put, meta);
-	if (!error && upload->composite)
+	if (upload->composite)
 		error = join_checksums(call, upload, completion, meta);
+	else
+		error = join_crcs(call, upload, completion, meta);
 	return error ? error : check_whole(call, meta);
+}
+
+/* The parts' bodies become the object's, and the upload's record ends with them. */
+static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_put *put)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	int ret = 0;
+
+	for (uint32_t i = 0; i < completion->count && !ret; i++) {
+		const struct part *part = &completion->parts[i];
+
+		ret = store_put_adopt(put, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, upload->id, part->number, name), part->get);
+	}
+	if (!ret)
+		ret = store_put_drop(put, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, upload->id, 0, name), upload->get);
+	return ret ? adopt_failed(call, upload, ret) : NULL;
 }
 
 /* The upload's headers, and how long its parts were. */
@@ -304,7 +325,7 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	const struct completion *completion, struct store_meta *meta)
 {
 	const struct store_put_opts opts = {
-		.bucket = call->bucket, .key = call->key, .bytes = completion->bytes};
+		.bucket = call->bucket, .key = call->key, .bytes = UINT64_MAX};
 	struct s3_write_condition condition;
 	const struct s3_error *error;
 	struct store_put *put;
@@ -319,13 +340,17 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	meta->checksum_flags = upload->meta->checksum_flags;
 	error = keep_headers(call, upload, completion, meta);
 	if (!error)
-		error = join(call, upload, completion, put, meta);
+		error = join(call, upload, completion, meta);
+	if (!error)
+		error = adopt(call, upload, completion, put);
 	if (error) {
 		store_put_abort(put);
 		return error;
 	}
 	ret = store_put_commit(put, meta,
 		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	if (ret == -ESTALE || ret == -EFBIG)
+		return adopt_failed(call, upload, ret);
 	return ret ? s3_write_failed(call, &condition, ret) : NULL;
 }
 
@@ -370,7 +395,7 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	s3_upload_close(&upload);
 	if (error)
 		return error;
-	/* The object stands; what is left of the upload can only be tidied, now or by an abort. */
+	/* The object stands and the upload is gone; parts that were not named go, too. */
 	if (s3_upload_delete(call, upload.id))
 		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
 	return answer(call, &meta);

@@ -58,7 +58,8 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	const struct s3_sums sums = {.kind = upload->kind, .etag_md5 = call->etag_md5};
 	char name[S3_UPLOAD_NAME_MAX];
 	struct store_put_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
-		.key = s3_upload_name(call->bucket, upload->id, number, name)};
+		.key = s3_upload_name(call->bucket, upload->id, number, name),
+		.adoptable = true};
 	const struct s3_error *error;
 	struct store_put *put;
 	struct range range;

@@ -29,6 +29,11 @@ struct store_put {
 	struct bucket *bucket;
 	struct buf key, body;
 	struct store *store;
+	struct ending {
+		struct bucket *bucket;
+		struct object *object;
+	} * endings; /* what was adopted or dropped */
+	uint32_t ending_count;
 };
 struct store_get {
 	struct object *object;
@@ -174,8 +179,31 @@ void store_put_abort(struct store_put *put)
 		return;
 	buf_free(&put->key);
 	buf_free(&put->body);
+	free(put->endings);
 	free(put);
 	fake_open_puts--;
+}
+
+int store_put_drop(struct store_put *put, struct slice bucket_name, struct slice key,
+	const struct store_get *get)
+{
+	struct bucket *bucket = bucket_at(put->store, bucket_name);
+
+	if (!bucket || object_at(bucket, key) != get->object)
+		return -ESTALE;
+	put->endings = realloc(put->endings, (put->ending_count + 1) * sizeof(*put->endings));
+	put->endings[put->ending_count++] = (struct ending){bucket, get->object};
+	return 0;
+}
+
+int store_put_adopt(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
+{
+	int ret = store_put_drop(put, bucket, key, get);
+
+	if (!ret)
+		buf_put_slice(&put->body, buf_slice(&get->object->body));
+	return ret;
 }
 
 static void remove_object(struct bucket *bucket, struct slice key)
@@ -200,6 +228,9 @@ int store_put_commit(
 		return ret;
 	}
 	CHECK(meta->bytes == put->body.len);
+	for (uint32_t i = 0; i < put->ending_count; i++)
+		remove_object(put->endings[i].bucket, buf_slice(&put->endings[i].object->key));
+	free(put->endings);
 	put->store->now_ns += NS_PER_S;
 	meta->mtime_ns = put->store->now_ns;
 	memcpy(meta->version_id, "null", 5);
