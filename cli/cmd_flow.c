@@ -45,7 +45,7 @@ static const char USAGE[] =
 	"  --memory MIB       for what waits to be written (128)\n"
 	"  -q, --quiet        no line a second\n"
 	"  --json             the summary as JSON on standard output\n" REMOTE_USAGE "\n"
-	"SIGINT and SIGTERM end it in order: what has been received is stored.\n";
+	"SIGINT and SIGTERM end it in order: what has been received is stored. SIGUSR1 asks for a line.\n";
 
 enum form { FORM_FILE, FORM_DISK, FORM_S3, FORM_NULL };
 
@@ -75,12 +75,13 @@ struct job {
 	bool fixed;
 	uint32_t bodies_begun, bodies_stored, bodies_running;
 	uint64_t start_ns, end_ns;
+	double start_cpu_seconds;
 	bool over;
 	int exit_code;
 };
 
 /* ---- Signals: the handler notes and rings, the poller does. ---- */
-static volatile sig_atomic_t signal_end, signal_reload;
+static volatile sig_atomic_t signal_end, signal_reload, signal_report;
 static int signal_fd = -1;
 
 static void on_signal(int number)
@@ -90,6 +91,8 @@ static void on_signal(int number)
 
 	if (number == SIGHUP)
 		signal_reload = 1;
+	else if (number == SIGUSR1)
+		signal_report = 1;
 	else
 		signal_end = 1;
 	if (write(signal_fd, &one, sizeof(one)) < 0)
@@ -113,18 +116,50 @@ static void rules_reload(struct job *job)
 	fprintf(stderr, "rules %s: %u\n", ret ? "refused" : "now", args->spec.rule_count);
 }
 
+/* ---- Reports. ---- */
+
+static void report_line(const struct job *job, const struct flow_capture_stats *now,
+	const struct flow_capture_stats *last, double seconds)
+{
+	char total[32], rate[32];
+
+	fprintf(stderr, "%5.0f s  %llu packets  %.0f/s  %s  %s/s  lost %llu  bodies %u\n",
+		(double)(clock_now_ns() - job->start_ns) / (double)NS_PER_S,
+		(unsigned long long)now->packets, (double)(now->packets - last->packets) / seconds,
+		remote_bytes_text(now->packet_bytes, total),
+		remote_bytes_text(
+			(uint64_t)((double)(now->packet_bytes - last->packet_bytes) / seconds),
+			rate),
+		(unsigned long long)now->lost, job->bodies_stored);
+}
+
+/* As the line of a second, with the rates since the start. */
+static void report_now(const struct job *job)
+{
+	const struct flow_capture_stats none = {0};
+	struct flow_capture_stats now;
+
+	flow_capture_stats(job->capture, &now);
+	report_line(
+		job, &now, &none, (double)(clock_now_ns() - job->start_ns + 1) / (double)NS_PER_S);
+}
+
 static uint32_t signals_poll(void *arg)
 {
 	struct job *job = arg;
 	uint64_t rung;
 
-	if (!signal_end && !signal_reload)
+	if (!signal_end && !signal_reload && !signal_report)
 		return 0;
 	if (read(signal_fd, &rung, sizeof(rung)) < 0)
 		return 0; /* the handler is about to ring */
 	if (signal_reload) {
 		signal_reload = 0;
 		rules_reload(job);
+	}
+	if (signal_report) {
+		signal_report = 0;
+		report_now(job);
 	}
 	if (signal_end) {
 		signal_end = 0;
@@ -136,7 +171,7 @@ static uint32_t signals_poll(void *arg)
 static bool signals_arm(void *arg)
 {
 	(void)arg;
-	return !signal_end && !signal_reload;
+	return !signal_end && !signal_reload && !signal_report;
 }
 
 static void signals_disarm(void *arg)
@@ -162,6 +197,7 @@ static int signals_open(struct job *job)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
+	sigaction(SIGUSR1, &action, NULL);
 	reactor_poller_add(job->reactor, &job->signals);
 	return 0;
 }
@@ -326,23 +362,6 @@ static void body_spawn(void *arg)
 	flow_capture_stop(job->capture);
 }
 
-/* ---- Reports. ---- */
-
-static void report_line(const struct job *job, const struct flow_capture_stats *now,
-	const struct flow_capture_stats *last, double seconds)
-{
-	char total[32], rate[32];
-
-	fprintf(stderr, "%5.0f s  %llu packets  %.0f/s  %s  %s/s  lost %llu  bodies %u\n",
-		(double)(clock_now_ns() - job->start_ns) / (double)NS_PER_S,
-		(unsigned long long)now->packets, (double)(now->packets - last->packets) / seconds,
-		remote_bytes_text(now->packet_bytes, total),
-		remote_bytes_text(
-			(uint64_t)((double)(now->packet_bytes - last->packet_bytes) / seconds),
-			rate),
-		(unsigned long long)now->lost, job->bodies_stored);
-}
-
 static void report_main(void *arg)
 {
 	struct job *job = arg;
@@ -392,7 +411,7 @@ static void summary(const struct job *job)
 			(unsigned long long)stats.packets, (unsigned long long)stats.packet_bytes,
 			(unsigned long long)stats.body_bytes, job->bodies_stored,
 			(unsigned long long)stats.lost, (unsigned long long)stats.unfit, seconds,
-			processor_seconds(), (unsigned long long)copied,
+			processor_seconds() - job->start_cpu_seconds, (unsigned long long)copied,
 			(unsigned long long)client_copied, transport,
 			xp_mode_name(xp_mode(job->port)));
 	fprintf(stderr,
@@ -490,6 +509,7 @@ static void run(struct job *job)
 	const struct flow_args *args = job->args;
 
 	job->start_ns = clock_now_ns();
+	job->start_cpu_seconds = processor_seconds();
 	fprintf(stderr, "receiving on %s, %s\n", args->spec.interface,
 		xp_mode_name(xp_mode(job->port)));
 	body_spawn(job);
