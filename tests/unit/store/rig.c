@@ -299,12 +299,10 @@ static int chunk_write(struct rig *rig, struct store_put *put, uint64_t offset,
 	return ret;
 }
 
-static int body_write(struct rig *rig, struct store_put *put, uint64_t bytes, uint64_t seed)
+static int body_write(struct rig *rig, struct store_put *put, const uint8_t *body, uint64_t bytes)
 {
-	uint8_t *body = (uint8_t *)malloc(bytes + 1);
 	int ret = 0;
 
-	body_fill(body, bytes, seed);
 	if (bytes <= STORE_GROUPED_BYTES_MAX) {
 		struct region_span span = frames_lease(rig, bytes);
 
@@ -319,7 +317,27 @@ static int body_write(struct rig *rig, struct store_put *put, uint64_t bytes, ui
 		ret = chunk_write(rig, put, at, span, part);
 		at += part;
 	}
-	free(body);
+	return ret;
+}
+
+static int body_put(struct rig *rig, const struct store_put_opts *opts, const uint8_t *body,
+	struct store_meta *meta, const struct put_how *how)
+{
+	struct store_put *put;
+	int ret = store_put_open(rig->store, opts, &put);
+
+	if (ret)
+		return ret;
+	ret = body_write(rig, put, body, meta->bytes);
+	if (ret) {
+		store_put_abort(put);
+		return ret;
+	}
+	ret = store_put_commit(put, meta, how ? how->check : NULL, how ? how->arg : NULL);
+	if (!ret) {
+		assert_true(meta->mtime_ns > 0);
+		assert_string_equal(meta->version_id, "null");
+	}
 	return ret;
 }
 
@@ -327,31 +345,71 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 	uint64_t seed, const struct put_how *how)
 {
 	struct store_put_opts opts = {.bucket = slice_str(bucket), .key = key, .bytes = bytes};
+	uint8_t *body = (uint8_t *)malloc(bytes + 1);
 	struct store_meta meta;
-	struct store_put *put;
 	int ret;
 
-	if (how && how->length_unknown)
-		opts.bytes = UINT64_MAX;
-	opts.adoptable = how && how->adoptable;
-	ret = store_put_open(rig->store, &opts, &put);
-	if (ret)
-		return ret;
-	ret = body_write(rig, put, bytes, seed);
-	if (ret) {
-		store_put_abort(put);
-		return ret;
-	}
 	meta_fill(&meta, bytes, seed);
 	if (how) {
+		if (how->length_unknown)
+			opts.bytes = UINT64_MAX;
+		opts.adoptable = how->adoptable;
 		meta.headers = how->headers.data;
 		meta.headers_len = (uint32_t)how->headers.len;
 	}
-	ret = store_put_commit(put, &meta, how ? how->check : NULL, how ? how->arg : NULL);
-	if (!ret) {
-		assert_true(meta.mtime_ns > 0);
-		assert_string_equal(meta.version_id, "null");
+	body_fill(body, bytes, seed);
+	ret = body_put(rig, &opts, body, &meta, how);
+	free(body);
+	return ret;
+}
+
+/* Puts one part and has the whole adopt it. */
+static int part_join(struct rig *rig, struct store_put *whole, struct slice name,
+	const uint8_t *body, uint64_t bytes)
+{
+	const struct store_put_opts opts = {
+		.bucket = SLICE("parts"), .key = name, .bytes = bytes, .adoptable = true};
+	struct store_meta meta;
+	struct store_get *get;
+	bool exists;
+	int ret;
+
+	meta_fill(&meta, bytes, 1);
+	ret = body_put(rig, &opts, body, &meta, NULL);
+	if (!ret)
+		ret = store_get_open(rig->store, opts.bucket, name, &get, &exists);
+	if (ret)
+		return ret;
+	ret = store_put_adopt(whole, opts.bucket, name, get);
+	store_get_close(get);
+	return ret;
+}
+
+int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
+	uint64_t seed, uint32_t part_count)
+{
+	const struct store_put_opts opts = {
+		.bucket = slice_str(bucket), .key = key, .bytes = UINT64_MAX};
+	uint8_t *body = (uint8_t *)malloc(bytes + 1);
+	uint64_t each = bytes / part_count;
+	struct store_meta meta;
+	struct store_put *put;
+	int ret = store_put_open(rig->store, &opts, &put);
+
+	body_fill(body, bytes, seed);
+	for (uint32_t i = 0; i < part_count && !ret; i++) {
+		uint64_t part = i + 1 < part_count ? each : bytes - each * i;
+		char name[80];
+
+		snprintf(name, sizeof(name), "%.*s/%u", SLICE_FMT(key), i);
+		ret = part_join(rig, put, slice_str(name), body + each * i, part);
+		if (ret)
+			store_put_abort(put);
 	}
+	meta_fill(&meta, bytes, seed);
+	if (!ret)
+		ret = store_put_commit(put, &meta, NULL, NULL);
+	free(body);
 	return ret;
 }
 

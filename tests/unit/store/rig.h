@@ -58,6 +58,9 @@ struct put_how {
 };
 int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, const struct put_how *how);
+/* Puts the same body in parts (in the bucket "parts"), which the object then adopts. */
+int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
+	uint64_t seed, uint32_t part_count);
 /* Reads the object and compares: 0, -ENOENT, -EIO (also from verify), -EBADMSG when bytes differ.
  */
 int object_verify_seeded(

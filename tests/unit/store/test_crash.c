@@ -1,4 +1,5 @@
-/* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT and DELETE.
+/* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE and
+ * joining of parts.
  * After each restart every acknowledged object is there and whole, and what was not acknowledged is
  * as before or as it was to become, never half. fsck is clean.
  *
@@ -18,6 +19,7 @@
 
 #define WRITERS	       12u
 #define KEYS	       25u /* a writer */
+#define JOINED	       3u  /* one version of so many is joined of parts */
 #define ROUNDS_DEFAULT 12u
 #define LIFE_NS_MAX    (150 * NS_PER_MS)
 
@@ -76,7 +78,10 @@ static void writer_run(struct rig *rig, void *arg)
 		int ret;
 
 		atomic_store(&slot->intended, version);
-		if (version)
+		if (version % JOINED == 1)
+			ret = object_join_seeded(rig, "b", key, size_of_version(version), version,
+				1 + (uint32_t)(version / JOINED % 4));
+		else if (version)
 			ret = object_put_seeded(
 				rig, "b", key, size_of_version(version), version, NULL);
 		else
@@ -95,6 +100,8 @@ static void load_run(struct rig *rig, void *arg)
 	if (reactor_core_idx(reactor_self()) == 0) {
 		int ret = bucket_make(rig->store, "b");
 
+		assert_true(ret == 0 || ret == -EEXIST);
+		ret = bucket_make(rig->store, "parts");
 		assert_true(ret == 0 || ret == -EEXIST);
 		atomic_store(&writers->shared->running, true);
 		assert_int_equal(write(writers->shared->began[1], "", 1), 1);
@@ -235,20 +242,22 @@ static void test_kill_at_any_moment(void **state)
 
 struct torn {
 	_Atomic uint64_t volume_offset;
+	bool adoptable; /* the body's segment has a row of its own */
 };
 
 /* The last commit of this process is the second version. */
 static void torn_run(struct rig *rig, void *arg)
 {
 	struct torn *torn = (struct torn *)arg;
+	const struct put_how how = {.adoptable = torn->adoptable};
 	struct store_run run;
 	struct store_get *get;
 	bool exists;
 
 	if (bucket_make(rig->store, "b") ||
 		object_put_seeded(rig, "b", SLICE("other"), 9000, 3, NULL) ||
-		object_put_seeded(rig, "b", SLICE("k"), 8000, 1, NULL) ||
-		object_put_seeded(rig, "b", SLICE("k"), 8000, 2, NULL) ||
+		object_put_seeded(rig, "b", SLICE("k"), 8000, 1, &how) ||
+		object_put_seeded(rig, "b", SLICE("k"), 8000, 2, &how) ||
 		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists) ||
 		store_get_run(get, 0, 8000, &run))
 		_exit(3);
@@ -284,13 +293,15 @@ static int run_fork(rig_fn *fn, void *arg, bool check)
 static void test_a_record_without_its_body_never_happened(void **state)
 {
 	(void)state;
-	for (uint64_t torn_body = 0; torn_body < 2; torn_body++) {
+	for (uint32_t way = 0; way < 4; way++) {
+		bool torn_body = way % 2;
 		uint64_t seed = torn_body ? 1 : 2;
 		struct torn *torn;
 
 		torn = (struct torn *)mmap(NULL, sizeof(*torn), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		assert_true(torn != MAP_FAILED);
+		torn->adoptable = way / 2;
 		rig_init(&crash_rig, 1);
 		assert_int_equal(run_fork(torn_run, torn, false), 0);
 		if (torn_body) {
