@@ -26,7 +26,7 @@ static const char USAGE[] =
 	"\n"
 	"  --data DIR          where objects are kept (created when absent; default ./data)\n"
 	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"
-	"  --https ADDR:PORT   S3 over HTTPS, with https.certificate and https.key; \"off\" for none\n"
+	"  --https ADDR:PORT   S3 over HTTPS (https.certificate, https.key); \"off\" for none\n"
 	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"
 	"  --config FILE       YAML; see --help-config for its keys\n"
 	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"
