@@ -459,7 +459,8 @@ static int devices_open(struct job *job)
 			 ring_entries * FRAME_BYTES * MAX(port->queue_count, 1u),
 		.core_count = 1,
 	};
-	const struct reactor_opts reactor_opts = {.cpu = -1};
+	/* A capture is in no hurry: the rings hold back what comes while it sleeps. */
+	const struct reactor_opts reactor_opts = {.cpu = -1, .idle_spin_ns = NS_PER_US};
 	int ret = region_open(&region_opts, &job->region);
 
 	if (!ret)

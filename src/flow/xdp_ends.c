@@ -13,6 +13,11 @@
 #define CHUNK_FRAMES	 (STORE_CHUNK_BYTES / FRAME_BYTES)
 #define DRAIN_NS	 (5 * NS_PER_MS) /* for packets that the driver still holds when it ends */
 #define CLOCK_REFRESH_NS NS_PER_S
+/* While packets come, they are looked for once a tick of the timers instead of being woken for: the
+ * rings hold what comes meanwhile, and a wake for each few would cost more than they do. */
+#define MODERATE_NS	  (1 * NS_PER_MS)
+#define MODERATE_RING_MIN 4096u		   /* shorter rings would overflow meanwhile */
+#define MODERATE_AFTER_NS (10 * NS_PER_MS) /* without a packet: sleep until one comes */
 
 struct flow_capture {
 	struct flow_core *core;
@@ -26,9 +31,10 @@ struct flow_capture {
 	struct xp_packet parts[PARTS_MAX]; /* of the packet at hand */
 	uint32_t part_count;
 	struct fiber *waiter;
-	bool stopping; /* the filter lets everything pass */
-	bool ended;    /* nothing more will come */
-	bool closed;   /* and what is left in the batch is not wanted */
+	uint64_t packet_ns; /* when the last batch came */
+	bool stopping;	    /* the filter lets everything pass */
+	bool ended;	    /* nothing more will come */
+	bool closed;	    /* and what is left in the batch is not wanted */
 	int error;
 	uint64_t real_offset_ns, real_offset_at_ns; /* real time less monotonic */
 	uint32_t bodies_open;
@@ -76,17 +82,27 @@ static bool batch_receive(struct flow_capture *capture)
 		capture->batch_count = xp_receive(queue, capture->batch, BATCH);
 		capture->batch_idx = 0;
 		capture->batch_queue = queue;
-		if (capture->batch_count)
+		if (capture->batch_count) {
+			capture->packet_ns = clock_now_ns();
 			return true;
+		}
 	}
 	return false;
 }
 
 static int port_wait(struct flow_capture *capture, uint64_t deadline_ns)
 {
+	uint64_t now_ns = clock_now_ns();
 	int ret;
 
 	capture->waiter = fiber_self();
+	if (xp_ring_entries(capture->port) >= MODERATE_RING_MIN &&
+		now_ns - capture->packet_ns < MODERATE_AFTER_NS &&
+		now_ns + MODERATE_NS < deadline_ns) {
+		fiber_park_until(now_ns + MODERATE_NS);
+		capture->waiter = NULL;
+		return -EINTR;
+	}
 	ret = xp_wait(capture->port, capture->core->reactor, deadline_ns);
 	capture->waiter = NULL;
 	return ret;

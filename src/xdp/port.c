@@ -33,6 +33,11 @@ uint32_t xp_queue_count(const struct xp_port *port)
 	return port->queue_count;
 }
 
+uint32_t xp_ring_entries(const struct xp_port *port)
+{
+	return port->ring_entries;
+}
+
 struct xp_queue *xp_queue(struct xp_port *port, uint32_t idx)
 {
 	CHECK(idx < port->queue_count);

@@ -76,6 +76,8 @@ enum xp_mode xp_mode(const struct xp_port *port);
 /* The kernel attached the filter for packets of several frames, and the sockets take them. */
 bool xp_multi_buffer(const struct xp_port *port);
 uint32_t xp_queue_count(const struct xp_port *port);
+/* Of each ring: so many packets wait for a reader that is late. */
+uint32_t xp_ring_entries(const struct xp_port *port);
 struct xp_queue *xp_queue(struct xp_port *port, uint32_t idx);
 
 /* ---- The filter. ---- */
@@ -126,8 +128,8 @@ int xp_target(struct xp_queue *queue, struct reactor *reactor, uint16_t *ret_tar
 struct xp_stats {
 	uint64_t received, received_bytes; /* frames handed over */
 	uint64_t sent;
-	/* Lost for want of: a place in the receive ring; a frame in the fill ring; the rest is the
-	 * kernel's word "dropped". */
+	/* Lost: ring_full, no place in the receive ring; dropped, anything else, most often no
+	 * frame in the fill ring (fill_empty: how often the kernel found none). */
 	uint64_t ring_full, fill_empty, dropped;
 	uint64_t invalid_rx, invalid_tx; /* descriptors that the kernel refused */
 	uint64_t unmarked;		 /* packets whose time is the receiver's */
