@@ -95,7 +95,6 @@ int https_open(const struct config *config, struct https **ret_https)
 	if (!ret)
 		ret = net_tls_open(&opts, &https->tls);
 	if (ret) {
-		log_error("https", "no HTTPS on %s: see the line above", config->https.address);
 		https_close(https);
 		return ret;
 	}
