@@ -15,8 +15,8 @@
 static const char USAGE[] =
 	"usage: nebulaio flow --from xdp:IFACE,WHAT --to TARGET [options]\n"
 	"\n"
-	"Receives packets past the kernel's network stack (AF_XDP) and stores them. What WHAT does not\n"
-	"name goes to the kernel as before.\n"
+	"Receives packets past the kernel's network stack (AF_XDP) and stores them. What WHAT\n"
+	"does not name goes to the kernel as before.\n"
 	"\n"
 	"WHAT, separated by commas:\n"
 	"  udp=PORT, tcp=PORT a destination port, a range A-B, or any\n"
@@ -29,23 +29,25 @@ static const char USAGE[] =
 	"  mode=zerocopy|native|generic   that way or not at all\n"
 	"TARGET:\n"
 	"  FILE.pcapng        every packet, with its time in nanoseconds\n"
-	"  disk:PATH          the payloads of UDP datagrams of a multiple of 512 bytes, from the frame\n"
-	"                     they came in to a file or block device, uncopied (untagged IPv4)\n"
+	"  disk:PATH          the payloads of UDP datagrams of a multiple of 512 bytes, from the\n"
+	"                     frame they came in to a file or block device, uncopied (IPv4)\n"
 	"  s3://BUCKET/KEY    pcapng objects, uploaded while they grow\n"
 	"  null:              nowhere: counts\n"
-	"  %t in a name is the time (20260102T030405Z), %n the body's number, others as strftime(3).\n"
+	"  %t in a name is the time (20260102T030405Z), %n the body's number, others as in\n"
+	"  strftime(3).\n"
 	"\n"
 	"  --count N          end after so many packets\n"
 	"  --seconds N        end after so long\n"
 	"  --roll-bytes N     begin a new file or object after so many bytes\n"
 	"  --roll-seconds N   … or so long after its first packet\n"
-	"  --rules FILE       instead of WHAT: lines of count|drop|pass|redirect and matches, first\n"
-	"                     match wins; SIGHUP reads it again\n"
+	"  --rules FILE       instead of WHAT: lines of count|drop|pass|redirect and matches;\n"
+	"                     first match wins; SIGHUP reads it again\n"
 	"  --force            replace existing files; write to block devices\n"
 	"  --memory MIB       for what waits to be written (128)\n"
 	"  -q, --quiet        no line a second\n"
 	"  --json             the summary as JSON on standard output\n" REMOTE_USAGE "\n"
-	"SIGINT and SIGTERM end it in order: what has been received is stored. SIGUSR1 asks for a line.\n";
+	"SIGINT and SIGTERM end it in order: what has been received is stored. SIGUSR1 asks for\n"
+	"a line.\n";
 
 enum form { FORM_FILE, FORM_DISK, FORM_S3, FORM_NULL };
 
