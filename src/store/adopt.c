@@ -10,7 +10,7 @@
 
 #define SEGMENT_KEY_BYTES 13u
 #define LIST_FIRST	  16u
-#define DROPS_MAX	  16u
+#define MORE_MAX	  16u
 
 static int list_grow(struct adoption *adoption)
 {
@@ -43,7 +43,7 @@ int adoption_add(struct store *store, struct adoption *adoption, struct bucket *
 
 	if (!drop && !adoptable(object))
 		return -EINVAL;
-	if (adoption->count >= STORE_PARTS_MAX + DROPS_MAX ||
+	if (adoption->count >= STORE_PARTS_MAX + MORE_MAX ||
 		(!drop && adoption->adopted_count == STORE_PARTS_MAX) ||
 		(!drop && adoption->bytes + object->meta.bytes > LIMIT_OBJECT_BYTES_MAX))
 		return -EFBIG;
@@ -148,7 +148,7 @@ static bool needs_row(const struct adopted *adopted)
 
 size_t adoption_bytes(const struct adoption *adoption)
 {
-	size_t bytes = 0;
+	size_t bytes = 0, delete_bytes = 0;
 
 	for (uint32_t i = 0; i < adoption->count; i++) {
 		const struct adopted *adopted = &adoption->list[i];
@@ -160,8 +160,11 @@ size_t adoption_bytes(const struct adoption *adoption)
 		else if (adopted->dropped)
 			bytes += MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) *
 				 commit_rows_max(adopted->object);
+		delete_bytes +=
+			MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * adopted->object->segment_count;
 	}
-	return bytes;
+	/* What could not be deleted again must not come to be. */
+	return MAX(bytes, delete_bytes);
 }
 
 static void adopted_add(struct group *group, const struct adopted *adopted)

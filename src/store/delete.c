@@ -7,30 +7,68 @@
 
 DEFINE_COUNTER(deletes_total, "nebulaio_store_deletes_total", NULL, "Objects deleted.");
 
-/* Pins every key, commits them together and unpins those that changed nothing. */
-static int delete_items(struct store *store, struct bucket *bucket, const struct slice *keys,
-	struct commit_item *items, uint32_t count)
+/* How many rows of bodies one commit may delete, so that it surely fits a group: an object that has
+ * more has them deleted alone. */
+static uint64_t rows_max(const struct store *store)
 {
-	struct commit commit = {.bucket = bucket, .items = items};
+	return store->volume.super.log_bytes / 4 / MUTATION_BYTES(sizeof(uint64_t) * 2, 0);
+}
+
+static uint32_t rows_of(struct store *store, struct hot_entry *entry)
+{
+	struct object *object = hot_object(store->hot, entry);
+	uint32_t rows = commit_rows_max(object);
+
+	object_put(store, object);
+	return rows;
+}
+
+/* Pins keys for the commit until they are all or enough. */
+static int items_pin(
+	struct store *store, struct commit *commit, const struct slice *keys, uint32_t count)
+{
+	uint64_t rows = 0;
 	int ret = 0;
 
-	while (commit.item_count < count && !ret) {
-		ret = hot_pin(store->hot, bucket->info.id, keys[commit.item_count],
-			&items[commit.item_count].entry);
-		if (!ret)
-			commit.item_count++;
-	}
-	if (ret)
-		commit_undo(&commit, ret);
-	else
-		commit_run(store, &commit);
-	for (uint32_t i = 0; i < commit.item_count; i++) {
-		if (!items[i].decided)
-			hot_unpin(store->hot, items[i].entry);
-		else
-			counter_add(&deletes_total, 1);
+	while (commit->item_count < count && rows < rows_max(store) && !ret) {
+		struct commit_item *item = &commit->items[commit->item_count];
+
+		ret = hot_pin(store->hot, commit->bucket->info.id, keys[commit->item_count],
+			&item->entry);
+		if (ret)
+			break;
+		rows += rows_of(store, item->entry);
+		commit->item_count++;
 	}
 	return ret;
+}
+
+/* Pins the keys, commits them together (in few commits where they have very many bodies) and unpins
+ * those that changed nothing. Results are the items'. */
+static void delete_items(struct store *store, struct bucket *bucket, const struct slice *keys,
+	struct commit_item *items, uint32_t count)
+{
+	uint32_t from = 0;
+	int ret = 0;
+
+	while (from < count && !ret) {
+		struct commit commit = {.bucket = bucket, .items = items + from};
+
+		ret = items_pin(store, &commit, keys + from, count - from);
+		if (ret)
+			commit_undo(&commit, ret);
+		else
+			commit_run(store, &commit);
+		for (uint32_t i = 0; i < commit.item_count; i++) {
+			if (!commit.items[i].decided)
+				hot_unpin(store->hot, commit.items[i].entry);
+			else
+				counter_add(&deletes_total, 1);
+		}
+		from += commit.item_count;
+	}
+	for (; from < count; from++)
+		items[from].result = ret;
 }
 
 static bool key_valid(struct slice key)
@@ -43,13 +81,15 @@ int store_delete(struct store *store, struct slice bucket_name, struct slice key
 {
 	struct commit_item item = {.check = check, .arg = arg};
 	struct bucket *bucket = buckets_find(store->buckets, bucket_name);
-	int ret;
 
 	if (!bucket)
 		return -ENOENT;
-	ret = key_valid(key) ? delete_items(store, bucket, &key, &item, 1) : -EINVAL;
+	if (key_valid(key))
+		delete_items(store, bucket, &key, &item, 1);
+	else
+		item.result = -EINVAL;
 	bucket_put(bucket);
-	return ret ? ret : item.result;
+	return item.result;
 }
 
 /* The same key twice in one call is one deletion and one that finds nothing. */
@@ -58,7 +98,6 @@ int store_delete_many(struct store *store, struct slice bucket_name, const struc
 {
 	struct bucket *bucket;
 	struct commit_item *items;
-	int ret;
 
 	if (key_count > LIMIT_DELETE_KEYS_MAX)
 		return -EINVAL;
@@ -73,12 +112,12 @@ int store_delete_many(struct store *store, struct slice bucket_name, const struc
 		bucket_put(bucket);
 		return -ENOMEM;
 	}
-	ret = key_count ? delete_items(store, bucket, keys, items, key_count) : 0;
+	delete_items(store, bucket, keys, items, key_count);
 	for (uint32_t i = 0; i < key_count; i++)
-		results[i] = ret ? ret : items[i].result;
+		results[i] = items[i].result;
 	free(items);
 	bucket_put(bucket);
-	return ret;
+	return 0;
 }
 
 /* ---- Buckets. ---- */

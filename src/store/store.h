@@ -139,7 +139,8 @@ void store_put_cache_take(
  * aborted. Abort leaves the others alone. */
 int store_put_adopt(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
-/* An object that ends in the same commit, with its body: at most 16. Else like adopt. */
+/* An object that ends in the same commit, with its body. With the adopted at most STORE_PARTS_MAX +
+ * 16; else like adopt. */
 int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
 
@@ -193,7 +194,8 @@ uint32_t store_cache_shrink(struct store *store, uint32_t frame_count);
  * is success (S3). check may be NULL. */
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
 	void *arg);
-/* Many keys of one bucket in one commit. results[i] is 0 or -errno. */
+/* Many keys of one bucket in one commit (in several, when thousands of adopted bodies go with
+ * them). results[i] is 0 or -errno. */
 int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
 	uint32_t key_count, int *results);
 

@@ -744,7 +744,9 @@ static void test_ten_thousand_bodies(void **state)
 /* More than the log takes at once: refused whole. */
 static void log_full_run(struct rig *rig, void *arg)
 {
-	char buf[32];
+	struct slice keys[12];
+	char buf[32], names[ARRAY_LEN(keys)][32];
+	int results[ARRAY_LEN(keys)];
 
 	(void)arg;
 	buckets_make(rig);
@@ -755,9 +757,19 @@ static void log_full_run(struct rig *rig, void *arg)
 	assert_int_equal(object_verify_seeded(rig, "parts", name_of(buf, "p", 3999),
 				 tiny_sizes[3999], tiny.seed + 3999),
 		0);
-	tiny.count = 1000;
-	assert_int_equal(complete(rig, &tiny, SLICE("k")), 0);
-	upload_verify(rig, &tiny, SLICE("k"));
+	tiny.count = 700;
+	for (uint32_t i = 0; i < ARRAY_LEN(keys); i++) {
+		upload_parts(rig, &tiny);
+		keys[i] = name_of(names[i], "joined", i);
+		assert_int_equal(complete(rig, &tiny, keys[i]), 0);
+	}
+	upload_verify(rig, &tiny, keys[0]);
+	/* Together they have more rows than a group can delete. */
+	assert_int_equal(
+		store_delete_many(rig->store, SLICE("b"), keys, ARRAY_LEN(keys), results), 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(keys); i++)
+		assert_int_equal(results[i], 0);
+	assert_int_equal(objects(rig), 4000 - 700);
 	tiny.count = STORE_PARTS_MAX;
 }
 
