@@ -269,7 +269,64 @@ static const struct s3_error *join(struct s3_call *call, const struct s3_upload 
 	return error ? error : check_whole(call, meta);
 }
 
-/* The parts' bodies become the object's, and the upload's record ends with them. */
+/* Parts that the client did not name: once the record is gone nobody would find them, so they end
+ * in the same commit. */
+struct unnamed {
+	struct s3_call *call;
+	const struct completion *completion;
+	struct store_put *put;
+	uint32_t idx; /* into the named parts, which come in the same order */
+	char last[S3_UPLOAD_NAME_MAX];
+	int ret;
+};
+
+static void unnamed_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct unnamed *unnamed = arg;
+	const struct completion *completion = unnamed->completion;
+	struct slice digits = slice_from(entry->key, entry->key.len - strlen("00001"));
+	struct store_get *get;
+	uint64_t number = 0;
+	bool ignored;
+
+	slice_copy_str(entry->key, unnamed->last, sizeof(unnamed->last));
+	slice_to_u64(digits, &number);
+	while (unnamed->idx < completion->count && completion->parts[unnamed->idx].number < number)
+		unnamed->idx++;
+	if (unnamed->ret || (unnamed->idx < completion->count &&
+				    completion->parts[unnamed->idx].number == number))
+		return;
+	unnamed->ret = store_get_open(
+		unnamed->call->s3->store, SLICE(S3_UPLOADS_BUCKET), entry->key, &get, &ignored);
+	if (unnamed->ret)
+		return;
+	unnamed->ret = store_put_drop(unnamed->put, SLICE(S3_UPLOADS_BUCKET), entry->key, get);
+	store_get_close(get);
+}
+
+static int drop_unnamed(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_put *put)
+{
+	struct unnamed unnamed = {.call = call, .completion = completion, .put = put};
+	char name[S3_UPLOAD_NAME_MAX];
+	struct slice prefix = s3_upload_name(call->bucket, upload->id, 1, name);
+	bool more = true;
+	int ret = 0;
+
+	prefix.len -= strlen("00001");
+	while (more && !ret) {
+		const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+			.prefix = prefix,
+			.after = slice_str(unnamed.last),
+			.entries_max = LIMIT_LIST_KEYS_MAX};
+
+		ret = store_list(call->s3->store, &opts, unnamed_visit, &unnamed, &more);
+		ret = ret ? ret : unnamed.ret;
+	}
+	return ret == -ENOENT ? -ESTALE : ret;
+}
+
+/* The parts' bodies become the object's, and all else of the upload ends with them. */
 static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_put *put)
 {
@@ -282,6 +339,8 @@ static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload
 		ret = store_put_adopt(put, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, upload->id, part->number, name), part->get);
 	}
+	if (!ret)
+		ret = drop_unnamed(call, upload, completion, put);
 	if (!ret)
 		ret = store_put_drop(put, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, upload->id, 0, name), upload->get);
@@ -395,7 +454,7 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	s3_upload_close(&upload);
 	if (error)
 		return error;
-	/* The object stands and the upload is gone; parts that were not named go, too. */
+	/* The object stands and the upload is gone; what came while that was decided goes, too. */
 	if (s3_upload_delete(call, upload.id))
 		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
 	return answer(call, &meta);

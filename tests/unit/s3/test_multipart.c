@@ -139,7 +139,8 @@ static void check_object(const char *path)
 static void test_life(void **state)
 {
 	uint8_t digest[CHECKSUM_BYTES_MAX], md5s[2 * MD5_BYTES];
-	char hex[2 * MD5_BYTES + 1] = "";
+	char hex[2 * MD5_BYTES + 1] = "", text[CHECKSUM_TEXT_LEN_MAX];
+	static char whole[sizeof(big) + 4];
 
 	(void)state;
 	upload("/bkt/a%20b", NULL);
@@ -152,6 +153,12 @@ static void test_life(void **state)
 	assert_memory_equal(fake_reply_header(&call, "etag").data + 1, hex, 32);
 	assert_true(
 		slice_eq(fake_reply_header(&call, "x-amz-checksum-type"), SLICE("FULL_OBJECT")));
+	/* The whole's CRC, made of the parts'. */
+	memcpy(whole, big, sizeof(big));
+	memcpy(whole + sizeof(big), "tail", 4);
+	checksum_of(CHECKSUM_CRC64NVME, whole, sizeof(whole), digest);
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-crc64nvme"),
+		slice_of(text, base64_encode(digest, 8, text))));
 	/* Nothing is left of the upload, and its bucket is nobody's business. */
 	list("uploads", "<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>");
 	begin("GET", "/", "");
@@ -220,6 +227,77 @@ static void test_composite_checksum(void **state)
 	memcpy(text + len, "-2", 3);
 	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-crc32"), slice_str(text)));
 	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-type"), SLICE("COMPOSITE")));
+}
+
+/* Whether the hidden bucket has anything left: then it could not be deleted. */
+static void nothing_is_left(void)
+{
+	struct store_bucket bucket = {.name = S3_UPLOADS_BUCKET};
+
+	assert_int_equal(store_bucket_delete(store, SLICE(S3_UPLOADS_BUCKET)), 0);
+	assert_int_equal(store_bucket_create(store, &bucket), 0);
+}
+
+static void test_full_object_checksum_and_unnamed_parts(void **state)
+{
+	static char whole[sizeof(big) + 4];
+	char first[40], second[40], ignored[40], xml[256], text[CHECKSUM_TEXT_LEN_MAX];
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+
+	(void)state;
+	begin("POST", "/bkt/full", "uploads");
+	fake_call_header(&call, "x-amz-checksum-algorithm", "CRC32C");
+	fake_call_header(&call, "x-amz-checksum-type", "FULL_OBJECT");
+	run(200, NULL);
+	snprintf(upload_id, sizeof(upload_id), "%.*s", (int)S3_UPLOAD_ID_LEN,
+		call.reply_body.data +
+			slice_find(buf_slice(&call.reply_body), SLICE("<UploadId>")) +
+			strlen("<UploadId>"));
+	put_part("/bkt/full", 1, SLICE("before"), ignored);
+	put_part("/bkt/full", 2, slice_of(big, sizeof(big)), first);
+	put_part("/bkt/full", 4, SLICE("between"), ignored);
+	put_part("/bkt/full", 5, SLICE("tail"), second);
+	put_part("/bkt/full", 10000, SLICE("after"), ignored);
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>2</PartNumber><ETag>%s</ETag></Part>"
+		"<Part><ETag>%s</ETag><PartNumber>5</PartNumber></Part></CompleteMultipartUpload>",
+		first, second);
+	complete("/bkt/full", xml, 200, NULL);
+	begin("GET", "/bkt/full", "");
+	fake_call_header(&call, "x-amz-checksum-mode", "ENABLED");
+	run(200, NULL);
+	memcpy(whole, big, sizeof(big));
+	memcpy(whole + sizeof(big), "tail", 4);
+	assert_int_equal(call.reply_body.len, sizeof(whole));
+	assert_memory_equal(call.reply_body.data, whole, sizeof(whole));
+	checksum_of(CHECKSUM_CRC32C, whole, sizeof(whole), digest);
+	assert_true(slice_eq(fake_reply_header(&call, "x-amz-checksum-crc32c"),
+		slice_of(text, base64_encode(digest, 4, text))));
+	nothing_is_left();
+}
+
+/* What the commit says of an upload that was changed under it. */
+static void test_stale_completions(void **state)
+{
+	char etag[40], xml[256];
+
+	(void)state;
+	create("/bkt/stale", NULL);
+	put_part("/bkt/stale", 1, SLICE("one"), etag);
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		etag);
+	fake_commit_error = -ESTALE;
+	complete("/bkt/stale", xml, 400, "InvalidPart");
+	fake_commit_error = -EFBIG;
+	complete("/bkt/stale", xml, 400, "EntityTooLarge");
+	fake_commit_error = 0;
+	begin("GET", "/bkt/stale", "");
+	run(404, "NoSuchKey");
+	complete("/bkt/stale", xml, 200, NULL);
+	complete("/bkt/stale", xml, 404, "NoSuchUpload");
+	nothing_is_left();
 }
 
 static void test_refused_completions(void **state)
@@ -420,6 +498,8 @@ int main(void)
 		cmocka_unit_test(test_life),
 		cmocka_unit_test(test_read_by_parts),
 		cmocka_unit_test(test_composite_checksum),
+		cmocka_unit_test(test_full_object_checksum_and_unnamed_parts),
+		cmocka_unit_test(test_stale_completions),
 		cmocka_unit_test(test_refused_completions),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_copied_part),
