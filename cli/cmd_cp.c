@@ -1,25 +1,39 @@
-/* cli/cmd_cp.c: `nebulaio cp` and `nebulaio cat`: objects to and from files, and from object to
- * object. */
-#include <errno.h>
-#include <fcntl.h>
+/* cli/cmd_cp.c: `nebulaio cp`, `mv` and `cat`: objects to and from files, from object to object,
+ * one or all below a folder or a prefix. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
-#include "codec/codec.h"
 #include "transfer.h"
+#include "tree.h"
 
 static const char CP_USAGE[] =
 	"usage: nebulaio cp [OPTIONS] FILE s3://BUCKET[/KEY]\n"
 	"       nebulaio cp [OPTIONS] s3://BUCKET/KEY FILE\n"
 	"       nebulaio cp [OPTIONS] s3://BUCKET/KEY s3://BUCKET[/KEY]\n"
+	"       nebulaio cp -r [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] FOLDER|s3://BUCKET[/PREFIX]\n"
+	"       nebulaio cp [OPTIONS] 's3://BUCKET/GLOB' FOLDER|s3://BUCKET[/PREFIX]\n"
 	"\n"
 	"\"-\" for FILE is standard input or output. A file that is being fetched gets its name "
 	"only\n"
 	"when it is whole. Says in the end how much went which way.\n"
-	"\n" REMOTE_USAGE;
+	"With -r and with a GLOB (*, ?, [...]; '*' takes '/' too) each name that was copied is\n"
+	"printed, and what follows the prefix, or the glob's last '/' before its first *, is the\n"
+	"name below the target. All are tried; the exit code is of the worst.\n"
+	"\n"
+	"  -r, --recursive    all below the source\n"
+	"  -P, --parallel N   so many at a time (4)\n"
+	"  -q, --quiet        print no names\n" REMOTE_USAGE;
+
+static const char MV_USAGE[] = "usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
+			       "       nebulaio mv -r [OPTIONS] SOURCE TARGET\n"
+			       "\n"
+			       "As cp, and deletes each source once it is copied.\n"
+			       "\n"
+			       "  -r, --recursive    all below the source\n"
+			       "  -P, --parallel N   so many at a time (4)\n"
+			       "  -q, --quiet        print no names\n" REMOTE_USAGE;
 
 static const char CAT_USAGE[] = "usage: nebulaio cat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE;
 
@@ -54,118 +68,6 @@ static void report(const struct transfer *transfer, uint64_t start_ns)
 		transfer->fallback[0] ? "" : "");
 }
 
-/* The key's last part, for targets that are folders. */
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
-/* ---- Object to file. ---- */
-
-/* Special files and standard output are written as they are; others under a name of their own until
- * whole. */
-static int fetch_to(struct transfer *transfer, const char *target)
-{
-	char path[4096], temporary[4200];
-	struct stat st;
-	bool plain = true;
-	int fd, ret;
-
-	if (!strcmp(target, "-"))
-		return transfer_get(transfer, STDOUT_FILENO);
-	snprintf(path, sizeof(path), "%s", target);
-	if (stat(target, &st) == 0) {
-		if (S_ISDIR(st.st_mode))
-			snprintf(path, sizeof(path), "%s/%s", target, base_name(transfer->key));
-		else
-			plain = S_ISREG(st.st_mode);
-	}
-	snprintf(temporary, sizeof(temporary), plain ? "%s.part-%ld" : "%s%.0ld", path,
-		plain ? (long)getpid() : 0L);
-	fd = open(temporary, plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC,
-		0666);
-	if (fd < 0) {
-		fprintf(stderr, "nebulaio: %s: %s\n", temporary, strerror(errno));
-		return errno == EACCES ? CLI_DENIED : CLI_FAILED;
-	}
-	ret = transfer_get(transfer, fd);
-	if (close(fd) && !ret) {
-		fprintf(stderr, "nebulaio: %s: %s\n", temporary, strerror(errno));
-		ret = CLI_FAILED;
-	}
-	if (plain && !ret && rename(temporary, path)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
-		ret = CLI_FAILED;
-	}
-	if (plain && ret)
-		unlink(temporary);
-	return ret;
-}
-
-/* ---- File to object. ---- */
-
-static int store_from(struct transfer *transfer, const char *source)
-{
-	struct stat st;
-	int fd, ret;
-
-	if (!strcmp(source, "-"))
-		return transfer_put(transfer, STDIN_FILENO, "standard input");
-	fd = open(source, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", source, strerror(errno));
-		return errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
-	}
-	if (S_ISDIR(st.st_mode)) {
-		fprintf(stderr, "nebulaio: %s: a folder; name a file\n", source);
-		close(fd);
-		return CLI_FAILED;
-	}
-	ret = transfer_put(transfer, fd, source);
-	close(fd);
-	return ret;
-}
-
-/* ---- Object to object, inside the server. ---- */
-
-static int copy_object(struct transfer *transfer, const char *from_bucket, const char *from_key)
-{
-	struct buf source;
-	struct neb_header header = {"x-amz-copy-source", NULL};
-	struct neb_request request = {
-		.op = NEB_COPY_OBJECT,
-		.bucket = transfer->bucket,
-		.key = transfer->key,
-		.headers = &header,
-		.header_count = 1,
-	};
-	char answer[4096];
-	struct neb_iov into = {answer, sizeof(answer)};
-	struct neb_result result;
-	int ret;
-
-	buf_init(&source, 4096);
-	buf_printf(&source, "/%s/", from_bucket);
-	for (const char *c = from_key; *c; c++) {
-		if ((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-			(*c >= '0' && *c <= '9') || strchr("-._~/", *c))
-			buf_put(&source, c, 1);
-		else
-			buf_printf(&source, "%%%02X", (unsigned char)*c);
-	}
-	buf_put(&source, "", 1);
-	header.value = source.data;
-	request.into = &into;
-	request.into_count = 1;
-	ret = neb_perform(transfer->client, &request, &result);
-	buf_free(&source);
-	transfer->transport = result.transport;
-	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
-	return ret ? remote_failed(from_key, &result) : CLI_OK;
-}
-
 static int cp(struct transfer *transfer, char *from, char *to)
 {
 	const char *from_bucket = NULL, *from_key = NULL, *to_bucket = NULL, *to_key = NULL;
@@ -179,12 +81,12 @@ static int cp(struct transfer *transfer, char *from, char *to)
 	if (from_url && !to_url) {
 		transfer->bucket = from_bucket;
 		transfer->key = from_key;
-		return fetch_to(transfer, to);
+		return transfer_to_file(transfer, to);
 	}
 	if (!to_url)
 		return cli_usage_error(&CLI_CP, "neither side is an s3:// address");
 	if (!*to_key || to_key[strlen(to_key) - 1] == '/') {
-		const char *name = base_name(from_url ? from_key : from);
+		const char *name = transfer_base_name(from_url ? from_key : from);
 
 		if (!*name || !strcmp(name, "-"))
 			return cli_usage_error(&CLI_CP, "the target lacks its key");
@@ -195,28 +97,122 @@ static int cp(struct transfer *transfer, char *from, char *to)
 	}
 	transfer->bucket = to_bucket;
 	transfer->key = to_key;
-	return from_url ? copy_object(transfer, from_bucket, from_key) : store_from(transfer, from);
+	return from_url ? transfer_copy(transfer, from_bucket, from_key)
+			: transfer_from_file(transfer, from);
+}
+
+static int file_delete(const char *path)
+{
+	if (!strcmp(path, "-") || unlink(path) == 0)
+		return CLI_OK;
+	perror(path);
+	return CLI_FAILED;
+}
+
+struct cp_opts {
+	struct remote_opts remote;
+	bool recursive, quiet, move;
+	unsigned lanes;
+};
+
+static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int argc, char **argv)
+{
+	static const struct option CP_OPTIONS[] = {REMOTE_OPTIONS,
+		{"recursive", no_argument, NULL, 'r'}, {"parallel", required_argument, NULL, 'P'},
+		{"quiet", no_argument, NULL, 'q'}, {0}};
+	int option, ret;
+
+	remote_defaults(&opts->remote);
+	opts->lanes = 4;
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, REMOTE_SHORT "rP:q", CP_OPTIONS, NULL)) != -1) {
+		opts->recursive |= option == 'r';
+		opts->quiet |= option == 'q';
+		if (option == 'r' || option == 'q')
+			continue;
+		ret = option == 'P' ? tree_lanes_parse(command, optarg, &opts->lanes)
+				    : remote_option(command, &opts->remote, option, argv);
+		if (ret)
+			return ret;
+	}
+	if (optind != argc - 2)
+		return cli_usage_error(command, "expected a source and a target");
+	return CLI_OK;
+}
+
+/* All below the source. */
+static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
+	struct neb_client *client, char **argv)
+{
+	struct tree_copy copy = {.opts = &opts->remote,
+		.lanes = opts->lanes,
+		.move = opts->move,
+		.quiet = opts->quiet};
+	struct tree tree;
+	int ret;
+
+	if (!tree_place_parse(argv[0], true, &copy.from) ||
+		!tree_place_parse(argv[1], true, &copy.to))
+		return cli_usage_error(command, "an s3:// address lacks its bucket");
+	if (!copy.from.bucket && !copy.to.bucket)
+		return cli_usage_error(command, "neither side is an s3:// address");
+	ret = tree_read(client, &copy.from, &tree);
+	copy.items = calloc(tree.count + 1, sizeof(struct tree_item *));
+	for (size_t i = 0; copy.items && i < tree.count; i++)
+		copy.items[copy.count++] = &tree.items[i];
+	if (!ret && copy.count == 0) {
+		fprintf(stderr, "nebulaio: %s: nothing is there\n", copy.from.prefix);
+		ret = CLI_NOT_FOUND;
+	}
+	if (copy.count) {
+		int copied = tree_copy(&copy);
+
+		ret = MAX(ret, copied);
+	}
+	free(copy.items);
+	tree_free(&tree);
+	return ret;
+}
+
+static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
+{
+	struct cp_opts opts = {.move = command == &CLI_MV};
+	struct transfer transfer = {.opts = &opts.remote};
+	uint64_t start_ns = clock_now_ns();
+	struct tree_place source;
+	char *text;
+	int ret = parse_cp(command, &opts, argc, argv);
+
+	if (ret)
+		return ret;
+	text = strdup(argv[optind]);
+	ret = remote_open(&opts.remote, &transfer.client);
+	if (ret || !text)
+		goto out;
+	if (opts.recursive || (remote_is_url(text) && tree_is_glob(text))) {
+		ret = cp_tree(command, &opts, transfer.client, argv + optind);
+		goto out;
+	}
+	ret = cp(&transfer, argv[optind], argv[optind + 1]);
+	if (!ret)
+		report(&transfer, start_ns);
+	if (!ret && opts.move && tree_place_parse(text, false, &source))
+		ret = source.bucket ? tree_delete(transfer.client, &source, "") : file_delete(text);
+out:
+	free(text);
+	neb_client_close(transfer.client);
+	return ret;
 }
 
 static int cp_run(int argc, char **argv)
 {
-	struct remote_opts opts;
-	struct transfer transfer = {.opts = &opts};
-	uint64_t start_ns = clock_now_ns();
-	int ret = parse_options(&CLI_CP, &opts, argc, argv);
+	return cp_or_mv(&CLI_CP, argc, argv);
+}
 
-	if (ret)
-		return ret;
-	if (optind != argc - 2)
-		return cli_usage_error(&CLI_CP, "expected a source and a target");
-	ret = remote_open(&opts, &transfer.client);
-	if (ret)
-		return ret;
-	ret = cp(&transfer, argv[optind], argv[optind + 1]);
-	if (!ret)
-		report(&transfer, start_ns);
-	neb_client_close(transfer.client);
-	return ret;
+static int mv_run(int argc, char **argv)
+{
+	return cp_or_mv(&CLI_MV, argc, argv);
 }
 
 static int cat_run(int argc, char **argv)
@@ -246,6 +242,13 @@ const struct cli_command CLI_CP = {
 	.summary = "copy between files and objects",
 	.usage = CP_USAGE,
 	.run = cp_run,
+};
+
+const struct cli_command CLI_MV = {
+	.name = "mv",
+	.summary = "copy, then delete the source",
+	.usage = MV_USAGE,
+	.run = mv_run,
 };
 
 const struct cli_command CLI_CAT = {

@@ -10,14 +10,21 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_RB,
 	&CLI_LS,
 	&CLI_CP,
+	&CLI_MV,
 	&CLI_CAT,
 	&CLI_STAT,
 	&CLI_RM,
+	&CLI_MIRROR,
+	&CLI_DIFF,
+	&CLI_FIND,
+	&CLI_DU,
+	&CLI_PRESIGN,
 	&CLI_FLOW,
 	&CLI_BENCH,
 	&CLI_REGION,
 	&CLI_FSCK,
 	&CLI_DOCTOR,
+	&CLI_COMPLETION,
 };
 
 #endif

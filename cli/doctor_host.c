@@ -57,8 +57,8 @@ static void check_limits(struct doctor *doctor)
 			doctor_fix(finding, true,
 				"printf '* soft memlock unlimited\\n"
 				"* hard memlock unlimited\\n' > "
-				"/etc/security/limits.d/nebulaio.conf   # new logins; in a service: "
-				"LimitMEMLOCK=infinity");
+				"/etc/security/limits.d/nebulaio.conf   # new logins; in a "
+				"service: LimitMEMLOCK=infinity");
 		}
 	}
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < FILES_WANTED) {

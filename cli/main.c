@@ -24,7 +24,7 @@ static void print_help(FILE *out)
 		"[ARGUMENTS]\n\n",
 		VERSION);
 	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
-		fprintf(out, "  %-8s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
+		fprintf(out, "  %-10s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
 	fprintf(out, "\n`nebulaio help COMMAND` says more.\n");
 }
 

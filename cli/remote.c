@@ -5,30 +5,71 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profile.h"
+
 #define DEFAULT_ENDPOINTS "rdma://127.0.0.1:9100,http://127.0.0.1:9000"
 #define DEVELOPMENT_KEY	  "minioadmin"
 
-static const char *env_first(const char *name, const char *other, const char *preset)
+/* The environment, then the profile, then what is preset. */
+static const char *env_first(
+	const char *name, const char *other, const char *profile, const char *preset)
 {
 	const char *value = getenv(name);
 
 	if ((!value || !*value) && other)
 		value = getenv(other);
+	if ((!value || !*value) && profile)
+		value = profile;
 	return value && *value ? value : preset;
+}
+
+static void profile_apply(struct remote_opts *opts, const struct profile *profile)
+{
+	opts->endpoints = env_first(
+		"NEBULAIO_ENDPOINT", NULL, profile->values[PROFILE_ENDPOINT], DEFAULT_ENDPOINTS);
+	opts->access_key = env_first("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID",
+		profile->values[PROFILE_ACCESS_KEY], DEVELOPMENT_KEY);
+	opts->secret_key = env_first("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY",
+		profile->values[PROFILE_SECRET_KEY], DEVELOPMENT_KEY);
+	opts->region = env_first(
+		"AWS_REGION", "AWS_DEFAULT_REGION", profile->values[PROFILE_REGION], NULL);
+	opts->device_name =
+		env_first("NEBULAIO_RDMA_DEVICE_NAME", NULL, profile->values[PROFILE_DEVICE], NULL);
+	opts->transport = NEB_AUTO;
+	if (profile->values[PROFILE_TRANSPORT])
+		neb_transport_parse(profile->values[PROFILE_TRANSPORT], &opts->transport);
 }
 
 void remote_defaults(struct remote_opts *opts)
 {
-	*opts = (struct remote_opts){
-		.endpoints = env_first("NEBULAIO_ENDPOINT", NULL, DEFAULT_ENDPOINTS),
-		.access_key =
-			env_first("NEBULAIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID", DEVELOPMENT_KEY),
-		.secret_key =
-			env_first("NEBULAIO_SECRET_KEY", "AWS_SECRET_ACCESS_KEY", DEVELOPMENT_KEY),
-		.region = env_first("AWS_REGION", "AWS_DEFAULT_REGION", NULL),
-		.device_name = env_first("NEBULAIO_RDMA_DEVICE_NAME", NULL, NULL),
-		.transport = NEB_AUTO,
-	};
+	static struct profile profile;
+	const char *name = getenv("NEBULAIO_PROFILE");
+
+	*opts = (struct remote_opts){0};
+	opts->profile_failed = profile_read(name && *name ? name : NULL, &profile);
+	profile_apply(opts, &profile);
+}
+
+/* A profile that is named on the command line wins over the environment. */
+static int profile_take(struct remote_opts *opts, const char *name)
+{
+	static struct profile profile;
+	static const enum profile_key KEYS[] = {PROFILE_ENDPOINT, PROFILE_ACCESS_KEY,
+		PROFILE_SECRET_KEY, PROFILE_REGION, PROFILE_DEVICE};
+	const char **const to[] = {&opts->endpoints, &opts->access_key, &opts->secret_key,
+		&opts->region, &opts->device_name};
+	int ret = profile_read(name, &profile);
+
+	if (ret)
+		return ret;
+	opts->profile_failed = CLI_OK;
+	for (size_t i = 0; i < sizeof(KEYS) / sizeof(KEYS[0]); i++) {
+		if (profile.values[KEYS[i]])
+			*to[i] = profile.values[KEYS[i]];
+	}
+	if (profile.values[PROFILE_TRANSPORT])
+		neb_transport_parse(profile.values[PROFILE_TRANSPORT], &opts->transport);
+	return CLI_OK;
 }
 
 int remote_option(
@@ -52,6 +93,8 @@ int remote_option(
 	case REMOTE_SECRET:
 		opts->secret_key = optarg;
 		return CLI_OK;
+	case REMOTE_PROFILE:
+		return profile_take(opts, optarg);
 	case REMOTE_JSON:
 		opts->json = true;
 		return CLI_OK;
@@ -84,8 +127,12 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 		.log = print_log,
 		.log_arg = (void *)(uintptr_t)opts,
 	};
-	int ret = neb_client_open(&options, ret_client);
+	int ret;
 
+	*ret_client = NULL;
+	if (opts->profile_failed)
+		return opts->profile_failed;
+	ret = neb_client_open(&options, ret_client);
 	if (ret == 0)
 		return CLI_OK;
 	fprintf(stderr, "nebulaio: no connection to %s: %s%s\n", opts->endpoints, strerror(-ret),

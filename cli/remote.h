@@ -20,6 +20,7 @@ struct remote_opts {
 	enum neb_transport transport;
 	bool verbose; /* say on standard error which way each request went */
 	bool json;
+	int profile_failed; /* the exit code for a profile that cannot be read; said why */
 };
 
 #define REMOTE_USAGE                                                                               \
@@ -30,6 +31,7 @@ struct remote_opts {
 	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME; default simulated)\n"        \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
+	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"          \
 	"  -v, --verbose      say which way each request went\n"
 
 /* getopt_long's short options and the long ones, to be followed by a command's own. */
@@ -41,6 +43,7 @@ enum {
 	REMOTE_ACCESS,
 	REMOTE_SECRET,
 	REMOTE_JSON,
+	REMOTE_PROFILE,
 	REMOTE_OWN
 };
 #define REMOTE_OPTIONS                                                    \
@@ -48,6 +51,7 @@ enum {
 		{"transport", required_argument, NULL, REMOTE_TRANSPORT}, \
 		{"device", required_argument, NULL, REMOTE_DEVICE},       \
 		{"access-key", required_argument, NULL, REMOTE_ACCESS},   \
+		{"profile", required_argument, NULL, REMOTE_PROFILE},     \
 		{"secret-key", required_argument, NULL, REMOTE_SECRET},   \
 	{                                                                 \
 		"verbose", no_argument, NULL, 'v'                         \

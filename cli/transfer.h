@@ -33,6 +33,7 @@ struct transfer {
 	enum neb_transport transport; /* of the last part, out */
 	char fallback[128];	      /* out */
 	struct progress progress;
+	bool quiet; /* no progress of its own: one of many */
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
@@ -41,5 +42,15 @@ int transfer_get(struct transfer *transfer, int fd);
 /* Stores what fd yields until its end: in one request when it is short, else as a multipart upload,
  * which is aborted when it fails. name is for messages. Exit code. */
 int transfer_put(struct transfer *transfer, int fd, const char *name);
+
+/* The object to target: "-", a folder, a special file, or a file, which gets its name when it is
+ * whole. Exit code. */
+int transfer_to_file(struct transfer *transfer, const char *target);
+/* source, or standard input for "-", to the object. Exit code. */
+int transfer_from_file(struct transfer *transfer, const char *source);
+/* Another object to the object, inside the server. Exit code. */
+int transfer_copy(struct transfer *transfer, const char *from_bucket, const char *from_key);
+/* What follows the last '/'. */
+const char *transfer_base_name(const char *path);
 
 #endif

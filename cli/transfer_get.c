@@ -156,6 +156,7 @@ int transfer_get(struct transfer *transfer, int fd)
 		}
 	}
 	progress_start(&transfer->progress, transfer->key, download.bytes_total);
+	transfer->progress.visible &= !transfer->quiet;
 	if (!ret)
 		ret = download_parts(&download, fd);
 	progress_end(&transfer->progress);

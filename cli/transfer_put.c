@@ -314,6 +314,7 @@ int transfer_put(struct transfer *transfer, int fd, const char *name)
 			goto no_memory;
 	}
 	progress_start(&transfer->progress, transfer->key, total);
+	transfer->progress.visible &= !transfer->quiet;
 	ret = part_read(upload, &upload->parts[0]);
 	if (!ret)
 		ret = upload->parts[0].bytes < upload->part_bytes

@@ -1,0 +1,34 @@
+/* cli/profile.h: named sets of what the options say, from $XDG_CONFIG_HOME/nebulaio/config or
+ * ~/.config/nebulaio/config:
+ *
+ *	[default]
+ *	endpoint = rdma://10.0.0.1:9100,http://10.0.0.1:9000
+ *	access_key = …
+ *	secret_key = …
+ *	region = us-east-1
+ *	device = mlx5_0
+ *	transport = auto
+ */
+#ifndef CLI_PROFILE_H
+#define CLI_PROFILE_H
+
+enum profile_key {
+	PROFILE_ENDPOINT,
+	PROFILE_ACCESS_KEY,
+	PROFILE_SECRET_KEY,
+	PROFILE_REGION,
+	PROFILE_DEVICE,
+	PROFILE_TRANSPORT,
+	PROFILE_KEYS
+};
+
+struct profile {
+	char text[PROFILE_KEYS][512];
+	const char *values[PROFILE_KEYS]; /* into text; NULL: not said */
+};
+
+/* name NULL: "default", which need not be there. CLI_OK, CLI_NOT_FOUND (no such profile) or
+ * CLI_USAGE (a line that is none); said why. */
+int profile_read(const char *name, struct profile *ret_profile);
+
+#endif

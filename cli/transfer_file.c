@@ -1,0 +1,122 @@
+/* cli/transfer_file.c: one object to a file, one file to an object, one object to another. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "codec/codec.h"
+#include "transfer.h"
+
+const char *transfer_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* ---- Object to file. ---- */
+
+/* Special files and standard output are written as they are; others under a name of their own until
+ * whole. */
+int transfer_to_file(struct transfer *transfer, const char *target)
+{
+	char path[4096], temporary[4200];
+	struct stat st;
+	bool plain = true;
+	int fd, ret;
+
+	if (!strcmp(target, "-"))
+		return transfer_get(transfer, STDOUT_FILENO);
+	snprintf(path, sizeof(path), "%s", target);
+	if (stat(target, &st) == 0) {
+		if (S_ISDIR(st.st_mode))
+			snprintf(path, sizeof(path), "%s/%s", target,
+				transfer_base_name(transfer->key));
+		else
+			plain = S_ISREG(st.st_mode);
+	}
+	snprintf(temporary, sizeof(temporary), plain ? "%s.part-%ld" : "%s%.0ld", path,
+		plain ? (long)getpid() : 0L);
+	fd = open(temporary, plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC,
+		0666);
+	if (fd < 0) {
+		fprintf(stderr, "nebulaio: %s: %s\n", temporary, strerror(errno));
+		return errno == EACCES ? CLI_DENIED : CLI_FAILED;
+	}
+	ret = transfer_get(transfer, fd);
+	if (close(fd) && !ret) {
+		fprintf(stderr, "nebulaio: %s: %s\n", temporary, strerror(errno));
+		ret = CLI_FAILED;
+	}
+	if (plain && !ret && rename(temporary, path)) {
+		fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
+		ret = CLI_FAILED;
+	}
+	if (plain && ret)
+		unlink(temporary);
+	return ret;
+}
+
+/* ---- File to object. ---- */
+
+int transfer_from_file(struct transfer *transfer, const char *source)
+{
+	struct stat st;
+	int fd, ret;
+
+	if (!strcmp(source, "-"))
+		return transfer_put(transfer, STDIN_FILENO, "standard input");
+	fd = open(source, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st)) {
+		fprintf(stderr, "nebulaio: %s: %s\n", source, strerror(errno));
+		return errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+	}
+	if (S_ISDIR(st.st_mode)) {
+		fprintf(stderr, "nebulaio: %s: a folder; name a file\n", source);
+		close(fd);
+		return CLI_FAILED;
+	}
+	ret = transfer_put(transfer, fd, source);
+	close(fd);
+	return ret;
+}
+
+/* ---- Object to object, inside the server. ---- */
+
+int transfer_copy(struct transfer *transfer, const char *from_bucket, const char *from_key)
+{
+	struct buf source;
+	struct neb_header header = {"x-amz-copy-source", NULL};
+	struct neb_request request = {
+		.op = NEB_COPY_OBJECT,
+		.bucket = transfer->bucket,
+		.key = transfer->key,
+		.headers = &header,
+		.header_count = 1,
+	};
+	char answer[4096];
+	struct neb_iov into = {answer, sizeof(answer)};
+	struct neb_result result;
+	int ret;
+
+	buf_init(&source, 4096);
+	buf_printf(&source, "/%s/", from_bucket);
+	for (const char *c = from_key; *c; c++) {
+		if ((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+			(*c >= '0' && *c <= '9') || strchr("-._~/", *c))
+			buf_put(&source, c, 1);
+		else
+			buf_printf(&source, "%%%02X", (unsigned char)*c);
+	}
+	buf_put(&source, "", 1);
+	header.value = source.data;
+	request.into = &into;
+	request.into_count = 1;
+	ret = neb_perform(transfer->client, &request, &result);
+	buf_free(&source);
+	transfer->transport = result.transport;
+	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
+	return ret ? remote_failed(from_key, &result) : CLI_OK;
+}

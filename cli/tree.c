@@ -1,0 +1,236 @@
+/* cli/tree.c: reading and comparing what lies below a folder or a prefix. */
+#include "tree.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+bool tree_is_glob(const char *text)
+{
+	return strpbrk(text, "*?[") != NULL;
+}
+
+bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place)
+{
+	const char *key;
+	char *end;
+
+	*ret_place = (struct tree_place){0};
+	if (!remote_is_url(text)) {
+		size_t len = strlen(text);
+
+		while (len > 1 && text[len - 1] == '/')
+			text[--len] = '\0';
+		ret_place->prefix = text;
+		return true;
+	}
+	if (!remote_parse(text, &ret_place->bucket, &key))
+		return false;
+	ret_place->prefix = key;
+	if (!tree_is_glob(key)) {
+		size_t len = strlen(key);
+
+		if (!whole_names || !len || key[len - 1] == '/')
+			return true;
+		end = malloc(len + 2);
+		if (!end)
+			return false;
+		memcpy(end, key, len);
+		memcpy(end + len, "/", 2);
+		ret_place->prefix = end;
+		return true;
+	}
+	ret_place->glob = key;
+	/* The prefix is a copy: the glob keeps what follows. */
+	end = strndup(key, strcspn(key, "*?["));
+	if (!end)
+		return false;
+	if (whole_names) {
+		char *slash = strrchr(end, '/');
+
+		*(slash ? slash + 1 : end) = '\0';
+	}
+	ret_place->prefix = end;
+	return true;
+}
+
+/* ---- Reading. ---- */
+
+static struct tree_item *tree_add(struct tree *tree, const char *name)
+{
+	struct tree_item *item;
+
+	if (tree->count == tree->cap) {
+		size_t cap = tree->cap ? 2 * tree->cap : 256;
+		struct tree_item *items = realloc(tree->items, cap * sizeof(*items));
+
+		if (!items)
+			return NULL;
+		tree->items = items;
+		tree->cap = cap;
+	}
+	item = &tree->items[tree->count];
+	*item = (struct tree_item){.name = strdup(name)};
+	if (!item->name)
+		return NULL;
+	tree->count++;
+	return item;
+}
+
+struct reading {
+	const struct tree_place *place;
+	struct tree *tree;
+	bool no_memory;
+};
+
+static int64_t time_parse(const char *text)
+{
+	struct tm tm = {0};
+
+	return text && strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) ? timegm(&tm) : 0;
+}
+
+static bool take_entry(void *arg, const struct neb_entry *entry)
+{
+	struct reading *reading = arg;
+	struct tree_item *item;
+
+	if (reading->place->glob && fnmatch(reading->place->glob, entry->key, 0))
+		return true;
+	item = tree_add(reading->tree, entry->key + strlen(reading->place->prefix));
+	reading->no_memory = !item;
+	if (!item)
+		return false;
+	item->bytes = entry->bytes;
+	item->time_s = time_parse(entry->last_modified);
+	snprintf(item->etag, sizeof(item->etag), "%s", entry->etag ? entry->etag : "");
+	return true;
+}
+
+static int read_folder(const char *path, struct tree *tree)
+{
+	char *paths[] = {(char *)(uintptr_t)path, NULL};
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	size_t skip = strlen(path) + (path[strlen(path) - 1] != '/');
+	int ret = CLI_OK;
+	FTSENT *entry;
+
+	while (fts && (entry = fts_read(fts)) != NULL) {
+		struct tree_item *item;
+
+		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR ||
+			entry->fts_info == FTS_NS) {
+			/* A target that is not there yet is empty. */
+			if (entry->fts_level == 0 && entry->fts_errno == ENOENT)
+				break;
+			fprintf(stderr, "nebulaio: %s: %s\n", entry->fts_path,
+				strerror(entry->fts_errno));
+			ret = CLI_FAILED;
+		}
+		if (entry->fts_info != FTS_F || entry->fts_level == 0)
+			continue;
+		item = tree_add(tree, entry->fts_path + skip);
+		if (!item) {
+			ret = CLI_FAILED;
+			break;
+		}
+		item->bytes = (uint64_t)entry->fts_statp->st_size;
+		item->time_s = entry->fts_statp->st_mtime;
+	}
+	if (!fts)
+		ret = CLI_FAILED;
+	else
+		fts_close(fts);
+	return ret;
+}
+
+static int item_order(const void *a, const void *b)
+{
+	return strcmp(((const struct tree_item *)a)->name, ((const struct tree_item *)b)->name);
+}
+
+int tree_read(struct neb_client *client, const struct tree_place *place, struct tree *ret_tree)
+{
+	struct reading reading = {.place = place, .tree = ret_tree};
+	struct neb_list list = {.bucket = place->bucket,
+		.prefix = place->prefix,
+		.visit = take_entry,
+		.arg = &reading};
+	struct neb_result result;
+
+	*ret_tree = (struct tree){0};
+	if (!place->bucket) {
+		int ret = read_folder(place->prefix, ret_tree);
+
+		if (ret_tree->count)
+			qsort(ret_tree->items, ret_tree->count, sizeof(*ret_tree->items),
+				item_order);
+		return ret;
+	}
+	if (neb_list(client, &list, &result))
+		return remote_failed(place->bucket, &result);
+	if (reading.no_memory) {
+		fprintf(stderr, "nebulaio: no memory for so many names\n");
+		return CLI_FAILED;
+	}
+	return CLI_OK;
+}
+
+void tree_free(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->count; i++)
+		free(tree->items[i].name);
+	free(tree->items);
+	*tree = (struct tree){0};
+}
+
+/* ---- Comparing. ---- */
+
+/* A multipart upload's ETag says nothing of another's with other parts. */
+static bool etag_is_plain(const char *etag)
+{
+	return *etag && !strchr(etag, '-');
+}
+
+static bool differs(const struct tree_item *from, const struct tree_item *to)
+{
+	if (from->bytes != to->bytes)
+		return true;
+	if (etag_is_plain(from->etag) && etag_is_plain(to->etag))
+		return strcmp(from->etag, to->etag) != 0;
+	return from->time_s > to->time_s;
+}
+
+int tree_compare(const struct tree *from, const struct tree *to, tree_visit_fn *visit, void *arg)
+{
+	size_t i = 0, j = 0;
+	int ret = 0;
+
+	while (!ret && (i < from->count || j < to->count)) {
+		int order;
+
+		if (i == from->count)
+			order = 1;
+		else if (j == to->count)
+			order = -1;
+		else
+			order = strcmp(from->items[i].name, to->items[j].name);
+		if (order < 0) {
+			ret = visit(arg, TREE_COPY, &from->items[i++]);
+		} else if (order > 0) {
+			ret = visit(arg, TREE_EXTRA, &to->items[j++]);
+		} else {
+			ret = visit(arg,
+				differs(&from->items[i], &to->items[j]) ? TREE_CHANGED : TREE_KEEP,
+				&from->items[i]);
+			i++;
+			j++;
+		}
+	}
+	return ret;
+}

@@ -1,0 +1,201 @@
+/* cli/tree_copy.c: many transfers at a time, each lane a thread with a client of its own. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "transfer.h"
+#include "tree.h"
+
+#define PATH_BYTES 8192
+
+int tree_lanes_parse(const struct cli_command *command, const char *text, unsigned *ret_lanes)
+{
+	char *end;
+	unsigned long lanes = strtoul(text, &end, 10);
+
+	if (*end || lanes < 1 || lanes > TREE_LANES_MAX)
+		return cli_usage_error(
+			command, "--parallel: '%s' is not 1 to %u", text, TREE_LANES_MAX);
+	*ret_lanes = (unsigned)lanes;
+	return CLI_OK;
+}
+
+struct lanes {
+	struct tree_copy *copy;
+	atomic_size_t next;
+	pthread_mutex_t mutex; /* of what follows */
+	struct progress progress;
+	int worst;
+};
+
+/* Keys are anything; a file must stay below its folder. */
+static bool name_is_safe(const char *name)
+{
+	const char *at = name;
+
+	if (*at == '/' || !*at)
+		return false;
+	while (*at) {
+		size_t len = strcspn(at, "/");
+
+		if (len == 0 || (len == 1 && *at == '.') || (len == 2 && !strncmp(at, "..", 2)))
+			return false;
+		at += len + (at[len] == '/');
+	}
+	return name[strlen(name) - 1] != '/';
+}
+
+static int folders_make(char *path)
+{
+	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		int ret;
+
+		*slash = '\0';
+		ret = mkdir(path, 0777);
+		*slash = '/';
+		if (ret && errno != EEXIST) {
+			fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
+			return CLI_FAILED;
+		}
+	}
+	return CLI_OK;
+}
+
+static int fetch(
+	struct transfer *transfer, const struct tree_place *to, const struct tree_item *item)
+{
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = item->time_s}};
+	char path[PATH_BYTES];
+	int ret;
+
+	if (!name_is_safe(item->name)) {
+		fprintf(stderr, "nebulaio: %s: not a name for a file below %s: left out\n",
+			transfer->key, to->prefix);
+		return CLI_FAILED;
+	}
+	if (snprintf(path, sizeof(path), "%s/%s", to->prefix, item->name) >= (int)sizeof(path)) {
+		fprintf(stderr, "nebulaio: %s: the file's name is too long\n", transfer->key);
+		return CLI_FAILED;
+	}
+	ret = folders_make(path);
+	if (!ret)
+		ret = transfer_to_file(transfer, path);
+	/* So that a mirror knows next time that nothing changed. */
+	if (!ret && item->time_s)
+		utimensat(AT_FDCWD, path, times, 0);
+	return ret;
+}
+
+static int copy_one(struct transfer *transfer, struct tree_copy *copy, const struct tree_item *item)
+{
+	const struct tree_place *from = &copy->from, *to = &copy->to;
+	char source[PATH_BYTES], target[PATH_BYTES];
+	int ret;
+
+	if (snprintf(source, sizeof(source), "%s%s%s", from->prefix,
+		    from->bucket || !*from->prefix ? "" : "/", item->name) >= (int)sizeof(source) ||
+		snprintf(target, sizeof(target), "%s%s", to->prefix, item->name) >=
+			(int)sizeof(target)) {
+		fprintf(stderr, "nebulaio: %s: the name is too long\n", item->name);
+		return CLI_FAILED;
+	}
+	transfer->bucket = to->bucket ? to->bucket : from->bucket;
+	transfer->key = to->bucket ? target : source;
+	if (!to->bucket)
+		ret = fetch(transfer, to, item);
+	else if (from->bucket)
+		ret = transfer_copy(transfer, from->bucket, source);
+	else
+		ret = transfer_from_file(transfer, source);
+	if (!ret && copy->move)
+		ret = tree_delete(transfer->client, from, item->name);
+	if (!ret && !copy->quiet)
+		printf("%s%s%s%s\n", from->bucket ? "s3://" : "", from->bucket ? from->bucket : "",
+			from->bucket ? "/" : "", source);
+	if (copy->opts->verbose) {
+		struct neb_result way = {.transport = transfer->transport};
+
+		memcpy(way.fallback, transfer->fallback, sizeof(way.fallback));
+		remote_report(copy->opts, source, &way);
+	}
+	return ret;
+}
+
+static void *lane_main(void *arg)
+{
+	struct lanes *lanes = arg;
+	struct tree_copy *copy = lanes->copy;
+	struct neb_client *client = NULL;
+	int ret = remote_open(copy->opts, &client);
+	size_t i;
+
+	if (ret) {
+		pthread_mutex_lock(&lanes->mutex);
+		lanes->worst = MAX(lanes->worst, ret);
+		pthread_mutex_unlock(&lanes->mutex);
+		return NULL;
+	}
+	while ((i = atomic_fetch_add(&lanes->next, 1)) < copy->count) {
+		const struct tree_item *item = copy->items[i];
+		struct transfer transfer = {.client = client, .opts = copy->opts, .quiet = true};
+
+		ret = copy_one(&transfer, copy, item);
+		pthread_mutex_lock(&lanes->mutex);
+		lanes->worst = MAX(lanes->worst, ret);
+		if (!ret) {
+			copy->done++;
+			copy->bytes += item->bytes;
+		}
+		progress_add(&lanes->progress, item->bytes);
+		pthread_mutex_unlock(&lanes->mutex);
+		/* Nobody there: the others will not be found either. */
+		if (ret == CLI_UNREACHABLE)
+			break;
+	}
+	neb_client_close(client);
+	return NULL;
+}
+
+int tree_copy(struct tree_copy *copy)
+{
+	struct lanes lanes = {.copy = copy, .mutex = PTHREAD_MUTEX_INITIALIZER};
+	unsigned count = (unsigned)MIN((size_t)copy->lanes, copy->count), started = 0;
+	pthread_t threads[TREE_LANES_MAX];
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < copy->count; i++)
+		total += copy->items[i]->bytes;
+	progress_start(&lanes.progress, "copying", total);
+	while (started < count && pthread_create(&threads[started], NULL, lane_main, &lanes) == 0)
+		started++;
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	progress_end(&lanes.progress);
+	if (count && !started) {
+		fprintf(stderr, "nebulaio: no thread for the transfers\n");
+		return CLI_FAILED;
+	}
+	return lanes.worst;
+}
+
+int tree_delete(struct neb_client *client, const struct tree_place *place, const char *name)
+{
+	char path[PATH_BYTES];
+	struct neb_result result;
+
+	snprintf(path, sizeof(path), "%s%s%s", place->prefix, place->bucket ? "" : "/", name);
+	if (place->bucket)
+		return neb_delete(client, place->bucket, path, &result)
+			       ? remote_failed(path, &result)
+			       : CLI_OK;
+	if (unlink(path) == 0 || errno == ENOENT)
+		return CLI_OK;
+	fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
+	return CLI_FAILED;
+}
