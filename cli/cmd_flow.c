@@ -262,6 +262,13 @@ static bool body_name(struct job *job, char *out, size_t out_bytes)
 		       dot) < out_bytes;
 }
 
+static void body_write_failed(void *arg)
+{
+	struct job *job = arg;
+
+	flow_capture_stop(job->capture);
+}
+
 static int body_sink_open(struct job *job, const char *name, struct flow_sink **ret_sink)
 {
 	const struct flow_args *args = job->args;
@@ -270,6 +277,8 @@ static int body_sink_open(struct job *job, const char *name, struct flow_sink **
 		.replace = args->force,
 		.fixed = job->fixed,
 		.unit = args->form == FORM_DISK ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
+		.failed = body_write_failed,
+		.arg = job,
 	};
 
 	if (args->form == FORM_NULL)

@@ -73,17 +73,24 @@ static void slot_issue(struct file_slot *slot)
 		io_uring_prep_writev(sqe, self->fd, iov, count, slot->offset + slot->moved);
 }
 
+static void write_failed(struct flow_file_sink *self, uint64_t offset, int error)
+{
+	self->failed_at = MIN(self->failed_at, offset);
+	if (self->error)
+		return;
+	self->error = error;
+	log_error("flow", "%s: writing at %llu: %s", self->path, (unsigned long long)offset,
+		strerror(-error));
+	if (self->opts.failed)
+		self->opts.failed(self->opts.arg);
+}
+
 static void slot_end(struct file_slot *slot, int error)
 {
 	struct flow_file_sink *self = slot->sink;
 
-	if (error) {
-		self->failed_at = MIN(self->failed_at, slot->offset);
-		if (!self->error)
-			log_error("flow", "%s: writing at %llu: %s", self->path,
-				(unsigned long long)slot->offset, strerror(-error));
-		self->error = self->error ? self->error : error;
-	}
+	if (error)
+		write_failed(self, slot->offset, error);
 	for (uint32_t i = 0; i < slot->count; i++)
 		flow_piece_end(self->sink.core, &slot->pieces[i], OWNER_DISK);
 	slot->count = 0;

@@ -84,6 +84,9 @@ struct flow_file_opts {
 	bool replace;  /* an existing file, or what lies on a block device; else -EEXIST */
 	bool fixed;    /* flow_file_register() succeeded */
 	uint32_t unit; /* of the pieces' lengths and addresses, a power of two, 512 or more */
+	/* Called once, when a write has failed: whoever waits for a source need not wait on. */
+	void (*failed)(void *arg);
+	void *arg;
 };
 /* Makes the region known to the reactor's io_uring as fixed buffers; before the first turn. False
  * when the locked-memory limit forbids it: writes then cost a little more. */
