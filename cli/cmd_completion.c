@@ -7,15 +7,16 @@
 static const char USAGE[] =
 	"usage: nebulaio completion bash\n"
 	"\n"
-	"Prints a script; in ~/.bashrc: source <(nebulaio completion bash). It asks `nebulaio help`\n"
-	"for commands and options, so that it never lags behind.\n";
+	"Prints a script; in ~/.bashrc: source <(nebulaio completion bash). It asks\n"
+	"`nebulaio help` for commands and options, so that it never lags behind.\n";
 
 static const char BASH[] =
 	"_nebulaio()\n"
 	"{\n"
 	"	local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}\n"
 	"	if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-	"		COMPREPLY=($(compgen -W \"help version $(nebulaio help | awk '/^  /{print $1}')\" -- "
+	"		COMPREPLY=($(compgen -W \"help version "
+	"$(nebulaio help | awk '/^  /{print $1}')\" -- "
 	"\"$word\"))\n"
 	"	elif [ \"$command\" = help ]; then\n"
 	"		COMPREPLY=($(compgen -W \"$(nebulaio help | awk '/^  /{print $1}')\" -- "

@@ -9,8 +9,9 @@
 static const char MIRROR_USAGE[] =
 	"usage: nebulaio mirror [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] FOLDER|s3://BUCKET[/PREFIX]\n"
 	"\n"
-	"Makes the second like the first: copies what is missing or differs. A name differs when\n"
-	"its length does, or its ETag (two objects of one part), or else when the first is younger.\n"
+	"Makes the second like the first: copies what is missing or differs. A name differs\n"
+	"when its length does, or both have ETags that are plain digests and differ,\n"
+	"or else when the first is younger; equal ETags are never a difference.\n"
 	"\n"
 	"      --delete       and delete what only the second has\n"
 	"  -n, --dry-run      only say what would be done\n"

@@ -191,7 +191,8 @@ void tree_free(struct tree *tree)
 
 /* ---- Comparing. ---- */
 
-/* A multipart upload's ETag says nothing of another's with other parts. */
+/* Equal ETags are equal bytes. Different ones are different bytes only when both are plain digests:
+ * one with a '-' depends on how the object was sent. */
 static bool etag_is_plain(const char *etag)
 {
 	return *etag && !strchr(etag, '-');
@@ -201,8 +202,10 @@ static bool differs(const struct tree_item *from, const struct tree_item *to)
 {
 	if (from->bytes != to->bytes)
 		return true;
+	if (*from->etag && !strcmp(from->etag, to->etag))
+		return false;
 	if (etag_is_plain(from->etag) && etag_is_plain(to->etag))
-		return strcmp(from->etag, to->etag) != 0;
+		return true;
 	return from->time_s > to->time_s;
 }
 

@@ -43,8 +43,9 @@ void tree_free(struct tree *tree);
 enum tree_action { TREE_KEEP, TREE_COPY, TREE_CHANGED, TREE_EXTRA };
 typedef int tree_visit_fn(void *arg, enum tree_action action, const struct tree_item *item);
 /* Walks both in order: COPY, only in from; EXTRA, only in to; CHANGED, in both and different, KEEP
- * not. item is of from, but for EXTRA. Different: another length; another ETag where both have one
- * of a single part; else from is the younger. Ends when visit does not return 0. */
+ * not. item is of from, but for EXTRA. Different: another length; other ETags that are plain
+ * digests; else, unless the ETags are equal, from is the younger. Ends when visit does not return
+ * 0. */
 int tree_compare(const struct tree *from, const struct tree *to, tree_visit_fn *visit, void *arg);
 
 struct tree_copy {
