@@ -19,6 +19,14 @@ struct flow_window {
 	uint32_t tail; /* count of slots ever ended */
 };
 
+static inline void flow_window_init(struct flow_window *window)
+{
+	window->head = 0;
+	window->tail = 0;
+	for (uint32_t i = 0; i < FLOW_WINDOW_DEFAULT; i++)
+		window->slots[i].io.pending = 0;
+}
+
 static inline bool flow_window_full(const struct flow_window *window)
 {
 	return window->head - window->tail == FLOW_WINDOW_DEFAULT;

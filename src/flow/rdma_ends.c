@@ -47,6 +47,8 @@ void flow_cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum r
 					.lkey = cursor->peer.lkeys[arena]},
 			};
 
+			if (cursor->peer.watch)
+				cursor->peer.watch->posted++;
 			flow_io_start_wr(core, &slot->io, &wr);
 		}
 		data += bytes;
@@ -57,6 +59,29 @@ void flow_cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum r
 			cursor->run_offset = 0;
 		}
 	}
+}
+
+static void watch_begin(const struct flow_peer *peer, const struct flow_window *window)
+{
+	if (peer->watch)
+		peer->watch->window = window;
+}
+
+static void watch_end(const struct flow_peer *peer)
+{
+	if (peer->watch)
+		peer->watch->window = NULL;
+}
+
+uint32_t flow_watch_pending(const struct flow_watch *watch, uint64_t *ret_done)
+{
+	const struct flow_window *window = watch->window;
+	uint32_t pending = 0;
+
+	for (uint32_t i = 0; window && i < FLOW_WINDOW_DEFAULT; i++)
+		pending += window->slots[i].io.pending;
+	*ret_done = watch->posted - pending;
+	return pending;
 }
 
 /* ---- Source. ---- */
@@ -126,6 +151,7 @@ static void rdma_close(struct flow_source *source)
 		flow_piece_end(source->core, &slot->piece, OWNER_RDMA);
 		self->window.tail++;
 	}
+	watch_end(&self->cursor.peer);
 	flow_end_give(source->core, self);
 }
 
@@ -153,8 +179,8 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 	};
 	self->offset = 0;
 	self->end = bytes;
-	self->window.head = 0;
-	self->window.tail = 0;
+	flow_window_init(&self->window);
+	watch_begin(peer, &self->window);
 	*ret_source = &self->source;
 	return 0;
 }
@@ -225,6 +251,7 @@ static int rdma_finish(struct flow_sink *sink, bool failed)
 	while (!flow_window_empty(&self->window))
 		write_end(self);
 	ret = self->error;
+	watch_end(&self->cursor.peer);
 	flow_end_give(sink->core, self);
 	return ret;
 }
@@ -249,8 +276,8 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 		.ops = &RDMA_SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
 	self->bytes_left = bytes;
 	self->error = 0;
-	self->window.head = 0;
-	self->window.tail = 0;
+	flow_window_init(&self->window);
+	watch_begin(peer, &self->window);
 	*ret_sink = &self->sink;
 	return 0;
 }

@@ -84,13 +84,29 @@ static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
 
 /* ---- The sweep. ---- */
 
+/* Whether the peer keeps a transfer waiting: only what the device has yet to do counts, not what
+ * the store or the disk takes in between. */
+static bool request_stalls(struct native_request *request, uint64_t now_ns)
+{
+	uint64_t timeout_ns = request->session->front->opts.request_timeout_ns;
+	uint64_t done;
+	uint32_t pending = flow_watch_pending(&request->watch, &done);
+
+	if (!pending || done != request->watch_done) {
+		request->watch_done = done;
+		request->watch_ns = now_ns;
+	}
+	return pending && (now_ns >= request->deadline_ns ||
+				  (timeout_ns && now_ns - request->watch_ns > timeout_ns));
+}
+
 static void sweep_session(struct native_session *session, uint64_t now_ns)
 {
 	const struct front_native *front = session->front;
 
 	LIST_FOR_EACH (link, &session->requests) {
-		if (CONTAINER_OF(link, struct native_request, link)->deadline_ns <= now_ns) {
-			native_session_fail(session, "a transfer outlasted its deadline");
+		if (request_stalls(CONTAINER_OF(link, struct native_request, link), now_ns)) {
+			native_session_fail(session, "a transfer stalls, or outlasts its deadline");
 			return;
 		}
 	}

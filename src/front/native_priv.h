@@ -142,8 +142,11 @@ struct native_request {
 	struct s3_body body;
 	struct flow_peer peer;
 	struct flow_remote runs[LIMIT_SGE_MAX];
-	struct list link; /* session->requests once it has a transfer */
-	uint64_t deadline_ns;
+	struct list link;	 /* session->requests once it has a transfer */
+	uint64_t deadline_ns;	 /* the client's; DEADLINE_NONE when it named none */
+	struct flow_watch watch; /* on the transfer, if one runs */
+	uint64_t watch_done;	 /* what the last sweep saw of it */
+	uint64_t watch_ns;	 /* when it last had moved */
 	/* The answer. */
 	uint64_t server_id;
 	uint64_t bytes_announced, bytes_moved;

@@ -412,6 +412,7 @@ static void peer_prepare(struct native_request *request)
 			.addr = run->addr, .bytes = run->bytes, .rkey = run->rkey};
 	}
 	request->peer = (struct flow_peer){.target = request->session->target,
+		.watch = &request->watch,
 		.lkeys = request->session->front->lkeys,
 		.runs = request->runs,
 		.run_count = request->in.run_count};
@@ -514,6 +515,10 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->recv = recv;
 	request->reply = (struct s3_reply){.ops = &REPLY_OPS};
 	request->peer.run_count = 0;
+	request->peer.watch = &request->watch;
+	request->watch = (struct flow_watch){0};
+	request->watch_done = 0;
+	request->watch_ns = 0;
 	request->runs[0] = (struct flow_remote){0};
 	list_init(&request->link);
 	request->deadline_ns = DEADLINE_NONE;
@@ -536,12 +541,10 @@ static void request_init(struct native_request *request, struct native_recv *rec
 
 static uint64_t deadline_of(const struct native_request *request)
 {
-	const struct front_native *front = request->session->front;
-	uint64_t ns = front->opts.request_timeout_ns;
-
-	if (request->in.deadline_ms)
-		ns = MIN(ns ? ns : UINT64_MAX, request->in.deadline_ms * NS_PER_MS);
-	return ns ? reactor_now_ns(front->reactor) + ns : DEADLINE_NONE;
+	if (!request->in.deadline_ms)
+		return DEADLINE_NONE;
+	return reactor_now_ns(request->session->front->reactor) +
+	       request->in.deadline_ms * NS_PER_MS;
 }
 
 static void answer(struct native_request *request)
