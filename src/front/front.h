@@ -43,7 +43,7 @@ struct front_native_opts {
 	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
 	uint32_t max_inline_data;     /* bytes that a send takes at post time; 0: none */
 	uint64_t idle_timeout_ns;     /* of a session without requests; 0: none */
-	uint64_t request_timeout_ns;  /* RDMA transfers give up well before */
+	uint64_t request_timeout_ns;  /* a transfer of which nothing moves for so long */
 	const _Atomic bool *draining; /* or NULL */
 	bool encryption_required;     /* refused with -ENOTSUP: see wire.md section 7 */
 };

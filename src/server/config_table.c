@@ -118,7 +118,7 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("rdma.idle_timeout_s", rdma.idle_timeout_s, 1, 86400, "300",
 		"A session without requests is closed"),
 	NUMBER("rdma.request_timeout_s", rdma.request_timeout_s, 1, 9, "8",
-		"A transfer that takes longer is given up; clients wait 10 s"),
+		"A transfer of which nothing moves for so long is given up"),
 	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required",
 		"Encrypt capsules and payloads"),
 
