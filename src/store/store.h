@@ -186,9 +186,6 @@ void store_get_close(struct store_get *get);
 /* Gives frames of the cache back to the region, least used first, when a lease failed: at least
  * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */
 uint32_t store_cache_shrink(struct store *store, uint32_t frames);
-/* Gives frames of the cache back to the region, oldest first, when a lease found none. Any thread;
- * returns how many. */
-uint32_t store_cache_shrink(struct store *store, uint32_t frame_count);
 
 /* ---- Deleting. ---- Durable when it returns 0; -ENOENT when the bucket is missing. A missing key
  * is success (S3). check may be NULL. */
