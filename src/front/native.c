@@ -53,7 +53,7 @@ static void on_cm_event(struct front_native *front, struct rp_cm_event *event)
 	if (event->type == RP_CM_ESTABLISHED)
 		session->connected = true;
 	else
-		native_session_fail(session, "the client is gone");
+		native_session_gone(session);
 }
 
 static void cm_wait(struct front_native *front)

@@ -114,9 +114,7 @@ static void on_recv(struct native_recv *recv, const struct rp_wc *wc)
 
 	session->recvs_posted--;
 	if (wc->status != RP_WC_SUCCESS || session->phase == NATIVE_FAILED) {
-		native_session_fail(session, wc->status == RP_WC_WR_FLUSH_ERR
-						     ? "the connection is gone"
-						     : rp_status_str(wc->status));
+		native_session_broken(session, wc->status);
 		native_session_settle(session);
 		return;
 	}
@@ -141,9 +139,7 @@ static void on_send(struct native_send *send, const struct rp_wc *wc)
 	native_send_give(session->front, send);
 	session->sends_signaled--;
 	if (wc->status != RP_WC_SUCCESS)
-		native_session_fail(session, wc->status == RP_WC_WR_FLUSH_ERR
-						     ? "the connection is gone"
-						     : rp_status_str(wc->status));
+		native_session_broken(session, wc->status);
 	if (session->phase >= NATIVE_DRAINING)
 		native_session_settle(session);
 }

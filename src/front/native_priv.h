@@ -175,6 +175,10 @@ int native_session_accept(struct front_native *front, struct rp_cm_event *event)
 void native_session_setup(struct native_session *session, struct native_recv *recv, uint32_t bytes);
 /* The peer, the queue pair or a deadline says this session is over. Idempotent; never frees. */
 void native_session_fail(struct native_session *session, const char *why) __attribute__((cold));
+/* The same, when the client left; and when work on its queue pair ended with a status. */
+void native_session_gone(struct native_session *session) __attribute__((cold));
+void native_session_broken(struct native_session *session, enum rp_status status)
+	__attribute__((cold));
 /* Says goodbye and ends once all answers are out. */
 void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason);
 /* To be called whenever something that the session waited for is over. */

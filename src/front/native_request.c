@@ -90,6 +90,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	if (ret)
 		return ret;
 	(*ret_source)->deadline_ns = request->deadline_ns;
+	request->watch_ns = reactor_now_ns(core->reactor);
 	list_push_back(&request->session->requests, &request->link);
 	return 0;
 }
@@ -283,6 +284,7 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	if (ret)
 		return ret;
 	(*ret_sink)->deadline_ns = request->deadline_ns;
+	request->watch_ns = reactor_now_ns(request->session->front->reactor);
 	if (list_empty(&request->link))
 		list_push_back(&request->session->requests, &request->link);
 	request->bytes_moved = bytes;

@@ -307,6 +307,27 @@ void native_session_fail(struct native_session *session, const char *why)
 	native_session_settle(session);
 }
 
+/* Clients come and go: only one that leaves its own requests behind is worth a line. */
+void native_session_gone(struct native_session *session)
+{
+	if (session->phase == NATIVE_FAILED)
+		return;
+	if (session->in_flight == 0) {
+		log_debug("native", "%s: the client closed its session", session->peer);
+		native_session_fail(session, NULL);
+	} else {
+		native_session_fail(session, "the client is gone, with requests in flight");
+	}
+}
+
+void native_session_broken(struct native_session *session, enum rp_status status)
+{
+	if (status == RP_WC_WR_FLUSH_ERR)
+		native_session_gone(session);
+	else
+		native_session_fail(session, rp_status_str(status));
+}
+
 void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason)
 {
 	struct capsule_goodbye_wire goodbye;
