@@ -65,7 +65,6 @@ struct flow_object_sink {
 	uint64_t offset;	   /* of the next byte to arrive */
 	struct flow_piece staging; /* bytes that do not fill a chunk yet; span.data NULL: none */
 	int error;
-	bool handed_over; /* the store has the frames of a small body */
 	struct flow_window window;
 };
 

@@ -94,7 +94,7 @@ static int staging_open(struct flow_object_sink *self, uint64_t offset)
 
 	if (self->bytes_total != UINT64_MAX)
 		bytes = MIN(bytes, self->bytes_total - offset);
-	while (!flow_window_empty(&self->window) && flow_window_full(&self->window))
+	while (flow_window_full(&self->window))
 		slot_end(self);
 	ret = flow_lease(self->sink.core, region_frames_for(bytes), OWNER_APP,
 		self->sink.deadline_ns, &self->staging.span);
@@ -158,7 +158,6 @@ static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 	if (whole && piece->bytes <= STORE_GROUPED_BYTES_MAX && piece->hold == FLOW_HOLD_LEASE &&
 		piece->data == piece->span.data) {
 		store_put_frames_take(self->put, piece->span, piece->bytes);
-		self->handed_over = true;
 		return 0;
 	}
 	ret = fits_as_is(self, piece) ? chunk_write(self, piece) : staging_fill(self, piece);
@@ -213,9 +212,7 @@ int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_
 	self->offset = 0;
 	self->staging.data = NULL;
 	self->error = 0;
-	self->handed_over = false;
-	self->window.head = 0;
-	self->window.tail = 0;
+	flow_window_init(&self->window);
 	*ret_sink = &self->sink;
 	return 0;
 }

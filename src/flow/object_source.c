@@ -206,8 +206,7 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 	self->end = offset + bytes;
 	self->stretch_start = 0;
 	self->stretch_end = 0;
-	self->window.head = 0;
-	self->window.tail = 0;
+	flow_window_init(&self->window);
 	*ret_source = &self->source;
 	return 0;
 }
