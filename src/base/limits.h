@@ -47,9 +47,10 @@
 #define LIMIT_SGE_MAX		       16u
 
 /* Server-wide. */
-#define LIMIT_HTTP_CONNECTIONS_MAX 16384u
-#define LIMIT_RDMA_SESSIONS_MAX	   4096u
-#define LIMIT_FIBERS_MAX	   65536u
+#define LIMIT_HTTP_CONNECTIONS_MAX  16384u
+#define LIMIT_RDMA_SESSIONS_MAX	    4096u
+#define LIMIT_TOKEN_QUEUE_PAIRS_MAX 2048u
+#define LIMIT_FIBERS_MAX	    65536u
 
 _Static_assert(LIMIT_SPAN_FRAMES_MAX *FRAME_BYTES <= LIMIT_ARENA_BYTES_MAX, "a span fits an arena");
 _Static_assert(FRAME_BYTES == 1u << FRAME_SHIFT, "the frame shift matches the frame size");

@@ -95,3 +95,56 @@ int aead_unseal(struct aead *aead, const struct aead_message *message)
 		secret_wipe(message->dst, message->len);
 	return -EBADMSG;
 }
+
+/* ---- Streams. ---- */
+
+struct aead_stream {
+	EVP_CIPHER_CTX *ctx;
+	bool seal;
+};
+
+int aead_stream_open(const uint8_t key[AEAD_KEY_BYTES], const uint8_t nonce[AEAD_NONCE_BYTES],
+	bool seal, struct aead_stream **ret_stream)
+{
+	struct aead_stream *stream = calloc(1, sizeof(*stream));
+
+	if (!stream)
+		return -ENOMEM;
+	stream->seal = seal;
+	stream->ctx = EVP_CIPHER_CTX_new();
+	if (!stream->ctx ||
+		!EVP_CipherInit_ex(stream->ctx, EVP_aes_256_gcm(), NULL, key, nonce, seal)) {
+		aead_stream_close(stream);
+		return -ENOMEM;
+	}
+	*ret_stream = stream;
+	return 0;
+}
+
+void aead_stream_close(struct aead_stream *stream)
+{
+	if (!stream)
+		return;
+	EVP_CIPHER_CTX_free(stream->ctx); /* wipes */
+	free(stream);
+}
+
+int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len)
+{
+	return feed(stream->ctx, src, dst, len);
+}
+
+int aead_stream_end(struct aead_stream *stream, uint8_t tag[AEAD_TAG_BYTES])
+{
+	int done;
+
+	if (!stream->seal &&
+		!EVP_CIPHER_CTX_ctrl(stream->ctx, EVP_CTRL_AEAD_SET_TAG, AEAD_TAG_BYTES, tag))
+		return -EIO;
+	if (!EVP_CipherFinal_ex(stream->ctx, NULL, &done))
+		return stream->seal ? -EIO : -EBADMSG;
+	if (stream->seal &&
+		!EVP_CIPHER_CTX_ctrl(stream->ctx, EVP_CTRL_AEAD_GET_TAG, AEAD_TAG_BYTES, tag))
+		return -EIO;
+	return 0;
+}

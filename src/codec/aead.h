@@ -5,6 +5,7 @@
 #ifndef CODEC_AEAD_H
 #define CODEC_AEAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,5 +36,16 @@ struct aead_message {
 int aead_seal(struct aead *aead, const struct aead_message *message);
 /* -EBADMSG when the tag does not fit: dst is then zeroed, and nothing of it may be used. */
 int aead_unseal(struct aead *aead, const struct aead_message *message);
+
+/* ---- A message that comes piece by piece: the same bytes as in one go. ---- */
+struct aead_stream;
+/* -ENOMEM. */
+int aead_stream_open(const uint8_t key[AEAD_KEY_BYTES], const uint8_t nonce[AEAD_NONCE_BYTES],
+	bool seal, struct aead_stream **ret_stream);
+void aead_stream_close(struct aead_stream *stream); /* wipes; takes NULL */
+/* src and dst as in a message. What unsealing gives out is not to be believed before the end. */
+int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len);
+/* Seals: writes the tag; unseals: 0, or -EBADMSG when it does not fit. */
+int aead_stream_end(struct aead_stream *stream, uint8_t tag[AEAD_TAG_BYTES]);
 
 #endif

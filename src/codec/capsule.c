@@ -81,22 +81,87 @@ void capsule_keys_derive(
 	CHECK(!err);
 }
 
+void capsule_payload_nonce(uint64_t counter, uint8_t ret_nonce[AEAD_NONCE_BYTES])
+{
+	memset(ret_nonce, 0, AEAD_NONCE_BYTES - sizeof(counter));
+	memcpy(ret_nonce + AEAD_NONCE_BYTES - sizeof(counter), &counter, sizeof(counter));
+}
+
+/* What of a capsule is encrypted: all between its head and its tag. nonce is filled in. */
+static struct aead_message sealed_part(void *capsule, size_t len, uint8_t nonce[AEAD_NONCE_BYTES])
+{
+	struct capsule_head *head = capsule;
+	uint8_t *content = (uint8_t *)(head + 1);
+
+	capsule_payload_nonce(head->counter, nonce);
+	return (struct aead_message){.nonce = nonce,
+		.aad = slice_of(head, sizeof(*head)),
+		.src = content,
+		.dst = content,
+		.len = len - sizeof(*head) - CAPSULE_TAG_BYTES,
+		.tag = (uint8_t *)capsule + len - CAPSULE_TAG_BYTES};
+}
+
+static void encrypt(struct capsule_lane *lane, void *capsule)
+{
+	struct capsule_head *head = capsule;
+	uint8_t nonce[AEAD_NONCE_BYTES];
+	struct aead_message message;
+
+	head->flags |= CAPSULE_FLAG_SEALED;
+	message = sealed_part(capsule, head->bytes, nonce);
+	CHECK(aead_seal(lane->aead, &message) == 0);
+}
+
 void capsule_seal(struct capsule_lane *lane, void *capsule)
 {
 	struct capsule_head *head = capsule;
 	uint32_t content_bytes = head->bytes - CAPSULE_TAG_BYTES;
 
 	head->counter = ++lane->counter;
+	if (lane->aead) {
+		encrypt(lane, capsule);
+		return;
+	}
 	mac_siphash128(lane->key, capsule, content_bytes, (uint8_t *)capsule + content_bytes);
 }
 
-int capsule_unseal(struct capsule_lane *lane, const void *capsule, size_t len)
+void capsule_seal_undo(struct capsule_lane *lane, void *capsule)
+{
+	struct capsule_head *head = capsule;
+	uint8_t nonce[AEAD_NONCE_BYTES];
+	struct aead_message message;
+
+	CHECK(head->counter == lane->counter);
+	lane->counter--;
+	if (!lane->aead)
+		return;
+	message = sealed_part(capsule, head->bytes, nonce);
+	CHECK(aead_unseal(lane->aead, &message) == 0);
+	head->flags &= (uint16_t)~CAPSULE_FLAG_SEALED;
+}
+
+static int decrypt(struct capsule_lane *lane, void *capsule, size_t len)
+{
+	uint8_t nonce[AEAD_NONCE_BYTES];
+	struct aead_message message = sealed_part(capsule, len, nonce);
+
+	if (aead_unseal(lane->aead, &message))
+		return -EPROTO;
+	lane->counter++;
+	return 0;
+}
+
+int capsule_unseal(struct capsule_lane *lane, void *capsule, size_t len)
 {
 	const struct capsule_head *head = capsule;
 	uint8_t tag[CAPSULE_TAG_BYTES];
 
-	if (len < sizeof(*head) + CAPSULE_TAG_BYTES || head->counter != lane->counter + 1)
+	if (len < sizeof(*head) + CAPSULE_TAG_BYTES || head->counter != lane->counter + 1 ||
+		head->flags != (lane->aead ? CAPSULE_FLAG_SEALED : 0))
 		return -EPROTO;
+	if (lane->aead)
+		return decrypt(lane, capsule, len);
 	mac_siphash128(lane->key, capsule, len - CAPSULE_TAG_BYTES, tag);
 	if (!secret_equal(tag, (const uint8_t *)capsule + len - CAPSULE_TAG_BYTES, sizeof(tag)))
 		return -EPROTO;
@@ -116,7 +181,8 @@ ptrdiff_t capsule_head_check(const void *data, size_t len, size_t bytes_max)
 		return -EPROTO;
 	if (head->kind < CAPSULE_HELLO || head->kind > CAPSULE_GOODBYE)
 		return -EPROTO;
-	if (head->flags != 0 || head->reserved != 0)
+	if ((head->flags & ~CAPSULE_FLAG_SEALED) || head->reserved != 0 ||
+		(head->flags && head->kind < CAPSULE_REQUEST))
 		return -EPROTO;
 	if (head->bytes < sizeof(*head) || head->bytes > bytes_max)
 		return -EPROTO;
@@ -295,9 +361,22 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 	} else if (wire->range_offset || wire->range_bytes) {
 		return false;
 	}
+	/* What is inline is encrypted with its capsule. */
+	if (wire->flags & CAPSULE_REQUEST_TAG && (wire->inline_bytes || !wire->body_bytes))
+		return false;
 	if (wire->inline_bytes)
 		return wire->body_bytes == wire->inline_bytes;
 	return true;
+}
+
+static uint32_t request_tag_bytes(uint32_t flags)
+{
+	return flags & CAPSULE_REQUEST_TAG ? AEAD_TAG_BYTES : 0;
+}
+
+static uint32_t response_tag_bytes(uint32_t flags)
+{
+	return flags & CAPSULE_RESPONSE_TAG ? AEAD_TAG_BYTES : 0;
 }
 
 /* The runs' sum does not wrap and, for a body that is not inline, holds it. */
@@ -328,7 +407,7 @@ int capsule_request_decode(const void *capsule, size_t len, struct capsule_reque
 		return -EBADMSG;
 	bytes += wire->run_count * sizeof(struct capsule_run) + wire->bucket_len + wire->key_len +
 		 wire->version_id_len + wire->query_len + wire->headers_bytes + wire->checksum_len +
-		 wire->inline_bytes;
+		 request_tag_bytes(wire->flags) + wire->inline_bytes;
 	if (bytes != len)
 		return -EBADMSG;
 	ret_request->opcode = wire->opcode;
@@ -351,6 +430,7 @@ int capsule_request_decode(const void *capsule, size_t len, struct capsule_reque
 	ret_request->header_count = wire->header_count;
 	ret_request->checksum_kind = wire->checksum_kind;
 	ret_request->checksum = cursor_take(&cursor, wire->checksum_len);
+	ret_request->payload_tag = cursor_take(&cursor, request_tag_bytes(wire->flags));
 	ret_request->body = cursor_take(&cursor, wire->inline_bytes);
 	return headers_fit(ret_request->headers, ret_request->header_count) ? 0 : -EBADMSG;
 }
@@ -364,6 +444,7 @@ static bool request_parts_fit(const struct capsule_request *request)
 	       request->headers.len <= CAPSULE_HEADERS_BYTES_MAX &&
 	       request->header_count <= CAPSULE_HEADERS_MAX &&
 	       request->run_count <= LIMIT_SGE_MAX && request->checksum.len <= CHECKSUM_BYTES_MAX &&
+	       request->payload_tag.len == request_tag_bytes(request->flags) &&
 	       request->body.len <= LIMIT_CAPSULE_INLINE_BYTES_MAX;
 }
 
@@ -378,7 +459,8 @@ ptrdiff_t capsule_request_encode(const struct capsule_request *request, void *bu
 		return -EINVAL;
 	bytes = sizeof(*wire) + runs_bytes + request->bucket.len + request->key.len +
 		request->version_id.len + request->query.len + request->headers.len +
-		request->checksum.len + request->body.len + CAPSULE_TAG_BYTES;
+		request->checksum.len + request->payload_tag.len + request->body.len +
+		CAPSULE_TAG_BYTES;
 	if (bytes > buf_bytes)
 		return -EMSGSIZE;
 	head_init(&wire->head, CAPSULE_REQUEST, bytes);
@@ -405,7 +487,7 @@ ptrdiff_t capsule_request_encode(const struct capsule_request *request, void *bu
 	at = put(at, slice_of(request->runs, runs_bytes));
 	at = put(put(put(at, request->bucket), request->key), request->version_id);
 	at = put(put(put(at, request->query), request->headers), request->checksum);
-	put(at, request->body);
+	put(put(at, request->payload_tag), request->body);
 	return (ptrdiff_t)bytes;
 }
 
@@ -425,7 +507,8 @@ int capsule_response_decode(const void *capsule, size_t len, struct capsule_resp
 		wire->inline_bytes > LIMIT_CAPSULE_BYTES_MAX)
 		return -EPROTO;
 	if (len != sizeof(*wire) + wire->etag_len + wire->code_len + wire->message_len +
-			   wire->headers_bytes + wire->inline_bytes + CAPSULE_TAG_BYTES)
+			   wire->headers_bytes + response_tag_bytes(wire->flags) +
+			   wire->inline_bytes + CAPSULE_TAG_BYTES)
 		return -EPROTO;
 	ret_response->request_id = wire->request_id;
 	ret_response->server_id = wire->server_id;
@@ -438,6 +521,7 @@ int capsule_response_decode(const void *capsule, size_t len, struct capsule_resp
 	ret_response->message = cursor_take(&cursor, wire->message_len);
 	ret_response->headers = cursor_take(&cursor, wire->headers_bytes);
 	ret_response->header_count = wire->header_count;
+	ret_response->payload_tag = cursor_take(&cursor, response_tag_bytes(wire->flags));
 	ret_response->body = cursor_take(&cursor, wire->inline_bytes);
 	return headers_fit(ret_response->headers, ret_response->header_count) ? 0 : -EPROTO;
 }
@@ -448,14 +532,15 @@ ptrdiff_t capsule_response_encode(
 	struct capsule_response_wire *wire = buf;
 	uint8_t *at = (uint8_t *)(wire + 1);
 	size_t bytes = sizeof(*wire) + response->etag.len + response->code.len +
-		       response->message.len + response->headers.len + response->body.len +
-		       CAPSULE_TAG_BYTES;
+		       response->message.len + response->headers.len + response->payload_tag.len +
+		       response->body.len + CAPSULE_TAG_BYTES;
 
 	if (response->etag.len > CAPSULE_ETAG_LEN_MAX ||
 		response->code.len > CAPSULE_CODE_LEN_MAX ||
 		response->message.len > CAPSULE_MESSAGE_LEN_MAX ||
 		response->headers.len > CAPSULE_HEADERS_BYTES_MAX ||
-		response->header_count > CAPSULE_HEADERS_MAX)
+		response->header_count > CAPSULE_HEADERS_MAX ||
+		response->payload_tag.len != response_tag_bytes(response->flags))
 		return -EINVAL;
 	if (bytes > buf_bytes)
 		return -EMSGSIZE;
@@ -474,7 +559,7 @@ ptrdiff_t capsule_response_encode(
 	wire->reserved = 0;
 	wire->inline_bytes = (uint32_t)response->body.len;
 	at = put(put(put(at, response->etag), response->code), response->message);
-	at = put(at, response->headers);
+	at = put(put(at, response->headers), response->payload_tag);
 	if (response->body.data)
 		put(at, response->body);
 	return (ptrdiff_t)bytes;

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "base/slice.h"
+#include "codec/aead.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is read in place");
 
@@ -91,15 +92,18 @@ enum capsule_goodbye_reason {
 
 #define CAPSULE_FLAG_SEALED 1u /* head */
 
-#define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO, CHALLENGE */
+#define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO: can encrypt; CHALLENGE: this session does */
+#define CAPSULE_FEATURE_DEMAND	   2u /* HELLO: does not go without */
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
 #define CAPSULE_REQUEST_INLINE	4u
-#define CAPSULE_REQUEST_FLAGS	7u
+#define CAPSULE_REQUEST_TAG	8u /* of an encrypted body in the runs */
+#define CAPSULE_REQUEST_FLAGS	15u
 
 #define CAPSULE_RESPONSE_INLINE 1u
-#define CAPSULE_RESPONSE_FLAGS	1u
+#define CAPSULE_RESPONSE_TAG	2u
+#define CAPSULE_RESPONSE_FLAGS	3u
 
 /* ---- As they lie on the wire. ---- */
 struct capsule_private { /* the connection manager's private data, both ways */
@@ -196,7 +200,7 @@ struct capsule_request_wire {
 	uint64_t range_offset;
 	uint64_t range_bytes;
 	uint64_t body_bytes;
-	/* runs, bucket, key, version id, query, headers, checksum, inline body, tag */
+	/* runs, bucket, key, version id, query, headers, checksum, payload tag, inline body, tag */
 };
 _Static_assert(sizeof(struct capsule_request_wire) == 80, "wire.md section 4");
 
@@ -215,7 +219,7 @@ struct capsule_response_wire {
 	uint8_t header_count;
 	uint8_t reserved;
 	uint32_t inline_bytes;
-	/* etag, code, message, headers, inline body, tag */
+	/* etag, code, message, headers, payload tag, inline body, tag */
 };
 _Static_assert(sizeof(struct capsule_response_wire) == 72, "wire.md section 6");
 
@@ -250,16 +254,23 @@ void capsule_proof(const uint8_t auth_key[32], bool server, uint8_t ret_proof[CA
 void capsule_keys_derive(
 	const uint8_t auth_key[32], const uint8_t transcript[32], struct capsule_keys *ret_keys);
 
-/* One direction's tag key and the counter of the last capsule. */
+/* One direction's tag key and the counter of the last capsule; with aead, whose it is to close,
+ * capsules are encrypted (section 7) and the tag is its. */
 struct capsule_lane {
 	uint8_t key[16];
 	uint64_t counter;
+	struct aead *aead;
 };
-/* Gives the capsule, whose head.bytes counts the tag already, the next counter and its tag. */
+/* Gives the capsule, whose head.bytes counts the tag already, the next counter and its tag, and
+ * encrypts it in place. */
 void capsule_seal(struct capsule_lane *lane, void *capsule);
+/* Takes back the last seal, of a capsule that nobody has seen: it may be sealed again. */
+void capsule_seal_undo(struct capsule_lane *lane, void *capsule);
 /* 0, or -EPROTO: wrong tag or counter, the session must close. len is the message's length, already
- * held against head.bytes by capsule_head_check. */
-int capsule_unseal(struct capsule_lane *lane, const void *capsule, size_t len);
+ * held against head.bytes by capsule_head_check. Decrypts in place. */
+int capsule_unseal(struct capsule_lane *lane, void *capsule, size_t len);
+/* The nonce of a payload that goes with the request of this counter. */
+void capsule_payload_nonce(uint64_t counter, uint8_t ret_nonce[AEAD_NONCE_BYTES]);
 
 /* ---- Reading. ---- */
 /* Three ways: the capsule's length, when it is whole; -EAGAIN while [data, data + len) is only the
@@ -297,7 +308,8 @@ struct capsule_request {
 	const struct capsule_run *runs;
 	uint8_t checksum_kind; /* enum checksum_kind */
 	struct slice checksum;
-	struct slice body; /* inline */
+	struct slice payload_tag; /* with CAPSULE_REQUEST_TAG */
+	struct slice body;	  /* inline */
 };
 /* 0; -EBADMSG: malformed, only ret->request_id holds, answer it with MalformedCapsule; -EPROTO: not
  * even that, close the session. The tag must have been verified. */
@@ -319,7 +331,8 @@ struct capsule_response {
 	struct slice message;
 	struct slice headers;
 	uint32_t header_count;
-	struct slice body; /* encode: data NULL leaves room, see capsule_response_body */
+	struct slice payload_tag; /* with CAPSULE_RESPONSE_TAG */
+	struct slice body;	  /* encode: data NULL leaves room, see capsule_response_body */
 };
 /* 0 or -EPROTO. The tag must have been verified. */
 int capsule_response_decode(const void *capsule, size_t len, struct capsule_response *ret_response);

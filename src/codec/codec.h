@@ -7,9 +7,11 @@
 #include "codec/aead.h"
 #include "codec/checksum.h"
 #include "codec/crc.h"
+#include "codec/ctr.h"
 #include "codec/date.h"
 #include "codec/ec.h"
 #include "codec/hash.h"
 #include "codec/text.h"
+#include "codec/token.h"
 
 #endif

@@ -2,6 +2,8 @@
  * sleeps until something can happen. */
 #include "reactor/reactor_priv.h"
 
+#include <sched.h>
+
 _Thread_local struct reactor *reactor_current;
 
 struct reactor *reactor_self(void)
@@ -124,19 +126,25 @@ void reactor_run(struct reactor *reactor)
 {
 	struct reactor *outer = enter(reactor);
 	uint64_t busy_until_ns = clock_now_ns();
+	uint64_t yield_at_ns = 0;
 
 	reactor_pin(reactor);
 	for (;;) {
 		if (turn(reactor)) {
 			busy_until_ns = reactor->now_ns;
+			yield_at_ns = busy_until_ns + CLOCK_YIELD_NS;
 			continue;
 		}
 		if (finished(reactor))
 			break;
-		if (reactor->now_ns - busy_until_ns < reactor->opts.idle_spin_ns)
-			clock_relax();
-		else
+		if (reactor->now_ns - busy_until_ns >= reactor->opts.idle_spin_ns) {
 			sleep_until(reactor, DEADLINE_NONE);
+		} else if (reactor->now_ns >= yield_at_ns) {
+			sched_yield();
+			yield_at_ns = reactor->now_ns + CLOCK_YIELD_NS;
+		} else {
+			clock_relax();
+		}
 	}
 	reactor_current = outer;
 }

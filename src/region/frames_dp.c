@@ -102,6 +102,26 @@ void region_switch(struct region *region, struct region_span span, enum region_o
 	cache_count(cache, to, span.frame_count);
 }
 
+int region_span_check(
+	const struct region *region, struct region_span span, enum region_owner *ret_owner)
+{
+	const struct region_frame *frame;
+	uint64_t word;
+	int arena;
+
+	if (!span.data || span.frame_idx >= region->page_count || !span.frame_count ||
+		span.frame_count > LIMIT_SPAN_FRAMES_MAX)
+		return -ESTALE;
+	arena = region_arena_of(region, span.data, region_span_bytes(span));
+	frame = &region->frames[span.frame_idx];
+	word = atomic_load_explicit(&frame->word, memory_order_relaxed);
+	if (arena < 0 || word_generation(word) != span.generation ||
+		word_owner(word) == OWNER_FREE || frame->frame_count != span.frame_count)
+		return -ESTALE;
+	*ret_owner = word_owner(word);
+	return 0;
+}
+
 void region_get(struct region *region, struct region_span span)
 {
 	struct region_frame *frame = span_frame(region, span, "region_get", OWNER_CACHE);

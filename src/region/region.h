@@ -101,6 +101,10 @@ void region_give(struct region *region, struct region_span span, enum region_own
 /* The checked hand-over: CHECKs that from holds the span and its generation is current. */
 void region_switch(struct region *region, struct region_span span, enum region_owner from,
 	enum region_owner to);
+/* For spans that come from outside our own code: 0 and the owner; -ESTALE: it is not, or no longer,
+ * a lease of this region. */
+int region_span_check(
+	const struct region *region, struct region_span span, enum region_owner *ret_owner);
 /* Shared use (the cache): get adds a reference (at most REGION_REFS_MAX), put drops one and frees
  * the span at the last; put returns true when it freed. */
 #define REGION_REFS_MAX 0xffffffu
@@ -154,6 +158,7 @@ enum region_op {
 	REGION_OP_RDMA_WRITE_IMM,
 	REGION_OP_CMP_SWAP,
 	REGION_OP_FETCH_ADD,
+	REGION_OP_SEND_IMM,
 	REGION_OP_COUNT
 };
 
@@ -218,9 +223,11 @@ _Static_assert(sizeof(struct region_cqe) == 32, "two a cache line");
 struct region_ring; /* one core's set */
 struct region_ring *region_ring(struct region *region, uint32_t core_idx);
 
-/* Stamps entries with their time of submission from now on, so that completions carry a latency
- * (one clock reading each more at both ends). Any thread; off at first. */
+/* Completions carry a latency where the ring knows the time. Either each entry is timed by itself,
+ * at one clock reading more at both ends (any thread; off at first) … */
 void region_timed_set(struct region *region, bool timed);
+/* … or the ring is told once a turn, and a latency is counted in whole turns. Owner thread. */
+void region_ring_now(struct region_ring *ring, uint64_t now_ns);
 
 /* What a device gives the region. All slots filled. Called on the ring's own thread. */
 struct region_device_ops {
@@ -250,7 +257,8 @@ void region_target_remove(struct region *region, uint16_t target);
 int region_submit(struct region_ring *ring, const struct region_sqe *sqe);
 int region_submit_wr(struct region_ring *ring, const struct region_wr *wr);
 
-/* The completion of an entry with its latency; what a device hands to region_complete(). */
+/* The completion of an entry; what a device hands to region_complete(), which makes its latency of
+ * the time of submission. */
 static inline struct region_cqe region_sqe_done(const struct region_sqe *sqe, int32_t result)
 {
 	return (struct region_cqe){.user_data = sqe->user_data,
@@ -258,7 +266,7 @@ static inline struct region_cqe region_sqe_done(const struct region_sqe *sqe, in
 		.opcode = sqe->opcode,
 		.flags = sqe->flags,
 		.target = sqe->target,
-		.latency_ns = sqe->submitted_ns ? clock_now_ns() - sqe->submitted_ns : 0};
+		.latency_ns = sqe->submitted_ns};
 }
 
 static inline struct region_cqe region_wr_done(const struct region_wr *wr, int32_t result)
@@ -268,12 +276,12 @@ static inline struct region_cqe region_wr_done(const struct region_wr *wr, int32
 		.opcode = wr->opcode,
 		.flags = wr->flags,
 		.target = wr->target,
-		.latency_ns = wr->submitted_ns ? clock_now_ns() - wr->submitted_ns : 0};
+		.latency_ns = wr->submitted_ns};
 }
 
-/* A device completes an entry; flags are the entry's. Never fails: every signaled entry has its
- * place. Success of an unsignaled entry need not be told, and is dropped when it is; failure of one
- * is always delivered. */
+/* A device completes an entry; flags are the entry's, latency_ns its submitted_ns. Never fails:
+ * every signaled entry has its place. Success of an unsignaled entry need not be told, and is
+ * dropped when it is; failure of one is always delivered. */
 void region_complete(struct region_ring *ring, const struct region_cqe *cqe);
 /* Drains submissions to the devices; returns how many entries moved. Once a reactor turn. Runs of
  * entries for one target go as one batch, in order. Entries a busy device did not take keep their
@@ -285,6 +293,21 @@ uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t
 /* True when there are neither submissions nor completions to handle (the reactor may sleep). What a
  * busy device left counts as work: it has to be offered again. */
 bool region_ring_idle(const struct region_ring *ring);
+
+/* What one pair of rings has done since it was opened, and holds now. Latencies by upper bound:
+ * bucket i counts those of at most REGION_LATENCY_NS(i), the last all that are longer. */
+#define REGION_LATENCY_BUCKETS 13u
+#define REGION_LATENCY_NS(i)   (1024ull << 2 * (i))
+struct region_ring_stats {
+	uint64_t submitted, completed, errors;
+	uint64_t timed, latency_ns; /* completions with a latency, and its sum */
+	uint64_t latency_buckets[REGION_LATENCY_BUCKETS];
+	uint32_t submit_depth, complete_depth;
+};
+/* Any thread. */
+void region_ring_stats(const struct region *region, uint32_t core_idx, bool rdma,
+	struct region_ring_stats *ret_stats);
+uint32_t region_core_count(const struct region *region);
 
 /* ---- The memory-region table: what is registered with which device, for all to see. ---- */
 struct region_mr {
@@ -306,6 +329,18 @@ struct region_view;
  * -EPROTO: it has one, but its header is of another version or does not hold together. */
 int region_view_open(int pid, struct region_view **ret_view);
 void region_view_close(struct region_view *view); /* takes NULL */
+/* What a core's pair of rings has done, from the completions that still lie in them: a sample,
+ * while the owner goes on. Latencies where the region is timed. -1: no such core, or no memory. */
+struct region_recent {
+	uint32_t entries, submit_depth, complete_depth;
+	uint64_t submitted, completed;	 /* ever */
+	uint32_t sampled, errors, timed; /* of the completions that lie there */
+	uint64_t latency_p50_ns, latency_p99_ns, latency_max_ns;
+};
+int region_view_recent(const struct region_view *view, uint32_t core_idx, bool rdma,
+	struct region_recent *ret_recent);
+/* Frames by owner; returns how many there are in all. */
+uint64_t region_view_frames(const struct region_view *view, uint64_t ret_by_owner[OWNER_COUNT]);
 /* Writes a report of layout, rings, memory regions and frames by owner, as text or as JSON. */
 void region_view_dump(const struct region_view *view, bool json, struct buf *out);
 

@@ -208,6 +208,10 @@ struct ring_pair {
 	struct ring_queue sq;
 	struct ring_queue cq;
 	uint32_t outstanding; /* signaled entries submitted and not yet reaped */
+	struct {	      /* written by the owner, read by any thread */
+		_Atomic uint64_t errors, timed, latency_ns;
+		_Atomic uint64_t latency_buckets[REGION_LATENCY_BUCKETS];
+	} counts;
 	/* Failures of unsignaled entries that found the completion ring full. */
 	struct region_cqe *spill;
 	uint32_t spill_count;
@@ -217,6 +221,7 @@ struct ring_pair {
 struct region_ring {
 	struct region *region;
 	struct ring_pair pairs[PAIR_COUNT];
+	uint64_t now_ns; /* of this turn; 0: nobody says */
 	uint32_t turn;
 	bool turning;
 	uint8_t reap_first; /* the pair to reap first next time */

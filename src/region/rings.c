@@ -71,6 +71,40 @@ void region_timed_set(struct region *region, bool timed)
 	atomic_store_explicit(&region->timed, timed, memory_order_relaxed);
 }
 
+uint32_t region_core_count(const struct region *region)
+{
+	return region->header->core_count;
+}
+
+static uint32_t queue_depth(const struct ring_queue *queue)
+{
+	uint32_t head = atomic_load_explicit(&queue->control->head, memory_order_acquire);
+	uint32_t tail = atomic_load_explicit(&queue->control->tail, memory_order_acquire);
+
+	return MIN(tail - head, queue->mask + 1);
+}
+
+void region_ring_stats(const struct region *region, uint32_t core_idx, bool rdma,
+	struct region_ring_stats *ret_stats)
+{
+	struct ring_pair *pair;
+
+	CHECK(core_idx < region->header->core_count);
+	pair = &region->rings[core_idx]->pairs[rdma ? PAIR_RDMA : PAIR_BASE];
+	*ret_stats = (struct region_ring_stats){
+		.submitted = atomic_load_explicit(&pair->sq.control->total, memory_order_relaxed),
+		.completed = atomic_load_explicit(&pair->cq.control->total, memory_order_relaxed),
+		.errors = atomic_load_explicit(&pair->counts.errors, memory_order_relaxed),
+		.timed = atomic_load_explicit(&pair->counts.timed, memory_order_relaxed),
+		.latency_ns = atomic_load_explicit(&pair->counts.latency_ns, memory_order_relaxed),
+		.submit_depth = queue_depth(&pair->sq),
+		.complete_depth = queue_depth(&pair->cq),
+	};
+	for (uint32_t i = 0; i < REGION_LATENCY_BUCKETS; i++)
+		ret_stats->latency_buckets[i] = atomic_load_explicit(
+			&pair->counts.latency_buckets[i], memory_order_relaxed);
+}
+
 /* Signaled entries have their places, so what comes here failed without having been signaled: a
  * queue pair in its error state flushes thousands at once. A failure must not be lost. */
 void ring_spill(struct ring_pair *pair, const struct region_cqe *cqe)

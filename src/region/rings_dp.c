@@ -57,9 +57,15 @@ static inline bool pair_admits(const struct ring_pair *pair, uint8_t flags)
 	return (flags & REGION_F_UNSIGNALED) != 0 || pair->outstanding <= pair->sq.mask;
 }
 
-static inline uint64_t submit_time(const struct region *region)
+static inline uint64_t ring_time(const struct region_ring *ring)
 {
-	return atomic_load_explicit(&region->timed, memory_order_relaxed) ? clock_now_ns() : 0;
+	return atomic_load_explicit(&ring->region->timed, memory_order_relaxed) ? clock_now_ns()
+										: ring->now_ns;
+}
+
+void region_ring_now(struct region_ring *ring, uint64_t now_ns)
+{
+	ring->now_ns = now_ns;
 }
 
 int region_arena_of(const struct region *region, const void *data, size_t len)
@@ -87,7 +93,7 @@ int region_submit(struct region_ring *ring, const struct region_sqe *sqe)
 	if (!pair_admits(pair, sqe->flags))
 		return -EAGAIN;
 	*entry = *sqe;
-	entry->submitted_ns = submit_time(ring->region);
+	entry->submitted_ns = ring_time(ring);
 	pair->outstanding += (sqe->flags & REGION_F_UNSIGNALED) == 0;
 	queue_publish(&pair->sq, tail);
 	return 0;
@@ -106,17 +112,45 @@ int region_submit_wr(struct region_ring *ring, const struct region_wr *wr)
 	if (!pair_admits(pair, wr->flags))
 		return -EAGAIN;
 	*entry = *wr;
-	entry->submitted_ns = submit_time(ring->region);
+	entry->submitted_ns = ring_time(ring);
 	pair->outstanding += (wr->flags & REGION_F_UNSIGNALED) == 0;
 	queue_publish(&pair->sq, tail);
 	return 0;
 }
 
-static void pair_complete(struct ring_pair *pair, const struct region_cqe *cqe)
+/* One writer, so a load and a store do. */
+static inline void count_add(_Atomic uint64_t *count, uint64_t n)
+{
+	atomic_store_explicit(
+		count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
+}
+
+/* At least 1: within one turn is a latency, too. */
+static inline uint64_t latency_count(
+	const struct region_ring *ring, struct ring_pair *pair, uint64_t submitted_ns)
+{
+	uint64_t now_ns = ring_time(ring);
+	uint64_t latency_ns = now_ns > submitted_ns ? now_ns - submitted_ns : 1;
+	uint32_t bits = latency_ns > 1 ? 64 - (uint32_t)__builtin_clzll(latency_ns - 1) : 0;
+	uint32_t bucket = bits > 10 ? MIN((bits - 9) / 2, REGION_LATENCY_BUCKETS - 1) : 0;
+
+	count_add(&pair->counts.timed, 1);
+	count_add(&pair->counts.latency_ns, latency_ns);
+	count_add(&pair->counts.latency_buckets[bucket], 1);
+	return latency_ns;
+}
+
+static void pair_complete(
+	struct region_ring *ring, struct ring_pair *pair, const struct region_cqe *told)
 {
 	uint32_t tail = queue_tail(&pair->cq);
 	struct region_cqe *entry = queue_entry(&pair->cq, tail, sizeof(*entry));
+	struct region_cqe made = *told, *cqe = &made;
 
+	if (cqe->latency_ns)
+		cqe->latency_ns = latency_count(ring, pair, cqe->latency_ns);
+	if (cqe->result < 0)
+		count_add(&pair->counts.errors, 1);
 	if ((cqe->flags & REGION_F_UNSIGNALED) != 0 && cqe->result >= 0)
 		return;
 	/* Behind what was kept aside already, too: order holds. */
@@ -131,11 +165,12 @@ static void pair_complete(struct ring_pair *pair, const struct region_cqe *cqe)
 
 void region_complete(struct region_ring *ring, const struct region_cqe *cqe)
 {
-	pair_complete(&ring->pairs[cqe->opcode >= REGION_OP_SEND ? PAIR_RDMA : PAIR_BASE], cqe);
+	pair_complete(
+		ring, &ring->pairs[cqe->opcode >= REGION_OP_SEND ? PAIR_RDMA : PAIR_BASE], cqe);
 }
 
 /* What the ring completes by itself: NOP, and entries for a target that is gone. */
-static void run_complete(struct ring_pair *pair, enum ring_pair_idx pair_idx, const void *entries,
+static void run_complete(struct region_ring *ring, enum ring_pair_idx pair_idx, const void *entries,
 	uint32_t count, int32_t result)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -145,7 +180,7 @@ static void run_complete(struct ring_pair *pair, enum ring_pair_idx pair_idx, co
 			cqe = region_sqe_done((const struct region_sqe *)entries + i, result);
 		else
 			cqe = region_wr_done((const struct region_wr *)entries + i, result);
-		pair_complete(pair, &cqe);
+		pair_complete(ring, &ring->pairs[pair_idx], &cqe);
 	}
 }
 
@@ -158,14 +193,14 @@ static uint32_t run_offer(struct region_ring *ring, enum ring_pair_idx pair_idx,
 	uint32_t taken;
 
 	if (first->opcode == REGION_OP_NOP) {
-		run_complete(&ring->pairs[pair_idx], pair_idx, first, count, 0);
+		run_complete(ring, pair_idx, first, count, 0);
 		return count;
 	}
 	if (ring->busy_turn[first->target] == ring->turn)
 		return 0;
 	ops = atomic_load_explicit(&target->ops, memory_order_acquire);
 	if (__builtin_expect(!ops, 0)) {
-		run_complete(&ring->pairs[pair_idx], pair_idx, first, count, -ENODEV);
+		run_complete(ring, pair_idx, first, count, -ENODEV);
 		return count;
 	}
 	if (pair_idx == PAIR_BASE)

@@ -80,6 +80,15 @@ static void frames_gather(const struct region_view *view, struct frames_report *
 	*ret_report = report;
 }
 
+uint64_t region_view_frames(const struct region_view *view, uint64_t ret_by_owner[OWNER_COUNT])
+{
+	struct frames_report report;
+
+	frames_gather(view, &report);
+	memcpy(ret_by_owner, report.by_owner, sizeof(report.by_owner));
+	return report.total;
+}
+
 /* The share of free, listed memory that lies in blocks smaller than the largest span. */
 static double fragmentation(const struct frames_report *report)
 {

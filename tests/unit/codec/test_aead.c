@@ -110,6 +110,43 @@ static void test_any_change_is_refused(void **state)
 	aead_close(NULL);
 }
 
+/* Piece by piece the same bytes come out, and the end tells what was changed. */
+static void test_stream(void **state)
+{
+	uint8_t key[AEAD_KEY_BYTES] = {1}, nonce[AEAD_NONCE_BYTES] = {2}, tags[2][AEAD_TAG_BYTES];
+	uint8_t plain[1000], whole[1000], pieces[1000];
+	struct aead_message message = {
+		.nonce = nonce, .src = plain, .dst = whole, .len = sizeof(plain), .tag = tags[0]};
+	struct aead_stream *stream;
+	struct aead *aead;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(plain); i++)
+		plain[i] = (uint8_t)(i * 7);
+	assert_int_equal(aead_open(key, &aead), 0);
+	assert_int_equal(aead_seal(aead, &message), 0);
+	assert_int_equal(aead_stream_open(key, nonce, true, &stream), 0);
+	for (size_t at = 0, step = 1; at < sizeof(plain);
+		at += step, step = MIN(step * 3, 1000 - at))
+		assert_int_equal(aead_stream_update(stream, plain + at, pieces + at, step), 0);
+	assert_int_equal(aead_stream_end(stream, tags[1]), 0);
+	aead_stream_close(stream);
+	assert_memory_equal(pieces, whole, sizeof(whole));
+	assert_memory_equal(tags[0], tags[1], sizeof(tags[0]));
+	for (int change = 0; change < 2; change++) {
+		assert_int_equal(aead_stream_open(key, nonce, false, &stream), 0);
+		whole[999] ^= (uint8_t)change;
+		assert_int_equal(aead_stream_update(stream, whole, pieces, 500), 0);
+		assert_int_equal(aead_stream_update(stream, whole + 500, pieces + 500, 500), 0);
+		assert_int_equal(aead_stream_end(stream, tags[1]), change ? -EBADMSG : 0);
+		if (!change)
+			assert_memory_equal(pieces, plain, sizeof(plain));
+		aead_stream_close(stream);
+	}
+	aead_stream_close(NULL);
+	aead_close(aead);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -117,6 +154,7 @@ int main(void)
 		cmocka_unit_test(test_vector_with_clear_part),
 		cmocka_unit_test(test_round_trips),
 		cmocka_unit_test(test_any_change_is_refused),
+		cmocka_unit_test(test_stream),
 	};
 
 	return cmocka_run_group_tests_name("aead", tests, NULL, NULL);

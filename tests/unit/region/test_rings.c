@@ -106,6 +106,56 @@ static void test_nop_on_both_pairs(void **state)
 	region_close(region);
 }
 
+/* Latencies in turns: no clock but the one that the ring is told. */
+static void test_times_by_turn(void **state)
+{
+	struct region *region = region_test_open(4 * MIB);
+	struct region_ring *ring = region_ring(region, 1);
+	const struct region_sqe sqe = {.opcode = REGION_OP_NOP};
+	static const struct {
+		uint64_t latency_ns;
+		uint32_t bucket;
+	} CASES[] = {{0, 0}, {1, 0}, {1024, 0}, {1025, 1}, {4096, 1}, {4097, 2}, {1ull << 32, 11},
+		{(1ull << 32) + 1, 12}, {1ull << 50, 12}};
+	struct region_ring_stats stats;
+	struct region_cqe cqe;
+	uint64_t sum = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(CASES); i++) {
+		struct region_ring_stats before;
+
+		region_ring_stats(region, 1, false, &before);
+		region_ring_now(ring, 5000);
+		assert_int_equal(region_submit(ring, &sqe), 0);
+		region_ring_now(ring, 5000 + CASES[i].latency_ns);
+		region_ring_stats(region, 1, false, &stats);
+		assert_int_equal(stats.submit_depth, 1);
+		region_ring_turn(ring);
+		region_ring_stats(region, 1, false, &stats);
+		assert_int_equal(stats.complete_depth, 1);
+		assert_int_equal(region_reap(ring, &cqe, 1), 1);
+		assert_int_equal(cqe.latency_ns, MAX(CASES[i].latency_ns, 1));
+		assert_int_equal(stats.latency_buckets[CASES[i].bucket],
+			before.latency_buckets[CASES[i].bucket] + 1);
+		sum += MAX(CASES[i].latency_ns, 1);
+	}
+	region_ring_stats(region, 1, false, &stats);
+	assert_int_equal(stats.timed, ARRAY_LEN(CASES));
+	assert_int_equal(stats.submitted, ARRAY_LEN(CASES));
+	assert_int_equal(stats.completed, ARRAY_LEN(CASES));
+	assert_int_equal(stats.latency_ns, sum);
+	assert_int_equal(stats.errors, 0);
+	/* An entry for a target that is not there fails, and is counted. */
+	assert_int_equal(submit(ring, 7, 1), 0);
+	region_ring_turn(ring);
+	region_ring_stats(region, 1, false, &stats);
+	assert_int_equal(stats.errors, 1);
+	region_ring_stats(region, 1, true, &stats);
+	assert_int_equal(stats.submitted, 0);
+	region_close(region);
+}
+
 static void test_full_until_reaped(void **state)
 {
 	struct region *region = region_test_open(4 * MIB);
@@ -343,6 +393,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nop_on_both_pairs),
+		cmocka_unit_test(test_times_by_turn),
 		cmocka_unit_test(test_full_until_reaped),
 		cmocka_unit_test(test_busy_target_blocks_no_other),
 		cmocka_unit_test(test_removed_target),
