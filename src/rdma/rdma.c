@@ -2,7 +2,14 @@
  * provider could take, and calls through the provider's table. */
 #include "rdma/rdma_priv.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
+
+#include "base/probe.h"
+
+#define QPN_MAX	 0xffffffu
+#define VLAN_MAX 4094u
 
 static const struct rp_ops *const providers[] = {&rp_simulated_ops, &rp_verbs_ops};
 
@@ -22,6 +29,20 @@ const char *rp_status_str(enum rp_status status)
 	};
 
 	return (size_t)status < ARRAY_LEN(names) ? names[status] : "unknown status";
+}
+
+const char *rp_qp_type_str(enum rp_qp_type type)
+{
+	static const char *const names[] = {
+		[RP_QP_RC] = "RC",
+		[RP_QP_UC] = "UC",
+		[RP_QP_UD] = "UD",
+		[RP_QP_RAW] = "raw packet",
+		[RP_QP_DCI] = "DC initiator",
+		[RP_QP_DCT] = "DC target",
+	};
+
+	return (size_t)type < ARRAY_LEN(names) ? names[type] : "unknown";
 }
 
 /* ---- Device. ---- */
@@ -122,7 +143,11 @@ void rp_cq_close(struct rp_cq *cq)
 
 int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
 {
-	return cq->ops->cq_poll(cq, wcs, max);
+	int got = cq->ops->cq_poll(cq, wcs, max);
+
+	if (got > 0)
+		PROBE3(rdma_complete, wcs->qpn, got, (uint32_t)wcs->status);
+	return got;
 }
 
 bool rp_cq_arm(struct rp_cq *cq)
@@ -187,10 +212,14 @@ int rp_qp_open(struct rp_pd *pd, const struct rp_qp_attr *attr, struct rp_qp **r
 		return -EINVAL;
 	if (full.cap.max_send_sge > LIMIT_SGE_MAX || full.cap.max_recv_sge > LIMIT_SGE_MAX)
 		return -EINVAL;
+	if (attr->type == RP_QP_DCT && !attr->srq)
+		return -EINVAL;
 	err = pd->ops->qp_open(pd, &full, &qp);
 	if (err)
 		return err;
 	qp->context = attr->context;
+	qp->type = attr->type;
+	qp->qkey = attr->qkey;
 	*ret_qp = qp;
 	return 0;
 }
@@ -227,12 +256,14 @@ void rp_qp_cap(const struct rp_qp *qp, struct rp_qp_cap *ret_cap)
 int rp_post_send(
 	struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted)
 {
+	PROBE3(rdma_post_send, qp->num, count, count ? (uint32_t)wrs->opcode : 0);
 	return qp->ops->post_send(qp, wrs, count, ret_posted);
 }
 
 int rp_post_recv(
 	struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted)
 {
+	PROBE2(rdma_post_recv, qp->num, count);
 	return qp->ops->post_recv(qp, wrs, count, ret_posted);
 }
 
@@ -241,7 +272,117 @@ void rp_qp_error(struct rp_qp *qp)
 	qp->ops->qp_error(qp);
 }
 
+void rp_qp_info(struct rp_qp *qp, struct rp_qp_info *ret_info)
+{
+	*ret_info = (struct rp_qp_info){.type = qp->type, .qpn = qp->num};
+	qp->ops->qp_info(qp, ret_info);
+}
+
+void rp_qp_info_text(const struct rp_qp_info *info, char *text, size_t size)
+{
+	static const char *const states[] = {"INIT", "RTR", "RTS", "ERR"};
+	char gid[INET6_ADDRSTRLEN] = "none";
+
+	if (info->has_gid)
+		inet_ntop(AF_INET6, info->gid, gid, sizeof(gid));
+	snprintf(text, size,
+		"%s queue pair %u of %s: state %s, sq_psn 0x%06x, rq_psn 0x%06x, "
+		"timeout %u us, retry %u, rnr_retry %u, path_mtu %u, dest_qpn %u, gid %s",
+		rp_qp_type_str(info->type), info->qpn, info->device, states[info->state],
+		info->sq_psn, info->rq_psn, info->timeout_us, info->retry_count,
+		info->rnr_retry_count, info->path_mtu, info->dest_qpn, gid);
+}
+
+void rp_qp_log_failure(const struct rp_qp_info *info, const char *why)
+{
+	char text[320];
+
+	PROBE2(rdma_qp_failed, info->qpn, info->dest_qpn);
+	rp_qp_info_text(info, text, sizeof(text));
+	log_warn("rdma", "%s: %s", why, text);
+}
+
+/* ---- Addresses. ---- */
+
+int rp_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah)
+{
+	if (!to->has_gid && !to->lid)
+		return -EINVAL;
+	return pd->ops->ah_open(pd, to, ret_ah);
+}
+
+int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah)
+{
+	if (wc->status != RP_WC_SUCCESS || wc->opcode != RP_RECV)
+		return -EINVAL;
+	return pd->ops->ah_from_wc(pd, wc, grh, ret_ah);
+}
+
+void rp_ah_close(struct rp_ah *ah)
+{
+	if (ah)
+		ah->ops->ah_close(ah);
+}
+
+/* ---- Datagrams. ---- */
+
+int rp_group_join(struct rp_qp *qp, const char *address, void *context, struct rp_group **ret_group)
+{
+	struct rp_group *group;
+	int err;
+
+	if (qp->type != RP_QP_UD || qp->qkey != RP_GROUP_QKEY || !address)
+		return -EINVAL;
+	err = qp->ops->group_join(qp, address, &group);
+	if (err)
+		return err;
+	group->context = context;
+	*ret_group = group;
+	return 0;
+}
+
+void rp_group_leave(struct rp_group *group)
+{
+	if (group)
+		group->ops->group_leave(group);
+}
+
+void *rp_group_context(const struct rp_group *group)
+{
+	return group->context;
+}
+
+struct rp_ah *rp_group_ah(const struct rp_group *group)
+{
+	return group->ah;
+}
+
+int rp_flow_open(struct rp_qp *qp, const struct rp_flow_rule *rule, struct rp_flow **ret_flow)
+{
+	if (qp->type != RP_QP_RAW || rule->vlan > VLAN_MAX)
+		return -EINVAL;
+	return qp->ops->flow_open(qp, rule, ret_flow);
+}
+
+void rp_flow_close(struct rp_flow *flow)
+{
+	if (flow)
+		flow->ops->flow_close(flow);
+}
+
+int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key)
+{
+	if (dci->type != RP_QP_DCI || !ah || ah->ops != dci->ops || target_qpn > QPN_MAX)
+		return -EINVAL;
+	return dci->ops->dci_aim(dci, ah, target_qpn, dc_key);
+}
+
 /* ---- Connection manager. ---- */
+
+static bool is_connected_type(const struct rp_qp *qp)
+{
+	return qp->type == RP_QP_RC || qp->type == RP_QP_UC;
+}
 
 int rp_listen(struct rp_device *device, const char *address, uint16_t port, void *context,
 	struct rp_listener **ret_listener)
@@ -275,6 +416,8 @@ uint16_t rp_listener_port(const struct rp_listener *listener)
 int rp_connect(struct rp_qp *qp, const char *address, uint16_t port, const void *private_data,
 	uint32_t private_len, uint64_t deadline_ns)
 {
+	if (!is_connected_type(qp))
+		return -EOPNOTSUPP;
 	if (!address || !address[0] || !port || private_len > RP_PRIVATE_BYTES_MAX)
 		return -EINVAL;
 	return qp->ops->connect(
@@ -298,6 +441,21 @@ void rp_reject(struct rp_conn_request *request, const void *private_data, uint32
 void rp_disconnect(struct rp_qp *qp)
 {
 	qp->ops->disconnect(qp);
+}
+
+int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address)
+{
+	return qp->ops->qp_address(qp, ret_address);
+}
+
+int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first)
+{
+	if (qp->type != RP_QP_RC)
+		return -EOPNOTSUPP;
+	if (peer->qpn > QPN_MAX || peer->psn > QPN_MAX || peer->mtu < 256 || peer->mtu > 4096 ||
+		peer->mtu & (peer->mtu - 1))
+		return -EINVAL;
+	return qp->ops->qp_join(qp, peer, first);
 }
 
 int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event)

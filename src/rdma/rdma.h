@@ -24,7 +24,12 @@ struct rp_srq;
 struct rp_qp;
 struct rp_listener;
 
-enum rp_qp_type { RP_QP_RC, RP_QP_UC, RP_QP_UD, RP_QP_RAW };
+/* What each is for: docs/guide/rdma.md. UC is RC without acknowledgements: what is lost is lost in
+ * silence, there are no reads and no atomics, and a message for which no receive is posted is
+ * dropped. UD and raw packets: see datagrams below. The last two are the ends of mlx5's dynamically
+ * connected transport. */
+enum rp_qp_type { RP_QP_RC, RP_QP_UC, RP_QP_UD, RP_QP_RAW, RP_QP_DCI, RP_QP_DCT };
+const char *rp_qp_type_str(enum rp_qp_type type);
 enum rp_qp_state { RP_QPS_INIT, RP_QPS_RTR, RP_QPS_RTS, RP_QPS_ERR };
 
 enum rp_access {
@@ -77,7 +82,9 @@ struct rp_sge {
 	uint32_t lkey;
 };
 
-struct rp_ah; /* address handle, for UD */
+struct rp_group;
+struct rp_flow;
+struct rp_ah; /* address handle, for UD and DCI: an address as the device wants it */
 
 struct rp_send_wr {
 	uint64_t wr_id;
@@ -90,9 +97,10 @@ struct rp_send_wr {
 	uint32_t rkey;
 	uint64_t compare_add;
 	uint64_t swap;
-	struct rp_ah *ah; /* UD */
-	uint32_t remote_qpn;
+	struct rp_ah *ah;    /* UD; DCI, unless it is aimed */
+	uint32_t remote_qpn; /* with ah: UD's queue pair, DCI's target */
 	uint32_t remote_qkey;
+	uint64_t dc_key; /* with ah: DCI */
 };
 
 struct rp_recv_wr {
@@ -108,8 +116,12 @@ struct rp_wc {
 	uint32_t byte_len; /* received or read */
 	uint32_t imm;
 	bool has_imm;
+	bool has_grh;  /* UD: the first 40 bytes hold a routing header */
+	uint16_t slid; /* UD, on InfiniBand */
 	uint32_t qpn;
 	uint32_t src_qpn; /* UD */
+	uint8_t sl;	  /* UD, on InfiniBand */
+	uint8_t path_bits;
 };
 
 struct rp_qp_cap {
@@ -130,6 +142,7 @@ struct rp_qp_attr {
 	uint8_t rnr_retry_count; /* 7: for ever */
 	uint32_t timeout_us;	 /* local ack timeout; 0: the provider's default */
 	uint32_t qkey;		 /* UD */
+	uint64_t dc_key;	 /* DCT: what senders must know */
 	void *context;
 };
 
@@ -170,6 +183,9 @@ struct rp_mr_opts {
 	uint32_t access; /* enum rp_access */
 	int fd;
 	uint64_t fd_offset;
+	/* fd is a dma-buf, of a GPU's memory: addr is what work requests call its fd_offset. Only
+	 * on cards: -EOPNOTSUPP elsewhere. */
+	bool dma_buf;
 };
 int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr);
 void rp_mr_close(struct rp_mr *mr);
@@ -180,7 +196,7 @@ uint32_t rp_mr_rkey(const struct rp_mr *mr);
 int rp_cq_open(struct rp_device *device, uint32_t cqe_count, void *context, struct rp_cq **ret_cq);
 void rp_cq_close(struct rp_cq *cq);
 /* Takes up to max completions; returns how many, or -EIO when the queue overran. Makes progress in
- * the simulated provider. No system call while both sides spin. */
+ * the simulated provider. No system call while both sides spin (but for simulated datagrams). */
 int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
 /* Asks for an event on rp_cq_fd(); true: armed; false: look again first. */
 bool rp_cq_arm(struct rp_cq *cq);
@@ -212,6 +228,26 @@ int rp_post_recv(
 /* To the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR. */
 void rp_qp_error(struct rp_qp *qp);
 
+/* What a queue pair is and was told, for people. What a provider or type does not have is 0. On the
+ * simulated device a message has a sequence number, on a card a packet. */
+struct rp_qp_info {
+	char device[32];
+	enum rp_qp_type type;
+	enum rp_qp_state state;
+	uint32_t qpn, dest_qpn;
+	uint32_t sq_psn, rq_psn; /* the next to go, the next that is awaited */
+	uint32_t timeout_us;
+	uint32_t path_mtu;
+	uint8_t retry_count, rnr_retry_count;
+	uint8_t gid[16]; /* the peer's */
+	bool has_gid;
+};
+/* As the device says it now. Any thread, while the queue pair lives. */
+void rp_qp_info(struct rp_qp *qp, struct rp_qp_info *ret_info);
+/* One line: "RC queue pair 17 of rxe0: state ERR, sq_psn 0x…". Providers log it as a warning
+ * when a queue pair's first work request fails that was not merely flushed. */
+void rp_qp_info_text(const struct rp_qp_info *info, char *text, size_t size);
+
 /* ---- Connection manager: events, like rdma_cm's, by IP address and port. ---- */
 enum rp_cm_type {
 	RP_CM_CONNECT_REQUEST, /* on a listener: accept or reject it */
@@ -220,6 +256,8 @@ enum rp_cm_type {
 	RP_CM_UNREACHABLE,
 	RP_CM_DISCONNECTED, /* the peer closed, died or its process ended */
 	RP_CM_DEVICE_FATAL,
+	RP_CM_GROUP_JOINED,
+	RP_CM_GROUP_FAILED,
 };
 /* InfiniBand's REQ carries 56 past rdma_cm's own header; one of them says how many are used. */
 #define RP_PRIVATE_BYTES_MAX 55u
@@ -229,6 +267,7 @@ struct rp_cm_event {
 	struct rp_listener *listener;
 	struct rp_conn_request *request; /* CONNECT_REQUEST: ours until accepted or rejected */
 	struct rp_qp *qp;		 /* the other types */
+	struct rp_group *group;		 /* GROUP_JOINED, GROUP_FAILED */
 	char peer[64];			 /* "192.0.2.1:40001", or "pid 4711" */
 	uint8_t private_data[RP_PRIVATE_BYTES_MAX];
 	uint32_t private_len;
@@ -252,6 +291,84 @@ void rp_disconnect(struct rp_qp *qp);
  * rp_cm_fd() is readable when there may be one. */
 int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event);
 int rp_cm_fd(const struct rp_device *device);
+
+/* ---- Joining by hand: for ends that tell each other their addresses by other means. ---- */
+/* What a queue pair is called by a peer. On the simulated device gid names the device, lid is 0. */
+struct rp_address {
+	uint8_t gid[16]; /* zeroes without has_gid */
+	bool has_gid;
+	uint16_t lid;
+	uint32_t qpn; /* 24 bits */
+	uint32_t psn; /* 24 bits: of the first packet that it sends */
+	uint32_t mtu; /* 256 to 4096 bytes */
+};
+/* Reads one's own; the same at every call. */
+int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address);
+/* Joins an unconnected RC queue pair to that peer, with the smaller of both mtus. Both ends do it:
+ * first is true at the end that does it before the other. On a card the queue pair is in RTS when
+ * this returns. On the simulated device both are in RTS once the second has called and both have
+ * polled the connection manager; a refused call ends in ERR. No connection event ever comes of a
+ * joined queue pair: its state tells. -EINVAL, -EISCONN, -EOPNOTSUPP (not RC, or iWARP), or the
+ * device's own error. */
+int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first);
+
+/* ---- Datagrams: UD and raw packets. Such queue pairs are RTS from the beginning. ----
+ *
+ * UD: SEND and SEND_IMM of at most one MTU (rp_device_attr().active_mtu; more is -EINVAL) to any UD
+ * queue pair, named by an address handle, its number and its qkey; what has another qkey, no posted
+ * receive or too small a one is dropped in silence. A receive begins with RP_GRH_BYTES that are not
+ * payload, and byte_len counts them.
+ *
+ * Raw: SEND of whole Ethernet frames (14 bytes and more, without checksum) from the port; frames
+ * come in by flow rules. A card's Ethernet port and CAP_NET_RAW, or the simulated device, whose
+ * ports stand on one switch: -EOPNOTSUPP and a log line elsewhere. */
+#define RP_GRH_BYTES 40u
+
+/* Groups of UD queue pairs: what is sent to one reaches every member, perhaps the sender too. */
+#define RP_GROUP_QPN 0xffffffu
+#define RP_GROUP_QKEY \
+	0x01234567u /* rdma_cm's for datagrams: members open their queue pair with it */
+/* Starts to join; GROUP_JOINED or GROUP_FAILED follows from rp_cm_poll(). address is an IPv4 or
+ * IPv6 multicast address. -EINVAL: it is not, or the queue pair is not UD with that qkey. Leave
+ * before the queue pair closes, also after GROUP_FAILED. */
+int rp_group_join(
+	struct rp_qp *qp, const char *address, void *context, struct rp_group **ret_group);
+void rp_group_leave(struct rp_group *group); /* takes NULL */
+void *rp_group_context(const struct rp_group *group);
+/* To send to the group, at number RP_GROUP_QPN; NULL before GROUP_JOINED. Lives until it is left.
+ */
+struct rp_ah *rp_group_ah(const struct rp_group *group);
+
+/* What a raw queue pair receives: frames that match any of its rules. */
+struct rp_flow_rule {
+	bool everything;     /* that no other rule of the port takes; the rest is not looked at */
+	uint8_t dst_mac[6];  /* always compared */
+	uint16_t ether_type; /* 0: any */
+	uint16_t vlan;	     /* 1 to 4094; 0: any, and none */
+};
+int rp_flow_open(struct rp_qp *qp, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
+void rp_flow_close(struct rp_flow *flow); /* takes NULL; before its queue pair */
+
+/* ---- Address handles. ---- */
+/* Of an address' lid and gid; the rest is not looked at. -EINVAL: no address that this fabric
+ * knows (no GID on Ethernet), -EOPNOTSUPP: iWARP. Must outlive what was posted with it. */
+int rp_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
+void rp_ah_close(struct rp_ah *ah); /* takes NULL */
+/* To answer a datagram: grh is the first RP_GRH_BYTES of its receive. -EINVAL: it has none, and on
+ * this fabric the sender cannot be known without. */
+int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
+
+/* ---- Dynamically connected transport (DC): mlx5 devices only; rp_device_attr().qp_types says
+ * whether, and rp_qp_open() answers -EOPNOTSUPP elsewhere. ----
+ *
+ * An initiator, RP_QP_DCI, sends, writes and reads without a connection: each request says where it
+ * goes, by an address handle, a target's number and its key. It receives nothing and is RTS from
+ * the beginning. An error ends it: open another. A target, RP_QP_DCT, takes what comes by its key
+ * and gives its shared receive queue's receives; it posts nothing. Its rp_qp_num() is what
+ * initiators name. */
+/* What is posted from now on without an address handle of its own goes there: this is how the
+ * region's rings use an initiator. The handle must outlive what was posted. -EINVAL: no DCI. */
+int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
 
 /* ---- As a target of the unified rings. ---- */
 /* Work request ids with this bit are the rings': nobody else uses it on a queue pair that is a

@@ -28,11 +28,24 @@ struct rp_cq {
 struct rp_srq {
 	const struct rp_ops *ops;
 };
+struct rp_ah {
+	const struct rp_ops *ops;
+};
+struct rp_group {
+	const struct rp_ops *ops;
+	void *context;
+	struct rp_ah *ah; /* once joined */
+};
+struct rp_flow {
+	const struct rp_ops *ops;
+};
 struct rp_target;
 struct rp_qp {
 	const struct rp_ops *ops;
 	void *context;
+	enum rp_qp_type type;
 	uint32_t num;
+	uint32_t qkey;	      /* UD */
 	struct rp_qp_cap cap; /* as granted */
 	/* Set while the queue pair is a target of a region's rings. */
 	struct rp_target *target;
@@ -81,6 +94,18 @@ struct rp_ops {
 	int (*post_recv)(struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count,
 		uint32_t *ret_posted);
 	void (*qp_error)(struct rp_qp *qp);
+	/* Finds a cleared struct. */
+	void (*qp_info)(struct rp_qp *qp, struct rp_qp_info *ret_info);
+	int (*ah_open)(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
+	int (*ah_from_wc)(
+		struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
+	void (*ah_close)(struct rp_ah *ah);
+	int (*group_join)(struct rp_qp *qp, const char *address, struct rp_group **ret_group);
+	void (*group_leave)(struct rp_group *group);
+	int (*flow_open)(
+		struct rp_qp *qp, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
+	void (*flow_close)(struct rp_flow *flow);
+	int (*dci_aim)(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
 	int (*listen)(struct rp_device *device, const char *address, uint16_t port,
 		struct rp_listener **ret_listener);
 	void (*listener_close)(struct rp_listener *listener);
@@ -89,9 +114,14 @@ struct rp_ops {
 	int (*accept)(struct rp_conn_request *request, struct rp_qp *qp, struct slice private_data);
 	void (*reject)(struct rp_conn_request *request, struct slice private_data);
 	void (*disconnect)(struct rp_qp *qp);
+	int (*qp_address)(struct rp_qp *qp, struct rp_address *ret_address);
+	int (*qp_join)(struct rp_qp *qp, const struct rp_address *peer, bool first);
 	int (*cm_poll)(struct rp_device *device, struct rp_cm_event *ret_event);
 	int (*cm_fd)(const struct rp_device *device);
 };
+
+/* Logs why a queue pair failed, with all that is known of it. */
+void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);
 
 extern const struct rp_ops rp_simulated_ops;
 extern const struct rp_ops rp_verbs_ops;

@@ -130,6 +130,7 @@ static void sim_close(struct rp_device *base)
 {
 	struct sim_device *device = CONTAINER_OF(base, struct sim_device, base);
 
+	rp_listener_close(device->join_listener);
 	CHECK(device->open_objects == 0);
 	CHECK(device->mr_count == 0);
 	sim_cm_fini(device);
@@ -149,8 +150,8 @@ static void sim_device_attr(const struct rp_device *base, struct rp_device_attr 
 		.max_cqe = SIM_CQES_MAX,
 		.max_mr = SIM_MRS_MAX,
 		.max_inline_data = SIM_INLINE_BYTES_MAX,
-		.active_mtu = 4096,
-		.qp_types = 1u << RP_QP_RC,
+		.active_mtu = SIM_MTU,
+		.qp_types = 1u << RP_QP_RC | 1u << RP_QP_UC | 1u << RP_QP_UD | 1u << RP_QP_RAW,
 		.atomics = true,
 		.srq = true,
 	};
@@ -223,6 +224,10 @@ static int sim_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, struct
 	struct sim_mr *mr = calloc(1, sizeof(*mr));
 	struct sim_entry *entry;
 
+	if (opts->dma_buf) {
+		free(mr);
+		return -EOPNOTSUPP;
+	}
 	if (!mr)
 		return -ENOMEM;
 	pthread_mutex_lock(&device->lock);
@@ -319,12 +324,23 @@ const struct rp_ops rp_simulated_ops = {
 	.post_send = sim_post_send,
 	.post_recv = sim_post_recv,
 	.qp_error = sim_qp_error,
+	.qp_info = sim_qp_info,
+	.ah_open = sim_ah_open,
+	.ah_from_wc = sim_ah_from_wc,
+	.ah_close = sim_ah_close,
+	.group_join = sim_group_join,
+	.group_leave = sim_group_leave,
+	.flow_open = sim_flow_open,
+	.flow_close = sim_flow_close,
+	.dci_aim = sim_dci_aim,
 	.listen = sim_listen,
 	.listener_close = sim_listener_close,
 	.connect = sim_connect,
 	.accept = sim_accept,
 	.reject = sim_reject,
 	.disconnect = sim_disconnect,
+	.qp_address = sim_qp_address,
+	.qp_join = sim_qp_join,
 	.cm_poll = sim_cm_poll,
 	.cm_fd = sim_cm_fd,
 };

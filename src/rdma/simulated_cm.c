@@ -48,7 +48,7 @@ static struct sim_handle event_handle = {SIM_HANDLE_EVENT};
 
 /* ---- Events for the application. ---- */
 
-static void event_push(struct sim_device *device, const struct rp_cm_event *event)
+void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
 {
 	const uint64_t one = 1;
 	struct sim_event *entry = malloc(sizeof(*entry));
@@ -63,12 +63,14 @@ static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct s
 {
 	struct rp_cm_event event = {.type = type, .qp = &conn->qp->base};
 
+	if (conn->joined)
+		return;
 	snprintf(event.peer, sizeof(event.peer), "pid %d", (int)conn->pid);
 	if (packet) {
 		event.private_len = packet->private_len;
 		memcpy(event.private_data, packet->private_data, packet->private_len);
 	}
-	event_push(conn->device, &event);
+	sim_event_push(conn->device, &event);
 }
 
 static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
@@ -85,6 +87,21 @@ static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
 	if (list_empty(&device->events))
 		CHECK(read(device->event_fd, &count, sizeof(count)) == sizeof(count));
 	return true;
+}
+
+void sim_event_forget_group(struct sim_device *device, const struct rp_group *group)
+{
+	struct rp_cm_event event;
+
+	LIST_FOR_EACH_SAFE (link, &device->events) {
+		struct sim_event *entry = CONTAINER_OF(link, struct sim_event, link);
+
+		if (entry->event.group != group)
+			continue;
+		list_remove(link);
+		list_push_front(&device->events, link);
+		CHECK(event_pop(device, &event));
+	}
 }
 
 /* ---- Connections. ---- */
@@ -139,6 +156,8 @@ static void conn_fail(struct sim_conn *conn, enum rp_cm_type type, const struct 
 {
 	if (conn->qp)
 		event_qp(conn, type, packet);
+	if (conn->qp && conn->joined)
+		atomic_store(&conn->qp->state, RP_QPS_ERR);
 	conn_free(conn);
 }
 
@@ -189,7 +208,7 @@ static void timer_update(struct sim_device *device)
 static void describe(const struct sim_qp *qp, struct slice private_data, struct sim_packet *packet)
 {
 	packet->qpn = qp->base.num;
-	packet->qp_type = RP_QP_RC;
+	packet->qp_type = qp->base.type;
 	packet->pd = qp->pd->num;
 	packet->bell_idx[0] = qp->recv_cq->bell_idx;
 	packet->bell_bit[0] = qp->recv_bit;
@@ -248,7 +267,7 @@ static int bring_up(struct sim_conn *conn, const struct sim_packet *packet, int 
 		if (packet->bell_idx[i] >= SIM_CQS_MAX || packet->bell_bit[i] >= SIM_CQ_QPS_MAX)
 			return -EPROTO;
 	}
-	if (packet->qp_type != RP_QP_RC)
+	if (packet->qp_type != qp->base.type)
 		return -EPROTO;
 	err = sim_peer_get(device, fds[1], fds[0], conn->pid, &conn->peer);
 	if (err)
@@ -283,7 +302,7 @@ static int send_hello(struct sim_conn *conn, int wire_fd)
 {
 	struct sim_qp *qp = conn->qp;
 	int fds[SIM_HELLO_FDS] = {wire_fd, conn->device->bell_fd, conn->device->table_fd,
-		qp->recv_cq->base.fd, qp->send_cq->base.fd};
+		qp->recv_cq->event_fd, qp->send_cq->event_fd};
 
 	conn->hello.type = SIM_PKT_HELLO;
 	return sim_packet_send(conn->fd, &conn->hello, fds, SIM_HELLO_FDS);
@@ -356,6 +375,7 @@ int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct s
 		conn->deadline_ns = deadline_ns;
 		conn->port = port;
 		snprintf(conn->address, sizeof(conn->address), "%s", address);
+		conn->joined = qp->joined;
 		describe(qp, private_data, &conn->hello);
 		if (connect_step(conn))
 			conn_fail(conn, RP_CM_UNREACHABLE, NULL);
@@ -366,6 +386,22 @@ int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct s
 }
 
 /* ---- Packets in. ---- */
+
+static int accept_locked(struct sim_conn *conn, struct sim_qp *qp, struct slice private_data);
+
+/* A call from a peer that was joined by hand: no application is asked, it has agreed before. */
+static int take_join(struct sim_conn *conn)
+{
+	struct sim_qp *qp = sim_join_take(conn->device, &conn->hello);
+	int err;
+
+	conn->joined = true;
+	err = qp ? accept_locked(conn, qp, SLICE_NONE) : -ECONNREFUSED;
+	/* Nobody holds it as a request. */
+	if (err)
+		conn->phase = SIM_CONN_WAIT_HELLO;
+	return err;
+}
 
 static int take_hello(struct sim_conn *conn, const struct sim_packet *packet, int *fds)
 {
@@ -390,9 +426,11 @@ static int take_hello(struct sim_conn *conn, const struct sim_packet *packet, in
 	}
 	conn->hello = *packet;
 	conn->phase = SIM_CONN_REQUESTED;
+	if (&conn->listener->base == conn->device->join_listener)
+		return take_join(conn);
 	snprintf(event.peer, sizeof(event.peer), "pid %d", (int)conn->pid);
 	memcpy(event.private_data, packet->private_data, packet->private_len);
-	event_push(conn->device, &event);
+	sim_event_push(conn->device, &event);
 	/* Only the end is of interest now: it shows without being asked for. */
 	return watch(conn, EPOLL_CTL_MOD, 0);
 }
@@ -519,12 +557,13 @@ static int accept_locked(struct sim_conn *conn, struct sim_qp *qp, struct slice 
 {
 	struct sim_packet reply = {.type = SIM_PKT_REPLY};
 	int fds[SIM_REPLY_FDS] = {conn->device->bell_fd, conn->device->table_fd,
-		qp->recv_cq->base.fd, qp->send_cq->base.fd};
+		qp->recv_cq->event_fd, qp->send_cq->event_fd};
 	int err;
 
 	if (conn->phase != SIM_CONN_REQUESTED)
 		return -ECONNRESET;
-	if (qp->device != conn->device || qp->conn || sim_qp_state(&qp->base) != RP_QPS_INIT)
+	if (qp->device != conn->device || qp->conn || conn->hello.qp_type != qp->base.type ||
+		sim_qp_state(&qp->base) != RP_QPS_INIT)
 		return -EINVAL;
 	conn->qp = qp;
 	err = bring_up(conn, &conn->hello, &conn->hello_fds[1]);
@@ -605,6 +644,7 @@ void sim_cm_forget(struct sim_qp *qp)
 
 	list_init(&keep);
 	pthread_mutex_lock(&device->lock);
+	list_remove(&qp->joining);
 	LIST_FOR_EACH_SAFE (link, &device->events) {
 		struct sim_event *entry = CONTAINER_OF(link, struct sim_event, link);
 
@@ -827,6 +867,7 @@ int sim_cm_init(struct sim_device *device)
 	int err;
 
 	list_init(&device->peers);
+	list_init(&device->joins);
 	list_init(&device->conns);
 	list_init(&device->listeners);
 	list_init(&device->events);

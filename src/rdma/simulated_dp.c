@@ -56,7 +56,7 @@ void sim_cq_push(struct sim_cq *cq, const struct rp_wc *wc)
 	}
 	cq->wcs[cq->tail++ & cq->mask] = *wc;
 	if (SIM_UNLIKELY(atomic_load_explicit(&cq->bell->armed, memory_order_relaxed)))
-		sim_wake(cq->bell, cq->base.fd);
+		sim_wake(cq->bell, cq->event_fd);
 }
 
 /* ---- What the peer tells. ---- */
@@ -136,6 +136,20 @@ static __attribute__((cold)) void stall(struct sim_qp *qp)
 		sim_ring(qp);
 }
 
+/* UC: whether a message can be received; nobody is told when not. */
+static bool can_receive(const struct sim_qp *qp, uint32_t bytes)
+{
+	const struct sim_rq *rq = qp->srq ? &qp->srq->rq : &qp->rq;
+	const struct sim_recv *recv = &rq->recvs[rq->head & rq->mask];
+	uint64_t room = 0;
+
+	if (rq->head == rq->tail)
+		return false;
+	for (uint32_t i = 0; i < recv->sge_count; i++)
+		room += rq->sges[recv->sge_first + i].length;
+	return bytes <= room;
+}
+
 /* Takes the next posted receive for a message. 0, -EAGAIN: there is none, -EIO: failed. */
 static int begin_receive(struct sim_qp *qp)
 {
@@ -182,7 +196,8 @@ static void end_receive(struct sim_qp *qp, const struct sim_slot_head *head)
 	};
 
 	qp->rx_busy = false;
-	qp->rx_acked++;
+	if (SIM_LIKELY(qp->base.type == RP_QP_RC))
+		qp->rx_acked++;
 	sim_cq_push(qp->recv_cq, &wc);
 }
 
@@ -191,6 +206,12 @@ static int receive_piece(
 {
 	int err;
 
+	if (SIM_UNLIKELY(qp->base.type == RP_QP_UC) && !qp->rx_busy) {
+		if (head->flags & SIM_F_FIRST)
+			qp->rx_dropping = !can_receive(qp, head->total);
+		if (qp->rx_dropping)
+			return 0;
+	}
 	if (head->len > SIM_SLOT_PAYLOAD_BYTES || !(head->flags & SIM_F_FIRST) != qp->rx_busy) {
 		sim_qp_fail(qp, "a damaged message");
 		return -EPROTO;
@@ -227,6 +248,8 @@ static int receive_record(
 	case SIM_REC_IMM:
 		if (qp->rx_busy)
 			break;
+		if (SIM_UNLIKELY(qp->base.type == RP_QP_UC) && !can_receive(qp, 0))
+			return 0;
 		err = begin_receive(qp);
 		if (!err)
 			end_receive(qp, head);
@@ -272,7 +295,7 @@ void sim_receive(struct sim_qp *qp)
 /* Waits for a posted receive at the peer and numbers the message: 0, -EAGAIN or -EIO (failed). */
 static int claim_receive(struct sim_qp *qp, struct sim_send *send)
 {
-	if (send->needs_ack)
+	if (send->needs_ack || SIM_UNLIKELY(qp->base.type == RP_QP_UC))
 		return 0;
 	if (!qp->peer_srq && (int32_t)(qp->peer_posted - qp->sent) <= 0) {
 		sim_refresh(qp);
@@ -302,7 +325,8 @@ static int execute_send(struct sim_qp *qp, struct sim_send *send, const struct r
 		return err;
 	do {
 		struct sim_slot *slot = tx_slot_wait(qp);
-		struct sim_slot_head head = {.type = SIM_REC_SEND, .imm = send->imm};
+		struct sim_slot_head head = {
+			.type = SIM_REC_SEND, .imm = send->imm, .total = send->total};
 
 		if (!slot)
 			return -EAGAIN;
@@ -324,6 +348,14 @@ static int execute_send(struct sim_qp *qp, struct sim_send *send, const struct r
 	return 0;
 }
 
+/* How a move ended. What UC moves is refused in silence. */
+static int moved_status(const struct sim_qp *qp, struct sim_send *send)
+{
+	if (SIM_UNLIKELY(qp->base.type == RP_QP_UC))
+		send->status = 0;
+	return send->status ? -EIO : 0;
+}
+
 static int execute_write_imm(struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges)
 {
 	struct sim_slot_head head = {.type = SIM_REC_IMM, .imm = send->imm};
@@ -333,11 +365,15 @@ static int execute_write_imm(struct sim_qp *qp, struct sim_send *send, const str
 	if (err)
 		return err;
 	if (!send->moved) {
+		bool refused;
+
 		err = sim_move(qp, send, sges, send->total);
 		if (err)
 			return err;
-		if (send->status)
-			return -EIO;
+		refused = send->status != 0;
+		err = moved_status(qp, send);
+		if (err || refused)
+			return err;
 		send->moved = true;
 	}
 	slot = tx_slot_wait(qp);
@@ -377,8 +413,10 @@ static int execute_one(struct sim_qp *qp, struct sim_send *send)
 	if (SIM_UNLIKELY(qp->device->faults.any)) {
 		err = sim_fault_step(qp, send);
 		if (err)
-			return err;
+			return MIN(err, 0);
 	}
+	if (SIM_UNLIKELY(qp->dgram != NULL))
+		return sim_dgram_send(qp, send, sges);
 	switch (send->opcode) {
 	case RP_SEND:
 	case RP_SEND_IMM:
@@ -387,7 +425,7 @@ static int execute_one(struct sim_qp *qp, struct sim_send *send)
 		return execute_write_imm(qp, send, sges);
 	default:
 		err = sim_move(qp, send, sges, send->total);
-		return err ? err : send->status ? -EIO : 0;
+		return err ? err : moved_status(qp, send);
 	}
 }
 
@@ -415,7 +453,7 @@ void sim_retire(struct sim_qp *qp)
 			sim_cq_push(qp->send_cq, &wc);
 		}
 		if (SIM_UNLIKELY(send->status)) {
-			sim_qp_fail(qp, NULL);
+			sim_qp_fail(qp, rp_status_str((enum rp_status)send->status));
 			return;
 		}
 	}
@@ -475,6 +513,11 @@ static void put_send(struct sim_qp *qp, const struct rp_send_wr *wr, uint32_t to
 		.opcode = (uint8_t)wr->opcode,
 		.flags = (uint8_t)wr->flags,
 	};
+	if (SIM_UNLIKELY(qp->base.type == RP_QP_UD)) {
+		send->remote_addr = (uintptr_t)wr->ah;
+		send->rkey = wr->remote_qpn;
+		send->compare_add = wr->remote_qkey;
+	}
 	for (uint32_t i = 0; i < wr->sge_count; i++) {
 		if (wr->sg_list[i].length)
 			sges[count++] = wr->sg_list[i];
@@ -492,6 +535,21 @@ static void put_send(struct sim_qp *qp, const struct rp_send_wr *wr, uint32_t to
 	qp->sq_tail++;
 }
 
+/* What only a reliable connection can do, and what datagrams need. */
+static __attribute__((noinline)) bool type_takes(
+	const struct sim_qp *qp, const struct rp_send_wr *wr, uint64_t total)
+{
+	switch (qp->base.type) {
+	case RP_QP_UC:
+		return wr->opcode <= RP_WRITE_IMM;
+	case RP_QP_UD:
+		return wr->opcode <= RP_SEND_IMM && wr->ah && total <= SIM_MTU;
+	default:
+		return wr->opcode == RP_SEND && total >= SIM_FRAME_BYTES_MIN &&
+		       total <= SIM_FRAME_BYTES_MAX;
+	}
+}
+
 /* The bytes of a well-formed request, or -EINVAL. */
 static int64_t send_bytes(const struct sim_qp *qp, const struct rp_send_wr *wr)
 {
@@ -504,6 +562,8 @@ static int64_t send_bytes(const struct sim_qp *qp, const struct rp_send_wr *wr)
 	for (uint32_t i = 0; i < wr->sge_count; i++)
 		total += wr->sg_list[i].length;
 	if (total > SIM_MESSAGE_BYTES_MAX)
+		return -EINVAL;
+	if (SIM_UNLIKELY(qp->base.type != RP_QP_RC) && !type_takes(qp, wr, total))
 		return -EINVAL;
 	if (is_atomic && (wr->sge_count != 1 || total != 8))
 		return -EINVAL;
@@ -518,7 +578,7 @@ static bool sq_full(struct sim_qp *qp)
 {
 	if (SIM_LIKELY(qp->sq_tail - qp->sq_head < qp->base.cap.max_send_wr))
 		return false;
-	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == RP_QPS_RTS) {
+	if (atomic_load_explicit(&qp->state, memory_order_relaxed) == RP_QPS_RTS && !qp->dgram) {
 		sim_refresh(qp);
 		sim_retire(qp);
 	}
@@ -537,7 +597,7 @@ int sim_post_send(
 		*ret_posted = 0;
 		return -ENOTCONN;
 	}
-	if (SIM_UNLIKELY(!qp->started && state == RP_QPS_RTS))
+	if (SIM_UNLIKELY(!qp->started && state == RP_QPS_RTS && !qp->dgram))
 		sim_qp_start(qp);
 	for (; posted < count; posted++) {
 		int64_t total = send_bytes(qp, &wrs[posted]);
@@ -607,7 +667,7 @@ int sim_post_recv(
 		/* At once: a sender may be waiting for just this, and we may not poll again. */
 		atomic_store_explicit(&qp->mine->posted, qp->rq.tail, memory_order_release);
 		sim_ring(qp);
-	} else if (state == RP_QPS_RTS) {
+	} else if (state == RP_QPS_RTS && !qp->dgram) {
 		sim_qp_start(qp);
 	}
 	return err;
@@ -660,12 +720,23 @@ static inline bool refresh_due(const struct sim_qp *qp)
 	       (qp->signaled || qp->sq_exec != qp->sq_tail);
 }
 
+/* Sends that wait for a time; their sockets are looked at apart from this. */
+static __attribute__((noinline)) void visit_dgram(struct sim_qp *qp)
+{
+	if (atomic_load_explicit(&qp->gone, memory_order_acquire))
+		sim_qp_fail(qp, NULL);
+	else if (qp->sq_head != qp->sq_tail)
+		sim_execute(qp);
+}
+
 static inline void visit(struct sim_qp *qp, bool rung)
 {
 	struct sim_slot *slot;
 
 	if (SIM_UNLIKELY(!qp->started)) {
-		if (atomic_load_explicit(&qp->state, memory_order_acquire) == RP_QPS_RTS)
+		if (qp->dgram)
+			visit_dgram(qp);
+		else if (atomic_load_explicit(&qp->state, memory_order_acquire) == RP_QPS_RTS)
 			sim_qp_start(qp);
 		return;
 	}
@@ -729,6 +800,8 @@ static void progress_by_bell(struct sim_cq *cq)
 
 static inline void progress(struct sim_cq *cq, bool rung)
 {
+	if (SIM_UNLIKELY(!list_empty(&cq->dgrams)))
+		sim_dgram_receive(cq);
 	if (cq->by_bell) {
 		progress_by_bell(cq);
 		return;
@@ -776,6 +849,8 @@ bool sim_cq_arm(struct rp_cq *base)
 
 	atomic_store(&cq->bell->armed, 1);
 	atomic_thread_fence(memory_order_seq_cst);
+	if (SIM_UNLIKELY(!list_empty(&cq->dgrams)))
+		sim_dgram_arm(cq, true);
 	progress(cq, true);
 	if (cq->tail == cq->head && !anyone_timing(cq) && !cq->overrun)
 		return true;
@@ -788,8 +863,10 @@ void sim_cq_disarm(struct rp_cq *base)
 	struct sim_cq *cq = CONTAINER_OF(base, struct sim_cq, base);
 	uint64_t count;
 
+	if (SIM_UNLIKELY(!list_empty(&cq->dgrams)))
+		sim_dgram_arm(cq, false);
 	/* Already 0: somebody woke us, so the event is there to be taken away, or soon will be:
 	 * then we wake once for nothing. */
-	if (!atomic_exchange(&cq->bell->armed, 0) && read(cq->base.fd, &count, sizeof(count)) < 0)
+	if (!atomic_exchange(&cq->bell->armed, 0) && read(cq->event_fd, &count, sizeof(count)) < 0)
 		LOG(LOG_TRACE, "rdma", "simulated: the event is yet to come");
 }

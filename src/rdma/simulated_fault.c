@@ -165,6 +165,11 @@ static bool waited(struct sim_qp *qp, struct sim_send *send, uint64_t wait_ns)
 	return true;
 }
 
+static bool is_reliable(const struct sim_qp *qp)
+{
+	return qp->base.type == RP_QP_RC;
+}
+
 static int fail(struct sim_send *send, enum rp_status status)
 {
 	send->status = (uint8_t)status;
@@ -208,6 +213,23 @@ static int step_again(struct sim_qp *qp, struct sim_send *send)
 	return 1;
 }
 
+/* What has no acknowledgement is lost without a word: 1; 0: this fault is none for it. */
+static int lose(struct sim_qp *qp, struct sim_send *send)
+{
+	switch (send->fault) {
+	case SIM_FAULT_BAD_RKEY:
+		return one_sided(send);
+	case SIM_FAULT_HALF_WRITE:
+		if (!one_sided(send))
+			return 0;
+		sim_move_half(qp, send);
+		send->status = 0;
+		return 1;
+	default:
+		return 1;
+	}
+}
+
 int sim_fault_step(struct sim_qp *qp, struct sim_send *send)
 {
 	const struct sim_faults *faults = &qp->device->faults;
@@ -225,6 +247,9 @@ int sim_fault_step(struct sim_qp *qp, struct sim_send *send)
 		if (!send->fault_drawn)
 			send->fault = (uint8_t)draw(faults, &qp->prng);
 		send->fault_drawn = true;
+		if (!is_reliable(qp) && send->fault != SIM_FAULT_NONE &&
+			send->fault != SIM_FAULT_QP_ERROR && send->fault != SIM_FAULT_PEER_DEATH)
+			return lose(qp, send);
 		switch (send->fault) {
 		case SIM_FAULT_DROP:
 		case SIM_FAULT_RNR:

@@ -96,6 +96,9 @@ struct sim_device {
 	uint64_t cqs_used[SIM_CQS_MAX / 64];
 	struct sim_backing backings[SIM_BACKINGS_MAX];
 	struct list peers, conns, listeners, events;
+	struct list joins; /* struct sim_qp.joining: who awaits a call */
+	struct rp_listener *join_listener;
+	uint8_t gid[16];
 	int epoll_fd, timer_fd, event_fd;
 	bool timer_set;
 };
@@ -106,6 +109,12 @@ struct sim_pd {
 	uint32_t num;
 };
 
+struct sim_ah {
+	struct rp_ah base;
+	struct sim_device *device;
+	uint8_t gid[16]; /* of a device, or of a group */
+};
+
 struct sim_mr {
 	struct rp_mr base;
 	struct sim_pd *pd;
@@ -114,8 +123,11 @@ struct sim_mr {
 
 /* ---- Queues. ---- */
 struct sim_cq {
-	struct rp_cq base;
+	struct rp_cq base; /* its descriptor is readable when one of the two below is */
 	struct sim_device *device;
+	int event_fd;	    /* peers write it */
+	struct list dgrams; /* struct sim_dgram.link: their sockets are looked at in every poll */
+
 	struct sim_bell *bell;
 	uint32_t bell_idx;
 	bool overrun, overrun_told;
@@ -209,6 +221,7 @@ struct sim_conn {
 	int fd;
 	int event_fds[2];
 	bool active; /* we connected */
+	bool joined; /* by hand: no events */
 	uint64_t deadline_ns;
 	uint64_t retry_ns;
 	char address[64];
@@ -218,6 +231,20 @@ struct sim_conn {
 	pid_t pid;
 	struct sim_packet hello; /* theirs (passive), or ours (active) */
 	int hello_fds[SIM_HELLO_FDS];
+};
+
+/* The sockets of a queue pair for datagrams: simulated_dgram.c. */
+#define SIM_MTU		    4096u
+#define SIM_FRAME_BYTES_MIN 14u
+#define SIM_FRAME_BYTES_MAX 9234u /* jumbo, with a VLAN tag */
+#define SIM_GROUPS_MAX	    16u
+struct sim_dgram {
+	struct list link;
+	struct sim_qp *qp;
+	int fds[1 + SIM_GROUPS_MAX]; /* its own, then one for each group */
+	uint32_t fd_count;
+	struct list rules; /* of a raw one: struct sim_flow.link */
+	uint8_t bytes[SIM_FRAME_BYTES_MAX];
 };
 
 struct sim_qp {
@@ -256,7 +283,8 @@ struct sim_qp {
 	/* ---- Receiving. ---- */
 	struct sim_rq rq;
 	uint32_t rx_acked, rx_assisted;
-	bool rx_busy; /* a message is half received, into rx_recv */
+	bool rx_busy;	  /* a message is half received, into rx_recv */
+	bool rx_dropping; /* UC: the message at hand is not received */
 	struct sim_recv rx_recv;
 	struct rp_sge rx_sges[LIMIT_SGE_MAX];
 	struct sim_cursor rx_cursor;
@@ -275,6 +303,11 @@ struct sim_qp {
 	uint64_t timeout_ns;
 	struct prng prng;
 	struct sim_conn *conn;
+	struct sim_dgram *dgram; /* UD and raw packets; NULL: connected */
+	bool joined;		 /* by hand */
+	struct list joining;
+	struct rp_address join_peer;
+	uint32_t psn;
 	/* Written by the connection manager before state becomes RTS. */
 	struct sim_wire *wire;
 };
@@ -293,6 +326,7 @@ int sim_qp_open(struct rp_pd *pd, const struct rp_qp_attr *attr, struct rp_qp **
 void sim_qp_close(struct rp_qp *qp);
 enum rp_qp_state sim_qp_state(const struct rp_qp *qp);
 void sim_qp_error(struct rp_qp *qp);
+void sim_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info);
 /* The queue pair's own thread, once after the connection came up. */
 void sim_qp_start(struct sim_qp *qp);
 /* To the error state, flushing everything; why is logged when it is not NULL. */
@@ -373,10 +407,45 @@ void sim_cm_cut(struct sim_qp *qp);
 /* Reads what has come on this connection's socket: a shared file may be among it. */
 void sim_cm_catch_up(struct sim_qp *qp);
 
+/* Locked. Has this told to the application. */
+void sim_event_push(struct sim_device *device, const struct rp_cm_event *event);
+/* Locked. Takes back what was to be told of a group. */
+void sim_event_forget_group(struct sim_device *device, const struct rp_group *group);
+
+/* ---- simulated_join.c: queue pairs joined by hand. ---- */
+/* Draws the device's GID, once, and listens there. */
+int sim_device_name_itself(struct sim_device *device);
+int sim_qp_address(struct rp_qp *base, struct rp_address *ret_address);
+int sim_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first);
+/* Locked. The queue pair that awaits this call, no longer waiting; NULL: none does. */
+struct sim_qp *sim_join_take(struct sim_device *device, const struct sim_packet *hello);
+
+/* ---- simulated_dgram.c: datagrams. ---- */
+int sim_dgram_open(struct sim_qp *qp);
+void sim_dgram_close(struct sim_dgram *dgram); /* takes NULL */
+/* Sends what a request says; 0: it is gone, wherever to. */
+int sim_dgram_send(struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges);
+/* Takes what waits in the sockets of all that receive by this queue. */
+void sim_dgram_receive(struct sim_cq *cq);
+/* The sockets wake who sleeps on the queue's descriptor, or do not. */
+void sim_dgram_arm(struct sim_cq *cq, bool on);
+int sim_group_join(struct rp_qp *base, const char *address, struct rp_group **ret_group);
+void sim_group_leave(struct rp_group *base);
+int sim_flow_open(struct rp_qp *base, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
+void sim_flow_close(struct rp_flow *base);
+
+/* ---- simulated_ah.c: address handles. ---- */
+int sim_ah_from_wc(
+	struct rp_pd *base, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
+int sim_ah_open(struct rp_pd *base, const struct rp_address *to, struct rp_ah **ret_ah);
+void sim_ah_close(struct rp_ah *base);
+int sim_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
+
 /* ---- simulated_fault.c ---- */
 void sim_tally_flush(struct sim_qp *qp);
-/* Whether a send may execute now as far as injected faults go: 0, -EAGAIN (later), or -EIO: it has
- * failed, its status says how (or the queue pair is in error by now). */
+/* Whether a send may execute now as far as injected faults go: 0, 1 (it is lost in silence, as
+ * unreliable ones are), -EAGAIN (later), or -EIO: it has failed, its status says how (or the queue
+ * pair is in error by now). */
 int sim_fault_step(struct sim_qp *qp, struct sim_send *send) __attribute__((cold));
 /* The receiver is not ready: -EAGAIN (wait), or -EIO when that was once too often. */
 int sim_rnr_step(struct sim_qp *qp, struct sim_send *send) __attribute__((cold));

@@ -1,7 +1,9 @@
 /* rdma/simulated_qp.c: lives of the simulated provider's queues: opening, closing, coming up, and
  * going to the error state. The data path calls in here only when something ends. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -53,6 +55,19 @@ static void bell_give(struct sim_device *device, uint32_t idx)
 	pthread_mutex_unlock(&device->lock);
 }
 
+/* One descriptor for the eventfd, which peers have, and the sockets that datagrams come by. */
+static int cq_descriptors(struct sim_cq *cq)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+
+	cq->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	cq->base.fd = epoll_create1(EPOLL_CLOEXEC);
+	if (cq->event_fd < 0 || cq->base.fd < 0 ||
+		epoll_ctl(cq->base.fd, EPOLL_CTL_ADD, cq->event_fd, &event))
+		return -errno;
+	return 0;
+}
+
 int sim_cq_open(struct rp_device *base, uint32_t cqe_count, struct rp_cq **ret_cq)
 {
 	struct sim_device *device = CONTAINER_OF(base, struct sim_device, base);
@@ -79,9 +94,11 @@ int sim_cq_open(struct rp_device *base, uint32_t cqe_count, struct rp_cq **ret_c
 	atomic_store(&cq->bell->by_bell, 0);
 	cq->wcs = calloc((size_t)cq->mask + 1, sizeof(*cq->wcs));
 	cq->qps = calloc(SIM_CQ_QPS_MAX, sizeof(struct sim_qp *));
-	cq->base.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!cq->wcs || !cq->qps || cq->base.fd < 0) {
-		err = cq->base.fd < 0 ? -errno : -ENOMEM;
+	list_init(&cq->dgrams);
+	err = cq_descriptors(cq);
+	if (!err && (!cq->wcs || !cq->qps))
+		err = -ENOMEM;
+	if (err) {
 		sim_cq_close(&cq->base);
 		return err;
 	}
@@ -94,9 +111,12 @@ void sim_cq_close(struct rp_cq *base)
 	struct sim_cq *cq = CONTAINER_OF(base, struct sim_cq, base);
 
 	CHECK(cq->qp_count == 0);
+	CHECK(list_empty(&cq->dgrams));
 	bell_give(cq->device, cq->bell_idx);
 	if (cq->base.fd >= 0)
 		close(cq->base.fd);
+	if (cq->event_fd >= 0)
+		close(cq->event_fd);
 	free(cq->wcs);
 	free(cq->qps);
 	free(cq);
@@ -261,11 +281,8 @@ static int qp_check_attr(const struct rp_qp_attr *attr)
 {
 	const struct rp_qp_cap *cap = &attr->cap;
 
-	if (attr->type != RP_QP_RC) {
-		log_error("rdma", "simulated: only reliable connected queue pairs (RC), not %s",
-			attr->type == RP_QP_UC	 ? "UC"
-			: attr->type == RP_QP_UD ? "UD"
-						 : "raw packets");
+	if (attr->type > RP_QP_RAW) {
+		log_error("rdma", "simulated: no %s queue pairs here", rp_qp_type_str(attr->type));
 		return -EOPNOTSUPP;
 	}
 	if (cap->max_send_wr > SIM_QP_WRS_MAX || cap->max_recv_wr > SIM_QP_WRS_MAX ||
@@ -286,7 +303,10 @@ int sim_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp 
 	if (!qp)
 		return -ENOMEM;
 	*qp = (struct sim_qp){
-		.base = {.ops = &rp_simulated_ops, .cap = attr->cap},
+		.base = {.ops = &rp_simulated_ops,
+			.type = attr->type,
+			.qkey = attr->qkey,
+			.cap = attr->cap},
 		.device = pd->device,
 		.pd = pd,
 		.send_cq = CONTAINER_OF(attr->send_cq, struct sim_cq, base),
@@ -300,6 +320,9 @@ int sim_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp 
 	qp->base.cap.max_inline_data = MAX(attr->cap.max_inline_data, SIM_INLINE_BYTES_MIN);
 	list_init(&qp->busy);
 	list_init(&qp->stalled);
+	list_init(&qp->joining);
+	random_fill(&qp->psn, sizeof(qp->psn));
+	qp->psn &= 0xffffff;
 	err = qp_alloc_queues(qp);
 	if (!err)
 		err = qp_attach(qp);
@@ -312,6 +335,13 @@ int sim_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_qp 
 	pd->device->open_objects++;
 	pthread_mutex_unlock(&pd->device->lock);
 	prng_seed(&qp->prng, pd->device->faults.seed + qp->base.num);
+	if (attr->type == RP_QP_UD || attr->type == RP_QP_RAW) {
+		err = sim_dgram_open(qp);
+		if (err) {
+			sim_qp_close(&qp->base);
+			return err;
+		}
+	}
 	*ret_qp = &qp->base;
 	return 0;
 }
@@ -337,6 +367,7 @@ void sim_qp_close(struct rp_qp *base)
 	list_remove(&qp->stalled);
 	sim_tally_flush(qp);
 	sim_cm_forget(qp);
+	sim_dgram_close(qp->dgram);
 	cq_detach(qp->recv_cq, qp->recv_bit);
 	if (qp->send_cq != qp->recv_cq)
 		cq_detach(qp->send_cq, qp->send_bit);
@@ -366,7 +397,7 @@ static void kick_cq(struct sim_cq *cq, uint32_t bit)
 {
 	atomic_fetch_or(&cq->bell->words[bit / 64], 1ull << (bit % 64));
 	atomic_fetch_or(&cq->bell->summary, 1ull << (bit / 64));
-	sim_wake(cq->bell, cq->base.fd);
+	sim_wake(cq->bell, cq->event_fd);
 }
 
 void sim_qp_kick(struct sim_qp *qp)
@@ -390,13 +421,35 @@ static void flush_recv(struct sim_qp *qp, const struct sim_recv *recv)
 	sim_cq_push(qp->recv_cq, &wc);
 }
 
+void sim_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info)
+{
+	struct sim_qp *qp = CONTAINER_OF(base, struct sim_qp, base);
+
+	snprintf(ret_info->device, sizeof(ret_info->device), "simulated");
+	ret_info->state = sim_qp_state(base);
+	ret_info->dest_qpn = qp->peer_qpn;
+	ret_info->sq_psn = qp->sent;
+	ret_info->rq_psn = qp->rx_acked;
+	ret_info->timeout_us = (uint32_t)(qp->timeout_ns / NS_PER_US);
+	ret_info->path_mtu = SIM_MTU;
+	ret_info->retry_count = qp->retry_count;
+	ret_info->rnr_retry_count = qp->rnr_retry_count;
+	ret_info->has_gid = qp->joined;
+	if (qp->joined)
+		memcpy(ret_info->gid, qp->join_peer.gid, sizeof(ret_info->gid));
+}
+
 void sim_qp_fail(struct sim_qp *qp, const char *why)
 {
 	uint32_t before = atomic_exchange(&qp->state, RP_QPS_ERR);
 
 	if (before != RP_QPS_ERR) {
-		if (why)
-			log_warn("rdma", "simulated: queue pair %u: %s", qp->base.num, why);
+		if (why) {
+			struct rp_qp_info info;
+
+			rp_qp_info(&qp->base, &info);
+			rp_qp_log_failure(&info, why);
+		}
 		say_error(qp);
 		qp->tally.errors += qp->sq_head != qp->sq_tail;
 		sim_tally_flush(qp);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/counter.h"
 #include "rdma/rdma_priv.h"
 
 #define TARGET_BITS	12u
@@ -36,6 +37,11 @@ struct rp_target {
 	uint32_t unsignaled; /* sends since the last that will tell of itself */
 	struct circle sends, recvs;
 };
+
+DEFINE_COUNTER(posted_reads, "nebulaio_rdma_posted_bytes_total", "op=\"read\"",
+	"Bytes of transfers posted to queue pairs.");
+DEFINE_COUNTER(posted_writes, "nebulaio_rdma_posted_bytes_total", "op=\"write\"",
+	"Bytes of transfers posted to queue pairs.");
 
 static pthread_mutex_t targets_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct rp_target *) targets[TARGETS_MAX];
@@ -120,6 +126,7 @@ static struct rp_send_wr send_convert(
 {
 	static const uint8_t opcodes[REGION_OP_COUNT] = {
 		[REGION_OP_SEND] = RP_SEND,
+		[REGION_OP_SEND_IMM] = RP_SEND_IMM,
 		[REGION_OP_RDMA_READ] = RP_READ,
 		[REGION_OP_RDMA_WRITE] = RP_WRITE,
 		[REGION_OP_RDMA_WRITE_IMM] = RP_WRITE_IMM,
@@ -142,6 +149,28 @@ static struct rp_send_wr send_convert(
 	};
 }
 
+/* One addition for a batch, however long. */
+static void count_posted(const struct region_wr *entries, uint32_t count)
+{
+	uint64_t reads = 0, writes = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t bytes = 0;
+
+		for (uint32_t j = 0; j < entries[i].sge_count; j++)
+			bytes += entries[i].sge[j].len;
+		if (entries[i].opcode == REGION_OP_RDMA_READ)
+			reads += bytes;
+		else if (entries[i].opcode == REGION_OP_RDMA_WRITE ||
+			 entries[i].opcode == REGION_OP_RDMA_WRITE_IMM)
+			writes += bytes;
+	}
+	if (reads)
+		counter_add(&posted_reads, reads);
+	if (writes)
+		counter_add(&posted_writes, writes);
+}
+
 /* Posts a run of sends; returns how many were taken, refused ones included. */
 static uint32_t submit_sends(struct rp_target *target, struct region_ring *ring,
 	const struct region_wr *entries, uint32_t count)
@@ -161,6 +190,7 @@ static uint32_t submit_sends(struct rp_target *target, struct region_ring *ring,
 	err = rp_post_send(target->qp, wrs, built, &posted);
 	/* What did not go never was in flight. */
 	target->sends.tail = first + posted;
+	count_posted(entries, posted);
 	if (posted < built && err != -ENOMEM) {
 		const struct region_wr *entry = &entries[posted];
 		struct flight refused = {

@@ -220,6 +220,8 @@ static int open_context(struct verbs_device *device, const struct verbs_name *na
 	if (err)
 		return err;
 	device->inline_bytes_max = probe_inline(device);
+	device->dc = verbs_dc_probe(device);
+	device->raw_err = verbs_raw_probe(device);
 	return verbs_cm_init(device);
 }
 
@@ -286,8 +288,12 @@ static void verbs_device_attr(const struct rp_device *base, struct rp_device_att
 		.srq = attr->max_srq > 0,
 	};
 	/* iWARP knows nothing else. */
-	if (device->context->device->transport_type != IBV_TRANSPORT_IWARP)
-		ret_attr->qp_types |= 1u << RP_QP_UC;
+	if (!verbs_is_iwarp(device))
+		ret_attr->qp_types |= 1u << RP_QP_UC | 1u << RP_QP_UD;
+	if (!device->raw_err)
+		ret_attr->qp_types |= 1u << RP_QP_RAW;
+	if (device->dc)
+		ret_attr->qp_types |= 1u << RP_QP_DCI | 1u << RP_QP_DCT;
 	snprintf(ret_attr->name, sizeof(ret_attr->name), "%s",
 		ibv_get_device_name(device->context->device));
 	snprintf(ret_attr->transport, sizeof(ret_attr->transport), "%s", gid_type_text(device));
@@ -362,7 +368,11 @@ static int verbs_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, stru
 
 	if (!mr)
 		return -ENOMEM;
-	mr->mr = ibv_reg_mr(pd->pd, opts->addr, opts->bytes, mr_access(opts->access));
+	if (opts->dma_buf)
+		mr->mr = ibv_reg_dmabuf_mr(pd->pd, opts->fd_offset, opts->bytes,
+			(uint64_t)(uintptr_t)opts->addr, opts->fd, mr_access(opts->access));
+	else
+		mr->mr = ibv_reg_mr(pd->pd, opts->addr, opts->bytes, mr_access(opts->access));
 	if (!mr->mr) {
 		int err = -errno;
 
@@ -411,12 +421,23 @@ const struct rp_ops rp_verbs_ops = {
 	.post_send = verbs_post_send,
 	.post_recv = verbs_post_recv,
 	.qp_error = verbs_qp_error,
+	.qp_info = verbs_qp_info,
+	.ah_open = verbs_ah_open,
+	.ah_from_wc = verbs_ah_from_wc,
+	.ah_close = verbs_ah_close,
+	.group_join = verbs_group_join,
+	.group_leave = verbs_group_leave,
+	.flow_open = verbs_flow_open,
+	.flow_close = verbs_flow_close,
+	.dci_aim = verbs_dci_aim,
 	.listen = verbs_listen,
 	.listener_close = verbs_listener_close,
 	.connect = verbs_connect,
 	.accept = verbs_accept,
 	.reject = verbs_reject,
 	.disconnect = verbs_disconnect,
+	.qp_address = verbs_qp_address,
+	.qp_join = verbs_qp_join,
 	.cm_poll = verbs_cm_poll,
 	.cm_fd = verbs_cm_fd,
 };

@@ -24,7 +24,6 @@
 #define PRIVATE_OURS	0x40u /* set always: a peer that sends nothing sends padding of zeros */
 #define PRIVATE_LEN	0x3fu
 #define REJECT_CONSUMER 28 /* IBTA 12.6.7.2: the application said no */
-#define MIN_RNR_TIMER	12 /* IBTA 9.7.5.2.8: 0.64 ms between tries */
 /* Attributes of a reliable connection's end that an unreliable one's does not take. */
 #define RC_ONLY_TO_RTR (IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
 #define RC_ONLY_TO_RTS \
@@ -36,15 +35,7 @@ enum source { SOURCE_CHANNEL, SOURCE_ASYNC, SOURCE_TIMER, SOURCE_BELL };
 
 /* ---- Addresses. ---- */
 
-union address {
-	struct sockaddr any;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-	struct sockaddr_storage storage;
-};
-
-/* A numeric address; "" or "0.0.0.0" or "::" is any. */
-static int address_parse(const char *text, uint16_t port, union address *ret_address)
+int verbs_address_parse(const char *text, uint16_t port, union verbs_address *ret_address)
 {
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE};
 	struct addrinfo *found;
@@ -61,7 +52,7 @@ static int address_parse(const char *text, uint16_t port, union address *ret_add
 
 static void peer_text(struct rdma_cm_id *id, char text[64])
 {
-	const union address *peer = (const union address *)rdma_get_peer_addr(id);
+	const union verbs_address *peer = (const union verbs_address *)rdma_get_peer_addr(id);
 	char host[INET6_ADDRSTRLEN] = "?";
 
 	if (peer->any.sa_family == AF_INET6)
@@ -72,15 +63,15 @@ static void peer_text(struct rdma_cm_id *id, char text[64])
 		ntohs(rdma_get_dst_port(id)));
 }
 
-/* The address that the chosen GID stands for, to leave from; false: let routing decide. */
-static bool gid_address(const struct verbs_device *device, int family, union address *ret_address)
+bool verbs_gid_address(
+	const struct verbs_device *device, int family, union verbs_address *ret_address)
 {
 	char text[INET6_ADDRSTRLEN];
 
 	if (!device->has_gid || device->port.link_layer == IBV_LINK_LAYER_INFINIBAND)
 		return false;
 	verbs_gid_text(&device->gid.gid, text, sizeof(text));
-	return !address_parse(text, 0, ret_address) && ret_address->any.sa_family == family &&
+	return !verbs_address_parse(text, 0, ret_address) && ret_address->any.sa_family == family &&
 	       !(family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&ret_address->in6.sin6_addr));
 }
 
@@ -89,15 +80,9 @@ static const char *device_name(const struct verbs_device *device)
 	return ibv_get_device_name(device->context->device);
 }
 
-/* rdma_cm found a device by address; it must be the one that we opened. */
-static bool is_ours(const struct verbs_device *device, const struct rdma_cm_id *id)
+bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *id)
 {
 	return id->verbs && !strcmp(ibv_get_device_name(id->verbs->device), device_name(device));
-}
-
-static bool is_iwarp(const struct verbs_device *device)
-{
-	return device->context->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
 /* ---- Private data. ---- */
@@ -137,7 +122,7 @@ static void tell(struct verbs_qp *qp, enum rp_cm_type type)
 	struct verbs_device *device = qp->device;
 	const uint64_t one = 1;
 
-	if (!list_empty(&qp->told_link))
+	if (qp->joined || !list_empty(&qp->told_link))
 		return;
 	if (list_empty(&device->told))
 		CHECK(write(device->event_fd, &one, sizeof(one)) == sizeof(one));
@@ -244,7 +229,7 @@ static int qp_move(
 	}
 	if (mask & IBV_QP_AV && attr.ah_attr.is_global && qp->device->traffic_class)
 		attr.ah_attr.grh.traffic_class = qp->device->traffic_class;
-	attr.min_rnr_timer = MIN_RNR_TIMER;
+	attr.min_rnr_timer = VERBS_MIN_RNR_TIMER;
 	attr.retry_cnt = qp->retry_count;
 	attr.rnr_retry = qp->rnr_retry_count;
 	attr.timeout = qp->timeout;
@@ -262,9 +247,9 @@ static int qp_bring_up(struct verbs_qp *qp, const struct verbs_request *passive)
 	int err = qp_move(qp, IBV_QPS_INIT, passive);
 
 	/* An iWARP device moves it to RTS itself, when the stream is up. */
-	if (!err && !is_iwarp(qp->device))
+	if (!err && !verbs_is_iwarp(qp->device))
 		err = qp_move(qp, IBV_QPS_RTR, passive);
-	if (!err && !is_iwarp(qp->device))
+	if (!err && !verbs_is_iwarp(qp->device))
 		err = qp_move(qp, IBV_QPS_RTS, passive);
 	if (err)
 		log_warn(
@@ -293,8 +278,8 @@ static struct rdma_conn_param conn_param(const struct verbs_qp *qp)
 static int connect_start(struct verbs_qp *qp, const char *address, uint16_t port)
 {
 	struct verbs_device *device = qp->device;
-	union address to, from;
-	int err = address_parse(address, port, &to);
+	union verbs_address to, from;
+	int err = verbs_address_parse(address, port, &to);
 	uint64_t now_ns = clock_now_ns();
 	uint64_t left_ms = qp->deadline_ns > now_ns ? (qp->deadline_ns - now_ns) / NS_PER_MS : 0;
 	bool leave_from;
@@ -303,7 +288,7 @@ static int connect_start(struct verbs_qp *qp, const char *address, uint16_t port
 		return err;
 	if (rdma_create_id(device->channel, &qp->id, &qp->handle, RDMA_PS_TCP))
 		return -errno;
-	leave_from = device->gid_named && gid_address(device, to.any.sa_family, &from);
+	leave_from = device->gid_named && verbs_gid_address(device, to.any.sa_family, &from);
 	if (rdma_resolve_addr(qp->id, leave_from ? &from.any : NULL, &to.any,
 		    (int)MIN(left_ms + 1, RESOLVE_MS_MAX)))
 		return -errno;
@@ -317,7 +302,7 @@ int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct
 	int err;
 
 	pthread_mutex_lock(&qp->device->lock);
-	if (qp->conn != VERBS_CONN_NONE || atomic_load(&qp->state) != RP_QPS_INIT) {
+	if (qp->conn != VERBS_CONN_NONE || qp->joined || atomic_load(&qp->state) != RP_QPS_INIT) {
 		pthread_mutex_unlock(&qp->device->lock);
 		return -EISCONN;
 	}
@@ -345,7 +330,7 @@ static void on_addr_resolved(struct verbs_qp *qp)
 	const char *found =
 		qp->id->verbs ? ibv_get_device_name(qp->id->verbs->device) : "no device";
 
-	if (!is_ours(qp->device, qp->id)) {
+	if (!verbs_is_ours(qp->device, qp->id)) {
 		log_error("rdma", "%s is reached through %s, and %s was opened", qp->peer, found,
 			device_name(qp->device));
 		attempt_fail(qp, RP_CM_UNREACHABLE, "it is not on this device's network");
@@ -362,7 +347,7 @@ static void on_route_resolved(struct verbs_qp *qp)
 	param.private_data_len = qp->hello_bytes;
 	qp->conn = VERBS_CONN_CONNECTING;
 	/* On iWARP the queue pair must know its port before the stream comes up. */
-	if ((is_iwarp(qp->device) && qp_move(qp, IBV_QPS_INIT, NULL)) ||
+	if ((verbs_is_iwarp(qp->device) && qp_move(qp, IBV_QPS_INIT, NULL)) ||
 		rdma_connect(qp->id, &param))
 		attempt_fail(qp, RP_CM_UNREACHABLE, strerror(errno));
 }
@@ -378,7 +363,7 @@ static bool on_reply(struct verbs_qp *qp, struct slice data, struct rp_cm_event 
 		attempt_fail(qp, RP_CM_UNREACHABLE, "the reply is not one of ours");
 		return false;
 	}
-	if (!is_iwarp(qp->device)) {
+	if (!verbs_is_iwarp(qp->device)) {
 		err = qp_bring_up(qp, NULL);
 		if (!err && rdma_establish(qp->id))
 			err = -errno;
@@ -399,7 +384,7 @@ static bool on_rejected(
 	*ret_event = (struct rp_cm_event){.type = RP_CM_REJECTED, .qp = &qp->base};
 	memcpy(ret_event->peer, qp->peer, sizeof(qp->peer));
 	/* Whoever else rejects is the connection manager over there: nobody listens. */
-	if ((status != REJECT_CONSUMER && !is_iwarp(qp->device)) ||
+	if ((status != REJECT_CONSUMER && !verbs_is_iwarp(qp->device)) ||
 		!private_unpack(data, ret_event, NULL)) {
 		attempt_fail(qp, RP_CM_UNREACHABLE, "nobody listens there");
 		return false;
@@ -423,19 +408,8 @@ static void request_free(struct verbs_request *request)
 	free(request);
 }
 
-/* What an rdma_cm event says, copied so that the event can be acknowledged before it is acted on:
- * closing an identifier waits for its events. */
-struct notice {
-	enum rdma_cm_event_type type;
-	int status;
-	struct rdma_cm_id *id;
-	uint8_t responder_resources, initiator_depth;
-	uint8_t data[RP_PRIVATE_BYTES_MAX + 1];
-	uint8_t data_bytes;
-};
-
-static bool on_request(
-	struct verbs_device *device, const struct notice *notice, struct rp_cm_event *ret_event)
+static bool on_request(struct verbs_device *device, const struct verbs_notice *notice,
+	struct rp_cm_event *ret_event)
 {
 	enum verbs_handle *handle = notice->id->context;
 	struct verbs_listener *listener = CONTAINER_OF(handle, struct verbs_listener, handle);
@@ -447,7 +421,7 @@ static bool on_request(
 	peer_text(notice->id, ret_event->peer);
 	if (!request)
 		why = "out of memory";
-	else if (!is_ours(device, notice->id))
+	else if (!verbs_is_ours(device, notice->id))
 		why = "it came in on another device";
 	else if (!private_unpack(
 			 slice_of(notice->data, notice->data_bytes), ret_event, &request->type))
@@ -570,7 +544,7 @@ void verbs_cm_forget(struct verbs_qp *qp)
 
 /* ---- rdma_cm's events. ---- */
 
-static const char *failure_text(const struct notice *notice)
+static const char *failure_text(const struct verbs_notice *notice)
 {
 	if (notice->type == RDMA_CM_EVENT_UNREACHABLE)
 		return "no answer";
@@ -579,7 +553,7 @@ static const char *failure_text(const struct notice *notice)
 
 /* True: an event for the application. */
 static bool qp_notice(
-	struct verbs_qp *qp, const struct notice *notice, struct rp_cm_event *ret_event)
+	struct verbs_qp *qp, const struct verbs_notice *notice, struct rp_cm_event *ret_event)
 {
 	struct slice data = slice_of(notice->data, notice->data_bytes);
 
@@ -630,8 +604,8 @@ static bool qp_notice(
 	}
 }
 
-static bool handle_notice(
-	struct verbs_device *device, const struct notice *notice, struct rp_cm_event *ret_event)
+static bool handle_notice(struct verbs_device *device, const struct verbs_notice *notice,
+	struct rp_cm_event *ret_event)
 {
 	enum verbs_handle *handle = notice->id->context;
 
@@ -640,6 +614,9 @@ static bool handle_notice(
 	switch (*handle) {
 	case VERBS_HANDLE_QP:
 		return qp_notice(CONTAINER_OF(handle, struct verbs_qp, handle), notice, ret_event);
+	case VERBS_HANDLE_GROUP:
+		return verbs_group_notice(
+			CONTAINER_OF(handle, struct verbs_group, handle), notice, ret_event);
 	case VERBS_HANDLE_REQUEST:
 		CONTAINER_OF(handle, struct verbs_request, handle)->gone = true;
 		return false;
@@ -652,21 +629,30 @@ static bool handle_notice(
 }
 
 /* False: none waits. */
-static bool notice_take(struct verbs_device *device, struct notice *ret_notice)
+static bool notice_take(struct verbs_device *device, struct verbs_notice *ret_notice)
 {
 	struct rdma_cm_event *event;
 	const struct rdma_conn_param *conn;
+	bool group;
 
 	if (rdma_get_cm_event(device->channel, &event))
 		return false;
 	conn = &event->param.conn;
-	*ret_notice = (struct notice){
+	group = event->event == RDMA_CM_EVENT_MULTICAST_JOIN ||
+		event->event == RDMA_CM_EVENT_MULTICAST_ERROR;
+	*ret_notice = (struct verbs_notice){
 		.type = event->event,
 		.status = event->status,
 		.id = event->id,
-		.responder_resources = conn->responder_resources,
-		.initiator_depth = conn->initiator_depth,
 	};
+	if (group) {
+		ret_notice->group = event->param.ud.ah_attr;
+		ret_notice->group_qkey = event->param.ud.qkey;
+		rdma_ack_cm_event(event);
+		return true;
+	}
+	ret_notice->responder_resources = conn->responder_resources;
+	ret_notice->initiator_depth = conn->initiator_depth;
 	if (conn->private_data) {
 		ret_notice->data_bytes =
 			(uint8_t)MIN(conn->private_data_len, sizeof(ret_notice->data));
@@ -791,7 +777,7 @@ static void timer_fired(struct verbs_device *device)
 static bool handle_source(
 	struct verbs_device *device, enum source source, struct rp_cm_event *ret_event)
 {
-	struct notice notice;
+	struct verbs_notice notice;
 
 	switch (source) {
 	case SOURCE_CHANNEL:
@@ -839,8 +825,8 @@ int verbs_listen(struct rp_device *base, const char *address, uint16_t port,
 {
 	struct verbs_device *device = verbs_device(base);
 	struct verbs_listener *listener;
-	union address at;
-	int err = address_parse(address, port, &at);
+	union verbs_address at;
+	int err = verbs_address_parse(address, port, &at);
 
 	if (err)
 		return err;
@@ -854,7 +840,7 @@ int verbs_listen(struct rp_device *base, const char *address, uint16_t port,
 		err = -errno;
 	else if (rdma_bind_addr(listener->id, &at.any) || rdma_listen(listener->id, BACKLOG))
 		err = -errno;
-	if (!err && listener->id->verbs && !is_ours(device, listener->id)) {
+	if (!err && listener->id->verbs && !verbs_is_ours(device, listener->id)) {
 		log_error("rdma", "%s is an address of %s, and %s was opened", address,
 			ibv_get_device_name(listener->id->verbs->device), device_name(device));
 		err = -EADDRNOTAVAIL;

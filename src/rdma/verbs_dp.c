@@ -13,6 +13,8 @@ _Static_assert(offsetof(struct rp_sge, addr) == offsetof(struct ibv_sge, addr), 
 _Static_assert(offsetof(struct rp_sge, length) == offsetof(struct ibv_sge, length), "same place");
 _Static_assert(offsetof(struct rp_sge, lkey) == offsetof(struct ibv_sge, lkey), "same place");
 
+#define FRAME_HEAD_BYTES 14u /* addresses and type */
+
 static struct ibv_sge *sges_of(const struct rp_sge *sges)
 {
 	return (struct ibv_sge *)(uintptr_t)sges;
@@ -81,6 +83,10 @@ static void wc_convert(const struct ibv_wc *from, struct rp_wc *to)
 	to->opcode = opcode_of(from);
 	to->byte_len = from->byte_len;
 	to->src_qpn = from->src_qp;
+	to->has_grh = from->wc_flags & IBV_WC_GRH;
+	to->slid = from->slid;
+	to->sl = from->sl;
+	to->path_bits = from->dlid_path_bits;
 	if (from->opcode & IBV_WC_RECV && from->wc_flags & IBV_WC_WITH_IMM) {
 		to->has_imm = true;
 		to->imm = ntohl(from->imm_data);
@@ -94,8 +100,12 @@ int verbs_take(struct verbs_cq *cq, struct rp_wc *wcs, uint32_t max)
 
 	if (VERBS_UNLIKELY(got < 0))
 		return -EIO;
-	for (int i = 0; i < got; i++)
+	for (int i = 0; i < got; i++) {
 		wc_convert(&from[i], &wcs[i]);
+		if (VERBS_UNLIKELY(from[i].status != IBV_WC_SUCCESS &&
+				   from[i].status != IBV_WC_WR_FLUSH_ERR))
+			verbs_qp_failed(cq->device, &from[i]);
+	}
 	cq->row += (uint32_t)got;
 	return got;
 }
@@ -187,7 +197,7 @@ static const enum ibv_wr_opcode opcodes[] = {
 	[RP_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
 };
 
-static unsigned int flags_of(uint32_t flags)
+unsigned int verbs_send_flags(uint32_t flags)
 {
 	return (flags & RP_SEND_SIGNALED ? IBV_SEND_SIGNALED : 0u) |
 	       (flags & RP_SEND_INLINE ? IBV_SEND_INLINE : 0u) |
@@ -200,8 +210,26 @@ static bool is_atomic(enum rp_opcode opcode)
 	return opcode == RP_CMP_SWAP || opcode == RP_FETCH_ADD;
 }
 
-/* What devices do not all refuse by themselves. */
-static bool send_is_wrong(const struct verbs_qp *qp, const struct rp_send_wr *wr)
+static bool knows_reads(const struct verbs_qp *qp)
+{
+	return qp->type == RP_QP_RC || qp->type == RP_QP_DCI;
+}
+
+static bool is_datagram(const struct verbs_qp *qp)
+{
+	return qp->type == RP_QP_UD || qp->type == RP_QP_RAW;
+}
+
+static bool datagram_is_wrong(
+	const struct verbs_qp *qp, const struct rp_send_wr *wr, uint64_t total)
+{
+	if (qp->type == RP_QP_UD)
+		return wr->opcode > RP_SEND_IMM || !wr->ah ||
+		       total > 128u << qp->device->port.active_mtu;
+	return wr->opcode != RP_SEND || total < FRAME_HEAD_BYTES;
+}
+
+bool verbs_send_is_wrong(const struct verbs_qp *qp, const struct rp_send_wr *wr)
 {
 	uint64_t total = 0;
 
@@ -209,14 +237,16 @@ static bool send_is_wrong(const struct verbs_qp *qp, const struct rp_send_wr *wr
 		return true;
 	if (VERBS_UNLIKELY(is_atomic(wr->opcode)))
 		return wr->sge_count != 1 || wr->sg_list[0].length != 8 ||
-		       wr->flags & RP_SEND_INLINE || qp->type != RP_QP_RC;
-	if (wr->opcode == RP_READ && (wr->flags & RP_SEND_INLINE || qp->type != RP_QP_RC))
+		       wr->flags & RP_SEND_INLINE || !knows_reads(qp);
+	if (wr->opcode == RP_READ && (wr->flags & RP_SEND_INLINE || !knows_reads(qp)))
 		return true;
-	if (!(wr->flags & RP_SEND_INLINE))
+	if (VERBS_LIKELY(!(wr->flags & RP_SEND_INLINE) && !is_datagram(qp)))
 		return false;
 	for (uint32_t i = 0; i < wr->sge_count; i++)
 		total += wr->sg_list[i].length;
-	return total > qp->base.cap.max_inline_data;
+	if (wr->flags & RP_SEND_INLINE && total > qp->base.cap.max_inline_data)
+		return true;
+	return VERBS_UNLIKELY(is_datagram(qp)) && datagram_is_wrong(qp, wr, total);
 }
 
 static void send_convert(const struct rp_send_wr *from, struct ibv_send_wr *to)
@@ -226,13 +256,17 @@ static void send_convert(const struct rp_send_wr *from, struct ibv_send_wr *to)
 	to->sg_list = sges_of(from->sg_list);
 	to->num_sge = (int)from->sge_count;
 	to->opcode = opcodes[from->opcode];
-	to->send_flags = flags_of(from->flags);
+	to->send_flags = verbs_send_flags(from->flags);
 	to->imm_data = htonl(from->imm);
 	if (VERBS_UNLIKELY(is_atomic(from->opcode))) {
 		to->wr.atomic.remote_addr = from->remote_addr;
 		to->wr.atomic.compare_add = from->compare_add;
 		to->wr.atomic.swap = from->swap;
 		to->wr.atomic.rkey = from->rkey;
+	} else if (VERBS_UNLIKELY(from->ah != NULL)) {
+		to->wr.ud.ah = CONTAINER_OF(from->ah, struct verbs_ah, base)->ah;
+		to->wr.ud.remote_qpn = from->remote_qpn;
+		to->wr.ud.remote_qkey = from->remote_qkey;
 	} else {
 		to->wr.rdma.remote_addr = from->remote_addr;
 		to->wr.rdma.rkey = from->rkey;
@@ -250,7 +284,7 @@ static uint32_t send_batch(
 
 	*ret_err = 0;
 	for (; ready < count; ready++) {
-		if (VERBS_UNLIKELY(send_is_wrong(qp, &wrs[ready]))) {
+		if (VERBS_UNLIKELY(verbs_send_is_wrong(qp, &wrs[ready]))) {
 			*ret_err = -EINVAL;
 			break;
 		}
@@ -277,8 +311,13 @@ int verbs_post_send(
 	*ret_posted = 0;
 	if (VERBS_UNLIKELY(state != RP_QPS_RTS && state != RP_QPS_ERR))
 		return -ENOTCONN;
-	while (posted < count && !err)
-		posted += send_batch(qp, wrs + posted, MIN(count - posted, VERBS_BATCH), &err);
+	while (posted < count && !err) {
+		uint32_t want = MIN(count - posted, VERBS_BATCH);
+
+		posted += VERBS_UNLIKELY(qp->dci != NULL)
+				  ? verbs_dc_send(qp, wrs + posted, want, &err)
+				  : send_batch(qp, wrs + posted, want, &err);
+	}
 	if (VERBS_UNLIKELY(state == RP_QPS_ERR))
 		verbs_qp_flush(qp);
 	*ret_posted = posted;

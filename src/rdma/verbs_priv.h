@@ -10,6 +10,7 @@
 #define RDMA_VERBS_PRIV_H
 
 #include <infiniband/verbs.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
@@ -17,7 +18,9 @@
 #include "rdma/rdma_priv.h"
 
 /* Work requests that go with one bell, and completions that one look takes. */
-#define VERBS_BATCH 32u
+#define VERBS_BATCH	    32u
+#define VERBS_MIN_RNR_TIMER 12 /* IBTA 9.7.5.2.8: 0.64 ms between tries */
+#define VERBS_HOPS_MAX	    64
 /* Outstanding one-sided reads and atomics that one queue pair asks of its peer. */
 #define VERBS_READS_MAX 16u
 
@@ -49,6 +52,8 @@ struct verbs_device {
 	struct ibv_gid_entry gid;
 	uint32_t inline_bytes_max;
 	uint8_t traffic_class; /* the IP header's, of what we send */
+	bool dc;	       /* dynamically connected transport */
+	int raw_err;	       /* 0: raw packet queue pairs can be had, or why not */
 	atomic_uint open_objects;
 	/* The connection manager's part: all below under the lock. */
 	pthread_mutex_t lock;
@@ -93,12 +98,18 @@ struct verbs_srq {
 };
 
 /* What an rdma_cm identifier's context points at. */
-enum verbs_handle { VERBS_HANDLE_LISTENER, VERBS_HANDLE_REQUEST, VERBS_HANDLE_QP };
+enum verbs_handle {
+	VERBS_HANDLE_LISTENER,
+	VERBS_HANDLE_REQUEST,
+	VERBS_HANDLE_QP,
+	VERBS_HANDLE_GROUP,
+};
 
 /* The life of a queue pair's connection:
  *
  *   active   NONE -> RESOLVING (address, then route) -> CONNECTING -> UP -> DOWN
  *   passive  NONE -> ACCEPTED -> UP -> DOWN
+ *   UD, raw  NONE, and RTS from the beginning
  *
  * A failed attempt goes back to NONE, the queue pair still in INIT. A queue pair is RTS from
  * ESTABLISHED (active) or from before the reply is sent (passive). */
@@ -111,6 +122,7 @@ enum verbs_conn {
 	VERBS_CONN_DOWN,
 };
 
+struct verbs_dci;
 struct verbs_qp {
 	enum verbs_handle handle;
 	struct rp_qp base;
@@ -119,8 +131,12 @@ struct verbs_qp {
 	struct verbs_cq *send_cq, *recv_cq;
 	enum rp_qp_type type;
 	bool has_srq;
+	bool failed;  /* and the log has said how; under the device's lock */
+	bool joined;  /* by hand: without the connection manager, and without its events */
+	uint32_t psn; /* of our first packet, when joined by hand */
 	_Atomic(enum rp_qp_state) state;
 	uint8_t retry_count, rnr_retry_count, timeout; /* as IBTA encodes it: 4.096 us << timeout */
+	struct verbs_dci *dci;			       /* of an initiator */
 	/* The rest under the device's lock. */
 	enum verbs_conn conn;
 	struct rdma_cm_id *id; /* NULL while there is no connection and none is tried */
@@ -140,6 +156,39 @@ struct verbs_listener {
 	struct rdma_cm_id *id;
 };
 
+struct verbs_ah {
+	struct rp_ah base;
+	struct verbs_device *device;
+	struct ibv_ah *ah;
+};
+
+/* A group: asked for through an rdma_cm identifier of its own; the queue pair is attached when the
+ * fabric has let us in. */
+struct verbs_group {
+	enum verbs_handle handle;
+	struct rp_group base;
+	struct verbs_qp *qp;
+	struct rdma_cm_id *id;
+	struct sockaddr_storage address;
+	struct verbs_ah ah;
+	union ibv_gid gid;
+	uint16_t lid;
+	bool attached, failed;
+};
+
+/* What an rdma_cm event says, copied so that the event can be acknowledged before it is acted on:
+ * closing an identifier waits for its events. */
+struct verbs_notice {
+	enum rdma_cm_event_type type;
+	int status;
+	struct rdma_cm_id *id;
+	uint8_t responder_resources, initiator_depth;
+	uint8_t data[RP_PRIVATE_BYTES_MAX + 1];
+	uint8_t data_bytes;
+	struct ibv_ah_attr group; /* of a group that was joined */
+	uint32_t group_qkey;
+};
+
 struct verbs_request {
 	enum verbs_handle handle;
 	struct rp_conn_request base;
@@ -150,6 +199,11 @@ struct verbs_request {
 	uint8_t responder_resources, initiator_depth;
 	char peer[64];
 };
+
+static inline bool verbs_is_iwarp(const struct verbs_device *device)
+{
+	return device->context->device->transport_type == IBV_TRANSPORT_IWARP;
+}
 
 static inline struct verbs_device *verbs_device(const struct rp_device *base)
 {
@@ -181,8 +235,46 @@ void verbs_cq_keep(struct verbs_cq *cq, const struct rp_wc *wc);
 void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn);
 /* The queue was found full: reads whether it overran. Not for the data path. */
 void verbs_cq_look(struct verbs_cq *cq);
+void verbs_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info);
+/* Logs the queue pair's attributes, at its first failure. Takes the device's lock. */
+void verbs_qp_failed(struct verbs_device *device, const struct ibv_wc *wc);
 /* Flushes what was just posted: devices in software look at a queue in error only when moved. */
 void verbs_qp_flush(struct verbs_qp *qp);
+
+/* ---- Datagrams (verbs_ud.c). ---- */
+/* Moves a new UD or raw queue pair, which is in INIT, to RTS. */
+int verbs_ud_ready(struct verbs_qp *qp);
+/* Why there are no raw packet queue pairs here; 0: there are. */
+int verbs_raw_probe(struct verbs_device *device);
+void verbs_raw_explain(const struct verbs_device *device);
+int verbs_group_join(struct rp_qp *base, const char *address, struct rp_group **ret_group);
+void verbs_group_leave(struct rp_group *base);
+/* Locked. True: an event for the application. */
+bool verbs_group_notice(struct verbs_group *group, const struct verbs_notice *notice,
+	struct rp_cm_event *ret_event);
+int verbs_flow_open(struct rp_qp *base, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
+void verbs_flow_close(struct rp_flow *base);
+
+/* ---- Addresses (verbs_ah.c). ---- */
+int verbs_ah_from_wc(
+	struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
+int verbs_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
+void verbs_ah_close(struct rp_ah *base);
+/* The address as the device wants it; -EINVAL: none of this fabric's. */
+int verbs_ah_attr(const struct verbs_device *device, const struct rp_address *to,
+	struct ibv_ah_attr *ret_attr);
+
+/* ---- Dynamically connected transport (verbs_dc.c); without libmlx5 there is none. ---- */
+/* Whether the device has it, found out by asking. */
+bool verbs_dc_probe(struct verbs_device *device);
+/* Creates an initiator (RTS) or a target (RTR). */
+int verbs_dc_create(struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_attr *attr);
+/* Of an initiator, before it is freed; takes NULL. */
+void verbs_dc_free(struct verbs_dci *dci);
+int verbs_dci_aim(struct rp_qp *base, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
+/* Posts up to a batch, as verbs_post_send(); the count that went, and why it was not all. */
+uint32_t verbs_dc_send(
+	struct verbs_qp *qp, const struct rp_send_wr *wrs, uint32_t count, int *ret_err);
 
 /* ---- Data path (verbs_dp.c). ---- */
 int verbs_cq_poll(struct rp_cq *base, struct rp_wc *wcs, uint32_t max);
@@ -194,8 +286,15 @@ int verbs_post_recv(
 	struct rp_qp *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
 int verbs_srq_post(
 	struct rp_srq *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
+/* What devices do not all refuse by themselves. */
+bool verbs_send_is_wrong(const struct verbs_qp *qp, const struct rp_send_wr *wr);
+unsigned int verbs_send_flags(uint32_t flags);
 /* Up to max completions straight from the device. */
 int verbs_take(struct verbs_cq *cq, struct rp_wc *wcs, uint32_t max);
+
+/* ---- Joining by hand (verbs_join.c). ---- */
+int verbs_qp_address(struct rp_qp *base, struct rp_address *ret_address);
+int verbs_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first);
 
 /* ---- Connection manager (verbs_cm.c). ---- */
 int verbs_cm_init(struct verbs_device *device);
@@ -210,6 +309,19 @@ void verbs_reject(struct rp_conn_request *base, struct slice private_data);
 void verbs_disconnect(struct rp_qp *base);
 int verbs_cm_poll(struct rp_device *base, struct rp_cm_event *ret_event);
 int verbs_cm_fd(const struct rp_device *base);
+union verbs_address {
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_storage storage;
+};
+/* A numeric address; "" or "0.0.0.0" or "::" is any. */
+int verbs_address_parse(const char *text, uint16_t port, union verbs_address *ret_address);
+/* The address that the chosen GID stands for, to leave from; false: let routing decide. */
+bool verbs_gid_address(
+	const struct verbs_device *device, int family, union verbs_address *ret_address);
+/* rdma_cm found a device by address; it must be the one that we opened. */
+bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *id);
 /* Ends the connection, if any; no event of this queue pair comes after. */
 void verbs_cm_forget(struct verbs_qp *qp);
 /* Reads the device's asynchronous events: ports, queues, queue pairs. Takes the lock. */

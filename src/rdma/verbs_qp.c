@@ -2,6 +2,7 @@
  * channels, shared receive queues, queue pairs and their way to the error state. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -164,13 +165,11 @@ static int check_attr(const struct verbs_device *device, const struct rp_qp_attr
 	struct rp_device_attr can;
 
 	rp_device_attr(&device->base, &can);
-	if (!(can.qp_types & (1u << attr->type))) {
-		/* UD needs address handles and raw packets need steering: the interface has no
-		 * call to make either. */
-		log_error("rdma", "%s: no %s queue pairs here", can.name,
-			attr->type == RP_QP_UC	 ? "UC"
-			: attr->type == RP_QP_UD ? "UD"
-						 : "raw packet");
+	if (attr->type > RP_QP_DCT || !(can.qp_types & (1u << attr->type))) {
+		log_error(
+			"rdma", "%s: no %s queue pairs here", can.name, rp_qp_type_str(attr->type));
+		if (attr->type == RP_QP_RAW)
+			verbs_raw_explain(device);
 		return -EOPNOTSUPP;
 	}
 	if (cap->max_send_wr > can.max_qp_wr || cap->max_recv_wr > can.max_qp_wr ||
@@ -183,12 +182,16 @@ static int check_attr(const struct verbs_device *device, const struct rp_qp_attr
 /* Creates it and moves it to INIT, where it takes receives already. */
 static int qp_create(struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_attr *attr)
 {
+	static const enum ibv_qp_type types[] = {[RP_QP_RC] = IBV_QPT_RC,
+		[RP_QP_UC] = IBV_QPT_UC,
+		[RP_QP_UD] = IBV_QPT_UD,
+		[RP_QP_RAW] = IBV_QPT_RAW_PACKET};
 	const uint32_t least = MIN(INLINE_BYTES_LEAST, qp->device->inline_bytes_max);
 	struct ibv_qp_init_attr init = {
 		.qp_context = qp,
 		.send_cq = qp->send_cq->cq,
 		.recv_cq = qp->recv_cq->cq,
-		.qp_type = attr->type == RP_QP_UC ? IBV_QPT_UC : IBV_QPT_RC,
+		.qp_type = types[attr->type],
 		.cap = {.max_send_wr = attr->cap.max_send_wr,
 			.max_recv_wr = attr->cap.max_recv_wr,
 			.max_send_sge = attr->cap.max_send_sge,
@@ -197,21 +200,27 @@ static int qp_create(struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_
 	};
 	struct ibv_qp_attr move = {.qp_state = IBV_QPS_INIT,
 		.port_num = qp->device->port_num,
+		.qkey = attr->qkey,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	int mask = IBV_QP_STATE | IBV_QP_PORT;
 	int err;
 
 	if (attr->srq)
 		init.srq = CONTAINER_OF(attr->srq, struct verbs_srq, base)->srq;
 	if (attr->type == RP_QP_RC)
 		move.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	if (attr->type != RP_QP_RAW)
+		mask |= IBV_QP_PKEY_INDEX |
+			(attr->type == RP_QP_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	qp->qp = ibv_create_qp(pd, &init);
 	if (!qp->qp)
 		return -errno;
-	err = ibv_modify_qp(qp->qp, &move,
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	err = -ibv_modify_qp(qp->qp, &move, mask);
+	if (!err && (attr->type == RP_QP_UD || attr->type == RP_QP_RAW))
+		err = verbs_ud_ready(qp);
 	if (err) {
 		ibv_destroy_qp(qp->qp);
-		return -err;
+		return err;
 	}
 	qp->base.num = qp->qp->qp_num;
 	qp->base.cap = (struct rp_qp_cap){init.cap.max_send_wr, init.cap.max_recv_wr,
@@ -240,9 +249,14 @@ int verbs_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_q
 	qp->retry_count = attr->retry_count;
 	qp->rnr_retry_count = attr->rnr_retry_count;
 	qp->timeout = timeout_code(attr->timeout_us);
+	random_fill(&qp->psn, sizeof(qp->psn));
+	qp->psn &= 0xffffff;
 	atomic_store(&qp->state, RP_QPS_INIT);
 	list_init(&qp->told_link);
-	err = qp_create(qp, pd->pd, attr);
+	if (attr->type == RP_QP_DCI || attr->type == RP_QP_DCT)
+		err = verbs_dc_create(qp, pd->pd, attr);
+	else
+		err = qp_create(qp, pd->pd, attr);
 	if (err) {
 		log_error("rdma", "%s: no queue pair: %s",
 			ibv_get_device_name(pd->pd->context->device), strerror(-err));
@@ -269,6 +283,7 @@ void verbs_qp_close(struct rp_qp *base)
 	if (qp->recv_cq != qp->send_cq)
 		verbs_cq_forget(qp->recv_cq, qpn);
 	atomic_fetch_sub(&qp->device->open_objects, 1);
+	verbs_dc_free(qp->dci);
 	free(qp);
 }
 
@@ -304,4 +319,68 @@ void verbs_qp_error(struct rp_qp *base)
 
 	atomic_store(&qp->state, RP_QPS_ERR);
 	verbs_qp_flush(qp);
+}
+
+/* ---- For people. ---- */
+
+void verbs_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info)
+{
+	const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			 IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			 IBV_QP_RNR_RETRY;
+	struct verbs_qp *qp = verbs_qp(base);
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	snprintf(ret_info->device, sizeof(ret_info->device), "%s",
+		ibv_get_device_name(qp->device->context->device));
+	ret_info->state = verbs_qp_state(base);
+	/* DC's ends are asked otherwise. */
+	if (qp->type == RP_QP_DCI || qp->type == RP_QP_DCT ||
+		ibv_query_qp(qp->qp, &attr, mask, &init))
+		return;
+	ret_info->dest_qpn = attr.dest_qp_num;
+	ret_info->sq_psn = attr.sq_psn;
+	ret_info->rq_psn = attr.rq_psn;
+	ret_info->timeout_us = attr.timeout ? (uint32_t)((4096ull << attr.timeout) / 1000) : 0;
+	ret_info->path_mtu = attr.path_mtu ? 128u << attr.path_mtu : 0;
+	ret_info->retry_count = attr.retry_cnt;
+	ret_info->rnr_retry_count = attr.rnr_retry;
+	ret_info->has_gid = attr.ah_attr.is_global;
+	if (ret_info->has_gid)
+		memcpy(ret_info->gid, attr.ah_attr.grh.dgid.raw, sizeof(ret_info->gid));
+}
+
+static struct verbs_qp *qp_by_number(struct verbs_device *device, uint32_t qpn)
+{
+	LIST_FOR_EACH (link, &device->qps) {
+		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
+
+		if (qp->base.num == qpn)
+			return qp;
+	}
+	return NULL;
+}
+
+void verbs_qp_failed(struct verbs_device *device, const struct ibv_wc *wc)
+{
+	struct rp_qp_info info;
+	struct verbs_qp *qp;
+	char why[96];
+	bool first;
+
+	/* No queue pair closes while we look at it. */
+	pthread_mutex_lock(&device->lock);
+	qp = qp_by_number(device, wc->qp_num);
+	first = qp && !qp->failed;
+	if (first) {
+		qp->failed = true;
+		rp_qp_info(&qp->base, &info);
+	}
+	pthread_mutex_unlock(&device->lock);
+	if (!first)
+		return;
+	snprintf(why, sizeof(why), "%s (vendor's code 0x%x)", ibv_wc_status_str(wc->status),
+		wc->vendor_err);
+	rp_qp_log_failure(&info, why);
 }

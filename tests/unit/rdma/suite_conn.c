@@ -348,6 +348,146 @@ static void test_many_connections(void **state)
 	end_close(&b);
 }
 
+/* ---- Joined by hand. ---- */
+
+static void join_until_up(struct end *a, struct end *b)
+{
+	uint64_t deadline_ns = clock_now_ns() + SUITE_DEADLINE_NS;
+	struct rp_cm_event event;
+
+	while (rp_qp_state(a->qp) != RP_QPS_RTS || rp_qp_state(b->qp) != RP_QPS_RTS) {
+		assert_int_equal(rp_cm_poll(a->device, &event), 0);
+		assert_int_equal(rp_cm_poll(b->device, &event), 0);
+		assert_true(clock_now_ns() < deadline_ns);
+	}
+}
+
+static void joined_open(struct end *a, struct end *b)
+{
+	struct rp_address at_a, at_b;
+
+	end_open(a, &patient);
+	end_open(b, &patient);
+	assert_int_equal(rp_qp_address(a->qp, &at_a), 0);
+	assert_int_equal(rp_qp_address(b->qp, &at_b), 0);
+	assert_int_equal(at_a.qpn, rp_qp_num(a->qp));
+	assert_int_equal(rp_qp_join(b->qp, &at_a, true), 0);
+	assert_int_equal(rp_qp_join(a->qp, &at_b, false), 0);
+	join_until_up(a, b);
+}
+
+static void test_joined_by_hand(void **state)
+{
+	struct rp_cm_event event;
+	struct rp_address peer;
+	struct end a, b;
+
+	(void)state;
+	joined_open(&a, &b);
+	memset(a.mem, 0x5a, 128 * KIB);
+	assert_int_equal(
+		post_send_sge(&a, one_sided(RP_WRITE, 1, &b, 0), sge_at(&a, 0, 64 * KIB)), 0);
+	wc_expect(&a, &b, 1, RP_WC_SUCCESS);
+	assert_memory_equal(b.mem, a.mem, 64 * KIB);
+	memset(b.mem + 256 * KIB, 0xa5, 64 * KIB);
+	assert_int_equal(
+		post_send_sge(&a, one_sided(RP_READ, 2, &b, 256 * KIB), sge_at(&a, 0, 64 * KIB)),
+		0);
+	wc_expect(&a, &b, 2, RP_WC_SUCCESS);
+	assert_memory_equal(a.mem, b.mem + 256 * KIB, 64 * KIB);
+	/* Once is for ever. */
+	assert_int_equal(rp_qp_address(b.qp, &peer), 0);
+	assert_int_equal(rp_qp_join(a.qp, &peer, false), -EISCONN);
+	end_close(&b);
+	assert_int_equal(rp_cm_poll(a.device, &event), 0);
+	end_close(&a);
+}
+
+static void test_joined_wrong_key(void **state)
+{
+	struct end a, b;
+	struct rp_send_wr wr;
+
+	(void)state;
+	joined_open(&a, &b);
+	wr = one_sided(RP_WRITE, 7, &b, 0);
+	wr.rkey ^= 0x40000000;
+	assert_int_equal(post_send_sge(&a, wr, sge_at(&a, 0, 64)), 0);
+	wc_expect(&a, &b, 7, RP_WC_REM_ACCESS_ERR);
+	assert_int_equal(rp_qp_state(a.qp), RP_QPS_ERR);
+	end_close(&a);
+	end_close(&b);
+}
+
+static void test_join_arguments(void **state)
+{
+	struct rp_address peer;
+	struct end a;
+
+	(void)state;
+	end_open(&a, &patient);
+	assert_int_equal(rp_qp_address(a.qp, &peer), 0);
+	peer.qpn = 1u << 24;
+	assert_int_equal(rp_qp_join(a.qp, &peer, true), -EINVAL);
+	peer.qpn = 1;
+	peer.mtu = 1000;
+	assert_int_equal(rp_qp_join(a.qp, &peer, true), -EINVAL);
+	peer.mtu = 8192;
+	assert_int_equal(rp_qp_join(a.qp, &peer, true), -EINVAL);
+	peer.mtu = 1024;
+	peer.psn = 1u << 24;
+	assert_int_equal(rp_qp_join(a.qp, &peer, true), -EINVAL);
+	assert_int_equal(rp_qp_state(a.qp), RP_QPS_INIT);
+	end_close(&a);
+}
+
+static void test_address_handles(void **state)
+{
+	struct rp_address address, none = {0};
+	struct rp_ah *ah;
+	struct end a;
+
+	(void)state;
+	end_open(&a, &patient);
+	assert_int_equal(rp_qp_address(a.qp, &address), 0);
+	assert_true(address.has_gid || address.lid);
+	assert_int_equal(rp_ah_open(a.pd, &none, &ah), -EINVAL);
+	assert_int_equal(rp_ah_open(a.pd, &address, &ah), 0);
+	assert_int_equal(rp_dci_aim(a.qp, ah, 1, 0), -EINVAL);
+	rp_ah_close(ah);
+	rp_ah_close(NULL);
+	end_close(&a);
+}
+
+/* Without a device that has it, dynamic connection is refused, never pretended. */
+static void test_no_dynamic_connection(void **state)
+{
+	static const enum rp_qp_type types[] = {RP_QP_DCI, RP_QP_DCT};
+	struct rp_device_attr can;
+	struct rp_srq *srq;
+	struct rp_qp *qp;
+	struct end a;
+
+	(void)state;
+	end_open(&a, &patient);
+	rp_device_attr(a.device, &can);
+	assert_int_equal(rp_srq_open(a.pd, 16, 1, &srq), 0);
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		struct rp_qp_attr attr = {
+			.type = types[i], .send_cq = a.cq, .recv_cq = a.cq, .srq = srq};
+		int err = rp_qp_open(a.pd, &attr, &qp);
+
+		assert_int_equal(err, can.qp_types & (1u << types[i]) ? 0 : -EOPNOTSUPP);
+		if (!err)
+			rp_qp_close(qp);
+		attr.srq = NULL;
+		attr.type = RP_QP_DCT;
+		assert_int_equal(rp_qp_open(a.pd, &attr, &qp), -EINVAL);
+	}
+	rp_srq_close(srq);
+	end_close(&a);
+}
+
 const struct CMUnitTest suite_conn_tests[] = {
 	cmocka_unit_test(test_device_names),
 	cmocka_unit_test(test_private_data_both_ways),
@@ -360,5 +500,10 @@ const struct CMUnitTest suite_conn_tests[] = {
 	cmocka_unit_test(test_wrong_arguments),
 	cmocka_unit_test(test_disconnect_tells_both),
 	cmocka_unit_test(test_many_connections),
+	cmocka_unit_test(test_joined_by_hand),
+	cmocka_unit_test(test_joined_wrong_key),
+	cmocka_unit_test(test_join_arguments),
+	cmocka_unit_test(test_address_handles),
+	cmocka_unit_test(test_no_dynamic_connection),
 };
 const size_t suite_conn_count = ARRAY_LEN(suite_conn_tests);

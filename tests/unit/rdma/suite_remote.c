@@ -2,7 +2,10 @@
 #include "tests/unit/rdma/suite.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const struct end_opts patient = {.attr = {.rnr_retry_count = 7, .retry_count = 7}};
 
@@ -245,7 +248,69 @@ static void test_refused_across(void **state)
 	}
 }
 
+/* What is written to standard error until the end; closes nothing that was open before. */
+static int stderr_take(int into)
+{
+	int before = dup(STDERR_FILENO);
+
+	assert_true(before >= 0);
+	assert_int_equal(dup2(into, STDERR_FILENO), STDERR_FILENO);
+	return before;
+}
+
+static void test_failure_is_told(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_ECHO, .end = patient};
+	char line[128], text[4096];
+	int file = memfd_create("log", 0), before;
+	enum log_level level;
+	struct rp_qp_info info;
+	struct remote remote;
+	struct end end;
+	ssize_t got;
+
+	(void)state;
+	remote_start(&remote, &opts);
+	end_open(&end, &patient);
+	remote_connect(&remote, &end);
+	rp_qp_info(end.qp, &info);
+	assert_int_equal(info.state, RP_QPS_RTS);
+	assert_int_equal(info.type, RP_QP_RC);
+	assert_int_equal(info.qpn, rp_qp_num(end.qp));
+	assert_int_equal(info.retry_count, patient.attr.retry_count);
+	assert_int_equal(info.rnr_retry_count, patient.attr.rnr_retry_count);
+	assert_true(info.path_mtu >= 256 && info.path_mtu <= 4096);
+	assert_true(info.timeout_us > 0 && info.dest_qpn > 0);
+
+	level = log_level_now;
+	log_set_level(LOG_WARN);
+	before = stderr_take(file);
+	assert_int_equal(post_send_sge(&end,
+				 (struct rp_send_wr){.wr_id = 1,
+					 .opcode = RP_WRITE,
+					 .flags = RP_SEND_SIGNALED,
+					 .remote_addr = remote.addr,
+					 .rkey = remote.rkey ^ (1u << 20)},
+				 sge_at(&end, 0, 8)),
+		0);
+	wc_expect(&end, NULL, 1, RP_WC_REM_ACCESS_ERR);
+	close(stderr_take(before));
+	close(before);
+	log_set_level(level);
+	got = pread(file, text, sizeof(text) - 1, 0);
+	assert_true(got > 0);
+	text[got] = '\0';
+	close(file);
+	snprintf(line, sizeof(line), "RC queue pair %u of ", rp_qp_num(end.qp));
+	assert_non_null(strstr(text, line));
+	assert_non_null(strstr(text, "state ERR"));
+	snprintf(line, sizeof(line), "dest_qpn %u, ", info.dest_qpn);
+	assert_non_null(strstr(text, line));
+	close_both(&end, &remote);
+}
+
 const struct CMUnitTest suite_remote_tests[] = {
+	cmocka_unit_test(test_failure_is_told),
 	cmocka_unit_test(test_echo_spinning),
 	cmocka_unit_test(test_echo_sleeping),
 	cmocka_unit_test(test_one_sided_shared),

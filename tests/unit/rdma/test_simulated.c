@@ -81,6 +81,111 @@ static void test_each_fault(void **state)
 	pair_close(&pair);
 }
 
+/* What has no acknowledgement loses in silence: the sender is told of success, and of a write none
+ * or half arrives. */
+static void test_unreliable_faults(void **state)
+{
+	static const char *const losses[] = {
+		"simulated:drop=1", "simulated:rnr=1", "simulated:bad_rkey=1"};
+	struct end_opts faulty = {.attr = {.type = RP_QP_UC}}, plain = faulty;
+	struct pair pair;
+
+	(void)state;
+	for (size_t i = 0; i <= ARRAY_LEN(losses); i++) {
+		bool half = i == ARRAY_LEN(losses);
+
+		faulty.device_name = half ? "simulated:half_write=1" : losses[i];
+		pair_open(&pair, &faulty, &plain);
+		memset(pair.a.mem, 0xab, 1000);
+		assert_int_equal(post_send_sge(&pair.a, one_sided(RP_WRITE, 1, &pair.b, 0),
+					 sge_at(&pair.a, 0, 1000)),
+			0);
+		wc_expect(&pair.a, &pair.b, 1, RP_WC_SUCCESS);
+		assert_int_equal(pair.b.mem[0], half ? 0xab : 0);
+		assert_int_equal(pair.b.mem[500], 0);
+		pair_close(&pair);
+	}
+}
+
+/* How many of a hundred datagrams arrive: the same seed, the same ones. */
+static uint32_t datagrams_arrived(const char *device_name)
+{
+	struct end_opts opts = {.device_name = device_name, .attr = {.type = RP_QP_UD}};
+	struct rp_send_wr wr = {.wr_id = 1, .opcode = RP_SEND, .flags = RP_SEND_SIGNALED};
+	struct rp_address address;
+	uint32_t arrived = 0;
+	struct end a;
+
+	end_open(&a, &opts);
+	assert_int_equal(rp_qp_address(a.qp, &address), 0);
+	assert_int_equal(rp_ah_open(a.pd, &address, &wr.ah), 0);
+	wr.remote_qpn = address.qpn;
+	for (uint32_t i = 0; i < 100; i++) {
+		struct rp_wc wc;
+
+		assert_int_equal(post_recv_at(&a, 2, 4096, 64 + RP_GRH_BYTES), 0);
+		assert_int_equal(post_send_sge(&a, wr, sge_at(&a, 0, 64)), 0);
+		do {
+			wc = wc_next(&a, NULL);
+			arrived += wc.wr_id == 2;
+		} while (wc.wr_id != 1);
+		while (rp_cq_poll(a.cq, &wc, 1) == 1)
+			arrived += wc.wr_id == 2;
+	}
+	rp_ah_close(wr.ah);
+	end_close(&a);
+	return arrived;
+}
+
+static void test_datagram_faults(void **state)
+{
+	uint32_t arrived = datagrams_arrived("simulated:seed=5,drop=0.3,delay_us=20");
+
+	(void)state;
+	assert_true(arrived > 40 && arrived < 95);
+	assert_int_equal(datagrams_arrived("simulated:seed=5,drop=0.3"), arrived);
+	assert_int_equal(datagrams_arrived("simulated"), 100);
+	assert_int_equal(datagrams_arrived("simulated:drop=1"), 0);
+}
+
+/* Who writes to a datagram socket what is no datagram of ours is not listened to. */
+static void test_nonsense_datagrams(void **state)
+{
+	struct end_opts opts = {.attr = {.type = RP_QP_UD}};
+	uint8_t bytes[5000];
+	struct prng prng;
+	struct sim_qp *qp;
+	struct sockaddr_un addr;
+	socklen_t len = sizeof(addr);
+	struct end a;
+	int fd;
+
+	(void)state;
+	end_open(&a, &opts);
+	qp = CONTAINER_OF(a.qp, struct sim_qp, base);
+	assert_int_equal(post_recv_at(&a, 2, 0, 65536), 0);
+	assert_int_equal(getsockname(qp->dgram->fds[0], (struct sockaddr *)&addr, &len), 0);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	prng_seed(&prng, 3);
+	for (int i = 0; i < 2000; i++) {
+		struct rp_wc wc;
+		size_t bytes_sent = prng_below(&prng, sizeof(bytes));
+
+		prng_fill(&prng, bytes, bytes_sent);
+		if (i % 2) {
+			/* All right but for one part of the header. */
+			const uint32_t head[2] = {SIM_MAGIC, SIM_VERSION};
+
+			memcpy(bytes, head, sizeof(head));
+			bytes[prng_below(&prng, 7)] ^= 0x10;
+		}
+		assert_true(sendto(fd, bytes, bytes_sent, 0, (struct sockaddr *)&addr, len) >= 0);
+		assert_int_equal(rp_cq_poll(a.cq, &wc, 1), 0);
+	}
+	close(fd);
+	end_close(&a);
+}
+
 /* The statuses that a run of writes meets, until one fails: the same seed, the same run. */
 static uint32_t writes_until_failure(const char *device_name)
 {
@@ -224,13 +329,52 @@ static void test_nonsense_on_the_socket(void **state)
 	pair_close(&pair);
 }
 
+/* Who was not told the right packet number is not taken for the peer, and who was still is. */
+static void test_join_refused(void **state)
+{
+	const struct end_opts plain = {.attr = {.retry_count = 7}};
+	struct rp_address at_a, at_b, wrong;
+	struct rp_cm_event event;
+	struct end a, b, c;
+
+	(void)state;
+	end_open(&a, &plain);
+	end_open(&b, &plain);
+	end_open(&c, &plain);
+	assert_int_equal(rp_qp_address(a.qp, &at_a), 0);
+	assert_int_equal(rp_qp_address(b.qp, &at_b), 0);
+	assert_int_equal(rp_qp_join(b.qp, &at_a, true), 0);
+	wrong = at_b;
+	wrong.psn ^= 1;
+	assert_int_equal(rp_qp_join(c.qp, &wrong, false), 0);
+	while (rp_qp_state(c.qp) == RP_QPS_INIT) {
+		assert_int_equal(rp_cm_poll(b.device, &event), 0);
+		assert_int_equal(rp_cm_poll(c.device, &event), 0);
+	}
+	assert_int_equal(rp_qp_state(c.qp), RP_QPS_ERR);
+	assert_int_equal(rp_qp_state(b.qp), RP_QPS_INIT);
+	assert_int_equal(rp_qp_join(a.qp, &at_b, false), 0);
+	while (rp_qp_state(a.qp) != RP_QPS_RTS) {
+		assert_int_equal(rp_cm_poll(b.device, &event), 0);
+		assert_int_equal(rp_cm_poll(a.device, &event), 0);
+	}
+	assert_int_equal(rp_qp_state(b.qp), RP_QPS_RTS);
+	end_close(&a);
+	end_close(&b);
+	end_close(&c);
+}
+
 static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_device_keys),
 	cmocka_unit_test(test_each_fault),
 	cmocka_unit_test(test_seed_repeats),
+	cmocka_unit_test(test_unreliable_faults),
+	cmocka_unit_test(test_datagram_faults),
+	cmocka_unit_test(test_nonsense_datagrams),
 	cmocka_unit_test(test_scribbled_wire),
 	cmocka_unit_test(test_damaged_bells_and_no_key),
 	cmocka_unit_test(test_nonsense_on_the_socket),
+	cmocka_unit_test(test_join_refused),
 };
 
 static int run(const char *name, const struct CMUnitTest *tests, size_t count)
@@ -248,6 +392,7 @@ int main(void)
 	failed += run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
 	failed += run("target", suite_target_tests, suite_target_count);
+	failed += run("unreliable", suite_unreliable_tests, suite_unreliable_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
 	suite = &assisted;
 	failed += run("assisted remote", suite_remote_tests, suite_remote_count);

@@ -45,69 +45,6 @@ static void test_port_and_gid(void **state)
 	assert_int_equal(open_as(":1:2:3", -1), -EINVAL);
 }
 
-static void test_unreliable_connection(void **state)
-{
-	struct end_opts unreliable = {.attr = {.type = RP_QP_UC}};
-	struct rp_send_wr wr;
-	struct pair pair;
-
-	(void)state;
-	pair_open(&pair, &unreliable, &unreliable);
-	memset(pair.a.mem, 0x3c, 8192);
-	wr = one_sided(RP_WRITE, 1, &pair.b, 8192);
-	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 8192)), 0);
-	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
-	assert_int_equal(post_recv_at(&pair.b, 2, 0, 64), 0);
-	wr = (struct rp_send_wr){.wr_id = 3, .opcode = RP_SEND, .flags = RP_SEND_SIGNALED};
-	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), 0);
-	wc_expect(&pair.a, NULL, 3, RP_WC_SUCCESS);
-	/* In order: what was written before the message is there with it. */
-	wc_expect(&pair.b, NULL, 2, RP_WC_SUCCESS);
-	assert_memory_equal(pair.b.mem + 8192, pair.a.mem, 8192);
-	wr = one_sided(RP_READ, 4, &pair.b, 0);
-	assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 64)), -EINVAL);
-	pair_close(&pair);
-}
-
-static void test_types_must_match(void **state)
-{
-	struct end_opts unreliable = {.attr = {.type = RP_QP_UC}};
-	struct rp_listener *listener;
-	struct rp_cm_event event;
-	struct end a, b;
-
-	(void)state;
-	end_open(&a, &unreliable);
-	end_open(&b, &plain);
-	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
-	assert_int_equal(rp_connect(a.qp, suite->address, rp_listener_port(listener), NULL, 0,
-				 clock_now_ns() + SUITE_DEADLINE_NS),
-		0);
-	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
-	assert_int_equal(rp_accept(event.request, b.qp, NULL, 0), -EINVAL);
-	rp_reject(event.request, NULL, 0);
-	cm_expect(a.device, RP_CM_REJECTED, NULL);
-	rp_listener_close(listener);
-	end_close(&a);
-	end_close(&b);
-}
-
-static void test_no_datagrams(void **state)
-{
-	static const enum rp_qp_type types[] = {RP_QP_UD, RP_QP_RAW};
-	struct rp_qp *qp;
-	struct end end;
-
-	(void)state;
-	end_open(&end, &plain);
-	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-		struct rp_qp_attr attr = {.type = types[i], .send_cq = end.cq, .recv_cq = end.cq};
-
-		assert_int_equal(rp_qp_open(end.pd, &attr, &qp), -EOPNOTSUPP);
-	}
-	end_close(&end);
-}
-
 static void test_nobody_at_the_address(void **state)
 {
 	struct rp_cm_event event;
@@ -211,9 +148,6 @@ static void test_foreign_peer_is_rejected(void **state)
 
 static const struct CMUnitTest verbs_tests[] = {
 	cmocka_unit_test(test_port_and_gid),
-	cmocka_unit_test(test_unreliable_connection),
-	cmocka_unit_test(test_types_must_match),
-	cmocka_unit_test(test_no_datagrams),
 	cmocka_unit_test(test_nobody_at_the_address),
 	cmocka_unit_test(test_close_forgets_completions),
 	cmocka_unit_test(test_foreign_peer_is_rejected),
@@ -239,6 +173,7 @@ int main(int argc, char **argv)
 	log_set_level(LOG_ERROR + 1);
 	failed = run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
+	failed += run("unreliable", suite_unreliable_tests, suite_unreliable_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
 	failed += run("verbs", verbs_tests, ARRAY_LEN(verbs_tests));
 	return failed;

@@ -1,0 +1,103 @@
+/* rdma/verbs_join.c: queue pairs joined by hand, without a connection manager: RTR with the peer's
+ * address, then RTS. InfiniBand Architecture Specification, volume 1, 11.2.5.2. */
+#include <errno.h>
+
+#include "rdma/verbs_priv.h"
+
+int verbs_qp_address(struct rp_qp *base, struct rp_address *ret_address)
+{
+	const struct verbs_qp *qp = verbs_qp(base);
+	const struct verbs_device *device = qp->device;
+
+	*ret_address = (struct rp_address){
+		.has_gid = device->has_gid,
+		.lid = device->port.lid,
+		.qpn = base->num,
+		.psn = qp->psn,
+		.mtu = 128u << device->port.active_mtu,
+	};
+	if (device->has_gid)
+		memcpy(ret_address->gid, device->gid.gid.raw, sizeof(ret_address->gid));
+	return 0;
+}
+
+static enum ibv_mtu mtu_code(uint32_t bytes)
+{
+	uint32_t code = IBV_MTU_256;
+
+	while (code < IBV_MTU_4096 && (128u << code) < bytes)
+		code++;
+	return (enum ibv_mtu)code;
+}
+
+static int to_rtr(struct verbs_qp *qp, const struct rp_address *peer)
+{
+	const struct verbs_device *device = qp->device;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = MIN(mtu_code(peer->mtu), device->port.active_mtu),
+		.dest_qp_num = peer->qpn,
+		.rq_psn = peer->psn,
+		.max_dest_rd_atomic =
+			(uint8_t)MIN((uint32_t)device->attr.max_qp_rd_atom, VERBS_READS_MAX),
+		.min_rnr_timer = VERBS_MIN_RNR_TIMER,
+	};
+	int err = verbs_ah_attr(device, peer, &attr.ah_attr);
+
+	if (err)
+		return err;
+	return -ibv_modify_qp(qp->qp, &attr,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int to_rts(struct verbs_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = qp->psn,
+		.timeout = qp->timeout,
+		.retry_cnt = qp->retry_count,
+		.rnr_retry = qp->rnr_retry_count,
+		.max_rd_atomic = (uint8_t)MIN(
+			(uint32_t)qp->device->attr.max_qp_init_rd_atom, VERBS_READS_MAX),
+	};
+
+	return -ibv_modify_qp(qp->qp, &attr,
+		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int join_locked(struct verbs_qp *qp, const struct rp_address *peer)
+{
+	int err;
+
+	if (qp->conn != VERBS_CONN_NONE || qp->joined || atomic_load(&qp->state) != RP_QPS_INIT)
+		return -EISCONN;
+	err = to_rtr(qp, peer);
+	if (!err)
+		err = to_rts(qp);
+	if (err) {
+		log_info("rdma", "queue pair %u is not joined to %u: %s", qp->base.num, peer->qpn,
+			strerror(-err));
+		return err;
+	}
+	qp->joined = true;
+	atomic_store(&qp->state, RP_QPS_RTS);
+	return 0;
+}
+
+int verbs_qp_join(struct rp_qp *base, const struct rp_address *peer, bool first)
+{
+	struct verbs_qp *qp = verbs_qp(base);
+	struct verbs_device *device = qp->device;
+	int err;
+
+	(void)first; /* packets find their queue pair by number: there is nobody to call */
+	if (qp->type != RP_QP_RC || verbs_is_iwarp(device))
+		return -EOPNOTSUPP;
+	pthread_mutex_lock(&device->lock);
+	err = join_locked(qp, peer);
+	pthread_mutex_unlock(&device->lock);
+	return err;
+}
