@@ -1,49 +1,25 @@
-/* disk/disk.c: opening, growing and closing a volume file, and blocking access to it. All of it
- * may block and none of it is on a data path; that is disk_dp.c. */
+/* disk/disk.c: opening and closing a volume of whatever kind, and what the kinds have in common.
+ * All of it may block and none of it is on a data path; that is disk_dp.c. */
 #include "disk/disk_priv.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include <time.h>
 
-#define ZERO_BYTES (1 * MIB)
-
-DEFINE_COUNTER(grown_bytes, "nebulaio_disk_grown_bytes_total", NULL,
-	"Bytes by which volumes were grown and prewritten.");
 DEFINE_COUNTER(attach_refused, "nebulaio_disk_fixed_buffers_refused_total", NULL,
 	"Reactors whose arenas could not be registered as fixed buffers.");
 
-/* O_DIRECT where it is offered: some file systems refuse it at open. */
-static int file_open(struct disk *disk, bool create)
-{
-	int flags = O_RDWR | O_CLOEXEC | (create ? O_CREAT : 0);
-	int fd = open(disk->path, flags | O_DIRECT, 0600);
-
-	disk->direct = fd >= 0;
-	if (fd < 0 && errno == EINVAL)
-		fd = open(disk->path, flags, 0600);
-	if (fd < 0)
-		return -errno;
-	disk->fd = fd;
-	if (!disk->direct)
-		log_info("disk",
-			"%s: the file system has no O_DIRECT; going through the page cache",
-			disk->path);
-	return 0;
-}
-
 /* flock(2) cannot wait with a bound, so it is asked again; only after a crash does that happen. */
-static int file_lock(struct disk *disk, uint64_t wait_ns)
+int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns)
 {
 	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
 	uint64_t deadline_ns = clock_now_ns() + wait_ns;
 
-	while (flock(disk->fd, LOCK_EX | LOCK_NB)) {
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
 		if (clock_now_ns() >= deadline_ns) {
@@ -55,24 +31,100 @@ static int file_lock(struct disk *disk, uint64_t wait_ns)
 	return 0;
 }
 
-static int disk_init(struct disk *disk, const struct disk_opts *opts)
+int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 {
 	struct stat st;
+
+	if (stat(path, &st))
+		return -errno;
+	if (S_ISREG(st.st_mode))
+		*ret_kind = DISK_FILE;
+	else if (S_ISBLK(st.st_mode))
+		*ret_kind = DISK_BLOCK;
+	else if (S_ISCHR(st.st_mode))
+		*ret_kind = DISK_NVME; /* its open asks whether it is one */
+	else
+		return -EINVAL;
+	return 0;
+}
+
+/* The kind of an AUTO: a path that leads nowhere is a file to be created. */
+static int kind_choose(const struct disk_opts *opts, enum disk_kind *ret_kind)
+{
 	int ret;
 
-	ret = file_open(disk, opts->create);
+	*ret_kind = opts->kind;
+	if (opts->kind != DISK_AUTO)
+		return 0;
+	ret = disk_kind_of(opts->path, ret_kind);
+	/* A device that is not there is no reason to make a file in its place. */
+	if (ret == -ENOENT && strncmp(opts->path, "/dev/", 5) == 0 &&
+		strncmp(opts->path, "/dev/shm/", 9) != 0) {
+		log_error("disk", "%s: there is no such device", opts->path);
+		return -ENODEV;
+	}
+	if (ret == -ENOENT && opts->create) {
+		*ret_kind = DISK_FILE;
+		return 0;
+	}
+	if (ret == -EINVAL)
+		log_error("disk",
+			"%s: neither a file, nor a block device, nor an NVMe passthrough device",
+			opts->path);
+	return ret;
+}
+
+static const struct disk_ops *ops_of(enum disk_kind kind)
+{
+	switch (kind) {
+	case DISK_BLOCK:
+		return &DISK_BLOCK_OPS;
+	case DISK_NVME:
+	case DISK_NVME_SIMULATED:
+		return &DISK_NVME_OPS;
+	case DISK_ARRAY:
+		return &DISK_ARRAY_OPS;
+	default:
+		return &DISK_FILE_OPS;
+	}
+}
+
+static int disk_init(struct disk *disk, const struct disk_opts *opts)
+{
+	int ret = kind_choose(opts, &disk->kind);
+
 	if (ret)
 		return ret;
-	ret = file_lock(disk, opts->lock_wait_ns);
-	if (ret)
+	disk->ops = ops_of(disk->kind);
+	disk->faults.active = opts->faults != NULL;
+	if (opts->faults)
+		ret = disk_faults_parse(&disk->faults, opts->faults);
+	if (!ret)
+		ret = disk->ops->open(disk, opts);
+	if (ret || disk->read_only || opts->bytes_min <= disk_bytes(disk))
 		return ret;
-	if (fstat(disk->fd, &st))
-		return -errno;
-	/* A growth that was cut short left part of a step: it is written again when needed. */
-	atomic_store(&disk->bytes, (uint64_t)st.st_size / disk->step_bytes * disk->step_bytes);
-	if (opts->bytes_min > disk_bytes(disk))
-		return disk_grow(disk, opts->bytes_min);
-	return 0;
+	ret = disk_grow(disk, opts->bytes_min);
+	if (ret == -ENOSPC && !disk->ops->can_grow)
+		log_error("disk", "%s: %llu MiB is too small: at least %llu MiB are needed",
+			disk->path, (unsigned long long)(disk_bytes(disk) / MIB),
+			(unsigned long long)((opts->bytes_min + MIB - 1) / MIB));
+	return ret;
+}
+
+struct disk *disk_alloc(const char *path, uint64_t step_bytes)
+{
+	struct disk *disk = (struct disk *)calloc(1, sizeof(*disk));
+
+	if (!disk)
+		return NULL;
+	disk->fd = -1;
+	disk->ops = &DISK_FILE_OPS;
+	disk->step_bytes = step_bytes ? step_bytes : DISK_STEP_BYTES;
+	snprintf(disk->path, sizeof(disk->path), "%s", path);
+	pthread_mutex_init(&disk->grow_lock, NULL);
+	pthread_mutex_init(&disk->faults.lock, NULL);
+	CHECK(disk->step_bytes % DISK_ALIGN_BYTES == 0);
+	return disk;
 }
 
 int disk_open(const struct disk_opts *opts, struct disk **ret_disk)
@@ -82,19 +134,11 @@ int disk_open(const struct disk_opts *opts, struct disk **ret_disk)
 
 	if (strlen(opts->path) >= sizeof(disk->path))
 		return -ENAMETOOLONG;
-	disk = (struct disk *)calloc(1, sizeof(*disk));
+	disk = disk_alloc(opts->path, opts->step_bytes);
 	if (!disk)
 		return -ENOMEM;
-	disk->fd = -1;
-	disk->kind = opts->kind;
-	disk->step_bytes = opts->step_bytes ? opts->step_bytes : DISK_STEP_BYTES;
-	memcpy(disk->path, opts->path, strlen(opts->path) + 1);
-	pthread_mutex_init(&disk->grow_lock, NULL);
-	pthread_mutex_init(&disk->faults.lock, NULL);
-	CHECK(disk->step_bytes % DISK_ALIGN_BYTES == 0);
-	ret = opts->kind == DISK_SIMULATED ? disk_faults_parse(&disk->faults, opts->faults) : 0;
-	if (!ret)
-		ret = disk_init(disk, opts);
+	disk->read_only = opts->read_only;
+	ret = disk_init(disk, opts);
 	if (ret) {
 		disk_close(disk);
 		return ret;
@@ -109,17 +153,34 @@ void disk_close(struct disk *disk)
 		return;
 	if (disk->is_target)
 		region_target_remove(disk->region, disk->target);
-	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
+	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++) {
+		disk->ops->detach(&disk->cores[i]);
 		free(disk->cores[i].entries);
-	if (disk->fd >= 0)
-		close(disk->fd);
+	}
+	disk->ops->close(disk);
 	pthread_mutex_destroy(&disk->grow_lock);
 	pthread_mutex_destroy(&disk->faults.lock);
 	free(disk);
 }
 
+enum disk_kind disk_kind(const struct disk *disk)
+{
+	return disk->kind;
+}
+
+const char *disk_kind_name(const struct disk *disk)
+{
+	return disk->ops->name;
+}
+
+const char *disk_describe(const struct disk *disk)
+{
+	return disk->what;
+}
+
 /* Makes the arenas the ring's fixed buffers: buffer index = arena index. */
-static bool arenas_register(struct reactor *reactor, const struct region *region)
+bool disk_arenas_register(
+	struct io_uring *ring, const struct reactor *reactor, const struct region *region)
 {
 	struct iovec iov[LIMIT_ARENAS_MAX];
 	uint32_t count = region_arena_count(region);
@@ -131,7 +192,7 @@ static bool arenas_register(struct reactor *reactor, const struct region *region
 		iov[i].iov_base = arena.base;
 		iov[i].iov_len = arena.bytes;
 	}
-	ret = io_uring_register_buffers(reactor_uring(reactor), iov, count);
+	ret = io_uring_register_buffers(ring, iov, count);
 	if (ret == 0 || ret == -EBUSY) /* EBUSY: a second volume on this reactor */
 		return true;
 	counter_add(&attach_refused, 1);
@@ -141,6 +202,19 @@ static bool arenas_register(struct reactor *reactor, const struct region *region
 		"(ulimit -l, LimitMEMLOCK= in systemd)",
 		reactor_core_idx(reactor), strerror(-ret));
 	return false;
+}
+
+int disk_attach_plain(struct disk *disk, struct disk_core *core)
+{
+	(void)disk;
+	core->registered =
+		disk_arenas_register(reactor_uring(core->reactor), core->reactor, core->region);
+	return 0;
+}
+
+void disk_detach_plain(struct disk_core *core)
+{
+	(void)core;
 }
 
 int disk_attach(struct disk *disk, struct reactor *reactor, struct region *region)
@@ -158,8 +232,7 @@ int disk_attach(struct disk *disk, struct reactor *reactor, struct region *regio
 	}
 	core->reactor = reactor;
 	core->region = region;
-	core->registered = arenas_register(reactor, region);
-	return 0;
+	return disk->ops->attach(disk, core);
 }
 
 int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target)
@@ -178,13 +251,27 @@ int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target)
 
 uint32_t disk_align(const struct disk *disk)
 {
-	(void)disk;
-	return DISK_ALIGN_BYTES;
+	return disk->sector_bytes ? disk->sector_bytes : DISK_ALIGN_BYTES;
 }
 
 uint64_t disk_bytes(const struct disk *disk)
 {
 	return atomic_load_explicit(&disk->bytes, memory_order_acquire);
+}
+
+uint64_t disk_medium_bytes(const struct disk *disk)
+{
+	return disk->medium_bytes;
+}
+
+bool disk_can_grow(const struct disk *disk)
+{
+	return disk->ops->can_grow;
+}
+
+bool disk_can_discard(const struct disk *disk)
+{
+	return disk->ops->can_discard;
 }
 
 void disk_fence(struct disk *disk)
@@ -196,110 +283,49 @@ void disk_fence(struct disk *disk)
 			disk->path);
 }
 
-static int write_whole(int fd, const char *data, uint64_t bytes, uint64_t offset)
+static int now_allowed(const struct disk *disk)
 {
-	while (bytes) {
-		ssize_t count = pwrite(fd, data, bytes, (off_t)offset);
-
-		if (count < 0 && errno == EINTR)
-			continue;
-		if (count < 0)
-			return -errno;
-		if (count == 0)
-			return -EIO;
-		data += count;
-		offset += (uint64_t)count;
-		bytes -= (uint64_t)count;
-	}
-	return 0;
-}
-
-/* Zeros over [from, to), in order, so that the file's size never runs ahead of what was written. */
-static int prewrite(struct disk *disk, uint64_t from, uint64_t to)
-{
-	void *zeros;
-	int ret = 0;
-
-	if (posix_memalign(&zeros, DISK_ALIGN_BYTES, ZERO_BYTES))
-		return -ENOMEM;
-	memset(zeros, 0, ZERO_BYTES);
-	for (uint64_t at = from; at < to && !ret; at += ZERO_BYTES)
-		ret = write_whole(disk->fd, (const char *)zeros, MIN(ZERO_BYTES, to - at), at);
-	free(zeros);
-	if (!ret && fsync(disk->fd))
-		ret = -errno;
-	return ret;
-}
-
-static int grow_locked(struct disk *disk, uint64_t bytes_total)
-{
-	uint64_t from = disk_bytes(disk);
-	uint64_t to = (bytes_total + disk->step_bytes - 1) / disk->step_bytes * disk->step_bytes;
-	int ret = 0;
-
-	if (to <= from)
-		return 0;
-	if (atomic_load(&disk->fenced))
-		return -EIO;
-	if (disk->faults.enospc_at && to > disk->faults.enospc_at)
-		return -ENOSPC;
-	/* Asks for the room first: a refusal then comes before anything was written. */
-	if (fallocate(disk->fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) &&
-		errno != EOPNOTSUPP && errno != ENOSYS)
-		ret = -errno;
-	if (!ret)
-		ret = prewrite(disk, from, to);
-	if (ret) {
-		if (ret == -EDQUOT || ret == -EFBIG)
-			ret = -ENOSPC;
-		if (ftruncate(disk->fd, (off_t)from))
-			log_warn("disk", "%s: cannot take back a failed growth: %s", disk->path,
-				strerror(errno));
-		return ret;
-	}
-	counter_add(&grown_bytes, to - from);
-	atomic_store_explicit(&disk->bytes, to, memory_order_release);
-	return 0;
+	if (disk->read_only)
+		return -EROFS;
+	return atomic_load(&disk->fenced) ? -EIO : 0;
 }
 
 int disk_grow(struct disk *disk, uint64_t bytes_total)
 {
-	int ret;
+	int ret = 0;
 
 	pthread_mutex_lock(&disk->grow_lock);
-	ret = grow_locked(disk, bytes_total);
+	if (bytes_total > disk_bytes(disk)) {
+		ret = now_allowed(disk);
+		if (!ret)
+			ret = disk->ops->grow(disk, bytes_total);
+	}
 	pthread_mutex_unlock(&disk->grow_lock);
 	return ret;
 }
 
 int disk_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
 {
-	char *at = (char *)data;
-
-	while (bytes) {
-		ssize_t count = pread(disk->fd, at, bytes, (off_t)offset);
-
-		if (count < 0 && errno == EINTR)
-			continue;
-		if (count <= 0)
-			return count < 0 ? -errno : -EIO;
-		at += count;
-		offset += (uint64_t)count;
-		bytes -= (uint64_t)count;
-	}
-	return 0;
+	return disk->ops->read_now(disk, data, bytes, offset);
 }
 
 int disk_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
 {
-	if (atomic_load(&disk->fenced))
-		return -EIO;
-	return write_whole(disk->fd, (const char *)data, bytes, offset);
+	int ret = now_allowed(disk);
+
+	return ret ? ret : disk->ops->write_now(disk, data, bytes, offset);
 }
 
 int disk_flush_now(struct disk *disk)
 {
-	if (atomic_load(&disk->fenced))
-		return -EIO;
-	return fdatasync(disk->fd) ? -errno : 0;
+	int ret = now_allowed(disk);
+
+	return ret ? ret : disk->ops->flush_now(disk);
+}
+
+int disk_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
+{
+	int ret = now_allowed(disk);
+
+	return ret ? ret : disk->ops->zero_now(disk, bytes, offset);
 }

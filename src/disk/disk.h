@@ -1,6 +1,6 @@
-/* disk/disk.h: volumes: where extents and the log lie. A volume is a file today (created, grown,
- * O_DIRECT where the file system allows); block devices and NVMe passthrough come beside it behind
- * the same calls.
+/* disk/disk.h: volumes: where extents and the log lie. A volume is a file (created, grown, O_DIRECT
+ * where the file system allows), a whole block device, or an NVMe namespace's passthrough device
+ * (/dev/ng…), behind the same calls; the path says which.
  *
  * Payload goes through the unified rings: a volume is a target of the region's base rings (READ,
  * WRITE, FLUSH, DISCARD with byte offsets), served by the submitting core's io_uring with the
@@ -9,7 +9,8 @@
  * multiples of disk_align().
  *
  * A volume's bytes below disk_bytes() have been written once (zeros), so that a later write there
- * changes no file system metadata and one fdatasync costs one cache flush of the device. */
+ * changes no file system metadata and one fdatasync costs one cache flush of the device. A device
+ * is all there from the start and cannot grow. */
 #ifndef DISK_DISK_H
 #define DISK_DISK_H
 
@@ -22,38 +23,70 @@
 
 struct disk;
 
-enum disk_kind { DISK_FILE, DISK_SIMULATED };
+/* AUTO: as the path says. The simulated ones are for tests: a file with faults, and a file behind
+ * an NVMe controller that is made up. */
+enum disk_kind {
+	DISK_AUTO,
+	DISK_FILE,
+	DISK_BLOCK,
+	DISK_NVME,
+	DISK_SIMULATED,
+	DISK_NVME_SIMULATED,
+	DISK_ARRAY, /* by disk_array_open */
+};
 
 struct disk_opts {
 	enum disk_kind kind;
-	const char *path;    /* of the volume file */
+	const char *path;    /* of the volume file or device */
 	uint64_t bytes_min;  /* grown to at least this at open, prewritten */
 	uint64_t step_bytes; /* the volume is a whole number of these; 0: DISK_STEP_BYTES */
-	bool create;	     /* when it does not exist */
+	bool create;	     /* a file, when it does not exist */
+	bool read_only;	     /* to look at it: not locked, not grown, writes fail */
 	/* How long to wait for the lock. A killed process's io_uring holds the volume until its
 	 * last write has ended, which may be a moment after the process is gone. */
 	uint64_t lock_wait_ns;
-	/* DISK_SIMULATED, a real file with faults: "seed=7,eio=0.01,torn=0.01,enospc_at=BYTES,
-	 * eio_after=N". eio: an operation fails; torn: a write stops half-way and fails;
-	 * enospc_at: growing beyond this fails; eio_after: everything after N operations fails. */
+	/* Faults, with any kind: "seed=7,eio=0.01,torn=0.01,enospc_at=BYTES,eio_after=N". eio: an
+	 * operation fails; torn: a write stops half-way and fails; enospc_at: growing beyond this
+	 * fails; eio_after: everything after N operations fails. NULL: none. */
 	const char *faults;
+	/* DISK_NVME_SIMULATED: "lba=512,mdts=5,status=0x281,after=N,ms=BYTES,caps=0": the size of a
+	 * logical block; the largest transfer, 4096 << mdts; the status that the commands from the
+	 * N-th on end with; metadata per block; without deallocate and write zeroes. */
+	const char *nvme;
 };
 
 #define DISK_STEP_BYTES (64 * MIB)
 
-/* -ENOENT, -EACCES, -ENOSPC, -EBUSY (another process holds the volume's lock), -EINVAL (bad faults
- * text). Not for reactors: may block. */
+/* -ENOENT, -EACCES, -ENOSPC (a device smaller than bytes_min, too), -EBUSY (another process holds
+ * the volume's lock; a device is mounted or otherwise in use), -EINVAL (bad faults text; neither
+ * file nor device), -EOPNOTSUPP (a device whose blocks we cannot use: the log says why), -EROFS.
+ * Not for reactors: may block. */
 int disk_open(const struct disk_opts *opts, struct disk **ret_disk);
-void disk_close(struct disk *disk); /* takes NULL; no operation may be in flight */
+/* Takes NULL. No operation may be in flight, and the attached reactors turn no more. */
+void disk_close(struct disk *disk);
+enum disk_kind disk_kind(const struct disk *disk);
+/* "file", "block device", "NVMe passthrough". */
+const char *disk_kind_name(const struct disk *disk);
+/* One line about the medium, for the log: model, sizes, polled or not. */
+const char *disk_describe(const struct disk *disk);
+/* What the path leads to: 0, -ENOENT, -EINVAL (neither a file nor a device we know). */
+int disk_kind_of(const char *path, enum disk_kind *ret_kind);
 /* Once per reactor before it runs I/O: registers the region's arenas as fixed buffers of its
  * io_uring. When the locked-memory limit forbids it, logs the fix and goes on with plain buffers.
  */
 int disk_attach(struct disk *disk, struct reactor *reactor, struct region *region);
 /* Makes the volume a target of the region's base rings. */
 int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target);
-uint32_t disk_align(const struct disk *disk); /* bytes; a power of two, at most FRAME_BYTES */
+/* Bytes; a power of two, at most FRAME_BYTES: a device's logical block, so that payload need not be
+ * moved to reach it. */
+uint32_t disk_align(const struct disk *disk);
 /* Written at least once and so writable without allocation. Any thread. */
 uint64_t disk_bytes(const struct disk *disk);
+/* The whole medium, as it was opened: a device's last part of a MiB is not used. */
+uint64_t disk_medium_bytes(const struct disk *disk);
+bool disk_can_grow(const struct disk *disk); /* files can */
+/* Whether deallocated space may be written again without more ado, as on a device. */
+bool disk_can_discard(const struct disk *disk);
 /* Grows by whole steps and prewrites them; several callers at once are served in turn. Blocks: a
  * fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. */
 int disk_grow(struct disk *disk, uint64_t bytes_total);
@@ -61,7 +94,7 @@ int disk_grow(struct disk *disk, uint64_t bytes_total);
 void disk_fence(struct disk *disk);
 
 /* ---- Direct operations, for the store's own use. ---- */
-enum disk_op { DISK_READ, DISK_WRITE, DISK_FLUSH, DISK_DISCARD };
+enum disk_op { DISK_READ, DISK_WRITE, DISK_FLUSH, DISK_DISCARD, DISK_ZERO };
 
 /* The caller's from start until done is called, which happens on the same reactor. result: bytes
  * moved (always all of them) or -errno. */
@@ -73,7 +106,7 @@ struct disk_io {
 	uint32_t iov_count; /* READ, WRITE: 1 to DISK_IOV_MAX; 0 otherwise */
 	struct iovec *iov;  /* changed on the way when a transfer is taken up again */
 	uint64_t offset;
-	uint64_t bytes; /* DISCARD; otherwise computed */
+	uint64_t bytes; /* DISCARD, ZERO; otherwise computed */
 	disk_done_fn *done;
 	void *arg;
 	/* The disk's. */
@@ -81,11 +114,22 @@ struct disk_io {
 	struct disk *disk;
 	uint64_t moved;
 	int32_t fault; /* what the fault layer decided: 0 or -errno */
+	/* NVMe: an operation is as many commands as its size takes. */
+	struct {
+		struct disk_io *next;
+		uint64_t at; /* into the current piece; DISCARD, ZERO: into the run */
+		uint32_t iov_idx;
+		uint32_t pending;
+		int32_t error;
+		uint32_t status; /* of the controller, when it refused one */
+		bool issued;	 /* all of it */
+	} split;
 };
 #define DISK_IOV_MAX 1024u
 
-/* On an attached reactor. DISCARD gives a run back to the file system: it must be prewritten by
- * disk_grow's means before anybody counts on it again. */
+/* On an attached reactor. DISCARD gives a run back: to a file's file system, then it must be
+ * prewritten by disk_grow's means before anybody counts on it again; or to the device
+ * (-EOPNOTSUPP where it cannot). ZERO makes a run read as zeros. */
 void disk_start(struct disk *disk, struct disk_io *io);
 
 /* Blocking, for opening and checking a store, before reactors run or on helper threads. 0 or
@@ -93,5 +137,87 @@ void disk_start(struct disk *disk, struct disk_io *io);
 int disk_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset);
 int disk_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset);
 int disk_flush_now(struct disk *disk);
+int disk_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
+
+/* Whether a range is one of the disk's: what outside data (the index) names is asked before it is
+ * read. */
+bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes);
+
+/* ---- Arrays: several volumes as one, with erasure coding. ----
+ *
+ * An address below 2^62 is mirrored: it lies at the same place on the first parity + 1 members
+ * (superblocks, log). A striped address names a stripe: so many blocks of data (1 to
+ * DISK_STRIPE_BLOCKS_MAX), cut into `data` shards of equal length, which lie with `parity` more at
+ * one and the same offset of all members, one each; whose is whose turns with the offset. What a
+ * shard has beyond the data counts as zeros and is not written. A stripe is written as a whole and
+ * read in parts of whole blocks.
+ *
+ * A member is good, missing (not there, or it failed a write: nothing goes to it any more), or
+ * rebuilding (written, not read). With at least `data` good members all is served. */
+#define DISK_MEMBERS_MAX       24u
+#define DISK_STRIPE_BLOCKS_MAX 256u
+enum disk_member_state { DISK_MEMBER_GOOD, DISK_MEMBER_MISSING, DISK_MEMBER_REBUILDING };
+struct disk_array_opts {
+	struct disk *members[DISK_MEMBERS_MAX]; /* NULL: missing */
+	enum disk_member_state states[DISK_MEMBERS_MAX];
+	uint32_t data;	 /* 1 to 16 */
+	uint32_t parity; /* 1 to 8, less than data */
+	const char *name;
+};
+/* Takes the members over, also when it fails. -EINVAL, -ENOMEM. */
+int disk_array_open(const struct disk_array_opts *opts, struct disk **ret_disk);
+uint32_t disk_array_members(const struct disk *disk); /* 0: no array */
+uint32_t disk_array_data(const struct disk *disk);
+struct disk *disk_array_member(const struct disk *disk, uint32_t member);
+enum disk_member_state disk_array_state(const struct disk *disk, uint32_t member);
+/* One bit for each member that is not good. */
+uint64_t disk_array_lost(const struct disk *disk);
+/* Enough members to write to. */
+bool disk_array_quorum(const struct disk *disk);
+/* A member failed since the last call: who is good must be written down before anything that was
+ * written since is acknowledged. Any thread. */
+bool disk_array_changed(struct disk *disk);
+void disk_array_fail(struct disk *disk, uint32_t member, int error);
+/* A rebuilt member is good from now on. */
+void disk_array_heal(struct disk *disk, uint32_t member);
+
+/* Blocks of 4096 bytes as extents name them: a stripe of `blocks` that begins at block `first` of
+ * each member. */
+#define DISK_STRIPE_BIT (1ull << 50)
+static inline uint64_t disk_stripe(uint64_t first, uint32_t blocks)
+{
+	return DISK_STRIPE_BIT | (uint64_t)(blocks - 1) << 42 | first << 8;
+}
+static inline bool disk_stripe_is(uint64_t block)
+{
+	return block & DISK_STRIPE_BIT;
+}
+static inline uint64_t disk_stripe_first(uint64_t block)
+{
+	return block >> 8 & ((1ull << 34) - 1);
+}
+static inline uint32_t disk_stripe_blocks(uint64_t block)
+{
+	return (uint32_t)(block >> 42 & 0xff) + 1;
+}
+
+/* Reads again in another way, as long as there is one, when what was read was wrong though no
+ * member said so: 0, -EIO, -ENOENT (there are no more ways). Fiber calls; ways count from 0. */
+int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way);
+/* Writes what was read in that way over what was wrong. */
+int disk_array_amend(
+	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way);
+/* Makes a member's part of a stripe out of the others and writes it. Fiber call. */
+int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member);
+/* Blocking: reads a mirrored range from one certain member: -ENOENT past the last copy. */
+int disk_copy_read_now(
+	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);
+
+/* ---- What lies on a medium that is not ours. ---- */
+/* Looks at the beginning and the end for the signatures of partition tables, file systems, volume
+ * managers and encryption, and then for anything that is not zero. 0: blank; 1: a sentence's worth
+ * in ret_what ("an ext4 file system"); -errno. Blocks. */
+#define DISK_LABEL_BYTES (1 * MIB)
+int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap);
 
 #endif

@@ -1,6 +1,6 @@
 /* disk/disk_dp.c: operations on a volume: from the base rings or started directly, into the
  * submitting core's io_uring, and back. Data path. */
-#include "disk/disk_priv.h"
+#include "disk/disk_nvme.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,19 +12,23 @@ DEFINE_COUNTER(write_bytes, "nebulaio_disk_written_bytes_total", NULL, "Bytes wr
 DEFINE_COUNTER(flushes, "nebulaio_disk_flushes_total", NULL, "Flushes of volumes' caches.");
 DEFINE_COUNTER(failures, "nebulaio_disk_errors_total", NULL, "Operations that a volume failed.");
 
-static void io_issue(struct disk_io *io, const struct disk_core *core);
-
 static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_t result)
 {
-	static const char *const NAMES[] = {"read", "write", "flush", "discard"};
+	static const char *const NAMES[] = {"read", "write", "flush", "discard", "zero"};
 
 	counter_add(&failures, 1);
-	if (!atomic_load(&io->disk->fenced))
+	if (atomic_load(&io->disk->fenced))
+		return;
+	if (io->split.status)
+		log_error("disk", "%s: %s at %llu failed: NVMe status 0x%x, %s", io->disk->path,
+			NAMES[io->op], (unsigned long long)io->offset, io->split.status,
+			nvme_status_name(io->split.status));
+	else
 		log_error("disk", "%s: %s at %llu failed: %s", io->disk->path, NAMES[io->op],
 			(unsigned long long)io->offset, strerror(-result));
 }
 
-static void io_finish(struct disk_io *io, int32_t result)
+void disk_io_finish(struct disk_io *io, int32_t result)
 {
 	if (__builtin_expect(result < 0, 0))
 		io_failed(io, result);
@@ -57,11 +61,11 @@ static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 
 	(void)cqe_flags;
 	if (__builtin_expect(io->fault != 0, 0)) {
-		io_finish(io, io->fault);
+		disk_io_finish(io, io->fault);
 		return;
 	}
-	if (io->op == DISK_FLUSH || io->op == DISK_DISCARD) {
-		io_finish(io, result);
+	if (io->op != DISK_READ && io->op != DISK_WRITE) {
+		disk_io_finish(io, result);
 		return;
 	}
 	if (result == -EAGAIN || result == -EINTR)
@@ -69,16 +73,16 @@ static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	else if (result == 0)
 		result = -EIO; /* past the end of the file, or a medium that takes nothing */
 	if (result < 0) {
-		io_finish(io, result);
+		disk_io_finish(io, result);
 		return;
 	}
 	io->moved += (uint64_t)result;
 	if (__builtin_expect(io->moved < io->bytes, 0)) {
 		iov_advance(io, (uint64_t)result);
-		io_issue(io, &io->disk->cores[reactor_core_idx(reactor_self())]);
+		disk_fd_issue(io, &io->disk->cores[reactor_core_idx(reactor_self())]);
 		return;
 	}
-	io_finish(io, (int32_t)MIN(io->moved, (uint64_t)INT32_MAX));
+	disk_io_finish(io, (int32_t)MIN(io->moved, (uint64_t)INT32_MAX));
 }
 
 static void prep_transfer(
@@ -110,15 +114,21 @@ static void prep_transfer(
 			sqe, io->disk->fd, io->iov->iov_base, (unsigned)io->iov->iov_len, offset);
 }
 
-static void io_issue(struct disk_io *io, const struct disk_core *core)
+void disk_fd_issue(struct disk_io *io, const struct disk_core *core)
 {
-	struct io_uring_sqe *sqe = reactor_sqe(core->reactor, &io->uring);
+	struct io_uring_sqe *sqe;
 
+	io->uring.done = io_done;
+	sqe = reactor_sqe(core->reactor, &io->uring);
 	if (io->op == DISK_FLUSH)
 		io_uring_prep_fsync(sqe, io->disk->fd, IORING_FSYNC_DATASYNC);
 	else if (io->op == DISK_DISCARD)
 		io_uring_prep_fallocate(sqe, io->disk->fd,
 			FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
+			(off_t)io->bytes);
+	else if (io->op == DISK_ZERO)
+		io_uring_prep_fallocate(sqe, io->disk->fd,
+			FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
 			(off_t)io->bytes);
 	else
 		prep_transfer(sqe, io, core);
@@ -135,9 +145,10 @@ static __attribute__((noinline, cold)) void io_issue_faulty(
 			io->iov_count /= 2;
 		else
 			io->iov->iov_len = ALIGN_DOWN(io->iov->iov_len / 2, DISK_ALIGN_BYTES);
-		prep_transfer(reactor_sqe(core->reactor, &io->uring), io, core);
+		io->disk->ops->issue(io, core);
 		return;
 	}
+	io->uring.done = io_done;
 	io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
 }
 
@@ -147,24 +158,24 @@ void disk_start(struct disk *disk, struct disk_io *io)
 	enum disk_fault fault = DISK_FAULT_NONE;
 
 	CHECK(core->reactor == reactor_self());
-	io->uring.done = io_done;
 	io->disk = disk;
 	io->moved = 0;
 	io->fault = 0;
+	io->split.status = 0;
 	if (io->op == DISK_READ || io->op == DISK_WRITE) {
 		CHECK(io->iov_count > 0 && io->iov_count <= DISK_IOV_MAX);
 		io->bytes = 0;
 		for (uint32_t i = 0; i < io->iov_count; i++)
 			io->bytes += io->iov[i].iov_len;
 	}
-	if (disk->kind == DISK_SIMULATED)
+	if (__builtin_expect(disk->faults.active, 0))
 		fault = disk_faults_next(&disk->faults, io->op);
 	if (io->op != DISK_READ && atomic_load_explicit(&disk->fenced, memory_order_relaxed))
 		fault = DISK_FAULT_EIO;
 	if (__builtin_expect(fault != DISK_FAULT_NONE, 0))
 		io_issue_faulty(io, core, fault);
 	else
-		io_issue(io, core);
+		disk->ops->issue(io, core);
 }
 
 /* ---- The base rings' entries. ---- */
@@ -183,7 +194,7 @@ static void entry_complete(struct disk_entry *entry, int32_t result)
 		.result = result,
 		.opcode = entry->opcode,
 		.target = entry->target,
-		.latency_ns = clock_now_ns() - entry->submitted_ns,
+		.latency_ns = entry->submitted_ns,
 	};
 
 	region_complete(entry->ring, &cqe);
@@ -206,11 +217,9 @@ static int entry_check(const struct disk *disk, const struct region_sqe *sqe)
 	if (sqe->opcode != REGION_OP_READ && sqe->opcode != REGION_OP_WRITE &&
 		sqe->opcode != REGION_OP_DISCARD)
 		return -EOPNOTSUPP;
-	if ((sqe->addr | sqe->offset | sqe->len) % DISK_ALIGN_BYTES || sqe->len == 0)
+	if ((sqe->addr | sqe->offset | sqe->len) % disk_align(disk) || sqe->len == 0)
 		return -EINVAL;
-	if (sqe->offset + sqe->len > disk_bytes(disk))
-		return -ERANGE;
-	return 0;
+	return disk_in_range(disk, sqe->offset, sqe->len) ? 0 : -ERANGE;
 }
 
 static uint32_t device_submit(

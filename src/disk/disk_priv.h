@@ -14,6 +14,30 @@
 #define DISK_CORE_OPS 1024u
 
 struct disk_core;
+struct nvme;
+struct nvme_core;
+struct array;
+
+/* What the kinds of volume do differently. */
+struct disk_ops {
+	const char *name;
+	/* Opens and locks what is at disk->path, and finds its size. What it leaves half-done,
+	 * close takes. */
+	int (*open)(struct disk *disk, const struct disk_opts *opts);
+	void (*close)(struct disk *disk);
+	int (*attach)(struct disk *disk, struct disk_core *core);
+	void (*detach)(struct disk_core *core);
+	/* On the core's own reactor. Ends in disk_io_finish. */
+	void (*issue)(struct disk_io *io, const struct disk_core *core);
+	int (*grow)(struct disk *disk, uint64_t bytes_total);
+	int (*read_now)(struct disk *disk, void *data, uint64_t bytes, uint64_t offset);
+	int (*write_now)(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset);
+	int (*flush_now)(struct disk *disk);
+	int (*zero_now)(struct disk *disk, uint64_t bytes, uint64_t offset);
+	bool can_grow;
+	bool can_discard;
+};
+extern const struct disk_ops DISK_FILE_OPS, DISK_BLOCK_OPS, DISK_NVME_OPS, DISK_ARRAY_OPS;
 
 /* A base ring's entry under way. */
 struct disk_entry {
@@ -35,10 +59,12 @@ struct disk_core {
 	bool registered; /* the arenas are the ring's fixed buffers, by arena index */
 	struct disk_entry *free;
 	struct disk_entry *entries;
+	struct nvme_core *nvme;
 };
 
 /* Seeded faults of a simulated volume. A chance is in units of 2^-32. */
 struct disk_faults {
+	bool active;
 	pthread_mutex_t lock;
 	struct prng prng;
 	uint64_t eio_chance;
@@ -49,10 +75,16 @@ struct disk_faults {
 };
 
 struct disk {
+	const struct disk_ops *ops;
 	int fd;
 	enum disk_kind kind;
+	bool read_only;
+	struct nvme *nvme;
+	struct array *array;
 	bool direct;
+	uint32_t sector_bytes; /* a device's logical block; 0: not known, DISK_ALIGN_BYTES */
 	uint64_t step_bytes;
+	uint64_t medium_bytes; /* as it was opened */
 	_Atomic uint64_t bytes;
 	_Atomic bool fenced;
 	pthread_mutex_t grow_lock;
@@ -62,6 +94,7 @@ struct disk {
 	bool is_target;
 	struct disk_core cores[LIMIT_CORES_MAX];
 	char path[4096];
+	char what[256]; /* disk_describe */
 };
 
 extern const struct region_device_ops DISK_DEVICE_OPS;
@@ -70,5 +103,27 @@ extern const struct region_device_ops DISK_DEVICE_OPS;
 int disk_faults_parse(struct disk_faults *faults, const char *text);
 enum disk_fault { DISK_FAULT_NONE, DISK_FAULT_EIO, DISK_FAULT_TORN };
 enum disk_fault disk_faults_next(struct disk_faults *faults, enum disk_op op);
+
+/* disk.c */
+/* With nothing open; NULL: no memory. */
+struct disk *disk_alloc(const char *path, uint64_t step_bytes);
+/* flock(2), asked again until wait_ns have passed. -EBUSY with a log line. */
+int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns);
+bool disk_arenas_register(
+	struct io_uring *ring, const struct reactor *reactor, const struct region *region);
+/* For kinds that need nothing of their own. */
+int disk_attach_plain(struct disk *disk, struct disk_core *core);
+void disk_detach_plain(struct disk_core *core);
+
+/* disk_file.c: by file descriptor, for files and block devices. */
+int disk_fd_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset);
+int disk_fd_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset);
+int disk_fd_flush_now(struct disk *disk);
+int disk_fd_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
+void disk_fd_close(struct disk *disk);
+
+/* disk_dp.c */
+void disk_fd_issue(struct disk_io *io, const struct disk_core *core);
+void disk_io_finish(struct disk_io *io, int32_t result);
 
 #endif

@@ -1,0 +1,295 @@
+/* disk/disk_array.c: several volumes as one: its members and who of them is good; attaching,
+ * growing; and operations from rings, each on a fiber of its own. */
+#include "disk/disk_array.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(members_failed, "nebulaio_array_members_failed_total", NULL,
+	"Volumes that were given up because a write to them failed.");
+
+static void array_close(struct disk *disk)
+{
+	if (!disk->array)
+		return;
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
+		disk_close(disk->array->members[i].disk);
+	free(disk->array);
+}
+
+/* What all good members have. */
+static uint64_t bytes_of(const struct array *array)
+{
+	uint64_t bytes = UINT64_MAX;
+
+	for (uint32_t i = 0; i < array->count; i++)
+		if (array_readable(array, i, 0))
+			bytes = MIN(bytes, disk_bytes(array->members[i].disk));
+	return bytes == UINT64_MAX ? 0 : bytes;
+}
+
+static int array_init(struct disk *disk, const struct disk_array_opts *opts)
+{
+	struct array *array = disk->array;
+
+	if (opts->parity >= opts->data || opts->data + opts->parity > DISK_MEMBERS_MAX ||
+		ec_init(&array->ec, opts->data, opts->parity))
+		return -EINVAL;
+	array->data = opts->data;
+	array->parity = opts->parity;
+	array->count = opts->data + opts->parity;
+	for (uint32_t i = 0; i < array->count; i++)
+		atomic_store(&array->members[i].state,
+			opts->members[i] ? opts->states[i] : DISK_MEMBER_MISSING);
+	atomic_store(&disk->bytes, bytes_of(array));
+	snprintf(disk->what, sizeof(disk->what), "%u volumes, erasure coded %u+%u", array->count,
+		array->data, array->parity);
+	return 0;
+}
+
+int disk_array_open(const struct disk_array_opts *opts, struct disk **ret_disk)
+{
+	struct disk *disk = disk_alloc(opts->name, 0);
+	struct array *array = (struct array *)calloc(1, sizeof(*array));
+	int ret;
+
+	if (!disk || !array) {
+		free(array);
+		disk_close(disk);
+		for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
+			disk_close(opts->members[i]);
+		return -ENOMEM;
+	}
+	disk->kind = DISK_ARRAY;
+	disk->ops = &DISK_ARRAY_OPS;
+	disk->array = array;
+	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
+		array->members[i].disk = opts->members[i];
+	ret = array_init(disk, opts);
+	if (ret) {
+		disk_close(disk);
+		return ret;
+	}
+	*ret_disk = disk;
+	return 0;
+}
+
+static int array_open(struct disk *disk, const struct disk_opts *opts)
+{
+	(void)disk;
+	(void)opts;
+	return -EINVAL;
+}
+
+uint32_t disk_array_members(const struct disk *disk)
+{
+	return disk->array ? disk->array->count : 0;
+}
+
+uint32_t disk_array_data(const struct disk *disk)
+{
+	return disk->array ? disk->array->data : 0;
+}
+
+struct disk *disk_array_member(const struct disk *disk, uint32_t member)
+{
+	return disk->array->members[member].disk;
+}
+
+enum disk_member_state disk_array_state(const struct disk *disk, uint32_t member)
+{
+	return (enum disk_member_state)atomic_load(&disk->array->members[member].state);
+}
+
+uint64_t disk_array_lost(const struct disk *disk)
+{
+	uint64_t lost = 0;
+
+	for (uint32_t i = 0; i < disk->array->count; i++)
+		if (!array_readable(disk->array, i, 0))
+			lost |= 1ull << i;
+	return lost;
+}
+
+bool disk_array_quorum(const struct disk *disk)
+{
+	uint32_t lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
+
+	return disk->array->count - lost >= disk->array->data;
+}
+
+bool disk_array_changed(struct disk *disk)
+{
+	return disk->array && atomic_exchange(&disk->array->changed, false);
+}
+
+void array_member_fail(struct disk *disk, uint32_t member, int error)
+{
+	struct array_member *at = &disk->array->members[member];
+	uint32_t lost;
+
+	if (atomic_exchange(&at->state, DISK_MEMBER_MISSING) == DISK_MEMBER_MISSING)
+		return;
+	atomic_store(&disk->array->changed, true);
+	counter_add(&members_failed, 1);
+	lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
+	log_error("disk",
+		"volume %u (%s) failed a write (%s) and is not used any more: %u of %u are left, "
+		"%u are needed; replace it and start again",
+		member, at->disk ? at->disk->path : "?", strerror(-error),
+		disk->array->count - lost, disk->array->count, disk->array->data);
+}
+
+void disk_array_fail(struct disk *disk, uint32_t member, int error)
+{
+	array_member_fail(disk, member, error);
+}
+
+void disk_array_heal(struct disk *disk, uint32_t member)
+{
+	uint32_t rebuilding = DISK_MEMBER_REBUILDING;
+
+	atomic_compare_exchange_strong(
+		&disk->array->members[member].state, &rebuilding, DISK_MEMBER_GOOD);
+}
+
+static int array_attach(struct disk *disk, struct disk_core *core)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < disk->array->count && !ret; i++)
+		if (disk->array->members[i].disk)
+			ret = disk_attach(
+				disk->array->members[i].disk, core->reactor, core->region);
+	return ret;
+}
+
+static int array_grow(struct disk *disk, uint64_t bytes_total)
+{
+	struct array *array = disk->array;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < array->count && !ret; i++)
+		if (array_writable(array, i))
+			ret = disk_grow(array->members[i].disk, bytes_total);
+	if (!ret)
+		atomic_store_explicit(&disk->bytes, bytes_of(array), memory_order_release);
+	return ret;
+}
+
+/* ---- Operations: each runs on a fiber. ---- */
+
+static int32_t op_run(struct disk_io *io)
+{
+	struct disk *disk = io->disk;
+	uint8_t *data = io->iov_count ? (uint8_t *)io->iov->iov_base : NULL;
+	int ret;
+
+	if (io->fault)
+		return io->fault;
+	if (io->op == DISK_FLUSH)
+		return array_flush(disk);
+	if ((io->op != DISK_READ && io->op != DISK_WRITE) || io->iov_count != 1)
+		return -EOPNOTSUPP;
+	if (io->op == DISK_READ)
+		ret = array_read(disk, data, io->bytes, io->offset, 0);
+	else
+		ret = array_write(disk, data, io->bytes, io->offset);
+	io->moved = io->bytes;
+	return ret ? ret : (int32_t)io->bytes;
+}
+
+static void op_fiber(void *arg)
+{
+	struct disk_io *io = (struct disk_io *)arg;
+
+	disk_io_finish(io, op_run(io));
+}
+
+static void refused_done(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	struct disk_io *io = CONTAINER_OF(op, struct disk_io, uring);
+
+	(void)result;
+	(void)cqe_flags;
+	disk_io_finish(io, -ENOMEM);
+}
+
+static void array_issue(struct disk_io *io, const struct disk_core *core)
+{
+	if (fiber_spawn(core->reactor, "array", op_fiber, io) == 0)
+		return;
+	io->uring.done = refused_done;
+	io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
+}
+
+/* ---- Blocking. ---- */
+
+static int array_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
+{
+	return array_read(disk, (uint8_t *)data, bytes, offset, 0);
+}
+
+static int array_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+{
+	/* A write only reads the data. */
+	return array_write(disk, (uint8_t *)(uintptr_t)data, bytes, offset);
+}
+
+static int array_flush_now(struct disk *disk)
+{
+	return array_flush(disk);
+}
+
+static int array_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
+{
+	(void)disk;
+	(void)bytes;
+	(void)offset;
+	return -EOPNOTSUPP;
+}
+
+int disk_copy_read_now(
+	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset)
+{
+	struct array *array = disk->array;
+
+	if (!array)
+		return copy ? -ENOENT : disk_read_now(disk, data, bytes, offset);
+	for (uint32_t i = 0; i <= array->parity; i++)
+		if (array_readable(array, i, 0) && copy-- == 0)
+			return disk_read_now(array->members[i].disk, data, bytes, offset);
+	return -ENOENT;
+}
+
+bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes)
+{
+	uint64_t block = offset / DISK_ALIGN_BYTES;
+	struct stripe stripe;
+
+	if (!disk_stripe_is(block))
+		return offset + bytes >= offset && offset + bytes <= disk_bytes(disk);
+	if (!disk->array)
+		return false;
+	stripe = array_stripe(disk->array, block);
+	return (stripe.first + stripe.width) * DISK_ALIGN_BYTES <= disk_bytes(disk) &&
+	       offset % MIB + bytes <= (uint64_t)stripe.blocks * DISK_ALIGN_BYTES;
+}
+
+const struct disk_ops DISK_ARRAY_OPS = {
+	.name = "array",
+	.open = array_open,
+	.close = array_close,
+	.attach = array_attach,
+	.detach = disk_detach_plain,
+	.issue = array_issue,
+	.grow = array_grow,
+	.read_now = array_read_now,
+	.write_now = array_write_now,
+	.flush_now = array_flush_now,
+	.zero_now = array_zero_now,
+	.can_grow = true,
+	.can_discard = false,
+};

@@ -1,0 +1,89 @@
+/* disk/disk_array.h: what the files of arrays share. */
+#ifndef DISK_ARRAY_H
+#define DISK_ARRAY_H
+
+#include "codec/ec.h"
+#include "disk/disk_priv.h"
+
+struct array_member {
+	struct disk *disk; /* NULL: not there */
+	_Atomic uint32_t state;
+	_Atomic uint64_t read_errors;
+};
+
+struct array {
+	uint32_t data;
+	uint32_t parity;
+	uint32_t count;
+	struct ec ec;
+	_Atomic bool changed;
+	struct array_member members[DISK_MEMBERS_MAX];
+};
+
+/* A stripe, from an address. */
+struct stripe {
+	uint64_t first;	 /* block of each member */
+	uint32_t blocks; /* of data */
+	uint32_t width;	 /* blocks of a shard */
+	uint32_t turn;	 /* shard s lies on member (turn + s) % count */
+};
+
+/* Transfers of members, side by side. On a reactor's fiber they are waited for; elsewhere they
+ * block. */
+struct array_batch;
+struct array_transfer {
+	struct disk_io io;
+	struct iovec iov;
+	struct array_batch *batch;
+	uint32_t member;
+	uint32_t shard;
+	int32_t result;
+};
+struct array_batch {
+	struct array *array;
+	struct fiber *fiber;
+	uint32_t pending;
+	uint32_t count;
+	struct array_transfer transfers[DISK_MEMBERS_MAX];
+};
+
+static inline bool array_readable(const struct array *array, uint32_t member, uint64_t avoid)
+{
+	const struct array_member *at = &array->members[member];
+
+	return !(avoid >> member & 1) && at->disk &&
+	       atomic_load_explicit(&at->state, memory_order_acquire) == DISK_MEMBER_GOOD;
+}
+
+static inline bool array_writable(const struct array *array, uint32_t member)
+{
+	const struct array_member *at = &array->members[member];
+
+	return at->disk &&
+	       atomic_load_explicit(&at->state, memory_order_acquire) != DISK_MEMBER_MISSING;
+}
+
+/* disk_array.c */
+void array_member_fail(struct disk *disk, uint32_t member, int error);
+
+/* disk_array_io.c: 0 or -errno. avoid: a bit for each member that is not read. */
+int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid);
+int array_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset);
+int array_flush(struct disk *disk);
+struct stripe array_stripe(const struct array *array, uint64_t block);
+/* How many blocks of data a shard has. */
+uint32_t array_shard_blocks(const struct array *array, const struct stripe *stripe, uint32_t shard);
+/* A part of a shard, in bytes, made without those of `avoid`. */
+struct array_part {
+	uint32_t shard;
+	uint64_t from, to;
+	uint64_t avoid;
+};
+/* Makes it out of the others' into data. */
+int array_rescue(struct disk *disk, const struct stripe *stripe, const struct array_part *part,
+	uint8_t *data);
+void array_batch_add(struct array_batch *batch, enum disk_op op, uint32_t member, void *data,
+	uint64_t bytes, uint64_t offset);
+void array_batch_run(struct array_batch *batch);
+
+#endif

@@ -1,0 +1,383 @@
+/* disk/disk_array_io.c: reading and writing stripes and mirrored ranges over the members that are
+ * there, on a fiber or blocking; and making what is missing out of what is not. */
+#include "disk/disk_array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(degraded_reads, "nebulaio_array_degraded_reads_total", NULL,
+	"Shards made out of the others because their volume is missing or failed a read.");
+DEFINE_COUNTER(degraded_writes, "nebulaio_array_degraded_writes_total", NULL,
+	"Stripes that were written without all of their volumes.");
+
+static const uint8_t ZEROS[DISK_STRIPE_BLOCKS_MAX * DISK_ALIGN_BYTES];
+
+struct stripe array_stripe(const struct array *array, uint64_t block)
+{
+	struct stripe stripe = {
+		.first = disk_stripe_first(block), .blocks = disk_stripe_blocks(block)};
+
+	stripe.width = (stripe.blocks + array->data - 1) / array->data;
+	/* Runs never cross so many blocks, so that a stripe has one turn. */
+	stripe.turn = (uint32_t)(stripe.first / DISK_STRIPE_BLOCKS_MAX % array->count);
+	return stripe;
+}
+
+uint32_t array_shard_blocks(const struct array *array, const struct stripe *stripe, uint32_t shard)
+{
+	uint32_t before = shard * stripe->width;
+
+	if (shard >= array->data)
+		return stripe->width;
+	return before >= stripe->blocks ? 0 : MIN(stripe->blocks - before, stripe->width);
+}
+
+static uint32_t member_of(const struct array *array, const struct stripe *stripe, uint32_t shard)
+{
+	return (stripe->turn + shard) % array->count;
+}
+
+/* ---- Transfers. ---- */
+
+static void transfer_done(struct disk_io *io, int32_t result)
+{
+	struct array_transfer *transfer = CONTAINER_OF(io, struct array_transfer, io);
+
+	transfer->result = result < 0 ? result : 0;
+	if (--transfer->batch->pending == 0)
+		fiber_wake(transfer->batch->fiber);
+}
+
+void array_batch_add(struct array_batch *batch, enum disk_op op, uint32_t member, void *data,
+	uint64_t bytes, uint64_t offset)
+{
+	struct array_transfer *transfer = &batch->transfers[batch->count++];
+
+	transfer->batch = batch;
+	transfer->member = member;
+	transfer->result = 0;
+	transfer->iov = (struct iovec){data, bytes};
+	transfer->io.op = op;
+	transfer->io.iov = &transfer->iov;
+	transfer->io.iov_count = op == DISK_FLUSH ? 0 : 1;
+	transfer->io.offset = offset;
+	transfer->io.done = transfer_done;
+}
+
+static int32_t transfer_now(struct disk *disk, const struct array_transfer *transfer)
+{
+	const struct iovec *iov = &transfer->iov;
+
+	if (transfer->io.op == DISK_READ)
+		return disk_read_now(disk, iov->iov_base, iov->iov_len, transfer->io.offset);
+	if (transfer->io.op == DISK_WRITE)
+		return disk_write_now(disk, iov->iov_base, iov->iov_len, transfer->io.offset);
+	return disk_flush_now(disk);
+}
+
+void array_batch_run(struct array_batch *batch)
+{
+	batch->fiber = reactor_self() ? fiber_self() : NULL;
+	batch->pending = batch->count;
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct array_transfer *transfer = &batch->transfers[i];
+		struct disk *disk = batch->array->members[transfer->member].disk;
+
+		if (batch->fiber)
+			disk_start(disk, &transfer->io);
+		else
+			transfer->result = transfer_now(disk, transfer);
+	}
+	while (batch->fiber && batch->pending)
+		fiber_park();
+}
+
+static struct array_batch *batch_open(struct array *array)
+{
+	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
+
+	if (batch)
+		batch->array = array;
+	return batch;
+}
+
+/* ---- Stripes, read. ---- */
+
+/* Bytes of one shard from each of enough others, zeros where they have no data. */
+struct rescue {
+	struct array *array;
+	const struct stripe *stripe;
+	struct array_part part;
+	uint32_t have;
+	uint8_t *memory;
+	void *shards[EC_SHARDS_MAX];
+};
+
+/* One try: chooses the sources and reads them. 0; -EAGAIN: one failed and is avoided now; -EIO:
+ * there are not enough. */
+static int rescue_try(struct rescue *rescue, struct array_batch *batch)
+{
+	const struct array *array = rescue->array;
+	uint64_t bytes = rescue->part.to - rescue->part.from;
+	uint32_t chosen = 0;
+	int ret = 0;
+
+	batch->count = 0;
+	rescue->have = 0;
+	for (uint32_t s = 0; s < array->count && chosen < array->data; s++) {
+		uint32_t member = member_of(array, rescue->stripe, s);
+		uint64_t real =
+			(uint64_t)array_shard_blocks(array, rescue->stripe, s) * DISK_ALIGN_BYTES;
+		uint8_t *data = rescue->memory + chosen * bytes;
+
+		real = real > rescue->part.from ? MIN(real - rescue->part.from, bytes) : 0;
+		if (s == rescue->part.shard ||
+			(real && !array_readable(array, member, rescue->part.avoid)))
+			continue;
+		memset(data + real, 0, bytes - real);
+		if (real)
+			array_batch_add(batch, DISK_READ, member, data, real,
+				rescue->stripe->first * DISK_ALIGN_BYTES + rescue->part.from);
+		rescue->shards[s] = data;
+		rescue->have |= 1u << s;
+		chosen++;
+	}
+	if (chosen < array->data)
+		return -EIO;
+	array_batch_run(batch);
+	for (uint32_t i = 0; i < batch->count; i++)
+		if (batch->transfers[i].result) {
+			rescue->part.avoid |= 1ull << batch->transfers[i].member;
+			ret = -EAGAIN;
+		}
+	return ret;
+}
+
+int array_rescue(struct disk *disk, const struct stripe *stripe, const struct array_part *part,
+	uint8_t *data)
+{
+	struct array *array = disk->array;
+	uint64_t bytes = part->to - part->from;
+	struct rescue rescue = {.array = array, .stripe = stripe, .part = *part};
+	struct array_batch *batch = batch_open(array);
+	void *memory;
+	int ret;
+
+	if (!batch || posix_memalign(&memory, DISK_ALIGN_BYTES, array->data * bytes)) {
+		free(batch);
+		return -ENOMEM;
+	}
+	rescue.memory = (uint8_t *)memory;
+	counter_add(&degraded_reads, 1);
+	do {
+		ret = rescue_try(&rescue, batch);
+	} while (ret == -EAGAIN);
+	rescue.shards[part->shard] = data;
+	if (!ret)
+		ret = ec_reconstruct(
+			&array->ec, bytes, rescue.shards, rescue.have, 1u << part->shard);
+	free(memory);
+	free(batch);
+	return ret;
+}
+
+static int stripe_read(
+	struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
+{
+	struct array *array = disk->array;
+	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
+	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
+	uint64_t from = offset % MIB, to = from + bytes;
+	struct array_batch *batch = batch_open(array);
+	uint32_t lost = 0;
+	int ret = 0;
+
+	if (!batch)
+		return -ENOMEM;
+	for (uint64_t at = from; at < to;) {
+		uint32_t shard = (uint32_t)(at / shard_bytes);
+		uint32_t member = member_of(array, &stripe, shard);
+		uint64_t end = MIN(to, (shard + 1) * shard_bytes);
+
+		if (array_readable(array, member, avoid)) {
+			batch->transfers[batch->count].shard = shard;
+			array_batch_add(batch, DISK_READ, member, data + (at - from), end - at,
+				stripe.first * DISK_ALIGN_BYTES + at % shard_bytes);
+		} else {
+			lost |= 1u << shard;
+		}
+		at = end;
+	}
+	array_batch_run(batch);
+	for (uint32_t i = 0; i < batch->count; i++)
+		if (batch->transfers[i].result)
+			lost |= 1u << batch->transfers[i].shard;
+	free(batch);
+	for (uint32_t shard = 0; lost >> shard && !ret; shard++) {
+		uint64_t begin = MAX(from, shard * shard_bytes);
+
+		const struct array_part part = {.shard = shard,
+			.from = begin - shard * shard_bytes,
+			.to = MIN(to, (shard + 1) * shard_bytes) - shard * shard_bytes,
+			.avoid = avoid};
+
+		if (lost >> shard & 1)
+			ret = array_rescue(disk, &stripe, &part, data + (begin - from));
+	}
+	return ret;
+}
+
+static int mirror_read(
+	struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
+{
+	struct array *array = disk->array;
+	struct array_batch *batch = batch_open(array);
+	int ret = batch ? -EIO : -ENOMEM;
+
+	for (uint32_t i = 0; i <= array->parity && ret == -EIO; i++) {
+		if (!array_readable(array, i, avoid))
+			continue;
+		batch->count = 0;
+		array_batch_add(batch, DISK_READ, i, data, bytes, offset);
+		array_batch_run(batch);
+		ret = batch->transfers[0].result ? -EIO : 0;
+	}
+	free(batch);
+	return ret;
+}
+
+int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
+{
+	if (!disk_in_range(disk, offset, bytes))
+		return -EIO;
+	return disk_stripe_is(offset / DISK_ALIGN_BYTES)
+		       ? stripe_read(disk, data, bytes, offset, avoid)
+		       : mirror_read(disk, data, bytes, offset, avoid);
+}
+
+/* ---- Written. ---- */
+
+/* Parity over the columns [from, to) of the shards; those whose data ends before are zeros. */
+static int columns_encode(const struct array *array, const struct stripe *stripe,
+	const uint8_t *data, uint8_t *parity, const uint64_t columns[2])
+{
+	uint64_t shard_bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
+	const void *from[EC_DATA_MAX];
+	void *to[EC_PARITY_MAX];
+
+	if (columns[0] == columns[1])
+		return 0;
+	for (uint32_t s = 0; s < array->data; s++) {
+		uint64_t real = (uint64_t)array_shard_blocks(array, stripe, s) * DISK_ALIGN_BYTES;
+
+		from[s] = real > columns[0] ? data + s * shard_bytes + columns[0] : ZEROS;
+	}
+	for (uint32_t p = 0; p < array->parity; p++)
+		to[p] = parity + p * shard_bytes + columns[0];
+	return ec_encode(&array->ec, columns[1] - columns[0], from, to);
+}
+
+static int stripe_encode(const struct array *array, const struct stripe *stripe,
+	const uint8_t *data, uint8_t *parity)
+{
+	uint64_t width = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
+	/* Where the last shard with data ends. */
+	uint64_t end =
+		(uint64_t)(stripe->blocks - (stripe->blocks - 1) / stripe->width * stripe->width) *
+		DISK_ALIGN_BYTES;
+	int ret = columns_encode(array, stripe, data, parity, (const uint64_t[2]){0, end});
+
+	return ret ? ret
+		   : columns_encode(array, stripe, data, parity, (const uint64_t[2]){end, width});
+}
+
+/* Gives up members whose write failed. */
+static void failures_take(struct disk *disk, const struct array_batch *batch)
+{
+	for (uint32_t i = 0; i < batch->count; i++)
+		if (batch->transfers[i].result)
+			array_member_fail(
+				disk, batch->transfers[i].member, batch->transfers[i].result);
+}
+
+static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset)
+{
+	struct array *array = disk->array;
+	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
+	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
+	struct array_batch *batch;
+	uint32_t skipped = 0;
+	void *parity;
+	int ret;
+
+	if (offset % MIB || bytes != (uint64_t)stripe.blocks * DISK_ALIGN_BYTES)
+		return -EINVAL;
+	batch = batch_open(array);
+	if (!batch || posix_memalign(&parity, DISK_ALIGN_BYTES, array->parity * shard_bytes)) {
+		free(batch);
+		return -ENOMEM;
+	}
+	ret = stripe_encode(array, &stripe, data, (uint8_t *)parity);
+	for (uint32_t s = 0; s < array->count && !ret; s++) {
+		uint32_t member = member_of(array, &stripe, s);
+		uint64_t real = (uint64_t)array_shard_blocks(array, &stripe, s) * DISK_ALIGN_BYTES;
+		uint8_t *shard = s < array->data
+					 ? data + s * shard_bytes
+					 : (uint8_t *)parity + (s - array->data) * shard_bytes;
+
+		if (real && array_writable(array, member))
+			array_batch_add(batch, DISK_WRITE, member, shard, real,
+				stripe.first * DISK_ALIGN_BYTES);
+		else
+			skipped += real != 0;
+	}
+	if (!ret)
+		array_batch_run(batch);
+	failures_take(disk, batch);
+	if (skipped)
+		counter_add(&degraded_writes, 1);
+	free(parity);
+	free(batch);
+	return ret ? ret : disk_array_quorum(disk) ? 0 : -EIO;
+}
+
+static int mirror_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset)
+{
+	struct array *array = disk->array;
+	struct array_batch *batch = batch_open(array);
+
+	if (!batch)
+		return -ENOMEM;
+	for (uint32_t i = 0; i <= array->parity; i++)
+		if (array_writable(array, i))
+			array_batch_add(batch, DISK_WRITE, i, data, bytes, offset);
+	array_batch_run(batch);
+	failures_take(disk, batch);
+	free(batch);
+	return disk_array_quorum(disk) ? 0 : -EIO;
+}
+
+int array_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset)
+{
+	if (!disk_in_range(disk, offset, bytes))
+		return -EIO;
+	return disk_stripe_is(offset / DISK_ALIGN_BYTES) ? stripe_write(disk, data, bytes, offset)
+							 : mirror_write(disk, data, bytes, offset);
+}
+
+int array_flush(struct disk *disk)
+{
+	struct array *array = disk->array;
+	struct array_batch *batch = batch_open(array);
+
+	if (!batch)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < array->count; i++)
+		if (array_writable(array, i))
+			array_batch_add(batch, DISK_FLUSH, i, NULL, 0, 0);
+	array_batch_run(batch);
+	failures_take(disk, batch);
+	free(batch);
+	return disk_array_quorum(disk) ? 0 : -EIO;
+}

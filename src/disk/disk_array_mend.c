@@ -1,0 +1,106 @@
+/* disk/disk_array_mend.c: when a checksum says that a member gave wrong bytes: reading in other
+ * ways; and a member's part of a stripe made anew. */
+#include "disk/disk_array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(amended, "nebulaio_array_amended_total", NULL,
+	"Pieces that a volume had wrong and that were written anew.");
+DEFINE_COUNTER(rebuilt_bytes, "nebulaio_array_rebuilt_bytes_total", NULL,
+	"Bytes written to volumes that are rebuilt.");
+
+/* The members that a way leaves out: each one alone, then each two. 0: there are no more ways. */
+static uint64_t way_avoids(const struct array *array, uint32_t way)
+{
+	if (way < array->count)
+		return 1ull << way;
+	way -= array->count;
+	for (uint32_t a = 0; a < array->count; a++)
+		for (uint32_t b = a + 1; b < array->count; b++)
+			if (way-- == 0)
+				return 1ull << a | 1ull << b;
+	return 0;
+}
+
+int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way)
+{
+	uint64_t avoid = disk->array ? way_avoids(disk->array, way) : 0;
+
+	return avoid ? array_read(disk, (uint8_t *)data, bytes, offset, avoid) : -ENOENT;
+}
+
+int disk_array_amend(
+	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way)
+{
+	struct array *array = disk->array;
+	struct stripe stripe = array_stripe(array, offset / DISK_ALIGN_BYTES);
+	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
+	uint64_t from = offset % MIB, to = from + bytes;
+	uint64_t avoid = way_avoids(array, way);
+	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
+	int ret = 0;
+
+	if (!batch)
+		return -ENOMEM;
+	batch->array = array;
+	for (uint64_t at = from; at < to;) {
+		uint32_t shard = (uint32_t)(at / shard_bytes);
+		uint32_t member = (stripe.turn + shard) % array->count;
+		uint64_t end = MIN(to, (shard + 1) * shard_bytes);
+
+		/* A write only reads the data. */
+		if ((avoid >> member & 1) && array_writable(array, member))
+			array_batch_add(batch, DISK_WRITE, member,
+				(uint8_t *)(uintptr_t)data + (at - from), end - at,
+				stripe.first * DISK_ALIGN_BYTES + at % shard_bytes);
+		at = end;
+	}
+	array_batch_run(batch);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		if (batch->transfers[i].result)
+			ret = batch->transfers[i].result;
+		log_warn("disk", "volume %u (%s) had %llu bytes at %llu wrong: %s",
+			batch->transfers[i].member,
+			array->members[batch->transfers[i].member].disk->path,
+			(unsigned long long)batch->transfers[i].iov.iov_len,
+			(unsigned long long)batch->transfers[i].io.offset,
+			ret ? "and they cannot be written anew" : "written anew");
+	}
+	counter_add(&amended, 1);
+	free(batch);
+	return ret;
+}
+
+int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
+{
+	struct array *array = disk->array;
+	struct stripe stripe = array_stripe(array, block);
+	uint32_t shard = (member + array->count - stripe.turn) % array->count;
+	uint64_t bytes = (uint64_t)array_shard_blocks(array, &stripe, shard) * DISK_ALIGN_BYTES;
+	const struct array_part part = {.shard = shard, .to = bytes};
+	struct array_batch *batch;
+	void *data;
+	int ret;
+
+	if (!bytes)
+		return 0;
+	if (!array_writable(array, member))
+		return -EIO;
+	if (posix_memalign(&data, DISK_ALIGN_BYTES, bytes))
+		return -ENOMEM;
+	batch = (struct array_batch *)calloc(1, sizeof(*batch));
+	ret = batch ? array_rescue(disk, &stripe, &part, (uint8_t *)data) : -ENOMEM;
+	if (!ret) {
+		batch->array = array;
+		array_batch_add(
+			batch, DISK_WRITE, member, data, bytes, stripe.first * DISK_ALIGN_BYTES);
+		array_batch_run(batch);
+		ret = batch->transfers[0].result;
+		counter_add(&rebuilt_bytes, bytes);
+	}
+	free(batch);
+	free(data);
+	return ret;
+}

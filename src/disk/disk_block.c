@@ -1,0 +1,90 @@
+/* disk/disk_block.c: a volume that is a whole block device, or a partition: opened exclusively, so
+ * that neither a mount nor a second server can have it; its size is what the kernel says. */
+#include "disk/disk_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* O_EXCL without O_CREAT is the block layer's own claim (open(2)). A killed process's io_uring may
+ * hold the device for a moment longer. */
+static int block_node_open(struct disk *disk, uint64_t wait_ns)
+{
+	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+	int flags = disk->read_only ? O_RDONLY : O_RDWR | O_EXCL;
+
+	for (;;) {
+		disk->fd = open(disk->path, flags | O_DIRECT | O_CLOEXEC);
+		if (disk->fd >= 0)
+			return 0;
+		if (errno != EBUSY)
+			return -errno;
+		if (clock_now_ns() >= deadline_ns)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	log_error("disk",
+		"%s: in use: mounted, part of a RAID or LVM volume, swap, or another process has "
+		"it (lsblk and fuser tell)",
+		disk->path);
+	return -EBUSY;
+}
+
+static int block_open(struct disk *disk, const struct disk_opts *opts)
+{
+	int ret = block_node_open(disk, opts->lock_wait_ns);
+	int sector_bytes = 0, read_only = 0;
+	uint64_t bytes = 0;
+
+	if (ret)
+		return ret;
+	if (ioctl(disk->fd, BLKGETSIZE64, &bytes) || ioctl(disk->fd, BLKSSZGET, &sector_bytes) ||
+		ioctl(disk->fd, BLKROGET, &read_only))
+		return -errno;
+	if (read_only && !disk->read_only) {
+		log_error("disk", "%s: the device is read-only", disk->path);
+		return -EROFS;
+	}
+	if (sector_bytes <= 0 || DISK_ALIGN_BYTES % (uint32_t)sector_bytes) {
+		log_error("disk", "%s: logical blocks of %d bytes; at most %u can be used",
+			disk->path, sector_bytes, DISK_ALIGN_BYTES);
+		return -EOPNOTSUPP;
+	}
+	disk->direct = true;
+	disk->sector_bytes = (uint32_t)sector_bytes;
+	disk->medium_bytes = bytes;
+	atomic_store(&disk->bytes, ALIGN_DOWN(bytes, MIB));
+	snprintf(disk->what, sizeof(disk->what),
+		"block device, %llu MiB, logical blocks of %d bytes",
+		(unsigned long long)(bytes / MIB), sector_bytes);
+	return 0;
+}
+
+static int block_grow(struct disk *disk, uint64_t bytes_total)
+{
+	(void)disk;
+	(void)bytes_total;
+	return -ENOSPC;
+}
+
+const struct disk_ops DISK_BLOCK_OPS = {
+	.name = "block device",
+	.open = block_open,
+	.close = disk_fd_close,
+	.attach = disk_attach_plain,
+	.detach = disk_detach_plain,
+	.issue = disk_fd_issue,
+	.grow = block_grow,
+	.read_now = disk_fd_read_now,
+	.write_now = disk_fd_write_now,
+	.flush_now = disk_fd_flush_now,
+	.zero_now = disk_fd_zero_now,
+	.can_grow = false,
+	.can_discard = true,
+};

@@ -1,0 +1,124 @@
+/* disk/disk_nvme.h: what the files of NVMe passthrough share. Numbers are of the NVM Express base
+ * specification 2.0 and its NVM command set 1.0. */
+#ifndef DISK_NVME_H
+#define DISK_NVME_H
+
+#include "disk/disk_priv.h"
+
+#include <linux/nvme_ioctl.h>
+
+#define NVME_FLUSH	  0x00u
+#define NVME_WRITE	  0x01u
+#define NVME_READ	  0x02u
+#define NVME_WRITE_ZEROES 0x08u
+#define NVME_DATASET	  0x09u
+#define NVME_IDENTIFY	  0x06u /* admin */
+
+#define NVME_IDENTIFY_BYTES   4096u
+#define NVME_CNS_NAMESPACE    0u
+#define NVME_CNS_CONTROLLER   1u
+#define NVME_DEALLOCATE	      4u /* dataset management, dword 11 */
+#define NVME_PAGE_BYTES	      4096u
+#define NVME_LBA_SHIFT_MIN    9u
+#define NVME_COMMAND_LBAS_MAX 65536u
+/* Without huge pages every page of a transfer is a segment, and the kernel splits no passthrough
+ * command. */
+#define NVME_TRANSFER_BYTES_MAX (256u * 1024u)
+/* Commands in flight on one core. */
+#define NVME_CORE_COMMANDS 512u
+
+/* One run of a dataset management command. */
+struct nvme_range {
+	uint32_t attributes;
+	uint32_t lbas;
+	uint64_t first_lba;
+};
+_Static_assert(sizeof(struct nvme_range) == 16, "as the specification has it");
+
+struct nvme_command {
+	struct nvme_uring_cmd words;
+	bool fixed;
+	bool vectored; /* addr is an array of data_len iovecs */
+	uint32_t bytes;
+	struct disk_io *io;
+	struct nvme_command *next_free;
+	struct nvme_range range;
+};
+
+struct nvme_transport {
+	int (*open)(struct disk *disk, const struct disk_opts *opts);
+	void (*close)(struct disk *disk);
+	/* 0, a status (> 0) or -errno. */
+	int (*identify)(struct disk *disk, uint32_t cns, uint8_t data[NVME_IDENTIFY_BYTES]);
+	int (*now)(struct disk *disk, const struct nvme_command *command);
+	void (*prep)(struct disk *disk, struct io_uring_sqe *sqe,
+		const struct nvme_command *command, int arena);
+	/* What a completion's res means: 0, a status or -errno. */
+	int32_t (*result)(struct disk *disk, const struct nvme_command *command, int32_t res);
+};
+extern const struct nvme_transport NVME_DEVICE_TRANSPORT, NVME_SIMULATED_TRANSPORT;
+
+struct nvme {
+	const struct nvme_transport *transport;
+	uint32_t nsid;
+	uint32_t lba_shift;
+	uint64_t lba_count;
+	uint32_t transfer_bytes_max;
+	uint32_t segments_max;
+	bool deallocates;
+	bool zeroes;
+	bool write_cache;
+	bool polled;
+	int block_fd; /* the block device beside it, claimed; -1: none */
+	char serial[21];
+	char model[41];
+	struct {
+		uint32_t lba_shift, mdts, metadata_bytes, status;
+		uint64_t after;
+		bool bare;
+		_Atomic uint64_t commands;
+	} simulated;
+};
+
+/* A ring of its own, for its entries are larger than the reactor's. */
+struct nvme_ring {
+	struct io_uring ring;
+	bool open;
+	bool polled;
+	bool registered;
+	bool fixed_works; /* a command from the registered region has ended well */
+	uint32_t in_flight;
+};
+
+/* Reads and writes go to the polled ring where there is one, all else to the plain one. */
+struct nvme_core {
+	struct disk *disk;
+	const struct disk_core *core;
+	struct nvme_ring plain, polled;
+	struct reactor_poller poller;
+	int event_fd;
+	struct nvme_command *commands;
+	struct nvme_command *free;
+	struct disk_io *first, *last; /* not issued entirely yet */
+};
+
+/* disk_nvme.c */
+/* Takes what a controller and a namespace say of themselves into disk->nvme and disk->bytes. */
+int nvme_identified(struct disk *disk, const uint8_t controller[NVME_IDENTIFY_BYTES],
+	const uint8_t space[NVME_IDENTIFY_BYTES]);
+
+/* disk_nvme_status.c */
+/* The status without its retry bits as -errno; 0 stays 0. */
+int nvme_status_errno(uint32_t status);
+const char *nvme_status_name(uint32_t status);
+
+/* disk_nvme_dp.c */
+void nvme_issue(struct disk_io *io, const struct disk_core *core);
+uint32_t nvme_poll(void *arg);
+bool nvme_arm(void *arg);
+void nvme_disarm(void *arg);
+/* The words of a command over a run of bytes; address and length of its data are the caller's. */
+void nvme_words(const struct nvme *nvme, struct nvme_command *command, uint8_t opcode,
+	uint64_t offset, uint64_t bytes);
+
+#endif

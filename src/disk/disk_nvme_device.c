@@ -1,0 +1,174 @@
+/* disk/disk_nvme_device.c: commands to a real controller: /dev/ngXnY by ioctl where we may block,
+ * as uring_cmd where we may not. The block device beside it is claimed, so that nobody mounts it
+ * under us. */
+#include "disk/disk_nvme.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+/* "nvme0n1" of the device number of ng0n1; -ENOENT where sysfs does not say. */
+static int block_name(int fd, char *ret_name, size_t name_cap)
+{
+	char link[64], target[512];
+	unsigned controller, space;
+	const char *slash;
+	struct stat st;
+	ssize_t len;
+
+	if (fstat(fd, &st))
+		return -errno;
+	snprintf(link, sizeof(link), "/sys/dev/char/%u:%u", major(st.st_rdev), minor(st.st_rdev));
+	len = readlink(link, target, sizeof(target) - 1);
+	if (len < 0)
+		return -ENOENT;
+	target[len] = 0;
+	slash = strrchr(target, '/');
+	if (!slash || sscanf(slash, "/ng%un%u", &controller, &space) != 2)
+		return -ENOENT;
+	snprintf(ret_name, name_cap, "nvme%un%u", controller, space);
+	return 0;
+}
+
+static uint64_t queue_limit(const char *name, const char *limit)
+{
+	unsigned long long value = 0;
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/queue/%s", name, limit);
+	file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu", &value) != 1)
+		value = 0;
+	fclose(file);
+	return value;
+}
+
+/* What one command may move: the controller's own limit comes on top. */
+static void limits_read(struct nvme *nvme, const char *name)
+{
+	uint64_t bytes = queue_limit(name, "max_hw_sectors_kb") * 1024;
+	uint64_t segments = queue_limit(name, "max_segments");
+
+	nvme->transfer_bytes_max = NVME_TRANSFER_BYTES_MAX;
+	if (bytes)
+		nvme->transfer_bytes_max = (uint32_t)MIN(bytes, NVME_TRANSFER_BYTES_MAX);
+	/* One segment more than pages: data need not begin on a page. */
+	if (segments > 1)
+		nvme->transfer_bytes_max = (uint32_t)MIN(
+			(segments - 1) * NVME_PAGE_BYTES, (uint64_t)nvme->transfer_bytes_max);
+	nvme->transfer_bytes_max = ALIGN_DOWN(nvme->transfer_bytes_max, DISK_ALIGN_BYTES);
+	nvme->polled = queue_limit(name, "io_poll") == 1;
+}
+
+/* The block device of the same namespace, exclusively. */
+static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
+{
+	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+	char path[300];
+
+	snprintf(path, sizeof(path), "/dev/%s", name);
+	for (;;) {
+		disk->nvme->block_fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
+		if (disk->nvme->block_fd >= 0 || errno != EBUSY)
+			return 0; /* no such node: then nobody can mount it either */
+		if (clock_now_ns() >= deadline_ns)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	log_error("disk", "%s: in use: %s is mounted, or another process has it", disk->path, path);
+	return -EBUSY;
+}
+
+static int device_open(struct disk *disk, const struct disk_opts *opts)
+{
+	char name[64];
+	int nsid, ret = 0;
+
+	disk->fd = open(disk->path, (disk->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	if (disk->fd < 0)
+		return -errno;
+	nsid = ioctl(disk->fd, NVME_IOCTL_ID);
+	if (nsid <= 0) {
+		log_error("disk", "%s: not an NVMe namespace (/dev/ngXnY)", disk->path);
+		return -EINVAL;
+	}
+	disk->nvme->nsid = (uint32_t)nsid;
+	if (!disk->read_only)
+		ret = disk_lock(disk, disk->fd, opts->lock_wait_ns);
+	if (ret || block_name(disk->fd, name, sizeof(name)))
+		return ret;
+	limits_read(disk->nvme, name);
+	return disk->read_only ? 0 : block_claim(disk, name, opts->lock_wait_ns);
+}
+
+static void device_close(struct disk *disk)
+{
+	if (disk->nvme->block_fd >= 0)
+		close(disk->nvme->block_fd);
+}
+
+static int device_identify(struct disk *disk, uint32_t cns, uint8_t data[NVME_IDENTIFY_BYTES])
+{
+	struct nvme_passthru_cmd words = {
+		.opcode = NVME_IDENTIFY,
+		.nsid = cns == NVME_CNS_NAMESPACE ? disk->nvme->nsid : 0,
+		.addr = (uint64_t)(uintptr_t)data,
+		.data_len = NVME_IDENTIFY_BYTES,
+		.cdw10 = cns,
+	};
+	int ret = ioctl(disk->fd, NVME_IOCTL_ADMIN_CMD, &words);
+
+	return ret < 0 ? -errno : ret;
+}
+
+static int device_now(struct disk *disk, const struct nvme_command *command)
+{
+	struct nvme_passthru_cmd words;
+	int ret;
+
+	_Static_assert(sizeof(words) == sizeof(command->words), "the same words, but for the end");
+	memcpy(&words, &command->words, sizeof(words));
+	ret = ioctl(disk->fd, NVME_IOCTL_IO_CMD, &words);
+	return ret < 0 ? -errno : ret;
+}
+
+static void device_prep(
+	struct disk *disk, struct io_uring_sqe *sqe, const struct nvme_command *command, int arena)
+{
+	/* liburing 2.3 has no helper that knows large entries. */
+	memset(sqe, 0, 2 * sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = disk->fd;
+	sqe->cmd_op = command->vectored ? NVME_URING_CMD_IO_VEC : NVME_URING_CMD_IO;
+	if (arena >= 0) {
+		sqe->uring_cmd_flags = IORING_URING_CMD_FIXED;
+		sqe->buf_index = (uint16_t)arena;
+	}
+	memcpy(sqe->cmd, &command->words, sizeof(command->words));
+}
+
+static int32_t device_result(struct disk *disk, const struct nvme_command *command, int32_t res)
+{
+	(void)disk;
+	(void)command;
+	return res;
+}
+
+const struct nvme_transport NVME_DEVICE_TRANSPORT = {
+	.open = device_open,
+	.close = device_close,
+	.identify = device_identify,
+	.now = device_now,
+	.prep = device_prep,
+	.result = device_result,
+};

@@ -1,0 +1,325 @@
+/* tests/unit/disk/test_array.c: several volumes as one: stripes of every length read in every part,
+ * with members lost, failing, lying and rebuilt; the mirrored range; who is good. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "disk/disk.h"
+
+#define STEP	     (4 * MIB)
+#define BLOCK	     4096u
+#define STRIPE_FIRST 256u /* 1 MiB */
+
+struct fixture {
+	char dir[512];
+	struct disk *disk;
+	uint32_t data, parity;
+	uint8_t *body, *got;
+};
+
+static struct disk *member_open(const struct fixture *fixture, uint32_t member, const char *faults)
+{
+	struct disk_opts opts = {
+		.bytes_min = STEP, .step_bytes = STEP, .create = true, .faults = faults};
+	struct disk *disk;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/m%u", fixture->dir, member);
+	opts.path = path;
+	assert_int_equal(disk_open(&opts, &disk), 0);
+	return disk;
+}
+
+static void array_reopen(struct fixture *fixture, uint64_t missing, uint64_t rebuilding)
+{
+	struct disk_array_opts opts = {
+		.data = fixture->data, .parity = fixture->parity, .name = "array"};
+
+	disk_close(fixture->disk);
+	for (uint32_t i = 0; i < fixture->data + fixture->parity; i++) {
+		opts.members[i] = missing >> i & 1 ? NULL : member_open(fixture, i, NULL);
+		opts.states[i] = rebuilding >> i & 1 ? DISK_MEMBER_REBUILDING : DISK_MEMBER_GOOD;
+	}
+	assert_int_equal(disk_array_open(&opts, &fixture->disk), 0);
+}
+
+static void fixture_init(struct fixture *fixture, uint32_t data, uint32_t parity)
+{
+	const char *base = getenv("TMPDIR");
+	struct prng prng;
+	void *memory = NULL;
+
+	memset(fixture, 0, sizeof(*fixture));
+	snprintf(fixture->dir, sizeof(fixture->dir), "%s/nebulaio-array-XXXXXX", base ? base : ".");
+	assert_non_null(mkdtemp(fixture->dir));
+	fixture->data = data;
+	fixture->parity = parity;
+	assert_int_equal(posix_memalign(&memory, BLOCK, 2 * MIB), 0);
+	fixture->body = (uint8_t *)memory;
+	fixture->got = fixture->body + MIB;
+	prng_seed(&prng, data * 100 + parity);
+	prng_fill(&prng, fixture->body, MIB);
+	array_reopen(fixture, 0, 0);
+}
+
+static void fixture_end(struct fixture *fixture)
+{
+	char path[600];
+
+	disk_close(fixture->disk);
+	for (uint32_t i = 0; i < fixture->data + fixture->parity; i++) {
+		snprintf(path, sizeof(path), "%s/m%u", fixture->dir, i);
+		unlink(path);
+	}
+	assert_int_equal(rmdir(fixture->dir), 0);
+	free(fixture->body);
+}
+
+static uint64_t offset_of(uint32_t first, uint32_t blocks)
+{
+	return disk_stripe(first, blocks) * BLOCK;
+}
+
+static void stripe_put(struct fixture *fixture, uint32_t first, uint32_t blocks)
+{
+	assert_int_equal(disk_write_now(fixture->disk, fixture->body, blocks * BLOCK,
+				 offset_of(first, blocks)),
+		0);
+}
+
+static void stripe_expect(struct fixture *fixture, uint32_t first, uint32_t blocks)
+{
+	/* The whole of it, then a part that begins and ends somewhere. */
+	uint32_t from = blocks / 3, count = blocks - from - blocks / 4;
+
+	memset(fixture->got, 0x5a, blocks * BLOCK);
+	assert_int_equal(disk_read_now(fixture->disk, fixture->got, blocks * BLOCK,
+				 offset_of(first, blocks)),
+		0);
+	assert_memory_equal(fixture->got, fixture->body, blocks * BLOCK);
+	assert_int_equal(disk_read_now(fixture->disk, fixture->got, count * BLOCK,
+				 offset_of(first, blocks) + from * BLOCK),
+		0);
+	assert_memory_equal(fixture->got, fixture->body + from * BLOCK, count * BLOCK);
+}
+
+static const uint32_t LENGTHS[] = {1, 2, 3, 4, 5, 15, 16, 17, 39, 41, 255, 256};
+
+static void test_every_loss_is_made_good(void **state)
+{
+	static const uint32_t CODES[][2] = {{2, 1}, {4, 2}, {10, 4}};
+
+	(void)state;
+	for (uint32_t c = 0; c < ARRAY_LEN(CODES); c++) {
+		struct fixture fixture;
+		uint32_t count = CODES[c][0] + CODES[c][1];
+
+		fixture_init(&fixture, CODES[c][0], CODES[c][1]);
+		for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS); i++)
+			stripe_put(&fixture, STRIPE_FIRST + i * 130 % 500, LENGTHS[i]);
+		for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS); i++) {
+			uint32_t first = STRIPE_FIRST + i * 130 % 500;
+
+			/* The runs overlap: each is put again when it is its turn. */
+			array_reopen(&fixture, 0, 0);
+			stripe_put(&fixture, first, LENGTHS[i]);
+			stripe_expect(&fixture, first, LENGTHS[i]);
+			for (uint32_t a = 0; a < count; a++) {
+				uint64_t lost = 1ull << a;
+
+				if (CODES[c][1] > 1)
+					lost |= 1ull << (a + 1 + i) % count;
+				array_reopen(&fixture, lost, 0);
+				stripe_expect(&fixture, first, LENGTHS[i]);
+			}
+		}
+		fixture_end(&fixture);
+	}
+}
+
+static void test_too_much_is_too_much(void **state)
+{
+	struct fixture fixture;
+	struct disk_array_opts bad = {.data = 2, .parity = 2, .name = "array"};
+	struct disk *disk;
+
+	(void)state;
+	assert_int_equal(disk_array_open(&bad, &disk), -EINVAL);
+	fixture_init(&fixture, 4, 2);
+	stripe_put(&fixture, STRIPE_FIRST, 40);
+	array_reopen(&fixture, 0x7, 0);
+	assert_false(disk_array_quorum(fixture.disk));
+	assert_int_equal(
+		disk_read_now(fixture.disk, fixture.got, 40 * BLOCK, offset_of(STRIPE_FIRST, 40)),
+		-EIO);
+	assert_int_equal(
+		disk_write_now(fixture.disk, fixture.body, 40 * BLOCK, offset_of(STRIPE_FIRST, 40)),
+		-EIO);
+	array_reopen(&fixture, 0, 0);
+	/* A part of a stripe is not written, and nothing lies beyond the end. */
+	assert_int_equal(
+		disk_write_now(fixture.disk, fixture.body, 20 * BLOCK, offset_of(STRIPE_FIRST, 40)),
+		-EINVAL);
+	assert_false(disk_in_range(fixture.disk, offset_of(1020, 40), 40 * BLOCK));
+	assert_false(disk_in_range(fixture.disk, offset_of(STRIPE_FIRST, 4), 5 * BLOCK));
+	assert_true(disk_in_range(fixture.disk, offset_of(STRIPE_FIRST, 4), 4 * BLOCK));
+	assert_int_equal(disk_read_now(fixture.disk, fixture.got, BLOCK, offset_of(1024, 1)), -EIO);
+	assert_int_equal(disk_zero_now(fixture.disk, BLOCK, 0), -EOPNOTSUPP);
+	fixture_end(&fixture);
+}
+
+static void test_mirrors(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	assert_int_equal(disk_write_now(fixture.disk, fixture.body, 8 * BLOCK, 16 * BLOCK), 0);
+	assert_int_equal(disk_flush_now(fixture.disk), 0);
+	for (uint32_t copy = 0; copy < 3; copy++) {
+		memset(fixture.got, 0, 8 * BLOCK);
+		assert_int_equal(
+			disk_copy_read_now(fixture.disk, copy, fixture.got, 8 * BLOCK, 16 * BLOCK),
+			0);
+		assert_memory_equal(fixture.got, fixture.body, 8 * BLOCK);
+	}
+	assert_int_equal(disk_copy_read_now(fixture.disk, 3, fixture.got, BLOCK, 0), -ENOENT);
+	array_reopen(&fixture, 0x3, 0);
+	assert_int_equal(disk_read_now(fixture.disk, fixture.got, 8 * BLOCK, 16 * BLOCK), 0);
+	assert_memory_equal(fixture.got, fixture.body, 8 * BLOCK);
+	assert_int_equal(disk_copy_read_now(fixture.disk, 1, fixture.got, BLOCK, 0), -ENOENT);
+	/* All of it is served while two are rebuilt, but they are not read. */
+	array_reopen(&fixture, 0, 0x3);
+	assert_int_equal(disk_copy_read_now(fixture.disk, 1, fixture.got, BLOCK, 0), -ENOENT);
+	fixture_end(&fixture);
+}
+
+static void test_a_failed_write_gives_a_member_up(void **state)
+{
+	struct fixture fixture;
+	struct disk_array_opts opts = {.data = 4, .parity = 2, .name = "array"};
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	disk_close(fixture.disk);
+	for (uint32_t i = 0; i < 6; i++)
+		opts.members[i] = member_open(&fixture, i, NULL);
+	assert_int_equal(disk_array_open(&opts, &fixture.disk), 0);
+	disk_fence(disk_array_member(fixture.disk, 2));
+	assert_false(disk_array_changed(fixture.disk));
+	stripe_put(&fixture, STRIPE_FIRST, 100);
+	assert_true(disk_array_changed(fixture.disk));
+	assert_false(disk_array_changed(fixture.disk));
+	assert_int_equal(disk_array_state(fixture.disk, 2), DISK_MEMBER_MISSING);
+	assert_int_equal(disk_array_lost(fixture.disk), 4);
+	stripe_expect(&fixture, STRIPE_FIRST, 100);
+	disk_fence(disk_array_member(fixture.disk, 5));
+	assert_int_equal(disk_flush_now(fixture.disk), 0);
+	assert_true(disk_array_changed(fixture.disk));
+	stripe_expect(&fixture, STRIPE_FIRST, 100);
+	disk_fence(disk_array_member(fixture.disk, 0));
+	assert_int_equal(disk_flush_now(fixture.disk), -EIO);
+	fixture_end(&fixture);
+}
+
+/* Spoils so many bytes of a member at an offset. */
+static void spoil(const struct fixture *fixture, uint32_t member, uint64_t offset, uint32_t bytes)
+{
+	char path[600];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/m%u", fixture->dir, member);
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0);
+	memset(fixture->got, 0x77, bytes);
+	assert_int_equal(pwrite(fd, fixture->got, bytes, (off_t)offset), bytes);
+	close(fd);
+}
+
+static void test_lies_are_found_and_mended(void **state)
+{
+	struct fixture fixture;
+	uint32_t way, member = 0;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
+	/* The first shard's member turns with the place: block 256 is the second turn. */
+	member = STRIPE_FIRST / 256 % 6;
+	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 5 * BLOCK, BLOCK);
+	for (way = 0;; way++) {
+		assert_int_equal(disk_array_reread(fixture.disk, fixture.got, 16 * BLOCK,
+					 offset_of(STRIPE_FIRST, 256), way),
+			0);
+		if (memcmp(fixture.got, fixture.body, 16 * BLOCK) == 0)
+			break;
+		assert_in_range(way, 0, 5);
+	}
+	assert_int_equal(way, member);
+	assert_int_equal(disk_array_amend(fixture.disk, fixture.got, 16 * BLOCK,
+				 offset_of(STRIPE_FIRST, 256), way),
+		0);
+	stripe_expect(&fixture, STRIPE_FIRST, 256);
+	/* Six alone and fifteen pairs. */
+	assert_int_equal(disk_array_reread(fixture.disk, fixture.got, BLOCK,
+				 offset_of(STRIPE_FIRST, 256), 20),
+		0);
+	assert_int_equal(disk_array_reread(fixture.disk, fixture.got, BLOCK,
+				 offset_of(STRIPE_FIRST, 256), 21),
+		-ENOENT);
+	fixture_end(&fixture);
+}
+
+static void test_members_are_rebuilt(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS) - 2; i++)
+		stripe_put(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
+	for (uint32_t m = 0; m < 2; m++) {
+		char path[600];
+
+		snprintf(path, sizeof(path), "%s/m%u", fixture.dir, m * 3);
+		unlink(path);
+	}
+	array_reopen(&fixture, 0, 0x9);
+	for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS) - 2; i++) {
+		uint64_t block = disk_stripe(STRIPE_FIRST + i * 16, LENGTHS[i]);
+
+		stripe_expect(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
+		assert_int_equal(disk_array_rebuild(fixture.disk, block, 0), 0);
+		assert_int_equal(disk_array_rebuild(fixture.disk, block, 3), 0);
+	}
+	disk_array_heal(fixture.disk, 0);
+	disk_array_heal(fixture.disk, 3);
+	assert_int_equal(disk_array_lost(fixture.disk), 0);
+	array_reopen(&fixture, 0x6, 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS) - 2; i++)
+		stripe_expect(&fixture, STRIPE_FIRST + i * 16, LENGTHS[i]);
+	/* One that is missing is not healed, nor rebuilt. */
+	disk_array_heal(fixture.disk, 1);
+	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_MISSING);
+	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256), 1), -EIO);
+	fixture_end(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_loss_is_made_good),
+		cmocka_unit_test(test_too_much_is_too_much),
+		cmocka_unit_test(test_mirrors),
+		cmocka_unit_test(test_a_failed_write_gives_a_member_up),
+		cmocka_unit_test(test_lies_are_found_and_mended),
+		cmocka_unit_test(test_members_are_rebuilt),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,455 @@
+/* tests/unit/disk/test_devices.c: volumes that are devices: NVMe commands on a made-up controller,
+ * their statuses, what a controller says of itself; a block device (a loop device, as root); and
+ * what is recognised on a medium that is not ours. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "disk/disk.h"
+#include "disk/disk_nvme.h"
+
+#define MEDIUM_BYTES (16 * MIB)
+
+struct fixture {
+	char path[600];
+	char dir[512];
+	struct disk *disk;
+	struct region *region;
+	struct reactor *reactor;
+};
+
+static void fixture_init(struct fixture *fixture, uint64_t bytes)
+{
+	const char *base = getenv("TMPDIR");
+	int fd;
+
+	memset(fixture, 0, sizeof(*fixture));
+	snprintf(
+		fixture->dir, sizeof(fixture->dir), "%s/nebulaio-device-XXXXXX", base ? base : ".");
+	assert_non_null(mkdtemp(fixture->dir));
+	snprintf(fixture->path, sizeof(fixture->path), "%s/medium", fixture->dir);
+	fd = open(fixture->path, O_RDWR | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	close(fd);
+}
+
+static void fixture_end(struct fixture *fixture)
+{
+	unlink(fixture->path);
+	assert_int_equal(rmdir(fixture->dir), 0);
+}
+
+static int nvme_sim_open(struct fixture *fixture, const char *nvme, struct disk **ret_disk)
+{
+	struct disk_opts opts = {.kind = DISK_NVME_SIMULATED, .path = fixture->path, .nvme = nvme};
+
+	return disk_open(&opts, ret_disk);
+}
+
+/* ---- On a reactor. ---- */
+
+struct direct {
+	struct disk_io io;
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static void direct_done(struct disk_io *io, int32_t result)
+{
+	struct direct *direct = CONTAINER_OF(io, struct direct, io);
+
+	direct->result = result;
+	direct->done = true;
+	fiber_wake(direct->fiber);
+}
+
+static void direct_start(struct disk *disk, struct direct *direct, enum disk_op op,
+	struct iovec *iov, uint32_t count)
+{
+	direct->fiber = fiber_self();
+	direct->done = false;
+	direct->io.op = op;
+	direct->io.iov = iov;
+	direct->io.iov_count = count;
+	direct->io.done = direct_done;
+	disk_start(disk, &direct->io);
+}
+
+static int32_t direct_wait(struct direct *direct)
+{
+	while (!direct->done)
+		fiber_park();
+	return direct->result;
+}
+
+static int32_t direct_run(
+	struct disk *disk, enum disk_op op, void *data, uint64_t bytes, uint64_t offset)
+{
+	struct iovec iov = {data, bytes};
+	struct direct direct = {.io = {.offset = offset, .bytes = bytes}};
+
+	direct_start(disk, &direct, op, &iov, data ? 1 : 0);
+	return direct_wait(&direct);
+}
+
+static void reactor_with(struct fixture *fixture, fiber_fn *fn)
+{
+	struct region_opts region_opts = {.bytes = 16 * MIB, .core_count = 1, .ring_entries = 64};
+	struct reactor_opts reactor_opts = {.cpu = -1};
+
+	assert_int_equal(region_open(&region_opts, &fixture->region), 0);
+	assert_int_equal(reactor_open(&reactor_opts, &fixture->reactor), 0);
+	assert_int_equal(disk_attach(fixture->disk, fixture->reactor, fixture->region), 0);
+	assert_int_equal(fiber_spawn(fixture->reactor, "test", fn, fixture), 0);
+	reactor_run(fixture->reactor);
+	disk_close(fixture->disk);
+	reactor_close(fixture->reactor);
+	region_close(fixture->region);
+}
+
+#define PIECES 40u
+
+static void pieces_lease(struct fixture *fixture, struct region_span *ret_span, struct iovec *iov)
+{
+	assert_int_equal(region_lease(fixture->region, 3 * PIECES, OWNER_DISK, ret_span), 0);
+	/* Of different lengths, some larger than one command of the smallest controller. */
+	for (uint32_t i = 0, at = 0; i < PIECES; i++) {
+		uint32_t frames = 1 + i % 5;
+
+		iov[i] = (struct iovec){ret_span->data + (size_t)at * 4096, (size_t)frames * 4096};
+		at += frames;
+	}
+}
+
+/* Gathers, scatters and whole spans, written one way and read another. */
+static void transfers_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span out, in;
+	struct iovec iov[PIECES];
+	struct direct many[3] = {0};
+	struct prng prng;
+	uint32_t bytes = 3 * PIECES * 4096;
+
+	prng_seed(&prng, 3);
+	pieces_lease(fixture, &out, iov);
+	assert_int_equal(region_lease(fixture->region, 3 * PIECES, OWNER_DISK, &in), 0);
+	prng_fill(&prng, out.data, bytes);
+	many[0].io.offset = 8192;
+	direct_start(fixture->disk, &many[0], DISK_WRITE, iov, PIECES);
+	assert_int_equal(direct_wait(&many[0]), bytes);
+	assert_int_equal(direct_run(fixture->disk, DISK_FLUSH, NULL, 0, 0), 0);
+	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, bytes, 8192), bytes);
+	assert_memory_equal(in.data, out.data, bytes);
+	/* Several at once, and whatever the pieces are. */
+	memset(in.data, 0, bytes);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct iovec *part = &iov[20 + i];
+
+		many[i].io.offset = MIB * (i + 1);
+		*part = (struct iovec){out.data + (size_t)i * 4096, bytes / 2 / 4096 * 4096};
+		direct_start(fixture->disk, &many[i], DISK_WRITE, part, 1);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(direct_wait(&many[i]), bytes / 2 / 4096 * 4096);
+	assert_int_equal(disk_read_now(fixture->disk, in.data, 65536, 3 * MIB), 0);
+	assert_memory_equal(in.data, out.data + 2 * 4096, 65536);
+	assert_int_equal(direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, 3 * MIB), 0);
+	assert_int_equal(direct_run(fixture->disk, DISK_ZERO, NULL, 65536, 2 * MIB), 0);
+	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, 65536, 2 * MIB), 65536);
+	for (uint32_t i = 0; i < 65536; i++)
+		assert_int_equal(in.data[i], 0);
+	region_give(fixture->region, out, OWNER_DISK);
+	region_give(fixture->region, in, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_nvme_splits_and_gathers(void **state)
+{
+	static const char *const CONTROLLERS[] = {"lba=4096,mdts=5", "lba=512,mdts=1", "lba=512"};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(CONTROLLERS); i++) {
+		struct fixture fixture;
+
+		fixture_init(&fixture, MEDIUM_BYTES);
+		assert_int_equal(nvme_sim_open(&fixture, CONTROLLERS[i], &fixture.disk), 0);
+		assert_int_equal(disk_bytes(fixture.disk), MEDIUM_BYTES);
+		assert_false(disk_can_grow(fixture.disk));
+		assert_int_equal(disk_grow(fixture.disk, MEDIUM_BYTES + 1), -ENOSPC);
+		assert_non_null(strstr(disk_describe(fixture.disk), "made up? (SIM-1)"));
+		reactor_with(&fixture, transfers_fiber);
+		fixture_end(&fixture);
+	}
+}
+
+static void refusals_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span span;
+
+	assert_int_equal(region_lease(fixture->region, 300, OWNER_DISK, &span), 0);
+	assert_int_equal(direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, 0), -EOPNOTSUPP);
+	assert_int_equal(direct_run(fixture->disk, DISK_ZERO, NULL, 65536, 0), -EOPNOTSUPP);
+	assert_int_equal(disk_zero_now(fixture->disk, 65536, 0), 0); /* by writing them */
+	assert_int_equal(disk_read_now(fixture->disk, span.data, 512, MEDIUM_BYTES), -EIO);
+	assert_int_equal(disk_read_now(fixture->disk, span.data, 100, 0), -EINVAL);
+	region_give(fixture->region, span, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_nvme_without_deallocate(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture, MEDIUM_BYTES);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=512,caps=0", &fixture.disk), 0);
+	reactor_with(&fixture, refusals_fiber);
+	fixture_end(&fixture);
+}
+
+/* A read of two commands of which the controller fails one, or all. */
+static void statuses_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span span;
+
+	assert_int_equal(region_lease(fixture->region, 16, OWNER_DISK, &span), 0);
+	assert_int_equal(direct_run(fixture->disk, DISK_READ, span.data, 16 * 4096, 0), -EIO);
+	assert_int_equal(direct_run(fixture->disk, DISK_FLUSH, NULL, 0, 0), -EIO);
+	assert_int_equal(disk_write_now(fixture->disk, span.data, 4096, 0), -EIO);
+	assert_int_equal(disk_flush_now(fixture->disk), -EIO);
+	region_give(fixture->region, span, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_nvme_statuses_end_operations(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture, MEDIUM_BYTES);
+	assert_int_equal(
+		nvme_sim_open(&fixture, "lba=4096,mdts=3,status=0x4281,after=1", &fixture.disk), 0);
+	reactor_with(&fixture, statuses_fiber);
+	fixture_end(&fixture);
+}
+
+static void test_nvme_status_names(void **state)
+{
+	(void)state;
+	assert_int_equal(nvme_status_errno(0), 0);
+	assert_int_equal(nvme_status_errno(0x4000), 0);
+	assert_int_equal(nvme_status_errno(0x4281), -EIO);
+	assert_string_equal(nvme_status_name(0x4281), "unrecovered read error");
+	assert_int_equal(nvme_status_errno(0x81), -ENOSPC);
+	assert_int_equal(nvme_status_errno(0x80), -ERANGE);
+	assert_int_equal(nvme_status_errno(0x20), -EROFS);
+	assert_int_equal(nvme_status_errno(0x83), -EBUSY);
+	assert_int_equal(nvme_status_errno(0x1), -EOPNOTSUPP);
+	assert_int_equal(nvme_status_errno(0x7c0), -EIO);
+	assert_string_equal(nvme_status_name(0x7c0), "a status that is not in our table");
+}
+
+static void test_nvme_refuses_what_it_cannot_use(void **state)
+{
+	struct fixture fixture;
+	struct disk *second;
+
+	(void)state;
+	fixture_init(&fixture, MEDIUM_BYTES);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=8192", &fixture.disk), -EOPNOTSUPP);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=256", &fixture.disk), -EOPNOTSUPP);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=512,ms=8", &fixture.disk), -EOPNOTSUPP);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=x", &fixture.disk), -EINVAL);
+	assert_int_equal(nvme_sim_open(&fixture, "what=1", &fixture.disk), -EINVAL);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=512", &fixture.disk), 0);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=512", &second), -EBUSY);
+	disk_close(fixture.disk);
+	fixture_end(&fixture);
+	fixture_init(&fixture, 0);
+	assert_int_equal(nvme_sim_open(&fixture, "lba=512", &fixture.disk), -EOPNOTSUPP);
+	fixture_end(&fixture);
+	/* A character device that is no NVMe namespace, and what is no device at all. */
+	assert_int_equal(disk_open(&(struct disk_opts){.path = "/dev/null"}, &second), -EINVAL);
+	assert_int_equal(disk_open(&(struct disk_opts){.path = "/"}, &second), -EINVAL);
+	assert_int_equal(disk_open(&(struct disk_opts){.path = "/nowhere"}, &second), -ENOENT);
+}
+
+static void test_controllers_may_say_anything(void **state)
+{
+	struct nvme nvme = {0};
+	struct disk *disk = (struct disk *)calloc(1, sizeof(*disk));
+	uint8_t controller[NVME_IDENTIFY_BYTES], space[NVME_IDENTIFY_BYTES];
+	struct prng prng;
+	uint32_t taken = 0;
+
+	(void)state;
+	assert_non_null(disk);
+	disk->nvme = &nvme;
+	prng_seed(&prng, 11);
+	for (uint32_t i = 0; i < 20000; i++) {
+		prng_fill(&prng, controller, sizeof(controller));
+		prng_fill(&prng, space, sizeof(space));
+		if (i % 2) { /* half of them are nearly sound */
+			memset(&space[128], 0, 256);
+			for (uint32_t f = 0; f < 64; f++)
+				space[130 + f * 4] = (uint8_t)(9 + prng_next(&prng) % 5);
+			memset(&space[4], 0, 4);
+			space[99] = 0;
+		}
+		nvme.transfer_bytes_max = 0;
+		if (nvme_identified(disk, controller, space))
+			continue;
+		taken++;
+		assert_in_range(nvme.lba_shift, 9, 12);
+		assert_in_range(nvme.transfer_bytes_max, 4096, NVME_TRANSFER_BYTES_MAX);
+		assert_int_equal(nvme.transfer_bytes_max % 4096, 0);
+		assert_true(disk_bytes(disk) <= nvme.lba_count << nvme.lba_shift);
+	}
+	assert_in_range(taken, 1000, 19000);
+	free(disk);
+}
+
+/* ---- What lies on a medium. ---- */
+
+static void stamp(const struct fixture *fixture, uint64_t offset, const char *bytes, size_t len)
+{
+	int fd = open(fixture->path, O_WRONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(pwrite(fd, bytes, len, (off_t)offset), len);
+	close(fd);
+}
+
+static void foreign_expect(struct fixture *fixture, const char *what)
+{
+	char found[128] = "";
+	struct disk *disk;
+
+	assert_int_equal(
+		disk_open(&(struct disk_opts){.path = fixture->path, .read_only = true}, &disk), 0);
+	assert_int_equal(disk_foreign(disk, found, sizeof(found)), what ? 1 : 0);
+	assert_string_equal(found, what ? what : "");
+	assert_int_equal(disk_write_now(disk, found, 4096, 0), -EROFS);
+	assert_int_equal(disk_zero_now(disk, 4096, 0), -EROFS);
+	disk_close(disk);
+}
+
+static void test_foreign_media_are_recognised(void **state)
+{
+	static const struct {
+		uint64_t offset;
+		const char *bytes;
+		size_t len;
+		const char *what;
+	} CASES[] = {
+		{1080, "\x53\xef", 2, "an ext2, ext3 or ext4 file system"},
+		{0, "XFSB", 4, "an XFS file system"},
+		{65600, "_BHRfS_M", 8, "a Btrfs file system"},
+		{0, "LUKS\xba\xbe", 6, "a LUKS encrypted volume"},
+		{512, "LABELONE", 8, "an LVM physical volume"},
+		{4086, "SWAPSPACE2", 10, "swap space"},
+		{510, "\x55\xaa", 2, "a partition table or boot sector"},
+		{512, "EFI PART", 8, "a GPT partition table"},
+		{MEDIUM_BYTES - 512, "EFI PART", 8, "the copy of a GPT partition table at the end"},
+		{4096, "NEBSTORE", 8, "a NebulaIO volume"},
+		{900000, "x", 1, "data of a kind that we do not know"},
+	};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(CASES); i++) {
+		struct fixture fixture;
+
+		fixture_init(&fixture, MEDIUM_BYTES);
+		foreign_expect(&fixture, NULL);
+		stamp(&fixture, CASES[i].offset, CASES[i].bytes, CASES[i].len);
+		foreign_expect(&fixture, CASES[i].what);
+		fixture_end(&fixture);
+	}
+}
+
+/* ---- A block device. ---- */
+
+/* A free loop device over the fixture's file; -1 where we may not. */
+static int loop_attach(const struct fixture *fixture, char *path, size_t path_cap)
+{
+	int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+	int number, loop, fd = -1;
+
+	if (control < 0)
+		return -1;
+	for (uint32_t tries = 0; tries < 8; tries++) {
+		number = ioctl(control, LOOP_CTL_GET_FREE);
+		snprintf(path, path_cap, "/dev/loop%d", number);
+		loop = number < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
+		fd = loop < 0 ? -1 : open(fixture->path, O_RDWR | O_CLOEXEC);
+		if (fd >= 0 && ioctl(loop, LOOP_SET_FD, fd) == 0) {
+			close(fd);
+			close(control);
+			return loop;
+		}
+		if (fd >= 0)
+			close(fd);
+		if (loop >= 0)
+			close(loop);
+	}
+	close(control);
+	return -1;
+}
+
+static void test_block_device(void **state)
+{
+	struct fixture fixture;
+	struct disk *second;
+	char path[64];
+	int loop;
+
+	(void)state;
+	fixture_init(&fixture, MEDIUM_BYTES + 4096);
+	loop = loop_attach(&fixture, path, sizeof(path));
+	if (loop < 0) {
+		fixture_end(&fixture);
+		skip();
+	}
+	assert_int_equal(disk_open(&(struct disk_opts){.path = path}, &fixture.disk), 0);
+	assert_int_equal(disk_kind(fixture.disk), DISK_BLOCK);
+	assert_string_equal(disk_kind_name(fixture.disk), "block device");
+	assert_int_equal(disk_bytes(fixture.disk), MEDIUM_BYTES);
+	assert_int_equal(disk_medium_bytes(fixture.disk), MEDIUM_BYTES + 4096);
+	assert_int_equal(disk_open(&(struct disk_opts){.path = path}, &second), -EBUSY);
+	assert_int_equal(disk_grow(fixture.disk, MEDIUM_BYTES + 1), -ENOSPC);
+	reactor_with(&fixture, transfers_fiber);
+	assert_int_equal(
+		disk_open(&(struct disk_opts){.path = path, .bytes_min = GIB}, &second), -ENOSPC);
+	ioctl(loop, LOOP_CLR_FD, 0);
+	close(loop);
+	fixture_end(&fixture);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nvme_splits_and_gathers),
+		cmocka_unit_test(test_nvme_without_deallocate),
+		cmocka_unit_test(test_nvme_statuses_end_operations),
+		cmocka_unit_test(test_nvme_status_names),
+		cmocka_unit_test(test_nvme_refuses_what_it_cannot_use),
+		cmocka_unit_test(test_controllers_may_say_anything),
+		cmocka_unit_test(test_foreign_media_are_recognised),
+		cmocka_unit_test(test_block_device),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
