@@ -125,14 +125,7 @@ int adoption_object(struct adoption *adoption, const struct store_meta *meta, ui
 		if (adopted->dropped)
 			continue;
 		adopted->segment_first = segment;
-		for (uint32_t s = 0; s < adopted->object->segment_count; s++) {
-			struct segment *loaded = atomic_load_explicit(
-				&adopted->object->segments[s], memory_order_acquire);
-
-			/* What is not in memory is in the index. */
-			if (loaded)
-				atomic_init(&object->segments[segment + s], segment_get(loaded));
-		}
+		object_segments_share(adopted->object, object, segment);
 		segment += adopted->object->segment_count;
 	}
 	CHECK(segment == object->segment_count);

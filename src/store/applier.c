@@ -1,17 +1,20 @@
 /* store/applier.c: what happens to a group after it is durable: the index thread applies it to
- * RocksDB, unpins its records and frees the space of what it replaced; the checkpoint thread
- * flushes RocksDB and moves the log's tail, so that its space can be used again. */
+ * RocksDB, many groups at a time, unpins their records and frees the space of what they replaced;
+ * the checkpoint thread flushes RocksDB and moves the log's tail, so that its space can be used
+ * again. */
 #include "store/store_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARE_GROUPS_MAX 8u
+#define SPARE_GROUPS_MAX 32u
 #define SPARE_BYTES_MAX	 (2 * MIB)
 
 DEFINE_COUNTER(groups_applied, "nebulaio_store_groups_applied_total", NULL,
 	"Groups applied to the index.");
+DEFINE_COUNTER(rows_merged, "nebulaio_store_rows_merged_total", NULL,
+	"Index rows that were replaced before the index had them.");
 DEFINE_COUNTER(checkpoints, "nebulaio_store_checkpoints_total", NULL,
 	"Times that the index was flushed and the log's tail moved.");
 
@@ -42,6 +45,10 @@ static void progress_wait(struct applier *applier)
 	waiter_init(&waiter);
 	waiter.next = applier->waiters;
 	applier->waiters = &waiter;
+	if (!applier->hurry) {
+		applier->hurry = true;
+		pthread_cond_signal(&applier->work);
+	}
 	pthread_mutex_unlock(&applier->lock);
 	waiter_wait(&waiter);
 	pthread_mutex_lock(&applier->lock);
@@ -111,76 +118,153 @@ static void touched_release(struct store *store, const struct group *group, bool
 	}
 }
 
-static int group_apply(struct store *store, const struct group *group)
+/* The run's groups as one batch; a deletion by prefix reads the index, so its group stands alone.
+ */
+static int run_apply(struct store *store, struct group *first, const struct group *last)
 {
-	const struct group_head *head = group_head(group);
+	const struct group_head *head = group_head(last);
 	struct state_record state = {
-		.version = STORE_VERSION,
+		.version = INDEX_VERSION,
 		.applied_seq = head->seq,
 		.data_id_next = head->data_id_next,
 		.bucket_id_next = head->bucket_id_next,
 	};
+	struct coalesce *coalesce = &store->applier.coalesce;
 
-	dead_load(store, group);
 	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
-	return index_apply(store->index, slice_of(group->bytes, head->bytes), &state);
+	coalesce_reset(coalesce);
+	for (struct group *group = first; group; group = group->next)
+		dead_load(store, group);
+	if (first->alone)
+		return index_apply(
+			store->index, slice_of(first->bytes, group_head(first)->bytes), &state);
+	for (struct group *group = first; group; group = group->next) {
+		int ret = coalesce_add(
+			coalesce, slice_of(group->bytes, group_head(group)->bytes), group->count);
+
+		if (ret)
+			return ret;
+	}
+	coalesce_settle(coalesce);
+	counter_add(&rows_merged, coalesce->count - coalesce->settled_count);
+	return index_apply_coalesced(store->index, coalesce, &state);
 }
 
-static void group_finish(struct store *store, struct group *group)
+/* Books the run as applied, or the index as failed. Returns whether the groups may be let go. */
+static bool run_book(
+	struct store *store, const struct group *first, const struct group *last, int ret)
 {
 	struct applier *applier = &store->applier;
 	struct waiter *waiters;
-	int ret = 0;
+	bool applied;
 
-	if (!applier->failed)
-		ret = group_apply(store, group);
-	if (ret)
-		store_fence(store, "the index", ret);
-	else
-		counter_add(&groups_applied, 1);
 	pthread_mutex_lock(&applier->lock);
 	if (ret)
 		applier->failed = true;
-	if (!applier->failed) {
-		applier->applied_seq = group_head(group)->seq;
-		applier->applied_pos = group->end_pos;
+	applied = !applier->failed;
+	if (applied) {
+		applier->applied_seq = group_head(last)->seq;
+		applier->applied_pos = last->end_pos;
 	}
-	applier->queued_bytes -= group->len;
+	for (const struct group *group = first; group; group = group->next)
+		applier->queued_bytes -= group->len;
 	waiters = waiters_take(applier);
 	pthread_mutex_unlock(&applier->lock);
 	waiters_wake(waiters);
-	touched_release(store, group, !ret && !applier->failed);
-	group_keep(applier, group);
+	return applied;
+}
+
+static void run_finish(struct store *store, struct group *first)
+{
+	struct applier *applier = &store->applier;
+	const struct group *last = first;
+	uint32_t count = 1;
+	bool applied;
+	int ret = 0;
+
+	for (; last->next; last = last->next)
+		count++;
+	if (!applier->failed)
+		ret = run_apply(store, first, last);
+	if (ret)
+		store_fence(store, "the index", ret);
+	else
+		counter_add(&groups_applied, count);
+	applied = run_book(store, first, last, ret);
+	while (first) {
+		struct group *next = first->next;
+
+		touched_release(store, first, applied);
+		group_keep(applier, first);
+		first = next;
+	}
+}
+
+/* Whether the queue is to be applied now; otherwise *ret_until says when it will be. The lock is
+ * held. */
+static bool run_due(struct store *store, uint64_t *ret_until_ns)
+{
+	struct applier *applier = &store->applier;
+
+	*ret_until_ns = applier->waiting_since_ns + APPLY_WAIT_NS;
+	return applier->hurry || applier->stopping ||
+	       applier->waiting_bytes >= MIN(APPLY_BYTES_GOAL, store->volume.super.log_bytes / 8) ||
+	       clock_now_ns() >= *ret_until_ns;
+}
+
+/* Waits for a run of groups that is due, and takes it off the queue; NULL at the end. */
+static struct group *run_take(struct store *store)
+{
+	struct applier *applier = &store->applier;
+	struct group *first, *last;
+	uint64_t until_ns;
+
+	pthread_mutex_lock(&applier->lock);
+	while (!applier->first || !run_due(store, &until_ns)) {
+		if (!applier->first && applier->stopping)
+			break;
+		if (!applier->first) {
+			applier->hurry = false;
+			pthread_cond_wait(&applier->work, &applier->lock);
+		} else {
+			struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+				.tv_nsec = (long)(until_ns % NS_PER_S)};
+
+			pthread_cond_timedwait(&applier->work, &applier->lock, &until);
+		}
+	}
+	first = last = applier->first;
+	if (first) {
+		applier->waiting_bytes -= first->len;
+		while (!first->alone && last->next && !last->next->alone) {
+			last = last->next;
+			applier->waiting_bytes -= last->len;
+		}
+		applier->first = last->next;
+		last->next = NULL;
+		if (!applier->first)
+			applier->last = NULL;
+		applier->hurry &= applier->first != NULL;
+	}
+	pthread_mutex_unlock(&applier->lock);
+	return first;
 }
 
 static void *apply_main(void *arg)
 {
 	struct store *store = (struct store *)arg;
-	struct applier *applier = &store->applier;
+	struct group *first;
 
-	for (;;) {
-		struct group *group;
-
-		pthread_mutex_lock(&applier->lock);
-		while (!applier->first && !applier->stopping)
-			pthread_cond_wait(&applier->work, &applier->lock);
-		group = applier->first;
-		if (group) {
-			applier->first = group->next;
-			if (!applier->first)
-				applier->last = NULL;
-		}
-		pthread_mutex_unlock(&applier->lock);
-		if (!group)
-			return NULL;
-		group_finish(store, group);
-	}
+	while ((first = run_take(store)))
+		run_finish(store, first);
+	return NULL;
 }
 
 void applier_push(struct store *store, struct group *group)
 {
 	struct applier *applier = &store->applier;
-	bool was_empty;
+	bool was_empty, due;
+	uint64_t until_ns;
 
 	group->next = NULL;
 	pthread_mutex_lock(&applier->lock);
@@ -191,8 +275,12 @@ void applier_push(struct store *store, struct group *group)
 		applier->first = group;
 	applier->last = group;
 	applier->queued_bytes += group->len;
-	pthread_mutex_unlock(&applier->lock);
+	applier->waiting_bytes += group->len;
 	if (was_empty)
+		applier->waiting_since_ns = clock_now_ns();
+	due = run_due(store, &until_ns);
+	pthread_mutex_unlock(&applier->lock);
+	if (was_empty || due)
 		pthread_cond_signal(&applier->work);
 }
 
@@ -278,6 +366,11 @@ int applier_wait(struct store *store, uint64_t seq)
 	return ret;
 }
 
+int applier_settle(struct store *store)
+{
+	return applier_wait(store, atomic_load(&store->committer.published_seq));
+}
+
 int applier_wait_room(struct store *store, uint64_t end_pos)
 {
 	struct applier *applier = &store->applier;
@@ -331,8 +424,13 @@ int applier_start(struct store *store)
 
 void applier_init(struct applier *applier)
 {
+	pthread_condattr_t attr;
+
 	pthread_mutex_init(&applier->lock, NULL);
-	pthread_cond_init(&applier->work, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&applier->work, &attr);
+	pthread_condattr_destroy(&attr);
 	pthread_cond_init(&applier->checkpoint, NULL);
 }
 
@@ -356,6 +454,7 @@ void applier_stop(struct store *store)
 		applier->spare = group->next;
 		group_close(group);
 	}
+	coalesce_close(&applier->coalesce);
 	pthread_cond_destroy(&applier->work);
 	pthread_cond_destroy(&applier->checkpoint);
 	pthread_mutex_destroy(&applier->lock);

@@ -132,6 +132,21 @@ int buckets_add(struct buckets *buckets, const struct store_bucket *info)
 	return 0;
 }
 
+void buckets_change(struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info)
+{
+	pthread_rwlock_wrlock(&buckets->lock);
+	bucket->info.versioning = info->versioning;
+	bucket->info.flags = info->flags;
+	pthread_rwlock_unlock(&buckets->lock);
+}
+
+void buckets_info(struct buckets *buckets, struct bucket *bucket, struct store_bucket *ret_info)
+{
+	pthread_rwlock_rdlock(&buckets->lock);
+	*ret_info = bucket->info;
+	pthread_rwlock_unlock(&buckets->lock);
+}
+
 void buckets_remove(struct buckets *buckets, struct bucket *bucket)
 {
 	struct bucket **slot;

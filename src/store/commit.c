@@ -1,12 +1,10 @@
-/* store/commit.c: deciding what a commit does, in commit order, and publishing it once it is
- * durable. Runs on the committer's fiber but for commit_run, the caller's end. */
+/* store/commit.c: a commit's way: queued by its caller, decided in commit order (decide.c has the
+ * items, this file the buckets), and published once it is durable. Runs on the committer's fiber
+ * but for commit_run, the caller's end. */
 #include "store/store_priv.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define INLINE_KEY_BYTES  9u
-#define SEGMENT_KEY_BYTES 13u
 
 static void committer_kick(struct committer *committer)
 {
@@ -38,7 +36,7 @@ void commit_run(struct store *store, struct commit *commit)
 	int error = commit_enter(store);
 
 	if (error) {
-		commit_undo(commit, error);
+		commit_undo(store, commit, error);
 	} else {
 		waiter_init(&commit->waiter);
 		mpsc_push(&store->committer.queue, &commit->node);
@@ -48,38 +46,6 @@ void commit_run(struct store *store, struct commit *commit)
 	commit_leave(store);
 }
 
-/* What the key holds at this place in the order: decided before in this group, or published. */
-static struct object *item_current(const struct commit_item *item)
-{
-	return item->entry->has_pending ? item->entry->pending : item->entry->object;
-}
-
-uint32_t commit_rows_max(const struct object *object)
-{
-	return object && object->part_count > 1 ? object->segment_count : 1;
-}
-
-static size_t item_bytes(const struct commit_item *item, bool adopts)
-{
-	const struct object *object = item->object;
-	const struct object *current = item_current(item);
-	/* The row, and those of what it replaces. */
-	size_t bytes = MUTATION_BYTES(1 + 8 + item->entry->key_len, 0) +
-		       MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * commit_rows_max(current);
-
-	if (!object)
-		return bytes;
-	if (adopts)
-		return bytes + record_bytes(object);
-	bytes += record_bytes(object);
-	if (object->body == BODY_INLINE)
-		bytes += MUTATION_BYTES(INLINE_KEY_BYTES, object->meta.bytes);
-	for (uint32_t i = 0; object->body == BODY_SEGMENTED && i < object->segment_count; i++)
-		bytes += MUTATION_BYTES(
-			SEGMENT_KEY_BYTES, segment_record_bytes(atomic_load(&object->segments[i])));
-	return bytes;
-}
-
 size_t commit_bytes(const struct commit *commit)
 {
 	size_t bytes = commit->adoption ? adoption_bytes(commit->adoption) : 0;
@@ -87,92 +53,39 @@ size_t commit_bytes(const struct commit *commit)
 	if (commit->kind != COMMIT_ITEMS)
 		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
 	for (uint32_t i = 0; i < commit->item_count; i++)
-		bytes += item_bytes(&commit->items[i], commit->adoption != NULL);
+		bytes += commit_item_bytes(
+			&commit->items[i], commit->bucket, commit->adoption != NULL);
 	return bytes;
 }
 
-void commit_rows_delete(struct group *group, const struct object *object)
+/* Takes the reference over. */
+static void bucket_edit_decide(struct commit *commit, struct bucket *bucket, struct group *group)
 {
+	uint8_t record[BUCKET_RECORD_BYTES_MAX];
+	struct store_bucket edited;
 	struct key key;
+	size_t len;
 
-	if (object->body == BODY_INLINE) {
-		key_inline(&key, object->data_id);
-		group_add(group, MUTATION_DELETE, 0, &key, 0);
-	}
-	if (object->body != BODY_SEGMENTED)
+	commit->result = -ENOENT;
+	if (!bucket)
 		return;
-	if (object->part_count == 1 && object->segment_count > 1) {
-		key_segments(&key, object->data_id);
-		group_add(group, MUTATION_DELETE_PREFIX, 0, &key, 0);
+	edited = bucket->info;
+	commit->result = commit->bucket_edit(&edited, commit->arg);
+	if (!commit->result && (edited.versioning > STORE_VERSIONING_SUSPENDED ||
+				       edited.versioning < MIN(bucket->info.versioning, 1u) ||
+				       (edited.flags & ~STORE_BUCKET_LOCK)))
+		commit->result = -EINVAL;
+	if (commit->result) {
+		bucket_put(bucket);
 		return;
 	}
-	/* Each by its key: a search per part would be too many. */
-	for (uint32_t i = 0; i < object->segment_count; i++) {
-		const struct object_part *part = object_part_of(object, i);
-
-		key_segment(&key, part->data_id, i - part->segment_first);
-		group_add(group, MUTATION_DELETE, 0, &key, 0);
-	}
-}
-
-static void object_add(
-	struct group *group, const struct key *object_key, const struct object *object, bool adopts)
-{
-	uint8_t flags = object->body_flushed ? MUTATION_BODY_FLUSHED : 0;
-	struct key key;
-
-	record_put(object, group_add(group, MUTATION_PUT, flags, object_key, record_bytes(object)));
-	if (object->body == BODY_INLINE) {
-		key_inline(&key, object->data_id);
-		region_copy(group_add(group, MUTATION_PUT, 0, &key, object->meta.bytes),
-			object->inline_data, object->meta.bytes, COPY_INDEX);
-	}
-	if (object->body != BODY_SEGMENTED || adopts)
-		return;
-	for (uint32_t i = 0; i < object->segment_count; i++) {
-		const struct segment *segment = atomic_load(&object->segments[i]);
-
-		key_segment(&key, object->data_id, i);
-		segment_record_put(segment,
-			group_add(group, MUTATION_PUT, flags, &key, segment_record_bytes(segment)));
-	}
-}
-
-/* Modification times never go back, whatever the clock does. */
-static uint64_t mtime_next(struct store *store)
-{
-	struct committer *committer = &store->committer;
-
-	committer->mtime_last_ns = MAX(committer->mtime_last_ns, clock_real_ns());
-	return committer->mtime_last_ns;
-}
-
-static void item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
-	struct group *group)
-{
-	struct object *current = item_current(item);
-	struct key key;
-
-	item->result = atomic_load(&commit->bucket->dead) ? -ENOENT : 0;
-	if (!item->result && item->check)
-		item->result = item->check(current ? &current->meta : NULL, item->arg);
-	if (!item->result && commit->adoption)
-		item->result = adoption_decide(commit->adoption, group);
-	if (item->result || (!item->object && !current))
-		return;
-	key_object(&key, item->entry->bucket_id, slice_of(item->entry->key, item->entry->key_len));
-	if (current)
-		commit_rows_delete(group, current);
-	if (item->object) {
-		item->mtime_ns = mtime_next(store);
-		item->object->meta.mtime_ns = item->mtime_ns;
-		object_add(group, &key, item->object, commit->adoption != NULL);
-	} else {
-		group_add(group, MUTATION_DELETE, 0, &key, 0);
-	}
-	item->entry->pending = item->object;
-	item->entry->has_pending = true;
-	item->decided = true;
+	commit->bucket_info = bucket->info;
+	commit->bucket_info.versioning = edited.versioning;
+	commit->bucket_info.flags = edited.flags;
+	commit->bucket = bucket;
+	key_bucket(&key, slice_str(bucket->info.name));
+	len = bucket_record_put(&commit->bucket_info, record);
+	memcpy(group_add(group, MUTATION_PUT, 0, &key, len), record, len);
 }
 
 static void bucket_decide(struct store *store, struct commit *commit, struct group *group)
@@ -185,6 +98,10 @@ static void bucket_decide(struct store *store, struct commit *commit, struct gro
 
 	key_bucket(&key, name);
 	commit->result = 0;
+	if (commit->kind == COMMIT_BUCKET_EDIT) {
+		bucket_edit_decide(commit, bucket, group);
+		return;
+	}
 	if (commit->kind == COMMIT_BUCKET_CREATE) {
 		if (bucket)
 			commit->result = -EEXIST;
@@ -219,25 +136,37 @@ void commit_decide(struct store *store, struct commit *commit, struct group *gro
 		return;
 	}
 	for (uint32_t i = 0; i < commit->item_count; i++)
-		item_decide(store, commit, &commit->items[i], group);
+		commit_item_decide(store, commit, &commit->items[i], group);
+}
+
+static void change_publish(
+	struct store *store, struct bucket *bucket, struct change *change, struct group *group)
+{
+	struct object *old = hot_publish(store->hot, change->entry, change->object);
+
+	change->entry->has_pending = false;
+	if (old && change->old == OLD_EDITED)
+		atomic_store(&old->adopter, object_get(change->object));
+	if (old && change->old == OLD_DIES) {
+		atomic_store(&old->dead, true);
+		atomic_fetch_sub(&bucket->objects, 1);
+		atomic_fetch_sub(&store->objects, 1);
+	}
+	if (change->flags & CHANGE_NEW) {
+		atomic_fetch_add(&bucket->objects, 1);
+		atomic_fetch_add(&store->objects, 1);
+	}
+	group->touched[group->touched_count++] =
+		(struct touched){.entry = change->entry, .old = old};
 }
 
 static void item_publish(
 	struct store *store, struct bucket *bucket, struct commit_item *item, struct group *group)
 {
-	struct object *old = hot_publish(store->hot, item->entry, item->object);
-
-	item->entry->has_pending = false;
-	if (old)
-		atomic_store(&old->dead, true);
-	if (item->object && !old) {
-		atomic_fetch_add(&bucket->objects, 1);
-		atomic_fetch_add(&store->objects, 1);
-	} else if (!item->object && old) {
-		atomic_fetch_sub(&bucket->objects, 1);
-		atomic_fetch_sub(&store->objects, 1);
-	}
-	group->touched[group->touched_count++] = (struct touched){.entry = item->entry, .old = old};
+	for (uint32_t i = 0; i < item->change_count; i++)
+		change_publish(store, bucket, &item->changes[i], group);
+	if (bucket->info.versioning != STORE_VERSIONING_NEVER)
+		atomic_fetch_add(&item->entry->changes, 1);
 }
 
 void commit_publish(struct store *store, struct commit *commit, struct group *group)
@@ -249,6 +178,11 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 		bucket_put(commit->bucket);
 		commit->bucket = NULL;
 	}
+	if (commit->kind == COMMIT_BUCKET_EDIT && !commit->result) {
+		buckets_change(store->buckets, commit->bucket, &commit->bucket_info);
+		bucket_put(commit->bucket);
+		commit->bucket = NULL;
+	}
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++)
 		if (commit->items[i].decided)
 			item_publish(store, commit->bucket, &commit->items[i], group);
@@ -256,9 +190,9 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 		adoption_publish(store, commit->adoption, commit->items[0].object, group);
 }
 
-void commit_undo(struct commit *commit, int error)
+void commit_undo(struct store *store, struct commit *commit, int error)
 {
-	if (commit->kind == COMMIT_BUCKET_DELETE && commit->bucket) {
+	if (commit->kind != COMMIT_ITEMS && commit->bucket) {
 		bucket_put(commit->bucket);
 		commit->bucket = NULL;
 	}
@@ -268,9 +202,7 @@ void commit_undo(struct commit *commit, int error)
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++) {
 		struct commit_item *item = &commit->items[i];
 
-		if (item->decided)
-			item->entry->has_pending = false;
-		item->decided = false;
+		commit_item_drop(store, item);
 		item->result = error;
 	}
 }

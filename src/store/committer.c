@@ -71,8 +71,8 @@ static void group_gather(struct store *store, struct group *group)
 		uint32_t piece_count = body_piece_count(commit);
 		size_t bytes = commit_bytes(commit);
 		bool alone = commit->kind != COMMIT_ITEMS;
-		uint32_t touched =
-			commit->item_count + (commit->adoption ? commit->adoption->count : 0);
+		uint32_t touched = commit->item_count * CHANGES_MAX +
+				   (commit->adoption ? commit->adoption->count : 0);
 		int error = 0;
 
 		if (group->commit_count && (alone || group->len + bytes > bytes_max ||
@@ -87,7 +87,7 @@ static void group_gather(struct store *store, struct group *group)
 		else if (group_reserve(group, bytes, touched))
 			error = -ENOMEM;
 		if (error)
-			commit_undo(commit, error);
+			commit_undo(store, commit, error);
 		else
 			commit_decide(store, commit, group);
 		if (alone)
@@ -220,6 +220,9 @@ static int group_write(struct store *store, struct group *group)
 	ret = writes_wait(committer);
 	if (ret)
 		return ret;
+	ret = stripe_settle(store);
+	if (ret)
+		return ret;
 	committer->head_pos = pos + padded;
 	committer->seq_next++;
 	group->end_pos = committer->head_pos;
@@ -256,15 +259,16 @@ static void group_run(struct store *store, struct group *group)
 	if (ret) {
 		store_fence(store, "the log", ret);
 		for (struct commit *commit = commits; commit; commit = commit->next)
-			commit_undo(commit, -EIO);
+			commit_undo(store, commit, -EIO);
 		applier_group_give(store, group);
 		commits_wake(commits);
 		return;
 	}
+	/* Whoever sees something of it and then waits for this number finds it in the index. */
+	atomic_store(&committer->published_seq, group_head(group)->seq);
 	for (struct commit *commit = commits; commit; commit = commit->next)
 		commit_publish(store, commit, group);
 	counter_add(&commits_total, group->commit_count);
-	atomic_store(&committer->published_seq, group_head(group)->seq);
 	applier_push(store, group);
 	commits_wake(commits);
 }
@@ -290,7 +294,7 @@ static void committer_main(void *arg)
 		group = applier_group(store);
 		if (!group) {
 			committer->held = NULL;
-			commit_undo(commit, -ENOMEM);
+			commit_undo(store, commit, -ENOMEM);
 			waiter_wake(&commit->waiter);
 			continue;
 		}

@@ -219,6 +219,10 @@ static int fsck_run(struct fsck *fsck)
 	if (!ret)
 		ret = index_visit(index, SLICE("O"), object_visit, fsck);
 	if (!ret)
+		ret = index_visit(index, SLICE("V"), object_visit, fsck);
+	if (!ret)
+		ret = index_visit(index, SLICE("N"), object_visit, fsck);
+	if (!ret)
 		ret = index_visit(index, SLICE("S"), row_count, &fsck->segments_found);
 	if (!ret)
 		ret = index_visit(index, SLICE("D"), row_count, &fsck->inlines_found);

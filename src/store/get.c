@@ -43,24 +43,11 @@ static int object_fetch(
 	return 0;
 }
 
-int store_get_open(struct store *store, struct slice bucket, struct slice key,
-	struct store_get **ret_get, bool *ret_bucket_exists)
+/* Takes the reference over. */
+static int get_make(struct store *store, struct object *object, struct store_get **ret_get)
 {
-	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);
-	struct object *object;
-	struct store_get *get;
-	int ret = 0;
+	struct store_get *get = get_lease(store);
 
-	*ret_bucket_exists = bucket_id != 0;
-	if (!bucket_id || key.len == 0 || key.len > LIMIT_KEY_LEN_MAX)
-		return -ENOENT;
-	if (!hot_find(store->hot, bucket_id, key, &object))
-		ret = object_fetch(store, bucket_id, key, &object);
-	if (ret)
-		return ret;
-	if (!object)
-		return -ENOENT;
-	get = get_lease(store);
 	if (!get) {
 		object_put(store, object);
 		return -ENOMEM;
@@ -72,6 +59,61 @@ int store_get_open(struct store *store, struct slice bucket, struct slice key,
 	return 0;
 }
 
+int store_get_open(struct store *store, struct slice bucket, struct slice key,
+	struct store_get **ret_get, bool *ret_bucket_exists)
+{
+	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);
+	struct object *object;
+	int ret = 0;
+
+	*ret_bucket_exists = bucket_id != 0;
+	if (!bucket_id || key.len == 0 || key.len > LIMIT_KEY_LEN_MAX)
+		return -ENOENT;
+	if (!hot_find(store->hot, bucket_id, key, &object))
+		ret = object_fetch(store, bucket_id, key, &object);
+	if (ret)
+		return ret;
+	return object ? get_make(store, object, ret_get) : -ENOENT;
+}
+
+/* What the version's entry holds; it may have moved since it was found. */
+static int version_object(struct store *store, struct bucket *bucket, const struct store_name *name,
+	struct object **ret_object)
+{
+	for (;;) {
+		struct hot_entry *entry;
+		int ret = version_pin(store, bucket, name->key, name->version_id, &entry);
+
+		if (ret)
+			return ret;
+		*ret_object = hot_object(store->hot, entry);
+		hot_unpin(store->hot, entry);
+		if (*ret_object &&
+			slice_eq(slice_str((*ret_object)->meta.version_id), name->version_id))
+			return 0;
+		object_put(store, *ret_object);
+	}
+}
+
+int store_get_open_version(struct store *store, const struct store_name *name,
+	struct store_get **ret_get, bool *ret_bucket_exists)
+{
+	struct object *object = NULL;
+	struct bucket *bucket;
+	int ret;
+
+	if (!name->version_id.len)
+		return store_get_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
+	bucket = buckets_find(store->buckets, name->bucket);
+	*ret_bucket_exists = bucket != NULL;
+	if (!bucket || name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
+		ret = -ENOENT;
+	else
+		ret = version_object(store, bucket, name, &object);
+	bucket_put(bucket);
+	return ret ? ret : get_make(store, object, ret_get);
+}
+
 const struct store_meta *store_get_meta(const struct store_get *get)
 {
 	return &get->object->meta;
@@ -81,7 +123,8 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 {
 	const struct object *object = get->object;
 
-	if (object->body != BODY_INLINE && object->body != BODY_EMPTY)
+	if (object->body != BODY_INLINE && object->body != BODY_EMPTY &&
+		object->body != BODY_MARKER)
 		return false;
 	*ret_body = slice_of(object->inline_data, object->meta.bytes);
 	return true;
@@ -94,6 +137,11 @@ void store_get_stretch(
 
 	*ret_start = part->start;
 	*ret_bytes = part->bytes;
+}
+
+uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
+{
+	return object_part(get->object, offset)->data_id;
 }
 
 /* 0 past the end. */
@@ -203,10 +251,24 @@ static __attribute__((noinline, cold)) int verify_failed(
 	return -EIO;
 }
 
-int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes)
+/* By other volumes, where there are some. */
+static __attribute__((noinline, cold)) int piece_mend(
+	struct store_get *get, const struct segment *segment, uint64_t offset, struct slice piece)
+{
+	const struct stripe_piece wrong = {
+		.at = offset % SEGMENT_BYTES,
+		.data = (uint8_t *)(uintptr_t)piece.data,
+		.bytes = (uint32_t)piece.len,
+		.crc32c = segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES],
+	};
+
+	return stripe_mend(&get->store->volume, segment, &wrong, true);
+}
+
+int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
 {
 	const struct object_part *part = object_part(get->object, offset);
-	const uint8_t *at = (const uint8_t *)data;
+	uint8_t *at = (uint8_t *)data;
 	uint64_t end;
 
 	offset -= part->start;
@@ -221,8 +283,11 @@ int store_get_verify(struct store_get *get, uint64_t offset, const void *data, u
 
 		if (ret)
 			return ret;
-		if (crc32c_update(0, at, piece) !=
-			segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES])
+		if (__builtin_expect(
+			    crc32c_update(0, at, piece) !=
+				    segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES],
+			    0) &&
+			piece_mend(get, segment, offset, slice_of(at, piece)))
 			return verify_failed(part, offset);
 		at += piece;
 		offset += piece;

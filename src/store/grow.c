@@ -55,6 +55,8 @@ static uint64_t next_bytes(const struct store *store)
 	uint64_t next = disk_bytes(store->volume.disk) + step;
 	uint64_t free_bytes;
 
+	if (!disk_can_grow(store->volume.disk))
+		return 0;
 	if (store->opts.volume_bytes_max && next > store->opts.volume_bytes_max)
 		return 0;
 	free_bytes = file_system_free(store);
@@ -145,7 +147,7 @@ static bool too_short(uint32_t leased, uint32_t blocks)
 int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
 {
 	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
-	bool refused = false;
+	bool refused = false, settled = false;
 
 	for (;;) {
 		uint32_t leased = space_lease(store->space, blocks, ret_block);
@@ -159,10 +161,17 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 			}
 			return 0;
 		}
-		if (refused)
+		if (refused && settled)
 			return -ENOSPC;
 		if (leased)
 			space_give(store->space, *ret_block, leased);
-		refused = growth_wait(store) != 0;
+		/* What was deleted just now is free once the index knows. */
+		if (refused) {
+			settled = true;
+			if (applier_settle(store))
+				return -EIO;
+		} else {
+			refused = growth_wait(store) != 0;
+		}
 	}
 }

@@ -265,6 +265,24 @@ static int load_inline(struct load *load)
 	return 0;
 }
 
+void hot_key(const struct hot_entry *entry, struct key *ret_key)
+{
+	uint64_t bucket_id = entry->bucket_id & ~HOT_KINDS;
+	struct slice key = slice_of(entry->key, entry->key_len);
+	uint64_t seq;
+
+	if (entry->bucket_id & HOT_VERSION) {
+		CHECK(key.len > sizeof(seq));
+		key.len -= sizeof(seq);
+		memcpy(&seq, key.data + key.len, sizeof(seq));
+		key_version(ret_key, bucket_id, key, seq);
+	} else if (entry->bucket_id & HOT_NULL) {
+		key_null(ret_key, bucket_id, key);
+	} else {
+		key_object(ret_key, bucket_id, key);
+	}
+}
+
 /* The entry's object out of the index, or NULL when there is none. */
 static void load_run(void *arg)
 {
@@ -274,7 +292,7 @@ static void load_run(void *arg)
 	size_t len;
 
 	load->object = NULL;
-	key_object(&key, load->entry->bucket_id, slice_of(load->entry->key, load->entry->key_len));
+	hot_key(load->entry, &key);
 	load->ret = index_get(load->store->index, &key, load->may_block, &value, &len);
 	if (load->ret <= 0)
 		return;
@@ -282,7 +300,7 @@ static void load_run(void *arg)
 	free(value);
 	if (load->ret == -EUCLEAN) {
 		log_error("store", "a damaged object record in the index (bucket %llu): run fsck",
-			(unsigned long long)load->entry->bucket_id);
+			(unsigned long long)(load->entry->bucket_id & ~HOT_KINDS));
 		load->ret = -EIO;
 	}
 	if (load->ret)
@@ -295,17 +313,42 @@ static void load_run(void *arg)
 	}
 }
 
-/* Ends loading: the entry is ready, or gone when that failed. */
-static void entry_loaded(struct hot *hot, struct hot_entry *entry, const struct load *load)
+/* The shard is locked. */
+static struct waiter *entry_ready(struct hot_entry *entry)
 {
-	struct hot_shard *shard = shard_of(hot, entry->hash);
-	struct waiter *waiters;
+	struct waiter *waiters = entry->waiters;
 
-	pthread_mutex_lock(&shard->lock);
-	waiters = entry->waiters;
 	entry->waiters = NULL;
 	entry->loading = false;
-	if (load->ret) {
+	return waiters;
+}
+
+static void waiters_wake(struct waiter *waiters)
+{
+	while (waiters) {
+		struct waiter *next = waiters->next;
+
+		waiter_wake(waiters);
+		waiters = next;
+	}
+}
+
+/* Ends loading: the entry is ready, or gone when that failed. What the committer decided meanwhile
+ * is newer than what was loaded. Returns what pinning comes to. */
+static int entry_loaded(struct hot *hot, struct hot_entry *entry, const struct load *load)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct waiter *waiters = NULL;
+	int ret = load->ret;
+
+	pthread_mutex_lock(&shard->lock);
+	if (!entry->loading) {
+		pthread_mutex_unlock(&shard->lock);
+		object_put(hot->store, load->object);
+		return 0;
+	}
+	waiters = entry_ready(entry);
+	if (ret) {
 		entry_remove(shard, entry);
 		free(entry);
 	} else {
@@ -314,12 +357,8 @@ static void entry_loaded(struct hot *hot, struct hot_entry *entry, const struct 
 		shard_evict(hot, shard);
 	}
 	pthread_mutex_unlock(&shard->lock);
-	while (waiters) {
-		struct waiter *next = waiters->next;
-
-		waiter_wake(waiters);
-		waiters = next;
-	}
+	waiters_wake(waiters);
+	return ret;
 }
 
 static int entry_load(struct hot *hot, struct hot_entry *entry)
@@ -333,8 +372,7 @@ static int entry_load(struct hot *hot, struct hot_entry *entry)
 		counter_add(&hot_offloads, 1);
 		fiber_offload(load_run, &load);
 	}
-	entry_loaded(hot, entry, &load);
-	return load.ret;
+	return entry_loaded(hot, entry, &load);
 }
 
 /* A new entry, loading and pinned. The shard is locked. */
@@ -400,6 +438,58 @@ int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_en
 		pthread_mutex_unlock(&shard->lock);
 		waiter_wait(&waiter);
 	}
+}
+
+int hot_pin_version(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq,
+	struct hot_entry **ret_entry)
+{
+	char name[LIMIT_KEY_LEN_MAX + sizeof(seq)];
+
+	CHECK(key.len <= LIMIT_KEY_LEN_MAX);
+	memcpy(name, key.data, key.len);
+	memcpy(name + key.len, &seq, sizeof(seq));
+	return hot_pin(
+		hot, bucket_id | HOT_VERSION, slice_of(name, key.len + sizeof(seq)), ret_entry);
+}
+
+struct hot_entry *hot_pin_fresh(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq)
+{
+	char name[LIMIT_KEY_LEN_MAX + sizeof(seq)];
+	struct waiter *waiters = NULL;
+	struct hot_shard *shard;
+	struct hot_entry *entry;
+	uint64_t hash;
+
+	CHECK(key.len <= LIMIT_KEY_LEN_MAX);
+	bucket_id |= seq ? HOT_VERSION : HOT_NULL;
+	if (seq) {
+		memcpy(name, key.data, key.len);
+		memcpy(name + key.len, &seq, sizeof(seq));
+		key = slice_of(name, key.len + sizeof(seq));
+	}
+	hash = key_hash(hot, bucket_id, key);
+	shard = shard_of(hot, hash);
+	pthread_mutex_lock(&shard->lock);
+	entry = *entry_slot(shard, hash, bucket_id, key);
+	if (entry)
+		entry->pins++;
+	else
+		entry = entry_add(shard, hash, bucket_id, key);
+	if (entry && entry->loading)
+		waiters = entry_ready(entry);
+	pthread_mutex_unlock(&shard->lock);
+	waiters_wake(waiters);
+	return entry;
+}
+
+void hot_pin_more(struct hot *hot, struct hot_entry *entry)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+
+	pthread_mutex_lock(&shard->lock);
+	CHECK(entry->pins > 0);
+	entry->pins++;
+	pthread_mutex_unlock(&shard->lock);
 }
 
 void hot_unpin(struct hot *hot, struct hot_entry *entry)

@@ -194,32 +194,50 @@ static int batch_delete_prefix(
 	return message ? failed("walk", message) : 0;
 }
 
-int index_apply(struct index *index, struct slice group, const struct state_record *state)
+static void batch_add(struct index *index, const struct mutation *mutation)
 {
-	struct mutation mutation;
+	if (mutation->op == MUTATION_PUT)
+		rocksdb_writebatch_put(index->batch, mutation->key.data, mutation->key.len,
+			mutation->value.data, mutation->value.len);
+	else
+		rocksdb_writebatch_delete(index->batch, mutation->key.data, mutation->key.len);
+}
+
+static int batch_write(struct index *index, const struct state_record *state)
+{
 	char *message = NULL;
 	struct key key;
-	size_t at = 0;
-	int ret;
 
-	rocksdb_writebatch_clear(index->batch);
-	while ((ret = group_next(group, &at, &mutation)) == 1) {
-		if (mutation.op == MUTATION_PUT)
-			rocksdb_writebatch_put(index->batch, mutation.key.data, mutation.key.len,
-				mutation.value.data, mutation.value.len);
-		else if (mutation.op == MUTATION_DELETE)
-			rocksdb_writebatch_delete(
-				index->batch, mutation.key.data, mutation.key.len);
-		else if (batch_delete_prefix(index, mutation.key, group, at))
-			return -EIO;
-	}
-	if (ret < 0)
-		return ret;
 	key_state(&key);
 	rocksdb_writebatch_put(index->batch, (const char *)key.bytes, key.len, (const char *)state,
 		sizeof(*state));
 	rocksdb_write(index->db, index->write, index->batch, &message);
 	return message ? failed("write", message) : 0;
+}
+
+int index_apply(struct index *index, struct slice group, const struct state_record *state)
+{
+	struct mutation mutation;
+	size_t at = 0;
+	int ret;
+
+	rocksdb_writebatch_clear(index->batch);
+	while ((ret = group_next(group, &at, &mutation)) == 1) {
+		if (mutation.op != MUTATION_DELETE_PREFIX)
+			batch_add(index, &mutation);
+		else if (batch_delete_prefix(index, mutation.key, group, at))
+			return -EIO;
+	}
+	return ret < 0 ? ret : batch_write(index, state);
+}
+
+int index_apply_coalesced(
+	struct index *index, const struct coalesce *coalesce, const struct state_record *state)
+{
+	rocksdb_writebatch_clear(index->batch);
+	for (uint32_t i = 0; i < coalesce->settled_count; i++)
+		batch_add(index, coalesce->order[i]);
+	return batch_write(index, state);
 }
 
 int index_flush(struct index *index)
@@ -236,24 +254,45 @@ struct index_walk {
 	char *bound; /* RocksDB keeps pointers to it */
 };
 
-int index_walk_open(
-	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk)
+static int walk_open(struct index *index, const rocksdb_snapshot_t *view,
+	const struct index_range *range, struct index_walk **ret_walk)
 {
-	struct index_walk *walk = (struct index_walk *)calloc(1, sizeof(*walk) + to.len);
+	struct index_walk *walk = (struct index_walk *)calloc(1, sizeof(*walk) + range->to.len);
 
 	if (!walk)
 		return -ENOMEM;
 	walk->bound = (char *)(walk + 1);
 	walk->read = rocksdb_readoptions_create();
 	rocksdb_readoptions_set_total_order_seek(walk->read, 1);
-	if (to.len) {
-		memcpy(walk->bound, to.data, to.len);
-		rocksdb_readoptions_set_iterate_upper_bound(walk->read, walk->bound, to.len);
+	if (view)
+		rocksdb_readoptions_set_snapshot(walk->read, view);
+	if (range->to.len) {
+		memcpy(walk->bound, range->to.data, range->to.len);
+		rocksdb_readoptions_set_iterate_upper_bound(walk->read, walk->bound, range->to.len);
 	}
 	walk->it = rocksdb_create_iterator(index->db, walk->read);
-	rocksdb_iter_seek(walk->it, from.data, from.len);
+	rocksdb_iter_seek(walk->it, range->from.data, range->from.len);
 	*ret_walk = walk;
 	return 0;
+}
+
+int index_walk_open(
+	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk)
+{
+	return walk_open(index, NULL, &(struct index_range){.from = from, .to = to}, ret_walk);
+}
+
+int index_walks_open(struct index *index, const struct index_range *ranges, uint32_t count,
+	struct index_walk **ret_walks)
+{
+	const rocksdb_snapshot_t *view = rocksdb_create_snapshot(index->db);
+	int ret = 0;
+
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = walk_open(index, view, &ranges[i], &ret_walks[i]);
+	/* A walk keeps what it saw when it was opened. */
+	rocksdb_release_snapshot(index->db, view);
+	return ret;
 }
 
 void index_walk_close(struct index_walk *walk)

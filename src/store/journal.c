@@ -51,9 +51,11 @@ void group_reset(struct group *group)
 	group->count = 0;
 	group->touched_count = 0;
 	group->touched_reserved = 0;
+	group->alone = false;
 	group->commits = NULL;
 	group->commits_last = NULL;
 	group->commit_count = 0;
+	group->version_count = 0;
 	group->next = NULL;
 }
 
@@ -100,6 +102,7 @@ uint8_t *group_add(struct group *group, enum mutation_op op, uint8_t flags, cons
 	memcpy(at + sizeof(head), key->bytes, key->len);
 	group->len += sizeof(head) + key->len + value_len;
 	group->count++;
+	group->alone |= op == MUTATION_DELETE_PREFIX;
 	return at + sizeof(head) + key->len;
 }
 
@@ -141,9 +144,17 @@ int group_next(struct slice group, size_t *at, struct mutation *ret_mutation)
 	return 1;
 }
 
-static int read_at(struct volume *volume, const struct journal_at *at, uint64_t pos,
-	uint8_t **ret_bytes, struct group_head *ret_head)
+/* From one of the log's copies: -ENOENT past the last. */
+struct copy_at {
+	uint64_t pos;
+	uint64_t seq;
+	uint32_t copy;
+};
+
+static int read_copy(struct volume *volume, const struct copy_at *at, uint8_t **ret_bytes,
+	struct group_head *ret_head)
 {
+	uint64_t pos = at->pos;
 	uint64_t log_bytes = volume->super.log_bytes;
 	uint64_t offset = VOLUME_LOG_OFFSET + pos % log_bytes;
 	struct group_head head;
@@ -153,7 +164,7 @@ static int read_at(struct volume *volume, const struct journal_at *at, uint64_t 
 
 	if (posix_memalign(&bytes, BLOCK_BYTES, BLOCK_BYTES))
 		return -ENOMEM;
-	ret = disk_read_now(volume->disk, bytes, BLOCK_BYTES, offset);
+	ret = disk_copy_read_now(volume->disk, at->copy, bytes, BLOCK_BYTES, offset);
 	memcpy(&head, bytes, sizeof(head));
 	free(bytes);
 	if (ret)
@@ -165,7 +176,7 @@ static int read_at(struct volume *volume, const struct journal_at *at, uint64_t 
 		return 0;
 	if (posix_memalign(&bytes, BLOCK_BYTES, padded))
 		return -ENOMEM;
-	ret = disk_read_now(volume->disk, bytes, padded, offset);
+	ret = disk_copy_read_now(volume->disk, at->copy, bytes, padded, offset);
 	if (!ret && group_crc((const uint8_t *)bytes, head.bytes, volume->uuid_crc) == head.crc32c)
 		ret = 1;
 	if (ret != 1) {
@@ -175,6 +186,24 @@ static int read_at(struct volume *volume, const struct journal_at *at, uint64_t 
 	*ret_bytes = (uint8_t *)bytes;
 	*ret_head = head;
 	return 1;
+}
+
+/* A copy that is damaged or lags behind is no reason to give up: another may be whole. */
+static int read_at(struct volume *volume, const struct journal_at *at, uint64_t pos,
+	uint8_t **ret_bytes, struct group_head *ret_head)
+{
+	struct copy_at from = {.pos = pos, .seq = at->seq};
+	int best = -EIO;
+
+	for (;; from.copy++) {
+		int ret = read_copy(volume, &from, ret_bytes, ret_head);
+
+		if (ret == -ENOENT)
+			return best;
+		if (ret == 1 || ret == -ENOMEM)
+			return ret;
+		best = ret == 0 || best == 0 ? 0 : ret;
+	}
 }
 
 int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,

@@ -11,41 +11,8 @@
 
 DEFINE_COUNTER(lists_total, "nebulaio_store_lists_total", NULL, "Pages of keys listed.");
 
-/* Key and record lie one after the other in the page's bytes: few pages of memory are touched. */
-struct list_row {
-	uint32_t at;
-	uint16_t key_len;
-	uint16_t record_len; /* 0: a common prefix */
-};
-
-/* One page: filled on the helper, read on the fiber. */
-struct list_page {
-	struct store *store;
-	const struct store_list_opts *opts;
-	uint64_t bucket_id;
-	struct list_row *rows;
-	uint32_t row_count;
-	uint32_t row_cap;
-	char *bytes;
-	size_t bytes_len;
-	size_t bytes_cap;
-	bool more;
-	int ret;
-};
-
-/* The least key above all that start with this one; false when there is none. */
-static bool key_successor(struct key *key)
-{
-	while (key->len && key->bytes[key->len - 1] == 0xff)
-		key->len--;
-	if (!key->len)
-		return false;
-	key->bytes[key->len - 1]++;
-	return true;
-}
-
 /* The length of the common prefix that the key falls under, or 0. */
-static size_t common_prefix_len(const struct store_list_opts *opts, struct slice key)
+size_t list_prefix_len(const struct store_list_opts *opts, struct slice key)
 {
 	ptrdiff_t at;
 
@@ -66,7 +33,7 @@ static void walk_from(const struct list_page *page, struct key *from)
 		return;
 	}
 	key_object(from, page->bucket_id, after);
-	if (common_prefix_len(opts, after) == after.len)
+	if (list_prefix_len(opts, after) == after.len)
 		key_successor(from);
 	else
 		from->bytes[from->len++] = 0; /* the next key there can be; the struct has room */
@@ -94,8 +61,7 @@ static int page_reserve(struct list_page *page, size_t bytes)
 	return 0;
 }
 
-/* A key with the part of its record that lists need, or a common prefix (an empty record). */
-static int row_add(struct list_page *page, struct slice key, struct slice record)
+int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest)
 {
 	struct list_row *row;
 	int ret = page_reserve(page, key.len + record.len);
@@ -106,6 +72,7 @@ static int row_add(struct list_page *page, struct slice key, struct slice record
 	row->at = (uint32_t)page->bytes_len;
 	row->key_len = (uint16_t)key.len;
 	row->record_len = (uint16_t)record.len;
+	row->latest = latest;
 	memcpy(page->bytes + page->bytes_len, key.data, key.len);
 	page->bytes_len += key.len;
 	if (record.len)
@@ -120,7 +87,7 @@ static int page_fill(struct list_page *page, struct index_walk *walk)
 
 	while (index_walk_get(walk, &index_key, &record)) {
 		struct slice key = slice_from(index_key, OBJECT_KEY_AT);
-		size_t prefix_len = common_prefix_len(page->opts, key);
+		size_t prefix_len = list_prefix_len(page->opts, key);
 		int ret;
 
 		if (page->row_count == page->opts->entries_max) {
@@ -132,13 +99,13 @@ static int page_fill(struct list_page *page, struct index_walk *walk)
 
 			key = slice_to(key, prefix_len);
 			key_object(&next, page->bucket_id, key);
-			ret = row_add(page, key, SLICE_NONE);
+			ret = list_page_add(page, key, SLICE_NONE, false);
 			if (ret || !key_successor(&next))
 				return ret;
 			index_walk_seek(walk, slice_of(next.bytes, next.len));
 			continue;
 		}
-		ret = row_add(page, key, slice_to(record, record_meta_bytes(record)));
+		ret = list_page_add(page, key, slice_to(record, record_meta_bytes(record)), true);
 		if (ret)
 			return ret;
 		index_walk_next(walk);
@@ -172,6 +139,7 @@ static void page_visit(const struct list_page *page, store_list_visit_fn *visit,
 		struct store_list_entry entry = {
 			.key = slice_of(key, row->key_len),
 			.is_prefix = row->record_len == 0,
+			.is_latest = row->latest,
 			.meta = row->record_len ? &meta : NULL,
 		};
 
@@ -183,15 +151,17 @@ static void page_visit(const struct list_page *page, store_list_visit_fn *visit,
 	}
 }
 
-int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
-	void *arg, bool *ret_more)
+/* Fills a page by run, on a helper, and visits it. */
+static int page_list(struct store *store, struct list_page *page, void (*run)(void *),
+	store_list_visit_fn *visit, void *arg)
 {
-	struct list_page page = {.store = store, .opts = opts};
+	const struct store_list_opts *opts = page->opts;
 	uint64_t seq = atomic_load(&store->committer.published_seq);
 	int ret;
 
-	page.bucket_id = buckets_find_id_of(store->buckets, opts->bucket);
-	if (!page.bucket_id)
+	page->store = store;
+	page->bucket_id = buckets_find_id_of(store->buckets, opts->bucket);
+	if (!page->bucket_id)
 		return -ENOENT;
 	if (opts->entries_max > LIMIT_LIST_KEYS_MAX)
 		return -EINVAL;
@@ -200,13 +170,33 @@ int store_list(struct store *store, const struct store_list_opts *opts, store_li
 		ret = applier_wait(store, seq);
 		if (ret)
 			return ret;
-		fiber_offload(page_run, &page);
+		fiber_offload(run, page);
 	}
-	if (!page.ret) {
+	if (!page->ret)
+		page_visit(page, visit, arg);
+	free(page->rows);
+	free(page->bytes);
+	return page->ret;
+}
+
+int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
+	void *arg, bool *ret_more)
+{
+	struct list_page page = {.opts = opts};
+	int ret = page_list(store, &page, page_run, visit, arg);
+
+	if (!ret)
 		*ret_more = page.more;
-		page_visit(&page, visit, arg);
-	}
-	free(page.rows);
-	free(page.bytes);
-	return page.ret;
+	return ret;
+}
+
+int store_list_versions(struct store *store, const struct store_list_opts *opts,
+	store_list_visit_fn *visit, void *arg, bool *ret_more)
+{
+	struct list_page page = {.opts = opts};
+	int ret = page_list(store, &page, list_versions_run, visit, arg);
+
+	if (!ret)
+		*ret_more = page.more;
+	return ret;
 }

@@ -185,6 +185,46 @@ int object_open_parts(const struct store_meta *meta, uint64_t data_id,
 	return 0;
 }
 
+void object_segments_share(const struct object *from, struct object *to, uint32_t at)
+{
+	for (uint32_t i = 0; i < from->segment_count; i++) {
+		struct segment *loaded =
+			atomic_load_explicit(&from->segments[i], memory_order_acquire);
+
+		/* What is not in memory is in the index. */
+		if (loaded)
+			atomic_init(&to->segments[at + i], segment_get(loaded));
+	}
+}
+
+int object_open_edited(const struct object *from, struct slice headers, struct object **ret_object)
+{
+	struct object_shape shape = {
+		.segment_count = from->segment_count,
+		.part_count = from->part_count,
+		.inline_bytes = from->body == BODY_INLINE ? (uint32_t)from->meta.bytes : 0,
+	};
+	struct store_meta meta = from->meta;
+	struct object *object;
+	int ret;
+
+	meta.headers = headers.data;
+	meta.headers_len = (uint32_t)headers.len;
+	ret = object_alloc(&meta, from->data_id, &shape, &object);
+	if (ret)
+		return ret;
+	object->body = from->body;
+	object->body_flushed = from->body_flushed;
+	object->whole = from->whole;
+	if (from->part_count > 1)
+		memcpy(object->parts, from->parts, from->part_count * sizeof(*from->parts));
+	if (shape.inline_bytes)
+		region_copy(object->inline_data, from->inline_data, shape.inline_bytes, COPY_INDEX);
+	object_segments_share(from, object, 0);
+	*ret_object = object;
+	return 0;
+}
+
 const struct object_part *object_part_find(const struct object *object, uint64_t offset)
 {
 	uint32_t low = 0, high = object->part_count;
@@ -253,16 +293,19 @@ static void object_close(struct store *store, struct object *object)
 				(uint32_t)((part->bytes + STORE_CHUNK_BYTES - 1) /
 					   STORE_CHUNK_BYTES));
 	}
-	object_put(store, atomic_load(&object->adopter));
 	free(object);
 }
 
+/* The last reference to an object is also the end of its own to the one that has its body: there
+ * may be a long row of them. */
 void object_put(struct store *store, struct object *object)
 {
-	if (!object)
-		return;
-	if (atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1)
+	while (object && atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1) {
+		struct object *adopter = atomic_load(&object->adopter);
+
 		object_close(store, object);
+		object = adopter;
+	}
 }
 
 /* Reads the segment's row. 1: there; 0: there is none; -EIO, -ENOMEM. */
@@ -291,43 +334,53 @@ static int segment_fetch(struct store *store, const struct object *object, uint3
 	return -EIO;
 }
 
-int object_segment_load(
+/* From memory or the object's own row: 1 with *ret; 0: there is neither; -EIO, -ENOMEM. */
+static int segment_find_own(
 	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
 {
 	struct segment *segment, *none = NULL;
-	struct object *adopter;
 	int found;
 
-	CHECK(segment_idx < object->segment_count);
 	segment = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
 	if (segment) {
 		*ret = segment;
-		return 0;
+		return 1;
 	}
 	found = segment_fetch(store, object, segment_idx, &segment);
-	if (found < 0)
+	if (found <= 0)
 		return found;
-	if (found) {
-		/* Two readers may have loaded it: the first one's stays. */
-		if (!atomic_compare_exchange_strong(
-			    &object->segments[segment_idx], &none, segment)) {
-			segment_close(segment);
-			segment = none;
-		}
-		*ret = segment;
-		return 0;
-	}
-	/* Deleted meanwhile: the index thread loads all segments of who has the body before it
-	 * deletes their rows. */
-	adopter = atomic_load(&object->adopter);
-	if (adopter)
-		return object_segment_load(store, adopter, object->adopted_at + segment_idx, ret);
-	segment = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
-	if (!segment) {
-		log_error("store", "object data %llu: segment %u is missing in the index",
-			(unsigned long long)object->data_id, segment_idx);
-		return -EIO;
+	/* Two readers may have loaded it: the first one's stays. */
+	if (!atomic_compare_exchange_strong(&object->segments[segment_idx], &none, segment)) {
+		segment_close(segment);
+		segment = none;
 	}
 	*ret = segment;
-	return 0;
+	return 1;
+}
+
+int object_segment_load(
+	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
+{
+	for (;;) {
+		struct object *adopter;
+		int found;
+
+		CHECK(segment_idx < object->segment_count);
+		found = segment_find_own(store, object, segment_idx, ret);
+		if (found)
+			return MIN(found, 0);
+		/* Deleted meanwhile: the index thread loads all segments of who has the body before
+		 * it deletes their rows. */
+		adopter = atomic_load(&object->adopter);
+		if (!adopter)
+			break;
+		segment_idx += object->adopted_at;
+		object = adopter;
+	}
+	*ret = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
+	if (*ret)
+		return 0;
+	log_error("store", "object data %llu: segment %u is missing in the index",
+		(unsigned long long)object->data_id, segment_idx);
+	return -EIO;
 }

@@ -93,6 +93,11 @@ static int put_segment(struct store_put *put, uint64_t segment_idx, struct segme
 	return 0;
 }
 
+uint64_t store_put_stream(const struct store_put *put)
+{
+	return put->data_id;
+}
+
 int store_put_space(
 	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
@@ -363,6 +368,29 @@ static void span_end(struct store *store, const struct commit *commit, uint64_t 
 		region_give(store->region, commit->span, OWNER_DISK);
 }
 
+/* Until the state of the bucket that it was made ready for is the one it is decided in. */
+static int put_run(struct store *store, struct commit *commit, struct slice key)
+{
+	struct commit_item *item = &commit->items[0];
+	int ret = hot_pin(store->hot, commit->bucket->info.id, key, &item->entry);
+
+	if (ret)
+		return ret;
+	commit_run(store, commit);
+	if (item->result == -ERESTART) {
+		ret = hot_pin(
+			store->hot, commit->bucket->info.id | HOT_NULL, key, &item->null_entry);
+		if (ret)
+			item->result = ret;
+		else
+			commit_run(store, commit);
+	}
+	version_unprepare(store, item);
+	if (!item->entry_taken)
+		hot_unpin(store->hot, item->entry);
+	return item->result;
+}
+
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
@@ -373,22 +401,14 @@ int store_put_commit(
 	int ret;
 
 	if (meta->checksum_len > sizeof(meta->checksum) ||
-		meta->headers_len > 2 * LIMIT_HTTP_HEAD_BYTES_MAX)
+		meta->headers_len > STORE_HEADERS_BYTES_MAX)
 		ret = -EINVAL;
 	else if (atomic_load(&store->fenced))
 		ret = -EIO;
-	else {
-		memcpy(meta->version_id, "null", sizeof("null"));
+	else
 		ret = object_build(put, meta, &commit);
-	}
 	if (!ret)
-		ret = hot_pin(store->hot, put->bucket->info.id, key, &item.entry);
-	if (!ret) {
-		commit_run(store, &commit);
-		ret = item.result;
-		if (!item.decided)
-			hot_unpin(store->hot, item.entry);
-	}
+		ret = put_run(store, &commit, key);
 	span_end(store, &commit, put->data_id, put->grouped_bytes, ret == 0);
 	if (ret && item.object) {
 		/* Adopted bodies stay whose they were. */
@@ -397,6 +417,7 @@ int store_put_commit(
 	}
 	if (!ret) {
 		meta->mtime_ns = item.mtime_ns;
+		memcpy(meta->version_id, item.ret_version_id, sizeof(meta->version_id));
 		counter_add(&puts_total, 1);
 		counter_add(&put_bytes_total, meta->bytes);
 		put->space_bytes = 0; /* the cached chunks are the object's now */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define RECORD_VERSION 1u
+#define RECORD_HAS_SEQ 1u
 
 struct record_head {
 	uint8_t version;
@@ -17,7 +18,7 @@ struct record_head {
 	uint8_t checksum_len;
 	uint8_t etag_len;
 	uint8_t version_id_len;
-	uint8_t reserved;
+	uint8_t flags;
 	uint32_t headers_len;
 	uint32_t parts;
 	uint64_t data_id;
@@ -31,7 +32,9 @@ struct bucket_head {
 	uint8_t version;
 	uint8_t owner_len;
 	uint8_t region_len;
-	uint8_t reserved[5];
+	uint8_t versioning;
+	uint8_t flags;
+	uint8_t reserved[3];
 	uint64_t id;
 	uint64_t created_ns;
 };
@@ -64,6 +67,16 @@ static void key_u64(struct key *key, uint64_t value)
 	key_bytes(key, &big, sizeof(big));
 }
 
+bool key_successor(struct key *key)
+{
+	while (key->len && key->bytes[key->len - 1] == 0xff)
+		key->len--;
+	if (!key->len)
+		return false;
+	key->bytes[key->len - 1]++;
+	return true;
+}
+
 void key_state(struct key *key)
 {
 	key_start(key, 'A');
@@ -82,6 +95,66 @@ void key_object(struct key *key, uint64_t bucket_id, struct slice object_key)
 	key_bytes(key, object_key.data, object_key.len);
 }
 
+/* The key of a version's row as far as it is the same for all versions of an object. */
+void key_versions(struct key *key, uint64_t bucket_id, struct slice object_key)
+{
+	key_version_prefix(key, bucket_id, object_key);
+	key_bytes(key, "\0", 2);
+}
+
+void key_version_prefix(struct key *key, uint64_t bucket_id, struct slice prefix)
+{
+	key_start(key, 'V');
+	key_u64(key, bucket_id);
+	while (prefix.len) {
+		const char *zero = (const char *)memchr(prefix.data, 0, prefix.len);
+		size_t plain = zero ? (size_t)(zero - prefix.data) : prefix.len;
+
+		key_bytes(key, prefix.data, plain);
+		if (zero)
+			key_bytes(key, "\0\1", 2);
+		prefix = slice_from(prefix, plain + (zero ? 1 : 0));
+	}
+}
+
+void key_version(struct key *key, uint64_t bucket_id, struct slice object_key, uint64_t seq)
+{
+	key_versions(key, bucket_id, object_key);
+	key_u64(key, ~seq);
+}
+
+int key_version_parse(struct slice index_key, struct object_name *ret_name)
+{
+	size_t at = 1 + sizeof(uint64_t);
+	const char *bytes = index_key.data;
+	uint64_t order;
+
+	ret_name->key_len = 0;
+	for (;;) {
+		if (at + 2 > index_key.len)
+			return -EUCLEAN;
+		if (!bytes[at] && !bytes[at + 1])
+			break;
+		if ((!bytes[at] && bytes[at + 1] != 1) || ret_name->key_len == LIMIT_KEY_LEN_MAX)
+			return -EUCLEAN;
+		ret_name->key[ret_name->key_len++] = bytes[at];
+		at += bytes[at] ? 1 : 2;
+	}
+	at += 2;
+	if (!ret_name->key_len || index_key.len != at + sizeof(order))
+		return -EUCLEAN;
+	memcpy(&order, bytes + at, sizeof(order));
+	ret_name->seq = ~be64toh(order);
+	return 0;
+}
+
+void key_null(struct key *key, uint64_t bucket_id, struct slice object_key)
+{
+	key_start(key, 'N');
+	key_u64(key, bucket_id);
+	key_bytes(key, object_key.data, object_key.len);
+}
+
 void key_inline(struct key *key, uint64_t data_id)
 {
 	key_start(key, 'D');
@@ -92,6 +165,11 @@ void key_segments(struct key *key, uint64_t data_id)
 {
 	key_start(key, 'S');
 	key_u64(key, data_id);
+}
+
+bool key_is_of_body(struct slice key)
+{
+	return key.len && (key.data[0] == 'D' || key.data[0] == 'S');
 }
 
 void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx)
@@ -180,7 +258,8 @@ size_t record_bytes(const struct object *object)
 {
 	const struct store_meta *meta = &object->meta;
 	size_t bytes = sizeof(struct record_head) + strlen(meta->etag) + strlen(meta->version_id) +
-		       meta->checksum_len + meta->headers_len;
+		       meta->checksum_len + meta->headers_len +
+		       (object->seq ? sizeof(object->seq) : 0);
 
 	if (object->body == BODY_DIRECT)
 		bytes += segment_record_bytes(atomic_load(&object->segments[0]));
@@ -207,6 +286,7 @@ void record_put(const struct object *object, uint8_t *out)
 		.checksum_len = meta->checksum_len,
 		.etag_len = (uint8_t)strlen(meta->etag),
 		.version_id_len = (uint8_t)strlen(meta->version_id),
+		.flags = object->seq ? RECORD_HAS_SEQ : 0,
 		.headers_len = meta->headers_len,
 		.parts = object->part_count,
 		.data_id = object->data_id,
@@ -216,6 +296,7 @@ void record_put(const struct object *object, uint8_t *out)
 	};
 
 	out = append(out, &head, sizeof(head));
+	out = append(out, &object->seq, object->seq ? sizeof(object->seq) : 0);
 	out = append(out, meta->etag, head.etag_len);
 	out = append(out, meta->version_id, head.version_id_len);
 	out = append(out, meta->checksum, head.checksum_len);
@@ -238,6 +319,23 @@ static bool parts_valid(const struct record_head *head)
 	       head->bytes <= LIMIT_OBJECT_BYTES_MAX && head->body == BODY_SEGMENTED;
 }
 
+static bool head_valid(const struct record_head *head)
+{
+	bool empty = head->body == BODY_EMPTY || head->body == BODY_MARKER;
+
+	return head->version == RECORD_VERSION && parts_valid(head) && head->body <= BODY_MARKER &&
+	       head->checksum_len <= sizeof(((struct store_meta *)0)->checksum) &&
+	       head->etag_len < sizeof(((struct store_meta *)0)->etag) &&
+	       head->version_id_len < sizeof(((struct store_meta *)0)->version_id) &&
+	       !(head->flags & ~RECORD_HAS_SEQ) && head->data_id != 0 &&
+	       (head->bytes == 0) == empty;
+}
+
+static size_t seq_bytes(const struct record_head *head)
+{
+	return head->flags & RECORD_HAS_SEQ ? sizeof(uint64_t) : 0;
+}
+
 /* The fixed part and the strings; *ret_rest is what follows (headers, and segment or parts). */
 static int parse_head(struct slice value, struct record_head *ret_head, struct store_meta *ret_meta,
 	struct slice *ret_rest)
@@ -248,16 +346,11 @@ static int parse_head(struct slice value, struct record_head *ret_head, struct s
 	if (value.len < sizeof(head))
 		return -EUCLEAN;
 	memcpy(&head, value.data, sizeof(head));
-	if (head.version != RECORD_VERSION || !parts_valid(&head) || head.body > BODY_SEGMENTED ||
-		head.checksum_len > sizeof(ret_meta->checksum) ||
-		head.etag_len >= sizeof(ret_meta->etag) ||
-		head.version_id_len >= sizeof(ret_meta->version_id) || head.data_id == 0 ||
-		(head.bytes == 0) != (head.body == BODY_EMPTY))
+	if (!head_valid(&head) || value.len - sizeof(head) < seq_bytes(&head) + head.etag_len +
+								     head.version_id_len +
+								     head.checksum_len)
 		return -EUCLEAN;
-	at = value.data + sizeof(head);
-	if (value.len - sizeof(head) <
-		(size_t)head.etag_len + head.version_id_len + head.checksum_len)
-		return -EUCLEAN;
+	at = value.data + sizeof(head) + seq_bytes(&head);
 	*ret_meta = (struct store_meta){
 		.bytes = head.bytes,
 		.mtime_ns = head.mtime_ns,
@@ -265,6 +358,7 @@ static int parse_head(struct slice value, struct record_head *ret_head, struct s
 		.checksum_flags = head.checksum_flags,
 		.checksum_len = head.checksum_len,
 		.crc64 = head.crc64,
+		.delete_marker = head.body == BODY_MARKER,
 	};
 	memcpy(ret_meta->etag, at, head.etag_len);
 	at += head.etag_len;
@@ -292,8 +386,21 @@ size_t record_meta_bytes(struct slice value)
 	if (value.len < sizeof(head))
 		return value.len;
 	memcpy(&head, value.data, sizeof(head));
-	return MIN(
-		value.len, sizeof(head) + head.etag_len + head.version_id_len + head.checksum_len);
+	return MIN(value.len, sizeof(head) + seq_bytes(&head) + head.etag_len +
+				      head.version_id_len + head.checksum_len);
+}
+
+uint64_t record_seq(struct slice value)
+{
+	struct record_head head;
+	uint64_t seq = 0;
+
+	if (value.len < sizeof(head) + sizeof(seq))
+		return 0;
+	memcpy(&head, value.data, sizeof(head));
+	if (head.flags & RECORD_HAS_SEQ)
+		memcpy(&seq, value.data + sizeof(head), sizeof(seq));
+	return seq;
 }
 
 /* The body of a plain object: what follows the headers. */
@@ -305,6 +412,8 @@ static int parse_plain(struct object *object, const struct record_head *head, st
 	/* A body that is to be adopted has rows of its own, however short it is. */
 	if (head->body == BODY_SEGMENTED && object->body == BODY_DIRECT)
 		object->body = BODY_SEGMENTED;
+	if (head->body == BODY_MARKER)
+		object->body = BODY_MARKER;
 	if (object->body != head->body)
 		return -EUCLEAN;
 	if (object->body != BODY_DIRECT)
@@ -349,8 +458,14 @@ int record_parse(struct slice value, struct object **ret_object)
 	meta.headers = rest.data;
 	meta.headers_len = head.headers_len;
 	rest = slice_from(rest, head.headers_len);
-	if (head.parts > 1)
-		return parse_parts(&meta, &head, rest, ret_object);
+	if (head.parts > 1) {
+		ret = parse_parts(&meta, &head, rest, &object);
+		if (ret)
+			return ret;
+		object->seq = record_seq(value);
+		*ret_object = object;
+		return 0;
+	}
 	ret = object_open(
 		&meta, head.data_id, head.body == BODY_INLINE ? (uint32_t)head.bytes : 0, &object);
 	if (ret)
@@ -360,6 +475,7 @@ int record_parse(struct slice value, struct object **ret_object)
 		object_put(NULL, object);
 		return ret;
 	}
+	object->seq = record_seq(value);
 	*ret_object = object;
 	return 0;
 }
@@ -370,6 +486,8 @@ size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_R
 		.version = RECORD_VERSION,
 		.owner_len = (uint8_t)strlen(bucket->owner),
 		.region_len = (uint8_t)strlen(bucket->region),
+		.versioning = bucket->versioning,
+		.flags = bucket->flags,
 		.id = bucket->id,
 		.created_ns = bucket->created_ns,
 	};
@@ -390,10 +508,13 @@ int bucket_record_parse(struct slice name, struct slice value, struct store_buck
 	memcpy(&head, value.data, sizeof(head));
 	if (head.version != RECORD_VERSION || head.owner_len >= sizeof(bucket.owner) ||
 		head.region_len >= sizeof(bucket.region) || head.id == 0 ||
+		head.versioning > STORE_VERSIONING_SUSPENDED || (head.flags & ~STORE_BUCKET_LOCK) ||
 		value.len != sizeof(head) + (size_t)head.owner_len + head.region_len)
 		return -EUCLEAN;
 	bucket.id = head.id;
 	bucket.created_ns = head.created_ns;
+	bucket.versioning = head.versioning;
+	bucket.flags = head.flags;
 	memcpy(bucket.owner, value.data + sizeof(head), head.owner_len);
 	memcpy(bucket.region, value.data + sizeof(head) + head.owner_len, head.region_len);
 	*ret_bucket = bucket;

@@ -48,15 +48,23 @@ int recover_segment_verify(
 			if (ret)
 				return ret;
 			run = MIN(run, (uint64_t)(padded - done));
-			if (offset + run > disk_bytes(volume->disk))
+			if (!disk_in_range(volume->disk, offset, run))
 				return -EUCLEAN;
 			ret = disk_read_now(volume->disk, piece + done, run, offset);
 			if (ret)
 				return ret;
 			done += (uint32_t)run;
 		}
-		if (crc32c_update(0, piece, len) != segment->checks[at / STORE_CHECK_BYTES])
-			return -EUCLEAN;
+		if (crc32c_update(0, piece, len) != segment->checks[at / STORE_CHECK_BYTES]) {
+			const struct stripe_piece wrong = {.at = at,
+				.data = piece,
+				.bytes = len,
+				.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
+
+			if (stripe_mend(volume, segment, &wrong, false))
+				return -EUCLEAN;
+			volume->mended++;
+		}
 	}
 	return 0;
 }
@@ -72,11 +80,12 @@ static bool changed_later(struct slice group, size_t at, struct slice key)
 	return false;
 }
 
-/* Gives an object those of its segments that the group puts after position at. */
-static int segments_take(struct slice group, size_t at, struct object *object)
+/* Gives an object those of its segments that the group puts. */
+static int segments_take(struct slice group, struct object *object)
 {
 	struct mutation mutation;
 	struct key prefix;
+	size_t at = 0;
 
 	key_segments(&prefix, object->data_id);
 	while (object->body == BODY_SEGMENTED && group_next(group, &at, &mutation) == 1) {
@@ -103,6 +112,11 @@ static int segments_take(struct slice group, size_t at, struct object *object)
 	return 0;
 }
 
+static bool is_object_row(struct slice key)
+{
+	return key.data[0] == 'O' || key.data[0] == 'V' || key.data[0] == 'N';
+}
+
 /* Whether the bodies that the group names are on the medium. Only asked of the last group: it may
  * not have been flushed. */
 static int bodies_verify(struct volume *volume, struct slice group)
@@ -114,14 +128,14 @@ static int bodies_verify(struct volume *volume, struct slice group)
 	while ((ret = group_next(group, &at, &mutation)) == 1) {
 		struct object *object;
 
-		if (mutation.op != MUTATION_PUT || mutation.key.data[0] != 'O' ||
+		if (mutation.op != MUTATION_PUT || !is_object_row(mutation.key) ||
 			(mutation.flags & MUTATION_BODY_FLUSHED) ||
 			changed_later(group, at, mutation.key))
 			continue;
 		ret = record_parse(mutation.value, &object);
 		if (ret)
 			return ret;
-		ret = segments_take(group, at, object);
+		ret = segments_take(group, object);
 		if (!ret)
 			ret = recover_body_verify(volume, object);
 		object_put(NULL, object);
@@ -227,11 +241,11 @@ static int state_load(struct store *store, struct state_record *ret_state)
 			store->dir);
 		return -EUCLEAN;
 	}
-	if (!ret && ret_state->version != STORE_VERSION) {
+	if (!ret && (ret_state->version < STORE_VERSION || ret_state->version > INDEX_VERSION)) {
 		log_error("store",
 			"%s: the index has format %u, this program has %u: use the "
 			"program that wrote it",
-			store->dir, ret_state->version, STORE_VERSION);
+			store->dir, ret_state->version, INDEX_VERSION);
 		return -EUCLEAN;
 	}
 	return ret;
@@ -246,6 +260,7 @@ int recover_replay(struct store *store)
 
 	if (ret)
 		return ret;
+	replay.state.version = INDEX_VERSION;
 	ret = replay_run(&replay);
 	if (ret)
 		return ret;
@@ -345,7 +360,7 @@ static bool scan_visit(struct slice key, struct slice value, void *arg)
 	struct scan *scan = (struct scan *)arg;
 	struct segment *segment;
 
-	if (key.data[0] == 'O' && key.len > 9) {
+	if (is_object_row(key) && key.len > 9) {
 		scan_object(scan, key, value);
 	} else if (key.data[0] == 'S' && segment_record_parse(value, &segment) == 0) {
 		scan_segment(scan, segment);
@@ -365,9 +380,10 @@ static bool scan_visit(struct slice key, struct slice value, void *arg)
 int recover_scan(struct store *store)
 {
 	struct scan scan = {.store = store, .reported_ns = clock_now_ns()};
-	int ret = index_visit(store->index, SLICE("O"), scan_visit, &scan);
+	static const struct slice kinds[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
+	int ret = 0;
 
-	if (!ret)
-		ret = index_visit(store->index, SLICE("S"), scan_visit, &scan);
+	for (uint32_t i = 0; i < ARRAY_LEN(kinds) && !ret; i++)
+		ret = index_visit(store->index, kinds[i], scan_visit, &scan);
 	return ret;
 }

@@ -15,6 +15,7 @@
 #define CHUNK_WORDS  (CHUNK_BLOCKS / WORD_BITS)
 #define SHELF_CHUNKS 64u
 #define CHUNK_NONE   UINT64_MAX
+#define HELD_FIRST   64u
 /* A chunk with so much free is taken up again for small runs. */
 #define CHUNK_ROOMY (CHUNK_BLOCKS / 2)
 /* Whole chunks are plenty while they are more than this part of all. */
@@ -25,6 +26,11 @@ struct shelf {
 	uint32_t whole_chunks; /* with nothing in use */
 };
 
+struct space_run {
+	uint64_t block;
+	uint32_t blocks;
+};
+
 struct space {
 	pthread_mutex_t lock;
 	uint64_t first_block;
@@ -33,6 +39,11 @@ struct space {
 	uint64_t whole_chunks;
 	uint64_t small_chunk; /* where small runs are taken; CHUNK_NONE */
 	uint64_t shelf_cursor;
+	uint32_t stripe_data; /* shards of data of a stripe; 0: runs are no stripes */
+	uint32_t holds;	      /* while there are any, what is given back waits in held */
+	uint32_t held_count;
+	uint32_t held_cap;
+	struct space_run *held;
 	uint64_t *words; /* 1: in use */
 	uint16_t *chunk_free;
 	struct shelf *shelves;
@@ -113,11 +124,29 @@ int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_sp
 	return 0;
 }
 
+void space_stripe(struct space *space, uint32_t data)
+{
+	space->stripe_data = data;
+}
+
+/* What a run takes of each volume. False: it is none of ours. */
+static bool run_of(const struct space *space, uint64_t *block, uint32_t *blocks)
+{
+	if (!space->stripe_data)
+		return true;
+	if (!disk_stripe_is(*block) || disk_stripe_blocks(*block) != *blocks)
+		return false;
+	*block = disk_stripe_first(*block);
+	*blocks = (*blocks + space->stripe_data - 1) / space->stripe_data;
+	return true;
+}
+
 void space_close(struct space *space)
 {
 	if (!space)
 		return;
 	pthread_mutex_destroy(&space->lock);
+	free(space->held);
 	free(space->words);
 	free(space->chunk_free);
 	free(space->shelves);
@@ -316,12 +345,17 @@ static uint32_t lease_locked(struct space *space, uint32_t blocks, uint64_t *ret
 
 uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block)
 {
+	uint32_t data = space->stripe_data;
 	uint32_t leased;
 
 	CHECK(blocks > 0 && blocks <= CHUNK_BLOCKS);
 	pthread_mutex_lock(&space->lock);
-	leased = lease_locked(space, blocks, ret_block);
+	leased = lease_locked(space, data ? (blocks + data - 1) / data : blocks, ret_block);
 	pthread_mutex_unlock(&space->lock);
+	if (!data || !leased)
+		return leased;
+	leased = MIN(blocks, leased * data);
+	*ret_block = disk_stripe(*ret_block, leased);
 	return leased;
 }
 
@@ -345,12 +379,51 @@ static uint64_t run_change(struct space *space, uint64_t block, uint64_t blocks,
 	return changed_all;
 }
 
+/* Without memory for it the run is lost until the next start, which is better than used too early.
+ */
+static void held_add(struct space *space, uint64_t block, uint32_t blocks)
+{
+	if (space->held_count == space->held_cap) {
+		uint32_t cap = MAX(space->held_cap * 2, HELD_FIRST);
+		void *grown = realloc(space->held, cap * sizeof(*space->held));
+
+		if (!grown)
+			return;
+		space->held = (struct space_run *)grown;
+		space->held_cap = cap;
+	}
+	space->held[space->held_count++] = (struct space_run){.block = block, .blocks = blocks};
+}
+
 void space_give(struct space *space, uint64_t block, uint32_t blocks)
 {
+	CHECK(run_of(space, &block, &blocks));
 	CHECK(block >= space->first_block);
 	pthread_mutex_lock(&space->lock);
 	CHECK(block + blocks <= space->chunk_count * CHUNK_BLOCKS);
-	CHECK(run_change(space, block, blocks, false) == blocks);
+	if (space->holds)
+		held_add(space, block, blocks);
+	else
+		CHECK(run_change(space, block, blocks, false) == blocks);
+	pthread_mutex_unlock(&space->lock);
+}
+
+void space_hold(struct space *space)
+{
+	pthread_mutex_lock(&space->lock);
+	space->holds++;
+	pthread_mutex_unlock(&space->lock);
+}
+
+void space_let_go(struct space *space)
+{
+	pthread_mutex_lock(&space->lock);
+	if (--space->holds == 0) {
+		for (uint32_t i = 0; i < space->held_count; i++)
+			CHECK(run_change(space, space->held[i].block, space->held[i].blocks,
+				      false) == space->held[i].blocks);
+		space->held_count = 0;
+	}
 	pthread_mutex_unlock(&space->lock);
 }
 
@@ -358,6 +431,8 @@ int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 {
 	int ret = 0;
 
+	if (!run_of(space, &block, &blocks))
+		return -ERANGE;
 	pthread_mutex_lock(&space->lock);
 	if (block < space->first_block || block + blocks < block ||
 		block + blocks > space->chunk_count * CHUNK_BLOCKS)

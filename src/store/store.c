@@ -83,7 +83,7 @@ static int index_prepare(struct store *store)
 {
 	struct superblock *super = &store->volume.super;
 	struct state_record state = {
-		.version = STORE_VERSION, .data_id_next = 1, .bucket_id_next = 1};
+		.version = INDEX_VERSION, .data_id_next = 1, .bucket_id_next = 1};
 	struct index_opts opts = {
 		.cache_bytes = store->opts.index_cache_bytes,
 		.write_buffer_bytes = MAX(super->log_bytes, 4 * MIB),
@@ -117,6 +117,10 @@ int store_load(struct store *store, bool create)
 	bool created;
 	struct volume_opts volume = {
 		.dir = store->dir,
+		.path = store->opts.volume,
+		.format = store->opts.format,
+		.erasure_data = store->opts.erasure_data,
+		.erasure_parity = store->opts.erasure_parity,
 		.faults = store->opts.disk_faults,
 		.log_bytes = store->opts.log_bytes,
 		.step_bytes = store->opts.step_bytes,
@@ -125,7 +129,9 @@ int store_load(struct store *store, bool create)
 	};
 	int ret = dir_lock(store);
 
-	if (!ret && volume_missing(store->dir))
+	if (!ret)
+		ret = volume_locate(&volume, &store->volume);
+	if (!ret && volume_missing(&store->volume))
 		ret = index_unexpected(store);
 	if (!ret)
 		ret = volume_open(&volume, &store->volume);
@@ -133,6 +139,8 @@ int store_load(struct store *store, bool create)
 		ret = index_prepare(store);
 	if (!ret)
 		ret = recover_replay(store);
+	if (!ret && store->opts.volume && store->opts.volume[0])
+		ret = volume_link(store->dir, &store->volume);
 	if (!ret)
 		ret = buckets_open(&store->buckets);
 	if (!ret)
@@ -140,6 +148,8 @@ int store_load(struct store *store, bool create)
 	if (!ret)
 		ret = space_open(store->volume.super.data_offset / BLOCK_BYTES,
 			disk_bytes(store->volume.disk) / BLOCK_BYTES, &store->space);
+	if (!ret)
+		space_stripe(store->space, disk_array_data(store->volume.disk));
 	return ret;
 }
 
@@ -205,6 +215,8 @@ int store_open(const struct store_opts *opts, struct region *region, struct stor
 		store_close(store);
 		return ret;
 	}
+	log_info("store", "%s: the volume is %s: %s", store->dir, store->volume.path,
+		disk_describe(store->volume.disk));
 	log_info("store", "%s: open: %u buckets, %llu objects, %llu of %llu MiB in use", store->dir,
 		buckets_count(store->buckets), (unsigned long long)atomic_load(&store->objects),
 		(unsigned long long)(space_used_blocks(store->space) * BLOCK_BYTES / MIB),
@@ -282,12 +294,20 @@ void store_fence(struct store *store, const char *what, int error)
 	disk_fence(store->volume.disk);
 }
 
+const char *store_medium(const struct store *store)
+{
+	return disk_describe(store->volume.disk);
+}
+
 void store_usage(struct store *store, struct store_usage *ret_usage)
 {
+	/* Several volumes hold so many times what one does. */
+	uint64_t data = MAX(disk_array_data(store->volume.disk), 1u);
+
 	*ret_usage = (struct store_usage){
-		.volume_bytes = disk_bytes(store->volume.disk),
-		.used_bytes = space_used_blocks(store->space) * BLOCK_BYTES,
-		.free_bytes = space_free_blocks(store->space) * BLOCK_BYTES,
+		.volume_bytes = disk_bytes(store->volume.disk) * data,
+		.used_bytes = space_used_blocks(store->space) * BLOCK_BYTES * data,
+		.free_bytes = space_free_blocks(store->space) * BLOCK_BYTES * data,
 		.objects = atomic_load(&store->objects),
 		.buckets = buckets_count(store->buckets),
 		.cache_bytes = store->cache ? cache_bytes(store->cache) : 0,

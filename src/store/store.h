@@ -30,11 +30,23 @@ struct store_get; /* an object being read: a snapshot that stays readable until 
 	(64u * 1024u) /* a checksum covers this much of an extent; ranges read whole pieces */
 /* Up to here a body is handed over in its frames and written with its group in one go. */
 #define STORE_GROUPED_BYTES_MAX (64u * 1024u)
+/* Stored headers of one object. */
+#define STORE_HEADERS_BYTES_MAX (2 * LIMIT_HTTP_HEAD_BYTES_MAX)
 /* Bodies that one object may adopt. */
 #define STORE_PARTS_MAX 10000u
 
 struct store_opts {
-	const char *dir;	   /* created when absent */
+	const char *dir; /* created when absent */
+	/* Where the volume lies: a file, a block device, an NVMe passthrough device (/dev/ng…).
+	 * NULL or "": DIR/volume, a file, or what an earlier start named. */
+	const char *volume;
+	/* A new store may take a volume on which something else lies, which is destroyed. A store
+	 * that exists is never touched by it. */
+	bool format;
+	/* At creation, when volume names several, separated by commas: bodies are cut into so many
+	 * shards of data and of parity, one for each volume. */
+	uint32_t erasure_data;
+	uint32_t erasure_parity;
 	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
 	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
 	uint64_t cache_bytes_max;	/* region frames the read cache may hold; 0: no cache */
@@ -52,8 +64,8 @@ struct store_opts {
 #define STORE_BUCKETS_MAX	   65536u
 
 /* Opens, recovers (with progress in the log), checks formats. Blocks; before reactors run. -EBUSY:
- * another process has it; -EUCLEAN: a format is damaged or of a newer version (the log line says
- * what and what to do). */
+ * another process has it; -EUCLEAN: a format is damaged or of a newer version, or the volume is
+ * not this store's (the log line says what and what to do). */
 int store_open(const struct store_opts *opts, struct region *region, struct store **ret_store);
 /* Once per reactor, before it runs. The first attached reactor runs the committer. */
 int store_attach(struct store *store, struct reactor *reactor);
@@ -69,13 +81,27 @@ struct store_bucket {
 	uint64_t created_ns; /* real time */
 	char owner[65];
 	char region[33];
+	uint8_t versioning; /* enum store_versioning */
+	uint8_t flags;	    /* STORE_BUCKET_… */
 };
+enum store_versioning {
+	STORE_VERSIONING_NEVER,
+	STORE_VERSIONING_ENABLED,
+	STORE_VERSIONING_SUSPENDED
+};
+#define STORE_BUCKET_LOCK 1u /* versions may be locked: versioning stays enabled */
 int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
 int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
 /* create fills in nothing: id is the store's own and created_ns is kept when given. -EINVAL: a name
  * of no length or longer than LIMIT_BUCKET_LEN_MAX; -EDQUOT: past STORE_BUCKETS_MAX. */
+/* Sees a copy of the bucket, in commit order, and changes its versioning and flags (nothing else
+ * counts): 0, or -errno that store_bucket_edit returns. Must not block. */
+typedef int store_bucket_edit_fn(struct store_bucket *bucket, void *arg);
+/* -ENOENT; -EINVAL: back to never versioned. */
+int store_bucket_edit(
+	struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg);
 /* Calls visit for each bucket in name order, starting after `after`; visit returns false to stop.
  */
 typedef bool store_bucket_visit_fn(const struct store_bucket *bucket, void *arg);
@@ -95,7 +121,8 @@ struct store_meta {
 	/* Stored headers: "name\0value\0" pairs, lower-case names (content-type, x-amz-meta-…). */
 	const char *headers;
 	uint32_t headers_len;
-	char version_id[33]; /* "null" until versioning */
+	char version_id[33]; /* "null": written while versioning was not enabled */
+	bool delete_marker;  /* a version that says the key was deleted; it has no bytes */
 };
 
 /* ---- Writing. open → (space, move bytes)* or frames → commit | abort. ---- */
@@ -109,6 +136,9 @@ struct store_put_opts {
  * the store is fenced. Nothing is visible until commit. bucket and key are copied. */
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
+/* A number that no other body of this store has, had or will have. It stays with the body, also
+ * when another object adopts it. */
+uint64_t store_put_stream(const struct store_put *put);
 /* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
  * volume, contiguous. Ask in order of offset. -ENOSPC. */
 struct store_run {
@@ -156,11 +186,44 @@ int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
 
+/* ---- Changing what is kept besides the bytes. ---- */
+/* Sees what the key holds, in commit order, and says what its stored headers shall be: 0 with
+ * *ret_headers (borrowed until store_edit returns; all of them, also those that stay), or -errno
+ * that store_edit returns. Runs on the committer's fiber: must not block. */
+typedef int store_edit_fn(const struct store_meta *current, struct slice *ret_headers, void *arg);
+/* Replaces the stored headers of a version in place (version_id empty: the current one); bytes,
+ * mtime and ETag stay. Durable when it returns 0. -ENOENT: no such bucket, key or version; -EINVAL:
+ * more than STORE_HEADERS_BYTES_MAX; else as store_put_commit, or what edit said.
+ */
+struct store_name {
+	struct slice bucket;
+	struct slice key;
+	struct slice version_id;
+};
+int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg);
+
+/* Sets those bits of checksum_flags, in place like an edit; check (may be NULL) decides. */
+struct store_flags {
+	uint8_t mask, flags;
+};
+int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+	store_check_fn *check, void *arg);
+
 /* ---- Reading. ---- */
 /* -ENOENT with *ret_bucket_exists telling which of the two is missing. From memory when hot: well
  * under a µs. */
 int store_get_open(struct store *store, struct slice bucket, struct slice key,
 	struct store_get **ret_get, bool *ret_bucket_exists);
+/* The same of a version (empty: the current one); also a delete marker can be had by its id: it
+ * says so in its meta and has no bytes. */
+int store_get_open_version(struct store *store, const struct store_name *name,
+	struct store_get **ret_get, bool *ret_bucket_exists);
+/* Whether it can be a version id of this store. */
+bool store_version_id_valid(struct slice version_id);
+/* The newest version of a key that is none of its current: of a key that has no current one, its
+ * delete marker. Without headers. Asks the index. -ENOENT: there is none. */
+int store_newest(
+	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
 const struct store_meta *store_get_meta(const struct store_get *get); /* lives until close */
 /* The body when it lives in the record; false when it has extents. */
 bool store_get_inline(const struct store_get *get, struct slice *ret_body);
@@ -168,6 +231,8 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body);
  * runs end with it. A plain object is one stretch; one that adopted bodies has one for each. */
 void store_get_stretch(
 	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
+/* store_put_stream of the body that this stretch was put as. */
+uint64_t store_get_stream(const struct store_get *get, uint64_t offset);
 /* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
  * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
 bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
@@ -175,8 +240,10 @@ bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span
 int store_get_run(
 	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
 /* Verifies pieces of one stretch, from a multiple of STORE_CHECK_BYTES of it on: 0 or -EIO (logged
- * and counted). */
-int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes);
+ * and counted). A store over several
+ * volumes reads what is wrong anew from the others into data, whose last block is there as a whole,
+ * and puts it right on the medium; so it may wait. */
+int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
 /* Offers a verified whole chunk, which starts at offset, held by the caller as OWNER_APP, to the
  * cache; the caller keeps a reference of its own (owner becomes OWNER_CACHE and the reference count
  * 2, true), or the cache declines (false, nothing changed). */
@@ -187,12 +254,29 @@ void store_get_close(struct store_get *get);
  * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */
 uint32_t store_cache_shrink(struct store *store, uint32_t frames);
 
-/* ---- Deleting. ---- Durable when it returns 0; -ENOENT when the bucket is missing. A missing key
- * is success (S3). check may be NULL. */
+/* ---- Deleting. ---- */
+/* Deletes a key (version_id empty) or a version of it. A missing key or version is success (S3).
+ * Where versioning is enabled or suspended, deleting a key puts a delete marker on top instead.
+ * check (may be NULL) sees what is to be deleted: the current object, or the version. */
+struct store_deletion {
+	struct slice key;
+	struct slice version_id;
+	store_check_fn *check;
+	void *arg;
+	int result;		 /* 0 or -errno */
+	bool delete_marker;	 /* out: one was put on top, or the version was one */
+	char version_id_out[33]; /* that of the marker or of the version; empty: none */
+};
+/* Durable when it returns 0, in one commit where that is possible (adopted bodies by thousands, and
+ * newest versions of a key, take several). -ENOENT: no such bucket; -EINVAL: a key that cannot be,
+ * or more than LIMIT_DELETE_KEYS_MAX. */
+int store_delete_each(
+	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+/* One key; what check said, else 0 or -errno. */
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
 	void *arg);
-/* Many keys of one bucket in one commit (in several, when thousands of adopted bodies go with
- * them). results[i] is 0 or -errno. */
+
+/* The same of keys without conditions. */
 int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
 	uint32_t key_count, int *results);
 
@@ -202,11 +286,14 @@ struct store_list_opts {
 	struct slice prefix;
 	struct slice delimiter; /* may be longer than a byte */
 	struct slice after;	/* exclusive; for continuing also past a common prefix */
-	uint32_t entries_max;	/* keys and prefixes together, 0 to LIMIT_LIST_KEYS_MAX */
+	/* Versions only: continue among those of the key `after`, behind this one. */
+	struct slice version_after;
+	uint32_t entries_max; /* keys and prefixes together, 0 to LIMIT_LIST_KEYS_MAX */
 };
 struct store_list_entry {
 	struct slice key; /* a key, or a common prefix with its delimiter */
 	bool is_prefix;
+	bool is_latest;		       /* the newest version of its key */
 	const struct store_meta *meta; /* keys only; without headers */
 };
 /* visit is called on the fiber, in order; slices live for the call. */
@@ -214,6 +301,10 @@ typedef void store_list_visit_fn(const struct store_list_entry *entry, void *arg
 /* *ret_more: there are further entries, after the last one visited. -ENOENT: no such bucket. */
 int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
 	void *arg, bool *ret_more);
+
+/* Versions and delete markers, too: in key order, of one key the newest first. */
+int store_list_versions(struct store *store, const struct store_list_opts *opts,
+	store_list_visit_fn *visit, void *arg, bool *ret_more);
 
 /* ---- Checking (nebulaio fsck): the store must not be open elsewhere. Blocks. ---- */
 struct store_fsck_report {
@@ -225,6 +316,21 @@ struct store_fsck_report {
  * every checksum. Replays the log first, as a start would. Writes findings to out as it goes. 0:
  * clean; -EUCLEAN: damage was found; -ENOENT: there is no store; -EBUSY: it is open elsewhere. */
 int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
+
+/* ---- Several volumes. ---- */
+struct store_volume {
+	uint64_t bytes;
+	enum disk_member_state state;
+};
+/* How they are; 0: the store has one volume. Any thread. */
+uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max);
+/* Makes volumes that came back or were replaced whole again, while all goes on; at once when there
+ * is none. Fiber call. -ESHUTDOWN: the store was told to quiesce; -errno: it begins anew at the
+ * next start. */
+int store_rebuild(struct store *store);
+
+/* Of the medium, for the log and for people: "file …", "NVMe passthrough, …". */
+const char *store_medium(const struct store *store);
 
 struct store_usage {
 	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;

@@ -27,6 +27,7 @@
 #define CHUNK_BLOCKS		(STORE_CHUNK_BYTES / BLOCK_BYTES)
 #define VOLUME_LOG_OFFSET	(1 * MIB)
 #define STORE_VERSION		1u
+#define INDEX_VERSION		2u /* 1: without versions, is read, too */
 #define STORE_LOG_BYTES_DEFAULT (64 * MIB)
 #define STORE_LOG_BYTES_MIN	(256 * KIB)
 
@@ -65,6 +66,9 @@ void waiter_wake(struct waiter *waiter);
 struct space;
 int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_space);
 void space_close(struct space *space);
+/* Runs are stripes with so many shards of data: a lease of blocks of data takes a part of them, and
+ * answers a striped address. Before the first lease. */
+void space_stripe(struct space *space, uint32_t data);
 /* Takes blocks that were grown; block_count is the volume's new total. -ENOMEM. */
 int space_grow(struct space *space, uint64_t block_count);
 /* A run of up to `blocks` (1 to CHUNK_BLOCKS), the whole of it where there is such a run; otherwise
@@ -72,6 +76,9 @@ int space_grow(struct space *space, uint64_t block_count);
 uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block);
 /* CHECKs that they were in use. */
 void space_give(struct space *space, uint64_t block, uint32_t blocks);
+/* Between the two nothing that is given back is leased anew. */
+void space_hold(struct space *space);
+void space_let_go(struct space *space);
 /* Recovery and fsck: marks a run as used. -EEXIST: some of it already was (all of it is now);
  * -ERANGE: outside. */
 int space_mark(struct space *space, uint64_t block, uint32_t blocks);
@@ -115,7 +122,7 @@ struct part_record {
 };
 _Static_assert(sizeof(struct part_record) == 16, "as docs/spec/disk.md has it");
 
-enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED };
+enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED, BODY_MARKER };
 
 struct object {
 	_Atomic uint32_t refs;
@@ -125,6 +132,7 @@ struct object {
 	uint32_t segment_count; /* by length; 0 for empty and inline */
 	uint32_t bytes_in_memory;
 	uint64_t data_id;
+	uint64_t seq;		/* among its key's versions; 0: a current null version */
 	struct store_meta meta; /* headers point into tail */
 	char *inline_data;	/* into tail */
 	_Atomic(struct segment *)
@@ -142,6 +150,10 @@ int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline
 /* An object of several bodies, one after the other. -EUCLEAN: they do not make up meta->bytes. */
 int object_open_parts(const struct store_meta *meta, uint64_t data_id,
 	const struct part_record *parts, uint32_t part_count, struct object **ret_object);
+/* The same body with other headers. -ENOMEM. */
+int object_open_edited(const struct object *from, struct slice headers, struct object **ret_object);
+/* Gives `to` the segments of `from` that are in memory, from its own segment `at` on. */
+void object_segments_share(const struct object *from, struct object *to, uint32_t at);
 const struct object_part *object_part_find(const struct object *object, uint64_t offset);
 /* The part that holds the offset. */
 static inline const struct object_part *object_part(const struct object *object, uint64_t offset)
@@ -185,18 +197,34 @@ int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_v
 	uint64_t *ret_bytes);
 
 /* ---- record.c: keys and values of the index. ---- */
-#define KEY_BYTES_MAX (1u + 8u + LIMIT_KEY_LEN_MAX)
+#define KEY_BYTES_MAX (1u + 8u + 2u * LIMIT_KEY_LEN_MAX + 2u + 8u) /* a version's, escaped */
 struct key {
 	uint32_t len;
 	uint8_t bytes[KEY_BYTES_MAX + 7];
 };
+/* The least key above all that start with this one; false when there is none. */
+bool key_successor(struct key *key);
 void key_state(struct key *key);
 void key_bucket(struct key *key, struct slice name);
 void key_object(struct key *key, uint64_t bucket_id, struct slice object_key);
+void key_version(struct key *key, uint64_t bucket_id, struct slice object_key, uint64_t seq);
+/* The prefix of all versions of one object, and that of all objects with a prefix. */
+void key_versions(struct key *key, uint64_t bucket_id, struct slice object_key);
+void key_version_prefix(struct key *key, uint64_t bucket_id, struct slice prefix);
+struct object_name {
+	uint32_t key_len;
+	char key[LIMIT_KEY_LEN_MAX];
+	uint64_t seq;
+};
+/* -EUCLEAN: not a version's key. */
+int key_version_parse(struct slice index_key, struct object_name *ret_name);
+void key_null(struct key *key, uint64_t bucket_id, struct slice object_key);
 void key_inline(struct key *key, uint64_t data_id);
 void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx);
 /* The prefix of all of an object's segments. */
 void key_segments(struct key *key, uint64_t data_id);
+/* Whether a row belongs to a body: an inline one or a segment. Its number is never used again. */
+bool key_is_of_body(struct slice key);
 
 struct state_record {
 	uint32_t version;
@@ -218,6 +246,7 @@ int record_parse(struct slice value, struct object **ret_object);
  * -EUCLEAN. */
 int record_parse_meta(struct slice value, struct store_meta *ret_meta);
 size_t record_meta_bytes(struct slice value);
+uint64_t record_seq(struct slice value); /* 0: it has none */
 size_t segment_record_bytes(const struct segment *segment);
 void segment_record_put(const struct segment *segment, uint8_t *out);
 int segment_record_parse(struct slice value, struct segment **ret_segment);
@@ -246,6 +275,11 @@ void bucket_put(struct bucket *bucket);
 uint32_t buckets_count(struct buckets *buckets);
 /* -ENOMEM; the name must not be there. */
 int buckets_add(struct buckets *buckets, const struct store_bucket *info);
+/* Takes over versioning and flags. */
+void buckets_change(
+	struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info);
+/* A copy of what the bucket is now. */
+void buckets_info(struct buckets *buckets, struct bucket *bucket, struct store_bucket *ret_info);
 void buckets_remove(struct buckets *buckets, struct bucket *bucket);
 /* Buckets after a name, in order, copied; *ret_count of them, to be freed. -ENOMEM. */
 int buckets_sorted(struct buckets *buckets, struct slice after, struct store_bucket **ret_sorted,
@@ -254,6 +288,11 @@ void buckets_visit(struct buckets *buckets, void (*visit)(struct bucket *, void 
 
 /* ---- hot.c: the record table in front of the index. ---- */
 struct hot;
+/* Beside what keys hold now, with the bucket's id alone, the table has what other rows hold: a bit
+ * of the id says which. A version's key has its sequence number behind it. */
+#define HOT_VERSION (1ull << 63)
+#define HOT_NULL    (1ull << 62)
+#define HOT_KINDS   (HOT_VERSION | HOT_NULL)
 struct hot_entry {
 	struct hot_entry *chain;
 	struct object *object;	/* published; NULL: known to be absent */
@@ -265,6 +304,8 @@ struct hot_entry {
 	uint32_t bytes;
 	uint64_t hash;
 	uint64_t bucket_id;
+	_Atomic uint32_t
+		changes; /* of the key's versions, counted when decided and when published */
 	struct waiter *waiters;
 	struct list clock;
 	uint16_t key_len;
@@ -276,6 +317,16 @@ void hot_close(struct hot *hot);
 int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct object **ret_object);
 /* Pins the entry, loading it from the index when it must. Fiber call. -ENOMEM, -EIO. */
 int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_entry **ret_entry);
+int hot_pin_version(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq,
+	struct hot_entry **ret_entry);
+/* Pins the entry of a version (seq 0: the null version's) that has no row, without asking the
+ * index. Any thread. NULL: no memory. */
+struct hot_entry *hot_pin_fresh(
+	struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq);
+/* Once more, of a pinned entry. */
+void hot_pin_more(struct hot *hot, struct hot_entry *entry);
+/* The index key of an entry. */
+void hot_key(const struct hot_entry *entry, struct key *ret_key);
 void hot_unpin(struct hot *hot, struct hot_entry *entry);
 /* The entry's published object with a reference, or NULL. The entry is pinned. */
 struct object *hot_object(struct hot *hot, struct hot_entry *entry);
@@ -318,17 +369,31 @@ struct superblock {
 	uint64_t tail_pos;
 	uint64_t tail_seq;
 	uint64_t created_ns;
+	uint64_t medium_bytes; /* of a device; 0 of a file */
+	uint16_t set_count;    /* volumes of the store; 0: this one alone */
+	uint16_t set_idx;      /* which of them this is */
+	uint16_t set_data;
+	uint16_t set_parity;
+	uint64_t set_lost; /* one bit for each that is not good */
 };
-_Static_assert(sizeof(struct superblock) == 96, "as docs/spec/disk.md has it");
+_Static_assert(sizeof(struct superblock) == 120, "as docs/spec/disk.md has it");
 struct volume {
 	struct disk *disk;
+	char path[4096];
+	uint32_t set_count; /* 0: one volume */
+	char *set_paths[DISK_MEMBERS_MAX];
 	pthread_mutex_t lock; /* of super */
 	struct superblock super;
 	uint32_t uuid_crc; /* the log's CRCs start with it */
+	uint64_t mended;   /* pieces that a check found wrong and other volumes have right */
 };
 struct volume_opts {
 	const char *dir;
+	const char *path; /* where it lies; NULL or "": as DIR/volume says */
 	const char *faults;
+	bool format;	       /* may overwrite what is not ours */
+	uint32_t erasure_data; /* at creation, when path names several */
+	uint32_t erasure_parity;
 	uint64_t log_bytes;
 	uint64_t step_bytes;
 	bool create;
@@ -337,10 +402,45 @@ struct volume_opts {
 /* -EUCLEAN with a log line: damaged, foreign or newer. */
 int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
 void volume_close(struct volume *volume);
+/* Fills in volume->path. -EUCLEAN with a log line: the store's volume is a file of its own. */
+int volume_locate(const struct volume_opts *opts, struct volume *volume);
 /* No volume, or one that has never been begun. */
-bool volume_missing(const char *dir);
+bool volume_missing(const struct volume *volume);
+/* Makes DIR/volume lead to a volume that lies elsewhere, so that the next start and fsck find it.
+ */
+int volume_link(const char *dir, const struct volume *volume);
 /* Writes the next superblock and flushes; blocks. */
 int volume_super_write(struct volume *volume);
+
+/* For stripe.c: one volume among several. As above; -EMEDIUMTYPE: not ours, or damaged. */
+int volume_super_read(const char *path, struct superblock *ret_super);
+void volume_super_init(struct superblock *super, const struct volume_opts *opts);
+void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES]);
+int volume_label_check(
+	const struct volume_opts *opts, const char *path, struct disk *disk, int found);
+bool volume_index_present(const char *dir);
+
+/* ---- stripe.c: several volumes. ---- */
+/* Fills in the paths, when there are several. */
+int stripe_locate(const struct volume_opts *opts, struct volume *volume);
+int stripe_open(const struct volume_opts *opts, struct volume *volume);
+int stripe_super_write(struct volume *volume);
+void stripe_paths_free(struct volume *volume);
+int stripe_remember(const char *dir, const struct volume *volume);
+/* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
+ * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
+ * fiber, or blocking where there is none. */
+struct stripe_piece {
+	uint64_t at; /* in the segment */
+	uint8_t *data;
+	uint32_t bytes;
+	uint32_t crc32c;
+};
+int stripe_mend(struct volume *volume, const struct segment *segment,
+	const struct stripe_piece *piece, bool amend);
+/* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
+ * are told. -EIO: too few are left. */
+int stripe_settle(struct store *store);
 
 /* ---- journal.c: the log's groups. ---- */
 struct group_head {
@@ -383,9 +483,11 @@ struct group {
 	size_t cap;
 	uint32_t count;
 	uint32_t commit_count;
+	uint32_t version_count; /* sequence numbers given out */
 	uint32_t touched_count;
 	uint32_t touched_cap;
 	uint32_t touched_reserved; /* for the commits taken so far */
+	bool alone;		   /* deletes by prefix: it is applied by itself */
 	struct touched *touched;
 	struct commit *commits; /* in order, while the committer has it */
 	struct commit *commits_last;
@@ -416,6 +518,22 @@ static inline uint64_t journal_place(uint64_t pos, uint64_t bytes, uint64_t log_
 
 	return bytes <= room ? pos : pos + room;
 }
+
+/* ---- coalesce.c: the mutations of many groups, the last of each key. Empty when zeroed. ---- */
+struct coalesce {
+	struct mutation *rows; /* in the log's order; keys and values lie in the groups */
+	const struct mutation **order;
+	uint32_t count;
+	uint32_t cap;
+	uint32_t settled_count; /* of order: what is left, by key */
+};
+void coalesce_close(struct coalesce *coalesce);
+void coalesce_reset(struct coalesce *coalesce); /* empties it and keeps the memory */
+/* Adds a group's `count` mutations, none of which is a deletion by prefix; the group must outlive
+ * them. -ENOMEM; -EUCLEAN: it has fewer. */
+int coalesce_add(struct coalesce *coalesce, struct slice group, uint32_t count);
+void coalesce_settle(struct coalesce *coalesce);
+
 /* Reads the group at the position (or at the next lap): 1 and a buffer to free; 0: none. */
 struct journal_at {
 	uint64_t pos;
@@ -443,6 +561,9 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 int index_state_read(struct index *index, struct state_record *ret_state);
 /* Applies a group's mutations and the state, at once. Blocks. */
 int index_apply(struct index *index, struct slice group, const struct state_record *state);
+/* The same of what a settled coalesce has left. Blocks. */
+int index_apply_coalesced(
+	struct index *index, const struct coalesce *coalesce, const struct state_record *state);
 /* Makes all that was applied durable. Blocks. */
 int index_flush(struct index *index);
 /* Calls visit for every row from a prefix; false stops. Blocks. */
@@ -452,6 +573,12 @@ int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit,
 struct index_walk;
 int index_walk_open(
 	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk);
+/* Several, of the same state of the index; on failure those that were opened stay so. */
+struct index_range {
+	struct slice from, to;
+};
+int index_walks_open(struct index *index, const struct index_range *ranges, uint32_t count,
+	struct index_walk **ret_walks);
 void index_walk_close(struct index_walk *walk);
 bool index_walk_get(struct index_walk *walk, struct slice *ret_key, struct slice *ret_value);
 void index_walk_next(struct index_walk *walk);
@@ -468,15 +595,23 @@ struct applier {
 	struct group *first, *last;
 	struct group *spare; /* kept buffers */
 	uint32_t spare_count;
-	uint64_t queued_bytes;
+	struct coalesce coalesce; /* the index thread's */
+	uint64_t queued_bytes;	  /* with what is being applied */
+	uint64_t waiting_bytes;	  /* of the queue */
+	uint64_t waiting_since_ns;
 	uint64_t applied_seq;
 	uint64_t applied_pos;	/* end of the last applied group */
 	struct waiter *waiters; /* fibers waiting for any progress */
 	bool checkpoint_wanted;
+	bool hurry; /* somebody waits: what is queued is applied now */
 	bool stopping;
 	bool started;
 	bool failed;
 };
+/* Groups wait for one another until so many bytes are queued, or so long, so that they are applied
+ * together; whoever needs the index up to date has it hurry. */
+#define APPLY_BYTES_GOAL (1 * MIB)
+#define APPLY_WAIT_NS	 (50 * NS_PER_MS)
 void applier_init(struct applier *applier);
 int applier_start(struct store *store);
 /* Ends the threads when the queue is empty, and takes init back. */
@@ -487,29 +622,63 @@ struct group *applier_group(struct store *store); /* a fresh or kept one; NULL: 
 void applier_group_give(struct store *store, struct group *group); /* one that was not written */
 /* Fiber call: until everything up to seq is applied. -EIO: the index failed. */
 int applier_wait(struct store *store, uint64_t seq);
+/* Fiber call: until everything published so far is applied, and the space of what it replaced is
+ * free but for what is being read. -EIO. */
+int applier_settle(struct store *store);
 /* Fiber call: until the log has room for a group that ends at end_pos and the index keeps up. */
 int applier_wait_room(struct store *store, uint64_t end_pos);
 /* A checkpoint on the calling thread. Blocks. */
 int applier_checkpoint_now(struct store *store);
 
 /* ---- commit.c: deciding and publishing; committer.c: the fiber and its writes. ---- */
+/* What becomes of what an entry held: its body ends; it lives on elsewhere; its body lives on in
+ * the object that takes its place. */
+enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
+#define CHANGE_NEW     1u /* an object or a delete marker more */
+#define CHANGE_BODY    2u /* the body's rows are new, too */
+#define CHANGE_FLUSHED 4u /* the body is durable already */
+struct change {
+	struct hot_entry *entry; /* pinned: the group's when published */
+	struct object *object;	 /* what it will hold; NULL: nothing */
+	uint8_t old;		 /* enum change_old */
+	uint8_t flags;
+};
+#define CHANGES_MAX 3u
+enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE };
+/* Entries are pinned by the caller, who unpins them after; but for `entry` when it was taken. */
 struct commit_item {
-	struct hot_entry *entry; /* pinned; the group's when decided */
-	struct object *object;	 /* NULL: delete; the table's when decided and durable */
+	struct hot_entry *entry; /* the key's current version; of an edit: the version's own */
+	enum commit_item_kind kind;
+	struct object *object; /* NULL: delete; the table's when decided and durable */
 	store_check_fn *check;
+	store_edit_fn *edit;
 	void *arg;
-	uint64_t mtime_ns; /* out */
-	int result;
-	bool decided; /* has mutations in the group */
+	struct store_flags flags;     /* of an edit: bits to set */
+	struct slice version_id;      /* that is meant; empty: the current */
+	struct hot_entry *null_entry; /* where versioning was suspended */
+	/* Of the deletion of a version: its entry (NULL: it is the current), one that is newer, the
+	 * one that comes after it, and when that was so. */
+	struct hot_entry *target, *newest, *promote;
+	uint32_t changes_seen;
+	uint64_t mtime_ns; /* out, as what follows */
+	char ret_version_id[33];
+	bool ret_marker;
+	int result;	  /* -ERESTART: look again what is there */
+	bool decided;	  /* has mutations in the group */
+	bool entry_taken; /* entry's pin is the group's */
+	uint32_t change_count;
+	struct change changes[CHANGES_MAX];
 };
 struct adoption;
-enum commit_kind { COMMIT_ITEMS, COMMIT_BUCKET_CREATE, COMMIT_BUCKET_DELETE };
+enum commit_kind { COMMIT_ITEMS, COMMIT_BUCKET_CREATE, COMMIT_BUCKET_EDIT, COMMIT_BUCKET_DELETE };
 struct commit {
 	struct mpsc_node node;
 	struct commit *next; /* in its group */
 	enum commit_kind kind;
-	struct bucket *bucket;		 /* borrowed; of a bucket's deletion: by the committer */
-	struct store_bucket bucket_info; /* of a creation; the name, of a deletion */
+	struct bucket *bucket;		 /* borrowed; of a bucket's own commits: by the committer */
+	struct store_bucket bucket_info; /* of a creation; the name, of the others */
+	store_bucket_edit_fn *bucket_edit;
+	void *arg;
 	struct commit_item *items;
 	uint32_t item_count;
 	struct adoption *adoption; /* what the (one) item's object adopts; or NULL */
@@ -525,11 +694,61 @@ size_t commit_bytes(const struct commit *commit);
 void commit_decide(struct store *store, struct commit *commit, struct group *group);
 /* Makes it visible, once it is durable; or takes it back with the error. */
 void commit_publish(struct store *store, struct commit *commit, struct group *group);
-void commit_undo(struct commit *commit, int error);
+void commit_undo(struct store *store, struct commit *commit, int error);
+
+/* ---- decide.c: one item. ---- */
+/* Upper bound of what it adds to a group. */
+size_t commit_item_bytes(const struct commit_item *item, const struct bucket *bucket, bool adopts);
+void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
+	struct group *group);
+/* Takes back what was decided. */
+void commit_item_drop(struct store *store, struct commit_item *item);
 
 /* Deletes the rows of an object's bodies: so many mutations at most (NULL: of nothing). */
 uint32_t commit_rows_max(const struct object *object);
 void commit_rows_delete(struct group *group, const struct object *object);
+
+/* ---- list.c, list_versions.c: pages. ---- */
+/* Key and record lie one after the other in the page's bytes: few pages of memory are touched. */
+struct list_row {
+	uint32_t at;
+	uint16_t key_len;
+	uint16_t record_len; /* 0: a common prefix */
+	bool latest;
+};
+/* One page: filled on a helper, read on the fiber. */
+struct list_page {
+	struct store *store;
+	const struct store_list_opts *opts;
+	uint64_t bucket_id;
+	struct list_row *rows;
+	uint32_t row_count;
+	uint32_t row_cap;
+	char *bytes;
+	size_t bytes_len;
+	size_t bytes_cap;
+	bool more;
+	int ret;
+};
+/* The length of the common prefix that the key falls under, or 0. */
+size_t list_prefix_len(const struct store_list_opts *opts, struct slice key);
+/* A key with the part of its record that lists need, or a common prefix (an empty record). -ENOMEM.
+ */
+int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest);
+/* Fills a struct list_page with versions. Blocks. */
+void list_versions_run(void *arg);
+
+/* ---- version.c: which row a version has. ---- */
+/* The sequence number that a version id stands for. False: no id of ours, or "null". */
+bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
+/* Fiber call: pins the entry that holds the version (empty: the current one, which need not be
+ * there). By the time it is decided on it may hold another. -ENOENT: there is no such version. */
+int version_pin(struct store *store, struct bucket *bucket, struct slice key,
+	struct slice version_id, struct hot_entry **ret_entry);
+/* Fiber call: what a deletion of the item's version_id needs besides the pinned entry: target,
+ * newest, promote. -ENOENT: there is no such version. */
+int version_prepare(struct store *store, struct bucket *bucket, struct commit_item *item);
+void version_unprepare(struct store *store, struct commit_item *item);
 
 /* ---- adopt.c: bodies that change their object and stay where they are. ---- */
 struct adopted {

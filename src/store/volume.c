@@ -1,5 +1,5 @@
-/* store/volume.c: the volume file's layout: superblocks, log, extents. Blocking; for opening, for
- * checkpoints and for checking. */
+/* store/volume.c: the volume's layout: superblocks, log, extents; and whether what lies on a
+ * device is ours. Blocking; for opening, for checkpoints and for checking. */
 #include "store/store_priv.h"
 
 #include <errno.h>
@@ -48,23 +48,42 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 	return SLOT_VALID;
 }
 
+/* Both slots; of a file that is too short, zeros. */
+static int slots_read(const char *path, uint8_t blocks[2 * BLOCK_BYTES])
+{
+	struct disk_opts opts = {.path = path, .read_only = true, .step_bytes = BLOCK_BYTES};
+	struct disk *disk;
+	void *aligned;
+	int ret = disk_open(&opts, &disk);
+
+	if (ret)
+		return ret;
+	memset(blocks, 0, 2 * (size_t)BLOCK_BYTES);
+	if (posix_memalign(&aligned, BLOCK_BYTES, 2 * BLOCK_BYTES)) {
+		disk_close(disk);
+		return -ENOMEM;
+	}
+	if (disk_bytes(disk) >= 2 * BLOCK_BYTES) {
+		ret = disk_read_now(disk, aligned, 2 * BLOCK_BYTES, 0);
+		if (!ret)
+			memcpy(blocks, aligned, 2 * (size_t)BLOCK_BYTES);
+	}
+	free(aligned);
+	disk_close(disk);
+	return ret;
+}
+
 /* The newer of the two slots. 0; -ENOENT: there is no volume yet, or one whose creation was cut
- * short; -EUCLEAN with a log line. */
-static int super_read(const char *path, struct superblock *ret_super)
+ * short; -EMEDIUMTYPE: what is there is not ours, or damaged; -EUCLEAN with a log line. */
+int volume_super_read(const char *path, struct superblock *ret_super)
 {
 	uint8_t blocks[2 * BLOCK_BYTES];
 	struct superblock supers[2];
 	enum slot slots[2];
-	ssize_t len;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int ret = slots_read(path, blocks);
 
-	if (fd < 0)
-		return -errno;
-	memset(blocks, 0, sizeof(blocks));
-	len = pread(fd, blocks, sizeof(blocks), 0);
-	close(fd);
-	if (len < 0)
-		return -EIO;
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < 2; i++)
 		slots[i] = slot_parse(&blocks[i * BLOCK_BYTES], &supers[i]);
 	if (slots[0] == SLOT_NEWER || slots[1] == SLOT_NEWER) {
@@ -76,26 +95,77 @@ static int super_read(const char *path, struct superblock *ret_super)
 	}
 	if (slots[0] == SLOT_BLANK && slots[1] == SLOT_BLANK)
 		return -ENOENT;
-	if (slots[0] != SLOT_VALID && slots[1] != SLOT_VALID) {
-		log_error("store",
-			"%s: no valid superblock: this is not a store's volume, or it is "
-			"damaged: restore it from a copy",
-			path);
-		return -EUCLEAN;
-	}
+	if (slots[0] != SLOT_VALID && slots[1] != SLOT_VALID)
+		return -EMEDIUMTYPE;
 	*ret_super =
 		supers[slots[1] == SLOT_VALID &&
 			(slots[0] != SLOT_VALID || supers[1].generation > supers[0].generation)];
 	return 0;
 }
 
-bool volume_missing(const char *dir)
+bool volume_missing(const struct volume *volume)
 {
 	struct superblock super;
-	char path[4096];
 
-	return (size_t)snprintf(path, sizeof(path), "%s/volume", dir) < sizeof(path) &&
-	       super_read(path, &super) == -ENOENT;
+	return !volume->set_count && volume_super_read(volume->path, &super) == -ENOENT;
+}
+
+/* The same file or device, by whatever names. */
+static bool same_node(const char *a, const char *b)
+{
+	struct stat st_a, st_b;
+
+	if (stat(a, &st_a) || stat(b, &st_b))
+		return false;
+	if (S_ISREG(st_a.st_mode))
+		return st_a.st_dev == st_b.st_dev && st_a.st_ino == st_b.st_ino;
+	return (st_a.st_mode & S_IFMT) == (st_b.st_mode & S_IFMT) && st_a.st_rdev == st_b.st_rdev;
+}
+
+/* Absolute, as links need it, but by the name that was given: that may be one that stays. */
+static int path_absolute(const char *path, char *out, size_t cap)
+{
+	char cwd[2048];
+
+	if (path[0] == '/')
+		return (size_t)snprintf(out, cap, "%s", path) < cap ? 0 : -ENAMETOOLONG;
+	if (!getcwd(cwd, sizeof(cwd)))
+		return -errno;
+	return (size_t)snprintf(out, cap, "%s/%s", cwd, path) < cap ? 0 : -ENAMETOOLONG;
+}
+
+int volume_locate(const struct volume_opts *opts, struct volume *volume)
+{
+	struct stat st;
+	char own[4096];
+
+	int ret = stripe_locate(opts, volume);
+
+	if (ret || (size_t)snprintf(own, sizeof(own), "%s/volume", opts->dir) >= sizeof(own))
+		return ret ? ret : -ENAMETOOLONG;
+	if (volume->set_count) {
+		snprintf(volume->path, sizeof(volume->path), "%u volumes", volume->set_count);
+		return 0;
+	}
+	if (!opts->path || !opts->path[0])
+		return slice_copy_str(slice_str(own), volume->path, sizeof(volume->path));
+	if (lstat(own, &st) == 0 && S_ISREG(st.st_mode) && !same_node(own, opts->path)) {
+		log_error("store",
+			"%s: the store's volume is the file %s; another one (%s) would be another "
+			"store: copy the objects, or leave storage.volume out",
+			opts->dir, own, opts->path);
+		return -EUCLEAN;
+	}
+	return path_absolute(opts->path, volume->path, sizeof(volume->path));
+}
+
+void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES])
+{
+	memset(block, 0, BLOCK_BYTES);
+	super->crc32c = 0;
+	memcpy(block, super, sizeof(*super));
+	super->crc32c = super_crc(block);
+	memcpy(block, super, sizeof(*super));
 }
 
 int volume_super_write(struct volume *volume)
@@ -104,21 +174,19 @@ int volume_super_write(struct volume *volume)
 	void *block;
 	int ret;
 
+	if (volume->set_count)
+		return stripe_super_write(volume);
 	if (posix_memalign(&block, BLOCK_BYTES, BLOCK_BYTES))
 		return -ENOMEM;
 	super->generation++;
-	memset(block, 0, BLOCK_BYTES);
-	super->crc32c = 0;
-	memcpy(block, super, sizeof(*super));
-	super->crc32c = super_crc((const uint8_t *)block);
-	memcpy(block, super, sizeof(*super));
+	volume_super_fill(super, (uint8_t *)block);
 	ret = disk_write_now(
 		volume->disk, block, BLOCK_BYTES, super->generation % 2 * (uint64_t)BLOCK_BYTES);
 	free(block);
 	return ret ? ret : disk_flush_now(volume->disk);
 }
 
-static void super_init(struct superblock *super, const struct volume_opts *opts)
+void volume_super_init(struct superblock *super, const struct volume_opts *opts)
 {
 	*super = (struct superblock){.version = STORE_VERSION, .tail_seq = 1};
 	memcpy(super->magic, MAGIC, sizeof(MAGIC));
@@ -146,35 +214,149 @@ static int dir_sync(const char *dir)
 	return ret;
 }
 
+int volume_link(const char *dir, const struct volume *volume)
+{
+	char own[4096], fresh[4096 + 8];
+
+	if (volume->set_count)
+		return 0;
+	if ((size_t)snprintf(own, sizeof(own), "%s/volume", dir) >= sizeof(own))
+		return -ENAMETOOLONG;
+	if (same_node(own, volume->path))
+		return 0;
+	snprintf(fresh, sizeof(fresh), "%s.new", own);
+	if ((unlink(fresh) && errno != ENOENT) || symlink(volume->path, fresh) ||
+		rename(fresh, own))
+		return -errno;
+	return dir_sync(dir);
+}
+
+/* ---- Labels: a device is taken only when it is blank, ours, or given up for us. ---- */
+
+bool volume_index_present(const char *dir)
+{
+	char path[4096];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/index/CURRENT", dir) < sizeof(path) &&
+	       access(path, F_OK) == 0;
+}
+
+/* Zeros over what would say that the medium is somebody else's, first and last. */
+static int label_wipe(struct disk *disk)
+{
+	uint64_t end = ALIGN_DOWN(disk_medium_bytes(disk), (uint64_t)BLOCK_BYTES);
+	int ret = disk_zero_now(disk, MIN(end, DISK_LABEL_BYTES), 0);
+
+	if (!ret && end > DISK_LABEL_BYTES)
+		ret = disk_zero_now(disk, DISK_LABEL_BYTES, end - DISK_LABEL_BYTES);
+	return ret ? ret : disk_flush_now(disk);
+}
+
+/* On the open disk, before anything is written to it. found: what super_read said. */
+int volume_label_check(
+	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
+{
+	char what[128];
+	int foreign;
+
+	if (found == 0)
+		return 0;
+	foreign = disk_foreign(disk, what, sizeof(what));
+	if (foreign < 0)
+		return foreign;
+	if (!foreign && found == -ENOENT)
+		return 0;
+	if (!foreign)
+		snprintf(what, sizeof(what), "a damaged superblock");
+	if (!opts->format) {
+		log_error("store",
+			"%s: there is %s on it: not touched; to give that up and use it for this "
+			"store, start once with --format",
+			path, what);
+		return -EUCLEAN;
+	}
+	log_warn("store", "%s: --format: there was %s on it, which is destroyed now", path, what);
+	return label_wipe(disk);
+}
+
+/* What a device's size is now, against what it was. */
+static int size_check(struct volume *volume)
+{
+	uint64_t now = disk_can_grow(volume->disk) ? 0 : disk_medium_bytes(volume->disk);
+	uint64_t then = volume->super.medium_bytes;
+
+	if (now < then) {
+		log_error("store",
+			"%s: the device has %llu bytes and had %llu when it was last used: "
+			"objects may lie beyond its end: give it its size back",
+			volume->path, (unsigned long long)now, (unsigned long long)then);
+		return -EUCLEAN;
+	}
+	if (then && now > then)
+		log_info("store", "%s: the device grew from %llu to %llu MiB: all of it is used",
+			volume->path, (unsigned long long)(then / MIB),
+			(unsigned long long)(now / MIB));
+	volume->super.medium_bytes = now;
+	return 0;
+}
+
+static int volume_init(const struct volume_opts *opts, struct volume *volume, int found)
+{
+	struct disk_opts disk = {.path = volume->path,
+		.faults = opts->faults,
+		.create = found == -ENOENT,
+		.step_bytes = volume->super.step_bytes,
+		/* A mounted file system does not go away by waiting. */
+		.lock_wait_ns = found == -EMEDIUMTYPE ? 0 : LOCK_WAIT_NS};
+	int ret = disk_open(&disk, &volume->disk);
+
+	if (!ret)
+		ret = volume_label_check(opts, volume->path, volume->disk, found);
+	/* The log, and at least a chunk of extents. */
+	if (!ret)
+		ret = disk_grow(volume->disk, volume->super.data_offset + STORE_CHUNK_BYTES);
+	if (ret == -ENOSPC)
+		log_error("store", "%s: no room for the log: at least %llu MiB are needed",
+			volume->path, (unsigned long long)(volume->super.data_offset / MIB + 1));
+	if (!ret)
+		ret = size_check(volume);
+	if (!ret && found)
+		ret = volume_super_write(volume);
+	if (!ret && found)
+		ret = volume_link(opts->dir, volume);
+	return !ret && found ? dir_sync(opts->dir) : ret;
+}
+
 int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 {
 	struct volume *volume = ret_volume;
-	struct disk_opts disk = {.kind = opts->faults ? DISK_SIMULATED : DISK_FILE};
-	char path[4096];
-	int ret;
+	int ret = volume->path[0] ? 0 : volume_locate(opts, volume);
+	bool known = volume_index_present(opts->dir);
+	bool begun;
+	int found;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/volume", opts->dir) >= sizeof(path))
-		return -ENAMETOOLONG;
-	ret = super_read(path, &volume->super);
-	if (ret && !(ret == -ENOENT && opts->create))
-		return ret;
-	*opts->ret_created = ret == -ENOENT;
-	if (*opts->ret_created)
-		super_init(&volume->super, opts);
-	disk.path = path;
-	disk.faults = opts->faults;
-	disk.create = *opts->ret_created;
-	disk.step_bytes = volume->super.step_bytes;
-	disk.lock_wait_ns = LOCK_WAIT_NS;
-	/* The log, and at least a chunk of extents. */
-	disk.bytes_min = volume->super.data_offset + STORE_CHUNK_BYTES;
+	if (ret || volume->set_count)
+		return ret ? ret : stripe_open(opts, volume);
+	found = volume_super_read(volume->path, &volume->super);
+	begun = found == 0 && volume->super.epoch > 0;
+	if (begun && opts->create && !known) {
+		/* Somebody's objects, whose index is elsewhere. */
+		found = -EMEDIUMTYPE;
+	} else if (found == -EMEDIUMTYPE && (known || !opts->create)) {
+		log_error("store",
+			"%s: no valid superblock: this is not a store's volume, or it is "
+			"damaged: restore it from a copy",
+			volume->path);
+		return -EUCLEAN;
+	}
+	if (found && !(opts->create && (found == -ENOENT || found == -EMEDIUMTYPE)))
+		return found;
+	*opts->ret_created = found != 0;
+	if (found)
+		volume_super_init(&volume->super, opts);
 	pthread_mutex_init(&volume->lock, NULL);
 	volume->uuid_crc = crc32c_update(0, volume->super.uuid, sizeof(volume->super.uuid));
-	ret = disk_open(&disk, &volume->disk);
-	if (!ret && *opts->ret_created)
-		ret = volume_super_write(volume);
-	if (!ret && *opts->ret_created)
-		ret = dir_sync(opts->dir);
+	ret = volume_init(opts, volume, found);
 	if (ret)
 		volume_close(volume);
 	return ret;
@@ -182,6 +364,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 
 void volume_close(struct volume *volume)
 {
+	stripe_paths_free(volume);
 	if (!volume->disk)
 		return;
 	disk_close(volume->disk);

@@ -182,11 +182,31 @@ static void fill_fiber(struct rig *rig, void *arg)
 	}
 }
 
+/* What a page costs that begins there. */
+static void page_measure(struct rig *rig, const char *what, uint32_t keys, struct slice after)
+{
+	struct store_list_opts opts = {
+		.bucket = SLICE("list"), .after = after, .entries_max = 1000};
+	bool more;
+
+	sample_count = 0;
+	for (uint32_t i = 0; i < 200; i++) {
+		uint32_t count = 0;
+		uint64_t from = clock_now_ns();
+
+		assert_int_equal(store_list(rig->store, &opts, entry_count, &count, &more), 0);
+		sample_add(clock_now_ns() - from);
+		assert_int_equal(count, 1000);
+	}
+	printf("%s page of 1000 of %u keys: p50 %.0f us\n", what, keys, median_us());
+}
+
 static void list_measure(struct rig *rig, uint32_t keys)
 {
 	struct store_list_opts opts = {.bucket = SLICE("list"), .entries_max = 1000};
 	struct filler fillers[64];
 	uint64_t begun = clock_now_ns();
+	char last[32];
 	bool more;
 
 	assert_int_equal(bucket_make(rig->store, "list"), 0);
@@ -195,6 +215,9 @@ static void list_measure(struct rig *rig, uint32_t keys)
 	rig_fibers(rig, 64, fill_fiber, fillers, sizeof(fillers[0]));
 	printf("%u objects of 10 bytes stored: %.0f/s\n", keys,
 		(double)keys * 1e9 / (double)(clock_now_ns() - begun));
+	page_measure(rig, "first", keys, SLICE_NONE);
+	snprintf(last, sizeof(last), "photos/%09u", keys - 1001);
+	page_measure(rig, "last", keys, slice_str(last));
 	sample_count = 0;
 	for (uint32_t i = 0; i < 200; i++) {
 		char after[32];

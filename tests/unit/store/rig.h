@@ -65,6 +65,8 @@ int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, ui
  */
 int object_verify_seeded(
 	struct rig *rig, const char *bucket, struct slice key, uint64_t bytes, uint64_t seed);
+/* What is open, the same way. */
+int get_verify_seeded(struct rig *rig, struct store_get *get, uint64_t seed);
 /* Reads it whole into out; *ret_bytes its length. */
 int object_read(struct rig *rig, const char *bucket, struct slice key, uint8_t *out,
 	uint64_t out_bytes, uint64_t *ret_bytes);

@@ -1,5 +1,5 @@
-/* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE and
- * joining of parts.
+/* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE,
+ * joining of parts and edits in place.
  * After each restart every acknowledged object is there and whole, and what was not acknowledged is
  * as before or as it was to become, never half. fsck is clean.
  *
@@ -20,6 +20,7 @@
 #define WRITERS	       12u
 #define KEYS	       25u /* a writer */
 #define JOINED	       3u  /* one version of so many is joined of parts */
+#define EDITED	       5u  /* one of so many gets other headers after */
 #define ROUNDS_DEFAULT 12u
 #define LIFE_NS_MAX    (150 * NS_PER_MS)
 
@@ -61,6 +62,59 @@ struct writer {
 	uint64_t seed;
 };
 
+/* Every second writer's bucket keeps versions. */
+static const char *bucket_of(uint32_t writer)
+{
+	return writer % 2 ? "v" : "b";
+}
+
+static int versions_on(struct store_bucket *bucket, void *arg)
+{
+	(void)arg;
+	bucket->versioning = STORE_VERSIONING_ENABLED;
+	return 0;
+}
+
+/* Every third version that was put over is deleted by its id. */
+static int former_delete(struct rig *rig, const char *bucket, struct slice key, uint64_t version)
+{
+	struct store_deletion deletion = {.key = key};
+	struct store_meta newest;
+	int ret;
+
+	if (version % 3 || bucket[0] != 'v')
+		return 0;
+	ret = store_newest(rig->store, slice_str(bucket), key, &newest);
+	if (ret)
+		return ret == -ENOENT ? 0 : ret;
+	deletion.version_id = slice_str(newest.version_id);
+	ret = store_delete_each(rig->store, slice_str(bucket), &deletion, 1);
+	return ret ? ret : deletion.result;
+}
+
+/* The headers of an object that was edited name its version. */
+static int edit_version(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	(void)current;
+	*ret_headers = slice_of((const char *)arg, sizeof(uint64_t));
+	return 0;
+}
+
+static bool headers_are(struct rig *rig, const char *bucket, struct slice key, uint64_t version)
+{
+	const struct store_meta *meta;
+	struct store_get *get;
+	bool exists, right;
+
+	if (store_get_open(rig->store, slice_str(bucket), key, &get, &exists))
+		return false;
+	meta = store_get_meta(get);
+	right = !meta->headers_len || slice_eq(slice_of(meta->headers, meta->headers_len),
+					      slice_of((const char *)&version, sizeof(version)));
+	store_get_close(get);
+	return right;
+}
+
 /* Until it is killed. */
 static void writer_run(struct rig *rig, void *arg)
 {
@@ -75,21 +129,29 @@ static void writer_run(struct rig *rig, void *arg)
 		struct slot *slot = &shared->slots[writer->idx][k];
 		struct slice key = key_of(buf, writer->idx, k);
 		uint64_t version = prng_below(&prng, 4) ? atomic_fetch_add(&shared->version, 1) : 0;
+		const char *bucket = bucket_of(writer->idx);
 		int ret;
 
 		atomic_store(&slot->intended, version);
 		if (version % JOINED == 1)
-			ret = object_join_seeded(rig, "b", key, size_of_version(version), version,
-				1 + (uint32_t)(version / JOINED % 4));
+			ret = object_join_seeded(rig, bucket, key, size_of_version(version),
+				version, 1 + (uint32_t)(version / JOINED % 4));
 		else if (version)
 			ret = object_put_seeded(
-				rig, "b", key, size_of_version(version), version, NULL);
+				rig, bucket, key, size_of_version(version), version, NULL);
 		else
-			ret = store_delete(rig->store, SLICE("b"), key, NULL, NULL);
+			ret = store_delete(rig->store, slice_str(bucket), key, NULL, NULL);
 		if (ret)
 			_exit(3);
 		atomic_store(&slot->acked, version);
 		atomic_fetch_add(&shared->acks, 1);
+		if (version % EDITED == 1 &&
+			store_edit(rig->store,
+				&(struct store_name){.bucket = slice_str(bucket), .key = key},
+				edit_version, &version))
+			_exit(3);
+		if (version && former_delete(rig, bucket, key, version))
+			_exit(3);
 	}
 }
 
@@ -101,6 +163,9 @@ static void load_run(struct rig *rig, void *arg)
 		int ret = bucket_make(rig->store, "b");
 
 		assert_true(ret == 0 || ret == -EEXIST);
+		ret = bucket_make(rig->store, "v");
+		assert_true(ret == 0 || ret == -EEXIST);
+		assert_int_equal(store_bucket_edit(rig->store, SLICE("v"), versions_on, NULL), 0);
 		ret = bucket_make(rig->store, "parts");
 		assert_true(ret == 0 || ret == -EEXIST);
 		atomic_store(&writers->shared->running, true);
@@ -113,11 +178,11 @@ static void load_run(struct rig *rig, void *arg)
 	}
 }
 
-static bool version_is(struct rig *rig, struct slice key, uint64_t version)
+static bool version_is(struct rig *rig, const char *bucket, struct slice key, uint64_t version)
 {
-	int ret = object_verify_seeded(rig, "b", key, size_of_version(version), version);
+	int ret = object_verify_seeded(rig, bucket, key, size_of_version(version), version);
 
-	return version ? ret == 0 : ret == -ENOENT;
+	return version ? ret == 0 && headers_are(rig, bucket, key, version) : ret == -ENOENT;
 }
 
 static void verify_run(struct rig *rig, void *arg)
@@ -132,9 +197,10 @@ static void verify_run(struct rig *rig, void *arg)
 			uint64_t intended = atomic_load(&slot->intended);
 			struct slice key = key_of(buf, w, k);
 
-			if (version_is(rig, key, acked)) {
+			if (version_is(rig, bucket_of(w), key, acked)) {
 				atomic_store(&slot->intended, acked);
-			} else if (intended != acked && version_is(rig, key, intended)) {
+			} else if (intended != acked &&
+				   version_is(rig, bucket_of(w), key, intended)) {
 				atomic_store(&slot->acked, intended);
 			} else {
 				fprintf(stderr, "%s: neither version %llu nor %llu\n", buf,

@@ -1,0 +1,73 @@
+/* store/edit.c: changing what is kept of an object besides its bytes: the record is replaced, the
+ * body stays where it is. In memory the object with the old headers lives on for who reads it, and
+ * keeps the new one, which has the body now. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+
+DEFINE_COUNTER(edits_total, "nebulaio_store_edits_total", NULL,
+	"Objects whose stored headers were changed in place.");
+
+/* Until the entry that was pinned is the one the version is decided in. */
+static int edit_run(struct store *store, const struct store_name *name, struct commit_item *item)
+{
+	struct commit commit = {.items = item, .item_count = 1};
+	int ret;
+
+	if (name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
+		return -EINVAL;
+	commit.bucket = buckets_find(store->buckets, name->bucket);
+	if (!commit.bucket)
+		return -ENOENT;
+	do {
+		ret = version_pin(store, commit.bucket, name->key, name->version_id, &item->entry);
+		if (ret)
+			break;
+		commit_run(store, &commit);
+		ret = item->result;
+		if (!item->entry_taken)
+			hot_unpin(store->hot, item->entry);
+		if (ret) {
+			object_put(store, item->object);
+			item->object = NULL;
+		}
+	} while (ret == -ERESTART);
+	bucket_put(commit.bucket);
+	if (!ret)
+		counter_add(&edits_total, 1);
+	return ret;
+}
+
+int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg)
+{
+	struct commit_item item = {
+		.kind = ITEM_EDIT, .edit = edit, .arg = arg, .version_id = name->version_id};
+
+	return edit_run(store, name, &item);
+}
+
+struct flags_edit {
+	store_check_fn *check;
+	void *arg;
+};
+
+static int flags_edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	const struct flags_edit *edit = (const struct flags_edit *)arg;
+
+	*ret_headers = slice_of(current->headers, current->headers_len);
+	return edit->check ? edit->check(current, edit->arg) : 0;
+}
+
+int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+	store_check_fn *check, void *arg)
+{
+	struct flags_edit edit = {.check = check, .arg = arg};
+	struct commit_item item = {.kind = ITEM_EDIT,
+		.edit = flags_edit,
+		.arg = &edit,
+		.flags = flags,
+		.version_id = name->version_id};
+
+	return edit_run(store, name, &item);
+}
