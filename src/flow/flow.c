@@ -44,7 +44,8 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	finished = sink->ops->finish(sink, ret != 0);
 	source->ops->close(source);
 	*ret_bytes = bytes;
-	return ret ? ret : finished;
+	/* A source that was told to stop says nothing about why. */
+	return ret && !(ret == -ECANCELED && finished) ? ret : finished;
 }
 
 static int checksum_piece(struct flow_stage *stage, const struct flow_piece *piece)

@@ -37,15 +37,20 @@ struct flow_core *flow_core_self(void);
 
 /* Operations on the rings that a fiber waits for: one flow_io counts any number of entries. Zero it
  * first. start lets turns pass while the ring is full; wait parks until all have completed and
- * returns 0 or the first -errno. */
+ * returns 0 or the first -errno. Instead of a fiber, done may be told when all have completed. */
 struct flow_io {
 	struct fiber *fiber;
+	void (*done)(struct flow_io *io);
 	uint32_t pending;
 	int32_t error;
+	int32_t result; /* of the last: bytes, or -errno */
+	uint32_t imm;
 };
 void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe);
 void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
 int flow_io_wait(struct flow_io *io);
+/* Outside fibers: -EAGAIN when the ring is full; nothing was started then. */
+int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
 /* Leases with back-pressure: asks the store's cache to shrink, then waits for frames; -ETIMEDOUT at
  * the deadline. Never wait here while holding frames that nobody else will give back. */
 int flow_lease(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
@@ -114,6 +119,14 @@ struct flow_checksum {
 	struct checksum checksum; /* codec; read it after the run */
 };
 int flow_checksum_init(struct flow_checksum *stage, enum checksum_kind kind);
+/* Encrypts, or decrypts, in place, from the first byte of the first piece on: AES-256 in counter
+ * mode. A key and a counter must never meet two different streams. Its pieces must be leases
+ * (-EROFS). -ENOMEM. */
+#define FLOW_CIPHER_KEY_BYTES	  32u
+#define FLOW_CIPHER_COUNTER_BYTES 16u
+int flow_cipher_open(const uint8_t key[FLOW_CIPHER_KEY_BYTES],
+	const uint8_t counter[FLOW_CIPHER_COUNTER_BYTES], struct flow_stage **ret_stage);
+void flow_cipher_close(struct flow_stage *stage); /* takes NULL */
 
 /* Moves everything. Closes the source and finishes the sink in any case. *ret_bytes: moved, also on
  * error. */
@@ -132,6 +145,32 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
  * not known. */
 int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_t bytes_total,
 	struct flow_sink **ret_sink);
+
+/* Around an object's ends, for a body that lies encrypted under a key of its own by ctr.h; its
+ * stream is store_put_stream's. The structs are the caller's and live as long as the run; init
+ * fails with -ENOMEM, and then the inner end is still the caller's. */
+struct flow_crypt {
+	struct ctr *ctr;
+};
+struct flow_crypt_source {
+	struct flow_source source;
+	struct flow_crypt crypt;
+	struct flow_source *inner;
+	struct store_get *get;
+	uint64_t start;
+};
+struct flow_crypt_sink {
+	struct flow_sink sink;
+	struct flow_crypt crypt;
+	struct flow_sink *inner;
+	uint64_t stream;
+};
+/* inner: flow_object_source_open of the same get, from the same offset. */
+int flow_crypt_source_init(struct flow_crypt_source *self, const uint8_t key[CTR_KEY_BYTES],
+	struct store_get *get, uint64_t offset, struct flow_source *inner);
+/* inner: flow_object_sink_open of the same put. */
+int flow_crypt_sink_init(struct flow_crypt_sink *self, const uint8_t key[CTR_KEY_BYTES],
+	const struct store_put *put, struct flow_sink *inner);
 
 /* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs,
  * in order. */
@@ -171,6 +210,8 @@ int flow_memory_source_open(
  * each next byte. */
 int flow_net_source_open(struct flow_core *core, struct net_stream *stream, struct slice buffered,
 	uint64_t bytes_total, uint64_t stall_ns, struct flow_source **ret_source);
+/* Takes everything and gives it back: for sources that are only measured. */
+int flow_null_sink_open(struct flow_core *core, struct flow_sink **ret_sink);
 int flow_net_sink_open(struct flow_core *core, struct net_stream *stream, uint64_t stall_ns,
 	struct flow_sink **ret_sink);
 

@@ -16,8 +16,10 @@ static uint32_t core_poll(void *arg)
 {
 	struct flow_core *core = arg;
 	struct region_cqe cqes[REAP_BATCH];
-	uint32_t work = region_ring_turn(core->ring);
-	uint32_t count;
+	uint32_t work, count;
+
+	region_ring_now(core->ring, reactor_now_ns(core->reactor));
+	work = region_ring_turn(core->ring);
 
 	self_core = core;
 	do {
@@ -28,7 +30,13 @@ static uint32_t core_poll(void *arg)
 			CHECK(io->pending > 0);
 			if (cqes[i].result < 0 && io->error == 0)
 				io->error = cqes[i].result;
-			if (--io->pending == 0 && io->fiber)
+			io->result = cqes[i].result;
+			io->imm = cqes[i].imm;
+			if (--io->pending)
+				continue;
+			if (io->done)
+				io->done(io);
+			else if (io->fiber)
 				fiber_wake(io->fiber);
 		}
 		core->in_flight -= count;
@@ -88,6 +96,17 @@ void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_
 	while ((ret = region_submit_wr(core->ring, wr)) == -EAGAIN)
 		fiber_yield();
 	CHECK(ret == 0);
+}
+
+int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr)
+{
+	int ret;
+
+	wr->user_data = (uint64_t)(uintptr_t)io;
+	ret = region_submit_wr(core->ring, wr);
+	if (ret == 0)
+		io_begin(core, io);
+	return ret;
 }
 
 int flow_io_wait(struct flow_io *io)

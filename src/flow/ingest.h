@@ -1,6 +1,5 @@
 /* flow/ingest.h: the network → storage flow: packets that AF_XDP left in the region's frames become
- * bodies, as pcapng or as the bare payloads of datagrams, and bodies become files. Built where xdp
- * is.
+ * bodies, as pcapng or as the bare payloads of datagrams. Built where xdp is.
  *
  * A capture lives as long as the port is listened to. It yields one body after the other: a body
  * ends when it is long or old enough, and the next may begin while the last is still being made
@@ -77,26 +76,5 @@ int flow_capture_source_open(struct flow_capture *capture, struct flow_source **
  * still taken. Inside or outside fibers. */
 void flow_capture_stop(struct flow_capture *capture);
 void flow_capture_stats(const struct flow_capture *capture, struct flow_capture_stats *ret_stats);
-
-/* ---- Files. ---- */
-struct flow_file_opts {
-	const char *path;
-	bool replace;  /* an existing file, or what lies on a block device; else -EEXIST */
-	bool fixed;    /* flow_file_register() succeeded */
-	uint32_t unit; /* of the pieces' lengths and addresses, a power of two, 512 or more */
-	/* Called once, when a write has failed: whoever waits for a source need not wait on. */
-	void (*failed)(void *arg);
-	void *arg;
-};
-/* Makes the region known to the reactor's io_uring as fixed buffers; before the first turn. False
- * when the locked-memory limit forbids it: writes then cost a little more. */
-bool flow_file_register(struct reactor *reactor, struct region *region);
-/* Pieces go to the file in order, gathered into writes of up to a chunk, from their own frames.
- * finish makes file and name durable. Each piece but the last is a multiple of the unit long; a
- * last one of odd length lies in whole frames of its own. Past the page cache where the file system
- * can do that. -EEXIST; -EINVAL: the medium's unit is larger; open(2)'s errors. Blocks a moment, to
- * open the file. */
-int flow_file_sink_open(
-	struct flow_core *core, const struct flow_file_opts *opts, struct flow_sink **ret_sink);
 
 #endif

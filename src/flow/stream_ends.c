@@ -2,6 +2,7 @@
 #include "flow/flow_priv.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* ---- Memory. ---- */
 
@@ -174,5 +175,36 @@ int flow_net_sink_open(struct flow_core *core, struct net_stream *stream, uint64
 	self->stall_ns = stall_ns;
 	self->error = 0;
 	*ret_sink = &self->sink;
+	return 0;
+}
+
+/* ---- A sink that drops. ---- */
+static int null_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	flow_piece_end(sink->core, piece, OWNER_APP);
+	return 0;
+}
+
+static int null_finish(struct flow_sink *sink, bool failed)
+{
+	(void)failed;
+	free(sink);
+	return 0;
+}
+
+static const struct flow_sink_ops NULL_OPS = {
+	.name = "null",
+	.push = null_push,
+	.finish = null_finish,
+};
+
+int flow_null_sink_open(struct flow_core *core, struct flow_sink **ret_sink)
+{
+	struct flow_sink *sink = calloc(1, sizeof(*sink));
+
+	if (!sink)
+		return -ENOMEM;
+	*sink = (struct flow_sink){.ops = &NULL_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	*ret_sink = sink;
 	return 0;
 }

@@ -219,7 +219,7 @@ int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct
 		(uint32_t)MIN(left, (uint64_t)bytes), ret_run);
 }
 
-int store_get_verify(struct store_get *get, uint64_t offset, const void *data, uint32_t bytes)
+int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(get);
 	struct fake_stretch stretch = stretch_of(fake, offset);

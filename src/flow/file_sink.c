@@ -1,4 +1,4 @@
-/* flow/file_ends.c: pieces into a file: from their own frames, past the page cache, several writes
+/* flow/file_sink.c: pieces into a file: from their own frames, past the page cache, several writes
  * in flight. Small pieces that follow each other go as one gathered write. */
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "flow/ingest.h"
+#include "flow/file.h"
 
 #define SLOTS	    16u
 #define SLOT_PIECES 1024u /* the kernel's most */
@@ -39,6 +39,9 @@ struct flow_file_sink {
 	uint32_t in_flight;
 	struct fiber *waiter;
 	struct reactor_timer timer;
+	struct uring_op sync_op;
+	bool syncing;
+	uint64_t sync_to, durable; /* what the sync under way, and the last, made durable */
 	struct file_slot *filling; /* NULL: none */
 	struct file_slot slots[SLOTS];
 };
@@ -85,6 +88,50 @@ static void write_failed(struct flow_file_sink *self, uint64_t offset, int error
 		self->opts.failed(self->opts.arg);
 }
 
+/* ---- Making what has been written durable while more is written. ---- */
+
+/* Everything before it is written. */
+static uint64_t written_to(const struct flow_file_sink *self)
+{
+	uint64_t offset = MIN(self->offset, self->failed_at);
+
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		if (self->slots[i].busy)
+			offset = MIN(offset, self->slots[i].offset);
+	}
+	return offset;
+}
+
+static void sync_begin(struct flow_file_sink *self)
+{
+	uint64_t offset = written_to(self);
+
+	if (!self->opts.sync_bytes || self->syncing || self->error ||
+		offset - self->durable < self->opts.sync_bytes)
+		return;
+	self->syncing = true;
+	self->sync_to = offset;
+	io_uring_prep_fsync(reactor_sqe(self->sink.core->reactor, &self->sync_op), self->fd,
+		IORING_FSYNC_DATASYNC);
+}
+
+static void sync_done(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	struct flow_file_sink *self = CONTAINER_OF(op, struct flow_file_sink, sync_op);
+
+	(void)cqe_flags;
+	self->syncing = false;
+	if (result < 0) {
+		write_failed(self, self->durable, result);
+	} else {
+		self->durable = MIN(self->sync_to, self->size); /* without padding */
+		self->opts.durable(self->opts.arg, self->durable);
+		sync_begin(self);
+	}
+	if (self->waiter)
+		fiber_wake(self->waiter);
+}
+
 static void slot_end(struct file_slot *slot, int error)
 {
 	struct flow_file_sink *self = slot->sink;
@@ -96,6 +143,7 @@ static void slot_end(struct file_slot *slot, int error)
 	slot->count = 0;
 	slot->busy = false;
 	self->in_flight--;
+	sync_begin(self);
 	if (self->waiter)
 		fiber_wake(self->waiter);
 }
@@ -241,11 +289,13 @@ static int file_finish(struct flow_sink *sink, bool failed)
 	(void)failed;
 	filling_start(self);
 	self->waiter = fiber_self();
-	while (self->in_flight)
+	while (self->in_flight || self->syncing)
 		fiber_park();
 	self->waiter = NULL;
 	fiber_offload(file_settle, self);
 	ret = self->error;
+	if (!ret && self->opts.sync_bytes)
+		self->opts.durable(self->opts.arg, self->size);
 	free(self);
 	return ret;
 }
@@ -305,6 +355,7 @@ int flow_file_sink_open(
 	self->opts = *opts;
 	self->failed_at = UINT64_MAX;
 	self->timer = (struct reactor_timer){.fn = gather_timer, .arg = self};
+	self->sync_op = (struct uring_op){.done = sync_done};
 	snprintf(self->path, sizeof(self->path), "%s", opts->path);
 	self->opts.path = self->path;
 	for (uint32_t i = 0; i < SLOTS; i++) {
@@ -314,6 +365,8 @@ int flow_file_sink_open(
 	ret = file_open(self);
 	if (!ret) {
 		ret = unit_check(self);
+		if (!ret && opts->sync_bytes && !self->device)
+			ret = directory_sync(self->path);
 		if (ret)
 			close(self->fd);
 	}
