@@ -1,6 +1,6 @@
 /* admin/admin.h: what operators ask for: metrics and health, over HTTP on an address of its own.
- * Shaped like s3_handle, so that the HTTP front serves it too. No keys are asked for: bind it where
- * only operators reach it. */
+ * Shaped like s3_handle, so that the HTTP front serves it too. No keys are asked for metrics and
+ * health: bind it where only operators reach it. */
 #ifndef ADMIN_ADMIN_H
 #define ADMIN_ADMIN_H
 
@@ -15,13 +15,14 @@
 struct admin_opts {
 	struct region *region;
 	struct store *store;
+	struct s3 *s3;
 	struct reactor *const *reactors; /* borrowed for the life of the server */
 	uint32_t reactor_count;
 	const _Atomic bool *draining; /* not ready any more */
 };
 
-/* Answers GET /metrics (Prometheus text format 0.0.4), /health/live and /health/ready. arg is a
- * struct admin_opts. In a fiber. */
+/* Answers GET /metrics (Prometheus text format 0.0.4), /health/live, /health/ready, and what is
+ * below /admin/v1/ to who signs as the server's root. arg is a struct admin_opts. In a fiber. */
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 /* The text of /metrics; any thread that may call store_usage. */
 void admin_metrics(const struct admin_opts *opts, struct buf *out);

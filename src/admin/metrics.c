@@ -98,6 +98,109 @@ static void put_region(const struct admin_opts *opts, struct buf *out)
 	}
 }
 
+#define RING_METRIC(n, h, f)                                                           \
+	{                                                                              \
+		.name = n, .help = h, .offset = offsetof(struct region_ring_stats, f), \
+		.bytes = sizeof(((struct region_ring_stats *)0)->f)                    \
+	}
+
+static uint64_t ring_stat(const struct region_ring_stats *stats, size_t offset, size_t bytes)
+{
+	uint32_t narrow;
+	uint64_t wide;
+
+	if (bytes == sizeof(narrow)) {
+		memcpy(&narrow, (const char *)stats + offset, sizeof(narrow));
+		return narrow;
+	}
+	memcpy(&wide, (const char *)stats + offset, sizeof(wide));
+	return wide;
+}
+
+static void ring_labels(char labels[32], uint32_t idx)
+{
+	snprintf(labels, 32, "ring=\"%s\",core=\"%u\"", idx % 2 ? "rdma" : "base", idx / 2);
+}
+
+/* The format's histogram: each bucket counts what the shorter ones count, too. */
+static void put_latencies(const struct region *region, struct buf *out)
+{
+	static const char NAME[] = "nebulaio_ring_latency_seconds";
+
+	buf_printf(out,
+		"# HELP %s From submission to completion, in whole turns of the event loop.\n"
+		"# TYPE %s histogram\n",
+		NAME, NAME);
+	for (uint32_t idx = 0; idx < 2 * region_core_count(region); idx++) {
+		struct region_ring_stats stats;
+		uint64_t sum = 0;
+		char labels[32];
+
+		region_ring_stats(region, idx / 2, idx % 2, &stats);
+		ring_labels(labels, idx);
+		for (uint32_t i = 0; i + 1 < REGION_LATENCY_BUCKETS; i++) {
+			sum += stats.latency_buckets[i];
+			buf_printf(out, "%s_bucket{%s,le=\"%.9f\"} %" PRIu64 "\n", NAME, labels,
+				(double)REGION_LATENCY_NS(i) / (double)NS_PER_S, sum);
+		}
+		sum += stats.latency_buckets[REGION_LATENCY_BUCKETS - 1];
+		buf_printf(out, "%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n", NAME, labels, sum);
+		buf_printf(out, "%s_sum{%s} %.9f\n%s_count{%s} %" PRIu64 "\n", NAME, labels,
+			(double)stats.latency_ns / (double)NS_PER_S, NAME, labels, sum);
+	}
+}
+
+static void put_rings(const struct region *region, struct buf *out)
+{
+	static const struct {
+		const char *name;
+		const char *help;
+		size_t offset, bytes;
+	} FIELDS[] = {
+		RING_METRIC("nebulaio_ring_submitted_total", "Entries submitted.", submitted),
+		RING_METRIC("nebulaio_ring_completed_total", "Completions.", completed),
+		RING_METRIC("nebulaio_ring_errors_total", "Entries that failed.", errors),
+		RING_METRIC("nebulaio_ring_submission_depth", "Entries that wait for their device.",
+			submit_depth),
+		RING_METRIC("nebulaio_ring_completion_depth", "Completions that wait to be reaped.",
+			complete_depth),
+	};
+
+	for (size_t f = 0; f < ARRAY_LEN(FIELDS); f++) {
+		metric_head(out, FIELDS[f].name, FIELDS[f].help);
+		for (uint32_t idx = 0; idx < 2 * region_core_count(region); idx++) {
+			struct region_ring_stats stats;
+			char labels[32];
+
+			region_ring_stats(region, idx / 2, idx % 2, &stats);
+			ring_labels(labels, idx);
+			metric_line(out, FIELDS[f].name, labels,
+				ring_stat(&stats, FIELDS[f].offset, FIELDS[f].bytes));
+		}
+	}
+	put_latencies(region, out);
+}
+
+static void put_volumes(const struct admin_opts *opts, struct buf *out)
+{
+	static const char *const STATES[] = {"good", "missing", "rebuilding"};
+	struct store_volume volumes[DISK_MEMBERS_MAX];
+	uint32_t count = store_volumes(opts->store, volumes, DISK_MEMBERS_MAX);
+	char labels[64];
+
+	if (!count)
+		return;
+	metric_head(out, "nebulaio_store_volume_state",
+		"1 for the state that each volume of an erasure coded store is in.");
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t s = 0; s < ARRAY_LEN(STATES); s++) {
+			snprintf(
+				labels, sizeof(labels), "volume=\"%u\",state=\"%s\"", i, STATES[s]);
+			metric_line(out, "nebulaio_store_volume_state", labels,
+				volumes[i].state == (enum disk_member_state)s);
+		}
+}
+
 static void put_store(const struct admin_opts *opts, struct buf *out)
 {
 	struct store_usage usage;
@@ -164,6 +267,8 @@ void admin_metrics(const struct admin_opts *opts, struct buf *out)
 {
 	put_counters(out);
 	put_region(opts, out);
+	put_rings(opts->region, out);
 	put_store(opts, out);
+	put_volumes(opts, out);
 	put_reactors(opts, out);
 }

@@ -44,7 +44,9 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 {
 	const struct admin_opts *opts = arg;
 
-	if (request->method != S3_GET && request->method != S3_HEAD)
+	if (slice_starts(request->path, SLICE("/admin/v1/")))
+		s3_admin_handle(opts->s3, request, reply);
+	else if (request->method != S3_GET && request->method != S3_HEAD)
 		answer_text(request, reply, 405, "only GET and HEAD here\n");
 	else if (slice_eq(request->path, SLICE("/metrics")))
 		answer_metrics(opts, request, reply);
@@ -55,5 +57,5 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 			*opts->draining ? "shutting down\n" : "ready\n");
 	else
 		answer_text(request, reply, 404,
-			"there are /metrics, /health/live and /health/ready\n");
+			"there are /metrics, /health/live, /health/ready and /admin/v1/\n");
 }

@@ -1,9 +1,10 @@
 /* s3/answer.c: answers: heads, XML documents, errors. */
 #include <stdio.h>
 
-#include "s3/s3_priv.h"
+#include "s3/iam.h"
+#include "s3/website.h"
 
-const char s3_owner_id[65] = "5e94f7bd1fdc4dbdf3a15d5cd91f5e8a20e5a7ac9f8ed0e4f2d3c6ab0f5ec1d7";
+const char s3_owner_id[65] = S3_OWNER_ID;
 
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
 {
@@ -25,6 +26,16 @@ void s3_answer_etag(struct s3_call *call, const char *etag)
 	s3_answer_header(call, SLICE("ETag"), slice_of(quoted, len + 2));
 }
 
+void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value)
+{
+	char *text = s3_arena_get(&call->arena, 21);
+
+	if (text)
+		s3_answer_header(call, name,
+			slice_of(text,
+				(size_t)snprintf(text, 21, "%llu", (unsigned long long)value)));
+}
+
 const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status)
 {
 	if (call->reply->ops->head(call->reply, status, call->headers, call->header_count, 0))
@@ -33,11 +44,11 @@ const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status)
 }
 
 /* Head and text; a transport that broke is the front's to end. */
-static void answer_text(struct s3_call *call, uint32_t status, struct slice text)
+void s3_answer_text(struct s3_call *call, uint32_t status, struct slice type, struct slice text)
 {
 	struct s3_reply *reply = call->reply;
 
-	s3_answer_header(call, SLICE("Content-Type"), SLICE("application/xml"));
+	s3_answer_header(call, SLICE("Content-Type"), type);
 	if (reply->ops->head(reply, status, call->headers, call->header_count, text.len)) {
 		reply->broken = true;
 		return;
@@ -54,7 +65,7 @@ const struct s3_error *s3_answer_xml(struct s3_call *call, uint32_t status, stru
 	bool failed = xml->failed;
 
 	if (!failed)
-		answer_text(call, status, buf_slice(xml));
+		s3_answer_text(call, status, SLICE("application/xml"), buf_slice(xml));
 	buf_free(xml);
 	return failed ? s3_error_at(S3_E_SLOW_DOWN) : NULL;
 }
@@ -76,28 +87,58 @@ static void put_resource(const struct s3_call *call, struct buf *xml)
 	buf_put_str(xml, "</Resource>");
 }
 
+static void put_error(const struct s3_call *call, const struct s3_error *error, struct buf *xml)
+{
+	buf_put_str(xml, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
+	xml_element("Code", slice_str(error->code), xml);
+	xml_element("Message", slice_str(call->message ? call->message : error->message), xml);
+	if (call->bucket.len && utf8_is_valid(call->bucket))
+		xml_element("BucketName", call->bucket, xml);
+	if (call->key.len && utf8_is_valid(call->key))
+		xml_element("Key", call->key, xml);
+	put_resource(call, xml);
+	buf_put_slice(xml, call->detail);
+	xml_element("RequestId", slice_str(call->request->request_id), xml);
+	xml_element("HostId", slice_str(call->s3->host_id), xml);
+	buf_put_str(xml, "</Error>");
+}
+
+/* As IAM and STS write it. */
+static void put_service_error(
+	const struct s3_call *call, const struct s3_error *error, struct buf *xml)
+{
+	bool unknown_key = error == s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
+
+	buf_put_str(xml,
+		"<ErrorResponse xmlns=\"https://iam.amazonaws.com/doc/2010-05-08/\"><Error>"
+		"<Type>Sender</Type>");
+	xml_element(
+		"Code", unknown_key ? SLICE("InvalidClientTokenId") : slice_str(error->code), xml);
+	xml_element("Message", slice_str(call->message ? call->message : error->message), xml);
+	buf_put_str(xml, "</Error>");
+	xml_element("RequestId", slice_str(call->request->request_id), xml);
+	buf_put_str(xml, "</ErrorResponse>");
+}
+
 void s3_answer_error(struct s3_call *call, const struct s3_error *error)
 {
 	struct buf xml;
 
+	if (call->website) {
+		s3_website_answer_error(call, error);
+		return;
+	}
 	if (call->request->method == S3_HEAD) {
 		s3_answer_empty(call, error->status);
 		return;
 	}
 	buf_init(&xml, S3_XML_REPLY_BYTES_MAX);
-	buf_put_str(&xml, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
-	xml_element("Code", slice_str(error->code), &xml);
-	xml_element("Message", slice_str(call->message ? call->message : error->message), &xml);
-	if (call->bucket.len && utf8_is_valid(call->bucket))
-		xml_element("BucketName", call->bucket, &xml);
-	if (call->key.len && utf8_is_valid(call->key))
-		xml_element("Key", call->key, &xml);
-	put_resource(call, &xml);
-	buf_put_slice(&xml, call->detail);
-	xml_element("RequestId", slice_str(call->request->request_id), &xml);
-	xml_element("HostId", slice_str(call->s3->host_id), &xml);
-	buf_put_str(&xml, "</Error>");
-	answer_text(call, error->status, xml.failed ? SLICE_NONE : buf_slice(&xml));
+	if (call->operation->id == S3_OPERATION_SERVICE)
+		put_service_error(call, error, &xml);
+	else
+		put_error(call, error, &xml);
+	s3_answer_text(call, error->status, SLICE("application/xml"),
+		xml.failed ? SLICE_NONE : buf_slice(&xml));
 	buf_free(&xml);
 }
 
@@ -158,10 +199,10 @@ void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
 		xml);
 }
 
-void s3_xml_owner(struct buf *xml, const char *element)
+void s3_xml_owner(struct buf *xml, const char *element, const struct s3_owner *owner)
 {
 	buf_printf(xml, "<%s>", element);
-	xml_element("ID", slice_str(s3_owner_id), xml);
-	xml_element("DisplayName", SLICE(S3_OWNER_NAME), xml);
+	xml_element("ID", slice_str(owner->id), xml);
+	xml_element("DisplayName", slice_str(owner->name), xml);
 	buf_printf(xml, "</%s>", element);
 }

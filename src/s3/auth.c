@@ -1,9 +1,13 @@
 /* s3/auth.c: who asks, and may they: SigV4 in headers or in the query, session identities, nobody.
  */
-#include "s3/s3_priv.h"
+#include "s3/access.h"
+#include "s3/express.h"
+#include "s3/sts.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+#include "s3/form.h"
 
 static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
 {
@@ -14,7 +18,7 @@ static const struct s3_error *refused(struct s3_call *call, const struct sigv4_r
 	return error;
 }
 
-/* Both forms at once, or a session token that nobody here gave out. */
+/* Both forms at once, or the ways of older days. */
 static const struct s3_error *check_forms(struct s3_call *call, bool in_header, bool in_query)
 {
 	if (in_header && in_query)
@@ -22,9 +26,6 @@ static const struct s3_error *check_forms(struct s3_call *call, bool in_header, 
 			"Only one auth mechanism allowed; only the X-Amz-Algorithm query "
 			"parameter, Signature query string parameter or the Authorization header "
 			"should be specified");
-	if (s3_call_has_header(call, SLICE("x-amz-security-token")) ||
-		s3_call_param(call, SLICE("X-Amz-Security-Token"), NULL))
-		return s3_error_at(S3_E_INVALID_TOKEN);
 	if (!in_header && s3_call_param(call, SLICE("AWSAccessKeyId"), NULL) &&
 		s3_call_param(call, SLICE("Signature"), NULL))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
@@ -65,6 +66,12 @@ static const struct s3_error *check_expiry(
 	return s3_fail(call, S3_E_ACCESS_DENIED, "Request has expired");
 }
 
+static bool must_be_signed(struct slice name)
+{
+	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
+	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
+}
+
 /* A header of S3's own changes what a request means, so it must be signed. Others need not be. */
 static const struct s3_error *check_signed_headers(
 	struct s3_call *call, const struct sigv4_claim *claim)
@@ -74,8 +81,7 @@ static const struct s3_error *check_signed_headers(
 	for (uint32_t i = 0; i < request->header_count; i++) {
 		struct slice name = request->headers[i].name;
 
-		if (name.len < 6 || strncasecmp(name.data, "x-amz-", 6) != 0 ||
-			slice_eq_nocase(name, SLICE("x-amz-content-sha256")) ||
+		if (!must_be_signed(name) || slice_eq_nocase(name, SLICE("x-amz-content-sha256")) ||
 			sigv4_is_signed(claim, name))
 			continue;
 		s3_fail_detail(call, "HeadersNotSigned", name);
@@ -155,27 +161,166 @@ static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
 			claim->payload_hash, call->content_sha256, sizeof(call->content_sha256));
 }
 
-static const struct s3_error *authenticate_claim(
-	struct s3_call *call, const struct sigv4_claim *claim, int64_t now_ms)
-{
-	const char *secret = s3_secret_of(call->s3, claim->access_key);
-	const struct s3_error *error;
+/* A token beside a key, and of which kind the request says it is. */
+struct s3_auth_token {
+	struct slice text; /* empty: none */
+	bool express;
+};
 
-	if (!secret) {
-		s3_fail_detail(call, "AWSAccessKeyId", claim->access_key);
+static const struct s3_session *copy_session(struct s3_call *call, const struct s3_session *session)
+{
+	struct s3_session *copy = s3_arena_get(&call->arena, sizeof(*copy));
+
+	if (copy)
+		*copy = *session;
+	return copy;
+}
+
+/* A session: what the token says, once it is known to be ours and still good. */
+static const struct s3_error *find_session(struct s3_call *call, struct slice access_key,
+	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+{
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
+	struct s3_sts_token opened;
+	int ret = s3_sts_token_open(call->s3->iam, token.text, &call->arena, &opened);
+
+	/* A session of a bucket is none of STS, nor the other way round. */
+	if (ret == -EBADMSG || (!ret && (!slice_eq(opened.access_key, access_key) ||
+						(opened.bucket.len > 0) != token.express)))
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	if (now_ms >= opened.expires_ms)
+		return s3_error_at(S3_E_EXPIRED_TOKEN);
+	call->session_bucket = opened.bucket;
+	call->session_read_only = opened.read_only;
+	call->sts = copy_session(call, &opened.session);
+	if (!call->sts)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (slice_eq(opened.session.account, SLICE(S3_ACCOUNT_OF_ROOT)) &&
+		!opened.session.user.len && !opened.session.role.len) {
+		call->own_identity.root = true;
+		ret = 0;
+	} else {
+		ret = s3_principal_of_session(call->s3->iam, &opened.session, &call->principal);
+	}
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	return slice_copy_str(opened.secret, ret_secret, LIMIT_SECRET_KEY_LEN_MAX + 1)
+		       ? s3_error_at(S3_E_INVALID_TOKEN)
+		       : NULL;
+}
+
+/* Whose a key is, and its secret: the server's root's, a session's, anybody's. */
+static const struct s3_error *find_secret(struct s3_call *call, struct slice access_key,
+	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+{
+	struct s3 *s3 = call->s3;
+
+	if (token.text.len)
+		return find_session(call, access_key, token, ret_secret);
+	if (slice_eq(access_key, slice_str(s3->root_access_key))) {
+		call->own_identity.root = true;
+		memcpy(ret_secret, s3->root_secret_key, sizeof(s3->root_secret_key));
+		return NULL;
+	}
+	call->credential = s3_iam_credential(s3->iam, access_key);
+	if (!call->credential || !call->credential->active) {
+		s3_fail_detail(call, "AWSAccessKeyId", access_key);
 		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
 	}
+	call->principal = call->credential->principal;
+	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
+	memcpy(ret_secret, call->credential->secret, sizeof(call->credential->secret));
+	return NULL;
+}
+
+static struct s3_auth_token find_token(const struct s3_call *call, const struct sigv4_claim *claim)
+{
+	struct s3_auth_token token = {SLICE_NONE, slice_eq(claim->service, SLICE("s3express"))};
+
+	if (token.express && claim->presigned)
+		s3_call_param(call, SLICE("X-Amz-S3session-Token"), &token.text);
+	else if (token.express)
+		token.text = s3_call_header(call, SLICE("x-amz-s3session-token"));
+	if (token.text.len)
+		return token;
+	/* The calls that a session cannot make are signed by a key all the same. */
+	token.express = false;
+	if (claim->presigned)
+		s3_call_param(call, SLICE("X-Amz-Security-Token"), &token.text);
+	else
+		token.text = s3_call_header(call, SLICE("x-amz-security-token"));
+	return token;
+}
+
+/* s3express is of directory buckets, and lists those instead of the others. */
+static const struct s3_error *check_express(struct s3_call *call)
+{
+	if (call->operation->id == S3_OPERATION_LIST_BUCKETS)
+		call->operation = s3_operation_at(S3_OPERATION_LIST_DIRECTORY_BUCKETS);
+	if (call->operation->id == S3_OPERATION_LIST_DIRECTORY_BUCKETS || s3_express_bucket(call))
+		return NULL;
+	return s3_fail(call, S3_E_AUTHORIZATION_HEADER_MALFORMED,
+		"incorrect service in the Credential. This bucket belongs to \"s3\".");
+}
+
+/* Only requests to the service itself are of other services than s3. They sign their form without
+ * a header that says its digest: it is read first. */
+static const struct s3_error *check_service(struct s3_call *call, struct sigv4_claim *claim)
+{
+	const struct s3_sums sums = {.kind = CHECKSUM_NONE};
+	const struct s3_error *error;
+	uint8_t digest[SHA256_BYTES];
+	char *hex;
+
+	if (slice_eq(claim->service, SLICE("s3")))
+		return NULL;
+	if (slice_eq(claim->service, SLICE("s3express")))
+		return check_express(call);
+	if (call->operation->id != S3_OPERATION_SERVICE)
+		return s3_fail(call, S3_E_AUTHORIZATION_HEADER_MALFORMED,
+			"incorrect service in the Credential. This endpoint belongs to \"s3\".");
+	if (claim->presigned || s3_call_has_header(call, SLICE("x-amz-content-sha256")))
+		return NULL;
+	error = s3_read_body(call, &sums, &call->form);
+	if (error)
+		return error;
+	call->form_read = true;
+	hex = s3_arena_get(&call->arena, 2 * sizeof(digest));
+	if (!hex)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	sha256_of(call->form.data, call->form.len, digest);
+	hex_encode(digest, sizeof(digest), hex);
+	claim->payload_hash = slice_of(hex, 2 * sizeof(digest));
+	return NULL;
+}
+
+static const struct s3_error *authenticate_claim(
+	struct s3_call *call, struct sigv4_claim *claim, int64_t now_ms)
+{
+	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	const struct s3_error *error;
+
+	call->own_identity.root = false;
+	error = find_secret(call, claim->access_key, find_token(call, claim), secret);
+	if (!error)
+		error = check_service(call, claim);
+	if (error)
+		return error;
 	error = claim->presigned ? check_expiry(call, claim, now_ms)
 				 : check_skew(call, claim, now_ms);
 	if (!error)
 		error = check_signed_headers(call, claim);
 	if (!error)
 		error = check_signature(call, claim, secret);
+	secret_wipe(secret, sizeof(secret));
 	if (error)
 		return error;
 	start_signing(call, claim);
 	call->presigned = claim->presigned;
-	call->own_identity.root = true;
 	call->own_identity.anonymous = false;
 	slice_copy_str(claim->access_key, call->own_identity.access_key,
 		sizeof(call->own_identity.access_key));
@@ -230,39 +375,67 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms)
 	return authenticate_claim(call, &claim, now_ms);
 }
 
-const char *s3_secret_of(const struct s3 *s3, struct slice access_key)
+const struct s3_error *s3_authenticate_session(struct s3_call *call)
 {
-	return slice_eq(access_key, slice_str(s3->root_access_key)) ? s3->root_secret_key : NULL;
+	const struct s3_identity *identity = call->identity;
+
+	if (identity->root || identity->anonymous)
+		return NULL;
+	/* The key may be another's by now, or nobody's: a session lives no longer than its key. */
+	call->credential = s3_iam_credential(call->s3->iam, slice_str(identity->access_key));
+	if (!call->credential || !call->credential->active)
+		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
+	call->principal = call->credential->principal;
+	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
+	return NULL;
+}
+
+static void derive(struct slice secret, struct slice context, uint8_t ret_key[32])
+{
+	char start[7 + LIMIT_SECRET_KEY_LEN_MAX] = "NEBULA1";
+
+	memcpy(start + 7, secret.data, secret.len);
+	hmac_sha256(slice_of(start, 7 + secret.len), context, ret_key);
+	secret_wipe(start, sizeof(start));
 }
 
 int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	uint8_t ret_key[32], struct s3_identity *ret_identity)
 {
-	char start[7 + LIMIT_SECRET_KEY_LEN_MAX] = "NEBULA1";
-	const char *secret = s3_secret_of(s3, access_key);
-	size_t secret_len;
+	bool root = slice_eq(access_key, slice_str(s3->root_access_key));
+	struct s3_credential *credential = root ? NULL : s3_iam_credential(s3->iam, access_key);
+	int ret;
 
-	if (!secret)
+	if (!root && (!credential || !credential->active)) {
+		s3_credential_put(credential);
 		return -ENOENT;
-	secret_len = strlen(secret);
-	memcpy(start + 7, secret, secret_len);
-	hmac_sha256(slice_of(start, 7 + secret_len), context, ret_key);
-	secret_wipe(start, sizeof(start));
-	*ret_identity = (struct s3_identity){.root = true};
-	return slice_copy_str(
+	}
+	*ret_identity = (struct s3_identity){.root = root};
+	ret = slice_copy_str(
 		access_key, ret_identity->access_key, sizeof(ret_identity->access_key));
+	if (!ret)
+		derive(slice_str(root ? s3->root_secret_key : credential->secret), context,
+			ret_key);
+	s3_credential_put(credential);
+	return ret;
 }
 
-const struct s3_error *s3_authorize(struct s3 *s3, const struct s3_identity *identity,
-	enum s3_action action, struct slice bucket, struct slice key)
+const struct s3_error *s3_form_identity(struct s3_call *call, struct slice access_key,
+	struct slice token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
 {
-	/* Today's one account may do all; policies will look at the names. */
-	(void)bucket;
-	(void)key;
-	if (identity->root)
-		return NULL;
-	if (identity->anonymous && s3->anonymous_read &&
-		(action == S3_ACTION_GET_OBJECT || action == S3_ACTION_LIST_BUCKET))
-		return NULL;
-	return s3_error_at(S3_E_ACCESS_DENIED);
+	const struct s3_error *error;
+
+	call->own_identity = (struct s3_identity){.root = false};
+	error = find_secret(call, access_key, (struct s3_auth_token){token, false}, ret_secret);
+	if (error)
+		return error;
+	slice_copy_str(
+		access_key, call->own_identity.access_key, sizeof(call->own_identity.access_key));
+	call->identity = &call->own_identity;
+	return NULL;
+}
+
+const struct s3_error *s3_form_authorize(struct s3_call *call)
+{
+	return s3_call_may(call, "s3:PutObject", call->key);
 }

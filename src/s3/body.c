@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/s3_priv.h"
+#include "s3/document.h"
+#include "s3/express.h"
+#include "s3/sse.h"
 
 #define ETAG_HEADER "x-nebulaio-etag" /* "md5": a native client asks for an MD5 as ETag */
 #define STAGES_MAX  4u
@@ -113,8 +115,9 @@ const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_s
 	};
 	if (!request->header_count)
 		return NULL;
-	ret_sums->etag_md5 |=
-		slice_eq_nocase(s3_call_header(call, SLICE(ETAG_HEADER)), SLICE("md5"));
+	if (!s3_express_bucket(call))
+		ret_sums->etag_md5 |=
+			slice_eq_nocase(s3_call_header(call, SLICE(ETAG_HEADER)), SLICE("md5"));
 	error = parse_md5(call, ret_sums);
 	for (uint32_t i = 0; !error && i < request->header_count; i++)
 		error = parse_checksum_header(call, &request->headers[i], ret_sums);
@@ -171,27 +174,6 @@ static const struct s3_error *check_digest(
 
 /* ---- Documents. ---- */
 
-static int read_source(struct s3_call *call, struct flow_source *source, struct buf *text)
-{
-	struct flow_piece piece;
-	int ret;
-
-	for (;;) {
-		ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
-		if (ret <= 0)
-			break;
-		buf_put(text, piece.data, piece.bytes);
-		flow_piece_end(call->request->core, &piece,
-			piece.hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
-		if (text->failed) {
-			ret = -EMSGSIZE;
-			break;
-		}
-	}
-	source->ops->close(source);
-	return ret;
-}
-
 const struct s3_error *s3_read_object(
 	struct s3_call *call, struct store_get *get, struct slice *ret_text)
 {
@@ -203,7 +185,7 @@ const struct s3_error *s3_read_object(
 	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
 	ret = flow_object_source_open(call->request->core, get, 0, bytes, &source);
 	if (!ret)
-		ret = read_source(call, source, &text);
+		ret = s3_read_source(call->request->core, source, &text);
 	*ret_text = s3_arena_copy(&call->arena, buf_slice(&text));
 	buf_free(&text);
 	if (ret)
@@ -246,7 +228,7 @@ const struct s3_error *s3_read_body(
 			return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 		ret = body->ops->open(body, &call->signing, &source);
 		if (!ret)
-			ret = read_source(call, source, &text);
+			ret = s3_read_source(call->request->core, source, &text);
 	}
 	*ret_body = s3_arena_copy(&call->arena, buf_slice(&text));
 	buf_free(&text);
@@ -331,9 +313,13 @@ static const struct s3_error *check_stages(struct s3_call *call, const struct s3
 		error = check_sha256(call, sha256);
 	if (stages->has_md5) {
 		checksum_final(&stages->md5.checksum, md5);
+		error = error ? error : check_md5(call, sums, md5);
+	}
+	if (stages->has_md5 && !s3_express_bucket(call)) {
 		hex_encode(md5, MD5_BYTES, meta->etag);
 		meta->etag[2 * MD5_BYTES] = '\0';
-		error = error ? error : check_md5(call, sums, md5);
+		if (call->sse)
+			s3_sse_etag(call->sse, meta->etag);
 	} else if (!meta->etag[0]) {
 		s3_etag_of_crc(meta);
 	}
@@ -363,6 +349,7 @@ static int open_body(struct s3_call *call, struct flow_source **ret_source)
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta)
 {
+	struct flow_crypt_sink crypt;
 	struct body_stages stages;
 	struct flow_sink *sink;
 	uint64_t moved = 0;
@@ -374,10 +361,19 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 		source->ops->close(source);
 		return s3_fail_errno(call, ret);
 	}
+	if (call->sse) {
+		ret = flow_crypt_sink_init(&crypt, call->sse->key, put, sink);
+		if (ret) {
+			source->ops->close(source);
+			sink->ops->finish(sink, true);
+			return s3_fail_errno(call, ret);
+		}
+		sink = &crypt.sink;
+	}
 	ret = flow_run(source, stages.list, stages.count, sink, &moved);
 	call->body_bytes += moved;
 	if (ret)
-		return s3_fail_errno(call, ret);
+		return s3_body_failed(call, ret);
 	if (meta->bytes != UINT64_MAX && moved != meta->bytes)
 		return s3_error_at(S3_E_INCOMPLETE_BODY);
 	meta->bytes = moved;

@@ -66,11 +66,8 @@ const struct s3_error *s3_write_condition_parse(
 
 	*ret_condition = (struct s3_write_condition){
 		.if_match = s3_call_header(call, SLICE("if-match")),
-		.if_none_match_any = if_none_match.len > 0,
+		.if_none_match = if_none_match,
 	};
-	if (if_none_match.len && !slice_eq(if_none_match, SLICE("*")))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"A write takes If-None-Match only with the value *.");
 	if (if_none_match.len && ret_condition->if_match.len)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"A write takes either If-Match or If-None-Match, not both.");
@@ -79,17 +76,21 @@ const struct s3_error *s3_write_condition_parse(
 
 bool s3_write_condition_any(const struct s3_write_condition *condition)
 {
-	return condition->if_match.len || condition->if_none_match_any;
+	return condition->if_match.len || condition->if_none_match.len;
 }
 
 int s3_write_condition_check(const struct store_meta *current, void *arg)
 {
 	struct s3_write_condition *condition = arg;
 
-	if (condition->if_none_match_any && current)
+	if (condition->if_none_match.len && current &&
+		s3_etag_matches(condition->if_none_match, current->etag))
 		condition->failed = S3_E_PRECONDITION_FAILED;
 	else if (condition->if_match.len && !current)
-		condition->failed = S3_E_NO_SUCH_KEY;
+		/* A tag is of an object that there is; * asks whether there is one. */
+		condition->failed = slice_eq(slice_trim(condition->if_match), SLICE("*"))
+					    ? S3_E_PRECONDITION_FAILED
+					    : S3_E_NO_SUCH_KEY;
 	else if (condition->if_match.len && !s3_etag_matches(condition->if_match, current->etag))
 		condition->failed = S3_E_PRECONDITION_FAILED;
 	else
@@ -107,6 +108,6 @@ const struct s3_error *s3_write_failed(
 		return s3_fail_errno(call, error);
 	if (condition->failed == S3_E_PRECONDITION_FAILED)
 		s3_fail_detail(call, "Condition",
-			condition->if_none_match_any ? SLICE("If-None-Match") : SLICE("If-Match"));
+			condition->if_none_match.len ? SLICE("If-None-Match") : SLICE("If-Match"));
 	return s3_error_at(condition->failed);
 }

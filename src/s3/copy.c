@@ -1,6 +1,9 @@
 /* s3/copy.c: the source of a copy: which object it is, and whether it is as the request wants it.
  */
-#include "s3/s3_priv.h"
+#include "s3/access.h"
+#include "s3/express.h"
+#include "s3/sse.h"
+#include "s3/versions.h"
 
 /* "bucket/key?versionId=…", percent-encoded, maybe with a leading slash. */
 const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
@@ -29,11 +32,13 @@ const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Copy Source must mention the source bucket and key: "
 			"sourcebucket/sourcekey");
-	if (!s3_bucket_name_valid(copy->bucket))
+	if (!s3_bucket_name_valid(copy->bucket) &&
+		!(call->s3->express && s3_express_zone(copy->bucket).len))
 		return s3_error_at(S3_E_INVALID_BUCKET_NAME);
 	if (!s3_key_valid(copy->key))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "The source key is not valid.");
-	return s3_version_check(call, version_id);
+	copy->version_id = version_id;
+	return query >= 0 ? s3_version_check(call, version_id) : NULL;
 }
 
 static const struct s3_error *check_source(struct s3_call *call, const struct s3_copy *copy)
@@ -54,14 +59,37 @@ static const struct s3_error *check_source(struct s3_call *call, const struct s3
 	return NULL;
 }
 
+static const struct s3_error *open_sse(struct s3_call *call, struct s3_copy *copy)
+{
+	struct s3_sse *sse = s3_arena_get(&call->arena, sizeof(*sse));
+	const struct s3_error *error;
+
+	if (!sse)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = s3_sse_open(call, slice_of(copy->from->headers, copy->from->headers_len),
+		S3_SSE_COPY_CLIENT, sse);
+	if (!error && sse->kind != S3_SSE_NONE)
+		copy->sse = sse;
+	return error;
+}
+
 const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 {
-	const struct s3_error *error = s3_open_object(call, copy->bucket, copy->key, &copy->get);
+	const struct store_name name = {
+		.bucket = copy->bucket, .key = copy->key, .version_id = copy->version_id};
+	const struct s3_error *error =
+		s3_call_may_read(call, copy->bucket, copy->key, copy->version_id);
+
+	if (!error)
+		error = s3_open_named(call, &name, &copy->get);
 
 	if (error)
 		return error;
 	copy->from = store_get_meta(copy->get);
+	copy->sse = NULL;
 	error = check_source(call, copy);
+	if (!error)
+		error = open_sse(call, copy);
 	if (error)
 		store_get_close(copy->get);
 	return error;

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "s3/express.h"
+
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 {
 	struct slice value;
@@ -23,6 +25,18 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 			return s3_fail(call, S3_E_INVALID_ARGUMENT,
 				"Invalid Encoding Method specified in Request");
 		list->url = true;
+	}
+	/* Any order is one in no order; but clients of this extension count on the refusal. */
+	if (list->delimiter.len && s3_call_param(call, SLICE("allow-unordered"), &value) &&
+		slice_eq_nocase(value, SLICE("true")))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"allow-unordered and a delimiter do not go together.");
+	if (s3_express_bucket(call)) {
+		const struct s3_error *error =
+			s3_express_check_list(call, list->prefix, list->delimiter);
+
+		if (error)
+			return error;
 	}
 	if (!utf8_is_valid(list->prefix) || !utf8_is_valid(list->delimiter))
 		return s3_fail(
@@ -71,7 +85,7 @@ void s3_list_element(
  * is short is written in place, and dates are worked out once a day. ---- */
 
 /* More than all that stands behind an entry's key. */
-#define ENTRY_BYTES_MAX 1024u
+#define ENTRY_BYTES_MAX (1024u + S3_OWNER_XML_MAX)
 #define MS_PER_DAY	86400000u
 
 static inline __attribute__((always_inline)) char *put(char *at, struct slice text)
@@ -157,6 +171,38 @@ static char *put_checksum(char *at, const struct store_meta *meta)
 	return PUT(at, "</ChecksumType>");
 }
 
+static char *put_version(char *at, const struct store_list_entry *entry)
+{
+	at = PUT(at, "<VersionId>");
+	at = put(at, slice_str(entry->meta->version_id));
+	at = PUT(at, "</VersionId><IsLatest>");
+	at = entry->is_latest ? PUT(at, "true") : PUT(at, "false");
+	return PUT(at, "</IsLatest>");
+}
+
+/* The bucket's owner, written once for all entries. */
+static char *put_owner(const struct s3_list *list, char *at)
+{
+	return put(at, slice_of(list->owner_xml, list->owner_xml_len));
+}
+
+static void put_marker(struct s3_list *list, const struct store_list_entry *entry)
+{
+	char text[ENTRY_BYTES_MAX], *at = text;
+	struct buf *xml = &list->entries;
+
+	buf_put_str(xml, "<DeleteMarker><Key>");
+	put_key(list, entry->key, xml);
+	at = PUT(at, "</Key>");
+	at = put_version(at, entry);
+	at = PUT(at, "<LastModified>");
+	at = put_time(list, at, entry->meta->mtime_ns);
+	at = PUT(at, "</LastModified>");
+	at = put_owner(list, at);
+	at = PUT(at, "</DeleteMarker>");
+	buf_put(xml, text, (size_t)(at - text));
+}
+
 static void put_object(struct s3_list *list, const struct store_list_entry *entry)
 {
 	const struct store_meta *meta = entry->meta;
@@ -168,7 +214,7 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	put_key(list, entry->key, xml);
 	at = PUT(at, "</Key>");
 	if (list->version)
-		at = PUT(at, "<VersionId>null</VersionId><IsLatest>true</IsLatest>");
+		at = put_version(at, entry);
 	at = PUT(at, "<LastModified>");
 	at = put_time(list, at, meta->mtime_ns);
 	at = PUT(at, "</LastModified><ETag>&quot;");
@@ -184,11 +230,8 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	at = PUT(at, "<Size>");
 	at = put_u64(at, meta->bytes);
 	at = PUT(at, "</Size>");
-	if (list->owner) {
-		at = PUT(at, "<Owner><ID>");
-		at = put(at, slice_of(s3_owner_id, sizeof(s3_owner_id) - 1));
-		at = PUT(at, "</ID><DisplayName>" S3_OWNER_NAME "</DisplayName></Owner>");
-	}
+	if (list->owner)
+		at = put_owner(list, at);
 	at = PUT(at, "<StorageClass>");
 	at = put(at, s3_meta_storage_class(meta));
 	at = PUT(at, "</StorageClass>");
@@ -204,12 +247,38 @@ static void visit(const struct store_list_entry *entry, void *arg)
 		buf_put_str(&list->prefixes, "<CommonPrefixes>");
 		s3_list_element(list, "Prefix", entry->key, &list->prefixes);
 		buf_put_str(&list->prefixes, "</CommonPrefixes>");
+	} else if (entry->meta->delete_marker) {
+		put_marker(list, entry);
 	} else {
 		put_object(list, entry);
 	}
+	list->last_version[0] = 0;
+	if (list->version && !entry->is_prefix)
+		memcpy(list->last_version, entry->meta->version_id, sizeof(list->last_version));
 	list->count++;
 	list->last_len = entry->key.len < sizeof(list->last) ? entry->key.len : sizeof(list->last);
 	memcpy(list->last, entry->key.data, list->last_len);
+}
+
+/* A listing has not the headers that would tell of an object of somebody else. */
+static const struct s3_error *find_owner(struct s3_call *call, struct s3_list *list)
+{
+	struct store_bucket bucket;
+	const struct s3_error *error = s3_call_bucket(call, &bucket);
+	struct s3_owner owner;
+	struct buf xml;
+
+	if (error)
+		return error;
+	s3_owner_or_id(call->s3->iam, slice_str(bucket.owner), &owner);
+	buf_init(&xml, sizeof(list->owner_xml));
+	s3_xml_owner(&xml, "Owner", &owner);
+	if (!xml.failed) {
+		memcpy(list->owner_xml, xml.data, xml.len);
+		list->owner_xml_len = xml.len;
+	}
+	buf_free(&xml);
+	return NULL;
 }
 
 const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
@@ -219,10 +288,16 @@ const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
 		.prefix = list->prefix,
 		.delimiter = list->delimiter,
 		.after = list->after,
+		.version_after = list->version_after,
 		.entries_max = (uint32_t)list->keys_max,
 	};
-	int ret = store_list(call->s3->store, &opts, visit, list, &list->more);
+	const struct s3_error *error = list->owner ? find_owner(call, list) : NULL;
+	int ret;
 
+	if (error)
+		return error;
+	ret = list->version ? store_list_versions(call->s3->store, &opts, visit, list, &list->more)
+			    : store_list(call->s3->store, &opts, visit, list, &list->more);
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (ret)
@@ -233,10 +308,26 @@ const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
 	return NULL;
 }
 
+/* True when decoding text would leave it as it is, and XML can hold it. */
+static bool needs_no_code(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.data[i];
+
+		if (c == '%' || c == '+' || c > '~' || (c < ' ' && c != '\n' && c != '\t'))
+			return false;
+	}
+	return true;
+}
+
 void s3_list_head(struct s3_call *call, const struct s3_list *list, struct buf *xml)
 {
 	xml_element("Name", call->bucket, xml);
-	s3_list_element(list, "Prefix", list->prefix, xml);
+	/* boto3 decodes the prefix of some listings and of others not: this one suits both. */
+	if (needs_no_code(list->prefix))
+		xml_element("Prefix", list->prefix, xml);
+	else
+		s3_list_element(list, "Prefix", list->prefix, xml);
 	s3_xml_u64(xml, "MaxKeys", list->keys_max);
 	if (list->delimiter.len)
 		s3_list_element(list, "Delimiter", list->delimiter, xml);

@@ -3,13 +3,18 @@
 #ifndef S3_LIST_H
 #define S3_LIST_H
 
-#include "s3/s3_priv.h"
+#include "s3/iam.h"
+
+/* An id and a name, each byte escaped. */
+#define S3_OWNER_XML_MAX 1536u
 
 struct s3_list {
-	struct slice prefix, delimiter, after;
+	struct slice prefix, delimiter, after, version_after;
 	uint64_t keys_max;
-	bool url;     /* encoding-type=url */
-	bool owner;   /* entries name their owner */
+	bool url;			  /* encoding-type=url */
+	bool owner;			  /* entries name their owner */
+	char owner_xml[S3_OWNER_XML_MAX]; /* <Owner>…</Owner>; empty when it is too long */
+	size_t owner_xml_len;
 	bool version; /* entries are versions */
 	/* The walk's outcome. */
 	struct buf entries, prefixes;
@@ -17,7 +22,8 @@ struct s3_list {
 	char day_text[DATE_ISO_LEN];
 	uint32_t count;
 	bool more;
-	size_t last_len; /* the last entry, key or prefix */
+	char last_version[33]; /* empty: the last entry is a prefix */
+	size_t last_len;       /* the last entry, key or prefix */
 	char last[LIMIT_KEY_LEN_MAX];
 };
 

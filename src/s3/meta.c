@@ -1,8 +1,13 @@
 /* s3/meta.c: the headers that are kept with an object and come back with it, and those that ask for
  * what this server does not do. */
-#include "s3/s3_priv.h"
-
 #include <ctype.h>
+#include <errno.h>
+
+#include "s3/access.h"
+#include "s3/express.h"
+#include "s3/lock.h"
+#include "s3/tags.h"
+#include "s3/website.h"
 
 #define META_PREFIX	     "x-amz-meta-"
 #define CONTENT_TYPE_DEFAULT "binary/octet-stream"
@@ -15,18 +20,17 @@ static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-dispo
 /* By their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
 	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
-	SLICE("GLACIER_IR")};
+	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE")};
 
-#define STORAGE_CLASS_COUNT (sizeof(storage_classes) / sizeof(storage_classes[0]))
+#define STORAGE_CLASS_COUNT ARRAY_LEN(storage_classes)
+#define STORAGE_CLASS_EXPRESS                                              \
+	(STORAGE_CLASS_COUNT - 1) /* of directory buckets, and only theirs \
+				   */
 
 /* Asking for these is asking for something that would not be done: they are refused, not ignored.
  * A name that ends in "-" stands for all that start with it. */
-static const struct slice refused[] = {SLICE("x-amz-grant-"),
-	SLICE("x-amz-server-side-encryption-"), SLICE("x-amz-server-side-encryption"),
-	SLICE("x-amz-copy-source-server-side-encryption-"), SLICE("x-amz-tagging"),
-	SLICE("x-amz-object-lock-"), SLICE("x-amz-website-redirect-location"),
-	SLICE("x-amz-write-offset-bytes"), SLICE("x-amz-mfa"), SLICE("x-amz-if-match-"),
-	SLICE("x-amz-rename-source-"), SLICE("x-amz-rename-source"), SLICE("x-amz-rdma-token")};
+static const struct slice refused[] = {SLICE("x-amz-write-offset-bytes"), SLICE("x-amz-mfa"),
+	SLICE("x-amz-rename-source-"), SLICE("x-amz-rename-source")};
 
 static bool is_refused(struct slice name)
 {
@@ -68,38 +72,8 @@ static bool is_clean_name(struct slice name)
 	return name.len > 0;
 }
 
-static const struct s3_error *check_acl(struct s3_call *call, struct slice acl)
-{
-	static const struct slice same[] = {
-		SLICE("private"), SLICE("bucket-owner-read"), SLICE("bucket-owner-full-control")};
-	static const struct slice known[] = {SLICE("public-read"), SLICE("public-read-write"),
-		SLICE("authenticated-read"), SLICE("aws-exec-read"), SLICE("log-delivery-write")};
-
-	if (s3_slice_among(acl, same, sizeof(same) / sizeof(same[0])))
-		return NULL;
-	if (s3_slice_among(acl, known, sizeof(known) / sizeof(known[0])))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"The canned ACL %.*s is not implemented by this server; objects are "
-			"private to their owner.",
-			SLICE_FMT(acl));
-	return s3_fail(call, S3_E_INVALID_ARGUMENT, "The canned ACL is not valid.");
-}
-
 static const struct s3_error *check_header(struct s3_call *call, const struct s3_header *header)
 {
-	if (slice_eq_nocase(header->name, SLICE("x-amz-acl")))
-		return check_acl(call, header->value);
-	if (slice_eq_nocase(header->name, SLICE("x-amz-bucket-object-lock-enabled")) &&
-		!slice_eq_nocase(header->value, SLICE("false")))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"Object Lock is not implemented by this server.");
-	if (slice_eq_nocase(header->name, SLICE("x-amz-object-ownership")) &&
-		!slice_eq_nocase(header->value, SLICE("BucketOwnerEnforced")))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"This server owns objects as BucketOwnerEnforced only.");
-	if (slice_eq_nocase(header->name, SLICE("x-amz-expected-bucket-owner")) &&
-		!slice_eq(header->value, slice_str(s3_owner_id)))
-		return s3_error_at(S3_E_ACCESS_DENIED);
 	if (is_refused(header->name))
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"The header %.*s implies functionality that is not implemented by this "
@@ -122,7 +96,7 @@ const struct s3_error *s3_check_headers(struct s3_call *call)
 		if (error)
 			return error;
 	}
-	return NULL;
+	return s3_token_check(call);
 }
 
 /* "aws-chunked" says how the body travels, and is not kept. */
@@ -162,7 +136,12 @@ static const struct s3_error *gather_storage_class(struct s3_call *call, struct 
 {
 	struct slice class = s3_call_header(call, SLICE("x-amz-storage-class"));
 
-	for (size_t i = 0; class.len && i < STORAGE_CLASS_COUNT; i++) {
+	if (s3_express_bucket(call)) {
+		/* express.c let no other in. */
+		meta->checksum_flags = STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
+		return NULL;
+	}
+	for (size_t i = 0; class.len && i < STORAGE_CLASS_EXPRESS; i++) {
 		if (!slice_eq(class, storage_classes[i]))
 			continue;
 		meta->checksum_flags = (uint8_t)(i << S3_FLAG_CLASS_SHIFT);
@@ -223,13 +202,69 @@ static bool all_clean(const struct s3_request *request)
 	return true;
 }
 
+static const struct s3_error *gather_user(struct s3_call *call, struct buf *out)
+{
+	if (gather_user_metadata(call->request, out) <= LIMIT_USER_METADATA_BYTES_MAX)
+		return NULL;
+	s3_fail_detail(call, "MaxSizeAllowed", SLICE("2048"));
+	return s3_error_at(S3_E_METADATA_TOO_LARGE);
+}
+
+static const struct s3_error *gather_redirect(struct s3_call *call, struct buf *out)
+{
+	struct slice value = s3_call_header(call, SLICE("x-amz-website-redirect-location"));
+
+	if (!value.len)
+		return NULL;
+	if (value.len > S3_REDIRECT_BYTES_MAX ||
+		!(slice_starts(value, SLICE("/")) || slice_starts(value, SLICE("http://")) ||
+			slice_starts(value, SLICE("https://"))))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"The website redirect location must have a prefix of 'http://' or "
+			"'https://' or '/' and at most %u bytes.",
+			S3_REDIRECT_BYTES_MAX);
+	put_pair(out, SLICE(S3_REDIRECT_HEADER), value);
+	return NULL;
+}
+
+static const struct s3_error *gather_tags(struct s3_call *call, struct buf *out)
+{
+	struct slice value = s3_call_header(call, SLICE("x-amz-tagging")), encoded;
+	const struct s3_error *error;
+	struct s3_tags tags;
+
+	if (!value.len)
+		return NULL;
+	error = s3_tags_of_header(call, value, &tags);
+	if (error || !tags.count)
+		return error;
+	encoded = s3_tags_encode(&tags, &call->arena);
+	if (!encoded.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	put_pair(out, SLICE(S3_TAGS_HEADER), encoded);
+	return NULL;
+}
+
+/* Whose it is, and its list, where they are not what they are by themselves. */
+static const struct s3_error *gather_access(struct s3_call *call, struct buf *out)
+{
+	struct s3_made made;
+	const struct s3_error *error = s3_acl_of_made(call, &made);
+
+	if (!error && made.owner.data)
+		put_pair(out, SLICE(S3_OWNER_HEADER), made.owner);
+	if (!error && made.acl.data)
+		put_pair(out, SLICE(S3_ACL_HEADER), made.acl);
+	return error;
+}
+
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta)
 {
 	const struct s3_error *error;
 	struct slice copy;
 	struct buf out;
 
-	if (!call->request->header_count)
+	if (!call->request->header_count && call->identity->root && !s3_express_bucket(call))
 		return NULL;
 	if (!all_clean(call->request))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
@@ -244,10 +279,14 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 			put_pair(&out, kept[i], value);
 	}
 	error = gather_storage_class(call, meta);
-	if (!error && gather_user_metadata(call->request, &out) > LIMIT_USER_METADATA_BYTES_MAX) {
-		s3_fail_detail(call, "MaxSizeAllowed", SLICE("2048"));
-		error = s3_error_at(S3_E_METADATA_TOO_LARGE);
-	}
+	if (!error)
+		error = gather_user(call, &out);
+	if (!error)
+		error = gather_tags(call, &out);
+	if (!error)
+		error = gather_redirect(call, &out);
+	if (!error)
+		error = gather_access(call, &out);
 	if (!error && out.len) {
 		copy = s3_arena_copy(&call->arena, buf_slice(&out));
 		meta->headers = copy.data;
@@ -270,25 +309,67 @@ bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_
 	return true;
 }
 
+/* What stands before the hidden ones. */
+static size_t plain_len(struct slice headers)
+{
+	struct slice rest = headers, name, value;
+	size_t len = 0;
+
+	while (s3_meta_next(&rest, &name, &value) && !slice_starts(name, SLICE(S3_HIDDEN_PREFIX)))
+		len += name.len + value.len + 2;
+	return len;
+}
+
 uint32_t s3_meta_plain_len(const struct store_meta *meta)
 {
-	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
-	uint32_t len = 0;
+	return (uint32_t)plain_len(slice_of(meta->headers, meta->headers_len));
+}
 
-	while (s3_meta_next(&rest, &name, &value) && !slice_eq(name, SLICE(S3_PARTS_HEADER)))
-		len += (uint32_t)(name.len + value.len + 2);
-	return len;
+struct slice s3_meta_hidden(struct slice headers, struct slice wanted)
+{
+	struct slice rest = headers, name, value;
+
+	while (s3_meta_next(&rest, &name, &value))
+		if (slice_eq(name, wanted))
+			return value;
+	return SLICE_NONE;
+}
+
+int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice value,
+	struct s3_arena *arena, struct slice *ret_headers)
+{
+	size_t bytes = headers.len + name.len + value.len + 2;
+	char *text = s3_arena_get(arena, bytes), *at = text;
+	struct slice rest = headers, other, other_value;
+
+	if (!text)
+		return -ENOMEM;
+	while (s3_meta_next(&rest, &other, &other_value)) {
+		if (slice_eq(other, name))
+			continue;
+		/* Name and value lie side by side. */
+		memcpy(at, other.data, other.len + other_value.len + 2);
+		at += other.len + other_value.len + 2;
+	}
+	if (value.data) {
+		memcpy(at, name.data, name.len);
+		at += name.len;
+		*at++ = '\0';
+		memcpy(at, value.data, value.len);
+		at += value.len;
+		*at++ = '\0';
+	}
+	*ret_headers = slice_of(text, (size_t)(at - text));
+	return 0;
 }
 
 struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_number)
 {
-	struct slice rest = slice_of(meta->headers, meta->headers_len), name, runs = SLICE_NONE;
-	uint32_t plain_len = s3_meta_plain_len(meta);
+	struct slice runs =
+		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_PARTS_HEADER));
 	struct s3_parts parts = {0};
 	uint64_t offset = 0;
 
-	rest = slice_from(rest, plain_len);
-	s3_meta_next(&rest, &name, &runs);
 	while (runs.len) {
 		struct slice times = slice_split(&runs, ',');
 		struct slice length = slice_split(&times, '*');
@@ -304,6 +385,16 @@ struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_numbe
 		offset += bytes * count;
 	}
 	return parts;
+}
+
+bool s3_storage_class_find(struct slice name, uint8_t *ret_class)
+{
+	for (size_t i = 0; i < STORAGE_CLASS_EXPRESS; i++)
+		if (slice_eq(name, storage_classes[i])) {
+			*ret_class = (uint8_t)i;
+			return true;
+		}
+	return false;
 }
 
 struct slice s3_meta_storage_class(const struct store_meta *meta)
@@ -353,6 +444,17 @@ static const struct s3_error *answer_overrides(
 	return NULL;
 }
 
+/* What is told of a hidden header without being asked. */
+static void answer_hidden(struct s3_call *call, struct slice name, struct slice value)
+{
+	if (slice_eq(name, SLICE(S3_TAGS_HEADER)))
+		s3_answer_u64(call, SLICE("x-amz-tagging-count"), s3_tags_count(value));
+	else if (slice_eq(name, SLICE(S3_REDIRECT_HEADER)))
+		s3_answer_header(call, SLICE("x-amz-website-redirect-location"), value);
+	else
+		s3_lock_answer(call, name, value);
+}
+
 const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta)
 {
 	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
@@ -365,8 +467,11 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 	if (error)
 		return error;
 	while (s3_meta_next(&rest, &name, &value)) {
-		if (s3_slice_among(name, replaced, replaced_count) ||
-			slice_eq(name, SLICE(S3_PARTS_HEADER)))
+		if (slice_starts(name, SLICE(S3_HIDDEN_PREFIX))) {
+			answer_hidden(call, name, value);
+			continue;
+		}
+		if (s3_slice_among(name, replaced, replaced_count))
 			continue;
 		has_type |= slice_eq(name, SLICE("content-type"));
 		s3_answer_header(call, name, value);

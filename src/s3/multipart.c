@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/document.h"
+#include "s3/sse.h"
+
 static void key_hash(struct slice key, char ret_hex[16])
 {
 	uint8_t digest[SHA256_BYTES];
@@ -101,65 +104,19 @@ const struct s3_error *s3_upload_still_there(
 	return ret ? s3_fail_errno(call, ret) : no_such_upload(call, slice_str(upload->id));
 }
 
+const struct s3_error *s3_upload_sse(
+	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse)
+{
+	return s3_sse_open(call, slice_of(upload->meta->headers, upload->meta->headers_len),
+		S3_SSE_CLIENT, ret_sse);
+}
+
 void s3_upload_close(struct s3_upload *upload)
 {
 	store_get_close(upload->get);
 }
 
 /* ---- Deleting. ---- */
-
-/* One page of names under a prefix, copied: what is visited does not outlive the visit. */
-struct names {
-	struct s3_arena *arena;
-	struct slice *list; /* LIMIT_DELETE_KEYS_MAX */
-	uint32_t count;
-	bool failed;
-};
-
-static void names_visit(const struct store_list_entry *entry, void *arg)
-{
-	struct names *names = arg;
-	struct slice copy = s3_arena_copy(names->arena, entry->key);
-
-	if (!copy.data)
-		names->failed = true;
-	else
-		names->list[names->count++] = copy;
-}
-
-/* Deletes all under a prefix, a page at a time. */
-static int delete_under(struct s3 *s3, struct slice prefix)
-{
-	const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
-		.prefix = prefix,
-		.entries_max = LIMIT_DELETE_KEYS_MAX};
-	bool more = true;
-	int ret = 0;
-
-	while (more && !ret) {
-		struct s3_arena arena;
-		struct names names = {.arena = &arena};
-		int *results;
-
-		s3_arena_init(&arena);
-		names.list = s3_arena_get(&arena, LIMIT_DELETE_KEYS_MAX * sizeof(*names.list));
-		results = s3_arena_get(&arena, LIMIT_DELETE_KEYS_MAX * sizeof(*results));
-		ret = names.list && results
-			      ? store_list(s3->store, &opts, names_visit, &names, &more)
-			      : -ENOMEM;
-		if (!ret && names.failed)
-			ret = -ENOMEM;
-		if (!ret && names.count)
-			ret = store_delete_many(
-				s3->store, opts.bucket, names.list, names.count, results);
-		/* One that stays would be met again, page after page. */
-		for (uint32_t i = 0; i < names.count && !ret; i++)
-			ret = results[i] == -ENOENT ? 0 : results[i];
-		more = more && names.count;
-		s3_arena_free(&arena);
-	}
-	return ret == -ENOENT ? 0 : ret;
-}
 
 /* Parts go first: a record without parts can be aborted again, parts without a record cannot be
  * found by anybody. */
@@ -170,7 +127,7 @@ const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
 	int ret;
 
 	prefix.len -= strlen("00001");
-	ret = delete_under(call->s3, prefix);
+	ret = s3_delete_under(call->s3, SLICE(S3_UPLOADS_BUCKET), prefix);
 	if (!ret)
 		ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, id, 0, name), NULL, NULL);
@@ -185,7 +142,8 @@ void s3_uploads_delete_all(struct s3_call *call)
 	for (size_t i = 0; i < sizeof(kinds); i++) {
 		int len = snprintf(
 			prefix, sizeof(prefix), "%c/%.*s/", kinds[i], SLICE_FMT(call->bucket));
-		int ret = delete_under(call->s3, slice_of(prefix, (size_t)len));
+		int ret = s3_delete_under(
+			call->s3, SLICE(S3_UPLOADS_BUCKET), slice_of(prefix, (size_t)len));
 
 		if (ret)
 			log_error("s3", "uploads of the deleted bucket %.*s stay behind: %s",

@@ -40,6 +40,10 @@ const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *re
  * that no part is left that nobody could find. */
 const struct s3_error *s3_upload_still_there(
 	struct s3_call *call, const struct s3_upload *upload, uint32_t part_number);
+/* What its parts are encrypted with; a client's own key must come with the request. */
+struct s3_sse;
+const struct s3_error *s3_upload_sse(
+	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse);
 void s3_upload_close(struct s3_upload *upload);
 /* Deletes the record and all parts. */
 const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);

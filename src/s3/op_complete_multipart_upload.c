@@ -3,7 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/lifecycle.h"
 #include "s3/multipart.h"
+#include "s3/notification.h"
+#include "s3/sse.h"
+#include "s3/versions.h"
 
 struct part {
 	uint32_t number;
@@ -347,6 +351,24 @@ static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload
 	return ret ? adopt_failed(call, upload, ret) : NULL;
 }
 
+/* What GetObjectAttributes tells of parts whose sums make the whole's. */
+static void put_part_sums(
+	const struct s3_upload *upload, const struct completion *completion, struct buf *out)
+{
+	size_t len = BASE64_LEN(checksum_bytes(upload->kind));
+	char text[CHECKSUM_TEXT_LEN_MAX];
+
+	if (!upload->composite || out->len + len * completion->count > S3_META_BYTES_MAX / 2)
+		return;
+	buf_put(out, S3_PART_SUMS_HEADER, sizeof(S3_PART_SUMS_HEADER));
+	for (uint32_t i = 0; i < completion->count; i++) {
+		const struct store_meta *part = completion->parts[i].meta;
+
+		buf_put(out, text, base64_encode(part->checksum, part->checksum_len, text));
+	}
+	buf_put(out, "", 1);
+}
+
 /* The upload's headers, and how long its parts were. */
 static const struct s3_error *keep_headers(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_meta *meta)
@@ -366,6 +388,7 @@ static const struct s3_error *keep_headers(struct s3_call *call, const struct s3
 		buf_printf(&out, "%s%llu*%u", i ? "," : "", (unsigned long long)bytes, run);
 	}
 	buf_put(&out, "", 1);
+	put_part_sums(upload, completion, &out);
 	kept = buf_slice(&out);
 	/* Thousands of parts of as many lengths are more than a record holds: the object then
 	 * cannot be read by its parts. */
@@ -418,6 +441,8 @@ static const struct s3_error *answer(struct s3_call *call, const struct store_me
 	struct slice host = s3_call_header(call, SLICE("host"));
 	struct buf xml;
 
+	s3_answer_version(call, meta);
+	s3_lifecycle_answer(call, meta);
 	s3_xml_begin(&xml, "CompleteMultipartUploadResult");
 	buf_put_str(&xml, "<Location>http://");
 	if (utf8_is_valid(host))
@@ -441,6 +466,7 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	struct store_meta meta = {0};
 	const struct s3_error *error;
 	struct s3_upload upload;
+	struct s3_sse sse;
 
 	error = s3_upload_open(call, &upload);
 	if (error)
@@ -457,5 +483,8 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	/* The object stands and the upload is gone; what came while that was decided goes, too. */
 	if (s3_upload_delete(call, upload.id))
 		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
+	s3_event_written(call, S3_EVENT_COMPLETE, &meta);
+	s3_sse_describe(slice_of(meta.headers, meta.headers_len), &sse);
+	s3_sse_answer(call, &sse);
 	return answer(call, &meta);
 }

@@ -1,25 +1,8 @@
 /* s3/op_create_multipart_upload.c: CreateMultipartUpload: notes what the object is to be. */
-#include <errno.h>
-
+#include "s3/document.h"
+#include "s3/lock.h"
 #include "s3/multipart.h"
-
-/* The bucket of uploads is made by the first of them. */
-static int open_record(struct s3_call *call, struct slice name, struct store_put **ret_put)
-{
-	const struct store_put_opts opts = {
-		.bucket = SLICE(S3_UPLOADS_BUCKET), .key = name, .bytes = call->key.len};
-	struct store_bucket bucket = {
-		.name = S3_UPLOADS_BUCKET, .created_ns = clock_real_ns(), .region = "us-east-1"};
-	int ret = store_put_open(call->s3->store, &opts, ret_put);
-
-	if (ret != -ENOENT)
-		return ret;
-	memcpy(bucket.owner, s3_owner_id, sizeof(bucket.owner));
-	ret = store_bucket_create(call->s3->store, &bucket);
-	if (ret && ret != -EEXIST)
-		return ret;
-	return store_put_open(call->s3->store, &opts, ret_put);
-}
+#include "s3/sse.h"
 
 static const struct s3_error *write_record(
 	struct s3_call *call, const char *id, struct store_meta *meta, enum checksum_kind kind)
@@ -27,11 +10,14 @@ static const struct s3_error *write_record(
 	const struct s3_sums no_sums = {0};
 	const struct s3_error *error;
 	char name[S3_UPLOAD_NAME_MAX];
+	const struct store_put_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+		.key = s3_upload_name(call->bucket, id, 0, name),
+		.bytes = call->key.len};
 	struct flow_source *source;
 	struct store_put *put;
 	int ret;
 
-	ret = open_record(call, s3_upload_name(call->bucket, id, 0, name), &put);
+	ret = s3_own_put_open(call->s3, &opts, &put);
 	if (ret)
 		return s3_fail_errno(call, ret);
 	ret = flow_memory_source_open(call->request->core, call->key, &source);
@@ -73,6 +59,8 @@ const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
 	const struct s3_error *error;
 	struct store_bucket bucket;
 	enum checksum_kind kind;
+	struct slice record;
+	struct s3_sse sse;
 	bool composite = false;
 
 	error = s3_call_bucket(call, &bucket);
@@ -80,11 +68,19 @@ const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
 		error = s3_upload_checksum(call, &kind, &composite);
 	if (!error)
 		error = s3_meta_gather(call, &meta);
+	if (!error)
+		error = s3_lock_gather(call, &meta);
+	if (!error)
+		error = s3_sse_begin(call, &sse, &record);
+	if (!error)
+		error = s3_sse_keep(call, record, &meta);
 	if (error)
 		return error;
 	if (composite)
 		meta.checksum_flags |= S3_FLAG_COMPOSITE;
 	s3_upload_id_make(call->key, id);
 	error = write_record(call, id, &meta, kind);
+	if (!error)
+		s3_sse_answer(call, &sse);
 	return error ? error : answer(call, id, kind, composite);
 }

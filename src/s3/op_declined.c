@@ -10,10 +10,6 @@ const struct s3_error *s3_op_declined(struct s3_call *call)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"%.*s ?%.*s is not implemented by this server.", SLICE_FMT(method),
 			SLICE_FMT(name));
-	if (call->bucket.len)
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"Uploads by browser forms (POST policy) are not implemented by this "
-			"server.");
 	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 		"IAM, STS and notification topics are not implemented by this server.");
 }
@@ -22,13 +18,4 @@ const struct s3_error *s3_op_method_not_allowed(struct s3_call *call)
 {
 	s3_fail_detail(call, "Method", call->request->method_text);
 	return s3_error_at(S3_E_METHOD_NOT_ALLOWED);
-}
-
-/* A preflight asks whether a page of another origin may; no bucket has a rule that says so. */
-const struct s3_error *s3_op_options(struct s3_call *call)
-{
-	if (!s3_call_has_header(call, SLICE("origin")))
-		return s3_fail(call, S3_E_BAD_REQUEST,
-			"Insufficient information. Origin request header needed.");
-	return s3_error_at(S3_E_ACCESS_FORBIDDEN);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "s3/multipart.h"
+#include "s3/settings.h"
 
 const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 {
@@ -13,5 +14,6 @@ const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 		return s3_fail_errno(call, ret);
 	/* A new bucket of this name must not find them. */
 	s3_uploads_delete_all(call);
+	s3_configs_delete_all(call);
 	return s3_answer_empty(call, 204);
 }

@@ -1,30 +1,51 @@
-/* s3/op_get_acl.c: GetBucketAcl and GetObjectAcl: all is the owner's, in full. */
-#include "s3/s3_priv.h"
+/* s3/op_get_acl.c: GetBucketAcl and GetObjectAcl. */
+#include <errno.h>
+
+#include "s3/access.h"
+
+static const struct s3_error *bucket_acl(
+	struct s3_call *call, const struct s3_settings *settings, struct s3_acl *ret_acl)
+{
+	const struct s3_acl *kept = settings->parsed[S3_CONFIG_ACL];
+	struct slice owner = slice_str(settings->bucket.owner);
+
+	if (kept && s3_settings_ownership(settings) != S3_OWNERSHIP_ENFORCED) {
+		*ret_acl = *kept;
+		ret_acl->owner = owner;
+		return NULL;
+	}
+	return s3_acl_private(owner, &call->arena, ret_acl) ? s3_error_at(S3_E_SLOW_DOWN) : NULL;
+}
+
+static const struct s3_error *object_acl(
+	struct s3_call *call, const struct s3_settings *settings, struct s3_acl *ret_acl)
+{
+	struct slice owner = slice_str(settings->bucket.owner), headers;
+	const struct s3_error *error;
+	struct store_get *get;
+
+	error = s3_open_version(call, &get);
+	if (error)
+		return error;
+	headers = s3_arena_copy(&call->arena,
+		slice_of(store_get_meta(get)->headers, store_get_meta(get)->headers_len));
+	store_get_close(get);
+	if (s3_settings_ownership(settings) == S3_OWNERSHIP_ENFORCED)
+		headers = SLICE_NONE;
+	else if (!headers.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	return s3_acl_of_object(headers, owner, &call->arena, ret_acl) ? s3_fail_errno(call, -EIO)
+								       : NULL;
+}
 
 const struct s3_error *s3_op_get_acl(struct s3_call *call)
 {
-	const struct s3_error *error;
-	struct store_bucket bucket;
-	struct store_get *get;
-	struct buf xml;
+	const struct s3_settings *settings;
+	const struct s3_error *error = s3_call_settings(call, &settings);
+	struct s3_acl acl;
 
-	if (call->key.len)
-		error = s3_open_object(call, call->bucket, call->key, &get);
-	else
-		error = s3_call_bucket(call, &bucket);
-	if (error)
-		return error;
-	if (call->key.len)
-		store_get_close(get);
-	s3_xml_begin(&xml, "AccessControlPolicy");
-	s3_xml_owner(&xml, "Owner");
-	buf_put_str(&xml, "<AccessControlList><Grant>"
-			  "<Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" "
-			  "xsi:type=\"CanonicalUser\">");
-	xml_element("ID", slice_str(s3_owner_id), &xml);
-	xml_element("DisplayName", SLICE(S3_OWNER_NAME), &xml);
-	buf_put_str(&xml, "</Grantee><Permission>FULL_CONTROL</Permission>"
-			  "</Grant></AccessControlList>");
-	s3_xml_end(&xml, "AccessControlPolicy");
-	return s3_answer_xml(call, 200, &xml);
+	if (error || !settings)
+		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
+	error = call->key.len ? object_acl(call, settings, &acl) : bucket_acl(call, settings, &acl);
+	return error ? error : s3_acl_answer(call, &acl);
 }

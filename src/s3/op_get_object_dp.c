@@ -1,6 +1,8 @@
 /* s3/op_get_object_dp.c: GetObject: an object's bytes, or a range of them, into the reply's sink.
  */
-#include "s3/s3_priv.h"
+#include <errno.h>
+
+#include "s3/sse.h"
 
 /* Past the head nothing can be taken back: what fails from here on breaks the reply. */
 static void send_body(struct s3_call *call, const struct s3_read *read, struct flow_source *source)
@@ -20,26 +22,68 @@ static void send_body(struct s3_call *call, const struct s3_read *read, struct f
 	call->body_bytes += moved;
 }
 
-const struct s3_error *s3_op_get_object(struct s3_call *call)
+/* By a token the bytes go first and the head follows them, so there is still another answer. */
+static __attribute__((noinline)) const struct s3_error *send_by_token(
+	struct s3_call *call, const struct s3_read *read, struct flow_source *source)
 {
-	struct flow_source *source;
-	const struct s3_error *error;
-	struct s3_read read;
-	int ret;
+	struct s3_reply *reply = call->reply;
 
-	error = s3_read_begin(call, &read);
-	if (error || !read.get)
+	send_body(call, read, source);
+	if (!reply->broken)
+		return NULL;
+	reply->broken = false;
+	reply->status = 0;
+	call->header_count = 0;
+	return s3_body_failed(call, -EIO);
+}
+
+static const struct s3_error *check_window(struct s3_call *call, const struct s3_read *read)
+{
+	const struct s3_token *token = s3_token_of(call);
+
+	if (!token || read->bytes <= token->window.bytes)
+		return NULL;
+	call->header_count = 0;
+	return s3_fail(call, S3_E_INVALID_RDMA_TOKEN,
+		"The RDMA token's window has %llu bytes, and %llu were asked for.",
+		(unsigned long long)token->window.bytes, (unsigned long long)read->bytes);
+}
+
+const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read)
+{
+	struct s3_reply *reply = call->reply;
+	const struct s3_error *error = check_window(call, read);
+	struct flow_source *source;
+	int ret = 0;
+
+	if (error) {
+		store_get_close(read->get);
 		return error;
-	if (!read.bytes) {
-		s3_answer_empty(call, read.status);
+	}
+	if (call->request->method == S3_HEAD) {
+		if (reply->ops->head(
+			    reply, read->status, call->headers, call->header_count, read->bytes))
+			reply->broken = true;
+	} else if (!read->bytes) {
+		s3_answer_empty(call, read->status);
 	} else {
-		ret = flow_object_source_open(
-			call->request->core, read.get, read.offset, read.bytes, &source);
+		ret = s3_sse_source(call, read->sse, read->get, read->offset, read->bytes, &source);
 		if (ret)
 			error = s3_fail_errno(call, ret);
+		else if (s3_token_of(call))
+			error = send_by_token(call, read, source);
 		else
-			send_body(call, &read, source);
+			send_body(call, read, source);
 	}
-	store_get_close(read.get);
+	store_get_close(read->get);
 	return error;
+}
+
+const struct s3_error *s3_op_get_object(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct s3_read read;
+
+	error = s3_read_begin(call, &read);
+	return error || !read.get ? error : s3_read_send(call, &read);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "s3/access.h"
 #include "s3/multipart.h"
 
 #define UPLOADS_SEEN_MAX 20000u
@@ -10,6 +11,7 @@
 struct upload {
 	struct slice key;
 	struct slice id;
+	struct slice owner; /* who began it; empty: the bucket's owner */
 	uint64_t initiated_ns;
 	enum checksum_kind kind;
 	uint8_t flags;
@@ -17,6 +19,7 @@ struct upload {
 
 struct listing {
 	struct s3_call *call;
+	const char *bucket_owner;
 	struct upload *uploads;
 	uint32_t count;
 	bool failed;
@@ -81,6 +84,10 @@ static const struct s3_error *read_keys(struct listing *listing)
 		if (ret)
 			return s3_fail_errno(call, ret);
 		error = s3_read_object(call, get, &upload->key);
+		upload->owner = s3_arena_copy(
+			&call->arena, s3_meta_hidden(slice_of(store_get_meta(get)->headers,
+							     store_get_meta(get)->headers_len),
+					      SLICE(S3_OWNER_HEADER)));
 		store_get_close(get);
 		if (error)
 			return error;
@@ -139,12 +146,15 @@ static void put_upload(struct listing *listing, const struct upload *upload)
 {
 	const struct store_meta meta = {.checksum_flags = upload->flags};
 	struct buf *xml = &listing->entries;
+	struct s3_owner owner;
 
+	s3_owner_or_id(listing->call->s3->iam,
+		upload->owner.len ? upload->owner : slice_str(listing->bucket_owner), &owner);
 	buf_put_str(xml, "<Upload>");
 	put_text(listing, "Key", upload->key, xml);
 	xml_element("UploadId", upload->id, xml);
-	s3_xml_owner(xml, "Initiator");
-	s3_xml_owner(xml, "Owner");
+	s3_xml_owner(xml, "Initiator", &owner);
+	s3_xml_owner(xml, "Owner", &owner);
 	xml_element("StorageClass", s3_meta_storage_class(&meta), xml);
 	s3_xml_time(xml, "Initiated", upload->initiated_ns);
 	xml_element("ChecksumAlgorithm", checksum_name(upload->kind), xml);
@@ -265,6 +275,7 @@ const struct s3_error *s3_op_list_multipart_uploads(struct s3_call *call)
 	struct store_bucket bucket;
 
 	error = s3_call_bucket(call, &bucket);
+	listing.bucket_owner = bucket.owner;
 	if (!error)
 		error = parse(call, &listing);
 	if (!error)

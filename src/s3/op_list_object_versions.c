@@ -1,5 +1,5 @@
-/* s3/op_list_object_versions.c: ListObjectVersions of a bucket that has no versioning: every object
- * is its own latest version, "null". */
+/* s3/op_list_object_versions.c: ListObjectVersions: versions and delete markers. Of a bucket that
+ * never had versions, every object is its own latest version, "null". */
 #include "s3/list.h"
 
 const struct s3_error *s3_op_list_object_versions(struct s3_call *call)
@@ -14,8 +14,14 @@ const struct s3_error *s3_op_list_object_versions(struct s3_call *call)
 	list->owner = true;
 	list->version = true;
 	s3_call_param(call, SLICE("key-marker"), &list->after);
+	s3_call_param(call, SLICE("version-id-marker"), &list->version_after);
 	if (!utf8_is_valid(list->after))
 		error = s3_fail(call, S3_E_INVALID_ARGUMENT, "key-marker must be valid UTF-8.");
+	else if (list->version_after.len && !list->after.len)
+		error = s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"A version-id marker cannot be specified without a key marker.");
+	else if (list->version_after.len && !store_version_id_valid(list->version_after))
+		error = s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid version id specified");
 	if (!error)
 		error = s3_list_walk(call, list);
 	if (error) {
@@ -25,10 +31,11 @@ const struct s3_error *s3_op_list_object_versions(struct s3_call *call)
 	s3_xml_begin(&xml, "ListVersionsResult");
 	s3_list_head(call, list, &xml);
 	s3_list_element(list, "KeyMarker", list->after, &xml);
-	buf_put_str(&xml, "<VersionIdMarker></VersionIdMarker>");
+	xml_element("VersionIdMarker", list->version_after, &xml);
 	if (list->more) {
 		s3_list_element(list, "NextKeyMarker", slice_of(list->last, list->last_len), &xml);
-		buf_put_str(&xml, "<NextVersionIdMarker>null</NextVersionIdMarker>");
+		if (list->last_version[0])
+			xml_element("NextVersionIdMarker", slice_str(list->last_version), &xml);
 	}
 	s3_list_tail(list, &xml);
 	s3_xml_end(&xml, "ListVersionsResult");

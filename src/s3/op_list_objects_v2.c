@@ -1,5 +1,6 @@
 /* s3/op_list_objects_v2.c: ListObjectsV2: pages by continuation token, which is the last entry of
  * the page before in base64: it stays good while keys come and go. */
+#include "s3/express.h"
 #include "s3/list.h"
 
 struct paging {
@@ -21,6 +22,7 @@ static const struct s3_error *parse(
 		      slice_eq_nocase(value, SLICE("true"));
 	paging->has_token = s3_call_param(call, SLICE("continuation-token"), &paging->token);
 	paging->has_start_after = s3_call_param(call, SLICE("start-after"), &paging->start_after);
+	list->owner &= !s3_express_bucket(call);
 	if (!utf8_is_valid(paging->start_after))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "start-after must be valid UTF-8.");
 	list->after = paging->start_after;

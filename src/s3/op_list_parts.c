@@ -1,6 +1,7 @@
 /* s3/op_list_parts.c: ListParts. */
 #include <errno.h>
 
+#include "s3/access.h"
 #include "s3/multipart.h"
 
 struct listing {
@@ -46,6 +47,21 @@ static const struct s3_error *parse(struct s3_call *call, uint64_t *ret_marker, 
 	return NULL;
 }
 
+/* Whoever began the upload; its object will be his. */
+static void put_owner(
+	struct s3_call *call, const struct s3_upload *upload, const char *element, struct buf *xml)
+{
+	struct slice id = s3_meta_hidden(
+		slice_of(upload->meta->headers, upload->meta->headers_len), SLICE(S3_OWNER_HEADER));
+	struct s3_owner owner;
+	struct store_bucket bucket;
+
+	if (!id.len && !s3_call_bucket(call, &bucket))
+		id = slice_str(bucket.owner);
+	s3_owner_or_id(call->s3->iam, id, &owner);
+	s3_xml_owner(xml, element, &owner);
+}
+
 static const struct s3_error *answer(
 	struct s3_call *call, const struct s3_upload *upload, uint64_t marker, uint64_t parts_max)
 {
@@ -71,8 +87,8 @@ static const struct s3_error *answer(
 	xml_element("Bucket", call->bucket, &xml);
 	xml_element("Key", call->key, &xml);
 	xml_element("UploadId", slice_str(upload->id), &xml);
-	s3_xml_owner(&xml, "Initiator");
-	s3_xml_owner(&xml, "Owner");
+	put_owner(call, upload, "Initiator", &xml);
+	put_owner(call, upload, "Owner", &xml);
 	xml_element("StorageClass", s3_meta_storage_class(upload->meta), &xml);
 	s3_xml_u64(&xml, "PartNumberMarker", marker);
 	if (more && listing.last)

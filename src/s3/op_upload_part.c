@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "s3/multipart.h"
+#include "s3/sse.h"
 
 /* A part has the checksum that its upload has; without one of its own it is computed. */
 static const struct s3_error *match_sums(
@@ -58,6 +59,8 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	error = s3_upload_still_there(call, upload, number);
 	if (error)
 		return error;
+	if (call->sse)
+		s3_sse_answer(call, call->sse);
 	s3_answer_etag(call, meta.etag);
 	s3_answer_checksum(call, &meta);
 	return s3_answer_empty(call, 200);
@@ -66,6 +69,7 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 const struct s3_error *s3_op_upload_part(struct s3_call *call)
 {
 	const struct s3_error *error;
+	struct s3_sse sse = {.kind = S3_SSE_NONE};
 	struct s3_upload upload;
 	struct s3_sums sums;
 	uint32_t number = 0;
@@ -81,7 +85,11 @@ const struct s3_error *s3_op_upload_part(struct s3_call *call)
 		return error;
 	error = match_sums(call, &upload, &sums);
 	if (!error)
+		error = s3_upload_sse(call, &upload, &sse);
+	call->sse = sse.kind != S3_SSE_NONE ? &sse : NULL;
+	if (!error)
 		error = store_part(call, &upload, number, &sums);
+	call->sse = NULL;
 	s3_upload_close(&upload);
 	return error;
 }

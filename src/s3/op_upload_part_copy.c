@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "s3/multipart.h"
+#include "s3/sse.h"
 
 struct range {
 	uint64_t offset, bytes;
@@ -27,7 +28,7 @@ static const struct s3_error *choose_range(
 			"where first and last are the zero-based offsets of the first and last "
 			"bytes to copy");
 	if (to >= copy->from->bytes)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail(call, S3_E_INVALID_RANGE,
 			"Range specified is not valid for source object of size: %llu",
 			(unsigned long long)copy->from->bytes);
 	*ret_range = (struct range){.offset = from, .bytes = to - from + 1};
@@ -43,7 +44,7 @@ static const struct s3_error *move_bytes(struct s3_call *call, const struct s3_c
 	int ret;
 
 	if (range.bytes)
-		ret = flow_object_source_open(core, copy->get, range.offset, range.bytes, &source);
+		ret = s3_sse_source(call, copy->sse, copy->get, range.offset, range.bytes, &source);
 	else
 		ret = flow_memory_source_open(core, SLICE_NONE, &source);
 	if (ret)
@@ -99,6 +100,7 @@ const struct s3_error *s3_op_upload_part_copy(struct s3_call *call)
 {
 	const struct s3_error *error;
 	struct store_meta meta = {0};
+	struct s3_sse sse = {.kind = S3_SSE_NONE};
 	struct s3_upload upload;
 	struct s3_copy copy;
 	uint32_t number = 0;
@@ -112,9 +114,15 @@ const struct s3_error *s3_op_upload_part_copy(struct s3_call *call)
 		return error;
 	error = s3_copy_open(call, &copy);
 	if (!error) {
-		error = store_part(call, &upload, number, &copy, &meta);
+		error = s3_upload_sse(call, &upload, &sse);
+		call->sse = sse.kind != S3_SSE_NONE ? &sse : NULL;
+		if (!error)
+			error = store_part(call, &upload, number, &copy, &meta);
+		call->sse = NULL;
 		store_get_close(copy.get);
 	}
+	if (!error)
+		s3_sse_answer(call, &sse);
 	s3_upload_close(&upload);
 	return error ? error : answer(call, &meta);
 }

@@ -1,30 +1,10 @@
 /* s3/read_dp.c: the way of every GET and HEAD to an object: open, conditions, range, head. For a
  * native GET of a hot object it neither parses nor allocates. */
-#include <errno.h>
 #include <stdio.h>
 
-#include "s3/s3_priv.h"
-
-const struct s3_error *s3_version_check(struct s3_call *call, struct slice version_id)
-{
-	if (!version_id.len || slice_eq(version_id, SLICE("null")))
-		return NULL;
-	s3_fail_detail(call, "VersionId", version_id);
-	return s3_error_at(S3_E_NO_SUCH_VERSION);
-}
-
-const struct s3_error *s3_open_object(
-	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get)
-{
-	bool bucket_exists = false;
-	int ret = store_get_open(call->s3->store, bucket, key, ret_get, &bucket_exists);
-
-	if (__builtin_expect(ret == 0, 1))
-		return NULL;
-	if (ret == -ENOENT)
-		return s3_error_at(bucket_exists ? S3_E_NO_SUCH_KEY : S3_E_NO_SUCH_BUCKET);
-	return s3_fail_errno(call, ret);
-}
+#include "s3/lifecycle.h"
+#include "s3/sse.h"
+#include "s3/versions.h"
 
 void s3_answer_time(struct s3_call *call, const struct store_meta *meta)
 {
@@ -158,25 +138,24 @@ static __attribute__((noinline)) const struct s3_error *choose_range(
 	return s3_error_at(S3_E_INVALID_RANGE);
 }
 
-static const struct s3_error *check_version(struct s3_call *call)
+/* By RDMA a checksum goes with the bytes unasked, when it is one of the bytes. */
+static bool wants_checksum(struct s3_call *call, const struct store_meta *meta)
 {
-	struct slice version_id = SLICE_NONE;
-
-	s3_call_param(call, SLICE("versionId"), &version_id);
-	return s3_version_check(call, version_id);
+	if (s3_token_of(call))
+		return !(meta->checksum_flags & S3_FLAG_COMPOSITE);
+	return slice_eq_nocase(
+		s3_call_header(call, SLICE("x-amz-checksum-mode")), SLICE("ENABLED"));
 }
 
 /* What only a request with headers or parameters can ask for. */
 static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *read)
 {
-	const struct s3_error *error = check_conditions(call, read);
+	const struct s3_error *error = call->whole ? NULL : check_conditions(call, read);
 
 	if (error || !read->get)
 		return error;
-	error = choose_range(call, read);
-	if (!error && read->status == 200 &&
-		slice_eq_nocase(
-			s3_call_header(call, SLICE("x-amz-checksum-mode")), SLICE("ENABLED")))
+	error = call->whole ? NULL : choose_range(call, read);
+	if (!error && read->status == 200 && wants_checksum(call, read->meta))
 		s3_answer_checksum(call, read->meta);
 	return error;
 }
@@ -184,21 +163,27 @@ static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read)
 {
 	bool plain = !call->request->header_count && !call->params.count;
-	const struct s3_error *error = plain ? NULL : check_version(call);
+	const struct s3_error *error;
 
-	if (!error)
+	if (plain)
 		error = s3_open_object(call, call->bucket, call->key, &ret_read->get);
+	else
+		error = s3_open_version(call, &ret_read->get);
 	if (error)
 		return error;
 	ret_read->meta = store_get_meta(ret_read->get);
 	ret_read->offset = 0;
 	ret_read->bytes = ret_read->meta->bytes;
 	ret_read->status = 200;
-	if (plain && call->request->etag_only) {
+	ret_read->sse = NULL;
+	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_ENCRYPTED, 0) ||
+		(!plain && s3_sse_asked(call)))
+		error = s3_sse_of_read(call, ret_read->meta, &ret_read->sse);
+	if (!error && plain && call->request->etag_only) {
 		s3_answer_etag(call, ret_read->meta->etag);
 		return NULL;
 	}
-	if (!plain)
+	if (!error && !plain)
 		error = read_choose(call, ret_read);
 	if (!error && ret_read->get)
 		error = s3_meta_answer(call, ret_read->meta);
@@ -210,6 +195,8 @@ const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_r
 		return NULL;
 	s3_answer_etag(call, ret_read->meta->etag);
 	s3_answer_time(call, ret_read->meta);
+	s3_answer_version(call, ret_read->meta);
+	s3_lifecycle_answer(call, ret_read->meta);
 	s3_answer_header(call, SLICE("Accept-Ranges"), SLICE("bytes"));
 	return NULL;
 }

@@ -2,7 +2,8 @@
  * a table: the first row that fits wins, rows with a parameter stand before rows without. */
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/express.h"
+#include "s3/website.h"
 
 static const struct s3_operation operations[S3_OPERATION_COUNT] = {
 #define OPERATION(operation_id, operation_name, operation_run, operation_action) \
@@ -32,7 +33,10 @@ struct route {
 	}
 
 static const struct route routes[] = {
+	PARAM(S3_GET, S3_LEVEL_SERVICE, "max-directory-buckets", LIST_DIRECTORY_BUCKETS),
 	PLAIN(S3_GET, S3_LEVEL_SERVICE, LIST_BUCKETS),
+	PARAM(S3_POST, S3_LEVEL_SERVICE, TOKEN_CONNECT_PARAM, RDMA_CONNECT),
+	PARAM(S3_DELETE, S3_LEVEL_SERVICE, TOKEN_CONNECT_PARAM, RDMA_DISCONNECT),
 
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "location", GET_BUCKET_LOCATION),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "acl", GET_ACL),
@@ -42,19 +46,36 @@ static const struct route routes[] = {
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "lifecycle", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "logging", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "notification", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "object-lock", GET_CONFIG),
+	PARAM(S3_GET, S3_LEVEL_BUCKET, "object-lock", GET_OBJECT_LOCK),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "ownershipControls", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "policy", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "policyStatus", GET_CONFIG),
+	PARAM(S3_GET, S3_LEVEL_BUCKET, "session", CREATE_SESSION),
+	PARAM(S3_GET, S3_LEVEL_BUCKET, "policyStatus", GET_POLICY_STATUS),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "publicAccessBlock", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "replication", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "requestPayment", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "tagging", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "versioning", GET_CONFIG),
+	PARAM(S3_GET, S3_LEVEL_BUCKET, "versioning", GET_BUCKET_VERSIONING),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "website", GET_CONFIG),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "versions", LIST_OBJECT_VERSIONS),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "list-type", LIST_OBJECTS_V2),
 	PARAM(S3_GET, S3_LEVEL_BUCKET, "uploads", LIST_MULTIPART_UPLOADS),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "acl", PUT_ACL),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "accelerate", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "cors", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "encryption", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "lifecycle", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "logging", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "notification", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "object-lock", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "ownershipControls", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "policy", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "publicAccessBlock", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "replication", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "requestPayment", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "tagging", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "versioning", PUT_CONFIG),
+	PARAM(S3_PUT, S3_LEVEL_BUCKET, "website", PUT_CONFIG),
 	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "cors", DELETE_CONFIG),
 	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "encryption", DELETE_CONFIG),
 	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "lifecycle", DELETE_CONFIG),
@@ -68,9 +89,15 @@ static const struct route routes[] = {
 	PLAIN(S3_HEAD, S3_LEVEL_BUCKET, HEAD_BUCKET),
 
 	PARAM(S3_GET, S3_LEVEL_OBJECT, "acl", GET_ACL),
+	PARAM(S3_PUT, S3_LEVEL_OBJECT, "acl", PUT_ACL),
 	PARAM(S3_GET, S3_LEVEL_OBJECT, "attributes", GET_OBJECT_ATTRIBUTES),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "tagging", GET_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_OBJECT, "tagging", DELETE_CONFIG),
+	PARAM(S3_GET, S3_LEVEL_OBJECT, "legal-hold", GET_OBJECT_LEGAL_HOLD),
+	PARAM(S3_PUT, S3_LEVEL_OBJECT, "legal-hold", PUT_OBJECT_LEGAL_HOLD),
+	PARAM(S3_GET, S3_LEVEL_OBJECT, "retention", GET_OBJECT_RETENTION),
+	PARAM(S3_PUT, S3_LEVEL_OBJECT, "retention", PUT_OBJECT_RETENTION),
+	PARAM(S3_GET, S3_LEVEL_OBJECT, "tagging", GET_OBJECT_TAGGING),
+	PARAM(S3_PUT, S3_LEVEL_OBJECT, "tagging", PUT_OBJECT_TAGGING),
+	PARAM(S3_DELETE, S3_LEVEL_OBJECT, "tagging", DELETE_OBJECT_TAGGING),
 	PLAIN(S3_HEAD, S3_LEVEL_OBJECT, HEAD_OBJECT),
 
 	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploads", CREATE_MULTIPART_UPLOAD),
@@ -87,8 +114,8 @@ static const struct route plain_routes[] = {
 	PLAIN(S3_GET, S3_LEVEL_BUCKET, LIST_OBJECTS),
 	PLAIN(S3_PUT, S3_LEVEL_BUCKET, CREATE_BUCKET),
 	PLAIN(S3_DELETE, S3_LEVEL_BUCKET, DELETE_BUCKET),
-	PLAIN(S3_POST, S3_LEVEL_BUCKET, DECLINED),  /* a form of POST policy */
-	PLAIN(S3_POST, S3_LEVEL_SERVICE, DECLINED), /* IAM, STS, SNS */
+	PLAIN(S3_POST, S3_LEVEL_BUCKET, POST_OBJECT),
+	PLAIN(S3_POST, S3_LEVEL_SERVICE, SERVICE), /* IAM, STS, SNS */
 	PLAIN(S3_GET, S3_LEVEL_OBJECT, GET_OBJECT),
 	{S3_PUT, S3_LEVEL_OBJECT, SLICE_NONE, SLICE("x-amz-copy-source"), S3_OPERATION_COPY_OBJECT},
 	PLAIN(S3_PUT, S3_LEVEL_OBJECT, PUT_OBJECT),
@@ -140,10 +167,23 @@ static bool is_part_read(const struct s3_call *call, enum s3_level level, struct
 	       !s3_call_param(call, SLICE("uploadId"), NULL);
 }
 
+/* Who has no signature to say it by (a session over RDMA) names the operation, as SDKs do. */
+static bool is_directory_list(const struct s3_call *call, enum s3_level level)
+{
+	struct slice id;
+
+	return level == S3_LEVEL_SERVICE && call->request->method == S3_GET &&
+	       s3_call_param(call, SLICE("x-id"), &id) &&
+	       slice_eq(id, SLICE("ListDirectoryBuckets"));
+}
+
 static const struct s3_operation *find_operation(const struct s3_call *call, enum s3_level level)
 {
 	const struct s3_operation *found;
 	struct slice declined;
+
+	if (is_directory_list(call, level))
+		return &operations[S3_OPERATION_LIST_DIRECTORY_BUCKETS];
 
 	if (call->request->method == S3_OPTIONS)
 		return &operations[S3_OPERATION_OPTIONS];
@@ -157,10 +197,9 @@ static const struct s3_operation *find_operation(const struct s3_call *call, enu
 	return found ? found : &operations[S3_OPERATION_UNKNOWN];
 }
 
-/* The bucket that a virtual host names: what stands before ".domain"; empty: path style. */
-static struct slice host_bucket(const struct s3_call *call)
+struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)
 {
-	struct slice domain = slice_str(call->s3->host_domain), host, rest;
+	struct slice host, rest;
 
 	if (!domain.len)
 		return SLICE_NONE;
@@ -202,7 +241,10 @@ int s3_split_path(struct s3_call *call, enum s3_level *ret_level)
 	if (!rest.len || rest.data[0] != '/')
 		return -EINVAL;
 	rest = slice_from(rest, 1);
-	bucket = host_bucket(call);
+	bucket = s3_website_bucket(call);
+	call->website = bucket.len > 0;
+	if (!bucket.len)
+		bucket = s3_host_bucket(call, slice_str(call->s3->host_domain));
 	if (!bucket.len)
 		bucket = slice_split(&rest, '/');
 	ret = decode(call, bucket, &call->bucket);
@@ -241,7 +283,8 @@ static const struct s3_error *check_names(struct s3_call *call, enum s3_level le
 {
 	if (level == S3_LEVEL_SERVICE)
 		return NULL;
-	if (!s3_bucket_name_valid(call->bucket))
+	if (!s3_bucket_name_valid(call->bucket) &&
+		!(call->s3->express && s3_express_zone(call->bucket).len))
 		return s3_error_at(S3_E_INVALID_BUCKET_NAME);
 	if (level == S3_LEVEL_BUCKET)
 		return NULL;
@@ -275,6 +318,11 @@ const struct s3_error *s3_route(struct s3_call *call)
 	}
 	if (s3_split_path(call, &level))
 		return s3_error_at(S3_E_INVALID_URI);
+	if (call->website) {
+		/* Pages have no parameters of ours. */
+		call->operation = &operations[S3_OPERATION_WEBSITE];
+		return check_names(call, level);
+	}
 	error = parse_query(call);
 	if (error)
 		return error;
@@ -295,4 +343,10 @@ const struct s3_operation *s3_operation_native(enum s3_op op)
 
 	CHECK((size_t)op < sizeof(ids) / sizeof(ids[0]));
 	return &operations[ids[op]];
+}
+
+const struct s3_operation *s3_operation_at(enum s3_operation_id id)
+{
+	CHECK(id < S3_OPERATION_COUNT);
+	return &operations[id];
 }

@@ -2,10 +2,18 @@
 #include "s3/s3.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "s3/s3_priv.h"
+#include "s3/access_log.h"
+#include "s3/cors.h"
+#include "s3/express.h"
+#include "s3/access.h"
+#include "s3/admin_api.h"
+#include "s3/notify.h"
+#include "s3/settings.h"
+#include "s3/sse.h"
 
 static int copy_option(const char *value, const char *fallback, char *buf, size_t buf_bytes)
 {
@@ -30,11 +38,26 @@ static int copy_options(const struct s3_opts *opts, struct s3 *s3)
 		ret = copy_option(opts->region, "us-east-1", s3->region, sizeof(s3->region));
 	if (!ret)
 		ret = copy_option(opts->host_domain, "", s3->host_domain, sizeof(s3->host_domain));
+	if (!ret)
+		ret = copy_option(
+			opts->website_domain, "", s3->website_domain, sizeof(s3->website_domain));
+	s3->express = opts->express;
 	s3->anonymous_read = opts->anonymous_read;
+	s3->decline_by_draft = opts->decline_by_draft;
 	gethostname(host, sizeof(host) - 1);
 	sha256_of(host, strlen(host), digest);
 	s3->host_id[base64_encode(digest, sizeof(digest), s3->host_id)] = '\0';
 	return ret;
+}
+
+static int open_notify(const struct s3_opts *opts, struct s3 *s3)
+{
+	const struct s3_notify_opts notify = {.targets = opts->notify_targets,
+		.log_file = opts->notify_log_file,
+		.queue_events = opts->notify_queue_events,
+		.retry_s = opts->notify_retry_s};
+
+	return s3_notify_open(&notify, &s3->notify);
 }
 
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
@@ -45,9 +68,20 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	if (!s3)
 		return -ENOMEM;
 	s3->store = store;
+	s3->lifecycle_day_s = opts->lifecycle_day_s ? opts->lifecycle_day_s : 86400;
 	ret = copy_options(opts, s3);
 	if (!ret)
 		ret = sigv4_keys_open(&s3->keys);
+	if (!ret)
+		ret = s3_keyring_open(opts, &s3->keyring);
+	if (!ret)
+		ret = s3_settings_open(&s3->settings);
+	if (!ret)
+		ret = s3_access_log_open(opts->access_log_flush_s, &s3->access_log);
+	if (!ret)
+		ret = open_notify(opts, s3);
+	if (!ret)
+		ret = s3_iam_open(opts, &s3->iam);
 	if (ret) {
 		s3_close(s3);
 		return ret;
@@ -61,8 +95,18 @@ void s3_close(struct s3 *s3)
 	if (!s3)
 		return;
 	sigv4_keys_close(s3->keys);
+	s3_settings_close(s3->settings);
+	s3_iam_close(s3->iam);
+	s3_keyring_close(s3->keyring);
+	s3_access_log_close(s3->access_log);
+	s3_notify_close(s3->notify);
 	secret_wipe(s3, sizeof(*s3));
 	free(s3);
+}
+
+int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
+{
+	return s3_iam_start(s3, core, accounts_json);
 }
 
 /* All but the large arrays, which need no start. */
@@ -76,10 +120,21 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->bucket = SLICE_NONE;
 	call->key = SLICE_NONE;
 	call->params = (struct s3_params){0};
+	call->settings = NULL;
 	call->identity = request->session;
+	call->principal = NULL;
+	call->credential = NULL;
+	call->sts = NULL;
+	call->session_bucket = SLICE_NONE;
+	call->session_read_only = false;
+	call->form_read = false;
 	call->presigned = false;
+	call->sse = NULL;
+	call->website = false;
+	call->whole = false;
 	call->etag_md5 = strncmp(request->transport, "http", 4) == 0;
 	call->start_ns = log_level_now <= LOG_DEBUG ? clock_now_ns() : 0;
+	call->log_start_ns = 0;
 	call->body_bytes = 0;
 	call->message = NULL;
 	call->detail = SLICE_NONE;
@@ -91,20 +146,32 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 
 static const struct s3_error *call_run(struct s3_call *call)
 {
-	const struct s3_error *error = s3_route(call);
+	const struct s3_error *error = s3_route(call), *refused;
 
+	/* Browsers sign no preflight, and must be let read whatever is answered. */
+	if (!error && call->request->method == S3_OPTIONS)
+		return call->operation->run(call);
+	if (!error)
+		error = s3_cors_answer(call);
+	call->header_base = call->header_count;
+	if (!error && call->website)
+		return call->operation->run(call);
+	if (call->website)
+		return error;
 	/* Who may not ask is not told what was wrong with the question. */
-	if (!call->identity) {
-		const struct s3_error *refused =
-			s3_authenticate(call, (int64_t)(clock_real_ns() / NS_PER_MS));
-
-		if (refused)
-			return refused;
-	}
+	refused = call->identity ? s3_authenticate_session(call)
+				 : s3_authenticate(call, (int64_t)(clock_real_ns() / NS_PER_MS));
+	if (refused || error)
+		return refused ? refused : error;
+	error = s3_express_check(call);
 	if (error)
 		return error;
-	error = s3_authorize(
-		call->s3, call->identity, call->operation->action, call->bucket, call->key);
+	/* A form says who asks, and for which key, in its fields. */
+	if (call->operation->id == S3_OPERATION_POST_OBJECT)
+		return call->operation->run(call);
+	error = s3_call_authorize(call);
+	if (!error)
+		error = s3_payer_check(call);
 	if (!error)
 		error = s3_check_headers(call);
 	return error ? error : call->operation->run(call);
@@ -128,13 +195,17 @@ static void log_access(const struct s3_call *call)
 	buf_free(&name);
 }
 
-static void call_end(struct s3_call *call)
+static void call_end(struct s3_call *call, const struct s3_error *error)
 {
 	s3_metrics_count(call->operation->id, call->reply->status);
 	if (call->start_ns)
 		log_access(call);
 	if (!call->request->session)
 		secret_wipe(&call->signing, sizeof(call->signing));
+	s3_access_log_request(call, error);
+	s3_settings_put(call->settings);
+	s3_principal_put(call->principal);
+	s3_credential_put(call->credential);
 	s3_arena_free(&call->arena);
 }
 
@@ -149,5 +220,55 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 		reply->broken = true;
 	else if (error)
 		s3_answer_error(&call, error);
-	call_end(&call);
+	call_end(&call, error);
+}
+
+/* ---- Operators. ---- */
+
+static void answer_admin(struct s3_call *call, struct admin_answer *answer)
+{
+	const struct s3_header headers[] = {
+		{SLICE("Content-Type"), SLICE("application/json")},
+		{SLICE("Cache-Control"), SLICE("no-store")},
+	};
+	struct s3_reply *reply = call->reply;
+	char *text = NULL;
+	size_t len;
+
+	if (!answer->json && answer->status >= 300)
+		answer->json = json_pack("{s:s, s:s}", "error", answer->why, "code", answer->code);
+	if (answer->json)
+		text = json_dumps(answer->json, JSON_COMPACT | JSON_SORT_KEYS);
+	len = text ? strlen(text) : 0;
+	if (reply->ops->head(reply, answer->status, headers, ARRAY_LEN(headers), len) ||
+		(len && reply->ops->text(reply, slice_of(text, len))))
+		reply->broken = true;
+	if (text)
+		secret_wipe(text, len);
+	free(text);
+	json_decref(answer->json);
+}
+
+void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
+{
+	struct admin_answer answer = {0};
+	const struct s3_error *error;
+	struct s3_call call;
+
+	call_begin(&call, s3, request, reply);
+	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
+	error = request->query.len ? s3_error_at(S3_E_INVALID_URI)
+				   : s3_authenticate(&call, (int64_t)(clock_real_ns() / NS_PER_MS));
+	if (!error && !call.identity->root)
+		error = s3_error_at(S3_E_ACCESS_DENIED);
+	if (error) {
+		answer.status = error->status;
+		answer.code = error->code;
+		snprintf(answer.why, sizeof(answer.why), "%s",
+			call.message ? call.message : error->message);
+	} else {
+		s3_admin_run(&call, &answer);
+	}
+	answer_admin(&call, &answer);
+	call_end(&call, NULL);
 }

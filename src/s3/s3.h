@@ -19,10 +19,30 @@ struct s3_opts {
 			       accepted */
 	const char
 		*host_domain; /* for virtual-host style: "s3.example.com"; NULL: path style only */
-	bool anonymous_read;  /* off by default */
+	const char *website_domain; /* pages of buckets' websites: "bucket.DOMAIN"; NULL: none */
+	/* Master keys of encryption at rest, as s3_keyring_parse takes them; NULL: one made of the
+	 * root's secret, for tests. Names of KMS keys, separated by commas, and the one for writes
+	 * that name none; NULL: none. */
+	const char *encryption_keys, *kms_keys, *kms_default_key;
+	uint32_t access_log_flush_s; /* how long access log lines gather; 0: a minute */
+	/* Where events may go, as s3_notify_opts has it; 0 and NULL: its defaults. */
+	const char *notify_targets, *notify_log_file;
+	uint32_t notify_queue_events, notify_retry_s;
+	bool express;	     /* directory buckets (base--zone--x-s3) can be made and used */
+	bool anonymous_read; /* off by default */
+	/* How a request whose bytes cannot move by RDMA is declined: an S3 error, or the way of
+	 * AWS's draft, HTTP 200 with the bytes, or with an error document. */
+	bool decline_by_draft;
+	const uint8_t *secrets_key; /* 32 bytes that seal what is secret in the store; NULL: made of
+				       the root's secret, for tests */
+	uint32_t lifecycle_day_s;   /* how long a day of a lifecycle rule is; 0: 86,400 s */
 };
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3);
 void s3_close(struct s3 *s3);
+/* In a fiber of a reactor with this flow core, once, before requests come: reads who there is from
+ * the store; then puts in what an accounts' file (as JSON; NULL: none) says. -EINVAL: the file; the
+ * log says why. */
+int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json);
 
 enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS, S3_METHOD_OTHER };
 
@@ -66,11 +86,38 @@ struct s3_body {
 	uint64_t bytes; /* decoded length if announced, else UINT64_MAX; 0: no body */
 };
 
-/* Who asks. Secrets never leave s3/. */
+/* Who asks: what a session keeps of him. Secrets never leave s3/. */
 struct s3_identity {
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	bool root;
 	bool anonymous;
+};
+
+/* ---- Requests whose body moves by RDMA, on memory that the client names in a token. ---- */
+struct s3_token;
+/* The two ends of a queue pair, of which addr, bytes and rkey say nothing. */
+struct s3_token_end {
+	struct token token;
+	uint32_t psn, mtu;
+};
+struct s3_token_ops {
+	/* Who asks is known and may have what it asks for: 0 when the bytes can move,
+	 * -EOPNOTSUPP when they cannot. */
+	int (*admit)(struct s3_token *token, const struct s3_identity *identity);
+	/* Joins a queue pair to the one of the request: *end is theirs, and then ours. -EINVAL: it
+	 * cannot be joined; -ENOSPC: there are as many as are allowed; -EOPNOTSUPP. */
+	int (*connect)(struct s3_token *token, const struct s3_identity *identity,
+		struct s3_token_end *end);
+	/* -ENOENT: this identity has no such queue pair. */
+	int (*disconnect)(struct s3_token *token, const struct s3_identity *identity);
+};
+struct s3_token {
+	const struct s3_token_ops *ops;
+	struct token window;
+	const char *bad; /* why the header's text is no token, or NULL */
+	bool has_body;	 /* the message has one of its own */
+	bool admitted;	 /* the bytes go by RDMA */
+	bool failed;	 /* not all of the bytes could be moved */
 };
 
 /* What a request asks for, where the front knows it already (native opcodes). */
@@ -99,6 +146,8 @@ struct s3_request {
 	struct s3_body *body;
 	const struct s3_identity *session; /* authenticated by the transport (native); NULL: by the
 					      request's signature */
+	struct s3_token *token;		   /* of x-amz-rdma-token; NULL: it is declined */
+	const char *declined;		   /* why; NULL: RDMA is switched off */
 	const char *transport;		   /* "http", "https", "rdma-token", "rdma" */
 	const char *peer;
 	char request_id[17]; /* 16 hex digits, set by the front */
@@ -137,6 +186,10 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	uint8_t ret_key[32], struct s3_identity *ret_identity);
 
+/* Answers a request below /admin/v1/ with JSON (docs/spec/admin.md), signed by the server's root.
+ * In a fiber. */
+void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
+
 /* An S3 error as the table in s3_error.c has it. */
 struct s3_error {
 	const char *code;    /* "NoSuchKey" */
@@ -147,16 +200,34 @@ struct s3_error {
 const struct s3_error *s3_error_of(int error);
 const struct s3_error *s3_error_named(const char *code);
 
-enum s3_action {
-	S3_ACTION_GET_OBJECT,
-	S3_ACTION_PUT_OBJECT,
-	S3_ACTION_DELETE_OBJECT,
-	S3_ACTION_LIST_BUCKET,
-	S3_ACTION_OTHER
+/* ---- Lifecycle: the rules of one bucket, for a job that walks its versions. ---- */
+struct s3_lifecycle;
+struct s3_lifecycle_version {
+	struct slice key;
+	const struct store_meta *meta;
+	bool whole; /* meta has the stored headers */
+	bool current;
+	bool alone;		/* its key has no other version */
+	uint64_t noncurrent_ns; /* since when it is not current */
+	uint32_t newer;		/* how many versions are newer that are not current */
 };
-/* NULL when allowed, else the error to answer. Tens of nanoseconds for a session's own identity. */
-const struct s3_error *s3_authorize(struct s3 *s3, const struct s3_identity *identity,
-	enum s3_action action, struct slice bucket, struct slice key);
+enum s3_lifecycle_verdict {
+	S3_VERDICT_KEEP,
+	S3_VERDICT_LOOK, /* ask again with the version whole */
+	S3_VERDICT_EXPIRE,
+	S3_VERDICT_DELETE_VERSION,
+	S3_VERDICT_RECLASS
+};
+/* Fiber calls, all on one reactor. -ENOENT: no such bucket, or it has no rules. */
+int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	struct s3_lifecycle **ret_lifecycle);
+void s3_lifecycle_close(struct s3_lifecycle *lifecycle); /* takes NULL */
+enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
+	const struct s3_lifecycle_version *version, struct store_flags *ret_flags);
+/* Whether no lock keeps the version. Any thread, never blocks. */
+bool s3_lifecycle_may_delete(const struct store_meta *version);
+/* Ends uploads of the bucket that rules say were left. */
+int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);
 
 bool s3_bucket_name_valid(struct slice name);
 bool s3_key_valid(struct slice key); /* 1 to 1,024 bytes of UTF-8 */

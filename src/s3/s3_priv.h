@@ -34,15 +34,24 @@ struct s3 {
 	char root_secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	char region[33];
 	char host_domain[254];
+	char website_domain[254];
 	bool anonymous_read;
+	bool express; /* there are directory buckets */
+	int64_t lifecycle_day_s;
+	bool decline_by_draft;
 	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* tells this host's errors from another's */
 	struct sigv4_keys *keys;
+	struct s3_keyring *keyring;
+	struct s3_settings_table *settings;
+	struct s3_access_log *access_log;
+	struct s3_notify *notify;
+	struct s3_iam *iam;
 };
-/* The one account of today: a canonical user id that no change of keys changes. */
+/* The server's own root, to whom nothing is denied: a canonical user id that no change of keys
+ * changes. */
 extern const char s3_owner_id[65];
+#define S3_OWNER_ID   "5e94f7bd1fdc4dbdf3a15d5cd91f5e8a20e5a7ac9f8ed0e4f2d3c6ab0f5ec1d7"
 #define S3_OWNER_NAME "root"
-/* The secret of an access key, or NULL. Lives as long as s3. */
-const char *s3_secret_of(const struct s3 *s3, struct slice access_key);
 
 /* ---- A request's memory: a bump allocator whose first block lies in the call itself. Freed whole.
  * ---- */
@@ -69,6 +78,7 @@ struct slice s3_arena_copy(struct s3_arena *arena, struct slice s);
  *
  * A native opcode is routed and authenticated from the start. */
 struct s3_operation;
+struct s3_session;
 struct s3_call {
 	struct s3 *s3;
 	const struct s3_request *request;
@@ -77,14 +87,28 @@ struct s3_call {
 	struct slice bucket;
 	struct slice key; /* decoded */
 	struct s3_params params;
+	struct s3_settings *settings; /* of the bucket, when something asked for them */
 	const struct s3_identity *identity;
+	struct s3_principal *principal;	  /* a reference; NULL: the server's root, or nobody */
+	struct s3_credential *credential; /* a reference, when a key of the table was used */
+	const struct s3_session *sts;	  /* the session of STS that asks; or NULL */
+	struct slice session_bucket; /* asked by a session of this directory bucket; or empty */
+	bool session_read_only;
+	struct slice form; /* a body that the signature made be read already */
+	bool form_read;
 	bool presigned;
+	bool website;  /* a page of a bucket's website */
+	bool whole;    /* ranges and conditions do not count */
 	bool etag_md5; /* this client expects an MD5 as ETag */
+	const struct s3_sse
+		*sse; /* what the body that is being stored is encrypted with; or NULL */
 	uint64_t start_ns;
-	uint64_t body_bytes; /* moved, either way */
+	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
+	uint64_t body_bytes;   /* moved, either way */
 	/* What an error says beyond its table entry. */
-	const char *message; /* NULL: the table's */
-	struct slice detail; /* XML elements for the error document */
+	const char *message;  /* NULL: the table's */
+	struct slice detail;  /* XML elements for the error document */
+	uint32_t header_base; /* of the headers below, those that every answer has */
 	uint32_t header_count;
 	struct s3_chunk_signing signing;
 	char content_sha256[65]; /* S3_PAYLOAD_SHA256: what the body must have */
@@ -108,7 +132,9 @@ struct s3_operation {
 	enum s3_operation_id id;
 	const char *name; /* as S3 names it */
 	s3_operation_fn *run;
-	enum s3_action action;
+	/* IAM's name of what it needs ("s3:GetObject"); empty: access_action() or the operation
+	 * itself knows. */
+	const char *action;
 };
 
 /* The value of a request header, empty data when absent. */
@@ -129,12 +155,15 @@ const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket 
 /* Value is borrowed until the answer is sent. Past S3_REPLY_HEADERS_MAX nothing is added, which
  * limits on what is stored rule out. */
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value);
+void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value);
 /* A header of an ETag with its quotes. */
 void s3_answer_etag(struct s3_call *call, const char *etag);
 /* Last-Modified. */
 void s3_answer_time(struct s3_call *call, const struct store_meta *meta);
 /* Only a head. */
 const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status);
+/* Head and a small body. */
+void s3_answer_text(struct s3_call *call, uint32_t status, struct slice type, struct slice text);
 /* An XML document, which is freed. */
 const struct s3_error *s3_answer_xml(struct s3_call *call, uint32_t status, struct buf *xml);
 void s3_answer_error(struct s3_call *call, const struct s3_error *error);
@@ -147,7 +176,8 @@ void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns);
 void s3_xml_etag(struct buf *xml, const char *etag);
 /* <ChecksumCRC32>…</ChecksumCRC32> and <ChecksumType>, when there is one. */
 void s3_xml_checksum(struct buf *xml, const struct store_meta *meta);
-void s3_xml_owner(struct buf *xml, const char *element);
+struct s3_owner;
+void s3_xml_owner(struct buf *xml, const char *element, const struct s3_owner *owner);
 
 /* ---- Bodies. ---- */
 /* What a body is held against: the sums announced in headers or in its trailer. */
@@ -173,6 +203,15 @@ const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums 
  * and an ETag that meta has already is kept. */
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta);
+/* A PutObject of the call's key, but for its answer: by the request's headers, of the request's
+ * body or (source not NULL, which it closes in any case) of another. */
+struct s3_put_input {
+	struct flow_source *source;
+	uint64_t bytes; /* of source; UINT64_MAX: not known */
+	uint64_t bytes_min;
+};
+const struct s3_error *s3_put_object(
+	struct s3_call *call, const struct s3_put_input *input, struct store_meta *meta);
 /* The ETag of an object that was stored without an MD5. */
 void s3_etag_of_crc(struct store_meta *meta);
 /* The bytes of a small object (of ours), in the arena. */
@@ -205,6 +244,7 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 #define S3_META_BYTES_MAX (2u * LIMIT_HTTP_HEAD_BYTES_MAX) /* what the store keeps of them */
 /* What s3 keeps in an object's flags: a listing has them, but not the headers. */
 #define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
+#define S3_FLAG_ENCRYPTED   2u /* the body is: see sse.h */
 #define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
 /* Gathers what is kept with an object: standard headers, user metadata, storage class. */
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);
@@ -215,18 +255,29 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 /* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
  * end, or where the record is not of that form. */
 bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value);
-/* How an object was uploaded: kept as the last of its headers, shown to nobody. Runs of parts of
- * one length, "8388608*7,5242880". */
-#define S3_PARTS_HEADER "x-nebulaio-parts"
+/* What is kept of an object but shown to nobody as it stands: stored headers of these names, which
+ * stand behind all others. What a value holds is its owner's, but never a NUL. */
+#define S3_HIDDEN_PREFIX "x-nebulaio-"
+/* The value of one; data NULL when it is not there. */
+struct slice s3_meta_hidden(struct slice headers, struct slice name);
+/* The headers with that value for it (data NULL: without it), in the arena. -ENOMEM. */
+int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice value,
+	struct s3_arena *arena, struct slice *ret_headers);
+/* How an object was uploaded: runs of parts of one length, "8388608*7,5242880". */
+#define S3_PARTS_HEADER S3_HIDDEN_PREFIX "parts"
+/* The checksums of its parts in base64, one after the other, where they fit. */
+#define S3_PART_SUMS_HEADER S3_HIDDEN_PREFIX "part-sums"
 struct s3_parts {
 	uint32_t count;		/* 0: the object was put whole */
 	uint64_t offset, bytes; /* of the part asked for; bytes 0: there is none */
 };
 struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_number);
-/* The length of headers without that one: what a copy takes over. */
+/* The length of headers without hidden ones: what a copy takes over. */
 uint32_t s3_meta_plain_len(const struct store_meta *meta);
 /* "STANDARD" unless the object has another. */
 struct slice s3_meta_storage_class(const struct store_meta *meta);
+/* The number of a storage class in an object's flags; false: it is none that is kept. */
+bool s3_storage_class_find(struct slice name, uint8_t *ret_class);
 
 /* ---- Conditions. ---- */
 struct s3_conditions {
@@ -240,8 +291,7 @@ enum s3_condition_result s3_conditions_check(
 bool s3_etag_matches(struct slice list, const char *etag);
 /* Conditional PUT and DELETE: decided at the commit. */
 struct s3_write_condition {
-	struct slice if_match;
-	bool if_none_match_any;
+	struct slice if_match, if_none_match;
 	enum s3_error_id failed; /* why check refused */
 	bool refused;
 };
@@ -254,26 +304,35 @@ const struct s3_error *s3_write_failed(
 	struct s3_call *call, const struct s3_write_condition *condition, int error);
 
 /* ---- Reading an object. ---- */
-/* Until there is versioning, the one version of an object is "null". */
+/* NULL when it can be a version's id. */
 const struct s3_error *s3_version_check(struct s3_call *call, struct slice version_id);
 /* Opens the call's object, or another; NULL when it is there. */
 const struct s3_error *s3_open_object(
 	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get);
+/* Opens the call's object in the version that the query names. */
+const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **ret_get);
+/* Edits the headers of the call's object in the version that the query names. */
+const struct s3_error *s3_edit_version(struct s3_call *call, store_edit_fn *edit, void *arg);
 struct s3_read {
 	struct store_get *get; /* NULL: answered already (304) */
 	const struct store_meta *meta;
-	uint64_t offset, bytes; /* what is read of it */
-	uint32_t status;	/* 200 or 206 */
+	uint64_t offset, bytes;	  /* what is read of it */
+	uint32_t status;	  /* 200 or 206 */
+	const struct s3_sse *sse; /* NULL: it lies as it is */
 };
 /* Opens the call's object, looks at conditions and range, adds the head's headers. On success the
  * caller closes get. */
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
+/* Answers with the head and, but for HEAD, what was chosen; closes get. */
+const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read);
 
 /* ---- The source of a copy, as x-amz-copy-source and its conditions say. ---- */
 struct s3_copy {
 	struct slice bucket, key; /* decoded */
+	struct slice version_id;  /* empty: the current one */
 	struct store_get *get;
 	const struct store_meta *from;
+	const struct s3_sse *sse; /* what it lies encrypted with; NULL: nothing */
 };
 const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy);
 /* Opens it and holds it against the conditions; on success the caller closes get. */
@@ -283,13 +342,33 @@ const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy);
 /* Fills operation, bucket, key and params of a call from its method, path, query and headers. */
 const struct s3_error *s3_route(struct s3_call *call);
 const struct s3_operation *s3_operation_native(enum s3_op op);
-/* Fills identity, presigned and signing. */
+const struct s3_operation *s3_operation_at(enum s3_operation_id id);
+/* Fills identity, principal, presigned and signing. */
 const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
+/* Of a session: whose key it is now. AccessDenied when the key is gone. */
+const struct s3_error *s3_authenticate_session(struct s3_call *call);
 void s3_metrics_count(enum s3_operation_id id, uint32_t status);
 /* Splits bucket and key of a request from its host and path, decoded, into the arena. */
 int s3_split_path(struct s3_call *call, enum s3_level *ret_level);
+/* What stands before ".domain" in the request's host; empty: it is another host. */
+struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
 /* The part of S3 that a query asks for by a parameter of its own ("acl", "tagging"), or empty. */
 struct slice s3_subresource(const struct s3_params *params);
+
+/* ---- RDMA tokens (token.c). ---- */
+/* A request with a token moves its bytes by RDMA, or is declined, or refused. */
+const struct s3_error *s3_token_check(struct s3_call *call);
+/* The token that this call's bytes move by, or NULL. */
+static inline const struct s3_token *s3_token_of(const struct s3_call *call)
+{
+	const struct s3_token *token = call->request->token;
+
+	return token && token->admitted ? token : NULL;
+}
+/* The answer to what cannot move by RDMA here. NULL: go on, the body goes by HTTP. */
+const struct s3_error *s3_token_decline(struct s3_call *call, const char *why);
+/* An errno of a body that was being moved: nothing of an answer has been sent. */
+const struct s3_error *s3_body_failed(struct s3_call *call, int error);
 
 /* ---- Operations, one file each: op_*.c. ---- */
 #define OPERATION(id, name, run, action) s3_operation_fn run;

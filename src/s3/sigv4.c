@@ -31,19 +31,21 @@ static bool split_last(struct slice *rest, struct slice *ret_part)
 }
 
 /* Takes a credential apart from its end, since access keys may hold slashes. Returns what is wrong
- * with it, or NULL. */
+ * with it, or NULL. The region may be any, empty too, as it is of clients that were given "". */
 static const char *parse_credential(struct slice text, struct sigv4_claim *claim)
 {
-	struct slice rest = text, terminal, service;
+	static const struct slice services[] = {
+		SLICE("s3"), SLICE("s3express"), SLICE("iam"), SLICE("sts"), SLICE("sns")};
+	struct slice rest = text, terminal;
 	int64_t ignored_ms;
 
-	if (!split_last(&rest, &terminal) || !split_last(&rest, &service) ||
+	if (!split_last(&rest, &terminal) || !split_last(&rest, &claim->service) ||
 		!split_last(&rest, &claim->region) || !split_last(&rest, &claim->date) ||
-		!rest.len || rest.len > LIMIT_ACCESS_KEY_LEN_MAX || !claim->region.len)
+		!rest.len || rest.len > LIMIT_ACCESS_KEY_LEN_MAX)
 		return "the Credential is mal-formed; " EXPECTED_CREDENTIAL;
 	if (!slice_eq(terminal, SLICE("aws4_request")))
 		return "incorrect terminal in the Credential. This endpoint uses \"aws4_request\".";
-	if (!slice_eq(service, SLICE("s3")))
+	if (!s3_slice_among(claim->service, services, sizeof(services) / sizeof(services[0])))
 		return "incorrect service in the Credential. This endpoint belongs to \"s3\".";
 	if (claim->date.len != DATE_DAY_LEN || date_day_parse(claim->date, &ignored_ms))
 		return "incorrect date format. The date in the Credential must be in the format "
@@ -132,11 +134,11 @@ static bool parse_expiry(
 	static const char *code = "AuthorizationQueryParametersError";
 
 	if (text.len && text.data[0] == '-')
-		return refuse(ret_refusal, code, "X-Amz-Expires must be non-negative");
+		return refuse(ret_refusal, "AccessDenied", "X-Amz-Expires must be non-negative");
 	if (slice_to_u64(text, &claim->expires_s) == -EINVAL)
 		return refuse(ret_refusal, code, "X-Amz-Expires should be a number");
 	if (slice_to_u64(text, &claim->expires_s) || claim->expires_s > SIGV4_EXPIRES_S_MAX)
-		return refuse(ret_refusal, code,
+		return refuse(ret_refusal, "AccessDenied",
 			"X-Amz-Expires must be less than a week (in seconds); that is, the given "
 			"X-Amz-Expires must be less than 604800 seconds");
 	return true;
@@ -434,16 +436,15 @@ void sigv4_string_to_sign(const struct sigv4_claim *claim, struct slice canonica
 	buf_put(out, hex, sizeof(hex));
 }
 
-void sigv4_signing_key(
-	struct slice secret, struct slice date, struct slice region, uint8_t ret_key[32])
+void sigv4_signing_key(const struct sigv4_claim *claim, struct slice secret, uint8_t ret_key[32])
 {
 	char start[4 + LIMIT_SECRET_KEY_LEN_MAX] = "AWS4";
 
 	CHECK(secret.len <= LIMIT_SECRET_KEY_LEN_MAX);
 	memcpy(start + 4, secret.data, secret.len);
-	hmac_sha256(slice_of(start, 4 + secret.len), date, ret_key);
-	hmac_sha256(slice_of(ret_key, SHA256_BYTES), region, ret_key);
-	hmac_sha256(slice_of(ret_key, SHA256_BYTES), SLICE("s3"), ret_key);
+	hmac_sha256(slice_of(start, 4 + secret.len), claim->date, ret_key);
+	hmac_sha256(slice_of(ret_key, SHA256_BYTES), claim->region, ret_key);
+	hmac_sha256(slice_of(ret_key, SHA256_BYTES), claim->service, ret_key);
 	hmac_sha256(slice_of(ret_key, SHA256_BYTES), SLICE("aws4_request"), ret_key);
 	secret_wipe(start, sizeof(start));
 }

@@ -20,7 +20,8 @@ struct sigv4_claim {
 	struct slice access_key;
 	struct slice date; /* the scope's day */
 	struct slice region;
-	struct slice scope; /* 20260101/us-east-1/s3/aws4_request */
+	struct slice service; /* s3, or iam, sts, sns of requests to the service */
+	struct slice scope;   /* 20260101/us-east-1/s3/aws4_request */
 	struct slice signed_headers;
 	struct slice signature;
 	struct slice timestamp;	 /* 20260101T000000Z */
@@ -57,9 +58,8 @@ void sigv4_canonical(const struct s3_request *request, const struct s3_params *p
 	const struct sigv4_claim *claim, struct buf *out);
 /* Appends the string to sign. */
 void sigv4_string_to_sign(const struct sigv4_claim *claim, struct slice canonical, struct buf *out);
-/* The chain of keys: secret, day, region, service. */
-void sigv4_signing_key(
-	struct slice secret, struct slice date, struct slice region, uint8_t ret_key[32]);
+/* The chain of keys: secret, and the claim's day, region and service. */
+void sigv4_signing_key(const struct sigv4_claim *claim, struct slice secret, uint8_t ret_key[32]);
 /* 64 hex digits, by a prepared signing key. */
 void sigv4_sign(const struct hmac_key *key, struct slice string_to_sign, char ret_signature[64]);
 

@@ -13,8 +13,9 @@ struct slot {
 	bool full;
 	struct sigv4_key key;
 	char date[DATE_DAY_LEN];
-	uint8_t access_key_len, region_len, secret_len;
+	uint8_t access_key_len, region_len, service_len, secret_len;
 	char region[32];
+	char service[12];
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX];
 	char secret[LIMIT_SECRET_KEY_LEN_MAX]; /* a key whose secret changed is another key */
 };
@@ -49,6 +50,7 @@ static bool holds(const struct slot *slot, const struct sigv4_claim *claim, stru
 	return slot->full && slice_eq(slice_of(slot->date, DATE_DAY_LEN), claim->date) &&
 	       slice_eq(slice_of(slot->access_key, slot->access_key_len), claim->access_key) &&
 	       slice_eq(slice_of(slot->region, slot->region_len), claim->region) &&
+	       slice_eq(slice_of(slot->service, slot->service_len), claim->service) &&
 	       slot->secret_len == secret.len &&
 	       secret_equal(slot->secret, secret.data, secret.len);
 }
@@ -58,16 +60,18 @@ static void fill(struct slot *slot, const struct sigv4_claim *claim, struct slic
 	memcpy(slot->date, claim->date.data, DATE_DAY_LEN);
 	memcpy(slot->access_key, claim->access_key.data, claim->access_key.len);
 	memcpy(slot->region, claim->region.data, claim->region.len);
+	memcpy(slot->service, claim->service.data, claim->service.len);
 	memcpy(slot->secret, secret.data, secret.len);
 	slot->access_key_len = (uint8_t)claim->access_key.len;
 	slot->region_len = (uint8_t)claim->region.len;
+	slot->service_len = (uint8_t)claim->service.len;
 	slot->secret_len = (uint8_t)secret.len;
 	slot->full = true;
 }
 
 static void derive(const struct sigv4_claim *claim, struct slice secret, struct sigv4_key *ret_key)
 {
-	sigv4_signing_key(secret, claim->date, claim->region, ret_key->bytes);
+	sigv4_signing_key(claim, secret, ret_key->bytes);
 	hmac_key_init(&ret_key->prepared, ret_key->bytes, sizeof(ret_key->bytes));
 }
 
@@ -81,6 +85,7 @@ void sigv4_keys_get(struct sigv4_keys *keys, const struct sigv4_claim *claim, st
 	hash = crc32c_update(hash, claim->region.data, claim->region.len);
 	slot = &keys->slots[hash % SLOT_COUNT];
 	if (claim->region.len > sizeof(slot->region) ||
+		claim->service.len > sizeof(slot->service) ||
 		atomic_flag_test_and_set_explicit(&slot->busy, memory_order_acquire)) {
 		derive(claim, secret, ret_key);
 		return;

@@ -175,7 +175,10 @@ bool s3_bucket_name_valid(struct slice name)
 	for (size_t i = 0; i < name.len; i++) {
 		uint8_t kind = bucket_char(name, i);
 
-		if (!kind || (kind & before & BUCKET_DOT))
+		/* A dot stands between letters and digits: each part is a name of its own to DNS.
+		 */
+		if (!kind ||
+			(i && ((kind | before) & BUCKET_DOT) && !((kind | before) & BUCKET_END)))
 			return false;
 		seen |= kind;
 		before = kind;

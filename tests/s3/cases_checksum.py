@@ -65,3 +65,27 @@ def test_client_default(s):
     equal(answer["ChecksumSHA256"], SUMS["sha256"])
     got = s.s3.head_object(Bucket=bucket, Key="key", ChecksumMode="ENABLED")
     equal(got["ChecksumSHA256"], SUMS["sha256"])
+
+
+def test_attributes_of_parts(s):
+    """Page by page, with the parts' own checksums where the whole's is made of them."""
+    bucket = s.bucket()
+    upload = s.s3.create_multipart_upload(Bucket=bucket, Key="key", ChecksumAlgorithm="SHA256")["UploadId"]
+    parts = []
+    for number, body in enumerate([b"a" * (5 << 20), b"b" * (5 << 20), b"c"], 1):
+        got = s.s3.upload_part(Bucket=bucket, Key="key", UploadId=upload, PartNumber=number, Body=body, ChecksumAlgorithm="SHA256")
+        parts.append({"PartNumber": number, "ETag": got["ETag"], "ChecksumSHA256": got["ChecksumSHA256"]})
+    s.s3.complete_multipart_upload(Bucket=bucket, Key="key", UploadId=upload, MultipartUpload={"Parts": parts})
+
+    def ask(**options):
+        return s.s3.get_object_attributes(Bucket=bucket, Key="key", ObjectAttributes=["ObjectParts"], **options)["ObjectParts"]
+
+    want = [{"PartNumber": p["PartNumber"], "Size": size, "ChecksumSHA256": p["ChecksumSHA256"]}
+            for p, size in zip(parts, [5 << 20, 5 << 20, 1])]
+    got = ask()
+    equal((got["TotalPartsCount"], got["IsTruncated"], got["Parts"]), (3, False, want))
+    got = ask(MaxParts=2)
+    equal((got["NextPartNumberMarker"], got["IsTruncated"], got["MaxParts"], got["Parts"]), (2, True, 2, want[:2]))
+    got = ask(MaxParts=2, PartNumberMarker=2)
+    equal((got["PartNumberMarker"], got["IsTruncated"], got["Parts"]), (2, False, want[2:]))
+    equal(ask(PartNumberMarker=9).get("Parts"), None)

@@ -39,6 +39,8 @@ def test_sources(s):
     copy(Bucket=bucket, Key="to", CopySource=f"/{bucket}/key")
     copy(Bucket=bucket, Key="to", CopySource={"Bucket": bucket, "Key": "key", "VersionId": "null"})
     refused(404, "NoSuchVersion", copy, Bucket=bucket, Key="to",
+            CopySource={"Bucket": bucket, "Key": "key", "VersionId": "0123456789abcdef"})
+    refused(400, "InvalidArgument", copy, Bucket=bucket, Key="to",
             CopySource={"Bucket": bucket, "Key": "key", "VersionId": "abc"})
 
 

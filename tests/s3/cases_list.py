@@ -1,6 +1,10 @@
 """Listing: order, prefixes, delimiters, pages, encodings."""
 
-from suite import equal, refused
+import html
+import re
+import urllib.parse
+
+from suite import code_of, equal, refused
 
 
 def keys_of(answer):
@@ -103,3 +107,17 @@ def test_entries(s):
     head = s.s3.head_object(Bucket=bucket, Key="key")
     equal((entry["ETag"], entry["Size"], entry["StorageClass"]), (answer["ETag"], 5, "STANDARD"))
     equal(entry["LastModified"].replace(microsecond=0), head["LastModified"])
+
+
+def test_prefix_and_orders(s):
+    bucket = s.bucket()
+    s.put(bucket, "a/b", "c")
+    for prefix in ["\n", "a b", "100%", "a+b"]:
+        query = {"prefix": prefix, "encoding-type": "url"}
+        told = re.search(rb"<Prefix>(.*?)</Prefix>", s.raw("GET", f"/{bucket}", query=query)[2], re.S).group(1)
+        equal(urllib.parse.unquote(html.unescape(told.decode())), prefix)
+    # boto3 does not decode this one.
+    equal(s.s3.list_objects(Bucket=bucket, Prefix="\n")["Prefix"], "\n")
+    equal(s.raw("GET", f"/{bucket}", query={"allow-unordered": "true"})[0], 200)
+    status, _, body = s.raw("GET", f"/{bucket}", query={"allow-unordered": "true", "delimiter": "/"})
+    equal((status, code_of(body)), (400, "InvalidArgument"))

@@ -118,6 +118,9 @@ def test_conditions_of_reading(s):
     refused(412, "PreconditionFailed", s.s3.get_object, **read, IfMatch='"x"')
     refused(304, "304", s.s3.get_object, **read, IfNoneMatch=etag)
     s.s3.get_object(**read, IfNoneMatch='"x"')
+    for key, condition in [("key", {"if-none-match": etag}), ("absent", {"if-match": "*"})]:
+        status, _, body = s.raw("PUT", f"/{bucket}/{key}", b"new", headers=condition)
+        equal((status, code_of(body)), (412, "PreconditionFailed"))
     refused(304, "304", s.s3.get_object, **read, IfModifiedSince=date)
     s.s3.get_object(**read, IfModifiedSince=date - second)
     s.s3.get_object(**read, IfUnmodifiedSince=date)
@@ -183,7 +186,8 @@ def test_versions_of_a_bucket_without_versioning(s):
     versions = s.s3.list_object_versions(Bucket=bucket)["Versions"]
     equal([(v["Key"], v["VersionId"], v["IsLatest"]) for v in versions], [("a", "null", True), ("b", "null", True)])
     equal(s.body(bucket, "a", VersionId="null"), b"x")
-    refused(404, "NoSuchVersion", s.s3.get_object, Bucket=bucket, Key="a", VersionId="abc")
+    refused(404, "NoSuchVersion", s.s3.get_object, Bucket=bucket, Key="a", VersionId="0123456789abcdef")
+    refused(400, "InvalidArgument", s.s3.get_object, Bucket=bucket, Key="a", VersionId="abc")
 
 
 def test_attributes(s):

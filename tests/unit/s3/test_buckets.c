@@ -134,13 +134,16 @@ static void test_configurations(void **state)
 		{"GET", "tagging", "<Code>NoSuchTagSet</Code>", 404},
 		{"GET", "cors", "<Code>NoSuchCORSConfiguration</Code>", 404},
 		{"GET", "object-lock", "<Code>ObjectLockConfigurationNotFoundError</Code>", 404},
-		{"PUT", "versioning", "PUT ?versioning is not implemented", 501},
-		{"PUT", "acl", "<Code>NotImplemented</Code>", 501},
-		{"PUT", "policy", "<Code>NotImplemented</Code>", 501},
+		{"PUT", "versioning", "<Code>MalformedXML</Code>", 400},
+		{"PUT", "acl", "<Code>MissingSecurityHeader</Code>", 400},
+		{"PUT", "policy", "<Code>MissingRequestBodyError</Code>", 400},
+		{"GET", "policyStatus", "<IsPublic>false</IsPublic>", 200},
+		{"PUT", "ownershipControls", "<Code>MalformedXML</Code>", 400},
+		{"PUT", "publicAccessBlock", "<Code>MalformedXML</Code>", 400},
 		{"DELETE", "policy", NULL, 204},
 		{"DELETE", "acl", "<Code>NotImplemented</Code>", 501},
 		{"GET", "inventory", "<Code>NotImplemented</Code>", 501},
-		{"POST", "", "<Code>NotImplemented</Code>", 501},
+		{"POST", "", "<Code>PreconditionFailed</Code>", 412},
 		{"PATCH", "", "<Code>MethodNotAllowed</Code>", 405},
 		{"OPTIONS", "", "Origin", 400},
 	};
@@ -151,7 +154,7 @@ static void test_configurations(void **state)
 		assert_int_equal(ask(rows[i].method, "/config", rows[i].query, rows[i].text),
 			rows[i].status);
 	assert_int_equal(ask("GET", "/nowhere", "versioning", "NoSuchBucket"), 404);
-	assert_int_equal(ask("POST", "/", "", "<Code>NotImplemented</Code>"), 501);
+	assert_int_equal(ask("POST", "/", "", "<Code>InvalidAction</Code>"), 400);
 	assert_int_equal(ask("HEAD", "/config", "", NULL), 200);
 }
 

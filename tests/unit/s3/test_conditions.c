@@ -61,7 +61,7 @@ static void test_order(void **state)
 static void test_write_check(void **state)
 {
 	struct store_meta meta = {.etag = TAG};
-	struct s3_write_condition condition = {.if_none_match_any = true};
+	struct s3_write_condition condition = {.if_none_match = SLICE("*")};
 
 	(void)state;
 	assert_int_equal(s3_write_condition_check(NULL, &condition), 0);
@@ -73,6 +73,15 @@ static void test_write_check(void **state)
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
 	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_NO_SUCH_KEY);
+	condition = (struct s3_write_condition){.if_match = SLICE("*")};
+	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
+	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
+	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
+	condition = (struct s3_write_condition){.if_none_match = SLICE("\"x\"")};
+	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
+	condition = (struct s3_write_condition){.if_none_match = SLICE(TAG)};
+	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
+	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
 	condition = (struct s3_write_condition){.if_match = SLICE("\"x\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), -ECANCELED);
 	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);

@@ -123,7 +123,7 @@ static void sign_example(const struct parsed *parsed, char ret_signature[65])
 	sigv4_canonical(&parsed->request, &parsed->params, &parsed->claim, &canonical);
 	sigv4_string_to_sign(&parsed->claim, buf_slice(&canonical), &string);
 	assert_false(canonical.failed || string.failed);
-	sigv4_signing_key(SLICE(SECRET), parsed->claim.date, parsed->claim.region, key);
+	sigv4_signing_key(&parsed->claim, SLICE(SECRET), key);
 	hmac_key_init(&prepared, key, sizeof(key));
 	sigv4_sign(&prepared, buf_slice(&string), ret_signature);
 	ret_signature[64] = '\0';
@@ -334,10 +334,11 @@ static void test_malformed_query(void **state)
 	(void)state;
 	check_query_refused("X-Amz-Algorithm=AWS4-HMAC-SHA256", code);
 	check_query_refused("X-Amz-Algorithm=AWS4&X-Amz-Signature=" EMPTY, code);
-	check_query_refused(PRESIGNED("20130524T000000Z", "-1", "host"), code);
+	check_query_refused(PRESIGNED("20130524T000000Z", "-1", "host"), "AccessDenied");
 	check_query_refused(PRESIGNED("20130524T000000Z", "soon", "host"), code);
-	check_query_refused(PRESIGNED("20130524T000000Z", "604801", "host"), code);
-	check_query_refused(PRESIGNED("20130524T000000Z", "99999999999999999999999", "host"), code);
+	check_query_refused(PRESIGNED("20130524T000000Z", "604801", "host"), "AccessDenied");
+	check_query_refused(
+		PRESIGNED("20130524T000000Z", "99999999999999999999999", "host"), "AccessDenied");
 	check_query_refused(PRESIGNED("20130524", "60", "host"), code);
 	check_query_refused(PRESIGNED("20130525T000000Z", "60", "host"), code);
 	check_query_refused(PRESIGNED("20130524T000000Z", "60", "range"), code);
@@ -347,7 +348,8 @@ static void test_keys_are_cached_by_all_that_makes_them(void **state)
 {
 	struct sigv4_claim claim = {.access_key = SLICE("a/b"),
 		.date = SLICE("20130524"),
-		.region = SLICE("us-east-1")};
+		.region = SLICE("us-east-1"),
+		.service = SLICE("s3")};
 	struct sigv4_keys *keys;
 	struct sigv4_key got;
 	uint8_t wanted[32];
@@ -355,16 +357,21 @@ static void test_keys_are_cached_by_all_that_makes_them(void **state)
 	(void)state;
 	assert_int_equal(sigv4_keys_open(&keys), 0);
 	for (int i = 0; i < 3; i++) {
-		sigv4_signing_key(SLICE(SECRET), claim.date, claim.region, wanted);
+		sigv4_signing_key(&claim, SLICE(SECRET), wanted);
 		sigv4_keys_get(keys, &claim, SLICE(SECRET), &got);
 		assert_memory_equal(got.bytes, wanted, 32);
 	}
 	/* A changed secret of the same key id is not answered from the cache. */
-	sigv4_signing_key(SLICE("other"), claim.date, claim.region, wanted);
+	sigv4_signing_key(&claim, SLICE("other"), wanted);
+	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
+	assert_memory_equal(got.bytes, wanted, 32);
+	/* Neither is another service's. */
+	claim.service = SLICE("iam");
+	sigv4_signing_key(&claim, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
 	claim.region = SLICE("a-region-of-more-than-thirty-two-characters");
-	sigv4_signing_key(SLICE("other"), claim.date, claim.region, wanted);
+	sigv4_signing_key(&claim, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
 	sigv4_keys_close(keys);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "s3/express.h"
 #include "s3/s3.h"
 #include "s3/text.h"
 
@@ -91,15 +92,48 @@ static void test_bucket_names(void **state)
 		"192.168.5.1000", "a--b", "1.2.3-4", "xn-abc", "sthree", "amzn", "abc-s3",
 		"abcs3alias", "a23456789012345678901234567890123456789012345678901234567890123"};
 	static const char *const bad[] = {"", "ab", "Abc", "a_b", "-ab", "ab-", ".ab", "ab.",
-		"a..b", "192.168.5.4", "xn--abc", "sthree-abc", "amzn-s3-demo-x", "abc-s3alias",
-		"abc--ol-s3", "abc--x-s3", "abc--table-s3", "abc.mrap", "a b", "a/b", "\xc3\xa9z",
-		"a234567890123456789012345678901234567890123456789012345678901234"};
+		"a..b", "a.-b", "a-.b", "192.168.5.4", "xn--abc", "sthree-abc", "amzn-s3-demo-x",
+		"abc-s3alias", "abc--ol-s3", "abc--x-s3", "abc--table-s3", "abc.mrap", "a b", "a/b",
+		"\xc3\xa9z", "a234567890123456789012345678901234567890123456789012345678901234"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
 		assert_true(s3_bucket_name_valid(slice_str(good[i])));
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_false(s3_bucket_name_valid(slice_str(bad[i])));
+}
+
+static void test_directory_bucket_names(void **state)
+{
+	static const struct {
+		const char *name, *zone;
+	} names[] = {
+		{"base--use1-az4--x-s3", "use1-az4"},
+		{"a--b--x-s3", "b"},
+		{"my-base--x--az--x-s3", "az"},
+		{"1--2--x-s3", "2"},
+		{"a23456789012345678901234567890123456789012345678901234--z--x-s3", "z"},
+		{"a234567890123456789012345678901234567890123456789012345--z--x-s3", ""},
+		{"base--x-s3", ""},
+		{"--az--x-s3", ""},
+		{"base----x-s3", ""},
+		{"base---az--x-s3", ""},
+		{"b.c--az--x-s3", ""},
+		{"Base--az--x-s3", ""},
+		{"-b--az--x-s3", ""},
+		{"xn--az--x-s3", ""},
+		{"--x-s3", ""},
+		{"base--az", ""},
+		{"", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct slice zone = s3_express_zone(slice_str(names[i].name));
+
+		assert_true(slice_eq(zone, slice_str(names[i].zone)));
+		assert_false(zone.len && s3_bucket_name_valid(slice_str(names[i].name)));
+	}
 }
 
 static void test_keys(void **state)
@@ -123,6 +157,7 @@ int main(void)
 		cmocka_unit_test(test_query),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_bucket_names),
+		cmocka_unit_test(test_directory_bucket_names),
 		cmocka_unit_test(test_keys),
 	};
 

@@ -1,0 +1,56 @@
+/* job/job.h: background work: one fiber each, which gives way between its steps. What S3 means by
+ * it comes in through functions: job knows the store alone. */
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
+
+#include "base/base.h"
+#include "reactor/reactor.h"
+#include "store/store.h"
+
+/* ---- Lifecycle: walks all versions of the buckets that have rules, again and again. ---- */
+struct job_version {
+	struct slice key;
+	const struct store_meta *meta;
+	bool whole; /* meta has the stored headers */
+	bool current;
+	bool alone;		/* its key has no other version */
+	uint64_t noncurrent_ns; /* since when it is not current */
+	uint32_t newer;		/* how many versions are newer that are not current */
+};
+enum job_verdict {
+	JOB_KEEP,
+	JOB_LOOK, /* ask again with the version whole */
+	JOB_EXPIRE,
+	JOB_DELETE_VERSION,
+	JOB_RECLASS
+};
+/* Called on the job's fiber; may block, but for may_delete, which runs in a commit. */
+struct job_lifecycle_ops {
+	/* A bucket's rules. -ENOENT: it has none. */
+	int (*open)(void *arg, struct slice bucket, void **ret_rules);
+	void (*close)(void *rules);
+	enum job_verdict (*judge)(
+		void *rules, const struct job_version *version, struct store_flags *ret_flags);
+	bool (*may_delete)(const struct store_meta *version);
+	/* Ends uploads that were left in the bucket. */
+	int (*abort_uploads)(void *rules, uint32_t *ret_count);
+};
+struct job_lifecycle_opts {
+	struct store *store;
+	uint64_t interval_ns; /* from the end of one walk to the next */
+	const struct job_lifecycle_ops *ops;
+	void *arg;
+};
+struct job_lifecycle;
+/* Starts its fiber on the reactor. -ENOMEM, -EAGAIN. */
+int job_lifecycle_open(struct reactor *reactor, const struct job_lifecycle_opts *opts,
+	struct job_lifecycle **ret_job);
+/* Fiber call on that reactor: ends the fiber after the step it is in. Takes NULL. */
+void job_lifecycle_close(struct job_lifecycle *job);
+
+/* ---- Rebuilding: volumes of the store that came back or were replaced. ---- */
+/* Does what there is to do, then ends; also when the store quiesces. Before the reactor runs, or on
+ * it. -ENOMEM, -EAGAIN. */
+int job_rebuild_start(struct reactor *reactor, struct store *store);
+
+#endif

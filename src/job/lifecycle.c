@@ -1,0 +1,306 @@
+/* job/lifecycle.c: carries out what buckets' lifecycle rules say: one fiber walks the versions of
+ * each bucket with rules page by page, and rests between pages, so that requests go first. Every
+ * change is decided again in its commit: what was written meanwhile is left alone. */
+#include "job/job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_ENTRIES 500u
+#define PAGE_REST_NS (2 * NS_PER_MS)
+
+DEFINE_COUNTER(walks, "nebulaio_lifecycle_walks_total", NULL,
+	"Walks over all buckets with lifecycle rules.");
+DEFINE_COUNTER(
+	expired, "nebulaio_lifecycle_expired_total", NULL, "Current objects that rules expired.");
+DEFINE_COUNTER(deleted, "nebulaio_lifecycle_versions_deleted_total", NULL,
+	"Versions and delete markers that rules deleted.");
+DEFINE_COUNTER(reclassed, "nebulaio_lifecycle_transitions_total", NULL,
+	"Versions whose storage class rules changed.");
+DEFINE_COUNTER(aborted, "nebulaio_lifecycle_uploads_aborted_total", NULL,
+	"Uploads in parts that rules ended.");
+DEFINE_COUNTER(failures, "nebulaio_lifecycle_failures_total", NULL,
+	"Steps of the lifecycle that failed, and are tried again on the next walk.");
+
+struct job_lifecycle {
+	struct job_lifecycle_opts opts;
+	struct fiber *closer;
+	struct fiber *fiber;
+	bool ending;
+	bool ended;
+};
+
+/* A version is judged when the next is known: only then is it known to be alone. */
+struct kept {
+	bool any;
+	size_t key_len;
+	char key[LIMIT_KEY_LEN_MAX];
+	struct store_meta meta;
+	bool current;
+	uint64_t noncurrent_ns;
+	uint32_t newer;
+};
+
+struct walk {
+	struct job_lifecycle *job;
+	struct slice bucket;
+	void *rules;
+	struct kept last;
+};
+
+/* ---- Doing. ---- */
+
+struct unchanged {
+	const struct job_lifecycle *job;
+	uint64_t mtime_ns;
+	bool lockable;
+};
+
+static int check_unchanged(const struct store_meta *current, void *arg)
+{
+	const struct unchanged *unchanged = (const struct unchanged *)arg;
+
+	if (!current || current->mtime_ns != unchanged->mtime_ns)
+		return -ECANCELED;
+	if (unchanged->lockable && !unchanged->job->opts.ops->may_delete(current))
+		return -ECANCELED;
+	return 0;
+}
+
+static void outcome(struct counter *counter, int ret)
+{
+	if (!ret)
+		counter_add(counter, 1);
+	else if (ret != -ECANCELED && ret != -ENOENT)
+		counter_add(&failures, 1);
+}
+
+static void version_end(struct walk *walk, const struct job_version *version, bool expire)
+{
+	struct unchanged unchanged = {
+		.job = walk->job, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
+	struct store_deletion deletion = {
+		.key = version->key, .check = check_unchanged, .arg = &unchanged};
+	int ret;
+
+	if (!expire)
+		deletion.version_id = slice_str(version->meta->version_id);
+	ret = store_delete_each(walk->job->opts.store, walk->bucket, &deletion, 1);
+	outcome(expire ? &expired : &deleted, ret ? ret : deletion.result);
+}
+
+static void version_reclass(
+	struct walk *walk, const struct job_version *version, struct store_flags flags)
+{
+	struct unchanged unchanged = {.job = walk->job, .mtime_ns = version->meta->mtime_ns};
+	const struct store_name name = {.bucket = walk->bucket,
+		.key = version->key,
+		.version_id = slice_str(version->meta->version_id)};
+
+	outcome(&reclassed,
+		store_set_flags(walk->job->opts.store, &name, flags, check_unchanged, &unchanged));
+}
+
+static void version_act(struct walk *walk, struct job_version *version)
+{
+	const struct job_lifecycle_ops *ops = walk->job->opts.ops;
+	const struct store_name name = {.bucket = walk->bucket,
+		.key = version->key,
+		.version_id = slice_str(version->meta->version_id)};
+	struct store_flags flags = {.mask = 0};
+	enum job_verdict verdict = ops->judge(walk->rules, version, &flags);
+	struct store_get *get = NULL;
+	bool ignored;
+
+	if (verdict == JOB_LOOK) {
+		if (store_get_open_version(walk->job->opts.store, &name, &get, &ignored))
+			return;
+		version->meta = store_get_meta(get);
+		version->whole = true;
+		verdict = ops->judge(walk->rules, version, &flags);
+	}
+	if (verdict == JOB_EXPIRE || verdict == JOB_DELETE_VERSION)
+		version_end(walk, version, verdict == JOB_EXPIRE);
+	else if (verdict == JOB_RECLASS)
+		version_reclass(walk, version, flags);
+	store_get_close(get);
+}
+
+/* ---- Walking. ---- */
+
+static void kept_act(struct walk *walk, bool alone)
+{
+	struct kept *kept = &walk->last;
+	struct job_version version = {.key = slice_of(kept->key, kept->key_len),
+		.meta = &kept->meta,
+		.current = kept->current,
+		.alone = alone,
+		.noncurrent_ns = kept->noncurrent_ns,
+		.newer = kept->newer};
+
+	if (kept->any)
+		version_act(walk, &version);
+}
+
+static void visit(const struct store_list_entry *entry, void *arg)
+{
+	struct walk *walk = (struct walk *)arg;
+	struct kept *kept = &walk->last;
+	bool same = kept->any && slice_eq(entry->key, slice_of(kept->key, kept->key_len));
+	struct kept next = {
+		.any = true, .key_len = entry->key.len, .meta = *entry->meta, .current = !same};
+
+	if (walk->job->ending)
+		return;
+	if (same) {
+		next.noncurrent_ns = kept->meta.mtime_ns;
+		next.newer = kept->current ? 0 : kept->newer + 1;
+	}
+	kept_act(walk, kept->current && !same);
+	memcpy(next.key, entry->key.data, entry->key.len);
+	*kept = next;
+}
+
+static void job_rest(struct job_lifecycle *job, uint64_t ns);
+
+static int bucket_walk(struct walk *walk)
+{
+	struct job_lifecycle *job = walk->job;
+	bool more = true;
+	int ret = 0;
+
+	while (more && !ret && !job->ending) {
+		/* Copies: acting must not change where the next page starts. */
+		char key[LIMIT_KEY_LEN_MAX], version[33];
+		struct store_list_opts opts = {.bucket = walk->bucket, .entries_max = PAGE_ENTRIES};
+
+		if (walk->last.any) {
+			memcpy(key, walk->last.key, walk->last.key_len);
+			memcpy(version, walk->last.meta.version_id, sizeof(version));
+			opts.after = slice_of(key, walk->last.key_len);
+			opts.version_after = slice_str(version);
+		}
+		ret = store_list_versions(job->opts.store, &opts, visit, walk, &more);
+		job_rest(job, PAGE_REST_NS);
+	}
+	if (!ret && !job->ending)
+		kept_act(walk, walk->last.current);
+	return ret;
+}
+
+static void bucket_run(struct job_lifecycle *job, const char *name)
+{
+	const struct job_lifecycle_ops *ops = job->opts.ops;
+	struct walk *walk = (struct walk *)calloc(1, sizeof(*walk));
+	uint32_t count = 0;
+	int ret;
+
+	if (!walk)
+		return;
+	walk->job = job;
+	walk->bucket = slice_str(name);
+	ret = ops->open(job->opts.arg, walk->bucket, &walk->rules);
+	if (!ret) {
+		ret = bucket_walk(walk);
+		if (!ret && !job->ending)
+			ret = ops->abort_uploads(walk->rules, &count);
+		counter_add(&aborted, count);
+		ops->close(walk->rules);
+	}
+	free(walk);
+	if (ret && ret != -ENOENT && ret != -ESHUTDOWN) {
+		counter_add(&failures, 1);
+		log_warn("job", "lifecycle of bucket %s: %s; it is tried again", name,
+			strerror(-ret));
+	}
+}
+
+struct next {
+	bool any;
+	char name[LIMIT_BUCKET_LEN_MAX + 1];
+};
+
+static bool next_visit(const struct store_bucket *bucket, void *arg)
+{
+	struct next *next = (struct next *)arg;
+
+	next->any = true;
+	memcpy(next->name, bucket->name, sizeof(next->name));
+	return false;
+}
+
+static void buckets_run(struct job_lifecycle *job)
+{
+	struct next next = {.any = true};
+
+	while (next.any && !job->ending) {
+		char after[LIMIT_BUCKET_LEN_MAX + 1];
+
+		memcpy(after, next.name, sizeof(after));
+		next.any = false;
+		if (store_bucket_list(job->opts.store, slice_str(after), next_visit, &next))
+			break;
+		/* The server's own buckets have names that start so. */
+		if (next.any && next.name[0] != '.')
+			bucket_run(job, next.name);
+	}
+	counter_add(&walks, 1);
+}
+
+/* ---- The fiber. ---- */
+
+/* That long, or until the job ends. */
+static void job_rest(struct job_lifecycle *job, uint64_t ns)
+{
+	uint64_t deadline_ns = clock_now_ns() + ns;
+
+	while (!job->ending && clock_now_ns() < deadline_ns)
+		(void)fiber_park_until(deadline_ns);
+}
+
+static void job_main(void *arg)
+{
+	struct job_lifecycle *job = (struct job_lifecycle *)arg;
+
+	job->fiber = fiber_self();
+	while (!job->ending) {
+		job_rest(job, job->opts.interval_ns);
+		if (!job->ending)
+			buckets_run(job);
+	}
+	job->ended = true;
+	if (job->closer)
+		fiber_wake(job->closer);
+}
+
+int job_lifecycle_open(struct reactor *reactor, const struct job_lifecycle_opts *opts,
+	struct job_lifecycle **ret_job)
+{
+	struct job_lifecycle *job = (struct job_lifecycle *)calloc(1, sizeof(*job));
+	int ret;
+
+	if (!job)
+		return -ENOMEM;
+	job->opts = *opts;
+	ret = fiber_spawn(reactor, "lifecycle", job_main, job);
+	if (ret) {
+		free(job);
+		return ret;
+	}
+	*ret_job = job;
+	return 0;
+}
+
+void job_lifecycle_close(struct job_lifecycle *job)
+{
+	if (!job)
+		return;
+	job->ending = true;
+	job->closer = fiber_self();
+	if (job->fiber && !job->ended)
+		fiber_wake(job->fiber);
+	while (!job->ended)
+		fiber_park();
+	free(job);
+}

@@ -1,0 +1,441 @@
+/* s3/access.c: the decision: denials, policies, ownership, lists; and which action a call is. */
+#include "s3/access.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/access_priv.h"
+#include "s3/iam_api.h"
+#include "s3/lock.h"
+
+/* ---- Who. ---- */
+
+#define ANONYMOUS_OWNER "65a011a29cdf8ec533ec3d1ccaae921c" /* as S3 calls nobody */
+
+static const struct s3_principal anonymous = {
+	.who = {.owner = SLICE(ANONYMOUS_OWNER), .anonymous = true},
+	.owner = {.id = ANONYMOUS_OWNER, .name = "anonymous"},
+};
+static const struct s3_principal server_root = {
+	.who = {.arn = SLICE("arn:aws:iam::" S3_ACCOUNT_OF_ROOT ":root"),
+		.account = SLICE(S3_ACCOUNT_OF_ROOT),
+		.owner = SLICE(S3_OWNER_ID),
+		.user_id = SLICE(S3_ACCOUNT_OF_ROOT),
+		.root = true},
+	.owner = {.id = S3_OWNER_ID, .name = S3_OWNER_NAME, .account = S3_ACCOUNT_OF_ROOT},
+	.own = true,
+};
+
+const struct s3_principal *s3_call_principal(const struct s3_call *call)
+{
+	if (call->identity->root)
+		return &server_root;
+	return call->principal ? call->principal : &anonymous;
+}
+
+const struct s3_owner *s3_call_owner(const struct s3_call *call)
+{
+	return &s3_call_principal(call)->owner;
+}
+
+bool s3_owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id)
+{
+	struct s3_owner owner;
+
+	if (slice_eq(expected, slice_str(owner_id)))
+		return true;
+	return s3_iam_owner(s3->iam, slice_str(owner_id), &owner) == 0 &&
+	       slice_eq(expected, slice_str(owner.account));
+}
+
+/* ---- Which action. ---- */
+
+static bool has_version(const struct s3_call *call)
+{
+	return s3_call_param(call, SLICE("versionId"), NULL);
+}
+
+const char *access_action(const struct s3_call *call)
+{
+	/* What an action is called when it is on one version. */
+	static const struct {
+		const char *plain, *version;
+	} versions[] = {
+		{"s3:GetObject", "s3:GetObjectVersion"},
+		{"s3:DeleteObject", "s3:DeleteObjectVersion"},
+		{"s3:GetObjectAcl", "s3:GetObjectVersionAcl"},
+		{"s3:PutObjectAcl", "s3:PutObjectVersionAcl"},
+		{"s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"},
+		{"s3:GetObjectTagging", "s3:GetObjectVersionTagging"},
+		{"s3:PutObjectTagging", "s3:PutObjectVersionTagging"},
+		{"s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging"},
+	};
+	const char *action = call->operation->action;
+	const struct s3_config_kind *kind = s3_config_kind_of(call);
+
+	switch (call->operation->id) {
+	case S3_OPERATION_GET_CONFIG:
+		return kind ? kind->get_action : "";
+	case S3_OPERATION_PUT_CONFIG:
+		return kind ? kind->put_action : "";
+	case S3_OPERATION_DELETE_CONFIG:
+		return kind ? kind->delete_action : "";
+	case S3_OPERATION_GET_ACL:
+		action = call->key.len ? "s3:GetObjectAcl" : "s3:GetBucketAcl";
+		break;
+	case S3_OPERATION_PUT_ACL:
+		action = call->key.len ? "s3:PutObjectAcl" : "s3:PutBucketAcl";
+		break;
+	default:
+		break;
+	}
+	if (!has_version(call))
+		return action;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+		if (strcmp(versions[i].plain, action) == 0)
+			return versions[i].version;
+	return action;
+}
+
+/* The permission of a list that allows an action; false: none does. */
+static bool acl_permission(
+	const char *action, bool *ret_of_object, enum s3_permission *ret_permission)
+{
+	static const struct {
+		const char *action;
+		bool of_object;
+		enum s3_permission permission;
+	} all[] = {
+		{"s3:GetObject", true, S3_PERMISSION_READ},
+		{"s3:GetObjectVersion", true, S3_PERMISSION_READ},
+		{"s3:GetObjectAttributes", true, S3_PERMISSION_READ},
+		{"s3:GetObjectVersionAttributes", true, S3_PERMISSION_READ},
+		{"s3:GetObjectAcl", true, S3_PERMISSION_READ_ACP},
+		{"s3:GetObjectVersionAcl", true, S3_PERMISSION_READ_ACP},
+		{"s3:PutObjectAcl", true, S3_PERMISSION_WRITE_ACP},
+		{"s3:PutObjectVersionAcl", true, S3_PERMISSION_WRITE_ACP},
+		{"s3:ListBucket", false, S3_PERMISSION_READ},
+		{"s3:ListBucketVersions", false, S3_PERMISSION_READ},
+		{"s3:ListBucketMultipartUploads", false, S3_PERMISSION_READ},
+		{"s3:PutObject", false, S3_PERMISSION_WRITE},
+		{"s3:DeleteObject", false, S3_PERMISSION_WRITE},
+		{"s3:AbortMultipartUpload", false, S3_PERMISSION_WRITE},
+		{"s3:ListMultipartUploadParts", false, S3_PERMISSION_WRITE},
+		{"s3:GetBucketAcl", false, S3_PERMISSION_READ_ACP},
+		{"s3:PutBucketAcl", false, S3_PERMISSION_WRITE_ACP},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (strcmp(all[i].action, action) != 0)
+			continue;
+		*ret_of_object = all[i].of_object;
+		*ret_permission = all[i].permission;
+		return true;
+	}
+	return false;
+}
+
+/* ---- The decision. ---- */
+
+/* What the policies of the identity itself say. */
+static enum s3_decision identity_says(
+	const struct s3_principal *principal, const struct s3_policy_question *question)
+{
+	enum s3_decision decision = S3_DECISION_NONE;
+
+	for (uint32_t i = 0; i < principal->policy_count; i++) {
+		enum s3_decision one = s3_policy_decide(principal->policies[i], question);
+
+		if (one == S3_DECISION_DENY)
+			return one;
+		decision = one > decision ? one : decision;
+	}
+	/* A session's own policy narrows: what it does not allow is not allowed. */
+	if (principal->narrowed &&
+		s3_policy_decide(principal->narrow, question) != S3_DECISION_ALLOW)
+		return S3_DECISION_DENY;
+	return decision;
+}
+
+/* Whether the list of the bucket, or of the object, lets the asker. */
+static bool acl_says(struct access *access, const char *action)
+{
+	bool ignore_public = s3_settings_public_access(access->settings).ignore_acls;
+	struct slice owner = slice_str(access->settings->bucket.owner);
+	enum s3_permission permission;
+	bool of_object;
+	struct s3_acl acl;
+
+	if (!acl_permission(action, &of_object, &permission) ||
+		s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED)
+		return false;
+	if (!of_object) {
+		const struct s3_acl *kept = access->settings->parsed[S3_CONFIG_ACL];
+
+		if (!kept)
+			return false;
+		acl = *kept;
+		acl.owner = owner;
+	} else if (access_object_acl(access, &acl)) {
+		return false;
+	}
+	return s3_acl_allows(&acl, permission, access->principal, ignore_public);
+}
+
+static bool is_owner_of_bucket(const struct access *access)
+{
+	return access->principal->own && !access->principal->who.anonymous &&
+	       slice_eq(access->principal->who.owner, slice_str(access->settings->bucket.owner));
+}
+
+static bool same_account(const struct access *access)
+{
+	struct s3_owner owner;
+
+	return !access->principal->who.anonymous &&
+	       s3_iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner),
+		       &owner) == 0 &&
+	       slice_eq(slice_str(owner.account), access->principal->who.account);
+}
+
+/* What the bucket's policy says to this one. Denials bind everybody; what a public policy allows
+ * does not count for others where public access is restricted. */
+static enum s3_decision bucket_says(
+	const struct access *access, const struct s3_policy_question *question, bool same)
+{
+	const struct s3_policy *policy = access->settings->parsed[S3_CONFIG_POLICY];
+	enum s3_decision decision = s3_policy_decide(policy, question);
+
+	if (decision != S3_DECISION_DENY && decision != S3_DECISION_NONE && !same &&
+		s3_settings_public_access(access->settings).restrict_buckets &&
+		s3_policy_is_public(policy))
+		return S3_DECISION_NONE;
+	return decision;
+}
+
+/* A bucket's owner can always get rid of a policy that shut everybody out. */
+static bool is_policy_action(const char *action)
+{
+	return strcmp(action, "s3:GetBucketPolicy") == 0 ||
+	       strcmp(action, "s3:PutBucketPolicy") == 0 ||
+	       strcmp(action, "s3:DeleteBucketPolicy") == 0;
+}
+
+bool access_allowed(struct access *access, const char *action, struct slice resource)
+{
+	const struct s3_principal *principal = access->principal;
+	const struct s3_policy_question question = {.principal = &principal->who,
+		.action = slice_str(action),
+		.resource = resource,
+		.values = access_values,
+		.arg = access};
+	enum s3_decision mine = identity_says(principal, &question), theirs;
+	bool owner, same, list;
+
+	if (!action[0] || mine == S3_DECISION_DENY)
+		return false;
+	/* An owner inside somebody's account is no master of that account. */
+	if (!access->settings)
+		return mine == S3_DECISION_ALLOW ||
+		       (principal->own && (!principal->user_name.len ||
+						  slice_starts(slice_str(action), SLICE("s3:"))));
+	owner = is_owner_of_bucket(access);
+	/* The usual case: one's own bucket, and no policy that says otherwise. */
+	if (owner && !access->settings->parsed[S3_CONFIG_POLICY])
+		return true;
+	same = owner || same_account(access);
+	theirs = bucket_says(access, &question, same);
+	if (theirs == S3_DECISION_DENY)
+		return owner && is_policy_action(action);
+	if (owner || (same && mine == S3_DECISION_ALLOW))
+		return true;
+	if (theirs == S3_DECISION_ALLOW && (same || principal->who.anonymous))
+		return true;
+	/* Across accounts both sides must allow it. An owner needs no policy of its own. */
+	if (!principal->own && !principal->who.anonymous && mine != S3_DECISION_ALLOW)
+		return false;
+	if (theirs == S3_DECISION_ALLOW || theirs == S3_DECISION_ACCOUNT)
+		return true;
+	list = acl_says(access, action);
+	return list;
+}
+
+/* ---- Calls. ---- */
+
+/* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
+static struct slice resource_of(struct s3_call *call, struct slice bucket, struct slice key)
+{
+	static const char start[] = "arn:aws:s3:::";
+	size_t bytes = sizeof(start) + bucket.len + 1 + key.len;
+	char *text = s3_arena_get(&call->arena, bytes), *at = text;
+
+	if (!text)
+		return SLICE_NONE;
+	memcpy(at, start, sizeof(start) - 1);
+	at += sizeof(start) - 1;
+	memcpy(at, bucket.data, bucket.len);
+	at += bucket.len;
+	if (key.len) {
+		*at++ = '/';
+		memcpy(at, key.data, key.len);
+		at += key.len;
+	}
+	return slice_of(text, (size_t)(at - text));
+}
+
+static const struct s3_error *decide(
+	struct access *access, const char *action, struct slice bucket, struct slice key)
+{
+	struct slice resource = resource_of(access->call, bucket, key);
+
+	if (!resource.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (access_allowed(access, action, resource))
+		return NULL;
+	/* Who may list the bucket is told that an object is not there. */
+	if (access->object_missing) {
+		struct slice whole = resource_of(access->call, bucket, SLICE_NONE);
+
+		if (whole.data && access_allowed(access, "s3:ListBucket", whole))
+			return NULL;
+	}
+	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = key};
+	const struct s3_error *error;
+
+	/* A session's rights were asked for when it was made. */
+	if (call->identity->root || call->session_bucket.len)
+		return NULL;
+	error = s3_call_settings(call, &access.settings);
+	if (error)
+		return error;
+	if (!access.settings)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (call->s3->anonymous_read && call->identity->anonymous &&
+		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
+		return NULL;
+	return decide(&access, action, call->bucket, key);
+}
+
+const struct s3_error *s3_call_may_service(
+	struct s3_call *call, const char *action, struct slice resource)
+{
+	struct access access = {.call = call, .principal = s3_call_principal(call)};
+
+	if (call->identity->root || access_allowed(&access, action, resource))
+		return NULL;
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice trust)
+{
+	struct access access = {.call = call, .principal = s3_call_principal(call)};
+	const struct s3_policy_question question = {.principal = &access.principal->who,
+		.action = SLICE("sts:AssumeRole"),
+		.resource = role_arn,
+		.values = access_values,
+		.arg = &access};
+	enum s3_decision mine = identity_says(access.principal, &question), theirs;
+	struct s3_policy_refusal refusal;
+	const struct s3_policy *policy;
+
+	if (mine == S3_DECISION_DENY ||
+		s3_policy_compile(trust, S3_POLICY_TRUST, &call->arena, &policy, &refusal))
+		return false;
+	theirs = s3_policy_decide(policy, &question);
+	return theirs == S3_DECISION_ALLOW ||
+	       (theirs == S3_DECISION_ACCOUNT && mine == S3_DECISION_ALLOW);
+}
+
+const struct s3_error *s3_call_may_read(
+	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = bucket,
+		.key = key,
+		.version_id = version_id,
+		.other = true};
+	struct slice expected = s3_call_header(call, SLICE("x-amz-source-expected-bucket-owner"));
+	const struct s3_error *error = NULL;
+	struct s3_settings *settings;
+	int ret;
+
+	if (call->identity->root && !expected.len)
+		return NULL;
+	ret = s3_settings_get(call->s3, call->request->core, bucket, &settings);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	access.settings = settings;
+	if (expected.len && !s3_owner_is_expected(call->s3, expected, settings->bucket.owner))
+		error = s3_error_at(S3_E_ACCESS_DENIED);
+	else if (!call->identity->root)
+		error = decide(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject",
+			bucket, key);
+	s3_settings_put(settings);
+	return error;
+}
+
+static const struct s3_error *check_expected_owner(struct s3_call *call)
+{
+	struct slice expected = s3_call_header(call, SLICE("x-amz-expected-bucket-owner"));
+	const struct s3_settings *settings;
+	const struct s3_error *error;
+
+	if (!expected.len || !call->bucket.len || call->operation->id == S3_OPERATION_CREATE_BUCKET)
+		return NULL;
+	error = s3_call_settings(call, &settings);
+	if (error || !settings)
+		return error;
+	return s3_owner_is_expected(call->s3, expected, settings->bucket.owner)
+		       ? NULL
+		       : s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+const struct s3_error *s3_call_authorize(struct s3_call *call)
+{
+	const struct s3_error *error = NULL;
+
+	if (call->request->header_count)
+		error = check_expected_owner(call);
+	if (error || call->identity->root)
+		return error;
+	switch (call->operation->id) {
+	case S3_OPERATION_LIST_BUCKETS:
+		/* Nobody owns nothing, and is told so. */
+		if (call->identity->anonymous)
+			return NULL;
+		return s3_call_may_service(call, "s3:ListAllMyBuckets", SLICE("arn:aws:s3:::*"));
+	case S3_OPERATION_LIST_DIRECTORY_BUCKETS:
+		if (call->identity->anonymous)
+			return s3_error_at(S3_E_ACCESS_DENIED);
+		return s3_call_may_service(call, call->operation->action, SLICE("*"));
+	case S3_OPERATION_CREATE_BUCKET:
+		return s3_call_may_service(
+			call, "s3:CreateBucket", resource_of(call, call->bucket, SLICE_NONE));
+	/* Queue pairs of one's own: whoever has a key. */
+	case S3_OPERATION_RDMA_CONNECT:
+	case S3_OPERATION_RDMA_DISCONNECT:
+		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
+	/* They ask for each of their keys, or are judged by what they find in their body. */
+	case S3_OPERATION_DELETE_OBJECTS:
+	case S3_OPERATION_SERVICE:
+		return NULL;
+	default:
+		break;
+	}
+	if (!call->bucket.len)
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	error = s3_call_may(call, access_action(call), call->key);
+	/* Who wants a lock passed over may, or is told that he may not. */
+	if (!error && s3_lock_bypass(call) && call->key.len)
+		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);
+	return error;
+}

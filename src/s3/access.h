@@ -1,0 +1,45 @@
+/* s3/access.h: may this one do that? Explicit denials first, then whoever may allow it: the
+ * bucket's policy, the identity's own policies, ownership, access control lists. Across accounts
+ * both sides must.
+ *
+ * Source: S3 User Guide, "How Amazon S3 authorizes a request"; IAM User Guide, "Policy evaluation
+ * logic". */
+#ifndef S3_ACCESS_H
+#define S3_ACCESS_H
+
+#include "s3/acl.h"
+#include "s3/iam.h"
+#include "s3/settings.h"
+
+/* Who asks, of any call that was authenticated; never NULL. The server's root has one, too. */
+const struct s3_principal *s3_call_principal(const struct s3_call *call);
+/* To whom belongs what the call makes. */
+const struct s3_owner *s3_call_owner(const struct s3_call *call);
+
+/* The whole call, before it runs: its operation's action on its bucket or key. NULL: allowed. */
+const struct s3_error *s3_call_authorize(struct s3_call *call);
+/* One more action on the call's bucket; key empty: on the bucket itself. */
+const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
+/* Reading an object of any bucket: the source of a copy. */
+const struct s3_error *s3_call_may_read(
+	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
+/* An action that is on no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
+const struct s3_error *s3_call_may_service(
+	struct s3_call *call, const char *action, struct slice resource);
+/* x-amz-expected-bucket-owner and its kin against the bucket's owner. */
+bool s3_owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id);
+
+/* ---- Configurations that say who may (config_access.c). ---- */
+extern const struct s3_config_ops s3_config_acl, s3_config_policy, s3_config_policy_status,
+	s3_config_ownership, s3_config_public_access;
+enum s3_ownership { S3_OWNERSHIP_WRITER, S3_OWNERSHIP_PREFERRED, S3_OWNERSHIP_ENFORCED };
+struct s3_public_access {
+	bool block_acls, ignore_acls, block_policy, restrict_buckets;
+};
+int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership); /* -EINVAL */
+enum s3_ownership s3_settings_ownership(const struct s3_settings *settings);
+struct s3_public_access s3_settings_public_access(const struct s3_settings *settings);
+/* Whether the bucket's policy lets everybody in; or (ACL) its list does. */
+bool s3_settings_is_public(const struct s3_settings *settings);
+
+#endif

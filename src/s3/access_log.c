@@ -1,0 +1,338 @@
+/* s3/access_log.c: server access logging: its configuration, its lines, and their way into objects.
+ */
+#include "s3/access_log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "s3/document.h"
+#include "s3/settings.h"
+
+#define LOOK_NS	    (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
+#define PREFIX_MAX  512u
+#define CHUNK_BYTES 4096u
+
+DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
+	"Access log lines that could not be kept or put.");
+
+/* What is still to be put for one bucket. */
+struct source {
+	struct source *next;
+	struct s3 *s3;
+	struct store_bucket from;
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* where it goes */
+	char prefix[PREFIX_MAX + 1];
+	bool partitioned;
+	bool waiting; /* a fiber will put it */
+	struct buf lines;
+};
+struct s3_access_log {
+	pthread_mutex_t lock;
+	uint64_t flush_ns;
+	struct source *sources;
+};
+
+int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log)
+{
+	struct s3_access_log *log = calloc(1, sizeof(*log));
+
+	if (!log)
+		return -ENOMEM;
+	pthread_mutex_init(&log->lock, NULL);
+	log->flush_ns = (flush_s ? flush_s : S3_ACCESS_LOG_FLUSH_S_DEFAULT) * NS_PER_S;
+	*ret_log = log;
+	return 0;
+}
+
+void s3_access_log_close(struct s3_access_log *log)
+{
+	if (!log)
+		return;
+	while (log->sources) {
+		struct source *source = log->sources;
+
+		log->sources = source->next;
+		buf_free(&source->lines);
+		free(source);
+	}
+	pthread_mutex_destroy(&log->lock);
+	free(log);
+}
+
+/* ---- The configuration. ---- */
+
+static const struct s3_error *check_target(struct s3_call *call, struct slice name)
+{
+	struct store_bucket from, to;
+	const struct s3_error *error = s3_call_bucket(call, &from);
+	int ret;
+
+	if (error)
+		return error;
+	ret = s3_bucket_name_valid(name) ? store_bucket_get(call->s3->store, name, &to) : -ENOENT;
+	if (ret && ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	if (ret || strcmp(from.owner, to.owner) != 0)
+		return s3_fail(call, S3_E_INVALID_LOG_TARGET,
+			ret ? "The target bucket for logging does not exist"
+			    : "The owner for the bucket to be logged and the target bucket must be "
+			      "the same.");
+	return NULL;
+}
+
+static const struct s3_error *check(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	const struct s3_xml *enabled;
+	const struct s3_error *error;
+	struct s3_xml *root;
+
+	error = s3_config_xml(call, body, "BucketLoggingStatus", &root);
+	if (error)
+		return error;
+	enabled = s3_xml_child(root, "LoggingEnabled");
+	if (!enabled)
+		return s3_config_xml_text(call, root, ret_document);
+	if (s3_xml_child(enabled, "TargetGrants"))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"TargetGrants are not implemented: logs belong to their bucket's owner.");
+	if (!s3_xml_child(enabled, "TargetBucket") || !s3_xml_child(enabled, "TargetPrefix") ||
+		s3_xml_text(enabled, "TargetPrefix").len > PREFIX_MAX)
+		return s3_error_at(S3_E_MALFORMED_XML);
+	error = check_target(call, s3_xml_text(enabled, "TargetBucket"));
+	return error ? error : s3_config_xml_text(call, root, ret_document);
+}
+
+static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+{
+	struct s3_logging *logging = s3_arena_get(arena, sizeof(*logging));
+	const struct s3_xml *enabled, *format;
+	struct s3_xml *root;
+	int ret = logging ? s3_xml_parse(document, arena, &root) : -ENOMEM;
+
+	if (ret)
+		return ret;
+	enabled = s3_xml_child(root, "LoggingEnabled");
+	*ret_parsed = NULL;
+	if (!enabled)
+		return 0;
+	format = s3_xml_child(enabled, "TargetObjectKeyFormat");
+	*logging = (struct s3_logging){.bucket = s3_xml_text(enabled, "TargetBucket"),
+		.prefix = s3_xml_text(enabled, "TargetPrefix"),
+		.partitioned = format && s3_xml_child(format, "PartitionedPrefix")};
+	*ret_parsed = logging;
+	return 0;
+}
+
+const struct s3_config_ops s3_config_logging = {
+	.check = check,
+	.load = load,
+	.answer = s3_config_answer_xml,
+	.put_status = 200,
+	.can_delete = false,
+};
+
+/* ---- Putting. ---- */
+
+static void make_key(const struct source *source, uint64_t now_ns, struct buf *key)
+{
+	char iso[DATE_ISO_LEN], hex[16];
+	uint8_t random[8];
+
+	date_iso_format((int64_t)(now_ns / NS_PER_MS), iso);
+	random_fill(random, sizeof(random));
+	hex_encode(random, sizeof(random), hex);
+	buf_put_str(key, source->prefix);
+	if (source->partitioned)
+		buf_printf(key, "%s/%s/%s/%.4s/%.2s/%.2s/", source->from.owner, source->from.region,
+			source->from.name, iso, iso + 5, iso + 8);
+	buf_printf(key, "%.10s-%.2s-%.2s-%.2s-%.16s", iso, iso + 11, iso + 14, iso + 17, hex);
+}
+
+static void put_lines(struct source *source, struct buf *lines)
+{
+	struct buf key;
+	int ret;
+
+	buf_init(&key, LIMIT_KEY_LEN_MAX);
+	make_key(source, clock_real_ns(), &key);
+	ret = key.failed ? -ENAMETOOLONG
+			 : s3_put_text(source->s3, flow_core_self(), slice_str(source->bucket),
+				   buf_slice(&key), buf_slice(lines));
+	if (ret) {
+		counter_add(&dropped, 1);
+		log_warn("s3", "an access log of %s cannot be put into %s: %s", source->from.name,
+			source->bucket, strerror(-ret));
+	}
+	buf_free(&key);
+}
+
+/* One object of what gathers meanwhile. */
+static void writer(void *arg)
+{
+	struct source *source = arg;
+	struct s3_access_log *log = source->s3->access_log;
+	uint64_t until_ns = clock_now_ns() + log->flush_ns;
+	struct buf lines;
+
+	while (clock_now_ns() < until_ns && !reactor_stopping(reactor_self()))
+		fiber_sleep_ns(MIN(LOOK_NS, until_ns - clock_now_ns()));
+	pthread_mutex_lock(&log->lock);
+	lines = source->lines;
+	buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
+	source->waiting = false;
+	pthread_mutex_unlock(&log->lock);
+	put_lines(source, &lines);
+	buf_free(&lines);
+}
+
+/* ---- Lines. ---- */
+
+static void put_operation(const struct s3_call *call, struct buf *line)
+{
+	struct slice part = s3_subresource(&call->params);
+
+	buf_printf(line, "REST.%.*s.", SLICE_FMT(slice_to(call->request->method_text, 16)));
+	if (!part.len)
+		buf_put_str(line, call->key.len ? "OBJECT" : "BUCKET");
+	for (size_t i = 0; i < part.len; i++) {
+		char c = part.data[i];
+
+		c = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c == '-' ? '_' : c;
+		buf_put(line, &c, 1);
+	}
+}
+
+/* What a client wrote, so that it can neither end its quotes nor the line. */
+static void put_quoted(struct slice text, struct buf *line)
+{
+	if (!text.len) {
+		buf_put_str(line, "\"-\" ");
+		return;
+	}
+	buf_put_str(line, "\"");
+	for (size_t i = 0; i < text.len; i++) {
+		uint8_t byte = (uint8_t)text.data[i];
+
+		if (byte < 0x20 || byte >= 0x7f || byte == '"')
+			buf_printf(line, "%%%02X", byte);
+		else
+			buf_put(line, &text.data[i], 1);
+	}
+	buf_put_str(line, "\" ");
+}
+
+static void put_time(struct buf *line)
+{
+	char text[DATE_HTTP_LEN];
+
+	/* "Sun, 06 Nov 1994 08:49:37 GMT" as "[06/Nov/1994:08:49:37 +0000]" */
+	date_http_format((int64_t)(clock_real_ns() / NS_PER_MS), text);
+	buf_printf(line, "[%.2s/%.3s/%.4s:%.8s +0000] ", text + 5, text + 8, text + 12, text + 17);
+}
+
+static void put_request(const struct s3_call *call, struct buf *line)
+{
+	struct slice path = call->request->path, query = call->request->query;
+	struct buf uri;
+
+	buf_init(&uri, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	buf_printf(&uri, "%.*s %.*s%s%.*s HTTP/1.1", SLICE_FMT(call->request->method_text),
+		SLICE_FMT(path), query.len ? "?" : "", SLICE_FMT(query));
+	put_quoted(uri.failed ? SLICE_NONE : buf_slice(&uri), line);
+	buf_free(&uri);
+}
+
+static void put_line(const struct s3_call *call, const struct s3_error *error, struct buf *line)
+{
+	const char *peer = call->request->peer ? call->request->peer : "-";
+	const char *port = strrchr(peer, ':');
+	bool anonymous = !call->identity || call->identity->anonymous;
+
+	buf_printf(line, "%s %s ", call->settings->bucket.owner, call->settings->bucket.name);
+	put_time(line);
+	for (const char *at = peer; *at && at != port; at++)
+		buf_put(line, *at == ' ' ? "_" : at, 1);
+	buf_printf(line, " %s %s ", anonymous ? "-" : call->identity->access_key,
+		call->request->request_id);
+	put_operation(call, line);
+	buf_put_str(line, " ");
+	if (call->key.len)
+		uri_encode(call->key, URI_KEEP_SLASH, line);
+	else
+		buf_put_str(line, "-");
+	buf_put_str(line, " ");
+	put_request(call, line);
+	buf_printf(line, "%u %s %llu - %llu - ", call->reply->status, error ? error->code : "-",
+		(unsigned long long)call->body_bytes,
+		(unsigned long long)((clock_now_ns() - call->log_start_ns) / NS_PER_MS));
+	put_quoted(s3_call_header(call, SLICE("referer")), line);
+	put_quoted(s3_call_header(call, SLICE("user-agent")), line);
+	buf_printf(line, "- %s %s - %s ", call->s3->host_id, anonymous ? "-" : "SigV4",
+		anonymous	  ? "-"
+		: call->presigned ? "QueryString"
+				  : "AuthHeader");
+	put_quoted(s3_call_header(call, SLICE("host")), line);
+	buf_put_str(line, "- - -\n");
+}
+
+/* The bucket's, with where it goes now. Holds the lock. */
+static struct source *find_source(
+	struct s3_access_log *log, const struct s3_call *call, const struct s3_logging *logging)
+{
+	const struct store_bucket *from = &call->settings->bucket;
+	struct source *source = log->sources;
+
+	while (source && strcmp(source->from.name, from->name) != 0)
+		source = source->next;
+	if (!source) {
+		source = calloc(1, sizeof(*source));
+		if (!source)
+			return NULL;
+		buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
+		source->s3 = call->s3;
+		source->next = log->sources;
+		log->sources = source;
+	}
+	if (!source->waiting) {
+		source->from = *from;
+		source->partitioned = logging->partitioned;
+		slice_copy_str(logging->bucket, source->bucket, sizeof(source->bucket));
+		slice_copy_str(logging->prefix, source->prefix, sizeof(source->prefix));
+	}
+	return source;
+}
+
+void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
+{
+	struct s3_access_log *log = call->s3->access_log;
+	const struct s3_logging *logging =
+		call->settings ? call->settings->parsed[S3_CONFIG_LOGGING] : NULL;
+	struct source *source;
+	bool kept = false, start = false;
+	struct buf line;
+
+	if (!logging)
+		return;
+	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	put_line(call, error, &line);
+	pthread_mutex_lock(&log->lock);
+	source = line.failed ? NULL : find_source(log, call, logging);
+	if (source && source->lines.len + line.len <= S3_ACCESS_LOG_BYTES_MAX) {
+		buf_put_slice(&source->lines, buf_slice(&line));
+		kept = !source->lines.failed;
+		start = kept && !source->waiting;
+		source->waiting |= start;
+	}
+	pthread_mutex_unlock(&log->lock);
+	buf_free(&line);
+	if (start && fiber_spawn(reactor_self(), "access log", writer, source)) {
+		pthread_mutex_lock(&log->lock);
+		source->waiting = false;
+		pthread_mutex_unlock(&log->lock);
+	}
+	if (!kept)
+		counter_add(&dropped, 1);
+}

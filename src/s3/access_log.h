@@ -1,0 +1,27 @@
+/* s3/access_log.h: server access logging: a line for each request to a bucket that asks for it,
+ * kept in memory for a while, then put as an object into the bucket that is to have it. As in S3 it
+ * is a best effort: what has not been put when the server dies is lost.
+ *
+ * Source: S3 User Guide, "Logging requests with server access logging", "Amazon S3 server access
+ * log format". */
+#ifndef S3_ACCESS_LOG_H
+#define S3_ACCESS_LOG_H
+
+#include "s3/s3_priv.h"
+
+#define S3_ACCESS_LOG_FLUSH_S_DEFAULT 60u
+/* Of one bucket, between two objects; what comes beyond is counted and dropped. */
+#define S3_ACCESS_LOG_BYTES_MAX (1 * MIB)
+
+struct s3_logging {
+	struct slice bucket, prefix;
+	bool partitioned;
+};
+
+struct s3_access_log;
+int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log);
+void s3_access_log_close(struct s3_access_log *log); /* no reactor runs; takes NULL */
+/* Once the call is answered. error: what it was answered with, or NULL. */
+void s3_access_log_request(struct s3_call *call, const struct s3_error *error);
+
+#endif

@@ -1,0 +1,33 @@
+/* s3/access_priv.h: one question about access while it is answered. */
+#ifndef S3_ACCESS_PRIV_H
+#define S3_ACCESS_PRIV_H
+
+#include "s3/access.h"
+#include "s3/tags.h"
+
+struct access {
+	struct s3_call *call;
+	const struct s3_principal *principal;
+	const struct s3_settings *settings; /* NULL: it is about no bucket */
+	struct slice bucket, key, version_id;
+	bool other; /* of another bucket than the call's: the source of a copy */
+	/* What was found out on the way. */
+	bool object_missing;
+	bool object_known;
+	struct slice object_headers; /* in the arena */
+	bool tags_known, request_tags_known;
+	struct s3_tags tags, request_tags;
+	const struct s3_error *error; /* why nothing could be found out */
+	char small[4][48];	      /* values that are made */
+	uint32_t small_count;
+};
+
+/* The action of IAM that the call is; empty: none that anybody could be given. */
+const char *access_action(const struct s3_call *call);
+bool access_allowed(struct access *access, const char *action, struct slice resource);
+/* The object's list; -ENOENT when there is no object. */
+int access_object_acl(struct access *access, struct s3_acl *ret_acl);
+/* The values of condition keys. */
+s3_policy_values_fn access_values;
+
+#endif

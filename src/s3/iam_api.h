@@ -1,0 +1,63 @@
+/* s3/iam_api.h: the calls of IAM and STS: a form with an Action in, XML out. Each call is one row
+ * of a table; one that changes an account works on a copy, which is kept when it succeeds.
+ *
+ * Source: IAM API reference, version 2010-05-08; STS API reference, version 2011-06-15. */
+#ifndef S3_IAM_API_H
+#define S3_IAM_API_H
+
+#include "s3/access.h"
+
+struct api;
+/* Writes what stands inside its result, or returns an error. account: of who asks. */
+typedef const struct s3_error *api_fn(struct api *api, json_t *account);
+
+enum api_kind { API_NONE, API_USER, API_GROUP, API_ROLE, API_POLICY };
+struct api_action {
+	const char *name;
+	api_fn *run;
+	enum api_kind kind; /* of which entity it is, where one function serves several */
+	bool changes;
+	bool sts;
+};
+struct api {
+	struct s3_call *call;
+	const struct api_action *action;
+	struct s3_params form;
+	const struct s3_error *error; /* why a change was not made */
+	struct buf xml;
+};
+
+/* A field of the form; empty when it is missing. */
+struct slice api_field(const struct api *api, const char *name);
+/* Kinds by their names: "users", "user", "UserName", "User". */
+const char *api_members(enum api_kind kind);
+const char *api_word(enum api_kind kind);
+const char *api_name_field(enum api_kind kind);
+const char *api_title(enum api_kind kind);
+/* The entity that the form names; NoSuchEntity. */
+const struct s3_error *api_entity(
+	struct api *api, json_t *account, enum api_kind kind, json_t **ret_entity);
+const struct s3_error *api_no_such(struct api *api, const char *what, struct slice name);
+const struct s3_error *api_invalid(struct api *api, const char *what);
+/* <Name>text</Name> of a member of an entity. */
+void api_put(struct api *api, const char *element, struct slice text);
+void api_put_time(struct api *api, const char *element, const json_t *entity);
+/* An entity as its calls tell it, inside <User> and its kin or <member>. */
+void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const json_t *entity,
+	const char *element);
+/* Pages through an object's members in order of their names: <member>…</member> for each. */
+typedef void api_each_fn(struct api *api, json_t *account, const char *name, json_t *value);
+const struct s3_error *api_list(
+	struct api *api, json_t *account, json_t *object, const char *element, api_each_fn *each);
+
+api_fn api_create, api_get, api_list_all, api_update, api_delete;
+api_fn api_create_key, api_list_keys, api_update_key, api_delete_key;
+api_fn api_put_policy, api_get_policy, api_delete_policy, api_list_policies;
+api_fn api_attach, api_detach, api_list_attached, api_policy_version;
+api_fn api_group_add, api_group_remove, api_groups_of_user, api_trust, api_summary;
+api_fn api_caller, api_assume_role, api_session_token;
+
+/* Whether the trust policy of a role lets the caller assume it. */
+bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice trust);
+
+#endif

@@ -1,0 +1,208 @@
+/* s3/iam_doc.c: what an account's document is made of: entities by name, keys, ARNs. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/iam_priv.h"
+
+struct slice s3_json_text(const json_t *object, const char *name)
+{
+	const json_t *value = json_object_get(object, name);
+
+	return json_is_string(value) ? slice_of(json_string_value(value), json_string_length(value))
+				     : SLICE_NONE;
+}
+
+int64_t s3_json_number(const json_t *object, const char *name)
+{
+	return (int64_t)json_integer_value(json_object_get(object, name));
+}
+
+static json_t *member(json_t *object, const char *name, json_t *fresh, bool fits)
+{
+	if (fits) {
+		json_decref(fresh);
+		return json_object_get(object, name);
+	}
+	return json_object_set_new(object, name, fresh) ? NULL : json_object_get(object, name);
+}
+
+json_t *s3_json_object(json_t *object, const char *name)
+{
+	return member(object, name, json_object(), json_is_object(json_object_get(object, name)));
+}
+
+json_t *s3_json_list(json_t *object, const char *name)
+{
+	return member(object, name, json_array(), json_is_array(json_object_get(object, name)));
+}
+
+int s3_json_set_text(json_t *object, const char *name, struct slice value)
+{
+	json_t *text = json_stringn(value.data ? value.data : "", value.len);
+
+	return json_object_set_new(object, name, text) ? -ENOMEM : 0;
+}
+
+int s3_iam_lower(struct slice name, char ret_lower[S3_NAME_LEN_MAX + 1])
+{
+	if (!name.len || name.len > S3_NAME_LEN_MAX)
+		return -EINVAL;
+	for (size_t i = 0; i < name.len; i++) {
+		unsigned char c = (unsigned char)name.data[i];
+
+		/* IAM's own characters, and the "$" that some name tenants with. */
+		if (!isalnum(c) && !strchr("_+=,.@$-", c))
+			return -EINVAL;
+		ret_lower[i] = (char)tolower(c);
+	}
+	ret_lower[name.len] = '\0';
+	return 0;
+}
+
+json_t *s3_iam_entity(const json_t *account, const char *kind, struct slice name)
+{
+	char lower[S3_NAME_LEN_MAX + 1];
+
+	if (s3_iam_lower(name, lower))
+		return NULL;
+	return json_object_get(json_object_get(account, kind), lower);
+}
+
+struct slice s3_iam_arn(
+	const json_t *account, const char *kind, const json_t *entity, char ret_arn[S3_ARN_LEN_MAX])
+{
+	struct slice number = s3_json_text(account, "account_id");
+	struct slice path = s3_json_text(entity, "path");
+	int len;
+
+	if (!entity)
+		len = snprintf(
+			ret_arn, S3_ARN_LEN_MAX, "arn:aws:iam::%.*s:root", SLICE_FMT(number));
+	else
+		len = snprintf(ret_arn, S3_ARN_LEN_MAX, "arn:aws:iam::%.*s:%s%.*s%.*s",
+			SLICE_FMT(number), kind, SLICE_FMT(path.len ? path : SLICE("/")),
+			SLICE_FMT(s3_json_text(entity, "name")));
+	return slice_of(ret_arn, MIN((size_t)len, S3_ARN_LEN_MAX - 1));
+}
+
+/* Letters and digits, without those that look alike. */
+static void random_text(const char *alphabet, size_t count, char *ret_text)
+{
+	uint8_t bytes[64];
+	size_t size = strlen(alphabet);
+
+	CHECK(count <= sizeof(bytes));
+	random_fill(bytes, count);
+	for (size_t i = 0; i < count; i++)
+		ret_text[i] = alphabet[bytes[i] % size];
+	secret_wipe(bytes, sizeof(bytes));
+}
+
+void s3_iam_unique_id(const char *prefix, char ret_id[S3_UNIQUE_ID_LEN + 1])
+{
+	size_t len = strlen(prefix);
+
+	CHECK(len <= 4);
+	memcpy(ret_id, prefix, len);
+	random_text("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", S3_UNIQUE_ID_LEN - 1 - len, ret_id + len);
+	ret_id[S3_UNIQUE_ID_LEN - 1] = '\0';
+}
+
+json_t *s3_iam_key_find(const json_t *keys, struct slice access_key, size_t *ret_idx)
+{
+	for (size_t i = 0; i < json_array_size(keys); i++) {
+		json_t *key = json_array_get(keys, i);
+
+		if (!slice_eq(s3_json_text(key, "access_key"), access_key))
+			continue;
+		if (ret_idx)
+			*ret_idx = i;
+		return key;
+	}
+	return NULL;
+}
+
+/* What can stand in an Authorization header, and lies in a file without quotes. */
+static bool is_key_text(struct slice text, size_t len_max)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.data[i] <= ' ' || text.data[i] > '~' || text.data[i] == ',')
+			return false;
+	return text.len > 0 && text.len <= len_max;
+}
+
+static int key_fill(struct s3_iam *iam, json_t *entry, const struct s3_new_key *key)
+{
+	struct buf sealed;
+	int ret;
+
+	buf_init(&sealed, S3_SEALED_LEN(LIMIT_SECRET_KEY_LEN_MAX));
+	ret = s3_iam_seal(iam, key->access_key, key->secret, &sealed);
+	if (!ret)
+		ret = s3_json_set_text(entry, "access_key", key->access_key);
+	if (!ret)
+		ret = s3_json_set_text(entry, "sealed", buf_slice(&sealed));
+	if (!ret && json_object_set_new(entry, "active", json_boolean(key->active)))
+		ret = -ENOMEM;
+	buf_free(&sealed);
+	return ret;
+}
+
+int s3_iam_key_add(struct s3_iam *iam, json_t *keys, struct s3_new_key *key)
+{
+	json_t *entry;
+
+	if (!key->access_key.len) {
+		s3_iam_unique_id("AKIA", key->made_access_key);
+		key->access_key = slice_str(key->made_access_key);
+	}
+	if (!key->secret.len) {
+		random_text("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-", 40,
+			key->made_secret);
+		key->made_secret[40] = '\0';
+		key->secret = slice_str(key->made_secret);
+	}
+	if (!is_key_text(key->access_key, LIMIT_ACCESS_KEY_LEN_MAX) ||
+		!is_key_text(key->secret, LIMIT_SECRET_KEY_LEN_MAX))
+		return -EINVAL;
+	entry = s3_iam_key_find(keys, key->access_key, NULL);
+	if (entry)
+		return key_fill(iam, entry, key);
+	if (json_array_size(keys) >= S3_KEYS_PER_USER)
+		return -EDQUOT;
+	entry = json_object();
+	json_object_set_new(
+		entry, "created", json_integer((json_int_t)(clock_real_ns() / NS_PER_MS)));
+	if (json_array_append_new(keys, entry))
+		return -ENOMEM;
+	return key_fill(iam, entry, key);
+}
+
+#define ALLOW(actions)                                                                          \
+	"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":[" actions \
+	"],\"Resource\":\"*\"}]}"
+
+const char *s3_iam_builtin_policy(struct slice arn)
+{
+	static const struct {
+		struct slice name;
+		const char *text;
+	} all[] = {
+		{SLICE("AdministratorAccess"), ALLOW("\"*\"")},
+		{SLICE("AmazonS3FullAccess"), ALLOW("\"s3:*\"")},
+		{SLICE("AmazonS3ReadOnlyAccess"), ALLOW("\"s3:Get*\",\"s3:List*\"")},
+		{SLICE("AmazonSNSFullAccess"), ALLOW("\"sns:*\"")},
+		{SLICE("AmazonSNSReadOnlyAccess"), ALLOW("\"sns:Get*\",\"sns:List*\"")},
+		{SLICE("IAMFullAccess"), ALLOW("\"iam:*\"")},
+		{SLICE("IAMReadOnlyAccess"), ALLOW("\"iam:Get*\",\"iam:List*\"")},
+	};
+	static const struct slice start = SLICE("arn:aws:iam::aws:policy/");
+
+	if (!slice_starts(arn, start))
+		return NULL;
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (slice_eq(slice_from(arn, start.len), all[i].name))
+			return all[i].text;
+	return NULL;
+}

@@ -1,0 +1,382 @@
+/* s3/notify.c: the queues of events and the threads that send what is in them. */
+#include "s3/notify.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TRY_MS_MAX   10000L
+#define PAUSE_NS_MIN (100 * NS_PER_MS)
+#define PAUSE_NS_MAX (10 * NS_PER_S)
+#define CLOSE_NS     (3 * NS_PER_S) /* what targets have when the server ends */
+
+DEFINE_COUNTER(
+	sent, "nebulaio_notification_sent_total", NULL, "Events that their target has taken.");
+DEFINE_COUNTER(failed_tries, "nebulaio_notification_failed_tries_total", NULL,
+	"Times that a target did not take an event.");
+DEFINE_COUNTER(dropped, "nebulaio_notification_dropped_total", NULL,
+	"Events that were given up: the queue full, the target silent or gone.");
+
+struct event {
+	struct event *next;
+	uint64_t queued_ns;
+	size_t len;
+	char text[];
+};
+struct target {
+	struct s3_notify *notify;
+	char name[S3_TARGET_NAME_MAX + 1];
+	char url[S3_TARGET_URL_MAX + 1]; /* of a log: its file */
+	bool is_log;
+	pthread_t thread;
+	pthread_cond_t changed;
+	struct event *first, **end;
+	uint32_t count;
+	bool dropping; /* told once, until something is sent again */
+};
+struct s3_notify {
+	pthread_mutex_t lock;
+	bool closing;
+	uint64_t close_ns; /* when the last moment is over */
+	uint32_t queue_events;
+	uint64_t retry_ns;
+	_Atomic uint64_t sequence;
+	uint32_t started;
+	uint32_t count;
+	struct target targets[S3_TARGETS_MAX];
+};
+
+/* ---- Names and addresses. ---- */
+
+static bool name_valid(struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		char c = name.data[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+			c != '-' && c != '_')
+			return false;
+	}
+	return name.len > 0 && name.len <= S3_TARGET_NAME_MAX;
+}
+
+static struct target *find(const struct s3_notify *notify, struct slice name)
+{
+	for (uint32_t i = 0; i < notify->count; i++)
+		if (slice_eq(slice_str(notify->targets[i].name), name))
+			return (struct target *)&notify->targets[i];
+	return NULL;
+}
+
+static int add(struct s3_notify *notify, struct slice name, struct slice url, bool is_log)
+{
+	struct target *target = &notify->targets[notify->count];
+
+	if (notify->count == S3_TARGETS_MAX || !name_valid(name) || find(notify, name) ||
+		slice_copy_str(url, target->url, sizeof(target->url)))
+		return -EINVAL;
+	slice_copy_str(name, target->name, sizeof(target->name));
+	target->is_log = is_log;
+	target->notify = notify;
+	target->end = &target->first;
+	notify->count++;
+	return 0;
+}
+
+static int add_webhook(struct s3_notify *notify, struct slice text)
+{
+	ptrdiff_t at = slice_find(text, SLICE("="));
+	struct slice url = at < 0 ? SLICE_NONE : slice_from(text, (size_t)at + 1);
+
+	if (at < 0 ||
+		(!slice_starts(url, SLICE("http://")) && !slice_starts(url, SLICE("https://"))))
+		return -EINVAL;
+	return add(notify, slice_to(text, (size_t)at), url, false);
+}
+
+static int add_all(struct s3_notify *notify, const struct s3_notify_opts *opts)
+{
+	struct slice rest = slice_str(opts->targets ? opts->targets : "");
+	int ret = 0;
+
+	if (opts->log_file && opts->log_file[0])
+		ret = add(notify, SLICE(S3_TARGET_LOG), slice_str(opts->log_file), true);
+	while (!ret && rest.len)
+		ret = add_webhook(notify, slice_trim(slice_split(&rest, ',')));
+	if (ret)
+		log_error("s3", "notification.targets: NAME=URL,… with names of letters, digits, "
+				"'-' and '_', each once (log is the log file's), and http:// or "
+				"https://");
+	return ret;
+}
+
+/* ---- One try. ---- */
+
+static int append_line(const struct target *target, const struct event *event)
+{
+	int fd = open(target->url, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+	off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+	ssize_t done;
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	done = write(fd, event->text, event->len);
+	ret = done < 0 ? -errno : (size_t)done < event->len ? -ENOSPC : 0;
+	/* A line is whole or not there. */
+	if (ret && end >= 0 && ftruncate(fd, end))
+		log_warn("s3", "a torn line stays in %s: %s", target->url, strerror(errno));
+	close(fd);
+	return ret;
+}
+
+/* What a target answers is of no use. */
+static size_t take_nothing(char *data, size_t size, size_t count, void *arg)
+{
+	(void)data;
+	(void)arg;
+	return size * count;
+}
+
+/* Not 0: the server ends and cannot wait any longer. */
+static int look(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+	struct s3_notify *notify = arg;
+	bool over;
+
+	(void)a;
+	(void)b;
+	(void)c;
+	(void)d;
+	pthread_mutex_lock(&notify->lock);
+	over = notify->closing && clock_now_ns() >= notify->close_ns;
+	pthread_mutex_unlock(&notify->lock);
+	return over;
+}
+
+static bool post(const struct target *target, const struct event *event, CURL *curl)
+{
+	const char *text = event->text;
+	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+	long status = 0;
+	CURLcode ret;
+
+	curl_easy_setopt(curl, CURLOPT_URL, target->url);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TRY_MS_MAX);
+	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(curl, CURLOPT_USERAGENT, "nebulaio");
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)event->len);
+	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_nothing);
+	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look);
+	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, target->notify);
+	ret = headers ? curl_easy_perform(curl) : CURLE_OUT_OF_MEMORY;
+	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+	curl_slist_free_all(headers);
+	return ret == CURLE_OK && status >= 200 && status < 300;
+}
+
+/* ---- A target's thread. ---- */
+
+/* Until then, or until the server ends: false. Holds the lock. */
+static bool rest_until(struct target *target, uint64_t until_ns)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
+
+	while (!target->notify->closing && clock_now_ns() < until_ns)
+		pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
+	return !target->notify->closing;
+}
+
+static bool deliver(struct target *target, const struct event *event, CURL *curl)
+{
+	struct s3_notify *notify = target->notify;
+	uint64_t pause_ns = PAUSE_NS_MIN;
+	bool again = true;
+
+	while (again) {
+		if (target->is_log ? append_line(target, event) == 0 : post(target, event, curl))
+			return true;
+		counter_add(&failed_tries, 1);
+		pthread_mutex_lock(&notify->lock);
+		again = clock_now_ns() + pause_ns < event->queued_ns + notify->retry_ns &&
+			rest_until(target, clock_now_ns() + pause_ns);
+		pthread_mutex_unlock(&notify->lock);
+		pause_ns = MIN(2 * pause_ns, PAUSE_NS_MAX);
+	}
+	return false;
+}
+
+/* Holds the lock. */
+static void drop(struct target *target, const char *why)
+{
+	counter_add(&dropped, 1);
+	if (!target->dropping)
+		log_warn("s3", "events for the notification target %s are dropped: %s",
+			target->name, why);
+	target->dropping = true;
+}
+
+/* The oldest, once there is one; NULL: the server ends. Holds the lock. */
+static struct event *next(struct target *target)
+{
+	const struct s3_notify *notify = target->notify;
+
+	while (!target->first && !notify->closing)
+		pthread_cond_wait(&target->changed, &target->notify->lock);
+	if (notify->closing && clock_now_ns() >= notify->close_ns)
+		return NULL;
+	return target->first;
+}
+
+static void forget(struct target *target)
+{
+	struct event *event = target->first;
+
+	target->first = event->next;
+	if (!target->first)
+		target->end = &target->first;
+	target->count--;
+	free(event);
+}
+
+static void *target_main(void *arg)
+{
+	struct target *target = arg;
+	pthread_mutex_t *lock = &target->notify->lock;
+	CURL *curl = curl_easy_init();
+	struct event *event;
+	bool taken;
+
+	pthread_mutex_lock(lock);
+	while ((event = next(target))) {
+		pthread_mutex_unlock(lock);
+		taken = (curl || target->is_log) && deliver(target, event, curl);
+		pthread_mutex_lock(lock);
+		if (taken) {
+			counter_add(&sent, 1);
+			target->dropping = false;
+		} else {
+			drop(target, "it does not take them");
+		}
+		forget(target);
+	}
+	while (target->first) {
+		drop(target, "the server ends");
+		forget(target);
+	}
+	pthread_mutex_unlock(lock);
+	curl_easy_cleanup(curl);
+	return NULL;
+}
+
+/* ---- What others call. ---- */
+
+static int start(struct target *target)
+{
+	pthread_condattr_t attr;
+	int ret;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&target->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	ret = -pthread_create(&target->thread, NULL, target_main, target);
+	if (ret)
+		pthread_cond_destroy(&target->changed);
+	return ret;
+}
+
+int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_notify)
+{
+	struct s3_notify *notify = calloc(1, sizeof(*notify));
+	int ret;
+
+	if (!notify)
+		return -ENOMEM;
+	pthread_mutex_init(&notify->lock, NULL);
+	notify->queue_events = opts->queue_events ? opts->queue_events : S3_NOTIFY_EVENTS_DEFAULT;
+	notify->retry_ns = (opts->retry_s ? opts->retry_s : S3_NOTIFY_RETRY_S_DEFAULT) * NS_PER_S;
+	ret = add_all(notify, opts);
+	if (!ret && notify->count && curl_global_init(CURL_GLOBAL_DEFAULT))
+		ret = -ENOMEM;
+	while (!ret && notify->started < notify->count) {
+		ret = start(&notify->targets[notify->started]);
+		notify->started += !ret;
+	}
+	if (ret) {
+		s3_notify_close(notify);
+		return ret;
+	}
+	*ret_notify = notify;
+	return 0;
+}
+
+void s3_notify_close(struct s3_notify *notify)
+{
+	if (!notify)
+		return;
+	pthread_mutex_lock(&notify->lock);
+	notify->closing = true;
+	notify->close_ns = clock_now_ns() + CLOSE_NS;
+	for (uint32_t i = 0; i < notify->started; i++)
+		pthread_cond_broadcast(&notify->targets[i].changed);
+	pthread_mutex_unlock(&notify->lock);
+	for (uint32_t i = 0; i < notify->started; i++) {
+		pthread_join(notify->targets[i].thread, NULL);
+		pthread_cond_destroy(&notify->targets[i].changed);
+	}
+	pthread_mutex_destroy(&notify->lock);
+	free(notify);
+}
+
+bool s3_notify_has(const struct s3_notify *notify, struct slice target)
+{
+	return find(notify, target) != NULL;
+}
+
+void s3_notify_send(struct s3_notify *notify, struct slice name, struct slice text)
+{
+	struct target *target = find(notify, name);
+	struct event *event = target ? malloc(sizeof(*event) + text.len + 1) : NULL;
+	bool queued = false;
+
+	if (!event) {
+		counter_add(&dropped, 1);
+		return;
+	}
+	*event = (struct event){.queued_ns = clock_now_ns(), .len = text.len};
+	memcpy(event->text, text.data, text.len);
+	if (target->is_log)
+		event->text[event->len++] = '\n';
+	pthread_mutex_lock(&notify->lock);
+	if (target->count < notify->queue_events) {
+		*target->end = event;
+		target->end = &event->next;
+		target->count++;
+		queued = true;
+		pthread_cond_signal(&target->changed);
+	} else {
+		drop(target, "its queue is full");
+	}
+	pthread_mutex_unlock(&notify->lock);
+	if (!queued)
+		free(event);
+}
+
+uint64_t s3_notify_sequence(struct s3_notify *notify)
+{
+	uint64_t last = atomic_load(&notify->sequence), now;
+
+	do {
+		now = MAX(clock_real_ns(), last + 1);
+	} while (!atomic_compare_exchange_weak(&notify->sequence, &last, now));
+	return now;
+}

@@ -1,0 +1,219 @@
+/* s3/settings.c: what buckets say about themselves, in a small table for each reactor's thread. A
+ * bucket's generation, which all share, is counted up after every change: a copy counts while it
+ * has the generation that stood before it was read. */
+#include "s3/settings.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CACHE_SIZE	 1024u /* buckets that a reactor remembers */
+#define GENERATION_COUNT 4096u /* buckets whose names' hashes meet share one */
+
+/* One thread's. */
+struct cache {
+	struct cache *next;
+	struct s3_settings *slots[CACHE_SIZE];
+};
+struct s3_settings_table {
+	uint64_t id; /* never used before in this process */
+	pthread_mutex_t lock;
+	struct cache *caches;
+	_Atomic uint32_t generations[GENERATION_COUNT];
+};
+
+static _Atomic uint64_t next_table_id = 1;
+/* This thread's cache, and of which table it is: of one that was closed, id is never asked for. */
+static _Thread_local struct cache *own_cache;
+static _Thread_local uint64_t own_table_id;
+
+int s3_settings_open(struct s3_settings_table **ret_table)
+{
+	struct s3_settings_table *table = calloc(1, sizeof(*table));
+
+	if (!table)
+		return -ENOMEM;
+	table->id = atomic_fetch_add(&next_table_id, 1);
+	pthread_mutex_init(&table->lock, NULL);
+	*ret_table = table;
+	return 0;
+}
+
+void s3_settings_close(struct s3_settings_table *table)
+{
+	if (!table)
+		return;
+	while (table->caches) {
+		struct cache *cache = table->caches;
+
+		table->caches = cache->next;
+		for (uint32_t i = 0; i < CACHE_SIZE; i++)
+			s3_settings_put(cache->slots[i]);
+		free(cache);
+	}
+	pthread_mutex_destroy(&table->lock);
+	free(table);
+}
+
+static __attribute__((noinline, cold)) struct cache *cache_make(struct s3_settings_table *table)
+{
+	struct cache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache)
+		return NULL;
+	pthread_mutex_lock(&table->lock);
+	cache->next = table->caches;
+	table->caches = cache;
+	pthread_mutex_unlock(&table->lock);
+	own_cache = cache;
+	own_table_id = table->id;
+	return cache;
+}
+
+static struct cache *cache_self(struct s3_settings_table *table)
+{
+	return own_table_id == table->id ? own_cache : cache_make(table);
+}
+
+static uint32_t hash_of(struct slice name)
+{
+	return crc32c_update(0, name.data, name.len);
+}
+
+void s3_settings_changed(struct s3 *s3, struct slice bucket)
+{
+	atomic_fetch_add_explicit(&s3->settings->generations[hash_of(bucket) % GENERATION_COUNT], 1,
+		memory_order_release);
+}
+
+void s3_settings_put(struct s3_settings *settings)
+{
+	if (!settings || --settings->references)
+		return;
+	s3_arena_free(&settings->arena);
+	free(settings);
+}
+
+static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_config_kind *kind,
+	struct s3_settings *settings)
+{
+	char name[S3_CONFIG_NAME_MAX];
+	struct s3_document document;
+	int ret;
+
+	ret = s3_document_get(s3, core,
+		s3_config_name(slice_str(settings->bucket.name), kind->param, name),
+		&settings->arena, &document);
+	/* Deleted since it was listed, or left of a bucket that had this name before. */
+	if (ret == -ENOENT || (!ret && document.owner != settings->bucket.id))
+		return 0;
+	if (!ret)
+		ret = kind->ops->load(document.text, &settings->arena, &settings->parsed[kind->id]);
+	if (ret == -EINVAL || ret == -EBADMSG) {
+		log_error("s3", "the document %s is damaged: requests to its bucket are refused",
+			name);
+		ret = -EIO;
+	}
+	if (!ret)
+		settings->documents[kind->id] = document.text;
+	return ret;
+}
+
+/* Which kinds a bucket has documents of. */
+struct found {
+	size_t prefix_len;
+	bool kinds[S3_CONFIG_COUNT];
+};
+
+static bool found_visit(struct slice name, void *arg)
+{
+	struct found *found = arg;
+	struct slice param = slice_from(name, found->prefix_len);
+
+	for (int id = 0; id < S3_CONFIG_COUNT; id++)
+		if (slice_eq(s3_config_kind_at((enum s3_config_id)id)->param, param))
+			found->kinds[id] = true;
+	return true;
+}
+
+static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *settings)
+{
+	char name[S3_CONFIG_NAME_MAX];
+	struct slice prefix = s3_config_name(slice_str(settings->bucket.name), SLICE_NONE, name);
+	struct found found = {.prefix_len = prefix.len};
+	int ret = s3_document_list(s3, prefix, SLICE_NONE, found_visit, &found);
+
+	for (int id = 0; !ret && id < S3_CONFIG_COUNT; id++)
+		if (found.kinds[id])
+			ret = load_kind(
+				s3, core, s3_config_kind_at((enum s3_config_id)id), settings);
+	return ret;
+}
+
+static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_core *core,
+	struct slice bucket, struct s3_settings **ret_settings)
+{
+	_Atomic uint32_t *generation =
+		&s3->settings->generations[hash_of(bucket) % GENERATION_COUNT];
+	struct s3_settings *settings = calloc(1, sizeof(*settings));
+	struct s3_settings **slot;
+	struct cache *cache;
+	int ret;
+
+	if (!settings)
+		return -ENOMEM;
+	s3_arena_init(&settings->arena);
+	settings->references = 1;
+	settings->generation = atomic_load_explicit(generation, memory_order_acquire);
+	ret = store_bucket_get(s3->store, bucket, &settings->bucket);
+	if (!ret)
+		ret = load_all(s3, core, settings);
+	cache = ret ? NULL : cache_self(s3->settings);
+	if (ret) {
+		s3_settings_put(settings);
+		return ret;
+	}
+	if (cache) {
+		slot = &cache->slots[hash_of(bucket) % CACHE_SIZE];
+		s3_settings_put(*slot);
+		*slot = settings;
+		settings->references++;
+	}
+	*ret_settings = settings;
+	return 0;
+}
+
+int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	struct s3_settings **ret_settings)
+{
+	struct s3_settings_table *table = s3->settings;
+	struct cache *cache = cache_self(table);
+	uint32_t hash = hash_of(bucket);
+	struct s3_settings *settings = cache ? cache->slots[hash % CACHE_SIZE] : NULL;
+
+	if (!settings ||
+		settings->generation !=
+			atomic_load_explicit(&table->generations[hash % GENERATION_COUNT],
+				memory_order_acquire) ||
+		!slice_eq(bucket, slice_str(settings->bucket.name)))
+		return settings_load(s3, core, bucket, ret_settings);
+	settings->references++;
+	*ret_settings = settings;
+	return 0;
+}
+
+const struct s3_error *s3_call_settings(
+	struct s3_call *call, const struct s3_settings **ret_settings)
+{
+	int ret = 0;
+
+	if (!call->settings && call->bucket.len) {
+		ret = s3_settings_get(call->s3, call->request->core, call->bucket, &call->settings);
+		if (!ret && call->settings->parsed[S3_CONFIG_LOGGING])
+			call->log_start_ns = clock_now_ns();
+	}
+	*ret_settings = call->settings;
+	return ret && ret != -ENOENT ? s3_fail_errno(call, ret) : NULL;
+}

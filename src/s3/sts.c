@@ -1,0 +1,150 @@
+/* s3/sts.c: who one is, and sessions: of a role, or of oneself. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/iam_api.h"
+#include "s3/sts.h"
+
+#define SECONDS_MIN 900u
+#define SECONDS_MAX 129600u
+
+const struct s3_error *api_caller(struct api *api, json_t *account)
+{
+	const struct s3_principal *principal = s3_call_principal(api->call);
+
+	(void)account;
+	api_put(api, "UserId", principal->who.user_id);
+	api_put(api, "Account", principal->who.account);
+	api_put(api, "Arn", principal->who.arn);
+	return NULL;
+}
+
+static bool is_session_name(struct slice name)
+{
+	char ignored[S3_NAME_LEN_MAX + 1];
+
+	return name.len >= 2 && name.len <= 64 && s3_iam_lower(name, ignored) == 0;
+}
+
+static const struct s3_error *parse_seconds(struct api *api, uint64_t preset, uint64_t *ret_seconds)
+{
+	struct slice text = api_field(api, "DurationSeconds");
+
+	*ret_seconds = preset;
+	if (text.len && (slice_to_u64(text, ret_seconds) || *ret_seconds < SECONDS_MIN ||
+				*ret_seconds > SECONDS_MAX))
+		return api_invalid(api, "DurationSeconds");
+	return NULL;
+}
+
+/* <Credentials>: a key of its own, good together with its token until it expires. */
+static const struct s3_error *give_session(
+	struct api *api, const struct s3_session *session, uint64_t seconds)
+{
+	struct s3_sts_token token = {.session = *session};
+	int ret = s3_sts_credentials(api->call->s3->iam, &token, seconds, &api->xml);
+
+	if (ret == -EMSGSIZE)
+		return s3_fail(api->call, S3_E_PACKED_POLICY_TOO_LARGE,
+			"The session's policy is too large.");
+	return ret ? s3_fail_errno(api->call, ret) : NULL;
+}
+
+/* The account and the role that an ARN names: arn:aws:iam::123456789012:role/path/name. */
+static json_t *find_role(struct api *api, struct slice arn, json_t **ret_role)
+{
+	struct slice rest = arn, number, name = SLICE_NONE;
+	char own[S3_ARN_LEN_MAX];
+	json_t *account;
+
+	for (int part = 0; part < 4; part++)
+		slice_split(&rest, ':');
+	number = slice_split(&rest, ':');
+	while (rest.data)
+		name = slice_split(&rest, '/');
+	account = s3_iam_account(api->call->s3->iam, number);
+	*ret_role = s3_iam_entity(account, "roles", name);
+	if (*ret_role && slice_eq(s3_iam_arn(account, "role", *ret_role, own), arn))
+		return account;
+	json_decref(account);
+	*ret_role = NULL;
+	return NULL;
+}
+
+static void put_assumed(struct api *api, const json_t *account, const json_t *role)
+{
+	struct slice name = api_field(api, "RoleSessionName");
+
+	buf_put_str(&api->xml, "<AssumedRoleUser><AssumedRoleId>");
+	buf_printf(&api->xml, "%.*s:%.*s</AssumedRoleId><Arn>",
+		SLICE_FMT(s3_json_text(role, "role_id")), SLICE_FMT(name));
+	buf_printf(&api->xml, "arn:aws:sts::%.*s:assumed-role/%.*s/%.*s</Arn></AssumedRoleUser>",
+		SLICE_FMT(s3_json_text(account, "account_id")),
+		SLICE_FMT(s3_json_text(role, "name")), SLICE_FMT(name));
+}
+
+static const struct s3_error *check_policy(struct api *api, struct slice text)
+{
+	struct s3_policy_refusal refusal = {""};
+	const struct s3_policy *ignored;
+	int ret;
+
+	if (!text.len)
+		return NULL;
+	if (text.len > 2048)
+		return s3_error_at(S3_E_PACKED_POLICY_TOO_LARGE);
+	ret = s3_policy_compile(text, S3_POLICY_IDENTITY, &api->call->arena, &ignored, &refusal);
+	if (ret == -EINVAL)
+		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
+	return ret ? s3_fail_errno(api->call, ret) : NULL;
+}
+
+const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
+{
+	struct slice arn = api_field(api, "RoleArn"), policy = api_field(api, "Policy");
+	const struct s3_error *error;
+	uint64_t seconds;
+	json_t *account, *role;
+
+	(void)ignored;
+	if (!is_session_name(api_field(api, "RoleSessionName")))
+		return api_invalid(api, "RoleSessionName");
+	error = parse_seconds(api, 3600, &seconds);
+	if (!error)
+		error = check_policy(api, policy);
+	if (error)
+		return error;
+	account = find_role(api, arn, &role);
+	/* Whether there is such a role is told to nobody who may not assume it. */
+	if (!account || !s3_call_trusted(api->call, arn, s3_json_text(role, "trust"))) {
+		error = s3_fail(api->call, S3_E_ACCESS_DENIED,
+			"The caller is not authorized to perform sts:AssumeRole on this resource.");
+	} else {
+		const struct s3_session session = {.account = s3_json_text(account, "account_id"),
+			.role = s3_json_text(role, "name"),
+			.name = api_field(api, "RoleSessionName"),
+			.policy = policy};
+
+		error = give_session(api, &session, MIN(seconds, 43200));
+		if (!error)
+			put_assumed(api, account, role);
+	}
+	json_decref(account);
+	return error;
+}
+
+const struct s3_error *api_session_token(struct api *api, json_t *account)
+{
+	const struct s3_principal *principal = s3_call_principal(api->call);
+	const struct s3_session session = {
+		.account = principal->who.account, .user = principal->user_name};
+	const struct s3_error *error;
+	uint64_t seconds;
+
+	(void)account;
+	if (principal->who.role.len || principal->session_name.data)
+		return s3_fail(api->call, S3_E_ACCESS_DENIED,
+			"Cannot call GetSessionToken with session credentials");
+	error = parse_seconds(api, 43200, &seconds);
+	return error ? error : give_session(api, &session, seconds);
+}

@@ -1,0 +1,286 @@
+"""Who may: accounts and what is whose, access control lists, policies, public access, sessions."""
+
+import json
+
+from suite import equal, refused
+
+ONE, TWO, THREE = "one-canonical-id", "two-canonical-id", "three-canonical-id"
+ALL = "http://acs.amazonaws.com/groups/global/AllUsers"
+
+
+def policy(*statements):
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def allow(principal, action, resource, **more):
+    return {"Effect": "Allow", "Principal": principal, "Action": action, "Resource": resource, **more}
+
+
+def grants(answer):
+    return sorted((g["Grantee"].get("ID") or g["Grantee"].get("URI"), g["Permission"]) for g in answer["Grants"])
+
+
+def denied(call, *args, **kwargs):
+    refused(403, "AccessDenied", call, *args, **kwargs)
+
+
+def made(s, client, **options):
+    name = f"{s.prefix}{next(s.numbers)}"
+    client.create_bucket(Bucket=name, **options)
+    return name
+
+
+def test_accounts_have_buckets_of_their_own(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one)
+    equal([b["Name"] for b in one.list_buckets()["Buckets"]], [bucket])
+    equal(two.list_buckets()["Buckets"], [])
+    equal(one.list_buckets()["Owner"]["ID"], ONE)
+    refused(409, "BucketAlreadyExists", two.create_bucket, Bucket=bucket)
+    one.create_bucket(Bucket=bucket)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    for call in (two.get_object, two.delete_object, two.get_object_acl, two.get_object_tagging):
+        denied(call, Bucket=bucket, Key="key")
+    for call in (two.list_objects, two.list_objects_v2, two.list_object_versions, two.get_bucket_acl, two.delete_bucket,
+                 two.get_bucket_location, two.get_bucket_policy, two.get_bucket_cors, two.list_multipart_uploads):
+        denied(call, Bucket=bucket)
+    denied(two.put_object, Bucket=bucket, Key="other", Body=b"x")
+    denied(two.put_bucket_acl, Bucket=bucket, ACL="public-read")
+    refused(404, "NoSuchBucket", two.list_objects, Bucket=bucket + "-none")
+    errors = two.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "key"}]})["Errors"]
+    equal([e["Code"] for e in errors], ["AccessDenied"])
+    equal(one.get_object(Bucket=bucket, Key="key")["Body"].read(), b"x")
+    target = made(s, two)
+    denied(two.copy_object, Bucket=target, Key="copy", CopySource=f"{bucket}/key")
+    refused(403, "InvalidAccessKeyId", s.client("TWODISABLED", "two-secret-key-0123456789").list_buckets)
+
+
+def test_expected_owner(s):
+    one = s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x", ExpectedBucketOwner="111111111111")
+    one.list_objects_v2(Bucket=bucket, ExpectedBucketOwner=ONE)
+    denied(one.list_objects_v2, Bucket=bucket, ExpectedBucketOwner="222222222222")
+    denied(one.copy_object, Bucket=bucket, Key="copy", CopySource=f"{bucket}/key", ExpectedSourceBucketOwner=TWO)
+
+
+def test_canned_lists(s):
+    one, two, nobody = s.one(), s.two(), s.client(unsigned=True)
+    bucket = made(s, one, ACL="public-read")
+    equal(grants(one.get_bucket_acl(Bucket=bucket)), [(ALL, "READ"), (ONE, "FULL_CONTROL")])
+    # Groups come first, as clients have come to read them.
+    equal([g["Permission"] for g in one.get_bucket_acl(Bucket=bucket)["Grants"]], ["READ", "FULL_CONTROL"])
+    one.put_object(Bucket=bucket, Key="private", Body=b"p")
+    one.put_object(Bucket=bucket, Key="public", Body=b"q", ACL="public-read")
+    one.put_object(Bucket=bucket, Key="keys", Body=b"r", ACL="authenticated-read")
+    equal(len(nobody.list_objects_v2(Bucket=bucket)["Contents"]), 3)
+    equal(nobody.get_object(Bucket=bucket, Key="public")["Body"].read(), b"q")
+    denied(nobody.get_object, Bucket=bucket, Key="private")
+    denied(nobody.get_object, Bucket=bucket, Key="keys")
+    equal(two.get_object(Bucket=bucket, Key="keys")["Body"].read(), b"r")
+    denied(two.put_object, Bucket=bucket, Key="new", Body=b"x")
+    refused(404, "NoSuchKey", nobody.get_object, Bucket=bucket, Key="none")
+    one.put_bucket_acl(Bucket=bucket, ACL="private")
+    denied(nobody.list_objects_v2, Bucket=bucket)
+    denied(nobody.get_object, Bucket=bucket, Key="none")
+    one.put_object_acl(Bucket=bucket, Key="public", ACL="private")
+    denied(nobody.get_object, Bucket=bucket, Key="public")
+    equal(grants(one.get_object_acl(Bucket=bucket, Key="public")), [(ONE, "FULL_CONTROL")])
+    refused(400, "InvalidArgument", one.put_bucket_acl, Bucket=bucket, ACL="no-such-list")
+
+
+def test_what_others_write_is_theirs(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one, ACL="public-read-write")
+    two.put_object(Bucket=bucket, Key="key", Body=b"x")
+    answer = two.get_object_acl(Bucket=bucket, Key="key")
+    equal((answer["Owner"]["ID"], answer["Owner"]["DisplayName"], grants(answer)), (TWO, "Two", [(TWO, "FULL_CONTROL")]))
+    two.put_object(Bucket=bucket, Key="key", Body=b"x", ACL="bucket-owner-read")
+    equal(grants(two.get_object_acl(Bucket=bucket, Key="key")), [(ONE, "READ"), (TWO, "FULL_CONTROL")])
+    one.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerPreferred"}]})
+    two.put_object(Bucket=bucket, Key="given", Body=b"x", ACL="bucket-owner-full-control")
+    equal(one.get_object_acl(Bucket=bucket, Key="given")["Owner"]["ID"], ONE)
+    # A copy is of who copies, whatever the source's list was.
+    one.put_object(Bucket=bucket, Key="open", Body=b"x", ACL="public-read")
+    one.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/open")
+    equal(grants(one.get_object_acl(Bucket=bucket, Key="copy")), [(ONE, "FULL_CONTROL")])
+    # So are uploads in parts.
+    upload = two.create_multipart_upload(Bucket=bucket, Key="parts", ACL="public-read")["UploadId"]
+    shown = two.list_multipart_uploads(Bucket=bucket)["Uploads"][0]
+    equal((shown["Owner"]["ID"], shown["Initiator"]["DisplayName"]), (TWO, "Two"))
+    part = two.upload_part(Bucket=bucket, Key="parts", UploadId=upload, PartNumber=1, Body=b"x")
+    two.complete_multipart_upload(Bucket=bucket, Key="parts", UploadId=upload,
+                                  MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]})
+    equal(grants(two.get_object_acl(Bucket=bucket, Key="parts")), [(ALL, "READ"), (TWO, "FULL_CONTROL")])
+
+
+def test_grants(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one, GrantRead=f"id={TWO}", GrantReadACP='emailAddress="two@example.com"')
+    two.list_objects(Bucket=bucket)
+    equal(grants(two.get_bucket_acl(Bucket=bucket)), [(TWO, "READ"), (TWO, "READ_ACP")])
+    denied(two.put_bucket_acl, Bucket=bucket, ACL="private")
+    owner = {"ID": ONE, "DisplayName": "One"}
+    one.put_bucket_acl(Bucket=bucket, AccessControlPolicy={"Owner": owner, "Grants": [
+        {"Grantee": {"Type": "AmazonCustomerByEmail", "EmailAddress": "TWO@EXAMPLE.COM"}, "Permission": "WRITE_ACP"},
+        {"Grantee": {"Type": "Group", "URI": ALL}, "Permission": "READ"}]})
+    two.put_bucket_acl(Bucket=bucket, GrantFullControl="id=222222222222")
+    equal(grants(two.get_bucket_acl(Bucket=bucket)), [(TWO, "FULL_CONTROL")])
+    # Nothing is given to its owner any more, but to read and to write the list.
+    one.put_bucket_acl(Bucket=bucket, AccessControlPolicy={"Owner": owner, "Grants": []})
+    equal(one.get_bucket_acl(Bucket=bucket)["Grants"], [])
+    for bad, status, code in (({"Type": "CanonicalUser", "ID": "nobody"}, 400, "InvalidArgument"),
+                              ({"Type": "AmazonCustomerByEmail", "EmailAddress": "no@example.com"}, 400,
+                               "UnresolvableGrantByEmailAddress"),
+                              ({"Type": "Group", "URI": "http://example.com/all"}, 400, "InvalidArgument")):
+        refused(status, code, one.put_bucket_acl, Bucket=bucket,
+                AccessControlPolicy={"Owner": owner, "Grants": [{"Grantee": bad, "Permission": "READ"}]})
+    refused(400, "InvalidRequest", one.put_bucket_acl, Bucket=bucket, ACL="private", GrantRead=f"id={TWO}")
+    denied(one.put_bucket_acl, Bucket=bucket, AccessControlPolicy={"Owner": {"ID": TWO}, "Grants": []})
+
+
+def test_ownership_without_lists(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one, ObjectOwnership="BucketOwnerEnforced")
+    rules = one.get_bucket_ownership_controls(Bucket=bucket)["OwnershipControls"]["Rules"]
+    equal(rules, [{"ObjectOwnership": "BucketOwnerEnforced"}])
+    refused(400, "AccessControlListNotSupported", one.put_bucket_acl, Bucket=bucket, ACL="public-read")
+    refused(400, "AccessControlListNotSupported", one.put_object, Bucket=bucket, Key="k", Body=b"x", ACL="public-read")
+    one.put_object(Bucket=bucket, Key="k", Body=b"x", ACL="bucket-owner-full-control")
+    one.delete_bucket_ownership_controls(Bucket=bucket)
+    refused(404, "OwnershipControlsNotFoundError", one.get_bucket_ownership_controls, Bucket=bucket)
+    one.put_bucket_acl(Bucket=bucket, ACL="public-read")
+    refused(400, "InvalidBucketAclWithObjectOwnership", one.put_bucket_ownership_controls, Bucket=bucket,
+            OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]})
+    refused(400, "InvalidBucketAclWithObjectOwnership", two.create_bucket, Bucket=bucket + "-x",
+            ObjectOwnership="BucketOwnerEnforced", ACL="public-read")
+    refused(400, "InvalidArgument", two.create_bucket, Bucket=bucket + "-x", ObjectOwnership="Nobody")
+
+
+def test_bucket_policy(s):
+    one, two, nobody = s.one(), s.two(), s.client(unsigned=True)
+    bucket = made(s, one)
+    resource = f"arn:aws:s3:::{bucket}"
+    one.put_object(Bucket=bucket, Key="public/a", Body=b"a")
+    one.put_object(Bucket=bucket, Key="other/b", Body=b"b")
+    refused(404, "NoSuchBucketPolicy", one.get_bucket_policy, Bucket=bucket)
+    text = policy(allow("*", "s3:GetObject", resource + "/public/*"),
+                  allow({"AWS": "arn:aws:iam::222222222222:root"}, ["s3:ListBucket", "s3:PutObject"],
+                        [resource, resource + "/*"]))
+    one.put_bucket_policy(Bucket=bucket, Policy=text)
+    equal(one.get_bucket_policy(Bucket=bucket)["Policy"], text)
+    equal(one.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"]["IsPublic"], True)
+    equal(nobody.get_object(Bucket=bucket, Key="public/a")["Body"].read(), b"a")
+    denied(nobody.get_object, Bucket=bucket, Key="other/b")
+    denied(nobody.list_objects_v2, Bucket=bucket)
+    two.list_objects_v2(Bucket=bucket)
+    two.put_object(Bucket=bucket, Key="two", Body=b"x")
+    denied(two.get_object, Bucket=bucket, Key="other/b")
+    denied(two.delete_object, Bucket=bucket, Key="two")
+    # Who is not his own master needs a policy of his own, too.
+    s.reader().list_objects_v2(Bucket=bucket)
+    denied(s.reader().put_object, Bucket=bucket, Key="reader", Body=b"x")
+    one.delete_bucket_policy(Bucket=bucket)
+    denied(nobody.get_object, Bucket=bucket, Key="public/a")
+    # A denial binds the owner, too, but for policies.
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": [resource, resource + "/*"]}))
+    denied(one.get_object, Bucket=bucket, Key="public/a")
+    denied(one.list_objects_v2, Bucket=bucket)
+    one.delete_bucket_policy(Bucket=bucket)
+    one.list_objects_v2(Bucket=bucket)
+
+
+def test_policies_that_are_none(s):
+    one = s.one()
+    bucket = made(s, one)
+    resource = f"arn:aws:s3:::{bucket}/*"
+    for text in ("{", "[]", "{}", policy({"Effect": "Allow", "Action": "s3:*", "Resource": resource}),
+                 policy(allow("*", "s3:*", "arn:aws:s3:::some-other-bucket/*")),
+                 policy(allow("*", "s3:*", resource, Condition={"Nonsense": {"a": "b"}})),
+                 policy({"Effect": "Allow", "NotPrincipal": {"AWS": "*"}, "Action": "s3:*", "Resource": resource}),
+                 policy(allow("*", "s3:*", resource + "x" * 21000))):
+        refused(400, "MalformedPolicy", one.put_bucket_policy, Bucket=bucket, Policy=text)
+
+
+def test_conditions(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one)
+    resource = f"arn:aws:s3:::{bucket}"
+    principal = {"AWS": "222222222222"}
+    one.put_object(Bucket=bucket, Key="open", Body=b"x", Tagging="security=public")
+    one.put_object(Bucket=bucket, Key="closed", Body=b"x", Tagging="security=private")
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        allow(principal, "s3:GetObject", resource + "/*",
+              Condition={"StringEquals": {"s3:ExistingObjectTag/security": "public"}}),
+        allow(principal, "s3:ListBucket", resource,
+              Condition={"StringLike": {"s3:prefix": "home/${aws:PrincipalAccount}/*"},
+                         "IpAddress": {"aws:SourceIp": "127.0.0.0/8"}}),
+        allow(principal, "s3:PutObject", resource + "/*",
+              Condition={"StringEquals": {"s3:x-amz-acl": "private", "s3:RequestObjectTag/who": "two"}}),
+        {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": resource + "/deep/*",
+         "Condition": {"StringLike": {"s3:x-amz-copy-source": f"{bucket}/closed*"}}}))
+    two.get_object(Bucket=bucket, Key="open")
+    denied(two.get_object, Bucket=bucket, Key="closed")
+    two.list_objects_v2(Bucket=bucket, Prefix="home/222222222222/a")
+    denied(two.list_objects_v2, Bucket=bucket, Prefix="home/111111111111/a")
+    denied(two.list_objects_v2, Bucket=bucket)
+    two.put_object(Bucket=bucket, Key="k", Body=b"x", ACL="private", Tagging="who=two")
+    denied(two.put_object, Bucket=bucket, Key="k", Body=b"x", ACL="private")
+    denied(two.put_object, Bucket=bucket, Key="k", Body=b"x", ACL="public-read", Tagging="who=two")
+    one.copy_object(Bucket=bucket, Key="deep/a", CopySource=f"{bucket}/open")
+    denied(one.copy_object, Bucket=bucket, Key="deep/b", CopySource=f"{bucket}/closed")
+    equal(one.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"]["IsPublic"], False)
+
+
+def test_public_access_block(s):
+    one, two, nobody = s.one(), s.two(), s.client(unsigned=True)
+    bucket = made(s, one, ACL="public-read")
+    resource = f"arn:aws:s3:::{bucket}"
+    switches = ["BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"]
+
+    def block(*names):
+        one.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration={n: n in names for n in switches})
+        kept = one.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"]
+        equal(sorted(n for n in kept if kept[n]), sorted(names))
+
+    refused(404, "NoSuchPublicAccessBlockConfiguration", one.get_public_access_block, Bucket=bucket)
+    nobody.list_objects_v2(Bucket=bucket)
+    block("IgnorePublicAcls")
+    denied(nobody.list_objects_v2, Bucket=bucket)
+    block("BlockPublicAcls")
+    nobody.list_objects_v2(Bucket=bucket)
+    denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")
+    denied(one.put_object, Bucket=bucket, Key="key", Body=b"x", ACL="public-read")
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    denied(one.put_object_acl, Bucket=bucket, Key="key", ACL="authenticated-read")
+    block("BlockPublicPolicy")
+    public = policy(allow("*", "s3:GetObject", resource + "/*"))
+    denied(one.put_bucket_policy, Bucket=bucket, Policy=public)
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(allow({"AWS": "222222222222"}, "s3:GetObject", resource + "/*")))
+    block()
+    one.put_bucket_policy(Bucket=bucket, Policy=public)
+    nobody.get_object(Bucket=bucket, Key="key")
+    block("RestrictPublicBuckets")
+    denied(nobody.get_object, Bucket=bucket, Key="key")
+    denied(two.get_object, Bucket=bucket, Key="key")
+    one.get_object(Bucket=bucket, Key="key")
+    one.delete_public_access_block(Bucket=bucket)
+    nobody.get_object(Bucket=bucket, Key="key")
+
+
+def test_users_inside_an_account(s):
+    two, reader = s.two(), s.reader()
+    bucket = made(s, two)
+    two.put_object(Bucket=bucket, Key="key", Body=b"x")
+    equal([b["Name"] for b in reader.list_buckets()["Buckets"]], [bucket])
+    equal(reader.get_object(Bucket=bucket, Key="key")["Body"].read(), b"x")
+    denied(reader.put_object, Bucket=bucket, Key="key", Body=b"y")
+    denied(reader.delete_bucket, Bucket=bucket)
+    denied(reader.create_bucket, Bucket=bucket + "-x")
+    # Owners of their own inside one account see nothing of each other.
+    three, four = s.three(), s.four()
+    own = made(s, three)
+    equal(three.list_buckets()["Owner"]["ID"], THREE)
+    equal(four.list_buckets()["Buckets"], [])
+    denied(four.list_objects_v2, Bucket=own)

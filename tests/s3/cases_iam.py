@@ -1,0 +1,219 @@
+"""IAM and STS on the same endpoint: users, keys, groups, roles, policies, sessions."""
+
+import json
+
+from cases_access import denied, made, policy
+from suite import equal, refused
+
+
+def allow(action, resource="*"):
+    return policy({"Effect": "Allow", "Action": action, "Resource": resource})
+
+
+def wipe(iam):
+    """Whatever is in the account that began with t-."""
+    for user in iam.list_users(PathPrefix="/t/")["Users"]:
+        name = user["UserName"]
+        for key in iam.list_access_keys(UserName=name)["AccessKeyMetadata"]:
+            iam.delete_access_key(UserName=name, AccessKeyId=key["AccessKeyId"])
+        for one in iam.list_user_policies(UserName=name)["PolicyNames"]:
+            iam.delete_user_policy(UserName=name, PolicyName=one)
+        for one in iam.list_attached_user_policies(UserName=name)["AttachedPolicies"]:
+            iam.detach_user_policy(UserName=name, PolicyArn=one["PolicyArn"])
+        for one in iam.list_groups_for_user(UserName=name)["Groups"]:
+            iam.remove_user_from_group(UserName=name, GroupName=one["GroupName"])
+        iam.delete_user(UserName=name)
+
+
+def user(s, iam, name, **more):
+    """A new user, and a client with a key of it."""
+    made_user = iam.create_user(UserName=name, Path="/t/", **more)["User"]
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    return made_user, s.client(key["AccessKeyId"], key["SecretAccessKey"])
+
+
+def test_users(s):
+    iam = s.one("iam")
+    try:
+        made_user = iam.create_user(UserName="Alice", Path="/t/")["User"]
+        equal(made_user["Arn"], "arn:aws:iam::111111111111:user/t/Alice")
+        refused(409, "EntityAlreadyExists", iam.create_user, UserName="alice")
+        equal(iam.get_user(UserName="ALICE")["User"], made_user)
+        iam.create_user(UserName="bob", Path="/t/x/")
+        equal([u["UserName"] for page in iam.get_paginator("list_users").paginate(
+            PathPrefix="/t/", PaginationConfig={"PageSize": 1}) for u in page["Users"]], ["Alice", "bob"])
+        iam.update_user(UserName="bob", NewUserName="carol", NewPath="/t/y/")
+        refused(404, "NoSuchEntity", iam.get_user, UserName="bob")
+        equal(iam.get_user(UserName="carol")["User"]["Path"], "/t/y/")
+        equal(iam.get_user()["User"]["Arn"], "arn:aws:iam::111111111111:root")
+        for name in ("a b", "x" * 129, "ü"):
+            refused(400, "ValidationError", iam.create_user, UserName=name) if len(name) < 64 else None
+        iam.delete_user(UserName="carol")
+        refused(404, "NoSuchEntity", iam.delete_user, UserName="carol")
+        # Another account knows nothing of it.
+        refused(404, "NoSuchEntity", s.two("iam").get_user, UserName="Alice")
+        equal(iam.get_account_summary()["SummaryMap"]["Users"], 1)
+    finally:
+        wipe(iam)
+
+
+def test_keys(s):
+    iam = s.one("iam")
+    try:
+        _, client = user(s, iam, "alice")
+        iam.put_user_policy(UserName="alice", PolicyName="all", PolicyDocument=allow("s3:*"))
+        bucket = made(s, client)
+        equal(client.list_buckets()["Owner"]["ID"], "one-canonical-id")
+        first = iam.list_access_keys(UserName="alice")["AccessKeyMetadata"][0]["AccessKeyId"]
+        second = iam.create_access_key(UserName="alice")["AccessKey"]
+        iam.update_access_key(UserName="alice", AccessKeyId=first, Status="Inactive")
+        refused(403, "InvalidAccessKeyId", client.list_buckets)
+        rotated = s.client(second["AccessKeyId"], second["SecretAccessKey"])
+        rotated.put_object(Bucket=bucket, Key="key", Body=b"x")
+        iam.delete_access_key(UserName="alice", AccessKeyId=first)
+        refused(404, "NoSuchEntity", iam.delete_access_key, UserName="alice", AccessKeyId=first)
+        for _ in range(3):
+            iam.create_access_key(UserName="alice")
+        refused(409, "LimitExceeded", iam.create_access_key, UserName="alice")
+        refused(409, "DeleteConflict", iam.delete_user, UserName="alice")
+        # The account's own.
+        key = iam.create_access_key()["AccessKey"]
+        s.client(key["AccessKeyId"], key["SecretAccessKey"]).list_objects_v2(Bucket=bucket)
+        iam.delete_access_key(AccessKeyId=key["AccessKeyId"])
+    finally:
+        wipe(iam)
+
+
+def test_policies_of_users_and_groups(s):
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    try:
+        _, client = user(s, iam, "alice")
+        denied(client.list_buckets)
+        text = allow("s3:ListBucket", f"arn:aws:s3:::{bucket}")
+        iam.put_user_policy(UserName="alice", PolicyName="List", PolicyDocument=text)
+        equal(json.dumps(iam.get_user_policy(UserName="alice", PolicyName="List")["PolicyDocument"]), text)
+        equal(iam.list_user_policies(UserName="alice")["PolicyNames"], ["List"])
+        client.list_objects_v2(Bucket=bucket)
+        denied(client.get_object, Bucket=bucket, Key="key")
+        iam.create_group(GroupName="readers", Path="/t/")
+        iam.put_group_policy(GroupName="readers", PolicyName="Get", PolicyDocument=allow("s3:GetObject"))
+        iam.add_user_to_group(GroupName="readers", UserName="alice")
+        client.get_object(Bucket=bucket, Key="key")
+        iam.update_group(GroupName="readers", NewGroupName="lookers")
+        client.get_object(Bucket=bucket, Key="key")
+        equal([u["UserName"] for u in iam.get_group(GroupName="lookers")["Users"]], ["alice"])
+        refused(409, "DeleteConflict", iam.delete_group, GroupName="lookers")
+        arn = iam.create_policy(PolicyName="Deny", Path="/t/", PolicyDocument=policy(
+            {"Effect": "Deny", "Action": "s3:GetObject", "Resource": "*"}))["Policy"]["Arn"]
+        iam.attach_user_policy(UserName="alice", PolicyArn=arn)
+        denied(client.get_object, Bucket=bucket, Key="key")
+        refused(409, "DeleteConflict", iam.delete_policy, PolicyArn=arn)
+        iam.detach_user_policy(UserName="alice", PolicyArn=arn)
+        client.get_object(Bucket=bucket, Key="key")
+        iam.delete_policy(PolicyArn=arn)
+        builtin = "arn:aws:iam::aws:policy/AmazonS3FullAccess"
+        iam.attach_user_policy(UserName="alice", PolicyArn=builtin)
+        client.put_object(Bucket=bucket, Key="new", Body=b"x")
+        equal([p["PolicyName"] for p in iam.list_attached_user_policies(UserName="alice")["AttachedPolicies"]],
+              ["AmazonS3FullAccess"])
+        refused(404, "NoSuchEntity", iam.attach_user_policy, UserName="alice", PolicyArn=builtin + "X")
+        refused(400, "MalformedPolicyDocument", iam.put_user_policy, UserName="alice", PolicyName="x", PolicyDocument="{}")
+    finally:
+        wipe(iam)
+        iam.delete_group_policy(GroupName="lookers", PolicyName="Get")
+        iam.delete_group(GroupName="lookers")
+
+
+def test_who_may_change_identities(s):
+    iam = s.two("iam")
+    reader = s.client("TWOREADERKEY", "two-reader-secret-0123", service="iam")
+    denied(reader.create_user, UserName="mallory")
+    denied(reader.list_users)
+    # An owner inside an account is not its master; who has the policy is.
+    denied(s.three("iam").create_user, UserName="mallory")
+    four = s.four("iam")
+    four.put_user_policy(UserName="three", PolicyName="NoList", PolicyDocument=policy(
+        {"Effect": "Deny", "Action": "s3:ListAllMyBuckets", "Resource": "*"}))
+    denied(s.three().list_buckets)
+    four.delete_user_policy(UserName="three", PolicyName="NoList")
+    s.three().list_buckets()
+    # A name without an account means one's own.
+    own = allow(["iam:GetUserPolicy", "iam:DeleteUserPolicy"], "arn:aws:iam:::user/three")
+    four.put_user_policy(UserName="three", PolicyName="Own", PolicyDocument=own)
+    denied(s.three("iam").delete_user_policy, UserName="four", PolicyName="Own")
+    equal(json.dumps(s.three("iam").get_user_policy(UserName="three", PolicyName="Own")["PolicyDocument"]), own)
+    s.three("iam").delete_user_policy(UserName="three", PolicyName="Own")
+    denied(s.three("iam").get_user_policy, UserName="three", PolicyName="Own")
+    refused(403, "InvalidClientTokenId", s.client("NOBODY", "x" * 20, service="iam").list_users)
+    refused(403, "SignatureDoesNotMatch", s.client("TWOACCESSKEY", "x" * 20, service="iam").list_users)
+    refused(400, "InvalidAction", iam.list_virtual_mfa_devices)
+
+
+def test_roles(s):
+    iam, two = s.one("iam"), s.two("sts")
+    bucket = made(s, s.one())
+    trust = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::222222222222:root"}, "Action": "sts:AssumeRole"}
+    try:
+        arn = iam.create_role(RoleName="visitor", Path="/t/", AssumeRolePolicyDocument=policy(trust))["Role"]["Arn"]
+        equal(iam.get_role(RoleName="visitor")["Role"]["AssumeRolePolicyDocument"]["Statement"], [trust])
+        iam.put_role_policy(RoleName="visitor", PolicyName="List", PolicyDocument=allow(["s3:ListBucket", "s3:PutObject"]))
+
+        def session(client, **more):
+            given = client.assume_role(RoleArn=arn, RoleSessionName="visit", **more)["Credentials"]
+            return given, s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"])
+
+        given, client = session(two)
+        client.list_objects_v2(Bucket=bucket)
+        client.put_object(Bucket=bucket, Key="key", Body=b"x")
+        denied(client.get_object, Bucket=bucket, Key="key")
+        who = s.client(given["AccessKeyId"], given["SecretAccessKey"], service="sts",
+                       token=given["SessionToken"]).get_caller_identity()
+        equal(who["Arn"], "arn:aws:sts::111111111111:assumed-role/visitor/visit")
+        _, narrow = session(two, Policy=allow("s3:ListBucket"))
+        narrow.list_objects_v2(Bucket=bucket)
+        denied(narrow.put_object, Bucket=bucket, Key="key", Body=b"x")
+        # A token of one's own making, another's token, and none.
+        access, secret, token = given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]
+        refused(400, "InvalidToken", s.client(access, secret, token=token[:-8] + "AAAAAAA=").list_buckets)
+        refused(400, "InvalidToken", s.client("ONEACCESSKEY", "one-secret-key-0123456789", token=token).list_buckets)
+        refused(403, "InvalidAccessKeyId", s.client(access, secret).list_buckets)
+        refused(403, "SignatureDoesNotMatch", s.client(access, "x" * 40, token=token).list_buckets)
+        url = client.generate_presigned_url("list_objects_v2", Params={"Bucket": bucket})
+        assert "X-Amz-Security-Token" in url
+        # Who is not trusted; users of a trusted account need a policy of their own.
+        refused(403, "AccessDenied", session, s.three("sts"))
+        reader = s.client("TWOREADERKEY", "two-reader-secret-0123", service="sts")
+        refused(403, "AccessDenied", session, reader)
+        refused(400, "ValidationError", two.assume_role, RoleArn=arn, RoleSessionName="a b")
+        # What a session is of may end before it.
+        iam.delete_role_policy(RoleName="visitor", PolicyName="List")
+        denied(client.list_objects_v2, Bucket=bucket)
+        iam.delete_role(RoleName="visitor")
+        refused(400, "InvalidToken", client.list_objects_v2, Bucket=bucket)
+    finally:
+        wipe(iam)
+
+
+def test_sessions_of_oneself(s):
+    for make in (s.two, s.client):
+        sts = make(service="sts")
+        given = sts.get_session_token()["Credentials"]
+        client = s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"])
+        bucket = made(s, client)
+        equal([b["Name"] for b in make().list_buckets()["Buckets"]], [bucket])
+        make().delete_bucket(Bucket=bucket)
+    equal(s.two("sts").get_caller_identity()["Account"], "222222222222")
+
+
+def test_policies_that_want_sessions(s):
+    four, three = s.four("iam"), s.three()
+    four.put_user_policy(UserName="three", PolicyName="Session", PolicyDocument=policy(
+        {"Effect": "Deny", "Action": "s3:*", "Resource": "*", "Condition": {"BoolIfExists": {"sts:authentication": "false"}}}))
+    try:
+        denied(three.list_buckets)
+        given = s.three("sts").get_session_token()["Credentials"]
+        s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"]).list_buckets()
+    finally:
+        four.delete_user_policy(UserName="three", PolicyName="Session")

@@ -1,0 +1,115 @@
+"""Notification: the configuration, and the events in the server's log file of them. Webhooks: tests/notification."""
+
+import json
+import os
+import time
+import urllib.parse
+
+from suite import equal, refused
+
+ARN = "arn:aws:sns:us-east-1:000000000000:log"
+
+
+def rule(*events, arn=ARN, id="one", **rules):
+    return {"Id": id, "TopicArn": arn, "Events": list(events),
+            **({"Filter": {"Key": {"FilterRules": [{"Name": k, "Value": v} for k, v in rules.items()]}}} if rules else {})}
+
+
+def configure(s, bucket, *rules, kind="Topic"):
+    s.s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={f"{kind}Configurations": list(rules)})
+
+
+def told(s, bucket):
+    answer = s.s3.get_bucket_notification_configuration(Bucket=bucket)
+    return {k: v for k, v in answer.items() if k != "ResponseMetadata"}
+
+
+def fresh():
+    """An Id that no case before this had: the log has theirs, too, of buckets with the same name."""
+    return f"id-{time.time_ns()}"
+
+
+def events(id, wanted):
+    """The records of a rule, once there are so many."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with open(os.environ["NOTIFICATION_LOG"]) as log:
+            lines = [json.loads(line) for line in log if line.endswith("\n")]
+        found = [r for line in lines for r in line.get("Records", []) if r["s3"]["configurationId"] == id]
+        if len(found) >= wanted:
+            return found
+    raise AssertionError(f"{len(found)} events, not {wanted}, after 30 s: {found}")
+
+
+def test_configuration(s):
+    bucket = s.bucket()
+    equal(told(s, bucket), {})
+    one = rule("s3:ObjectCreated:*", prefix="a/", suffix=".jpg")
+    two = rule("s3:ObjectRemoved:Delete", "s3:ObjectTagging:*", id="two")
+    configure(s, bucket, one, two)
+    equal(told(s, bucket), {"TopicConfigurations": [one, two]})
+    three = {"Id": "q", "QueueArn": "arn:aws:sqs:us-east-1:000000000000:log", "Events": ["s3:ObjectCreated:Put"]}
+    configure(s, bucket, three, kind="Queue")
+    equal(told(s, bucket), {"QueueConfigurations": [three]})
+    four = {"LambdaFunctionArn": "arn:aws:lambda:us-east-1:000000000000:function:log", "Events": ["s3:ObjectAcl:Put"]}
+    configure(s, bucket, four, kind="LambdaFunction")
+    kept = told(s, bucket)["LambdaFunctionConfigurations"][0]
+    assert kept.pop("Id")
+    equal(kept, four)
+    s.s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={})
+    equal(told(s, bucket), {})
+
+
+def test_refusals(s):
+    bucket = s.bucket()
+    for bad in (rule("s3:ObjectCreated:Other"), rule("s3:ObjectCreated:Put", infix="x"), rule("s3:ObjectCreated:Put", arn="arn:other"),
+                rule("s3:ObjectCreated:Put", arn=ARN[:-3] + "no-such-target")):
+        refused(400, "InvalidArgument", configure, s, bucket, bad)
+    refused(400, "InvalidArgument", configure, s, bucket, rule("s3:ObjectCreated:Put"), rule("s3:ObjectCreated:*", id="two"))
+    refused(404, "NoSuchBucket", configure, s, bucket + "-none", rule("s3:ObjectCreated:Put"))
+    status, _, body = s.raw("PUT", f"/{bucket}", b"<NotificationConfiguration><Other/></NotificationConfiguration>", {"notification": ""})
+    assert status == 400 and b"MalformedXML" in body
+    equal(told(s, bucket), {})
+
+
+def test_events(s):
+    bucket, id = s.bucket(), fresh()
+    configure(s, bucket, rule("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:ObjectTagging:*", "s3:ObjectAcl:Put", id=id, prefix="in/"))
+    s.put(bucket, "out/1", "in/a b+ü", body=b"12345")
+    s.s3.copy_object(Bucket=bucket, Key="in/2", CopySource=f"{bucket}/out/1")
+    upload = s.s3.create_multipart_upload(Bucket=bucket, Key="in/3")["UploadId"]
+    part = s.s3.upload_part(Bucket=bucket, Key="in/3", UploadId=upload, PartNumber=1, Body=b"123")
+    done = s.s3.complete_multipart_upload(Bucket=bucket, Key="in/3", UploadId=upload,
+                                          MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]})
+    s.s3.put_object_tagging(Bucket=bucket, Key="in/3", Tagging={"TagSet": [{"Key": "k", "Value": "v"}]})
+    s.s3.delete_object_tagging(Bucket=bucket, Key="in/3")
+    s.s3.put_object_acl(Bucket=bucket, Key="in/3", ACL="private")
+    s.s3.delete_object(Bucket=bucket, Key="in/2")
+    s.s3.delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": "in/3"}, {"Key": "out/1"}]})
+    found = events(id, 8)
+    equal([(r["eventName"], r["s3"]["object"]["key"]) for r in found], [
+        ("ObjectCreated:Put", "in/a+b%2B" + urllib.parse.quote("ü")), ("ObjectCreated:Copy", "in/2"),
+        ("ObjectCreated:CompleteMultipartUpload", "in/3"), ("ObjectTagging:Put", "in/3"), ("ObjectTagging:Delete", "in/3"),
+        ("ObjectAcl:Put", "in/3"), ("ObjectRemoved:Delete", "in/2"), ("ObjectRemoved:Delete", "in/3")])
+    first, third = found[0], found[2]
+    equal((first["eventVersion"], first["eventSource"], first["awsRegion"]), ("2.3", "aws:s3", "us-east-1"))
+    equal((first["s3"]["configurationId"], first["s3"]["bucket"]["arn"]), (id, f"arn:aws:s3:::{bucket}"))
+    equal((first["s3"]["object"]["size"], third["s3"]["object"]["size"]), (5, 3))
+    equal(third["s3"]["object"]["eTag"], done["ETag"].strip('"'))
+    # The simulated RDMA device has no addresses; its peers are processes.
+    address = first["requestParameters"]["sourceIPAddress"]
+    assert address == "127.0.0.1" or s.by_rdma and address.startswith("pid "), address
+    assert first["userIdentity"]["principalId"] and first["responseElements"]["x-amz-request-id"]
+    sequence = [r["s3"]["object"]["sequencer"] for r in found]
+    equal(sequence, sorted(set(sequence)))
+
+
+def test_versions(s):
+    bucket, id = s.bucket(), fresh()
+    s.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    configure(s, bucket, rule("s3:ObjectCreated:Put", "s3:ObjectRemoved:*", id=id))
+    version = s.s3.put_object(Bucket=bucket, Key="k", Body=b"1")["VersionId"]
+    marker = s.s3.delete_object(Bucket=bucket, Key="k")["VersionId"]
+    s.s3.delete_object(Bucket=bucket, Key="k", VersionId=version)
+    equal([(r["eventName"], r["s3"]["object"]["versionId"]) for r in events(id, 3)],
+          [("ObjectCreated:Put", version), ("ObjectRemoved:DeleteMarkerCreated", marker), ("ObjectRemoved:Delete", version)])

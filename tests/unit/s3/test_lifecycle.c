@@ -1,0 +1,230 @@
+/* tests/unit/s3/test_lifecycle.c: lifecycle rules: what parses, what is refused and how, and what
+ * rules say of versions at a time. */
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "s3/lifecycle.h"
+
+#define RULE(inside) \
+	"<L><Rule><ID>r</ID><Status>Enabled</Status><Prefix>p/</Prefix>" inside "</Rule></L>"
+#define DAY_MS 86400000ll
+#define NOON   (1700000000000ll / DAY_MS * DAY_MS + DAY_MS / 2)
+
+static struct s3_arena arena;
+static struct s3_lifecycle_rules rules;
+static struct s3_lifecycle_wrong wrong;
+
+static int parse(const char *text)
+{
+	struct s3_xml *tree;
+
+	assert_int_equal(s3_xml_parse(slice_str(text), &arena, &tree), 0);
+	return s3_lifecycle_parse(tree, &arena, &rules, &wrong);
+}
+
+static struct store_meta meta;
+static struct s3_lifecycle_facts facts;
+static struct s3_lifecycle_now now;
+static uint8_t class;
+
+static void fresh(void)
+{
+	meta = (struct store_meta){.bytes = 10, .mtime_ns = (uint64_t)NOON * NS_PER_MS};
+	facts = (struct s3_lifecycle_facts){.key = SLICE("p/k"), .meta = &meta, .current = true};
+	now = (struct s3_lifecycle_now){.ms = NOON, .day_ms = DAY_MS};
+	class = 0;
+}
+
+static enum s3_lifecycle_action decide(void)
+{
+	return s3_lifecycle_decide(&rules, &facts, &now, &class);
+}
+
+static void test_days_end_at_midnight(void **state)
+{
+	(void)state;
+	fresh();
+	assert_int_equal(parse(RULE("<Expiration><Days>2</Days></Expiration>")), 0);
+	now.ms = NOON + 2 * DAY_MS + DAY_MS / 2 - 1;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	now.ms++;
+	assert_int_equal(decide(), S3_LIFECYCLE_EXPIRE);
+	facts.key = SLICE("q/k");
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	facts.key = SLICE("p/k");
+	facts.current = false;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	/* A short day is taken as it is. */
+	facts.current = true;
+	now = (struct s3_lifecycle_now){.ms = NOON + 1999, .day_ms = 1000};
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	now.ms++;
+	assert_int_equal(decide(), S3_LIFECYCLE_EXPIRE);
+}
+
+static void test_versions_and_markers(void **state)
+{
+	(void)state;
+	fresh();
+	assert_int_equal(
+		parse(RULE("<NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays>"
+			   "<NewerNoncurrentVersions>2</NewerNoncurrentVersions>"
+			   "</NoncurrentVersionExpiration><Expiration>"
+			   "<ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker>"
+			   "</Expiration>")),
+		0);
+	now.ms += 10 * DAY_MS;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	meta.delete_marker = true;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	facts.alone = true;
+	assert_int_equal(decide(), S3_LIFECYCLE_DELETE_VERSION);
+	facts = (struct s3_lifecycle_facts){.key = SLICE("p/k"),
+		.meta = &meta,
+		.noncurrent_ns = (uint64_t)now.ms * NS_PER_MS,
+		.newer = 2};
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	facts.noncurrent_ns = meta.mtime_ns;
+	assert_int_equal(decide(), S3_LIFECYCLE_DELETE_VERSION);
+	facts.newer = 1;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+}
+
+static void test_filters(void **state)
+{
+	struct s3_tags tags = {.count = 1, .items = {{SLICE("k"), SLICE("w")}}};
+
+	(void)state;
+	fresh();
+	assert_int_equal(
+		parse("<L><Rule><Status>Enabled</Status><Filter><And><Tag><Key>k</Key><Value>v"
+		      "</Value></Tag><ObjectSizeGreaterThan>9</ObjectSizeGreaterThan>"
+		      "<ObjectSizeLessThan>11</ObjectSizeLessThan></And></Filter>"
+		      "<Expiration><Date>2020-01-01T00:00:00.000Z</Date></Expiration></Rule></L>"),
+		0);
+	assert_int_equal(decide(), S3_LIFECYCLE_NEEDS_TAGS);
+	facts.tags = &tags;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	tags.items[0].value = SLICE("v");
+	assert_int_equal(decide(), S3_LIFECYCLE_EXPIRE);
+	meta.bytes = 9;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	meta.bytes = 11;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+}
+
+static void test_moves(void **state)
+{
+	(void)state;
+	fresh();
+	assert_int_equal(
+		parse(RULE("<Transition><Days>0</Days><StorageClass>STANDARD_IA</StorageClass>"
+			   "</Transition><Transition><Days>9</Days><StorageClass>ONEZONE_IA"
+			   "</StorageClass></Transition>")),
+		0);
+	now.ms += DAY_MS;
+	assert_int_equal(decide(), S3_LIFECYCLE_MOVE);
+	assert_int_equal(class, 1);
+	meta.checksum_flags = 1u << S3_FLAG_CLASS_SHIFT;
+	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
+	now.ms += 10 * DAY_MS;
+	assert_int_equal(decide(), S3_LIFECYCLE_MOVE);
+	assert_int_equal(class, 2);
+}
+
+static void test_expiry_and_uploads(void **state)
+{
+	static const struct s3_tags none;
+	int64_t due_ms = 0;
+
+	(void)state;
+	fresh();
+	facts.tags = &none;
+	assert_int_equal(
+		parse("<L><Rule><ID>a</ID><Status>Enabled</Status><Prefix/><Expiration>"
+		      "<Days>5</Days></Expiration></Rule><Rule><ID>b</ID><Status>Enabled"
+		      "</Status><Prefix>p</Prefix><Expiration><Days>3</Days></Expiration>"
+		      "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1"
+		      "</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule></L>"),
+		0);
+	assert_true(slice_eq(s3_lifecycle_expiry(&rules, &facts, &due_ms)->id, SLICE("b")));
+	assert_int_equal(due_ms, NOON + DAY_MS / 2 + 3 * DAY_MS);
+	facts.key = SLICE("k");
+	assert_true(slice_eq(s3_lifecycle_expiry(&rules, &facts, &due_ms)->id, SLICE("a")));
+	assert_false(s3_lifecycle_aborts(&rules, SLICE("p"), meta.mtime_ns, &now));
+	now.ms += 2 * DAY_MS;
+	assert_true(s3_lifecycle_aborts(&rules, SLICE("p"), meta.mtime_ns, &now));
+	assert_false(s3_lifecycle_aborts(&rules, SLICE("o"), meta.mtime_ns, &now));
+}
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		const char *text;
+		enum s3_error_id error;
+	} rows[] = {
+		{"<L/>", S3_E_MALFORMED_XML},
+		{"<L><Rule/></L>", S3_E_MALFORMED_XML},
+		{"<L><Rule><Status>Enabled</Status><Prefix/></Rule></L>", S3_E_INVALID_REQUEST},
+		{RULE(""), S3_E_INVALID_REQUEST},
+		{RULE("<Expiration/>"), S3_E_MALFORMED_XML},
+		{RULE("<Expiration><Days>0</Days></Expiration>"), S3_E_INVALID_ARGUMENT},
+		{RULE("<Expiration><Days>-1</Days></Expiration>"), S3_E_INVALID_ARGUMENT},
+		{RULE("<Expiration><Days>x</Days></Expiration>"), S3_E_MALFORMED_XML},
+		{RULE("<Expiration><Days>99999</Days></Expiration>"), S3_E_INVALID_ARGUMENT},
+		{RULE("<Expiration><Date>2020-01-01T01:00:00Z</Date></Expiration>"),
+			S3_E_INVALID_ARGUMENT},
+		{RULE("<Expiration><Date>soon</Date></Expiration>"), S3_E_MALFORMED_XML},
+		{RULE("<Transition><Days>1</Days></Transition>"), S3_E_MALFORMED_XML},
+		{RULE("<Transition><Days>1</Days><StorageClass>STANDARD</StorageClass>"
+		      "</Transition>"),
+			S3_E_MALFORMED_XML},
+		{RULE("<Filter/><Expiration><Days>1</Days></Expiration>"), S3_E_MALFORMED_XML},
+		{"<L><Rule><Status>Enabled</Status><Filter><Tag><Key/><Value/></Tag></Filter>"
+		 "<Expiration><Days>1</Days></Expiration></Rule></L>",
+			S3_E_MALFORMED_XML},
+		{"<L><Rule><Status>Enabled</Status><Filter><And><ObjectSizeLessThan>x"
+		 "</ObjectSizeLessThan></And></Filter></Rule></L>",
+			S3_E_MALFORMED_XML},
+		{"<L><Rule><Status>Enabled</Status><Filter><Tag><Key>k</Key><Value/></Tag></Filter>"
+		 "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
+		 "</AbortIncompleteMultipartUpload></Rule></L>",
+			S3_E_INVALID_REQUEST},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(parse(rows[i].text), -EINVAL);
+		if (wrong.error != rows[i].error)
+			fail_msg("%s: error %d", rows[i].text, wrong.error);
+	}
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	s3_arena_init(&arena);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	s3_arena_free(&arena);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_days_end_at_midnight),
+		cmocka_unit_test(test_versions_and_markers),
+		cmocka_unit_test(test_filters),
+		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_expiry_and_uploads),
+		cmocka_unit_test(test_refusals),
+	};
+
+	return cmocka_run_group_tests_name("lifecycle", tests, setup, teardown);
+}

@@ -1,0 +1,143 @@
+/* tests/unit/s3/test_notification.c: notification configurations: what parses, what is refused and
+ * how, which events and keys a rule wants; and what targets can be. */
+#include "../unit.h"
+
+#include <errno.h>
+
+#include "s3/notification.h"
+#include "s3/notify.h"
+
+#define TOPIC		  "<Topic>arn:aws:sns:us-east-1:000000000000:hook</Topic>"
+#define PUT		  "<Event>s3:ObjectCreated:Put</Event>"
+#define RULE(inside)	  "<N><TopicConfiguration>" TOPIC inside "</TopicConfiguration></N>"
+#define FILTER(rules)	  "<Filter><S3Key>" rules "</S3Key></Filter>"
+#define PART(name, value) "<FilterRule><Name>" name "</Name><Value>" value "</Value></FilterRule>"
+#define TWO(first, second)                                            \
+	"<N><TopicConfiguration>" TOPIC first "</TopicConfiguration>" \
+	"<TopicConfiguration>" TOPIC second "</TopicConfiguration></N>"
+
+static struct s3_arena arena;
+static struct s3_notification parsed;
+static struct s3_notification_wrong wrong;
+
+static int parse(const char *text)
+{
+	struct s3_xml *tree;
+
+	assert_int_equal(s3_xml_parse(slice_str(text), &arena, &tree), 0);
+	return s3_notification_parse(tree, &arena, &parsed, &wrong);
+}
+
+static void test_rules(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("<N/>"), 0);
+	assert_int_equal(parsed.count, 0);
+	assert_int_equal(parse(RULE(PUT FILTER(PART("Prefix", "a/") PART("suffix", ".jpg")))), 0);
+	assert_int_equal(parsed.count, 1);
+	assert_true(slice_eq(parsed.rules[0].target, SLICE("hook")));
+	assert_int_equal(parsed.rules[0].id.len, 24);
+	assert_true(s3_notification_wants(&parsed.rules[0], S3_EVENT_PUT, SLICE("a/1.jpg")));
+	assert_false(s3_notification_wants(&parsed.rules[0], S3_EVENT_COPY, SLICE("a/1.jpg")));
+	assert_false(s3_notification_wants(&parsed.rules[0], S3_EVENT_PUT, SLICE("b/1.jpg")));
+	assert_false(s3_notification_wants(&parsed.rules[0], S3_EVENT_PUT, SLICE("a/1.png")));
+	assert_int_equal(parse("<N><CloudFunctionConfiguration><Id>i</Id>"
+			       "<CloudFunction>arn:aws:lambda:r:1:function:f</CloudFunction>"
+			       "<Event>s3:ObjectRemoved:*</Event></CloudFunctionConfiguration>"
+			       "<QueueConfiguration><Queue>arn:aws:sqs:r:1:q</Queue>" PUT
+			       "</QueueConfiguration></N>"),
+		0);
+	assert_int_equal(parsed.count, 2);
+	assert_true(slice_eq(parsed.rules[0].id, SLICE("i")));
+	assert_true(slice_eq(parsed.rules[0].target, SLICE("f")));
+	assert_true(s3_notification_wants(&parsed.rules[0], S3_EVENT_MARKER, SLICE("x")));
+	assert_true(slice_eq(parsed.rules[1].target, SLICE("q")));
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *text;
+		enum s3_error_id error;
+	} cases[] = {
+		{RULE(""), S3_E_MALFORMED_XML},
+		{"<N><TopicConfiguration>" PUT "</TopicConfiguration></N>", S3_E_MALFORMED_XML},
+		{"<N><Other/></N>", S3_E_MALFORMED_XML},
+		{RULE(PUT "<Other/>"), S3_E_MALFORMED_XML},
+		{RULE(PUT FILTER("<Other/>")), S3_E_MALFORMED_XML},
+		{RULE("<Event>s3:Other</Event>"), S3_E_INVALID_ARGUMENT},
+		{RULE("<Event>s3:LifecycleExpiration:*</Event>"), S3_E_INVALID_ARGUMENT},
+		{RULE(PUT FILTER(PART("infix", "a"))), S3_E_INVALID_ARGUMENT},
+		{RULE(PUT FILTER(PART("prefix", "a") PART("PREFIX", "b"))), S3_E_INVALID_ARGUMENT},
+		{"<N><QueueConfiguration><Queue>arn:aws:sns:r:1:q</Queue>" PUT
+		 "</QueueConfiguration></N>",
+			S3_E_INVALID_ARGUMENT},
+		{"<N><QueueConfiguration><Queue>arn:aws:sqs:r</Queue>" PUT
+		 "</QueueConfiguration></N>",
+			S3_E_INVALID_ARGUMENT},
+		{TWO("<Id>a</Id>" PUT, "<Id>a</Id><Event>s3:ObjectAcl:Put</Event>"),
+			S3_E_INVALID_ARGUMENT},
+		{TWO(PUT, "<Event>s3:ObjectCreated:*</Event>"), S3_E_INVALID_ARGUMENT},
+		{TWO(PUT FILTER(PART("prefix", "a")), PUT FILTER(PART("suffix", "b"))),
+			S3_E_INVALID_ARGUMENT},
+		{"<N><EventBridgeConfiguration/></N>", S3_E_NOT_IMPLEMENTED},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		assert_int_equal(parse(cases[i].text), -EINVAL);
+		assert_int_equal(wrong.error, cases[i].error);
+	}
+	/* No key has both of these. */
+	assert_int_equal(
+		parse(TWO(PUT FILTER(PART("prefix", "a")), PUT FILTER(PART("prefix", "b")))), 0);
+}
+
+static int open_targets(const char *targets, struct s3_notify **ret_notify)
+{
+	const struct s3_notify_opts opts = {.targets = targets};
+
+	return s3_notify_open(&opts, ret_notify);
+}
+
+static void test_targets(void **state)
+{
+	static const char *const bad[] = {"a", "a=ftp://h", "=http://h", "a b=http://h",
+		"a=http://h,a=http://i", "a=http://h,,"};
+	struct s3_notify *notify;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		assert_int_equal(open_targets(bad[i], &notify), -EINVAL);
+	assert_int_equal(open_targets("a=http://127.0.0.1:1/x?y=z, b=https://h", &notify), 0);
+	assert_true(s3_notify_has(notify, SLICE("a")));
+	assert_true(s3_notify_has(notify, SLICE("b")));
+	assert_false(s3_notify_has(notify, SLICE("log")));
+	assert_true(s3_notify_sequence(notify) < s3_notify_sequence(notify));
+	s3_notify_close(notify);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	s3_arena_init(&arena);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	s3_arena_free(&arena);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_targets),
+	};
+
+	return cmocka_run_group_tests_name("notification", tests, setup, teardown);
+}

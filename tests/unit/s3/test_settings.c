@@ -1,0 +1,239 @@
+/* Covers document.c and settings.c: named documents, and what buckets say about themselves. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "fake.h"
+#include "s3/settings.h"
+
+static struct store *store;
+static struct s3 *s3;
+static struct s3_arena arena;
+
+static int open_all(void **state)
+{
+	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
+
+	(void)state;
+	s3_arena_init(&arena);
+	store = fake_store_open();
+	return s3_open(&opts, store, &s3);
+}
+
+static int close_all(void **state)
+{
+	(void)state;
+	s3_arena_free(&arena);
+	s3_close(s3);
+	fake_store_close(store);
+	return fake_open_gets || fake_open_puts || fake_open_sources;
+}
+
+static int put(const char *name, const char *text, uint64_t owner, const char *expected)
+{
+	const struct s3_document document = {.text = slice_str(text), .owner = owner};
+
+	return s3_document_put(s3, NULL, slice_str(name), &document, expected);
+}
+
+static int get(const char *name, struct s3_document *ret_document)
+{
+	return s3_document_get(s3, NULL, slice_str(name), &arena, ret_document);
+}
+
+static void test_documents(void **state)
+{
+	struct s3_document document, again;
+
+	(void)state;
+	assert_int_equal(get("i/a", &document), -ENOENT);
+	assert_int_equal(put("i/a", "", 0, "0123"), -ESTALE);
+	assert_int_equal(put("i/a", "one", 0x123456789abcdef0ull, ""), 0);
+	assert_int_equal(put("i/a", "two", 0, ""), -EEXIST);
+	assert_int_equal(get("i/a", &document), 0);
+	assert_string_equal(document.text.data, "one");
+	assert_int_equal(document.text.len, 3);
+	assert_true(document.owner == 0x123456789abcdef0ull);
+	assert_int_equal(put("i/a", "two", 0, document.stamp), 0);
+	assert_int_equal(put("i/a", "three", 0, document.stamp), -ESTALE);
+	assert_int_equal(get("i/a", &again), 0);
+	assert_string_equal(again.text.data, "two");
+	assert_string_not_equal(again.stamp, document.stamp);
+	assert_int_equal(put("i/a", "", 0, NULL), 0);
+	assert_int_equal(get("i/a", &again), 0);
+	assert_int_equal(again.text.len, 0);
+	assert_int_equal(s3_document_delete(s3, SLICE("i/a")), 0);
+	assert_int_equal(s3_document_delete(s3, SLICE("i/a")), 0);
+	assert_int_equal(get("i/a", &again), -ENOENT);
+}
+
+static void test_document_errors(void **state)
+{
+	static char large[S3_DOCUMENT_BYTES_MAX + 1];
+	struct s3_document document = {.text = slice_of(large, sizeof(large))};
+
+	(void)state;
+	assert_int_equal(s3_document_put(s3, NULL, SLICE("i/a"), &document, NULL), -EFBIG);
+	document.text.len--;
+	assert_int_equal(s3_document_put(s3, NULL, SLICE("i/a"), &document, NULL), 0);
+	assert_int_equal(get("i/a", &document), 0);
+	assert_int_equal(document.text.len, S3_DOCUMENT_BYTES_MAX);
+	fake_put_error = -ENOSPC;
+	assert_int_equal(put("i/a", "", 0, NULL), -ENOSPC);
+	fake_put_error = 0;
+	fake_commit_error = -EIO;
+	assert_int_equal(put("i/a", "", 0, NULL), -EIO);
+	fake_commit_error = 0;
+	fake_read_error = -EIO;
+	assert_int_equal(get("i/a", &document), -EIO);
+	fake_read_error = 0;
+}
+
+struct seen {
+	uint32_t count, count_max;
+	char first[S3_DOCUMENT_NAME_MAX + 1], last[S3_DOCUMENT_NAME_MAX + 1];
+};
+
+static bool see(struct slice name, void *arg)
+{
+	struct seen *seen = arg;
+
+	if (!seen->count++)
+		slice_copy_str(name, seen->first, sizeof(seen->first));
+	slice_copy_str(name, seen->last, sizeof(seen->last));
+	return seen->count < seen->count_max;
+}
+
+static void test_many_documents(void **state)
+{
+	struct seen seen = {.count_max = UINT32_MAX};
+	char name[32];
+
+	(void)state;
+	assert_int_equal(s3_document_list(s3, SLICE("i/"), SLICE_NONE, see, &seen), 0);
+	assert_int_equal(seen.count, 0);
+	for (int i = 0; i < 2500; i++) {
+		snprintf(name, sizeof(name), "i/%05d", i);
+		assert_int_equal(put(name, "x", 0, NULL), 0);
+	}
+	put("j/a", "x", 0, NULL);
+	assert_int_equal(s3_document_list(s3, SLICE("i/"), SLICE_NONE, see, &seen), 0);
+	assert_int_equal(seen.count, 2500);
+	assert_string_equal(seen.last, "i/02499");
+	seen = (struct seen){.count_max = 1200};
+	assert_int_equal(s3_document_list(s3, SLICE("i/"), SLICE("i/00099"), see, &seen), 0);
+	assert_int_equal(seen.count, 1200);
+	assert_string_equal(seen.first, "i/00100");
+	assert_int_equal(s3_document_delete_all(s3, SLICE("i/")), 0);
+	seen = (struct seen){.count_max = UINT32_MAX};
+	assert_int_equal(s3_document_list(s3, SLICE_NONE, SLICE_NONE, see, &seen), 0);
+	assert_int_equal(seen.count, 1);
+	assert_string_equal(seen.first, "j/a");
+}
+
+static uint32_t ask(const char *method, const char *path, const char *query)
+{
+	struct fake_call call;
+	uint32_t status;
+
+	fake_call_init(&call, method, path, query);
+	fake_call_run(s3, &call);
+	status = call.reply.status;
+	fake_call_free(&call);
+	return status;
+}
+
+static struct slice tags_of(struct slice bucket, uint64_t *ret_id)
+{
+	struct s3_settings *settings;
+	struct slice text;
+
+	assert_int_equal(s3_settings_get(s3, NULL, bucket, &settings), 0);
+	text = s3_arena_copy(&arena, settings->documents[S3_CONFIG_REPLICATION]);
+	if (!settings->documents[S3_CONFIG_REPLICATION].data)
+		text = SLICE_NONE;
+	*ret_id = settings->bucket.id;
+	s3_settings_put(settings);
+	return text;
+}
+
+static void test_settings(void **state)
+{
+	struct s3_settings *settings, *held;
+	uint64_t id, next_id;
+
+	(void)state;
+	assert_int_equal(s3_settings_get(s3, NULL, SLICE("one"), &settings), -ENOENT);
+	assert_int_equal(ask("PUT", "/one", ""), 200);
+	assert_null(tags_of(SLICE("one"), &id).data);
+	assert_int_equal(put("b/one/replication", "first", id, NULL), 0);
+	/* Nothing said that it changed. */
+	assert_null(tags_of(SLICE("one"), &id).data);
+	s3_settings_changed(s3, SLICE("one"));
+	assert_string_equal(tags_of(SLICE("one"), &id).data, "first");
+	assert_int_equal(ask("GET", "/one", "replication"), 200);
+	assert_int_equal(s3_settings_get(s3, NULL, SLICE("one"), &held), 0);
+	assert_int_equal(ask("DELETE", "/one", "replication"), 204);
+	assert_int_equal(ask("GET", "/one", "replication"), 404);
+	assert_string_equal(held->documents[S3_CONFIG_REPLICATION].data, "first");
+	s3_settings_put(held);
+
+	/* What is left of a bucket is not the next one's of its name. */
+	assert_int_equal(ask("DELETE", "/one", ""), 204);
+	assert_int_equal(put("b/one/replication", "left", id, NULL), 0);
+	assert_int_equal(ask("PUT", "/one", ""), 200);
+	assert_null(tags_of(SLICE("one"), &next_id).data);
+	assert_true(next_id != id);
+	assert_int_equal(ask("GET", "/one", "replication"), 404);
+}
+
+static void test_bucket_end(void **state)
+{
+	struct s3_document document;
+	uint64_t id;
+
+	(void)state;
+	assert_int_equal(ask("PUT", "/one", ""), 200);
+	tags_of(SLICE("one"), &id);
+	assert_int_equal(put("b/one/replication", "x", id, NULL), 0);
+	assert_int_equal(put("b/one/unknown", "x", id, NULL), 0);
+	assert_int_equal(put("b/one.more/replication", "x", 99, NULL), 0);
+	assert_int_equal(ask("DELETE", "/one", ""), 204);
+	assert_int_equal(get("b/one/replication", &document), -ENOENT);
+	assert_int_equal(get("b/one/unknown", &document), -ENOENT);
+	assert_int_equal(get("b/one.more/replication", &document), 0);
+}
+
+static void test_more_buckets_than_remembered(void **state)
+{
+	uint64_t id, first_id = 0;
+	char name[32];
+
+	(void)state;
+	for (int round = 0; round < 2; round++)
+		for (int i = 0; i < 1500; i++) {
+			snprintf(name, sizeof(name), "/bucket-%d", i);
+			if (!round)
+				assert_int_equal(ask("PUT", name, ""), 200);
+			tags_of(slice_str(name + 1), &id);
+			if (!i && !round)
+				first_id = id;
+			assert_int_equal(id, first_id + (uint64_t)i);
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_documents, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_document_errors, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_many_documents, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_settings, open_all, close_all),
+		cmocka_unit_test_setup_teardown(test_bucket_end, open_all, close_all),
+		cmocka_unit_test_setup_teardown(
+			test_more_buckets_than_remembered, open_all, close_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
