@@ -1,5 +1,5 @@
-/* front/front.h: bytes to S3 requests: HTTP/1.1 (with aws-chunked) and native capsules; later RDMA
- * tokens. */
+/* front/front.h: bytes to S3 requests: HTTP/1.1 (with aws-chunked), HTTP whose bodies move by RDMA
+ * tokens, and native capsules. */
 #ifndef FRONT_FRONT_H
 #define FRONT_FRONT_H
 
@@ -9,13 +9,16 @@
 #include "rdma/rdma.h"
 #include "s3/s3.h"
 
+struct front_token;
+
 /* ---- HTTP/1.1. ---- */
 struct front_http_opts {
 	struct s3 *s3;
 	struct flow_core *core;
-	const char *transport;		/* "http" or "https" */
-	uint64_t idle_timeout_ns;	/* between requests */
-	uint64_t head_timeout_ns;	/* for a whole head, from its first byte */
+	struct front_token *token; /* takes requests with an RDMA token; NULL: they are declined */
+	const char *transport;	   /* "http" or "https" */
+	uint64_t idle_timeout_ns;  /* between requests */
+	uint64_t head_timeout_ns;  /* for a whole head, from its first byte */
 	uint64_t body_stall_timeout_ns; /* without progress of a body, either way */
 	const _Atomic bool *draining;	/* answer Connection: close and finish */
 	bool *ret_idle; /* kept true while the connection awaits a request's first byte, so that who
@@ -45,10 +48,10 @@ struct front_native_opts {
 	uint64_t idle_timeout_ns;     /* of a session without requests; 0: none */
 	uint64_t request_timeout_ns;  /* a transfer of which nothing moves for so long */
 	const _Atomic bool *draining; /* or NULL */
-	bool encryption_required;     /* refused with -ENOTSUP: see wire.md section 7 */
+	bool encryption_required;     /* of every session: wire.md section 7 */
 };
 /* Opens pd, cq, registers the region's arenas (local write only). Before or while the reactor runs;
- * on its thread if it runs. -EINVAL, -ENOTSUP, or the device's error; the reason is logged. */
+ * on its thread if it runs. -EINVAL, or the device's error; the reason is logged. */
 int front_native_open(const struct front_native_opts *opts, struct front_native **ret_front);
 /* Starts accepting at address:port (port 0: any free one) and adds its poller to the core's
  * reactor: before the reactor runs, or on its thread. -EADDRINUSE. */
@@ -60,5 +63,49 @@ uint16_t front_native_port(const struct front_native *front);
 void front_native_drain(struct front_native *front, uint64_t deadline_ns);
 void front_native_close(struct front_native *front); /* takes NULL */
 uint32_t front_native_sessions(const struct front_native *front);
+/* What others need to move the region's bytes by the same device: they live until close. */
+struct rp_pd *front_native_pd(const struct front_native *front);
+const uint32_t *front_native_lkeys(const struct front_native *front); /* by arena index */
+
+/* ---- RDMA tokens in HTTP requests (docs/spec/wire.md, part B): queue pairs that clients had
+ * joined by ?rdma-connect, all on one reactor. Requests run there, whichever received them. ---- */
+struct front_token_opts {
+	struct s3 *s3;
+	struct flow_core *core; /* where the queue pairs live */
+	struct rp_device *device;
+	struct rp_pd *pd;	      /* in which the region's arenas are registered … */
+	const uint32_t *lkeys;	      /* … by these keys */
+	uint32_t queue_pairs_max;     /* 1 to LIMIT_TOKEN_QUEUE_PAIRS_MAX */
+	uint64_t idle_timeout_ns;     /* of a queue pair without requests; 0: none */
+	uint64_t transfer_timeout_ns; /* of a whole transfer */
+	bool strict;		      /* refuse what older clients append to a token */
+	uint64_t dc_key;	      /* of the targets that DC tokens name */
+};
+/* Before or while the reactor runs. -EINVAL, -ENOMEM, or the device's error. */
+int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front);
+/* In a fiber of its reactor, once nobody hands it requests any more: closes the queue pairs. */
+void front_token_drain(struct front_token *front);
+void front_token_close(struct front_token *front); /* takes NULL; drained, or never run */
+uint32_t front_token_queue_pairs(const struct front_token *front);
+/* Whether the request is one of those: has a token, or asks for ?rdma-connect. */
+bool front_token_wanted(const struct s3_request *request);
+/* Answers it. In a fiber of any reactor, as s3_handle. */
+void front_token_handle(
+	struct front_token *front, const struct s3_request *request, struct s3_reply *reply);
+
+/* ---- Discovery: answers those who look for servers by multicast (docs/spec/wire.md). ---- */
+struct front_discovery;
+struct front_discovery_opts {
+	struct rp_open_opts device; /* opened anew: it shares nothing with sessions */
+	const char *group;	    /* a multicast address */
+	const char *address;	    /* where sessions connect; "": the device's own */
+	uint16_t rdma_port, http_port;
+	const char *release, *zone, *note;
+};
+/* Begins to answer, in a thread of its own. -EINVAL: no multicast address; or the device's error.
+ */
+int front_discovery_open(
+	const struct front_discovery_opts *opts, struct front_discovery **ret_front);
+void front_discovery_close(struct front_discovery *front); /* takes NULL */
 
 #endif

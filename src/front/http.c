@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/probe.h"
+
 DEFINE_COUNTER(requests_total, "nebulaio_http_requests_total", NULL,
 	"HTTP requests whose head was understood.");
 DEFINE_COUNTER(refused_total, "nebulaio_http_refused_total", NULL,
@@ -218,6 +220,8 @@ static void handle(struct http_conn *conn)
 	request->header_count = head->header_count;
 	if (conn->opts->handle)
 		conn->opts->handle(conn->opts->handle_arg, request, &conn->reply.reply);
+	else if (conn->opts->token && front_token_wanted(request))
+		front_token_handle(conn->opts->token, request, &conn->reply.reply);
 	else
 		s3_handle(conn->opts->s3, request, &conn->reply.reply);
 }
@@ -261,7 +265,9 @@ static bool serve_one(struct http_conn *conn)
 		http_refuse(conn, (uint32_t)status);
 	} else {
 		counter_add(&requests_total, 1);
+		PROBE1(http_request, conn);
 		handle(conn);
+		PROBE1(http_reply, conn);
 	}
 	if (!answer_end(conn)) {
 		net_shutdown(conn->stream);

@@ -20,10 +20,16 @@ const char *http_reason(uint32_t status)
 		return "Moved Permanently";
 	case 302:
 		return "Found";
+	case 303:
+		return "See Other";
 	case 304:
 		return "Not Modified";
+	case 305:
+		return "Use Proxy";
 	case 307:
 		return "Temporary Redirect";
+	case 308:
+		return "Permanent Redirect";
 	case 400:
 		return "Bad Request";
 	case 401:
@@ -48,8 +54,6 @@ const char *http_reason(uint32_t status)
 		return "URI Too Long";
 	case 416:
 		return "Range Not Satisfiable";
-	case 417:
-		return "Expectation Failed";
 	case 431:
 		return "Request Header Fields Too Large";
 	case 500:
@@ -77,7 +81,6 @@ static const struct refusal refusals[] = {
 	{408, "RequestTimeout", "The request was not received within the time limit."},
 	{413, "EntityTooLarge", "Your proposed upload exceeds the maximum allowed object size."},
 	{414, "RequestURITooLong", "The request target is longer than the server accepts."},
-	{417, "BadRequest", "The only expectation that is understood is 100-continue."},
 	{431, "RequestHeaderSectionTooLarge",
 		"Your request header section exceeds the maximum allowed size."},
 	{500, "InternalError", "The server ended the request without an answer."},

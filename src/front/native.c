@@ -28,7 +28,7 @@ static void on_connect_request(struct front_native *front, struct rp_cm_event *e
 			return;
 		why = strerror(-ret);
 	}
-	log_warn("native", "%s: connection rejected: %s", event->peer, why);
+	log_warn("rdma", "%s: connection rejected: %s", event->peer, why);
 	rp_reject(event->request, NULL, 0);
 }
 
@@ -41,7 +41,7 @@ static void on_cm_event(struct front_native *front, struct rp_cm_event *event)
 		return;
 	}
 	if (event->type == RP_CM_DEVICE_FATAL) {
-		log_error("native", "the device %s failed", front->attr.name);
+		log_error("rdma", "the device %s failed", front->attr.name);
 		LIST_FOR_EACH_SAFE (link, &front->sessions)
 			native_session_fail(CONTAINER_OF(link, struct native_session, link),
 				"its device failed");
@@ -75,7 +75,7 @@ static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
 	while ((ret = rp_cm_poll(front->opts.device, &event)) > 0)
 		on_cm_event(front, &event);
 	if (ret < 0)
-		log_error("native", "connection events: %s", strerror(-ret));
+		log_error("rdma", "connection events: %s", strerror(-ret));
 	if (!front->cm_ending)
 		cm_wait(front);
 	else if (front->cm_waiter)
@@ -199,7 +199,7 @@ static int cq_open(struct front_native *front)
 	if (want > cqe_max) {
 		front->sessions_max = cqe_max / each;
 		want = cqe_max;
-		log_warn("native",
+		log_warn("rdma",
 			"%s: a completion queue of %u entries holds %u sessions of %u requests",
 			front->attr.name, cqe_max, front->sessions_max, front->opts.credits);
 	}
@@ -208,17 +208,12 @@ static int cq_open(struct front_native *front)
 
 static int opts_check(const struct front_native_opts *opts)
 {
-	if (opts->encryption_required) {
-		log_error("native", "rdma.encryption: required is not available yet: leave it off, "
-				    "or disable RDMA and serve HTTPS");
-		return -ENOTSUP;
-	}
 	if (opts->credits < 1 || opts->credits > LIMIT_SESSION_REQUESTS_MAX ||
 		opts->sessions_max < 1 || opts->sessions_max > LIMIT_RDMA_SESSIONS_MAX ||
 		opts->inline_bytes_max > LIMIT_CAPSULE_INLINE_BYTES_MAX)
 		return -EINVAL;
 	if (opts->max_recv_wr && opts->max_recv_wr < opts->credits + CAPSULE_SPARE_RECEIVES) {
-		log_error("native", "max_recv_wr must be %u or more for %u requests in flight",
+		log_error("rdma", "max_recv_wr must be %u or more for %u requests in flight",
 			opts->credits + CAPSULE_SPARE_RECEIVES, opts->credits);
 		return -EINVAL;
 	}
@@ -280,7 +275,7 @@ int front_native_listen(struct front_native *front, const char *address, uint16_
 	front->poller_added = true;
 	cm_wait(front);
 	reactor_timer_set(front->reactor, &front->sweep, clock_now_ns() + NATIVE_SWEEP_NS);
-	log_info("native", "listening on %s:%u, device %s (%s)", address, front_native_port(front),
+	log_info("rdma", "listening on %s:%u, device %s (%s)", address, front_native_port(front),
 		front->attr.name, front->attr.transport);
 	return 0;
 }
@@ -353,6 +348,16 @@ void front_native_close(struct front_native *front)
 	while ((idle = list_pop(&front->idle_sends)) != NULL)
 		free(CONTAINER_OF(idle, struct native_send, idle));
 	free(front);
+}
+
+struct rp_pd *front_native_pd(const struct front_native *front)
+{
+	return front->pd;
+}
+
+const uint32_t *front_native_lkeys(const struct front_native *front)
+{
+	return front->lkeys;
 }
 
 uint32_t front_native_sessions(const struct front_native *front)

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/probe.h"
+
 DEFINE_COUNTER(capsules_in, "nebulaio_native_capsules_total", "direction=\"in\"",
 	"Capsules received and sent by the native front.");
 DEFINE_COUNTER(capsules_out, "nebulaio_native_capsules_total", "direction=\"out\"",
@@ -84,7 +86,7 @@ static void on_request(struct native_session *session, struct native_recv *recv)
 
 static void on_sealed(struct native_session *session, struct native_recv *recv)
 {
-	const struct capsule_head *head = (const void *)recv->span.data;
+	struct capsule_head *head = (void *)recv->span.data;
 
 	if (session->phase != NATIVE_OPEN && session->phase != NATIVE_DRAINING) {
 		native_session_fail(session, "a capsule came before the session was open");
@@ -119,6 +121,7 @@ static void on_recv(struct native_recv *recv, const struct rp_wc *wc)
 		return;
 	}
 	counter_add(&capsules_in, 1);
+	PROBE2(native_capsule_in, session->id, wc->byte_len);
 	session->last_ns = reactor_now_ns(session->front->reactor);
 	bytes = capsule_head_check(head, wc->byte_len, region_span_bytes(recv->span));
 	if (bytes != (ptrdiff_t)wc->byte_len || bytes < 0) {
@@ -285,7 +288,7 @@ static int batch_post(struct batch *batch, uint32_t *begun, struct native_sessio
 	ret = rp_post_send(session->qp, batch->wrs + *begun, batch->count - *begun, &posted);
 	*begun += posted;
 	if (ret && out->sealed)
-		session->out.counter--;
+		capsule_seal_undo(&session->out, out->capsule);
 	return ret;
 }
 
@@ -347,8 +350,10 @@ int native_send_capsule(struct native_session *session, const struct native_out 
 			native_send_give(session->front, send);
 		return ret;
 	}
-	if (out->capsule)
+	if (out->capsule) {
 		counter_add(&capsules_out, 1);
+		PROBE1(native_capsule_out, session->id);
+	}
 	if (send) {
 		session->sends_signaled++;
 		session->sends_quiet = 0;

@@ -5,6 +5,7 @@
  *   native_session.c  a session's life: set-up, failing, ending
  *   native_dp.c       completions, responses and small bodies: the way of the microsecond
  *   native_request.c  a capsule into a struct s3_request and its answer back
+ *   native_crypt.c    bodies of encrypted sessions, on their way
  *
  * Everything runs on one reactor's thread. */
 #ifndef FRONT_NATIVE_PRIV_H
@@ -80,6 +81,8 @@ struct native_session {
 	bool connected;
 	bool proof_running;
 	struct capsule_lane in, out;
+	bool encrypted;
+	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t inline_bytes;	/* negotiated */
 	uint32_t capsule_bytes; /* that the client can receive */
 	uint64_t transfer_bytes_max;
@@ -153,8 +156,13 @@ struct native_request {
 	const char *refusal; /* a code of the protocol's own that takes the place of the answer */
 	const char *refusal_message;
 	struct native_send *send;
-	struct flow_sink sink;	 /* small bodies: inline or direct */
-	uint64_t direct_offset;	 /* of the run: where the pieces in send go */
+	struct flow_sink sink; /* small bodies: inline or direct */
+	/* An encrypted session's bodies in the runs. */
+	uint64_t counter; /* of the request's capsule */
+	struct native_crypt *opener, *sealer;
+	bool has_payload_tag;
+	uint8_t payload_tag[AEAD_TAG_BYTES]; /* of what went out */
+	uint64_t direct_offset;		     /* of the run: where the pieces in send go */
 	struct region_span span; /* the response, when it needs more room than small; OWNER_APP */
 	uint8_t *inline_at;	 /* where the inline body goes on */
 	uint32_t inline_bytes;	 /* announced */
@@ -213,6 +221,14 @@ void native_inline_sink_open(struct native_request *request, struct flow_sink **
  * the receive back, and sends behind the direct sink's writes. Ends the request's hold on the
  * session. */
 void native_respond(struct native_request *request, const struct capsule_response *response);
+
+/* ---- native_crypt.c ---- */
+/* Puts decryption behind a source of the request's body, which it takes over, and encryption before
+ * a sink of its answer. On an error the end is as it was. */
+struct native_crypt;
+int native_crypt_source(struct native_request *request, struct flow_source **source);
+int native_crypt_sink(struct native_request *request, struct flow_sink **sink);
+void native_crypt_end(struct native_request *request);
 
 /* ---- native_request.c ---- */
 void native_request_fiber(void *arg); /* struct native_recv */

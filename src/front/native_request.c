@@ -90,6 +90,13 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	if (ret)
 		return ret;
 	(*ret_source)->deadline_ns = request->deadline_ns;
+	if (request->session->encrypted) {
+		ret = native_crypt_source(request, ret_source);
+		if (ret) {
+			(*ret_source)->ops->close(*ret_source);
+			return ret;
+		}
+	}
 	request->watch_ns = reactor_now_ns(core->reactor);
 	list_push_back(&request->session->requests, &request->link);
 	return 0;
@@ -193,7 +200,10 @@ static void response_fill(struct native_request *request, struct capsule_respons
 		.bytes_moved = request->bytes_moved,
 		.bytes_total = request->bytes_announced,
 		.status = (uint16_t)request->reply.status,
-		.flags = request->inline_at ? CAPSULE_RESPONSE_INLINE : 0,
+		.flags = (uint16_t)((request->inline_at ? CAPSULE_RESPONSE_INLINE : 0) |
+				    (request->has_payload_tag ? CAPSULE_RESPONSE_TAG : 0)),
+		.payload_tag = slice_of(
+			request->payload_tag, request->has_payload_tag ? AEAD_TAG_BYTES : 0),
 		.etag = slice_of(request->etag, request->etag_len),
 		.code = slice_of(request->code, request->code_len),
 		.message = slice_of(request->message, request->message_len),
@@ -209,6 +219,7 @@ static void response_fill(struct native_request *request, struct capsule_respons
 		response->message = slice_str(request->refusal_message);
 		response->headers = SLICE_NONE;
 		response->header_count = 0;
+		response->payload_tag = SLICE_NONE;
 		response->body = SLICE_NONE;
 	}
 }
@@ -216,8 +227,8 @@ static void response_fill(struct native_request *request, struct capsule_respons
 static size_t response_bytes(const struct capsule_response *response)
 {
 	return sizeof(struct capsule_response_wire) + response->etag.len + response->code.len +
-	       response->message.len + response->headers.len + response->body.len +
-	       CAPSULE_TAG_BYTES;
+	       response->message.len + response->headers.len + response->payload_tag.len +
+	       response->body.len + CAPSULE_TAG_BYTES;
 }
 
 /* Sees to it that the response has where to be encoded: small, or frames. */
@@ -262,6 +273,16 @@ static uint64_t runs_bytes(const struct native_request *request)
 	return bytes;
 }
 
+/* What leaves the capsule is encrypted by itself. */
+static int sink_seal(struct native_request *request, struct flow_sink **sink)
+{
+	int ret = request->session->encrypted ? native_crypt_sink(request, sink) : 0;
+
+	if (ret)
+		(*sink)->ops->finish(*sink, true);
+	return ret;
+}
+
 static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 {
 	struct native_request *request = CONTAINER_OF(reply, struct native_request, reply);
@@ -277,7 +298,7 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 			"The memory given is smaller than the answer.");
 	if (request->peer.run_count == 1 && bytes <= NATIVE_DIRECT_BYTES_MAX) {
 		native_direct_sink_open(request, ret_sink);
-		return 0;
+		return sink_seal(request, ret_sink);
 	}
 	ret = flow_rdma_sink_open(
 		request->session->front->opts.core, &request->peer, bytes, ret_sink);
@@ -288,7 +309,7 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	if (list_empty(&request->link))
 		list_push_back(&request->session->requests, &request->link);
 	request->bytes_moved = bytes;
-	return 0;
+	return sink_seal(request, ret_sink);
 }
 
 static int reply_text(struct s3_reply *reply, struct slice body)
@@ -430,6 +451,9 @@ static int bounds_check(struct native_request *request)
 	if (in->body.len > session->inline_bytes)
 		return refuse(request, 400, "InlineTooLarge",
 			"An inline body is larger than this session allows.");
+	if (!in->payload_tag.len != !(session->encrypted && in->body_bytes && !in->body.len))
+		return refuse(request, 400, "MalformedCapsule",
+			"The payloads of encrypted sessions have a tag, and no others.");
 	if (in->body_bytes > session->transfer_bytes_max)
 		return refuse(request, 400, "TransferTooLarge",
 			"A body is larger than this session allows.");
@@ -530,6 +554,10 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->refusal = NULL;
 	request->refusal_message = NULL;
 	request->send = NULL;
+	request->counter = ((const struct capsule_head *)(void *)recv->span.data)->counter;
+	request->opener = NULL;
+	request->sealer = NULL;
+	request->has_payload_tag = false;
 	request->direct_offset = 0;
 	request->span.data = NULL;
 	request->inline_at = NULL;
@@ -554,6 +582,7 @@ static void answer(struct native_request *request)
 	struct capsule_response response;
 
 	list_remove(&request->link);
+	native_crypt_end(request);
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
 	response_fill(request, &response);

@@ -77,8 +77,12 @@ static void session_free(struct native_session *session)
 	list_remove(&session->link);
 	front->session_count--;
 	counter_sub(&sessions_now, 1);
+	aead_close(session->in.aead);
+	aead_close(session->out.aead);
 	secret_wipe(&session->in, sizeof(session->in));
 	secret_wipe(&session->out, sizeof(session->out));
+	secret_wipe(session->payload_in, sizeof(session->payload_in));
+	secret_wipe(session->payload_out, sizeof(session->payload_out));
 	free(session->recvs);
 	free(session);
 }
@@ -154,7 +158,7 @@ static void refuse(
 {
 	uint8_t capsule[CAPSULE_BYTES_MIN] __attribute__((aligned(8)));
 
-	log_info("native", "%s: session refused: %s", session->peer, code);
+	log_info("rdma", "%s: session refused: %s", session->peer, code);
 	counter_add(&sessions_refused, 1);
 	capsule_refuse_encode(
 		status, slice_str(code), slice_str(message), capsule, sizeof(capsule));
@@ -180,6 +184,13 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		refuse(session, 400, "UnsupportedVersion", "This server speaks version 1.");
 		return;
 	}
+	session->encrypted =
+		front->opts.encryption_required || (hello->features & CAPSULE_FEATURE_DEMAND);
+	if (session->encrypted && !(hello->features & CAPSULE_FEATURE_ENCRYPTION)) {
+		refuse(session, 403, "EncryptionRequired",
+			"This server encrypts, or does not talk.");
+		return;
+	}
 	memcpy(session->hello, hello, recv->bytes);
 	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
 	session->challenge = (struct capsule_challenge_wire){
@@ -188,6 +199,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		.capsule_bytes = capsule_bytes,
 		.inline_bytes = MIN(
 			hello->inline_bytes, MIN(front->opts.inline_bytes_max, capsule_bytes / 2)),
+		.features = session->encrypted ? CAPSULE_FEATURE_ENCRYPTION : 0,
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,
 	};
@@ -201,11 +213,27 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	setup_send(session, &session->challenge);
 }
 
+/* -ENOMEM: no cipher. */
+static int lanes_open(struct native_session *session, const struct capsule_keys *keys)
+{
+	int ret;
+
+	memcpy(session->in.key, keys->client_tag, sizeof(session->in.key));
+	memcpy(session->out.key, keys->server_tag, sizeof(session->out.key));
+	if (!session->encrypted)
+		return 0;
+	memcpy(session->payload_in, keys->client_payload, sizeof(session->payload_in));
+	memcpy(session->payload_out, keys->server_payload, sizeof(session->payload_out));
+	ret = aead_open(keys->client_capsule, &session->in.aead);
+	return ret ? ret : aead_open(keys->server_capsule, &session->out.aead);
+}
+
 static void open_session(
 	struct native_session *session, const uint8_t auth_key[32], const uint8_t transcript[32])
 {
 	struct capsule_proof_wire welcome;
 	struct capsule_keys keys;
+	int ret;
 
 	if (recvs_post(session, CAPSULE_SPARE_RECEIVES, session->credits + CAPSULE_SPARE_RECEIVES,
 		    session->capsule_bytes) != 0) {
@@ -213,15 +241,18 @@ static void open_session(
 		return;
 	}
 	capsule_keys_derive(auth_key, transcript, &keys);
-	memcpy(session->in.key, keys.client_tag, sizeof(session->in.key));
-	memcpy(session->out.key, keys.server_tag, sizeof(session->out.key));
+	ret = lanes_open(session, &keys);
 	secret_wipe(&keys, sizeof(keys));
+	if (ret) {
+		refuse(session, 503, "SlowDown", "The server has no memory for another session.");
+		return;
+	}
 	capsule_proof(auth_key, true, welcome.proof);
 	capsule_proof_finish(&welcome, CAPSULE_WELCOME);
 	session->phase = NATIVE_OPEN;
 	counter_add(&sessions_opened, 1);
-	log_debug("native", "%s: session %llu of %s", session->peer,
-		(unsigned long long)session->id, session->identity.access_key);
+	log_debug("rdma", "%s: session %llu of %s", session->peer, (unsigned long long)session->id,
+		session->identity.access_key);
 	setup_send(session, &welcome);
 }
 
@@ -300,7 +331,7 @@ void native_session_fail(struct native_session *session, const char *why)
 	if (session->phase == NATIVE_FAILED)
 		return;
 	if (why)
-		log_info("native", "%s: session ends: %s", session->peer, why);
+		log_info("rdma", "%s: session ends: %s", session->peer, why);
 	session->phase = NATIVE_FAILED;
 	rp_disconnect(session->qp);
 	rp_qp_error(session->qp);
@@ -313,7 +344,7 @@ void native_session_gone(struct native_session *session)
 	if (session->phase == NATIVE_FAILED)
 		return;
 	if (session->in_flight == 0) {
-		log_debug("native", "%s: the client closed its session", session->peer);
+		log_debug("rdma", "%s: the client closed its session", session->peer);
 		native_session_fail(session, NULL);
 	} else {
 		native_session_fail(session, "the client is gone, with requests in flight");

@@ -1,18 +1,18 @@
 /* server/config.c: reads the configuration from its four places and refuses what it does not
  * understand. */
-#include "server/config.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <yaml.h>
+
+#include "server/config_priv.h"
 
 #define CONFIG_DEPTH_MAX 8
 #define ENV_PREFIX	 "NEBULAIO_"
 
-static int refuse(struct config_error *error, const char *fmt, ...)
+int config_refuse(struct config_error *error, const char *fmt, ...)
 {
 	va_list args;
 
@@ -94,13 +94,13 @@ static int set_number(void *at, const struct config_key *key, const char *value,
 					    : slice_to_u64(slice_str(value + minus), &number) == 0;
 
 	if (!ok)
-		return refuse(error, "%s: %s: '%s' is not a %s", where, key->path, value,
+		return config_refuse(error, "%s: %s: '%s' is not a %s", where, key->path, value,
 			key->type == CONFIG_BYTES ? "size; write 65536, 64KiB, 512MiB or 2GiB"
 						  : "number");
 	if (minus ? -(int64_t)number < key->min
 		  : number > key->max || (key->min > 0 && number < (uint64_t)key->min))
-		return refuse(error, "%s: %s: %s is out of range; it takes %lld to %llu", where,
-			key->path, value, (long long)key->min, (unsigned long long)key->max);
+		return config_refuse(error, "%s: %s: %s is out of range; it takes %lld to %llu",
+			where, key->path, value, (long long)key->min, (unsigned long long)key->max);
 	if (key->type == CONFIG_I64)
 		*(int64_t *)at = minus ? -(int64_t)number : (int64_t)number;
 	else
@@ -114,21 +114,21 @@ static int set_key(struct config *config, const struct config_key *key, const ch
 	void *at = (char *)config + key->offset;
 
 	if (key->not_yet && !same_bool(value, key->preset))
-		return refuse(error, "%s: %s cannot be set to '%s': %s", where, key->path, value,
-			key->not_yet);
+		return config_refuse(error, "%s: %s cannot be set to '%s': %s", where, key->path,
+			value, key->not_yet);
 	switch (key->type) {
 	case CONFIG_BOOL:
 		if (!parse_bool(value, at))
-			return refuse(error, "%s: %s: '%s' is neither true nor false", where,
+			return config_refuse(error, "%s: %s: '%s' is neither true nor false", where,
 				key->path, value);
 		return 0;
 	case CONFIG_TEXT:
 		if (key->choices && !in_choices(key->choices, value))
-			return refuse(error, "%s: %s: '%s' is not one of %s", where, key->path,
-				value, key->choices);
+			return config_refuse(error, "%s: %s: '%s' is not one of %s", where,
+				key->path, value, key->choices);
 		if (slice_copy_str(slice_str(value), at, key->size))
-			return refuse(error, "%s: %s: longer than %zu bytes", where, key->path,
-				key->size - 1);
+			return config_refuse(error, "%s: %s: longer than %zu bytes", where,
+				key->path, key->size - 1);
 		return 0;
 	case CONFIG_U64:
 	case CONFIG_I64:
@@ -144,7 +144,7 @@ int config_set(struct config *config, const char *path, const char *value, const
 	const struct config_key *key = key_find(path);
 
 	if (!key)
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"%s: there is no key '%s'; `nebulaio serve --help-config` lists them all",
 			where, path);
 	return set_key(config, key, value, where, ret_error);
@@ -172,6 +172,9 @@ struct yaml_walk {
 	size_t lens[CONFIG_DEPTH_MAX]; /* of the path at each depth */
 	size_t depth;
 	bool awaits_value;
+	bool in_list;
+	struct config_flows_walk flows;
+	char list[CONFIG_LIST_MAX]; /* its values, separated by commas */
 	struct config_error *error;
 };
 
@@ -181,9 +184,21 @@ static int path_push(struct yaml_walk *walk, const char *name, size_t line)
 	int n = snprintf(walk->path + len, sizeof(walk->path) - len, "%s%s", len ? "." : "", name);
 
 	if (n < 0 || (size_t)n >= sizeof(walk->path) - len)
-		return refuse(walk->error, "%s:%zu: the key is too long", walk->file, line);
+		return config_refuse(walk->error, "%s:%zu: the key is too long", walk->file, line);
 	walk->awaits_value = true;
 	return 0;
+}
+
+static int list_add(struct yaml_walk *walk, const char *text, size_t line)
+{
+	size_t len = strlen(walk->list);
+	int n = snprintf(walk->list + len, sizeof(walk->list) - len, "%s%s", len ? "," : "", text);
+
+	if (n < 0 || (size_t)n >= sizeof(walk->list) - len)
+		return config_refuse(walk->error, "%s:%zu: the list is too long", walk->file, line);
+	return strchr(text, ',') ? config_refuse(walk->error, "%s:%zu: a comma in a list's value",
+					   walk->file, line)
+				 : 0;
 }
 
 static int walk_scalar(struct yaml_walk *walk, const yaml_event_t *event)
@@ -193,24 +208,65 @@ static int walk_scalar(struct yaml_walk *walk, const yaml_event_t *event)
 	char where[CONFIG_TEXT_MAX + 32];
 
 	if (walk->depth == 0)
-		return refuse(walk->error, "%s:%zu: expected 'key: value' lines", walk->file, line);
+		return config_refuse(
+			walk->error, "%s:%zu: expected 'key: value' lines", walk->file, line);
 	if (!walk->awaits_value)
 		return path_push(walk, text, line);
+	if (walk->in_list)
+		return list_add(walk, text, line);
 	snprintf(where, sizeof(where), "%s:%zu", walk->file, line);
 	walk->awaits_value = false;
 	return config_set(walk->config, walk->path, text, where, walk->error);
 }
 
+/* One key is a list of values, another one of mappings. */
+static int list_begin(struct yaml_walk *walk, size_t line)
+{
+	if (walk->awaits_value && !walk->in_list && strcmp(walk->path, "flows") == 0) {
+		walk->awaits_value = false;
+		walk->config->flow_count = 0;
+		walk->flows = (struct config_flows_walk){
+			.config = walk->config, .error = walk->error, .level = CONFIG_FLOWS_LIST};
+		return 0;
+	}
+	if (!walk->awaits_value || walk->in_list || strcmp(walk->path, "storage.volumes") != 0)
+		return config_refuse(walk->error, "%s:%zu: lists and aliases have no meaning here",
+			walk->file, line);
+	walk->in_list = true;
+	walk->list[0] = 0;
+	return 0;
+}
+
+static int list_end(struct yaml_walk *walk, size_t line)
+{
+	char where[CONFIG_TEXT_MAX + 32];
+
+	snprintf(where, sizeof(where), "%s:%zu", walk->file, line);
+	walk->in_list = false;
+	walk->awaits_value = false;
+	return config_set(walk->config, walk->path, walk->list, where, walk->error);
+}
+
 static int walk_event(struct yaml_walk *walk, const yaml_event_t *event)
 {
 	size_t line = event->start_mark.line + 1;
+	char where[CONFIG_TEXT_MAX + 32];
+
+	if (walk->flows.level != CONFIG_FLOWS_OUTSIDE) {
+		snprintf(where, sizeof(where), "%s:%zu", walk->file, line);
+		return config_flows_event(&walk->flows, event, where);
+	}
 
 	switch (event->type) {
 	case YAML_SCALAR_EVENT:
 		return walk_scalar(walk, event);
 	case YAML_MAPPING_START_EVENT:
+		if (walk->in_list)
+			return config_refuse(walk->error,
+				"%s:%zu: a list of single values is expected", walk->file, line);
 		if (walk->depth == CONFIG_DEPTH_MAX)
-			return refuse(walk->error, "%s:%zu: nested too deeply", walk->file, line);
+			return config_refuse(
+				walk->error, "%s:%zu: nested too deeply", walk->file, line);
 		walk->lens[walk->depth++] = walk->awaits_value ? strlen(walk->path) : 0;
 		walk->awaits_value = false;
 		return 0;
@@ -218,8 +274,11 @@ static int walk_event(struct yaml_walk *walk, const yaml_event_t *event)
 		walk->depth--;
 		return 0;
 	case YAML_SEQUENCE_START_EVENT:
+		return list_begin(walk, line);
+	case YAML_SEQUENCE_END_EVENT:
+		return list_end(walk, line);
 	case YAML_ALIAS_EVENT:
-		return refuse(walk->error, "%s:%zu: lists and aliases have no meaning here",
+		return config_refuse(walk->error, "%s:%zu: lists and aliases have no meaning here",
 			walk->file, line);
 	default:
 		return 0;
@@ -249,7 +308,7 @@ int config_load_file(struct config *config, const char *path, struct config_erro
 		yaml_event_t event;
 
 		if (!yaml_parser_parse(&parser, &event)) {
-			ret = refuse(ret_error, "%s:%zu: not YAML: %s", path,
+			ret = config_refuse(ret_error, "%s:%zu: not YAML: %s", path,
 				parser.problem_mark.line + 1,
 				parser.problem ? parser.problem : "it cannot be read");
 			break;
@@ -302,7 +361,8 @@ static bool env_is_clients(struct slice name)
 {
 	return slice_starts(name, SLICE("ENDPOINT")) || slice_starts(name, SLICE("ACCESS_KEY")) ||
 	       slice_starts(name, SLICE("SECRET_KEY")) || slice_starts(name, SLICE("TRANSPORT")) ||
-	       slice_starts(name, SLICE("TEST_")) || slice_starts(name, SLICE("PROFILE"));
+	       slice_starts(name, SLICE("TEST_")) || slice_starts(name, SLICE("CONNECT_TO")) ||
+	       slice_starts(name, SLICE("PROFILE"));
 }
 
 int config_load_env(struct config *config, char *const *env, struct config_error *ret_error)
@@ -323,7 +383,8 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 			*env);
 		key = env_key(name, (size_t)(equals - name));
 		if (!key)
-			return refuse(ret_error, "%s: it names no key of the configuration", where);
+			return config_refuse(
+				ret_error, "%s: it names no key of the configuration", where);
 		ret = set_key(config, key, equals + 1, where, ret_error);
 		if (ret)
 			return ret;
@@ -364,18 +425,33 @@ static int check_https(
 	bool certificate = config->https.certificate[0], key = config->https.key[0];
 
 	if (development && config->https.address[0] && !is_loopback(config->https.address))
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"https.address is %s, but the development keys work on loopback only; set "
 			"NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
 			config->https.address);
 	if (certificate != key)
-		return refuse(ret_error, "https.%s is set, but https.%s is not: they go together",
+		return config_refuse(ret_error,
+			"https.%s is set, but https.%s is not: they go together",
 			certificate ? "certificate" : "key", certificate ? "key" : "certificate");
 	if (config->https.address[0] && !certificate && !development)
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"https.address is %s, but https.certificate and https.key name no PEM "
 			"files (only the development profile makes its own)",
 			config->https.address);
+	return 0;
+}
+
+static int check_storage(const struct config *config, struct config_error *ret_error)
+{
+	if (config->storage.volume[0] && config->storage.volumes[0])
+		return config_refuse(ret_error,
+			"storage.volume and storage.volumes are both set: one volume, or several");
+	if (config->storage.erasure.parity >= config->storage.erasure.data)
+		return config_refuse(ret_error,
+			"storage.erasure.parity is %llu, but must be less than "
+			"storage.erasure.data, which is %llu",
+			(unsigned long long)config->storage.erasure.parity,
+			(unsigned long long)config->storage.erasure.data);
 	return 0;
 }
 
@@ -383,33 +459,36 @@ int config_check(const struct config *config, bool development, struct config_er
 {
 	int ret = check_https(config, development, ret_error);
 
+	if (!ret)
+		ret = check_storage(config, ret_error);
+
 	if (ret)
 		return ret;
 	if (development && config->http.address[0] && !is_loopback(config->http.address))
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"http.address is %s, but the development keys minioadmin/minioadmin are "
 			"known to everybody, so they "
 			"work on loopback only; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
 			config->http.address);
 	if (development && config->rdma.enabled && !is_loopback(config->rdma.address))
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"rdma.address is '%s', but the development keys work on loopback only; "
 			"set NEBULAIO_ROOT_USER and "
 			"NEBULAIO_ROOT_PASSWORD",
 			config->rdma.address);
 	if (!development &&
 		(strlen(config->auth.root_user) < 3 || strlen(config->auth.root_password) < 8))
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"auth.root_user needs at least 3 and auth.root_password at least 8 "
 			"characters; set them in the "
 			"configuration or as NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD");
 	if (config->memory.cache_bytes > config->memory.bytes / 4 * 3)
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
 			"MiB); transfers need the rest",
 			(unsigned long long)(config->memory.bytes / MIB));
 	if (!config->http.address[0] && !config->https.address[0] && !config->rdma.enabled)
-		return refuse(ret_error,
+		return config_refuse(ret_error,
 			"http.address and https.address are empty and rdma.enabled is false: "
 			"nothing would listen");
 	return 0;

@@ -11,15 +11,37 @@
 #include "base/base.h"
 
 #define CONFIG_TEXT_MAX 256
+#define CONFIG_LIST_MAX 4000
+
+#define CONFIG_FLOWS_MAX 16u
+
+/* What is moved while the server runs: `nebulaio flow --from … --to … options`. */
+struct config_flow {
+	char name[32];
+	char from[512], to[512];
+	char options[1024]; /* "--roll-bytes=1G\n--force\n" */
+	bool always;	    /* started again also when it ended well */
+};
 
 struct config {
 	char log_level[16];
+	struct config_flow flows[CONFIG_FLOWS_MAX];
+	uint32_t flow_count;
 	struct {
 		char dir[CONFIG_TEXT_MAX];
 		uint64_t reserve_bytes;
 		uint64_t volume_bytes_max;
 		uint64_t inline_bytes_max;
 	} data;
+	struct {
+		char volume[CONFIG_LIST_MAX];  /* "": a file in data.dir */
+		char volumes[CONFIG_LIST_MAX]; /* several, separated by commas */
+		bool format;
+		struct {
+			uint64_t data;
+			uint64_t parity;
+		} erasure;
+	} storage;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */
 		uint64_t idle_timeout_s;
@@ -38,11 +60,32 @@ struct config {
 	struct {
 		char root_user[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 		char root_password[LIMIT_SECRET_KEY_LEN_MAX + 1];
+		char accounts_file[CONFIG_TEXT_MAX];	/* "": none */
+		char secrets_key_file[CONFIG_TEXT_MAX]; /* "": secrets.key in the data folder */
 	} auth;
 	struct {
 		char region[64];
 		char domain[CONFIG_TEXT_MAX];
+		char website_domain[CONFIG_TEXT_MAX];
 	} s3;
+	struct {
+		uint64_t flush_seconds;
+	} logging;
+	struct {
+		char targets[CONFIG_TEXT_MAX];
+		char log_file[CONFIG_TEXT_MAX];
+		uint64_t queue_events, retry_seconds;
+	} notification;
+	struct {
+		char key_file[CONFIG_TEXT_MAX];
+		struct {
+			char keys[CONFIG_TEXT_MAX];
+			char default_key[CONFIG_TEXT_MAX];
+		} kms;
+	} encryption;
+	struct {
+		uint64_t day_seconds;
+	} lifecycle;
 	struct {
 		uint64_t bytes;
 		uint64_t cache_bytes;
@@ -71,6 +114,15 @@ struct config {
 		uint64_t idle_timeout_s;
 		uint64_t request_timeout_s;
 		char encryption[16]; /* "off", "required" */
+		bool strict_token;
+		char decline[16]; /* "s3-error", "aws-draft" */
+		uint64_t token_queue_pairs;
+		uint64_t token_timeout_s;
+		uint64_t dc_key;
+		bool discovery;
+		char discovery_group[64];
+		char zone[64];
+		char note[128];
 	} rdma;
 	struct {
 		bool enabled;

@@ -1,5 +1,6 @@
 /* server/config_table.c: every key of the configuration, once: its type, bounds, default and
  * meaning. */
+#include "codec/discovery.h"
 #include "server/config.h"
 
 #define FLAG(p, f, d, h)                                                             \
@@ -45,6 +46,19 @@ const struct config_key CONFIG_KEYS[] = {
 	BYTES("data.inline_bytes_max", data.inline_bytes_max, 0, 16 * KIB, "2KiB",
 		"Objects up to this size live in their index record"),
 
+	TEXT("storage.volume", storage.volume, "",
+		"Where objects lie: a file, a block device, or an NVMe passthrough device "
+		"(/dev/ng0n1); empty: a file in data.dir, or what an earlier start named"),
+	TEXT("storage.volumes", storage.volumes, "",
+		"Instead of one volume several, with erasure coding over them: a list, or their "
+		"paths separated by commas"),
+	NUMBER("storage.erasure.data", storage.erasure.data, 2, 16, "10",
+		"Shards of data of a body, each on a volume of its own"),
+	NUMBER("storage.erasure.parity", storage.erasure.parity, 1, 8, "4",
+		"Shards of parity: so many volumes may be lost; less than data"),
+	FLAG("storage.format", storage.format, "false",
+		"A new store may take a volume on which something else lies, and destroys that"),
+
 	TEXT("http.address", http.address, "127.0.0.1:9000", "Where S3 over HTTP listens"),
 	NUMBER("http.idle_timeout_s", http.idle_timeout_s, 1, 3600, "75",
 		"A connection without requests is closed"),
@@ -68,9 +82,41 @@ const struct config_key CONFIG_KEYS[] = {
 
 	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
 	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),
+	TEXT("auth.accounts_file", auth.accounts_file, "",
+		"YAML or JSON file of accounts, users and keys that there are to be "
+		"(docs/spec/admin.md); read at start"),
+	TEXT("auth.secrets_key_file", auth.secrets_key_file, "",
+		"File of 32 bytes that seal secrets in the store; empty: secrets.key in the data "
+		"folder, made when absent"),
 
 	TEXT("s3.region", s3.region, "us-east-1", "Region told to clients"),
 	TEXT("s3.domain", s3.domain, "", "Domain for virtual-host style requests: bucket.DOMAIN"),
+	TEXT("s3.website_domain", s3.website_domain, "",
+		"Domain of buckets' websites: bucket.DOMAIN; empty: none"),
+
+	NUMBER("logging.flush_seconds", logging.flush_seconds, 1, 3600, "60",
+		"Server access logs gather for so long before they are put"),
+
+	TEXT("notification.targets", notification.targets, "",
+		"Webhooks for buckets' events: NAME=URL, separated by commas; a bucket names one "
+		"by an ARN that ends in :NAME"),
+	TEXT("notification.log_file", notification.log_file, "",
+		"File for buckets' events, a line of JSON each, its ARN ends in :log; empty: none"),
+	NUMBER("notification.queue_events", notification.queue_events, 1, 1000000, "10000",
+		"So many events wait for each target; what comes beyond is dropped"),
+	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 86400, "300",
+		"An event is tried again until it is so old, then dropped"),
+
+	TEXT("encryption.key_file", encryption.key_file, "",
+		"Master keys of encryption at rest, a line `ID BASE64` each, the first in use; "
+		"empty: encryption.keys in data.dir, made at the first start"),
+	TEXT("encryption.kms.keys", encryption.kms.keys, "",
+		"Names of keys for aws:kms, separated by commas; empty: none"),
+	TEXT("encryption.kms.default_key", encryption.kms.default_key, "",
+		"The one for aws:kms without a key id; empty: such writes are refused"),
+
+	NUMBER("lifecycle.day_seconds", lifecycle.day_seconds, 1, 86400, "86400",
+		"How long a day of a lifecycle rule is; less than 86400 is for trying rules out"),
 
 	BYTES("memory.bytes", memory.bytes, 32 * MIB, 4 * TIB, "512MiB",
 		"The unified region's data frames"),
@@ -120,34 +166,51 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("rdma.request_timeout_s", rdma.request_timeout_s, 1, 9, "8",
 		"A transfer of which nothing moves for so long is given up"),
 	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required",
-		"Encrypt capsules and payloads"),
+		"Encryption of sessions: required of all, or off: for clients that ask for it"),
+	FLAG("rdma.strict_token", rdma.strict_token, "false",
+		"Refuse RDMA tokens with the two fields that older clients append"),
+	CHOICE("rdma.decline", rdma.decline, "s3-error", "s3-error|aws-draft",
+		"How a request whose RDMA token cannot be served is answered"),
+	NUMBER("rdma.token_queue_pairs", rdma.token_queue_pairs, 1, LIMIT_TOKEN_QUEUE_PAIRS_MAX,
+		"256", "Queue pairs that clients may join by ?rdma-connect at a time"),
+	NUMBER("rdma.token_timeout_s", rdma.token_timeout_s, 1, 9, "6",
+		"A transfer by RDMA token takes no longer: its client gives up after 10 s"),
+	NUMBER("rdma.dc_key", rdma.dc_key, 0, UINT64_MAX, "4293844428",
+		"Access key of clients' DC targets; 0xffeeddcc by common default"),
+	FLAG("rdma.discovery", rdma.discovery, "true",
+		"Answer `nebulaio discover` on the device's fabric"),
+	TEXT("rdma.discovery_group", rdma.discovery_group, DISCOVERY_GROUP,
+		"Multicast address that discovery listens to"),
+	TEXT("rdma.zone", rdma.zone, "", "Where this server stands, as discovery tells it"),
+	TEXT("rdma.note", rdma.note, "", "Anything else that discovery shall tell"),
 
-	LATER("gpudirect.enabled", gpudirect.enabled, "false", "Move bodies to and from GPU memory",
-		"this version has no GPUDirect yet; clients can register GPU memory with their "
-		"own RDMA device"),
-	LATER("dpu.enabled", dpu.enabled, "false", "Offload to a BlueField DPU",
-		"this version has no DPU support yet"),
-	LATER("dpu.enable_rdma", dpu.enable_rdma, "false", "RDMA through the DPU",
-		"this version has no DPU support yet"),
-	LATER("dpu.enable_crypto", dpu.enable_crypto, "false", "Encryption by the DPU",
-		"this version has no DPU support yet"),
-	LATER("s3_express.enabled", s3_express.enabled, "false", "Directory buckets",
-		"this version has no directory buckets yet"),
+	FLAG("gpudirect.enabled", gpudirect.enabled, "false",
+		"Bodies move straight to and from clients' GPU memory; says at start what is "
+		"missing for it"),
+	FLAG("dpu.enabled", dpu.enabled, "false",
+		"This host has a BlueField DPU; says at start what is missing for it"),
+	FLAG("dpu.enable_rdma", dpu.enable_rdma, "false",
+		"RDMA goes by the DPU's device; says at start when it does not"),
+	FLAG("dpu.enable_crypto", dpu.enable_crypto, "false",
+		"The DPU encrypts RDMA traffic (IPsec, set up on it); says at start what of that "
+		"cannot be seen"),
+	FLAG("s3_express.enabled", s3_express.enabled, "false",
+		"Directory buckets (S3 Express One Zone) can be made and used, of any zone"),
 
-	LATER("network.pfc.enabled", network.pfc.enabled, "false", "Priority flow control",
-		"this version does not configure network interfaces yet; set it with the "
-		"driver's own tool"),
+	FLAG("network.pfc.enabled", network.pfc.enabled, "false",
+		"The RDMA device's interface must have priority flow control; says at start when "
+		"it has not"),
 	NUMBER("network.pfc.priority", network.pfc.priority, 0, 7, "3",
-		"Priority of RDMA traffic; goes with network.pfc.enabled"),
-	LATER("network.ecn.enabled", network.ecn.enabled, "false",
-		"Explicit congestion notification",
-		"this version does not configure network interfaces yet; set it with the "
-		"driver's own tool"),
+		"Priority of RDMA traffic; goes with network.pfc.enabled and network.ecn.enabled"),
+	FLAG("network.ecn.enabled", network.ecn.enabled, "false",
+		"The RDMA device's interface must have ECN for RoCE; says at start when it has "
+		"not"),
 	NUMBER("network.ecn.threshold", network.ecn.threshold, 1, 1000000, "100",
-		"Packets; goes with network.ecn.enabled"),
+		"Packets, on the switches; goes with network.ecn.enabled"),
 	NUMBER("network.dscp", network.dscp, 0, 63, "26",
 		"DSCP of RDMA traffic; no effect on the simulated device"),
-	NUMBER("network.mtu", network.mtu, 1280, 65535, "9000",
-		"Expected MTU; no effect on the simulated device"),
+	NUMBER("network.mtu", network.mtu, 0, 65535, "0",
+		"MTU that the RDMA device's interface must have; says at start when it has less; "
+		"0: any"),
 };
 const size_t CONFIG_KEY_COUNT = ARRAY_LEN(CONFIG_KEYS);

@@ -3,15 +3,21 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "admin/admin.h"
+#include "job/job.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
+#include "server/hardware.h"
 #include "server/https.h"
+#include "server/identities.h"
+#include "server/keys.h"
+#include "server/lifecycle.h"
 
 #define ADMIN_CONNECTIONS_MAX 64u
 
@@ -36,9 +42,12 @@ struct server {
 	struct region *region;
 	struct store *store;
 	struct s3 *s3;
-	struct https *https; /* NULL: off */
+	struct lifecycle lifecycle; /* on the first core */
+	struct https *https;	    /* NULL: off */
 	struct rp_device *device;
 	struct rp_device_attr device_attr;
+	struct front_discovery *discovery; /* NULL: off */
+	struct front_token *token;	   /* on the first core, beside its native front */
 	struct core cores[LIMIT_CORES_MAX];
 	uint32_t core_count;
 	struct reactor *reactors[LIMIT_CORES_MAX];
@@ -46,6 +55,9 @@ struct server {
 	uint16_t http_port;
 	uint16_t https_port;
 	uint16_t rdma_port;
+	char *accounts_json; /* until it was read into the store */
+	sem_t identities_done;
+	int identities_error;
 	_Atomic bool draining;
 	_Atomic uint32_t
 		cores_draining; /* first core: wait for the others before the last checkpoint */
@@ -92,6 +104,11 @@ static int open_store(struct server *server)
 	};
 	const struct store_opts store_opts = {
 		.dir = config->data.dir,
+		.volume = config->storage.volumes[0] ? config->storage.volumes
+						     : config->storage.volume,
+		.erasure_data = (uint32_t)config->storage.erasure.data,
+		.erasure_parity = (uint32_t)config->storage.erasure.parity,
+		.format = config->storage.format,
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,
 		.cache_bytes_max = config->memory.cache_bytes,
@@ -115,25 +132,65 @@ static int open_store(struct server *server)
 static int open_s3(struct server *server)
 {
 	const struct config *config = &server->config;
+	uint8_t secrets_key[IDENTITIES_KEY_BYTES];
+	char path[2 * CONFIG_TEXT_MAX], keys[KEYS_BYTES_MAX];
+	struct config_error error;
+	int ret;
 	const struct s3_opts opts = {
+		.secrets_key = secrets_key,
 		.root_access_key = config->auth.root_user,
 		.root_secret_key = config->auth.root_password,
 		.region = config->s3.region,
+		.express = config->s3_express.enabled,
 		.host_domain = config->s3.domain[0] ? config->s3.domain : NULL,
+		.website_domain = config->s3.website_domain,
+		.access_log_flush_s = (uint32_t)config->logging.flush_seconds,
+		.notify_targets = config->notification.targets,
+		.notify_log_file = config->notification.log_file,
+		.notify_queue_events = (uint32_t)config->notification.queue_events,
+		.notify_retry_s = (uint32_t)config->notification.retry_seconds,
+		.encryption_keys = keys,
+		.kms_keys = config->encryption.kms.keys,
+		.kms_default_key = config->encryption.kms.default_key,
+		.lifecycle_day_s = (uint32_t)config->lifecycle.day_seconds,
+		.decline_by_draft = strcmp(config->rdma.decline, "aws-draft") == 0,
 	};
 
-	return s3_open(&opts, server->store, &server->s3);
+	snprintf(path, sizeof(path), "%s/secrets.key", config->data.dir);
+	if (config->auth.secrets_key_file[0])
+		snprintf(path, sizeof(path), "%s", config->auth.secrets_key_file);
+	ret = identities_key(path, secrets_key, &error);
+	if (!ret && config->auth.accounts_file[0])
+		ret = identities_load(config->auth.accounts_file, &server->accounts_json, &error);
+	if (ret) {
+		log_error("server", "%s", error.text);
+		return ret;
+	}
+	ret = keys_read(config, keys);
+	if (!ret)
+		ret = s3_open(&opts, server->store, &server->s3);
+	if (ret == -EINVAL)
+		log_error("server",
+			"encryption: the key file or the names of KMS keys cannot be used");
+	secret_wipe(keys, sizeof(keys));
+	secret_wipe(secrets_key, sizeof(secrets_key));
+	return ret;
 }
 
-static int open_device(struct server *server)
+static struct rp_open_opts device_opts(const struct config *config)
 {
-	const struct config *config = &server->config;
-	const struct rp_open_opts opts = {
+	return (struct rp_open_opts){
 		.device_name = config->rdma.device_name,
 		.ib_port = (uint8_t)config->rdma.ib_port,
 		.gid_index = (int)config->rdma.gid_index,
 		.dscp = (uint8_t)config->network.dscp,
 	};
+}
+
+static int open_device(struct server *server)
+{
+	const struct config *config = &server->config;
+	const struct rp_open_opts opts = device_opts(config);
 	int ret;
 
 	if (!config->rdma.enabled)
@@ -187,6 +244,55 @@ static int open_native(struct server *server, struct core *core)
 	return 0;
 }
 
+/* By the native front's registrations, and beside its sessions. */
+static int open_token(struct server *server, struct core *core)
+{
+	const struct config *config = &server->config;
+	const struct front_token_opts opts = {
+		.s3 = server->s3,
+		.core = &core->flow,
+		.device = server->device,
+		.pd = front_native_pd(core->native),
+		.lkeys = front_native_lkeys(core->native),
+		.queue_pairs_max = (uint32_t)config->rdma.token_queue_pairs,
+		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
+		.transfer_timeout_ns = config->rdma.token_timeout_s * NS_PER_S,
+		.strict = config->rdma.strict_token,
+		.dc_key = config->rdma.dc_key,
+	};
+	int ret = front_token_open(&opts, &server->token);
+
+	if (ret)
+		log_error("server", "RDMA tokens cannot be served: %s", strerror(-ret));
+	return ret;
+}
+
+/* A server that cannot be found serves all the same. */
+static void open_discovery(struct server *server)
+{
+	const struct config *config = &server->config;
+	const struct front_discovery_opts opts = {
+		.device = device_opts(config),
+		.group = config->rdma.discovery_group,
+		.address = config->rdma.address,
+		.rdma_port = server->rdma_port,
+		.http_port = server->http_port,
+		.release = NEBULAIO_VERSION,
+		.zone = config->rdma.zone,
+		.note = config->rdma.note,
+	};
+	int ret;
+
+	if (!server->device || !config->rdma.discovery)
+		return;
+	ret = front_discovery_open(&opts, &server->discovery);
+	if (ret)
+		log_warn("server",
+			"rdma.discovery: %s cannot answer to %s: %s; `nebulaio discover` does not "
+			"find this server",
+			config->rdma.device_name, opts.group, strerror(-ret));
+}
+
 /* Where one kind of HTTP listens, on every core. */
 struct endpoint {
 	const char *transport; /* also the configuration's section */
@@ -204,6 +310,7 @@ static int open_endpoint(
 	const struct listen_opts opts = {
 		.core = &core->flow,
 		.http = {.s3 = server->s3,
+			.token = server->token,
 			.transport = endpoint->transport,
 			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
@@ -270,6 +377,7 @@ static int open_admin(struct server *server, struct core *core)
 	server->admin_opts = (struct admin_opts){
 		.region = server->region,
 		.store = server->store,
+		.s3 = server->s3,
 		.reactors = server->reactors,
 		.reactor_count = server->core_count,
 		.draining = &server->draining,
@@ -306,13 +414,27 @@ static int open_core(struct server *server, uint32_t core_idx)
 	if (ret)
 		return ret;
 	core->attached = true;
-	ret = open_http(core);
-	if (ret)
-		return ret;
-	if (core_idx == 0 && config->admin.address[0])
-		ret = open_admin(server, core);
-	if (core_idx == 0 && server->device && !ret)
+	if (core_idx == 0) {
+		ret = job_rebuild_start(core->reactor, server->store);
+		if (ret)
+			return ret;
+	}
+	/* Before HTTP, whose requests with tokens go there. */
+	if (core_idx == 0 && server->device) {
 		ret = open_native(server, core);
+		if (!ret)
+			ret = open_token(server, core);
+	}
+	if (!ret)
+		ret = open_http(core);
+	if (core_idx == 0 && config->admin.address[0] && !ret)
+		ret = open_admin(server, core);
+	if (core_idx == 0 && !ret) {
+		server->lifecycle.s3 = server->s3;
+		server->lifecycle.core = &core->flow;
+		ret = lifecycle_open(
+			&server->lifecycle, server->store, config->lifecycle.day_seconds);
+	}
 	return ret;
 }
 
@@ -346,6 +468,16 @@ static void server_abandon(struct server *server)
 	server_close(server);
 }
 
+static void log_hardware(void *arg, const struct hardware_finding *finding)
+{
+	(void)arg;
+	if (finding->met)
+		log_info("server", "%s: %s", finding->key, finding->what);
+	else
+		log_warn("server", "%s: %s%s%s", finding->key, finding->what,
+			finding->fix[0] ? "; to change that: " : "", finding->fix);
+}
+
 int server_open(const struct config *config, struct server **ret_server)
 {
 	struct server *server = calloc(1, sizeof(*server));
@@ -354,8 +486,10 @@ int server_open(const struct config *config, struct server **ret_server)
 	if (!server)
 		return -ENOMEM;
 	server->config = *config;
+	sem_init(&server->identities_done, 0, 0);
 	server->core_count = core_count_of(config);
 	raise_limits();
+	hardware_check(config, "/sys", log_hardware, NULL);
 	ret = open_device(server);
 	if (!ret)
 		ret = open_store(server);
@@ -369,6 +503,7 @@ int server_open(const struct config *config, struct server **ret_server)
 		server_abandon(server);
 		return ret;
 	}
+	open_discovery(server);
 	*ret_server = server;
 	return 0;
 }
@@ -417,12 +552,28 @@ const char *server_rdma_device(const struct server *server)
 	return server->device ? server->device_attr.name : "off";
 }
 
+/* Who there is must be known before anybody is told that the server is ready. */
+static void identities_main(void *arg)
+{
+	struct server *server = arg;
+
+	server->identities_error =
+		s3_start(server->s3, &server->cores[0].flow, server->accounts_json);
+	free(server->accounts_json);
+	server->accounts_json = NULL;
+	sem_post(&server->identities_done);
+}
+
 int server_start(struct server *server)
 {
+	int ret = fiber_spawn(server->cores[0].reactor, "identities", identities_main, server);
+
+	if (ret)
+		return ret;
 	for (uint32_t i = 0; i < server->core_count; i++) {
 		struct core *core = &server->cores[i];
-		int ret = core->http ? listen_start(core->http) : 0;
 
+		ret = core->http ? listen_start(core->http) : 0;
 		if (!ret && core->https)
 			ret = listen_start(core->https);
 		if (!ret && core->admin)
@@ -432,7 +583,12 @@ int server_start(struct server *server)
 		if (ret)
 			return ret;
 	}
-	return 0;
+	while (sem_wait(&server->identities_done))
+		;
+	if (server->identities_error)
+		log_error("server", "accounts and users cannot be read: %s",
+			strerror(-server->identities_error));
+	return server->identities_error;
 }
 
 /* Ends the fronts of a core; the first core then waits for the others, so that the store's last
@@ -463,6 +619,10 @@ static void drain_main(void *arg)
 			while (atomic_load(&server->cores_draining))
 				fiber_park();
 		}
+		/* Only now does no core hand it requests any more. */
+		if (server->token)
+			front_token_drain(server->token);
+		lifecycle_close(&server->lifecycle);
 		store_quiesce(server->store);
 		for (uint32_t i = 1; i < server->core_count; i++) {
 			if (server->cores[i].running)
@@ -489,6 +649,8 @@ static void drain_post(struct reactor_msg *msg)
 void server_stop(struct server *server)
 {
 	server->draining = true;
+	front_discovery_close(server->discovery);
+	server->discovery = NULL;
 	server->cores_draining = 0;
 	for (uint32_t i = 0; i < server->core_count; i++)
 		server->cores_draining += server->cores[i].running;
@@ -515,6 +677,8 @@ void server_close(struct server *server)
 	for (uint32_t i = server->core_count; i-- > 0;) {
 		struct core *core = &server->cores[i];
 
+		if (i == 0)
+			front_token_close(server->token);
 		front_native_close(core->native);
 		listen_close(core->admin);
 		listen_close(core->https);
@@ -524,6 +688,8 @@ void server_close(struct server *server)
 	}
 	https_close(server->https);
 	s3_close(server->s3);
+	free(server->accounts_json);
+	sem_destroy(&server->identities_done);
 	store_close(server->store);
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);

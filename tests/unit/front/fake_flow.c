@@ -1,5 +1,6 @@
-/* tests/unit/front/fake_flow.c: the two calls of flow that the HTTP front makes, without the
- * devices that the real ones bring along: frames come from a region, at once or not at all. */
+/* tests/unit/front/fake_flow.c: the calls of flow and of its siblings that the HTTP front makes,
+ * without the devices that the real ones bring along: frames come from a region, at once or not at
+ * all. */
 #include <errno.h>
 
 #include "front/front.h"
@@ -27,4 +28,19 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 	(void)request;
 	(void)reply;
 	CHECK_FAIL("s3_handle was called");
+}
+
+bool front_token_wanted(const struct s3_request *request)
+{
+	(void)request;
+	return false;
+}
+
+void front_token_handle(
+	struct front_token *front, const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)front;
+	(void)request;
+	(void)reply;
+	CHECK_FAIL("front_token_handle was called");
 }

@@ -47,8 +47,25 @@ static void test_the_documents_blocks_load(void **state)
 			      "  max_recv_wr: 64\n"
 			      "  max_sge: 4\n"
 			      "  cq_size: 512\n"
-			      "log_level: debug\n"),
+			      "log_level: debug\n"
+			      "gpudirect:\n"
+			      "  enabled: true\n"
+			      "dpu:\n"
+			      "  enabled: true\n"
+			      "  enable_rdma: true\n"
+			      "  enable_crypto: true\n"
+			      "network:\n"
+			      "  pfc:\n"
+			      "    enabled: true\n"
+			      "    priority: 3\n"
+			      "  ecn:\n"
+			      "    enabled: true\n"
+			      "    threshold: 100  # packets\n"
+			      "  dscp: 26  # AF31\n"
+			      "  mtu: 9000\n"),
 		0);
+	assert_true(config.gpudirect.enabled && config.dpu.enable_crypto);
+	assert_int_equal(config.network.mtu, 9000);
 	assert_true(config.rdma.enabled);
 	assert_string_equal(config.rdma.device_name, "mlx5_0");
 	assert_int_equal(config.rdma.max_send_wr, 256);
@@ -87,9 +104,7 @@ static void test_refusals_name_their_line(void **state)
 	assert_int_equal(load("log_level: loud\n"), -EINVAL);
 	assert_says("'loud' is not one of trace|debug");
 	assert_int_equal(load("http:\n  idle_timeout_s: -1\n"), -EINVAL);
-	assert_int_equal(load("gpudirect:\n  enabled: true\n"), -EINVAL);
-	assert_says("no GPUDirect yet");
-	assert_int_equal(load("gpudirect:\n  enabled: no\n"), 0);
+	assert_int_equal(load("network:\n  mtu: 90000\n"), -EINVAL);
 	assert_int_equal(load("rdma:\n  enable_zero_copy: false\n"), -EINVAL);
 	assert_says("nothing to switch off");
 	assert_int_equal(load("a: {b: {c: {d: {e: {f: {g: {h: {i: 1}}}}}}}}\n"), -EINVAL);

@@ -1,0 +1,360 @@
+/* front/token.c: the token front's queue pairs: joined by ?rdma-connect, bound to the key that
+ * asked for them, bounded in number, closed when idle or broken. */
+#include "front/token_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CQ_ENTRIES_MAX	(1u << 20)
+#define SWEEPS_PER_LOOK 10u /* a queue pair's state is asked of the device this seldom */
+
+DEFINE_COUNTER(queue_pairs, "nebulaio_token_queue_pairs", NULL,
+	"Queue pairs joined by clients that speak the RDMA token contract, now.");
+DEFINE_COUNTER(joined_total, "nebulaio_token_queue_pairs_joined_total", NULL,
+	"Queue pairs ever joined by ?rdma-connect.");
+
+/* ---- The poller: there while there are queue pairs. ---- */
+
+/* All work is the rings': nothing else is ever posted. */
+static void on_wc(void *arg, const struct rp_wc *wc)
+{
+	(void)arg;
+	(void)wc;
+}
+
+static uint32_t token_poll(void *arg)
+{
+	struct front_token *front = arg;
+
+	return rp_cq_drain(front->cq, front->opts.core->ring, on_wc, front);
+}
+
+static bool token_arm(void *arg)
+{
+	return rp_cq_arm(((struct front_token *)arg)->cq);
+}
+
+static void token_disarm(void *arg)
+{
+	rp_cq_disarm(((struct front_token *)arg)->cq);
+}
+
+static void wake_up(struct front_token *front)
+{
+	reactor_poller_add(front->reactor, &front->poller);
+	reactor_timer_set(
+		front->reactor, &front->sweep, reactor_now_ns(front->reactor) + TOKEN_SWEEP_NS);
+}
+
+static void fall_asleep(struct front_token *front)
+{
+	reactor_timer_cancel(front->reactor, &front->sweep);
+	reactor_poller_remove(front->reactor, &front->poller);
+}
+
+/* ---- Lives. ---- */
+
+static void qp_free(struct token_qp *qp)
+{
+	struct front_token *front = qp->front;
+
+	list_remove(&qp->link);
+	rp_qp_close(qp->qp);
+	rp_ah_close(qp->ah);
+	free(qp);
+	counter_sub(&queue_pairs, 1);
+	if (--front->qp_count == 0)
+		fall_asleep(front);
+}
+
+void token_qp_retire(struct token_qp *qp, const char *why)
+{
+	if (!qp->gone) {
+		qp->gone = true;
+		log_info("token", "queue pair %06x of %s ends: %s", qp->peer.qpn, qp->access_key,
+			why);
+		rp_qp_error(qp->qp);
+	}
+	if (!qp->in_flight)
+		qp_free(qp);
+}
+
+void token_qp_release(struct token_qp *qp)
+{
+	qp->in_flight--;
+	qp->last_ns = reactor_now_ns(qp->front->reactor);
+	if (!qp->in_flight) {
+		rp_ah_close(qp->ah);
+		qp->ah = NULL;
+	}
+	if (qp->gone && !qp->in_flight)
+		qp_free(qp);
+}
+
+struct token_qp *token_qp_find(
+	struct front_token *front, const struct token *peer, const char *access_key)
+{
+	LIST_FOR_EACH (link, &front->qps) {
+		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+
+		if (qp->gone || qp->dc || !token_same_peer(&qp->peer, peer) ||
+			strcmp(qp->access_key, access_key) != 0)
+			continue;
+		/* Those in use stand in front. */
+		list_remove(&qp->link);
+		list_push_front(&front->qps, &qp->link);
+		return qp;
+	}
+	return NULL;
+}
+
+static int qp_open(struct token_qp *qp, struct front_token *front, enum rp_qp_type type)
+{
+	const struct rp_qp_attr attr = {
+		.type = type,
+		.send_cq = front->cq,
+		.recv_cq = front->cq,
+		.cap = {.max_send_wr = TOKEN_SEND_WRS,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+		.context = qp,
+	};
+	int ret = rp_qp_open(front->opts.pd, &attr, &qp->qp);
+
+	return ret ? ret : rp_qp_target(qp->qp, front->opts.core->region, &qp->target);
+}
+
+/* Joins it to *end, which is ours afterwards. */
+static int qp_meet(struct token_qp *qp, struct s3_token_end *end)
+{
+	struct rp_address theirs = {.has_gid = end->token.has_gid,
+		.lid = end->token.lid,
+		.qpn = end->token.qpn,
+		.psn = end->psn,
+		.mtu = end->mtu};
+	struct rp_address ours;
+	int ret;
+
+	memcpy(theirs.gid, end->token.gid, sizeof(theirs.gid));
+	ret = rp_qp_address(qp->qp, &ours);
+	if (ret == 0)
+		ret = rp_qp_join(qp->qp, &theirs, true);
+	if (ret)
+		return ret;
+	*end = (struct s3_token_end){
+		.token = {.lid = ours.lid, .qpn = ours.qpn, .has_gid = ours.has_gid},
+		.psn = ours.psn,
+		.mtu = MIN(ours.mtu, theirs.mtu)};
+	memcpy(end->token.gid, ours.gid, sizeof(ours.gid));
+	return 0;
+}
+
+static void qp_enlist(struct token_qp *qp)
+{
+	struct front_token *front = qp->front;
+
+	list_push_back(&front->qps, &qp->link);
+	counter_add(&queue_pairs, 1);
+	if (front->qp_count++ == 0)
+		wake_up(front);
+}
+
+static struct token_qp *dci_open(struct front_token *front)
+{
+	struct token_qp *qp;
+
+	if (!front->has_dc || front->qp_count >= front->queue_pairs_max)
+		return NULL;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+	qp->front = front;
+	qp->dc = true;
+	qp->last_ns = reactor_now_ns(front->reactor);
+	snprintf(qp->access_key, sizeof(qp->access_key), "DC");
+	if (qp_open(qp, front, RP_QP_DCI)) {
+		rp_qp_close(qp->qp);
+		free(qp);
+		return NULL;
+	}
+	qp_enlist(qp);
+	return qp;
+}
+
+static struct token_qp *dci_idle(struct front_token *front)
+{
+	LIST_FOR_EACH (link, &front->qps) {
+		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+
+		if (qp->dc && !qp->gone && !qp->in_flight)
+			return qp;
+	}
+	return dci_open(front);
+}
+
+struct token_qp *token_dci_lease(struct front_token *front, const struct token *target)
+{
+	struct rp_address to = {.lid = target->lid, .has_gid = target->has_gid};
+	struct token_qp *qp = front->has_dc ? dci_idle(front) : NULL;
+	int ret;
+
+	if (!qp)
+		return NULL;
+	memcpy(to.gid, target->gid, sizeof(to.gid));
+	ret = rp_ah_open(front->opts.pd, &to, &qp->ah);
+	if (ret == 0)
+		ret = rp_dci_aim(qp->qp, qp->ah, target->qpn, front->opts.dc_key);
+	if (ret == 0)
+		return qp;
+	log_info("token", "no way to DC target %06x: %s", target->qpn, strerror(-ret));
+	rp_ah_close(qp->ah);
+	qp->ah = NULL;
+	return NULL;
+}
+
+int token_qp_join(
+	struct front_token *front, const struct s3_identity *identity, struct s3_token_end *end)
+{
+	struct token_qp *old = token_qp_find(front, &end->token, identity->access_key);
+	struct token_qp *qp;
+	int ret;
+
+	/* A client that begins anew with the same number has forgotten the old one. */
+	if (old)
+		token_qp_retire(old, "its client connects it again");
+	if (front->qp_count >= front->queue_pairs_max)
+		return -ENOSPC;
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return -ENOMEM;
+	qp->front = front;
+	qp->peer = end->token;
+	qp->last_ns = reactor_now_ns(front->reactor);
+	memcpy(qp->access_key, identity->access_key, sizeof(qp->access_key));
+	ret = qp_open(qp, front, RP_QP_RC);
+	if (ret == 0)
+		ret = qp_meet(qp, end);
+	if (ret) {
+		log_info("token", "queue pair %06x of %s is not joined: %s", qp->peer.qpn,
+			qp->access_key, strerror(-ret));
+		rp_qp_close(qp->qp);
+		free(qp);
+		return ret;
+	}
+	qp_enlist(qp);
+	counter_add(&joined_total, 1);
+	log_debug("token", "queue pair %06x of %s is joined to our %06x", qp->peer.qpn,
+		qp->access_key, end->token.qpn);
+	return 0;
+}
+
+/* ---- The sweep. ---- */
+
+static void sweep_jobs(struct front_token *front, uint64_t now_ns)
+{
+	LIST_FOR_EACH_SAFE (link, &front->jobs) {
+		struct token_job *job = CONTAINER_OF(link, struct token_job, link);
+
+		if (now_ns < job->deadline_ns || !job->qp || job->qp->gone)
+			continue;
+		/* Its client is about to take its memory back. */
+		job->token.failed = true;
+		token_qp_retire(job->qp, "a transfer takes too long");
+	}
+}
+
+static void sweep_qps(struct front_token *front, uint64_t now_ns)
+{
+	bool look = ++front->sweeps % SWEEPS_PER_LOOK == 0;
+
+	LIST_FOR_EACH_SAFE (link, &front->qps) {
+		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+
+		if (qp->in_flight || qp->gone)
+			continue;
+		if (front->opts.idle_timeout_ns &&
+			now_ns - qp->last_ns > front->opts.idle_timeout_ns)
+			token_qp_retire(qp, "it is idle");
+		else if (look && rp_qp_state(qp->qp) == RP_QPS_ERR)
+			token_qp_retire(qp, "its client is gone");
+	}
+}
+
+static void sweep(struct reactor_timer *timer, void *arg)
+{
+	struct front_token *front = arg;
+	uint64_t now_ns = reactor_now_ns(front->reactor);
+
+	sweep_jobs(front, now_ns);
+	sweep_qps(front, now_ns);
+	if (front->qp_count)
+		reactor_timer_set(front->reactor, timer, now_ns + TOKEN_SWEEP_NS);
+}
+
+/* ---- Opening and closing. ---- */
+
+int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front)
+{
+	struct rp_device_attr attr;
+	struct front_token *front;
+	uint64_t entries;
+	int ret;
+
+	if (opts->queue_pairs_max < 1 || opts->queue_pairs_max > LIMIT_TOKEN_QUEUE_PAIRS_MAX)
+		return -EINVAL;
+	front = calloc(1, sizeof(*front));
+	if (!front)
+		return -ENOMEM;
+	front->opts = *opts;
+	front->reactor = opts->core->reactor;
+	list_init(&front->qps);
+	list_init(&front->jobs);
+	rp_device_attr(opts->device, &attr);
+	front->has_dc = attr.qp_types & (1u << RP_QP_DCI);
+	entries = MIN((uint64_t)opts->queue_pairs_max * (TOKEN_SEND_WRS + 1),
+		MIN(attr.max_cqe, CQ_ENTRIES_MAX));
+	front->queue_pairs_max = (uint32_t)(entries / (TOKEN_SEND_WRS + 1));
+	if (front->queue_pairs_max < opts->queue_pairs_max)
+		log_warn("token", "%s: a completion queue of %u entries holds %u queue pairs",
+			attr.name, (uint32_t)entries, front->queue_pairs_max);
+	ret = rp_cq_open(opts->device, (uint32_t)entries, front, &front->cq);
+	if (ret) {
+		free(front);
+		return ret;
+	}
+	front->poller = (struct reactor_poller){.name = "token",
+		.poll = token_poll,
+		.arm = token_arm,
+		.disarm = token_disarm,
+		.arg = front,
+		.event_fd = rp_cq_fd(front->cq)};
+	front->sweep = (struct reactor_timer){.fn = sweep, .arg = front};
+	*ret_front = front;
+	return 0;
+}
+
+void front_token_drain(struct front_token *front)
+{
+	CHECK(list_empty(&front->jobs));
+	LIST_FOR_EACH_SAFE (link, &front->qps)
+		token_qp_retire(CONTAINER_OF(link, struct token_qp, link), "the server stops");
+}
+
+void front_token_close(struct front_token *front)
+{
+	if (!front)
+		return;
+	CHECK(list_empty(&front->qps));
+	rp_cq_close(front->cq);
+	free(front);
+}
+
+uint32_t front_token_queue_pairs(const struct front_token *front)
+{
+	return front->qp_count;
+}

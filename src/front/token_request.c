@@ -1,0 +1,436 @@
+/* front/token_request.c: a request with an RDMA token. It runs on the reactor that has the queue
+ * pairs, its bytes move between the client's window and the same ends of flow as a native
+ * session's, and its answer, a head without a body, goes back to the connection it came from. */
+#include "front/token_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REQUESTS      "nebulaio_token_requests_total"
+#define REQUESTS_HELP "Requests with an RDMA token, by how they ended."
+#define BYTES	      "nebulaio_token_bytes_total"
+#define BYTES_HELP    "Bytes moved for requests with an RDMA token."
+DEFINE_COUNTER(moved, REQUESTS, "result=\"moved\"", REQUESTS_HELP);
+DEFINE_COUNTER(declined, REQUESTS, "result=\"declined\"", REQUESTS_HELP);
+DEFINE_COUNTER(refused, REQUESTS, "result=\"refused\"", REQUESTS_HELP);
+DEFINE_COUNTER(failed, REQUESTS, "result=\"failed\"", REQUESTS_HELP);
+DEFINE_COUNTER(bytes_in, BYTES, "direction=\"in\"", BYTES_HELP);
+DEFINE_COUNTER(bytes_out, BYTES, "direction=\"out\"", BYTES_HELP);
+
+/* ---- Admission. ---- */
+
+static struct token_job *job_of(struct s3_token *token)
+{
+	return CONTAINER_OF(token, struct token_job, token);
+}
+
+static int job_admit(struct s3_token *token, const struct s3_identity *identity)
+{
+	struct token_job *job = job_of(token);
+	struct front_token *front = job->front;
+	struct token_qp *qp = token_qp_find(front, &token->window, identity->access_key);
+	enum rp_qp_state state = qp ? rp_qp_state(qp->qp) : RP_QPS_ERR;
+
+	/* Errors that nobody has seen yet: the client may have closed its end. */
+	if (qp && state == RP_QPS_ERR)
+		token_qp_retire(qp, "its client is gone");
+	if (!qp && (qp = token_dci_lease(front, &token->window)) != NULL)
+		state = RP_QPS_RTS;
+	if (state != RP_QPS_RTS) {
+		job->declined = "The token's queue pair is not connected to this server.";
+		return -EOPNOTSUPP;
+	}
+	job->qp = qp;
+	qp->in_flight++;
+	job->deadline_ns = reactor_now_ns(front->reactor) + front->opts.transfer_timeout_ns;
+	list_push_back(&front->jobs, &job->link);
+	job->run = (struct flow_remote){.addr = token->window.addr,
+		.bytes = token->window.bytes,
+		.rkey = token->window.rkey};
+	job->peer = (struct flow_peer){.target = qp->target,
+		.lkeys = front->opts.lkeys,
+		.runs = &job->run,
+		.run_count = 1};
+	return 0;
+}
+
+static int job_connect(
+	struct s3_token *token, const struct s3_identity *identity, struct s3_token_end *end)
+{
+	return token_qp_join(job_of(token)->front, identity, end);
+}
+
+static int job_disconnect(struct s3_token *token, const struct s3_identity *identity)
+{
+	struct token_qp *qp =
+		token_qp_find(job_of(token)->front, &token->window, identity->access_key);
+
+	if (!qp)
+		return -ENOENT;
+	token_qp_retire(qp, "its client disconnects it");
+	return 0;
+}
+
+static const struct s3_token_ops TOKEN_OPS = {
+	.admit = job_admit, .connect = job_connect, .disconnect = job_disconnect};
+
+/* ---- The body: flow's source, and whether it was to blame. ---- */
+
+static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct token_job *job = CONTAINER_OF(source, struct token_job, source);
+	int ret = job->inner_source->ops->next(job->inner_source, bytes_max, ret_piece);
+
+	if (ret < 0)
+		job->token.failed = true;
+	else if (ret > 0)
+		job->bytes_moved += ret_piece->bytes;
+	return ret;
+}
+
+static void source_close(struct flow_source *source)
+{
+	struct token_job *job = CONTAINER_OF(source, struct token_job, source);
+
+	job->inner_source->ops->close(job->inner_source);
+	/* What the store takes from here on is no concern of the client's memory. */
+	list_remove(&job->link);
+}
+
+static const struct flow_source_ops SOURCE_OPS = {
+	.name = "token", .next = source_next, .close = source_close};
+
+static int body_open(struct s3_body *body, const struct s3_chunk_signing *signing,
+	struct flow_source **ret_source)
+{
+	struct token_job *job = CONTAINER_OF(body, struct token_job, body);
+	struct flow_core *core = job->front->opts.core;
+	int ret;
+
+	(void)signing;
+	if (!job->qp)
+		return -EOPNOTSUPP;
+	ret = flow_rdma_source_open(core, &job->peer, body->bytes, &job->inner_source);
+	if (ret)
+		return ret;
+	job->inner_source->deadline_ns = job->deadline_ns;
+	job->source = (struct flow_source){.ops = &SOURCE_OPS,
+		.core = core,
+		.bytes_total = body->bytes,
+		.deadline_ns = job->deadline_ns};
+	*ret_source = &job->source;
+	return 0;
+}
+
+static struct slice body_trailer(struct s3_body *body, const char *name)
+{
+	(void)body;
+	(void)name;
+	return SLICE_NONE;
+}
+
+static const struct s3_body_ops BODY_OPS = {.open = body_open, .trailer = body_trailer};
+
+/* ---- The answer, kept until the bytes have moved. ---- */
+
+static struct token_job *job_of_reply(struct s3_reply *reply)
+{
+	return CONTAINER_OF(reply, struct token_job, reply);
+}
+
+static bool text_keep(struct token_job *job, struct slice *text)
+{
+	char *at = job->header_data + job->header_bytes;
+
+	if (text->len > sizeof(job->header_data) - job->header_bytes)
+		return false;
+	if (text->len)
+		memcpy(at, text->data, text->len);
+	job->header_bytes += (uint32_t)text->len;
+	*text = slice_of(at, text->len);
+	return true;
+}
+
+static int header_keep(struct token_job *job, struct slice name, struct slice value)
+{
+	if (job->header_count == TOKEN_HEADERS_MAX || !text_keep(job, &name) ||
+		!text_keep(job, &value))
+		return -EMSGSIZE;
+	job->headers[job->header_count++] = (struct s3_header){.name = name, .value = value};
+	return 0;
+}
+
+static bool is_checksum(struct slice name)
+{
+	enum checksum_kind kind;
+
+	return checksum_kind_of_header(name, &kind) == 0;
+}
+
+static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+	uint32_t header_count, uint64_t bytes)
+{
+	struct token_job *job = job_of_reply(reply);
+	int ret = 0;
+
+	(void)bytes;
+	reply->status = status;
+	job->header_count = 0;
+	job->header_bytes = 0;
+	job->has_checksum = false;
+	for (uint32_t i = 0; i < header_count && !ret; i++) {
+		job->has_checksum |= is_checksum(headers[i].name);
+		ret = header_keep(job, headers[i].name, headers[i].value);
+	}
+	return ret;
+}
+
+static int reply_text(struct s3_reply *reply, struct slice text)
+{
+	struct token_job *job = job_of_reply(reply);
+
+	buf_put_slice(&job->document, text);
+	return job->document.failed ? -ENOMEM : 0;
+}
+
+static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct token_job *job = CONTAINER_OF(sink, struct token_job, sink);
+	uint32_t bytes = piece->bytes;
+	int ret;
+
+	if (job->has_sum)
+		checksum_update(&job->sum, piece->data, bytes);
+	ret = job->inner_sink->ops->push(job->inner_sink, piece);
+	if (ret)
+		job->token.failed = true;
+	else
+		job->bytes_moved += bytes;
+	return ret;
+}
+
+static int sink_finish(struct flow_sink *sink, bool gave_up)
+{
+	struct token_job *job = CONTAINER_OF(sink, struct token_job, sink);
+	int ret = job->inner_sink->ops->finish(job->inner_sink, gave_up);
+
+	list_remove(&job->link);
+	if (ret)
+		job->token.failed = true;
+	return ret;
+}
+
+static const struct flow_sink_ops SINK_OPS = {
+	.name = "token", .push = sink_push, .finish = sink_finish};
+
+/* What the object's own checksum does not speak of, a range say, is summed on its way. */
+static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
+{
+	struct token_job *job = job_of_reply(reply);
+	struct flow_core *core = job->front->opts.core;
+	int ret;
+
+	if (!job->qp)
+		return -EOPNOTSUPP;
+	ret = flow_rdma_sink_open(core, &job->peer, job->run.bytes, &job->inner_sink);
+	if (ret)
+		return ret;
+	job->has_sum = !job->has_checksum;
+	if (job->has_sum)
+		checksum_init(&job->sum, CHECKSUM_CRC64NVME);
+	job->inner_sink->deadline_ns = job->deadline_ns;
+	job->sink =
+		(struct flow_sink){.ops = &SINK_OPS, .core = core, .deadline_ns = job->deadline_ns};
+	*ret_sink = &job->sink;
+	return 0;
+}
+
+static const struct s3_reply_ops REPLY_OPS = {
+	.head = reply_head, .text = reply_text, .sink = reply_sink};
+
+static int headers_of_success(struct token_job *job)
+{
+	const struct s3_reply *reply = &job->reply;
+	char text[BASE64_LEN(CHECKSUM_BYTES_MAX) + 1];
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+	size_t len;
+	int ret;
+
+	len = (size_t)snprintf(text, sizeof(text), "%u", reply->status);
+	ret = header_keep(job, token_header(TOKEN_HEADER_REPLY), slice_of(text, len));
+	if (ret || job->request.method != S3_GET)
+		return ret;
+	len = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)job->bytes_moved);
+	ret = header_keep(job, token_header(TOKEN_HEADER_BYTES), slice_of(text, len));
+	if (ret || !job->has_sum)
+		return ret;
+	checksum_final(&job->sum, digest);
+	len = base64_encode(digest, checksum_bytes(CHECKSUM_CRC64NVME), text);
+	return header_keep(job, checksum_header(CHECKSUM_CRC64NVME), slice_of(text, len));
+}
+
+static void job_count(const struct token_job *job)
+{
+	if (job->declined)
+		counter_add(&declined, 1);
+	else if (job->token.failed)
+		counter_add(&failed, 1);
+	else if (!job->qp || job->reply.status >= 300)
+		counter_add(&refused, 1);
+	else
+		counter_add(&moved, 1);
+	counter_add(job->request.method == S3_GET ? &bytes_out : &bytes_in, job->bytes_moved);
+}
+
+/* ---- Running, on the front's reactor. ---- */
+
+static bool is_connect(const struct s3_request *request)
+{
+	return (request->method == S3_POST || request->method == S3_DELETE) &&
+	       slice_find(request->query, SLICE(TOKEN_CONNECT_PARAM)) >= 0;
+}
+
+static void job_run(struct token_job *job)
+{
+	struct s3_reply *reply = &job->reply;
+
+	s3_handle(job->front->opts.s3, &job->request, reply);
+	if (!is_connect(&job->request))
+		job_count(job);
+	if (!job->qp)
+		return;
+	list_remove(&job->link);
+	if (job->token.failed)
+		token_qp_retire(job->qp, "a transfer failed");
+	token_qp_release(job->qp);
+	if (reply->status < 300 && !reply->broken && headers_of_success(job))
+		reply->broken = true;
+}
+
+static void job_back(struct reactor_msg *msg)
+{
+	struct token_job *job = CONTAINER_OF(msg, struct token_job, msg);
+
+	job->done = true;
+	fiber_wake(job->waiter);
+}
+
+static void job_fiber(void *arg)
+{
+	struct token_job *job = arg;
+
+	job_run(job);
+	job->msg.fn = job_back;
+	reactor_post(job->home, &job->msg);
+}
+
+static void job_arrive(struct reactor_msg *msg)
+{
+	struct token_job *job = CONTAINER_OF(msg, struct token_job, msg);
+
+	if (fiber_run(job->front->reactor, "token", job_fiber, job) == 0)
+		return;
+	job->declined = "The server is too busy for RDMA transfers.";
+	job->msg.fn = job_back;
+	reactor_post(job->home, &job->msg);
+}
+
+/* ---- At home. ---- */
+
+bool front_token_wanted(const struct s3_request *request)
+{
+	struct slice name = token_header(TOKEN_HEADER_TOKEN);
+
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (slice_eq_nocase(request->headers[i].name, name))
+			return true;
+	return false;
+}
+
+static void token_take(struct token_job *job)
+{
+	const struct s3_request *request = &job->request;
+	struct slice name = token_header(TOKEN_HEADER_TOKEN), text = SLICE_NONE;
+	const char *why = NULL;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		if (!slice_eq_nocase(request->headers[i].name, name))
+			continue;
+		text = request->headers[i].value;
+		count++;
+	}
+	job->token = (struct s3_token){
+		.ops = &TOKEN_OPS, .has_body = request->body && request->body->bytes};
+	if (count > 1)
+		job->token.bad = "There is more than one RDMA token.";
+	else if (token_parse(text, job->front->opts.strict, &job->token.window, &why))
+		job->token.bad = why;
+}
+
+static void job_init(
+	struct token_job *job, struct front_token *front, const struct s3_request *request)
+{
+	memset(job, 0, offsetof(struct token_job, headers));
+	job->front = front;
+	job->request = *request;
+	token_take(job);
+	job->request.token = &job->token;
+	job->request.transport = "rdma-token";
+	job->request.core = front->opts.core;
+	job->body = (struct s3_body){.ops = &BODY_OPS, .bytes = job->token.window.bytes};
+	job->request.body = &job->body;
+	job->reply.ops = &REPLY_OPS;
+	list_init(&job->link);
+	buf_init(&job->document, TOKEN_DOCUMENT_BYTES_MAX);
+}
+
+static void hand_over(struct token_job *job, struct reactor *home)
+{
+	job->home = home;
+	job->waiter = fiber_self();
+	job->msg.fn = job_arrive;
+	reactor_post(job->front->reactor, &job->msg);
+	while (!job->done)
+		fiber_park();
+}
+
+static void answer(struct token_job *job, struct s3_reply *reply)
+{
+	struct slice document = buf_slice(&job->document);
+
+	if (job->reply.broken || !job->reply.status ||
+		reply->ops->head(
+			reply, job->reply.status, job->headers, job->header_count, document.len) ||
+		(document.len && reply->ops->text(reply, document)))
+		reply->broken = true;
+}
+
+void front_token_handle(
+	struct front_token *front, const struct s3_request *request, struct s3_reply *reply)
+{
+	struct reactor *home = request->core->reactor;
+	struct token_job *job = malloc(sizeof(*job));
+
+	if (!job) {
+		reply->broken = true;
+		return;
+	}
+	job_init(job, front, request);
+	if (home == front->reactor)
+		job_run(job);
+	else
+		hand_over(job, home);
+	if (job->declined) {
+		struct s3_request again = *request;
+
+		again.declined = job->declined;
+		s3_handle(front->opts.s3, &again, reply);
+	} else {
+		answer(job, reply);
+	}
+	buf_free(&job->document);
+	free(job);
+}

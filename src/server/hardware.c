@@ -1,0 +1,414 @@
+/* server/hardware.c: what was asked of the hardware, and whether it is there. */
+#include "server/hardware.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PATH_BYTES 512
+#define NAME_BYTES 64
+
+struct check {
+	const struct config *config;
+	const char *sysfs;
+	hardware_fn *fn;
+	void *arg;
+	struct hardware_finding finding;
+};
+
+/* Begins a finding; told() ends it, or told_how() with what would change it. */
+static void find(struct check *check, const char *key, bool met, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+static void find(struct check *check, const char *key, bool met, const char *fmt, ...)
+{
+	struct hardware_finding *finding = &check->finding;
+	va_list args;
+
+	*finding = (struct hardware_finding){.key = key, .met = met};
+	va_start(args, fmt);
+	vsnprintf(finding->what, sizeof(finding->what), fmt, args);
+	va_end(args);
+}
+
+static void told(struct check *check)
+{
+	check->fn(check->arg, &check->finding);
+}
+
+static void told_how(struct check *check, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void told_how(struct check *check, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(check->finding.fix, sizeof(check->finding.fix), fmt, args);
+	va_end(args);
+	check->fn(check->arg, &check->finding);
+}
+
+/* ---- Files. ---- */
+
+static bool there(const struct check *check, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static bool there(const struct check *check, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list args;
+	int len = snprintf(path, sizeof(path), "%s/", check->sysfs);
+
+	va_start(args, fmt);
+	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
+	va_end(args);
+	return access(path, F_OK) == 0;
+}
+
+/* The first line of a file below sysfs. */
+static bool line_of(const struct check *check, char *buf, size_t buf_bytes, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+static bool line_of(const struct check *check, char *buf, size_t buf_bytes, const char *fmt, ...)
+{
+	char path[PATH_BYTES];
+	va_list args;
+	int len = snprintf(path, sizeof(path), "%s/", check->sysfs);
+	FILE *file;
+	bool ok;
+
+	va_start(args, fmt);
+	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
+	va_end(args);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	ok = fgets(buf, (int)buf_bytes, file) != NULL;
+	fclose(file);
+	if (ok)
+		buf[strcspn(buf, "\n")] = '\0';
+	return ok;
+}
+
+/* ---- The RDMA device of the configuration. ---- */
+
+static bool simulated(const struct check *check)
+{
+	return strncmp(check->config->rdma.device_name, "simulated", 9) == 0;
+}
+
+/* Without port and GID index. */
+static void device_name(const struct check *check, char *buf, size_t buf_bytes)
+{
+	struct slice rest = slice_str(check->config->rdma.device_name);
+
+	if (slice_copy_str(slice_split(&rest, ':'), buf, buf_bytes))
+		buf[0] = '\0';
+}
+
+static bool first_entry(const char *path, char *buf, size_t buf_bytes)
+{
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir = opendir(path);
+
+	while (dir && !found && (entry = readdir(dir)) != NULL)
+		found = entry->d_name[0] != '.' &&
+			slice_copy_str(slice_str(entry->d_name), buf, buf_bytes) == 0;
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* The network interface below the device: of its PCI function, or as its first GID says. */
+static bool device_interface(const struct check *check, char *buf, size_t buf_bytes)
+{
+	char device[NAME_BYTES], path[PATH_BYTES];
+	unsigned port = check->config->rdma.ib_port ? (unsigned)check->config->rdma.ib_port : 1;
+
+	device_name(check, device, sizeof(device));
+	if (line_of(check, buf, buf_bytes, "class/infiniband/%s/ports/%u/gid_attrs/ndevs/0", device,
+		    port))
+		return true;
+	snprintf(path, sizeof(path), "%s/class/infiniband/%s/device/net", check->sysfs, device);
+	return first_entry(path, buf, buf_bytes);
+}
+
+/* ---- GPUDirect. ---- */
+
+/* The server's own part is RDMA as ever: it is the client's card that reaches into a GPU. So what
+ * can be missing here is the way to it. */
+static void check_gpudirect(struct check *check)
+{
+	const char *key = "gpudirect.enabled";
+
+	if (!check->config->gpudirect.enabled)
+		return;
+	if (!check->config->rdma.enabled) {
+		find(check, key, false,
+			"GPUDirect goes by RDMA, which is off: bodies pass through the clients' "
+			"host memory");
+		told_how(check, "rdma.enabled: true");
+		return;
+	}
+	if (simulated(check)) {
+		find(check, key, false,
+			"the simulated device does not reach GPU memory: clients stage GPU bodies "
+			"through host memory, and count it");
+		told_how(check, "rdma.device_name: an RDMA card");
+		return;
+	}
+	find(check, key, true,
+		"bodies move by %s straight to and from the memory that clients name, a GPU's too",
+		check->config->rdma.device_name);
+	told(check);
+	if (!there(check, "module/nvidia"))
+		return; /* no GPU on this host: none is needed */
+	if (there(check, "module/nvidia_peermem")) {
+		find(check, key, true, "module nvidia_peermem is loaded");
+		told(check);
+	} else {
+		find(check, key, false,
+			"module nvidia_peermem is not loaded: clients on this host register GPU "
+			"memory by dma-buf, where driver and kernel can");
+		told_how(check, "modprobe nvidia-peermem");
+	}
+}
+
+/* ---- DPU. ---- */
+
+static const struct {
+	const char *id;
+	const char *name;
+} DPUS[] = {
+	{"0xa2d2", "BlueField"},
+	{"0xa2d6", "BlueField-2"},
+	{"0xa2dc", "BlueField-3"},
+	{"0xa2df", "BlueField-4"},
+};
+
+/* By the id of a PCI function in the folder that fmt names below sysfs; NULL: no DPU. */
+static const char *dpu_at(const struct check *check, const char *folder)
+{
+	char vendor[16], id[16];
+
+	if (!line_of(check, vendor, sizeof(vendor), "%s/vendor", folder) ||
+		!line_of(check, id, sizeof(id), "%s/device", folder) ||
+		strcmp(vendor, "0x15b3") != 0)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_LEN(DPUS); i++) {
+		if (strcmp(id, DPUS[i].id) == 0)
+			return DPUS[i].name;
+	}
+	return NULL;
+}
+
+static const char *dpu_find(const struct check *check, char *address, size_t address_bytes)
+{
+	const char *name = NULL;
+	char path[PATH_BYTES];
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "%s/bus/pci/devices", check->sysfs);
+	dir = opendir(path);
+	while (dir && !name && (entry = readdir(dir)) != NULL) {
+		char folder[300];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(folder, sizeof(folder), "bus/pci/devices/%s", entry->d_name);
+		name = dpu_at(check, folder);
+		if (name && slice_copy_str(slice_str(entry->d_name), address, address_bytes))
+			name = NULL;
+	}
+	if (dir)
+		closedir(dir);
+	return name;
+}
+
+static void check_dpu_rdma(struct check *check)
+{
+	char device[NAME_BYTES], folder[PATH_BYTES];
+	const char *name;
+
+	device_name(check, device, sizeof(device));
+	snprintf(folder, sizeof(folder), "class/infiniband/%s/device", device);
+	name = simulated(check) ? NULL : dpu_at(check, folder);
+	if (name) {
+		find(check, "dpu.enable_rdma", true, "RDMA device %s is the %s's", device, name);
+		told(check);
+		return;
+	}
+	find(check, "dpu.enable_rdma", false,
+		"RDMA device %s is no DPU's: RDMA goes by it all the same", device);
+	told_how(check, "rdma.device_name: the DPU's device (ibv_devices lists them)");
+}
+
+/* Asked for privacy, we never stay silent: the keys of line encryption are not ours to see. */
+static void check_dpu_crypto(struct check *check, const char *name)
+{
+	find(check, "dpu.enable_crypto", false,
+		name ? "whether the %s encrypts RDMA traffic cannot be seen from here; the server "
+		       "hands it plain text"
+		     : "%sRDMA traffic is not encrypted by any DPU",
+		name ? name : "");
+	told_how(check,
+		"ip xfrm state add ... offload packet dev INTERFACE dir out   # IPsec in the "
+		"card, both directions and both ends; then ip xfrm state");
+}
+
+static void check_dpu(struct check *check)
+{
+	char address[NAME_BYTES] = "";
+	const char *name;
+
+	if (!check->config->dpu.enabled) {
+		if (check->config->dpu.enable_rdma || check->config->dpu.enable_crypto) {
+			find(check, "dpu.enabled", false,
+				"dpu.enabled is false: dpu.enable_rdma "
+				"and dpu.enable_crypto ask for nothing");
+			told_how(check, "dpu.enabled: true");
+		}
+		return;
+	}
+	name = dpu_find(check, address, sizeof(address));
+	if (name) {
+		find(check, "dpu.enabled", true, "%s at %s", name, address);
+		told(check);
+	} else {
+		find(check, "dpu.enabled", false,
+			"no BlueField DPU on this host's PCI bus: nothing is offloaded");
+		told_how(check, "lspci -d 15b3:   # lists what there is");
+	}
+	if (check->config->dpu.enable_rdma)
+		check_dpu_rdma(check);
+	if (check->config->dpu.enable_crypto)
+		check_dpu_crypto(check, name);
+}
+
+/* ---- The network below RoCE. ---- */
+
+static void check_mtu(struct check *check, const char *interface)
+{
+	uint64_t want = check->config->network.mtu, mtu;
+	char text[32];
+
+	if (!want || !line_of(check, text, sizeof(text), "class/net/%s/mtu", interface) ||
+		slice_to_u64(slice_str(text), &mtu))
+		return;
+	find(check, "network.mtu", mtu >= want, "%s has MTU %llu%s", interface,
+		(unsigned long long)mtu, mtu >= want ? "" : ", less than was asked for");
+	if (mtu >= want)
+		told(check);
+	else
+		told_how(check, "ip link set dev %s mtu %d", interface, (int)want);
+}
+
+static void check_pfc(struct check *check, const char *interface)
+{
+	unsigned priority = (unsigned)check->config->network.pfc.priority;
+	const char *key = "network.pfc.enabled";
+	char masks[16];
+	uint8_t enabled;
+	int ret;
+
+	if (!check->config->network.pfc.enabled)
+		return;
+	ret = hardware_pfc(interface, &enabled);
+	if (ret == 0 && (enabled & 1u << priority)) {
+		find(check, key, true, "%s: priority %u has flow control", interface, priority);
+		told(check);
+		return;
+	}
+	if (ret)
+		find(check, key, false, "%s: whether priority %u has flow control is not told: %s",
+			interface, priority, strerror(-ret));
+	else
+		find(check, key, false, "%s: priority %u has no flow control: RoCE may drop",
+			interface, priority);
+	for (unsigned i = 0; i < 8; i++) {
+		masks[2 * i] = i == priority ? '1' : '0';
+		masks[2 * i + 1] = i < 7 ? ',' : '\0';
+	}
+	told_how(check, "mlnx_qos -i %s --pfc %s   # or: dcb pfc set dev %s prio-pfc %u:on",
+		interface, masks, interface, priority);
+}
+
+/* MLNX_OFED's files: the notification point sends congestion packets, the reaction point heeds
+ * them. Other drivers do not tell. */
+static void check_ecn(struct check *check, const char *interface)
+{
+	static const char *const POINTS[] = {"roce_np", "roce_rp"};
+	unsigned priority = (unsigned)check->config->network.pfc.priority;
+	const char *key = "network.ecn.enabled";
+
+	if (!check->config->network.ecn.enabled)
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(POINTS); i++) {
+		char text[16];
+
+		if (!line_of(check, text, sizeof(text), "class/net/%s/ecn/%s/enable/%u", interface,
+			    POINTS[i], priority)) {
+			find(check, key, false,
+				"%s: its driver does not tell whether ECN (%s) is on", interface,
+				POINTS[i]);
+			told_how(check,
+				"mlxconfig and the driver's manual; most RoCE cards have it on");
+			continue;
+		}
+		find(check, key, text[0] == '1', "%s: ECN (%s) is %s for priority %u", interface,
+			POINTS[i], text[0] == '1' ? "on" : "off", priority);
+		if (text[0] == '1')
+			told(check);
+		else
+			told_how(check, "echo 1 > /sys/class/net/%s/ecn/%s/enable/%u", interface,
+				POINTS[i], priority);
+	}
+	find(check, "network.ecn.threshold", false,
+		"from how many queued packets on (%llu) packets are marked is the switches' "
+		"setting: it cannot be seen from here",
+		(unsigned long long)check->config->network.ecn.threshold);
+	told_how(check, "set it on each switch between clients and server");
+}
+
+static void check_network(struct check *check)
+{
+	const struct config *config = check->config;
+	const char *key = config->network.pfc.enabled	? "network.pfc.enabled"
+			  : config->network.ecn.enabled ? "network.ecn.enabled"
+							: "network.mtu";
+	char interface[NAME_BYTES];
+
+	if (!config->network.pfc.enabled && !config->network.ecn.enabled && !config->network.mtu)
+		return;
+	if (!config->rdma.enabled || simulated(check)) {
+		find(check, key, false,
+			"network.pfc, ecn and mtu are about the wire below RoCE, and %s: nothing "
+			"was checked",
+			config->rdma.enabled ? "the simulated device has none" : "RDMA is off");
+		told_how(check, "rdma.enabled: true with rdma.device_name: a RoCE card");
+		return;
+	}
+	if (!device_interface(check, interface, sizeof(interface))) {
+		find(check, key, false,
+			"no network interface belongs to %s (InfiniBand has none of this): nothing "
+			"was checked",
+			config->rdma.device_name);
+		told_how(check, "rdma.device_name: a RoCE card");
+		return;
+	}
+	check_mtu(check, interface);
+	check_pfc(check, interface);
+	check_ecn(check, interface);
+}
+
+void hardware_check(const struct config *config, const char *sysfs, hardware_fn *fn, void *arg)
+{
+	struct check check = {.config = config, .sysfs = sysfs, .fn = fn, .arg = arg};
+
+	check_gpudirect(&check);
+	check_dpu(&check);
+	check_network(&check);
+}

@@ -1,0 +1,198 @@
+/* server/identities.c: the accounts' file from YAML to JSON, and the file of the key that seals
+ * secrets. */
+#include "server/identities.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yaml.h>
+
+#define FILE_BYTES_MAX (4 * MIB)
+#define DEPTH_MAX      24
+
+static int refuse(struct config_error *error, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static int refuse(struct config_error *error, int code, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(error->text, sizeof(error->text), fmt, args);
+	va_end(args);
+	return code;
+}
+
+/* Plain true and false are what they say; all else is text, so that an account's number keeps its
+ * zeros. */
+static json_t *scalar(const yaml_node_t *node)
+{
+	const char *text = (const char *)node->data.scalar.value;
+
+	if (node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE) {
+		if (strcmp(text, "true") == 0)
+			return json_true();
+		if (strcmp(text, "false") == 0)
+			return json_false();
+	}
+	return json_stringn(text, node->data.scalar.length);
+}
+
+static json_t *to_json(yaml_document_t *document, int index, int depth);
+
+static json_t *sequence(yaml_document_t *document, const yaml_node_t *node, int depth)
+{
+	json_t *list = json_array();
+
+	for (yaml_node_item_t *at = node->data.sequence.items.start;
+		at < node->data.sequence.items.top; at++)
+		if (json_array_append_new(list, to_json(document, *at, depth + 1))) {
+			json_decref(list);
+			return NULL;
+		}
+	return list;
+}
+
+static json_t *mapping(yaml_document_t *document, const yaml_node_t *node, int depth)
+{
+	json_t *object = json_object();
+
+	for (yaml_node_pair_t *at = node->data.mapping.pairs.start;
+		at < node->data.mapping.pairs.top; at++) {
+		const yaml_node_t *key = yaml_document_get_node(document, at->key);
+		const char *name;
+
+		if (!key || key->type != YAML_SCALAR_NODE)
+			break;
+		name = (const char *)key->data.scalar.value;
+		if (json_object_get(object, name) ||
+			json_object_set_new(
+				object, name, to_json(document, at->value, depth + 1))) {
+			json_decref(object);
+			return NULL;
+		}
+	}
+	return object;
+}
+
+/* NULL: nested too deeply (an alias can reach itself), a key that comes twice, or not UTF-8. */
+static json_t *to_json(yaml_document_t *document, int index, int depth)
+{
+	const yaml_node_t *node = yaml_document_get_node(document, index);
+
+	if (!node || depth > DEPTH_MAX)
+		return NULL;
+	switch (node->type) {
+	case YAML_SCALAR_NODE:
+		return scalar(node);
+	case YAML_SEQUENCE_NODE:
+		return sequence(document, node, depth);
+	case YAML_MAPPING_NODE:
+		return mapping(document, node, depth);
+	default:
+		return NULL;
+	}
+}
+
+static int read_document(
+	FILE *file, const char *path, json_t **ret_root, struct config_error *ret_error)
+{
+	yaml_document_t document;
+	yaml_parser_t parser;
+	int ret = 0;
+
+	if (!yaml_parser_initialize(&parser))
+		return refuse(ret_error, -ENOMEM, "%s: no memory", path);
+	yaml_parser_set_input_file(&parser, file);
+	if (!yaml_parser_load(&parser, &document)) {
+		ret = refuse(ret_error, -EINVAL, "%s:%zu: not YAML: %s", path,
+			parser.problem_mark.line + 1,
+			parser.problem ? parser.problem : "it cannot be read");
+		yaml_parser_delete(&parser);
+		return ret;
+	}
+	/* An alias stands for its whole node each time: so many could be anything's size. */
+	if (document.nodes.top - document.nodes.start > 100000)
+		ret = refuse(ret_error, -EINVAL, "%s: it has too many parts", path);
+	else
+		*ret_root = to_json(&document, 1, 0);
+	if (!ret && !*ret_root)
+		ret = refuse(ret_error, -EINVAL,
+			"%s: it is empty, nests too deeply, or a key comes twice", path);
+	yaml_document_delete(&document);
+	yaml_parser_delete(&parser);
+	return ret;
+}
+
+int identities_load(const char *path, char **ret_json, struct config_error *ret_error)
+{
+	FILE *file = fopen(path, "re");
+	json_t *root = NULL;
+	struct stat info;
+	int ret;
+
+	if (!file || fstat(fileno(file), &info)) {
+		ret = refuse(ret_error, -errno, "%s: cannot be read: %s", path, strerror(errno));
+		if (file)
+			fclose(file);
+		return ret;
+	}
+	if ((uint64_t)info.st_size > FILE_BYTES_MAX)
+		ret = refuse(ret_error, -EFBIG, "%s: an accounts' file has at most 4 MiB", path);
+	else
+		ret = read_document(file, path, &root, ret_error);
+	fclose(file);
+	if (ret)
+		return ret;
+	*ret_json = json_dumps(root, JSON_COMPACT);
+	json_decref(root);
+	return *ret_json ? 0 : refuse(ret_error, -ENOMEM, "%s: no memory", path);
+}
+
+/* Whole and on the medium before it gets its name: a key that is lost takes all secrets with it. */
+static int make_key(const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES])
+{
+	char made[CONFIG_TEXT_MAX + 64];
+	int fd, ret = 0;
+
+	snprintf(made, sizeof(made), "%s.%d", path, (int)getpid());
+	fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	random_fill(ret_key, IDENTITIES_KEY_BYTES);
+	if (write(fd, ret_key, IDENTITIES_KEY_BYTES) != (ssize_t)IDENTITIES_KEY_BYTES || fsync(fd))
+		ret = errno ? -errno : -EIO;
+	close(fd);
+	/* Unlike rename, link never replaces a key that another process made meanwhile. */
+	if (!ret && link(made, path))
+		ret = -errno;
+	unlink(made);
+	return ret;
+}
+
+int identities_key(
+	const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES], struct config_error *ret_error)
+{
+	uint8_t bytes[IDENTITIES_KEY_BYTES + 1];
+	ssize_t got;
+	int ret, fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT) {
+		ret = make_key(path, ret_key);
+		return ret ? refuse(ret_error, ret, "%s: cannot be made: %s", path, strerror(-ret))
+			   : 0;
+	}
+	if (fd < 0)
+		return refuse(ret_error, -errno, "%s: cannot be read: %s", path, strerror(errno));
+	got = read(fd, bytes, sizeof(bytes));
+	close(fd);
+	if (got != (ssize_t)IDENTITIES_KEY_BYTES)
+		return refuse(ret_error, -EINVAL, "%s: a key is a file of exactly %u bytes", path,
+			IDENTITIES_KEY_BYTES);
+	memcpy(ret_key, bytes, IDENTITIES_KEY_BYTES);
+	return 0;
+}
