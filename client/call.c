@@ -3,6 +3,7 @@
 #include "client_priv.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -187,6 +188,7 @@ static int request_take(struct client_call *call, const struct neb_request *requ
 	call->range_bytes = request->range_bytes;
 	call->want_headers = request->want_headers || request->op == NEB_HEAD_OBJECT;
 	call->idempotent = client_op_of(call)->idempotent;
+	call->done = request->done;
 	return 0;
 }
 
@@ -225,9 +227,17 @@ static struct client_call *call_lease(struct neb_client *client)
 	list_init(&call->link);
 	call->client = client;
 	call->attempts = 0;
+	call->retries = 0;
+	call->not_again_ns = 0;
 	call->session = NULL;
 	call->bounce = NULL;
+	call->sealed = NULL;
+	call->endpoint = NULL;
+	call->by_token = false;
+	call->declines = 0;
+	call->internal = false;
 	call->mr_count = 0;
+	call->cached_count = 0;
 	call->easy = NULL;
 	call->curl_headers = NULL;
 	call->more_text = NULL;
@@ -242,7 +252,7 @@ static void call_give(struct client_call *call)
 	list_push_front(&call->client->idle_calls, &call->link);
 }
 
-static int call_begin(
+static int call_make(
 	struct neb_client *client, const struct neb_request *request, struct client_call **ret_call)
 {
 	struct client_call *call = call_lease(client);
@@ -255,6 +265,16 @@ static int call_begin(
 		call_give(call);
 		return ret;
 	}
+	for (uint32_t i = 0; i < call->body_count; i++) {
+		if (!client_gpu_owns(call->body[i].data))
+			continue;
+		ret = client_gpu_settle(call->body[i].data);
+		if (ret) {
+			call_give(call);
+			return ret;
+		}
+		break;
+	}
 	result_init(&call->result, ++client->next_id, request->user_data);
 	call->begun_ns = clock_now_ns();
 	call->deadline_ns = call->begun_ns + (request->timeout_ns ? request->timeout_ns
@@ -262,9 +282,36 @@ static int call_begin(
 	call->phase = CLIENT_QUEUED;
 	list_push_back(&client->queued, &call->link);
 	client->undone_count++;
-	client_call_route(call);
 	*ret_call = call;
 	return 0;
+}
+
+static int call_begin(
+	struct neb_client *client, const struct neb_request *request, struct client_call **ret_call)
+{
+	int ret = call_make(client, request, ret_call);
+
+	if (ret == 0)
+		client_call_route(*ret_call);
+	return ret;
+}
+
+int client_call_internal(struct neb_client *client, const struct neb_request *request,
+	struct client_endpoint *endpoint)
+{
+	struct client_call *call;
+	int ret = call_make(client, request, &call);
+
+	if (ret)
+		return ret;
+	call->internal = true;
+	call->endpoint = endpoint;
+	ret = client_http_start(call, endpoint);
+	if (ret == 0)
+		return 0;
+	client->undone_count--;
+	call_give(call);
+	return ret;
 }
 
 /* ---- Routed. ---- */
@@ -284,8 +331,12 @@ static struct client_endpoint *http_endpoint(struct client_call *call)
 static void route_http(struct client_call *call)
 {
 	struct client_endpoint *endpoint = http_endpoint(call);
-	int ret = endpoint ? client_http_start(call, endpoint) : -EHOSTUNREACH;
+	int ret = endpoint ? client_token_prepare(call, endpoint) : -EHOSTUNREACH;
 
+	if (ret == -EAGAIN)
+		return;
+	if (ret == 0)
+		ret = client_http_start(call, endpoint);
 	if (ret)
 		client_call_finish(call, ret);
 }
@@ -323,6 +374,8 @@ void client_call_route(struct client_call *call)
 	const struct client_endpoint *failed;
 	int ret;
 
+	if (call->not_again_ns && clock_now_ns() < call->not_again_ns)
+		return;
 	if (!client->rdma_count) {
 		route_http(call);
 		return;
@@ -368,12 +421,49 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	client_calls_kick(client);
 }
 
+/* The server was busy: once more, later, where that harms nothing and there is time. */
+static bool busy_again(struct client_call *call)
+{
+	struct neb_client *client = call->client;
+	uint64_t now_ns = clock_now_ns();
+	uint64_t wait_ns = CLIENT_BUSY_NS_MIN << MIN(call->retries, 10);
+
+	wait_ns = wait_ns / 2 + prng_below(&client->prng, wait_ns / 2);
+	if (!call->idempotent || call->retries >= client->retries_max ||
+		now_ns + wait_ns >= call->deadline_ns)
+		return false;
+	call->retries++;
+	client->stats.retries++;
+	call->not_again_ns = now_ns + wait_ns;
+	call->session = NULL;
+	result_init(&call->result, call->result.id, call->result.user_data);
+	call->phase = CLIENT_QUEUED;
+	list_remove(&call->link);
+	list_push_back(&client->queued, &call->link);
+	return true;
+}
+
 void client_call_finish(struct client_call *call, int error)
 {
 	struct neb_result *result = &call->result;
 
+	if (call->internal) {
+		result->error = error;
+		call->client->undone_count--;
+		client_token_connected(call);
+		call_give(call);
+		return;
+	}
+	if (result->status == 503 && busy_again(call))
+		return;
 	if (result->status == 400 && strcmp(result->code, "BufferTooSmall") == 0)
 		error = -EMSGSIZE;
+	if (call->client->gpu_failed) {
+		call->client->gpu_failed = false;
+		snprintf(result->message, sizeof(result->message),
+			"copying to or from the GPU failed");
+		error = -EIO;
+	}
 	result->error = error;
 	call->phase = CLIENT_DONE;
 	list_remove(&call->link);
@@ -506,7 +596,7 @@ static void client_sleep(struct neb_client *client, uint64_t until_ns)
  * until somebody wakes it. */
 static bool wait_until(struct neb_client *client, const enum client_phase *phase, uint64_t until_ns)
 {
-	uint64_t spin_until_ns = 0, now_ns;
+	uint64_t spin_until_ns = 0, yield_at_ns = UINT64_MAX, now_ns;
 
 	for (uint32_t round = 0;; round++) {
 		client_progress(client);
@@ -522,6 +612,10 @@ static bool wait_until(struct neb_client *client, const enum client_phase *phase
 			return false;
 		if (!spin_until_ns)
 			spin_until_ns = now_ns + MIN(client->spin_ns, UINT64_MAX - now_ns);
+		if (now_ns >= yield_at_ns)
+			sched_yield();
+		if (now_ns >= yield_at_ns || !round)
+			yield_at_ns = now_ns + CLOCK_YIELD_NS;
 		if (now_ns < spin_until_ns)
 			continue;
 		client_sleep(client, until_ns);
@@ -541,15 +635,26 @@ int neb_submit(struct neb_client *client, const struct neb_request *request, uin
 	return ret;
 }
 
+/* Off its list first: what it submits may be done at once, and be told in the next round. */
+static void call_tell(struct client_call *call)
+{
+	list_remove(&call->link);
+	call->done(call->result.user_data, &call->result);
+}
+
 static int results_take(struct neb_client *client, struct neb_result *results, uint32_t max)
 {
 	uint32_t count = 0;
 
-	while (count < max && !list_empty(&client->done)) {
-		struct client_call *call =
-			CONTAINER_OF(client->done.next, struct client_call, link);
+	LIST_FOR_EACH_SAFE (link, &client->done) {
+		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
 
-		result_copy(&results[count++], &call->result);
+		if (call->done)
+			call_tell(call);
+		else if (count < max)
+			result_copy(&results[count++], &call->result);
+		else
+			continue;
 		call_give(call);
 	}
 	return (int)count;
@@ -592,7 +697,7 @@ int neb_perform(
 	struct neb_client *client, const struct neb_request *request, struct neb_result *ret_result)
 {
 	struct client_call *call;
-	int ret = call_begin(client, request, &call);
+	int ret = request->done ? -EINVAL : call_begin(client, request, &call);
 
 	if (ret) {
 		if (ret_result)

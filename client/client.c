@@ -1,6 +1,8 @@
 /* client/client.c: a client's options and endpoints, opening and closing. */
 #include "client_priv.h"
 
+#include "reg_cache.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@ static const char *const TRANSPORT_NAMES[] = {
 	[NEB_HTTP] = "http",
 	[NEB_STRICT] = "strict",
 	[NEB_NONE] = "none",
+	[NEB_TOKEN] = "token",
 };
 
 const char *neb_transport_name(enum neb_transport transport)
@@ -75,92 +78,6 @@ void client_endpoint_failed(
 			: "");
 }
 
-/* ---- Endpoints. ---- */
-
-static const struct {
-	struct slice prefix;
-	uint16_t port;
-} SCHEMES[] = {
-	[CLIENT_RDMA] = {SLICE("rdma://"), 9100},
-	[CLIENT_HTTP] = {SLICE("http://"), 9000},
-	[CLIENT_HTTPS] = {SLICE("https://"), 9443},
-};
-
-/* HOST, HOST:PORT, [v6] or [v6]:PORT. */
-static int endpoint_host_parse(struct client_endpoint *endpoint, struct slice text)
-{
-	struct slice host, port = SLICE_NONE;
-	uint64_t number;
-
-	if (text.len && text.data[0] == '[') {
-		text = slice_from(text, 1);
-		host = slice_split(&text, ']');
-		if (!text.data || (text.len && text.data[0] != ':'))
-			return -EINVAL;
-		port = slice_from(text, 1);
-	} else {
-		host = slice_split(&text, ':');
-		port = text;
-	}
-	if (!host.len || slice_copy_str(host, endpoint->host, sizeof(endpoint->host)) != 0)
-		return -EINVAL;
-	if (!port.len)
-		return 0;
-	if (slice_to_u64(port, &number) != 0 || number < 1 || number > UINT16_MAX)
-		return -EINVAL;
-	endpoint->port = (uint16_t)number;
-	return 0;
-}
-
-static int endpoint_parse(struct neb_client *client, struct slice text)
-{
-	struct client_endpoint *endpoint = &client->endpoints[client->endpoint_count];
-
-	if (client->endpoint_count == CLIENT_ENDPOINTS_MAX)
-		return -EINVAL;
-	while (slice_ends(text, SLICE("/")) && !slice_ends(text, SLICE("//")))
-		text.len--;
-	for (size_t i = 0; i < ARRAY_LEN(SCHEMES); i++) {
-		if (!slice_starts(text, SCHEMES[i].prefix))
-			continue;
-		endpoint->scheme = (enum client_scheme)i;
-		endpoint->port = SCHEMES[i].port;
-		client->endpoint_count++;
-		if (endpoint->scheme == CLIENT_RDMA)
-			client->rdma_count++;
-		else
-			client->http_count++;
-		return endpoint_host_parse(endpoint, slice_from(text, SCHEMES[i].prefix.len));
-	}
-	return -EINVAL;
-}
-
-static int endpoints_parse(struct neb_client *client, const char *endpoints)
-{
-	const char *at = endpoints ? endpoints : "";
-
-	while (*at) {
-		size_t len = strcspn(at, ", ");
-
-		if (len && endpoint_parse(client, slice_of(at, len)) != 0) {
-			client_log(
-				client, NEB_LOG_ERROR, "not an endpoint: \"%.*s\"", (int)len, at);
-			return -EINVAL;
-		}
-		at += len;
-		at += strspn(at, ", ");
-	}
-	if (client->transport == NEB_HTTP)
-		client->rdma_count = 0;
-	else if (client->transport != NEB_AUTO)
-		client->http_count = 0;
-	if (client->rdma_count + client->http_count > 0)
-		return 0;
-	client_log(client, NEB_LOG_ERROR, "no endpoint for transport %s in \"%s\"",
-		neb_transport_name(client->transport), endpoints ? endpoints : "");
-	return -EINVAL;
-}
-
 /* ---- Options. ---- */
 
 static int option_copy(struct neb_client *client, const char *name, struct slice value, char *buf,
@@ -182,6 +99,7 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		options->requests_max > LIMIT_SESSION_REQUESTS_MAX)
 		return -EINVAL;
 	client->transport = options->transport;
+	client->require_encryption = options->require_encryption;
 	client->requests_max = options->requests_max ? options->requests_max : 64;
 	client->inline_bytes_max = options->inline_bytes_max ? options->inline_bytes_max : 256;
 	if (client->inline_bytes_max == UINT32_MAX)
@@ -192,6 +110,9 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		options->connect_timeout_ns ? options->connect_timeout_ns : 2 * NS_PER_S;
 	client->request_timeout_ns =
 		options->request_timeout_ns ? options->request_timeout_ns : 30 * NS_PER_S;
+	client->retries_max = options->retries_max ? options->retries_max : 4;
+	if (client->retries_max == UINT32_MAX || client->transport == NEB_STRICT)
+		client->retries_max = 0;
 	client->spin_ns = options->spin_ns ? options->spin_ns : 50 * NS_PER_US;
 	ret = option_copy(client, "access_key", slice_str(options->access_key), client->access_key,
 		sizeof(client->access_key));
@@ -202,7 +123,7 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		ret = option_copy(client, "region",
 			options->region ? slice_str(options->region) : SLICE("us-east-1"),
 			client->region, sizeof(client->region));
-	return ret ? ret : endpoints_parse(client, options->endpoints);
+	return ret ? ret : client_endpoints_parse(client, options->endpoints);
 }
 
 /* ---- Opening and closing. ---- */
@@ -243,18 +164,21 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 {
 	int ret = 0;
 
-	if (client->rdma_count) {
+	if (client->rdma_count || client->token_count) {
 		ret = device_open(client, options);
 		if (ret)
 			device_close(client);
 		if (ret && client->http_count) {
 			client->rdma_count = 0;
+			client->token_count = 0;
 			ret = 0;
 		}
 	}
 	if (ret == 0)
 		ret = client_pool_open(
 			client, options->pool_bytes ? options->pool_bytes : 64 * MIB);
+	if (ret == 0)
+		ret = client_reg_cache_open(client, options->registration_cache_bytes);
 	return ret;
 }
 
@@ -282,6 +206,7 @@ int neb_client_open(const struct neb_options *options, struct neb_client **ret_c
 	list_init(&client->running);
 	list_init(&client->done);
 	list_init(&client->idle_calls);
+	client_gpu_look();
 	random_fill(&client->prng, sizeof(client->prng));
 	client->pool.fd = -1;
 	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -323,6 +248,7 @@ void neb_client_close(struct neb_client *client)
 			"the client closes");
 	client_sessions_bury(client);
 	client_http_close(client);
+	client_tokens_close(client);
 	calls_free(&client->queued);
 	calls_free(&client->done);
 	calls_free(&client->idle_calls);
@@ -337,5 +263,12 @@ void neb_client_close(struct neb_client *client)
 
 void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats)
 {
+	struct reg_cache_stats cached = {0};
+
 	*ret_stats = client->stats;
+	if (client->reg_cache)
+		reg_cache_stats(client->reg_cache, &cached);
+	ret_stats->registration_hits = cached.hits;
+	ret_stats->registration_misses = cached.misses;
+	ret_stats->registration_evictions = cached.evictions;
 }

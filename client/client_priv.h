@@ -1,13 +1,18 @@
 /* client/client_priv.h: what the files of libnebulaio share.
  *
- *   client.c      options, endpoints, open and close, log
+ *   client.c      options, open and close, log
+ *   endpoint.c    where to go
  *   memory.c      the pool, registrations, what the device may touch for one request
+ *   gpu.c         memory of a GPU
  *   call.c        a request's life: copied, routed, tried again, finished; submit, poll, wait
  *   session.c     an RDMA session's life: connect, prove, fail
  *   session_dp.c  capsules out and in: the way of the microsecond
+ *   crypt.c       bodies of encrypted sessions
  *   http.c        the same requests over HTTP, by libcurl
+ *   token.c       bodies by RDMA tokens in HTTP requests
  *   sigv4.c       signing them
  *   ops.c         the calls for the common operations; listings
+ *   pool.c        clients for many threads
  *
  * One thread at a time uses a client with all that belongs to it. */
 #ifndef CLIENT_CLIENT_PRIV_H
@@ -18,6 +23,7 @@
 #include "base/base.h"
 #include "codec/capsule.h"
 #include "codec/codec.h"
+#include "codec/token.h"
 #include "nebulaio/nebulaio.h"
 #include "rdma/rdma.h"
 
@@ -30,6 +36,8 @@
 #define CLIENT_BACKOFF_NS_MIN	 (100 * NS_PER_MS)
 #define CLIENT_BACKOFF_NS_MAX	 (10 * NS_PER_S)
 #define CLIENT_ATTEMPTS_MAX	 4u
+#define CLIENT_BUSY_NS_MIN	 (50 * NS_PER_MS) /* after a 503, the first time */
+#define CLIENT_POOL_CLIENTS_MAX	 1024u
 #define CLIENT_GRACE_NS		 (1 * NS_PER_S) /* past a deadline that the server knows, too */
 #define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
 #define CLIENT_WC_BATCH		 16u
@@ -46,7 +54,9 @@ struct client_endpoint {
 	uint64_t retry_ns;   /* not tried again before this */
 	uint64_t backoff_ns; /* 0: it was well the last time */
 	bool warned;	     /* of this outage */
-	char why[128];	     /* it could not be had */
+	bool token;	     /* bodies move by RDMA tokens */
+	struct client_token *tokens;
+	char why[128]; /* it could not be had */
 };
 
 struct client_registration {
@@ -76,6 +86,8 @@ struct client_pool {
 enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
 
 struct client_session;
+struct reg_cache;
+struct reg_entry;
 struct client_call {
 	struct list link; /* the client's list of its phase */
 	struct neb_client *client;
@@ -85,6 +97,9 @@ struct client_call {
 	bool want_headers;
 	bool idempotent;
 	uint8_t attempts;
+	uint32_t retries;      /* after a 503 */
+	uint64_t not_again_ns; /* before: 0 but for those */
+	neb_done_fn *done;
 	uint64_t begun_ns, deadline_ns;
 	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
 	struct slice headers;			     /* encoded as in a capsule */
@@ -98,11 +113,23 @@ struct client_call {
 	/* Over RDMA. */
 	struct client_session *session;
 	uint32_t slot_idx;
-	void *bounce;	   /* of the pool, for body or into */
+	void *bounce; /* of the pool, for body or into */
+	void *sealed; /* an encrypted body that the pool did not hold */
+	uint64_t sealed_bytes;
+	uint64_t counter;  /* of the request's capsule */
 	uint32_t mr_count; /* made for this call */
 	struct rp_mr *mrs[NEB_IOV_MAX];
+	uint32_t cached_count; /* in use by this call */
+	struct reg_entry *cached[NEB_IOV_MAX];
 	/* Over HTTP. */
 	CURL *easy;
+	struct client_endpoint *endpoint;
+	bool by_token;	      /* of this try: the body moves by RDMA */
+	uint8_t declines;     /* of its tokens */
+	bool internal;	      /* ours: its result goes to client_token_connected */
+	uint32_t token_reply; /* x-amz-rdma-reply; 0: none */
+	uint64_t token_moved;
+	char token[TOKEN_LEN + 1];
 	struct curl_slist *curl_headers;
 	struct buf answer_error; /* an error document */
 	uint64_t moved;		 /* of body or into */
@@ -155,6 +182,8 @@ struct client_session {
 	uint64_t memory_bytes;
 	uint64_t deadline_ns; /* of set-up */
 	struct capsule_lane in, out;
+	bool encrypted;
+	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t lkey;
 	uint32_t wr_inline_bytes;
 	uint32_t capsule_bytes, inline_bytes; /* negotiated */
@@ -174,11 +203,12 @@ struct neb_client {
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	char secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	char region[64];
-	uint32_t requests_max, inline_bytes_max;
+	uint32_t requests_max, inline_bytes_max, retries_max;
 	uint64_t connect_timeout_ns, request_timeout_ns, spin_ns;
+	bool require_encryption;
 	neb_log_fn *log;
 	void *log_arg;
-	uint32_t endpoint_count, rdma_count, http_count;
+	uint32_t endpoint_count, rdma_count, http_count, token_count;
 	struct client_endpoint endpoints[CLIENT_ENDPOINTS_MAX];
 	struct prng prng;
 	/* RDMA; all NULL without an RDMA endpoint. */
@@ -188,6 +218,7 @@ struct neb_client {
 	struct client_session *session; /* for new calls; NULL: none, or being set up */
 	struct list sessions, lost_sessions;
 	uint32_t next_serial;
+	bool gpu_failed;    /* a copy to or from a GPU did */
 	int rdma_error;	    /* of the last outage */
 	int wake_fd;	    /* an eventfd: what neb_wake rings */
 	_Atomic bool woken; /* and what a wait that spins looks at */
@@ -195,6 +226,7 @@ struct neb_client {
 	uint32_t idle_rounds; /* since the clock was last looked at */
 	bool kick;
 	struct client_pool pool;
+	struct reg_cache *reg_cache; /* NULL: off */
 	uint32_t registration_count;
 	struct client_registration registrations[CLIENT_REGISTRATIONS_MAX]; /* by address */
 	/* HTTP. */
@@ -217,6 +249,10 @@ void client_log(struct neb_client *client, enum neb_log_level level, const char 
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
 
+/* ---- endpoint.c ---- */
+/* Those of the text that the transport has a use for; -EINVAL, which is logged. */
+int client_endpoints_parse(struct neb_client *client, const char *endpoints);
+
 /* ---- memory.c ---- */
 int client_pool_open(struct neb_client *client, uint64_t bytes);
 void client_pool_close(struct neb_client *client);
@@ -231,10 +267,42 @@ int client_runs(
 bool client_memory_known(const struct client_call *call);
 /* Ends what client_runs did; moved: bytes of into that came through the pool. */
 void client_runs_end(struct client_call *call, uint64_t moved);
+/* 0 bytes, or no device: none. */
+int client_reg_cache_open(struct neb_client *client, uint64_t bytes);
 void client_registrations_close(struct neb_client *client);
 /* Copies into the call's into, or out of its body, from an offset on; counted. */
 void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes);
 void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes);
+/* theirs is to or from, and may be a GPU's. */
+void client_piece_copy(
+	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs);
+
+/* Any memory that the device knows for the call: of the pool, or mapped and registered for it. */
+int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run);
+
+/* ---- crypt.c ---- */
+/* Encrypts the call's body into memory of its own, which the run names, for the session's next
+ * capsule; what comes back from the server may land there, too. */
+int client_body_seal(struct client_session *session, struct client_call *call,
+	struct capsule_run *ret_run, uint8_t ret_tag[AEAD_TAG_BYTES]);
+/* Decrypts what the server wrote, where it lies. -EBADMSG: it is not what the server sent, and has
+ * been wiped. */
+int client_answer_open(struct client_session *session, struct client_call *call, uint64_t bytes,
+	struct slice payload_tag);
+
+/* ---- gpu.c ---- */
+/* Whether the program has loaded CUDA by now; cheap, and any thread may ask. */
+void client_gpu_look(void);
+/* The address is a GPU's: the processor cannot reach it. */
+bool client_gpu_owns(const void *data);
+/* Waits until the GPU has done what it was told before, so that its memory is what the program
+ * means. -EIO. */
+int client_gpu_settle(const void *data);
+/* Between a GPU's memory and ours, or two of a GPU's. -EIO. */
+int client_gpu_copy(void *to, const void *from, uint64_t bytes);
+/* -EOPNOTSUPP, or as rp_mr_open: the card cannot reach it. */
+int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, uint32_t access,
+	struct rp_mr **ret_mr);
 
 /* ---- call.c ---- */
 /* Finds the call a way, or leaves it queued. */
@@ -243,6 +311,9 @@ void client_call_route(struct client_call *call);
 void client_call_retry(struct client_call *call, int error, const char *why);
 /* With the result's answer filled in, or error when there is none. */
 void client_call_finish(struct client_call *call, int error);
+/* Starts a request of the library's own, over HTTP. */
+int client_call_internal(struct neb_client *client, const struct neb_request *request,
+	struct client_endpoint *endpoint);
 /* The errno of an S3 status. */
 int client_status_error(uint32_t status);
 /* Has queued calls routed in the next round: a session opened, was lost, or a slot came free. */
@@ -284,6 +355,19 @@ int client_http_start(struct client_call *call, struct client_endpoint *endpoint
 void client_http_progress(struct neb_client *client);
 void client_http_cancel(struct client_call *call);
 void client_http_close(struct neb_client *client);
+
+/* ---- token.c ---- */
+/* Readies the call for its way by token: 0: call->token is set, or it goes without one; -EAGAIN:
+ * the queue pair is being connected, the call stays queued. */
+int client_token_prepare(struct client_call *call, struct client_endpoint *endpoint);
+/* Its answer, or its end without one, has come: true when it was declined and must be asked again.
+ */
+bool client_token_finish(struct client_call *call, bool answered);
+/* Takes a header of its answer. */
+void client_token_header(struct client_call *call, struct slice name, struct slice value);
+/* The server's answer to ?rdma-connect is in the call's result. */
+void client_token_connected(struct client_call *call);
+void client_tokens_close(struct neb_client *client);
 
 /* ---- sigv4.c ---- */
 /* Adds the signed headers of a request to list; NULL when memory ran out (list is freed then). */

@@ -11,10 +11,16 @@
 
 /* ---- What curl calls. ---- */
 
+/* By a token nothing of the body is sent. */
+static uint64_t sent_bytes(const struct client_call *call)
+{
+	return call->by_token ? 0 : call->body_bytes;
+}
+
 static size_t on_read(char *data, size_t size, size_t count, void *arg)
 {
 	struct client_call *call = arg;
-	uint64_t bytes = MIN((uint64_t)(size * count), call->body_bytes - call->moved);
+	uint64_t bytes = MIN((uint64_t)(size * count), sent_bytes(call) - call->moved);
 
 	client_gather(call, call->moved, data, bytes);
 	call->moved += bytes;
@@ -25,7 +31,7 @@ static int on_seek(void *arg, curl_off_t offset, int origin)
 {
 	struct client_call *call = arg;
 
-	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > call->body_bytes)
+	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > sent_bytes(call))
 		return CURL_SEEKFUNC_FAIL;
 	call->moved = (uint64_t)offset;
 	return CURL_SEEKFUNC_OK;
@@ -90,6 +96,8 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 		take(result->request_id, sizeof(result->request_id), value);
 	} else if (slice_eq_nocase(name, SLICE("content-length"))) {
 		slice_to_u64(value, &result->object_bytes);
+	} else if (call->by_token) {
+		client_token_header(call, name, value);
 	}
 	if (call->want_headers)
 		header_keep(result, name, value);
@@ -198,7 +206,7 @@ static int headers_build(struct client_call *call, const struct client_signing *
 			(unsigned long long)(call->range_offset + call->range_bytes - 1));
 		list = header_add(list, &failed, range);
 	}
-	if (call->body_bytes < EXPECT_BYTES_MIN)
+	if (sent_bytes(call) < EXPECT_BYTES_MIN)
 		list = header_add(list, &failed, "Expect:");
 	if (!failed)
 		list = client_sign(call, signing, list);
@@ -234,7 +242,7 @@ static void easy_prepare(struct client_call *call, const char *url, const char *
 		curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
 	} else if (strcmp(method, "PUT") == 0 || strcmp(method, "POST") == 0) {
 		curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-		curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)call->body_bytes);
+		curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)sent_bytes(call));
 		curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
 		curl_easy_setopt(easy, CURLOPT_READDATA, call);
 		curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
@@ -345,6 +353,8 @@ static void error_take(struct client_call *call)
 		take(call->result.code, sizeof(call->result.code), code);
 	if (message.len)
 		take(call->result.message, sizeof(call->result.message), message);
+	if (xml.len && xml.data[0] == '{') /* the admin API's: as it is */
+		take(call->result.message, sizeof(call->result.message), xml);
 }
 
 static int curl_error(CURLcode code)
@@ -370,9 +380,14 @@ static void on_done(struct client_call *call, CURLcode code)
 	long status = 0;
 
 	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+	if (call->by_token && client_token_finish(call, code == CURLE_OK)) {
+		call_unhook(call);
+		client_call_retry(call, -EAGAIN, "the server declined the RDMA token");
+		return;
+	}
 	if (code == CURLE_OK || (code == CURLE_WRITE_ERROR && status >= 200 && status < 300)) {
 		result->status = (uint32_t)status;
-		result->transport = NEB_HTTP;
+		result->transport = call->by_token ? NEB_TOKEN : NEB_HTTP;
 		if (status >= 300)
 			error_take(call);
 		client->stats.requests_http++;
@@ -408,6 +423,8 @@ void client_http_progress(struct neb_client *client)
 
 void client_http_cancel(struct client_call *call)
 {
+	if (call->by_token)
+		client_token_finish(call, false);
 	call_unhook(call);
 	client_call_finish(call, -ECANCELED);
 }

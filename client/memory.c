@@ -2,6 +2,8 @@
  * touch for one call. */
 #include "client_priv.h"
 
+#include "reg_cache.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -175,7 +177,15 @@ int neb_register(struct neb_client *client, void *data, size_t bytes)
 		return -EEXIST;
 	if (client->registration_count == CLIENT_REGISTRATIONS_MAX)
 		return -ENOSPC;
-	if (client->pd) {
+	client_gpu_look();
+	if (client_gpu_owns(data)) {
+		ret = client_gpu_register(client, data, bytes, REMOTE_ACCESS, &mr);
+		if (ret && client->pd)
+			client_log(client, NEB_LOG_WARN,
+				"%zu bytes of GPU memory are staged through host memory: the RDMA "
+				"device cannot reach them: %s",
+				bytes, strerror(-ret));
+	} else if (client->pd) {
 		ret = mr_open(client, data, bytes, -1, &mr);
 		if (ret)
 			return ret;
@@ -200,8 +210,23 @@ int neb_unregister(struct neb_client *client, void *data)
 	return 0;
 }
 
+int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes)
+{
+	if (!data || !bytes || bytes > UINTPTR_MAX - (uintptr_t)data)
+		return -EINVAL;
+	return client->reg_cache ? reg_cache_forget(client->reg_cache, data, bytes) : 0;
+}
+
+int client_reg_cache_open(struct neb_client *client, uint64_t bytes)
+{
+	return client->pd && bytes
+		       ? reg_cache_open(client->pd, bytes, REMOTE_ACCESS, &client->reg_cache)
+		       : 0;
+}
+
 void client_registrations_close(struct neb_client *client)
 {
+	reg_cache_close(client->reg_cache);
 	while (client->registration_count)
 		neb_unregister(client, client->registrations[0].data);
 }
@@ -222,21 +247,36 @@ static const struct rp_mr *mr_of(const struct neb_client *client, const uint8_t 
 
 /* ---- One call's memory. ---- */
 
-static void iov_copy(const struct neb_iov *iov, uint32_t count, uint64_t offset, uint8_t *data,
-	uint64_t bytes, bool gather)
+/* A GPU that fails is lost with all that the program has on it: there is no way to go on. */
+void client_piece_copy(
+	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs)
 {
+	if (!client_gpu_owns(theirs)) {
+		memcpy(to, from, bytes);
+		return;
+	}
+	client->stats.bytes_staged += bytes;
+	if (client_gpu_copy(to, from, bytes))
+		client->gpu_failed = true;
+}
+
+static void iov_copy(
+	struct client_call *call, bool gather, uint64_t offset, uint8_t *data, uint64_t bytes)
+{
+	const struct neb_iov *iov = gather ? call->body : call->into;
+	uint32_t count = gather ? call->body_count : call->into_count;
+
 	for (uint32_t i = 0; i < count && bytes; i++) {
 		uint64_t run;
+		uint8_t *at;
 
 		if (offset >= iov[i].bytes) {
 			offset -= iov[i].bytes;
 			continue;
 		}
 		run = MIN(iov[i].bytes - offset, bytes);
-		if (gather)
-			memcpy(data, (uint8_t *)iov[i].data + offset, run);
-		else
-			memcpy((uint8_t *)iov[i].data + offset, data, run);
+		at = (uint8_t *)iov[i].data + offset;
+		client_piece_copy(call->client, gather ? data : at, gather ? at : data, run, at);
 		data += run;
 		bytes -= run;
 		offset = 0;
@@ -246,13 +286,13 @@ static void iov_copy(const struct neb_iov *iov, uint32_t count, uint64_t offset,
 void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes)
 {
 	call->client->stats.bytes_copied += bytes;
-	iov_copy(call->into, call->into_count, offset, (uint8_t *)(uintptr_t)data, bytes, false);
+	iov_copy(call, false, offset, (uint8_t *)(uintptr_t)data, bytes);
 }
 
 void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes)
 {
 	call->client->stats.bytes_copied += bytes;
-	iov_copy(call->body, call->body_count, offset, data, bytes, true);
+	iov_copy(call, true, offset, data, bytes);
 }
 
 static void run_set(struct capsule_run *run, const void *data, uint64_t bytes, uint32_t rkey)
@@ -276,7 +316,59 @@ static int bounce(struct client_call *call, bool body, uint64_t bytes, struct ca
 	return 0;
 }
 
-/* Names each run of the list, registering for the call what nobody registered before. */
+int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run)
+{
+	struct neb_client *client = call->client;
+	int ret;
+
+	call->bounce = client_pool_get(client, bytes);
+	if (call->bounce) {
+		run_set(ret_run, call->bounce, bytes, rp_mr_rkey(client->pool.mr));
+		return 0;
+	}
+	call->sealed =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (call->sealed == MAP_FAILED) {
+		call->sealed = NULL;
+		return -ENOMEM;
+	}
+	call->sealed_bytes = bytes;
+	ret = mr_open(client, call->sealed, bytes, -1, &call->mrs[0]);
+	if (ret) {
+		client_runs_end(call, 0);
+		return ret;
+	}
+	client->stats.registrations++;
+	call->mr_count = 1;
+	run_set(ret_run, call->sealed, bytes, rp_mr_rkey(call->mrs[0]));
+	return 0;
+}
+
+/* The key of memory that nobody registered: of the cache, or of a registration for this call. */
+static int key_for_call(struct client_call *call, const struct neb_iov *iov, uint32_t *ret_rkey)
+{
+	struct neb_client *client = call->client;
+	struct reg_entry *entry;
+	struct rp_mr *mr;
+	int ret = -ENOSPC;
+
+	if (client->reg_cache)
+		ret = reg_cache_get(client->reg_cache, iov->data, iov->bytes, &entry);
+	if (ret == 0) {
+		call->cached[call->cached_count++] = entry;
+		*ret_rkey = reg_entry_rkey(entry);
+		return 0;
+	}
+	ret = mr_open(client, iov->data, iov->bytes, -1, &mr);
+	if (ret)
+		return ret;
+	client->stats.registrations++;
+	call->mrs[call->mr_count++] = mr;
+	*ret_rkey = rp_mr_rkey(mr);
+	return 0;
+}
+
+/* Names each run of the list, registering what nobody registered before. */
 static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32_t count,
 	struct capsule_run *ret_runs, uint32_t *ret_run_count)
 {
@@ -285,21 +377,17 @@ static int runs_name(struct client_call *call, const struct neb_iov *iov, uint32
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct rp_mr *mr = mr_of(client, iov[i].data, iov[i].bytes);
+		uint32_t rkey = mr ? rp_mr_rkey(mr) : 0;
+		int ret;
 
 		if (!iov[i].bytes)
 			continue;
-		if (!mr) {
-			int ret = mr_open(
-				client, iov[i].data, iov[i].bytes, -1, &call->mrs[call->mr_count]);
-
-			if (ret) {
-				client_runs_end(call, 0);
-				return ret;
-			}
-			client->stats.registrations++;
-			mr = call->mrs[call->mr_count++];
+		ret = mr ? 0 : key_for_call(call, &iov[i], &rkey);
+		if (ret) {
+			client_runs_end(call, 0);
+			return ret;
 		}
-		run_set(&ret_runs[run_count++], iov[i].data, iov[i].bytes, rp_mr_rkey(mr));
+		run_set(&ret_runs[run_count++], iov[i].data, iov[i].bytes, rkey);
 	}
 	*ret_run_count = run_count;
 	return 0;
@@ -311,6 +399,19 @@ static bool iov_known(const struct client_call *call, const struct neb_iov *iov,
 		if (iov[i].bytes && !mr_of(call->client, iov[i].data, iov[i].bytes))
 			return false;
 	return true;
+}
+
+/* Some of it is a GPU's that the card cannot reach, or that the processor must decrypt. */
+static bool iov_staged(const struct client_call *call, const struct neb_iov *iov, uint32_t count)
+{
+	const struct client_session *session = call->client->session;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (iov[i].bytes && client_gpu_owns(iov[i].data) &&
+			((session && session->encrypted) ||
+				!mr_of(call->client, iov[i].data, iov[i].bytes)))
+			return true;
+	return false;
 }
 
 bool client_memory_known(const struct client_call *call)
@@ -326,6 +427,9 @@ int client_runs(
 
 	if (body && call->into_bytes)
 		return bounce(call, body, MAX(call->body_bytes, call->into_bytes), ret_runs,
+			ret_run_count);
+	if (iov_staged(call, iov, count))
+		return bounce(call, body, body ? call->body_bytes : call->into_bytes, ret_runs,
 			ret_run_count);
 	if (!iov_known(call, iov, count) &&
 		(body ? call->body_bytes : call->into_bytes) <= CLIENT_BOUNCE_BYTES_MAX &&
@@ -345,4 +449,12 @@ void client_runs_end(struct client_call *call, uint64_t moved)
 	}
 	while (call->mr_count)
 		rp_mr_close(call->mrs[--call->mr_count]);
+	if (call->sealed) {
+		if (moved)
+			client_scatter(call, 0, call->sealed, moved);
+		munmap(call->sealed, call->sealed_bytes);
+		call->sealed = NULL;
+	}
+	while (call->cached_count)
+		reg_cache_put(call->client->reg_cache, call->cached[--call->cached_count]);
 }

@@ -95,6 +95,8 @@ static void session_free(struct client_session *session)
 	if (session->memory)
 		munmap(session->memory, session->memory_bytes);
 	list_remove(&session->link);
+	aead_close(session->in.aead);
+	aead_close(session->out.aead);
 	secret_wipe(session, sizeof(*session));
 	free(session);
 }
@@ -168,6 +170,8 @@ static void send_hello(struct client_session *session)
 		.credits = (uint16_t)session->slot_count,
 		.capsule_bytes = CLIENT_CAPSULE_BYTES,
 		.inline_bytes = client->inline_bytes_max,
+		.features = CAPSULE_FEATURE_ENCRYPTION |
+			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
 
@@ -185,11 +189,17 @@ static void on_challenge(
 	struct capsule_proof_wire proof = {0};
 
 	if (capsule_challenge_decode(challenge, challenge->head.bytes) != 0 ||
-		challenge->version != CAPSULE_VERSION || challenge->features != 0 ||
+		challenge->version != CAPSULE_VERSION ||
+		(challenge->features & ~CAPSULE_FEATURE_ENCRYPTION) ||
 		challenge->credits > session->slot_count ||
 		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
 		challenge->inline_bytes > client->inline_bytes_max) {
 		client_session_lose(session, -EPROTO, "the server's CHALLENGE is malformed");
+		return;
+	}
+	session->encrypted = challenge->features & CAPSULE_FEATURE_ENCRYPTION;
+	if (client->require_encryption && !session->encrypted) {
+		client_session_lose(session, -EACCES, "the server does not encrypt");
 		return;
 	}
 	session->slot_count = challenge->credits;
@@ -205,11 +215,26 @@ static void on_challenge(
 		client_session_lose(session, -ECONNRESET, "PROOF could not be sent");
 }
 
+static int lanes_open(struct client_session *session, const struct capsule_keys *keys)
+{
+	int ret;
+
+	memcpy(session->out.key, keys->client_tag, sizeof(session->out.key));
+	memcpy(session->in.key, keys->server_tag, sizeof(session->in.key));
+	if (!session->encrypted)
+		return 0;
+	memcpy(session->payload_out, keys->client_payload, sizeof(session->payload_out));
+	memcpy(session->payload_in, keys->server_payload, sizeof(session->payload_in));
+	ret = aead_open(keys->server_capsule, &session->in.aead);
+	return ret ? ret : aead_open(keys->client_capsule, &session->out.aead);
+}
+
 static void on_welcome(struct client_session *session, const struct capsule_proof_wire *welcome)
 {
 	struct neb_client *client = session->client;
 	uint8_t expected[CAPSULE_PROOF_BYTES];
 	struct capsule_keys keys;
+	int ret;
 
 	capsule_proof(session->auth_key, true, expected);
 	if (welcome->head.bytes != sizeof(*welcome) ||
@@ -218,9 +243,12 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 		return;
 	}
 	capsule_keys_derive(session->auth_key, session->transcript, &keys);
-	memcpy(session->out.key, keys.client_tag, sizeof(session->out.key));
-	memcpy(session->in.key, keys.server_tag, sizeof(session->in.key));
+	ret = lanes_open(session, &keys);
 	secret_wipe(&keys, sizeof(keys));
+	if (ret) {
+		client_session_lose(session, ret, "no memory for a session");
+		return;
+	}
 	for (uint32_t i = 0; i < session->slot_count; i++)
 		session->free_slots[i] = (uint16_t)(session->slot_count - 1 - i);
 	session->free_count = session->slot_count;

@@ -97,9 +97,18 @@ static void request_fill(const struct client_call *call, struct capsule_request 
 static int request_body(struct client_session *session, struct client_call *call,
 	struct capsule_request *request, struct capsule_run *runs, uint8_t *body)
 {
+	/* Of an encrypted body it goes in front of where an inline one would go. */
+	uint8_t *tag = body;
+
 	if (call->body_bytes > session->transfer_bytes_max)
 		return -EFBIG;
 	request->runs = runs;
+	if (call->body_bytes > session->inline_bytes && session->encrypted) {
+		request->flags |= CAPSULE_REQUEST_TAG;
+		request->payload_tag = slice_of(tag, AEAD_TAG_BYTES);
+		request->run_count = 1;
+		return client_body_seal(session, call, runs, tag);
+	}
 	if (call->body_bytes > session->inline_bytes)
 		return client_runs(call, true, runs, &request->run_count);
 	if (call->body_bytes) {
@@ -129,9 +138,13 @@ int client_session_start(struct client_session *session, struct client_call *cal
 	if (session->phase != SESSION_OPEN || !session->free_count)
 		return -EAGAIN;
 	request_fill(call, &request);
+	/* The capsule is sealed before any other. */
+	call->counter = session->out.counter + 1;
 	ret = request_body(session, call, &request, runs, body);
-	if (ret)
+	if (ret) {
+		client_runs_end(call, 0);
 		return ret;
+	}
 	call->slot_idx = session->free_slots[session->free_count - 1];
 	slot = &session->slots[call->slot_idx];
 	request.request_id = call->slot_idx | (uint64_t)slot->generation << 32;
@@ -246,13 +259,18 @@ static void on_response(struct client_session *session, const void *capsule, uin
 		client_session_lose(session, -EPROTO, "a response answers no request of ours");
 		return;
 	}
+	if (session->encrypted && response.bytes_moved && !response.body.len &&
+		client_answer_open(session, call, response.bytes_moved, response.payload_tag)) {
+		client_session_lose(session, -EPROTO, "an answer's body does not verify");
+		return;
+	}
 	slot->call = NULL;
 	slot->generation++;
 	session->free_slots[session->free_count++] = (uint16_t)slot_idx;
 	answer_take(call, &response);
 }
 
-static void on_sealed(struct client_session *session, const void *capsule, uint32_t bytes)
+static void on_sealed(struct client_session *session, void *capsule, uint32_t bytes)
 {
 	const struct capsule_head *head = capsule;
 
@@ -276,7 +294,7 @@ static void on_sealed(struct client_session *session, const void *capsule, uint3
 static void on_recv(struct client_recv *recv, const struct rp_wc *wc)
 {
 	struct client_session *session = recv->session;
-	const struct capsule_head *head = (const void *)recv->data;
+	struct capsule_head *head = (void *)recv->data;
 	bool waiting = session->free_count < session->slot_count || session->phase < SESSION_OPEN;
 	ptrdiff_t bytes;
 

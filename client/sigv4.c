@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIGNED_HEADERS_MAX (NEB_HEADERS_MAX + 4u)
+#define SIGNED_HEADERS_MAX (NEB_HEADERS_MAX + 5u)
 #define QUERY_PARAMS_MAX   64u
 
 struct signed_header {
@@ -103,6 +103,12 @@ static void signature(const struct neb_client *client, struct slice canonical,
 	secret_wipe(key, sizeof(key));
 }
 
+static bool must_be_signed(struct slice name)
+{
+	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
+	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
+}
+
 /* host, the date, the payload's stand-in and every x-amz- header, in order. */
 static uint32_t headers_gather(const struct client_call *call, const struct client_signing *signing,
 	const char *date, struct slice checksum, struct signed_header *headers)
@@ -117,8 +123,11 @@ static uint32_t headers_gather(const struct client_call *call, const struct clie
 	if (checksum.len)
 		header_set(&headers[count++],
 			checksum_header((enum checksum_kind)call->checksum_kind), checksum);
+	if (call->by_token)
+		header_set(&headers[count++], token_header(TOKEN_HEADER_TOKEN),
+			slice_of(call->token, TOKEN_LEN));
 	while (capsule_header_next(&rest, &header) && count < SIGNED_HEADERS_MAX)
-		if (header.name.len > 6 && strncasecmp(header.name.data, "x-amz-", 6) == 0)
+		if (must_be_signed(header.name))
 			header_set(&headers[count++], header.name, header.value);
 	qsort(headers, count, sizeof(headers[0]), header_order);
 	return count;
@@ -163,6 +172,12 @@ struct curl_slist *client_sign(
 	if (checksum_len) {
 		buf_printf(&out, "%.*s: %.*s", SLICE_FMT(checksum_header(kind)), (int)checksum_len,
 			checksum);
+		buf_put(&out, "", 1);
+		line_count++;
+	}
+	if (call->by_token) {
+		buf_printf(&out, "%s: %.*s", token_header(TOKEN_HEADER_TOKEN).data, (int)TOKEN_LEN,
+			call->token);
 		buf_put(&out, "", 1);
 		line_count++;
 	}

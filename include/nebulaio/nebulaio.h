@@ -25,7 +25,8 @@
  *
  * THREADS. A client, with everything that belongs to it, is used by one thread at a time; there is
  * no hidden thread and no lock. Open one client per thread: they are cheap, and each is fastest
- * alone. Functions without a client may be called from anywhere.
+ * alone; or let threads lease clients from a neb_pool, which any thread may use. Functions without
+ * a client may be called from anywhere. A client does not outlive a fork in the child.
  *
  * ERRORS. Functions return 0 or a negative errno. What was asked of the server also fills a struct
  * neb_result: S3's status, code, message and request id, and by which way the request went. The
@@ -37,7 +38,14 @@
  * MEMORY. Any memory will do. What is neither from the pool nor registered is copied through the
  * pool when it is small, and registered for the one request when it is large: that costs a system
  * call or two. The server reads and writes your memory by itself while a request lasts: do not free
- * it, nor look at it, before the request's result has come. */
+ * it, nor look at it, before the request's result has come.
+ *
+ * GPU MEMORY. An address of CUDA's device memory is memory like any other. neb_register() makes it
+ * known to an RDMA card that can reach it (by dma-buf, or with the module nvidia-peermem), and the
+ * bytes move between server and GPU without touching the host. Where the card cannot, or nothing
+ *was registered, or by HTTP, they are staged through the pool, which must have room for the whole
+ *body; neb_stats counts them. Before a body is sent, what the GPU was told before is waited for;
+ *before an answer is received, that is the caller's to do. */
 #ifndef NEBULAIO_NEBULAIO_H
 #define NEBULAIO_NEBULAIO_H
 
@@ -67,6 +75,7 @@ enum neb_transport {
 	NEB_HTTP,   /* HTTP only */
 	NEB_STRICT, /* RDMA only, and no second try: what cannot go at once fails */
 	NEB_NONE,   /* in a result: it went nowhere */
+	NEB_TOKEN,  /* in a result: asked over HTTP, and the body moved by an RDMA token */
 };
 NEB_API const char *neb_transport_name(enum neb_transport transport); /* "rdma", "http", … */
 /* "auto", "rdma", "http" or "strict". -EINVAL on anything else. */
@@ -81,7 +90,12 @@ typedef void neb_log_fn(void *arg, enum neb_log_level level, const char *text);
  */
 struct neb_options {
 	/* Comma or space separated, in order of preference: rdma://HOST:PORT, http://HOST:PORT,
-	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. */
+	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. The environment's
+	 * NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", leads those who say the first to the
+	 * second. With "?rdma" behind it, an HTTP endpoint moves the bodies of GetObject, PutObject
+	 * and UploadPart by RDMA tokens, over a queue pair that the first of them connects
+	 * (docs/spec/wire.md, part B); what lies in several runs of memory, or is declined, goes by
+	 * HTTP, and the result's fallback says why. */
 	const char *endpoints;
 	const char *access_key; /* needed */
 	const char *secret_key; /* needed */
@@ -94,9 +108,21 @@ struct neb_options {
 	uint32_t inline_bytes_max;   /* bodies sent inside a message [256]; UINT32_MAX: none */
 	uint64_t connect_timeout_ns; /* [2 s] */
 	uint64_t request_timeout_ns; /* [30 s] */
+	/* How often a request that changes nothing by being sent twice is sent again when the
+	 * server answers 503, SlowDown and its like, [4]; UINT32_MAX: never. After 50 ms, then
+	 * twice as long each time, half of it by chance, while its time lasts. NEB_STRICT: never.
+	 */
+	uint32_t retries_max;
 	/* How long a wait looks for its answer before it sleeps [50 µs]; UINT64_MAX: for ever. A
 	 * wait that sleeps costs two context switches more and no processor. */
 	uint64_t spin_ns;
+	/* Encrypt what goes over RDMA, whether or not the server demands it. */
+	bool require_encryption;
+	/* Keeps registrations of memory that is used in requests and was not registered, up to so
+	 * many bytes [0: off, each such request registers for itself]. With it, tell
+	 * neb_memory_forget() before memory that requests have used is freed or unmapped: the
+	 * device would go on using the old pages of that address, in silence. */
+	uint64_t registration_cache_bytes;
 	neb_log_fn *log; /* [warnings and errors go to standard error] */
 	void *log_arg;
 };
@@ -117,6 +143,11 @@ NEB_API void neb_buffer_free(struct neb_client *client, void *data); /* takes NU
 NEB_API int neb_register(struct neb_client *client, void *data, size_t bytes);
 /* data as given to neb_register; no request may be using it. -ENOENT. */
 NEB_API int neb_unregister(struct neb_client *client, void *data);
+
+/* Memory that requests have used goes away: whatever the cache of registrations has of it ends.
+ * Needed with neb_options.registration_cache_bytes, before free() or munmap(); harmless without.
+ * -EBUSY: a request is using it, and has it until it ends. -EINVAL. */
+NEB_API int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes);
 
 /* ---- Requests. ---- */
 enum neb_op {
@@ -168,6 +199,12 @@ enum neb_checksum {
 	NEB_CHECKSUM_SHA256 = 5,
 };
 
+struct neb_result;
+/* A request's result, told inside neb_poll or neb_wait in place of being handed out there. It lives
+ * for the call, which may submit more to the client and free buffers, nothing else. arg is the
+ * request's user_data. */
+typedef void neb_done_fn(void *arg, const struct neb_result *result);
+
 /* Zero it, then set what the operation needs. It and the strings it points at are copied by submit;
  * the memory in body and into is used until the result has come. */
 struct neb_request {
@@ -192,7 +229,8 @@ struct neb_request {
 	/* Ask for all headers of the answer: see neb_result_header(). Costs a little. HEAD has
 	 * them always. */
 	bool want_headers;
-	void *user_data; /* comes back in the result */
+	void *user_data;   /* comes back in the result */
+	neb_done_fn *done; /* or NULL; not for neb_perform */
 };
 
 struct neb_result {
@@ -222,10 +260,15 @@ NEB_API int neb_result_header(
  */
 NEB_API int neb_submit(
 	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
-/* Takes up to max results that are there, in order of completion; never sleeps. How many. */
+/* Tells what has a done function, and takes up to max results of what has none, in order of
+ * completion; never sleeps. How many it took. */
 NEB_API int neb_poll(struct neb_client *client, struct neb_result *results, uint32_t max);
-/* As neb_poll, but waits for at least one: 0 when there is nothing in flight, -ETIMEDOUT, -EINTR:
- * neb_wake() was called. */
+/* As neb_poll, but waits for at least one to be told or taken. 0: nothing is in flight, or all were
+ * told; -ETIMEDOUT; -EINTR: neb_wake() was called. Where every request has a done function:
+ *	do
+ *		neb_wait(client, NULL, 0, timeout_ns);
+ *	while (neb_in_flight(client));
+ */
 NEB_API int neb_wait(
 	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns);
 /* Ends the neb_wait() that another thread is in, or the next one: so that a thread which waits for
@@ -280,6 +323,22 @@ NEB_API int neb_list(
 NEB_API int neb_list_buckets(
 	struct neb_client *client, neb_list_fn *visit, void *arg, struct neb_result *ret_result);
 
+/* ---- Clients for many threads. ---- */
+struct neb_pool;
+/* Up to clients_max clients (1 to 1,024), opened as they are needed. Each starts at another one of
+ * the endpoints that have the same scheme, in turn, and goes to the others when that fails: so
+ * that work spreads over several endpoints. -EINVAL, -ENOMEM. */
+NEB_API int neb_pool_open(
+	const struct neb_options *options, uint32_t clients_max, struct neb_pool **ret_pool);
+/* Takes NULL. All that was leased must have been given back. */
+NEB_API void neb_pool_close(struct neb_pool *pool);
+/* A client that is the caller's alone until it is given back: the one used last, a new one, or the
+ * first that somebody gives back in time. -ETIMEDOUT, or as neb_client_open. Any thread. */
+NEB_API int neb_pool_lease(
+	struct neb_pool *pool, uint64_t timeout_ns, struct neb_client **ret_client);
+/* Takes NULL. Nothing may be in flight on it; buffers and registrations of it stay. Any thread. */
+NEB_API void neb_pool_give(struct neb_pool *pool, struct neb_client *client);
+
 /* ---- What it did. ---- */
 struct neb_stats {
 	uint64_t requests_rdma, requests_http; /* answered */
@@ -287,7 +346,11 @@ struct neb_stats {
 	uint64_t sessions_opened, sessions_lost;
 	uint64_t bytes_copied;	/* by the client, between your memory and the pool or a message */
 	uint64_t registrations; /* made for single requests */
+	uint64_t bytes_staged;	/* of bytes_copied: to and from a GPU's memory */
+	uint64_t retries;	/* sent again after a 503 */
 	uint64_t sleeps;	/* waits that went to the kernel */
+	/* Of the cache of registrations: neb_options.registration_cache_bytes. */
+	uint64_t registration_hits, registration_misses, registration_evictions;
 };
 NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);
 

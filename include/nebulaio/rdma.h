@@ -38,7 +38,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -146,31 +145,11 @@ inline std::string environment(const char *name, const char *other = nullptr)
 	return value ? value : "";
 }
 
-// Where NEBULAIO_CONNECT_TO leads this address, or the address itself.
-inline std::string connect_to(const std::string &address)
-{
-	const std::string map = environment("NEBULAIO_CONNECT_TO");
-	std::string_view rest = map;
-
-	while (!rest.empty()) {
-		std::size_t comma = rest.find(',');
-		std::string_view pair = rest.substr(0, comma);
-		std::size_t equals = pair.find('=');
-
-		if (equals == std::string_view::npos || equals + 1 == pair.size())
-			throw Error("NEBULAIO_CONNECT_TO: " + std::string(pair), -EINVAL);
-		if (pair.substr(0, equals) == address)
-			return std::string(pair.substr(equals + 1));
-		rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
-	}
-	return address;
-}
-
 inline std::string address(const std::string &host, std::uint16_t port)
 {
 	bool bare_v6 = host.find(':') != std::string::npos && host.front() != '[';
 
-	return connect_to((bare_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port));
+	return (bare_v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
 } // namespace detail

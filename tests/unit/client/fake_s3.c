@@ -29,6 +29,7 @@ struct s3 {
 	struct region *region;
 	_Atomic uint32_t held;
 	bool released;
+	uint32_t busy; /* a GET of a key that starts with "busy-" is answered the third time */
 	struct fiber *holding[LIMIT_SESSION_REQUESTS_MAX];
 	struct object objects[OBJECTS_MAX];
 };
@@ -240,6 +241,10 @@ static void op_get(
 
 	if (!object) {
 		fail(reply, 404, "NoSuchKey");
+		return;
+	}
+	if (slice_starts(request->key, SLICE("busy-")) && s3->busy++ % 3 < 2) {
+		fail(reply, 503, "SlowDown");
 		return;
 	}
 	if (slice_starts(request->key, SLICE("held-")))

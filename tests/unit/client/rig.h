@@ -18,6 +18,7 @@ struct rig_opts {
 	uint64_t idle_timeout_ns;
 	uint16_t port;		 /* 0: any free one */
 	const char *device_name; /* NULL: "simulated" */
+	bool encrypted;		 /* the server demands it */
 };
 /* Fails the test when anything fails. */
 struct rig *rig_open(const struct rig_opts *opts);

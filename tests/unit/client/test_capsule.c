@@ -116,6 +116,88 @@ static void test_tag(void **state)
 	assert_int_equal(capsule_unseal(&in, buf, 30), -EPROTO);
 }
 
+/* Encrypted: nothing of the content shows, no bit may change, and a seal that nobody saw is undone.
+ */
+static void test_sealed(void **state)
+{
+	uint8_t key[AEAD_KEY_BYTES] = {7, 8, 9}, plain[sizeof(buf)];
+	struct capsule_lane out = {0}, in = {0}, other = {.key = {1}};
+	struct capsule_request request, back;
+	struct capsule_run run;
+	ptrdiff_t bytes;
+
+	(void)state;
+	assert_int_equal(aead_open(key, &out.aead), 0);
+	assert_int_equal(aead_open(key, &in.aead), 0);
+	get_request(&request, &run);
+	bytes = capsule_request_encode(&request, buf, sizeof(buf));
+	memcpy(plain, buf, (size_t)bytes);
+	capsule_seal(&out, buf);
+	assert_int_equal(capsule_head_check(buf, (size_t)bytes, sizeof(buf)), bytes);
+	assert_int_equal(slice_find(slice_of(buf, (size_t)bytes), SLICE("photos")), -1);
+	capsule_seal_undo(&out, buf);
+	assert_int_equal(out.counter, 0);
+	assert_memory_equal(buf + 24, plain + 24, (size_t)bytes - 24 - CAPSULE_TAG_BYTES);
+	capsule_seal(&out, buf);
+	for (size_t at = 0; at < (size_t)bytes; at++) {
+		uint8_t copy[1024] __attribute__((aligned(8)));
+
+		memcpy(copy, buf, (size_t)bytes);
+		copy[at] ^= 0x20;
+		assert_int_equal(capsule_unseal(&in, copy, (size_t)bytes), -EPROTO);
+		assert_int_equal(in.counter, 0);
+	}
+	/* Who does not encrypt takes none, and the other way round. */
+	assert_int_equal(capsule_unseal(&other, buf, (size_t)bytes), -EPROTO);
+	assert_int_equal(capsule_unseal(&in, buf, (size_t)bytes), 0);
+	assert_int_equal(capsule_request_decode(buf, (size_t)bytes, &back), 0);
+	assert_true(slice_eq(back.bucket, SLICE("photos")));
+	bytes = capsule_request_encode(&request, buf, sizeof(buf));
+	capsule_seal(&other, buf);
+	((struct capsule_head *)(void *)buf)->counter = 2;
+	assert_int_equal(capsule_unseal(&in, buf, (size_t)bytes), -EPROTO);
+	aead_close(out.aead);
+	aead_close(in.aead);
+}
+
+/* The tag of a body in the runs: 16 bytes where the flag says so, and never beside an inline body.
+ */
+static void test_payload_tag(void **state)
+{
+	const uint8_t tag[AEAD_TAG_BYTES] = {1, 2, 3, 4};
+	struct capsule_response response = {.request_id = 1,
+		.status = 200,
+		.flags = CAPSULE_RESPONSE_TAG,
+		.payload_tag = slice_of(tag, sizeof(tag)),
+		.etag = SLICE("e")};
+	struct capsule_response answer;
+	struct capsule_request request, back;
+	struct capsule_run run;
+	ptrdiff_t bytes;
+
+	(void)state;
+	get_request(&request, &run);
+	request.body_bytes = 10;
+	request.flags |= CAPSULE_REQUEST_TAG;
+	assert_int_equal(capsule_request_encode(&request, buf, sizeof(buf)), -EINVAL);
+	request.payload_tag = slice_of(tag, sizeof(tag));
+	bytes = capsule_request_encode(&request, buf, sizeof(buf));
+	assert_true(bytes > 0);
+	assert_int_equal(capsule_request_decode(buf, (size_t)bytes, &back), 0);
+	assert_true(slice_eq(back.payload_tag, request.payload_tag));
+	request.body = SLICE("0123456789");
+	assert_int_equal(capsule_request_encode(&request, buf, sizeof(buf)), -EINVAL);
+	request.body = SLICE_NONE;
+	request.body_bytes = 0;
+	assert_int_equal(capsule_request_encode(&request, buf, sizeof(buf)), -EINVAL);
+	bytes = capsule_response_encode(&response, buf, sizeof(buf));
+	assert_true(bytes > 0);
+	assert_int_equal(capsule_response_decode(buf, (size_t)bytes, &answer), 0);
+	assert_true(slice_eq(answer.payload_tag, response.payload_tag));
+	response.flags = 0;
+	assert_int_equal(capsule_response_encode(&response, buf, sizeof(buf)), -EINVAL);
+}
+
 static void test_head(void **state)
 {
 	struct capsule_head head = {.magic = CAPSULE_MAGIC,
@@ -142,11 +224,17 @@ static void test_head(void **state)
 	REFUSED(version, 2);
 	REFUSED(kind, 0);
 	REFUSED(kind, 9);
-	REFUSED(flags, CAPSULE_FLAG_SEALED);
+	REFUSED(flags, 2);
 	REFUSED(reserved, 1);
 	REFUSED(bytes, 23);
 	REFUSED(bytes, UINT32_MAX);
 #undef REFUSED
+	/* Only what has a tag can be encrypted. */
+	bad = head;
+	bad.flags = CAPSULE_FLAG_SEALED;
+	assert_int_equal(capsule_head_check(&bad, 100, 4096), 100);
+	bad.kind = CAPSULE_HELLO;
+	assert_int_equal(capsule_head_check(&bad, 100, 4096), -EPROTO);
 }
 
 /* Each field out of its bounds is -EBADMSG, with the request id still told. */
@@ -365,6 +453,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_request_vector),
 		cmocka_unit_test(test_tag),
+		cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_payload_tag),
 		cmocka_unit_test(test_head),
 		cmocka_unit_test(test_request_refused),
 		cmocka_unit_test(test_headers),

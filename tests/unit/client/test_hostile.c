@@ -27,6 +27,8 @@ struct peer {
 	uint8_t *memory; /* receives, then one slot to send from */
 	struct capsule_lane in, out;
 	struct capsule_challenge_wire challenge;
+	bool encrypted;
+	uint8_t payload_out[AEAD_KEY_BYTES];
 	uint8_t *received;
 	uint32_t received_bytes;
 	bool gone;
@@ -52,10 +54,11 @@ static void peer_open(struct peer *peer, struct rig *rig, const void *private_da
 			.max_send_sge = 1,
 			.max_inline_data = 256,
 			.max_recv_sge = 1}};
-	struct rp_mr_opts mr = {
-		.bytes = (SLOTS + 1) * SLOT_BYTES, .access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
+	struct rp_mr_opts mr = {.bytes = (SLOTS + 1) * SLOT_BYTES,
+		.access = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_READ,
+		.fd = -1};
 
-	*peer = (struct peer){0};
+	*peer = (struct peer){.encrypted = peer->encrypted};
 	peer->memory =
 		mmap(NULL, mr.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	mr.addr = peer->memory;
@@ -81,6 +84,8 @@ static void peer_close(struct peer *peer)
 	rp_pd_close(peer->pd);
 	rp_close(peer->device);
 	munmap(peer->memory, (SLOTS + 1) * SLOT_BYTES);
+	aead_close(peer->in.aead);
+	aead_close(peer->out.aead);
 }
 
 static enum rp_cm_type cm_event(struct peer *peer)
@@ -150,6 +155,7 @@ static void peer_prove(struct peer *peer, struct rig *rig)
 		.credits = 4,
 		.capsule_bytes = SLOT_BYTES,
 		.inline_bytes = 1000,
+		.features = peer->encrypted ? CAPSULE_FEATURE_ENCRYPTION : 0,
 		.transfer_bytes_max = MIB};
 	uint8_t capsule[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
 	uint8_t transcript[32], key[32];
@@ -177,6 +183,12 @@ static void peer_prove(struct peer *peer, struct rig *rig)
 	capsule_keys_derive(key, transcript, &keys);
 	memcpy(peer->out.key, keys.client_tag, 16);
 	memcpy(peer->in.key, keys.server_tag, 16);
+	if (!peer->encrypted)
+		return;
+	assert_int_equal(peer->challenge.features, CAPSULE_FEATURE_ENCRYPTION);
+	assert_int_equal(aead_open(keys.client_capsule, &peer->out.aead), 0);
+	assert_int_equal(aead_open(keys.server_capsule, &peer->in.aead), 0);
+	memcpy(peer->payload_out, keys.client_payload, sizeof(peer->payload_out));
 }
 
 static size_t ping(uint8_t *capsule, uint64_t id)
@@ -225,7 +237,7 @@ static int teardown(void **state)
 
 static void test_not_ours(void **state)
 {
-	struct peer peer;
+	struct peer peer = {0};
 
 	peer_open(&peer, *state, "hello!!!", 8);
 	assert_int_equal(cm_event(&peer), RP_CM_REJECTED);
@@ -239,7 +251,7 @@ static void test_noise(void **state)
 {
 	struct prng prng;
 	uint8_t noise[300];
-	struct peer peer;
+	struct peer peer = {0};
 
 	prng_seed(&prng, 1);
 	for (uint32_t i = 0; i < 8; i++) {
@@ -253,7 +265,7 @@ static void test_noise(void **state)
 static void test_request_before_proof(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
-	struct peer peer;
+	struct peer peer = {0};
 	size_t bytes = ping(capsule, 1);
 
 	peer_connect(&peer, *state);
@@ -264,7 +276,7 @@ static void test_request_before_proof(void **state)
 static void test_garbled(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
-	struct peer peer;
+	struct peer peer = {0};
 	size_t bytes = ping(capsule, 1);
 
 	peer_prove(&peer, *state);
@@ -281,7 +293,7 @@ static void test_garbled(void **state)
 static void test_replayed(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
-	struct peer peer;
+	struct peer peer = {0};
 	size_t bytes = ping(capsule, 1);
 
 	peer_prove(&peer, *state);
@@ -295,7 +307,7 @@ static void test_replayed(void **state)
 static void test_cut_short(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
-	struct peer peer;
+	struct peer peer = {0};
 	size_t bytes = ping(capsule, 1);
 
 	peer_prove(&peer, *state);
@@ -309,7 +321,7 @@ static void test_malformed_content(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
 	struct capsule_request_wire *wire = (void *)capsule;
-	struct peer peer;
+	struct peer peer = {0};
 	size_t bytes = ping(capsule, 5);
 
 	peer_prove(&peer, *state);
@@ -342,7 +354,7 @@ static void test_beyond_bounds(void **state)
 		.key = SLICE("k"),
 		.body = {body, sizeof(body)},
 		.body_bytes = sizeof(body)};
-	struct peer peer;
+	struct peer peer = {0};
 	ptrdiff_t bytes;
 
 	peer_prove(&peer, *state);
@@ -376,7 +388,7 @@ static void test_bad_rkey(void **state)
 		.runs = &run,
 		.run_count = 1};
 	struct neb_client *client;
-	struct peer peer;
+	struct peer peer = {0};
 	ptrdiff_t bytes;
 
 	peer_prove(&peer, *state);
@@ -395,7 +407,7 @@ static void test_more_than_credits(void **state)
 	struct capsule_request request = {
 		.opcode = CAPSULE_OP_GET, .bucket = SLICE("b"), .key = SLICE("held-x")};
 	struct neb_client *client = rig_client(*state, NEB_STRICT);
-	struct peer peer;
+	struct peer peer = {0};
 	ptrdiff_t bytes;
 
 	assert_int_equal(neb_put(client, "b", "held-x", "x", 1, NULL), 0);
@@ -418,13 +430,125 @@ static void test_more_than_credits(void **state)
 static void test_goodbye(void **state)
 {
 	struct capsule_goodbye_wire goodbye;
-	struct peer peer;
+	struct peer peer = {0};
 
 	peer_prove(&peer, *state);
 	capsule_goodbye_finish(&goodbye, CAPSULE_BYE_CLIENT);
 	capsule_seal(&peer.out, &goodbye);
 	peer_send(&peer, &goodbye, sizeof(goodbye));
 	expect_end(&peer, *state);
+}
+
+/* ---- Encrypted sessions. ---- */
+
+static int setup_encrypted(void **state)
+{
+	const struct rig_opts opts = {.encrypted = true};
+
+	*state = rig_open(&opts);
+	return 0;
+}
+
+static void test_no_encryption_offered(void **state)
+{
+	struct capsule_hello_wire hello = {.version_min = 1,
+		.version_max = 1,
+		.credits = 4,
+		.capsule_bytes = SLOT_BYTES,
+		.transfer_bytes_max = MIB};
+	uint8_t capsule[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
+	struct slice code, message;
+	struct peer peer = {0};
+	uint16_t status;
+	size_t bytes;
+
+	peer_connect(&peer, *state);
+	bytes = capsule_hello_finish(&hello, SLICE(RIG_ACCESS_KEY), capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	assert_true(peer_receive(&peer));
+	assert_int_equal(
+		capsule_refuse_decode(peer.received, peer.received_bytes, &status, &code, &message),
+		0);
+	assert_int_equal(status, 403);
+	assert_true(slice_eq(code, SLICE("EncryptionRequired")));
+	expect_end(&peer, *state);
+}
+
+/* A capsule that is only authenticated, on a session that encrypts. */
+static void test_plain_capsule(void **state)
+{
+	uint8_t capsule[256] __attribute__((aligned(8)));
+	struct peer peer = {.encrypted = true};
+	struct capsule_lane plain;
+	size_t bytes = ping(capsule, 1);
+
+	peer_prove(&peer, *state);
+	plain = (struct capsule_lane){.counter = peer.out.counter};
+	memcpy(plain.key, peer.out.key, sizeof(plain.key));
+	capsule_seal(&plain, capsule);
+	peer_send(&peer, capsule, (uint32_t)bytes);
+	expect_end(&peer, *state);
+}
+
+/* A PUT of 4,096 bytes from the last receive, encrypted as its request will be numbered. */
+static void put(struct peer *peer, uint64_t id, bool tagged, uint8_t damage)
+{
+	uint8_t capsule[512] __attribute__((aligned(8))), tag[AEAD_TAG_BYTES];
+	uint8_t nonce[AEAD_NONCE_BYTES], *body = peer->memory + (SLOTS - 1) * SLOT_BYTES;
+	struct capsule_run run = {
+		.addr = (uint64_t)(uintptr_t)body, .bytes = 4096, .rkey = rp_mr_rkey(peer->mr)};
+	struct capsule_request request = {.request_id = id,
+		.opcode = CAPSULE_OP_PUT,
+		.flags = tagged ? CAPSULE_REQUEST_TAG : 0,
+		.bucket = SLICE("bucket"),
+		.key = SLICE("key"),
+		.body_bytes = 4096,
+		.runs = &run,
+		.run_count = 1,
+		.payload_tag = slice_of(tag, tagged ? sizeof(tag) : 0)};
+	struct aead_stream *stream;
+	ptrdiff_t bytes;
+
+	memset(body, 'x', 4096);
+	capsule_payload_nonce(peer->out.counter + 1, nonce);
+	assert_int_equal(aead_stream_open(peer->payload_out, nonce, true, &stream), 0);
+	assert_int_equal(aead_stream_update(stream, body, body, 4096), 0);
+	assert_int_equal(aead_stream_end(stream, tag), 0);
+	aead_stream_close(stream);
+	body[4095] ^= damage;
+	bytes = capsule_request_encode(&request, capsule, sizeof(capsule));
+	assert_true(bytes > 0);
+	capsule_seal(&peer->out, capsule);
+	peer_send(peer, capsule, (uint32_t)bytes);
+}
+
+static void test_tampered_payload(void **state)
+{
+	struct peer peer = {.encrypted = true};
+
+	peer_prove(&peer, *state);
+	put(&peer, 1, true, 0);
+	expect_response(&peer, 1, 200, "");
+	put(&peer, 2, true, 1);
+	expect_response(&peer, 2, 400, "PayloadTagMismatch");
+	put(&peer, 3, false, 0);
+	expect_response(&peer, 3, 400, "MalformedCapsule");
+	put(&peer, 4, true, 0);
+	expect_response(&peer, 4, 200, "");
+	peer_close(&peer);
+	assert_true(rig_sessions_become(*state, 0));
+}
+
+/* A tag that nobody asked for. */
+static void test_tag_without_encryption(void **state)
+{
+	struct peer peer = {0};
+
+	peer_prove(&peer, *state);
+	put(&peer, 1, true, 0);
+	expect_response(&peer, 1, 400, "MalformedCapsule");
+	peer_close(&peer);
+	assert_true(rig_sessions_become(*state, 0));
 }
 
 int main(void)
@@ -441,6 +565,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bad_rkey, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_credits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_goodbye, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_no_encryption_offered, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_plain_capsule, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_tampered_payload, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_tag_without_encryption, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,15 @@ static int setup(void **state)
 	return 0;
 }
 
+/* The same server, which does not talk to whoever does not encrypt. */
+static int setup_encrypted(void **state)
+{
+	const struct rig_opts opts = {.encrypted = true};
+
+	*state = rig_open(&opts);
+	return 0;
+}
+
 static int teardown(void **state)
 {
 	rig_close(*state);
@@ -119,6 +128,43 @@ static void test_sizes(void **state)
 		round_trip(client, REGISTERED, sizes[i]);
 		round_trip(client, HEAP, sizes[i]);
 	}
+	neb_client_close(client);
+}
+
+/* The same memory again: registered once, found from then on, and registered anew after it was
+ * given up. */
+static void test_registration_cache(void **state)
+{
+	struct neb_options options = {.endpoints = rig_endpoint(*state),
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = NEB_STRICT,
+		.registration_cache_bytes = 16 * MIB};
+	uint8_t *out = malloc(2 * MIB), *in = out + MIB;
+	struct neb_client *client;
+	struct neb_result result;
+	struct neb_stats stats;
+
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	fill(out, MIB, 3);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(neb_put(client, B, "object", out, MIB, &result), 0);
+		assert_int_equal(neb_get(client, B, "object", in, MIB, &result), 0);
+		assert_memory_equal(in, out, MIB);
+	}
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.registrations, 0);
+	assert_int_equal(stats.registration_misses, 2);
+	assert_int_equal(stats.registration_hits, 8);
+	assert_int_equal(neb_memory_forget(client, out, 2 * MIB), 0);
+	assert_int_equal(neb_memory_forget(client, NULL, 1), -EINVAL);
+	assert_int_equal(neb_get(client, B, "object", in, MIB, &result), 0);
+	assert_memory_equal(in, out, MIB);
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.bytes_copied, 0);
+	assert_int_equal(stats.registration_misses, 3);
+	assert_int_equal(neb_memory_forget(client, out, 2 * MIB), 0);
+	free(out);
 	neb_client_close(client);
 }
 
@@ -785,12 +831,76 @@ static void test_client_vanishes(void **state)
 	close(events[0]);
 }
 
+static void add_encrypted(const struct counter *counter, void *arg)
+{
+	if (strcmp(counter->name, "nebulaio_native_encrypted_bytes_total") == 0)
+		*(uint64_t *)arg += counter_read(counter);
+}
+
+static uint64_t encrypted_bytes(void)
+{
+	uint64_t sum = 0;
+
+	counter_visit(add_encrypted, &sum);
+	return sum;
+}
+
+/* A server that demands nothing encrypts for a client that does, and for nobody else. */
+static void test_encryption_demanded(void **state)
+{
+	struct neb_options options = {.endpoints = rig_endpoint(*state),
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.require_encryption = true,
+		.transport = NEB_STRICT};
+	uint8_t data[64 * KIB], back[64 * KIB];
+	struct neb_client *client = NULL;
+	uint64_t before = encrypted_bytes();
+
+	fill(data, sizeof(data), 3);
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	assert_int_equal(neb_put(client, B, "key", data, sizeof(data), NULL), 0);
+	assert_int_equal(neb_get(client, B, "key", back, sizeof(back), NULL), 0);
+	assert_memory_equal(data, back, sizeof(data));
+	assert_int_equal(encrypted_bytes() - before, 2 * sizeof(data));
+	neb_client_close(client);
+	client = rig_client(*state, NEB_STRICT);
+	assert_int_equal(neb_get(client, B, "key", back, sizeof(back), NULL), 0);
+	assert_int_equal(encrypted_bytes() - before, 2 * sizeof(data));
+	neb_client_close(client);
+}
+
+/* Larger than the pool: encrypted into memory that is mapped for the request. */
+static void test_encrypted_past_the_pool(void **state)
+{
+	struct neb_options options = {.endpoints = rig_endpoint(*state),
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = NEB_STRICT,
+		.pool_bytes = 64 * KIB};
+	size_t bytes = 3 * MIB + 5;
+	uint8_t *data = malloc(bytes), *back = malloc(bytes);
+	struct neb_client *client = NULL;
+
+	assert_non_null(data);
+	assert_non_null(back);
+	fill(data, bytes, 9);
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	assert_int_equal(neb_put(client, B, "large", data, bytes, NULL), 0);
+	assert_int_equal(neb_get(client, B, "large", back, bytes, NULL), 0);
+	assert_memory_equal(data, back, bytes);
+	neb_client_close(client);
+	free(data);
+	free(back);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_client_vanishes),
 		cmocka_unit_test_setup_teardown(test_ping, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sizes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_registration_cache, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_inline_thresholds, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_scatter, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_range, setup, teardown),
@@ -813,5 +923,28 @@ int main(void)
 		cmocka_unit_test(test_broken_queue_pairs),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	const struct CMUnitTest encrypted[] = {
+		cmocka_unit_test_setup_teardown(test_ping, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_sizes, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_inline_thresholds, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_scatter, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_range, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_head_delete, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_errors, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_list, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_routed, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_header_of_ours, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_out_of_order, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_more_than_credits, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_wrong_keys, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_drain_in_flight, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_close_in_flight, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_deadline, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_encrypted_past_the_pool, setup_encrypted, teardown),
+		cmocka_unit_test_setup_teardown(test_encryption_demanded, setup, teardown),
+	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	return failed + cmocka_run_group_tests(encrypted, NULL, NULL);
 }

@@ -160,6 +160,37 @@ static void test_both_ways(void **state)
 	neb_client_close(clients[1]);
 }
 
+/* What a document says of its own network, led to this one. */
+static void test_connect_to(void **state)
+{
+	static const char *const NONSENSE[] = {
+		"node1", "=x:1", "node1:9100=", "a:1=b:0", "a:1=b:c"};
+	const struct child *child = *state;
+	struct neb_options options = {.endpoints = "rdma://node1,rdma://[fe80::1]:7,http://node2/",
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.log = count_warnings};
+	struct neb_client *client;
+	struct neb_result result;
+	char map[256];
+
+	snprintf(map, sizeof(map), "elsewhere:1=x:2, node1:9100=%s ,[fe80::1]:7=%s,,node2:9000=%s",
+		child->rdma + 7, child->rdma + 7, child->http + 7);
+	assert_int_equal(setenv("NEBULAIO_CONNECT_TO", map, 1), 0);
+	client = client_of(options.endpoints, NEB_STRICT);
+	assert_int_equal(neb_ping(client, &result), 0);
+	assert_int_equal(result.transport, NEB_RDMA);
+	neb_client_close(client);
+	client = client_of(options.endpoints, NEB_HTTP);
+	assert_int_equal(neb_ping(client, &result), 0);
+	neb_client_close(client);
+	for (size_t i = 0; i < ARRAY_LEN(NONSENSE); i++) {
+		setenv("NEBULAIO_CONNECT_TO", NONSENSE[i], 1);
+		assert_int_equal(neb_client_open(&options, &client), -EINVAL);
+	}
+	unsetenv("NEBULAIO_CONNECT_TO");
+}
+
 static bool count_entry(void *arg, const struct neb_entry *entry)
 {
 	(void)entry;
@@ -298,13 +329,96 @@ static void test_wrong_key_by_http(void **state)
 	neb_client_close(client);
 }
 
+/* ---- Tokens. ---- */
+
+static void token_round_trip(struct neb_client *client, size_t bytes, bool pool)
+{
+	uint8_t *data = malloc(bytes), *back = malloc(bytes);
+	struct neb_result result;
+	void *memory = NULL;
+
+	assert_non_null(data);
+	assert_non_null(back);
+	for (size_t i = 0; i < bytes; i++)
+		data[i] = (uint8_t)(i * 31 + bytes);
+	if (pool)
+		assert_int_equal(neb_buffer_alloc(client, bytes, &memory), 0);
+	else
+		memory = back;
+	assert_int_equal(neb_put(client, "tokens", "key", data, bytes, &result), 0);
+	assert_int_equal(result.transport, NEB_TOKEN);
+	assert_true(result.etag[0]);
+	assert_string_equal(result.fallback, "");
+	assert_int_equal(neb_get(client, "tokens", "key", memory, bytes, &result), 0);
+	assert_int_equal(result.transport, NEB_TOKEN);
+	assert_int_equal(result.bytes, bytes);
+	assert_memory_equal(memory, data, bytes);
+	if (pool)
+		neb_buffer_free(client, memory);
+	free(data);
+	free(back);
+}
+
+static void test_tokens(void **state)
+{
+	const struct child *child = *state;
+	char endpoint[80], text[8];
+	struct neb_client *client;
+	struct neb_result result;
+	struct neb_iov runs[2] = {{text, 4}, {text + 4, 4}};
+	struct neb_request request = {.op = NEB_GET_OBJECT,
+		.bucket = "tokens",
+		.key = "key",
+		.into = runs,
+		.into_count = 2,
+		.range_bytes = 8};
+
+	snprintf(endpoint, sizeof(endpoint), "%s?rdma", child->http);
+	client = client_of(endpoint, NEB_HTTP);
+	assert_int_equal(neb_bucket_create(client, "tokens", &result), 0);
+	assert_int_equal(result.transport, NEB_HTTP);
+	token_round_trip(client, 1, false);
+	token_round_trip(client, 4096, true);
+	token_round_trip(client, 5 * MIB + 7, false);
+	token_round_trip(client, 5 * MIB + 7, true);
+	/* Two runs: by HTTP, and it says so. */
+	assert_int_equal(neb_perform(client, &request, &result), 0);
+	assert_int_equal(result.transport, NEB_HTTP);
+	assert_true(result.fallback[0]);
+	/* An error is the server's own. */
+	assert_int_equal(neb_get(client, "tokens", "none", text, sizeof(text), &result), -ENOENT);
+	assert_string_equal(result.code, "NoSuchKey");
+	assert_int_equal(neb_get(client, "tokens", "key", text, 4, &result), -EINVAL);
+	assert_string_equal(result.code, "InvalidRDMAToken");
+	token_round_trip(client, 100, false);
+	neb_client_close(client);
+}
+
+/* A scheme that has no tokens, and a word that is none. */
+static void test_token_endpoints(void **state)
+{
+	struct neb_options options = {.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.log = count_warnings,
+		.endpoints = "rdma://127.0.0.1:9100?rdma"};
+	struct neb_client *client;
+
+	(void)state;
+	assert_int_equal(neb_client_open(&options, &client), -EINVAL);
+	options.endpoints = "http://127.0.0.1:9000?tdma";
+	assert_int_equal(neb_client_open(&options, &client), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connect_to),
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_fall_back_and_come_back),
 		cmocka_unit_test(test_wrong_key_by_http),
+		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_token_endpoints),
 	};
 
 	return cmocka_run_group_tests(tests, child_open, child_close);

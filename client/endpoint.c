@@ -1,0 +1,149 @@
+/* client/endpoint.c: where a client goes: its endpoints, and where NEBULAIO_CONNECT_TO leads them.
+ */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+	struct slice prefix;
+	uint16_t port;
+} SCHEMES[] = {
+	[CLIENT_RDMA] = {SLICE("rdma://"), 9100},
+	[CLIENT_HTTP] = {SLICE("http://"), 9000},
+	[CLIENT_HTTPS] = {SLICE("https://"), 9443},
+};
+
+/* HOST, HOST:PORT, [v6] or [v6]:PORT. */
+static int endpoint_host_parse(struct client_endpoint *endpoint, struct slice text)
+{
+	struct slice host, port = SLICE_NONE;
+	uint64_t number;
+
+	if (text.len && text.data[0] == '[') {
+		text = slice_from(text, 1);
+		host = slice_split(&text, ']');
+		if (!text.data || (text.len && text.data[0] != ':'))
+			return -EINVAL;
+		port = slice_from(text, 1);
+	} else {
+		host = slice_split(&text, ':');
+		port = text;
+	}
+	if (!host.len || slice_copy_str(host, endpoint->host, sizeof(endpoint->host)) != 0)
+		return -EINVAL;
+	if (!port.len)
+		return 0;
+	if (slice_to_u64(port, &number) != 0 || number < 1 || number > UINT16_MAX)
+		return -EINVAL;
+	endpoint->port = (uint16_t)number;
+	return 0;
+}
+
+/* NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…": whoever is sent to the first goes to the second, so
+ * that a program runs on another network as it is written. Not for programs with privileges. */
+static int endpoint_led(struct neb_client *client, struct client_endpoint *endpoint)
+{
+	struct slice rest = slice_str(secure_getenv("NEBULAIO_CONNECT_TO"));
+	bool v6 = strchr(endpoint->host, ':') != NULL;
+	char said[CLIENT_HOST_LEN_MAX + 16];
+
+	snprintf(said, sizeof(said), v6 ? "[%s]:%u" : "%s:%u", endpoint->host, endpoint->port);
+	while (rest.len) {
+		struct slice meant = slice_trim(slice_split(&rest, ','));
+		struct slice pair = meant;
+		struct slice from = slice_trim(slice_split(&meant, '='));
+		struct client_endpoint to = *endpoint;
+
+		if (!pair.len)
+			continue;
+		if (!from.len || !meant.data || endpoint_host_parse(&to, slice_trim(meant)) != 0) {
+			client_log(client, NEB_LOG_ERROR,
+				"NEBULAIO_CONNECT_TO: \"%.*s\" is not HOST:PORT=HOST:PORT",
+				SLICE_FMT(pair));
+			return -EINVAL;
+		}
+		if (slice_eq(from, slice_str(said))) {
+			*endpoint = to;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+/* The last one, unless it is there already: two may be led to one place. */
+static void endpoint_keep(struct neb_client *client)
+{
+	const struct client_endpoint *last = &client->endpoints[client->endpoint_count];
+
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
+		const struct client_endpoint *other = &client->endpoints[i];
+
+		if (other->scheme == last->scheme && other->port == last->port &&
+			strcmp(other->host, last->host) == 0)
+			return;
+	}
+	client->endpoint_count++;
+	if (last->scheme == CLIENT_RDMA)
+		client->rdma_count++;
+	else
+		client->http_count++;
+	client->token_count += last->token;
+}
+
+static int endpoint_parse(struct neb_client *client, struct slice text)
+{
+	struct client_endpoint *endpoint = &client->endpoints[client->endpoint_count];
+	int ret;
+
+	if (client->endpoint_count == CLIENT_ENDPOINTS_MAX)
+		return -EINVAL;
+	endpoint->token = slice_ends(text, SLICE("?rdma"));
+	if (endpoint->token)
+		text.len -= strlen("?rdma");
+	while (slice_ends(text, SLICE("/")) && !slice_ends(text, SLICE("//")))
+		text.len--;
+	for (size_t i = 0; i < ARRAY_LEN(SCHEMES); i++) {
+		if (!slice_starts(text, SCHEMES[i].prefix))
+			continue;
+		endpoint->scheme = (enum client_scheme)i;
+		endpoint->port = SCHEMES[i].port;
+		if (endpoint->token && endpoint->scheme == CLIENT_RDMA)
+			return -EINVAL;
+		ret = endpoint_host_parse(endpoint, slice_from(text, SCHEMES[i].prefix.len));
+		if (ret == 0)
+			ret = endpoint_led(client, endpoint);
+		if (ret == 0)
+			endpoint_keep(client);
+		return ret;
+	}
+	return -EINVAL;
+}
+
+int client_endpoints_parse(struct neb_client *client, const char *endpoints)
+{
+	const char *at = endpoints ? endpoints : "";
+
+	while (*at) {
+		size_t len = strcspn(at, ", ");
+
+		if (len && endpoint_parse(client, slice_of(at, len)) != 0) {
+			client_log(
+				client, NEB_LOG_ERROR, "not an endpoint: \"%.*s\"", (int)len, at);
+			return -EINVAL;
+		}
+		at += len;
+		at += strspn(at, ", ");
+	}
+	if (client->transport == NEB_HTTP)
+		client->rdma_count = 0;
+	else if (client->transport != NEB_AUTO)
+		client->http_count = 0;
+	if (client->rdma_count + client->http_count > 0)
+		return 0;
+	client_log(client, NEB_LOG_ERROR, "no endpoint for transport %s in \"%s\"",
+		neb_transport_name(client->transport), endpoints ? endpoints : "");
+	return -EINVAL;
+}

@@ -1,0 +1,290 @@
+/* client/token.c: bodies by RDMA tokens in HTTP requests (docs/spec/wire.md, part B): a queue pair
+ * for each endpoint that asks for it, connected by the first request that wants one, and each
+ * request's window of memory. What cannot go that way goes by HTTP, and says why. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY_NS     (10 * NS_PER_S)
+#define DECLINES_MAX 2u /* the first may mean that the server has forgotten our queue pair */
+
+/*   CLOSED   -> ASKED   POST /?rdma-connect is on its way
+ *   ASKED    -> JOINING the server's end is known
+ *   JOINING  -> UP      both ends are ready
+ *   any      -> CLOSED  declined, or a transfer of it failed */
+enum token_phase { TOKEN_CLOSED, TOKEN_ASKED, TOKEN_JOINING, TOKEN_UP };
+
+struct client_token {
+	enum token_phase phase;
+	struct rp_qp *qp;
+	uint64_t retry_ns;    /* CLOSED: not before */
+	uint64_t deadline_ns; /* JOINING */
+	char why[96];	      /* it is CLOSED */
+};
+
+/* Closing the queue pair is what takes our memory back from the server. */
+static void lose(struct client_token *tokens, const char *why, uint64_t retry_ns)
+{
+	rp_qp_close(tokens->qp);
+	tokens->qp = NULL;
+	tokens->phase = TOKEN_CLOSED;
+	tokens->retry_ns = retry_ns;
+	snprintf(tokens->why, sizeof(tokens->why), "%s", why);
+}
+
+/* ---- Connecting. ---- */
+
+static void token_of(const struct rp_address *address, struct token *ret_token)
+{
+	*ret_token = (struct token){
+		.lid = address->lid, .qpn = address->qpn, .has_gid = address->has_gid};
+	memcpy(ret_token->gid, address->gid, sizeof(ret_token->gid));
+}
+
+static int qp_open(struct neb_client *client, struct client_token *tokens, struct rp_address *ours)
+{
+	const struct rp_qp_attr attr = {.type = RP_QP_RC,
+		.send_cq = client->cq,
+		.recv_cq = client->cq,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1},
+		.retry_count = 7,
+		.rnr_retry_count = 7};
+	int ret = rp_qp_open(client->pd, &attr, &tokens->qp);
+
+	return ret ? ret : rp_qp_address(tokens->qp, ours);
+}
+
+static int ask(struct neb_client *client, struct client_endpoint *endpoint)
+{
+	struct client_token *tokens = endpoint->tokens;
+	char text[TOKEN_LEN + 1] = "", psn[16], mtu[16];
+	const struct neb_header headers[] = {
+		{token_header(TOKEN_HEADER_TOKEN).data, text},
+		{token_header(TOKEN_HEADER_PSN).data, psn},
+		{token_header(TOKEN_HEADER_MTU).data, mtu},
+	};
+	const struct neb_request request = {.op = NEB_S3,
+		.method = "POST",
+		.path = "/",
+		.query = TOKEN_CONNECT_PARAM,
+		.headers = headers,
+		.header_count = ARRAY_LEN(headers),
+		.want_headers = true,
+		.timeout_ns = client->connect_timeout_ns};
+	struct rp_address ours;
+	struct token token;
+	int ret = qp_open(client, tokens, &ours);
+
+	if (ret)
+		return ret;
+	token_of(&ours, &token);
+	token_format(&token, text);
+	snprintf(psn, sizeof(psn), "%u", ours.psn);
+	snprintf(mtu, sizeof(mtu), "%u", ours.mtu);
+	tokens->phase = TOKEN_ASKED;
+	return client_call_internal(client, &request, endpoint);
+}
+
+static int header_number(const struct neb_result *result, enum token_header header, uint32_t *ret)
+{
+	const char *text = NULL;
+	int len = neb_result_header(result, token_header(header).data, &text);
+	uint64_t number;
+
+	if (len < 0 || slice_to_u64(slice_of(text, (size_t)len), &number) || number > UINT32_MAX)
+		return -EPROTO;
+	*ret = (uint32_t)number;
+	return 0;
+}
+
+static int join(struct client_token *tokens, const struct neb_result *result)
+{
+	const char *text = NULL, *why;
+	struct rp_address theirs;
+	struct token token;
+	int len = neb_result_header(result, token_header(TOKEN_HEADER_TOKEN).data, &text);
+
+	if (len < 0 || token_parse(slice_of(text, (size_t)len), true, &token, &why) ||
+		header_number(result, TOKEN_HEADER_PSN, &theirs.psn) ||
+		header_number(result, TOKEN_HEADER_MTU, &theirs.mtu))
+		return -EPROTO;
+	theirs.lid = token.lid;
+	theirs.qpn = token.qpn;
+	theirs.has_gid = token.has_gid;
+	memcpy(theirs.gid, token.gid, sizeof(theirs.gid));
+	return rp_qp_join(tokens->qp, &theirs, false);
+}
+
+void client_token_connected(struct client_call *call)
+{
+	struct client_token *tokens = call->endpoint->tokens;
+	const struct neb_result *result = &call->result;
+	uint64_t now_ns = clock_now_ns();
+	char why[96];
+
+	client_calls_kick(call->client);
+	if (tokens->phase != TOKEN_ASKED)
+		return;
+	if (result->error || result->status != 200) {
+		snprintf(why, sizeof(why), "no queue pair: %.64s",
+			result->code[0] ? result->code : strerror(-result->error));
+		lose(tokens, why, now_ns + RETRY_NS);
+	} else if (join(tokens, result)) {
+		lose(tokens, "the queue pair cannot be joined", now_ns + RETRY_NS);
+	} else {
+		tokens->phase = TOKEN_JOINING;
+		tokens->deadline_ns = now_ns + call->client->connect_timeout_ns;
+	}
+}
+
+/* 0: UP; -EAGAIN: on its way; else it cannot be had now. */
+static int want(struct neb_client *client, struct client_endpoint *endpoint)
+{
+	struct client_token *tokens = endpoint->tokens;
+	uint64_t now_ns = clock_now_ns();
+	enum rp_qp_state state = tokens->qp ? rp_qp_state(tokens->qp) : RP_QPS_INIT;
+
+	if (tokens->phase == TOKEN_JOINING && state == RP_QPS_RTS)
+		tokens->phase = TOKEN_UP;
+	if (tokens->phase == TOKEN_JOINING &&
+		(state == RP_QPS_ERR || now_ns >= tokens->deadline_ns))
+		lose(tokens, "the queue pair is not joined", now_ns + RETRY_NS);
+	if (tokens->phase == TOKEN_UP && state != RP_QPS_RTS)
+		lose(tokens, "the queue pair broke", 0);
+	if (tokens->phase == TOKEN_CLOSED && now_ns >= tokens->retry_ns && ask(client, endpoint))
+		lose(tokens, "no queue pair", now_ns + RETRY_NS);
+	if (tokens->phase == TOKEN_UP)
+		return 0;
+	return tokens->phase == TOKEN_CLOSED ? -ENETDOWN : -EAGAIN;
+}
+
+/* ---- A request. ---- */
+
+static bool takes_token(const struct client_call *call)
+{
+	if (call->op == NEB_GET_OBJECT)
+		return call->into_bytes > 0;
+	return (call->op == NEB_PUT_OBJECT || call->op == NEB_UPLOAD_PART) && call->body_bytes > 0;
+}
+
+/* A token names one window. */
+static bool is_one_window(const struct client_call *call)
+{
+	const struct neb_iov *iov = call->body_bytes ? call->body : call->into;
+	uint32_t count = call->body_bytes ? call->body_count : call->into_count, used = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		used += iov[i].bytes > 0;
+	return used == 1 && MAX(call->body_bytes, call->into_bytes) <= UINT32_MAX;
+}
+
+static int go_without(struct client_call *call, const char *why)
+{
+	call->client->stats.fallbacks++;
+	snprintf(call->result.fallback, sizeof(call->result.fallback), "%s", why);
+	return 0;
+}
+
+static int token_write(struct client_call *call, const struct client_token *tokens)
+{
+	struct capsule_run runs[NEB_IOV_MAX];
+	struct rp_address ours;
+	struct token token;
+	uint32_t run_count;
+	int ret = rp_qp_address(tokens->qp, &ours);
+
+	if (ret == 0)
+		ret = client_runs(call, call->body_bytes > 0, runs, &run_count);
+	if (ret)
+		return go_without(call, strerror(-ret));
+	token_of(&ours, &token);
+	token.addr = runs[0].addr;
+	token.bytes = runs[0].bytes;
+	token.rkey = runs[0].rkey;
+	token_format(&token, call->token);
+	call->token_reply = 0;
+	call->token_moved = 0;
+	call->by_token = true;
+	return 0;
+}
+
+int client_token_prepare(struct client_call *call, struct client_endpoint *endpoint)
+{
+	struct neb_client *client = call->client;
+	int ret;
+
+	call->by_token = false;
+	call->endpoint = endpoint;
+	if (!endpoint->token || !takes_token(call))
+		return 0;
+	if (!client->cq)
+		return go_without(call, "no RDMA device");
+	if (call->declines >= DECLINES_MAX)
+		return go_without(call, "the server declined the RDMA token");
+	if (!is_one_window(call))
+		return go_without(call, "a token names one run of memory below 4 GiB");
+	if (!endpoint->tokens)
+		endpoint->tokens = calloc(1, sizeof(*endpoint->tokens));
+	if (!endpoint->tokens)
+		return go_without(call, "no memory");
+	ret = want(client, endpoint);
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret)
+		return go_without(call, endpoint->tokens->why);
+	return token_write(call, endpoint->tokens);
+}
+
+void client_token_header(struct client_call *call, struct slice name, struct slice value)
+{
+	uint64_t number;
+
+	if (slice_eq_nocase(name, token_header(TOKEN_HEADER_REPLY)) &&
+		slice_to_u64(value, &number) == 0)
+		call->token_reply = (uint32_t)MIN(number, (uint64_t)UINT32_MAX);
+	else if (slice_eq_nocase(name, token_header(TOKEN_HEADER_BYTES)) &&
+		 slice_to_u64(value, &number) == 0)
+		call->token_moved = MIN(number, call->into_bytes);
+}
+
+bool client_token_finish(struct client_call *call, bool answered)
+{
+	struct client_token *tokens = call->endpoint->tokens;
+	bool moved = answered && call->token_reply >= 200 && call->token_reply < 300;
+	uint64_t bytes = moved && call->op == NEB_GET_OBJECT ? call->token_moved : 0;
+	bool refused;
+	long status = 0;
+
+	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+	/* Refused before anything moved: the queue pair is good. In any other case than that and
+	 * success nothing may write to the window any more. */
+	refused = answered && status >= 300 && status < 500;
+	if (!moved && !refused)
+		lose(tokens, "a transfer failed, or its token was declined", 0);
+	if (bytes || (moved && call->op == NEB_GET_OBJECT)) {
+		call->result.bytes = bytes;
+		call->result.object_bytes = bytes;
+	}
+	client_runs_end(call, bytes);
+	/* A success that does not say that bytes moved is a server that overlooked the token. */
+	if (moved || !answered || (status >= 300 && call->token_reply != 501))
+		return false;
+	call->declines++;
+	return true;
+}
+
+void client_tokens_close(struct neb_client *client)
+{
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
+		struct client_token *tokens = client->endpoints[i].tokens;
+
+		if (!tokens)
+			continue;
+		rp_qp_close(tokens->qp);
+		free(tokens);
+		client->endpoints[i].tokens = NULL;
+	}
+}

@@ -1,0 +1,214 @@
+/* nebulaio/region.h: the unified memory region as a library, and its manual: memory that an RDMA
+ * device, AF_XDP and disks all know, and one way to give them work. For programs that want the
+ *region without the object store.
+ *
+ *	struct neb_region_options options = {.bytes = 64 << 20};
+ *	struct neb_region *region;
+ *	struct neb_span span;
+ *	struct neb_done done;
+ *	uint16_t disk;
+ *
+ *	if (neb_region_create(&options, &region))
+ *		return 1;
+ *	neb_attach_disk(region, "./data.img", NEB_DISK_CREATE, 64 << 20, &disk);
+ *	neb_span_lease(region, 1 << 20, &span);
+ *	memset(span.data, 'x', span.bytes);
+ *	neb_work_submit(region, &(struct neb_work){.op = NEB_WRITE, .target = disk, .span = span});
+ *	neb_work_reap(region, &done, 1, NEB_FOREVER);
+ *	neb_span_give(region, &span);
+ *	neb_region_destroy(region);
+ *
+ * Build with `pkg-config --cflags --libs nebulaio-region`. examples/ has a program for each flow.
+ *
+ * FRAMES. The region is frames of 4 KiB. A span is a lease of some that follow each other. Every
+ *span has an owner: work takes it from the program (NEB_APP) to a device and its completion brings
+ *it back, so one span is at one device at a time, and a program that uses a span which it has given
+ * away, or which is at a device, is told so (-EPERM, -ESTALE) rather than harmed. Data that came
+ *from one device can go to another without being copied.
+ *
+ * THREADS. A region, with everything attached to it, is used by one thread at a time. There is no
+ * hidden thread but the kernel's. Nothing happens outside the calls: a program that has work under
+ *way calls neb_work_reap() to make it go on.
+ *
+ * ERRORS. Functions return 0 or a negative errno. Why a device could not be had is said on standard
+ * error, once. */
+#ifndef NEBULAIO_REGION_H
+#define NEBULAIO_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(NEB_BUILDING) && defined(__GNUC__)
+#define NEB_REGION_API __attribute__((visibility("default")))
+#else
+#define NEB_REGION_API
+#endif
+
+#define NEB_FRAME_BYTES	   4096u
+#define NEB_SPAN_BYTES_MAX (4u << 20)
+#define NEB_FOREVER	   UINT64_MAX
+
+struct neb_region;
+
+/* ---- A region. ---- */
+/* Zero it, then set what you need. */
+struct neb_region_options {
+	const char *name;      /* in /proc/PID/maps and `nebulaio region dump` ["nebulaio"] */
+	uint64_t bytes;	       /* of frames; needed, 1 MiB or more */
+	uint32_t ring_entries; /* work in flight at a time, a power of two up to 4096 [1024] */
+	bool huge_pages;       /* 2 MiB pages where there are some */
+};
+
+/* -EINVAL: an option; -ENOMEM; -EPERM, -ENOSYS: no io_uring here. */
+NEB_REGION_API int neb_region_create(
+	const struct neb_region_options *options, struct neb_region **ret_region);
+/* Takes NULL. Ends connections, detaches devices; work under way is cut off, spans are void. */
+NEB_REGION_API void neb_region_destroy(struct neb_region *region);
+/* Payload that this process copied by the processor, ever: 0 as long as only devices move it. */
+NEB_REGION_API uint64_t neb_region_copied(const struct neb_region *region);
+
+/* ---- Frames. ---- */
+enum neb_owner { NEB_FREE, NEB_APP, NEB_RDMA, NEB_XDP, NEB_DISK, NEB_NET, NEB_CACHE };
+
+/* A plain value: copy it freely, but it is held once. */
+struct neb_span {
+	void *data;
+	uint32_t bytes; /* whole frames */
+	uint32_t frame;
+	uint32_t generation; /* a copy that is out of date is recognised by it */
+};
+
+/* As many frames as hold so many bytes, 1 to NEB_SPAN_BYTES_MAX, page-aligned; not cleared.
+ * -ENOBUFS: none free now; -EINVAL. */
+NEB_REGION_API int neb_span_lease(
+	struct neb_region *region, uint32_t bytes, struct neb_span *ret_span);
+/* Ends a lease. -EPERM: a device has it; -ESTALE: it was given back before. */
+NEB_REGION_API int neb_span_give(struct neb_region *region, const struct neb_span *span);
+/* The checked hand-over between owners, for what is no device of this library: to NEB_NET while a
+ * socket has it, to NEB_CACHE while it is kept. -EPERM: from is not its owner; -ESTALE; -EINVAL. */
+NEB_REGION_API int neb_span_hand(struct neb_region *region, const struct neb_span *span,
+	enum neb_owner from, enum neb_owner to);
+/* An enum neb_owner, or -ESTALE. */
+NEB_REGION_API int neb_span_owner(const struct neb_region *region, const struct neb_span *span);
+
+struct neb_usage {
+	uint64_t frames;	     /* in all */
+	uint64_t frames_by_owner[7]; /* by enum neb_owner */
+	uint64_t work_in_flight;
+};
+NEB_REGION_API void neb_region_usage(const struct neb_region *region, struct neb_usage *ret_usage);
+
+/* ---- Disks: files, block devices, NVMe passthrough (/dev/ng0n1): the path says which. ---- */
+enum neb_disk_flags {
+	NEB_DISK_CREATE = 1, /* a file that does not exist */
+	NEB_DISK_READ_ONLY = 2,
+	NEB_DISK_OVERWRITE = 4, /* a device on which there is something */
+};
+/* bytes: the least that it must hold; a file grows to it. *ret_target: for work. -ENOENT, -EACCES,
+ * -EBUSY, -ENOSPC, -EEXIST: there is something on the device. */
+NEB_REGION_API int neb_attach_disk(struct neb_region *region, const char *path, uint32_t flags,
+	uint64_t bytes, uint16_t *ret_target);
+/* Its size, and what offsets, lengths and places in a span are multiples of; 0: no such disk. */
+NEB_REGION_API uint64_t neb_disk_bytes(const struct neb_region *region, uint16_t target);
+NEB_REGION_API uint32_t neb_disk_align(const struct neb_region *region, uint16_t target);
+
+/* ---- RDMA: reliable connections. One device for a region. ---- */
+/* "simulated" (processes of this host), "mlx5_0", "mlx5_0:1:3" (port, GID). -ENODEV; -EEXIST. */
+NEB_REGION_API int neb_attach_rdma(struct neb_region *region, const char *device);
+/* address "" is any; *port 0 chooses one and says which. -EADDRINUSE; -EEXIST: it listens already.
+ */
+NEB_REGION_API int neb_rdma_listen(struct neb_region *region, const char *address, uint16_t *port);
+/* A queue pair for work. receives: spans of receive_bytes each that are posted before the
+ * connection is made, so that the peer may send at once; their completions are of op NEB_RECV with
+ * the span in them. 0: none. -ETIMEDOUT; -ECONNREFUSED; -ENOBUFS. */
+struct neb_rdma_options {
+	uint32_t receives, receive_bytes;
+	uint64_t timeout_ns; /* [for ever] */
+};
+NEB_REGION_API int neb_rdma_accept(
+	struct neb_region *region, const struct neb_rdma_options *options, uint16_t *ret_target);
+NEB_REGION_API int neb_rdma_connect(struct neb_region *region, const char *address, uint16_t port,
+	const struct neb_rdma_options *options, uint16_t *ret_target);
+NEB_REGION_API bool neb_rdma_connected(const struct neb_region *region, uint16_t target);
+/* Work under way completes with -ECANCELED. */
+NEB_REGION_API void neb_rdma_disconnect(struct neb_region *region, uint16_t target);
+/* Lets peers read a span, or also write it, while it is exposed: the key is a credential. -ENOSPC.
+ */
+NEB_REGION_API int neb_rdma_expose(
+	struct neb_region *region, const struct neb_span *span, bool writable, uint32_t *ret_rkey);
+NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey); /* -ENOENT */
+
+/* ---- Packets: AF_XDP on the region's frames. One interface for a region. ---- */
+/* Takes UDP packets to these ports from the interface's first receive queue; everything else goes
+ * to the kernel as before. -ENODEV, -EPERM, -EOPNOTSUPP, -EBUSY; -ENOSYS: the library was built
+ * without it. */
+NEB_REGION_API int neb_attach_xdp(
+	struct neb_region *region, const char *interface, uint16_t port_min, uint16_t port_max);
+/* "zero-copy", "native copy", "generic"; "" without an interface. */
+NEB_REGION_API const char *neb_xdp_mode(const struct neb_region *region);
+struct neb_packet {
+	struct neb_span span; /* yours, one frame: give it, or submit it */
+	void *data;	      /* from the Ethernet header on */
+	uint32_t bytes;
+	void *payload; /* of a whole UDP datagram over IPv4 without options; else NULL */
+	uint32_t payload_bytes;
+	uint64_t received_ns; /* CLOCK_MONOTONIC, as early as the driver's filter saw it */
+};
+/* Waits until there are some: how many; 0 at the timeout; -ENODEV: the interface is gone. */
+NEB_REGION_API int neb_xdp_receive(struct neb_region *region, struct neb_packet *packets,
+	uint32_t packets_max, uint64_t timeout_ns);
+/* Packets that were lost for want of a place. */
+NEB_REGION_API uint64_t neb_xdp_lost(const struct neb_region *region);
+
+/* ---- Work. ---- */
+enum neb_work_op {
+	NEB_READ = 1, /* disks: offset */
+	NEB_WRITE,
+	NEB_FLUSH,   /* what was written before is durable; no span */
+	NEB_DISCARD, /* disks: offset, bytes; no span */
+	NEB_SEND,    /* queue pairs; imm above 0 goes with it */
+	NEB_RECV,
+	NEB_RDMA_READ, /* remote_addr, rkey */
+	NEB_RDMA_WRITE,
+};
+struct neb_work {
+	enum neb_work_op op;
+	uint16_t target;
+	struct neb_span span;
+	uint32_t at;	/* where in the span */
+	uint32_t bytes; /* [to the span's end] */
+	uint64_t offset;
+	uint64_t remote_addr;
+	uint32_t rkey;
+	uint32_t imm;
+	uint64_t user_data; /* comes back */
+};
+struct neb_done {
+	uint64_t user_data;
+	struct neb_span span; /* yours again; data NULL: there was none */
+	uint32_t at;
+	int32_t result; /* bytes, or -errno */
+	enum neb_work_op op;
+	uint16_t target;
+	uint32_t imm;
+	uint64_t latency_ns;
+};
+/* Takes the span over. -EAGAIN: as much is under way as may be, reap first; -ENOENT: no such
+ * target; -EPERM, -ESTALE: the span is not yours; -EINVAL: it does not fit the span or the target.
+ */
+NEB_REGION_API int neb_work_submit(struct neb_region *region, const struct neb_work *work);
+/* Makes work go on and takes up to max completions; waits for at least one: how many; 0 at the
+ * timeout, or when nothing is under way. */
+NEB_REGION_API int neb_work_reap(
+	struct neb_region *region, struct neb_done *dones, uint32_t max, uint64_t timeout_ns);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,420 @@
+/* libregion/region_lib.c: the region as a library: its life, spans, disks and work. A reactor
+ * without fibers drives the rings, inside the caller's calls only. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "libregion/region_lib.h"
+
+#define WORK_NONE UINT16_MAX
+
+_Static_assert((int)NEB_FREE == (int)OWNER_FREE && (int)NEB_CACHE == (int)OWNER_CACHE, "one list");
+_Static_assert(NEB_SPAN_BYTES_MAX == LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES, "as the header says");
+_Static_assert(LIB_WORK_MAX < WORK_NONE, "a place fits its number");
+
+uint64_t lib_deadline(uint64_t timeout_ns)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	return timeout_ns > DEADLINE_NONE - now_ns ? DEADLINE_NONE : now_ns + timeout_ns;
+}
+
+/* ---- Completions. ---- */
+
+static void done_put(struct neb_region *self, const struct region_cqe *cqe)
+{
+	struct lib_work *slot = &self->works[cqe->user_data];
+	struct neb_done *done = &self->dones[self->done_tail++ % LIB_WORK_MAX];
+
+	CHECK(slot->busy);
+	*done = (struct neb_done){.user_data = slot->work.user_data,
+		.at = slot->work.at,
+		.result = cqe->result,
+		.op = slot->work.op,
+		.target = slot->work.target,
+		.imm = cqe->imm,
+		.latency_ns = cqe->latency_ns};
+	if (slot->owner != OWNER_FREE) {
+		done->span = slot->work.span;
+		region_switch(self->region, lib_span(&slot->work.span), slot->owner, OWNER_APP);
+	}
+	slot->busy = false;
+	slot->next = self->work_free;
+	self->work_free = (uint16_t)cqe->user_data;
+	self->work_count--;
+}
+
+static uint32_t rings_poll(void *arg)
+{
+	struct neb_region *self = arg;
+	struct region_cqe cqes[32];
+	uint32_t work = region_ring_turn(self->ring), count;
+
+	do {
+		count = region_reap(self->ring, cqes, 32);
+		for (uint32_t i = 0; i < count; i++)
+			done_put(self, &cqes[i]);
+		work += count;
+	} while (count == 32);
+	return work;
+}
+
+static bool rings_arm(void *arg)
+{
+	return region_ring_idle(((struct neb_region *)arg)->ring);
+}
+
+static void rings_disarm(void *arg)
+{
+	(void)arg;
+}
+
+/* ---- Life. ---- */
+
+static void works_init(struct neb_region *self, uint32_t ring_entries)
+{
+	self->work_max = ring_entries ? ring_entries : 1024;
+	for (uint32_t i = 0; i < LIB_WORK_MAX; i++)
+		self->works[i].next = i + 1 < LIB_WORK_MAX ? (uint16_t)(i + 1) : WORK_NONE;
+	self->work_free = 0;
+}
+
+static int rings_open(struct neb_region *self)
+{
+	self->rings_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (self->rings_fd < 0)
+		return -errno;
+	self->ring = region_ring(self->region, 0);
+	self->rings = (struct reactor_poller){.name = "rings",
+		.poll = rings_poll,
+		.arm = rings_arm,
+		.disarm = rings_disarm,
+		.arg = self,
+		.event_fd = self->rings_fd};
+	reactor_poller_add(self->reactor, &self->rings);
+	return 0;
+}
+
+int neb_region_create(const struct neb_region_options *options, struct neb_region **ret_region)
+{
+	const struct region_opts region_opts = {.name = options->name,
+		.bytes = options->bytes,
+		.core_count = 1,
+		.ring_entries = options->ring_entries,
+		.huge_pages = options->huge_pages};
+	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 1};
+	struct neb_region *self;
+	int ret;
+
+	if (options->bytes < MIB)
+		return -EINVAL;
+	self = calloc(1, sizeof(*self));
+	if (!self)
+		return -ENOMEM;
+	self->rings_fd = -1;
+	works_init(self, options->ring_entries);
+	ret = region_open(&region_opts, &self->region);
+	if (!ret)
+		ret = reactor_open(&reactor_opts, &self->reactor);
+	if (!ret)
+		ret = rings_open(self);
+	if (ret) {
+		neb_region_destroy(self);
+		return ret;
+	}
+	region_timed_set(self->region, true);
+	*ret_region = self;
+	return 0;
+}
+
+/* What the devices still had comes back as cancelled. */
+static void works_end(struct neb_region *self)
+{
+	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+
+	while (self->work_count && clock_now_ns() < deadline_ns)
+		reactor_turn_wait(self->reactor, clock_now_ns() + NS_PER_MS);
+	for (uint32_t i = 0; i < LIB_WORK_MAX && self->work_count; i++) {
+		if (self->works[i].busy && self->works[i].owner != OWNER_FREE)
+			region_give(self->region, lib_span(&self->works[i].work.span),
+				self->works[i].owner);
+	}
+}
+
+void neb_region_destroy(struct neb_region *region)
+{
+	if (!region)
+		return;
+	lib_rdma_close(region);
+	if (region->ring)
+		works_end(region);
+	lib_xdp_close(region);
+	for (uint32_t i = 0; i < region->disk_count; i++)
+		disk_close(region->disks[i].disk);
+	if (region->ring)
+		reactor_poller_remove(region->reactor, &region->rings);
+	if (region->rings_fd >= 0)
+		close(region->rings_fd);
+	reactor_close(region->reactor);
+	region_close(region->region);
+	free(region);
+}
+
+uint64_t neb_region_copied(const struct neb_region *region)
+{
+	(void)region;
+	return region_copy_bytes_all();
+}
+
+/* ---- Spans. ---- */
+
+int neb_span_lease(struct neb_region *region, uint32_t bytes, struct neb_span *ret_span)
+{
+	struct region_span span;
+	int ret;
+
+	if (bytes == 0 || bytes > NEB_SPAN_BYTES_MAX)
+		return -EINVAL;
+	ret = region_lease(region->region, region_frames_for(bytes), OWNER_APP, &span);
+	if (!ret)
+		*ret_span = neb_span_of(span);
+	return ret;
+}
+
+int neb_span_owner(const struct neb_region *region, const struct neb_span *span)
+{
+	enum region_owner owner;
+	int ret = region_span_check(region->region, lib_span(span), &owner);
+
+	return ret ? ret : (int)owner;
+}
+
+/* 0 when that owner has it. */
+static int span_held(
+	const struct neb_region *region, const struct neb_span *span, enum neb_owner owner)
+{
+	int now = neb_span_owner(region, span);
+
+	if (now < 0)
+		return now;
+	return now == (int)owner ? 0 : -EPERM;
+}
+
+int neb_span_give(struct neb_region *region, const struct neb_span *span)
+{
+	int ret = span_held(region, span, NEB_APP);
+
+	if (!ret)
+		region_give(region->region, lib_span(span), OWNER_APP);
+	return ret;
+}
+
+int neb_span_hand(struct neb_region *region, const struct neb_span *span, enum neb_owner from,
+	enum neb_owner to)
+{
+	int ret;
+
+	/* A device's own come and go by work only. */
+	if ((from != NEB_APP && from != NEB_NET && from != NEB_CACHE) ||
+		(to != NEB_APP && to != NEB_NET && to != NEB_CACHE))
+		return -EINVAL;
+	ret = span_held(region, span, from);
+	if (!ret)
+		region_switch(region->region, lib_span(span), (enum region_owner)from,
+			(enum region_owner)to);
+	return ret;
+}
+
+void neb_region_usage(const struct neb_region *region, struct neb_usage *ret_usage)
+{
+	struct region_usage usage;
+
+	region_usage(region->region, &usage);
+	*ret_usage = (struct neb_usage){
+		.frames = usage.frames_total, .work_in_flight = region->work_count};
+	for (uint32_t i = 0; i < OWNER_COUNT; i++)
+		ret_usage->frames_by_owner[i] = usage.frames_by_owner[i];
+}
+
+/* ---- Disks. ---- */
+
+static int disk_blank(struct disk *disk, const char *path)
+{
+	char what[128] = "something that cannot be read";
+
+	if (disk_kind(disk) == DISK_FILE || disk_foreign(disk, what, sizeof(what)) == 0)
+		return 0;
+	log_error("region", "%s: there is %s on it: not touched", path, what);
+	return -EEXIST;
+}
+
+int neb_attach_disk(struct neb_region *region, const char *path, uint32_t flags, uint64_t bytes,
+	uint16_t *ret_target)
+{
+	const struct disk_opts opts = {.path = path,
+		.bytes_min = bytes,
+		.step_bytes = MIB,
+		.create = flags & NEB_DISK_CREATE,
+		.read_only = flags & NEB_DISK_READ_ONLY};
+	struct lib_disk *slot = &region->disks[region->disk_count];
+	struct disk *disk;
+	int ret;
+
+	if (region->disk_count == LIB_DISKS_MAX)
+		return -ENOSPC;
+	ret = disk_open(&opts, &disk);
+	if (ret)
+		return ret;
+	if (!(flags & (NEB_DISK_READ_ONLY | NEB_DISK_OVERWRITE)))
+		ret = disk_blank(disk, path);
+	if (!ret)
+		ret = disk_attach(disk, region->reactor, region->region);
+	if (!ret)
+		ret = disk_target(disk, region->region, &slot->target);
+	if (ret) {
+		disk_close(disk);
+		return ret;
+	}
+	slot->disk = disk;
+	region->disk_count++;
+	*ret_target = slot->target;
+	return 0;
+}
+
+const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target)
+{
+	for (uint32_t i = 0; i < region->disk_count; i++) {
+		if (region->disks[i].target == target)
+			return &region->disks[i];
+	}
+	return NULL;
+}
+
+uint64_t neb_disk_bytes(const struct neb_region *region, uint16_t target)
+{
+	const struct lib_disk *disk = lib_disk_of(region, target);
+
+	return disk ? disk_bytes(disk->disk) : 0;
+}
+
+uint32_t neb_disk_align(const struct neb_region *region, uint16_t target)
+{
+	const struct lib_disk *disk = lib_disk_of(region, target);
+
+	return disk ? disk_align(disk->disk) : 0;
+}
+
+/* ---- Work. ---- */
+
+static bool op_has_span(enum neb_work_op op)
+{
+	return op != NEB_FLUSH && op != NEB_DISCARD;
+}
+
+static int work_check(const struct neb_region *self, struct neb_work *work)
+{
+	bool disk_op = work->op >= NEB_READ && work->op <= NEB_DISCARD;
+	bool found = disk_op ? lib_disk_of(self, work->target) != NULL
+			     : lib_conn_of(self, work->target) != NULL;
+
+	if (work->op < NEB_READ || work->op > NEB_RDMA_WRITE)
+		return -EINVAL;
+	if (!found)
+		return -ENOENT;
+	if (!op_has_span(work->op))
+		return work->op == NEB_DISCARD && !work->bytes ? -EINVAL : 0;
+	if (work->at > work->span.bytes)
+		return -EINVAL;
+	if (!work->bytes)
+		work->bytes = work->span.bytes - work->at;
+	if (work->bytes == 0 || work->bytes > work->span.bytes - work->at)
+		return -EINVAL;
+	return span_held(self, &work->span, NEB_APP);
+}
+
+static int submit_disk(struct neb_region *self, const struct neb_work *work, uint64_t place)
+{
+	static const uint8_t OPS[] = {[NEB_READ] = REGION_OP_READ,
+		[NEB_WRITE] = REGION_OP_WRITE,
+		[NEB_FLUSH] = REGION_OP_FLUSH,
+		[NEB_DISCARD] = REGION_OP_DISCARD};
+	const struct region_sqe sqe = {.opcode = OPS[work->op],
+		.target = work->target,
+		.len = work->bytes,
+		.addr = op_has_span(work->op) ? (uint64_t)(uintptr_t)work->span.data + work->at : 0,
+		.offset = work->offset,
+		.user_data = place};
+
+	return region_submit(self->ring, &sqe);
+}
+
+static int submit_rdma(struct neb_region *self, const struct neb_work *work, uint64_t place)
+{
+	static const uint8_t OPS[] = {[NEB_SEND] = REGION_OP_SEND,
+		[NEB_RECV] = REGION_OP_RECV,
+		[NEB_RDMA_READ] = REGION_OP_RDMA_READ,
+		[NEB_RDMA_WRITE] = REGION_OP_RDMA_WRITE};
+	uint8_t *data = (uint8_t *)work->span.data + work->at;
+	struct region_wr wr = {.opcode = OPS[work->op],
+		.target = work->target,
+		.sge_count = 1,
+		.user_data = place,
+		.remote_addr = work->remote_addr,
+		.rkey = work->rkey,
+		.imm = work->imm,
+		.sge[0] = {
+			(uint64_t)(uintptr_t)data, work->bytes, lib_lkey(self, data, work->bytes)}};
+
+	if (work->imm && work->op == NEB_SEND)
+		wr.opcode = REGION_OP_SEND_IMM;
+	if (work->imm && work->op == NEB_RDMA_WRITE)
+		wr.opcode = REGION_OP_RDMA_WRITE_IMM;
+	return region_submit_wr(self->ring, &wr);
+}
+
+int neb_work_submit(struct neb_region *region, const struct neb_work *work)
+{
+	struct lib_work *slot;
+	uint16_t place = region->work_free;
+	int ret;
+
+	if (region->work_count >= region->work_max ||
+		region->work_count + (region->done_tail - region->done_head) >= LIB_WORK_MAX)
+		return -EAGAIN;
+	slot = &region->works[place];
+	slot->work = *work;
+	ret = work_check(region, &slot->work);
+	if (ret)
+		return ret;
+	slot->owner = OWNER_FREE;
+	if (op_has_span(work->op))
+		slot->owner = work->op < NEB_SEND ? OWNER_DISK : OWNER_RDMA;
+	ret = work->op < NEB_SEND ? submit_disk(region, &slot->work, place)
+				  : submit_rdma(region, &slot->work, place);
+	if (ret)
+		return ret;
+	if (slot->owner != OWNER_FREE)
+		region_switch(region->region, lib_span(&work->span), OWNER_APP, slot->owner);
+	slot->busy = true;
+	region->work_free = slot->next;
+	region->work_count++;
+	return 0;
+}
+
+int neb_work_reap(
+	struct neb_region *region, struct neb_done *dones, uint32_t max, uint64_t timeout_ns)
+{
+	uint64_t deadline_ns = lib_deadline(timeout_ns);
+	uint32_t count = 0;
+
+	reactor_turn(region->reactor);
+	while (region->done_head == region->done_tail && region->work_count &&
+		clock_now_ns() < deadline_ns)
+		reactor_turn_wait(region->reactor, deadline_ns);
+	while (count < max && region->done_head != region->done_tail)
+		dones[count++] = region->dones[region->done_head++ % LIB_WORK_MAX];
+	return (int)count;
+}

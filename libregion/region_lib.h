@@ -1,0 +1,97 @@
+/* libregion/region_lib.h: what the files of libnebulaio-region share. */
+#ifndef LIBREGION_REGION_LIB_H
+#define LIBREGION_REGION_LIB_H
+
+#include "disk/disk.h"
+#include "nebulaio/region.h"
+#include "rdma/rdma.h"
+#include "reactor/reactor.h"
+#include "region/region.h"
+#ifdef NEBULAIO_XDP
+#include "xdp/xdp.h"
+#endif
+
+#define LIB_DISKS_MAX	16u
+#define LIB_CONNS_MAX	64u
+#define LIB_EXPOSED_MAX 256u
+#define LIB_WORK_MAX	8192u
+
+/* Work under way: its entry's user data is its place. */
+struct lib_work {
+	struct neb_work work;
+	enum region_owner owner; /* whom the span was switched to; OWNER_FREE: there is none */
+	uint16_t next;
+	bool busy;
+};
+
+struct lib_disk {
+	struct disk *disk;
+	uint16_t target;
+};
+
+struct lib_conn {
+	struct neb_region *region;
+	struct rp_qp *qp;
+	uint16_t target;
+	bool used, connected, failed;
+};
+
+struct neb_region {
+	struct region *region;
+	struct reactor *reactor;
+	struct region_ring *ring;
+	struct reactor_poller rings;
+	int rings_fd;
+
+	struct lib_work works[LIB_WORK_MAX];
+	uint16_t work_free;
+	uint32_t work_count, work_max;
+	struct neb_done dones[LIB_WORK_MAX]; /* a circle */
+	uint32_t done_head, done_tail;
+
+	struct lib_disk disks[LIB_DISKS_MAX];
+	uint32_t disk_count;
+
+	struct rp_device *device;
+	struct rp_device_attr device_attr;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
+	struct reactor_poller cq_poller, cm_poller;
+	struct rp_listener *listener;
+	struct rp_cm_event request; /* request NULL: none waits */
+	struct lib_conn conns[LIB_CONNS_MAX];
+	struct rp_mr *exposed[LIB_EXPOSED_MAX];
+
+#ifdef NEBULAIO_XDP
+	struct xp_port *port;
+	uint16_t port_min, port_max;
+#endif
+};
+
+/* ---- Between the files. ---- */
+static inline struct region_span lib_span(const struct neb_span *span)
+{
+	return (struct region_span){.data = span->data,
+		.frame_idx = span->frame,
+		.frame_count = span->bytes / FRAME_BYTES,
+		.generation = span->generation};
+}
+
+static inline struct neb_span neb_span_of(struct region_span span)
+{
+	return (struct neb_span){.data = span.data,
+		.bytes = region_span_bytes(span),
+		.frame = span.frame_idx,
+		.generation = span.generation};
+}
+
+uint64_t lib_deadline(uint64_t timeout_ns);
+struct lib_conn *lib_conn_of(const struct neb_region *region, uint16_t target);
+const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target);
+void lib_rdma_close(struct neb_region *region);
+void lib_xdp_close(struct neb_region *region);
+/* The key of the arena that holds it. */
+uint32_t lib_lkey(const struct neb_region *region, const void *data, uint32_t bytes);
+
+#endif
