@@ -184,6 +184,11 @@ static void answered(
 			answer->status, answer->code, answer->message);
 		return;
 	}
+	if (opts->transport != NEB_AUTO && answer->transport != opts->transport) {
+		bench_result_error(result, "by %s: %s", neb_transport_name(answer->transport),
+			answer->fallback);
+		return;
+	}
 	if (!length_is_right(load, answer)) {
 		bench_result_error(result, "wrong length: %llu bytes",
 			(unsigned long long)MAX(answer->bytes, answer->object_bytes));

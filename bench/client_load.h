@@ -9,6 +9,7 @@
 struct bench_client_opts {
 	struct neb_client *client; /* borrowed until close, as all else here */
 	enum neb_op op;
+	enum neb_transport transport; /* by which answers must come; NEB_AUTO: any */
 	const char *bucket;
 	/* Objects by number: keys, and for PUT and GET the bodies. LIST: the keys listed, a page of
 	 * them for each number. */

@@ -59,6 +59,18 @@ static const struct row_group GROUPS[] = {
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 64, false},
 };
 
+static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
+	[BENCH_RDMA] = "rdma",
+	[BENCH_HTTP] = "http",
+	[BENCH_SEALED] = "sealed",
+	[BENCH_TOKEN] = "token",
+};
+
+const char *bench_way_word(enum bench_way way)
+{
+	return WAY_WORDS[way];
+}
+
 static const char *const OP_NAMES[] = {"empty", "get", "put", "head", "delete", "list"};
 
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b)
@@ -78,7 +90,7 @@ const char *bench_subject_name(const struct bench_subject *subject, char buf[BEN
 	switch (subject->kind) {
 	case BENCH_ROW:
 		snprintf(buf, BENCH_NAME_BYTES, "%s%s d%u %s%s", OP_NAMES[subject->op], size,
-			subject->depth, subject->way == BENCH_RDMA ? "rdma" : "http",
+			subject->depth, WAY_WORDS[subject->way],
 			subject->heat == BENCH_COLD ? " cold" : "");
 		break;
 	case BENCH_PINGPONG:
@@ -147,14 +159,24 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 		.depth = from->depth};
 }
 
+/* Encryption and tokens are held against the plain ways where nothing else is in the way. */
+static bool has_way(const struct row_group *from, enum bench_way way)
+{
+	if (way == BENCH_RDMA || way == BENCH_HTTP)
+		return true;
+	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
+	       from->depth == 1 && from->bytes <= MIB;
+}
+
 static bool is_whole_name(const struct bench_opts *opts)
 {
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && opts->only; i++) {
-		struct bench_subject rdma = row_of(&GROUPS[i], BENCH_RDMA);
-		struct bench_subject http = row_of(&GROUPS[i], BENCH_HTTP);
+		for (int way = 0; way < BENCH_WAY_COUNT; way++) {
+			struct bench_subject row = row_of(&GROUPS[i], (enum bench_way)way);
 
-		if (wanted(opts, &rdma, true) || wanted(opts, &http, true))
-			return true;
+			if (has_way(&GROUPS[i], (enum bench_way)way) && wanted(opts, &row, true))
+				return true;
+		}
 	}
 	return false;
 }
@@ -190,17 +212,27 @@ static int add_anchors(
 static int make_group(const struct bench_opts *opts, const struct row_group *from, bool whole,
 	struct bench_group *group)
 {
-	struct bench_subject rdma = row_of(from, BENCH_RDMA), http = row_of(from, BENCH_HTTP);
-	bool has_rdma = wanted(opts, &rdma, whole), has_http = wanted(opts, &http, whole);
+	bool has[BENCH_WAY_COUNT], any = false;
 	int ret;
 
-	if (!has_rdma && !has_http)
+	for (int way = 0; way < BENCH_WAY_COUNT; way++) {
+		struct bench_subject row = row_of(from, (enum bench_way)way);
+
+		has[way] = has_way(from, (enum bench_way)way) && wanted(opts, &row, whole);
+		any |= has[way];
+	}
+	if (!any)
 		return 0;
-	ret = add_anchors(from, has_rdma, has_http, group);
-	if (!ret && has_rdma)
-		ret = add(group, &rdma);
-	if (!ret && has_http)
-		ret = add(group, &http);
+	/* What it is held against comes along. */
+	has[BENCH_RDMA] |= has[BENCH_SEALED];
+	has[BENCH_HTTP] |= has[BENCH_TOKEN];
+	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
+	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
+		struct bench_subject row = row_of(from, (enum bench_way)way);
+
+		if (has[way] && !(opts->quick && way > BENCH_HTTP))
+			ret = add(group, &row);
+	}
 	return ret;
 }
 
@@ -240,7 +272,14 @@ const struct bench_record *bench_group_anchor(
 	const struct bench_group *group, const struct bench_record *row)
 {
 	const struct bench_record *found = NULL;
+	enum bench_way plain = row->subject.way == BENCH_SEALED ? BENCH_RDMA : BENCH_HTTP;
 
+	for (uint32_t i = 0; i < group->count && row->subject.way > BENCH_HTTP; i++) {
+		const struct bench_subject *subject = &group->members[i]->subject;
+
+		if (subject->kind == BENCH_ROW && subject->way == plain)
+			return group->members[i];
+	}
 	/* The last that fits is the closest: memcpy before ping-pong, nginx before TCP. */
 	for (uint32_t i = 0; i < group->count; i++) {
 		enum bench_kind kind = group->members[i]->subject.kind;

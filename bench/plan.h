@@ -17,7 +17,14 @@ enum bench_kind {
 	BENCH_NGINX,  /* GET of bytes over depth connections */
 };
 enum bench_op { BENCH_EMPTY, BENCH_GET, BENCH_PUT, BENCH_HEAD, BENCH_DELETE, BENCH_LIST };
-enum bench_way { BENCH_RDMA, BENCH_HTTP };
+enum bench_way {
+	BENCH_RDMA,
+	BENCH_HTTP,
+	BENCH_SEALED, /* RDMA, encrypted */
+	BENCH_TOKEN,  /* HTTP, bodies by RDMA tokens */
+	BENCH_WAY_COUNT,
+};
+const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", "token" */
 enum bench_heat { BENCH_HOT, BENCH_COLD };
 
 #define BENCH_HOT_BYTES	  (2 * MIB)

@@ -10,8 +10,14 @@ static const char *const OP_NAMES[] = {"empty", "GET", "PUT", "HEAD", "DELETE", 
 
 const char *bench_way_name(const struct bench_rig *rig, const struct bench_subject *row)
 {
+	bool simulated = rig->target.server.rdma_is_simulated;
+
 	if (row->way == BENCH_HTTP)
 		return "http";
+	if (row->way == BENCH_SEALED)
+		return simulated ? "sealed (simul.)" : "rdma sealed";
+	if (row->way == BENCH_TOKEN)
+		return simulated ? "token (simul.)" : "token";
 	return rig->target.server.rdma_is_simulated ? "rdma (simulated)" : "rdma";
 }
 

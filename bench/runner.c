@@ -38,11 +38,61 @@ static uint64_t answer_bytes_max(const struct bench_load_opts *opts)
 	return 0;
 }
 
+static void client_log(void *arg, enum neb_log_level level, const char *text)
+{
+	struct bench_target *target = arg;
+
+	if (level >= NEB_LOG_WARN && !target->client_failed[0])
+		snprintf(target->client_failed, sizeof(target->client_failed), "%s", text);
+}
+
+static int client_open(
+	struct bench_target *target, enum bench_way way, struct neb_client **ret_client)
+{
+	const struct bench_server *server = &target->server;
+	char endpoint[80];
+	const struct neb_options options = {
+		.endpoints = endpoint,
+		.access_key = server->use_access_key,
+		.secret_key = server->use_secret_key,
+		.region = server->region,
+		.transport = way == BENCH_TOKEN ? NEB_HTTP : NEB_RDMA,
+		.require_encryption = way == BENCH_SEALED,
+		.device_name = server->device_name,
+		.pool_bytes =
+			target->opts->quick || way > BENCH_HTTP ? 64 * MIB : 6 * BENCH_HUGE_BYTES,
+		.requests_max = BENCH_DEPTH_MAX,
+		.spin_ns = UINT64_MAX,
+		.log = client_log,
+		.log_arg = target,
+	};
+
+	if (way == BENCH_TOKEN)
+		snprintf(endpoint, sizeof(endpoint), "http://%s?rdma", server->http_address);
+	else
+		snprintf(endpoint, sizeof(endpoint), "rdma://%s", server->rdma_address);
+	return neb_client_open(&options, ret_client);
+}
+
+/* NULL: there is no such way. */
+static struct neb_client *client_of(struct bench_target *target, enum bench_way way)
+{
+	struct neb_client **client = way == BENCH_SEALED  ? &target->sealed
+				     : way == BENCH_TOKEN ? &target->token
+							  : &target->client;
+
+	if (!*client && way > BENCH_HTTP && target->client && target->server.http_address[0] &&
+		client_open(target, way, client))
+		*client = NULL;
+	return *client;
+}
+
 static int open_client(struct bench_target *target, const struct bench_load_opts *opts,
 	struct bench_runner *runner)
 {
 	const struct bench_client_opts client = {
-		.client = target->client,
+		.client = client_of(target, opts->way),
+		.transport = opts->way == BENCH_TOKEN ? NEB_TOKEN : NEB_AUTO,
 		.op = OPS[opts->op].op,
 		.bucket = target->bucket,
 		.data = opts->data,
@@ -55,7 +105,7 @@ static int open_client(struct bench_target *target, const struct bench_load_opts
 						    : (const void *)opts->data,
 	};
 
-	return target->client ? bench_client_load_open(&client, &runner->client) : -ENODEV;
+	return client.client ? bench_client_load_open(&client, &runner->client) : -ENODEV;
 }
 
 /* The requests of one operation on all objects, or all pages. */
@@ -125,8 +175,8 @@ int bench_runner_open(struct bench_target *target, const struct bench_load_opts 
 	*ret_runner = (struct bench_runner){0};
 	if (opts->op == BENCH_LIST)
 		ret_runner->page_keys = MIN(opts->data->count, (uint32_t)LIMIT_LIST_KEYS_MAX);
-	ret = opts->way == BENCH_RDMA ? open_client(target, opts, ret_runner)
-				      : open_http(target, opts, ret_runner);
+	ret = opts->way == BENCH_HTTP ? open_http(target, opts, ret_runner)
+				      : open_client(target, opts, ret_runner);
 	if (ret)
 		bench_runner_close(ret_runner);
 	return ret;
@@ -222,14 +272,12 @@ static uint32_t name_data(
 
 	switch (subject->op) {
 	case BENCH_PUT:
-		snprintf(prefix, 40, "put-%s-%llu-", subject->way == BENCH_RDMA ? "rdma" : "http",
-			bytes);
+		snprintf(prefix, 40, "put-%s-%llu-", bench_way_word(subject->way), bytes);
 		if (bytes >= BENCH_HUGE_BYTES)
 			return HUGE_OBJECTS;
 		return (uint32_t)MAX(BENCH_HOT_BYTES / bytes, (uint64_t)BENCH_DEPTH_MAX);
 	case BENCH_DELETE:
-		snprintf(prefix, 40, "delete-%s-%llu-",
-			subject->way == BENCH_RDMA ? "rdma" : "http", bytes);
+		snprintf(prefix, 40, "delete-%s-%llu-", bench_way_word(subject->way), bytes);
 		return DELETE_OBJECTS;
 	case BENCH_LIST:
 		snprintf(prefix, 40, "list-");
@@ -271,40 +319,16 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 
 /* ---- The target. ---- */
 
-static void client_log(void *arg, enum neb_log_level level, const char *text)
-{
-	struct bench_target *target = arg;
-
-	if (level >= NEB_LOG_WARN && !target->client_failed[0])
-		snprintf(target->client_failed, sizeof(target->client_failed), "%s", text);
-}
-
 static void connect_rdma(struct bench_target *target)
 {
-	const struct bench_server *server = &target->server;
-	char endpoint[80];
-	const struct neb_options options = {
-		.endpoints = endpoint,
-		.access_key = server->use_access_key,
-		.secret_key = server->use_secret_key,
-		.region = server->region,
-		.transport = NEB_RDMA,
-		.device_name = server->device_name,
-		.pool_bytes = target->opts->quick ? 64 * MIB : 6 * BENCH_HUGE_BYTES,
-		.requests_max = BENCH_DEPTH_MAX,
-		.spin_ns = UINT64_MAX,
-		.log = client_log,
-		.log_arg = target,
-	};
 	struct neb_result result;
 	int ret;
 
-	snprintf(endpoint, sizeof(endpoint), "rdma://%s", server->rdma_address);
-	if (!server->rdma_address[0]) {
+	if (!target->server.rdma_address[0]) {
 		snprintf(target->client_failed, sizeof(target->client_failed), "no RDMA endpoint");
 		return;
 	}
-	ret = neb_client_open(&options, &target->client);
+	ret = client_open(target, BENCH_RDMA, &target->client);
 	if (!ret)
 		ret = neb_ping(target->client, &result);
 	if (!ret)
@@ -312,8 +336,8 @@ static void connect_rdma(struct bench_target *target)
 	neb_client_close(target->client);
 	target->client = NULL;
 	if (!target->client_failed[0])
-		snprintf(target->client_failed, sizeof(target->client_failed), "%s: %s", endpoint,
-			strerror(-ret));
+		snprintf(target->client_failed, sizeof(target->client_failed), "rdma://%s: %s",
+			target->server.rdma_address, strerror(-ret));
 }
 
 /* Makes or removes the bucket, by whichever way there is. */
@@ -387,6 +411,8 @@ void bench_target_close(struct bench_target *target)
 	}
 	if (lives_on && target->bucket[0])
 		ask_bucket(target, false);
+	neb_client_close(target->sealed);
+	neb_client_close(target->token);
 	neb_client_close(target->client);
 	bench_server_close(&target->server);
 	*target = (struct bench_target){0};

@@ -35,6 +35,9 @@ extern const struct cli_command CLI_DIFF;
 extern const struct cli_command CLI_FIND;
 extern const struct cli_command CLI_DU;
 extern const struct cli_command CLI_PRESIGN;
+extern const struct cli_command CLI_TAG;
+extern const struct cli_command CLI_VERSION;
+extern const struct cli_command CLI_POLICY;
 extern const struct cli_command CLI_COMPLETION;
 extern const struct cli_command CLI_CAT;
 extern const struct cli_command CLI_STAT;
@@ -42,7 +45,11 @@ extern const struct cli_command CLI_RM;
 extern const struct cli_command CLI_BENCH;
 extern const struct cli_command CLI_REGION;
 extern const struct cli_command CLI_FSCK;
+extern const struct cli_command CLI_TOP;
+extern const struct cli_command CLI_USER;
+extern const struct cli_command CLI_ADMIN;
 extern const struct cli_command CLI_FLOW;
+extern const struct cli_command CLI_DISCOVER;
 extern const struct cli_command CLI_DOCTOR;
 
 /* Prints "nebulaio NAME: why" and how to get help; returns CLI_USAGE. */

@@ -26,6 +26,11 @@ static int bucket_run(const struct cli_command *command, bucket_fn *fn, int argc
 	if (ret)
 		return ret;
 	ret = fn(client, bucket, &result) ? remote_failed(bucket, &result) : CLI_OK;
+	if (!ret && opts.json) {
+		printf("{\"bucket\": ");
+		remote_print_json(stdout, bucket);
+		printf(", \"transport\": \"%s\"}\n", neb_transport_name(result.transport));
+	}
 	remote_report(&opts, bucket, &result);
 	neb_client_close(client);
 	return ret;

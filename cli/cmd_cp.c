@@ -24,6 +24,9 @@ static const char CP_USAGE[] =
 	"\n"
 	"  -r, --recursive    all below the source\n"
 	"  -P, --parallel N   so many at a time (4)\n"
+	"      --resume       go on with uploads of large files that were cut off, and keep those\n"
+	"                     that fail: what the server has is compared by checksum, not sent\n"
+	"                     again. Without it such an upload is ended, and a new one begins.\n"
 	"  -q, --quiet        print no names\n" REMOTE_USAGE;
 
 static const char MV_USAGE[] = "usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
@@ -33,6 +36,7 @@ static const char MV_USAGE[] = "usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
 			       "\n"
 			       "  -r, --recursive    all below the source\n"
 			       "  -P, --parallel N   so many at a time (4)\n"
+			       "      --resume       as cp's\n"
 			       "  -q, --quiet        print no names\n" REMOTE_USAGE;
 
 static const char CAT_USAGE[] = "usage: nebulaio cat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE;
@@ -55,10 +59,30 @@ static int parse_options(
 	return CLI_OK;
 }
 
-static void report(const struct transfer *transfer, uint64_t start_ns)
+static void report_json(const struct transfer *transfer, double seconds, char *const *names)
+{
+	printf("{\"source\": ");
+	remote_print_json(stdout, names[0]);
+	printf(", \"target\": ");
+	remote_print_json(stdout, names[1]);
+	printf(", \"bytes\": %llu, \"bytes_resumed\": %llu, \"seconds\": %.6f, "
+	       "\"transport\": \"%s\"}\n",
+		(unsigned long long)transfer->bytes, (unsigned long long)transfer->bytes_resumed,
+		seconds, neb_transport_name(transfer->transport));
+}
+
+static void report(const struct transfer *transfer, uint64_t start_ns, char *const *names)
 {
 	char size[32], rate[32];
 	double seconds = (double)(clock_now_ns() - start_ns) / 1e9;
+
+	if (transfer->opts->json) {
+		report_json(transfer, seconds, names);
+		return;
+	}
+	if (transfer->bytes_resumed)
+		fprintf(stderr, "%s of it was there already\n",
+			remote_bytes_text(transfer->bytes_resumed, size));
 
 	remote_bytes_text(transfer->bytes, size);
 	remote_bytes_text((uint64_t)((double)transfer->bytes / seconds), rate);
@@ -109,9 +133,11 @@ static int file_delete(const char *path)
 	return CLI_FAILED;
 }
 
+enum { CP_RESUME = REMOTE_OWN };
+
 struct cp_opts {
 	struct remote_opts remote;
-	bool recursive, quiet, move;
+	bool recursive, quiet, move, resume;
 	unsigned lanes;
 };
 
@@ -119,7 +145,7 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 {
 	static const struct option CP_OPTIONS[] = {REMOTE_OPTIONS,
 		{"recursive", no_argument, NULL, 'r'}, {"parallel", required_argument, NULL, 'P'},
-		{"quiet", no_argument, NULL, 'q'}, {0}};
+		{"quiet", no_argument, NULL, 'q'}, {"resume", no_argument, NULL, CP_RESUME}, {0}};
 	int option, ret;
 
 	remote_defaults(&opts->remote);
@@ -129,7 +155,8 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 	while ((option = getopt_long(argc, argv, REMOTE_SHORT "rP:q", CP_OPTIONS, NULL)) != -1) {
 		opts->recursive |= option == 'r';
 		opts->quiet |= option == 'q';
-		if (option == 'r' || option == 'q')
+		opts->resume |= option == CP_RESUME;
+		if (option == 'r' || option == 'q' || option == CP_RESUME)
 			continue;
 		ret = option == 'P' ? tree_lanes_parse(command, optarg, &opts->lanes)
 				    : remote_option(command, &opts->remote, option, argv);
@@ -148,6 +175,7 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	struct tree_copy copy = {.opts = &opts->remote,
 		.lanes = opts->lanes,
 		.move = opts->move,
+		.resume = opts->resume,
 		.quiet = opts->quiet};
 	struct tree tree;
 	int ret;
@@ -181,26 +209,30 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 	struct transfer transfer = {.opts = &opts.remote};
 	uint64_t start_ns = clock_now_ns();
 	struct tree_place source;
-	char *text;
+	char *names[2] = {NULL, NULL}; /* as they were said: parsing changes them */
 	int ret = parse_cp(command, &opts, argc, argv);
 
 	if (ret)
 		return ret;
-	text = strdup(argv[optind]);
+	names[0] = strdup(argv[optind]);
 	ret = remote_open(&opts.remote, &transfer.client);
-	if (ret || !text)
+	if (ret || !names[0])
 		goto out;
-	if (opts.recursive || (remote_is_url(text) && tree_is_glob(text))) {
+	if (opts.recursive || (remote_is_url(names[0]) && tree_is_glob(names[0]))) {
 		ret = cp_tree(command, &opts, transfer.client, argv + optind);
 		goto out;
 	}
-	ret = cp(&transfer, argv[optind], argv[optind + 1]);
+	transfer.resume = opts.resume;
+	names[1] = strdup(argv[optind + 1]);
+	ret = names[1] ? cp(&transfer, argv[optind], argv[optind + 1]) : CLI_FAILED;
 	if (!ret)
-		report(&transfer, start_ns);
-	if (!ret && opts.move && tree_place_parse(text, false, &source))
-		ret = source.bucket ? tree_delete(transfer.client, &source, "") : file_delete(text);
+		report(&transfer, start_ns, names);
+	if (!ret && opts.move && tree_place_parse(names[0], false, &source))
+		ret = source.bucket ? tree_delete(transfer.client, &source, "")
+				    : file_delete(names[0]);
 out:
-	free(text);
+	free(names[0]);
+	free(names[1]);
 	neb_client_close(transfer.client);
 	return ret;
 }
@@ -226,6 +258,8 @@ static int cat_run(int argc, char **argv)
 	if (optind != argc - 1 || !remote_parse(argv[optind], &transfer.bucket, &transfer.key) ||
 		!*transfer.key)
 		return cli_usage_error(&CLI_CAT, "expected one s3://BUCKET/KEY");
+	if (opts.json)
+		return cli_usage_error(&CLI_CAT, "an object's bytes are no JSON");
 	ret = remote_open(&opts, &transfer.client);
 	if (ret)
 		return ret;

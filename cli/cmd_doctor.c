@@ -12,6 +12,7 @@
 #include "doctor.h"
 #include "remote.h"
 #include "server/config.h"
+#include "server/hardware.h"
 
 static const char USAGE[] =
 	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE]\n"
@@ -20,7 +21,8 @@ static const char USAGE[] =
 	"ports and GIDs, network interfaces, NVMe passthrough. Says what each finding means\n"
 	"and which command changes it. Exit code 1 when something is broken.\n"
 	"\n"
-	"  --config FILE   judge by this configuration's memory.bytes\n"
+	"  --config FILE   judge by this configuration (and the environment's NEBULAIO_*): its\n"
+	"                  memory.bytes, and what it asks of GPUs, DPU and network\n"
 	"  --setup         run the fixes that only change limits or load modules, as root; shows\n"
 	"                  each command and asks first\n"
 	"  --yes           with --setup: do not ask\n"
@@ -157,18 +159,26 @@ static int setup(const struct doctor *doctor, bool yes)
 	return worst;
 }
 
-static int region_bytes(const char *file, unsigned long long *ret_bytes)
+static int load(struct config *config, const char *file)
 {
-	static struct config config;
 	struct config_error error;
 
-	config_defaults(&config);
-	if (file && config_load_file(&config, file, &error)) {
+	config_defaults(config);
+	if (file && (config_load_file(config, file, &error) ||
+			    config_load_env(config, environ, &error))) {
 		fprintf(stderr, "nebulaio doctor: %s\n", error.text);
 		return CLI_USAGE;
 	}
-	*ret_bytes = config.memory.bytes;
 	return CLI_OK;
+}
+
+static void note_hardware(void *arg, const struct hardware_finding *found)
+{
+	struct finding *finding = doctor_note(arg, found->met ? FINDING_OK : FINDING_WARN, "config",
+		"%s: %s", found->key, found->what);
+
+	if (found->fix[0])
+		doctor_fix(finding, false, "%s", found->fix);
 }
 
 static int doctor_run(int argc, char **argv)
@@ -181,6 +191,7 @@ static int doctor_run(int argc, char **argv)
 		{0},
 	};
 	static struct doctor doctor;
+	static struct config config;
 	bool json = false, set_up = false, yes = false;
 	const char *file = NULL;
 	int option, ret;
@@ -199,14 +210,16 @@ static int doctor_run(int argc, char **argv)
 	}
 	if (optind < argc)
 		return cli_usage_error(&CLI_DOCTOR, "unexpected argument '%s'", argv[optind]);
-	ret = region_bytes(file, &doctor.region_bytes);
+	ret = load(&config, file);
 	if (ret)
 		return ret;
+	doctor.region_bytes = config.memory.bytes;
 	doctor_check_memory(&doctor);
 	doctor_check_kernel(&doctor);
 	doctor_check_rdma(&doctor);
 	doctor_check_network(&doctor);
 	doctor_check_disks(&doctor);
+	hardware_check(&config, "/sys", note_hardware, &doctor);
 	if (json)
 		print_json(&doctor);
 	else

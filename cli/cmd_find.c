@@ -17,14 +17,12 @@ static const char FIND_USAGE[] =
 	"      --larger SIZE  more bytes: a number, with K, M, G or T for 1024s of them\n"
 	"      --smaller SIZE fewer bytes\n"
 	"      --older AGE    changed longer ago: a number with s, m, h or d\n"
-	"      --newer AGE    changed since\n"
-	"      --json         one JSON object a line\n" REMOTE_USAGE;
+	"      --newer AGE    changed since\n" REMOTE_USAGE;
 
 static const char DU_USAGE[] = "usage: nebulaio du [OPTIONS] s3://BUCKET[/PREFIX or /GLOB]\n"
 			       "\n"
 			       "The bytes and the number of objects below PREFIX.\n"
-			       "\n"
-			       "      --json         as a JSON object\n" REMOTE_USAGE;
+			       "\n" REMOTE_USAGE;
 
 enum { FIND_NAME = REMOTE_OWN, FIND_LARGER, FIND_SMALLER, FIND_OLDER, FIND_NEWER };
 
@@ -140,8 +138,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		{"larger", required_argument, NULL, FIND_LARGER},
 		{"smaller", required_argument, NULL, FIND_SMALLER},
 		{"older", required_argument, NULL, FIND_OLDER},
-		{"newer", required_argument, NULL, FIND_NEWER},
-		{"json", no_argument, NULL, REMOTE_JSON}, {0}};
+		{"newer", required_argument, NULL, FIND_NEWER}, {0}};
 	bool find = command == &CLI_FIND;
 	struct wanted wanted = {0};
 	struct remote_opts opts;

@@ -1,23 +1,12 @@
-/* cli/cmd_flow_missing.c: `nebulaio flow` of a build without AF_XDP: says what the build lacked. */
+/* cli/cmd_flow_missing.c: xdp: sources of a build without AF_XDP: says what the build lacked. */
 #include <stdio.h>
 
-#include "cli.h"
+#include "flow_cmd.h"
 
-static const char USAGE[] =
-	"This program was built without AF_XDP: the build lacked " NEBULAIO_XDP_MISSING ".\n"
-	"Install it and build again.\n";
-
-static int flow_main(int argc, char **argv)
+int flow_capture_run(struct flow_args *args)
 {
-	(void)argc;
-	(void)argv;
-	fprintf(stderr, "nebulaio flow: %s", USAGE);
+	(void)args;
+	fprintf(stderr, "nebulaio flow: this program was built without AF_XDP: the build "
+			"lacked " NEBULAIO_XDP_MISSING ".\nInstall it and build again.\n");
 	return CLI_FAILED;
 }
-
-const struct cli_command CLI_FLOW = {
-	.name = "flow",
-	.summary = "store an interface's packets as files or objects (not in this build)",
-	.usage = USAGE,
-	.run = flow_main,
-};

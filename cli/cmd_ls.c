@@ -1,15 +1,18 @@
 /* cli/cmd_ls.c: `nebulaio ls`: buckets, or what a bucket holds. */
+#include <fnmatch.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "remote.h"
 
 static const char USAGE[] =
 	"usage: nebulaio ls [OPTIONS] [s3://BUCKET[/PREFIX]]\n"
+	"       nebulaio ls [OPTIONS] 's3://BUCKET/GLOB'\n"
 	"\n"
 	"Without an address, lists buckets. With one, keys below PREFIX up to the next '/'.\n"
+	"With a GLOB (*, ?, [...]; '*' takes '/' too) all keys that it matches.\n"
 	"\n"
-	"  -r, --recursive    all keys below PREFIX\n"
-	"      --json         one JSON object a line\n" REMOTE_USAGE;
+	"  -r, --recursive    all keys below PREFIX\n" REMOTE_USAGE;
 
 static bool print_entry(void *arg, const struct neb_entry *entry)
 {
@@ -33,6 +36,22 @@ static bool print_entry(void *arg, const struct neb_entry *entry)
 	return true;
 }
 
+struct globbing {
+	struct remote_opts *opts;
+	const char *glob;
+	size_t count;
+};
+
+static bool print_matching(void *arg, const struct neb_entry *entry)
+{
+	struct globbing *globbing = arg;
+
+	if (fnmatch(globbing->glob, entry->key, 0))
+		return true;
+	globbing->count++;
+	return print_entry(globbing->opts, entry);
+}
+
 static bool print_bucket(void *arg, const struct neb_entry *entry)
 {
 	const struct remote_opts *opts = arg;
@@ -49,6 +68,8 @@ static int list(struct neb_client *client, struct remote_opts *opts, char *url, 
 	struct neb_list list = {
 		.visit = print_entry, .arg = opts, .delimiter = recursive ? NULL : "/"};
 	const char *bucket = "buckets", *prefix;
+	struct globbing globbing = {.opts = opts};
+	char before[LIMIT_KEY_LEN_MAX + 1];
 	int ret;
 
 	if (url) {
@@ -56,7 +77,20 @@ static int list(struct neb_client *client, struct remote_opts *opts, char *url, 
 			return cli_usage_error(&CLI_LS, "'%s' is not s3://BUCKET[/PREFIX]", url);
 		list.bucket = bucket;
 		list.prefix = prefix;
+		globbing.glob = prefix;
+		if (strpbrk(prefix, "*?[")) {
+			snprintf(before, sizeof(before), "%.*s", (int)strcspn(prefix, "*?["),
+				prefix);
+			list = (struct neb_list){.bucket = bucket,
+				.prefix = before,
+				.visit = print_matching,
+				.arg = &globbing};
+		}
 		ret = neb_list(client, &list, &result);
+		if (ret == 0 && list.visit == print_matching && !globbing.count) {
+			fprintf(stderr, "nebulaio: s3://%s/%s: nothing matches\n", bucket, prefix);
+			return CLI_NOT_FOUND;
+		}
 	} else {
 		ret = neb_list_buckets(client, print_bucket, opts, &result);
 	}
@@ -68,7 +102,6 @@ static int ls_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {
 		REMOTE_OPTIONS,
-		{"json", no_argument, NULL, REMOTE_JSON},
 		{"recursive", no_argument, NULL, 'r'},
 		{0},
 	};

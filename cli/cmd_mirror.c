@@ -23,8 +23,7 @@ static const char DIFF_USAGE[] =
 	"\n"
 	"'<' only the first has it, '>' only the second, '!' both and they differ (see mirror).\n"
 	"Exit code 0 when there is no difference, 1 when there is one.\n"
-	"\n"
-	"      --json         one JSON object a line\n" REMOTE_USAGE;
+	"\n" REMOTE_USAGE;
 
 struct both {
 	struct remote_opts opts;
@@ -40,7 +39,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 {
 	static const struct option OPTIONS[] = {REMOTE_OPTIONS, {"delete", no_argument, NULL, 'D'},
 		{"dry-run", no_argument, NULL, 'n'}, {"parallel", required_argument, NULL, 'P'},
-		{"quiet", no_argument, NULL, 'q'}, {"json", no_argument, NULL, REMOTE_JSON}, {0}};
+		{"quiet", no_argument, NULL, 'q'}, {0}};
 	bool mirror = command == &CLI_MIRROR;
 	int option, ret = CLI_OK;
 
@@ -50,8 +49,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 	opterr = 0;
 	while (!ret &&
 		(option = getopt_long(argc, argv, REMOTE_SHORT "nP:q", OPTIONS, NULL)) != -1) {
-		if ((mirror && option == REMOTE_JSON) ||
-			(!mirror && strchr("DnPq", option < 256 ? option : '?')))
+		if (!mirror && strchr("DnPq", option < 256 ? option : '?'))
 			return cli_usage_error(command, "'%s' is not understood", argv[optind - 1]);
 		both->delete |= option == 'D';
 		both->dry_run |= option == 'n';
@@ -102,6 +100,17 @@ static void both_end(struct both *both)
 
 /* ---- mirror ---- */
 
+static void print_action(const struct both *both, const char *action, const struct tree_item *item)
+{
+	if (!both->opts.json) {
+		printf("%s %s\n", action, item->name);
+		return;
+	}
+	printf("{\"action\": \"%s\", \"name\": ", action);
+	remote_print_json(stdout, item->name);
+	printf("}\n");
+}
+
 static int mirror_visit(void *arg, enum tree_action action, const struct tree_item *item)
 {
 	struct both *both = arg;
@@ -110,7 +119,7 @@ static int mirror_visit(void *arg, enum tree_action action, const struct tree_it
 	if (action == TREE_KEEP || (action == TREE_EXTRA && !both->delete))
 		return 0;
 	if (both->dry_run) {
-		printf("%s %s\n", action == TREE_EXTRA ? "delete" : "copy", item->name);
+		print_action(both, action == TREE_EXTRA ? "delete" : "copy", item);
 		return 0;
 	}
 	if (action != TREE_EXTRA) {
@@ -120,7 +129,7 @@ static int mirror_visit(void *arg, enum tree_action action, const struct tree_it
 	ret = tree_delete(both->client, &both->copy.to, item->name);
 	both->worst = MAX(both->worst, ret);
 	if (!ret && !both->copy.quiet)
-		printf("deleted %s\n", item->name);
+		print_action(both, "deleted", item);
 	return 0;
 }
 

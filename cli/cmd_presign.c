@@ -99,9 +99,11 @@ static int print_url(const struct presign *presign)
 		presign->method, SLICE_FMT(buf_slice(&path)), SLICE_FMT(buf_slice(&query)),
 		SLICE_FMT(presign->host));
 	sign(presign, region, buf_slice(&canonical), date, hex);
-	printf("%.*s://%.*s%.*s?%.*s&X-Amz-Signature=%s\n", SLICE_FMT(presign->scheme),
+	/* Nothing in a URL needs an escape in JSON. */
+	printf("%s%.*s://%.*s%.*s?%.*s&X-Amz-Signature=%s%s\n",
+		presign->opts.json ? "{\"url\": \"" : "", SLICE_FMT(presign->scheme),
 		SLICE_FMT(presign->host), SLICE_FMT(buf_slice(&path)), SLICE_FMT(buf_slice(&query)),
-		hex);
+		hex, presign->opts.json ? "\"}" : "");
 	buf_free(&path);
 	buf_free(&query);
 	buf_free(&canonical);

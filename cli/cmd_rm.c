@@ -1,13 +1,15 @@
 /* cli/cmd_rm.c: `nebulaio rm`: deletes an object, or all below a prefix. */
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "remote.h"
+#include "base/base.h"
+#include "tree.h"
 
 static const char USAGE[] =
 	"usage: nebulaio rm [OPTIONS] s3://BUCKET/KEY\n"
 	"       nebulaio rm -r [OPTIONS] s3://BUCKET[/PREFIX]\n"
+	"       nebulaio rm [OPTIONS] 's3://BUCKET/GLOB'\n"
 	"\n"
 	"Deletes one object; a key that is not there is an error (exit code 3), unless -f is "
 	"given.\n"
@@ -15,63 +17,30 @@ static const char USAGE[] =
 	"  -r, --recursive    all objects whose key starts with PREFIX\n"
 	"  -f, --force        a missing key is fine\n" REMOTE_USAGE;
 
-#define KEYS_AT_ONCE 1000
-
-/* Keys of one page, deleted before the next page is asked for: a listing may make no other call on
- * its client. */
-struct batch {
-	char *keys[KEYS_AT_ONCE];
-	unsigned count;
-};
-
-static bool take_key(void *arg, const struct neb_entry *entry)
+/* All below a prefix, or all that a glob matches. */
+static int delete_all(
+	struct neb_client *client, const struct remote_opts *opts, const struct tree_place *place)
 {
-	struct batch *batch = arg;
+	int worst = CLI_OK, ret;
+	size_t deleted = 0;
+	struct tree tree;
 
-	batch->keys[batch->count] = strdup(entry->key);
-	if (!batch->keys[batch->count])
-		return false;
-	batch->count++;
-	return batch->count < KEYS_AT_ONCE;
-}
-
-static int delete_batch(struct neb_client *client, const char *bucket, struct batch *batch)
-{
-	int worst = CLI_OK;
-
-	for (unsigned i = 0; i < batch->count; i++) {
-		struct neb_result result;
-
-		if (neb_delete(client, bucket, batch->keys[i], &result))
-			worst = remote_failed(batch->keys[i], &result);
-		free(batch->keys[i]);
+	ret = tree_read(client, place, &tree);
+	for (size_t i = 0; !ret && i < tree.count && worst != CLI_UNREACHABLE; i++) {
+		ret = tree_delete(client, place, tree.items[i].name);
+		worst = MAX(worst, ret);
+		deleted += ret == CLI_OK;
+		ret = CLI_OK;
 	}
-	return worst;
-}
-
-static int delete_all(struct neb_client *client, const char *bucket, const char *prefix)
-{
-	unsigned long long deleted = 0;
-
-	for (;;) {
-		static struct batch batch;
-		struct neb_list list = {
-			.bucket = bucket, .prefix = prefix, .visit = take_key, .arg = &batch};
-		struct neb_result result;
-		int ret;
-
-		batch.count = 0;
-		if (neb_list(client, &list, &result))
-			return remote_failed(bucket, &result);
-		if (batch.count == 0)
-			break;
-		deleted += batch.count;
-		ret = delete_batch(client, bucket, &batch);
-		if (ret)
-			return ret;
+	if (!ret && place->glob && !tree.count) {
+		fprintf(stderr, "nebulaio: s3://%s/%s: nothing matches\n", place->bucket,
+			place->glob);
+		ret = CLI_NOT_FOUND;
+	} else if (!ret) {
+		printf(opts->json ? "{\"deleted\": %zu}\n" : "deleted %zu objects\n", deleted);
 	}
-	printf("deleted %llu objects\n", deleted);
-	return CLI_OK;
+	tree_free(&tree);
+	return MAX(ret, worst);
 }
 
 static int delete_one(struct neb_client *client, const struct remote_opts *opts, const char *bucket,
@@ -83,8 +52,19 @@ static int delete_one(struct neb_client *client, const struct remote_opts *opts,
 		return remote_failed(key, &result);
 	if (neb_delete(client, bucket, key, &result))
 		return remote_failed(key, &result);
+	if (opts->json)
+		printf("{\"deleted\": 1}\n");
 	remote_report(opts, key, &result);
 	return CLI_OK;
+}
+
+/* What stands before the glob's first special character. */
+static const char *glob_prefix(const char *glob)
+{
+	static char prefix[LIMIT_KEY_LEN_MAX + 1];
+
+	snprintf(prefix, sizeof(prefix), "%.*s", (int)strcspn(glob, "*?["), glob);
+	return prefix;
 }
 
 static int rm_run(int argc, char **argv)
@@ -98,6 +78,7 @@ static int rm_run(int argc, char **argv)
 	struct remote_opts opts;
 	struct neb_client *client;
 	const char *bucket, *key;
+	struct tree_place place;
 	bool recursive = false, force = false;
 	int option, ret;
 
@@ -121,8 +102,12 @@ static int rm_run(int argc, char **argv)
 	ret = remote_open(&opts, &client);
 	if (ret)
 		return ret;
-	ret = recursive ? delete_all(client, bucket, key)
-			: delete_one(client, &opts, bucket, key, force);
+	place = (struct tree_place){.bucket = bucket, .prefix = key};
+	if (tree_is_glob(key) && !recursive)
+		place = (struct tree_place){
+			.bucket = bucket, .prefix = glob_prefix(key), .glob = key};
+	ret = recursive || place.glob ? delete_all(client, &opts, &place)
+				      : delete_one(client, &opts, bucket, key, force);
 	neb_client_close(client);
 	return ret;
 }

@@ -10,25 +10,32 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "serve_flows.h"
 #include "server/server.h"
 
 /* Certificates are read again at least so often, which also renews the keys of session tickets. */
 #define CERTIFICATE_AGE_MS_MAX (12 * 60 * 60 * 1000)
 
 static const char USAGE[] =
-	"usage: nebulaio serve [--data DIR] [--http ADDR:PORT] [--https ADDR:PORT]\n"
+	"usage: nebulaio serve [--data DIR] [--volume PATH [--format]]\n"
+	"                      [--http ADDR:PORT] [--https ADDR:PORT]\n"
 	"                      [--rdma ADDR:PORT] [--config FILE] [--set KEY=VALUE]...\n"
-	"                      [--log-level LEVEL]\n"
+	"                      [--accounts FILE] [--log-level LEVEL]\n"
 	"\n"
 	"Runs the server in the foreground until SIGTERM or SIGINT, then finishes what runs and\n"
 	"ends. Prints one line that begins with \"ready\" when it accepts work. SIGHUP reads the\n"
 	"certificate files again, as does a change of them.\n"
 	"\n"
 	"  --data DIR          where objects are kept (created when absent; default ./data)\n"
+	"  --volume PATH       where their bytes lie: a file, a block device or an NVMe\n"
+	"                      passthrough device (/dev/ng0n1); default a file in DIR;\n"
+	"                      several (--volume A --volume B …): erasure coded over them\n"
+	"  --format            destroys what else is on PATH, for a new store\n"
 	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"
 	"  --https ADDR:PORT   S3 over HTTPS (https.certificate, https.key); \"off\" for none\n"
 	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"
 	"  --config FILE       YAML; see --help-config for its keys\n"
+	"  --accounts FILE     accounts, users and keys that there are to be (auth.accounts_file)\n"
 	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"
 	"  --log-level LEVEL   trace, debug, info, warn or error\n"
 	"  --help-config       lists every key with its default, bounds and meaning\n"
@@ -82,6 +89,25 @@ static int set_rdma(struct config *config, const char *address)
 		       : 0;
 }
 
+/* Named more than once, they are the volumes of one store. */
+static int set_volume(struct config *config, const char *path)
+{
+	static char list[CONFIG_LIST_MAX];
+	size_t len = strlen(list);
+	int n = snprintf(list + len, sizeof(list) - len, "%s%s", len ? "," : "", path);
+
+	if (n < 0 || (size_t)n >= sizeof(list) - len) {
+		fprintf(stderr, "nebulaio serve: --volume: too long\n");
+		return -1;
+	}
+	if (!strchr(list, ','))
+		return set(config, "storage.volume", list, "--volume");
+	return set(config, "storage.volume", "", "--volume") ||
+			       set(config, "storage.volumes", list, "--volume")
+		       ? -1
+		       : 0;
+}
+
 static int set_pair(struct config *config, const char *pair)
 {
 	const char *equals = strchr(pair, '=');
@@ -95,14 +121,29 @@ static int set_pair(struct config *config, const char *pair)
 	return set(config, path, equals + 1, "--set");
 }
 
-enum { OPT_DATA = 1, OPT_HTTP, OPT_HTTPS, OPT_RDMA, OPT_CONFIG, OPT_SET, OPT_LOG, OPT_HELP_CONFIG };
+enum {
+	OPT_DATA = 1,
+	OPT_VOLUME,
+	OPT_FORMAT,
+	OPT_HTTP,
+	OPT_HTTPS,
+	OPT_RDMA,
+	OPT_CONFIG,
+	OPT_SET,
+	OPT_LOG,
+	OPT_ACCOUNTS,
+	OPT_HELP_CONFIG
+};
 static const struct option OPTIONS[] = {
 	{"data", required_argument, NULL, OPT_DATA},
+	{"volume", required_argument, NULL, OPT_VOLUME},
+	{"format", no_argument, NULL, OPT_FORMAT},
 	{"http", required_argument, NULL, OPT_HTTP},
 	{"https", required_argument, NULL, OPT_HTTPS},
 	{"rdma", required_argument, NULL, OPT_RDMA},
 	{"config", required_argument, NULL, OPT_CONFIG},
 	{"set", required_argument, NULL, OPT_SET},
+	{"accounts", required_argument, NULL, OPT_ACCOUNTS},
 	{"log-level", required_argument, NULL, OPT_LOG},
 	{"help-config", no_argument, NULL, OPT_HELP_CONFIG},
 	{0},
@@ -113,6 +154,10 @@ static int apply_option(struct config *config, int option, const char *value)
 	switch (option) {
 	case OPT_DATA:
 		return set(config, "data.dir", value, "--data");
+	case OPT_VOLUME:
+		return set_volume(config, value);
+	case OPT_FORMAT:
+		return set(config, "storage.format", "true", "--format");
 	case OPT_HTTP:
 		return set(config, "http.address", strcmp(value, "off") ? value : "", "--http");
 	case OPT_HTTPS:
@@ -123,6 +168,8 @@ static int apply_option(struct config *config, int option, const char *value)
 		return set_pair(config, value);
 	case OPT_LOG:
 		return set(config, "log_level", value, "--log-level");
+	case OPT_ACCOUNTS:
+		return set(config, "auth.accounts_file", value, "--accounts");
 	default:
 		return 0;
 	}
@@ -307,10 +354,13 @@ static int serve_until_signal(const struct config *config, bool development)
 		return CLI_FAILED;
 	}
 	print_ready(config, server);
+	if (config->flow_count && serve_flows_start(config, server_http_port(server)))
+		log_error("flows", "no memory or thread for them: they do not run");
 	if (development)
 		print_welcome(config, server);
 	number = await_end(server, &signals);
 	log_info("server", "SIG%s: finishing what runs", sigabbrev_np(number));
+	serve_flows_stop();
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends it at once */
 	server_stop(server);
 	server_close(server);
@@ -339,6 +389,8 @@ static int serve_run(int argc, char **argv)
 		fprintf(stderr, "nebulaio serve: %s\n", error.text);
 		return CLI_USAGE;
 	}
+	if (serve_flows_check(&config))
+		return CLI_USAGE;
 	if (log_level_parse(config.log_level, &level))
 		log_set_level(level);
 	return serve_until_signal(&config, development);

@@ -3,8 +3,7 @@
 
 #include "remote.h"
 
-static const char USAGE[] = "usage: nebulaio stat [OPTIONS] s3://BUCKET/KEY\n\n"
-			    "      --json         as a JSON object\n" REMOTE_USAGE;
+static const char USAGE[] = "usage: nebulaio stat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE;
 
 /* result's headers are "name: value" lines. */
 static void print_headers(const struct neb_result *result, bool json)
@@ -64,8 +63,7 @@ static int print_stat(struct neb_client *client, const struct remote_opts *opts,
 
 static int stat_run(int argc, char **argv)
 {
-	static const struct option OPTIONS[] = {
-		REMOTE_OPTIONS, {"json", no_argument, NULL, REMOTE_JSON}, {0}};
+	static const struct option OPTIONS[] = {REMOTE_OPTIONS, {0}};
 	struct remote_opts opts;
 	struct neb_client *client;
 	const char *bucket, *key;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "disk/disk.h"
 #include "doctor.h"
 
 #define FILES_WANTED 16384u
@@ -224,19 +225,28 @@ void doctor_check_kernel(struct doctor *doctor)
 	check_clock(doctor);
 }
 
+/* Asks the controller: that the node is there says little. */
 static void check_passthrough(struct doctor *doctor, const char *name)
 {
 	char path[300];
+	struct disk_opts opts = {.path = path, .read_only = true};
 	struct finding *finding;
+	struct disk *disk;
+	int ret;
 
 	snprintf(path, sizeof(path), "/dev/%s", name);
-	if (access(path, R_OK | W_OK) == 0) {
-		doctor_note(
-			doctor, FINDING_OK, "disk", "%s can be used for NVMe passthrough", path);
+	ret = disk_open(&opts, &disk);
+	if (ret) {
+		finding = doctor_note(doctor, FINDING_INFO, "disk",
+			"%s cannot be used for NVMe passthrough: %s", path, strerror(-ret));
+		if (ret == -EACCES)
+			doctor_fix(finding, false, "chgrp disk %s && chmod g+rw %s", path, path);
 		return;
 	}
-	finding = doctor_note(doctor, FINDING_INFO, "disk", "%s: %s", path, strerror(errno));
-	doctor_fix(finding, false, "chgrp disk %s && chmod g+rw %s", path, path);
+	doctor_note(doctor, access(path, W_OK) ? FINDING_INFO : FINDING_OK, "disk", "%s: %s%s",
+		path, disk_describe(disk),
+		access(path, W_OK) ? "; not writable for this user" : "");
+	disk_close(disk);
 }
 
 void doctor_check_disks(struct doctor *doctor)
@@ -259,5 +269,6 @@ void doctor_check_disks(struct doctor *doctor)
 		closedir(dir);
 	if (!found)
 		doctor_note(doctor, FINDING_INFO, "disk",
-			"no NVMe passthrough device (/dev/ng*): the volume is a file");
+			"no NVMe passthrough device (/dev/ng*): volumes can be files and block "
+			"devices");
 }

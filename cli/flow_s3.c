@@ -1,19 +1,18 @@
-/* cli/flow_s3.c: the sink of `nebulaio flow` that uploads. libnebulaio waits for its server, a
- * reactor must not: so the client lives on a thread of its own, which takes pieces over in order
- * and tells the reactor by a message when it is done with one. The server reads an RDMA part out of
- * the very frames that the flow filled. */
+/* cli/flow_s3.c: the client of `nebulaio flow` and its sink that uploads. libnebulaio waits for its
+ * server, a reactor must not: so the client lives on a thread of its own, which takes pieces over
+ * in order and tells the reactor by a message when it is done with one. The server reads an RDMA
+ * part out of the very frames that the flow filled. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "flow_cmd.h"
+#include "flow_s3.h"
 
-#define PART_PIECES	 8u
-#define PARTS_MAX	 10000u
-#define WINDOW_PIECES	 32u /* handed over and not yet uploaded */
-#define ANSWER_BYTES_MAX 8192u
-#define POOL_BYTES	 (4 * MIB)
+#define PART_PIECES   8u
+#define PARTS_MAX     10000u
+#define WINDOW_PIECES 32u /* handed over and not yet uploaded */
+#define POOL_BYTES    (4 * MIB)
 
 _Static_assert(PART_PIECES <= NEB_IOV_MAX, "a part is one request");
 _Static_assert(PART_PIECES *STORE_CHUNK_BYTES >= 5 * MIB, "S3 takes parts from 5 MiB on");
@@ -22,8 +21,7 @@ struct s3_sink;
 
 /* A piece or the end of an object, on its way to the thread and back. */
 struct s3_job {
-	struct list link;
-	struct reactor_msg done;
+	struct flow_s3_work work;
 	struct s3_sink *sink;
 	struct flow_piece piece;
 	bool is_end, failed;
@@ -39,6 +37,7 @@ struct s3_sink {
 	bool ended;
 	struct fiber *waiter;
 	struct s3_job end;
+	struct flow_piece staging; /* pieces too short for a part; data NULL: none */
 	/* The thread's. */
 	struct s3_job *part[PART_PIECES];
 	uint32_t part_pieces;
@@ -48,24 +47,11 @@ struct s3_sink {
 	_Atomic int error;
 };
 
-struct flow_s3 {
-	const struct remote_opts *opts;
-	struct region *region;
-	struct neb_client *client;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
-	struct list jobs;
-	bool stop;
-	_Atomic int transport;
-	char answer[ANSWER_BYTES_MAX];
-};
-
 /* ---- The thread. ---- */
 
 static void job_return(struct s3_job *job)
 {
-	reactor_post(job->sink->sink.core->reactor, &job->done);
+	reactor_post(job->sink->sink.core->reactor, &job->work.done);
 }
 
 static void part_return(struct s3_sink *self)
@@ -241,8 +227,9 @@ static void object_end(struct s3_sink *self, bool failed)
 	atomic_store(&self->error, ret);
 }
 
-static void job_run(struct s3_job *job)
+static void job_run(struct flow_s3_work *work)
 {
+	struct s3_job *job = CONTAINER_OF(work, struct s3_job, work);
 	struct s3_sink *self = job->sink;
 
 	if (job->is_end) {
@@ -266,6 +253,7 @@ static void *upload_thread(void *arg)
 	pthread_mutex_lock(&uploads->lock);
 	for (;;) {
 		struct list *link = list_pop(&uploads->jobs);
+		struct flow_s3_work *work;
 
 		if (!link && uploads->stop)
 			break;
@@ -274,7 +262,8 @@ static void *upload_thread(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&uploads->lock);
-		job_run(CONTAINER_OF(link, struct s3_job, link));
+		work = CONTAINER_OF(link, struct flow_s3_work, link);
+		work->run(work);
 		pthread_mutex_lock(&uploads->lock);
 	}
 	pthread_mutex_unlock(&uploads->lock);
@@ -283,19 +272,17 @@ static void *upload_thread(void *arg)
 
 /* ---- The reactor's side. ---- */
 
-static void job_submit(struct s3_job *job)
+void flow_s3_submit(struct flow_s3 *uploads, struct flow_s3_work *work)
 {
-	struct flow_s3 *uploads = job->sink->uploads;
-
 	pthread_mutex_lock(&uploads->lock);
-	list_push_back(&uploads->jobs, &job->link);
+	list_push_back(&uploads->jobs, &work->link);
 	pthread_cond_signal(&uploads->wake);
 	pthread_mutex_unlock(&uploads->lock);
 }
 
 static void job_done(struct reactor_msg *msg)
 {
-	struct s3_job *job = CONTAINER_OF(msg, struct s3_job, done);
+	struct s3_job *job = CONTAINER_OF(msg, struct s3_job, work.done);
 	struct s3_sink *self = job->sink;
 
 	if (job->is_end) {
@@ -309,25 +296,74 @@ static void job_done(struct reactor_msg *msg)
 		fiber_wake(self->waiter);
 }
 
-static int s3_push(struct flow_sink *sink, struct flow_piece *piece)
+/* Hands a piece to the thread; ends it on an error. */
+static int piece_submit(struct s3_sink *self, struct flow_piece *piece)
 {
-	struct s3_sink *self = CONTAINER_OF(sink, struct s3_sink, sink);
+	struct flow_core *core = self->sink.core;
 	int error = atomic_load(&self->error);
 	struct s3_job *job = error ? NULL : calloc(1, sizeof(*job));
 
 	if (!job) {
-		flow_piece_end(sink->core, piece, OWNER_APP);
+		flow_piece_end(core, piece, OWNER_APP);
 		return error ? error : -ENOMEM;
 	}
 	self->waiter = fiber_self();
 	while (self->pieces_out >= WINDOW_PIECES)
 		fiber_park();
 	self->waiter = NULL;
-	region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
-	*job = (struct s3_job){.done = {.fn = job_done}, .sink = self, .piece = *piece};
+	region_switch(core->region, piece->span, OWNER_APP, OWNER_RDMA);
+	*job = (struct s3_job){
+		.work = {.done = {.fn = job_done}, .run = job_run}, .sink = self, .piece = *piece};
 	self->pieces_out++;
-	job_submit(job);
+	flow_s3_submit(self->uploads, &job->work);
 	return 0;
+}
+
+static int staging_flush(struct s3_sink *self)
+{
+	struct flow_piece piece = self->staging;
+
+	self->staging.data = NULL;
+	return piece_submit(self, &piece);
+}
+
+/* A part is made of few pieces, so short ones are put together; counted. Ends the piece. */
+static int staging_fill(struct s3_sink *self, struct flow_piece *piece)
+{
+	struct flow_core *core = self->sink.core;
+	struct flow_piece *staging = &self->staging;
+	uint32_t at = 0;
+	int ret = 0;
+
+	while (at < piece->bytes && !ret) {
+		uint32_t bytes;
+
+		if (!staging->data) {
+			*staging = (struct flow_piece){.hold = FLOW_HOLD_LEASE};
+			ret = flow_lease(core, STORE_CHUNK_BYTES / FRAME_BYTES, OWNER_APP,
+				DEADLINE_NONE, &staging->span);
+			if (ret)
+				break;
+			staging->data = staging->span.data;
+		}
+		bytes = MIN(piece->bytes - at, STORE_CHUNK_BYTES - staging->bytes);
+		region_copy(staging->data + staging->bytes, piece->data + at, bytes, COPY_GATHER);
+		staging->bytes += bytes;
+		at += bytes;
+		if (staging->bytes == STORE_CHUNK_BYTES)
+			ret = staging_flush(self);
+	}
+	flow_piece_end(core, piece, OWNER_APP);
+	return ret;
+}
+
+static int s3_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct s3_sink *self = CONTAINER_OF(sink, struct s3_sink, sink);
+
+	if (piece->bytes < STORE_CHUNK_BYTES || self->staging.data)
+		return staging_fill(self, piece);
+	return piece_submit(self, piece);
 }
 
 static int s3_finish(struct flow_sink *sink, bool failed)
@@ -335,10 +371,14 @@ static int s3_finish(struct flow_sink *sink, bool failed)
 	struct s3_sink *self = CONTAINER_OF(sink, struct s3_sink, sink);
 	int ret;
 
-	self->end = (struct s3_job){
-		.done = {.fn = job_done}, .sink = self, .is_end = true, .failed = failed};
+	if (self->staging.data)
+		staging_flush(self);
+	self->end = (struct s3_job){.work = {.done = {.fn = job_done}, .run = job_run},
+		.sink = self,
+		.is_end = true,
+		.failed = failed};
 	self->waiter = fiber_self();
-	job_submit(&self->end);
+	flow_s3_submit(self->uploads, &self->end.work);
 	while (!self->ended || self->pieces_out)
 		fiber_park();
 	ret = atomic_load(&self->error);

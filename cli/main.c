@@ -68,7 +68,7 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return help(argc, argv);
-	if (!strcmp(argv[1], "version") || !strcmp(argv[1], "--version")) {
+	if ((argc == 2 && !strcmp(argv[1], "version")) || !strcmp(argv[1], "--version")) {
 		printf("nebulaio %s\n", VERSION);
 		return CLI_OK;
 	}

@@ -16,6 +16,7 @@ static const char *const NAMES[PROFILE_KEYS] = {
 	[PROFILE_REGION] = "region",
 	[PROFILE_DEVICE] = "device",
 	[PROFILE_TRANSPORT] = "transport",
+	[PROFILE_ADMIN] = "admin",
 };
 
 static char *trim(char *text)
@@ -70,7 +71,8 @@ static int lines_read(FILE *file, const char *path, const char *name, struct pro
 			!value_set(inside ? profile : &other, trim(text), trim(equals + 1))) {
 			fprintf(stderr,
 				"nebulaio: %s:%u: not [NAME], nor one of endpoint, "
-				"access_key, secret_key, region, device, transport = VALUE\n",
+				"access_key, secret_key, region, device, transport, admin = "
+				"VALUE\n",
 				path, number);
 			return CLI_USAGE;
 		}

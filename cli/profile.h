@@ -8,6 +8,7 @@
  *	region = us-east-1
  *	device = mlx5_0
  *	transport = auto
+ *	admin = http://10.0.0.1:9001
  */
 #ifndef CLI_PROFILE_H
 #define CLI_PROFILE_H
@@ -19,6 +20,7 @@ enum profile_key {
 	PROFILE_REGION,
 	PROFILE_DEVICE,
 	PROFILE_TRANSPORT,
+	PROFILE_ADMIN,
 	PROFILE_KEYS
 };
 

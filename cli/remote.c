@@ -8,6 +8,7 @@
 #include "profile.h"
 
 #define DEFAULT_ENDPOINTS "rdma://127.0.0.1:9100,http://127.0.0.1:9000"
+#define DEFAULT_ADMIN	  "http://127.0.0.1:9001"
 #define DEVELOPMENT_KEY	  "minioadmin"
 
 /* The environment, then the profile, then what is preset. */
@@ -35,6 +36,8 @@ static void profile_apply(struct remote_opts *opts, const struct profile *profil
 		"AWS_REGION", "AWS_DEFAULT_REGION", profile->values[PROFILE_REGION], NULL);
 	opts->device_name =
 		env_first("NEBULAIO_RDMA_DEVICE_NAME", NULL, profile->values[PROFILE_DEVICE], NULL);
+	opts->admin_endpoint = env_first(
+		"NEBULAIO_ADMIN_ENDPOINT", NULL, profile->values[PROFILE_ADMIN], DEFAULT_ADMIN);
 	opts->transport = NEB_AUTO;
 	if (profile->values[PROFILE_TRANSPORT])
 		neb_transport_parse(profile->values[PROFILE_TRANSPORT], &opts->transport);
@@ -55,9 +58,9 @@ static int profile_take(struct remote_opts *opts, const char *name)
 {
 	static struct profile profile;
 	static const enum profile_key KEYS[] = {PROFILE_ENDPOINT, PROFILE_ACCESS_KEY,
-		PROFILE_SECRET_KEY, PROFILE_REGION, PROFILE_DEVICE};
+		PROFILE_SECRET_KEY, PROFILE_REGION, PROFILE_DEVICE, PROFILE_ADMIN};
 	const char **const to[] = {&opts->endpoints, &opts->access_key, &opts->secret_key,
-		&opts->region, &opts->device_name};
+		&opts->region, &opts->device_name, &opts->admin_endpoint};
 	int ret = profile_read(name, &profile);
 
 	if (ret)

@@ -13,6 +13,7 @@
 /* The options that every such command has; in usage texts as REMOTE_USAGE. */
 struct remote_opts {
 	const char *endpoints;
+	const char *admin_endpoint; /* of the admin interface */
 	const char *access_key;
 	const char *secret_key;
 	const char *region;
@@ -32,7 +33,8 @@ struct remote_opts {
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"          \
-	"  -v, --verbose      say which way each request went\n"
+	"  -v, --verbose      say which way each request went\n"                                   \
+	"      --json         what is printed as JSON, one object a line\n"
 
 /* getopt_long's short options and the long ones, to be followed by a command's own. */
 #define REMOTE_SHORT "v"
@@ -53,6 +55,7 @@ enum {
 		{"access-key", required_argument, NULL, REMOTE_ACCESS},   \
 		{"profile", required_argument, NULL, REMOTE_PROFILE},     \
 		{"secret-key", required_argument, NULL, REMOTE_SECRET},   \
+		{"json", no_argument, NULL, REMOTE_JSON},                 \
 	{                                                                 \
 		"verbose", no_argument, NULL, 'v'                         \
 	}

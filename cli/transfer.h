@@ -33,14 +33,18 @@ struct transfer {
 	enum neb_transport transport; /* of the last part, out */
 	char fallback[128];	      /* out */
 	struct progress progress;
-	bool quiet; /* no progress of its own: one of many */
+	bool quiet;		/* no progress of its own: one of many */
+	bool resume;		/* goes on with an upload that was cut off; keeps one that fails */
+	uint64_t bytes_resumed; /* of bytes, were there already; out */
 };
 
 /* Writes the object to fd, in order. An object that is replaced meanwhile is an error, never a
  * mixture. Exit code. */
 int transfer_get(struct transfer *transfer, int fd);
 /* Stores what fd yields until its end: in one request when it is short, else as a multipart upload,
- * which is aborted when it fails. name is for messages. Exit code. */
+ * which is aborted when it fails, or kept with resume. Where it can be neither, what is written
+ * down of it stays (upload_state.h), and the next one of this file to this key goes on with it or
+ * aborts it. name is the file's, or for messages. Exit code. */
 int transfer_put(struct transfer *transfer, int fd, const char *name);
 
 /* The object to target: "-", a folder, a special file, or a file, which gets its name when it is

@@ -118,5 +118,10 @@ int transfer_copy(struct transfer *transfer, const char *from_bucket, const char
 	buf_free(&source);
 	transfer->transport = result.transport;
 	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
-	return ret ? remote_failed(from_key, &result) : CLI_OK;
+	if (ret)
+		return remote_failed(from_key, &result);
+	/* How much that was, the answer does not say. */
+	if (neb_head(transfer->client, transfer->bucket, transfer->key, &result) == 0)
+		transfer->bytes = result.object_bytes;
+	return CLI_OK;
 }

@@ -9,8 +9,8 @@
 #include "base/base.h"
 #include "codec/codec.h"
 #include "transfer.h"
+#include "upload_state.h"
 
-#define PARTS_MAX	 10000u
 #define ANSWER_BYTES_MAX 8192u
 
 struct part {
@@ -20,6 +20,7 @@ struct part {
 	bool busy;
 	struct neb_iov body;
 	uint8_t checksum[CHECKSUM_BYTES_MAX];
+	uint64_t crc; /* the checksum as a number */
 };
 
 struct upload {
@@ -30,8 +31,7 @@ struct upload {
 	struct part parts[TRANSFER_WINDOW];
 	uint32_t part_count;
 	uint32_t in_flight;
-	char upload_id[256];
-	char (*etags)[84]; /* by part number less one */
+	struct upload_state state;
 	char answer[ANSWER_BYTES_MAX];
 };
 
@@ -112,16 +112,21 @@ static int multipart_create(struct upload *upload)
 		.into = &into,
 		.into_count = 1,
 	};
+	char upload_id[UPLOAD_ID_BYTES_MAX];
 	struct neb_result result;
+	int ret;
 
 	if (neb_perform(transfer->client, &request, &result))
 		return remote_failed(transfer->key, &result);
-	if (answer_text(upload->answer, result.bytes, "UploadId", upload->upload_id,
-		    sizeof(upload->upload_id))) {
+	if (answer_text(upload->answer, result.bytes, "UploadId", upload_id, sizeof(upload_id))) {
 		fprintf(stderr, "nebulaio: %s: the server began an upload without naming it\n",
 			transfer->key);
 		return CLI_FAILED;
 	}
+	ret = upload_state_begin(&upload->state, upload->part_bytes, upload_id);
+	if (ret && transfer->resume)
+		fprintf(stderr, "nebulaio: %s: nothing can be written down to resume it by: %s\n",
+			upload->name, strerror(-ret));
 	return CLI_OK;
 }
 
@@ -133,11 +138,39 @@ static void multipart_abort(struct upload *upload)
 	struct neb_result result;
 	char query[300];
 
-	snprintf(query, sizeof(query), "uploadId=%s", upload->upload_id);
+	snprintf(query, sizeof(query), "uploadId=%s", upload->state.upload_id);
 	request.query = query;
-	if (neb_perform(transfer->client, &request, &result))
-		fprintf(stderr, "nebulaio: %s: the unfinished upload %s stays on the server: %s\n",
-			transfer->key, upload->upload_id, result.message);
+	if (neb_perform(transfer->client, &request, &result) == 0 || result.status == 404) {
+		upload_state_drop(&upload->state);
+		return;
+	}
+	fprintf(stderr,
+		"nebulaio: %s: the unfinished upload %s stays on the server: %s; `nebulaio cp` of "
+		"the same file ends it, with --resume goes on with it\n",
+		transfer->key, upload->state.upload_id, result.message);
+}
+
+/* The upload that is written down, if it can be gone on with; else it is ended, and a new one
+ * begins. */
+static int multipart_open(struct upload *upload)
+{
+	struct transfer *transfer = upload->transfer;
+	struct upload_state *state = &upload->state;
+	bool same = false;
+	int ret;
+
+	if (!state->parts || !upload_state_read(state, &same))
+		return multipart_create(upload);
+	if (!transfer->resume || !same || state->part_bytes != upload->part_bytes) {
+		multipart_abort(upload);
+		return multipart_create(upload);
+	}
+	ret = upload_state_verify(state, transfer->client, transfer->bucket, transfer->key);
+	if (ret == CLI_NOT_FOUND)
+		return multipart_create(upload);
+	if (!ret && upload_state_go_on(state))
+		fprintf(stderr, "nebulaio: %s: %s\n", state->path, strerror(errno));
+	return ret;
 }
 
 static int multipart_complete(struct upload *upload)
@@ -163,9 +196,9 @@ static int multipart_complete(struct upload *upload)
 	for (uint32_t i = 0; i < upload->part_count; i++)
 		buf_printf(&xml,
 			"<Part><PartNumber>%u</PartNumber><ETag>&quot;%s&quot;</ETag></Part>",
-			i + 1, upload->etags[i]);
+			i + 1, upload->state.parts[i].etag);
 	buf_put_str(&xml, "</CompleteMultipartUpload>");
-	snprintf(query, sizeof(query), "uploadId=%s", upload->upload_id);
+	snprintf(query, sizeof(query), "uploadId=%s", upload->state.upload_id);
 	request.query = query;
 	body = (struct neb_iov){xml.data, xml.len};
 	ret = neb_perform(transfer->client, &request, &result);
@@ -180,6 +213,20 @@ static int multipart_complete(struct upload *upload)
 	return CLI_OK;
 }
 
+/* The server has these very bytes already. */
+static bool part_there(struct upload *upload, struct part *part)
+{
+	const struct upload_part *have = &upload->state.parts[part->number - 1];
+	struct transfer *transfer = upload->transfer;
+
+	if (!have->have || have->crc != part->crc)
+		return false;
+	transfer->bytes += part->bytes;
+	transfer->bytes_resumed += part->bytes;
+	progress_add(&transfer->progress, part->bytes);
+	return true;
+}
+
 static int part_submit(struct upload *upload, struct part *part)
 {
 	struct transfer *transfer = upload->transfer;
@@ -190,20 +237,28 @@ static int part_submit(struct upload *upload, struct part *part)
 		.body = &part->body,
 		.body_count = 1,
 		.user_data = part,
+		.checksum_kind = NEB_CHECKSUM_CRC64NVME,
+		.checksum = part->checksum,
 	};
 	char query[320];
 	uint64_t id;
 	int ret;
 
-	if (upload->part_count == PARTS_MAX) {
+	if (upload->part_count == UPLOAD_PARTS_MAX) {
 		fprintf(stderr, "nebulaio: %s: more than %u parts of %u bytes\n", upload->name,
-			PARTS_MAX, upload->part_bytes);
+			UPLOAD_PARTS_MAX, upload->part_bytes);
 		return CLI_FAILED;
 	}
 	part->number = ++upload->part_count;
+	checksum_of(CHECKSUM_CRC64NVME, part->data, part->bytes, part->checksum);
+	part->crc = 0;
+	for (unsigned i = 0; i < sizeof(part->crc); i++)
+		part->crc = part->crc << 8 | part->checksum[i];
+	if (part_there(upload, part))
+		return CLI_OK;
 	part->body = (struct neb_iov){part->data, part->bytes};
-	snprintf(
-		query, sizeof(query), "partNumber=%u&uploadId=%s", part->number, upload->upload_id);
+	snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", part->number,
+		upload->state.upload_id);
 	request.query = query;
 	ret = neb_submit(transfer->client, &request, &id);
 	if (ret) {
@@ -234,7 +289,7 @@ static int part_finish(struct upload *upload)
 	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
 	if (result.error)
 		return remote_failed(transfer->key, &result);
-	memcpy(upload->etags[part->number - 1], result.etag, sizeof(result.etag));
+	upload_state_part(&upload->state, part->number, part->crc, result.etag);
 	transfer->bytes += part->bytes;
 	progress_add(&transfer->progress, part->bytes);
 	return CLI_OK;
@@ -253,7 +308,7 @@ static struct part *free_part(struct upload *upload)
 static int put_parts(struct upload *upload)
 {
 	struct part *part = &upload->parts[0];
-	int ret = multipart_create(upload);
+	int ret = multipart_open(upload);
 
 	if (ret)
 		return ret;
@@ -274,7 +329,11 @@ static int put_parts(struct upload *upload)
 	}
 	if (!ret)
 		ret = multipart_complete(upload);
-	if (ret)
+	if (!ret)
+		upload_state_drop(&upload->state);
+	else if (upload->transfer->resume && upload->state.path[0])
+		fprintf(stderr, "nebulaio: %s: the same command goes on from here\n", upload->name);
+	else
 		multipart_abort(upload);
 	return ret;
 }
@@ -288,10 +347,23 @@ static uint32_t part_bytes_for(int fd, uint64_t *ret_total)
 	*ret_total = 0;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
 		*ret_total = (uint64_t)st.st_size;
-		while (bytes * (PARTS_MAX - 1) < *ret_total)
+		while (bytes * (UPLOAD_PARTS_MAX - 1) < *ret_total)
 			bytes *= 2;
 	}
 	return (uint32_t)bytes;
+}
+
+/* A pipe cannot be read twice: nothing is written down of it. */
+static int state_open(struct upload *upload)
+{
+	struct transfer *transfer = upload->transfer;
+	struct stat st;
+
+	if (fstat(upload->fd, &st) == 0 && S_ISREG(st.st_mode) && upload->fd != STDIN_FILENO)
+		return upload_state_open(&upload->state, transfer->bucket, transfer->key,
+			       upload->name, &st) == -ENOMEM;
+	upload->state.parts = calloc(UPLOAD_PARTS_MAX, sizeof(*upload->state.parts));
+	return upload->state.parts == NULL;
 }
 
 int transfer_put(struct transfer *transfer, int fd, const char *name)
@@ -306,8 +378,7 @@ int transfer_put(struct transfer *transfer, int fd, const char *name)
 	upload->name = name;
 	upload->fd = fd;
 	upload->part_bytes = part_bytes_for(fd, &total);
-	upload->etags = calloc(PARTS_MAX, sizeof(*upload->etags));
-	if (!upload->etags)
+	if (state_open(upload))
 		goto no_memory;
 	for (unsigned i = 0; i < TRANSFER_WINDOW; i++) {
 		if (neb_buffer_alloc(transfer->client, upload->part_bytes, &upload->parts[i].data))
@@ -329,7 +400,7 @@ out:
 	if (upload) {
 		for (unsigned i = 0; i < TRANSFER_WINDOW; i++)
 			neb_buffer_free(transfer->client, upload->parts[i].data);
-		free(upload->etags);
+		upload_state_close(&upload->state);
 	}
 	free(upload);
 	return ret;

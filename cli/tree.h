@@ -55,6 +55,7 @@ struct tree_copy {
 	size_t count;
 	unsigned lanes;
 	bool move;	      /* delete each source when it is copied */
+	bool resume;	      /* as transfer.h's */
 	bool quiet;	      /* do not print each name */
 	uint64_t bytes, done; /* out */
 };

@@ -92,6 +92,27 @@ static int fetch(
 	return ret;
 }
 
+static void print_json(const struct transfer *transfer, const struct tree_copy *copy,
+	const char *source, const struct tree_item *item)
+{
+	char name[PATH_BYTES + 128];
+
+	flockfile(stdout);
+	snprintf(name, sizeof(name), "%s%s%s%s", copy->from.bucket ? "s3://" : "",
+		copy->from.bucket ? copy->from.bucket : "", copy->from.bucket ? "/" : "", source);
+	printf("{\"source\": ");
+	remote_print_json(stdout, name);
+	snprintf(name, sizeof(name), "%s%s%s%s%s", copy->to.bucket ? "s3://" : "",
+		copy->to.bucket ? copy->to.bucket : "", copy->to.bucket ? "/" : "", copy->to.prefix,
+		copy->to.bucket ? "" : "/");
+	printf(", \"target\": ");
+	strncat(name, item->name, sizeof(name) - strlen(name) - 1);
+	remote_print_json(stdout, name);
+	printf(", \"bytes\": %llu, \"transport\": \"%s\"}\n", (unsigned long long)item->bytes,
+		neb_transport_name(transfer->transport));
+	funlockfile(stdout);
+}
+
 static int copy_one(struct transfer *transfer, struct tree_copy *copy, const struct tree_item *item)
 {
 	const struct tree_place *from = &copy->from, *to = &copy->to;
@@ -115,7 +136,9 @@ static int copy_one(struct transfer *transfer, struct tree_copy *copy, const str
 		ret = transfer_from_file(transfer, source);
 	if (!ret && copy->move)
 		ret = tree_delete(transfer->client, from, item->name);
-	if (!ret && !copy->quiet)
+	if (!ret && copy->opts->json)
+		print_json(transfer, copy, source, item);
+	else if (!ret && !copy->quiet)
 		printf("%s%s%s%s\n", from->bucket ? "s3://" : "", from->bucket ? from->bucket : "",
 			from->bucket ? "/" : "", source);
 	if (copy->opts->verbose) {
@@ -143,7 +166,10 @@ static void *lane_main(void *arg)
 	}
 	while ((i = atomic_fetch_add(&lanes->next, 1)) < copy->count) {
 		const struct tree_item *item = copy->items[i];
-		struct transfer transfer = {.client = client, .opts = copy->opts, .quiet = true};
+		struct transfer transfer = {.client = client,
+			.opts = copy->opts,
+			.quiet = true,
+			.resume = copy->resume};
 
 		ret = copy_one(&transfer, copy, item);
 		pthread_mutex_lock(&lanes->mutex);

@@ -1,0 +1,58 @@
+/* cli/admin_call.h: requests to the server's admin API (docs/spec/admin.md), JSON both ways. */
+#ifndef CLI_ADMIN_CALL_H
+#define CLI_ADMIN_CALL_H
+
+#include <jansson.h>
+
+#include "base/base.h"
+#include "remote.h"
+
+#define ADMIN_PARTS_MAX 6u
+
+struct admin {
+	const struct cli_command *command;
+	struct remote_opts opts;
+	struct neb_client *client;
+	const char *account; /* a number, or "root" */
+	bool no_key;
+};
+
+/* What one word behind the command does; arguments are those behind that word. An exit code. */
+struct admin_verb {
+	const char *name;
+	int arguments_min, arguments_max;
+	int (*run)(struct admin *admin, int count, char **arguments);
+};
+
+#define ADMIN_USAGE                                                                         \
+	"  --account NUMBER   whose (default root: the server's own account)\n"             \
+	"  --endpoint URL     the admin interface (NEBULAIO_ADMIN_ENDPOINT, `admin` in a\n" \
+	"                     profile; default http://127.0.0.1:9001)\n"                    \
+	"  --access-key KEY   the server's root (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n" \
+	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"               \
+	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"   \
+	"      --json         what is printed as JSON\n"
+
+/* Reads the options, finds the verb, connects and runs it. */
+int admin_run(const struct cli_command *command, const struct admin_verb *verbs, size_t verb_count,
+	int argc, char **argv);
+
+struct admin_request {
+	const char *method;
+	const char *parts[ADMIN_PARTS_MAX + 1]; /* behind /admin/v1/, ended by NULL */
+	const json_t *body;			/* or NULL */
+	bool may_be_missing;			/* a 404 is not said */
+};
+/* An exit code; said why. ret_json may be NULL; *ret_json is NULL when nothing was answered. */
+int admin_request(struct admin *admin, const struct admin_request *request, json_t **ret_json);
+
+/* A member's text, "" when it has none. */
+const char *admin_text(const json_t *json, const char *member);
+/* One JSON value on a line of its own. */
+void admin_print_json(const json_t *json);
+/* Makes a key and tells it; parts lead to its "keys". */
+int admin_key_make(struct admin *admin, const char *const *parts, json_t *also);
+/* `KEY  active  TIME` for each. */
+void admin_print_keys(const json_t *keys);
+
+#endif

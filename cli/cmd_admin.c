@@ -1,0 +1,280 @@
+/* cli/cmd_admin.c: `nebulaio admin`: accounts, managed policies, and how the store and its volumes
+ * are. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin_call.h"
+
+static const char USAGE[] =
+	"usage: nebulaio admin [OPTIONS] info | health | buckets | accounts | policies\n"
+	"       nebulaio admin [OPTIONS] account-create NUMBER [DISPLAY-NAME]\n"
+	"       nebulaio admin [OPTIONS] account-show | account-key | account-remove NUMBER\n"
+	"       nebulaio admin [OPTIONS] policy-put NAME FILE\n"
+	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
+	"\n"
+	"health tells the state of each volume, and ends with 1 when one is not good. account-key\n"
+	"makes a key of the account's own root. policies, policy-put and policy-remove are about\n"
+	"the account that --account names; FILE is a policy as JSON.\n"
+	"\n" ADMIN_USAGE;
+
+static int get(struct admin *admin, const char *what, json_t **ret_json)
+{
+	const struct admin_request request = {.method = "GET", .parts = {what}};
+
+	return admin_request(admin, &request, ret_json);
+}
+
+static uint64_t number(const json_t *json, const char *member)
+{
+	return (uint64_t)json_integer_value(json_object_get(json, member));
+}
+
+static int admin_info(struct admin *admin, int count, char **arguments)
+{
+	char used[32], whole[32], cache[32];
+	json_t *info, *store;
+	int ret = get(admin, "info", &info);
+
+	(void)count;
+	(void)arguments;
+	if (ret)
+		return ret;
+	store = json_object_get(info, "store");
+	if (admin->opts.json)
+		admin_print_json(info);
+	else
+		printf("%s of %s used, %s of cache\n%llu objects in %llu buckets of %llu "
+		       "accounts\n%zu volumes\n",
+			remote_bytes_text(number(store, "used_bytes"), used),
+			remote_bytes_text(number(store, "volume_bytes"), whole),
+			remote_bytes_text(number(store, "cache_bytes"), cache),
+			(unsigned long long)number(store, "objects"),
+			(unsigned long long)number(store, "buckets"),
+			(unsigned long long)number(info, "accounts"),
+			json_array_size(json_object_get(info, "volumes")));
+	json_decref(info);
+	return CLI_OK;
+}
+
+static int admin_health(struct admin *admin, int count, char **arguments)
+{
+	json_t *info, *volume;
+	size_t idx;
+	int ret = get(admin, "info", &info);
+
+	(void)count;
+	(void)arguments;
+	if (ret)
+		return ret;
+	json_array_foreach(json_object_get(info, "volumes"), idx, volume)
+	{
+		char bytes[32];
+
+		if (strcmp(admin_text(volume, "state"), "good") != 0)
+			ret = CLI_FAILED;
+		if (admin->opts.json)
+			admin_print_json(volume);
+		else
+			printf("volume %zu  %-10s  %s\n", idx, admin_text(volume, "state"),
+				remote_bytes_text(number(volume, "bytes"), bytes));
+	}
+	json_decref(info);
+	return ret;
+}
+
+/* Each of a list on a line, as JSON or by two of its members. */
+static void list_print(
+	const struct admin *admin, const json_t *list, const char *first, const char *second)
+{
+	const json_t *entry;
+	size_t idx;
+
+	json_array_foreach((json_t *)list, idx, entry)
+	{
+		if (admin->opts.json)
+			admin_print_json(entry);
+		else
+			printf("%-24s %s\n", admin_text(entry, first), admin_text(entry, second));
+	}
+}
+
+static int admin_buckets(struct admin *admin, int count, char **arguments)
+{
+	json_t *json;
+	int ret = get(admin, "buckets", &json);
+
+	(void)count;
+	(void)arguments;
+	if (!ret)
+		list_print(admin, json_object_get(json, "buckets"), "name", "account_id");
+	json_decref(json);
+	return ret;
+}
+
+static int admin_accounts(struct admin *admin, int count, char **arguments)
+{
+	json_t *json;
+	int ret = get(admin, "accounts", &json);
+
+	(void)count;
+	(void)arguments;
+	if (!ret)
+		list_print(admin, json_object_get(json, "accounts"), "account_id", "display_name");
+	json_decref(json);
+	return ret;
+}
+
+/* ---- Accounts. ---- */
+
+static int account_get(
+	struct admin *admin, const char *account, bool may_be_missing, json_t **ret_json)
+{
+	const struct admin_request request = {
+		.method = "GET", .parts = {"accounts", account}, .may_be_missing = may_be_missing};
+
+	return admin_request(admin, &request, ret_json);
+}
+
+static void account_print(const struct admin *admin, const json_t *account)
+{
+	if (admin->opts.json) {
+		admin_print_json(account);
+		return;
+	}
+	printf("account   %s\nid        %s\nname      %s\nusers     %zu\n",
+		admin_text(account, "account_id"), admin_text(account, "id"),
+		admin_text(account, "display_name"),
+		json_array_size(json_object_get(account, "users")));
+	admin_print_keys(json_object_get(account, "keys"));
+}
+
+static int account_show(struct admin *admin, int count, char **arguments)
+{
+	json_t *account;
+	int ret = account_get(admin, arguments[0], false, &account);
+
+	(void)count;
+	if (!ret)
+		account_print(admin, account);
+	json_decref(account);
+	return ret;
+}
+
+static int account_create(struct admin *admin, int count, char **arguments)
+{
+	json_t *body = json_object(), *account = NULL;
+	const struct admin_request request = {
+		.method = "PUT", .parts = {"accounts", arguments[0]}, .body = body};
+	int ret = account_get(admin, arguments[0], true, NULL);
+
+	if (ret == CLI_OK) {
+		fprintf(stderr, "nebulaio: there is an account %s already\n", arguments[0]);
+		ret = CLI_FAILED;
+	} else if (ret == CLI_NOT_FOUND) {
+		if (count > 1)
+			json_object_set_new(body, "display_name", json_string(arguments[1]));
+		ret = admin_request(admin, &request, &account);
+		if (!ret)
+			account_print(admin, account);
+	}
+	json_decref(account);
+	json_decref(body);
+	return ret;
+}
+
+static int account_key(struct admin *admin, int count, char **arguments)
+{
+	const char *const parts[ADMIN_PARTS_MAX + 1] = {"accounts", arguments[0], "keys"};
+	json_t *also = json_pack("{s:s}", "account", arguments[0]);
+	int ret = admin_key_make(admin, parts, also);
+
+	(void)count;
+	json_decref(also);
+	return ret;
+}
+
+static int account_remove(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {
+		.method = "DELETE", .parts = {"accounts", arguments[0]}};
+
+	(void)count;
+	return admin_request(admin, &request, NULL);
+}
+
+/* ---- Managed policies. ---- */
+
+static int admin_policies(struct admin *admin, int count, char **arguments)
+{
+	bool root = strcmp(admin->account, "root") == 0;
+	json_t *account;
+	int ret = account_get(admin, admin->account, root, &account);
+
+	(void)count;
+	(void)arguments;
+	if (ret == CLI_NOT_FOUND && root)
+		return CLI_OK; /* nobody made one yet */
+	if (!ret)
+		list_print(admin, json_object_get(account, "policies"), "name", "path");
+	json_decref(account);
+	return ret;
+}
+
+static int policy_put(struct admin *admin, int count, char **arguments)
+{
+	json_error_t error;
+	json_t *document, *body;
+	struct admin_request request = {
+		.method = "PUT", .parts = {"accounts", admin->account, "policies", arguments[0]}};
+	int ret;
+
+	(void)count;
+	errno = 0;
+	document = json_load_file(arguments[1], JSON_REJECT_DUPLICATES, &error);
+	if (!document) {
+		fprintf(stderr, "nebulaio: %s: line %d: %s\n", arguments[1], error.line,
+			error.text);
+		return errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+	}
+	body = json_pack("{s:o}", "document", document);
+	request.body = body;
+	ret = admin_request(admin, &request, NULL);
+	json_decref(body);
+	return ret;
+}
+
+static int policy_remove(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {.method = "DELETE",
+		.parts = {"accounts", admin->account, "policies", arguments[0]}};
+
+	(void)count;
+	return admin_request(admin, &request, NULL);
+}
+
+static int admin_command_run(int argc, char **argv)
+{
+	static const struct admin_verb VERBS[] = {
+		{"info", 0, 0, admin_info},
+		{"health", 0, 0, admin_health},
+		{"buckets", 0, 0, admin_buckets},
+		{"accounts", 0, 0, admin_accounts},
+		{"account-create", 1, 2, account_create},
+		{"account-show", 1, 1, account_show},
+		{"account-key", 1, 1, account_key},
+		{"account-remove", 1, 1, account_remove},
+		{"policies", 0, 0, admin_policies},
+		{"policy-put", 2, 2, policy_put},
+		{"policy-remove", 1, 1, policy_remove},
+	};
+
+	return admin_run(&CLI_ADMIN, VERBS, ARRAY_LEN(VERBS), argc, argv);
+}
+
+const struct cli_command CLI_ADMIN = {
+	.name = "admin",
+	.summary = "accounts, managed policies, the store's health",
+	.usage = USAGE,
+	.run = admin_command_run,
+};

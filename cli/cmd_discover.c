@@ -1,0 +1,321 @@
+/* cli/cmd_discover.c: `nebulaio discover`: asks a multicast group of the fabric for its servers and
+ * lists those that answer. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "codec/discovery.h"
+#include "rdma/rdma.h"
+#include "remote.h"
+
+#define SLOTS	     64u
+#define RECV_BYTES   (RP_GRH_BYTES + DISCOVERY_BYTES)
+#define SERVERS_MAX  1024u
+#define ASK_EVERY_NS (250 * NS_PER_MS)
+#define JOIN_WAIT_NS (5 * NS_PER_S)
+
+static const char USAGE[] =
+	"usage: nebulaio discover [OPTIONS]\n\n"
+	"Lists the servers that answer on an RDMA device's fabric. An answer is a\n"
+	"hint, not a proof: whoever connects authenticates.\n\n"
+	"      --device NAME      where to look: an RDMA device, or simulated (the default)\n"
+	"      --timeout SECONDS  how long to listen (default 1)\n"
+	"      --group ADDRESS    multicast address (default " DISCOVERY_GROUP ")\n"
+	"      --json             one JSON object a line\n";
+
+struct discover {
+	struct rp_device *device;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	struct rp_qp *qp;
+	struct rp_mr *mr;
+	struct rp_group *group;
+	uint8_t *memory; /* SLOTS of answers, then the question */
+	uint64_t nonce;
+	uint32_t count;
+	struct discovery_wire servers[SERVERS_MAX];
+};
+struct discover_opts {
+	const char *device_name, *group;
+	uint64_t timeout_ns;
+	bool json;
+};
+
+static void discover_close(struct discover *discover)
+{
+	rp_group_leave(discover->group);
+	rp_qp_close(discover->qp);
+	rp_mr_close(discover->mr);
+	rp_cq_close(discover->cq);
+	rp_pd_close(discover->pd);
+	if (discover->device)
+		rp_close(discover->device);
+	free(discover->memory);
+	free(discover);
+}
+
+static int slot_post(struct discover *discover, uint64_t slot)
+{
+	struct rp_sge sge = {(uintptr_t)discover->memory + slot * RECV_BYTES, RECV_BYTES,
+		rp_mr_lkey(discover->mr)};
+	uint32_t posted;
+
+	return rp_post_recv(discover->qp, &(struct rp_recv_wr){slot, &sge, 1}, 1, &posted);
+}
+
+static int group_wait(struct discover *discover)
+{
+	struct pollfd wait = {.fd = rp_cm_fd(discover->device), .events = POLLIN};
+	uint64_t give_up_ns = clock_now_ns() + JOIN_WAIT_NS;
+	struct rp_cm_event event;
+
+	while (clock_now_ns() < give_up_ns) {
+		int got = rp_cm_poll(discover->device, &event);
+
+		if (got < 0)
+			return got;
+		if (got && event.type == RP_CM_GROUP_JOINED)
+			return 0;
+		if (got && event.type == RP_CM_GROUP_FAILED)
+			return -ENETUNREACH;
+		if (!got)
+			poll(&wait, 1, 100);
+	}
+	return -ETIMEDOUT;
+}
+
+static int discover_open(struct discover *discover, const struct discover_opts *opts)
+{
+	const struct rp_open_opts open = {.device_name = opts->device_name, .gid_index = -1};
+	struct rp_mr_opts mr = {.access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
+	struct rp_qp_attr attr = {.type = RP_QP_UD,
+		.qkey = RP_GROUP_QKEY,
+		.cap = {.max_send_wr = 16,
+			.max_recv_wr = SLOTS,
+			.max_send_sge = 1,
+			.max_recv_sge = 1}};
+	int err = rp_open(&open, &discover->device);
+
+	mr.bytes = ALIGN_UP(SLOTS * RECV_BYTES + DISCOVERY_BYTES, 4096u);
+	discover->memory = aligned_alloc(4096, mr.bytes);
+	mr.addr = discover->memory;
+	if (!err && !discover->memory)
+		err = -ENOMEM;
+	if (!err)
+		err = rp_pd_open(discover->device, &discover->pd);
+	if (!err)
+		err = rp_mr_open(discover->pd, &mr, &discover->mr);
+	if (!err)
+		err = rp_cq_open(discover->device, SLOTS + 16, discover, &discover->cq);
+	attr.send_cq = attr.recv_cq = discover->cq;
+	if (!err)
+		err = rp_qp_open(discover->pd, &attr, &discover->qp);
+	for (uint64_t slot = 0; slot < SLOTS && !err; slot++)
+		err = slot_post(discover, slot);
+	/* A member too: some fabrics let nobody else send to a group. */
+	if (!err)
+		err = rp_group_join(discover->qp, opts->group, discover, &discover->group);
+	return err ? err : group_wait(discover);
+}
+
+static int ask(struct discover *discover)
+{
+	uint8_t *at = discover->memory + SLOTS * RECV_BYTES;
+	struct discovery_wire question;
+	struct rp_sge sge = {(uintptr_t)at, DISCOVERY_BYTES, rp_mr_lkey(discover->mr)};
+	struct rp_send_wr wr = {.wr_id = SLOTS,
+		.opcode = RP_SEND,
+		.flags = RP_SEND_SIGNALED,
+		.sg_list = &sge,
+		.sge_count = 1,
+		.ah = rp_group_ah(discover->group),
+		.remote_qpn = RP_GROUP_QPN,
+		.remote_qkey = RP_GROUP_QKEY};
+	uint32_t posted;
+
+	discovery_ask(discover->nonce, &question);
+	memcpy(at, &question, sizeof(question));
+	return rp_post_send(discover->qp, &wr, 1, &posted);
+}
+
+static bool is_known(const struct discover *discover, const struct discovery_wire *server)
+{
+	for (uint32_t i = 0; i < discover->count; i++) {
+		if (!memcmp(&discover->servers[i], server, sizeof(*server)))
+			return true;
+	}
+	return false;
+}
+
+static void take(struct discover *discover, const struct rp_wc *wc)
+{
+	const uint8_t *slot = discover->memory + wc->wr_id * RECV_BYTES;
+	struct discovery_wire server;
+
+	if (wc->opcode != RP_RECV || wc->wr_id >= SLOTS)
+		return;
+	if (!wc->status && wc->byte_len >= RP_GRH_BYTES &&
+		discovery_is_answer(slot + RP_GRH_BYTES, wc->byte_len - RP_GRH_BYTES,
+			discover->nonce, &server) &&
+		discover->count < SERVERS_MAX && !is_known(discover, &server))
+		discover->servers[discover->count++] = server;
+	slot_post(discover, wc->wr_id);
+}
+
+/* Asks now and then, for datagrams get lost, and takes what comes until the time is over. */
+static int listen_for(struct discover *discover, uint64_t timeout_ns)
+{
+	uint64_t now_ns = clock_now_ns(), end_ns = now_ns + timeout_ns, ask_ns = now_ns;
+	struct pollfd wait = {.fd = rp_cq_fd(discover->cq), .events = POLLIN};
+
+	for (; now_ns < end_ns; now_ns = clock_now_ns()) {
+		struct rp_wc wc;
+
+		if (now_ns >= ask_ns) {
+			int err = ask(discover);
+
+			if (err)
+				return err;
+			ask_ns = now_ns + ASK_EVERY_NS;
+		}
+		while (rp_cq_poll(discover->cq, &wc, 1) > 0)
+			take(discover, &wc);
+		if (rp_cq_arm(discover->cq))
+			poll(&wait, 1, (int)((MIN(ask_ns, end_ns) - now_ns) / NS_PER_MS) + 1);
+		rp_cq_disarm(discover->cq);
+	}
+	return 0;
+}
+
+/* ---- Telling. ---- */
+
+static void gid_text(const uint8_t gid[16], char text[INET6_ADDRSTRLEN])
+{
+	if (!inet_ntop(AF_INET6, gid, text, INET6_ADDRSTRLEN))
+		snprintf(text, INET6_ADDRSTRLEN, "?");
+}
+
+static void print_json(const struct discover *discover)
+{
+	for (uint32_t i = 0; i < discover->count; i++) {
+		const struct discovery_wire *server = &discover->servers[i];
+		char gid[INET6_ADDRSTRLEN];
+		const char *const pairs[][2] = {{"name", server->name},
+			{"address", server->address}, {"device", server->device},
+			{"transport", server->transport}, {"gid", gid},
+			{"version", server->release}, {"zone", server->zone},
+			{"note", server->note}};
+
+		gid_text(server->gid, gid);
+		printf("{\"port\": %u, \"http_port\": %u", server->rdma_port, server->http_port);
+		for (size_t j = 0; j < ARRAY_LEN(pairs); j++) {
+			printf(", \"%s\": ", pairs[j][0]);
+			remote_print_json(stdout, pairs[j][1]);
+		}
+		printf("}\n");
+	}
+}
+
+static void print_table(const struct discover *discover)
+{
+	if (discover->count)
+		printf("%-16s %-26s %-12s %-12s %-8s %-40s %-10s %s\n", "NAME", "ADDRESS", "DEVICE",
+			"TRANSPORT", "VERSION", "GID", "ZONE", "NOTE");
+	for (uint32_t i = 0; i < discover->count; i++) {
+		const struct discovery_wire *server = &discover->servers[i];
+		bool colons = strchr(server->address, ':') != NULL;
+		char gid[INET6_ADDRSTRLEN], address[80];
+
+		gid_text(server->gid, gid);
+		snprintf(address, sizeof(address), colons ? "[%s]:%u" : "%s:%u", server->address,
+			server->rdma_port);
+		printf("%-16s %-26s %-12s %-12s %-8s %-40s %-10s %s\n", server->name, address,
+			server->device, server->transport, server->release, gid, server->zone,
+			server->note);
+	}
+}
+
+static int discover_all(const struct discover_opts *opts)
+{
+	struct discover *discover = calloc(1, sizeof(*discover));
+	int err = discover ? 0 : -ENOMEM;
+	int ret = CLI_OK;
+
+	if (!err) {
+		random_fill(&discover->nonce, sizeof(discover->nonce));
+		err = discover_open(discover, opts);
+	}
+	if (!err)
+		err = listen_for(discover, opts->timeout_ns);
+	if (err) {
+		fprintf(stderr, "nebulaio discover: on %s: %s\n", opts->device_name,
+			err == -EINVAL ? "not a device name, or not a multicast address"
+				       : strerror(-err));
+		ret = CLI_FAILED;
+	} else if (opts->json) {
+		print_json(discover);
+	} else {
+		print_table(discover);
+	}
+	if (!err && !discover->count) {
+		fprintf(stderr, "nebulaio discover: nobody answered on %s\n", opts->device_name);
+		ret = CLI_NOT_FOUND;
+	}
+	if (discover)
+		discover_close(discover);
+	return ret;
+}
+
+static int discover_run(int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {{"device", required_argument, NULL, 'd'},
+		{"timeout", required_argument, NULL, 't'}, {"group", required_argument, NULL, 'g'},
+		{"json", no_argument, NULL, 'j'}, {0}};
+	struct remote_opts defaults;
+	struct discover_opts opts = {.group = DISCOVERY_GROUP, .timeout_ns = NS_PER_S};
+	int option;
+	double seconds;
+	char *end;
+
+	remote_defaults(&defaults);
+	opts.device_name = defaults.device_name ? defaults.device_name : "simulated";
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		switch (option) {
+		case 'd':
+			opts.device_name = optarg;
+			break;
+		case 'g':
+			opts.group = optarg;
+			break;
+		case 'j':
+			opts.json = true;
+			break;
+		case 't':
+			seconds = strtod(optarg, &end);
+			if (end == optarg || *end || !(seconds > 0 && seconds <= 60))
+				return cli_usage_error(
+					&CLI_DISCOVER, "--timeout is more than 0 and at most 60");
+			opts.timeout_ns = (uint64_t)(seconds * (double)NS_PER_S);
+			break;
+		default:
+			return cli_usage_error(&CLI_DISCOVER, "what is '%s'?", argv[optind - 1]);
+		}
+	}
+	if (optind != argc)
+		return cli_usage_error(&CLI_DISCOVER, "there are no operands");
+	return discover_all(&opts);
+}
+
+const struct cli_command CLI_DISCOVER = {
+	.name = "discover",
+	.summary = "list the servers on an RDMA fabric",
+	.usage = USAGE,
+	.run = discover_run,
+};

@@ -1,0 +1,374 @@
+/* cli/cmd_user.c: `nebulaio user`: an account's users, their keys and policies. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin_call.h"
+
+#define POLICIES_MAX 64
+
+static const char USAGE[] =
+	"usage: nebulaio user [OPTIONS] list\n"
+	"       nebulaio user [OPTIONS] create NAME [POLICY…]\n"
+	"       nebulaio user [OPTIONS] show | keys | remove | disable | enable NAME\n"
+	"       nebulaio user [OPTIONS] attach | detach NAME POLICY…\n"
+	"       nebulaio user [OPTIONS] key-create NAME\n"
+	"       nebulaio user [OPTIONS] key-disable | key-enable | key-remove | rotate NAME KEY\n"
+	"\n"
+	"create makes a first key, too, and tells it; a secret is told this once. disable\n"
+	"switches all keys of a user off, enable on. rotate makes a new key and switches KEY off;\n"
+	"key-remove ends it when nobody misses it. A POLICY is an ARN, the name of one of the\n"
+	"account's (`nebulaio admin policies`), or of one that is built in: AmazonS3FullAccess,\n"
+	"AmazonS3ReadOnlyAccess, …\n"
+	"\n" ADMIN_USAGE "      --no-key       create: no first key\n";
+
+static int user_get(struct admin *admin, const char *name, json_t **ret_user)
+{
+	const struct admin_request request = {
+		.method = "GET", .parts = {"accounts", admin->account, "users", name}};
+
+	return admin_request(admin, &request, ret_user);
+}
+
+/* An account that nobody wrote to yet has no document: as one with nothing in it. */
+static int account_get(struct admin *admin, json_t **ret_account)
+{
+	const struct admin_request request = {.method = "GET",
+		.parts = {"accounts", admin->account},
+		.may_be_missing = strcmp(admin->account, "root") == 0};
+	int ret = admin_request(admin, &request, ret_account);
+
+	if (ret != CLI_NOT_FOUND || !request.may_be_missing)
+		return ret;
+	*ret_account = json_object();
+	return CLI_OK;
+}
+
+static int user_list(struct admin *admin, int count, char **arguments)
+{
+	json_t *account, *user;
+	size_t idx;
+	int ret = account_get(admin, &account);
+
+	(void)count;
+	(void)arguments;
+	if (ret)
+		return ret;
+	json_array_foreach(json_object_get(account, "users"), idx, user)
+	{
+		if (admin->opts.json)
+			admin_print_json(user);
+		else
+			printf("%-24s %zu keys, %zu policies\n", admin_text(user, "name"),
+				json_array_size(json_object_get(user, "keys")),
+				json_array_size(json_object_get(user, "policies")));
+	}
+	json_decref(account);
+	return CLI_OK;
+}
+
+static int user_show(struct admin *admin, int count, char **arguments)
+{
+	json_t *user, *policy;
+	size_t idx;
+	int ret = user_get(admin, arguments[0], &user);
+
+	(void)count;
+	if (ret)
+		return ret;
+	if (admin->opts.json) {
+		admin_print_json(user);
+	} else {
+		printf("name      %s\npath      %s\n", admin_text(user, "name"),
+			admin_text(user, "path"));
+		json_array_foreach(json_object_get(user, "policies"), idx, policy)
+			printf("policy    %s\n", json_string_value(policy));
+		json_array_foreach(json_object_get(user, "groups"), idx, policy)
+			printf("group     %s\n", json_string_value(policy));
+		admin_print_keys(json_object_get(user, "keys"));
+	}
+	json_decref(user);
+	return CLI_OK;
+}
+
+/* ---- Policies. ---- */
+
+static bool is_built_in(const char *name)
+{
+	static const char *const NAMES[] = {"AdministratorAccess", "AmazonS3FullAccess",
+		"AmazonS3ReadOnlyAccess", "AmazonSNSFullAccess", "AmazonSNSReadOnlyAccess",
+		"IAMFullAccess", "IAMReadOnlyAccess"};
+
+	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+		if (strcmp(name, NAMES[i]) == 0)
+			return true;
+	return false;
+}
+
+/* The ARN that a name stands for in the account; NULL, said, for none. */
+static json_t *policy_arn(struct admin *admin, const json_t *account, const char *name)
+{
+	const json_t *policy;
+	size_t idx;
+
+	if (strchr(name, ':'))
+		return json_string(name);
+	json_array_foreach(json_object_get(account, "policies"), idx, policy)
+	{
+		if (strcasecmp(admin_text(policy, "name"), name) == 0)
+			return json_sprintf("arn:aws:iam::%s:policy%s%s",
+				admin_text(account, "account_id"), admin_text(policy, "path"),
+				admin_text(policy, "name"));
+	}
+	if (is_built_in(name))
+		return json_sprintf("arn:aws:iam::aws:policy/%s", name);
+	fprintf(stderr,
+		"nebulaio: account %s has no policy %s, and none of that name is built in\n",
+		admin->account, name);
+	return NULL;
+}
+
+/* The list with each of the names in it, or in it no more. */
+static int policies_change(struct admin *admin, json_t *list, bool add, int count, char **names)
+{
+	json_t *account;
+	int ret = account_get(admin, &account);
+
+	for (int i = 0; !ret && i < count; i++) {
+		json_t *arn = policy_arn(admin, account, names[i]);
+		bool found = false;
+
+		for (size_t at = json_array_size(list); arn && at-- > 0;) {
+			if (!json_equal(json_array_get(list, at), arn))
+				continue;
+			found = true;
+			if (!add)
+				json_array_remove(list, at);
+		}
+		if (arn && add && !found)
+			json_array_append(list, arn);
+		if (arn && !add && !found)
+			fprintf(stderr, "nebulaio: %s is not attached\n", names[i]);
+		if (!arn || (!add && !found))
+			ret = CLI_NOT_FOUND;
+		json_decref(arn);
+	}
+	json_decref(account);
+	return ret;
+}
+
+static int user_put(struct admin *admin, const char *name, json_t *body)
+{
+	const struct admin_request request = {.method = "PUT",
+		.parts = {"accounts", admin->account, "users", name},
+		.body = body};
+
+	return admin_request(admin, &request, NULL);
+}
+
+static int attachment(struct admin *admin, bool add, int count, char **arguments)
+{
+	json_t *user, *list, *body;
+	int ret = user_get(admin, arguments[0], &user);
+
+	if (ret)
+		return ret;
+	list = json_object_get(user, "policies") ? json_deep_copy(json_object_get(user, "policies"))
+						 : json_array();
+	body = json_pack("{s:s, s:O}", "path", admin_text(user, "path"), "policies", list);
+	ret = policies_change(admin, list, add, count - 1, arguments + 1);
+	if (!ret)
+		ret = user_put(admin, arguments[0], body);
+	if (!ret && admin->opts.json)
+		admin_print_json(list);
+	json_decref(body);
+	json_decref(list);
+	json_decref(user);
+	return ret;
+}
+
+static int user_attach(struct admin *admin, int count, char **arguments)
+{
+	return attachment(admin, true, count, arguments);
+}
+
+static int user_detach(struct admin *admin, int count, char **arguments)
+{
+	return attachment(admin, false, count, arguments);
+}
+
+/* ---- Keys. ---- */
+
+static int key_create(struct admin *admin, int count, char **arguments)
+{
+	const char *const parts[ADMIN_PARTS_MAX + 1] = {
+		"accounts", admin->account, "users", arguments[0], "keys"};
+	json_t *also = json_pack("{s:s}", "user", arguments[0]);
+	int ret = admin_key_make(admin, parts, also);
+
+	(void)count;
+	json_decref(also);
+	return ret;
+}
+
+static int user_create(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request there = {.method = "GET",
+		.parts = {"accounts", admin->account, "users", arguments[0]},
+		.may_be_missing = true};
+	json_t *list = json_array(), *body = json_pack("{s:O}", "policies", list);
+	int ret = admin_request(admin, &there, NULL);
+
+	if (ret == CLI_OK) {
+		fprintf(stderr, "nebulaio: there is a user %s already\n", arguments[0]);
+		ret = CLI_FAILED;
+	} else if (ret == CLI_NOT_FOUND) {
+		ret = policies_change(admin, list, true, count - 1, arguments + 1);
+		if (!ret)
+			ret = user_put(admin, arguments[0], body);
+		if (!ret && !admin->no_key)
+			ret = key_create(admin, 1, arguments);
+		else if (!ret && admin->opts.json)
+			printf("{\"user\": \"%s\"}\n", arguments[0]); /* no name has a quote */
+	}
+	json_decref(body);
+	json_decref(list);
+	return ret;
+}
+
+static int user_keys(struct admin *admin, int count, char **arguments)
+{
+	json_t *user, *key;
+	size_t idx;
+	int ret = user_get(admin, arguments[0], &user);
+
+	(void)count;
+	if (ret)
+		return ret;
+	if (admin->opts.json) {
+		json_array_foreach(json_object_get(user, "keys"), idx, key) admin_print_json(key);
+	} else {
+		admin_print_keys(json_object_get(user, "keys"));
+	}
+	json_decref(user);
+	return CLI_OK;
+}
+
+static int key_change(struct admin *admin, char **arguments, const char *method, bool active)
+{
+	json_t *body = json_pack("{s:b}", "active", active);
+	const struct admin_request request = {.method = method,
+		.parts = {"accounts", admin->account, "users", arguments[0], "keys", arguments[1]},
+		.body = strcmp(method, "PUT") == 0 ? body : NULL};
+	int ret = admin_request(admin, &request, NULL);
+
+	json_decref(body);
+	return ret;
+}
+
+static int key_disable(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	return key_change(admin, arguments, "PUT", false);
+}
+
+static int key_enable(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	return key_change(admin, arguments, "PUT", true);
+}
+
+static int key_remove(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	return key_change(admin, arguments, "DELETE", false);
+}
+
+/* The old key must be one: else a mistyped one would leave two that work. */
+static int user_rotate(struct admin *admin, int count, char **arguments)
+{
+	json_t *user, *key;
+	bool found = false;
+	size_t idx;
+	int ret = user_get(admin, arguments[0], &user);
+
+	if (ret)
+		return ret;
+	json_array_foreach(json_object_get(user, "keys"), idx, key) found |=
+		strcmp(admin_text(key, "access_key"), arguments[1]) == 0;
+	json_decref(user);
+	if (!found) {
+		fprintf(stderr, "nebulaio: %s has no key %s\n", arguments[0], arguments[1]);
+		return CLI_NOT_FOUND;
+	}
+	ret = key_create(admin, count, arguments);
+	return ret ? ret : key_disable(admin, count, arguments);
+}
+
+static int keys_switch(struct admin *admin, char *name, bool active)
+{
+	json_t *user, *key;
+	size_t idx;
+	int ret = user_get(admin, name, &user);
+
+	if (ret)
+		return ret;
+	json_array_foreach(json_object_get(user, "keys"), idx, key)
+	{
+		char *arguments[] = {name, (char *)(uintptr_t)admin_text(key, "access_key")};
+
+		if (!ret)
+			ret = key_change(admin, arguments, "PUT", active);
+	}
+	json_decref(user);
+	return ret;
+}
+
+static int user_disable(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	return keys_switch(admin, arguments[0], false);
+}
+
+static int user_enable(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	return keys_switch(admin, arguments[0], true);
+}
+
+static int user_remove(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {
+		.method = "DELETE", .parts = {"accounts", admin->account, "users", arguments[0]}};
+
+	(void)count;
+	return admin_request(admin, &request, NULL);
+}
+
+static int user_run(int argc, char **argv)
+{
+	static const struct admin_verb VERBS[] = {
+		{"list", 0, 0, user_list},
+		{"create", 1, POLICIES_MAX, user_create},
+		{"show", 1, 1, user_show},
+		{"keys", 1, 1, user_keys},
+		{"remove", 1, 1, user_remove},
+		{"disable", 1, 1, user_disable},
+		{"enable", 1, 1, user_enable},
+		{"attach", 2, POLICIES_MAX, user_attach},
+		{"detach", 2, POLICIES_MAX, user_detach},
+		{"key-create", 1, 1, key_create},
+		{"key-disable", 2, 2, key_disable},
+		{"key-enable", 2, 2, key_enable},
+		{"key-remove", 2, 2, key_remove},
+		{"rotate", 2, 2, user_rotate},
+	};
+
+	return admin_run(&CLI_USER, VERBS, ARRAY_LEN(VERBS), argc, argv);
+}
+
+const struct cli_command CLI_USER = {
+	.name = "user",
+	.summary = "users, their keys and policies",
+	.usage = USAGE,
+	.run = user_run,
+};

@@ -1,0 +1,463 @@
+/* cli/flow_capture.c: `nebulaio flow --from xdp:…`: packets of an interface into files, objects or
+ * a stream, from start to ordered end. A fiber for each body, one that reports. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_cmd.h"
+
+#define STREAM_RECORD_BYTES (16 * KIB) /* a few packets each */
+
+struct job {
+	struct flow_base base;
+	struct xp_port *port;
+	struct flow_capture *capture;
+	struct flow_link *link; /* to RDMA: the one body's */
+	struct flow_listener *listener;
+	struct flow_link_stats link_stats;
+	struct fiber *reporter;
+	char name_last[1100];
+	uint32_t name_repeats;
+	uint32_t bodies_begun, bodies_stored, bodies_running;
+	uint64_t end_ns;
+	bool taking, over;
+	int exit_code;
+};
+
+/* ---- Signals. ---- */
+
+static void rules_reload(void *arg)
+{
+	struct job *job = arg;
+	struct flow_args *args = job->base.args;
+	char why[FLOW_WHY_BYTES];
+	int ret;
+
+	if (!args->rules_path)
+		return;
+	if (!flow_rules_load(args->rules_path, &args->xdp, why)) {
+		fprintf(stderr, "nebulaio flow: %s; the rules stay as they were\n", why);
+		return;
+	}
+	ret = job->taking ? xp_rules_set(job->port, args->xdp.rules, args->xdp.rule_count) : 0;
+	fprintf(stderr, "rules %s: %u\n", ret ? "refused" : "now", args->xdp.rule_count);
+}
+
+/* ---- Reports. ---- */
+
+static void report_line(const struct job *job, const struct flow_capture_stats *now,
+	const struct flow_capture_stats *last, double seconds)
+{
+	char total[32], rate[32];
+
+	fprintf(stderr, "%5.0f s  %llu packets  %.0f/s  %s  %s/s  lost %llu  bodies %u\n",
+		(double)(clock_now_ns() - job->base.start_ns) / (double)NS_PER_S,
+		(unsigned long long)now->packets, (double)(now->packets - last->packets) / seconds,
+		remote_bytes_text(now->packet_bytes, total),
+		remote_bytes_text(
+			(uint64_t)((double)(now->packet_bytes - last->packet_bytes) / seconds),
+			rate),
+		(unsigned long long)now->lost, job->bodies_stored);
+}
+
+static void status_tell(const struct job *job, const struct flow_capture_stats *now)
+{
+	const struct flow_counts counts = {.bytes = now->packet_bytes,
+		.packets = now->packets,
+		.lost = now->lost,
+		.bodies = job->bodies_stored};
+
+	flow_status(job->base.args, &counts);
+}
+
+/* As the line of a second, with the rates since the start. */
+static void report_now(void *arg)
+{
+	const struct job *job = arg;
+	const struct flow_capture_stats none = {0};
+	struct flow_capture_stats now;
+
+	flow_capture_stats(job->capture, &now);
+	report_line(job, &now, &none,
+		(double)(clock_now_ns() - job->base.start_ns + 1) / (double)NS_PER_S);
+}
+
+static void end_asked(void *arg)
+{
+	struct job *job = arg;
+
+	if (job->listener)
+		flow_link_cancel(job->listener);
+	flow_capture_stop(job->capture);
+}
+
+/* ---- Bodies. ---- */
+
+/* The next body's name; two that begin in one second get different ones. */
+static bool body_name(struct job *job, char *out, size_t out_bytes)
+{
+	const struct flow_args *args = job->base.args;
+	const char *pattern = args->to.kind == FLOW_S3 ? args->to.key : args->to.path;
+	char name[1024];
+	const char *dot;
+	int stem;
+
+	if (!flow_name(pattern, clock_real_ns(), job->bodies_begun + 1, name, sizeof(name)))
+		return false;
+	if (strcmp(name, job->name_last)) {
+		snprintf(job->name_last, sizeof(job->name_last), "%s", name);
+		job->name_repeats = 0;
+		return (size_t)snprintf(out, out_bytes, "%s", name) < out_bytes;
+	}
+	job->name_repeats++;
+	dot = strrchr(name, '.');
+	if (!dot || strchr(dot, '/'))
+		dot = name + strlen(name);
+	stem = (int)(dot - name);
+	return (size_t)snprintf(out, out_bytes, "%.*s-%u%s", stem, name, job->name_repeats + 1,
+		       dot) < out_bytes;
+}
+
+static void body_write_failed(void *arg)
+{
+	struct job *job = arg;
+
+	flow_capture_stop(job->capture);
+}
+
+static bool payloads(const struct flow_args *args)
+{
+	return args->form == FLOW_FORM_PAYLOAD;
+}
+
+static int body_sink_open(struct job *job, const char *name, struct flow_sink **ret_sink)
+{
+	const struct flow_args *args = job->base.args;
+	const struct flow_file_opts opts = {
+		.path = name,
+		.replace = args->force,
+		.fixed = job->base.fixed,
+		.unit = payloads(args) ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
+		.failed = body_write_failed,
+		.arg = job,
+	};
+
+	if (args->to.kind == FLOW_RDMA) {
+		*ret_sink = flow_link_sink(job->link);
+		return 0;
+	}
+	if (job->base.volume_to.disk) {
+		struct flow_volume volume = job->base.volume_to;
+
+		volume.failed = body_write_failed;
+		volume.arg = job;
+		return flow_volume_sink_open(&job->base.core, &volume, ret_sink);
+	}
+	if (args->to.kind == FLOW_NULL)
+		return flow_null_sink_open(&job->base.core, ret_sink);
+	if (args->to.kind == FLOW_S3)
+		return flow_s3_sink_open(
+			job->base.client, &job->base.core, args->to.path, name, ret_sink);
+	return flow_file_sink_open(&job->base.core, &opts, ret_sink);
+}
+
+static void body_failed(struct job *job, const char *name, int error)
+{
+	if (job->link && flow_link_why(job->link)[0])
+		fprintf(stderr, "nebulaio flow: %s: %s; %llu bytes are acknowledged\n",
+			flow_link_peer(job->link), flow_link_why(job->link),
+			(unsigned long long)job->link_stats.acknowledged);
+	else if (error == -EEXIST)
+		fprintf(stderr, "nebulaio flow: %s is there already; --force replaces it\n", name);
+	else
+		fprintf(stderr, "nebulaio flow: %s: %s\n", name, strerror(-error));
+	job->exit_code = CLI_FAILED;
+	flow_capture_stop(job->capture);
+}
+
+/* The body is ended unread, which ends the capture. */
+static void body_refused(struct job *job, struct flow_source *source, const char *name, int error)
+{
+	body_failed(job, name, error);
+	source->ops->close(source);
+}
+
+static void body_store(struct job *job)
+{
+	struct flow_source *source;
+	struct flow_sink *sink;
+	char name[1100];
+	uint64_t bytes;
+	int ret = flow_capture_source_open(job->capture, &source);
+
+	if (ret) {
+		body_failed(job, "the next body", ret);
+		return;
+	}
+	if (job->link)
+		snprintf(name, sizeof(name), "%s", flow_link_peer(job->link));
+	else if (!body_name(job, name, sizeof(name))) {
+		body_refused(job, source, "the name", -ENAMETOOLONG);
+		return;
+	}
+	job->bodies_begun++;
+	ret = body_sink_open(job, name, &sink);
+	if (ret) {
+		body_refused(job, source, name, ret);
+		return;
+	}
+	ret = flow_run(source, NULL, 0, sink, &bytes);
+	if (job->link)
+		flow_link_stats(job->link, &job->link_stats);
+	if (ret) {
+		body_failed(job, name, ret);
+		return;
+	}
+	job->bodies_stored++;
+	if (job->base.args->to.kind != FLOW_NULL && !job->base.args->quiet)
+		fprintf(stderr, "stored %s, %llu bytes\n", name, (unsigned long long)bytes);
+}
+
+/* From here on packets are taken; to RDMA not before somebody takes them over. */
+static int taking_start(struct job *job)
+{
+	const struct flow_args *args = job->base.args;
+	const struct flow_link_opts link = {.sends = true,
+		.record_bytes = payloads(args) ? STREAM_RECORD_BYTES : 0,
+		.unit = payloads(args) ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
+		.bytes_total = UINT64_MAX,
+		.failed = body_write_failed,
+		.arg = job};
+	int ret = 0;
+
+	if (job->taking)
+		return 0;
+	if (args->to.kind == FLOW_RDMA)
+		ret = flow_link_for(
+			job->base.fabric_to, &args->to, &link, &job->listener, &job->link);
+	if (ret)
+		return ret;
+	job->taking = true;
+	ret = xp_rules_set(job->port, args->xdp.rules, args->xdp.rule_count);
+	if (ret)
+		fprintf(stderr, "nebulaio flow: %s\n", strerror(-ret));
+	fprintf(stderr, "receiving on %s, %s\n", args->xdp.interface,
+		xp_mode_name(xp_mode(job->port)));
+	return ret;
+}
+
+static void job_end(struct job *job)
+{
+	flow_link_close(job->link);
+	job->link = NULL;
+	flow_base_end(&job->base);
+	job->over = true;
+	job->end_ns = clock_now_ns();
+	if (job->reporter)
+		fiber_wake(job->reporter);
+	reactor_stop(job->base.reactor);
+}
+
+/* Not a packet came. */
+static void stream_end(struct job *job)
+{
+	struct flow_sink *sink = flow_link_sink(job->link);
+	int ret = sink->ops->finish(sink, false);
+
+	if (ret)
+		body_failed(job, flow_link_peer(job->link), ret);
+}
+
+static void body_main(void *arg)
+{
+	struct job *job = arg;
+	int ret = taking_start(job);
+
+	if (ret) {
+		job->exit_code = ret == -ECONNREFUSED ? CLI_UNREACHABLE : CLI_FAILED;
+		if (--job->bodies_running == 0)
+			job_end(job);
+		return;
+	}
+	ret = flow_capture_wait(job->capture);
+	if (ret == 0 && job->link && !job->bodies_begun)
+		stream_end(job);
+	if (ret == 1)
+		body_store(job);
+	if (ret < 0) {
+		fprintf(stderr,
+			"nebulaio flow: the interface %s is gone; what came before is stored\n",
+			job->base.args->xdp.interface);
+		job->exit_code = CLI_FAILED;
+	}
+	if (--job->bodies_running == 0)
+		job_end(job);
+}
+
+/* The last body is being made durable; the next one begins at once. */
+static void body_spawn(void *arg)
+{
+	struct job *job = arg;
+
+	job->bodies_running++;
+	if (fiber_spawn(job->base.reactor, "body", body_main, job) == 0)
+		return;
+	job->bodies_running--;
+	fprintf(stderr, "nebulaio flow: no memory for another body\n");
+	job->exit_code = CLI_FAILED;
+	flow_capture_stop(job->capture);
+}
+
+static void report_main(void *arg)
+{
+	struct job *job = arg;
+	struct flow_capture_stats last = {0}, now;
+	uint64_t due_ns = job->base.start_ns, last_ns = job->base.start_ns;
+
+	job->reporter = fiber_self();
+	while (!job->over) {
+		due_ns += NS_PER_S;
+		while (!job->over && fiber_park_until(due_ns) == 0)
+			;
+		if (job->over)
+			break;
+		flow_capture_stats(job->capture, &now);
+		status_tell(job, &now);
+		if (!job->base.args->quiet)
+			report_line(job, &now, &last,
+				(double)(clock_now_ns() - last_ns) / (double)NS_PER_S);
+		last = now;
+		last_ns = clock_now_ns();
+	}
+	job->reporter = NULL;
+}
+
+static void summary(const struct job *job)
+{
+	struct flow_capture_stats stats;
+	double seconds = (double)(job->end_ns - job->base.start_ns) / (double)NS_PER_S;
+	uint64_t copied = region_copy_bytes_all();
+	const char *transport = job->base.client ? flow_s3_transport(job->base.client) : "none";
+	uint64_t client_copied = job->base.client ? flow_s3_copied(job->base.client) : 0;
+	char total[32], copies[32];
+
+	flow_capture_stats(job->capture, &stats);
+	status_tell(job, &stats);
+	if (job->base.args->json)
+		printf("{\"packets\":%llu,\"packet_bytes\":%llu,\"body_bytes\":%llu,\"bodies\":%u,"
+		       "\"lost\":%llu,\"unfit\":%llu,\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
+		       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\","
+		       "\"mode\":\"%s\",\"acknowledged\":%llu,\"records_out\":%llu,"
+		       "\"crc64nvme_out\":\"%016llx\"}\n",
+			(unsigned long long)stats.packets, (unsigned long long)stats.packet_bytes,
+			(unsigned long long)stats.body_bytes, job->bodies_stored,
+			(unsigned long long)stats.lost, (unsigned long long)stats.unfit, seconds,
+			flow_cpu_seconds() - job->base.start_cpu_seconds,
+			(unsigned long long)copied, (unsigned long long)client_copied, transport,
+			xp_mode_name(xp_mode(job->port)),
+			(unsigned long long)job->link_stats.acknowledged,
+			(unsigned long long)job->link_stats.records,
+			(unsigned long long)job->link_stats.crc64nvme);
+	fprintf(stderr,
+		"%llu packets, %s, in %u bodies, %.1f s; lost %llu; %s; %s copied by this "
+		"process\n",
+		(unsigned long long)stats.packets, remote_bytes_text(stats.packet_bytes, total),
+		job->bodies_stored, seconds, (unsigned long long)stats.lost,
+		xp_mode_name(xp_mode(job->port)),
+		remote_bytes_text(copied + client_copied, copies));
+	if (stats.unfit)
+		fprintf(stderr,
+			"%llu packets were not stored: no UDP payload of a multiple of %u bytes in "
+			"an untagged IPv4 packet without options\n",
+			(unsigned long long)stats.unfit, XP_PAYLOAD_OFFSET);
+}
+
+/* ---- Start and end. ---- */
+
+static int port_open(struct job *job)
+{
+	struct flow_args *args = job->base.args;
+	struct xp_opts opts = args->xdp.port;
+	int ret;
+
+	opts.interface = args->xdp.interface;
+	ret = xp_open(job->base.region, &opts, &job->port);
+	if (ret == -ENODEV)
+		return CLI_NOT_FOUND;
+	if (ret == -EPERM)
+		return CLI_DENIED;
+	if (ret == -EINVAL)
+		return CLI_USAGE;
+	return ret ? CLI_FAILED : CLI_OK;
+}
+
+static int devices_open(struct job *job, struct flow_args *args)
+{
+	const struct xp_opts *port = &args->xdp.port;
+	const uint64_t ring_entries =
+		port->ring_entries ? port->ring_entries : XP_RING_ENTRIES_DEFAULT;
+	/* A capture is in no hurry: the rings hold back what comes while it sleeps. */
+	int ret = flow_base_open(&job->base, args,
+		ring_entries * FRAME_BYTES * MAX(port->queue_count, 1u), NS_PER_US);
+
+	return ret ? ret : port_open(job);
+}
+
+static int capture_open(struct job *job)
+{
+	const struct flow_args *args = job->base.args;
+	const struct flow_capture_opts opts = {
+		.form = payloads(args) ? FLOW_CAPTURE_PAYLOAD : FLOW_CAPTURE_PCAPNG,
+		.interface = args->xdp.interface,
+		.payload_unit = XP_PAYLOAD_OFFSET,
+		.roll_bytes = args->roll_bytes,
+		.roll_ns = args->roll_seconds * NS_PER_S,
+		.packets_max = args->count,
+		.deadline_ns =
+			args->seconds ? clock_now_ns() + args->seconds * NS_PER_S : DEADLINE_NONE,
+		.body_ended =
+			args->to.kind == FLOW_RDMA || job->base.volume_to.disk ? NULL : body_spawn,
+		.arg = job,
+	};
+	int ret = flow_capture_open(&job->base.core, job->port, &opts, &job->capture);
+
+	job->base.on.end = end_asked;
+	job->base.on.reload = rules_reload;
+	job->base.on.report = report_now;
+	job->base.on.arg = job;
+	if (!ret)
+		ret = flow_base_signals(&job->base);
+	if (ret)
+		fprintf(stderr, "nebulaio flow: %s\n", strerror(-ret));
+	return ret ? CLI_FAILED : CLI_OK;
+}
+
+static void run(struct job *job)
+{
+	const struct flow_args *args = job->base.args;
+
+	job->base.start_ns = clock_now_ns();
+	job->base.start_cpu_seconds = flow_cpu_seconds();
+	body_spawn(job);
+	if (!args->quiet || args->status_fd)
+		fiber_spawn(job->base.reactor, "report", report_main, job);
+	reactor_run(job->base.reactor);
+	summary(job);
+}
+
+int flow_capture_run(struct flow_args *args)
+{
+	static struct job job;
+	int ret = devices_open(&job, args);
+
+	if (!ret)
+		ret = capture_open(&job);
+	if (!ret) {
+		run(&job);
+		ret = job.exit_code;
+	}
+	flow_capture_close(job.capture);
+	xp_close(job.port);
+	flow_base_close(&job.base);
+	return ret;
+}

@@ -1,0 +1,218 @@
+/* cli/flow_ends.c: the text forms of `nebulaio flow`'s ends that are not packets, and of
+ * transforms.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_cmd.h"
+
+static bool refuse(char why[FLOW_WHY_BYTES], const char *what, const char *text)
+{
+	snprintf(why, FLOW_WHY_BYTES, "%s: '%.100s'", what, text);
+	return false;
+}
+
+bool flow_amount_parse(const char *text, uint64_t *ret_amount)
+{
+	char *end;
+	unsigned long long amount;
+	unsigned shift = 0;
+
+	errno = 0;
+	amount = strtoull(text, &end, 10);
+	if (errno || end == text || *text == '-' || *text == '+' || *text == ' ')
+		return false;
+	if (*end == 'K' || *end == 'M' || *end == 'G')
+		shift = *end == 'K' ? 10 : *end == 'M' ? 20 : 30;
+	if (shift)
+		end++;
+	if (*end || amount > UINT64_MAX >> shift)
+		return false;
+	*ret_amount = amount << shift;
+	return true;
+}
+
+static bool seconds_parse(const char *text, uint64_t *ret_ns)
+{
+	uint64_t seconds;
+
+	if (!flow_amount_parse(text, &seconds) || seconds > 1000000)
+		return false;
+	*ret_ns = seconds * NS_PER_S;
+	return true;
+}
+
+static bool record_parse(const char *text, uint32_t *ret_bytes)
+{
+	uint64_t bytes;
+
+	if (!flow_amount_parse(text, &bytes) || bytes == 0 || bytes % FRAME_BYTES ||
+		bytes > STORE_CHUNK_BYTES)
+		return false;
+	*ret_bytes = (uint32_t)bytes;
+	return true;
+}
+
+static bool rdma_option(char *word, struct flow_end_spec *end, char why[FLOW_WHY_BYTES])
+{
+	char *value = strchr(word, '=');
+	bool good = false;
+
+	if (!strcmp(word, "listen")) {
+		end->listen = true;
+		return true;
+	}
+	if (!value)
+		return refuse(why, "not of the form name=value", word);
+	*value++ = '\0';
+	if (!strcmp(word, "device"))
+		good = *value && (size_t)snprintf(end->device, sizeof(end->device), "%s", value) <
+					 sizeof(end->device);
+	else if (!strcmp(word, "record"))
+		good = record_parse(value, &end->record_bytes);
+	else if (!strcmp(word, "wait"))
+		good = seconds_parse(value, &end->wait_ns);
+	else if (!strcmp(word, "timeout"))
+		good = seconds_parse(value, &end->timeout_ns) && end->timeout_ns;
+	else
+		return refuse(why, "no such option", word);
+	return good ? true : refuse(why, "no such value", value);
+}
+
+/* "HOST:PORT", "[V6]:PORT", ":PORT". */
+static bool address_parse(char *text, struct flow_end_spec *end)
+{
+	char *colon = strrchr(text, ':');
+	size_t len;
+	uint64_t port;
+
+	if (!colon || !flow_amount_parse(colon + 1, &port) || port > 65535)
+		return false;
+	*colon = '\0';
+	end->port = (uint16_t)port;
+	len = strlen(text);
+	if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
+		text[len - 1] = '\0';
+		text++;
+	} else if (strchr(text, ':')) {
+		return false;
+	}
+	if (strlen(text) >= sizeof(end->address))
+		return false;
+	snprintf(end->address, sizeof(end->address), "%.63s", text);
+	end->listen = end->listen || !text[0];
+	return end->listen || port;
+}
+
+static bool rdma_parse(const char *text, struct flow_end_spec *end, char why[FLOW_WHY_BYTES])
+{
+	char copy[512], *rest = copy, *address, *word;
+
+	if (strlen(text) >= sizeof(copy))
+		return refuse(why, "too long", text);
+	snprintf(copy, sizeof(copy), "%s", text);
+	address = strsep(&rest, ",");
+	while ((word = strsep(&rest, ",")) != NULL) {
+		if (!rdma_option(word, end, why))
+			return false;
+	}
+	end->kind = FLOW_RDMA;
+	if (!address_parse(address, end))
+		return refuse(why, "not of the form rdma:HOST:PORT", text);
+	return true;
+}
+
+static bool disk_option(const char *word, struct flow_end_spec *end)
+{
+	if (!strncmp(word, "offset=", 7))
+		return flow_amount_parse(word + 7, &end->offset) && end->offset % FRAME_BYTES == 0;
+	if (!strncmp(word, "bytes=", 6))
+		return flow_amount_parse(word + 6, &end->bytes) && end->bytes;
+	return false;
+}
+
+static bool disk_parse(const char *text, struct flow_end_spec *end, char why[FLOW_WHY_BYTES])
+{
+	char copy[sizeof(end->path)], *rest = copy, *word;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	snprintf(end->path, sizeof(end->path), "%s", strsep(&rest, ","));
+	while ((word = strsep(&rest, ",")) != NULL) {
+		if (!disk_option(word, end))
+			return refuse(why,
+				"behind the path of a disk: offset=N (a multiple of 4096), bytes=N",
+				word);
+	}
+	return true;
+}
+
+static bool s3_parse(const char *text, struct flow_end_spec *end, char why[FLOW_WHY_BYTES])
+{
+	char copy[sizeof(end->path)];
+	const char *bucket, *key;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	if (!remote_parse(copy, &bucket, &key) || !key[0] || strlen(key) >= sizeof(end->key))
+		return refuse(why, "not of the form s3://BUCKET/KEY", text);
+	end->kind = FLOW_S3;
+	snprintf(end->path, sizeof(end->path), "%s", bucket);
+	snprintf(end->key, sizeof(end->key), "%s", key);
+	return true;
+}
+
+bool flow_end_parse(
+	const char *text, bool is_source, struct flow_end_spec *ret_end, char why[FLOW_WHY_BYTES])
+{
+	struct flow_end_spec end = {.kind = FLOW_FILE};
+	bool good = true;
+
+	if (strlen(text) >= sizeof(end.path))
+		return refuse(why, "too long", text);
+	if (!strcmp(text, "null:")) {
+		end.kind = FLOW_NULL;
+		snprintf(end.path, sizeof(end.path), "%s", text);
+	} else if (!strncmp(text, "rdma:", 5)) {
+		good = rdma_parse(text + 5, &end, why);
+	} else if (remote_is_url(text)) {
+		good = s3_parse(text, &end, why);
+	} else {
+		bool disk = !strncmp(text, "disk:", 5) || !strncmp(text, "nvme:", 5);
+
+		end.kind = disk ? FLOW_DISK : FLOW_FILE;
+		text += disk ? 5 : 0;
+		if (!*text)
+			good = refuse(why, "it names no file", text);
+		else if (disk && is_source)
+			good = disk_parse(text, &end, why);
+		else
+			snprintf(end.path, sizeof(end.path), "%s", text);
+	}
+	if (good)
+		*ret_end = end;
+	return good;
+}
+
+bool flow_transform_parse(
+	const char *text, struct flow_transform *ret_transform, char why[FLOW_WHY_BYTES])
+{
+	static const char NAME[] = "aes256ctr:";
+	struct flow_transform transform = {.set = true};
+	FILE *file;
+	bool whole;
+
+	if (strncmp(text, NAME, sizeof(NAME) - 1))
+		return refuse(why, "not of the form aes256ctr:FILE", text);
+	file = fopen(text + sizeof(NAME) - 1, "re");
+	if (!file)
+		return refuse(why, strerror(errno), text);
+	whole = fread(transform.key, sizeof(transform.key), 1, file) == 1 &&
+		fread(transform.counter, sizeof(transform.counter), 1, file) == 1 &&
+		fgetc(file) == EOF;
+	fclose(file);
+	if (!whole)
+		return refuse(why, "it must hold 48 bytes, the key and the first counter", text);
+	*ret_transform = transform;
+	return true;
+}

@@ -1,0 +1,477 @@
+/* cli/flow_move.c: a run of bytes from any source but packets into any sink, from start to ordered
+ * end: one fiber that moves, one that reports. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_cmd.h"
+
+#define SYNC_BYTES  (64 * MIB) /* acknowledged to the peer in such steps */
+#define RELAY_UNIT  512u       /* what comes in goes on in the same multiples */
+#define FILE_UNIT   512u
+#define MEMORY_UNIT FRAME_BYTES
+
+/* Notes how much has passed, and ends the flow when it is told to. */
+struct gate {
+	struct flow_stage stage;
+	uint64_t bytes;
+	bool stop;
+};
+
+struct move {
+	struct flow_base base;
+	struct flow_link *link_in, *link_out;
+	struct flow_listener *listener;
+	struct flow_checksum sum_in, sum_out;
+	struct gate gate;
+	struct flow_stage *cipher;
+	char target[1100];
+	uint64_t bytes, acknowledged;
+	struct flow_link_stats in, out;
+	char why[200];
+	struct fiber *reporter;
+	uint64_t end_ns;
+	uint32_t ends_asked;
+	int result;
+	bool running, over;
+};
+
+static int gate_piece(struct flow_stage *stage, const struct flow_piece *piece)
+{
+	struct gate *gate = CONTAINER_OF(stage, struct gate, stage);
+
+	if (gate->stop)
+		return -ECANCELED;
+	gate->bytes += piece->bytes;
+	return 0;
+}
+
+static const struct flow_stage_ops GATE_OPS = {.name = "gate", .piece = gate_piece};
+
+/* ---- What happens beside the run. ---- */
+
+/* The sink has failed: a source that waits for its peer need not. */
+static void sink_failed(void *arg)
+{
+	struct move *move = arg;
+
+	if (move->link_in)
+		flow_link_interrupt(move->link_in);
+	move->gate.stop = true;
+}
+
+static void sink_durable(void *arg, uint64_t bytes)
+{
+	struct move *move = arg;
+
+	move->acknowledged = bytes;
+	if (move->link_in)
+		flow_link_acknowledge(move->link_in, bytes);
+}
+
+/* Once: in order. Twice: at once. */
+static void end_asked(void *arg)
+{
+	struct move *move = arg;
+
+	move->gate.stop = true;
+	if (move->listener)
+		flow_link_cancel(move->listener);
+	if (move->link_in)
+		flow_link_interrupt(move->link_in);
+	if (++move->ends_asked > 1 && move->link_out)
+		flow_link_stop(move->link_out);
+	if (move->ends_asked > 1 && move->link_in)
+		flow_link_stop(move->link_in);
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+static void report_line(const struct move *move, uint64_t bytes, double seconds)
+{
+	char total[32], rate[32], acknowledged[32];
+
+	fprintf(stderr, "%5.0f s  %s  %s/s  acknowledged %s\n",
+		(double)(clock_now_ns() - move->base.start_ns) / (double)NS_PER_S,
+		remote_bytes_text(move->gate.bytes, total),
+		remote_bytes_text((uint64_t)((double)bytes / seconds), rate),
+		remote_bytes_text(move->acknowledged, acknowledged));
+}
+
+static void report_now(void *arg)
+{
+	const struct move *move = arg;
+
+	report_line(move, move->gate.bytes,
+		(double)(clock_now_ns() - move->base.start_ns + 1) / (double)NS_PER_S);
+}
+
+static void report_main(void *arg)
+{
+	struct move *move = arg;
+	uint64_t due_ns = move->base.start_ns, last_ns = due_ns, last = 0;
+
+	move->reporter = fiber_self();
+	while (!move->over) {
+		due_ns += NS_PER_S;
+		while (!move->over && fiber_park_until(due_ns) == 0)
+			;
+		if (move->over)
+			break;
+		flow_status(move->base.args, &(struct flow_counts){.bytes = move->gate.bytes});
+		if (!move->base.args->quiet)
+			report_line(move, move->gate.bytes - last,
+				(double)(clock_now_ns() - last_ns) / (double)NS_PER_S);
+		last = move->gate.bytes;
+		last_ns = clock_now_ns();
+	}
+	move->reporter = NULL;
+}
+
+/* ---- Ends. ---- */
+
+static void end_failed(struct move *move, const char *what, int error)
+{
+	if (error == -EEXIST)
+		snprintf(move->why, sizeof(move->why),
+			"%.120s is there already; --force replaces it", what);
+	else
+		snprintf(move->why, sizeof(move->why), "%.120s: %s", what, strerror(-error));
+}
+
+static int volume_sink_open(struct move *move, struct flow_sink **ret_sink)
+{
+	struct flow_volume volume = move->base.volume_to;
+	int ret;
+
+	volume.failed = sink_failed;
+	volume.sync_bytes = SYNC_BYTES;
+	volume.durable = sink_durable;
+	volume.arg = move;
+	ret = flow_volume_sink_open(&move->base.core, &volume, ret_sink);
+	if (ret)
+		end_failed(move, move->target, ret);
+	return ret;
+}
+
+static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink **ret_sink)
+{
+	struct flow_base *base = &move->base;
+	const struct flow_args *args = base->args;
+	const struct flow_end_spec *to = &args->to;
+	const struct flow_file_opts file = {.path = move->target,
+		.replace = args->force,
+		.fixed = base->fixed,
+		.unit = args->from.kind == FLOW_RDMA ? FILE_UNIT : MEMORY_UNIT,
+		.failed = sink_failed,
+		.sync_bytes = SYNC_BYTES,
+		.durable = sink_durable,
+		.arg = move};
+	const struct flow_link_opts link = {.sends = true,
+		.unit = args->from.kind == FLOW_RDMA ? RELAY_UNIT : MEMORY_UNIT,
+		.bytes_total = bytes_total,
+		.acknowledged = sink_durable,
+		.failed = sink_failed,
+		.arg = move};
+	int ret;
+
+	switch (to->kind) {
+	case FLOW_NULL:
+		return flow_null_sink_open(&base->core, ret_sink);
+	case FLOW_S3:
+		return flow_s3_sink_open(
+			base->client, &base->core, to->path, move->target, ret_sink);
+	case FLOW_RDMA:
+		ret = flow_link_for(base->fabric_to, to, &link, &move->listener, &move->link_out);
+		if (!ret)
+			*ret_sink = flow_link_sink(move->link_out);
+		return ret;
+	default:
+		if (base->volume_to.disk)
+			return volume_sink_open(move, ret_sink);
+		ret = flow_file_sink_open(&base->core, &file, ret_sink);
+		if (ret)
+			end_failed(move, move->target, ret);
+		return ret;
+	}
+}
+
+static int source_open(struct move *move, struct flow_source **ret_source)
+{
+	struct flow_base *base = &move->base;
+	const struct flow_args *args = base->args;
+	const struct flow_end_spec *from = &args->from;
+	const struct flow_file_range range = {.path = from->path,
+		.fixed = base->fixed,
+		.offset = from->offset,
+		.bytes = from->bytes};
+	const struct flow_link_opts link = {
+		.unit = args->to.kind == FLOW_S3 || args->to.kind == FLOW_NULL ? 1 : RELAY_UNIT};
+	int ret;
+
+	switch (from->kind) {
+	case FLOW_S3:
+		ret = flow_s3_source_open(
+			base->client, &base->core, from->path, from->key, ret_source);
+		if (ret)
+			end_failed(move, from->key, ret);
+		return ret;
+	case FLOW_RDMA:
+		ret = flow_link_for(
+			base->fabric_from, from, &link, &move->listener, &move->link_in);
+		if (!ret)
+			*ret_source = flow_link_source(move->link_in);
+		return ret;
+	default:
+		ret = base->volume_from.disk
+			      ? flow_volume_source_open(&base->core, &base->volume_from, ret_source)
+			      : flow_file_source_open(&base->core, &range, ret_source);
+		if (ret == -ERANGE)
+			snprintf(move->why, sizeof(move->why), "%.120s is shorter than that",
+				from->path);
+		else if (ret)
+			end_failed(move, from->path, ret);
+		return ret;
+	}
+}
+
+/* A target is opened before a peer is waited for, so that what forbids it is known at once; but
+ * behind a source that knows its length. */
+static int ends_open(struct move *move, struct flow_source **source, struct flow_sink **sink)
+{
+	const bool sink_first = move->base.args->from.kind == FLOW_RDMA;
+	int ret = sink_first ? sink_open(move, UINT64_MAX, sink) : source_open(move, source);
+
+	if (ret)
+		return ret;
+	ret = sink_first ? source_open(move, source)
+			 : sink_open(move, (*source)->bytes_total, sink);
+	if (ret && sink_first)
+		(*sink)->ops->finish(*sink, true);
+	else if (ret)
+		(*source)->ops->close(*source);
+	return ret;
+}
+
+/* ---- The run. ---- */
+
+static uint32_t stages_set(struct move *move, struct flow_stage *stages[4])
+{
+	uint32_t count = 0;
+
+	move->gate.stage.ops = &GATE_OPS;
+	stages[count++] = &move->gate.stage;
+	flow_checksum_init(&move->sum_in, CHECKSUM_CRC64NVME);
+	flow_checksum_init(&move->sum_out, CHECKSUM_CRC64NVME);
+	if (!move->link_in)
+		stages[count++] = &move->sum_in.stage;
+	if (move->cipher) {
+		stages[count++] = move->cipher;
+		if (!move->link_out)
+			stages[count++] = &move->sum_out.stage;
+	}
+	return count;
+}
+
+static void link_leave(struct flow_link **link, struct flow_link_stats *ret_stats)
+{
+	if (!*link)
+		return;
+	flow_link_stats(*link, ret_stats);
+	flow_link_close(*link);
+	*link = NULL;
+}
+
+static void why_note(struct move *move)
+{
+	const struct flow_link *blamed = move->link_in;
+
+	if (move->link_out && flow_link_why(move->link_out)[0])
+		blamed = move->link_out;
+	if (move->why[0])
+		return;
+	if (move->ends_asked)
+		snprintf(move->why, sizeof(move->why), "ended by a signal");
+	else if (blamed && flow_link_why(blamed)[0])
+		snprintf(move->why, sizeof(move->why), "%.63s: %.130s", flow_link_peer(blamed),
+			flow_link_why(blamed));
+	else
+		end_failed(move, move->target, move->result);
+}
+
+static void move_bytes(struct move *move)
+{
+	struct flow_stage *stages[4];
+	struct flow_source *source;
+	struct flow_sink *sink;
+
+	move->result = ends_open(move, &source, &sink);
+	if (move->result) {
+		move->bytes = 0;
+	} else {
+		move->running = true;
+		move->base.start_ns = clock_now_ns();
+		move->result =
+			flow_run(source, stages, stages_set(move, stages), sink, &move->bytes);
+		move->running = false;
+	}
+	if (move->result && (move->link_in || move->link_out))
+		why_note(move);
+	if (move->link_in)
+		flow_link_end(move->link_in, move->result);
+	if (!move->result)
+		move->acknowledged = move->bytes;
+	link_leave(&move->link_in, &move->in);
+	link_leave(&move->link_out, &move->out);
+}
+
+static void move_main(void *arg)
+{
+	struct move *move = arg;
+
+	move_bytes(move);
+	if (move->result && !move->why[0])
+		why_note(move);
+	move->end_ns = clock_now_ns();
+	flow_base_end(&move->base);
+	move->over = true;
+	if (move->reporter)
+		fiber_wake(move->reporter);
+	reactor_stop(move->base.reactor);
+}
+
+/* ---- The summary. ---- */
+
+static const char *kind_name(enum flow_kind kind)
+{
+	static const char *const NAMES[] = {[FLOW_XDP] = "xdp",
+		[FLOW_RDMA] = "rdma",
+		[FLOW_DISK] = "disk",
+		[FLOW_FILE] = "file",
+		[FLOW_S3] = "s3",
+		[FLOW_NULL] = "null"};
+
+	return NAMES[kind];
+}
+
+static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_out)
+{
+	const struct flow_base *base = &move->base;
+	const struct flow_args *args = base->args;
+
+	printf("{\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%llu,\"acknowledged\":%llu,"
+	       "\"records_in\":%llu,\"records_out\":%llu,\"crc64nvme_in\":\"%016llx\","
+	       "\"crc64nvme_out\":\"%016llx\",\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
+	       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\",\"error\":",
+		kind_name(args->from.kind), kind_name(args->to.kind),
+		(unsigned long long)move->bytes, (unsigned long long)move->acknowledged,
+		(unsigned long long)move->in.records, (unsigned long long)move->out.records,
+		(unsigned long long)crc_in, (unsigned long long)crc_out,
+		(double)(move->end_ns - base->start_ns) / (double)NS_PER_S,
+		flow_cpu_seconds() - base->start_cpu_seconds,
+		(unsigned long long)region_copy_bytes_all(),
+		(unsigned long long)(base->client ? flow_s3_copied(base->client) : 0),
+		base->client ? flow_s3_transport(base->client) : "none");
+	if (move->result)
+		remote_print_json(stdout, move->why);
+	else
+		printf("null");
+	printf("}\n");
+}
+
+static void summary(const struct move *move)
+{
+	const struct flow_base *base = &move->base;
+	uint64_t crc_in = base->args->from.kind == FLOW_RDMA ? move->in.crc64nvme
+							     : move->sum_in.checksum.as.crc;
+	uint64_t crc_out = base->args->to.kind == FLOW_RDMA ? move->out.crc64nvme
+			   : move->cipher		    ? move->sum_out.checksum.as.crc
+							    : crc_in;
+	uint64_t copied =
+		region_copy_bytes_all() + (base->client ? flow_s3_copied(base->client) : 0);
+	double seconds = (double)(move->end_ns - base->start_ns) / (double)NS_PER_S;
+	char total[32], copies[32];
+
+	flow_status(
+		base->args, &(struct flow_counts){.bytes = move->bytes, .bodies = !move->result});
+	if (base->args->json)
+		summary_json(move, crc_in, crc_out);
+	fprintf(stderr,
+		"%llu bytes (%s), %.1f s; CRC-64/NVME in %016llx, out %016llx; acknowledged %llu; "
+		"%s copied by this process\n",
+		(unsigned long long)move->bytes, remote_bytes_text(move->bytes, total), seconds,
+		(unsigned long long)crc_in, (unsigned long long)crc_out,
+		(unsigned long long)move->acknowledged, remote_bytes_text(copied, copies));
+	if (move->result)
+		fprintf(stderr, "nebulaio flow: %s\n", move->why);
+}
+
+static int exit_code(const struct move *move)
+{
+	switch (move->result) {
+	case 0:
+		return CLI_OK;
+	case -ENOENT:
+		return CLI_NOT_FOUND;
+	case -EACCES:
+	case -EPERM:
+		return CLI_DENIED;
+	case -ECONNREFUSED:
+	case -EBUSY:
+	case -EHOSTUNREACH:
+		return CLI_UNREACHABLE;
+	case -EBADMSG:
+		return CLI_DAMAGED;
+	default:
+		return CLI_FAILED;
+	}
+}
+
+static int run(struct move *move)
+{
+	struct flow_base *base = &move->base;
+
+	base->start_ns = clock_now_ns();
+	base->start_cpu_seconds = flow_cpu_seconds();
+	if (fiber_spawn(base->reactor, "move", move_main, move))
+		return CLI_FAILED;
+	if (!base->args->quiet || base->args->status_fd)
+		fiber_spawn(base->reactor, "report", report_main, move);
+	reactor_run(base->reactor);
+	summary(move);
+	return exit_code(move);
+}
+
+int flow_move_run(struct flow_args *args)
+{
+	static struct move move;
+	const struct flow_end_spec *to = &args->to;
+	int ret;
+
+	if (to->kind != FLOW_RDMA && to->kind != FLOW_NULL &&
+		!flow_name(to->kind == FLOW_S3 ? to->key : to->path, clock_real_ns(), 1,
+			move.target, sizeof(move.target))) {
+		fprintf(stderr, "nebulaio flow: the name of the target is too long\n");
+		return CLI_USAGE;
+	}
+	ret = flow_base_open(&move.base, args, 0, 20 * NS_PER_US);
+	if (!ret && args->transform.set &&
+		flow_cipher_open(args->transform.key, args->transform.counter, &move.cipher))
+		ret = CLI_FAILED;
+	if (!ret) {
+		move.base.on.end = end_asked;
+		move.base.on.reload = nothing;
+		move.base.on.report = report_now;
+		move.base.on.arg = &move;
+		if (flow_base_signals(&move.base))
+			ret = CLI_FAILED;
+	}
+	if (!ret)
+		ret = run(&move);
+	flow_cipher_close(move.cipher);
+	flow_base_close(&move.base);
+	return ret;
+}

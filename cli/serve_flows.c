@@ -1,0 +1,367 @@
+/* cli/serve_flows.c: a thread that starts flows, reads their counters from a pipe, and starts those
+ * that failed again, later each time. A flow ends with the thread, however that ends. */
+#include "serve_flows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "flow_cmd.h"
+
+#define ARGS_MAX	40u
+#define ENV_MAX		512u
+#define BACK_OFF_NS_MIN (1 * NS_PER_S)
+#define BACK_OFF_NS_MAX (60 * NS_PER_S)
+#define END_NS_MAX	(20 * NS_PER_S) /* to end in order, before it is killed */
+
+enum count {
+	COUNT_BYTES,
+	COUNT_PACKETS,
+	COUNT_LOST,
+	COUNT_BODIES,
+	COUNT_REPORTED, /* by the flow; ours follow */
+	COUNT_RUNNING = COUNT_REPORTED,
+	COUNT_STARTS,
+	COUNT_FAILURES,
+	COUNT_COUNT
+};
+static const struct {
+	const char *name, *help;
+} METRICS[COUNT_COUNT] = {
+	[COUNT_BYTES] = {"nebulaio_flow_bytes_total", "Bytes that a flow moved."},
+	[COUNT_PACKETS] = {"nebulaio_flow_packets_total", "Packets that a flow received."},
+	[COUNT_LOST] = {"nebulaio_flow_lost_packets_total", "Packets that a flow lost."},
+	[COUNT_BODIES] = {"nebulaio_flow_bodies_total", "Bodies that a flow stored whole."},
+	[COUNT_RUNNING] = {"nebulaio_flow_running", "1 while a flow runs."},
+	[COUNT_STARTS] = {"nebulaio_flow_starts_total", "Starts of a flow."},
+	[COUNT_FAILURES] = {"nebulaio_flow_failures_total", "Ends of a flow that were failures."},
+};
+
+/* waits (start_ns is due) → runs (pid) → waits, or done */
+struct flow_child {
+	const struct config_flow *flow;
+	pid_t pid;  /* 0: does not run */
+	int status; /* the pipe's end, nonblocking */
+	char line[256];
+	size_t line_len;
+	uint64_t seen[COUNT_REPORTED]; /* since its start */
+	uint64_t start_ns;	       /* last one, or the next: DEADLINE_NONE: never */
+	uint64_t back_off_ns;
+	char labels[48];
+	struct counter counters[COUNT_COUNT]; /* in the registry for good */
+};
+
+static struct {
+	struct flow_child children[CONFIG_FLOWS_MAX];
+	uint32_t count;
+	pthread_t thread;
+	int stop_fd;
+	bool started;
+	char *env[ENV_MAX];
+} flows;
+
+/* ---- Command lines. ---- */
+
+/* storage holds the options, cut at their line ends. */
+static int args_make(
+	const struct config_flow *flow, char *storage, size_t storage_bytes, char *args[ARGS_MAX])
+{
+	int count = 0;
+	char *rest = storage;
+
+	snprintf(storage, storage_bytes, "%s", flow->options);
+	args[count++] = (char *)"flow";
+	args[count++] = (char *)"--quiet";
+	args[count++] = (char *)"--from";
+	args[count++] = (char *)flow->from;
+	args[count++] = (char *)"--to";
+	args[count++] = (char *)flow->to;
+	while (rest && *rest && count < (int)ARGS_MAX - 2)
+		args[count++] = strsep(&rest, "\n");
+	args[count] = NULL;
+	return rest && *rest ? -E2BIG : count;
+}
+
+int serve_flows_check(const struct config *config)
+{
+	for (uint32_t i = 0; i < config->flow_count; i++) {
+		char storage[sizeof(config->flows[i].options)], *args[ARGS_MAX];
+		int count = args_make(&config->flows[i], storage, sizeof(storage), args);
+
+		if (count >= 0 && flow_args_check(count, args) == CLI_OK)
+			continue;
+		fprintf(stderr, "nebulaio serve: the flow '%s' of the configuration is refused%s\n",
+			config->flows[i].name, count < 0 ? ": too many options" : "");
+		return CLI_USAGE;
+	}
+	return CLI_OK;
+}
+
+static void env_add(const char *name, const char *value)
+{
+	size_t count = 0;
+
+	while (flows.env[count])
+		count++;
+	if (count + 1 < ENV_MAX && asprintf(&flows.env[count], "%s=%s", name, value) < 0)
+		flows.env[count] = NULL;
+}
+
+/* The server's own variables are no flow's; the flows are the server's clients. */
+static void env_make(const struct config *config, uint16_t http_port)
+{
+	static const char *const OURS[] = {"NEBULAIO_", "AWS_"};
+	char endpoints[256] = "";
+	size_t count = 0;
+
+	for (char **at = environ; *at && count + 8 < ENV_MAX; at++) {
+		if (strncmp(*at, OURS[0], strlen(OURS[0])) &&
+			strncmp(*at, OURS[1], strlen(OURS[1])))
+			flows.env[count++] = strdup(*at);
+	}
+	flows.env[count] = NULL;
+	if (config->rdma.enabled && config->rdma.port)
+		snprintf(endpoints, sizeof(endpoints), "rdma://127.0.0.1:%llu,",
+			(unsigned long long)config->rdma.port);
+	snprintf(endpoints + strlen(endpoints), sizeof(endpoints) - strlen(endpoints),
+		"http://127.0.0.1:%u", http_port);
+	env_add("NEBULAIO_ENDPOINT", endpoints);
+	env_add("NEBULAIO_ACCESS_KEY", config->auth.root_user);
+	env_add("NEBULAIO_SECRET_KEY", config->auth.root_password);
+	if (config->rdma.device_name[0])
+		env_add("NEBULAIO_RDMA_DEVICE_NAME", config->rdma.device_name);
+}
+
+/* ---- One flow. ---- */
+
+/* In the child, between fork and exec: system calls only. */
+static void child_become(char *const *args, int status, pid_t parent)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent &&
+		fcntl(status, F_SETFD, 0) == 0)
+		execve("/proc/self/exe", args, flows.env);
+	_exit(CLI_FAILED);
+}
+
+static void child_fails(struct flow_child *child, uint64_t now_ns, const char *why)
+{
+	child->back_off_ns = child->back_off_ns && now_ns - child->start_ns < BACK_OFF_NS_MAX
+				     ? MIN(2 * child->back_off_ns, BACK_OFF_NS_MAX)
+				     : BACK_OFF_NS_MIN;
+	child->start_ns = now_ns + child->back_off_ns;
+	counter_add(&child->counters[COUNT_FAILURES], 1);
+	log_warn("flows", "%s: %s; again in %llu s", child->flow->name, why,
+		(unsigned long long)(child->back_off_ns / NS_PER_S));
+}
+
+static void child_start(struct flow_child *child, uint64_t now_ns)
+{
+	char storage[sizeof(child->flow->options)], number[32], *args[ARGS_MAX + 3];
+	pid_t parent = getpid();
+	int ends[2], count;
+
+	args[0] = (char *)"nebulaio";
+	count = args_make(child->flow, storage, sizeof(storage), &args[1]);
+	CHECK(count > 0);
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) {
+		child_fails(child, now_ns, strerror(errno));
+		return;
+	}
+	snprintf(number, sizeof(number), "--status-fd=%d", ends[1]);
+	args[count + 1] = number;
+	args[count + 2] = NULL;
+	child->pid = fork();
+	if (child->pid == 0)
+		child_become(args, ends[1], parent);
+	close(ends[1]);
+	if (child->pid < 0) {
+		child->pid = 0;
+		close(ends[0]);
+		child_fails(child, now_ns, strerror(errno));
+		return;
+	}
+	child->status = ends[0];
+	child->line_len = 0;
+	child->start_ns = now_ns;
+	memset(child->seen, 0, sizeof(child->seen));
+	counter_add(&child->counters[COUNT_STARTS], 1);
+	counter_add(&child->counters[COUNT_RUNNING], 1);
+	log_info("flows", "%s: started, process %d", child->flow->name, (int)child->pid);
+}
+
+static void line_take(struct flow_child *child)
+{
+	unsigned long long now[COUNT_REPORTED];
+
+	if (sscanf(child->line, "%llu %llu %llu %llu", &now[0], &now[1], &now[2], &now[3]) != 4)
+		return;
+	for (uint32_t i = 0; i < COUNT_REPORTED; i++) {
+		if (now[i] <= child->seen[i])
+			continue;
+		counter_add(&child->counters[i], now[i] - child->seen[i]);
+		child->seen[i] = now[i];
+	}
+}
+
+static void child_ended(struct flow_child *child, bool stopping)
+{
+	uint64_t now_ns = clock_now_ns();
+	char why[64];
+	int status = 0;
+
+	while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	close(child->status);
+	child->pid = 0;
+	counter_sub(&child->counters[COUNT_RUNNING], 1);
+	if (WIFSIGNALED(status))
+		snprintf(why, sizeof(why), "killed by SIG%s", sigabbrev_np(WTERMSIG(status)));
+	else
+		snprintf(why, sizeof(why), "ended with code %d", WEXITSTATUS(status));
+	if (stopping || (status == 0 && !child->flow->always)) {
+		child->start_ns = DEADLINE_NONE;
+		log_info("flows", "%s: %s", child->flow->name, why);
+	} else if (status == 0) {
+		child->back_off_ns = 0;
+		child->start_ns = now_ns + BACK_OFF_NS_MIN;
+	} else {
+		child_fails(child, now_ns, why);
+	}
+}
+
+/* What it has said; its end of the pipe closes with it. */
+static void child_read(struct flow_child *child, bool stopping)
+{
+	char chunk[256];
+	ssize_t got;
+
+	while ((got = read(child->status, chunk, sizeof(chunk))) > 0) {
+		for (ssize_t i = 0; i < got; i++) {
+			if (chunk[i] != '\n' && child->line_len + 1 < sizeof(child->line)) {
+				child->line[child->line_len++] = chunk[i];
+				continue;
+			}
+			child->line[child->line_len] = '\0';
+			child->line_len = 0;
+			line_take(child);
+		}
+	}
+	if (got == 0)
+		child_ended(child, stopping);
+}
+
+/* ---- All of them. ---- */
+
+static int patience_ms(uint64_t now_ns)
+{
+	uint64_t due_ns = DEADLINE_NONE;
+
+	for (uint32_t i = 0; i < flows.count; i++) {
+		if (!flows.children[i].pid)
+			due_ns = MIN(due_ns, flows.children[i].start_ns);
+	}
+	if (due_ns == DEADLINE_NONE)
+		return -1;
+	return due_ns > now_ns ? (int)((due_ns - now_ns) / NS_PER_MS) + 1 : 0;
+}
+
+static void child_stop(struct flow_child *child)
+{
+	struct pollfd fd = {.events = POLLIN};
+	uint64_t deadline_ns = clock_now_ns() + END_NS_MAX, now_ns;
+
+	if (child->pid)
+		kill(child->pid, SIGTERM);
+	while (child->pid) {
+		fd.fd = child->status;
+		now_ns = clock_now_ns();
+		if (now_ns >= deadline_ns) {
+			log_warn("flows", "%s does not end: killed", child->flow->name);
+			kill(child->pid, SIGKILL);
+			deadline_ns = DEADLINE_NONE;
+		}
+		poll(&fd, 1, 100);
+		child_read(child, true);
+	}
+}
+
+static void *watch(void *arg)
+{
+	struct pollfd fds[CONFIG_FLOWS_MAX + 1];
+
+	(void)arg;
+	do {
+		uint64_t now_ns = clock_now_ns();
+
+		for (uint32_t i = 0; i < flows.count; i++) {
+			struct flow_child *child = &flows.children[i];
+
+			if (!child->pid && child->start_ns <= now_ns)
+				child_start(child, now_ns);
+			fds[i + 1] = (struct pollfd){
+				.fd = child->pid ? child->status : -1, .events = POLLIN};
+		}
+		fds[0] = (struct pollfd){.fd = flows.stop_fd, .events = POLLIN};
+		if (poll(fds, flows.count + 1, patience_ms(now_ns)) < 0)
+			continue;
+		for (uint32_t i = 0; i < flows.count; i++) {
+			if (fds[i + 1].revents)
+				child_read(&flows.children[i], false);
+		}
+	} while (!(fds[0].revents & POLLIN));
+	for (uint32_t i = flows.count; i-- > 0;)
+		child_stop(&flows.children[i]);
+	return NULL;
+}
+
+int serve_flows_start(const struct config *config, uint16_t http_port)
+{
+	flows.stop_fd = eventfd(0, EFD_CLOEXEC);
+	if (flows.stop_fd < 0)
+		return -errno;
+	env_make(config, http_port);
+	flows.count = config->flow_count;
+	for (uint32_t i = 0; i < flows.count; i++) {
+		struct flow_child *child = &flows.children[i];
+
+		child->flow = &config->flows[i];
+		snprintf(child->labels, sizeof(child->labels), "flow=\"%s\"", child->flow->name);
+		for (uint32_t k = 0; k < COUNT_COUNT; k++) {
+			child->counters[k] = (struct counter){.name = METRICS[k].name,
+				.help = METRICS[k].help,
+				.labels = child->labels};
+			counter_register(&child->counters[k]);
+		}
+	}
+	flows.started = pthread_create(&flows.thread, NULL, watch, NULL) == 0;
+	return flows.started ? 0 : -EAGAIN;
+}
+
+void serve_flows_stop(void)
+{
+	uint64_t one = 1;
+
+	if (!flows.started)
+		return;
+	if (write(flows.stop_fd, &one, sizeof(one)) != sizeof(one))
+		log_error("flows", "they cannot be told to end: %s", strerror(errno));
+	pthread_join(flows.thread, NULL);
+	close(flows.stop_fd);
+	flows.started = false;
+	for (size_t i = 0; flows.env[i]; i++)
+		free(flows.env[i]);
+}
