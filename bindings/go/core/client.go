@@ -74,6 +74,8 @@ type Client struct {
 	log  cgo.Handle
 	// Guess of an object's length, for who has not said how long it is.
 	guess int64
+	// What one PutObject takes, and what a part has.
+	putBytes, partBytes int
 
 	mutex   sync.Mutex
 	wanted  *sync.Cond
@@ -122,6 +124,10 @@ func NewClient(config Config) (*Client, error) {
 	if config.RequestsMax < 0 || config.RequestsMax > 256 {
 		return nil, fmt.Errorf("nebulaio: RequestsMax %d is not 1 to 256", config.RequestsMax)
 	}
+	putBytes, partBytes, err := config.putSizes()
+	if err != nil {
+		return nil, err
+	}
 	if config.MemoryPool == 0 {
 		config.MemoryPool = poolBytesPreset
 	}
@@ -150,7 +156,11 @@ func NewClient(config Config) (*Client, error) {
 	options.connect_timeout_ns = nanoseconds(config.ConnectTimeout)
 	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
 	options.spin_ns = nanoseconds(config.Spin)
-	return open(options, bytes, config.Log, endpoints)
+	c, err := open(options, bytes, config.Log, endpoints)
+	if err == nil {
+		c.putBytes, c.partBytes = putBytes, partBytes
+	}
+	return c, err
 }
 
 func deviceName(named string) string {

@@ -120,6 +120,67 @@ func TestNoCopy(t *testing.T) {
 	}
 }
 
+// Bodies over the limit of one request, with a limit that a test has memory for.
+func TestParts(t *testing.T) {
+	for _, scheme := range []string{"rdma", "http"} {
+		client := clientOf(t, Config{Endpoint: server(t, scheme), MemoryPool: 64 << 20, PartBytes: 5 << 20})
+		bucket := bucketOf(t, client)
+		for i, n := range []int{5 << 20, 5<<20 + 1, 23<<20 + 7} {
+			var result Result
+			data := noise(n, int64(i))
+			must(t, client.PutObjectWith(WithResult(ctx, &result), bucket, "parts", data,
+				map[string]string{"x-amz-meta-colour": "blue"}))
+			if result.Transport != Transport(scheme) {
+				t.Error(scheme, n, result.Transport)
+			}
+			back, err := client.GetObjectData(ctx, bucket, "parts")
+			must(t, err)
+			if !bytes.Equal(back, data) {
+				t.Error(scheme, n, "other bytes came back")
+			}
+			info, err := client.HeadObject(ctx, bucket, "parts")
+			must(t, err)
+			parts := (n + 5<<20 - 1) / (5 << 20)
+			if strings.HasSuffix(info.ETag, fmt.Sprintf("-%d", parts)) != (parts > 1) ||
+				info.Result.Headers["x-amz-meta-colour"] != "blue" {
+				t.Error(scheme, n, info.ETag, info.Result.Headers)
+			}
+		}
+		// Without a copy, from registered memory.
+		buf := client.AllocateBuffer(20 << 20)
+		before := client.Stats().BytesCopied
+		must(t, client.PutObject(ctx, bucket, "parts", buf))
+		if scheme == "rdma" && client.Stats().BytesCopied-before > 64<<10 {
+			t.Error("parts of registered memory were copied: ", client.Stats().BytesCopied-before)
+		}
+		client.ReleaseBuffer(buf)
+	}
+}
+
+// What fails leaves no upload behind.
+func TestPartsFail(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma"), PartBytes: 5 << 20})
+	bucket := bucketOf(t, client)
+	data := make([]byte, 200<<20)
+	if err := client.PutObject(ctx, bucket+"-none", "key", data); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("into no bucket:", err)
+	}
+	within, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := client.PutObject(within, bucket, "key", data); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("out of time:", err)
+	}
+	if _, err := client.HeadObject(ctx, bucket, "key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("half an object:", err)
+	}
+	answer := make([]byte, 8<<10)
+	result, err := client.Do(ctx, &Request{Op: S3, Method: "GET", Path: "/" + bucket, Query: "uploads=", Into: answer})
+	must(t, err)
+	if bytes.Contains(answer[:result.Bytes], []byte("<UploadId>")) {
+		t.Errorf("an upload is left: %s", answer[:result.Bytes])
+	}
+}
+
 func TestErrors(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma")})
 	bucket := bucketOf(t, client)

@@ -68,6 +68,9 @@ type Config struct {
 	MemoryPool PoolSize
 	// RequestsMax is how many requests are in flight at a time, 1 to 256: 64. More wait their turn.
 	RequestsMax int
+	// PartBytes sends longer bodies in parts of so much, 5 MiB to 5 GiB. Left out, bodies over PutBytesMax, which one
+	// request does not take, go in parts of 256 MiB.
+	PartBytes int
 	// ConnectTimeout is 2 s.
 	ConnectTimeout time.Duration
 	// RequestTimeout is 30 s, for a request whose context has no deadline.
@@ -109,22 +112,6 @@ func parseEndpoint(text string) (endpoint, error) {
 	return endpoint{scheme, host, port}, nil
 }
 
-// connectTo is NEBULAIO_CONNECT_TO.
-func connectTo() (map[string]string, error) {
-	led := map[string]string{}
-	for _, pair := range strings.Split(os.Getenv("NEBULAIO_CONNECT_TO"), ",") {
-		if pair == "" {
-			continue
-		}
-		said, meant, _ := strings.Cut(pair, "=")
-		if said == "" || meant == "" {
-			return nil, fmt.Errorf("nebulaio: NEBULAIO_CONNECT_TO: %q is not HOST:PORT=HOST:PORT", pair)
-		}
-		led[strings.TrimSpace(said)] = strings.TrimSpace(meant)
-	}
-	return led, nil
-}
-
 // endpoints returns them as the library takes them, and the transport that follows.
 func (config *Config) endpoints() (string, Transport, error) {
 	named := config.Endpoints
@@ -161,24 +148,22 @@ func (config *Config) endpoints() (string, Transport, error) {
 	if config.Transport != "" {
 		transport = config.Transport
 	}
-	led, err := connectTo()
-	if err != nil {
-		return "", "", err
-	}
 	var texts []string
-	seen := map[string]bool{}
 	for _, one := range all {
-		address := net.JoinHostPort(one.host, one.port)
-		if other, found := led[address]; found {
-			address = other
-		}
-		text := one.scheme + "://" + address
-		if !seen[text] {
-			texts = append(texts, text)
-		}
-		seen[text] = true
+		texts = append(texts, one.scheme+"://"+net.JoinHostPort(one.host, one.port))
 	}
 	return strings.Join(texts, ","), transport, nil
+}
+
+// putSizes returns what one request takes, and what a part has.
+func (config *Config) putSizes() (putBytes, partBytes int, err error) {
+	if config.PartBytes == 0 {
+		return PutBytesMax, partBytesPreset, nil
+	}
+	if config.PartBytes < partBytesMin || config.PartBytes > PutBytesMax {
+		return 0, 0, fmt.Errorf("nebulaio: PartBytes %d is not %d to %d", config.PartBytes, partBytesMin, PutBytesMax)
+	}
+	return config.PartBytes, config.PartBytes, nil
 }
 
 func firstSet(values ...string) string {

@@ -4,7 +4,6 @@ import "testing"
 
 func TestEndpoints(t *testing.T) {
 	t.Setenv("NEBULAIO_ENDPOINT", "")
-	t.Setenv("NEBULAIO_CONNECT_TO", "node1:9100=127.0.0.1:1,node1:9000=127.0.0.1:2")
 	for _, test := range []struct {
 		config    Config
 		want      string
@@ -14,7 +13,7 @@ func TestEndpoints(t *testing.T) {
 		{Config{Endpoint: "host"}, "rdma://host:9100", RDMA},
 		{Config{Endpoint: "[::1]:5"}, "rdma://[::1]:5", RDMA},
 		{Config{Endpoint: "https://[::1]"}, "https://[::1]:9443", Auto},
-		{Config{Endpoints: []string{"rdma://node1:9100"}, FallbackHTTP: true}, "rdma://127.0.0.1:1,http://127.0.0.1:2", Auto},
+		{Config{Endpoints: []string{"rdma://node1:9100"}, FallbackHTTP: true}, "rdma://node1:9100,http://node1:9000", Auto},
 		{Config{Endpoints: []string{"rdma://a", "http://b/"}, FallbackHTTP: true}, "rdma://a:9100,http://b:9000", Auto},
 		{Config{Endpoint: "http://b", Transport: HTTP}, "http://b:9000", HTTP},
 	} {
@@ -32,7 +31,7 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	t.Setenv("NEBULAIO_CONNECT_TO", "nonsense")
-	if _, _, err := (&Config{Endpoint: "a"}).endpoints(); err == nil {
+	if _, err := NewClient(Config{Endpoint: "a", AccessKey: "a", SecretKey: "s"}); err == nil {
 		t.Error("NEBULAIO_CONNECT_TO without a target")
 	}
 }
@@ -49,5 +48,13 @@ func TestKeys(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
 	if access, secret, err := (&Config{SecretKey: "mine"}).keys(); access != "a" || secret != "mine" || err != nil {
 		t.Error(access, secret, err)
+	}
+}
+
+func TestPartBytes(t *testing.T) {
+	for _, bad := range []int{-1, 1, 5<<20 - 1, PutBytesMax + 1} {
+		if _, err := NewClient(Config{Endpoint: "a", AccessKey: "a", SecretKey: "s", PartBytes: bad}); err == nil {
+			t.Error("PartBytes", bad)
+		}
 	}
 }

@@ -153,8 +153,8 @@ func (c *Client) getPiecesOf(ctx context.Context, bucket string, info *Info, buf
 	return first
 }
 
-// PutObject stores data; from AllocateBuffer the server reads it itself, without a copy. Up to PutBytesMax. When the
-// context ends first, the object may or may not have been stored.
+// PutObject stores data; from AllocateBuffer the server reads it itself, without a copy. Over PutBytesMax, or
+// Config.PartBytes, it goes in parts. When the context ends first, the object may or may not have been stored.
 func (c *Client) PutObject(ctx context.Context, bucket, key string, data []byte) error {
 	return c.PutObjectWith(ctx, bucket, key, data, nil)
 }
@@ -162,10 +162,14 @@ func (c *Client) PutObject(ctx context.Context, bucket, key string, data []byte)
 // PutObjectWith stores data with headers: Content-Type, If-None-Match, x-amz-meta-….
 func (c *Client) PutObjectWith(ctx context.Context, bucket, key string, data []byte, headers map[string]string) error {
 	request := Request{Op: PutObject, Bucket: bucket, Key: key, Body: data, Headers: headers}
-	if int64(len(data)) > PutBytesMax {
-		return request.failed(syscall.EFBIG, Result{Transport: "none"})
+	if len(data) <= c.putBytes {
+		_, err := c.do(ctx, &request)
+		return err
 	}
-	_, err := c.do(ctx, &request)
+	result, err := c.putParts(ctx, &request, c.partBytes)
+	if into, has := ctx.Value(resultKey{}).(*Result); has && err == nil {
+		*into = result
+	}
 	return err
 }
 

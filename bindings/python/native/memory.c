@@ -22,10 +22,12 @@ struct dl_managed_tensor {
 	void *manager;
 	void (*deleter)(struct dl_managed_tensor *self); /* or NULL */
 };
-#define DL_CPU	     1
-#define DL_CUDA_HOST 3 /* host memory that a GPU knows */
-#define DL_ROCM_HOST 11
-#define DL_NDIM_MAX  64
+#define DL_CPU		1
+#define DL_CUDA		2
+#define DL_CUDA_HOST	3 /* host memory that a GPU knows */
+#define DL_ROCM_HOST	11
+#define DL_CUDA_MANAGED 13
+#define DL_NDIM_MAX	64
 
 enum hold { HOLD_VIEW, HOLD_TENSOR, HOLD_OBJECT };
 struct held_memory {
@@ -85,11 +87,17 @@ static int tensor_check(const struct dl_tensor *tensor, size_t *ret_bytes)
 	uint64_t bits = (uint64_t)tensor->type_bits * tensor->type_lanes;
 	uint64_t bytes = (bits + 7) / 8;
 
-	if (tensor->device_type != DL_CPU && tensor->device_type != DL_CUDA_HOST &&
-		tensor->device_type != DL_ROCM_HOST) {
+	switch (tensor->device_type) {
+	case DL_CPU:
+	case DL_CUDA: /* the library reaches it, or stages it */
+	case DL_CUDA_HOST:
+	case DL_CUDA_MANAGED:
+	case DL_ROCM_HOST:
+		break;
+	default:
 		PyErr_Format(PyExc_BufferError,
-			"the tensor is in a device's memory (DLPack type %d): only host memory can "
-			"be moved",
+			"the tensor is in a device's memory (DLPack type %d): only a host's and "
+			"CUDA's can be moved",
 			(int)tensor->device_type);
 		return -1;
 	}

@@ -236,7 +236,7 @@ class RDMAClient:
     def get_into(self, bucket: str, key: str, buffer: Any, *, offset: int = 0, length: int | None = None,
                  version_id: str | None = None, timeout: float = 0.0) -> Result:
         """The object, or a part of it, into your memory: anything writable with the buffer protocol, a numpy array, a
-        torch tensor or whatever else speaks DLPack, contiguous and in host memory; or a list of up to 16 of those.
+        torch tensor or whatever else speaks DLPack, contiguous, in host memory or CUDA's; or a list of up to 16 of those.
         result.bytes says how much came; BufferTooSmallError when the object is longer."""
         return self._keep(self.native.perform(_native.GET_OBJECT, bucket, key, into=buffer, offset=offset,
                                               length=length or 0, version_id=version_id, timeout=timeout))

@@ -33,30 +33,13 @@ def _split(endpoint: str) -> tuple[str, str, int]:
     return scheme, host, int(port)
 
 
-def _map() -> dict[str, str]:
-    pairs = {}
-    for pair in filter(None, os.environ.get("NEBULAIO_CONNECT_TO", "").split(",")):
-        said, mark, meant = pair.partition("=")
-        if not said or not meant:
-            raise ValueError(f"NEBULAIO_CONNECT_TO: {pair!r} is not HOST:PORT=HOST:PORT")
-        pairs[said.strip()] = meant.strip()
-    return pairs
-
-
 def endpoints_text(endpoints: Iterable[str], fallback_http: bool) -> str:
     """As the library takes them. With fallback_http each RDMA endpoint's host is asked by HTTP too, on the standard
     port, unless an HTTP endpoint is named."""
     parts = [_split(endpoint) for endpoint in endpoints]
     if fallback_http and all(scheme == "rdma" for scheme, _, _ in parts):
         parts += [("http", host, PORTS["http"]) for _, host, _ in parts]
-    led = _map()
-    addresses = []
-    for scheme, host, port in parts:
-        address = f"{host}:{port}"
-        text = f"{scheme}://{led.get(address, address)}"
-        if text not in addresses:
-            addresses.append(text)
-    return ",".join(addresses)
+    return ",".join(f"{scheme}://{host}:{port}" for scheme, host, port in parts)
 
 
 def endpoints_default() -> list[str]:

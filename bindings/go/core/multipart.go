@@ -1,0 +1,124 @@
+package core
+
+import (
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/url"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	partBytesPreset = 256 << 20
+	partBytesMin    = 5 << 20 // S3's, of all parts but the last
+	partsMax        = 10000
+	abortTime       = 10 * time.Second
+)
+
+type uploadedPart struct {
+	PartNumber int
+	ETag       string
+}
+
+// putParts stores data as a multipart upload, which is aborted when anything fails, the context's end included.
+func (c *Client) putParts(ctx context.Context, request *Request, partBytes int) (Result, error) {
+	for (len(request.Body)+partBytes-1)/partBytes > partsMax {
+		partBytes *= 2
+	}
+	id, err := c.beginUpload(ctx, request)
+	if err != nil {
+		return Result{}, err
+	}
+	parts, err := c.uploadParts(ctx, request, id, partBytes)
+	if err == nil {
+		var result Result
+		if result, err = c.finishUpload(ctx, request, id, parts); err == nil {
+			return result, nil
+		}
+	}
+	abort, cancel := context.WithTimeout(context.Background(), abortTime)
+	defer cancel()
+	// What went wrong is what the caller wants to know, not what of it could not be undone.
+	c.Do(abort, &Request{Op: AbortMultipart, Bucket: request.Bucket, Key: request.Key, Query: "uploadId=" + id})
+	return Result{}, err
+}
+
+// beginUpload returns the upload's id, escaped for a query.
+func (c *Client) beginUpload(ctx context.Context, request *Request) (string, error) {
+	answer := make([]byte, 8<<10)
+	result, err := c.Do(ctx, &Request{
+		Op: CreateMultipart, Bucket: request.Bucket, Key: request.Key, Headers: request.Headers, Into: answer})
+	if err != nil {
+		return "", err
+	}
+	var begun struct{ UploadId string }
+	if xml.Unmarshal(answer[:result.Bytes], &begun) != nil || begun.UploadId == "" {
+		return "", request.failed(syscall.EPROTO, result)
+	}
+	return url.QueryEscape(begun.UploadId), nil
+}
+
+func (c *Client) uploadParts(ctx context.Context, request *Request, id string, partBytes int) ([]uploadedPart, error) {
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	parts := make([]uploadedPart, (len(request.Body)+partBytes-1)/partBytes)
+	var group sync.WaitGroup
+	var once sync.Once
+	var first error
+	window := make(chan struct{}, pieceWindow)
+	for i := range parts {
+		window <- struct{}{}
+		if within.Err() != nil {
+			break
+		}
+		body := request.Body[i*partBytes:]
+		if len(body) > partBytes {
+			body = body[:partBytes]
+		}
+		group.Add(1)
+		go func(part *uploadedPart, number int) {
+			defer group.Done()
+			defer func() { <-window }()
+			result, err := c.Do(within, &Request{Op: UploadPart, Bucket: request.Bucket, Key: request.Key, Body: body,
+				Query: fmt.Sprintf("partNumber=%d&uploadId=%s", number, id)})
+			if err != nil {
+				once.Do(func() { first = err; cancel() })
+			}
+			*part = uploadedPart{number, `"` + result.ETag + `"`}
+		}(&parts[i], i+1)
+	}
+	group.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return parts, first
+}
+
+func (c *Client) finishUpload(ctx context.Context, request *Request, id string, parts []uploadedPart) (Result, error) {
+	body, err := xml.Marshal(struct {
+		XMLName xml.Name       `xml:"CompleteMultipartUpload"`
+		Part    []uploadedPart `xml:"Part"`
+	}{Part: parts})
+	if err != nil {
+		return Result{}, err
+	}
+	answer := make([]byte, 8<<10)
+	result, err := c.Do(ctx, &Request{
+		Op: FinishMultipart, Bucket: request.Bucket, Key: request.Key, Query: "uploadId=" + id, Body: body, Into: answer})
+	if err != nil {
+		return result, err
+	}
+	// Completing may fail after its status was sent: then the answer is an error's.
+	var finished struct {
+		XMLName       xml.Name
+		ETag          string
+		Code, Message string
+	}
+	if xml.Unmarshal(answer[:result.Bytes], &finished) != nil || finished.XMLName.Local != "CompleteMultipartUploadResult" {
+		result.Code, result.Message = finished.Code, finished.Message
+		return result, request.failed(syscall.EIO, result)
+	}
+	return result, nil
+}
