@@ -93,7 +93,8 @@ def _hmac(key, text):
 class Client:
     """One keep-alive connection; each request is signed with SigV4 over UNSIGNED-PAYLOAD."""
 
-    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=60):
+    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=60, region="us-east-1"):
+        self.region = region
         self.address = address
         self.keys = (access_key, secret_key)
         self.connection = http.client.HTTPConnection(address, timeout=timeout)
@@ -109,7 +110,7 @@ class Client:
             method, path, query,
             *(f"{n}:{' '.join(headers[n].split())}" for n in names), "",
             ";".join(names), headers["x-amz-content-sha256"]])
-        scope = f"{date}/us-east-1/s3/aws4_request"
+        scope = f"{date}/{self.region}/s3/aws4_request"
         key = ("AWS4" + self.keys[1]).encode()
         for part in scope.split("/"):
             key = _hmac(key, part)

@@ -43,8 +43,6 @@ class Capture:
 
     def __init__(self, netdev):
         self.seen = Seen()
-        self.enough = threading.Event()
-        self.enough_bytes = None
         self.ending, self.end = socket.socketpair()
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, QUEUE_BYTES)
@@ -72,8 +70,6 @@ class Capture:
                 self.count(self.socket.recv(SNAP_BYTES))
             except BlockingIOError:
                 return
-            if self.enough_bytes is not None and self.moved() >= self.enough_bytes:
-                self.enough.set()
 
     def count(self, frame):
         if len(frame) < 34 or frame[12:14] != b"\x08\x00":
@@ -91,14 +87,6 @@ class Capture:
             headers = 8 + 12 + 4 + (16 if opcode in RETH_OPCODES else 0) + (4 if opcode in AETH_OPCODES else 0) + \
                 (4 if opcode in IMM_OPCODES else 0)
             self.seen.bytes[opcode] += total - ip_bytes - headers - (flags >> 4 & 3)
-
-    def moved(self):
-        return self.seen.payload(RDMA_WRITES) + self.seen.payload(RDMA_READ_RESPONSES)
-
-    def wait_for(self, count, seconds):
-        """Until so many bytes went by one-sided operations; False when they did not in time."""
-        self.enough_bytes = count
-        return self.enough.wait(seconds)
 
     def stop(self):
         """What went by until now, what waits in the queue with it. Idempotent."""

@@ -22,9 +22,9 @@ AGENT_PORT = 7000
 ACCESS_KEY = "vm-access-key"
 SECRET_KEY = "vm-secret-key-0123456789"
 # An emulated machine on two busy cores: generous, and never waited for when all is well.
-READY_SECONDS_MAX = 60
+READY_SECONDS_MAX = 150
 STOP_SECONDS_MAX = 60
-COPY_SECONDS_MAX = 120
+COPY_SECONDS_MAX = 240
 
 CONFIG = """\
 data:

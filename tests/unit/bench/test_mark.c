@@ -26,7 +26,7 @@ static int setup(void **state)
 			rig.pingpong = record;
 		else if (record->subject.kind == BENCH_ROW && record->subject.way == BENCH_RDMA)
 			rig.rdma = record;
-		else if (record->subject.kind == BENCH_ROW)
+		else if (record->subject.kind == BENCH_ROW && record->subject.way == BENCH_HTTP)
 			rig.http = record;
 	}
 	*state = &rig;

@@ -55,7 +55,8 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	assert_int_equal(rows_of(&plan), 4);
+	/* Hot: plain, sealed, token; cold: plain. */
+	assert_int_equal(rows_of(&plan), 6);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -102,12 +103,40 @@ static void test_rows_have_the_closest_anchor(void **state)
 	}
 }
 
+/* Encryption stands against plain RDMA, tokens against plain HTTP, and both come along. */
+static void test_rows_beside_the_plain_ones(void **state)
+{
+	const struct bench_group *group;
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = "put 1MiB d1 sealed";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(plan.group_count, 1);
+	group = &plan.groups[0];
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_SEALED)), find(group, BENCH_RDMA));
+	assert_null(find(group, BENCH_TOKEN));
+	bench_plan_close(&plan);
+	opts.only = "get 4KiB d1 token";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_TOKEN)), find(group, BENCH_HTTP));
+	bench_plan_close(&plan);
+	opts.only = "get 4KiB d16 token";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names_are_unique),
 		cmocka_unit_test(test_only_picks),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
+		cmocka_unit_test(test_rows_beside_the_plain_ones),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

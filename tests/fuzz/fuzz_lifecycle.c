@@ -1,0 +1,55 @@
+/* Fuzzes lifecycle rules: any XML as a configuration; what parses must be able to judge versions,
+ * and parses again from what it was. */
+#include "base/base.h"
+#include "s3/lifecycle.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void judge(const struct s3_lifecycle_rules *rules, struct slice key)
+{
+	static const int64_t days[] = {1000, 86400000};
+
+	for (uint32_t bits = 0; bits < 64; bits++) {
+		const struct store_meta meta = {.bytes = key.len,
+			.mtime_ns = 1700000000ull * NS_PER_S,
+			.delete_marker = bits & 1};
+		const struct s3_tags none = {.count = 0};
+		const struct s3_lifecycle_facts facts = {.key = key,
+			.meta = &meta,
+			.tags = bits & 2 ? &none : NULL,
+			.current = bits & 4,
+			.alone = bits & 8,
+			.noncurrent_ns = meta.mtime_ns,
+			.newer = bits & 16 ? 5 : 0};
+		const struct s3_lifecycle_now now = {
+			.ms = 1800000000000, .day_ms = days[bits >> 5]};
+		uint8_t class = 0;
+		int64_t due_ms;
+
+		CHECK(s3_lifecycle_decide(rules, &facts, &now, &class) != S3_LIFECYCLE_NEEDS_TAGS ||
+			!facts.tags);
+		if (facts.tags)
+			(void)s3_lifecycle_expiry(rules, &facts, &due_ms);
+		(void)s3_lifecycle_aborts(rules, key, meta.mtime_ns, &now);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct s3_lifecycle_wrong wrong = {.error = S3_E_COUNT};
+	struct s3_lifecycle_rules rules;
+	struct s3_arena arena;
+	struct s3_xml *tree;
+	int ret;
+
+	s3_arena_init(&arena);
+	if (s3_xml_parse(slice_of(data, size), &arena, &tree) == 0) {
+		ret = s3_lifecycle_parse(tree, &arena, &rules, &wrong);
+		if (ret)
+			CHECK(wrong.error < S3_E_COUNT);
+		else
+			judge(&rules, slice_to(slice_of(data, size), 20));
+	}
+	s3_arena_free(&arena);
+	return 0;
+}

@@ -1,0 +1,180 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <nebulaio/region.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* libnebulaio-region as a program outside the project sees it: what it does, and what it refuses.
+ */
+
+static struct neb_region *region_new(void)
+{
+	const struct neb_region_options options = {.name = "libtest", .bytes = 16 << 20};
+	struct neb_region *region;
+
+	assert_int_equal(neb_region_create(&options, &region), 0);
+	return region;
+}
+
+static void spans_have_owners(void **state)
+{
+	struct neb_region *region = region_new();
+	struct neb_span span, copy;
+	struct neb_usage usage;
+
+	(void)state;
+	assert_int_equal(neb_span_lease(region, 0, &span), -EINVAL);
+	assert_int_equal(neb_span_lease(region, NEB_SPAN_BYTES_MAX + 1, &span), -EINVAL);
+	assert_int_equal(neb_span_lease(region, 5000, &span), 0);
+	assert_int_equal(span.bytes, 8192);
+	assert_int_equal(neb_span_owner(region, &span), NEB_APP);
+	neb_region_usage(region, &usage);
+	assert_int_equal(usage.frames_by_owner[NEB_APP], 2);
+	assert_int_equal(neb_span_hand(region, &span, NEB_APP, NEB_DISK), -EINVAL);
+	assert_int_equal(neb_span_hand(region, &span, NEB_NET, NEB_APP), -EPERM);
+	assert_int_equal(neb_span_hand(region, &span, NEB_APP, NEB_NET), 0);
+	assert_int_equal(neb_span_give(region, &span), -EPERM);
+	assert_int_equal(neb_span_hand(region, &span, NEB_NET, NEB_APP), 0);
+	copy = span;
+	copy.frame++;
+	assert_int_equal(neb_span_give(region, &copy), -ESTALE);
+	copy = span;
+	copy.frame = UINT32_MAX;
+	assert_int_equal(neb_span_give(region, &copy), -ESTALE);
+	copy = span;
+	copy.bytes = 4096;
+	assert_int_equal(neb_span_give(region, &copy), -ESTALE);
+	assert_int_equal(neb_span_give(region, &span), 0);
+	assert_int_equal(neb_span_give(region, &span), -ESTALE);
+	assert_int_equal(neb_span_owner(region, &span), -ESTALE);
+	neb_region_destroy(region);
+	neb_region_destroy(NULL);
+}
+
+static struct neb_done reap(struct neb_region *region)
+{
+	struct neb_done done;
+
+	assert_int_equal(neb_work_reap(region, &done, 1, 30000000000ull), 1);
+	return done;
+}
+
+static void disks_keep_what_they_get(void **state)
+{
+	struct neb_region *region = region_new();
+	char path[600];
+	struct neb_span span, other;
+	struct neb_work work;
+	struct neb_done done;
+	uint16_t disk = 0, second;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/nebulaio-region-test-%d",
+		getenv("TMPDIR") ? getenv("TMPDIR") : ".", getpid());
+	assert_int_equal(neb_attach_disk(region, path, 0, 1 << 20, &disk), -ENOENT);
+	assert_int_equal(neb_attach_disk(region, path, NEB_DISK_CREATE, 2 << 20, &disk), 0);
+	assert_int_equal(neb_attach_disk(region, path, 0, 2 << 20, &second), -EBUSY);
+	assert_int_equal(neb_disk_bytes(region, disk), 2 << 20);
+	assert_in_range(neb_disk_align(region, disk), 1, 4096);
+	assert_int_equal(neb_disk_bytes(region, 999), 0);
+	assert_int_equal(neb_span_lease(region, 1 << 20, &span), 0);
+	memset(span.data, 'x', span.bytes);
+	work = (struct neb_work){
+		.op = NEB_WRITE, .target = disk, .span = span, .offset = 4096, .user_data = 77};
+	assert_int_equal(neb_work_submit(region, &work), 0);
+	assert_int_equal(neb_work_submit(region, &work), -EPERM); /* the disk has it */
+	assert_int_equal(neb_span_give(region, &span), -EPERM);
+	done = reap(region);
+	assert_int_equal(done.result, 1 << 20);
+	assert_int_equal(done.user_data, 77);
+	assert_int_equal(done.op, NEB_WRITE);
+	assert_ptr_equal(done.span.data, span.data);
+	assert_int_equal(
+		neb_work_submit(region, &(struct neb_work){.op = NEB_FLUSH, .target = disk}), 0);
+	assert_int_equal(reap(region).result, 0);
+	assert_int_equal(neb_span_lease(region, 8192, &other), 0);
+	work = (struct neb_work){.op = NEB_READ,
+		.target = disk,
+		.span = other,
+		.at = 4096,
+		.bytes = 4096,
+		.offset = 4096};
+	assert_int_equal(neb_work_submit(region, &work), 0);
+	assert_int_equal(reap(region).result, 4096);
+	assert_memory_equal((char *)other.data + 4096, span.data, 4096);
+	work.offset = 2 << 20; /* past its end */
+	assert_int_equal(neb_work_submit(region, &work), 0);
+	assert_int_equal(reap(region).result, -ERANGE);
+	assert_int_equal(
+		neb_work_reap(region, &done, 1, NEB_FOREVER), 0); /* nothing is under way */
+	assert_int_equal(neb_span_give(region, &span), 0);
+	assert_int_equal(neb_span_give(region, &other), 0);
+	assert_int_equal(neb_region_copied(region), 0);
+	neb_region_destroy(region);
+	unlink(path);
+}
+
+static void work_is_checked(void **state)
+{
+	struct neb_region *region = region_new();
+	struct neb_work work = {.op = NEB_WRITE, .target = 9};
+	uint32_t rkey;
+	uint16_t port = 0, target;
+	struct neb_packet packet;
+
+	(void)state;
+	assert_int_equal(neb_span_lease(region, 4096, &work.span), 0);
+	assert_int_equal(neb_work_submit(region, &work), -ENOENT);
+	work.op = 99;
+	assert_int_equal(neb_work_submit(region, &work), -EINVAL);
+	assert_int_equal(neb_rdma_listen(region, "", &port), -ENODEV);
+	assert_int_equal(neb_rdma_expose(region, &work.span, false, &rkey), -ENODEV);
+	assert_int_equal(neb_attach_rdma(region, "none0"), -ENODEV);
+	assert_int_equal(neb_xdp_receive(region, &packet, 1, 0), -ENODEV);
+	assert_string_equal(neb_xdp_mode(region), "");
+	assert_int_equal(neb_xdp_lost(region), 0);
+	assert_int_equal(neb_attach_rdma(region, "simulated"), 0);
+	assert_int_equal(neb_attach_rdma(region, "simulated"), -EEXIST);
+	assert_int_equal(neb_rdma_accept(region, &(struct neb_rdma_options){0}, &target), -EINVAL);
+	assert_int_equal(
+		neb_rdma_connect(region, "127.0.0.1", 1, &(struct neb_rdma_options){0}, &target),
+		-ECONNREFUSED);
+	assert_int_equal(neb_rdma_listen(region, "127.0.0.1", &port), 0);
+	assert_int_not_equal(port, 0);
+	assert_int_equal(neb_rdma_listen(region, "127.0.0.1", &port), -EEXIST);
+	assert_int_equal(
+		neb_rdma_accept(region, &(struct neb_rdma_options){.timeout_ns = 1000000}, &target),
+		-ETIMEDOUT);
+	assert_int_equal(neb_rdma_expose(region, &work.span, true, &rkey), 0);
+	assert_int_equal(neb_rdma_conceal(region, rkey), 0);
+	assert_int_equal(neb_rdma_conceal(region, rkey), -ENOENT);
+	assert_false(neb_rdma_connected(region, 3));
+	assert_int_equal(neb_span_give(region, &work.span), 0);
+	neb_region_destroy(region);
+}
+
+static void a_region_has_bounds(void **state)
+{
+	const struct neb_region_options small = {.bytes = 4096},
+					odd = {.bytes = 4 << 20, .ring_entries = 3};
+	struct neb_region *region;
+
+	(void)state;
+	assert_int_equal(neb_region_create(&small, &region), -EINVAL);
+	assert_int_equal(neb_region_create(&odd, &region), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(spans_have_owners),
+		cmocka_unit_test(disks_keep_what_they_get),
+		cmocka_unit_test(work_is_checked),
+		cmocka_unit_test(a_region_has_bounds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
