@@ -32,14 +32,17 @@ struct front_http_opts {
 void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream);
 
 /* ---- Native capsules on a queue pair (docs/spec/wire.md). ---- */
-struct front_native; /* one reactor's native front: device objects, sessions */
+struct front_native; /* one reactor's native front: a completion queue, sessions */
 struct front_native_opts {
+	/* NULL: this is the first. Else it shares the first one's registrations and port. */
+	struct front_native *first;
+	uint32_t front_count; /* that share sessions_max; 0: one */
 	struct s3 *s3;
 	struct store *store; /* not used by the front itself */
 	struct flow_core *core;
-	/* Used by this reactor only as far as connection events go: one front takes them. */
+	/* Its connection events are the first front's. */
 	struct rp_device *device;
-	uint32_t sessions_max;	   /* 1 to LIMIT_RDMA_SESSIONS_MAX */
+	uint32_t sessions_max;	   /* of all fronts: 1 to LIMIT_RDMA_SESSIONS_MAX */
 	uint32_t credits;	   /* requests in flight per session */
 	uint32_t inline_bytes_max; /* bodies in capsules, at most; clients ask for what they want */
 	uint32_t cq_size;	   /* at least so much; more when sessions_max needs it */
@@ -50,46 +53,54 @@ struct front_native_opts {
 	const _Atomic bool *draining; /* or NULL */
 	bool encryption_required;     /* of every session: wire.md section 7 */
 };
-/* Opens pd, cq, registers the region's arenas (local write only). Before or while the reactor runs;
- * on its thread if it runs. -EINVAL, or the device's error; the reason is logged. */
+/* Opens a completion queue and adds its poller to the core's reactor; the first one registers the
+ * region's arenas (local write only). Before or while the reactor runs; on its thread if it runs;
+ * all fronts before the first listens. -EINVAL, or the device's error; the reason is logged. */
 int front_native_open(const struct front_native_opts *opts, struct front_native **ret_front);
-/* Starts accepting at address:port (port 0: any free one) and adds its poller to the core's
- * reactor: before the reactor runs, or on its thread. -EADDRINUSE. */
-int front_native_listen(struct front_native *front, const char *address, uint16_t port);
+/* The first front's: starts accepting at address:port (port 0: any free one). Each connection goes
+ * to the front with the fewest sessions. Before the reactor runs, or on its thread. -EADDRINUSE. */
+int front_native_listen(struct front_native *first, const char *address, uint16_t port);
 /* Where it listens; 0 when it does not. */
 uint16_t front_native_port(const struct front_native *front);
 /* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. What
  * lasts past the deadline is cut off. In a fiber; needed before close once the reactor has run. */
 void front_native_drain(struct front_native *front, uint64_t deadline_ns);
-void front_native_close(struct front_native *front); /* takes NULL */
+/* In a fiber of the first front's reactor, when all fronts have drained and the others' reactors
+ * still run: takes no more connection events. */
+void front_native_unlisten(struct front_native *first);
+void front_native_close(struct front_native *front); /* takes NULL; the first one last */
+/* Any thread; those about to come included. */
 uint32_t front_native_sessions(const struct front_native *front);
 /* What others need to move the region's bytes by the same device: they live until close. */
 struct rp_pd *front_native_pd(const struct front_native *front);
 const uint32_t *front_native_lkeys(const struct front_native *front); /* by arena index */
 
 /* ---- RDMA tokens in HTTP requests (docs/spec/wire.md, part B): queue pairs that clients had
- * joined by ?rdma-connect, all on one reactor. Requests run there, whichever received them. ---- */
+ * joined by ?rdma-connect, each on the reactor that its number names. Requests run there, whichever
+ * received them. ---- */
 struct front_token_opts {
+	struct front_token *first; /* NULL: this is the first of those that share the work */
 	struct s3 *s3;
 	struct flow_core *core; /* where the queue pairs live */
 	struct rp_device *device;
 	struct rp_pd *pd;	      /* in which the region's arenas are registered … */
 	const uint32_t *lkeys;	      /* … by these keys */
-	uint32_t queue_pairs_max;     /* 1 to LIMIT_TOKEN_QUEUE_PAIRS_MAX */
+	uint32_t queue_pairs_max;     /* of all: 1 to LIMIT_TOKEN_QUEUE_PAIRS_MAX */
 	uint64_t idle_timeout_ns;     /* of a queue pair without requests; 0: none */
 	uint64_t transfer_timeout_ns; /* of a whole transfer */
 	bool strict;		      /* refuse what older clients append to a token */
 	uint64_t dc_key;	      /* of the targets that DC tokens name */
 };
-/* Before or while the reactor runs. -EINVAL, -ENOMEM, or the device's error. */
+/* Before the reactors run. -EINVAL, -ENOMEM, or the device's error. */
 int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front);
-/* In a fiber of its reactor, once nobody hands it requests any more: closes the queue pairs. */
+/* On its reactor, once nobody hands it requests any more: closes the queue pairs. Never waits. */
 void front_token_drain(struct front_token *front);
-void front_token_close(struct front_token *front); /* takes NULL; drained, or never run */
+void front_token_close(struct front_token *front); /* takes NULL; drained, or never run; the first
+						      one last */
 uint32_t front_token_queue_pairs(const struct front_token *front);
 /* Whether the request is one of those: has a token, or asks for ?rdma-connect. */
 bool front_token_wanted(const struct s3_request *request);
-/* Answers it. In a fiber of any reactor, as s3_handle. */
+/* Answers it. In a fiber of any reactor, as s3_handle; front is any of those that share. */
 void front_token_handle(
 	struct front_token *front, const struct s3_request *request, struct s3_reply *reply);
 

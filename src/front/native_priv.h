@@ -1,15 +1,21 @@
 /* front/native_priv.h: what the files of the native front share: the front, its sessions, their
  * receives and sends, and a request while it is being answered.
  *
- *   native.c          the front: device objects, listener, connection events, sweep, drain
+ *   native.c          a reactor's front: completion queue, sweep, drain
+ *   native_port.c     what the fronts of all reactors share: registrations, listener, connection
+ *                     events, which session goes where
  *   native_session.c  a session's life: set-up, failing, ending
  *   native_dp.c       completions, responses and small bodies: the way of the microsecond
  *   native_request.c  a capsule into a struct s3_request and its answer back
  *   native_crypt.c    bodies of encrypted sessions, on their way
  *
- * Everything runs on one reactor's thread. */
+ * A front and its sessions run on their reactor's thread; the port's listener on the first front's.
+ */
 #ifndef FRONT_NATIVE_PRIV_H
 #define FRONT_NATIVE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "codec/capsule.h"
 #include "front/front.h"
@@ -78,7 +84,6 @@ struct native_session {
 	uint16_t target;
 	bool has_target;
 	enum native_phase phase;
-	bool connected;
 	bool proof_running;
 	struct capsule_lane in, out;
 	bool encrypted;
@@ -105,32 +110,46 @@ struct native_session {
 	struct capsule_challenge_wire challenge;
 };
 
+/* One for all reactors' fronts: the device knows the region once, and connections come in at one
+ * listener, whose events the first front's reactor takes and hands to where their session lives. */
+struct native_port {
+	struct rp_pd *pd;
+	uint32_t arena_count;
+	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
+	uint32_t lkeys[LIMIT_ARENAS_MAX];
+	uint32_t mr_idx[LIMIT_ARENAS_MAX]; /* in the region's table */
+	struct front_native *fronts[LIMIT_CORES_MAX];
+	uint32_t front_count;
+	struct rp_listener *listener;
+	struct uring_op cm_op; /* waits for connection events */
+	bool cm_waiting, cm_ending;
+	struct fiber *cm_waiter;  /* until the wait has ended */
+	_Atomic uint64_t next_id; /* of sessions */
+	/* Held while an event names a queue pair, and while one closes: what is named is there. */
+	pthread_mutex_t lock;
+};
+
 struct front_native {
 	struct front_native_opts opts;
 	struct region *region;
 	struct reactor *reactor;
 	struct rp_device_attr attr;
-	struct rp_pd *pd;
+	struct native_port *port;
 	struct rp_cq *cq;
-	struct rp_listener *listener;
-	uint32_t arena_count;
-	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
-	uint32_t lkeys[LIMIT_ARENAS_MAX];
-	uint32_t mr_idx[LIMIT_ARENAS_MAX]; /* in the region's table */
 	struct reactor_poller poller;
 	bool poller_added;
-	struct uring_op cm_op; /* waits for connection events */
-	bool cm_waiting, cm_ending;
-	struct fiber *cm_waiter; /* drain, until the wait has ended */
+	bool drained; /* takes no more sessions */
 	struct reactor_timer sweep;
 	struct list sessions;
 	struct list dying;
 	struct list idle_sends;
 	struct list send_waiters; /* fibers whose capsule found a send queue full */
-	uint32_t session_count, sessions_max;
+	/* Those on their way here included: the port counts them in, sessions count themselves out.
+	 */
+	_Atomic uint32_t session_count;
+	uint32_t sessions_max;	/* here */
 	uint32_t capsule_bytes; /* of our receives */
 	uint32_t send_wrs;
-	uint64_t next_id;
 	struct prng prng;
 	struct fiber *drain_waiter;
 };
@@ -177,8 +196,16 @@ struct native_request {
 	uint8_t headers[CAPSULE_HEADERS_BYTES_MAX];
 };
 
+/* ---- native_port.c ---- */
+/* Makes the port, or joins first's. */
+int native_port_join(struct front_native *front, struct front_native *first);
+void native_port_leave(struct front_native *front); /* takes one that never joined */
+/* No more connections, when it is the first front that calls. */
+void native_port_close(struct front_native *front);
+
 /* ---- native_session.c ---- */
-int native_session_accept(struct front_native *front, struct rp_cm_event *event);
+/* Its place has been counted, and is free again on an error. */
+int native_session_accept(struct front_native *front, const struct rp_cm_event *event);
 /* Set-up capsules; a request's are native_dp.c's. */
 void native_session_setup(struct native_session *session, struct native_recv *recv, uint32_t bytes);
 /* The peer, the queue pair or a deadline says this session is over. Idempotent; never frees. */

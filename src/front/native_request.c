@@ -436,7 +436,7 @@ static void peer_prepare(struct native_request *request)
 	}
 	request->peer = (struct flow_peer){.target = request->session->target,
 		.watch = &request->watch,
-		.lkeys = request->session->front->lkeys,
+		.lkeys = request->session->front->port->lkeys,
 		.runs = request->runs,
 		.run_count = request->in.run_count};
 }

@@ -53,7 +53,7 @@ static int session_qp_open(struct native_session *session)
 		.context = session,
 	};
 	struct rp_qp_cap cap;
-	int ret = rp_qp_open(front->pd, &attr, &session->qp);
+	int ret = rp_qp_open(front->port->pd, &attr, &session->qp);
 
 	if (ret)
 		return ret;
@@ -68,7 +68,9 @@ static void session_free(struct native_session *session)
 	struct front_native *front = session->front;
 	struct list *stranded;
 
+	pthread_mutex_lock(&front->port->lock);
 	rp_qp_close(session->qp);
+	pthread_mutex_unlock(&front->port->lock);
 	while ((stranded = list_pop(&session->stranded)) != NULL)
 		native_send_give(front, CONTAINER_OF(stranded, struct native_send, idle));
 	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
@@ -91,21 +93,22 @@ static struct native_session *session_new(struct front_native *front, const char
 {
 	struct native_session *session = calloc(1, sizeof(*session));
 
-	if (!session)
+	if (!session) {
+		front->session_count--;
 		return NULL;
+	}
 	session->front = front;
 	session->credits = front->opts.credits;
 	session->recv_count = session->credits + CAPSULE_SPARE_RECEIVES;
 	session->recvs = calloc(session->recv_count, sizeof(*session->recvs));
 	session->last_ns = reactor_now_ns(front->reactor);
-	session->id = ++front->next_id;
+	session->id = atomic_fetch_add(&front->port->next_id, 1) + 1;
 	memcpy(session->peer, peer, sizeof(session->peer));
 	session->peer[sizeof(session->peer) - 1] = '\0';
 	list_init(&session->dying);
 	list_init(&session->requests);
 	list_init(&session->stranded);
 	list_push_back(&front->sessions, &session->link);
-	front->session_count++;
 	counter_add(&sessions_now, 1);
 	if (session->recvs)
 		return session;
@@ -113,7 +116,7 @@ static struct native_session *session_new(struct front_native *front, const char
 	return NULL;
 }
 
-int native_session_accept(struct front_native *front, struct rp_cm_event *event)
+int native_session_accept(struct front_native *front, const struct rp_cm_event *event)
 {
 	const struct capsule_private answer = {
 		.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};

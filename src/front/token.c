@@ -65,8 +65,20 @@ static void qp_free(struct token_qp *qp)
 	rp_ah_close(qp->ah);
 	free(qp);
 	counter_sub(&queue_pairs, 1);
+	front->group->qp_count--;
 	if (--front->qp_count == 0)
 		fall_asleep(front);
+}
+
+/* Counts one more, to be enlisted or uncounted; false: there are as many as allowed. */
+static bool place_take(struct front_token *front)
+{
+	if (front->qp_count >= front->queue_pairs_max)
+		return false;
+	if (atomic_fetch_add(&front->group->qp_count, 1) < front->opts.queue_pairs_max)
+		return true;
+	front->group->qp_count--;
+	return false;
 }
 
 void token_qp_retire(struct token_qp *qp, const char *why)
@@ -168,16 +180,19 @@ static struct token_qp *dci_open(struct front_token *front)
 {
 	struct token_qp *qp;
 
-	if (!front->has_dc || front->qp_count >= front->queue_pairs_max)
+	if (!front->has_dc || !place_take(front))
 		return NULL;
 	qp = calloc(1, sizeof(*qp));
-	if (!qp)
+	if (!qp) {
+		front->group->qp_count--;
 		return NULL;
+	}
 	qp->front = front;
 	qp->dc = true;
 	qp->last_ns = reactor_now_ns(front->reactor);
 	snprintf(qp->access_key, sizeof(qp->access_key), "DC");
 	if (qp_open(qp, front, RP_QP_DCI)) {
+		front->group->qp_count--;
 		rp_qp_close(qp->qp);
 		free(qp);
 		return NULL;
@@ -227,11 +242,13 @@ int token_qp_join(
 	/* A client that begins anew with the same number has forgotten the old one. */
 	if (old)
 		token_qp_retire(old, "its client connects it again");
-	if (front->qp_count >= front->queue_pairs_max)
+	if (!place_take(front))
 		return -ENOSPC;
 	qp = calloc(1, sizeof(*qp));
-	if (!qp)
+	if (!qp) {
+		front->group->qp_count--;
 		return -ENOMEM;
+	}
 	qp->front = front;
 	qp->peer = end->token;
 	qp->last_ns = reactor_now_ns(front->reactor);
@@ -242,6 +259,7 @@ int token_qp_join(
 	if (ret) {
 		log_info("token", "queue pair %06x of %s is not joined: %s", qp->peer.qpn,
 			qp->access_key, strerror(-ret));
+		front->group->qp_count--;
 		rp_qp_close(qp->qp);
 		free(qp);
 		return ret;
@@ -298,6 +316,35 @@ static void sweep(struct reactor_timer *timer, void *arg)
 
 /* ---- Opening and closing. ---- */
 
+/* Neighbouring numbers go to different reactors: clients open queue pairs in rows. */
+struct front_token *token_home(const struct front_token *front, const struct token *peer)
+{
+	const struct token_group *group = front->group;
+	uint32_t sum = peer->qpn + peer->lid;
+
+	for (size_t i = 0; i < sizeof(peer->gid); i++)
+		sum += peer->gid[i];
+	return group->fronts[sum % group->front_count];
+}
+
+static int group_join(struct front_token *front, struct front_token *first)
+{
+	struct token_group *group = first ? first->group : calloc(1, sizeof(*group));
+
+	if (!group)
+		return -ENOMEM;
+	CHECK(group->front_count < LIMIT_CORES_MAX);
+	group->fronts[group->front_count++] = front;
+	front->group = group;
+	return 0;
+}
+
+static void group_leave(struct token_group *group)
+{
+	if (group && --group->front_count == 0)
+		free(group);
+}
+
 int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front)
 {
 	struct rp_device_attr attr;
@@ -323,7 +370,10 @@ int front_token_open(const struct front_token_opts *opts, struct front_token **r
 		log_warn("token", "%s: a completion queue of %u entries holds %u queue pairs",
 			attr.name, (uint32_t)entries, front->queue_pairs_max);
 	ret = rp_cq_open(opts->device, (uint32_t)entries, front, &front->cq);
+	if (ret == 0)
+		ret = group_join(front, opts->first);
 	if (ret) {
+		rp_cq_close(front->cq);
 		free(front);
 		return ret;
 	}
@@ -351,6 +401,7 @@ void front_token_close(struct front_token *front)
 		return;
 	CHECK(list_empty(&front->qps));
 	rp_cq_close(front->cq);
+	group_leave(front->group);
 	free(front);
 }
 

@@ -4,7 +4,8 @@
  *   token.c          the front: queue pairs, their coming and going, the sweep
  *   token_request.c  a request: to the queue pairs' reactor and back, its body, its answer
  *
- * All but handing over runs on the front's own reactor. */
+ * All but handing over runs on the front's own reactor. There is one front a reactor; a queue pair
+ * belongs to the one that its client's end names, so whoever meets its token finds it. */
 #ifndef FRONT_TOKEN_PRIV_H
 #define FRONT_TOKEN_PRIV_H
 
@@ -34,8 +35,16 @@ struct token_qp {
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* whose it is */
 };
 
+/* The fronts of all reactors. */
+struct token_group {
+	struct front_token *fronts[LIMIT_CORES_MAX];
+	uint32_t front_count;
+	_Atomic uint32_t qp_count; /* of all */
+};
+
 struct front_token {
 	struct front_token_opts opts;
+	struct token_group *group;
 	struct reactor *reactor;
 	struct rp_cq *cq;
 	bool has_dc;		      /* the device can reach targets without a connection */
@@ -44,7 +53,7 @@ struct front_token {
 	struct reactor_timer sweep;
 	uint32_t sweeps;
 	struct list qps;
-	_Atomic uint32_t qp_count;
+	uint32_t qp_count;
 	struct list jobs; /* admitted, with their deadlines */
 };
 
@@ -84,6 +93,8 @@ struct token_job {
 };
 
 /* ---- token.c ---- */
+/* The front where this peer's queue pair lives, or would. */
+struct front_token *token_home(const struct front_token *front, const struct token *peer);
 /* The queue pair of this peer and identity, when it can be used; NULL. */
 struct token_qp *token_qp_find(
 	struct front_token *front, const struct token *peer, const char *access_key);

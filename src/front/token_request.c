@@ -377,6 +377,8 @@ static void job_init(
 	job->front = front;
 	job->request = *request;
 	token_take(job);
+	if (!job->token.bad)
+		job->front = front = token_home(front, &job->token.window);
 	job->request.token = &job->token;
 	job->request.transport = "rdma-token";
 	job->request.core = front->opts.core;
@@ -419,7 +421,7 @@ void front_token_handle(
 		return;
 	}
 	job_init(job, front, request);
-	if (home == front->reactor)
+	if (home == job->front->reactor)
 		job_run(job);
 	else
 		hand_over(job, home);

@@ -377,10 +377,14 @@ void sim_qp_close(struct rp_qp *base)
 
 enum rp_qp_state sim_qp_state(const struct rp_qp *base)
 {
-	const struct sim_qp *qp = CONTAINER_OF(base, const struct sim_qp, base);
+	struct sim_qp *qp = CONTAINER_OF((struct rp_qp *)(uintptr_t)base, struct sim_qp, base);
+	uint32_t state = atomic_load_explicit(&qp->state, memory_order_acquire);
 
-	return (enum rp_qp_state)atomic_load_explicit(
-		(_Atomic uint32_t *)(uintptr_t)&qp->state, memory_order_acquire);
+	/* What the peer has said, though no poll has come to it yet. */
+	if (state == RP_QPS_RTS && qp->theirs &&
+		atomic_load_explicit(&qp->theirs->state, memory_order_acquire) == SIM_SIDE_ERROR)
+		return RP_QPS_ERR;
+	return (enum rp_qp_state)state;
 }
 
 void sim_qp_start(struct sim_qp *qp)
@@ -485,9 +489,9 @@ void sim_qp_gone(struct sim_qp *qp)
 {
 	/* What had arrived before the end counts. */
 	sim_receive(qp);
-	if (sim_qp_state(&qp->base) == RP_QPS_RTS)
+	if (atomic_load(&qp->state) == RP_QPS_RTS)
 		sim_refresh(qp);
-	if (sim_qp_state(&qp->base) == RP_QPS_RTS)
+	if (atomic_load(&qp->state) == RP_QPS_RTS)
 		sim_retire(qp);
 	sim_qp_fail(qp, NULL);
 	/* Whose completions were lost learns of it by its connection's end. */

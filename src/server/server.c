@@ -28,13 +28,13 @@ struct core {
 	struct flow_core flow;
 	struct listen *http;
 	struct listen *https;
-	struct listen *admin; /* first core only */
-	struct front_native
-		*native; /* first core only, for now: a listener belongs to one device context */
+	struct listen *admin;	     /* first core only */
+	struct front_native *native; /* the first core's takes connections for all */
+	struct front_token *token;
 	pthread_t thread;
 	bool attached; /* the store has a fiber here */
 	bool running;
-	struct reactor_msg drain_msg;
+	struct reactor_msg drain_msg, end_msg;
 };
 
 struct server {
@@ -47,7 +47,6 @@ struct server {
 	struct rp_device *device;
 	struct rp_device_attr device_attr;
 	struct front_discovery *discovery; /* NULL: off */
-	struct front_token *token;	   /* on the first core, beside its native front */
 	struct core cores[LIMIT_CORES_MAX];
 	uint32_t core_count;
 	struct reactor *reactors[LIMIT_CORES_MAX];
@@ -212,6 +211,8 @@ static int open_native(struct server *server, struct core *core)
 {
 	const struct config *config = &server->config;
 	const struct front_native_opts opts = {
+		.first = server->cores[0].native,
+		.front_count = server->core_count,
 		.s3 = server->s3,
 		.store = server->store,
 		.core = &core->flow,
@@ -231,16 +232,24 @@ static int open_native(struct server *server, struct core *core)
 	};
 	int ret = front_native_open(&opts, &core->native);
 
-	if (!ret)
-		ret = front_native_listen(
-			core->native, config->rdma.address, (uint16_t)config->rdma.port);
+	if (ret)
+		log_error("server", "RDMA sessions cannot be served: %s", strerror(-ret));
+	return ret;
+}
+
+static int listen_native(struct server *server)
+{
+	const struct config *config = &server->config;
+	struct front_native *first = server->cores[0].native;
+	int ret = front_native_listen(first, config->rdma.address, (uint16_t)config->rdma.port);
+
 	if (ret) {
 		log_error("server", "RDMA cannot listen on '%s' port %llu: %s",
 			config->rdma.address, (unsigned long long)config->rdma.port,
 			strerror(-ret));
 		return ret;
 	}
-	server->rdma_port = front_native_port(core->native);
+	server->rdma_port = front_native_port(first);
 	return 0;
 }
 
@@ -249,6 +258,7 @@ static int open_token(struct server *server, struct core *core)
 {
 	const struct config *config = &server->config;
 	const struct front_token_opts opts = {
+		.first = server->cores[0].token,
 		.s3 = server->s3,
 		.core = &core->flow,
 		.device = server->device,
@@ -260,7 +270,7 @@ static int open_token(struct server *server, struct core *core)
 		.strict = config->rdma.strict_token,
 		.dc_key = config->rdma.dc_key,
 	};
-	int ret = front_token_open(&opts, &server->token);
+	int ret = front_token_open(&opts, &core->token);
 
 	if (ret)
 		log_error("server", "RDMA tokens cannot be served: %s", strerror(-ret));
@@ -310,7 +320,7 @@ static int open_endpoint(
 	const struct listen_opts opts = {
 		.core = &core->flow,
 		.http = {.s3 = server->s3,
-			.token = server->token,
+			.token = core->token,
 			.transport = endpoint->transport,
 			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
@@ -420,7 +430,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 			return ret;
 	}
 	/* Before HTTP, whose requests with tokens go there. */
-	if (core_idx == 0 && server->device) {
+	if (server->device) {
 		ret = open_native(server, core);
 		if (!ret)
 			ret = open_token(server, core);
@@ -499,6 +509,8 @@ int server_open(const struct config *config, struct server **ret_server)
 		ret = https_open(config, &server->https);
 	for (uint32_t i = 0; i < server->core_count && !ret; i++)
 		ret = open_core(server, i);
+	if (!ret && server->device)
+		ret = listen_native(server);
 	if (ret) {
 		server_abandon(server);
 		return ret;
@@ -591,6 +603,28 @@ int server_start(struct server *server)
 	return server->identities_error;
 }
 
+/* Behind all requests that other cores handed over. */
+static void end_tokens(struct reactor_msg *msg)
+{
+	front_token_drain(CONTAINER_OF(msg, struct core, end_msg)->token);
+}
+
+/* On the first core, when all have drained: what they still did for each other ends. */
+static void end_fronts(struct server *server)
+{
+	if (server->cores[0].native)
+		front_native_unlisten(server->cores[0].native);
+	if (server->cores[0].token)
+		front_token_drain(server->cores[0].token);
+	for (uint32_t i = 1; i < server->core_count; i++) {
+		struct core *core = &server->cores[i];
+
+		core->end_msg.fn = end_tokens;
+		if (core->running && core->token)
+			reactor_post(core->reactor, &core->end_msg);
+	}
+}
+
 /* Ends the fronts of a core; the first core then waits for the others, so that the store's last
  * checkpoint has all. */
 static void drain_main(void *arg)
@@ -619,9 +653,7 @@ static void drain_main(void *arg)
 			while (atomic_load(&server->cores_draining))
 				fiber_park();
 		}
-		/* Only now does no core hand it requests any more. */
-		if (server->token)
-			front_token_drain(server->token);
+		end_fronts(server);
 		lifecycle_close(&server->lifecycle);
 		store_quiesce(server->store);
 		for (uint32_t i = 1; i < server->core_count; i++) {
@@ -677,8 +709,7 @@ void server_close(struct server *server)
 	for (uint32_t i = server->core_count; i-- > 0;) {
 		struct core *core = &server->cores[i];
 
-		if (i == 0)
-			front_token_close(server->token);
+		front_token_close(core->token);
 		front_native_close(core->native);
 		listen_close(core->admin);
 		listen_close(core->https);

@@ -118,6 +118,7 @@ static void drain(struct rig *rig, void *arg)
 {
 	(void)arg;
 	front_native_drain(rig->front, clock_now_ns() + 5 * NS_PER_S);
+	front_native_unlisten(rig->front);
 	rig->drained = true;
 }
 

@@ -1,0 +1,333 @@
+/* front/native_port.c: what the native fronts of all reactors share: the device's registrations of
+ * the region, the listener, and connection events. The first front's reactor takes the events,
+ * asked for through io_uring so that a busy turn costs nothing; a connection goes to the front with
+ * the fewest sessions, and what happens to it later follows it there by message. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "front/native_priv.h"
+
+/* An event on its way to a front's reactor. */
+struct note {
+	struct reactor_msg msg;
+	struct front_native *front;
+	uint64_t session_id;
+	struct rp_cm_event event;
+};
+
+/* ---- On the front's own reactor. ---- */
+
+static void reject(const struct rp_cm_event *event, const char *why)
+{
+	log_warn("rdma", "%s: connection rejected: %s", event->peer, why);
+	rp_reject(event->request, NULL, 0);
+}
+
+static void take_request(struct front_native *front, const struct rp_cm_event *event)
+{
+	int ret;
+
+	if (front->drained || (front->opts.draining && *front->opts.draining)) {
+		front->session_count--;
+		reject(event, "the server is draining");
+		return;
+	}
+	ret = native_session_accept(front, event);
+	if (ret)
+		reject(event, strerror(-ret));
+}
+
+static void take_end(struct front_native *front, uint64_t session_id)
+{
+	LIST_FOR_EACH (link, &front->sessions) {
+		struct native_session *session = CONTAINER_OF(link, struct native_session, link);
+
+		if (session->id != session_id)
+			continue;
+		native_session_gone(session);
+		return;
+	}
+}
+
+static void take_fatal(struct front_native *front)
+{
+	LIST_FOR_EACH_SAFE (link, &front->sessions)
+		native_session_fail(
+			CONTAINER_OF(link, struct native_session, link), "its device failed");
+}
+
+static void note_take(struct note *note)
+{
+	if (note->event.type == RP_CM_CONNECT_REQUEST)
+		take_request(note->front, &note->event);
+	else if (note->event.type == RP_CM_DEVICE_FATAL)
+		take_fatal(note->front);
+	else
+		take_end(note->front, note->session_id);
+}
+
+static void note_arrive(struct reactor_msg *msg)
+{
+	struct note *note = CONTAINER_OF(msg, struct note, msg);
+
+	note_take(note);
+	free(note);
+}
+
+/* ---- On the first front's. ---- */
+
+/* False: out of memory. */
+static bool note_hand(const struct native_port *port, const struct note *note)
+{
+	struct note *copy;
+
+	if (note->front == port->fronts[0]) {
+		struct note here = *note;
+
+		note_take(&here);
+		return true;
+	}
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return false;
+	*copy = *note;
+	copy->msg.fn = note_arrive;
+	reactor_post(note->front->reactor, &copy->msg);
+	return true;
+}
+
+/* The front with the fewest sessions, its place counted; NULL: there are as many as allowed. */
+static struct front_native *place_take(struct native_port *port)
+{
+	struct front_native *best = NULL;
+	uint32_t total = 0;
+
+	for (uint32_t i = 0; i < port->front_count; i++) {
+		struct front_native *front = port->fronts[i];
+
+		total += front->session_count;
+		if (front->session_count < front->sessions_max &&
+			(!best || front->session_count < best->session_count))
+			best = front;
+	}
+	if (best && total < best->opts.sessions_max)
+		best->session_count++;
+	else
+		best = NULL;
+	return best;
+}
+
+static void on_connect_request(struct native_port *port, const struct rp_cm_event *event)
+{
+	struct note note = {.event = *event};
+	struct capsule_private hello;
+
+	memcpy(&hello, event->private_data, sizeof(hello));
+	if (event->private_len < sizeof(hello) || hello.magic != CAPSULE_MAGIC) {
+		reject(event, "it does not speak our protocol");
+		return;
+	}
+	if (!port->listener) {
+		reject(event, "the server is draining");
+		return;
+	}
+	note.front = place_take(port);
+	if (!note.front) {
+		reject(event, "there are as many sessions as allowed");
+	} else if (!note_hand(port, &note)) {
+		note.front->session_count--;
+		reject(event, strerror(ENOMEM));
+	}
+}
+
+static void on_fatal(struct native_port *port, const struct rp_cm_event *event)
+{
+	struct note note = {.event = *event};
+
+	log_error("rdma", "the device %s failed", port->fronts[0]->attr.name);
+	for (uint32_t i = 0; i < port->front_count; i++) {
+		note.front = port->fronts[i];
+		if (!note_hand(port, &note))
+			log_error("rdma", "out of memory: sessions on core %u end late", i);
+	}
+}
+
+/* The next event, with the session that it names, if any: that may end at any time on its own
+ * reactor, and another may come to lie where it was. */
+static int event_next(struct native_port *port, struct note *ret_note)
+{
+	const struct native_session *session;
+	int ret;
+
+	*ret_note = (struct note){.front = NULL};
+	pthread_mutex_lock(&port->lock);
+	ret = rp_cm_poll(port->fronts[0]->opts.device, &ret_note->event);
+	session = ret > 0 && ret_note->event.qp ? rp_qp_context(ret_note->event.qp) : NULL;
+	if (session) {
+		ret_note->front = session->front;
+		ret_note->session_id = session->id;
+	}
+	pthread_mutex_unlock(&port->lock);
+	return ret;
+}
+
+static void cm_wait(struct native_port *port)
+{
+	const struct front_native *first = port->fronts[0];
+
+	port->cm_waiting = true;
+	io_uring_prep_poll_add(
+		reactor_sqe(first->reactor, &port->cm_op), rp_cm_fd(first->opts.device), POLLIN);
+}
+
+static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	struct native_port *port = op->arg;
+	struct note note;
+	int ret;
+
+	(void)result;
+	(void)cqe_flags;
+	port->cm_waiting = false;
+	while ((ret = event_next(port, &note)) > 0) {
+		if (note.event.type == RP_CM_CONNECT_REQUEST)
+			on_connect_request(port, &note.event);
+		else if (note.event.type == RP_CM_DEVICE_FATAL)
+			on_fatal(port, &note.event);
+		else if (note.front && note.event.type != RP_CM_ESTABLISHED &&
+			 !note_hand(port, &note))
+			/* Its flushed receives tell the same. */
+			log_warn("rdma", "%s: out of memory for an event", note.event.peer);
+	}
+	if (ret < 0)
+		log_error("rdma", "connection events: %s", strerror(-ret));
+	if (!port->cm_ending)
+		cm_wait(port);
+	else if (port->cm_waiter)
+		fiber_wake(port->cm_waiter);
+}
+
+int front_native_listen(struct front_native *first, const char *address, uint16_t listen_port)
+{
+	struct native_port *port = first->port;
+	int ret;
+
+	CHECK(port->fronts[0] == first);
+	ret = rp_listen(first->opts.device, address, listen_port, first, &port->listener);
+	if (ret)
+		return ret;
+	cm_wait(port);
+	log_info("rdma", "listening on %s:%u, device %s (%s), %u event loop%s", address,
+		front_native_port(first), first->attr.name, first->attr.transport,
+		port->front_count, port->front_count == 1 ? "" : "s");
+	return 0;
+}
+
+uint16_t front_native_port(const struct front_native *front)
+{
+	return front->port->listener ? rp_listener_port(front->port->listener) : 0;
+}
+
+void native_port_close(struct front_native *front)
+{
+	struct native_port *port = front->port;
+
+	if (front != port->fronts[0])
+		return;
+	rp_listener_close(port->listener);
+	port->listener = NULL;
+}
+
+static void cm_cancel(struct io_uring_sqe *sqe, void *arg)
+{
+	io_uring_prep_cancel(sqe, arg, 0);
+}
+
+void front_native_unlisten(struct front_native *first)
+{
+	struct native_port *port = first->port;
+
+	CHECK(port->fronts[0] == first);
+	native_port_close(first);
+	port->cm_ending = true;
+	port->cm_waiter = fiber_self();
+	if (port->cm_waiting)
+		fiber_uring(cm_cancel, &port->cm_op, DEADLINE_NONE);
+	while (port->cm_waiting)
+		fiber_park();
+	port->cm_waiter = NULL;
+}
+
+/* ---- Registrations. ---- */
+
+/* The arenas, for the device to read and write on our behalf; nothing a peer could name. */
+static int arenas_register(struct native_port *port, const struct front_native *first)
+{
+	uint32_t count = region_arena_count(first->region);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct region_arena arena = region_arena(first->region, i);
+		struct rp_mr_opts opts = {
+			.addr = arena.base,
+			.bytes = arena.bytes,
+			.access = RP_ACCESS_LOCAL_WRITE,
+			.fd = arena.fd,
+		};
+		struct region_mr mr = {.addr = (uint64_t)(uintptr_t)arena.base,
+			.bytes = arena.bytes,
+			.access = RP_ACCESS_LOCAL_WRITE};
+		int ret = rp_mr_open(port->pd, &opts, &port->mrs[i]);
+
+		if (ret)
+			return ret;
+		port->lkeys[i] = rp_mr_lkey(port->mrs[i]);
+		mr.lkey = port->lkeys[i];
+		slice_copy_str(slice_to(slice_str(first->attr.name), sizeof(mr.device) - 1),
+			mr.device, sizeof(mr.device));
+		ret = region_mr_add(first->region, &mr, &port->mr_idx[i]);
+		if (ret) {
+			rp_mr_close(port->mrs[i]);
+			port->mrs[i] = NULL;
+			return ret;
+		}
+		port->arena_count++;
+	}
+	return 0;
+}
+
+int native_port_join(struct front_native *front, struct front_native *first)
+{
+	struct native_port *port = first ? first->port : calloc(1, sizeof(*port));
+	int ret;
+
+	if (!port)
+		return -ENOMEM;
+	CHECK(port->front_count < LIMIT_CORES_MAX);
+	front->port = port;
+	port->fronts[port->front_count++] = front;
+	if (first)
+		return 0;
+	CHECK(pthread_mutex_init(&port->lock, NULL) == 0);
+	port->cm_op = (struct uring_op){.done = cm_ready, .arg = port};
+	ret = rp_pd_open(front->opts.device, &port->pd);
+	return ret ? ret : arenas_register(port, front);
+}
+
+void native_port_leave(struct front_native *front)
+{
+	struct native_port *port = front->port;
+
+	if (!port || --port->front_count)
+		return;
+	CHECK(port->fronts[0] == front);
+	rp_listener_close(port->listener);
+	for (uint32_t i = 0; i < port->arena_count; i++) {
+		region_mr_remove(front->region, port->mr_idx[i]);
+		rp_mr_close(port->mrs[i]);
+	}
+	rp_pd_close(port->pd);
+	pthread_mutex_destroy(&port->lock);
+	free(port);
+}
