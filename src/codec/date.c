@@ -18,6 +18,8 @@
 #define PATTERN_ISO	"yyyy-oo-ddThh:mm:ss.fffZ"
 #define PATTERN_SECONDS "yyyy-oo-ddThh:mm:ss"
 #define PATTERN_OFFSET	"hh:mm"
+#define PATTERN_MAIL	"dd n yyyy hh:mm:ss"
+#define PATTERN_AHEAD	"hhmm"
 #define PATTERN_BASIC	"yyyyooddThhmmssZ"
 #define PATTERN_DAY	"yyyyoodd"
 
@@ -298,6 +300,52 @@ int date_iso_parse(struct slice text, int64_t *ret_ms)
 	if (take_fraction(&rest, &fields.millisecond) || parse_zone(rest, &ahead_ms))
 		return -EINVAL;
 	if (to_ms(&fields, &ms))
+		return -EINVAL;
+	ms -= ahead_ms;
+	if (ms < 0 || ms > DATE_MS_MAX)
+		return -EINVAL;
+	*ret_ms = ms;
+	return 0;
+}
+
+/* "GMT", or "+hhmm" and "-hhmm". */
+static int parse_mail_zone(struct slice text, int64_t *ret_ahead_ms)
+{
+	struct fields fields;
+
+	*ret_ahead_ms = 0;
+	if (slice_eq(text, SLICE("GMT")) || slice_eq(text, SLICE("UTC")) ||
+		slice_eq(text, SLICE("UT")) || slice_eq(text, SLICE("Z")))
+		return 0;
+	if (!text.len || (text.data[0] != '+' && text.data[0] != '-') ||
+		parse(slice_from(text, 1), PATTERN_AHEAD, &fields) || fields.hour > 23 ||
+		fields.minute > 59)
+		return -EINVAL;
+	*ret_ahead_ms = (fields.hour * 60 + fields.minute) * 60000ll;
+	if (text.data[0] == '-')
+		*ret_ahead_ms = -*ret_ahead_ms;
+	return 0;
+}
+
+int date_mail_parse(struct slice text, int64_t *ret_ms)
+{
+	const char *pattern = PATTERN_MAIL;
+	struct slice rest = text, weekday = slice_split(&rest, ',');
+	struct fields fields;
+	int64_t ms, ahead_ms;
+	size_t len;
+
+	if (rest.data) {
+		if (take_name(&weekday, weekdays, ARRAY_LEN(weekdays), 3) < 0 || weekday.len)
+			return -EINVAL;
+		text = slice_trim(rest);
+	}
+	if (text.len > 1 && text.data[1] == ' ')
+		pattern++;
+	len = strlen(pattern) + 2; /* a month has three letters */
+	if (text.len < len + 2 || text.data[len] != ' ' ||
+		parse(slice_to(text, len), pattern, &fields) ||
+		parse_mail_zone(slice_from(text, len + 1), &ahead_ms) || to_ms(&fields, &ms))
 		return -EINVAL;
 	ms -= ahead_ms;
 	if (ms < 0 || ms > DATE_MS_MAX)

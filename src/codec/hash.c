@@ -23,9 +23,10 @@ _Static_assert(
 	sizeof(SHA256_CTX) <= sizeof(struct sha256), "libcrypto's SHA-256 context fits ours");
 _Static_assert(SIPHASH_BYTES == crypto_shorthash_siphashx24_BYTES, "libsodium's length is ours");
 
-/* HMAC's block length for SHA-256 (FIPS 198-1). */
+/* HMAC's block length for SHA-1 and SHA-256 (FIPS 198-1). */
 #define HMAC_BLOCK_BYTES SHA256_CBLOCK
-#define HKDF_ROUNDS_MAX	 255u
+_Static_assert(SHA_CBLOCK == HMAC_BLOCK_BYTES, "both hashes have blocks of one length");
+#define HKDF_ROUNDS_MAX 255u
 
 void md5_init(struct md5 *md5)
 {
@@ -146,6 +147,34 @@ void hmac_sha256(struct slice secret, struct slice message, uint8_t ret_mac[SHA2
 	hmac_key_init(&key, secret.data, secret.len);
 	hmac_by_key(&key, message, ret_mac);
 	secret_wipe(&key, sizeof(key));
+}
+
+void hmac_sha1(struct slice secret, struct slice message, uint8_t ret_mac[SHA1_BYTES])
+{
+	uint8_t block[HMAC_BLOCK_BYTES] = {0};
+	struct sha1 hash;
+
+	if (secret.len > sizeof(block)) {
+		sha1_init(&hash);
+		sha1_update(&hash, secret.data, secret.len);
+		sha1_final(&hash, block);
+	} else if (secret.len) {
+		memcpy(block, secret.data, secret.len);
+	}
+	for (size_t i = 0; i < sizeof(block); i++)
+		block[i] ^= 0x36;
+	sha1_init(&hash);
+	sha1_update(&hash, block, sizeof(block));
+	sha1_update(&hash, message.data, message.len);
+	sha1_final(&hash, ret_mac);
+	for (size_t i = 0; i < sizeof(block); i++)
+		block[i] ^= 0x36 ^ 0x5c;
+	sha1_init(&hash);
+	sha1_update(&hash, block, sizeof(block));
+	sha1_update(&hash, ret_mac, SHA1_BYTES);
+	sha1_final(&hash, ret_mac);
+	secret_wipe(block, sizeof(block));
+	secret_wipe(&hash, sizeof(hash));
 }
 
 int hkdf_sha256(

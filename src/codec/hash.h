@@ -1,4 +1,4 @@
-/* codec/hash.h: MD5, SHA-1, SHA-256, HMAC-SHA-256, HKDF-SHA-256 and SipHash as plain structs: no
+/* codec/hash.h: MD5, SHA-1, SHA-256, HMAC of both, HKDF-SHA-256 and SipHash as plain structs: no
  * heap, copied by assignment (a copy goes on by itself), thrown away without a call.
  *
  * Life of each: init, any number of updates, final; then init again. */
@@ -76,6 +76,8 @@ void hmac_final(struct hmac *hmac, uint8_t ret_mac[SHA256_BYTES]);
  * chain of keys is four calls on one buffer. */
 void hmac_by_key(const struct hmac_key *key, struct slice message, uint8_t ret_mac[SHA256_BYTES]);
 void hmac_sha256(struct slice secret, struct slice message, uint8_t ret_mac[SHA256_BYTES]);
+/* RFC 2104 over SHA-1: for what is signed by older protocols only. */
+void hmac_sha1(struct slice secret, struct slice message, uint8_t ret_mac[SHA1_BYTES]);
 
 /* RFC 5869, extract and expand. salt and info may be empty. -EINVAL when out_len is over
  * 255 * 32 bytes. */

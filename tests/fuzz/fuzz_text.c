@@ -70,6 +70,8 @@ static void try_date(struct slice in)
 		CHECK(date_iso_parse(slice_of(text, DATE_ISO_LEN), &again) == 0);
 		CHECK(again == ms);
 	}
+	if (date_mail_parse(in, &ms) == 0)
+		CHECK(ms >= 0 && ms <= DATE_MS_MAX);
 	if (date_basic_parse(in, &ms) == 0) {
 		date_basic_format(ms, text);
 		CHECK(slice_eq(slice_of(text, DATE_BASIC_LEN), in));

@@ -51,6 +51,11 @@ static void test_every_form_is_read(void **state)
 		{date_http_parse, "Sunday, 06-Nov-94 08:49:37 GMT", EXAMPLE_MS},
 		{date_http_parse, "Sun Nov  6 08:49:37 1994", EXAMPLE_MS},
 		{date_http_parse, "Sunday, 06-Nov-05 00:00:00 GMT", 1131235200000},
+		{date_mail_parse, "Sun, 06 Nov 1994 08:49:37 +0000", EXAMPLE_MS},
+		{date_mail_parse, "Tue, 6 Nov 1994 03:19:37 -0530", EXAMPLE_MS},
+		{date_mail_parse, "06 Nov 1994 10:49:37 +0200", EXAMPLE_MS},
+		{date_mail_parse, "Sun, 06 Nov 1994 08:49:37 UTC", EXAMPLE_MS},
+		{date_mail_parse, "Tue, 07 Jul 9999 21:53:04 GMT", 253387000384000},
 		{date_iso_parse, "1994-11-06T08:49:37Z", EXAMPLE_MS},
 		{date_iso_parse, "1994-11-06T08:49:37.5Z", EXAMPLE_MS + 500},
 		{date_iso_parse, "1994-11-06T08:49:37.123456789Z", EXAMPLE_MS + 123},
@@ -99,6 +104,29 @@ static void test_http_refuses(void **state)
 	(void)state;
 	for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
 		assert_refused(date_http_parse, texts[i]);
+}
+
+static void test_mail_refuses(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"Bad Date",
+		"Sun, 06 Nov 1994 08:49:37",
+		"Sun, 06 Nov 1994 08:49:37 ",
+		"Sun, 06 Nov 1994 08:49:37 EST",
+		"Sun, 06 Nov 1994 08:49:37 +2400",
+		"Sun, 06 Nov 1994 08:49:37 0000",
+		"Sunday, 06 Nov 1994 08:49:37 GMT",
+		"Now, 06 Nov 1994 08:49:37 GMT",
+		"Sun, 31 Nov 1994 08:49:37 GMT",
+		"Tue, 07 Jul 1950 21:53:04 GMT",
+		"Thu, 01 Jan 1970 00:00:00 +0001",
+		"Fri, 31 Dec 9999 23:59:59 -0001",
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < ARRAY_LEN(texts); i++)
+		assert_refused(date_mail_parse, texts[i]);
 }
 
 static void test_iso_refuses(void **state)
@@ -178,6 +206,7 @@ int main(void)
 		cmocka_unit_test(test_every_format_of_one_moment),
 		cmocka_unit_test(test_every_form_is_read),
 		cmocka_unit_test(test_http_refuses),
+		cmocka_unit_test(test_mail_refuses),
 		cmocka_unit_test(test_iso_refuses),
 		cmocka_unit_test(test_basic_and_day_refuse),
 		cmocka_unit_test(test_random_moments_go_round),

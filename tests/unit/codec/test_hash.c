@@ -103,6 +103,30 @@ static void test_hmac_vectors(void **state)
 	assert_bytes_are(mac, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
+/* RFC 2202, section 3: cases 1, 2, 3, 6 and 7. */
+static void test_hmac_sha1_vectors(void **state)
+{
+	uint8_t key[80], data[50], mac[SHA1_BYTES];
+
+	(void)state;
+	memset(key, 0x0b, sizeof(key));
+	hmac_sha1(slice_of(key, 20), SLICE("Hi There"), mac);
+	assert_bytes_are(mac, "b617318655057264e28bc0b6fb378c8ef146be00");
+	hmac_sha1(SLICE("Jefe"), SLICE("what do ya want for nothing?"), mac);
+	assert_bytes_are(mac, "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
+	memset(key, 0xaa, sizeof(key));
+	memset(data, 0xdd, sizeof(data));
+	hmac_sha1(slice_of(key, 20), slice_of(data, sizeof(data)), mac);
+	assert_bytes_are(mac, "125d7342b9ac11cd91a39af48aa17b4f63f175d3");
+	hmac_sha1(slice_of(key, sizeof(key)),
+		SLICE("Test Using Larger Than Block-Size Key - Hash Key First"), mac);
+	assert_bytes_are(mac, "aa4ae5e15272d00e95705637ce8a3b55ed402112");
+	hmac_sha1(slice_of(key, sizeof(key)),
+		SLICE("Test Using Larger Than Block-Size Key and Larger Than One Block-Size Data"),
+		mac);
+	assert_bytes_are(mac, "e8e99d0f45237d786d6bbaa7965c7808bbff1a91");
+}
+
 static void test_hmac_key_serves_many_messages(void **state)
 {
 	uint8_t mac[SHA256_BYTES];
@@ -207,6 +231,7 @@ int main(void)
 		cmocka_unit_test(test_a_million_letters_in_uneven_steps),
 		cmocka_unit_test(test_a_copied_context_goes_on_alone),
 		cmocka_unit_test(test_hmac_vectors),
+		cmocka_unit_test(test_hmac_sha1_vectors),
 		cmocka_unit_test(test_hmac_key_serves_many_messages),
 		cmocka_unit_test(test_hmac_chain_of_sigv4),
 		cmocka_unit_test(test_hkdf_vectors),
