@@ -270,7 +270,10 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 		(unsigned long long)((clock_now_ns() - call->log_start_ns) / NS_PER_MS));
 	put_quoted(s3_call_header(call, SLICE("referer")), line);
 	put_quoted(s3_call_header(call, SLICE("user-agent")), line);
-	buf_printf(line, "- %s %s - %s ", call->s3->host_id, anonymous ? "-" : "SigV4",
+	buf_printf(line, "- %s %s - %s ", call->s3->host_id,
+		anonymous	 ? "-"
+		: call->version2 ? "SigV2"
+				 : "SigV4",
 		anonymous	  ? "-"
 		: call->presigned ? "QueryString"
 				  : "AuthHeader");

@@ -294,7 +294,8 @@ static uint32_t s3_values(
 			access->call->presigned ? SLICE("REST-QUERY-STRING") : SLICE("REST-HEADER"),
 			ret_values);
 	if (slice_eq_nocase(name, SLICE("signatureversion")))
-		return one(SLICE("AWS4-HMAC-SHA256"), ret_values);
+		return one(access->call->version2 ? SLICE("AWS") : SLICE("AWS4-HMAC-SHA256"),
+			ret_values);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* s3/auth.c: who asks, and may they: SigV4 in headers or in the query, session identities, nobody.
- */
+/* s3/auth.c: who asks, and may they: signatures in headers or in the query, session identities,
+ * nobody. */
 #include "s3/access.h"
 #include "s3/express.h"
 #include "s3/sts.h"
@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "s3/form.h"
+#include "s3/sigv2.h"
 
 static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
 {
@@ -18,21 +19,8 @@ static const struct s3_error *refused(struct s3_call *call, const struct sigv4_r
 	return error;
 }
 
-/* Both forms at once, or the ways of older days. */
-static const struct s3_error *check_forms(struct s3_call *call, bool in_header, bool in_query)
-{
-	if (in_header && in_query)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Only one auth mechanism allowed; only the X-Amz-Algorithm query "
-			"parameter, Signature query string parameter or the Authorization header "
-			"should be specified");
-	if (!in_header && s3_call_param(call, SLICE("AWSAccessKeyId"), NULL) &&
-		s3_call_param(call, SLICE("Signature"), NULL))
-		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"The authorization mechanism you have provided is not supported. Please "
-			"use AWS4-HMAC-SHA256.");
-	return NULL;
-}
+const char s3_no_signature_v2[] = "The authorization mechanism you have provided is not supported. "
+				  "Please use AWS4-HMAC-SHA256.";
 
 static const struct s3_error *check_skew(
 	struct s3_call *call, const struct sigv4_claim *claim, int64_t now_ms)
@@ -72,6 +60,13 @@ static bool must_be_signed(struct slice name)
 	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
 }
 
+static bool is_signed(const struct sigv4_claim *claim, struct slice name)
+{
+	if (claim->version2)
+		return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-"));
+	return slice_eq_nocase(name, SLICE("x-amz-content-sha256")) || sigv4_is_signed(claim, name);
+}
+
 /* A header of S3's own changes what a request means, so it must be signed. Others need not be. */
 static const struct s3_error *check_signed_headers(
 	struct s3_call *call, const struct sigv4_claim *claim)
@@ -81,8 +76,7 @@ static const struct s3_error *check_signed_headers(
 	for (uint32_t i = 0; i < request->header_count; i++) {
 		struct slice name = request->headers[i].name;
 
-		if (!must_be_signed(name) || slice_eq_nocase(name, SLICE("x-amz-content-sha256")) ||
-			sigv4_is_signed(claim, name))
+		if (!must_be_signed(name) || is_signed(claim, name))
 			continue;
 		s3_fail_detail(call, "HeadersNotSigned", name);
 		return s3_fail(call, S3_E_ACCESS_DENIED,
@@ -106,7 +100,7 @@ static void fail_bytes(struct s3_call *call, const char *name, struct slice text
 	s3_fail_detail(call, name, slice_trim(slice_of(hex, 3 * text.len)));
 }
 
-/* What the client should have signed, as S3 tells it. */
+/* What the client should have signed, as S3 tells it; Version 2 has no canonical request. */
 static const struct s3_error *mismatch(struct s3_call *call, const struct sigv4_claim *claim,
 	struct slice canonical, struct slice string_to_sign)
 {
@@ -114,8 +108,10 @@ static const struct s3_error *mismatch(struct s3_call *call, const struct sigv4_
 	s3_fail_detail(call, "StringToSign", string_to_sign);
 	s3_fail_detail(call, "SignatureProvided", claim->signature);
 	fail_bytes(call, "StringToSignBytes", string_to_sign);
-	s3_fail_detail(call, "CanonicalRequest", canonical);
-	fail_bytes(call, "CanonicalRequestBytes", canonical);
+	if (!claim->version2) {
+		s3_fail_detail(call, "CanonicalRequest", canonical);
+		fail_bytes(call, "CanonicalRequestBytes", canonical);
+	}
 	return s3_error_at(S3_E_SIGNATURE_DOES_NOT_MATCH);
 }
 
@@ -146,19 +142,59 @@ static const struct s3_error *check_signature(
 	return error;
 }
 
+static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
+	const struct s3_request *request, const char *secret, struct buf *string)
+{
+	struct slice bucket = s3_host_bucket(call, slice_str(call->s3->host_domain));
+
+	sigv2_string_to_sign(request, &call->params, claim, bucket, string);
+	return !string->failed &&
+	       sigv2_verify(slice_str(secret), buf_slice(string), claim->signature);
+}
+
+/* A bucket's path is signed with a slash behind it by some clients that send none. */
+static const struct s3_error *check_signature_v2(
+	struct s3_call *call, const struct sigv4_claim *claim, const char *secret)
+{
+	struct slice path = call->request->path;
+	struct s3_request slashed = *call->request;
+	const struct s3_error *error = NULL;
+	struct buf string, other;
+	char *memory = NULL;
+
+	if (path.len && !call->key.len && path.data[path.len - 1] != '/')
+		memory = s3_arena_get(&call->arena, path.len + 1);
+	if (memory) {
+		memcpy(memory, path.data, path.len);
+		memory[path.len] = '/';
+		slashed.path = slice_of(memory, path.len + 1);
+	}
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	buf_init(&other, SIGV4_CANONICAL_BYTES_MAX);
+	if (!signs_v2(call, claim, call->request, secret, &string) &&
+		!(memory && signs_v2(call, claim, &slashed, secret, &other)))
+		error = string.failed ? s3_error_at(S3_E_INVALID_URI)
+				      : mismatch(call, claim, SLICE_NONE, buf_slice(&string));
+	buf_free(&string);
+	buf_free(&other);
+	return error;
+}
+
 /* What the body needs to go on from the request's signature. */
 static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
 {
 	struct s3_chunk_signing *signing = &call->signing;
 
 	signing->payload = claim->payload;
+	if (claim->payload == S3_PAYLOAD_SHA256)
+		slice_copy_str(
+			claim->payload_hash, call->content_sha256, sizeof(call->content_sha256));
+	if (claim->version2)
+		return;
 	/* Lengths were checked when the claim was parsed. */
 	slice_copy_str(claim->signature, signing->seed_signature, sizeof(signing->seed_signature));
 	slice_copy_str(claim->timestamp, signing->timestamp, sizeof(signing->timestamp));
 	slice_copy_str(claim->scope, signing->scope, sizeof(signing->scope));
-	if (claim->payload == S3_PAYLOAD_SHA256)
-		slice_copy_str(
-			claim->payload_hash, call->content_sha256, sizeof(call->content_sha256));
 }
 
 /* A token beside a key, and of which kind the request says it is. */
@@ -250,7 +286,10 @@ static struct s3_auth_token find_token(const struct s3_call *call, const struct 
 	/* The calls that a session cannot make are signed by a key all the same. */
 	token.express = false;
 	if (claim->presigned)
-		s3_call_param(call, SLICE("X-Amz-Security-Token"), &token.text);
+		s3_call_param(call,
+			claim->version2 ? SLICE("x-amz-security-token")
+					: SLICE("X-Amz-Security-Token"),
+			&token.text);
 	else
 		token.text = s3_call_header(call, SLICE("x-amz-security-token"));
 	return token;
@@ -315,12 +354,14 @@ static const struct s3_error *authenticate_claim(
 	if (!error)
 		error = check_signed_headers(call, claim);
 	if (!error)
-		error = check_signature(call, claim, secret);
+		error = claim->version2 ? check_signature_v2(call, claim, secret)
+					: check_signature(call, claim, secret);
 	secret_wipe(secret, sizeof(secret));
 	if (error)
 		return error;
 	start_signing(call, claim);
 	call->presigned = claim->presigned;
+	call->version2 = claim->version2;
 	call->own_identity.anonymous = false;
 	slice_copy_str(claim->access_key, call->own_identity.access_key,
 		sizeof(call->own_identity.access_key));
@@ -346,31 +387,59 @@ static const struct s3_error *authenticate_anonymous(struct s3_call *call)
 	return NULL;
 }
 
+/* A body may be in chunks with a trailer, but nothing signs them. */
+static bool parse_v2(struct s3_call *call, struct slice authorization, struct sigv4_claim *claim,
+	struct sigv4_refusal *refusal)
+{
+	bool parsed = authorization.len
+			      ? sigv2_parse_header(authorization, call->request, claim, refusal)
+			      : sigv2_parse_query(&call->params, claim, refusal);
+
+	parsed = parsed && sigv4_parse_payload(s3_call_header(call, SLICE("x-amz-content-sha256")),
+				   claim, refusal);
+	if (!parsed || (claim->payload != S3_PAYLOAD_STREAMING_SIGNED &&
+			       claim->payload != S3_PAYLOAD_STREAMING_SIGNED_TRAILER))
+		return parsed;
+	*refusal = (struct sigv4_refusal){
+		"InvalidRequest", "A body of signed chunks needs Signature Version 4."};
+	return false;
+}
+
+static bool parse_v4(struct s3_call *call, struct slice authorization, struct sigv4_claim *claim,
+	struct sigv4_refusal *refusal)
+{
+	if (authorization.len)
+		return sigv4_parse_header(authorization, claim, refusal) &&
+		       sigv4_parse_times(call->request, claim, refusal);
+	if (!sigv4_parse_query(&call->params, claim, refusal))
+		return false;
+	return !sigv4_is_signed(claim, SLICE("x-amz-content-sha256")) ||
+	       sigv4_parse_payload(
+		       s3_call_header(call, SLICE("x-amz-content-sha256")), claim, refusal);
+}
+
 const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms)
 {
 	struct slice authorization = s3_call_header(call, SLICE("authorization"));
 	bool in_query = s3_call_param(call, SLICE("X-Amz-Algorithm"), NULL) ||
 			s3_call_param(call, SLICE("X-Amz-Signature"), NULL);
-	const struct s3_error *error = check_forms(call, authorization.len > 0, in_query);
+	bool version2 = authorization.len ? sigv2_is_header(authorization)
+					  : !in_query && sigv2_is_query(&call->params);
 	struct sigv4_refusal refusal = {0};
 	struct sigv4_claim claim;
-	bool parsed;
 
-	if (error)
-		return error;
+	if (authorization.len && in_query)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Only one auth mechanism allowed; only the X-Amz-Algorithm query "
+			"parameter, Signature query string parameter or the Authorization header "
+			"should be specified");
 	call->identity = &call->own_identity;
-	if (!authorization.len && !in_query)
+	if (!authorization.len && !in_query && !version2)
 		return authenticate_anonymous(call);
-	if (in_query)
-		parsed = sigv4_parse_query(&call->params, &claim, &refusal);
-	else
-		parsed = sigv4_parse_header(authorization, &claim, &refusal) &&
-			 sigv4_parse_times(call->request, &claim, &refusal);
-	if (!parsed)
-		return refused(call, &refusal);
-	if (in_query && sigv4_is_signed(&claim, SLICE("x-amz-content-sha256")) &&
-		!sigv4_parse_payload(
-			s3_call_header(call, SLICE("x-amz-content-sha256")), &claim, &refusal))
+	if (version2 && !call->s3->signature_v2)
+		return s3_fail(call, S3_E_INVALID_REQUEST, "%s", s3_no_signature_v2);
+	if (!(version2 ? parse_v2(call, authorization, &claim, &refusal)
+		       : parse_v4(call, authorization, &claim, &refusal)))
 		return refused(call, &refusal);
 	return authenticate_claim(call, &claim, now_ms);
 }

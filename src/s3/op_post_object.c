@@ -7,11 +7,11 @@
 #include "s3/notification.h"
 #include "s3/policy.h"
 #include "s3/settings.h"
+#include "s3/sigv2.h"
 #include "s3/tags.h"
 #include "s3/versions.h"
 
-#define HMAC_BLOCK_BYTES 64u
-#define FETCH_BYTES	 (64u * 1024u)
+#define FETCH_BYTES (64u * 1024u)
 
 struct post {
 	struct s3_form form;
@@ -97,45 +97,6 @@ static const struct s3_error *take_key(struct s3_call *call, const struct post *
 
 /* ---- Who asks. ---- */
 
-/* RFC 2104 over SHA-1: what forms were signed with before Version 4. */
-static void hmac_sha1(struct slice secret, struct slice message, uint8_t ret_mac[SHA1_BYTES])
-{
-	uint8_t block[HMAC_BLOCK_BYTES] = {0};
-	struct sha1 hash;
-
-	/* Secrets are shorter than two blocks; longer than one they are hashed first. */
-	if (secret.len > sizeof(block)) {
-		sha1_init(&hash);
-		sha1_update(&hash, secret.data, secret.len);
-		sha1_final(&hash, block);
-	} else {
-		memcpy(block, secret.data, secret.len);
-	}
-	for (size_t i = 0; i < sizeof(block); i++)
-		block[i] ^= 0x36;
-	sha1_init(&hash);
-	sha1_update(&hash, block, sizeof(block));
-	sha1_update(&hash, message.data, message.len);
-	sha1_final(&hash, ret_mac);
-	for (size_t i = 0; i < sizeof(block); i++)
-		block[i] ^= 0x36 ^ 0x5c;
-	sha1_init(&hash);
-	sha1_update(&hash, block, sizeof(block));
-	sha1_update(&hash, ret_mac, SHA1_BYTES);
-	sha1_final(&hash, ret_mac);
-	secret_wipe(block, sizeof(block));
-}
-
-static bool signed_v2(struct slice secret, struct slice policy, struct slice signature)
-{
-	uint8_t mac[SHA1_BYTES];
-	char text[BASE64_LEN(SHA1_BYTES)];
-
-	hmac_sha1(secret, policy, mac);
-	base64_encode(mac, sizeof(mac), text);
-	return signature.len == sizeof(text) && secret_equal(text, signature.data, sizeof(text));
-}
-
 static bool signed_v4(struct s3_call *call, const struct sigv4_claim *claim, struct slice secret,
 	struct slice policy)
 {
@@ -180,12 +141,14 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 			"Bucket POST must contain the fields 'policy', 'x-amz-algorithm', "
 			"'x-amz-credential', 'x-amz-date' and 'x-amz-signature', or 'policy', "
 			"'AWSAccessKeyId' and 'signature', or none of them.");
+	if (!v4 && !call->s3->signature_v2)
+		return s3_fail(call, S3_E_INVALID_REQUEST, "%s", s3_no_signature_v2);
 	error = s3_form_identity(
 		call, claim.access_key, field(post, "x-amz-security-token"), secret);
 	if (error)
 		return error;
 	good = v4 ? signed_v4(call, &claim, slice_str(secret), policy)
-		  : signed_v2(slice_str(secret), policy, claim.signature);
+		  : sigv2_verify(slice_str(secret), policy, claim.signature);
 	secret_wipe(secret, sizeof(secret));
 	if (good)
 		return NULL;

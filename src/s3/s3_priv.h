@@ -39,6 +39,7 @@ struct s3 {
 	bool express; /* there are directory buckets */
 	int64_t lifecycle_day_s;
 	bool decline_by_draft;
+	bool signature_v2;			    /* is accepted */
 	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* tells this host's errors from another's */
 	struct sigv4_keys *keys;
 	struct s3_keyring *keyring;
@@ -97,6 +98,7 @@ struct s3_call {
 	struct slice form; /* a body that the signature made be read already */
 	bool form_read;
 	bool presigned;
+	bool version2; /* its signature is of Version 2 */
 	bool website;  /* a page of a bucket's website */
 	bool whole;    /* ranges and conditions do not count */
 	bool etag_md5; /* this client expects an MD5 as ETag */
@@ -345,6 +347,8 @@ const struct s3_operation *s3_operation_native(enum s3_op op);
 const struct s3_operation *s3_operation_at(enum s3_operation_id id);
 /* Fills identity, principal, presigned and signing. */
 const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
+/* What is told of a signature of Version 2 where that is switched off. */
+extern const char s3_no_signature_v2[];
 /* Of a session: whose key it is now. AccessDenied when the key is gone. */
 const struct s3_error *s3_authenticate_session(struct s3_call *call);
 void s3_metrics_count(enum s3_operation_id id, uint32_t status);

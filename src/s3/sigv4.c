@@ -82,7 +82,7 @@ bool sigv4_parse_header(
 
 	*ret_claim = (struct sigv4_claim){0};
 	value = slice_trim(value);
-	if (slice_starts(value, SLICE("AWS ")) || slice_starts(value, SLICE("AWS4-ECDSA")))
+	if (slice_starts(value, SLICE("AWS4-ECDSA")))
 		return refuse(ret_refusal, "InvalidRequest",
 			"The authorization mechanism you have provided is not supported. Please "
 			"use AWS4-HMAC-SHA256.");

@@ -17,6 +17,7 @@
 /* What a request claims. Slices point into the request (or its decoded query). */
 struct sigv4_claim {
 	bool presigned;
+	bool version2; /* sigv2.h */
 	struct slice access_key;
 	struct slice date; /* the scope's day */
 	struct slice region;

@@ -67,6 +67,7 @@ struct config {
 		char region[64];
 		char domain[CONFIG_TEXT_MAX];
 		char website_domain[CONFIG_TEXT_MAX];
+		bool signature_v2;
 	} s3;
 	struct {
 		uint64_t flush_seconds;

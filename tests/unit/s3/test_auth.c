@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "fake.h"
+#include "s3/sigv2.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -354,6 +355,114 @@ static void test_anonymous(void **state)
 	fake_call_free(&call);
 }
 
+struct old_signing {
+	const char *secret, *date; /* NULL: now */
+	int64_t skew_ms;
+	bool x_amz_date;
+};
+
+/* A GET of the bucket's list by Version 2. */
+static void old_call(struct s3 *of, const struct old_signing *signing, struct fake_call *call)
+{
+	char date[64] = "", authorization[128], signature[SIGV2_SIGNATURE_LEN];
+	struct sigv4_claim claim = {.version2 = true};
+	uint8_t mac[SHA1_BYTES];
+	struct buf string;
+
+	fake_call_init(call, "GET", "/bkt", "acl");
+	call->request.session = NULL;
+	fake_call_header(call, "Host", "localhost:9000");
+	fake_call_header(call, "x-amz-meta-a", "b");
+	date_http_format((int64_t)(clock_real_ns() / NS_PER_MS) + signing->skew_ms, date);
+	if (signing->date)
+		snprintf(date, sizeof(date), "%s", signing->date);
+	fake_call_header(call, signing->x_amz_date ? "x-amz-date" : "Date", date);
+	claim.timestamp = signing->x_amz_date ? SLICE("") : slice_str(date);
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	call->request.headers = call->headers;
+	sigv2_string_to_sign(&call->request,
+		&(struct s3_params){.items = &(struct s3_param){.name = SLICE("acl")}, .count = 1},
+		&claim, SLICE_NONE, &string);
+	hmac_sha1(slice_str(signing->secret), buf_slice(&string), mac);
+	buf_free(&string);
+	base64_encode(mac, sizeof(mac), signature);
+	snprintf(authorization, sizeof(authorization), "AWS test:%.*s", (int)sizeof(signature),
+		signature);
+	fake_call_header(call, "Authorization", authorization);
+	fake_call_run(of, call);
+}
+
+static void check_old(const struct old_signing *signing, uint32_t status, const char *code)
+{
+	struct fake_call call;
+
+	old_call(s3, signing, &call);
+	if (code)
+		check_refused(&call, status, code);
+	else
+		assert_int_equal(call.reply.status, status);
+	fake_call_free(&call);
+}
+
+static void test_version_2(void **state)
+{
+	const struct s3_opts opts = {
+		.root_access_key = "test", .root_secret_key = "secret", .no_signature_v2 = true};
+	const struct old_signing right = {.secret = "secret"};
+	struct fake_call call;
+	struct s3 *other;
+
+	(void)state;
+	check_old(&right, 200, NULL);
+	check_old(&(struct old_signing){.secret = "secret", .x_amz_date = true}, 200, NULL);
+	check_old(&(struct old_signing){.secret = "wrong"}, 403, "SignatureDoesNotMatch");
+	check_old(&(struct old_signing){.secret = "secret", .date = ""}, 403, "AccessDenied");
+	check_old(&(struct old_signing){.secret = "secret", .date = "Bad"}, 403, "AccessDenied");
+	check_old(&(struct old_signing){.secret = "secret",
+			  .date = "Tue, 07 Jul 1950 21:53:04 GMT",
+			  .x_amz_date = true},
+		403, "AccessDenied");
+	check_old(&(struct old_signing){.secret = "secret",
+			  .date = "Tue, 07 Jul 9999 21:53:04 GMT",
+			  .x_amz_date = true},
+		403, "RequestTimeTooSkewed");
+	check_old(&(struct old_signing){.secret = "secret", .skew_ms = 16 * 60 * 1000}, 403,
+		"RequestTimeTooSkewed");
+	check_old(&(struct old_signing){.secret = "secret", .skew_ms = -16 * 60 * 1000}, 403,
+		"RequestTimeTooSkewed");
+	assert_int_equal(s3_open(&opts, store, &other), 0);
+	old_call(other, &right, &call);
+	check_refused(&call, 400, "InvalidRequest");
+	fake_call_free(&call);
+	s3_close(other);
+}
+
+static void check_old_query(const char *query, uint32_t status, const char *code)
+{
+	struct fake_call call;
+
+	fake_call_init(&call, "GET", "/bkt", query);
+	call.request.session = NULL;
+	fake_call_header(&call, "Host", "localhost:9000");
+	fake_call_run(s3, &call);
+	check_refused(&call, status, code);
+	fake_call_free(&call);
+}
+
+static void test_version_2_in_the_query(void **state)
+{
+	(void)state;
+	check_old_query("AWSAccessKeyId=test&Signature=a", 403, "AccessDenied");
+	check_old_query("AWSAccessKeyId=test&Signature=a&Expires=soon", 403, "AccessDenied");
+	check_old_query(
+		"AWSAccessKeyId=test&Signature=a&Expires=99999999999999", 403, "AccessDenied");
+	check_old_query("AWSAccessKeyId=test&Signature=a&Expires=1000000000", 403, "AccessDenied");
+	check_old_query(
+		"AWSAccessKeyId=test&Signature=a&Expires=9999999999", 403, "SignatureDoesNotMatch");
+	check_old_query(
+		"AWSAccessKeyId=nobody&Signature=a&Expires=9999999999", 403, "InvalidAccessKeyId");
+}
+
 static void test_anonymous_read(void **state)
 {
 	const struct s3_opts opts = {
@@ -418,6 +527,8 @@ int main(void)
 		cmocka_unit_test(test_chunk_signing),
 		cmocka_unit_test(test_presigned),
 		cmocka_unit_test(test_anonymous),
+		cmocka_unit_test(test_version_2),
+		cmocka_unit_test(test_version_2_in_the_query),
 		cmocka_unit_test(test_anonymous_read),
 		cmocka_unit_test(test_session_key),
 		cmocka_unit_test(test_open_refuses),

@@ -1,0 +1,29 @@
+/* s3/sigv2.h: AWS Signature Version 2 as S3 used it before Version 4, on plain buffers. What a
+ * request claims fills the fields of a sigv4_claim that have their like; it signs no payload.
+ *
+ * Source: S3 API reference, "Signing and authenticating REST requests (AWS signature version
+ * 2)". */
+#ifndef S3_SIGV2_H
+#define S3_SIGV2_H
+
+#include "s3/sigv4.h"
+
+#define SIGV2_SIGNATURE_LEN BASE64_LEN(SHA1_BYTES)
+
+/* True of an Authorization header's value that claims to be of this version. */
+bool sigv2_is_header(struct slice value);
+/* Parses "AWS KEY:SIGNATURE" and the request's date. False: refused. */
+bool sigv2_parse_header(struct slice value, const struct s3_request *request,
+	struct sigv4_claim *ret_claim, struct sigv4_refusal *ret_refusal);
+/* True of a query that claims to be of this version. */
+bool sigv2_is_query(const struct s3_params *params);
+/* Parses AWSAccessKeyId, Expires and Signature. */
+bool sigv2_parse_query(const struct s3_params *params, struct sigv4_claim *ret_claim,
+	struct sigv4_refusal *ret_refusal);
+/* Appends the string to sign. bucket: what the host says; empty when the path says it. */
+void sigv2_string_to_sign(const struct s3_request *request, const struct s3_params *params,
+	const struct sigv4_claim *claim, struct slice bucket, struct buf *out);
+/* Whether signature is what secret makes of text. */
+bool sigv2_verify(struct slice secret, struct slice text, struct slice signature);
+
+#endif
