@@ -285,6 +285,12 @@ void s3_etag_of_crc(struct store_meta *meta)
 		(unsigned long long)meta->bytes);
 }
 
+void s3_crc64_digest(uint64_t crc, uint8_t digest[CHECKSUM_BYTES_MAX])
+{
+	for (int i = 7; i >= 0; i--, crc >>= 8)
+		digest[i] = (uint8_t)crc;
+}
+
 static uint64_t crc64_of(const uint8_t digest[8])
 {
 	uint64_t crc = 0;

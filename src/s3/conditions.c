@@ -76,7 +76,7 @@ const struct s3_error *s3_write_condition_parse(
 
 bool s3_write_condition_any(const struct s3_write_condition *condition)
 {
-	return condition->if_match.len || condition->if_none_match.len;
+	return condition->if_match.len || condition->if_none_match.len || condition->absent;
 }
 
 int s3_write_condition_check(const struct store_meta *current, void *arg)
@@ -93,6 +93,8 @@ int s3_write_condition_check(const struct store_meta *current, void *arg)
 					    : S3_E_NO_SUCH_KEY;
 	else if (condition->if_match.len && !s3_etag_matches(condition->if_match, current->etag))
 		condition->failed = S3_E_PRECONDITION_FAILED;
+	else if (condition->absent && current && current->bytes)
+		condition->failed = S3_E_INVALID_WRITE_OFFSET;
 	else
 		return 0;
 	condition->refused = true;

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "s3/access.h"
+#include "s3/append.h"
 #include "s3/express.h"
 #include "s3/lock.h"
 #include "s3/tags.h"
@@ -27,20 +28,23 @@ static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDAR
 	(STORAGE_CLASS_COUNT - 1) /* of directory buckets, and only theirs \
 				   */
 
-/* Asking for these is asking for something that would not be done: they are refused, not ignored.
- * A name that ends in "-" stands for all that start with it. */
-static const struct slice refused[] = {SLICE("x-amz-write-offset-bytes"), SLICE("x-amz-mfa"),
-	SLICE("x-amz-rename-source-"), SLICE("x-amz-rename-source")};
+/* Asking for these is asking for something that would not be done, but by that operation in a
+ * directory bucket: they are refused, not ignored. So are all names that go on with "-". */
+static const struct {
+	struct slice name;
+	enum s3_operation_id id; /* S3_OPERATION_COUNT: none does it */
+} refused[] = {{SLICE(S3_APPEND_HEADER), S3_OPERATION_PUT_OBJECT},
+	{SLICE("x-amz-rename-source"), S3_OPERATION_RENAME_OBJECT},
+	{SLICE("x-amz-mfa"), S3_OPERATION_COUNT}};
 
-static bool is_refused(struct slice name)
+static bool is_refused(const struct s3_call *call, struct slice name)
 {
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		struct slice wanted = refused[i];
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+		size_t len = refused[i].name.len;
 
-		if (wanted.data[wanted.len - 1] == '-'
-				? slice_eq_nocase(slice_to(name, wanted.len), wanted)
-				: slice_eq_nocase(name, wanted))
-			return true;
+		if (slice_eq_nocase(slice_to(name, len), refused[i].name) &&
+			(name.len == len || name.data[len] == '-'))
+			return !s3_express_bucket(call) || call->operation->id != refused[i].id;
 	}
 	return false;
 }
@@ -74,7 +78,7 @@ static bool is_clean_name(struct slice name)
 
 static const struct s3_error *check_header(struct s3_call *call, const struct s3_header *header)
 {
-	if (is_refused(header->name))
+	if (is_refused(call, header->name))
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"The header %.*s implies functionality that is not implemented by this "
 			"server.",

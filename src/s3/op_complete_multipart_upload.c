@@ -227,12 +227,6 @@ static const struct s3_error *check_whole(struct s3_call *call, const struct sto
 	return NULL;
 }
 
-static void crc64_digest(uint64_t crc, uint8_t digest[CHECKSUM_BYTES_MAX])
-{
-	for (int i = 7; i >= 0; i--, crc >>= 8)
-		digest[i] = (uint8_t)crc;
-}
-
 /* The whole's CRCs out of the parts'; nothing is read. */
 static const struct s3_error *join_crcs(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_meta *meta)
@@ -253,7 +247,7 @@ static const struct s3_error *join_crcs(struct s3_call *call, const struct s3_up
 			checksum_join(upload->kind, meta->checksum, part->checksum, part->bytes);
 	}
 	if (upload->kind == CHECKSUM_CRC64NVME)
-		crc64_digest(meta->crc64, meta->checksum);
+		s3_crc64_digest(meta->crc64, meta->checksum);
 	meta->checksum_type = (uint8_t)upload->kind;
 	meta->checksum_len = (uint8_t)checksum_bytes(upload->kind);
 	return NULL;

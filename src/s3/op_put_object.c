@@ -2,6 +2,7 @@
  * and durable. */
 #include <errno.h>
 
+#include "s3/append.h"
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
 #include "s3/notification.h"
@@ -24,12 +25,13 @@ static const struct s3_error *check_length(struct s3_call *call)
 }
 
 static const struct s3_error *open_put(
-	struct s3_call *call, uint64_t bytes, struct store_put **ret_put)
+	struct s3_call *call, const struct s3_put_input *input, struct store_put **ret_put)
 {
 	const struct store_put_opts opts = {
 		.bucket = call->bucket,
 		.key = call->key,
-		.bytes = bytes,
+		.bytes = input->bytes,
+		.adoptable = input->appendable,
 	};
 	int ret = store_put_open(call->s3->store, &opts, ret_put);
 
@@ -75,7 +77,8 @@ const struct s3_error *s3_put_object(
 	if (!error)
 		error = s3_sse_keep(call, record, meta);
 	if (!error)
-		error = open_put(call, input->bytes, &put);
+		error = open_put(call, input, &put);
+	condition.absent = input->appendable;
 	if (error) {
 		if (input->source)
 			input->source->ops->close(input->source);
@@ -98,12 +101,14 @@ const struct s3_error *s3_put_object(
 const struct s3_error *s3_op_put_object(struct s3_call *call)
 {
 	const struct s3_body *body = call->request->body;
-	const struct s3_put_input input = {.bytes = body ? body->bytes : 0};
+	const struct s3_put_input input = {
+		.bytes = body ? body->bytes : 0, .appendable = s3_append_asked(call)};
 	const struct s3_error *error = check_length(call);
 	struct store_meta meta = {0};
 
 	if (!error)
-		error = s3_put_object(call, &input, &meta);
+		error = input.appendable ? s3_append_object(call, &input, &meta)
+					 : s3_put_object(call, &input, &meta);
 	if (error)
 		return error;
 	s3_event_written(call, S3_EVENT_PUT, &meta);

@@ -105,6 +105,7 @@ static const struct route routes[] = {
 	{S3_PUT, S3_LEVEL_OBJECT, SLICE("uploadId"), SLICE("x-amz-copy-source"),
 		S3_OPERATION_UPLOAD_PART_COPY},
 	PARAM(S3_PUT, S3_LEVEL_OBJECT, "uploadId", UPLOAD_PART),
+	PARAM(S3_PUT, S3_LEVEL_OBJECT, "renameObject", RENAME_OBJECT),
 	PARAM(S3_DELETE, S3_LEVEL_OBJECT, "uploadId", ABORT_MULTIPART_UPLOAD),
 	PARAM(S3_GET, S3_LEVEL_OBJECT, "uploadId", LIST_PARTS),
 };

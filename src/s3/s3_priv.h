@@ -211,11 +211,13 @@ struct s3_put_input {
 	struct flow_source *source;
 	uint64_t bytes; /* of source; UINT64_MAX: not known */
 	uint64_t bytes_min;
+	bool appendable; /* bodies are to come behind it, and the key must hold nothing */
 };
 const struct s3_error *s3_put_object(
 	struct s3_call *call, const struct s3_put_input *input, struct store_meta *meta);
 /* The ETag of an object that was stored without an MD5. */
 void s3_etag_of_crc(struct store_meta *meta);
+void s3_crc64_digest(uint64_t crc, uint8_t digest[CHECKSUM_BYTES_MAX]);
 /* The bytes of a small object (of ours), in the arena. */
 const struct s3_error *s3_read_object(
 	struct s3_call *call, struct store_get *get, struct slice *ret_text);
@@ -294,6 +296,7 @@ bool s3_etag_matches(struct slice list, const char *etag);
 /* Conditional PUT and DELETE: decided at the commit. */
 struct s3_write_condition {
 	struct slice if_match, if_none_match;
+	bool absent;		 /* an object that is longer than nothing is InvalidWriteOffset */
 	enum s3_error_id failed; /* why check refused */
 	bool refused;
 };

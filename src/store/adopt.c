@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEGMENT_KEY_BYTES 13u
-#define LIST_FIRST	  16u
-#define MORE_MAX	  16u
+#define LIST_FIRST 16u
+#define MORE_MAX   16u
 
 static int list_grow(struct adoption *adoption)
 {
@@ -104,6 +103,18 @@ static int shell_open(const struct adoption *adoption, const struct store_meta *
 	return ret;
 }
 
+int adoption_move(struct store *store, struct adoption *adoption, struct bucket *bucket,
+	struct slice key, const struct store_get *get)
+{
+	int ret = adoption_add(store, adoption, bucket, key, get, true);
+
+	if (ret)
+		return ret;
+	adoption->list[adoption->count - 1].dropped = false;
+	adoption->list[adoption->count - 1].moved = true;
+	return 0;
+}
+
 int adoption_object(struct adoption *adoption, const struct store_meta *meta, uint64_t data_id,
 	struct object **ret_object)
 {
@@ -136,7 +147,7 @@ int adoption_object(struct adoption *adoption, const struct store_meta *meta, ui
 /* An adopted direct body gets a row of its own: its record goes. */
 static bool needs_row(const struct adopted *adopted)
 {
-	return !adopted->dropped && adopted->object->body == BODY_DIRECT;
+	return !adopted->dropped && !adopted->moved && adopted->object->body == BODY_DIRECT;
 }
 
 size_t adoption_bytes(const struct adoption *adoption)

@@ -53,8 +53,7 @@ size_t commit_bytes(const struct commit *commit)
 	if (commit->kind != COMMIT_ITEMS)
 		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
 	for (uint32_t i = 0; i < commit->item_count; i++)
-		bytes += commit_item_bytes(
-			&commit->items[i], commit->bucket, commit->adoption != NULL);
+		bytes += commit_item_bytes(&commit->items[i], commit);
 	return bytes;
 }
 

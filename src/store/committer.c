@@ -53,7 +53,7 @@ static uint32_t body_piece_count(const struct commit *commit)
 {
 	if (!commit->span.data)
 		return 0;
-	return atomic_load(&commit->items[0].object->segments[0])->extent_count;
+	return atomic_load(&commit->items[0].object->segments[commit->span_segment])->extent_count;
 }
 
 /* Takes what waits, decides it and fills the group. A bucket's creation or deletion stands alone,
@@ -143,7 +143,7 @@ static void pieces_collect(struct committer *committer, const struct group *grou
 
 		if (!commit->span.data || !commit->items[0].decided)
 			continue;
-		segment = atomic_load(&commit->items[0].object->segments[0]);
+		segment = atomic_load(&commit->items[0].object->segments[commit->span_segment]);
 		for (uint32_t i = 0; i < segment->extent_count; i++)
 			committer->pieces[count++] =
 				(struct body_piece){.block = segment->extents[i].block,

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define INLINE_KEY_BYTES  9u
-#define SEGMENT_KEY_BYTES 13u
 #define RECORD_SLACK	  256u /* a delete marker; a sequence number that came to be */
 #define VERSION_SEQ_SHIFT 20u
 
@@ -60,7 +59,7 @@ static size_t object_bytes(const struct object *object, bool adopts)
 	return bytes;
 }
 
-size_t commit_item_bytes(const struct commit_item *item, const struct bucket *bucket, bool adopts)
+size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit)
 {
 	const struct object *current = entry_view(item->entry);
 	size_t row = MUTATION_BYTES(1 + 8 + item->entry->key_len, 0);
@@ -68,9 +67,11 @@ size_t commit_item_bytes(const struct commit_item *item, const struct bucket *bu
 
 	if (item->kind == ITEM_EDIT)
 		return bytes + row + record_bytes_of(current) + STORE_HEADERS_BYTES_MAX;
+	if (item->object && commit->append)
+		return bytes + append_bytes(commit->append, item->object);
 	if (item->object)
-		bytes += object_bytes(item->object, adopts);
-	if (bucket->info.versioning == STORE_VERSIONING_NEVER)
+		bytes += object_bytes(item->object, commit->adoption != NULL);
+	if (commit->bucket->info.versioning == STORE_VERSIONING_NEVER)
 		return bytes;
 	row = MUTATION_BYTES(1 + 8 + 2 * item->entry->key_len + 10, 0);
 	bytes += CHANGES_MAX * (row + RECORD_SLACK) + record_bytes_of(current);
@@ -233,7 +234,8 @@ static void plan_current(struct store *store, struct commit_item *item, enum cha
 	uint8_t flags = 0;
 
 	if (item->object) {
-		item->mtime_ns = mtime_next(store);
+		if (!item->mtime_ns)
+			item->mtime_ns = mtime_next(store);
 		item->object->meta.mtime_ns = item->mtime_ns;
 		flags = CHANGE_NEW | CHANGE_BODY |
 			(item->object->body_flushed ? CHANGE_FLUSHED : 0);
@@ -267,6 +269,28 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 		hot_pin_more(store->hot, item->null_entry);
 		change_add(item, item->null_entry, NULL, OLD_DIES, 0);
 	}
+	return 0;
+}
+
+/* The body of what is there goes on in the object that takes its place. */
+static int plan_append(struct store *store, const struct commit *commit, struct commit_item *item)
+{
+	struct hot_entry *entry = item->entry;
+	int ret;
+
+	/* What is pending came after the base: it has been published. */
+	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER || entry->has_pending ||
+		entry->object != commit->append->base)
+		return -ESTALE;
+	ret = item->check ? item->check(&entry->object->meta, item->arg) : 0;
+	if (ret)
+		return ret;
+	item->mtime_ns = mtime_next(store);
+	item->object->meta.mtime_ns = item->mtime_ns;
+	memcpy(item->object->meta.version_id, "null", sizeof("null"));
+	memcpy(item->ret_version_id, "null", sizeof("null"));
+	change_add(item, entry, item->object, OLD_EDITED,
+		CHANGE_BODY | (item->object->body_flushed ? CHANGE_FLUSHED : 0));
 	return 0;
 }
 
@@ -367,7 +391,7 @@ static int plan_version_delete(struct store *store, struct commit_item *item)
 
 /* ---- Mutations. ---- */
 
-static void change_apply(struct group *group, struct change *change, bool adopts)
+static void change_apply(struct group *group, struct change *change, const struct commit *commit)
 {
 	uint8_t flags = change->flags & CHANGE_FLUSHED ? MUTATION_BODY_FLUSHED : 0;
 	const struct object *old = entry_view(change->entry);
@@ -382,7 +406,9 @@ static void change_apply(struct group *group, struct change *change, bool adopts
 			object, group_add(group, MUTATION_PUT, flags, &key, record_bytes(object)));
 	else
 		group_add(group, MUTATION_DELETE, 0, &key, 0);
-	if (object && (change->flags & CHANGE_BODY) && !adopts)
+	if (object && (change->flags & CHANGE_BODY) && commit->append)
+		append_add(group, commit->append, object, flags);
+	else if (object && (change->flags & CHANGE_BODY) && !commit->adoption)
 		body_add(group, object, flags);
 	change->entry->pending = change->object;
 	change->entry->has_pending = true;
@@ -397,6 +423,8 @@ static int item_plan(struct store *store, const struct commit *commit, struct co
 		return plan_edit(item);
 	if (item->kind == ITEM_VERSION_DELETE)
 		return plan_version_delete(store, item);
+	if (commit->append)
+		return plan_append(store, commit, item);
 	return plan_write(store, commit, item, group);
 }
 
@@ -412,7 +440,7 @@ void commit_item_decide(struct store *store, const struct commit *commit, struct
 	}
 	for (uint32_t i = 0; i < item->change_count; i++) {
 		item->entry_taken |= item->changes[i].entry == item->entry;
-		change_apply(group, &item->changes[i], commit->adoption != NULL);
+		change_apply(group, &item->changes[i], commit);
 	}
 	item->decided = item->change_count > 0;
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER)

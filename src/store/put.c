@@ -26,7 +26,9 @@ struct store_put {
 	uint32_t segment_cap;
 	struct segment **segments;
 	struct adoption adoption;
+	struct append append; /* base NULL: the body stands alone */
 	bool adoptable;
+	bool stored;
 	uint16_t key_len;
 	char key[];
 };
@@ -205,6 +207,14 @@ int store_put_drop(
 	return put_adopt(put, bucket, key, get, true);
 }
 
+int store_put_append(struct store_put *put, const struct store_get *get)
+{
+	int ret = put->adoption.count ? -EINVAL : append_open(&put->append, put->bucket, get);
+
+	put->adoptable |= !ret;
+	return ret;
+}
+
 /* Frees what is left of the put; its space goes back unless an object took it over. */
 static void put_close(struct store_put *put)
 {
@@ -224,6 +234,7 @@ static void put_close(struct store_put *put)
 		cache_drop(store->cache, put->data_id,
 			(uint32_t)((put->space_bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES));
 	adoption_close(store, &put->adoption);
+	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
 	free(put->segments);
 	free(put);
@@ -322,7 +333,9 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 	struct store *store = put->store;
 	bool in_index = put->span.data &&
 			meta->bytes <= (put->adoptable ? 0 : store->opts.inline_bytes_max);
+	uint64_t bytes = meta->bytes;
 	struct object *object;
+	uint32_t first;
 	int ret;
 
 	if (put->adoption.count) {
@@ -330,26 +343,35 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 		return adoption_object(
 			&put->adoption, meta, put->data_id, &commit->items[0].object);
 	}
-	if (put->span.data ? meta->bytes != put->grouped_bytes : !put_covers(put, meta->bytes))
+	if (put->append.base)
+		bytes = meta->bytes - MIN(put->append.base->meta.bytes, meta->bytes);
+	if (put->span.data ? bytes != put->grouped_bytes : !put_covers(put, bytes))
 		return -EINVAL;
 	if (put->span.data && !in_index) {
 		ret = grouped_prepare(put, commit);
 		if (ret)
 			return ret;
 	}
-	ret = object_open(meta, put->data_id, in_index ? (uint32_t)meta->bytes : 0, &object);
+	if (put->append.base)
+		ret = append_object(store, &put->append, meta, put->data_id, &object);
+	else
+		ret = object_open(
+			meta, put->data_id, in_index ? (uint32_t)meta->bytes : 0, &object);
 	if (ret)
 		return ret;
 	if (in_index)
 		region_copy(object->inline_data, put->span.data, meta->bytes, COPY_INDEX);
 	if (put->adoptable && object->body == BODY_DIRECT)
 		object->body = BODY_SEGMENTED;
-	CHECK(object->segment_count == put->segment_count);
+	first = append_first(object);
+	CHECK(object->segment_count - first == put->segment_count);
 	for (uint32_t i = 0; i < put->segment_count; i++)
-		atomic_init(&object->segments[i], put->segments[i]);
+		atomic_init(&object->segments[first + i], put->segments[i]);
 	put->segment_count = 0;
 	commit->items[0].object = object;
-	if (meta->bytes <= BODY_VERIFY_BYTES_MAX)
+	commit->span_segment = first;
+	commit->append = put->append.base ? &put->append : NULL;
+	if (bytes <= BODY_VERIFY_BYTES_MAX)
 		return 0;
 	object->body_flushed = true;
 	return body_flush(store);
@@ -391,6 +413,23 @@ static int put_run(struct store *store, struct commit *commit, struct slice key)
 	return item->result;
 }
 
+/* What the object took over goes back to who had it. */
+static void object_unbuild(struct store_put *put, const struct commit *commit)
+{
+	struct object *object = commit->items[0].object;
+
+	/* Adopted bodies stay whose they were, and so does what an append was to come behind. */
+	atomic_store(&object->dead, !commit->adoption && !commit->append);
+	if (commit->append) {
+		uint32_t first = append_first(object);
+
+		put->segment_count = object->segment_count - first;
+		for (uint32_t i = 0; i < put->segment_count; i++)
+			put->segments[i] = segment_get(atomic_load(&object->segments[first + i]));
+	}
+	object_put(put->store, object);
+}
+
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
@@ -410,12 +449,10 @@ int store_put_commit(
 	if (!ret)
 		ret = put_run(store, &commit, key);
 	span_end(store, &commit, put->data_id, put->grouped_bytes, ret == 0);
-	if (ret && item.object) {
-		/* Adopted bodies stay whose they were. */
-		atomic_store(&item.object->dead, !commit.adoption);
-		object_put(store, item.object);
-	}
+	if (ret && item.object)
+		object_unbuild(put, &commit);
 	if (!ret) {
+		put->stored = true;
 		meta->mtime_ns = item.mtime_ns;
 		memcpy(meta->version_id, item.ret_version_id, sizeof(meta->version_id));
 		counter_add(&puts_total, 1);

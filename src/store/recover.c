@@ -80,26 +80,47 @@ static bool changed_later(struct slice group, size_t at, struct slice key)
 	return false;
 }
 
+/* The part whose segment the mutation puts, and which one. NULL: none of the object's. */
+static const struct object_part *part_put(
+	const struct object *object, const struct mutation *mutation, uint32_t *ret_idx)
+{
+	struct key prefix;
+
+	if (mutation->op != MUTATION_PUT || mutation->key.len != SEGMENT_KEY_BYTES)
+		return NULL;
+	for (uint32_t i = object->part_count; i-- > 0;) {
+		const struct object_part *part = &object->parts[i];
+
+		key_segments(&prefix, part->data_id);
+		if (!slice_starts(mutation->key, slice_of(prefix.bytes, prefix.len)))
+			continue;
+		memcpy(ret_idx, mutation->key.data + prefix.len, sizeof(*ret_idx));
+		*ret_idx = be32toh(*ret_idx);
+		return part;
+	}
+	return NULL;
+}
+
 /* Gives an object those of its segments that the group puts. */
 static int segments_take(struct slice group, struct object *object)
 {
 	struct mutation mutation;
-	struct key prefix;
 	size_t at = 0;
 
-	key_segments(&prefix, object->data_id);
 	while (object->body == BODY_SEGMENTED && group_next(group, &at, &mutation) == 1) {
+		const struct object_part *part;
 		struct segment *segment;
 		uint64_t from, bytes;
 		uint32_t idx;
 		int ret;
 
-		if (mutation.op != MUTATION_PUT || mutation.key.len != prefix.len + sizeof(idx) ||
-			!slice_starts(mutation.key, slice_of(prefix.bytes, prefix.len)))
+		part = part_put(object, &mutation, &idx);
+		if (!part)
 			continue;
-		memcpy(&idx, mutation.key.data + prefix.len, sizeof(idx));
-		idx = be32toh(idx);
-		if (idx >= object->segment_count || atomic_load(&object->segments[idx]))
+		if (idx >= part->segment_count)
+			return -EUCLEAN;
+		idx += part->segment_first;
+		if (atomic_load(&object->segments[idx]))
 			return -EUCLEAN;
 		ret = segment_record_parse(mutation.value, &segment);
 		if (ret)

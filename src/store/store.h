@@ -174,6 +174,12 @@ int store_put_adopt(
 int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
 
+/* The put's body is to come behind what the caller has open of its key, in a bucket that never had
+ * versions. Nothing of that is moved. meta->bytes is then the length of both, and the commit is
+ * -ESTALE when the key holds anything else by then. -E2BIG: it has STORE_PARTS_MAX bodies already;
+ * -EINVAL: versions, or called twice. */
+int store_put_append(struct store_put *put, const struct store_get *get);
+
 /* Looks at what the key holds now (NULL: nothing), in commit order, and decides: 0 to go on, or
  * -errno that commit returns. Must not block. */
 typedef int store_check_fn(const struct store_meta *current, void *arg);
@@ -185,6 +191,18 @@ typedef int store_check_fn(const struct store_meta *current, void *arg);
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
+
+/* Gives what the caller has open of a key another name in its bucket, which never had versions, and
+ * other stored headers, in one commit: whatever the other key held ends, mtime and all else stays.
+ * condition.check (may be NULL) sees what the other key holds. -ESTALE: the key holds something
+ * else by now; -EINVAL: the same key, or versions; else as store_put_commit. */
+struct store_name;
+struct store_condition {
+	store_check_fn *check;
+	void *arg;
+};
+int store_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+	struct slice to, struct slice headers, struct store_condition condition);
 
 /* ---- Changing what is kept besides the bytes. ---- */
 /* Sees what the key holds, in commit order, and says what its stored headers shall be: 0 with

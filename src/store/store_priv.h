@@ -197,7 +197,8 @@ int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_v
 	uint64_t *ret_bytes);
 
 /* ---- record.c: keys and values of the index. ---- */
-#define KEY_BYTES_MAX (1u + 8u + 2u * LIMIT_KEY_LEN_MAX + 2u + 8u) /* a version's, escaped */
+#define SEGMENT_KEY_BYTES 13u
+#define KEY_BYTES_MAX	  (1u + 8u + 2u * LIMIT_KEY_LEN_MAX + 2u + 8u) /* a version's, escaped */
 struct key {
 	uint32_t len;
 	uint8_t bytes[KEY_BYTES_MAX + 7];
@@ -660,7 +661,7 @@ struct commit_item {
 	 * one that comes after it, and when that was so. */
 	struct hot_entry *target, *newest, *promote;
 	uint32_t changes_seen;
-	uint64_t mtime_ns; /* out, as what follows */
+	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
 	char ret_version_id[33];
 	bool ret_marker;
 	int result;	  /* -ERESTART: look again what is there */
@@ -682,7 +683,9 @@ struct commit {
 	struct commit_item *items;
 	uint32_t item_count;
 	struct adoption *adoption; /* what the (one) item's object adopts; or NULL */
+	struct append *append;	   /* what the (one) item's object has its body behind; or NULL */
 	struct region_span span;   /* a grouped body, OWNER_DISK; data NULL: none */
+	uint32_t span_segment;	   /* of the object: the grouped body's */
 	int result;
 	struct waiter waiter;
 };
@@ -698,7 +701,7 @@ void commit_undo(struct store *store, struct commit *commit, int error);
 
 /* ---- decide.c: one item. ---- */
 /* Upper bound of what it adds to a group. */
-size_t commit_item_bytes(const struct commit_item *item, const struct bucket *bucket, bool adopts);
+size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit);
 void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group);
 /* Takes back what was decided. */
@@ -756,6 +759,7 @@ struct adopted {
 	struct hot_entry *entry; /* pinned; the group's when decided */
 	struct object *object;	 /* with a reference */
 	bool dropped;		 /* deleted together with its body */
+	bool moved;		 /* what has its body is what it was, under another key */
 	uint32_t segment_first;	 /* among the adopter's */
 };
 struct adoption {
@@ -769,6 +773,9 @@ struct adoption {
 /* Adds an object that the caller has open. -ESTALE, -EINVAL, -EFBIG, -ENOMEM. */
 int adoption_add(struct store *store, struct adoption *adoption, struct bucket *bucket,
 	struct slice key, const struct store_get *get, bool drop);
+/* The same of one that is to have another key, whatever its body is. */
+int adoption_move(struct store *store, struct adoption *adoption, struct bucket *bucket,
+	struct slice key, const struct store_get *get);
 /* The object of the adopted bodies. -EINVAL: meta->bytes is not their sum. */
 int adoption_object(struct adoption *adoption, const struct store_meta *meta, uint64_t data_id,
 	struct object **ret_object);
@@ -780,6 +787,24 @@ void adoption_undo(struct adoption *adoption);
 void adoption_publish(struct store *store, struct adoption *adoption, struct object *adopter,
 	struct group *group);
 void adoption_close(struct store *store, struct adoption *adoption);
+
+/* ---- append.c: a body behind what its key holds. ---- */
+struct append {
+	struct object *base;   /* with a reference */
+	struct segment *moved; /* where an inline base's body is now; NULL: it was none */
+};
+/* -E2BIG, -EINVAL: as store_put_append. */
+int append_open(struct append *append, const struct bucket *bucket, const struct store_get *get);
+/* The object of both, without the segments of the body that comes behind (data_id), which begin at
+ * append_first. Fiber call. */
+int append_object(struct store *store, struct append *append, const struct store_meta *meta,
+	uint64_t data_id, struct object **ret_object);
+uint32_t append_first(const struct object *object);
+/* Upper bound of what its record and its rows add to a group; and the rows. */
+size_t append_bytes(const struct append *append, const struct object *object);
+void append_add(struct group *group, const struct append *append, const struct object *object,
+	uint8_t flags);
+void append_close(struct store *store, struct append *append, bool stored);
 
 /* A contiguous part of a grouped body; nearly always the whole. */
 struct body_piece {

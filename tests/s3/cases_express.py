@@ -1,8 +1,12 @@
 """Directory buckets (S3 Express One Zone): names, sessions, listings, appends. Requests of sessions are signed here: an
 older boto3 knows nothing of them."""
 
+import base64
+import hashlib
 import re
+import threading
 import urllib.parse
+import zlib
 
 import boto3
 from botocore.auth import S3SigV4Auth
@@ -240,3 +244,137 @@ def test_parts_and_copies(s):
     equal(s.body(bucket, "back"), b"".join(parts))
     equal(s.s3.head_object(Bucket=bucket, Key="back")["StorageClass"], "EXPRESS_ONEZONE")
     assert "StorageClass" not in s.s3.head_object(Bucket=plain, Key="copy")
+
+
+def append(s, bucket, key, offset, body, **headers):
+    """(status, code or size of the whole)"""
+    status, answer, text = send(s, "PUT", f"/{bucket}/{key}", body,
+                                {"x-amz-write-offset-bytes": str(offset), **{k.replace("_", "-"): v for k, v in headers.items()}})
+    size = {k.lower(): v for k, v in answer.items()}.get("x-amz-object-size")
+    return status, code_of(text) or (size and int(size))
+
+
+def test_append(s):
+    bucket = directory(s)
+    equal(append(s, bucket, "log", 1, b"x"), (404, "NoSuchKey"))
+    equal(append(s, bucket, "log", 0, b"first "), (200, None))
+    whole = b"first "
+    for piece in (b"second ", b"y" * 100_000, b"z", b"w" * 5_000_000, b"last"):
+        equal(append(s, bucket, "log", len(whole) - 1, piece), (400, "InvalidWriteOffset"))
+        equal(append(s, bucket, "log", 0, piece), (400, "InvalidWriteOffset"))
+        equal(append(s, bucket, "log", len(whole), piece), (200, len(whole) + len(piece)))
+        whole += piece
+    equal(s.body(bucket, "log"), whole)
+    for first, last in ((0, 5), (3, 20), (100_000, 100_020), (len(whole) - 6, len(whole) - 1)):
+        equal(s.body(bucket, "log", Range=f"bytes={first}-{last}"), whole[first:last + 1])
+    equal(s.s3.head_object(Bucket=bucket, Key="log")["ContentLength"], len(whole))
+    s.s3.copy_object(Bucket=bucket, Key="copy", CopySource={"Bucket": bucket, "Key": "log"})
+    equal(s.body(bucket, "copy"), whole)
+    # Behind an object that was put whole, small (it lives in the index), large, empty, or in parts.
+    for body in (b"", b"s" * 10, b"m" * 50_000, b"l" * 3_000_000):
+        s.put(bucket, "put", body=body)
+        equal(append(s, bucket, "put", len(body), b"tail"), (200, len(body) + 4))
+        equal(s.body(bucket, "put"), body + b"tail")
+    equal(append(s, bucket, "put", len(body) + 4, b""), (400, "InvalidRequest"))
+    equal(append(s, bucket, "put", len(body) + 4, b"x", **{"x-amz-meta-a": "b"}), (400, "InvalidRequest"))
+    equal(append(s, bucket, "put", "x", b"x"), (400, "InvalidArgument"))
+    equal(append(s, s.bucket(), "put", 0, b"x"), (501, "NotImplemented"))
+
+
+def test_append_keeps_what_the_object_is(s):
+    bucket = directory(s)
+    crc = zlib.crc32(b"one")
+    s.s3.put_object(Bucket=bucket, Key="key", Body=b"one", Metadata={"a": "b"}, ContentType="text/x",
+                    ChecksumCRC32=base64.b64encode(crc.to_bytes(4, "big")).decode())
+    before = s.s3.head_object(Bucket=bucket, Key="key")["ETag"]
+    wrong = base64.b64encode(bytes(4)).decode()
+    equal(append(s, bucket, "key", 3, b"two", **{"x-amz-checksum-crc32": wrong}), (400, "BadDigest"))
+    equal(append(s, bucket, "key", 3, b"two", **{"x-amz-checksum-sha1": base64.b64encode(hashlib.sha1(b"two").digest()).decode()}),
+          (400, "InvalidRequest"))
+    equal(append(s, bucket, "key", 3, b"two", **{"if-match": '"no"'}), (412, "PreconditionFailed"))
+    equal(append(s, bucket, "key", 3, b"two", **{"if-match": before}), (200, 6))
+    got = s.s3.get_object(Bucket=bucket, Key="key", ChecksumMode="ENABLED")
+    equal((got["Body"].read(), got["Metadata"], got["ContentType"]), (b"onetwo", {"a": "b"}, "text/x"))
+    equal(got["ChecksumCRC32"], base64.b64encode(zlib.crc32(b"onetwo").to_bytes(4, "big")).decode())
+    assert got["ETag"] != before
+    # Encryption is the object's.
+    s.s3.put_object(Bucket=bucket, Key="sealed", Body=b"one", ServerSideEncryption="AES256")
+    equal(append(s, bucket, "sealed", 3, b"two"), (200, 6))
+    equal(append(s, bucket, "sealed", 6, b"2", **{"x-amz-server-side-encryption": "aws:kms",
+                                                  "x-amz-server-side-encryption-aws-kms-key-id": "testkey-1"}),
+          (400, "EncryptionTypeMismatch"))
+    equal(append(s, bucket, "sealed", 6, b"x" * 70_000, **{"x-amz-server-side-encryption": "AES256"}), (200, 70_006))
+    got = s.s3.get_object(Bucket=bucket, Key="sealed")
+    equal((got["Body"].read(), got["ServerSideEncryption"]), (b"onetwo" + b"x" * 70_000, "AES256"))
+    equal(s.body(bucket, "sealed", Range="bytes=2-8"), b"etwoxxx")
+
+
+def test_append_by_many(s):
+    """Of those that append at the same offset one wins, and nothing is lost."""
+    bucket = directory(s)
+    equal(append(s, bucket, "log", 0, b"0"), (200, None))
+    lock, won = threading.Lock(), []
+
+    def run(name):
+        size = 1
+        while size < 21:
+            if s.by_rdma:
+                with lock:
+                    status, code = append(s, bucket, "log", size, name)
+            else:
+                status, code = append(s, bucket, "log", size, name)
+            if status == 200:
+                won.append((size, name))
+            else:
+                assert (status, code) in ((400, "InvalidWriteOffset"), (409, "ConditionalRequestConflict")), (status, code)
+            size += 1
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in (b"a", b"b", b"c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    got = s.body(bucket, "log")
+    equal(got[1:], b"".join(name for _, name in sorted(won)))
+    equal([size for size, _ in sorted(won)], list(range(1, len(got))))
+
+
+def rename(s, bucket, key, source, **headers):
+    status, _, body = send(s, "PUT", f"/{bucket}/{key}?renameObject", b"",
+                           {"x-amz-rename-source": source, **{k.replace("_", "-"): v for k, v in headers.items()}})
+    return status, code_of(body)
+
+
+def test_rename(s):
+    bucket = directory(s)
+    for name, body in (("small", b"s" * 10), ("large", b"l" * 3_000_000), ("empty", b"")):
+        s.s3.put_object(Bucket=bucket, Key=name, Body=body, Metadata={"a": "b"})
+        before = s.s3.head_object(Bucket=bucket, Key=name)
+        equal(rename(s, bucket, "a/" + name, name), (200, None))
+        after = s.s3.get_object(Bucket=bucket, Key="a/" + name)
+        equal((after["Body"].read(), after["Metadata"]), (body, {"a": "b"}))
+        equal([after[k] for k in ("ETag", "LastModified")], [before[k] for k in ("ETag", "LastModified")])
+        refused(404, "404", s.s3.head_object, Bucket=bucket, Key=name)
+    equal(append(s, bucket, "a/small", 10, b"+"), (200, 11))
+    # What has the name ends; a source may be told with its bucket, and is percent-encoded.
+    s.put(bucket, "with space", body=b"new")
+    equal(rename(s, bucket, "a/large", f"/{bucket}/with%20space"), (200, None))
+    equal(s.body(bucket, "a/large"), b"new")
+    equal(rename(s, bucket, "x", "missing"), (404, "NoSuchKey"))
+    equal(rename(s, bucket, "a/large", "a/large"), (400, "InvalidRequest"))
+    equal(rename(s, bucket, "x", ""), (400, "InvalidArgument"))
+    etag = s.s3.head_object(Bucket=bucket, Key="a/large")["ETag"]
+    for headers in ({"if-none-match": "*"}, {"if-match": '"no"'}, {"x-amz-rename-source-if-match": '"no"'},
+                    {"x-amz-rename-source-if-none-match": "*"},
+                    {"x-amz-rename-source-if-unmodified-since": "Thu, 01 Jan 2015 00:00:00 GMT"}):
+        equal(rename(s, bucket, "a/large", "a/small", **headers), (412, "PreconditionFailed"))
+    equal(rename(s, bucket, "a/large", "a/small", **{"if-match": etag}), (200, None))
+    equal(s.body(bucket, "a/large"), b"s" * 10 + b"+")
+    equal([k["Key"] for k in s.s3.list_objects_v2(Bucket=bucket)["Contents"]], ["a/empty", "a/large"])
+    # The same request once more, because its answer was lost.
+    token = {"x-amz-client-token": "one"}
+    equal([rename(s, bucket, "b", "a/empty", **token) for _ in range(2)], [(200, None)] * 2)
+    equal(rename(s, bucket, "b", "a/empty", **{"x-amz-client-token": "two"}), (404, "NoSuchKey"))
+    plain = s.bucket()
+    s.put(plain, "key")
+    equal(rename(s, plain, "x", "key"), (501, "NotImplemented"))

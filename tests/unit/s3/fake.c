@@ -36,6 +36,7 @@ struct store_put {
 		struct object *object;
 	} * endings; /* what was adopted or dropped */
 	uint32_t ending_count;
+	struct object *base; /* what an append was opened of */
 };
 struct store_get {
 	struct object *object;
@@ -209,6 +210,12 @@ int store_put_adopt(
 	return ret;
 }
 
+int store_put_append(struct store_put *put, const struct store_get *get)
+{
+	put->base = get->object;
+	return 0;
+}
+
 static void remove_object(struct bucket *bucket, struct slice key)
 {
 	struct object *object = object_at(bucket, key);
@@ -226,9 +233,19 @@ int store_put_commit(
 	int ret = check ? check(current ? &current->meta : NULL, arg) : 0;
 
 	ret = ret ? ret : fake_commit_error;
+	if (!ret && put->base && put->base != current)
+		ret = -ESTALE;
 	if (ret) {
 		store_put_abort(put);
 		return ret;
+	}
+	if (put->base) {
+		struct buf own = put->body;
+
+		buf_init(&put->body, SIZE_MAX);
+		buf_put_slice(&put->body, buf_slice(&put->base->body));
+		buf_put_slice(&put->body, buf_slice(&own));
+		buf_free(&own);
 	}
 	CHECK(meta->bytes == put->body.len);
 	for (uint32_t i = 0; i < put->ending_count; i++)
@@ -252,6 +269,32 @@ int store_put_commit(
 	*at = object;
 	free(put);
 	fake_open_puts--;
+	return 0;
+}
+
+int store_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+	struct slice to, struct slice headers, struct store_condition condition)
+{
+	struct bucket *bucket = bucket_at(store, from->bucket);
+	struct object *object = object_at(bucket, from->key), *current = object_at(bucket, to);
+	int ret = condition.check(current ? &current->meta : NULL, condition.arg);
+	struct object **at;
+
+	if (ret || object != get->object)
+		return ret ? ret : -ESTALE;
+	*find_object(bucket, from->key) = object->next;
+	remove_object(bucket, to);
+	buf_free(&object->key);
+	buf_free(&object->headers);
+	buf_init(&object->key, SIZE_MAX);
+	buf_init(&object->headers, SIZE_MAX);
+	buf_put_slice(&object->key, to);
+	buf_put_slice(&object->headers, headers);
+	object->meta.headers = object->headers.data;
+	object->meta.headers_len = (uint32_t)object->headers.len;
+	at = find_object(bucket, to);
+	object->next = *at;
+	*at = object;
 	return 0;
 }
 

@@ -413,6 +413,65 @@ int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, ui
 	return ret;
 }
 
+int object_append(
+	struct rig *rig, const char *bucket, struct slice key, const uint8_t *body, uint64_t bytes)
+{
+	const struct store_put_opts opts = {
+		.bucket = slice_str(bucket), .key = key, .bytes = bytes};
+	struct store_meta meta;
+	struct store_put *put;
+	struct store_get *get;
+	bool exists;
+	int ret = store_get_open(rig->store, opts.bucket, key, &get, &exists);
+
+	if (ret)
+		return ret;
+	meta_fill(&meta, store_get_meta(get)->bytes + bytes, 1);
+	ret = store_put_open(rig->store, &opts, &put);
+	if (!ret) {
+		ret = store_put_append(put, get);
+		ret = ret ? ret : body_write(rig, put, body, bytes);
+		if (ret)
+			store_put_abort(put);
+		else
+			ret = store_put_commit(put, &meta, NULL, NULL);
+	}
+	store_get_close(get);
+	return ret;
+}
+
+int object_grow_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
+	uint64_t seed, uint32_t piece_count)
+{
+	uint8_t *body = (uint8_t *)malloc(bytes + 1);
+	uint64_t each = bytes / piece_count;
+	const struct store_condition none = {0};
+	struct store_name from = {.bucket = slice_str(bucket)};
+	struct store_put_opts opts = {.bucket = from.bucket, .bytes = each};
+	struct store_get *get;
+	struct store_meta meta;
+	char name[80];
+	bool exists;
+	int ret;
+
+	snprintf(name, sizeof(name), "%.*s.grows", SLICE_FMT(key));
+	opts.key = from.key = slice_str(name);
+	body_fill(body, bytes, seed);
+	meta_fill(&meta, each, seed);
+	ret = body_put(rig, &opts, body, &meta, NULL);
+	for (uint32_t i = 1; i < piece_count && !ret; i++)
+		ret = object_append(rig, bucket, from.key, body + each * i,
+			i + 1 < piece_count ? each : bytes - each * i);
+	free(body);
+	if (!ret)
+		ret = store_get_open(rig->store, opts.bucket, from.key, &get, &exists);
+	if (ret)
+		return ret;
+	ret = store_rename(rig->store, &from, get, key, SLICE_NONE, none);
+	store_get_close(get);
+	return ret;
+}
+
 static int chunk_read(
 	struct rig *rig, struct store_get *get, uint64_t offset, uint32_t bytes, uint8_t *out)
 {

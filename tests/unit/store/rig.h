@@ -61,6 +61,13 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 /* Puts the same body in parts (in the bucket "parts"), which the object then adopts. */
 int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, uint32_t part_count);
+/* Puts the first piece of the same body under another key, the others behind it, and renames that.
+ */
+int object_grow_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
+	uint64_t seed, uint32_t piece_count);
+/* One body behind what the key holds. */
+int object_append(
+	struct rig *rig, const char *bucket, struct slice key, const uint8_t *body, uint64_t bytes);
 /* Reads the object and compares: 0, -ENOENT, -EIO (also from verify), -EBADMSG when bytes differ.
  */
 int object_verify_seeded(

@@ -1,5 +1,5 @@
 /* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE,
- * joining of parts and edits in place.
+ * joining of parts, appends, renames and edits in place.
  * After each restart every acknowledged object is there and whole, and what was not acknowledged is
  * as before or as it was to become, never half. fsck is clean.
  *
@@ -20,6 +20,7 @@
 #define WRITERS	       12u
 #define KEYS	       25u /* a writer */
 #define JOINED	       3u  /* one version of so many is joined of parts */
+#define GROWN	       4u  /* one of so many, without versions, grows by appends and is renamed */
 #define EDITED	       5u  /* one of so many gets other headers after */
 #define ROUNDS_DEFAULT 12u
 #define LIFE_NS_MAX    (150 * NS_PER_MS)
@@ -136,6 +137,9 @@ static void writer_run(struct rig *rig, void *arg)
 		if (version % JOINED == 1)
 			ret = object_join_seeded(rig, bucket, key, size_of_version(version),
 				version, 1 + (uint32_t)(version / JOINED % 4));
+		else if (version % GROWN == 2 && bucket[0] == 'b' && size_of_version(version) > 4)
+			ret = object_grow_seeded(rig, bucket, key, size_of_version(version),
+				version, 2 + (uint32_t)(version / GROWN % 3));
 		else if (version)
 			ret = object_put_seeded(
 				rig, bucket, key, size_of_version(version), version, NULL);
@@ -389,9 +393,89 @@ static void test_a_record_without_its_body_never_happened(void **state)
 	}
 }
 
+/* ---- The same of what was to come behind another body. ---- */
+
+struct grown {
+	uint32_t base_bytes;
+	uint32_t torn_at; /* in the object; UINT32_MAX: nothing is lost */
+	_Atomic uint64_t volume_offset;
+};
+#define TAIL_BYTES 5000u
+
+static void grown_run(struct rig *rig, void *arg)
+{
+	struct grown *grown = (struct grown *)arg;
+	uint8_t tail[TAIL_BYTES];
+	struct store_get *get;
+	struct store_run run;
+	bool exists;
+
+	body_fill(tail, sizeof(tail), 2);
+	if (bucket_make(rig->store, "b") ||
+		object_put_seeded(rig, "b", SLICE("k"), grown->base_bytes, 1, NULL) ||
+		object_append(rig, "b", SLICE("k"), tail, sizeof(tail)) ||
+		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists))
+		_exit(3);
+	if (grown->torn_at != UINT32_MAX) {
+		if (store_get_run(get, grown->torn_at, 1, &run))
+			_exit(3);
+		atomic_store(&grown->volume_offset, run.volume_offset);
+	}
+	store_get_close(get);
+	_exit(0);
+}
+
+static void grown_verify(struct rig *rig, void *arg)
+{
+	const struct grown *grown = (const struct grown *)arg;
+	bool whole = grown->torn_at == UINT32_MAX;
+	uint8_t wanted[16384], got[16384];
+	uint64_t bytes = grown->base_bytes + (whole ? TAIL_BYTES : 0), got_bytes;
+
+	body_fill(wanted, grown->base_bytes, 1);
+	body_fill(wanted + grown->base_bytes, TAIL_BYTES, 2);
+	if (object_read(rig, "b", SLICE("k"), got, sizeof(got), &got_bytes) || got_bytes != bytes ||
+		memcmp(got, wanted, bytes) != 0)
+		_exit(4);
+}
+
+static void test_an_append_without_its_body_never_happened(void **state)
+{
+	/* 1000 lies in the index and is written to the volume by the append. */
+	static const struct grown WAYS[] = {{1000, UINT32_MAX, 0}, {1000, 1000, 0}, {1000, 0, 0},
+		{9000, UINT32_MAX, 0}, {9000, 9000, 0}};
+
+	(void)state;
+	for (uint32_t way = 0; way < ARRAY_LEN(WAYS); way++) {
+		struct grown *grown = (struct grown *)mmap(NULL, sizeof(*grown),
+			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		assert_true(grown != MAP_FAILED);
+		*grown = WAYS[way];
+		rig_init(&crash_rig, 1);
+		assert_int_equal(run_fork(grown_run, grown, false), 0);
+		if (grown->torn_at != UINT32_MAX) {
+			char path[600], old[512] = {0};
+			int fd;
+
+			snprintf(path, sizeof(path), "%s/volume", crash_rig.dir);
+			fd = open(path, O_RDWR);
+			assert_true(fd >= 0);
+			assert_int_equal(pwrite(fd, old, sizeof(old),
+						 (off_t)atomic_load(&grown->volume_offset)),
+				sizeof(old));
+			close(fd);
+		}
+		assert_int_equal(run_fork(grown_verify, grown, true), 0);
+		rig_dir_remove(&crash_rig);
+		munmap(grown, sizeof(*grown));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_an_append_without_its_body_never_happened),
 		cmocka_unit_test(test_kill_at_any_moment),
 		cmocka_unit_test(test_a_record_without_its_body_never_happened),
 	};
