@@ -127,6 +127,7 @@ static void rig_close(struct bench_rig *rig)
 		bench_data_close(&rig->nginx_data[i]);
 	bench_target_close(&rig->target);
 	bench_anchors_close(rig->anchors);
+	bench_wire_close(rig->wire);
 	bench_priority_restore(rig->session_nice);
 	if (rig->idle_fd >= 0)
 		close(rig->idle_fd);
@@ -167,6 +168,8 @@ static int rig_open(
 	}
 	if (plan_has(plan, BENCH_NGINX))
 		open_nginx(rig);
+	if (plan_has(plan, BENCH_RECVMMSG))
+		rig->wire_error = bench_wire_open(opts->program, &rig->cpus, &rig->wire);
 	bench_cpu_pin(rig->cpus.client);
 	*ret_rig = rig;
 	return 0;

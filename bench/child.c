@@ -43,7 +43,9 @@ int bench_port_find(void)
 /* Between fork and exec. Does not return. */
 static void become(const struct bench_child_opts *opts, char *const *env, int out_fd, pid_t parent)
 {
-	int log_fd = open(opts->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int log_fd = opts->log_path
+			     ? open(opts->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
+			     : out_fd;
 	int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	sigset_t none;
 

@@ -18,7 +18,7 @@ struct bench_child_opts {
 	const char *const
 		*env;	      /* "NAME=VALUE", on top of ours without NEBULAIO_*; ends with NULL */
 	int cpu;	      /* it and all that it starts run there */
-	const char *log_path; /* its standard error */
+	const char *log_path; /* its standard error; NULL: goes where its standard output goes */
 };
 int bench_child_start(const struct bench_child_opts *opts, struct bench_child *ret_child);
 /* Reads standard output until a line starts with word; the line without its end. -ETIMEDOUT,

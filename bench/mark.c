@@ -44,6 +44,9 @@ const struct bench_mark BENCH_MARKS[] = {
 		ROW(BENCH_PUT, BENCH_HTTP, 4 * KIB, 64), {0}, false, NAN, 35e3, 60e3},
 	{"1,000-key list page, HTTP: p50 in us", BENCH_P50_US,
 		ROW(BENCH_LIST, BENCH_HTTP, 0, 1), {0}, true, NAN, 500, 250},
+	{"packets of 1,500 bytes by AF_XDP: times recvmmsg on the same veth", BENCH_RATE_SHARE,
+		ROW(BENCH_INGEST, BENCH_XDP, 1500, 1), {.kind = BENCH_RECVMMSG, .bytes = 1500},
+		false, NAN, 1.5, 1.85},
 };
 /* clang-format on */
 const size_t BENCH_MARK_COUNT = ARRAY_LEN(BENCH_MARKS);

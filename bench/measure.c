@@ -10,6 +10,8 @@
 #define ANCHOR_NS     (20 * NS_PER_MS)
 #define ANCHOR_TCP_NS (50 * NS_PER_MS)
 #define ANCHOR_LOG_NS (100 * NS_PER_MS)
+/* Packets: a longer slice, since starting their generator takes some of it. */
+#define PACKET_SLICES 3u
 /* Warming up: every object once, but no longer than this. */
 #define WARM_NS (2 * NS_PER_S)
 
@@ -87,6 +89,8 @@ static void warm(struct bench_rig *rig, struct member *member)
 
 static void open_member(struct bench_rig *rig, struct member *member)
 {
+	if (member->record->subject.op == BENCH_INGEST)
+		return;
 	if (member->record->subject.kind == BENCH_NGINX)
 		open_nginx(rig, member);
 	else if (member->record->subject.kind == BENCH_ROW)
@@ -249,6 +253,46 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	add_sample(rig, record, &before);
 }
 
+/* ---- A slice of packets. ---- */
+
+static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
+{
+	bool row = record->subject.kind == BENCH_ROW;
+	struct bench_wire_result got;
+	struct bench_usage before, after, used = {0};
+	struct bench_ticks begin, end;
+	int ret = rig->wire_error;
+
+	bench_usage_self(&before);
+	bench_ticks_now(&begin);
+	if (!ret)
+		ret = (row ? bench_wire_ingest : bench_wire_recvmmsg)(rig->wire,
+			(uint32_t)record->subject.bytes, rig->opts->slice_ns * PACKET_SLICES, &got);
+	bench_ticks_now(&end);
+	bench_usage_self(&after);
+	if (ret || !got.received) {
+		failed(record, "%s", ret ? strerror(-ret) : "not a packet was received");
+		return;
+	}
+	bench_usage_add(&used, &after, &before);
+	if (row) {
+		record->client.cpu_ns += used.cpu_ns;
+		record->client.switches += used.switches;
+		record->server.cpu_ns += got.cpu_ns;
+		record->server_known = record->counts.known = true;
+		record->counts.copied_bytes += (double)got.copied_bytes;
+		record->result.ops += got.received;
+		record->result.bytes += got.received * record->subject.bytes;
+		record->result.elapsed_ns += got.elapsed_ns;
+	}
+	bench_noise_add(&record->noise, &begin, &end, used.cpu_ns + (row ? got.cpu_ns : 0));
+	record->samples[record->sample_count++] = (struct bench_sample){
+		.p50_ns = (double)got.elapsed_ns / (double)got.received,
+		.rate = (double)got.received * 1e9 / (double)got.elapsed_ns,
+		.server_cpu_ns = (double)got.cpu_ns / (double)got.received,
+	};
+}
+
 /* ---- A group. ---- */
 
 static void slice(struct bench_rig *rig, struct member *member)
@@ -257,7 +301,9 @@ static void slice(struct bench_rig *rig, struct member *member)
 
 	if (member->record->failed[0])
 		return;
-	if (kind == BENCH_ROW || kind == BENCH_NGINX)
+	if (kind == BENCH_RECVMMSG || member->record->subject.op == BENCH_INGEST)
+		slice_of_packets(rig, member->record);
+	else if (kind == BENCH_ROW || kind == BENCH_NGINX)
 		slice_of_load(rig, member);
 	else
 		slice_of_anchor(rig, member->record);

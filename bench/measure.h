@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "bench/runner.h"
+#include "bench/wire.h"
 
 /* Everything that a run needs; made by bench.c. */
 struct bench_rig {
@@ -18,6 +19,8 @@ struct bench_rig {
 	int priority_error; /* 0: all that is measured goes before other processes; else why not */
 	struct bench_target target;
 	struct bench_anchors *anchors;
+	struct bench_wire *wire; /* NULL: packets are not measured, or wire_error says why */
+	int wire_error;
 	struct bench_nginx nginx;
 	int nginx_error; /* 0: it runs; else why not */
 	struct bench_data nginx_data[2];

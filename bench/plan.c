@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/wire.h"
+
 /* One group: an operation over both transports, and its anchors. */
 struct row_group {
 	enum bench_op op;
@@ -57,6 +59,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 1, false},
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 16, false},
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 64, false},
+	{BENCH_INGEST, BENCH_HOT, 64, 1, false},
+	{BENCH_INGEST, BENCH_HOT, 1500, 1, true},
 };
 
 static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
@@ -64,6 +68,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_HTTP] = "http",
 	[BENCH_SEALED] = "sealed",
 	[BENCH_TOKEN] = "token",
+	[BENCH_XDP] = "xdp",
 };
 
 const char *bench_way_word(enum bench_way way)
@@ -71,7 +76,7 @@ const char *bench_way_word(enum bench_way way)
 	return WAY_WORDS[way];
 }
 
-static const char *const OP_NAMES[] = {"empty", "get", "put", "head", "delete", "list"};
+static const char *const OP_NAMES[] = {"empty", "get", "put", "head", "delete", "list", "ingest"};
 
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b)
 {
@@ -87,6 +92,8 @@ const char *bench_subject_name(const struct bench_subject *subject, char buf[BEN
 	if (subject->bytes)
 		snprintf(size, sizeof(size), " %u%s",
 			(unsigned)(subject->bytes / (mebi ? MIB : KIB)), mebi ? "MiB" : "KiB");
+	if (subject->bytes % KIB)
+		snprintf(size, sizeof(size), " %uB", (unsigned)subject->bytes);
 	switch (subject->kind) {
 	case BENCH_ROW:
 		snprintf(buf, BENCH_NAME_BYTES, "%s%s d%u %s%s", OP_NAMES[subject->op], size,
@@ -110,6 +117,9 @@ const char *bench_subject_name(const struct bench_subject *subject, char buf[BEN
 		break;
 	case BENCH_NGINX:
 		snprintf(buf, BENCH_NAME_BYTES, "nginx%s d%u", size, subject->depth);
+		break;
+	case BENCH_RECVMMSG:
+		snprintf(buf, BENCH_NAME_BYTES, "recvmmsg%s", size);
 		break;
 	}
 	return buf;
@@ -162,6 +172,8 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 /* Encryption and tokens are held against the plain ways where nothing else is in the way. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
+	if (from->op == BENCH_INGEST || way == BENCH_XDP)
+		return from->op == BENCH_INGEST && way == BENCH_XDP;
 	if (way == BENCH_RDMA || way == BENCH_HTTP)
 		return true;
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -190,6 +202,9 @@ static int add_anchors(
 	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
 	int ret = 0;
 
+	if (from->op == BENCH_INGEST)
+		return add(group,
+			&(struct bench_subject){.kind = BENCH_RECVMMSG, .bytes = from->bytes});
 	if (from->op == BENCH_PUT)
 		ret = add(group,
 			&(struct bench_subject){.kind = BENCH_LOG, .depth = (uint32_t)log_blocks});
@@ -230,7 +245,7 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
-		if (has[way] && !(opts->quick && way > BENCH_HTTP))
+		if (has[way] && !(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN)))
 			ret = add(group, &row);
 	}
 	return ret;
@@ -240,10 +255,13 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 {
 	struct bench_plan plan = {.groups = calloc(ARRAY_LEN(GROUPS), sizeof(plan.groups[0]))};
 	bool whole = is_whole_name(opts);
+	bool packets = !opts->endpoints && !bench_wire_refused();
 	int ret = plan.groups ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && !ret; i++) {
 		if (opts->quick && !GROUPS[i].quick)
+			continue;
+		if (GROUPS[i].op == BENCH_INGEST && !packets)
 			continue;
 		ret = make_group(opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
 		plan.group_count += plan.groups[plan.group_count].count > 0;
@@ -285,7 +303,7 @@ const struct bench_record *bench_group_anchor(
 		enum bench_kind kind = group->members[i]->subject.kind;
 		bool rdma = row->subject.way == BENCH_RDMA;
 
-		if (kind == BENCH_LOG ||
+		if (kind == BENCH_LOG || kind == BENCH_RECVMMSG ||
 			(rdma && (kind == BENCH_PINGPONG || kind == BENCH_MEMCPY)) ||
 			(!rdma &&
 				(kind == BENCH_TCP || kind == BENCH_STREAM || kind == BENCH_NGINX)))

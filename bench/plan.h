@@ -12,19 +12,29 @@ enum bench_kind {
 	BENCH_PINGPONG,
 	BENCH_MEMCPY, /* of bytes */
 	BENCH_TCP,
-	BENCH_STREAM, /* of bytes */
-	BENCH_LOG,    /* depth blocks in a commit */
-	BENCH_NGINX,  /* GET of bytes over depth connections */
+	BENCH_STREAM,	/* of bytes */
+	BENCH_LOG,	/* depth blocks in a commit */
+	BENCH_NGINX,	/* GET of bytes over depth connections */
+	BENCH_RECVMMSG, /* packets of bytes */
 };
-enum bench_op { BENCH_EMPTY, BENCH_GET, BENCH_PUT, BENCH_HEAD, BENCH_DELETE, BENCH_LIST };
+enum bench_op {
+	BENCH_EMPTY,
+	BENCH_GET,
+	BENCH_PUT,
+	BENCH_HEAD,
+	BENCH_DELETE,
+	BENCH_LIST,
+	BENCH_INGEST
+};
 enum bench_way {
 	BENCH_RDMA,
 	BENCH_HTTP,
 	BENCH_SEALED, /* RDMA, encrypted */
 	BENCH_TOKEN,  /* HTTP, bodies by RDMA tokens */
+	BENCH_XDP,    /* packets by AF_XDP: no server is in the way */
 	BENCH_WAY_COUNT,
 };
-const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", "token" */
+const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", "token", "xdp" */
 enum bench_heat { BENCH_HOT, BENCH_COLD };
 
 #define BENCH_HOT_BYTES	  (2 * MIB)
@@ -38,7 +48,7 @@ struct bench_subject {
 	enum bench_op op;     /* rows */
 	enum bench_way way;   /* rows */
 	enum bench_heat heat; /* rows: GET */
-	uint64_t bytes;	      /* rows: of an object; MEMCPY, NGINX */
+	uint64_t bytes;	      /* rows: of an object; MEMCPY, NGINX, RECVMMSG */
 	uint32_t depth;	      /* rows, NGINX: in flight; LOG: blocks */
 };
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b);
@@ -82,8 +92,8 @@ struct bench_plan {
 	struct bench_group *groups;
 	uint32_t group_count;
 };
-/* quick: the groups that marks need; only: the rows whose name has it, with their anchors. -EINVAL:
- * nothing is left. */
+/* quick: the groups that marks need; only: the rows whose name has it, with their anchors. Packets
+ * only where they can be measured, and with a server of our own. -EINVAL: nothing is left. */
 int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan);
 void bench_plan_close(struct bench_plan *plan);
 

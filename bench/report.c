@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-static const char *const OP_NAMES[] = {"empty", "GET", "PUT", "HEAD", "DELETE", "LIST"};
+static const char *const OP_NAMES[] = {"empty", "GET", "PUT", "HEAD", "DELETE", "LIST", "ingest"};
 
 const char *bench_way_name(const struct bench_rig *rig, const struct bench_subject *row)
 {
@@ -14,6 +14,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 
 	if (row->way == BENCH_HTTP)
 		return "http";
+	if (row->way == BENCH_XDP)
+		return "af_xdp";
 	if (row->way == BENCH_SEALED)
 		return simulated ? "sealed (simul.)" : "rdma sealed";
 	if (row->way == BENCH_TOKEN)
@@ -27,6 +29,8 @@ double bench_kernel_copies(const struct bench_subject *row)
 
 	/* A socket copies once on its way in and once on its way out. Remote memory is reached, and
 	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
+	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
+		return 1;
 	return row->way == BENCH_HTTP && has_body ? 2 : 0;
 }
 
@@ -125,6 +129,8 @@ void bench_report_speeds_head(void)
 
 static const char *time_at(const struct hist *hist, double quantile, char buf[BENCH_TEXT_BYTES])
 {
+	if (hist->count == 0)
+		return "-";
 	return bench_text_time((double)hist_quantile(hist, quantile), buf);
 }
 
@@ -193,8 +199,7 @@ static void print_row(const struct bench_rig *rig, const struct bench_group *gro
 	printf("%9llu %9s %9s %9s %9s %9s %9s %8.3f %6llu %10s  ", (unsigned long long)result->ops,
 		time_at(&record->hist, 0.5, t[0]), time_at(&record->hist, 0.9, t[1]),
 		time_at(&record->hist, 0.99, t[2]), time_at(&record->hist, 0.999, t[3]),
-		bench_text_time((double)record->hist.max, t[4]),
-		bench_text_number(rate_span(record).median, n),
+		time_at(&record->hist, 1, t[4]), bench_text_number(rate_span(record).median, n),
 		(double)result->bytes / (double)result->elapsed_ns,
 		(unsigned long long)result->errors,
 		bench_text_number((double)result->verified_bytes, verified));

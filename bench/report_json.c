@@ -153,9 +153,10 @@ static void put_result(struct json *json, const struct bench_record *record)
 	put_number(json, "n", ops);
 	for (size_t i = 0; i < ARRAY_LEN(QUANTILES); i++)
 		put_number(json, QUANTILES[i].name,
-			ops > 0 ? (double)hist_quantile(&record->hist, QUANTILES[i].quantile)
+			record->hist.count
+				? (double)hist_quantile(&record->hist, QUANTILES[i].quantile)
 				: NAN);
-	put_number(json, "max_ns", ops > 0 ? (double)record->hist.max : NAN);
+	put_number(json, "max_ns", record->hist.count ? (double)record->hist.max : NAN);
 	put_number(json, "gb_per_second",
 		ratio((double)result->bytes, (double)result->elapsed_ns, true));
 	put_number(json, "errors", (double)result->errors);

@@ -13,6 +13,9 @@
 #define CHUNK_FRAMES	 (STORE_CHUNK_BYTES / FRAME_BYTES)
 #define DRAIN_NS	 (5 * NS_PER_MS) /* for packets that the driver still holds when it ends */
 #define CLOCK_REFRESH_NS NS_PER_S
+#define CLOCK_LOOKS	 8u
+#define CLOCK_LOOK_NS	 500u /* quick enough */
+#define CLOCK_STEP_NS	 2000u
 /* While packets come, they are looked for once a tick of the timers instead of being woken for: the
  * rings hold what comes meanwhile, and a wake for each few would cost more than they do. */
 #define MODERATE_NS	  (1 * NS_PER_MS)
@@ -253,12 +256,36 @@ static void put_gathered(struct flow_xdp_source *self, const uint8_t *data, uint
 	}
 }
 
-/* The filter marks packets with the monotonic clock; bodies tell the real time. */
+/* How far the real clock is ahead of the monotonic one, from the quickest of a few looks at both:
+ * whoever is interrupted between the two clocks has measured the interruption. */
+static uint64_t clock_offset(uint64_t *ret_at_ns)
+{
+	uint64_t best_ns = UINT64_MAX, offset_ns = 0;
+
+	for (uint32_t i = 0; i < CLOCK_LOOKS && best_ns > CLOCK_LOOK_NS; i++) {
+		uint64_t before_ns = clock_now_ns(), real_ns = clock_real_ns();
+		uint64_t after_ns = clock_now_ns();
+
+		if (after_ns - before_ns >= best_ns)
+			continue;
+		best_ns = after_ns - before_ns;
+		offset_ns = real_ns - (before_ns + best_ns / 2);
+		*ret_at_ns = after_ns;
+	}
+	return offset_ns;
+}
+
+/* The filter marks packets with the monotonic clock; bodies tell the real time. What two looks
+ * differ by anyway is no reason to let it go back. */
 static uint64_t real_time(struct flow_capture *capture, uint64_t time_ns)
 {
-	if (time_ns - capture->real_offset_at_ns > CLOCK_REFRESH_NS) {
-		capture->real_offset_at_ns = clock_now_ns();
-		capture->real_offset_ns = clock_real_ns() - capture->real_offset_at_ns;
+	uint64_t offset_ns;
+
+	/* A packet can be older than the last look. */
+	if ((int64_t)(time_ns - capture->real_offset_at_ns) > (int64_t)CLOCK_REFRESH_NS) {
+		offset_ns = clock_offset(&capture->real_offset_at_ns);
+		if (capture->real_offset_ns - offset_ns + CLOCK_STEP_NS > 2 * CLOCK_STEP_NS)
+			capture->real_offset_ns = offset_ns;
 	}
 	return time_ns + capture->real_offset_ns;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bench/plan.h"
+#include "bench/wire.h"
 
 static uint32_t rows_of(const struct bench_plan *plan)
 {
@@ -39,6 +40,38 @@ static void test_names_are_unique(void **state)
 		}
 	}
 	assert_true(count > 60);
+	bench_plan_close(&plan);
+}
+
+static void test_packets_are_held_against_recvmmsg(void **state)
+{
+	struct bench_record row = {.subject = {.kind = BENCH_ROW,
+					   .op = BENCH_INGEST,
+					   .way = BENCH_XDP,
+					   .bytes = 1500,
+					   .depth = 1}};
+	struct bench_record anchor = {.subject = {.kind = BENCH_RECVMMSG, .bytes = 1500}};
+	const struct bench_group group = {.members = {&anchor, &row}, .count = 2};
+	struct bench_opts opts;
+	struct bench_plan plan;
+	char name[BENCH_NAME_BYTES];
+
+	(void)state;
+	assert_string_equal(bench_subject_name(&row.subject, name), "ingest 1500B d1 xdp");
+	assert_string_equal(bench_subject_name(&anchor.subject, name), "recvmmsg 1500B");
+	assert_ptr_equal(bench_group_anchor(&group, &row), &anchor);
+	/* A server elsewhere takes no packets of ours. */
+	bench_defaults(&opts);
+	opts.only = "ingest";
+	opts.endpoints = "http://127.0.0.1:1";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+	opts.endpoints = NULL;
+	if (bench_wire_refused()) {
+		assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+		return;
+	}
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(rows_of(&plan), 2);
 	bench_plan_close(&plan);
 }
 
@@ -135,6 +168,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names_are_unique),
 		cmocka_unit_test(test_only_picks),
+		cmocka_unit_test(test_packets_are_held_against_recvmmsg),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
 	};

@@ -1,0 +1,468 @@
+/* bench/wire.c: packets from a generator in the kernel over a veth pair, received by AF_XDP or by
+ * recvmmsg. Everything is in namespaces without a name, which end with their descriptors. */
+#include "bench/wire.h"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/if_ether.h>
+#include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "bench/child.h"
+
+#define NEAR	       "near0"
+#define FAR	       "far0"
+#define NEAR_ADDRESS   0x0a090001u
+#define FAR_ADDRESS    0x0a090002u
+#define PORT	       9999u
+#define PORT_TEXT      "9999"
+#define HEAD_BYTES     42u
+#define LIVE_FRAMES    (1u << 1) /* BPF_F_TEST_XDP_LIVE_FRAMES */
+#define LIVE_BATCH     64u
+#define FIRST_PACKETS  100000u /* to learn the rate */
+#define RECEIVE_BATCH  64u
+#define RECEIVE_BUFFER (32u << 20)
+#define PATIENCE_US    20000
+#define SUMMARY_BYTES  1024u
+
+/* Written at build time from generator.bpf.c. */
+extern const uint8_t bench_generator_object[];
+extern const size_t bench_generator_object_bytes;
+
+struct bench_wire {
+	const char *program;
+	struct bench_cpus cpus;
+	int home, near, far; /* namespaces */
+	struct bpf_object *object;
+	int generator_fd;
+	uint8_t near_mac[ETH_ALEN], far_mac[ETH_ALEN];
+	double rates[2]; /* packets a second that were sent last: to ingest, to recvmmsg */
+};
+
+const char *bench_wire_refused(void)
+{
+	int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	const char *why = NULL;
+
+	if (home < 0)
+		return "no network namespaces";
+	if (geteuid() != 0)
+		why = "packets are measured as root only";
+	else if (unshare(CLONE_NEWNET))
+		why = "a network namespace of its own is not permitted";
+	else
+		CHECK(setns(home, CLONE_NEWNET) == 0);
+	close(home);
+	return why;
+}
+
+/* Whoever could leave a namespace can come back. */
+static void go_home(const struct bench_wire *wire)
+{
+	CHECK(setns(wire->home, CLONE_NEWNET) == 0);
+}
+
+/* ---- The pair. ---- */
+
+static int namespace_make(int *ret_fd)
+{
+	if (unshare(CLONE_NEWNET))
+		return -errno;
+	*ret_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+/* A request to the kernel with attributes within attributes. */
+struct request {
+	struct nlmsghdr head;
+	struct ifinfomsg info;
+	uint8_t rest[256];
+};
+
+static void *request_put(struct request *request, const void *data, size_t bytes)
+{
+	void *at = (uint8_t *)request + NLMSG_ALIGN(request->head.nlmsg_len);
+
+	CHECK(NLMSG_ALIGN(request->head.nlmsg_len) + bytes <= sizeof(*request));
+	memcpy(at, data, bytes);
+	request->head.nlmsg_len = (uint32_t)(NLMSG_ALIGN(request->head.nlmsg_len) + bytes);
+	return at;
+}
+
+static struct rtattr *attribute_open(
+	struct request *request, uint16_t type, const void *data, size_t bytes)
+{
+	const struct rtattr head = {.rta_type = type, .rta_len = (uint16_t)RTA_LENGTH(bytes)};
+	struct rtattr *at = request_put(request, &head, sizeof(head));
+
+	if (bytes)
+		request_put(request, data, bytes);
+	return at;
+}
+
+static void attribute_end(struct request *request, struct rtattr *at)
+{
+	at->rta_len = (uint16_t)((uint8_t *)request + request->head.nlmsg_len - (uint8_t *)at);
+}
+
+/* near0 in this namespace, far0 in the other. */
+static int pair_make(int far)
+{
+	struct request request = {
+		.head = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
+			.nlmsg_type = RTM_NEWLINK,
+			.nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK},
+	};
+	const struct ifinfomsg peer = {0};
+	struct {
+		struct nlmsghdr head;
+		struct nlmsgerr error;
+		uint8_t rest[512];
+	} answer;
+	struct rtattr *info, *data, *other;
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	attribute_open(&request, IFLA_IFNAME, NEAR, sizeof(NEAR));
+	info = attribute_open(&request, IFLA_LINKINFO, NULL, 0);
+	attribute_open(&request, IFLA_INFO_KIND, "veth", 4);
+	data = attribute_open(&request, IFLA_INFO_DATA, NULL, 0);
+	other = attribute_open(&request, VETH_INFO_PEER, &peer, sizeof(peer));
+	attribute_open(&request, IFLA_IFNAME, FAR, sizeof(FAR));
+	attribute_open(&request, IFLA_NET_NS_FD, &far, sizeof(far));
+	attribute_end(&request, other);
+	attribute_end(&request, data);
+	attribute_end(&request, info);
+	if (send(fd, &request, request.head.nlmsg_len, 0) < 0 ||
+		recv(fd, &answer, sizeof(answer), 0) <
+			(ssize_t)NLMSG_LENGTH(sizeof(answer.error.error)))
+		ret = -EIO;
+	else if (answer.head.nlmsg_type == NLMSG_ERROR)
+		ret = answer.error.error;
+	close(fd);
+	return ret;
+}
+
+/* Up, with an address where there is one; its MAC address is told. */
+static int link_up(const char *name, uint32_t address, uint8_t mac[ETH_ALEN])
+{
+	/* The kernel hands packets of the generator to interfaces that gather them (GRO). */
+	struct ethtool_value gro = {.cmd = ETHTOOL_SGRO, .data = 1};
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
+	struct ifreq request = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	if (ioctl(fd, SIOCGIFHWADDR, &request))
+		ret = -errno;
+	memcpy(mac, request.ifr_hwaddr.sa_data, ETH_ALEN);
+	memcpy(&request.ifr_addr, &at, sizeof(at));
+	if (!ret && address && ioctl(fd, SIOCSIFADDR, &request))
+		ret = -errno;
+	request.ifr_data = (void *)&gro;
+	if (!ret && ioctl(fd, SIOCETHTOOL, &request))
+		ret = -errno;
+	request.ifr_flags = IFF_UP | IFF_RUNNING;
+	if (!ret && ioctl(fd, SIOCSIFFLAGS, &request))
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static int pair_open(struct bench_wire *wire)
+{
+	int ret = namespace_make(&wire->far);
+
+	if (!ret)
+		ret = namespace_make(&wire->near);
+	if (!ret)
+		ret = pair_make(wire->far);
+	if (!ret)
+		ret = link_up(NEAR, NEAR_ADDRESS, wire->near_mac);
+	if (!ret && setns(wire->far, CLONE_NEWNET))
+		ret = -errno;
+	if (!ret)
+		ret = link_up(FAR, 0, wire->far_mac);
+	return ret;
+}
+
+/* ---- The generator; in the far namespace. ---- */
+
+static int generator_load(struct bench_wire *wire)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "nebulaio_bench");
+	const uint32_t ifindex = if_nametoindex(FAR);
+	struct bpf_program *program;
+	int ret;
+
+	wire->object =
+		bpf_object__open_mem(bench_generator_object, bench_generator_object_bytes, &opts);
+	if (!wire->object)
+		return -errno;
+	ret = bpf_map__set_initial_value(
+		bpf_object__next_map(wire->object, NULL), &ifindex, sizeof(ifindex));
+	if (!ret)
+		ret = bpf_object__load(wire->object);
+	if (ret)
+		return ret;
+	program = bpf_object__find_program_by_name(wire->object, "nebulaio_generator");
+	CHECK(program != NULL);
+	wire->generator_fd = bpf_program__fd(program);
+	return 0;
+}
+
+static void put16(uint8_t *at, uint32_t value)
+{
+	at[0] = (uint8_t)(value >> 8);
+	at[1] = (uint8_t)value;
+}
+
+/* A UDP datagram from far to near, without a checksum of its own. */
+static void packet_make(const struct bench_wire *wire, uint8_t *packet, uint32_t bytes)
+{
+	const uint32_t addresses[] = {htonl(FAR_ADDRESS), htonl(NEAR_ADDRESS)};
+	uint32_t sum = 0;
+
+	memset(packet, 0, bytes);
+	memcpy(packet, wire->near_mac, ETH_ALEN);
+	memcpy(packet + ETH_ALEN, wire->far_mac, ETH_ALEN);
+	put16(packet + 12, ETH_P_IP);
+	packet[14] = 0x45;
+	put16(packet + 16, bytes - ETH_HLEN);
+	packet[22] = 64;
+	packet[23] = IPPROTO_UDP;
+	memcpy(packet + 26, addresses, sizeof(addresses));
+	for (uint32_t i = 14; i < 34; i += 2)
+		sum += (uint32_t)(packet[i] << 8 | packet[i + 1]);
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	put16(packet + 24, ~sum);
+	put16(packet + 34, PORT);
+	put16(packet + 36, PORT);
+	put16(packet + 38, bytes - ETH_HLEN - 20);
+}
+
+static int generate(
+	struct bench_wire *wire, uint32_t bytes, uint64_t count, struct bench_wire_result *result)
+{
+	uint8_t packet[BENCH_WIRE_BYTES_MAX];
+	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = packet, .data_size_in = bytes,
+		.repeat = (int)count, .flags = LIVE_FRAMES, .batch_size = LIVE_BATCH);
+	uint64_t start_ns;
+	int ret;
+
+	packet_make(wire, packet, bytes);
+	if (setns(wire->far, CLONE_NEWNET))
+		return -errno;
+	start_ns = clock_now_ns();
+	ret = bpf_prog_test_run_opts(wire->generator_fd, &opts);
+	result->elapsed_ns = clock_now_ns() - start_ns;
+	result->sent = count;
+	go_home(wire);
+	return ret == -EINVAL ? -EOPNOTSUPP : ret;
+}
+
+/* As many as fill the time, from what was learnt before. */
+static int generate_for(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns, double *rate,
+	struct bench_wire_result *result)
+{
+	struct bench_wire_result first;
+	int ret = 0;
+
+	if (*rate == 0) {
+		ret = generate(wire, bytes, FIRST_PACKETS, &first);
+		if (ret)
+			return ret;
+		*rate = FIRST_PACKETS * 1e9 / (double)first.elapsed_ns;
+	}
+	ret = generate(wire, bytes, (uint64_t)(*rate * (double)budget_ns / 1e9) + 1, result);
+	if (!ret)
+		*rate = (double)result->sent * 1e9 / (double)result->elapsed_ns;
+	return ret;
+}
+
+/* ---- Receiving. ---- */
+
+static double summary_number(const char *summary, const char *name)
+{
+	const char *at = strstr(summary, name);
+
+	return at ? strtod(at + strlen(name), NULL) : 0;
+}
+
+int bench_wire_ingest(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+	struct bench_wire_result *ret_result)
+{
+	const char *argv[] = {wire->program, "flow", "--from", "xdp:" NEAR ",udp=" PORT_TEXT,
+		"--to", "null:", "--quiet", "--json", NULL};
+	const struct bench_child_opts opts = {
+		.argv = argv, .cpu = wire->cpus.server, .log_path = NULL};
+	struct bench_wire_result result = {0};
+	char line[SUMMARY_BYTES];
+	struct bench_child child;
+	int ret;
+
+	if (setns(wire->near, CLONE_NEWNET))
+		return -errno;
+	ret = bench_child_start(&opts, &child);
+	go_home(wire);
+	if (ret)
+		return ret;
+	ret = bench_child_await(&child, "receiving on", line, sizeof(line));
+	if (!ret)
+		ret = generate_for(wire, bytes, budget_ns, &wire->rates[0], &result);
+	kill(child.pid, SIGTERM);
+	if (!ret)
+		ret = bench_child_await(&child, "{", line, sizeof(line));
+	bench_child_stop(&child);
+	if (ret)
+		return ret;
+	result.received = (uint64_t)summary_number(line, "\"packets\":");
+	result.cpu_ns = (uint64_t)(summary_number(line, "\"cpu_seconds\":") * 1e9);
+	result.copied_bytes = (uint64_t)summary_number(line, "\"copied_bytes\":");
+	*ret_result = result;
+	return 0;
+}
+
+struct receiver {
+	int fd, cpu;
+	atomic_bool stop;
+	uint64_t received, cpu_ns;
+};
+
+/* As a plain program does it: batches into the same few buffers, nothing done with them. */
+static void *receiver_main(void *arg)
+{
+	static uint8_t packets[RECEIVE_BATCH][BENCH_WIRE_BYTES_MAX];
+	struct receiver *receiver = arg;
+	struct mmsghdr messages[RECEIVE_BATCH] = {0};
+	struct iovec iov[RECEIVE_BATCH];
+	struct timespec used;
+	int got = 0;
+
+	bench_cpu_pin(receiver->cpu);
+	for (uint32_t i = 0; i < RECEIVE_BATCH; i++) {
+		iov[i] = (struct iovec){packets[i], sizeof(packets[i])};
+		messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1};
+	}
+	/* What the socket still holds at the end counts as well. */
+	while (!atomic_load_explicit(&receiver->stop, memory_order_relaxed) || got > 0) {
+		got = recvmmsg(receiver->fd, messages, RECEIVE_BATCH, MSG_WAITFORONE, NULL);
+		if (got > 0)
+			receiver->received += (uint64_t)got;
+	}
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	receiver->cpu_ns = (uint64_t)used.tv_sec * NS_PER_S + (uint64_t)used.tv_nsec;
+	return NULL;
+}
+
+/* In the near namespace, where it stays. */
+static int receiver_socket(struct bench_wire *wire)
+{
+	const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+	const struct timeval patience = {.tv_usec = PATIENCE_US};
+	const int buffer_bytes = RECEIVE_BUFFER;
+	int fd, ret = 0;
+
+	if (setns(wire->near, CLONE_NEWNET))
+		return -errno;
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (const struct sockaddr *)&at, sizeof(at)) ||
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) ||
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof(buffer_bytes)))
+		ret = -errno;
+	go_home(wire);
+	if (ret && fd >= 0)
+		close(fd);
+	return ret ? ret : fd;
+}
+
+int bench_wire_recvmmsg(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+	struct bench_wire_result *ret_result)
+{
+	struct receiver receiver = {.fd = receiver_socket(wire), .cpu = wire->cpus.server};
+	struct bench_wire_result result = {0};
+	pthread_t thread;
+	int ret;
+
+	if (receiver.fd < 0)
+		return receiver.fd;
+	ret = -pthread_create(&thread, NULL, receiver_main, &receiver);
+	if (!ret) {
+		ret = generate_for(wire, bytes, budget_ns, &wire->rates[1], &result);
+		atomic_store(&receiver.stop, true);
+		pthread_join(thread, NULL);
+	}
+	close(receiver.fd);
+	if (ret)
+		return ret;
+	result.received = receiver.received;
+	result.cpu_ns = receiver.cpu_ns;
+	*ret_result = result;
+	return 0;
+}
+
+/* ---- Lives. ---- */
+
+int bench_wire_open(
+	const char *program, const struct bench_cpus *cpus, struct bench_wire **ret_wire)
+{
+	struct bench_wire *wire = calloc(1, sizeof(*wire));
+	int ret = 0;
+
+	if (!wire)
+		return -ENOMEM;
+	*wire = (struct bench_wire){.program = program ? program : "/proc/self/exe",
+		.cpus = *cpus,
+		.home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC),
+		.near = -1,
+		.far = -1};
+	if (wire->home < 0)
+		ret = -errno;
+	if (!ret)
+		ret = pair_open(wire);
+	if (!ret)
+		ret = generator_load(wire);
+	if (wire->home >= 0)
+		go_home(wire);
+	if (ret) {
+		bench_wire_close(wire);
+		return ret;
+	}
+	*ret_wire = wire;
+	return 0;
+}
+
+void bench_wire_close(struct bench_wire *wire)
+{
+	if (!wire)
+		return;
+	bpf_object__close(wire->object);
+	if (wire->far >= 0)
+		close(wire->far);
+	if (wire->near >= 0)
+		close(wire->near);
+	if (wire->home >= 0)
+		close(wire->home);
+	free(wire);
+}

@@ -1,0 +1,34 @@
+/* bench/wire.h: a wire of our own: two network namespaces joined by a pair of veth interfaces, a
+ * packet generator in the kernel on the far side, and two ways to receive on the near side. */
+#ifndef BENCH_WIRE_H
+#define BENCH_WIRE_H
+
+#include "bench/machine.h"
+
+struct bench_wire;
+
+/* NULL when packets can be measured here; else why not. Starts nothing that stays. */
+const char *bench_wire_refused(void);
+
+/* program: what is run as `PROGRAM flow`, NULL: this one. -EPERM; -EOPNOTSUPP: built without
+ * AF_XDP, or the kernel has no live packets for BPF programs (5.18). */
+int bench_wire_open(
+	const char *program, const struct bench_cpus *cpus, struct bench_wire **ret_wire);
+void bench_wire_close(struct bench_wire *wire); /* takes NULL */
+
+struct bench_wire_result {
+	uint64_t sent, received;
+	uint64_t elapsed_ns;   /* of sending */
+	uint64_t cpu_ns;       /* of the receiver */
+	uint64_t copied_bytes; /* by the receiver's own code */
+};
+#define BENCH_WIRE_BYTES_MIN 64u   /* of a whole packet, Ethernet's head and all */
+#define BENCH_WIRE_BYTES_MAX 1514u /* an MTU of 1500 */
+/* Packets of so many bytes are sent for about budget_ns from the client's processor; the receiver
+ * runs on the server's. By `nebulaio flow` to null:, or by a plain loop of recvmmsg. */
+int bench_wire_ingest(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+	struct bench_wire_result *ret_result);
+int bench_wire_recvmmsg(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+	struct bench_wire_result *ret_result);
+
+#endif
