@@ -230,6 +230,7 @@ static void print_ready(const struct config *config, const struct server *server
 		printf(" rdma=%s:%u device=%s",
 			config->rdma.address[0] ? config->rdma.address : "0.0.0.0",
 			server_rdma_port(server), server_rdma_device(server));
+	print_where("admin", config->admin.address, server_admin_port(server));
 	printf(" data=%s\n", config->data.dir);
 	fflush(stdout);
 }

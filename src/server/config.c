@@ -359,10 +359,14 @@ static const struct config_key *env_key(const char *name, size_t name_len)
 /* The clients' own variables share our prefix; the server has no business with them. */
 static bool env_is_clients(struct slice name)
 {
-	return slice_starts(name, SLICE("ENDPOINT")) || slice_starts(name, SLICE("ACCESS_KEY")) ||
-	       slice_starts(name, SLICE("SECRET_KEY")) || slice_starts(name, SLICE("TRANSPORT")) ||
-	       slice_starts(name, SLICE("TEST_")) || slice_starts(name, SLICE("CONNECT_TO")) ||
-	       slice_starts(name, SLICE("PROFILE"));
+	static const char *const NAMES[] = {"ENDPOINT", "ADMIN_ENDPOINT", "ACCESS_KEY",
+		"SECRET_KEY", "PROFILE", "CONNECT_TO", "BUILD_DIR"};
+
+	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+		if (slice_eq(name, slice_str(NAMES[i])))
+			return true;
+	}
+	return slice_starts(name, SLICE("TEST_"));
 }
 
 int config_load_env(struct config *config, char *const *env, struct config_error *ret_error)

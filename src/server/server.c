@@ -531,6 +531,13 @@ uint16_t server_https_port(const struct server *server)
 	return server->https_port;
 }
 
+uint16_t server_admin_port(const struct server *server)
+{
+	const struct listen *admin = server->cores[0].admin;
+
+	return admin ? listen_port(admin) : 0;
+}
+
 const char *server_https_self_signed(const struct server *server)
 {
 	return https_self_signed(server->https);

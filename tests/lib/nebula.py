@@ -29,19 +29,26 @@ class Server:
         self.process = None
         self.http = None
         self.rdma = None
+        self.https = None
+        self.admin = None
+
+    def command(self):
+        return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
+                "--set", "admin.address=127.0.0.1:0", *self.extra]
+
+    def env(self):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("NEBULAIO_")}
+        return dict(env, NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY)
 
     def start(self):
-        env = {k: v for k, v in os.environ.items() if not k.startswith("NEBULAIO_")}
-        env.update(NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY)
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0",
-                 "--rdma", "127.0.0.1:0", "--set", "admin.address=", *self.extra],
-                stdout=subprocess.PIPE, stderr=log, env=env)
+            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, env=self.env())
         line = self._ready_line()
         fields = dict(f.split("=", 1) for f in line.split()[1:])
         self.http = fields.get("http")
         self.rdma = fields.get("rdma")
+        self.https = fields.get("https")
+        self.admin = fields.get("admin")
         return self
 
     def _ready_line(self):
@@ -56,6 +63,23 @@ class Server:
                 raise RuntimeError(f"the server did not get ready; its log:\n{self.log_tail()}")
             text += chunk
         return re.search(rb"^ready .*$", text, re.M).group().decode()
+
+    def metrics(self):
+        """/metrics: values by name with labels."""
+        connection = http.client.HTTPConnection(self.admin, timeout=30)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        return {name: float(value) for name, value in re.findall(r"^(nebulaio_\S+) (\S+)$", text, re.M)}
+
+    def metric(self, name):
+        """Over all labels, when name has none."""
+        found = [value for key, value in self.metrics().items() if key == name or key.startswith(name + "{")]
+        if not found:
+            raise KeyError(name)
+        return sum(found)
 
     def log_tail(self, lines=30):
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
@@ -126,9 +150,18 @@ class Client:
         query = "&".join(sorted(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
                                 for k, v in (query or {}).items()))
         signed = self.sign(method, path, query, headers or {})
+        self.leave_closed()
         self.connection.request(method, path + ("?" + query if query else ""), body=body, headers=signed)
         answer = self.connection.getresponse()
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+
+    def leave_closed(self):
+        """A server closes what has idled for long: the next request opens another."""
+        if self.connection.sock:
+            poll = select.poll()
+            poll.register(self.connection.sock, select.POLLRDHUP)
+            if poll.poll(0):
+                self.connection.close()
 
     def close(self):
         self.connection.close()
