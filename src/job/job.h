@@ -24,6 +24,15 @@ enum job_verdict {
 	JOB_DELETE_VERSION,
 	JOB_RECLASS
 };
+/* What was done to a version. */
+struct job_done {
+	enum job_verdict verdict;
+	struct slice key;
+	const struct store_meta *meta; /* as it was */
+	struct slice version_id;       /* of what is gone, or of the delete marker that came */
+	bool delete_marker;	       /* one came */
+	struct store_flags flags;      /* JOB_RECLASS: what was set */
+};
 /* Called on the job's fiber; may block, but for may_delete, which runs in a commit. */
 struct job_lifecycle_ops {
 	/* A bucket's rules. -ENOENT: it has none. */
@@ -32,6 +41,7 @@ struct job_lifecycle_ops {
 	enum job_verdict (*judge)(
 		void *rules, const struct job_version *version, struct store_flags *ret_flags);
 	bool (*may_delete)(const struct store_meta *version);
+	void (*tell)(void *rules, const struct job_done *done);
 	/* Ends uploads that were left in the bucket. */
 	int (*abort_uploads)(void *rules, uint32_t *ret_count);
 };

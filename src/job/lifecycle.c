@@ -68,12 +68,15 @@ static int check_unchanged(const struct store_meta *current, void *arg)
 	return 0;
 }
 
-static void outcome(struct counter *counter, int ret)
+static void outcome(
+	struct walk *walk, struct counter *counter, const struct job_done *done, int ret)
 {
-	if (!ret)
+	if (!ret) {
 		counter_add(counter, 1);
-	else if (ret != -ECANCELED && ret != -ENOENT)
+		walk->job->opts.ops->tell(walk->rules, done);
+	} else if (ret != -ECANCELED && ret != -ENOENT) {
 		counter_add(&failures, 1);
+	}
 }
 
 static void version_end(struct walk *walk, const struct job_version *version, bool expire)
@@ -82,12 +85,18 @@ static void version_end(struct walk *walk, const struct job_version *version, bo
 		.job = walk->job, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
 	struct store_deletion deletion = {
 		.key = version->key, .check = check_unchanged, .arg = &unchanged};
+	struct job_done done = {.verdict = expire ? JOB_EXPIRE : JOB_DELETE_VERSION,
+		.key = version->key,
+		.meta = version->meta};
 	int ret;
 
 	if (!expire)
 		deletion.version_id = slice_str(version->meta->version_id);
 	ret = store_delete_each(walk->job->opts.store, walk->bucket, &deletion, 1);
-	outcome(expire ? &expired : &deleted, ret ? ret : deletion.result);
+	done.delete_marker = expire && deletion.delete_marker;
+	done.version_id =
+		slice_str(done.delete_marker ? deletion.version_id_out : version->meta->version_id);
+	outcome(walk, expire ? &expired : &deleted, &done, ret ? ret : deletion.result);
 }
 
 static void version_reclass(
@@ -97,8 +106,13 @@ static void version_reclass(
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id)};
+	const struct job_done done = {.verdict = JOB_RECLASS,
+		.key = version->key,
+		.meta = version->meta,
+		.version_id = name.version_id,
+		.flags = flags};
 
-	outcome(&reclassed,
+	outcome(walk, &reclassed, &done,
 		store_set_flags(walk->job->opts.store, &name, flags, check_unchanged, &unchanged));
 }
 

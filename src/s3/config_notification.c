@@ -27,6 +27,10 @@ static const struct {
 	{SLICE("s3:ObjectTagging:Put"), BIT(TAGGING_PUT)},
 	{SLICE("s3:ObjectTagging:Delete"), BIT(TAGGING_DELETE)},
 	{SLICE("s3:ObjectAcl:Put"), BIT(ACL_PUT)},
+	{SLICE("s3:LifecycleExpiration:*"), BIT(EXPIRATION) | BIT(EXPIRATION_MARKER)},
+	{SLICE("s3:LifecycleExpiration:Delete"), BIT(EXPIRATION)},
+	{SLICE("s3:LifecycleExpiration:DeleteMarkerCreated"), BIT(EXPIRATION_MARKER)},
+	{SLICE("s3:LifecycleTransition"), BIT(TRANSITION)},
 };
 
 /* How each kind of target is named. */

@@ -17,6 +17,18 @@ static const char *const names[S3_EVENT_COUNT] = {
 	[S3_EVENT_TAGGING_PUT] = "ObjectTagging:Put",
 	[S3_EVENT_TAGGING_DELETE] = "ObjectTagging:Delete",
 	[S3_EVENT_ACL_PUT] = "ObjectAcl:Put",
+	[S3_EVENT_EXPIRATION] = "LifecycleExpiration:Delete",
+	[S3_EVENT_EXPIRATION_MARKER] = "LifecycleExpiration:DeleteMarkerCreated",
+	[S3_EVENT_TRANSITION] = "LifecycleTransition",
+};
+
+/* Where it happened, and who did it. */
+struct scene {
+	struct s3 *s3;
+	const struct s3_settings *settings;
+	struct slice user;
+	const char *peer;
+	const char *request_id;
 };
 
 /* "192.0.2.1:1234", "[2001:db8::1]:1234": without the port. */
@@ -32,7 +44,7 @@ static json_t *address_of(const char *peer)
 	return json_stringn(text.data, text.len);
 }
 
-static json_t *object_of(const struct s3_call *call, const struct s3_event *event)
+static json_t *object_of(const struct scene *scene, const struct s3_event *event)
 {
 	json_t *object = json_object();
 	char sequencer[17];
@@ -57,33 +69,37 @@ static json_t *object_of(const struct s3_call *call, const struct s3_event *even
 		json_object_set_new(object, "versionId",
 			json_stringn(event->version_id.data, event->version_id.len));
 	snprintf(sequencer, sizeof(sequencer), "%016llX",
-		(unsigned long long)s3_notify_sequence(call->s3->notify));
+		(unsigned long long)s3_notify_sequence(scene->s3->notify));
 	json_object_set_new(object, "sequencer", json_string(sequencer));
 	return object;
 }
 
-static json_t *record_of(const struct s3_call *call, const struct s3_event *event)
+static json_t *record_of(const struct scene *scene, const struct s3_event *event)
 {
-	const struct store_bucket *bucket = &call->settings->bucket;
-	const struct s3_principal *principal = s3_call_principal(call);
-	struct slice user = principal->who.anonymous ? SLICE("Anonymous") : principal->who.user_id;
+	const struct store_bucket *bucket = &scene->settings->bucket;
+	json_t *record;
 	char time[DATE_ISO_LEN], arn[LIMIT_BUCKET_LEN_MAX + 16];
 
 	date_iso_format((int64_t)(clock_real_ns() / NS_PER_MS), time);
 	snprintf(arn, sizeof(arn), "arn:aws:s3:::%s", bucket->name);
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s%}, s:{s:o}, s:{s:s, s:s},"
-			 "s:{s:s, s:{s:s, s:{s:s}, s:s}, s:o}}",
+	record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s%}, s:{s:o}, s:{s:s, s:s},"
+			   "s:{s:s, s:{s:s, s:{s:s}, s:s}, s:o}}",
 		"eventVersion", "2.3", "eventSource", "aws:s3", "awsRegion", bucket->region,
 		"eventTime", time, "eventName", names[event->id], "userIdentity", "principalId",
-		user.len ? user.data : "", user.len, "requestParameters", "sourceIPAddress",
-		address_of(call->request->peer), "responseElements", "x-amz-request-id",
-		call->request->request_id, "x-amz-id-2", call->s3->host_id, "s3", "s3SchemaVersion",
-		"1.0", "bucket", "name", bucket->name, "ownerIdentity", "principalId",
-		bucket->owner, "arn", arn, "object", object_of(call, event));
+		scene->user.len ? scene->user.data : "", scene->user.len, "requestParameters",
+		"sourceIPAddress", address_of(scene->peer), "responseElements", "x-amz-request-id",
+		scene->request_id, "x-amz-id-2", scene->s3->host_id, "s3", "s3SchemaVersion", "1.0",
+		"bucket", "name", bucket->name, "ownerIdentity", "principalId", bucket->owner,
+		"arn", arn, "object", object_of(scene, event));
+	if (event->class.len)
+		json_object_set_new(record, "lifecycleEventData",
+			json_pack("{s:{s:s%}}", "transitionEventData", "destinationStorageClass",
+				event->class.data, event->class.len));
+	return record;
 }
 
 static void send_record(
-	struct s3_call *call, json_t *record, const struct s3_notification_rule *rule)
+	const struct scene *scene, json_t *record, const struct s3_notification_rule *rule)
 {
 	json_t *message;
 	char *text;
@@ -93,30 +109,56 @@ static void send_record(
 	message = json_pack("{s:[O]}", "Records", record);
 	text = message ? json_dumps(message, JSON_COMPACT) : NULL;
 	if (text)
-		s3_notify_send(call->s3->notify, rule->target, slice_str(text));
+		s3_notify_send(scene->s3->notify, rule->target, slice_str(text));
 	else
-		log_warn("s3", "no memory for an event of %.*s", SLICE_FMT(call->bucket));
+		log_warn("s3", "no memory for an event of %s", scene->settings->bucket.name);
 	free(text);
 	json_decref(message);
 }
 
-void s3_event(struct s3_call *call, const struct s3_event *event)
+static void tell(const struct scene *scene, const struct s3_event *event)
 {
-	const struct s3_notification *notification;
-	const struct s3_settings *settings;
+	const struct s3_notification *notification =
+		scene->settings->parsed[S3_CONFIG_NOTIFICATION];
 	json_t *record = NULL;
 
-	if (s3_call_settings(call, &settings) || !settings)
-		return;
-	notification = settings->parsed[S3_CONFIG_NOTIFICATION];
 	for (uint32_t i = 0; notification && i < notification->count; i++) {
 		if (!s3_notification_wants(&notification->rules[i], event->id, event->key))
 			continue;
 		if (!record)
-			record = record_of(call, event);
-		send_record(call, record, &notification->rules[i]);
+			record = record_of(scene, event);
+		send_record(scene, record, &notification->rules[i]);
 	}
 	json_decref(record);
+}
+
+void s3_event(struct s3_call *call, const struct s3_event *event)
+{
+	const struct s3_settings *settings;
+	const struct s3_principal *principal;
+	struct scene scene = {.s3 = call->s3,
+		.peer = call->request->peer,
+		.request_id = call->request->request_id};
+
+	if (s3_call_settings(call, &settings) || !settings)
+		return;
+	principal = s3_call_principal(call);
+	scene.settings = settings;
+	scene.user = principal->who.anonymous ? SLICE("Anonymous") : principal->who.user_id;
+	tell(&scene, event);
+}
+
+void s3_event_of_server(
+	struct s3 *s3, const struct s3_settings *settings, const struct s3_event *event)
+{
+	/* As S3 names itself where nobody asked. */
+	const struct scene scene = {.s3 = s3,
+		.settings = settings,
+		.user = SLICE("s3.amazonaws.com"),
+		.peer = "s3.amazonaws.com",
+		.request_id = "0000000000000000"};
+
+	tell(&scene, event);
 }
 
 void s3_event_written(struct s3_call *call, enum s3_event_id id, const struct store_meta *meta)

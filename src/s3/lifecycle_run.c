@@ -8,6 +8,7 @@
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
 #include "s3/multipart.h"
+#include "s3/notification.h"
 
 struct s3_lifecycle {
 	struct s3 *s3;
@@ -101,6 +102,20 @@ enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycl
 		return S3_VERDICT_RECLASS;
 	}
 	return S3_VERDICT_KEEP;
+}
+
+void s3_lifecycle_tell(const struct s3_lifecycle *lifecycle, const struct s3_lifecycle_done *done)
+{
+	const struct store_meta classed = {.checksum_flags = done->flags.flags};
+	const struct s3_event event = {.id = !done->deleted	   ? S3_EVENT_TRANSITION
+					     : done->delete_marker ? S3_EVENT_EXPIRATION_MARKER
+								   : S3_EVENT_EXPIRATION,
+		.key = done->key,
+		.version_id = done->version_id,
+		.meta = done->meta->delete_marker || done->delete_marker ? NULL : done->meta,
+		.class = done->deleted ? SLICE_NONE : s3_meta_storage_class(&classed)};
+
+	s3_event_of_server(lifecycle->s3, lifecycle->settings, &event);
 }
 
 /* ---- Uploads. ---- */

@@ -20,6 +20,9 @@ enum s3_event_id {
 	S3_EVENT_TAGGING_PUT,
 	S3_EVENT_TAGGING_DELETE,
 	S3_EVENT_ACL_PUT,
+	S3_EVENT_EXPIRATION,
+	S3_EVENT_EXPIRATION_MARKER,
+	S3_EVENT_TRANSITION,
 	S3_EVENT_COUNT
 };
 
@@ -49,9 +52,13 @@ struct s3_event {
 	struct slice key;
 	struct slice version_id;       /* empty or "null": not told */
 	const struct store_meta *meta; /* size and ETag; NULL: not told */
+	struct slice class;	       /* a transition's: where to */
 };
 /* After the commit. Costs a bucket that wants no events one look. */
 void s3_event(struct s3_call *call, const struct s3_event *event);
+/* Of what the server does by itself. */
+void s3_event_of_server(
+	struct s3 *s3, const struct s3_settings *settings, const struct s3_event *event);
 /* Of the call's own key, as a write left it. */
 void s3_event_written(struct s3_call *call, enum s3_event_id id, const struct store_meta *meta);
 /* Of the call's own key in the version that the query names. */

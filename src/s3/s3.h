@@ -227,6 +227,16 @@ enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycl
 	const struct s3_lifecycle_version *version, struct store_flags *ret_flags);
 /* Whether no lock keeps the version. Any thread, never blocks. */
 bool s3_lifecycle_may_delete(const struct store_meta *version);
+/* What was done because of a verdict, for who wants to be told of such events. */
+struct s3_lifecycle_done {
+	bool deleted; /* else it has another storage class */
+	struct slice key;
+	const struct store_meta *meta; /* as it was */
+	struct slice version_id;       /* of what is gone, or of the delete marker that came */
+	bool delete_marker;	       /* one came */
+	struct store_flags flags;      /* the storage class */
+};
+void s3_lifecycle_tell(const struct s3_lifecycle *lifecycle, const struct s3_lifecycle_done *done);
 /* Ends uploads of the bucket that rules say were left. */
 int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);
 

@@ -43,6 +43,18 @@ static enum job_verdict judge(
 	return verdicts[s3_lifecycle_judge(rules, &asked, ret_flags)];
 }
 
+static void tell(void *rules, const struct job_done *done)
+{
+	const struct s3_lifecycle_done told = {.deleted = done->verdict != JOB_RECLASS,
+		.key = done->key,
+		.meta = done->meta,
+		.version_id = done->version_id,
+		.delete_marker = done->delete_marker,
+		.flags = done->flags};
+
+	s3_lifecycle_tell(rules, &told);
+}
+
 static int abort_uploads(void *rules, uint32_t *ret_count)
 {
 	return s3_lifecycle_abort_uploads(rules, ret_count);
@@ -53,6 +65,7 @@ static const struct job_lifecycle_ops ops = {
 	.close = rules_close,
 	.judge = judge,
 	.may_delete = s3_lifecycle_may_delete,
+	.tell = tell,
 	.abort_uploads = abort_uploads,
 };
 
