@@ -129,6 +129,11 @@ void aead_stream_close(struct aead_stream *stream)
 	free(stream);
 }
 
+int aead_stream_restart(struct aead_stream *stream, const uint8_t nonce[AEAD_NONCE_BYTES])
+{
+	return EVP_CipherInit_ex(stream->ctx, NULL, NULL, NULL, nonce, -1) ? 0 : -EIO;
+}
+
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len)
 {
 	return feed(stream->ctx, src, dst, len);

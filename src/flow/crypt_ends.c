@@ -1,8 +1,10 @@
 /* flow/crypt_ends.c: a source and a sink around others, for bodies that lie encrypted: what passes
- * is changed in its own frames where those are the piece's alone, else into others. Data path. */
+ * is changed in its own frames where those are the piece's alone, else into others. A piece is read
+ * together with all of the 64 KiB around it, as its checksums are, so that it can be held against
+ * its tag before anything of it is handed on. Data path. */
 #include <errno.h>
 
-#include "flow/flow.h"
+#include "flow/flow_priv.h"
 
 /* How long an end waits for frames while the one that it stands around may hold some. */
 #define LEASE_WAIT_NS (10 * NS_PER_S)
@@ -11,34 +13,148 @@ DEFINE_COUNTER(crypted_in_place, "nebulaio_flow_crypted_bytes_total", "frames=\"
 	"Bytes encrypted or decrypted on their way, by where they went.");
 DEFINE_COUNTER(crypted_across, "nebulaio_flow_crypted_bytes_total", "frames=\"other\"",
 	"Bytes encrypted or decrypted on their way, by where they went.");
+DEFINE_COUNTER(not_authentic, "nebulaio_flow_not_authentic_total", NULL,
+	"Pieces of encrypted bodies whose tag was missing or wrong.");
 
-/* Ends the piece when it fails. */
-static int apply(struct flow_core *core, const struct flow_crypt *crypt, uint64_t stream,
-	uint64_t offset, struct flow_piece *piece)
+static void nonce_make(uint64_t stream, uint64_t offset, uint8_t nonce[AEAD_NONCE_BYTES])
 {
-	enum region_owner owner = piece->hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP;
-	struct flow_piece other = *piece;
+	uint32_t piece = (uint32_t)(offset / STORE_CHECK_BYTES);
+
+	for (int i = 7; i >= 0; i--, stream >>= 8)
+		nonce[i] = (uint8_t)stream;
+	for (int i = 11; i >= 8; i--, piece >>= 8)
+		nonce[i] = (uint8_t)piece;
+}
+
+/* Where `bytes` can go: the piece's own frames, or others. Ends the piece when it fails. */
+static int target_make(struct flow_core *core, struct flow_piece *piece, uint32_t bytes,
+	struct flow_piece *ret_target)
+{
 	int ret;
 
-	if (piece->hold != FLOW_HOLD_LEASE) {
-		ret = flow_lease(core, region_frames_for(piece->bytes), OWNER_APP,
-			clock_now_ns() + LEASE_WAIT_NS, &other.span);
-		if (ret) {
-			flow_piece_end(core, piece, owner);
-			return ret;
-		}
-		other.data = other.span.data;
-		other.hold = FLOW_HOLD_LEASE;
+	*ret_target = *piece;
+	if (piece->hold == FLOW_HOLD_LEASE)
+		return 0;
+	ret = flow_lease(core, region_frames_for(bytes), OWNER_APP, clock_now_ns() + LEASE_WAIT_NS,
+		&ret_target->span);
+	if (ret) {
+		flow_piece_end(
+			core, piece, piece->hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
+		return ret;
 	}
-	ret = ctr_apply(crypt->ctr, stream, offset, piece->data, other.data, piece->bytes);
-	counter_add(
-		piece->hold == FLOW_HOLD_LEASE ? &crypted_in_place : &crypted_across, piece->bytes);
-	if (piece->hold != FLOW_HOLD_LEASE)
-		flow_piece_end(core, piece, owner);
-	*piece = other;
+	ret_target->data = ret_target->span.data;
+	ret_target->hold = FLOW_HOLD_LEASE;
+	return 0;
+}
+
+/* The piece is what went to target now, or ended with ret. */
+static int target_end(struct flow_core *core, struct flow_piece *piece, struct flow_piece *target,
+	uint32_t bytes, int ret)
+{
+	bool in_place = piece->hold == FLOW_HOLD_LEASE;
+
+	counter_add(in_place ? &crypted_in_place : &crypted_across, bytes);
+	if (!in_place)
+		flow_piece_end(
+			core, piece, piece->hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
+	*piece = *target;
 	if (ret)
 		flow_piece_end(core, piece, OWNER_APP);
 	return ret;
+}
+
+static int ctr_piece(struct flow_core *core, struct ctr *ctr, uint64_t stream, uint64_t offset,
+	struct flow_piece *piece)
+{
+	struct flow_piece target;
+	int ret = target_make(core, piece, piece->bytes, &target);
+
+	if (ret)
+		return ret;
+	ret = ctr_apply(ctr, stream, offset, piece->data, target.data, piece->bytes);
+	return target_end(core, piece, &target, piece->bytes, ret);
+}
+
+/* ---- The source. ---- */
+
+static __attribute__((noinline, cold)) int refused(uint64_t stream, uint64_t offset, int error)
+{
+	if (error != -EBADMSG && error != -ENOENT)
+		return error;
+	counter_add(&not_authentic, 1);
+	log_error("flow",
+		"object data %llu: the piece at %llu is %s: somebody changed what lies on the "
+		"volume, or its record",
+		(unsigned long long)stream, (unsigned long long)offset,
+		error == -ENOENT ? "without its tag" : "not what was encrypted");
+	return -EIO;
+}
+
+/* The 64 KiB that hold a piece of a stretch, from a piece's start to another's end. */
+struct whole {
+	uint64_t start; /* of the stretch */
+	uint64_t from, to;
+	const uint8_t *data;
+};
+
+static struct whole whole_of(
+	struct flow_crypt_source *self, uint64_t at, const struct flow_piece *piece)
+{
+	uint64_t bytes, chunk;
+	struct whole whole;
+	struct slice body;
+
+	store_get_stretch(self->get, at, &whole.start, &bytes);
+	whole.from = whole.start + ALIGN_DOWN(at - whole.start, (uint64_t)STORE_CHECK_BYTES);
+	whole.to = MIN(whole.start + ALIGN_UP(at + piece->bytes - whole.start,
+					     (uint64_t)STORE_CHECK_BYTES),
+		whole.start + bytes);
+	chunk = whole.start + ALIGN_DOWN(at - whole.start, (uint64_t)STORE_CHUNK_BYTES);
+	/* As object_source.c makes them. */
+	if (piece->hold == FLOW_HOLD_BORROWED && store_get_inline(self->get, &body))
+		whole.data = (const uint8_t *)body.data;
+	else if (piece->hold == FLOW_HOLD_CACHE)
+		whole.data = piece->span.data + (whole.from - chunk);
+	else
+		whole.data = piece->span.data;
+	return whole;
+}
+
+static int unseal(
+	struct flow_crypt_source *self, uint64_t stream, const struct whole *whole, uint8_t *out)
+{
+	uint8_t nonce[AEAD_NONCE_BYTES], tag[STORE_TAG_BYTES];
+
+	for (uint64_t at = whole->from; at < whole->to; at += STORE_CHECK_BYTES) {
+		struct aead_message message = {.nonce = nonce,
+			.src = whole->data + (at - whole->from),
+			.dst = out + (at - whole->from),
+			.len = MIN(whole->to - at, (uint64_t)STORE_CHECK_BYTES),
+			.tag = tag};
+		int ret = store_get_tag(self->get, at, tag);
+
+		nonce_make(stream, at - whole->start, nonce);
+		if (!ret)
+			ret = aead_unseal(self->aead, &message);
+		if (__builtin_expect(ret != 0, 0))
+			return refused(stream, at - whole->start, ret);
+	}
+	return 0;
+}
+
+static int aead_piece(struct flow_crypt_source *self, uint64_t at, struct flow_piece *piece)
+{
+	struct flow_core *core = self->source.core;
+	struct whole whole = whole_of(self, at, piece);
+	uint32_t bytes = (uint32_t)(whole.to - whole.from);
+	struct flow_piece target;
+	int ret = target_make(core, piece, bytes, &target);
+
+	if (ret)
+		return ret;
+	ret = unseal(self, store_get_stream(self->get, at), &whole, target.span.data);
+	target.data = target.span.data + (at - whole.from);
+	return target_end(core, piece, &target, bytes, ret);
 }
 
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
@@ -50,11 +166,16 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 	if (ret <= 0)
 		return ret;
-	/* Pieces end with their stretch, and each stretch was written as a body of its own. */
 	at = self->start + piece.offset;
-	store_get_stretch(self->get, at, &start, &bytes);
-	ret = apply(
-		source->core, &self->crypt, store_get_stream(self->get, at), at - start, &piece);
+	if (self->aead) {
+		ret = aead_piece(self, at, &piece);
+	} else {
+		/* Pieces end with their stretch, and each stretch was written as a body of its own.
+		 */
+		store_get_stretch(self->get, at, &start, &bytes);
+		ret = ctr_piece(source->core, self->ctr, store_get_stream(self->get, at),
+			at - start, &piece);
+	}
 	if (ret)
 		return ret;
 	*ret_piece = piece;
@@ -66,7 +187,8 @@ static void source_close(struct flow_source *source)
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
 
 	self->inner->ops->close(self->inner);
-	ctr_close(self->crypt.ctr);
+	ctr_close(self->ctr);
+	aead_close(self->aead);
 }
 
 static const struct flow_source_ops SOURCE_OPS = {
@@ -75,27 +197,85 @@ static const struct flow_source_ops SOURCE_OPS = {
 	.close = source_close,
 };
 
-int flow_crypt_source_init(struct flow_crypt_source *self, const uint8_t key[CTR_KEY_BYTES],
+int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,
 	struct store_get *get, uint64_t offset, struct flow_source *inner)
 {
-	int ret = ctr_open(key, &self->crypt.ctr);
+	int ret;
+
+	*self = (struct flow_crypt_source){
+		.source = {.ops = &SOURCE_OPS,
+			.core = inner->core,
+			.bytes_total = inner->bytes_total,
+			.deadline_ns = inner->deadline_ns},
+		.inner = inner,
+		.get = get,
+		.start = offset,
+	};
+	ret = key.authenticated ? aead_open(key.key, &self->aead) : ctr_open(key.key, &self->ctr);
+	return ret;
+}
+
+/* ---- The sink. ---- */
+
+static int message_begin(struct flow_crypt_sink *self)
+{
+	uint8_t nonce[AEAD_NONCE_BYTES];
+
+	nonce_make(self->stream, self->offset, nonce);
+	return aead_stream_restart(self->aead, nonce);
+}
+
+/* The message that ends at self->offset. */
+static int message_end(struct flow_crypt_sink *self)
+{
+	uint64_t from = ALIGN_DOWN(self->offset - 1, (uint64_t)STORE_CHECK_BYTES);
+	uint8_t tag[STORE_TAG_BYTES];
+	int ret = aead_stream_end(self->aead, tag);
+
+	return ret ? ret : store_put_tagged(self->put, from, tag);
+}
+
+/* Bytes come in any lengths: a message goes on from one piece to the next. */
+static int seal(struct flow_crypt_sink *self, const uint8_t *src, uint8_t *dst, uint32_t bytes)
+{
+	int ret = 0;
+
+	while (bytes && !ret) {
+		uint32_t into = (uint32_t)(self->offset % STORE_CHECK_BYTES);
+		uint32_t step = MIN(bytes, STORE_CHECK_BYTES - into);
+
+		if (!into)
+			ret = message_begin(self);
+		if (!ret)
+			ret = aead_stream_update(self->aead, src, dst, step);
+		self->offset += step;
+		if (!ret && self->offset % STORE_CHECK_BYTES == 0)
+			ret = message_end(self);
+		src += step;
+		dst += step;
+		bytes -= step;
+	}
+	return ret;
+}
+
+static int seal_piece(struct flow_crypt_sink *self, struct flow_piece *piece)
+{
+	struct flow_core *core = self->sink.core;
+	struct flow_piece target;
+	int ret = target_make(core, piece, piece->bytes, &target);
 
 	if (ret)
 		return ret;
-	self->source = (struct flow_source){.ops = &SOURCE_OPS,
-		.core = inner->core,
-		.bytes_total = inner->bytes_total,
-		.deadline_ns = inner->deadline_ns};
-	self->inner = inner;
-	self->get = get;
-	self->start = offset;
-	return 0;
+	CHECK(piece->offset == self->offset);
+	ret = seal(self, piece->data, target.data, piece->bytes);
+	return target_end(core, piece, &target, piece->bytes, ret);
 }
 
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
-	int ret = apply(sink->core, &self->crypt, self->stream, piece->offset, piece);
+	int ret = self->aead ? seal_piece(self, piece)
+			     : ctr_piece(sink->core, self->ctr, self->stream, piece->offset, piece);
 
 	return ret ? ret : self->inner->ops->push(self->inner, piece);
 }
@@ -103,9 +283,14 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 static int sink_finish(struct flow_sink *sink, bool failed)
 {
 	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
+	int ret = 0, inner;
 
-	ctr_close(self->crypt.ctr);
-	return self->inner->ops->finish(self->inner, failed);
+	if (self->aead && !failed && self->offset % STORE_CHECK_BYTES)
+		ret = message_end(self);
+	ctr_close(self->ctr);
+	aead_stream_close(self->aead);
+	inner = self->inner->ops->finish(self->inner, failed || ret);
+	return ret ? ret : inner;
 }
 
 static const struct flow_sink_ops SINK_OPS = {
@@ -114,16 +299,19 @@ static const struct flow_sink_ops SINK_OPS = {
 	.finish = sink_finish,
 };
 
-int flow_crypt_sink_init(struct flow_crypt_sink *self, const uint8_t key[CTR_KEY_BYTES],
-	const struct store_put *put, struct flow_sink *inner)
+int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key,
+	struct store_put *put, struct flow_sink *inner)
 {
-	int ret = ctr_open(key, &self->crypt.ctr);
+	static const uint8_t none[AEAD_NONCE_BYTES]; /* each message has its own */
+	int ret;
 
-	if (ret)
-		return ret;
-	self->sink = (struct flow_sink){
-		.ops = &SINK_OPS, .core = inner->core, .deadline_ns = inner->deadline_ns};
-	self->inner = inner;
-	self->stream = store_put_stream(put);
-	return 0;
+	*self = (struct flow_crypt_sink){
+		.sink = {.ops = &SINK_OPS, .core = inner->core, .deadline_ns = inner->deadline_ns},
+		.inner = inner,
+		.put = put,
+		.stream = store_put_stream(put),
+	};
+	ret = key.authenticated ? aead_stream_open(key.key, none, true, &self->aead)
+				: ctr_open(key.key, &self->ctr);
+	return ret;
 }

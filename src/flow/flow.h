@@ -146,31 +146,39 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_t bytes_total,
 	struct flow_sink **ret_sink);
 
-/* Around an object's ends, for a body that lies encrypted under a key of its own by ctr.h; its
- * stream is store_put_stream's. The structs are the caller's and live as long as the run; init
- * fails with -ENOMEM, and then the inner end is still the caller's. */
-struct flow_crypt {
-	struct ctr *ctr;
+/* Around an object's ends, for a body that lies encrypted under a key of its own: each piece of
+ * STORE_CHECK_BYTES is a message of AES-256-GCM, whose nonce is store_put_stream's number (8,
+ * big-endian) and the piece's (4), and whose tag the store keeps. Nothing of a piece that does not
+ * verify is handed on: -EIO, logged and counted. Or, as it was done before there were tags, all of
+ * it is one stream by ctr.h, unauthenticated. The structs are the caller's and live as long as the
+ * run; init fails with -ENOMEM, and then the inner end is still the caller's. */
+struct flow_crypt_key {
+	const uint8_t *key; /* AEAD_KEY_BYTES; only needed by init */
+	bool authenticated;
 };
 struct flow_crypt_source {
 	struct flow_source source;
-	struct flow_crypt crypt;
+	struct ctr *ctr;   /* not authenticated */
+	struct aead *aead; /* authenticated */
 	struct flow_source *inner;
 	struct store_get *get;
 	uint64_t start;
 };
 struct flow_crypt_sink {
 	struct flow_sink sink;
-	struct flow_crypt crypt;
+	struct ctr *ctr;
+	struct aead_stream *aead;
 	struct flow_sink *inner;
+	struct store_put *put;
 	uint64_t stream;
+	uint64_t offset; /* of what comes next */
 };
 /* inner: flow_object_source_open of the same get, from the same offset. */
-int flow_crypt_source_init(struct flow_crypt_source *self, const uint8_t key[CTR_KEY_BYTES],
+int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,
 	struct store_get *get, uint64_t offset, struct flow_source *inner);
 /* inner: flow_object_sink_open of the same put. */
-int flow_crypt_sink_init(struct flow_crypt_sink *self, const uint8_t key[CTR_KEY_BYTES],
-	const struct store_put *put, struct flow_sink *inner);
+int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key,
+	struct store_put *put, struct flow_sink *inner);
 
 /* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs,
  * in order. */

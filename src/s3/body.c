@@ -368,7 +368,7 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 		return s3_fail_errno(call, ret);
 	}
 	if (call->sse) {
-		ret = flow_crypt_sink_init(&crypt, call->sse->key, put, sink);
+		ret = flow_crypt_sink_init(&crypt, s3_sse_key(call->sse), put, sink);
 		if (ret) {
 			source->ops->close(source);
 			sink->ops->finish(sink, true);

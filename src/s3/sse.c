@@ -99,10 +99,14 @@ static int sealing_key(
 		slice_of(info, (size_t)len), ret_key, S3_SSE_KEY_BYTES);
 }
 
+/* A data key is sealed together with what it is for: a record that says otherwise opens nothing. */
+#define SEALED_FOR_GCM "gcm"
+
 static int seal(const uint8_t *key, const uint8_t *data_key, char ret_text[SEALED_LEN])
 {
 	uint8_t sealed[SEALED_BYTES];
 	struct aead_message message = {.nonce = sealed,
+		.aad = SLICE(SEALED_FOR_GCM),
 		.src = data_key,
 		.dst = sealed + AEAD_NONCE_BYTES,
 		.len = S3_SSE_KEY_BYTES,
@@ -120,12 +124,13 @@ static int seal(const uint8_t *key, const uint8_t *data_key, char ret_text[SEALE
 }
 
 /* -EBADMSG: not sealed by this key. */
-static int unseal(const uint8_t *key, struct slice text, uint8_t ret_data_key[S3_SSE_KEY_BYTES])
+static int unseal(const uint8_t *key, struct slice text, struct s3_sse *sse)
 {
 	uint8_t sealed[SEALED_BYTES];
 	struct aead_message message = {.nonce = sealed,
+		.aad = sse->authenticated ? SLICE(SEALED_FOR_GCM) : SLICE_NONE,
 		.src = sealed + AEAD_NONCE_BYTES,
-		.dst = ret_data_key,
+		.dst = sse->key,
 		.len = S3_SSE_KEY_BYTES,
 		.tag = sealed + AEAD_NONCE_BYTES + S3_SSE_KEY_BYTES};
 	struct aead *aead;
@@ -277,6 +282,7 @@ static const struct s3_error *make_record(
 	int ret = 0, len;
 
 	random_fill(sse->key, sizeof(sse->key));
+	sse->authenticated = true;
 	if (customer)
 		memcpy(key, customer, sizeof(key));
 	else
@@ -287,11 +293,11 @@ static const struct s3_error *make_record(
 	if (ret)
 		return s3_fail_errno(call, ret);
 	if (sse->kind == S3_SSE_CUSTOMER)
-		len = snprintf(text, sizeof(text), "c %.*s %.*s", (int)SEALED_LEN, sealed,
+		len = snprintf(text, sizeof(text), "c+ %.*s %.*s", (int)SEALED_LEN, sealed,
 			SLICE_FMT(sse->customer_md5));
 	else
 		len = snprintf(text, sizeof(text), "%s %.*s %s %d %.*s",
-			sse->kind == S3_SSE_KMS ? "kms" : "s3", (int)SEALED_LEN, sealed,
+			sse->kind == S3_SSE_KMS ? "kms+" : "s3+", (int)SEALED_LEN, sealed,
 			keyring->masters[0].id, sse->bucket_key, SLICE_FMT(sse->kms_key));
 	CHECK(len > 0 && len < (int)sizeof(text));
 	*ret_record = s3_arena_copy(&call->arena, slice_of(text, (size_t)len));
@@ -349,7 +355,7 @@ static const struct s3_error *open_customer(
 			"parameters must be provided to retrieve the object.");
 	if (error)
 		return error;
-	ret = unseal(customer, sealed, sse->key);
+	ret = unseal(customer, sealed, sse);
 	secret_wipe(customer, sizeof(customer));
 	if (ret == -EBADMSG)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
@@ -374,12 +380,13 @@ static const struct s3_error *open_server_side(
 	}
 	ret = sealing_key(master, sse, key);
 	if (!ret)
-		ret = unseal(key, sealed, sse->key);
+		ret = unseal(key, sealed, sse);
 	secret_wipe(key, sizeof(key));
 	return ret ? s3_fail_errno(call, -EIO) : NULL;
 }
 
-/* "c SEALED MD5", or "s3 SEALED MASTER BUCKET-KEY" and the KMS key's name. */
+/* "c SEALED MD5", or "s3 SEALED MASTER BUCKET-KEY" and the KMS key's name; the first word goes on
+ * with a plus where the body is authenticated. */
 static void parse_record(
 	struct slice headers, struct s3_sse *sse, struct slice *ret_sealed, struct slice *ret_id)
 {
@@ -387,6 +394,9 @@ static void parse_record(
 
 	*sse = (struct s3_sse){.kind = S3_SSE_NONE};
 	kind = slice_split(&rest, ' ');
+	sse->authenticated = slice_ends(kind, SLICE("+"));
+	if (sse->authenticated)
+		kind.len--;
 	*ret_sealed = slice_split(&rest, ' ');
 	if (slice_eq(kind, SLICE("c"))) {
 		sse->kind = S3_SSE_CUSTOMER;
@@ -516,7 +526,7 @@ int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_g
 		return ret;
 	}
 	crypt = s3_arena_get(&call->arena, sizeof(*crypt));
-	ret = crypt ? flow_crypt_source_init(crypt, sse->key, get, offset, inner) : -ENOMEM;
+	ret = crypt ? flow_crypt_source_init(crypt, s3_sse_key(sse), get, offset, inner) : -ENOMEM;
 	if (ret)
 		inner->ops->close(inner);
 	else

@@ -1,7 +1,7 @@
 /* s3/sse.h: encryption at rest. Every encrypted body has a data key of its own, which is kept with
  * the object, sealed by AES-256-GCM: under the server's master key (SSE-S3), under a named key made
  * of it (SSE-KMS), or under a key that the client sends each time and nobody keeps (SSE-C). The
- * body is AES-256-CTR under the data key; docs/spec/disk.md has the record.
+ * body is AES-256-GCM under the data key, piece by piece; docs/spec/disk.md has the record.
  *
  * Source: S3 User Guide, "Protecting data with server-side encryption". */
 #ifndef S3_SSE_H
@@ -34,6 +34,7 @@ void s3_keyring_close(struct s3_keyring *keyring); /* wipes; takes NULL */
 
 struct s3_sse {
 	enum s3_sse_kind kind;
+	bool authenticated;	       /* the body is; not of what was put before bodies were */
 	uint8_t key[S3_SSE_KEY_BYTES]; /* the data key */
 	struct slice kms_key;
 	bool bucket_key;
@@ -57,6 +58,10 @@ bool s3_sse_asked(const struct s3_call *call);
  * in the arena; NULL: nothing. */
 const struct s3_error *s3_sse_of_read(
 	struct s3_call *call, const struct store_meta *meta, const struct s3_sse **ret_sse);
+static inline struct flow_crypt_key s3_sse_key(const struct s3_sse *sse)
+{
+	return (struct flow_crypt_key){.key = sse->key, .authenticated = sse->authenticated};
+}
 /* The headers of an answer. */
 void s3_sse_answer(struct s3_call *call, const struct s3_sse *sse);
 /* An ETag that tells nothing of the body, for kinds whose ETag is not its MD5. */

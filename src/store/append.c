@@ -86,7 +86,10 @@ static int move_inline(struct store *store, struct append *append)
 	region_copy(memory, base->inline_data, bytes, COPY_INDEX);
 	memset((uint8_t *)memory + bytes, 0, ((size_t)blocks << BLOCK_SHIFT) - bytes);
 	segment->checks[segment->check_count++] = crc32c_update(0, memory, bytes);
-	ret = move_lease(store, segment, blocks);
+	if (base->has_tag)
+		ret = segment_tag_add(segment, base->tag);
+	if (!ret)
+		ret = move_lease(store, segment, blocks);
 	for (uint32_t i = 0; !ret && i < segment->extent_count; i++)
 		ret = move_extent(store, &segment->extents[i], (uint8_t *)memory);
 	free(memory);

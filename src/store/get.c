@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 DEFINE_COUNTER(gets_total, "nebulaio_store_gets_total", NULL, "Objects opened for reading.");
 DEFINE_COUNTER(verify_failures, "nebulaio_store_verify_failures_total", NULL,
@@ -292,6 +293,27 @@ int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_
 		at += piece;
 		offset += piece;
 	}
+	return 0;
+}
+
+int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
+{
+	const struct object *object = get->object;
+	const struct object_part *part = object_part(object, offset);
+	uint32_t idx = (uint32_t)((offset - part->start) % SEGMENT_BYTES / STORE_CHECK_BYTES);
+	struct segment *segment;
+	int ret;
+
+	if (object->body == BODY_INLINE) {
+		memcpy(ret_tag, object->tag, STORE_TAG_BYTES);
+		return object->has_tag && !offset ? 0 : -ENOENT;
+	}
+	ret = get_segment(get, part, offset - part->start, &segment);
+	if (ret)
+		return ret;
+	if (idx >= segment->tag_count)
+		return -ENOENT;
+	memcpy(ret_tag, segment->tags + (size_t)idx * STORE_TAG_BYTES, STORE_TAG_BYTES);
 	return 0;
 }
 

@@ -22,6 +22,7 @@ int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_s
 	segment->extent_cap = extent_cap;
 	atomic_init(&segment->refs, 1);
 	segment->checks = (uint32_t *)(void *)(segment + 1);
+	segment->check_cap = check_cap;
 	*ret_segment = segment;
 	return 0;
 }
@@ -31,7 +32,21 @@ void segment_close(struct segment *segment)
 	if (!segment || atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	free(segment->extents);
+	free(segment->tags);
 	free(segment);
+}
+
+int segment_tag_add(struct segment *segment, const uint8_t tag[STORE_TAG_BYTES])
+{
+	if (segment->tag_count == segment->check_cap)
+		return -EINVAL;
+	if (!segment->tags)
+		segment->tags = (uint8_t *)malloc((size_t)segment->check_cap * STORE_TAG_BYTES);
+	if (!segment->tags)
+		return -ENOMEM;
+	memcpy(segment->tags + (size_t)segment->tag_count++ * STORE_TAG_BYTES, tag,
+		STORE_TAG_BYTES);
+	return 0;
 }
 
 int segment_add(struct segment *segment, uint64_t block, uint32_t blocks)
@@ -214,6 +229,8 @@ int object_open_edited(const struct object *from, struct slice headers, struct o
 	if (ret)
 		return ret;
 	object->body = from->body;
+	object->has_tag = from->has_tag;
+	memcpy(object->tag, from->tag, sizeof(object->tag));
 	object->body_flushed = from->body_flushed;
 	object->whole = from->whole;
 	if (from->part_count > 1)

@@ -151,6 +151,21 @@ int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 	return 0;
 }
 
+int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
+{
+	struct segment *segment;
+	int ret;
+
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
+		return -EINVAL;
+	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
+	if (ret)
+		return ret;
+	if (offset % SEGMENT_BYTES / STORE_CHECK_BYTES != segment->tag_count)
+		return -EINVAL;
+	return segment_tag_add(segment, tag);
+}
+
 void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
 {
 	CHECK(!put->span.data && put->space_bytes == 0 && !put->adoption.count);
@@ -264,6 +279,27 @@ static bool put_covers(const struct store_put *put, uint64_t bytes)
 	return left == 0;
 }
 
+/* Whether all pieces have tags, or none has. */
+static bool tags_cover(const struct store_put *put)
+{
+	for (uint32_t i = 0; i < put->segment_count; i++)
+		if (put->segments[i]->tag_count !=
+			(put->segments[0]->tag_count ? put->segments[i]->check_count : 0))
+			return false;
+	return true;
+}
+
+/* A body that goes to the index has no segment, but may have a tag. */
+static void inline_tag_take(struct store_put *put, struct object *object)
+{
+	if (!put->segment_count)
+		return;
+	object->has_tag = true;
+	memcpy(object->tag, put->segments[0]->tags, sizeof(object->tag));
+	segment_close(put->segments[0]);
+	put->segment_count = 0;
+}
+
 /* Gives a grouped body its place, sums it and pads it: then it is a direct object like any other,
  * but not written yet. */
 static int grouped_prepare(struct store_put *put, struct commit *commit)
@@ -352,6 +388,8 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 		if (ret)
 			return ret;
 	}
+	if (!in_index && !tags_cover(put))
+		return -EINVAL;
 	if (put->append.base)
 		ret = append_object(store, &put->append, meta, put->data_id, &object);
 	else
@@ -359,8 +397,10 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 			meta, put->data_id, in_index ? (uint32_t)meta->bytes : 0, &object);
 	if (ret)
 		return ret;
-	if (in_index)
+	if (in_index) {
 		region_copy(object->inline_data, put->span.data, meta->bytes, COPY_INDEX);
+		inline_tag_take(put, object);
+	}
 	if (put->adoptable && object->body == BODY_DIRECT)
 		object->body = BODY_SEGMENTED;
 	first = append_first(object);

@@ -9,6 +9,8 @@
 
 #define RECORD_VERSION 1u
 #define RECORD_HAS_SEQ 1u
+#define RECORD_HAS_TAG 2u
+#define SEGMENT_TAGGED (1u << 31) /* in a segment's check count */
 
 struct record_head {
 	uint8_t version;
@@ -183,13 +185,15 @@ void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx)
 size_t segment_record_bytes(const struct segment *segment)
 {
 	return 8 + segment->extent_count * sizeof(struct extent_record) +
-	       segment->check_count * sizeof(uint32_t);
+	       segment->check_count * sizeof(uint32_t) + segment->tag_count * STORE_TAG_BYTES;
 }
 
 void segment_record_put(const struct segment *segment, uint8_t *out)
 {
+	uint32_t checks = segment->check_count | (segment->tag_count ? SEGMENT_TAGGED : 0);
+
 	memcpy(out, &segment->extent_count, 4);
-	memcpy(out + 4, &segment->check_count, 4);
+	memcpy(out + 4, &checks, 4);
 	out += 8;
 	for (uint32_t i = 0; i < segment->extent_count; i++) {
 		struct extent_record extent = {
@@ -199,6 +203,18 @@ void segment_record_put(const struct segment *segment, uint8_t *out)
 		out += sizeof(extent);
 	}
 	memcpy(out, segment->checks, segment->check_count * sizeof(uint32_t));
+	if (segment->tag_count)
+		memcpy(out + segment->check_count * sizeof(uint32_t), segment->tags,
+			(size_t)segment->tag_count * STORE_TAG_BYTES);
+}
+
+static int tags_parse(struct segment *segment, const char *at, uint32_t count)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = segment_tag_add(segment, (const uint8_t *)at + (size_t)i * STORE_TAG_BYTES);
+	return ret;
 }
 
 static int extents_parse(struct segment *segment, const char *at, uint32_t count)
@@ -222,28 +238,34 @@ static int extents_parse(struct segment *segment, const char *at, uint32_t count
 int segment_record_parse(struct slice value, struct segment **ret_segment)
 {
 	struct segment *segment;
-	uint32_t extents, checks;
+	uint32_t extents, checks, tags;
+	const char *at;
 	int ret;
 
 	if (value.len < 8)
 		return -EUCLEAN;
 	memcpy(&extents, value.data, 4);
 	memcpy(&checks, value.data + 4, 4);
+	tags = checks & SEGMENT_TAGGED ? checks & ~SEGMENT_TAGGED : 0;
+	checks &= ~SEGMENT_TAGGED;
 	if (extents == 0 || extents > SEGMENT_EXTENTS_MAX || checks == 0 ||
 		checks > SEGMENT_CHECKS_MAX ||
-		value.len != 8 + extents * sizeof(struct extent_record) + checks * 4ull)
+		value.len != 8 + extents * sizeof(struct extent_record) + checks * 4ull +
+				     (size_t)tags * STORE_TAG_BYTES)
 		return -EUCLEAN;
 	ret = segment_open(extents, checks, &segment);
 	if (ret)
 		return ret;
+	at = value.data + 8 + extents * sizeof(struct extent_record);
 	ret = extents_parse(segment, value.data + 8, extents);
+	if (!ret)
+		ret = tags_parse(segment, at + checks * sizeof(uint32_t), tags);
 	if (ret) {
 		segment_close(segment);
 		return ret;
 	}
 	segment->check_count = checks;
-	memcpy(segment->checks, value.data + 8 + extents * sizeof(struct extent_record),
-		checks * sizeof(uint32_t));
+	memcpy(segment->checks, at, checks * sizeof(uint32_t));
 	*ret_segment = segment;
 	return 0;
 }
@@ -259,7 +281,8 @@ size_t record_bytes(const struct object *object)
 	const struct store_meta *meta = &object->meta;
 	size_t bytes = sizeof(struct record_head) + strlen(meta->etag) + strlen(meta->version_id) +
 		       meta->checksum_len + meta->headers_len +
-		       (object->seq ? sizeof(object->seq) : 0);
+		       (object->seq ? sizeof(object->seq) : 0) +
+		       (object->has_tag ? sizeof(object->tag) : 0);
 
 	if (object->body == BODY_DIRECT)
 		bytes += segment_record_bytes(atomic_load(&object->segments[0]));
@@ -286,7 +309,8 @@ void record_put(const struct object *object, uint8_t *out)
 		.checksum_len = meta->checksum_len,
 		.etag_len = (uint8_t)strlen(meta->etag),
 		.version_id_len = (uint8_t)strlen(meta->version_id),
-		.flags = object->seq ? RECORD_HAS_SEQ : 0,
+		.flags = (uint8_t)((object->seq ? RECORD_HAS_SEQ : 0) |
+				   (object->has_tag ? RECORD_HAS_TAG : 0)),
 		.headers_len = meta->headers_len,
 		.parts = object->part_count,
 		.data_id = object->data_id,
@@ -301,6 +325,7 @@ void record_put(const struct object *object, uint8_t *out)
 	out = append(out, meta->version_id, head.version_id_len);
 	out = append(out, meta->checksum, head.checksum_len);
 	out = append(out, meta->headers, head.headers_len);
+	out = append(out, object->tag, object->has_tag ? sizeof(object->tag) : 0);
 	if (object->body == BODY_DIRECT)
 		segment_record_put(atomic_load(&object->segments[0]), out);
 	for (uint32_t i = 0; object->part_count > 1 && i < object->part_count; i++) {
@@ -327,8 +352,9 @@ static bool head_valid(const struct record_head *head)
 	       head->checksum_len <= sizeof(((struct store_meta *)0)->checksum) &&
 	       head->etag_len < sizeof(((struct store_meta *)0)->etag) &&
 	       head->version_id_len < sizeof(((struct store_meta *)0)->version_id) &&
-	       !(head->flags & ~RECORD_HAS_SEQ) && head->data_id != 0 &&
-	       (head->bytes == 0) == empty;
+	       !(head->flags & ~(RECORD_HAS_SEQ | RECORD_HAS_TAG)) &&
+	       (!(head->flags & RECORD_HAS_TAG) || head->body == BODY_INLINE) &&
+	       head->data_id != 0 && (head->bytes == 0) == empty;
 }
 
 static size_t seq_bytes(const struct record_head *head)
@@ -416,6 +442,13 @@ static int parse_plain(struct object *object, const struct record_head *head, st
 		object->body = BODY_MARKER;
 	if (object->body != head->body)
 		return -EUCLEAN;
+	if (head->flags & RECORD_HAS_TAG) {
+		if (rest.len != sizeof(object->tag))
+			return -EUCLEAN;
+		memcpy(object->tag, rest.data, sizeof(object->tag));
+		object->has_tag = true;
+		return 0;
+	}
 	if (object->body != BODY_DIRECT)
 		return rest.len ? -EUCLEAN : 0;
 	ret = segment_record_parse(rest, &segment);

@@ -9,6 +9,7 @@
 
 #define PROGRESS_INTERVAL_NS (2 * NS_PER_S)
 #define COMPLAINTS_MAX	     10u
+#define DATA_IDS_SKIPPED     (1ull << 32)
 
 DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 	"Groups that a start found in the log and not in the index.");
@@ -296,7 +297,8 @@ int recover_replay(struct store *store)
 	super->epoch++;
 	super->tail_pos = replay.at.pos;
 	super->tail_seq = replay.at.seq;
-	atomic_store(&store->data_id_next, MAX(replay.state.data_id_next, 1u));
+	/* Puts that came to no commit may have used numbers that no group has told of. */
+	atomic_store(&store->data_id_next, replay.state.data_id_next + DATA_IDS_SKIPPED);
 	atomic_store(&store->bucket_id_next, MAX(replay.state.bucket_id_next, 1u));
 	atomic_store(&store->tail_pos, super->tail_pos);
 	store->committer.head_pos = super->tail_pos;

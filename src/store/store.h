@@ -152,6 +152,10 @@ int store_put_space(
 /* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
  */
 int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
+/* The same of what authenticates such a piece, by who encrypted it: opaque to the store, which
+ * keeps it beside the checksums. All pieces of a body have one, or none has. */
+#define STORE_TAG_BYTES 16u
+int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
 /* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes the frames over (owner OWNER_APP); they are
  * written by the commit. Either this or space, never both. */
 void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
@@ -251,6 +255,9 @@ void store_get_stretch(
 	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
 /* store_put_stream of the body that this stretch was put as. */
 uint64_t store_get_stream(const struct store_get *get, uint64_t offset);
+/* What store_put_tagged noted of the piece that begins at offset, a multiple of STORE_CHECK_BYTES
+ * of its stretch. -ENOENT: nothing; may wait for the index. */
+int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
 /* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
  * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
 bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);

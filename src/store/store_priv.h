@@ -103,6 +103,9 @@ struct segment {
 	uint32_t blocks;
 	_Atomic uint32_t refs; /* of an adopted object and its adopter */
 	uint32_t *checks;      /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
+	uint32_t check_cap;
+	uint32_t tag_count; /* of each check, or 0 */
+	uint8_t *tags;	    /* STORE_TAG_BYTES each; NULL: none */
 	struct extent *extents;
 };
 
@@ -135,6 +138,8 @@ struct object {
 	uint64_t seq;		/* among its key's versions; 0: a current null version */
 	struct store_meta meta; /* headers point into tail */
 	char *inline_data;	/* into tail */
+	bool has_tag;		/* an inline body's only one */
+	uint8_t tag[STORE_TAG_BYTES];
 	_Atomic(struct segment *)
 		*segments;   /* NULL entries are loaded from the index when needed */
 	uint32_t part_count; /* 1: plain */
@@ -192,6 +197,8 @@ static inline struct segment *segment_get(struct segment *segment)
 bool segment_covers(const struct segment *segment, uint64_t bytes);
 /* Adds a run, joined with the one before where they touch. -ENOMEM. */
 int segment_add(struct segment *segment, uint64_t block, uint32_t blocks);
+/* The tag of the check that comes next. -EINVAL: there is room for no more; -ENOMEM. */
+int segment_tag_add(struct segment *segment, const uint8_t tag[STORE_TAG_BYTES]);
 /* Where the segment's byte `offset` lies, and how many bytes follow contiguously. */
 int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_volume_offset,
 	uint64_t *ret_bytes);

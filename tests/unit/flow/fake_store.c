@@ -116,6 +116,20 @@ int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 	return 0;
 }
 
+int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
+{
+	struct fake_store *fake = fake_of(put);
+
+	CHECK(offset == (uint64_t)fake->tag_count * STORE_CHECK_BYTES);
+	memcpy(fake->tags[fake->tag_count++], tag, STORE_TAG_BYTES);
+	return 0;
+}
+
+uint64_t store_put_stream(const struct store_put *put)
+{
+	return fake_of(put)->stream;
+}
+
 void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(put);
@@ -196,6 +210,24 @@ static uint64_t volume_at(const struct fake_store *fake, uint64_t offset)
 	struct fake_stretch stretch = stretch_of(fake, offset);
 
 	return (uint64_t)stretch.chunk * STORE_CHUNK_BYTES + offset - stretch.start;
+}
+
+int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
+{
+	struct fake_store *fake = fake_of(get);
+	uint64_t idx = volume_at(fake, offset) / STORE_CHECK_BYTES;
+
+	CHECK(volume_at(fake, offset) % STORE_CHECK_BYTES == 0);
+	if (idx >= fake->tag_count)
+		return -ENOENT;
+	memcpy(ret_tag, fake->tags[idx], STORE_TAG_BYTES);
+	return 0;
+}
+
+uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
+{
+	(void)offset;
+	return fake_of(get)->stream;
 }
 
 bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)

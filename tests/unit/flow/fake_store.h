@@ -26,6 +26,9 @@ struct fake_store {
 	uint32_t run_bytes_max;
 	uint32_t checks[FAKE_CHECKS_MAX];
 	uint32_t check_count;
+	uint8_t tags[FAKE_CHECKS_MAX][STORE_TAG_BYTES];
+	uint32_t tag_count;
+	uint64_t stream;
 	bool grouped; /* the body came in its frames */
 	uint32_t grouped_bytes;
 	uint32_t cache_takes, cache_offers;

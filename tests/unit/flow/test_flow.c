@@ -353,6 +353,146 @@ static void checksums_of_all_kinds(void)
 	free(gather.data);
 }
 
+/* ---- Bodies that lie encrypted. ---- */
+
+static const uint8_t crypt_key[AEAD_KEY_BYTES] = "a key of thirty-two bytes, it is";
+
+static void cache_empty(void)
+{
+	for (uint32_t i = 0; i < FAKE_CHUNKS_MAX; i++)
+		if (fake.cached[i].data) {
+			region_put(region, fake.cached[i], OWNER_CACHE);
+			fake.cached[i].data = NULL;
+		}
+}
+
+static int crypt_put(uint32_t bytes, uint32_t piece_bytes, bool authenticated)
+{
+	struct flow_crypt_key key = {.key = crypt_key, .authenticated = authenticated};
+	struct flow_crypt_sink crypt;
+	struct flow_sink *sink;
+	int ret = 0;
+
+	fake.check_count = fake.tag_count = 0;
+	cache_empty();
+	fake.grouped = false;
+	fake.stream = 0x0102030405060708;
+	memset(fake.volume, 0xee, FAKE_VOLUME_BYTES);
+	assert_int_equal(flow_object_sink_open(&core, fake_put(&fake), bytes, &sink), 0);
+	assert_int_equal(flow_crypt_sink_init(&crypt, key, fake_put(&fake), sink), 0);
+	for (uint32_t at = 0; at < bytes && !ret; at += piece_bytes) {
+		struct flow_piece piece = {.data = content + at,
+			.bytes = MIN(piece_bytes, bytes - at),
+			.offset = at,
+			.hold = FLOW_HOLD_BORROWED};
+
+		ret = crypt.sink.ops->push(&crypt.sink, &piece);
+	}
+	assert_int_equal(crypt.sink.ops->finish(&crypt.sink, ret != 0), ret);
+	fake.meta.bytes = bytes;
+	return ret;
+}
+
+/* The checksums are of what lies there, as who can write all of it would have them. */
+static void volume_sum(void)
+{
+	cache_empty();
+	for (uint64_t at = 0; at < fake.meta.bytes; at += STORE_CHECK_BYTES)
+		fake.checks[at / STORE_CHECK_BYTES] = crc32c_update(0, fake.volume + at,
+			MIN(fake.meta.bytes - at, (uint64_t)STORE_CHECK_BYTES));
+}
+
+static int crypt_get(struct gather *gather, uint64_t offset, uint64_t bytes, bool authenticated)
+{
+	struct flow_crypt_key key = {.key = crypt_key, .authenticated = authenticated};
+	struct flow_crypt_source crypt;
+	struct flow_source *source;
+	uint64_t moved;
+
+	gather->bytes = 0;
+	assert_int_equal(
+		flow_object_source_open(&core, fake_get(&fake), offset, bytes, &source), 0);
+	assert_int_equal(flow_crypt_source_init(&crypt, key, fake_get(&fake), offset, source), 0);
+	return flow_run(&crypt.source, NULL, 0, &gather->sink, &moved);
+}
+
+static void encrypted_bodies(void)
+{
+	static const uint32_t sizes[] = {1, 4095, 65535, 65536, 65537, 1048577, 3000000};
+	struct gather gather = gather_new();
+
+	for (uint32_t i = 0; i < ARRAY_LEN(sizes) * 2; i++) {
+		uint32_t bytes = sizes[i / 2], piece = i % 3 ? 100003 : 65536;
+		bool authenticated = i % 2;
+
+		assert_int_equal(crypt_put(bytes, piece, authenticated), 0);
+		assert_true(bytes < 16 || memcmp(fake.volume, content, 16) != 0);
+		assert_int_equal(fake.tag_count,
+			authenticated ? (bytes + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES : 0);
+		volume_sum();
+		/* Twice: from the volume, and from the cache. */
+		for (uint32_t round = 0; round < 2; round++)
+			for (uint32_t at = 0; at < bytes; at += bytes / 3 + 1) {
+				uint32_t some = MIN(bytes - at, 70001);
+
+				assert_int_equal(crypt_get(&gather, at, some, authenticated), 0);
+				assert_int_equal(gather.bytes, some);
+				assert_memory_equal(gather.data, content + at, some);
+				assert_int_equal(crypt_get(&gather, 0, bytes, authenticated), 0);
+				assert_memory_equal(gather.data, content, bytes);
+			}
+	}
+	free(gather.data);
+}
+
+/* Somebody changes what lies on the volume, and its checksums with it. */
+static void encrypted_bodies_that_were_changed(void)
+{
+	struct gather gather = gather_new();
+	uint8_t *swapped = malloc(STORE_CHECK_BYTES), tag[STORE_TAG_BYTES];
+
+	assert_int_equal(crypt_put(200000, 65536, true), 0);
+	fake.volume[65536 + 5] ^= 1;
+	volume_sum();
+	assert_int_equal(crypt_get(&gather, 70000, 10, true), -EIO);
+	assert_int_equal(gather.bytes, 0);
+	assert_int_equal(crypt_get(&gather, 65536, 65536, true), -EIO);
+	assert_int_equal(gather.bytes, 0);
+	/* What comes before it can be had, and from there on nothing. */
+	assert_int_equal(crypt_get(&gather, 0, 65536, true), 0);
+	assert_memory_equal(gather.data, content, 65536);
+	fake.volume[65536 + 5] ^= 1;
+	volume_sum();
+	assert_int_equal(crypt_get(&gather, 0, 200000, true), 0);
+	cache_empty();
+	/* Pieces change places, with their tags. */
+	memcpy(swapped, fake.volume, STORE_CHECK_BYTES);
+	memmove(fake.volume, fake.volume + STORE_CHECK_BYTES, STORE_CHECK_BYTES);
+	memcpy(fake.volume + STORE_CHECK_BYTES, swapped, STORE_CHECK_BYTES);
+	memcpy(tag, fake.tags[0], sizeof(tag));
+	memcpy(fake.tags[0], fake.tags[1], sizeof(tag));
+	memcpy(fake.tags[1], tag, sizeof(tag));
+	volume_sum();
+	assert_int_equal(crypt_get(&gather, 0, 200000, true), -EIO);
+	assert_int_equal(gather.bytes, 0);
+	/* A piece that is shorter, another body's, and one without its tag. */
+	assert_int_equal(crypt_put(200000, 65536, true), 0);
+	fake.meta.bytes = 199999;
+	volume_sum();
+	assert_int_equal(crypt_get(&gather, 196608, 3391, true), -EIO);
+	fake.meta.bytes = 200000;
+	volume_sum();
+	fake.stream++;
+	assert_int_equal(crypt_get(&gather, 0, 10, true), -EIO);
+	fake.stream--;
+	fake.tag_count = 1;
+	assert_int_equal(crypt_get(&gather, 65536, 10, true), -EIO);
+	assert_int_equal(gather.bytes, 0);
+	assert_int_equal(crypt_get(&gather, 0, 10, true), 0);
+	free(swapped);
+	free(gather.data);
+}
+
 /* ---- Copies: a body that comes in frames and leaves in frames is never copied. ---- */
 
 static struct fake_store *other;
@@ -508,6 +648,13 @@ static void test_checksums(void **state)
 	run(checksums_of_all_kinds);
 }
 
+static void test_encrypted(void **state)
+{
+	(void)state;
+	run(encrypted_bodies);
+	run(encrypted_bodies_that_were_changed);
+}
+
 static void test_copies(void **state)
 {
 	(void)state;
@@ -537,6 +684,7 @@ int main(void)
 		cmocka_unit_test(test_get_cache),
 		cmocka_unit_test(test_get_failures),
 		cmocka_unit_test(test_checksums),
+		cmocka_unit_test(test_encrypted),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_short_of_frames),
 		cmocka_unit_test(test_rings),

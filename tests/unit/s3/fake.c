@@ -619,7 +619,7 @@ static int crypt_next(struct flow_source *source, uint32_t bytes_max, struct flo
 
 	if (ret <= 0)
 		return ret;
-	ctr_apply(self->crypt.ctr, self->get->object->stream, self->start + ret_piece->offset,
+	ctr_apply(self->ctr, self->get->object->stream, self->start + ret_piece->offset,
 		ret_piece->data, crypted, ret_piece->bytes);
 	ret_piece->data = (uint8_t *)crypted;
 	return ret;
@@ -630,19 +630,19 @@ static void crypt_close(struct flow_source *source)
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
 
 	self->inner->ops->close(self->inner);
-	ctr_close(self->crypt.ctr);
+	ctr_close(self->ctr);
 }
 
 static const struct flow_source_ops crypt_source_ops = {"crypt", crypt_next, crypt_close};
 
-int flow_crypt_source_init(struct flow_crypt_source *self, const uint8_t key[CTR_KEY_BYTES],
+int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,
 	struct store_get *get, uint64_t offset, struct flow_source *inner)
 {
 	self->source.ops = &crypt_source_ops;
 	self->inner = inner;
 	self->get = get;
 	self->start = offset;
-	return ctr_open(key, &self->crypt.ctr);
+	return ctr_open(key.key, &self->ctr);
 }
 
 static int crypt_push(struct flow_sink *sink, struct flow_piece *piece)
@@ -651,7 +651,7 @@ static int crypt_push(struct flow_sink *sink, struct flow_piece *piece)
 	struct flow_piece other = *piece;
 
 	CHECK(piece->bytes <= sizeof(crypted));
-	ctr_apply(self->crypt.ctr, self->stream, piece->offset, piece->data, crypted, piece->bytes);
+	ctr_apply(self->ctr, self->stream, piece->offset, piece->data, crypted, piece->bytes);
 	other.data = (uint8_t *)crypted;
 	return self->inner->ops->push(self->inner, &other);
 }
@@ -660,19 +660,19 @@ static int crypt_finish(struct flow_sink *sink, bool failed)
 {
 	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
 
-	ctr_close(self->crypt.ctr);
+	ctr_close(self->ctr);
 	return self->inner->ops->finish(self->inner, failed);
 }
 
 static const struct flow_sink_ops crypt_sink_ops = {"crypt", crypt_push, crypt_finish};
 
-int flow_crypt_sink_init(struct flow_crypt_sink *self, const uint8_t key[CTR_KEY_BYTES],
-	const struct store_put *put, struct flow_sink *inner)
+int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key,
+	struct store_put *put, struct flow_sink *inner)
 {
 	self->sink.ops = &crypt_sink_ops;
 	self->inner = inner;
 	self->stream = store_put_stream(put);
-	return ctr_open(key, &self->crypt.ctr);
+	return ctr_open(key.key, &self->ctr);
 }
 
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner)
