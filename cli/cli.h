@@ -45,6 +45,7 @@ extern const struct cli_command CLI_RM;
 extern const struct cli_command CLI_BENCH;
 extern const struct cli_command CLI_REGION;
 extern const struct cli_command CLI_FSCK;
+extern const struct cli_command CLI_VOLUME;
 extern const struct cli_command CLI_TOP;
 extern const struct cli_command CLI_USER;
 extern const struct cli_command CLI_ADMIN;

@@ -5,15 +5,20 @@
 #include <string.h>
 
 #include "cli.h"
+#include "codec/hash.h"
+#include "remote/remote.h"
 #include "store/store.h"
 
 static const char USAGE[] =
-	"usage: nebulaio fsck [--deep] [--json] DIR\n"
+	"usage: nebulaio fsck [--deep] [--json] [--secret-file FILE [--device NAME]] DIR\n"
 	"\n"
 	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"
 	"--deep also reads every extent and verifies its checksums. The server must not be "
 	"running\n"
-	"on DIR. Nothing is changed. Exit code 0: clean; 6: damage was found.\n";
+	"on DIR. Nothing is changed. Exit code 0: clean; 6: damage was found.\n"
+	"\n"
+	"  --secret-file FILE  the secret of volumes on other hosts (rdma://…)\n"
+	"  --device NAME       the RDMA device to reach them by (default simulated)\n";
 
 #define FINDINGS_BYTES_MAX (64 * MIB)
 
@@ -35,14 +40,32 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		(unsigned long long)report->overlaps, (unsigned long long)report->lost_bytes);
 }
 
+/* What volumes of other hosts need. */
+static int remote_begin(const char *secret_file, const char *device, struct remote **ret_remote)
+{
+	char secret[REMOTE_SECRET_BYTES];
+	const struct remote_opts opts = {
+		.device = {.device_name = device, .gid_index = -1}, .secret = secret};
+	int ret = remote_secret_read(secret_file, secret);
+
+	if (!ret)
+		ret = remote_initiator_open(&opts, ret_remote);
+	secret_wipe(secret, sizeof(secret));
+	return ret;
+}
+
 static int fsck_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {
 		{"deep", no_argument, NULL, 'd'},
 		{"json", no_argument, NULL, 'j'},
+		{"secret-file", required_argument, NULL, 's'},
+		{"device", required_argument, NULL, 'v'},
 		{0},
 	};
 	struct store_fsck_report report = {0};
+	const char *secret_file = NULL, *device = "simulated";
+	struct remote *remote = NULL;
 	struct buf findings;
 	bool deep = false, json = false;
 	int option, ret;
@@ -55,15 +78,22 @@ static int fsck_run(int argc, char **argv)
 				&CLI_FSCK, "'%s' is not understood", argv[optind - 1]);
 		if (option == 'd')
 			deep = true;
-		else
+		else if (option == 'j')
 			json = true;
+		else if (option == 's')
+			secret_file = optarg;
+		else
+			device = optarg;
 	}
 	if (optind != argc - 1)
 		return cli_usage_error(&CLI_FSCK, "expected one folder");
+	if (secret_file && remote_begin(secret_file, device, &remote))
+		return CLI_FAILED;
 	buf_init(&findings, FINDINGS_BYTES_MAX);
 	ret = store_fsck(argv[optind], deep, &report, &findings);
 	fwrite(findings.data, 1, findings.len, json ? stderr : stdout);
 	buf_free(&findings);
+	remote_initiator_close(remote);
 	if (ret && ret != -EUCLEAN) {
 		fprintf(stderr, "nebulaio fsck: %s: %s%s\n", argv[optind], strerror(-ret),
 			ret == -EBUSY ? "; a server runs on it, stop that first" : "");

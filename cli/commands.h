@@ -29,6 +29,7 @@ static const struct cli_command *const COMMANDS[] = {
 	&CLI_TOP,
 	&CLI_REGION,
 	&CLI_FSCK,
+	&CLI_VOLUME,
 	&CLI_DISCOVER,
 	&CLI_DOCTOR,
 	&CLI_COMPLETION,

@@ -35,6 +35,17 @@ int disk_kind_of(const char *path, enum disk_kind *ret_kind)
 {
 	struct stat st;
 
+	if (disk_driver_takes(path)) {
+		*ret_kind = DISK_DRIVEN;
+		return 0;
+	}
+	if (strstr(path, "://")) {
+		log_error("disk",
+			"%s: volumes of other hosts need storage.remote.secret_file, which is not "
+			"set",
+			path);
+		return -EINVAL;
+	}
 	if (stat(path, &st))
 		return -errno;
 	if (S_ISREG(st.st_mode))
@@ -67,7 +78,7 @@ static int kind_choose(const struct disk_opts *opts, enum disk_kind *ret_kind)
 		*ret_kind = DISK_FILE;
 		return 0;
 	}
-	if (ret == -EINVAL)
+	if (ret == -EINVAL && !strstr(opts->path, "://"))
 		log_error("disk",
 			"%s: neither a file, nor a block device, nor an NVMe passthrough device",
 			opts->path);
@@ -84,6 +95,8 @@ static const struct disk_ops *ops_of(enum disk_kind kind)
 		return &DISK_NVME_OPS;
 	case DISK_ARRAY:
 		return &DISK_ARRAY_OPS;
+	case DISK_DRIVEN:
+		return &DISK_DRIVEN_OPS;
 	default:
 		return &DISK_FILE_OPS;
 	}
@@ -104,7 +117,7 @@ static int disk_init(struct disk *disk, const struct disk_opts *opts)
 	if (ret || disk->read_only || opts->bytes_min <= disk_bytes(disk))
 		return ret;
 	ret = disk_grow(disk, opts->bytes_min);
-	if (ret == -ENOSPC && !disk->ops->can_grow)
+	if (ret == -ENOSPC && !disk_can_grow(disk))
 		log_error("disk", "%s: %llu MiB is too small: at least %llu MiB are needed",
 			disk->path, (unsigned long long)(disk_bytes(disk) / MIB),
 			(unsigned long long)((opts->bytes_min + MIB - 1) / MIB));
@@ -266,12 +279,12 @@ uint64_t disk_medium_bytes(const struct disk *disk)
 
 bool disk_can_grow(const struct disk *disk)
 {
-	return disk->ops->can_grow;
+	return disk->driver ? disk->driven_grows : disk->ops->can_grow;
 }
 
 bool disk_can_discard(const struct disk *disk)
 {
-	return disk->ops->can_discard;
+	return disk->driver ? disk->driven_discards : disk->ops->can_discard;
 }
 
 void disk_fence(struct disk *disk)

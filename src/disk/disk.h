@@ -32,7 +32,8 @@ enum disk_kind {
 	DISK_NVME,
 	DISK_SIMULATED,
 	DISK_NVME_SIMULATED,
-	DISK_ARRAY, /* by disk_array_open */
+	DISK_ARRAY,  /* by disk_array_open */
+	DISK_DRIVEN, /* by the driver of the path's scheme */
 };
 
 struct disk_opts {
@@ -42,6 +43,7 @@ struct disk_opts {
 	uint64_t step_bytes; /* the volume is a whole number of these; 0: DISK_STEP_BYTES */
 	bool create;	     /* a file, when it does not exist */
 	bool read_only;	     /* to look at it: not locked, not grown, writes fail */
+	bool probe;	     /* that it cannot be reached is no news */
 	/* How long to wait for the lock. A killed process's io_uring holds the volume until its
 	 * last write has ended, which may be a moment after the process is gone. */
 	uint64_t lock_wait_ns;
@@ -143,6 +145,47 @@ int disk_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
  * read. */
 bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes);
 
+/* ---- Drivers: volumes that are no matter of this folder (on other hosts). A path that begins with
+ * a driver's scheme is the driver's. ---- */
+struct disk_identity {
+	uint64_t bytes;
+	uint64_t medium_bytes;
+	uint32_t align;
+	bool can_grow;
+	bool can_discard;
+	char what[256];
+};
+struct disk_driver {
+	const char *scheme; /* "rdma://" */
+	const char *name;
+	void *arg;
+	/* May block. As disk_open. */
+	int (*open)(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
+		void **ret_volume);
+	/* The attached reactors turn no more. */
+	void (*close)(void *volume);
+	int (*attach)(void *volume, struct reactor *reactor, struct region *region);
+	/* On an attached reactor; ends in disk_io_end(). -ENOTCONN: the volume is gone. */
+	void (*start)(void *volume, struct disk_io *io);
+	/* Blocking, on a thread that turns no reactor: READ, WRITE, FLUSH, ZERO. */
+	int (*now)(void *volume, enum disk_op op, void *data, uint64_t bytes, uint64_t offset);
+	int (*grow)(void *volume, uint64_t bytes_total, struct disk_identity *ret_identity);
+	/* disk_revive() and disk_gone(). */
+	int (*revive)(void *volume, struct disk_identity *ret_identity);
+	bool (*gone)(void *volume);
+};
+/* Kept by pointer; at most one, before any volume is opened. NULL: none any more. */
+void disk_driver_set(const struct disk_driver *driver);
+/* A driver's operation is over, on the reactor that started it. */
+void disk_io_end(struct disk_io *io, int32_t result);
+
+/* Whether a volume has lost its medium: it fails all with -ENOTCONN, also when it can be reached
+ * again, until it is revived: whoever uses it must know that writes may be missing on it. */
+bool disk_gone(const struct disk *disk);
+/* 0: all may begin anew; -ENOTCONN: it cannot be reached yet; -EOPNOTSUPP: this kind does not come
+ * back. Blocks. */
+int disk_revive(struct disk *disk);
+
 /* ---- Arrays: several volumes as one, with erasure coding. ----
  *
  * An address below 2^62 is mirrored: it lies at the same place on the first parity + 1 members
@@ -178,6 +221,10 @@ bool disk_array_quorum(const struct disk *disk);
  * written since is acknowledged. Any thread. */
 bool disk_array_changed(struct disk *disk);
 void disk_array_fail(struct disk *disk, uint32_t member, int error);
+/* A missing member is there again, and behind: rebuilding, with this disk in place of what it had;
+ * its own again, or one that is attached to the same reactors. -EBUSY: it is not missing; -ENOSPC:
+ * too often replaced. */
+int disk_array_return(struct disk *disk, uint32_t member, struct disk *with);
 /* A rebuilt member is good from now on. */
 void disk_array_heal(struct disk *disk, uint32_t member);
 

@@ -16,6 +16,8 @@ static void array_close(struct disk *disk)
 		return;
 	for (uint32_t i = 0; i < DISK_MEMBERS_MAX; i++)
 		disk_close(disk->array->members[i].disk);
+	for (uint32_t i = 0; i < disk->array->retired_count; i++)
+		disk_close(disk->array->retired[i]);
 	free(disk->array);
 }
 
@@ -136,15 +138,37 @@ void array_member_fail(struct disk *disk, uint32_t member, int error)
 	counter_add(&members_failed, 1);
 	lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
 	log_error("disk",
-		"volume %u (%s) failed a write (%s) and is not used any more: %u of %u are left, "
-		"%u are needed; replace it and start again",
-		member, at->disk ? at->disk->path : "?", strerror(-error),
-		disk->array->count - lost, disk->array->count, disk->array->data);
+		"volume %u (%s) %s (%s) and is not used any more: %u of %u are left, "
+		"%u are needed; %s",
+		member, at->disk ? at->disk->path : "?",
+		error == -ENOTCONN ? "is lost" : "failed a write", strerror(-error),
+		disk->array->count - lost, disk->array->count, disk->array->data,
+		error == -ENOTCONN ? "it is rebuilt when it can be reached again"
+				   : "replace it (nebulaio admin volume replace)");
 }
 
 void disk_array_fail(struct disk *disk, uint32_t member, int error)
 {
 	array_member_fail(disk, member, error);
+}
+
+int disk_array_return(struct disk *disk, uint32_t member, struct disk *with)
+{
+	struct array *array = disk->array;
+	struct array_member *at = &array->members[member];
+	struct disk *before = atomic_load(&at->disk);
+
+	if (atomic_load(&at->state) != DISK_MEMBER_MISSING)
+		return -EBUSY;
+	if (before && before != with) {
+		if (array->retired_count == ARRAY_RETIRED_MAX)
+			return -ENOSPC;
+		array->retired[array->retired_count++] = before;
+	}
+	atomic_store(&at->disk, with);
+	atomic_store(&at->state, DISK_MEMBER_REBUILDING);
+	atomic_store(&array->changed, true);
+	return 0;
 }
 
 void disk_array_heal(struct disk *disk, uint32_t member)
@@ -171,9 +195,15 @@ static int array_grow(struct disk *disk, uint64_t bytes_total)
 	struct array *array = disk->array;
 	int ret = 0;
 
-	for (uint32_t i = 0; i < array->count && !ret; i++)
-		if (array_writable(array, i))
-			ret = disk_grow(array->members[i].disk, bytes_total);
+	for (uint32_t i = 0; i < array->count && !ret; i++) {
+		if (!array_writable(array, i))
+			continue;
+		ret = disk_grow(array->members[i].disk, bytes_total);
+		if (ret == -ENOTCONN) {
+			array_member_fail(disk, i, ret);
+			ret = disk_array_quorum(disk) ? 0 : -EIO;
+		}
+	}
 	if (!ret)
 		atomic_store_explicit(&disk->bytes, bytes_of(array), memory_order_release);
 	return ret;

@@ -5,8 +5,11 @@
 #include "codec/ec.h"
 #include "disk/disk_priv.h"
 
+/* Disks that were replaced stay open until the array closes: somebody may still be at them. */
+#define ARRAY_RETIRED_MAX 64u
+
 struct array_member {
-	struct disk *disk; /* NULL: not there */
+	_Atomic(struct disk *) disk; /* NULL: not there */
 	_Atomic uint32_t state;
 	_Atomic uint64_t read_errors;
 };
@@ -17,6 +20,8 @@ struct array {
 	uint32_t count;
 	struct ec ec;
 	_Atomic bool changed;
+	uint32_t retired_count;
+	struct disk *retired[ARRAY_RETIRED_MAX];
 	struct array_member members[DISK_MEMBERS_MAX];
 };
 
@@ -34,6 +39,7 @@ struct array_batch;
 struct array_transfer {
 	struct disk_io io;
 	struct iovec iov;
+	struct disk *disk;
 	struct array_batch *batch;
 	uint32_t member;
 	uint32_t shard;

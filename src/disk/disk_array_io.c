@@ -55,6 +55,7 @@ void array_batch_add(struct array_batch *batch, enum disk_op op, uint32_t member
 	struct array_transfer *transfer = &batch->transfers[batch->count++];
 
 	transfer->batch = batch;
+	transfer->disk = batch->array->members[member].disk;
 	transfer->member = member;
 	transfer->result = 0;
 	transfer->iov = (struct iovec){data, bytes};
@@ -65,9 +66,10 @@ void array_batch_add(struct array_batch *batch, enum disk_op op, uint32_t member
 	transfer->io.done = transfer_done;
 }
 
-static int32_t transfer_now(struct disk *disk, const struct array_transfer *transfer)
+static int32_t transfer_now(const struct array_transfer *transfer)
 {
 	const struct iovec *iov = &transfer->iov;
+	struct disk *disk = transfer->disk;
 
 	if (transfer->io.op == DISK_READ)
 		return disk_read_now(disk, iov->iov_base, iov->iov_len, transfer->io.offset);
@@ -82,12 +84,11 @@ void array_batch_run(struct array_batch *batch)
 	batch->pending = batch->count;
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct array_transfer *transfer = &batch->transfers[i];
-		struct disk *disk = batch->array->members[transfer->member].disk;
 
 		if (batch->fiber)
-			disk_start(disk, &transfer->io);
+			disk_start(transfer->disk, &transfer->io);
 		else
-			transfer->result = transfer_now(disk, transfer);
+			transfer->result = transfer_now(transfer);
 	}
 	while (batch->fiber && batch->pending)
 		fiber_park();
@@ -100,6 +101,14 @@ static struct array_batch *batch_open(struct array *array)
 	if (batch)
 		batch->array = array;
 	return batch;
+}
+
+/* A failed read is made good by the others; a member that is gone is given up by it, too. */
+static void lost_take(struct disk *disk, const struct array_batch *batch)
+{
+	for (uint32_t i = 0; i < batch->count; i++)
+		if (batch->transfers[i].result == -ENOTCONN)
+			array_member_fail(disk, batch->transfers[i].member, -ENOTCONN);
 }
 
 /* ---- Stripes, read. ---- */
@@ -116,7 +125,7 @@ struct rescue {
 
 /* One try: chooses the sources and reads them. 0; -EAGAIN: one failed and is avoided now; -EIO:
  * there are not enough. */
-static int rescue_try(struct rescue *rescue, struct array_batch *batch)
+static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_batch *batch)
 {
 	const struct array *array = rescue->array;
 	uint64_t bytes = rescue->part.to - rescue->part.from;
@@ -146,6 +155,7 @@ static int rescue_try(struct rescue *rescue, struct array_batch *batch)
 	if (chosen < array->data)
 		return -EIO;
 	array_batch_run(batch);
+	lost_take(disk, batch);
 	for (uint32_t i = 0; i < batch->count; i++)
 		if (batch->transfers[i].result) {
 			rescue->part.avoid |= 1ull << batch->transfers[i].member;
@@ -171,7 +181,7 @@ int array_rescue(struct disk *disk, const struct stripe *stripe, const struct ar
 	rescue.memory = (uint8_t *)memory;
 	counter_add(&degraded_reads, 1);
 	do {
-		ret = rescue_try(&rescue, batch);
+		ret = rescue_try(disk, &rescue, batch);
 	} while (ret == -EAGAIN);
 	rescue.shards[part->shard] = data;
 	if (!ret)
@@ -210,6 +220,7 @@ static int stripe_read(
 		at = end;
 	}
 	array_batch_run(batch);
+	lost_take(disk, batch);
 	for (uint32_t i = 0; i < batch->count; i++)
 		if (batch->transfers[i].result)
 			lost |= 1u << batch->transfers[i].shard;
@@ -241,6 +252,7 @@ static int mirror_read(
 		batch->count = 0;
 		array_batch_add(batch, DISK_READ, i, data, bytes, offset);
 		array_batch_run(batch);
+		lost_take(disk, batch);
 		ret = batch->transfers[0].result ? -EIO : 0;
 	}
 	free(batch);

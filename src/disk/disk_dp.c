@@ -17,7 +17,8 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 	static const char *const NAMES[] = {"read", "write", "flush", "discard", "zero"};
 
 	counter_add(&failures, 1);
-	if (atomic_load(&io->disk->fenced))
+	/* A lost connection is told once, by who had it. */
+	if (atomic_load(&io->disk->fenced) || result == -ENOTCONN)
 		return;
 	if (io->split.status)
 		log_error("disk", "%s: %s at %llu failed: NVMe status 0x%x, %s", io->disk->path,
@@ -39,6 +40,15 @@ void disk_io_finish(struct disk_io *io, int32_t result)
 	else if (io->op == DISK_FLUSH)
 		counter_add(&flushes, 1);
 	io->done(io, result);
+}
+
+void disk_io_end(struct disk_io *io, int32_t result)
+{
+	if (__builtin_expect(io->fault != 0, 0))
+		result = io->fault;
+	if (result >= 0)
+		io->moved = io->bytes;
+	disk_io_finish(io, result);
 }
 
 /* Drops what was moved from the front of the vector. */

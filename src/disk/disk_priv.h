@@ -37,7 +37,8 @@ struct disk_ops {
 	bool can_grow;
 	bool can_discard;
 };
-extern const struct disk_ops DISK_FILE_OPS, DISK_BLOCK_OPS, DISK_NVME_OPS, DISK_ARRAY_OPS;
+extern const struct disk_ops DISK_FILE_OPS, DISK_BLOCK_OPS, DISK_NVME_OPS, DISK_ARRAY_OPS,
+	DISK_DRIVEN_OPS;
 
 /* A base ring's entry under way. */
 struct disk_entry {
@@ -81,6 +82,9 @@ struct disk {
 	bool read_only;
 	struct nvme *nvme;
 	struct array *array;
+	const struct disk_driver *driver;
+	void *driven; /* the driver's volume */
+	bool driven_grows, driven_discards;
 	bool direct;
 	uint32_t sector_bytes; /* a device's logical block; 0: not known, DISK_ALIGN_BYTES */
 	uint64_t step_bytes;
@@ -103,6 +107,9 @@ extern const struct region_device_ops DISK_DEVICE_OPS;
 int disk_faults_parse(struct disk_faults *faults, const char *text);
 enum disk_fault { DISK_FAULT_NONE, DISK_FAULT_EIO, DISK_FAULT_TORN };
 enum disk_fault disk_faults_next(struct disk_faults *faults, enum disk_op op);
+
+/* disk_driven.c: whether a path is a driver's. */
+bool disk_driver_takes(const char *path);
 
 /* disk.c */
 /* With nothing open; NULL: no memory. */

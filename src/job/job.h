@@ -59,7 +59,7 @@ int job_lifecycle_open(struct reactor *reactor, const struct job_lifecycle_opts 
 void job_lifecycle_close(struct job_lifecycle *job);
 
 /* ---- Rebuilding: volumes of the store that came back or were replaced. ---- */
-/* Does what there is to do, then ends; also when the store quiesces. Before the reactor runs, or on
+/* Until the store quiesces. Before the reactor runs, or on
  * it. -ENOMEM, -EAGAIN. */
 int job_rebuild_start(struct reactor *reactor, struct store *store);
 

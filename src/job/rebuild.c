@@ -1,13 +1,10 @@
-/* job/rebuild.c: makes volumes of the store whole again after a start that found them empty or
- * behind. */
+/* job/rebuild.c: looks after the store's volumes: those that come back or are replaced are made
+ * whole again. */
 #include "job/job.h"
-
-#include <errno.h>
 
 static void rebuild_main(void *arg)
 {
-	/* What stops it is in the log; the next start tries again. */
-	(void)store_rebuild((struct store *)arg);
+	store_volumes_watch((struct store *)arg);
 }
 
 int job_rebuild_start(struct reactor *reactor, struct store *store)

@@ -41,6 +41,10 @@ struct config {
 			uint64_t data;
 			uint64_t parity;
 		} erasure;
+		struct {
+			char secret_file[CONFIG_TEXT_MAX];
+			char device_name[CONFIG_TEXT_MAX]; /* "": rdma.device_name */
+		} remote;
 	} storage;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */

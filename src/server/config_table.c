@@ -47,8 +47,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"Objects up to this size live in their index record"),
 
 	TEXT("storage.volume", storage.volume, "",
-		"Where objects lie: a file, a block device, or an NVMe passthrough device "
-		"(/dev/ng0n1); empty: a file in data.dir, or what an earlier start named"),
+		"Where objects lie: a file, a block device, an NVMe passthrough device "
+		"(/dev/ng0n1), or a volume of another host (rdma://HOST:PORT/NAME); empty: a file "
+		"in data.dir, or what an earlier start named"),
 	TEXT("storage.volumes", storage.volumes, "",
 		"Instead of one volume several, with erasure coding over them: a list, or their "
 		"paths separated by commas"),
@@ -56,6 +57,11 @@ const struct config_key CONFIG_KEYS[] = {
 		"Shards of data of a body, each on a volume of its own"),
 	NUMBER("storage.erasure.parity", storage.erasure.parity, 1, 8, "4",
 		"Shards of parity: so many volumes may be lost; less than data"),
+	TEXT("storage.remote.secret_file", storage.remote.secret_file, "",
+		"File with the secret that `nebulaio volume serve` on other hosts has, too; needed "
+		"for volumes rdma://HOST:PORT/NAME"),
+	TEXT("storage.remote.device_name", storage.remote.device_name, "",
+		"RDMA device to reach them by; empty: rdma.device_name"),
 	FLAG("storage.format", storage.format, "false",
 		"A new store may take a volume on which something else lies, and destroys that"),
 

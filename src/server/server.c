@@ -13,6 +13,7 @@
 #include "job/job.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
+#include "remote/remote.h"
 #include "server/hardware.h"
 #include "server/https.h"
 #include "server/identities.h"
@@ -45,6 +46,7 @@ struct server {
 	struct lifecycle lifecycle; /* on the first core */
 	struct https *https;	    /* NULL: off */
 	struct rp_device *device;
+	struct remote *remote;
 	struct rp_device_attr device_attr;
 	struct front_discovery *discovery; /* NULL: off */
 	struct core cores[LIMIT_CORES_MAX];
@@ -90,6 +92,36 @@ static uint32_t core_count_of(const struct config *config)
 	if (config->cpu.reactors)
 		return (uint32_t)config->cpu.reactors;
 	return (uint32_t)MIN(MAX(cpus - 1, 1), (long)LIMIT_CORES_MAX);
+}
+
+static struct rp_open_opts device_opts(const struct config *config)
+{
+	return (struct rp_open_opts){
+		.device_name = config->rdma.device_name,
+		.ib_port = (uint8_t)config->rdma.ib_port,
+		.gid_index = (int)config->rdma.gid_index,
+		.dscp = (uint8_t)config->network.dscp,
+	};
+}
+
+/* Volumes of other hosts, when the configuration has what they need. */
+static int open_remote(struct server *server)
+{
+	const struct config *config = &server->config;
+	struct remote_opts opts = {.device = device_opts(config)};
+	char secret[REMOTE_SECRET_BYTES];
+	int ret;
+
+	if (!config->storage.remote.secret_file[0])
+		return 0;
+	if (config->storage.remote.device_name[0])
+		opts.device.device_name = config->storage.remote.device_name;
+	ret = remote_secret_read(config->storage.remote.secret_file, secret);
+	opts.secret = secret;
+	if (!ret)
+		ret = remote_initiator_open(&opts, &server->remote);
+	secret_wipe(secret, sizeof(secret));
+	return ret;
 }
 
 static int open_store(struct server *server)
@@ -175,16 +207,6 @@ static int open_s3(struct server *server)
 	secret_wipe(keys, sizeof(keys));
 	secret_wipe(secrets_key, sizeof(secrets_key));
 	return ret;
-}
-
-static struct rp_open_opts device_opts(const struct config *config)
-{
-	return (struct rp_open_opts){
-		.device_name = config->rdma.device_name,
-		.ib_port = (uint8_t)config->rdma.ib_port,
-		.gid_index = (int)config->rdma.gid_index,
-		.dscp = (uint8_t)config->network.dscp,
-	};
 }
 
 static int open_device(struct server *server)
@@ -503,6 +525,8 @@ int server_open(const struct config *config, struct server **ret_server)
 	hardware_check(config, "/sys", log_hardware, NULL);
 	ret = open_device(server);
 	if (!ret)
+		ret = open_remote(server);
+	if (!ret)
 		ret = open_store(server);
 	if (!ret)
 		ret = open_s3(server);
@@ -730,6 +754,7 @@ void server_close(struct server *server)
 	free(server->accounts_json);
 	sem_destroy(&server->identities_done);
 	store_close(server->store);
+	remote_initiator_close(server->remote);
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);
 	rp_close(server->device);

@@ -29,9 +29,23 @@ struct store_put {
 	struct append append; /* base NULL: the body stands alone */
 	bool adoptable;
 	bool stored;
+	uint32_t phase;
 	uint16_t key_len;
 	char key[];
 };
+
+/* Counts the put in the phase that it begins in; again when that moved on meanwhile. */
+static uint32_t phase_enter(struct store *store)
+{
+	for (;;) {
+		uint32_t phase = atomic_load(&store->put_phase);
+
+		atomic_fetch_add(&store->puts_open[phase % 2], 1);
+		if (atomic_load(&store->put_phase) == phase)
+			return phase;
+		atomic_fetch_sub(&store->puts_open[phase % 2], 1);
+	}
+}
 
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
@@ -56,6 +70,7 @@ int store_put_open(
 		return ret ? ret : -ENOMEM;
 	}
 	put->store = store;
+	put->phase = phase_enter(store);
 	put->bucket = bucket;
 	put->bytes_max = opts->bytes;
 	put->adoptable = opts->adoptable;
@@ -252,6 +267,7 @@ static void put_close(struct store_put *put)
 	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
 	free(put->segments);
+	atomic_fetch_sub(&store->puts_open[put->phase % 2], 1);
 	free(put);
 }
 

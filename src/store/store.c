@@ -250,6 +250,8 @@ static void checkpoint_run(void *arg)
 void store_quiesce(struct store *store)
 {
 	atomic_store(&store->quiescing, true);
+	if (store->watcher)
+		fiber_wake(store->watcher);
 	committer_end(store);
 	/* A failed index was logged; the log has everything, and the next start replays it. */
 	(void)applier_wait(store, atomic_load(&store->committer.published_seq));

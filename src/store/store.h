@@ -349,10 +349,10 @@ struct store_volume {
 };
 /* How they are; 0: the store has one volume. Any thread. */
 uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max);
-/* Makes volumes that came back or were replaced whole again, while all goes on; at once when there
- * is none. Fiber call. -ESHUTDOWN: the store was told to quiesce; -errno: it begins anew at the
- * next start. */
-int store_rebuild(struct store *store);
+/* Looks after them until the store quiesces: gives up those that are gone, takes back those that
+ * can be reached again and blank ones in the place of missing ones, and makes them whole, while all
+ * goes on. At once when there is one volume. Fiber call of the first reactor. */
+void store_volumes_watch(struct store *store);
 
 /* Of the medium, for the log and for people: "file …", "NVMe passthrough, …". */
 const char *store_medium(const struct store *store);

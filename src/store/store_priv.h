@@ -390,7 +390,9 @@ struct volume {
 	char path[4096];
 	uint32_t set_count; /* 0: one volume */
 	char *set_paths[DISK_MEMBERS_MAX];
-	pthread_mutex_t lock; /* of super */
+	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; STRIPE_PATH_NONE */
+	uint32_t paths_refused;		    /* one bit each: cannot be used, which was logged */
+	pthread_mutex_t lock;		    /* of super */
 	struct superblock super;
 	uint32_t uuid_crc; /* the log's CRCs start with it */
 	uint64_t mended;   /* pieces that a check found wrong and other volumes have right */
@@ -421,7 +423,9 @@ int volume_link(const char *dir, const struct volume *volume);
 int volume_super_write(struct volume *volume);
 
 /* For stripe.c: one volume among several. As above; -EMEDIUMTYPE: not ours, or damaged. */
-int volume_super_read(const char *path, struct superblock *ret_super);
+int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super);
+/* The same of what lies at a path; probe: that it cannot be reached is no news. */
+int volume_super_read(const char *path, bool probe, struct superblock *ret_super);
 void volume_super_init(struct superblock *super, const struct volume_opts *opts);
 void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES]);
 int volume_label_check(
@@ -429,12 +433,18 @@ int volume_label_check(
 bool volume_index_present(const char *dir);
 
 /* ---- stripe.c: several volumes. ---- */
+#define STRIPE_PATH_NONE UINT32_MAX
 /* Fills in the paths, when there are several. */
 int stripe_locate(const struct volume_opts *opts, struct volume *volume);
 int stripe_open(const struct volume_opts *opts, struct volume *volume);
 int stripe_super_write(struct volume *volume);
 void stripe_paths_free(struct volume *volume);
 int stripe_remember(const char *dir, const struct volume *volume);
+/* A volume in the place of a member that is missing and was not opened: 0 with its disk, or -errno.
+ * Blocks. */
+int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk);
+/* Whether what lies on a member's own disk, that was gone, is still this member's, or blank. */
+int stripe_member_known(struct store *store, uint32_t member);
 /* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
  * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
  * fiber, or blocking where there is none. */
@@ -449,6 +459,10 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 /* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
  * are told. -EIO: too few are left. */
 int stripe_settle(struct store *store);
+
+/* stripe_mend.c: makes volumes that came back or were replaced whole again; at once when there is
+ * none. Fiber call. -ESHUTDOWN: the store was told to quiesce; else it is to be begun anew. */
+int store_rebuild(struct store *store);
 
 /* ---- journal.c: the log's groups. ---- */
 struct group_head {
@@ -888,6 +902,11 @@ struct store {
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
 	_Atomic bool quiescing;
+	/* Puts that are open, by the parity of the phase that they began in: who moves the phase on
+	 * and waits knows that those before are over. */
+	struct fiber *watcher; /* of the volumes; on the committer's reactor */
+	_Atomic uint32_t put_phase;
+	_Atomic uint32_t puts_open[2];
 	_Atomic uint64_t space_looked_ns;
 	_Atomic bool space_low;
 	pthread_mutex_t grow_lock; /* of the next four */

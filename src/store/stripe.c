@@ -24,7 +24,6 @@ struct set {
 	struct volume *volume;
 	struct candidate candidates[DISK_MEMBERS_MAX];
 	struct disk_array_opts array;
-	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; UINT32_MAX: none */
 };
 
 /* ---- Paths. ---- */
@@ -197,21 +196,19 @@ int stripe_settle(struct store *store)
 
 /* ---- Opening. ---- */
 
-static void set_scan(struct set *set)
+static void path_scan(struct set *set, uint32_t path_idx, bool probe)
 {
-	for (uint32_t i = 0; i < set->volume->set_count; i++) {
-		struct candidate *candidate = &set->candidates[i];
-		enum disk_kind kind;
+	struct candidate *candidate = &set->candidates[path_idx];
+	const char *path = set->volume->set_paths[path_idx];
+	enum disk_kind kind;
 
-		candidate->found = disk_kind_of(set->volume->set_paths[i], &kind);
-		if (candidate->found == -ENOENT)
-			candidate->found = -ENODEV;
-		else if (!candidate->found)
-			candidate->found =
-				volume_super_read(set->volume->set_paths[i], &candidate->super);
-		if (!candidate->found && !candidate->super.set_count)
-			candidate->found = -EMEDIUMTYPE;
-	}
+	candidate->found = disk_kind_of(path, &kind);
+	if (candidate->found == -ENOENT)
+		candidate->found = -ENODEV;
+	else if (!candidate->found)
+		candidate->found = volume_super_read(path, probe, &candidate->super);
+	if (!candidate->found && !candidate->super.set_count)
+		candidate->found = -EMEDIUMTYPE;
 }
 
 /* Opens a path as a member: checked, labelled as ours or blank, large enough. */
@@ -273,6 +270,7 @@ static int set_create(struct set *set)
 		if (set->candidates[i].found == 0)
 			set->candidates[i].found = -EMEDIUMTYPE;
 		ret = member_open(set, i, bytes_min, true, &set->array.members[i]);
+		set->volume->path_of[i] = i;
 	}
 	return ret;
 }
@@ -325,7 +323,7 @@ static void members_take(struct set *set)
 				set->volume->set_paths[i], strerror(-ret));
 			continue;
 		}
-		set->path_of[member] = i;
+		set->volume->path_of[member] = i;
 		set->array.states[member] =
 			super->set_lost >> member & 1 ? DISK_MEMBER_REBUILDING : DISK_MEMBER_GOOD;
 	}
@@ -360,7 +358,7 @@ static void spares_take(struct set *set, uint64_t bytes)
 				set->volume->set_paths[i], member, strerror(-ret));
 			continue;
 		}
-		set->path_of[member] = i;
+		set->volume->path_of[member] = i;
 		set->array.states[member] = DISK_MEMBER_REBUILDING;
 		log_info("store", "%s takes the place of volume %u", set->volume->set_paths[i],
 			member);
@@ -424,9 +422,10 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 		return -ENOMEM;
 	set->opts = opts;
 	set->volume = volume;
-	memset(set->path_of, 0xff, sizeof(set->path_of));
+	memset(volume->path_of, 0xff, sizeof(volume->path_of)); /* STRIPE_PATH_NONE */
 	pthread_mutex_init(&volume->lock, NULL);
-	set_scan(set);
+	for (uint32_t i = 0; i < volume->set_count; i++)
+		path_scan(set, i, false);
 	*opts->ret_created = !known;
 	ret = known ? set_assemble(set) : opts->create ? set_create(set) : -ENOENT;
 	if (ret) {
@@ -451,6 +450,91 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 		ret = stripe_remember(opts->dir, volume);
 	free(set);
 	return ret;
+}
+
+/* ---- While it is open. ---- */
+
+static bool path_idle(const struct volume *volume, uint32_t path_idx)
+{
+	for (uint32_t m = 0; m < volume->super.set_count; m++)
+		if (volume->path_of[m] == path_idx)
+			return false;
+	return !(volume->paths_refused >> path_idx & 1);
+}
+
+static bool member_vacant(const struct volume *volume, uint32_t member)
+{
+	return member < volume->super.set_count && volume->path_of[member] == STRIPE_PATH_NONE;
+}
+
+/* Which member a path can be: its own, or, blank, the first that is vacant. */
+static uint32_t member_for(struct set *set, uint32_t path_idx)
+{
+	struct candidate *candidate = &set->candidates[path_idx];
+	const struct volume *volume = set->volume;
+	uint32_t member = 0;
+
+	if (candidate->found == 0 && memcmp(candidate->super.uuid, volume->super.uuid, 16) == 0)
+		return member_vacant(volume, candidate->super.set_idx) ? candidate->super.set_idx
+								       : UINT32_MAX;
+	if (candidate->found == 0)
+		candidate->found = -EMEDIUMTYPE; /* of another store */
+	if (candidate->found != -ENOENT && candidate->found != -EMEDIUMTYPE)
+		return UINT32_MAX;
+	while (member < volume->super.set_count && !member_vacant(volume, member))
+		member++;
+	return member < volume->super.set_count ? member : UINT32_MAX;
+}
+
+int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk)
+{
+	struct volume *volume = &store->volume;
+	const struct volume_opts opts = {.dir = store->dir, .format = store->opts.format};
+	struct set *set = (struct set *)calloc(1, sizeof(*set));
+	int ret = set ? -ENOENT : -ENOMEM;
+
+	if (set) {
+		set->opts = &opts;
+		set->volume = volume;
+	}
+	for (uint32_t i = 0; ret == -ENOENT && i < volume->set_count; i++) {
+		uint32_t member;
+
+		if (!path_idle(volume, i))
+			continue;
+		path_scan(set, i, true);
+		member = member_for(set, i);
+		if (member == UINT32_MAX)
+			continue;
+		if (member_open(set, i, disk_bytes(volume->disk), false, ret_disk)) {
+			volume->paths_refused |= 1u << i;
+			log_error("store", "%s cannot be volume %u: not tried again",
+				volume->set_paths[i], member);
+			continue;
+		}
+		volume->path_of[member] = i;
+		*ret_member = member;
+		ret = 0;
+	}
+	free(set);
+	return ret;
+}
+
+int stripe_member_known(struct store *store, uint32_t member)
+{
+	const struct volume_opts opts = {.dir = store->dir, .format = store->opts.format};
+	struct volume *volume = &store->volume;
+	struct disk *disk = disk_array_member(volume->disk, member);
+	uint32_t path_idx = volume->path_of[member];
+	const char *path = path_idx == STRIPE_PATH_NONE ? "a volume" : volume->set_paths[path_idx];
+	struct superblock super;
+	int ret = volume_super_of(disk, path, &super);
+
+	if (!ret && (memcmp(super.uuid, volume->super.uuid, 16) != 0 || super.set_idx != member))
+		ret = -EMEDIUMTYPE;
+	if (ret == -ENOENT || ret == -EMEDIUMTYPE)
+		ret = volume_label_check(&opts, path, disk, ret);
+	return ret ? ret : disk_grow(disk, disk_bytes(volume->disk));
 }
 
 void stripe_paths_free(struct volume *volume)

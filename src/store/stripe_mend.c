@@ -221,8 +221,7 @@ int store_rebuild(struct store *store)
 		ret = rebuild->ret;
 	}
 	if (ret && ret != -ESHUTDOWN)
-		log_error("store", "rebuilding stopped: %s; the next start begins anew",
-			strerror(-ret));
+		log_error("store", "rebuilding stopped: %s; it is begun anew", strerror(-ret));
 	free(rebuild);
 	return ret;
 }

@@ -49,38 +49,31 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 }
 
 /* Both slots; of a file that is too short, zeros. */
-static int slots_read(const char *path, uint8_t blocks[2 * BLOCK_BYTES])
+static int slots_read(struct disk *disk, uint8_t blocks[2 * BLOCK_BYTES])
 {
-	struct disk_opts opts = {.path = path, .read_only = true, .step_bytes = BLOCK_BYTES};
-	struct disk *disk;
 	void *aligned;
-	int ret = disk_open(&opts, &disk);
+	int ret = 0;
 
-	if (ret)
-		return ret;
 	memset(blocks, 0, 2 * (size_t)BLOCK_BYTES);
-	if (posix_memalign(&aligned, BLOCK_BYTES, 2 * BLOCK_BYTES)) {
-		disk_close(disk);
+	if (posix_memalign(&aligned, BLOCK_BYTES, 2 * BLOCK_BYTES))
 		return -ENOMEM;
-	}
 	if (disk_bytes(disk) >= 2 * BLOCK_BYTES) {
 		ret = disk_read_now(disk, aligned, 2 * BLOCK_BYTES, 0);
 		if (!ret)
 			memcpy(blocks, aligned, 2 * (size_t)BLOCK_BYTES);
 	}
 	free(aligned);
-	disk_close(disk);
 	return ret;
 }
 
 /* The newer of the two slots. 0; -ENOENT: there is no volume yet, or one whose creation was cut
  * short; -EMEDIUMTYPE: what is there is not ours, or damaged; -EUCLEAN with a log line. */
-int volume_super_read(const char *path, struct superblock *ret_super)
+int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super)
 {
 	uint8_t blocks[2 * BLOCK_BYTES];
 	struct superblock supers[2];
 	enum slot slots[2];
-	int ret = slots_read(path, blocks);
+	int ret = slots_read(disk, blocks);
 
 	if (ret)
 		return ret;
@@ -103,11 +96,25 @@ int volume_super_read(const char *path, struct superblock *ret_super)
 	return 0;
 }
 
+int volume_super_read(const char *path, bool probe, struct superblock *ret_super)
+{
+	struct disk_opts opts = {
+		.path = path, .read_only = true, .probe = probe, .step_bytes = BLOCK_BYTES};
+	struct disk *disk;
+	int ret = disk_open(&opts, &disk);
+
+	if (ret)
+		return ret;
+	ret = volume_super_of(disk, path, ret_super);
+	disk_close(disk);
+	return ret;
+}
+
 bool volume_missing(const struct volume *volume)
 {
 	struct superblock super;
 
-	return !volume->set_count && volume_super_read(volume->path, &super) == -ENOENT;
+	return !volume->set_count && volume_super_read(volume->path, false, &super) == -ENOENT;
 }
 
 /* The same file or device, by whatever names. */
@@ -122,12 +129,13 @@ static bool same_node(const char *a, const char *b)
 	return (st_a.st_mode & S_IFMT) == (st_b.st_mode & S_IFMT) && st_a.st_rdev == st_b.st_rdev;
 }
 
-/* Absolute, as links need it, but by the name that was given: that may be one that stays. */
+/* Absolute, as links need it (a name on another host is), but by the name that was given: that may
+ * be one that stays. */
 static int path_absolute(const char *path, char *out, size_t cap)
 {
 	char cwd[2048];
 
-	if (path[0] == '/')
+	if (path[0] == '/' || strstr(path, "://"))
 		return (size_t)snprintf(out, cap, "%s", path) < cap ? 0 : -ENAMETOOLONG;
 	if (!getcwd(cwd, sizeof(cwd)))
 		return -errno;
@@ -147,8 +155,15 @@ int volume_locate(const struct volume_opts *opts, struct volume *volume)
 		snprintf(volume->path, sizeof(volume->path), "%u volumes", volume->set_count);
 		return 0;
 	}
-	if (!opts->path || !opts->path[0])
-		return slice_copy_str(slice_str(own), volume->path, sizeof(volume->path));
+	if (!opts->path || !opts->path[0]) {
+		ssize_t len = readlink(own, volume->path, sizeof(volume->path) - 1);
+
+		volume->path[MAX(len, 0)] = '\0';
+		/* A volume of another host is no file that the link could lead to. */
+		return strstr(volume->path, "://")
+			       ? 0
+			       : slice_copy_str(slice_str(own), volume->path, sizeof(volume->path));
+	}
 	if (lstat(own, &st) == 0 && S_ISREG(st.st_mode) && !same_node(own, opts->path)) {
 		log_error("store",
 			"%s: the store's volume is the file %s; another one (%s) would be another "
@@ -337,7 +352,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 
 	if (ret || volume->set_count)
 		return ret ? ret : stripe_open(opts, volume);
-	found = volume_super_read(volume->path, &volume->super);
+	found = volume_super_read(volume->path, false, &volume->super);
 	begun = found == 0 && volume->super.epoch > 0;
 	if (begun && opts->create && !known) {
 		/* Somebody's objects, whose index is elsewhere. */

@@ -1,0 +1,126 @@
+/* disk/disk_driven.c: a volume that a driver from outside this folder serves. */
+#include "disk/disk_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct disk_driver *the_driver;
+
+void disk_driver_set(const struct disk_driver *driver)
+{
+	CHECK(!driver || !the_driver);
+	the_driver = driver;
+}
+
+bool disk_driver_takes(const char *path)
+{
+	return the_driver && strncmp(path, the_driver->scheme, strlen(the_driver->scheme)) == 0;
+}
+
+static void identity_take(struct disk *disk, const struct disk_identity *identity)
+{
+	disk->sector_bytes = identity->align;
+	disk->medium_bytes = identity->medium_bytes;
+	disk->driven_grows = identity->can_grow;
+	disk->driven_discards = identity->can_discard;
+	snprintf(disk->what, sizeof(disk->what), "%s", identity->what);
+	atomic_store_explicit(&disk->bytes, identity->bytes, memory_order_release);
+}
+
+static int driven_open(struct disk *disk, const struct disk_opts *opts)
+{
+	struct disk_identity identity;
+	int ret = the_driver->open(the_driver->arg, opts, &identity, &disk->driven);
+
+	if (ret)
+		return ret;
+	disk->driver = the_driver;
+	identity_take(disk, &identity);
+	return 0;
+}
+
+static void driven_close(struct disk *disk)
+{
+	if (disk->driver)
+		disk->driver->close(disk->driven);
+}
+
+static int driven_attach(struct disk *disk, struct disk_core *core)
+{
+	return disk->driver->attach(disk->driven, core->reactor, core->region);
+}
+
+static void driven_issue(struct disk_io *io, const struct disk_core *core)
+{
+	(void)core;
+	io->disk->driver->start(io->disk->driven, io);
+}
+
+static int driven_grow(struct disk *disk, uint64_t bytes_total)
+{
+	struct disk_identity identity;
+	int ret;
+
+	if (!disk->driven_grows)
+		return -ENOSPC;
+	ret = disk->driver->grow(disk->driven, bytes_total, &identity);
+	if (!ret)
+		identity_take(disk, &identity);
+	return ret;
+}
+
+static int driven_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
+{
+	return disk->driver->now(disk->driven, DISK_READ, data, bytes, offset);
+}
+
+static int driven_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+{
+	/* A write only reads the data. */
+	return disk->driver->now(disk->driven, DISK_WRITE, (void *)(uintptr_t)data, bytes, offset);
+}
+
+static int driven_flush_now(struct disk *disk)
+{
+	return disk->driver->now(disk->driven, DISK_FLUSH, NULL, 0, 0);
+}
+
+static int driven_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
+{
+	return disk->driver->now(disk->driven, DISK_ZERO, NULL, bytes, offset);
+}
+
+bool disk_gone(const struct disk *disk)
+{
+	return disk->driver && disk->driver->gone(disk->driven);
+}
+
+int disk_revive(struct disk *disk)
+{
+	struct disk_identity identity;
+	int ret;
+
+	if (!disk->driver)
+		return -EOPNOTSUPP;
+	ret = disk->driver->revive(disk->driven, &identity);
+	if (!ret)
+		identity_take(disk, &identity);
+	return ret;
+}
+
+const struct disk_ops DISK_DRIVEN_OPS = {
+	.name = "remote volume",
+	.open = driven_open,
+	.close = driven_close,
+	.attach = driven_attach,
+	.detach = disk_detach_plain,
+	.issue = driven_issue,
+	.grow = driven_grow,
+	.read_now = driven_read_now,
+	.write_now = driven_write_now,
+	.flush_now = driven_flush_now,
+	.zero_now = driven_zero_now,
+	.can_grow = true,
+	.can_discard = true,
+};

@@ -1,0 +1,59 @@
+/* remote/remote.h: volumes of other hosts over RDMA: docs/spec/wire.md, "Volumes". The initiator
+ * makes paths `rdma://HOST:PORT/NAME` volumes of disk; the target exports this host's volumes. Data
+ * moves by RDMA READ and WRITE that the target issues between its frames and the initiator's; no
+ * processor copies it on the way. */
+#ifndef REMOTE_REMOTE_H
+#define REMOTE_REMOTE_H
+
+#include "base/base.h"
+#include "rdma/rdma.h"
+#include "reactor/reactor.h"
+#include "region/region.h"
+
+#define REMOTE_SCHEME	    "rdma://"
+#define REMOTE_PORT	    9110u
+#define REMOTE_VOLUMES_MAX  64u /* that a target exports */
+#define REMOTE_SECRET_BYTES 257u
+
+/* The shared secret: a file's text without the white space around it, 16 to 256 bytes. -ENOENT,
+ * -EACCES, -EINVAL; the log says what is wrong. */
+int remote_secret_read(const char *path, char ret_secret[REMOTE_SECRET_BYTES]);
+
+/* ---- Initiator. ---- */
+struct remote;
+struct remote_opts {
+	struct rp_open_opts device;
+	const char *secret; /* copied */
+};
+/* Makes disk_open() take REMOTE_SCHEME; nothing is opened before it does. One at a time. */
+int remote_initiator_open(const struct remote_opts *opts, struct remote **ret_remote);
+/* Takes NULL. No remote volume is open. */
+void remote_initiator_close(struct remote *remote);
+
+/* ---- Target. ---- */
+struct remote_target;
+struct remote_export {
+	const char *name;  /* 1 to 63 characters */
+	struct disk *disk; /* attached to the reactor; borrowed */
+};
+struct remote_target_opts {
+	struct rp_open_opts device;
+	struct reactor *reactor;
+	struct region *region;
+	const char *secret;
+	const char *address;
+	uint16_t port; /* 0: a free one */
+	const struct remote_export *exports;
+	uint32_t export_count;
+};
+/* Before the reactor's first turn. rp_listen's errors; the log says why. */
+int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target);
+uint16_t remote_target_port(const struct remote_target *target);
+const struct rp_device_attr *remote_target_device(const struct remote_target *target);
+/* In a fiber of the reactor: takes no more connections, ends those there are, waits for what they
+ * have at the volumes. */
+void remote_target_drain(struct remote_target *target);
+/* Takes NULL. The reactor turns no more. */
+void remote_target_close(struct remote_target *target);
+
+#endif

@@ -1,0 +1,416 @@
+/* remote/target.c: this host's volumes, exported: listening, and the lives of connections: hello,
+ * challenge, proof; who may write; failing. Slow path. */
+#include "remote/target_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TARGET_CQES 16384u
+
+DEFINE_COUNTER(opened, "nebulaio_export_connections_total", "result=\"opened\"",
+	"Connections of initiators, by how setting them up ended.");
+DEFINE_COUNTER(refused, "nebulaio_export_connections_total", "result=\"refused\"",
+	"Connections of initiators, by how setting them up ended.");
+
+/* ---- Set-up. ---- */
+
+int target_recv_post(struct target_lane *lane, uint32_t n)
+{
+	const struct rp_sge sge = {(uintptr_t)&lane->recvs[n], WIRE_RECV_BYTES, lane->lkey};
+	const struct rp_recv_wr wr = {.wr_id = work_id(lane->idx, lane->life, WORK_RECV, n),
+		.sg_list = &sge,
+		.sge_count = 1};
+	uint32_t posted;
+
+	return rp_post_recv(lane->qp, &wr, 1, &posted);
+}
+
+/* The capsule in the last place of sends but one, or the last. */
+static void word_send(struct target_lane *lane, uint32_t n)
+{
+	const struct rp_sge sge = {
+		(uintptr_t)&lane->sends[n], lane->sends[n].head.bytes, lane->lkey};
+	const struct rp_send_wr wr = {.wr_id = work_id(lane->idx, lane->life, WORK_SEND, n),
+		.opcode = RP_SEND,
+		.flags = RP_SEND_SIGNALED,
+		.sg_list = &sge,
+		.sge_count = 1};
+	uint32_t posted;
+
+	if (rp_post_send(lane->qp, &wr, 1, &posted))
+		target_lane_fail(lane, "a word cannot be posted");
+}
+
+static void refuse(struct target_lane *lane, enum wire_reason reason)
+{
+	struct wire_refuse *word = &lane->sends[TARGET_SLOTS].refuse;
+
+	counter_add(&refused, 1);
+	log_warn("export", "%s: refused: %s", lane->peer, wire_reason_text(reason));
+	memset(word, 0, sizeof(*word));
+	wire_head_fill(&word->head, WIRE_REFUSE, sizeof(*word), 0);
+	word->reason = reason;
+	lane->state = TARGET_REFUSED;
+	word_send(lane, TARGET_SLOTS);
+}
+
+static void hello_heard(struct target_lane *lane, const struct wire_hello *hello)
+{
+	struct wire_challenge *challenge = &lane->challenge;
+
+	lane->hello = *hello;
+	memset(challenge, 0, sizeof(*challenge));
+	wire_head_fill(&challenge->head, WIRE_CHALLENGE, sizeof(*challenge), 0);
+	challenge->depth = MIN(hello->depth, (uint16_t)REMOTE_DEPTH);
+	challenge->transfer_max = WIRE_TRANSFER_MAX;
+	random_fill(challenge->nonce, sizeof(challenge->nonce));
+	lane->sends[TARGET_SLOTS].challenge = *challenge;
+	lane->state = TARGET_PROOF;
+	word_send(lane, TARGET_SLOTS);
+}
+
+/* One server at a time writes to a volume; of one server, a reactor has one connection. What an
+ * earlier one began at the volume must be over before a new one begins. */
+static bool volume_busy(struct target_lane *lane, struct target_volume *volume)
+{
+	struct remote_target *target = lane->target;
+	bool busy = false;
+
+	if (lane->hello.flags & WIRE_HELLO_READ_ONLY)
+		return false;
+	if (volume->writers &&
+		memcmp(volume->holder, lane->hello.holder, sizeof(volume->holder)) != 0)
+		return true;
+	for (uint32_t i = 0; i < TARGET_LANES_MAX; i++) {
+		struct target_lane *other = target->lanes[i];
+
+		if (!other || other == lane || other->volume != volume || !other->writes ||
+			other->hello.lane != lane->hello.lane)
+			continue;
+		target_lane_fail(other, "its initiator connects anew");
+		busy = true;
+	}
+	return busy;
+}
+
+static struct target_volume *volume_of(struct remote_target *target, const char *name)
+{
+	for (uint32_t i = 0; i < target->opts.export_count; i++)
+		if (strcmp(target->volumes[i].name, name) == 0)
+			return &target->volumes[i];
+	return NULL;
+}
+
+static void welcome(struct target_lane *lane, struct target_volume *volume)
+{
+	struct wire_welcome *word = &lane->sends[TARGET_SLOTS + 1].welcome;
+	const struct disk *disk = volume->export.disk;
+	struct wire_identity *identity = &word->identity;
+
+	memset(word, 0, sizeof(*word));
+	wire_head_fill(&word->head, WIRE_WELCOME, sizeof(*word), 0);
+	identity->bytes = disk_bytes(disk);
+	identity->medium_bytes = disk_medium_bytes(disk);
+	identity->align = disk_align(disk);
+	identity->flags = (disk_can_grow(disk) ? WIRE_CAN_GROW : 0) |
+			  (disk_can_discard(disk) ? WIRE_CAN_DISCARD : 0);
+	snprintf(identity->what, sizeof(identity->what), "%.63s", disk_describe(disk));
+	wire_welcome_make(&lane->keys, identity, word->proof);
+	lane->volume = volume;
+	lane->writes = !(lane->hello.flags & WIRE_HELLO_READ_ONLY);
+	if (lane->writes) {
+		memcpy(volume->holder, lane->hello.holder, sizeof(volume->holder));
+		volume->writers++;
+	}
+	lane->state = TARGET_OPEN;
+	counter_add(&opened, 1);
+	log_info("export", "%s: %s volume %s, as its reactor %u", lane->peer,
+		lane->writes ? "writes" : "reads", volume->name, lane->hello.lane);
+	word_send(lane, TARGET_SLOTS + 1);
+}
+
+static void proof_heard(struct target_lane *lane, const struct wire_proof *proof)
+{
+	struct target_volume *volume = volume_of(lane->target, lane->hello.name);
+	uint8_t wanted[SHA256_BYTES];
+
+	wire_keys_make(
+		&lane->keys, slice_str(lane->target->secret), &lane->hello, &lane->challenge);
+	wire_proof_make(&lane->keys, wanted);
+	if (!secret_equal(wanted, proof->proof, sizeof(wanted)))
+		refuse(lane, WIRE_WRONG_SECRET);
+	else if (!volume)
+		refuse(lane, WIRE_NO_VOLUME);
+	else if (volume_busy(lane, volume))
+		refuse(lane, WIRE_BUSY);
+	else
+		welcome(lane, volume);
+}
+
+void target_setup_heard(struct target_lane *lane, const union wire_capsule *capsule, uint32_t bytes)
+{
+	if (lane->state == TARGET_HELLO && wire_check(capsule, bytes, WIRE_HELLO) == 0)
+		hello_heard(lane, &capsule->hello);
+	else if (lane->state == TARGET_PROOF && wire_check(capsule, bytes, WIRE_PROOF) == 0)
+		proof_heard(lane, &capsule->proof);
+	else if (lane->state != TARGET_REFUSED)
+		refuse(lane, WIRE_MALFORMED);
+}
+
+/* ---- Connections. ---- */
+
+void target_lane_fail(struct target_lane *lane, const char *why)
+{
+	if (lane->state == TARGET_FAILED)
+		return;
+	lane->state = TARGET_FAILED;
+	if (why)
+		log_info("export", "%s: %s%s%s", lane->peer, why, lane->volume ? ": volume " : "",
+			lane->volume ? lane->volume->name : "");
+	rp_disconnect(lane->qp);
+	rp_qp_error(lane->qp);
+	/* Not here: the queue pair may be what called. */
+	reactor_timer_set(lane->target->opts.reactor, &lane->timer, 0);
+}
+
+void target_lane_settle(struct target_lane *lane)
+{
+	struct remote_target *target = lane->target;
+
+	if (lane->qp || lane->working)
+		return;
+	if (lane->writes)
+		lane->volume->writers--;
+	reactor_timer_cancel(target->opts.reactor, &lane->timer);
+	region_give(target->opts.region, lane->span, OWNER_RDMA);
+	secret_wipe(&lane->keys, sizeof(lane->keys));
+	target->lanes[lane->idx] = NULL;
+	target->lane_count--;
+	if (target->drainer)
+		fiber_wake(target->drainer);
+	free(lane);
+}
+
+/* The queue pair goes first: then nothing moves into or out of the frames. */
+static void lane_due(struct reactor_timer *timer, void *arg)
+{
+	struct target_lane *lane = (struct target_lane *)arg;
+
+	(void)timer;
+	rp_qp_close(lane->qp);
+	lane->qp = NULL;
+	target_slots_drop(lane);
+	target_lane_settle(lane);
+}
+
+static int lane_qp_open(struct target_lane *lane)
+{
+	struct remote_target *target = lane->target;
+	const struct rp_qp_attr attr = {
+		.type = RP_QP_RC,
+		.send_cq = rp_port_cq(target->port),
+		.recv_cq = rp_port_cq(target->port),
+		.cap = {.max_send_wr = 2 * TARGET_SLOTS + 4,
+			.max_recv_wr = TARGET_RECVS,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+		.context = lane,
+	};
+	int ret = rp_qp_open(rp_port_pd(target->port), &attr, &lane->qp);
+
+	for (uint32_t n = 0; n < TARGET_RECVS && !ret; n++)
+		ret = target_recv_post(lane, n);
+	return ret;
+}
+
+static int lane_init(struct target_lane *lane)
+{
+	struct remote_target *target = lane->target;
+	uint32_t bytes = (TARGET_SENDS + TARGET_RECVS) * (uint32_t)sizeof(union wire_capsule);
+	int ret = region_lease(
+		target->opts.region, region_frames_for(bytes), OWNER_RDMA, &lane->span);
+
+	if (ret)
+		return ret;
+	memset(lane->span.data, 0, bytes);
+	lane->sends = (union wire_capsule *)(void *)lane->span.data;
+	lane->recvs = lane->sends + TARGET_SENDS;
+	lane->lkey = rp_mr_lkey(rp_port_mr(target->port, lane->span.data, bytes));
+	lane->timer = (struct reactor_timer){.fn = lane_due, .arg = lane};
+	for (uint32_t n = 0; n < TARGET_SLOTS; n++) {
+		lane->slots[n].lane = lane;
+		lane->slots[n].n = n;
+		list_init(&lane->slots[n].starved);
+	}
+	return lane_qp_open(lane);
+}
+
+static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
+{
+	const struct remote_private answer = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
+	struct target_lane *lane = calloc(1, sizeof(*lane));
+	uint32_t idx = 0;
+	int ret;
+
+	while (idx < TARGET_LANES_MAX && target->lanes[idx])
+		idx++;
+	if (!lane || idx == TARGET_LANES_MAX) {
+		free(lane);
+		return -ENOSPC;
+	}
+	lane->target = target;
+	lane->idx = idx;
+	/* Lives of an earlier connection in this place are over. */
+	random_fill(&lane->life, sizeof(lane->life));
+	lane->heard_ns = clock_now_ns();
+	snprintf(lane->peer, sizeof(lane->peer), "%s", event->peer);
+	ret = lane_init(lane);
+	if (!ret)
+		ret = rp_accept(event->request, lane->qp, &answer, sizeof(answer));
+	else
+		rp_reject(event->request, NULL, 0);
+	if (ret) {
+		rp_qp_close(lane->qp);
+		if (lane->span.data)
+			region_give(target->opts.region, lane->span, OWNER_RDMA);
+		free(lane);
+		log_warn("export", "%s: cannot be served: %s", event->peer, strerror(-ret));
+		return 0;
+	}
+	target->lanes[idx] = lane;
+	target->lane_count++;
+	return 0;
+}
+
+static void on_request(struct remote_target *target, struct rp_cm_event *event)
+{
+	struct remote_private hello = {0};
+
+	memcpy(&hello, event->private_data, MIN(sizeof(hello), (size_t)event->private_len));
+	if (hello.magic == WIRE_MAGIC && hello.version == WIRE_VERSION && !hello.reserved &&
+		!target->drainer && lane_accept(target, event) == 0)
+		return;
+	log_warn("export", "%s: rejected: %s", event->peer,
+		hello.magic == WIRE_MAGIC ? "as many connections as there can be, or draining"
+					  : "it is no initiator of volumes");
+	rp_reject(event->request, NULL, 0);
+}
+
+static void on_event(void *arg, struct rp_cm_event *event)
+{
+	struct remote_target *target = (struct remote_target *)arg;
+	struct target_lane *lane =
+		event->qp ? (struct target_lane *)rp_qp_context(event->qp) : NULL;
+
+	if (event->type == RP_CM_CONNECT_REQUEST) {
+		on_request(target, event);
+	} else if (event->type == RP_CM_DEVICE_FATAL) {
+		for (uint32_t i = 0; i < TARGET_LANES_MAX; i++)
+			if (target->lanes[i])
+				target_lane_fail(target->lanes[i], "the device failed");
+	} else if (lane && lane->qp == event->qp && event->type != RP_CM_ESTABLISHED) {
+		target_lane_fail(lane, "the connection ended");
+	}
+}
+
+/* Who says nothing for long is dead, or gives up the volume. */
+static void tick(struct reactor_timer *timer, void *arg)
+{
+	struct remote_target *target = (struct remote_target *)arg;
+	uint64_t now_ns = clock_now_ns();
+
+	for (uint32_t i = 0; i < TARGET_LANES_MAX; i++) {
+		struct target_lane *lane = target->lanes[i];
+		uint64_t wait_ns =
+			lane && lane->state == TARGET_OPEN ? REMOTE_SILENCE_NS : REMOTE_SETUP_NS;
+
+		if (lane && now_ns > lane->heard_ns + wait_ns)
+			target_lane_fail(lane, "it is silent");
+	}
+	target_starved_serve(target);
+	reactor_timer_set(target->opts.reactor, timer, now_ns + REMOTE_TICK_NS);
+}
+
+/* ---- Opening and closing. ---- */
+
+int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target)
+{
+	struct remote_target *target = calloc(1, sizeof(*target));
+	int ret;
+
+	if (!target)
+		return -ENOMEM;
+	CHECK(opts->export_count <= REMOTE_VOLUMES_MAX);
+	target->opts = *opts;
+	list_init(&target->starved);
+	snprintf(target->secret, sizeof(target->secret), "%s", opts->secret);
+	for (uint32_t i = 0; i < opts->export_count; i++) {
+		target->volumes[i].export = opts->exports[i];
+		snprintf(target->volumes[i].name, sizeof(target->volumes[i].name), "%s",
+			opts->exports[i].name);
+	}
+	const struct rp_port_opts port = {
+		.device = opts->device,
+		.reactor = opts->reactor,
+		.region = opts->region,
+		.access = RP_ACCESS_LOCAL_WRITE,
+		.cqe_count = TARGET_CQES,
+		.name = "exported volumes",
+		.on_wc = target_wc,
+		.on_event = on_event,
+		.arg = target,
+	};
+	ret = rp_port_open(&port, &target->port);
+	if (!ret)
+		ret = rp_listen(rp_port_device(target->port), opts->address, opts->port, target,
+			&target->listener);
+	if (ret) {
+		log_error("export", "%s: cannot listen on %s:%u: %s", opts->device.device_name,
+			opts->address, opts->port, strerror(-ret));
+		remote_target_close(target);
+		return ret;
+	}
+	target->tick = (struct reactor_timer){.fn = tick, .arg = target};
+	reactor_timer_set(opts->reactor, &target->tick, clock_now_ns() + REMOTE_TICK_NS);
+	*ret_target = target;
+	return 0;
+}
+
+uint16_t remote_target_port(const struct remote_target *target)
+{
+	return rp_listener_port(target->listener);
+}
+
+const struct rp_device_attr *remote_target_device(const struct remote_target *target)
+{
+	return rp_port_attr(target->port);
+}
+
+void remote_target_drain(struct remote_target *target)
+{
+	target->drainer = fiber_self();
+	rp_listener_close(target->listener);
+	target->listener = NULL;
+	for (uint32_t i = 0; i < TARGET_LANES_MAX; i++)
+		if (target->lanes[i])
+			target_lane_fail(target->lanes[i], "the target ends");
+	while (target->lane_count)
+		fiber_park();
+}
+
+void remote_target_close(struct remote_target *target)
+{
+	if (!target)
+		return;
+	CHECK(target->lane_count == 0);
+	if (target->tick.arg)
+		reactor_timer_cancel(target->opts.reactor, &target->tick);
+	rp_listener_close(target->listener);
+	rp_port_close(target->port);
+	secret_wipe(target->secret, sizeof(target->secret));
+	free(target);
+}

@@ -1,0 +1,94 @@
+/* remote/target_priv.h: what the files of the target share. */
+#ifndef REMOTE_TARGET_PRIV_H
+#define REMOTE_TARGET_PRIV_H
+
+#include "remote/remote_priv.h"
+
+#define TARGET_LANES_MAX 256u
+#define TARGET_RECVS	 (REMOTE_DEPTH + REMOTE_SPARE_RECVS)
+/* An answer's send may complete after the command that its credit allowed has come. */
+#define TARGET_SLOTS (2u * REMOTE_DEPTH)
+#define TARGET_SENDS (TARGET_SLOTS + 2u)
+
+struct target_volume {
+	struct remote_export export;
+	char name[WIRE_NAME_MAX + 1];
+	uint8_t holder[WIRE_HOLDER_BYTES]; /* of the lanes that write */
+	uint32_t writers;
+};
+
+struct remote_target {
+	struct remote_target_opts opts;
+	char secret[REMOTE_SECRET_BYTES];
+	struct rp_port *port;
+	struct rp_listener *listener;
+	struct target_volume volumes[REMOTE_VOLUMES_MAX];
+	struct target_lane *lanes[TARGET_LANES_MAX];
+	uint32_t lane_count;
+	struct list starved; /* slots that want frames */
+	struct reactor_timer tick;
+	struct fiber *drainer;
+};
+
+/*	HELLO → PROOF → OPEN, or REFUSED; from each → FAILED */
+enum target_state {
+	TARGET_HELLO, /* is awaited */
+	TARGET_PROOF,
+	TARGET_OPEN,
+	TARGET_REFUSED, /* a last word is under way */
+	TARGET_FAILED,
+};
+
+/* A command under way. */
+struct target_slot {
+	struct target_lane *lane;
+	uint32_t n;
+	struct wire_command command;
+	struct region_span span; /* data NULL: none */
+	struct disk_io io;
+	struct iovec iov;
+	int error;
+	struct list starved;
+	bool busy;
+	bool working; /* the volume or a helper has it */
+};
+
+/* A connection. */
+struct target_lane {
+	struct remote_target *target;
+	struct target_volume *volume;
+	uint32_t idx;
+	uint16_t life;
+	enum target_state state;
+	struct rp_qp *qp;
+	char peer[64];
+	struct region_span span;
+	union wire_capsule *sends, *recvs;
+	uint32_t lkey;
+	struct wire_hello hello;
+	struct wire_challenge challenge;
+	struct wire_keys keys;
+	uint64_t counter_out, counter_in;
+	bool writes;	    /* holds the volume */
+	uint32_t answering; /* commands without an answer */
+	uint32_t working;
+	uint64_t heard_ns;
+	struct reactor_timer timer;
+	struct target_slot slots[TARGET_SLOTS];
+};
+
+/* target.c */
+void target_lane_fail(struct target_lane *lane, const char *why);
+void target_setup_heard(
+	struct target_lane *lane, const union wire_capsule *capsule, uint32_t bytes);
+/* A failed lane that has nothing under way any more. */
+void target_lane_settle(struct target_lane *lane);
+int target_recv_post(struct target_lane *lane, uint32_t n);
+
+/* target_dp.c */
+void target_wc(void *arg, const struct rp_wc *wc);
+/* The queue pair is closed: gives back what no volume is at. */
+void target_slots_drop(struct target_lane *lane);
+void target_starved_serve(struct remote_target *target);
+
+#endif

@@ -1,0 +1,211 @@
+/* store/stripe_watch.c: looks after several volumes while the store is open: what is gone is given
+ * up, what can be reached again is taken back and rebuilt. docs/design/stripe.md. */
+#include "store/store_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define LOOK_NS NS_PER_S
+/* Places that stand empty are looked into at every so many looks. */
+#define LOOKS_VACANT 5u
+/* A rebuilding that failed is begun anew after so many. */
+#define LOOKS_REST   5u
+#define PUTS_LOOK_NS (20 * NS_PER_MS)
+
+DEFINE_COUNTER(returned, "nebulaio_store_volumes_returned_total", NULL,
+	"Volumes that were missing and were taken back, or replaced, while the store was open.");
+
+struct watch {
+	struct store *store;
+	uint32_t looks;
+	/* Of a look, on a helper thread. */
+	uint32_t member; /* found; UINT32_MAX: none */
+	struct disk *disk;
+	bool fresh; /* the disk is not attached */
+	int ret;
+};
+
+/* ---- Looking, on a helper thread. ---- */
+
+static bool missing(const struct store *store, uint32_t member)
+{
+	return disk_array_state(store->volume.disk, member) == DISK_MEMBER_MISSING;
+}
+
+/* A member whose disk is open and can be reached again. */
+static bool own_find(struct watch *watch)
+{
+	struct store *store = watch->store;
+
+	for (uint32_t m = 0; m < store->volume.super.set_count; m++) {
+		struct disk *disk = disk_array_member(store->volume.disk, m);
+
+		if (!missing(store, m) || !disk || disk_revive(disk))
+			continue;
+		if (stripe_member_known(store, m))
+			continue;
+		watch->member = m;
+		watch->disk = disk;
+		watch->fresh = false;
+		return true;
+	}
+	return false;
+}
+
+static void look_run(void *arg)
+{
+	struct watch *watch = (struct watch *)arg;
+
+	watch->member = UINT32_MAX;
+	if (own_find(watch) || watch->looks % LOOKS_VACANT)
+		return;
+	if (stripe_candidate(watch->store, &watch->member, &watch->disk) == 0)
+		watch->fresh = true;
+	else
+		watch->member = UINT32_MAX;
+}
+
+/* ---- Attaching, on each reactor's own thread. ---- */
+
+struct attach {
+	struct reactor_msg msg;
+	struct watch *watch;
+	struct reactor *reactor;
+	struct fiber *fiber;
+	_Atomic uint32_t *pending;
+	int ret;
+};
+
+static void attach_here(struct reactor_msg *msg)
+{
+	struct attach *attach = CONTAINER_OF(msg, struct attach, msg);
+	struct fiber *fiber = attach->fiber;
+
+	attach->ret =
+		disk_attach(attach->watch->disk, attach->reactor, attach->watch->store->region);
+	if (atomic_fetch_sub(attach->pending, 1) == 1)
+		fiber_wake_remote(fiber);
+}
+
+static int attach_all(struct watch *watch)
+{
+	struct attach attaches[LIMIT_CORES_MAX];
+	_Atomic uint32_t pending = 0;
+	uint32_t count = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
+		if (watch->store->cores[i].reactor)
+			attaches[count++] = (struct attach){.msg = {.fn = attach_here},
+				.watch = watch,
+				.reactor = watch->store->cores[i].reactor,
+				.fiber = fiber_self(),
+				.pending = &pending};
+	atomic_store(&pending, count);
+	for (uint32_t i = 0; i < count; i++)
+		reactor_post(attaches[i].reactor, &attaches[i].msg);
+	while (atomic_load(&pending))
+		fiber_park();
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = attaches[i].ret;
+	return ret;
+}
+
+/* ---- Taking back. ---- */
+
+static void super_run(void *arg)
+{
+	struct watch *watch = (struct watch *)arg;
+
+	pthread_mutex_lock(&watch->store->volume.lock);
+	watch->ret = volume_super_write(&watch->store->volume);
+	pthread_mutex_unlock(&watch->store->volume.lock);
+}
+
+/* Puts that began before now may have left the volume out: they end first, and their rows come into
+ * the index, so that the rebuilding finds all that the volume lacks. */
+static void puts_await(struct store *store)
+{
+	uint32_t before = atomic_fetch_add(&store->put_phase, 1);
+
+	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing))
+		fiber_sleep_ns(PUTS_LOOK_NS);
+	(void)applier_wait(store, atomic_load(&store->committer.published_seq));
+}
+
+static void member_take(struct watch *watch)
+{
+	struct store *store = watch->store;
+	int ret = watch->fresh ? attach_all(watch) : 0;
+
+	if (!ret)
+		ret = disk_array_return(store->volume.disk, watch->member, watch->disk);
+	if (!ret) {
+		counter_add(&returned, 1);
+		log_info("store", "volume %u is there again, and is made whole from the others",
+			watch->member);
+		fiber_offload(super_run, watch);
+		ret = watch->ret;
+	}
+	if (ret)
+		log_error("store", "volume %u cannot be taken back: %s", watch->member,
+			strerror(-ret));
+}
+
+/* ---- Watching. ---- */
+
+static bool any_missing(const struct store *store)
+{
+	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
+		if (missing(store, m))
+			return true;
+	return false;
+}
+
+static void gone_take(struct store *store)
+{
+	struct disk *disk = store->volume.disk;
+
+	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
+		if (!missing(store, m) && disk_gone(disk_array_member(disk, m)))
+			disk_array_fail(disk, m, -ENOTCONN);
+	(void)stripe_settle(store);
+}
+
+static void look(struct watch *watch)
+{
+	bool taken = false;
+
+	gone_take(watch->store);
+	while (any_missing(watch->store) && !atomic_load(&watch->store->quiescing)) {
+		fiber_offload(look_run, watch);
+		if (watch->member == UINT32_MAX)
+			break;
+		member_take(watch);
+		taken = true;
+	}
+	if (taken)
+		puts_await(watch->store);
+	watch->looks++;
+}
+
+void store_volumes_watch(struct store *store)
+{
+	struct watch watch = {.store = store};
+	uint32_t rest = 0;
+
+	if (!store->volume.set_count)
+		return;
+	store->watcher = fiber_self();
+	rest = store_rebuild(store) ? LOOKS_REST : 0;
+	while (!atomic_load(&store->quiescing)) {
+		if (fiber_park_until(clock_now_ns() + LOOK_NS) == 0)
+			continue;
+		look(&watch);
+		if (rest)
+			rest--;
+		else
+			rest = store_rebuild(store) ? LOOKS_REST : 0;
+	}
+	store->watcher = NULL;
+}

@@ -1,0 +1,366 @@
+/* tests/unit/remote/test_remote.c: a target on its own thread and an initiator in the same
+ * process, over the simulated device: what a volume can do, what it refuses, being gone and back.
+ */
+#include "../unit.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "disk/disk.h"
+#include "remote/remote.h"
+
+#define SECRET "a secret of sixteen and more"
+#define BYTES  (8 * MIB)
+
+struct target {
+	char path[64];
+	struct region *region;
+	struct reactor *reactor;
+	struct disk *disk;
+	struct remote_target *target;
+	uint16_t port;
+	pthread_t thread;
+	struct reactor_msg end;
+};
+
+static void *target_main(void *arg)
+{
+	reactor_run(((struct target *)arg)->reactor);
+	return NULL;
+}
+
+static void target_start(struct target *target, uint16_t port)
+{
+	const struct region_opts region = {.bytes = 32 * MIB, .core_count = 1};
+	const struct reactor_opts reactor = {.cpu = -1};
+	struct disk_opts disk = {
+		.path = target->path, .create = true, .bytes_min = BYTES, .step_bytes = BYTES};
+	struct remote_export export = {.name = "shard"};
+	struct remote_target_opts opts = {
+		.device = {.device_name = "simulated", .gid_index = -1},
+		.secret = SECRET,
+		.address = "127.0.0.1",
+		.port = port,
+		.exports = &export,
+		.export_count = 1,
+	};
+
+	assert_int_equal(region_open(&region, &target->region), 0);
+	assert_int_equal(reactor_open(&reactor, &target->reactor), 0);
+	assert_int_equal(disk_open(&disk, &target->disk), 0);
+	assert_int_equal(disk_attach(target->disk, target->reactor, target->region), 0);
+	export.disk = target->disk;
+	opts.reactor = target->reactor;
+	opts.region = target->region;
+	assert_int_equal(remote_target_open(&opts, &target->target), 0);
+	target->port = remote_target_port(target->target);
+	assert_int_equal(pthread_create(&target->thread, NULL, target_main, target), 0);
+}
+
+static void drain_main(void *arg)
+{
+	struct target *target = arg;
+
+	remote_target_drain(target->target);
+	reactor_stop(target->reactor);
+}
+
+static void drain_post(struct reactor_msg *msg)
+{
+	struct target *target = CONTAINER_OF(msg, struct target, end);
+
+	fiber_spawn(target->reactor, "drain", drain_main, target);
+}
+
+static void target_end(struct target *target)
+{
+	target->end.fn = drain_post;
+	reactor_post(target->reactor, &target->end);
+	pthread_join(target->thread, NULL);
+	remote_target_close(target->target);
+	disk_close(target->disk);
+	reactor_close(target->reactor);
+	region_close(target->region);
+}
+
+/* ---- The other end. ---- */
+
+static struct remote *initiator_open(const char *secret)
+{
+	const struct remote_opts opts = {
+		.device = {.device_name = "simulated", .gid_index = -1}, .secret = secret};
+	struct remote *remote;
+
+	assert_int_equal(remote_initiator_open(&opts, &remote), 0);
+	return remote;
+}
+
+static int volume_open(const struct target *target, const char *name, struct disk **ret_disk)
+{
+	char path[128];
+	struct disk_opts opts = {.path = path};
+
+	snprintf(path, sizeof(path), "rdma://127.0.0.1:%u/%s", target->port, name);
+	return disk_open(&opts, ret_disk);
+}
+
+static void setup(struct target *target)
+{
+	int fd;
+
+	snprintf(target->path, sizeof(target->path), "/tmp/remote-XXXXXX");
+	fd = mkstemp(target->path);
+	assert_true(fd >= 0);
+	close(fd);
+	target_start(target, 0);
+}
+
+static void teardown(struct target *target)
+{
+	target_end(target);
+	unlink(target->path);
+}
+
+static uint8_t *memory(size_t bytes, uint8_t fill)
+{
+	void *data = NULL;
+
+	assert_int_equal(posix_memalign(&data, 4096, bytes), 0);
+	memset(data, fill, bytes);
+	return data;
+}
+
+/* ---- Blocking calls. ---- */
+
+static void bytes_come_back(void **state)
+{
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	uint8_t *out = memory(3 * MIB, 0x5a), *in = memory(3 * MIB, 0);
+	struct disk *disk;
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(volume_open(&target, "shard", &disk), 0);
+	assert_int_equal(disk_bytes(disk), BYTES);
+	assert_true(disk_can_grow(disk));
+	/* More than one transfer takes. */
+	assert_int_equal(disk_write_now(disk, out, 3 * MIB, 4096), 0);
+	assert_int_equal(disk_flush_now(disk), 0);
+	assert_int_equal(disk_read_now(disk, in, 3 * MIB, 4096), 0);
+	assert_memory_equal(in, out, 3 * MIB);
+	assert_int_equal(disk_read_now(target.disk, in, MIB, 4096), 0);
+	assert_memory_equal(in, out, MIB);
+	assert_int_equal(disk_zero_now(disk, MIB, 4096), 0);
+	assert_int_equal(disk_read_now(disk, in, MIB, 4096), 0);
+	for (size_t i = 0; i < MIB; i++)
+		assert_int_equal(in[i], 0);
+	assert_int_equal(disk_grow(disk, 2 * BYTES), 0);
+	assert_int_equal(disk_bytes(disk), 2 * BYTES);
+	assert_int_equal(disk_read_now(disk, in, 4096, 2 * BYTES), -ERANGE);
+	assert_int_equal(disk_write_now(disk, out, 4096, 1), -EINVAL);
+	disk_close(disk);
+	remote_initiator_close(remote);
+	teardown(&target);
+	free(out);
+	free(in);
+}
+
+static void strangers_are_refused(void **state)
+{
+	struct target target = {0};
+	struct remote *remote;
+	struct disk *disk;
+
+	(void)state;
+	setup(&target);
+	remote = initiator_open(SECRET "!");
+	assert_int_equal(volume_open(&target, "shard", &disk), -EACCES);
+	remote_initiator_close(remote);
+	remote = initiator_open(SECRET);
+	assert_int_equal(volume_open(&target, "other", &disk), -ENXIO);
+	remote_initiator_close(remote);
+	teardown(&target);
+	remote = initiator_open(SECRET);
+	assert_int_equal(volume_open(&target, "shard", &disk), -EHOSTUNREACH);
+	remote_initiator_close(remote);
+}
+
+static void paths_are_checked(void **state)
+{
+	static const char *const BAD[] = {"rdma://", "rdma://host", "rdma://host/", "rdma:///name",
+		"rdma://host:0/name", "rdma://host:65536/name", "rdma://host:x/name",
+		"rdma://host/a/b", "rdma://[::1/name", "tcp://host/name"};
+	struct remote *remote = initiator_open(SECRET);
+	struct disk *disk;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(BAD) / sizeof(*BAD); i++) {
+		struct disk_opts opts = {.path = BAD[i]};
+
+		assert_int_equal(disk_open(&opts, &disk), -EINVAL);
+	}
+	remote_initiator_close(remote);
+}
+
+static void to_look_is_not_to_write(void **state)
+{
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	uint8_t *data = memory(4096, 1);
+	struct disk *disk, *look;
+	char path[128];
+	struct disk_opts opts = {.path = path, .read_only = true};
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(volume_open(&target, "shard", &disk), 0);
+	snprintf(path, sizeof(path), "rdma://127.0.0.1:%u/shard", target.port);
+	assert_int_equal(disk_open(&opts, &look), 0);
+	assert_int_equal(disk_read_now(look, data, 4096, 0), 0);
+	assert_int_equal(disk_write_now(look, data, 4096, 0), -EROFS);
+	disk_close(look);
+	/* It did not take the volume from who writes. */
+	assert_int_equal(disk_write_now(disk, data, 4096, 0), 0);
+	disk_close(disk);
+	remote_initiator_close(remote);
+	teardown(&target);
+	free(data);
+}
+
+static void gone_stays_gone_until_revived(void **state)
+{
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	uint8_t *data = memory(4096, 1);
+	uint64_t deadline_ns;
+	struct disk *disk;
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(volume_open(&target, "shard", &disk), 0);
+	assert_false(disk_gone(disk));
+	target_end(&target);
+	assert_int_equal(disk_write_now(disk, data, 4096, 0), -ENOTCONN);
+	assert_true(disk_gone(disk));
+	assert_int_equal(disk_revive(disk), -ENOTCONN);
+	target_start(&target, target.port);
+	deadline_ns = clock_now_ns() + 20 * NS_PER_S;
+	while (disk_revive(disk) && clock_now_ns() < deadline_ns) {
+		/* Connected or not: what was lost may be lost. */
+		assert_int_equal(disk_write_now(disk, data, 4096, 0), -ENOTCONN);
+		sched_yield();
+	}
+	assert_int_equal(disk_write_now(disk, data, 4096, 0), 0);
+	disk_close(disk);
+	remote_initiator_close(remote);
+	teardown(&target);
+	free(data);
+}
+
+/* ---- On a reactor, from the region's own frames. ---- */
+
+struct user {
+	struct disk *disk;
+	struct region *region;
+	struct reactor *reactor;
+	int32_t results[5];
+	uint64_t copied;
+};
+
+struct user_io {
+	struct disk_io io;
+	struct iovec iov[2];
+	struct fiber_event done;
+	int32_t result;
+};
+
+static void user_done(struct disk_io *io, int32_t result)
+{
+	struct user_io *user_io = CONTAINER_OF(io, struct user_io, io);
+
+	user_io->result = result;
+	fiber_event_set(&user_io->done);
+}
+
+static int32_t user_run(struct user *user, enum disk_op op, struct region_span span, uint64_t bytes)
+{
+	struct user_io io = {.iov = {{span.data, 4096}, {span.data + 4096, bytes - 4096}}};
+
+	io.io.op = op;
+	io.io.iov = io.iov;
+	io.io.iov_count = op == DISK_READ || op == DISK_WRITE ? 2 : 0;
+	io.io.offset = 8192;
+	io.io.bytes = bytes;
+	io.io.done = user_done;
+	disk_start(user->disk, &io.io);
+	fiber_event_wait(&io.done);
+	return io.result;
+}
+
+static void user_main(void *arg)
+{
+	struct user *user = arg;
+	uint64_t before = region_copy_bytes_all();
+	struct region_span span;
+
+	assert_int_equal(region_lease(user->region, 512, OWNER_DISK, &span), 0);
+	memset(span.data, 0x77, 2 * MIB);
+	user->results[0] = user_run(user, DISK_WRITE, span, 2 * MIB);
+	user->results[1] = user_run(user, DISK_FLUSH, span, 0);
+	memset(span.data, 0, 2 * MIB);
+	user->results[2] = user_run(user, DISK_READ, span, 2 * MIB);
+	user->results[3] = span.data[0] == 0x77 && span.data[2 * MIB - 1] == 0x77;
+	user->results[4] = user_run(user, DISK_DISCARD, span, MIB);
+	user->copied = region_copy_bytes_all() - before;
+	region_give(user->region, span, OWNER_DISK);
+	reactor_stop(user->reactor);
+}
+
+static void frames_move_without_a_copy(void **state)
+{
+	const struct region_opts region = {.bytes = 16 * MIB, .core_count = 1};
+	const struct reactor_opts reactor = {.cpu = -1};
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	struct user user = {0};
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(region_open(&region, &user.region), 0);
+	assert_int_equal(reactor_open(&reactor, &user.reactor), 0);
+	assert_int_equal(volume_open(&target, "shard", &user.disk), 0);
+	assert_int_equal(disk_attach(user.disk, user.reactor, user.region), 0);
+	assert_int_equal(fiber_spawn(user.reactor, "user", user_main, &user), 0);
+	reactor_run(user.reactor);
+	assert_int_equal(user.results[0], 2 * MIB);
+	assert_int_equal(user.results[1], 0);
+	assert_int_equal(user.results[2], 2 * MIB);
+	assert_true(user.results[3]);
+	assert_true(user.results[4] >= 0);
+	assert_int_equal(user.copied, 0);
+	disk_close(user.disk);
+	reactor_close(user.reactor);
+	region_close(user.region);
+	remote_initiator_close(remote);
+	teardown(&target);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_come_back),
+		cmocka_unit_test(strangers_are_refused),
+		cmocka_unit_test(paths_are_checked),
+		cmocka_unit_test(to_look_is_not_to_write),
+		cmocka_unit_test(gone_stays_gone_until_revived),
+		cmocka_unit_test(frames_move_without_a_copy),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
