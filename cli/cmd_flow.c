@@ -40,6 +40,10 @@ static const char USAGE[] =
 	"  queue=N, queues=N  first receive queue of the card, and how many (0, 1)\n"
 	"  ring=N             packets that a queue can hold back (8192)\n"
 	"  mode=zerocopy|native|generic   that way or not at all\n"
+	"  busy-poll=US       run the driver ourselves for so long before sleeping (0: never,\n"
+	"                     up to 1000), busy-budget=N packets at once (64)\n"
+	"  time=kernel        never the card's time of a packet, which is taken where there is\n"
+	"                     one; time=hardware: not without a driver that can be asked for it\n"
 	"Behind rdma:HOST:PORT, separated by commas:\n"
 	"  listen             wait for a peer at this address, rather than connect to it\n"
 	"  device=NAME        the RDMA device (--device)\n"
@@ -241,10 +245,15 @@ int flow_args_check(int argc, char **argv)
 
 void flow_status(const struct flow_args *args, const struct flow_counts *counts)
 {
-	if (args->status_fd)
-		dprintf(args->status_fd, "%llu %llu %llu %llu\n", (unsigned long long)counts->bytes,
-			(unsigned long long)counts->packets, (unsigned long long)counts->lost,
-			(unsigned long long)counts->bodies);
+	char line[FLOW_COUNT_COUNT * 21 + 1];
+	size_t len = 0;
+
+	if (!args->status_fd)
+		return;
+	for (uint32_t i = 0; i < FLOW_COUNT_COUNT; i++)
+		len += (size_t)snprintf(line + len, sizeof(line) - len, "%llu%c",
+			(unsigned long long)counts->of[i], i + 1 < FLOW_COUNT_COUNT ? ' ' : '\n');
+	dprintf(args->status_fd, "%s", line);
 }
 
 static int flow_main(int argc, char **argv)

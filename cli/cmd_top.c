@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/board.h"
 #include "region/region.h"
 #include "remote.h"
 
@@ -19,9 +20,11 @@ static const char USAGE[] =
 	"Shows, every second, what a process with a memory region does: queue depths and rates of\n"
 	"its rings, latencies and errors of the completions that lie in them (a server's in whole\n"
 	"turns of its event loop), frames by owner, and what /metrics counts: requests, bytes,\n"
-	"cache hits, copies.\n"
+	"cache hits, copies. Of flows, clients and programs with a region also what they show of\n"
+	"themselves: AF_XDP's counts, those of the packet filter's rules, registrations that a\n"
+	"client found in its cache.\n"
 	"\n"
-	"  --pid PID            the process: `nebulaio serve`, `nebulaio flow`, …\n"
+	"  --pid PID            the process: `nebulaio serve`, `nebulaio flow`, a client, …\n"
 	"  --metrics HOST:PORT  its metrics (127.0.0.1:9001; left out when nobody answers)\n"
 	"  --once               one picture after one interval\n"
 	"  --interval SECONDS   1 to 3600 (1)\n"
@@ -50,7 +53,7 @@ struct top {
 	const char *metrics;
 	bool once, json;
 	uint64_t interval_s;
-	struct region_view *view;
+	struct region_view *view; /* NULL: it has no region */
 };
 
 static volatile sig_atomic_t ended;
@@ -140,6 +143,20 @@ static double series_before(const struct picture *last, const char *name)
 	return 0;
 }
 
+/* What the process shows of itself, without an address to ask. */
+static void board_take(struct picture *picture, int pid)
+{
+	struct board_entry entries[BOARD_ENTRIES_MAX];
+	int count = board_read(pid, entries, ARRAY_LEN(entries));
+
+	for (int i = 0; i < count && picture->series_count < SERIES_MAX; i++) {
+		struct series *series = &picture->series[picture->series_count++];
+
+		memcpy(series->name, entries[i].name, sizeof(entries[i].name));
+		series->value = (double)entries[i].value;
+	}
+}
+
 /* ---- A picture. ---- */
 
 static void picture_take(const struct top *top, struct picture *picture)
@@ -148,14 +165,16 @@ static void picture_take(const struct top *top, struct picture *picture)
 
 	memset(picture, 0, sizeof(*picture));
 	picture->time_ns = clock_now_ns();
-	while (picture->ring_count + 2 <= RINGS_MAX &&
+	while (top->view && picture->ring_count + 2 <= RINGS_MAX &&
 		region_view_recent(top->view, picture->ring_count / 2, false,
 			&picture->rings[picture->ring_count]) == 0) {
 		region_view_recent(top->view, picture->ring_count / 2, true,
 			&picture->rings[picture->ring_count + 1]);
 		picture->ring_count += 2;
 	}
-	picture->frames_total = region_view_frames(top->view, picture->frames_by_owner);
+	if (top->view)
+		picture->frames_total = region_view_frames(top->view, picture->frames_by_owner);
+	board_take(picture, top->pid);
 	metrics_take(picture, text);
 	free(text);
 }
@@ -165,6 +184,12 @@ static bool is_rate(const char *name)
 	const char *end = strchrnul(name, '{');
 
 	return end - name > 6 && !strncmp(end - 6, "_total", 6);
+}
+
+/* Of the board: few, so that all of them have a place. */
+static bool is_shown(const char *name)
+{
+	return !strncmp(name, "nebulaio_xdp_", 13) || !strncmp(name, "nebulaio_client_", 16);
 }
 
 static void text_show(const struct top *top, const struct picture *now, const struct picture *last)
@@ -196,7 +221,7 @@ static void text_show(const struct top *top, const struct picture *now, const st
 		const struct series *series = &now->series[i];
 		double rate = (series->value - series_before(last, series->name)) / seconds;
 
-		if (is_rate(series->name) && (top->once || rate > 0))
+		if (is_rate(series->name) && (top->once || rate > 0 || is_shown(series->name)))
 			printf("%-64s %16.0f %14.1f\n", series->name, series->value, rate);
 		else if (!is_rate(series->name))
 			printf("%-64s %16.0f\n", series->name, series->value);
@@ -302,15 +327,18 @@ static int options_take(struct top *top, int argc, char **argv)
 static int top_run(int argc, char **argv)
 {
 	const struct sigaction action = {.sa_handler = on_signal};
+	struct board_entry first;
 	struct top top = {.metrics = "127.0.0.1:9001", .interval_s = 1};
 	int ret = options_take(&top, argc, argv);
 
 	if (ret)
 		return ret;
 	ret = region_view_open(top.pid, &top.view);
+	if (ret == -ENOENT && board_read(top.pid, &first, 1) > 0)
+		ret = 0; /* a client: it has counts, and no region */
 	if (ret) {
 		fprintf(stderr, "nebulaio top: process %d: %s\n", top.pid,
-			ret == -ENOENT ? "it has no region" : strerror(-ret));
+			ret == -ENOENT ? "it has no region, and shows no counts" : strerror(-ret));
 		return ret == -ENOENT || ret == -ESRCH ? CLI_NOT_FOUND : CLI_DENIED;
 	}
 	sigaction(SIGINT, &action, NULL);

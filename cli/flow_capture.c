@@ -62,11 +62,22 @@ static void report_line(const struct job *job, const struct flow_capture_stats *
 
 static void status_tell(const struct job *job, const struct flow_capture_stats *now)
 {
-	const struct flow_counts counts = {.bytes = now->packet_bytes,
-		.packets = now->packets,
-		.lost = now->lost,
-		.bodies = job->bodies_stored};
+	struct flow_counts counts = {.of = {[FLOW_BYTES] = now->packet_bytes,
+					     [FLOW_PACKETS] = now->packets,
+					     [FLOW_LOST] = now->lost,
+					     [FLOW_BODIES] = job->bodies_stored}};
+	struct filter_count matched;
+	struct xp_stats stats;
 
+	xp_stats(job->port, &stats);
+	counts.of[FLOW_RING_FULL] = stats.ring_full;
+	counts.of[FLOW_FILL_EMPTY] = stats.fill_empty;
+	counts.of[FLOW_DROPPED] = stats.dropped;
+	counts.of[FLOW_INVALID] = stats.invalid_rx + stats.invalid_tx;
+	counts.of[FLOW_STAMPED] = stats.stamped;
+	for (uint32_t i = 0; xp_rule_count(job->port, i, &matched) == 0; i++)
+		counts.of[FLOW_MATCHED] += matched.packets;
+	xp_show(job->port);
 	flow_status(job->base.args, &counts);
 }
 
@@ -332,6 +343,16 @@ static void report_main(void *arg)
 	job->reporter = NULL;
 }
 
+/* Whose clock a capture's times are of. */
+static const char *times_text(const struct flow_capture_stats *stats, char buf[64])
+{
+	if (!stats->stamped || stats->stamped == stats->packets)
+		return stats->stamped ? "the card" : "the kernel";
+	snprintf(buf, 64, "the card for %llu, the kernel for the others",
+		(unsigned long long)stats->stamped);
+	return buf;
+}
+
 static void summary(const struct job *job)
 {
 	struct flow_capture_stats stats;
@@ -339,7 +360,7 @@ static void summary(const struct job *job)
 	uint64_t copied = region_copy_bytes_all();
 	const char *transport = job->base.client ? flow_s3_transport(job->base.client) : "none";
 	uint64_t client_copied = job->base.client ? flow_s3_copied(job->base.client) : 0;
-	char total[32], copies[32];
+	char total[32], copies[32], times[64];
 
 	flow_capture_stats(job->capture, &stats);
 	status_tell(job, &stats);
@@ -347,23 +368,24 @@ static void summary(const struct job *job)
 		printf("{\"packets\":%llu,\"packet_bytes\":%llu,\"body_bytes\":%llu,\"bodies\":%u,"
 		       "\"lost\":%llu,\"unfit\":%llu,\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
 		       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\","
-		       "\"mode\":\"%s\",\"acknowledged\":%llu,\"records_out\":%llu,"
+		       "\"mode\":\"%s\",\"hardware_times\":%llu,\"acknowledged\":%llu,"
+		       "\"records_out\":%llu,"
 		       "\"crc64nvme_out\":\"%016llx\"}\n",
 			(unsigned long long)stats.packets, (unsigned long long)stats.packet_bytes,
 			(unsigned long long)stats.body_bytes, job->bodies_stored,
 			(unsigned long long)stats.lost, (unsigned long long)stats.unfit, seconds,
 			flow_cpu_seconds() - job->base.start_cpu_seconds,
 			(unsigned long long)copied, (unsigned long long)client_copied, transport,
-			xp_mode_name(xp_mode(job->port)),
+			xp_mode_name(xp_mode(job->port)), (unsigned long long)stats.stamped,
 			(unsigned long long)job->link_stats.acknowledged,
 			(unsigned long long)job->link_stats.records,
 			(unsigned long long)job->link_stats.crc64nvme);
 	fprintf(stderr,
-		"%llu packets, %s, in %u bodies, %.1f s; lost %llu; %s; %s copied by this "
-		"process\n",
+		"%llu packets, %s, in %u bodies, %.1f s; lost %llu; %s, times by %s; %s "
+		"copied by this process\n",
 		(unsigned long long)stats.packets, remote_bytes_text(stats.packet_bytes, total),
 		job->bodies_stored, seconds, (unsigned long long)stats.lost,
-		xp_mode_name(xp_mode(job->port)),
+		xp_mode_name(xp_mode(job->port)), times_text(&stats, times),
 		remote_bytes_text(copied + client_copied, copies));
 	if (stats.unfit)
 		fprintf(stderr,
@@ -388,7 +410,17 @@ static int port_open(struct job *job)
 		return CLI_DENIED;
 	if (ret == -EINVAL)
 		return CLI_USAGE;
-	return ret ? CLI_FAILED : CLI_OK;
+	if (ret)
+		return CLI_FAILED;
+	if (args->xdp.hardware_time && !xp_asks_hardware_time(job->port)) {
+		fprintf(stderr,
+			"nebulaio flow: the driver of %s cannot be asked for the card's times: "
+			"it needs Linux 6.3, a driver that tells them, and a build with "
+			"-Dhardware_times=true\n",
+			args->xdp.interface);
+		return CLI_FAILED;
+	}
+	return CLI_OK;
 }
 
 static int devices_open(struct job *job, struct flow_args *args)
@@ -412,6 +444,7 @@ static int capture_open(struct job *job)
 		.payload_unit = XP_PAYLOAD_OFFSET,
 		.roll_bytes = args->roll_bytes,
 		.roll_ns = args->roll_seconds * NS_PER_S,
+		.kernel_time = args->xdp.kernel_time,
 		.packets_max = args->count,
 		.deadline_ns =
 			args->seconds ? clock_now_ns() + args->seconds * NS_PER_S : DEADLINE_NONE,
@@ -434,13 +467,10 @@ static int capture_open(struct job *job)
 
 static void run(struct job *job)
 {
-	const struct flow_args *args = job->base.args;
-
 	job->base.start_ns = clock_now_ns();
 	job->base.start_cpu_seconds = flow_cpu_seconds();
 	body_spawn(job);
-	if (!args->quiet || args->status_fd)
-		fiber_spawn(job->base.reactor, "report", report_main, job);
+	fiber_spawn(job->base.reactor, "report", report_main, job);
 	reactor_run(job->base.reactor);
 	summary(job);
 }

@@ -18,6 +18,8 @@ struct flow_spec {
 	struct xp_opts port; /* its interface is the one above */
 	struct xp_rule rules[FILTER_RULES_MAX];
 	uint32_t rule_count;
+	bool kernel_time,
+		hardware_time; /* that clock and no other; both false: the best there is */
 };
 /* False with the reason. */
 bool flow_spec_parse(const char *text, struct flow_spec *ret_spec, char why[FLOW_WHY_BYTES]);
@@ -71,9 +73,22 @@ struct flow_args {
 };
 /* Reads a command line and starts nothing. CLI_OK; CLI_USAGE, said why. */
 int flow_args_check(int argc, char **argv);
-/* What is told on --status-fd, a line a second and one at the end: four numbers. */
+/* What is told on --status-fd, a line a second and one at the end: these numbers, in this order. */
+enum flow_count {
+	FLOW_BYTES,
+	FLOW_PACKETS,
+	FLOW_LOST,
+	FLOW_BODIES,
+	FLOW_RING_FULL, /* these of AF_XDP, as in struct xp_stats */
+	FLOW_FILL_EMPTY,
+	FLOW_DROPPED,
+	FLOW_INVALID,
+	FLOW_STAMPED,
+	FLOW_MATCHED, /* packets, by all rules */
+	FLOW_COUNT_COUNT
+};
 struct flow_counts {
-	uint64_t bytes, packets, lost, bodies;
+	uint64_t of[FLOW_COUNT_COUNT];
 };
 void flow_status(const struct flow_args *args, const struct flow_counts *counts);
 /* Packets into bodies; any other source into any sink. An exit code. */

@@ -121,7 +121,8 @@ static void report_main(void *arg)
 			;
 		if (move->over)
 			break;
-		flow_status(move->base.args, &(struct flow_counts){.bytes = move->gate.bytes});
+		flow_status(
+			move->base.args, &(struct flow_counts){.of[FLOW_BYTES] = move->gate.bytes});
 		if (!move->base.args->quiet)
 			report_line(move, move->gate.bytes - last,
 				(double)(clock_now_ns() - last_ns) / (double)NS_PER_S);
@@ -395,8 +396,8 @@ static void summary(const struct move *move)
 	double seconds = (double)(move->end_ns - base->start_ns) / (double)NS_PER_S;
 	char total[32], copies[32];
 
-	flow_status(
-		base->args, &(struct flow_counts){.bytes = move->bytes, .bodies = !move->result});
+	flow_status(base->args, &(struct flow_counts){.of[FLOW_BYTES] = move->bytes,
+					.of[FLOW_BODIES] = !move->result});
 	if (base->args->json)
 		summary_json(move, crc_in, crc_out);
 	fprintf(stderr,

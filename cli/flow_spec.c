@@ -130,6 +130,11 @@ static bool port_parse(const char *name, const char *value, struct xp_opts *port
 	if (!strcmp(name, "ring"))
 		return number_parse(value, XP_RING_ENTRIES_MAX, &port->ring_entries) &&
 		       port->ring_entries >= 64 && !(port->ring_entries & (port->ring_entries - 1));
+	if (!strcmp(name, "busy-poll"))
+		return number_parse(value, XP_BUSY_POLL_US_MAX, &port->busy_poll_us);
+	if (!strcmp(name, "busy-budget"))
+		return number_parse(value, UINT16_MAX, &port->busy_poll_budget) &&
+		       port->busy_poll_budget;
 	if (!strcmp(name, "mode"))
 		return mode_parse(value, port);
 	*ret_known = false;
@@ -162,7 +167,12 @@ bool flow_spec_parse(const char *text, struct flow_spec *ret_spec, char why[FLOW
 			return refuse(why, "not of the form name=value", word);
 		*value++ = '\0';
 		good = port_parse(word, value, &spec.port, &known);
-		if (!known) {
+		if (!known && !strcmp(word, "time")) {
+			known = true;
+			spec.kernel_time = !strcmp(value, "kernel");
+			spec.hardware_time = !strcmp(value, "hardware");
+			good = spec.kernel_time || spec.hardware_time;
+		} else if (!known) {
 			good = match_parse(word, value, &rule, &known);
 			matches |= good;
 		}

@@ -23,24 +23,27 @@
 #define BACK_OFF_NS_MAX (60 * NS_PER_S)
 #define END_NS_MAX	(20 * NS_PER_S) /* to end in order, before it is killed */
 
-enum count {
-	COUNT_BYTES,
-	COUNT_PACKETS,
-	COUNT_LOST,
-	COUNT_BODIES,
-	COUNT_REPORTED, /* by the flow; ours follow */
-	COUNT_RUNNING = COUNT_REPORTED,
-	COUNT_STARTS,
-	COUNT_FAILURES,
-	COUNT_COUNT
-};
+/* What a flow reports, then ours. */
+enum count { COUNT_RUNNING = FLOW_COUNT_COUNT, COUNT_STARTS, COUNT_FAILURES, COUNT_COUNT };
 static const struct {
 	const char *name, *help;
 } METRICS[COUNT_COUNT] = {
-	[COUNT_BYTES] = {"nebulaio_flow_bytes_total", "Bytes that a flow moved."},
-	[COUNT_PACKETS] = {"nebulaio_flow_packets_total", "Packets that a flow received."},
-	[COUNT_LOST] = {"nebulaio_flow_lost_packets_total", "Packets that a flow lost."},
-	[COUNT_BODIES] = {"nebulaio_flow_bodies_total", "Bodies that a flow stored whole."},
+	[FLOW_BYTES] = {"nebulaio_flow_bytes_total", "Bytes that a flow moved."},
+	[FLOW_PACKETS] = {"nebulaio_flow_packets_total", "Packets that a flow received."},
+	[FLOW_LOST] = {"nebulaio_flow_lost_packets_total", "Packets that a flow lost."},
+	[FLOW_BODIES] = {"nebulaio_flow_bodies_total", "Bodies that a flow stored whole."},
+	[FLOW_RING_FULL] = {"nebulaio_flow_xdp_ring_full_total",
+		"Packets lost because a receive ring was full."},
+	[FLOW_FILL_EMPTY] = {"nebulaio_flow_xdp_fill_empty_total",
+		"Times the kernel found no frame in a fill ring."},
+	[FLOW_DROPPED] = {"nebulaio_flow_xdp_dropped_total",
+		"Packets that AF_XDP dropped for other reasons, most often for want of a frame."},
+	[FLOW_INVALID] = {"nebulaio_flow_xdp_invalid_total",
+		"Descriptors that the kernel refused."},
+	[FLOW_STAMPED] = {"nebulaio_flow_xdp_hardware_time_total",
+		"Packets whose time the card told."},
+	[FLOW_MATCHED] = {"nebulaio_flow_filter_matched_total",
+		"Packets that a rule of the filter matched."},
 	[COUNT_RUNNING] = {"nebulaio_flow_running", "1 while a flow runs."},
 	[COUNT_STARTS] = {"nebulaio_flow_starts_total", "Starts of a flow."},
 	[COUNT_FAILURES] = {"nebulaio_flow_failures_total", "Ends of a flow that were failures."},
@@ -53,8 +56,8 @@ struct flow_child {
 	int status; /* the pipe's end, nonblocking */
 	char line[256];
 	size_t line_len;
-	uint64_t seen[COUNT_REPORTED]; /* since its start */
-	uint64_t start_ns;	       /* last one, or the next: DEADLINE_NONE: never */
+	uint64_t seen[FLOW_COUNT_COUNT]; /* since its start */
+	uint64_t start_ns;		 /* last one, or the next: DEADLINE_NONE: never */
 	uint64_t back_off_ns;
 	char labels[48];
 	struct counter counters[COUNT_COUNT]; /* in the registry for good */
@@ -205,15 +208,19 @@ static void child_start(struct flow_child *child, uint64_t now_ns)
 
 static void line_take(struct flow_child *child)
 {
-	unsigned long long now[COUNT_REPORTED];
+	const char *at = child->line;
 
-	if (sscanf(child->line, "%llu %llu %llu %llu", &now[0], &now[1], &now[2], &now[3]) != 4)
-		return;
-	for (uint32_t i = 0; i < COUNT_REPORTED; i++) {
-		if (now[i] <= child->seen[i])
-			continue;
-		counter_add(&child->counters[i], now[i] - child->seen[i]);
-		child->seen[i] = now[i];
+	for (uint32_t i = 0; i < FLOW_COUNT_COUNT; i++) {
+		char *end;
+		uint64_t now = strtoull(at, &end, 10);
+
+		if (end == at)
+			return;
+		at = end;
+		if (now < child->seen[i]) /* new rules, whose counts begin again */
+			child->seen[i] = 0;
+		counter_add(&child->counters[i], now - child->seen[i]);
+		child->seen[i] = now;
 	}
 }
 

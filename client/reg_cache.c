@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/board.h"
+
 /* Phases: idle (in the list of those that may go) or in use (users > 0); forgotten: no longer
  * found, closed with its last user. */
 struct reg_entry {
@@ -21,7 +23,8 @@ struct reg_cache {
 	uint64_t bytes_max;
 	struct list idle;
 	struct reg_cache_stats stats;
-	struct reg_entry *entries[REG_CACHE_ENTRIES_MAX]; /* by address */
+	_Atomic uint64_t *hits_shown, *misses_shown, *evictions_shown; /* of all clients */
+	struct reg_entry *entries[REG_CACHE_ENTRIES_MAX];	       /* by address */
 };
 
 int reg_cache_open(
@@ -35,6 +38,9 @@ int reg_cache_open(
 	cache->access = access;
 	cache->bytes_max = bytes_max;
 	list_init(&cache->idle);
+	cache->hits_shown = board_place("nebulaio_client_registration_hits_total");
+	cache->misses_shown = board_place("nebulaio_client_registration_misses_total");
+	cache->evictions_shown = board_place("nebulaio_client_registration_evictions_total");
 	*ret_cache = cache;
 	return 0;
 }
@@ -84,6 +90,7 @@ static bool evict_one(struct reg_cache *cache)
 		return false;
 	entry = CONTAINER_OF(cache->idle.next, struct reg_entry, idle);
 	cache->stats.evictions++;
+	board_add(cache->evictions_shown, 1);
 	entry_remove(cache, find(cache, entry->from));
 	return true;
 }
@@ -99,6 +106,7 @@ static int overlaps_remove(struct reg_cache *cache, uint64_t from, uint64_t to)
 	}
 	while (at-- > first) {
 		cache->stats.evictions++;
+		board_add(cache->evictions_shown, 1);
 		entry_remove(cache, at);
 	}
 	return 0;
@@ -154,10 +162,12 @@ int reg_cache_get(
 	if (at < cache->stats.entries && cache->entries[at]->from <= from &&
 		to <= cache->entries[at]->to) {
 		cache->stats.hits++;
+		board_add(cache->hits_shown, 1);
 		*ret_entry = take(cache->entries[at]);
 		return 0;
 	}
 	cache->stats.misses++;
+	board_add(cache->misses_shown, 1);
 	if (to - from > cache->bytes_max)
 		return -ENOSPC;
 	err = overlaps_remove(cache, from, to);

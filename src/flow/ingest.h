@@ -50,6 +50,7 @@ struct flow_capture_opts {
 	uint64_t roll_bytes;  /* a body ends at the first packet that brings it to so many; 0: never
 			       */
 	uint64_t roll_ns;     /* … or so long after its first packet; 0: never */
+	bool kernel_time;     /* pcapng: never the card's */
 	uint64_t packets_max; /* the capture ends after so many; 0: never */
 	uint64_t deadline_ns; /* or at this time (monotonic) */
 	/* Called when a body's last piece has been handed out: the next may begin. */
@@ -59,8 +60,9 @@ struct flow_capture_opts {
 struct flow_capture_stats {
 	uint64_t packets, packet_bytes; /* that went into bodies */
 	uint64_t body_bytes;
-	uint64_t unfit; /* payload form: not UDP, or of another length */
-	uint64_t lost;	/* for want of a place in the rings */
+	uint64_t unfit;	  /* payload form: not UDP, or of another length */
+	uint64_t lost;	  /* for want of a place in the rings */
+	uint64_t stamped; /* pcapng: packets with the card's time */
 };
 
 /* Any thread. The port is the caller's and must outlive it. */

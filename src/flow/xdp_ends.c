@@ -16,6 +16,7 @@
 #define CLOCK_LOOKS	 8u
 #define CLOCK_LOOK_NS	 500u /* quick enough */
 #define CLOCK_STEP_NS	 2000u
+#define CLOCK_TRUST_NS	 (60 * NS_PER_S)
 /* While packets come, they are looked for once a tick of the timers instead of being woken for: the
  * rings hold what comes meanwhile, and a wake for each few would cost more than they do. */
 #define MODERATE_NS	  (1 * NS_PER_MS)
@@ -35,6 +36,7 @@ struct flow_capture {
 	uint32_t part_count;
 	struct fiber *waiter;
 	uint64_t packet_ns; /* when the last batch came */
+	uint64_t stop_ns;   /* when it was first seen that it is to stop; 0: not yet */
 	bool stopping;	    /* the filter lets everything pass */
 	bool ended;	    /* nothing more will come */
 	bool closed;	    /* and what is left in the batch is not wanted */
@@ -117,18 +119,22 @@ static bool batch_wait(struct flow_capture *capture, uint64_t deadline_ns)
 {
 	while (capture->batch_idx == capture->batch_count && !capture->ended) {
 		bool stopping = capture->stopping;
+		uint64_t wait_ns;
 		int ret;
 
 		if (batch_receive(capture))
 			break;
 		if (clock_now_ns() >= capture->opts.deadline_ns)
 			flow_capture_stop(capture);
-		ret = port_wait(capture, stopping ? clock_now_ns() + DRAIN_NS
-						  : MIN(deadline_ns, capture->opts.deadline_ns));
+		if (stopping && !capture->stop_ns)
+			capture->stop_ns = clock_now_ns();
+		wait_ns = stopping ? MAX(capture->stop_ns, capture->packet_ns) + DRAIN_NS
+				   : MIN(deadline_ns, capture->opts.deadline_ns);
+		ret = port_wait(capture, wait_ns);
 		if (ret == -ENODEV)
 			capture->error = ret;
-		if (ret == -ENODEV || (ret == -ETIMEDOUT && stopping))
-			capture->ended = true;
+		if (ret == -ENODEV || (stopping && clock_now_ns() >= wait_ns))
+			capture->ended = !batch_receive(capture);
 		if (ret == -ETIMEDOUT && clock_now_ns() >= deadline_ns)
 			break;
 	}
@@ -290,10 +296,22 @@ static uint64_t real_time(struct flow_capture *capture, uint64_t time_ns)
 	return time_ns + capture->real_offset_ns;
 }
 
+/* The card's time where it told one that can be true: some run by TAI, or by nothing. */
+static uint64_t packet_time(struct flow_capture *capture, const struct xp_packet *packet)
+{
+	uint64_t real_ns = real_time(capture, packet->received_ns);
+
+	if (!packet->hardware_ns || capture->opts.kernel_time ||
+		real_ns + CLOCK_TRUST_NS - packet->hardware_ns > 2 * CLOCK_TRUST_NS)
+		return real_ns;
+	capture->stats.stamped++;
+	return packet->hardware_ns;
+}
+
 static void put_packet(struct flow_xdp_source *self)
 {
 	struct flow_capture *capture = self->capture;
-	uint64_t real_ns = real_time(capture, capture->parts[0].received_ns);
+	uint64_t real_ns = packet_time(capture, &capture->parts[0]);
 	uint32_t bytes = 0;
 	uint8_t head[28], tail[8];
 

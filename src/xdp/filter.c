@@ -15,6 +15,13 @@
 /* Written at build time from bpf/filter.bpf.c. */
 extern const uint8_t xp_filter_object[];
 extern const size_t xp_filter_object_bytes;
+#ifdef XP_HARDWARE_TIMES /* see meson_options.txt */
+extern const uint8_t xp_filter_stamped_object[];
+extern const size_t xp_filter_stamped_object_bytes;
+#endif
+
+/* BPF_F_XDP_DEV_BOUND_ONLY, newer than the C library's headers. */
+#define DEVICE_BOUND (1u << 6)
 
 static pthread_once_t print_once = PTHREAD_ONCE_INIT;
 
@@ -57,28 +64,50 @@ static void load_refused(int error)
 			strerror(-error));
 }
 
-int filter_load(struct xp_filter *filter)
+/* NULL with errno. */
+static struct bpf_object *object_open(bool stamped)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "nebulaio");
+
+	if (!stamped)
+		return bpf_object__open_mem(xp_filter_object, xp_filter_object_bytes, &opts);
+#ifdef XP_HARDWARE_TIMES
+	return bpf_object__open_mem(
+		xp_filter_stamped_object, xp_filter_stamped_object_bytes, &opts);
+#else
+	errno = EOPNOTSUPP;
+	return NULL;
+#endif
+}
+
+int filter_load(struct xp_filter *filter, int ifindex)
+{
 	struct bpf_program *program;
 	int ret;
 
 	pthread_once(&print_once, print_set);
 	filter->link_fd = -1;
-	filter->object = bpf_object__open_mem(xp_filter_object, xp_filter_object_bytes, &opts);
+	filter->stamped = ifindex > 0;
+	filter->object = object_open(filter->stamped);
 	if (!filter->object) {
 		ret = -errno;
-		load_refused(ret);
+		if (!filter->stamped)
+			load_refused(ret);
 		return ret;
-	}
-	ret = bpf_object__load(filter->object);
-	if (ret) {
-		load_refused(ret);
-		filter_unload(filter);
-		return ret == -EPERM || ret == -ENOMEM ? ret : -EOPNOTSUPP;
 	}
 	program = bpf_object__find_program_by_name(filter->object, "nebulaio_filter");
 	CHECK(program != NULL);
+	if (filter->stamped) {
+		bpf_program__set_ifindex(program, (uint32_t)ifindex);
+		bpf_program__set_flags(program, DEVICE_BOUND);
+	}
+	ret = bpf_object__load(filter->object);
+	if (ret) {
+		if (!filter->stamped)
+			load_refused(ret);
+		filter_unload(filter);
+		return ret == -EPERM || ret == -ENOMEM ? ret : -EOPNOTSUPP;
+	}
 	filter->program_fd = bpf_program__fd(program);
 	filter->config_fd = map_fd(filter, "filter_config");
 	filter->rules_fd = map_fd(filter, "filter_rules");

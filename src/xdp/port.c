@@ -28,6 +28,11 @@ bool xp_multi_buffer(const struct xp_port *port)
 	return port->multi_buffer;
 }
 
+bool xp_asks_hardware_time(const struct xp_port *port)
+{
+	return port->filter.stamped;
+}
+
 uint32_t xp_queue_count(const struct xp_port *port)
 {
 	return port->queue_count;
@@ -106,6 +111,13 @@ static int mode_try(struct xp_port *port, uint32_t queue_first, enum xp_mode mod
 {
 	int ret = filter_attach(&port->filter, port->ifindex, mode);
 
+	/* Generic mode asks no driver, and some drivers refuse to be asked. */
+	if (ret && port->filter.stamped) {
+		filter_unload(&port->filter);
+		ret = filter_load(&port->filter, 0);
+		if (!ret)
+			ret = filter_attach(&port->filter, port->ifindex, mode);
+	}
 	if (ret) {
 		log_debug("xdp", "%s: the filter does not attach for %s: %s", port->interface,
 			xp_mode_name(mode), strerror(-ret));
@@ -114,6 +126,8 @@ static int mode_try(struct xp_port *port, uint32_t queue_first, enum xp_mode mod
 	ret = queues_open(port, queue_first);
 	if (!ret) {
 		ret = queues_bind(port, mode == XP_ZEROCOPY ? XDP_ZEROCOPY : XDP_COPY);
+		for (uint32_t i = 0; i < port->queue_count && !ret; i++)
+			ret = queue_busy_set(&port->queues[i]);
 		if (ret)
 			log_debug("xdp", "%s: the sockets do not bind for %s: %s", port->interface,
 				xp_mode_name(mode), strerror(-ret));
@@ -198,6 +212,8 @@ static int opts_check(const struct xp_opts *opts)
 		return -EINVAL;
 	if (opts->queue_first >= XP_QUEUES_MAX || queue_count > XP_QUEUES_MAX - opts->queue_first)
 		return -EINVAL;
+	if (opts->busy_poll_us > XP_BUSY_POLL_US_MAX || opts->busy_poll_budget > UINT16_MAX)
+		return -EINVAL;
 	if (entries > XP_RING_ENTRIES_MAX || (entries & (entries - 1)))
 		return -EINVAL;
 	return 0;
@@ -216,8 +232,8 @@ static int port_start(struct xp_port *port, const struct xp_opts *opts)
 	ret = memory_find(port);
 	if (!ret)
 		ret = link_watch(port);
-	if (!ret)
-		ret = filter_load(&port->filter);
+	if (!ret && filter_load(&port->filter, port->ifindex))
+		ret = filter_load(&port->filter, 0);
 	if (!ret)
 		ret = modes_try(port, opts);
 	if (!ret)
@@ -238,6 +254,8 @@ int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **
 	port->region = region;
 	port->queue_count = MAX(opts->queue_count, 1u);
 	port->ring_entries = opts->ring_entries ? opts->ring_entries : XP_RING_ENTRIES_DEFAULT;
+	port->busy_poll_us = opts->busy_poll_us;
+	port->busy_poll_budget = opts->busy_poll_budget ? opts->busy_poll_budget : XP_BUSY_BUDGET;
 	port->filter.link_fd = -1;
 	for (uint32_t i = 0; i < port->queue_count; i++)
 		port->queues[i].fd = -1;
@@ -247,10 +265,11 @@ int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **
 		xp_close(port);
 		return ret;
 	}
-	log_info("xdp", "%s: %u queue%s from %u on, %s, %s", port->interface, port->queue_count,
+	log_info("xdp", "%s: %u queue%s from %u on, %s, %s%s", port->interface, port->queue_count,
 		port->queue_count == 1 ? "" : "s", opts->queue_first, xp_mode_name(port->mode),
 		port->multi_buffer ? "packets of any length"
-				   : "packets that fit one frame of the region");
+				   : "packets that fit one frame of the region",
+		port->filter.stamped ? ", the card is asked for times" : "");
 	*ret_port = port;
 	return 0;
 }
@@ -288,6 +307,7 @@ void xp_stats(const struct xp_port *port, struct xp_stats *ret_stats)
 		sum.received_bytes += queue->counts.received_bytes;
 		sum.sent += queue->counts.sent;
 		sum.unmarked += queue->counts.unmarked;
+		sum.stamped += queue->counts.stamped;
 		if (getsockopt(queue->fd, SOL_XDP, XDP_STATISTICS, &stats, &len))
 			continue;
 		sum.dropped += stats.rx_dropped;

@@ -20,6 +20,13 @@ bool queue_readable(struct xp_queue *queue)
 	return ring_entries_ready(&queue->rx) > 0;
 }
 
+/* The kernel's way to say: my turn to look into the card's ring. */
+void queue_drive(struct xp_queue *queue)
+{
+	if (queue->port->busy_poll_us)
+		recvfrom(queue->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
+}
+
 void queue_publish(struct xp_queue *queue)
 {
 	__atomic_store_n(queue->fill.producer, queue->fill.own, __ATOMIC_RELEASE);
@@ -67,19 +74,21 @@ void xp_recycle(struct xp_queue *queue, struct region_span span)
 		queue_publish(queue);
 }
 
-/* When the driver handed it in, if the filter could say so. */
-static inline uint64_t packet_time(
-	struct xp_queue *queue, const struct xp_packet *packet, uint64_t now_ns)
+/* When the driver handed it in, and when the card had it, if the filter could say so. */
+static inline void packet_time(struct xp_queue *queue, struct xp_packet *packet, uint64_t now_ns)
 {
 	struct filter_mark mark;
 
 	memcpy(&mark, packet->data - sizeof(mark), sizeof(mark));
 	if (__builtin_expect(mark.magic == FILTER_MARK_MAGIC && mark.time_ns <= now_ns &&
 				     now_ns - mark.time_ns < MARK_AGE_NS_MAX,
-		    1))
-		return mark.time_ns;
+		    1)) {
+		packet->received_ns = mark.time_ns;
+		packet->hardware_ns = mark.hardware_ns;
+		queue->counts.stamped += mark.hardware_ns != 0;
+		return;
+	}
 	queue->counts.unmarked++;
-	return now_ns;
 }
 
 uint32_t xp_receive(struct xp_queue *queue, struct xp_packet *packets, uint32_t max)
@@ -87,7 +96,13 @@ uint32_t xp_receive(struct xp_queue *queue, struct xp_packet *packets, uint32_t 
 	const struct xp_port *port = queue->port;
 	const struct xdp_desc *entries = queue->rx.entries;
 	uint32_t count = MIN(ring_entries_ready(&queue->rx), max);
-	uint64_t now_ns = count ? clock_now_ns() : 0;
+	uint64_t now_ns;
+
+	if (count == 0 && port->busy_poll_us) {
+		queue_drive(queue);
+		count = MIN(ring_entries_ready(&queue->rx), max);
+	}
+	now_ns = count ? clock_now_ns() : 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		const struct xdp_desc *entry = &entries[(queue->rx.own + i) & queue->rx.mask];
@@ -103,8 +118,10 @@ uint32_t xp_receive(struct xp_queue *queue, struct xp_packet *packets, uint32_t 
 		packet->bytes = entry->len;
 		packet->more = (entry->options & XDP_PKT_CONTD) != 0;
 		/* Of a packet in several frames only the first is marked. */
-		packet->received_ns =
-			queue->inside_packet ? now_ns : packet_time(queue, packet, now_ns);
+		packet->received_ns = now_ns;
+		packet->hardware_ns = 0;
+		if (!queue->inside_packet)
+			packet_time(queue, packet, now_ns);
 		queue->inside_packet = packet->more;
 		queue->counts.received_bytes += entry->len;
 	}

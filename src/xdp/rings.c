@@ -146,6 +146,25 @@ int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd)
 	return bind(queue->fd, (const struct sockaddr *)&addr, sizeof(addr)) ? -errno : 0;
 }
 
+int queue_busy_set(struct xp_queue *queue)
+{
+	const struct xp_port *port = queue->port;
+	const int prefer = 1, us = (int)port->busy_poll_us, budget = (int)port->busy_poll_budget;
+	int ret;
+
+	if (!us)
+		return 0;
+	if (setsockopt(queue->fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &prefer, sizeof(prefer)) == 0 &&
+		setsockopt(queue->fd, SOL_SOCKET, SO_BUSY_POLL, &us, sizeof(us)) == 0 &&
+		setsockopt(queue->fd, SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof(budget)) ==
+			0)
+		return 0;
+	ret = errno == ENOPROTOOPT ? -EOPNOTSUPP : -errno;
+	log_error("xdp", "%s: no busy polling: %s%s", port->interface, strerror(-ret),
+		ret == -EOPNOTSUPP ? "; it needs Linux 5.11 with CONFIG_NET_RX_BUSY_POLL" : "");
+	return ret;
+}
+
 void queue_close(struct xp_queue *queue)
 {
 	if (queue->fd < 0)

@@ -135,23 +135,43 @@ int xp_health(struct xp_port *port)
 	return port->gone ? -ENODEV : 0;
 }
 
+/* Runs the driver until there is a packet or the time is over. Others of the reactor have their
+ * turn between two looks. */
+static bool port_poll_busily(struct xp_port *port, uint64_t deadline_ns)
+{
+	uint64_t end_ns = MIN(clock_now_ns() + port->busy_poll_us * NS_PER_US, deadline_ns);
+
+	do {
+		for (uint32_t i = 0; i < port->queue_count; i++)
+			queue_drive(&port->queues[i]);
+		if (port_readable(port))
+			return true;
+		fiber_yield();
+	} while (clock_now_ns() < end_ns);
+	return false;
+}
+
 int xp_wait(struct xp_port *port, struct reactor *reactor, uint64_t deadline_ns)
 {
+	uint64_t sleep_ns = deadline_ns;
 	int ret;
 
 	CHECK(!port->waiter);
 	for (uint32_t i = 0; i < port->queue_count; i++)
 		queue_refill(&port->queues[i]);
-	if (port_readable(port))
+	if (port_readable(port) || (port->busy_poll_us && port_poll_busily(port, deadline_ns)))
 		return 0;
 	/* An interface that went before wakes nobody. */
 	if (xp_health(port))
 		return -ENODEV;
+	/* Some drivers (veth) ask for no interrupt once they have been polled busily. */
+	if (port->busy_poll_us)
+		sleep_ns = MIN(deadline_ns, clock_now_ns() + XP_BUSY_TICK_NS);
 	port->waiter = fiber_self();
 	for (uint32_t i = 0; i < port->queue_count; i++)
 		reactor_poller_add(reactor, &port->queues[i].poller);
 	reactor_poller_add(reactor, &port->news);
-	ret = fiber_park_until(deadline_ns);
+	ret = fiber_park_until(sleep_ns);
 	reactor_poller_remove(reactor, &port->news);
 	for (uint32_t i = 0; i < port->queue_count; i++)
 		reactor_poller_remove(reactor, &port->queues[i].poller);
@@ -160,5 +180,5 @@ int xp_wait(struct xp_port *port, struct reactor *reactor, uint64_t deadline_ns)
 		return 0;
 	if (xp_health(port))
 		return -ENODEV;
-	return ret ? ret : -EINTR;
+	return ret && sleep_ns == deadline_ns ? ret : -EINTR;
 }

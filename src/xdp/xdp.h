@@ -36,6 +36,7 @@ const char *xp_mode_name(enum xp_mode mode);
 #define XP_QUEUES_MAX		FILTER_QUEUES_MAX
 #define XP_RING_ENTRIES_DEFAULT 8192u
 #define XP_RING_ENTRIES_MAX	32768u
+#define XP_BUSY_POLL_US_MAX	1000u
 #define XP_PAYLOAD_OFFSET	512u /* in the frame, of an untagged IPv4 UDP payload */
 #define XP_ETHERNET_BYTES	14u
 /* The kernel's own headroom comes before ours: 256 + 214 + 14 + 20 + 8 = 512. */
@@ -60,6 +61,10 @@ struct xp_opts {
 	uint32_t ring_entries;
 	enum xp_mode mode_best; /* the best one to try; worse ones follow */
 	bool mode_only;		/* that mode or none */
+	/* Busy polling: whoever waits runs the driver himself for so long before he sleeps, at most
+	 * so many packets at once (0: 64), and the card is asked for no interrupts meanwhile.
+	 * 0: none. -EOPNOTSUPP where the kernel has none (5.11). */
+	uint32_t busy_poll_us, busy_poll_budget;
 };
 
 /* Opens sockets, attaches the filter without a rule (so everything still goes to the kernel).
@@ -75,6 +80,8 @@ void xp_close(struct xp_port *port);
 enum xp_mode xp_mode(const struct xp_port *port);
 /* The kernel attached the filter for packets of several frames, and the sockets take them. */
 bool xp_multi_buffer(const struct xp_port *port);
+/* The filter asks the driver for the card's time of each packet; it may have none to tell. */
+bool xp_asks_hardware_time(const struct xp_port *port);
 uint32_t xp_queue_count(const struct xp_port *port);
 /* Of each ring: so many packets wait for a reader that is late. */
 uint32_t xp_ring_entries(const struct xp_port *port);
@@ -105,6 +112,7 @@ struct xp_packet {
 	uint32_t bytes;
 	bool more;	      /* the packet goes on in the next one */
 	uint64_t received_ns; /* CLOCK_MONOTONIC: in the driver where it was marked, else now */
+	uint64_t hardware_ns; /* by the card's clock, whatever that is set to; 0: it told none */
 };
 /* Takes up to max; the frames are the caller's. Never sleeps. Keeps the fill ring full from the
  * region meanwhile. */
@@ -133,7 +141,10 @@ struct xp_stats {
 	uint64_t ring_full, fill_empty, dropped;
 	uint64_t invalid_rx, invalid_tx; /* descriptors that the kernel refused */
 	uint64_t unmarked;		 /* packets whose time is the receiver's */
+	uint64_t stamped;		 /* packets whose time the card told */
 };
 void xp_stats(const struct xp_port *port, struct xp_stats *ret_stats);
+/* Puts them, and what each rule has matched, on the process's board for `nebulaio top`. */
+void xp_show(struct xp_port *port);
 
 #endif

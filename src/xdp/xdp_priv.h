@@ -18,6 +18,9 @@
 #define XP_TX_KICKS_MAX	 256u /* the kernel sends 32 packets a call */
 #define XP_TX_REAP_NS	 (1 * NS_PER_MS)
 #define XP_PUBLISH_BATCH 64u
+#define XP_SHOWN_COUNT	 10u
+#define XP_BUSY_BUDGET	 64u
+#define XP_BUSY_TICK_NS	 (1 * NS_PER_MS)
 
 /* One of a socket's rings, mapped. Producer and consumer are free-running counts. */
 struct xp_ring {
@@ -64,14 +67,15 @@ struct xp_queue {
 	struct reactor_poller poller;
 	struct xp_sender sender;
 	struct {
-		uint64_t received, received_bytes, sent, unmarked;
+		uint64_t received, received_bytes, sent, unmarked, stamped;
 	} counts;
 };
 
 struct xp_filter {
 	struct bpf_object *object;
 	int program_fd, config_fd, rules_fd, counts_fd, sockets_fd;
-	int link_fd; /* the attachment, which ends with it */
+	int link_fd;  /* the attachment, which ends with it */
+	bool stamped; /* the one that asks for the card's time */
 	uint32_t bank, rule_count;
 };
 
@@ -84,12 +88,15 @@ struct xp_port {
 	bool multi_buffer;
 	bool gone;
 	uint32_t ring_entries;
+	uint32_t busy_poll_us, busy_poll_budget;
 	uint8_t *base; /* of the memory that the sockets know */
 	uint64_t bytes;
 	struct region_span *spans; /* by frame of it: in a receive ring, data NULL otherwise */
 	uint32_t queue_count;
 	struct fiber *waiter;
 	struct reactor_poller news; /* of links */
+	_Atomic uint64_t *shown[XP_SHOWN_COUNT];
+	_Atomic uint64_t *rules_shown[FILTER_RULES_MAX][2]; /* packets, bytes */
 	struct xp_queue queues[XP_QUEUES_MAX];
 };
 
@@ -99,10 +106,14 @@ struct xp_port {
 int queue_open(struct xp_queue *queue, int umem_fd);
 /* flags: XDP_ZEROCOPY or XDP_COPY; of a shared memory, XDP_SHARED_UMEM. Says nothing. */
 int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd);
+/* After bind, where the port polls busily. -errno, logged. */
+int queue_busy_set(struct xp_queue *queue);
 void queue_close(struct xp_queue *queue);
 
 /* ---- queue_dp.c ---- */
 bool queue_readable(struct xp_queue *queue);
+/* Runs the driver, where the port polls busily. */
+void queue_drive(struct xp_queue *queue);
 /* Publishes what was put into the fill ring; wakes the driver when it asks for that. */
 void queue_publish(struct xp_queue *queue);
 void queue_refill(struct xp_queue *queue);
@@ -116,7 +127,9 @@ void link_unwatch(struct xp_port *port);
 void queue_target_close(struct xp_queue *queue);
 
 /* ---- filter.c ---- */
-int filter_load(struct xp_filter *filter);
+/* For one interface (ifindex) the one that asks its driver for the card's time: says nothing when
+ * it is refused. 0: the plain one, for any. */
+int filter_load(struct xp_filter *filter, int ifindex);
 /* mode XP_GENERIC, or another for the driver's own. Says nothing. */
 int filter_attach(struct xp_filter *filter, int ifindex, enum xp_mode mode);
 void filter_detach(struct xp_filter *filter);

@@ -2,7 +2,8 @@
  * before the network stack sees it. Reads addresses, protocol, port and VLAN, walks the rules in
  * order and does what the first match says; a packet that none matches goes to the kernel as if
  * this program was not there. Uses nothing of the kernel but its stable interface, so one object
- * runs on every kernel from 5.18 on, whatever its configuration. */
+ * runs on every kernel from 5.18 on, whatever its configuration (the one that asks for the card's
+ * time: from 6.3 on). */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -174,11 +175,30 @@ static __always_inline __u32 differs(const struct key *key, const struct filter_
 	return differs;
 }
 
+/* The card's own time of a packet. Only a program that is loaded for one interface may ask its
+ * driver, so this file is compiled twice: with FILTER_STAMPED for interfaces whose driver knows. */
+#ifdef FILTER_STAMPED
+extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
+
+static __always_inline __u64 hardware_time(struct xdp_md *ctx)
+{
+	__u64 time_ns = 0;
+
+	return bpf_xdp_metadata_rx_timestamp(ctx, &time_ns) == 0 ? time_ns : 0;
+}
+#else
+static __always_inline __u64 hardware_time(struct xdp_md *ctx)
+{
+	(void)ctx;
+	return 0;
+}
+#endif
+
 /* Marks the packet with its time and rule, and sends it to its queue's socket; to the kernel when
  * the queue has none. */
 static __always_inline int redirect(struct xdp_md *ctx, __u32 rule)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 now_ns = bpf_ktime_get_ns(), hardware_ns = hardware_time(ctx);
 	struct filter_mark *mark;
 
 	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)) == 0) {
@@ -187,6 +207,7 @@ static __always_inline int redirect(struct xdp_md *ctx, __u32 rule)
 			mark->magic = FILTER_MARK_MAGIC;
 			mark->rule = rule;
 			mark->time_ns = now_ns;
+			mark->hardware_ns = hardware_ns;
 		}
 	}
 	return bpf_redirect_map(&filter_sockets, ctx->rx_queue_index, XDP_PASS);
@@ -229,4 +250,9 @@ int nebulaio_filter(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+/* The kernel lets no program ask a driver under another license. */
+#ifdef FILTER_STAMPED
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+#else
 char LICENSE[] SEC("license") = "Apache-2.0";
+#endif

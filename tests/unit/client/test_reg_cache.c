@@ -4,9 +4,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "../../../client/reg_cache.h"
+#include "base/board.h"
 
 #define PAGE   4096u
 #define PAGES  256u
@@ -38,6 +41,21 @@ static uint32_t touch(uint32_t page, uint32_t pages)
 
 	reg_cache_put(cache, entry);
 	return rkey;
+}
+
+/* On the process's board, which adds up all caches that there were. */
+static void shown_at_least(const char *name, uint64_t value)
+{
+	struct board_entry entries[BOARD_ENTRIES_MAX];
+	int count = board_read(getpid(), entries, ARRAY_LEN(entries));
+
+	for (int i = 0; i < count; i++) {
+		if (!strcmp(entries[i].name, name)) {
+			assert_true(entries[i].value >= value);
+			return;
+		}
+	}
+	fail_msg("%s is not shown", name);
 }
 
 static void expect(uint64_t hits, uint64_t misses, uint64_t evictions, uint32_t entries)
@@ -200,6 +218,9 @@ static void test_random(void **state)
 		assert_true(stats.bytes <= 64 * PAGE && stats.entries <= 64);
 	}
 	assert_true(stats.hits > 100 && stats.misses > 100 && stats.evictions > 100);
+	shown_at_least("nebulaio_client_registration_hits_total", stats.hits);
+	shown_at_least("nebulaio_client_registration_misses_total", stats.misses);
+	shown_at_least("nebulaio_client_registration_evictions_total", stats.evictions);
 	for (size_t i = 0; i < ARRAY_LEN(held); i++) {
 		if (held[i])
 			reg_cache_put(cache, held[i]);

@@ -231,8 +231,10 @@ static void test_receive(void **state)
 	assert_int_equal(count.packets, total);
 	assert_int_equal(count.bytes, stats.received_bytes);
 	assert_true(xp_mode(setting->port) == XP_NATIVE || xp_mode(setting->port) == XP_GENERIC);
-	print_message("# %s, packets of several frames: %s\n", xp_mode_name(xp_mode(setting->port)),
-		xp_multi_buffer(setting->port) ? "yes" : "no");
+	assert_int_equal(stats.stamped, 0); /* a veth has no clock */
+	print_message("# %s, packets of several frames: %s, the driver is asked for times: %s\n",
+		xp_mode_name(xp_mode(setting->port)), xp_multi_buffer(setting->port) ? "yes" : "no",
+		xp_asks_hardware_time(setting->port) ? "yes" : "no");
 }
 
 /* Sends one packet to each of two ports and says how many come to the socket. */

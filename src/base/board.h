@@ -1,0 +1,38 @@
+/* base/board.h: counts that a process shows to whoever may look at it: a page of named numbers in
+ * a memfd, which another process finds through /proc/PID/fd and reads while the owner goes on. For
+ * processes without an address to ask for metrics: flows, clients, programs with a region. */
+#ifndef BASE_BOARD_H
+#define BASE_BOARD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define BOARD_NAME_BYTES  120u
+#define BOARD_ENTRIES_MAX 127u
+#define BOARD_FD_PREFIX	  "nebulaio-board"
+
+/* The place of a count on this process's board, which is made by the first call and lives as long
+ * as the process; one name, one place. Names are those of metrics: "nebulaio_x_total{y=\"z\"}".
+ * Never NULL: where there is no board, or no place on it, a place that nobody sees. Any thread. */
+_Atomic uint64_t *board_place(const char *name);
+
+static inline void board_set(_Atomic uint64_t *place, uint64_t value)
+{
+	atomic_store_explicit(place, value, memory_order_relaxed);
+}
+
+static inline void board_add(_Atomic uint64_t *place, uint64_t n)
+{
+	atomic_fetch_add_explicit(place, n, memory_order_relaxed);
+}
+
+struct board_entry {
+	char name[BOARD_NAME_BYTES]; /* ended; printable */
+	uint64_t value;
+};
+/* Copies up to max entries of all boards of a process (a library may have one of its own beside the
+ * program's), in no order; returns how many, 0 where it has none. -ESRCH: no such process; -EACCES,
+ * -EPERM: not ours to look at. */
+int board_read(int pid, struct board_entry *entries, uint32_t max);
+
+#endif
