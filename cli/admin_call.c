@@ -8,6 +8,9 @@
 #include "codec/codec.h"
 
 #define ANSWER_BYTES_MAX (64 * MIB)
+#define NO_ADMIN                                                                 \
+	"nebulaio: %s: what answers there is no admin interface; --endpoint or " \
+	"NEBULAIO_ADMIN_ENDPOINT say where it is: the server's admin.address\n"
 
 enum { OWN_ACCOUNT = REMOTE_OWN, OWN_ENDPOINT, OWN_NO_KEY };
 
@@ -83,21 +86,26 @@ int admin_run(const struct cli_command *command, const struct admin_verb *verbs,
 /* ---- Requests. ---- */
 
 /* The API's refusal, which the client hands on as it is. */
-static int refused(const struct admin_request *request, struct neb_result *result)
+static int refused(
+	const char *endpoints, const struct admin_request *request, struct neb_result *result)
 {
 	const char *last = request->parts[0];
 	json_t *json;
 
 	for (size_t i = 0; request->parts[i]; i++)
 		last = request->parts[i];
+	if (!result->status)
+		return remote_failed(last, result);
+	json = json_loads(result->message, 0, NULL);
+	if (!json) {
+		fprintf(stderr, NO_ADMIN, endpoints);
+		return CLI_FAILED;
+	}
+	snprintf(result->code, sizeof(result->code), "%s", admin_text(json, "code"));
+	snprintf(result->message, sizeof(result->message), "%s", admin_text(json, "error"));
+	json_decref(json);
 	if (request->may_be_missing && result->status == 404)
 		return CLI_NOT_FOUND;
-	json = json_loads(result->message, 0, NULL);
-	if (json && result->status) {
-		snprintf(result->code, sizeof(result->code), "%s", admin_text(json, "code"));
-		snprintf(result->message, sizeof(result->message), "%s", admin_text(json, "error"));
-	}
-	json_decref(json);
 	return remote_failed(last, result);
 }
 
@@ -150,13 +158,12 @@ int admin_request(struct admin *admin, const struct admin_request *request, json
 		fprintf(stderr, "nebulaio: a name is too long, or there is no memory\n");
 		ret = CLI_FAILED;
 	} else if (perform(admin, request, path.data, &into, &result)) {
-		ret = refused(request, &result);
+		ret = refused(admin->opts.endpoints, request, &result);
 	} else {
 		json = result.bytes ? json_loadb(into.data, result.bytes, 0, NULL) : NULL;
 		ret = result.bytes && !json ? CLI_FAILED : CLI_OK;
 		if (ret)
-			fprintf(stderr, "nebulaio: %s: what answers there is no admin interface\n",
-				admin->opts.endpoints);
+			fprintf(stderr, NO_ADMIN, admin->opts.endpoints);
 	}
 	buf_free(&path);
 	free(into.data);
@@ -205,17 +212,21 @@ int admin_key_make(struct admin *admin, const char *const *parts, json_t *also)
 	return CLI_OK;
 }
 
-void admin_print_keys(const json_t *keys)
+void admin_print_keys(const struct admin *admin, const json_t *holder)
 {
 	const json_t *key;
 	size_t idx;
 
-	json_array_foreach((json_t *)keys, idx, key)
+	json_array_foreach(json_object_get(holder, "keys"), idx, key)
 	{
 		time_t made = (time_t)(json_integer_value(json_object_get(key, "created")) / 1000);
 		char when[32];
 		struct tm tm;
 
+		if (admin->opts.json) {
+			admin_print_json(key);
+			continue;
+		}
 		strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&made, &tm));
 		printf("%s  %-8s  %s\n", admin_text(key, "access_key"),
 			json_is_true(json_object_get(key, "active")) ? "active" : "disabled", when);

@@ -52,7 +52,7 @@ const char *admin_text(const json_t *json, const char *member);
 void admin_print_json(const json_t *json);
 /* Makes a key and tells it; parts lead to its "keys". */
 int admin_key_make(struct admin *admin, const char *const *parts, json_t *also);
-/* `KEY  active  TIME` for each. */
-void admin_print_keys(const json_t *keys);
+/* `KEY  active  TIME` for each of a user's or an account's keys, or JSON. */
+void admin_print_keys(const struct admin *admin, const json_t *holder);
 
 #endif

@@ -33,26 +33,31 @@ static uint64_t number(const json_t *json, const char *member)
 static int admin_info(struct admin *admin, int count, char **arguments)
 {
 	char used[32], whole[32], cache[32];
+	uint64_t objects, buckets, accounts;
 	json_t *info, *store;
 	int ret = get(admin, "info", &info);
+	size_t volumes;
 
 	(void)count;
 	(void)arguments;
 	if (ret)
 		return ret;
 	store = json_object_get(info, "store");
+	objects = number(store, "objects");
+	buckets = number(store, "buckets");
+	accounts = number(info, "accounts");
+	volumes = json_array_size(json_object_get(info, "volumes"));
 	if (admin->opts.json)
 		admin_print_json(info);
 	else
-		printf("%s of %s used, %s of cache\n%llu objects in %llu buckets of %llu "
-		       "accounts\n%zu volumes\n",
+		printf("%s of %s used, %s of cache\n%llu object%s in %llu bucket%s of %llu "
+		       "account%s, the server's own documents with them\n%zu volume%s\n",
 			remote_bytes_text(number(store, "used_bytes"), used),
 			remote_bytes_text(number(store, "volume_bytes"), whole),
 			remote_bytes_text(number(store, "cache_bytes"), cache),
-			(unsigned long long)number(store, "objects"),
-			(unsigned long long)number(store, "buckets"),
-			(unsigned long long)number(info, "accounts"),
-			json_array_size(json_object_get(info, "volumes")));
+			(unsigned long long)objects, REMOTE_S(objects), (unsigned long long)buckets,
+			REMOTE_S(buckets), (unsigned long long)accounts, REMOTE_S(accounts),
+			volumes, REMOTE_S(volumes));
 	json_decref(info);
 	return CLI_OK;
 }
@@ -146,7 +151,7 @@ static void account_print(const struct admin *admin, const json_t *account)
 		admin_text(account, "account_id"), admin_text(account, "id"),
 		admin_text(account, "display_name"),
 		json_array_size(json_object_get(account, "users")));
-	admin_print_keys(json_object_get(account, "keys"));
+	admin_print_keys(admin, account);
 }
 
 static int account_show(struct admin *admin, int count, char **arguments)

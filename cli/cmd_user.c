@@ -55,39 +55,53 @@ static int user_list(struct admin *admin, int count, char **arguments)
 		return ret;
 	json_array_foreach(json_object_get(account, "users"), idx, user)
 	{
+		size_t keys = json_array_size(json_object_get(user, "keys"));
+		size_t policies = json_array_size(json_object_get(user, "policies"));
+
 		if (admin->opts.json)
 			admin_print_json(user);
 		else
-			printf("%-24s %zu keys, %zu policies\n", admin_text(user, "name"),
-				json_array_size(json_object_get(user, "keys")),
-				json_array_size(json_object_get(user, "policies")));
+			printf("%-24s %zu key%s, %zu polic%s\n", admin_text(user, "name"), keys,
+				REMOTE_S(keys), policies, policies == 1 ? "y" : "ies");
 	}
 	json_decref(account);
 	return CLI_OK;
 }
 
-static int user_show(struct admin *admin, int count, char **arguments)
+static void user_print(const struct admin *admin, const json_t *user)
 {
-	json_t *user, *policy;
+	const json_t *name;
 	size_t idx;
-	int ret = user_get(admin, arguments[0], &user);
 
-	(void)count;
-	if (ret)
-		return ret;
 	if (admin->opts.json) {
 		admin_print_json(user);
-	} else {
-		printf("name      %s\npath      %s\n", admin_text(user, "name"),
-			admin_text(user, "path"));
-		json_array_foreach(json_object_get(user, "policies"), idx, policy)
-			printf("policy    %s\n", json_string_value(policy));
-		json_array_foreach(json_object_get(user, "groups"), idx, policy)
-			printf("group     %s\n", json_string_value(policy));
-		admin_print_keys(json_object_get(user, "keys"));
+		return;
 	}
+	printf("name      %s\npath      %s\n", admin_text(user, "name"), admin_text(user, "path"));
+	json_array_foreach(json_object_get(user, "policies"), idx, name)
+		printf("policy    %s\n", json_string_value(name));
+	json_array_foreach(json_object_get(user, "groups"), idx, name)
+		printf("group     %s\n", json_string_value(name));
+	admin_print_keys(admin, user);
+}
+
+/* All about one user, or its keys alone. */
+static int user_tell(struct admin *admin, const char *name,
+	void (*print)(const struct admin *admin, const json_t *user))
+{
+	json_t *user;
+	int ret = user_get(admin, name, &user);
+
+	if (!ret)
+		print(admin, user);
 	json_decref(user);
-	return CLI_OK;
+	return ret;
+}
+
+static int user_show(struct admin *admin, int count, char **arguments)
+{
+	(void)count;
+	return user_tell(admin, arguments[0], user_print);
 }
 
 /* ---- Policies. ---- */
@@ -237,20 +251,8 @@ static int user_create(struct admin *admin, int count, char **arguments)
 
 static int user_keys(struct admin *admin, int count, char **arguments)
 {
-	json_t *user, *key;
-	size_t idx;
-	int ret = user_get(admin, arguments[0], &user);
-
 	(void)count;
-	if (ret)
-		return ret;
-	if (admin->opts.json) {
-		json_array_foreach(json_object_get(user, "keys"), idx, key) admin_print_json(key);
-	} else {
-		admin_print_keys(json_object_get(user, "keys"));
-	}
-	json_decref(user);
-	return CLI_OK;
+	return user_tell(admin, arguments[0], admin_print_keys);
 }
 
 static int key_change(struct admin *admin, char **arguments, const char *method, bool active)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
 #include "profile.h"
 
 #define DEFAULT_ENDPOINTS "rdma://127.0.0.1:9100,http://127.0.0.1:9000"
@@ -145,6 +146,22 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 	return ret == -EINVAL ? CLI_USAGE : CLI_UNREACHABLE;
 }
 
+/* What an answer without a body, which is that to a HEAD, lets one say. */
+static const char *status_text(uint32_t status)
+{
+	static const struct {
+		uint32_t status;
+		const char *text;
+	} TEXTS[] = {{304, "it has not changed"}, {400, "the server does not take the request"},
+		{403, "the keys may not do that"}, {404, "there is no such bucket or object"},
+		{405, "a delete marker stands there"}, {412, "a condition does not hold"}};
+
+	for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++)
+		if (TEXTS[i].status == status)
+			return TEXTS[i].text;
+	return "the server does not say why";
+}
+
 int remote_failed(const char *what, const struct neb_result *result)
 {
 	if (result->status == 0) {
@@ -152,9 +169,9 @@ int remote_failed(const char *what, const struct neb_result *result)
 			result->message[0] ? "; " : "", result->message);
 		return CLI_UNREACHABLE;
 	}
-	fprintf(stderr, "nebulaio: %s: %s (%s, status %u, request %s)\n", what,
-		result->message[0] ? result->message : strerror(-result->error),
-		result->code[0] ? result->code : "no code", result->status, result->request_id);
+	fprintf(stderr, "nebulaio: %s: %s (%s%sstatus %u, request %s)\n", what,
+		result->message[0] ? result->message : status_text(result->status), result->code,
+		result->code[0] ? ", " : "", result->status, result->request_id);
 	if (result->error == -EACCES)
 		return CLI_DENIED;
 	return result->error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;

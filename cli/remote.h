@@ -80,6 +80,7 @@ bool remote_parse(char *text, const char **ret_bucket, const char **ret_key);
 bool remote_is_url(const char *text);
 
 /* "1.5 MiB". */
+#define REMOTE_S(count) ((count) == 1 ? "" : "s")
 const char *remote_bytes_text(uint64_t bytes, char buf[32]);
 /* Writes text as a JSON string with its quotes. */
 void remote_print_json(FILE *out, const char *text);

@@ -43,9 +43,9 @@
  * GPU MEMORY. An address of CUDA's device memory is memory like any other. neb_register() makes it
  * known to an RDMA card that can reach it (by dma-buf, or with the module nvidia-peermem), and the
  * bytes move between server and GPU without touching the host. Where the card cannot, or nothing
- *was registered, or by HTTP, they are staged through the pool, which must have room for the whole
- *body; neb_stats counts them. Before a body is sent, what the GPU was told before is waited for;
- *before an answer is received, that is the caller's to do. */
+ * was registered, or by HTTP, they are staged through the pool, which must have room for the whole
+ * body; neb_stats counts them. Before a body is sent, what the GPU was told before is waited for;
+ * before an answer is received, that is the caller's to do. */
 #ifndef NEBULAIO_NEBULAIO_H
 #define NEBULAIO_NEBULAIO_H
 
