@@ -69,6 +69,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_SEALED] = "sealed",
 	[BENCH_TOKEN] = "token",
 	[BENCH_XDP] = "xdp",
+	[BENCH_ONESIDED] = "onesided",
 };
 
 const char *bench_way_word(enum bench_way way)
@@ -169,13 +170,16 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 		.depth = from->depth};
 }
 
-/* Encryption and tokens are held against the plain ways where nothing else is in the way. */
+/* Encryption and tokens are held against the plain ways where nothing else is in the way, one-sided
+ * reads where they are for: small and hot. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
 	if (from->op == BENCH_INGEST || way == BENCH_XDP)
 		return from->op == BENCH_INGEST && way == BENCH_XDP;
 	if (way == BENCH_RDMA || way == BENCH_HTTP)
 		return true;
+	if (way == BENCH_ONESIDED)
+		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
 	       from->depth == 1 && from->bytes <= MIB;
 }
@@ -239,7 +243,7 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	if (!any)
 		return 0;
 	/* What it is held against comes along. */
-	has[BENCH_RDMA] |= has[BENCH_SEALED];
+	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
@@ -290,7 +294,7 @@ const struct bench_record *bench_group_anchor(
 	const struct bench_group *group, const struct bench_record *row)
 {
 	const struct bench_record *found = NULL;
-	enum bench_way plain = row->subject.way == BENCH_SEALED ? BENCH_RDMA : BENCH_HTTP;
+	enum bench_way plain = row->subject.way == BENCH_TOKEN ? BENCH_HTTP : BENCH_RDMA;
 
 	for (uint32_t i = 0; i < group->count && row->subject.way > BENCH_HTTP; i++) {
 		const struct bench_subject *subject = &group->members[i]->subject;

@@ -29,12 +29,13 @@ enum bench_op {
 enum bench_way {
 	BENCH_RDMA,
 	BENCH_HTTP,
-	BENCH_SEALED, /* RDMA, encrypted */
-	BENCH_TOKEN,  /* HTTP, bodies by RDMA tokens */
-	BENCH_XDP,    /* packets by AF_XDP: no server is in the way */
+	BENCH_SEALED,	/* RDMA, encrypted */
+	BENCH_TOKEN,	/* HTTP, bodies by RDMA tokens */
+	BENCH_XDP,	/* packets by AF_XDP: no server is in the way */
+	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
 	BENCH_WAY_COUNT,
 };
-const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", "token", "xdp" */
+const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */
 enum bench_heat { BENCH_HOT, BENCH_COLD };
 
 #define BENCH_HOT_BYTES	  (2 * MIB)

@@ -20,6 +20,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "sealed (simul.)" : "rdma sealed";
 	if (row->way == BENCH_TOKEN)
 		return simulated ? "token (simul.)" : "token";
+	if (row->way == BENCH_ONESIDED)
+		return simulated ? "1-sided (simul.)" : "rdma one-sided";
 	return rig->target.server.rdma_is_simulated ? "rdma (simulated)" : "rdma";
 }
 

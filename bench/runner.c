@@ -58,6 +58,7 @@ static int client_open(
 		.region = server->region,
 		.transport = way == BENCH_TOKEN ? NEB_HTTP : NEB_RDMA,
 		.require_encryption = way == BENCH_SEALED,
+		.one_sided_reads = way == BENCH_ONESIDED,
 		.device_name = server->device_name,
 		.pool_bytes =
 			target->opts->quick || way > BENCH_HTTP ? 64 * MIB : 6 * BENCH_HUGE_BYTES,
@@ -77,9 +78,10 @@ static int client_open(
 /* NULL: there is no such way. */
 static struct neb_client *client_of(struct bench_target *target, enum bench_way way)
 {
-	struct neb_client **client = way == BENCH_SEALED  ? &target->sealed
-				     : way == BENCH_TOKEN ? &target->token
-							  : &target->client;
+	struct neb_client **client = way == BENCH_SEALED     ? &target->sealed
+				     : way == BENCH_TOKEN    ? &target->token
+				     : way == BENCH_ONESIDED ? &target->one_sided
+							     : &target->client;
 
 	if (!*client && way > BENCH_HTTP && target->client && target->server.http_address[0] &&
 		client_open(target, way, client))
@@ -413,6 +415,7 @@ void bench_target_close(struct bench_target *target)
 		ask_bucket(target, false);
 	neb_client_close(target->sealed);
 	neb_client_close(target->token);
+	neb_client_close(target->one_sided);
 	neb_client_close(target->client);
 	bench_server_close(&target->server);
 	*target = (struct bench_target){0};

@@ -17,7 +17,7 @@ struct bench_target {
 	char bucket[32];
 	struct neb_client *client; /* NULL: no RDMA, and client_failed says why */
 	char client_failed[160];
-	struct neb_client *sealed, *token; /* opened when a row first asks for them */
+	struct neb_client *sealed, *token, *one_sided; /* opened when a row first asks for them */
 	struct bench_data data[BENCH_DATA_SETS_MAX];
 	uint32_t data_count;
 };

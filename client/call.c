@@ -206,6 +206,7 @@ static void result_init(struct neb_result *result, uint64_t id, void *user_data)
 	result->message[0] = '\0';
 	result->request_id[0] = '\0';
 	result->fallback[0] = '\0';
+	result->one_sided = false;
 	result->headers[0] = '\0';
 }
 
@@ -231,6 +232,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->not_again_ns = 0;
 	call->session = NULL;
 	call->bounce = NULL;
+	call->lease = NULL;
 	call->sealed = NULL;
 	call->endpoint = NULL;
 	call->by_token = false;

@@ -179,6 +179,8 @@ static int rdma_open(struct neb_client *client, const struct neb_options *option
 			client, options->pool_bytes ? options->pool_bytes : 64 * MIB);
 	if (ret == 0)
 		ret = client_reg_cache_open(client, options->registration_cache_bytes);
+	if (ret == 0 && options->one_sided_reads && client->rdma_count)
+		ret = client_leases_open(client);
 	return ret;
 }
 
@@ -253,6 +255,7 @@ void neb_client_close(struct neb_client *client)
 	calls_free(&client->done);
 	calls_free(&client->idle_calls);
 	client_registrations_close(client);
+	client_leases_close(client);
 	client_pool_close(client);
 	device_close(client);
 	if (client->wake_fd >= 0)

@@ -7,6 +7,7 @@
  *   call.c        a request's life: copied, routed, tried again, finished; submit, poll, wait
  *   session.c     an RDMA session's life: connect, prove, fail
  *   session_dp.c  capsules out and in: the way of the microsecond
+ *   lease_dp.c    objects read from the server's memory
  *   crypt.c       bodies of encrypted sessions
  *   http.c        the same requests over HTTP, by libcurl
  *   token.c       bodies by RDMA tokens in HTTP requests
@@ -86,6 +87,7 @@ struct client_pool {
 enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
 
 struct client_session;
+struct client_lease;
 struct reg_cache;
 struct reg_entry;
 struct client_call {
@@ -116,7 +118,11 @@ struct client_call {
 	void *bounce; /* of the pool, for body or into */
 	void *sealed; /* an encrypted body that the pool did not hold */
 	uint64_t sealed_bytes;
-	uint64_t counter;  /* of the request's capsule */
+	uint64_t counter;	    /* of the request's capsule */
+	struct client_lease *lease; /* it reads by, or would like to have */
+	struct capsule_lease grant; /* as it was when the read began */
+	uint64_t landing_bytes;
+	void *landing;	   /* where the bytes come to lie */
 	uint32_t mr_count; /* made for this call */
 	struct rp_mr *mrs[NEB_IOV_MAX];
 	uint32_t cached_count; /* in use by this call */
@@ -147,6 +153,7 @@ struct client_recv {
 /* A work request's wr_id: the session's serial number, what it was, and for a receive its index. A
  * completion that outlives its session names none. */
 #define CLIENT_WR_SEND 0x80000000u
+#define CLIENT_WR_READ 0x40000000u /* with the slot's index */
 
 struct client_slot {
 	struct client_call *call; /* NULL: free */
@@ -183,6 +190,7 @@ struct client_session {
 	uint64_t deadline_ns; /* of set-up */
 	struct capsule_lane in, out;
 	bool encrypted;
+	bool leases; /* may be asked for */
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t lkey;
 	uint32_t wr_inline_bytes;
@@ -239,6 +247,7 @@ struct neb_client {
 	uint32_t call_count; /* without a result taken */
 	uint32_t undone_count;
 	uint64_t next_id;
+	struct client_lease *leases; /* NULL: off */
 	struct neb_stats stats;
 };
 
@@ -277,6 +286,10 @@ void client_gather(struct client_call *call, uint64_t offset, void *data, uint64
 void client_piece_copy(
 	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs);
 
+/* The local key of memory that the device knows; false: it does not, or the processor cannot read
+ * it. */
+bool client_memory_lkey(
+	const struct neb_client *client, const void *data, uint64_t bytes, uint32_t *ret_lkey);
 /* Any memory that the device knows for the call: of the pool, or mapped and registered for it. */
 int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run);
 
@@ -349,6 +362,18 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 int client_session_start(struct client_session *session, struct client_call *call);
 /* Handles completions; returns how many. */
 uint32_t client_cq_progress(struct neb_client *client);
+
+/* ---- lease_dp.c ---- */
+int client_leases_open(struct neb_client *client);
+void client_leases_close(struct neb_client *client);
+/* Reads the call's object from the server's memory, if there is a lease on it: true, it is on its
+ * way. Else call->lease says whether to ask for one. */
+bool client_lease_read(struct client_session *session, struct client_call *call);
+/* An answer may have brought a lease. */
+void client_lease_take(struct client_session *session, struct client_call *call,
+	const struct capsule_response *response);
+/* A read has ended. */
+void client_lease_landed(struct client_session *session, uint32_t slot_idx, const struct rp_wc *wc);
 
 /* ---- http.c ---- */
 int client_http_start(struct client_call *call, struct client_endpoint *endpoint);

@@ -316,6 +316,17 @@ static int bounce(struct client_call *call, bool body, uint64_t bytes, struct ca
 	return 0;
 }
 
+bool client_memory_lkey(
+	const struct neb_client *client, const void *data, uint64_t bytes, uint32_t *ret_lkey)
+{
+	const struct rp_mr *mr = mr_of(client, data, bytes);
+
+	if (!mr || client_gpu_owns(data))
+		return false;
+	*ret_lkey = rp_mr_lkey(mr);
+	return true;
+}
+
 int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run)
 {
 	struct neb_client *client = call->client;

@@ -66,7 +66,7 @@ static int session_qp(struct client_session *session)
 		.recv_cq = client->cq,
 		.cap = {.max_send_wr = session->slot_count + 32,
 			.max_recv_wr = session->recv_count,
-			.max_send_sge = 1,
+			.max_send_sge = client->leases ? 2 : 1,
 			.max_recv_sge = 1},
 		.retry_count = 7,
 		.rnr_retry_count = 7,
@@ -171,7 +171,8 @@ static void send_hello(struct client_session *session)
 		.capsule_bytes = CLIENT_CAPSULE_BYTES,
 		.inline_bytes = client->inline_bytes_max,
 		.features = CAPSULE_FEATURE_ENCRYPTION |
-			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0),
+			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
+			    (client->leases ? CAPSULE_FEATURE_LEASES : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
 
@@ -190,7 +191,8 @@ static void on_challenge(
 
 	if (capsule_challenge_decode(challenge, challenge->head.bytes) != 0 ||
 		challenge->version != CAPSULE_VERSION ||
-		(challenge->features & ~CAPSULE_FEATURE_ENCRYPTION) ||
+		(challenge->features & ~(CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_LEASES)) ||
+		(!client->leases && challenge->features & CAPSULE_FEATURE_LEASES) ||
 		challenge->credits > session->slot_count ||
 		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
 		challenge->inline_bytes > client->inline_bytes_max) {
@@ -198,6 +200,7 @@ static void on_challenge(
 		return;
 	}
 	session->encrypted = challenge->features & CAPSULE_FEATURE_ENCRYPTION;
+	session->leases = challenge->features & CAPSULE_FEATURE_LEASES;
 	if (client->require_encryption && !session->encrypted) {
 		client_session_lose(session, -EACCES, "the server does not encrypt");
 		return;

@@ -137,7 +137,11 @@ int client_session_start(struct client_session *session, struct client_call *cal
 
 	if (session->phase != SESSION_OPEN || !session->free_count)
 		return -EAGAIN;
+	if (__builtin_expect(session->leases, 0) && client_lease_read(session, call))
+		return 0;
 	request_fill(call, &request);
+	if (__builtin_expect(session->leases && call->lease, 0))
+		request.flags |= CAPSULE_REQUEST_LEASE;
 	/* The capsule is sealed before any other. */
 	call->counter = session->out.counter + 1;
 	ret = request_body(session, call, &request, runs, body);
@@ -264,6 +268,8 @@ static void on_response(struct client_session *session, const void *capsule, uin
 		client_session_lose(session, -EPROTO, "an answer's body does not verify");
 		return;
 	}
+	if (__builtin_expect(call->lease != NULL, 0))
+		client_lease_take(session, call, &response);
 	slot->call = NULL;
 	slot->generation++;
 	session->free_slots[session->free_count++] = (uint16_t)slot_idx;
@@ -344,7 +350,10 @@ uint32_t client_cq_progress(struct neb_client *client)
 
 		if (!session)
 			continue;
-		if (!(wcs[i].wr_id & CLIENT_WR_SEND))
+		if (wcs[i].wr_id & CLIENT_WR_READ)
+			client_lease_landed(
+				session, (uint32_t)wcs[i].wr_id & ~CLIENT_WR_READ, &wcs[i]);
+		else if (!(wcs[i].wr_id & CLIENT_WR_SEND))
 			on_recv(&session->recvs[(uint32_t)wcs[i].wr_id], &wcs[i]);
 		else if (wcs[i].status != RP_WC_SUCCESS)
 			client_session_lose(session, -ECONNRESET, rp_status_str(wcs[i].status));

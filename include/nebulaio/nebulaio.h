@@ -123,6 +123,12 @@ struct neb_options {
 	 * neb_memory_forget() before memory that requests have used is freed or unmapped: the
 	 * device would go on using the old pages of that address, in silence. */
 	uint64_t registration_cache_bytes;
+	/* Read small objects that are asked for again and again straight from the server's memory,
+	 * by RDMA READ, with no work for its processor: as soon as the object or the rights to it
+	 * change, such a read finds that out and the request goes to the server as always, so what
+	 * comes is what the key holds. Not on encrypted sessions, and only requests of a whole
+	 * object without headers or want_headers. Such reads are not in the server's counters. */
+	bool one_sided_reads;
 	neb_log_fn *log; /* [warnings and errors go to standard error] */
 	void *log_arg;
 };
@@ -247,6 +253,7 @@ struct neb_result {
 	char request_id[33]; /* the server's */
 	/* Why a request that might have gone by RDMA went by HTTP; empty otherwise. */
 	char fallback[128];
+	bool one_sided; /* read from the server's memory: neb_options.one_sided_reads */
 	/* With want_headers: "name: value\n" lines, cut at a line's end; else empty. */
 	char headers[2048];
 };
@@ -351,6 +358,8 @@ struct neb_stats {
 	uint64_t sleeps;	/* waits that went to the kernel */
 	/* Of the cache of registrations: neb_options.registration_cache_bytes. */
 	uint64_t registration_hits, registration_misses, registration_evictions;
+	/* neb_options.one_sided_reads: objects leased, read so, and found to have changed. */
+	uint64_t leases, one_sided_reads, one_sided_misses;
 };
 NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);
 

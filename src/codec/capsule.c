@@ -361,6 +361,8 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 	} else if (wire->range_offset || wire->range_bytes) {
 		return false;
 	}
+	if (wire->flags & CAPSULE_REQUEST_LEASE && wire->opcode != CAPSULE_OP_GET)
+		return false;
 	/* What is inline is encrypted with its capsule. */
 	if (wire->flags & CAPSULE_REQUEST_TAG && (wire->inline_bytes || !wire->body_bytes))
 		return false;
@@ -377,6 +379,11 @@ static uint32_t request_tag_bytes(uint32_t flags)
 static uint32_t response_tag_bytes(uint32_t flags)
 {
 	return flags & CAPSULE_RESPONSE_TAG ? AEAD_TAG_BYTES : 0;
+}
+
+static uint32_t response_lease_bytes(uint32_t flags)
+{
+	return flags & CAPSULE_RESPONSE_LEASE ? sizeof(struct capsule_lease) : 0;
 }
 
 /* The runs' sum does not wrap and, for a body that is not inline, holds it. */
@@ -508,7 +515,8 @@ int capsule_response_decode(const void *capsule, size_t len, struct capsule_resp
 		return -EPROTO;
 	if (len != sizeof(*wire) + wire->etag_len + wire->code_len + wire->message_len +
 			   wire->headers_bytes + response_tag_bytes(wire->flags) +
-			   wire->inline_bytes + CAPSULE_TAG_BYTES)
+			   response_lease_bytes(wire->flags) + wire->inline_bytes +
+			   CAPSULE_TAG_BYTES)
 		return -EPROTO;
 	ret_response->request_id = wire->request_id;
 	ret_response->server_id = wire->server_id;
@@ -522,6 +530,7 @@ int capsule_response_decode(const void *capsule, size_t len, struct capsule_resp
 	ret_response->headers = cursor_take(&cursor, wire->headers_bytes);
 	ret_response->header_count = wire->header_count;
 	ret_response->payload_tag = cursor_take(&cursor, response_tag_bytes(wire->flags));
+	ret_response->lease = cursor_take(&cursor, response_lease_bytes(wire->flags));
 	ret_response->body = cursor_take(&cursor, wire->inline_bytes);
 	return headers_fit(ret_response->headers, ret_response->header_count) ? 0 : -EPROTO;
 }
@@ -533,14 +542,15 @@ ptrdiff_t capsule_response_encode(
 	uint8_t *at = (uint8_t *)(wire + 1);
 	size_t bytes = sizeof(*wire) + response->etag.len + response->code.len +
 		       response->message.len + response->headers.len + response->payload_tag.len +
-		       response->body.len + CAPSULE_TAG_BYTES;
+		       response->lease.len + response->body.len + CAPSULE_TAG_BYTES;
 
 	if (response->etag.len > CAPSULE_ETAG_LEN_MAX ||
 		response->code.len > CAPSULE_CODE_LEN_MAX ||
 		response->message.len > CAPSULE_MESSAGE_LEN_MAX ||
 		response->headers.len > CAPSULE_HEADERS_BYTES_MAX ||
 		response->header_count > CAPSULE_HEADERS_MAX ||
-		response->payload_tag.len != response_tag_bytes(response->flags))
+		response->payload_tag.len != response_tag_bytes(response->flags) ||
+		response->lease.len != response_lease_bytes(response->flags))
 		return -EINVAL;
 	if (bytes > buf_bytes)
 		return -EMSGSIZE;
@@ -559,7 +569,7 @@ ptrdiff_t capsule_response_encode(
 	wire->reserved = 0;
 	wire->inline_bytes = (uint32_t)response->body.len;
 	at = put(put(put(at, response->etag), response->code), response->message);
-	at = put(put(at, response->headers), response->payload_tag);
+	at = put(put(put(at, response->headers), response->payload_tag), response->lease);
 	if (response->body.data)
 		put(at, response->body);
 	return (ptrdiff_t)bytes;

@@ -69,9 +69,7 @@ enum capsule_opcode {
 	CAPSULE_OP_GET_BUCKET_LOCATION = 22,
 	CAPSULE_OP_S3 = 32,
 	CAPSULE_OP_PING = 48,
-	CAPSULE_OP_STATISTICS = 49,    /* reserved */
-	CAPSULE_OP_CACHE_LEASE = 56,   /* reserved */
-	CAPSULE_OP_CACHE_RELEASE = 57, /* reserved */
+	CAPSULE_OP_STATISTICS = 49, /* reserved */
 };
 
 enum capsule_method {
@@ -94,16 +92,19 @@ enum capsule_goodbye_reason {
 
 #define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO: can encrypt; CHALLENGE: this session does */
 #define CAPSULE_FEATURE_DEMAND	   2u /* HELLO: does not go without */
+#define CAPSULE_FEATURE_LEASES	   4u /* HELLO: wants to; CHALLENGE: may ask for leases */
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
 #define CAPSULE_REQUEST_INLINE	4u
-#define CAPSULE_REQUEST_TAG	8u /* of an encrypted body in the runs */
-#define CAPSULE_REQUEST_FLAGS	15u
+#define CAPSULE_REQUEST_TAG	8u  /* of an encrypted body in the runs */
+#define CAPSULE_REQUEST_LEASE	16u /* of a GET: a lease is welcome */
+#define CAPSULE_REQUEST_FLAGS	31u
 
 #define CAPSULE_RESPONSE_INLINE 1u
 #define CAPSULE_RESPONSE_TAG	2u
-#define CAPSULE_RESPONSE_FLAGS	3u
+#define CAPSULE_RESPONSE_LEASE	4u
+#define CAPSULE_RESPONSE_FLAGS	7u
 
 /* ---- As they lie on the wire. ---- */
 struct capsule_private { /* the connection manager's private data, both ways */
@@ -219,7 +220,7 @@ struct capsule_response_wire {
 	uint8_t header_count;
 	uint8_t reserved;
 	uint32_t inline_bytes;
-	/* etag, code, message, headers, payload tag, inline body, tag */
+	/* etag, code, message, headers, payload tag, lease, inline body, tag */
 };
 _Static_assert(sizeof(struct capsule_response_wire) == 72, "wire.md section 6");
 
@@ -230,6 +231,23 @@ struct capsule_goodbye_wire {
 	uint8_t tag[CAPSULE_TAG_BYTES];
 };
 _Static_assert(sizeof(struct capsule_goodbye_wire) == 48, "wire.md section 6");
+
+/* What a client may read by itself (section 8): a slot in the server's memory, whose body has
+ * bytes_total bytes. */
+struct capsule_lease {
+	uint64_t addr; /* of the slot */
+	uint64_t generation;
+	uint64_t crc64nvme; /* of the body */
+	uint32_t rkey;
+	uint32_t lease_ms;
+};
+_Static_assert(sizeof(struct capsule_lease) == 32, "wire.md section 8");
+struct capsule_slot {
+	uint64_t generation; /* another one: the lease has ended */
+	uint64_t reserved;
+	/* body */
+};
+_Static_assert(sizeof(struct capsule_slot) == 16, "wire.md section 8");
 
 /* ---- Session keys (section 3). ---- */
 struct capsule_keys {
@@ -332,6 +350,7 @@ struct capsule_response {
 	struct slice headers;
 	uint32_t header_count;
 	struct slice payload_tag; /* with CAPSULE_RESPONSE_TAG */
+	struct slice lease;	  /* struct capsule_lease, unaligned; with CAPSULE_RESPONSE_LEASE */
 	struct slice body;	  /* encode: data NULL leaves room, see capsule_response_body */
 };
 /* 0 or -EPROTO. The tag must have been verified. */

@@ -52,6 +52,8 @@ struct front_native_opts {
 	uint64_t request_timeout_ns;  /* a transfer of which nothing moves for so long */
 	const _Atomic bool *draining; /* or NULL */
 	bool encryption_required;     /* of every session: wire.md section 7 */
+	uint64_t lease_bytes; /* of a session's leases, slots included; 0: none are granted */
+	uint64_t lease_ns;    /* how long one lasts */
 };
 /* Opens a completion queue and adds its poller to the core's reactor; the first one registers the
  * region's arenas (local write only). Before or while the reactor runs; on its thread if it runs;

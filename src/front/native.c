@@ -33,6 +33,8 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 			return;
 		}
 	}
+	if (session->shelf)
+		native_leases_sweep(session, now_ns);
 	switch (session->phase) {
 	case NATIVE_ACCEPTED:
 	case NATIVE_PROVING:

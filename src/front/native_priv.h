@@ -8,6 +8,7 @@
  *   native_dp.c       completions, responses and small bodies: the way of the microsecond
  *   native_request.c  a capsule into a struct s3_request and its answer back
  *   native_crypt.c    bodies of encrypted sessions, on their way
+ *   native_lease.c    copies that a session's client reads by itself
  *
  * A front and its sessions run on their reactor's thread; the port's listener on the first front's.
  */
@@ -40,6 +41,7 @@ enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION =
 #define NATIVE_TAG_MASK 3u
 
 struct native_session;
+struct native_shelf;
 struct front_native;
 
 /* A posted receive, or the request that came in it. */
@@ -88,8 +90,10 @@ struct native_session {
 	struct capsule_lane in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
-	uint32_t inline_bytes;	/* negotiated */
-	uint32_t capsule_bytes; /* that the client can receive */
+	uint32_t inline_bytes;	    /* negotiated */
+	uint32_t capsule_bytes;	    /* that the client can receive */
+	bool leases;		    /* its client may ask for them */
+	struct native_shelf *shelf; /* NULL until one was granted */
 	uint64_t transfer_bytes_max;
 	uint32_t credits;
 	uint32_t in_flight; /* requests whose fiber runs */
@@ -162,6 +166,9 @@ struct native_request {
 	struct s3_request s3;
 	struct s3_reply reply;
 	struct s3_body body;
+	struct s3_lease ask;
+	bool has_lease;
+	struct capsule_lease lease; /* granted */
 	struct flow_peer peer;
 	struct flow_remote runs[LIMIT_SGE_MAX];
 	struct list link;	 /* session->requests once it has a transfer */
@@ -256,6 +263,14 @@ struct native_crypt;
 int native_crypt_source(struct native_request *request, struct flow_source **source);
 int native_crypt_sink(struct native_request *request, struct flow_sink **sink);
 void native_crypt_end(struct native_request *request);
+
+/* ---- native_lease.c ---- */
+/* Lets s3 grant a lease on what the request reads. */
+void native_lease_ask(struct native_request *request);
+/* Ends those whose time is over. */
+void native_leases_sweep(struct native_session *session, uint64_t now_ns);
+/* The queue pair is closed: ends all. */
+void native_leases_close(struct native_session *session);
 
 /* ---- native_request.c ---- */
 void native_request_fiber(void *arg); /* struct native_recv */

@@ -201,7 +201,8 @@ static void response_fill(struct native_request *request, struct capsule_respons
 		.bytes_total = request->bytes_announced,
 		.status = (uint16_t)request->reply.status,
 		.flags = (uint16_t)((request->inline_at ? CAPSULE_RESPONSE_INLINE : 0) |
-				    (request->has_payload_tag ? CAPSULE_RESPONSE_TAG : 0)),
+				    (request->has_payload_tag ? CAPSULE_RESPONSE_TAG : 0) |
+				    (request->has_lease ? CAPSULE_RESPONSE_LEASE : 0)),
 		.payload_tag = slice_of(
 			request->payload_tag, request->has_payload_tag ? AEAD_TAG_BYTES : 0),
 		.etag = slice_of(request->etag, request->etag_len),
@@ -209,6 +210,7 @@ static void response_fill(struct native_request *request, struct capsule_respons
 		.message = slice_of(request->message, request->message_len),
 		.headers = slice_of(request->headers, request->headers_bytes),
 		.header_count = request->header_count,
+		.lease = slice_of(&request->lease, request->has_lease ? sizeof(request->lease) : 0),
 		.body = slice_of(NULL, request->inline_bytes),
 	};
 	if (request->refusal) {
@@ -220,6 +222,7 @@ static void response_fill(struct native_request *request, struct capsule_respons
 		response->headers = SLICE_NONE;
 		response->header_count = 0;
 		response->payload_tag = SLICE_NONE;
+		response->lease = SLICE_NONE;
 		response->body = SLICE_NONE;
 	}
 }
@@ -228,7 +231,7 @@ static size_t response_bytes(const struct capsule_response *response)
 {
 	return sizeof(struct capsule_response_wire) + response->etag.len + response->code.len +
 	       response->message.len + response->headers.len + response->payload_tag.len +
-	       response->body.len + CAPSULE_TAG_BYTES;
+	       response->lease.len + response->body.len + CAPSULE_TAG_BYTES;
 }
 
 /* Sees to it that the response has where to be encoded: small, or frames. */
@@ -506,6 +509,8 @@ static int prepare(
 		.core = session->front->opts.core,
 		.etag_only = !(request->in.flags & CAPSULE_REQUEST_HEADERS),
 	};
+	if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_LEASE, 0) && session->leases)
+		native_lease_ask(request);
 	id_text(request->server_id, request->s3.request_id);
 	ret = headers_prepare(request, text);
 	if (ret == 0 && routed)
@@ -558,6 +563,7 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->opener = NULL;
 	request->sealer = NULL;
 	request->has_payload_tag = false;
+	request->has_lease = false;
 	request->direct_offset = 0;
 	request->span.data = NULL;
 	request->inline_at = NULL;

@@ -71,6 +71,7 @@ static void session_free(struct native_session *session)
 	pthread_mutex_lock(&front->port->lock);
 	rp_qp_close(session->qp);
 	pthread_mutex_unlock(&front->port->lock);
+	native_leases_close(session);
 	while ((stranded = list_pop(&session->stranded)) != NULL)
 		native_send_give(front, CONTAINER_OF(stranded, struct native_send, idle));
 	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
@@ -194,6 +195,9 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 			"This server encrypts, or does not talk.");
 		return;
 	}
+	/* What lies on the shelf is not encrypted. */
+	session->leases = !session->encrypted && front->opts.lease_bytes &&
+			  (hello->features & CAPSULE_FEATURE_LEASES);
 	memcpy(session->hello, hello, recv->bytes);
 	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
 	session->challenge = (struct capsule_challenge_wire){
@@ -202,7 +206,9 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		.capsule_bytes = capsule_bytes,
 		.inline_bytes = MIN(
 			hello->inline_bytes, MIN(front->opts.inline_bytes_max, capsule_bytes / 2)),
-		.features = session->encrypted ? CAPSULE_FEATURE_ENCRYPTION : 0,
+		.features = session->encrypted ? CAPSULE_FEATURE_ENCRYPTION
+			    : session->leases  ? CAPSULE_FEATURE_LEASES
+					       : 0,
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,
 	};

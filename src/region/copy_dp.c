@@ -18,6 +18,7 @@ static const char *const why_names[COPY_WHY_COUNT] = {
 	[COPY_DECODE] = "decode",
 	[COPY_CLIENT] = "client",
 	[COPY_GATHER] = "gather",
+	[COPY_LEASE] = "lease",
 };
 static _Thread_local struct copy_counts counts_own;
 static struct list threads = {.next = &threads, .prev = &threads};

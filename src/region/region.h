@@ -131,6 +131,7 @@ enum region_copy_why {
 	COPY_DECODE,	 /* a transfer decoding that cannot be done in place */
 	COPY_CLIENT,	 /* between a caller's unregistered buffer and the pool */
 	COPY_GATHER,	 /* packets put together into the body of a capture */
+	COPY_LEASE,	 /* an object's body to where a client may read it by itself */
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);

@@ -313,6 +313,8 @@ uint32_t access_values(void *arg, struct slice key, struct slice *ret_values, ui
 	struct access *access = arg;
 	struct slice name = key, service = slice_split(&name, ':');
 
+	access->call->conditional = true;
+
 	if (!max)
 		return 0;
 	if (slice_eq_nocase(service, SLICE("aws")))

@@ -521,8 +521,11 @@ static int change_once(struct s3 *s3, struct flow_core *core, const struct s3_ia
 	pthread_rwlock_unlock(&iam->lock);
 	if (!ret)
 		ret = document_swap(s3, core, edit->account, doc, stamp);
-	if (!ret)
-		return install(iam, doc, stamp, &entries);
+	if (!ret) {
+		ret = install(iam, doc, stamp, &entries);
+		store_watch_rights_changed(s3->store);
+		return ret;
+	}
 	iam_entries_free(&entries);
 	json_decref(doc);
 	return ret;
@@ -569,6 +572,7 @@ int s3_iam_delete(struct s3 *s3, struct slice number)
 	pthread_rwlock_unlock(&iam->lock);
 	json_decref(doc);
 	iam_entries_free(&old);
+	store_watch_rights_changed(s3->store);
 	return 0;
 }
 

@@ -85,5 +85,9 @@ const struct s3_error *s3_op_get_object(struct s3_call *call)
 	struct s3_read read;
 
 	error = s3_read_begin(call, &read);
-	return error || !read.get ? error : s3_read_send(call, &read);
+	if (error || !read.get)
+		return error;
+	if (__builtin_expect(call->request->lease != NULL, 0))
+		s3_lease_offer(call, &read);
+	return s3_read_send(call, &read);
 }

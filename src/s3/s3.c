@@ -134,6 +134,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->sse = NULL;
 	call->website = false;
 	call->whole = false;
+	call->conditional = false;
 	call->etag_md5 = strncmp(request->transport, "http", 4) == 0;
 	call->start_ns = log_level_now <= LOG_DEBUG ? clock_now_ns() : 0;
 	call->log_start_ns = 0;

@@ -156,7 +156,22 @@ struct s3_request {
 	/* Of a success the front passes on nothing but status, length and ETag: no other header
 	 * need be made. */
 	bool etag_only;
+	struct s3_lease *lease; /* of a native GET; NULL: none is wanted */
 };
+
+/* An object that the client would like to read again by itself (docs/design/lease.md): its body is
+ * offered, once, when nothing but who asks was asked for, and he may have it whatever else holds.
+ */
+struct s3_lease {
+	uint64_t epoch;	    /* s3_lease_epoch, before the request is handled */
+	uint64_t bytes_max; /* longer ones are not offered */
+	/* Copies the body to where the client may read it, until the watch ends; NULL: no room. */
+	struct store_watch *(*copy)(struct s3_lease *lease, struct slice body);
+	/* What was copied is not what the key holds any more: take it back. */
+	void (*stale)(struct s3_lease *lease);
+};
+uint64_t s3_lease_epoch(const struct s3 *s3);
+void s3_lease_end(struct s3 *s3, struct store_watch *watch);
 
 /* The answer, implemented by the front. head, then (unless bytes is 0 or the method is HEAD) the
  * body. */

@@ -98,10 +98,11 @@ struct s3_call {
 	struct slice form; /* a body that the signature made be read already */
 	bool form_read;
 	bool presigned;
-	bool version2; /* its signature is of Version 2 */
-	bool website;  /* a page of a bucket's website */
-	bool whole;    /* ranges and conditions do not count */
-	bool etag_md5; /* this client expects an MD5 as ETag */
+	bool version2;	  /* its signature is of Version 2 */
+	bool website;	  /* a page of a bucket's website */
+	bool conditional; /* the policies asked about more than who, what and on what */
+	bool whole;	  /* ranges and conditions do not count */
+	bool etag_md5;	  /* this client expects an MD5 as ETag */
 	const struct s3_sse
 		*sse; /* what the body that is being stored is encrypted with; or NULL */
 	uint64_t start_ns;
@@ -330,6 +331,8 @@ struct s3_read {
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
 /* Answers with the head and, but for HEAD, what was chosen; closes get. */
 const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read);
+/* Offers the body for a lease, when it may be leased (lease.c). */
+void s3_lease_offer(struct s3_call *call, const struct s3_read *read);
 
 /* ---- The source of a copy, as x-amz-copy-source and its conditions say. ---- */
 struct s3_copy {

@@ -86,6 +86,7 @@ void s3_settings_changed(struct s3 *s3, struct slice bucket)
 {
 	atomic_fetch_add_explicit(&s3->settings->generations[hash_of(bucket) % GENERATION_COUNT], 1,
 		memory_order_release);
+	store_watch_rights_changed(s3->store);
 }
 
 void s3_settings_put(struct s3_settings *settings)

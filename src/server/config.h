@@ -119,6 +119,8 @@ struct config {
 		uint64_t idle_timeout_s;
 		uint64_t request_timeout_s;
 		char encryption[16]; /* "off", "required" */
+		uint64_t lease_bytes;
+		uint64_t lease_seconds;
 		bool strict_token;
 		char decline[16]; /* "s3-error", "aws-draft" */
 		uint64_t token_queue_pairs;

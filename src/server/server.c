@@ -250,6 +250,8 @@ static int open_native(struct server *server, struct core *core)
 		.max_inline_data = (uint32_t)config->rdma.max_inline_data,
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
 		.request_timeout_ns = config->rdma.request_timeout_s * NS_PER_S,
+		.lease_bytes = config->rdma.lease_bytes,
+		.lease_ns = config->rdma.lease_seconds * NS_PER_S,
 		.encryption_required = strcmp(config->rdma.encryption, "required") == 0,
 		.draining = &server->draining,
 	};

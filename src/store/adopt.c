@@ -231,6 +231,7 @@ void adoption_publish(
 		struct object *old = hot_publish(store->hot, adopted->entry, NULL);
 
 		CHECK(old == adopted->object);
+		object_unseat(store, old);
 		adopted->entry->has_pending = false;
 		if (adopted->dropped) {
 			atomic_store(&old->dead, true);

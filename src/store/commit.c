@@ -144,6 +144,8 @@ static void change_publish(
 	struct object *old = hot_publish(store->hot, change->entry, change->object);
 
 	change->entry->has_pending = false;
+	if (old)
+		object_unseat(store, old);
 	if (old && change->old == OLD_EDITED)
 		atomic_store(&old->adopter, object_get(change->object));
 	if (old && change->old == OLD_DIES) {

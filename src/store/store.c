@@ -162,6 +162,7 @@ void store_unload(struct store *store)
 	if (store->lock_fd >= 0)
 		close(store->lock_fd);
 	pthread_mutex_destroy(&store->grow_lock);
+	pthread_mutex_destroy(&store->watch_lock);
 	free(store);
 }
 
@@ -175,6 +176,8 @@ struct store *store_alloc(const struct store_opts *opts)
 	store->lock_fd = -1;
 	opts_default(&store->opts);
 	pthread_mutex_init(&store->grow_lock, NULL);
+	pthread_mutex_init(&store->watch_lock, NULL);
+	list_init(&store->watches);
 	return store;
 }
 

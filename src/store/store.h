@@ -279,6 +279,27 @@ void store_get_close(struct store_get *get);
  * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */
 uint32_t store_cache_shrink(struct store *store, uint32_t frames);
 
+/* ---- Watching: for what is known outside of an object's bytes, or of who may have them. ---- */
+struct object;
+struct store_watch {
+	/* Called once, when the object is no longer what its key holds: before the caller that
+	 * replaced, edited or deleted it is told so; or (rights) by store_watch_rights_changed. On
+	 * any thread, under a lock: must not call the store, nor wait. The watch is over then. */
+	void (*ended)(struct store_watch *watch, bool rights);
+	struct object *object; /* the rest is the store's; NULL: not watching */
+	struct store_watch *next;
+	struct list link;
+};
+/* To be read before it is asked who may. */
+uint64_t store_watch_epoch(const struct store *store);
+/* Watches the object that was opened as what its key holds now. -ESTALE: it is so no longer, or
+ * rights changed since the epoch was read. Any thread. */
+int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t epoch);
+/* After it ended is not called, and has returned if it was. Harmless when it was. Any thread. */
+void store_watch_end(struct store *store, struct store_watch *watch);
+/* Somebody's rights changed: ends all watches. */
+void store_watch_rights_changed(struct store *store);
+
 /* ---- Deleting. ---- */
 /* Deletes a key (version_id empty) or a version of it. A missing key or version is success (S3).
  * Where versioning is enabled or suspended, deleting a key puts a delete marker on top instead.

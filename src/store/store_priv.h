@@ -129,9 +129,11 @@ enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED, BODY_MA
 
 struct object {
 	_Atomic uint32_t refs;
-	_Atomic bool dead; /* replaced or deleted: its space is freed with the last reference */
-	bool body_flushed; /* durable before its group was written */
-	uint8_t body;	   /* enum object_body */
+	_Atomic bool dead;     /* replaced or deleted: its space is freed with the last reference */
+	_Atomic bool unseated; /* no longer what its key holds, as those who watch it have heard */
+	_Atomic bool watched;  /* has been: watches must be looked at */
+	bool body_flushed;     /* durable before its group was written */
+	uint8_t body;	       /* enum object_body */
 	uint32_t segment_count; /* by length; 0 for empty and inline */
 	uint32_t bytes_in_memory;
 	uint64_t data_id;
@@ -148,6 +150,7 @@ struct object {
 	struct object_part whole; /* a plain object's only part */
 	/* Who has my body now, with a reference: so its space stays while I am read. */
 	_Atomic(struct object *) adopter;
+	struct store_watch *watches; /* under the store's watch_lock */
 };
 /* With one reference; copies meta's headers. -ENOMEM. */
 int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
@@ -914,8 +917,22 @@ struct store {
 	int grow_result;
 	uint64_t grow_ended_ns;
 	struct waiter *grow_waiters;
+	pthread_mutex_t watch_lock;
+	struct list watches; /* struct store_watch.link */
+	_Atomic uint64_t watch_epoch;
 	struct store_core cores[LIMIT_CORES_MAX];
 };
+
+/* ---- watch.c ---- */
+void object_unseat_watched(struct store *store, struct object *object);
+/* Another object, or none, has taken its place in the record table: before the commit is told to
+ * have been done. */
+static inline void object_unseat(struct store *store, struct object *object)
+{
+	atomic_store(&object->unseated, true);
+	if (__builtin_expect(atomic_load(&object->watched), 0))
+		object_unseat_watched(store, object);
+}
 
 /* The medium failed: everything that writes answers -EIO from now on. Logs once. */
 void store_fence(struct store *store, const char *what, int error);

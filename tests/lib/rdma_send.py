@@ -30,7 +30,7 @@ class Options(ctypes.Structure):
                 ("inline_bytes_max", ctypes.c_uint32), ("connect_timeout_ns", ctypes.c_uint64),
                 ("request_timeout_ns", ctypes.c_uint64), ("retries_max", ctypes.c_uint32),
                 ("spin_ns", ctypes.c_uint64), ("require_encryption", ctypes.c_bool),
-                ("registration_cache_bytes", ctypes.c_uint64), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p)]
+                ("registration_cache_bytes", ctypes.c_uint64), ("one_sided_reads", ctypes.c_bool), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p)]
 
 
 class Header(ctypes.Structure):
@@ -56,7 +56,7 @@ class Result(ctypes.Structure):
                 ("bytes", ctypes.c_uint64), ("object_bytes", ctypes.c_uint64), ("id", ctypes.c_uint64),
                 ("user_data", ctypes.c_void_p), ("etag", ctypes.c_char * 84), ("code", ctypes.c_char * 64),
                 ("message", ctypes.c_char * 256), ("request_id", ctypes.c_char * 33), ("fallback", ctypes.c_char * 128),
-                ("headers", ctypes.c_char * 2048)]
+                ("one_sided", ctypes.c_bool), ("headers", ctypes.c_char * 2048)]
 
 
 def library():

@@ -88,8 +88,8 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	/* Hot: plain, sealed, token; cold: plain. */
-	assert_int_equal(rows_of(&plan), 6);
+	/* Hot: plain, sealed, token, one-sided; cold: plain. */
+	assert_int_equal(rows_of(&plan), 7);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -152,6 +152,12 @@ static void test_rows_beside_the_plain_ones(void **state)
 	assert_ptr_equal(
 		bench_group_anchor(group, find(group, BENCH_SEALED)), find(group, BENCH_RDMA));
 	assert_null(find(group, BENCH_TOKEN));
+	bench_plan_close(&plan);
+	opts.only = "get 4KiB d16 onesided";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_ONESIDED)), find(group, BENCH_RDMA));
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 token";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);

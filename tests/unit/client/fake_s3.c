@@ -21,6 +21,7 @@ struct object {
 	uint64_t bytes;
 	uint64_t etag;
 	uint8_t record[RECORD_BYTES];
+	struct store_watch *watches[4]; /* of leases */
 	uint32_t chunk_count;
 	struct region_span chunks[CHUNKS_MAX];
 };
@@ -46,9 +47,44 @@ static void object_drop(struct s3 *s3, struct object *object)
 {
 	for (uint32_t i = 0; i < object->chunk_count; i++)
 		region_put(s3->region, object->chunks[i], OWNER_CACHE);
+	for (uint32_t i = 0; i < ARRAY_LEN(object->watches); i++) {
+		struct store_watch *watch = object->watches[i];
+
+		object->watches[i] = NULL;
+		if (watch)
+			watch->ended(watch, false);
+	}
 	object->chunk_count = 0;
 	object->coming = false;
 	object->used = false;
+}
+
+uint64_t s3_lease_epoch(const struct s3 *s3)
+{
+	(void)s3;
+	return 1;
+}
+
+void s3_lease_end(struct s3 *s3, struct store_watch *watch)
+{
+	for (uint32_t i = 0; i < OBJECTS_MAX; i++)
+		for (uint32_t j = 0; j < ARRAY_LEN(s3->objects[i].watches); j++)
+			if (s3->objects[i].watches[j] == watch)
+				s3->objects[i].watches[j] = NULL;
+}
+
+/* Small objects are leased, to as many as there is room for. */
+static void lease(const struct s3_request *request, struct object *object)
+{
+	uint32_t free_idx = 0;
+
+	CHECK(request->lease->epoch == 1);
+	while (free_idx < ARRAY_LEN(object->watches) && object->watches[free_idx])
+		free_idx++;
+	if (free_idx < ARRAY_LEN(object->watches) && object->bytes && !object->chunk_count &&
+		object->bytes <= request->lease->bytes_max)
+		object->watches[free_idx] = request->lease->copy(
+			request->lease, slice_of(object->record, object->bytes));
 }
 
 void fake_s3_close(struct s3 *s3)
@@ -253,6 +289,8 @@ static void op_get(
 		fail(reply, 416, "InvalidRange");
 		return;
 	}
+	if (request->lease && body)
+		lease(request, object);
 	snprintf(etag, sizeof(etag), "\"%016llx\"", (unsigned long long)object->etag);
 	headers[0] = (struct s3_header){SLICE("ETag"), slice_str(etag)};
 	headers[1] = (struct s3_header){SLICE("Content-Type"), SLICE("text/plain")};

@@ -19,6 +19,8 @@ struct rig_opts {
 	uint16_t port;		 /* 0: any free one */
 	const char *device_name; /* NULL: "simulated" */
 	bool encrypted;		 /* the server demands it */
+	uint64_t lease_bytes;	 /* 0: 64 KiB */
+	uint64_t lease_ns;	 /* 0: a minute */
 };
 /* Fails the test when anything fails. */
 struct rig *rig_open(const struct rig_opts *opts);

@@ -330,7 +330,7 @@ static void test_malformed_content(void **state)
 	peer_send(&peer, capsule, (uint32_t)bytes);
 	expect_response(&peer, 5, 400, "MalformedCapsule");
 	bytes = ping(capsule, 6);
-	wire->opcode = CAPSULE_OP_CACHE_LEASE;
+	wire->opcode = CAPSULE_OP_STATISTICS;
 	capsule_seal(&peer.out, capsule);
 	peer_send(&peer, capsule, (uint32_t)bytes);
 	expect_response(&peer, 6, 501, "NotImplemented");

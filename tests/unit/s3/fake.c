@@ -889,3 +889,60 @@ void store_usage(struct store *store, struct store_usage *ret_usage)
 	for (const struct bucket *bucket = store->buckets; bucket; bucket = bucket->next)
 		ret_usage->buckets++;
 }
+
+/* Nothing is leased here: tests/unit/store and tests/lease do that. */
+bool store_get_inline(const struct store_get *get, struct slice *ret_body)
+{
+	(void)get;
+	(void)ret_body;
+	return false;
+}
+
+void store_get_stretch(
+	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
+{
+	(void)get;
+	*ret_start = offset;
+	*ret_bytes = 0;
+}
+
+bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
+{
+	(void)get;
+	(void)offset;
+	(void)ret_span;
+	return false;
+}
+
+bool region_put(struct region *region, struct region_span span, enum region_owner owner)
+{
+	(void)region;
+	(void)span;
+	(void)owner;
+	return false;
+}
+
+uint64_t store_watch_epoch(const struct store *store)
+{
+	(void)store;
+	return 0;
+}
+
+int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t epoch)
+{
+	(void)get;
+	(void)watch;
+	(void)epoch;
+	return -ESTALE;
+}
+
+void store_watch_end(struct store *store, struct store_watch *watch)
+{
+	(void)store;
+	(void)watch;
+}
+
+void store_watch_rights_changed(struct store *store)
+{
+	(void)store;
+}

@@ -1,0 +1,259 @@
+/* front/native_lease.c: copies of objects that a session's client reads by itself, by RDMA READ
+ * (docs/design/lease.md). They lie on the session's shelf: memory outside the region, which this
+ * session's key alone opens, for reading. Slots go round it: the oldest leases make room.
+ *
+ * A slot is written while no generation names it, gets its generation last, and loses it first,
+ * from whichever thread ends the lease. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "front/native_priv.h"
+
+#define SLOT_ALIGN 64u
+/* A body takes at most this part of a shelf, so that one does not end all others. */
+#define SHELF_PARTS 8u
+
+DEFINE_COUNTER(grants, "nebulaio_lease_grants_total", NULL,
+	"Objects that a session's client was let read by itself.");
+DEFINE_COUNTER(leases_now, "nebulaio_leases", NULL, "Such leases on record now.");
+#define ENDS	  "nebulaio_lease_ends_total"
+#define ENDS_HELP "Leases by why they ended."
+DEFINE_COUNTER(ended_changed, ENDS, "why=\"changed\"", ENDS_HELP);
+DEFINE_COUNTER(ended_rights, ENDS, "why=\"rights\"", ENDS_HELP);
+DEFINE_COUNTER(ended_time, ENDS, "why=\"time\"", ENDS_HELP);
+DEFINE_COUNTER(ended_room, ENDS, "why=\"room\"", ENDS_HELP);
+DEFINE_COUNTER(ended_session, ENDS, "why=\"session\"", ENDS_HELP);
+
+struct native_lease {
+	struct list link; /* the shelf's, oldest first, which is also the order of their slots */
+	struct store_watch watch;
+	struct capsule_slot *slot;
+	uint64_t bytes; /* of the slot */
+	uint64_t expires_ns;
+};
+
+struct native_shelf {
+	int fd;
+	uint8_t *base;
+	uint64_t bytes, at; /* where the next slot goes */
+	struct rp_mr *mr;
+	struct list leases;
+};
+
+static void slot_close(struct capsule_slot *slot)
+{
+	__atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Any thread. */
+static void on_ended(struct store_watch *watch, bool rights)
+{
+	slot_close(CONTAINER_OF(watch, struct native_lease, watch)->slot);
+	counter_add(rights ? &ended_rights : &ended_changed, 1);
+}
+
+static void lease_free(struct native_session *session, struct native_lease *lease)
+{
+	s3_lease_end(session->front->opts.s3, &lease->watch);
+	slot_close(lease->slot);
+	list_remove(&lease->link);
+	free(lease);
+	counter_sub(&leases_now, 1);
+}
+
+static void lease_end(
+	struct native_session *session, struct native_lease *lease, struct counter *why)
+{
+	/* Those that ended before were counted then. */
+	if (__atomic_load_n(&lease->slot->generation, __ATOMIC_SEQ_CST))
+		counter_add(why, 1);
+	lease_free(session, lease);
+}
+
+static struct native_lease *oldest(const struct native_shelf *shelf)
+{
+	return list_empty(&shelf->leases)
+		       ? NULL
+		       : CONTAINER_OF(shelf->leases.next, struct native_lease, link);
+}
+
+/* ---- The shelf. ---- */
+
+static void shelf_close(struct native_shelf *shelf)
+{
+	if (shelf->mr)
+		rp_mr_close(shelf->mr);
+	if (shelf->base)
+		munmap(shelf->base, shelf->bytes);
+	if (shelf->fd >= 0)
+		close(shelf->fd);
+	free(shelf);
+}
+
+/* A file that cannot shrink, so that the simulated device's peer may map it. */
+static int shelf_map(struct native_shelf *shelf)
+{
+	void *base;
+
+	shelf->fd = memfd_create("nebulaio-shelf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (shelf->fd < 0 || ftruncate(shelf->fd, (off_t)shelf->bytes) ||
+		fcntl(shelf->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return -errno;
+	base = mmap(NULL, shelf->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shelf->fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	shelf->base = base;
+	return 0;
+}
+
+static struct native_shelf *shelf_open(struct native_session *session)
+{
+	const struct front_native *front = session->front;
+	struct native_shelf *shelf = calloc(1, sizeof(*shelf));
+	struct rp_mr_opts opts = {.access = RP_ACCESS_REMOTE_READ};
+	int ret;
+
+	if (!shelf)
+		return NULL;
+	list_init(&shelf->leases);
+	shelf->bytes = ALIGN_UP(front->opts.lease_bytes, FRAME_BYTES);
+	ret = shelf_map(shelf);
+	opts.addr = shelf->base;
+	opts.bytes = shelf->bytes;
+	opts.fd = shelf->fd;
+	if (!ret)
+		ret = rp_mr_open(front->port->pd, &opts, &shelf->mr);
+	if (!ret)
+		return shelf;
+	log_warn("rdma", "%s: no leases: %llu bytes cannot be registered: %s", session->peer,
+		(unsigned long long)shelf->bytes, strerror(-ret));
+	shelf_close(shelf);
+	session->leases = false;
+	return NULL;
+}
+
+/* Where the next slot of so many bytes goes; what lies there ends. */
+static struct capsule_slot *slot_take(struct native_session *session, uint64_t bytes)
+{
+	struct native_shelf *shelf = session->shelf;
+	uint8_t *from, *to;
+	struct native_lease *lease;
+
+	if (shelf->at + bytes > shelf->bytes) {
+		from = shelf->base + shelf->at;
+		while ((lease = oldest(shelf)) != NULL && (uint8_t *)lease->slot >= from)
+			lease_end(session, lease, &ended_room);
+		shelf->at = 0;
+	}
+	from = shelf->base + shelf->at;
+	to = from + bytes;
+	while ((lease = oldest(shelf)) != NULL && (uint8_t *)lease->slot < to &&
+		(uint8_t *)lease->slot + lease->bytes > from)
+		lease_end(session, lease, &ended_room);
+	shelf->at += bytes;
+	memset(from, 0, sizeof(struct capsule_slot));
+	return (struct capsule_slot *)(void *)from;
+}
+
+/* ---- Granting. ---- */
+
+static struct native_request *request_of(struct s3_lease *ask)
+{
+	return CONTAINER_OF(ask, struct native_request, ask);
+}
+
+/* Never 0, which no lease has. Whoever could guess it could make bytes of an object of his look
+ * like the slot that lay there before. */
+static uint64_t generation_draw(void)
+{
+	uint64_t generation;
+
+	do {
+		random_fill(&generation, sizeof(generation));
+	} while (!generation);
+	return generation;
+}
+
+static struct store_watch *lease_copy(struct s3_lease *ask, struct slice body)
+{
+	struct native_request *request = request_of(ask);
+	struct native_session *session = request->session;
+	const struct front_native *front = session->front;
+	struct native_lease *lease;
+
+	if (session->phase != NATIVE_OPEN)
+		return NULL;
+	if (!session->shelf)
+		session->shelf = shelf_open(session);
+	lease = session->shelf ? calloc(1, sizeof(*lease)) : NULL;
+	if (!lease)
+		return NULL;
+	lease->watch.ended = on_ended;
+	lease->bytes = ALIGN_UP(sizeof(*lease->slot) + body.len, SLOT_ALIGN);
+	lease->slot = slot_take(session, lease->bytes);
+	lease->expires_ns = reactor_now_ns(front->reactor) + front->opts.lease_ns;
+	region_copy((uint8_t *)(lease->slot + 1), body.data, body.len, COPY_LEASE);
+	request->lease = (struct capsule_lease){
+		.addr = (uint64_t)(uintptr_t)lease->slot,
+		.generation = generation_draw(),
+		.crc64nvme = crc64nvme_update(0, lease->slot + 1, body.len),
+		.rkey = rp_mr_rkey(session->shelf->mr),
+		.lease_ms = (uint32_t)(front->opts.lease_ns / NS_PER_MS),
+	};
+	__atomic_store_n(&lease->slot->generation, request->lease.generation, __ATOMIC_SEQ_CST);
+	list_push_back(&session->shelf->leases, &lease->link);
+	counter_add(&grants, 1);
+	counter_add(&leases_now, 1);
+	request->has_lease = true;
+	return &lease->watch;
+}
+
+static void lease_stale(struct s3_lease *ask)
+{
+	struct native_request *request = request_of(ask);
+	struct list *newest = request->session->shelf->leases.prev;
+
+	request->has_lease = false;
+	lease_end(
+		request->session, CONTAINER_OF(newest, struct native_lease, link), &ended_changed);
+}
+
+void native_lease_ask(struct native_request *request)
+{
+	const struct front_native_opts *opts = &request->session->front->opts;
+
+	request->ask = (struct s3_lease){
+		.epoch = s3_lease_epoch(opts->s3),
+		.bytes_max = opts->lease_bytes / SHELF_PARTS,
+		.copy = lease_copy,
+		.stale = lease_stale,
+	};
+	request->s3.lease = &request->ask;
+}
+
+/* ---- Ending. ---- */
+
+void native_leases_sweep(struct native_session *session, uint64_t now_ns)
+{
+	struct native_lease *lease;
+
+	while ((lease = oldest(session->shelf)) != NULL && lease->expires_ns <= now_ns)
+		lease_end(session, lease, &ended_time);
+}
+
+void native_leases_close(struct native_session *session)
+{
+	struct native_lease *lease;
+
+	if (!session->shelf)
+		return;
+	while ((lease = oldest(session->shelf)) != NULL)
+		lease_end(session, lease, &ended_session);
+	shelf_close(session->shelf);
+	session->shelf = NULL;
+}
