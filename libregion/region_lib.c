@@ -24,27 +24,56 @@ uint64_t lib_deadline(uint64_t timeout_ns)
 
 /* ---- Completions. ---- */
 
+/* Brings every span of a work to another owner. */
+static void spans_switch(struct neb_region *self, const struct neb_work *work,
+	enum region_owner from, enum region_owner to)
+{
+	region_switch(self->region, lib_span(&work->span), from, to);
+	for (uint32_t i = 0; i < work->part_count; i++)
+		region_switch(self->region, lib_span(&work->parts[i].span), from, to);
+}
+
+static void slot_free(struct neb_region *self, uint64_t place)
+{
+	struct lib_work *slot = &self->works[place];
+
+	slot->busy = false;
+	slot->next = self->work_free;
+	self->work_free = (uint16_t)place;
+	self->work_count -= slot->weight;
+}
+
+/* A disk's work of several parts is as many entries, done in any order: the first that failed is
+ * what came of it. */
 static void done_put(struct neb_region *self, const struct region_cqe *cqe)
 {
 	struct lib_work *slot = &self->works[cqe->user_data];
-	struct neb_done *done = &self->dones[self->done_tail++ % LIB_WORK_MAX];
+	const struct neb_work *work = &slot->work;
+	struct neb_done *done;
 
-	CHECK(slot->busy);
-	*done = (struct neb_done){.user_data = slot->work.user_data,
-		.at = slot->work.at,
-		.result = cqe->result,
-		.op = slot->work.op,
-		.target = slot->work.target,
+	CHECK(slot->busy && slot->entries > 0);
+	if (slot->result >= 0)
+		slot->result = cqe->result < 0 ? cqe->result : slot->result + cqe->result;
+	if (--slot->entries)
+		return;
+	done = &self->dones[self->done_tail++ % LIB_WORK_MAX];
+	*done = (struct neb_done){.user_data = work->user_data,
+		.at = work->at,
+		.result = slot->result,
+		.op = work->op,
+		.target = work->target,
 		.imm = cqe->imm,
 		.latency_ns = cqe->latency_ns};
+	if (work->op == NEB_PACKET && slot->result == 0)
+		done->result = (int32_t)work->bytes;
 	if (slot->owner != OWNER_FREE) {
-		done->span = slot->work.span;
-		region_switch(self->region, lib_span(&slot->work.span), slot->owner, OWNER_APP);
+		done->span = work->span;
+		done->part_count = work->part_count;
+		for (uint32_t i = 0; i < work->part_count; i++)
+			done->parts[i] = work->parts[i].span;
+		spans_switch(self, work, slot->owner, OWNER_APP);
 	}
-	slot->busy = false;
-	slot->next = self->work_free;
-	self->work_free = (uint16_t)cqe->user_data;
-	self->work_count--;
+	slot_free(self, cqe->user_data);
 }
 
 static uint32_t rings_poll(void *arg)
@@ -138,9 +167,13 @@ static void works_end(struct neb_region *self)
 	while (self->work_count && clock_now_ns() < deadline_ns)
 		reactor_turn_wait(self->reactor, clock_now_ns() + NS_PER_MS);
 	for (uint32_t i = 0; i < LIB_WORK_MAX && self->work_count; i++) {
-		if (self->works[i].busy && self->works[i].owner != OWNER_FREE)
-			region_give(self->region, lib_span(&self->works[i].work.span),
-				self->works[i].owner);
+		struct lib_work *slot = &self->works[i];
+
+		if (!slot->busy || slot->owner == OWNER_FREE)
+			continue;
+		region_give(self->region, lib_span(&slot->work.span), slot->owner);
+		for (uint32_t k = 0; k < slot->work.part_count; k++)
+			region_give(self->region, lib_span(&slot->work.parts[k].span), slot->owner);
 	}
 }
 
@@ -314,41 +347,113 @@ static bool op_has_span(enum neb_work_op op)
 	return op != NEB_FLUSH && op != NEB_DISCARD;
 }
 
-static int work_check(const struct neb_region *self, struct neb_work *work)
+static bool op_is_disk(enum neb_work_op op)
 {
-	bool disk_op = work->op >= NEB_READ && work->op <= NEB_DISCARD;
-	bool found = disk_op ? lib_disk_of(self, work->target) != NULL
-			     : lib_conn_of(self, work->target) != NULL;
-
-	if (work->op < NEB_READ || work->op > NEB_RDMA_WRITE)
-		return -EINVAL;
-	if (!found)
-		return -ENOENT;
-	if (!op_has_span(work->op))
-		return work->op == NEB_DISCARD && !work->bytes ? -EINVAL : 0;
-	if (work->at > work->span.bytes)
-		return -EINVAL;
-	if (!work->bytes)
-		work->bytes = work->span.bytes - work->at;
-	if (work->bytes == 0 || work->bytes > work->span.bytes - work->at)
-		return -EINVAL;
-	return span_held(self, &work->span, NEB_APP);
+	return op >= NEB_READ && op <= NEB_DISCARD;
 }
 
-static int submit_disk(struct neb_region *self, const struct neb_work *work, uint64_t place)
+/* One stretch of a span, its length made whole. */
+static int stretch_check(
+	const struct neb_region *self, const struct neb_span *span, uint32_t at, uint32_t *bytes)
+{
+	if (at > span->bytes)
+		return -EINVAL;
+	if (!*bytes)
+		*bytes = span->bytes - at;
+	if (*bytes == 0 || *bytes > span->bytes - at)
+		return -EINVAL;
+	return span_held(self, span, NEB_APP);
+}
+
+static int parts_check(const struct neb_region *self, struct neb_work *work)
+{
+	uint32_t align = op_is_disk(work->op) ? neb_disk_align(self, work->target) : 1;
+	uint64_t total = work->bytes;
+	int ret = 0;
+
+	if (work->part_count > NEB_PARTS_MAX || work->op == NEB_PACKET)
+		return -EINVAL;
+	if (work->bytes % align)
+		return -EINVAL;
+	if (!op_is_disk(work->op) && 1 + work->part_count > self->device_attr.max_sge)
+		return -EINVAL;
+	for (uint32_t i = 0; i < work->part_count && !ret; i++) {
+		struct neb_part *part = &work->parts[i];
+
+		ret = stretch_check(self, &part->span, part->at, &part->bytes);
+		if (part->span.frame == work->span.frame || (part->bytes | part->at) % align)
+			ret = ret ? ret : -EINVAL;
+		for (uint32_t k = 0; k < i && !ret; k++)
+			ret = part->span.frame == work->parts[k].span.frame ? -EINVAL : 0;
+		total += part->bytes;
+	}
+	return ret ? ret : total > INT32_MAX ? -EINVAL : 0;
+}
+
+static bool target_found(const struct neb_region *self, const struct neb_work *work)
+{
+	if (work->op == NEB_PACKET)
+		return lib_xdp_sends(self, work->target);
+	return op_is_disk(work->op) ? lib_disk_of(self, work->target) != NULL
+				    : lib_conn_of(self, work->target) != NULL;
+}
+
+static int work_check(const struct neb_region *self, struct neb_work *work)
+{
+	int ret;
+
+	if (work->op < NEB_READ || work->op > NEB_PACKET)
+		return -EINVAL;
+	if (!target_found(self, work))
+		return -ENOENT;
+	if (!op_has_span(work->op)) {
+		if (work->part_count || (work->op == NEB_DISCARD && !work->bytes))
+			return -EINVAL;
+		return 0;
+	}
+	ret = stretch_check(self, &work->span, work->at, &work->bytes);
+	if (!ret && work->op == NEB_PACKET && work->at % FRAME_BYTES + work->bytes > FRAME_BYTES)
+		ret = -EMSGSIZE;
+	if (!ret && work->part_count)
+		ret = parts_check(self, work);
+	return ret;
+}
+
+/* An entry for the span, and one for each part, which lies behind it on the disk. Bounded: there is
+ * room in the ring for all of them. */
+static int submit_base(struct neb_region *self, struct lib_work *slot, uint64_t place)
 {
 	static const uint8_t OPS[] = {[NEB_READ] = REGION_OP_READ,
 		[NEB_WRITE] = REGION_OP_WRITE,
 		[NEB_FLUSH] = REGION_OP_FLUSH,
-		[NEB_DISCARD] = REGION_OP_DISCARD};
-	const struct region_sqe sqe = {.opcode = OPS[work->op],
+		[NEB_DISCARD] = REGION_OP_DISCARD,
+		[NEB_PACKET] = REGION_OP_PACKET_TX};
+	const struct neb_work *work = &slot->work;
+	struct region_sqe sqe = {.opcode = OPS[work->op],
 		.target = work->target,
 		.len = work->bytes,
 		.addr = op_has_span(work->op) ? (uint64_t)(uintptr_t)work->span.data + work->at : 0,
 		.offset = work->offset,
 		.user_data = place};
+	int ret = region_submit(self->ring, &sqe);
 
-	return region_submit(self->ring, &sqe);
+	for (uint32_t i = 0; i < work->part_count && !ret; i++) {
+		slot->entries++;
+		sqe.offset += sqe.len;
+		sqe.addr = (uint64_t)(uintptr_t)work->parts[i].span.data + work->parts[i].at;
+		sqe.len = work->parts[i].bytes;
+		ret = region_submit(self->ring, &sqe);
+		CHECK(ret == 0);
+	}
+	return ret;
+}
+
+static struct region_sge sge_of(
+	const struct neb_region *self, const struct neb_span *span, uint32_t at, uint32_t bytes)
+{
+	const uint8_t *data = (const uint8_t *)span->data + at;
+
+	return (struct region_sge){(uint64_t)(uintptr_t)data, bytes, lib_lkey(self, data, bytes)};
 }
 
 static int submit_rdma(struct neb_region *self, const struct neb_work *work, uint64_t place)
@@ -357,17 +462,18 @@ static int submit_rdma(struct neb_region *self, const struct neb_work *work, uin
 		[NEB_RECV] = REGION_OP_RECV,
 		[NEB_RDMA_READ] = REGION_OP_RDMA_READ,
 		[NEB_RDMA_WRITE] = REGION_OP_RDMA_WRITE};
-	uint8_t *data = (uint8_t *)work->span.data + work->at;
 	struct region_wr wr = {.opcode = OPS[work->op],
 		.target = work->target,
-		.sge_count = 1,
+		.sge_count = (uint8_t)(1 + work->part_count),
 		.user_data = place,
 		.remote_addr = work->remote_addr,
 		.rkey = work->rkey,
 		.imm = work->imm,
-		.sge[0] = {
-			(uint64_t)(uintptr_t)data, work->bytes, lib_lkey(self, data, work->bytes)}};
+		.sge[0] = sge_of(self, &work->span, work->at, work->bytes)};
 
+	for (uint32_t i = 0; i < work->part_count; i++)
+		wr.sge[1 + i] =
+			sge_of(self, &work->parts[i].span, work->parts[i].at, work->parts[i].bytes);
 	if (work->imm && work->op == NEB_SEND)
 		wr.opcode = REGION_OP_SEND_IMM;
 	if (work->imm && work->op == NEB_RDMA_WRITE)
@@ -375,32 +481,45 @@ static int submit_rdma(struct neb_region *self, const struct neb_work *work, uin
 	return region_submit_wr(self->ring, &wr);
 }
 
+static enum region_owner owner_for(enum neb_work_op op)
+{
+	if (!op_has_span(op))
+		return OWNER_FREE;
+	if (op == NEB_PACKET)
+		return OWNER_XDP;
+	return op_is_disk(op) ? OWNER_DISK : OWNER_RDMA;
+}
+
 int neb_work_submit(struct neb_region *region, const struct neb_work *work)
 {
-	struct lib_work *slot;
+	uint32_t weight = 1 + MIN(work->part_count, NEB_PARTS_MAX);
 	uint16_t place = region->work_free;
+	struct lib_work *slot;
 	int ret;
 
-	if (region->work_count >= region->work_max ||
-		region->work_count + (region->done_tail - region->done_head) >= LIB_WORK_MAX)
+	if (region->work_count + weight > region->work_max || place == WORK_NONE ||
+		region->work_count + (region->done_tail - region->done_head) + weight >
+			LIB_WORK_MAX)
 		return -EAGAIN;
 	slot = &region->works[place];
 	slot->work = *work;
 	ret = work_check(region, &slot->work);
 	if (ret)
 		return ret;
-	slot->owner = OWNER_FREE;
-	if (op_has_span(work->op))
-		slot->owner = work->op < NEB_SEND ? OWNER_DISK : OWNER_RDMA;
-	ret = work->op < NEB_SEND ? submit_disk(region, &slot->work, place)
-				  : submit_rdma(region, &slot->work, place);
+	slot->owner = owner_for(work->op);
+	slot->entries = 1;
+	slot->weight = (uint8_t)weight;
+	slot->result = 0;
+	ret = op_is_disk(work->op) || work->op == NEB_PACKET
+		      ? submit_base(region, slot, place)
+		      : submit_rdma(region, &slot->work, place);
 	if (ret)
 		return ret;
 	if (slot->owner != OWNER_FREE)
-		region_switch(region->region, lib_span(&work->span), OWNER_APP, slot->owner);
+		spans_switch(region, work, OWNER_APP, slot->owner);
 	slot->busy = true;
 	region->work_free = slot->next;
-	region->work_count++;
+	region->work_count += weight;
 	return 0;
 }
 

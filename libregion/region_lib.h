@@ -19,7 +19,10 @@
 /* Work under way: its entry's user data is its place. */
 struct lib_work {
 	struct neb_work work;
-	enum region_owner owner; /* whom the span was switched to; OWNER_FREE: there is none */
+	enum region_owner owner; /* whom the spans were switched to; OWNER_FREE: there is none */
+	int32_t result;		 /* of the parts that are done */
+	uint8_t entries;	 /* in the ring, that are not done */
+	uint8_t weight;		 /* all of them */
 	uint16_t next;
 	bool busy;
 };
@@ -65,7 +68,8 @@ struct neb_region {
 
 #ifdef NEBULAIO_XDP
 	struct xp_port *port;
-	uint16_t port_min, port_max;
+	uint16_t port_target;
+	bool port_sends;
 #endif
 };
 
@@ -91,6 +95,7 @@ struct lib_conn *lib_conn_of(const struct neb_region *region, uint16_t target);
 const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target);
 void lib_rdma_close(struct neb_region *region);
 void lib_xdp_close(struct neb_region *region);
+bool lib_xdp_sends(const struct neb_region *region, uint16_t target);
 /* The key of the arena that holds it. */
 uint32_t lib_lkey(const struct neb_region *region, const void *data, uint32_t bytes);
 

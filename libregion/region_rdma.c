@@ -7,6 +7,8 @@
 #include "libregion/region_lib.h"
 
 #define CONNECT_NS (10 * NS_PER_S)
+/* A span and its parts, as far as the device goes. */
+#define SGE_COUNT(region) MIN(1 + NEB_PARTS_MAX, (region)->device_attr.max_sge)
 
 struct lib_conn *lib_conn_of(const struct neb_region *region, uint16_t target)
 {
@@ -186,8 +188,8 @@ static int conn_open(struct neb_region *region, const struct neb_rdma_options *o
 		.recv_cq = region->cq,
 		.cap = {.max_send_wr = 256,
 			.max_recv_wr = 256,
-			.max_send_sge = 1,
-			.max_recv_sge = 1},
+			.max_send_sge = SGE_COUNT(region),
+			.max_recv_sge = SGE_COUNT(region)},
 		.retry_count = 7,
 		.rnr_retry_count = 7};
 	struct lib_conn *conn = NULL;

@@ -23,7 +23,7 @@ int neb_attach_xdp(
 
 	if (region->port)
 		return -EEXIST;
-	if (!port_min || port_max < port_min)
+	if (port_max < port_min || (!port_min && port_max))
 		return -EINVAL;
 	/* Up to half of the region waits in the rings for packets. */
 	region_usage(region->region, &usage);
@@ -33,7 +33,7 @@ int neb_attach_xdp(
 	ret = xp_open(region->region, &opts, &region->port);
 	if (ret)
 		return ret;
-	ret = xp_rules_set(region->port, &rule, 1);
+	ret = xp_rules_set(region->port, &rule, port_min ? 1 : 0);
 	if (ret)
 		lib_xdp_close(region);
 	return ret;
@@ -99,6 +99,26 @@ int neb_xdp_receive(struct neb_region *region, struct neb_packet *packets, uint3
 	return (int)count;
 }
 
+int neb_xdp_target(struct neb_region *region, uint16_t *ret_target)
+{
+	int ret = 0;
+
+	if (!region->port)
+		return -ENODEV;
+	if (!region->port_sends)
+		ret = xp_target(xp_queue(region->port, 0), region->reactor, &region->port_target);
+	if (ret)
+		return ret;
+	region->port_sends = true;
+	*ret_target = region->port_target;
+	return 0;
+}
+
+bool lib_xdp_sends(const struct neb_region *region, uint16_t target)
+{
+	return region->port_sends && region->port_target == target;
+}
+
 uint64_t neb_xdp_lost(const struct neb_region *region)
 {
 	struct xp_stats stats;
@@ -113,6 +133,7 @@ void lib_xdp_close(struct neb_region *region)
 {
 	xp_close(region->port);
 	region->port = NULL;
+	region->port_sends = false;
 }
 
 #else
@@ -147,6 +168,20 @@ uint64_t neb_xdp_lost(const struct neb_region *region)
 {
 	(void)region;
 	return 0;
+}
+
+int neb_xdp_target(struct neb_region *region, uint16_t *ret_target)
+{
+	(void)region;
+	(void)ret_target;
+	return -ENODEV;
+}
+
+bool lib_xdp_sends(const struct neb_region *region, uint16_t target)
+{
+	(void)region;
+	(void)target;
+	return false;
 }
 
 void lib_xdp_close(struct neb_region *region)

@@ -145,8 +145,8 @@ NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey); /
 
 /* ---- Packets: AF_XDP on the region's frames. One interface for a region. ---- */
 /* Takes UDP packets to these ports from the interface's first receive queue; everything else goes
- * to the kernel as before. -ENODEV, -EPERM, -EOPNOTSUPP, -EBUSY; -ENOSYS: the library was built
- * without it. */
+ * to the kernel as before; both 0: takes none, and only sends. -ENODEV, -EPERM, -EOPNOTSUPP,
+ * -EBUSY; -ENOSYS: the library was built without it. */
 NEB_REGION_API int neb_attach_xdp(
 	struct neb_region *region, const char *interface, uint16_t port_min, uint16_t port_max);
 /* "zero-copy", "native copy", "generic"; "" without an interface. */
@@ -165,6 +165,10 @@ NEB_REGION_API int neb_xdp_receive(struct neb_region *region, struct neb_packet 
 /* Packets that were lost for want of a place. */
 NEB_REGION_API uint64_t neb_xdp_lost(const struct neb_region *region);
 
+/* For work of op NEB_PACKET: packets sent from the first queue, as they are, from the Ethernet
+ * header on, past the kernel's stack. */
+NEB_REGION_API int neb_xdp_target(struct neb_region *region, uint16_t *ret_target);
+
 /* ---- Work. ---- */
 enum neb_work_op {
 	NEB_READ = 1, /* disks: offset */
@@ -175,6 +179,16 @@ enum neb_work_op {
 	NEB_RECV,
 	NEB_RDMA_READ, /* remote_addr, rkey */
 	NEB_RDMA_WRITE,
+	NEB_PACKET, /* neb_xdp_target(): one packet in one frame of the span */
+};
+/* A scatter list: what goes on behind the work's own span, in this order, as if it followed it
+ * there; read into, written or sent as one. Of disks each part is a multiple of neb_disk_align();
+ * packets have none. */
+#define NEB_PARTS_MAX 3u
+struct neb_part {
+	struct neb_span span;
+	uint32_t at;	/* where in the span */
+	uint32_t bytes; /* [to the span's end] */
 };
 struct neb_work {
 	enum neb_work_op op;
@@ -186,21 +200,25 @@ struct neb_work {
 	uint64_t remote_addr;
 	uint32_t rkey;
 	uint32_t imm;
-	uint64_t user_data; /* comes back */
+	uint64_t user_data;  /* comes back */
+	uint32_t part_count; /* up to NEB_PARTS_MAX; each is work of its own to ring_entries */
+	struct neb_part parts[NEB_PARTS_MAX];
 };
 struct neb_done {
 	uint64_t user_data;
 	struct neb_span span; /* yours again; data NULL: there was none */
 	uint32_t at;
-	int32_t result; /* bytes, or -errno */
+	int32_t result; /* bytes of all parts, or -errno */
 	enum neb_work_op op;
 	uint16_t target;
 	uint32_t imm;
 	uint64_t latency_ns;
+	uint32_t part_count;
+	struct neb_span parts[NEB_PARTS_MAX]; /* yours again as well */
 };
-/* Takes the span over. -EAGAIN: as much is under way as may be, reap first; -ENOENT: no such
- * target; -EPERM, -ESTALE: the span is not yours; -EINVAL: it does not fit the span or the target.
- */
+/* Takes the spans over. -EAGAIN: as much is under way as may be, reap first; -ENOENT: no such
+ * target; -EPERM, -ESTALE: a span is not yours; -EINVAL: it does not fit the span or the target, or
+ * a span is there twice; -EMSGSIZE: a packet crosses a frame's end. */
 NEB_REGION_API int neb_work_submit(struct neb_region *region, const struct neb_work *work);
 /* Makes work go on and takes up to max completions; waits for at least one: how many; 0 at the
  * timeout, or when nothing is under way. */
