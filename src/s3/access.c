@@ -383,6 +383,24 @@ const struct s3_error *s3_call_may_read(
 	return error;
 }
 
+bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)
+{
+	struct access access = {.call = call, .principal = s3_call_principal(call)};
+	const struct s3_policy_question question = {.principal = &access.principal->who,
+		.action = SLICE("sns:Publish"),
+		.resource = topic_arn,
+		.values = access_values,
+		.arg = &access};
+	struct s3_policy_refusal refusal;
+	const struct s3_policy *policy;
+	enum s3_decision says;
+
+	if (s3_policy_compile(topic_policy, S3_POLICY_RESOURCE, &call->arena, &policy, &refusal))
+		return false;
+	says = s3_policy_decide(policy, &question);
+	return says == S3_DECISION_ALLOW || says == S3_DECISION_ACCOUNT;
+}
+
 static const struct s3_error *check_expected_owner(struct s3_call *call)
 {
 	struct slice expected = s3_call_header(call, SLICE("x-amz-expected-bucket-owner"));

@@ -6,6 +6,7 @@
 
 #include "s3/notification.h"
 #include "s3/notify.h"
+#include "s3/topic.h"
 
 #define ARN_LEN_MAX 512u
 
@@ -227,7 +228,7 @@ bool s3_notification_wants(
 
 static void send_test(struct s3_call *call, const struct s3_notification_rule *rule)
 {
-	char time[DATE_ISO_LEN];
+	char time[DATE_ISO_LEN + 1] = "";
 	json_t *json;
 	char *text;
 
@@ -237,7 +238,7 @@ static void send_test(struct s3_call *call, const struct s3_notification_rule *r
 		"RequestId", call->request->request_id, "HostId", call->s3->host_id);
 	text = json ? json_dumps(json, JSON_COMPACT) : NULL;
 	if (text)
-		s3_notify_send(call->s3->notify, rule->target, slice_str(text));
+		s3_topic_send(call->s3, rule->target, rule->arn, slice_str(text));
 	free(text);
 	json_decref(json);
 }
@@ -260,12 +261,11 @@ static const struct s3_error *check(
 				   : s3_error_at(bad.error);
 	if (ret)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	for (uint32_t i = 0; i < notification.count; i++)
-		if (!s3_notify_has(call->s3->notify, notification.rules[i].target)) {
-			s3_fail_detail(call, "ArgumentName1", notification.rules[i].arn);
-			return s3_fail(call, S3_E_INVALID_ARGUMENT,
-				"Unable to validate the following destination configurations");
-		}
+	for (uint32_t i = 0; !error && i < notification.count; i++)
+		if (!s3_notify_has(call->s3->notify, notification.rules[i].target))
+			error = s3_topic_may_publish(call, notification.rules[i].arn);
+	if (error)
+		return error;
 	error = s3_config_xml_text(call, root, ret_document);
 	for (uint32_t i = 0; !error && i < notification.count; i++)
 		send_test(call, &notification.rules[i]);

@@ -6,6 +6,7 @@
 #include "s3/access.h"
 #include "s3/notification.h"
 #include "s3/notify.h"
+#include "s3/topic.h"
 
 static const char *const names[S3_EVENT_COUNT] = {
 	[S3_EVENT_PUT] = "ObjectCreated:Put",
@@ -78,7 +79,7 @@ static json_t *record_of(const struct scene *scene, const struct s3_event *event
 {
 	const struct store_bucket *bucket = &scene->settings->bucket;
 	json_t *record;
-	char time[DATE_ISO_LEN], arn[LIMIT_BUCKET_LEN_MAX + 16];
+	char time[DATE_ISO_LEN + 1] = "", arn[LIMIT_BUCKET_LEN_MAX + 16];
 
 	date_iso_format((int64_t)(clock_real_ns() / NS_PER_MS), time);
 	snprintf(arn, sizeof(arn), "arn:aws:s3:::%s", bucket->name);
@@ -101,15 +102,28 @@ static json_t *record_of(const struct scene *scene, const struct s3_event *event
 static void send_record(
 	const struct scene *scene, json_t *record, const struct s3_notification_rule *rule)
 {
-	json_t *message;
+	const json_t *topic = NULL;
+	json_t *message, *account;
 	char *text;
 
+	/* What the topic's maker wants to be told with each event. */
+	json_object_del(record, "opaqueData");
+	if (!s3_notify_has(scene->s3->notify, rule->target))
+		topic = s3_topic_find(scene->s3, rule->arn, &account);
+	if (topic) {
+		struct slice opaque = s3_json_text(topic, S3_TOPIC_OPAQUE);
+
+		if (opaque.len)
+			json_object_set_new(
+				record, "opaqueData", json_stringn(opaque.data, opaque.len));
+		json_decref(account);
+	}
 	json_object_set_new(json_object_get(record, "s3"), "configurationId",
 		json_stringn(rule->id.data, rule->id.len));
 	message = json_pack("{s:[O]}", "Records", record);
 	text = message ? json_dumps(message, JSON_COMPACT) : NULL;
 	if (text)
-		s3_notify_send(scene->s3->notify, rule->target, slice_str(text));
+		s3_topic_send(scene->s3, rule->target, rule->arn, slice_str(text));
 	else
 		log_warn("s3", "no memory for an event of %s", scene->settings->bucket.name);
 	free(text);

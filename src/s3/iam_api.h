@@ -1,7 +1,8 @@
 /* s3/iam_api.h: the calls of IAM and STS: a form with an Action in, XML out. Each call is one row
  * of a table; one that changes an account works on a copy, which is kept when it succeeds.
  *
- * Source: IAM API reference, version 2010-05-08; STS API reference, version 2011-06-15. */
+ * Source: IAM API reference, version 2010-05-08; STS API reference, version 2011-06-15; SNS API
+ * reference, version 2010-03-31. */
 #ifndef S3_IAM_API_H
 #define S3_IAM_API_H
 
@@ -17,7 +18,7 @@ struct api_action {
 	api_fn *run;
 	enum api_kind kind; /* of which entity it is, where one function serves several */
 	bool changes;
-	bool sts;
+	enum api_service { API_IAM, API_STS, API_SNS } service;
 };
 struct api {
 	struct s3_call *call;
@@ -56,8 +57,12 @@ api_fn api_put_policy, api_get_policy, api_delete_policy, api_list_policies;
 api_fn api_attach, api_detach, api_list_attached, api_policy_version;
 api_fn api_group_add, api_group_remove, api_groups_of_user, api_trust, api_summary;
 api_fn api_caller, api_assume_role, api_session_token;
+api_fn api_create_topic, api_list_topics, api_get_topic, api_get_topic_attributes;
+api_fn api_set_topic_attributes, api_delete_topic;
 
 /* Whether the trust policy of a role lets the caller assume it. */
 bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice trust);
+/* Whether the policy of another account's topic lets the caller publish there. */
+bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy);
 
 #endif

@@ -1,14 +1,18 @@
 /* s3/notify.c: the queues of events and the threads that send what is in them. */
 #include "s3/notify.h"
 
+#include "s3/topic.h"
+
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define TRY_MS_MAX   10000L
+#define IDLE_NS	     (30 * NS_PER_S)
 #define PAUSE_NS_MIN (100 * NS_PER_MS)
 #define PAUSE_NS_MAX (10 * NS_PER_S)
 #define CLOSE_NS     (3 * NS_PER_S) /* what targets have when the server ends */
@@ -28,7 +32,7 @@ struct event {
 };
 struct target {
 	struct s3_notify *notify;
-	char name[S3_TARGET_NAME_MAX + 1];
+	char name[S3_TOPIC_ARN_BYTES];
 	char url[S3_TARGET_URL_MAX + 1]; /* of a log: its file */
 	bool is_log;
 	pthread_t thread;
@@ -36,6 +40,9 @@ struct target {
 	struct event *first, **end;
 	uint32_t count;
 	bool dropping; /* told once, until something is sent again */
+	/* Of a topic: its thread ends when there was nothing to do for a while. */
+	bool topic, any_certificate;
+	bool used, ended;
 };
 struct s3_notify {
 	pthread_mutex_t lock;
@@ -47,6 +54,8 @@ struct s3_notify {
 	uint32_t started;
 	uint32_t count;
 	struct target targets[S3_TARGETS_MAX];
+	enum s3_notify_topics takes;
+	struct target topics[S3_NOTIFY_TOPICS_ACTIVE_MAX];
 };
 
 /* ---- Names and addresses. ---- */
@@ -157,6 +166,67 @@ static int look(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t 
 	return over;
 }
 
+/* ---- Whom clients may have asked. ---- */
+
+static bool v4_is_public(uint32_t address)
+{
+	/* RFC 6890: what is not globally reachable, and multicast. */
+	static const struct {
+		uint32_t net, bits;
+	} nets[] = {{0x00000000, 8}, {0x0a000000, 8}, {0x64400000, 10}, {0x7f000000, 8},
+		{0xa9fe0000, 16}, {0xac100000, 12}, {0xc0000000, 24}, {0xc0000200, 24},
+		{0xc0586300, 24}, {0xc0a80000, 16}, {0xc6120000, 15}, {0xc6336400, 24},
+		{0xcb007100, 24}, {0xe0000000, 3}};
+
+	for (size_t i = 0; i < ARRAY_LEN(nets); i++)
+		if ((address ^ nets[i].net) >> (32 - nets[i].bits) == 0)
+			return false;
+	return true;
+}
+
+bool s3_address_is_public(const struct sockaddr *address)
+{
+	const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+	const uint8_t *bytes;
+	uint32_t inside;
+
+	if (address->sa_family == AF_INET)
+		return v4_is_public(ntohl(v4->sin_addr.s_addr));
+	if (address->sa_family != AF_INET6)
+		return false;
+	bytes = v6->sin6_addr.s6_addr;
+	if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+		memcpy(&inside, bytes + 12, sizeof(inside));
+		return v4_is_public(ntohl(inside));
+	}
+	/* 2000::/3 is what is given out; not 2001::/23, documentation, 6to4. */
+	return bytes[0] >> 5 == 1 &&
+	       !(bytes[0] == 0x20 && bytes[1] == 0x01 &&
+		       ((bytes[2] & 0xfe) == 0 || (bytes[2] == 0x0d && bytes[3] == 0xb8))) &&
+	       !(bytes[0] == 0x20 && bytes[1] == 0x02);
+}
+
+/* curl asks for a socket to an address that it found, whatever the name was. */
+static curl_socket_t open_public(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+	(void)arg;
+	if (purpose != CURLSOCKTYPE_IPCXN || !s3_address_is_public(&address->addr))
+		return CURL_SOCKET_BAD;
+	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+static void restrict_topic(const struct target *target, CURL *curl)
+{
+	long verify = !target->any_certificate;
+
+	curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, verify);
+	curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, verify ? 2L : 0L);
+	curl_easy_setopt(curl, CURLOPT_PROXY, "");
+	if (target->notify->takes == S3_TOPICS_PUBLIC)
+		curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_public);
+}
+
 static bool post(const struct target *target, const struct event *event, CURL *curl)
 {
 	const char *text = event->text;
@@ -176,6 +246,8 @@ static bool post(const struct target *target, const struct event *event, CURL *c
 	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
 	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look);
 	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, target->notify);
+	if (target->topic)
+		restrict_topic(target, curl);
 	ret = headers ? curl_easy_perform(curl) : CURLE_OUT_OF_MEMORY;
 	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_slist_free_all(headers);
@@ -224,13 +296,20 @@ static void drop(struct target *target, const char *why)
 	target->dropping = true;
 }
 
-/* The oldest, once there is one; NULL: the server ends. Holds the lock. */
+/* The oldest, once there is one; NULL: the server ends, or a topic has had none for long. Holds the
+ * lock. */
 static struct event *next(struct target *target)
 {
 	const struct s3_notify *notify = target->notify;
 
-	while (!target->first && !notify->closing)
+	const uint64_t until_ns = clock_now_ns() + IDLE_NS;
+	const struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
+
+	while (!target->first && !notify->closing && !target->topic)
 		pthread_cond_wait(&target->changed, &target->notify->lock);
+	while (!target->first && !notify->closing && clock_now_ns() < until_ns)
+		pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
 	if (notify->closing && clock_now_ns() >= notify->close_ns)
 		return NULL;
 	return target->first;
@@ -272,6 +351,7 @@ static void *target_main(void *arg)
 		drop(target, "the server ends");
 		forget(target);
 	}
+	target->ended = true;
 	pthread_mutex_unlock(lock);
 	curl_easy_cleanup(curl);
 	return NULL;
@@ -294,6 +374,16 @@ static int start(struct target *target)
 	return ret;
 }
 
+/* Its thread has ended, or is told to. */
+static void topic_end(struct target *topic)
+{
+	if (!topic->used)
+		return;
+	pthread_join(topic->thread, NULL);
+	pthread_cond_destroy(&topic->changed);
+	topic->used = false;
+}
+
 int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_notify)
 {
 	struct s3_notify *notify = calloc(1, sizeof(*notify));
@@ -304,8 +394,9 @@ int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_not
 	pthread_mutex_init(&notify->lock, NULL);
 	notify->queue_events = opts->queue_events ? opts->queue_events : S3_NOTIFY_EVENTS_DEFAULT;
 	notify->retry_ns = (opts->retry_s ? opts->retry_s : S3_NOTIFY_RETRY_S_DEFAULT) * NS_PER_S;
+	notify->takes = opts->topics;
 	ret = add_all(notify, opts);
-	if (!ret && notify->count && curl_global_init(CURL_GLOBAL_DEFAULT))
+	if (!ret && (notify->count || notify->takes) && curl_global_init(CURL_GLOBAL_DEFAULT))
 		ret = -ENOMEM;
 	while (!ret && notify->started < notify->count) {
 		ret = start(&notify->targets[notify->started]);
@@ -328,7 +419,12 @@ void s3_notify_close(struct s3_notify *notify)
 	notify->close_ns = clock_now_ns() + CLOSE_NS;
 	for (uint32_t i = 0; i < notify->started; i++)
 		pthread_cond_broadcast(&notify->targets[i].changed);
+	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics); i++)
+		if (notify->topics[i].used)
+			pthread_cond_broadcast(&notify->topics[i].changed);
 	pthread_mutex_unlock(&notify->lock);
+	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics); i++)
+		topic_end(&notify->topics[i]);
 	for (uint32_t i = 0; i < notify->started; i++) {
 		pthread_join(notify->targets[i].thread, NULL);
 		pthread_cond_destroy(&notify->targets[i].changed);
@@ -342,31 +438,114 @@ bool s3_notify_has(const struct s3_notify *notify, struct slice target)
 	return find(notify, target) != NULL;
 }
 
-void s3_notify_send(struct s3_notify *notify, struct slice name, struct slice text)
+/* NULL: no memory; counted. */
+static struct event *event_make(struct slice text, bool is_line)
 {
-	struct target *target = find(notify, name);
-	struct event *event = target ? malloc(sizeof(*event) + text.len + 1) : NULL;
-	bool queued = false;
+	struct event *event = malloc(sizeof(*event) + text.len + 1);
 
 	if (!event) {
 		counter_add(&dropped, 1);
-		return;
+		return NULL;
 	}
 	*event = (struct event){.queued_ns = clock_now_ns(), .len = text.len};
 	memcpy(event->text, text.data, text.len);
-	if (target->is_log)
+	if (is_line)
 		event->text[event->len++] = '\n';
-	pthread_mutex_lock(&notify->lock);
-	if (target->count < notify->queue_events) {
+	return event;
+}
+
+/* Holds the lock. False: the queue is full. */
+static bool enqueue(struct target *target, struct event *event)
+{
+	if (target->count < target->notify->queue_events) {
 		*target->end = event;
 		target->end = &event->next;
 		target->count++;
-		queued = true;
 		pthread_cond_signal(&target->changed);
-	} else {
-		drop(target, "its queue is full");
+		return true;
 	}
+	drop(target, "its queue is full");
+	return false;
+}
+
+void s3_notify_send(struct s3_notify *notify, struct slice name, struct slice text)
+{
+	struct target *target = find(notify, name);
+	struct event *event = target ? event_make(text, target->is_log) : NULL;
+	bool queued;
+
+	if (!target)
+		counter_add(&dropped, 1);
+	if (!event)
+		return;
+	pthread_mutex_lock(&notify->lock);
+	queued = enqueue(target, event);
 	pthread_mutex_unlock(&notify->lock);
+	if (!queued)
+		free(event);
+}
+
+bool s3_notify_takes_topics(const struct s3_notify *notify)
+{
+	return notify->takes != S3_TOPICS_NOWHERE;
+}
+
+/* The one that sends there already, or a new one in a free place; NULL: there is none. Holds the
+ * lock. */
+static struct target *topic_lease(
+	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint)
+{
+	struct target *vacant = NULL;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics); i++) {
+		struct target *topic = &notify->topics[i];
+
+		if (topic->used && !topic->ended &&
+			slice_eq(slice_str(topic->name), endpoint->name) &&
+			slice_eq(slice_str(topic->url), endpoint->url) &&
+			topic->any_certificate == endpoint->any_certificate)
+			return topic;
+		if (!vacant && (!topic->used || topic->ended))
+			vacant = topic;
+	}
+	if (!vacant || notify->closing)
+		return NULL;
+	/* An ended thread holds no lock any more but for its last line. */
+	if (vacant->used) {
+		pthread_detach(vacant->thread);
+		pthread_cond_destroy(&vacant->changed);
+	}
+	*vacant = (struct target){
+		.notify = notify, .topic = true, .any_certificate = endpoint->any_certificate};
+	vacant->end = &vacant->first;
+	if (slice_copy_str(endpoint->name, vacant->name, sizeof(vacant->name)) ||
+		slice_copy_str(endpoint->url, vacant->url, sizeof(vacant->url)) || start(vacant))
+		return NULL;
+	vacant->used = true;
+	return vacant;
+}
+
+void s3_notify_send_to(
+	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint, struct slice text)
+{
+	struct event *event = event_make(text, false);
+	struct target *topic;
+	bool queued = false;
+
+	if (!event)
+		return;
+	pthread_mutex_lock(&notify->lock);
+	topic = notify->takes ? topic_lease(notify, endpoint) : NULL;
+	if (topic)
+		queued = enqueue(topic, event);
+	else
+		counter_add(&dropped, 1);
+	pthread_mutex_unlock(&notify->lock);
+	if (!topic)
+		log_warn("s3", "an event for the topic %.*s is dropped: %s",
+			SLICE_FMT(endpoint->name),
+			notify->takes ? "too many topics have events at once"
+				      : "notification.topics is none");
 	if (!queued)
 		free(event);
 }

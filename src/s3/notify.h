@@ -19,7 +19,9 @@ struct s3_notify_opts {
 	const char *targets;   /* "NAME=URL,NAME=URL"; NULL: none */
 	const char *log_file;  /* NULL or empty: none */
 	uint32_t queue_events; /* of each target; 0: the default. What comes beyond is dropped. */
-	uint32_t retry_s;      /* how old an event may be when it is tried again; 0: the default */
+	/* Where events go that topics of clients ask for. */
+	enum s3_notify_topics { S3_TOPICS_NOWHERE, S3_TOPICS_PUBLIC, S3_TOPICS_ANYWHERE } topics;
+	uint32_t retry_s; /* how old an event may be when it is tried again; 0: the default */
 };
 /* -EINVAL: targets cannot be read (logged). */
 int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_notify);
@@ -29,6 +31,21 @@ bool s3_notify_has(const struct s3_notify *notify, struct slice target);
 /* Queues a copy of the text; counts and logs what cannot be. Any thread, never waits for a target.
  */
 void s3_notify_send(struct s3_notify *notify, struct slice target, struct slice text);
+/* The same to an endpoint that a client named. S3_TOPICS_PUBLIC: only to addresses that are of no
+ * private, local or reserved network, whatever its name stands for when it is sent. So many can
+ * have events waiting at a time; for others they are dropped. */
+#define S3_NOTIFY_TOPICS_ACTIVE_MAX 64u
+struct s3_notify_endpoint {
+	struct slice name; /* of who reads the log */
+	struct slice url;
+	bool any_certificate;
+};
+bool s3_notify_takes_topics(const struct s3_notify *notify);
+void s3_notify_send_to(
+	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint, struct slice text);
+/* Whether an address is one that anybody may be reached at. */
+struct sockaddr;
+bool s3_address_is_public(const struct sockaddr *address);
 /* Grows with each call. */
 uint64_t s3_notify_sequence(struct s3_notify *notify);
 

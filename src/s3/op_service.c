@@ -1,4 +1,4 @@
-/* s3/op_service.c: POST /: the calls of IAM and STS, told apart by their form's Action. */
+/* s3/op_service.c: POST /: the calls of IAM, STS and SNS, told apart by their form's Action. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -7,52 +7,64 @@
 #define FORM_BYTES_MAX	(256 * KIB)
 #define REPLY_BYTES_MAX (4 * MIB)
 
-#define ENTITY(kind, title)                                      \
-	{"Create" title, api_create, kind, true, false},         \
-		{"Get" title, api_get, kind, false, false},      \
-		{"Update" title, api_update, kind, true, false}, \
-	{                                                        \
-		"Delete" title, api_delete, kind, true, false    \
+#define ENTITY(kind, title)                                        \
+	{"Create" title, api_create, kind, true, API_IAM},         \
+		{"Get" title, api_get, kind, false, API_IAM},      \
+		{"Update" title, api_update, kind, true, API_IAM}, \
+	{                                                          \
+		"Delete" title, api_delete, kind, true, API_IAM    \
 	}
-#define POLICIES(kind, title)                                                          \
-	{"Put" title "Policy", api_put_policy, kind, true, false},                     \
-		{"Get" title "Policy", api_get_policy, kind, false, false},            \
-		{"Delete" title "Policy", api_delete_policy, kind, true, false},       \
-		{"List" title "Policies", api_list_policies, kind, false, false},      \
-		{"Attach" title "Policy", api_attach, kind, true, false},              \
-		{"Detach" title "Policy", api_detach, kind, true, false},              \
-	{                                                                              \
-		"ListAttached" title "Policies", api_list_attached, kind, false, false \
+#define POLICIES(kind, title)                                                            \
+	{"Put" title "Policy", api_put_policy, kind, true, API_IAM},                     \
+		{"Get" title "Policy", api_get_policy, kind, false, API_IAM},            \
+		{"Delete" title "Policy", api_delete_policy, kind, true, API_IAM},       \
+		{"List" title "Policies", api_list_policies, kind, false, API_IAM},      \
+		{"Attach" title "Policy", api_attach, kind, true, API_IAM},              \
+		{"Detach" title "Policy", api_detach, kind, true, API_IAM},              \
+	{                                                                                \
+		"ListAttached" title "Policies", api_list_attached, kind, false, API_IAM \
 	}
 
 static const struct api_action actions[] = {
 	ENTITY(API_USER, "User"),
 	ENTITY(API_GROUP, "Group"),
 	ENTITY(API_ROLE, "Role"),
-	{"CreatePolicy", api_create, API_POLICY, true, false},
-	{"GetPolicy", api_get, API_POLICY, false, false},
-	{"DeletePolicy", api_delete, API_POLICY, true, false},
-	{"GetPolicyVersion", api_policy_version, API_POLICY, false, false},
-	{"ListUsers", api_list_all, API_USER, false, false},
-	{"ListGroups", api_list_all, API_GROUP, false, false},
-	{"ListRoles", api_list_all, API_ROLE, false, false},
-	{"ListPolicies", api_list_all, API_POLICY, false, false},
+	{"CreatePolicy", api_create, API_POLICY, true, API_IAM},
+	{"GetPolicy", api_get, API_POLICY, false, API_IAM},
+	{"DeletePolicy", api_delete, API_POLICY, true, API_IAM},
+	{"GetPolicyVersion", api_policy_version, API_POLICY, false, API_IAM},
+	{"ListUsers", api_list_all, API_USER, false, API_IAM},
+	{"ListGroups", api_list_all, API_GROUP, false, API_IAM},
+	{"ListRoles", api_list_all, API_ROLE, false, API_IAM},
+	{"ListPolicies", api_list_all, API_POLICY, false, API_IAM},
 	POLICIES(API_USER, "User"),
 	POLICIES(API_GROUP, "Group"),
 	POLICIES(API_ROLE, "Role"),
-	{"CreateAccessKey", api_create_key, API_USER, true, false},
-	{"ListAccessKeys", api_list_keys, API_USER, false, false},
-	{"UpdateAccessKey", api_update_key, API_USER, true, false},
-	{"DeleteAccessKey", api_delete_key, API_USER, true, false},
-	{"AddUserToGroup", api_group_add, API_GROUP, true, false},
-	{"RemoveUserFromGroup", api_group_remove, API_GROUP, true, false},
-	{"ListGroupsForUser", api_groups_of_user, API_USER, false, false},
-	{"UpdateAssumeRolePolicy", api_trust, API_ROLE, true, false},
-	{"GetAccountSummary", api_summary, API_NONE, false, false},
-	{"GetCallerIdentity", api_caller, API_NONE, false, true},
-	{"AssumeRole", api_assume_role, API_NONE, false, true},
-	{"GetSessionToken", api_session_token, API_NONE, false, true},
+	{"CreateAccessKey", api_create_key, API_USER, true, API_IAM},
+	{"ListAccessKeys", api_list_keys, API_USER, false, API_IAM},
+	{"UpdateAccessKey", api_update_key, API_USER, true, API_IAM},
+	{"DeleteAccessKey", api_delete_key, API_USER, true, API_IAM},
+	{"AddUserToGroup", api_group_add, API_GROUP, true, API_IAM},
+	{"RemoveUserFromGroup", api_group_remove, API_GROUP, true, API_IAM},
+	{"ListGroupsForUser", api_groups_of_user, API_USER, false, API_IAM},
+	{"UpdateAssumeRolePolicy", api_trust, API_ROLE, true, API_IAM},
+	{"GetAccountSummary", api_summary, API_NONE, false, API_IAM},
+	{"GetCallerIdentity", api_caller, API_NONE, false, API_STS},
+	{"AssumeRole", api_assume_role, API_NONE, false, API_STS},
+	{"GetSessionToken", api_session_token, API_NONE, false, API_STS},
+	{"CreateTopic", api_create_topic, API_NONE, true, API_SNS},
+	{"ListTopics", api_list_topics, API_NONE, false, API_SNS},
+	{"GetTopic", api_get_topic, API_NONE, false, API_SNS},
+	{"GetTopicAttributes", api_get_topic_attributes, API_NONE, false, API_SNS},
+	{"SetTopicAttributes", api_set_topic_attributes, API_NONE, true, API_SNS},
+	{"DeleteTopic", api_delete_topic, API_NONE, true, API_SNS},
 };
+
+static const struct {
+	const char *word, *version;
+} services[] = {[API_IAM] = {"iam", "2010-05-08"},
+	[API_STS] = {"sts", "2011-06-15"},
+	[API_SNS] = {"sns", "2010-03-31"}};
 
 struct slice api_field(const struct api *api, const char *name)
 {
@@ -105,6 +117,8 @@ static struct slice resource_of(struct api *api, json_t *account, char text[S3_A
 	const json_t *entity;
 	int len;
 
+	if (api->action->service == API_SNS && api_field(api, "TopicArn").len)
+		return api_field(api, "TopicArn");
 	if (kind == API_NONE)
 		return SLICE("*");
 	name = api_field(api, api_name_field(kind));
@@ -125,9 +139,10 @@ static const struct s3_error *authorize(struct api *api, json_t *account)
 	if (api->call->identity->anonymous)
 		return s3_error_at(S3_E_MISSING_TOKEN);
 	/* Who one is may always be asked; roles have a policy of their own. */
-	if (api->action->sts)
+	if (api->action->service == API_STS)
 		return NULL;
-	snprintf(action, sizeof(action), "iam:%s", api->action->name);
+	snprintf(action, sizeof(action), "%s:%s", services[api->action->service].word,
+		api->action->name);
 	return s3_call_may_service(api->call, action, resource_of(api, account, arn));
 }
 
@@ -200,8 +215,7 @@ static const struct s3_error *answer(struct api *api)
 
 	buf_init(&xml, REPLY_BYTES_MAX);
 	buf_printf(&xml, "<%sResponse xmlns=\"https://%s.amazonaws.com/doc/%s/\"><%sResult>", name,
-		api->action->sts ? "sts" : "iam", api->action->sts ? "2011-06-15" : "2010-05-08",
-		name);
+		services[api->action->service].word, services[api->action->service].version, name);
 	buf_put_slice(&xml, buf_slice(&api->xml));
 	buf_printf(&xml, "</%sResult><ResponseMetadata>", name);
 	xml_element("RequestId", slice_str(call->request->request_id), &xml);

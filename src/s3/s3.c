@@ -56,6 +56,10 @@ static int open_notify(const struct s3_opts *opts, struct s3 *s3)
 	const struct s3_notify_opts notify = {.targets = opts->notify_targets,
 		.log_file = opts->notify_log_file,
 		.queue_events = opts->notify_queue_events,
+		.topics = !opts->notify_topics			       ? S3_TOPICS_NOWHERE
+			  : strcmp(opts->notify_topics, "any") == 0    ? S3_TOPICS_ANYWHERE
+			  : strcmp(opts->notify_topics, "public") == 0 ? S3_TOPICS_PUBLIC
+								       : S3_TOPICS_NOWHERE,
 		.retry_s = opts->notify_retry_s};
 
 	return s3_notify_open(&notify, &s3->notify);

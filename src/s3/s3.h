@@ -28,6 +28,8 @@ struct s3_opts {
 	/* Where events may go, as s3_notify_opts has it; 0 and NULL: its defaults. */
 	const char *notify_targets, *notify_log_file;
 	uint32_t notify_queue_events, notify_retry_s;
+	/* "none", "public", "any": as enum s3_notify_topics. NULL: none */
+	const char *notify_topics;
 	bool express;	     /* directory buckets (base--zone--x-s3) can be made and used */
 	bool anonymous_read; /* off by default */
 	/* How a request whose bytes cannot move by RDMA is declined: an S3 error, or the way of

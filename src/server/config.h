@@ -80,6 +80,7 @@ struct config {
 		char targets[CONFIG_TEXT_MAX];
 		char log_file[CONFIG_TEXT_MAX];
 		uint64_t queue_events, retry_seconds;
+		char topics[16];
 	} notification;
 	struct {
 		char key_file[CONFIG_TEXT_MAX];

@@ -110,6 +110,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"by an ARN that ends in :NAME"),
 	TEXT("notification.log_file", notification.log_file, "",
 		"File for buckets' events, a line of JSON each, its ARN ends in :log; empty: none"),
+	CHOICE("notification.topics", notification.topics, "public", "none|public|any",
+		"Where endpoints of topics may lie that clients make by SNS calls: nowhere, "
+		"outside private and local networks, or anywhere the server reaches"),
 	NUMBER("notification.queue_events", notification.queue_events, 1, 1000000, "10000",
 		"So many events wait for each target; what comes beyond is dropped"),
 	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 86400, "300",

@@ -177,6 +177,7 @@ static int open_s3(struct server *server)
 		.website_domain = config->s3.website_domain,
 		.access_log_flush_s = (uint32_t)config->logging.flush_seconds,
 		.notify_targets = config->notification.targets,
+		.notify_topics = config->notification.topics,
 		.notify_log_file = config->notification.log_file,
 		.notify_queue_events = (uint32_t)config->notification.queue_events,
 		.notify_retry_s = (uint32_t)config->notification.retry_seconds,

@@ -1,9 +1,14 @@
 """Notification: the configuration, and the events in the server's log file of them. Webhooks: tests/notification."""
 
+import http.server
 import json
 import os
+import queue
+import threading
 import time
 import urllib.parse
+
+from botocore.exceptions import ClientError
 
 from suite import equal, refused
 
@@ -113,3 +118,118 @@ def test_versions(s):
     s.s3.delete_object(Bucket=bucket, Key="k", VersionId=version)
     equal([(r["eventName"], r["s3"]["object"]["versionId"]) for r in events(id, 3)],
           [("ObjectCreated:Put", version), ("ObjectRemoved:DeleteMarkerCreated", marker), ("ObjectRemoved:Delete", version)])
+
+
+# ---- Topics that clients make. ----
+
+
+class Hook:
+    """A receiver of what is sent to a topic."""
+
+    def __enter__(self):
+        messages = self.messages = queue.Queue()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                messages.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/in"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def next(self):
+        return self.messages.get(timeout=30)
+
+
+def topics(sns):
+    return [t["TopicArn"] for page in sns.get_paginator("list_topics").paginate() for t in page["Topics"]]
+
+
+def test_topic_calls(s):
+    sns, other = s.one("sns"), s.two("sns")
+    arn = sns.create_topic(Name="calls", Attributes={"OpaqueData": "a&b", "persistent": "false"})["TopicArn"]
+    equal(arn, "arn:aws:sns:us-east-1:111111111111:calls")
+    equal(sns.create_topic(Name="calls")["TopicArn"], arn)
+    equal(topics(sns), [arn])
+    equal(topics(other), [])
+    sns.set_topic_attributes(TopicArn=arn, AttributeName="push-endpoint", AttributeValue="https://example.com/x")
+    told = sns.get_topic_attributes(TopicArn=arn)["Attributes"]
+    equal({k: told[k] for k in ("TopicArn", "Owner", "OpaqueData", "push-endpoint", "persistent")},
+          {"TopicArn": arn, "Owner": "111111111111", "OpaqueData": "a&b", "push-endpoint": "https://example.com/x", "persistent": "false"})
+    sns.set_topic_attributes(TopicArn=arn, AttributeName="Policy", AttributeValue="")
+    for call, options in [(other.get_topic_attributes, {}), (other.delete_topic, {}),
+                          (other.set_topic_attributes, {"AttributeName": "OpaqueData", "AttributeValue": "x"})]:
+        refused(403, "AuthorizationError", call, TopicArn=arn, **options)
+    for name, value in [("push-endpoint", "amqp://localhost"), ("push-endpoint", "http://"), ("push-endpoint", "http://a:b@c/"),
+                        ("push-endpoint", "http://a/ b"), ("Policy", "{"), ("verify-ssl", "maybe"), ("kafka-ack-level", "broker"),
+                        ("OpaqueData", "x" * 5000)]:
+        refused(400, "InvalidParameter", sns.set_topic_attributes, TopicArn=arn, AttributeName=name, AttributeValue=value)
+    refused(400, "InvalidParameter", sns.create_topic, Name="a b")
+    refused(400, "InvalidParameter", sns.get_topic_attributes, TopicArn="arn:aws:sqs:us-east-1:111111111111:calls")
+    for i in range(105):
+        sns.create_topic(Name=f"many-{i:03}")
+    equal(len(topics(sns)), 106)
+    for each in topics(sns):
+        sns.delete_topic(TopicArn=each)
+    equal(topics(sns), [])
+    refused(404, "NotFound", sns.get_topic_attributes, TopicArn=arn)
+    sns.delete_topic(TopicArn=arn)
+
+
+def test_topic_events(s):
+    sns, s3 = s.one("sns"), s.one()
+    bucket = f"{s.prefix}{next(s.numbers)}"
+    s3.create_bucket(Bucket=bucket)
+    with Hook() as hook, Hook() as second:
+        arn = sns.create_topic(Name="events", Attributes={"push-endpoint": hook.url, "OpaqueData": "mine"})["TopicArn"]
+        s3.put_bucket_notification_configuration(
+            Bucket=bucket, NotificationConfiguration={"TopicConfigurations": [rule("s3:ObjectCreated:*", arn=arn, id="t")]})
+        equal(hook.next()["Event"], "s3:TestEvent")
+        s3.put_object(Bucket=bucket, Key="a", Body=b"123")
+        record = hook.next()["Records"][0]
+        equal((record["eventName"], record["s3"]["object"]["key"], record["opaqueData"]), ("ObjectCreated:Put", "a", "mine"))
+        # A new endpoint counts from the next event on; a topic without one has no one who listens.
+        sns.set_topic_attributes(TopicArn=arn, AttributeName="push-endpoint", AttributeValue=second.url)
+        s3.put_object(Bucket=bucket, Key="b", Body=b"123")
+        equal(second.next()["Records"][0]["s3"]["object"]["key"], "b")
+        sns.set_topic_attributes(TopicArn=arn, AttributeName="push-endpoint", AttributeValue="")
+        s3.put_object(Bucket=bucket, Key="c", Body=b"123")
+        sns.set_topic_attributes(TopicArn=arn, AttributeName="push-endpoint", AttributeValue=second.url)
+        s3.put_object(Bucket=bucket, Key="d", Body=b"123")
+        equal(second.next()["Records"][0]["s3"]["object"]["key"], "d")
+        assert hook.messages.empty()
+        sns.delete_topic(TopicArn=arn)
+        s3.put_object(Bucket=bucket, Key="e", Body=b"123")
+    refused(400, "InvalidArgument", s3.put_bucket_notification_configuration, Bucket=bucket,
+            NotificationConfiguration={"TopicConfigurations": [rule("s3:ObjectCreated:*", arn=arn, id="t")]})
+
+
+def test_topics_of_others(s):
+    sns, s3 = s.one("sns"), s.two()
+    bucket = f"{s.prefix}{next(s.numbers)}"
+    s3.create_bucket(Bucket=bucket)
+    arn = sns.create_topic(Name="shared")["TopicArn"]
+    wanted = {"TopicConfigurations": [rule("s3:ObjectCreated:*", arn=arn, id="t")]}
+    refused(403, "AccessDenied", s3.put_bucket_notification_configuration, Bucket=bucket, NotificationConfiguration=wanted)
+    sns.set_topic_attributes(TopicArn=arn, AttributeName="Policy", AttributeValue=json.dumps({
+        "Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "222222222222"},
+                                                "Action": "sns:Publish", "Resource": arn}]}))
+    s3.put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration=wanted)
+    sns.delete_topic(TopicArn=arn)
+    # Who may do nothing in SNS may not here.
+    try:
+        s.client("TWOREADERKEY", "two-reader-secret-0123", service="sns").create_topic(Name="x")
+        raise AssertionError("not refused")
+    except ClientError as error:
+        equal(error.response["ResponseMetadata"]["HTTPStatusCode"], 403)

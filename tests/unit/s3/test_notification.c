@@ -2,6 +2,7 @@
  * how, which events and keys a rule wants; and what targets can be. */
 #include "../unit.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "s3/notification.h"
@@ -131,11 +132,45 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* ---- Where topics of clients may send. ---- */
+
+static bool is_public(const char *text)
+{
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+
+	if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+		return s3_address_is_public((struct sockaddr *)&v4);
+	assert_int_equal(inet_pton(AF_INET6, text, &v6.sin6_addr), 1);
+	return s3_address_is_public((struct sockaddr *)&v6);
+}
+
+static void test_addresses(void **state)
+{
+	static const char *const fine[] = {"8.8.8.8", "1.1.1.1", "172.32.0.1", "192.169.0.1",
+		"100.128.0.1", "223.255.255.255", "2606:4700::1111", "2a00:1450::1",
+		"::ffff:8.8.8.8"};
+	static const char *const refused[] = {"127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1",
+		"172.31.255.255", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1",
+		"255.255.255.255", "198.18.0.1", "::1", "::", "fe80::1", "fc00::1", "ff02::1",
+		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "2001:db8::1", "2002:7f00:1::1",
+		"64:ff9b::7f00:1"};
+	const struct sockaddr other = {.sa_family = AF_UNIX};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(fine); i++)
+		assert_true(is_public(fine[i]));
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+		assert_false(is_public(refused[i]));
+	assert_false(s3_address_is_public(&other));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rules),
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_targets),
 	};
 
