@@ -141,30 +141,19 @@ static json_t *policy_arn(struct admin *admin, const json_t *account, const char
 	return NULL;
 }
 
-/* The list with each of the names in it, or in it no more. */
-static int policies_change(struct admin *admin, json_t *list, bool add, int count, char **names)
+/* The ARNs that the names stand for. */
+static int policies_read(struct admin *admin, int count, char **names, json_t *list)
 {
 	json_t *account;
 	int ret = account_get(admin, &account);
 
 	for (int i = 0; !ret && i < count; i++) {
 		json_t *arn = policy_arn(admin, account, names[i]);
-		bool found = false;
 
-		for (size_t at = json_array_size(list); arn && at-- > 0;) {
-			if (!json_equal(json_array_get(list, at), arn))
-				continue;
-			found = true;
-			if (!add)
-				json_array_remove(list, at);
-		}
-		if (arn && add && !found)
-			json_array_append(list, arn);
-		if (arn && !add && !found)
-			fprintf(stderr, "nebulaio: %s is not attached\n", names[i]);
-		if (!arn || (!add && !found))
+		if (!arn)
 			ret = CLI_NOT_FOUND;
-		json_decref(arn);
+		else
+			json_array_append_new(list, arn);
 	}
 	json_decref(account);
 	return ret;
@@ -179,35 +168,33 @@ static int user_put(struct admin *admin, const char *name, json_t *body)
 	return admin_request(admin, &request, NULL);
 }
 
-static int attachment(struct admin *admin, bool add, int count, char **arguments)
+/* In one request, so that of two who change the same user neither undoes the other. */
+static int attachment(struct admin *admin, const char *what, int count, char **arguments)
 {
-	json_t *user, *list, *body;
-	int ret = user_get(admin, arguments[0], &user);
+	json_t *list = json_array(), *body = json_pack("{s:O}", what, list), *user = NULL;
+	const struct admin_request request = {.method = "POST",
+		.parts = {"accounts", admin->account, "users", arguments[0], "policies"},
+		.body = body};
+	int ret = policies_read(admin, count - 1, arguments + 1, list);
 
-	if (ret)
-		return ret;
-	list = json_object_get(user, "policies") ? json_deep_copy(json_object_get(user, "policies"))
-						 : json_array();
-	body = json_pack("{s:s, s:O}", "path", admin_text(user, "path"), "policies", list);
-	ret = policies_change(admin, list, add, count - 1, arguments + 1);
 	if (!ret)
-		ret = user_put(admin, arguments[0], body);
+		ret = admin_request(admin, &request, &user);
 	if (!ret && admin->opts.json)
-		admin_print_json(list);
+		admin_print_json(json_object_get(user, "policies"));
+	json_decref(user);
 	json_decref(body);
 	json_decref(list);
-	json_decref(user);
 	return ret;
 }
 
 static int user_attach(struct admin *admin, int count, char **arguments)
 {
-	return attachment(admin, true, count, arguments);
+	return attachment(admin, "attach", count, arguments);
 }
 
 static int user_detach(struct admin *admin, int count, char **arguments)
 {
-	return attachment(admin, false, count, arguments);
+	return attachment(admin, "detach", count, arguments);
 }
 
 /* ---- Keys. ---- */
@@ -236,7 +223,7 @@ static int user_create(struct admin *admin, int count, char **arguments)
 		fprintf(stderr, "nebulaio: there is a user %s already\n", arguments[0]);
 		ret = CLI_FAILED;
 	} else if (ret == CLI_NOT_FOUND) {
-		ret = policies_change(admin, list, true, count - 1, arguments + 1);
+		ret = policies_read(admin, count - 1, arguments + 1, list);
 		if (!ret)
 			ret = user_put(admin, arguments[0], body);
 		if (!ret && !admin->no_key)

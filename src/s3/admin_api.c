@@ -17,6 +17,7 @@ struct admin {
 	json_t *body; /* an object; NULL when there was none */
 	struct admin_answer *answer;
 	struct s3_new_key key;
+	char why[S3_ARN_LEN_MAX + 64]; /* of a change: what it could not do; else empty */
 };
 
 static void fail(struct admin *admin, uint32_t status, const char *code, const char *why)
@@ -361,6 +362,46 @@ static int change_key(json_t *account, void *arg)
 		       : 0;
 }
 
+/* What the body's list says, to the entity. */
+static int change_attached(struct admin *admin, json_t *account, const char *member,
+	int (*change)(json_t *account, json_t *entity, struct slice arn))
+{
+	json_t *entity = s3_iam_entity(account, admin->parts[2].data, admin->parts[3]);
+	const json_t *list = json_object_get(admin->body, member), *arn;
+	size_t idx;
+	int ret;
+
+	if (!entity)
+		return -ENOENT;
+	if (list && !json_is_array(list))
+		return -EINVAL;
+	json_array_foreach(list, idx, arn)
+	{
+		if (!json_is_string(arn))
+			return -EINVAL;
+		ret = change(account, entity, slice_str(json_string_value(arn)));
+		if (!ret)
+			continue;
+		snprintf(admin->why, sizeof(admin->why),
+			ret == -ENOENT && change == s3_iam_attach ? "there is no policy %s"
+			: ret == -ENOENT			  ? "%s is not attached"
+								  : "%s: too many are attached",
+			json_string_value(arn));
+		return ret;
+	}
+	return 0;
+}
+
+static int change_policies(json_t *account, void *arg)
+{
+	struct admin *admin = arg;
+	int ret = change_attached(admin, account, "attach", s3_iam_attach);
+
+	if (!json_object_get(admin->body, "attach") && !json_object_get(admin->body, "detach"))
+		ret = -EINVAL;
+	return ret ? ret : change_attached(admin, account, "detach", s3_iam_detach);
+}
+
 static bool edit(struct admin *admin, s3_iam_change_fn *change)
 {
 	const struct s3_iam_edit edit = {
@@ -369,7 +410,8 @@ static bool edit(struct admin *admin, s3_iam_change_fn *change)
 
 	if (ret)
 		fail_errno(admin, ret,
-			ret == -EDQUOT	 ? "one identity has at most 4 keys"
+			admin->why[0]	 ? admin->why
+			: ret == -EDQUOT ? "one identity has at most 4 keys"
 			: ret == -EINVAL ? "the body says nothing that can be done"
 					 : NULL);
 	else
@@ -420,6 +462,14 @@ static void run_entity(struct admin *admin)
 		not_allowed(admin);
 }
 
+static void run_attached(struct admin *admin)
+{
+	if (admin->call->request->method != S3_POST)
+		not_allowed(admin);
+	else if (edit(admin, change_policies))
+		tell_entity(admin);
+}
+
 static void run_account(struct admin *admin)
 {
 	enum s3_method method = admin->call->request->method;
@@ -456,6 +506,9 @@ static void run(struct admin *admin)
 		run_entity(admin);
 	else if (is_part(admin, 2, "users") && is_part(admin, 4, "keys"))
 		run_keys(admin, 4);
+	else if (entity && !is_part(admin, 2, "policies") && admin->count == 5 &&
+		 is_part(admin, 4, "policies"))
+		run_attached(admin);
 	else
 		fail_errno(admin, -ENOENT, "there is nothing at that path");
 }

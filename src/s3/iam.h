@@ -138,6 +138,13 @@ struct s3_new_key {
 int s3_iam_key_add(struct s3_iam *iam, json_t *keys, struct s3_new_key *key);
 /* The key of that name in a list of keys; its place in *ret_idx. NULL. */
 json_t *s3_iam_key_find(const json_t *keys, struct slice access_key, size_t *ret_idx);
+/* Where a text stands in a list of texts; false: nowhere. */
+bool s3_json_text_find(const json_t *list, struct slice text, size_t *ret_idx);
+/* Managed policies of a user, group or role of the account's, by ARN. Attached twice is attached.
+ * -ENOENT: no such policy, or none attached; -EDQUOT: too many; -ENOMEM. */
+#define S3_ATTACHED_MAX 20u
+int s3_iam_attach(json_t *account, json_t *entity, struct slice arn);
+int s3_iam_detach(json_t *account, json_t *entity, struct slice arn);
 /* The text of a policy that every account has: arn:aws:iam::aws:policy/…; NULL: there is none. */
 const char *s3_iam_builtin_policy(struct slice arn);
 

@@ -110,73 +110,35 @@ const struct s3_error *api_list_policies(struct api *api, json_t *account)
 
 /* ---- Managed ones. ---- */
 
-static bool is_policy_arn(json_t *account, struct slice arn)
-{
-	json_t *policy;
-	const char *name;
-
-	if (s3_iam_builtin_policy(arn))
-		return true;
-	json_object_foreach(json_object_get(account, "policies"), name, policy)
-	{
-		char own[S3_ARN_LEN_MAX];
-
-		if (slice_eq(s3_iam_arn(account, "policy", policy, own), arn))
-			return true;
-	}
-	return false;
-}
-
-static bool find_arn(const json_t *list, struct slice arn, size_t *ret_idx)
-{
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (slice_eq(slice_str(json_string_value(json_array_get(list, i))), arn)) {
-			*ret_idx = i;
-			return true;
-		}
-	return false;
-}
-
-#define ATTACHED_MAX 20u
-
 const struct s3_error *api_attach(struct api *api, json_t *account)
 {
 	struct slice arn = api_field(api, "PolicyArn");
 	const struct s3_error *error;
-	json_t *entity, *list;
-	size_t ignored;
+	json_t *entity;
+	int ret;
 
 	error = api_entity(api, account, api->action->kind, &entity);
 	if (error)
 		return error;
-	if (!is_policy_arn(account, arn))
+	ret = s3_iam_attach(account, entity, arn);
+	if (ret == -ENOENT)
 		return api_no_such(api, "policy", arn);
-	list = s3_json_list(entity, "attached");
-	if (find_arn(list, arn, &ignored))
-		return NULL;
-	if (json_array_size(list) >= ATTACHED_MAX)
+	if (ret == -EDQUOT)
 		return s3_fail(api->call, S3_E_LIMIT_EXCEEDED,
-			"Cannot exceed quota for attached policies: %u", ATTACHED_MAX);
-	return json_array_append_new(list, json_stringn(arn.data, arn.len))
-		       ? s3_error_at(S3_E_SLOW_DOWN)
-		       : NULL;
+			"Cannot exceed quota for attached policies: %u", S3_ATTACHED_MAX);
+	return ret ? s3_error_at(S3_E_SLOW_DOWN) : NULL;
 }
 
 const struct s3_error *api_detach(struct api *api, json_t *account)
 {
 	struct slice arn = api_field(api, "PolicyArn");
 	const struct s3_error *error;
-	json_t *entity, *list;
-	size_t idx;
+	json_t *entity;
 
 	error = api_entity(api, account, api->action->kind, &entity);
 	if (error)
 		return error;
-	list = json_object_get(entity, "attached");
-	if (!find_arn(list, arn, &idx))
-		return api_no_such(api, "policy", arn);
-	json_array_remove(list, idx);
-	return NULL;
+	return s3_iam_detach(account, entity, arn) ? api_no_such(api, "policy", arn) : NULL;
 }
 
 const struct s3_error *api_list_attached(struct api *api, json_t *account)
@@ -252,7 +214,7 @@ const struct s3_error *api_group_add(struct api *api, json_t *account)
 	json_t *groups;
 
 	error = membership(api, account, &groups, lower);
-	if (error || find_arn(groups, slice_str(lower), &ignored))
+	if (error || s3_json_text_find(groups, slice_str(lower), &ignored))
 		return error;
 	if (json_array_size(groups) >= GROUPS_MAX)
 		return s3_fail(api->call, S3_E_LIMIT_EXCEEDED,
@@ -271,7 +233,7 @@ const struct s3_error *api_group_remove(struct api *api, json_t *account)
 	error = membership(api, account, &groups, lower);
 	if (error)
 		return error;
-	if (!find_arn(groups, slice_str(lower), &idx))
+	if (!s3_json_text_find(groups, slice_str(lower), &idx))
 		return api_no_such(api, "member", api_field(api, "UserName"));
 	json_array_remove(groups, idx);
 	return NULL;
@@ -329,7 +291,7 @@ const struct s3_error *api_summary(struct api *api, json_t *account)
 		{"PoliciesQuota", 1500},
 		{"AccessKeysPerUserQuota", S3_KEYS_PER_USER},
 		{"GroupsPerUserQuota", GROUPS_MAX},
-		{"AttachedPoliciesPerUserQuota", ATTACHED_MAX},
+		{"AttachedPoliciesPerUserQuota", S3_ATTACHED_MAX},
 	};
 
 	buf_put_str(&api->xml, "<SummaryMap>");

@@ -206,3 +206,56 @@ const char *s3_iam_builtin_policy(struct slice arn)
 			return all[i].text;
 	return NULL;
 }
+
+bool s3_json_text_find(const json_t *list, struct slice text, size_t *ret_idx)
+{
+	for (size_t i = 0; i < json_array_size(list); i++)
+		if (slice_eq(slice_str(json_string_value(json_array_get(list, i))), text)) {
+			*ret_idx = i;
+			return true;
+		}
+	return false;
+}
+
+static bool is_policy_arn(json_t *account, struct slice arn)
+{
+	json_t *policy;
+	const char *name;
+
+	if (s3_iam_builtin_policy(arn))
+		return true;
+	json_object_foreach(json_object_get(account, "policies"), name, policy)
+	{
+		char own[S3_ARN_LEN_MAX];
+
+		if (slice_eq(s3_iam_arn(account, "policy", policy, own), arn))
+			return true;
+	}
+	return false;
+}
+
+int s3_iam_attach(json_t *account, json_t *entity, struct slice arn)
+{
+	json_t *list = s3_json_list(entity, "attached");
+	size_t idx;
+
+	if (!is_policy_arn(account, arn))
+		return -ENOENT;
+	if (s3_json_text_find(list, arn, &idx))
+		return 0;
+	if (json_array_size(list) >= S3_ATTACHED_MAX)
+		return -EDQUOT;
+	return json_array_append_new(list, json_stringn(arn.data, arn.len)) ? -ENOMEM : 0;
+}
+
+int s3_iam_detach(json_t *account, json_t *entity, struct slice arn)
+{
+	json_t *list = json_object_get(entity, "attached");
+	size_t idx;
+
+	(void)account;
+	if (!s3_json_text_find(list, arn, &idx))
+		return -ENOENT;
+	json_array_remove(list, idx);
+	return 0;
+}
