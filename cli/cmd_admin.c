@@ -12,10 +12,15 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] account-show | account-key | account-remove NUMBER\n"
 	"       nebulaio admin [OPTIONS] policy-put NAME FILE\n"
 	"       nebulaio admin [OPTIONS] policy-remove NAME\n"
+	"       nebulaio admin [OPTIONS] scrub | scrub-status\n"
+	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"\n"
 	"health tells the state of each volume, and ends with 1 when one is not good. account-key\n"
 	"makes a key of the account's own root. policies, policy-put and policy-remove are about\n"
-	"the account that --account names; FILE is a policy as JSON.\n"
+	"the account that --account names; FILE is a policy as JSON. scrub begins to read all\n"
+	"bodies, which finds and mends what is wrong; scrub-status tells how far it is, and ends\n"
+	"with 6 when something was found that nothing mends. volume-replace gives a volume of\n"
+	"several up for what lies at PATH on the server, which must be blank, and is rebuilt.\n"
 	"\n" ADMIN_USAGE;
 
 static int get(struct admin *admin, const char *what, json_t **ret_json)
@@ -85,6 +90,62 @@ static int admin_health(struct admin *admin, int count, char **arguments)
 				remote_bytes_text(number(volume, "bytes"), bytes));
 	}
 	json_decref(info);
+	return ret;
+}
+
+static int scrub_print(const struct admin *admin, const json_t *scrub)
+{
+	char bytes[32], at[32], all[32];
+	uint64_t damaged = number(scrub, "damaged");
+
+	if (admin->opts.json)
+		admin_print_json(scrub);
+	else if (json_is_true(json_object_get(scrub, "running")))
+		printf("running: %s of about %s\n",
+			remote_bytes_text(number(scrub, "done_bytes"), at),
+			remote_bytes_text(number(scrub, "all_bytes"), all));
+	if (!admin->opts.json)
+		printf("%llu runs, %s read: %llu pieces and %llu shards of parity mended, %llu "
+		       "places damaged for good\n",
+			(unsigned long long)number(scrub, "runs"),
+			remote_bytes_text(number(scrub, "bytes"), bytes),
+			(unsigned long long)number(scrub, "mended"),
+			(unsigned long long)number(scrub, "parity_mended"),
+			(unsigned long long)damaged);
+	return damaged ? CLI_DAMAGED : CLI_OK;
+}
+
+static int admin_scrub_status(struct admin *admin, int count, char **arguments)
+{
+	json_t *json;
+	int ret = get(admin, "scrub", &json);
+
+	(void)count;
+	(void)arguments;
+	if (!ret)
+		ret = scrub_print(admin, json);
+	json_decref(json);
+	return ret;
+}
+
+static int admin_scrub(struct admin *admin, int count, char **arguments)
+{
+	const struct admin_request request = {.method = "POST", .parts = {"scrub"}};
+
+	(void)count;
+	(void)arguments;
+	return admin_request(admin, &request, NULL);
+}
+
+static int admin_volume_replace(struct admin *admin, int count, char **arguments)
+{
+	json_t *body = json_pack("{s:s}", "path", arguments[1]);
+	const struct admin_request request = {
+		.method = "PUT", .parts = {"volumes", arguments[0]}, .body = body};
+	int ret = admin_request(admin, &request, NULL);
+
+	(void)count;
+	json_decref(body);
 	return ret;
 }
 
@@ -264,6 +325,9 @@ static int admin_command_run(int argc, char **argv)
 		{"info", 0, 0, admin_info},
 		{"health", 0, 0, admin_health},
 		{"buckets", 0, 0, admin_buckets},
+		{"scrub", 0, 0, admin_scrub},
+		{"scrub-status", 0, 0, admin_scrub_status},
+		{"volume-replace", 2, 2, admin_volume_replace},
 		{"accounts", 0, 0, admin_accounts},
 		{"account-create", 1, 2, account_create},
 		{"account-show", 1, 1, account_show},

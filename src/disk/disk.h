@@ -220,6 +220,7 @@ bool disk_array_quorum(const struct disk *disk);
 /* A member failed since the last call: who is good must be written down before anything that was
  * written since is acknowledged. Any thread. */
 bool disk_array_changed(struct disk *disk);
+/* error: why a member is not used any more; -ESTALE: it is replaced, -ENOTCONN: lost. */
 void disk_array_fail(struct disk *disk, uint32_t member, int error);
 /* A missing member is there again, and behind: rebuilding, with this disk in place of what it had;
  * its own again, or one that is attached to the same reactors. -EBUSY: it is not missing; -ENOSPC:
@@ -256,6 +257,10 @@ int disk_array_amend(
 	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way);
 /* Makes a member's part of a stripe out of the others and writes it. Fiber call. */
 int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member);
+/* Makes a stripe's parity out of its data, which is known to be right, and holds the members
+ * against it; amend: writes anew what differs. ret_wrong: how many shards did. Members that are not
+ * good are left out. Fiber call, or blocking. */
+int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *ret_wrong);
 /* Blocking: reads a mirrored range from one certain member: -ENOENT past the last copy. */
 int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);

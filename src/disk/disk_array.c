@@ -135,16 +135,18 @@ void array_member_fail(struct disk *disk, uint32_t member, int error)
 	if (atomic_exchange(&at->state, DISK_MEMBER_MISSING) == DISK_MEMBER_MISSING)
 		return;
 	atomic_store(&disk->array->changed, true);
+	if (error == -ESTALE)
+		return; /* replaced, which nobody need be told */
 	counter_add(&members_failed, 1);
 	lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
 	log_error("disk",
-		"volume %u (%s) %s (%s) and is not used any more: %u of %u are left, "
-		"%u are needed; %s",
+		"volume %u (%s) %s (%s) and is not used any more: %u of %u are left, %u are "
+		"needed; %s",
 		member, at->disk ? at->disk->path : "?",
 		error == -ENOTCONN ? "is lost" : "failed a write", strerror(-error),
 		disk->array->count - lost, disk->array->count, disk->array->data,
 		error == -ENOTCONN ? "it is rebuilt when it can be reached again"
-				   : "replace it (nebulaio admin volume replace)");
+				   : "replace it (nebulaio admin volume-replace)");
 }
 
 void disk_array_fail(struct disk *disk, uint32_t member, int error)

@@ -104,3 +104,81 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member)
 	free(data);
 	return ret;
 }
+
+/* Reads shard s of parity beside what it must be: whether it differs. */
+static bool parity_differs(
+	struct array_batch *batch, const struct stripe *stripe, uint32_t s, uint8_t *right)
+{
+	struct array *array = batch->array;
+	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
+	uint32_t member = (stripe->turn + array->data + s) % array->count;
+	uint8_t *lies = right + array->parity * bytes;
+
+	if (!array_readable(array, member, 0))
+		return false;
+	batch->count = 0;
+	array_batch_add(batch, DISK_READ, member, lies, bytes, stripe->first * DISK_ALIGN_BYTES);
+	array_batch_run(batch);
+	if (!batch->transfers[0].result && memcmp(lies, right + s * bytes, bytes) == 0)
+		return false;
+	log_warn("disk", "volume %u (%s) had parity at %llu wrong", member,
+		batch->transfers[0].disk->path,
+		(unsigned long long)(stripe->first * DISK_ALIGN_BYTES));
+	return true;
+}
+
+static int parity_check(struct disk *disk, const struct stripe *stripe, bool amend,
+	struct array_batch *batch, uint8_t *data)
+{
+	struct array *array = disk->array;
+	uint64_t bytes = (uint64_t)stripe->width * DISK_ALIGN_BYTES;
+	uint8_t *parity = data + array->data * bytes;
+	const void *from[EC_DATA_MAX];
+	void *to[EC_PARITY_MAX];
+	int wrong = 0;
+
+	for (uint32_t s = 0; s < array->data; s++)
+		from[s] = data + s * bytes;
+	for (uint32_t p = 0; p < array->parity; p++)
+		to[p] = parity + p * bytes;
+	if (ec_encode(&array->ec, bytes, from, to))
+		return -EINVAL;
+	for (uint32_t p = 0; p < array->parity; p++) {
+		if (!parity_differs(batch, stripe, p, parity))
+			continue;
+		wrong++;
+		if (!amend)
+			continue;
+		batch->count = 0;
+		array_batch_add(batch, DISK_WRITE, (stripe->turn + array->data + p) % array->count,
+			parity + p * bytes, bytes, stripe->first * DISK_ALIGN_BYTES);
+		array_batch_run(batch);
+	}
+	return wrong;
+}
+
+int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *ret_wrong)
+{
+	struct array *array = disk->array;
+	struct stripe stripe = array_stripe(array, block);
+	uint64_t bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
+	uint64_t real = (uint64_t)stripe.blocks * DISK_ALIGN_BYTES;
+	struct array_batch *batch = (struct array_batch *)calloc(1, sizeof(*batch));
+	void *data = NULL;
+	int ret = -ENOMEM;
+
+	/* Data, what parity must be, and one shard of what it is. */
+	if (batch && posix_memalign(&data, DISK_ALIGN_BYTES, (array->count + 1) * bytes) == 0) {
+		batch->array = array;
+		memset(data, 0, array->data * bytes);
+		ret = array_read(disk, (uint8_t *)data, real, block * DISK_ALIGN_BYTES, 0);
+	}
+	if (!ret)
+		ret = parity_check(disk, &stripe, amend, batch, (uint8_t *)data);
+	free(data);
+	free(batch);
+	if (ret < 0)
+		return ret;
+	*ret_wrong = (uint32_t)ret;
+	return 0;
+}

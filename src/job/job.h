@@ -63,4 +63,12 @@ void job_lifecycle_close(struct job_lifecycle *job);
  * it. -ENOMEM, -EAGAIN. */
 int job_rebuild_start(struct reactor *reactor, struct store *store);
 
+/* ---- Scrub. ---- */
+struct job_scrub_opts {
+	struct store *store;
+	struct store_scrub_opts scrub;
+};
+/* Until the store quiesces; opts is borrowed until then. As above. */
+int job_scrub_start(struct reactor *reactor, const struct job_scrub_opts *opts);
+
 #endif

@@ -112,11 +112,11 @@ static int part_issue(struct remote_lane *lane, struct disk_io *io, uint32_t n)
 {
 	struct remote_slot *slot = &lane->slots[n];
 	struct wire_command body = {.op = op_of(io), .offset = io->offset, .bytes = io->bytes};
-	const struct iovec *iov = &io->iov[io->split.iov_idx];
+	const struct iovec *iov = io->iov_count ? &io->iov[io->split.iov_idx] : NULL;
 	int ret;
 
 	slot->io = io;
-	if (io->iov_count == 0) {
+	if (!iov) {
 		io->split.issued = true;
 	} else {
 		slot->data = (uint8_t *)iov->iov_base + io->split.at;

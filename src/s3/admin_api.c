@@ -227,7 +227,56 @@ static void tell_info(struct admin *admin)
 			(json_int_t)usage.log_bytes));
 }
 
+static void tell_scrub(struct admin *admin)
+{
+	struct store_scrub scrub;
+
+	store_scrub_status(admin->call->s3->store, &scrub);
+	done(admin, json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "running", scrub.running,
+			    "done_bytes", (json_int_t)scrub.done_bytes, "all_bytes",
+			    (json_int_t)scrub.all_bytes, "runs", (json_int_t)scrub.runs, "bytes",
+			    (json_int_t)scrub.bytes, "damaged", (json_int_t)scrub.damaged, "mended",
+			    (json_int_t)scrub.mended, "parity_mended",
+			    (json_int_t)scrub.parity_mended));
+}
+
 /* ---- Changing. ---- */
+
+/* {"path": PATH} */
+static void replace_volume(struct admin *admin)
+{
+	const char *path = json_string_value(json_object_get(admin->body, "path"));
+	uint64_t member;
+	int ret = slice_to_u64(admin->parts[1], &member) || member > UINT32_MAX ? -ENOENT : 0;
+
+	if (!ret)
+		ret = path ? store_volume_replace(admin->call->s3->store, (uint32_t)member, path)
+			   : -EINVAL;
+	if (ret == -ENOENT)
+		fail(admin, 404, "NotFound", "there is no such volume");
+	else if (ret == -EINVAL)
+		fail(admin, 400, "Invalid", "a path is wanted: absolute, or rdma://HOST:PORT/NAME");
+	else if (ret == -EEXIST)
+		fail(admin, 409, "Conflict", "that is already one of the store's volumes");
+	else if (ret == -EALREADY)
+		fail(admin, 409, "Conflict", "another volume waits to be replaced");
+	else if (ret == -EBUSY)
+		fail(admin, 409, "Conflict", "too many others are missing to give this one up");
+	else if (ret)
+		fail_errno(admin, ret, NULL);
+	else
+		tell_info(admin);
+}
+
+static void begin_scrub(struct admin *admin)
+{
+	int ret = store_scrub_ask(admin->call->s3->store);
+
+	if (ret)
+		fail(admin, 409, "Conflict", "a scrub is under way");
+	else
+		tell_scrub(admin);
+}
 
 static bool put(struct admin *admin, const json_t *description)
 {
@@ -492,12 +541,20 @@ static void run(struct admin *admin)
 
 	if (admin->count == 1 && is_part(admin, 0, "info") && get)
 		tell_info(admin);
+	else if (admin->count == 2 && is_part(admin, 0, "volumes") &&
+		 admin->call->request->method == S3_PUT)
+		replace_volume(admin);
+	else if (admin->count == 1 && is_part(admin, 0, "scrub") && get)
+		tell_scrub(admin);
+	else if (admin->count == 1 && is_part(admin, 0, "scrub") &&
+		 admin->call->request->method == S3_POST)
+		begin_scrub(admin);
 	else if (admin->count == 1 && is_part(admin, 0, "buckets") && get)
 		tell_buckets(admin);
 	else if (admin->count == 1 && is_part(admin, 0, "accounts") && get)
 		tell_accounts(admin);
 	else if (!is_part(admin, 0, "accounts"))
-		fail_errno(admin, -ENOENT, "there are info, buckets and accounts");
+		fail_errno(admin, -ENOENT, "there are info, buckets, scrub, volumes and accounts");
 	else if (admin->count == 2)
 		run_account(admin);
 	else if (is_part(admin, 2, "keys"))

@@ -45,6 +45,10 @@ struct config {
 			char secret_file[CONFIG_TEXT_MAX];
 			char device_name[CONFIG_TEXT_MAX]; /* "": rdma.device_name */
 		} remote;
+		struct {
+			uint64_t interval_s; /* 0: only when asked */
+			uint64_t bytes_per_s;
+		} scrub;
 	} storage;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */

@@ -62,6 +62,11 @@ const struct config_key CONFIG_KEYS[] = {
 		"for volumes rdma://HOST:PORT/NAME"),
 	TEXT("storage.remote.device_name", storage.remote.device_name, "",
 		"RDMA device to reach them by; empty: rdma.device_name"),
+	NUMBER("storage.scrub.interval_s", storage.scrub.interval_s, 0, 31536000, "604800",
+		"So long after a scrub the next one begins, which reads all bodies and mends what "
+		"is wrong; 0: only when asked by `nebulaio admin scrub`"),
+	BYTES("storage.scrub.bytes_per_s", storage.scrub.bytes_per_s, 1 * MIB, 1 * TIB, "32MiB",
+		"A scrub reads no faster"),
 	FLAG("storage.format", storage.format, "false",
 		"A new store may take a volume on which something else lies, and destroys that"),
 

@@ -47,6 +47,7 @@ struct server {
 	struct https *https;	    /* NULL: off */
 	struct rp_device *device;
 	struct remote *remote;
+	struct job_scrub_opts scrub;
 	struct rp_device_attr device_attr;
 	struct front_discovery *discovery; /* NULL: off */
 	struct core cores[LIMIT_CORES_MAX];
@@ -451,7 +452,12 @@ static int open_core(struct server *server, uint32_t core_idx)
 		return ret;
 	core->attached = true;
 	if (core_idx == 0) {
+		server->scrub = (struct job_scrub_opts){.store = server->store,
+			.scrub = {.interval_ns = config->storage.scrub.interval_s * NS_PER_S,
+				.bytes_per_s = config->storage.scrub.bytes_per_s}};
 		ret = job_rebuild_start(core->reactor, server->store);
+		if (!ret)
+			ret = job_scrub_start(core->reactor, &server->scrub);
 		if (ret)
 			return ret;
 	}

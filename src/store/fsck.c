@@ -233,6 +233,7 @@ static int fsck_run(struct fsck *fsck)
 	}
 	orphans_check(fsck);
 	snapshot_check(fsck);
+	fsck->report->repairable = fsck->store->volume.mended;
 	return fsck->report->bad_records || fsck->report->bad_checksums || fsck->report->overlaps ||
 			       fsck->report->lost_bytes
 		       ? -EUCLEAN

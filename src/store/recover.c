@@ -38,8 +38,16 @@ int recover_body_verify(struct volume *volume, const struct object *object)
 int recover_segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
 {
-	for (uint64_t at = 0; at < bytes; at += STORE_CHECK_BYTES) {
-		uint32_t len = (uint32_t)MIN(bytes - at, (uint64_t)STORE_CHECK_BYTES);
+	const struct recover_range range = {.to = bytes};
+
+	return recover_range_verify(volume, segment, &range, piece);
+}
+
+int recover_range_verify(struct volume *volume, const struct segment *segment,
+	const struct recover_range *range, uint8_t *piece)
+{
+	for (uint64_t at = range->from; at < range->to; at += STORE_CHECK_BYTES) {
+		uint32_t len = (uint32_t)MIN(range->to - at, (uint64_t)STORE_CHECK_BYTES);
 		uint32_t padded = ALIGN_UP(len, BLOCK_BYTES);
 
 		for (uint32_t done = 0; done < padded;) {
@@ -62,7 +70,7 @@ int recover_segment_verify(
 				.bytes = len,
 				.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
 
-			if (stripe_mend(volume, segment, &wrong, false))
+			if (stripe_mend(volume, segment, &wrong, range->amend))
 				return -EUCLEAN;
 			volume->mended++;
 		}

@@ -255,6 +255,8 @@ void store_quiesce(struct store *store)
 	atomic_store(&store->quiescing, true);
 	if (store->watcher)
 		fiber_wake(store->watcher);
+	if (store->scrubber)
+		fiber_wake(store->scrubber);
 	committer_end(store);
 	/* A failed index was logged; the log has everything, and the next start replays it. */
 	(void)applier_wait(store, atomic_load(&store->committer.published_seq));

@@ -357,6 +357,9 @@ struct store_fsck_report {
 	uint64_t buckets, objects, extents, bytes;
 	uint64_t bad_records, bad_checksums, overlaps,
 		lost_bytes; /* lost: neither free nor named */
+	/* Pieces of at most STORE_CHECK_BYTES that a volume has wrong and others right: no damage
+	 * yet; reading or a scrub mends them. */
+	uint64_t repairable;
 };
 /* Verifies the log, every record, that extents neither overlap nor leave the volume, and (deep)
  * every checksum. Replays the log first, as a start would. Writes findings to out as it goes. 0:
@@ -374,6 +377,30 @@ uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, ui
  * can be reached again and blank ones in the place of missing ones, and makes them whole, while all
  * goes on. At once when there is one volume. Fiber call of the first reactor. */
 void store_volumes_watch(struct store *store);
+
+/* Has a volume replaced by what lies at another path, which must be blank or it itself: soon, while
+ * all goes on; it is then rebuilt. -ENOENT: no such volume, or the store has only one; -EINVAL: the
+ * path; -EEXIST: another volume lies there; -EALREADY: one waits to be replaced; -EBUSY: too many
+ * others are missing to give it up. Any thread. */
+int store_volume_replace(struct store *store, uint32_t member, const char *path);
+
+/* ---- Scrub: reads all bodies at a leisurely rate and holds them against their checksums; over
+ * several volumes parity, too; and puts right what the others know. ---- */
+struct store_scrub_opts {
+	uint64_t interval_ns; /* from the end of one run to the next; 0: only when asked */
+	uint64_t bytes_per_s;
+};
+/* Until the store quiesces. Fiber call of the first reactor. */
+void store_scrub_watch(struct store *store, const struct store_scrub_opts *opts);
+/* Begins a run soon. -EALREADY: one is under way, or asked for. Any thread. */
+int store_scrub_ask(struct store *store);
+struct store_scrub {
+	bool running;
+	uint64_t done_bytes, all_bytes; /* of the run under way; all: about */
+	/* Since the start of the program. */
+	uint64_t runs, bytes, damaged, mended, parity_mended;
+};
+void store_scrub_status(struct store *store, struct store_scrub *ret_status);
 
 /* Of the medium, for the log and for people: "file …", "NVMe passthrough, …". */
 const char *store_medium(const struct store *store);

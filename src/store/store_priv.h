@@ -397,8 +397,10 @@ struct volume {
 	uint32_t paths_refused;		    /* one bit each: cannot be used, which was logged */
 	pthread_mutex_t lock;		    /* of super */
 	struct superblock super;
-	uint32_t uuid_crc; /* the log's CRCs start with it */
-	uint64_t mended;   /* pieces that a check found wrong and other volumes have right */
+	uint32_t uuid_crc;  /* the log's CRCs start with it */
+	int replace_member; /* to be replaced by replace_path, when that is not NULL; under lock */
+	char *replace_path;
+	uint64_t mended; /* pieces that a check found wrong and other volumes have right */
 };
 struct volume_opts {
 	const char *dir;
@@ -907,7 +909,10 @@ struct store {
 	_Atomic bool quiescing;
 	/* Puts that are open, by the parity of the phase that they began in: who moves the phase on
 	 * and waits knows that those before are over. */
-	struct fiber *watcher; /* of the volumes; on the committer's reactor */
+	struct fiber *watcher;	/* of the volumes; on the committer's reactor */
+	struct fiber *scrubber; /* there, too */
+	_Atomic bool scrub_asked;
+	_Atomic uint64_t scrub_done_bytes, scrub_all_bytes; /* of the run under way; 0: none is */
 	_Atomic uint32_t put_phase;
 	_Atomic uint32_t puts_open[2];
 	_Atomic uint64_t space_looked_ns;
@@ -951,6 +956,13 @@ int recover_scan(struct store *store);
 int recover_body_verify(struct volume *volume, const struct object *object);
 int recover_segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece);
+/* A part of a segment, from a multiple of STORE_CHECK_BYTES on. */
+struct recover_range {
+	uint64_t from, to;
+	bool amend; /* what other volumes have right is written anew */
+};
+int recover_range_verify(struct volume *volume, const struct segment *segment,
+	const struct recover_range *range, uint8_t *piece);
 /* Fills space and the buckets' counts from the snapshot. -ENOENT: there is none that counts. */
 int snapshot_read(struct store *store);
 /* The snapshot's bitmap alone, to be freed; also sets the buckets' counts. */

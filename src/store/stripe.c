@@ -541,5 +541,7 @@ void stripe_paths_free(struct volume *volume)
 {
 	for (uint32_t i = 0; i < volume->set_count; i++)
 		free(volume->set_paths[i]);
+	free(volume->replace_path);
+	volume->replace_path = NULL;
 	volume->set_count = 0;
 }

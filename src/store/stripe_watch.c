@@ -3,6 +3,7 @@
 #include "store/store_priv.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LOOK_NS NS_PER_S
@@ -40,7 +41,8 @@ static bool own_find(struct watch *watch)
 	for (uint32_t m = 0; m < store->volume.super.set_count; m++) {
 		struct disk *disk = disk_array_member(store->volume.disk, m);
 
-		if (!missing(store, m) || !disk || disk_revive(disk))
+		if (!missing(store, m) || !disk || store->volume.path_of[m] == STRIPE_PATH_NONE ||
+			disk_revive(disk))
 			continue;
 		if (stripe_member_known(store, m))
 			continue;
@@ -152,6 +154,93 @@ static void member_take(struct watch *watch)
 			strerror(-ret));
 }
 
+/* ---- Replacing. ---- */
+
+static bool path_of_another(const struct volume *volume, uint32_t member, const char *path)
+{
+	for (uint32_t i = 0; i < volume->set_count; i++)
+		if (volume->path_of[member] != i && strcmp(volume->set_paths[i], path) == 0)
+			return true;
+	return false;
+}
+
+static int replace_note(struct store *store, uint32_t member, const char *path)
+{
+	struct volume *volume = &store->volume;
+	uint32_t lost =
+		(uint32_t)__builtin_popcountll(disk_array_lost(volume->disk) & ~(1ull << member));
+
+	if (volume->replace_path)
+		return -EALREADY;
+	if (path_of_another(volume, member, path))
+		return -EEXIST;
+	if (lost + 1 > volume->super.set_parity)
+		return -EBUSY;
+	volume->replace_path = strdup(path);
+	if (!volume->replace_path)
+		return -ENOMEM;
+	volume->replace_member = (int)member;
+	return 0;
+}
+
+int store_volume_replace(struct store *store, uint32_t member, const char *path)
+{
+	struct volume *volume = &store->volume;
+	int ret;
+
+	if (!volume->set_count || member >= volume->super.set_count)
+		return -ENOENT;
+	/* DIR/volumes has a line for each, and relative names are whose? */
+	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
+		return -EINVAL;
+	pthread_mutex_lock(&volume->lock);
+	ret = replace_note(store, member, path);
+	pthread_mutex_unlock(&volume->lock);
+	return ret;
+}
+
+/* The place of a path that no member has, for the new one. */
+static uint32_t path_place(const struct volume *volume, uint32_t member)
+{
+	if (volume->path_of[member] != STRIPE_PATH_NONE)
+		return volume->path_of[member];
+	for (uint32_t i = 0; i < volume->set_count; i++) {
+		bool taken = false;
+
+		for (uint32_t m = 0; m < volume->super.set_count; m++)
+			taken |= volume->path_of[m] == i;
+		if (!taken)
+			return i;
+	}
+	return STRIPE_PATH_NONE;
+}
+
+/* On a helper thread: the old volume is given up, the new path stands in its place. */
+static void replace_run(void *arg)
+{
+	struct watch *watch = (struct watch *)arg;
+	struct volume *volume = &watch->store->volume;
+	uint32_t member, place;
+
+	pthread_mutex_lock(&volume->lock);
+	member = (uint32_t)volume->replace_member;
+	place = path_place(volume, member);
+	if (volume->replace_path && place != STRIPE_PATH_NONE) {
+		log_info("store", "volume %u (%s) is replaced by %s", member,
+			volume->set_paths[place], volume->replace_path);
+		disk_array_fail(volume->disk, member, -ESTALE);
+		free(volume->set_paths[place]);
+		volume->set_paths[place] = volume->replace_path;
+		volume->path_of[member] = STRIPE_PATH_NONE;
+		volume->paths_refused &= ~(1u << place);
+		watch->looks = 0;
+		if (stripe_remember(watch->store->dir, volume))
+			log_warn("store", "%s: the folder cannot remember it", watch->store->dir);
+	}
+	volume->replace_path = NULL;
+	pthread_mutex_unlock(&volume->lock);
+}
+
 /* ---- Watching. ---- */
 
 static bool any_missing(const struct store *store)
@@ -176,6 +265,7 @@ static void look(struct watch *watch)
 {
 	bool taken = false;
 
+	fiber_offload(replace_run, watch);
 	gone_take(watch->store);
 	while (any_missing(watch->store) && !atomic_load(&watch->store->quiescing)) {
 		fiber_offload(look_run, watch);

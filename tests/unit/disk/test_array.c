@@ -275,6 +275,56 @@ static void test_lies_are_found_and_mended(void **state)
 	fixture_end(&fixture);
 }
 
+static void test_parity_is_held_against_data(void **state)
+{
+	uint64_t block = disk_stripe(STRIPE_FIRST, 256);
+	struct fixture fixture;
+	uint32_t member, wrong = 9;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
+	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
+	assert_int_equal(wrong, 0);
+	/* The second of parity. */
+	member = (STRIPE_FIRST / 256 + 5) % 6;
+	spoil(&fixture, member, STRIPE_FIRST * BLOCK + 3 * BLOCK, BLOCK);
+	assert_int_equal(disk_array_parity(fixture.disk, block, false, &wrong), 0);
+	assert_int_equal(wrong, 1);
+	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
+	assert_int_equal(wrong, 1);
+	assert_int_equal(disk_array_parity(fixture.disk, block, true, &wrong), 0);
+	assert_int_equal(wrong, 0);
+	/* It carries two that are lost. */
+	array_reopen(&fixture, 1ull << ((member + 1) % 6) | 1ull << ((member + 2) % 6), 0);
+	stripe_expect(&fixture, STRIPE_FIRST, 256);
+	fixture_end(&fixture);
+}
+
+static void test_a_member_comes_back(void **state)
+{
+	struct fixture fixture;
+	struct disk *disk;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	disk = disk_array_member(fixture.disk, 1);
+	assert_int_equal(disk_array_return(fixture.disk, 1, disk), -EBUSY);
+	disk_array_fail(fixture.disk, 1, -ENOTCONN);
+	assert_int_equal(disk_array_lost(fixture.disk), 2);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
+	assert_int_equal(disk_array_return(fixture.disk, 1, disk), 0);
+	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_REBUILDING);
+	assert_true(disk_array_changed(fixture.disk));
+	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256), 1), 0);
+	disk_array_heal(fixture.disk, 1);
+	assert_int_equal(disk_array_lost(fixture.disk), 0);
+	disk_array_fail(fixture.disk, 0, -EIO);
+	disk_array_fail(fixture.disk, 2, -EIO);
+	stripe_expect(&fixture, STRIPE_FIRST, 256);
+	fixture_end(&fixture);
+}
+
 static void test_members_are_rebuilt(void **state)
 {
 	struct fixture fixture;
@@ -318,6 +368,8 @@ int main(void)
 		cmocka_unit_test(test_mirrors),
 		cmocka_unit_test(test_a_failed_write_gives_a_member_up),
 		cmocka_unit_test(test_lies_are_found_and_mended),
+		cmocka_unit_test(test_parity_is_held_against_data),
+		cmocka_unit_test(test_a_member_comes_back),
 		cmocka_unit_test(test_members_are_rebuilt),
 	};
 

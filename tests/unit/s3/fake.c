@@ -883,6 +883,26 @@ uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, ui
 	return 0;
 }
 
+int store_volume_replace(struct store *store, uint32_t member, const char *path)
+{
+	(void)store;
+	(void)member;
+	(void)path;
+	return -ENOENT; /* it has one volume */
+}
+
+int store_scrub_ask(struct store *store)
+{
+	(void)store;
+	return -EALREADY;
+}
+
+void store_scrub_status(struct store *store, struct store_scrub *ret_status)
+{
+	(void)store;
+	*ret_status = (struct store_scrub){0};
+}
+
 void store_usage(struct store *store, struct store_usage *ret_usage)
 {
 	*ret_usage = (struct store_usage){0};

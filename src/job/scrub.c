@@ -1,0 +1,15 @@
+/* job/scrub.c: bodies are read and held against their checksums from time to time. */
+#include "job/job.h"
+
+static void scrub_main(void *arg)
+{
+	const struct job_scrub_opts *opts = (const struct job_scrub_opts *)arg;
+
+	store_scrub_watch(opts->store, &opts->scrub);
+}
+
+int job_scrub_start(struct reactor *reactor, const struct job_scrub_opts *opts)
+{
+	/* Only read. */
+	return fiber_spawn(reactor, "scrub", scrub_main, (void *)(uintptr_t)opts);
+}
