@@ -27,6 +27,8 @@ DEFINE_COUNTER(answers, "nebulaio_discovery_total", "result=\"answered\"",
 	"Datagrams that looked for servers.");
 DEFINE_COUNTER(refusals, "nebulaio_discovery_total", "result=\"too_many\"",
 	"Datagrams that looked for servers.");
+DEFINE_COUNTER(failures, "nebulaio_discovery_total", "result=\"failed\"",
+	"Datagrams that looked for servers.");
 DEFINE_COUNTER(nonsense, "nebulaio_discovery_total", "result=\"malformed\"",
 	"Datagrams that looked for servers.");
 
@@ -102,10 +104,10 @@ static bool answer(struct front_discovery *front, const struct rp_wc *wc)
 	}
 	*reply = front->about;
 	discovery_answer(nonce, reply);
-	if (rp_ah_from_wc(front->pd, wc, slot, &wr.ah))
-		return false;
-	if (rp_post_send(front->qp, &wr, 1, &posted)) {
+	if (rp_ah_from_wc(front->pd, wc, slot, &wr.ah) ||
+		rp_post_send(front->qp, &wr, 1, &posted)) {
 		rp_ah_close(wr.ah);
+		counter_add(&failures, 1);
 		return false;
 	}
 	front->to[wc->wr_id] = wr.ah;

@@ -1,8 +1,13 @@
 /* rdma/verbs_ah.c: addresses of ports as verbs devices want them, and address handles. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rdma/verbs_priv.h"
+
+#define IPV4_AT	       20u
+#define IPV4_SOURCE_AT (IPV4_AT + 12u)
+#define GRH_SOURCE_AT  8u
 
 int verbs_ah_attr(const struct verbs_device *device, const struct rp_address *to,
 	struct ibv_ah_attr *ret_attr)
@@ -56,26 +61,47 @@ int verbs_ah_open(struct rp_pd *base, const struct rp_address *to, struct rp_ah 
 	return ah_new(pd, ibv_create_ah(pd->pd, &attr), ret_ah);
 }
 
+/* Whether the 40 bytes end in the IPv4 header of RoCE v2 (IBTA annex A17). What is before it has no
+ * meaning then, so one that looks like a routing header must fail in its checksum; only there, for
+ * soft-RoCE leaves it out on the way to itself. */
+static bool has_ipv4(const uint8_t *grh)
+{
+	const uint8_t *header = grh + IPV4_AT;
+	uint32_t sum = 0;
+
+	if (header[0] != 0x45)
+		return false;
+	if (grh[0] >> 4 != 6)
+		return true;
+	for (size_t i = 0; i < RP_GRH_BYTES - IPV4_AT; i += 2)
+		sum += (uint32_t)(header[i] << 8 | header[i + 1]);
+	return sum % 0xffff == 0;
+}
+
+/* Not ibv_create_ah_from_wc(3): that one answers from the address that the datagram went to, and
+ * has none for what came by a group. */
 int verbs_ah_from_wc(
 	struct rp_pd *base, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah)
 {
 	struct verbs_pd *pd = CONTAINER_OF(base, struct verbs_pd, base);
 	bool infiniband = pd->device->port.link_layer == IBV_LINK_LAYER_INFINIBAND;
-	struct ibv_wc from = {
-		.src_qp = wc->src_qpn,
-		.wc_flags = wc->has_grh ? IBV_WC_GRH : 0,
-		.slid = wc->slid,
-		.sl = wc->sl,
-		.dlid_path_bits = wc->path_bits,
-	};
-	struct ibv_grh header;
+	struct rp_address from = {.has_gid = wc->has_grh, .lid = wc->slid};
+	const uint8_t *header = grh;
+	struct ibv_ah_attr attr;
+	int err;
 
-	_Static_assert(sizeof(header) == RP_GRH_BYTES, "the header's size is no secret");
-	if (!wc->has_grh && !infiniband)
-		return -EINVAL;
-	memcpy(&header, grh, sizeof(header));
-	return ah_new(
-		pd, ibv_create_ah_from_wc(pd->pd, &from, &header, pd->device->port_num), ret_ah);
+	if (wc->has_grh && !infiniband && has_ipv4(header)) {
+		from.gid[10] = from.gid[11] = 0xff;
+		memcpy(from.gid + 12, header + IPV4_SOURCE_AT, 4);
+	} else if (wc->has_grh) {
+		memcpy(from.gid, header + GRH_SOURCE_AT, sizeof(from.gid));
+	}
+	err = verbs_ah_attr(pd->device, &from, &attr);
+	if (err)
+		return err;
+	attr.sl = infiniband ? wc->sl : attr.sl;
+	attr.src_path_bits = wc->path_bits;
+	return ah_new(pd, ibv_create_ah(pd->pd, &attr), ret_ah);
 }
 
 void verbs_ah_close(struct rp_ah *base)
