@@ -25,6 +25,7 @@ static const char USAGE[] =
 	"hint, not a proof: whoever connects authenticates.\n\n"
 	"      --device NAME      where to look: an RDMA device, or simulated (the default)\n"
 	"      --timeout SECONDS  how long to listen (default 1)\n"
+	"      --count N          do not listen on when so many have answered\n"
 	"      --group ADDRESS    multicast address (default " DISCOVERY_GROUP ")\n"
 	"      --json             one JSON object a line\n";
 
@@ -43,6 +44,7 @@ struct discover {
 struct discover_opts {
 	const char *device_name, *group;
 	uint64_t timeout_ns;
+	uint32_t count_max;
 	bool json;
 };
 
@@ -167,13 +169,14 @@ static void take(struct discover *discover, const struct rp_wc *wc)
 	slot_post(discover, wc->wr_id);
 }
 
-/* Asks now and then, for datagrams get lost, and takes what comes until the time is over. */
-static int listen_for(struct discover *discover, uint64_t timeout_ns)
+/* Asks now and then, for datagrams get lost, and takes what comes until the time is over or enough
+ * have answered. */
+static int listen_for(struct discover *discover, const struct discover_opts *opts)
 {
-	uint64_t now_ns = clock_now_ns(), end_ns = now_ns + timeout_ns, ask_ns = now_ns;
+	uint64_t now_ns = clock_now_ns(), end_ns = now_ns + opts->timeout_ns, ask_ns = now_ns;
 	struct pollfd wait = {.fd = rp_cq_fd(discover->cq), .events = POLLIN};
 
-	for (; now_ns < end_ns; now_ns = clock_now_ns()) {
+	for (; now_ns < end_ns && discover->count < opts->count_max; now_ns = clock_now_ns()) {
 		struct rp_wc wc;
 
 		if (now_ns >= ask_ns) {
@@ -185,7 +188,7 @@ static int listen_for(struct discover *discover, uint64_t timeout_ns)
 		}
 		while (rp_cq_poll(discover->cq, &wc, 1) > 0)
 			take(discover, &wc);
-		if (rp_cq_arm(discover->cq))
+		if (discover->count < opts->count_max && rp_cq_arm(discover->cq))
 			poll(&wait, 1, (int)((MIN(ask_ns, end_ns) - now_ns) / NS_PER_MS) + 1);
 		rp_cq_disarm(discover->cq);
 	}
@@ -251,7 +254,7 @@ static int discover_all(const struct discover_opts *opts)
 		err = discover_open(discover, opts);
 	}
 	if (!err)
-		err = listen_for(discover, opts->timeout_ns);
+		err = listen_for(discover, opts);
 	if (err) {
 		fprintf(stderr, "nebulaio discover: on %s: %s\n", opts->device_name,
 			err == -EINVAL ? "not a device name, or not a multicast address"
@@ -275,9 +278,11 @@ static int discover_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {{"device", required_argument, NULL, 'd'},
 		{"timeout", required_argument, NULL, 't'}, {"group", required_argument, NULL, 'g'},
-		{"json", no_argument, NULL, 'j'}, {0}};
+		{"json", no_argument, NULL, 'j'}, {"count", required_argument, NULL, 'n'}, {0}};
 	struct remote_opts defaults;
-	struct discover_opts opts = {.group = DISCOVERY_GROUP, .timeout_ns = NS_PER_S};
+	struct discover_opts opts = {
+		.group = DISCOVERY_GROUP, .timeout_ns = NS_PER_S, .count_max = SERVERS_MAX};
+	uint64_t count;
 	int option;
 	double seconds;
 	char *end;
@@ -303,6 +308,13 @@ static int discover_run(int argc, char **argv)
 				return cli_usage_error(
 					&CLI_DISCOVER, "--timeout is more than 0 and at most 60");
 			opts.timeout_ns = (uint64_t)(seconds * (double)NS_PER_S);
+			break;
+		case 'n':
+			if (slice_to_u64(slice_str(optarg), &count) || !count ||
+				count > SERVERS_MAX)
+				return cli_usage_error(&CLI_DISCOVER,
+					"--count is at least 1 and at most %u", SERVERS_MAX);
+			opts.count_max = (uint32_t)count;
 			break;
 		default:
 			return cli_usage_error(&CLI_DISCOVER, "what is '%s'?", argv[optind - 1]);

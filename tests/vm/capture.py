@@ -25,6 +25,7 @@ class Seen:
     def __init__(self):
         self.packets = collections.Counter()
         self.bytes = collections.Counter()
+        self.largest = 0  # payload of one packet
         self.tcp_bytes = 0
         self.dscps = collections.Counter()  # of the RDMA WRITE packets
 
@@ -86,7 +87,9 @@ class Capture:
                 self.seen.dscps[frame[15] >> 2] += 1
             headers = 8 + 12 + 4 + (16 if opcode in RETH_OPCODES else 0) + (4 if opcode in AETH_OPCODES else 0) + \
                 (4 if opcode in IMM_OPCODES else 0)
-            self.seen.bytes[opcode] += total - ip_bytes - headers - (flags >> 4 & 3)
+            payload = total - ip_bytes - headers - (flags >> 4 & 3)
+            self.seen.bytes[opcode] += payload
+            self.seen.largest = max(self.seen.largest, payload)
 
     def stop(self):
         """What went by until now, what waits in the queue with it. Idempotent."""

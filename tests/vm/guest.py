@@ -14,7 +14,9 @@ BUILD = pathlib.Path(os.environ["BUILD_DIR"])
 PROGRAM = pathlib.Path(os.environ["NEBULAIO"])
 DEVICE = "rxe0"
 NETDEV = "eth0"
+# The NVMe controller's namespaces: one for files, one for jobs that take it as it is.
 DISK = "/dev/nvme0n1"
+RAW_BLOCK, RAW_PASSTHROUGH = "/dev/nvme0n2", "/dev/ng0n2"
 DATA = pathlib.Path("/mnt/data")
 SERVER_ADDRESS = "192.0.2.1"
 CLIENT_ADDRESS = "192.0.2.2"
@@ -22,9 +24,9 @@ AGENT_PORT = 7000
 ACCESS_KEY = "vm-access-key"
 SECRET_KEY = "vm-secret-key-0123456789"
 # An emulated machine on two busy cores: generous, and never waited for when all is well.
-READY_SECONDS_MAX = 150
-STOP_SECONDS_MAX = 60
-COPY_SECONDS_MAX = 240
+READY_SECONDS_MAX = 300
+STOP_SECONDS_MAX = 120
+COPY_SECONDS_MAX = 300
 
 CONFIG = """\
 data:
@@ -52,7 +54,7 @@ rdma:
 """
 
 
-def run(*command, check=True, timeout=60, **options):
+def run(*command, check=True, timeout=COPY_SECONDS_MAX, **options):
     return subprocess.run(command, check=check, capture_output=True, text=True, timeout=timeout, **options)
 
 
@@ -62,7 +64,9 @@ def spawn(argv):
 
 
 def set_up(address):
-    """The link with its address, a file system on the NVMe disk, and the RDMA device."""
+    """The link with its address, a file system on the NVMe disk, and the RDMA device; once in a guest."""
+    if DATA.is_mount():
+        return
     run("ip", "address", "add", f"{address}/24", "dev", NETDEV)
     run("ip", "link", "set", NETDEV, "up")
     run("rdma", "link", "add", DEVICE, "type", "rxe", "netdev", NETDEV)
@@ -136,9 +140,10 @@ class Server:
         self.log = DATA / "nebulaio.log"
         self.process = None
 
-    def start(self):
+    def start(self, *settings):
+        sets = [word for setting in settings for word in ("--set", setting)]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([PROGRAM, "serve", "--config", self.config], stdout=subprocess.PIPE,
+            self.process = subprocess.Popen([PROGRAM, "serve", "--config", self.config, *sets], stdout=subprocess.PIPE,
                                             stderr=log)
         deadline = time.monotonic() + READY_SECONDS_MAX
         text = b""
