@@ -47,6 +47,8 @@ struct front_native_opts {
 	uint32_t inline_bytes_max; /* bodies in capsules, at most; clients ask for what they want */
 	uint32_t cq_size;	   /* at least so much; more when sessions_max needs it */
 	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
+	uint8_t retry_count, rnr_retry_count;	    /* as rp_qp_attr has them */
+	uint32_t ack_timeout_us;		    /* the same; 0: the provider's */
 	uint32_t max_inline_data;     /* bytes that a send takes at post time; 0: none */
 	uint64_t idle_timeout_ns;     /* of a session without requests; 0: none */
 	uint64_t request_timeout_ns;  /* a transfer of which nothing moves for so long */
@@ -85,13 +87,15 @@ struct front_token_opts {
 	struct s3 *s3;
 	struct flow_core *core; /* where the queue pairs live */
 	struct rp_device *device;
-	struct rp_pd *pd;	      /* in which the region's arenas are registered … */
-	const uint32_t *lkeys;	      /* … by these keys */
-	uint32_t queue_pairs_max;     /* of all: 1 to LIMIT_TOKEN_QUEUE_PAIRS_MAX */
-	uint64_t idle_timeout_ns;     /* of a queue pair without requests; 0: none */
-	uint64_t transfer_timeout_ns; /* of a whole transfer */
-	bool strict;		      /* refuse what older clients append to a token */
-	uint64_t dc_key;	      /* of the targets that DC tokens name */
+	struct rp_pd *pd;		      /* in which the region's arenas are registered … */
+	const uint32_t *lkeys;		      /* … by these keys */
+	uint32_t queue_pairs_max;	      /* of all: 1 to LIMIT_TOKEN_QUEUE_PAIRS_MAX */
+	uint64_t idle_timeout_ns;	      /* of a queue pair without requests; 0: none */
+	uint64_t transfer_timeout_ns;	      /* of a whole transfer */
+	uint8_t retry_count, rnr_retry_count; /* as rp_qp_attr has them */
+	uint32_t ack_timeout_us;	      /* the same; 0: the provider's */
+	bool strict;			      /* refuse what older clients append to a token */
+	uint64_t dc_key;		      /* of the targets that DC tokens name */
 };
 /* Before the reactors run. -EINVAL, -ENOMEM, or the device's error. */
 int front_token_open(const struct front_token_opts *opts, struct front_token **ret_front);

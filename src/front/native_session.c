@@ -48,8 +48,9 @@ static int session_qp_open(struct native_session *session)
 			.max_inline_data =
 				MIN(MIN(NATIVE_INLINE_WR_BYTES, front->opts.max_inline_data),
 					front->attr.max_inline_data)},
-		.retry_count = 7,
-		.rnr_retry_count = 7,
+		.retry_count = front->opts.retry_count,
+		.rnr_retry_count = front->opts.rnr_retry_count,
+		.timeout_us = front->opts.ack_timeout_us,
 		.context = session,
 	};
 	struct rp_qp_cap cap;
@@ -237,6 +238,20 @@ static int lanes_open(struct native_session *session, const struct capsule_keys 
 	return ret ? ret : aead_open(keys->server_capsule, &session->out.aead);
 }
 
+static void session_tell(const struct native_session *session)
+{
+	struct rp_qp_info info;
+	char text[RP_QP_INFO_TEXT_BYTES];
+
+	/* Asking the device is a system call. */
+	if (log_level_now > LOG_DEBUG)
+		return;
+	rp_qp_info(session->qp, &info);
+	rp_qp_info_text(&info, text, sizeof(text));
+	log_debug("rdma", "%s: session %llu of %s, %s", session->peer,
+		(unsigned long long)session->id, session->identity.access_key, text);
+}
+
 static void open_session(
 	struct native_session *session, const uint8_t auth_key[32], const uint8_t transcript[32])
 {
@@ -260,8 +275,7 @@ static void open_session(
 	capsule_proof_finish(&welcome, CAPSULE_WELCOME);
 	session->phase = NATIVE_OPEN;
 	counter_add(&sessions_opened, 1);
-	log_debug("rdma", "%s: session %llu of %s", session->peer, (unsigned long long)session->id,
-		session->identity.access_key);
+	session_tell(session);
 	setup_send(session, &welcome);
 }
 

@@ -132,8 +132,9 @@ static int qp_open(struct token_qp *qp, struct front_token *front, enum rp_qp_ty
 			.max_recv_wr = 1,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
-		.retry_count = 7,
-		.rnr_retry_count = 7,
+		.retry_count = front->opts.retry_count,
+		.rnr_retry_count = front->opts.rnr_retry_count,
+		.timeout_us = front->opts.ack_timeout_us,
 		.context = qp,
 	};
 	int ret = rp_qp_open(front->opts.pd, &attr, &qp->qp);

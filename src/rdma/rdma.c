@@ -295,7 +295,7 @@ void rp_qp_info_text(const struct rp_qp_info *info, char *text, size_t size)
 
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why)
 {
-	char text[320];
+	char text[RP_QP_INFO_TEXT_BYTES];
 
 	PROBE2(rdma_qp_failed, info->qpn, info->dest_qpn);
 	rp_qp_info_text(info, text, sizeof(text));

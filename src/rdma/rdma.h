@@ -163,7 +163,12 @@ struct rp_open_opts {
 	const char *device_name;
 	uint8_t ib_port; /* 0: the first active */
 	int gid_index;	 /* -1: choose, and log the choice */
-	uint8_t dscp;	 /* of the packets that our queue pairs send, 0 to 63; verbs on RoCE */
+	/* Of the packets that our queue pairs send; the verbs provider only. */
+	uint8_t traffic_class; /* the IP header's byte, on RoCE; 0: as the kernel has it */
+	uint8_t service_level; /* 0 to 15; 0: as the connection manager says */
+	/* Payload at most, 256 to 4096: of connections the peer's is counted too, if it has said
+	 * one. 0, the port's; more than the port's is -EMSGSIZE, other values -EINVAL. */
+	uint32_t path_mtu;
 };
 /* -ENODEV: no such device (the log says which there are); -EINVAL: the name does not parse. */
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device);
@@ -246,6 +251,7 @@ struct rp_qp_info {
 void rp_qp_info(struct rp_qp *qp, struct rp_qp_info *ret_info);
 /* One line: "RC queue pair 17 of rxe0: state ERR, sq_psn 0x…". Providers log it as a warning
  * when a queue pair's first work request fails that was not merely flushed. */
+#define RP_QP_INFO_TEXT_BYTES 320u
 void rp_qp_info_text(const struct rp_qp_info *info, char *text, size_t size);
 
 /* ---- Connection manager: events, like rdma_cm's, by IP address and port. ---- */
@@ -259,8 +265,9 @@ enum rp_cm_type {
 	RP_CM_GROUP_JOINED,
 	RP_CM_GROUP_FAILED,
 };
-/* InfiniBand's REQ carries 56 past rdma_cm's own header; one of them says how many are used. */
-#define RP_PRIVATE_BYTES_MAX 55u
+/* InfiniBand's REQ carries 56 past rdma_cm's own header; one of them says how many are used, one
+ * the path MTU that the sender is limited to. */
+#define RP_PRIVATE_BYTES_MAX 54u
 struct rp_conn_request;
 struct rp_cm_event {
 	enum rp_cm_type type;

@@ -13,8 +13,8 @@
 
 #include "rdma/verbs_priv.h"
 
-#define GIDS_MAX 512u
-#define DSCP_MAX 63u /* six bits, RFC 2474 */
+#define GIDS_MAX	  512u
+#define SERVICE_LEVEL_MAX 15u /* four bits, IBTA volume 1, 7.7.5 */
 
 /* ---- Finding. ---- */
 
@@ -88,6 +88,32 @@ static int choose_port(struct verbs_device *device, uint8_t wanted)
 	else
 		log_error("rdma", "%s: no port is active; see `rdma link`", name);
 	return -ENETDOWN;
+}
+
+/* False: no MTU that there is. */
+static bool mtu_of(uint32_t bytes, enum ibv_mtu *ret_mtu)
+{
+	uint32_t code = bytes ? IBV_MTU_256 : 0;
+
+	while (code && code < IBV_MTU_4096 && 128u << code < bytes)
+		code++;
+	*ret_mtu = (enum ibv_mtu)code;
+	return !bytes || 128u << code == bytes;
+}
+
+static int limit_mtu(struct verbs_device *device)
+{
+	if (device->mtu_limit > device->port.active_mtu) {
+		log_error("rdma",
+			"%s: a path MTU of %u is asked for, and its port does %u; its network "
+			"interface's MTU decides that (`ip link`)",
+			ibv_get_device_name(device->context->device), 128u << device->mtu_limit,
+			128u << device->port.active_mtu);
+		return -EMSGSIZE;
+	}
+	if (device->mtu_limit)
+		device->port.active_mtu = device->mtu_limit;
+	return 0;
 }
 
 /* ---- GIDs. ---- */
@@ -216,6 +242,8 @@ static int open_context(struct verbs_device *device, const struct verbs_name *na
 		return -err;
 	err = choose_port(device, name->port);
 	if (!err)
+		err = limit_mtu(device);
+	if (!err)
 		err = choose_gid(device, gid_index);
 	if (err)
 		return err;
@@ -240,6 +268,7 @@ static int verbs_open(const struct rp_open_opts *opts, struct rp_device **ret_de
 {
 	struct verbs_device *device;
 	struct verbs_name name;
+	enum ibv_mtu mtu_limit;
 	int gid_index;
 	int err = verbs_name_parse(opts->device_name, &name);
 
@@ -251,15 +280,16 @@ static int verbs_open(const struct rp_open_opts *opts, struct rp_device **ret_de
 	}
 	if (!name.port)
 		name.port = opts->ib_port;
-	if (opts->dscp > DSCP_MAX)
+	if (opts->service_level > SERVICE_LEVEL_MAX || !mtu_of(opts->path_mtu, &mtu_limit))
 		return -EINVAL;
 	gid_index = name.gid_index >= 0 ? name.gid_index : opts->gid_index;
 	device = calloc(1, sizeof(*device));
 	if (!device)
 		return -ENOMEM;
 	device->base.ops = &rp_verbs_ops;
-	/* The two low bits are for congestion notification. */
-	device->traffic_class = (uint8_t)(opts->dscp << 2);
+	device->traffic_class = opts->traffic_class;
+	device->service_level = opts->service_level;
+	device->mtu_limit = mtu_limit;
 	device->epoll_fd = device->timer_fd = device->event_fd = -1;
 	err = open_context(device, &name, gid_index);
 	if (err) {

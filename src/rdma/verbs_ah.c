@@ -13,7 +13,7 @@ int verbs_ah_attr(const struct verbs_device *device, const struct rp_address *to
 	struct ibv_ah_attr *ret_attr)
 {
 	bool infiniband = device->port.link_layer == IBV_LINK_LAYER_INFINIBAND;
-	struct ibv_ah_attr attr = {.port_num = device->port_num};
+	struct ibv_ah_attr attr = {.port_num = device->port_num, .sl = device->service_level};
 
 	if (infiniband ? !to->lid : !to->has_gid || !device->has_gid)
 		return -EINVAL;

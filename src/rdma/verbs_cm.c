@@ -87,20 +87,21 @@ bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *i
 
 /* ---- Private data. ---- */
 
-static uint8_t private_pack(
-	enum rp_qp_type type, struct slice data, uint8_t out[RP_PRIVATE_BYTES_MAX + 1])
+static uint8_t private_pack(const struct verbs_device *device, enum rp_qp_type type,
+	struct slice data, uint8_t out[VERBS_HELLO_BYTES])
 {
 	out[0] = (uint8_t)(data.len | PRIVATE_OURS | (type == RP_QP_UC ? PRIVATE_UC : 0));
 	if (data.len)
 		memcpy(out + 1, data.data, data.len);
-	return (uint8_t)(data.len + 1);
+	out[data.len + 1] = (uint8_t)device->mtu_limit;
+	return (uint8_t)(data.len + 2);
 }
 
 /* False: these are not the bytes that a peer of ours sends. */
-static bool private_unpack(
-	struct slice data, struct rp_cm_event *ret_event, enum rp_qp_type *ret_type)
+static bool private_unpack(struct slice data, struct rp_cm_event *ret_event,
+	enum rp_qp_type *ret_type, enum ibv_mtu *ret_mtu)
 {
-	uint8_t first, len;
+	uint8_t first, len, mtu;
 
 	if (!data.len)
 		return false;
@@ -110,8 +111,9 @@ static bool private_unpack(
 		return false;
 	ret_event->private_len = len;
 	memcpy(ret_event->private_data, data.data + 1, len);
-	if (ret_type)
-		*ret_type = first & PRIVATE_UC ? RP_QP_UC : RP_QP_RC;
+	mtu = data.len > len + 1u ? (uint8_t)data.data[len + 1] : 0;
+	*ret_mtu = mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? mtu : 0;
+	*ret_type = first & PRIVATE_UC ? RP_QP_UC : RP_QP_RC;
 	return true;
 }
 
@@ -213,6 +215,11 @@ static void conn_down(struct verbs_qp *qp, enum rp_cm_type type)
 	tell(qp, type);
 }
 
+static enum ibv_mtu mtu_least(enum ibv_mtu mtu, enum ibv_mtu limit)
+{
+	return limit && limit < mtu ? limit : mtu;
+}
+
 /* What rdma_cm says for a state, with our own retries and timers in it. */
 static int qp_move(
 	struct verbs_qp *qp, enum ibv_qp_state state, const struct verbs_request *passive)
@@ -229,6 +236,13 @@ static int qp_move(
 	}
 	if (mask & IBV_QP_AV && attr.ah_attr.is_global && qp->device->traffic_class)
 		attr.ah_attr.grh.traffic_class = qp->device->traffic_class;
+	if (mask & IBV_QP_AV && qp->device->service_level)
+		attr.ah_attr.sl = qp->device->service_level;
+	if (mask & IBV_QP_PATH_MTU) {
+		/* Both ends must have the same, so each knows the other's limit. */
+		attr.path_mtu = mtu_least(attr.path_mtu, qp->device->mtu_limit);
+		attr.path_mtu = mtu_least(attr.path_mtu, qp->peer_mtu);
+	}
 	attr.min_rnr_timer = VERBS_MIN_RNR_TIMER;
 	attr.retry_cnt = qp->retry_count;
 	attr.rnr_retry = qp->rnr_retry_count;
@@ -307,7 +321,7 @@ int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct
 		return -EISCONN;
 	}
 	qp->deadline_ns = deadline_ns;
-	qp->hello_bytes = private_pack(qp->type, private_data, qp->hello);
+	qp->hello_bytes = private_pack(qp->device, qp->type, private_data, qp->hello);
 	snprintf(qp->peer, sizeof(qp->peer), "%s:%u", address, port);
 	untell(qp);
 	qp->conn = VERBS_CONN_RESOLVING;
@@ -355,11 +369,12 @@ static void on_route_resolved(struct verbs_qp *qp)
 /* The reply is there. Only now does the queue pair leave INIT. */
 static bool on_reply(struct verbs_qp *qp, struct slice data, struct rp_cm_event *ret_event)
 {
+	enum rp_qp_type type;
 	int err = 0;
 
 	*ret_event = (struct rp_cm_event){.type = RP_CM_ESTABLISHED, .qp = &qp->base};
 	memcpy(ret_event->peer, qp->peer, sizeof(qp->peer));
-	if (!private_unpack(data, ret_event, NULL)) {
+	if (!private_unpack(data, ret_event, &type, &qp->peer_mtu)) {
 		attempt_fail(qp, RP_CM_UNREACHABLE, "the reply is not one of ours");
 		return false;
 	}
@@ -381,11 +396,14 @@ static bool on_reply(struct verbs_qp *qp, struct slice data, struct rp_cm_event 
 static bool on_rejected(
 	struct verbs_qp *qp, int status, struct slice data, struct rp_cm_event *ret_event)
 {
+	enum rp_qp_type type;
+	enum ibv_mtu mtu;
+
 	*ret_event = (struct rp_cm_event){.type = RP_CM_REJECTED, .qp = &qp->base};
 	memcpy(ret_event->peer, qp->peer, sizeof(qp->peer));
 	/* Whoever else rejects is the connection manager over there: nobody listens. */
 	if ((status != REJECT_CONSUMER && !verbs_is_iwarp(qp->device)) ||
-		!private_unpack(data, ret_event, NULL)) {
+		!private_unpack(data, ret_event, &type, &mtu)) {
 		attempt_fail(qp, RP_CM_UNREACHABLE, "nobody listens there");
 		return false;
 	}
@@ -423,8 +441,8 @@ static bool on_request(struct verbs_device *device, const struct verbs_notice *n
 		why = "out of memory";
 	else if (!verbs_is_ours(device, notice->id))
 		why = "it came in on another device";
-	else if (!private_unpack(
-			 slice_of(notice->data, notice->data_bytes), ret_event, &request->type))
+	else if (!private_unpack(slice_of(notice->data, notice->data_bytes), ret_event,
+			 &request->type, &request->peer_mtu))
 		why = "its private data is not of our kind";
 	if (why) {
 		log_warn("rdma", "%s: connection rejected: %s", ret_event->peer, why);
@@ -450,7 +468,7 @@ static int accept_locked(
 	struct verbs_request *request, struct verbs_qp *qp, struct slice private_data)
 {
 	struct rdma_conn_param param = conn_param(qp);
-	uint8_t data[RP_PRIVATE_BYTES_MAX + 1];
+	uint8_t data[VERBS_HELLO_BYTES];
 	int err;
 
 	if (request->gone)
@@ -463,13 +481,14 @@ static int accept_locked(
 	request->responder_resources = param.responder_resources;
 	request->initiator_depth = param.initiator_depth;
 	qp->id = request->id;
+	qp->peer_mtu = request->peer_mtu;
 	err = qp_bring_up(qp, request);
 	if (err) {
 		qp->id = NULL;
 		return err;
 	}
 	param.private_data = data;
-	param.private_data_len = private_pack(qp->type, private_data, data);
+	param.private_data_len = private_pack(qp->device, qp->type, private_data, data);
 	qp->id->context = &qp->handle;
 	qp->conn = VERBS_CONN_ACCEPTED;
 	memcpy(qp->peer, request->peer, sizeof(qp->peer));
@@ -498,11 +517,11 @@ void verbs_reject(struct rp_conn_request *base, struct slice private_data)
 {
 	struct verbs_request *request = request_of(base);
 	struct verbs_device *device = request->device;
-	uint8_t data[RP_PRIVATE_BYTES_MAX + 1];
+	uint8_t data[VERBS_HELLO_BYTES];
 
 	pthread_mutex_lock(&device->lock);
-	if (!request->gone &&
-		rdma_reject(request->id, data, private_pack(RP_QP_RC, private_data, data)))
+	if (!request->gone && rdma_reject(request->id, data,
+				      private_pack(request->device, RP_QP_RC, private_data, data)))
 		log_debug("rdma", "%s did not wait for its rejection", request->peer);
 	rdma_destroy_id(request->id);
 	request_free(request);

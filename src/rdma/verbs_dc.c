@@ -69,7 +69,9 @@ static int to_rtr(struct verbs_device *device, struct ibv_qp *qp, bool target)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = device->port.active_mtu,
-		.ah_attr = {.port_num = device->port_num, .is_global = device->has_gid},
+		.ah_attr = {.port_num = device->port_num,
+			.sl = device->service_level,
+			.is_global = device->has_gid},
 		.min_rnr_timer = VERBS_MIN_RNR_TIMER,
 	};
 

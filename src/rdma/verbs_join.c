@@ -14,7 +14,7 @@ int verbs_qp_address(struct rp_qp *base, struct rp_address *ret_address)
 		.lid = device->port.lid,
 		.qpn = base->num,
 		.psn = qp->psn,
-		.mtu = 128u << device->port.active_mtu,
+		.mtu = 128u << device->port.active_mtu, /* within our own limit */
 	};
 	if (device->has_gid)
 		memcpy(ret_address->gid, device->gid.gid.raw, sizeof(ret_address->gid));

@@ -41,6 +41,9 @@ uint32_t verbs_gid_score(const struct ibv_gid_entry *entry, bool link_up);
 void verbs_gid_text(const union ibv_gid *gid, char *text, size_t text_bytes);
 
 /* ---- Devices (verbs.c). ---- */
+/* Private data as it is sent: its length and flags, the data, the path MTU's code. */
+#define VERBS_HELLO_BYTES (RP_PRIVATE_BYTES_MAX + 2u)
+
 struct verbs_device {
 	struct rp_device base;
 	struct ibv_context *context;
@@ -52,8 +55,10 @@ struct verbs_device {
 	struct ibv_gid_entry gid;
 	uint32_t inline_bytes_max;
 	uint8_t traffic_class; /* the IP header's, of what we send */
-	bool dc;	       /* dynamically connected transport */
-	int raw_err;	       /* 0: raw packet queue pairs can be had, or why not */
+	uint8_t service_level;
+	enum ibv_mtu mtu_limit; /* of our own choice; 0: none, the port's */
+	bool dc;		/* dynamically connected transport */
+	int raw_err;		/* 0: raw packet queue pairs can be had, or why not */
 	atomic_uint open_objects;
 	/* The connection manager's part: all below under the lock. */
 	pthread_mutex_t lock;
@@ -142,7 +147,8 @@ struct verbs_qp {
 	struct rdma_cm_id *id; /* NULL while there is no connection and none is tried */
 	uint64_t deadline_ns;
 	char peer[64];
-	uint8_t hello[RP_PRIVATE_BYTES_MAX + 1];
+	enum ibv_mtu peer_mtu; /* that it is limited to; 0: it has not said */
+	uint8_t hello[VERBS_HELLO_BYTES];
 	uint8_t hello_bytes;
 	struct list link;
 	struct list told_link;
@@ -183,7 +189,7 @@ struct verbs_notice {
 	int status;
 	struct rdma_cm_id *id;
 	uint8_t responder_resources, initiator_depth;
-	uint8_t data[RP_PRIVATE_BYTES_MAX + 1];
+	uint8_t data[VERBS_HELLO_BYTES];
 	uint8_t data_bytes;
 	struct ibv_ah_attr group; /* of a group that was joined */
 	uint32_t group_qkey;
@@ -196,6 +202,7 @@ struct verbs_request {
 	struct rdma_cm_id *id;
 	enum rp_qp_type type;
 	bool gone; /* the peer gave up */
+	enum ibv_mtu peer_mtu;
 	uint8_t responder_resources, initiator_depth;
 	char peer[64];
 };

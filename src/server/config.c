@@ -459,12 +459,27 @@ static int check_storage(const struct config *config, struct config_error *ret_e
 	return 0;
 }
 
+/* What a number's bounds cannot say. */
+static int check_rdma(const struct config *config, struct config_error *ret_error)
+{
+	uint64_t mtu = config->rdma.path_mtu;
+
+	if (!mtu || (mtu >= 256 && !(mtu & (mtu - 1))))
+		return 0;
+	return config_refuse(ret_error,
+		"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and 4096, and 0 "
+		"takes the port's",
+		(unsigned long long)mtu);
+}
+
 int config_check(const struct config *config, bool development, struct config_error *ret_error)
 {
 	int ret = check_https(config, development, ret_error);
 
 	if (!ret)
 		ret = check_storage(config, ret_error);
+	if (!ret)
+		ret = check_rdma(config, ret_error);
 
 	if (ret)
 		return ret;

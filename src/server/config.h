@@ -120,6 +120,12 @@ struct config {
 		uint64_t max_sge;
 		uint64_t cq_size;
 		uint64_t max_inline_data;
+		uint64_t path_mtu;
+		uint64_t service_level;
+		int64_t traffic_class;
+		uint64_t retry_count;
+		uint64_t rnr_retry;
+		uint64_t timeout;
 		uint64_t sessions_max;
 		uint64_t idle_timeout_s;
 		uint64_t request_timeout_s;

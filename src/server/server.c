@@ -101,7 +101,11 @@ static struct rp_open_opts device_opts(const struct config *config)
 		.device_name = config->rdma.device_name,
 		.ib_port = (uint8_t)config->rdma.ib_port,
 		.gid_index = (int)config->rdma.gid_index,
-		.dscp = (uint8_t)config->network.dscp,
+		.traffic_class = (uint8_t)(config->rdma.traffic_class < 0
+						   ? (int64_t)config->network.dscp << 2
+						   : config->rdma.traffic_class),
+		.service_level = (uint8_t)config->rdma.service_level,
+		.path_mtu = (uint32_t)config->rdma.path_mtu,
 	};
 }
 
@@ -211,6 +215,12 @@ static int open_s3(struct server *server)
 	return ret;
 }
 
+/* As IBTA encodes it (volume 1, 9.9.1.6): 4.096 us * 2^timeout. */
+static uint32_t ack_timeout_us(const struct config *config)
+{
+	return (uint32_t)((4096ull << config->rdma.timeout) / 1000);
+}
+
 static int open_device(struct server *server)
 {
 	const struct config *config = &server->config;
@@ -250,6 +260,9 @@ static int open_native(struct server *server, struct core *core)
 		.max_recv_wr = (uint32_t)config->rdma.max_recv_wr,
 		.max_sge = (uint32_t)config->rdma.max_sge,
 		.max_inline_data = (uint32_t)config->rdma.max_inline_data,
+		.retry_count = (uint8_t)config->rdma.retry_count,
+		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,
+		.ack_timeout_us = ack_timeout_us(config),
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
 		.request_timeout_ns = config->rdma.request_timeout_s * NS_PER_S,
 		.lease_bytes = config->rdma.lease_bytes,
@@ -295,6 +308,9 @@ static int open_token(struct server *server, struct core *core)
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
 		.transfer_timeout_ns = config->rdma.token_timeout_s * NS_PER_S,
 		.strict = config->rdma.strict_token,
+		.retry_count = (uint8_t)config->rdma.retry_count,
+		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,
+		.ack_timeout_us = ack_timeout_us(config),
 		.dc_key = config->rdma.dc_key,
 	};
 	int ret = front_token_open(&opts, &core->token);

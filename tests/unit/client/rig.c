@@ -83,7 +83,8 @@ struct rig *rig_open(const struct rig_opts *opts)
 	struct region_opts region_opts = {.bytes = 192 * MIB, .core_count = 1, .name = "rig"};
 	struct reactor_opts reactor_opts = {.cpu = -1};
 	struct rp_open_opts device_opts = {.device_name = "simulated", .gid_index = -1};
-	struct front_native_opts front_opts = {.sessions_max = 8};
+	struct front_native_opts front_opts = {
+		.sessions_max = 8, .retry_count = 7, .rnr_retry_count = 7};
 	int ret = -1;
 
 	if (opts)

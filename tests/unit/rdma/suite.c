@@ -119,7 +119,8 @@ void end_open(struct end *end, const struct end_opts *opts)
 {
 	struct rp_open_opts open = {
 		.device_name = opts->device_name ? opts->device_name : suite->device_name,
-		.gid_index = suite->gid_index};
+		.gid_index = suite->gid_index,
+		.path_mtu = opts->path_mtu};
 
 	*end = (struct end){.device = opts->share};
 	if (!end->device) {

@@ -36,6 +36,7 @@ struct end {
 };
 struct end_opts {
 	const char *device_name; /* NULL: the suite's */
+	uint32_t path_mtu;	 /* of the device; 0: the port's */
 	uint32_t cqe_count;	 /* 0: 1024 */
 	struct rp_qp_attr attr;	 /* queues and type are filled in */
 	uint64_t mem_bytes;	 /* 0: 1 MiB */

@@ -45,6 +45,72 @@ static void test_port_and_gid(void **state)
 	assert_int_equal(open_as(":1:2:3", -1), -EINVAL);
 }
 
+static uint32_t mtu_between(uint32_t connecting, uint32_t accepting)
+{
+	const struct end_opts a = {.path_mtu = connecting, .attr = plain.attr};
+	const struct end_opts b = {.path_mtu = accepting, .attr = plain.attr};
+	struct rp_qp_info at_a, at_b;
+	struct pair pair;
+
+	pair_open(&pair, &a, &b);
+	memset(pair.a.mem, (int)(connecting >> 8) + 1, 65536);
+	memset(pair.b.mem, 0, 65536);
+	assert_int_equal(post_send_sge(&pair.a, one_sided(RP_WRITE, 1, &pair.b, 0),
+				 sge_at(&pair.a, 0, 65536)),
+		0);
+	wc_expect(&pair.a, &pair.b, 1, RP_WC_SUCCESS);
+	assert_memory_equal(pair.b.mem, pair.a.mem, 65536);
+	rp_qp_info(pair.a.qp, &at_a);
+	rp_qp_info(pair.b.qp, &at_b);
+	assert_int_equal(at_a.path_mtu, at_b.path_mtu);
+	pair_close(&pair);
+	return at_a.path_mtu;
+}
+
+/* Each end's limit holds for both, and the device has it. */
+static void test_path_mtu(void **state)
+{
+	struct rp_open_opts opts = {
+		.device_name = verbs.device_name, .gid_index = -1, .path_mtu = 1024};
+	struct rp_device_attr attr;
+	struct rp_device *device;
+
+	(void)state;
+	assert_int_equal(mtu_between(256, 0), 256);
+	assert_int_equal(mtu_between(0, 512), 512);
+	assert_int_equal(mtu_between(1024, 256), 256);
+	assert_int_equal(rp_open(&opts, &device), 0);
+	rp_device_attr(device, &attr);
+	assert_int_equal(attr.active_mtu, 1024);
+	rp_close(device);
+	opts.path_mtu = 1000;
+	assert_int_equal(rp_open(&opts, &device), -EINVAL);
+	opts.path_mtu = 128;
+	assert_int_equal(rp_open(&opts, &device), -EINVAL);
+	opts.path_mtu = 0;
+	opts.service_level = 16;
+	assert_int_equal(rp_open(&opts, &device), -EINVAL);
+}
+
+static void test_retries_and_timeout(void **state)
+{
+	const struct end_opts patient = {
+		.attr = {.retry_count = 5, .rnr_retry_count = 6, .timeout_us = 67108}};
+	struct rp_qp_info info;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, &patient, NULL);
+	rp_qp_info(pair.a.qp, &info);
+	assert_int_equal(info.retry_count, 5);
+	assert_int_equal(info.rnr_retry_count, 6);
+	assert_int_equal(info.timeout_us, 67108);
+	rp_qp_info(pair.b.qp, &info);
+	assert_int_equal(info.retry_count, 7);
+	assert_int_equal(info.rnr_retry_count, 7);
+	pair_close(&pair);
+}
+
 static void test_nobody_at_the_address(void **state)
 {
 	struct rp_cm_event event;
@@ -148,6 +214,8 @@ static void test_foreign_peer_is_rejected(void **state)
 
 static const struct CMUnitTest verbs_tests[] = {
 	cmocka_unit_test(test_port_and_gid),
+	cmocka_unit_test(test_path_mtu),
+	cmocka_unit_test(test_retries_and_timeout),
 	cmocka_unit_test(test_nobody_at_the_address),
 	cmocka_unit_test(test_close_forgets_completions),
 	cmocka_unit_test(test_foreign_peer_is_rejected),

@@ -169,6 +169,46 @@ static void test_rules_of_the_whole(void **state)
 	assert_says("three quarters");
 }
 
+/* How queue pairs talk. */
+static void test_rdma_keys(void **state)
+{
+	static const struct {
+		const char *key, *value, *says; /* NULL: taken */
+	} cases[] = {
+		{"rdma.path_mtu", "2048", NULL},
+		{"rdma.path_mtu", "4097", "rdma.path_mtu"},
+		{"rdma.service_level", "15", NULL},
+		{"rdma.service_level", "16", "rdma.service_level"},
+		{"rdma.traffic_class", "106", NULL},
+		{"rdma.traffic_class", "-1", NULL},
+		{"rdma.traffic_class", "256", "rdma.traffic_class"},
+		{"rdma.retry_count", "0", NULL},
+		{"rdma.retry_count", "8", "rdma.retry_count"},
+		{"rdma.rnr_retry", "8", "rdma.rnr_retry"},
+		{"rdma.timeout", "24", NULL},
+		{"rdma.timeout", "0", "rdma.timeout"},
+		{"rdma.max_sge", "0", "rdma.max_sge"},
+		{"rdma.ib_port", "255", "rdma.ib_port"},
+		{"rdma.gid_index", "-2", "rdma.gid_index"},
+		{"rdma.max_inline_data", "4097", "rdma.max_inline_data"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		config_defaults(&config);
+		assert_int_equal(config_set(&config, cases[i].key, cases[i].value, "--set", &error),
+			cases[i].says ? -EINVAL : 0);
+		if (cases[i].says)
+			assert_says(cases[i].says);
+		else
+			assert_int_equal(config_check(&config, true, &error), 0);
+	}
+	config_defaults(&config);
+	config.rdma.path_mtu = 1000;
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("rdma.path_mtu: 1000 is no RDMA MTU");
+}
+
 /* HTTPS is on by itself only where the server may make its own certificate, and nobody said
  * otherwise. */
 static void test_https(void **state)
@@ -212,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_rules_of_the_whole),
+		cmocka_unit_test(test_rdma_keys),
 		cmocka_unit_test(test_https),
 	};
 
