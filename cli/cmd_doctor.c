@@ -1,5 +1,6 @@
 /* cli/cmd_doctor.c: `nebulaio doctor`: what this host can do for the server, what it cannot, and
  * the command that changes it. */
+#include <dirent.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,24 +10,27 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/file.h"
 #include "doctor.h"
 #include "remote.h"
 #include "server/config.h"
 #include "server/hardware.h"
 
 static const char USAGE[] =
-	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE]\n"
+	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE] [--sysfs DIR]\n"
 	"\n"
-	"Looks at the host: memory limits, huge pages, NUMA, kernel, io_uring, RDMA devices,\n"
-	"ports and GIDs, network interfaces, NVMe passthrough. Says what each finding means\n"
-	"and which command changes it. Exit code 1 when something is broken.\n"
+	"Looks at the host: memory limits, huge pages, NUMA placement, kernel, clock, io_uring,\n"
+	"RDMA devices, ports, GIDs and error counters, network interfaces with PFC, ECN and\n"
+	"AF_XDP, NVMe passthrough. Says what each finding means and which command changes it.\n"
+	"Exit code 1 when something is broken.\n"
 	"\n"
 	"  --config FILE   judge by this configuration (and the environment's NEBULAIO_*): its\n"
 	"                  memory.bytes, and what it asks of GPUs, DPU and network\n"
 	"  --setup         run the fixes that only change limits or load modules, as root; shows\n"
 	"                  each command and asks first\n"
 	"  --yes           with --setup: do not ask\n"
-	"  --json          an array of findings\n";
+	"  --json          an array of findings\n"
+	"  --sysfs DIR     read devices' attributes there instead of in /sys: another host's copy\n";
 
 static const char *const STATE_NAMES[] = {"ok", "info", "warn", "FAIL"};
 
@@ -65,18 +69,33 @@ void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
 	finding->safe = safe;
 }
 
-bool doctor_read(const char *path, char *buf, size_t buf_bytes)
+bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, const char *fmt, ...)
 {
-	FILE *file = fopen(path, "re");
-	bool ok;
+	char path[DOCTOR_PATH_BYTES];
+	int len = snprintf(path, sizeof(path), "%s/", doctor->sysfs);
+	va_list args;
 
-	if (!file)
-		return false;
-	ok = fgets(buf, (int)buf_bytes, file) != NULL;
-	fclose(file);
-	if (ok)
-		buf[strcspn(buf, "\n")] = '\0';
-	return ok;
+	va_start(args, fmt);
+	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
+	va_end(args);
+	return file_line(path, buf, buf_bytes);
+}
+
+void doctor_each(struct doctor *doctor, const char *folder, doctor_each_fn *fn)
+{
+	char path[DOCTOR_PATH_BYTES];
+	struct dirent **entries;
+	int count;
+
+	snprintf(path, sizeof(path), "%s/%s", doctor->sysfs, folder);
+	count = scandir(path, &entries, NULL, alphasort);
+	for (int i = 0; i < count; i++) {
+		if (entries[i]->d_name[0] != '.')
+			fn(doctor, entries[i]->d_name);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
 }
 
 static void print_text(const struct doctor *doctor)
@@ -188,9 +207,10 @@ static int doctor_run(int argc, char **argv)
 		{"setup", no_argument, NULL, 's'},
 		{"yes", no_argument, NULL, 'y'},
 		{"config", required_argument, NULL, 'c'},
+		{"sysfs", required_argument, NULL, 'f'},
 		{0},
 	};
-	static struct doctor doctor;
+	static struct doctor doctor = {.sysfs = "/sys"};
 	static struct config config;
 	bool json = false, set_up = false, yes = false;
 	const char *file = NULL;
@@ -207,6 +227,8 @@ static int doctor_run(int argc, char **argv)
 		yes |= option == 'y';
 		if (option == 'c')
 			file = optarg;
+		if (option == 'f')
+			doctor.sysfs = optarg;
 	}
 	if (optind < argc)
 		return cli_usage_error(&CLI_DOCTOR, "unexpected argument '%s'", argv[optind]);
@@ -218,8 +240,9 @@ static int doctor_run(int argc, char **argv)
 	doctor_check_kernel(&doctor);
 	doctor_check_rdma(&doctor);
 	doctor_check_network(&doctor);
+	doctor_check_placement(&doctor);
 	doctor_check_disks(&doctor);
-	hardware_check(&config, "/sys", note_hardware, &doctor);
+	hardware_check(&config, doctor.sysfs, note_hardware, &doctor);
 	if (json)
 		print_json(&doctor);
 	else

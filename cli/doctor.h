@@ -27,6 +27,7 @@ struct doctor {
 	struct finding findings[FINDINGS_MAX];
 	size_t count;
 	unsigned long long region_bytes; /* what the server is going to lock */
+	const char *sysfs;		 /* "/sys", or a copy */
 };
 
 /* Adds a finding; what is printf-style. Returns it for why and fix, never NULL. */
@@ -38,13 +39,19 @@ void doctor_why(struct finding *finding, const char *text, ...)
 void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* First line of a small file of /proc or /sys, without its end; false when it cannot be read. */
-bool doctor_read(const char *path, char *buf, size_t buf_bytes);
+#define DOCTOR_PATH_BYTES 512
+/* The first line of a file below sysfs, as file_line(). */
+bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* fn for each entry of a folder below sysfs, by name. */
+typedef void doctor_each_fn(struct doctor *doctor, const char *name);
+void doctor_each(struct doctor *doctor, const char *folder, doctor_each_fn *fn);
 
 void doctor_check_memory(struct doctor *doctor);
 void doctor_check_kernel(struct doctor *doctor);
 void doctor_check_rdma(struct doctor *doctor);
 void doctor_check_network(struct doctor *doctor);
+void doctor_check_placement(struct doctor *doctor);
 void doctor_check_disks(struct doctor *doctor);
 
 #endif

@@ -1,5 +1,4 @@
 /* cli/doctor_fabric.c: RDMA devices, their ports and addresses, and the network below them. */
-#include <dirent.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -29,16 +28,15 @@ static void check_gids(struct doctor *doctor, struct ibv_context *context, const
 	unsigned shown = 0, version2 = 0;
 
 	for (int i = 0; i < attr->gid_tbl_len && shown < GIDS_SHOWN_MAX; i++) {
-		char path[300], type[64], text[48];
+		char type[64], text[48];
 		union ibv_gid gid;
 		size_t len = 0;
 
 		if (ibv_query_gid(context, port, i, &gid) ||
 			(!gid.global.subnet_prefix && !gid.global.interface_id))
 			continue;
-		snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%u/gid_attrs/types/%d",
-			device, port, i);
-		if (!doctor_read(path, type, sizeof(type)))
+		if (!doctor_sysfs(doctor, type, sizeof(type),
+			    "class/infiniband/%s/ports/%u/gid_attrs/types/%d", device, port, i))
 			snprintf(type, sizeof(type), "type unknown");
 		for (unsigned b = 0; b < 16; b += 2)
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%02x%02x",
@@ -145,58 +143,4 @@ void doctor_check_rdma(struct doctor *doctor)
 		"real one of any network card");
 	doctor_fix(finding, false,
 		"modprobe rdma_rxe && rdma link add rxe0 type rxe netdev INTERFACE");
-}
-
-/* ---- The network. ---- */
-
-static void check_flow_control(struct doctor *doctor, const char *name)
-{
-	char path[300], value[32];
-	struct finding *finding;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/ecn/roce_np/enable", name);
-	if (access(path, F_OK) != 0) {
-		snprintf(path, sizeof(path), "/sys/class/net/%s/ecn/roce_np/enable/3", name);
-		if (access(path, F_OK) != 0)
-			return;
-	}
-	if (doctor_read(path, value, sizeof(value)) && strcmp(value, "0") != 0) {
-		doctor_note(doctor, FINDING_OK, "network", "%s: ECN for RoCE is on", name);
-		return;
-	}
-	finding = doctor_note(doctor, FINDING_WARN, "network", "%s: ECN for RoCE is off", name);
-	doctor_why(finding, "under congestion RoCE drops packets and retransmits");
-	doctor_fix(finding, false, "echo 1 > %s; mlnx_qos -i %s --pfc 0,0,0,1,0,0,0,0", path, name);
-}
-
-static void check_interface(struct doctor *doctor, const char *name)
-{
-	char path[300], mtu[32], state[32], driver[256];
-	ssize_t len;
-
-	snprintf(path, sizeof(path), "/sys/class/net/%s/mtu", name);
-	if (!doctor_read(path, mtu, sizeof(mtu)))
-		return;
-	snprintf(path, sizeof(path), "/sys/class/net/%s/operstate", name);
-	if (!doctor_read(path, state, sizeof(state)))
-		snprintf(state, sizeof(state), "unknown");
-	snprintf(path, sizeof(path), "/sys/class/net/%s/device/driver", name);
-	len = readlink(path, driver, sizeof(driver) - 1);
-	driver[len > 0 ? len : 0] = '\0';
-	doctor_note(doctor, FINDING_INFO, "network", "%s: %s, MTU %s, driver %s", name, state, mtu,
-		len > 0 ? strrchr(driver, '/') + 1 : "none (virtual)");
-	check_flow_control(doctor, name);
-}
-
-void doctor_check_network(struct doctor *doctor)
-{
-	struct dirent *entry;
-	DIR *dir = opendir("/sys/class/net");
-
-	while (dir && (entry = readdir(dir)) != NULL) {
-		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "lo") != 0)
-			check_interface(doctor, entry->d_name);
-	}
-	if (dir)
-		closedir(dir);
 }

@@ -92,31 +92,10 @@ static void check_huge_pages(struct doctor *doctor)
 	doctor_fix(finding, true, "sysctl -w vm.nr_hugepages=%llu", total - free_pages + wanted);
 }
 
-static void check_numa(struct doctor *doctor)
-{
-	unsigned nodes = 0;
-	struct dirent *entry;
-	DIR *dir = opendir("/sys/devices/system/node");
-
-	while (dir && (entry = readdir(dir)) != NULL)
-		nodes += strncmp(entry->d_name, "node", 4) == 0 && entry->d_name[4] >= '0' &&
-			 entry->d_name[4] <= '9';
-	if (dir)
-		closedir(dir);
-	if (nodes > 1)
-		doctor_note(doctor, FINDING_INFO, "memory",
-			"%u NUMA nodes: keep the server on the node of its RDMA device (numactl "
-			"--cpunodebind --membind)",
-			nodes);
-	else
-		doctor_note(doctor, FINDING_OK, "memory", "one NUMA node: nothing to place");
-}
-
 void doctor_check_memory(struct doctor *doctor)
 {
 	check_limits(doctor);
 	check_huge_pages(doctor);
-	check_numa(doctor);
 }
 
 static void check_io_uring(struct doctor *doctor)
@@ -192,8 +171,8 @@ static void check_clock(struct doctor *doctor)
 	char source[64];
 	struct finding *finding;
 
-	if (!doctor_read("/sys/devices/system/clocksource/clocksource0/current_clocksource", source,
-		    sizeof(source)))
+	if (!doctor_sysfs(doctor, source, sizeof(source),
+		    "devices/system/clocksource/clocksource0/current_clocksource"))
 		return;
 	if (!strcmp(source, "tsc") || !strcmp(source, "kvm-clock") ||
 		!strcmp(source, "arch_sys_counter")) {

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define PATH_BYTES 512
 #define NAME_BYTES 64
 
@@ -75,20 +77,11 @@ static bool line_of(const struct check *check, char *buf, size_t buf_bytes, cons
 	char path[PATH_BYTES];
 	va_list args;
 	int len = snprintf(path, sizeof(path), "%s/", check->sysfs);
-	FILE *file;
-	bool ok;
 
 	va_start(args, fmt);
 	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
 	va_end(args);
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	ok = fgets(buf, (int)buf_bytes, file) != NULL;
-	fclose(file);
-	if (ok)
-		buf[strcspn(buf, "\n")] = '\0';
-	return ok;
+	return file_line(path, buf, buf_bytes);
 }
 
 /* ---- The RDMA device of the configuration. ---- */

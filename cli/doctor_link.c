@@ -1,0 +1,268 @@
+/* cli/doctor_link.c: what lies below RDMA and AF_XDP: network interfaces with their flow control
+ * and congestion settings, what ports count when packets are lost, which NUMA node a device is on.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "doctor.h"
+#include "server/hardware.h"
+
+#define NAME_BYTES 64
+
+/* ---- Interfaces. ---- */
+
+/* The driver of the device that the interface stands for; false: there is none. */
+static bool driver_of(const struct doctor *doctor, const char *interface, char name[NAME_BYTES])
+{
+	char path[DOCTOR_PATH_BYTES], target[DOCTOR_PATH_BYTES];
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "%s/class/net/%s/device/driver", doctor->sysfs, interface);
+	len = readlink(path, target, sizeof(target) - 1);
+	if (len <= 0)
+		return false;
+	target[len] = '\0';
+	return slice_copy_str(slice_str(basename(target)), name, NAME_BYTES) == 0;
+}
+
+/* IEEE 802.1Qbb. Only where something loses by its absence: below an RDMA device. */
+static void check_pfc(struct doctor *doctor, const char *name)
+{
+	uint8_t priorities;
+	struct finding *finding;
+	int err = hardware_pfc(name, &priorities);
+
+	if (err) {
+		doctor_note(doctor, FINDING_INFO, "network",
+			"%s: its driver does not tell whether it has priority flow control: %s",
+			name, strerror(-err));
+		return;
+	}
+	if (priorities) {
+		doctor_note(doctor, FINDING_OK, "network",
+			"%s: priority flow control, mask of priorities 0x%02x", name, priorities);
+		return;
+	}
+	finding =
+		doctor_note(doctor, FINDING_WARN, "network", "%s: no priority flow control", name);
+	doctor_why(
+		finding, "when a switch's buffer is full, RoCE packets are dropped and sent again");
+	doctor_fix(finding, false, "dcb pfc set dev %s prio-pfc 3:on   # and on the switch", name);
+}
+
+/* NVIDIA's files, one for each priority: the notification point sends congestion packets, the
+ * reaction point heeds them. */
+static void check_ecn(struct doctor *doctor, const char *name)
+{
+	static const char *const POINTS[] = {"roce_np", "roce_rp"};
+
+	for (size_t i = 0; i < ARRAY_LEN(POINTS); i++) {
+		char mask[9] = "........", text[16];
+		struct finding *finding;
+		bool told = false;
+
+		for (unsigned priority = 0; priority < 8; priority++) {
+			if (!doctor_sysfs(doctor, text, sizeof(text),
+				    "class/net/%s/ecn/%s/enable/%u", name, POINTS[i], priority))
+				continue;
+			told = true;
+			if (text[0] == '1')
+				mask[priority] = (char)('0' + priority);
+		}
+		if (!told)
+			continue;
+		if (strcmp(mask, "........") != 0) {
+			doctor_note(doctor, FINDING_OK, "network",
+				"%s: ECN for RoCE (%s) is on for priorities %s", name, POINTS[i],
+				mask);
+			continue;
+		}
+		finding = doctor_note(doctor, FINDING_WARN, "network",
+			"%s: ECN for RoCE (%s) is off for every priority", name, POINTS[i]);
+		doctor_why(finding, "under congestion RoCE drops packets and sends them again");
+		doctor_fix(finding, false, "echo 1 > /sys/class/net/%s/ecn/%s/enable/3", name,
+			POINTS[i]);
+	}
+}
+
+/* MLNX_OFED's; others say it to `dcb app show`. */
+static void check_trust(struct doctor *doctor, const char *name)
+{
+	char trust[32];
+	struct finding *finding;
+
+	if (!doctor_sysfs(doctor, trust, sizeof(trust), "class/net/%s/qos/trust", name))
+		return;
+	if (!strcmp(trust, "dscp")) {
+		doctor_note(doctor, FINDING_OK, "network",
+			"%s: a packet's DSCP decides its priority", name);
+		return;
+	}
+	finding = doctor_note(doctor, FINDING_WARN, "network",
+		"%s: a packet's priority comes from %s, not from its DSCP", name, trust);
+	doctor_why(finding, "network.dscp has no effect on this card's queues");
+	doctor_fix(finding, false, "mlnx_qos -i %s --trust dscp", name);
+}
+
+/* By the driver, as Linux 6.1 has them: asking the interface itself means to put a program on it.
+ */
+static const char *af_xdp_way(const char *driver)
+{
+	static const char *const zero_copy[] = {"i40e", "ice", "igc", "ixgbe", "mlx5_core", "nfp"};
+	static const char *const native[] = {"bnxt_en", "ena", "igb", "ixgbevf", "mlx4_en", "qede",
+		"sfc", "virtio_net", "vmxnet3"};
+
+	for (size_t i = 0; i < ARRAY_LEN(zero_copy); i++) {
+		if (!strcmp(driver, zero_copy[i]))
+			return "its driver has zero-copy mode";
+	}
+	for (size_t i = 0; i < ARRAY_LEN(native); i++) {
+		if (!strcmp(driver, native[i]))
+			return "its driver has native mode, with a copy";
+	}
+	return "generic mode; what its driver can do is not known here";
+}
+
+static unsigned rx_queues(const struct doctor *doctor, const char *name)
+{
+	char path[DOCTOR_PATH_BYTES];
+	unsigned count = 0;
+
+	do
+		snprintf(path, sizeof(path), "%s/class/net/%s/queues/rx-%u", doctor->sysfs, name,
+			count);
+	while (access(path, F_OK) == 0 && ++count < 1024);
+	return count;
+}
+
+static void check_interface(struct doctor *doctor, const char *name)
+{
+	char where[DOCTOR_PATH_BYTES], driver[NAME_BYTES], mtu[32], state[32];
+	bool has_driver;
+
+	if (!strcmp(name, "lo") ||
+		!doctor_sysfs(doctor, mtu, sizeof(mtu), "class/net/%s/mtu", name))
+		return;
+	if (!doctor_sysfs(doctor, state, sizeof(state), "class/net/%s/operstate", name))
+		snprintf(state, sizeof(state), "unknown");
+	has_driver = driver_of(doctor, name, driver);
+	doctor_note(doctor, FINDING_INFO, "network", "%s: %s, MTU %s, driver %s", name, state, mtu,
+		has_driver ? driver : "none (virtual)");
+	doctor_note(doctor, FINDING_INFO, "network", "%s: AF_XDP: %s; %u receive queues", name,
+		af_xdp_way(has_driver ? driver : ""), rx_queues(doctor, name));
+	snprintf(where, sizeof(where), "%s/class/net/%s/device/infiniband", doctor->sysfs, name);
+	if (access(where, F_OK) == 0)
+		check_pfc(doctor, name);
+	check_ecn(doctor, name);
+	check_trust(doctor, name);
+}
+
+void doctor_check_network(struct doctor *doctor)
+{
+	doctor_each(doctor, "class/net", check_interface);
+}
+
+/* ---- What ports count. ---- */
+
+/* Not errors each, but signs of what is wrong on the way. */
+static const struct {
+	const char *file, *why;
+} COUNTERS[] = {
+	{"counters/link_downed", "the link went down: cable, transceiver or switch"},
+	{"counters/symbol_error", "the cable or transceiver is bad"},
+	{"counters/port_rcv_errors", "packets came in broken: cable or transceiver"},
+	{"counters/port_xmit_discards", "packets could not be sent: the switch does not take them"},
+	{"hw_counters/out_of_sequence", "packets were lost on the way: PFC or ECN is missing"},
+	{"hw_counters/packet_seq_err", "the peer lost packets of ours: PFC or ECN is missing"},
+	{"hw_counters/local_ack_timeout_err", "the peer did not answer in time, see rdma.timeout"},
+	{"hw_counters/rnr_nak_retry_err", "a receiver was never ready: its process hangs"},
+	{"hw_counters/out_of_buffer", "a receive was not posted in time"},
+	{"hw_counters/np_ecn_marked_roce_packets",
+		"switches marked packets: the path is congested"},
+	{"hw_counters/rp_cnp_handled", "we were told to slow down: the path is congested"},
+	{"hw_counters/retry_exceeded_err", "the peer did not answer: it died, or packets are lost"},
+	{"hw_counters/rcvd_seq_err", "packets were lost on the way"},
+	{"hw_counters/send_rnr_err", "a receive was not posted in time"},
+};
+
+static void check_port_counters(struct doctor *doctor, const char *device, unsigned port)
+{
+	unsigned seen = 0, shown = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(COUNTERS); i++) {
+		char text[32];
+		uint64_t value;
+
+		if (!doctor_sysfs(doctor, text, sizeof(text), "class/infiniband/%s/ports/%u/%s",
+			    device, port, COUNTERS[i].file) ||
+			slice_to_u64(slice_str(text), &value))
+			continue;
+		seen++;
+		if (!value)
+			continue;
+		shown++;
+		doctor_why(
+			doctor_note(doctor, FINDING_INFO, "rdma", "%s port %u: %s is %llu", device,
+				port, strchr(COUNTERS[i].file, '/') + 1, (unsigned long long)value),
+			"%s; since the driver was loaded: look whether it grows", COUNTERS[i].why);
+	}
+	if (seen && !shown)
+		doctor_note(doctor, FINDING_OK, "rdma",
+			"%s port %u: %u counters of errors and congestion, all 0", device, port,
+			seen);
+}
+
+static void check_counters(struct doctor *doctor, const char *device)
+{
+	char text[32];
+
+	for (unsigned port = 1; doctor_sysfs(doctor, text, sizeof(text),
+		     "class/infiniband/%s/ports/%u/state", device, port);
+		port++)
+		check_port_counters(doctor, device, port);
+}
+
+/* ---- NUMA. ---- */
+
+static void tell_node(struct doctor *doctor, const char *kind, const char *name)
+{
+	char node[16], cpus[128];
+
+	if (!doctor_sysfs(doctor, node, sizeof(node), "class/%s/%s/device/numa_node", kind, name) ||
+		node[0] == '-')
+		return;
+	if (!doctor_sysfs(doctor, cpus, sizeof(cpus), "devices/system/node/node%s/cpulist", node))
+		snprintf(cpus, sizeof(cpus), "unknown");
+	doctor_why(doctor_note(doctor, FINDING_INFO, "memory", "%s is on NUMA node %s", name, node),
+		"its processors: %s; numactl --cpunodebind=%s --membind=%s nebulaio serve …", cpus,
+		node, node);
+}
+
+static void tell_rdma_node(struct doctor *doctor, const char *name)
+{
+	tell_node(doctor, "infiniband", name);
+}
+
+static void tell_nvme_node(struct doctor *doctor, const char *name)
+{
+	tell_node(doctor, "nvme", name);
+}
+
+void doctor_check_placement(struct doctor *doctor)
+{
+	char nodes[64];
+
+	doctor_each(doctor, "class/infiniband", check_counters);
+	if (!doctor_sysfs(doctor, nodes, sizeof(nodes), "devices/system/node/online") ||
+		!strcmp(nodes, "0")) {
+		doctor_note(doctor, FINDING_OK, "memory", "one NUMA node: nothing to place");
+		return;
+	}
+	doctor_note(doctor, FINDING_INFO, "memory",
+		"NUMA nodes %s: keep the server on the node of its RDMA device", nodes);
+	doctor_each(doctor, "class/infiniband", tell_rdma_node);
+	doctor_each(doctor, "class/nvme", tell_nvme_node);
+}
