@@ -30,7 +30,7 @@ static const char USAGE[] =
 	"                  each command and asks first\n"
 	"  --yes           with --setup: do not ask\n"
 	"  --json          an array of findings\n"
-	"  --sysfs DIR     read devices' attributes there instead of in /sys: another host's copy\n";
+	"  --sysfs DIR     read devices' attributes there and not in /sys: another host's copy\n";
 
 static const char *const STATE_NAMES[] = {"ok", "info", "warn", "FAIL"};
 

@@ -467,8 +467,8 @@ static int check_rdma(const struct config *config, struct config_error *ret_erro
 	if (!mtu || (mtu >= 256 && !(mtu & (mtu - 1))))
 		return 0;
 	return config_refuse(ret_error,
-		"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and 4096, and 0 "
-		"takes the port's",
+		"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and 4096, "
+		"and 0 takes the port's",
 		(unsigned long long)mtu);
 }
 
