@@ -30,7 +30,7 @@ static void on_request(struct rp_cm_event *event)
 	struct flow_listener *listener = rp_listener_context(event->listener);
 
 	if (!listener->accepting || listener->request.request) {
-		log_warn("flow", "%s: refused: busy with another stream", event->peer);
+		log_info("flow", "%s: refused: busy with another stream", event->peer);
 		refuse(event->request, LINK_BUSY);
 		return;
 	}
