@@ -233,6 +233,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->session = NULL;
 	call->bounce = NULL;
 	call->lease = NULL;
+	call->pages = NULL;
 	call->sealed = NULL;
 	call->endpoint = NULL;
 	call->by_token = false;
@@ -411,8 +412,10 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	client_runs_end(call, 0);
 	call->session = NULL;
 	call->attempts++;
+	/* Pages that were told of are not told again: who lists goes on behind them. */
 	if (client->transport == NEB_STRICT || !call->idempotent ||
-		call->attempts >= CLIENT_ATTEMPTS_MAX || clock_now_ns() >= call->deadline_ns) {
+		(call->pages && call->pages->count) || call->attempts >= CLIENT_ATTEMPTS_MAX ||
+		clock_now_ns() >= call->deadline_ns) {
 		snprintf(call->result.message, sizeof(call->result.message), "%s", why);
 		client_call_finish(call, error);
 		return;
@@ -456,7 +459,7 @@ void client_call_finish(struct client_call *call, int error)
 		call_give(call);
 		return;
 	}
-	if (result->status == 503 && busy_again(call))
+	if (result->status == 503 && !(call->pages && call->pages->count) && busy_again(call))
 		return;
 	if (result->status == 400 && strcmp(result->code, "BufferTooSmall") == 0)
 		error = -EMSGSIZE;
@@ -695,12 +698,16 @@ uint32_t neb_in_flight(const struct neb_client *client)
 	return client->undone_count;
 }
 
-int neb_perform(
-	struct neb_client *client, const struct neb_request *request, struct neb_result *ret_result)
+int client_perform(struct neb_client *client, const struct neb_request *request,
+	struct client_pages *pages, struct neb_result *ret_result)
 {
 	struct client_call *call;
-	int ret = request->done ? -EINVAL : call_begin(client, request, &call);
+	int ret = request->done ? -EINVAL : call_make(client, request, &call);
 
+	if (ret == 0) {
+		call->pages = pages;
+		client_call_route(call);
+	}
 	if (ret) {
 		if (ret_result)
 			result_init(ret_result, 0, request->user_data);
@@ -714,6 +721,12 @@ int neb_perform(
 		result_copy(ret_result, &call->result);
 	call_give(call);
 	return ret;
+}
+
+int neb_perform(
+	struct neb_client *client, const struct neb_request *request, struct neb_result *ret_result)
+{
+	return client_perform(client, request, NULL, ret_result);
 }
 
 int neb_result_header(const struct neb_result *result, const char *name, const char **ret_value)

@@ -45,6 +45,8 @@
 #define CLIENT_TEXT_BYTES	 512u
 #define CLIENT_SEND_INLINE_BYTES 512u
 #define CLIENT_EASIES_MAX	 64u
+/* Pages of a list that the server may be ahead; a receive for each beside the credits'. */
+#define CLIENT_LIST_PAGES 4u
 
 enum client_scheme { CLIENT_RDMA, CLIENT_HTTP, CLIENT_HTTPS };
 
@@ -86,6 +88,14 @@ struct client_pool {
  *   DONE     has its result         -> free, once the result is taken */
 enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
 
+/* A list's pages, as they come: each in the into that its number says; the last one comes with the
+ * result. */
+struct client_pages {
+	void (*page)(void *arg, const void *data, uint64_t bytes);
+	void *arg;
+	uint32_t count; /* that came before the last */
+};
+
 struct client_session;
 struct client_lease;
 struct reg_cache;
@@ -102,6 +112,7 @@ struct client_call {
 	uint32_t retries;      /* after a 503 */
 	uint64_t not_again_ns; /* before: 0 but for those */
 	neb_done_fn *done;
+	struct client_pages *pages; /* NULL: it has one answer */
 	uint64_t begun_ns, deadline_ns;
 	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
 	struct slice headers;			     /* encoded as in a capsule */
@@ -190,7 +201,8 @@ struct client_session {
 	uint64_t deadline_ns; /* of set-up */
 	struct capsule_lane in, out;
 	bool encrypted;
-	bool leases; /* may be asked for */
+	bool leases;  /* may be asked for */
+	bool streams; /* of lists may be asked for */
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t lkey;
 	uint32_t wr_inline_bytes;
@@ -199,7 +211,8 @@ struct client_session {
 	uint32_t recv_count, slot_count, free_count;
 	uint32_t sends_quiet, quiet_max;
 	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];
-	struct client_recv recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES];
+	struct client_recv
+		recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES];
 	struct client_slot slots[LIMIT_SESSION_REQUESTS_MAX];
 	uint8_t transcript[32];
 	uint8_t auth_key[32];
@@ -318,6 +331,9 @@ int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, u
 	struct rp_mr **ret_mr);
 
 /* ---- call.c ---- */
+/* neb_perform, with pages told as they come. */
+int client_perform(struct neb_client *client, const struct neb_request *request,
+	struct client_pages *pages, struct neb_result *ret_result);
 /* Finds the call a way, or leaves it queued. */
 void client_call_route(struct client_call *call);
 /* Its way was lost before an answer: another try, another way, or the end. */

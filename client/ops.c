@@ -75,6 +75,7 @@ struct page {
 	bool entry, prefix, owner; /* inside an entry; of common prefixes; of an owner */
 	bool stopped;
 	bool truncated;
+	int error; /* of a page that came by itself */
 	struct buf text;
 	struct buf key, etag, modified, token;
 	uint64_t bytes;
@@ -212,35 +213,62 @@ static void param_put(struct buf *query, const char *name, const char *value)
 	uri_encode(slice_str(value), 0, query);
 }
 
-/* Room for a page: of the pool, or when that is full of the heap. */
-static void *page_room(struct neb_client *client, bool *ret_pooled)
-{
-	void *data = client_pool_get(client, PAGE_BYTES);
+/* Room for pages that the server makes while others are read: of the pool; when that is full, or
+ * one is enough, for one page, if need be of the heap. */
+struct page_room {
+	uint8_t *data;
+	uint32_t pages;
+	bool pooled;
+};
 
-	*ret_pooled = data != NULL;
-	return data ? data : malloc(PAGE_BYTES);
+static int page_room_get(struct neb_client *client, uint32_t pages, struct page_room *ret_room)
+{
+	ret_room->pages = pages;
+	ret_room->data = client_pool_get(client, pages * PAGE_BYTES);
+	if (!ret_room->data && pages > 1)
+		return page_room_get(client, 1, ret_room);
+	ret_room->pooled = ret_room->data != NULL;
+	if (!ret_room->pooled)
+		ret_room->data = malloc(PAGE_BYTES);
+	return ret_room->data ? 0 : -ENOMEM;
 }
 
-static int list_page(struct neb_client *client, struct neb_request *request, struct page *page,
-	struct neb_result *result)
+static void page_room_put(struct neb_client *client, struct page_room *room)
 {
-	bool pooled;
-	void *data = page_room(client, &pooled);
-	const struct neb_iov into = {.data = data, .bytes = PAGE_BYTES};
+	if (room->pooled)
+		client_pool_put(client, room->data);
+	else
+		free(room->data);
+}
+
+/* A page that comes while the next one is made. */
+static void on_page(void *arg, const void *data, uint64_t bytes)
+{
+	struct page *page = arg;
+
+	if (!page->stopped && !page->error)
+		page->error = page_read(page, data, bytes);
+}
+
+/* One request's pages. Those that came before it failed count: the next one goes on behind them. */
+static int list_pages(struct neb_client *client, struct neb_request *request,
+	const struct page_room *room, struct page *page, struct neb_result *result)
+{
+	struct client_pages pages = {.page = on_page, .arg = page};
+	struct neb_iov into[CLIENT_LIST_PAGES];
 	int ret;
 
-	if (!data)
-		return -ENOMEM;
-	request->into = &into;
-	request->into_count = 1;
-	ret = neb_perform(client, request, result);
+	for (uint32_t i = 0; i < room->pages; i++)
+		into[i] = (struct neb_iov){room->data + i * PAGE_BYTES, PAGE_BYTES};
+	request->into = into;
+	request->into_count = room->pages;
+	page->error = 0;
+	ret = client_perform(client, request, &pages, result);
+	if (page->error || page->stopped)
+		return page->error;
 	if (ret == 0)
-		ret = page_read(page, data, result->bytes);
-	if (pooled)
-		client_pool_put(client, data);
-	else
-		free(data);
-	return ret;
+		return page_read(page, into[pages.count].data, result->bytes);
+	return pages.count && client->transport != NEB_STRICT ? 0 : ret;
 }
 
 int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_result *ret_result)
@@ -248,10 +276,13 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 	struct neb_request request = {.op = NEB_LIST_OBJECTS, .bucket = list->bucket};
 	struct neb_result local;
 	struct neb_result *result = ret_result ? ret_result : &local;
+	struct page_room room;
 	struct buf query;
 	struct page page;
-	int ret;
+	int ret = page_room_get(client, client->rdma_count ? CLIENT_LIST_PAGES : 1, &room);
 
+	if (ret)
+		return ret;
 	page_init(&page, list->visit, list->arg);
 	buf_init(&query, 16 * KIB);
 	do {
@@ -262,11 +293,12 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 		param_put(&query, "continuation-token", page.token.len ? page.token.data : NULL);
 		buf_put(&query, "", 1);
 		request.query = query.data;
-		ret = query.failed ? -EINVAL : list_page(client, &request, &page, result);
+		ret = query.failed ? -EINVAL : list_pages(client, &request, &room, &page, result);
 	} while (ret == 0 && page.truncated && page.token.len && !page.stopped);
 	result->error = ret;
 	buf_free(&query);
 	page_free(&page);
+	page_room_put(client, &room);
 	return ret;
 }
 
@@ -276,12 +308,16 @@ int neb_list_buckets(
 	struct neb_request request = {.op = NEB_LIST_BUCKETS};
 	struct neb_result local;
 	struct neb_result *result = ret_result ? ret_result : &local;
+	struct page_room room;
 	struct page page;
-	int ret;
+	int ret = page_room_get(client, 1, &room);
 
+	if (ret)
+		return ret;
 	page_init(&page, visit, arg);
-	ret = list_page(client, &request, &page, result);
+	ret = list_pages(client, &request, &room, &page, result);
 	result->error = ret;
 	page_free(&page);
+	page_room_put(client, &room);
 	return ret;
 }

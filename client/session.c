@@ -130,7 +130,7 @@ static struct client_session *session_begin(
 	session->endpoint = endpoint;
 	session->serial = ++client->next_serial;
 	session->slot_count = client->requests_max;
-	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES;
+	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES;
 	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
 	list_push_back(&client->sessions, &session->link);
 	ret = session_connect(session);
@@ -172,7 +172,7 @@ static void send_hello(struct client_session *session)
 		.inline_bytes = client->inline_bytes_max,
 		.features = CAPSULE_FEATURE_ENCRYPTION |
 			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
-			    (client->leases ? CAPSULE_FEATURE_LEASES : 0),
+			    CAPSULE_FEATURE_STREAMS | (client->leases ? CAPSULE_FEATURE_LEASES : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
 
@@ -191,7 +191,8 @@ static void on_challenge(
 
 	if (capsule_challenge_decode(challenge, challenge->head.bytes) != 0 ||
 		challenge->version != CAPSULE_VERSION ||
-		(challenge->features & ~(CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_LEASES)) ||
+		(challenge->features & ~(CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_LEASES |
+					       CAPSULE_FEATURE_STREAMS)) ||
 		(!client->leases && challenge->features & CAPSULE_FEATURE_LEASES) ||
 		challenge->credits > session->slot_count ||
 		challenge->capsule_bytes > CLIENT_CAPSULE_BYTES ||
@@ -200,6 +201,7 @@ static void on_challenge(
 		return;
 	}
 	session->encrypted = challenge->features & CAPSULE_FEATURE_ENCRYPTION;
+	session->streams = challenge->features & CAPSULE_FEATURE_STREAMS;
 	session->leases = challenge->features & CAPSULE_FEATURE_LEASES;
 	if (client->require_encryption && !session->encrypted) {
 		client_session_lose(session, -EACCES, "the server does not encrypt");

@@ -149,6 +149,8 @@ int client_session_start(struct client_session *session, struct client_call *cal
 		client_runs_end(call, 0);
 		return ret;
 	}
+	if (__builtin_expect(call->pages != NULL, 0) && session->streams && request.run_count > 1)
+		request.flags |= CAPSULE_REQUEST_STREAM;
 	call->slot_idx = session->free_slots[session->free_count - 1];
 	slot = &session->slots[call->slot_idx];
 	request.request_id = call->slot_idx | (uint64_t)slot->generation << 32;
@@ -244,6 +246,23 @@ static void answer_take(struct client_call *call, const struct capsule_response 
 					 : client_status_error(response->status));
 }
 
+/* A page of a stream that goes on: false, it cannot be one. */
+static bool page_take(struct client_call *call, const struct capsule_response *response)
+{
+	struct client_pages *pages = call->pages;
+	const struct neb_iov *into;
+
+	if (!pages || response->status != 200 || response->body.len ||
+		pages->count + 1 >= call->into_count)
+		return false;
+	into = &call->into[pages->count];
+	if (response->bytes_moved > into->bytes)
+		return false;
+	pages->count++;
+	pages->page(pages->arg, into->data, response->bytes_moved);
+	return true;
+}
+
 static void on_response(struct client_session *session, const void *capsule, uint32_t bytes)
 {
 	struct capsule_response response;
@@ -261,6 +280,11 @@ static void on_response(struct client_session *session, const void *capsule, uin
 	if (!call || (response.body.len ? response.body.len != response.bytes_moved
 					: response.bytes_moved > call->into_bytes)) {
 		client_session_lose(session, -EPROTO, "a response answers no request of ours");
+		return;
+	}
+	if (__builtin_expect(response.flags & CAPSULE_RESPONSE_MORE, 0)) {
+		if (!page_take(call, &response))
+			client_session_lose(session, -EPROTO, "a page of no list of ours");
 		return;
 	}
 	if (session->encrypted && response.bytes_moved && !response.body.len &&

@@ -363,6 +363,8 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 	}
 	if (wire->flags & CAPSULE_REQUEST_LEASE && wire->opcode != CAPSULE_OP_GET)
 		return false;
+	if (wire->flags & CAPSULE_REQUEST_STREAM && wire->opcode != CAPSULE_OP_LIST)
+		return false;
 	/* What is inline is encrypted with its capsule. */
 	if (wire->flags & CAPSULE_REQUEST_TAG && (wire->inline_bytes || !wire->body_bytes))
 		return false;

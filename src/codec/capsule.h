@@ -92,6 +92,7 @@ enum capsule_goodbye_reason {
 
 #define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO: can encrypt; CHALLENGE: this session does */
 #define CAPSULE_FEATURE_DEMAND	   2u /* HELLO: does not go without */
+#define CAPSULE_FEATURE_STREAMS	   8u /* HELLO: knows them; CHALLENGE: may ask for streamed lists */
 #define CAPSULE_FEATURE_LEASES	   4u /* HELLO: wants to; CHALLENGE: may ask for leases */
 
 #define CAPSULE_REQUEST_RANGE	1u
@@ -99,12 +100,14 @@ enum capsule_goodbye_reason {
 #define CAPSULE_REQUEST_INLINE	4u
 #define CAPSULE_REQUEST_TAG	8u  /* of an encrypted body in the runs */
 #define CAPSULE_REQUEST_LEASE	16u /* of a GET: a lease is welcome */
-#define CAPSULE_REQUEST_FLAGS	31u
+#define CAPSULE_REQUEST_STREAM	32u /* of a LIST: page after page, each into a run of its own */
+#define CAPSULE_REQUEST_FLAGS	63u
 
 #define CAPSULE_RESPONSE_INLINE 1u
 #define CAPSULE_RESPONSE_TAG	2u
 #define CAPSULE_RESPONSE_LEASE	4u
-#define CAPSULE_RESPONSE_FLAGS	7u
+#define CAPSULE_RESPONSE_MORE	8u /* of a stream: another page follows */
+#define CAPSULE_RESPONSE_FLAGS	15u
 
 /* ---- As they lie on the wire. ---- */
 struct capsule_private { /* the connection manager's private data, both ways */

@@ -363,7 +363,8 @@ int native_send_capsule(struct native_session *session, const struct native_out 
 	return 0;
 }
 
-void native_respond(struct native_request *request, const struct capsule_response *response)
+static inline struct native_out respond_out(
+	struct native_request *request, const struct capsule_response *response)
 {
 	struct native_session *session = request->session;
 	struct native_out out = {.send = request->send, .sealed = true, .capsule = request->small};
@@ -378,6 +379,21 @@ void native_respond(struct native_request *request, const struct capsule_respons
 		room = region_span_bytes(request->span);
 	}
 	CHECK(capsule_response_encode(response, out.capsule, room) > 0);
+	return out;
+}
+
+int native_respond_more(struct native_request *request, const struct capsule_response *response)
+{
+	struct native_out out = respond_out(request, response);
+
+	return native_send_capsule(request->session, &out);
+}
+
+void native_respond(struct native_request *request, const struct capsule_response *response)
+{
+	struct native_session *session = request->session;
+	struct native_out out = respond_out(request, response);
+
 	repost(request->recv);
 	session->in_flight--;
 	native_send_capsule(session, &out);

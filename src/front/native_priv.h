@@ -8,6 +8,7 @@
  *   native_dp.c       completions, responses and small bodies: the way of the microsecond
  *   native_request.c  a capsule into a struct s3_request and its answer back
  *   native_crypt.c    bodies of encrypted sessions, on their way
+ *   native_stream.c   lists of many pages, one after the other
  *   native_lease.c    copies that a session's client reads by itself
  *
  * A front and its sessions run on their reactor's thread; the port's listener on the first front's.
@@ -42,6 +43,7 @@ enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION =
 
 struct native_session;
 struct native_shelf;
+struct native_stream;
 struct front_native;
 
 /* A posted receive, or the request that came in it. */
@@ -92,6 +94,7 @@ struct native_session {
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t inline_bytes;	    /* negotiated */
 	uint32_t capsule_bytes;	    /* that the client can receive */
+	bool streams;		    /* its client knows them */
 	bool leases;		    /* its client may ask for them */
 	struct native_shelf *shelf; /* NULL until one was granted */
 	uint64_t transfer_bytes_max;
@@ -166,6 +169,7 @@ struct native_request {
 	struct s3_request s3;
 	struct s3_reply reply;
 	struct s3_body body;
+	struct native_stream *stream; /* NULL: it is none */
 	struct s3_lease ask;
 	bool has_lease;
 	struct capsule_lease lease; /* granted */
@@ -256,6 +260,15 @@ void native_inline_sink_open(struct native_request *request, struct flow_sink **
  * session. */
 void native_respond(struct native_request *request, const struct capsule_response *response);
 
+/* The same, but the request goes on: neither its receive nor its credit is given back. */
+int native_respond_more(struct native_request *request, const struct capsule_response *response);
+
+/* ---- native_stream.c ---- */
+/* Answers a list page by page; the last one is for the caller to answer. */
+void native_stream_list(struct native_request *request);
+/* A page has been made. */
+void native_stream_note(struct native_stream *stream, struct slice xml);
+
 /* ---- native_crypt.c ---- */
 /* Puts decryption behind a source of the request's body, which it takes over, and encryption before
  * a sink of its answer. On an error the end is as it was. */
@@ -273,6 +286,11 @@ void native_leases_sweep(struct native_session *session, uint64_t now_ns);
 void native_leases_close(struct native_session *session);
 
 /* ---- native_request.c ---- */
+/* What has been answered so far, and where it is encoded. */
+void native_response_fill(struct native_request *request, struct capsule_response *response);
+int native_response_room(struct native_request *request, const struct capsule_response *response);
+/* The text between <name> and </name>, as it stands; empty when there is none. */
+struct slice native_xml_text(struct slice xml, struct slice open, struct slice close);
 void native_request_fiber(void *arg); /* struct native_recv */
 /* Answers without running it: outside fibers too. */
 void native_request_refuse(

@@ -139,8 +139,7 @@ static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_h
 	return 0;
 }
 
-/* The text between <name> and </name>, as it stands; empty when there is none. */
-static struct slice xml_text(struct slice xml, struct slice open, struct slice close)
+struct slice native_xml_text(struct slice xml, struct slice open, struct slice close)
 {
 	ptrdiff_t at = slice_find(xml, open);
 	ptrdiff_t end;
@@ -181,8 +180,8 @@ static size_t xml_unescape(struct slice text, char *ret_text, size_t text_bytes)
 
 static void error_gather(struct native_request *request, struct slice xml)
 {
-	struct slice code = xml_text(xml, SLICE("<Code>"), SLICE("</Code>"));
-	struct slice message = xml_text(xml, SLICE("<Message>"), SLICE("</Message>"));
+	struct slice code = native_xml_text(xml, SLICE("<Code>"), SLICE("</Code>"));
+	struct slice message = native_xml_text(xml, SLICE("<Message>"), SLICE("</Message>"));
 
 	code = slice_to(code, sizeof(request->code));
 	if (code.len)
@@ -192,7 +191,7 @@ static void error_gather(struct native_request *request, struct slice xml)
 		(uint16_t)xml_unescape(message, request->message, sizeof(request->message));
 }
 
-static void response_fill(struct native_request *request, struct capsule_response *response)
+void native_response_fill(struct native_request *request, struct capsule_response *response)
 {
 	*response = (struct capsule_response){
 		.request_id = request->in.request_id,
@@ -243,6 +242,11 @@ static int response_room(struct native_request *request, size_t bytes)
 		request->deadline_ns, &request->span);
 }
 
+int native_response_room(struct native_request *request, const struct capsule_response *response)
+{
+	return response_room(request, response_bytes(response));
+}
+
 static int inline_sink(struct native_request *request, struct flow_sink **ret_sink)
 {
 	struct capsule_response response;
@@ -251,7 +255,7 @@ static int inline_sink(struct native_request *request, struct flow_sink **ret_si
 	int ret;
 
 	request->inline_bytes = (uint32_t)request->bytes_announced;
-	response_fill(request, &response);
+	native_response_fill(request, &response);
 	bytes = response_bytes(&response);
 	ret = bytes > request->session->capsule_bytes ? -EMSGSIZE : response_room(request, bytes);
 	if (ret) {
@@ -329,6 +333,8 @@ static int reply_text(struct s3_reply *reply, struct slice body)
 		return 0;
 	}
 	request->bytes_announced = body.len;
+	if (request->stream)
+		native_stream_note(request->stream, body);
 	ret = reply_sink(reply, &sink);
 	if (ret)
 		return ret;
@@ -532,8 +538,12 @@ static void run(struct native_request *request)
 		refuse(request, 501, "NotImplemented", "This server does not know the operation.");
 		return;
 	}
-	if (prepare(request, &text, op) == 0)
-		s3_handle(request->session->front->opts.s3, &request->s3, &request->reply);
+	if (prepare(request, &text, op) == 0) {
+		if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_STREAM, 0))
+			native_stream_list(request);
+		else
+			s3_handle(request->session->front->opts.s3, &request->s3, &request->reply);
+	}
 	if (text.target.data)
 		buf_free(&text.target);
 }
@@ -564,6 +574,7 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->sealer = NULL;
 	request->has_payload_tag = false;
 	request->has_lease = false;
+	request->stream = NULL;
 	request->direct_offset = 0;
 	request->span.data = NULL;
 	request->inline_at = NULL;
@@ -591,10 +602,10 @@ static void answer(struct native_request *request)
 	native_crypt_end(request);
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
-	response_fill(request, &response);
+	native_response_fill(request, &response);
 	if (!request->inline_at && response_room(request, response_bytes(&response)) != 0) {
 		refuse(request, 503, "SlowDown", "The server is short of buffers.");
-		response_fill(request, &response);
+		native_response_fill(request, &response);
 	}
 	native_respond(request, &response);
 }

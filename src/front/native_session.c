@@ -199,6 +199,8 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	/* What lies on the shelf is not encrypted. */
 	session->leases = !session->encrypted && front->opts.lease_bytes &&
 			  (hello->features & CAPSULE_FEATURE_LEASES);
+	/* An encrypted body has the nonce of its request, of which there is one. */
+	session->streams = !session->encrypted && (hello->features & CAPSULE_FEATURE_STREAMS);
 	memcpy(session->hello, hello, recv->bytes);
 	capsule_bytes = MIN(hello->capsule_bytes, front->capsule_bytes);
 	session->challenge = (struct capsule_challenge_wire){
@@ -207,9 +209,10 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		.capsule_bytes = capsule_bytes,
 		.inline_bytes = MIN(
 			hello->inline_bytes, MIN(front->opts.inline_bytes_max, capsule_bytes / 2)),
-		.features = session->encrypted ? CAPSULE_FEATURE_ENCRYPTION
-			    : session->leases  ? CAPSULE_FEATURE_LEASES
-					       : 0,
+		.features = session->encrypted
+				    ? CAPSULE_FEATURE_ENCRYPTION
+				    : (session->leases ? CAPSULE_FEATURE_LEASES : 0) |
+					      (session->streams ? CAPSULE_FEATURE_STREAMS : 0),
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,
 	};
