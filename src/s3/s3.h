@@ -12,6 +12,7 @@
 
 struct s3;
 
+struct s3_vault_opts;
 struct s3_opts {
 	const char *root_access_key;
 	const char *root_secret_key;
@@ -24,7 +25,8 @@ struct s3_opts {
 	 * root's secret, for tests. Names of KMS keys, separated by commas, and the one for writes
 	 * that name none; NULL: none. */
 	const char *encryption_keys, *kms_keys, *kms_default_key;
-	uint32_t access_log_flush_s; /* how long access log lines gather; 0: a minute */
+	const struct s3_vault_opts *vault; /* a key service; NULL, or an empty address: none */
+	uint32_t access_log_flush_s;	   /* how long access log lines gather; 0: a minute */
 	/* Where events may go, as s3_notify_opts has it; 0 and NULL: its defaults. */
 	const char *notify_targets, *notify_log_file;
 	uint32_t notify_queue_events, notify_retry_s;

@@ -62,6 +62,9 @@ int s3_keyring_open(const struct s3_opts *opts, struct s3_keyring **ret_keyring)
 		ret = opts->encryption_keys
 			      ? s3_keyring_parse(slice_str(opts->encryption_keys), keyring)
 			      : keyring_of_secret(opts->root_secret_key, keyring);
+	/* Keys without an address are refused there, too. */
+	if (!ret && opts->vault && (opts->vault->address[0] || opts->vault->keys[0]))
+		ret = s3_vault_open(opts->vault, &keyring->vault);
 	if (ret)
 		s3_keyring_close(keyring);
 	else
@@ -73,6 +76,7 @@ void s3_keyring_close(struct s3_keyring *keyring)
 {
 	if (!keyring)
 		return;
+	s3_vault_close(keyring->vault);
 	secret_wipe(keyring, sizeof(*keyring));
 	free(keyring);
 }
@@ -204,7 +208,7 @@ static bool has_kms_key(const struct s3_keyring *keyring, struct slice name)
 	while (rest.len)
 		if (slice_eq(slice_trim(slice_split(&rest, ',')), name))
 			return true;
-	return false;
+	return s3_vault_has(keyring->vault, name);
 }
 
 /* "arn:aws:kms:…:key/NAME" means NAME. */
@@ -214,9 +218,10 @@ static const struct s3_error *choose_kms_key(
 	const struct s3_keyring *keyring = call->s3->keyring;
 	ptrdiff_t at = slice_starts(name, SLICE("arn:")) ? slice_find(name, SLICE(":key/")) : -1;
 
-	if (!keyring->kms_names[0])
+	if (!keyring->kms_names[0] && !keyring->vault)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"This server has no KMS keys (encryption.kms.keys).");
+			"This server has no KMS keys (encryption.kms.keys, "
+			"encryption.kms.vault.keys).");
 	if (at >= 0)
 		name = slice_from(name, (size_t)at + strlen(":key/"));
 	if (!name.len)
@@ -273,12 +278,43 @@ static const struct s3_error *choose_server_side(
 	return choose_kms_key(call, key_id, &sse->kms_key);
 }
 
+static const struct s3_error *vault_failed(struct s3_call *call, int error)
+{
+	if (error == -EACCES)
+		return s3_fail(call, S3_E_KMS_NOT_FOUND,
+			"The key service refuses the key; the server's log says why.");
+	return s3_fail(call, S3_E_SERVICE_UNAVAILABLE,
+		"The key service cannot be reached. Try again; the server's log says why.");
+}
+
+/* What is sealed under: *ret_id says which key it is, in the arena. */
+static const struct s3_error *master_choose(struct s3_call *call, struct s3_sse *sse,
+	uint8_t ret_key[S3_SSE_KEY_BYTES], struct slice *ret_id)
+{
+	const struct s3_keyring *keyring = call->s3->keyring;
+	char text[S3_VAULT_TEXT_MAX + 1];
+	int ret;
+
+	sse->vault = sse->kind == S3_SSE_KMS && s3_vault_has(keyring->vault, sse->kms_key);
+	if (!sse->vault) {
+		memcpy(ret_key, keyring->masters[0].key, S3_SSE_KEY_BYTES);
+		*ret_id = slice_str(keyring->masters[0].id);
+		return NULL;
+	}
+	ret = s3_vault_current(keyring->vault, sse->kms_key, ret_key, text);
+	if (ret)
+		return vault_failed(call, ret);
+	*ret_id = s3_arena_copy(&call->arena, slice_str(text));
+	return ret_id->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+}
+
 static const struct s3_error *make_record(
 	struct s3_call *call, struct s3_sse *sse, const uint8_t *customer, struct slice *ret_record)
 {
-	const struct s3_keyring *keyring = call->s3->keyring;
-	char sealed[SEALED_LEN], text[SEALED_LEN + S3_SSE_KMS_NAME_MAX + 64];
-	uint8_t key[S3_SSE_KEY_BYTES];
+	char sealed[SEALED_LEN], text[SEALED_LEN + S3_SSE_KMS_NAME_MAX + S3_VAULT_TEXT_MAX + 64];
+	uint8_t key[S3_SSE_KEY_BYTES], master[S3_SSE_KEY_BYTES];
+	const struct s3_error *error = NULL;
+	struct slice id = SLICE_NONE;
 	int ret = 0, len;
 
 	random_fill(sse->key, sizeof(sse->key));
@@ -286,19 +322,27 @@ static const struct s3_error *make_record(
 	if (customer)
 		memcpy(key, customer, sizeof(key));
 	else
-		ret = sealing_key(keyring->masters[0].key, sse, key);
-	if (!ret)
+		error = master_choose(call, sse, master, &id);
+	if (!error && !customer)
+		ret = sealing_key(master, sse, key);
+	if (!error && !ret)
 		ret = seal(key, sse->key, sealed);
 	secret_wipe(key, sizeof(key));
+	secret_wipe(master, sizeof(master));
+	if (error)
+		return error;
 	if (ret)
 		return s3_fail_errno(call, ret);
 	if (sse->kind == S3_SSE_CUSTOMER)
 		len = snprintf(text, sizeof(text), "c+ %.*s %.*s", (int)SEALED_LEN, sealed,
 			SLICE_FMT(sse->customer_md5));
 	else
-		len = snprintf(text, sizeof(text), "%s %.*s %s %d %.*s",
-			sse->kind == S3_SSE_KMS ? "kms+" : "s3+", (int)SEALED_LEN, sealed,
-			keyring->masters[0].id, sse->bucket_key, SLICE_FMT(sse->kms_key));
+		len = snprintf(text, sizeof(text), "%s %.*s %.*s %d %.*s",
+			sse->vault		  ? "vault+"
+			: sse->kind == S3_SSE_KMS ? "kms+"
+						  : "s3+",
+			(int)SEALED_LEN, sealed, SLICE_FMT(id), sse->bucket_key,
+			SLICE_FMT(sse->kms_key));
 	CHECK(len > 0 && len < (int)sizeof(text));
 	*ret_record = s3_arena_copy(&call->arena, slice_of(text, (size_t)len));
 	return ret_record->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
@@ -367,10 +411,24 @@ static const struct s3_error *open_customer(
 static const struct s3_error *open_server_side(
 	struct s3_call *call, struct slice sealed, struct slice id, struct s3_sse *sse)
 {
-	const uint8_t *master = master_of(call->s3->keyring, id);
-	uint8_t key[S3_SSE_KEY_BYTES];
+	const struct s3_keyring *keyring = call->s3->keyring;
+	const uint8_t *master = sse->vault ? NULL : master_of(keyring, id);
+	uint8_t key[S3_SSE_KEY_BYTES], held[S3_SSE_KEY_BYTES];
 	int ret;
 
+	if (sse->vault && keyring->vault) {
+		ret = s3_vault_key_of(keyring->vault, sse->kms_key, id, held);
+		if (ret)
+			return vault_failed(call, ret);
+		master = held;
+	}
+	if (!master && sse->vault) {
+		log_error("s3",
+			"an object is encrypted under the key service's key %.*s, and "
+			"encryption.kms.vault.address is not set",
+			SLICE_FMT(sse->kms_key));
+		return s3_error_at(S3_E_INTERNAL);
+	}
 	if (!master) {
 		log_error("s3",
 			"an object is encrypted under the master key %.*s, which is not "
@@ -382,11 +440,13 @@ static const struct s3_error *open_server_side(
 	if (!ret)
 		ret = unseal(key, sealed, sse);
 	secret_wipe(key, sizeof(key));
+	secret_wipe(held, sizeof(held));
 	return ret ? s3_fail_errno(call, -EIO) : NULL;
 }
 
 /* "c SEALED MD5", or "s3 SEALED MASTER BUCKET-KEY" and the KMS key's name; the first word goes on
- * with a plus where the body is authenticated. */
+ * with a plus where the body is authenticated. "vault" is a KMS key of the key service, and MASTER
+ * what that made of the sealing key. */
 static void parse_record(
 	struct slice headers, struct s3_sse *sse, struct slice *ret_sealed, struct slice *ret_id)
 {
@@ -402,7 +462,8 @@ static void parse_record(
 		sse->kind = S3_SSE_CUSTOMER;
 		sse->customer_md5 = rest;
 	} else if (kind.len) {
-		sse->kind = slice_eq(kind, SLICE("kms")) ? S3_SSE_KMS : S3_SSE_S3;
+		sse->vault = slice_eq(kind, SLICE("vault"));
+		sse->kind = sse->vault || slice_eq(kind, SLICE("kms")) ? S3_SSE_KMS : S3_SSE_S3;
 		*ret_id = slice_split(&rest, ' ');
 		sse->bucket_key = slice_eq(slice_split(&rest, ' '), SLICE("1"));
 		sse->kms_key = rest;

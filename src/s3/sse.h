@@ -1,13 +1,15 @@
 /* s3/sse.h: encryption at rest. Every encrypted body has a data key of its own, which is kept with
  * the object, sealed by AES-256-GCM: under the server's master key (SSE-S3), under a named key made
- * of it (SSE-KMS), or under a key that the client sends each time and nobody keeps (SSE-C). The
- * body is AES-256-GCM under the data key, piece by piece; docs/spec/disk.md has the record.
+ * of it or of a key service's (SSE-KMS), or under a key that the client sends each time and nobody
+ * keeps (SSE-C). The body is AES-256-GCM under the data key, piece by piece; docs/spec/disk.md has
+ * the record.
  *
  * Source: S3 User Guide, "Protecting data with server-side encryption". */
 #ifndef S3_SSE_H
 #define S3_SSE_H
 
 #include "s3/s3_priv.h"
+#include "s3/vault.h"
 
 #define S3_SSE_HEADER	    S3_HIDDEN_PREFIX "sse"
 #define S3_SSE_KEY_BYTES    32u
@@ -26,6 +28,7 @@ struct s3_keyring {
 	} masters[S3_SSE_MASTERS_MAX];
 	char kms_names[4096]; /* separated by commas */
 	char kms_default[S3_SSE_KMS_NAME_MAX + 1];
+	struct s3_vault *vault; /* keys that a key service holds; NULL: none */
 };
 /* Lines of "ID BASE64", '#' starts a comment. -EINVAL: not so, or none. */
 int s3_keyring_parse(struct slice text, struct s3_keyring *keyring);
@@ -37,6 +40,7 @@ struct s3_sse {
 	bool authenticated;	       /* the body is; not of what was put before bodies were */
 	uint8_t key[S3_SSE_KEY_BYTES]; /* the data key */
 	struct slice kms_key;
+	bool vault; /* the key is the key service's */
 	bool bucket_key;
 	struct slice customer_md5; /* base64 */
 };

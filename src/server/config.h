@@ -91,6 +91,14 @@ struct config {
 		struct {
 			char keys[CONFIG_TEXT_MAX];
 			char default_key[CONFIG_TEXT_MAX];
+			struct {
+				char address[CONFIG_TEXT_MAX];
+				char token_file[CONFIG_TEXT_MAX];
+				char mount[128];
+				char keys[CONFIG_TEXT_MAX];
+				char ca_file[CONFIG_TEXT_MAX];
+				uint64_t cache_seconds;
+			} vault;
 		} kms;
 	} encryption;
 	struct {

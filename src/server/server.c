@@ -1,5 +1,6 @@
 /* server/server.c: wires the layers together in start order and takes them apart in reverse. */
 #include "server/server.h"
+#include "s3/vault.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -172,7 +173,16 @@ static int open_s3(struct server *server)
 	char path[2 * CONFIG_TEXT_MAX], keys[KEYS_BYTES_MAX];
 	struct config_error error;
 	int ret;
+	const struct s3_vault_opts vault = {
+		.address = config->encryption.kms.vault.address,
+		.token_file = config->encryption.kms.vault.token_file,
+		.mount = config->encryption.kms.vault.mount,
+		.keys = config->encryption.kms.vault.keys,
+		.ca_file = config->encryption.kms.vault.ca_file,
+		.cache_s = (uint32_t)config->encryption.kms.vault.cache_seconds,
+	};
 	const struct s3_opts opts = {
+		.vault = &vault,
 		.secrets_key = secrets_key,
 		.root_access_key = config->auth.root_user,
 		.root_secret_key = config->auth.root_password,

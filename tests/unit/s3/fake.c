@@ -966,3 +966,8 @@ void store_watch_rights_changed(struct store *store)
 {
 	(void)store;
 }
+
+void fiber_offload(fiber_fn *fn, void *arg)
+{
+	fn(arg);
+}
