@@ -10,6 +10,7 @@
 
 #define UNSIGNED       "UNSIGNED-PAYLOAD"
 #define SIGNED_HEADERS "host;x-amz-content-sha256;x-amz-date"
+#define ENCRYPTION     "x-amz-server-side-encryption"
 
 void bench_signer_init(struct bench_signer *signer, const char *access_key, const char *secret_key,
 	const char *region, const char *host)
@@ -34,14 +35,16 @@ void bench_signer_init(struct bench_signer *signer, const char *access_key, cons
 static void put_signature(
 	const struct bench_signer *signer, const struct bench_http_line *line, struct buf *out)
 {
+	const char *more = line->encrypted ? ";" ENCRYPTION : "";
 	char text[4096], hex[64];
 	uint8_t digest[SHA256_BYTES];
 	int len;
 
 	len = snprintf(text, sizeof(text),
 		"%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:" UNSIGNED
-		"\nx-amz-date:%s\n\n" SIGNED_HEADERS "\n" UNSIGNED,
-		line->method, line->path, line->query, signer->host, signer->date);
+		"\nx-amz-date:%s\n%s\n" SIGNED_HEADERS "%s\n" UNSIGNED,
+		line->method, line->path, line->query, signer->host, signer->date,
+		line->encrypted ? ENCRYPTION ":AES256\n" : "", more);
 	CHECK((size_t)len < sizeof(text));
 	sha256_of(text, (size_t)len, digest);
 	hex_encode(digest, sizeof(digest), hex);
@@ -52,8 +55,10 @@ static void put_signature(
 	buf_printf(out,
 		"x-amz-content-sha256: " UNSIGNED "\r\nx-amz-date: %s\r\n"
 		"Authorization: AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/s3/aws4_request, "
-		"SignedHeaders=" SIGNED_HEADERS ", Signature=%.64s\r\n",
-		signer->date, signer->access_key, signer->date, signer->region, hex);
+		"SignedHeaders=" SIGNED_HEADERS "%s, Signature=%.64s\r\n",
+		signer->date, signer->access_key, signer->date, signer->region, more, hex);
+	if (line->encrypted)
+		buf_put_str(out, ENCRYPTION ": AES256\r\n");
 }
 
 void bench_http_put_head(

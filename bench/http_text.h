@@ -27,6 +27,7 @@ struct bench_http_line {
 	const char *query; /* canonical: sorted and percent-encoded; or "" */
 	uint64_t body_bytes;
 	bool has_body;
+	bool encrypted; /* asks that it lies encrypted (SSE-S3) */
 };
 /* Appends the head of a request, signed by SigV4 (AWS: "Signature Version 4 for API requests")
  * with the payload unsigned; without any signature when signer->access_key is NULL. */

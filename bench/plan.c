@@ -68,6 +68,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_HTTP] = "http",
 	[BENCH_SEALED] = "sealed",
 	[BENCH_TOKEN] = "token",
+	[BENCH_AT_REST] = "atrest",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
 };
@@ -244,12 +245,13 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 		return 0;
 	/* What it is held against comes along. */
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
-	has[BENCH_HTTP] |= has[BENCH_TOKEN];
+	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
-		if (has[way] && !(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN)))
+		if (has[way] && !(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
+							 way == BENCH_AT_REST)))
 			ret = add(group, &row);
 	}
 	return ret;
@@ -294,7 +296,8 @@ const struct bench_record *bench_group_anchor(
 	const struct bench_group *group, const struct bench_record *row)
 {
 	const struct bench_record *found = NULL;
-	enum bench_way plain = row->subject.way == BENCH_TOKEN ? BENCH_HTTP : BENCH_RDMA;
+	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST;
+	enum bench_way plain = by_http ? BENCH_HTTP : BENCH_RDMA;
 
 	for (uint32_t i = 0; i < group->count && row->subject.way > BENCH_HTTP; i++) {
 		const struct bench_subject *subject = &group->members[i]->subject;

@@ -33,6 +33,7 @@ enum bench_way {
 	BENCH_TOKEN,	/* HTTP, bodies by RDMA tokens */
 	BENCH_XDP,	/* packets by AF_XDP: no server is in the way */
 	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
+	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_WAY_COUNT,
 };
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */

@@ -18,6 +18,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return "af_xdp";
 	if (row->way == BENCH_SEALED)
 		return simulated ? "sealed (simul.)" : "rdma sealed";
+	if (row->way == BENCH_AT_REST)
+		return "http at rest";
 	if (row->way == BENCH_TOKEN)
 		return simulated ? "token (simul.)" : "token";
 	if (row->way == BENCH_ONESIDED)
@@ -33,7 +35,7 @@ double bench_kernel_copies(const struct bench_subject *row)
 	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
-	return row->way == BENCH_HTTP && has_body ? 2 : 0;
+	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST) && has_body ? 2 : 0;
 }
 
 struct span bench_share(const struct bench_record *row, const struct bench_record *anchor)

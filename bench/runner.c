@@ -126,6 +126,7 @@ static int make_requests(struct bench_target *target, const struct bench_load_op
 			snprintf(path, sizeof(path), "/%s/%s", target->bucket,
 				bench_data_key(opts->data, i, key));
 		line.has_body = opts->op == BENCH_PUT;
+		line.encrypted = line.has_body && opts->way == BENCH_AT_REST;
 		line.body_bytes = line.has_body ? opts->data->bytes : 0;
 		ret = bench_http_set_add(set, signer, &line, i,
 			line.has_body ? opts->data->pool + bench_data_offset(i) : NULL);
@@ -177,8 +178,9 @@ int bench_runner_open(struct bench_target *target, const struct bench_load_opts 
 	*ret_runner = (struct bench_runner){0};
 	if (opts->op == BENCH_LIST)
 		ret_runner->page_keys = MIN(opts->data->count, (uint32_t)LIMIT_LIST_KEYS_MAX);
-	ret = opts->way == BENCH_HTTP ? open_http(target, opts, ret_runner)
-				      : open_client(target, opts, ret_runner);
+	ret = opts->way == BENCH_HTTP || opts->way == BENCH_AT_REST
+		      ? open_http(target, opts, ret_runner)
+		      : open_client(target, opts, ret_runner);
 	if (ret)
 		bench_runner_close(ret_runner);
 	return ret;
@@ -231,11 +233,16 @@ void bench_runner_close(struct bench_runner *runner)
 
 /* ---- Objects. ---- */
 
+#define AT_REST_PREFIX "atrest-" /* of objects that are put encrypted */
+
 int bench_target_pass(struct bench_target *target, const struct bench_data *data, enum bench_op op,
 	struct bench_result *ret_result)
 {
 	const struct bench_load_opts opts = {.op = op,
-		.way = target->client ? BENCH_RDMA : BENCH_HTTP,
+		.way = !strncmp(data->prefix, AT_REST_PREFIX, strlen(AT_REST_PREFIX))
+			       ? BENCH_AT_REST
+		       : target->client ? BENCH_RDMA
+					: BENCH_HTTP,
 		.data = data,
 		.depth =
 			data->bytes > MIB ? 1 : BENCH_DEPTH_MAX / (data->bytes > 64 * KIB ? 4 : 1)};
@@ -289,7 +296,8 @@ static uint32_t name_data(
 			snprintf(prefix, 40, "cold-%llu-", bytes);
 			return (uint32_t)(BENCH_COLD_BYTES / bytes);
 		}
-		snprintf(prefix, 40, "hot-%llu-", bytes);
+		snprintf(prefix, 40, "%s%llu-",
+			subject->way == BENCH_AT_REST ? AT_REST_PREFIX : "hot-", bytes);
 		return (uint32_t)MAX(BENCH_HOT_BYTES / bytes, 1ull);
 	}
 }

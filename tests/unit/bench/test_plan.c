@@ -88,8 +88,8 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	/* Hot: plain, sealed, token, one-sided; cold: plain. */
-	assert_int_equal(rows_of(&plan), 7);
+	/* Hot: plain, sealed, token, one-sided, at rest; cold: plain. */
+	assert_int_equal(rows_of(&plan), 8);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -164,6 +164,12 @@ static void test_rows_beside_the_plain_ones(void **state)
 	group = &plan.groups[0];
 	assert_ptr_equal(
 		bench_group_anchor(group, find(group, BENCH_TOKEN)), find(group, BENCH_HTTP));
+	bench_plan_close(&plan);
+	opts.only = "get 1MiB d1 atrest";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_AT_REST)), find(group, BENCH_HTTP));
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d16 token";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
