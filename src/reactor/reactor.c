@@ -85,6 +85,9 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	list_init(&reactor->fibers_idle);
 	list_init(&reactor->fibers_all);
 	reactor->now_ns = clock_now_ns();
+	reactor->open_ns = reactor->now_ns;
+	reactor->now_ticks = clock_ticks();
+	reactor->open_ticks = reactor->now_ticks;
 	wheel_init(&reactor->wheel, reactor->now_ns);
 	reactor->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	error = reactor->wake_fd < 0 ? -errno : uring_open(reactor, 0);
@@ -113,6 +116,15 @@ void reactor_close(struct reactor *reactor)
 	free(reactor);
 }
 
+/* By how far clock and counter have come since the reactor was opened. */
+static uint64_t ticks_to_ns(const struct reactor *reactor, uint64_t ticks)
+{
+	uint64_t ns = clock_now_ns() - reactor->open_ns;
+	uint64_t all_ticks = clock_ticks() - reactor->open_ticks;
+
+	return all_ticks ? (uint64_t)((double)ticks * ((double)ns / (double)all_ticks)) : 0;
+}
+
 void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stats)
 {
 	const struct reactor_stats *stats = &reactor->stats;
@@ -123,6 +135,7 @@ void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stat
 	ret_stats->fiber_switches = __atomic_load_n(&stats->fiber_switches, __ATOMIC_RELAXED);
 	ret_stats->messages = __atomic_load_n(&stats->messages, __ATOMIC_RELAXED);
 	ret_stats->uring_submits = __atomic_load_n(&stats->uring_submits, __ATOMIC_RELAXED);
-	ret_stats->busy_ns = __atomic_load_n(&stats->busy_ns, __ATOMIC_RELAXED);
+	ret_stats->busy_ns =
+		ticks_to_ns(reactor, __atomic_load_n(&reactor->busy_ticks, __ATOMIC_RELAXED));
 	ret_stats->fibers = __atomic_load_n(&stats->fibers, __ATOMIC_RELAXED);
 }

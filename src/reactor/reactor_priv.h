@@ -115,8 +115,11 @@ struct reactor {
 	struct fiber *running; /* NULL: the loop itself runs */
 	struct switch_ctx loop_ctx;
 	uint64_t now_ns;
-	bool bound;	/* the ring is enabled and belongs to owner */
-	bool stop_seen; /* at_stop's messages have been run */
+	uint64_t now_ticks; /* of the cycle counter, when now_ns was read */
+	uint64_t open_ns, open_ticks;
+	uint64_t busy_ticks; /* in turns that did work */
+	bool bound;	     /* the ring is enabled and belongs to owner */
+	bool stop_seen;	     /* at_stop's messages have been run */
 	pthread_t owner;
 	struct io_uring ring;
 	struct list pollers;

@@ -1,0 +1,116 @@
+/* base/counter.c: counters that threads add to with and without a lane. */
+#include "../unit.h"
+
+#include <pthread.h>
+
+#include "base/base.h"
+
+#define ADDS 100000u
+
+DEFINE_COUNTER(things, "test_things_total", NULL, "Counted by every thread.");
+DEFINE_COUNTER(present, "test_things", NULL, "Goes up and down.");
+
+static void *add_by_lane(void *arg)
+{
+	(void)arg;
+	counter_lane_open();
+	for (uint32_t i = 0; i < ADDS; i++)
+		counter_add(&things, 1);
+	counter_lane_close();
+	return NULL;
+}
+
+static void *add_without(void *arg)
+{
+	(void)arg;
+	for (uint32_t i = 0; i < ADDS; i++)
+		counter_add(&things, 1);
+	return NULL;
+}
+
+static void test_every_thread_counts(void **state)
+{
+	uint64_t before = counter_read(&things);
+	pthread_t threads[4];
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(threads); i++)
+		assert_int_equal(
+			pthread_create(&threads[i], NULL, i % 2 ? add_by_lane : add_without, NULL),
+			0);
+	for (uint32_t i = 0; i < ARRAY_LEN(threads); i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(counter_read(&things) - before, ARRAY_LEN(threads) * ADDS);
+}
+
+static void test_read_while_a_lane_is_open(void **state)
+{
+	uint64_t before = counter_read(&things);
+
+	(void)state;
+	counter_lane_open();
+	counter_add(&things, 3);
+	assert_int_equal(counter_read(&things) - before, 3);
+	counter_add(&things, 4);
+	assert_int_equal(counter_read(&things) - before, 7);
+	counter_lane_close();
+	assert_int_equal(counter_read(&things) - before, 7);
+	counter_lane_close(); /* none is open: nothing happens */
+	assert_int_equal(counter_read(&things) - before, 7);
+}
+
+/* What one thread added another takes away: the lane's share wraps, the sum is right. */
+static void test_down_on_a_lane(void **state)
+{
+	(void)state;
+	counter_add(&present, 5);
+	counter_lane_open();
+	counter_sub(&present, 2);
+	assert_int_equal(counter_read(&present), 3);
+	counter_lane_close();
+	assert_int_equal(counter_read(&present), 3);
+	counter_sub(&present, 3);
+	assert_int_equal(counter_read(&present), 0);
+}
+
+/* Registered after the lane was opened: counted all the same. */
+static void test_late_counter(void **state)
+{
+	static struct counter late = {.name = "test_late_total", .help = "Registered late."};
+
+	(void)state;
+	counter_lane_open();
+	counter_register(&late);
+	counter_add(&late, 2);
+	assert_int_equal(counter_read(&late), 2);
+	counter_lane_close();
+	assert_int_equal(counter_read(&late), 2);
+}
+
+static void count_seen(const struct counter *counter, void *arg)
+{
+	if (counter == &things || counter == &present)
+		(*(uint32_t *)arg)++;
+}
+
+static void test_visit(void **state)
+{
+	uint32_t seen = 0;
+
+	(void)state;
+	counter_visit(count_seen, &seen);
+	assert_int_equal(seen, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_thread_counts),
+		cmocka_unit_test(test_read_while_a_lane_is_open),
+		cmocka_unit_test(test_down_on_a_lane),
+		cmocka_unit_test(test_late_counter),
+		cmocka_unit_test(test_visit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
