@@ -124,7 +124,7 @@ static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_h
 	for (uint32_t i = 0; i < header_count; i++) {
 		struct slice value = headers[i].value;
 
-		if (headers[i].name.len == 4 && slice_eq_nocase(headers[i].name, SLICE("etag"))) {
+		if (slice_eq_nocase(headers[i].name, SLICE("etag"))) {
 			if (value.len >= 2 && value.data[0] == '"')
 				value = slice_of(value.data + 1, value.len - 2);
 			value = slice_to(value, CAPSULE_ETAG_LEN_MAX);

@@ -15,6 +15,7 @@
 /* One thread's. */
 struct cache {
 	struct cache *next;
+	struct s3_settings *last; /* asked for; one of the slots, or NULL */
 	struct s3_settings *slots[CACHE_SIZE];
 };
 struct s3_settings_table {
@@ -168,7 +169,9 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 	s3_arena_init(&settings->arena);
 	settings->references = 1;
 	settings->generation = atomic_load_explicit(generation, memory_order_acquire);
+	settings->now = generation;
 	ret = store_bucket_get(s3->store, bucket, &settings->bucket);
+	settings->name = slice_str(settings->bucket.name);
 	if (!ret)
 		ret = load_all(s3, core, settings);
 	cache = ret ? NULL : cache_self(s3->settings);
@@ -180,26 +183,32 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 		slot = &cache->slots[hash_of(bucket) % CACHE_SIZE];
 		s3_settings_put(*slot);
 		*slot = settings;
+		cache->last = settings;
 		settings->references++;
 	}
 	*ret_settings = settings;
 	return 0;
 }
 
+static bool settings_hold(const struct s3_settings *settings, struct slice bucket)
+{
+	return settings &&
+	       settings->generation == atomic_load_explicit(settings->now, memory_order_acquire) &&
+	       slice_eq(bucket, settings->name);
+}
+
 int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	struct s3_settings **ret_settings)
 {
-	struct s3_settings_table *table = s3->settings;
-	struct cache *cache = cache_self(table);
-	uint32_t hash = hash_of(bucket);
-	struct s3_settings *settings = cache ? cache->slots[hash % CACHE_SIZE] : NULL;
+	struct cache *cache = cache_self(s3->settings);
+	struct s3_settings *settings = cache ? cache->last : NULL;
 
-	if (!settings ||
-		settings->generation !=
-			atomic_load_explicit(&table->generations[hash % GENERATION_COUNT],
-				memory_order_acquire) ||
-		!slice_eq(bucket, slice_str(settings->bucket.name)))
-		return settings_load(s3, core, bucket, ret_settings);
+	if (!settings_hold(settings, bucket)) {
+		settings = cache ? cache->slots[hash_of(bucket) % CACHE_SIZE] : NULL;
+		if (!settings_hold(settings, bucket))
+			return settings_load(s3, core, bucket, ret_settings);
+		cache->last = settings;
+	}
 	settings->references++;
 	*ret_settings = settings;
 	return 0;

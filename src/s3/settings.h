@@ -85,6 +85,8 @@ const struct s3_error *s3_payer_check(struct s3_call *call);
 struct s3_settings {
 	uint32_t references; /* this reactor's */
 	uint32_t generation;
+	_Atomic uint32_t *now; /* what the generation is by now */
+	struct slice name;     /* the bucket's */
 	struct store_bucket bucket;
 	struct slice documents[S3_CONFIG_COUNT]; /* as kept; data NULL when there is none */
 	const void *parsed[S3_CONFIG_COUNT];	 /* by the kind's load; NULL when there is none */

@@ -122,6 +122,18 @@ static uint8_t bucket_char(struct slice name, size_t at)
 	return bucket_chars[(uint8_t)name.data[at]];
 }
 
+/* A dot stands between letters and digits: each part is a name of its own to DNS. */
+static bool dots_are_sound(struct slice name)
+{
+	for (size_t i = 1; i < name.len; i++) {
+		uint8_t pair = bucket_char(name, i - 1) | bucket_char(name, i);
+
+		if ((pair & BUCKET_DOT) && !(pair & BUCKET_END))
+			return false;
+	}
+	return true;
+}
+
 static bool is_ip_address(struct slice name)
 {
 	struct in_addr ignored;
@@ -166,7 +178,8 @@ static bool is_reserved(struct slice name)
 /* S3 User Guide, "General purpose bucket naming rules". */
 bool s3_bucket_name_valid(struct slice name)
 {
-	uint8_t seen = 0, before = 0;
+	bool known = true;
+	uint8_t seen = 0;
 
 	if (name.len < LIMIT_BUCKET_LEN_MIN || name.len > LIMIT_BUCKET_LEN_MAX)
 		return false;
@@ -175,14 +188,11 @@ bool s3_bucket_name_valid(struct slice name)
 	for (size_t i = 0; i < name.len; i++) {
 		uint8_t kind = bucket_char(name, i);
 
-		/* A dot stands between letters and digits: each part is a name of its own to DNS.
-		 */
-		if (!kind ||
-			(i && ((kind | before) & BUCKET_DOT) && !((kind | before) & BUCKET_END)))
-			return false;
 		seen |= kind;
-		before = kind;
+		known &= kind != 0;
 	}
+	if (!known || ((seen & BUCKET_DOT) && !dots_are_sound(name)))
+		return false;
 	if (seen == BUCKET_END)
 		return true;
 	/* Only what has no dash can be an address. */

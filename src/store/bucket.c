@@ -11,10 +11,28 @@
 
 struct buckets {
 	pthread_rwlock_t lock;
+	_Atomic uint64_t generation; /* changes with the table; no two tables ever have the same */
 	uint32_t count;
 	struct bucket *by_name[TABLE_SIZE];
 	struct bucket *by_id[TABLE_SIZE];
 };
+
+static _Atomic uint64_t generation_last;
+
+/* The bucket that this thread asked for last: most ask for the same one again. */
+static _Thread_local struct {
+	uint64_t generation; /* of the table when it was found; 0: nothing was */
+	uint64_t id;
+	size_t name_len;
+	char name[LIMIT_BUCKET_LEN_MAX];
+} last_found;
+
+/* The table is locked for writing, or not yet anybody's. */
+static void table_changed(struct buckets *buckets)
+{
+	atomic_store_explicit(&buckets->generation, atomic_fetch_add(&generation_last, 1) + 1,
+		memory_order_release);
+}
 
 /* FNV-1a; names are short and their number is bounded. */
 static uint32_t name_slot(struct slice name)
@@ -33,6 +51,7 @@ int buckets_open(struct buckets **ret_buckets)
 	if (!buckets)
 		return -ENOMEM;
 	pthread_rwlock_init(&buckets->lock, NULL);
+	table_changed(buckets);
 	*ret_buckets = buckets;
 	return 0;
 }
@@ -77,10 +96,19 @@ uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name)
 {
 	uint64_t id = 0;
 
+	if (last_found.generation ==
+			atomic_load_explicit(&buckets->generation, memory_order_acquire) &&
+		slice_eq(slice_of(last_found.name, last_found.name_len), name))
+		return last_found.id;
 	pthread_rwlock_rdlock(&buckets->lock);
 	for (struct bucket *at = buckets->by_name[name_slot(name)]; at; at = at->by_name)
 		if (slice_eq(slice_str(at->info.name), name)) {
 			id = at->info.id;
+			last_found.generation =
+				atomic_load_explicit(&buckets->generation, memory_order_relaxed);
+			last_found.id = id;
+			last_found.name_len = name.len;
+			memcpy(last_found.name, name.data, name.len);
 			break;
 		}
 	pthread_rwlock_unlock(&buckets->lock);
@@ -128,6 +156,7 @@ int buckets_add(struct buckets *buckets, const struct store_bucket *info)
 	bucket->by_id = *slot;
 	*slot = bucket;
 	buckets->count++;
+	table_changed(buckets);
 	pthread_rwlock_unlock(&buckets->lock);
 	return 0;
 }
@@ -161,6 +190,7 @@ void buckets_remove(struct buckets *buckets, struct bucket *bucket)
 		slot = &(*slot)->by_id;
 	*slot = bucket->by_id;
 	buckets->count--;
+	table_changed(buckets);
 	atomic_store(&bucket->dead, true);
 	pthread_rwlock_unlock(&buckets->lock);
 	bucket_put(bucket);
