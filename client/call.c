@@ -75,6 +75,9 @@ int client_status_error(uint32_t status)
 	}
 }
 
+/* Rounds of waiting in which an answer may come within microseconds: a pause would delay it. */
+#define ROUNDS_UNRELAXED 256u
+
 /* ---- Made. ---- */
 
 static size_t text_len(const char *text)
@@ -609,7 +612,8 @@ static bool wait_until(struct neb_client *client, const enum client_phase *phase
 			return true;
 		if (!client->undone_count || (!phase && client->woken))
 			return false;
-		clock_relax();
+		if (round >= ROUNDS_UNRELAXED)
+			clock_relax();
 		if (round & 63)
 			continue;
 		now_ns = clock_now_ns();

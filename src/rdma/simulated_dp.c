@@ -18,6 +18,7 @@
 #define SPINS_PER_TALLY	     4096u
 #define BUSY_VISITS	     4u
 #define POLLS_PER_SWEEP	     64u
+#define MESSAGE_LINES	     3u /* of most messages: a request, a small answer */
 
 /* ---- Bells. ---- */
 
@@ -68,6 +69,7 @@ static bool absorb(struct sim_qp *qp, uint32_t acked, uint32_t posted, uint32_t 
 		if ((int32_t)(qp->sent - acked) < 0)
 			return false;
 		qp->acked = acked;
+		qp->retire_due = true;
 	}
 	if ((int32_t)(consumed - qp->tx_freed) > 0) {
 		if ((int32_t)(qp->tx_next - consumed) < 0)
@@ -93,6 +95,7 @@ void sim_refresh(struct sim_qp *qp)
 		return;
 	}
 	qp->peer_srq = state == SIM_SIDE_UP_SRQ;
+	qp->retire_due |= nak != 0;
 	if (SIM_UNLIKELY(nak))
 		qp->nak = nak <= RP_WC_GENERAL_ERR ? nak : RP_WC_GENERAL_ERR;
 	if (SIM_UNLIKELY(state == SIM_SIDE_ERROR))
@@ -431,6 +434,7 @@ static int execute_one(struct sim_qp *qp, struct sim_send *send)
 
 void sim_retire(struct sim_qp *qp)
 {
+	qp->retire_due = false;
 	while (qp->sq_head != qp->sq_exec) {
 		struct sim_send *send = &qp->sq[qp->sq_head & qp->sq_mask];
 		struct rp_wc wc;
@@ -459,6 +463,16 @@ void sim_retire(struct sim_qp *qp)
 	}
 }
 
+/* The peer read the next slot's lines when it was last used; most messages fill three. The first
+ * it looks at all the time: that one is not worth asking for. */
+static inline void own_next_slot(const struct sim_qp *qp)
+{
+	const struct sim_slot *slot = &qp->tx[qp->tx_next % SIM_SLOTS];
+
+	for (uint32_t line = 1; line < MESSAGE_LINES; line++)
+		sim_own((const uint8_t *)slot + line * 64);
+}
+
 void sim_execute(struct sim_qp *qp)
 {
 	qp->timing = false;
@@ -478,6 +492,7 @@ void sim_execute(struct sim_qp *qp)
 	if (qp->bell_due) {
 		qp->bell_due = false;
 		sim_ring(qp);
+		own_next_slot(qp);
 	}
 	sim_retire(qp);
 }
@@ -750,8 +765,10 @@ static inline void visit(struct sim_qp *qp, bool rung)
 	}
 	if (SIM_UNLIKELY(rung || refresh_due(qp)))
 		visit_slow(qp);
-	if (qp->sq_head != qp->sq_tail)
+	if (qp->sq_exec != qp->sq_tail)
 		sim_execute(qp);
+	else if (qp->retire_due)
+		sim_retire(qp);
 	if (SIM_UNLIKELY(qp->peer_srq) && qp->sq_head != qp->sq_tail)
 		await_shared_queue(qp);
 	if (SIM_UNLIKELY(atomic_load_explicit(&qp->gone, memory_order_acquire)))

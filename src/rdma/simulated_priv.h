@@ -277,8 +277,9 @@ struct sim_qp {
 	uint32_t peer_pd, peer_qpn;
 	struct sim_assist *my_assist, *their_assist;
 	uint32_t assist_asked;
-	bool broken;  /* a send failed: nothing after it executes */
-	uint32_t nak; /* enum rp_status that the peer gave to message acked + 1 */
+	bool retire_due; /* the peer has told of more since sim_retire() */
+	bool broken;	 /* a send failed: nothing after it executes */
+	uint32_t nak;	 /* enum rp_status that the peer gave to message acked + 1 */
 	struct sim_tally tally;
 	/* ---- Receiving. ---- */
 	struct sim_rq rq;
