@@ -111,6 +111,42 @@ static void lost_take(struct disk *disk, const struct array_batch *batch)
 			array_member_fail(disk, batch->transfers[i].member, -ENOTCONN);
 }
 
+/* Memory for parity, or to make a shard in: frames of the region, so that members can move them as
+ * they are; from the heap where there is no reactor, or the region has none. */
+struct scratch {
+	uint8_t *data;
+	struct region *region; /* NULL: the heap's */
+	struct region_span span;
+};
+
+static int scratch_lease(const struct disk *disk, uint64_t bytes, struct scratch *ret_scratch)
+{
+	struct reactor *reactor = reactor_self();
+	struct region *region = reactor ? disk->cores[reactor_core_idx(reactor)].region : NULL;
+	void *memory;
+
+	if (region && bytes <= LIMIT_SPAN_FRAMES_MAX * (uint64_t)FRAME_BYTES &&
+		region_lease(region, region_frames_for(bytes), OWNER_DISK, &ret_scratch->span) ==
+			0) {
+		ret_scratch->region = region;
+		ret_scratch->data = ret_scratch->span.data;
+		return 0;
+	}
+	if (posix_memalign(&memory, DISK_ALIGN_BYTES, bytes))
+		return -ENOMEM;
+	ret_scratch->region = NULL;
+	ret_scratch->data = (uint8_t *)memory;
+	return 0;
+}
+
+static void scratch_give(struct scratch *scratch)
+{
+	if (scratch->region)
+		region_give(scratch->region, scratch->span, OWNER_DISK);
+	else
+		free(scratch->data);
+}
+
 /* ---- Stripes, read. ---- */
 
 /* Bytes of one shard from each of enough others, zeros where they have no data. */
@@ -171,14 +207,14 @@ int array_rescue(struct disk *disk, const struct stripe *stripe, const struct ar
 	uint64_t bytes = part->to - part->from;
 	struct rescue rescue = {.array = array, .stripe = stripe, .part = *part};
 	struct array_batch *batch = batch_open(array);
-	void *memory;
+	struct scratch scratch;
 	int ret;
 
-	if (!batch || posix_memalign(&memory, DISK_ALIGN_BYTES, array->data * bytes)) {
+	if (!batch || scratch_lease(disk, array->data * bytes, &scratch)) {
 		free(batch);
 		return -ENOMEM;
 	}
-	rescue.memory = (uint8_t *)memory;
+	rescue.memory = scratch.data;
 	counter_add(&degraded_reads, 1);
 	do {
 		ret = rescue_try(disk, &rescue, batch);
@@ -187,7 +223,7 @@ int array_rescue(struct disk *disk, const struct stripe *stripe, const struct ar
 	if (!ret)
 		ret = ec_reconstruct(
 			&array->ec, bytes, rescue.shards, rescue.have, 1u << part->shard);
-	free(memory);
+	scratch_give(&scratch);
 	free(batch);
 	return ret;
 }
@@ -320,23 +356,22 @@ static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 	uint64_t shard_bytes = (uint64_t)stripe.width * DISK_ALIGN_BYTES;
 	struct array_batch *batch;
 	uint32_t skipped = 0;
-	void *parity;
+	struct scratch parity;
 	int ret;
 
 	if (offset % MIB || bytes != (uint64_t)stripe.blocks * DISK_ALIGN_BYTES)
 		return -EINVAL;
 	batch = batch_open(array);
-	if (!batch || posix_memalign(&parity, DISK_ALIGN_BYTES, array->parity * shard_bytes)) {
+	if (!batch || scratch_lease(disk, array->parity * shard_bytes, &parity)) {
 		free(batch);
 		return -ENOMEM;
 	}
-	ret = stripe_encode(array, &stripe, data, (uint8_t *)parity);
+	ret = stripe_encode(array, &stripe, data, parity.data);
 	for (uint32_t s = 0; s < array->count && !ret; s++) {
 		uint32_t member = member_of(array, &stripe, s);
 		uint64_t real = (uint64_t)array_shard_blocks(array, &stripe, s) * DISK_ALIGN_BYTES;
-		uint8_t *shard = s < array->data
-					 ? data + s * shard_bytes
-					 : (uint8_t *)parity + (s - array->data) * shard_bytes;
+		uint8_t *shard = s < array->data ? data + s * shard_bytes
+						 : parity.data + (s - array->data) * shard_bytes;
 
 		if (real && array_writable(array, member))
 			array_batch_add(batch, DISK_WRITE, member, shard, real,
@@ -349,7 +384,7 @@ static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 	failures_take(disk, batch);
 	if (skipped)
 		counter_add(&degraded_writes, 1);
-	free(parity);
+	scratch_give(&parity);
 	free(batch);
 	return ret ? ret : disk_array_quorum(disk) ? 0 : -EIO;
 }
