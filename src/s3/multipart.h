@@ -20,6 +20,9 @@ _Static_assert(S3_PARTS_MAX <= STORE_PARTS_MAX, "an object can adopt all parts o
 #define S3_PART_BYTES_MIN  (5 * MIB) /* all but the last */
 #define S3_UPLOAD_NAME_MAX (2 + LIMIT_BUCKET_LEN_MAX + 1 + S3_UPLOAD_ID_LEN + 1 + 5 + 1)
 
+/* What an object keeps of the upload that made it: completing that again is no error. */
+#define S3_UPLOAD_HEADER S3_HIDDEN_PREFIX "upload"
+
 struct s3_upload {
 	char id[S3_UPLOAD_ID_LEN + 1];
 	enum checksum_kind kind; /* what its parts have */

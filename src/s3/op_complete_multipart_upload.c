@@ -46,7 +46,7 @@ static const struct s3_error *parse_part(
 }
 
 static const struct s3_error *parse(
-	struct s3_call *call, const struct s3_upload *upload, struct completion *completion)
+	struct s3_call *call, enum checksum_kind kind, struct completion *completion)
 {
 	const struct s3_sums no_sums = {
 		.payload_sha256 = call->signing.payload == S3_PAYLOAD_SHA256};
@@ -72,7 +72,7 @@ static const struct s3_error *parse(
 
 		if (completion->count == S3_PARTS_MAX)
 			return s3_error_at(S3_E_MALFORMED_XML);
-		error = parse_part(call, node, upload->kind, part);
+		error = parse_part(call, node, kind, part);
 		if (error)
 			return error;
 		if (completion->count && part->number <= part[-1].number)
@@ -169,24 +169,33 @@ static void close_parts(struct completion *completion)
 
 /* The MD5 of the parts' MD5s, and their number. A part that has no MD5 counts by its ETag's text.
  */
-static void join_etags(const struct completion *completion, struct store_meta *meta)
+static void add_etag(struct md5 *md5, struct slice etag)
 {
 	uint8_t digest[MD5_BYTES];
+
+	if (hex_decode(etag, digest, sizeof(digest)) == 0)
+		md5_update(md5, digest, sizeof(digest));
+	else
+		md5_update(md5, etag.data, etag.len);
+}
+
+static void end_etag(struct md5 *md5, uint32_t count, struct store_meta *meta)
+{
+	uint8_t digest[MD5_BYTES];
+
+	md5_final(md5, digest);
+	hex_encode(digest, sizeof(digest), meta->etag);
+	snprintf(meta->etag + 2 * MD5_BYTES, sizeof(meta->etag) - 2 * MD5_BYTES, "-%u", count);
+}
+
+static void join_etags(const struct completion *completion, struct store_meta *meta)
+{
 	struct md5 md5;
 
 	md5_init(&md5);
-	for (uint32_t i = 0; i < completion->count; i++) {
-		struct slice etag = slice_str(completion->parts[i].meta->etag);
-
-		if (hex_decode(etag, digest, sizeof(digest)) == 0)
-			md5_update(&md5, digest, sizeof(digest));
-		else
-			md5_update(&md5, etag.data, etag.len);
-	}
-	md5_final(&md5, digest);
-	hex_encode(digest, sizeof(digest), meta->etag);
-	snprintf(meta->etag + 2 * MD5_BYTES, sizeof(meta->etag) - 2 * MD5_BYTES, "-%u",
-		completion->count);
+	for (uint32_t i = 0; i < completion->count; i++)
+		add_etag(&md5, slice_str(completion->parts[i].meta->etag));
+	end_etag(&md5, completion->count, meta);
 }
 
 /* The checksum of the parts' checksums. */
@@ -369,9 +378,13 @@ static const struct s3_error *keep_headers(struct s3_call *call, const struct s3
 {
 	struct slice kept;
 	struct buf out;
+	size_t plain_len;
 
 	buf_init(&out, 8 * LIMIT_HTTP_HEAD_BYTES_MAX + 24 * S3_PARTS_MAX);
 	buf_put(&out, upload->meta->headers, upload->meta->headers_len);
+	buf_put(&out, S3_UPLOAD_HEADER, sizeof(S3_UPLOAD_HEADER));
+	buf_put(&out, upload->id, sizeof(upload->id));
+	plain_len = out.len;
 	buf_put(&out, S3_PARTS_HEADER, sizeof(S3_PARTS_HEADER));
 	for (uint32_t i = 0, run; i < completion->count; i += run) {
 		uint64_t bytes = completion->parts[i].meta->bytes;
@@ -387,7 +400,7 @@ static const struct s3_error *keep_headers(struct s3_call *call, const struct s3
 	/* Thousands of parts of as many lengths are more than a record holds: the object then
 	 * cannot be read by its parts. */
 	if (kept.len > S3_META_BYTES_MAX)
-		kept = slice_to(kept, upload->meta->headers_len);
+		kept = slice_to(kept, plain_len);
 	kept = s3_arena_copy(&call->arena, kept);
 	meta->headers = kept.data;
 	meta->headers_len = (uint32_t)kept.len;
@@ -454,6 +467,58 @@ static const struct s3_error *answer(struct s3_call *call, const struct store_me
 	return s3_answer_xml(call, 200, &xml);
 }
 
+/* ---- Once more. ---- */
+
+/* The parts as the client says them make the ETag of what is there. */
+static bool is_same(const struct completion *completion, const struct store_meta *meta)
+{
+	struct store_meta said = {0};
+	struct md5 md5;
+
+	md5_init(&md5);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		struct slice etag = slice_trim(completion->parts[i].etag);
+
+		if (etag.len > 1 && etag.data[0] == '"' && etag.data[etag.len - 1] == '"')
+			etag = slice_of(etag.data + 1, etag.len - 2);
+		add_etag(&md5, etag);
+	}
+	end_etag(&md5, completion->count, &said);
+	return strcmp(said.etag, meta->etag) == 0;
+}
+
+/* A client that did not hear the answer asks again: while the object that the upload made is the
+ * key's, it hears the same. Anything else has not_there said. */
+static const struct s3_error *complete_again(struct s3_call *call, const struct s3_error *not_there)
+{
+	const struct slice detail = call->detail;
+	struct completion completion = {0};
+	const struct s3_error *error = not_there;
+	const struct store_meta *meta;
+	struct slice id = SLICE_NONE;
+	struct store_get *get;
+	struct s3_sse sse;
+	bool ignored;
+
+	s3_call_param(call, SLICE("uploadId"), &id);
+	if (store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored))
+		return error;
+	meta = store_get_meta(get);
+	if (slice_eq(s3_meta_hidden(
+			     slice_of(meta->headers, meta->headers_len), SLICE(S3_UPLOAD_HEADER)),
+		    id) &&
+		!parse(call, (enum checksum_kind)meta->checksum_type, &completion) &&
+		is_same(&completion, meta)) {
+		s3_sse_describe(slice_of(meta->headers, meta->headers_len), &sse);
+		s3_sse_answer(call, &sse);
+		error = answer(call, meta);
+	}
+	call->message = NULL;
+	call->detail = detail;
+	store_get_close(get);
+	return error;
+}
+
 const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 {
 	struct completion completion = {0};
@@ -463,9 +528,11 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	struct s3_sse sse;
 
 	error = s3_upload_open(call, &upload);
+	if (error == s3_error_at(S3_E_NO_SUCH_UPLOAD))
+		return complete_again(call, error);
 	if (error)
 		return error;
-	error = parse(call, &upload, &completion);
+	error = parse(call, upload.kind, &completion);
 	if (!error)
 		error = open_parts(call, &upload, &completion);
 	if (!error)

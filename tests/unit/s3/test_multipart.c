@@ -297,6 +297,14 @@ static void test_stale_completions(void **state)
 	begin("GET", "/bkt/stale", "");
 	run(404, "NoSuchKey");
 	complete("/bkt/stale", xml, 200, NULL);
+	/* Asked again, it is told again; of other parts there is no such upload. */
+	complete("/bkt/stale", xml, 200, NULL);
+	complete("/bkt/stale",
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>x</ETag></Part>"
+		"</CompleteMultipartUpload>",
+		404, "NoSuchUpload");
+	begin("PUT", "/bkt/stale", "");
+	run(200, NULL);
 	complete("/bkt/stale", xml, 404, "NoSuchUpload");
 	nothing_is_left();
 }
