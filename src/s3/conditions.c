@@ -87,10 +87,7 @@ int s3_write_condition_check(const struct store_meta *current, void *arg)
 		s3_etag_matches(condition->if_none_match, current->etag))
 		condition->failed = S3_E_PRECONDITION_FAILED;
 	else if (condition->if_match.len && !current)
-		/* A tag is of an object that there is; * asks whether there is one. */
-		condition->failed = slice_eq(slice_trim(condition->if_match), SLICE("*"))
-					    ? S3_E_PRECONDITION_FAILED
-					    : S3_E_NO_SUCH_KEY;
+		condition->failed = S3_E_NO_SUCH_KEY;
 	else if (condition->if_match.len && !s3_etag_matches(condition->if_match, current->etag))
 		condition->failed = S3_E_PRECONDITION_FAILED;
 	else if (condition->absent && current && current->bytes)

@@ -37,6 +37,7 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 		return error;
 	deletion.arg = &check;
 	check.by_version = deletion.version_id.len > 0;
+	s3_deletion_find_marker(call, call->key, &check);
 	ret = store_delete_each(call->s3->store, call->bucket, &deletion, 1);
 	if (!ret)
 		ret = deletion.result;

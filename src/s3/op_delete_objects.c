@@ -127,8 +127,10 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 	for (uint32_t i = 0; i < deletion->count; i++) {
 		if (!deletion->refused[i])
 			deletion->refused[i] = may_delete(call, &deletion->list[i]);
-		if (!deletion->refused[i])
-			list[count++] = deletion->list[i];
+		if (deletion->refused[i])
+			continue;
+		s3_deletion_find_marker(call, deletion->list[i].key, &deletion->checks[i]);
+		list[count++] = deletion->list[i];
 	}
 	ret = store_delete_each(call->s3->store, call->bucket, list, count);
 	if (ret == -ENOENT)

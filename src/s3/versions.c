@@ -57,6 +57,8 @@ static __attribute__((noinline)) const struct s3_error *missing(
 		info.versioning != STORE_VERSIONING_NEVER &&
 		store_newest(call->s3->store, bucket, key, &newest) == 0 && newest.delete_marker)
 		answer_marker(call, &newest);
+	else if (bucket.data == call->bucket.data)
+		s3_answer_header(call, SLICE("x-amz-delete-marker"), SLICE("false"));
 	return s3_error_at(S3_E_NO_SUCH_KEY);
 }
 
@@ -177,16 +179,44 @@ static bool is_as_expected(const struct s3_deletion_check *check, const struct s
 	return !check->has_size || current->bytes == check->size;
 }
 
+static bool is_conditional(const struct s3_deletion_check *check)
+{
+	return check->if_match.len || check->has_time || check->has_size;
+}
+
+void s3_deletion_find_marker(
+	struct s3_call *call, struct slice key, struct s3_deletion_check *check)
+{
+	struct store_meta newest;
+
+	if (!is_conditional(check) || check->by_version ||
+		store_newest(call->s3->store, call->bucket, key, &newest) || !newest.delete_marker)
+		return;
+	check->has_marker = true;
+	check->marker_s = (int64_t)(newest.mtime_ns / NS_PER_S);
+}
+
+/* A marker has no tag and no bytes. */
+static bool is_marker_expected(const struct s3_deletion_check *check)
+{
+	if (check->if_match.len && !slice_eq(slice_trim(check->if_match), SLICE("*")))
+		return false;
+	return (!check->has_time || check->time_s == check->marker_s) &&
+	       (!check->has_size || check->size == 0);
+}
+
 int s3_deletion_check(const struct store_meta *current, void *arg)
 {
 	struct s3_deletion_check *check = arg;
-	bool conditional = check->if_match.len || check->has_time || check->has_size;
+	bool expected = true;
 
 	check->refused = NULL;
-	/* A time or a size of what is not there holds nothing back, as S3 documents it. */
-	if (check->if_match.len && !current)
-		check->refused = s3_error_at(S3_E_NO_SUCH_KEY);
-	else if (conditional && current && !is_as_expected(check, current))
+	/* To delete what is not there is success, whatever it was thought to be. */
+	if (is_conditional(check) && current)
+		expected = is_as_expected(check, current);
+	else if (check->has_marker && !current)
+		expected = is_marker_expected(check);
+	if (!expected)
 		check->refused = s3_error_at(S3_E_PRECONDITION_FAILED);
 	else if (check->by_version && current &&
 		 s3_lock_holds(slice_of(current->headers, current->headers_len), check->now_ms,

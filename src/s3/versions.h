@@ -22,6 +22,9 @@ struct s3_deletion_check {
 	bool by_version; /* then a lock keeps the version */
 	bool bypass;
 	int64_t now_ms;
+	/* What is newest of a key that has no current object, when conditions ask. */
+	bool has_marker;
+	int64_t marker_s;
 	const struct s3_error *refused; /* why check refused */
 };
 /* Conditions; empty text is none. */
@@ -29,6 +32,10 @@ const struct s3_error *s3_deletion_time_parse(
 	struct s3_call *call, struct slice text, struct s3_deletion_check *check);
 const struct s3_error *s3_deletion_size_parse(
 	struct s3_call *call, struct slice text, struct s3_deletion_check *check);
+/* A key without a current object may end in a delete marker: conditions are then held against that.
+ * Before the deletion, of each that names no version. */
+void s3_deletion_find_marker(
+	struct s3_call *call, struct slice key, struct s3_deletion_check *check);
 store_check_fn s3_deletion_check;
 
 #endif

@@ -198,9 +198,15 @@ def test_conditional_deletes(s):
     digest = base64.b64encode(hashlib.md5(body.encode()).digest()).decode()
     answer = s.raw("POST", f"/{bucket}", body.encode(), {"delete": ""}, {"Content-MD5": digest})[2]
     equal(answer.count(b"<Code>PreconditionFailed</Code>"), 3)
-    status, _, body = s.raw("DELETE", f"/{bucket}/none", headers={"If-Match": "*"})
-    equal((status, code_of(body)), (404, "NoSuchKey"))
-    equal([s.raw("DELETE", f"/{s.bucket()}/none", headers=h)[0] for h in ({size: "3"}, {time_of: date})], [204, 204])
+    equal([s.raw("DELETE", f"/{s.bucket()}/none", headers=h)[0]
+           for h in ({size: "3"}, {time_of: date}, {"If-Match": "*"}, {"If-Match": etag})], [204] * 4)
+    s.put(bucket, "gone")
+    s.s3.delete_object(Bucket=bucket, Key="gone")
+    for condition, status in [({"If-Match": etag}, 412), ({size: "3"}, 412), ({time_of: other}, 412), ({"If-Match": "*"}, 204)]:
+        equal((condition, s.raw("DELETE", f"/{bucket}/gone", headers=condition)[0]), (condition, status))
+    for version in s.s3.list_object_versions(Bucket=bucket, Prefix="gone")["DeleteMarkers"] + \
+            s.s3.list_object_versions(Bucket=bucket, Prefix="gone")["Versions"]:
+        s.s3.delete_object(Bucket=bucket, Key="gone", VersionId=version["VersionId"])
     status, headers, _ = s.raw("DELETE", f"/{bucket}/a", query={"versionId": old},
                                headers={"If-Match": etag, time_of: date, size: "2"})
     equal((status, headers["x-amz-version-id"]), (204, old))

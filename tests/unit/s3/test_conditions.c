@@ -76,7 +76,7 @@ static void test_write_check(void **state)
 	condition = (struct s3_write_condition){.if_match = SLICE("*")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
 	assert_int_equal(s3_write_condition_check(NULL, &condition), -ECANCELED);
-	assert_int_equal(condition.failed, S3_E_PRECONDITION_FAILED);
+	assert_int_equal(condition.failed, S3_E_NO_SUCH_KEY);
 	condition = (struct s3_write_condition){.if_none_match = SLICE("\"x\"")};
 	assert_int_equal(s3_write_condition_check(&meta, &condition), 0);
 	condition = (struct s3_write_condition){.if_none_match = SLICE(TAG)};
