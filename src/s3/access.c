@@ -257,6 +257,7 @@ bool access_allowed(struct access *access, const char *action, struct slice reso
 	if (theirs == S3_DECISION_ALLOW || theirs == S3_DECISION_ACCOUNT)
 		return true;
 	list = acl_says(access, action);
+	access->call->by_acl |= list;
 	return list;
 }
 
@@ -322,6 +323,50 @@ const struct s3_error *s3_call_may(struct s3_call *call, const char *action, str
 		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
 		return NULL;
 	return decide(&access, action, call->bucket, key);
+}
+
+static const struct s3_error *ask_foreign(
+	struct access *access, const struct store_meta *meta, enum s3_permission permission)
+{
+	struct slice headers = slice_of(meta->headers, meta->headers_len);
+	struct slice owner = slice_str(access->settings->bucket.owner);
+	const struct s3_principal *principal = access->principal;
+	struct s3_owner of_object;
+	struct s3_acl acl;
+
+	if (s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED ||
+		!(is_owner_of_bucket(access) || same_account(access)))
+		return NULL;
+	if (s3_acl_of_object(headers, owner, &access->call->arena, &acl))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	if (s3_iam_owner(access->call->s3->iam, acl.owner, &of_object) == 0 &&
+		slice_eq(slice_str(of_object.account), principal->who.account))
+		return NULL;
+	return s3_acl_allows(&acl, permission, principal,
+		       s3_settings_public_access(access->settings).ignore_acls)
+		       ? NULL
+		       : s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
+	const struct store_meta *meta, enum s3_permission permission)
+{
+	struct access access = {
+		.call = call, .principal = s3_call_principal(call), .bucket = bucket};
+	const struct s3_error *error;
+	struct s3_settings *settings;
+	int ret;
+
+	if (!(meta->checksum_flags & S3_FLAG_FOREIGN) || !call->identity || call->identity->root ||
+		call->identity->anonymous)
+		return NULL;
+	ret = s3_settings_get(call->s3, call->request->core, bucket, &settings);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	access.settings = settings;
+	error = ask_foreign(&access, meta, permission);
+	s3_settings_put(settings);
+	return error;
 }
 
 const struct s3_error *s3_call_may_service(

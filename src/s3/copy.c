@@ -87,7 +87,9 @@ const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 		return error;
 	copy->from = store_get_meta(copy->get);
 	copy->sse = NULL;
-	error = check_source(call, copy);
+	error = s3_call_may_foreign(call, copy->bucket, copy->from, S3_PERMISSION_READ);
+	if (!error)
+		error = check_source(call, copy);
 	if (!error)
 		error = open_sse(call, copy);
 	if (error)

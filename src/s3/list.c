@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "s3/access.h"
 #include "s3/express.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
@@ -51,7 +52,7 @@ const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_l
 
 	if (!list)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	*list = (struct s3_list){.keys_max = LIMIT_LIST_KEYS_MAX};
+	*list = (struct s3_list){.call = call, .keys_max = LIMIT_LIST_KEYS_MAX};
 	error = parse(call, list);
 	if (error)
 		return error;
@@ -180,9 +181,43 @@ static char *put_version(char *at, const struct store_list_entry *entry)
 	return PUT(at, "</IsLatest>");
 }
 
-/* The bucket's owner, written once for all entries. */
-static char *put_owner(const struct s3_list *list, char *at)
+/* An entry has not the headers that tell whose it is, only that it is not the bucket's owner's. */
+static bool put_foreign_owner(struct s3_list *list, const struct store_list_entry *entry, char **at)
 {
+	const struct store_name name = {.bucket = list->call->bucket,
+		.key = entry->key,
+		.version_id = list->version ? slice_str(entry->meta->version_id) : SLICE_NONE};
+	const struct store_meta *meta;
+	struct store_get *get;
+	struct s3_owner owner;
+	struct slice id;
+	struct buf xml;
+	bool found, ignored;
+
+	if (store_get_open_version(list->call->s3->store, &name, &get, &ignored))
+		return false;
+	meta = store_get_meta(get);
+	id = s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_OWNER_HEADER));
+	if (id.len)
+		s3_owner_or_id(list->call->s3->iam, id, &owner);
+	found = id.len > 0;
+	store_get_close(get);
+	if (!found)
+		return false;
+	buf_init(&xml, S3_OWNER_XML_MAX);
+	s3_xml_owner(&xml, "Owner", &owner);
+	if (!xml.failed)
+		*at = put(*at, buf_slice(&xml));
+	buf_free(&xml);
+	return true;
+}
+
+/* The bucket's owner, written once for all entries, is of nearly all. */
+static char *put_owner(struct s3_list *list, const struct store_list_entry *entry, char *at)
+{
+	if (__builtin_expect(entry->meta->checksum_flags & S3_FLAG_FOREIGN, 0) &&
+		!list->owner_of_all && put_foreign_owner(list, entry, &at))
+		return at;
 	return put(at, slice_of(list->owner_xml, list->owner_xml_len));
 }
 
@@ -198,7 +233,7 @@ static void put_marker(struct s3_list *list, const struct store_list_entry *entr
 	at = PUT(at, "<LastModified>");
 	at = put_time(list, at, entry->meta->mtime_ns);
 	at = PUT(at, "</LastModified>");
-	at = put_owner(list, at);
+	at = put_owner(list, entry, at);
 	at = PUT(at, "</DeleteMarker>");
 	buf_put(xml, text, (size_t)(at - text));
 }
@@ -231,7 +266,7 @@ static void put_object(struct s3_list *list, const struct store_list_entry *entr
 	at = put_u64(at, meta->bytes);
 	at = PUT(at, "</Size>");
 	if (list->owner)
-		at = put_owner(list, at);
+		at = put_owner(list, entry, at);
 	at = PUT(at, "<StorageClass>");
 	at = put(at, s3_meta_storage_class(meta));
 	at = PUT(at, "</StorageClass>");
@@ -260,17 +295,17 @@ static void visit(const struct store_list_entry *entry, void *arg)
 	memcpy(list->last, entry->key.data, list->last_len);
 }
 
-/* A listing has not the headers that would tell of an object of somebody else. */
 static const struct s3_error *find_owner(struct s3_call *call, struct s3_list *list)
 {
-	struct store_bucket bucket;
-	const struct s3_error *error = s3_call_bucket(call, &bucket);
+	const struct s3_settings *settings;
+	const struct s3_error *error = s3_call_settings(call, &settings);
 	struct s3_owner owner;
 	struct buf xml;
 
-	if (error)
-		return error;
-	s3_owner_or_id(call->s3->iam, slice_str(bucket.owner), &owner);
+	if (error || !settings)
+		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
+	list->owner_of_all = s3_settings_ownership(settings) == S3_OWNERSHIP_ENFORCED;
+	s3_owner_or_id(call->s3->iam, slice_str(settings->bucket.owner), &owner);
 	buf_init(&xml, sizeof(list->owner_xml));
 	s3_xml_owner(&xml, "Owner", &owner);
 	if (!xml.failed) {

@@ -9,10 +9,12 @@
 #define S3_OWNER_XML_MAX 1536u
 
 struct s3_list {
+	struct s3_call *call;
 	struct slice prefix, delimiter, after, version_after;
 	uint64_t keys_max;
 	bool url;			  /* encoding-type=url */
 	bool owner;			  /* entries name their owner */
+	bool owner_of_all;		  /* it is the bucket's, whoever put them */
 	char owner_xml[S3_OWNER_XML_MAX]; /* <Owner>…</Owner>; empty when it is too long */
 	size_t owner_xml_len;
 	bool version; /* entries are versions */

@@ -250,13 +250,16 @@ static const struct s3_error *gather_tags(struct s3_call *call, struct buf *out)
 }
 
 /* Whose it is, and its list, where they are not what they are by themselves. */
-static const struct s3_error *gather_access(struct s3_call *call, struct buf *out)
+static const struct s3_error *gather_access(
+	struct s3_call *call, struct store_meta *meta, struct buf *out)
 {
 	struct s3_made made;
 	const struct s3_error *error = s3_acl_of_made(call, &made);
 
-	if (!error && made.owner.data)
+	if (!error && made.owner.data) {
 		put_pair(out, SLICE(S3_OWNER_HEADER), made.owner);
+		meta->checksum_flags |= S3_FLAG_FOREIGN;
+	}
 	if (!error && made.acl.data)
 		put_pair(out, SLICE(S3_ACL_HEADER), made.acl);
 	return error;
@@ -290,7 +293,7 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	if (!error)
 		error = gather_redirect(call, &out);
 	if (!error)
-		error = gather_access(call, &out);
+		error = gather_access(call, meta, &out);
 	if (!error && out.len) {
 		copy = s3_arena_copy(&call->arena, buf_slice(&out));
 		meta->headers = copy.data;

@@ -27,9 +27,13 @@ static const struct s3_error *object_acl(
 	error = s3_open_version(call, &get);
 	if (error)
 		return error;
+	error = s3_call_may_foreign(
+		call, call->bucket, store_get_meta(get), S3_PERMISSION_READ_ACP);
 	headers = s3_arena_copy(&call->arena,
 		slice_of(store_get_meta(get)->headers, store_get_meta(get)->headers_len));
 	store_get_close(get);
+	if (error)
+		return error;
 	if (s3_settings_ownership(settings) == S3_OWNERSHIP_ENFORCED)
 		headers = SLICE_NONE;
 	else if (!headers.data)

@@ -86,9 +86,12 @@ static const struct s3_error *put_object_acl(
 	owner = s3_meta_hidden(
 		slice_of(store_get_meta(get)->headers, store_get_meta(get)->headers_len),
 		SLICE(S3_OWNER_HEADER));
+	error = s3_call_may_foreign(
+		call, call->bucket, store_get_meta(get), S3_PERMISSION_WRITE_ACP);
 	parties.owner = owner.len ? s3_arena_copy(&call->arena, owner) : parties.bucket_owner;
 	store_get_close(get);
-	error = parse(call, &parties, settings, &acl);
+	if (!error)
+		error = parse(call, &parties, settings, &acl);
 	if (error)
 		return error;
 	if (!s3_acl_is_default(&acl)) {

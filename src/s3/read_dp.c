@@ -2,6 +2,7 @@
  * native GET of a hot object it neither parses nor allocates. */
 #include <stdio.h>
 
+#include "s3/access.h"
 #include "s3/lifecycle.h"
 #include "s3/sse.h"
 #include "s3/versions.h"
@@ -179,6 +180,8 @@ const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_r
 	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_ENCRYPTED, 0) ||
 		(!plain && s3_sse_asked(call)))
 		error = s3_sse_of_read(call, ret_read->meta, &ret_read->sse);
+	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_FOREIGN, 0) && !error)
+		error = s3_call_may_foreign(call, call->bucket, ret_read->meta, S3_PERMISSION_READ);
 	if (!error && plain && call->request->etag_only) {
 		s3_answer_etag(call, ret_read->meta->etag);
 		return NULL;

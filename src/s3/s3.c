@@ -135,6 +135,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->form_read = false;
 	call->presigned = false;
 	call->version2 = false;
+	call->by_acl = false;
 	call->sse = NULL;
 	call->website = false;
 	call->whole = false;

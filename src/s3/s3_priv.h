@@ -99,6 +99,7 @@ struct s3_call {
 	bool form_read;
 	bool presigned;
 	bool version2;	  /* its signature is of Version 2 */
+	bool by_acl;	  /* nothing but an access control list let it in */
 	bool website;	  /* a page of a bucket's website */
 	bool conditional; /* the policies asked about more than who, what and on what */
 	bool whole;	  /* ranges and conditions do not count */
@@ -195,6 +196,9 @@ struct s3_sums {
 	uint8_t digest[CHECKSUM_BYTES_MAX];
 };
 const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_sums);
+/* A body that is stored needs a length, or the chunks of HTTP's own that say where it ends; and is
+ * not longer than an upload may be. */
+const struct s3_error *s3_check_length(struct s3_call *call);
 /* A small body, whole, verified against signature and sums; in the arena. */
 const struct s3_error *s3_read_body(
 	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body);
@@ -250,6 +254,7 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 /* What s3 keeps in an object's flags: a listing has them, but not the headers. */
 #define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
 #define S3_FLAG_ENCRYPTED   2u /* the body is: see sse.h */
+#define S3_FLAG_FOREIGN	    4u /* it is not the bucket's owner's: its headers say whose */
 #define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
 /* Gathers what is kept with an object: standard headers, user metadata, storage class. */
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);

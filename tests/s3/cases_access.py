@@ -114,6 +114,62 @@ def test_what_others_write_is_theirs(s):
     equal(grants(two.get_object_acl(Bucket=bucket, Key="parts")), [(ALL, "READ"), (TWO, "FULL_CONTROL")])
 
 
+def test_listings_name_the_owner_of_each_object(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one, ACL="public-read-write")
+    one.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    for client, key in [(one, "a"), (two, "b"), (one, "c"), (two, "c")]:
+        client.put_object(Bucket=bucket, Key=key, Body=b"x")
+    two.copy_object(Bucket=bucket, Key="d", CopySource={"Bucket": bucket, "Key": "b"})
+    upload = two.create_multipart_upload(Bucket=bucket, Key="e")["UploadId"]
+    part = two.upload_part(Bucket=bucket, Key="e", UploadId=upload, PartNumber=1, Body=b"x")["ETag"]
+    two.complete_multipart_upload(Bucket=bucket, Key="e", UploadId=upload,
+                                  MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part}]})
+    owners = {"a": "one", "b": "two", "c": "two", "d": "two", "e": "two"}
+    for answer in (one.list_objects(Bucket=bucket), one.list_objects_v2(Bucket=bucket, FetchOwner=True)):
+        equal({o["Key"]: o["Owner"]["ID"] for o in answer["Contents"]},
+              {key: f"{owner}-canonical-id" for key, owner in owners.items()})
+    versions = one.list_object_versions(Bucket=bucket, Prefix="c")["Versions"]
+    equal([v["Owner"]["DisplayName"] for v in versions], ["Two", "One"])
+    for version in one.list_object_versions(Bucket=bucket)["Versions"]:
+        one.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])
+
+
+def test_the_bucket_is_mine_the_object_is_not(s):
+    """A bucket's owner may delete what others put there; their lists say whether it may read it."""
+    one, two = s.one(), s.two()
+    bucket, own = made(s, one, ACL="public-read-write"), made(s, one)
+    two.put_object(Bucket=bucket, Key="key", Body=b"x")
+    here = {"Bucket": bucket, "Key": "key"}
+    for call, more in [(one.get_object, {}), (one.get_object_acl, {}), (one.put_object_acl, {"ACL": "private"}),
+                       (one.get_object_attributes, {"ObjectAttributes": ["ETag"]})]:
+        denied(call, **here, **more)
+    denied(one.copy_object, Bucket=own, Key="copy", CopySource=here)
+    two.put_object_acl(**here, ACL="bucket-owner-read")
+    equal(one.get_object(**here)["Body"].read(), b"x")
+    one.copy_object(Bucket=own, Key="copy", CopySource=here)
+    denied(one.get_object_acl, **here)
+    two.put_object_acl(**here, ACL="bucket-owner-full-control")
+    one.get_object_acl(**here)
+    one.put_bucket_acl(Bucket=bucket, ACL="private")
+    one.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls={"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]})
+    equal(one.list_objects(Bucket=bucket)["Contents"][0]["Owner"]["ID"], "one-canonical-id")
+    one.delete_object(**here)
+
+
+def test_who_gave_all_rights_away_can_take_them_back(s):
+    one = s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    for get, put, name in [(one.get_bucket_acl, one.put_bucket_acl, {"Bucket": bucket}),
+                           (one.get_object_acl, one.put_object_acl, {"Bucket": bucket, "Key": "key"})]:
+        before = get(**name)
+        put(**name, AccessControlPolicy={"Owner": before["Owner"], "Grants": []})
+        equal(get(**name)["Grants"], [])
+        put(**name, AccessControlPolicy={"Owner": before["Owner"], "Grants": before["Grants"]})
+        equal(grants(get(**name)), grants(before))
+
+
 def test_grants(s):
     one, two = s.one(), s.two()
     bucket = made(s, one, GrantRead=f"id={TWO}", GrantReadACP='emailAddress="two@example.com"')
