@@ -65,7 +65,7 @@ static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct s
 
 	if (conn->joined)
 		return;
-	snprintf(event.peer, sizeof(event.peer), "pid %d", (int)conn->pid);
+	snprintf(event.peer, sizeof(event.peer), "127.0.0.1:%d", (int)conn->pid);
 	if (packet) {
 		event.private_len = packet->private_len;
 		memcpy(event.private_data, packet->private_data, packet->private_len);
@@ -428,7 +428,7 @@ static int take_hello(struct sim_conn *conn, const struct sim_packet *packet, in
 	conn->phase = SIM_CONN_REQUESTED;
 	if (&conn->listener->base == conn->device->join_listener)
 		return take_join(conn);
-	snprintf(event.peer, sizeof(event.peer), "pid %d", (int)conn->pid);
+	snprintf(event.peer, sizeof(event.peer), "127.0.0.1:%d", (int)conn->pid);
 	memcpy(event.private_data, packet->private_data, packet->private_len);
 	sim_event_push(conn->device, &event);
 	/* Only the end is of interest now: it shows without being asked for. */

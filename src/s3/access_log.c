@@ -1,5 +1,5 @@
-/* s3/access_log.c: server access logging: its configuration, its lines, and their way into objects.
- */
+/* s3/access_log.c: server access logging: its lines, and their way into objects. What goes to one
+ * place gathers together, of whichever buckets it is. */
 #include "s3/access_log.h"
 
 #include <errno.h>
@@ -11,21 +11,19 @@
 #include "s3/settings.h"
 
 #define LOOK_NS	    (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
-#define PREFIX_MAX  512u
 #define CHUNK_BYTES 4096u
 
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
 	"Access log lines that could not be kept or put.");
 
-/* What is still to be put for one bucket. */
+/* What is still to be put into one place: made with its first line, gone once it is put. */
 struct source {
 	struct source *next;
 	struct s3 *s3;
-	struct store_bucket from;
+	struct store_bucket from;	       /* the first line's */
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* where it goes */
-	char prefix[PREFIX_MAX + 1];
-	bool partitioned;
-	bool waiting; /* a fiber will put it */
+	char prefix[S3_LOG_PREFIX_MAX + 1];
+	bool partitioned; /* then it is of one bucket only */
 	struct buf lines;
 };
 struct s3_access_log {
@@ -60,79 +58,6 @@ void s3_access_log_close(struct s3_access_log *log)
 	pthread_mutex_destroy(&log->lock);
 	free(log);
 }
-
-/* ---- The configuration. ---- */
-
-static const struct s3_error *check_target(struct s3_call *call, struct slice name)
-{
-	struct store_bucket from, to;
-	const struct s3_error *error = s3_call_bucket(call, &from);
-	int ret;
-
-	if (error)
-		return error;
-	ret = s3_bucket_name_valid(name) ? store_bucket_get(call->s3->store, name, &to) : -ENOENT;
-	if (ret && ret != -ENOENT)
-		return s3_fail_errno(call, ret);
-	if (ret || strcmp(from.owner, to.owner) != 0)
-		return s3_fail(call, S3_E_INVALID_LOG_TARGET,
-			ret ? "The target bucket for logging does not exist"
-			    : "The owner for the bucket to be logged and the target bucket must be "
-			      "the same.");
-	return NULL;
-}
-
-static const struct s3_error *check(
-	struct s3_call *call, struct slice body, struct slice *ret_document)
-{
-	const struct s3_xml *enabled;
-	const struct s3_error *error;
-	struct s3_xml *root;
-
-	error = s3_config_xml(call, body, "BucketLoggingStatus", &root);
-	if (error)
-		return error;
-	enabled = s3_xml_child(root, "LoggingEnabled");
-	if (!enabled)
-		return s3_config_xml_text(call, root, ret_document);
-	if (s3_xml_child(enabled, "TargetGrants"))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"TargetGrants are not implemented: logs belong to their bucket's owner.");
-	if (!s3_xml_child(enabled, "TargetBucket") || !s3_xml_child(enabled, "TargetPrefix") ||
-		s3_xml_text(enabled, "TargetPrefix").len > PREFIX_MAX)
-		return s3_error_at(S3_E_MALFORMED_XML);
-	error = check_target(call, s3_xml_text(enabled, "TargetBucket"));
-	return error ? error : s3_config_xml_text(call, root, ret_document);
-}
-
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
-{
-	struct s3_logging *logging = s3_arena_get(arena, sizeof(*logging));
-	const struct s3_xml *enabled, *format;
-	struct s3_xml *root;
-	int ret = logging ? s3_xml_parse(document, arena, &root) : -ENOMEM;
-
-	if (ret)
-		return ret;
-	enabled = s3_xml_child(root, "LoggingEnabled");
-	*ret_parsed = NULL;
-	if (!enabled)
-		return 0;
-	format = s3_xml_child(enabled, "TargetObjectKeyFormat");
-	*logging = (struct s3_logging){.bucket = s3_xml_text(enabled, "TargetBucket"),
-		.prefix = s3_xml_text(enabled, "TargetPrefix"),
-		.partitioned = format && s3_xml_child(format, "PartitionedPrefix")};
-	*ret_parsed = logging;
-	return 0;
-}
-
-const struct s3_config_ops s3_config_logging = {
-	.check = check,
-	.load = load,
-	.answer = s3_config_answer_xml,
-	.put_status = 200,
-	.can_delete = false,
-};
 
 /* ---- Putting. ---- */
 
@@ -169,23 +94,36 @@ static void put_lines(struct source *source, struct buf *lines)
 	buf_free(&key);
 }
 
+/* Takes it out of the list: nobody adds to it any more. */
+static void unlink_source(struct s3_access_log *log, struct source *source)
+{
+	struct source **at = &log->sources;
+
+	pthread_mutex_lock(&log->lock);
+	while (*at != source)
+		at = &(*at)->next;
+	*at = source->next;
+	pthread_mutex_unlock(&log->lock);
+}
+
+static void free_source(struct source *source)
+{
+	buf_free(&source->lines);
+	free(source);
+}
+
 /* One object of what gathers meanwhile. */
 static void writer(void *arg)
 {
 	struct source *source = arg;
 	struct s3_access_log *log = source->s3->access_log;
 	uint64_t until_ns = clock_now_ns() + log->flush_ns;
-	struct buf lines;
 
 	while (clock_now_ns() < until_ns && !reactor_stopping(reactor_self()))
 		fiber_sleep_ns(MIN(LOOK_NS, until_ns - clock_now_ns()));
-	pthread_mutex_lock(&log->lock);
-	lines = source->lines;
-	buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
-	source->waiting = false;
-	pthread_mutex_unlock(&log->lock);
-	put_lines(source, &lines);
-	buf_free(&lines);
+	unlink_source(log, source);
+	put_lines(source, &source->lines);
+	free_source(source);
 }
 
 /* ---- Lines. ---- */
@@ -247,14 +185,12 @@ static void put_request(const struct s3_call *call, struct buf *line)
 
 static void put_line(const struct s3_call *call, const struct s3_error *error, struct buf *line)
 {
-	const char *peer = call->request->peer ? call->request->peer : "-";
-	const char *port = strrchr(peer, ':');
+	struct slice address = s3_peer_address(call->request->peer);
 	bool anonymous = !call->identity || call->identity->anonymous;
 
 	buf_printf(line, "%s %s ", call->settings->bucket.owner, call->settings->bucket.name);
 	put_time(line);
-	for (const char *at = peer; *at && at != port; at++)
-		buf_put(line, *at == ' ' ? "_" : at, 1);
+	buf_put_slice(line, address.len ? address : SLICE("-"));
 	buf_printf(line, " %s %s ", anonymous ? "-" : call->identity->access_key,
 		call->request->request_id);
 	put_operation(call, line);
@@ -278,33 +214,36 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 		: call->presigned ? "QueryString"
 				  : "AuthHeader");
 	put_quoted(s3_call_header(call, SLICE("host")), line);
-	buf_put_str(line, "- - -\n");
+	buf_printf(line, "- - %s\n", call->by_acl ? "Yes" : "-");
 }
 
-/* The bucket's, with where it goes now. Holds the lock. */
-static struct source *find_source(
-	struct s3_access_log *log, const struct s3_call *call, const struct s3_logging *logging)
+/* That of the place; or a new one, and *ret_new is set. Holds the lock. */
+static struct source *find_source(struct s3_access_log *log, const struct s3_call *call,
+	const struct s3_logging *logging, bool *ret_new)
 {
 	const struct store_bucket *from = &call->settings->bucket;
 	struct source *source = log->sources;
 
-	while (source && strcmp(source->from.name, from->name) != 0)
+	while (source &&
+		!(slice_eq(slice_str(source->bucket), logging->bucket) &&
+			slice_eq(slice_str(source->prefix), logging->prefix) &&
+			source->partitioned == logging->partitioned &&
+			(!source->partitioned || strcmp(source->from.name, from->name) == 0)))
 		source = source->next;
-	if (!source) {
-		source = calloc(1, sizeof(*source));
-		if (!source)
-			return NULL;
-		buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
-		source->s3 = call->s3;
-		source->next = log->sources;
-		log->sources = source;
-	}
-	if (!source->waiting) {
-		source->from = *from;
-		source->partitioned = logging->partitioned;
-		slice_copy_str(logging->bucket, source->bucket, sizeof(source->bucket));
-		slice_copy_str(logging->prefix, source->prefix, sizeof(source->prefix));
-	}
+	if (source)
+		return source;
+	source = calloc(1, sizeof(*source));
+	if (!source)
+		return NULL;
+	buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
+	source->s3 = call->s3;
+	source->from = *from;
+	source->partitioned = logging->partitioned;
+	slice_copy_str(logging->bucket, source->bucket, sizeof(source->bucket));
+	slice_copy_str(logging->prefix, source->prefix, sizeof(source->prefix));
+	source->next = log->sources;
+	log->sources = source;
+	*ret_new = true;
 	return source;
 }
 
@@ -322,19 +261,17 @@ void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
 	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
 	put_line(call, error, &line);
 	pthread_mutex_lock(&log->lock);
-	source = line.failed ? NULL : find_source(log, call, logging);
+	source = line.failed ? NULL : find_source(log, call, logging, &start);
 	if (source && source->lines.len + line.len <= S3_ACCESS_LOG_BYTES_MAX) {
 		buf_put_slice(&source->lines, buf_slice(&line));
 		kept = !source->lines.failed;
-		start = kept && !source->waiting;
-		source->waiting |= start;
 	}
 	pthread_mutex_unlock(&log->lock);
 	buf_free(&line);
 	if (start && fiber_spawn(reactor_self(), "access log", writer, source)) {
-		pthread_mutex_lock(&log->lock);
-		source->waiting = false;
-		pthread_mutex_unlock(&log->lock);
+		unlink_source(log, source);
+		free_source(source);
+		kept = false;
 	}
 	if (!kept)
 		counter_add(&dropped, 1);

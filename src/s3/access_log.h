@@ -13,6 +13,8 @@
 /* Of one bucket, between two objects; what comes beyond is counted and dropped. */
 #define S3_ACCESS_LOG_BYTES_MAX (1 * MIB)
 
+#define S3_LOG_PREFIX_MAX 512u
+
 struct s3_logging {
 	struct slice bucket, prefix;
 	bool partitioned;

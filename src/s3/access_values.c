@@ -104,22 +104,6 @@ static char *small_text(struct access *access)
 	return access->small[access->small_count++ % ARRAY_LEN(access->small)];
 }
 
-/* The address without its port: "1.2.3.4:5", "[::1]:5". */
-static struct slice address_of(const char *peer)
-{
-	struct slice text = slice_str(peer);
-	const char *colon = peer ? strrchr(peer, ':') : NULL;
-
-	/* The simulated device's peers are processes of this host. */
-	if (slice_starts(text, SLICE("pid ")))
-		return SLICE("127.0.0.1");
-	if (text.len && text.data[0] == '[') {
-		text = slice_from(text, 1);
-		return slice_split(&text, ']');
-	}
-	return colon && strchr(peer, ':') == colon ? slice_to(text, (size_t)(colon - peer)) : text;
-}
-
 static struct slice time_text(struct access *access, bool epoch)
 {
 	int64_t ms = (int64_t)(clock_real_ns() / NS_PER_MS);
@@ -168,7 +152,7 @@ static uint32_t global_values(struct access *access, struct slice name, struct s
 	const struct s3_request *request = access->call->request;
 
 	if (slice_eq_nocase(name, SLICE("sourceip")))
-		return one(given(address_of(request->peer)), ret_values);
+		return one(given(s3_peer_address(request->peer)), ret_values);
 	if (slice_eq_nocase(name, SLICE("securetransport")))
 		return one(
 			strcmp(request->transport, "https") == 0 ? SLICE("true") : SLICE("false"),

@@ -32,19 +32,6 @@ struct scene {
 	const char *request_id;
 };
 
-/* "192.0.2.1:1234", "[2001:db8::1]:1234": without the port. */
-static json_t *address_of(const char *peer)
-{
-	struct slice text = slice_str(peer ? peer : "");
-	const char *port = peer ? strrchr(peer, ':') : NULL;
-
-	if (port)
-		text = slice_to(text, (size_t)(port - peer));
-	if (slice_starts(text, SLICE("[")) && slice_ends(text, SLICE("]")))
-		text = slice_of(text.data + 1, text.len - 2);
-	return json_stringn(text.data, text.len);
-}
-
 static json_t *object_of(const struct scene *scene, const struct s3_event *event)
 {
 	json_t *object = json_object();
@@ -78,20 +65,21 @@ static json_t *object_of(const struct scene *scene, const struct s3_event *event
 static json_t *record_of(const struct scene *scene, const struct s3_event *event)
 {
 	const struct store_bucket *bucket = &scene->settings->bucket;
+	struct slice address = s3_peer_address(scene->peer);
 	json_t *record;
 	char time[DATE_ISO_LEN + 1] = "", arn[LIMIT_BUCKET_LEN_MAX + 16];
 
 	date_iso_format((int64_t)(clock_real_ns() / NS_PER_MS), time);
 	snprintf(arn, sizeof(arn), "arn:aws:s3:::%s", bucket->name);
-	record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s%}, s:{s:o}, s:{s:s, s:s},"
+	record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s%}, s:{s:s%}, s:{s:s, s:s},"
 			   "s:{s:s, s:{s:s, s:{s:s}, s:s}, s:o}}",
 		"eventVersion", "2.3", "eventSource", "aws:s3", "awsRegion", bucket->region,
 		"eventTime", time, "eventName", names[event->id], "userIdentity", "principalId",
 		scene->user.len ? scene->user.data : "", scene->user.len, "requestParameters",
-		"sourceIPAddress", address_of(scene->peer), "responseElements", "x-amz-request-id",
-		scene->request_id, "x-amz-id-2", scene->s3->host_id, "s3", "s3SchemaVersion", "1.0",
-		"bucket", "name", bucket->name, "ownerIdentity", "principalId", bucket->owner,
-		"arn", arn, "object", object_of(scene, event));
+		"sourceIPAddress", address.len ? address.data : "", address.len, "responseElements",
+		"x-amz-request-id", scene->request_id, "x-amz-id-2", scene->s3->host_id, "s3",
+		"s3SchemaVersion", "1.0", "bucket", "name", bucket->name, "ownerIdentity",
+		"principalId", bucket->owner, "arn", arn, "object", object_of(scene, event));
 	if (event->class.len)
 		json_object_set_new(record, "lifecycleEventData",
 			json_pack("{s:{s:s%}}", "transitionEventData", "destinationStorageClass",

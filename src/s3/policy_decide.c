@@ -132,7 +132,8 @@ static enum s3_decision who_fits(
 
 	switch (who->kind) {
 	case PRINCIPAL_ANYBODY:
-		return S3_DECISION_ALLOW;
+		/* Nobody means a service with it that allows something to everybody. */
+		return principal->service.len ? S3_DECISION_ACCOUNT : S3_DECISION_ALLOW;
 	case PRINCIPAL_CANONICAL:
 		if (!principal->owner.len || !slice_eq(who->text, principal->owner))
 			return S3_DECISION_NONE;

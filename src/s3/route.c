@@ -100,6 +100,9 @@ static const struct route routes[] = {
 	PARAM(S3_DELETE, S3_LEVEL_OBJECT, "tagging", DELETE_OBJECT_TAGGING),
 	PLAIN(S3_HEAD, S3_LEVEL_OBJECT, HEAD_OBJECT),
 
+	PARAM(S3_POST, S3_LEVEL_OBJECT, "restore", RESTORE_OBJECT),
+	/* As regions answer that never had BitTorrent. */
+	PARAM(S3_GET, S3_LEVEL_OBJECT, "torrent", GET_OBJECT_TORRENT),
 	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploads", CREATE_MULTIPART_UPLOAD),
 	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploadId", COMPLETE_MULTIPART_UPLOAD),
 	{S3_PUT, S3_LEVEL_OBJECT, SLICE("uploadId"), SLICE("x-amz-copy-source"),

@@ -99,6 +99,19 @@ enum s3_range_result s3_range_parse(
 	return S3_RANGE_PART;
 }
 
+struct slice s3_peer_address(const char *peer)
+{
+	struct slice text = slice_str(peer);
+	const char *colon = peer ? strrchr(peer, ':') : NULL;
+
+	if (text.len && text.data[0] == '[') {
+		text = slice_from(text, 1);
+		return slice_split(&text, ']');
+	}
+	/* More than one colon, and no brackets: an address without a port. */
+	return colon && strchr(peer, ':') == colon ? slice_to(text, (size_t)(colon - peer)) : text;
+}
+
 bool s3_slice_among(struct slice s, const struct slice *names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)

@@ -38,6 +38,10 @@ enum s3_range_result {
 enum s3_range_result s3_range_parse(
 	struct slice text, uint64_t object_bytes, uint64_t *ret_offset, uint64_t *ret_bytes);
 
+/* The address of a peer without its port: "192.0.2.1:1234", "[2001:db8::1]:1234". peer may be NULL.
+ */
+struct slice s3_peer_address(const char *peer);
+
 /* True when one of count names equals s, without case. */
 bool s3_slice_among(struct slice s, const struct slice *names, size_t count);
 

@@ -1,5 +1,6 @@
 """Server access logging: lines of one bucket's requests, as objects of another."""
 
+import json
 import re
 import shlex
 import time
@@ -32,7 +33,10 @@ def disable(s, bucket, target, prefix):
 def test_lines(s):
     bucket, target = s.bucket(), s.bucket()
     enable(s, bucket, target, "logs/")
-    equal(s.s3.get_bucket_logging(Bucket=bucket)["LoggingEnabled"], {"TargetBucket": target, "TargetPrefix": "logs/"})
+    told = s.s3.get_bucket_logging(Bucket=bucket)["LoggingEnabled"]
+    equal((told["TargetBucket"], told["TargetPrefix"]), (target, "logs/"))
+    if "TargetObjectKeyFormat" in s.s3.meta.service_model.shape_for("LoggingEnabled").members:
+        equal(told["TargetObjectKeyFormat"], {"SimplePrefix": {}})
     s.s3.put_object(Bucket=bucket, Key="a b/c", Body=b"12345")
     equal(s.body(bucket, "a b/c"), b"12345")
     refused(404, "NoSuchKey", s.s3.get_object, Bucket=bucket, Key="none")
@@ -64,3 +68,58 @@ def test_refusals(s):
     refused(400, "InvalidTargetBucketForLogging", enable, s, bucket, "no-such-bucket", "x")
     status, _, body = s.raw("PUT", f"/{bucket}", b"<BucketLoggingStatus><LoggingEnabled/></BucketLoggingStatus>", {"logging": ""})
     assert status == 400 and b"MalformedXML" in body
+
+
+def test_who_lets_logs_in(s):
+    one, two = s.one(), s.two()
+    names = [f"{s.prefix}{next(s.numbers)}" for _ in range(3)]
+    bucket, target, other = names
+    for client, name in [(one, bucket), (one, target), (two, other)]:
+        client.create_bucket(Bucket=name)
+    as_root, s.s3 = s.s3, one
+    try:
+        refused(403, "AccessDenied", enable, s, bucket, target, "log/")
+        right = {"Effect": "Allow", "Principal": {"Service": "logging.s3.amazonaws.com"}, "Action": "s3:PutObject",
+                 "Resource": f"arn:aws:s3:::{target}/log/*",
+                 "Condition": {"ArnLike": {"aws:SourceArn": f"arn:aws:s3:::{bucket}"},
+                               "StringEquals": {"aws:SourceAccount": "111111111111"}}}
+        wrong = [{"Principal": "*"}, {"Principal": {"Service": "elasticloadbalancing.amazonaws.com"}},
+                 {"Action": "s3:GetObject"}, {"Resource": f"arn:aws:s3:::{target}/other/*"},
+                 {"Condition": {"ArnLike": {"aws:SourceArn": "arn:aws:s3:::another"}}},
+                 {"Condition": {"StringEquals": {"aws:SourceAccount": "222222222222"}}}]
+        for change in wrong + [{}]:
+            one.put_bucket_policy(Bucket=target, Policy=json.dumps({"Version": "2012-10-17",
+                                                                    "Statement": [{**right, **change}]}))
+            if change:
+                refused(403, "AccessDenied", enable, s, bucket, target, "log/")
+        enable(s, bucket, target, "log/")
+        s.s3 = two
+        refused(403, "AccessDenied", enable, s, other, target, "log/")
+        s.s3 = one
+        one.put_bucket_acl(Bucket=target, ACL="log-delivery-write")
+        refused(400, "InvalidArgument", enable, s, target, target, "log/")
+        one.put_bucket_acl(Bucket=bucket, ACL="log-delivery-write")
+        refused(400, "InvalidArgument", enable, s, target, bucket, "log/")
+        one.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+        enable(s, target, bucket, "log/")
+        one.put_bucket_logging(Bucket=target, BucketLoggingStatus={})
+        one.put_bucket_request_payment(Bucket=bucket, RequestPaymentConfiguration={"Payer": "Requester"})
+        refused(400, "InvalidArgument", enable, s, target, bucket, "log/")
+    finally:
+        s.s3 = as_root
+    s.s3.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+
+
+def test_one_place_one_object(s):
+    """Buckets that log into one place share its objects."""
+    target, buckets = s.bucket(), [s.bucket() for _ in range(3)]
+    for bucket in buckets:
+        enable(s, bucket, target, "all/")
+    for bucket in buckets:
+        s.put(bucket, "key")
+    logs(s, target, "all/", f"{buckets[-1]} ")
+    keys, lines = logs(s, target, "all/", "REST.PUT.OBJECT")
+    shared = [key for key in keys if len({line.split()[1] for line in s.body(target, key).decode().splitlines()}) > 1]
+    assert shared, keys
+    for bucket in buckets:
+        disable(s, bucket, target, "all/")

@@ -151,6 +151,26 @@ static void test_keys(void **state)
 	assert_false(s3_key_valid(SLICE("a\xff")));
 }
 
+static void test_peer_address(void **state)
+{
+	static const struct {
+		const char *peer, *address;
+	} cases[] = {
+		{NULL, ""},
+		{"", ""},
+		{"192.0.2.1:40001", "192.0.2.1"},
+		{"192.0.2.1", "192.0.2.1"},
+		{"[2001:db8::1]:1234", "2001:db8::1"},
+		{"[::1]", "::1"},
+		{"2001:db8::1", "2001:db8::1"},
+		{"[", ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_true(slice_eq(s3_peer_address(cases[i].peer), slice_str(cases[i].address)));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +179,7 @@ int main(void)
 		cmocka_unit_test(test_bucket_names),
 		cmocka_unit_test(test_directory_bucket_names),
 		cmocka_unit_test(test_keys),
+		cmocka_unit_test(test_peer_address),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

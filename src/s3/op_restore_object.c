@@ -1,0 +1,17 @@
+/* s3/op_restore_object.c: RestoreObject: nothing here is archived, so that there is nothing to
+ * restore, which is an error as S3 has it. */
+#include "s3/versions.h"
+
+const struct s3_error *s3_op_restore_object(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct store_get *get;
+
+	error = s3_open_version(call, &get);
+	if (error)
+		return error;
+	s3_fail_detail(call, "StorageClass", s3_meta_storage_class(store_get_meta(get)));
+	store_get_close(get);
+	return s3_fail(call, S3_E_INVALID_OBJECT_STATE,
+		"Restore is not allowed for the object's current storage class");
+}
