@@ -45,7 +45,7 @@ static const struct s3_error *check_expiry(
 
 	if (claim->time_ms - now_ms > SIGV4_SKEW_MS_MAX)
 		return s3_fail(call, S3_E_ACCESS_DENIED, "Request is not valid yet");
-	if (now_ms <= end_ms)
+	if (now_ms < end_ms)
 		return NULL;
 	date_iso_format(now_ms, now_text);
 	date_iso_format(end_ms < DATE_MS_MAX ? end_ms : DATE_MS_MAX, end_text);

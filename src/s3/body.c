@@ -386,6 +386,24 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 	return check_stages(call, sums, &stages, meta);
 }
 
+const struct s3_error *s3_check_length(struct s3_call *call)
+{
+	const struct s3_body *body = call->request->body;
+	enum s3_payload payload = call->signing.payload;
+
+	if (!body)
+		return NULL;
+	if (body->bytes == UINT64_MAX &&
+		!(s3_call_has_header(call, SLICE("transfer-encoding")) &&
+			(payload == S3_PAYLOAD_UNSIGNED || payload == S3_PAYLOAD_SHA256)))
+		return s3_error_at(S3_E_MISSING_CONTENT_LENGTH);
+	if (body->bytes > LIMIT_PUT_BYTES_MAX && body->bytes != UINT64_MAX) {
+		s3_fail_detail(call, "MaxSizeAllowed", SLICE("5368709120"));
+		return s3_error_at(S3_E_ENTITY_TOO_LARGE);
+	}
+	return NULL;
+}
+
 const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums *sums,
 	struct store_put *put, struct store_meta *meta)
 {

@@ -9,21 +9,6 @@
 #include "s3/sse.h"
 #include "s3/versions.h"
 
-static const struct s3_error *check_length(struct s3_call *call)
-{
-	const struct s3_body *body = call->request->body;
-
-	if (!body)
-		return NULL;
-	if (body->bytes == UINT64_MAX)
-		return s3_error_at(S3_E_MISSING_CONTENT_LENGTH);
-	if (body->bytes > LIMIT_PUT_BYTES_MAX) {
-		s3_fail_detail(call, "MaxSizeAllowed", SLICE("5368709120"));
-		return s3_error_at(S3_E_ENTITY_TOO_LARGE);
-	}
-	return NULL;
-}
-
 static const struct s3_error *open_put(
 	struct s3_call *call, const struct s3_put_input *input, struct store_put **ret_put)
 {
@@ -103,7 +88,7 @@ const struct s3_error *s3_op_put_object(struct s3_call *call)
 	const struct s3_body *body = call->request->body;
 	const struct s3_put_input input = {
 		.bytes = body ? body->bytes : 0, .appendable = s3_append_asked(call)};
-	const struct s3_error *error = check_length(call);
+	const struct s3_error *error = s3_check_length(call);
 	struct store_meta meta = {0};
 
 	if (!error)

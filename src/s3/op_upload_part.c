@@ -19,17 +19,6 @@ static const struct s3_error *match_sums(
 		SLICE_FMT(checksum_name(upload->kind)), SLICE_FMT(checksum_name(sums->kind)));
 }
 
-static const struct s3_error *check_length(struct s3_call *call)
-{
-	const struct s3_body *body = call->request->body;
-
-	if (body && body->bytes == UINT64_MAX)
-		return s3_error_at(S3_E_MISSING_CONTENT_LENGTH);
-	if (body && body->bytes > LIMIT_PUT_BYTES_MAX)
-		return s3_error_at(S3_E_ENTITY_TOO_LARGE);
-	return NULL;
-}
-
 static const struct s3_error *store_part(struct s3_call *call, const struct s3_upload *upload,
 	uint32_t number, const struct s3_sums *sums)
 {
@@ -76,7 +65,7 @@ const struct s3_error *s3_op_upload_part(struct s3_call *call)
 
 	error = s3_part_number(call, &number);
 	if (!error)
-		error = check_length(call);
+		error = s3_check_length(call);
 	if (!error)
 		error = s3_sums_parse(call, &sums);
 	if (!error)

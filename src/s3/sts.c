@@ -50,21 +50,26 @@ static const struct s3_error *give_session(
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
-/* The account and the role that an ARN names: arn:aws:iam::123456789012:role/path/name. */
-static json_t *find_role(struct api *api, struct slice arn, json_t **ret_role)
+/* The account and the role that an ARN names: arn:aws:iam::123456789012:role/path/name. Without a
+ * number it is one's own account. own: the role's whole ARN. */
+static json_t *find_role(
+	struct api *api, struct slice arn, char own[S3_ARN_LEN_MAX], json_t **ret_role)
 {
-	struct slice rest = arn, number, name = SLICE_NONE;
-	char own[S3_ARN_LEN_MAX];
+	struct slice rest = arn, number, role, name = SLICE_NONE;
 	json_t *account;
 
 	for (int part = 0; part < 4; part++)
 		slice_split(&rest, ':');
 	number = slice_split(&rest, ':');
+	role = rest;
 	while (rest.data)
 		name = slice_split(&rest, '/');
+	if (!number.len)
+		number = s3_call_principal(api->call)->who.account;
 	account = s3_iam_account(api->call->s3->iam, number);
 	*ret_role = s3_iam_entity(account, "roles", name);
-	if (*ret_role && slice_eq(s3_iam_arn(account, "role", *ret_role, own), arn))
+	if (*ret_role && slice_starts(arn, SLICE("arn:aws:iam::")) && role.len &&
+		slice_ends(s3_iam_arn(account, "role", *ret_role, own), role))
 		return account;
 	json_decref(account);
 	*ret_role = NULL;
@@ -103,6 +108,7 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 {
 	struct slice arn = api_field(api, "RoleArn"), policy = api_field(api, "Policy");
 	const struct s3_error *error;
+	char own[S3_ARN_LEN_MAX];
 	uint64_t seconds;
 	json_t *account, *role;
 
@@ -114,9 +120,9 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 		error = check_policy(api, policy);
 	if (error)
 		return error;
-	account = find_role(api, arn, &role);
+	account = find_role(api, arn, own, &role);
 	/* Whether there is such a role is told to nobody who may not assume it. */
-	if (!account || !s3_call_trusted(api->call, arn, s3_json_text(role, "trust"))) {
+	if (!account || !s3_call_trusted(api->call, slice_str(own), s3_json_text(role, "trust"))) {
 		error = s3_fail(api->call, S3_E_ACCESS_DENIED,
 			"The caller is not authorized to perform sts:AssumeRole on this resource.");
 	} else {

@@ -151,6 +151,21 @@ def test_who_may_change_identities(s):
     refused(400, "InvalidAction", iam.list_virtual_mfa_devices)
 
 
+def test_a_role_of_ones_own_account(s):
+    """Its ARN needs no account number."""
+    iam = s.one("iam")
+    trust = {"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111111111111:root"}, "Action": "sts:AssumeRole"}
+    iam.create_role(RoleName="own", Path="/p/", AssumeRolePolicyDocument=policy(trust))
+    try:
+        given = s.one("sts").assume_role(RoleArn="arn:aws:iam:::role/p/own", RoleSessionName="visit")
+        equal(given["AssumedRoleUser"]["Arn"], "arn:aws:sts::111111111111:assumed-role/own/visit")
+        for client, arn in [(s.two("sts"), "arn:aws:iam:::role/p/own"), (s.one("sts"), "arn:aws:iam:::role/own"),
+                            (s.one("sts"), "arn:aws:iam:::role/p/none"), (s.one("sts"), "role/p/own-of-some-account")]:
+            refused(403, "AccessDenied", client.assume_role, RoleArn=arn, RoleSessionName="visit")
+    finally:
+        iam.delete_role(RoleName="own")
+
+
 def test_roles(s):
     iam, two = s.one("iam"), s.two("sts")
     bucket = made(s, s.one())

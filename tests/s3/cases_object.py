@@ -4,6 +4,7 @@ import base64
 import datetime
 import hashlib
 import random
+import urllib.parse
 
 from suite import code_of, equal, refused
 
@@ -118,9 +119,10 @@ def test_conditions_of_reading(s):
     refused(412, "PreconditionFailed", s.s3.get_object, **read, IfMatch='"x"')
     refused(304, "304", s.s3.get_object, **read, IfNoneMatch=etag)
     s.s3.get_object(**read, IfNoneMatch='"x"')
-    for key, condition in [("key", {"if-none-match": etag}), ("absent", {"if-match": "*"})]:
+    for key, condition, refusal in [("key", {"if-none-match": etag}, (412, "PreconditionFailed")),
+                                    ("absent", {"if-match": "*"}, (404, "NoSuchKey"))]:
         status, _, body = s.raw("PUT", f"/{bucket}/{key}", b"new", headers=condition)
-        equal((status, code_of(body)), (412, "PreconditionFailed"))
+        equal((status, code_of(body)), refusal)
     refused(304, "304", s.s3.get_object, **read, IfModifiedSince=date)
     s.s3.get_object(**read, IfModifiedSince=date - second)
     s.s3.get_object(**read, IfUnmodifiedSince=date)
@@ -195,3 +197,23 @@ def test_attributes(s):
     s.put(bucket, "key", body=b"123456789")
     got = s.s3.get_object_attributes(Bucket=bucket, Key="key", ObjectAttributes=["ETag", "ObjectSize", "StorageClass"])
     equal((got["ETag"], got["ObjectSize"], got["StorageClass"]), (hashlib.md5(b"123456789").hexdigest(), 9, "STANDARD"))
+
+
+def test_nothing_is_archived(s):
+    bucket = s.bucket()
+    s.put(bucket, "key")
+    refused(403, "InvalidObjectState", s.s3.restore_object, Bucket=bucket, Key="key", RestoreRequest={"Days": 1})
+    refused(404, "NoSuchKey", s.s3.restore_object, Bucket=bucket, Key="none", RestoreRequest={"Days": 1})
+    refused(405, "MethodNotAllowed", s.s3.get_object_torrent, Bucket=bucket, Key="key")
+
+
+def test_chunks_of_http(s):
+    """A body whose length only its end tells."""
+    bucket = s.bucket()
+    url = urllib.parse.urlsplit(s.client().generate_presigned_url("put_object", {"Bucket": bucket, "Key": "key"}))
+    connection = s.connection(s.endpoint)
+    connection.request("PUT", f"{url.path}?{url.query}", iter([b"one", b"two" * 100000]), encode_chunked=True,
+                       headers={"Transfer-Encoding": "chunked"})
+    equal(connection.getresponse().status, 200)
+    connection.close()
+    equal(s.body(bucket, "key"), b"one" + b"two" * 100000)
