@@ -101,7 +101,6 @@ static const struct route routes[] = {
 	PLAIN(S3_HEAD, S3_LEVEL_OBJECT, HEAD_OBJECT),
 
 	PARAM(S3_POST, S3_LEVEL_OBJECT, "restore", RESTORE_OBJECT),
-	/* As regions answer that never had BitTorrent. */
 	PARAM(S3_GET, S3_LEVEL_OBJECT, "torrent", GET_OBJECT_TORRENT),
 	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploads", CREATE_MULTIPART_UPLOAD),
 	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploadId", COMPLETE_MULTIPART_UPLOAD),

@@ -204,7 +204,7 @@ def test_nothing_is_archived(s):
     s.put(bucket, "key")
     refused(403, "InvalidObjectState", s.s3.restore_object, Bucket=bucket, Key="key", RestoreRequest={"Days": 1})
     refused(404, "NoSuchKey", s.s3.restore_object, Bucket=bucket, Key="none", RestoreRequest={"Days": 1})
-    refused(405, "MethodNotAllowed", s.s3.get_object_torrent, Bucket=bucket, Key="key")
+    refused(404, "NoSuchKey", s.s3.get_object_torrent, Bucket=bucket, Key="key")
 
 
 def test_chunks_of_http(s):
