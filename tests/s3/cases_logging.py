@@ -122,4 +122,9 @@ def test_one_place_one_object(s):
     shared = [key for key in keys if len({line.split()[1] for line in s.body(target, key).decode().splitlines()}) > 1]
     assert shared, keys
     for bucket in buckets:
-        disable(s, bucket, target, "all/")
+        s.s3.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+    deadline = time.monotonic() + 30
+    lines = []
+    while not all(any(f" {bucket} " in line for line in lines) for bucket in buckets):
+        assert time.monotonic() < deadline, lines
+        lines = [line for line in logs(s, target, "all/", "REST.PUT.LOGGING")[1] if "REST.PUT.LOGGING" in line]
