@@ -71,3 +71,11 @@ int slice_copy_str(struct slice s, char *buf, size_t buf_bytes)
 	buf[s.len] = '\0';
 	return 0;
 }
+
+bool slice_among(struct slice s, const struct slice *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (slice_eq_nocase(s, names[i]))
+			return true;
+	return false;
+}

@@ -89,5 +89,7 @@ int slice_to_u64(struct slice s, uint64_t *ret_value);
 
 /* Copies to a caller's buffer and terminates it; -ENAMETOOLONG when it does not fit. */
 int slice_copy_str(struct slice s, char *buf, size_t buf_bytes);
+/* True when one of count names equals s, without case. */
+bool slice_among(struct slice s, const struct slice *names, size_t count);
 
 #endif

@@ -12,39 +12,41 @@
 
 #define ANONYMOUS_OWNER "65a011a29cdf8ec533ec3d1ccaae921c" /* as S3 calls nobody */
 
-static const struct s3_principal anonymous = {
+static const struct iam_principal anonymous = {
 	.who = {.owner = SLICE(ANONYMOUS_OWNER), .anonymous = true},
 	.owner = {.id = ANONYMOUS_OWNER, .name = "anonymous"},
 };
-static const struct s3_principal server_root = {
-	.who = {.arn = SLICE("arn:aws:iam::" S3_ACCOUNT_OF_ROOT ":root"),
-		.account = SLICE(S3_ACCOUNT_OF_ROOT),
-		.owner = SLICE(S3_OWNER_ID),
-		.user_id = SLICE(S3_ACCOUNT_OF_ROOT),
+static const struct iam_principal server_root = {
+	.who = {.arn = SLICE("arn:aws:iam::" IAM_ACCOUNT_OF_ROOT ":root"),
+		.account = SLICE(IAM_ACCOUNT_OF_ROOT),
+		.owner = SLICE(IAM_ROOT_OWNER_ID),
+		.user_id = SLICE(IAM_ACCOUNT_OF_ROOT),
 		.root = true},
-	.owner = {.id = S3_OWNER_ID, .name = S3_OWNER_NAME, .account = S3_ACCOUNT_OF_ROOT},
+	.owner = {.id = IAM_ROOT_OWNER_ID,
+		.name = IAM_ROOT_OWNER_NAME,
+		.account = IAM_ACCOUNT_OF_ROOT},
 	.own = true,
 };
 
-const struct s3_principal *s3_call_principal(const struct s3_call *call)
+const struct iam_principal *s3_call_principal(const struct s3_call *call)
 {
 	if (call->identity->root)
 		return &server_root;
 	return call->principal ? call->principal : &anonymous;
 }
 
-const struct s3_owner *s3_call_owner(const struct s3_call *call)
+const struct iam_owner *s3_call_owner(const struct s3_call *call)
 {
 	return &s3_call_principal(call)->owner;
 }
 
 bool s3_owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id)
 {
-	struct s3_owner owner;
+	struct iam_owner owner;
 
 	if (slice_eq(expected, slice_str(owner_id)))
 		return true;
-	return s3_iam_owner(s3->iam, slice_str(owner_id), &owner) == 0 &&
+	return iam_owner(s3->iam, slice_str(owner_id), &owner) == 0 &&
 	       slice_eq(expected, slice_str(owner.account));
 }
 
@@ -138,22 +140,22 @@ static bool acl_permission(
 /* ---- The decision. ---- */
 
 /* What the policies of the identity itself say. */
-static enum s3_decision identity_says(
-	const struct s3_principal *principal, const struct s3_policy_question *question)
+static enum policy_decision identity_says(
+	const struct iam_principal *principal, const struct policy_question *question)
 {
-	enum s3_decision decision = S3_DECISION_NONE;
+	enum policy_decision decision = POLICY_DECISION_NONE;
 
 	for (uint32_t i = 0; i < principal->policy_count; i++) {
-		enum s3_decision one = s3_policy_decide(principal->policies[i], question);
+		enum policy_decision one = policy_decide(principal->policies[i], question);
 
-		if (one == S3_DECISION_DENY)
+		if (one == POLICY_DECISION_DENY)
 			return one;
 		decision = one > decision ? one : decision;
 	}
 	/* A session's own policy narrows: what it does not allow is not allowed. */
 	if (principal->narrowed &&
-		s3_policy_decide(principal->narrow, question) != S3_DECISION_ALLOW)
-		return S3_DECISION_DENY;
+		policy_decide(principal->narrow, question) != POLICY_DECISION_ALLOW)
+		return POLICY_DECISION_DENY;
 	return decision;
 }
 
@@ -190,26 +192,26 @@ static bool is_owner_of_bucket(const struct access *access)
 
 static bool same_account(const struct access *access)
 {
-	struct s3_owner owner;
+	struct iam_owner owner;
 
 	return !access->principal->who.anonymous &&
-	       s3_iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner),
+	       iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner),
 		       &owner) == 0 &&
 	       slice_eq(slice_str(owner.account), access->principal->who.account);
 }
 
 /* What the bucket's policy says to this one. Denials bind everybody; what a public policy allows
  * does not count for others where public access is restricted. */
-static enum s3_decision bucket_says(
-	const struct access *access, const struct s3_policy_question *question, bool same)
+static enum policy_decision bucket_says(
+	const struct access *access, const struct policy_question *question, bool same)
 {
-	const struct s3_policy *policy = access->settings->parsed[S3_CONFIG_POLICY];
-	enum s3_decision decision = s3_policy_decide(policy, question);
+	const struct policy *policy = access->settings->parsed[S3_CONFIG_POLICY];
+	enum policy_decision decision = policy_decide(policy, question);
 
-	if (decision != S3_DECISION_DENY && decision != S3_DECISION_NONE && !same &&
+	if (decision != POLICY_DECISION_DENY && decision != POLICY_DECISION_NONE && !same &&
 		s3_settings_public_access(access->settings).restrict_buckets &&
-		s3_policy_is_public(policy))
-		return S3_DECISION_NONE;
+		policy_is_public(policy))
+		return POLICY_DECISION_NONE;
 	return decision;
 }
 
@@ -223,20 +225,20 @@ static bool is_policy_action(const char *action)
 
 bool access_allowed(struct access *access, const char *action, struct slice resource)
 {
-	const struct s3_principal *principal = access->principal;
-	const struct s3_policy_question question = {.principal = &principal->who,
+	const struct iam_principal *principal = access->principal;
+	const struct policy_question question = {.principal = &principal->who,
 		.action = slice_str(action),
 		.resource = resource,
 		.values = access_values,
 		.arg = access};
-	enum s3_decision mine = identity_says(principal, &question), theirs;
+	enum policy_decision mine = identity_says(principal, &question), theirs;
 	bool owner, same, list;
 
-	if (!action[0] || mine == S3_DECISION_DENY)
+	if (!action[0] || mine == POLICY_DECISION_DENY)
 		return false;
 	/* An owner inside somebody's account is no master of that account. */
 	if (!access->settings)
-		return mine == S3_DECISION_ALLOW ||
+		return mine == POLICY_DECISION_ALLOW ||
 		       (principal->own && (!principal->user_name.len ||
 						  slice_starts(slice_str(action), SLICE("s3:"))));
 	owner = is_owner_of_bucket(access);
@@ -245,16 +247,16 @@ bool access_allowed(struct access *access, const char *action, struct slice reso
 		return true;
 	same = owner || same_account(access);
 	theirs = bucket_says(access, &question, same);
-	if (theirs == S3_DECISION_DENY)
+	if (theirs == POLICY_DECISION_DENY)
 		return owner && is_policy_action(action);
-	if (owner || (same && mine == S3_DECISION_ALLOW))
+	if (owner || (same && mine == POLICY_DECISION_ALLOW))
 		return true;
-	if (theirs == S3_DECISION_ALLOW && (same || principal->who.anonymous))
+	if (theirs == POLICY_DECISION_ALLOW && (same || principal->who.anonymous))
 		return true;
 	/* Across accounts both sides must allow it. An owner needs no policy of its own. */
-	if (!principal->own && !principal->who.anonymous && mine != S3_DECISION_ALLOW)
+	if (!principal->own && !principal->who.anonymous && mine != POLICY_DECISION_ALLOW)
 		return false;
-	if (theirs == S3_DECISION_ALLOW || theirs == S3_DECISION_ACCOUNT)
+	if (theirs == POLICY_DECISION_ALLOW || theirs == POLICY_DECISION_ACCOUNT)
 		return true;
 	list = acl_says(access, action);
 	access->call->by_acl |= list;
@@ -268,7 +270,7 @@ static struct slice resource_of(struct s3_call *call, struct slice bucket, struc
 {
 	static const char start[] = "arn:aws:s3:::";
 	size_t bytes = sizeof(start) + bucket.len + 1 + key.len;
-	char *text = s3_arena_get(&call->arena, bytes), *at = text;
+	char *text = mem_arena_get(&call->arena, bytes), *at = text;
 
 	if (!text)
 		return SLICE_NONE;
@@ -330,8 +332,8 @@ static const struct s3_error *ask_foreign(
 {
 	struct slice headers = slice_of(meta->headers, meta->headers_len);
 	struct slice owner = slice_str(access->settings->bucket.owner);
-	const struct s3_principal *principal = access->principal;
-	struct s3_owner of_object;
+	const struct iam_principal *principal = access->principal;
+	struct iam_owner of_object;
 	struct s3_acl acl;
 
 	if (s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED ||
@@ -339,7 +341,7 @@ static const struct s3_error *ask_foreign(
 		return NULL;
 	if (s3_acl_of_object(headers, owner, &access->call->arena, &acl))
 		return s3_error_at(S3_E_ACCESS_DENIED);
-	if (s3_iam_owner(access->call->s3->iam, acl.owner, &of_object) == 0 &&
+	if (iam_owner(access->call->s3->iam, acl.owner, &of_object) == 0 &&
 		slice_eq(slice_str(of_object.account), principal->who.account))
 		return NULL;
 	return s3_acl_allows(&acl, permission, principal,
@@ -382,21 +384,21 @@ const struct s3_error *s3_call_may_service(
 bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice trust)
 {
 	struct access access = {.call = call, .principal = s3_call_principal(call)};
-	const struct s3_policy_question question = {.principal = &access.principal->who,
+	const struct policy_question question = {.principal = &access.principal->who,
 		.action = SLICE("sts:AssumeRole"),
 		.resource = role_arn,
 		.values = access_values,
 		.arg = &access};
-	enum s3_decision mine = identity_says(access.principal, &question), theirs;
-	struct s3_policy_refusal refusal;
-	const struct s3_policy *policy;
+	enum policy_decision mine = identity_says(access.principal, &question), theirs;
+	struct policy_refusal refusal;
+	const struct policy *policy;
 
-	if (mine == S3_DECISION_DENY ||
-		s3_policy_compile(trust, S3_POLICY_TRUST, &call->arena, &policy, &refusal))
+	if (mine == POLICY_DECISION_DENY ||
+		policy_compile(trust, POLICY_TRUST, &call->arena, &policy, &refusal))
 		return false;
-	theirs = s3_policy_decide(policy, &question);
-	return theirs == S3_DECISION_ALLOW ||
-	       (theirs == S3_DECISION_ACCOUNT && mine == S3_DECISION_ALLOW);
+	theirs = policy_decide(policy, &question);
+	return theirs == POLICY_DECISION_ALLOW ||
+	       (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
 }
 
 const struct s3_error *s3_call_may_read(
@@ -431,19 +433,19 @@ const struct s3_error *s3_call_may_read(
 bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)
 {
 	struct access access = {.call = call, .principal = s3_call_principal(call)};
-	const struct s3_policy_question question = {.principal = &access.principal->who,
+	const struct policy_question question = {.principal = &access.principal->who,
 		.action = SLICE("sns:Publish"),
 		.resource = topic_arn,
 		.values = access_values,
 		.arg = &access};
-	struct s3_policy_refusal refusal;
-	const struct s3_policy *policy;
-	enum s3_decision says;
+	struct policy_refusal refusal;
+	const struct policy *policy;
+	enum policy_decision says;
 
-	if (s3_policy_compile(topic_policy, S3_POLICY_RESOURCE, &call->arena, &policy, &refusal))
+	if (policy_compile(topic_policy, POLICY_RESOURCE, &call->arena, &policy, &refusal))
 		return false;
-	says = s3_policy_decide(policy, &question);
-	return says == S3_DECISION_ALLOW || says == S3_DECISION_ACCOUNT;
+	says = policy_decide(policy, &question);
+	return says == POLICY_DECISION_ALLOW || says == POLICY_DECISION_ACCOUNT;
 }
 
 static const struct s3_error *check_expected_owner(struct s3_call *call)

@@ -8,13 +8,14 @@
 #define S3_ACCESS_H
 
 #include "s3/acl.h"
-#include "s3/iam.h"
+#include "iam/iam.h"
+#include "s3/s3_priv.h"
 #include "s3/settings.h"
 
 /* Who asks, of any call that was authenticated; never NULL. The server's root has one, too. */
-const struct s3_principal *s3_call_principal(const struct s3_call *call);
+const struct iam_principal *s3_call_principal(const struct s3_call *call);
 /* To whom belongs what the call makes. */
-const struct s3_owner *s3_call_owner(const struct s3_call *call);
+const struct iam_owner *s3_call_owner(const struct s3_call *call);
 
 /* The whole call, before it runs: its operation's action on its bucket or key. NULL: allowed. */
 const struct s3_error *s3_call_authorize(struct s3_call *call);

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "s3/document.h"
+#include "document/document.h"
+#include "s3/s3_priv.h"
 #include "s3/settings.h"
 
 #define LOOK_NS	    (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
@@ -84,8 +85,8 @@ static void put_lines(struct source *source, struct buf *lines)
 	buf_init(&key, LIMIT_KEY_LEN_MAX);
 	make_key(source, clock_real_ns(), &key);
 	ret = key.failed ? -ENAMETOOLONG
-			 : s3_put_text(source->s3, flow_core_self(), slice_str(source->bucket),
-				   buf_slice(&key), buf_slice(lines));
+			 : document_put_text(source->s3->store, flow_core_self(),
+				   slice_str(source->bucket), buf_slice(&key), buf_slice(lines));
 	if (ret) {
 		counter_add(&dropped, 1);
 		log_warn("s3", "an access log of %s cannot be put into %s: %s", source->from.name,

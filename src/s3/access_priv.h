@@ -7,7 +7,7 @@
 
 struct access {
 	struct s3_call *call;
-	const struct s3_principal *principal;
+	const struct iam_principal *principal;
 	const struct s3_settings *settings; /* NULL: it is about no bucket */
 	struct slice bucket, key, version_id;
 	bool other; /* of another bucket than the call's: the source of a copy */
@@ -28,6 +28,6 @@ bool access_allowed(struct access *access, const char *action, struct slice reso
 /* The object's list; -ENOENT when there is no object. */
 int access_object_acl(struct access *access, struct s3_acl *ret_acl);
 /* The values of condition keys. */
-s3_policy_values_fn access_values;
+policy_values_fn access_values;
 
 #endif

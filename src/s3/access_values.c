@@ -48,7 +48,7 @@ static void find_object(struct access *access)
 	}
 	meta = store_get_meta(get);
 	access->object_headers =
-		s3_arena_copy(&access->call->arena, slice_of(meta->headers, meta->headers_len));
+		mem_arena_copy(&access->call->arena, slice_of(meta->headers, meta->headers_len));
 	if (!access->object_headers.data)
 		access->error = s3_error_at(S3_E_SLOW_DOWN);
 	store_get_close(get);
@@ -116,7 +116,7 @@ static struct slice time_text(struct access *access, bool epoch)
 	return slice_of(text, DATE_ISO_LEN);
 }
 
-static struct slice principal_type(const struct s3_principal *principal)
+static struct slice principal_type(const struct iam_principal *principal)
 {
 	if (principal->who.anonymous)
 		return SLICE("Anonymous");
@@ -128,12 +128,12 @@ static struct slice principal_type(const struct s3_principal *principal)
 static struct slice resource_account(struct access *access)
 {
 	char *text;
-	struct s3_owner owner;
+	struct iam_owner owner;
 
-	if (!access->settings || s3_iam_owner(access->call->s3->iam,
-					 slice_str(access->settings->bucket.owner), &owner))
+	if (!access->settings ||
+		iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner), &owner))
 		return SLICE_NONE;
-	text = s3_arena_get(&access->call->arena, sizeof(owner.account));
+	text = mem_arena_get(&access->call->arena, sizeof(owner.account));
 	if (!text)
 		return SLICE_NONE;
 	memcpy(text, owner.account, sizeof(owner.account));
@@ -148,7 +148,7 @@ static struct slice given(struct slice text)
 /* "aws:…" */
 static uint32_t global_values(struct access *access, struct slice name, struct slice *ret_values)
 {
-	const struct s3_principal *principal = access->principal;
+	const struct iam_principal *principal = access->principal;
 	const struct s3_request *request = access->call->request;
 
 	if (slice_eq_nocase(name, SLICE("sourceip")))
@@ -204,7 +204,7 @@ static uint32_t tag_keys(const struct s3_tags *tags, struct slice *ret_values, u
 static struct slice copy_source(struct access *access)
 {
 	struct slice value = s3_call_header(access->call, SLICE("x-amz-copy-source"));
-	char *text = value.len ? s3_arena_get(&access->call->arena, value.len) : NULL;
+	char *text = value.len ? mem_arena_get(&access->call->arena, value.len) : NULL;
 	size_t len;
 
 	if (!text || uri_decode(value, 0, text, value.len, &len))

@@ -6,12 +6,12 @@
 static const char permissions[] = "FRWrw";
 static const char grantees[] = "iaul";
 
-struct slice s3_acl_encode(const struct s3_acl *acl, struct s3_arena *arena)
+struct slice s3_acl_encode(const struct s3_acl *acl, struct mem_arena *arena)
 {
 	struct slice text;
 	struct buf out;
 
-	buf_init(&out, S3_GRANTS_MAX * (S3_OWNER_LEN_MAX + 4));
+	buf_init(&out, S3_GRANTS_MAX * (IAM_OWNER_LEN_MAX + 4));
 	for (uint32_t i = 0; i < acl->count; i++) {
 		const struct s3_grant *grant = &acl->grants[i];
 
@@ -21,7 +21,7 @@ struct slice s3_acl_encode(const struct s3_acl *acl, struct s3_arena *arena)
 		buf_put(&out, &grantees[grant->grantee], 1);
 		buf_put_slice(&out, grant->id);
 	}
-	text = out.failed ? SLICE_NONE : s3_arena_copy(arena, buf_slice(&out));
+	text = out.failed ? SLICE_NONE : mem_arena_copy(arena, buf_slice(&out));
 	buf_free(&out);
 	return text;
 }
@@ -42,7 +42,7 @@ static int decode_one(struct slice text, struct s3_grant *grant)
 	return (grant->grantee == S3_GRANTEE_OWNER) == (grant->id.len > 0) ? 0 : -EINVAL;
 }
 
-int s3_acl_decode(struct slice text, struct s3_arena *arena, struct s3_acl *ret_acl)
+int s3_acl_decode(struct slice text, struct mem_arena *arena, struct s3_acl *ret_acl)
 {
 	uint32_t count = text.len ? 1 : 0;
 
@@ -51,7 +51,7 @@ int s3_acl_decode(struct slice text, struct s3_arena *arena, struct s3_acl *ret_
 	if (count > S3_GRANTS_MAX)
 		return -EINVAL;
 	ret_acl->count = 0;
-	ret_acl->grants = s3_arena_get(arena, (count + 1) * sizeof(*ret_acl->grants));
+	ret_acl->grants = mem_arena_get(arena, (count + 1) * sizeof(*ret_acl->grants));
 	if (!ret_acl->grants)
 		return -ENOMEM;
 	while (text.len) {
@@ -63,9 +63,9 @@ int s3_acl_decode(struct slice text, struct s3_arena *arena, struct s3_acl *ret_
 	return 0;
 }
 
-int s3_acl_private(struct slice owner, struct s3_arena *arena, struct s3_acl *ret_acl)
+int s3_acl_private(struct slice owner, struct mem_arena *arena, struct s3_acl *ret_acl)
 {
-	struct s3_grant *grant = s3_arena_get(arena, sizeof(*grant));
+	struct s3_grant *grant = mem_arena_get(arena, sizeof(*grant));
 
 	if (!grant)
 		return -ENOMEM;
@@ -91,7 +91,7 @@ bool s3_acl_is_public(const struct s3_acl *acl)
 }
 
 static bool is_meant(
-	const struct s3_grant *grant, const struct s3_principal *principal, bool ignore_public)
+	const struct s3_grant *grant, const struct iam_principal *principal, bool ignore_public)
 {
 	switch (grant->grantee) {
 	case S3_GRANTEE_OWNER:
@@ -109,7 +109,7 @@ static bool is_meant(
 }
 
 bool s3_acl_allows(const struct s3_acl *acl, enum s3_permission permission,
-	const struct s3_principal *principal, bool ignore_public)
+	const struct iam_principal *principal, bool ignore_public)
 {
 	bool acp = permission == S3_PERMISSION_READ_ACP || permission == S3_PERMISSION_WRITE_ACP;
 
@@ -126,7 +126,7 @@ bool s3_acl_allows(const struct s3_acl *acl, enum s3_permission permission,
 	return false;
 }
 
-int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct s3_arena *arena,
+int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct mem_arena *arena,
 	struct s3_acl *ret_acl)
 {
 	struct slice owner = s3_meta_hidden(headers, SLICE(S3_OWNER_HEADER));

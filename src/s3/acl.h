@@ -7,7 +7,7 @@
 #ifndef S3_ACL_H
 #define S3_ACL_H
 
-#include "s3/iam.h"
+#include "iam/iam.h"
 #include "s3/s3_priv.h"
 
 #define S3_GRANTS_MAX	100u
@@ -35,9 +35,9 @@ struct s3_acl {
 };
 
 /* The text of an ACL, in the arena; data NULL: no memory. */
-struct slice s3_acl_encode(const struct s3_acl *acl, struct s3_arena *arena);
+struct slice s3_acl_encode(const struct s3_acl *acl, struct mem_arena *arena);
 /* -EINVAL: encode never made this; -ENOMEM. The ids are text's. owner is left alone. */
-int s3_acl_decode(struct slice text, struct s3_arena *arena, struct s3_acl *ret_acl);
+int s3_acl_decode(struct slice text, struct mem_arena *arena, struct s3_acl *ret_acl);
 /* The owner has all, nobody else anything. */
 bool s3_acl_is_default(const struct s3_acl *acl);
 /* Whether it gives anything to everybody, or to everybody with keys. */
@@ -45,7 +45,7 @@ bool s3_acl_is_public(const struct s3_acl *acl);
 /* Whether it gives that permission (or all of them) to who asks; public grants count unless
  * ignored. */
 bool s3_acl_allows(const struct s3_acl *acl, enum s3_permission permission,
-	const struct s3_principal *principal, bool ignore_public);
+	const struct iam_principal *principal, bool ignore_public);
 
 /* What request headers ask for (x-amz-acl, x-amz-grant-*); *ret_given: whether they do. bucket:
  * the bucket's owner, for the canned lists that name it. */
@@ -59,11 +59,11 @@ const struct s3_error *s3_acl_of_headers(struct s3_call *call, const struct s3_a
 const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 	const struct s3_acl_parties *parties, struct s3_acl *ret_acl);
 /* The canned one that all things have that say nothing else. */
-int s3_acl_private(struct slice owner, struct s3_arena *arena, struct s3_acl *ret_acl);
+int s3_acl_private(struct slice owner, struct mem_arena *arena, struct s3_acl *ret_acl);
 const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *acl);
 
 /* An object's owner and list, from its stored headers. */
-int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct s3_arena *arena,
+int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct mem_arena *arena,
 	struct s3_acl *ret_acl);
 /* The hidden headers that an object is to have which the call makes; data NULL: none. */
 struct s3_made {

@@ -28,7 +28,7 @@ static int add(
 static bool begin(struct s3_call *call, struct slice owner, struct s3_acl *ret_acl)
 {
 	*ret_acl = (struct s3_acl){.owner = owner};
-	ret_acl->grants = s3_arena_get(&call->arena, S3_GRANTS_MAX * sizeof(*ret_acl->grants));
+	ret_acl->grants = mem_arena_get(&call->arena, S3_GRANTS_MAX * sizeof(*ret_acl->grants));
 	return ret_acl->grants != NULL;
 }
 
@@ -38,13 +38,13 @@ static bool begin(struct s3_call *call, struct slice owner, struct s3_acl *ret_a
 static const struct s3_error *resolve_id(
 	struct s3_call *call, struct slice id, struct slice *ret_id)
 {
-	struct s3_iam *iam = call->s3->iam;
-	struct s3_owner owner;
+	struct iam *iam = call->s3->iam;
+	struct iam_owner owner;
 
-	if (s3_iam_owner(iam, id, &owner) == 0 || s3_iam_owner_by_user(iam, id, &owner) == 0)
-		*ret_id = s3_arena_copy(&call->arena, id);
-	else if (s3_iam_owner_by_account(iam, id, &owner) == 0)
-		*ret_id = s3_arena_copy(&call->arena, slice_str(owner.id));
+	if (iam_owner(iam, id, &owner) == 0 || iam_owner_by_user(iam, id, &owner) == 0)
+		*ret_id = mem_arena_copy(&call->arena, id);
+	else if (iam_owner_by_account(iam, id, &owner) == 0)
+		*ret_id = mem_arena_copy(&call->arena, slice_str(owner.id));
 	else
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid id");
 	return ret_id->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
@@ -53,11 +53,11 @@ static const struct s3_error *resolve_id(
 static const struct s3_error *resolve_email(
 	struct s3_call *call, struct slice email, struct slice *ret_id)
 {
-	struct s3_owner owner;
+	struct iam_owner owner;
 
-	if (s3_iam_owner_by_email(call->s3->iam, email, &owner))
+	if (iam_owner_by_email(call->s3->iam, email, &owner))
 		return s3_error_at(S3_E_UNRESOLVABLE_EMAIL);
-	*ret_id = s3_arena_copy(&call->arena, slice_str(owner.id));
+	*ret_id = mem_arena_copy(&call->arena, slice_str(owner.id));
 	return ret_id->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
@@ -221,13 +221,13 @@ static const struct s3_error *check_owner(
 {
 	const struct s3_xml *node = s3_xml_child(root, "Owner");
 	struct slice id = node ? slice_trim(s3_xml_text(node, "ID")) : SLICE_NONE;
-	struct s3_owner found;
+	struct iam_owner found;
 
 	if (!node || !id.len)
 		return s3_error_at(S3_E_MALFORMED_ACL);
 	if (slice_eq(id, owner))
 		return NULL;
-	if (s3_iam_owner_by_account(call->s3->iam, id, &found) == 0 &&
+	if (iam_owner_by_account(call->s3->iam, id, &found) == 0 &&
 		slice_eq(slice_str(found.id), owner))
 		return NULL;
 	return s3_error_at(S3_E_ACCESS_DENIED);
@@ -258,11 +258,11 @@ const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 
 static void put_owner(struct s3_call *call, struct slice id, struct buf *xml)
 {
-	struct s3_owner owner;
+	struct iam_owner owner;
 
 	xml_element("ID", id, xml);
-	if (s3_iam_owner(call->s3->iam, id, &owner) == 0 ||
-		s3_iam_owner_by_user(call->s3->iam, id, &owner) == 0)
+	if (iam_owner(call->s3->iam, id, &owner) == 0 ||
+		iam_owner_by_user(call->s3->iam, id, &owner) == 0)
 		xml_element("DisplayName", slice_str(owner.name), xml);
 }
 

@@ -16,8 +16,8 @@ struct admin {
 	uint32_t count;
 	json_t *body; /* an object; NULL when there was none */
 	struct admin_answer *answer;
-	struct s3_new_key key;
-	char why[S3_ARN_LEN_MAX + 64]; /* of a change: what it could not do; else empty */
+	struct iam_new_key key;
+	char why[IAM_ARN_LEN_MAX + 64]; /* of a change: what it could not do; else empty */
 };
 
 static void fail(struct admin *admin, uint32_t status, const char *code, const char *why)
@@ -63,7 +63,7 @@ static bool is_part(const struct admin *admin, uint32_t idx, const char *text)
 
 static struct slice account_of(const struct admin *admin)
 {
-	return is_part(admin, 1, "root") ? SLICE(S3_ACCOUNT_OF_ROOT) : admin->parts[1];
+	return is_part(admin, 1, "root") ? SLICE(IAM_ACCOUNT_OF_ROOT) : admin->parts[1];
 }
 
 /* ---- Telling. ---- */
@@ -120,13 +120,13 @@ static void tell_accounts(struct admin *admin)
 {
 	json_t *list = json_array();
 
-	s3_iam_visit(admin->call->s3->iam, visit_account, list);
+	iam_visit(admin->call->s3->iam, visit_account, list);
 	done(admin, json_pack("{s:o}", "accounts", list));
 }
 
 static void tell_account(struct admin *admin)
 {
-	json_t *account = s3_iam_account(admin->call->s3->iam, account_of(admin));
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin));
 
 	if (account)
 		done(admin, account_json(account));
@@ -137,8 +137,8 @@ static void tell_account(struct admin *admin)
 
 static void tell_entity(struct admin *admin)
 {
-	json_t *account = s3_iam_account(admin->call->s3->iam, account_of(admin));
-	const json_t *entity = s3_iam_entity(account, admin->parts[2].data, admin->parts[3]);
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin));
+	const json_t *entity = iam_entity(account, admin->parts[2].data, admin->parts[3]);
 
 	if (entity)
 		done(admin, without_secrets(entity));
@@ -157,7 +157,7 @@ struct buckets {
 static bool visit_bucket(const struct store_bucket *bucket, void *arg)
 {
 	struct buckets *buckets = arg;
-	struct s3_owner owner;
+	struct iam_owner owner;
 
 	if (!s3_bucket_name_valid(slice_str(bucket->name)))
 		return true;
@@ -165,7 +165,7 @@ static bool visit_bucket(const struct store_bucket *bucket, void *arg)
 		buckets->found |= strcmp(bucket->owner, buckets->owner) == 0;
 		return !buckets->found;
 	}
-	s3_owner_or_id(buckets->admin->call->s3->iam, slice_str(bucket->owner), &owner);
+	iam_owner_or_id(buckets->admin->call->s3->iam, slice_str(bucket->owner), &owner);
 	json_array_append_new(buckets->list,
 		json_pack("{s:s, s:s, s:s, s:I, s:s}", "name", bucket->name, "owner", bucket->owner,
 			"account_id", owner.account, "created",
@@ -215,7 +215,7 @@ static void tell_info(struct admin *admin)
 	struct store_usage usage;
 	json_int_t accounts = 0;
 
-	s3_iam_visit(admin->call->s3->iam, count_account, &accounts);
+	iam_visit(admin->call->s3->iam, count_account, &accounts);
 	store_usage(admin->call->s3->store, &usage);
 	done(admin,
 		json_pack("{s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}}", "accounts", accounts,
@@ -284,7 +284,7 @@ static bool put(struct admin *admin, const json_t *description)
 	int ret;
 
 	buf_init(&why, 512);
-	ret = s3_iam_put(admin->call->s3, admin->call->request->core, description, &why);
+	ret = iam_put(admin->call->s3->iam, admin->call->request->core, description, &why);
 	if (ret) {
 		buf_put(&why, "", 1);
 		fail_errno(admin, ret, why.failed ? NULL : why.data);
@@ -298,7 +298,7 @@ static json_t *named(struct admin *admin, const char *member, struct slice name)
 {
 	json_t *copy = admin->body ? json_copy(admin->body) : json_object();
 
-	s3_json_set_text(copy, member, name);
+	json_member_set_text(copy, member, name);
 	return copy;
 }
 
@@ -313,11 +313,11 @@ static void put_account(struct admin *admin)
 
 static void put_entity(struct admin *admin)
 {
-	json_t *account = s3_iam_account(admin->call->s3->iam, account_of(admin));
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin));
 	json_t *description =
 		json_pack("{s:[o]}", admin->parts[2].data, named(admin, "name", admin->parts[3]));
 
-	s3_json_set_text(description, "account_id", account_of(admin));
+	json_member_set_text(description, "account_id", account_of(admin));
 	if (!account && !is_part(admin, 1, "root"))
 		fail_errno(admin, -ENOENT, "there is no such account");
 	else if (put(admin, description))
@@ -328,28 +328,28 @@ static void put_entity(struct admin *admin)
 
 static void delete_account(struct admin *admin)
 {
-	json_t *account = s3_iam_account(admin->call->s3->iam, account_of(admin)), *user;
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
 	struct buckets buckets = {.admin = admin};
 	const char *name;
 	int ret = account ? 0 : -ENOENT;
-	char owner[S3_OWNER_LEN_MAX + 1];
+	char owner[IAM_OWNER_LEN_MAX + 1];
 
-	slice_copy_str(s3_json_text(account, "id"), owner, sizeof(owner));
+	slice_copy_str(json_member_text(account, "id"), owner, sizeof(owner));
 	buckets.owner = owner;
 	if (!ret)
 		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
 	json_object_foreach(json_object_get(account, "users"), name, user)
 	{
-		if (ret || buckets.found || !s3_json_text(user, "id").len)
+		if (ret || buckets.found || !json_member_text(user, "id").len)
 			continue;
-		slice_copy_str(s3_json_text(user, "id"), owner, sizeof(owner));
+		slice_copy_str(json_member_text(user, "id"), owner, sizeof(owner));
 		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
 	}
 	json_decref(account);
 	if (!ret && buckets.found)
 		ret = -EBUSY;
 	if (!ret)
-		ret = s3_iam_delete(admin->call->s3, account_of(admin));
+		ret = iam_delete(admin->call->s3->iam, account_of(admin));
 	if (ret)
 		fail_errno(admin, ret,
 			ret == -EBUSY ? "the account owns buckets" : "there is no such account");
@@ -360,17 +360,16 @@ static void delete_account(struct admin *admin)
 /* What of an account a change is about: a user, or the account itself. */
 static json_t *whose_keys(const struct admin *admin, json_t *account)
 {
-	return is_part(admin, 2, "users") ? s3_iam_entity(account, "users", admin->parts[3])
-					  : account;
+	return is_part(admin, 2, "users") ? iam_entity(account, "users", admin->parts[3]) : account;
 }
 
 static int change_entity_delete(json_t *account, void *arg)
 {
 	struct admin *admin = arg;
-	char lower[S3_NAME_LEN_MAX + 1];
+	char lower[IAM_NAME_LEN_MAX + 1];
 
-	if (!s3_iam_entity(account, admin->parts[2].data, admin->parts[3]) ||
-		s3_iam_lower(admin->parts[3], lower))
+	if (!iam_entity(account, admin->parts[2].data, admin->parts[3]) ||
+		iam_lower(admin->parts[3], lower))
 		return -ENOENT;
 	json_object_del(json_object_get(account, admin->parts[2].data), lower);
 	return 0;
@@ -381,14 +380,14 @@ static int change_key_add(json_t *account, void *arg)
 	struct admin *admin = arg;
 	json_t *who = whose_keys(admin, account);
 
-	admin->key = (struct s3_new_key){.active = true,
-		.access_key = s3_json_text(admin->body, "access_key"),
-		.secret = s3_json_text(admin->body, "secret_key")};
+	admin->key = (struct iam_new_key){.active = true,
+		.access_key = json_member_text(admin->body, "access_key"),
+		.secret = json_member_text(admin->body, "secret_key")};
 	/* Making a key again would change its secret under who uses it. */
 	if (who && admin->key.access_key.len &&
-		s3_iam_key_find(json_object_get(who, "keys"), admin->key.access_key, NULL))
+		iam_key_find(json_object_get(who, "keys"), admin->key.access_key, NULL))
 		return -EEXIST;
-	return who ? s3_iam_key_add(admin->call->s3->iam, s3_json_list(who, "keys"), &admin->key)
+	return who ? iam_key_add(admin->call->s3->iam, json_member_list(who, "keys"), &admin->key)
 		   : -ENOENT;
 }
 
@@ -399,7 +398,7 @@ static int change_key(json_t *account, void *arg)
 	const json_t *active = json_object_get(admin->body, "active");
 	size_t idx;
 
-	if (!s3_iam_key_find(keys, admin->parts[admin->count - 1], &idx))
+	if (!iam_key_find(keys, admin->parts[admin->count - 1], &idx))
 		return -ENOENT;
 	if (admin->call->request->method == S3_DELETE)
 		return json_array_remove(keys, idx) ? -EINVAL : 0;
@@ -415,7 +414,7 @@ static int change_key(json_t *account, void *arg)
 static int change_attached(struct admin *admin, json_t *account, const char *member,
 	int (*change)(json_t *account, json_t *entity, struct slice arn))
 {
-	json_t *entity = s3_iam_entity(account, admin->parts[2].data, admin->parts[3]);
+	json_t *entity = iam_entity(account, admin->parts[2].data, admin->parts[3]);
 	const json_t *list = json_object_get(admin->body, member), *arn;
 	size_t idx;
 	int ret;
@@ -432,9 +431,9 @@ static int change_attached(struct admin *admin, json_t *account, const char *mem
 		if (!ret)
 			continue;
 		snprintf(admin->why, sizeof(admin->why),
-			ret == -ENOENT && change == s3_iam_attach ? "there is no policy %s"
-			: ret == -ENOENT			  ? "%s is not attached"
-								  : "%s: too many are attached",
+			ret == -ENOENT && change == iam_attach ? "there is no policy %s"
+			: ret == -ENOENT		       ? "%s is not attached"
+							       : "%s: too many are attached",
 			json_string_value(arn));
 		return ret;
 	}
@@ -444,18 +443,17 @@ static int change_attached(struct admin *admin, json_t *account, const char *mem
 static int change_policies(json_t *account, void *arg)
 {
 	struct admin *admin = arg;
-	int ret = change_attached(admin, account, "attach", s3_iam_attach);
+	int ret = change_attached(admin, account, "attach", iam_attach);
 
 	if (!json_object_get(admin->body, "attach") && !json_object_get(admin->body, "detach"))
 		ret = -EINVAL;
-	return ret ? ret : change_attached(admin, account, "detach", s3_iam_detach);
+	return ret ? ret : change_attached(admin, account, "detach", iam_detach);
 }
 
-static bool edit(struct admin *admin, s3_iam_change_fn *change)
+static bool edit(struct admin *admin, iam_change_fn *change)
 {
-	const struct s3_iam_edit edit = {
-		.account = account_of(admin), .change = change, .arg = admin};
-	int ret = s3_iam_change(admin->call->s3, admin->call->request->core, &edit);
+	const struct iam_edit edit = {.account = account_of(admin), .change = change, .arg = admin};
+	int ret = iam_change(admin->call->s3->iam, admin->call->request->core, &edit);
 
 	if (ret)
 		fail_errno(admin, ret,
@@ -584,7 +582,7 @@ static bool split(struct admin *admin)
 			uri_decode(part, 0, text, sizeof(text), &len) || memchr(text, 0, len))
 			return false;
 		admin->parts[admin->count] =
-			s3_arena_copy(&admin->call->arena, slice_of(text, len));
+			mem_arena_copy(&admin->call->arena, slice_of(text, len));
 		if (!admin->parts[admin->count++].data)
 			return false;
 	}
@@ -603,7 +601,7 @@ void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer)
 		fail(&admin, error->status, error->code, error->message);
 		return;
 	}
-	if (body.len && s3_json_is_flat(body, BODY_DEPTH))
+	if (body.len && json_is_flat(body, BODY_DEPTH))
 		admin.body = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, NULL);
 	if (body.len && !json_is_object(admin.body))
 		fail(&admin, 400, "Invalid", "the body must be a JSON object");

@@ -1,10 +1,9 @@
 /* s3/answer.c: answers: heads, XML documents, errors. */
 #include <stdio.h>
 
-#include "s3/iam.h"
+#include "iam/iam.h"
+#include "s3/s3_priv.h"
 #include "s3/website.h"
-
-const char s3_owner_id[65] = S3_OWNER_ID;
 
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
 {
@@ -16,7 +15,7 @@ void s3_answer_header(struct s3_call *call, struct slice name, struct slice valu
 void s3_answer_etag(struct s3_call *call, const char *etag)
 {
 	size_t len = strlen(etag);
-	char *quoted = s3_arena_get(&call->arena, len + 2);
+	char *quoted = mem_arena_get(&call->arena, len + 2);
 
 	if (!quoted)
 		return;
@@ -28,7 +27,7 @@ void s3_answer_etag(struct s3_call *call, const char *etag)
 
 void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value)
 {
-	char *text = s3_arena_get(&call->arena, 21);
+	char *text = mem_arena_get(&call->arena, 21);
 
 	if (text)
 		s3_answer_header(call, name,
@@ -199,7 +198,7 @@ void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
 		xml);
 }
 
-void s3_xml_owner(struct buf *xml, const char *element, const struct s3_owner *owner)
+void s3_xml_owner(struct buf *xml, const char *element, const struct iam_owner *owner)
 {
 	buf_printf(xml, "<%s>", element);
 	xml_element("ID", slice_str(owner->id), xml);

@@ -89,7 +89,7 @@ static const struct s3_error *check_signed_headers(
  */
 static void fail_bytes(struct s3_call *call, const char *name, struct slice text)
 {
-	char *hex = s3_arena_get(&call->arena, 3 * text.len + 1);
+	char *hex = mem_arena_get(&call->arena, 3 * text.len + 1);
 
 	if (!hex)
 		return;
@@ -163,7 +163,7 @@ static const struct s3_error *check_signature_v2(
 	char *memory = NULL;
 
 	if (path.len && !call->key.len && path.data[path.len - 1] != '/')
-		memory = s3_arena_get(&call->arena, path.len + 1);
+		memory = mem_arena_get(&call->arena, path.len + 1);
 	if (memory) {
 		memcpy(memory, path.data, path.len);
 		memory[path.len] = '/';
@@ -203,9 +203,10 @@ struct s3_auth_token {
 	bool express;
 };
 
-static const struct s3_session *copy_session(struct s3_call *call, const struct s3_session *session)
+static const struct iam_session *copy_session(
+	struct s3_call *call, const struct iam_session *session)
 {
-	struct s3_session *copy = s3_arena_get(&call->arena, sizeof(*copy));
+	struct iam_session *copy = mem_arena_get(&call->arena, sizeof(*copy));
 
 	if (copy)
 		*copy = *session;
@@ -217,8 +218,8 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
 {
 	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
-	struct s3_sts_token opened;
-	int ret = s3_sts_token_open(call->s3->iam, token.text, &call->arena, &opened);
+	struct iam_token opened;
+	int ret = iam_token_open(call->s3->iam, token.text, &call->arena, &opened);
 
 	/* A session of a bucket is none of STS, nor the other way round. */
 	if (ret == -EBADMSG || (!ret && (!slice_eq(opened.access_key, access_key) ||
@@ -233,12 +234,12 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 	call->sts = copy_session(call, &opened.session);
 	if (!call->sts)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	if (slice_eq(opened.session.account, SLICE(S3_ACCOUNT_OF_ROOT)) &&
+	if (slice_eq(opened.session.account, SLICE(IAM_ACCOUNT_OF_ROOT)) &&
 		!opened.session.user.len && !opened.session.role.len) {
 		call->own_identity.root = true;
 		ret = 0;
 	} else {
-		ret = s3_principal_of_session(call->s3->iam, &opened.session, &call->principal);
+		ret = iam_principal_of_session(call->s3->iam, &opened.session, &call->principal);
 	}
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_INVALID_TOKEN);
@@ -262,7 +263,7 @@ static const struct s3_error *find_secret(struct s3_call *call, struct slice acc
 		memcpy(ret_secret, s3->root_secret_key, sizeof(s3->root_secret_key));
 		return NULL;
 	}
-	call->credential = s3_iam_credential(s3->iam, access_key);
+	call->credential = iam_credential(s3->iam, access_key);
 	if (!call->credential || !call->credential->active) {
 		s3_fail_detail(call, "AWSAccessKeyId", access_key);
 		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
@@ -328,7 +329,7 @@ static const struct s3_error *check_service(struct s3_call *call, struct sigv4_c
 	if (error)
 		return error;
 	call->form_read = true;
-	hex = s3_arena_get(&call->arena, 2 * sizeof(digest));
+	hex = mem_arena_get(&call->arena, 2 * sizeof(digest));
 	if (!hex)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	sha256_of(call->form.data, call->form.len, digest);
@@ -451,7 +452,7 @@ const struct s3_error *s3_authenticate_session(struct s3_call *call)
 	if (identity->root || identity->anonymous)
 		return NULL;
 	/* The key may be another's by now, or nobody's: a session lives no longer than its key. */
-	call->credential = s3_iam_credential(call->s3->iam, slice_str(identity->access_key));
+	call->credential = iam_credential(call->s3->iam, slice_str(identity->access_key));
 	if (!call->credential || !call->credential->active)
 		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
 	call->principal = call->credential->principal;
@@ -472,11 +473,11 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	uint8_t ret_key[32], struct s3_identity *ret_identity)
 {
 	bool root = slice_eq(access_key, slice_str(s3->root_access_key));
-	struct s3_credential *credential = root ? NULL : s3_iam_credential(s3->iam, access_key);
+	struct iam_credential *credential = root ? NULL : iam_credential(s3->iam, access_key);
 	int ret;
 
 	if (!root && (!credential || !credential->active)) {
-		s3_credential_put(credential);
+		iam_credential_put(credential);
 		return -ENOENT;
 	}
 	*ret_identity = (struct s3_identity){.root = root};
@@ -485,7 +486,7 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	if (!ret)
 		derive(slice_str(root ? s3->root_secret_key : credential->secret), context,
 			ret_key);
-	s3_credential_put(credential);
+	iam_credential_put(credential);
 	return ret;
 }
 

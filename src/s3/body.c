@@ -3,8 +3,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/document.h"
+#include "document/document.h"
 #include "s3/express.h"
+#include "s3/s3_priv.h"
 #include "s3/sse.h"
 
 #define ETAG_HEADER "x-nebulaio-etag" /* "md5": a native client asks for an MD5 as ETag */
@@ -185,8 +186,8 @@ const struct s3_error *s3_read_object(
 	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
 	ret = flow_object_source_open(call->request->core, get, 0, bytes, &source);
 	if (!ret)
-		ret = s3_read_source(call->request->core, source, &text);
-	*ret_text = s3_arena_copy(&call->arena, buf_slice(&text));
+		ret = document_read_source(call->request->core, source, &text);
+	*ret_text = mem_arena_copy(&call->arena, buf_slice(&text));
 	buf_free(&text);
 	if (ret)
 		return s3_fail_errno(call, ret);
@@ -228,9 +229,9 @@ const struct s3_error *s3_read_body(
 			return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 		ret = body->ops->open(body, &call->signing, &source);
 		if (!ret)
-			ret = s3_read_source(call->request->core, source, &text);
+			ret = document_read_source(call->request->core, source, &text);
 	}
-	*ret_body = s3_arena_copy(&call->arena, buf_slice(&text));
+	*ret_body = mem_arena_copy(&call->arena, buf_slice(&text));
 	buf_free(&text);
 	if (ret == -EMSGSIZE)
 		return s3_error_at(S3_E_MESSAGE_TOO_LONG);
@@ -436,7 +437,7 @@ struct slice s3_checksum_text(struct s3_call *call, const struct store_meta *met
 {
 	char text[S3_CHECKSUM_LEN_MAX];
 
-	return s3_arena_copy(&call->arena, slice_of(text, s3_checksum_format(meta, text)));
+	return mem_arena_copy(&call->arena, slice_of(text, s3_checksum_format(meta, text)));
 }
 
 void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)

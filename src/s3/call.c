@@ -47,7 +47,7 @@ const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const 
 	len = vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	if (len > 0)
-		call->message = s3_arena_copy(&call->arena, slice_str(text)).data;
+		call->message = mem_arena_copy(&call->arena, slice_str(text)).data;
 	return s3_error_at(id);
 }
 
@@ -62,7 +62,7 @@ void s3_fail_detail(struct s3_call *call, const char *name, struct slice value)
 	buf_put_slice(&xml, call->detail);
 	xml_element(name, value, &xml);
 	if (!xml.failed) {
-		grown = s3_arena_copy(&call->arena, buf_slice(&xml));
+		grown = mem_arena_copy(&call->arena, buf_slice(&xml));
 		if (grown.data)
 			call->detail = grown;
 	}

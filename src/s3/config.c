@@ -49,9 +49,9 @@ struct slice s3_config_name(
 const struct s3_error *s3_config_put(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice document)
 {
-	const struct s3_document wanted = {.text = document, .owner = owner};
+	const struct document wanted = {.text = document, .owner = owner};
 	char name[S3_CONFIG_NAME_MAX];
-	int ret = s3_document_put(call->s3, call->request->core,
+	int ret = document_put(call->s3->store, call->request->core,
 		s3_config_name(call->bucket, kinds[id].param, name), &wanted, NULL);
 
 	s3_settings_changed(call->s3, call->bucket);
@@ -64,8 +64,8 @@ const struct s3_error *s3_config_get(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice *ret_document)
 {
 	char name[S3_CONFIG_NAME_MAX];
-	struct s3_document document;
-	int ret = s3_document_get(call->s3, call->request->core,
+	struct document document;
+	int ret = document_get(call->s3->store, call->request->core,
 		s3_config_name(call->bucket, kinds[id].param, name), &call->arena, &document);
 
 	if (ret && ret != -ENOENT)
@@ -77,7 +77,8 @@ const struct s3_error *s3_config_get(
 const struct s3_error *s3_config_delete(struct s3_call *call, enum s3_config_id id)
 {
 	char name[S3_CONFIG_NAME_MAX];
-	int ret = s3_document_delete(call->s3, s3_config_name(call->bucket, kinds[id].param, name));
+	int ret = document_delete(
+		call->s3->store, s3_config_name(call->bucket, kinds[id].param, name));
 
 	s3_settings_changed(call->s3, call->bucket);
 	return ret ? s3_fail_errno(call, ret) : NULL;
@@ -86,7 +87,8 @@ const struct s3_error *s3_config_delete(struct s3_call *call, enum s3_config_id 
 void s3_configs_delete_all(struct s3_call *call)
 {
 	char name[S3_CONFIG_NAME_MAX];
-	int ret = s3_document_delete_all(call->s3, s3_config_name(call->bucket, SLICE_NONE, name));
+	int ret = document_delete_all(
+		call->s3->store, s3_config_name(call->bucket, SLICE_NONE, name));
 
 	if (ret)
 		log_warn("s3", "configurations of the deleted bucket %.*s stay behind: %s",
@@ -128,7 +130,7 @@ const struct s3_error *s3_config_xml_text(
 	s3_xml_begin(&xml, root->name.data);
 	put_children(&xml, root);
 	s3_xml_end(&xml, root->name.data);
-	*ret_text = xml.failed ? SLICE_NONE : s3_arena_copy(&call->arena, buf_slice(&xml));
+	*ret_text = xml.failed ? SLICE_NONE : mem_arena_copy(&call->arena, buf_slice(&xml));
 	buf_free(&xml);
 	return ret_text->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
@@ -137,12 +139,12 @@ const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice d
 {
 	struct buf xml;
 
-	buf_init(&xml, S3_DOCUMENT_BYTES_MAX);
+	buf_init(&xml, DOCUMENT_BYTES_MAX);
 	buf_put_slice(&xml, document);
 	return s3_answer_xml(call, 200, &xml);
 }
 
-int s3_config_load_nothing(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+int s3_config_load_nothing(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	(void)arena;
 	*ret_parsed = document.data;

@@ -9,35 +9,35 @@
 static const struct s3_error *policy_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
-	struct s3_policy_refusal refusal = {""};
+	struct policy_refusal refusal = {""};
 	const struct s3_settings *settings;
-	const struct s3_policy *policy;
+	const struct policy *policy;
 	const struct s3_error *error;
 	int ret;
 
 	if (!body.len)
 		return s3_error_at(S3_E_MISSING_REQUEST_BODY);
-	ret = s3_policy_compile(body, S3_POLICY_RESOURCE, &call->arena, &policy, &refusal);
+	ret = policy_compile(body, POLICY_RESOURCE, &call->arena, &policy, &refusal);
 	if (ret == -EINVAL)
 		return s3_fail(call, S3_E_MALFORMED_POLICY, "%s", refusal.text);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	if (!s3_policy_is_of_bucket(policy, call->bucket))
+	if (!policy_is_of_bucket(policy, call->bucket))
 		return s3_fail(call, S3_E_MALFORMED_POLICY, "Policy has invalid resource");
 	error = s3_call_settings(call, &settings);
 	if (error || !settings)
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (s3_settings_public_access(settings).block_policy && s3_policy_is_public(policy))
+	if (s3_settings_public_access(settings).block_policy && policy_is_public(policy))
 		return s3_error_at(S3_E_ACCESS_DENIED);
 	*ret_document = body;
 	return NULL;
 }
 
-static int policy_load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int policy_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_policy_refusal refusal;
-	const struct s3_policy *policy;
-	int ret = s3_policy_compile(document, S3_POLICY_RESOURCE, arena, &policy, &refusal);
+	struct policy_refusal refusal;
+	const struct policy *policy;
+	int ret = policy_compile(document, POLICY_RESOURCE, arena, &policy, &refusal);
 
 	if (!ret)
 		*ret_parsed = policy;
@@ -66,14 +66,14 @@ const struct s3_config_ops s3_config_policy = {
 
 bool s3_settings_is_public(const struct s3_settings *settings)
 {
-	const struct s3_policy *policy = settings->parsed[S3_CONFIG_POLICY];
+	const struct policy *policy = settings->parsed[S3_CONFIG_POLICY];
 	const struct s3_acl *acl = settings->parsed[S3_CONFIG_ACL];
 	struct s3_public_access access = s3_settings_public_access(settings);
 
 	if (acl && s3_acl_is_public(acl) && !access.ignore_acls &&
 		s3_settings_ownership(settings) != S3_OWNERSHIP_ENFORCED)
 		return true;
-	return policy && s3_policy_is_public(policy) && !access.restrict_buckets;
+	return policy && policy_is_public(policy) && !access.restrict_buckets;
 }
 
 const struct s3_error *s3_op_get_policy_status(struct s3_call *call)
@@ -93,9 +93,9 @@ const struct s3_error *s3_op_get_policy_status(struct s3_call *call)
 
 /* ---- The bucket's list. ---- */
 
-static int acl_load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int acl_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_acl *acl = s3_arena_get(arena, sizeof(*acl));
+	struct s3_acl *acl = mem_arena_get(arena, sizeof(*acl));
 	int ret;
 
 	if (!acl)
@@ -182,9 +182,9 @@ static const struct s3_error *ownership_check(
 	return error;
 }
 
-static int ownership_load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int ownership_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	enum s3_ownership *ownership = s3_arena_get(arena, sizeof(*ownership));
+	enum s3_ownership *ownership = mem_arena_get(arena, sizeof(*ownership));
 
 	if (!ownership)
 		return -ENOMEM;
@@ -232,7 +232,7 @@ static const char *const switch_names[] = {
 static const struct s3_error *public_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
-	char *text = s3_arena_get(&call->arena, SWITCH_COUNT);
+	char *text = mem_arena_get(&call->arena, SWITCH_COUNT);
 	const struct s3_error *error;
 	struct s3_xml *root;
 
@@ -251,9 +251,9 @@ static const struct s3_error *public_check(
 	return error;
 }
 
-static int public_load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int public_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_public_access *access = s3_arena_get(arena, sizeof(*access));
+	struct s3_public_access *access = mem_arena_get(arena, sizeof(*access));
 
 	if (!access)
 		return -ENOMEM;

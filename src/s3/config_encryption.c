@@ -40,9 +40,9 @@ static const struct s3_error *check(
 	return s3_config_xml_text(call, root, ret_document);
 }
 
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_sse_default *sse = s3_arena_get(arena, sizeof(*sse));
+	struct s3_sse_default *sse = mem_arena_get(arena, sizeof(*sse));
 	const struct s3_xml *preset;
 	struct s3_xml *root;
 	int ret = sse ? s3_xml_parse(document, arena, &root) : -ENOMEM;

@@ -8,7 +8,7 @@
 #include "s3/settings.h"
 
 /* A rule without an id gets one, which stays. */
-static int name_rules(struct s3_xml *root, struct s3_arena *arena)
+static int name_rules(struct s3_xml *root, struct mem_arena *arena)
 {
 	for (struct s3_xml *rule = root->child; rule; rule = rule->next) {
 		struct s3_xml *id;
@@ -17,8 +17,8 @@ static int name_rules(struct s3_xml *root, struct s3_arena *arena)
 
 		if (s3_xml_text(rule, "ID").len)
 			continue;
-		id = s3_arena_get(arena, sizeof(*id));
-		text = s3_arena_get(arena, 2 * sizeof(random));
+		id = mem_arena_get(arena, sizeof(*id));
+		text = mem_arena_get(arena, 2 * sizeof(random));
 		if (!id || !text)
 			return -ENOMEM;
 		random_fill(random, sizeof(random));
@@ -52,9 +52,9 @@ static const struct s3_error *lifecycle_check(
 	return s3_config_xml_text(call, tree, ret_document);
 }
 
-static int lifecycle_load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int lifecycle_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_lifecycle_rules *rules = s3_arena_get(arena, sizeof(*rules));
+	struct s3_lifecycle_rules *rules = mem_arena_get(arena, sizeof(*rules));
 	struct s3_lifecycle_wrong wrong;
 	struct s3_xml *tree;
 	int ret;
@@ -99,7 +99,7 @@ static __attribute__((noinline)) void answer_expiration(
 	buf_printf(&text, "expiry-date=\"%.*s\", rule-id=\"", DATE_HTTP_LEN, date);
 	uri_encode(rule->id, 0, &text);
 	buf_put(&text, "\"", 1);
-	value = text.failed ? SLICE_NONE : s3_arena_copy(&call->arena, buf_slice(&text));
+	value = text.failed ? SLICE_NONE : mem_arena_copy(&call->arena, buf_slice(&text));
 	buf_free(&text);
 	if (value.len)
 		s3_answer_header(call, SLICE("x-amz-expiration"), value);

@@ -11,8 +11,8 @@
 
 struct question {
 	const struct store_bucket *from;
-	const struct s3_owner *owner; /* of from */
-	struct slice arn;	      /* of from */
+	const struct iam_owner *owner; /* of from */
+	struct slice arn;	       /* of from */
 };
 
 /* An account is known by its number, and to lists by its canonical id. */
@@ -40,7 +40,7 @@ static struct slice arn_of(struct s3_call *call, struct slice bucket, struct sli
 	buf_printf(&arn, "arn:aws:s3:::%.*s", SLICE_FMT(bucket));
 	if (prefix.data)
 		buf_printf(&arn, "/%.*s", SLICE_FMT(prefix));
-	text = arn.failed ? SLICE_NONE : s3_arena_copy(&call->arena, buf_slice(&arn));
+	text = arn.failed ? SLICE_NONE : mem_arena_copy(&call->arena, buf_slice(&arn));
 	buf_free(&arn);
 	return text;
 }
@@ -61,26 +61,27 @@ static bool list_allows(const struct s3_settings *to)
 static bool is_allowed(struct s3_call *call, const struct store_bucket *from,
 	const struct s3_settings *to, struct slice prefix)
 {
-	static const struct s3_policy_principal service = {.service = SLICE(LOG_SERVICE)};
-	struct s3_owner owner;
+	static const struct policy_principal service = {.service = SLICE(LOG_SERVICE)};
+	struct iam_owner owner;
 	struct question question = {.from = from, .owner = &owner};
-	struct s3_policy_question asked = {.principal = &service,
+	struct policy_question asked = {.principal = &service,
 		.action = SLICE("s3:PutObject"),
 		.values = values,
 		.arg = &question};
-	enum s3_decision decision;
+	enum policy_decision decision;
 
-	s3_owner_or_id(call->s3->iam, slice_str(from->owner), &owner);
+	iam_owner_or_id(call->s3->iam, slice_str(from->owner), &owner);
 	question.arn = arn_of(call, slice_str(from->name), SLICE_NONE);
 	asked.resource = arn_of(call, slice_str(to->bucket.name), prefix.data ? prefix : SLICE(""));
 	if (!question.arn.data || !asked.resource.data)
 		return false;
-	decision = s3_policy_decide(to->parsed[S3_CONFIG_POLICY], &asked);
-	if (decision == S3_DECISION_DENY)
+	decision = policy_decide(to->parsed[S3_CONFIG_POLICY], &asked);
+	if (decision == POLICY_DECISION_DENY)
 		return false;
 	/* A list speaks for its own owner's buckets only. */
-	return decision == S3_DECISION_ALLOW || (strcmp(from->owner, to->bucket.owner) == 0 &&
-							(list_allows(to) || call->identity->root));
+	return decision == POLICY_DECISION_ALLOW ||
+	       (strcmp(from->owner, to->bucket.owner) == 0 &&
+		       (list_allows(to) || call->identity->root));
 }
 
 static const struct s3_error *judge(struct s3_call *call, const struct store_bucket *from,
@@ -146,7 +147,7 @@ static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *
 			return s3_error_at(S3_E_MALFORMED_XML);
 		return NULL;
 	}
-	added = s3_arena_get(&call->arena, 2 * sizeof(*added));
+	added = mem_arena_get(&call->arena, 2 * sizeof(*added));
 	if (!added)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	added[0] = (struct s3_xml){.name = SLICE("TargetObjectKeyFormat"), .child = &added[1]};
@@ -185,9 +186,9 @@ static const struct s3_error *check(
 	return error ? error : s3_config_xml_text(call, root, ret_document);
 }
 
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_logging *logging = s3_arena_get(arena, sizeof(*logging));
+	struct s3_logging *logging = mem_arena_get(arena, sizeof(*logging));
 	const struct s3_xml *enabled, *format;
 	struct s3_xml *root;
 	int ret = logging ? s3_xml_parse(document, arena, &root) : -ENOMEM;

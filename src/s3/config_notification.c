@@ -106,10 +106,10 @@ static int parse_filter(const struct s3_xml *filter, struct s3_notification_rule
 }
 
 /* A rule without an id gets one, which stays. */
-static int name_rule(struct s3_xml *node, struct s3_arena *arena, struct slice *ret_id)
+static int name_rule(struct s3_xml *node, struct mem_arena *arena, struct slice *ret_id)
 {
-	struct s3_xml *id = s3_arena_get(arena, sizeof(*id));
-	char *text = s3_arena_get(arena, 24);
+	struct s3_xml *id = mem_arena_get(arena, sizeof(*id));
+	char *text = mem_arena_get(arena, 24);
 	uint8_t random[12];
 
 	if (!id || !text)
@@ -122,7 +122,7 @@ static int name_rule(struct s3_xml *node, struct s3_arena *arena, struct slice *
 	return 0;
 }
 
-static int parse_rule(struct s3_xml *node, const struct kind *kind, struct s3_arena *arena,
+static int parse_rule(struct s3_xml *node, const struct kind *kind, struct mem_arena *arena,
 	struct s3_notification_rule *rule, struct s3_notification_wrong *ret_wrong)
 {
 	int ret = 0;
@@ -183,7 +183,7 @@ static const struct kind *kind_of(const struct s3_xml *node)
 	return NULL;
 }
 
-int s3_notification_parse(struct s3_xml *root, struct s3_arena *arena,
+int s3_notification_parse(struct s3_xml *root, struct mem_arena *arena,
 	struct s3_notification *ret_notification, struct s3_notification_wrong *ret_wrong)
 {
 	uint32_t count = 0;
@@ -195,7 +195,7 @@ int s3_notification_parse(struct s3_xml *root, struct s3_arena *arena,
 		return wrong(ret_wrong, S3_E_INVALID_ARGUMENT,
 			"A bucket can have at most 100 notification configurations.");
 	*ret_notification = (struct s3_notification){
-		.rules = s3_arena_get(arena, (count + 1) * sizeof(*ret_notification->rules))};
+		.rules = mem_arena_get(arena, (count + 1) * sizeof(*ret_notification->rules))};
 	if (!ret_notification->rules)
 		return -ENOMEM;
 	for (struct s3_xml *node = root->child; node && !ret; node = node->next) {
@@ -272,9 +272,9 @@ static const struct s3_error *check(
 	return error;
 }
 
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_notification *notification = s3_arena_get(arena, sizeof(*notification));
+	struct s3_notification *notification = mem_arena_get(arena, sizeof(*notification));
 	struct s3_notification_wrong bad;
 	struct s3_xml *root;
 	int ret = notification ? s3_xml_parse(document, arena, &root) : -ENOMEM;

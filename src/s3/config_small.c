@@ -32,7 +32,7 @@ static const struct s3_error *check_payment(
 }
 
 /* Not NULL: who asks pays. */
-static int load_payment(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load_payment(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	struct s3_xml *tree;
 	int ret = s3_xml_parse(document, arena, &tree);

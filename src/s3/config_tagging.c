@@ -20,9 +20,9 @@ static const struct s3_error *check(
 	return tags.count && !ret_document->data ? s3_error_at(S3_E_SLOW_DOWN) : NULL;
 }
 
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_tags *tags = s3_arena_get(arena, sizeof(*tags));
+	struct s3_tags *tags = mem_arena_get(arena, sizeof(*tags));
 
 	*ret_parsed = tags;
 	return tags ? s3_tags_decode(document, arena, tags) : -ENOMEM;

@@ -171,14 +171,14 @@ static void load_rule(const struct s3_xml *node, struct s3_website_rule *rule)
 }
 
 static int load_rules(
-	const struct s3_xml *rules, struct s3_arena *arena, struct s3_website_rule **ret_rules)
+	const struct s3_xml *rules, struct mem_arena *arena, struct s3_website_rule **ret_rules)
 {
 	struct s3_website_rule **tail = ret_rules;
 
 	for (const struct s3_xml *node = rules->child; node; node = node->next) {
 		if (!s3_xml_child(node, "Redirect"))
 			return -EINVAL;
-		*tail = s3_arena_get(arena, sizeof(**tail));
+		*tail = mem_arena_get(arena, sizeof(**tail));
 		if (!*tail)
 			return -ENOMEM;
 		load_rule(node, *tail);
@@ -187,9 +187,9 @@ static int load_rules(
 	return 0;
 }
 
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_website *website = s3_arena_get(arena, sizeof(*website));
+	struct s3_website *website = mem_arena_get(arena, sizeof(*website));
 	const struct s3_xml *node;
 	struct s3_xml *root;
 	int ret = website ? s3_xml_parse(document, arena, &root) : -ENOMEM;

@@ -18,7 +18,7 @@ const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 		version_id = slice_from(rest, (size_t)query + strlen("?versionId="));
 		rest = slice_to(rest, (size_t)query);
 	}
-	decoded = s3_arena_get(&call->arena, rest.len + 1);
+	decoded = mem_arena_get(&call->arena, rest.len + 1);
 	if (!decoded)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (uri_decode(rest, 0, decoded, rest.len, &len))
@@ -61,7 +61,7 @@ static const struct s3_error *check_source(struct s3_call *call, const struct s3
 
 static const struct s3_error *open_sse(struct s3_call *call, struct s3_copy *copy)
 {
-	struct s3_sse *sse = s3_arena_get(&call->arena, sizeof(*sse));
+	struct s3_sse *sse = mem_arena_get(&call->arena, sizeof(*sse));
 	const struct s3_error *error;
 
 	if (!sse)

@@ -109,7 +109,7 @@ static const struct s3_error *check(
 }
 
 /* All children of one name, in order. False: no memory. */
-static bool gather(const struct s3_xml *rule, const char *name, struct s3_arena *arena,
+static bool gather(const struct s3_xml *rule, const char *name, struct mem_arena *arena,
 	struct s3_cors_names **ret_names)
 {
 	struct s3_cors_names **tail = ret_names;
@@ -117,7 +117,7 @@ static bool gather(const struct s3_xml *rule, const char *name, struct s3_arena 
 	for (const struct s3_xml *node = rule->child; node; node = node->next) {
 		if (!slice_eq(node->name, slice_str(name)))
 			continue;
-		*tail = s3_arena_get(arena, sizeof(**tail));
+		*tail = mem_arena_get(arena, sizeof(**tail));
 		if (!*tail)
 			return false;
 		**tail = (struct s3_cors_names){.name = node->text};
@@ -126,22 +126,22 @@ static bool gather(const struct s3_xml *rule, const char *name, struct s3_arena 
 	return true;
 }
 
-static bool join(const struct s3_cors_names *names, struct s3_arena *arena, struct slice *ret_text)
+static bool join(const struct s3_cors_names *names, struct mem_arena *arena, struct slice *ret_text)
 {
 	struct buf text;
 
-	buf_init(&text, S3_DOCUMENT_BYTES_MAX);
+	buf_init(&text, DOCUMENT_BYTES_MAX);
 	for (const struct s3_cors_names *at = names; at; at = at->next) {
 		if (at != names)
 			buf_put_str(&text, ", ");
 		buf_put_slice(&text, at->name);
 	}
-	*ret_text = text.failed ? SLICE_NONE : s3_arena_copy(arena, buf_slice(&text));
+	*ret_text = text.failed ? SLICE_NONE : mem_arena_copy(arena, buf_slice(&text));
 	buf_free(&text);
 	return ret_text->data != NULL;
 }
 
-static bool load_rule(const struct s3_xml *node, struct s3_arena *arena, struct s3_cors_rule *rule)
+static bool load_rule(const struct s3_xml *node, struct mem_arena *arena, struct s3_cors_rule *rule)
 {
 	struct s3_cors_names *exposed = NULL;
 
@@ -154,7 +154,7 @@ static bool load_rule(const struct s3_xml *node, struct s3_arena *arena, struct 
 	       join(exposed, arena, &rule->exposed_text);
 }
 
-static int load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	struct s3_cors_rule *first = NULL, **tail = &first;
 	struct s3_xml *root;
@@ -163,7 +163,7 @@ static int load(struct slice document, struct s3_arena *arena, const void **ret_
 	if (ret)
 		return ret;
 	for (const struct s3_xml *node = root->child; node; node = node->next) {
-		*tail = s3_arena_get(arena, sizeof(**tail));
+		*tail = mem_arena_get(arena, sizeof(**tail));
 		if (!*tail || !load_rule(node, arena, *tail))
 			return -ENOMEM;
 		tail = &(*tail)->next;

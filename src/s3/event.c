@@ -99,7 +99,7 @@ static void send_record(
 	if (!s3_notify_has(scene->s3->notify, rule->target))
 		topic = s3_topic_find(scene->s3, rule->arn, &account);
 	if (topic) {
-		struct slice opaque = s3_json_text(topic, S3_TOPIC_OPAQUE);
+		struct slice opaque = json_member_text(topic, S3_TOPIC_OPAQUE);
 
 		if (opaque.len)
 			json_object_set_new(
@@ -137,7 +137,7 @@ static void tell(const struct scene *scene, const struct s3_event *event)
 void s3_event(struct s3_call *call, const struct s3_event *event)
 {
 	const struct s3_settings *settings;
-	const struct s3_principal *principal;
+	const struct iam_principal *principal;
 	struct scene scene = {.s3 = call->s3,
 		.peer = call->request->peer,
 		.request_id = call->request->request_id};

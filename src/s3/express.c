@@ -115,8 +115,8 @@ static const struct s3_error *check_headers(struct s3_call *call)
 /* A native session has said already who asks; a token beside it can still only narrow. */
 static const struct s3_error *open_beside(struct s3_call *call, struct slice text)
 {
-	struct s3_sts_token token;
-	int ret = s3_sts_token_open(call->s3->iam, text, &call->arena, &token);
+	struct iam_token token;
+	int ret = iam_token_open(call->s3->iam, text, &call->arena, &token);
 
 	if (ret == -EBADMSG || (!ret && !token.bucket.len))
 		return s3_error_at(S3_E_INVALID_TOKEN);

@@ -151,7 +151,7 @@ static bool needs_no_condition(struct slice name)
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
 		if (slice_eq_nocase(slice_to(name, prefixes[i].len), prefixes[i]))
 			return true;
-	return s3_slice_among(name, names, sizeof(names) / sizeof(names[0]));
+	return slice_among(name, names, sizeof(names) / sizeof(names[0]));
 }
 
 static bool check_extra(struct check *check)

@@ -58,7 +58,7 @@ void api_put(struct api *api, const char *element, struct slice text)
 
 void api_put_time(struct api *api, const char *element, const json_t *entity)
 {
-	int64_t ms = s3_json_number(entity, "created");
+	int64_t ms = json_member_number(entity, "created");
 	char text[DATE_ISO_LEN];
 
 	date_iso_format(ms > 0 && ms < DATE_MS_MAX ? ms / 1000 * 1000 : 0, text);
@@ -77,23 +77,23 @@ static void put_encoded(struct api *api, const char *element, struct slice text)
 void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const json_t *entity,
 	const char *element)
 {
-	char arn[S3_ARN_LEN_MAX];
-	struct slice path = s3_json_text(entity, "path");
+	char arn[IAM_ARN_LEN_MAX];
+	struct slice path = json_member_text(entity, "path");
 
 	buf_printf(&api->xml, "<%s>", element);
 	if (entity) {
 		api_put(api, "Path", path.len ? path : SLICE("/"));
-		api_put(api, kinds[kind].name_field, s3_json_text(entity, "name"));
+		api_put(api, kinds[kind].name_field, json_member_text(entity, "name"));
 	}
 	api_put(api, kinds[kind].id_element,
-		s3_json_text(
+		json_member_text(
 			entity ? entity : account, entity ? kinds[kind].id_field : "account_id"));
-	api_put(api, "Arn", s3_iam_arn(account, kinds[kind].word, entity, arn));
+	api_put(api, "Arn", iam_arn(account, kinds[kind].word, entity, arn));
 	api_put_time(api, "CreateDate", entity ? entity : account);
 	if (kind == API_ROLE) {
-		put_encoded(api, "AssumeRolePolicyDocument", s3_json_text(entity, "trust"));
-		if (s3_json_text(entity, "description").len)
-			api_put(api, "Description", s3_json_text(entity, "description"));
+		put_encoded(api, "AssumeRolePolicyDocument", json_member_text(entity, "trust"));
+		if (json_member_text(entity, "description").len)
+			api_put(api, "Description", json_member_text(entity, "description"));
 		api_put(api, "MaxSessionDuration", SLICE("43200"));
 	}
 	if (kind == API_POLICY) {
@@ -121,13 +121,13 @@ const struct s3_error *api_entity(
 	struct api *api, json_t *account, enum api_kind kind, json_t **ret_entity)
 {
 	struct slice name = wanted_name(api, kind), arn = api_field(api, "PolicyArn");
-	char own[S3_ARN_LEN_MAX];
+	char own[IAM_ARN_LEN_MAX];
 
 	if (!name.len)
 		return api_invalid(api, kinds[kind].name_field);
-	*ret_entity = s3_iam_entity(account, kinds[kind].members, name);
+	*ret_entity = iam_entity(account, kinds[kind].members, name);
 	if (*ret_entity && kind == API_POLICY && arn.len &&
-		!slice_eq(s3_iam_arn(account, "policy", *ret_entity, own), arn))
+		!slice_eq(iam_arn(account, "policy", *ret_entity, own), arn))
 		*ret_entity = NULL;
 	return *ret_entity ? NULL : api_no_such(api, kinds[kind].word, name);
 }
@@ -144,7 +144,7 @@ const struct s3_error *api_list(
 {
 	struct slice marker = api_field(api, "Marker"), items = api_field(api, "MaxItems");
 	size_t count = json_object_size(object), at = 0, shown = 0;
-	const char **names = s3_arena_get(&api->call->arena, (count + 1) * sizeof(*names));
+	const char **names = mem_arena_get(&api->call->arena, (count + 1) * sizeof(*names));
 	uint64_t max = 100;
 	const char *name;
 	json_t *value;
@@ -176,7 +176,7 @@ static void each_entity(struct api *api, json_t *account, const char *name, json
 	struct slice prefix = api_field(api, "PathPrefix");
 
 	(void)name;
-	if (slice_starts(s3_json_text(entity, "path"), prefix))
+	if (slice_starts(json_member_text(entity, "path"), prefix))
 		api_put_entity(api, account, api->action->kind, entity, "member");
 }
 
@@ -203,18 +203,18 @@ static bool is_path(struct slice path)
 	       path.data[path.len - 1] == '/';
 }
 
-static const struct s3_error *take_policy(struct api *api, enum s3_policy_kind kind,
-	const char *field, json_t *entity, const char *member)
+static const struct s3_error *take_policy(struct api *api, enum policy_kind kind, const char *field,
+	json_t *entity, const char *member)
 {
 	struct slice text = api_field(api, field);
-	struct s3_policy_refusal refusal = {""};
-	const struct s3_policy *ignored;
-	int ret = s3_policy_compile(text, kind, &api->call->arena, &ignored, &refusal);
+	struct policy_refusal refusal = {""};
+	const struct policy *ignored;
+	int ret = policy_compile(text, kind, &api->call->arena, &ignored, &refusal);
 
 	if (ret == -EINVAL)
 		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
 	if (!ret)
-		ret = s3_json_set_text(entity, member, text);
+		ret = json_member_set_text(entity, member, text);
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
@@ -222,11 +222,11 @@ const struct s3_error *api_create(struct api *api, json_t *account)
 {
 	enum api_kind kind = api->action->kind;
 	struct slice name = api_field(api, kinds[kind].name_field), path = api_field(api, "Path");
-	json_t *all = s3_json_object(account, kinds[kind].members), *entity = json_object();
-	char lower[S3_NAME_LEN_MAX + 1], id[S3_UNIQUE_ID_LEN + 1];
+	json_t *all = json_member_object(account, kinds[kind].members), *entity = json_object();
+	char lower[IAM_NAME_LEN_MAX + 1], id[IAM_UNIQUE_ID_LEN + 1];
 	const struct s3_error *error = NULL;
 
-	if (s3_iam_lower(name, lower))
+	if (iam_lower(name, lower))
 		error = api_invalid(api, kinds[kind].name_field);
 	else if (path.len && !is_path(path))
 		error = api_invalid(api, "Path");
@@ -234,20 +234,19 @@ const struct s3_error *api_create(struct api *api, json_t *account)
 		error = s3_fail(api->call, S3_E_ENTITY_EXISTS, "%s with name %.*s already exists.",
 			kinds[kind].title, SLICE_FMT(name));
 	if (!error && kind == API_ROLE)
-		error = take_policy(
-			api, S3_POLICY_TRUST, "AssumeRolePolicyDocument", entity, "trust");
+		error = take_policy(api, POLICY_TRUST, "AssumeRolePolicyDocument", entity, "trust");
 	if (!error && kind == API_POLICY)
-		error = take_policy(api, S3_POLICY_IDENTITY, "PolicyDocument", entity, "text");
+		error = take_policy(api, POLICY_IDENTITY, "PolicyDocument", entity, "text");
 	if (error) {
 		json_decref(entity);
 		return error;
 	}
-	s3_iam_unique_id(kinds[kind].id_prefix, id);
-	s3_json_set_text(entity, kinds[kind].id_field, slice_str(id));
-	s3_json_set_text(entity, "name", name);
-	s3_json_set_text(entity, "path", path.len ? path : SLICE("/"));
+	iam_unique_id(kinds[kind].id_prefix, id);
+	json_member_set_text(entity, kinds[kind].id_field, slice_str(id));
+	json_member_set_text(entity, "name", name);
+	json_member_set_text(entity, "path", path.len ? path : SLICE("/"));
 	if (utf8_is_valid(api_field(api, "Description")) && api_field(api, "Description").len)
-		s3_json_set_text(
+		json_member_set_text(
 			entity, "description", slice_to(api_field(api, "Description"), 1000));
 	json_object_set_new(
 		entity, "created", json_integer((json_int_t)(clock_real_ns() / NS_PER_MS)));
@@ -275,16 +274,16 @@ static void put_members(struct api *api, json_t *account, const char *group)
 
 const struct s3_error *api_get(struct api *api, json_t *account)
 {
-	const struct s3_principal *principal = s3_call_principal(api->call);
+	const struct iam_principal *principal = s3_call_principal(api->call);
 	enum api_kind kind = api->action->kind;
 	struct slice name = api_field(api, kinds[kind].name_field);
-	char lower[S3_NAME_LEN_MAX + 1];
+	char lower[IAM_NAME_LEN_MAX + 1];
 	const struct s3_error *error;
 	json_t *entity = NULL;
 
 	if (kind == API_USER && !name.len && !principal->who.role.len) {
 		if (principal->user_name.len)
-			entity = s3_iam_entity(account, "users", principal->user_name);
+			entity = iam_entity(account, "users", principal->user_name);
 		api_put_entity(api, account, kind, entity, "User");
 		return NULL;
 	}
@@ -292,7 +291,7 @@ const struct s3_error *api_get(struct api *api, json_t *account)
 	if (error)
 		return error;
 	api_put_entity(api, account, kind, entity, kinds[kind].title);
-	if (kind == API_GROUP && s3_iam_lower(name, lower) == 0)
+	if (kind == API_GROUP && iam_lower(name, lower) == 0)
 		put_members(api, account, lower);
 	return NULL;
 }
@@ -319,25 +318,25 @@ const struct s3_error *api_update(struct api *api, json_t *account)
 	struct slice path = api_field(api, "NewPath"),
 		     name = api_field(api, kinds[kind].name_field);
 	struct slice new_name = api_field(api, kind == API_USER ? "NewUserName" : "NewGroupName");
-	char lower[S3_NAME_LEN_MAX + 1], new_lower[S3_NAME_LEN_MAX + 1];
-	json_t *all = s3_json_object(account, kinds[kind].members), *entity;
+	char lower[IAM_NAME_LEN_MAX + 1], new_lower[IAM_NAME_LEN_MAX + 1];
+	json_t *all = json_member_object(account, kinds[kind].members), *entity;
 	const struct s3_error *error = api_entity(api, account, kind, &entity);
 
 	if (error)
 		return error;
 	if (kind == API_ROLE) {
 		if (utf8_is_valid(api_field(api, "Description")))
-			s3_json_set_text(entity, "description",
+			json_member_set_text(entity, "description",
 				slice_to(api_field(api, "Description"), 1000));
 		return NULL;
 	}
 	if (path.len && !is_path(path))
 		return api_invalid(api, "NewPath");
 	if (path.len)
-		s3_json_set_text(entity, "path", path);
+		json_member_set_text(entity, "path", path);
 	if (!new_name.len)
 		return NULL;
-	if (s3_iam_lower(new_name, new_lower) || s3_iam_lower(name, lower))
+	if (iam_lower(new_name, new_lower) || iam_lower(name, lower))
 		return api_invalid(api, "The new name");
 	if (strcmp(lower, new_lower) != 0) {
 		if (json_object_get(all, new_lower))
@@ -347,7 +346,7 @@ const struct s3_error *api_update(struct api *api, json_t *account)
 		if (kind == API_GROUP)
 			rename_group(account, lower, new_lower);
 	}
-	s3_json_set_text(json_object_get(all, new_lower), "name", new_name);
+	json_member_set_text(json_object_get(all, new_lower), "name", new_name);
 	return NULL;
 }
 
@@ -355,8 +354,8 @@ const struct s3_error *api_update(struct api *api, json_t *account)
 static bool is_used(json_t *account, enum api_kind kind, const json_t *entity, const char *lower)
 {
 	static const char *const holders[] = {"users", "groups", "roles"};
-	char arn[S3_ARN_LEN_MAX];
-	struct slice own = s3_iam_arn(account, kinds[kind].word, entity, arn);
+	char arn[IAM_ARN_LEN_MAX];
+	struct slice own = iam_arn(account, kinds[kind].word, entity, arn);
 	json_t *holder;
 	const char *name;
 
@@ -386,13 +385,13 @@ static bool is_used(json_t *account, enum api_kind kind, const json_t *entity, c
 const struct s3_error *api_delete(struct api *api, json_t *account)
 {
 	enum api_kind kind = api->action->kind;
-	char lower[S3_NAME_LEN_MAX + 1];
+	char lower[IAM_NAME_LEN_MAX + 1];
 	json_t *entity;
 	const struct s3_error *error = api_entity(api, account, kind, &entity);
 
 	if (error)
 		return error;
-	if (s3_iam_lower(wanted_name(api, kind), lower))
+	if (iam_lower(wanted_name(api, kind), lower))
 		return api_invalid(api, kinds[kind].name_field);
 	if (is_used(account, kind, entity, lower))
 		return s3_fail(api->call, S3_E_DELETE_CONFLICT,
@@ -407,7 +406,7 @@ const struct s3_error *api_delete(struct api *api, json_t *account)
 static const struct s3_error *key_owner(
 	struct api *api, json_t *account, json_t **ret_who, struct slice *ret_name)
 {
-	const struct s3_principal *principal = s3_call_principal(api->call);
+	const struct iam_principal *principal = s3_call_principal(api->call);
 	const struct s3_error *error = NULL;
 	json_t *user = NULL;
 
@@ -416,9 +415,9 @@ static const struct s3_error *key_owner(
 	else if (principal->who.role.len || api->call->identity->root)
 		return api_invalid(api, "UserName");
 	else if (principal->user_name.len)
-		user = s3_iam_entity(account, "users", principal->user_name);
+		user = iam_entity(account, "users", principal->user_name);
 	*ret_who = user ? user : account;
-	*ret_name = s3_json_text(user, "name");
+	*ret_name = json_member_text(user, "name");
 	return error;
 }
 
@@ -426,7 +425,7 @@ static void put_key(struct api *api, const json_t *key, struct slice user_name)
 {
 	if (user_name.len)
 		api_put(api, "UserName", user_name);
-	api_put(api, "AccessKeyId", s3_json_text(key, "access_key"));
+	api_put(api, "AccessKeyId", json_member_text(key, "access_key"));
 	api_put(api, "Status",
 		json_is_true(json_object_get(key, "active")) ? SLICE("Active") : SLICE("Inactive"));
 	api_put_time(api, "CreateDate", key);
@@ -434,7 +433,7 @@ static void put_key(struct api *api, const json_t *key, struct slice user_name)
 
 const struct s3_error *api_create_key(struct api *api, json_t *account)
 {
-	struct s3_new_key key = {.active = true};
+	struct iam_new_key key = {.active = true};
 	const struct s3_error *error;
 	struct slice name;
 	json_t *who, *keys;
@@ -443,15 +442,15 @@ const struct s3_error *api_create_key(struct api *api, json_t *account)
 	error = key_owner(api, account, &who, &name);
 	if (error)
 		return error;
-	keys = s3_json_list(who, "keys");
-	ret = s3_iam_key_add(api->call->s3->iam, keys, &key);
+	keys = json_member_list(who, "keys");
+	ret = iam_key_add(api->call->s3->iam, keys, &key);
 	if (ret == -EDQUOT)
 		return s3_fail(api->call, S3_E_LIMIT_EXCEEDED,
-			"Cannot exceed quota for AccessKeysPerUser: %u", S3_KEYS_PER_USER);
+			"Cannot exceed quota for AccessKeysPerUser: %u", IAM_KEYS_PER_USER);
 	if (ret)
 		return s3_fail_errno(api->call, ret);
 	buf_put_str(&api->xml, "<AccessKey>");
-	put_key(api, s3_iam_key_find(keys, key.access_key, NULL), name);
+	put_key(api, iam_key_find(keys, key.access_key, NULL), name);
 	api_put(api, "SecretAccessKey", key.secret);
 	buf_put_str(&api->xml, "</AccessKey>");
 	secret_wipe(&key, sizeof(key));
@@ -474,7 +473,7 @@ const struct s3_error *api_list_keys(struct api *api, json_t *account)
 		(slice_to_u64(api_field(api, "MaxItems"), &max) || !max))
 		return api_invalid(api, "MaxItems");
 	keys = json_object_get(who, "keys");
-	if (marker.len && s3_iam_key_find(keys, marker, &at))
+	if (marker.len && iam_key_find(keys, marker, &at))
 		at++;
 	buf_put_str(&api->xml, "<AccessKeyMetadata>");
 	for (; at < json_array_size(keys) && shown < max; at++, shown++) {
@@ -485,7 +484,8 @@ const struct s3_error *api_list_keys(struct api *api, json_t *account)
 	buf_put_str(&api->xml, "</AccessKeyMetadata>");
 	api_put(api, "IsTruncated", at < json_array_size(keys) ? SLICE("true") : SLICE("false"));
 	if (at && at < json_array_size(keys))
-		api_put(api, "Marker", s3_json_text(json_array_get(keys, at - 1), "access_key"));
+		api_put(api, "Marker",
+			json_member_text(json_array_get(keys, at - 1), "access_key"));
 	return NULL;
 }
 
@@ -500,7 +500,7 @@ static const struct s3_error *find_key(
 	if (error)
 		return error;
 	*ret_keys = json_object_get(who, "keys");
-	return s3_iam_key_find(*ret_keys, id, ret_idx) ? NULL : api_no_such(api, "Access Key", id);
+	return iam_key_find(*ret_keys, id, ret_idx) ? NULL : api_no_such(api, "Access Key", id);
 }
 
 const struct s3_error *api_update_key(struct api *api, json_t *account)

@@ -3,8 +3,8 @@
  *
  * Source: IAM API reference, version 2010-05-08; STS API reference, version 2011-06-15; SNS API
  * reference, version 2010-03-31. */
-#ifndef S3_IAM_API_H
-#define S3_IAM_API_H
+#ifndef IAM_API_H
+#define IAM_API_H
 
 #include "s3/access.h"
 

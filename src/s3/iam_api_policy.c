@@ -5,30 +5,30 @@
 
 #include "s3/iam_api.h"
 
-static const struct s3_error *compile(struct api *api, enum s3_policy_kind kind, struct slice text)
+static const struct s3_error *compile(struct api *api, enum policy_kind kind, struct slice text)
 {
-	struct s3_policy_refusal refusal = {""};
-	const struct s3_policy *ignored;
-	int ret = s3_policy_compile(text, kind, &api->call->arena, &ignored, &refusal);
+	struct policy_refusal refusal = {""};
+	const struct policy *ignored;
+	int ret = policy_compile(text, kind, &api->call->arena, &ignored, &refusal);
 
 	if (ret == -EINVAL)
 		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
-static const struct s3_error *policy_name(struct api *api, char ret_name[S3_NAME_LEN_MAX + 1])
+static const struct s3_error *policy_name(struct api *api, char ret_name[IAM_NAME_LEN_MAX + 1])
 {
-	char lower[S3_NAME_LEN_MAX + 1];
+	char lower[IAM_NAME_LEN_MAX + 1];
 	struct slice name = api_field(api, "PolicyName");
 
-	if (s3_iam_lower(name, lower) || slice_copy_str(name, ret_name, S3_NAME_LEN_MAX + 1))
+	if (iam_lower(name, lower) || slice_copy_str(name, ret_name, IAM_NAME_LEN_MAX + 1))
 		return api_invalid(api, "PolicyName");
 	return NULL;
 }
 
 const struct s3_error *api_put_policy(struct api *api, json_t *account)
 {
-	char name[S3_NAME_LEN_MAX + 1];
+	char name[IAM_NAME_LEN_MAX + 1];
 	struct slice text = api_field(api, "PolicyDocument");
 	const struct s3_error *error;
 	json_t *entity;
@@ -37,14 +37,14 @@ const struct s3_error *api_put_policy(struct api *api, json_t *account)
 	if (!error)
 		error = policy_name(api, name);
 	if (!error)
-		error = compile(api, S3_POLICY_IDENTITY, text);
-	if (!error && s3_json_set_text(s3_json_object(entity, "inline"), name, text))
+		error = compile(api, POLICY_IDENTITY, text);
+	if (!error && json_member_set_text(json_member_object(entity, "inline"), name, text))
 		error = s3_error_at(S3_E_SLOW_DOWN);
 	return error;
 }
 
 static const struct s3_error *find_policy(
-	struct api *api, json_t *account, json_t **ret_all, char ret_name[S3_NAME_LEN_MAX + 1])
+	struct api *api, json_t *account, json_t **ret_all, char ret_name[IAM_NAME_LEN_MAX + 1])
 {
 	const struct s3_error *error;
 	json_t *entity;
@@ -62,7 +62,7 @@ static const struct s3_error *find_policy(
 
 const struct s3_error *api_get_policy(struct api *api, json_t *account)
 {
-	char name[S3_NAME_LEN_MAX + 1];
+	char name[IAM_NAME_LEN_MAX + 1];
 	const struct s3_error *error;
 	json_t *all, *entity;
 
@@ -72,17 +72,17 @@ const struct s3_error *api_get_policy(struct api *api, json_t *account)
 	error = api_entity(api, account, api->action->kind, &entity);
 	if (error)
 		return error;
-	api_put(api, api_name_field(api->action->kind), s3_json_text(entity, "name"));
+	api_put(api, api_name_field(api->action->kind), json_member_text(entity, "name"));
 	api_put(api, "PolicyName", slice_str(name));
 	buf_put_str(&api->xml, "<PolicyDocument>");
-	uri_encode(s3_json_text(all, name), 0, &api->xml);
+	uri_encode(json_member_text(all, name), 0, &api->xml);
 	buf_put_str(&api->xml, "</PolicyDocument>");
 	return NULL;
 }
 
 const struct s3_error *api_delete_policy(struct api *api, json_t *account)
 {
-	char name[S3_NAME_LEN_MAX + 1];
+	char name[IAM_NAME_LEN_MAX + 1];
 	json_t *all;
 	const struct s3_error *error = find_policy(api, account, &all, name);
 
@@ -120,12 +120,12 @@ const struct s3_error *api_attach(struct api *api, json_t *account)
 	error = api_entity(api, account, api->action->kind, &entity);
 	if (error)
 		return error;
-	ret = s3_iam_attach(account, entity, arn);
+	ret = iam_attach(account, entity, arn);
 	if (ret == -ENOENT)
 		return api_no_such(api, "policy", arn);
 	if (ret == -EDQUOT)
 		return s3_fail(api->call, S3_E_LIMIT_EXCEEDED,
-			"Cannot exceed quota for attached policies: %u", S3_ATTACHED_MAX);
+			"Cannot exceed quota for attached policies: %u", IAM_ATTACHED_MAX);
 	return ret ? s3_error_at(S3_E_SLOW_DOWN) : NULL;
 }
 
@@ -138,7 +138,7 @@ const struct s3_error *api_detach(struct api *api, json_t *account)
 	error = api_entity(api, account, api->action->kind, &entity);
 	if (error)
 		return error;
-	return s3_iam_detach(account, entity, arn) ? api_no_such(api, "policy", arn) : NULL;
+	return iam_detach(account, entity, arn) ? api_no_such(api, "policy", arn) : NULL;
 }
 
 const struct s3_error *api_list_attached(struct api *api, json_t *account)
@@ -167,7 +167,7 @@ const struct s3_error *api_list_attached(struct api *api, json_t *account)
 
 const struct s3_error *api_policy_version(struct api *api, json_t *account)
 {
-	const char *builtin = s3_iam_builtin_policy(api_field(api, "PolicyArn"));
+	const char *builtin = iam_builtin_policy(api_field(api, "PolicyArn"));
 	const struct s3_error *error = NULL;
 	json_t *entity = NULL;
 
@@ -178,7 +178,7 @@ const struct s3_error *api_policy_version(struct api *api, json_t *account)
 	if (error)
 		return error;
 	buf_put_str(&api->xml, "<PolicyVersion><Document>");
-	uri_encode(builtin ? slice_str(builtin) : s3_json_text(entity, "text"), 0, &api->xml);
+	uri_encode(builtin ? slice_str(builtin) : json_member_text(entity, "text"), 0, &api->xml);
 	buf_put_str(&api->xml, "</Document><VersionId>v1</VersionId>"
 			       "<IsDefaultVersion>true</IsDefaultVersion>");
 	api_put_time(api, "CreateDate", entity);
@@ -189,7 +189,7 @@ const struct s3_error *api_policy_version(struct api *api, json_t *account)
 /* ---- Groups and roles. ---- */
 
 static const struct s3_error *membership(
-	struct api *api, json_t *account, json_t **ret_groups, char ret_lower[S3_NAME_LEN_MAX + 1])
+	struct api *api, json_t *account, json_t **ret_groups, char ret_lower[IAM_NAME_LEN_MAX + 1])
 {
 	const struct s3_error *error;
 	json_t *group, *user;
@@ -199,8 +199,8 @@ static const struct s3_error *membership(
 		error = api_entity(api, account, API_USER, &user);
 	if (error)
 		return error;
-	s3_iam_lower(s3_json_text(group, "name"), ret_lower);
-	*ret_groups = s3_json_list(user, "groups");
+	iam_lower(json_member_text(group, "name"), ret_lower);
+	*ret_groups = json_member_list(user, "groups");
 	return *ret_groups ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
@@ -208,13 +208,13 @@ static const struct s3_error *membership(
 
 const struct s3_error *api_group_add(struct api *api, json_t *account)
 {
-	char lower[S3_NAME_LEN_MAX + 1];
+	char lower[IAM_NAME_LEN_MAX + 1];
 	const struct s3_error *error;
 	size_t ignored;
 	json_t *groups;
 
 	error = membership(api, account, &groups, lower);
-	if (error || s3_json_text_find(groups, slice_str(lower), &ignored))
+	if (error || json_list_find_text(groups, slice_str(lower), &ignored))
 		return error;
 	if (json_array_size(groups) >= GROUPS_MAX)
 		return s3_fail(api->call, S3_E_LIMIT_EXCEEDED,
@@ -225,7 +225,7 @@ const struct s3_error *api_group_add(struct api *api, json_t *account)
 
 const struct s3_error *api_group_remove(struct api *api, json_t *account)
 {
-	char lower[S3_NAME_LEN_MAX + 1];
+	char lower[IAM_NAME_LEN_MAX + 1];
 	const struct s3_error *error;
 	json_t *groups;
 	size_t idx;
@@ -233,7 +233,7 @@ const struct s3_error *api_group_remove(struct api *api, json_t *account)
 	error = membership(api, account, &groups, lower);
 	if (error)
 		return error;
-	if (!s3_json_text_find(groups, slice_str(lower), &idx))
+	if (!json_list_find_text(groups, slice_str(lower), &idx))
 		return api_no_such(api, "member", api_field(api, "UserName"));
 	json_array_remove(groups, idx);
 	return NULL;
@@ -269,8 +269,8 @@ const struct s3_error *api_trust(struct api *api, json_t *account)
 
 	error = api_entity(api, account, API_ROLE, &role);
 	if (!error)
-		error = compile(api, S3_POLICY_TRUST, text);
-	if (!error && s3_json_set_text(role, "trust", text))
+		error = compile(api, POLICY_TRUST, text);
+	if (!error && json_member_set_text(role, "trust", text))
 		error = s3_error_at(S3_E_SLOW_DOWN);
 	return error;
 }
@@ -289,9 +289,9 @@ const struct s3_error *api_summary(struct api *api, json_t *account)
 		{"GroupsQuota", 300},
 		{"RolesQuota", 1000},
 		{"PoliciesQuota", 1500},
-		{"AccessKeysPerUserQuota", S3_KEYS_PER_USER},
+		{"AccessKeysPerUserQuota", IAM_KEYS_PER_USER},
 		{"GroupsPerUserQuota", GROUPS_MAX},
-		{"AttachedPoliciesPerUserQuota", S3_ATTACHED_MAX},
+		{"AttachedPoliciesPerUserQuota", IAM_ATTACHED_MAX},
 	};
 
 	buf_put_str(&api->xml, "<SummaryMap>");

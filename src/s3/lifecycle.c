@@ -6,7 +6,7 @@
 #define MS_PER_DAY 86400000ll
 
 struct parser {
-	struct s3_arena *arena;
+	struct mem_arena *arena;
 	struct s3_lifecycle_wrong *wrong;
 };
 
@@ -147,7 +147,7 @@ static int parse_filter(
 	all = s3_xml_child(filter, "And");
 	if (children(filter, "And") > 1)
 		return malformed(parser);
-	tags = s3_arena_get(parser->arena,
+	tags = mem_arena_get(parser->arena,
 		(children(filter, "Tag") + (all ? children(all, "Tag") : 0) + 1) * sizeof(*tags));
 	if (!tags)
 		return -ENOMEM;
@@ -209,7 +209,8 @@ static int parse_moves(
 {
 	uint32_t count =
 		children(node, "Transition") + children(node, "NoncurrentVersionTransition");
-	struct s3_lifecycle_move *moves = s3_arena_get(parser->arena, (count + 1) * sizeof(*moves));
+	struct s3_lifecycle_move *moves =
+		mem_arena_get(parser->arena, (count + 1) * sizeof(*moves));
 	int ret = moves ? 0 : -ENOMEM;
 
 	for (const struct s3_xml *child = node->child; child && !ret; child = child->next) {
@@ -278,7 +279,7 @@ static int parse_rule(
 	return ret;
 }
 
-int s3_lifecycle_parse(const struct s3_xml *root, struct s3_arena *arena,
+int s3_lifecycle_parse(const struct s3_xml *root, struct mem_arena *arena,
 	struct s3_lifecycle_rules *ret_rules, struct s3_lifecycle_wrong *ret_wrong)
 {
 	struct parser parser = {.arena = arena, .wrong = ret_wrong};
@@ -288,7 +289,7 @@ int s3_lifecycle_parse(const struct s3_xml *root, struct s3_arena *arena,
 
 	if (!count || count > S3_LIFECYCLE_RULES_MAX)
 		return malformed(&parser);
-	rules = s3_arena_get(arena, count * sizeof(*rules));
+	rules = mem_arena_get(arena, count * sizeof(*rules));
 	if (!rules)
 		return -ENOMEM;
 	for (const struct s3_xml *node = root->child; node && !ret; node = node->next) {

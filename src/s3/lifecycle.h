@@ -43,7 +43,7 @@ struct s3_lifecycle_wrong {
 	const char *message; /* NULL: the error's own */
 };
 /* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree. */
-int s3_lifecycle_parse(const struct s3_xml *root, struct s3_arena *arena,
+int s3_lifecycle_parse(const struct s3_xml *root, struct mem_arena *arena,
 	struct s3_lifecycle_rules *ret_rules, struct s3_lifecycle_wrong *ret_wrong);
 
 /* A version as rules see it. */

@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "s3/document.h"
+#include "document/document.h"
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
 #include "s3/multipart.h"
 #include "s3/notification.h"
+#include "s3/s3_priv.h"
 
 struct s3_lifecycle {
 	struct s3 *s3;
@@ -78,15 +79,15 @@ enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycl
 		.noncurrent_ns = version->noncurrent_ns,
 		.newer = version->newer};
 	enum s3_lifecycle_action action;
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_tags tags;
 	uint8_t class = 0;
 
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	if (version->whole && !s3_tags_decode(s3_tags_of_object(version->meta), &arena, &tags))
 		facts.tags = &tags;
 	action = s3_lifecycle_decide(lifecycle->rules, &facts, &lifecycle->now, &class);
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	switch (action) {
 	case S3_LIFECYCLE_KEEP:
 		break;
@@ -142,7 +143,7 @@ static int record_key(struct s3_lifecycle *lifecycle, struct store_get *get, str
 		return key->failed ? -ENOMEM : 0;
 	}
 	ret = flow_object_source_open(lifecycle->core, get, 0, meta->bytes, &source);
-	return ret ? ret : s3_read_source(lifecycle->core, source, key);
+	return ret ? ret : document_read_source(lifecycle->core, source, key);
 }
 
 static int upload_end(struct uploads *uploads, struct slice name)
@@ -152,7 +153,7 @@ static int upload_end(struct uploads *uploads, struct slice name)
 	int ret;
 
 	snprintf(parts, sizeof(parts), "p%.*s/", SLICE_FMT(slice_from(name, 1)));
-	ret = s3_delete_under(s3, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
+	ret = document_delete_under(s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
 	if (!ret)
 		ret = store_delete(s3->store, SLICE(S3_UPLOADS_BUCKET), name, NULL, NULL);
 	if (!ret)

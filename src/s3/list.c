@@ -47,7 +47,7 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 
 const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list)
 {
-	struct s3_list *list = s3_arena_get(&call->arena, sizeof(*list));
+	struct s3_list *list = mem_arena_get(&call->arena, sizeof(*list));
 	const struct s3_error *error;
 
 	if (!list)
@@ -189,7 +189,7 @@ static bool put_foreign_owner(struct s3_list *list, const struct store_list_entr
 		.version_id = list->version ? slice_str(entry->meta->version_id) : SLICE_NONE};
 	const struct store_meta *meta;
 	struct store_get *get;
-	struct s3_owner owner;
+	struct iam_owner owner;
 	struct slice id;
 	struct buf xml;
 	bool found, ignored;
@@ -199,7 +199,7 @@ static bool put_foreign_owner(struct s3_list *list, const struct store_list_entr
 	meta = store_get_meta(get);
 	id = s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_OWNER_HEADER));
 	if (id.len)
-		s3_owner_or_id(list->call->s3->iam, id, &owner);
+		iam_owner_or_id(list->call->s3->iam, id, &owner);
 	found = id.len > 0;
 	store_get_close(get);
 	if (!found)
@@ -299,13 +299,13 @@ static const struct s3_error *find_owner(struct s3_call *call, struct s3_list *l
 {
 	const struct s3_settings *settings;
 	const struct s3_error *error = s3_call_settings(call, &settings);
-	struct s3_owner owner;
+	struct iam_owner owner;
 	struct buf xml;
 
 	if (error || !settings)
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
 	list->owner_of_all = s3_settings_ownership(settings) == S3_OWNERSHIP_ENFORCED;
-	s3_owner_or_id(call->s3->iam, slice_str(settings->bucket.owner), &owner);
+	iam_owner_or_id(call->s3->iam, slice_str(settings->bucket.owner), &owner);
 	buf_init(&xml, sizeof(list->owner_xml));
 	s3_xml_owner(&xml, "Owner", &owner);
 	if (!xml.failed) {

@@ -3,7 +3,8 @@
 #ifndef S3_LIST_H
 #define S3_LIST_H
 
-#include "s3/iam.h"
+#include "iam/iam.h"
+#include "s3/s3_priv.h"
 
 /* An id and a name, each byte escaped. */
 #define S3_OWNER_XML_MAX 1536u

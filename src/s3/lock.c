@@ -43,7 +43,7 @@ bool s3_lock_holds(struct slice headers, int64_t now_ms, bool bypass)
 	return !bypass || !slice_eq(s3_meta_hidden(headers, SLICE(S3_LOCK_MODE_HEADER)), modes[0]);
 }
 
-int s3_lock_carry(struct slice from, struct s3_arena *arena, struct slice *headers)
+int s3_lock_carry(struct slice from, struct mem_arena *arena, struct slice *headers)
 {
 	int ret = 0;
 
@@ -75,18 +75,18 @@ bool s3_lock_answer(struct s3_call *call, struct slice name, struct slice value)
 static const struct s3_error *check_request(struct s3_call *call, struct slice values[3])
 {
 	int64_t until_ms, now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
-	char *text = s3_arena_get(&call->arena, DATE_ISO_LEN);
+	char *text = mem_arena_get(&call->arena, DATE_ISO_LEN);
 
 	if (!values[0].len != !values[1].len)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both "
 			"be supplied");
-	if (values[2].len && !s3_slice_among(values[2], holds, 2))
+	if (values[2].len && !slice_among(values[2], holds, 2))
 		return s3_fail(
 			call, S3_E_INVALID_ARGUMENT, "Legal Hold must be either of 'ON' or 'OFF'");
 	if (!values[0].len)
 		return NULL;
-	if (!s3_slice_among(values[0], modes, 2))
+	if (!slice_among(values[0], modes, 2))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Unknown wormMode directive.");
 	if (date_iso_parse(values[1], &until_ms))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
@@ -110,7 +110,7 @@ static const struct s3_error *fill_default(
 
 	if (values[0].len || !by_default || !by_default->mode.len)
 		return NULL;
-	text = s3_arena_get(&call->arena, DATE_ISO_LEN);
+	text = mem_arena_get(&call->arena, DATE_ISO_LEN);
 	if (!text)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	date_iso_format(
@@ -214,9 +214,9 @@ static const struct s3_error *lock_check(
 	return s3_config_xml_text(call, tree, ret_document);
 }
 
-static int lock_load(struct slice document, struct s3_arena *arena, const void **ret_parsed)
+static int lock_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
-	struct s3_lock_default *by_default = s3_arena_get(arena, sizeof(*by_default));
+	struct s3_lock_default *by_default = mem_arena_get(arena, sizeof(*by_default));
 	enum s3_error_id wrong;
 	struct s3_xml *tree;
 	int ret;

@@ -20,7 +20,7 @@ struct s3_lock_default {
 /* Adds what the request or the bucket's default says to the headers of a new object. */
 const struct s3_error *s3_lock_gather(struct s3_call *call, struct store_meta *meta);
 /* Takes lock headers out of `from` into `headers`; what is none stays. -ENOMEM. */
-int s3_lock_carry(struct slice from, struct s3_arena *arena, struct slice *headers);
+int s3_lock_carry(struct slice from, struct mem_arena *arena, struct slice *headers);
 /* Whether the version with these headers may not be deleted now. */
 bool s3_lock_holds(struct slice headers, int64_t now_ms, bool bypass);
 /* Whether the request may end governance. */

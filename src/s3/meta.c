@@ -106,7 +106,7 @@ const struct s3_error *s3_check_headers(struct s3_call *call)
 /* "aws-chunked" says how the body travels, and is not kept. */
 static struct slice without_aws_chunked(struct s3_call *call, struct slice value)
 {
-	char *text = s3_arena_get(&call->arena, value.len + 1), *at = text;
+	char *text = mem_arena_get(&call->arena, value.len + 1), *at = text;
 	struct slice rest = value;
 
 	if (!text || slice_find(value, SLICE("aws-chunked")) < 0)
@@ -295,7 +295,7 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	if (!error)
 		error = gather_access(call, meta, &out);
 	if (!error && out.len) {
-		copy = s3_arena_copy(&call->arena, buf_slice(&out));
+		copy = mem_arena_copy(&call->arena, buf_slice(&out));
 		meta->headers = copy.data;
 		meta->headers_len = (uint32_t)copy.len;
 		if (out.failed || !copy.data)
@@ -343,10 +343,10 @@ struct slice s3_meta_hidden(struct slice headers, struct slice wanted)
 }
 
 int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice value,
-	struct s3_arena *arena, struct slice *ret_headers)
+	struct mem_arena *arena, struct slice *ret_headers)
 {
 	size_t bytes = headers.len + name.len + value.len + 2;
-	char *text = s3_arena_get(arena, bytes), *at = text;
+	char *text = mem_arena_get(arena, bytes), *at = text;
 	struct slice rest = headers, other, other_value;
 
 	if (!text)
@@ -478,12 +478,12 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 			answer_hidden(call, name, value);
 			continue;
 		}
-		if (s3_slice_among(name, replaced, replaced_count))
+		if (slice_among(name, replaced, replaced_count))
 			continue;
 		has_type |= slice_eq(name, SLICE("content-type"));
 		s3_answer_header(call, name, value);
 	}
-	if (!has_type && !s3_slice_among(SLICE("content-type"), replaced, replaced_count))
+	if (!has_type && !slice_among(SLICE("content-type"), replaced, replaced_count))
 		s3_answer_header(call, SLICE("content-type"), SLICE(CONTENT_TYPE_DEFAULT));
 	if (meta->checksum_flags >> S3_FLAG_CLASS_SHIFT)
 		s3_answer_header(call, SLICE("x-amz-storage-class"), s3_meta_storage_class(meta));

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/document.h"
+#include "document/document.h"
+#include "s3/s3_priv.h"
 #include "s3/sse.h"
 
 static void key_hash(struct slice key, char ret_hex[16])
@@ -127,7 +128,7 @@ const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
 	int ret;
 
 	prefix.len -= strlen("00001");
-	ret = s3_delete_under(call->s3, SLICE(S3_UPLOADS_BUCKET), prefix);
+	ret = document_delete_under(call->s3->store, SLICE(S3_UPLOADS_BUCKET), prefix);
 	if (!ret)
 		ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, id, 0, name), NULL, NULL);
@@ -142,8 +143,8 @@ void s3_uploads_delete_all(struct s3_call *call)
 	for (size_t i = 0; i < sizeof(kinds); i++) {
 		int len = snprintf(
 			prefix, sizeof(prefix), "%c/%.*s/", kinds[i], SLICE_FMT(call->bucket));
-		int ret = s3_delete_under(
-			call->s3, SLICE(S3_UPLOADS_BUCKET), slice_of(prefix, (size_t)len));
+		int ret = document_delete_under(
+			call->s3->store, SLICE(S3_UPLOADS_BUCKET), slice_of(prefix, (size_t)len));
 
 		if (ret)
 			log_error("s3", "uploads of the deleted bucket %.*s stay behind: %s",

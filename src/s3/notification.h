@@ -41,7 +41,7 @@ struct s3_notification_wrong {
 };
 /* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree, in which rules without an Id
  * are given one. */
-int s3_notification_parse(struct s3_xml *root, struct s3_arena *arena,
+int s3_notification_parse(struct s3_xml *root, struct mem_arena *arena,
 	struct s3_notification *ret_notification, struct s3_notification_wrong *ret_wrong);
 bool s3_notification_wants(
 	const struct s3_notification_rule *rule, enum s3_event_id id, struct slice key);

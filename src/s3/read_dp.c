@@ -9,7 +9,7 @@
 
 void s3_answer_time(struct s3_call *call, const struct store_meta *meta)
 {
-	char *text = s3_arena_get(&call->arena, DATE_HTTP_LEN);
+	char *text = mem_arena_get(&call->arena, DATE_HTTP_LEN);
 
 	if (!text)
 		return;
@@ -48,7 +48,7 @@ static __attribute__((noinline)) const struct s3_error *check_conditions(
 static void answer_content_range(struct s3_call *call, const struct s3_read *read, bool satisfied)
 {
 	unsigned long long total = read->meta->bytes, first = read->offset;
-	char *text = s3_arena_get(&call->arena, 80);
+	char *text = mem_arena_get(&call->arena, 80);
 	int len;
 
 	if (!text)
@@ -83,7 +83,7 @@ static const struct s3_error *choose_part(
 	if (number > (parts.count ? parts.count : 1))
 		return s3_error_at(S3_E_INVALID_PART_NUMBER);
 	if (parts.count) {
-		text = s3_arena_get(&call->arena, 12);
+		text = mem_arena_get(&call->arena, 12);
 		if (!text)
 			return s3_error_at(S3_E_SLOW_DOWN);
 		s3_answer_header(call, SLICE("x-amz-mp-parts-count"),

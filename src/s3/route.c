@@ -226,7 +226,7 @@ static int decode(struct s3_call *call, struct slice text, struct slice *ret_dec
 		*ret_decoded = text;
 		return 0;
 	}
-	memory = s3_arena_get(&call->arena, text.len);
+	memory = mem_arena_get(&call->arena, text.len);
 	if (!memory)
 		return -ENOMEM;
 	ret = uri_decode(text, 0, memory, text.len, &len);
@@ -274,8 +274,8 @@ static const struct s3_error *parse_query(struct s3_call *call)
 	if (count > S3_PARAMS_MAX)
 		return s3_fail(call, S3_E_INVALID_URI,
 			"The query string has more than %u parameters.", S3_PARAMS_MAX);
-	items = s3_arena_get(&call->arena, count * sizeof(*items));
-	memory = s3_arena_get(&call->arena, query.len);
+	items = mem_arena_get(&call->arena, count * sizeof(*items));
+	memory = mem_arena_get(&call->arena, query.len);
 	if (!items || !memory)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	ret = s3_query_parse(query, items, memory, &call->params);

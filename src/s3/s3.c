@@ -86,7 +86,11 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	if (!ret)
 		ret = open_notify(opts, s3);
 	if (!ret)
-		ret = s3_iam_open(opts, &s3->iam);
+		ret = iam_open(&(struct iam_opts){.store = store,
+				       .root_access_key = opts->root_access_key,
+				       .root_secret_key = opts->root_secret_key,
+				       .secrets_key = opts->secrets_key},
+			&s3->iam);
 	if (ret) {
 		s3_close(s3);
 		return ret;
@@ -101,7 +105,7 @@ void s3_close(struct s3 *s3)
 		return;
 	sigv4_keys_close(s3->keys);
 	s3_settings_close(s3->settings);
-	s3_iam_close(s3->iam);
+	iam_close(s3->iam);
 	s3_keyring_close(s3->keyring);
 	s3_access_log_close(s3->access_log);
 	s3_notify_close(s3->notify);
@@ -111,7 +115,7 @@ void s3_close(struct s3 *s3)
 
 int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
 {
-	return s3_iam_start(s3, core, accounts_json);
+	return iam_start(s3->iam, core, accounts_json);
 }
 
 /* All but the large arrays, which need no start. */
@@ -149,7 +153,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->header_count = 0;
 	call->signing.payload = S3_PAYLOAD_UNSIGNED;
 	call->content_sha256[0] = '\0';
-	s3_arena_init(&call->arena);
+	mem_arena_init(&call->arena);
 }
 
 static const struct s3_error *call_run(struct s3_call *call)
@@ -212,9 +216,9 @@ static void call_end(struct s3_call *call, const struct s3_error *error)
 		secret_wipe(&call->signing, sizeof(call->signing));
 	s3_access_log_request(call, error);
 	s3_settings_put(call->settings);
-	s3_principal_put(call->principal);
-	s3_credential_put(call->credential);
-	s3_arena_free(&call->arena);
+	iam_principal_put(call->principal);
+	iam_credential_put(call->credential);
+	mem_arena_free(&call->arena);
 }
 
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)

@@ -1,7 +1,7 @@
 /* s3/s3.h: the S3 protocol, transport-blind. A front (HTTP, RDMA token, native capsules) turns
  * bytes into a struct s3_request and implements struct s3_reply; s3_handle() does the rest on the
  * calling fiber: routes, authenticates, authorises, runs the operation, answers exactly once. One
- * file per operation: op_put_object.c, … */
+ * file per operation: op/put_object.c, … */
 #ifndef S3_S3_H
 #define S3_S3_H
 

@@ -1,13 +1,14 @@
 /* s3/s3_priv.h: what the files of s3 share: the call (one request being answered) and its arena,
  * errors, query parameters, names, conditions, ranges, XML in and out, and the operations.
  *
- *   s3_handle ─ route ─ auth ─ authorise ─ op_*.c ─ answer
+ *   s3_handle ─ route ─ auth ─ authorise ─ op/ ─ answer
  *                 │       └ sigv4.c: pure, on plain buffers
  *                 └ query.c, names.c: pure, on plain buffers
  */
 #ifndef S3_S3_PRIV_H
 #define S3_S3_PRIV_H
 
+#include "base/mem_arena.h"
 #include "s3/s3.h"
 #include "s3/sigv4.h"
 #include "s3/text.h"
@@ -46,32 +47,8 @@ struct s3 {
 	struct s3_settings_table *settings;
 	struct s3_access_log *access_log;
 	struct s3_notify *notify;
-	struct s3_iam *iam;
+	struct iam *iam;
 };
-/* The server's own root, to whom nothing is denied: a canonical user id that no change of keys
- * changes. */
-extern const char s3_owner_id[65];
-#define S3_OWNER_ID   "5e94f7bd1fdc4dbdf3a15d5cd91f5e8a20e5a7ac9f8ed0e4f2d3c6ab0f5ec1d7"
-#define S3_OWNER_NAME "root"
-
-/* ---- A request's memory: a bump allocator whose first block lies in the call itself. Freed whole.
- * ---- */
-struct s3_arena_block {
-	struct s3_arena_block *next;
-};
-struct s3_arena {
-	char *at;
-	char *end;
-	struct s3_arena_block *blocks;
-	char first[1024];
-};
-void s3_arena_init(struct s3_arena *arena);
-void s3_arena_free(struct s3_arena *arena);
-/* Aligned to 16; NULL when there is no memory. */
-void *s3_arena_get(struct s3_arena *arena, size_t bytes);
-/* A copy with a NUL behind it (not counted); data NULL when there is no memory. */
-struct slice s3_arena_copy(struct s3_arena *arena, struct slice s);
-
 /* ---- One request being answered. ----
  *
  *   made ──────► routed ──────► authenticated ──────► running ──────► answered
@@ -79,7 +56,7 @@ struct slice s3_arena_copy(struct s3_arena *arena, struct slice s);
  *
  * A native opcode is routed and authenticated from the start. */
 struct s3_operation;
-struct s3_session;
+struct iam_session;
 struct s3_call {
 	struct s3 *s3;
 	const struct s3_request *request;
@@ -90,9 +67,9 @@ struct s3_call {
 	struct s3_params params;
 	struct s3_settings *settings; /* of the bucket, when something asked for them */
 	const struct s3_identity *identity;
-	struct s3_principal *principal;	  /* a reference; NULL: the server's root, or nobody */
-	struct s3_credential *credential; /* a reference, when a key of the table was used */
-	const struct s3_session *sts;	  /* the session of STS that asks; or NULL */
+	struct iam_principal *principal;   /* a reference; NULL: the server's root, or nobody */
+	struct iam_credential *credential; /* a reference, when a key of the table was used */
+	const struct iam_session *sts;	   /* the session of STS that asks; or NULL */
 	struct slice session_bucket; /* asked by a session of this directory bucket; or empty */
 	bool session_read_only;
 	struct slice form; /* a body that the signature made be read already */
@@ -117,7 +94,7 @@ struct s3_call {
 	struct s3_chunk_signing signing;
 	char content_sha256[65]; /* S3_PAYLOAD_SHA256: what the body must have */
 	struct s3_identity own_identity;
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_header headers[S3_REPLY_HEADERS_MAX];
 };
 
@@ -180,8 +157,8 @@ void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns);
 void s3_xml_etag(struct buf *xml, const char *etag);
 /* <ChecksumCRC32>…</ChecksumCRC32> and <ChecksumType>, when there is one. */
 void s3_xml_checksum(struct buf *xml, const struct store_meta *meta);
-struct s3_owner;
-void s3_xml_owner(struct buf *xml, const char *element, const struct s3_owner *owner);
+struct iam_owner;
+void s3_xml_owner(struct buf *xml, const char *element, const struct iam_owner *owner);
 
 /* ---- Bodies. ---- */
 /* What a body is held against: the sums announced in headers or in its trailer. */
@@ -243,7 +220,7 @@ struct s3_xml {
 	struct s3_xml *next;
 };
 /* -EINVAL: not well-formed, or a DTD, or too deep, too many, too long; -ENOMEM. */
-int s3_xml_parse(struct slice text, struct s3_arena *arena, struct s3_xml **ret_root);
+int s3_xml_parse(struct slice text, struct mem_arena *arena, struct s3_xml **ret_root);
 /* The first child of that name, or NULL. */
 const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);
 /* The text of the first child of that name; empty when absent. */
@@ -272,7 +249,7 @@ bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_
 struct slice s3_meta_hidden(struct slice headers, struct slice name);
 /* The headers with that value for it (data NULL: without it), in the arena. -ENOMEM. */
 int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice value,
-	struct s3_arena *arena, struct slice *ret_headers);
+	struct mem_arena *arena, struct slice *ret_headers);
 /* How an object was uploaded: runs of parts of one length, "8388608*7,5242880". */
 #define S3_PARTS_HEADER S3_HIDDEN_PREFIX "parts"
 /* The checksums of its parts in base64, one after the other, where they fit. */
@@ -385,7 +362,7 @@ const struct s3_error *s3_token_decline(struct s3_call *call, const char *why);
 /* An errno of a body that was being moved: nothing of an answer has been sent. */
 const struct s3_error *s3_body_failed(struct s3_call *call, int error);
 
-/* ---- Operations, one file each: op_*.c. ---- */
+/* ---- Operations, one file each: op/. ---- */
 #define OPERATION(id, name, run, action) s3_operation_fn run;
 #include "s3/s3_operation_table.inc"
 #undef OPERATION

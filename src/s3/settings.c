@@ -94,7 +94,7 @@ void s3_settings_put(struct s3_settings *settings)
 {
 	if (!settings || --settings->references)
 		return;
-	s3_arena_free(&settings->arena);
+	mem_arena_free(&settings->arena);
 	free(settings);
 }
 
@@ -102,10 +102,10 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 	struct s3_settings *settings)
 {
 	char name[S3_CONFIG_NAME_MAX];
-	struct s3_document document;
+	struct document document;
 	int ret;
 
-	ret = s3_document_get(s3, core,
+	ret = document_get(s3->store, core,
 		s3_config_name(slice_str(settings->bucket.name), kind->param, name),
 		&settings->arena, &document);
 	/* Deleted since it was listed, or left of a bucket that had this name before. */
@@ -145,7 +145,7 @@ static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *s
 	char name[S3_CONFIG_NAME_MAX];
 	struct slice prefix = s3_config_name(slice_str(settings->bucket.name), SLICE_NONE, name);
 	struct found found = {.prefix_len = prefix.len};
-	int ret = s3_document_list(s3, prefix, SLICE_NONE, found_visit, &found);
+	int ret = document_list(s3->store, prefix, SLICE_NONE, found_visit, &found);
 
 	for (int id = 0; !ret && id < S3_CONFIG_COUNT; id++)
 		if (found.kinds[id])
@@ -166,7 +166,7 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 
 	if (!settings)
 		return -ENOMEM;
-	s3_arena_init(&settings->arena);
+	mem_arena_init(&settings->arena);
 	settings->references = 1;
 	settings->generation = atomic_load_explicit(generation, memory_order_acquire);
 	settings->now = generation;

@@ -7,7 +7,8 @@
 #ifndef S3_SETTINGS_H
 #define S3_SETTINGS_H
 
-#include "s3/document.h"
+#include "document/document.h"
+#include "s3/s3_priv.h"
 
 enum s3_config_id {
 #define CONFIG(id, param, actions, missing, empty, ops) S3_CONFIG_##id,
@@ -24,7 +25,7 @@ struct s3_config_ops {
 		struct s3_call *call, struct slice body, struct slice *ret_document);
 	/* Parses what check made into what requests look at, in the arena. -EINVAL: check never
 	 * made this; -ENOMEM. */
-	int (*load)(struct slice document, struct s3_arena *arena, const void **ret_parsed);
+	int (*load)(struct slice document, struct mem_arena *arena, const void **ret_parsed);
 	/* Answers a GET of what is kept. */
 	const struct s3_error *(*answer)(struct s3_call *call, struct slice document);
 	uint32_t put_status; /* 200 or 204 */
@@ -68,7 +69,7 @@ const struct s3_error *s3_config_xml_text(
 /* An answer function: the document as it is kept, as XML. */
 const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice document);
 /* A load function for kinds that no request looks at. */
-int s3_config_load_nothing(struct slice document, struct s3_arena *arena, const void **ret_parsed);
+int s3_config_load_nothing(struct slice document, struct mem_arena *arena, const void **ret_parsed);
 /* The ops of kinds that are not served: PUT answers 501. */
 extern const struct s3_config_ops s3_config_declined;
 
@@ -90,7 +91,7 @@ struct s3_settings {
 	struct store_bucket bucket;
 	struct slice documents[S3_CONFIG_COUNT]; /* as kept; data NULL when there is none */
 	const void *parsed[S3_CONFIG_COUNT];	 /* by the kind's load; NULL when there is none */
-	struct s3_arena arena;
+	struct mem_arena arena;
 };
 /* The call's bucket's, which the call holds until it ends; *ret_settings NULL when there is no such
  * bucket. */

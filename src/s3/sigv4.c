@@ -45,7 +45,7 @@ static const char *parse_credential(struct slice text, struct sigv4_claim *claim
 		return "the Credential is mal-formed; " EXPECTED_CREDENTIAL;
 	if (!slice_eq(terminal, SLICE("aws4_request")))
 		return "incorrect terminal in the Credential. This endpoint uses \"aws4_request\".";
-	if (!s3_slice_among(claim->service, services, sizeof(services) / sizeof(services[0])))
+	if (!slice_among(claim->service, services, sizeof(services) / sizeof(services[0])))
 		return "incorrect service in the Credential. This endpoint belongs to \"s3\".";
 	if (claim->date.len != DATE_DAY_LEN || date_day_parse(claim->date, &ignored_ms))
 		return "incorrect date format. The date in the Credential must be in the format "

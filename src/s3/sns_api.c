@@ -44,10 +44,10 @@ static const struct s3_error *check_endpoint(struct api *api, struct slice url)
 
 static const struct s3_error *check_value(struct api *api, const char *name, struct slice value)
 {
-	struct s3_policy_refusal refusal;
-	const struct s3_policy *policy;
+	struct policy_refusal refusal;
+	const struct policy *policy;
 
-	if (value.len > (strcmp(name, S3_TOPIC_POLICY) == 0 ? S3_POLICY_BYTES_MAX
+	if (value.len > (strcmp(name, S3_TOPIC_POLICY) == 0 ? POLICY_BYTES_MAX
 							    : S3_TOPIC_VALUE_MAX) ||
 		!utf8_is_valid(value) || (value.len && memchr(value.data, '\0', value.len)))
 		return invalid(api, name);
@@ -57,7 +57,7 @@ static const struct s3_error *check_value(struct api *api, const char *name, str
 		!slice_eq_nocase(value, SLICE("true")) && !slice_eq_nocase(value, SLICE("false")))
 		return invalid(api, "verify-ssl and persistent are true or false");
 	if (strcmp(name, S3_TOPIC_POLICY) == 0 && value.len &&
-		s3_policy_compile(value, S3_POLICY_RESOURCE, &api->call->arena, &policy, &refusal))
+		policy_compile(value, POLICY_RESOURCE, &api->call->arena, &policy, &refusal))
 		return invalid(api, refusal.text);
 	return NULL;
 }
@@ -71,7 +71,7 @@ static const struct s3_error *set(
 		if (!slice_eq(name, slice_str(attributes[i])))
 			continue;
 		error = check_value(api, attributes[i], value);
-		if (!error && s3_json_set_text(topic, attributes[i], value))
+		if (!error && json_member_set_text(topic, attributes[i], value))
 			error = s3_error_at(S3_E_SLOW_DOWN);
 		return error;
 	}
@@ -88,7 +88,7 @@ static const struct s3_error *named(
 
 	if (!s3_topic_name_parse(api_field(api, "TopicArn"), ret_name))
 		return invalid(api, "TopicArn");
-	if (!slice_eq(ret_name->account, s3_json_text(account, "account_id")))
+	if (!slice_eq(ret_name->account, json_member_text(account, "account_id")))
 		return s3_error_at(S3_E_SNS_AUTHORIZATION);
 	slice_copy_str(ret_name->name, key, sizeof(key));
 	*ret_topic = json_object_get(json_object_get(account, "topics"), key);
@@ -125,7 +125,7 @@ static const struct s3_error *set_all(struct api *api, json_t *topic)
 const struct s3_error *api_create_topic(struct api *api, json_t *account)
 {
 	struct slice name = api_field(api, "Name");
-	json_t *topics = s3_json_object(account, "topics"), *topic;
+	json_t *topics = json_member_object(account, "topics"), *topic;
 	char key[S3_TOPIC_NAME_MAX + 1], arn[S3_TOPIC_ARN_BYTES];
 	const struct s3_error *error;
 
@@ -142,7 +142,7 @@ const struct s3_error *api_create_topic(struct api *api, json_t *account)
 	if (!error)
 		api_put(api, "TopicArn",
 			s3_topic_arn(
-				api->call->s3, s3_json_text(account, "account_id"), name, arn));
+				api->call->s3, json_member_text(account, "account_id"), name, arn));
 	return error;
 }
 
@@ -155,10 +155,10 @@ static int by_name(const void *a, const void *b)
 const struct s3_error *api_list_topics(struct api *api, json_t *account)
 {
 	struct slice after = api_field(api, "NextToken"),
-		     number = s3_json_text(account, "account_id");
+		     number = json_member_text(account, "account_id");
 	json_t *topics = json_object_get(account, "topics"), *topic;
 	size_t count = json_object_size(topics), all = 0, told = 0;
-	const char **names = s3_arena_get(&api->call->arena, (count + 1) * sizeof(*names)), *name;
+	const char **names = mem_arena_get(&api->call->arena, (count + 1) * sizeof(*names)), *name;
 	char arn[S3_TOPIC_ARN_BYTES];
 
 	if (!names)
@@ -201,7 +201,7 @@ const struct s3_error *api_get_topic_attributes(struct api *api, json_t *account
 	put_entry(api, "Owner", name.account);
 	put_entry(api, "Name", name.name);
 	for (size_t i = 0; i < ARRAY_LEN(attributes); i++) {
-		struct slice value = s3_json_text(topic, attributes[i]);
+		struct slice value = json_member_text(topic, attributes[i]);
 
 		if (value.len)
 			put_entry(api, attributes[i], value);
@@ -224,11 +224,11 @@ const struct s3_error *api_get_topic(struct api *api, json_t *account)
 	api_put(api, "User", name.account);
 	api_put(api, "Name", name.name);
 	buf_put_str(&api->xml, "<EndPoint>");
-	api_put(api, "EndpointAddress", s3_json_text(topic, S3_TOPIC_ENDPOINT));
+	api_put(api, "EndpointAddress", json_member_text(topic, S3_TOPIC_ENDPOINT));
 	api_put(api, "EndpointTopic", name.name);
 	buf_put_str(&api->xml, "</EndPoint>");
 	api_put(api, "TopicArn", api_field(api, "TopicArn"));
-	api_put(api, "OpaqueData", s3_json_text(topic, S3_TOPIC_OPAQUE));
+	api_put(api, "OpaqueData", json_member_text(topic, S3_TOPIC_OPAQUE));
 	buf_put_str(&api->xml, "</Topic>");
 	return NULL;
 }

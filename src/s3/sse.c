@@ -304,7 +304,7 @@ static const struct s3_error *master_choose(struct s3_call *call, struct s3_sse 
 	ret = s3_vault_current(keyring->vault, sse->kms_key, ret_key, text);
 	if (ret)
 		return vault_failed(call, ret);
-	*ret_id = s3_arena_copy(&call->arena, slice_str(text));
+	*ret_id = mem_arena_copy(&call->arena, slice_str(text));
 	return ret_id->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
@@ -344,7 +344,7 @@ static const struct s3_error *make_record(
 			(int)SEALED_LEN, sealed, SLICE_FMT(id), sse->bucket_key,
 			SLICE_FMT(sse->kms_key));
 	CHECK(len > 0 && len < (int)sizeof(text));
-	*ret_record = s3_arena_copy(&call->arena, slice_of(text, (size_t)len));
+	*ret_record = mem_arena_copy(&call->arena, slice_of(text, (size_t)len));
 	return ret_record->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
@@ -515,7 +515,7 @@ const struct s3_error *s3_sse_of_read(
 	if (s3_call_has_header(call, SLICE(PREFIX)))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"x-amz-server-side-encryption header is not supported for this operation.");
-	sse = s3_arena_get(&call->arena, sizeof(*sse));
+	sse = mem_arena_get(&call->arena, sizeof(*sse));
 	if (!sse)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	error = s3_sse_open(call, headers, S3_SSE_CLIENT, sse);
@@ -586,7 +586,7 @@ int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_g
 			*ret_source = inner;
 		return ret;
 	}
-	crypt = s3_arena_get(&call->arena, sizeof(*crypt));
+	crypt = mem_arena_get(&call->arena, sizeof(*crypt));
 	ret = crypt ? flow_crypt_source_init(crypt, s3_sse_key(sse), get, offset, inner) : -ENOMEM;
 	if (ret)
 		inner->ops->close(inner);

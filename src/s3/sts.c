@@ -10,7 +10,7 @@
 
 const struct s3_error *api_caller(struct api *api, json_t *account)
 {
-	const struct s3_principal *principal = s3_call_principal(api->call);
+	const struct iam_principal *principal = s3_call_principal(api->call);
 
 	(void)account;
 	api_put(api, "UserId", principal->who.user_id);
@@ -19,11 +19,42 @@ const struct s3_error *api_caller(struct api *api, json_t *account)
 	return NULL;
 }
 
+int s3_sts_credentials(struct iam *iam, struct iam_token *token, uint64_t seconds, struct buf *xml)
+{
+	char access_key[IAM_UNIQUE_ID_LEN + 1], secret[41], time[DATE_ISO_LEN];
+	uint8_t random[30];
+	struct buf text;
+	int ret;
+
+	iam_unique_id("ASIA", access_key);
+	random_fill(random, sizeof(random));
+	secret[base64_encode(random, sizeof(random), secret)] = '\0';
+	token->access_key = slice_str(access_key);
+	token->secret = slice_str(secret);
+	token->expires_ms = (int64_t)(clock_real_ns() / NS_PER_MS + seconds * 1000);
+	buf_init(&text, IAM_TOKEN_LEN_MAX);
+	ret = iam_token_make(iam, token, &text);
+	if (!ret) {
+		date_iso_format(token->expires_ms, time);
+		buf_put_str(xml, "<Credentials>");
+		xml_element("AccessKeyId", token->access_key, xml);
+		xml_element("SecretAccessKey", token->secret, xml);
+		xml_element("SessionToken", buf_slice(&text), xml);
+		xml_element("Expiration", slice_of(time, sizeof(time)), xml);
+		buf_put_str(xml, "</Credentials>");
+	}
+	buf_free(&text);
+	token->access_key = token->secret = SLICE_NONE;
+	secret_wipe(secret, sizeof(secret));
+	secret_wipe(random, sizeof(random));
+	return ret;
+}
+
 static bool is_session_name(struct slice name)
 {
-	char ignored[S3_NAME_LEN_MAX + 1];
+	char ignored[IAM_NAME_LEN_MAX + 1];
 
-	return name.len >= 2 && name.len <= 64 && s3_iam_lower(name, ignored) == 0;
+	return name.len >= 2 && name.len <= 64 && iam_lower(name, ignored) == 0;
 }
 
 static const struct s3_error *parse_seconds(struct api *api, uint64_t preset, uint64_t *ret_seconds)
@@ -39,9 +70,9 @@ static const struct s3_error *parse_seconds(struct api *api, uint64_t preset, ui
 
 /* <Credentials>: a key of its own, good together with its token until it expires. */
 static const struct s3_error *give_session(
-	struct api *api, const struct s3_session *session, uint64_t seconds)
+	struct api *api, const struct iam_session *session, uint64_t seconds)
 {
-	struct s3_sts_token token = {.session = *session};
+	struct iam_token token = {.session = *session};
 	int ret = s3_sts_credentials(api->call->s3->iam, &token, seconds, &api->xml);
 
 	if (ret == -EMSGSIZE)
@@ -53,7 +84,7 @@ static const struct s3_error *give_session(
 /* The account and the role that an ARN names: arn:aws:iam::123456789012:role/path/name. Without a
  * number it is one's own account. own: the role's whole ARN. */
 static json_t *find_role(
-	struct api *api, struct slice arn, char own[S3_ARN_LEN_MAX], json_t **ret_role)
+	struct api *api, struct slice arn, char own[IAM_ARN_LEN_MAX], json_t **ret_role)
 {
 	struct slice rest = arn, number, role, name = SLICE_NONE;
 	json_t *account;
@@ -66,10 +97,10 @@ static json_t *find_role(
 		name = slice_split(&rest, '/');
 	if (!number.len)
 		number = s3_call_principal(api->call)->who.account;
-	account = s3_iam_account(api->call->s3->iam, number);
-	*ret_role = s3_iam_entity(account, "roles", name);
+	account = iam_account(api->call->s3->iam, number);
+	*ret_role = iam_entity(account, "roles", name);
 	if (*ret_role && slice_starts(arn, SLICE("arn:aws:iam::")) && role.len &&
-		slice_ends(s3_iam_arn(account, "role", *ret_role, own), role))
+		slice_ends(iam_arn(account, "role", *ret_role, own), role))
 		return account;
 	json_decref(account);
 	*ret_role = NULL;
@@ -82,23 +113,23 @@ static void put_assumed(struct api *api, const json_t *account, const json_t *ro
 
 	buf_put_str(&api->xml, "<AssumedRoleUser><AssumedRoleId>");
 	buf_printf(&api->xml, "%.*s:%.*s</AssumedRoleId><Arn>",
-		SLICE_FMT(s3_json_text(role, "role_id")), SLICE_FMT(name));
+		SLICE_FMT(json_member_text(role, "role_id")), SLICE_FMT(name));
 	buf_printf(&api->xml, "arn:aws:sts::%.*s:assumed-role/%.*s/%.*s</Arn></AssumedRoleUser>",
-		SLICE_FMT(s3_json_text(account, "account_id")),
-		SLICE_FMT(s3_json_text(role, "name")), SLICE_FMT(name));
+		SLICE_FMT(json_member_text(account, "account_id")),
+		SLICE_FMT(json_member_text(role, "name")), SLICE_FMT(name));
 }
 
 static const struct s3_error *check_policy(struct api *api, struct slice text)
 {
-	struct s3_policy_refusal refusal = {""};
-	const struct s3_policy *ignored;
+	struct policy_refusal refusal = {""};
+	const struct policy *ignored;
 	int ret;
 
 	if (!text.len)
 		return NULL;
 	if (text.len > 2048)
 		return s3_error_at(S3_E_PACKED_POLICY_TOO_LARGE);
-	ret = s3_policy_compile(text, S3_POLICY_IDENTITY, &api->call->arena, &ignored, &refusal);
+	ret = policy_compile(text, POLICY_IDENTITY, &api->call->arena, &ignored, &refusal);
 	if (ret == -EINVAL)
 		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
@@ -108,7 +139,7 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 {
 	struct slice arn = api_field(api, "RoleArn"), policy = api_field(api, "Policy");
 	const struct s3_error *error;
-	char own[S3_ARN_LEN_MAX];
+	char own[IAM_ARN_LEN_MAX];
 	uint64_t seconds;
 	json_t *account, *role;
 
@@ -122,12 +153,14 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 		return error;
 	account = find_role(api, arn, own, &role);
 	/* Whether there is such a role is told to nobody who may not assume it. */
-	if (!account || !s3_call_trusted(api->call, slice_str(own), s3_json_text(role, "trust"))) {
+	if (!account ||
+		!s3_call_trusted(api->call, slice_str(own), json_member_text(role, "trust"))) {
 		error = s3_fail(api->call, S3_E_ACCESS_DENIED,
 			"The caller is not authorized to perform sts:AssumeRole on this resource.");
 	} else {
-		const struct s3_session session = {.account = s3_json_text(account, "account_id"),
-			.role = s3_json_text(role, "name"),
+		const struct iam_session session = {
+			.account = json_member_text(account, "account_id"),
+			.role = json_member_text(role, "name"),
 			.name = api_field(api, "RoleSessionName"),
 			.policy = policy};
 
@@ -141,8 +174,8 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 
 const struct s3_error *api_session_token(struct api *api, json_t *account)
 {
-	const struct s3_principal *principal = s3_call_principal(api->call);
-	const struct s3_session session = {
+	const struct iam_principal *principal = s3_call_principal(api->call);
+	const struct iam_session session = {
 		.account = principal->who.account, .user = principal->user_name};
 	const struct s3_error *error;
 	uint64_t seconds;

@@ -113,8 +113,8 @@ const struct s3_error *s3_tags_of_header(
 	ret_tags->count = 0;
 	if (!value.len)
 		return NULL;
-	items = s3_arena_get(&call->arena, count * sizeof(*items));
-	memory = s3_arena_get(&call->arena, value.len);
+	items = mem_arena_get(&call->arena, count * sizeof(*items));
+	memory = mem_arena_get(&call->arena, value.len);
 	if (!items || !memory)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (s3_query_parse(value, items, memory, &params))
@@ -151,14 +151,14 @@ static char *put_escaped(char *at, struct slice text)
 	return at;
 }
 
-struct slice s3_tags_encode(const struct s3_tags *tags, struct s3_arena *arena)
+struct slice s3_tags_encode(const struct s3_tags *tags, struct mem_arena *arena)
 {
 	size_t bytes = 0;
 	char *text, *at;
 
 	for (uint32_t i = 0; i < tags->count; i++)
 		bytes += 3 * (tags->items[i].key.len + tags->items[i].value.len) + 2;
-	text = bytes ? s3_arena_get(arena, bytes) : NULL;
+	text = bytes ? mem_arena_get(arena, bytes) : NULL;
 	if (!text)
 		return SLICE_NONE;
 	at = text;
@@ -184,9 +184,9 @@ static int decode(struct slice text, char **memory, struct slice *ret_text)
 	return 0;
 }
 
-int s3_tags_decode(struct slice encoded, struct s3_arena *arena, struct s3_tags *ret_tags)
+int s3_tags_decode(struct slice encoded, struct mem_arena *arena, struct s3_tags *ret_tags)
 {
-	char *memory = encoded.len ? s3_arena_get(arena, encoded.len) : NULL;
+	char *memory = encoded.len ? mem_arena_get(arena, encoded.len) : NULL;
 
 	ret_tags->count = 0;
 	if (encoded.len && !memory)

@@ -112,14 +112,6 @@ struct slice s3_peer_address(const char *peer)
 	return colon && strchr(peer, ':') == colon ? slice_to(text, (size_t)(colon - peer)) : text;
 }
 
-bool s3_slice_among(struct slice s, const struct slice *names, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (slice_eq_nocase(s, names[i]))
-			return true;
-	return false;
-}
-
 /* What a character may be in a bucket's name; 0: not there at all. */
 enum { BUCKET_END = 1, BUCKET_DASH = 2, BUCKET_DOT = 4 };
 

@@ -42,7 +42,4 @@ enum s3_range_result s3_range_parse(
  */
 struct slice s3_peer_address(const char *peer);
 
-/* True when one of count names equals s, without case. */
-bool s3_slice_among(struct slice s, const struct slice *names, size_t count);
-
 #endif

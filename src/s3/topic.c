@@ -27,7 +27,7 @@ bool s3_topic_name_parse(struct slice arn, struct s3_topic_name *ret_name)
 	slice_split(&rest, ':');
 	ret_name->account = slice_split(&rest, ':');
 	ret_name->name = rest;
-	return ret_name->account.len <= S3_ACCOUNT_LEN_MAX && s3_topic_name_valid(rest);
+	return ret_name->account.len <= IAM_ACCOUNT_LEN_MAX && s3_topic_name_valid(rest);
 }
 
 struct slice s3_topic_arn(const struct s3 *s3, struct slice account, struct slice name,
@@ -48,7 +48,7 @@ const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_accoun
 
 	if (!s3_topic_name_parse(arn, &name))
 		return NULL;
-	account = s3_iam_account(s3->iam, name.account);
+	account = iam_account(s3->iam, name.account);
 	slice_copy_str(name.name, key, sizeof(key));
 	topic = json_object_get(json_object_get(account, "topics"), key);
 	if (topic)
@@ -74,7 +74,7 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 	}
 	if (s3_topic_name_parse(arn, &name) && !call->identity->root &&
 		!slice_eq(name.account, mine) &&
-		!s3_call_published(call, arn, s3_json_text(topic, S3_TOPIC_POLICY)))
+		!s3_call_published(call, arn, json_member_text(topic, S3_TOPIC_POLICY)))
 		error = s3_fail(call, S3_E_ACCESS_DENIED,
 			"The topic is another account's, and its policy does not let you publish.");
 	json_decref(account);
@@ -96,9 +96,9 @@ void s3_topic_send(struct s3 *s3, struct slice target, struct slice arn, struct 
 		s3_notify_send(s3->notify, target, text); /* counted as dropped */
 		return;
 	}
-	endpoint.url = s3_json_text(topic, S3_TOPIC_ENDPOINT);
+	endpoint.url = json_member_text(topic, S3_TOPIC_ENDPOINT);
 	endpoint.any_certificate =
-		slice_eq_nocase(s3_json_text(topic, S3_TOPIC_VERIFY), SLICE("false"));
+		slice_eq_nocase(json_member_text(topic, S3_TOPIC_VERIFY), SLICE("false"));
 	/* A topic without an endpoint has no one who listens. */
 	if (endpoint.url.len)
 		s3_notify_send_to(s3->notify, &endpoint, text);

@@ -6,13 +6,14 @@
 #ifndef S3_TOPIC_H
 #define S3_TOPIC_H
 
-#include "s3/iam.h"
+#include "iam/iam.h"
 #include "s3/notify.h"
+#include "s3/s3_priv.h"
 
 #define S3_TOPICS_MAX	   1000u /* of an account */
 #define S3_TOPIC_NAME_MAX  256u
 #define S3_TOPIC_VALUE_MAX 4096u
-#define S3_TOPIC_ARN_BYTES (S3_TOPIC_NAME_MAX + S3_ACCOUNT_LEN_MAX + 64u)
+#define S3_TOPIC_ARN_BYTES (S3_TOPIC_NAME_MAX + IAM_ACCOUNT_LEN_MAX + 64u)
 #define S3_TOPIC_ENDPOINT  "push-endpoint"
 #define S3_TOPIC_OPAQUE	   "OpaqueData"
 #define S3_TOPIC_POLICY	   "Policy"

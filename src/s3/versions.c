@@ -26,7 +26,7 @@ const struct s3_error *s3_version_param(struct s3_call *call, struct slice *ret_
 
 static void answer_marker(struct s3_call *call, const struct store_meta *marker)
 {
-	struct slice id = s3_arena_copy(&call->arena, slice_str(marker->version_id));
+	struct slice id = mem_arena_copy(&call->arena, slice_str(marker->version_id));
 
 	s3_answer_header(call, SLICE("x-amz-delete-marker"), SLICE("true"));
 	if (id.data)

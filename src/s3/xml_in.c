@@ -7,7 +7,7 @@
 
 struct parse {
 	XML_Parser parser;
-	struct s3_arena *arena;
+	struct mem_arena *arena;
 	struct s3_xml *root;
 	struct s3_xml *open[S3_XML_DEPTH_MAX];
 	struct s3_xml *last_child[S3_XML_DEPTH_MAX];
@@ -44,10 +44,10 @@ static void start_element(void *arg, const XML_Char *name, const XML_Char **attr
 		stop(parse, -EINVAL);
 		return;
 	}
-	node = s3_arena_get(parse->arena, sizeof(*node));
+	node = mem_arena_get(parse->arena, sizeof(*node));
 	if (node)
 		*node = (struct s3_xml){
-			.name = s3_arena_copy(parse->arena, slice_str(colon ? colon + 1 : name))};
+			.name = mem_arena_copy(parse->arena, slice_str(colon ? colon + 1 : name))};
 	if (!node || !node->name.data) {
 		stop(parse, -ENOMEM);
 		return;
@@ -95,7 +95,7 @@ static void character_data(void *arg, const XML_Char *data, int len)
 		node->text.len += (size_t)len;
 		return;
 	}
-	joined = s3_arena_get(parse->arena, 2 * node->text.len + (size_t)len);
+	joined = mem_arena_get(parse->arena, 2 * node->text.len + (size_t)len);
 	if (!joined) {
 		stop(parse, -ENOMEM);
 		return;
@@ -108,7 +108,7 @@ static void character_data(void *arg, const XML_Char *data, int len)
 	parse->arena->at = joined + node->text.len;
 }
 
-int s3_xml_parse(struct slice text, struct s3_arena *arena, struct s3_xml **ret_root)
+int s3_xml_parse(struct slice text, struct mem_arena *arena, struct s3_xml **ret_root)
 {
 	struct parse parse = {.arena = arena};
 	enum XML_Status status;

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "s3/form.h"
-#include "s3/policy.h"
+#include "iam/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	policy = s3_form_field(&form, SLICE("policy"));
 	if (!policy.data)
 		policy = text;
-	if (!s3_json_is_flat(policy, S3_FORM_POLICY_DEPTH_MAX))
+	if (!json_is_flat(policy, S3_FORM_POLICY_DEPTH_MAX))
 		return 0;
 	if (!s3_form_check(policy, &form, &target, &limits, &refusal))
 		CHECK(refusal.why != NULL);

@@ -38,11 +38,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct s3_lifecycle_wrong wrong = {.error = S3_E_COUNT};
 	struct s3_lifecycle_rules rules;
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_xml *tree;
 	int ret;
 
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	if (s3_xml_parse(slice_of(data, size), &arena, &tree) == 0) {
 		ret = s3_lifecycle_parse(tree, &arena, &rules, &wrong);
 		if (ret)
@@ -50,6 +50,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		else
 			judge(&rules, slice_to(slice_of(data, size), 20));
 	}
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	return 0;
 }

@@ -230,14 +230,14 @@ static void check_split(const char *path, const char *host, const char *bucket, 
 	struct s3_call call = {.s3 = s3, .request = &request};
 	enum s3_level level;
 
-	s3_arena_init(&call.arena);
+	mem_arena_init(&call.arena);
 	assert_int_equal(s3_split_path(&call, &level), 0);
 	assert_true(slice_eq(call.bucket, slice_str(bucket)));
 	assert_true(slice_eq(call.key, slice_str(key)));
 	assert_int_equal(level, key[0]	    ? S3_LEVEL_OBJECT
 				: bucket[0] ? S3_LEVEL_BUCKET
 					    : S3_LEVEL_SERVICE);
-	s3_arena_free(&call.arena);
+	mem_arena_free(&call.arena);
 }
 
 static void test_paths(void **state)

@@ -11,7 +11,7 @@
 #define DAY_MS 86400000ll
 #define NOON   (1700000000000ll / DAY_MS * DAY_MS + DAY_MS / 2)
 
-static struct s3_arena arena;
+static struct mem_arena arena;
 static struct s3_lifecycle_rules rules;
 static struct s3_lifecycle_wrong wrong;
 
@@ -204,14 +204,14 @@ static void test_refusals(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	return 0;
 }
 

@@ -17,7 +17,7 @@
 	"<N><TopicConfiguration>" TOPIC first "</TopicConfiguration>" \
 	"<TopicConfiguration>" TOPIC second "</TopicConfiguration></N>"
 
-static struct s3_arena arena;
+static struct mem_arena arena;
 static struct s3_notification parsed;
 static struct s3_notification_wrong wrong;
 
@@ -121,14 +121,14 @@ static void test_targets(void **state)
 static int setup(void **state)
 {
 	(void)state;
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	return 0;
 }
 

@@ -9,14 +9,14 @@
 
 static struct store *store;
 static struct s3 *s3;
-static struct s3_arena arena;
+static struct mem_arena arena;
 
 static int open_all(void **state)
 {
 	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
 
 	(void)state;
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	store = fake_store_open();
 	return s3_open(&opts, store, &s3);
 }
@@ -24,7 +24,7 @@ static int open_all(void **state)
 static int close_all(void **state)
 {
 	(void)state;
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	s3_close(s3);
 	fake_store_close(store);
 	return fake_open_gets || fake_open_puts || fake_open_sources;
@@ -32,19 +32,19 @@ static int close_all(void **state)
 
 static int put(const char *name, const char *text, uint64_t owner, const char *expected)
 {
-	const struct s3_document document = {.text = slice_str(text), .owner = owner};
+	const struct document document = {.text = slice_str(text), .owner = owner};
 
-	return s3_document_put(s3, NULL, slice_str(name), &document, expected);
+	return document_put(s3->store, NULL, slice_str(name), &document, expected);
 }
 
-static int get(const char *name, struct s3_document *ret_document)
+static int get(const char *name, struct document *ret_document)
 {
-	return s3_document_get(s3, NULL, slice_str(name), &arena, ret_document);
+	return document_get(s3->store, NULL, slice_str(name), &arena, ret_document);
 }
 
 static void test_documents(void **state)
 {
-	struct s3_document document, again;
+	struct document document, again;
 
 	(void)state;
 	assert_int_equal(get("i/a", &document), -ENOENT);
@@ -63,22 +63,22 @@ static void test_documents(void **state)
 	assert_int_equal(put("i/a", "", 0, NULL), 0);
 	assert_int_equal(get("i/a", &again), 0);
 	assert_int_equal(again.text.len, 0);
-	assert_int_equal(s3_document_delete(s3, SLICE("i/a")), 0);
-	assert_int_equal(s3_document_delete(s3, SLICE("i/a")), 0);
+	assert_int_equal(document_delete(s3->store, SLICE("i/a")), 0);
+	assert_int_equal(document_delete(s3->store, SLICE("i/a")), 0);
 	assert_int_equal(get("i/a", &again), -ENOENT);
 }
 
 static void test_document_errors(void **state)
 {
-	static char large[S3_DOCUMENT_BYTES_MAX + 1];
-	struct s3_document document = {.text = slice_of(large, sizeof(large))};
+	static char large[DOCUMENT_BYTES_MAX + 1];
+	struct document document = {.text = slice_of(large, sizeof(large))};
 
 	(void)state;
-	assert_int_equal(s3_document_put(s3, NULL, SLICE("i/a"), &document, NULL), -EFBIG);
+	assert_int_equal(document_put(s3->store, NULL, SLICE("i/a"), &document, NULL), -EFBIG);
 	document.text.len--;
-	assert_int_equal(s3_document_put(s3, NULL, SLICE("i/a"), &document, NULL), 0);
+	assert_int_equal(document_put(s3->store, NULL, SLICE("i/a"), &document, NULL), 0);
 	assert_int_equal(get("i/a", &document), 0);
-	assert_int_equal(document.text.len, S3_DOCUMENT_BYTES_MAX);
+	assert_int_equal(document.text.len, DOCUMENT_BYTES_MAX);
 	fake_put_error = -ENOSPC;
 	assert_int_equal(put("i/a", "", 0, NULL), -ENOSPC);
 	fake_put_error = 0;
@@ -92,7 +92,7 @@ static void test_document_errors(void **state)
 
 struct seen {
 	uint32_t count, count_max;
-	char first[S3_DOCUMENT_NAME_MAX + 1], last[S3_DOCUMENT_NAME_MAX + 1];
+	char first[DOCUMENT_NAME_MAX + 1], last[DOCUMENT_NAME_MAX + 1];
 };
 
 static bool see(struct slice name, void *arg)
@@ -111,23 +111,23 @@ static void test_many_documents(void **state)
 	char name[32];
 
 	(void)state;
-	assert_int_equal(s3_document_list(s3, SLICE("i/"), SLICE_NONE, see, &seen), 0);
+	assert_int_equal(document_list(s3->store, SLICE("i/"), SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 0);
 	for (int i = 0; i < 2500; i++) {
 		snprintf(name, sizeof(name), "i/%05d", i);
 		assert_int_equal(put(name, "x", 0, NULL), 0);
 	}
 	put("j/a", "x", 0, NULL);
-	assert_int_equal(s3_document_list(s3, SLICE("i/"), SLICE_NONE, see, &seen), 0);
+	assert_int_equal(document_list(s3->store, SLICE("i/"), SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 2500);
 	assert_string_equal(seen.last, "i/02499");
 	seen = (struct seen){.count_max = 1200};
-	assert_int_equal(s3_document_list(s3, SLICE("i/"), SLICE("i/00099"), see, &seen), 0);
+	assert_int_equal(document_list(s3->store, SLICE("i/"), SLICE("i/00099"), see, &seen), 0);
 	assert_int_equal(seen.count, 1200);
 	assert_string_equal(seen.first, "i/00100");
-	assert_int_equal(s3_document_delete_all(s3, SLICE("i/")), 0);
+	assert_int_equal(document_delete_all(s3->store, SLICE("i/")), 0);
 	seen = (struct seen){.count_max = UINT32_MAX};
-	assert_int_equal(s3_document_list(s3, SLICE_NONE, SLICE_NONE, see, &seen), 0);
+	assert_int_equal(document_list(s3->store, SLICE_NONE, SLICE_NONE, see, &seen), 0);
 	assert_int_equal(seen.count, 1);
 	assert_string_equal(seen.first, "j/a");
 }
@@ -150,7 +150,7 @@ static struct slice tags_of(struct slice bucket, uint64_t *ret_id)
 	struct slice text;
 
 	assert_int_equal(s3_settings_get(s3, NULL, bucket, &settings), 0);
-	text = s3_arena_copy(&arena, settings->documents[S3_CONFIG_REPLICATION]);
+	text = mem_arena_copy(&arena, settings->documents[S3_CONFIG_REPLICATION]);
 	if (!settings->documents[S3_CONFIG_REPLICATION].data)
 		text = SLICE_NONE;
 	*ret_id = settings->bucket.id;
@@ -190,7 +190,7 @@ static void test_settings(void **state)
 
 static void test_bucket_end(void **state)
 {
-	struct s3_document document;
+	struct document document;
 	uint64_t id;
 
 	(void)state;

@@ -47,11 +47,11 @@ static void test_kept(void **state)
 	struct s3_tags tags = {
 		.count = 2, .items = {{SLICE("a&b"), SLICE("x=1%")}, {SLICE("empty"), SLICE("")}}};
 	struct s3_tags again;
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct slice encoded;
 
 	(void)state;
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	encoded = s3_tags_encode(&tags, &arena);
 	assert_true(slice_eq(encoded, SLICE("a%26b=x%3D1%25&empty=")));
 	assert_int_equal(s3_tags_count(encoded), 2);
@@ -67,7 +67,7 @@ static void test_kept(void **state)
 		-EINVAL);
 	tags.count = 0;
 	assert_null(s3_tags_encode(&tags, &arena).data);
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 }
 
 #define TAG(key, value) "<Tag><Key>" key "</Key><Value>" value "</Value></Tag>"
@@ -133,10 +133,10 @@ static void test_hidden(void **state)
 	struct slice headers = SLICE("content-type\0a/b\0x-nebulaio-one\0"
 				     "1\0"),
 		     changed;
-	struct s3_arena arena;
+	struct mem_arena arena;
 
 	(void)state;
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	assert_true(slice_eq(s3_meta_hidden(headers, SLICE("x-nebulaio-one")), SLICE("1")));
 	assert_null(s3_meta_hidden(headers, SLICE("x-nebulaio-two")).data);
 	assert_int_equal(
@@ -152,7 +152,7 @@ static void test_hidden(void **state)
 		0);
 	assert_true(slice_eq(changed, SLICE("content-type\0a/b\0x-nebulaio-two\0"
 					    "22\0")));
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 }
 
 int main(void)

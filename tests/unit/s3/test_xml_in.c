@@ -6,15 +6,15 @@
 
 #include "s3/s3_priv.h"
 
-static int parse(const char *text, struct s3_arena *arena, struct s3_xml **ret_root)
+static int parse(const char *text, struct mem_arena *arena, struct s3_xml **ret_root)
 {
-	s3_arena_init(arena);
+	mem_arena_init(arena);
 	return s3_xml_parse(slice_str(text), arena, ret_root);
 }
 
 static void test_tree(void **state)
 {
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_xml *root;
 
 	(void)state;
@@ -29,7 +29,7 @@ static void test_tree(void **state)
 	assert_non_null(s3_xml_child(root->child->next, "Extra"));
 	assert_null(s3_xml_child(root, "Key"));
 	assert_null(root->child->next->next);
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 }
 
 static void test_refused(void **state)
@@ -38,19 +38,19 @@ static void test_refused(void **state)
 		"<a>&unknown;</a>", "<!DOCTYPE a><a/>",
 		"<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>",
 		"<!DOCTYPE a SYSTEM \"file:///etc/passwd\"><a/>", "<a>\xff</a>"};
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_xml *root;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(parse(bad[i], &arena, &root), -EINVAL);
-		s3_arena_free(&arena);
+		mem_arena_free(&arena);
 	}
 }
 
 static void test_bounds(void **state)
 {
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_xml *root;
 	struct buf text;
 
@@ -60,7 +60,7 @@ static void test_bounds(void **state)
 		buf_put_str(&text, "<a>");
 	for (unsigned i = 0; i < S3_XML_DEPTH_MAX; i++)
 		buf_put_str(&text, "</a>");
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	assert_int_equal(s3_xml_parse(buf_slice(&text), &arena, &root), 0);
 	buf_reset(&text);
 	for (unsigned i = 0; i <= S3_XML_DEPTH_MAX; i++)
@@ -78,14 +78,14 @@ static void test_bounds(void **state)
 		buf_put_str(&text, "                                ");
 	buf_put_str(&text, "</a>");
 	assert_int_equal(s3_xml_parse(buf_slice(&text), &arena, &root), -EINVAL);
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	buf_free(&text);
 }
 
 /* A text that comes in very many pieces is joined once, not over and over. */
 static void test_long_text(void **state)
 {
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct s3_xml *root;
 	struct buf text;
 
@@ -95,34 +95,34 @@ static void test_long_text(void **state)
 	for (int i = 0; i < 100000; i++)
 		buf_put_str(&text, "&lt;x");
 	buf_put_str(&text, "</a>");
-	s3_arena_init(&arena);
+	mem_arena_init(&arena);
 	assert_int_equal(s3_xml_parse(buf_slice(&text), &arena, &root), 0);
 	assert_int_equal(root->text.len, 200000);
 	for (size_t i = 0; i < root->text.len; i += 2)
 		assert_memory_equal(root->text.data + i, "<x", 2);
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 	buf_free(&text);
 }
 
 static void test_arena(void **state)
 {
-	struct s3_arena arena;
+	struct mem_arena arena;
 	struct slice copy;
 	char *a, *b;
 
 	(void)state;
-	s3_arena_init(&arena);
-	a = s3_arena_get(&arena, 1);
-	b = s3_arena_get(&arena, 100000);
+	mem_arena_init(&arena);
+	a = mem_arena_get(&arena, 1);
+	b = mem_arena_get(&arena, 100000);
 	assert_int_equal((uintptr_t)a % 16, 0);
 	assert_int_equal((uintptr_t)b % 16, 0);
 	memset(b, 1, 100000);
-	copy = s3_arena_copy(&arena, SLICE("text"));
+	copy = mem_arena_copy(&arena, SLICE("text"));
 	assert_string_equal(copy.data, "text");
-	copy = s3_arena_copy(&arena, SLICE_NONE);
+	copy = mem_arena_copy(&arena, SLICE_NONE);
 	assert_int_equal(copy.len, 0);
 	assert_string_equal(copy.data, "");
-	s3_arena_free(&arena);
+	mem_arena_free(&arena);
 }
 
 int main(void)

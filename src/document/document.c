@@ -1,0 +1,304 @@
+/* document/document.c: small named documents, as objects of a hidden bucket. */
+#include "document/document.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* The only header of a document's object: whose it is, in hex. */
+#define OWNER_HEADER "x-nebulaio-owner"
+#define OWNER_BYTES  (sizeof(OWNER_HEADER) + 17)
+
+int document_own_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
+{
+	struct store_bucket bucket = {.created_ns = clock_real_ns(), .region = "us-east-1"};
+	int ret = store_put_open(store, opts, ret_put);
+
+	if (ret != -ENOENT)
+		return ret;
+	slice_copy_str(opts->bucket, bucket.name, sizeof(bucket.name));
+	memcpy(bucket.owner, DOCUMENT_OWNER_ID, sizeof(DOCUMENT_OWNER_ID));
+	ret = store_bucket_create(store, &bucket);
+	if (ret && ret != -EEXIST)
+		return ret;
+	return store_put_open(store, opts, ret_put);
+}
+
+int document_read_source(struct flow_core *core, struct flow_source *source, struct buf *text)
+{
+	struct flow_piece piece;
+	int ret;
+
+	for (;;) {
+		ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
+		if (ret <= 0)
+			break;
+		buf_put(text, piece.data, piece.bytes);
+		flow_piece_end(
+			core, &piece, piece.hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
+		if (text->failed) {
+			ret = -EMSGSIZE;
+			break;
+		}
+	}
+	source->ops->close(source);
+	return ret;
+}
+
+/* ---- Reading. ---- */
+
+static int read_owner(const struct store_meta *meta, uint64_t *ret_owner)
+{
+	uint8_t bytes[8];
+
+	if (meta->headers_len != OWNER_BYTES ||
+		memcmp(meta->headers, OWNER_HEADER, sizeof(OWNER_HEADER)) != 0 ||
+		hex_decode(slice_of(meta->headers + sizeof(OWNER_HEADER), 2 * sizeof(bytes)), bytes,
+			sizeof(bytes)))
+		return -EBADMSG;
+	*ret_owner = 0;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		*ret_owner = *ret_owner << 8 | bytes[i];
+	return 0;
+}
+
+int document_get(struct store *store, struct flow_core *core, struct slice name,
+	struct mem_arena *arena, struct document *ret_document)
+{
+	struct document document;
+	const struct store_meta *meta;
+	struct flow_source *source;
+	struct store_get *get;
+	struct buf text;
+	bool ignored;
+	int ret;
+
+	ret = store_get_open(store, SLICE(DOCUMENTS_BUCKET), name, &get, &ignored);
+	if (ret)
+		return ret;
+	meta = store_get_meta(get);
+	buf_init(&text, DOCUMENT_BYTES_MAX);
+	ret = read_owner(meta, &document.owner);
+	if (!ret)
+		ret = slice_copy_str(slice_str(meta->etag), document.stamp, sizeof(document.stamp));
+	if (!ret && meta->bytes) {
+		ret = flow_object_source_open(core, get, 0, meta->bytes, &source);
+		if (!ret)
+			ret = document_read_source(core, source, &text);
+	}
+	store_get_close(get);
+	document.text = mem_arena_copy(arena, buf_slice(&text));
+	buf_free(&text);
+	if (ret)
+		return ret;
+	if (!document.text.data)
+		return -ENOMEM;
+	*ret_document = document;
+	return 0;
+}
+
+/* ---- Writing. ---- */
+
+static int check_stamp(const struct store_meta *current, void *arg)
+{
+	const char *expected = arg;
+
+	if (!expected[0])
+		return current ? -EEXIST : 0;
+	return current && strcmp(current->etag, expected) == 0 ? 0 : -ESTALE;
+}
+
+/* The stamp must tell two texts apart however alike they are. */
+static void make_stamp(struct slice text, char stamp[36])
+{
+	uint8_t digest[SHA256_BYTES];
+
+	sha256_of(text.data, text.len, digest);
+	hex_encode(digest, 16, stamp);
+	stamp[32] = '\0';
+}
+
+static int move_text(
+	struct flow_core *core, struct slice text, struct store_put *put, struct store_meta *meta)
+{
+	struct flow_checksum crc64;
+	struct flow_stage *stages[] = {&crc64.stage};
+	uint8_t digest[CHECKSUM_BYTES_MAX];
+	struct flow_source *source;
+	struct flow_sink *sink;
+	uint64_t moved;
+	int ret = flow_checksum_init(&crc64, CHECKSUM_CRC64NVME);
+
+	if (!ret)
+		ret = flow_memory_source_open(core, text, &source);
+	if (ret)
+		return ret;
+	ret = flow_object_sink_open(core, put, text.len, &sink);
+	if (ret) {
+		source->ops->close(source);
+		return ret;
+	}
+	ret = flow_run(source, stages, 1, sink, &moved);
+	if (ret)
+		return ret;
+	checksum_final(&crc64.checksum, digest);
+	for (size_t i = 0; i < sizeof(meta->crc64); i++)
+		meta->crc64 = meta->crc64 << 8 | digest[i];
+	return 0;
+}
+
+int document_put(struct store *store, struct flow_core *core, struct slice name,
+	const struct document *document, const char *expected)
+{
+	const struct store_put_opts opts = {
+		.bucket = SLICE(DOCUMENTS_BUCKET), .key = name, .bytes = document->text.len};
+	struct store_meta meta = {.bytes = document->text.len, .headers_len = OWNER_BYTES};
+	char headers[OWNER_BYTES + 1], wanted[sizeof(meta.etag)] = "";
+	struct store_put *put;
+	int ret;
+
+	if (document->text.len > DOCUMENT_BYTES_MAX)
+		return -EFBIG;
+	snprintf(headers, sizeof(headers), "%s%c%016llx", OWNER_HEADER, 0,
+		(unsigned long long)document->owner);
+	meta.headers = headers;
+	make_stamp(document->text, meta.etag);
+	if (expected && slice_copy_str(slice_str(expected), wanted, sizeof(wanted)))
+		return -ESTALE;
+	ret = document_own_put_open(store, &opts, &put);
+	if (ret)
+		return ret;
+	ret = move_text(core, document->text, put, &meta);
+	if (ret) {
+		store_put_abort(put);
+		return ret;
+	}
+	return store_put_commit(put, &meta, expected ? check_stamp : NULL, wanted);
+}
+
+int document_put_text(struct store *store, struct flow_core *core, struct slice bucket,
+	struct slice key, struct slice text)
+{
+	static const char headers[] = "content-type\0text/plain";
+	const struct store_put_opts opts = {.bucket = bucket, .key = key, .bytes = text.len};
+	struct store_meta meta = {
+		.bytes = text.len, .headers = headers, .headers_len = sizeof(headers)};
+	uint8_t digest[MD5_BYTES];
+	struct store_put *put;
+	int ret = store_put_open(store, &opts, &put);
+
+	if (ret)
+		return ret;
+	md5_of(text.data, text.len, digest);
+	hex_encode(digest, sizeof(digest), meta.etag);
+	ret = move_text(core, text, put, &meta);
+	if (ret) {
+		store_put_abort(put);
+		return ret;
+	}
+	return store_put_commit(put, &meta, NULL, NULL);
+}
+
+int document_delete(struct store *store, struct slice name)
+{
+	int ret = store_delete(store, SLICE(DOCUMENTS_BUCKET), name, NULL, NULL);
+
+	return ret == -ENOENT ? 0 : ret;
+}
+
+/* ---- Many. ---- */
+
+/* One page of names under a prefix, copied: what is visited does not outlive the visit. */
+struct names {
+	struct mem_arena arena;
+	struct slice *list; /* LIMIT_LIST_KEYS_MAX */
+	uint32_t count;
+	bool failed;
+};
+_Static_assert(LIMIT_LIST_KEYS_MAX <= LIMIT_DELETE_KEYS_MAX, "a page can be deleted at once");
+
+static void names_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct names *names = arg;
+	struct slice copy = mem_arena_copy(&names->arena, entry->key);
+
+	if (copy.data)
+		names->list[names->count++] = copy;
+	else
+		names->failed = true;
+}
+
+/* The caller frees names->arena in any case. */
+static int names_page(struct store *store, const struct store_list_opts *opts, struct names *names,
+	bool *ret_more)
+{
+	int ret;
+
+	mem_arena_init(&names->arena);
+	names->count = 0;
+	names->failed = false;
+	names->list = mem_arena_get(&names->arena, LIMIT_LIST_KEYS_MAX * sizeof(*names->list));
+	if (!names->list)
+		return -ENOMEM;
+	ret = store_list(store, opts, names_visit, names, ret_more);
+	return ret ? ret : names->failed ? -ENOMEM : 0;
+}
+
+int document_delete_under(struct store *store, struct slice bucket, struct slice prefix)
+{
+	const struct store_list_opts opts = {
+		.bucket = bucket, .prefix = prefix, .entries_max = LIMIT_LIST_KEYS_MAX};
+	bool more = true;
+	int ret = 0;
+
+	while (more && !ret) {
+		struct names names;
+		int *results;
+
+		ret = names_page(store, &opts, &names, &more);
+		results = mem_arena_get(&names.arena, LIMIT_LIST_KEYS_MAX * sizeof(*results));
+		if (!ret && !results)
+			ret = -ENOMEM;
+		if (!ret && names.count)
+			ret = store_delete_many(store, bucket, names.list, names.count, results);
+		/* One that stays would be met again, page after page. */
+		for (uint32_t i = 0; !ret && i < names.count; i++)
+			ret = results[i] == -ENOENT ? 0 : results[i];
+		more = more && names.count;
+		mem_arena_free(&names.arena);
+	}
+	return ret == -ENOENT ? 0 : ret;
+}
+
+int document_delete_all(struct store *store, struct slice prefix)
+{
+	return document_delete_under(store, SLICE(DOCUMENTS_BUCKET), prefix);
+}
+
+int document_list(struct store *store, struct slice prefix, struct slice after,
+	document_visit_fn *visit, void *arg)
+{
+	struct store_list_opts opts = {.bucket = SLICE(DOCUMENTS_BUCKET),
+		.prefix = prefix,
+		.entries_max = LIMIT_LIST_KEYS_MAX};
+	char last[DOCUMENT_NAME_MAX + 1];
+	bool more = true;
+	int ret = slice_copy_str(after, last, sizeof(last));
+
+	while (more && !ret) {
+		struct names names;
+
+		opts.after = slice_str(last);
+		ret = names_page(store, &opts, &names, &more);
+		more = more && names.count;
+		for (uint32_t i = 0; !ret && i < names.count; i++) {
+			slice_copy_str(names.list[i], last, sizeof(last));
+			if (!visit(names.list[i], arg)) {
+				more = false;
+				break;
+			}
+		}
+		mem_arena_free(&names.arena);
+	}
+	return ret == -ENOENT ? 0 : ret;
+}

@@ -1,0 +1,632 @@
+/* iam/iam.c: the table of identities: loaded at start, looked up by every request, replaced account
+ * by account. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "iam/iam_priv.h"
+
+#define CHANGE_TRIES 16
+#define NAME_PREFIX  "i/a/"
+
+int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
+{
+	struct iam *iam = calloc(1, sizeof(*iam));
+
+	if (!iam)
+		return -ENOMEM;
+	pthread_rwlock_init(&iam->lock, NULL);
+	iam->store = opts->store;
+	slice_copy_str(slice_str(opts->root_access_key), iam->root_access_key,
+		sizeof(iam->root_access_key));
+	if (opts->secrets_key)
+		memcpy(iam->key, opts->secrets_key, sizeof(iam->key));
+	else
+		CHECK(hkdf_sha256(slice_str(opts->root_secret_key), SLICE_NONE,
+			      SLICE("nebulaio secrets"), iam->key, sizeof(iam->key)) == 0);
+	*ret_iam = iam;
+	return 0;
+}
+
+void iam_close(struct iam *iam)
+{
+	if (!iam)
+		return;
+	for (uint32_t i = 0; i < iam->account_count; i++)
+		json_decref(iam->accounts[i].doc);
+	for (uint32_t i = 0; i < IAM_SLOTS; i++) {
+		struct iam_entries entries = {iam->credentials[i], iam->names[i]};
+
+		iam_entries_free(&entries);
+	}
+	pthread_rwlock_destroy(&iam->lock);
+	secret_wipe(iam, sizeof(*iam));
+	free(iam);
+}
+
+void iam_credential_put(struct iam_credential *credential)
+{
+	if (!credential ||
+		atomic_fetch_sub_explicit(&credential->references, 1, memory_order_acq_rel) > 1)
+		return;
+	iam_principal_put(credential->principal);
+	secret_wipe(credential, sizeof(*credential));
+	free(credential);
+}
+
+/* ---- Entries. ---- */
+
+static uint32_t key_slot(struct slice access_key)
+{
+	return crc32c_update(0, access_key.data, access_key.len) % IAM_SLOTS;
+}
+
+static uint32_t name_slot(enum iam_name_kind kind, struct slice text)
+{
+	return crc32c_update((uint32_t)kind + 1, text.data, text.len) % IAM_SLOTS;
+}
+
+void iam_entries_free(struct iam_entries *entries)
+{
+	while (entries->credentials) {
+		struct iam_credential *credential = entries->credentials;
+
+		entries->credentials = credential->next;
+		iam_credential_put(credential);
+	}
+	while (entries->names) {
+		struct iam_name *name = entries->names;
+
+		entries->names = name->next;
+		free(name);
+	}
+}
+
+static int credential_make(struct iam *iam, const json_t *key, struct iam_principal *principal,
+	struct iam_entries *entries)
+{
+	struct iam_credential *credential = calloc(1, sizeof(*credential));
+	struct slice access_key = json_member_text(key, "access_key");
+	struct buf secret;
+	int ret;
+
+	if (!credential)
+		return -ENOMEM;
+	credential->references = 1;
+	credential->active = json_is_true(json_object_get(key, "active"));
+	credential->principal = principal;
+	atomic_fetch_add_explicit(&principal->references, 1, memory_order_relaxed);
+	credential->next = entries->credentials;
+	entries->credentials = credential;
+	ret = slice_copy_str(access_key, credential->access_key, sizeof(credential->access_key));
+	if (ret)
+		return ret;
+	buf_init(&secret, LIMIT_SECRET_KEY_LEN_MAX);
+	ret = iam_unseal(iam, access_key, json_member_text(key, "sealed"), &secret);
+	if (ret == -EBADMSG) {
+		log_error("iam",
+			"the secret of access key %.*s was sealed with another key than the "
+			"server has now: the key is refused",
+			SLICE_FMT(access_key));
+		credential->active = false;
+		ret = 0;
+	} else if (!ret) {
+		ret = slice_copy_str(
+			buf_slice(&secret), credential->secret, sizeof(credential->secret));
+	}
+	if (secret.data)
+		secret_wipe(secret.data, secret.len);
+	buf_free(&secret);
+	return ret;
+}
+
+static int name_make(enum iam_name_kind kind, struct slice text, const struct iam_owner *owner,
+	struct iam_entries *entries)
+{
+	struct iam_name *name;
+
+	if (!text.len)
+		return 0;
+	name = calloc(1, sizeof(*name));
+	if (!name)
+		return -ENOMEM;
+	name->kind = kind;
+	name->owner = *owner;
+	name->next = entries->names;
+	entries->names = name;
+	if (slice_copy_str(text, name->text, sizeof(name->text)))
+		return -EINVAL;
+	if (kind == IAM_EMAIL)
+		for (char *at = name->text; *at; at++)
+			*at = (char)tolower((unsigned char)*at);
+	return 0;
+}
+
+/* An account's root, or a user: its names and its keys. */
+static int identity_make(
+	struct iam *iam, const json_t *doc, const json_t *user, struct iam_entries *entries)
+{
+	const json_t *who = user ? user : doc, *keys = json_object_get(who, "keys");
+	struct iam_principal *principal;
+	struct iam_owner named;
+	int ret = iam_principal_of_user(doc, user, &principal);
+
+	if (ret)
+		return ret;
+	named = principal->owner;
+	if (principal->own) {
+		ret = name_make(IAM_OWNER_ID, principal->who.owner, &named, entries);
+		if (!ret)
+			ret = name_make(IAM_EMAIL, json_member_text(who, "email"), &named, entries);
+	}
+	if (!ret && !user)
+		ret = name_make(IAM_ACCOUNT, principal->who.account, &named, entries);
+	if (!ret && user) {
+		slice_copy_str(json_member_text(user, "name"), named.name, sizeof(named.name));
+		ret = name_make(IAM_USER_ID, principal->who.user_id, &named, entries);
+	}
+	for (size_t i = 0; !ret && i < json_array_size(keys); i++)
+		ret = credential_make(iam, json_array_get(keys, i), principal, entries);
+	iam_principal_put(principal);
+	return ret;
+}
+
+int iam_entries_make(struct iam *iam, const json_t *doc, struct iam_entries *ret_entries)
+{
+	struct iam_entries entries = {NULL, NULL};
+	const json_t *user;
+	const char *name;
+	int ret = identity_make(iam, doc, NULL, &entries);
+
+	json_object_foreach(json_object_get(doc, "users"), name, user)
+	{
+		if (ret)
+			break;
+		ret = identity_make(iam, doc, user, &entries);
+	}
+	if (ret)
+		iam_entries_free(&entries);
+	else
+		*ret_entries = entries;
+	return ret;
+}
+
+/* ---- Looking up. ---- */
+
+struct iam_credential *iam_credential(struct iam *iam, struct slice access_key)
+{
+	struct iam_credential *at;
+
+	pthread_rwlock_rdlock(&iam->lock);
+	for (at = iam->credentials[key_slot(access_key)]; at; at = at->next)
+		if (slice_eq(slice_str(at->access_key), access_key))
+			break;
+	if (at)
+		atomic_fetch_add_explicit(&at->references, 1, memory_order_relaxed);
+	pthread_rwlock_unlock(&iam->lock);
+	return at;
+}
+
+static struct iam_name *find_name(const struct iam *iam, enum iam_name_kind kind, struct slice text)
+{
+	struct iam_name *at;
+
+	for (at = iam->names[name_slot(kind, text)]; at; at = at->next)
+		if (at->kind == kind && slice_eq(slice_str(at->text), text))
+			return at;
+	return NULL;
+}
+
+static int owner_of(
+	struct iam *iam, enum iam_name_kind kind, struct slice text, struct iam_owner *ret_owner)
+{
+	const struct iam_name *found;
+
+	pthread_rwlock_rdlock(&iam->lock);
+	found = find_name(iam, kind, text);
+	if (found)
+		*ret_owner = found->owner;
+	pthread_rwlock_unlock(&iam->lock);
+	return found ? 0 : -ENOENT;
+}
+
+int iam_owner(struct iam *iam, struct slice id, struct iam_owner *ret_owner)
+{
+	if (!slice_eq(id, SLICE(IAM_ROOT_OWNER_ID)))
+		return owner_of(iam, IAM_OWNER_ID, id, ret_owner);
+	*ret_owner =
+		(struct iam_owner){.name = IAM_ROOT_OWNER_NAME, .account = IAM_ACCOUNT_OF_ROOT};
+	memcpy(ret_owner->id, IAM_ROOT_OWNER_ID, sizeof(ret_owner->id));
+	return 0;
+}
+
+void iam_owner_or_id(struct iam *iam, struct slice id, struct iam_owner *ret_owner)
+{
+	if (iam_owner(iam, id, ret_owner) == 0)
+		return;
+	*ret_owner = (struct iam_owner){.name = ""};
+	slice_copy_str(slice_to(id, IAM_OWNER_LEN_MAX), ret_owner->id, sizeof(ret_owner->id));
+}
+
+int iam_owner_by_account(struct iam *iam, struct slice number, struct iam_owner *ret_owner)
+{
+	if (slice_eq(number, SLICE(IAM_ACCOUNT_OF_ROOT)))
+		return iam_owner(iam, SLICE(IAM_ROOT_OWNER_ID), ret_owner);
+	return owner_of(iam, IAM_ACCOUNT, number, ret_owner);
+}
+
+int iam_owner_by_email(struct iam *iam, struct slice email, struct iam_owner *ret_owner)
+{
+	char lower[sizeof(((struct iam_name *)NULL)->text)];
+
+	if (!email.len || slice_copy_str(email, lower, sizeof(lower)))
+		return -ENOENT;
+	for (char *at = lower; *at; at++)
+		*at = (char)tolower((unsigned char)*at);
+	return owner_of(iam, IAM_EMAIL, slice_str(lower), ret_owner);
+}
+
+int iam_owner_by_user(struct iam *iam, struct slice user_id, struct iam_owner *ret_owner)
+{
+	return owner_of(iam, IAM_USER_ID, user_id, ret_owner);
+}
+
+/* ---- Accounts. ---- */
+
+/* The first account whose number is not less; *ret_found: it is that one. */
+static uint32_t find_account(const struct iam *iam, struct slice number, bool *ret_found)
+{
+	uint32_t low = 0, high = iam->account_count;
+
+	while (low < high) {
+		uint32_t mid = (low + high) / 2;
+
+		if (slice_cmp(slice_str(iam->accounts[mid].number), number) < 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	*ret_found =
+		low < iam->account_count && slice_eq(slice_str(iam->accounts[low].number), number);
+	return low;
+}
+
+static json_t *account_now(struct iam *iam, struct slice number, char *ret_stamp)
+{
+	json_t *doc = NULL;
+	uint32_t idx;
+	bool found;
+
+	pthread_rwlock_rdlock(&iam->lock);
+	idx = find_account(iam, number, &found);
+	if (found)
+		doc = json_incref(iam->accounts[idx].doc);
+	if (ret_stamp)
+		memcpy(ret_stamp, found ? iam->accounts[idx].stamp : "",
+			found ? sizeof(iam->accounts[idx].stamp) : 1);
+	pthread_rwlock_unlock(&iam->lock);
+	return doc;
+}
+
+json_t *iam_account(struct iam *iam, struct slice number)
+{
+	return account_now(iam, number, NULL);
+}
+
+void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg)
+{
+	char number[IAM_ACCOUNT_LEN_MAX + 1] = "";
+	bool found = true;
+
+	while (found) {
+		json_t *doc = NULL;
+		uint32_t idx;
+		bool same;
+
+		pthread_rwlock_rdlock(&iam->lock);
+		idx = find_account(iam, slice_str(number), &same);
+		idx += same ? 1 : 0;
+		found = idx < iam->account_count;
+		if (found) {
+			memcpy(number, iam->accounts[idx].number, sizeof(number));
+			doc = json_incref(iam->accounts[idx].doc);
+		}
+		pthread_rwlock_unlock(&iam->lock);
+		if (doc)
+			visit(doc, arg);
+		json_decref(doc);
+	}
+}
+
+/* Takes everything of an account out of the table, into entries. Under the lock. */
+static void entries_take(struct iam *iam, struct slice number, struct iam_entries *entries)
+{
+	for (uint32_t i = 0; i < IAM_SLOTS; i++) {
+		for (struct iam_credential **at = &iam->credentials[i]; *at;) {
+			struct iam_credential *one = *at;
+
+			if (!slice_eq(one->principal->who.account, number)) {
+				at = &one->next;
+				continue;
+			}
+			*at = one->next;
+			one->next = entries->credentials;
+			entries->credentials = one;
+		}
+		for (struct iam_name **at = &iam->names[i]; *at;) {
+			struct iam_name *one = *at;
+
+			if (!slice_eq(slice_str(one->owner.account), number)) {
+				at = &one->next;
+				continue;
+			}
+			*at = one->next;
+			one->next = entries->names;
+			entries->names = one;
+		}
+	}
+}
+
+static void entries_put(struct iam *iam, struct iam_entries *entries)
+{
+	while (entries->credentials) {
+		struct iam_credential *one = entries->credentials;
+		struct iam_credential **slot =
+			&iam->credentials[key_slot(slice_str(one->access_key))];
+
+		entries->credentials = one->next;
+		one->next = *slot;
+		*slot = one;
+	}
+	while (entries->names) {
+		struct iam_name *one = entries->names;
+		struct iam_name **slot = &iam->names[name_slot(one->kind, slice_str(one->text))];
+
+		entries->names = one->next;
+		one->next = *slot;
+		*slot = one;
+	}
+}
+
+/* Whether an entry is already somebody else's, or comes twice. Under the lock. */
+static bool entries_clash(
+	const struct iam *iam, struct slice number, const struct iam_entries *entries)
+{
+	for (const struct iam_credential *one = entries->credentials; one; one = one->next) {
+		struct slice key = slice_str(one->access_key);
+
+		if (slice_eq(key, slice_str(iam->root_access_key)))
+			return true;
+		for (const struct iam_credential *at = iam->credentials[key_slot(key)]; at;
+			at = at->next)
+			if (slice_eq(slice_str(at->access_key), key) &&
+				!slice_eq(at->principal->who.account, number))
+				return true;
+		for (const struct iam_credential *at = one->next; at; at = at->next)
+			if (slice_eq(slice_str(at->access_key), key))
+				return true;
+	}
+	for (const struct iam_name *one = entries->names; one; one = one->next) {
+		const struct iam_name *at = find_name(iam, one->kind, slice_str(one->text));
+
+		if (at && !slice_eq(slice_str(at->owner.account), number))
+			return true;
+		if (one->kind == IAM_OWNER_ID && strcmp(one->text, IAM_ROOT_OWNER_ID) == 0 &&
+			!slice_eq(number, SLICE(IAM_ACCOUNT_OF_ROOT)))
+			return true;
+		for (at = one->next; at; at = at->next)
+			if (at->kind == one->kind && strcmp(at->text, one->text) == 0)
+				return true;
+	}
+	return false;
+}
+
+/* Puts a document in place of what there was; takes doc and the entries. -ENOSPC: too many
+ * accounts. */
+static int install(struct iam *iam, json_t *doc, const char *stamp, struct iam_entries *entries)
+{
+	struct slice number = json_member_text(doc, "account_id");
+	struct iam_entries old = {NULL, NULL};
+	json_t *old_doc = NULL;
+	uint32_t idx;
+	bool found;
+	int ret = 0;
+
+	pthread_rwlock_wrlock(&iam->lock);
+	idx = find_account(iam, number, &found);
+	if (!found && iam->account_count == IAM_ACCOUNTS_MAX) {
+		ret = -ENOSPC;
+	} else {
+		struct iam_account *account = &iam->accounts[idx];
+
+		if (found)
+			old_doc = account->doc;
+		else
+			memmove(account + 1, account,
+				(iam->account_count++ - idx) * sizeof(*account));
+		slice_copy_str(number, account->number, sizeof(account->number));
+		snprintf(account->stamp, sizeof(account->stamp), "%s", stamp);
+		account->doc = json_incref(doc);
+		entries_take(iam, number, &old);
+		entries_put(iam, entries);
+	}
+	pthread_rwlock_unlock(&iam->lock);
+	json_decref(old_doc);
+	json_decref(doc);
+	iam_entries_free(&old);
+	iam_entries_free(entries);
+	return ret;
+}
+
+/* ---- Changing. ---- */
+
+static struct slice document_name(
+	struct slice number, char ret_name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX])
+{
+	int len = snprintf(ret_name, sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX, NAME_PREFIX "%.*s",
+		SLICE_FMT(number));
+
+	return slice_of(ret_name, (size_t)len);
+}
+
+/* Keeps doc where stamp says what is there now, and learns its own stamp. */
+static int document_swap(
+	struct store *store, struct flow_core *core, struct slice number, json_t *doc, char *stamp)
+{
+	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
+	char *text = json_dumps(doc, JSON_COMPACT);
+	struct document document = {.text = slice_str(text)};
+	struct mem_arena arena;
+	int ret;
+
+	if (!text)
+		return -ENOMEM;
+	mem_arena_init(&arena);
+	ret = document_put(store, core, document_name(number, name), &document, stamp);
+	if (ret == -EEXIST)
+		ret = -ESTALE;
+	if (!ret)
+		ret = document_get(store, core, document_name(number, name), &arena, &document);
+	if (!ret)
+		memcpy(stamp, document.stamp, sizeof(document.stamp));
+	mem_arena_free(&arena);
+	free(text);
+	return ret;
+}
+
+static int change_once(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
+{
+	char stamp[sizeof(((struct document *)NULL)->stamp)];
+	json_t *old = account_now(iam, edit->account, stamp), *doc;
+	struct iam_entries entries;
+	int ret;
+
+	if (!old && !edit->create)
+		return -ENOENT;
+	doc = old ? json_deep_copy(old) : json_object();
+	json_decref(old);
+	ret = doc ? json_member_set_text(doc, "account_id", edit->account) : -ENOMEM;
+	if (!ret)
+		ret = edit->change(doc, edit->arg);
+	if (!ret)
+		ret = iam_entries_make(iam, doc, &entries);
+	if (ret) {
+		json_decref(doc);
+		return ret;
+	}
+	pthread_rwlock_rdlock(&iam->lock);
+	if (entries_clash(iam, edit->account, &entries))
+		ret = -EEXIST;
+	pthread_rwlock_unlock(&iam->lock);
+	if (!ret)
+		ret = document_swap(iam->store, core, edit->account, doc, stamp);
+	if (!ret) {
+		ret = install(iam, doc, stamp, &entries);
+		store_watch_rights_changed(iam->store);
+		return ret;
+	}
+	iam_entries_free(&entries);
+	json_decref(doc);
+	return ret;
+}
+
+int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *edit)
+{
+	int ret = -ESTALE;
+
+	if (!edit->account.len || edit->account.len > IAM_ACCOUNT_LEN_MAX)
+		return -ENOENT;
+	/* Somebody else changed the account meanwhile: once more, from what there is now. */
+	for (int i = 0; i < CHANGE_TRIES && ret == -ESTALE; i++)
+		ret = change_once(iam, core, edit);
+	return ret == -ESTALE ? -EAGAIN : ret;
+}
+
+int iam_delete(struct iam *iam, struct slice number)
+{
+	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
+	struct iam_entries old = {NULL, NULL};
+	json_t *doc = iam_account(iam, number);
+	uint32_t idx;
+	bool found;
+	int ret;
+
+	if (!doc)
+		return -ENOENT;
+	json_decref(doc);
+	ret = document_delete(iam->store, document_name(number, name));
+	if (ret)
+		return ret;
+	doc = NULL;
+	pthread_rwlock_wrlock(&iam->lock);
+	idx = find_account(iam, number, &found);
+	if (found) {
+		doc = iam->accounts[idx].doc;
+		iam->account_count--;
+		memmove(&iam->accounts[idx], &iam->accounts[idx + 1],
+			(iam->account_count - idx) * sizeof(iam->accounts[0]));
+	}
+	entries_take(iam, number, &old);
+	pthread_rwlock_unlock(&iam->lock);
+	json_decref(doc);
+	iam_entries_free(&old);
+	store_watch_rights_changed(iam->store);
+	return 0;
+}
+
+/* ---- Loading. ---- */
+
+struct load {
+	struct iam *iam;
+	struct flow_core *core;
+	int error;
+};
+
+static int load_one(struct load *load, struct slice name)
+{
+	struct document document;
+	struct iam_entries entries;
+	struct mem_arena arena;
+	json_t *doc = NULL;
+	int ret;
+
+	mem_arena_init(&arena);
+	ret = document_get(load->iam->store, load->core, name, &arena, &document);
+	if (!ret && json_is_flat(document.text, 16))
+		doc = json_loadb(document.text.data, document.text.len, 0, NULL);
+	if (!ret && (!doc || !slice_eq(json_member_text(doc, "account_id"),
+				     slice_from(name, strlen(NAME_PREFIX)))))
+		ret = -EBADMSG;
+	if (!ret)
+		ret = iam_entries_make(load->iam, doc, &entries);
+	if (!ret)
+		ret = install(load->iam, doc, document.stamp, &entries);
+	else
+		json_decref(doc);
+	mem_arena_free(&arena);
+	return ret;
+}
+
+static bool load_visit(struct slice name, void *arg)
+{
+	struct load *load = arg;
+
+	load->error = load_one(load, name);
+	if (load->error)
+		log_error("iam", "the account %.*s cannot be read: %s", SLICE_FMT(name),
+			strerror(-load->error));
+	return load->error == 0;
+}
+
+int iam_start(struct iam *iam, struct flow_core *core, const char *accounts_json)
+{
+	struct load load = {.iam = iam, .core = core};
+	int ret = document_list(iam->store, SLICE(NAME_PREFIX), SLICE_NONE, load_visit, &load);
+
+	if (!ret)
+		ret = load.error;
+	if (!ret && accounts_json)
+		ret = iam_seed(iam, core, slice_str(accounts_json));
+	return ret;
+}

@@ -1,0 +1,46 @@
+/* iam/iam_priv.h: the table of identities itself: what iam.c shares with its kin. */
+#ifndef IAM_PRIV_H
+#define IAM_PRIV_H
+
+#include <pthread.h>
+
+#include "iam/iam.h"
+
+#define IAM_SLOTS 4096u
+
+/* What an owner can be found by. */
+enum iam_name_kind { IAM_OWNER_ID, IAM_ACCOUNT, IAM_EMAIL, IAM_USER_ID };
+struct iam_name {
+	struct iam_name *next;
+	enum iam_name_kind kind;
+	char text[256];
+	struct iam_owner owner;
+};
+
+struct iam_account {
+	char number[IAM_ACCOUNT_LEN_MAX + 1];
+	json_t *doc;
+	char stamp[sizeof(((struct document *)NULL)->stamp)];
+};
+
+/* lock guards all but the key, which never changes. Chains are short: tens of thousands of keys. */
+struct iam {
+	struct store *store;
+	pthread_rwlock_t lock;
+	struct iam_account accounts[IAM_ACCOUNTS_MAX]; /* by number */
+	uint32_t account_count;
+	struct iam_credential *credentials[IAM_SLOTS];
+	struct iam_name *names[IAM_SLOTS];
+	uint8_t key[IAM_SECRETS_KEY_BYTES];
+	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+};
+
+/* Everything that a document puts into the table, before it is put in. */
+struct iam_entries {
+	struct iam_credential *credentials;
+	struct iam_name *names;
+};
+int iam_entries_make(struct iam *iam, const json_t *doc, struct iam_entries *ret_entries);
+void iam_entries_free(struct iam_entries *entries);
+
+#endif

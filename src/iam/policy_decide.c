@@ -1,0 +1,325 @@
+/* iam/policy_decide.c: what a compiled policy says to a question. */
+#include "iam/policy_priv.h"
+
+#define VALUES_MAX	   64u
+#define EXPANDED_BYTES_MAX (64 * KIB)
+
+/* A pattern with the request's values in place of its variables. False: one of them has none (or
+ * several), or the text grows too long; the pattern then fits nothing. */
+static bool expand(const struct policy_question *question, struct slice pattern, struct buf *out)
+{
+	while (pattern.len) {
+		const char *begin = memchr(pattern.data, PATTERN_VAR_BEGIN, pattern.len);
+		size_t plain = begin ? (size_t)(begin - pattern.data) : pattern.len;
+		struct slice name, value, preset = SLICE_NONE;
+		ptrdiff_t comma;
+
+		buf_put(out, pattern.data, plain);
+		if (!begin)
+			break;
+		pattern = slice_from(pattern, plain + 1);
+		name = slice_split(&pattern, PATTERN_VAR_END);
+		comma = slice_find(name, SLICE(","));
+		if (comma >= 0) {
+			/* ${key, 'value when there is none'} */
+			preset = slice_trim(slice_from(name, (size_t)comma + 1));
+			name = slice_trim(slice_to(name, (size_t)comma));
+		}
+		if (question->values(question->arg, name, &value, 1) == 1)
+			buf_put_slice(out, value);
+		else if (preset.len >= 2)
+			buf_put(out, preset.data + 1, preset.len - 2);
+		else
+			return false;
+	}
+	return !out->failed;
+}
+
+enum fit { FIT_NO, FIT_YES, FIT_UNKNOWN };
+
+/* Unknown when a variable has no value: an Allow then does not apply, and neither does a Deny, as
+ * IAM has it. */
+static enum fit pattern_fits(const struct policy_question *question,
+	const struct policy_pattern *pattern, struct slice text, bool nocase)
+{
+	struct buf expanded;
+	enum fit fit = FIT_UNKNOWN;
+
+	if (!pattern->has_variable)
+		return policy_glob(pattern->text, text, nocase) ? FIT_YES : FIT_NO;
+	buf_init(&expanded, EXPANDED_BYTES_MAX);
+	if (expand(question, pattern->text, &expanded))
+		fit = policy_glob(buf_slice(&expanded), text, nocase) ? FIT_YES : FIT_NO;
+	buf_free(&expanded);
+	return fit;
+}
+
+#define BARE_BYTES_MAX 1024u
+
+/* IAM's names may leave out the account, and then mean the one of who asks: nobody is asked about
+ * another one's. */
+static struct slice without_account(
+	struct slice pattern, struct slice text, char *buffer, size_t size)
+{
+	static const struct slice start = SLICE("arn:aws:iam::"), bare = SLICE("arn:aws:iam:::");
+	struct slice rest = slice_from(text, MIN(start.len, text.len));
+	int colon = (int)slice_find(rest, SLICE(":"));
+
+	if (!slice_starts(pattern, bare) || !slice_starts(text, start) || colon < 0)
+		return text;
+	rest = slice_from(rest, (size_t)colon + 1);
+	if (bare.len + rest.len > size)
+		return text;
+	memcpy(buffer, bare.data, bare.len);
+	memcpy(buffer + bare.len, rest.data, rest.len);
+	return slice_of(buffer, bare.len + rest.len);
+}
+
+static bool list_fits(const struct policy_question *question, const struct policy_list *list,
+	struct slice text, bool nocase)
+{
+	char bare[BARE_BYTES_MAX];
+	bool found = false;
+
+	if (!list->given)
+		return true;
+	for (uint32_t i = 0; i < list->count && !found; i++) {
+		struct slice asked = without_account(list->items[i].text, text, bare, sizeof(bare));
+		enum fit fit = pattern_fits(question, &list->items[i], asked, nocase);
+
+		if (fit == FIT_UNKNOWN)
+			return false;
+		found = fit == FIT_YES;
+	}
+	return found != list->negated;
+}
+
+/* ---- Who. ---- */
+
+static bool is_digits(struct slice text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (text.data[i] < '0' || text.data[i] > '9')
+			return false;
+	return text.len > 0;
+}
+
+/* The account that an AWS principal names as a whole: its number, or the ARN of its root. */
+static struct slice whole_account(struct slice text)
+{
+	static const struct slice start = SLICE("arn:aws:iam::"), end = SLICE(":root");
+
+	if (slice_starts(text, start) && slice_ends(text, end) && text.len > start.len + end.len)
+		return slice_of(text.data + start.len, text.len - start.len - end.len);
+	if (is_digits(text) || slice_find(text, SLICE(":")) < 0)
+		return text;
+	return SLICE_NONE;
+}
+
+/* A user that is an owner of its own may be named without an account. */
+static bool is_plain_user(struct slice text, struct slice owner)
+{
+	static const struct slice start = SLICE("arn:aws:iam:::user/");
+
+	return owner.len && slice_starts(text, start) &&
+	       slice_eq(slice_from(text, start.len), owner);
+}
+
+static enum policy_decision who_fits(
+	const struct policy_who *who, const struct policy_principal *principal)
+{
+	struct slice account;
+
+	switch (who->kind) {
+	case PRINCIPAL_ANYBODY:
+		/* Nobody means a service with it that allows something to everybody. */
+		return principal->service.len ? POLICY_DECISION_ACCOUNT : POLICY_DECISION_ALLOW;
+	case PRINCIPAL_CANONICAL:
+		if (!principal->owner.len || !slice_eq(who->text, principal->owner))
+			return POLICY_DECISION_NONE;
+		return principal->root ? POLICY_DECISION_ALLOW : POLICY_DECISION_ACCOUNT;
+	case PRINCIPAL_SERVICE:
+		return principal->service.len && slice_eq(who->text, principal->service)
+			       ? POLICY_DECISION_ALLOW
+			       : POLICY_DECISION_NONE;
+	case PRINCIPAL_FEDERATED:
+		return POLICY_DECISION_NONE;
+	case PRINCIPAL_AWS:
+		break;
+	}
+	if (principal->anonymous || principal->service.len)
+		return POLICY_DECISION_NONE;
+	if (slice_eq(who->text, principal->arn) ||
+		(principal->role.len && slice_eq(who->text, principal->role)) ||
+		(principal->user_id.len && slice_eq(who->text, principal->user_id)) ||
+		is_plain_user(who->text, principal->owner))
+		return POLICY_DECISION_ALLOW;
+	account = whole_account(who->text);
+	if (account.len && slice_eq(account, principal->account))
+		return principal->root ? POLICY_DECISION_ALLOW : POLICY_DECISION_ACCOUNT;
+	return POLICY_DECISION_NONE;
+}
+
+static enum policy_decision principal_fits(
+	const struct policy_statement *statement, const struct policy_principal *principal)
+{
+	enum policy_decision best = POLICY_DECISION_NONE;
+
+	for (uint32_t i = 0; i < statement->who_count; i++) {
+		enum policy_decision one = who_fits(&statement->who[i], principal);
+
+		best = one > best ? one : best;
+	}
+	if (statement->not_principal)
+		return best == POLICY_DECISION_NONE ? POLICY_DECISION_ALLOW : POLICY_DECISION_NONE;
+	return best;
+}
+
+/* ---- Conditions. ---- */
+
+/* Whether one value of the request is one of the condition's. */
+static bool value_fits(const struct policy_question *question,
+	const struct policy_condition *condition, struct slice value)
+{
+	for (uint32_t i = 0; i < condition->value_count; i++) {
+		const struct policy_pattern *wanted = &condition->values[i];
+		struct buf expanded;
+		bool fits;
+
+		if (!wanted->has_variable) {
+			if (policy_compare(condition->op, wanted->text, value))
+				return true;
+			continue;
+		}
+		buf_init(&expanded, EXPANDED_BYTES_MAX);
+		fits = expand(question, wanted->text, &expanded) &&
+		       policy_compare(condition->op, buf_slice(&expanded), value);
+		buf_free(&expanded);
+		if (fits)
+			return true;
+	}
+	return false;
+}
+
+static bool condition_holds(
+	const struct policy_question *question, const struct policy_condition *condition)
+{
+	struct slice values[VALUES_MAX];
+	uint32_t count = question->values(question->arg, condition->key, values, VALUES_MAX);
+	uint32_t fitting = 0;
+
+	if (condition->op == OP_NULL)
+		return value_fits(question, condition, count ? SLICE("false") : SLICE("true"));
+	if (!count) {
+		if (condition->if_exists || condition->quantifier == QUANTIFIER_ALL)
+			return true;
+		return condition->negated && condition->quantifier == QUANTIFIER_NONE;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		fitting += value_fits(question, condition, values[i]) ? 1 : 0;
+	switch (condition->quantifier) {
+	case QUANTIFIER_ALL:
+		return condition->negated ? fitting == 0 : fitting == count;
+	case QUANTIFIER_ANY:
+		return condition->negated ? fitting < count : fitting > 0;
+	case QUANTIFIER_NONE:
+		break;
+	}
+	return condition->negated ? fitting == 0 : fitting > 0;
+}
+
+/* ---- Statements. ---- */
+
+static enum policy_decision statement_says(const struct policy *policy,
+	const struct policy_statement *statement, const struct policy_question *question)
+{
+	enum policy_decision who = POLICY_DECISION_ALLOW;
+
+	if (policy->kind != POLICY_IDENTITY)
+		who = principal_fits(statement, question->principal);
+	if (who == POLICY_DECISION_NONE ||
+		!list_fits(question, &statement->actions, question->action, true) ||
+		!list_fits(question, &statement->resources, question->resource, false))
+		return POLICY_DECISION_NONE;
+	for (uint32_t i = 0; i < statement->condition_count; i++)
+		if (!condition_holds(question, &statement->conditions[i]))
+			return POLICY_DECISION_NONE;
+	return statement->deny ? POLICY_DECISION_DENY : who;
+}
+
+enum policy_decision policy_decide(
+	const struct policy *policy, const struct policy_question *question)
+{
+	enum policy_decision decision = POLICY_DECISION_NONE;
+
+	if (!policy)
+		return POLICY_DECISION_NONE;
+	for (const struct policy_statement *at = policy->statements; at; at = at->next) {
+		enum policy_decision one = statement_says(policy, at, question);
+
+		if (one == POLICY_DECISION_DENY)
+			return POLICY_DECISION_DENY;
+		decision = one > decision ? one : decision;
+	}
+	return decision;
+}
+
+/* ---- Public or not. ---- */
+
+/* Keys whose fixed values are known to be of somebody. */
+static bool narrows(const struct policy_condition *condition)
+{
+	static const struct slice keys[] = {SLICE("aws:sourceip"), SLICE("aws:sourcearn"),
+		SLICE("aws:sourcevpc"), SLICE("aws:sourcevpce"), SLICE("aws:sourceaccount"),
+		SLICE("aws:sourceowner"), SLICE("aws:principalorgid"), SLICE("aws:principalarn"),
+		SLICE("aws:principalaccount"), SLICE("aws:userid"), SLICE("s3:dataaccesspointarn"),
+		SLICE("s3:dataaccesspointaccount")};
+
+	if (condition->negated || condition->if_exists || condition->op == OP_NULL ||
+		condition->quantifier == QUANTIFIER_ALL ||
+		!slice_among(condition->key, keys, sizeof(keys) / sizeof(keys[0])))
+		return false;
+	for (uint32_t i = 0; i < condition->value_count; i++) {
+		struct slice text = condition->values[i].text;
+
+		if (condition->values[i].has_variable || !text.len ||
+			memchr(text.data, PATTERN_ANY, text.len) ||
+			memchr(text.data, PATTERN_ONE, text.len) || slice_ends(text, SLICE("/0")))
+			return false;
+	}
+	return true;
+}
+
+bool policy_is_public(const struct policy *policy)
+{
+	for (const struct policy_statement *at = policy->statements; at; at = at->next) {
+		bool anybody = at->not_principal, narrow = false;
+
+		for (uint32_t i = 0; i < at->who_count; i++)
+			anybody |= at->who[i].kind == PRINCIPAL_ANYBODY;
+		for (uint32_t i = 0; i < at->condition_count; i++)
+			narrow |= narrows(&at->conditions[i]);
+		if (!at->deny && anybody && !narrow)
+			return true;
+	}
+	return false;
+}
+
+bool policy_is_of_bucket(const struct policy *policy, struct slice bucket)
+{
+	for (const struct policy_statement *at = policy->statements; at; at = at->next)
+		for (uint32_t i = 0; i < at->resources.count; i++) {
+			struct slice rest = at->resources.items[i].text, name;
+
+			if (at->resources.items[i].has_variable ||
+				(rest.len && rest.data[0] == PATTERN_ANY))
+				continue;
+			for (int part = 0; part < 5; part++)
+				slice_split(&rest, ':');
+			name = slice_split(&rest, '/');
+			/* "bucket*" reaches into the bucket without a slash of its own. */
+			if (!policy_glob(name, bucket, false))
+				return false;
+		}
+	return true;
+}

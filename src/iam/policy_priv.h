@@ -1,0 +1,95 @@
+/* iam/policy_priv.h: what compiling (policy.c) and deciding (policy_decide.c, policy_text.c) share.
+ */
+#ifndef POLICY_PRIV_H
+#define POLICY_PRIV_H
+
+#include "base/mem_arena.h"
+#include "codec/codec.h"
+#include "document/json.h"
+#include "iam/policy.h"
+
+/* A text to match against. Compiled, a "*" and a "?" that mean any text and any character are the
+ * bytes below, and a variable stands between two others; bytes that a policy itself cannot have. */
+#define PATTERN_ANY	  '\x01'
+#define PATTERN_ONE	  '\x02'
+#define PATTERN_VAR_BEGIN '\x03'
+#define PATTERN_VAR_END	  '\x04'
+
+struct policy_pattern {
+	struct slice text;
+	bool has_variable;
+};
+
+enum policy_operator {
+	OP_STRING_EQUALS,
+	OP_STRING_EQUALS_NOCASE,
+	OP_STRING_LIKE,
+	OP_NUMERIC_EQUALS,
+	OP_NUMERIC_LESS,
+	OP_NUMERIC_LESS_EQUALS,
+	OP_NUMERIC_GREATER,
+	OP_NUMERIC_GREATER_EQUALS,
+	OP_DATE_EQUALS,
+	OP_DATE_LESS,
+	OP_DATE_LESS_EQUALS,
+	OP_DATE_GREATER,
+	OP_DATE_GREATER_EQUALS,
+	OP_BOOL,
+	OP_BINARY_EQUALS,
+	OP_IP_ADDRESS,
+	OP_ARN_LIKE,
+	OP_NULL,
+};
+enum policy_quantifier { QUANTIFIER_NONE, QUANTIFIER_ANY, QUANTIFIER_ALL };
+
+struct policy_condition {
+	enum policy_operator op;
+	enum policy_quantifier quantifier;
+	bool negated, if_exists;
+	struct slice key;
+	struct policy_pattern *values;
+	uint32_t value_count;
+};
+
+enum principal_kind {
+	PRINCIPAL_ANYBODY,
+	PRINCIPAL_AWS,
+	PRINCIPAL_CANONICAL,
+	PRINCIPAL_SERVICE,
+	PRINCIPAL_FEDERATED
+};
+struct policy_who {
+	enum principal_kind kind;
+	struct slice text;
+};
+
+struct policy_list {
+	struct policy_pattern *items;
+	uint32_t count;
+	bool negated; /* NotAction, NotResource */
+	bool given;
+};
+struct policy_statement {
+	struct policy_statement *next;
+	struct slice sid;
+	bool deny;
+	bool not_principal;
+	struct policy_who *who;
+	uint32_t who_count;
+	struct policy_list actions, resources;
+	struct policy_condition *conditions;
+	uint32_t condition_count;
+};
+struct policy {
+	enum policy_kind kind;
+	struct policy_statement *statements;
+};
+
+/* Whether text is what the pattern, without variables, says. */
+bool policy_glob(struct slice pattern, struct slice text, bool nocase);
+/* Whether a value of a request is what the condition's value says. */
+bool policy_compare(enum policy_operator op, struct slice wanted, struct slice value);
+/* Numbers, dates and addresses that a condition is to compare with: whether they are ones. */
+bool policy_value_valid(enum policy_operator op, struct slice wanted);
+
+#endif

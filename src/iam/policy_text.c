@@ -1,0 +1,216 @@
+/* iam/policy_text.c: comparing as a policy's operators do: texts with wildcards, numbers, dates,
+ * addresses. */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "iam/policy_priv.h"
+
+static bool same_byte(char a, char b, bool nocase)
+{
+	return a == b || (nocase && tolower((unsigned char)a) == tolower((unsigned char)b));
+}
+
+/* The last "*" is where a mismatch goes back to: no more than pattern times text steps. */
+bool policy_glob(struct slice pattern, struct slice text, bool nocase)
+{
+	size_t p = 0, t = 0, star = SIZE_MAX, star_text = 0;
+
+	while (t < text.len) {
+		if (p < pattern.len && pattern.data[p] == PATTERN_ANY) {
+			star = p++;
+			star_text = t;
+		} else if (p < pattern.len &&
+			   (pattern.data[p] == PATTERN_ONE ||
+				   same_byte(pattern.data[p], text.data[t], nocase))) {
+			p++;
+			t++;
+		} else if (star != SIZE_MAX) {
+			p = star + 1;
+			t = ++star_text;
+		} else {
+			return false;
+		}
+	}
+	while (p < pattern.len && pattern.data[p] == PATTERN_ANY)
+		p++;
+	return p == pattern.len;
+}
+
+static bool parse_number(struct slice text, double *ret_number)
+{
+	char copy[40], *end;
+
+	text = slice_trim(text);
+	if (!text.len || slice_copy_str(text, copy, sizeof(copy)))
+		return false;
+	for (size_t i = 0; i < text.len; i++)
+		if (!strchr("0123456789+-.eE", copy[i]))
+			return false;
+	*ret_number = strtod(copy, &end);
+	return *end == '\0' && isfinite(*ret_number);
+}
+
+/* A date as ISO 8601 writes it, the time of day may be missing, or seconds since 1970. */
+static bool parse_date(struct slice text, double *ret_ms)
+{
+	char whole[32];
+	int64_t ms;
+
+	text = slice_trim(text);
+	if (date_iso_parse(text, &ms) == 0) {
+		*ret_ms = (double)ms;
+		return true;
+	}
+	if (text.len == 10 && slice_copy_str(text, whole, sizeof(whole)) == 0) {
+		memcpy(whole + 10, "T00:00:00Z", sizeof("T00:00:00Z"));
+		if (date_iso_parse(slice_str(whole), &ms) == 0) {
+			*ret_ms = (double)ms;
+			return true;
+		}
+	}
+	if (!parse_number(text, ret_ms))
+		return false;
+	*ret_ms *= 1000;
+	return true;
+}
+
+struct address {
+	uint8_t bytes[16];
+	uint32_t bits; /* of the address: 32 or 128 */
+	uint32_t prefix;
+};
+
+static bool parse_address(struct slice text, struct address *ret_address)
+{
+	struct slice rest = text, host = slice_split(&rest, '/');
+	char copy[INET6_ADDRSTRLEN];
+	uint64_t prefix;
+
+	if (slice_copy_str(host, copy, sizeof(copy)))
+		return false;
+	if (inet_pton(AF_INET, copy, ret_address->bytes) == 1)
+		ret_address->bits = 32;
+	else if (inet_pton(AF_INET6, copy, ret_address->bytes) == 1)
+		ret_address->bits = 128;
+	else
+		return false;
+	ret_address->prefix = ret_address->bits;
+	if (!rest.data)
+		return true;
+	if (slice_to_u64(rest, &prefix) || prefix > ret_address->bits)
+		return false;
+	ret_address->prefix = (uint32_t)prefix;
+	return true;
+}
+
+/* An IPv4 address that came in over an IPv6 socket is the IPv4 address. */
+static void unmap_address(struct address *address)
+{
+	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+	if (address->bits != 128 || memcmp(address->bytes, mapped, sizeof(mapped)) != 0)
+		return;
+	memmove(address->bytes, address->bytes + 12, 4);
+	address->bits = 32;
+}
+
+static bool address_within(struct slice network_text, struct slice address_text)
+{
+	struct address network, address;
+
+	if (!parse_address(network_text, &network) || !parse_address(address_text, &address))
+		return false;
+	unmap_address(&address);
+	if (network.bits != address.bits)
+		return false;
+	for (uint32_t bit = 0; bit < network.prefix; bit++)
+		if ((network.bytes[bit / 8] ^ address.bytes[bit / 8]) >> (7 - bit % 8) & 1)
+			return false;
+	return true;
+}
+
+/* ARNs are compared part by part, so that a "*" reaches over no colon but in the last. */
+static bool arn_like(struct slice pattern, struct slice arn)
+{
+	for (int part = 0; part < 5; part++) {
+		if (!pattern.data || !arn.data)
+			return false;
+		if (!policy_glob(slice_split(&pattern, ':'), slice_split(&arn, ':'), false))
+			return false;
+	}
+	return pattern.data && arn.data && policy_glob(pattern, arn, false);
+}
+
+static bool compare_numbers(enum policy_operator op, double wanted, double value)
+{
+	switch (op) {
+	case OP_NUMERIC_LESS:
+	case OP_DATE_LESS:
+		return value < wanted;
+	case OP_NUMERIC_LESS_EQUALS:
+	case OP_DATE_LESS_EQUALS:
+		return value <= wanted;
+	case OP_NUMERIC_GREATER:
+	case OP_DATE_GREATER:
+		return value > wanted;
+	case OP_NUMERIC_GREATER_EQUALS:
+	case OP_DATE_GREATER_EQUALS:
+		return value >= wanted;
+	default:
+		/* Neither is less: the same, said without comparing floats for equality. */
+		return !(value < wanted) && !(value > wanted);
+	}
+}
+
+static bool is_numeric(enum policy_operator op)
+{
+	return op >= OP_NUMERIC_EQUALS && op <= OP_NUMERIC_GREATER_EQUALS;
+}
+
+static bool is_date(enum policy_operator op)
+{
+	return op >= OP_DATE_EQUALS && op <= OP_DATE_GREATER_EQUALS;
+}
+
+bool policy_compare(enum policy_operator op, struct slice wanted, struct slice value)
+{
+	double a, b;
+
+	if (is_numeric(op))
+		return parse_number(wanted, &a) && parse_number(value, &b) &&
+		       compare_numbers(op, a, b);
+	if (is_date(op))
+		return parse_date(wanted, &a) && parse_date(value, &b) && compare_numbers(op, a, b);
+	switch (op) {
+	case OP_STRING_EQUALS_NOCASE:
+	case OP_BOOL:
+		return slice_eq_nocase(wanted, value);
+	case OP_STRING_LIKE:
+		return policy_glob(wanted, value, false);
+	case OP_IP_ADDRESS:
+		return address_within(wanted, value);
+	case OP_ARN_LIKE:
+		return arn_like(wanted, value);
+	default:
+		return slice_eq(wanted, value);
+	}
+}
+
+bool policy_value_valid(enum policy_operator op, struct slice wanted)
+{
+	struct address address;
+	double number;
+
+	if (is_numeric(op))
+		return parse_number(wanted, &number);
+	if (is_date(op))
+		return parse_date(wanted, &number);
+	if (op == OP_IP_ADDRESS)
+		return parse_address(wanted, &address);
+	if (op == OP_BOOL || op == OP_NULL)
+		return slice_eq_nocase(wanted, SLICE("true")) ||
+		       slice_eq_nocase(wanted, SLICE("false"));
+	return true;
+}

@@ -1,0 +1,74 @@
+/* iam/token.c: tokens of sessions as sealed JSON. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "iam/iam.h"
+
+#define ABOUT SLICE("session token")
+
+int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *out)
+{
+	const struct iam_session *session = &token->session;
+	json_t *object = json_object();
+	char *text;
+	int ret;
+
+	ret = json_member_set_text(object, "k", token->access_key);
+	ret |= json_member_set_text(object, "s", token->secret);
+	ret |= json_member_set_text(object, "a", session->account);
+	ret |= json_member_set_text(object, "u", session->user);
+	ret |= json_member_set_text(object, "r", session->role);
+	ret |= json_member_set_text(object, "n", session->name);
+	ret |= json_member_set_text(object, "p", session->policy);
+	if (token->bucket.len)
+		ret |= json_member_set_text(object, "b", token->bucket);
+	if (token->read_only)
+		ret |= json_object_set_new(object, "o", json_true());
+	ret |= json_object_set_new(object, "e", json_integer(token->expires_ms));
+	text = ret ? NULL : json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	if (!text)
+		return -ENOMEM;
+	ret = iam_seal(iam, ABOUT, slice_str(text), out);
+	secret_wipe(text, strlen(text));
+	free(text);
+	return ret;
+}
+
+static struct slice keep(struct mem_arena *arena, const json_t *object, const char *name)
+{
+	return mem_arena_copy(arena, json_member_text(object, name));
+}
+
+int iam_token_open(
+	struct iam *iam, struct slice sealed, struct mem_arena *arena, struct iam_token *ret_token)
+{
+	struct buf text;
+	json_t *object;
+	int ret;
+
+	if (sealed.len > IAM_TOKEN_LEN_MAX)
+		return -EBADMSG;
+	buf_init(&text, IAM_TOKEN_LEN_MAX);
+	ret = iam_unseal(iam, ABOUT, sealed, &text);
+	object = ret ? NULL : json_loadb(text.data, text.len, 0, NULL);
+	if (text.data)
+		secret_wipe(text.data, text.len);
+	buf_free(&text);
+	if (ret)
+		return ret;
+	*ret_token = (struct iam_token){
+		.access_key = keep(arena, object, "k"),
+		.secret = keep(arena, object, "s"),
+		.expires_ms = json_member_number(object, "e"),
+		.session = {.account = keep(arena, object, "a"),
+			.user = keep(arena, object, "u"),
+			.role = keep(arena, object, "r"),
+			.name = keep(arena, object, "n"),
+			.policy = keep(arena, object, "p")},
+		.bucket = keep(arena, object, "b"),
+		.read_only = json_is_true(json_object_get(object, "o")),
+	};
+	json_decref(object);
+	return ret_token->bucket.data && ret_token->secret.data ? 0 : -ENOMEM;
+}

@@ -1,0 +1,551 @@
+/* s3/op/complete_multipart_upload.c: CompleteMultipartUpload: joins parts into the object, which is
+ * seen whole or not at all. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/lifecycle.h"
+#include "s3/multipart.h"
+#include "s3/notification.h"
+#include "s3/sse.h"
+#include "s3/versions.h"
+
+struct part {
+	uint32_t number;
+	struct slice etag;     /* as the client knows it */
+	struct slice checksum; /* base64; empty: not said */
+	struct store_get *get;
+	const struct store_meta *meta;
+};
+
+struct completion {
+	struct part *parts;
+	uint32_t count;
+	uint64_t bytes;
+};
+
+/* ---- What the client says. ---- */
+
+static const struct s3_error *parse_part(
+	struct s3_call *call, const struct s3_xml *node, enum checksum_kind kind, struct part *part)
+{
+	char element[32];
+	uint64_t number;
+
+	if (!slice_eq(node->name, SLICE("Part")) ||
+		slice_to_u64(slice_trim(s3_xml_text(node, "PartNumber")), &number) ||
+		!s3_xml_child(node, "ETag"))
+		return s3_error_at(S3_E_MALFORMED_XML);
+	if (number < 1 || number > S3_PARTS_MAX)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"PartNumber must be between 1 and %u, inclusive", S3_PARTS_MAX);
+	snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(checksum_name(kind)));
+	*part = (struct part){.number = (uint32_t)number,
+		.etag = s3_xml_text(node, "ETag"),
+		.checksum = s3_xml_text(node, element)};
+	return NULL;
+}
+
+static const struct s3_error *parse(
+	struct s3_call *call, enum checksum_kind kind, struct completion *completion)
+{
+	const struct s3_sums no_sums = {
+		.payload_sha256 = call->signing.payload == S3_PAYLOAD_SHA256};
+	const struct s3_error *error;
+	struct s3_xml *root;
+	struct slice body;
+	int ret;
+
+	/* x-amz-checksum-… of this request is the object's, not this document's. */
+	error = s3_read_body(call, &no_sums, &body);
+	if (error)
+		return error;
+	ret = s3_xml_parse(body, &call->arena, &root);
+	if (ret == -ENOMEM)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (ret || !slice_eq(root->name, SLICE("CompleteMultipartUpload")) || !root->child)
+		return s3_error_at(S3_E_MALFORMED_XML);
+	completion->parts = mem_arena_get(&call->arena, S3_PARTS_MAX * sizeof(*completion->parts));
+	if (!completion->parts)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	for (const struct s3_xml *node = root->child; node; node = node->next) {
+		struct part *part = &completion->parts[completion->count];
+
+		if (completion->count == S3_PARTS_MAX)
+			return s3_error_at(S3_E_MALFORMED_XML);
+		error = parse_part(call, node, kind, part);
+		if (error)
+			return error;
+		if (completion->count && part->number <= part[-1].number)
+			return s3_error_at(S3_E_INVALID_PART_ORDER);
+		completion->count++;
+	}
+	return NULL;
+}
+
+/* ---- What there is. ---- */
+
+static const struct s3_error *bad_part(struct s3_call *call, const struct part *part)
+{
+	char number[12];
+	int len = snprintf(number, sizeof(number), "%u", part->number);
+
+	s3_fail_detail(call, "PartNumber", slice_of(number, (size_t)len));
+	s3_fail_detail(call, "ETag", part->etag);
+	return s3_error_at(S3_E_INVALID_PART);
+}
+
+static const struct s3_error *open_part(
+	struct s3_call *call, const struct s3_upload *upload, struct part *part)
+{
+	char name[S3_UPLOAD_NAME_MAX], text[CHECKSUM_TEXT_LEN_MAX];
+	bool ignored;
+	int ret;
+
+	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, part->number, name), &part->get, &ignored);
+	if (ret == -ENOENT)
+		return bad_part(call, part);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	part->meta = store_get_meta(part->get);
+	if (!s3_etag_matches(part->etag, part->meta->etag))
+		return bad_part(call, part);
+	if (part->checksum.len && part->meta->checksum_type == upload->kind &&
+		!slice_eq(part->checksum, slice_of(text, base64_encode(part->meta->checksum,
+								 part->meta->checksum_len, text))))
+		return bad_part(call, part);
+	return NULL;
+}
+
+static const struct s3_error *open_parts(
+	struct s3_call *call, const struct s3_upload *upload, struct completion *completion)
+{
+	for (uint32_t i = 0; i < completion->count; i++) {
+		struct part *part = &completion->parts[i];
+		const struct s3_error *error = open_part(call, upload, part);
+
+		if (error)
+			return error;
+		if (i + 1 < completion->count && part->meta->bytes < S3_PART_BYTES_MIN)
+			return s3_error_at(S3_E_ENTITY_TOO_SMALL);
+		completion->bytes += part->meta->bytes;
+	}
+	return completion->bytes > LIMIT_OBJECT_BYTES_MAX ? s3_error_at(S3_E_ENTITY_TOO_LARGE)
+							  : NULL;
+}
+
+/* What was open is not what is there any more: the upload ended meanwhile, or a part was uploaded
+ * again. */
+static const struct s3_error *adopt_failed(
+	struct s3_call *call, const struct s3_upload *upload, int error)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct store_get *get;
+	bool ignored;
+
+	if (error == -EFBIG)
+		return s3_fail(call, S3_E_ENTITY_TOO_LARGE,
+			"The upload has more parts than the store's log can take at once.");
+	if (error != -ESTALE)
+		return s3_fail_errno(call, error);
+	s3_fail_detail(call, "UploadId", slice_str(upload->id));
+	error = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
+	if (error)
+		return error == -ENOENT ? s3_error_at(S3_E_NO_SUCH_UPLOAD)
+					: s3_fail_errno(call, error);
+	store_get_close(get);
+	return s3_error_at(S3_E_INVALID_PART);
+}
+
+static void close_parts(struct completion *completion)
+{
+	for (uint32_t i = 0; i < completion->count; i++)
+		if (completion->parts[i].get)
+			store_get_close(completion->parts[i].get);
+}
+
+/* ---- What it becomes. ---- */
+
+/* The MD5 of the parts' MD5s, and their number. A part that has no MD5 counts by its ETag's text.
+ */
+static void add_etag(struct md5 *md5, struct slice etag)
+{
+	uint8_t digest[MD5_BYTES];
+
+	if (hex_decode(etag, digest, sizeof(digest)) == 0)
+		md5_update(md5, digest, sizeof(digest));
+	else
+		md5_update(md5, etag.data, etag.len);
+}
+
+static void end_etag(struct md5 *md5, uint32_t count, struct store_meta *meta)
+{
+	uint8_t digest[MD5_BYTES];
+
+	md5_final(md5, digest);
+	hex_encode(digest, sizeof(digest), meta->etag);
+	snprintf(meta->etag + 2 * MD5_BYTES, sizeof(meta->etag) - 2 * MD5_BYTES, "-%u", count);
+}
+
+static void join_etags(const struct completion *completion, struct store_meta *meta)
+{
+	struct md5 md5;
+
+	md5_init(&md5);
+	for (uint32_t i = 0; i < completion->count; i++)
+		add_etag(&md5, slice_str(completion->parts[i].meta->etag));
+	end_etag(&md5, completion->count, meta);
+}
+
+/* The checksum of the parts' checksums. */
+static const struct s3_error *join_checksums(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	struct checksum sum;
+
+	checksum_init(&sum, upload->kind);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		const struct store_meta *part = completion->parts[i].meta;
+
+		if (part->checksum_type != upload->kind)
+			return bad_part(call, &completion->parts[i]);
+		checksum_update(&sum, part->checksum, part->checksum_len);
+	}
+	meta->checksum_type = (uint8_t)upload->kind;
+	meta->checksum_flags |= S3_FLAG_COMPOSITE;
+	meta->checksum_len = (uint8_t)checksum_final(&sum, meta->checksum);
+	return NULL;
+}
+
+/* x-amz-checksum-… and x-amz-mp-object-size of this request, held against the object. */
+static const struct s3_error *check_whole(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice value =
+		s3_call_header(call, checksum_header((enum checksum_kind)meta->checksum_type));
+	struct slice size = s3_call_header(call, SLICE("x-amz-mp-object-size"));
+	uint64_t bytes;
+
+	if (size.len && (slice_to_u64(size, &bytes) || bytes != meta->bytes))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The provided 'x-amz-mp-object-size' header does not match what was "
+			"computed.");
+	if (value.len && !slice_eq(value, s3_checksum_text(call, meta)))
+		return s3_fail(call, S3_E_BAD_DIGEST,
+			"The checksum you specified did not match the calculated checksum.");
+	return NULL;
+}
+
+/* The whole's CRCs out of the parts'; nothing is read. */
+static const struct s3_error *join_crcs(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	const struct store_meta *first = completion->parts[0].meta;
+
+	meta->crc64 = first->crc64;
+	memcpy(meta->checksum, first->checksum, first->checksum_len);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		const struct store_meta *part = completion->parts[i].meta;
+
+		if (upload->kind != CHECKSUM_CRC64NVME && part->checksum_type != upload->kind)
+			return bad_part(call, &completion->parts[i]);
+		if (!i)
+			continue;
+		meta->crc64 = crc64nvme_join(meta->crc64, part->crc64, part->bytes);
+		if (upload->kind != CHECKSUM_CRC64NVME)
+			checksum_join(upload->kind, meta->checksum, part->checksum, part->bytes);
+	}
+	if (upload->kind == CHECKSUM_CRC64NVME)
+		s3_crc64_digest(meta->crc64, meta->checksum);
+	meta->checksum_type = (uint8_t)upload->kind;
+	meta->checksum_len = (uint8_t)checksum_bytes(upload->kind);
+	return NULL;
+}
+
+static const struct s3_error *join(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	const struct s3_error *error;
+
+	meta->bytes = completion->bytes;
+	join_etags(completion, meta);
+	if (upload->composite)
+		error = join_checksums(call, upload, completion, meta);
+	else
+		error = join_crcs(call, upload, completion, meta);
+	return error ? error : check_whole(call, meta);
+}
+
+/* Parts that the client did not name: once the record is gone nobody would find them, so they end
+ * in the same commit. */
+struct unnamed {
+	struct s3_call *call;
+	const struct completion *completion;
+	struct store_put *put;
+	uint32_t idx; /* into the named parts, which come in the same order */
+	char last[S3_UPLOAD_NAME_MAX];
+	int ret;
+};
+
+static void unnamed_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct unnamed *unnamed = arg;
+	const struct completion *completion = unnamed->completion;
+	struct slice digits = slice_from(entry->key, entry->key.len - strlen("00001"));
+	struct store_get *get;
+	uint64_t number = 0;
+	bool ignored;
+
+	slice_copy_str(entry->key, unnamed->last, sizeof(unnamed->last));
+	slice_to_u64(digits, &number);
+	while (unnamed->idx < completion->count && completion->parts[unnamed->idx].number < number)
+		unnamed->idx++;
+	if (unnamed->ret || (unnamed->idx < completion->count &&
+				    completion->parts[unnamed->idx].number == number))
+		return;
+	unnamed->ret = store_get_open(
+		unnamed->call->s3->store, SLICE(S3_UPLOADS_BUCKET), entry->key, &get, &ignored);
+	if (unnamed->ret)
+		return;
+	unnamed->ret = store_put_drop(unnamed->put, SLICE(S3_UPLOADS_BUCKET), entry->key, get);
+	store_get_close(get);
+}
+
+static int drop_unnamed(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_put *put)
+{
+	struct unnamed unnamed = {.call = call, .completion = completion, .put = put};
+	char name[S3_UPLOAD_NAME_MAX];
+	struct slice prefix = s3_upload_name(call->bucket, upload->id, 1, name);
+	bool more = true;
+	int ret = 0;
+
+	prefix.len -= strlen("00001");
+	while (more && !ret) {
+		const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+			.prefix = prefix,
+			.after = slice_str(unnamed.last),
+			.entries_max = LIMIT_LIST_KEYS_MAX};
+
+		ret = store_list(call->s3->store, &opts, unnamed_visit, &unnamed, &more);
+		ret = ret ? ret : unnamed.ret;
+	}
+	return ret == -ENOENT ? -ESTALE : ret;
+}
+
+/* The parts' bodies become the object's, and all else of the upload ends with them. */
+static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_put *put)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	int ret = 0;
+
+	for (uint32_t i = 0; i < completion->count && !ret; i++) {
+		const struct part *part = &completion->parts[i];
+
+		ret = store_put_adopt(put, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, upload->id, part->number, name), part->get);
+	}
+	if (!ret)
+		ret = drop_unnamed(call, upload, completion, put);
+	if (!ret)
+		ret = store_put_drop(put, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, upload->id, 0, name), upload->get);
+	return ret ? adopt_failed(call, upload, ret) : NULL;
+}
+
+/* What GetObjectAttributes tells of parts whose sums make the whole's. */
+static void put_part_sums(
+	const struct s3_upload *upload, const struct completion *completion, struct buf *out)
+{
+	size_t len = BASE64_LEN(checksum_bytes(upload->kind));
+	char text[CHECKSUM_TEXT_LEN_MAX];
+
+	if (!upload->composite || out->len + len * completion->count > S3_META_BYTES_MAX / 2)
+		return;
+	buf_put(out, S3_PART_SUMS_HEADER, sizeof(S3_PART_SUMS_HEADER));
+	for (uint32_t i = 0; i < completion->count; i++) {
+		const struct store_meta *part = completion->parts[i].meta;
+
+		buf_put(out, text, base64_encode(part->checksum, part->checksum_len, text));
+	}
+	buf_put(out, "", 1);
+}
+
+/* The upload's headers, and how long its parts were. */
+static const struct s3_error *keep_headers(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	struct slice kept;
+	struct buf out;
+	size_t plain_len;
+
+	buf_init(&out, 8 * LIMIT_HTTP_HEAD_BYTES_MAX + 24 * S3_PARTS_MAX);
+	buf_put(&out, upload->meta->headers, upload->meta->headers_len);
+	buf_put(&out, S3_UPLOAD_HEADER, sizeof(S3_UPLOAD_HEADER));
+	buf_put(&out, upload->id, sizeof(upload->id));
+	plain_len = out.len;
+	buf_put(&out, S3_PARTS_HEADER, sizeof(S3_PARTS_HEADER));
+	for (uint32_t i = 0, run; i < completion->count; i += run) {
+		uint64_t bytes = completion->parts[i].meta->bytes;
+
+		for (run = 1; i + run < completion->count; run++)
+			if (completion->parts[i + run].meta->bytes != bytes)
+				break;
+		buf_printf(&out, "%s%llu*%u", i ? "," : "", (unsigned long long)bytes, run);
+	}
+	buf_put(&out, "", 1);
+	put_part_sums(upload, completion, &out);
+	kept = buf_slice(&out);
+	/* Thousands of parts of as many lengths are more than a record holds: the object then
+	 * cannot be read by its parts. */
+	if (kept.len > S3_META_BYTES_MAX)
+		kept = slice_to(kept, plain_len);
+	kept = mem_arena_copy(&call->arena, kept);
+	meta->headers = kept.data;
+	meta->headers_len = (uint32_t)kept.len;
+	if (out.failed)
+		kept = SLICE_NONE;
+	buf_free(&out);
+	return kept.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+}
+
+static const struct s3_error *store_object(struct s3_call *call, const struct s3_upload *upload,
+	const struct completion *completion, struct store_meta *meta)
+{
+	const struct store_put_opts opts = {
+		.bucket = call->bucket, .key = call->key, .bytes = UINT64_MAX};
+	struct s3_write_condition condition;
+	const struct s3_error *error;
+	struct store_put *put;
+	int ret;
+
+	error = s3_write_condition_parse(call, &condition);
+	if (error)
+		return error;
+	ret = store_put_open(call->s3->store, &opts, &put);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	meta->checksum_flags = upload->meta->checksum_flags;
+	error = keep_headers(call, upload, completion, meta);
+	if (!error)
+		error = join(call, upload, completion, meta);
+	if (!error)
+		error = adopt(call, upload, completion, put);
+	if (error) {
+		store_put_abort(put);
+		return error;
+	}
+	ret = store_put_commit(put, meta,
+		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	if (ret == -ESTALE || ret == -EFBIG)
+		return adopt_failed(call, upload, ret);
+	return ret ? s3_write_failed(call, &condition, ret) : NULL;
+}
+
+static const struct s3_error *answer(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice host = s3_call_header(call, SLICE("host"));
+	struct buf xml;
+
+	s3_answer_version(call, meta);
+	s3_lifecycle_answer(call, meta);
+	s3_xml_begin(&xml, "CompleteMultipartUploadResult");
+	buf_put_str(&xml, "<Location>http://");
+	if (utf8_is_valid(host))
+		xml_escape(host, &xml);
+	buf_put(&xml, "/", 1);
+	xml_escape(call->bucket, &xml);
+	buf_put(&xml, "/", 1);
+	uri_encode(call->key, URI_KEEP_SLASH, &xml);
+	buf_put_str(&xml, "</Location>");
+	xml_element("Bucket", call->bucket, &xml);
+	xml_element("Key", call->key, &xml);
+	s3_xml_etag(&xml, meta->etag);
+	s3_xml_checksum(&xml, meta);
+	s3_xml_end(&xml, "CompleteMultipartUploadResult");
+	return s3_answer_xml(call, 200, &xml);
+}
+
+/* ---- Once more. ---- */
+
+/* The parts as the client says them make the ETag of what is there. */
+static bool is_same(const struct completion *completion, const struct store_meta *meta)
+{
+	struct store_meta said = {0};
+	struct md5 md5;
+
+	md5_init(&md5);
+	for (uint32_t i = 0; i < completion->count; i++) {
+		struct slice etag = slice_trim(completion->parts[i].etag);
+
+		if (etag.len > 1 && etag.data[0] == '"' && etag.data[etag.len - 1] == '"')
+			etag = slice_of(etag.data + 1, etag.len - 2);
+		add_etag(&md5, etag);
+	}
+	end_etag(&md5, completion->count, &said);
+	return strcmp(said.etag, meta->etag) == 0;
+}
+
+/* A client that did not hear the answer asks again: while the object that the upload made is the
+ * key's, it hears the same. Anything else has not_there said. */
+static const struct s3_error *complete_again(struct s3_call *call, const struct s3_error *not_there)
+{
+	const struct slice detail = call->detail;
+	struct completion completion = {0};
+	const struct s3_error *error = not_there;
+	const struct store_meta *meta;
+	struct slice id = SLICE_NONE;
+	struct store_get *get;
+	struct s3_sse sse;
+	bool ignored;
+
+	s3_call_param(call, SLICE("uploadId"), &id);
+	if (store_get_open(call->s3->store, call->bucket, call->key, &get, &ignored))
+		return error;
+	meta = store_get_meta(get);
+	if (slice_eq(s3_meta_hidden(
+			     slice_of(meta->headers, meta->headers_len), SLICE(S3_UPLOAD_HEADER)),
+		    id) &&
+		!parse(call, (enum checksum_kind)meta->checksum_type, &completion) &&
+		is_same(&completion, meta)) {
+		s3_sse_describe(slice_of(meta->headers, meta->headers_len), &sse);
+		s3_sse_answer(call, &sse);
+		error = answer(call, meta);
+	}
+	call->message = NULL;
+	call->detail = detail;
+	store_get_close(get);
+	return error;
+}
+
+const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
+{
+	struct completion completion = {0};
+	struct store_meta meta = {0};
+	const struct s3_error *error;
+	struct s3_upload upload;
+	struct s3_sse sse;
+
+	error = s3_upload_open(call, &upload);
+	if (error == s3_error_at(S3_E_NO_SUCH_UPLOAD))
+		return complete_again(call, error);
+	if (error)
+		return error;
+	error = parse(call, upload.kind, &completion);
+	if (!error)
+		error = open_parts(call, &upload, &completion);
+	if (!error)
+		error = store_object(call, &upload, &completion, &meta);
+	close_parts(&completion);
+	s3_upload_close(&upload);
+	if (error)
+		return error;
+	/* The object stands and the upload is gone; what came while that was decided goes, too. */
+	if (s3_upload_delete(call, upload.id))
+		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
+	s3_event_written(call, S3_EVENT_COMPLETE, &meta);
+	s3_sse_describe(slice_of(meta.headers, meta.headers_len), &sse);
+	s3_sse_answer(call, &sse);
+	return answer(call, &meta);
+}

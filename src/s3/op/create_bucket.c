@@ -1,0 +1,197 @@
+/* s3/op/create_bucket.c: CreateBucket. The region a bucket is asked for is noted and told, nothing
+ * else: this server is every region. */
+#include <errno.h>
+
+#include "s3/access.h"
+#include "s3/express.h"
+
+static bool is_region(struct slice region)
+{
+	for (size_t i = 0; i < region.len; i++) {
+		char c = region.data[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
+			return false;
+	}
+	return region.len > 0 && region.len < sizeof(((struct store_bucket *)NULL)->region);
+}
+
+/* A directory bucket says where it shall be, and its name must say the same. */
+static const struct s3_error *check_directory(struct s3_call *call, const struct s3_xml *root)
+{
+	const struct s3_xml *location = s3_xml_child(root, "Location");
+	const struct s3_xml *bucket = s3_xml_child(root, "Bucket");
+	struct slice redundancy;
+
+	if (!location || !bucket || s3_xml_child(root, "LocationConstraint"))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"A directory bucket is made with Location and Bucket, and without "
+			"LocationConstraint.");
+	if (!slice_eq(slice_trim(s3_xml_text(location, "Type")), SLICE("AvailabilityZone")) ||
+		!slice_eq(slice_trim(s3_xml_text(location, "Name")), s3_express_zone(call->bucket)))
+		return s3_fail(call, S3_E_INVALID_LOCATION,
+			"The Location must be the AvailabilityZone that the bucket's name says.");
+	redundancy = slice_trim(s3_xml_text(bucket, "DataRedundancy"));
+	if (!slice_eq(slice_trim(s3_xml_text(bucket, "Type")), SLICE("Directory")) ||
+		(redundancy.len && !slice_eq(redundancy, SLICE("SingleAvailabilityZone"))))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The Bucket must be of type Directory, its DataRedundancy "
+			"SingleAvailabilityZone.");
+	return NULL;
+}
+
+static const struct s3_error *parse_config(
+	struct s3_call *call, struct slice body, struct slice *ret_region)
+{
+	struct s3_xml *root;
+	struct slice region;
+	int ret;
+
+	*ret_region = SLICE_NONE;
+	if (!body.len && s3_express_bucket(call))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"A directory bucket is made with a CreateBucketConfiguration.");
+	if (!body.len)
+		return NULL;
+	ret = s3_xml_parse(body, &call->arena, &root);
+	if (ret == -ENOMEM)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (ret || !slice_eq(root->name, SLICE("CreateBucketConfiguration")))
+		return s3_error_at(S3_E_MALFORMED_XML);
+	if (s3_express_bucket(call))
+		return check_directory(call, root);
+	if (s3_xml_child(root, "Bucket") || s3_xml_child(root, "Location"))
+		return call->s3->express ? s3_error_at(S3_E_INVALID_BUCKET_NAME)
+					 : s3_fail(call, S3_E_NOT_IMPLEMENTED,
+						   "Directory buckets are switched off.");
+	if (s3_xml_child(root, "Tags"))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"Bucket tags are not implemented by this server.");
+	region = slice_trim(s3_xml_text(root, "LocationConstraint"));
+	if (region.len && !is_region(region))
+		return s3_error_at(S3_E_INVALID_LOCATION);
+	*ret_region = region;
+	return NULL;
+}
+
+/* What a bucket is made with besides its name: who owns what is put into it, and its list. */
+struct making {
+	struct slice ownership, acl; /* documents; data NULL: none */
+};
+
+/* us-east-1 alone answers the owner's second create with success, unless it asks for another list
+ * than there is: that would be told as done, and is not. */
+static const struct s3_error *create_again(
+	struct s3_call *call, const char *region, const struct making *making)
+{
+	struct store_bucket existing;
+	struct slice acl;
+	const struct s3_error *error = s3_call_bucket(call, &existing);
+
+	if (error)
+		return error;
+	if (strcmp(existing.owner, s3_call_owner(call)->id) != 0)
+		return s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
+	if (s3_express_bucket(call) || strcmp(existing.region, "us-east-1") != 0 ||
+		strcmp(region, "us-east-1") != 0)
+		return s3_error_at(S3_E_BUCKET_ALREADY_OWNED);
+	error = s3_config_get(call, existing.id, S3_CONFIG_ACL, &acl);
+	if (error)
+		return error;
+	return slice_eq(acl, making->acl) ? NULL : s3_error_at(S3_E_BUCKET_ALREADY_EXISTS);
+}
+
+static const struct s3_error *parse_making(struct s3_call *call, struct making *ret_making)
+{
+	struct slice owner = slice_str(s3_call_owner(call)->id);
+	const struct s3_acl_parties parties = {owner, owner, true};
+	struct slice name = s3_call_header(call, SLICE("x-amz-object-ownership"));
+	enum s3_ownership ownership = S3_OWNERSHIP_WRITER;
+	const struct s3_error *error;
+	struct s3_acl acl;
+	bool given;
+
+	*ret_making = (struct making){SLICE_NONE, SLICE_NONE};
+	if (name.len && s3_ownership_of(name, &ownership))
+		return s3_fail(
+			call, S3_E_INVALID_ARGUMENT, "Invalid x-amz-object-ownership header");
+	if (s3_express_bucket(call) && name.len && ownership != S3_OWNERSHIP_ENFORCED)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Objects of directory buckets are owned as BucketOwnerEnforced says.");
+	if (s3_express_bucket(call))
+		ownership = S3_OWNERSHIP_ENFORCED;
+	else if (name.len)
+		ret_making->ownership = name;
+	error = s3_acl_of_headers(call, &parties, &acl, &given);
+	if (error || !given || s3_acl_is_default(&acl))
+		return error;
+	if (ownership == S3_OWNERSHIP_ENFORCED)
+		return s3_error_at(S3_E_INVALID_BUCKET_ACL_WITH_OWNERSHIP);
+	ret_making->acl = s3_acl_encode(&acl, &call->arena);
+	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+}
+
+/* The bucket is there, and private, until its documents are. */
+static const struct s3_error *keep_making(struct s3_call *call, const struct making *making)
+{
+	struct store_bucket bucket;
+	const struct s3_error *error;
+
+	if (!making->ownership.data && !making->acl.data)
+		return NULL;
+	error = s3_call_bucket(call, &bucket);
+	if (!error && making->ownership.data)
+		error = s3_config_put(call, bucket.id, S3_CONFIG_OWNERSHIP, making->ownership);
+	if (!error && making->acl.data)
+		error = s3_config_put(call, bucket.id, S3_CONFIG_ACL, making->acl);
+	return error;
+}
+
+const struct s3_error *s3_op_create_bucket(struct s3_call *call)
+{
+	struct store_bucket bucket = {.created_ns = clock_real_ns()};
+	struct slice body, region, path;
+	const struct s3_error *error;
+	struct making making;
+	struct s3_sums sums;
+	char *location;
+	int ret;
+
+	error = s3_sums_parse(call, &sums);
+	if (!error)
+		error = s3_read_body(call, &sums, &body);
+	if (!error)
+		error = parse_config(call, body, &region);
+	if (!error)
+		error = parse_making(call, &making);
+	if (error)
+		return error;
+	slice_copy_str(call->bucket, bucket.name, sizeof(bucket.name));
+	slice_copy_str(region.len ? region : slice_str(call->s3->region), bucket.region,
+		sizeof(bucket.region));
+	memcpy(bucket.owner, s3_call_owner(call)->id, sizeof(bucket.owner));
+	if (slice_eq_nocase(s3_call_header(call, SLICE("x-amz-bucket-object-lock-enabled")),
+		    SLICE("true"))) {
+		bucket.versioning = STORE_VERSIONING_ENABLED;
+		bucket.flags = STORE_BUCKET_LOCK;
+	}
+	ret = store_bucket_create(call->s3->store, &bucket);
+	if (ret == -EEXIST)
+		error = create_again(call, bucket.region, &making);
+	else if (ret)
+		error = s3_fail_errno(call, ret);
+	if (error)
+		return error;
+	s3_settings_changed(call->s3, call->bucket);
+	error = ret ? NULL : keep_making(call, &making);
+	if (error)
+		return error;
+	location = mem_arena_get(&call->arena, call->bucket.len + 1);
+	if (location) {
+		location[0] = '/';
+		memcpy(location + 1, call->bucket.data, call->bucket.len);
+		path = slice_of(location, call->bucket.len + 1);
+		s3_answer_header(call, SLICE("Location"), path);
+	}
+	return s3_answer_empty(call, 200);
+}

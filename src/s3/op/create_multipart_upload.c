@@ -1,0 +1,87 @@
+/* s3/op/create_multipart_upload.c: CreateMultipartUpload: notes what the object is to be. */
+#include "document/document.h"
+#include "s3/lock.h"
+#include "s3/multipart.h"
+#include "s3/s3_priv.h"
+#include "s3/sse.h"
+
+static const struct s3_error *write_record(
+	struct s3_call *call, const char *id, struct store_meta *meta, enum checksum_kind kind)
+{
+	const struct s3_sums no_sums = {0};
+	const struct s3_error *error;
+	char name[S3_UPLOAD_NAME_MAX];
+	const struct store_put_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+		.key = s3_upload_name(call->bucket, id, 0, name),
+		.bytes = call->key.len};
+	struct flow_source *source;
+	struct store_put *put;
+	int ret;
+
+	ret = document_own_put_open(call->s3->store, &opts, &put);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	ret = flow_memory_source_open(call->request->core, call->key, &source);
+	if (ret) {
+		store_put_abort(put);
+		return s3_fail_errno(call, ret);
+	}
+	meta->bytes = call->key.len;
+	error = s3_store_source(call, &no_sums, source, put, meta);
+	if (error) {
+		store_put_abort(put);
+		return error;
+	}
+	meta->checksum_type = (uint8_t)kind;
+	ret = store_put_commit(put, meta, NULL, NULL);
+	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+static const struct s3_error *answer(
+	struct s3_call *call, const char *id, enum checksum_kind kind, bool composite)
+{
+	struct buf xml;
+
+	s3_answer_header(call, SLICE("x-amz-checksum-algorithm"), checksum_name(kind));
+	s3_answer_header(call, SLICE("x-amz-checksum-type"),
+		composite ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"));
+	s3_xml_begin(&xml, "InitiateMultipartUploadResult");
+	xml_element("Bucket", call->bucket, &xml);
+	xml_element("Key", call->key, &xml);
+	xml_element("UploadId", slice_str(id), &xml);
+	s3_xml_end(&xml, "InitiateMultipartUploadResult");
+	return s3_answer_xml(call, 200, &xml);
+}
+
+const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
+{
+	char id[S3_UPLOAD_ID_LEN + 1];
+	struct store_meta meta = {0};
+	const struct s3_error *error;
+	struct store_bucket bucket;
+	enum checksum_kind kind;
+	struct slice record;
+	struct s3_sse sse;
+	bool composite = false;
+
+	error = s3_call_bucket(call, &bucket);
+	if (!error)
+		error = s3_upload_checksum(call, &kind, &composite);
+	if (!error)
+		error = s3_meta_gather(call, &meta);
+	if (!error)
+		error = s3_lock_gather(call, &meta);
+	if (!error)
+		error = s3_sse_begin(call, &sse, &record);
+	if (!error)
+		error = s3_sse_keep(call, record, &meta);
+	if (error)
+		return error;
+	if (composite)
+		meta.checksum_flags |= S3_FLAG_COMPOSITE;
+	s3_upload_id_make(call->key, id);
+	error = write_record(call, id, &meta, kind);
+	if (!error)
+		s3_sse_answer(call, &sse);
+	return error ? error : answer(call, id, kind, composite);
+}

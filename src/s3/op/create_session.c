@@ -1,0 +1,52 @@
+/* s3/op/create_session.c: CreateSession: a key of its own for one directory bucket, good for five
+ * minutes together with its token. Nothing is remembered of it: the token says all. */
+#include <errno.h>
+
+#include "s3/access.h"
+#include "s3/express.h"
+#include "s3/sts.h"
+
+#define SECONDS 300u
+
+static const struct s3_error *parse_mode(struct s3_call *call, bool *ret_read_only)
+{
+	struct slice mode = s3_call_header(call, SLICE("x-amz-create-session-mode"));
+
+	*ret_read_only = slice_eq(mode, SLICE("ReadOnly"));
+	if (mode.len && !*ret_read_only && !slice_eq(mode, SLICE("ReadWrite")))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"x-amz-create-session-mode must be ReadWrite or ReadOnly.");
+	return NULL;
+}
+
+const struct s3_error *s3_op_create_session(struct s3_call *call)
+{
+	const struct iam_principal *principal = s3_call_principal(call);
+	struct iam_token token = {
+		.session = {.account = principal->who.account, .user = principal->user_name},
+		.bucket = call->bucket};
+	const struct s3_error *error;
+	struct store_bucket bucket;
+	struct buf xml;
+	int ret;
+
+	if (!s3_express_bucket(call))
+		return s3_fail(call, S3_E_METHOD_NOT_ALLOWED,
+			"CreateSession is an operation of directory buckets.");
+	error = parse_mode(call, &token.read_only);
+	if (!error)
+		error = s3_call_bucket(call, &bucket);
+	if (error)
+		return error;
+	/* Whoever asks by a session of STS stays what that session is. */
+	if (call->sts)
+		token.session = *call->sts;
+	s3_xml_begin(&xml, "CreateSessionResult");
+	ret = s3_sts_credentials(call->s3->iam, &token, SECONDS, &xml);
+	s3_xml_end(&xml, "CreateSessionResult");
+	if (ret) {
+		buf_free(&xml);
+		return s3_fail_errno(call, ret);
+	}
+	return s3_answer_xml(call, 200, &xml);
+}

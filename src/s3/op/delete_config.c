@@ -1,0 +1,18 @@
+/* s3/op/delete_config.c: DeleteBucketCors and its kin; taking away what is not there is done
+ * already. */
+#include "s3/settings.h"
+
+const struct s3_error *s3_op_delete_config(struct s3_call *call)
+{
+	const struct s3_config_kind *kind = s3_config_kind_of(call);
+	const struct s3_error *error;
+	struct store_bucket bucket;
+
+	CHECK(kind);
+	error = s3_call_bucket(call, &bucket);
+	if (!error && !kind->ops->can_delete)
+		error = s3_op_method_not_allowed(call);
+	if (!error)
+		error = s3_config_delete(call, kind->id);
+	return error ? error : s3_answer_empty(call, 204);
+}

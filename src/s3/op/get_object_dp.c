@@ -1,0 +1,93 @@
+/* s3/op/get_object_dp.c: GetObject: an object's bytes, or a range of them, into the reply's sink.
+ */
+#include <errno.h>
+
+#include "s3/sse.h"
+
+/* Past the head nothing can be taken back: what fails from here on breaks the reply. */
+static void send_body(struct s3_call *call, const struct s3_read *read, struct flow_source *source)
+{
+	struct s3_reply *reply = call->reply;
+	struct flow_sink *sink;
+	uint64_t moved = 0;
+
+	if (reply->ops->head(reply, read->status, call->headers, call->header_count, read->bytes) ||
+		reply->ops->sink(reply, &sink)) {
+		source->ops->close(source);
+		reply->broken = true;
+		return;
+	}
+	if (flow_run(source, NULL, 0, sink, &moved) || moved != read->bytes)
+		reply->broken = true;
+	call->body_bytes += moved;
+}
+
+/* By a token the bytes go first and the head follows them, so there is still another answer. */
+static __attribute__((noinline)) const struct s3_error *send_by_token(
+	struct s3_call *call, const struct s3_read *read, struct flow_source *source)
+{
+	struct s3_reply *reply = call->reply;
+
+	send_body(call, read, source);
+	if (!reply->broken)
+		return NULL;
+	reply->broken = false;
+	reply->status = 0;
+	call->header_count = 0;
+	return s3_body_failed(call, -EIO);
+}
+
+static const struct s3_error *check_window(struct s3_call *call, const struct s3_read *read)
+{
+	const struct s3_token *token = s3_token_of(call);
+
+	if (!token || read->bytes <= token->window.bytes)
+		return NULL;
+	call->header_count = 0;
+	return s3_fail(call, S3_E_INVALID_RDMA_TOKEN,
+		"The RDMA token's window has %llu bytes, and %llu were asked for.",
+		(unsigned long long)token->window.bytes, (unsigned long long)read->bytes);
+}
+
+const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read)
+{
+	struct s3_reply *reply = call->reply;
+	const struct s3_error *error = check_window(call, read);
+	struct flow_source *source;
+	int ret = 0;
+
+	if (error) {
+		store_get_close(read->get);
+		return error;
+	}
+	if (call->request->method == S3_HEAD) {
+		if (reply->ops->head(
+			    reply, read->status, call->headers, call->header_count, read->bytes))
+			reply->broken = true;
+	} else if (!read->bytes) {
+		s3_answer_empty(call, read->status);
+	} else {
+		ret = s3_sse_source(call, read->sse, read->get, read->offset, read->bytes, &source);
+		if (ret)
+			error = s3_fail_errno(call, ret);
+		else if (s3_token_of(call))
+			error = send_by_token(call, read, source);
+		else
+			send_body(call, read, source);
+	}
+	store_get_close(read->get);
+	return error;
+}
+
+const struct s3_error *s3_op_get_object(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct s3_read read;
+
+	error = s3_read_begin(call, &read);
+	if (error || !read.get)
+		return error;
+	if (__builtin_expect(call->request->lease != NULL, 0))
+		s3_lease_offer(call, &read);
+	return s3_read_send(call, &read);
+}

@@ -1,0 +1,11 @@
+/* s3/op/head_object.c: HeadObject: what GetObject would say before the bytes. */
+#include "s3/s3_priv.h"
+
+const struct s3_error *s3_op_head_object(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct s3_read read;
+
+	error = s3_read_begin(call, &read);
+	return error || !read.get ? error : s3_read_send(call, &read);
+}

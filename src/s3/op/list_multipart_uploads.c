@@ -1,0 +1,293 @@
+/* s3/op/list_multipart_uploads.c: ListMultipartUploads. Records lie in order of their random ids; a
+ * listing is in order of keys, so all of a bucket's records are read and sorted. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "s3/access.h"
+#include "s3/multipart.h"
+
+#define UPLOADS_SEEN_MAX 20000u
+
+struct upload {
+	struct slice key;
+	struct slice id;
+	struct slice owner; /* who began it; empty: the bucket's owner */
+	uint64_t initiated_ns;
+	enum checksum_kind kind;
+	uint8_t flags;
+};
+
+struct listing {
+	struct s3_call *call;
+	const char *bucket_owner;
+	struct upload *uploads;
+	uint32_t count;
+	bool failed;
+	/* What the request asks. */
+	struct slice prefix, delimiter, key_marker, id_marker;
+	uint64_t uploads_max;
+	bool url;
+	/* The page. */
+	struct buf entries, prefixes;
+	struct slice last_prefix, next_key, next_id;
+	uint32_t shown;
+	bool more;
+};
+
+static void visit(const struct store_list_entry *entry, void *arg)
+{
+	struct listing *listing = arg;
+	struct slice id = slice_from(entry->key, entry->key.len - S3_UPLOAD_ID_LEN);
+	struct upload *upload;
+
+	if (listing->count == UPLOADS_SEEN_MAX || listing->failed) {
+		listing->failed = true;
+		return;
+	}
+	upload = &listing->uploads[listing->count];
+	*upload = (struct upload){.id = mem_arena_copy(&listing->call->arena, id),
+		.initiated_ns = entry->meta->mtime_ns,
+		.kind = (enum checksum_kind)entry->meta->checksum_type,
+		.flags = entry->meta->checksum_flags};
+	if (upload->id.data)
+		listing->count++;
+	else
+		listing->failed = true;
+}
+
+static int cmp(const void *left, const void *right)
+{
+	const struct upload *a = left, *b = right;
+	int order = slice_cmp(a->key, b->key);
+
+	return order ? order : slice_cmp(a->id, b->id);
+}
+
+/* Reads the keys of the records; those that ended meanwhile are left out. */
+static const struct s3_error *read_keys(struct listing *listing)
+{
+	struct s3_call *call = listing->call;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < listing->count; i++) {
+		struct upload *upload = &listing->uploads[i];
+		const struct s3_error *error;
+		char name[S3_UPLOAD_NAME_MAX];
+		struct store_get *get;
+		bool ignored;
+		int ret;
+
+		ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, upload->id.data, 0, name), &get, &ignored);
+		if (ret == -ENOENT)
+			continue;
+		if (ret)
+			return s3_fail_errno(call, ret);
+		error = s3_read_object(call, get, &upload->key);
+		upload->owner = mem_arena_copy(
+			&call->arena, s3_meta_hidden(slice_of(store_get_meta(get)->headers,
+							     store_get_meta(get)->headers_len),
+					      SLICE(S3_OWNER_HEADER)));
+		store_get_close(get);
+		if (error)
+			return error;
+		listing->uploads[kept++] = *upload;
+	}
+	listing->count = kept;
+	qsort(listing->uploads, kept, sizeof(*listing->uploads), cmp);
+	return NULL;
+}
+
+static const struct s3_error *gather(struct listing *listing)
+{
+	struct s3_call *call = listing->call;
+	char prefix[S3_UPLOAD_NAME_MAX], after[S3_UPLOAD_NAME_MAX];
+	struct store_list_opts opts = {
+		.bucket = SLICE(S3_UPLOADS_BUCKET), .entries_max = LIMIT_LIST_KEYS_MAX};
+	bool more = true;
+	int ret = 0;
+
+	listing->uploads =
+		mem_arena_get(&call->arena, UPLOADS_SEEN_MAX * sizeof(*listing->uploads));
+	if (!listing->uploads)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	opts.prefix = s3_upload_name(call->bucket, "", 0, prefix);
+	while (more && !ret && !listing->failed) {
+		uint32_t before = listing->count;
+
+		ret = store_list(call->s3->store, &opts, visit, listing, &more);
+		more = more && listing->count > before;
+		if (listing->count)
+			opts.after = s3_upload_name(call->bucket,
+				listing->uploads[listing->count - 1].id.data, 0, after);
+	}
+	if (ret && ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	if (listing->failed)
+		return s3_fail(call, S3_E_SLOW_DOWN,
+			"The bucket has more than %u uploads in progress.", UPLOADS_SEEN_MAX);
+	return read_keys(listing);
+}
+
+/* ---- The page. ---- */
+
+static void put_text(
+	const struct listing *listing, const char *name, struct slice text, struct buf *xml)
+{
+	if (!listing->url) {
+		xml_element(name, text, xml);
+		return;
+	}
+	buf_printf(xml, "<%s>", name);
+	uri_encode(text, URI_KEEP_SLASH, xml);
+	buf_printf(xml, "</%s>", name);
+}
+
+static void put_upload(struct listing *listing, const struct upload *upload)
+{
+	const struct store_meta meta = {.checksum_flags = upload->flags};
+	struct buf *xml = &listing->entries;
+	struct iam_owner owner;
+
+	iam_owner_or_id(listing->call->s3->iam,
+		upload->owner.len ? upload->owner : slice_str(listing->bucket_owner), &owner);
+	buf_put_str(xml, "<Upload>");
+	put_text(listing, "Key", upload->key, xml);
+	xml_element("UploadId", upload->id, xml);
+	s3_xml_owner(xml, "Initiator", &owner);
+	s3_xml_owner(xml, "Owner", &owner);
+	xml_element("StorageClass", s3_meta_storage_class(&meta), xml);
+	s3_xml_time(xml, "Initiated", upload->initiated_ns);
+	xml_element("ChecksumAlgorithm", checksum_name(upload->kind), xml);
+	xml_element("ChecksumType",
+		upload->flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"), xml);
+	buf_put_str(xml, "</Upload>");
+}
+
+/* Past the markers: a greater key, or the same key with a greater id when an id was given. */
+static bool is_past_markers(const struct listing *listing, const struct upload *upload)
+{
+	int order = slice_cmp(upload->key, listing->key_marker);
+
+	if (!listing->key_marker.len || order > 0)
+		return true;
+	return order == 0 && listing->id_marker.len &&
+	       slice_cmp(upload->id, listing->id_marker) > 0;
+}
+
+static struct slice common_prefix(const struct listing *listing, struct slice key)
+{
+	struct slice rest = slice_from(key, listing->prefix.len);
+	ptrdiff_t at = listing->delimiter.len ? slice_find(rest, listing->delimiter) : -1;
+
+	return at < 0 ? SLICE_NONE
+		      : slice_to(key, listing->prefix.len + (size_t)at + listing->delimiter.len);
+}
+
+static void put_page(struct listing *listing)
+{
+	for (uint32_t i = 0; i < listing->count; i++) {
+		const struct upload *upload = &listing->uploads[i];
+		struct slice prefix;
+
+		if (!slice_starts(upload->key, listing->prefix) ||
+			!is_past_markers(listing, upload))
+			continue;
+		prefix = common_prefix(listing, upload->key);
+		if (prefix.len && (slice_eq(prefix, listing->last_prefix) ||
+					  slice_eq(prefix, listing->key_marker)))
+			continue;
+		if (listing->shown == listing->uploads_max) {
+			listing->more = listing->shown > 0;
+			return;
+		}
+		listing->shown++;
+		listing->last_prefix = prefix;
+		listing->next_key = prefix.len ? prefix : upload->key;
+		listing->next_id = prefix.len ? SLICE_NONE : upload->id;
+		if (!prefix.len) {
+			put_upload(listing, upload);
+			continue;
+		}
+		buf_put_str(&listing->prefixes, "<CommonPrefixes>");
+		put_text(listing, "Prefix", prefix, &listing->prefixes);
+		buf_put_str(&listing->prefixes, "</CommonPrefixes>");
+	}
+}
+
+static const struct s3_error *parse(struct s3_call *call, struct listing *listing)
+{
+	struct slice value;
+
+	s3_call_param(call, SLICE("prefix"), &listing->prefix);
+	s3_call_param(call, SLICE("delimiter"), &listing->delimiter);
+	s3_call_param(call, SLICE("key-marker"), &listing->key_marker);
+	if (listing->key_marker.len)
+		s3_call_param(call, SLICE("upload-id-marker"), &listing->id_marker);
+	if (s3_call_param(call, SLICE("max-uploads"), &value) && value.len &&
+		(slice_to_u64(value, &listing->uploads_max) || listing->uploads_max > INT32_MAX))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Provided max-uploads not an integer or within integer range");
+	if (listing->uploads_max > LIMIT_LIST_KEYS_MAX)
+		listing->uploads_max = LIMIT_LIST_KEYS_MAX;
+	if (s3_call_param(call, SLICE("encoding-type"), &value) && value.len) {
+		if (!slice_eq_nocase(value, SLICE("url")))
+			return s3_fail(call, S3_E_INVALID_ARGUMENT,
+				"Invalid Encoding Method specified in Request");
+		listing->url = true;
+	}
+	if (!utf8_is_valid(listing->prefix) || !utf8_is_valid(listing->delimiter) ||
+		!utf8_is_valid(listing->key_marker) || !utf8_is_valid(listing->id_marker))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"prefix, delimiter and markers must be valid UTF-8.");
+	return NULL;
+}
+
+static const struct s3_error *answer(struct s3_call *call, struct listing *listing)
+{
+	struct buf xml;
+
+	s3_xml_begin(&xml, "ListMultipartUploadsResult");
+	xml_element("Bucket", call->bucket, &xml);
+	put_text(listing, "KeyMarker", listing->key_marker, &xml);
+	xml_element("UploadIdMarker", listing->id_marker, &xml);
+	if (listing->more) {
+		put_text(listing, "NextKeyMarker", listing->next_key, &xml);
+		xml_element("NextUploadIdMarker", listing->next_id, &xml);
+	}
+	put_text(listing, "Prefix", listing->prefix, &xml);
+	if (listing->delimiter.len)
+		put_text(listing, "Delimiter", listing->delimiter, &xml);
+	if (listing->url)
+		buf_put_str(&xml, "<EncodingType>url</EncodingType>");
+	s3_xml_u64(&xml, "MaxUploads", listing->uploads_max);
+	xml_element("IsTruncated", listing->more ? SLICE("true") : SLICE("false"), &xml);
+	buf_put_slice(&xml, buf_slice(&listing->entries));
+	buf_put_slice(&xml, buf_slice(&listing->prefixes));
+	xml.failed |= listing->entries.failed || listing->prefixes.failed;
+	s3_xml_end(&xml, "ListMultipartUploadsResult");
+	return s3_answer_xml(call, 200, &xml);
+}
+
+const struct s3_error *s3_op_list_multipart_uploads(struct s3_call *call)
+{
+	struct listing listing = {.call = call, .uploads_max = LIMIT_LIST_KEYS_MAX};
+	const struct s3_error *error;
+	struct store_bucket bucket;
+
+	error = s3_call_bucket(call, &bucket);
+	listing.bucket_owner = bucket.owner;
+	if (!error)
+		error = parse(call, &listing);
+	if (!error)
+		error = gather(&listing);
+	if (error)
+		return error;
+	buf_init(&listing.entries, S3_XML_REPLY_BYTES_MAX);
+	buf_init(&listing.prefixes, S3_XML_REPLY_BYTES_MAX);
+	put_page(&listing);
+	error = answer(call, &listing);
+	buf_free(&listing.entries);
+	buf_free(&listing.prefixes);
+	return error;
+}

@@ -1,0 +1,80 @@
+/* s3/op/list_objects_v2.c: ListObjectsV2: pages by continuation token, which is the last entry of
+ * the page before in base64: it stays good while keys come and go. */
+#include "s3/express.h"
+#include "s3/list.h"
+
+struct paging {
+	struct slice token, start_after;
+	bool has_token, has_start_after;
+};
+
+static const struct s3_error *parse(
+	struct s3_call *call, struct s3_list *list, struct paging *paging)
+{
+	struct slice value = SLICE_NONE;
+	char *after;
+	size_t len;
+
+	s3_call_param(call, SLICE("list-type"), &value);
+	if (call->request->op == S3_OP_ROUTE && !slice_eq(value, SLICE("2")))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "list-type must be 2.");
+	list->owner = s3_call_param(call, SLICE("fetch-owner"), &value) &&
+		      slice_eq_nocase(value, SLICE("true"));
+	paging->has_token = s3_call_param(call, SLICE("continuation-token"), &paging->token);
+	paging->has_start_after = s3_call_param(call, SLICE("start-after"), &paging->start_after);
+	list->owner &= !s3_express_bucket(call);
+	if (!utf8_is_valid(paging->start_after))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "start-after must be valid UTF-8.");
+	list->after = paging->start_after;
+	if (!paging->token.len)
+		return NULL;
+	after = mem_arena_get(&call->arena, LIMIT_KEY_LEN_MAX);
+	if (!after)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (base64_decode(paging->token, after, LIMIT_KEY_LEN_MAX, &len) ||
+		!utf8_is_valid(slice_of(after, len)))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"The continuation token provided is incorrect");
+	list->after = slice_of(after, len);
+	return NULL;
+}
+
+static void put_paging(const struct s3_list *list, const struct paging *paging, struct buf *xml)
+{
+	char token[BASE64_LEN(LIMIT_KEY_LEN_MAX)];
+
+	s3_xml_u64(xml, "KeyCount", list->count);
+	if (paging->has_token)
+		xml_element("ContinuationToken", paging->token, xml);
+	if (list->more)
+		xml_element("NextContinuationToken",
+			slice_of(token, base64_encode(list->last, list->last_len, token)), xml);
+	if (paging->has_start_after)
+		s3_list_element(list, "StartAfter", paging->start_after, xml);
+}
+
+const struct s3_error *s3_op_list_objects_v2(struct s3_call *call)
+{
+	struct paging paging = {0};
+	const struct s3_error *error;
+	struct s3_list *list = NULL;
+	struct buf xml;
+
+	error = s3_list_open(call, &list);
+	if (error)
+		return error;
+	error = parse(call, list, &paging);
+	if (!error)
+		error = s3_list_walk(call, list);
+	if (error) {
+		s3_list_close(list);
+		return error;
+	}
+	s3_xml_begin(&xml, "ListBucketResult");
+	s3_list_head(call, list, &xml);
+	put_paging(list, &paging, &xml);
+	s3_list_tail(list, &xml);
+	s3_xml_end(&xml, "ListBucketResult");
+	s3_list_close(list);
+	return s3_answer_xml(call, 200, &xml);
+}

@@ -1,0 +1,24 @@
+/* s3/op/put_config.c: PutBucketCors and its kin: holds a document against its schema and keeps it.
+ */
+#include "s3/settings.h"
+
+const struct s3_error *s3_op_put_config(struct s3_call *call)
+{
+	const struct s3_config_kind *kind = s3_config_kind_of(call);
+	const struct s3_error *error;
+	struct slice body, document;
+	struct store_bucket bucket;
+	struct s3_sums sums;
+
+	CHECK(kind);
+	error = s3_call_bucket(call, &bucket);
+	if (!error)
+		error = s3_sums_parse(call, &sums);
+	if (!error)
+		error = s3_read_body(call, &sums, &body);
+	if (!error)
+		error = kind->ops->check(call, body, &document);
+	if (!error)
+		error = s3_config_put(call, bucket.id, kind->id, document);
+	return error ? error : s3_answer_empty(call, kind->ops->put_status);
+}

@@ -1,0 +1,105 @@
+/* s3/op/put_object.c: PutObject: a body into the store, seen by nobody until it is whole, checked
+ * and durable. */
+#include <errno.h>
+
+#include "s3/append.h"
+#include "s3/lifecycle.h"
+#include "s3/lock.h"
+#include "s3/notification.h"
+#include "s3/sse.h"
+#include "s3/versions.h"
+
+static const struct s3_error *open_put(
+	struct s3_call *call, const struct s3_put_input *input, struct store_put **ret_put)
+{
+	const struct store_put_opts opts = {
+		.bucket = call->bucket,
+		.key = call->key,
+		.bytes = input->bytes,
+		.adoptable = input->appendable,
+	};
+	int ret = store_put_open(call->s3->store, &opts, ret_put);
+
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+static const struct s3_error *move_body(struct s3_call *call, const struct s3_sums *sums,
+	const struct s3_put_input *input, struct store_put *put, struct store_meta *meta)
+{
+	const struct s3_error *error;
+
+	if (!input->source)
+		return s3_store_body(call, sums, put, meta);
+	meta->bytes = input->bytes;
+	error = s3_store_source(call, sums, input->source, put, meta);
+	if (error || meta->bytes >= input->bytes_min)
+		return error;
+	return s3_error_at(S3_E_ENTITY_TOO_SMALL);
+}
+
+const struct s3_error *s3_put_object(
+	struct s3_call *call, const struct s3_put_input *input, struct store_meta *meta)
+{
+	struct s3_write_condition condition;
+	const struct s3_error *error;
+	struct store_put *put;
+	struct s3_sums sums;
+	struct slice record;
+	struct s3_sse sse;
+	int ret;
+
+	error = s3_sums_parse(call, &sums);
+	if (!error)
+		error = s3_write_condition_parse(call, &condition);
+	if (!error)
+		error = s3_meta_gather(call, meta);
+	if (!error)
+		error = s3_lock_gather(call, meta);
+	if (!error)
+		error = s3_sse_begin(call, &sse, &record);
+	if (!error)
+		error = s3_sse_keep(call, record, meta);
+	if (!error)
+		error = open_put(call, input, &put);
+	condition.absent = input->appendable;
+	if (error) {
+		if (input->source)
+			input->source->ops->close(input->source);
+		return error;
+	}
+	call->sse = record.data ? &sse : NULL;
+	error = move_body(call, &sums, input, put, meta);
+	call->sse = NULL;
+	if (error) {
+		store_put_abort(put);
+		return error;
+	}
+	ret = store_put_commit(put, meta,
+		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	if (!ret)
+		s3_sse_answer(call, &sse);
+	return ret ? s3_write_failed(call, &condition, ret) : NULL;
+}
+
+const struct s3_error *s3_op_put_object(struct s3_call *call)
+{
+	const struct s3_body *body = call->request->body;
+	const struct s3_put_input input = {
+		.bytes = body ? body->bytes : 0, .appendable = s3_append_asked(call)};
+	const struct s3_error *error = s3_check_length(call);
+	struct store_meta meta = {0};
+
+	if (!error)
+		error = input.appendable ? s3_append_object(call, &input, &meta)
+					 : s3_put_object(call, &input, &meta);
+	if (error)
+		return error;
+	s3_event_written(call, S3_EVENT_PUT, &meta);
+	s3_answer_version(call, &meta);
+	s3_lifecycle_answer(call, &meta);
+	s3_answer_etag(call, meta.etag);
+	s3_answer_checksum(call, &meta);
+	return s3_answer_empty(call, 200);
+}

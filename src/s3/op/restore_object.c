@@ -1,0 +1,30 @@
+/* s3/op/restore_object.c: RestoreObject and GetObjectTorrent: nothing here is archived, so that
+ * there is nothing to restore, which is an error as S3 has it; and nothing is seeded. */
+#include "s3/versions.h"
+
+const struct s3_error *s3_op_restore_object(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct store_get *get;
+
+	error = s3_open_version(call, &get);
+	if (error)
+		return error;
+	s3_fail_detail(call, "StorageClass", s3_meta_storage_class(store_get_meta(get)));
+	store_get_close(get);
+	return s3_fail(call, S3_E_INVALID_OBJECT_STATE,
+		"Restore is not allowed for the object's current storage class");
+}
+
+const struct s3_error *s3_op_get_object_torrent(struct s3_call *call)
+{
+	const struct s3_error *error;
+	struct store_get *get;
+
+	error = s3_open_version(call, &get);
+	if (error)
+		return error;
+	store_get_close(get);
+	return s3_fail(call, S3_E_NO_SUCH_KEY,
+		"There is no torrent of this object: the server does not speak BitTorrent.");
+}

@@ -1,0 +1,99 @@
+/* s3/op/versioning.c: PutBucketVersioning (as the check of a configuration), and the GETs of what a
+ * bucket itself keeps: its versioning, and whether it has object lock. */
+#include "s3/lock.h"
+
+#include <errno.h>
+
+struct wanted {
+	uint8_t versioning;
+};
+
+static int set_versioning(struct store_bucket *bucket, void *arg)
+{
+	const struct wanted *wanted = arg;
+
+	if ((bucket->flags & STORE_BUCKET_LOCK) && wanted->versioning != STORE_VERSIONING_ENABLED)
+		return -EPERM;
+	bucket->versioning = wanted->versioning;
+	return 0;
+}
+
+static const struct s3_error *versioning_check(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	struct wanted wanted = {.versioning = STORE_VERSIONING_ENABLED};
+	const struct s3_error *error;
+	struct s3_xml *tree;
+	struct slice status;
+	int ret;
+
+	error = s3_config_xml(call, body, "VersioningConfiguration", &tree);
+	if (error)
+		return error;
+	status = s3_xml_text(tree, "Status");
+	if (slice_eq(s3_xml_text(tree, "MfaDelete"), SLICE("Enabled")))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"This server has no multi-factor authentication: MfaDelete cannot be "
+			"enabled.");
+	if (!status.len)
+		return s3_error_at(S3_E_ILLEGAL_VERSIONING);
+	if (slice_eq(status, SLICE("Suspended")))
+		wanted.versioning = STORE_VERSIONING_SUSPENDED;
+	else if (!slice_eq(status, SLICE("Enabled")))
+		return s3_error_at(S3_E_MALFORMED_XML);
+	ret = store_bucket_edit(call->s3->store, call->bucket, set_versioning, &wanted);
+	if (ret == -EPERM)
+		return s3_fail(call, S3_E_INVALID_BUCKET_STATE,
+			"An Object Lock configuration is present on this bucket, so the versioning "
+			"state cannot be changed.");
+	if (ret)
+		return s3_fail_errno(call, ret);
+	return s3_config_xml_text(call, tree, ret_document);
+}
+
+const struct s3_config_ops s3_config_versioning = {
+	.check = versioning_check,
+	.load = s3_config_load_nothing,
+	.answer = s3_config_answer_xml,
+	.put_status = 200,
+	.can_delete = false,
+};
+
+const struct s3_error *s3_op_get_bucket_versioning(struct s3_call *call)
+{
+	struct store_bucket bucket;
+	const struct s3_error *error = s3_call_bucket(call, &bucket);
+	struct buf xml;
+
+	if (error)
+		return error;
+	s3_xml_begin(&xml, "VersioningConfiguration");
+	if (bucket.versioning != STORE_VERSIONING_NEVER)
+		xml_element("Status",
+			bucket.versioning == STORE_VERSIONING_ENABLED ? SLICE("Enabled")
+								      : SLICE("Suspended"),
+			&xml);
+	s3_xml_end(&xml, "VersioningConfiguration");
+	return s3_answer_xml(call, 200, &xml);
+}
+
+const struct s3_error *s3_op_get_object_lock(struct s3_call *call)
+{
+	const struct s3_settings *settings;
+	const struct s3_error *error;
+	struct buf xml;
+
+	error = s3_call_settings(call, &settings);
+	if (error)
+		return error;
+	if (!settings)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (!(settings->bucket.flags & STORE_BUCKET_LOCK))
+		return s3_error_at(S3_E_OBJECT_LOCK_MISSING);
+	if (settings->documents[S3_CONFIG_OBJECT_LOCK].data)
+		return s3_config_answer_xml(call, settings->documents[S3_CONFIG_OBJECT_LOCK]);
+	s3_xml_begin(&xml, "ObjectLockConfiguration");
+	buf_put_str(&xml, "<ObjectLockEnabled>Enabled</ObjectLockEnabled>");
+	s3_xml_end(&xml, "ObjectLockConfiguration");
+	return s3_answer_xml(call, 200, &xml);
+}

@@ -1,0 +1,418 @@
+/* Covers iam/policy.c, policy_decide.c and policy_text.c: documents that are none, and what those
+ * that are say. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "document/json.h"
+#include "iam/policy.h"
+#include "base/mem_arena.h"
+
+static struct mem_arena memory;
+
+/* Empty again for each policy. */
+static struct mem_arena *arena(void)
+{
+	mem_arena_free(&memory);
+	return &memory;
+}
+
+/* What the request has: pairs of key and value; a key may come again. */
+static const char *const *facts;
+
+static uint32_t values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
+{
+	uint32_t count = 0;
+
+	(void)arg;
+	for (const char *const *at = facts; at && *at && count < max; at += 2)
+		if (slice_eq_nocase(slice_str(at[0]), key))
+			ret_values[count++] = slice_str(at[1]);
+	return count;
+}
+
+static const struct policy_principal alice = {.arn = SLICE("arn:aws:iam::111:user/alice"),
+	.account = SLICE("111"),
+	.owner = SLICE("owner-one"),
+	.user_id = SLICE("AIDA1")};
+static const struct policy_principal root = {.arn = SLICE("arn:aws:iam::111:root"),
+	.account = SLICE("111"),
+	.owner = SLICE("owner-one"),
+	.root = true};
+static const struct policy_principal nobody = {.anonymous = true};
+
+static enum policy_decision ask(const char *text, enum policy_kind kind,
+	const struct policy_principal *who, const char *action, const char *resource)
+{
+	struct policy_question question = {.principal = who,
+		.action = slice_str(action),
+		.resource = slice_str(resource),
+		.values = values};
+	struct policy_refusal refusal = {""};
+	const struct policy *policy;
+	enum policy_decision decision;
+
+	if (policy_compile(slice_str(text), kind, arena(), &policy, &refusal))
+		fail_msg("refused: %s: %s", refusal.text, text);
+	decision = policy_decide(policy, &question);
+	return decision;
+}
+
+#define STATEMENT(inside)                                                                       \
+	"{\"Version\":\"2012-10-17\",\"Statement\":[{\"Effect\":\"Allow\",\"Action\":\"s3:*\"," \
+	"\"Resource\":\"*\"," inside "}]}"
+
+static const struct {
+	enum policy_kind kind;
+	const char *text, *why;
+} bad[] = {
+	{POLICY_IDENTITY, "", "Json"},
+	{POLICY_IDENTITY, "[]", "Policies must"},
+	{POLICY_IDENTITY, "{", "Json"},
+	{POLICY_IDENTITY, "{\"Version\":\"2012-10-17\"}", "Statement is empty"},
+	{POLICY_IDENTITY, "{\"Statement\":[]}", "Statement is empty"},
+	{POLICY_IDENTITY, "{\"Statement\":[1]}", "object"},
+	{POLICY_IDENTITY, "{\"Version\":\"2010-10-17\",\"Statement\":{}}", "version"},
+	{POLICY_IDENTITY, "{\"Other\":1,\"Statement\":{}}", "unknown element Other"},
+	{POLICY_IDENTITY, "{\"Statement\":{\"Effect\":\"Maybe\"}}", "effect"},
+	{POLICY_IDENTITY, "{\"Statement\":{\"Effect\":\"Allow\",\"Resource\":\"*\"}}", "Action"},
+	{POLICY_IDENTITY, "{\"Statement\":{\"Effect\":\"Allow\",\"Action\":\"*\"}}", "Resource"},
+	{POLICY_IDENTITY,
+		"{\"Statement\":{\"Effect\":\"Allow\",\"Action\":\"*\",\"NotAction\":\"*\","
+		"\"Resource\":\"*\"}}",
+		"both"},
+	{POLICY_IDENTITY, "{\"Statement\":{\"Effect\":\"Allow\",\"Action\":[],\"Resource\":\"*\"}}",
+		"empty"},
+	{POLICY_IDENTITY, "{\"Statement\":{\"Effect\":\"Allow\",\"Action\":5,\"Resource\":\"*\"}}",
+		"list of texts"},
+	{POLICY_IDENTITY, STATEMENT("\"Sid\":1"), "Sid"},
+	{POLICY_IDENTITY, STATEMENT("\"Extra\":1"), "unknown element Extra"},
+	{POLICY_IDENTITY, STATEMENT("\"Principal\":\"*\""), "names no Principal"},
+	{POLICY_RESOURCE, STATEMENT("\"Sid\":\"a\""), "Principal"},
+	{POLICY_RESOURCE, STATEMENT("\"Principal\":\"x\""), "principal"},
+	{POLICY_RESOURCE, STATEMENT("\"Principal\":{}"), "principal"},
+	{POLICY_RESOURCE, STATEMENT("\"Principal\":{\"Who\":\"*\"}"), "principal"},
+	{POLICY_RESOURCE, STATEMENT("\"Principal\":{\"AWS\":[1]}"), "principal"},
+	{POLICY_RESOURCE, STATEMENT("\"NotPrincipal\":{\"AWS\":\"*\"}"), "NotPrincipal"},
+	{POLICY_TRUST, STATEMENT("\"Principal\":\"*\""), "no Resource"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":[]"), "object"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"StringEquals\":1}"), "object"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"Foo\":{\"a\":\"b\"}}"), "type"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"StringEquals\":{\"a\":{}}}"), "text"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"NumericEquals\":{\"a\":\"many\"}}"), "kind"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"IpAddress\":{\"a\":\"1.2.3.4/33\"}}"),
+		"kind"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"DateLessThan\":{\"a\":\"soon\"}}"), "kind"},
+	{POLICY_IDENTITY, STATEMENT("\"Condition\":{\"Bool\":{\"a\":\"si\"}}"), "kind"},
+	{POLICY_IDENTITY, STATEMENT("\"Sid\":\"a\",\"Sid\":\"b\""), "Json"},
+	{POLICY_IDENTITY,
+		"{\"Statement\":{\"Effect\":\"Allow\",\"Action\":\"\\u0001\",\"Resource\":"
+		"\"*\"}}",
+		"control"},
+	{POLICY_IDENTITY,
+		"{\"Statement\":[{\"Sid\":\"a\",\"Effect\":\"Allow\",\"Action\":\"*\","
+		"\"Resource\":\"*\"},{\"Sid\":\"a\",\"Effect\":\"Allow\",\"Action\":\"*\","
+		"\"Resource\":\"*\"}]}",
+		"unique"},
+};
+
+static void test_refused(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct policy_refusal refusal = {""};
+		const struct policy *policy;
+
+		if (policy_compile(slice_str(bad[i].text), bad[i].kind, arena(), &policy,
+			    &refusal) != -EINVAL)
+			fail_msg("taken: %s", bad[i].text);
+		if (!strstr(refusal.text, bad[i].why))
+			fail_msg("refused as \"%s\": %s", refusal.text, bad[i].text);
+	}
+}
+
+static void test_bounds(void **state)
+{
+	static char large[POLICY_BYTES_MAX + 2], deep[100];
+	struct policy_refusal refusal;
+	const struct policy *policy;
+
+	(void)state;
+	memset(large, ' ', sizeof(large) - 1);
+	assert_int_equal(
+		policy_compile(slice_str(large), POLICY_IDENTITY, arena(), &policy, &refusal),
+		-EINVAL);
+	assert_non_null(strstr(refusal.text, "bytes"));
+	memset(deep, '[', sizeof(deep) - 1);
+	assert_int_equal(
+		policy_compile(slice_str(deep), POLICY_IDENTITY, arena(), &policy, &refusal),
+		-EINVAL);
+	assert_non_null(strstr(refusal.text, "levels"));
+	assert_true(json_is_flat(SLICE("[\"[[[[\\\"[\",{}]"), 2));
+	assert_false(json_is_flat(SLICE("[{[]}]"), 2));
+}
+
+static void test_actions_and_resources(void **state)
+{
+	static const char *const text =
+		"{\"Version\":\"2012-10-17\",\"Statement\":["
+		"{\"Effect\":\"Allow\",\"Action\":[\"s3:Get*\",\"S3:putobject\"],"
+		"\"Resource\":\"arn:aws:s3:::data/${aws:username}/?*\"},"
+		"{\"Effect\":\"Allow\",\"NotAction\":\"s3:Delete*\","
+		"\"NotResource\":[\"arn:aws:s3:::data*\",\"arn:aws:s3:::lit${*}ral\"]},"
+		"{\"Effect\":\"Deny\",\"Action\":\"s3:*\",\"Resource\":\"*secret*\"}]}";
+	static const char *const named[] = {"aws:username", "alice", NULL};
+	const struct {
+		const char *action, *resource;
+		enum policy_decision wanted;
+	} cases[] = {
+		{"s3:GetObject", "arn:aws:s3:::data/alice/x", POLICY_DECISION_ALLOW},
+		{"s3:PutObject", "arn:aws:s3:::data/alice/x/y", POLICY_DECISION_ALLOW},
+		{"s3:GetObject", "arn:aws:s3:::data/alice/", POLICY_DECISION_NONE},
+		{"s3:GetObject", "arn:aws:s3:::data/bob/x", POLICY_DECISION_NONE},
+		{"s3:DeleteObject", "arn:aws:s3:::data/alice/x", POLICY_DECISION_NONE},
+		{"s3:GetObject", "arn:aws:s3:::data/alice/secret", POLICY_DECISION_DENY},
+		{"s3:GetObject", "arn:aws:s3:::other", POLICY_DECISION_ALLOW},
+		{"s3:DeleteObject", "arn:aws:s3:::other", POLICY_DECISION_NONE},
+		{"s3:ListBucket", "arn:aws:s3:::lit*ral", POLICY_DECISION_NONE},
+		{"s3:ListBucket", "arn:aws:s3:::literal", POLICY_DECISION_ALLOW},
+	};
+
+	(void)state;
+	facts = named;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (ask(text, POLICY_IDENTITY, &alice, cases[i].action, cases[i].resource) !=
+			cases[i].wanted)
+			fail_msg("%s on %s", cases[i].action, cases[i].resource);
+	/* A variable without a value fits nothing; with a preset, the preset. */
+	facts = NULL;
+	assert_int_equal(
+		ask(text, POLICY_IDENTITY, &alice, "s3:GetObject", "arn:aws:s3:::data/alice/x"),
+		POLICY_DECISION_NONE);
+	assert_int_equal(ask("{\"Version\":\"2012-10-17\",\"Statement\":{\"Effect\":\"Allow\","
+			     "\"Action\":\"*\",\"Resource\":\"x/${aws:none, 'all'}\"}}",
+				 POLICY_IDENTITY, &alice, "s3:GetObject", "x/all"),
+		POLICY_DECISION_ALLOW);
+	/* The older language has no variables. */
+	assert_int_equal(ask("{\"Statement\":{\"Effect\":\"Allow\",\"Action\":\"*\","
+			     "\"Resource\":\"x/${aws:username}\"}}",
+				 POLICY_IDENTITY, &alice, "s3:GetObject", "x/${aws:username}"),
+		POLICY_DECISION_ALLOW);
+	assert_int_equal(policy_decide(NULL, NULL), POLICY_DECISION_NONE);
+}
+
+static void test_principals(void **state)
+{
+	static const struct policy_principal session = {
+		.arn = SLICE("arn:aws:sts::111:assumed-role/r/s"),
+		.role = SLICE("arn:aws:iam::111:role/r"),
+		.account = SLICE("111")};
+	static const struct policy_principal service = {.service = SLICE("logging.example")};
+	const struct {
+		const char *who;
+		const struct policy_principal *asks;
+		enum policy_decision wanted;
+	} cases[] = {
+		{"\"*\"", &nobody, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"*\"}", &alice, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"111\"}", &alice, POLICY_DECISION_ACCOUNT},
+		{"{\"AWS\":\"111\"}", &root, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"111\"}", &nobody, POLICY_DECISION_NONE},
+		{"{\"AWS\":\"arn:aws:iam::111:root\"}", &alice, POLICY_DECISION_ACCOUNT},
+		{"{\"AWS\":\"arn:aws:iam::112:root\"}", &alice, POLICY_DECISION_NONE},
+		{"{\"AWS\":[\"5\",\"arn:aws:iam::111:user/alice\"]}", &alice,
+			POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"arn:aws:iam::111:user/alice\"}", &root, POLICY_DECISION_NONE},
+		{"{\"AWS\":\"arn:aws:iam::111:user/*\"}", &alice, POLICY_DECISION_NONE},
+		{"{\"AWS\":\"AIDA1\"}", &alice, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"arn:aws:iam:::user/owner-one\"}", &root, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"arn:aws:iam::111:role/r\"}", &session, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"arn:aws:sts::111:assumed-role/r/s\"}", &session,
+			POLICY_DECISION_ALLOW},
+		{"{\"CanonicalUser\":\"owner-one\"}", &root, POLICY_DECISION_ALLOW},
+		{"{\"CanonicalUser\":\"owner-one\"}", &alice, POLICY_DECISION_ACCOUNT},
+		{"{\"CanonicalUser\":\"owner-two\"}", &alice, POLICY_DECISION_NONE},
+		{"{\"Service\":\"logging.example\"}", &service, POLICY_DECISION_ALLOW},
+		{"{\"Service\":\"logging.example\"}", &alice, POLICY_DECISION_NONE},
+		{"{\"Federated\":\"x\"}", &alice, POLICY_DECISION_NONE},
+	};
+	char text[512];
+
+	(void)state;
+	facts = NULL;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), STATEMENT("\"Principal\":%s"), cases[i].who);
+		if (ask(text, POLICY_RESOURCE, cases[i].asks, "s3:GetObject", "x") !=
+			cases[i].wanted)
+			fail_msg("%s", text);
+	}
+	assert_int_equal(ask("{\"Statement\":{\"Effect\":\"Deny\",\"NotPrincipal\":{\"AWS\":"
+			     "\"arn:aws:iam::111:user/alice\"},\"Action\":\"*\",\"Resource\":"
+			     "\"*\"}}",
+				 POLICY_RESOURCE, &root, "s3:GetObject", "x"),
+		POLICY_DECISION_DENY);
+	assert_int_equal(ask("{\"Statement\":{\"Effect\":\"Deny\",\"NotPrincipal\":{\"AWS\":"
+			     "\"arn:aws:iam::111:user/alice\"},\"Action\":\"*\",\"Resource\":"
+			     "\"*\"}}",
+				 POLICY_RESOURCE, &alice, "s3:GetObject", "x"),
+		POLICY_DECISION_NONE);
+}
+
+static const struct {
+	const char *condition;
+	bool holds;
+} conditions[] = {
+	{"\"StringEquals\":{\"s3:prefix\":\"home/\"}", true},
+	{"\"StringEquals\":{\"s3:prefix\":[\"x\",\"home/\"]}", true},
+	{"\"StringEquals\":{\"s3:prefix\":\"Home/\"}", false},
+	{"\"StringEquals\":{\"s3:prefix\":\"home*\"}", false},
+	{"\"StringEqualsIgnoreCase\":{\"S3:PREFIX\":\"HOME/\"}", true},
+	{"\"StringNotEquals\":{\"s3:prefix\":\"home/\"}", false},
+	{"\"StringNotEquals\":{\"absent\":\"x\"}", true},
+	{"\"StringEquals\":{\"absent\":\"x\"}", false},
+	{"\"StringEqualsIfExists\":{\"absent\":\"x\"}", true},
+	{"\"StringEqualsIfExists\":{\"s3:prefix\":\"x\"}", false},
+	{"\"StringLike\":{\"s3:prefix\":\"h?me*\"}", true},
+	{"\"StringLike\":{\"s3:prefix\":\"${aws:username}/\"}", true},
+	{"\"StringNotLike\":{\"s3:prefix\":\"h?me*\"}", false},
+	{"\"NumericLessThanEquals\":{\"s3:max-keys\":10}", true},
+	{"\"NumericLessThan\":{\"s3:max-keys\":\"10\"}", false},
+	{"\"NumericGreaterThan\":{\"s3:max-keys\":9.5}", true},
+	{"\"NumericGreaterThanEquals\":{\"s3:max-keys\":11}", false},
+	{"\"NumericEquals\":{\"s3:max-keys\":\"1e1\"}", true},
+	{"\"NumericNotEquals\":{\"s3:max-keys\":\"10\"}", false},
+	{"\"NumericEquals\":{\"s3:prefix\":\"10\"}", false},
+	{"\"DateLessThan\":{\"aws:CurrentTime\":\"2026-06-02\"}", true},
+	{"\"DateGreaterThan\":{\"aws:CurrentTime\":\"2026-06-02T00:00:00Z\"}", false},
+	{"\"DateEquals\":{\"aws:CurrentTime\":\"1780272000\"}", true},
+	{"\"Bool\":{\"aws:SecureTransport\":true}", true},
+	{"\"Bool\":{\"aws:SecureTransport\":\"false\"}", false},
+	{"\"IpAddress\":{\"aws:SourceIp\":\"10.0.0.0/8\"}", true},
+	{"\"IpAddress\":{\"aws:SourceIp\":[\"1.2.3.4\",\"10.1.2.3\"]}", true},
+	{"\"IpAddress\":{\"aws:SourceIp\":\"10.1.2.0/31\"}", false},
+	{"\"NotIpAddress\":{\"aws:SourceIp\":\"10.0.0.0/8\"}", false},
+	{"\"IpAddress\":{\"six\":\"192.168.0.0/16\"}", true},
+	{"\"IpAddress\":{\"v6\":\"fd00::/8\"}", true},
+	{"\"IpAddress\":{\"v6\":\"10.0.0.0/8\"}", false},
+	{"\"ArnLike\":{\"aws:PrincipalArn\":\"arn:aws:iam::*:user/*\"}", true},
+	{"\"ArnLike\":{\"aws:PrincipalArn\":\"arn:*\"}", false},
+	{"\"ArnNotLike\":{\"aws:PrincipalArn\":\"arn:aws:iam::*:user/*\"}", false},
+	{"\"Null\":{\"absent\":\"true\"}", true},
+	{"\"Null\":{\"s3:prefix\":true}", false},
+	{"\"Null\":{\"s3:prefix\":false}", true},
+	{"\"ForAllValues:StringEquals\":{\"tags\":[\"a\",\"b\",\"c\"]}", true},
+	{"\"ForAllValues:StringEquals\":{\"tags\":[\"a\"]}", false},
+	{"\"ForAllValues:StringEquals\":{\"absent\":[\"a\"]}", true},
+	{"\"ForAnyValue:StringEquals\":{\"tags\":[\"b\"]}", true},
+	{"\"ForAnyValue:StringEquals\":{\"absent\":[\"b\"]}", false},
+	{"\"ForAnyValue:StringNotEquals\":{\"tags\":[\"b\"]}", true},
+	{"\"ForAllValues:StringNotEquals\":{\"tags\":[\"b\"]}", false},
+	{"\"BinaryEquals\":{\"s3:prefix\":\"home/\"}", true},
+	{"\"StringEquals\":{\"s3:prefix\":\"home/\"},\"Bool\":{\"aws:SecureTransport\":"
+	 "\"false\"}",
+		false},
+	{"\"StringEquals\":{\"s3:prefix\":\"home/\",\"s3:max-keys\":\"11\"}", false},
+	{"", true},
+};
+
+static void test_conditions(void **state)
+{
+	static const char *const all[] = {"s3:prefix", "home/", "aws:SourceIp", "10.1.2.3",
+		"s3:max-keys", "10", "aws:CurrentTime", "2026-06-01T00:00:00Z",
+		"aws:SecureTransport", "true", "aws:PrincipalArn", "arn:aws:iam::111:user/alice",
+		"tags", "a", "tags", "b", "six", "::ffff:192.168.7.9", "v6", "fd00::1",
+		"aws:username", "home", NULL};
+	char text[512];
+
+	(void)state;
+	facts = all;
+	for (size_t i = 0; i < sizeof(conditions) / sizeof(conditions[0]); i++) {
+		snprintf(text, sizeof(text), STATEMENT("\"Condition\":{%s}"),
+			conditions[i].condition);
+		if ((ask(text, POLICY_IDENTITY, &alice, "s3:GetObject", "x") ==
+			    POLICY_DECISION_ALLOW) != conditions[i].holds)
+			fail_msg("%s", conditions[i].condition);
+	}
+}
+
+static bool is_public(const char *inside)
+{
+	struct policy_refusal refusal;
+	const struct policy *policy;
+	char text[512];
+	bool answer;
+
+	snprintf(text, sizeof(text), STATEMENT("%s"), inside);
+	assert_int_equal(
+		policy_compile(slice_str(text), POLICY_RESOURCE, arena(), &policy, &refusal), 0);
+	answer = policy_is_public(policy);
+	return answer;
+}
+
+static void test_public(void **state)
+{
+	(void)state;
+	assert_true(is_public("\"Principal\":\"*\""));
+	assert_false(is_public("\"Principal\":{\"AWS\":\"111\"}"));
+	assert_true(is_public("\"Principal\":{\"AWS\":[\"111\",\"*\"]}"));
+	assert_false(is_public("\"Principal\":\"*\",\"Condition\":{\"IpAddress\":"
+			       "{\"aws:SourceIp\":\"10.0.0.0/32\"}}"));
+	assert_true(is_public("\"Principal\":\"*\",\"Condition\":{\"IpAddress\":"
+			      "{\"aws:SourceIp\":\"0.0.0.0/0\"}}"));
+	assert_true(is_public("\"Principal\":\"*\",\"Condition\":{\"StringLike\":"
+			      "{\"aws:Referer\":\"x\"}}"));
+	assert_true(is_public("\"Principal\":\"*\",\"Condition\":{\"NotIpAddress\":"
+			      "{\"aws:SourceIp\":\"10.0.0.0/32\"}}"));
+}
+
+static bool is_of(const char *resource, const char *bucket)
+{
+	struct policy_refusal refusal;
+	const struct policy *policy;
+	char text[512];
+	bool answer;
+
+	snprintf(text, sizeof(text),
+		"{\"Version\":\"2012-10-17\",\"Statement\":{\"Effect\":\"Allow\",\"Principal\":"
+		"\"*\",\"Action\":\"s3:*\",\"Resource\":[\"arn:aws:s3:::%s\",\"%s\"]}}",
+		bucket, resource);
+	assert_int_equal(
+		policy_compile(slice_str(text), POLICY_RESOURCE, arena(), &policy, &refusal), 0);
+	answer = policy_is_of_bucket(policy, slice_str(bucket));
+	return answer;
+}
+
+static void test_of_bucket(void **state)
+{
+	(void)state;
+	assert_true(is_of("arn:aws:s3:::bkt/*", "bkt"));
+	assert_true(is_of("arn:aws:s3:::*", "bkt"));
+	assert_true(is_of("arn:aws:s3:::b*", "bkt"));
+	assert_true(is_of("arn:aws:s3::*:bkt", "bkt"));
+	assert_true(is_of("*", "bkt"));
+	assert_true(is_of("arn:aws:s3:::${aws:username}", "bkt"));
+	assert_false(is_of("arn:aws:s3:::other/*", "bkt"));
+	assert_false(is_of("bkt", "bkt"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_actions_and_resources),
+		cmocka_unit_test(test_principals),
+		cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_public),
+		cmocka_unit_test(test_of_bucket),
+	};
+
+	int failed;
+
+	mem_arena_init(&memory);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	mem_arena_free(&memory);
+	return failed;
+}
