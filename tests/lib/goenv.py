@@ -1,5 +1,6 @@
 """tests/lib/goenv.py: programs in Go against the modules of the tree and the library of a build folder."""
 
+import hashlib
 import os
 import pathlib
 import shutil
@@ -12,12 +13,15 @@ IMPORTS = {"github.com/piwi3910/nebulaio/client/core": "core", "github.com/piwi3
 
 
 def environment(build, **more):
-    """As a user's who builds against the build folder. No module is fetched: there is none to fetch."""
+    """As a user's who builds against the build folder. No module is fetched: there is none to fetch. Go's cache does
+    not look into headers outside a module, but keeps apart what was compiled with other flags: here one that says which
+    header it was, or a tree that was brought up to date would run code of the old one."""
+    header = hashlib.sha256((MODULES.parents[1] / "include/nebulaio/nebulaio.h").read_bytes()).hexdigest()
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("NEBULAIO_", "AWS_", "GO", "CGO_", "PKG_CONFIG"))}
     return dict(env, PKG_CONFIG="/usr/bin/pkg-config", PKG_CONFIG_PATH=str(build / "meson-uninstalled"),
                 LD_LIBRARY_PATH=str(build / "client"), GOPROXY="off", GOFLAGS="-mod=mod -buildvcs=false",
-                GOTOOLCHAIN="local", CGO_ENABLED="1", **more)
+                GOTOOLCHAIN="local", CGO_ENABLED="1", CGO_CFLAGS=f"-O2 -g -DNEBULAIO_HEADER_{header[:16]}", **more)
 
 
 def module(folder, source, more=""):
