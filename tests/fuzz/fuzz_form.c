@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "s3/form.h"
+#include "document/json.h"
 #include "iam/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,7 +2,7 @@
  * questions. The question's own texts are taken from the input too. */
 #include "iam/policy.h"
 #include "base/base.h"
-#include "s3/s3_priv.h"
+#include "base/mem_arena.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
