@@ -1,8 +1,10 @@
 /* tests/vm/get_perf.c: gets one object again and again over RDMA and says how long one GET takes.
  *
- * Usage: get_perf DEVICE rdma://HOST:PORT ACCESS_KEY SECRET_KEY BUCKET BYTES COUNT
+ * Usage: get_perf DEVICE rdma://HOST:PORT ACCESS_KEY SECRET_KEY BUCKET BYTES COUNT [one-sided]
  *
- * Puts the object, in a bucket that is there. Prints the median in microseconds. */
+ * Puts the object, in a bucket that is there. Prints the median in microseconds; with one-sided the
+ * client reads the server's memory itself once it may, and more than half of the GETs must have
+ * gone so. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,16 +51,20 @@ static int measure(struct neb_client *client, const char *bucket, size_t bytes, 
 
 int main(int argc, char **argv)
 {
-	struct neb_options options = {.transport = NEB_STRICT, .connect_timeout_ns = 60 * NS_PER_S};
+	struct neb_options options = {
+		.transport = NEB_STRICT, .connect_timeout_ns = 60 * NS_PER_S, .spin_ns = NS_PER_S};
 	struct neb_client *client;
+	struct neb_stats stats;
 	uint64_t bytes, count, *times;
 	int err;
 
-	if (argc != 8 || slice_to_u64(slice_str(argv[6]), &bytes) || !bytes || bytes > BYTES_MAX ||
-		slice_to_u64(slice_str(argv[7]), &count) || !count || count > COUNT_MAX) {
+	options.one_sided_reads = argc == 9 && strcmp(argv[8], "one-sided") == 0;
+	if (argc != (options.one_sided_reads ? 9 : 8) || slice_to_u64(slice_str(argv[6]), &bytes) ||
+		!bytes || bytes > BYTES_MAX || slice_to_u64(slice_str(argv[7]), &count) || !count ||
+		count > COUNT_MAX) {
 		fprintf(stderr,
 			"usage: get_perf DEVICE ENDPOINT ACCESS_KEY SECRET_KEY BUCKET BYTES "
-			"COUNT\n");
+			"COUNT [one-sided]\n");
 		return 2;
 	}
 	options.device_name = argv[1];
@@ -69,6 +75,9 @@ int main(int argc, char **argv)
 	err = times ? neb_client_open(&options, &client) : -ENOMEM;
 	if (!err) {
 		err = measure(client, argv[5], bytes, (uint32_t)count, times);
+		neb_client_stats(client, &stats);
+		if (!err && options.one_sided_reads && stats.one_sided_reads <= count / 2)
+			err = -EPROTO;
 		neb_client_close(client);
 	}
 	if (!err) {
