@@ -150,19 +150,17 @@ static int run_apply(struct store *store, struct group *first, const struct grou
 	return index_apply_coalesced(store->index, coalesce, &state);
 }
 
-/* Books the run as applied, or the index as failed. Returns whether the groups may be let go. */
-static bool run_book(
+/* Books the run as applied, or the index as failed, and wakes who waits for that. */
+static void run_book(
 	struct store *store, const struct group *first, const struct group *last, int ret)
 {
 	struct applier *applier = &store->applier;
 	struct waiter *waiters;
-	bool applied;
 
 	pthread_mutex_lock(&applier->lock);
 	if (ret)
 		applier->failed = true;
-	applied = !applier->failed;
-	if (applied) {
+	if (!applier->failed) {
 		applier->applied_seq = group_head(last)->seq;
 		applier->applied_pos = last->end_pos;
 	}
@@ -171,7 +169,6 @@ static bool run_book(
 	waiters = waiters_take(applier);
 	pthread_mutex_unlock(&applier->lock);
 	waiters_wake(waiters);
-	return applied;
 }
 
 static void run_finish(struct store *store, struct group *first)
@@ -190,11 +187,14 @@ static void run_finish(struct store *store, struct group *first)
 		store_fence(store, "the index", ret);
 	else
 		counter_add(&groups_applied, count);
-	applied = run_book(store, first, last, ret);
+	/* Who waits for the run finds the space of what it superseded given back. */
+	applied = !ret && !applier->failed;
+	for (const struct group *group = first; group; group = group->next)
+		touched_release(store, group, applied);
+	run_book(store, first, last, ret);
 	while (first) {
 		struct group *next = first->next;
 
-		touched_release(store, first, applied);
 		group_keep(applier, first);
 		first = next;
 	}
