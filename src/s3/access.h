@@ -7,8 +7,8 @@
 #ifndef S3_ACCESS_H
 #define S3_ACCESS_H
 
-#include "s3/acl.h"
 #include "iam/iam.h"
+#include "s3/acl.h"
 #include "s3/s3_priv.h"
 #include "s3/settings.h"
 

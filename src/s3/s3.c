@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "s3/access.h"
 #include "s3/access_log.h"
+#include "s3/admin_api.h"
 #include "s3/cors.h"
 #include "s3/express.h"
-#include "s3/access.h"
-#include "s3/admin_api.h"
 #include "s3/notify.h"
 #include "s3/settings.h"
 #include "s3/sse.h"

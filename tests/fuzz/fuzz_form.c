@@ -2,9 +2,9 @@
  * found held against a field's value as the policy. */
 #include <errno.h>
 
-#include "s3/form.h"
 #include "document/json.h"
 #include "iam/policy.h"
+#include "s3/form.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

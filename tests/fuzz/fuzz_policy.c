@@ -1,8 +1,8 @@
 /* Fuzzes the policy language: any text, as each kind of policy; what compiles must answer
  * questions. The question's own texts are taken from the input too. */
-#include "iam/policy.h"
 #include "base/base.h"
 #include "base/mem_arena.h"
+#include "iam/policy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

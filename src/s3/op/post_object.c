@@ -3,10 +3,10 @@
  * be. */
 #include <errno.h>
 
-#include "s3/form.h"
-#include "s3/notification.h"
 #include "document/json.h"
 #include "iam/policy.h"
+#include "s3/form.h"
+#include "s3/notification.h"
 #include "s3/s3_priv.h"
 #include "s3/settings.h"
 #include "s3/sigv2.h"

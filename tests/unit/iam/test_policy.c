@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mem_arena.h"
 #include "document/json.h"
 #include "iam/policy.h"
-#include "base/mem_arena.h"
 
 static struct mem_arena memory;
 
