@@ -79,7 +79,7 @@ static int queues_bind(struct xp_port *port, uint32_t flags)
 	flags |= XDP_USE_NEED_WAKEUP;
 	ret = queue_bind(&port->queues[0], flags | XDP_USE_SG, -1);
 	port->multi_buffer = ret == 0;
-	if (ret) /* before 6.6, or a driver that cannot */
+	if (ret && ret != -EBUSY) /* before 6.6, or a driver that cannot */
 		ret = queue_bind(&port->queues[0], flags, -1);
 	for (uint32_t i = 1; i < port->queue_count && !ret; i++)
 		ret = queue_bind(&port->queues[i], XDP_SHARED_UMEM, umem_fd);

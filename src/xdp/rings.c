@@ -4,7 +4,11 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
+
+/* The kernel lets go of a queue some time after its socket was closed, and tells nobody when. */
+#define QUEUE_WAIT_NS NS_PER_S
 
 static int ring_map(struct xp_ring *ring, int fd, const struct xdp_ring_offset *offsets,
 	uint64_t page_offset, uint32_t entries, size_t entry_bytes)
@@ -143,7 +147,15 @@ int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd)
 		.sxdp_shared_umem_fd = umem_fd < 0 ? 0 : (uint32_t)umem_fd,
 	};
 
-	return bind(queue->fd, (const struct sockaddr *)&addr, sizeof(addr)) ? -errno : 0;
+	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
+	uint64_t deadline_ns = clock_now_ns() + QUEUE_WAIT_NS;
+
+	while (bind(queue->fd, (const struct sockaddr *)&addr, sizeof(addr))) {
+		if (errno != EBUSY || clock_now_ns() >= deadline_ns)
+			return -errno;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
 }
 
 int queue_busy_set(struct xp_queue *queue)
