@@ -2,6 +2,8 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -26,6 +28,18 @@ static inline uint64_t clock_real_ns(void)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* Rests for 1 ms, for what can be asked and tells nobody when it changes; false at once when the
+ * deadline has passed. Blocks the thread: not for event loops. */
+static inline bool clock_rest(uint64_t deadline_ns)
+{
+	const struct timespec rest = {.tv_nsec = (long)NS_PER_MS};
+
+	if (clock_now_ns() >= deadline_ns)
+		return false;
+	nanosleep(&rest, NULL);
+	return true;
 }
 
 /* The processor's cycle counter, for measuring spans of code; not comparable across hosts. */

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 
 DEFINE_COUNTER(attach_refused, "nebulaio_disk_fixed_buffers_refused_total", NULL,
 	"Reactors whose arenas could not be registered as fixed buffers.");
@@ -16,17 +15,15 @@ DEFINE_COUNTER(attach_refused, "nebulaio_disk_fixed_buffers_refused_total", NULL
 /* flock(2) cannot wait with a bound, so it is asked again; only after a crash does that happen. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns)
 {
-	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
 	uint64_t deadline_ns = clock_now_ns() + wait_ns;
 
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		if (clock_now_ns() >= deadline_ns) {
+		if (!clock_rest(deadline_ns)) {
 			log_error("disk", "%s: another process has this volume open", disk->path);
 			return -EBUSY;
 		}
-		nanosleep(&pause, NULL);
 	}
 	return 0;
 }

@@ -8,27 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* O_EXCL without O_CREAT is the block layer's own claim (open(2)). A killed process's io_uring may
  * hold the device for a moment longer. */
 static int block_node_open(struct disk *disk, uint64_t wait_ns)
 {
-	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
 	uint64_t deadline_ns = clock_now_ns() + wait_ns;
 	int flags = disk->read_only ? O_RDONLY : O_RDWR | O_EXCL;
 
-	for (;;) {
+	do {
 		disk->fd = open(disk->path, flags | O_DIRECT | O_CLOEXEC);
 		if (disk->fd >= 0)
 			return 0;
 		if (errno != EBUSY)
 			return -errno;
-		if (clock_now_ns() >= deadline_ns)
-			break;
-		nanosleep(&pause, NULL);
-	}
+	} while (clock_rest(deadline_ns));
 	log_error("disk",
 		"%s: in use: mounted, part of a RAID or LVM volume, swap, or another process has "
 		"it (lsblk and fuser tell)",

@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 /* "nvme0n1" of the device number of ng0n1; -ENOENT where sysfs does not say. */
@@ -72,19 +71,15 @@ static void limits_read(struct nvme *nvme, const char *name)
 /* The block device of the same namespace, exclusively. */
 static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
 {
-	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
 	uint64_t deadline_ns = clock_now_ns() + wait_ns;
 	char path[300];
 
 	snprintf(path, sizeof(path), "/dev/%s", name);
-	for (;;) {
+	do {
 		disk->nvme->block_fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
 		if (disk->nvme->block_fd >= 0 || errno != EBUSY)
 			return 0; /* no such node: then nobody can mount it either */
-		if (clock_now_ns() >= deadline_ns)
-			break;
-		nanosleep(&pause, NULL);
-	}
+	} while (clock_rest(deadline_ns));
 	log_error("disk", "%s: in use: %s is mounted, or another process has it", disk->path, path);
 	return -EBUSY;
 }

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The kernel lets go of a queue some time after its socket was closed, and tells nobody when. */
@@ -147,13 +146,13 @@ int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd)
 		.sxdp_shared_umem_fd = umem_fd < 0 ? 0 : (uint32_t)umem_fd,
 	};
 
-	const struct timespec pause = {.tv_nsec = (long)NS_PER_MS};
 	uint64_t deadline_ns = clock_now_ns() + QUEUE_WAIT_NS;
 
 	while (bind(queue->fd, (const struct sockaddr *)&addr, sizeof(addr))) {
-		if (errno != EBUSY || clock_now_ns() >= deadline_ns)
+		if (errno != EBUSY)
 			return -errno;
-		nanosleep(&pause, NULL);
+		if (!clock_rest(deadline_ns))
+			return -EBUSY;
 	}
 	return 0;
 }
