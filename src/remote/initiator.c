@@ -19,29 +19,39 @@ DEFINE_COUNTER(lost, "nebulaio_remote_connections_lost_total", NULL,
 
 /* ---- Work requests. ---- */
 
-int remote_recv_post(struct remote_lane *lane, uint32_t n)
+int work_recv_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge)
 {
-	const struct rp_sge sge = {(uintptr_t)&lane->recvs[n], WIRE_RECV_BYTES, lane->lkey};
-	const struct rp_recv_wr wr = {.wr_id = work_id(lane->idx, lane->life, WORK_RECV, n),
-		.sg_list = &sge,
+	const struct rp_recv_wr wr = {.wr_id = id, .sg_list = sge, .sge_count = 1};
+	uint32_t posted;
+
+	return rp_post_recv(qp, &wr, 1, &posted);
+}
+
+int work_send_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge)
+{
+	const struct rp_send_wr wr = {.wr_id = id,
+		.opcode = RP_SEND,
+		.flags = RP_SEND_SIGNALED,
+		.sg_list = sge,
 		.sge_count = 1};
 	uint32_t posted;
 
-	return rp_post_recv(lane->qp, &wr, 1, &posted);
+	return rp_post_send(qp, &wr, 1, &posted);
+}
+
+int remote_recv_post(struct remote_lane *lane, uint32_t n)
+{
+	const struct rp_sge sge = {(uintptr_t)&lane->recvs[n], WIRE_RECV_BYTES, lane->lkey};
+
+	return work_recv_post(lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n), &sge);
 }
 
 int remote_send(struct remote_lane *lane, uint32_t n)
 {
 	const struct rp_sge sge = {
 		(uintptr_t)&lane->sends[n], lane->sends[n].head.bytes, lane->lkey};
-	const struct rp_send_wr wr = {.wr_id = work_id(lane->idx, lane->life, WORK_SEND, n),
-		.opcode = RP_SEND,
-		.flags = RP_SEND_SIGNALED,
-		.sg_list = &sge,
-		.sge_count = 1};
-	uint32_t posted;
 
-	return rp_post_send(lane->qp, &wr, 1, &posted);
+	return work_send_post(lane->qp, work_id(lane->idx, lane->life, WORK_SEND, n), &sge);
 }
 
 /* ---- Connecting. ---- */

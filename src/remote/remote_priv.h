@@ -35,6 +35,9 @@ static inline uint64_t work_id(uint32_t lane, uint16_t life, enum remote_work wo
 {
 	return (uint64_t)life << 40 | (uint64_t)lane << 24 | (uint64_t)work << 16 | n;
 }
+/* A capsule's receive or its send, signalled: for either end. */
+int work_recv_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge);
+int work_send_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge);
 static inline uint32_t work_lane(uint64_t id)
 {
 	return id >> 24 & 0xffff;

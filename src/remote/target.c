@@ -19,12 +19,8 @@ DEFINE_COUNTER(refused, "nebulaio_export_connections_total", "result=\"refused\"
 int target_recv_post(struct target_lane *lane, uint32_t n)
 {
 	const struct rp_sge sge = {(uintptr_t)&lane->recvs[n], WIRE_RECV_BYTES, lane->lkey};
-	const struct rp_recv_wr wr = {.wr_id = work_id(lane->idx, lane->life, WORK_RECV, n),
-		.sg_list = &sge,
-		.sge_count = 1};
-	uint32_t posted;
 
-	return rp_post_recv(lane->qp, &wr, 1, &posted);
+	return work_recv_post(lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n), &sge);
 }
 
 /* The capsule in the last place of sends but one, or the last. */
@@ -32,14 +28,8 @@ static void word_send(struct target_lane *lane, uint32_t n)
 {
 	const struct rp_sge sge = {
 		(uintptr_t)&lane->sends[n], lane->sends[n].head.bytes, lane->lkey};
-	const struct rp_send_wr wr = {.wr_id = work_id(lane->idx, lane->life, WORK_SEND, n),
-		.opcode = RP_SEND,
-		.flags = RP_SEND_SIGNALED,
-		.sg_list = &sge,
-		.sge_count = 1};
-	uint32_t posted;
 
-	if (rp_post_send(lane->qp, &wr, 1, &posted))
+	if (work_send_post(lane->qp, work_id(lane->idx, lane->life, WORK_SEND, n), &sge))
 		target_lane_fail(lane, "a word cannot be posted");
 }
 
