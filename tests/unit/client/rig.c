@@ -232,6 +232,14 @@ void rig_release_held(struct rig *rig)
 	run(rig, release_held, NULL);
 }
 
+void rig_fill(void *data, size_t bytes, uint64_t seed)
+{
+	struct prng prng;
+
+	prng_seed(&prng, seed);
+	prng_fill(&prng, data, bytes);
+}
+
 struct neb_client *rig_client(struct rig *rig, enum neb_transport transport)
 {
 	struct neb_options options = {.endpoints = rig->endpoint,

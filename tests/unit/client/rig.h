@@ -37,6 +37,8 @@ bool rig_sessions_become(struct rig *rig, uint32_t count);
 uint64_t rig_frames_used(struct rig *rig);
 /* "rdma://127.0.0.1:PORT" */
 const char *rig_endpoint(const struct rig *rig);
+/* Bytes that only their seed and their place tell apart. */
+void rig_fill(void *data, size_t bytes, uint64_t seed);
 struct neb_client *rig_client(struct rig *rig, enum neb_transport transport);
 
 /* ---- fake_s3.c ---- */

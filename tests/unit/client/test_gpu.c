@@ -47,14 +47,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void fill(void *data, size_t bytes, uint64_t seed)
-{
-	struct prng prng;
-
-	prng_seed(&prng, seed);
-	prng_fill(&prng, data, bytes);
-}
-
 static uint64_t staged(const struct neb_client *client)
 {
 	struct neb_stats stats;
@@ -78,7 +70,7 @@ static void test_staged(void **state)
 			uint64_t before = staged(client);
 			unsigned waits = fake.synchronized();
 
-			fill(shadow, SIZES[i], i);
+			rig_fill(shadow, SIZES[i], i);
 			assert_int_equal(neb_put(client, B, "gpu", device, SIZES[i], NULL), 0);
 			assert_true(fake.synchronized() > waits);
 			assert_int_equal(neb_get(client, B, "gpu", host, SIZES[i], &result), 0);
@@ -105,8 +97,8 @@ static void test_mixed(void **state)
 	struct neb_request put = {
 		.op = NEB_PUT_OBJECT, .bucket = B, .key = "mixed", .body = body, .body_count = 3};
 
-	fill(host, 1024, 1);
-	fill(shadow, MIB, 2);
+	rig_fill(host, 1024, 1);
+	rig_fill(shadow, MIB, 2);
 	assert_int_equal(neb_perform(client, &put, NULL), 0);
 	assert_int_equal(staged(client), MIB);
 	assert_int_equal(neb_get(client, B, "mixed", host, 2 * MIB, NULL), 0);
@@ -127,7 +119,7 @@ static void test_encrypted(void **state)
 	struct neb_client *client;
 
 	assert_int_equal(neb_client_open(&options, &client), 0);
-	fill(shadow, MIB, 7);
+	rig_fill(shadow, MIB, 7);
 	memcpy(host, shadow, MIB);
 	assert_int_equal(neb_put(client, B, "sealed", device, MIB, NULL), 0);
 	memset(shadow, 0, MIB);

@@ -37,14 +37,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void fill(void *data, size_t bytes, uint64_t seed)
-{
-	struct prng prng;
-
-	prng_seed(&prng, seed);
-	prng_fill(&prng, data, bytes);
-}
-
 static void test_ping(void **state)
 {
 	struct neb_client *client = rig_client(*state, NEB_STRICT);
@@ -94,7 +86,7 @@ static void round_trip(struct neb_client *client, enum memory kind, size_t bytes
 	struct neb_stats before, after;
 	struct neb_result put, got;
 
-	fill(out, bytes, bytes + 1);
+	rig_fill(out, bytes, bytes + 1);
 	memset(in, 0, bytes);
 	neb_client_stats(client, &before);
 	assert_int_equal(neb_put(client, B, "object", out, bytes, &put), 0);
@@ -146,7 +138,7 @@ static void test_registration_cache(void **state)
 	struct neb_stats stats;
 
 	assert_int_equal(neb_client_open(&options, &client), 0);
-	fill(out, MIB, 3);
+	rig_fill(out, MIB, 3);
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(neb_put(client, B, "object", out, MIB, &result), 0);
 		assert_int_equal(neb_get(client, B, "object", in, MIB, &result), 0);
@@ -212,7 +204,7 @@ static void test_scatter(void **state)
 	struct neb_result result;
 
 	into[3].bytes = bytes - 2 * MIB - 1;
-	fill(out, bytes, 5);
+	rig_fill(out, bytes, 5);
 	assert_int_equal(neb_perform(client, &put, NULL), 0);
 	assert_int_equal(neb_perform(client, &get, &result), 0);
 	assert_int_equal(result.bytes, bytes);
@@ -232,7 +224,7 @@ static void test_range(void **state)
 		.op = NEB_GET_OBJECT, .bucket = B, .key = "r", .into = &into, .into_count = 1};
 	struct neb_result result;
 
-	fill(out, bytes, 6);
+	rig_fill(out, bytes, 6);
 	assert_int_equal(neb_put(client, B, "r", out, bytes, NULL), 0);
 	get.range_offset = MIB - 50;
 	get.range_bytes = 100; /* over the border of two chunks */
@@ -419,7 +411,7 @@ static void test_out_of_order(void **state)
 	uint32_t early = 0, late = 0;
 	int count;
 
-	fill(data, 8192, 9);
+	rig_fill(data, 8192, 9);
 	assert_int_equal(neb_put(client, B, "held-1", data, 8192, NULL), 0);
 	assert_int_equal(neb_put(client, B, "free-1", data, 8192, NULL), 0);
 	for (uintptr_t i = 0; i < 64; i++) {
@@ -468,7 +460,7 @@ static void test_more_than_credits(void **state)
 	uint32_t done = 0;
 	char key[32];
 
-	fill(data, 1000, 4);
+	rig_fill(data, 1000, 4);
 	for (uint32_t i = 0; i < 500; i++) {
 		struct neb_request put = {.op = NEB_PUT_OBJECT,
 			.bucket = B,
@@ -593,7 +585,7 @@ static void test_wake(void **state)
 	struct neb_result result;
 	pthread_t thread;
 
-	fill(data, 50000, 3);
+	rig_fill(data, 50000, 3);
 	assert_int_equal(neb_put(client, B, "held-4", data, 50000, NULL), 0);
 	assert_int_equal(neb_submit(client, &get, NULL), 0);
 	neb_wake(client);
@@ -624,7 +616,7 @@ static void test_drain_in_flight(void **state)
 	struct neb_result result;
 	pthread_t thread;
 
-	fill(data, 50000, 3);
+	rig_fill(data, 50000, 3);
 	assert_int_equal(neb_put(client, B, "held-3", data, 50000, NULL), 0);
 	memset(data, 0, 50000);
 	assert_int_equal(neb_submit(client, &get, NULL), 0);
@@ -736,7 +728,7 @@ static void test_broken_queue_pairs(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < 300; i++) {
-		fill(out, 20000, i);
+		rig_fill(out, 20000, i);
 		if (neb_put(client, B, "k", out, 20000, &result) != 0)
 			continue;
 		memset(in, 0, 20000);
@@ -857,7 +849,7 @@ static void test_encryption_demanded(void **state)
 	struct neb_client *client = NULL;
 	uint64_t before = encrypted_bytes();
 
-	fill(data, sizeof(data), 3);
+	rig_fill(data, sizeof(data), 3);
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	assert_int_equal(neb_put(client, B, "key", data, sizeof(data), NULL), 0);
 	assert_int_equal(neb_get(client, B, "key", back, sizeof(back), NULL), 0);
@@ -884,7 +876,7 @@ static void test_encrypted_past_the_pool(void **state)
 
 	assert_non_null(data);
 	assert_non_null(back);
-	fill(data, bytes, 9);
+	rig_fill(data, bytes, 9);
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	assert_int_equal(neb_put(client, B, "large", data, bytes, NULL), 0);
 	assert_int_equal(neb_get(client, B, "large", back, bytes, NULL), 0);

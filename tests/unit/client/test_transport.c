@@ -117,14 +117,6 @@ static struct neb_client *client_of(const char *endpoints, enum neb_transport tr
 	return client;
 }
 
-static void fill(void *data, size_t bytes, uint64_t seed)
-{
-	struct prng prng;
-
-	prng_seed(&prng, seed);
-	prng_fill(&prng, data, bytes);
-}
-
 /* What is put by one way is got by the other, byte for byte, under the same ETag. */
 static void test_both_ways(void **state)
 {
@@ -139,7 +131,7 @@ static void test_both_ways(void **state)
 	assert_int_equal(neb_bucket_create(clients[0], "ways", NULL), 0);
 	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
 		for (uint32_t way = 0; way < 2; way++) {
-			fill(out, sizes[i], 2 * i + way);
+			rig_fill(out, sizes[i], 2 * i + way);
 			assert_int_equal(neb_put(clients[way], "ways", "a b/\xc3\xa4+%", out,
 						 sizes[i], &put),
 				0);
