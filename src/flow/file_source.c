@@ -10,150 +10,104 @@
 #include <unistd.h>
 
 #include "flow/file.h"
-
-#define SLOTS 8u
+#include "flow/reader.h"
 
 struct file_source;
 
-struct read_slot {
+struct file_read {
 	struct uring_op op;
 	struct file_source *source;
-	struct region_span span;
-	uint64_t offset;
-	uint32_t bytes, moved;
-	int error;
-	bool done;
+	struct flow_slot *slot;
+	uint32_t moved;
 };
 
 struct file_source {
-	struct flow_source source;
+	struct flow_reader reader;
 	char path[4096];
 	int fd;
-	bool fixed;
-	uint64_t start, next, end; /* in the file: of the body, of the next read, of the body */
-	uint32_t begun, taken;
-	struct fiber *waiter;
-	struct read_slot slots[SLOTS];
+	bool fixed, failed;
+	uint64_t start; /* of the body in the file */
+	struct file_read reads[FLOW_WINDOW_MAX];
 };
 
 /* Direct reads are whole frames; past the end of a file they come back short. */
-static void slot_issue(struct read_slot *slot)
+static void read_issue(struct file_read *read)
 {
-	struct file_source *self = slot->source;
-	struct io_uring_sqe *sqe = reactor_sqe(self->source.core->reactor, &slot->op);
-	uint8_t *data = slot->span.data + slot->moved;
-	uint32_t bytes = ALIGN_UP(slot->bytes, FRAME_BYTES) - slot->moved;
-	int arena = self->fixed ? region_arena_of(self->source.core->region, data, bytes) : -1;
+	struct file_source *self = read->source;
+	const struct flow_piece *piece = &read->slot->piece;
+	struct flow_core *core = self->reader.source.core;
+	struct io_uring_sqe *sqe = reactor_sqe(core->reactor, &read->op);
+	uint8_t *data = piece->data + read->moved;
+	uint32_t bytes = ALIGN_UP(piece->bytes, FRAME_BYTES) - read->moved;
+	uint64_t offset = self->start + piece->offset + read->moved;
+	int arena = self->fixed ? region_arena_of(core->region, data, bytes) : -1;
 
 	if (arena >= 0)
-		io_uring_prep_read_fixed(
-			sqe, self->fd, data, bytes, slot->offset + slot->moved, arena);
+		io_uring_prep_read_fixed(sqe, self->fd, data, bytes, offset, arena);
 	else
-		io_uring_prep_read(sqe, self->fd, data, bytes, slot->offset + slot->moved);
+		io_uring_prep_read(sqe, self->fd, data, bytes, offset);
 }
 
-static void slot_done(struct uring_op *op, int result, uint32_t cqe_flags)
+/* Those in flight behind it fail alike. */
+static void read_failed(const struct file_read *read, int error)
 {
-	struct read_slot *slot = CONTAINER_OF(op, struct read_slot, op);
-	struct file_source *self = slot->source;
+	struct file_source *self = read->source;
+
+	if (!self->failed)
+		log_error("flow", "%s: reading at %llu: %s", self->path,
+			(unsigned long long)(self->start + read->slot->piece.offset),
+			error == -EPIPE ? "it became shorter" : strerror(-error));
+	self->failed = true;
+}
+
+static void read_done(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	struct file_read *read = CONTAINER_OF(op, struct file_read, op);
+	const struct flow_piece *piece = &read->slot->piece;
 
 	(void)cqe_flags;
 	if (result > 0)
-		slot->moved += (uint32_t)result;
+		read->moved += (uint32_t)result;
 	else if (result == 0)
-		slot->error = -EPIPE;
-	else if (result != -EAGAIN && result != -EINTR)
-		slot->error = result;
+		result = -EPIPE;
+	else if (result == -EAGAIN || result == -EINTR)
+		result = 0;
 	/* A short direct read that is not the end stops at a block's end. */
-	if (!slot->error && slot->moved < slot->bytes) {
-		slot_issue(slot);
+	if (result >= 0 && read->moved < piece->bytes) {
+		read_issue(read);
 		return;
 	}
-	slot->done = true;
-	if (self->waiter)
-		fiber_wake(self->waiter);
+	if (result < 0)
+		read_failed(read, result);
+	flow_io_end(&read->slot->io, result);
 }
 
-static int read_begin(struct file_source *self, bool wait)
+static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
-	struct flow_core *core = self->source.core;
-	struct read_slot *slot = &self->slots[self->begun % SLOTS];
-	int ret;
+	struct file_source *self = CONTAINER_OF(reader, struct file_source, reader);
+	struct file_read *read = &self->reads[slot - reader->window.slots];
+	int ret = flow_reader_lease(reader, slot, bytes_max);
 
-	slot->bytes = (uint32_t)MIN(self->end - self->next, (uint64_t)STORE_CHUNK_BYTES);
-	if (wait)
-		ret = flow_lease(core, region_frames_for(slot->bytes), OWNER_DISK,
-			self->source.deadline_ns, &slot->span);
-	else
-		ret = region_lease(
-			core->region, region_frames_for(slot->bytes), OWNER_DISK, &slot->span);
-	if (ret)
-		return ret;
-	slot->offset = self->next;
-	slot->moved = 0;
-	slot->error = 0;
-	slot->done = false;
-	self->next += slot->bytes;
-	self->begun++;
-	slot_issue(slot);
-	return 0;
-}
-
-static int read_ahead(struct file_source *self)
-{
-	int ret = 0;
-
-	while (!ret && self->next < self->end && self->begun - self->taken < SLOTS)
-		ret = read_begin(self, self->begun == self->taken);
-	return ret == -ENOBUFS ? 0 : ret;
-}
-
-static void slot_wait(struct file_source *self, const struct read_slot *slot)
-{
-	self->waiter = fiber_self();
-	while (!slot->done)
-		fiber_park();
-	self->waiter = NULL;
+	if (ret == 1) {
+		*read = (struct file_read){.op = {.done = read_done}, .source = self, .slot = slot};
+		flow_io_begin(&slot->io);
+		read_issue(read);
+	}
+	return ret;
 }
 
 static int file_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct file_source *self = CONTAINER_OF(source, struct file_source, source);
-	struct read_slot *slot = &self->slots[self->taken % SLOTS];
-	int ret = read_ahead(self);
-
 	CHECK(bytes_max >= STORE_CHUNK_BYTES);
-	if (ret)
-		return ret;
-	if (self->taken == self->begun)
-		return 0;
-	slot_wait(self, slot);
-	if (slot->error) {
-		log_error("flow", "%s: reading at %llu: %s", self->path,
-			(unsigned long long)slot->offset,
-			slot->error == -EPIPE ? "it became shorter" : strerror(-slot->error));
-		return slot->error;
-	}
-	region_switch(source->core->region, slot->span, OWNER_DISK, OWNER_APP);
-	*ret_piece = (struct flow_piece){.span = slot->span,
-		.data = slot->span.data,
-		.bytes = slot->bytes,
-		.offset = slot->offset - self->start,
-		.hold = FLOW_HOLD_LEASE};
-	self->taken++;
-	return 1;
+	return flow_reader_next(
+		CONTAINER_OF(source, struct flow_reader, source), STORE_CHUNK_BYTES, ret_piece);
 }
 
 static void file_close(struct flow_source *source)
 {
-	struct file_source *self = CONTAINER_OF(source, struct file_source, source);
+	struct file_source *self = CONTAINER_OF(source, struct file_source, reader.source);
 
-	for (; self->taken != self->begun; self->taken++) {
-		struct read_slot *slot = &self->slots[self->taken % SLOTS];
-
-		slot_wait(self, slot);
-		region_give(source->core->region, slot->span, OWNER_DISK);
-	}
+	flow_reader_drain(&self->reader);
 	close(self->fd);
 	free(self);
 }
@@ -193,8 +147,7 @@ static int range_open(struct file_source *self, const struct flow_file_range *ra
 		return ret;
 	}
 	self->start = range->offset;
-	self->next = range->offset;
-	self->end = range->bytes ? range->offset + range->bytes : bytes;
+	self->reader.end = range->bytes ? range->bytes : bytes - range->offset;
 	return 0;
 }
 
@@ -213,14 +166,13 @@ int flow_file_source_open(struct flow_core *core, const struct flow_file_range *
 	}
 	self->fixed = range->fixed;
 	strncpy(self->path, range->path, sizeof(self->path) - 1);
-	self->source = (struct flow_source){.ops = &FILE_OPS,
+	self->reader.source = (struct flow_source){.ops = &FILE_OPS,
 		.core = core,
-		.bytes_total = self->end - self->start,
+		.bytes_total = self->reader.end,
 		.deadline_ns = DEADLINE_NONE};
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		self->slots[i].op = (struct uring_op){.done = slot_done};
-		self->slots[i].source = self;
-	}
-	*ret_source = &self->source;
+	self->reader.begin = read_begin;
+	self->reader.owner = OWNER_DISK;
+	flow_window_init(&self->reader.window, FLOW_WINDOW_MAX);
+	*ret_source = &self->reader.source;
 	return 0;
 }

@@ -51,6 +51,10 @@ void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_
 int flow_io_wait(struct flow_io *io);
 /* Outside fibers: -EAGAIN when the ring is full; nothing was started then. */
 int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
+/* For an operation that is none of the rings': begin counts it, and whoever is told that it is over
+ * ends it, on the core's thread. */
+void flow_io_begin(struct flow_io *io);
+void flow_io_end(struct flow_io *io, int32_t result);
 /* Leases with back-pressure: asks the store's cache to shrink, then waits for frames; -ETIMEDOUT at
  * the deadline. Never wait here while holding frames that nobody else will give back. */
 int flow_lease(struct flow_core *core, uint32_t frame_count, enum region_owner owner,

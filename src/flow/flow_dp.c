@@ -12,6 +12,25 @@ struct flow_core *flow_core_self(void)
 	return self_core;
 }
 
+void flow_io_begin(struct flow_io *io)
+{
+	io->pending++;
+}
+
+void flow_io_end(struct flow_io *io, int32_t result)
+{
+	CHECK(io->pending > 0);
+	if (result < 0 && io->error == 0)
+		io->error = result;
+	io->result = result;
+	if (--io->pending)
+		return;
+	if (io->done)
+		io->done(io);
+	else if (io->fiber)
+		fiber_wake(io->fiber);
+}
+
 static uint32_t core_poll(void *arg)
 {
 	struct flow_core *core = arg;
@@ -27,17 +46,8 @@ static uint32_t core_poll(void *arg)
 		for (uint32_t i = 0; i < count; i++) {
 			struct flow_io *io = (struct flow_io *)(uintptr_t)cqes[i].user_data;
 
-			CHECK(io->pending > 0);
-			if (cqes[i].result < 0 && io->error == 0)
-				io->error = cqes[i].result;
-			io->result = cqes[i].result;
 			io->imm = cqes[i].imm;
-			if (--io->pending)
-				continue;
-			if (io->done)
-				io->done(io);
-			else if (io->fiber)
-				fiber_wake(io->fiber);
+			flow_io_end(io, cqes[i].result);
 		}
 		core->in_flight -= count;
 		work += count;
@@ -70,9 +80,9 @@ void flow_core_poller_init(struct flow_core *core, int event_fd)
 	};
 }
 
-static void io_begin(struct flow_core *core, struct flow_io *io)
+static void ring_begin(struct flow_core *core, struct flow_io *io)
 {
-	io->pending++;
+	flow_io_begin(io);
 	core->in_flight++;
 }
 
@@ -81,7 +91,7 @@ void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe
 	int ret;
 
 	sqe->user_data = (uint64_t)(uintptr_t)io;
-	io_begin(core, io);
+	ring_begin(core, io);
 	while ((ret = region_submit(core->ring, sqe)) == -EAGAIN)
 		fiber_yield();
 	CHECK(ret == 0);
@@ -92,7 +102,7 @@ void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_
 	int ret;
 
 	wr->user_data = (uint64_t)(uintptr_t)io;
-	io_begin(core, io);
+	ring_begin(core, io);
 	while ((ret = region_submit_wr(core->ring, wr)) == -EAGAIN)
 		fiber_yield();
 	CHECK(ret == 0);
@@ -105,7 +115,7 @@ int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr 
 	wr->user_data = (uint64_t)(uintptr_t)io;
 	ret = region_submit_wr(core->ring, wr);
 	if (ret == 0)
-		io_begin(core, io);
+		ring_begin(core, io);
 	return ret;
 }
 

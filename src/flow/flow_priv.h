@@ -1,61 +1,15 @@
-/* flow/flow_priv.h: what flow's files share: the pool of ends, and the window of pieces in flight.
- */
+/* flow/flow_priv.h: what flow's files share: the pool of ends. */
 #ifndef FLOW_FLOW_PRIV_H
 #define FLOW_FLOW_PRIV_H
 
-#include "flow/flow.h"
-
-/* A piece on its way through a device. */
-struct flow_slot {
-	struct flow_piece piece;
-	struct flow_io io;
-	bool busy;
-};
-
-/* Slots in order of offset: begun at the head, ended at the tail. */
-struct flow_window {
-	struct flow_slot slots[FLOW_WINDOW_DEFAULT];
-	uint32_t head; /* count of slots ever begun */
-	uint32_t tail; /* count of slots ever ended */
-};
-
-static inline void flow_window_init(struct flow_window *window)
-{
-	window->head = 0;
-	window->tail = 0;
-	for (uint32_t i = 0; i < FLOW_WINDOW_DEFAULT; i++)
-		window->slots[i].io.pending = 0;
-}
-
-static inline bool flow_window_full(const struct flow_window *window)
-{
-	return window->head - window->tail == FLOW_WINDOW_DEFAULT;
-}
-
-static inline bool flow_window_empty(const struct flow_window *window)
-{
-	return window->head == window->tail;
-}
-
-static inline struct flow_slot *flow_window_oldest(struct flow_window *window)
-{
-	return &window->slots[window->tail % FLOW_WINDOW_DEFAULT];
-}
-
-static inline struct flow_slot *flow_window_next(struct flow_window *window)
-{
-	return &window->slots[window->head % FLOW_WINDOW_DEFAULT];
-}
+#include "flow/reader.h"
 
 struct flow_object_source {
-	struct flow_source source;
+	struct flow_reader reader;
 	struct store_get *get;
-	uint64_t start;	 /* in the object: offsets here are the object's, those of delivered pieces
-			    the body's */
-	uint64_t offset; /* of the next piece to start */
-	uint64_t end;
+	uint64_t start; /* in the object: offsets here are the object's, those of delivered pieces
+			   the body's */
 	uint64_t stretch_start, stretch_end; /* around offset: what chunks are counted from */
-	struct flow_window window;
 };
 
 struct flow_object_sink {
@@ -76,11 +30,8 @@ struct flow_cursor {
 };
 
 struct flow_rdma_source {
-	struct flow_source source;
+	struct flow_reader reader;
 	struct flow_cursor cursor;
-	uint64_t offset; /* of the next byte to ask for */
-	uint64_t end;
-	struct flow_window window;
 };
 
 struct flow_rdma_sink {

@@ -212,7 +212,7 @@ int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_
 	self->offset = 0;
 	self->staging.data = NULL;
 	self->error = 0;
-	flow_window_init(&self->window);
+	flow_window_init(&self->window, FLOW_WINDOW_DEFAULT);
 	*ret_sink = &self->sink;
 	return 0;
 }

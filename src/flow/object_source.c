@@ -23,7 +23,7 @@ static void stretch_enter(struct flow_object_source *self)
 {
 	uint64_t bytes;
 
-	store_get_stretch(self->get, self->offset, &self->stretch_start, &bytes);
+	store_get_stretch(self->get, self->reader.offset, &self->stretch_start, &bytes);
 	self->stretch_end = self->stretch_start + bytes;
 }
 
@@ -45,31 +45,17 @@ static int read_start(
 		sqe.addr = (uint64_t)(uintptr_t)data;
 		sqe.offset = run.volume_offset;
 		sqe.len = ALIGN_UP(run.bytes, FRAME_BYTES);
-		flow_io_start(self->source.core, &slot->io, &sqe);
+		flow_io_start(self->reader.source.core, &slot->io, &sqe);
 		data += run.bytes;
 		from += run.bytes;
 	}
 	return 0;
 }
 
-/* The frames, or -ENOBUFS where it would have to wait for them while it holds others. */
-static int frames_lease(
-	struct flow_object_source *self, uint32_t frames, struct region_span *ret_span)
+static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
-	struct flow_core *core = self->source.core;
-
-	if (flow_window_empty(&self->window))
-		return flow_lease(core, frames, OWNER_APP, self->source.deadline_ns, ret_span);
-	return region_lease(core->region, frames, OWNER_APP, ret_span);
-}
-
-/* Begins the piece at self->offset. Waits for frames only when it holds none itself. 1, or 0 when
- * it rather did not. */
-static int piece_begin(struct flow_object_source *self, uint32_t bytes_max)
-{
-	struct flow_core *core = self->source.core;
-	struct flow_slot *slot = flow_window_next(&self->window);
-	uint64_t offset = self->offset;
+	struct flow_object_source *self = CONTAINER_OF(reader, struct flow_object_source, reader);
+	uint64_t offset = reader->offset;
 	struct around chunk, check;
 	uint64_t end;
 	int ret;
@@ -78,7 +64,7 @@ static int piece_begin(struct flow_object_source *self, uint32_t bytes_max)
 		stretch_enter(self);
 	chunk = around(
 		self->stretch_start, self->stretch_end, offset, offset + 1, STORE_CHUNK_BYTES);
-	end = MIN(MIN(chunk.to, self->end), offset + bytes_max);
+	end = MIN(MIN(chunk.to, reader->end), offset + bytes_max);
 	check = around(self->stretch_start, self->stretch_end, offset, end, STORE_CHECK_BYTES);
 	slot->io = (struct flow_io){0};
 	slot->piece = (struct flow_piece){.offset = offset, .bytes = (uint32_t)(end - offset)};
@@ -87,27 +73,22 @@ static int piece_begin(struct flow_object_source *self, uint32_t bytes_max)
 		slot->piece.data = slot->piece.span.data + (offset - chunk.from);
 	} else {
 		slot->piece.hold = FLOW_HOLD_LEASE;
-		ret = frames_lease(
-			self, region_frames_for(check.to - check.from), &slot->piece.span);
-		if (ret == -ENOBUFS)
-			return 0;
-		if (ret)
+		ret = flow_reader_frames(
+			reader, region_frames_for(check.to - check.from), &slot->piece.span);
+		if (ret != 1)
 			return ret;
 		slot->piece.data = slot->piece.span.data + (offset - check.from);
-		region_switch(core->region, slot->piece.span, OWNER_APP, OWNER_DISK);
 		ret = read_start(self, slot, check.from, check.to);
 		if (ret)
 			slot->io.error = ret;
 	}
-	self->offset = end;
-	self->window.head++;
+	reader->offset = end;
 	return 1;
 }
 
 /* Checks what came from the volume and lets the cache have whole chunks. */
-static int piece_verify(struct flow_object_source *self, struct flow_slot *slot)
+static int piece_verify(struct flow_object_source *self, struct flow_piece *piece)
 {
-	struct flow_piece *piece = &slot->piece;
 	uint64_t piece_end = piece->offset + piece->bytes;
 	struct around check, chunk;
 	uint64_t start, bytes;
@@ -130,47 +111,31 @@ static int piece_verify(struct flow_object_source *self, struct flow_slot *slot)
 
 static int object_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct flow_object_source *self = CONTAINER_OF(source, struct flow_object_source, source);
-	struct flow_slot *slot;
-	int ret;
+	struct flow_object_source *self =
+		CONTAINER_OF(source, struct flow_object_source, reader.source);
+	struct flow_piece piece;
+	int ret = flow_reader_next(&self->reader, bytes_max, &piece);
 
-	while (self->offset < self->end && !flow_window_full(&self->window)) {
-		ret = piece_begin(self, bytes_max);
-		if (ret < 0)
-			return ret;
-		if (ret == 0)
-			break;
-	}
-	if (flow_window_empty(&self->window))
-		return 0;
-	slot = flow_window_oldest(&self->window);
-	ret = flow_io_wait(&slot->io);
-	self->window.tail++;
-	if (slot->piece.hold == FLOW_HOLD_LEASE) {
-		region_switch(source->core->region, slot->piece.span, OWNER_DISK, OWNER_APP);
-		if (ret == 0)
-			ret = piece_verify(self, slot);
+	if (ret != 1)
+		return ret;
+	if (piece.hold == FLOW_HOLD_LEASE) {
+		ret = piece_verify(self, &piece);
 		if (ret) {
-			flow_piece_end(source->core, &slot->piece, OWNER_APP);
+			flow_piece_end(source->core, &piece, OWNER_APP);
 			return ret;
 		}
 	}
-	*ret_piece = slot->piece;
-	ret_piece->offset -= self->start;
+	piece.offset -= self->start;
+	*ret_piece = piece;
 	return 1;
 }
 
 static void object_close(struct flow_source *source)
 {
-	struct flow_object_source *self = CONTAINER_OF(source, struct flow_object_source, source);
+	struct flow_object_source *self =
+		CONTAINER_OF(source, struct flow_object_source, reader.source);
 
-	while (!flow_window_empty(&self->window)) {
-		struct flow_slot *slot = flow_window_oldest(&self->window);
-
-		flow_io_wait(&slot->io);
-		flow_piece_end(source->core, &slot->piece, OWNER_DISK);
-		self->window.tail++;
-	}
+	flow_reader_drain(&self->reader);
 	flow_end_give(source->core, self);
 }
 
@@ -194,7 +159,7 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 	self = (struct flow_object_source *)flow_end_lease(core);
 	if (!self)
 		return -ENOMEM;
-	self->source = (struct flow_source){
+	self->reader.source = (struct flow_source){
 		.ops = &OBJECT_SOURCE_OPS,
 		.core = core,
 		.bytes_total = bytes,
@@ -202,11 +167,13 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 	};
 	self->get = get;
 	self->start = offset;
-	self->offset = offset;
-	self->end = offset + bytes;
+	self->reader.begin = piece_begin;
+	self->reader.owner = OWNER_DISK;
+	self->reader.offset = offset;
+	self->reader.end = offset + bytes;
 	self->stretch_start = 0;
 	self->stretch_end = 0;
-	flow_window_init(&self->window);
-	*ret_source = &self->source;
+	flow_window_init(&self->reader.window, FLOW_WINDOW_DEFAULT);
+	*ret_source = &self->reader.source;
 	return 0;
 }

@@ -78,7 +78,7 @@ uint32_t flow_watch_pending(const struct flow_watch *watch, uint64_t *ret_done)
 	const struct flow_window *window = watch->window;
 	uint32_t pending = 0;
 
-	for (uint32_t i = 0; window && i < FLOW_WINDOW_DEFAULT; i++)
+	for (uint32_t i = 0; window && i < FLOW_WINDOW_MAX; i++)
 		pending += window->slots[i].io.pending;
 	*ret_done = watch->posted - pending;
 	return pending;
@@ -86,71 +86,28 @@ uint32_t flow_watch_pending(const struct flow_watch *watch, uint64_t *ret_done)
 
 /* ---- Source. ---- */
 
-static int read_begin(struct flow_rdma_source *self, uint32_t bytes_max)
+static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
-	struct flow_core *core = self->source.core;
-	struct flow_slot *slot = flow_window_next(&self->window);
-	uint32_t bytes = (uint32_t)MIN(self->end - self->offset, (uint64_t)bytes_max);
-	int ret;
+	struct flow_rdma_source *self = CONTAINER_OF(reader, struct flow_rdma_source, reader);
+	int ret = flow_reader_lease(reader, slot, bytes_max);
 
-	slot->io = (struct flow_io){0};
-	slot->piece = (struct flow_piece){
-		.offset = self->offset, .bytes = bytes, .hold = FLOW_HOLD_LEASE};
-	if (flow_window_empty(&self->window))
-		ret = flow_lease(core, region_frames_for(bytes), OWNER_RDMA,
-			self->source.deadline_ns, &slot->piece.span);
-	else
-		ret = region_lease(
-			core->region, region_frames_for(bytes), OWNER_RDMA, &slot->piece.span);
-	if (ret == -ENOBUFS)
-		return 0;
-	if (ret)
-		return ret;
-	slot->piece.data = slot->piece.span.data;
-	self->offset += bytes;
-	self->window.head++;
-	flow_cursor_post(core, &self->cursor, REGION_OP_RDMA_READ, slot);
-	return 1;
+	if (ret == 1)
+		flow_cursor_post(reader->source.core, &self->cursor, REGION_OP_RDMA_READ, slot);
+	return ret;
 }
 
 static int rdma_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct flow_rdma_source *self = CONTAINER_OF(source, struct flow_rdma_source, source);
-	struct flow_slot *slot;
-	int ret;
-
-	while (self->offset < self->end && !flow_window_full(&self->window)) {
-		ret = read_begin(self, bytes_max);
-		if (ret < 0)
-			return ret;
-		if (ret == 0)
-			break;
-	}
-	if (flow_window_empty(&self->window))
-		return 0;
-	slot = flow_window_oldest(&self->window);
-	ret = flow_io_wait(&slot->io);
-	self->window.tail++;
-	if (ret) {
-		flow_piece_end(source->core, &slot->piece, OWNER_RDMA);
-		return ret;
-	}
-	region_switch(source->core->region, slot->piece.span, OWNER_RDMA, OWNER_APP);
-	*ret_piece = slot->piece;
-	return 1;
+	return flow_reader_next(
+		CONTAINER_OF(source, struct flow_reader, source), bytes_max, ret_piece);
 }
 
 static void rdma_close(struct flow_source *source)
 {
-	struct flow_rdma_source *self = CONTAINER_OF(source, struct flow_rdma_source, source);
+	struct flow_rdma_source *self =
+		CONTAINER_OF(source, struct flow_rdma_source, reader.source);
 
-	while (!flow_window_empty(&self->window)) {
-		struct flow_slot *slot = flow_window_oldest(&self->window);
-
-		flow_io_wait(&slot->io);
-		flow_piece_end(source->core, &slot->piece, OWNER_RDMA);
-		self->window.tail++;
-	}
+	flow_reader_drain(&self->reader);
 	watch_end(&self->cursor.peer);
 	flow_end_give(source->core, self);
 }
@@ -171,17 +128,19 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 		flow_end_give(core, self);
 		return ret;
 	}
-	self->source = (struct flow_source){
+	self->reader.source = (struct flow_source){
 		.ops = &RDMA_SOURCE_OPS,
 		.core = core,
 		.bytes_total = bytes,
 		.deadline_ns = DEADLINE_NONE,
 	};
-	self->offset = 0;
-	self->end = bytes;
-	flow_window_init(&self->window);
-	watch_begin(peer, &self->window);
-	*ret_source = &self->source;
+	self->reader.begin = read_begin;
+	self->reader.owner = OWNER_RDMA;
+	self->reader.offset = 0;
+	self->reader.end = bytes;
+	flow_window_init(&self->reader.window, FLOW_WINDOW_DEFAULT);
+	watch_begin(peer, &self->reader.window);
+	*ret_source = &self->reader.source;
 	return 0;
 }
 
@@ -276,7 +235,7 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 		.ops = &RDMA_SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
 	self->bytes_left = bytes;
 	self->error = 0;
-	flow_window_init(&self->window);
+	flow_window_init(&self->window, FLOW_WINDOW_DEFAULT);
 	watch_begin(peer, &self->window);
 	*ret_sink = &self->sink;
 	return 0;

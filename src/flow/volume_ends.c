@@ -6,13 +6,10 @@
 #include <string.h>
 
 #include "flow/file.h"
+#include "flow/reader.h"
 
-#define SLOTS 32u
-
-struct volume_slot {
-	struct flow_io io;
-	struct flow_piece piece;
-};
+#define SLOTS	   32u /* of the sink */
+#define READ_AHEAD 8u
 
 /* ---- Sink. ---- */
 
@@ -25,7 +22,7 @@ struct volume_sink {
 	uint64_t written;	/* … whose writes have ended well */
 	int error;
 	uint32_t begun, ended;
-	struct volume_slot slots[SLOTS];
+	struct flow_slot slots[SLOTS];
 };
 
 static void sink_failed(struct volume_sink *self, int error)
@@ -39,7 +36,7 @@ static void sink_failed(struct volume_sink *self, int error)
 
 static void write_end(struct volume_sink *self)
 {
-	struct volume_slot *slot = &self->slots[self->ended++ % SLOTS];
+	struct flow_slot *slot = &self->slots[self->ended++ % SLOTS];
 	int ret = flow_io_wait(&slot->io);
 
 	if (ret)
@@ -88,7 +85,7 @@ static int volume_push(struct flow_sink *sink, struct flow_piece *piece)
 		.len = padded,
 		.addr = (uint64_t)(uintptr_t)piece->data,
 		.offset = self->offset};
-	struct volume_slot *slot;
+	struct flow_slot *slot;
 
 	if (ret) {
 		flow_piece_end(sink->core, piece, OWNER_APP);
@@ -168,76 +165,38 @@ int flow_volume_sink_open(
 /* ---- Source. ---- */
 
 struct volume_source {
-	struct flow_source source;
+	struct flow_reader reader;
 	struct flow_volume volume;
-	uint64_t start, next, end;
 	uint32_t align;
-	uint32_t begun, taken;
-	struct volume_slot slots[SLOTS];
 };
 
-static int read_begin(struct volume_source *self, bool wait)
+static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
-	struct flow_core *core = self->source.core;
-	struct volume_slot *slot = &self->slots[self->begun % SLOTS];
-	uint32_t bytes = (uint32_t)MIN(self->end - self->next, (uint64_t)STORE_CHUNK_BYTES);
+	struct volume_source *self = CONTAINER_OF(reader, struct volume_source, reader);
+	int ret = flow_reader_lease(reader, slot, bytes_max);
 	struct region_sqe sqe = {.opcode = REGION_OP_READ,
 		.target = self->volume.target,
-		.len = ALIGN_UP(bytes, self->align),
-		.offset = self->next};
-	int ret;
+		.len = ALIGN_UP(slot->piece.bytes, self->align),
+		.addr = (uint64_t)(uintptr_t)slot->piece.data,
+		.offset = self->volume.offset + slot->piece.offset};
 
-	slot->piece = (struct flow_piece){
-		.bytes = bytes, .offset = self->next - self->start, .hold = FLOW_HOLD_LEASE};
-	if (wait)
-		ret = flow_lease(core, region_frames_for(bytes), OWNER_DISK, DEADLINE_NONE,
-			&slot->piece.span);
-	else
-		ret = region_lease(
-			core->region, region_frames_for(bytes), OWNER_DISK, &slot->piece.span);
-	if (ret)
-		return ret;
-	slot->piece.data = slot->piece.span.data;
-	slot->io = (struct flow_io){0};
-	sqe.addr = (uint64_t)(uintptr_t)slot->piece.data;
-	self->next += bytes;
-	self->begun++;
-	flow_io_start(core, &slot->io, &sqe);
-	return 0;
+	if (ret == 1)
+		flow_io_start(reader->source.core, &slot->io, &sqe);
+	return ret;
 }
 
 static int volume_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct volume_source *self = CONTAINER_OF(source, struct volume_source, source);
-	struct volume_slot *slot = &self->slots[self->taken % SLOTS];
-	int ret = 0;
-
 	CHECK(bytes_max >= STORE_CHUNK_BYTES);
-	while (!ret && self->next < self->end && self->begun - self->taken < SLOTS / 4)
-		ret = read_begin(self, self->begun == self->taken);
-	if (ret && ret != -ENOBUFS)
-		return ret;
-	if (self->taken == self->begun)
-		return 0;
-	ret = flow_io_wait(&slot->io);
-	if (ret)
-		return ret;
-	self->taken++;
-	region_switch(source->core->region, slot->piece.span, OWNER_DISK, OWNER_APP);
-	*ret_piece = slot->piece;
-	return 1;
+	return flow_reader_next(
+		CONTAINER_OF(source, struct flow_reader, source), STORE_CHUNK_BYTES, ret_piece);
 }
 
 static void volume_close(struct flow_source *source)
 {
-	struct volume_source *self = CONTAINER_OF(source, struct volume_source, source);
+	struct volume_source *self = CONTAINER_OF(source, struct volume_source, reader.source);
 
-	for (; self->taken != self->begun; self->taken++) {
-		struct volume_slot *slot = &self->slots[self->taken % SLOTS];
-
-		flow_io_wait(&slot->io);
-		flow_piece_end(source->core, &slot->piece, OWNER_DISK);
-	}
+	flow_reader_drain(&self->reader);
 	free(self);
 }
 
@@ -248,23 +207,26 @@ int flow_volume_source_open(
 	struct flow_core *core, const struct flow_volume *volume, struct flow_source **ret_source)
 {
 	struct volume_source *self = calloc(1, sizeof(*self));
+	uint64_t end;
 	int ret;
 
 	if (!self)
 		return -ENOMEM;
-	ret = range_check(volume, &self->end);
+	ret = range_check(volume, &end);
 	if (ret) {
 		free(self);
 		return ret;
 	}
 	self->volume = *volume;
-	self->start = volume->offset;
-	self->next = volume->offset;
 	self->align = disk_align(volume->disk);
-	self->source = (struct flow_source){.ops = &SOURCE_OPS,
+	self->reader.source = (struct flow_source){.ops = &SOURCE_OPS,
 		.core = core,
-		.bytes_total = self->end - self->start,
+		.bytes_total = end - volume->offset,
 		.deadline_ns = DEADLINE_NONE};
-	*ret_source = &self->source;
+	self->reader.begin = read_begin;
+	self->reader.owner = OWNER_DISK;
+	self->reader.end = end - volume->offset;
+	flow_window_init(&self->reader.window, READ_AHEAD);
+	*ret_source = &self->reader.source;
 	return 0;
 }

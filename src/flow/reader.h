@@ -1,0 +1,74 @@
+/* flow/reader.h: what every source that reads ahead shares: a window of pieces in flight, begun and
+ * handed out in order. The source brings only how one piece's transfer begins. */
+#ifndef FLOW_READER_H
+#define FLOW_READER_H
+
+#include "flow/flow.h"
+
+#define FLOW_WINDOW_MAX 8u /* a power of two */
+
+/* A piece on its way through a device. */
+struct flow_slot {
+	struct flow_piece piece;
+	struct flow_io io;
+};
+
+/* Slots in order of offset: begun at the head, ended at the tail. */
+struct flow_window {
+	struct flow_slot slots[FLOW_WINDOW_MAX];
+	uint32_t depth; /* how many may be in flight */
+	uint32_t head;	/* count of slots ever begun */
+	uint32_t tail;	/* count of slots ever ended */
+};
+
+static inline void flow_window_init(struct flow_window *window, uint32_t depth)
+{
+	CHECK(depth <= FLOW_WINDOW_MAX);
+	window->depth = depth;
+	window->head = 0;
+	window->tail = 0;
+	for (uint32_t i = 0; i < FLOW_WINDOW_MAX; i++)
+		window->slots[i].io.pending = 0;
+}
+
+static inline bool flow_window_full(const struct flow_window *window)
+{
+	return window->head - window->tail == window->depth;
+}
+
+static inline bool flow_window_empty(const struct flow_window *window)
+{
+	return window->head == window->tail;
+}
+
+static inline struct flow_slot *flow_window_oldest(struct flow_window *window)
+{
+	return &window->slots[window->tail % FLOW_WINDOW_MAX];
+}
+
+static inline struct flow_slot *flow_window_next(struct flow_window *window)
+{
+	return &window->slots[window->head % FLOW_WINDOW_MAX];
+}
+
+/* Embedded in the source, which fills it. */
+struct flow_reader {
+	struct flow_source source;
+	/* Begins the piece at offset in the slot, whose io then ends by a completion: usually
+	 * flow_reader_lease, then the device. 1: begun; 0: not now; -errno. */
+	int (*begin)(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
+	enum region_owner owner; /* of leased frames while their transfer is under way */
+	uint64_t offset, end;	 /* of the next piece to begin, and of the last one's end */
+	struct flow_window window;
+};
+/* Frames of the reader's owner; waits for them only while the reader holds none. 1; 0: there are
+ * none just now; -errno. */
+int flow_reader_frames(
+	struct flow_reader *reader, uint32_t frame_count, struct region_span *ret_span);
+/* The piece at offset in such frames of its own; leaves offset behind it. */
+int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
+/* For the source's next and close: the oldest piece, and the end of all that are in flight. */
+int flow_reader_next(struct flow_reader *reader, uint32_t bytes_max, struct flow_piece *ret_piece);
+void flow_reader_drain(struct flow_reader *reader);
+
+#endif
