@@ -120,7 +120,7 @@ static void touched_release(struct store *store, const struct group *group, bool
 
 /* The run's groups as one batch; a deletion by prefix reads the index, so its group stands alone.
  */
-static int run_apply(struct store *store, struct group *first, const struct group *last)
+static int run_batch(struct store *store, struct group *first, const struct group *last)
 {
 	const struct group_head *head = group_head(last);
 	struct state_record state = {
@@ -133,8 +133,6 @@ static int run_apply(struct store *store, struct group *first, const struct grou
 
 	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
 	coalesce_reset(coalesce);
-	for (struct group *group = first; group; group = group->next)
-		dead_load(store, group);
 	if (first->alone)
 		return index_apply(
 			store->index, slice_of(first->bytes, group_head(first)->bytes), &state);
@@ -148,6 +146,18 @@ static int run_apply(struct store *store, struct group *first, const struct grou
 	coalesce_settle(coalesce);
 	counter_add(&rows_merged, coalesce->count - coalesce->settled_count);
 	return index_apply_coalesced(store->index, coalesce, &state);
+}
+
+static int run_apply(struct store *store, struct group *first, const struct group *last)
+{
+	int ret;
+
+	for (struct group *group = first; group; group = group->next)
+		dead_load(store, group);
+	rebuild_note_begin(store, first);
+	ret = run_batch(store, first, last);
+	rebuild_note_end(store);
+	return ret;
 }
 
 /* Books the run as applied, or the index as failed, and wakes who waits for that. */

@@ -46,6 +46,14 @@ void commit_run(struct store *store, struct commit *commit)
 	commit_leave(store);
 }
 
+void commit_barrier(struct store *store)
+{
+	/* It asks for nothing, but comes to its turn like any other. */
+	struct commit commit = {.kind = COMMIT_ITEMS};
+
+	commit_run(store, &commit);
+}
+
 size_t commit_bytes(const struct commit *commit)
 {
 	size_t bytes = commit->adoption ? adoption_bytes(commit->adoption) : 0;

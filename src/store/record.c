@@ -429,6 +429,21 @@ uint64_t record_seq(struct slice value)
 	return seq;
 }
 
+uint64_t record_body(struct slice key, struct slice value)
+{
+	struct record_head head;
+	uint64_t data_id;
+
+	if (key.len == SEGMENT_KEY_BYTES && key.data[0] == 'S') {
+		memcpy(&data_id, key.data + 1, sizeof(data_id));
+		return be64toh(data_id);
+	}
+	if (!key.len || !strchr("OVN", key.data[0]) || value.len < sizeof(head))
+		return UINT64_MAX;
+	memcpy(&head, value.data, sizeof(head));
+	return head.body == BODY_DIRECT ? head.data_id : UINT64_MAX;
+}
+
 /* The body of a plain object: what follows the headers. */
 static int parse_plain(struct object *object, const struct record_head *head, struct slice rest)
 {

@@ -163,6 +163,7 @@ void store_unload(struct store *store)
 		close(store->lock_fd);
 	pthread_mutex_destroy(&store->grow_lock);
 	pthread_mutex_destroy(&store->watch_lock);
+	rebuild_noted_fini(&store->noted);
 	free(store);
 }
 
@@ -177,6 +178,7 @@ struct store *store_alloc(const struct store_opts *opts)
 	opts_default(&store->opts);
 	pthread_mutex_init(&store->grow_lock, NULL);
 	pthread_mutex_init(&store->watch_lock, NULL);
+	rebuild_noted_init(&store->noted);
 	list_init(&store->watches);
 	return store;
 }

@@ -258,6 +258,8 @@ int record_parse(struct slice value, struct object **ret_object);
 int record_parse_meta(struct slice value, struct store_meta *ret_meta);
 size_t record_meta_bytes(struct slice value);
 uint64_t record_seq(struct slice value); /* 0: it has none */
+/* The number of the body whose extents the row names; UINT64_MAX: it names none. */
+uint64_t record_body(struct slice key, struct slice value);
 size_t segment_record_bytes(const struct segment *segment);
 void segment_record_put(const struct segment *segment, uint8_t *out);
 int segment_record_parse(struct slice value, struct segment **ret_segment);
@@ -465,9 +467,32 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
  * are told. -EIO: too few are left. */
 int stripe_settle(struct store *store);
 
-/* stripe_mend.c: makes volumes that came back or were replaced whole again; at once when there is
+/* ---- rebuild.c ---- */
+struct group;
+/* Makes volumes that came back or were replaced whole again; at once when there is
  * none. Fiber call. -ESHUTDOWN: the store was told to quiesce; else it is to be begun anew. */
 int store_rebuild(struct store *store);
+/* Keys one after the other, each behind its length (2). */
+struct rebuild_keys {
+	uint8_t *bytes;
+	size_t len, cap;
+};
+/* The rows of older bodies that were written while a rebuilding walks. The index thread holds the
+ * lock while it notes and applies them, so that who finds nothing noted knows what the index has.
+ */
+struct rebuild_noted {
+	pthread_mutex_t lock;
+	pthread_cond_t room; /* the index thread waits */
+	bool on;
+	bool lost;		/* one could not be noted */
+	uint64_t data_id_first; /* bodies from here on are no older ones */
+	struct rebuild_keys keys;
+};
+void rebuild_noted_init(struct rebuild_noted *noted);
+void rebuild_noted_fini(struct rebuild_noted *noted);
+/* Around the application of a run of groups to the index. */
+void rebuild_note_begin(struct store *store, const struct group *first);
+void rebuild_note_end(struct store *store);
 
 /* ---- journal.c: the log's groups. ---- */
 struct group_head {
@@ -717,6 +742,8 @@ struct commit {
 };
 /* Fiber call: queues it and waits; fills in the results. */
 void commit_run(struct store *store, struct commit *commit);
+/* Fiber call: until every group that was begun before is written and published. */
+void commit_barrier(struct store *store);
 /* Upper bound of what the commit adds to a group. */
 size_t commit_bytes(const struct commit *commit);
 /* Decides each item against what its key holds, in order, and adds the mutations. Room is there. */
@@ -900,6 +927,7 @@ struct store {
 	struct cache *cache;
 	struct buckets *buckets;
 	struct applier applier;
+	struct rebuild_noted noted;
 	struct committer committer;
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;

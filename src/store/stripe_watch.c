@@ -124,14 +124,16 @@ static void super_run(void *arg)
 	pthread_mutex_unlock(&watch->store->volume.lock);
 }
 
-/* Puts that began before now may have left the volume out: they end first, and their rows come into
- * the index, so that the rebuilding finds all that the volume lacks. */
+/* Puts that began before now may have left the volume out, and so may the group that is being
+ * written: they end first, and their rows come into the index, so that the rebuilding finds all
+ * that the volume lacks, and the log's tail moves behind what it lacks of the log. */
 static void puts_await(struct store *store)
 {
 	uint32_t before = atomic_fetch_add(&store->put_phase, 1);
 
 	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing))
 		fiber_sleep_ns(PUTS_LOOK_NS);
+	commit_barrier(store);
 	(void)applier_wait(store, atomic_load(&store->committer.published_seq));
 }
 
@@ -298,4 +300,18 @@ void store_volumes_watch(struct store *store)
 			rest = store_rebuild(store) ? LOOKS_REST : 0;
 	}
 	store->watcher = NULL;
+}
+
+uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
+{
+	struct disk *disk = store->volume.disk;
+	uint32_t count = MIN(disk_array_members(disk), max);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct disk *member = disk_array_member(disk, i);
+
+		ret_volumes[i] = (struct store_volume){.bytes = member ? disk_bytes(member) : 0,
+			.state = disk_array_state(disk, i)};
+	}
+	return count;
 }

@@ -1,0 +1,206 @@
+/* tests/unit/store/memory_disk.c: see memory_disk.h. */
+#include "memory_disk.h"
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SPOILT 0xdb
+
+static struct memory_disk disks[MEMORY_DISKS];
+
+static void identity_fill(const struct memory_disk *self, struct disk_identity *ret_identity)
+{
+	*ret_identity = (struct disk_identity){.bytes = self->bytes,
+		.medium_bytes = self->bytes,
+		.align = 512,
+		.can_grow = true,
+		.can_discard = true};
+	snprintf(ret_identity->what, sizeof(ret_identity->what), "memory");
+}
+
+static int memory_open(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
+	void **ret_volume)
+{
+	unsigned idx;
+
+	(void)arg;
+	if (sscanf(opts->path, "memory://%u", &idx) != 1 || idx >= MEMORY_DISKS)
+		return -ENODEV;
+	*ret_volume = &disks[idx];
+	identity_fill(&disks[idx], ret_identity);
+	return 0;
+}
+
+static void memory_close(void *volume)
+{
+	(void)volume;
+}
+
+static int memory_attach(void *volume, struct reactor *reactor, struct region *region)
+{
+	(void)volume;
+	(void)reactor;
+	(void)region;
+	return 0;
+}
+
+static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
+{
+	uint64_t at = io->offset;
+
+	if (io->op == DISK_FLUSH)
+		return 0;
+	if (io->offset + io->bytes > self->bytes)
+		return -EIO;
+	if (io->op == DISK_DISCARD) {
+		if (self->discard_result)
+			return self->discard_result;
+		self->discards++;
+		self->discarded_bytes += io->bytes;
+		memset(self->memory + at, SPOILT, io->bytes);
+	} else if (io->op == DISK_ZERO) {
+		memset(self->memory + at, 0, io->bytes);
+	}
+	for (uint32_t i = 0; i < io->iov_count; at += io->iov[i++].iov_len) {
+		if (io->op == DISK_READ)
+			memcpy(io->iov[i].iov_base, self->memory + at, io->iov[i].iov_len);
+		else if (io->op == DISK_WRITE)
+			memcpy(self->memory + at, io->iov[i].iov_base, io->iov[i].iov_len);
+	}
+	return (int32_t)io->bytes;
+}
+
+static struct memory_disk *disk_of(const struct disk_io *io)
+{
+	for (uint32_t i = 0; i < MEMORY_DISKS; i++)
+		if (io->split.next == (void *)&disks[i])
+			return &disks[i];
+	return NULL;
+}
+
+static void io_run(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	struct disk_io *io = CONTAINER_OF(op, struct disk_io, uring);
+
+	(void)result;
+	(void)cqe_flags;
+	disk_io_end(io, run_now(disk_of(io), io));
+}
+
+static void io_post(struct memory_disk *self, struct disk_io *io)
+{
+	io->split.next = (struct disk_io *)(void *)self;
+	io->uring.done = io_run;
+	io_uring_prep_nop(reactor_sqe(reactor_self(), &io->uring));
+}
+
+static void memory_start(void *volume, struct disk_io *io)
+{
+	struct memory_disk *self = (struct memory_disk *)volume;
+
+	if (!self->hold || io->op != DISK_WRITE) {
+		io_post(self, io);
+		return;
+	}
+	io->split.next = self->held;
+	self->held = io;
+}
+
+static int memory_now(void *volume, enum disk_op op, void *data, uint64_t bytes, uint64_t offset)
+{
+	struct iovec iov = {data, bytes};
+	const struct disk_io io = {
+		.op = op, .iov = &iov, .iov_count = data ? 1 : 0, .offset = offset, .bytes = bytes};
+
+	return MIN(run_now((struct memory_disk *)volume, &io), 0);
+}
+
+static int memory_grow(void *volume, uint64_t bytes_total, struct disk_identity *ret_identity)
+{
+	struct memory_disk *self = (struct memory_disk *)volume;
+
+	if (bytes_total > MEMORY_DISK_BYTES)
+		return -ENOSPC;
+	self->bytes = MAX(self->bytes, ALIGN_UP(bytes_total, 16 * MIB));
+	identity_fill(self, ret_identity);
+	return 0;
+}
+
+static int memory_revive(void *volume, struct disk_identity *ret_identity)
+{
+	identity_fill((struct memory_disk *)volume, ret_identity);
+	return 0;
+}
+
+static bool memory_gone(void *volume)
+{
+	(void)volume;
+	return false;
+}
+
+static const struct disk_driver DRIVER = {
+	.scheme = "memory://",
+	.name = "memory",
+	.open = memory_open,
+	.close = memory_close,
+	.attach = memory_attach,
+	.start = memory_start,
+	.now = memory_now,
+	.grow = memory_grow,
+	.revive = memory_revive,
+	.gone = memory_gone,
+};
+
+struct memory_disk *memory_disk(uint32_t idx)
+{
+	return &disks[idx];
+}
+
+void memory_disks_open(void)
+{
+	for (uint32_t i = 0; i < MEMORY_DISKS; i++) {
+		disks[i] = (struct memory_disk){.bytes = 16 * MIB};
+		disks[i].memory = (uint8_t *)mmap(NULL, MEMORY_DISK_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		assert_true(disks[i].memory != MAP_FAILED);
+	}
+	disk_driver_set(&DRIVER);
+}
+
+void memory_disks_close(void)
+{
+	disk_driver_set(NULL);
+	for (uint32_t i = 0; i < MEMORY_DISKS; i++)
+		munmap(disks[i].memory, MEMORY_DISK_BYTES);
+}
+
+void memory_disk_blank(uint32_t idx)
+{
+	madvise(disks[idx].memory, MEMORY_DISK_BYTES, MADV_DONTNEED);
+	disks[idx].bytes = 16 * MIB;
+}
+
+void memory_disk_await_held(uint32_t idx)
+{
+	while (!disks[idx].held)
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+void memory_disk_let_go(uint32_t idx)
+{
+	struct memory_disk *self = &disks[idx];
+	struct disk_io *io = self->held;
+
+	self->hold = false;
+	self->held = NULL;
+	while (io) {
+		struct disk_io *next = io->split.next;
+
+		io_post(self, io);
+		io = next;
+	}
+}

@@ -1,0 +1,252 @@
+/* tests/unit/store/test_rebuild.c: rows that move behind the back of a rebuilding's walk are found
+ * all the same: what a healed volume has is right, also when another is lost then. */
+#include "memory_disk.h"
+#include "rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/store_priv.h"
+
+#define KEYS	     600u  /* more than a batch of the walk */
+#define BYTES	     8192u /* a block of each of two volumes, and one of parity */
+#define WRITTEN_ANEW 2u
+
+static int versioning_on(struct store_bucket *bucket, void *arg)
+{
+	(void)arg;
+	bucket->versioning = STORE_VERSIONING_ENABLED;
+	return 0;
+}
+
+static void put_one(struct rig *rig, const char *bucket, const char *key, uint64_t seed)
+{
+	assert_int_equal(object_put_seeded(rig, bucket, slice_str(key), BYTES, seed, NULL), 0);
+}
+
+static void expect_one(struct rig *rig, const char *bucket, const char *key, uint64_t seed)
+{
+	assert_int_equal(object_verify_seeded(rig, bucket, slice_str(key), BYTES, seed), 0);
+}
+
+/* Two keys with two versions each, the older of one being a null version, in the bucket whose rows
+ * come first; and many keys in the other. */
+static void fill(struct rig *rig, void *arg)
+{
+	const struct store_name name = {.bucket = SLICE("versions")};
+	char key[32];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "versions"), 0);
+	assert_int_equal(bucket_make(rig->store, "plain"), 0);
+	put_one(rig, "versions", "null", 1);
+	assert_int_equal(store_bucket_edit(rig->store, name.bucket, versioning_on, NULL), 0);
+	put_one(rig, "versions", "null", 2);
+	put_one(rig, "versions", "older", 3);
+	put_one(rig, "versions", "older", 4);
+	for (uint32_t i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "k%04u", i);
+		put_one(rig, "plain", key, 100 + i);
+	}
+}
+
+static void rename_one(struct rig *rig, const char *from, const char *to)
+{
+	const struct store_name name = {.bucket = SLICE("plain"), .key = slice_str(from)};
+	const struct store_condition none = {0};
+	struct store_get *get;
+	bool exists;
+
+	assert_int_equal(store_get_open(rig->store, name.bucket, name.key, &get, &exists), 0);
+	assert_int_equal(store_rename(rig->store, &name, get, slice_str(to), SLICE_NONE, none), 0);
+	store_get_close(get);
+}
+
+static void newest_delete(struct rig *rig, const char *key)
+{
+	struct store_deletion deletion = {.key = slice_str(key)};
+	struct store_get *get;
+	bool exists;
+
+	assert_int_equal(
+		store_get_open(rig->store, SLICE("versions"), deletion.key, &get, &exists), 0);
+	deletion.version_id = slice_str(store_get_meta(get)->version_id);
+	assert_int_equal(store_delete_each(rig->store, SLICE("versions"), &deletion, 1), 0);
+	assert_int_equal(deletion.result, 0);
+	store_get_close(get);
+}
+
+struct rebuilding {
+	struct rig *rig;
+	struct fiber *waiter;
+	bool done;
+	int ret;
+};
+
+static void rebuild_fiber(void *arg)
+{
+	struct rebuilding *rebuilding = (struct rebuilding *)arg;
+
+	rebuilding->ret = store_rebuild(rebuilding->rig->store);
+	rebuilding->done = true;
+	fiber_wake(rebuilding->waiter);
+}
+
+/* The walk has gathered its first batch, and stands at the first stripe of it, while rows of older
+ * bodies move to places that it has passed, and blocks are given back and taken anew. */
+static void rebuild_and_move(struct rig *rig, void *arg)
+{
+	struct rebuilding rebuilding = {.rig = rig, .waiter = fiber_self()};
+	char key[32];
+
+	(void)arg;
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 2), DISK_MEMBER_REBUILDING);
+	memory_disk(2)->hold = true;
+	assert_int_equal(fiber_spawn(reactor_self(), "rebuild", rebuild_fiber, &rebuilding), 0);
+	memory_disk_await_held(2);
+	for (uint32_t i = KEYS - 8; i < KEYS; i++) {
+		char to[40];
+
+		snprintf(key, sizeof(key), "k%04u", i);
+		snprintf(to, sizeof(to), "a/%s", key);
+		rename_one(rig, key, to);
+	}
+	/* One moves twice, and one comes to lie in a row of its own. */
+	rename_one(rig, "a/k0599", "a/again");
+	newest_delete(rig, "older");
+	newest_delete(rig, "null");
+	assert_int_equal(applier_settle(rig->store), 0);
+	memory_disk_let_go(2);
+	for (uint32_t i = 0; i < WRITTEN_ANEW; i++) {
+		snprintf(key, sizeof(key), "k%04u", i);
+		assert_int_equal(
+			store_delete(rig->store, SLICE("plain"), slice_str(key), NULL, NULL), 0);
+		put_one(rig, "plain", key, 900 + i);
+	}
+	while (!rebuilding.done)
+		fiber_park();
+	assert_int_equal(rebuilding.ret, 0);
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 2), DISK_MEMBER_GOOD);
+}
+
+static void verify(struct rig *rig, void *arg)
+{
+	char key[40];
+
+	(void)arg;
+	assert_int_equal(disk_array_state(rig->store->volume.disk, 0), DISK_MEMBER_MISSING);
+	expect_one(rig, "versions", "null", 1);
+	expect_one(rig, "versions", "older", 3);
+	expect_one(rig, "plain", "a/again", 100 + KEYS - 1);
+	for (uint32_t i = 0; i < KEYS - 1; i++) {
+		snprintf(key, sizeof(key), i < KEYS - 8 ? "k%04u" : "a/k%04u", i);
+		expect_one(rig, "plain", key, i < WRITTEN_ANEW ? 900 + i : 100 + i);
+	}
+}
+
+static void test_rows_that_move_are_rebuilt(void **state)
+{
+	struct rig rig;
+	char volumes[3000];
+
+	(void)state;
+	rig_init(&rig, 1);
+	snprintf(volumes, sizeof(volumes), "%s/m0,%s/m1,memory://2", rig.dir, rig.dir);
+	rig.opts.volume = volumes;
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	rig.opts.inline_bytes_max = UINT32_MAX;
+	memory_disks_open();
+	rig_run(&rig, fill, NULL);
+	assert_int_equal(rig.open_result, 0);
+
+	memory_disk_blank(2);
+	rig_run(&rig, rebuild_and_move, NULL);
+	assert_int_equal(rig.open_result, 0);
+
+	snprintf(volumes, sizeof(volumes), "%s/m0", rig.dir);
+	assert_int_equal(unlink(volumes), 0);
+	rig.opts.volume = NULL;
+	rig_run(&rig, verify, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+/* ---- Before a walk begins. ---- */
+
+static void delete_fiber(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(store_delete(rig->store, SLICE("plain"), SLICE("k0000"), NULL, NULL), 0);
+}
+
+static void barrier_fiber(struct rig *rig, void *arg)
+{
+	memory_disk_await_held(0);
+	commit_barrier(rig->store);
+	*(bool *)arg = true;
+}
+
+static void let_go_fiber(struct rig *rig, void *arg)
+{
+	(void)rig;
+	memory_disk_await_held(0);
+	for (uint32_t i = 0; i < 100; i++)
+		fiber_yield();
+	assert_false(*(bool *)arg);
+	memory_disk_let_go(0);
+}
+
+struct step {
+	rig_fn *fn;
+	void *arg;
+};
+
+static void step_run(struct rig *rig, void *arg)
+{
+	const struct step *step = (const struct step *)arg;
+
+	step->fn(rig, step->arg);
+}
+
+static void barrier_run(struct rig *rig, void *arg)
+{
+	bool passed = false;
+	struct step steps[] = {
+		{delete_fiber, NULL}, {barrier_fiber, &passed}, {let_go_fiber, &passed}};
+
+	fill(rig, arg);
+	memory_disk(0)->hold = true;
+	rig_fibers(rig, 3, step_run, steps, sizeof(steps[0]));
+	assert_true(passed);
+}
+
+/* A group that was begun without a volume that is back is over before the walk begins. */
+static void test_a_barrier_waits_for_the_group_before_it(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.volume = "memory://0,memory://1,memory://2";
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	memory_disks_open();
+	rig_run(&rig, barrier_run, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_barrier_waits_for_the_group_before_it),
+		cmocka_unit_test(test_rows_that_move_are_rebuilt),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
