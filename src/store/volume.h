@@ -1,0 +1,142 @@
+/* store/volume.h: what the files of store share about volumes: one or several, and those that are
+ * made whole. */
+#ifndef STORE_VOLUME_H
+#define STORE_VOLUME_H
+
+#include "store/store.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define BLOCK_BYTES 4096u
+#define BLOCK_SHIFT 12u
+
+struct group;
+struct segment;
+
+/* ---- volume.c: the file's layout. ---- */
+struct superblock {
+	char magic[8];
+	uint32_t version;
+	uint32_t crc32c;
+	uint8_t uuid[16];
+	uint64_t generation;
+	uint64_t epoch;
+	uint64_t log_bytes;
+	uint64_t step_bytes;
+	uint64_t data_offset;
+	uint64_t tail_pos;
+	uint64_t tail_seq;
+	uint64_t created_ns;
+	uint64_t medium_bytes; /* of a device; 0 of a file */
+	uint16_t set_count;    /* volumes of the store; 0: this one alone */
+	uint16_t set_idx;      /* which of them this is */
+	uint16_t set_data;
+	uint16_t set_parity;
+	uint64_t set_lost; /* one bit for each that is not good */
+};
+_Static_assert(sizeof(struct superblock) == 120, "as docs/spec/disk.md has it");
+struct volume {
+	struct disk *disk;
+	char path[4096];
+	uint32_t set_count; /* 0: one volume */
+	char *set_paths[DISK_MEMBERS_MAX];
+	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; STRIPE_PATH_NONE */
+	uint32_t paths_refused;		    /* one bit each: cannot be used, which was logged */
+	pthread_mutex_t lock;		    /* of super */
+	struct superblock super;
+	uint32_t uuid_crc;  /* the log's CRCs start with it */
+	int replace_member; /* to be replaced by replace_path, when that is not NULL; under lock */
+	char *replace_path;
+	uint64_t mended; /* pieces that a check found wrong and other volumes have right */
+};
+struct volume_opts {
+	const char *dir;
+	const char *path; /* where it lies; NULL or "": as DIR/volume says */
+	const char *faults;
+	bool format;	       /* may overwrite what is not ours */
+	uint32_t erasure_data; /* at creation, when path names several */
+	uint32_t erasure_parity;
+	uint64_t log_bytes;
+	uint64_t step_bytes;
+	bool create;
+	bool *ret_created;
+};
+/* -EUCLEAN with a log line: damaged, foreign or newer. */
+int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
+void volume_close(struct volume *volume);
+/* Fills in volume->path. -EUCLEAN with a log line: the store's volume is a file of its own. */
+int volume_locate(const struct volume_opts *opts, struct volume *volume);
+/* No volume, or one that has never been begun. */
+bool volume_missing(const struct volume *volume);
+/* Makes DIR/volume lead to a volume that lies elsewhere, so that the next start and fsck find it.
+ */
+int volume_link(const char *dir, const struct volume *volume);
+/* Writes the next superblock and flushes; blocks. */
+int volume_super_write(struct volume *volume);
+
+/* For stripe.c: one volume among several. As above; -EMEDIUMTYPE: not ours, or damaged. */
+int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super);
+/* The same of what lies at a path; probe: that it cannot be reached is no news. */
+int volume_super_read(const char *path, bool probe, struct superblock *ret_super);
+void volume_super_init(struct superblock *super, const struct volume_opts *opts);
+void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES]);
+int volume_label_check(
+	const struct volume_opts *opts, const char *path, struct disk *disk, int found);
+bool volume_index_present(const char *dir);
+
+/* ---- stripe.c: several volumes. ---- */
+#define STRIPE_PATH_NONE UINT32_MAX
+/* Fills in the paths, when there are several. */
+int stripe_locate(const struct volume_opts *opts, struct volume *volume);
+int stripe_open(const struct volume_opts *opts, struct volume *volume);
+int stripe_super_write(struct volume *volume);
+void stripe_paths_free(struct volume *volume);
+int stripe_remember(const char *dir, const struct volume *volume);
+/* A volume in the place of a member that is missing and was not opened: 0 with its disk, or -errno.
+ * Blocks. */
+int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk);
+/* Whether what lies on a member's own disk, that was gone, is still this member's, or blank. */
+int stripe_member_known(struct store *store, uint32_t member);
+/* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
+ * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
+ * fiber, or blocking where there is none. */
+struct stripe_piece {
+	uint64_t at; /* in the segment */
+	uint8_t *data;
+	uint32_t bytes;
+	uint32_t crc32c;
+};
+int stripe_mend(struct volume *volume, const struct segment *segment,
+	const struct stripe_piece *piece, bool amend);
+/* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
+ * are told. -EIO: too few are left. */
+int stripe_settle(struct store *store);
+
+/* ---- rebuild.c ---- */
+/* Makes volumes that came back or were replaced whole again; at once when there is
+ * none. Fiber call. -ESHUTDOWN: the store was told to quiesce; else it is to be begun anew. */
+int store_rebuild(struct store *store);
+/* Keys one after the other, each behind its length (2). */
+struct rebuild_keys {
+	uint8_t *bytes;
+	size_t len, cap;
+};
+/* The rows of older bodies that were written while a rebuilding walks. The index thread holds the
+ * lock while it notes and applies them, so that who finds nothing noted knows what the index has.
+ */
+struct rebuild_noted {
+	pthread_mutex_t lock;
+	pthread_cond_t room; /* the index thread waits */
+	bool on;
+	bool lost;		/* one could not be noted */
+	uint64_t data_id_first; /* bodies from here on are no older ones */
+	struct rebuild_keys keys;
+};
+void rebuild_noted_init(struct rebuild_noted *noted);
+void rebuild_noted_fini(struct rebuild_noted *noted);
+/* Around the application of a run of groups to the index. */
+void rebuild_note_begin(struct store *store, const struct group *first);
+void rebuild_note_end(struct store *store);
+
+#endif
