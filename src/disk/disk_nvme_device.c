@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 /* "nvme0n1" of the device number of ng0n1; -ENOENT where sysfs does not say. */
@@ -51,9 +52,28 @@ static uint64_t queue_limit(const char *name, const char *limit)
 	return value;
 }
 
-/* What one command may move: the controller's own limit comes on top. */
-static void limits_read(struct nvme *nvme, const char *name)
+/* Before Linux 6.6 the kernel that polls for a command reads its bio, which another poller of the
+ * same queue may have freed: a server killed on 6.1 with commands in flight made it fault, and the
+ * volume stayed locked until the next boot. */
+static bool polling_is_safe(const char *path)
 {
+	unsigned major = 0, minor = 0;
+	struct utsname kernel;
+
+	if (!uname(&kernel) && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+		(major > 6 || (major == 6 && minor >= 6)))
+		return true;
+	log_info("disk",
+		"%s: the driver has queues to be polled, which is safe from Linux 6.6 on: going "
+		"on by interrupt",
+		path);
+	return false;
+}
+
+/* What one command may move: the controller's own limit comes on top. */
+static void limits_read(struct disk *disk, const char *name)
+{
+	struct nvme *nvme = disk->nvme;
 	uint64_t bytes = queue_limit(name, "max_hw_sectors_kb") * 1024;
 	uint64_t segments = queue_limit(name, "max_segments");
 
@@ -65,7 +85,7 @@ static void limits_read(struct nvme *nvme, const char *name)
 		nvme->transfer_bytes_max = (uint32_t)MIN(
 			(segments - 1) * NVME_PAGE_BYTES, (uint64_t)nvme->transfer_bytes_max);
 	nvme->transfer_bytes_max = ALIGN_DOWN(nvme->transfer_bytes_max, DISK_ALIGN_BYTES);
-	nvme->polled = queue_limit(name, "io_poll") == 1;
+	nvme->polled = queue_limit(name, "io_poll") == 1 && polling_is_safe(disk->path);
 }
 
 /* The block device of the same namespace, exclusively. */
@@ -102,7 +122,7 @@ static int device_open(struct disk *disk, const struct disk_opts *opts)
 		ret = disk_lock(disk, disk->fd, opts->lock_wait_ns);
 	if (ret || block_name(disk->fd, name, sizeof(name)))
 		return ret;
-	limits_read(disk->nvme, name);
+	limits_read(disk, name);
 	return disk->read_only ? 0 : block_claim(disk, name, opts->lock_wait_ns);
 }
 
