@@ -366,7 +366,7 @@ static const struct s3_error *authenticate_claim(
 	call->own_identity.anonymous = false;
 	slice_copy_str(claim->access_key, call->own_identity.access_key,
 		sizeof(call->own_identity.access_key));
-	return NULL;
+	return s3_presigned_headers(call);
 }
 
 static const struct s3_error *authenticate_anonymous(struct s3_call *call)

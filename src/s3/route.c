@@ -129,7 +129,8 @@ static bool route_fits(const struct route *route, const struct s3_call *call, en
 {
 	return route->method == call->request->method && route->level == level &&
 	       (!route->param.len || s3_call_param(call, route->param, NULL)) &&
-	       (!route->header.len || s3_call_has_header(call, route->header));
+	       (!route->header.len || s3_call_has_header(call, route->header) ||
+		       s3_presigned_has(call, route->header));
 }
 
 static const struct s3_operation *find(

@@ -337,6 +337,10 @@ const struct s3_operation *s3_operation_at(enum s3_operation_id id);
 const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
 /* What is told of a signature of Version 2 where that is switched off. */
 extern const char s3_no_signature_v2[];
+/* Of a presigned URL, once it is known to be good: puts the parameters that stand for headers among
+ * the request's headers. Before: whether one of that name is there. (presigned.c) */
+const struct s3_error *s3_presigned_headers(struct s3_call *call);
+bool s3_presigned_has(const struct s3_call *call, struct slice name);
 /* Of a session: whose key it is now. AccessDenied when the key is gone. */
 const struct s3_error *s3_authenticate_session(struct s3_call *call);
 void s3_metrics_count(enum s3_operation_id id, uint32_t status);

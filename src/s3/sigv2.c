@@ -131,7 +131,8 @@ static bool insert(struct s3_header *sorted, uint32_t *count, struct slice name,
 	return true;
 }
 
-/* "x-amz-name:value,value\n" each. A presigned URL may bring them as parameters. */
+/* "x-amz-name:value,value\n" each. A presigned URL may bring them as parameters; a header of the
+ * same name then repeats it. */
 static void put_amz_headers(const struct s3_request *request, const struct s3_params *params,
 	const struct sigv4_claim *claim, struct buf *out)
 {
@@ -145,6 +146,7 @@ static void put_amz_headers(const struct s3_request *request, const struct s3_pa
 			out->failed = true;
 	for (uint32_t i = 0; claim->presigned && i < params->count; i++)
 		if (is_amz(params->items[i].name) &&
+			!find_header(request, params->items[i].name) &&
 			!insert(sorted, &count, params->items[i].name, params->items[i].value))
 			out->failed = true;
 	for (uint32_t i = 0; i < count; i++) {
