@@ -404,8 +404,11 @@ static int check_elements(struct compile *compile, const json_t *object)
 	return 0;
 }
 
+/* A policy of a bucket may name two statements alike: nothing looks for one by its name. */
 static int check_sid(struct compile *compile, struct policy_statement *statement)
 {
+	if (compile->policy->kind == POLICY_RESOURCE)
+		return 0;
 	for (const struct policy_statement *at = compile->policy->statements; at; at = at->next)
 		if (statement->sid.len && slice_eq(at->sid, statement->sid))
 			return refuse(compile, "Statement IDs (SID) in a policy must be unique");

@@ -215,7 +215,8 @@ static enum policy_decision bucket_says(
 	return decision;
 }
 
-/* A bucket's owner can always get rid of a policy that shut everybody out. */
+/* A bucket's owner can get rid of a policy that shut everybody out, unless it was put to bind the
+ * owner, too. */
 static bool is_policy_action(const char *action)
 {
 	return strcmp(action, "s3:GetBucketPolicy") == 0 ||
@@ -248,7 +249,8 @@ bool access_allowed(struct access *access, const char *action, struct slice reso
 	same = owner || same_account(access);
 	theirs = bucket_says(access, &question, same);
 	if (theirs == POLICY_DECISION_DENY)
-		return owner && is_policy_action(action);
+		return owner && is_policy_action(action) &&
+		       !s3_settings_policy_binds_owner(access->settings);
 	if (owner || (same && mine == POLICY_DECISION_ALLOW))
 		return true;
 	if (theirs == POLICY_DECISION_ALLOW && (same || principal->who.anonymous))

@@ -44,6 +44,9 @@ struct s3_public_access {
 int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership); /* -EINVAL */
 enum s3_ownership s3_settings_ownership(const struct s3_settings *settings);
 struct s3_public_access s3_settings_public_access(const struct s3_settings *settings);
+/* Whether the policy was put with x-amz-confirm-remove-self-bucket-access: its owner, too, can
+ * read, replace and delete it only where it says so. */
+bool s3_settings_policy_binds_owner(const struct s3_settings *settings);
 /* Whether the bucket's policy lets everybody in; or (ACL) its list does. */
 bool s3_settings_is_public(const struct s3_settings *settings);
 

@@ -4,7 +4,43 @@
 
 #include "s3/access.h"
 
-/* ---- Policy: its text, as it came. ---- */
+/* ---- Policy: its text, as it came; behind this line when it binds the bucket's owner, too. ----
+ */
+
+#define BINDS_OWNER "binds-owner\n"
+
+/* Both change at once, being one document; no policy begins like that. */
+static const struct s3_error *keep_policy(
+	struct s3_call *call, struct slice text, struct slice *ret_document)
+{
+	static const struct slice mark = SLICE(BINDS_OWNER);
+	struct slice confirm =
+		s3_call_header(call, SLICE("x-amz-confirm-remove-self-bucket-access"));
+	char *marked;
+
+	*ret_document = text;
+	if (!slice_eq_nocase(confirm, SLICE("true")))
+		return NULL;
+	marked = mem_arena_get(&call->arena, mark.len + text.len);
+	if (!marked)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	memcpy(marked, mark.data, mark.len);
+	memcpy(marked + mark.len, text.data, text.len);
+	*ret_document = slice_of(marked, mark.len + text.len);
+	return NULL;
+}
+
+static struct slice policy_text(struct slice document)
+{
+	return slice_starts(document, SLICE(BINDS_OWNER))
+		       ? slice_from(document, strlen(BINDS_OWNER))
+		       : document;
+}
+
+bool s3_settings_policy_binds_owner(const struct s3_settings *settings)
+{
+	return slice_starts(settings->documents[S3_CONFIG_POLICY], SLICE(BINDS_OWNER));
+}
 
 static const struct s3_error *policy_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
@@ -29,15 +65,14 @@ static const struct s3_error *policy_check(
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (s3_settings_public_access(settings).block_policy && policy_is_public(policy))
 		return s3_error_at(S3_E_ACCESS_DENIED);
-	*ret_document = body;
-	return NULL;
+	return keep_policy(call, body, ret_document);
 }
 
 static int policy_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	struct policy_refusal refusal;
 	const struct policy *policy;
-	int ret = policy_compile(document, POLICY_RESOURCE, arena, &policy, &refusal);
+	int ret = policy_compile(policy_text(document), POLICY_RESOURCE, arena, &policy, &refusal);
 
 	if (!ret)
 		*ret_parsed = policy;
@@ -48,6 +83,7 @@ static const struct s3_error *policy_answer(struct s3_call *call, struct slice d
 {
 	struct s3_reply *reply = call->reply;
 
+	document = policy_text(document);
 	s3_answer_header(call, SLICE("Content-Type"), SLICE("application/json"));
 	if (reply->ops->head(reply, 200, call->headers, call->header_count, document.len) ||
 		(call->request->method != S3_HEAD && reply->ops->text(reply, document)))

@@ -1,6 +1,7 @@
 /* s3/presigned.c: what a presigned URL brings as parameters where a request has headers:
- * "x-amz-acl=private". Its signature covers them, and they mean what the headers mean; but for those
- * of the signature itself, and for sums of a body that was not known when the URL was made. */
+ * "x-amz-acl=private". Its signature covers them, and they mean what the headers mean; but for
+ * those of the signature itself, and for sums of a body that was not known when the URL was made.
+ */
 #include "s3/s3_priv.h"
 
 static bool is_of_signature(struct slice name)

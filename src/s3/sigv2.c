@@ -145,8 +145,7 @@ static void put_amz_headers(const struct s3_request *request, const struct s3_pa
 				request->headers[i].value))
 			out->failed = true;
 	for (uint32_t i = 0; claim->presigned && i < params->count; i++)
-		if (is_amz(params->items[i].name) &&
-			!find_header(request, params->items[i].name) &&
+		if (is_amz(params->items[i].name) && !find_header(request, params->items[i].name) &&
 			!insert(sorted, &count, params->items[i].name, params->items[i].value))
 			out->failed = true;
 	for (uint32_t i = 0; i < count; i++) {

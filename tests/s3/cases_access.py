@@ -259,6 +259,28 @@ def test_policies_that_are_none(s):
         refused(400, "MalformedPolicy", one.put_bucket_policy, Bucket=bucket, Policy=text)
 
 
+def test_a_policy_that_binds_its_owner(s):
+    """Without the header an owner always gets rid of a policy; with it he is shut out by his own word."""
+    one = s.one()
+    bucket = made(s, one)
+    actions = ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"]
+    shut = policy({"Sid": "same", "Effect": "Deny", "Principal": "*", "Action": actions, "Resource": f"arn:aws:s3:::{bucket}"},
+                  {"Sid": "same", "Effect": "Allow", "Principal": "*", "Action": "s3:GetObject",
+                   "Resource": f"arn:aws:s3:::{bucket}/*"})
+    one.put_bucket_policy(Bucket=bucket, Policy=shut, ConfirmRemoveSelfBucketAccess=False)
+    equal(one.get_bucket_policy(Bucket=bucket)["Policy"], shut)
+    one.put_bucket_policy(Bucket=bucket, Policy=shut, ConfirmRemoveSelfBucketAccess=True)
+    denied(one.get_bucket_policy, Bucket=bucket)
+    denied(one.put_bucket_policy, Bucket=bucket, Policy=shut)
+    denied(one.delete_bucket_policy, Bucket=bucket)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    s.client(unsigned=True).get_object(Bucket=bucket, Key="key")
+    equal(s.s3.get_bucket_policy(Bucket=bucket)["Policy"], shut)
+    s.s3.delete_bucket_policy(Bucket=bucket)
+    one.put_bucket_policy(Bucket=bucket, Policy=shut)
+    one.delete_bucket_policy(Bucket=bucket)
+
+
 def test_conditions(s):
     one, two = s.one(), s.two()
     bucket = made(s, one)
