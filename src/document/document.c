@@ -176,27 +176,37 @@ int document_put(struct store *store, struct flow_core *core, struct slice name,
 	return store_put_commit(put, &meta, expected ? check_stamp : NULL, wanted);
 }
 
-int document_put_text(struct store *store, struct flow_core *core, struct slice bucket,
-	struct slice key, struct slice text)
+int document_put_text(
+	struct store *store, struct flow_core *core, const struct document_text *wanted)
 {
-	static const char headers[] = "content-type\0text/plain";
-	const struct store_put_opts opts = {.bucket = bucket, .key = key, .bytes = text.len};
-	struct store_meta meta = {
-		.bytes = text.len, .headers = headers, .headers_len = sizeof(headers)};
+	static const char type[] = "content-type\0text/plain";
+	const struct store_put_opts opts = {
+		.bucket = wanted->bucket, .key = wanted->key, .bytes = wanted->text.len};
+	struct store_meta meta = {.bytes = wanted->text.len};
 	uint8_t digest[MD5_BYTES];
 	struct store_put *put;
-	int ret = store_put_open(store, &opts, &put);
+	struct buf headers;
+	int ret;
 
-	if (ret)
-		return ret;
-	md5_of(text.data, text.len, digest);
-	hex_encode(digest, sizeof(digest), meta.etag);
-	ret = move_text(core, text, put, &meta);
+	buf_init(&headers, LIMIT_HTTP_HEAD_BYTES_MAX);
+	buf_put(&headers, type, sizeof(type));
+	buf_put_slice(&headers, wanted->headers);
+	ret = headers.failed ? -E2BIG : store_put_open(store, &opts, &put);
 	if (ret) {
-		store_put_abort(put);
+		buf_free(&headers);
 		return ret;
 	}
-	return store_put_commit(put, &meta, NULL, NULL);
+	meta.headers = headers.data;
+	meta.headers_len = (uint32_t)headers.len;
+	md5_of(wanted->text.data, wanted->text.len, digest);
+	hex_encode(digest, sizeof(digest), meta.etag);
+	ret = move_text(core, wanted->text, put, &meta);
+	if (ret)
+		store_put_abort(put);
+	else
+		ret = store_put_commit(put, &meta, NULL, NULL);
+	buf_free(&headers);
+	return ret;
 }
 
 int document_delete(struct store *store, struct slice name)

@@ -51,9 +51,13 @@ int document_list(struct store *store, struct slice prefix, struct slice after,
 /* Opens a put in a bucket of the server's own, which the first one makes. */
 int document_own_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
-/* Puts a text as an object of any bucket, with its MD5 as ETag. */
-int document_put_text(struct store *store, struct flow_core *core, struct slice bucket,
-	struct slice key, struct slice text);
+/* Puts a text as an object of any bucket, with its MD5 as ETag. headers: those that are kept with
+ * it behind its type, each name and value with a NUL behind it. */
+struct document_text {
+	struct slice bucket, key, text, headers;
+};
+int document_put_text(
+	struct store *store, struct flow_core *core, const struct document_text *wanted);
 /* Deletes every object of a bucket whose key starts so. */
 int document_delete_under(struct store *store, struct slice bucket, struct slice prefix);
 /* Appends a source's bytes and closes it; -EMSGSIZE: more than text takes. */

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 
 #include "document/document.h"
-#include "s3/s3_priv.h"
+#include "s3/acl.h"
 #include "s3/settings.h"
 
-#define LOOK_NS	    (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
-#define CHUNK_BYTES 4096u
+#define LOOK_NS (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
+#define DAY_NS	(86400 * NS_PER_S)
 
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
 	"Access log lines that could not be kept or put.");
@@ -24,7 +24,9 @@ struct source {
 	struct store_bucket from;	       /* the first line's */
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* where it goes */
 	char prefix[S3_LOG_PREFIX_MAX + 1];
-	bool partitioned; /* then it is of one bucket only */
+	enum s3_log_keys keys; /* but for simple ones it is of one bucket only */
+	uint64_t day;	       /* since 1970; S3_LOG_BY_EVENT: it is of one day only */
+	struct buf grants;
 	struct buf lines;
 };
 struct s3_access_log {
@@ -32,6 +34,13 @@ struct s3_access_log {
 	uint64_t flush_ns;
 	struct source *sources;
 };
+
+static void free_source(struct source *source)
+{
+	buf_free(&source->grants);
+	buf_free(&source->lines);
+	free(source);
+}
 
 int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log)
 {
@@ -53,8 +62,7 @@ void s3_access_log_close(struct s3_access_log *log)
 		struct source *source = log->sources;
 
 		log->sources = source->next;
-		buf_free(&source->lines);
-		free(source);
+		free_source(source);
 	}
 	pthread_mutex_destroy(&log->lock);
 	free(log);
@@ -62,37 +70,66 @@ void s3_access_log_close(struct s3_access_log *log)
 
 /* ---- Putting. ---- */
 
-static void make_key(const struct source *source, uint64_t now_ns, struct buf *key)
+/* Of what happened on a day it names that day alone. */
+static void make_key(const struct source *source, struct buf *key)
 {
 	char iso[DATE_ISO_LEN], hex[16];
 	uint8_t random[8];
 
-	date_iso_format((int64_t)(now_ns / NS_PER_MS), iso);
+	date_iso_format(source->keys == S3_LOG_BY_EVENT
+				? (int64_t)(source->day * (DAY_NS / NS_PER_MS))
+				: (int64_t)(clock_real_ns() / NS_PER_MS),
+		iso);
 	random_fill(random, sizeof(random));
 	hex_encode(random, sizeof(random), hex);
 	buf_put_str(key, source->prefix);
-	if (source->partitioned)
+	if (source->keys != S3_LOG_SIMPLE)
 		buf_printf(key, "%s/%s/%s/%.4s/%.2s/%.2s/", source->from.owner, source->from.region,
 			source->from.name, iso, iso + 5, iso + 8);
 	buf_printf(key, "%.10s-%.2s-%.2s-%.2s-%.16s", iso, iso + 11, iso + 14, iso + 17, hex);
 }
 
-static void put_lines(struct source *source, struct buf *lines)
+/* The list that goes with the log, as a stored header: all for the owner of its bucket, and what
+ * was granted. */
+static int make_list(const struct source *source, struct buf *headers)
 {
-	struct buf key;
+	struct store_bucket to;
+	int ret;
+
+	if (!source->grants.len)
+		return 0;
+	ret = store_bucket_get(source->s3->store, slice_str(source->bucket), &to);
+	if (ret)
+		return ret;
+	buf_put(headers, S3_ACL_HEADER, sizeof(S3_ACL_HEADER));
+	buf_printf(headers, "Fi%s,", to.owner);
+	buf_put_slice(headers, buf_slice(&source->grants));
+	buf_put(headers, "", 1);
+	return headers->failed ? -ENOMEM : 0;
+}
+
+static void put_lines(struct source *source)
+{
+	struct buf key, headers;
 	int ret;
 
 	buf_init(&key, LIMIT_KEY_LEN_MAX);
-	make_key(source, clock_real_ns(), &key);
-	ret = key.failed ? -ENAMETOOLONG
-			 : document_put_text(source->s3->store, flow_core_self(),
-				   slice_str(source->bucket), buf_slice(&key), buf_slice(lines));
+	buf_init(&headers, S3_META_BYTES_MAX);
+	make_key(source, &key);
+	ret = key.failed ? -ENAMETOOLONG : make_list(source, &headers);
+	if (!ret) {
+		const struct document_text put = {slice_str(source->bucket), buf_slice(&key),
+			buf_slice(&source->lines), buf_slice(&headers)};
+
+		ret = document_put_text(source->s3->store, flow_core_self(), &put);
+	}
 	if (ret) {
 		counter_add(&dropped, 1);
 		log_warn("s3", "an access log of %s cannot be put into %s: %s", source->from.name,
 			source->bucket, strerror(-ret));
 	}
 	buf_free(&key);
+	buf_free(&headers);
 }
 
 /* Takes it out of the list: nobody adds to it any more. */
@@ -107,12 +144,6 @@ static void unlink_source(struct s3_access_log *log, struct source *source)
 	pthread_mutex_unlock(&log->lock);
 }
 
-static void free_source(struct source *source)
-{
-	buf_free(&source->lines);
-	free(source);
-}
-
 /* One object of what gathers meanwhile. */
 static void writer(void *arg)
 {
@@ -123,7 +154,7 @@ static void writer(void *arg)
 	while (clock_now_ns() < until_ns && !reactor_stopping(reactor_self()))
 		fiber_sleep_ns(MIN(LOOK_NS, until_ns - clock_now_ns()));
 	unlink_source(log, source);
-	put_lines(source, &source->lines);
+	put_lines(source);
 	free_source(source);
 }
 
@@ -218,18 +249,26 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 	buf_printf(line, "- - %s\n", call->by_acl ? "Yes" : "-");
 }
 
+static bool gathers(const struct source *source, const struct s3_logging *logging,
+	const struct store_bucket *from, uint64_t day)
+{
+	return slice_eq(slice_str(source->bucket), logging->bucket) &&
+	       slice_eq(slice_str(source->prefix), logging->prefix) &&
+	       slice_eq(buf_slice(&source->grants), logging->grants) &&
+	       source->keys == logging->keys &&
+	       (source->keys == S3_LOG_SIMPLE || strcmp(source->from.name, from->name) == 0) &&
+	       (source->keys != S3_LOG_BY_EVENT || source->day == day);
+}
+
 /* That of the place; or a new one, and *ret_new is set. Holds the lock. */
 static struct source *find_source(struct s3_access_log *log, const struct s3_call *call,
 	const struct s3_logging *logging, bool *ret_new)
 {
 	const struct store_bucket *from = &call->settings->bucket;
+	uint64_t day = clock_real_ns() / DAY_NS;
 	struct source *source = log->sources;
 
-	while (source &&
-		!(slice_eq(slice_str(source->bucket), logging->bucket) &&
-			slice_eq(slice_str(source->prefix), logging->prefix) &&
-			source->partitioned == logging->partitioned &&
-			(!source->partitioned || strcmp(source->from.name, from->name) == 0)))
+	while (source && !gathers(source, logging, from, day))
 		source = source->next;
 	if (source)
 		return source;
@@ -237,9 +276,16 @@ static struct source *find_source(struct s3_access_log *log, const struct s3_cal
 	if (!source)
 		return NULL;
 	buf_init(&source->lines, S3_ACCESS_LOG_BYTES_MAX);
+	buf_init(&source->grants, S3_META_BYTES_MAX);
+	buf_put_slice(&source->grants, logging->grants);
+	if (source->grants.failed) {
+		free_source(source);
+		return NULL;
+	}
 	source->s3 = call->s3;
 	source->from = *from;
-	source->partitioned = logging->partitioned;
+	source->keys = logging->keys;
+	source->day = day;
 	slice_copy_str(logging->bucket, source->bucket, sizeof(source->bucket));
 	slice_copy_str(logging->prefix, source->prefix, sizeof(source->prefix));
 	source->next = log->sources;

@@ -15,9 +15,13 @@
 
 #define S3_LOG_PREFIX_MAX 512u
 
+/* How the names of logs are made: the prefix and a time; or also whose logs they are, with the day
+ * that they are put, or that what they tell of happened. */
+enum s3_log_keys { S3_LOG_SIMPLE, S3_LOG_BY_DELIVERY, S3_LOG_BY_EVENT };
 struct s3_logging {
 	struct slice bucket, prefix;
-	bool partitioned;
+	struct slice grants; /* to whom logs are given besides their bucket's owner; acl.h */
+	enum s3_log_keys keys;
 };
 
 struct s3_access_log;

@@ -58,6 +58,10 @@ const struct s3_error *s3_acl_of_headers(struct s3_call *call, const struct s3_a
 /* The document <AccessControlPolicy>. */
 const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 	const struct s3_acl_parties *parties, struct s3_acl *ret_acl);
+/* The children <Grant> of an element of any such document. */
+const struct s3_error *s3_acl_of_grants(struct s3_call *call, const struct s3_xml *list,
+	struct slice owner, struct s3_acl *ret_acl);
+void s3_acl_put_grants(struct s3_call *call, const struct s3_acl *acl, struct buf *xml);
 /* The canned one that all things have that say nothing else. */
 int s3_acl_private(struct slice owner, struct mem_arena *arena, struct s3_acl *ret_acl);
 const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *acl);

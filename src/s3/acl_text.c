@@ -233,6 +233,18 @@ static const struct s3_error *check_owner(
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
+const struct s3_error *s3_acl_of_grants(
+	struct s3_call *call, const struct s3_xml *list, struct slice owner, struct s3_acl *ret_acl)
+{
+	const struct s3_error *error = NULL;
+
+	if (!begin(call, owner, ret_acl))
+		return s3_error_at(S3_E_SLOW_DOWN);
+	for (const struct s3_xml *node = list->child; !error && node; node = node->next)
+		error = grant_of_xml(call, node, ret_acl);
+	return error;
+}
+
 const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 	const struct s3_acl_parties *parties, struct s3_acl *ret_acl)
 {
@@ -247,11 +259,7 @@ const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 	if (!slice_eq(root->name, SLICE("AccessControlPolicy")) || !list)
 		return s3_error_at(S3_E_MALFORMED_ACL);
 	error = check_owner(call, root, parties->owner);
-	if (!error && !begin(call, parties->owner, ret_acl))
-		error = s3_error_at(S3_E_SLOW_DOWN);
-	for (const struct s3_xml *node = list->child; !error && node; node = node->next)
-		error = grant_of_xml(call, node, ret_acl);
-	return error;
+	return error ? error : s3_acl_of_grants(call, list, parties->owner, ret_acl);
 }
 
 /* ---- Telling. ---- */
@@ -302,6 +310,12 @@ static void put_grants(struct s3_call *call, const struct s3_acl *acl, bool grou
 }
 
 /* Their order means nothing, but clients have come to read groups first. */
+void s3_acl_put_grants(struct s3_call *call, const struct s3_acl *acl, struct buf *xml)
+{
+	put_grants(call, acl, true, xml);
+	put_grants(call, acl, false, xml);
+}
+
 const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *acl)
 {
 	struct buf xml;
@@ -310,8 +324,7 @@ const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *
 	buf_put_str(&xml, "<Owner>");
 	put_owner(call, acl->owner, &xml);
 	buf_put_str(&xml, "</Owner><AccessControlList>");
-	put_grants(call, acl, true, &xml);
-	put_grants(call, acl, false, &xml);
+	s3_acl_put_grants(call, acl, &xml);
 	buf_put_str(&xml, "</AccessControlList>");
 	s3_xml_end(&xml, "AccessControlPolicy");
 	return s3_answer_xml(call, 200, &xml);

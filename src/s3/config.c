@@ -111,13 +111,13 @@ const struct s3_error *s3_config_xml(
 }
 
 /* As deep as S3_XML_DEPTH_MAX. */
-static void put_children(struct buf *xml, const struct s3_xml *node)
+void s3_config_put_xml(const struct s3_xml *node, struct buf *xml)
 {
 	if (!node->child)
 		xml_escape(node->text, xml);
 	for (const struct s3_xml *child = node->child; child; child = child->next) {
 		buf_printf(xml, "<%.*s>", SLICE_FMT(child->name));
-		put_children(xml, child);
+		s3_config_put_xml(child, xml);
 		buf_printf(xml, "</%.*s>", SLICE_FMT(child->name));
 	}
 }
@@ -128,7 +128,7 @@ const struct s3_error *s3_config_xml_text(
 	struct buf xml;
 
 	s3_xml_begin(&xml, root->name.data);
-	put_children(&xml, root);
+	s3_config_put_xml(root, &xml);
 	s3_xml_end(&xml, root->name.data);
 	*ret_text = xml.failed ? SLICE_NONE : mem_arena_copy(&call->arena, buf_slice(&xml));
 	buf_free(&xml);

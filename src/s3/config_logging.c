@@ -106,8 +106,31 @@ static const struct s3_error *judge(struct s3_call *call, const struct store_buc
 	return NULL;
 }
 
+/* Grants to the owner of the target's bucket give him nothing that he has not, and are dropped. */
+static const struct s3_error *check_grants(const struct s3_settings *to, struct s3_acl *grants)
+{
+	struct slice owner = slice_str(to->bucket.owner);
+	uint32_t count = 0;
+
+	if (grants->count && s3_settings_ownership(to) == S3_OWNERSHIP_ENFORCED)
+		return s3_error_at(S3_E_ACL_NOT_SUPPORTED);
+	if (s3_settings_public_access(to).block_acls && s3_acl_is_public(grants))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	for (uint32_t i = 0; i < grants->count; i++) {
+		const struct s3_grant *grant = &grants->grants[i];
+
+		if (grant->permission == S3_PERMISSION_READ_ACP ||
+			grant->permission == S3_PERMISSION_WRITE_ACP)
+			return s3_error_at(S3_E_MALFORMED_XML);
+		if (grant->grantee != S3_GRANTEE_OWNER || !slice_eq(grant->id, owner))
+			grants->grants[count++] = *grant;
+	}
+	grants->count = count;
+	return NULL;
+}
+
 static const struct s3_error *check_target(
-	struct s3_call *call, struct slice name, struct slice prefix)
+	struct s3_call *call, struct slice name, struct slice prefix, struct s3_acl *grants)
 {
 	struct s3_settings *to;
 	struct store_bucket from;
@@ -124,6 +147,8 @@ static const struct s3_error *check_target(
 	if (ret)
 		return s3_fail_errno(call, ret);
 	error = judge(call, &from, to, prefix);
+	if (!error)
+		error = check_grants(to, grants);
 	s3_settings_put(to);
 	return error;
 }
@@ -158,11 +183,36 @@ static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *
 	return NULL;
 }
 
+/* What is kept of <TargetGrants> is the list's text; of none, nothing. */
+static const struct s3_error *keep_grants(
+	struct s3_call *call, struct s3_xml *enabled, const struct s3_acl *grants)
+{
+	struct s3_xml **at = &enabled->child;
+	struct slice text;
+
+	while (*at && !slice_eq((*at)->name, SLICE("TargetGrants")))
+		at = &(*at)->next;
+	if (!*at)
+		return NULL;
+	if (!grants->count) {
+		*at = (*at)->next;
+		return NULL;
+	}
+	text = s3_acl_encode(grants, &call->arena);
+	if (!text.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	(*at)->child = NULL;
+	(*at)->text = text;
+	return NULL;
+}
+
 static const struct s3_error *check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
 	struct s3_xml *root, *enabled;
+	const struct s3_xml *granted;
 	const struct s3_error *error;
+	struct s3_acl grants = {0};
 	struct slice prefix;
 
 	error = s3_config_xml(call, body, "BucketLoggingStatus", &root);
@@ -173,23 +223,39 @@ static const struct s3_error *check(
 		enabled = enabled->next;
 	if (!enabled)
 		return s3_config_xml_text(call, root, ret_document);
-	if (s3_xml_child(enabled, "TargetGrants"))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"TargetGrants are not implemented: logs belong to their bucket's owner.");
 	prefix = s3_xml_text(enabled, "TargetPrefix");
 	if (!s3_xml_child(enabled, "TargetBucket") || !s3_xml_child(enabled, "TargetPrefix") ||
 		prefix.len > S3_LOG_PREFIX_MAX)
 		return s3_error_at(S3_E_MALFORMED_XML);
+	granted = s3_xml_child(enabled, "TargetGrants");
 	error = check_format(call, enabled);
+	if (!error && granted)
+		error = s3_acl_of_grants(call, granted, SLICE_NONE, &grants);
 	if (!error)
-		error = check_target(call, s3_xml_text(enabled, "TargetBucket"), prefix);
+		error = check_target(call, s3_xml_text(enabled, "TargetBucket"), prefix, &grants);
+	if (!error)
+		error = keep_grants(call, enabled, &grants);
 	return error ? error : s3_config_xml_text(call, root, ret_document);
+}
+
+static enum s3_log_keys keys_of(const struct s3_xml *enabled)
+{
+	const struct s3_xml *format = s3_xml_child(enabled, "TargetObjectKeyFormat");
+	const struct s3_xml *partitioned =
+		format ? s3_xml_child(format, "PartitionedPrefix") : NULL;
+
+	if (!partitioned)
+		return S3_LOG_SIMPLE;
+	return slice_eq(slice_trim(s3_xml_text(partitioned, "PartitionDateSource")),
+		       SLICE("EventTime"))
+		       ? S3_LOG_BY_EVENT
+		       : S3_LOG_BY_DELIVERY;
 }
 
 static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	struct s3_logging *logging = mem_arena_get(arena, sizeof(*logging));
-	const struct s3_xml *enabled, *format;
+	const struct s3_xml *enabled;
 	struct s3_xml *root;
 	int ret = logging ? s3_xml_parse(document, arena, &root) : -ENOMEM;
 
@@ -199,18 +265,48 @@ static int load(struct slice document, struct mem_arena *arena, const void **ret
 	*ret_parsed = NULL;
 	if (!enabled)
 		return 0;
-	format = s3_xml_child(enabled, "TargetObjectKeyFormat");
 	*logging = (struct s3_logging){.bucket = s3_xml_text(enabled, "TargetBucket"),
 		.prefix = s3_xml_text(enabled, "TargetPrefix"),
-		.partitioned = format && s3_xml_child(format, "PartitionedPrefix")};
+		.grants = s3_xml_text(enabled, "TargetGrants"),
+		.keys = keys_of(enabled)};
 	*ret_parsed = logging;
 	return 0;
+}
+
+/* As it is kept, but with the grants as they came. */
+static const struct s3_error *answer(struct s3_call *call, struct slice document)
+{
+	const struct s3_xml *enabled, *node;
+	struct s3_acl grants = {0};
+	struct s3_xml *root;
+	struct buf xml;
+
+	if (s3_xml_parse(document, &call->arena, &root))
+		return s3_error_at(S3_E_INTERNAL);
+	enabled = s3_xml_child(root, "LoggingEnabled");
+	if (!enabled || !s3_xml_child(enabled, "TargetGrants"))
+		return s3_config_answer_xml(call, document);
+	if (s3_acl_decode(s3_xml_text(enabled, "TargetGrants"), &call->arena, &grants))
+		return s3_error_at(S3_E_INTERNAL);
+	s3_xml_begin(&xml, "BucketLoggingStatus");
+	buf_put_str(&xml, "<LoggingEnabled>");
+	for (node = enabled->child; node; node = node->next) {
+		buf_printf(&xml, "<%.*s>", SLICE_FMT(node->name));
+		if (slice_eq(node->name, SLICE("TargetGrants")))
+			s3_acl_put_grants(call, &grants, &xml);
+		else
+			s3_config_put_xml(node, &xml);
+		buf_printf(&xml, "</%.*s>", SLICE_FMT(node->name));
+	}
+	buf_put_str(&xml, "</LoggingEnabled>");
+	s3_xml_end(&xml, "BucketLoggingStatus");
+	return s3_answer_xml(call, 200, &xml);
 }
 
 const struct s3_config_ops s3_config_logging = {
 	.check = check,
 	.load = load,
-	.answer = s3_config_answer_xml,
+	.answer = answer,
 	.put_status = 200,
 	.can_delete = false,
 };

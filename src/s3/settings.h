@@ -66,6 +66,8 @@ const struct s3_error *s3_config_xml(
 /* The tree as a document again, in the arena: names, texts, nothing else. */
 const struct s3_error *s3_config_xml_text(
 	struct s3_call *call, const struct s3_xml *root, struct slice *ret_text);
+/* What stands inside a node. */
+void s3_config_put_xml(const struct s3_xml *node, struct buf *xml);
 /* An answer function: the document as it is kept, as XML. */
 const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice document);
 /* A load function for kinds that no request looks at. */

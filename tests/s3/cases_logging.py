@@ -51,16 +51,70 @@ def test_lines(s):
     assert "LoggingEnabled" not in s.s3.get_bucket_logging(Bucket=bucket)
 
 
+def enable_partitioned(s, bucket, target, prefix, source):
+    """By hand: older boto3 knows nothing of key formats."""
+    status, _, body = s.raw("PUT", f"/{bucket}", (
+        f"<BucketLoggingStatus><LoggingEnabled><TargetBucket>{target}</TargetBucket><TargetPrefix>{prefix}</TargetPrefix>"
+        f"<TargetObjectKeyFormat><PartitionedPrefix>{source}</PartitionedPrefix></TargetObjectKeyFormat>"
+        "</LoggingEnabled></BucketLoggingStatus>").encode(), {"logging": ""})
+    equal((status, body), (200, b""))
+
+
 def test_partitioned(s):
+    """By the day that logs are put; or by the day that they tell of, and then by nothing finer."""
     bucket, target = s.bucket(), s.bucket()
-    enable(s, bucket, target, "p/", TargetObjectKeyFormat={"PartitionedPrefix": {"PartitionDateSource": "EventTime"}}) \
-        if "TargetObjectKeyFormat" in s.s3.meta.service_model.shape_for("LoggingEnabled").members else \
-        s.raw("PUT", f"/{bucket}", f"<BucketLoggingStatus><LoggingEnabled><TargetBucket>{target}</TargetBucket><TargetPrefix>p/</TargetPrefix>"
-              "<TargetObjectKeyFormat><PartitionedPrefix/></TargetObjectKeyFormat></LoggingEnabled></BucketLoggingStatus>".encode(), {"logging": ""})
-    s.put(bucket, "key")
-    keys, _ = logs(s, target, "p/", "REST.PUT.OBJECT")
-    assert re.fullmatch(rf"p/[^/]+/us-east-1/{bucket}/\d{{4}}/\d\d/\d\d/[0-9-]+-[0-9a-f]{{16}}", keys[0]), keys
-    disable(s, bucket, target, "p/")
+    times = {"": r"\d\d-\d\d-\d\d", "<PartitionDateSource>DeliveryTime</PartitionDateSource>": r"\d\d-\d\d-\d\d",
+             "<PartitionDateSource>EventTime</PartitionDateSource>": "00-00-00"}
+    for number, source in enumerate(times):
+        enable_partitioned(s, bucket, target, f"p{number}/", source)
+        s.put(bucket, "key")
+    s.s3.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+    for number, time_of_day in enumerate(times.values()):
+        prefix = f"p{number}/"
+        keys, _ = logs(s, target, prefix, "REST.PUT.LOGGING" if number == 2 else "REST.PUT.OBJECT")
+        found = re.fullmatch(rf"{prefix}[^/]+/us-east-1/{bucket}/(\d{{4}})/(\d\d)/(\d\d)/([0-9-]{{10}})-{time_of_day}-[0-9a-f]{{16}}",
+                             keys[0])
+        assert found, keys
+        equal("-".join(found.groups()[:3]), found[4])
+
+
+def test_grants_of_logs(s):
+    """Others than the owner of their bucket may have them; what he has anyway is not told."""
+    one, two = s.one(), s.two()
+    bucket, target = [f"{s.prefix}{next(s.numbers)}" for _ in range(2)]
+    for name in (bucket, target):
+        one.create_bucket(Bucket=name, **({"ACL": "log-delivery-write"} if name == target else {}))
+    to_one = {"Grantee": {"Type": "CanonicalUser", "ID": "one-canonical-id"}, "Permission": "FULL_CONTROL"}
+    to_two = {"Grantee": {"Type": "CanonicalUser", "ID": "two-canonical-id"}, "Permission": "READ"}
+    to_all = {"Grantee": {"Type": "Group", "URI": "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"},
+              "Permission": "READ"}
+    as_root, s.s3 = s.s3, one
+    try:
+        enable(s, bucket, target, "own/", TargetGrants=[to_one])
+        assert "TargetGrants" not in one.get_bucket_logging(Bucket=bucket)["LoggingEnabled"]
+        tries = [([], False), ([to_one, to_two], True), ([to_all], True)]
+        for number, (given, _) in enumerate(tries):
+            enable(s, bucket, target, f"g{number}/", TargetGrants=given)
+            told = one.get_bucket_logging(Bucket=bucket)["LoggingEnabled"].get("TargetGrants", [])
+            equal([(t["Grantee"]["Type"], t["Permission"]) for t in told],
+                  [(g["Grantee"]["Type"], g["Permission"]) for g in given if g != to_one])
+            one.put_object(Bucket=bucket, Key="key", Body=b"x")
+        one.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+        for number, (_, reads) in enumerate(tries):
+            keys, _ = logs(s, target, f"g{number}/", "REST.PUT.LOGGING" if number == 2 else "REST.PUT.OBJECT")
+            if reads:
+                two.get_object(Bucket=target, Key=keys[0])["Body"].read()
+            else:
+                refused(403, "AccessDenied", two.get_object, Bucket=target, Key=keys[0])
+            equal(one.get_object_acl(Bucket=target, Key=keys[0])["Owner"]["ID"], "one-canonical-id")
+        one.put_public_access_block(Bucket=target, PublicAccessBlockConfiguration={"BlockPublicAcls": True})
+        refused(403, "AccessDenied", enable, s, bucket, target, "x/", TargetGrants=[to_all])
+        one.delete_public_access_block(Bucket=target)
+        refused(400, "MalformedXML", enable, s, bucket, target, "x/", TargetGrants=[{**to_two, "Permission": "READ_ACP"}])
+        refused(400, "InvalidArgument", enable, s, bucket, target, "x/",
+                TargetGrants=[{**to_two, "Grantee": {"Type": "CanonicalUser", "ID": "nobody"}}])
+    finally:
+        s.s3 = as_root
 
 
 def test_refusals(s):
