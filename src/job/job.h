@@ -5,43 +5,18 @@
 
 #include "base/base.h"
 #include "reactor/reactor.h"
-#include "store/store.h"
+#include "store/lifecycle.h"
 
 /* ---- Lifecycle: walks all versions of the buckets that have rules, again and again. ---- */
-struct job_version {
-	struct slice key;
-	const struct store_meta *meta;
-	bool whole; /* meta has the stored headers */
-	bool current;
-	bool alone;		/* its key has no other version */
-	uint64_t noncurrent_ns; /* since when it is not current */
-	uint32_t newer;		/* how many versions are newer that are not current */
-};
-enum job_verdict {
-	JOB_KEEP,
-	JOB_LOOK, /* ask again with the version whole */
-	JOB_EXPIRE,
-	JOB_DELETE_VERSION,
-	JOB_RECLASS
-};
-/* What was done to a version. */
-struct job_done {
-	enum job_verdict verdict;
-	struct slice key;
-	const struct store_meta *meta; /* as it was */
-	struct slice version_id;       /* of what is gone, or of the delete marker that came */
-	bool delete_marker;	       /* one came */
-	struct store_flags flags;      /* JOB_RECLASS: what was set */
-};
 /* Called on the job's fiber; may block, but for may_delete, which runs in a commit. */
 struct job_lifecycle_ops {
 	/* A bucket's rules. -ENOENT: it has none. */
 	int (*open)(void *arg, struct slice bucket, void **ret_rules);
 	void (*close)(void *rules);
-	enum job_verdict (*judge)(
-		void *rules, const struct job_version *version, struct store_flags *ret_flags);
+	enum store_lifecycle_verdict (*judge)(void *rules,
+		const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 	bool (*may_delete)(const struct store_meta *version);
-	void (*tell)(void *rules, const struct job_done *done);
+	void (*tell)(void *rules, const struct store_lifecycle_done *done);
 	/* Ends uploads that were left in the bucket. */
 	int (*abort_uploads)(void *rules, uint32_t *ret_count);
 };

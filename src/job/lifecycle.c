@@ -68,8 +68,8 @@ static int check_unchanged(const struct store_meta *current, void *arg)
 	return 0;
 }
 
-static void outcome(
-	struct walk *walk, struct counter *counter, const struct job_done *done, int ret)
+static void outcome(struct walk *walk, struct counter *counter,
+	const struct store_lifecycle_done *done, int ret)
 {
 	if (!ret) {
 		counter_add(counter, 1);
@@ -79,13 +79,15 @@ static void outcome(
 	}
 }
 
-static void version_end(struct walk *walk, const struct job_version *version, bool expire)
+static void version_end(
+	struct walk *walk, const struct store_lifecycle_version *version, bool expire)
 {
 	struct unchanged unchanged = {
 		.job = walk->job, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
 	struct store_deletion deletion = {
 		.key = version->key, .check = check_unchanged, .arg = &unchanged};
-	struct job_done done = {.verdict = expire ? JOB_EXPIRE : JOB_DELETE_VERSION,
+	struct store_lifecycle_done done = {
+		.verdict = expire ? STORE_LIFECYCLE_EXPIRE : STORE_LIFECYCLE_DELETE_VERSION,
 		.key = version->key,
 		.meta = version->meta};
 	int ret;
@@ -100,13 +102,13 @@ static void version_end(struct walk *walk, const struct job_version *version, bo
 }
 
 static void version_reclass(
-	struct walk *walk, const struct job_version *version, struct store_flags flags)
+	struct walk *walk, const struct store_lifecycle_version *version, struct store_flags flags)
 {
 	struct unchanged unchanged = {.job = walk->job, .mtime_ns = version->meta->mtime_ns};
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id)};
-	const struct job_done done = {.verdict = JOB_RECLASS,
+	const struct store_lifecycle_done done = {.verdict = STORE_LIFECYCLE_RECLASS,
 		.key = version->key,
 		.meta = version->meta,
 		.version_id = name.version_id,
@@ -116,27 +118,27 @@ static void version_reclass(
 		store_set_flags(walk->job->opts.store, &name, flags, check_unchanged, &unchanged));
 }
 
-static void version_act(struct walk *walk, struct job_version *version)
+static void version_act(struct walk *walk, struct store_lifecycle_version *version)
 {
 	const struct job_lifecycle_ops *ops = walk->job->opts.ops;
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id)};
 	struct store_flags flags = {.mask = 0};
-	enum job_verdict verdict = ops->judge(walk->rules, version, &flags);
+	enum store_lifecycle_verdict verdict = ops->judge(walk->rules, version, &flags);
 	struct store_get *get = NULL;
 	bool ignored;
 
-	if (verdict == JOB_LOOK) {
+	if (verdict == STORE_LIFECYCLE_LOOK) {
 		if (store_get_open_version(walk->job->opts.store, &name, &get, &ignored))
 			return;
 		version->meta = store_get_meta(get);
 		version->whole = true;
 		verdict = ops->judge(walk->rules, version, &flags);
 	}
-	if (verdict == JOB_EXPIRE || verdict == JOB_DELETE_VERSION)
-		version_end(walk, version, verdict == JOB_EXPIRE);
-	else if (verdict == JOB_RECLASS)
+	if (verdict == STORE_LIFECYCLE_EXPIRE || verdict == STORE_LIFECYCLE_DELETE_VERSION)
+		version_end(walk, version, verdict == STORE_LIFECYCLE_EXPIRE);
+	else if (verdict == STORE_LIFECYCLE_RECLASS)
 		version_reclass(walk, version, flags);
 	store_get_close(get);
 }
@@ -146,7 +148,7 @@ static void version_act(struct walk *walk, struct job_version *version)
 static void kept_act(struct walk *walk, bool alone)
 {
 	struct kept *kept = &walk->last;
-	struct job_version version = {.key = slice_of(kept->key, kept->key_len),
+	struct store_lifecycle_version version = {.key = slice_of(kept->key, kept->key_len),
 		.meta = &kept->meta,
 		.current = kept->current,
 		.alone = alone,

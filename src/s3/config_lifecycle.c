@@ -80,7 +80,8 @@ const struct s3_config_ops s3_config_lifecycle = {
 static __attribute__((noinline)) void answer_expiration(
 	struct s3_call *call, const struct s3_lifecycle_rules *rules, const struct store_meta *meta)
 {
-	struct s3_lifecycle_facts facts = {.key = call->key, .meta = meta, .current = true};
+	const struct store_lifecycle_version version = {
+		.key = call->key, .meta = meta, .current = true};
 	const struct s3_lifecycle_rule *rule;
 	char date[DATE_HTTP_LEN];
 	struct s3_tags tags;
@@ -90,8 +91,7 @@ static __attribute__((noinline)) void answer_expiration(
 
 	if (s3_tags_decode(s3_tags_of_object(meta), &call->arena, &tags))
 		return;
-	facts.tags = &tags;
-	rule = s3_lifecycle_expiry(rules, &facts, &due_ms);
+	rule = s3_lifecycle_expiry(rules, &version, &tags, &due_ms);
 	if (!rule)
 		return;
 	date_http_format(due_ms, date);

@@ -308,11 +308,12 @@ int s3_lifecycle_parse(const struct s3_xml *root, struct mem_arena *arena,
 
 /* ---- What rules say. ---- */
 
-static bool fits(const struct s3_lifecycle_rule *rule, const struct s3_lifecycle_facts *facts)
+static bool fits(
+	const struct s3_lifecycle_rule *rule, const struct store_lifecycle_version *version)
 {
-	uint64_t bytes = facts->meta->bytes;
+	uint64_t bytes = version->meta->bytes;
 
-	return rule->enabled && slice_starts(facts->key, rule->prefix) &&
+	return rule->enabled && slice_starts(version->key, rule->prefix) &&
 	       (!rule->has_over || bytes > rule->size_over) &&
 	       (!rule->has_under || bytes < rule->size_under);
 }
@@ -339,38 +340,40 @@ static int64_t due_ms(uint64_t since_ns, uint32_t days, int64_t day_ms)
 }
 
 static enum s3_lifecycle_action rule_expires(const struct s3_lifecycle_rule *rule,
-	const struct s3_lifecycle_facts *facts, const struct s3_lifecycle_now *now)
+	const struct store_lifecycle_version *version, const struct s3_lifecycle_now *now)
 {
-	uint64_t mtime = facts->meta->mtime_ns;
+	uint64_t mtime = version->meta->mtime_ns;
 	bool due = (rule->days && due_ms(mtime, rule->days, now->day_ms) <= now->ms) ||
 		   (rule->has_date && rule->date_ms <= now->ms);
 
-	if (facts->current && facts->meta->delete_marker)
-		return facts->alone && (rule->expire_markers || (rule->days && due))
+	if (version->current && version->meta->delete_marker)
+		return version->alone && (rule->expire_markers || (rule->days && due))
 			       ? S3_LIFECYCLE_DELETE_VERSION
 			       : S3_LIFECYCLE_KEEP;
-	if (facts->current)
+	if (version->current)
 		return due ? S3_LIFECYCLE_EXPIRE : S3_LIFECYCLE_KEEP;
-	return rule->noncurrent_days && facts->newer >= rule->noncurrent_newer &&
-			       due_ms(facts->noncurrent_ns, rule->noncurrent_days, now->day_ms) <=
+	return rule->noncurrent_days && version->newer >= rule->noncurrent_newer &&
+			       due_ms(version->noncurrent_ns, rule->noncurrent_days, now->day_ms) <=
 				       now->ms
 		       ? S3_LIFECYCLE_DELETE_VERSION
 		       : S3_LIFECYCLE_KEEP;
 }
 
 /* The last of the moves that are due. */
-static bool rule_moves(const struct s3_lifecycle_rule *rule, const struct s3_lifecycle_facts *facts,
-	const struct s3_lifecycle_now *now, uint8_t *ret_class)
+static bool rule_moves(const struct s3_lifecycle_rule *rule,
+	const struct store_lifecycle_version *version, const struct s3_lifecycle_now *now,
+	uint8_t *ret_class)
 {
 	int64_t latest = INT64_MIN;
 
-	for (uint32_t i = 0; i < rule->move_count && !facts->meta->delete_marker; i++) {
+	for (uint32_t i = 0; i < rule->move_count && !version->meta->delete_marker; i++) {
 		const struct s3_lifecycle_move *move = &rule->moves[i];
-		uint64_t since = facts->current ? facts->meta->mtime_ns : facts->noncurrent_ns;
+		uint64_t since =
+			version->current ? version->meta->mtime_ns : version->noncurrent_ns;
 		int64_t due =
 			move->has_date ? move->date_ms : due_ms(since, move->days, now->day_ms);
 
-		if (move->noncurrent == facts->current || facts->newer < move->newer ||
+		if (move->noncurrent == version->current || version->newer < move->newer ||
 			due > now->ms || due < latest)
 			continue;
 		latest = due;
@@ -380,10 +383,10 @@ static bool rule_moves(const struct s3_lifecycle_rule *rule, const struct s3_lif
 }
 
 enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *rules,
-	const struct s3_lifecycle_facts *facts, const struct s3_lifecycle_now *now,
-	uint8_t *ret_class)
+	const struct store_lifecycle_version *version, const struct s3_tags *tags,
+	const struct s3_lifecycle_now *now, uint8_t *ret_class)
 {
-	uint8_t class = facts->meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
+	uint8_t class = version->meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
 	enum s3_lifecycle_action moved = S3_LIFECYCLE_KEEP;
 
 	for (uint32_t i = 0; i < rules->count; i++) {
@@ -392,15 +395,15 @@ enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *ru
 		uint8_t target = 0;
 		bool moves;
 
-		if (!fits(rule, facts))
+		if (!fits(rule, version))
 			continue;
-		action = rule_expires(rule, facts, now);
-		moves = rule_moves(rule, facts, now, &target) && target != class;
+		action = rule_expires(rule, version, now);
+		moves = rule_moves(rule, version, now, &target) && target != class;
 		if (action == S3_LIFECYCLE_KEEP && !moves)
 			continue;
-		if (rule->tag_count && !facts->tags)
+		if (rule->tag_count && !tags)
 			return S3_LIFECYCLE_NEEDS_TAGS;
-		if (rule->tag_count && !has_tags(rule, facts->tags))
+		if (rule->tag_count && !has_tags(rule, tags))
 			continue;
 		if (action != S3_LIFECYCLE_KEEP)
 			return action;
@@ -411,7 +414,7 @@ enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *ru
 }
 
 const struct s3_lifecycle_rule *s3_lifecycle_expiry(const struct s3_lifecycle_rules *rules,
-	const struct s3_lifecycle_facts *facts, int64_t *ret_ms)
+	const struct store_lifecycle_version *version, const struct s3_tags *tags, int64_t *ret_ms)
 {
 	const struct s3_lifecycle_rule *first = NULL;
 
@@ -419,11 +422,11 @@ const struct s3_lifecycle_rule *s3_lifecycle_expiry(const struct s3_lifecycle_ru
 		const struct s3_lifecycle_rule *rule = &rules->list[i];
 		int64_t due;
 
-		if ((!rule->days && !rule->has_date) || !fits(rule, facts) ||
-			!has_tags(rule, facts->tags))
+		if ((!rule->days && !rule->has_date) || !fits(rule, version) ||
+			!has_tags(rule, tags))
 			continue;
 		due = rule->has_date ? rule->date_ms
-				     : due_ms(facts->meta->mtime_ns, rule->days, MS_PER_DAY);
+				     : due_ms(version->meta->mtime_ns, rule->days, MS_PER_DAY);
 		if (first && due >= *ret_ms)
 			continue;
 		first = rule;

@@ -46,16 +46,6 @@ struct s3_lifecycle_wrong {
 int s3_lifecycle_parse(const struct s3_xml *root, struct mem_arena *arena,
 	struct s3_lifecycle_rules *ret_rules, struct s3_lifecycle_wrong *ret_wrong);
 
-/* A version as rules see it. */
-struct s3_lifecycle_facts {
-	struct slice key;
-	const struct store_meta *meta;
-	const struct s3_tags *tags; /* NULL: not known */
-	bool current;
-	bool alone;		/* its key has no other version */
-	uint64_t noncurrent_ns; /* since when it is not current */
-	uint32_t newer;		/* how many versions are newer that are not current */
-};
 enum s3_lifecycle_action {
 	S3_LIFECYCLE_KEEP,
 	S3_LIFECYCLE_NEEDS_TAGS,
@@ -67,12 +57,13 @@ struct s3_lifecycle_now {
 	int64_t ms;
 	int64_t day_ms; /* of 24 hours: what is due is due at the midnight after */
 };
+/* tags NULL: not known. */
 enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *rules,
-	const struct s3_lifecycle_facts *facts, const struct s3_lifecycle_now *now,
-	uint8_t *ret_class);
+	const struct store_lifecycle_version *version, const struct s3_tags *tags,
+	const struct s3_lifecycle_now *now, uint8_t *ret_class);
 /* When the current version will expire, and by which rule; NULL: never. */
 const struct s3_lifecycle_rule *s3_lifecycle_expiry(const struct s3_lifecycle_rules *rules,
-	const struct s3_lifecycle_facts *facts, int64_t *ret_ms);
+	const struct store_lifecycle_version *version, const struct s3_tags *tags, int64_t *ret_ms);
 /* Whether an upload that began then is to be aborted. */
 bool s3_lifecycle_aborts(const struct s3_lifecycle_rules *rules, struct slice key,
 	uint64_t began_ns, const struct s3_lifecycle_now *now);

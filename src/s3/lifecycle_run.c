@@ -59,25 +59,21 @@ bool s3_lifecycle_may_delete(const struct store_meta *meta)
 }
 
 /* What is locked is not tried. */
-static enum s3_lifecycle_verdict judge_deletion(
-	const struct s3_lifecycle *lifecycle, const struct s3_lifecycle_version *version)
+static enum store_lifecycle_verdict judge_deletion(
+	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_version *version)
 {
 	if (!(lifecycle->settings->bucket.flags & STORE_BUCKET_LOCK))
-		return S3_VERDICT_DELETE_VERSION;
+		return STORE_LIFECYCLE_DELETE_VERSION;
 	if (!version->whole)
-		return S3_VERDICT_LOOK;
-	return s3_lifecycle_may_delete(version->meta) ? S3_VERDICT_DELETE_VERSION : S3_VERDICT_KEEP;
+		return STORE_LIFECYCLE_LOOK;
+	return s3_lifecycle_may_delete(version->meta) ? STORE_LIFECYCLE_DELETE_VERSION
+						      : STORE_LIFECYCLE_KEEP;
 }
 
-enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
-	const struct s3_lifecycle_version *version, struct store_flags *ret_flags)
+enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
+	const struct store_lifecycle_version *version, struct store_flags *ret_flags)
 {
-	struct s3_lifecycle_facts facts = {.key = version->key,
-		.meta = version->meta,
-		.current = version->current,
-		.alone = version->alone,
-		.noncurrent_ns = version->noncurrent_ns,
-		.newer = version->newer};
+	const struct s3_tags *known = NULL;
 	enum s3_lifecycle_action action;
 	struct mem_arena arena;
 	struct s3_tags tags;
@@ -85,36 +81,38 @@ enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycl
 
 	mem_arena_init(&arena);
 	if (version->whole && !s3_tags_decode(s3_tags_of_object(version->meta), &arena, &tags))
-		facts.tags = &tags;
-	action = s3_lifecycle_decide(lifecycle->rules, &facts, &lifecycle->now, &class);
+		known = &tags;
+	action = s3_lifecycle_decide(lifecycle->rules, version, known, &lifecycle->now, &class);
 	mem_arena_free(&arena);
 	switch (action) {
 	case S3_LIFECYCLE_KEEP:
 		break;
 	case S3_LIFECYCLE_NEEDS_TAGS:
-		return version->whole ? S3_VERDICT_KEEP : S3_VERDICT_LOOK;
+		return version->whole ? STORE_LIFECYCLE_KEEP : STORE_LIFECYCLE_LOOK;
 	case S3_LIFECYCLE_EXPIRE:
-		return S3_VERDICT_EXPIRE;
+		return STORE_LIFECYCLE_EXPIRE;
 	case S3_LIFECYCLE_DELETE_VERSION:
 		return judge_deletion(lifecycle, version);
 	case S3_LIFECYCLE_MOVE:
 		*ret_flags = (struct store_flags){.mask = (uint8_t)(0xffu << S3_FLAG_CLASS_SHIFT),
 			.flags = (uint8_t)(class << S3_FLAG_CLASS_SHIFT)};
-		return S3_VERDICT_RECLASS;
+		return STORE_LIFECYCLE_RECLASS;
 	}
-	return S3_VERDICT_KEEP;
+	return STORE_LIFECYCLE_KEEP;
 }
 
-void s3_lifecycle_tell(const struct s3_lifecycle *lifecycle, const struct s3_lifecycle_done *done)
+void s3_lifecycle_tell(
+	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_done *done)
 {
 	const struct store_meta classed = {.checksum_flags = done->flags.flags};
-	const struct s3_event event = {.id = !done->deleted	   ? S3_EVENT_TRANSITION
+	const bool deleted = done->verdict != STORE_LIFECYCLE_RECLASS;
+	const struct s3_event event = {.id = !deleted		   ? S3_EVENT_TRANSITION
 					     : done->delete_marker ? S3_EVENT_EXPIRATION_MARKER
 								   : S3_EVENT_EXPIRATION,
 		.key = done->key,
 		.version_id = done->version_id,
 		.meta = done->meta->delete_marker || done->delete_marker ? NULL : done->meta,
-		.class = done->deleted ? SLICE_NONE : s3_meta_storage_class(&classed)};
+		.class = deleted ? SLICE_NONE : s3_meta_storage_class(&classed)};
 
 	s3_event_of_server(lifecycle->s3, lifecycle->settings, &event);
 }

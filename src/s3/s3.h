@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "codec/codec.h"
 #include "flow/flow.h"
-#include "store/store.h"
+#include "store/lifecycle.h"
 
 struct s3;
 
@@ -222,40 +222,17 @@ const struct s3_error *s3_error_named(const char *code);
 
 /* ---- Lifecycle: the rules of one bucket, for a job that walks its versions. ---- */
 struct s3_lifecycle;
-struct s3_lifecycle_version {
-	struct slice key;
-	const struct store_meta *meta;
-	bool whole; /* meta has the stored headers */
-	bool current;
-	bool alone;		/* its key has no other version */
-	uint64_t noncurrent_ns; /* since when it is not current */
-	uint32_t newer;		/* how many versions are newer that are not current */
-};
-enum s3_lifecycle_verdict {
-	S3_VERDICT_KEEP,
-	S3_VERDICT_LOOK, /* ask again with the version whole */
-	S3_VERDICT_EXPIRE,
-	S3_VERDICT_DELETE_VERSION,
-	S3_VERDICT_RECLASS
-};
 /* Fiber calls, all on one reactor. -ENOENT: no such bucket, or it has no rules. */
 int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	struct s3_lifecycle **ret_lifecycle);
 void s3_lifecycle_close(struct s3_lifecycle *lifecycle); /* takes NULL */
-enum s3_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
-	const struct s3_lifecycle_version *version, struct store_flags *ret_flags);
+enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
+	const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 /* Whether no lock keeps the version. Any thread, never blocks. */
 bool s3_lifecycle_may_delete(const struct store_meta *version);
-/* What was done because of a verdict, for who wants to be told of such events. */
-struct s3_lifecycle_done {
-	bool deleted; /* else it has another storage class */
-	struct slice key;
-	const struct store_meta *meta; /* as it was */
-	struct slice version_id;       /* of what is gone, or of the delete marker that came */
-	bool delete_marker;	       /* one came */
-	struct store_flags flags;      /* the storage class */
-};
-void s3_lifecycle_tell(const struct s3_lifecycle *lifecycle, const struct s3_lifecycle_done *done);
+/* Sends the events of what was done. */
+void s3_lifecycle_tell(
+	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_done *done);
 /* Ends uploads of the bucket that rules say were left. */
 int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);
 

@@ -22,37 +22,15 @@ static void rules_close(void *rules)
 	s3_lifecycle_close(rules);
 }
 
-static enum job_verdict judge(
-	void *rules, const struct job_version *version, struct store_flags *ret_flags)
+static enum store_lifecycle_verdict judge(
+	void *rules, const struct store_lifecycle_version *version, struct store_flags *ret_flags)
 {
-	static const enum job_verdict verdicts[] = {
-		[S3_VERDICT_KEEP] = JOB_KEEP,
-		[S3_VERDICT_LOOK] = JOB_LOOK,
-		[S3_VERDICT_EXPIRE] = JOB_EXPIRE,
-		[S3_VERDICT_DELETE_VERSION] = JOB_DELETE_VERSION,
-		[S3_VERDICT_RECLASS] = JOB_RECLASS,
-	};
-	const struct s3_lifecycle_version asked = {.key = version->key,
-		.meta = version->meta,
-		.whole = version->whole,
-		.current = version->current,
-		.alone = version->alone,
-		.noncurrent_ns = version->noncurrent_ns,
-		.newer = version->newer};
-
-	return verdicts[s3_lifecycle_judge(rules, &asked, ret_flags)];
+	return s3_lifecycle_judge(rules, version, ret_flags);
 }
 
-static void tell(void *rules, const struct job_done *done)
+static void tell(void *rules, const struct store_lifecycle_done *done)
 {
-	const struct s3_lifecycle_done told = {.deleted = done->verdict != JOB_RECLASS,
-		.key = done->key,
-		.meta = done->meta,
-		.version_id = done->version_id,
-		.delete_marker = done->delete_marker,
-		.flags = done->flags};
-
-	s3_lifecycle_tell(rules, &told);
+	s3_lifecycle_tell(rules, done);
 }
 
 static int abort_uploads(void *rules, uint32_t *ret_count)

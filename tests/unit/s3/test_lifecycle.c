@@ -24,21 +24,24 @@ static int parse(const char *text)
 }
 
 static struct store_meta meta;
-static struct s3_lifecycle_facts facts;
+static struct store_lifecycle_version version;
+static const struct s3_tags *tags_known;
 static struct s3_lifecycle_now now;
 static uint8_t class;
 
 static void fresh(void)
 {
 	meta = (struct store_meta){.bytes = 10, .mtime_ns = (uint64_t)NOON * NS_PER_MS};
-	facts = (struct s3_lifecycle_facts){.key = SLICE("p/k"), .meta = &meta, .current = true};
+	version = (struct store_lifecycle_version){
+		.key = SLICE("p/k"), .meta = &meta, .current = true};
 	now = (struct s3_lifecycle_now){.ms = NOON, .day_ms = DAY_MS};
+	tags_known = NULL;
 	class = 0;
 }
 
 static enum s3_lifecycle_action decide(void)
 {
-	return s3_lifecycle_decide(&rules, &facts, &now, &class);
+	return s3_lifecycle_decide(&rules, &version, tags_known, &now, &class);
 }
 
 static void test_days_end_at_midnight(void **state)
@@ -50,13 +53,13 @@ static void test_days_end_at_midnight(void **state)
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
 	now.ms++;
 	assert_int_equal(decide(), S3_LIFECYCLE_EXPIRE);
-	facts.key = SLICE("q/k");
+	version.key = SLICE("q/k");
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
-	facts.key = SLICE("p/k");
-	facts.current = false;
+	version.key = SLICE("p/k");
+	version.current = false;
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
 	/* A short day is taken as it is. */
-	facts.current = true;
+	version.current = true;
 	now = (struct s3_lifecycle_now){.ms = NOON + 1999, .day_ms = 1000};
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
 	now.ms++;
@@ -78,16 +81,16 @@ static void test_versions_and_markers(void **state)
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
 	meta.delete_marker = true;
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
-	facts.alone = true;
+	version.alone = true;
 	assert_int_equal(decide(), S3_LIFECYCLE_DELETE_VERSION);
-	facts = (struct s3_lifecycle_facts){.key = SLICE("p/k"),
+	version = (struct store_lifecycle_version){.key = SLICE("p/k"),
 		.meta = &meta,
 		.noncurrent_ns = (uint64_t)now.ms * NS_PER_MS,
 		.newer = 2};
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
-	facts.noncurrent_ns = meta.mtime_ns;
+	version.noncurrent_ns = meta.mtime_ns;
 	assert_int_equal(decide(), S3_LIFECYCLE_DELETE_VERSION);
-	facts.newer = 1;
+	version.newer = 1;
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
 }
 
@@ -104,7 +107,7 @@ static void test_filters(void **state)
 		      "<Expiration><Date>2020-01-01T00:00:00.000Z</Date></Expiration></Rule></L>"),
 		0);
 	assert_int_equal(decide(), S3_LIFECYCLE_NEEDS_TAGS);
-	facts.tags = &tags;
+	tags_known = &tags;
 	assert_int_equal(decide(), S3_LIFECYCLE_KEEP);
 	tags.items[0].value = SLICE("v");
 	assert_int_equal(decide(), S3_LIFECYCLE_EXPIRE);
@@ -140,7 +143,7 @@ static void test_expiry_and_uploads(void **state)
 
 	(void)state;
 	fresh();
-	facts.tags = &none;
+	tags_known = &none;
 	assert_int_equal(
 		parse("<L><Rule><ID>a</ID><Status>Enabled</Status><Prefix/><Expiration>"
 		      "<Days>5</Days></Expiration></Rule><Rule><ID>b</ID><Status>Enabled"
@@ -148,10 +151,12 @@ static void test_expiry_and_uploads(void **state)
 		      "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1"
 		      "</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule></L>"),
 		0);
-	assert_true(slice_eq(s3_lifecycle_expiry(&rules, &facts, &due_ms)->id, SLICE("b")));
+	assert_true(slice_eq(
+		s3_lifecycle_expiry(&rules, &version, tags_known, &due_ms)->id, SLICE("b")));
 	assert_int_equal(due_ms, NOON + DAY_MS / 2 + 3 * DAY_MS);
-	facts.key = SLICE("k");
-	assert_true(slice_eq(s3_lifecycle_expiry(&rules, &facts, &due_ms)->id, SLICE("a")));
+	version.key = SLICE("k");
+	assert_true(slice_eq(
+		s3_lifecycle_expiry(&rules, &version, tags_known, &due_ms)->id, SLICE("a")));
 	assert_false(s3_lifecycle_aborts(&rules, SLICE("p"), meta.mtime_ns, &now));
 	now.ms += 2 * DAY_MS;
 	assert_true(s3_lifecycle_aborts(&rules, SLICE("p"), meta.mtime_ns, &now));

@@ -1,0 +1,34 @@
+/* store/lifecycle.h: what a job that walks a bucket's versions asks of whoever knows the bucket's
+ * rules, and what it tells of what it did. job asks and s3 answers; neither knows the other. */
+#ifndef STORE_LIFECYCLE_H
+#define STORE_LIFECYCLE_H
+
+#include "store/store.h"
+
+struct store_lifecycle_version {
+	struct slice key;
+	const struct store_meta *meta;
+	bool whole; /* meta has the stored headers */
+	bool current;
+	bool alone;		/* its key has no other version */
+	uint64_t noncurrent_ns; /* since when it is not current */
+	uint32_t newer;		/* how many versions are newer that are not current */
+};
+enum store_lifecycle_verdict {
+	STORE_LIFECYCLE_KEEP,
+	STORE_LIFECYCLE_LOOK, /* ask again with the version whole */
+	STORE_LIFECYCLE_EXPIRE,
+	STORE_LIFECYCLE_DELETE_VERSION,
+	STORE_LIFECYCLE_RECLASS
+};
+/* What was done to a version. */
+struct store_lifecycle_done {
+	enum store_lifecycle_verdict verdict;
+	struct slice key;
+	const struct store_meta *meta; /* as it was */
+	struct slice version_id;       /* of what is gone, or of the delete marker that came */
+	bool delete_marker;	       /* one came */
+	struct store_flags flags;      /* …_RECLASS: what was set */
+};
+
+#endif
