@@ -100,12 +100,6 @@ static int range_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 	return ret;
 }
 
-static int s3_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
-{
-	return flow_reader_next(
-		CONTAINER_OF(source, struct flow_reader, source), bytes_max, ret_piece);
-}
-
 static void s3_close(struct flow_source *source)
 {
 	struct s3_source *self = CONTAINER_OF(source, struct s3_source, reader.source);
@@ -114,7 +108,8 @@ static void s3_close(struct flow_source *source)
 	free(self);
 }
 
-static const struct flow_source_ops S3_OPS = {.name = "s3", .next = s3_next, .close = s3_close};
+static const struct flow_source_ops S3_OPS = {
+	.name = "s3", .next = flow_reader_next, .close = s3_close};
 
 int flow_s3_source_open(struct flow_s3 *client, struct flow_core *core, const char *bucket,
 	const char *key, struct flow_source **ret_source)

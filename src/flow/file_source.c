@@ -88,19 +88,13 @@ static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32
 	struct file_read *read = &self->reads[slot - reader->window.slots];
 	int ret = flow_reader_lease(reader, slot, bytes_max);
 
+	CHECK(bytes_max == STORE_CHUNK_BYTES); /* direct reads are whole frames */
 	if (ret == 1) {
 		*read = (struct file_read){.op = {.done = read_done}, .source = self, .slot = slot};
 		flow_io_begin(&slot->io);
 		read_issue(read);
 	}
 	return ret;
-}
-
-static int file_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
-{
-	CHECK(bytes_max >= STORE_CHUNK_BYTES);
-	return flow_reader_next(
-		CONTAINER_OF(source, struct flow_reader, source), STORE_CHUNK_BYTES, ret_piece);
 }
 
 static void file_close(struct flow_source *source)
@@ -113,7 +107,7 @@ static void file_close(struct flow_source *source)
 }
 
 static const struct flow_source_ops FILE_OPS = {
-	.name = "file", .next = file_next, .close = file_close};
+	.name = "file", .next = flow_reader_next, .close = file_close};
 
 static int file_size(int fd, uint64_t *ret_bytes)
 {

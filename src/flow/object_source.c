@@ -114,7 +114,7 @@ static int object_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	struct flow_object_source *self =
 		CONTAINER_OF(source, struct flow_object_source, reader.source);
 	struct flow_piece piece;
-	int ret = flow_reader_next(&self->reader, bytes_max, &piece);
+	int ret = flow_reader_next(source, bytes_max, &piece);
 
 	if (ret != 1)
 		return ret;

@@ -96,12 +96,6 @@ static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32
 	return ret;
 }
 
-static int rdma_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
-{
-	return flow_reader_next(
-		CONTAINER_OF(source, struct flow_reader, source), bytes_max, ret_piece);
-}
-
 static void rdma_close(struct flow_source *source)
 {
 	struct flow_rdma_source *self =
@@ -113,7 +107,7 @@ static void rdma_close(struct flow_source *source)
 }
 
 static const struct flow_source_ops RDMA_SOURCE_OPS = {
-	.name = "rdma", .next = rdma_next, .close = rdma_close};
+	.name = "rdma", .next = flow_reader_next, .close = rdma_close};
 
 int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,
 	struct flow_source **ret_source)

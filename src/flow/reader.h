@@ -67,8 +67,9 @@ int flow_reader_frames(
 	struct flow_reader *reader, uint32_t frame_count, struct region_span *ret_span);
 /* The piece at offset in such frames of its own; leaves offset behind it. */
 int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
-/* For the source's next and close: the oldest piece, and the end of all that are in flight. */
-int flow_reader_next(struct flow_reader *reader, uint32_t bytes_max, struct flow_piece *ret_piece);
+/* A source's next, as it is or as the first half of its own: the oldest piece. */
+int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece);
+/* For its close: the end of all that are in flight. */
 void flow_reader_drain(struct flow_reader *reader);
 
 #endif

@@ -35,9 +35,10 @@ int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32
 	return 1;
 }
 
-int flow_reader_next(struct flow_reader *reader, uint32_t bytes_max, struct flow_piece *ret_piece)
+int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct flow_core *core = reader->source.core;
+	struct flow_reader *reader = CONTAINER_OF(source, struct flow_reader, source);
+	struct flow_core *core = source->core;
 	struct flow_slot *slot;
 	int ret;
 

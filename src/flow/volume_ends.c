@@ -180,16 +180,10 @@ static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32
 		.addr = (uint64_t)(uintptr_t)slot->piece.data,
 		.offset = self->volume.offset + slot->piece.offset};
 
+	CHECK(bytes_max == STORE_CHUNK_BYTES); /* each a multiple of the medium's unit */
 	if (ret == 1)
 		flow_io_start(reader->source.core, &slot->io, &sqe);
 	return ret;
-}
-
-static int volume_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
-{
-	CHECK(bytes_max >= STORE_CHUNK_BYTES);
-	return flow_reader_next(
-		CONTAINER_OF(source, struct flow_reader, source), STORE_CHUNK_BYTES, ret_piece);
 }
 
 static void volume_close(struct flow_source *source)
@@ -201,7 +195,7 @@ static void volume_close(struct flow_source *source)
 }
 
 static const struct flow_source_ops SOURCE_OPS = {
-	.name = "volume", .next = volume_next, .close = volume_close};
+	.name = "volume", .next = flow_reader_next, .close = volume_close};
 
 int flow_volume_source_open(
 	struct flow_core *core, const struct flow_volume *volume, struct flow_source **ret_source)
