@@ -251,6 +251,61 @@ int bucket_make(struct store *store, const char *name)
 	return store_bucket_create(store, &bucket);
 }
 
+static int versioning_edit(struct store_bucket *bucket, void *arg)
+{
+	bucket->versioning = *(const uint8_t *)arg;
+	return 0;
+}
+
+int versioning_set(struct rig *rig, const char *bucket, uint8_t versioning)
+{
+	return store_bucket_edit(rig->store, slice_str(bucket), versioning_edit, &versioning);
+}
+
+struct store_usage rig_usage(struct rig *rig)
+{
+	struct store_usage usage;
+
+	store_usage(rig->store, &usage);
+	return usage;
+}
+
+static void ignore_entry(const struct store_list_entry *entry, void *arg)
+{
+	(void)entry;
+	(void)arg;
+}
+
+void rig_index_wait(struct rig *rig)
+{
+	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 1};
+	bool more;
+
+	assert_int_equal(store_list(rig->store, &opts, ignore_entry, NULL, &more), 0);
+}
+
+void rig_empty(struct rig *rig, void *arg)
+{
+	(void)arg;
+	rig_index_wait(rig);
+	assert_int_equal(rig_usage(rig).objects, 0);
+	assert_int_equal(rig_usage(rig).used_bytes, 0);
+}
+
+void rig_fsck(const struct rig *rig)
+{
+	struct store_fsck_report report;
+	struct buf out;
+	int ret;
+
+	buf_init(&out, 64 * KIB);
+	ret = store_fsck(rig->dir, true, &report, &out);
+	if (ret)
+		print_message("%.*s\n", SLICE_FMT(buf_slice(&out)));
+	assert_int_equal(ret, 0);
+	buf_free(&out);
+}
+
 static void meta_fill(struct store_meta *meta, uint64_t bytes, uint64_t seed)
 {
 	memset(meta, 0, sizeof(*meta));

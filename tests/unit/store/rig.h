@@ -44,10 +44,19 @@ void rig_run(struct rig *rig, rig_fn *fn, void *arg);
 /* Runs count fibers of fn(rig, arg of each) on the calling core and waits for all. */
 void rig_fibers(struct rig *rig, uint32_t count, rig_fn *fn, void *args, size_t arg_bytes);
 
+struct store_usage rig_usage(struct rig *rig);
+/* After it the index has all that was committed to bucket "b", and what died is freed. */
+void rig_index_wait(struct rig *rig);
+/* Neither objects nor bytes are left. A rig_fn. */
+void rig_empty(struct rig *rig, void *arg);
+/* The closed store is without fault. */
+void rig_fsck(const struct rig *rig);
+
 /* The body of an object, by its seed: the same for put and verify. */
 void body_fill(uint8_t *body, size_t bytes, uint64_t seed);
 
 int bucket_make(struct store *store, const char *name);
+int versioning_set(struct rig *rig, const char *bucket, uint8_t versioning);
 /* Puts a body of `bytes` from its seed, as flow would: small in frames, large into runs. */
 struct put_how {
 	store_check_fn *check;

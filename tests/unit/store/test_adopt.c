@@ -138,54 +138,6 @@ static void buckets_make(struct rig *rig)
 	assert_int_equal(bucket_make(rig->store, "parts"), 0);
 }
 
-static uint64_t used_bytes(struct rig *rig)
-{
-	struct store_usage usage;
-
-	store_usage(rig->store, &usage);
-	return usage.used_bytes;
-}
-
-static uint64_t objects(struct rig *rig)
-{
-	struct store_usage usage;
-
-	store_usage(rig->store, &usage);
-	return usage.objects;
-}
-
-static void fsck_clean(struct rig *rig)
-{
-	struct store_fsck_report report;
-	struct buf out;
-	int ret;
-
-	buf_init(&out, 64 * KIB);
-	ret = store_fsck(rig->dir, true, &report, &out);
-	if (ret)
-		print_message("%.*s\n", SLICE_FMT(buf_slice(&out)));
-	assert_int_equal(ret, 0);
-	buf_free(&out);
-}
-
-/* Space of the dead comes back when the index has the change: a list waits for that. */
-static void ignore_entry(const struct store_list_entry *entry, void *arg)
-{
-	(void)entry;
-	(void)arg;
-}
-
-static void all_empty(struct rig *rig, void *arg)
-{
-	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 1};
-	bool more;
-
-	(void)arg;
-	assert_int_equal(store_list(rig->store, &opts, ignore_entry, NULL, &more), 0);
-	assert_int_equal(objects(rig), 0);
-	assert_int_equal(used_bytes(rig), 0);
-}
-
 /* ---- Every threshold, in order, over a restart. ---- */
 
 static const uint64_t SIZES[] = {2500000, 1, 4095, 0, 4096, 4097, 2048, 65535, 65536, 65537,
@@ -199,11 +151,11 @@ static void sizes_put(struct rig *rig, void *arg)
 	(void)arg;
 	buckets_make(rig);
 	upload_parts(rig, &EVERY);
-	before = used_bytes(rig);
-	assert_int_equal(objects(rig), ARRAY_LEN(SIZES));
+	before = rig_usage(rig).used_bytes;
+	assert_int_equal(rig_usage(rig).objects, ARRAY_LEN(SIZES));
 	assert_int_equal(complete(rig, &EVERY, SLICE("k")), 0);
-	assert_int_equal(used_bytes(rig), before);
-	assert_int_equal(objects(rig), 1);
+	assert_int_equal(rig_usage(rig).used_bytes, before);
+	assert_int_equal(rig_usage(rig).objects, 1);
 	assert_int_equal(store_bucket_delete(rig->store, SLICE("parts")), 0);
 	upload_verify(rig, &EVERY, SLICE("k"));
 }
@@ -211,7 +163,7 @@ static void sizes_put(struct rig *rig, void *arg)
 static void sizes_verify(struct rig *rig, void *arg)
 {
 	(void)arg;
-	assert_int_equal(objects(rig), 1);
+	assert_int_equal(rig_usage(rig).objects, 1);
 	upload_verify(rig, &EVERY, SLICE("k"));
 	upload_verify(rig, &EVERY, SLICE("k"));
 }
@@ -231,11 +183,11 @@ static void test_bodies_of_every_size_are_joined(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, sizes_put, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, sizes_verify, NULL);
 	rig_run(&rig, k_delete, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -268,10 +220,10 @@ static void test_segments_go_with_their_bodies(void **state)
 	rig_init(&rig, 1);
 	rig.opts.step_bytes = 64 * MIB;
 	rig_run(&rig, large_put, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, large_verify, NULL);
 	rig_run(&rig, k_delete, NULL);
-	rig_run(&rig, all_empty, NULL);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -292,7 +244,7 @@ static void single_put(struct rig *rig, void *arg)
 	assert_int_equal(complete(rig, &ONE_PLAIN, SLICE("plain")), 0);
 	upload_parts(rig, &ONE);
 	assert_int_equal(complete(rig, &ONE, SLICE("k")), 0);
-	assert_int_equal(objects(rig), 3);
+	assert_int_equal(rig_usage(rig).objects, 3);
 }
 
 static void single_verify(struct rig *rig, void *arg)
@@ -312,11 +264,11 @@ static void test_one_body_makes_a_plain_object(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, single_put, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, single_verify, NULL);
 	rig_run(&rig, k_delete, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -347,7 +299,7 @@ static void cached_run(struct rig *rig, void *arg)
 	}
 	store_get_close(get);
 	k_delete(rig, NULL);
-	all_empty(rig, NULL);
+	rig_empty(rig, NULL);
 	free(body);
 }
 
@@ -473,8 +425,8 @@ static void test_what_changed_is_not_adopted(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, stale_run, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -542,8 +494,8 @@ static void test_refusals_leave_the_parts_alone(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, refusals_run, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -574,7 +526,7 @@ static void replace_run(struct rig *rig, void *arg)
 			store_get_open(rig->store, SLICE("parts"), SLICE("record"), &get, &exists),
 			-ENOENT);
 		upload_verify(rig, i % 2 ? &TWO : &EVERY, SLICE("k"));
-		assert_int_equal(objects(rig), 1);
+		assert_int_equal(rig_usage(rig).objects, 1);
 	}
 	/* A joined object that goes with another's commit takes its bodies along. */
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
@@ -585,16 +537,14 @@ static void replace_run(struct rig *rig, void *arg)
 	assert_int_equal(put_end(put, upload_bytes(&ONE)), 0);
 	store_get_close(get);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("other"), NULL, NULL), 0);
-	all_empty(rig, NULL);
+	rig_empty(rig, NULL);
 	/* By a plain one. */
 	upload_parts(rig, &EVERY);
 	assert_int_equal(complete(rig, &EVERY, SLICE("k")), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 8192, 5, NULL), 0);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 8192, 5), 0);
-	(void)store_list(rig->store,
-		&(struct store_list_opts){.bucket = SLICE("b"), .entries_max = 1}, ignore_entry,
-		NULL, &exists);
-	once = used_bytes(rig);
+	rig_index_wait(rig);
+	once = rig_usage(rig).used_bytes;
 	assert_int_equal(once, 8192);
 	k_delete(rig, NULL);
 }
@@ -606,8 +556,8 @@ static void test_replacing_gives_all_space_back(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, replace_run, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -633,7 +583,7 @@ static void reader_run(struct rig *rig, void *arg)
 			object_put_seeded(rig, "b", SLICE("k"), TWO_SIZES[1], 100 + i, NULL), 0);
 	assert_int_equal(store_get_run(get, 0, 4096, &after), 0);
 	assert_int_equal(before.volume_offset, after.volume_offset);
-	assert_true(used_bytes(rig) >= TWO_SIZES[1] + upload_bytes(&TWO));
+	assert_true(rig_usage(rig).used_bytes >= TWO_SIZES[1] + upload_bytes(&TWO));
 	store_get_close(get);
 	k_delete(rig, NULL);
 }
@@ -645,7 +595,7 @@ static void test_a_reader_of_a_part_keeps_its_extents(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, reader_run, NULL);
-	rig_run(&rig, all_empty, NULL);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -662,9 +612,7 @@ static void late_reader_run(struct rig *rig, void *arg)
 		store_get_open(rig->store, SLICE("parts"), name_of(buf, "p", 1), &get, &exists), 0);
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	k_delete(rig, NULL);
-	(void)store_list(rig->store,
-		&(struct store_list_opts){.bucket = SLICE("b"), .entries_max = 1}, ignore_entry,
-		NULL, &exists);
+	rig_index_wait(rig);
 	assert_int_equal(store_get_run(get, STORE_CHUNK_BYTES, 4096, &run), 0);
 	store_get_close(get);
 }
@@ -684,8 +632,8 @@ static void test_a_late_reader_asks_the_adopter(void **state)
 	rig_init(&rig, 1);
 	rig_run(&rig, parts_only, NULL);
 	rig_run(&rig, late_reader_run, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -715,7 +663,7 @@ static void tiny_put(struct rig *rig, void *arg)
 	store_get_close(get);
 	assert_int_equal(put_end(put, upload_bytes(&tiny)), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("parts"), slice_str(buf), NULL, NULL), 0);
-	assert_int_equal(objects(rig), 1);
+	assert_int_equal(rig_usage(rig).objects, 1);
 }
 
 static void tiny_verify(struct rig *rig, void *arg)
@@ -733,11 +681,11 @@ static void test_ten_thousand_bodies(void **state)
 		tiny_sizes[i] = 1 + i % 100;
 	rig_init(&rig, 1);
 	rig_run(&rig, tiny_put, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, tiny_verify, NULL);
 	rig_run(&rig, k_delete, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -753,7 +701,7 @@ static void log_full_run(struct rig *rig, void *arg)
 	tiny.count = 4000;
 	upload_parts(rig, &tiny);
 	assert_int_equal(complete(rig, &tiny, SLICE("k")), -EFBIG);
-	assert_int_equal(objects(rig), tiny.count);
+	assert_int_equal(rig_usage(rig).objects, tiny.count);
 	assert_int_equal(object_verify_seeded(rig, "parts", name_of(buf, "p", 3999),
 				 tiny_sizes[3999], tiny.seed + 3999),
 		0);
@@ -769,7 +717,7 @@ static void log_full_run(struct rig *rig, void *arg)
 		store_delete_many(rig->store, SLICE("b"), keys, ARRAY_LEN(keys), results), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(keys); i++)
 		assert_int_equal(results[i], 0);
-	assert_int_equal(objects(rig), 4000 - 700);
+	assert_int_equal(rig_usage(rig).objects, 4000 - 700);
 	tiny.count = STORE_PARTS_MAX;
 }
 
@@ -781,7 +729,7 @@ static void test_more_than_the_log_takes(void **state)
 	rig_init(&rig, 1);
 	rig.opts.log_bytes = 256 * KIB;
 	rig_run(&rig, log_full_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 

@@ -5,46 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct store_usage usage(struct rig *rig)
-{
-	struct store_usage now;
-
-	store_usage(rig->store, &now);
-	return now;
-}
-
-static void fsck_clean(struct rig *rig)
-{
-	struct store_fsck_report report;
-	struct buf out;
-	int ret;
-
-	buf_init(&out, 64 * KIB);
-	ret = store_fsck(rig->dir, true, &report, &out);
-	if (ret)
-		print_message("%.*s\n", SLICE_FMT(buf_slice(&out)));
-	assert_int_equal(ret, 0);
-	buf_free(&out);
-}
-
-static void ignore_entry(const struct store_list_entry *entry, void *arg)
-{
-	(void)entry;
-	(void)arg;
-}
-
-/* Space of the dead comes back when the index has the change: a list waits for that. */
-static void all_empty(struct rig *rig, void *arg)
-{
-	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 1};
-	bool more;
-
-	(void)arg;
-	assert_int_equal(store_list(rig->store, &opts, ignore_entry, NULL, &more), 0);
-	assert_int_equal(usage(rig).objects, 0);
-	assert_int_equal(usage(rig).used_bytes, 0);
-}
-
 /* ---- Every kind of body in front, every kind behind, over a restart. ---- */
 
 static const uint64_t SIZES[] = {1, 2048, 2049, 4096, 65536, 65537, 1048577};
@@ -73,7 +33,7 @@ static void sizes_verify(struct rig *rig, void *arg)
 	char buf[32];
 
 	(void)arg;
-	assert_int_equal(usage(rig).objects, 3 * ARRAY_LEN(SIZES));
+	assert_int_equal(rig_usage(rig).objects, 3 * ARRAY_LEN(SIZES));
 	for (uint32_t i = 0; i < ARRAY_LEN(SIZES); i++)
 		for (uint32_t pieces = 2; pieces < 5; pieces++)
 			assert_int_equal(object_verify_seeded(rig, "b", key_of(buf, i, pieces),
@@ -100,11 +60,11 @@ static void test_bodies_of_every_size(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, sizes_put, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, sizes_verify, NULL);
 	rig_run(&rig, sizes_delete, NULL);
-	fsck_clean(&rig);
-	rig_run(&rig, all_empty, NULL);
+	rig_fsck(&rig);
+	rig_run(&rig, rig_empty, NULL);
 	rig_dir_remove(&rig);
 }
 
@@ -138,13 +98,6 @@ static int frames_put(struct rig *rig, struct slice key, const struct store_get 
 	return store_put_commit(put, &meta, check, NULL);
 }
 
-static int versions_on(struct store_bucket *bucket, void *arg)
-{
-	(void)arg;
-	bucket->versioning = STORE_VERSIONING_ENABLED;
-	return 0;
-}
-
 static void refusals_run(struct rig *rig, void *arg)
 {
 	/* In the index, and on the volume. */
@@ -165,7 +118,7 @@ static void refusals_run(struct rig *rig, void *arg)
 			store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
 		assert_int_equal(
 			store_get_open(rig->store, SLICE("b"), SLICE("o"), &other, &exists), 0);
-		used = usage(rig).used_bytes;
+		used = rig_usage(rig).used_bytes;
 		assert_int_equal(
 			frames_put(rig, SLICE("k"), get, refuse, bases[i] + 10), -ECANCELED);
 		assert_int_equal(frames_put(rig, SLICE("k"), other, NULL, bases[i] + 10), -ESTALE);
@@ -179,15 +132,15 @@ static void refusals_run(struct rig *rig, void *arg)
 			-ESTALE);
 		assert_int_equal(store_rename(rig->store, &from, get, SLICE("k"), SLICE_NONE, none),
 			-EINVAL);
-		assert_int_equal(usage(rig).used_bytes, used);
-		assert_int_equal(usage(rig).objects, 2);
+		assert_int_equal(rig_usage(rig).used_bytes, used);
+		assert_int_equal(rig_usage(rig).objects, 2);
 		assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), bases[i], 1), 0);
 		assert_int_equal(object_verify_seeded(rig, "b", SLICE("o"), bases[i], 2), 0);
 		store_get_close(get);
 		store_get_close(other);
 	}
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
-	assert_int_equal(store_bucket_edit(rig->store, SLICE("b"), versions_on, NULL), 0);
+	assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_ENABLED), 0);
 	assert_int_equal(frames_put(rig, SLICE("k"), get, NULL, bases[1] + 10), -EINVAL);
 	assert_int_equal(
 		store_rename(rig->store, &from, get, SLICE("n"), SLICE_NONE, none), -EINVAL);
@@ -201,7 +154,7 @@ static void test_refusals(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, refusals_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -230,10 +183,10 @@ static void readers_run(struct rig *rig, void *arg)
 		assert_int_equal(store_get_meta(between)->bytes, bases[i] + sizeof(tail));
 		assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("n"), NULL, NULL), 0);
 		assert_int_equal(get_verify_seeded(rig, before, 1), 0);
-		assert_true(usage(rig).used_bytes > 0);
+		assert_true(rig_usage(rig).used_bytes > 0);
 		store_get_close(before);
 		store_get_close(between);
-		all_empty(rig, NULL);
+		rig_empty(rig, NULL);
 	}
 }
 
@@ -244,7 +197,7 @@ static void test_readers(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, readers_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -279,7 +232,7 @@ static void test_ten_thousand_bodies(void **state)
 	rig_init(&rig, 1);
 	rig.opts.log_bytes = 16 * MIB;
 	rig_run(&rig, many_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 

@@ -69,13 +69,6 @@ static const char *bucket_of(uint32_t writer)
 	return writer % 2 ? "v" : "b";
 }
 
-static int versions_on(struct store_bucket *bucket, void *arg)
-{
-	(void)arg;
-	bucket->versioning = STORE_VERSIONING_ENABLED;
-	return 0;
-}
-
 /* Every third version that was put over is deleted by its id. */
 static int former_delete(struct rig *rig, const char *bucket, struct slice key, uint64_t version)
 {
@@ -169,7 +162,7 @@ static void load_run(struct rig *rig, void *arg)
 		assert_true(ret == 0 || ret == -EEXIST);
 		ret = bucket_make(rig->store, "v");
 		assert_true(ret == 0 || ret == -EEXIST);
-		assert_int_equal(store_bucket_edit(rig->store, SLICE("v"), versions_on, NULL), 0);
+		assert_int_equal(versioning_set(rig, "v", STORE_VERSIONING_ENABLED), 0);
 		ret = bucket_make(rig->store, "parts");
 		assert_true(ret == 0 || ret == -EEXIST);
 		atomic_store(&writers->shared->running, true);

@@ -58,14 +58,6 @@ static uint64_t mtime_of(struct rig *rig, struct slice key)
 	return mtime;
 }
 
-static uint64_t used_bytes(struct rig *rig)
-{
-	struct store_usage usage;
-
-	store_usage(rig->store, &usage);
-	return usage.used_bytes;
-}
-
 /* ---- Every kind of body. ---- */
 
 #define OLD_HEADERS SLICE("content-type\0text/plain\0")
@@ -102,11 +94,11 @@ static void bodies_edit(struct rig *rig, void *arg)
 							 kind ? &adoptable : &plain),
 					0);
 			mtime = mtime_of(rig, key);
-			used = used_bytes(rig);
+			used = rig_usage(rig).used_bytes;
 			assert_int_equal(edit_key(rig, key, i % 2 ? "" : "null", &edit), 0);
 			assert_int_equal(edit.seen_bytes, SIZES[i] + (kind == 2 ? 4 : 0));
 			assert_int_equal(mtime_of(rig, key), mtime);
-			assert_int_equal(used_bytes(rig), used);
+			assert_int_equal(rig_usage(rig).used_bytes, used);
 		}
 }
 
@@ -126,21 +118,6 @@ static void bodies_verify(struct rig *rig, void *arg)
 		}
 }
 
-static void ignore_entry(const struct store_list_entry *entry, void *arg)
-{
-	(void)entry;
-	(void)arg;
-}
-
-/* After it the index has all that was committed, and what died is freed. */
-static void index_wait(struct rig *rig)
-{
-	const struct store_list_opts opts = {.bucket = SLICE("b"), .entries_max = 1};
-	bool more;
-
-	assert_int_equal(store_list(rig->store, &opts, ignore_entry, NULL, &more), 0);
-}
-
 static void bodies_delete(struct rig *rig, void *arg)
 {
 	char buf[32];
@@ -151,18 +128,8 @@ static void bodies_delete(struct rig *rig, void *arg)
 			assert_int_equal(store_delete(rig->store, SLICE("b"),
 						 body_key(buf, kind, i), NULL, NULL),
 				0);
-	index_wait(rig);
-	assert_int_equal(used_bytes(rig), 0);
-}
-
-static void fsck_clean(const struct rig *rig)
-{
-	struct store_fsck_report report;
-	struct buf out;
-
-	buf_init(&out, 64 * KIB);
-	assert_int_equal(store_fsck(rig->dir, true, &report, &out), 0);
-	buf_free(&out);
+	rig_index_wait(rig);
+	assert_int_equal(rig_usage(rig).used_bytes, 0);
 }
 
 static void test_headers_change_and_bytes_stay(void **state)
@@ -172,10 +139,10 @@ static void test_headers_change_and_bytes_stay(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, bodies_edit, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, bodies_verify, NULL);
 	rig_run(&rig, bodies_delete, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -246,10 +213,10 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(store_get_run(get, 0, 4096, &after), 0);
 	assert_int_equal(before.volume_offset, after.volume_offset);
 	assert_int_equal(store_get_meta(get)->headers_len, 0);
-	index_wait(rig);
-	assert_int_equal(used_bytes(rig), 2 * ALIGN_UP(65000, 4096));
+	rig_index_wait(rig);
+	assert_int_equal(rig_usage(rig).used_bytes, 2 * ALIGN_UP(65000, 4096));
 	store_get_close(get);
-	assert_int_equal(used_bytes(rig), ALIGN_UP(65000, 4096));
+	assert_int_equal(rig_usage(rig).used_bytes, ALIGN_UP(65000, 4096));
 }
 
 static void test_a_reader_keeps_what_it_opened(void **state)
@@ -259,7 +226,7 @@ static void test_a_reader_keeps_what_it_opened(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, reader_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -337,7 +304,7 @@ static void test_no_change_is_lost(void **state)
 	rig_init(&rig, 2);
 	rig_run(&rig, counting_run, &counting);
 	rig_run(&rig, counting_verify, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -413,8 +380,8 @@ static void empty_run(struct rig *rig, void *arg)
 	whole_verify(rig, SLICE("l"));
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("l"), NULL, NULL), 0);
-	index_wait(rig);
-	assert_int_equal(used_bytes(rig), 0);
+	rig_index_wait(rig);
+	assert_int_equal(rig_usage(rig).used_bytes, 0);
 }
 
 static void test_edits_amid_overwrites(void **state)
@@ -424,7 +391,7 @@ static void test_edits_amid_overwrites(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, mix_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, empty_run, NULL);
 	rig_dir_remove(&rig);
 }

@@ -23,43 +23,6 @@ static int state_set(struct store_bucket *bucket, void *arg)
 	return 0;
 }
 
-static int versioning_set(struct rig *rig, uint8_t versioning)
-{
-	struct state state = {.versioning = versioning};
-
-	return store_bucket_edit(rig->store, SLICE("b"), state_set, &state);
-}
-
-static void fsck_clean(const struct rig *rig)
-{
-	struct store_fsck_report report;
-	struct buf out;
-	int ret;
-
-	buf_init(&out, 64 * KIB);
-	ret = store_fsck(rig->dir, true, &report, &out);
-	if (ret)
-		fprintf(stderr, "%.*s", (int)out.len, out.data);
-	assert_int_equal(ret, 0);
-	buf_free(&out);
-}
-
-static uint64_t used_bytes(struct rig *rig)
-{
-	struct store_usage usage;
-
-	store_usage(rig->store, &usage);
-	return usage.used_bytes;
-}
-
-static uint64_t objects(struct rig *rig)
-{
-	struct store_usage usage;
-
-	store_usage(rig->store, &usage);
-	return usage.objects;
-}
-
 /* ---- A model of a bucket. ---- */
 
 #define KEYS	     4u
@@ -366,7 +329,7 @@ static void model_run(struct rig *rig, void *arg)
 	for (uint32_t step = 0; step < 250; step++) {
 		if (step % 50 == 10 && model->seed) {
 			model->versioning = (uint8_t)(1 + prng_below(&prng, 2));
-			assert_int_equal(versioning_set(rig, model->versioning), 0);
+			assert_int_equal(versioning_set(rig, "b", model->versioning), 0);
 		}
 		model_step(rig, model, &prng);
 		if (step % 40 == 0)
@@ -403,8 +366,8 @@ static void model_empty(struct rig *rig, void *arg)
 	for (uint32_t k = 0; k < KEYS; k++)
 		model->keys[k].count = 0;
 	model_verify(rig, model);
-	assert_int_equal(used_bytes(rig), 0);
-	assert_int_equal(objects(rig), 0);
+	assert_int_equal(rig_usage(rig).used_bytes, 0);
+	assert_int_equal(rig_usage(rig).objects, 0);
 	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
 }
 
@@ -418,10 +381,10 @@ static void test_versions_as_the_model_has_them(void **state)
 	rig.opts.hot_records_bytes_max = 64 * KIB; /* entries come and go */
 	for (uint32_t round = 0; round < 6; round++) {
 		rig_run(&rig, model_run, model);
-		fsck_clean(&rig);
+		rig_fsck(&rig);
 	}
 	rig_run(&rig, model_empty, model);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 	free(model);
 }
@@ -494,7 +457,7 @@ static void race_run(struct rig *rig, void *arg)
 
 	if (core == 0) {
 		assert_int_equal(bucket_make(rig->store, "b"), 0);
-		assert_int_equal(versioning_set(rig, STORE_VERSIONING_ENABLED), 0);
+		assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_ENABLED), 0);
 		atomic_store(&race->ready, true);
 	}
 	while (!atomic_load(&race->ready))
@@ -532,7 +495,7 @@ static void race_empty(struct rig *rig, void *arg)
 	assert_int_equal(store_list_versions(rig->store, &opts, count_visit, &counting, &more), 0);
 	assert_false(more);
 	assert_int_equal(counting.latest, 1);
-	assert_int_equal(counting.versions, objects(rig));
+	assert_int_equal(counting.versions, rig_usage(rig).objects);
 	for (uint64_t i = 0; i < counting.versions; i++)
 		list[i] = (struct store_deletion){
 			.key = SLICE("k"), .version_id = slice_str(counting.ids[i])};
@@ -540,8 +503,8 @@ static void race_empty(struct rig *rig, void *arg)
 		store_delete_each(rig->store, SLICE("b"), list, (uint32_t)counting.versions), 0);
 	assert_int_equal(deletion_result(list, (uint32_t)counting.versions), 0);
 	assert_int_equal(store_list_versions(rig->store, &opts, count_visit, &counting, &more), 0);
-	assert_int_equal(objects(rig), 0);
-	assert_int_equal(used_bytes(rig), 0);
+	assert_int_equal(rig_usage(rig).objects, 0);
+	assert_int_equal(rig_usage(rig).used_bytes, 0);
 }
 
 static void test_two_cores_and_one_key(void **state)
@@ -552,9 +515,9 @@ static void test_two_cores_and_one_key(void **state)
 	(void)state;
 	rig_init(&rig, 2);
 	rig_run(&rig, race_run, &race);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_run(&rig, race_empty, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -599,7 +562,7 @@ static void list_run(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("b/1"), 10, 1, NULL), 0);
-	assert_int_equal(versioning_set(rig, STORE_VERSIONING_ENABLED), 0);
+	assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_ENABLED), 0);
 	for (uint32_t i = 0; i < ARRAY_LEN(KEYS_PUT); i++)
 		assert_int_equal(
 			object_put_seeded(rig, "b", slice_str(KEYS_PUT[i]), 10, i, NULL), 0);
@@ -648,11 +611,11 @@ static void refusals_run(struct rig *rig, void *arg)
 	bool exists;
 
 	(void)arg;
-	assert_int_equal(versioning_set(rig, 1), -ENOENT);
+	assert_int_equal(versioning_set(rig, "b", 1), -ENOENT);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(store_bucket_edit(rig->store, SLICE("b"), state_set, &wrong), -EINVAL);
 	assert_int_equal(store_bucket_edit(rig->store, SLICE("b"), state_set, &lock), 0);
-	assert_int_equal(versioning_set(rig, STORE_VERSIONING_NEVER), -EINVAL);
+	assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_NEVER), -EINVAL);
 	assert_int_equal(store_bucket_get(rig->store, SLICE("b"), &info), 0);
 	assert_int_equal(info.versioning, STORE_VERSIONING_ENABLED);
 	assert_int_equal(info.flags, STORE_BUCKET_LOCK);
@@ -678,7 +641,7 @@ static void refusals_run(struct rig *rig, void *arg)
 	name.bucket = SLICE("c");
 	assert_int_equal(store_get_open_version(rig->store, &name, &get, &exists), -ENOENT);
 	assert_false(exists);
-	assert_int_equal(objects(rig), 2);
+	assert_int_equal(rig_usage(rig).objects, 2);
 }
 
 static void lock_verify(struct rig *rig, void *arg)
@@ -689,7 +652,7 @@ static void lock_verify(struct rig *rig, void *arg)
 	assert_int_equal(store_bucket_get(rig->store, SLICE("b"), &info), 0);
 	assert_int_equal(info.versioning, STORE_VERSIONING_ENABLED);
 	assert_int_equal(info.flags, STORE_BUCKET_LOCK);
-	assert_int_equal(objects(rig), 2);
+	assert_int_equal(rig_usage(rig).objects, 2);
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 10, 2), 0);
 }
 
@@ -701,7 +664,7 @@ static void test_refusals_and_conditions(void **state)
 	rig_init(&rig, 1);
 	rig_run(&rig, refusals_run, NULL);
 	rig_run(&rig, lock_verify, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
@@ -717,7 +680,7 @@ static void thousand_run(struct rig *rig, void *arg)
 	(void)arg;
 	counting = (struct counting){.versions = 0};
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
-	assert_int_equal(versioning_set(rig, STORE_VERSIONING_ENABLED), 0);
+	assert_int_equal(versioning_set(rig, "b", STORE_VERSIONING_ENABLED), 0);
 	for (uint32_t i = 0; i < 999; i++)
 		assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 20, i, NULL), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
@@ -728,7 +691,7 @@ static void thousand_run(struct rig *rig, void *arg)
 			.key = SLICE("k"), .version_id = slice_str(counting.ids[i])};
 	assert_int_equal(store_delete_each(rig->store, SLICE("b"), list, 1000), 0);
 	assert_int_equal(deletion_result(list, 1000), 0);
-	assert_int_equal(objects(rig), 0);
+	assert_int_equal(rig_usage(rig).objects, 0);
 	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
 }
 
@@ -739,7 +702,7 @@ static void test_a_thousand_versions_in_one_call(void **state)
 	(void)state;
 	rig_init(&rig, 1);
 	rig_run(&rig, thousand_run, NULL);
-	fsck_clean(&rig);
+	rig_fsck(&rig);
 	rig_dir_remove(&rig);
 }
 
