@@ -1,37 +1,15 @@
 """tests/bindings/ecosystem_test.py: what people read and write with, through nebulaio:// and the package's own helpers.
 run-bindings-ecosystem installs it all and starts this; what could not be installed is skipped, and said."""
 
-import importlib.util
-import os
 import pathlib
 import sys
-import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from nebula import Tap  # noqa: E402
+from package import KEYS, MIB, RDMA, needs, opened, run, tap  # noqa: E402
 
-from nebulaio import RDMAClient  # noqa: E402
-
-RDMA = os.environ["NEBULAIO_TEST_RDMA"]
-KEYS = ("minioadmin", "minioadmin")
 OPTIONS = {"endpoint": RDMA, "access_key": KEYS[0], "secret_key": KEYS[1]}
 BUCKET = "ecosystem"
 ROOT = f"nebulaio://{BUCKET}"
-MIB = 1 << 20
-
-tap = Tap()
-groups = []
-
-
-def needs(*modules):
-    def mark(function):
-        groups.append((function, modules))
-        return function
-    return mark
-
-
-def opened(**options):
-    return RDMAClient(RDMA, *KEYS, **options)
 
 
 @needs("fsspec", "pandas")
@@ -123,20 +101,7 @@ def test_torch():
         tap.check(sorted(int(x) for batch in loader for x in batch) == list(range(64)), "torch: a stream, shared by two workers")
 
 
-def main():
+if __name__ == "__main__":
     with opened() as client:
         client.create_bucket(BUCKET)
-    for function, modules in groups:
-        missing = [module for module in modules if importlib.util.find_spec(module) is None]
-        if missing:
-            tap.skip(function.__name__, f"{', '.join(missing)} could not be installed")
-            continue
-        try:
-            function()
-        except Exception:
-            tap.check(False, f"{function.__name__} runs to its end", traceback.format_exc())
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

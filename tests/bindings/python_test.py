@@ -20,33 +20,18 @@ import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
-from nebula import PROGRAM, Tap  # noqa: E402
+from nebula import PROGRAM  # noqa: E402
+from package import KEYS, MIB, RDMA, needs, opened, run, tap  # noqa: E402
 
 import nebulaio  # noqa: E402
 from nebulaio import AsyncRDMAClient, RDMAClient, settings  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-RDMA, HTTP = os.environ["NEBULAIO_TEST_RDMA"], os.environ["NEBULAIO_TEST_HTTP"]
+HTTP = os.environ["NEBULAIO_TEST_HTTP"]
 SERVER_PID = os.environ["NEBULAIO_TEST_PID"]
-KEYS = ("minioadmin", "minioadmin")
 BUCKET = "python"
-MIB = 1 << 20
 OBJECTS, OBJECT_BYTES = 10000, 100 << 10
 CHECKPOINT_BYTES = 1 << 30
-
-tap = Tap()
-groups = []
-
-
-def needs(*modules):
-    def mark(function):
-        groups.append((function, modules))
-        return function
-    return mark
-
-
-def opened(**options):
-    return RDMAClient(RDMA, *KEYS, **options)
 
 
 def raised(kind, call, *args, **options):
@@ -748,18 +733,5 @@ def test_training_loop():
               "processor time", flush=True)
 
 
-def main():
-    for function, modules in groups:
-        missing = [module for module in modules if importlib.util.find_spec(module) is None]
-        if missing:
-            tap.skip(function.__name__, f"{', '.join(missing)} could not be installed")
-            continue
-        try:
-            function()
-        except Exception:
-            tap.check(False, f"{function.__name__} runs to its end", traceback.format_exc())
-    return tap.done()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())
