@@ -1,6 +1,6 @@
 /* disk/disk.c: opening and closing a volume of whatever kind, and what the kinds have in common.
  * All of it may block and none of it is on a data path; that is disk_dp.c. */
-#include "disk/disk_priv.h"
+#include "disk/disk_array.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -281,7 +281,7 @@ bool disk_can_grow(const struct disk *disk)
 
 bool disk_can_discard(const struct disk *disk)
 {
-	return disk->driver ? disk->driven_discards : disk->ops->can_discard;
+	return disk->array ? array_can_discard(disk->array) : atomic_load(&disk->discards);
 }
 
 void disk_fence(struct disk *disk)

@@ -44,6 +44,9 @@ struct disk_opts {
 	bool create;	     /* a file, when it does not exist */
 	bool read_only;	     /* to look at it: not locked, not grown, writes fail */
 	bool probe;	     /* that it cannot be reached is no news */
+	/* A file takes DISCARD: what is given back to its file system is no longer prewritten, so
+	 * that writing there again allocates, and fails where the file system is full. */
+	bool discard_files;
 	/* How long to wait for the lock. A killed process's io_uring holds the volume until its
 	 * last write has ended, which may be a moment after the process is gone. */
 	uint64_t lock_wait_ns;
@@ -87,7 +90,8 @@ uint64_t disk_bytes(const struct disk *disk);
 /* The whole medium, as it was opened: a device's last part of a MiB is not used. */
 uint64_t disk_medium_bytes(const struct disk *disk);
 bool disk_can_grow(const struct disk *disk); /* files can */
-/* Whether deallocated space may be written again without more ado, as on a device. */
+/* Whether it takes DISCARD: a device that can; a file that was opened so; an array with such a
+ * member. Any thread. */
 bool disk_can_discard(const struct disk *disk);
 /* Grows by whole steps and prewrites them; several callers at once are served in turn. Blocks: a
  * fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. */
@@ -129,9 +133,9 @@ struct disk_io {
 };
 #define DISK_IOV_MAX 1024u
 
-/* On an attached reactor. DISCARD gives a run back: to a file's file system, then it must be
- * prewritten by disk_grow's means before anybody counts on it again; or to the device
- * (-EOPNOTSUPP where it cannot). ZERO makes a run read as zeros. */
+/* On an attached reactor. DISCARD gives a run back, to the device or to a file's file system: until
+ * it is written again it may read as anything (-EOPNOTSUPP where that cannot be). Of an array: the
+ * same run of every member that takes it. ZERO makes a run read as zeros. */
 void disk_start(struct disk *disk, struct disk_io *io);
 
 /* Blocking, for opening and checking a store, before reactors run or on helper threads. 0 or

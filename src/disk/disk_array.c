@@ -122,6 +122,14 @@ bool disk_array_quorum(const struct disk *disk)
 	return disk->array->count - lost >= disk->array->data;
 }
 
+bool array_can_discard(const struct array *array)
+{
+	for (uint32_t i = 0; i < array->count; i++)
+		if (array_writable(array, i) && disk_can_discard(array->members[i].disk))
+			return true;
+	return false;
+}
+
 bool disk_array_changed(struct disk *disk)
 {
 	return disk->array && atomic_exchange(&disk->array->changed, false);
@@ -223,6 +231,8 @@ static int32_t op_run(struct disk_io *io)
 		return io->fault;
 	if (io->op == DISK_FLUSH)
 		return array_flush(disk);
+	if (io->op == DISK_DISCARD)
+		return array_discard(disk, io->bytes, io->offset);
 	if ((io->op != DISK_READ && io->op != DISK_WRITE) || io->iov_count != 1)
 		return -EOPNOTSUPP;
 	if (io->op == DISK_READ)
@@ -323,5 +333,4 @@ const struct disk_ops DISK_ARRAY_OPS = {
 	.flush_now = array_flush_now,
 	.zero_now = array_zero_now,
 	.can_grow = true,
-	.can_discard = false,
 };

@@ -70,12 +70,14 @@ static inline bool array_writable(const struct array *array, uint32_t member)
 }
 
 /* disk_array.c */
+bool array_can_discard(const struct array *array);
 void array_member_fail(struct disk *disk, uint32_t member, int error);
 
 /* disk_array_io.c: 0 or -errno. avoid: a bit for each member that is not read. */
 int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid);
 int array_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset);
 int array_flush(struct disk *disk);
+int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset);
 struct stripe array_stripe(const struct array *array, uint64_t block);
 /* How many blocks of data a shard has. */
 uint32_t array_shard_blocks(const struct array *array, const struct stripe *stripe, uint32_t shard);

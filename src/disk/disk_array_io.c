@@ -61,8 +61,9 @@ void array_batch_add(struct array_batch *batch, enum disk_op op, uint32_t member
 	transfer->iov = (struct iovec){data, bytes};
 	transfer->io.op = op;
 	transfer->io.iov = &transfer->iov;
-	transfer->io.iov_count = op == DISK_FLUSH ? 0 : 1;
+	transfer->io.iov_count = data ? 1 : 0;
 	transfer->io.offset = offset;
+	transfer->io.bytes = bytes;
 	transfer->io.done = transfer_done;
 }
 
@@ -75,7 +76,7 @@ static int32_t transfer_now(const struct array_transfer *transfer)
 		return disk_read_now(disk, iov->iov_base, iov->iov_len, transfer->io.offset);
 	if (transfer->io.op == DISK_WRITE)
 		return disk_write_now(disk, iov->iov_base, iov->iov_len, transfer->io.offset);
-	return disk_flush_now(disk);
+	return transfer->io.op == DISK_FLUSH ? disk_flush_now(disk) : -EOPNOTSUPP;
 }
 
 void array_batch_run(struct array_batch *batch)
@@ -427,4 +428,30 @@ int array_flush(struct disk *disk)
 	failures_take(disk, batch);
 	free(batch);
 	return disk_array_quorum(disk) ? 0 : -EIO;
+}
+
+/* Who cannot, or fails it, has missed nothing: nobody counts on what is there. */
+int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset)
+{
+	struct array *array = disk->array;
+	struct array_batch *batch;
+	int ret = 0;
+
+	if (disk_stripe_is(offset / DISK_ALIGN_BYTES) || !disk_in_range(disk, offset, bytes))
+		return -EINVAL;
+	batch = batch_open(array);
+	if (!batch)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < array->count; i++)
+		if (array_writable(array, i) && disk_can_discard(array->members[i].disk))
+			array_batch_add(batch, DISK_DISCARD, i, NULL, bytes, offset);
+	array_batch_run(batch);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		int32_t result = batch->transfers[i].result;
+
+		if (result && result != -EOPNOTSUPP && result != -ENOTCONN)
+			ret = result;
+	}
+	free(batch);
+	return ret;
 }

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* O_EXCL without O_CREAT is the block layer's own claim (open(2)). A killed process's io_uring may
@@ -29,6 +31,32 @@ static int block_node_open(struct disk *disk, uint64_t wait_ns)
 		"it (lsblk and fuser tell)",
 		disk->path);
 	return -EBUSY;
+}
+
+/* What the kernel says of the device, or of the one that it is a partition of. */
+static bool block_discards(const struct disk *disk)
+{
+	static const char *const PLACES[] = {"queue", "../queue"};
+	unsigned long long bytes_max = 0;
+	struct stat st;
+
+	if (fstat(disk->fd, &st))
+		return false;
+	for (uint32_t i = 0; i < ARRAY_LEN(PLACES); i++) {
+		char path[128];
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/discard_max_bytes",
+			major(st.st_rdev), minor(st.st_rdev), PLACES[i]);
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		if (fscanf(file, "%llu", &bytes_max) != 1)
+			bytes_max = 0;
+		fclose(file);
+		break;
+	}
+	return bytes_max > 0;
 }
 
 static int block_open(struct disk *disk, const struct disk_opts *opts)
@@ -54,11 +82,54 @@ static int block_open(struct disk *disk, const struct disk_opts *opts)
 	disk->direct = true;
 	disk->sector_bytes = (uint32_t)sector_bytes;
 	disk->medium_bytes = bytes;
+	atomic_store(&disk->discards, block_discards(disk));
 	atomic_store(&disk->bytes, ALIGN_DOWN(bytes, MIB));
 	snprintf(disk->what, sizeof(disk->what),
 		"block device, %llu MiB, logical blocks of %d bytes",
 		(unsigned long long)(bytes / MIB), sector_bytes);
 	return 0;
+}
+
+/* ---- Discarding: an ioctl, which kernels before 6.12 have no other way for, and which blocks. */
+
+struct block_discard {
+	const struct disk_io *io;
+	int32_t result;
+};
+
+static void discard_run(void *arg)
+{
+	struct block_discard *discard = (struct block_discard *)arg;
+	uint64_t range[2] = {discard->io->offset, discard->io->bytes};
+
+	discard->result = ioctl(discard->io->disk->fd, BLKDISCARD, range) ? -errno : 0;
+}
+
+static void discard_fiber(void *arg)
+{
+	struct disk_io *io = (struct disk_io *)arg;
+	struct block_discard discard = {.io = io, .result = io->fault};
+
+	if (!io->fault)
+		fiber_offload(discard_run, &discard);
+	disk_io_finish(io, discard.result);
+}
+
+static void refused_done(struct uring_op *op, int result, uint32_t cqe_flags)
+{
+	(void)result;
+	(void)cqe_flags;
+	disk_io_finish(CONTAINER_OF(op, struct disk_io, uring), -ENOMEM);
+}
+
+static void block_issue(struct disk_io *io, const struct disk_core *core)
+{
+	if (io->op != DISK_DISCARD) {
+		disk_fd_issue(io, core);
+	} else if (fiber_spawn(core->reactor, "discard", discard_fiber, io)) {
+		io->uring.done = refused_done;
+		io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
+	}
 }
 
 static int block_grow(struct disk *disk, uint64_t bytes_total)
@@ -74,12 +145,11 @@ const struct disk_ops DISK_BLOCK_OPS = {
 	.close = disk_fd_close,
 	.attach = disk_attach_plain,
 	.detach = disk_detach_plain,
-	.issue = disk_fd_issue,
+	.issue = block_issue,
 	.grow = block_grow,
 	.read_now = disk_fd_read_now,
 	.write_now = disk_fd_write_now,
 	.flush_now = disk_fd_flush_now,
 	.zero_now = disk_fd_zero_now,
 	.can_grow = false,
-	.can_discard = true,
 };

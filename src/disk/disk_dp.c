@@ -20,6 +20,12 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 	/* A lost connection is told once, by who had it. */
 	if (atomic_load(&io->disk->fenced) || result == -ENOTCONN)
 		return;
+	if (io->op == DISK_DISCARD && result == -EOPNOTSUPP) {
+		if (atomic_exchange(&io->disk->discards, false))
+			log_info("disk", "%s: it cannot deallocate after all: not asked again",
+				io->disk->path);
+		return;
+	}
 	if (io->split.status)
 		log_error("disk", "%s: %s at %llu failed: NVMe status 0x%x, %s", io->disk->path,
 			NAMES[io->op], (unsigned long long)io->offset, io->split.status,
@@ -135,7 +141,7 @@ void disk_fd_issue(struct disk_io *io, const struct disk_core *core)
 	else if (io->op == DISK_DISCARD)
 		io_uring_prep_fallocate(sqe, io->disk->fd,
 			FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,
-			(off_t)io->bytes);
+			(off_t)io->bytes); /* of a file; a block device has its own way */
 	else if (io->op == DISK_ZERO)
 		io_uring_prep_fallocate(sqe, io->disk->fd,
 			FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, (off_t)io->offset,

@@ -23,7 +23,7 @@ static void identity_take(struct disk *disk, const struct disk_identity *identit
 	disk->sector_bytes = identity->align;
 	disk->medium_bytes = identity->medium_bytes;
 	disk->driven_grows = identity->can_grow;
-	disk->driven_discards = identity->can_discard;
+	atomic_store(&disk->discards, identity->can_discard);
 	snprintf(disk->what, sizeof(disk->what), "%s", identity->what);
 	atomic_store_explicit(&disk->bytes, identity->bytes, memory_order_release);
 }
@@ -122,5 +122,4 @@ const struct disk_ops DISK_DRIVEN_OPS = {
 	.flush_now = driven_flush_now,
 	.zero_now = driven_zero_now,
 	.can_grow = true,
-	.can_discard = true,
 };

@@ -62,6 +62,7 @@ static int file_open(struct disk *disk, const struct disk_opts *opts)
 	/* A growth that was cut short left part of a step: it is written again when needed. */
 	atomic_store(&disk->bytes, (uint64_t)st.st_size / disk->step_bytes * disk->step_bytes);
 	disk->sector_bytes = file_align(disk);
+	atomic_store(&disk->discards, opts->discard_files);
 	snprintf(disk->what, sizeof(disk->what), "file%s", disk->direct ? "" : ", not O_DIRECT");
 	return 0;
 }
@@ -183,5 +184,4 @@ const struct disk_ops DISK_FILE_OPS = {
 	.flush_now = disk_fd_flush_now,
 	.zero_now = disk_fd_zero_now,
 	.can_grow = true,
-	.can_discard = false,
 };

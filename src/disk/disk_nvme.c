@@ -90,6 +90,7 @@ int nvme_identified(struct disk *disk, const uint8_t controller[NVME_IDENTIFY_BY
 	if (mdts && mdts < 20)
 		nvme->transfer_bytes_max = MIN(nvme->transfer_bytes_max, NVME_PAGE_BYTES << mdts);
 	nvme->deallocates = oncs & ONCS_DATASET;
+	atomic_store(&disk->discards, nvme->deallocates);
 	nvme->zeroes = oncs & ONCS_ZEROES;
 	nvme->write_cache = controller[CONTROLLER_VWC] & 1;
 	text_take(&controller[CONTROLLER_SERIAL], 20, nvme->serial);
@@ -323,5 +324,4 @@ const struct disk_ops DISK_NVME_OPS = {
 	.flush_now = nvme_flush_now,
 	.zero_now = nvme_zero_now,
 	.can_grow = false,
-	.can_discard = true,
 };

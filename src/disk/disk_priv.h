@@ -35,7 +35,6 @@ struct disk_ops {
 	int (*flush_now)(struct disk *disk);
 	int (*zero_now)(struct disk *disk, uint64_t bytes, uint64_t offset);
 	bool can_grow;
-	bool can_discard;
 };
 extern const struct disk_ops DISK_FILE_OPS, DISK_BLOCK_OPS, DISK_NVME_OPS, DISK_ARRAY_OPS,
 	DISK_DRIVEN_OPS;
@@ -84,7 +83,8 @@ struct disk {
 	struct array *array;
 	const struct disk_driver *driver;
 	void *driven; /* the driver's volume */
-	bool driven_grows, driven_discards;
+	bool driven_grows;
+	_Atomic bool discards; /* not of an array */
 	bool direct;
 	uint32_t sector_bytes; /* a device's logical block; 0: not known, DISK_ALIGN_BYTES */
 	uint64_t step_bytes;

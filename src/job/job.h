@@ -38,6 +38,14 @@ void job_lifecycle_close(struct job_lifecycle *job);
  * it. -ENOMEM, -EAGAIN. */
 int job_rebuild_start(struct reactor *reactor, struct store *store);
 
+/* ---- Discarding of free space. ---- */
+struct job_discard_opts {
+	struct store *store;
+	uint64_t bytes_per_s; /* 0: there is none */
+};
+/* As above; opts is borrowed until then. */
+int job_discard_start(struct reactor *reactor, const struct job_discard_opts *opts);
+
 /* ---- Scrub. ---- */
 struct job_scrub_opts {
 	struct store *store;

@@ -49,6 +49,10 @@ struct config {
 			uint64_t interval_s; /* 0: only when asked */
 			uint64_t bytes_per_s;
 		} scrub;
+		struct {
+			uint64_t bytes_per_s; /* 0: none */
+			bool files;
+		} discard;
 	} storage;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* "ADDR:PORT"; "" switches it off */

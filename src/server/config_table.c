@@ -67,6 +67,13 @@ const struct config_key CONFIG_KEYS[] = {
 		"is wrong; 0: only when asked by `nebulaio admin scrub`"),
 	BYTES("storage.scrub.bytes_per_s", storage.scrub.bytes_per_s, 1 * MIB, 1 * TIB, "32MiB",
 		"A scrub reads no faster"),
+	BYTES("storage.discard.bytes_per_s", storage.discard.bytes_per_s, 0, 1 * TIB, "64MiB",
+		"Volumes that can deallocate (block devices, NVMe, also of other hosts) are told "
+		"which space is free again, no faster than this; 0: not at all"),
+	FLAG("storage.discard.files", storage.discard.files, "false",
+		"Volumes that are files, too: free space goes back to the file system, and what "
+		"lies there later is allocated anew, which costs time, and fails when the file "
+		"system is full"),
 	FLAG("storage.format", storage.format, "false",
 		"A new store may take a volume on which something else lies, and destroys that"),
 

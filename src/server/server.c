@@ -49,6 +49,7 @@ struct server {
 	struct rp_device *device;
 	struct remote *remote;
 	struct job_scrub_opts scrub;
+	struct job_discard_opts discard;
 	struct rp_device_attr device_attr;
 	struct front_discovery *discovery; /* NULL: off */
 	struct core cores[LIMIT_CORES_MAX];
@@ -146,6 +147,7 @@ static int open_store(struct server *server)
 		.erasure_data = (uint32_t)config->storage.erasure.data,
 		.erasure_parity = (uint32_t)config->storage.erasure.parity,
 		.format = config->storage.format,
+		.discard_files = config->storage.discard.files,
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,
 		.cache_bytes_max = config->memory.cache_bytes,
@@ -484,6 +486,10 @@ static int open_core(struct server *server, uint32_t core_idx)
 		ret = job_rebuild_start(core->reactor, server->store);
 		if (!ret)
 			ret = job_scrub_start(core->reactor, &server->scrub);
+		server->discard = (struct job_discard_opts){
+			.store = server->store, .bytes_per_s = config->storage.discard.bytes_per_s};
+		if (!ret)
+			ret = job_discard_start(core->reactor, &server->discard);
 		if (ret)
 			return ret;
 	}

@@ -16,10 +16,17 @@
 #define SHELF_CHUNKS 64u
 #define CHUNK_NONE   UINT64_MAX
 #define HELD_FIRST   64u
+/* Runs that are discarded: shorter ones are hardly worth a command; longer ones, or more than this
+ * part of what is free, would be missing meanwhile. */
+#define DISCARD_BLOCKS_MIN 16u
+#define DISCARD_BLOCKS_MAX (16 * CHUNK_BLOCKS)
+#define DISCARD_PART	   16u
 /* A chunk with so much free is taken up again for small runs. */
 #define CHUNK_ROOMY (CHUNK_BLOCKS / 2)
 /* Whole chunks are plenty while they are more than this part of all. */
 #define PLENTY_PART 8u
+
+_Static_assert(SHELF_CHUNKS == WORD_BITS, "a word has a bit for each chunk of a shelf");
 
 struct shelf {
 	uint32_t free_blocks;
@@ -44,7 +51,9 @@ struct space {
 	uint32_t held_count;
 	uint32_t held_cap;
 	struct space_run *held;
-	uint64_t *words; /* 1: in use */
+	uint64_t lent_blocks; /* free, but being discarded: marked as in use */
+	uint64_t *words;      /* 1: in use */
+	uint64_t *given; /* a bit a chunk: something was given back that was not discarded since */
 	uint16_t *chunk_free;
 	struct shelf *shelves;
 };
@@ -95,6 +104,11 @@ static int arrays_grow(struct space *space, uint64_t chunk_count)
 	if (!grown)
 		return -ENOMEM;
 	space->shelves = (struct shelf *)grown;
+	grown = realloc(space->given, shelves * sizeof(uint64_t));
+	if (!grown)
+		return -ENOMEM;
+	space->given = (uint64_t *)grown;
+	memset(&space->given[shelves_now], 0, (shelves - shelves_now) * sizeof(uint64_t));
 	memset(&space->words[space->chunk_count * CHUNK_WORDS], 0xff,
 		more * CHUNK_WORDS * sizeof(uint64_t));
 	memset(&space->chunk_free[space->chunk_count], 0, more * sizeof(uint16_t));
@@ -148,6 +162,7 @@ void space_close(struct space *space)
 	pthread_mutex_destroy(&space->lock);
 	free(space->held);
 	free(space->words);
+	free(space->given);
 	free(space->chunk_free);
 	free(space->shelves);
 	free(space);
@@ -379,6 +394,14 @@ static uint64_t run_change(struct space *space, uint64_t block, uint64_t blocks,
 	return changed_all;
 }
 
+static void run_free(struct space *space, struct space_run run)
+{
+	CHECK(run_change(space, run.block, run.blocks, false) == run.blocks);
+	for (uint64_t chunk = run.block / CHUNK_BLOCKS;
+		chunk <= (run.block + run.blocks - 1) / CHUNK_BLOCKS; chunk++)
+		space->given[chunk / SHELF_CHUNKS] |= 1ull << chunk % SHELF_CHUNKS;
+}
+
 /* Without memory for it the run is lost until the next start, which is better than used too early.
  */
 static void held_add(struct space *space, uint64_t block, uint32_t blocks)
@@ -404,7 +427,7 @@ void space_give(struct space *space, uint64_t block, uint32_t blocks)
 	if (space->holds)
 		held_add(space, block, blocks);
 	else
-		CHECK(run_change(space, block, blocks, false) == blocks);
+		run_free(space, (struct space_run){.block = block, .blocks = blocks});
 	pthread_mutex_unlock(&space->lock);
 }
 
@@ -420,10 +443,102 @@ void space_let_go(struct space *space)
 	pthread_mutex_lock(&space->lock);
 	if (--space->holds == 0) {
 		for (uint32_t i = 0; i < space->held_count; i++)
-			CHECK(run_change(space, space->held[i].block, space->held[i].blocks,
-				      false) == space->held[i].blocks);
+			run_free(space, space->held[i]);
 		space->held_count = 0;
 	}
+	pthread_mutex_unlock(&space->lock);
+}
+
+/* ---- Discarding. ---- */
+
+/* The next chunk from this one on that was given something back; CHUNK_NONE. */
+static uint64_t given_find(const struct space *space, uint64_t chunk)
+{
+	while (chunk < space->chunk_count) {
+		uint64_t bits = space->given[chunk / SHELF_CHUNKS] >> chunk % SHELF_CHUNKS;
+
+		if (bits)
+			return chunk + (uint64_t)__builtin_ctzll(bits);
+		chunk = (chunk / SHELF_CHUNKS + 1) * SHELF_CHUNKS;
+	}
+	return CHUNK_NONE;
+}
+
+static void given_clear(struct space *space, uint64_t chunk)
+{
+	space->given[chunk / SHELF_CHUNKS] &= ~(1ull << chunk % SHELF_CHUNKS);
+}
+
+/* Whole free chunks side by side, all of which were given something back. */
+static uint64_t given_whole(struct space *space, uint64_t chunk, uint64_t blocks_max)
+{
+	uint64_t blocks = 0;
+
+	while (blocks + CHUNK_BLOCKS <= blocks_max && given_find(space, chunk) == chunk &&
+		space->chunk_free[chunk] == CHUNK_BLOCKS) {
+		given_clear(space, chunk++);
+		blocks += CHUNK_BLOCKS;
+	}
+	return blocks;
+}
+
+/* The next free run of a chunk from the block on; 0: none that is long enough. */
+static uint64_t given_part(struct space *space, uint64_t *block, uint64_t blocks_max)
+{
+	uint64_t chunk = *block / CHUNK_BLOCKS;
+	const uint64_t *words = &space->words[chunk * CHUNK_WORDS];
+	uint32_t at = *block % CHUNK_BLOCKS;
+
+	if (at == 0)
+		given_clear(space, chunk);
+	while (at < CHUNK_BLOCKS) {
+		uint32_t from = bit_find(words, at, false);
+
+		at = bit_find(words, from, true);
+		if (at - from < DISCARD_BLOCKS_MIN)
+			continue;
+		*block = chunk * CHUNK_BLOCKS + from;
+		return MIN((uint64_t)(at - from), blocks_max);
+	}
+	return 0;
+}
+
+uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *ret_block)
+{
+	uint64_t at, most, blocks = 0;
+
+	pthread_mutex_lock(&space->lock);
+	at = *cursor;
+	most = MIN(DISCARD_BLOCKS_MAX, space->free_blocks / DISCARD_PART);
+	while (most >= DISCARD_BLOCKS_MIN && !blocks) {
+		if (at % CHUNK_BLOCKS == 0) {
+			uint64_t chunk = given_find(space, at / CHUNK_BLOCKS);
+
+			if (chunk == CHUNK_NONE)
+				break;
+			at = chunk * CHUNK_BLOCKS;
+			blocks = given_whole(space, chunk, most);
+		}
+		if (!blocks)
+			blocks = given_part(space, &at, most);
+		if (!blocks)
+			at = (at / CHUNK_BLOCKS + 1) * CHUNK_BLOCKS;
+	}
+	if (blocks) {
+		CHECK(run_change(space, at, blocks, true) == blocks);
+		space->lent_blocks += blocks;
+		*ret_block = at;
+		*cursor = at + blocks;
+	}
+	pthread_mutex_unlock(&space->lock);
+	return blocks;
+}
+
+void space_discard_end(struct space *space, uint64_t block, uint64_t blocks)
+{
+	pthread_mutex_lock(&space->lock);
+	CHECK(run_change(space, block, blocks, false) == blocks);
+	space->lent_blocks -= blocks;
 	pthread_mutex_unlock(&space->lock);
 }
 
@@ -448,7 +563,7 @@ uint64_t space_free_blocks(struct space *space)
 	uint64_t blocks;
 
 	pthread_mutex_lock(&space->lock);
-	blocks = space->free_blocks;
+	blocks = space->free_blocks + space->lent_blocks;
 	pthread_mutex_unlock(&space->lock);
 	return blocks;
 }
@@ -458,7 +573,8 @@ uint64_t space_used_blocks(struct space *space)
 	uint64_t blocks;
 
 	pthread_mutex_lock(&space->lock);
-	blocks = space->chunk_count * CHUNK_BLOCKS - space->first_block - space->free_blocks;
+	blocks = space->chunk_count * CHUNK_BLOCKS - space->first_block - space->free_blocks -
+		 space->lent_blocks;
 	pthread_mutex_unlock(&space->lock);
 	return blocks;
 }

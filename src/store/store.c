@@ -119,6 +119,7 @@ int store_load(struct store *store, bool create)
 		.dir = store->dir,
 		.path = store->opts.volume,
 		.format = store->opts.format,
+		.discard_files = store->opts.discard_files,
 		.erasure_data = store->opts.erasure_data,
 		.erasure_parity = store->opts.erasure_parity,
 		.faults = store->opts.disk_faults,
@@ -259,6 +260,11 @@ void store_quiesce(struct store *store)
 		fiber_wake(store->watcher);
 	if (store->scrubber)
 		fiber_wake(store->scrubber);
+	/* It may be waiting for a volume. */
+	while (store->discarder) {
+		fiber_wake(store->discarder);
+		fiber_sleep_ns(NS_PER_MS);
+	}
 	committer_end(store);
 	/* A failed index was logged; the log has everything, and the next start replays it. */
 	(void)applier_wait(store, atomic_load(&store->committer.published_seq));

@@ -43,6 +43,8 @@ struct store_opts {
 	/* A new store may take a volume on which something else lies, which is destroyed. A store
 	 * that exists is never touched by it. */
 	bool format;
+	/* A volume that is a file may be told what is free (store_discard_watch): see disk_opts. */
+	bool discard_files;
 	/* At creation, when volume names several, separated by commas: bodies are cut into so many
 	 * shards of data and of parity, one for each volume. */
 	uint32_t erasure_data;
@@ -383,6 +385,11 @@ void store_volumes_watch(struct store *store);
  * path; -EEXIST: another volume lies there; -EALREADY: one waits to be replaced; -EBUSY: too many
  * others are missing to give it up. Any thread. */
 int store_volume_replace(struct store *store, uint32_t member, const char *path);
+
+/* Tells volumes that can deallocate which space was given back since the start, in the background
+ * and no faster than so many bytes a second, until the store quiesces or is fenced. Fiber call of
+ * the first reactor. */
+void store_discard_watch(struct store *store, uint64_t bytes_per_s);
 
 /* ---- Scrub: reads all bodies at a leisurely rate and holds them against their checksums; over
  * several volumes parity, too; and puts right what the others know. ---- */

@@ -78,6 +78,12 @@ void space_give(struct space *space, uint64_t block, uint32_t blocks);
 /* Between the two nothing that is given back is leased anew. */
 void space_hold(struct space *space);
 void space_let_go(struct space *space);
+/* For discarding: the next run of each volume that is free in a chunk to which something was given
+ * back, from *cursor on (a block, 0 at first; moved on). It is as if leased until end, so that
+ * nobody is given it meanwhile. Returns its length; 0: there is no more. A chunk is gone through
+ * once, until something is given back to it again. */
+uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *ret_block);
+void space_discard_end(struct space *space, uint64_t block, uint64_t blocks);
 /* Recovery and fsck: marks a run as used. -EEXIST: some of it already was (all of it is now);
  * -ERANGE: outside. */
 int space_mark(struct space *space, uint64_t block, uint32_t blocks);
@@ -775,6 +781,10 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 /* -ENOSPC when the file system's free space is below the reserve; looked up once a second. */
 int grow_check(struct store *store);
 
+/* ---- discard.c ---- */
+/* Tells the volume of all that was given back since the last time. Fiber call. */
+int discard_pass(struct store *store, uint64_t bytes_per_s);
+
 /* ---- The store. ---- */
 struct store_get {
 	struct store *store;
@@ -812,6 +822,7 @@ struct store {
 	 * and waits knows that those before are over. */
 	struct fiber *watcher;	/* of the volumes; on the committer's reactor */
 	struct fiber *scrubber; /* there, too */
+	struct fiber *discarder;
 	_Atomic bool scrub_asked;
 	_Atomic uint64_t scrub_done_bytes, scrub_all_bytes; /* of the run under way; 0: none is */
 	_Atomic uint32_t put_phase;

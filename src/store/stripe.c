@@ -220,6 +220,7 @@ static int member_open(
 	bool ours = candidate->found == 0;
 	struct disk_opts opts = {.path = path,
 		.create = create,
+		.discard_files = set->opts->discard_files,
 		.step_bytes = set->volume->super.step_bytes,
 		.lock_wait_ns = ours ? LOCK_WAIT_NS : 0};
 	struct disk *disk;
@@ -489,7 +490,9 @@ static uint32_t member_for(struct set *set, uint32_t path_idx)
 int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk)
 {
 	struct volume *volume = &store->volume;
-	const struct volume_opts opts = {.dir = store->dir, .format = store->opts.format};
+	const struct volume_opts opts = {.dir = store->dir,
+		.format = store->opts.format,
+		.discard_files = store->opts.discard_files};
 	struct set *set = (struct set *)calloc(1, sizeof(*set));
 	int ret = set ? -ENOENT : -ENOMEM;
 

@@ -320,6 +320,7 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 	struct disk_opts disk = {.path = volume->path,
 		.faults = opts->faults,
 		.create = found == -ENOENT,
+		.discard_files = opts->discard_files,
 		.step_bytes = volume->super.step_bytes,
 		/* A mounted file system does not go away by waiting. */
 		.lock_wait_ns = found == -EMEDIUMTYPE ? 0 : LOCK_WAIT_NS};

@@ -54,7 +54,8 @@ struct volume_opts {
 	const char *dir;
 	const char *path; /* where it lies; NULL or "": as DIR/volume says */
 	const char *faults;
-	bool format;	       /* may overwrite what is not ours */
+	bool format; /* may overwrite what is not ours */
+	bool discard_files;
 	uint32_t erasure_data; /* at creation, when path names several */
 	uint32_t erasure_parity;
 	uint64_t log_bytes;

@@ -164,7 +164,12 @@ static void transfers_fiber(void *arg)
 		assert_int_equal(direct_wait(&many[i]), bytes / 2 / 4096 * 4096);
 	assert_int_equal(disk_read_now(fixture->disk, in.data, 65536, 3 * MIB), 0);
 	assert_memory_equal(in.data, out.data + 2 * 4096, 65536);
+	assert_true(disk_can_discard(fixture->disk));
 	assert_int_equal(direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, 3 * MIB), 0);
+	/* Those here read as zeros then. */
+	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, 65536, 3 * MIB), 65536);
+	for (uint32_t i = 0; i < 65536; i++)
+		assert_int_equal(in.data[i], 0);
 	assert_int_equal(direct_run(fixture->disk, DISK_ZERO, NULL, 65536, 2 * MIB), 0);
 	assert_int_equal(direct_run(fixture->disk, DISK_READ, in.data, 65536, 2 * MIB), 65536);
 	for (uint32_t i = 0; i < 65536; i++)
@@ -199,6 +204,7 @@ static void refusals_fiber(void *arg)
 	struct region_span span;
 
 	assert_int_equal(region_lease(fixture->region, 300, OWNER_DISK, &span), 0);
+	assert_false(disk_can_discard(fixture->disk));
 	assert_int_equal(direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, 0), -EOPNOTSUPP);
 	assert_int_equal(direct_run(fixture->disk, DISK_ZERO, NULL, 65536, 0), -EOPNOTSUPP);
 	assert_int_equal(disk_zero_now(fixture->disk, 65536, 0), 0); /* by writing them */
@@ -216,6 +222,63 @@ static void test_nvme_without_deallocate(void **state)
 	fixture_init(&fixture, MEDIUM_BYTES);
 	assert_int_equal(nvme_sim_open(&fixture, "lba=512,caps=0", &fixture.disk), 0);
 	reactor_with(&fixture, refusals_fiber);
+	fixture_end(&fixture);
+}
+
+/* Two volumes that can deallocate, a file and a controller that cannot. */
+#define ARRAY_MEMBERS 4u
+
+static void array_discard_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	static const bool CAN[ARRAY_MEMBERS] = {true, false, true, false};
+	_Alignas(4096) uint8_t block[4096], back[4096];
+
+	memset(block, 0xa5, sizeof(block));
+	for (uint32_t i = 0; i < ARRAY_MEMBERS; i++) {
+		struct disk *member = disk_array_member(fixture->disk, i);
+
+		assert_int_equal(disk_can_discard(member), CAN[i]);
+		assert_int_equal(disk_write_now(member, block, sizeof(block), 2 * MIB), 0);
+	}
+	assert_true(disk_can_discard(fixture->disk));
+	assert_int_equal(direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, 2 * MIB), 0);
+	assert_int_equal(
+		direct_run(fixture->disk, DISK_DISCARD, NULL, 65536, MEDIUM_BYTES), -EINVAL);
+	for (uint32_t i = 0; i < ARRAY_MEMBERS; i++) {
+		memset(block, CAN[i] ? 0 : 0xa5, sizeof(block));
+		assert_int_equal(disk_read_now(disk_array_member(fixture->disk, i), back,
+					 sizeof(back), 2 * MIB),
+			0);
+		assert_memory_equal(back, block, sizeof(back));
+	}
+	reactor_stop(fixture->reactor);
+}
+
+static void test_an_array_discards_where_it_can(void **state)
+{
+	static const struct disk_opts KINDS[ARRAY_MEMBERS] = {
+		{.kind = DISK_NVME_SIMULATED, .nvme = "lba=512"},
+		{.kind = DISK_NVME_SIMULATED, .nvme = "lba=512,caps=0"},
+		{.kind = DISK_FILE, .step_bytes = 4 * MIB, .discard_files = true},
+		{.kind = DISK_FILE, .step_bytes = 4 * MIB},
+	};
+	struct disk_array_opts array = {.data = 3, .parity = 1, .name = "array"};
+	struct fixture fixture, members[ARRAY_MEMBERS];
+
+	(void)state;
+	fixture_init(&fixture, MEDIUM_BYTES);
+	for (uint32_t i = 0; i < ARRAY_MEMBERS; i++) {
+		struct disk_opts opts = KINDS[i];
+
+		fixture_init(&members[i], MEDIUM_BYTES);
+		opts.path = members[i].path;
+		assert_int_equal(disk_open(&opts, &array.members[i]), 0);
+	}
+	assert_int_equal(disk_array_open(&array, &fixture.disk), 0);
+	reactor_with(&fixture, array_discard_fiber);
+	for (uint32_t i = 0; i < ARRAY_MEMBERS; i++)
+		fixture_end(&members[i]);
 	fixture_end(&fixture);
 }
 
@@ -443,6 +506,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nvme_splits_and_gathers),
 		cmocka_unit_test(test_nvme_without_deallocate),
+		cmocka_unit_test(test_an_array_discards_where_it_can),
 		cmocka_unit_test(test_nvme_statuses_end_operations),
 		cmocka_unit_test(test_nvme_status_names),
 		cmocka_unit_test(test_nvme_refuses_what_it_cannot_use),

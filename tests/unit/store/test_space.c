@@ -162,6 +162,99 @@ static void test_marks_find_overlaps(void **state)
 	space_close(space);
 }
 
+/* Takes all there is to be discarded; returns how many blocks. */
+static uint64_t discard_all(struct space *space, struct model *model, uint32_t *ret_runs)
+{
+	uint64_t cursor = 0, block, blocks, all = 0, free_blocks = space_free_blocks(space);
+
+	*ret_runs = 0;
+	while ((blocks = space_discard_begin(space, &cursor, &block))) {
+		struct run taken;
+
+		for (uint64_t i = 0; i < blocks; i++)
+			assert_false(model->used[block + i]);
+		assert_int_equal(space_free_blocks(space), free_blocks);
+		/* Nobody is given it meanwhile. */
+		for (uint32_t i = 0; i < 4; i++) {
+			taken.blocks = space_lease(space, i ? 3 : CHUNK_BLOCKS, &taken.block);
+			assert_true(taken.block + taken.blocks <= block ||
+				    taken.block >= block + blocks);
+			run_take(model, taken);
+			free_blocks -= taken.blocks;
+		}
+		space_discard_end(space, block, blocks);
+		assert_int_equal(space_free_blocks(space), free_blocks);
+		all += blocks;
+		(*ret_runs)++;
+	}
+	return all;
+}
+
+static void test_discards_what_was_given_back(void **state)
+{
+	struct model *model = (struct model *)calloc(1, sizeof(*model));
+	struct space *space;
+	struct run run;
+	uint32_t runs;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		run.blocks = space_lease(space, CHUNK_BLOCKS, &run.block);
+		run_take(model, run);
+	}
+	/* What was never in use is not told of. */
+	assert_int_equal(discard_all(space, model, &runs), 0);
+	for (uint32_t i = 0; i < 24; i++)
+		run_give(model, space, 0);
+	/* Side by side in few runs, each a part of what is free. */
+	assert_true(discard_all(space, model, &runs) >= 8 * CHUNK_BLOCKS);
+	assert_in_range(runs, 3, 12);
+	assert_int_equal(discard_all(space, model, &runs), 0);
+	space_close(space);
+	memset(model, 0, sizeof(*model));
+	assert_int_equal(space_open(FIRST, BLOCKS, &space), 0);
+	assert_int_equal(space_mark(space, FIRST, CHUNK_BLOCKS), 0);
+	for (uint32_t i = 0; i < CHUNK_BLOCKS; i++)
+		model->used[FIRST + i] = true;
+	/* Parts of a chunk, of which one is too short. */
+	model->runs[model->run_count++] = (struct run){.block = FIRST + 8, .blocks = 40};
+	model->runs[model->run_count++] = (struct run){.block = FIRST + 100, .blocks = 15};
+	model->runs[model->run_count++] = (struct run){.block = FIRST + 200, .blocks = 16};
+	while (model->run_count)
+		run_give(model, space, 0);
+	assert_int_equal(discard_all(space, model, &runs), 40 + 16);
+	assert_int_equal(runs, 2);
+	/* While a batch of rows is looked at nothing given back is free. */
+	space_hold(space);
+	model->runs[0] = (struct run){.block = FIRST + 60, .blocks = 20};
+	model->run_count = 1;
+	run_give(model, space, 0);
+	assert_int_equal(discard_all(space, model, &runs), 0);
+	space_let_go(space);
+	assert_true(discard_all(space, model, &runs) >= 20);
+	space_close(space);
+	free(model);
+}
+
+/* Of a volume that is nearly full nothing is taken away, not even for a moment. */
+static void test_discards_leave_room(void **state)
+{
+	uint64_t block, cursor = 0;
+	struct space *space;
+
+	(void)state;
+	assert_int_equal(space_open(FIRST, FIRST + CHUNK_BLOCKS, &space), 0);
+	assert_int_equal(space_lease(space, CHUNK_BLOCKS, &block), CHUNK_BLOCKS);
+	space_give(space, block, CHUNK_BLOCKS - 1);
+	assert_int_equal(space_discard_begin(space, &cursor, &block), 0);
+	space_give(space, FIRST + CHUNK_BLOCKS - 1, 1);
+	assert_int_equal(space_discard_begin(space, &cursor, &block), 16);
+	assert_int_equal(space_lease(space, CHUNK_BLOCKS, &block), CHUNK_BLOCKS - 16);
+	space_discard_end(space, cursor - 16, 16);
+	space_close(space);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +262,8 @@ int main(void)
 		cmocka_unit_test(test_small_runs_lie_side_by_side),
 		cmocka_unit_test(test_grows),
 		cmocka_unit_test(test_marks_find_overlaps),
+		cmocka_unit_test(test_discards_what_was_given_back),
+		cmocka_unit_test(test_discards_leave_room),
 	};
 
 	return cmocka_run_group_tests_name("space", tests, NULL, NULL);

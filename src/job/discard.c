@@ -1,0 +1,17 @@
+/* job/discard.c: volumes are told what is free again. */
+#include "job/job.h"
+
+static void discard_main(void *arg)
+{
+	const struct job_discard_opts *opts = (const struct job_discard_opts *)arg;
+
+	store_discard_watch(opts->store, opts->bytes_per_s);
+}
+
+int job_discard_start(struct reactor *reactor, const struct job_discard_opts *opts)
+{
+	/* Only read. */
+	return opts->bytes_per_s
+		       ? fiber_spawn(reactor, "discard", discard_main, (void *)(uintptr_t)opts)
+		       : 0;
+}
