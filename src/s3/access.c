@@ -450,6 +450,29 @@ bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slic
 	return says == POLICY_DECISION_ALLOW || says == POLICY_DECISION_ACCOUNT;
 }
 
+/* One's own account; who is an owner inside it needs a policy that says so. The server's root may
+ * name any. */
+static const struct s3_error *may_account(struct s3_call *call)
+{
+	const struct iam_principal *principal = s3_call_principal(call);
+	struct access access = {.call = call, .principal = principal};
+	const struct policy_question question = {.principal = &principal->who,
+		.action = slice_str(call->operation->action),
+		.resource = SLICE("*"),
+		.values = access_values,
+		.arg = &access};
+	enum policy_decision mine;
+
+	if (principal->who.anonymous ||
+		!slice_eq(s3_call_header(call, SLICE("x-amz-account-id")), principal->who.account))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	mine = identity_says(principal, &question);
+	if (mine == POLICY_DECISION_ALLOW ||
+		(mine != POLICY_DECISION_DENY && principal->own && !principal->user_name.len))
+		return NULL;
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
 static const struct s3_error *check_expected_owner(struct s3_call *call)
 {
 	struct slice expected = s3_call_header(call, SLICE("x-amz-expected-bucket-owner"));
@@ -487,6 +510,10 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 	case S3_OPERATION_CREATE_BUCKET:
 		return s3_call_may_service(
 			call, "s3:CreateBucket", resource_of(call, call->bucket, SLICE_NONE));
+	case S3_OPERATION_GET_ACCOUNT_PUBLIC_ACCESS:
+	case S3_OPERATION_PUT_ACCOUNT_PUBLIC_ACCESS:
+	case S3_OPERATION_DELETE_ACCOUNT_PUBLIC_ACCESS:
+		return may_account(call);
 	/* Queue pairs of one's own: whoever has a key. */
 	case S3_OPERATION_RDMA_CONNECT:
 	case S3_OPERATION_RDMA_DISCONNECT:

@@ -38,12 +38,13 @@ bool s3_owner_is_expected(struct s3 *s3, struct slice expected, const char *owne
 extern const struct s3_config_ops s3_config_acl, s3_config_policy, s3_config_policy_status,
 	s3_config_ownership, s3_config_public_access;
 enum s3_ownership { S3_OWNERSHIP_WRITER, S3_OWNERSHIP_PREFERRED, S3_OWNERSHIP_ENFORCED };
-struct s3_public_access {
-	bool block_acls, ignore_acls, block_policy, restrict_buckets;
-};
 int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership); /* -EINVAL */
 enum s3_ownership s3_settings_ownership(const struct s3_settings *settings);
+/* The bucket's and its owner's account's together. */
 struct s3_public_access s3_settings_public_access(const struct s3_settings *settings);
+/* Of the account of an owner; and what is kept, "1011" (-EINVAL: it is nothing of the kind). */
+struct s3_public_access s3_account_public_access(struct s3 *s3, const char *owner_id);
+int s3_public_access_parse(struct slice text, struct s3_public_access *ret_access);
 /* Whether the policy was put with x-amz-confirm-remove-self-bucket-access: its owner, too, can
  * read, replace and delete it only where it says so. */
 bool s3_settings_policy_binds_owner(const struct s3_settings *settings);

@@ -287,20 +287,25 @@ static const struct s3_error *public_check(
 	return error;
 }
 
+int s3_public_access_parse(struct slice text, struct s3_public_access *ret_access)
+{
+	if (text.len != SWITCH_COUNT)
+		return -EINVAL;
+	*ret_access = (struct s3_public_access){.block_acls = text.data[0] == '1',
+		.ignore_acls = text.data[1] == '1',
+		.block_policy = text.data[2] == '1',
+		.restrict_buckets = text.data[3] == '1'};
+	return 0;
+}
+
 static int public_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	struct s3_public_access *access = mem_arena_get(arena, sizeof(*access));
 
 	if (!access)
 		return -ENOMEM;
-	if (document.len != SWITCH_COUNT)
-		return -EINVAL;
-	*access = (struct s3_public_access){.block_acls = document.data[0] == '1',
-		.ignore_acls = document.data[1] == '1',
-		.block_policy = document.data[2] == '1',
-		.restrict_buckets = document.data[3] == '1'};
 	*ret_parsed = access;
-	return 0;
+	return s3_public_access_parse(document, access);
 }
 
 static const struct s3_error *public_answer(struct s3_call *call, struct slice document)
@@ -325,7 +330,14 @@ const struct s3_config_ops s3_config_public_access = {
 
 struct s3_public_access s3_settings_public_access(const struct s3_settings *settings)
 {
-	const struct s3_public_access *access = settings->parsed[S3_CONFIG_PUBLIC_ACCESS];
+	const struct s3_public_access *own = settings->parsed[S3_CONFIG_PUBLIC_ACCESS];
+	struct s3_public_access access = settings->of_account;
 
-	return access ? *access : (struct s3_public_access){0};
+	if (own) {
+		access.block_acls |= own->block_acls;
+		access.ignore_acls |= own->ignore_acls;
+		access.block_policy |= own->block_policy;
+		access.restrict_buckets |= own->restrict_buckets;
+	}
+	return access;
 }

@@ -301,6 +301,25 @@ static const struct s3_error *check_names(struct s3_call *call, enum s3_level le
 	return NULL;
 }
 
+/* A call of S3 Control, told from an object of that name by the account that it names. */
+static bool find_account_operation(struct s3_call *call)
+{
+	static const enum s3_operation_id ids[] = {
+		[S3_GET] = S3_OPERATION_GET_ACCOUNT_PUBLIC_ACCESS,
+		[S3_HEAD] = S3_OPERATION_UNKNOWN,
+		[S3_PUT] = S3_OPERATION_PUT_ACCOUNT_PUBLIC_ACCESS,
+		[S3_POST] = S3_OPERATION_UNKNOWN,
+		[S3_DELETE] = S3_OPERATION_DELETE_ACCOUNT_PUBLIC_ACCESS,
+	};
+
+	if (!slice_eq(call->request->path, SLICE("/v20180820/configuration/publicAccessBlock")) ||
+		call->request->method > S3_DELETE ||
+		!s3_call_has_header(call, SLICE("x-amz-account-id")))
+		return false;
+	call->operation = &operations[ids[call->request->method]];
+	return true;
+}
+
 const struct s3_error *s3_route(struct s3_call *call)
 {
 	const struct s3_error *error = NULL;
@@ -320,6 +339,8 @@ const struct s3_error *s3_route(struct s3_call *call)
 								   : S3_LEVEL_OBJECT;
 		return error ? error : check_names(call, level);
 	}
+	if (find_account_operation(call))
+		return parse_query(call);
 	if (s3_split_path(call, &level))
 		return s3_error_at(S3_E_INVALID_URI);
 	if (call->website) {

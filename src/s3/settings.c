@@ -1,7 +1,7 @@
 /* s3/settings.c: what buckets say about themselves, in a small table for each reactor's thread. A
  * bucket's generation, which all share, is counted up after every change: a copy counts while it
  * has the generation that stood before it was read. */
-#include "s3/settings.h"
+#include "s3/access.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -90,6 +90,13 @@ void s3_settings_changed(struct s3 *s3, struct slice bucket)
 	store_watch_rights_changed(s3->store);
 }
 
+void s3_settings_all_changed(struct s3 *s3)
+{
+	for (uint32_t i = 0; i < GENERATION_COUNT; i++)
+		atomic_fetch_add_explicit(&s3->settings->generations[i], 1, memory_order_release);
+	store_watch_rights_changed(s3->store);
+}
+
 void s3_settings_put(struct s3_settings *settings)
 {
 	if (!settings || --settings->references)
@@ -174,6 +181,8 @@ static __attribute__((noinline)) int settings_load(struct s3 *s3, struct flow_co
 	settings->name = slice_str(settings->bucket.name);
 	if (!ret)
 		ret = load_all(s3, core, settings);
+	if (!ret)
+		settings->of_account = s3_account_public_access(s3, settings->bucket.owner);
 	cache = ret ? NULL : cache_self(s3->settings);
 	if (ret) {
 		s3_settings_put(settings);

@@ -85,6 +85,9 @@ extern const struct s3_config_ops s3_config_lifecycle, s3_config_object_lock, s3
 const struct s3_error *s3_payer_check(struct s3_call *call);
 
 /* ---- Settings. ---- */
+struct s3_public_access {
+	bool block_acls, ignore_acls, block_policy, restrict_buckets;
+};
 struct s3_settings {
 	uint32_t references; /* this reactor's */
 	uint32_t generation;
@@ -93,6 +96,7 @@ struct s3_settings {
 	struct store_bucket bucket;
 	struct slice documents[S3_CONFIG_COUNT]; /* as kept; data NULL when there is none */
 	const void *parsed[S3_CONFIG_COUNT];	 /* by the kind's load; NULL when there is none */
+	struct s3_public_access of_account; /* what the owner's account blocks in all of them */
 	struct mem_arena arena;
 };
 /* The call's bucket's, which the call holds until it ends; *ret_settings NULL when there is no such
@@ -106,6 +110,8 @@ int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 void s3_settings_put(struct s3_settings *settings); /* takes NULL */
 /* After something of a bucket changed for good: its making, its end, a document. Any reactor. */
 void s3_settings_changed(struct s3 *s3, struct slice bucket);
+/* After something changed that all buckets of somebody share. */
+void s3_settings_all_changed(struct s3 *s3);
 
 /* s3_open and s3_close; no reactor runs then. */
 struct s3_settings_table;

@@ -347,6 +347,59 @@ def test_public_access_block(s):
     nobody.get_object(Bucket=bucket, Key="key")
 
 
+def control(s, client):
+    """S3 Control puts the account's number before the endpoint's name, which an address has not."""
+    def to_endpoint(request, **_):
+        request.url = s.endpoint + "/v20180820/" + request.url.partition("/v20180820/")[2]
+
+    client.meta.events.register("before-sign.s3-control.*", to_endpoint)
+    return client
+
+
+def test_public_access_block_of_an_account(s):
+    one, two, nobody = s.one(), s.two(), s.client(unsigned=True)
+    account, other = control(s, s.one("s3control")), control(s, s.two("s3control"))
+    mine, bucket = {"AccountId": "111111111111"}, made(s, one, ACL="public-read")
+    switches = ["BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"]
+    public = policy(allow("*", "s3:GetObject", f"arn:aws:s3:::{bucket}/*"))
+
+    def block(*names):
+        account.put_public_access_block(**mine, PublicAccessBlockConfiguration={n: n in names for n in switches})
+        kept = account.get_public_access_block(**mine)["PublicAccessBlockConfiguration"]
+        equal(sorted(n for n in kept if kept[n]), sorted(names))
+
+    refused(404, "NoSuchPublicAccessBlockConfiguration", account.get_public_access_block, **mine)
+    nobody.list_objects_v2(Bucket=bucket)
+    try:
+        block("IgnorePublicAcls")
+        denied(nobody.list_objects_v2, Bucket=bucket)
+        block("BlockPublicAcls")
+        nobody.list_objects_v2(Bucket=bucket)
+        denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")
+        denied(one.create_bucket, Bucket=f"{s.prefix}{next(s.numbers)}", ACL="public-read")
+        two.create_bucket(Bucket=f"{s.prefix}{next(s.numbers)}", ACL="public-read")
+        # What either blocks is blocked.
+        one.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration={"BlockPublicPolicy": True})
+        denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")
+        denied(one.put_bucket_policy, Bucket=bucket, Policy=public)
+        one.delete_public_access_block(Bucket=bucket)
+        one.put_bucket_policy(Bucket=bucket, Policy=public)
+        one.put_object(Bucket=bucket, Key="key", Body=b"x")
+        nobody.get_object(Bucket=bucket, Key="key")
+        block("RestrictPublicBuckets")
+        denied(nobody.get_object, Bucket=bucket, Key="key")
+        block("BlockPublicPolicy")
+        denied(one.put_bucket_policy, Bucket=bucket, Policy=public)
+        for call in (other.get_public_access_block, other.delete_public_access_block):
+            denied(call, **mine)
+        denied(control(s, s.three("s3control")).delete_public_access_block, AccountId="333333333333")
+    finally:
+        for _ in range(2):
+            account.delete_public_access_block(**mine)
+    refused(404, "NoSuchPublicAccessBlockConfiguration", account.get_public_access_block, **mine)
+    nobody.get_object(Bucket=bucket, Key="key")
+
+
 def test_users_inside_an_account(s):
     two, reader = s.two(), s.reader()
     bucket = made(s, two)

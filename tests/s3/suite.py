@@ -64,7 +64,7 @@ class Suite:
         self.prefix = "run-s3-"
 
     def client(self, access_key=None, secret_key=None, unsigned=False, service="s3", token=None, **config):
-        signature = botocore.UNSIGNED if unsigned else "s3v4" if service == "s3" else "v4"
+        signature = botocore.UNSIGNED if unsigned else "s3v4" if service in ("s3", "s3control") else "v4"
         client = boto3.client(
             service, endpoint_url=self.endpoint, region_name="us-east-1", aws_session_token=token, verify=self.authority,
             aws_access_key_id=access_key or self.keys[0], aws_secret_access_key=secret_key or self.keys[1],

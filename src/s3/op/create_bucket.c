@@ -127,6 +127,9 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 		return error;
 	if (ownership == S3_OWNERSHIP_ENFORCED)
 		return s3_error_at(S3_E_INVALID_BUCKET_ACL_WITH_OWNERSHIP);
+	if (s3_acl_is_public(&acl) &&
+		s3_account_public_access(call->s3, s3_call_owner(call)->id).block_acls)
+		return s3_error_at(S3_E_ACCESS_DENIED);
 	ret_making->acl = s3_acl_encode(&acl, &call->arena);
 	return ret_making->acl.data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
