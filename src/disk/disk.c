@@ -167,6 +167,7 @@ void disk_close(struct disk *disk)
 		disk->ops->detach(&disk->cores[i]);
 		free(disk->cores[i].entries);
 	}
+	disk_writers_close(disk);
 	disk->ops->close(disk);
 	pthread_mutex_destroy(&disk->grow_lock);
 	pthread_mutex_destroy(&disk->faults.lock);
@@ -242,6 +243,7 @@ int disk_attach(struct disk *disk, struct reactor *reactor, struct region *regio
 	}
 	core->reactor = reactor;
 	core->region = region;
+	disk_writers_open(disk);
 	return disk->ops->attach(disk, core);
 }
 

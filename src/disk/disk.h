@@ -14,6 +14,8 @@
 #ifndef DISK_DISK_H
 #define DISK_DISK_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -137,6 +139,31 @@ struct disk_io {
  * it is written again it may read as anything (-EOPNOTSUPP where that cannot be). Of an array: the
  * same run of every member that takes it. ZERO makes a run read as zeros. */
 void disk_start(struct disk *disk, struct disk_io *io);
+
+/* Writes side by side and then one flush: what was written is durable when done is called, on the
+ * same reactor. result: 0, or the first -errno; then some of it may be on the medium and some not.
+ * The caller's from start until then. To a file, two writes at most go a shorter way. */
+struct disk_commit;
+typedef void disk_commit_done_fn(struct disk_commit *commit, int32_t result);
+struct disk_commit {
+	/* Filled in by the caller; of each write its iov, iov_count and offset. */
+	struct disk_io *writes;
+	uint32_t write_count; /* at least 1 */
+	disk_commit_done_fn *done;
+	/* The disk's. */
+	struct disk_io flush;
+	uint32_t left;
+	int32_t error;
+	bool by_thread;
+	struct list link;
+	uint32_t taken;
+	_Atomic uint32_t writing;
+	atomic_bool failed;
+	struct reactor *reactor;
+	struct reactor_msg msg;
+};
+/* On an attached reactor. */
+void disk_commit(struct disk *disk, struct disk_commit *commit);
 
 /* Blocking, for opening and checking a store, before reactors run or on helper threads. 0 or
  * -errno; a short read past the end is -EIO. */

@@ -57,8 +57,7 @@ void disk_io_end(struct disk_io *io, int32_t result)
 	disk_io_finish(io, result);
 }
 
-/* Drops what was moved from the front of the vector. */
-static void iov_advance(struct disk_io *io, uint64_t bytes)
+void disk_iov_advance(struct disk_io *io, uint64_t bytes)
 {
 	while (bytes && bytes >= io->iov->iov_len) {
 		bytes -= io->iov->iov_len;
@@ -94,7 +93,7 @@ static void io_done(struct uring_op *op, int result, uint32_t cqe_flags)
 	}
 	io->moved += (uint64_t)result;
 	if (__builtin_expect(io->moved < io->bytes, 0)) {
-		iov_advance(io, (uint64_t)result);
+		disk_iov_advance(io, (uint64_t)result);
 		disk_fd_issue(io, &io->disk->cores[reactor_core_idx(reactor_self())]);
 		return;
 	}
@@ -168,12 +167,8 @@ static __attribute__((noinline, cold)) void io_issue_faulty(
 	io_uring_prep_nop(reactor_sqe(core->reactor, &io->uring));
 }
 
-void disk_start(struct disk *disk, struct disk_io *io)
+void disk_io_begin(struct disk *disk, struct disk_io *io)
 {
-	const struct disk_core *core = &disk->cores[reactor_core_idx(reactor_self())];
-	enum disk_fault fault = DISK_FAULT_NONE;
-
-	CHECK(core->reactor == reactor_self());
 	io->disk = disk;
 	io->moved = 0;
 	io->fault = 0;
@@ -184,6 +179,15 @@ void disk_start(struct disk *disk, struct disk_io *io)
 		for (uint32_t i = 0; i < io->iov_count; i++)
 			io->bytes += io->iov[i].iov_len;
 	}
+}
+
+void disk_start(struct disk *disk, struct disk_io *io)
+{
+	const struct disk_core *core = &disk->cores[reactor_core_idx(reactor_self())];
+	enum disk_fault fault = DISK_FAULT_NONE;
+
+	CHECK(core->reactor == reactor_self());
+	disk_io_begin(disk, io);
 	if (__builtin_expect(disk->faults.active, 0))
 		fault = disk_faults_next(&disk->faults, io->op);
 	if (io->op != DISK_READ && atomic_load_explicit(&disk->fenced, memory_order_relaxed))

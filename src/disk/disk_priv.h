@@ -17,6 +17,7 @@ struct disk_core;
 struct nvme;
 struct nvme_core;
 struct array;
+struct disk_writers;
 
 /* What the kinds of volume do differently. */
 struct disk_ops {
@@ -92,6 +93,7 @@ struct disk {
 	_Atomic uint64_t bytes;
 	_Atomic bool fenced;
 	pthread_mutex_t grow_lock;
+	struct disk_writers *writers; /* NULL: none */
 	struct disk_faults faults;
 	struct region *region; /* of the target */
 	uint16_t target;
@@ -129,7 +131,16 @@ int disk_fd_flush_now(struct disk *disk);
 int disk_fd_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
 void disk_fd_close(struct disk *disk);
 
+/* disk_commit.c */
+/* Threads for commits to a file; without them commits are slower. */
+void disk_writers_open(struct disk *disk);
+void disk_writers_close(struct disk *disk);
+
 /* disk_dp.c */
+/* What every operation begins with. */
+void disk_io_begin(struct disk *disk, struct disk_io *io);
+/* Drops what was moved from the front of the vector. */
+void disk_iov_advance(struct disk_io *io, uint64_t bytes);
 void disk_fd_issue(struct disk_io *io, const struct disk_core *core);
 void disk_io_finish(struct disk_io *io, int32_t result);
 

@@ -15,6 +15,7 @@
 #define RELAX_AFTER_NS (5 * NS_PER_US)
 
 _Thread_local struct reactor *reactor_current;
+_Atomic uint32_t reactors_open;
 
 struct reactor *reactor_self(void)
 {
@@ -139,6 +140,13 @@ static void sleep_until(struct reactor *reactor, uint64_t deadline_ns)
 	pollers_disarm(reactor);
 }
 
+/* A thread works for this reactor, and spinning would be in its way. */
+static bool in_the_way(const struct reactor *reactor)
+{
+	return atomic_load_explicit(&reactor->helpers, memory_order_relaxed) &&
+	       atomic_load_explicit(&reactors_open, memory_order_relaxed) >= reactor->cpus;
+}
+
 static bool finished(struct reactor *reactor)
 {
 	return reactor->stop_seen && reactor->stats.fibers == 0 && mpsc_empty(&reactor->mailbox);
@@ -162,7 +170,8 @@ void reactor_run(struct reactor *reactor)
 		}
 		if (finished(reactor))
 			break;
-		if (reactor->now_ns - busy_until_ns >= reactor->opts.idle_spin_ns) {
+		if (reactor->now_ns - busy_until_ns >= reactor->opts.idle_spin_ns ||
+			in_the_way(reactor)) {
 			sleep_until(reactor, DEADLINE_NONE);
 		} else if (reactor->now_ns >= yield_at_ns) {
 			sched_yield();

@@ -30,6 +30,19 @@ static struct {
 	.queue = {&pool.queue, &pool.queue},
 };
 
+void reactor_help_begin(struct reactor *reactor)
+{
+	atomic_fetch_add_explicit(&reactor->helpers, 1, memory_order_relaxed);
+}
+
+void reactor_help_end(struct reactor *reactor, struct reactor_msg *msg)
+{
+	/* From the post on whoever waits for it and even the reactor's run may be over: only the
+	 * count keeps the reactor's memory. */
+	reactor_post(reactor, msg);
+	atomic_fetch_sub_explicit(&reactor->helpers, 1, memory_order_release);
+}
+
 /* On the fiber's reactor. */
 static void offload_done(struct reactor_msg *msg)
 {
@@ -41,10 +54,7 @@ static void offload_run(struct offload *offload)
 	struct reactor *reactor = offload->fiber->reactor;
 
 	offload->fn(offload->arg);
-	/* From the post on the offload, its fiber and even the reactor's run may be over: only the
-	 * count keeps the reactor's memory. */
-	reactor_post(reactor, &offload->done_msg);
-	atomic_fetch_sub_explicit(&reactor->offloads, 1, memory_order_release);
+	reactor_help_end(reactor, &offload->done_msg);
 }
 
 /* Called with the lock held. The next job, or NULL when it is time for this helper to end. */
@@ -117,7 +127,7 @@ void fiber_offload(fiber_fn *fn, void *arg)
 	int error = 0;
 
 	CHECK(offload.fiber != NULL);
-	atomic_fetch_add_explicit(&offload.fiber->reactor->offloads, 1, memory_order_relaxed);
+	reactor_help_begin(offload.fiber->reactor);
 	pthread_mutex_lock(&pool.lock);
 	list_push_back(&pool.queue, &offload.link);
 	pool.queued++;
@@ -129,7 +139,7 @@ void fiber_offload(fiber_fn *fn, void *arg)
 		pool.queued--;
 		pthread_mutex_unlock(&pool.lock);
 		atomic_fetch_sub_explicit(
-			&offload.fiber->reactor->offloads, 1, memory_order_relaxed);
+			&offload.fiber->reactor->helpers, 1, memory_order_relaxed);
 		log_warn("reactor", "no helper thread (%s): a blocking call blocks core %u",
 			strerror(-error), offload.fiber->reactor->opts.core_idx);
 		fn(arg);

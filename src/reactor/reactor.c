@@ -59,6 +59,15 @@ void reactor_pin(struct reactor *reactor)
 			reactor->opts.core_idx, reactor->opts.cpu, strerror(error));
 }
 
+static uint32_t cpus_usable(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set))
+		return 1; /* more than a set holds */
+	return (uint32_t)CPU_COUNT(&set);
+}
+
 int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 {
 	uint32_t page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -77,6 +86,8 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 		return -ENOMEM;
 	memset(reactor, 0, sizeof(*reactor));
 	reactor->opts = resolved;
+	reactor->cpus = cpus_usable();
+	atomic_fetch_add(&reactors_open, 1);
 	reactor->page_bytes = page_bytes;
 	mpsc_init(&reactor->mailbox);
 	mpsc_init(&reactor->at_stop);
@@ -104,8 +115,9 @@ void reactor_close(struct reactor *reactor)
 	if (!reactor)
 		return;
 	CHECK(reactor->stats.fibers == 0);
+	atomic_fetch_sub(&reactors_open, 1);
 	/* A helper that woke the last fiber may not have left reactor_post yet. */
-	while (atomic_load_explicit(&reactor->offloads, memory_order_acquire))
+	while (atomic_load_explicit(&reactor->helpers, memory_order_acquire))
 		sched_yield();
 	LIST_FOR_EACH_SAFE (link, &reactor->fibers_all)
 		fiber_unmap(CONTAINER_OF(link, struct fiber, all_link));

@@ -186,6 +186,11 @@ struct reactor_msg {
 /* Any thread. Wakes the reactor when it sleeps; costs no system call when it does not. Messages of
  * one thread arrive in order. */
 void reactor_post(struct reactor *reactor, struct reactor_msg *msg);
+/* A thread works for the reactor, and when it is done it ends that by a message. Meanwhile a
+ * reactor that has nothing to do and no processor to spare for that thread sleeps instead of
+ * spinning, and reactor_close waits. begin: the reactor's own thread; end: any. */
+void reactor_help_begin(struct reactor *reactor);
+void reactor_help_end(struct reactor *reactor, struct reactor_msg *msg);
 /* Runs msg's fn in the turn that first sees reactor_stop, or in the next turn when that has been.
  * For waking the fibers that wait for the outside world, so that they end. */
 void reactor_at_stop(struct reactor *reactor, struct reactor_msg *msg);

@@ -108,7 +108,7 @@ struct reactor {
 	struct mpsc mailbox;
 	_Alignas(64) atomic_bool sleeping; /* about to sleep or asleep: a post must ring wake_fd */
 	atomic_bool stop_asked;
-	_Atomic uint32_t offloads; /* helpers that may still touch this structure */
+	_Atomic uint32_t helpers; /* threads that work for it and may touch this structure */
 	int wake_fd;
 
 	_Alignas(64) struct list runnable;
@@ -129,6 +129,7 @@ struct reactor {
 	struct reactor_stats stats;
 
 	struct reactor_opts opts;
+	uint32_t cpus; /* that the process may use */
 	struct mpsc at_stop;
 	struct list fibers_idle; /* cached, with their stacks */
 	struct list fibers_all;
@@ -143,6 +144,9 @@ struct reactor {
 	size_t loop_stack_bytes;
 	void *loop_sanitizer;
 };
+
+/* All that are open in the process. */
+extern _Atomic uint32_t reactors_open;
 
 /* The reactor whose turn this thread is in. */
 extern _Thread_local struct reactor *reactor_current;

@@ -97,35 +97,6 @@ static void group_gather(struct store *store, struct group *group)
 
 /* ---- Writing. ---- */
 
-static void write_done(struct disk_io *io, int32_t result)
-{
-	struct committer *committer = CONTAINER_OF(io, struct body_write, io)->committer;
-
-	if (result < 0 && !committer->io_error)
-		committer->io_error = result;
-	if (--committer->io_pending == 0)
-		fiber_wake(committer->fiber);
-}
-
-static void write_start(
-	struct store *store, struct body_write *write, struct iovec *iov, uint32_t iov_count)
-{
-	write->committer = &store->committer;
-	write->io.op = DISK_WRITE;
-	write->io.iov = iov;
-	write->io.iov_count = iov_count;
-	write->io.done = write_done;
-	store->committer.io_pending++;
-	disk_start(store->volume.disk, &write->io);
-}
-
-static int32_t writes_wait(struct committer *committer)
-{
-	while (committer->io_pending)
-		fiber_park();
-	return committer->io_error;
-}
-
 static int by_block(const void *a, const void *b)
 {
 	uint64_t block_a = ((const struct body_piece *)a)->block;
@@ -156,12 +127,19 @@ static void pieces_collect(struct committer *committer, const struct group *grou
 		qsort(committer->pieces, count, sizeof(committer->pieces[0]), by_block);
 }
 
-/* Starts the writes of the group's small bodies: those that lie side by side in one. */
-static void bodies_start(struct store *store, const struct group *group)
+static void write_add(
+	struct committer *committer, uint64_t offset, struct iovec *iov, uint32_t iov_count)
 {
-	struct committer *committer = &store->committer;
-	uint32_t writes = 0;
+	struct disk_io *io = &committer->writes[committer->write.write_count++];
 
+	io->offset = offset;
+	io->iov = iov;
+	io->iov_count = iov_count;
+}
+
+/* The writes of the group's small bodies: those that lie side by side in one. */
+static void bodies_add(struct committer *committer, const struct group *group)
+{
 	pieces_collect(committer, group);
 	for (uint32_t i = 0; i < committer->piece_count;) {
 		uint64_t block = committer->pieces[i].block;
@@ -177,9 +155,17 @@ static void bodies_start(struct store *store, const struct group *group)
 			i++;
 		}
 		counter_add(&body_bytes_total, (end - block) << BLOCK_SHIFT);
-		committer->writes[writes].io.offset = block << BLOCK_SHIFT;
-		write_start(store, &committer->writes[writes++], &committer->iov[first], i - first);
+		write_add(committer, block << BLOCK_SHIFT, &committer->iov[first], i - first);
 	}
+}
+
+static void write_done(struct disk_commit *write, int32_t result)
+{
+	struct committer *committer = CONTAINER_OF(write, struct committer, write);
+
+	committer->write_result = result;
+	committer->writing = false;
+	fiber_wake(committer->fiber);
 }
 
 /* Bodies and log side by side, then one flush for all of it. */
@@ -197,29 +183,25 @@ static int group_write(struct store *store, struct group *group)
 		.bucket_id_next = atomic_load(&store->bucket_id_next),
 		.time_ns = clock_real_ns(),
 	};
-	struct body_write *write = &committer->writes[GROUP_PIECES_MAX];
 	struct iovec *iov = &committer->iov[GROUP_PIECES_MAX];
 	int ret = applier_wait_room(store, pos + padded);
 
 	if (ret)
 		return ret;
-	committer->io_error = 0;
-	bodies_start(store, group);
+	committer->write.writes = committer->writes;
+	committer->write.write_count = 0;
+	committer->write.done = write_done;
+	bodies_add(committer, group);
 	group_seal(group, &head, store->volume.uuid_crc);
 	iov->iov_base = group->bytes;
 	iov->iov_len = padded;
-	write->io.offset = VOLUME_LOG_OFFSET + pos % log_bytes;
-	write_start(store, write, iov, 1);
-	ret = writes_wait(committer);
-	if (ret)
-		return ret;
-	write->io.op = DISK_FLUSH;
-	write->io.iov_count = 0;
-	committer->io_pending = 1;
-	disk_start(store->volume.disk, &write->io);
-	ret = writes_wait(committer);
-	if (ret)
-		return ret;
+	write_add(committer, VOLUME_LOG_OFFSET + pos % log_bytes, iov, 1);
+	committer->writing = true;
+	disk_commit(store->volume.disk, &committer->write);
+	while (committer->writing)
+		fiber_park();
+	if (committer->write_result)
+		return committer->write_result;
 	ret = stripe_settle(store);
 	if (ret)
 		return ret;

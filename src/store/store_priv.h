@@ -744,10 +744,6 @@ struct body_piece {
 	uint32_t blocks;
 	uint8_t *data;
 };
-struct body_write {
-	struct disk_io io;
-	struct committer *committer;
-};
 struct committer {
 	struct mpsc queue;
 	struct reactor *reactor;
@@ -763,12 +759,13 @@ struct committer {
 	uint64_t mtime_last_ns;
 	_Atomic uint64_t published_seq;
 	struct commit *held; /* taken from the queue, starts the next group */
-	uint32_t io_pending;
-	int32_t io_error;
+	bool writing; /* until the group is on the medium */
+	int32_t write_result;
+	struct disk_commit write;
 	uint32_t piece_count; /* of the group under way */
 	struct body_piece pieces[GROUP_PIECES_MAX];
 	struct iovec iov[GROUP_PIECES_MAX + 1];
-	struct body_write writes[GROUP_PIECES_MAX + 1]; /* the last is the log's */
+	struct disk_io writes[GROUP_PIECES_MAX + 1]; /* the bodies', then the log's */
 };
 int committer_open(struct store *store, struct reactor *reactor);
 /* Fiber call on the committer's reactor: ends it when the queue is empty. */

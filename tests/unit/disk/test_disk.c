@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -345,6 +346,125 @@ static void test_gathers(void **state)
 	fixture_end(&fixture);
 }
 
+/* ---- Writes and their flush as one. ---- */
+
+struct durable {
+	struct disk_commit commit;
+	struct disk_io writes[3];
+	struct iovec iov[3];
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static void durable_done(struct disk_commit *commit, int32_t result)
+{
+	struct durable *durable = CONTAINER_OF(commit, struct durable, commit);
+
+	durable->result = result;
+	durable->done = true;
+	fiber_wake(durable->fiber);
+}
+
+/* Blocks of the data, far from one another. */
+static void durable_start(
+	struct fixture *fixture, struct durable *durable, uint8_t *data, uint32_t count)
+{
+	memset(durable, 0, sizeof(*durable));
+	durable->fiber = fiber_self();
+	for (uint32_t i = 0; i < count; i++) {
+		durable->iov[i] = (struct iovec){data + i * 4096, 4096};
+		durable->writes[i].iov = &durable->iov[i];
+		durable->writes[i].iov_count = 1;
+		durable->writes[i].offset = i * MIB;
+	}
+	durable->commit.writes = durable->writes;
+	durable->commit.write_count = count;
+	durable->commit.done = durable_done;
+	disk_commit(fixture->disk, &durable->commit);
+}
+
+static int32_t durable_wait(struct durable *durable)
+{
+	while (!durable->done)
+		fiber_park();
+	return durable->result;
+}
+
+static int32_t durable_run(struct fixture *fixture, uint8_t *data, uint32_t count)
+{
+	struct durable durable;
+
+	durable_start(fixture, &durable, data, count);
+	return durable_wait(&durable);
+}
+
+/* Up to two writes by threads, more by io_uring; several commits at once. */
+static void commit_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct durable durables[8];
+	struct region_span out, in;
+	uint8_t *nowhere =
+		(uint8_t *)mmap(NULL, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_ptr_not_equal(nowhere, MAP_FAILED);
+	assert_int_equal(region_lease(fixture->region, 3, OWNER_DISK, &out), 0);
+	assert_int_equal(region_lease(fixture->region, 1, OWNER_DISK, &in), 0);
+	for (uint32_t count = 1; count <= 3; count++) {
+		memset(out.data, (int)count, count * 4096);
+		assert_int_equal(durable_run(fixture, out.data, count), 0);
+		for (uint32_t i = 0; i < count; i++) {
+			struct iovec iov = {in.data, 4096};
+
+			assert_int_equal(direct_run(fixture, DISK_READ, &iov, 1, i * MIB), 4096);
+			assert_memory_equal(in.data, out.data + i * 4096, 4096);
+		}
+	}
+	for (uint32_t i = 0; i < ARRAY_LEN(durables); i++)
+		durable_start(fixture, &durables[i], out.data, 1 + i % 3);
+	for (uint32_t i = 0; i < ARRAY_LEN(durables); i++)
+		assert_int_equal(durable_wait(&durables[i]), 0);
+	log_set_level(LOG_ERROR + 1);
+	for (uint32_t count = 1; count <= 3; count++) {
+		/* Nothing is there to be written. */
+		assert_int_equal(durable_run(fixture, nowhere, count), -EFAULT);
+	}
+	munmap(nowhere, 3 * 4096);
+	disk_fence(fixture->disk);
+	for (uint32_t count = 1; count <= 3; count++)
+		assert_int_equal(durable_run(fixture, out.data, count), -EIO);
+	log_set_level(LOG_ERROR);
+	region_give(fixture->region, out, OWNER_DISK);
+	region_give(fixture->region, in, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void commit_fails_fiber(void *arg)
+{
+	struct fixture *fixture = (struct fixture *)arg;
+	struct region_span out;
+
+	assert_int_equal(region_lease(fixture->region, 3, OWNER_DISK, &out), 0);
+	log_set_level(LOG_ERROR + 1);
+	assert_int_equal(durable_run(fixture, out.data, 2), -EIO);
+	log_set_level(LOG_ERROR);
+	region_give(fixture->region, out, OWNER_DISK);
+	reactor_stop(fixture->reactor);
+}
+
+static void test_commits(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture);
+	reactor_with(&fixture, NULL, commit_fiber);
+	unlink(fixture.path);
+	reactor_with(&fixture, "eio=1", commit_fails_fiber);
+	fixture_end(&fixture);
+}
+
 static void faults_fiber(void *arg)
 {
 	struct fixture *fixture = (struct fixture *)arg;
@@ -405,6 +525,7 @@ int main(void)
 		cmocka_unit_test(test_faults_are_parsed),
 		cmocka_unit_test(test_serves_the_base_rings),
 		cmocka_unit_test(test_gathers),
+		cmocka_unit_test(test_commits),
 		cmocka_unit_test(test_faults_fail_some_and_tear_some),
 	};
 

@@ -255,6 +255,52 @@ static void test_offload_runs_elsewhere_and_is_bounded(void **state)
 	assert_in_range(atomic_load(&running_max), 1, 8);
 }
 
+static atomic_bool heard;
+
+static void hears(struct reactor_msg *msg)
+{
+	(void)msg;
+	atomic_store(&heard, true);
+}
+
+/* Until a message has ended a sleep of the reactor, which by itself would not sleep for minutes. */
+static void awaits_sleep(void *arg)
+{
+	uint64_t deadline_ns = clock_now_ns() + RIG_ALARM_S / 2 * NS_PER_S;
+	struct reactor_msg msg = {.fn = hears};
+
+	atomic_store(&heard, true);
+	do {
+		if (atomic_exchange(&heard, false))
+			reactor_post(rig, &msg);
+	} while (!rig_stats().sleeps && clock_rest(deadline_ns));
+	*(uint64_t *)arg = rig_stats().sleeps;
+	while (!atomic_load(&heard) && clock_rest(deadline_ns))
+		;
+}
+
+static void offloads_to_the_only_cpu(void *arg)
+{
+	fiber_offload(awaits_sleep, arg);
+}
+
+static void test_no_spinning_in_a_helpers_way(void **state)
+{
+	cpu_set_t before, one;
+	uint64_t sleeps = 0;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+	rig_open_with((struct reactor_opts){.idle_spin_ns = 300 * NS_PER_S});
+	rig_spawn(offloads_to_the_only_cpu, &sleeps);
+	rig_run();
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+	assert_true(sleeps > 0);
+}
+
 static pthread_t offloaded_on;
 
 static void notes_thread(void *arg)
@@ -320,6 +366,7 @@ int main(void)
 		RIG_TEST(test_turns_nest),
 		RIG_TEST(test_offload_without_helpers_still_runs),
 		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
+		cmocka_unit_test_teardown(test_no_spinning_in_a_helpers_way, rig_teardown),
 		RIG_TEST(test_measure_empty_turns),
 	};
 
