@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A group waits for at most this part of a usual write for who may be back soon; after n waits in
+ * vain 2^n groups do not. */
+#define AWAIT_PART	 2u
+#define AWAIT_MISSES_MAX 6u
+
 DEFINE_COUNTER(commits_total, "nebulaio_store_commits_total", NULL, "Commits made durable.");
 DEFINE_COUNTER(groups_total, "nebulaio_store_groups_total", NULL, "Groups written to the log.");
 DEFINE_COUNTER(
@@ -57,8 +62,8 @@ static uint32_t body_piece_count(const struct commit *commit)
 }
 
 /* Takes what waits, decides it and fills the group. A bucket's creation or deletion stands alone,
- * so that it is decided on what is published. */
-static void group_gather(struct store *store, struct group *group)
+ * so that it is decided on what is published. False: the group takes no more. */
+static bool group_gather(struct store *store, struct group *group)
 {
 	struct committer *committer = &store->committer;
 	size_t bytes_max = store->volume.super.log_bytes / 2;
@@ -78,7 +83,7 @@ static void group_gather(struct store *store, struct group *group)
 		if (group->commit_count && (alone || group->len + bytes > bytes_max ||
 						   pieces + piece_count > GROUP_PIECES_MAX)) {
 			committer->held = commit;
-			return;
+			return false;
 		}
 		group_take(group, commit);
 		pieces += piece_count;
@@ -91,7 +96,38 @@ static void group_gather(struct store *store, struct group *group)
 		else
 			commit_decide(store, commit, group);
 		if (alone)
+			return false;
+	}
+	return group->commit_count < GROUP_COMMITS_MAX && group->len < bytes_goal;
+}
+
+/* Whoever was woken by the last group is often soon back with more, and finds the next group gone
+ * with the other half of all there are: then half of them wait for each flush. So the next one
+ * waits for them, for a part of what its write will take; and when that was in vain, not again for
+ * a while. */
+static void group_await(struct store *store, struct group *group)
+{
+	struct committer *committer = &store->committer;
+	uint64_t deadline_ns = committer->ended_ns + committer->write_ns / AWAIT_PART;
+	uint32_t had = group->commit_count;
+	uint32_t expected = committer->woken + (committer->parked ? 0 : had);
+
+	if (had >= expected || clock_now_ns() >= deadline_ns)
+		return;
+	if (committer->await_skips) {
+		committer->await_skips--;
+		return;
+	}
+	while (group->commit_count < expected && clock_now_ns() < deadline_ns) {
+		fiber_yield();
+		if (!group_gather(store, group))
 			return;
+	}
+	if (2 * (group->commit_count - had) >= expected - had) {
+		committer->await_misses = 0;
+	} else {
+		committer->await_misses = MIN(committer->await_misses + 1, AWAIT_MISSES_MAX);
+		committer->await_skips = 1u << committer->await_misses;
 	}
 }
 
@@ -184,6 +220,7 @@ static int group_write(struct store *store, struct group *group)
 		.time_ns = clock_real_ns(),
 	};
 	struct iovec *iov = &committer->iov[GROUP_PIECES_MAX];
+	uint64_t begin_ns;
 	int ret = applier_wait_room(store, pos + padded);
 
 	if (ret)
@@ -197,11 +234,14 @@ static int group_write(struct store *store, struct group *group)
 	iov->iov_len = padded;
 	write_add(committer, VOLUME_LOG_OFFSET + pos % log_bytes, iov, 1);
 	committer->writing = true;
+	begin_ns = clock_now_ns();
 	disk_commit(store->volume.disk, &committer->write);
 	while (committer->writing)
 		fiber_park();
 	if (committer->write_result)
 		return committer->write_result;
+	committer->ended_ns = clock_now_ns();
+	committer->write_ns = (committer->write_ns * 7 + committer->ended_ns - begin_ns) / 8;
 	ret = stripe_settle(store);
 	if (ret)
 		return ret;
@@ -230,7 +270,8 @@ static void group_run(struct store *store, struct group *group)
 	struct commit *commits;
 	int ret = 0;
 
-	group_gather(store, group);
+	if (group_gather(store, group))
+		group_await(store, group);
 	commits = group->commits;
 	if (!group->count) {
 		applier_group_give(store, group);
@@ -251,6 +292,8 @@ static void group_run(struct store *store, struct group *group)
 	for (struct commit *commit = commits; commit; commit = commit->next)
 		commit_publish(store, commit, group);
 	counter_add(&commits_total, group->commit_count);
+	committer->woken = group->commit_count;
+	committer->parked = false;
 	applier_push(store, group);
 	commits_wake(commits);
 }
@@ -269,6 +312,7 @@ static void committer_main(void *arg)
 			if (committer->ending && !atomic_load(&committer->callers))
 				break;
 			/* Half a push ends in a kick. */
+			committer->parked = true;
 			fiber_park();
 			continue;
 		}

@@ -758,7 +758,13 @@ struct committer {
 	uint64_t seq_next;
 	uint64_t mtime_last_ns;
 	_Atomic uint64_t published_seq;
-	struct commit *held; /* taken from the queue, starts the next group */
+	struct commit *held;  /* taken from the queue, starts the next group */
+	uint64_t ended_ns;    /* when the last group was on the medium */
+	uint64_t write_ns;    /* what that usually takes */
+	uint32_t woken;	      /* by the last group */
+	bool parked;	      /* nothing waited since */
+	uint32_t await_skips; /* groups that wait for nobody */
+	uint32_t await_misses;
 	bool writing; /* until the group is on the medium */
 	int32_t write_result;
 	struct disk_commit write;
