@@ -58,16 +58,19 @@ void client_log(struct neb_client *client, enum neb_log_level level, const char 
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why)
 {
+	uint64_t now_ns = clock_now_ns();
 	uint64_t backoff_ns =
 		MIN(MAX(endpoint->backoff_ns * 2, CLIENT_BACKOFF_NS_MIN), CLIENT_BACKOFF_NS_MAX);
 
 	endpoint->backoff_ns = backoff_ns;
 	/* Half of it by chance, so that clients of one server do not come back all at once. */
-	endpoint->retry_ns =
-		clock_now_ns() + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
+	endpoint->retry_ns = now_ns + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
 	client->rdma_error = error;
 	if (why != endpoint->why)
 		snprintf(endpoint->why, sizeof(endpoint->why), "%s", why);
+	client_log(client, NEB_LOG_INFO, "rdma://%s:%u: no session: %s; tried again in %llu ms",
+		endpoint->host, endpoint->port, endpoint->why,
+		(unsigned long long)((endpoint->retry_ns - now_ns) / NS_PER_MS));
 	if (endpoint->warned)
 		return;
 	endpoint->warned = true;

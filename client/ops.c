@@ -291,6 +291,8 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 		param_put(&query, "delimiter", list->delimiter);
 		param_put(&query, "start-after", list->after);
 		param_put(&query, "continuation-token", page.token.len ? page.token.data : NULL);
+		if (list->page_keys)
+			buf_printf(&query, "%smax-keys=%u", query.len ? "&" : "", list->page_keys);
 		buf_put(&query, "", 1);
 		request.query = query.data;
 		ret = query.failed ? -EINVAL : list_pages(client, &request, &room, &page, result);

@@ -323,6 +323,8 @@ struct neb_list {
 	const char *after; /* exclusive */
 	neb_list_fn *visit;
 	void *arg;
+	uint32_t page_keys; /* keys in a page [1,000, which is the most]; fewer bring the first
+			       sooner */
 };
 NEB_API int neb_list(
 	struct neb_client *client, const struct neb_list *list, struct neb_result *ret_result);

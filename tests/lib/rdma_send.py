@@ -4,68 +4,21 @@ native session, by libnebulaio: the same requests, the same answers, another wir
 import ctypes
 import io
 import os
-import pathlib
 import threading
 import urllib.parse
 from xml.sax.saxutils import escape
 
 from botocore.awsrequest import AWSResponse
 
-import nebula
+from native import Header, Iov, Native, Request, Result
 
 BODY_BYTES_MAX = 96 << 20
 DOCUMENT_BYTES_MAX = 4 << 20  # what answers a request that has a body itself
-NEB_STRICT = 3
 NEB_S3 = 32
 HEADERS_MAX = 32
 # Of the connection, not of the request; or of a signature, which a session does not need.
 NOT_SENT = {"host", "connection", "content-length", "transfer-encoding", "expect", "authorization", "x-amz-date",
             "x-amz-content-sha256", "user-agent", "amz-sdk-invocation-id", "amz-sdk-request", "accept-encoding"}
-
-
-class Options(ctypes.Structure):
-    _fields_ = [("endpoints", ctypes.c_char_p), ("access_key", ctypes.c_char_p), ("secret_key", ctypes.c_char_p),
-                ("region", ctypes.c_char_p), ("transport", ctypes.c_int), ("device_name", ctypes.c_char_p),
-                ("pool_bytes", ctypes.c_uint64), ("requests_max", ctypes.c_uint32),
-                ("inline_bytes_max", ctypes.c_uint32), ("connect_timeout_ns", ctypes.c_uint64),
-                ("request_timeout_ns", ctypes.c_uint64), ("retries_max", ctypes.c_uint32),
-                ("spin_ns", ctypes.c_uint64), ("require_encryption", ctypes.c_bool),
-                ("registration_cache_bytes", ctypes.c_uint64), ("one_sided_reads", ctypes.c_bool), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p)]
-
-
-class Header(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
-
-
-class Iov(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
-
-
-class Request(ctypes.Structure):
-    _fields_ = [("op", ctypes.c_int), ("bucket", ctypes.c_char_p), ("key", ctypes.c_char_p),
-                ("version_id", ctypes.c_char_p), ("query", ctypes.c_char_p), ("method", ctypes.c_char_p),
-                ("path", ctypes.c_char_p), ("headers", ctypes.POINTER(Header)), ("header_count", ctypes.c_uint32),
-                ("body", ctypes.POINTER(Iov)), ("body_count", ctypes.c_uint32), ("into", ctypes.POINTER(Iov)),
-                ("into_count", ctypes.c_uint32), ("range_offset", ctypes.c_uint64), ("range_bytes", ctypes.c_uint64),
-                ("checksum_kind", ctypes.c_int), ("checksum", ctypes.c_void_p), ("timeout_ns", ctypes.c_uint64),
-                ("want_headers", ctypes.c_bool), ("user_data", ctypes.c_void_p), ("done", ctypes.c_void_p)]
-
-
-class Result(ctypes.Structure):
-    _fields_ = [("error", ctypes.c_int), ("status", ctypes.c_uint32), ("transport", ctypes.c_int),
-                ("bytes", ctypes.c_uint64), ("object_bytes", ctypes.c_uint64), ("id", ctypes.c_uint64),
-                ("user_data", ctypes.c_void_p), ("etag", ctypes.c_char * 84), ("code", ctypes.c_char * 64),
-                ("message", ctypes.c_char * 256), ("request_id", ctypes.c_char * 33), ("fallback", ctypes.c_char * 128),
-                ("one_sided", ctypes.c_bool), ("headers", ctypes.c_char * 2048)]
-
-
-def library():
-    build = pathlib.Path(os.environ.get("BUILD_DIR", nebula.ROOT / "build"))
-    found = ctypes.CDLL(str(build / "client" / "libnebulaio.so"))
-    found.neb_client_open.argtypes = [ctypes.POINTER(Options), ctypes.POINTER(ctypes.c_void_p)]
-    found.neb_client_close.argtypes = [ctypes.c_void_p]
-    found.neb_perform.argtypes = [ctypes.c_void_p, ctypes.POINTER(Request), ctypes.POINTER(Result)]
-    return found
 
 
 def unchunked(body, headers):
@@ -93,18 +46,11 @@ class Session:
     """One authenticated native session; strict: what RDMA cannot do fails."""
 
     def __init__(self, address, access_key, secret_key):
-        self.library = library()
-        self.client = ctypes.c_void_p()
-        options = Options(endpoints=f"rdma://{address}".encode(), access_key=access_key.encode(),
-                          secret_key=secret_key.encode(), transport=NEB_STRICT, pool_bytes=32 << 20)
-        error = self.library.neb_client_open(ctypes.byref(options), ctypes.byref(self.client))
-        if error:
-            raise OSError(-error, f"no RDMA session with {address}: {os.strerror(-error)}")
-        self.into = ctypes.create_string_buffer(BODY_BYTES_MAX)
+        self.native = Native(f"rdma://{address}", (access_key, secret_key), BODY_BYTES_MAX, pool_bytes=32 << 20)
         self.lock = threading.Lock()  # a client is used by one thread at a time, boto3's transfers have many
 
     def close(self):
-        self.library.neb_client_close(self.client)
+        self.native.close()
 
     def perform(self, *request):
         """Method, target, headers, body: returns (status, headers, body)."""
@@ -128,10 +74,10 @@ class Session:
             request.body_count = 1
         if method != "HEAD":
             room = DOCUMENT_BYTES_MAX if body else BODY_BYTES_MAX
-            request.into = ctypes.pointer(Iov(ctypes.addressof(self.into), room))
+            request.into = ctypes.pointer(Iov(ctypes.addressof(self.native.into), room))
             request.into_count = 1
         result = Result()
-        self.library.neb_perform(self.client, ctypes.byref(request), ctypes.byref(result))
+        self.native.library.neb_perform(self.native.client, ctypes.byref(request), ctypes.byref(result))
         if not result.status:
             raise OSError(-result.error, f"{method} {path}: {os.strerror(-result.error)}")
         answer = {}
@@ -146,7 +92,7 @@ class Session:
         if result.etag:
             answer.setdefault("etag", f"\"{result.etag.decode()}\"")
         answer.setdefault("content-length", str(result.object_bytes if method == "HEAD" else result.bytes))
-        return result.status, answer, self.into.raw[:result.bytes] if result.bytes else b""
+        return result.status, answer, ctypes.string_at(self.native.into, result.bytes)
 
 
 
