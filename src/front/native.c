@@ -7,26 +7,38 @@
 
 /* ---- The sweep. ---- */
 
-/* Whether the peer keeps a transfer waiting: only what the device has yet to do counts, not what
- * the store or the disk takes in between. */
-static bool request_stalls(struct native_request *request, uint64_t now_ns)
+/* How far the request's transfer is: only what the device has yet to do counts, not what the store
+ * or the disk takes in between. */
+static void request_look(struct native_request *request, uint64_t now_ns)
 {
-	uint64_t timeout_ns = request->session->front->opts.request_timeout_ns;
 	uint64_t done;
 	uint32_t pending = flow_watch_pending(&request->watch, &done);
 
-	if (!pending || done != request->watch_done) {
-		request->watch_done = done;
+	if (done != request->watch_done)
+		request->session->moved_ns = now_ns;
+	if (!pending)
 		request->watch_ns = now_ns;
-	}
-	return pending && (now_ns >= request->deadline_ns ||
-				  (timeout_ns && now_ns - request->watch_ns > timeout_ns));
+	request->watch_done = done;
+	request->watch_pending = pending;
+}
+
+/* Whether the peer keeps the transfer waiting. A queue pair moves one after the other: while
+ * anything of the session moves, what waits behind it does not stall. */
+static bool request_stalls(const struct native_request *request, uint64_t now_ns)
+{
+	uint64_t timeout_ns = request->session->front->opts.request_timeout_ns;
+	uint64_t moved_ns = MAX(request->watch_ns, request->session->moved_ns);
+
+	return request->watch_pending &&
+	       (now_ns >= request->deadline_ns || (timeout_ns && now_ns - moved_ns > timeout_ns));
 }
 
 static void sweep_session(struct native_session *session, uint64_t now_ns)
 {
 	const struct front_native *front = session->front;
 
+	LIST_FOR_EACH (link, &session->requests)
+		request_look(CONTAINER_OF(link, struct native_request, link), now_ns);
 	LIST_FOR_EACH (link, &session->requests) {
 		if (request_stalls(CONTAINER_OF(link, struct native_request, link), now_ns)) {
 			native_session_fail(session, "a transfer stalls, or outlasts its deadline");

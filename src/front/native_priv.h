@@ -107,6 +107,7 @@ struct native_session {
 	uint32_t wr_inline_bytes; /* what a work request takes inline */
 	struct list requests;	  /* those with a transfer, for their deadlines */
 	uint64_t last_ns;	  /* of a capsule */
+	uint64_t moved_ns;	  /* when a sweep last saw that bodies move */
 	uint64_t id;
 	struct s3_identity identity;
 	struct list stranded; /* sends that were posted in part, until the queue pair closes */
@@ -179,7 +180,8 @@ struct native_request {
 	uint64_t deadline_ns;	 /* the client's; DEADLINE_NONE when it named none */
 	struct flow_watch watch; /* on the transfer, if one runs */
 	uint64_t watch_done;	 /* what the last sweep saw of it */
-	uint64_t watch_ns;	 /* when it last had moved */
+	uint64_t watch_ns;	 /* when it last had not waited for the device */
+	uint32_t watch_pending;	 /* work requests that the device had yet to do */
 	/* The answer. */
 	uint64_t server_id;
 	uint64_t bytes_announced, bytes_moved;

@@ -714,6 +714,31 @@ static void test_faults_that_heal(void **state)
 	rig_close(rig);
 }
 
+/* The device takes a quarter of a second for each operation, so the last of several bodies does not
+ * move for twice as long as a transfer may stand still: those before it do. */
+static void test_queued_transfers(void **state)
+{
+	struct rig_opts opts = {
+		.device_name = "simulated:delay_us=250000", .request_timeout_ns = NS_PER_S};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = rig_client(rig, NEB_STRICT);
+	struct neb_iov body = {memory_get(client, POOL, 20000), 20000};
+	struct neb_request put = {
+		.op = NEB_PUT_OBJECT, .bucket = B, .key = "k", .body = &body, .body_count = 1};
+	struct neb_result result;
+
+	(void)state;
+	rig_fill(body.data, 20000, 1);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(neb_submit(client, &put, NULL), 0);
+	for (uint32_t i = 0; i < 8; i++) {
+		assert_int_equal(neb_wait(client, &result, 1, 30 * NS_PER_S), 1);
+		assert_int_equal(result.error, 0);
+	}
+	neb_client_close(client);
+	rig_close(rig);
+}
+
 /* A queue pair that breaks costs its session; requests that may be repeated are, on the next one.
  * What succeeds is right, what fails says so, and nothing stays leased. */
 static void test_broken_queue_pairs(void **state)
@@ -912,6 +937,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_deadline, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wake, setup, teardown),
 		cmocka_unit_test(test_faults_that_heal),
+		cmocka_unit_test(test_queued_transfers),
 		cmocka_unit_test(test_broken_queue_pairs),
 	};
 
