@@ -1,8 +1,6 @@
 /* cli/cmd_doctor.c: `nebulaio doctor`: what this host can do for the server, what it cannot, and
  * the command that changes it. */
-#include <dirent.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/file.h"
 #include "doctor.h"
 #include "remote.h"
 #include "server/config.h"
@@ -33,70 +30,6 @@ static const char USAGE[] =
 	"  --sysfs DIR     read devices' attributes there and not in /sys: another host's copy\n";
 
 static const char *const STATE_NAMES[] = {"ok", "info", "warn", "FAIL"};
-
-struct finding *doctor_note(
-	struct doctor *doctor, enum finding_state state, const char *area, const char *what, ...)
-{
-	struct finding *finding;
-	va_list args;
-
-	if (doctor->count == FINDINGS_MAX)
-		doctor->count--; /* the last one gives way: there are far fewer kinds of findings */
-	finding = &doctor->findings[doctor->count++];
-	*finding = (struct finding){.state = state, .area = area};
-	va_start(args, what);
-	vsnprintf(finding->what, sizeof(finding->what), what, args);
-	va_end(args);
-	return finding;
-}
-
-void doctor_why(struct finding *finding, const char *text, ...)
-{
-	va_list args;
-
-	va_start(args, text);
-	vsnprintf(finding->why, sizeof(finding->why), text, args);
-	va_end(args);
-}
-
-void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
-{
-	va_list args;
-
-	va_start(args, command);
-	vsnprintf(finding->fix, sizeof(finding->fix), command, args);
-	va_end(args);
-	finding->safe = safe;
-}
-
-bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, const char *fmt, ...)
-{
-	char path[DOCTOR_PATH_BYTES];
-	int len = snprintf(path, sizeof(path), "%s/", doctor->sysfs);
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
-	va_end(args);
-	return file_line(path, buf, buf_bytes);
-}
-
-void doctor_each(struct doctor *doctor, const char *folder, doctor_each_fn *fn)
-{
-	char path[DOCTOR_PATH_BYTES];
-	struct dirent **entries;
-	int count;
-
-	snprintf(path, sizeof(path), "%s/%s", doctor->sysfs, folder);
-	count = scandir(path, &entries, NULL, alphasort);
-	for (int i = 0; i < count; i++) {
-		if (entries[i]->d_name[0] != '.')
-			fn(doctor, entries[i]->d_name);
-		free(entries[i]);
-	}
-	if (count >= 0)
-		free(entries);
-}
 
 static void print_text(const struct doctor *doctor)
 {
@@ -236,6 +169,8 @@ static int doctor_run(int argc, char **argv)
 	if (ret)
 		return ret;
 	doctor.region_bytes = config.memory.bytes;
+	doctor.dscp = config.rdma.traffic_class >= 0 ? (unsigned)config.rdma.traffic_class >> 2
+						     : (unsigned)config.network.dscp;
 	doctor_check_memory(&doctor);
 	doctor_check_kernel(&doctor);
 	doctor_check_rdma(&doctor);

@@ -27,6 +27,7 @@ struct doctor {
 	struct finding findings[FINDINGS_MAX];
 	size_t count;
 	unsigned long long region_bytes; /* what the server is going to lock */
+	unsigned dscp;			 /* that the server puts into its packets */
 	const char *sysfs;		 /* "/sys", or a copy */
 };
 
@@ -53,5 +54,20 @@ void doctor_check_rdma(struct doctor *doctor);
 void doctor_check_network(struct doctor *doctor);
 void doctor_check_placement(struct doctor *doctor);
 void doctor_check_disks(struct doctor *doctor);
+
+/* ---- What keeps an interface's packets from being lost: doctor_lossless.c. ---- */
+struct hardware_dcb;
+/* rdma: it lies below an RDMA device, which loses by what is missing. */
+void doctor_check_lossless(struct doctor *doctor, const char *interface, bool rdma);
+/* What the kernel answered about priorities; err: why it did not, or 0. */
+void doctor_tell_dcb(struct doctor *doctor, const char *interface, bool rdma, int err,
+	const struct hardware_dcb *dcb);
+/* One of the counters that the driver keeps by its own names. */
+struct doctor_counter {
+	char name[33];
+	unsigned long long value;
+};
+void doctor_tell_counters(struct doctor *doctor, const char *interface,
+	const struct doctor_counter *counters, size_t count);
 
 #endif

@@ -1,6 +1,5 @@
-/* cli/doctor_link.c: what lies below RDMA and AF_XDP: network interfaces with their flow control
- * and congestion settings, what ports count when packets are lost, which NUMA node a device is on.
- */
+/* cli/doctor_link.c: what lies below RDMA and AF_XDP: network interfaces, what RDMA ports count
+ * when packets are lost, which NUMA node a device is on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,6 @@
 
 #include "base/base.h"
 #include "doctor.h"
-#include "server/hardware.h"
 
 #define NAME_BYTES 64
 
@@ -26,85 +24,6 @@ static bool driver_of(const struct doctor *doctor, const char *interface, char n
 		return false;
 	target[len] = '\0';
 	return slice_copy_str(slice_str(basename(target)), name, NAME_BYTES) == 0;
-}
-
-/* IEEE 802.1Qbb. Only where something loses by its absence: below an RDMA device. */
-static void check_pfc(struct doctor *doctor, const char *name)
-{
-	uint8_t priorities;
-	struct finding *finding;
-	int err = hardware_pfc(name, &priorities);
-
-	if (err) {
-		doctor_note(doctor, FINDING_INFO, "network",
-			"%s: its driver does not tell whether it has priority flow control: %s",
-			name, strerror(-err));
-		return;
-	}
-	if (priorities) {
-		doctor_note(doctor, FINDING_OK, "network",
-			"%s: priority flow control, mask of priorities 0x%02x", name, priorities);
-		return;
-	}
-	finding =
-		doctor_note(doctor, FINDING_WARN, "network", "%s: no priority flow control", name);
-	doctor_why(
-		finding, "when a switch's buffer is full, RoCE packets are dropped and sent again");
-	doctor_fix(finding, false, "dcb pfc set dev %s prio-pfc 3:on   # and on the switch", name);
-}
-
-/* NVIDIA's files, one for each priority: the notification point sends congestion packets, the
- * reaction point heeds them. */
-static void check_ecn(struct doctor *doctor, const char *name)
-{
-	static const char *const POINTS[] = {"roce_np", "roce_rp"};
-
-	for (size_t i = 0; i < ARRAY_LEN(POINTS); i++) {
-		char mask[9] = "........", text[16];
-		struct finding *finding;
-		bool told = false;
-
-		for (unsigned priority = 0; priority < 8; priority++) {
-			if (!doctor_sysfs(doctor, text, sizeof(text),
-				    "class/net/%s/ecn/%s/enable/%u", name, POINTS[i], priority))
-				continue;
-			told = true;
-			if (text[0] == '1')
-				mask[priority] = (char)('0' + priority);
-		}
-		if (!told)
-			continue;
-		if (strcmp(mask, "........") != 0) {
-			doctor_note(doctor, FINDING_OK, "network",
-				"%s: ECN for RoCE (%s) is on for priorities %s", name, POINTS[i],
-				mask);
-			continue;
-		}
-		finding = doctor_note(doctor, FINDING_WARN, "network",
-			"%s: ECN for RoCE (%s) is off for every priority", name, POINTS[i]);
-		doctor_why(finding, "under congestion RoCE drops packets and sends them again");
-		doctor_fix(finding, false, "echo 1 > /sys/class/net/%s/ecn/%s/enable/3", name,
-			POINTS[i]);
-	}
-}
-
-/* MLNX_OFED's; others say it to `dcb app show`. */
-static void check_trust(struct doctor *doctor, const char *name)
-{
-	char trust[32];
-	struct finding *finding;
-
-	if (!doctor_sysfs(doctor, trust, sizeof(trust), "class/net/%s/qos/trust", name))
-		return;
-	if (!strcmp(trust, "dscp")) {
-		doctor_note(doctor, FINDING_OK, "network",
-			"%s: a packet's DSCP decides its priority", name);
-		return;
-	}
-	finding = doctor_note(doctor, FINDING_WARN, "network",
-		"%s: a packet's priority comes from %s, not from its DSCP", name, trust);
-	doctor_why(finding, "network.dscp has no effect on this card's queues");
-	doctor_fix(finding, false, "mlnx_qos -i %s --trust dscp", name);
 }
 
 /* By the driver, as Linux 6.1 has them: asking the interface itself means to put a program on it.
@@ -154,10 +73,7 @@ static void check_interface(struct doctor *doctor, const char *name)
 	doctor_note(doctor, FINDING_INFO, "network", "%s: AF_XDP: %s; %u receive queues", name,
 		af_xdp_way(has_driver ? driver : ""), rx_queues(doctor, name));
 	snprintf(where, sizeof(where), "%s/class/net/%s/device/infiniband", doctor->sysfs, name);
-	if (access(where, F_OK) == 0)
-		check_pfc(doctor, name);
-	check_ecn(doctor, name);
-	check_trust(doctor, name);
+	doctor_check_lossless(doctor, name, access(where, F_OK) == 0);
 }
 
 void doctor_check_network(struct doctor *doctor)

@@ -304,13 +304,15 @@ static void check_pfc(struct check *check, const char *interface)
 	unsigned priority = (unsigned)check->config->network.pfc.priority;
 	const char *key = "network.pfc.enabled";
 	char masks[16];
-	uint8_t enabled;
+	struct hardware_dcb dcb;
 	int ret;
 
 	if (!check->config->network.pfc.enabled)
 		return;
-	ret = hardware_pfc(interface, &enabled);
-	if (ret == 0 && (enabled & 1u << priority)) {
+	ret = hardware_dcb(interface, &dcb);
+	if (ret == 0 && !dcb.pfc_told)
+		ret = -EOPNOTSUPP;
+	if (ret == 0 && (dcb.pfc_priorities & 1u << priority)) {
 		find(check, key, true, "%s: priority %u has flow control", interface, priority);
 		told(check);
 		return;

@@ -21,10 +21,19 @@ typedef void hardware_fn(void *arg, const struct hardware_finding *finding);
  * "/sys", or a test's own folder. Any thread; reads files and asks the kernel by netlink. */
 void hardware_check(const struct config *config, const char *sysfs, hardware_fn *fn, void *arg);
 
-/* Priorities that have priority flow control, one bit each, as the kernel tells it of a network
- * interface (IEEE 802.1Qaz, by RTM_GETDCB). -EOPNOTSUPP: the driver does not tell. */
-int hardware_pfc(const char *interface, uint8_t *ret_priorities);
-/* The answer to that question, parsed: src/server/hardware_pfc.c. -EBADMSG: malformed. */
-int hardware_pfc_parse(const void *answer, size_t bytes, uint8_t *ret_priorities);
+/* Data center bridging (IEEE 802.1Qaz), as the kernel tells it of a network interface. */
+#define HARDWARE_PRIORITIES 8u
+#define HARDWARE_DSCPS	    64u
+struct hardware_dcb {
+	bool pfc_told;		/* else the driver says nothing of flow control */
+	uint8_t pfc_priorities; /* that are lossless, one bit each */
+	uint64_t pfc_sent[HARDWARE_PRIORITIES], pfc_received[HARDWARE_PRIORITIES]; /* frames */
+	uint32_t dscp_count;
+	int8_t dscp_priority[HARDWARE_DSCPS]; /* -1: the DSCP decides nothing */
+};
+/* By RTM_GETDCB. -EOPNOTSUPP: the driver does not tell; -ENODEV. */
+int hardware_dcb(const char *interface, struct hardware_dcb *ret_dcb);
+/* The answer to that question, parsed: src/server/hardware_dcb.c. -EBADMSG: malformed. */
+int hardware_dcb_parse(const void *answer, size_t bytes, struct hardware_dcb *ret_dcb);
 
 #endif

@@ -1,4 +1,5 @@
-/* server/hardware_pfc.c: asks the kernel which priorities of an interface are lossless. */
+/* server/hardware_dcb.c: asks the kernel how an interface tells packets apart and which of them are
+ * lossless. */
 #include <errno.h>
 #include <linux/dcbnl.h>
 #include <linux/netlink.h>
@@ -20,18 +21,31 @@ struct question {
 	char interface[IFNAMSIZ];
 };
 
-/* The attribute of a kind among those in data, or an empty slice. */
-static struct slice attribute(struct slice data, unsigned type)
+/* Splits the first attribute off; false: no whole one is left. */
+static bool attribute_next(struct slice *data, unsigned *ret_type, struct slice *ret_value)
 {
 	struct rtattr attr;
 
-	while (data.len >= sizeof(attr)) {
-		memcpy(&attr, data.data, sizeof(attr));
-		if (attr.rta_len < sizeof(attr) || attr.rta_len > data.len)
-			break;
-		if ((attr.rta_type & NLA_TYPE_MASK) == type)
-			return slice_of(data.data + sizeof(attr), attr.rta_len - sizeof(attr));
-		data = slice_from(data, MIN(RTA_ALIGN((size_t)attr.rta_len), data.len));
+	if (data->len < sizeof(attr))
+		return false;
+	memcpy(&attr, data->data, sizeof(attr));
+	if (attr.rta_len < sizeof(attr) || attr.rta_len > data->len)
+		return false;
+	*ret_type = attr.rta_type & NLA_TYPE_MASK;
+	*ret_value = slice_of(data->data + sizeof(attr), attr.rta_len - sizeof(attr));
+	*data = slice_from(*data, MIN(RTA_ALIGN((size_t)attr.rta_len), data->len));
+	return true;
+}
+
+/* The first of a kind, or an empty slice. */
+static struct slice attribute(struct slice data, unsigned wanted)
+{
+	struct slice value;
+	unsigned type;
+
+	while (attribute_next(&data, &type, &value)) {
+		if (type == wanted)
+			return value;
 	}
 	return SLICE_NONE;
 }
@@ -46,11 +60,47 @@ static int answer_error(struct slice data)
 	return error.error < 0 ? error.error : -EBADMSG;
 }
 
-int hardware_pfc_parse(const void *answer, size_t bytes, uint8_t *ret_priorities)
+static void pfc_take(struct slice value, struct hardware_dcb *dcb)
+{
+	struct ieee_pfc pfc;
+
+	if (value.len < sizeof(pfc))
+		return;
+	memcpy(&pfc, value.data, sizeof(pfc));
+	dcb->pfc_told = true;
+	dcb->pfc_priorities = pfc.pfc_en;
+	for (unsigned i = 0; i < HARDWARE_PRIORITIES; i++) {
+		dcb->pfc_sent[i] = pfc.requests[i];
+		dcb->pfc_received[i] = pfc.indications[i];
+	}
+}
+
+/* Of several priorities for one DSCP the kernel takes the highest. */
+static void dscp_take(struct slice table, struct hardware_dcb *dcb)
+{
+	struct slice value;
+	struct dcb_app app;
+	unsigned type;
+
+	while (attribute_next(&table, &type, &value)) {
+		if (type != DCB_ATTR_IEEE_APP || value.len < sizeof(app))
+			continue;
+		memcpy(&app, value.data, sizeof(app));
+		if (app.selector != IEEE_8021QAZ_APP_SEL_DSCP || app.protocol >= HARDWARE_DSCPS ||
+			app.priority >= HARDWARE_PRIORITIES)
+			continue;
+		if (dcb->dscp_priority[app.protocol] < 0)
+			dcb->dscp_count++;
+		dcb->dscp_priority[app.protocol] =
+			MAX(dcb->dscp_priority[app.protocol], (int8_t)app.priority);
+	}
+}
+
+int hardware_dcb_parse(const void *answer, size_t bytes, struct hardware_dcb *ret_dcb)
 {
 	struct slice data = slice_of(answer, bytes);
+	struct hardware_dcb dcb = {.dscp_count = 0};
 	struct nlmsghdr head;
-	struct ieee_pfc pfc;
 
 	if (bytes < sizeof(head))
 		return -EBADMSG;
@@ -63,15 +113,16 @@ int hardware_pfc_parse(const void *answer, size_t bytes, uint8_t *ret_priorities
 	if (head.nlmsg_type != RTM_GETDCB || data.len < sizeof(struct dcbmsg))
 		return -EBADMSG;
 	data = attribute(slice_from(data, NLMSG_ALIGN(sizeof(struct dcbmsg))), DCB_ATTR_IEEE);
-	data = attribute(data, DCB_ATTR_IEEE_PFC);
-	if (data.len < sizeof(pfc))
+	if (!data.len)
 		return -EOPNOTSUPP;
-	memcpy(&pfc, data.data, sizeof(pfc));
-	*ret_priorities = pfc.pfc_en;
+	memset(dcb.dscp_priority, -1, sizeof(dcb.dscp_priority));
+	pfc_take(attribute(data, DCB_ATTR_IEEE_PFC), &dcb);
+	dscp_take(attribute(data, DCB_ATTR_IEEE_APP_TABLE), &dcb);
+	*ret_dcb = dcb;
 	return 0;
 }
 
-int hardware_pfc(const char *interface, uint8_t *ret_priorities)
+int hardware_dcb(const char *interface, struct hardware_dcb *ret_dcb)
 {
 	const struct timeval patience = {.tv_sec = 1};
 	struct question question = {
@@ -96,8 +147,7 @@ int hardware_pfc(const char *interface, uint8_t *ret_priorities)
 		ret = -errno;
 	} else {
 		bytes = recv(fd, answer, sizeof(answer), 0);
-		ret = bytes < 0 ? -errno
-				: hardware_pfc_parse(answer, (size_t)bytes, ret_priorities);
+		ret = bytes < 0 ? -errno : hardware_dcb_parse(answer, (size_t)bytes, ret_dcb);
 	}
 	close(fd);
 	return ret;

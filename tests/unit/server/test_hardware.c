@@ -190,7 +190,7 @@ static void test_network(void **state)
 		"the simulated device has none");
 }
 
-/* ---- The kernel's answer about flow control. ---- */
+/* ---- The kernel's answer about priorities. ---- */
 
 static char answer[512] __attribute__((aligned(8)));
 
@@ -205,63 +205,101 @@ static void attr_end(size_t at, size_t end)
 	((struct rtattr *)(void *)(answer + at))->rta_len = (unsigned short)(end - at);
 }
 
-static size_t answer_build(uint8_t enabled)
+static size_t attr_put(size_t at, uint16_t type, const void *value, size_t bytes)
 {
+	size_t end = attr_begin(at, type);
+
+	memcpy(answer + end, value, bytes);
+	attr_end(at, end + bytes);
+	return at + RTA_ALIGN(sizeof(struct rtattr) + bytes);
+}
+
+/* What a card that has priority 3 lossless for DSCP 26 would have the kernel say. */
+static size_t answer_build(bool pfc_told)
+{
+	static const struct dcb_app APPS[] = {{IEEE_8021QAZ_APP_SEL_DSCP, 3, 26},
+		{IEEE_8021QAZ_APP_SEL_ETHERTYPE, 5, 0x8915}, {IEEE_8021QAZ_APP_SEL_DSCP, 6, 46},
+		{IEEE_8021QAZ_APP_SEL_DSCP, 1, 46},  /* the higher one counts */
+		{IEEE_8021QAZ_APP_SEL_DSCP, 3, 64},  /* there is no such DSCP, */
+		{IEEE_8021QAZ_APP_SEL_DSCP, 8, 10}}; /* no such priority */
+	const struct ieee_pfc pfc = {
+		.pfc_cap = 8, .pfc_en = 0x88, .requests = {[3] = 7}, .indications = {[3] = 9}};
 	struct nlmsghdr *head = (void *)answer;
 	size_t name = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(struct dcbmsg));
-	size_t ieee, at, end;
-	struct ieee_pfc pfc = {.pfc_cap = 8, .pfc_en = enabled};
+	size_t ieee, table, at;
 
 	memset(answer, 0, sizeof(answer));
-	at = attr_begin(name, DCB_ATTR_IFNAME);
-	attr_end(name, at + 5); /* padded to 8 */
-	ieee = name + RTA_ALIGN(sizeof(struct rtattr) + 5);
+	ieee = attr_put(name, DCB_ATTR_IFNAME, "eth0", 5);
 	at = attr_begin(ieee, DCB_ATTR_IEEE);
-	end = attr_begin(at, DCB_ATTR_IEEE_PFC);
-	memcpy(answer + end, &pfc, sizeof(pfc));
-	end += sizeof(pfc);
-	attr_end(at, end);
-	attr_end(ieee, end);
+	if (pfc_told)
+		at = attr_put(at, DCB_ATTR_IEEE_PFC, &pfc, sizeof(pfc));
+	table = at;
+	at = attr_begin(table, DCB_ATTR_IEEE_APP_TABLE);
+	for (size_t i = 0; i < sizeof(APPS) / sizeof(APPS[0]); i++)
+		at = attr_put(at, DCB_ATTR_IEEE_APP, &APPS[i], sizeof(APPS[i]));
+	attr_end(table, at);
+	attr_end(ieee, at);
 	head->nlmsg_type = RTM_GETDCB;
-	head->nlmsg_len = (uint32_t)end;
-	return end;
+	head->nlmsg_len = (uint32_t)at;
+	return at;
 }
 
-static void test_pfc_answer(void **state)
+static void test_dcb_answer(void **state)
 {
-	size_t bytes = answer_build(0x88);
+	size_t bytes = answer_build(true);
 	struct nlmsghdr *head = (void *)answer;
-	struct nlmsgerr *error = NLMSG_DATA(head);
-	uint8_t enabled = 0;
+	struct hardware_dcb dcb;
 
 	(void)state;
-	assert_int_equal(hardware_pfc_parse(answer, bytes, &enabled), 0);
-	assert_int_equal(enabled, 0x88);
-	/* Cut anywhere, with the length in the head as it was or as it is now, it is refused. */
+	assert_int_equal(hardware_dcb_parse(answer, bytes, &dcb), 0);
+	assert_true(dcb.pfc_told);
+	assert_int_equal(dcb.pfc_priorities, 0x88);
+	assert_int_equal(dcb.pfc_sent[3], 7);
+	assert_int_equal(dcb.pfc_received[3], 9);
+	assert_int_equal(dcb.pfc_received[4], 0);
+	assert_int_equal(dcb.dscp_count, 2);
+	assert_int_equal(dcb.dscp_priority[26], 3);
+	assert_int_equal(dcb.dscp_priority[46], 6);
+	assert_int_equal(dcb.dscp_priority[10], -1);
+	/* Cut anywhere it is refused; with a shorter length in the head it is never read past. */
 	for (size_t cut = 0; cut < bytes; cut++)
-		assert_int_equal(hardware_pfc_parse(answer, cut, &enabled), -EBADMSG);
+		assert_int_equal(hardware_dcb_parse(answer, cut, &dcb), -EBADMSG);
 	for (size_t cut = sizeof(*head); cut < bytes; cut++) {
 		head->nlmsg_len = (uint32_t)cut;
-		assert_true(hardware_pfc_parse(answer, bytes, &enabled) < 0);
+		assert_true(hardware_dcb_parse(answer, bytes, &dcb) < 0);
 	}
-	bytes = answer_build(0);
-	head->nlmsg_type = NLMSG_ERROR;
-	error->error = -ENODEV;
-	assert_int_equal(hardware_pfc_parse(answer, bytes, &enabled), -ENODEV);
-	error->error = 0;
-	assert_int_equal(hardware_pfc_parse(answer, bytes, &enabled), -EBADMSG);
-	head->nlmsg_type = RTM_NEWLINK;
-	assert_int_equal(hardware_pfc_parse(answer, bytes, &enabled), -EBADMSG);
+	bytes = answer_build(false);
+	assert_int_equal(hardware_dcb_parse(answer, bytes, &dcb), 0);
+	assert_false(dcb.pfc_told);
+	assert_int_equal(dcb.dscp_count, 2);
 }
 
-static void test_pfc_of_an_interface(void **state)
+static void test_dcb_refusal(void **state)
 {
-	uint8_t enabled;
+	size_t bytes = answer_build(true);
+	struct nlmsghdr *head = (void *)answer;
+	struct nlmsgerr *error = NLMSG_DATA(head);
+	struct hardware_dcb dcb;
 
 	(void)state;
-	assert_int_equal(hardware_pfc("an-interface-with-a-long-name", &enabled), -EINVAL);
+	head->nlmsg_type = NLMSG_ERROR;
+	error->error = -ENODEV;
+	assert_int_equal(hardware_dcb_parse(answer, bytes, &dcb), -ENODEV);
+	error->error = 0;
+	assert_int_equal(hardware_dcb_parse(answer, bytes, &dcb), -EBADMSG);
+	head->nlmsg_type = RTM_NEWLINK;
+	assert_int_equal(hardware_dcb_parse(answer, bytes, &dcb), -EBADMSG);
+}
+
+static void test_dcb_of_an_interface(void **state)
+{
+	struct hardware_dcb dcb;
+
+	(void)state;
+	assert_int_equal(hardware_dcb("an-interface-with-a-long-name", &dcb), -EINVAL);
 	/* No driver that tells, or no such interface: never a made-up answer. */
-	assert_true(hardware_pfc("none0", &enabled) < 0);
+	assert_true(hardware_dcb("none0", &dcb) < 0);
+	assert_true(hardware_dcb("lo", &dcb) < 0);
 }
 
 int main(void)
@@ -271,8 +309,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_gpudirect, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_dpu, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_network, setup, teardown),
-		cmocka_unit_test(test_pfc_answer),
-		cmocka_unit_test(test_pfc_of_an_interface),
+		cmocka_unit_test(test_dcb_answer),
+		cmocka_unit_test(test_dcb_refusal),
+		cmocka_unit_test(test_dcb_of_an_interface),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
