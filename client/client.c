@@ -109,8 +109,9 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 		client->inline_bytes_max = 0;
 	client->inline_bytes_max =
 		MIN(client->inline_bytes_max, (uint32_t)LIMIT_CAPSULE_INLINE_BYTES_MAX);
-	client->connect_timeout_ns =
-		options->connect_timeout_ns ? options->connect_timeout_ns : 2 * NS_PER_S;
+	client->connect_timeout_ns = options->connect_timeout_ns     ? options->connect_timeout_ns
+				     : client->transport == NEB_AUTO ? CLIENT_CONNECT_NS
+								     : CLIENT_CONNECT_ALONE_NS;
 	client->request_timeout_ns =
 		options->request_timeout_ns ? options->request_timeout_ns : 30 * NS_PER_S;
 	client->retries_max = options->retries_max ? options->retries_max : 4;

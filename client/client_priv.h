@@ -40,6 +40,8 @@
 #define CLIENT_BUSY_NS_MIN	 (50 * NS_PER_MS) /* after a 503, the first time */
 #define CLIENT_POOL_CLIENTS_MAX	 1024u
 #define CLIENT_GRACE_NS		 (1 * NS_PER_S) /* past a deadline that the server knows, too */
+#define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
+#define CLIENT_CONNECT_ALONE_NS	 (10 * NS_PER_S) /* where there is no other way to go */
 #define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
 #define CLIENT_WC_BATCH		 16u
 #define CLIENT_TEXT_BYTES	 512u
@@ -365,6 +367,8 @@ void client_progress(struct neb_client *client);
 struct client_session *client_session_want(struct neb_client *client);
 void client_session_lose(struct client_session *session, int error, const char *why)
 	__attribute__((cold));
+/* Why a connection ended by itself, in words. */
+const char *client_gone(const struct neb_client *client) __attribute__((cold));
 void client_sessions_bury(struct neb_client *client);
 /* Connection events, and set-ups that take too long. */
 void client_cm_progress(struct neb_client *client, uint64_t now_ns);

@@ -298,6 +298,14 @@ void client_session_setup(struct client_session *session, const void *capsule, u
 
 /* ---- Ending. ---- */
 
+const char *client_gone(const struct neb_client *client)
+{
+	struct rp_device_attr device;
+
+	rp_device_attr(client->device, &device);
+	return device.port_lost ? "the port of our RDMA device is down" : "the server is gone";
+}
+
 void client_session_lose(struct client_session *session, int error, const char *why)
 {
 	struct neb_client *client = session->client;
@@ -355,7 +363,7 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 		else if (event.type == RP_CM_UNREACHABLE)
 			client_session_lose(session, -ECONNREFUSED, "nobody listens there");
 		else if (event.type != RP_CM_ESTABLISHED)
-			client_session_lose(session, -ECONNRESET, "the server is gone");
+			client_session_lose(session, -ECONNRESET, client_gone(client));
 	}
 	LIST_FOR_EACH_SAFE (link, &client->sessions) {
 		struct client_session *session = CONTAINER_OF(link, struct client_session, link);

@@ -332,7 +332,7 @@ static void on_recv(struct client_recv *recv, const struct rp_wc *wc)
 		return;
 	if (wc->status != RP_WC_SUCCESS) {
 		client_session_lose(session, -ECONNRESET,
-			wc->status == RP_WC_WR_FLUSH_ERR ? "the server is gone"
+			wc->status == RP_WC_WR_FLUSH_ERR ? client_gone(session->client)
 							 : rp_status_str(wc->status));
 		return;
 	}

@@ -154,6 +154,7 @@ struct rp_device_attr {
 	uint32_t max_qp_wr, max_sge, max_cqe, max_mr, max_inline_data, active_mtu;
 	uint32_t qp_types; /* 1 << enum rp_qp_type */
 	bool atomics, srq;
+	bool port_lost; /* now: it went down, and did not come back before connections ended */
 };
 
 /* ---- Device. ---- */
@@ -260,7 +261,7 @@ enum rp_cm_type {
 	RP_CM_ESTABLISHED,
 	RP_CM_REJECTED,
 	RP_CM_UNREACHABLE,
-	RP_CM_DISCONNECTED, /* the peer closed, died or its process ended */
+	RP_CM_DISCONNECTED, /* the peer closed, died or its process ended; or our port is lost */
 	RP_CM_DEVICE_FATAL,
 	RP_CM_GROUP_JOINED,
 	RP_CM_GROUP_FAILED,

@@ -316,6 +316,7 @@ static void verbs_device_attr(const struct rp_device *base, struct rp_device_att
 		.qp_types = 1u << RP_QP_RC,
 		.atomics = attr->atomic_cap != IBV_ATOMIC_NONE,
 		.srq = attr->max_srq > 0,
+		.port_lost = atomic_load(&device->port_lost),
 	};
 	/* iWARP knows nothing else. */
 	if (!verbs_is_iwarp(device))

@@ -166,7 +166,7 @@ static bool is_trying(const struct verbs_qp *qp)
 
 static void timer_update(struct verbs_device *device)
 {
-	uint64_t first_ns = DEADLINE_NONE;
+	uint64_t first_ns = device->port_deadline_ns;
 	struct itimerspec when = {0};
 
 	LIST_FOR_EACH (link, &device->qps) {
@@ -749,9 +749,20 @@ static void async_handle(struct verbs_device *device, const struct ibv_async_eve
 		}
 		break;
 	case IBV_EVENT_PORT_ERR:
-		/* It may come back before the peers' retries end; those decide. */
 		log_warn(
 			"rdma", "%s port %d is down", device_name(device), event->element.port_num);
+		if (event->element.port_num == device->port_num &&
+			device->port_deadline_ns == DEADLINE_NONE)
+			device->port_deadline_ns = clock_now_ns() + VERBS_PORT_DOWN_NS;
+		timer_update(device);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+		log_info("rdma", "%s port %d is up", device_name(device), event->element.port_num);
+		if (event->element.port_num != device->port_num)
+			break;
+		device->port_deadline_ns = DEADLINE_NONE;
+		atomic_store(&device->port_lost, false);
+		timer_update(device);
 		break;
 	default:
 		log_info("rdma", "%s: %s", device_name(device),
@@ -778,12 +789,29 @@ void verbs_async_read(struct verbs_device *device)
 
 /* ---- Polling. ---- */
 
+/* Who only waits for the peer's writes would never learn of it. */
+static void port_lose(struct verbs_device *device)
+{
+	log_warn("rdma", "%s port %u stays down: its connections end", device_name(device),
+		device->port_num);
+	device->port_deadline_ns = DEADLINE_NONE;
+	atomic_store(&device->port_lost, true);
+	LIST_FOR_EACH (link, &device->qps) {
+		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
+
+		if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
+			conn_down(qp, RP_CM_DISCONNECTED);
+	}
+}
+
 static void timer_fired(struct verbs_device *device)
 {
 	uint64_t now_ns = clock_now_ns(), count;
 
 	if (read(device->timer_fd, &count, sizeof(count)) < 0)
 		return;
+	if (now_ns >= device->port_deadline_ns)
+		port_lose(device);
 	LIST_FOR_EACH (link, &device->qps) {
 		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
 
@@ -911,6 +939,7 @@ int verbs_cm_init(struct verbs_device *device)
 	CHECK(pthread_mutex_init(&device->lock, NULL) == 0);
 	list_init(&device->qps);
 	list_init(&device->told);
+	device->port_deadline_ns = DEADLINE_NONE;
 	device->channel = rdma_create_event_channel();
 	if (!device->channel) {
 		err = -errno;

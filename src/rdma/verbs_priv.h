@@ -21,6 +21,9 @@
 #define VERBS_BATCH	    32u
 #define VERBS_MIN_RNR_TIMER 12 /* IBTA 9.7.5.2.8: 0.64 ms between tries */
 #define VERBS_HOPS_MAX	    64
+/* How long connections outlive their port: as long as a peer's retries last, as they are set unless
+ * told otherwise. */
+#define VERBS_PORT_DOWN_NS (3 * NS_PER_S)
 /* Outstanding one-sided reads and atomics that one queue pair asks of its peer. */
 #define VERBS_READS_MAX 16u
 
@@ -60,13 +63,15 @@ struct verbs_device {
 	bool dc;		/* dynamically connected transport */
 	int raw_err;		/* 0: raw packet queue pairs can be had, or why not */
 	atomic_uint open_objects;
+	atomic_bool port_lost; /* down for so long that its connections ended */
 	/* The connection manager's part: all below under the lock. */
 	pthread_mutex_t lock;
 	struct rdma_event_channel *channel;
 	int epoll_fd; /* rp_cm_fd(): the four below */
 	int timer_fd;
-	int event_fd;	  /* readable while told is not empty */
-	struct list qps;  /* struct verbs_qp.link */
+	int event_fd;		   /* readable while told is not empty */
+	uint64_t port_deadline_ns; /* it went down: connections end then; or DEADLINE_NONE */
+	struct list qps;	   /* struct verbs_qp.link */
 	struct list told; /* struct verbs_qp.told_link: an event waits for the application */
 };
 
