@@ -198,8 +198,8 @@ static const struct {
 		"ethtool -G %s rx 4096   # more receive descriptors; and priority flow control, "
 		"here and on the switch"},
 	[KIND_ECN] = {FINDING_INFO, "packets were marked as congested, or senders told so",
-		"the path is congested, and its ends slow down as they should; since the driver was "
-		"loaded: look whether it grows",
+		"the path is congested, and its ends slow down as they should; since the driver "
+		"was loaded: look whether it grows",
 		"rdma statistic show link; ethtool -S %s   # which end is told; then move load, or "
 		"raise the switch's marking threshold"},
 	[KIND_PFC] = {FINDING_INFO, "pause frames of single priorities",
@@ -246,7 +246,7 @@ static void tell_kind(struct doctor *doctor, const char *interface, enum kind ki
 	if (!found)
 		return;
 	finding = doctor_note(doctor, KINDS[kind].state, "network", "%s: %s: %s%s", interface,
-		KINDS[kind].what, text, found > 1 && len + 64 >= sizeof(text) ? ", …" : "");
+		KINDS[kind].what, text, len + 64 >= sizeof(text) ? ", …" : "");
 	doctor_why(finding, "%s", KINDS[kind].why);
 	doctor_fix(finding, false, KINDS[kind].fix, interface);
 }
