@@ -68,15 +68,13 @@ static int check_unchanged(const struct store_meta *current, void *arg)
 	return 0;
 }
 
-static void outcome(struct walk *walk, struct counter *counter,
-	const struct store_lifecycle_done *done, int ret)
+static void told(struct walk *walk, struct counter *counter, const struct store_outcome *outcome)
 {
-	if (!ret) {
+	if (!outcome->ret)
 		counter_add(counter, 1);
-		walk->job->opts.ops->tell(walk->rules, done);
-	} else if (ret != -ECANCELED && ret != -ENOENT) {
+	else if (outcome->ret != -ECANCELED && outcome->ret != -ENOENT)
 		counter_add(&failures, 1);
-	}
+	walk->job->opts.ops->tell_end(walk->rules, outcome);
 }
 
 static void version_end(
@@ -84,38 +82,43 @@ static void version_end(
 {
 	struct unchanged unchanged = {
 		.job = walk->job, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
-	struct store_deletion deletion = {
-		.key = version->key, .check = check_unchanged, .arg = &unchanged};
-	struct store_lifecycle_done done = {
+	const struct store_lifecycle_deed deed = {
 		.verdict = expire ? STORE_LIFECYCLE_EXPIRE : STORE_LIFECYCLE_DELETE_VERSION,
 		.key = version->key,
 		.meta = version->meta};
-	int ret;
+	struct store_deletion deletion = {.key = version->key,
+		.check = check_unchanged,
+		.arg = &unchanged,
+		.message = walk->job->opts.ops->tell_begin(walk->rules, &deed)};
+	struct store_outcome outcome;
 
 	if (!expire)
 		deletion.version_id = slice_str(version->meta->version_id);
-	ret = store_delete_each(walk->job->opts.store, walk->bucket, &deletion, 1);
-	done.delete_marker = expire && deletion.delete_marker;
-	done.version_id =
-		slice_str(done.delete_marker ? deletion.version_id_out : version->meta->version_id);
-	outcome(walk, expire ? &expired : &deleted, &done, ret ? ret : deletion.result);
+	outcome.ret = store_delete_each(walk->job->opts.store, walk->bucket, &deletion, 1);
+	if (!outcome.ret)
+		outcome.ret = deletion.result;
+	outcome.delete_marker = expire && deletion.delete_marker;
+	outcome.version_id = slice_str(deletion.version_id_out);
+	told(walk, expire ? &expired : &deleted, &outcome);
 }
 
 static void version_reclass(
 	struct walk *walk, const struct store_lifecycle_version *version, struct store_flags flags)
 {
 	struct unchanged unchanged = {.job = walk->job, .mtime_ns = version->meta->mtime_ns};
+	const struct store_condition condition = {.check = check_unchanged, .arg = &unchanged};
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id)};
-	const struct store_lifecycle_done done = {.verdict = STORE_LIFECYCLE_RECLASS,
+	const struct store_lifecycle_deed deed = {.verdict = STORE_LIFECYCLE_RECLASS,
 		.key = version->key,
 		.meta = version->meta,
-		.version_id = name.version_id,
 		.flags = flags};
+	struct store_message *message = walk->job->opts.ops->tell_begin(walk->rules, &deed);
+	struct store_outcome outcome = {.delete_marker = false};
 
-	outcome(walk, &reclassed, &done,
-		store_set_flags(walk->job->opts.store, &name, flags, check_unchanged, &unchanged));
+	outcome.ret = store_set_flags(walk->job->opts.store, &name, flags, condition, message);
+	told(walk, &reclassed, &outcome);
 }
 
 static void version_act(struct walk *walk, struct store_lifecycle_version *version)

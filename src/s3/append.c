@@ -8,6 +8,7 @@
 
 #include <errno.h>
 
+#include "s3/notification.h"
 #include "s3/sse.h"
 
 struct append {
@@ -202,8 +203,7 @@ static const struct s3_error *store(struct s3_call *call, struct append *append,
 		store_put_abort(put);
 		return error;
 	}
-	ret = store_put_commit(put, meta,
-		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	ret = s3_event_commit(call, S3_EVENT_PUT, put, meta, &condition);
 	if (ret)
 		return condition.refused || ret == -ENOENT ? s3_write_failed(call, &condition, ret)
 							   : failed(call, append, ret);

@@ -229,16 +229,27 @@ bool s3_notification_wants(
 static void send_test(struct s3_call *call, const struct s3_notification_rule *rule)
 {
 	char time[DATE_ISO_LEN + 1] = "";
+	struct s3_notice *notice;
+	struct s3_topic_way way;
 	json_t *json;
 	char *text;
+	int ret;
+
+	if (s3_topic_way(call->s3, rule->target, rule->arn, &way))
+		return;
 
 	date_iso_format((int64_t)(clock_real_ns() / NS_PER_MS), time);
 	json = json_pack("{s:s, s:s, s:s, s:s%, s:s, s:s}", "Service", "Amazon S3", "Event",
 		"s3:TestEvent", "Time", time, "Bucket", call->bucket.data, call->bucket.len,
 		"RequestId", call->request->request_id, "HostId", call->s3->host_id);
 	text = json ? json_dumps(json, JSON_COMPACT) : NULL;
-	if (text)
-		s3_topic_send(call->s3, rule->target, rule->arn, slice_str(text));
+	ret = text ? s3_notify_reserve(call->s3->notify, &way.endpoint, strlen(text), &notice)
+		   : -ENOMEM;
+	if (!ret)
+		s3_notify_queue(notice, slice_str(text), 0, false);
+	else
+		s3_notify_refused(call->s3->notify, &way.endpoint, ret);
+	s3_topic_way_put(&way);
 	free(text);
 	json_decref(json);
 }

@@ -17,6 +17,7 @@ struct s3_lifecycle {
 	struct s3_settings *settings;
 	const struct s3_lifecycle_rules *rules;
 	struct s3_lifecycle_now now;
+	struct s3_telling telling; /* of what is being done */
 };
 
 int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
@@ -101,20 +102,26 @@ enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifec
 	return STORE_LIFECYCLE_KEEP;
 }
 
-void s3_lifecycle_tell(
-	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_done *done)
+struct store_message *s3_lifecycle_tell_begin(
+	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed)
 {
-	const struct store_meta classed = {.checksum_flags = done->flags.flags};
-	const bool deleted = done->verdict != STORE_LIFECYCLE_RECLASS;
-	const struct s3_event event = {.id = !deleted		   ? S3_EVENT_TRANSITION
-					     : done->delete_marker ? S3_EVENT_EXPIRATION_MARKER
-								   : S3_EVENT_EXPIRATION,
-		.key = done->key,
-		.version_id = done->version_id,
-		.meta = done->meta->delete_marker || done->delete_marker ? NULL : done->meta,
-		.class = deleted ? SLICE_NONE : s3_meta_storage_class(&classed)};
+	const struct store_meta classed = {.checksum_flags = deed->flags.flags};
+	const bool deletion = deed->verdict != STORE_LIFECYCLE_RECLASS;
+	const struct s3_event event = {.id = deletion ? S3_EVENT_EXPIRATION : S3_EVENT_TRANSITION,
+		.key = deed->key,
+		.version_id = slice_str(deed->meta->version_id),
+		.meta = deed->meta->delete_marker ? NULL : deed->meta,
+		.class = deletion ? SLICE_NONE : s3_meta_storage_class(&classed)};
+	const struct s3_event marker = {.id = S3_EVENT_EXPIRATION_MARKER, .key = deed->key};
 
-	s3_event_of_server(lifecycle->s3, lifecycle->settings, &event);
+	s3_event_begin_of_server(lifecycle->s3, lifecycle->settings, &event,
+		deed->verdict == STORE_LIFECYCLE_EXPIRE ? &marker : NULL, &lifecycle->telling);
+	return s3_telling_message(&lifecycle->telling);
+}
+
+void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome)
+{
+	s3_event_end(&lifecycle->telling, outcome);
 }
 
 /* ---- Uploads. ---- */

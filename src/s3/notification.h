@@ -10,22 +10,6 @@
 
 #define S3_NOTIFICATION_RULES_MAX 100u
 
-enum s3_event_id {
-	S3_EVENT_PUT,
-	S3_EVENT_POST,
-	S3_EVENT_COPY,
-	S3_EVENT_COMPLETE,
-	S3_EVENT_DELETE,
-	S3_EVENT_MARKER,
-	S3_EVENT_TAGGING_PUT,
-	S3_EVENT_TAGGING_DELETE,
-	S3_EVENT_ACL_PUT,
-	S3_EVENT_EXPIRATION,
-	S3_EVENT_EXPIRATION_MARKER,
-	S3_EVENT_TRANSITION,
-	S3_EVENT_COUNT
-};
-
 struct s3_notification_rule {
 	struct slice id, arn, target; /* target: the last part of the ARN */
 	uint32_t events;	      /* bits of s3_event_id */
@@ -54,15 +38,40 @@ struct s3_event {
 	const struct store_meta *meta; /* size and ETag; NULL: not told */
 	struct slice class;	       /* a transition's: where to */
 };
-/* After the commit. Costs a bucket that wants no events one look. */
-void s3_event(struct s3_call *call, const struct s3_event *event);
-/* Of what the server does by itself. */
-void s3_event_of_server(
-	struct s3 *s3, const struct s3_settings *settings, const struct s3_event *event);
-/* Of the call's own key, as a write left it. */
-void s3_event_written(struct s3_call *call, enum s3_event_id id, const struct store_meta *meta);
-/* Of the call's own key in the version that the query names. */
-void s3_event_edited(struct s3_call *call, enum s3_event_id id);
-void s3_event_deleted(struct s3_call *call, const struct store_deletion *deletion);
+struct s3_notice;
+/* An event with the commit that it tells of: begun before, ended after. At most one rule of a
+ * bucket wants it, so it goes to one target. */
+struct s3_telling {
+	struct store_message message; /* for the commit */
+	struct s3_telling_part {
+		struct s3_notice *notice; /* NULL: nobody is told */
+		struct slice text;	  /* allocated */
+		bool kept;
+	} parts[2]; /* the event; the one in its place when a delete marker came */
+};
+/* What the commit takes along; NULL: nothing. */
+static inline struct store_message *s3_telling_message(struct s3_telling *telling)
+{
+	return telling->parts[0].notice || telling->parts[1].notice ? &telling->message : NULL;
+}
+/* An event without a version id has that of the outcome. Costs a bucket that wants no events one
+ * look. marker may be NULL. */
+void s3_event_begin(struct s3_call *call, const struct s3_event *event,
+	const struct s3_event *marker, struct s3_telling *telling);
+/* The same of what the server does by itself. */
+void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
+	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling);
+void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome);
+/* The event of a deletion, which takes its message along. */
+void s3_event_delete_begin(
+	struct s3_call *call, struct store_deletion *deletion, struct s3_telling *telling);
+void s3_event_delete_end(
+	const struct store_deletion *deletion, struct s3_telling *telling, int ret);
+/* store_put_commit of the call's own key, with the event that tells of it. */
+int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
+	struct store_meta *meta, struct s3_write_condition *condition);
+/* What an earlier start left of an event: to its target. -ENOBUFS, -EBUSY: not now; else as
+ * s3_notify_reserve, and -EUCLEAN: no such text. */
+int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, struct slice text);
 
 #endif

@@ -23,10 +23,18 @@ DEFINE_COUNTER(failed_tries, "nebulaio_notification_failed_tries_total", NULL,
 	"Times that a target did not take an event.");
 DEFINE_COUNTER(dropped, "nebulaio_notification_dropped_total", NULL,
 	"Events that were given up: the queue full, the target silent or gone.");
+DEFINE_COUNTER(waiting, "nebulaio_notification_waiting", NULL, "Events in the queues.");
+DEFINE_COUNTER(waiting_bytes, "nebulaio_notification_waiting_bytes", NULL,
+	"Bytes of the events in the queues.");
 
-struct event {
-	struct event *next;
+/* reserved → queued → sent or given up → done, when it is kept (until the store heard of it) */
+struct s3_notice {
+	struct list link; /* of its target's, or of those done */
+	struct target *target;
+	uint64_t number;
 	uint64_t queued_ns;
+	bool kept;
+	size_t bytes; /* reserved */
 	size_t len;
 	char text[];
 };
@@ -37,20 +45,24 @@ struct target {
 	bool is_log;
 	pthread_t thread;
 	pthread_cond_t changed;
-	struct event *first, **end;
-	uint32_t count;
-	bool dropping; /* told once, until something is sent again */
+	struct list queue; /* of struct s3_notice */
+	uint32_t count;	   /* with those that are reserved */
+	bool busy;	   /* with the first */
+	bool dropping;	   /* told once, until something is sent again */
 	/* Of a topic: its thread ends when there was nothing to do for a while. */
 	bool topic, any_certificate;
 	bool used, ended;
 };
 struct s3_notify {
 	pthread_mutex_t lock;
-	bool closing;
+	bool closing, stopped;
 	uint64_t close_ns; /* when the last moment is over */
 	uint32_t queue_events;
+	uint64_t queue_bytes, bytes; /* of all */
 	uint64_t retry_ns;
-	_Atomic uint64_t sequence;
+	struct list done;
+	void (*watch)(void *arg);
+	void *watch_arg;
 	uint32_t started;
 	uint32_t count;
 	struct target targets[S3_TARGETS_MAX];
@@ -90,7 +102,7 @@ static int add(struct s3_notify *notify, struct slice name, struct slice url, bo
 	slice_copy_str(name, target->name, sizeof(target->name));
 	target->is_log = is_log;
 	target->notify = notify;
-	target->end = &target->first;
+	list_init(&target->queue);
 	notify->count++;
 	return 0;
 }
@@ -124,7 +136,7 @@ static int add_all(struct s3_notify *notify, const struct s3_notify_opts *opts)
 
 /* ---- One try. ---- */
 
-static int append_line(const struct target *target, const struct event *event)
+static int append_line(const struct target *target, const struct s3_notice *event)
 {
 	int fd = open(target->url, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
 	off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
@@ -227,7 +239,7 @@ static void restrict_topic(const struct target *target, CURL *curl)
 		curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_public);
 }
 
-static bool post(const struct target *target, const struct event *event, CURL *curl)
+static bool post(const struct target *target, const struct s3_notice *event, CURL *curl)
 {
 	const char *text = event->text;
 	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
@@ -267,7 +279,7 @@ static bool rest_until(struct target *target, uint64_t until_ns)
 	return !target->notify->closing;
 }
 
-static bool deliver(struct target *target, const struct event *event, CURL *curl)
+static bool deliver(struct target *target, const struct s3_notice *event, CURL *curl)
 {
 	struct s3_notify *notify = target->notify;
 	uint64_t pause_ns = PAUSE_NS_MIN;
@@ -296,34 +308,79 @@ static void drop(struct target *target, const char *why)
 	target->dropping = true;
 }
 
+static struct s3_notice *first_of(struct target *target)
+{
+	return list_empty(&target->queue)
+		       ? NULL
+		       : CONTAINER_OF(target->queue.next, struct s3_notice, link);
+}
+
 /* The oldest, once there is one; NULL: the server ends, or a topic has had none for long. Holds the
  * lock. */
-static struct event *next(struct target *target)
+static struct s3_notice *next(struct target *target)
 {
 	const struct s3_notify *notify = target->notify;
-
 	const uint64_t until_ns = clock_now_ns() + IDLE_NS;
 	const struct timespec until = {
 		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
 
-	while (!target->first && !notify->closing && !target->topic)
-		pthread_cond_wait(&target->changed, &target->notify->lock);
-	while (!target->first && !notify->closing && clock_now_ns() < until_ns)
-		pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
+	/* A place that is reserved keeps a topic. */
+	while (list_empty(&target->queue) && !notify->closing) {
+		if (!target->topic || target->count)
+			pthread_cond_wait(&target->changed, &target->notify->lock);
+		else if (clock_now_ns() < until_ns)
+			pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
+		else
+			break;
+	}
 	if (notify->closing && clock_now_ns() >= notify->close_ns)
 		return NULL;
-	return target->first;
+	return first_of(target);
 }
 
-static void forget(struct target *target)
+/* Leaves the place in the queue. Holds the lock. */
+static void leave(struct s3_notice *notice)
 {
-	struct event *event = target->first;
+	struct s3_notify *notify = notice->target->notify;
 
-	target->first = event->next;
-	if (!target->first)
-		target->end = &target->first;
-	target->count--;
-	free(event);
+	notice->target->count--;
+	notify->bytes -= notice->bytes;
+	counter_sub(&waiting, 1);
+	counter_sub(&waiting_bytes, notice->bytes);
+	if (notify->watch)
+		notify->watch(notify->watch_arg);
+}
+
+/* The first was sent or given up. Holds the lock. */
+static void forget(struct s3_notice *notice)
+{
+	struct s3_notify *notify = notice->target->notify;
+
+	list_remove(&notice->link);
+	leave(notice);
+	if (notice->kept)
+		list_push_back(&notify->done, &notice->link);
+	else
+		free(notice);
+}
+
+/* The server ends: what is kept waits for the next start. Holds the lock. */
+static void abandon(struct target *target)
+{
+	struct s3_notice *notice;
+	uint32_t kept = 0;
+
+	while ((notice = first_of(target))) {
+		if (notice->kept)
+			kept++;
+		else
+			drop(target, "the server ends");
+		notice->kept = false;
+		forget(notice);
+	}
+	if (kept)
+		log_info("s3", "%u events for the notification target %s wait for the next start",
+			kept, target->name);
 }
 
 static void *target_main(void *arg)
@@ -331,26 +388,27 @@ static void *target_main(void *arg)
 	struct target *target = arg;
 	pthread_mutex_t *lock = &target->notify->lock;
 	CURL *curl = curl_easy_init();
-	struct event *event;
+	struct s3_notice *notice;
 	bool taken;
 
 	pthread_mutex_lock(lock);
-	while ((event = next(target))) {
+	while ((notice = next(target))) {
+		target->busy = true;
 		pthread_mutex_unlock(lock);
-		taken = (curl || target->is_log) && deliver(target, event, curl);
+		taken = (curl || target->is_log) && deliver(target, notice, curl);
 		pthread_mutex_lock(lock);
+		target->busy = false;
+		if (!taken && target->notify->closing)
+			break;
 		if (taken) {
 			counter_add(&sent, 1);
 			target->dropping = false;
 		} else {
 			drop(target, "it does not take them");
 		}
-		forget(target);
+		forget(notice);
 	}
-	while (target->first) {
-		drop(target, "the server ends");
-		forget(target);
-	}
+	abandon(target);
 	target->ended = true;
 	pthread_mutex_unlock(lock);
 	curl_easy_cleanup(curl);
@@ -393,6 +451,8 @@ int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_not
 		return -ENOMEM;
 	pthread_mutex_init(&notify->lock, NULL);
 	notify->queue_events = opts->queue_events ? opts->queue_events : S3_NOTIFY_EVENTS_DEFAULT;
+	notify->queue_bytes = opts->queue_bytes ? opts->queue_bytes : S3_NOTIFY_BYTES_DEFAULT;
+	list_init(&notify->done);
 	notify->retry_ns = (opts->retry_s ? opts->retry_s : S3_NOTIFY_RETRY_S_DEFAULT) * NS_PER_S;
 	notify->takes = opts->topics;
 	ret = add_all(notify, opts);
@@ -410,9 +470,9 @@ int s3_notify_open(const struct s3_notify_opts *opts, struct s3_notify **ret_not
 	return 0;
 }
 
-void s3_notify_close(struct s3_notify *notify)
+void s3_notify_stop(struct s3_notify *notify)
 {
-	if (!notify)
+	if (notify->stopped)
 		return;
 	pthread_mutex_lock(&notify->lock);
 	notify->closing = true;
@@ -429,6 +489,18 @@ void s3_notify_close(struct s3_notify *notify)
 		pthread_join(notify->targets[i].thread, NULL);
 		pthread_cond_destroy(&notify->targets[i].changed);
 	}
+	notify->stopped = true;
+}
+
+void s3_notify_close(struct s3_notify *notify)
+{
+	struct list *link;
+
+	if (!notify)
+		return;
+	s3_notify_stop(notify);
+	while ((link = list_pop(&notify->done)))
+		free(CONTAINER_OF(link, struct s3_notice, link));
 	pthread_mutex_destroy(&notify->lock);
 	free(notify);
 }
@@ -436,53 +508,6 @@ void s3_notify_close(struct s3_notify *notify)
 bool s3_notify_has(const struct s3_notify *notify, struct slice target)
 {
 	return find(notify, target) != NULL;
-}
-
-/* NULL: no memory; counted. */
-static struct event *event_make(struct slice text, bool is_line)
-{
-	struct event *event = malloc(sizeof(*event) + text.len + 1);
-
-	if (!event) {
-		counter_add(&dropped, 1);
-		return NULL;
-	}
-	*event = (struct event){.queued_ns = clock_now_ns(), .len = text.len};
-	memcpy(event->text, text.data, text.len);
-	if (is_line)
-		event->text[event->len++] = '\n';
-	return event;
-}
-
-/* Holds the lock. False: the queue is full. */
-static bool enqueue(struct target *target, struct event *event)
-{
-	if (target->count < target->notify->queue_events) {
-		*target->end = event;
-		target->end = &event->next;
-		target->count++;
-		pthread_cond_signal(&target->changed);
-		return true;
-	}
-	drop(target, "its queue is full");
-	return false;
-}
-
-void s3_notify_send(struct s3_notify *notify, struct slice name, struct slice text)
-{
-	struct target *target = find(notify, name);
-	struct event *event = target ? event_make(text, target->is_log) : NULL;
-	bool queued;
-
-	if (!target)
-		counter_add(&dropped, 1);
-	if (!event)
-		return;
-	pthread_mutex_lock(&notify->lock);
-	queued = enqueue(target, event);
-	pthread_mutex_unlock(&notify->lock);
-	if (!queued)
-		free(event);
 }
 
 bool s3_notify_takes_topics(const struct s3_notify *notify)
@@ -517,7 +542,7 @@ static struct target *topic_lease(
 	}
 	*vacant = (struct target){
 		.notify = notify, .topic = true, .any_certificate = endpoint->any_certificate};
-	vacant->end = &vacant->first;
+	list_init(&vacant->queue);
 	if (slice_copy_str(endpoint->name, vacant->name, sizeof(vacant->name)) ||
 		slice_copy_str(endpoint->url, vacant->url, sizeof(vacant->url)) || start(vacant))
 		return NULL;
@@ -525,37 +550,137 @@ static struct target *topic_lease(
 	return vacant;
 }
 
-void s3_notify_send_to(
-	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint, struct slice text)
+/* Takes the place. Holds the lock. */
+static int take_place(struct target *target, struct s3_notice *notice)
 {
-	struct event *event = event_make(text, false);
-	struct target *topic;
-	bool queued = false;
+	struct s3_notify *notify = target->notify;
 
-	if (!event)
-		return;
+	if (notify->closing || target->count >= notify->queue_events ||
+		notify->queue_bytes - MIN(notify->bytes, notify->queue_bytes) < notice->bytes)
+		return -ENOBUFS;
+	target->count++;
+	notify->bytes += notice->bytes;
+	counter_add(&waiting, 1);
+	counter_add(&waiting_bytes, notice->bytes);
+	notice->target = target;
+	return 0;
+}
+
+int s3_notify_reserve(struct s3_notify *notify, const struct s3_notify_endpoint *endpoint,
+	size_t bytes, struct s3_notice **ret_notice)
+{
+	struct target *target = endpoint->url.data ? NULL : find(notify, endpoint->name);
+	struct s3_notice *notice;
+	int ret;
+
+	if (endpoint->url.data ? !notify->takes : !target)
+		return -ENOENT;
+	notice = malloc(sizeof(*notice) + bytes + 1);
+	if (!notice)
+		return -ENOMEM;
+	*notice = (struct s3_notice){.bytes = bytes};
 	pthread_mutex_lock(&notify->lock);
-	topic = notify->takes ? topic_lease(notify, endpoint) : NULL;
-	if (topic)
-		queued = enqueue(topic, event);
+	if (endpoint->url.data)
+		target = topic_lease(notify, endpoint);
+	ret = target ? take_place(target, notice) : -EBUSY;
+	pthread_mutex_unlock(&notify->lock);
+	if (ret)
+		free(notice);
+	else
+		*ret_notice = notice;
+	return ret;
+}
+
+void s3_notify_queue(struct s3_notice *notice, struct slice text, uint64_t number, bool kept)
+{
+	struct target *target = notice->target;
+	struct s3_notify *notify = target->notify;
+	struct list *at;
+
+	CHECK(text.len <= notice->bytes);
+	memcpy(notice->text, text.data, text.len);
+	notice->len = text.len;
+	if (target->is_log)
+		notice->text[notice->len++] = '\n';
+	notice->number = number;
+	notice->kept = kept;
+	notice->queued_ns = clock_now_ns();
+	pthread_mutex_lock(&notify->lock);
+	/* Commits of other cores may have been faster to come here; one that is on its way stays
+	 * the first. */
+	at = &target->queue;
+	while (number && at->prev != &target->queue &&
+		!(target->busy && at->prev == target->queue.next) &&
+		CONTAINER_OF(at->prev, struct s3_notice, link)->number > number)
+		at = at->prev;
+	list_push_back(at, &notice->link);
+	if (target->ended)
+		abandon(target);
+	else
+		pthread_cond_signal(&target->changed);
+	pthread_mutex_unlock(&notify->lock);
+}
+
+void s3_notify_cancel(struct s3_notice *notice)
+{
+	struct s3_notify *notify;
+
+	if (!notice)
+		return;
+	notify = notice->target->notify;
+	pthread_mutex_lock(&notify->lock);
+	leave(notice);
+	/* A topic may have waited for it. */
+	if (!notice->target->ended)
+		pthread_cond_signal(&notice->target->changed);
+	pthread_mutex_unlock(&notify->lock);
+	free(notice);
+}
+
+void s3_notify_refused(
+	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint, int error)
+{
+	struct target *target = NULL;
+
+	pthread_mutex_lock(&notify->lock);
+	if (error == -ENOBUFS)
+		target = endpoint->url.data ? topic_lease(notify, endpoint)
+					    : find(notify, endpoint->name);
+	if (target)
+		drop(target, target->count < notify->queue_events ? "the queues are full"
+								  : "its queue is full");
 	else
 		counter_add(&dropped, 1);
 	pthread_mutex_unlock(&notify->lock);
-	if (!topic)
-		log_warn("s3", "an event for the topic %.*s is dropped: %s",
+	if (!target)
+		log_warn("s3", "an event for the notification target %.*s is dropped: %s",
 			SLICE_FMT(endpoint->name),
-			notify->takes ? "too many topics have events at once"
-				      : "notification.topics is none");
-	if (!queued)
-		free(event);
+			error == -EBUSY ? "too many topics have events at once"
+			: error == -ENOENT
+				? "there is no such target, or notification.topics is none"
+				: strerror(-error));
 }
 
-uint64_t s3_notify_sequence(struct s3_notify *notify)
+uint32_t s3_notify_take_done(struct s3_notify *notify, uint64_t *numbers, uint32_t max)
 {
-	uint64_t last = atomic_load(&notify->sequence), now;
+	uint32_t count = 0;
+	struct list *link;
 
-	do {
-		now = MAX(clock_real_ns(), last + 1);
-	} while (!atomic_compare_exchange_weak(&notify->sequence, &last, now));
-	return now;
+	pthread_mutex_lock(&notify->lock);
+	while (count < max && (link = list_pop(&notify->done))) {
+		struct s3_notice *notice = CONTAINER_OF(link, struct s3_notice, link);
+
+		numbers[count++] = notice->number;
+		free(notice);
+	}
+	pthread_mutex_unlock(&notify->lock);
+	return count;
+}
+
+void s3_notify_watch(struct s3_notify *notify, void (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&notify->lock);
+	notify->watch = fn;
+	notify->watch_arg = arg;
+	pthread_mutex_unlock(&notify->lock);
 }

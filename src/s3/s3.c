@@ -56,6 +56,7 @@ static int open_notify(const struct s3_opts *opts, struct s3 *s3)
 	const struct s3_notify_opts notify = {.targets = opts->notify_targets,
 		.log_file = opts->notify_log_file,
 		.queue_events = opts->notify_queue_events,
+		.queue_bytes = opts->notify_queue_bytes,
 		.topics = !opts->notify_topics			       ? S3_TOPICS_NOWHERE
 			  : strcmp(opts->notify_topics, "any") == 0    ? S3_TOPICS_ANYWHERE
 			  : strcmp(opts->notify_topics, "public") == 0 ? S3_TOPICS_PUBLIC

@@ -30,6 +30,7 @@ struct s3_opts {
 	/* Where events may go, as s3_notify_opts has it; 0 and NULL: its defaults. */
 	const char *notify_targets, *notify_log_file;
 	uint32_t notify_queue_events, notify_retry_s;
+	uint64_t notify_queue_bytes;
 	/* "none", "public", "any": as enum s3_notify_topics. NULL: none */
 	const char *notify_topics;
 	bool express;	     /* directory buckets (base--zone--x-s3) can be made and used */
@@ -48,6 +49,12 @@ void s3_close(struct s3 *s3);
  * the store; then puts in what an accounts' file (as JSON; NULL: none) says. -EINVAL: the file; the
  * log says why. */
 int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json);
+/* Fiber call, after that and before requests come: events that an earlier start left are sent, by
+ * fibers of this reactor. -ENOMEM, -EAGAIN. */
+int s3_outbox_start(struct s3 *s3);
+/* Fiber call on the same reactor, when no request runs any more and before the store quiesces:
+ * gives events a last moment. Harmless when it was not started. */
+void s3_outbox_stop(struct s3 *s3);
 
 enum s3_method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE, S3_OPTIONS, S3_METHOD_OTHER };
 
@@ -230,9 +237,11 @@ enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifec
 	const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 /* Whether no lock keeps the version. Any thread, never blocks. */
 bool s3_lifecycle_may_delete(const struct store_meta *version);
-/* Sends the events of what was done. */
-void s3_lifecycle_tell(
-	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_done *done);
+/* Events of what is about to be done: the commit takes the message along; NULL: nobody is told. One
+ * at a time, between the two. */
+struct store_message *s3_lifecycle_tell_begin(
+	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed);
+void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome);
 /* Ends uploads of the bucket that rules say were left. */
 int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);
 

@@ -47,6 +47,7 @@ struct s3 {
 	struct s3_settings_table *settings;
 	struct s3_access_log *access_log;
 	struct s3_notify *notify;
+	struct s3_outbox *outbox; /* NULL: not started */
 	struct iam *iam;
 };
 /* ---- One request being answered. ----
@@ -189,11 +190,30 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 	struct flow_source *source, struct store_put *put, struct store_meta *meta);
 /* A PutObject of the call's key, but for its answer: by the request's headers, of the request's
  * body or (source not NULL, which it closes in any case) of another. */
+/* What happened to an object. */
+enum s3_event_id {
+	S3_EVENT_PUT,
+	S3_EVENT_POST,
+	S3_EVENT_COPY,
+	S3_EVENT_COMPLETE,
+	S3_EVENT_DELETE,
+	S3_EVENT_MARKER,
+	S3_EVENT_TAGGING_PUT,
+	S3_EVENT_TAGGING_DELETE,
+	S3_EVENT_ACL_PUT,
+	S3_EVENT_EXPIRATION,
+	S3_EVENT_EXPIRATION_MARKER,
+	S3_EVENT_TRANSITION,
+	S3_EVENT_COUNT,
+	S3_EVENT_NONE = S3_EVENT_COUNT
+};
+
 struct s3_put_input {
 	struct flow_source *source;
 	uint64_t bytes; /* of source; UINT64_MAX: not known */
 	uint64_t bytes_min;
 	bool appendable; /* bodies are to come behind it, and the key must hold nothing */
+	enum s3_event_id event;
 };
 const struct s3_error *s3_put_object(
 	struct s3_call *call, const struct s3_put_input *input, struct store_meta *meta);
@@ -299,8 +319,10 @@ const struct s3_error *s3_open_object(
 	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get);
 /* Opens the call's object in the version that the query names. */
 const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **ret_get);
-/* Edits the headers of the call's object in the version that the query names. */
-const struct s3_error *s3_edit_version(struct s3_call *call, store_edit_fn *edit, void *arg);
+/* Edits the headers of the call's object in the version that the query names; event is told of it.
+ */
+const struct s3_error *s3_edit_version(
+	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event);
 struct s3_read {
 	struct store_get *get; /* NULL: answered already (304) */
 	const struct store_meta *meta;

@@ -10,7 +10,7 @@
 
 /* What a topic may be told of itself; whatever else is asked for would not be done. */
 static const char *const attributes[] = {S3_TOPIC_ENDPOINT, S3_TOPIC_OPAQUE, S3_TOPIC_POLICY,
-	S3_TOPIC_VERIFY, "persistent", "DisplayName"};
+	S3_TOPIC_VERIFY, S3_TOPIC_PERSIST, "DisplayName"};
 
 static const struct s3_error *invalid(struct api *api, const char *what)
 {
@@ -53,7 +53,7 @@ static const struct s3_error *check_value(struct api *api, const char *name, str
 		return invalid(api, name);
 	if (strcmp(name, S3_TOPIC_ENDPOINT) == 0)
 		return check_endpoint(api, value);
-	if ((strcmp(name, S3_TOPIC_VERIFY) == 0 || strcmp(name, "persistent") == 0) &&
+	if ((strcmp(name, S3_TOPIC_VERIFY) == 0 || strcmp(name, S3_TOPIC_PERSIST) == 0) &&
 		!slice_eq_nocase(value, SLICE("true")) && !slice_eq_nocase(value, SLICE("false")))
 		return invalid(api, "verify-ssl and persistent are true or false");
 	if (strcmp(name, S3_TOPIC_POLICY) == 0 && value.len &&

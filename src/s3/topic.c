@@ -1,6 +1,7 @@
 /* s3/topic.c: topics as targets of events: which there are, who may name them, where they send. */
 #include "s3/topic.h"
 
+#include <errno.h>
 #include <stdio.h>
 
 #include "s3/iam_api.h"
@@ -81,26 +82,33 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 	return error;
 }
 
-void s3_topic_send(struct s3 *s3, struct slice target, struct slice arn, struct slice text)
+int s3_topic_way(struct s3 *s3, struct slice target, struct slice arn, struct s3_topic_way *ret_way)
 {
-	struct s3_notify_endpoint endpoint = {.name = arn};
+	struct s3_topic_way way = {.endpoint = {.name = target}};
 	const json_t *topic;
-	json_t *account;
 
-	if (s3_notify_has(s3->notify, target)) {
-		s3_notify_send(s3->notify, target, text);
-		return;
+	if (!s3_notify_has(s3->notify, target)) {
+		topic = s3_topic_find(s3, arn, &way.account);
+		if (!topic)
+			return -ENOENT;
+		way.endpoint.name = arn;
+		way.endpoint.url = json_member_text(topic, S3_TOPIC_ENDPOINT);
+		way.endpoint.any_certificate =
+			slice_eq_nocase(json_member_text(topic, S3_TOPIC_VERIFY), SLICE("false"));
+		way.opaque = json_member_text(topic, S3_TOPIC_OPAQUE);
+		way.passing =
+			slice_eq_nocase(json_member_text(topic, S3_TOPIC_PERSIST), SLICE("false"));
+		if (!way.endpoint.url.len) {
+			s3_topic_way_put(&way);
+			return -ENODATA;
+		}
 	}
-	topic = s3_topic_find(s3, arn, &account);
-	if (!topic) {
-		s3_notify_send(s3->notify, target, text); /* counted as dropped */
-		return;
-	}
-	endpoint.url = json_member_text(topic, S3_TOPIC_ENDPOINT);
-	endpoint.any_certificate =
-		slice_eq_nocase(json_member_text(topic, S3_TOPIC_VERIFY), SLICE("false"));
-	/* A topic without an endpoint has no one who listens. */
-	if (endpoint.url.len)
-		s3_notify_send_to(s3->notify, &endpoint, text);
-	json_decref(account);
+	*ret_way = way;
+	return 0;
+}
+
+void s3_topic_way_put(struct s3_topic_way *way)
+{
+	json_decref(way->account);
+	way->account = NULL;
 }

@@ -18,6 +18,7 @@
 #define S3_TOPIC_OPAQUE	   "OpaqueData"
 #define S3_TOPIC_POLICY	   "Policy"
 #define S3_TOPIC_VERIFY	   "verify-ssl"
+#define S3_TOPIC_PERSIST   "persistent"
 
 struct s3_topic_name {
 	struct slice account, name;
@@ -32,7 +33,17 @@ const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_accoun
 /* Whether the call may have its bucket's events sent there: NULL when it may. InvalidArgument: no
  * such topic; AccessDenied: it is another account's, and its policy does not allow sns:Publish. */
 const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice arn);
-/* Sends to a target of the server's configuration, or to the topic of that name. */
-void s3_topic_send(struct s3 *s3, struct slice target, struct slice arn, struct slice text);
+/* How events get to a target of the server's configuration, or to the topic of that name. */
+struct s3_topic_way {
+	struct s3_notify_endpoint endpoint;
+	struct slice opaque; /* what its maker wants to be told with each event */
+	bool passing;	     /* events are not kept over a crash: persistent is false */
+	json_t *account;     /* has the slices; the way's reference, or NULL */
+};
+/* -ENOENT: there is none of that name; -ENODATA: a topic without an endpoint, to which nobody
+ * listens. target and arn are borrowed until the way is put. */
+int s3_topic_way(
+	struct s3 *s3, struct slice target, struct slice arn, struct s3_topic_way *ret_way);
+void s3_topic_way_put(struct s3_topic_way *way);
 
 #endif

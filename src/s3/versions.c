@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "s3/lock.h"
+#include "s3/notification.h"
 
 const struct s3_error *s3_version_check(struct s3_call *call, struct slice version_id)
 {
@@ -122,8 +123,12 @@ const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **
 	return error ? error : s3_open_named(call, &name, ret_get);
 }
 
-const struct s3_error *s3_edit_version(struct s3_call *call, store_edit_fn *edit, void *arg)
+const struct s3_error *s3_edit_version(
+	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event_id)
 {
+	struct s3_event event = {.id = event_id, .key = call->key};
+	struct store_outcome outcome = {.delete_marker = false};
+	struct s3_telling telling;
 	struct store_name name = {.bucket = call->bucket, .key = call->key};
 	const struct s3_error *error = s3_version_param(call, &name.version_id);
 	struct store_bucket ignored;
@@ -131,7 +136,11 @@ const struct s3_error *s3_edit_version(struct s3_call *call, store_edit_fn *edit
 
 	if (error)
 		return error;
-	ret = store_edit(call->s3->store, &name, edit, arg);
+	event.version_id = name.version_id;
+	s3_event_begin(call, &event, NULL, &telling);
+	ret = store_edit(call->s3->store, &name, edit, arg, s3_telling_message(&telling));
+	outcome.ret = ret;
+	s3_event_end(&telling, &outcome);
 	if (ret == -EISDIR)
 		return s3_error_at(S3_E_METHOD_NOT_ALLOWED);
 	if (ret == -ENOENT) {

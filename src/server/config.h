@@ -87,7 +87,7 @@ struct config {
 	struct {
 		char targets[CONFIG_TEXT_MAX];
 		char log_file[CONFIG_TEXT_MAX];
-		uint64_t queue_events, retry_seconds;
+		uint64_t queue_events, queue_bytes, retry_seconds;
 		char topics[16];
 	} notification;
 	struct {

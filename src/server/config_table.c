@@ -126,9 +126,12 @@ const struct config_key CONFIG_KEYS[] = {
 		"Where endpoints of topics may lie that clients make by SNS calls: nowhere, "
 		"outside private and local networks, or anywhere the server reaches"),
 	NUMBER("notification.queue_events", notification.queue_events, 1, 1000000, "10000",
-		"So many events wait for each target; what comes beyond is dropped"),
-	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 86400, "300",
-		"An event is tried again until it is so old, then dropped"),
+		"So many events wait for each target, kept in the store; what comes beyond is "
+		"dropped"),
+	BYTES("notification.queue_bytes", notification.queue_bytes, 64 * KIB, 1 * TIB, "64MiB",
+		"So much of events waits for all targets together, in memory and in the store"),
+	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 31536000, "86400",
+		"An event is tried again for so long, then dropped"),
 
 	TEXT("encryption.key_file", encryption.key_file, "",
 		"Master keys of encryption at rest, a line `ID BASE64` each, the first in use; "

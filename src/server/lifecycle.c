@@ -28,9 +28,14 @@ static enum store_lifecycle_verdict judge(
 	return s3_lifecycle_judge(rules, version, ret_flags);
 }
 
-static void tell(void *rules, const struct store_lifecycle_done *done)
+static struct store_message *tell_begin(void *rules, const struct store_lifecycle_deed *deed)
 {
-	s3_lifecycle_tell(rules, done);
+	return s3_lifecycle_tell_begin(rules, deed);
+}
+
+static void tell_end(void *rules, const struct store_outcome *outcome)
+{
+	s3_lifecycle_tell_end(rules, outcome);
 }
 
 static int abort_uploads(void *rules, uint32_t *ret_count)
@@ -43,7 +48,8 @@ static const struct job_lifecycle_ops ops = {
 	.close = rules_close,
 	.judge = judge,
 	.may_delete = s3_lifecycle_may_delete,
-	.tell = tell,
+	.tell_begin = tell_begin,
+	.tell_end = tell_end,
 	.abort_uploads = abort_uploads,
 };
 

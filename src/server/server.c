@@ -197,6 +197,7 @@ static int open_s3(struct server *server)
 		.notify_topics = config->notification.topics,
 		.notify_log_file = config->notification.log_file,
 		.notify_queue_events = (uint32_t)config->notification.queue_events,
+		.notify_queue_bytes = config->notification.queue_bytes,
 		.notify_retry_s = (uint32_t)config->notification.retry_seconds,
 		.encryption_keys = keys,
 		.kms_keys = config->encryption.kms.keys,
@@ -644,6 +645,8 @@ static void identities_main(void *arg)
 
 	server->identities_error =
 		s3_start(server->s3, &server->cores[0].flow, server->accounts_json);
+	if (!server->identities_error)
+		server->identities_error = s3_outbox_start(server->s3);
 	free(server->accounts_json);
 	server->accounts_json = NULL;
 	sem_post(&server->identities_done);
@@ -728,6 +731,7 @@ static void drain_main(void *arg)
 		}
 		end_fronts(server);
 		lifecycle_close(&server->lifecycle);
+		s3_outbox_stop(server->s3);
 		store_quiesce(server->store);
 		for (uint32_t i = 1; i < server->core_count; i++) {
 			if (server->cores[i].running)

@@ -71,12 +71,12 @@ static int by_key(const void *a, const void *b)
 	return order ? order : (row_a > row_b) - (row_a < row_b);
 }
 
-/* A row of a body is put once and deleted once, under a number that is never used again: when both
- * are here the index need not hear of it. */
+/* Such a row has a number that is never used again: when both are here the index need not hear of
+ * it. */
 static bool came_and_went(const struct mutation *first, const struct mutation *last)
 {
 	return first->op == MUTATION_PUT && last->op == MUTATION_DELETE &&
-	       key_is_of_body(first->key);
+	       key_is_used_once(first->key);
 }
 
 void coalesce_settle(struct coalesce *coalesce)

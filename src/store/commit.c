@@ -58,10 +58,13 @@ size_t commit_bytes(const struct commit *commit)
 {
 	size_t bytes = commit->adoption ? adoption_bytes(commit->adoption) : 0;
 
+	if (commit->kind == COMMIT_MESSAGES_END)
+		return messages_end_bytes(commit);
 	if (commit->kind != COMMIT_ITEMS)
 		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
 	for (uint32_t i = 0; i < commit->item_count; i++)
-		bytes += commit_item_bytes(&commit->items[i], commit);
+		bytes += commit_item_bytes(&commit->items[i], commit) +
+			 message_bytes(&commit->items[i]);
 	return bytes;
 }
 
@@ -138,6 +141,10 @@ static void bucket_decide(struct store *store, struct commit *commit, struct gro
 
 void commit_decide(struct store *store, struct commit *commit, struct group *group)
 {
+	if (commit->kind == COMMIT_MESSAGES_END) {
+		messages_end_add(group, commit);
+		return;
+	}
 	if (commit->kind != COMMIT_ITEMS) {
 		bucket_decide(store, commit, group);
 		return;

@@ -75,7 +75,7 @@ static bool group_gather(struct store *store, struct group *group)
 		(commit = commit_next(committer))) {
 		uint32_t piece_count = body_piece_count(commit);
 		size_t bytes = commit_bytes(commit);
-		bool alone = commit->kind != COMMIT_ITEMS;
+		bool alone = commit->kind >= COMMIT_BUCKET_CREATE;
 		uint32_t touched = commit->item_count * CHANGES_MAX +
 				   (commit->adoption ? commit->adoption->count : 0);
 		int error = 0;

@@ -11,12 +11,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define INLINE_KEY_BYTES  9u
-#define RECORD_SLACK	  256u /* a delete marker; a sequence number that came to be */
-#define VERSION_SEQ_SHIFT 20u
+#define INLINE_KEY_BYTES 9u
+#define RECORD_SLACK	 256u /* a delete marker; a sequence number that came to be */
 
-_Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 2 < 1u << VERSION_SEQ_SHIFT,
-	"a group's versions have numbers of their own");
+_Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
+	"a group's versions and messages have numbers of their own");
 
 /* What the entry holds at this place in the order: decided before in this group, or published. */
 static struct object *entry_view(const struct hot_entry *entry)
@@ -133,9 +132,9 @@ static uint64_t mtime_next(struct store *store)
 	return committer->mtime_last_ns;
 }
 
-static uint64_t version_seq_next(struct store *store, struct group *group)
+uint64_t group_number_next(const struct store *store, struct group *group)
 {
-	return store->committer.seq_next << VERSION_SEQ_SHIFT | ++group->version_count;
+	return store->committer.seq_next << GROUP_NUMBER_SHIFT | ++group->number_count;
 }
 
 /* ---- Planning. ---- */
@@ -180,7 +179,7 @@ static int plan_demotion(
 	struct hot_entry *entry;
 
 	if (!current->seq)
-		current->seq = version_seq_next(store, group);
+		current->seq = group_number_next(store, group);
 	entry = hot_pin_fresh(store->hot, item->entry->bucket_id, key,
 		is_null_version(current) ? 0 : current->seq);
 	if (!entry)
@@ -200,7 +199,7 @@ static int plan_marker(
 {
 	struct slice key = slice_of(item->entry->key, item->entry->key_len);
 	struct store_meta meta = {.delete_marker = true, .version_id = "null"};
-	uint64_t seq = version_seq_next(store, group);
+	uint64_t seq = group_number_next(store, group);
 	struct hot_entry *entry = item->null_entry;
 	struct object *marker;
 	int ret;
@@ -258,7 +257,7 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 	if (ret)
 		return ret;
 	if (item->object && enabled) {
-		item->object->seq = version_seq_next(store, group);
+		item->object->seq = group_number_next(store, group);
 		version_name(&item->object->meta, item->object->seq);
 	}
 	if (item->object || current)
@@ -443,6 +442,8 @@ void commit_item_decide(struct store *store, const struct commit *commit, struct
 		change_apply(group, &item->changes[i], commit);
 	}
 	item->decided = item->change_count > 0;
+	if (item->message)
+		message_add(store, item, group);
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER)
 		atomic_fetch_add(&item->entry->changes, 1);
 }

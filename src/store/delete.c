@@ -56,7 +56,8 @@ static int item_prepare(
 	*item = (struct commit_item){.check = deletion->check,
 		.arg = deletion->arg,
 		.kind = deletion->version_id.len ? ITEM_VERSION_DELETE : ITEM_WRITE,
-		.version_id = deletion->version_id};
+		.version_id = deletion->version_id,
+		.message = deletion->message};
 	ret = hot_pin(store->hot, round->bucket->info.id, deletion->key, &item->entry);
 	if (ret)
 		return ret;
@@ -110,7 +111,7 @@ static void round_add(struct round *round, uint32_t idx)
 	}
 	round->of[round->item_count++] = idx;
 	round->rows += rows_of(round->store, item->entry) + rows_of(round->store, item->target);
-	round->bytes += DELETION_BYTES(item->entry->key_len);
+	round->bytes += DELETION_BYTES(item->entry->key_len) + message_bytes(item);
 	if (round->rows >= rows_max(round->store) || round->bytes >= log_bytes / 8)
 		round_commit(round);
 }
@@ -145,6 +146,8 @@ static void delete_rounds(struct round *round)
 		deletion->result = -ERESTART;
 		deletion->delete_marker = false;
 		deletion->version_id_out[0] = 0;
+		if (deletion->message)
+			deletion->message->number = 0;
 	}
 	for (uint32_t turn = 0; again; turn++) {
 		again = false;

@@ -38,36 +38,35 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 	return ret;
 }
 
-int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg)
+int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+	struct store_message *message)
 {
-	struct commit_item item = {
-		.kind = ITEM_EDIT, .edit = edit, .arg = arg, .version_id = name->version_id};
+	struct commit_item item = {.kind = ITEM_EDIT,
+		.edit = edit,
+		.arg = arg,
+		.version_id = name->version_id,
+		.message = message};
 
 	return edit_run(store, name, &item);
 }
 
-struct flags_edit {
-	store_check_fn *check;
-	void *arg;
-};
-
 static int flags_edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
 {
-	const struct flags_edit *edit = (const struct flags_edit *)arg;
+	const struct store_condition *condition = (const struct store_condition *)arg;
 
 	*ret_headers = slice_of(current->headers, current->headers_len);
-	return edit->check ? edit->check(current, edit->arg) : 0;
+	return condition->check ? condition->check(current, condition->arg) : 0;
 }
 
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
-	store_check_fn *check, void *arg)
+	struct store_condition condition, struct store_message *message)
 {
-	struct flags_edit edit = {.check = check, .arg = arg};
 	struct commit_item item = {.kind = ITEM_EDIT,
 		.edit = flags_edit,
-		.arg = &edit,
+		.arg = &condition,
 		.flags = flags,
-		.version_id = name->version_id};
+		.version_id = name->version_id,
+		.message = message};
 
 	return edit_run(store, name, &item);
 }

@@ -160,6 +160,19 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	return true;
 }
 
+static bool message_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct slice version_id, text;
+	uint64_t number;
+
+	if (message_parse(key, value, &number, &version_id, &text)) {
+		fsck->report->bad_records++;
+		buf_put_str(fsck->out, "a damaged message of a commit\n");
+	}
+	return true;
+}
+
 static bool row_count(struct slice key, struct slice value, void *arg)
 {
 	(void)key;
@@ -226,6 +239,8 @@ static int fsck_run(struct fsck *fsck)
 		ret = index_visit(index, SLICE("S"), row_count, &fsck->segments_found);
 	if (!ret)
 		ret = index_visit(index, SLICE("D"), row_count, &fsck->inlines_found);
+	if (!ret)
+		ret = index_visit(index, SLICE("M"), message_visit, fsck);
 	if (ret) {
 		fsck->report->bad_records++;
 		buf_printf(fsck->out, "the index cannot be read: %s\n", strerror(-ret));

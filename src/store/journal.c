@@ -55,7 +55,7 @@ void group_reset(struct group *group)
 	group->commits = NULL;
 	group->commits_last = NULL;
 	group->commit_count = 0;
-	group->version_count = 0;
+	group->number_count = 0;
 	group->next = NULL;
 }
 

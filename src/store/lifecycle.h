@@ -1,5 +1,5 @@
 /* store/lifecycle.h: what a job that walks a bucket's versions asks of whoever knows the bucket's
- * rules, and what it tells of what it did. job asks and s3 answers; neither knows the other. */
+ * rules, and what it tells of what it does. job asks and s3 answers; neither knows the other. */
 #ifndef STORE_LIFECYCLE_H
 #define STORE_LIFECYCLE_H
 
@@ -21,14 +21,12 @@ enum store_lifecycle_verdict {
 	STORE_LIFECYCLE_DELETE_VERSION,
 	STORE_LIFECYCLE_RECLASS
 };
-/* What was done to a version. */
-struct store_lifecycle_done {
+/* What is done to a version. */
+struct store_lifecycle_deed {
 	enum store_lifecycle_verdict verdict;
 	struct slice key;
-	const struct store_meta *meta; /* as it was */
-	struct slice version_id;       /* of what is gone, or of the delete marker that came */
-	bool delete_marker;	       /* one came */
-	struct store_flags flags;      /* …_RECLASS: what was set */
+	const struct store_meta *meta; /* of the version, as it is */
+	struct store_flags flags;      /* …_RECLASS: what is set */
 };
 
 #endif

@@ -27,6 +27,7 @@ struct store_put {
 	struct segment **segments;
 	struct adoption adoption;
 	struct append append; /* base NULL: the body stands alone */
+	struct store_message *message;
 	bool adoptable;
 	bool stored;
 	uint32_t phase;
@@ -235,6 +236,11 @@ int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
 {
 	return put_adopt(put, bucket, key, get, true);
+}
+
+void store_put_message(struct store_put *put, struct store_message *message)
+{
+	put->message = message;
 }
 
 int store_put_append(struct store_put *put, const struct store_get *get)
@@ -490,7 +496,7 @@ int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
 	struct store *store = put->store;
-	struct commit_item item = {.check = check, .arg = arg};
+	struct commit_item item = {.check = check, .arg = arg, .message = put->message};
 	struct commit commit = {.bucket = put->bucket, .items = &item, .item_count = 1};
 	struct slice key = slice_of(put->key, put->key_len);
 	int ret;

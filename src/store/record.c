@@ -169,9 +169,15 @@ void key_segments(struct key *key, uint64_t data_id)
 	key_u64(key, data_id);
 }
 
-bool key_is_of_body(struct slice key)
+void key_message(struct key *key, uint64_t number)
 {
-	return key.len && (key.data[0] == 'D' || key.data[0] == 'S');
+	key_start(key, 'M');
+	key_u64(key, number);
+}
+
+bool key_is_used_once(struct slice key)
+{
+	return key.len && (key.data[0] == 'D' || key.data[0] == 'S' || key.data[0] == 'M');
 }
 
 void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx)

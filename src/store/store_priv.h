@@ -29,6 +29,8 @@
 #define INDEX_VERSION		2u /* 1: without versions, is read, too */
 #define STORE_LOG_BYTES_DEFAULT (64 * MIB)
 #define STORE_LOG_BYTES_MIN	(256 * KIB)
+/* What a group numbers in commit order: versions, messages. */
+#define GROUP_NUMBER_SHIFT 20u
 
 /* A group takes commits until one of these is reached. */
 #define GROUP_COMMITS_MAX 256u
@@ -239,8 +241,9 @@ void key_inline(struct key *key, uint64_t data_id);
 void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx);
 /* The prefix of all of an object's segments. */
 void key_segments(struct key *key, uint64_t data_id);
-/* Whether a row belongs to a body: an inline one or a segment. Its number is never used again. */
-bool key_is_of_body(struct slice key);
+void key_message(struct key *key, uint64_t number);
+/* Whether a row is put once, and deleted once: of a body (inline, a segment), a message. */
+bool key_is_used_once(struct slice key);
 
 struct state_record {
 	uint32_t version;
@@ -414,7 +417,7 @@ struct group {
 	size_t cap;
 	uint32_t count;
 	uint32_t commit_count;
-	uint32_t version_count; /* sequence numbers given out */
+	uint32_t number_count; /* given out */
 	uint32_t touched_count;
 	uint32_t touched_cap;
 	uint32_t touched_reserved; /* for the commits taken so far */
@@ -594,14 +597,21 @@ struct commit_item {
 	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
 	char ret_version_id[33];
 	bool ret_marker;
-	int result;	  /* -ERESTART: look again what is there */
-	bool decided;	  /* has mutations in the group */
-	bool entry_taken; /* entry's pin is the group's */
+	struct store_message *message; /* or NULL */
+	int result;		       /* -ERESTART: look again what is there */
+	bool decided;		       /* has mutations in the group */
+	bool entry_taken;	       /* entry's pin is the group's */
 	uint32_t change_count;
 	struct change changes[CHANGES_MAX];
 };
 struct adoption;
-enum commit_kind { COMMIT_ITEMS, COMMIT_BUCKET_CREATE, COMMIT_BUCKET_EDIT, COMMIT_BUCKET_DELETE };
+enum commit_kind {
+	COMMIT_ITEMS,
+	COMMIT_MESSAGES_END,
+	COMMIT_BUCKET_CREATE,
+	COMMIT_BUCKET_EDIT,
+	COMMIT_BUCKET_DELETE
+};
 struct commit {
 	struct mpsc_node node;
 	struct commit *next; /* in its group */
@@ -612,6 +622,8 @@ struct commit {
 	void *arg;
 	struct commit_item *items;
 	uint32_t item_count;
+	uint32_t number_count; /* of messages that end */
+	const uint64_t *numbers;
 	struct adoption *adoption; /* what the (one) item's object adopts; or NULL */
 	struct append *append;	   /* what the (one) item's object has its body behind; or NULL */
 	struct region_span span;   /* a grouped body, OWNER_DISK; data NULL: none */
@@ -636,12 +648,25 @@ void commit_undo(struct store *store, struct commit *commit, int error);
 size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit);
 void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group);
+/* The next number of what the group being decided has in order. */
+uint64_t group_number_next(const struct store *store, struct group *group);
 /* Takes back what was decided. */
 void commit_item_drop(struct store *store, struct commit_item *item);
 
 /* Deletes the rows of an object's bodies: so many mutations at most (NULL: of nothing). */
 uint32_t commit_rows_max(const struct object *object);
 void commit_rows_delete(struct group *group, const struct object *object);
+
+/* ---- message.c: what commits leave to be told. ---- */
+/* Upper bound of what the item's message adds to a group. */
+size_t message_bytes(const struct commit_item *item);
+/* Once the item is decided. */
+void message_add(struct store *store, struct commit_item *item, struct group *group);
+size_t messages_end_bytes(const struct commit *commit);
+void messages_end_add(struct group *group, const struct commit *commit);
+/* -EUCLEAN: no such row. */
+int message_parse(struct slice key, struct slice value, uint64_t *ret_number,
+	struct slice *ret_version_id, struct slice *ret_text);
 
 /* ---- list.c, list_versions.c: pages. ---- */
 /* Key and record lie one after the other in the page's bytes: few pages of memory are touched. */
@@ -817,6 +842,7 @@ struct store {
 	struct committer committer;
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;
+	uint64_t message_first; /* of this start: those below are of earlier ones */
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;

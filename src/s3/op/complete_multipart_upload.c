@@ -436,8 +436,7 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 		store_put_abort(put);
 		return error;
 	}
-	ret = store_put_commit(put, meta,
-		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	ret = s3_event_commit(call, S3_EVENT_COMPLETE, put, meta, &condition);
 	if (ret == -ESTALE || ret == -EFBIG)
 		return adopt_failed(call, upload, ret);
 	return ret ? s3_write_failed(call, &condition, ret) : NULL;
@@ -544,7 +543,6 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	/* The object stands and the upload is gone; what came while that was decided goes, too. */
 	if (s3_upload_delete(call, upload.id))
 		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
-	s3_event_written(call, S3_EVENT_COMPLETE, &meta);
 	s3_sse_describe(slice_of(meta.headers, meta.headers_len), &sse);
 	s3_sse_answer(call, &sse);
 	return answer(call, &meta);

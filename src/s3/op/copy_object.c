@@ -134,8 +134,7 @@ static const struct s3_error *store_copy(
 		store_put_abort(put);
 		return error;
 	}
-	ret = store_put_commit(put, meta,
-		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	ret = s3_event_commit(call, S3_EVENT_COPY, put, meta, &condition);
 	return ret ? s3_write_failed(call, &condition, ret) : NULL;
 }
 
@@ -202,6 +201,5 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 	store_get_close(copy.get);
 	if (error)
 		return error;
-	s3_event_written(call, S3_EVENT_COPY, &meta);
 	return answer(call, &meta);
 }

@@ -28,6 +28,7 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 	struct store_deletion deletion = {.key = call->key, .check = s3_deletion_check};
 	struct s3_deletion_check check;
 	const struct s3_error *error;
+	struct s3_telling telling;
 	int ret;
 
 	error = s3_version_param(call, &deletion.version_id);
@@ -38,14 +39,15 @@ const struct s3_error *s3_op_delete_object(struct s3_call *call)
 	deletion.arg = &check;
 	check.by_version = deletion.version_id.len > 0;
 	s3_deletion_find_marker(call, call->key, &check);
+	s3_event_delete_begin(call, &deletion, &telling);
 	ret = store_delete_each(call->s3->store, call->bucket, &deletion, 1);
 	if (!ret)
 		ret = deletion.result;
+	s3_event_delete_end(&deletion, &telling, ret);
 	if (ret && check.refused)
 		return check.refused;
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
-	s3_event_deleted(call, &deletion);
 	if (deletion.delete_marker)
 		s3_answer_header(call, SLICE("x-amz-delete-marker"), SLICE("true"));
 	if (deletion.version_id.len)

@@ -119,10 +119,12 @@ static const struct s3_error *may_delete(
 static const struct s3_error *run(struct s3_call *call, struct deletion *deletion)
 {
 	struct store_deletion *list = mem_arena_get(&call->arena, deletion->count * sizeof(*list));
+	struct s3_telling *tellings =
+		mem_arena_get(&call->arena, deletion->count * sizeof(*tellings));
 	uint32_t count = 0, next = 0;
 	int ret;
 
-	if (!list)
+	if (!list || !tellings)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	for (uint32_t i = 0; i < deletion->count; i++) {
 		if (!deletion->refused[i])
@@ -130,9 +132,13 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 		if (deletion->refused[i])
 			continue;
 		s3_deletion_find_marker(call, deletion->list[i].key, &deletion->checks[i]);
-		list[count++] = deletion->list[i];
+		list[count] = deletion->list[i];
+		s3_event_delete_begin(call, &list[count], &tellings[count]);
+		count++;
 	}
 	ret = store_delete_each(call->s3->store, call->bucket, list, count);
+	for (uint32_t i = 0; i < count; i++)
+		s3_event_delete_end(&list[i], &tellings[i], ret ? ret : list[i].result);
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (ret)
@@ -146,8 +152,6 @@ static const struct s3_error *run(struct s3_call *call, struct deletion *deletio
 			deletion->refused[i] = deletion->checks[i].refused;
 		else if (ret && ret != -ENOENT)
 			deletion->refused[i] = s3_fail_errno(call, ret);
-		else
-			s3_event_deleted(call, &deletion->list[i]);
 	}
 	return NULL;
 }

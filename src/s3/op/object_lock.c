@@ -121,7 +121,7 @@ const struct s3_error *s3_op_put_object_retention(struct s3_call *call)
 	if (!error)
 		error = parse_retention(call, tree, &retention);
 	if (!error)
-		error = s3_edit_version(call, edit_retention, &retention);
+		error = s3_edit_version(call, edit_retention, &retention, S3_EVENT_NONE);
 	if (retention.refused)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
 			"Access Denied because object protected by object lock.");
@@ -175,7 +175,7 @@ const struct s3_error *s3_op_put_object_legal_hold(struct s3_call *call)
 	hold.status = s3_xml_text(tree, "Status");
 	if (!slice_eq(hold.status, SLICE("ON")) && !slice_eq(hold.status, SLICE("OFF")))
 		return s3_error_at(S3_E_MALFORMED_XML);
-	error = s3_edit_version(call, edit_hold, &hold);
+	error = s3_edit_version(call, edit_hold, &hold, S3_EVENT_NONE);
 	return error ? error : s3_answer_empty(call, 200);
 }
 

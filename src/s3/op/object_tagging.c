@@ -2,7 +2,6 @@
  * change in place; its bytes, ETag and time stay. */
 #include <errno.h>
 
-#include "s3/notification.h"
 #include "s3/settings.h"
 #include "s3/tags.h"
 
@@ -40,12 +39,10 @@ static int edit_tags(const struct store_meta *current, struct slice *ret_headers
 static const struct s3_error *set_tags(struct s3_call *call, struct slice encoded, uint32_t status)
 {
 	struct edit edit = {.call = call, .encoded = encoded};
-	const struct s3_error *error = s3_edit_version(call, edit_tags, &edit);
+	const struct s3_error *error = s3_edit_version(call, edit_tags, &edit,
+		status == 204 ? S3_EVENT_TAGGING_DELETE : S3_EVENT_TAGGING_PUT);
 
-	if (error)
-		return error;
-	s3_event_edited(call, status == 204 ? S3_EVENT_TAGGING_DELETE : S3_EVENT_TAGGING_PUT);
-	return s3_answer_empty(call, status);
+	return error ? error : s3_answer_empty(call, status);
 }
 
 const struct s3_error *s3_op_put_object_tagging(struct s3_call *call)

@@ -341,7 +341,8 @@ static const struct s3_error *answer(
 
 static const struct s3_error *post_run(struct s3_call *call, struct post *post)
 {
-	struct s3_put_input input = {.source = &post->file.source, .bytes = UINT64_MAX};
+	struct s3_put_input input = {
+		.source = &post->file.source, .bytes = UINT64_MAX, .event = S3_EVENT_POST};
 	struct store_meta meta = {0};
 	const struct s3_error *error;
 
@@ -369,7 +370,6 @@ static const struct s3_error *post_run(struct s3_call *call, struct post *post)
 	error = s3_put_object(call, &input, &meta);
 	if (error)
 		return error;
-	s3_event_written(call, S3_EVENT_POST, &meta);
 	return answer(call, post, &meta);
 }
 

@@ -2,7 +2,6 @@
 #include <errno.h>
 
 #include "s3/access.h"
-#include "s3/notification.h"
 
 static const struct s3_error *parse(struct s3_call *call, const struct s3_acl_parties *parties,
 	const struct s3_settings *settings, struct s3_acl *ret_acl)
@@ -99,11 +98,8 @@ static const struct s3_error *put_object_acl(
 		if (!edit.text.data)
 			return s3_error_at(S3_E_SLOW_DOWN);
 	}
-	error = s3_edit_version(call, edit_acl, &edit);
-	if (error)
-		return error;
-	s3_event_edited(call, S3_EVENT_ACL_PUT);
-	return s3_answer_empty(call, 200);
+	error = s3_edit_version(call, edit_acl, &edit, S3_EVENT_ACL_PUT);
+	return error ? error : s3_answer_empty(call, 200);
 }
 
 const struct s3_error *s3_op_put_acl(struct s3_call *call)

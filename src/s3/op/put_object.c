@@ -76,8 +76,7 @@ const struct s3_error *s3_put_object(
 		store_put_abort(put);
 		return error;
 	}
-	ret = store_put_commit(put, meta,
-		s3_write_condition_any(&condition) ? s3_write_condition_check : NULL, &condition);
+	ret = s3_event_commit(call, input->event, put, meta, &condition);
 	if (!ret)
 		s3_sse_answer(call, &sse);
 	return ret ? s3_write_failed(call, &condition, ret) : NULL;
@@ -86,8 +85,9 @@ const struct s3_error *s3_put_object(
 const struct s3_error *s3_op_put_object(struct s3_call *call)
 {
 	const struct s3_body *body = call->request->body;
-	const struct s3_put_input input = {
-		.bytes = body ? body->bytes : 0, .appendable = s3_append_asked(call)};
+	const struct s3_put_input input = {.bytes = body ? body->bytes : 0,
+		.appendable = s3_append_asked(call),
+		.event = S3_EVENT_PUT};
 	const struct s3_error *error = s3_check_length(call);
 	struct store_meta meta = {0};
 
@@ -96,7 +96,6 @@ const struct s3_error *s3_op_put_object(struct s3_call *call)
 					 : s3_put_object(call, &input, &meta);
 	if (error)
 		return error;
-	s3_event_written(call, S3_EVENT_PUT, &meta);
 	s3_answer_version(call, &meta);
 	s3_lifecycle_answer(call, &meta);
 	s3_answer_etag(call, meta.etag);

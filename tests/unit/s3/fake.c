@@ -26,6 +26,7 @@ struct store {
 	struct bucket *buckets;
 	uint64_t now_ns;
 	uint64_t last_id;
+	uint64_t last_message;
 };
 struct store_put {
 	struct bucket *bucket;
@@ -37,6 +38,7 @@ struct store_put {
 	} * endings; /* what was adopted or dropped */
 	uint32_t ending_count;
 	struct object *base; /* what an append was opened of */
+	struct store_message *message;
 };
 struct store_get {
 	struct object *object;
@@ -216,6 +218,18 @@ int store_put_append(struct store_put *put, const struct store_get *get)
 	return 0;
 }
 
+void store_put_message(struct store_put *put, struct store_message *message)
+{
+	put->message = message;
+}
+
+/* This store keeps none. */
+static void message_number(struct store *store, struct store_message *message)
+{
+	if (message)
+		message->number = ++store->last_message;
+}
+
 static void remove_object(struct bucket *bucket, struct slice key)
 {
 	struct object *object = object_at(bucket, key);
@@ -251,6 +265,7 @@ int store_put_commit(
 	for (uint32_t i = 0; i < put->ending_count; i++)
 		remove_object(put->endings[i].bucket, buf_slice(&put->endings[i].object->key));
 	free(put->endings);
+	message_number(put->store, put->message);
 	put->store->now_ns += NS_PER_S;
 	meta->mtime_ns = put->store->now_ns;
 	memcpy(meta->version_id, "null", 5);
@@ -332,7 +347,8 @@ static bool is_named(struct slice version_id)
 	return !version_id.len || slice_eq(version_id, SLICE("null"));
 }
 
-int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg)
+int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+	struct store_message *message)
 {
 	struct bucket *bucket = bucket_at(store, name->bucket);
 	struct object *object = bucket ? object_at(bucket, name->key) : NULL;
@@ -353,18 +369,21 @@ int store_edit(struct store *store, const struct store_name *name, store_edit_fn
 	object->headers = edited;
 	object->meta.headers = edited.data;
 	object->meta.headers_len = (uint32_t)edited.len;
+	message_number(store, message);
 	return 0;
 }
 
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
-	store_check_fn *check, void *arg)
+	struct store_condition condition, struct store_message *message)
 {
 	struct bucket *bucket = bucket_at(store, name->bucket);
 	struct object *object = bucket ? object_at(bucket, name->key) : NULL;
 	int ret = object ? 0 : -ENOENT;
 
-	if (!ret && check)
-		ret = check(&object->meta, arg);
+	if (!ret && condition.check)
+		ret = condition.check(&object->meta, condition.arg);
+	if (!ret)
+		message_number(store, message);
 	if (!ret)
 		object->meta.checksum_flags =
 			(uint8_t)((object->meta.checksum_flags & ~flags.mask) | flags.flags);
@@ -435,6 +454,8 @@ int store_delete_each(
 		if (is_named(list[i].version_id))
 			list[i].result = store_delete(
 				store, bucket, list[i].key, list[i].check, list[i].arg);
+		if (!list[i].result)
+			message_number(store, list[i].message);
 	}
 	return 0;
 }

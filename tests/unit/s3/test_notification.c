@@ -1,9 +1,14 @@
 /* tests/unit/s3/test_notification.c: notification configurations: what parses, what is refused and
- * how, which events and keys a rule wants; and what targets can be. */
+ * how, which events and keys a rule wants; what targets can be, and the places in their queues. */
 #include "../unit.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "s3/notification.h"
 #include "s3/notify.h"
@@ -114,8 +119,106 @@ static void test_targets(void **state)
 	assert_true(s3_notify_has(notify, SLICE("a")));
 	assert_true(s3_notify_has(notify, SLICE("b")));
 	assert_false(s3_notify_has(notify, SLICE("log")));
-	assert_true(s3_notify_sequence(notify) < s3_notify_sequence(notify));
 	s3_notify_close(notify);
+}
+
+/* ---- Places in queues. ---- */
+
+static const struct s3_notify_endpoint to_log = {.name = SLICE(S3_TARGET_LOG)};
+
+static struct s3_notice *reserve(struct s3_notify *notify, size_t bytes, int expected)
+{
+	struct s3_notice *notice = NULL;
+
+	assert_int_equal(s3_notify_reserve(notify, &to_log, bytes, &notice), expected);
+	return notice;
+}
+
+static void test_places(void **state)
+{
+	const struct s3_notify_opts opts = {.log_file = "/proc/none/log",
+		.queue_events = 2,
+		.queue_bytes = 1000,
+		.targets = "other=http://127.0.0.1:1/"};
+	const struct s3_notify_endpoint nobody = {.name = SLICE("nobody")};
+	const struct s3_notify_endpoint url = {.name = SLICE("t"), .url = SLICE("http://h")};
+	const struct s3_notify_endpoint other = {.name = SLICE("other")};
+	struct s3_notice *first, *second, *third;
+	struct s3_notify *notify;
+
+	(void)state;
+	assert_int_equal(s3_notify_open(&opts, &notify), 0);
+	assert_int_equal(s3_notify_reserve(notify, &nobody, 1, &first), -ENOENT);
+	assert_int_equal(s3_notify_reserve(notify, &url, 1, &first), -ENOENT);
+	first = reserve(notify, 400, 0);
+	second = reserve(notify, 400, 0);
+	/* So many of a target; so many bytes of all. */
+	reserve(notify, 1, -ENOBUFS);
+	assert_int_equal(s3_notify_reserve(notify, &other, 201, &third), -ENOBUFS);
+	assert_int_equal(s3_notify_reserve(notify, &other, 200, &third), 0);
+	s3_notify_cancel(first);
+	first = reserve(notify, 400, 0);
+	s3_notify_cancel(first);
+	s3_notify_cancel(second);
+	s3_notify_cancel(third);
+	s3_notify_cancel(NULL);
+	s3_notify_close(notify);
+}
+
+static void on_room(void *arg)
+{
+	sem_post((sem_t *)arg);
+}
+
+/* The log's folder is made once the first is on its way, so that the others meet in the queue. */
+static void test_order(void **state)
+{
+	char folder[] = "/tmp/nebulaio-test-XXXXXX", path[64], text[64] = "";
+	struct s3_notify_opts opts = {.log_file = path};
+	struct s3_notice *notices[4];
+	struct s3_notify *notify;
+	uint64_t numbers[4];
+	FILE *log;
+	sem_t room;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/later/log", folder);
+	sem_init(&room, 0, 0);
+	assert_int_equal(s3_notify_open(&opts, &notify), 0);
+	s3_notify_watch(notify, on_room, &room);
+	for (uint32_t i = 0; i < 4; i++)
+		notices[i] = reserve(notify, 1, 0);
+	s3_notify_queue(notices[0], SLICE("a"), 1, true);
+	s3_notify_queue(notices[1], SLICE("c"), 3, true);
+	s3_notify_queue(notices[2], SLICE("b"), 2, true);
+	s3_notify_queue(notices[3], SLICE("d"), 0, false);
+	*strrchr(path, '/') = 0;
+	assert_int_equal(mkdir(path, 0700), 0);
+	path[strlen(path)] = '/';
+	for (uint32_t i = 0; i < 4; i++)
+		while (sem_wait(&room))
+			;
+	assert_int_equal(s3_notify_take_done(notify, numbers, 2), 2);
+	assert_true(numbers[0] == 1 && numbers[1] == 2);
+	assert_int_equal(s3_notify_take_done(notify, numbers, 4), 1);
+	assert_int_equal(numbers[0], 3);
+	log = fopen(path, "r");
+	assert_non_null(log);
+	assert_int_equal(fread(text, 1, sizeof(text) - 1, log), 8);
+	fclose(log);
+	assert_string_equal(text, "a\nb\nc\nd\n");
+	/* What is kept and cannot be sent is not done when the server ends. */
+	unlink(path);
+	*strrchr(path, '/') = 0;
+	assert_int_equal(rmdir(path), 0);
+	s3_notify_queue(reserve(notify, 1, 0), SLICE("e"), 4, true);
+	s3_notify_stop(notify);
+	assert_int_equal(s3_notify_take_done(notify, numbers, 4), 0);
+	reserve(notify, 1, -ENOBUFS);
+	s3_notify_close(notify);
+	sem_destroy(&room);
+	assert_int_equal(rmdir(folder), 0);
 }
 
 static int setup(void **state)
@@ -172,6 +275,8 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_targets),
+		cmocka_unit_test(test_places),
+		cmocka_unit_test(test_order),
 	};
 
 	return cmocka_run_group_tests_name("notification", tests, setup, teardown);

@@ -64,6 +64,7 @@ struct put_how {
 	struct slice headers;
 	bool length_unknown; /* when the put is opened */
 	bool adoptable;
+	struct store_message *message;
 };
 int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, const struct put_how *how);

@@ -1,7 +1,8 @@
 /* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE,
  * joining of parts, appends, renames and edits in place.
  * After each restart every acknowledged object is there and whole, and what was not acknowledged is
- * as before or as it was to become, never half. fsck is clean.
+ * as before or as it was to become, never half; and so is the message that its commit left. fsck is
+ * clean.
  *
  * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
 #include "rig.h"
@@ -29,10 +30,12 @@
 struct slot {
 	_Atomic uint64_t acked;
 	_Atomic uint64_t intended;
+	_Atomic uint64_t lost; /* was intended and did not happen */
 };
 
 struct shared {
 	_Atomic uint64_t version;
+	uint64_t told_from; /* versions before it have their messages ended */
 	_Atomic uint64_t acks;
 	_Atomic bool running;
 	int began[2]; /* a pipe: a byte once the load runs; closed when the process is gone */
@@ -123,6 +126,9 @@ static void writer_run(struct rig *rig, void *arg)
 		struct slot *slot = &shared->slots[writer->idx][k];
 		struct slice key = key_of(buf, writer->idx, k);
 		uint64_t version = prng_below(&prng, 4) ? atomic_fetch_add(&shared->version, 1) : 0;
+		struct store_message message = {
+			.text = slice_of((const char *)&version, sizeof(version))};
+		const struct put_how told = {.message = &message};
 		const char *bucket = bucket_of(writer->idx);
 		int ret;
 
@@ -135,7 +141,7 @@ static void writer_run(struct rig *rig, void *arg)
 				version, 2 + (uint32_t)(version / GROWN % 3));
 		else if (version)
 			ret = object_put_seeded(
-				rig, bucket, key, size_of_version(version), version, NULL);
+				rig, bucket, key, size_of_version(version), version, &told);
 		else
 			ret = store_delete(rig->store, slice_str(bucket), key, NULL, NULL);
 		if (ret)
@@ -145,7 +151,7 @@ static void writer_run(struct rig *rig, void *arg)
 		if (version % EDITED == 1 &&
 			store_edit(rig->store,
 				&(struct store_name){.bucket = slice_str(bucket), .key = key},
-				edit_version, &version))
+				edit_version, &version, NULL))
 			_exit(3);
 		if (version && former_delete(rig, bucket, key, version))
 			_exit(3);
@@ -182,11 +188,72 @@ static bool version_is(struct rig *rig, const char *bucket, struct slice key, ui
 	return version ? ret == 0 && headers_are(rig, bucket, key, version) : ret == -ENOENT;
 }
 
+/* ---- Messages of plain puts. ---- */
+
+static bool is_told(const char *bucket, uint64_t version)
+{
+	return version && version % JOINED != 1 &&
+	       !(version % GROWN == 2 && bucket[0] == 'b' && size_of_version(version) > 4);
+}
+
+struct told {
+	uint8_t *seen; /* by version, from the first on */
+	uint64_t first, count;
+	uint64_t *numbers;
+	uint32_t number_count;
+};
+
+static bool told_visit(uint64_t number, struct slice version_id, struct slice text, void *arg)
+{
+	struct told *told = (struct told *)arg;
+	uint64_t version;
+
+	if (text.len != sizeof(version) || !version_id.len)
+		_exit(7);
+	memcpy(&version, text.data, sizeof(version));
+	if (version < told->first || version - told->first >= told->count ||
+		told->seen[version - told->first]++ || told->number_count == told->count)
+		_exit(8);
+	told->numbers[told->number_count++] = number;
+	return true;
+}
+
+/* Once it is known which of the two each key holds: both are there, or neither. */
+static void messages_verify(struct rig *rig, struct shared *shared)
+{
+	struct told told = {.first = shared->told_from};
+
+	told.count = atomic_load(&shared->version) - told.first + 1;
+	told.seen = (uint8_t *)calloc(told.count, 1);
+	told.numbers = (uint64_t *)calloc(told.count, sizeof(*told.numbers));
+	if (store_messages_visit(rig->store, 0, told_visit, &told))
+		_exit(9);
+	for (uint32_t w = 0; w < WRITERS; w++)
+		for (uint32_t k = 0; k < KEYS; k++) {
+			struct slot *slot = &shared->slots[w][k];
+			uint64_t version = atomic_load(&slot->acked);
+			uint64_t lost = atomic_load(&slot->lost);
+
+			if (version >= told.first && is_told(bucket_of(w), version) &&
+				!told.seen[version - told.first])
+				_exit(10);
+			if (lost >= told.first && told.seen[lost - told.first])
+				_exit(11);
+		}
+	if (store_messages_end(rig->store, told.numbers, told.number_count))
+		_exit(12);
+	shared->told_from = atomic_load(&shared->version);
+	free(told.seen);
+	free(told.numbers);
+}
+
 static void verify_run(struct rig *rig, void *arg)
 {
 	struct shared *shared = (struct shared *)arg;
 	char buf[32];
 
+	if (reactor_core_idx(reactor_self()))
+		return;
 	for (uint32_t w = 0; w < WRITERS; w++)
 		for (uint32_t k = 0; k < KEYS; k++) {
 			struct slot *slot = &shared->slots[w][k];
@@ -195,6 +262,8 @@ static void verify_run(struct rig *rig, void *arg)
 			struct slice key = key_of(buf, w, k);
 
 			if (version_is(rig, bucket_of(w), key, acked)) {
+				if (intended != acked)
+					atomic_store(&slot->lost, intended);
 				atomic_store(&slot->intended, acked);
 			} else if (intended != acked &&
 				   version_is(rig, bucket_of(w), key, intended)) {
@@ -205,6 +274,7 @@ static void verify_run(struct rig *rig, void *arg)
 				_exit(4);
 			}
 		}
+	messages_verify(rig, shared);
 }
 
 static struct rig crash_rig; /* in every process */
@@ -268,6 +338,7 @@ static void test_kill_at_any_moment(void **state)
 		NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	assert_true(shared != MAP_FAILED);
 	atomic_store(&shared->version, 1);
+	shared->told_from = 1;
 	rig_init(&crash_rig, 2);
 	crash_rig.opts.log_bytes = 1 * MIB;
 	prng_seed(&prng, 4711);

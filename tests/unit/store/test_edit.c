@@ -30,7 +30,7 @@ static int edit_key(struct rig *rig, struct slice key, const char *version_id, s
 	const struct store_name name = {
 		.bucket = SLICE("b"), .key = key, .version_id = slice_str(version_id)};
 
-	return store_edit(rig->store, &name, edit_to, edit);
+	return store_edit(rig->store, &name, edit_to, edit, NULL);
 }
 
 static bool headers_are(struct rig *rig, struct slice key, struct slice headers)
@@ -157,7 +157,7 @@ static void refusals_run(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 10, 1, NULL), 0);
-	assert_int_equal(store_edit(rig->store, &elsewhere, edit_to, &edit), -ENOENT);
+	assert_int_equal(store_edit(rig->store, &elsewhere, edit_to, &edit, NULL), -ENOENT);
 	assert_int_equal(edit_key(rig, SLICE("absent"), "", &edit), -ENOENT);
 	assert_int_equal(edit_key(rig, SLICE("k"), "another", &edit), -ENOENT);
 	assert_int_equal(edit_key(rig, SLICE_NONE, "", &edit), -EINVAL);
@@ -262,7 +262,7 @@ static void count_fiber(struct rig *rig, void *arg)
 	for (uint32_t i = 0; i < STEPS; i++) {
 		char buf[32];
 
-		assert_int_equal(store_edit(rig->store, &name, edit_count, &count), 0);
+		assert_int_equal(store_edit(rig->store, &name, edit_count, &count, NULL), 0);
 		snprintf(buf, sizeof(buf), "other/%u", i % 7);
 		assert_int_equal(object_put_seeded(rig, "b", slice_str(buf), 100 * i, i, NULL), 0);
 	}

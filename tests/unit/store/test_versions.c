@@ -110,7 +110,7 @@ static void version_put(struct rig *rig, struct model *model, uint32_t k, struct
 	assert_int_equal(ret, 0);
 	assert_int_equal(store_edit(rig->store,
 				 &(struct store_name){.bucket = SLICE("b"), .key = model_name(k)},
-				 note_id, &put),
+				 note_id, &put, NULL),
 		0);
 	memcpy(version.id, put.id, sizeof(version.id));
 	assert_int_equal(
@@ -169,7 +169,7 @@ static void version_edit(struct rig *rig, struct model *model, uint32_t k, uint3
 
 	version->tag = (uint32_t)++model->seed;
 	snprintf(tag.text, sizeof(tag.text), "t%u", version->tag);
-	assert_int_equal(store_edit(rig->store, &name, edit_tag, &tag), 0);
+	assert_int_equal(store_edit(rig->store, &name, edit_tag, &tag, NULL), 0);
 }
 
 /* ---- Comparing. ---- */
@@ -434,7 +434,7 @@ static void race_fiber(struct rig *rig, void *arg)
 			assert_true(deletion.delete_marker);
 			break;
 		case 1:
-			if (store_edit(rig->store, &name, note_newest, &newest))
+			if (store_edit(rig->store, &name, note_newest, &newest, NULL))
 				break;
 			deletion.version_id = slice_str(newest.id);
 			assert_int_equal(
