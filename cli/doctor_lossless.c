@@ -291,14 +291,14 @@ static int ethtool_ask(struct ethtool *ethtool, void *question)
 
 static int ethtool_count(struct ethtool *ethtool, uint32_t *ret_count)
 {
-	struct {
+	union {
 		struct ethtool_sset_info info;
-		uint32_t count;
+		uint8_t room[sizeof(struct ethtool_sset_info) + sizeof(uint32_t)];
 	} question = {.info = {.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ull << ETH_SS_STATS}};
 	int ret = ethtool_ask(ethtool, &question);
 
 	if (ret == 0)
-		*ret_count = question.info.sset_mask ? question.count : 0;
+		*ret_count = question.info.sset_mask ? question.info.data[0] : 0;
 	return ret;
 }
 
