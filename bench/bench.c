@@ -102,6 +102,15 @@ static bool plan_has(const struct bench_plan *plan, enum bench_kind kind)
 	return false;
 }
 
+static bool plan_has_coded(const struct bench_plan *plan)
+{
+	for (uint32_t g = 0; g < plan->group_count; g++)
+		for (uint32_t m = 0; m < plan->groups[g].count; m++)
+			if (plan->groups[g].members[m]->subject.way == BENCH_STRIPED)
+				return true;
+	return false;
+}
+
 static void open_nginx(struct bench_rig *rig)
 {
 	const uint64_t sizes[] = {4 * KIB, MIB};
@@ -126,6 +135,7 @@ static void rig_close(struct bench_rig *rig)
 	for (size_t i = 0; i < ARRAY_LEN(rig->nginx_data); i++)
 		bench_data_close(&rig->nginx_data[i]);
 	bench_target_close(&rig->target);
+	bench_coded_close(rig->coded);
 	bench_anchors_close(rig->anchors);
 	bench_wire_close(rig->wire);
 	bench_priority_restore(rig->session_nice);
@@ -168,6 +178,8 @@ static int rig_open(
 	}
 	if (plan_has(plan, BENCH_NGINX))
 		open_nginx(rig);
+	if (plan_has_coded(plan))
+		rig->coded_error = bench_coded_open(opts, &rig->cpus, rig->folder, &rig->coded);
 	if (plan_has(plan, BENCH_RECVMMSG))
 		rig->wire_error = bench_wire_open(opts->program, &rig->cpus, &rig->wire);
 	bench_cpu_pin(rig->cpus.client);

@@ -34,7 +34,25 @@ __attribute__((format(printf, 2, 3))) static void failed(
 	va_end(args);
 }
 
+/* Where a row is measured: the server, or one over several volumes. */
+static struct bench_target *target_of(struct bench_rig *rig, const struct bench_subject *subject)
+{
+	if (rig->coded && subject->way == BENCH_STRIPED)
+		return &rig->coded->local.target;
+	return rig->coded && subject->way == BENCH_REMOTE ? &rig->coded->remote.target
+							  : &rig->target;
+}
+
 /* ---- Opening. ---- */
+
+static int coded_error(const struct bench_rig *rig, enum bench_way way)
+{
+	if (way != BENCH_STRIPED && way != BENCH_REMOTE)
+		return 0;
+	if (!rig->coded)
+		return rig->coded_error;
+	return way == BENCH_STRIPED ? rig->coded->local.error : rig->coded->remote.error;
+}
 
 static void open_nginx(struct bench_rig *rig, struct member *member)
 {
@@ -58,17 +76,22 @@ static void open_row(struct bench_rig *rig, struct member *member)
 	const struct bench_subject *subject = &member->record->subject;
 	struct bench_load_opts opts = {
 		.op = subject->op, .way = subject->way, .depth = subject->depth};
-	int ret = 0;
+	struct bench_target *target = target_of(rig, subject);
+	int ret = coded_error(rig, subject->way);
 
-	if (subject->way == BENCH_RDMA && !rig->target.client) {
-		failed(member->record, "%s", rig->target.client_failed);
+	if (ret) {
+		failed(member->record, "%s", strerror(-ret));
+		return;
+	}
+	if (!target->client && (subject->way == BENCH_RDMA || target != &rig->target)) {
+		failed(member->record, "%s", target->client_failed);
 		return;
 	}
 	if (subject->op != BENCH_EMPTY)
-		ret = bench_target_data(&rig->target, subject, &member->data);
+		ret = bench_target_data(target, subject, &member->data);
 	opts.data = member->data;
 	if (!ret)
-		ret = bench_runner_open(&rig->target, &opts, &member->runner);
+		ret = bench_runner_open(target, &opts, &member->runner);
 	if (ret)
 		failed(member->record, "%s", ret == -ENODEV ? "no such endpoint" : strerror(-ret));
 }
@@ -159,16 +182,19 @@ struct readings {
 
 static void read_slow(struct bench_rig *rig, const struct member *member, struct readings *readings)
 {
+	const struct bench_target *target = target_of(rig, &member->record->subject);
+
 	if (member->record->subject.kind == BENCH_ROW)
-		bench_server_counts(&rig->target.server, &readings->counts);
+		bench_server_counts(&target->server, &readings->counts);
 	if (member->runner.client)
-		neb_client_stats(rig->target.client, &readings->stats);
+		neb_client_stats(target->client, &readings->stats);
 }
 
 static void read_fast(struct bench_rig *rig, const struct member *member, struct readings *readings)
 {
-	pid_t pid = member->record->subject.kind == BENCH_NGINX ? rig->nginx.child.pid
-								: rig->target.server.pid;
+	const struct bench_subject *subject = &member->record->subject;
+	pid_t pid = subject->kind == BENCH_NGINX ? rig->nginx.child.pid
+						 : target_of(rig, subject)->server.pid;
 
 	readings->server_known = pid && bench_usage_of(pid, &readings->server) == 0;
 	bench_usage_self(&readings->client);
@@ -318,7 +344,7 @@ static void verify_puts(struct bench_rig *rig, struct member *member)
 	if (record->failed[0] || record->subject.kind != BENCH_ROW ||
 		record->subject.op != BENCH_PUT)
 		return;
-	if (bench_target_pass(&rig->target, member->data, BENCH_GET, &result))
+	if (bench_target_pass(target_of(rig, &record->subject), member->data, BENCH_GET, &result))
 		bench_result_error(&record->result, "read back: %s", result.first_error);
 	record->result.verified_ops += result.verified_ops;
 	record->result.verified_bytes += result.verified_bytes;

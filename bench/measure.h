@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include "bench/coded.h"
 #include "bench/runner.h"
 #include "bench/wire.h"
 
@@ -18,6 +19,8 @@ struct bench_rig {
 	int session_nice;
 	int priority_error; /* 0: all that is measured goes before other processes; else why not */
 	struct bench_target target;
+	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
+	int coded_error;
 	struct bench_anchors *anchors;
 	struct bench_wire *wire; /* NULL: packets are not measured, or wire_error says why */
 	int wire_error;

@@ -8,59 +8,69 @@
 
 #include "bench/wire.h"
 
+enum row_set {
+	ROWS_FULL,
+	ROWS_QUICK, /* a mark needs them */
+	ROWS_CODED, /* over several volumes alone */
+};
+
 /* One group: an operation over both transports, and its anchors. */
 struct row_group {
 	enum bench_op op;
 	enum bench_heat heat;
 	uint64_t bytes;
 	uint32_t depth;
-	bool quick; /* a mark needs it */
+	enum row_set set;
 };
 
 static const struct row_group GROUPS[] = {
-	{BENCH_EMPTY, BENCH_HOT, 0, 1, true},
-	{BENCH_EMPTY, BENCH_HOT, 0, 4, false},
-	{BENCH_EMPTY, BENCH_HOT, 0, 16, false},
-	{BENCH_EMPTY, BENCH_HOT, 0, 64, false},
-	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, true},
-	{BENCH_GET, BENCH_HOT, 4 * KIB, 4, false},
-	{BENCH_GET, BENCH_HOT, 4 * KIB, 16, true},
-	{BENCH_GET, BENCH_HOT, 4 * KIB, 64, false},
-	{BENCH_GET, BENCH_HOT, 64 * KIB, 1, false},
-	{BENCH_GET, BENCH_HOT, 64 * KIB, 4, false},
-	{BENCH_GET, BENCH_HOT, 64 * KIB, 16, false},
-	{BENCH_GET, BENCH_HOT, 64 * KIB, 64, false},
-	{BENCH_GET, BENCH_HOT, 1 * MIB, 1, true},
-	{BENCH_GET, BENCH_HOT, 1 * MIB, 4, false},
-	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, true},
-	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 1, false},
-	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 4, false},
-	{BENCH_GET, BENCH_COLD, 4 * KIB, 1, false},
-	{BENCH_GET, BENCH_COLD, 4 * KIB, 16, false},
-	{BENCH_GET, BENCH_COLD, 1 * MIB, 1, false},
-	{BENCH_GET, BENCH_COLD, 1 * MIB, 16, false},
-	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, true},
-	{BENCH_PUT, BENCH_HOT, 4 * KIB, 4, false},
-	{BENCH_PUT, BENCH_HOT, 4 * KIB, 16, true},
-	{BENCH_PUT, BENCH_HOT, 4 * KIB, 64, true},
-	{BENCH_PUT, BENCH_HOT, 64 * KIB, 1, false},
-	{BENCH_PUT, BENCH_HOT, 64 * KIB, 16, false},
-	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, false},
-	{BENCH_PUT, BENCH_HOT, 1 * MIB, 4, false},
-	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, false},
-	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 1, false},
-	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 4, false},
-	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 1, false},
-	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 16, false},
-	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 64, false},
-	{BENCH_LIST, BENCH_HOT, 0, 1, true},
-	{BENCH_LIST, BENCH_HOT, 0, 4, false},
-	{BENCH_LIST, BENCH_HOT, 0, 16, false},
-	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 1, false},
-	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 16, false},
-	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 64, false},
-	{BENCH_INGEST, BENCH_HOT, 64, 1, false},
-	{BENCH_INGEST, BENCH_HOT, 1500, 1, true},
+	{BENCH_EMPTY, BENCH_HOT, 0, 1, ROWS_QUICK},
+	{BENCH_EMPTY, BENCH_HOT, 0, 4, ROWS_FULL},
+	{BENCH_EMPTY, BENCH_HOT, 0, 16, ROWS_FULL},
+	{BENCH_EMPTY, BENCH_HOT, 0, 64, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, ROWS_QUICK},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 4, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 16, ROWS_QUICK},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 64, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 1, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 4, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 16, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 64 * KIB, 64, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 1, ROWS_QUICK},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 4, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, ROWS_QUICK},
+	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 1, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, BENCH_HUGE_BYTES, 4, ROWS_FULL},
+	{BENCH_GET, BENCH_COLD, 4 * KIB, 1, ROWS_FULL},
+	{BENCH_GET, BENCH_COLD, 4 * KIB, 16, ROWS_FULL},
+	{BENCH_GET, BENCH_COLD, 1 * MIB, 1, ROWS_FULL},
+	{BENCH_GET, BENCH_COLD, 1 * MIB, 16, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_QUICK},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 4, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 16, ROWS_QUICK},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 64, ROWS_QUICK},
+	{BENCH_PUT, BENCH_HOT, 64 * KIB, 1, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 64 * KIB, 16, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 4, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 1, ROWS_FULL},
+	{BENCH_PUT, BENCH_HOT, BENCH_HUGE_BYTES, 4, ROWS_FULL},
+	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
+	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 16, ROWS_FULL},
+	{BENCH_HEAD, BENCH_HOT, 4 * KIB, 64, ROWS_FULL},
+	{BENCH_LIST, BENCH_HOT, 0, 1, ROWS_QUICK},
+	{BENCH_LIST, BENCH_HOT, 0, 4, ROWS_FULL},
+	{BENCH_LIST, BENCH_HOT, 0, 16, ROWS_FULL},
+	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
+	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 16, ROWS_FULL},
+	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 64, ROWS_FULL},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 1, ROWS_CODED},
+	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, ROWS_CODED},
+	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
+	{BENCH_INGEST, BENCH_HOT, 64, 1, ROWS_FULL},
+	{BENCH_INGEST, BENCH_HOT, 1500, 1, ROWS_QUICK},
 };
 
 static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
@@ -71,6 +81,8 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_AT_REST] = "atrest",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
+	[BENCH_STRIPED] = "striped",
+	[BENCH_REMOTE] = "remote",
 };
 
 const char *bench_way_word(enum bench_way way)
@@ -175,6 +187,8 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
  * reads where they are for: small and hot. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
+	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)
+		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
 	if (from->op == BENCH_INGEST || way == BENCH_XDP)
 		return from->op == BENCH_INGEST && way == BENCH_XDP;
 	if (way == BENCH_RDMA || way == BENCH_HTTP)
@@ -207,6 +221,8 @@ static int add_anchors(
 	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
 	int ret = 0;
 
+	if (from->set == ROWS_CODED)
+		return 0;
 	if (from->op == BENCH_INGEST)
 		return add(group,
 			&(struct bench_subject){.kind = BENCH_RECVMMSG, .bytes = from->bytes});
@@ -246,6 +262,7 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	/* What it is held against comes along. */
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
+	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
@@ -265,9 +282,11 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 	int ret = plan.groups ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && !ret; i++) {
-		if (opts->quick && !GROUPS[i].quick)
+		if (opts->quick && GROUPS[i].set != ROWS_QUICK)
 			continue;
 		if (GROUPS[i].op == BENCH_INGEST && !packets)
+			continue;
+		if (GROUPS[i].set == ROWS_CODED && opts->endpoints)
 			continue;
 		ret = make_group(opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
 		plan.group_count += plan.groups[plan.group_count].count > 0;
@@ -297,7 +316,9 @@ const struct bench_record *bench_group_anchor(
 {
 	const struct bench_record *found = NULL;
 	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST;
-	enum bench_way plain = by_http ? BENCH_HTTP : BENCH_RDMA;
+	enum bench_way plain = by_http				  ? BENCH_HTTP
+			       : row->subject.way == BENCH_REMOTE ? BENCH_STRIPED
+								  : BENCH_RDMA;
 
 	for (uint32_t i = 0; i < group->count && row->subject.way > BENCH_HTTP; i++) {
 		const struct bench_subject *subject = &group->members[i]->subject;

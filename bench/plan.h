@@ -34,6 +34,8 @@ enum bench_way {
 	BENCH_XDP,	/* packets by AF_XDP: no server is in the way */
 	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
+	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
+	BENCH_REMOTE,	/* the same over volumes of six other processes */
 	BENCH_WAY_COUNT,
 };
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */

@@ -24,6 +24,10 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "token (simul.)" : "token";
 	if (row->way == BENCH_ONESIDED)
 		return simulated ? "1-sided (simul.)" : "rdma one-sided";
+	if (row->way == BENCH_STRIPED)
+		return "4+2 (simul.)"; /* as its server is always */
+	if (row->way == BENCH_REMOTE)
+		return "4+2 remote (s.)";
 	return rig->target.server.rdma_is_simulated ? "rdma (simulated)" : "rdma";
 }
 

@@ -171,6 +171,18 @@ static void test_rows_beside_the_plain_ones(void **state)
 	assert_ptr_equal(
 		bench_group_anchor(group, find(group, BENCH_AT_REST)), find(group, BENCH_HTTP));
 	bench_plan_close(&plan);
+	opts.only = "put 1MiB d16 remote";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_int_equal(group->count, 2);
+	assert_ptr_equal(
+		bench_group_anchor(group, find(group, BENCH_REMOTE)), find(group, BENCH_STRIPED));
+	assert_null(bench_group_anchor(group, find(group, BENCH_STRIPED)));
+	bench_plan_close(&plan);
+	/* Of a server that runs already nobody knows such volumes. */
+	opts.endpoints = "http://127.0.0.1:1";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+	opts.endpoints = NULL;
 	opts.only = "get 4KiB d16 token";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 }
