@@ -246,8 +246,13 @@ static int32_t op_run(struct disk_io *io)
 static void op_fiber(void *arg)
 {
 	struct disk_io *io = (struct disk_io *)arg;
+	int32_t result = op_run(io);
 
-	disk_io_finish(io, op_run(io));
+	/* What the members moved they have counted. */
+	if (result < 0)
+		disk_io_finish(io, result);
+	else
+		io->done(io, result);
 }
 
 static void refused_done(struct uring_op *op, int result, uint32_t cqe_flags)
