@@ -14,9 +14,17 @@ BUILD = pathlib.Path(os.environ["BUILD_DIR"])
 PROGRAM = pathlib.Path(os.environ["NEBULAIO"])
 DEVICE = "rxe0"
 NETDEV = "eth0"
+
+
+def namespace(number):
+    """The block device of an NVMe namespace: newer kernels name them in the order they happen to find them."""
+    found, = [path.parent.name for path in pathlib.Path("/sys/block").glob("nvme*/nsid") if int(path.read_text()) == number]
+    return f"/dev/{found}"
+
+
 # The NVMe controller's namespaces: one for files, one for jobs that take it as it is.
-DISK = "/dev/nvme0n1"
-RAW_BLOCK, RAW_PASSTHROUGH = "/dev/nvme0n2", "/dev/ng0n2"
+DISK, RAW_BLOCK = namespace(1), namespace(2)
+RAW_PASSTHROUGH = RAW_BLOCK.replace("nvme", "ng")
 DATA = pathlib.Path("/mnt/data")
 SERVER_ADDRESS = "192.0.2.1"
 CLIENT_ADDRESS = "192.0.2.2"
