@@ -12,15 +12,38 @@
 DEFINE_COUNTER(attach_refused, "nebulaio_disk_fixed_buffers_refused_total", NULL,
 	"Reactors whose arenas could not be registered as fixed buffers.");
 
+/* A wait that a person would notice. */
+#define WAIT_TOLD_NS (2 * NS_PER_S)
+
+struct disk_wait disk_wait_begin(uint64_t wait_ns)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	return (struct disk_wait){.start_ns = now_ns, .deadline_ns = now_ns + wait_ns};
+}
+
+bool disk_wait_more(const struct disk *disk, struct disk_wait *wait)
+{
+	if (!wait->told && clock_now_ns() - wait->start_ns > WAIT_TOLD_NS) {
+		wait->told = true;
+		log_info("disk",
+			"%s: in use; waiting up to %llu s, for the kernel may still hold it for a "
+			"process that was killed",
+			disk->path,
+			(unsigned long long)((wait->deadline_ns - wait->start_ns) / NS_PER_S));
+	}
+	return clock_rest(wait->deadline_ns);
+}
+
 /* flock(2) cannot wait with a bound, so it is asked again; only after a crash does that happen. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns)
 {
-	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+	struct disk_wait wait = disk_wait_begin(wait_ns);
 
 	while (flock(fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK)
 			return -errno;
-		if (!clock_rest(deadline_ns)) {
+		if (!disk_wait_more(disk, &wait)) {
 			log_error("disk", "%s: another process has this volume open", disk->path);
 			return -EBUSY;
 		}

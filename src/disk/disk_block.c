@@ -16,7 +16,7 @@
  * hold the device for a moment longer. */
 static int block_node_open(struct disk *disk, uint64_t wait_ns)
 {
-	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+	struct disk_wait wait = disk_wait_begin(wait_ns);
 	int flags = disk->read_only ? O_RDONLY : O_RDWR | O_EXCL;
 
 	do {
@@ -25,7 +25,7 @@ static int block_node_open(struct disk *disk, uint64_t wait_ns)
 			return 0;
 		if (errno != EBUSY)
 			return -errno;
-	} while (clock_rest(deadline_ns));
+	} while (disk_wait_more(disk, &wait));
 	log_error("disk",
 		"%s: in use: mounted, part of a RAID or LVM volume, swap, or another process has "
 		"it (lsblk and fuser tell)",

@@ -91,7 +91,7 @@ static void limits_read(struct disk *disk, const char *name)
 /* The block device of the same namespace, exclusively. */
 static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
 {
-	uint64_t deadline_ns = clock_now_ns() + wait_ns;
+	struct disk_wait wait = disk_wait_begin(wait_ns);
 	char path[300];
 
 	snprintf(path, sizeof(path), "/dev/%s", name);
@@ -99,14 +99,25 @@ static int block_claim(struct disk *disk, const char *name, uint64_t wait_ns)
 		disk->nvme->block_fd = open(path, O_RDONLY | O_EXCL | O_CLOEXEC);
 		if (disk->nvme->block_fd >= 0 || errno != EBUSY)
 			return 0; /* no such node: then nobody can mount it either */
-	} while (clock_rest(deadline_ns));
+	} while (disk_wait_more(disk, &wait));
 	log_error("disk", "%s: in use: %s is mounted, or another process has it", disk->path, path);
 	return -EBUSY;
 }
 
+/* Nobody polls any more for the commands of a process that was killed: they end when the driver
+ * looks for those that are late (30 s). */
+static uint64_t lock_wait(const char *name, const struct disk_opts *opts)
+{
+	uint64_t late_ns = queue_limit(name, "io_timeout") * NS_PER_MS;
+
+	return opts->lock_wait_ns ? MAX(opts->lock_wait_ns, 2 * late_ns) : 0;
+}
+
 static int device_open(struct disk *disk, const struct disk_opts *opts)
 {
+	uint64_t wait_ns = opts->lock_wait_ns;
 	char name[64];
+	bool named;
 	int nsid, ret = 0;
 
 	disk->fd = open(disk->path, (disk->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC);
@@ -118,12 +129,15 @@ static int device_open(struct disk *disk, const struct disk_opts *opts)
 		return -EINVAL;
 	}
 	disk->nvme->nsid = (uint32_t)nsid;
+	named = !block_name(disk->fd, name, sizeof(name));
+	if (named)
+		wait_ns = lock_wait(name, opts);
 	if (!disk->read_only)
-		ret = disk_lock(disk, disk->fd, opts->lock_wait_ns);
-	if (ret || block_name(disk->fd, name, sizeof(name)))
+		ret = disk_lock(disk, disk->fd, wait_ns);
+	if (ret || !named)
 		return ret;
 	limits_read(disk, name);
-	return disk->read_only ? 0 : block_claim(disk, name, opts->lock_wait_ns);
+	return disk->read_only ? 0 : block_claim(disk, name, wait_ns);
 }
 
 static void device_close(struct disk *disk)

@@ -116,6 +116,14 @@ bool disk_driver_takes(const char *path);
 /* disk.c */
 /* With nothing open; NULL: no memory. */
 struct disk *disk_alloc(const char *path, uint64_t step_bytes);
+/* Waiting for who has the volume: begun before it is asked for, then after each refusal; false when
+ * it took too long. Blocks the thread; a log line when it is more than a moment. */
+struct disk_wait {
+	uint64_t start_ns, deadline_ns;
+	bool told;
+};
+struct disk_wait disk_wait_begin(uint64_t wait_ns);
+bool disk_wait_more(const struct disk *disk, struct disk_wait *wait);
 /* flock(2), asked again until wait_ns have passed. -EBUSY with a log line. */
 int disk_lock(const struct disk *disk, int fd, uint64_t wait_ns);
 bool disk_arenas_register(

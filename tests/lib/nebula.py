@@ -16,7 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("NEBULAIO", ROOT / "build" / "nebulaio"))
 ACCESS_KEY = "testaccesskey"
 SECRET_KEY = "test-secret-key-0123456789"
-READY_S = 60
+# A start may wait for the kernel to let go of a killed one's device (30 s), and then has a log to replay.
+READY_S = 180
 
 
 class Server:
