@@ -38,6 +38,10 @@ struct iam_owner {
 	char account[IAM_ACCOUNT_LEN_MAX + 1];
 };
 
+struct iam_tag {
+	struct slice key, value;
+};
+
 /* Who asks, with all that is known of him. Shared, never changed after it was made. */
 struct iam_principal {
 	_Atomic uint32_t references;
@@ -45,7 +49,9 @@ struct iam_principal {
 	struct iam_owner owner;	     /* to whom it belongs what this one makes */
 	struct slice user_name;	     /* empty: the account's root, or a role's session */
 	struct slice session_name;   /* of a session */
-	bool own;		     /* the owner itself: needs no policy for what is its own */
+	struct iam_tag *tags;	     /* of the user or the role */
+	uint32_t tag_count;
+	bool own; /* the owner itself: needs no policy for what is its own */
 	const struct policy **policies;
 	uint32_t policy_count;
 	bool narrowed; /* a session with a policy of its own: allowed is what both allow */

@@ -95,6 +95,30 @@ static struct slice keep(struct iam_principal *principal, struct slice text)
 	return mem_arena_copy(&principal->arena, text);
 }
 
+static int keep_tags(struct iam_principal *principal, const json_t *entity)
+{
+	json_t *tags = json_object_get(entity, "tags"), *value;
+	const char *key;
+
+	if (!json_object_size(tags))
+		return 0;
+	principal->tags =
+		mem_arena_get(&principal->arena, json_object_size(tags) * sizeof(*principal->tags));
+	if (!principal->tags)
+		return -ENOMEM;
+	json_object_foreach(tags, key, value)
+	{
+		const struct iam_tag tag = {keep(principal, slice_str(key)),
+			keep(principal,
+				slice_of(json_string_value(value), json_string_length(value)))};
+
+		if (!tag.key.data || !tag.value.data)
+			return -ENOMEM;
+		principal->tags[principal->tag_count++] = tag;
+	}
+	return 0;
+}
+
 static struct iam_principal *principal_make(const json_t *account, const json_t *owner)
 {
 	struct iam_principal *principal = calloc(1, sizeof(*principal));
@@ -149,6 +173,8 @@ int iam_principal_of_user(
 			iam_entity(account, "groups",
 				slice_str(json_string_value(json_array_get(groups, i)))));
 	ret = gather_finish(&gather);
+	if (!ret)
+		ret = keep_tags(principal, user);
 	if (ret)
 		iam_principal_put(principal);
 	else
@@ -176,6 +202,8 @@ static int principal_of_role(const json_t *account, const json_t *role,
 	principal->who.user_id = keep(principal, slice_of(text, (size_t)len));
 	gather_entity(&gather, account, role);
 	ret = gather_finish(&gather);
+	if (!ret)
+		ret = keep_tags(principal, role);
 	if (ret)
 		iam_principal_put(principal);
 	else

@@ -145,9 +145,22 @@ static struct slice given(struct slice text)
 	return text.len ? text : SLICE_NONE;
 }
 
+/* IAM tells keys of tags apart without case. */
+static uint32_t principal_tag(
+	const struct iam_principal *principal, struct slice key, struct slice *ret_values)
+{
+	for (uint32_t i = 0; i < principal->tag_count; i++)
+		if (slice_eq_nocase(principal->tags[i].key, key)) {
+			ret_values[0] = principal->tags[i].value;
+			return 1;
+		}
+	return 0;
+}
+
 /* "aws:…" */
 static uint32_t global_values(struct access *access, struct slice name, struct slice *ret_values)
 {
+	static const struct slice tagged = SLICE("principaltag/");
 	const struct iam_principal *principal = access->principal;
 	const struct s3_request *request = access->call->request;
 
@@ -165,6 +178,8 @@ static uint32_t global_values(struct access *access, struct slice name, struct s
 		return one(time_text(access, false), ret_values);
 	if (slice_eq_nocase(name, SLICE("epochtime")))
 		return one(time_text(access, true), ret_values);
+	if (slice_eq_nocase(slice_to(name, tagged.len), tagged))
+		return principal_tag(principal, slice_from(name, tagged.len), ret_values);
 	if (slice_eq_nocase(name, SLICE("username")))
 		return one(given(principal->user_name), ret_values);
 	if (slice_eq_nocase(name, SLICE("userid")))

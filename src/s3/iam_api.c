@@ -8,6 +8,9 @@
 
 #define PATH_LEN_MAX 512u
 #define ITEMS_MAX    1000u
+/* How long sessions of a role may be: unless it says otherwise, the least. */
+#define ROLE_SECONDS_MIN 3600u
+#define ROLE_SECONDS_MAX 43200u
 
 static const struct {
 	const char *members, *word, *name_field, *title, *id_field, *id_element, *id_prefix;
@@ -74,6 +77,28 @@ static void put_encoded(struct api *api, const char *element, struct slice text)
 	buf_printf(&api->xml, "</%s>", element);
 }
 
+int64_t api_role_seconds(const json_t *role)
+{
+	int64_t seconds = json_member_number(role, "max_session");
+
+	return seconds ? seconds : ROLE_SECONDS_MIN;
+}
+
+/* How long sessions of a role may be, as the form says. */
+static const struct s3_error *take_role_seconds(struct api *api, json_t *role)
+{
+	struct slice text = api_field(api, "MaxSessionDuration");
+	uint64_t seconds;
+
+	if (!text.len)
+		return NULL;
+	if (slice_to_u64(text, &seconds) || seconds < ROLE_SECONDS_MIN ||
+		seconds > ROLE_SECONDS_MAX)
+		return api_invalid(api, "MaxSessionDuration");
+	json_object_set_new(role, "max_session", json_integer((json_int_t)seconds));
+	return NULL;
+}
+
 void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const json_t *entity,
 	const char *element)
 {
@@ -94,13 +119,17 @@ void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const 
 		put_encoded(api, "AssumeRolePolicyDocument", json_member_text(entity, "trust"));
 		if (json_member_text(entity, "description").len)
 			api_put(api, "Description", json_member_text(entity, "description"));
-		api_put(api, "MaxSessionDuration", SLICE("43200"));
+		buf_printf(&api->xml, "<MaxSessionDuration>%lld</MaxSessionDuration>",
+			(long long)api_role_seconds(entity));
 	}
 	if (kind == API_POLICY) {
 		api_put(api, "DefaultVersionId", SLICE("v1"));
 		api_put(api, "IsAttachable", SLICE("true"));
 		api_put_time(api, "UpdateDate", entity);
 	}
+	/* Lists leave them out. */
+	if (strcmp(element, "member") != 0)
+		api_put_tags(api, entity);
 	buf_printf(&api->xml, "</%s>", element);
 }
 
@@ -235,8 +264,12 @@ const struct s3_error *api_create(struct api *api, json_t *account)
 			kinds[kind].title, SLICE_FMT(name));
 	if (!error && kind == API_ROLE)
 		error = take_policy(api, POLICY_TRUST, "AssumeRolePolicyDocument", entity, "trust");
+	if (!error && kind == API_ROLE)
+		error = take_role_seconds(api, entity);
 	if (!error && kind == API_POLICY)
 		error = take_policy(api, POLICY_IDENTITY, "PolicyDocument", entity, "text");
+	if (!error)
+		error = api_take_tags(api, entity);
 	if (error) {
 		json_decref(entity);
 		return error;
@@ -328,7 +361,7 @@ const struct s3_error *api_update(struct api *api, json_t *account)
 		if (utf8_is_valid(api_field(api, "Description")))
 			json_member_set_text(entity, "description",
 				slice_to(api_field(api, "Description"), 1000));
-		return NULL;
+		return take_role_seconds(api, entity);
 	}
 	if (path.len && !is_path(path))
 		return api_invalid(api, "NewPath");

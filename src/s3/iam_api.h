@@ -46,11 +46,18 @@ void api_put_time(struct api *api, const char *element, const json_t *entity);
 /* An entity as its calls tell it, inside <User> and its kin or <member>. */
 void api_put_entity(struct api *api, json_t *account, enum api_kind kind, const json_t *entity,
 	const char *element);
+/* How long a session of a role may be. */
+int64_t api_role_seconds(const json_t *role);
 /* Pages through an object's members in order of their names: <member>…</member> for each. */
 typedef void api_each_fn(struct api *api, json_t *account, const char *name, json_t *value);
 const struct s3_error *api_list(
 	struct api *api, json_t *account, json_t *object, const char *element, api_each_fn *each);
 
+/* Tags of the form onto an entity; those of an entity, <Tags>, where it has any. */
+const struct s3_error *api_take_tags(struct api *api, json_t *entity);
+void api_put_tags(struct api *api, const json_t *entity);
+
+api_fn api_tag, api_untag, api_list_tags;
 api_fn api_create, api_get, api_list_all, api_update, api_delete;
 api_fn api_create_key, api_list_keys, api_update_key, api_delete_key;
 api_fn api_put_policy, api_get_policy, api_delete_policy, api_list_policies;

@@ -108,8 +108,11 @@ const struct s3_error *s3_upload_still_there(
 const struct s3_error *s3_upload_sse(
 	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse)
 {
-	return s3_sse_open(call, slice_of(upload->meta->headers, upload->meta->headers_len),
-		S3_SSE_CLIENT, ret_sse);
+	const struct s3_error *error = s3_sse_open(call,
+		slice_of(upload->meta->headers, upload->meta->headers_len), S3_SSE_CLIENT, ret_sse);
+
+	/* Who reads with another key may not; who writes with one asks for what cannot be. */
+	return error == s3_error_at(S3_E_ACCESS_DENIED) ? s3_error_at(S3_E_INVALID_REQUEST) : error;
 }
 
 void s3_upload_close(struct s3_upload *upload)

@@ -135,6 +135,22 @@ static const struct s3_error *check_policy(struct api *api, struct slice text)
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
+/* What would narrow the session, or tell more of it, is never left out in silence. */
+static const struct s3_error *check_known(struct api *api)
+{
+	static const struct slice unknown[] = {SLICE("PolicyArns."), SLICE("Tags."),
+		SLICE("TransitiveTagKeys."), SLICE("SerialNumber"), SLICE("TokenCode")};
+
+	for (uint32_t i = 0; i < api->form.count; i++)
+		for (size_t k = 0; k < ARRAY_LEN(unknown); k++)
+			if (slice_starts(api->form.items[i].name, unknown[k]))
+				return s3_fail(api->call, S3_E_VALIDATION,
+					"%.*s is not served here: a session has one policy of its "
+					"own, Policy.",
+					SLICE_FMT(slice_to(api->form.items[i].name, 64)));
+	return NULL;
+}
+
 const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 {
 	struct slice arn = api_field(api, "RoleArn"), policy = api_field(api, "Policy");
@@ -146,7 +162,9 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 	(void)ignored;
 	if (!is_session_name(api_field(api, "RoleSessionName")))
 		return api_invalid(api, "RoleSessionName");
-	error = parse_seconds(api, 3600, &seconds);
+	error = check_known(api);
+	if (!error)
+		error = parse_seconds(api, 3600, &seconds);
 	if (!error)
 		error = check_policy(api, policy);
 	if (error)
@@ -157,6 +175,10 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 		!s3_call_trusted(api->call, slice_str(own), json_member_text(role, "trust"))) {
 		error = s3_fail(api->call, S3_E_ACCESS_DENIED,
 			"The caller is not authorized to perform sts:AssumeRole on this resource.");
+	} else if (seconds > (uint64_t)api_role_seconds(role)) {
+		error = s3_fail(api->call, S3_E_VALIDATION,
+			"The requested DurationSeconds exceeds the MaxSessionDuration set for this "
+			"role.");
 	} else {
 		const struct iam_session session = {
 			.account = json_member_text(account, "account_id"),
@@ -164,7 +186,7 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 			.name = api_field(api, "RoleSessionName"),
 			.policy = policy};
 
-		error = give_session(api, &session, MIN(seconds, 43200));
+		error = give_session(api, &session, seconds);
 		if (!error)
 			put_assumed(api, account, role);
 	}

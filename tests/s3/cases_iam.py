@@ -232,3 +232,57 @@ def test_policies_that_want_sessions(s):
         s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"]).list_buckets()
     finally:
         four.delete_user_policy(UserName="three", PolicyName="Session")
+
+
+def told(tags):
+    return sorted((tag["Key"], tag["Value"]) for tag in tags)
+
+
+def test_tags(s):
+    """Of users, roles and policies; and policies that ask who asks for his."""
+    one, iam = s.one(), s.one("iam")
+    try:
+        first = [{"Key": "Team", "Value": "red"}, {"Key": "empty", "Value": ""}]
+        made_user, key = user(s, iam, "tagged", Tags=first)
+        name = made_user["UserName"]
+        equal(told(iam.get_user(UserName=name)["User"]["Tags"]), told(first))
+        iam.tag_user(UserName=name, Tags=[{"Key": "team", "Value": "blue"}])
+        equal(told(iam.list_user_tags(UserName=name)["Tags"]), [("empty", ""), ("team", "blue")])
+        page = iam.list_user_tags(UserName=name, MaxItems=1)
+        equal((page["IsTruncated"], len(page["Tags"])), (True, 1))
+        equal(iam.list_user_tags(UserName=name, Marker=page["Marker"])["Tags"], [{"Key": "team", "Value": "blue"}])
+        assert "Tags" not in iam.list_users()["Users"][0]
+        refused(400, "ValidationError", iam.tag_user, UserName=name, Tags=[{"Key": "aws:x", "Value": ""}])
+        refused(404, "NoSuchEntity", iam.tag_user, UserName="nobody", Tags=first)
+        bucket = f"{s.prefix}{next(s.numbers)}"
+        one.create_bucket(Bucket=bucket)
+        for team in ("red", "blue"):
+            one.put_object(Bucket=bucket, Key=f"{team}/key", Body=b"x")
+        iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=allow(
+            "s3:GetObject", f"arn:aws:s3:::{bucket}/${{aws:PrincipalTag/Team}}/*"))
+        key.get_object(Bucket=bucket, Key="blue/key")
+        refused(403, "AccessDenied", key.get_object, Bucket=bucket, Key="red/key")
+        iam.untag_user(UserName=name, TagKeys=["TEAM"])
+        refused(403, "AccessDenied", key.get_object, Bucket=bucket, Key="blue/key")
+        equal(told(iam.list_user_tags(UserName=name)["Tags"]), [("empty", "")])
+        trust = json.dumps({"Version": "2012-10-17", "Statement": [
+            {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]})
+        role = iam.create_role(RoleName="short", AssumeRolePolicyDocument=trust, Tags=first, MaxSessionDuration=7200)["Role"]
+        equal((told(role["Tags"]), role["MaxSessionDuration"]), (told(first), 7200))
+        iam.untag_role(RoleName="short", TagKeys=["Team", "empty"])
+        equal(iam.list_role_tags(RoleName="short")["Tags"], [])
+        sts = s.one("sts")
+        session = {"RoleArn": role["Arn"], "RoleSessionName": "session"}
+        sts.assume_role(**session, DurationSeconds=7200)
+        refused(400, "ValidationError", sts.assume_role, **session, DurationSeconds=7201)
+        iam.update_role(RoleName="short", MaxSessionDuration=3600)
+        refused(400, "ValidationError", sts.assume_role, **session, DurationSeconds=7200)
+        refused(400, "ValidationError", sts.assume_role, **session, Tags=[{"Key": "a", "Value": "b"}])
+        refused(400, "ValidationError", sts.assume_role, **session,
+                PolicyArns=[{"arn": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"}])
+        iam.delete_role(RoleName="short")
+        arn = iam.create_policy(PolicyName="tagged", PolicyDocument=allow("s3:*"), Tags=first)["Policy"]["Arn"]
+        equal(told(iam.list_policy_tags(PolicyArn=arn)["Tags"]), told(first))
+        iam.delete_policy(PolicyArn=arn)
+    finally:
+        wipe(iam)

@@ -25,6 +25,13 @@
 		"ListAttached" title "Policies", api_list_attached, kind, false, API_IAM \
 	}
 
+#define TAGS(kind, title)                                                \
+	{"Tag" title, api_tag, kind, true, API_IAM},                     \
+		{"Untag" title, api_untag, kind, true, API_IAM},         \
+	{                                                                \
+		"List" title "Tags", api_list_tags, kind, false, API_IAM \
+	}
+
 static const struct api_action actions[] = {
 	ENTITY(API_USER, "User"),
 	ENTITY(API_GROUP, "Group"),
@@ -40,6 +47,9 @@ static const struct api_action actions[] = {
 	POLICIES(API_USER, "User"),
 	POLICIES(API_GROUP, "Group"),
 	POLICIES(API_ROLE, "Role"),
+	TAGS(API_USER, "User"),
+	TAGS(API_ROLE, "Role"),
+	TAGS(API_POLICY, "Policy"),
 	{"CreateAccessKey", api_create_key, API_USER, true, API_IAM},
 	{"ListAccessKeys", api_list_keys, API_USER, false, API_IAM},
 	{"UpdateAccessKey", api_update_key, API_USER, true, API_IAM},
