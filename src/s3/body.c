@@ -281,9 +281,19 @@ static int init_stages(const struct s3_sums *sums, struct body_stages *stages)
 
 void s3_etag_of_crc(struct store_meta *meta)
 {
-	/* Never of an MD5's form, so that no client checks a body against it as one. */
-	snprintf(meta->etag, sizeof(meta->etag), "%016llx-%llx", (unsigned long long)meta->crc64,
-		(unsigned long long)meta->bytes);
+	const uint64_t words[2] = {htobe64(meta->crc64), htobe64(meta->bytes)};
+	char digits[32];
+	size_t zeros = 16;
+
+	/* "%016x-%x" of both. Never of an MD5's form, so that no client checks a body against it as
+	 * one. */
+	hex_encode(words, sizeof(words), digits);
+	while (zeros < 31 && digits[zeros] == '0')
+		zeros++;
+	memcpy(meta->etag, digits, 16);
+	meta->etag[16] = '-';
+	memcpy(meta->etag + 17, digits + zeros, 32 - zeros);
+	meta->etag[17 + 32 - zeros] = '\0';
 }
 
 void s3_crc64_digest(uint64_t crc, uint8_t digest[CHECKSUM_BYTES_MAX])

@@ -157,6 +157,8 @@ struct slice s3_subresource(const struct s3_params *params)
 		SLICE("uploadId"), SLICE("uploads"), SLICE("versioning"), SLICE("versions"),
 		SLICE("website")};
 
+	if (!params->count)
+		return SLICE_NONE;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (s3_query_find(params, names[i]))
 			return names[i];
