@@ -430,7 +430,8 @@ int array_flush(struct disk *disk)
 	return disk_array_quorum(disk) ? 0 : -EIO;
 }
 
-/* Who cannot, or fails it, has missed nothing: nobody counts on what is there. */
+/* One member after the other: a block device holds a helper thread meanwhile, of which there are
+ * few. Who cannot, or fails it, has missed nothing: nobody counts on what is there. */
 int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset)
 {
 	struct array *array = disk->array;
@@ -442,13 +443,15 @@ int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset)
 	batch = batch_open(array);
 	if (!batch)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < array->count; i++)
-		if (array_writable(array, i) && disk_can_discard(array->members[i].disk))
-			array_batch_add(batch, DISK_DISCARD, i, NULL, bytes, offset);
-	array_batch_run(batch);
-	for (uint32_t i = 0; i < batch->count; i++) {
-		int32_t result = batch->transfers[i].result;
+	for (uint32_t i = 0; i < array->count; i++) {
+		int32_t result;
 
+		if (!array_writable(array, i) || !disk_can_discard(array->members[i].disk))
+			continue;
+		batch->count = 0;
+		array_batch_add(batch, DISK_DISCARD, i, NULL, bytes, offset);
+		array_batch_run(batch);
+		result = batch->transfers[0].result;
 		if (result && result != -EOPNOTSUPP && result != -ENOTCONN)
 			ret = result;
 	}

@@ -175,6 +175,116 @@ static void test_rows_that_move_are_rebuilt(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- More rows than are noted at a time. ---- */
+
+#define LONG_KEYS  2000u
+#define LONG_BYTES 700u /* of a key: together more than the index thread goes on for */
+#define LONG_LANES 50u
+
+static const char *long_key(char key[LONG_BYTES + 1], char first, uint32_t idx)
+{
+	memset(key, first, LONG_BYTES);
+	snprintf(key + LONG_BYTES - 4, 5, "%04u", idx);
+	return key;
+}
+
+static void long_put(struct rig *rig, void *arg)
+{
+	char key[LONG_BYTES + 1];
+
+	for (uint32_t i = *(const uint32_t *)arg; i < LONG_KEYS; i += LONG_LANES)
+		put_one(rig, "plain", long_key(key, 'k', i), 1 + i);
+}
+
+static void long_rename(struct rig *rig, void *arg)
+{
+	char from[LONG_BYTES + 1], to[LONG_BYTES + 1];
+
+	for (uint32_t i = *(const uint32_t *)arg; i < LONG_KEYS; i += LONG_LANES)
+		rename_one(rig, long_key(from, 'k', i), long_key(to, 'a', i));
+}
+
+static void lanes_run(struct rig *rig, rig_fn *fn)
+{
+	uint32_t lanes[LONG_LANES];
+
+	for (uint32_t i = 0; i < LONG_LANES; i++)
+		lanes[i] = i;
+	rig_fibers(rig, LONG_LANES, fn, lanes, sizeof(lanes[0]));
+}
+
+static void long_fill(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "plain"), 0);
+	lanes_run(rig, long_put);
+}
+
+static size_t noted_bytes(struct store *store)
+{
+	size_t bytes;
+
+	pthread_mutex_lock(&store->noted.lock);
+	bytes = store->noted.keys.len;
+	pthread_mutex_unlock(&store->noted.lock);
+	return bytes;
+}
+
+static void long_rebuild(struct rig *rig, void *arg)
+{
+	struct rebuilding rebuilding = {.rig = rig, .waiter = fiber_self()};
+
+	(void)arg;
+	memory_disk(2)->hold = true;
+	assert_int_equal(fiber_spawn(reactor_self(), "rebuild", rebuild_fiber, &rebuilding), 0);
+	memory_disk_await_held(2);
+	lanes_run(rig, long_rename);
+	/* From there on the index thread waits. */
+	while (noted_bytes(rig->store) <= MIB)
+		fiber_sleep_ns(NS_PER_MS);
+	memory_disk_let_go(2);
+	while (!rebuilding.done)
+		fiber_park();
+	assert_int_equal(rebuilding.ret, 0);
+}
+
+static void long_verify(struct rig *rig, void *arg)
+{
+	char key[LONG_BYTES + 1];
+
+	(void)arg;
+	for (uint32_t i = 0; i < LONG_KEYS; i++)
+		expect_one(rig, "plain", long_key(key, 'a', i), 1 + i);
+}
+
+static void test_the_index_waits_for_the_walk(void **state)
+{
+	char volumes[3000];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	snprintf(volumes, sizeof(volumes), "%s/m0,memory://1,memory://2", rig.dir);
+	rig.opts.volume = volumes;
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	rig.opts.inline_bytes_max = UINT32_MAX;
+	rig.opts.log_bytes = 32 * MIB;
+	memory_disks_open();
+	rig_run(&rig, long_fill, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disk_blank(2);
+	rig_run(&rig, long_rebuild, NULL);
+	assert_int_equal(rig.open_result, 0);
+	snprintf(volumes, sizeof(volumes), "%s/m0", rig.dir);
+	assert_int_equal(unlink(volumes), 0);
+	rig.opts.volume = NULL;
+	rig_run(&rig, long_verify, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
 /* ---- Before a walk begins. ---- */
 
 static void delete_fiber(struct rig *rig, void *arg)
@@ -246,6 +356,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_barrier_waits_for_the_group_before_it),
 		cmocka_unit_test(test_rows_that_move_are_rebuilt),
+		cmocka_unit_test(test_the_index_waits_for_the_walk),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
