@@ -462,12 +462,65 @@ static void answer_hidden(struct s3_call *call, struct slice name, struct slice 
 		s3_lock_answer(call, name, value);
 }
 
+/* Bytes that are no UTF-8 are taken as Latin-1. */
+static bool put_utf8(struct slice value, struct buf *out)
+{
+	if (utf8_is_valid(value)) {
+		buf_put_slice(out, value);
+		return !out->failed;
+	}
+	for (size_t i = 0; i < value.len; i++) {
+		uint8_t byte = (uint8_t)value.data[i];
+		const char both[2] = {(char)(0xc0 | byte >> 6), (char)(0x80 | (byte & 0x3f))};
+
+		if (byte < 0x80)
+			buf_put(out, &value.data[i], 1);
+		else
+			buf_put(out, both, sizeof(both));
+	}
+	return !out->failed;
+}
+
+/* User metadata beyond ASCII goes out over HTTP as RFC 2047 has it, =?UTF-8?B?…?=, where a header's
+ * bytes have no characters of their own. Data NULL: no memory. */
+static struct slice presentable(struct s3_call *call, struct slice value)
+{
+	static const struct slice begin = SLICE("=?UTF-8?B?"), end = SLICE("?=");
+	struct slice encoded = SLICE_NONE;
+	struct buf utf8;
+	char *text;
+
+	buf_init(&utf8, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	text = put_utf8(value, &utf8)
+		       ? mem_arena_get(&call->arena, begin.len + BASE64_LEN(utf8.len) + end.len)
+		       : NULL;
+	if (text) {
+		size_t len = BASE64_LEN(utf8.len);
+
+		memcpy(text, begin.data, begin.len);
+		base64_encode(utf8.data, utf8.len, text + begin.len);
+		memcpy(text + begin.len + len, end.data, end.len);
+		encoded = slice_of(text, begin.len + len + end.len);
+	}
+	buf_free(&utf8);
+	return encoded;
+}
+
+static bool is_ascii(struct slice value)
+{
+	uint8_t all = 0;
+
+	for (size_t i = 0; i < value.len; i++)
+		all |= (uint8_t)value.data[i];
+	return all < 0x80;
+}
+
 const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta)
 {
 	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
 	struct slice replaced[OVERRIDE_COUNT];
+	bool over_http = strncmp(call->request->transport, "http", 4) == 0, has_type = false;
 	const struct s3_error *error;
-	bool has_type = false;
 	size_t replaced_count = 0;
 
 	error = answer_overrides(call, replaced, &replaced_count);
@@ -481,6 +534,11 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 		if (slice_among(name, replaced, replaced_count))
 			continue;
 		has_type |= slice_eq(name, SLICE("content-type"));
+		if (over_http && !is_ascii(value) && is_user_metadata(name)) {
+			value = presentable(call, value);
+			if (!value.data)
+				return s3_error_at(S3_E_SLOW_DOWN);
+		}
 		s3_answer_header(call, name, value);
 	}
 	if (!has_type && !slice_among(SLICE("content-type"), replaced, replaced_count))

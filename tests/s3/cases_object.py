@@ -2,10 +2,12 @@
 
 import base64
 import datetime
+import email.header
 import hashlib
 import random
 import urllib.parse
 
+from cases_auth import old_client, with_header
 from suite import code_of, equal, refused
 
 
@@ -75,6 +77,16 @@ def test_headers_and_metadata(s):
     equal(s.s3.list_objects_v2(Bucket=bucket)["Contents"][0]["StorageClass"], "STANDARD_IA")
     refused(400, "MetadataTooLarge", s.s3.put_object, Bucket=bucket, Key="key", Metadata={"k": "v" * 2048})
     refused(400, "InvalidStorageClass", s.s3.put_object, Bucket=bucket, Key="key", StorageClass="NONE")
+
+
+def test_metadata_beyond_ascii(s):
+    """UTF-8 comes, RFC 2047 goes; what came as that stays what it is. Over a session bytes are bytes."""
+    bucket = s.bucket()
+    for sent, text in [("Grüße €", "Grüße €"), ("plain", "plain"), ("=?UTF-8?B?w7w=?=", "ü")]:
+        with_header(old_client(s), "x-amz-meta-text", sent).put_object(Bucket=bucket, Key="key", Body=b"x")
+        got = s.raw("HEAD", f"/{bucket}/key")[1]["x-amz-meta-text"]
+        equal(got.isascii(), True)
+        equal(str(email.header.make_header(email.header.decode_header(got))), text)
 
 
 def test_response_headers(s):

@@ -200,6 +200,25 @@ static void test_headers_are_kept(void **state)
 	check_header("content-encoding", "");
 }
 
+static void test_metadata_beyond_ascii(void **state)
+{
+	(void)state;
+	begin("PUT", "/bkt/meta", "");
+	header("x-amz-meta-utf8", "Gr\xc3\xbc\xc3\x9f"
+				  "e");
+	header("x-amz-meta-latin1", "Gr\xfc\xdf"
+				    "e");
+	header("x-amz-meta-broken", "\xc3\xbc\xff");
+	header("x-amz-meta-told", "=?UTF-8?B?w7w=?=");
+	run(200, NULL);
+	begin("GET", "/bkt/meta", "");
+	run(200, NULL);
+	check_header("x-amz-meta-utf8", "=?UTF-8?B?R3LDvMOfZQ==?=");
+	check_header("x-amz-meta-latin1", "=?UTF-8?B?R3LDvMOfZQ==?=");
+	check_header("x-amz-meta-broken", "=?UTF-8?B?w4PCvMO/?=");
+	check_header("x-amz-meta-told", "=?UTF-8?B?w7w=?=");
+}
+
 static void test_metadata_limit(void **state)
 {
 	char value[2049];
@@ -708,6 +727,7 @@ int main(void)
 		OBJECT_TEST(test_put_get_head_delete),
 		OBJECT_TEST(test_empty_object),
 		OBJECT_TEST(test_headers_are_kept),
+		OBJECT_TEST(test_metadata_beyond_ascii),
 		OBJECT_TEST(test_metadata_limit),
 		OBJECT_TEST(test_ranges),
 		OBJECT_TEST(test_conditions),
