@@ -366,11 +366,6 @@ int date_basic_parse(struct slice text, int64_t *ret_ms)
 	return parse(text, PATTERN_BASIC, &fields) ? -EINVAL : to_ms(&fields, ret_ms);
 }
 
-void date_day_format(int64_t ms, char ret_text[DATE_DAY_LEN])
-{
-	format(ms, PATTERN_DAY, ret_text);
-}
-
 int date_day_parse(struct slice text, int64_t *ret_ms)
 {
 	struct fields fields;

@@ -36,7 +36,6 @@ int date_iso_parse(struct slice text, int64_t *ret_ms);
  * credential scope. */
 void date_basic_format(int64_t ms, char ret_text[DATE_BASIC_LEN]);
 int date_basic_parse(struct slice text, int64_t *ret_ms);
-void date_day_format(int64_t ms, char ret_text[DATE_DAY_LEN]);
 int date_day_parse(struct slice text, int64_t *ret_ms);
 
 #endif

@@ -31,17 +31,6 @@ void md5_init(struct md5 *md5);
 void md5_update(struct md5 *md5, const void *data, size_t len);
 void md5_final(struct md5 *md5, uint8_t ret_digest[MD5_BYTES]);
 
-/* Adds each part to its own hash, as md5_update on each would: side by side where the processor can
- * (AVX-512), which is some ten times as fast for MD5_LANES parts of like lengths. One after the
- * other elsewhere. No hash may stand in two parts of one call. */
-#define MD5_LANES 16u
-struct md5_part {
-	struct md5 *md5;
-	const void *data;
-	size_t len;
-};
-void md5_update_many(const struct md5_part *parts, size_t count);
-
 void sha1_init(struct sha1 *sha1);
 void sha1_update(struct sha1 *sha1, const void *data, size_t len);
 void sha1_final(struct sha1 *sha1, uint8_t ret_digest[SHA1_BYTES]);

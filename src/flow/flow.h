@@ -1,5 +1,5 @@
 /* flow/flow.h: MOVES. source → stages → sink over frames, a window in flight, no copies. It knows
- * devices (disk, rdma, net) and nothing of S3. One transfer runs on one fiber.
+ * devices (disk, rdma, xdp) and nothing of S3. One transfer runs on one fiber.
  *
  * A piece is a run of bytes inside a span. Sources produce pieces in order; a sink takes each over,
  * and may hold up to its window of them while a device works. Who holds a piece ends it by
@@ -10,7 +10,6 @@
 
 #include "base/base.h"
 #include "codec/codec.h"
-#include "net/net.h"
 #include "rdma/rdma.h"
 #include "region/region.h"
 #include "store/store.h"
@@ -217,14 +216,7 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 int flow_memory_source_open(
 	struct flow_core *core, struct slice bytes, struct flow_source **ret_source);
 
-/* A byte stream of a known length (an HTTP body without framing), received straight into frames.
- * buffered: what the head's read already brought in (copied, counted). stall_ns bounds the wait for
- * each next byte. */
-int flow_net_source_open(struct flow_core *core, struct net_stream *stream, struct slice buffered,
-	uint64_t bytes_total, uint64_t stall_ns, struct flow_source **ret_source);
 /* Takes everything and gives it back: for sources that are only measured. */
 int flow_null_sink_open(struct flow_core *core, struct flow_sink **ret_sink);
-int flow_net_sink_open(struct flow_core *core, struct net_stream *stream, uint64_t stall_ns,
-	struct flow_sink **ret_sink);
 
 #endif

@@ -48,21 +48,6 @@ struct flow_memory_source {
 	uint64_t offset;
 };
 
-struct flow_net_source {
-	struct flow_source source;
-	struct net_stream *stream;
-	struct slice buffered;
-	uint64_t offset;
-	uint64_t stall_ns;
-};
-
-struct flow_net_sink {
-	struct flow_sink sink;
-	struct net_stream *stream;
-	uint64_t stall_ns;
-	int error;
-};
-
 /* One end of a transfer, of whatever kind: a pool of equal blocks, so that opening one costs no
  * malloc once warm. */
 union flow_end {
@@ -72,8 +57,6 @@ union flow_end {
 	struct flow_rdma_source rdma_source;
 	struct flow_rdma_sink rdma_sink;
 	struct flow_memory_source memory_source;
-	struct flow_net_source net_source;
-	struct flow_net_sink net_sink;
 };
 
 /* flow_dp.c's poller, for open. */

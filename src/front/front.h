@@ -103,7 +103,6 @@ int front_token_open(const struct front_token_opts *opts, struct front_token **r
 void front_token_drain(struct front_token *front);
 void front_token_close(struct front_token *front); /* takes NULL; drained, or never run; the first
 						      one last */
-uint32_t front_token_queue_pairs(const struct front_token *front);
 /* Whether the request is one of those: has a token, or asks for ?rdma-connect. */
 bool front_token_wanted(const struct s3_request *request);
 /* Answers it. In a fiber of any reactor, as s3_handle; front is any of those that share. */

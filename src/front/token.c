@@ -405,8 +405,3 @@ void front_token_close(struct front_token *front)
 	group_leave(front->group);
 	free(front);
 }
-
-uint32_t front_token_queue_pairs(const struct front_token *front)
-{
-	return front->qp_count;
-}

@@ -234,8 +234,3 @@ void listen_close(struct listen *listen)
 		net_listener_close(listen->listener);
 	free(listen);
 }
-
-uint32_t listen_connections(const struct listen *listen)
-{
-	return listen->connection_count;
-}

@@ -34,6 +34,5 @@ void listen_drain_begin(struct listen *listen);
 void listen_drain(struct listen *listen, uint64_t deadline_ns);
 /* After the reactor ended, or before it ran. Takes NULL. */
 void listen_close(struct listen *listen);
-uint32_t listen_connections(const struct listen *listen);
 
 #endif

@@ -150,19 +150,3 @@ int s3_config_load_nothing(struct slice document, struct mem_arena *arena, const
 	*ret_parsed = document.data;
 	return 0;
 }
-
-static const struct s3_error *declined_check(
-	struct s3_call *call, struct slice body, struct slice *ret_document)
-{
-	(void)body;
-	(void)ret_document;
-	return s3_op_declined(call);
-}
-
-const struct s3_config_ops s3_config_declined = {
-	.check = declined_check,
-	.load = s3_config_load_nothing,
-	.answer = s3_config_answer_xml,
-	.put_status = 200,
-	.can_delete = true,
-};

@@ -38,11 +38,6 @@ const char *api_name_field(enum api_kind kind)
 	return kinds[kind].name_field;
 }
 
-const char *api_title(enum api_kind kind)
-{
-	return kinds[kind].title;
-}
-
 const struct s3_error *api_no_such(struct api *api, const char *what, struct slice name)
 {
 	return s3_fail(api->call, S3_E_NO_SUCH_ENTITY, "The %s with name %.*s cannot be found.",

@@ -34,7 +34,6 @@ struct slice api_field(const struct api *api, const char *name);
 const char *api_members(enum api_kind kind);
 const char *api_word(enum api_kind kind);
 const char *api_name_field(enum api_kind kind);
-const char *api_title(enum api_kind kind);
 /* The entity that the form names; NoSuchEntity. */
 const struct s3_error *api_entity(
 	struct api *api, json_t *account, enum api_kind kind, json_t **ret_entity);

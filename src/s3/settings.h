@@ -72,8 +72,6 @@ void s3_config_put_xml(const struct s3_xml *node, struct buf *xml);
 const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice document);
 /* A load function for kinds that no request looks at. */
 int s3_config_load_nothing(struct slice document, struct mem_arena *arena, const void **ret_parsed);
-/* The ops of kinds that are not served: PUT answers 501. */
-extern const struct s3_config_ops s3_config_declined;
 
 extern const struct s3_config_ops s3_config_accelerate, s3_config_cors, s3_config_encryption,
 	s3_config_logging, s3_config_notification, s3_config_replication;

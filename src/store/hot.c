@@ -530,15 +530,3 @@ struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct obje
 	pthread_mutex_unlock(&shard->lock);
 	return old;
 }
-
-uint64_t hot_bytes(struct hot *hot)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < SHARD_COUNT; i++) {
-		pthread_mutex_lock(&hot->shards[i].lock);
-		bytes += hot->shards[i].bytes;
-		pthread_mutex_unlock(&hot->shards[i].lock);
-	}
-	return bytes;
-}

@@ -309,11 +309,6 @@ void store_fence(struct store *store, const char *what, int error)
 	disk_fence(store->volume.disk);
 }
 
-const char *store_medium(const struct store *store)
-{
-	return disk_describe(store->volume.disk);
-}
-
 void store_usage(struct store *store, struct store_usage *ret_usage)
 {
 	/* Several volumes hold so many times what one does. */

@@ -440,9 +440,6 @@ struct store_scrub {
 };
 void store_scrub_status(struct store *store, struct store_scrub *ret_status);
 
-/* Of the medium, for the log and for people: "file …", "NVMe passthrough, …". */
-const char *store_medium(const struct store *store);
-
 struct store_usage {
 	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;
 };

@@ -354,7 +354,6 @@ struct object *hot_object(struct hot *hot, struct hot_entry *entry);
 /* Publishes object (taking over the caller's reference) and returns what it replaces, with its
  * reference. The entry is pinned. */
 struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct object *object);
-uint64_t hot_bytes(struct hot *hot);
 
 /* ---- cache.c: verified chunks in region frames. Any thread. ---- */
 struct cache;

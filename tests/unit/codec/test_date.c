@@ -32,8 +32,6 @@ static void test_every_format_of_one_moment(void **state)
 	assert_memory_equal(text, "1994-11-06T08:49:37.007Z", DATE_ISO_LEN);
 	date_basic_format(EXAMPLE_MS, text);
 	assert_memory_equal(text, "19941106T084937Z", DATE_BASIC_LEN);
-	date_day_format(EXAMPLE_MS, text);
-	assert_memory_equal(text, "19941106", DATE_DAY_LEN);
 	date_iso_format(0, text);
 	assert_memory_equal(text, "1970-01-01T00:00:00.000Z", DATE_ISO_LEN);
 	date_iso_format(DATE_MS_MAX, text);
