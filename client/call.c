@@ -292,13 +292,15 @@ static int call_make(
 	return 0;
 }
 
+static void call_route(struct client_call *call);
+
 static int call_begin(
 	struct neb_client *client, const struct neb_request *request, struct client_call **ret_call)
 {
 	int ret = call_make(client, request, ret_call);
 
 	if (ret == 0)
-		client_call_route(*ret_call);
+		call_route(*ret_call);
 	return ret;
 }
 
@@ -373,7 +375,8 @@ static void finish_unsent(struct client_call *call, const struct client_endpoint
 	client_call_finish(call, error ? error : -ENETDOWN);
 }
 
-void client_call_route(struct client_call *call)
+/* Finds the call a way, or leaves it queued. */
+static void call_route(struct client_call *call)
 {
 	struct neb_client *client = call->client;
 	struct client_session *session;
@@ -491,7 +494,7 @@ static void calls_route(struct neb_client *client)
 		struct list *next = link->next;
 		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
 
-		client_call_route(call);
+		call_route(call);
 		if (call->phase == CLIENT_QUEUED && client->session &&
 			client->session->phase == SESSION_OPEN && !client->session->free_count)
 			break;
@@ -710,7 +713,7 @@ int client_perform(struct neb_client *client, const struct neb_request *request,
 
 	if (ret == 0) {
 		call->pages = pages;
-		client_call_route(call);
+		call_route(call);
 	}
 	if (ret) {
 		if (ret_result)

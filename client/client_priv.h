@@ -336,8 +336,6 @@ int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, u
 /* neb_perform, with pages told as they come. */
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);
-/* Finds the call a way, or leaves it queued. */
-void client_call_route(struct client_call *call);
 /* Its way was lost before an answer: another try, another way, or the end. */
 void client_call_retry(struct client_call *call, int error, const char *why);
 /* With the result's answer filled in, or error when there is none. */
@@ -398,7 +396,6 @@ void client_lease_landed(struct client_session *session, uint32_t slot_idx, cons
 /* ---- http.c ---- */
 int client_http_start(struct client_call *call, struct client_endpoint *endpoint);
 void client_http_progress(struct neb_client *client);
-void client_http_cancel(struct client_call *call);
 void client_http_close(struct neb_client *client);
 
 /* ---- token.c ---- */

@@ -421,7 +421,7 @@ void client_http_progress(struct neb_client *client)
 	}
 }
 
-void client_http_cancel(struct client_call *call)
+static void http_cancel(struct client_call *call)
 {
 	if (call->by_token)
 		client_token_finish(call, false);
@@ -435,7 +435,7 @@ void client_http_close(struct neb_client *client)
 		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
 
 		if (call->phase == CLIENT_ON_HTTP)
-			client_http_cancel(call);
+			http_cancel(call);
 	}
 	while (client->easy_count)
 		curl_easy_cleanup(client->easies[--client->easy_count]);

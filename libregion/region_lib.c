@@ -317,7 +317,7 @@ int neb_attach_disk(struct neb_region *region, const char *path, uint32_t flags,
 	return 0;
 }
 
-const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target)
+static const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target)
 {
 	for (uint32_t i = 0; i < region->disk_count; i++) {
 		if (region->disks[i].target == target)

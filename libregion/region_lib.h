@@ -92,7 +92,6 @@ static inline struct neb_span neb_span_of(struct region_span span)
 
 uint64_t lib_deadline(uint64_t timeout_ns);
 struct lib_conn *lib_conn_of(const struct neb_region *region, uint16_t target);
-const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target);
 void lib_rdma_close(struct neb_region *region);
 void lib_xdp_close(struct neb_region *region);
 bool lib_xdp_sends(const struct neb_region *region, uint16_t target);

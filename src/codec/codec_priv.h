@@ -13,12 +13,8 @@ struct crc_field {
 	uint64_t one;	     /* the top bit of the width */
 };
 
-extern const struct crc_field crc32_field;
-extern const struct crc_field crc32c_field;
 extern const struct crc_field crc64nvme_field;
 
-/* a times b. */
-uint64_t crc_field_multiply(const struct crc_field *field, uint64_t a, uint64_t b);
 /* x to the n. */
 uint64_t crc_field_power(const struct crc_field *field, uint64_t n);
 

@@ -9,8 +9,8 @@
 
 #include "codec/codec_priv.h"
 
-const struct crc_field crc32_field = {.polynomial = 0xedb88320, .one = 1u << 31};
-const struct crc_field crc32c_field = {.polynomial = 0x82f63b78, .one = 1u << 31};
+static const struct crc_field crc32_field = {.polynomial = 0xedb88320, .one = 1u << 31};
+static const struct crc_field crc32c_field = {.polynomial = 0x82f63b78, .one = 1u << 31};
 const struct crc_field crc64nvme_field = {.polynomial = 0x9a6c9329ac4bc9b5, .one = 1ull << 63};
 
 /* crc32_iscsi takes its length as an int. */
@@ -40,7 +40,8 @@ static uint64_t times_x(const struct crc_field *field, uint64_t a)
 	return (a >> 1) ^ (field->polynomial & -(a & 1));
 }
 
-uint64_t crc_field_multiply(const struct crc_field *field, uint64_t a, uint64_t b)
+/* a times b. */
+static uint64_t field_multiply(const struct crc_field *field, uint64_t a, uint64_t b)
 {
 	uint64_t product = 0;
 
@@ -59,8 +60,8 @@ uint64_t crc_field_power(const struct crc_field *field, uint64_t n)
 
 	for (; n; n >>= 1) {
 		if (n & 1)
-			power = crc_field_multiply(field, power, square);
-		square = crc_field_multiply(field, square, square);
+			power = field_multiply(field, power, square);
+		square = field_multiply(field, square, square);
 	}
 	return power;
 }
@@ -80,7 +81,7 @@ __attribute__((constructor)) static void prepare(void)
 
 		for (int i = 0; i < 64; i++) {
 			shifts[kind][i] = shift;
-			shift = crc_field_multiply(fields[kind], shift, shift);
+			shift = field_multiply(fields[kind], shift, shift);
 		}
 	}
 }
@@ -89,7 +90,7 @@ static uint64_t join(enum join_kind kind, uint64_t crc_a, uint64_t crc_b, uint64
 {
 	for (int i = 0; b_bytes; i++, b_bytes >>= 1) {
 		if (b_bytes & 1)
-			crc_a = crc_field_multiply(fields[kind], crc_a, shifts[kind][i]);
+			crc_a = field_multiply(fields[kind], crc_a, shifts[kind][i]);
 	}
 	return crc_a ^ crc_b;
 }

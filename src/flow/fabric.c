@@ -381,7 +381,7 @@ static int link_arm(struct flow_link *link)
 	return link->opts.sends ? link_notes_post(link) : link_recvs_fill(link, true);
 }
 
-int link_new(struct flow_fabric *fabric, const struct flow_link_opts *opts,
+static int link_new(struct flow_fabric *fabric, const struct flow_link_opts *opts,
 	const struct link_hello *peer, struct flow_link **ret_link)
 {
 	struct flow_link *link = calloc(1, sizeof(*link));

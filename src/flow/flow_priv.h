@@ -68,11 +68,4 @@ void flow_core_lease_wake(struct flow_core *core);
 union flow_end *flow_end_lease(struct flow_core *core);
 void flow_end_give(struct flow_core *core, void *end);
 
-/* Posts a piece's bytes as work requests of one direction, one per remote run that they touch. The
- * caller has checked that the runs hold them. */
-void flow_cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum region_op op,
-	struct flow_slot *slot);
-/* -EMSGSIZE when the runs hold fewer than bytes; -EINVAL past LIMIT_SGE_MAX runs. */
-int flow_cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, uint64_t bytes);
-
 #endif

@@ -107,8 +107,6 @@ struct flow_link {
 };
 
 /* fabric.c */
-int link_new(struct flow_fabric *fabric, const struct flow_link_opts *opts,
-	const struct link_hello *peer, struct flow_link **ret_link);
 /* The first error stays; the queue pair ends, whoever waits is woken. */
 void link_fail(struct flow_link *link, int error, const char *why);
 void link_wake(struct flow_link *link);

@@ -5,7 +5,8 @@
 
 #include <errno.h>
 
-int flow_cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, uint64_t bytes)
+/* -EMSGSIZE when the runs hold fewer than bytes; -EINVAL past LIMIT_SGE_MAX runs. */
+static int cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, uint64_t bytes)
 {
 	uint64_t held = 0;
 
@@ -23,7 +24,9 @@ int flow_cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer, u
 	return 0;
 }
 
-void flow_cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum region_op op,
+/* Posts a piece's bytes as work requests of one direction, one per remote run that they touch. The
+ * caller has checked that the runs hold them. */
+static void cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum region_op op,
 	struct flow_slot *slot)
 {
 	uint8_t *data = slot->piece.data;
@@ -92,7 +95,7 @@ static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32
 	int ret = flow_reader_lease(reader, slot, bytes_max);
 
 	if (ret == 1)
-		flow_cursor_post(reader->source.core, &self->cursor, REGION_OP_RDMA_READ, slot);
+		cursor_post(reader->source.core, &self->cursor, REGION_OP_RDMA_READ, slot);
 	return ret;
 }
 
@@ -117,7 +120,7 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 
 	if (!self)
 		return -ENOMEM;
-	ret = flow_cursor_init(&self->cursor, peer, bytes);
+	ret = cursor_init(&self->cursor, peer, bytes);
 	if (ret) {
 		flow_end_give(core, self);
 		return ret;
@@ -191,7 +194,7 @@ static int rdma_push(struct flow_sink *sink, struct flow_piece *piece)
 		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
 	self->bytes_left -= piece->bytes;
 	self->window.head++;
-	flow_cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);
+	cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);
 	return 0;
 }
 
@@ -220,7 +223,7 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 
 	if (!self)
 		return -ENOMEM;
-	ret = flow_cursor_init(&self->cursor, peer, bytes);
+	ret = cursor_init(&self->cursor, peer, bytes);
 	if (ret) {
 		flow_end_give(core, self);
 		return ret;

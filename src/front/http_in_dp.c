@@ -15,7 +15,9 @@ static void in_compact(struct http_in *in)
 	in->end = in->floor + have;
 }
 
-int http_in_more(struct http_in *in, uint32_t bytes_max)
+/* Receives at least one more byte behind end, at most bytes_max. -EPIPE at the end, -ENOBUFS when
+ * the window is full. */
+static int http_in_more(struct http_in *in, uint32_t bytes_max)
 {
 	size_t got;
 	int err;

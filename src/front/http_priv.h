@@ -58,9 +58,6 @@ struct http_in {
 	void *arg;
 };
 
-/* Receives at least one more byte behind end, at most bytes_max. -EPIPE at the end, -ENOBUFS when
- * the window is full. */
-int http_in_more(struct http_in *in, uint32_t bytes_max);
 /* Takes bytes from the window, or past it from the receiver: as http_recv_fn. */
 int http_in_take(struct http_in *in, void *dst, size_t len, enum http_want want, size_t *ret_bytes);
 /* Takes a line and its CRLF, at most len_max bytes without them. The line lives until the next call

@@ -198,7 +198,8 @@ uint32_t native_poll(void *arg)
 
 /* ---- Sending. ---- */
 
-struct native_send *native_send_lease(struct native_session *session)
+/* NULL: out of memory. */
+static struct native_send *send_lease(struct native_session *session)
 {
 	struct list *idle = list_pop(&session->front->idle_sends);
 	struct native_send *send =
@@ -310,7 +311,7 @@ static int send_record(
 
 	if (!send && (out->span.data || session->phase != NATIVE_OPEN ||
 			     session->sends_quiet >= session->quiet_max)) {
-		send = native_send_lease(session);
+		send = send_lease(session);
 		if (!send)
 			return -ENOMEM;
 	}
@@ -440,7 +441,7 @@ static int direct_room(struct native_request *request)
 			return ret;
 	}
 	if (!request->send)
-		request->send = native_send_lease(request->session);
+		request->send = send_lease(request->session);
 	return request->send ? 0 : -ENOMEM;
 }
 

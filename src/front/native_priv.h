@@ -237,8 +237,6 @@ uint32_t native_sessions_bury(struct front_native *front);
 /* ---- native_dp.c ---- */
 uint32_t native_poll(void *arg);
 int native_recv_post(struct native_recv *recv);
-/* NULL: out of memory. */
-struct native_send *native_send_lease(struct native_session *session);
 /* Gives what it holds, and itself. */
 void native_send_give(struct front_native *front, struct native_send *send);
 /* Posts an encoded capsule, sealed here when sealed is true, behind send's writes, in one batch.

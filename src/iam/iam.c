@@ -29,21 +29,11 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 	return 0;
 }
 
-void iam_close(struct iam *iam)
-{
-	if (!iam)
-		return;
-	for (uint32_t i = 0; i < iam->account_count; i++)
-		json_decref(iam->accounts[i].doc);
-	for (uint32_t i = 0; i < IAM_SLOTS; i++) {
-		struct iam_entries entries = {iam->credentials[i], iam->names[i]};
-
-		iam_entries_free(&entries);
-	}
-	pthread_rwlock_destroy(&iam->lock);
-	secret_wipe(iam, sizeof(*iam));
-	free(iam);
-}
+/* Everything that a document puts into the table, before it is put in. */
+struct entries {
+	struct iam_credential *credentials;
+	struct iam_name *names;
+};
 
 void iam_credential_put(struct iam_credential *credential)
 {
@@ -55,19 +45,7 @@ void iam_credential_put(struct iam_credential *credential)
 	free(credential);
 }
 
-/* ---- Entries. ---- */
-
-static uint32_t key_slot(struct slice access_key)
-{
-	return crc32c_update(0, access_key.data, access_key.len) % IAM_SLOTS;
-}
-
-static uint32_t name_slot(enum iam_name_kind kind, struct slice text)
-{
-	return crc32c_update((uint32_t)kind + 1, text.data, text.len) % IAM_SLOTS;
-}
-
-void iam_entries_free(struct iam_entries *entries)
+static void entries_free(struct entries *entries)
 {
 	while (entries->credentials) {
 		struct iam_credential *credential = entries->credentials;
@@ -83,8 +61,36 @@ void iam_entries_free(struct iam_entries *entries)
 	}
 }
 
+void iam_close(struct iam *iam)
+{
+	if (!iam)
+		return;
+	for (uint32_t i = 0; i < iam->account_count; i++)
+		json_decref(iam->accounts[i].doc);
+	for (uint32_t i = 0; i < IAM_SLOTS; i++) {
+		struct entries entries = {iam->credentials[i], iam->names[i]};
+
+		entries_free(&entries);
+	}
+	pthread_rwlock_destroy(&iam->lock);
+	secret_wipe(iam, sizeof(*iam));
+	free(iam);
+}
+
+/* ---- Entries. ---- */
+
+static uint32_t key_slot(struct slice access_key)
+{
+	return crc32c_update(0, access_key.data, access_key.len) % IAM_SLOTS;
+}
+
+static uint32_t name_slot(enum iam_name_kind kind, struct slice text)
+{
+	return crc32c_update((uint32_t)kind + 1, text.data, text.len) % IAM_SLOTS;
+}
+
 static int credential_make(struct iam *iam, const json_t *key, struct iam_principal *principal,
-	struct iam_entries *entries)
+	struct entries *entries)
 {
 	struct iam_credential *credential = calloc(1, sizeof(*credential));
 	struct slice access_key = json_member_text(key, "access_key");
@@ -122,7 +128,7 @@ static int credential_make(struct iam *iam, const json_t *key, struct iam_princi
 }
 
 static int name_make(enum iam_name_kind kind, struct slice text, const struct iam_owner *owner,
-	struct iam_entries *entries)
+	struct entries *entries)
 {
 	struct iam_name *name;
 
@@ -145,7 +151,7 @@ static int name_make(enum iam_name_kind kind, struct slice text, const struct ia
 
 /* An account's root, or a user: its names and its keys. */
 static int identity_make(
-	struct iam *iam, const json_t *doc, const json_t *user, struct iam_entries *entries)
+	struct iam *iam, const json_t *doc, const json_t *user, struct entries *entries)
 {
 	const json_t *who = user ? user : doc, *keys = json_object_get(who, "keys");
 	struct iam_principal *principal;
@@ -172,9 +178,9 @@ static int identity_make(
 	return ret;
 }
 
-int iam_entries_make(struct iam *iam, const json_t *doc, struct iam_entries *ret_entries)
+static int entries_make(struct iam *iam, const json_t *doc, struct entries *ret_entries)
 {
-	struct iam_entries entries = {NULL, NULL};
+	struct entries entries = {NULL, NULL};
 	const json_t *user;
 	const char *name;
 	int ret = identity_make(iam, doc, NULL, &entries);
@@ -186,7 +192,7 @@ int iam_entries_make(struct iam *iam, const json_t *doc, struct iam_entries *ret
 		ret = identity_make(iam, doc, user, &entries);
 	}
 	if (ret)
-		iam_entries_free(&entries);
+		entries_free(&entries);
 	else
 		*ret_entries = entries;
 	return ret;
@@ -340,7 +346,7 @@ void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg)
 }
 
 /* Takes everything of an account out of the table, into entries. Under the lock. */
-static void entries_take(struct iam *iam, struct slice number, struct iam_entries *entries)
+static void entries_take(struct iam *iam, struct slice number, struct entries *entries)
 {
 	for (uint32_t i = 0; i < IAM_SLOTS; i++) {
 		for (struct iam_credential **at = &iam->credentials[i]; *at;) {
@@ -368,7 +374,7 @@ static void entries_take(struct iam *iam, struct slice number, struct iam_entrie
 	}
 }
 
-static void entries_put(struct iam *iam, struct iam_entries *entries)
+static void entries_put(struct iam *iam, struct entries *entries)
 {
 	while (entries->credentials) {
 		struct iam_credential *one = entries->credentials;
@@ -390,8 +396,7 @@ static void entries_put(struct iam *iam, struct iam_entries *entries)
 }
 
 /* Whether an entry is already somebody else's, or comes twice. Under the lock. */
-static bool entries_clash(
-	const struct iam *iam, struct slice number, const struct iam_entries *entries)
+static bool entries_clash(const struct iam *iam, struct slice number, const struct entries *entries)
 {
 	for (const struct iam_credential *one = entries->credentials; one; one = one->next) {
 		struct slice key = slice_str(one->access_key);
@@ -424,10 +429,10 @@ static bool entries_clash(
 
 /* Puts a document in place of what there was; takes doc and the entries. -ENOSPC: too many
  * accounts. */
-static int install(struct iam *iam, json_t *doc, const char *stamp, struct iam_entries *entries)
+static int install(struct iam *iam, json_t *doc, const char *stamp, struct entries *entries)
 {
 	struct slice number = json_member_text(doc, "account_id");
-	struct iam_entries old = {NULL, NULL};
+	struct entries old = {NULL, NULL};
 	json_t *old_doc = NULL;
 	uint32_t idx;
 	bool found;
@@ -454,8 +459,8 @@ static int install(struct iam *iam, json_t *doc, const char *stamp, struct iam_e
 	pthread_rwlock_unlock(&iam->lock);
 	json_decref(old_doc);
 	json_decref(doc);
-	iam_entries_free(&old);
-	iam_entries_free(entries);
+	entries_free(&old);
+	entries_free(entries);
 	return ret;
 }
 
@@ -499,7 +504,7 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 {
 	char stamp[sizeof(((struct document *)NULL)->stamp)];
 	json_t *old = account_now(iam, edit->account, stamp), *doc;
-	struct iam_entries entries;
+	struct entries entries;
 	int ret;
 
 	if (!old && !edit->create)
@@ -510,7 +515,7 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 	if (!ret)
 		ret = edit->change(doc, edit->arg);
 	if (!ret)
-		ret = iam_entries_make(iam, doc, &entries);
+		ret = entries_make(iam, doc, &entries);
 	if (ret) {
 		json_decref(doc);
 		return ret;
@@ -526,7 +531,7 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 		store_watch_rights_changed(iam->store);
 		return ret;
 	}
-	iam_entries_free(&entries);
+	entries_free(&entries);
 	json_decref(doc);
 	return ret;
 }
@@ -546,7 +551,7 @@ int iam_change(struct iam *iam, struct flow_core *core, const struct iam_edit *e
 int iam_delete(struct iam *iam, struct slice number)
 {
 	char name[sizeof(NAME_PREFIX) + IAM_ACCOUNT_LEN_MAX];
-	struct iam_entries old = {NULL, NULL};
+	struct entries old = {NULL, NULL};
 	json_t *doc = iam_account(iam, number);
 	uint32_t idx;
 	bool found;
@@ -570,7 +575,7 @@ int iam_delete(struct iam *iam, struct slice number)
 	entries_take(iam, number, &old);
 	pthread_rwlock_unlock(&iam->lock);
 	json_decref(doc);
-	iam_entries_free(&old);
+	entries_free(&old);
 	store_watch_rights_changed(iam->store);
 	return 0;
 }
@@ -586,7 +591,7 @@ struct load {
 static int load_one(struct load *load, struct slice name)
 {
 	struct document document;
-	struct iam_entries entries;
+	struct entries entries;
 	struct mem_arena arena;
 	json_t *doc = NULL;
 	int ret;
@@ -599,7 +604,7 @@ static int load_one(struct load *load, struct slice name)
 				     slice_from(name, strlen(NAME_PREFIX)))))
 		ret = -EBADMSG;
 	if (!ret)
-		ret = iam_entries_make(load->iam, doc, &entries);
+		ret = entries_make(load->iam, doc, &entries);
 	if (!ret)
 		ret = install(load->iam, doc, document.stamp, &entries);
 	else

@@ -35,12 +35,4 @@ struct iam {
 	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 };
 
-/* Everything that a document puts into the table, before it is put in. */
-struct iam_entries {
-	struct iam_credential *credentials;
-	struct iam_name *names;
-};
-int iam_entries_make(struct iam *iam, const json_t *doc, struct iam_entries *ret_entries);
-void iam_entries_free(struct iam_entries *entries);
-
 #endif

@@ -30,8 +30,6 @@ struct tls_session {
 
 /* A session's library object by the files of now; NULL without memory. Any thread. */
 SSL *tls_ssl_new(struct net_tls *tls);
-/* The socket as the library sees it: it asks the socket at once and never waits. */
-const BIO_METHOD *tls_bio_method(void);
 int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes);
 int tls_bio_read(BIO *bio, char *buf, size_t len, size_t *ret_bytes);
 /* After a call of the library that did not succeed: waits for what it lacks, and 0: try again.

@@ -47,7 +47,8 @@ static void bio_method_make(void)
 	bio_method = method;
 }
 
-const BIO_METHOD *tls_bio_method(void)
+/* The socket as the library sees it: it asks the socket at once and never waits. */
+static const BIO_METHOD *tls_bio_method(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 

@@ -473,7 +473,8 @@ static inline void own_next_slot(const struct sim_qp *qp)
 		sim_own((const uint8_t *)slot + line * 64);
 }
 
-void sim_execute(struct sim_qp *qp)
+/* Goes on with the send queue and retires what is done. */
+static void sim_execute(struct sim_qp *qp)
 {
 	qp->timing = false;
 	while (qp->sq_exec != qp->sq_tail && !qp->broken) {

@@ -355,8 +355,6 @@ void sim_cq_push(struct sim_cq *cq, const struct rp_wc *wc);
 void sim_wake(struct sim_bell *bell, int event_fd);
 /* Takes what stands in the ring from the peer. */
 void sim_receive(struct sim_qp *qp);
-/* Goes on with the send queue and retires what is done. */
-void sim_execute(struct sim_qp *qp);
 /* Rings the peer, if it sleeps or looks at bells. */
 void sim_ring(struct sim_qp *qp);
 

@@ -243,8 +243,6 @@ enum rp_qp_state verbs_qp_state(const struct rp_qp *base);
 void verbs_qp_error(struct rp_qp *base);
 /* Keeps a completion for the next look. */
 void verbs_cq_keep(struct verbs_cq *cq, const struct rp_wc *wc);
-/* Takes every completion that waits in the device's queue and keeps those that are not of qpn. */
-void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn);
 /* The queue was found full: reads whether it overran. Not for the data path. */
 void verbs_cq_look(struct verbs_cq *cq);
 void verbs_qp_info(struct rp_qp *base, struct rp_qp_info *ret_info);

@@ -85,7 +85,8 @@ void verbs_cq_keep(struct verbs_cq *cq, const struct rp_wc *wc)
 	cq->kept[cq->kept_count++] = *wc;
 }
 
-void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn)
+/* Takes every completion that waits in the device's queue and keeps those that are not of qpn. */
+static void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn)
 {
 	uint32_t count = cq->kept_count - cq->kept_head;
 	struct rp_wc wcs[VERBS_BATCH];

@@ -33,7 +33,7 @@ static int guard(char *map, size_t bytes)
 	return mprotect(map, bytes, PROT_NONE) ? -errno : 0;
 }
 
-struct fiber *fiber_map(struct reactor *reactor)
+static struct fiber *fiber_map(struct reactor *reactor)
 {
 	uint32_t page_bytes = reactor->page_bytes;
 	size_t map_bytes = page_bytes + reactor->opts.fiber_stack_bytes;

@@ -182,7 +182,6 @@ static inline void check_thread(const struct reactor *reactor)
 }
 
 /* fiber.c */
-struct fiber *fiber_map(struct reactor *reactor);
 void fiber_unmap(struct fiber *fiber);
 
 /* fiber_dp.c */
@@ -210,7 +209,6 @@ void mailbox_ring(struct reactor *reactor);
 #define URING_FEATURE_SETS 3u
 int uring_open(struct reactor *reactor, uint32_t feature_set);
 void uring_bind(struct reactor *reactor);
-void uring_watch_mailbox(struct reactor *reactor);
 /* The kernel took less than it was given: waits for it, or gives up with a CHECK. */
 void uring_flush_stuck(struct reactor *reactor, int error) __attribute__((cold, noinline));
 

@@ -69,6 +69,8 @@ int uring_open(struct reactor *reactor, uint32_t feature_set)
 
 /* One multishot poll stays in the kernel: every ring of the eventfd makes a completion, and nobody
  * has to read it. */
+static void watch_mailbox(struct reactor *reactor);
+
 static void wake_seen(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct reactor *reactor = op->arg;
@@ -81,10 +83,10 @@ static void wake_seen(struct uring_op *op, int result, uint32_t cqe_flags)
 	 * new poll would fire at once, and begin anew. */
 	if (read(reactor->wake_fd, &count, sizeof(count)) < 0)
 		CHECK(errno == EAGAIN);
-	uring_watch_mailbox(reactor);
+	watch_mailbox(reactor);
 }
 
-void uring_watch_mailbox(struct reactor *reactor)
+static void watch_mailbox(struct reactor *reactor)
 {
 	reactor->wake_op = (struct uring_op){.done = wake_seen, .arg = reactor};
 	io_uring_prep_poll_multishot(
@@ -100,7 +102,7 @@ void uring_bind(struct reactor *reactor)
 	 * it. */
 	CHECK(syscall(__NR_io_uring_register, reactor->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
 		      NULL, 0) == 0);
-	uring_watch_mailbox(reactor);
+	watch_mailbox(reactor);
 }
 
 void uring_flush_stuck(struct reactor *reactor, int error)

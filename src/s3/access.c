@@ -40,7 +40,8 @@ const struct iam_owner *s3_call_owner(const struct s3_call *call)
 	return &s3_call_principal(call)->owner;
 }
 
-bool s3_owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id)
+/* x-amz-expected-bucket-owner and its kin against the bucket's owner. */
+static bool owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id)
 {
 	struct iam_owner owner;
 
@@ -57,7 +58,8 @@ static bool has_version(const struct s3_call *call)
 	return s3_call_param(call, SLICE("versionId"), NULL);
 }
 
-const char *access_action(const struct s3_call *call)
+/* The action of IAM that the call is; empty: none that anybody could be given. */
+static const char *access_action(const struct s3_call *call)
 {
 	/* What an action is called when it is on one version. */
 	static const struct {
@@ -224,7 +226,7 @@ static bool is_policy_action(const char *action)
 	       strcmp(action, "s3:DeleteBucketPolicy") == 0;
 }
 
-bool access_allowed(struct access *access, const char *action, struct slice resource)
+static bool access_allowed(struct access *access, const char *action, struct slice resource)
 {
 	const struct iam_principal *principal = access->principal;
 	const struct policy_question question = {.principal = &principal->who,
@@ -423,7 +425,7 @@ const struct s3_error *s3_call_may_read(
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
 	access.settings = settings;
-	if (expected.len && !s3_owner_is_expected(call->s3, expected, settings->bucket.owner))
+	if (expected.len && !owner_is_expected(call->s3, expected, settings->bucket.owner))
 		error = s3_error_at(S3_E_ACCESS_DENIED);
 	else if (!call->identity->root)
 		error = decide(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject",
@@ -484,7 +486,7 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 	error = s3_call_settings(call, &settings);
 	if (error || !settings)
 		return error;
-	return s3_owner_is_expected(call->s3, expected, settings->bucket.owner)
+	return owner_is_expected(call->s3, expected, settings->bucket.owner)
 		       ? NULL
 		       : s3_error_at(S3_E_ACCESS_DENIED);
 }

@@ -31,8 +31,6 @@ const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bu
 /* An action that is on no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
 const struct s3_error *s3_call_may_service(
 	struct s3_call *call, const char *action, struct slice resource);
-/* x-amz-expected-bucket-owner and its kin against the bucket's owner. */
-bool s3_owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id);
 
 /* ---- Configurations that say who may (config_access.c). ---- */
 extern const struct s3_config_ops s3_config_acl, s3_config_policy, s3_config_policy_status,
@@ -48,7 +46,5 @@ int s3_public_access_parse(struct slice text, struct s3_public_access *ret_acces
 /* Whether the policy was put with x-amz-confirm-remove-self-bucket-access: its owner, too, can
  * read, replace and delete it only where it says so. */
 bool s3_settings_policy_binds_owner(const struct s3_settings *settings);
-/* Whether the bucket's policy lets everybody in; or (ACL) its list does. */
-bool s3_settings_is_public(const struct s3_settings *settings);
 
 #endif

@@ -22,9 +22,6 @@ struct access {
 	uint32_t small_count;
 };
 
-/* The action of IAM that the call is; empty: none that anybody could be given. */
-const char *access_action(const struct s3_call *call);
-bool access_allowed(struct access *access, const char *action, struct slice resource);
 /* The object's list; -ENOENT when there is no object. */
 int access_object_acl(struct access *access, struct s3_acl *ret_acl);
 /* The values of condition keys. */

@@ -100,7 +100,8 @@ const struct s3_config_ops s3_config_policy = {
 	.can_delete = true,
 };
 
-bool s3_settings_is_public(const struct s3_settings *settings)
+/* Whether the bucket's policy lets everybody in; or (ACL) its list does. */
+static bool settings_is_public(const struct s3_settings *settings)
 {
 	const struct policy *policy = settings->parsed[S3_CONFIG_POLICY];
 	const struct s3_acl *acl = settings->parsed[S3_CONFIG_ACL];
@@ -122,7 +123,7 @@ const struct s3_error *s3_op_get_policy_status(struct s3_call *call)
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
 	s3_xml_begin(&xml, "PolicyStatus");
 	xml_element(
-		"IsPublic", s3_settings_is_public(settings) ? SLICE("true") : SLICE("false"), &xml);
+		"IsPublic", settings_is_public(settings) ? SLICE("true") : SLICE("false"), &xml);
 	s3_xml_end(&xml, "PolicyStatus");
 	return s3_answer_xml(call, 200, &xml);
 }

@@ -13,7 +13,8 @@
 #define MAX_AGE_MAX    2147483647u
 #define ID_CHARS_MAX   255u
 
-bool s3_cors_matches(struct slice pattern, struct slice text, bool nocase)
+/* Text against a pattern that has at most one "*". */
+static bool pattern_matches(struct slice pattern, struct slice text, bool nocase)
 {
 	ptrdiff_t star = slice_find(pattern, SLICE("*"));
 	bool (*eq)(struct slice, struct slice) = nocase ? slice_eq_nocase : slice_eq;
@@ -190,7 +191,7 @@ static const struct s3_cors_names *find(
 	const struct s3_cors_names *patterns, struct slice text, bool nocase)
 {
 	for (; patterns; patterns = patterns->next)
-		if (s3_cors_matches(patterns->name, text, nocase))
+		if (pattern_matches(patterns->name, text, nocase))
 			return patterns;
 	return NULL;
 }

@@ -19,8 +19,6 @@ struct s3_cors_rule {
 	struct slice max_age;			 /* empty: not given */
 };
 
-/* Text against a pattern that has at most one "*". */
-bool s3_cors_matches(struct slice pattern, struct slice text, bool nocase);
 /* Adds what a page of the request's origin is told to an answer that is still to be made, of
  * whatever outcome. A request without an Origin costs a look at its headers. */
 const struct s3_error *s3_cors_answer(struct s3_call *call);

@@ -305,7 +305,9 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	return error;
 }
 
-bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
+/* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
+ * end, or where the record is not of that form. */
+static bool meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
 {
 	if (!rest->len)
 		return false;
@@ -322,7 +324,7 @@ static size_t plain_len(struct slice headers)
 	struct slice rest = headers, name, value;
 	size_t len = 0;
 
-	while (s3_meta_next(&rest, &name, &value) && !slice_starts(name, SLICE(S3_HIDDEN_PREFIX)))
+	while (meta_next(&rest, &name, &value) && !slice_starts(name, SLICE(S3_HIDDEN_PREFIX)))
 		len += name.len + value.len + 2;
 	return len;
 }
@@ -336,7 +338,7 @@ struct slice s3_meta_hidden(struct slice headers, struct slice wanted)
 {
 	struct slice rest = headers, name, value;
 
-	while (s3_meta_next(&rest, &name, &value))
+	while (meta_next(&rest, &name, &value))
 		if (slice_eq(name, wanted))
 			return value;
 	return SLICE_NONE;
@@ -351,7 +353,7 @@ int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice val
 
 	if (!text)
 		return -ENOMEM;
-	while (s3_meta_next(&rest, &other, &other_value)) {
+	while (meta_next(&rest, &other, &other_value)) {
 		if (slice_eq(other, name))
 			continue;
 		/* Name and value lie side by side. */
@@ -526,7 +528,7 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 	error = answer_overrides(call, replaced, &replaced_count);
 	if (error)
 		return error;
-	while (s3_meta_next(&rest, &name, &value)) {
+	while (meta_next(&rest, &name, &value)) {
 		if (slice_starts(name, SLICE(S3_HIDDEN_PREFIX))) {
 			answer_hidden(call, name, value);
 			continue;

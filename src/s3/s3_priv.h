@@ -259,9 +259,6 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 const struct s3_error *s3_check_headers(struct s3_call *call);
 /* Adds the stored headers and response-* overrides to the answer. */
 const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta);
-/* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
- * end, or where the record is not of that form. */
-bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value);
 /* What is kept of an object but shown to nobody as it stands: stored headers of these names, which
  * stand behind all others. What a value holds is its owner's, but never a NUL. */
 #define S3_HIDDEN_PREFIX "x-nebulaio-"

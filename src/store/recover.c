@@ -16,7 +16,7 @@ DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 
 /* ---- Replay. ---- */
 
-int recover_body_verify(struct volume *volume, const struct object *object)
+static int body_verify(struct volume *volume, const struct object *object)
 {
 	uint64_t from, bytes;
 	void *piece;
@@ -167,7 +167,7 @@ static int bodies_verify(struct volume *volume, struct slice group)
 			return ret;
 		ret = segments_take(group, object);
 		if (!ret)
-			ret = recover_body_verify(volume, object);
+			ret = body_verify(volume, object);
 		object_put(NULL, object);
 		if (ret)
 			return ret;

@@ -891,9 +891,8 @@ int recover_replay(struct store *store);
 int recover_buckets(struct store *store);
 /* Fills space and the buckets' counts from the index. */
 int recover_scan(struct store *store);
-/* Reads a body or a segment of `bytes` and compares the checksums: 0, -EUCLEAN, -EIO. piece:
+/* Reads a segment of `bytes` and compares the checksums: 0, -EUCLEAN, -EIO. piece:
  * STORE_CHECK_BYTES, aligned to a block. */
-int recover_body_verify(struct volume *volume, const struct object *object);
 int recover_segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece);
 /* A part of a segment, from a multiple of STORE_CHECK_BYTES on. */

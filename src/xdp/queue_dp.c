@@ -27,7 +27,8 @@ void queue_drive(struct xp_queue *queue)
 		recvfrom(queue->fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-void queue_publish(struct xp_queue *queue)
+/* Publishes what was put into the fill ring; wakes the driver when it asks for that. */
+static void queue_publish(struct xp_queue *queue)
 {
 	__atomic_store_n(queue->fill.producer, queue->fill.own, __ATOMIC_RELEASE);
 	if (__builtin_expect(ring_wants_wakeup(&queue->fill), 0))

@@ -114,8 +114,6 @@ void queue_close(struct xp_queue *queue);
 bool queue_readable(struct xp_queue *queue);
 /* Runs the driver, where the port polls busily. */
 void queue_drive(struct xp_queue *queue);
-/* Publishes what was put into the fill ring; wakes the driver when it asks for that. */
-void queue_publish(struct xp_queue *queue);
 void queue_refill(struct xp_queue *queue);
 
 /* ---- wait_dp.c ---- */
