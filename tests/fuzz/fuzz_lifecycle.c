@@ -14,9 +14,9 @@ static void judge(const struct s3_lifecycle_rules *rules, struct slice key)
 			.mtime_ns = 1700000000ull * NS_PER_S,
 			.delete_marker = bits & 1};
 		const struct s3_tags none = {.count = 0};
-		const struct s3_lifecycle_facts facts = {.key = key,
+		const struct s3_tags *tags = bits & 2 ? &none : NULL;
+		const struct store_lifecycle_version version = {.key = key,
 			.meta = &meta,
-			.tags = bits & 2 ? &none : NULL,
 			.current = bits & 4,
 			.alone = bits & 8,
 			.noncurrent_ns = meta.mtime_ns,
@@ -26,10 +26,11 @@ static void judge(const struct s3_lifecycle_rules *rules, struct slice key)
 		uint8_t class = 0;
 		int64_t due_ms;
 
-		CHECK(s3_lifecycle_decide(rules, &facts, &now, &class) != S3_LIFECYCLE_NEEDS_TAGS ||
-			!facts.tags);
-		if (facts.tags)
-			(void)s3_lifecycle_expiry(rules, &facts, &due_ms);
+		CHECK(s3_lifecycle_decide(rules, &version, tags, &now, &class) !=
+				S3_LIFECYCLE_NEEDS_TAGS ||
+			!tags);
+		if (tags)
+			(void)s3_lifecycle_expiry(rules, &version, tags, &due_ms);
 		(void)s3_lifecycle_aborts(rules, key, meta.mtime_ns, &now);
 	}
 }
