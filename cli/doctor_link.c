@@ -153,8 +153,9 @@ static void tell_node(struct doctor *doctor, const char *kind, const char *name)
 	if (!doctor_sysfs(doctor, cpus, sizeof(cpus), "devices/system/node/node%s/cpulist", node))
 		snprintf(cpus, sizeof(cpus), "unknown");
 	doctor_why(doctor_note(doctor, FINDING_INFO, "memory", "%s is on NUMA node %s", name, node),
-		"its processors: %s; numactl --cpunodebind=%s --membind=%s nebulaio serve …", cpus,
-		node, node);
+		"its processors: %s; numa.node: %s puts the server there, and auto does for its "
+		"RDMA device",
+		cpus, node);
 }
 
 static void tell_rdma_node(struct doctor *doctor, const char *name)

@@ -459,6 +459,17 @@ static int check_storage(const struct config *config, struct config_error *ret_e
 	return 0;
 }
 
+static int check_numa(const struct config *config, struct config_error *ret_error)
+{
+	const char *node = config->numa.node;
+	size_t digits = strspn(node, "0123456789");
+
+	if (strcmp(node, "auto") == 0 || strcmp(node, "none") == 0 ||
+		(digits && digits <= 4 && !node[digits]))
+		return 0;
+	return config_refuse(ret_error, "numa.node: '%s' is no node: a number, auto or none", node);
+}
+
 /* What a number's bounds cannot say. */
 static int check_rdma(const struct config *config, struct config_error *ret_error)
 {
@@ -480,7 +491,8 @@ int config_check(const struct config *config, bool development, struct config_er
 		ret = check_storage(config, ret_error);
 	if (!ret)
 		ret = check_rdma(config, ret_error);
-
+	if (!ret)
+		ret = check_numa(config, ret_error);
 	if (ret)
 		return ret;
 	if (development && config->http.address[0] && !is_loopback(config->http.address))

@@ -120,6 +120,9 @@ struct config {
 		uint64_t idle_spin_us;
 	} cpu;
 	struct {
+		char node[16]; /* "auto", "none", or its number */
+	} numa;
+	struct {
 		bool enabled;
 		char address[CONFIG_TEXT_MAX]; /* without port; "" is any */
 		uint64_t port;

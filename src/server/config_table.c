@@ -171,6 +171,9 @@ const struct config_key CONFIG_KEYS[] = {
 	FLAG("cpu.pin", cpu.pin, "false", "Pin each event loop to a processor"),
 	NUMBER("cpu.idle_spin_us", cpu.idle_spin_us, 0, 1000000, "50",
 		"Spin this long without work before sleeping"),
+	TEXT("numa.node", numa.node, "auto",
+		"The NUMA node whose processors and memory the server uses: its number; auto, that "
+		"of the RDMA device or of the interface that HTTP listens on; none"),
 
 	FLAG("rdma.enabled", rdma.enabled, "false", "Serve S3 over RDMA"),
 	TEXT("rdma.address", rdma.address, "", "Address that RDMA listens on; empty: any"),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "server/numa.h"
 
 #define PATH_BYTES 512
 #define NAME_BYTES 64
@@ -399,10 +400,30 @@ static void check_network(struct check *check)
 	check_ecn(check, interface);
 }
 
+/* ---- The memory node. ---- */
+
+/* auto asks for nothing. */
+static void check_numa(struct check *check)
+{
+	const char *node = check->config->numa.node;
+	struct numa_plan plan;
+	int ret;
+
+	if (strcmp(node, "auto") == 0 || strcmp(node, "none") == 0)
+		return;
+	ret = numa_plan(check->config, check->sysfs, &plan);
+	find(check, "numa.node", !ret, "%s", plan.why);
+	if (ret)
+		told_how(check, "numa.node: auto");
+	else
+		told(check);
+}
+
 void hardware_check(const struct config *config, const char *sysfs, hardware_fn *fn, void *arg)
 {
 	struct check check = {.config = config, .sysfs = sysfs, .fn = fn, .arg = arg};
 
+	check_numa(&check);
 	check_gpudirect(&check);
 	check_dpu(&check);
 	check_network(&check);

@@ -1,6 +1,6 @@
 /* server/hardware.h: what the configuration asks of this host's hardware and network, held against
- * what is there: GPUDirect, the DPU, flow control, ECN, the MTU. The server says it at start,
- * `nebulaio doctor --config` at any time. */
+ * what is there: the NUMA node, GPUDirect, the DPU, flow control, ECN, the MTU. The server says it
+ * at start, `nebulaio doctor --config` at any time. */
 #ifndef SERVER_HARDWARE_H
 #define SERVER_HARDWARE_H
 

@@ -20,6 +20,7 @@
 #include "server/identities.h"
 #include "server/keys.h"
 #include "server/lifecycle.h"
+#include "server/numa.h"
 
 #define ADMIN_CONNECTIONS_MAX 64u
 
@@ -41,6 +42,7 @@ struct core {
 
 struct server {
 	struct config config;
+	struct numa_plan numa;
 	struct region *region;
 	struct store *store;
 	struct s3 *s3;
@@ -88,13 +90,32 @@ static void raise_limits(void)
 	}
 }
 
-static uint32_t core_count_of(const struct config *config)
+/* Where the server lives, and how many event loops it has there. */
+static int place(struct server *server)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	const struct config *config = &server->config;
+	struct numa_plan *numa = &server->numa;
+	int ret = numa_plan(config, "/sys", numa);
 
+	server->core_count = MIN(MAX(numa->cpu_count, 2u) - 1, LIMIT_CORES_MAX);
 	if (config->cpu.reactors)
-		return (uint32_t)config->cpu.reactors;
-	return (uint32_t)MIN(MAX(cpus - 1, 1), (long)LIMIT_CORES_MAX);
+		server->core_count = (uint32_t)config->cpu.reactors;
+	if (ret) {
+		log_error("server", "numa.node: %s", numa->why);
+		return ret;
+	}
+	if (config->cpu.pin && server->core_count > numa->cpu_count) {
+		log_error("server",
+			"cpu.pin: %u event loops, but %u processors that they may use: lower "
+			"cpu.reactors or set cpu.pin: false",
+			server->core_count, numa->cpu_count);
+		return -EINVAL;
+	}
+	/* A node that was asked for has been told of by hardware_check. */
+	if (strcmp(config->numa.node, "auto") == 0)
+		log_info("server", "numa.node: %s", numa->why);
+	numa_apply(numa);
+	return 0;
 }
 
 static struct rp_open_opts device_opts(const struct config *config)
@@ -139,6 +160,8 @@ static int open_store(struct server *server)
 		.bytes = config->memory.bytes,
 		.core_count = server->core_count,
 		.huge_pages = config->memory.huge_pages,
+		.numa_bind = server->numa.node >= 0,
+		.numa_node = (uint32_t)MAX(server->numa.node, 0),
 	};
 	const struct store_opts store_opts = {
 		.dir = config->data.dir,
@@ -461,7 +484,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 	struct core *core = &server->cores[core_idx];
 	const struct reactor_opts opts = {
 		.core_idx = core_idx,
-		.cpu = config->cpu.pin ? (int)core_idx : -1,
+		.cpu = config->cpu.pin ? numa_cpu(&server->numa, core_idx) : -1,
 		.idle_spin_ns = MAX(config->cpu.idle_spin_us * NS_PER_US, 1),
 		.fibers_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count + 8192,
 	};
@@ -562,10 +585,11 @@ int server_open(const struct config *config, struct server **ret_server)
 		return -ENOMEM;
 	server->config = *config;
 	sem_init(&server->identities_done, 0, 0);
-	server->core_count = core_count_of(config);
 	raise_limits();
 	hardware_check(config, "/sys", log_hardware, NULL);
-	ret = open_device(server);
+	ret = place(server);
+	if (!ret)
+		ret = open_device(server);
 	if (!ret)
 		ret = open_remote(server);
 	if (!ret)

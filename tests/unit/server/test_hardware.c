@@ -1,7 +1,6 @@
-#include "../unit.h"
+#include "sysfs.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <linux/dcbnl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -9,13 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/hardware.h"
 
 static struct config config;
-static char sysfs[] = "/tmp/nebulaio-sysfs-XXXXXX";
 static char said[8192]; /* one line a finding: "+key: what" or "-key: what | fix" */
 
 static void keep(void *arg, const struct hardware_finding *finding)
@@ -46,45 +43,10 @@ static void assert_said(const char *part)
 		fail_msg("it said \"%s\", not \"%s\"", said, part);
 }
 
-/* A file of the fake sysfs, with its folders. */
-static void put(const char *path, const char *text)
-{
-	char full[512];
-	FILE *file;
-
-	snprintf(full, sizeof(full), "%s/%s", sysfs, path);
-	for (char *slash = full + strlen(sysfs) + 1; (slash = strchr(slash, '/')) != NULL;
-		slash++) {
-		*slash = '\0';
-		assert_true(mkdir(full, 0700) == 0 || errno == EEXIST);
-		*slash = '/';
-	}
-	file = fopen(full, "we");
-	assert_non_null(file);
-	fputs(text, file);
-	assert_int_equal(fclose(file), 0);
-}
-
-static int drop(const char *path, const struct stat *stat, int type, struct FTW *ftw)
-{
-	(void)stat;
-	(void)type;
-	(void)ftw;
-	return remove(path);
-}
-
 static int setup(void **state)
 {
-	(void)state;
 	config_defaults(&config);
-	strcpy(sysfs + sizeof(sysfs) - 7, "XXXXXX");
-	return mkdtemp(sysfs) ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	return nftw(sysfs, drop, 8, FTW_DEPTH | FTW_PHYS);
+	return sysfs_make(state);
 }
 
 static void test_nothing_asked_nothing_said(void **state)
@@ -92,6 +54,20 @@ static void test_nothing_asked_nothing_said(void **state)
 	(void)state;
 	check();
 	assert_string_equal(said, "");
+}
+
+static void test_numa(void **state)
+{
+	(void)state;
+	sysfs_put("devices/system/node/online", "0\n");
+	set("numa.node", "0");
+	check();
+	assert_string_equal(
+		said, "+numa.node: 0: this host has one NUMA node: nothing to place | \n");
+	set("numa.node", "7");
+	check();
+	assert_said("-numa.node: there is no node 7");
+	assert_said("| numa.node: auto\n");
 }
 
 static void test_gpudirect(void **state)
@@ -109,10 +85,10 @@ static void test_gpudirect(void **state)
 	assert_string_equal(said,
 		"+gpudirect.enabled: bodies move by mlx5_0 straight to and from the "
 		"memory that clients name, a GPU's too | \n");
-	put("module/nvidia/version", "1\n");
+	sysfs_put("module/nvidia/version", "1\n");
 	check();
 	assert_said("| modprobe nvidia-peermem\n");
-	put("module/nvidia_peermem/refcnt", "0\n");
+	sysfs_put("module/nvidia_peermem/refcnt", "0\n");
 	check();
 	assert_said("+gpudirect.enabled: module nvidia_peermem is loaded");
 }
@@ -126,16 +102,16 @@ static void test_dpu(void **state)
 	set("dpu.enabled", "true");
 	set("dpu.enable_crypto", "true");
 	set("rdma.enabled", "true");
-	put("bus/pci/devices/0000:01:00.0/vendor", "0x8086\n");
-	put("bus/pci/devices/0000:01:00.0/device", "0xa2d6\n");
+	sysfs_put("bus/pci/devices/0000:01:00.0/vendor", "0x8086\n");
+	sysfs_put("bus/pci/devices/0000:01:00.0/device", "0xa2d6\n");
 	check();
 	assert_said("-dpu.enabled: no BlueField DPU");
 	assert_said("-dpu.enable_rdma: RDMA device mlx5_0 is no DPU's");
 	assert_said("-dpu.enable_crypto: RDMA traffic is not encrypted by any DPU");
-	put("bus/pci/devices/0000:03:00.0/vendor", "0x15b3\n");
-	put("bus/pci/devices/0000:03:00.0/device", "0xa2d6\n");
-	put("class/infiniband/mlx5_0/device/vendor", "0x15b3\n");
-	put("class/infiniband/mlx5_0/device/device", "0xa2d6\n");
+	sysfs_put("bus/pci/devices/0000:03:00.0/vendor", "0x15b3\n");
+	sysfs_put("bus/pci/devices/0000:03:00.0/device", "0xa2d6\n");
+	sysfs_put("class/infiniband/mlx5_0/device/vendor", "0x15b3\n");
+	sysfs_put("class/infiniband/mlx5_0/device/device", "0xa2d6\n");
 	check();
 	assert_said("+dpu.enabled: BlueField-2 at 0000:03:00.0");
 	assert_said("+dpu.enable_rdma: RDMA device mlx5_0 is the BlueField-2's");
@@ -154,18 +130,18 @@ static void test_network(void **state)
 	set("rdma.enabled", "true");
 	check();
 	assert_said("-network.mtu: no network interface belongs to mlx5_0");
-	put("class/infiniband/mlx5_0/device/net/none0/mtu", "");
-	put("class/net/none0/mtu", "1500\n");
+	sysfs_put("class/infiniband/mlx5_0/device/net/none0/mtu", "");
+	sysfs_put("class/net/none0/mtu", "1500\n");
 	check();
 	assert_said(
 		"-network.mtu: none0 has MTU 1500, less than was asked for | ip link set dev none0 "
 		"mtu 9000\n");
-	put("class/net/none0/mtu", "9000\n");
+	sysfs_put("class/net/none0/mtu", "9000\n");
 	check();
 	assert_string_equal(said, "+network.mtu: none0 has MTU 9000 | \n");
 	set("network.pfc.enabled", "true");
 	set("network.ecn.enabled", "true");
-	put("class/net/none0/ecn/roce_np/enable/3", "1\n");
+	sysfs_put("class/net/none0/ecn/roce_np/enable/3", "1\n");
 	check();
 	assert_said(
 		"-network.pfc.enabled: none0: whether priority 3 has flow control is not told: ");
@@ -176,11 +152,11 @@ static void test_network(void **state)
 	assert_said("-network.ecn.enabled: none0: its driver does not tell whether ECN "
 		    "(roce_rp) is on");
 	assert_said("-network.ecn.threshold: from how many queued packets on (100)");
-	put("class/net/none0/ecn/roce_rp/enable/3", "0\n");
+	sysfs_put("class/net/none0/ecn/roce_rp/enable/3", "0\n");
 	check();
 	assert_said("| echo 1 > /sys/class/net/none0/ecn/roce_rp/enable/3\n");
 	/* A GID's interface is nearer than the card's first. */
-	put("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "vlan7\n");
+	sysfs_put("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "vlan7\n");
 	check();
 	assert_said("vlan7: whether priority 3");
 	set("rdma.device_name", "simulated");
@@ -305,10 +281,12 @@ static void test_dcb_of_an_interface(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_nothing_asked_nothing_said, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_gpudirect, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_dpu, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_network, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_nothing_asked_nothing_said, setup, sysfs_remove),
+		cmocka_unit_test_setup_teardown(test_numa, setup, sysfs_remove),
+		cmocka_unit_test_setup_teardown(test_gpudirect, setup, sysfs_remove),
+		cmocka_unit_test_setup_teardown(test_dpu, setup, sysfs_remove),
+		cmocka_unit_test_setup_teardown(test_network, setup, sysfs_remove),
 		cmocka_unit_test(test_dcb_answer),
 		cmocka_unit_test(test_dcb_refusal),
 		cmocka_unit_test(test_dcb_of_an_interface),
