@@ -48,11 +48,17 @@ static struct remote_slot *slot_take(struct remote_lane *lane, uint32_t *ret_n)
 	return NULL;
 }
 
+/* A drive may take its time for these; words in between tell whether anybody is there. */
+static bool op_is_slow(uint8_t op)
+{
+	return op == WIRE_GROW || op == WIRE_DEALLOCATE || op == WIRE_ZERO;
+}
+
 static void command_send(struct remote_lane *lane, uint32_t n, const struct wire_command *body)
 {
 	struct remote_slot *slot = &lane->slots[n];
 	struct wire_command *command = &lane->sends[n].command;
-	uint64_t wait_ns = body->op == WIRE_GROW ? REMOTE_GROW_NS : REMOTE_COMMAND_NS;
+	uint64_t wait_ns = op_is_slow(body->op) ? REMOTE_SLOW_NS : REMOTE_COMMAND_NS;
 	uint64_t now_ns = reactor_now_ns(lane->port->reactor);
 
 	*command = *body;

@@ -13,9 +13,9 @@
 #define REMOTE_SPARE_RECVS    4u
 #define REMOTE_SETUP_NS	      (3 * NS_PER_S)
 #define REMOTE_COMMAND_NS     (10 * NS_PER_S)
-#define REMOTE_GROW_NS	      (120 * NS_PER_S)
-#define REMOTE_IDLE_NS	      (3 * NS_PER_S)  /* then the initiator says a word */
-#define REMOTE_SILENCE_NS     (15 * NS_PER_S) /* then the target closes */
+#define REMOTE_SLOW_NS	      (120 * NS_PER_S) /* growing, deallocating, zeroing */
+#define REMOTE_IDLE_NS	      (3 * NS_PER_S)   /* then the initiator says a word */
+#define REMOTE_SILENCE_NS     (15 * NS_PER_S)  /* then the target closes */
 #define REMOTE_TICK_NS	      (500 * NS_PER_MS)
 #define REMOTE_BACKOFF_NS     (50 * NS_PER_MS)
 #define REMOTE_BACKOFF_MAX_NS (5 * NS_PER_S)
