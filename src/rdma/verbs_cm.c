@@ -1,6 +1,6 @@
-/* rdma/verbs_cm.c: the verbs provider's connection manager, over rdma_cm's event channel, and the
- * device's asynchronous events. All waits are events of one epoll descriptor: the channel, the
- * device, a timer for deadlines, and a bell for events that we make ourselves.
+/* rdma/verbs_cm.c: the verbs provider's connection manager, over rdma_cm's event channel. All waits
+ * are events of one epoll descriptor: the channel, the device, a timer for deadlines, and a bell
+ * for events that we make ourselves.
  *
  * Private data begins with a byte of our own: its length, for InfiniBand pads what it carries, and
  * whether the queue pair is UC, for rdma_cm's exchange knows RC only. */
@@ -164,7 +164,7 @@ static bool is_trying(const struct verbs_qp *qp)
 	return qp->conn == VERBS_CONN_RESOLVING || qp->conn == VERBS_CONN_CONNECTING;
 }
 
-static void timer_update(struct verbs_device *device)
+void verbs_timer_update(struct verbs_device *device)
 {
 	uint64_t first_ns = device->port_deadline_ns;
 	struct itimerspec when = {0};
@@ -186,26 +186,17 @@ static void timer_update(struct verbs_device *device)
 
 /* ---- The queue pair's moves. ---- */
 
-static void id_close(struct verbs_qp *qp)
-{
-	struct rdma_cm_id *id = qp->id;
-
-	qp->id = NULL;
-	if (id)
-		rdma_destroy_id(id);
-}
-
 /* An attempt came to nothing: the queue pair is as before. */
 static void attempt_fail(struct verbs_qp *qp, enum rp_cm_type type, const char *why)
 {
 	log_info("rdma", "%s: no connection to %s: %s", device_name(qp->device), qp->peer, why);
-	id_close(qp);
+	verbs_id_close(qp);
 	qp->conn = VERBS_CONN_NONE;
-	timer_update(qp->device);
+	verbs_timer_update(qp->device);
 	tell(qp, type);
 }
 
-static void conn_down(struct verbs_qp *qp, enum rp_cm_type type)
+void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type)
 {
 	if (qp->conn == VERBS_CONN_DOWN)
 		return;
@@ -332,7 +323,7 @@ int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct
 		/* What the network says at once is told like what it says later. */
 		if (err)
 			attempt_fail(qp, RP_CM_UNREACHABLE, strerror(-err));
-		timer_update(qp->device);
+		verbs_timer_update(qp->device);
 		err = 0;
 	}
 	pthread_mutex_unlock(&qp->device->lock);
@@ -384,9 +375,9 @@ static bool on_reply(struct verbs_qp *qp, struct slice data, struct rp_cm_event 
 			err = -errno;
 	}
 	qp->conn = VERBS_CONN_UP;
-	timer_update(qp->device);
+	verbs_timer_update(qp->device);
 	if (err) {
-		conn_down(qp, RP_CM_UNREACHABLE);
+		verbs_conn_down(qp, RP_CM_UNREACHABLE);
 		return false;
 	}
 	atomic_store(&qp->state, RP_QPS_RTS);
@@ -407,9 +398,9 @@ static bool on_rejected(
 		attempt_fail(qp, RP_CM_UNREACHABLE, "nobody listens there");
 		return false;
 	}
-	id_close(qp);
+	verbs_id_close(qp);
 	qp->conn = VERBS_CONN_NONE;
-	timer_update(qp->device);
+	verbs_timer_update(qp->device);
 	return true;
 }
 
@@ -495,7 +486,7 @@ static int accept_locked(
 	atomic_store(&qp->state, RP_QPS_RTS);
 	if (rdma_accept(qp->id, &param)) {
 		log_info("rdma", "%s did not wait for its reply: %s", qp->peer, strerror(errno));
-		conn_down(qp, RP_CM_DISCONNECTED);
+		verbs_conn_down(qp, RP_CM_DISCONNECTED);
 	}
 	request_free(request);
 	return 0;
@@ -539,9 +530,8 @@ void verbs_disconnect(struct rp_qp *base)
 	if (is_trying(qp)) {
 		attempt_fail(qp, RP_CM_UNREACHABLE, "given up");
 	} else if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP) {
-		if (rdma_disconnect(qp->id))
-			log_debug("rdma", "%s: %s", qp->peer, strerror(errno));
-		conn_down(qp, RP_CM_DISCONNECTED);
+		verbs_farewell(qp);
+		verbs_conn_down(qp, RP_CM_DISCONNECTED);
 	}
 	pthread_mutex_unlock(&qp->device->lock);
 }
@@ -553,11 +543,11 @@ void verbs_cm_forget(struct verbs_qp *qp)
 	pthread_mutex_lock(&device->lock);
 	untell(qp);
 	if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
-		rdma_disconnect(qp->id);
-	id_close(qp);
+		verbs_farewell(qp);
+	verbs_id_close(qp);
 	qp->conn = VERBS_CONN_DOWN;
 	list_remove(&qp->link);
-	timer_update(device);
+	verbs_timer_update(device);
 	pthread_mutex_unlock(&device->lock);
 }
 
@@ -597,16 +587,16 @@ static bool qp_notice(
 	case RDMA_CM_EVENT_REJECTED:
 		if (is_trying(qp))
 			return on_rejected(qp, notice->status, data, ret_event);
-		conn_down(qp, RP_CM_DISCONNECTED);
+		verbs_conn_down(qp, RP_CM_DISCONNECTED);
 		return false;
 	case RDMA_CM_EVENT_DISCONNECTED:
 		/* The other side waits for our word before it forgets the queue pair. */
 		if (qp->conn != VERBS_CONN_DOWN)
 			rdma_disconnect(qp->id);
-		conn_down(qp, RP_CM_DISCONNECTED);
+		verbs_conn_down(qp, RP_CM_DISCONNECTED);
 		return false;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		conn_down(qp, RP_CM_DEVICE_FATAL);
+		verbs_conn_down(qp, RP_CM_DEVICE_FATAL);
 		return false;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
@@ -615,7 +605,7 @@ static bool qp_notice(
 		if (is_trying(qp))
 			attempt_fail(qp, RP_CM_UNREACHABLE, failure_text(notice));
 		else
-			conn_down(qp, RP_CM_DISCONNECTED);
+			verbs_conn_down(qp, RP_CM_DISCONNECTED);
 		return false;
 	default:
 		log_debug("rdma", "%s: %s", qp->peer, rdma_event_str(notice->type));
@@ -638,6 +628,8 @@ static bool handle_notice(struct verbs_device *device, const struct verbs_notice
 			CONTAINER_OF(handle, struct verbs_group, handle), notice, ret_event);
 	case VERBS_HANDLE_REQUEST:
 		CONTAINER_OF(handle, struct verbs_request, handle)->gone = true;
+		return false;
+	case VERBS_HANDLE_KEPT:
 		return false;
 	case VERBS_HANDLE_LISTENER:
 		log_warn("rdma", "%s: listener: %s", device_name(device),
@@ -681,128 +673,7 @@ static bool notice_take(struct verbs_device *device, struct verbs_notice *ret_no
 	return true;
 }
 
-/* ---- The device's own events. ---- */
-
-static struct verbs_qp *qp_of(struct verbs_device *device, const struct ibv_qp *wanted)
-{
-	LIST_FOR_EACH (link, &device->qps) {
-		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
-
-		if (qp->qp == wanted)
-			return qp;
-	}
-	return NULL;
-}
-
-static void qp_died(struct verbs_qp *qp, enum ibv_event_type type)
-{
-	log_warn("rdma", "%s: queue pair %u: %s", qp->peer, qp->base.num, ibv_event_type_str(type));
-	if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
-		rdma_disconnect(qp->id);
-	conn_down(qp, RP_CM_DISCONNECTED);
-}
-
-static void cq_overran(struct verbs_device *device, struct verbs_cq *cq)
-{
-	log_error("rdma", "%s: a completion queue of %d entries overran", device_name(device),
-		cq->cq->cqe);
-	atomic_store(&cq->overrun, true);
-	LIST_FOR_EACH (link, &device->qps) {
-		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
-
-		if (qp->send_cq != cq && qp->recv_cq != cq)
-			continue;
-		atomic_store(&qp->state, RP_QPS_ERR);
-		if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
-			qp_died(qp, IBV_EVENT_CQ_ERR);
-		else
-			verbs_qp_flush(qp);
-	}
-}
-
-static void async_handle(struct verbs_device *device, const struct ibv_async_event *event)
-{
-	struct verbs_qp *qp;
-
-	switch (event->event_type) {
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_PATH_MIG_ERR:
-		qp = qp_of(device, event->element.qp);
-		if (qp)
-			qp_died(qp, event->event_type);
-		break;
-	case IBV_EVENT_COMM_EST:
-		/* Data came before the word that completes the connection, which may be lost. */
-		qp = qp_of(device, event->element.qp);
-		if (qp && qp->conn == VERBS_CONN_ACCEPTED)
-			rdma_notify(qp->id, IBV_EVENT_COMM_EST);
-		break;
-	case IBV_EVENT_CQ_ERR:
-		cq_overran(device, event->element.cq->cq_context);
-		break;
-	case IBV_EVENT_DEVICE_FATAL:
-		log_error("rdma", "%s failed", device_name(device));
-		LIST_FOR_EACH (link, &device->qps) {
-			conn_down(CONTAINER_OF(link, struct verbs_qp, link), RP_CM_DEVICE_FATAL);
-		}
-		break;
-	case IBV_EVENT_PORT_ERR:
-		log_warn(
-			"rdma", "%s port %d is down", device_name(device), event->element.port_num);
-		if (event->element.port_num == device->port_num &&
-			device->port_deadline_ns == DEADLINE_NONE)
-			device->port_deadline_ns = clock_now_ns() + VERBS_PORT_DOWN_NS;
-		timer_update(device);
-		break;
-	case IBV_EVENT_PORT_ACTIVE:
-		log_info("rdma", "%s port %d is up", device_name(device), event->element.port_num);
-		if (event->element.port_num != device->port_num)
-			break;
-		device->port_deadline_ns = DEADLINE_NONE;
-		atomic_store(&device->port_lost, false);
-		timer_update(device);
-		break;
-	default:
-		log_info("rdma", "%s: %s", device_name(device),
-			ibv_event_type_str(event->event_type));
-	}
-}
-
-static void async_read_locked(struct verbs_device *device)
-{
-	struct ibv_async_event event;
-
-	while (!ibv_get_async_event(device->context, &event)) {
-		async_handle(device, &event);
-		ibv_ack_async_event(&event);
-	}
-}
-
-void verbs_async_read(struct verbs_device *device)
-{
-	pthread_mutex_lock(&device->lock);
-	async_read_locked(device);
-	pthread_mutex_unlock(&device->lock);
-}
-
 /* ---- Polling. ---- */
-
-/* Who only waits for the peer's writes would never learn of it. */
-static void port_lose(struct verbs_device *device)
-{
-	log_warn("rdma", "%s port %u stays down: its connections end", device_name(device),
-		device->port_num);
-	device->port_deadline_ns = DEADLINE_NONE;
-	atomic_store(&device->port_lost, true);
-	LIST_FOR_EACH (link, &device->qps) {
-		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
-
-		if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
-			conn_down(qp, RP_CM_DISCONNECTED);
-	}
-}
 
 static void timer_fired(struct verbs_device *device)
 {
@@ -811,14 +682,14 @@ static void timer_fired(struct verbs_device *device)
 	if (read(device->timer_fd, &count, sizeof(count)) < 0)
 		return;
 	if (now_ns >= device->port_deadline_ns)
-		port_lose(device);
+		verbs_port_lose(device);
 	LIST_FOR_EACH (link, &device->qps) {
 		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
 
 		if (is_trying(qp) && now_ns >= qp->deadline_ns)
 			attempt_fail(qp, RP_CM_UNREACHABLE, "no answer in time");
 	}
-	timer_update(device);
+	verbs_timer_update(device);
 }
 
 static bool handle_source(
@@ -830,7 +701,7 @@ static bool handle_source(
 	case SOURCE_CHANNEL:
 		return notice_take(device, &notice) && handle_notice(device, &notice, ret_event);
 	case SOURCE_ASYNC:
-		async_read_locked(device);
+		verbs_async_take(device);
 		return false;
 	case SOURCE_TIMER:
 		timer_fired(device);
@@ -939,6 +810,7 @@ int verbs_cm_init(struct verbs_device *device)
 	CHECK(pthread_mutex_init(&device->lock, NULL) == 0);
 	list_init(&device->qps);
 	list_init(&device->told);
+	list_init(&device->kept);
 	device->port_deadline_ns = DEADLINE_NONE;
 	device->channel = rdma_create_event_channel();
 	if (!device->channel) {
@@ -968,6 +840,8 @@ void verbs_cm_fini(struct verbs_device *device)
 {
 	const int fds[] = {device->epoll_fd, device->timer_fd, device->event_fd};
 
+	if (device->channel)
+		verbs_kept_free(device);
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
 		if (fds[i] >= 0)
 			close(fds[i]);

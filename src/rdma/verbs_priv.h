@@ -72,6 +72,7 @@ struct verbs_device {
 	int event_fd;		   /* readable while told is not empty */
 	uint64_t port_deadline_ns; /* it went down: connections end then; or DEADLINE_NONE */
 	struct list qps;	   /* struct verbs_qp.link */
+	struct list kept;	   /* identifiers that end when the port is back: verbs_async.c */
 	struct list told; /* struct verbs_qp.told_link: an event waits for the application */
 };
 
@@ -113,6 +114,7 @@ enum verbs_handle {
 	VERBS_HANDLE_REQUEST,
 	VERBS_HANDLE_QP,
 	VERBS_HANDLE_GROUP,
+	VERBS_HANDLE_KEPT,
 };
 
 /* The life of a queue pair's connection:
@@ -334,7 +336,21 @@ bool verbs_gid_address(
 bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *id);
 /* Ends the connection, if any; no event of this queue pair comes after. */
 void verbs_cm_forget(struct verbs_qp *qp);
-/* Reads the device's asynchronous events: ports, queues, queue pairs. Takes the lock. */
+/* Sets the timer to the first deadline there is. Locked, as all below but verbs_async_read(). */
+void verbs_timer_update(struct verbs_device *device);
+/* The connection is over; its user is told so. */
+void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type);
+
+/* ---- The device's asynchronous events (verbs_async.c). ---- */
+/* Reads them: ports, queues, queue pairs. verbs_async_read() takes the lock. */
+void verbs_async_take(struct verbs_device *device);
 void verbs_async_read(struct verbs_device *device);
+/* The port's time to come back is over: connections end. */
+void verbs_port_lose(struct verbs_device *device);
+/* Tells the peer that the connection ends, if the port is up. */
+void verbs_farewell(struct verbs_qp *qp);
+/* Ends qp's identifier, if it has one; while the port is down, later. */
+void verbs_id_close(struct verbs_qp *qp);
+void verbs_kept_free(struct verbs_device *device);
 
 #endif

@@ -1,0 +1,199 @@
+/* rdma/verbs_async.c: the device's asynchronous events: its port, queues and queue pairs. A port
+ * that goes down may come back; connections outlive it for a while. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rdma/verbs_priv.h"
+
+static const char *device_name(const struct verbs_device *device)
+{
+	return ibv_get_device_name(device->context->device);
+}
+
+/* ---- The port. ---- */
+
+static bool port_is_down(const struct verbs_device *device)
+{
+	return device->port_deadline_ns != DEADLINE_NONE || atomic_load(&device->port_lost);
+}
+
+/* An identifier whose connection is over, and whose peer has not been told. */
+struct kept {
+	enum verbs_handle handle;
+	struct list link;
+	struct rdma_cm_id *id;
+};
+
+void verbs_kept_free(struct verbs_device *device)
+{
+	struct list *link;
+
+	while ((link = list_pop(&device->kept)) != NULL) {
+		struct kept *kept = CONTAINER_OF(link, struct kept, link);
+
+		rdma_destroy_id(kept->id);
+		free(kept);
+	}
+}
+
+void verbs_farewell(struct verbs_qp *qp)
+{
+	if (!port_is_down(qp->device) && rdma_disconnect(qp->id))
+		log_debug("rdma", "%s: %s", qp->peer, strerror(errno));
+}
+
+/* What the kernel says to the peer when an identifier ends would be lost while the port is down,
+ * and with soft-RoCE the connection manager's own queue pair, for good: so it ends later. */
+void verbs_id_close(struct verbs_qp *qp)
+{
+	struct rdma_cm_id *id = qp->id;
+	struct kept *kept = NULL;
+
+	qp->id = NULL;
+	if (!id)
+		return;
+	if (port_is_down(qp->device) && qp->conn >= VERBS_CONN_CONNECTING)
+		kept = calloc(1, sizeof(*kept));
+	if (!kept) {
+		rdma_destroy_id(id);
+		return;
+	}
+	kept->handle = VERBS_HANDLE_KEPT;
+	kept->id = id;
+	id->context = &kept->handle;
+	list_push_back(&qp->device->kept, &kept->link);
+}
+
+static void port_down(struct verbs_device *device)
+{
+	if (!port_is_down(device))
+		device->port_deadline_ns = clock_now_ns() + VERBS_PORT_DOWN_NS;
+	verbs_timer_update(device);
+}
+
+static void port_up(struct verbs_device *device)
+{
+	device->port_deadline_ns = DEADLINE_NONE;
+	atomic_store(&device->port_lost, false);
+	verbs_timer_update(device);
+	verbs_kept_free(device);
+}
+
+/* Who only waits for the peer's writes would never learn of it. */
+void verbs_port_lose(struct verbs_device *device)
+{
+	log_warn("rdma", "%s port %u stays down: its connections end", device_name(device),
+		device->port_num);
+	device->port_deadline_ns = DEADLINE_NONE;
+	atomic_store(&device->port_lost, true);
+	LIST_FOR_EACH (link, &device->qps) {
+		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
+
+		if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
+			verbs_conn_down(qp, RP_CM_DISCONNECTED);
+	}
+}
+
+/* ---- Queues and queue pairs. ---- */
+
+static struct verbs_qp *qp_of(struct verbs_device *device, const struct ibv_qp *wanted)
+{
+	LIST_FOR_EACH (link, &device->qps) {
+		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
+
+		if (qp->qp == wanted)
+			return qp;
+	}
+	return NULL;
+}
+
+static void qp_died(struct verbs_qp *qp, enum ibv_event_type type)
+{
+	log_warn("rdma", "%s: queue pair %u: %s", qp->peer, qp->base.num, ibv_event_type_str(type));
+	if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
+		verbs_farewell(qp);
+	verbs_conn_down(qp, RP_CM_DISCONNECTED);
+}
+
+static void cq_overran(struct verbs_device *device, struct verbs_cq *cq)
+{
+	log_error("rdma", "%s: a completion queue of %d entries overran", device_name(device),
+		cq->cq->cqe);
+	atomic_store(&cq->overrun, true);
+	LIST_FOR_EACH (link, &device->qps) {
+		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
+
+		if (qp->send_cq != cq && qp->recv_cq != cq)
+			continue;
+		atomic_store(&qp->state, RP_QPS_ERR);
+		if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
+			qp_died(qp, IBV_EVENT_CQ_ERR);
+		else
+			verbs_qp_flush(qp);
+	}
+}
+
+/* ---- All of them. ---- */
+
+static void async_handle(struct verbs_device *device, const struct ibv_async_event *event)
+{
+	struct verbs_qp *qp;
+
+	switch (event->event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_PATH_MIG_ERR:
+		qp = qp_of(device, event->element.qp);
+		if (qp)
+			qp_died(qp, event->event_type);
+		break;
+	case IBV_EVENT_COMM_EST:
+		/* Data came before the word that completes the connection, which may be lost. */
+		qp = qp_of(device, event->element.qp);
+		if (qp && qp->conn == VERBS_CONN_ACCEPTED)
+			rdma_notify(qp->id, IBV_EVENT_COMM_EST);
+		break;
+	case IBV_EVENT_CQ_ERR:
+		cq_overran(device, event->element.cq->cq_context);
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+		log_error("rdma", "%s failed", device_name(device));
+		LIST_FOR_EACH (link, &device->qps) {
+			verbs_conn_down(
+				CONTAINER_OF(link, struct verbs_qp, link), RP_CM_DEVICE_FATAL);
+		}
+		break;
+	case IBV_EVENT_PORT_ERR:
+		log_warn(
+			"rdma", "%s port %d is down", device_name(device), event->element.port_num);
+		if (event->element.port_num == device->port_num)
+			port_down(device);
+		break;
+	case IBV_EVENT_PORT_ACTIVE:
+		log_info("rdma", "%s port %d is up", device_name(device), event->element.port_num);
+		if (event->element.port_num == device->port_num)
+			port_up(device);
+		break;
+	default:
+		log_info("rdma", "%s: %s", device_name(device),
+			ibv_event_type_str(event->event_type));
+	}
+}
+
+void verbs_async_take(struct verbs_device *device)
+{
+	struct ibv_async_event event;
+
+	while (!ibv_get_async_event(device->context, &event)) {
+		async_handle(device, &event);
+		ibv_ack_async_event(&event);
+	}
+}
+
+void verbs_async_read(struct verbs_device *device)
+{
+	pthread_mutex_lock(&device->lock);
+	verbs_async_take(device);
+	pthread_mutex_unlock(&device->lock);
+}
