@@ -41,7 +41,7 @@
 #define CLIENT_POOL_CLIENTS_MAX	 1024u
 #define CLIENT_GRACE_NS		 (1 * NS_PER_S) /* past a deadline that the server knows, too */
 #define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
-#define CLIENT_CONNECT_ALONE_NS	 (10 * NS_PER_S) /* where there is no other way to go */
+#define CLIENT_CONNECT_ALONE_NS	 (30 * NS_PER_S) /* where there is no other way to go */
 #define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
 #define CLIENT_WC_BATCH		 16u
 #define CLIENT_TEXT_BYTES	 512u

@@ -33,6 +33,19 @@ static bool request_stalls(const struct native_request *request, uint64_t now_ns
 	       (now_ns >= request->deadline_ns || (timeout_ns && now_ns - moved_ns > timeout_ns));
 }
 
+/* Who did not run for a while, stopped or starved, has nobody else to blame for what did not move
+ * meanwhile. */
+static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint64_t now_ns)
+{
+	session->last_ns = MIN(session->last_ns + lost_ns, now_ns);
+	session->moved_ns = MIN(session->moved_ns + lost_ns, now_ns);
+	LIST_FOR_EACH (link, &session->requests) {
+		struct native_request *request = CONTAINER_OF(link, struct native_request, link);
+
+		request->watch_ns = MIN(request->watch_ns + lost_ns, now_ns);
+	}
+}
+
 static void sweep_session(struct native_session *session, uint64_t now_ns)
 {
 	const struct front_native *front = session->front;
@@ -71,9 +84,16 @@ static void sweep(struct reactor_timer *timer, void *arg)
 {
 	struct front_native *front = arg;
 	uint64_t now_ns = reactor_now_ns(front->reactor);
+	uint64_t lost_ns = now_ns - front->swept_ns;
 
-	LIST_FOR_EACH_SAFE (link, &front->sessions)
-		sweep_session(CONTAINER_OF(link, struct native_session, link), now_ns);
+	front->swept_ns = now_ns;
+	LIST_FOR_EACH_SAFE (link, &front->sessions) {
+		struct native_session *session = CONTAINER_OF(link, struct native_session, link);
+
+		if (lost_ns > NATIVE_SWEEP_LATE_NS)
+			sweep_forgive(session, lost_ns, now_ns);
+		sweep_session(session, now_ns);
+	}
 	reactor_timer_set(front->reactor, timer, now_ns + NATIVE_SWEEP_NS);
 }
 
@@ -164,7 +184,8 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 	front->sweep = (struct reactor_timer){.fn = sweep, .arg = front};
 	reactor_poller_add(front->reactor, &front->poller);
 	front->poller_added = true;
-	reactor_timer_set(front->reactor, &front->sweep, clock_now_ns() + NATIVE_SWEEP_NS);
+	front->swept_ns = clock_now_ns();
+	reactor_timer_set(front->reactor, &front->sweep, front->swept_ns + NATIVE_SWEEP_NS);
 	*ret_front = front;
 	return 0;
 }

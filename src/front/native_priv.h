@@ -24,6 +24,7 @@
 #include "reactor/reactor.h"
 
 #define NATIVE_SETUP_NS	      (5 * NS_PER_S)
+#define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between two: more says that we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
 #define NATIVE_SEND_WRS_MIN   32u
 #define NATIVE_CQ_ENTRIES_MAX (1u << 20)
@@ -107,7 +108,7 @@ struct native_session {
 	uint32_t wr_inline_bytes; /* what a work request takes inline */
 	struct list requests;	  /* those with a transfer, for their deadlines */
 	uint64_t last_ns;	  /* of a capsule */
-	uint64_t moved_ns;	  /* when a sweep last saw that bodies move */
+	uint64_t moved_ns;	  /* when bodies were last seen to move */
 	uint64_t id;
 	struct s3_identity identity;
 	struct list stranded; /* sends that were posted in part, until the queue pair closes */
@@ -148,6 +149,7 @@ struct front_native {
 	bool poller_added;
 	bool drained; /* takes no more sessions */
 	struct reactor_timer sweep;
+	uint64_t swept_ns; /* when it was last */
 	struct list sessions;
 	struct list dying;
 	struct list idle_sends;

@@ -598,6 +598,9 @@ static void answer(struct native_request *request)
 {
 	struct capsule_response response;
 
+	/* No sweep sees it any more. */
+	if (request->watch.posted)
+		request->session->moved_ns = reactor_now_ns(request->session->front->reactor);
 	list_remove(&request->link);
 	native_crypt_end(request);
 	if (!request->refusal && (request->reply.broken || !request->reply.status))

@@ -71,7 +71,7 @@ type Config struct {
 	// PartBytes sends longer bodies in parts of so much, 5 MiB to 5 GiB. Left out, bodies over PutBytesMax, which one
 	// request does not take, go in parts of 256 MiB.
 	PartBytes int
-	// ConnectTimeout is 2 s, or 10 s where RDMA is the only way.
+	// ConnectTimeout is 2 s, or 30 s where RDMA is the only way.
 	ConnectTimeout time.Duration
 	// RequestTimeout is 30 s, for a request whose context has no deadline.
 	RequestTimeout time.Duration

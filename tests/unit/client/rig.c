@@ -190,7 +190,7 @@ struct wanted {
 static void wait_sessions(struct rig *rig, void *arg)
 {
 	struct wanted *wanted = arg;
-	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 
 	while (front_native_sessions(rig->front) != wanted->count && clock_now_ns() < deadline_ns)
 		fiber_yield();
@@ -219,6 +219,21 @@ uint64_t rig_frames_used(struct rig *rig)
 
 	run(rig, frames_used, &used);
 	return used;
+}
+
+static void stand_still(struct rig *rig, void *arg)
+{
+	const uint64_t *ns = arg;
+	struct timespec time = {(time_t)(*ns / NS_PER_S), (long)(*ns % NS_PER_S)};
+
+	(void)rig;
+	while (nanosleep(&time, &time) && errno == EINTR)
+		continue;
+}
+
+void rig_stand_still(struct rig *rig, uint64_t ns)
+{
+	run(rig, stand_still, &ns);
 }
 
 static void release_held(struct rig *rig, void *arg)

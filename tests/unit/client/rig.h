@@ -51,5 +51,7 @@ void fake_s3_release(struct s3 *s3, struct flow_core *core);
 uint32_t fake_s3_held(struct s3 *s3);
 struct s3 *rig_s3(struct rig *rig);
 void rig_release_held(struct rig *rig);
+/* The server's event loop does nothing for so long, as if it had been stopped. */
+void rig_stand_still(struct rig *rig, uint64_t ns);
 
 #endif

@@ -714,6 +714,25 @@ static void test_faults_that_heal(void **state)
 	rig_close(rig);
 }
 
+/* A server that did not run holds nobody's silence against him. */
+static void test_standing_still(void **state)
+{
+	struct rig_opts opts = {.idle_timeout_ns = 4 * NS_PER_S};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = rig_client(rig, NEB_RDMA);
+	struct neb_stats stats;
+
+	(void)state;
+	assert_int_equal(neb_ping(client, NULL), 0);
+	rig_stand_still(rig, 9 * NS_PER_S / 2);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(neb_ping(client, NULL), 0);
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.sessions_opened, 1);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
 /* The device takes a quarter of a second for each operation, so the last of several bodies does not
  * move for twice as long as a transfer may stand still: those before it do. */
 static void test_queued_transfers(void **state)
@@ -937,6 +956,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_deadline, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wake, setup, teardown),
 		cmocka_unit_test(test_faults_that_heal),
+		cmocka_unit_test(test_standing_still),
 		cmocka_unit_test(test_queued_transfers),
 		cmocka_unit_test(test_broken_queue_pairs),
 	};
