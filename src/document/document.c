@@ -78,6 +78,7 @@ int document_get(struct store *store, struct flow_core *core, struct slice name,
 		return ret;
 	meta = store_get_meta(get);
 	buf_init(&text, DOCUMENT_BYTES_MAX);
+	document.put_ns = meta->mtime_ns;
 	ret = read_owner(meta, &document.owner);
 	if (!ret)
 		ret = slice_copy_str(slice_str(meta->etag), document.stamp, sizeof(document.stamp));

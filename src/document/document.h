@@ -26,7 +26,9 @@
 struct document {
 	struct slice text;
 	uint64_t owner; /* 0: nobody's in particular */
-	char stamp[36]; /* changes with the text; filled in by get */
+	char stamp[36]; /* changes with the text; filled in by get, as is the time that it was put
+			 */
+	uint64_t put_ns;
 };
 
 /* -ENOENT; -EBADMSG: not written by this interface; -ENOMEM; an errno of the store. The text lives

@@ -125,8 +125,10 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 			name);
 		ret = -EIO;
 	}
-	if (!ret)
+	if (!ret) {
 		settings->documents[kind->id] = document.text;
+		settings->put_ns[kind->id] = document.put_ns;
+	}
 	return ret;
 }
 

@@ -93,6 +93,7 @@ struct s3_settings {
 	struct slice name;     /* the bucket's */
 	struct store_bucket bucket;
 	struct slice documents[S3_CONFIG_COUNT]; /* as kept; data NULL when there is none */
+	uint64_t put_ns[S3_CONFIG_COUNT];	 /* when */
 	const void *parsed[S3_CONFIG_COUNT];	 /* by the kind's load; NULL when there is none */
 	struct s3_public_access of_account; /* what the owner's account blocks in all of them */
 	struct mem_arena arena;

@@ -1,5 +1,6 @@
 """Server access logging: lines of one bucket's requests, as objects of another."""
 
+import email.utils
 import json
 import re
 import shlex
@@ -30,6 +31,11 @@ def disable(s, bucket, target, prefix):
     logs(s, target, prefix, "REST.PUT.LOGGING")
 
 
+def changed(s, bucket):
+    """When the configuration was put, as it is told."""
+    return email.utils.parsedate_to_datetime(s.raw("GET", f"/{bucket}", b"", {"logging": ""})[1]["last-modified"])
+
+
 def test_lines(s):
     bucket, target = s.bucket(), s.bucket()
     enable(s, bucket, target, "logs/")
@@ -37,6 +43,7 @@ def test_lines(s):
     equal((told["TargetBucket"], told["TargetPrefix"]), (target, "logs/"))
     if "TargetObjectKeyFormat" in s.s3.meta.service_model.shape_for("LoggingEnabled").members:
         equal(told["TargetObjectKeyFormat"], {"SimplePrefix": {}})
+    first = changed(s, bucket)
     s.s3.put_object(Bucket=bucket, Key="a b/c", Body=b"12345")
     equal(s.body(bucket, "a b/c"), b"12345")
     refused(404, "NoSuchKey", s.s3.get_object, Bucket=bucket, Key="none")
@@ -47,6 +54,12 @@ def test_lines(s):
     equal((fields[1], fields[6], fields[7], fields[9], fields[10], fields[11]),
           (bucket, "REST.GET.OBJECT", "a%20b/c", "200", "-", "5"))
     equal(fields[4], s.keys[0])
+    # A second has gone since it was put first. The same again changes nothing.
+    enable(s, bucket, target, "logs/")
+    equal(changed(s, bucket), first)
+    s.s3.put_bucket_logging(Bucket=bucket, BucketLoggingStatus={})
+    enable(s, bucket, target, "logs/")
+    assert changed(s, bucket) > first
     disable(s, bucket, target, "logs/")
     assert "LoggingEnabled" not in s.s3.get_bucket_logging(Bucket=bucket)
 

@@ -15,8 +15,10 @@ const struct s3_error *s3_op_get_config(struct s3_call *call)
 		return error;
 	if (!settings)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (settings->documents[kind->id].data)
+	if (settings->documents[kind->id].data) {
+		s3_answer_time(call, &(struct store_meta){.mtime_ns = settings->put_ns[kind->id]});
 		return kind->ops->answer(call, settings->documents[kind->id]);
+	}
 	if (kind->empty)
 		return s3_config_answer_xml(call, slice_str(kind->empty));
 	return s3_error_at(kind->missing);

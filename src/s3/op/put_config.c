@@ -5,6 +5,7 @@
 const struct s3_error *s3_op_put_config(struct s3_call *call)
 {
 	const struct s3_config_kind *kind = s3_config_kind_of(call);
+	const struct s3_settings *settings;
 	const struct s3_error *error;
 	struct slice body, document;
 	struct store_bucket bucket;
@@ -19,6 +20,10 @@ const struct s3_error *s3_op_put_config(struct s3_call *call)
 	if (!error)
 		error = kind->ops->check(call, body, &document);
 	if (!error)
+		error = s3_call_settings(call, &settings);
+	/* What is put again stays as old as it is. */
+	if (!error && !(settings && settings->documents[kind->id].data &&
+			      slice_eq(settings->documents[kind->id], document)))
 		error = s3_config_put(call, bucket.id, kind->id, document);
 	return error ? error : s3_answer_empty(call, kind->ops->put_status);
 }
