@@ -33,6 +33,11 @@ def open_native(address, keys=KEYS, **options):
                          **{"connect_timeout_ns": 60 * 10**9, **options})
 
 
+def why_not():
+    """Why there are none here, or nothing."""
+    return os.environ.get("ASAN_OPTIONS") and "a library that the sanitizers watch does not load into Python"
+
+
 def metric(address, name):
     """Over all labels that the name leaves open."""
     with urllib.request.urlopen(f"http://{address}:9001/metrics", timeout=guest.READY_SECONDS_MAX) as reply:
