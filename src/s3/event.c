@@ -320,8 +320,12 @@ int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, str
 
 	if (!ret)
 		ret = s3_topic_way(s3, target, arn, &way);
-	if (ret)
+	if (ret) {
+		way = (struct s3_topic_way){.endpoint = {.name = target}};
+		if (ret != -ENODATA)
+			s3_notify_refused(s3->notify, &way.endpoint, ret);
 		return ret;
+	}
 	ret = s3_notify_reserve(s3->notify, &way.endpoint, text.len + HOLES_BYTES, &notice);
 	s3_topic_way_put(&way);
 	if (!ret)

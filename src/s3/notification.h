@@ -70,8 +70,8 @@ void s3_event_delete_end(
 /* store_put_commit of the call's own key, with the event that tells of it. */
 int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
 	struct store_meta *meta, struct s3_write_condition *condition);
-/* What an earlier start left of an event: to its target. -ENOBUFS, -EBUSY: not now; else as
- * s3_notify_reserve, and -EUCLEAN: no such text. */
+/* What an earlier start left of an event: to its target. -ENOBUFS, -EBUSY, -ENOMEM: not now; else
+ * it is given up, which was told: -ENOENT, -ENODATA as s3_topic_way, -EUCLEAN: no such text. */
 int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, struct slice text);
 
 #endif

@@ -28,16 +28,6 @@ struct s3_outbox {
 
 /* ---- What an earlier start left. ---- */
 
-static void give_up(struct s3_outbox *outbox, uint64_t number, int error)
-{
-	const struct s3_notify_endpoint endpoint = {
-		.name = SLICE("of an event of an earlier start")};
-
-	if (error != -ENODATA)
-		s3_notify_refused(outbox->s3->notify, &endpoint, error);
-	(void)store_messages_end(outbox->s3->store, &number, 1);
-}
-
 static bool resume(uint64_t number, struct slice version_id, struct slice text, void *arg)
 {
 	struct s3_outbox *outbox = arg;
@@ -54,7 +44,7 @@ static bool resume(uint64_t number, struct slice version_id, struct slice text, 
 			fiber_park();
 	}
 	if (ret)
-		give_up(outbox, number, ret);
+		(void)store_messages_end(outbox->s3->store, &number, 1);
 	else
 		outbox->resumed++;
 	return true;
