@@ -66,10 +66,29 @@ static void take(char *text, size_t text_bytes, struct slice value)
 	text[len] = '\0';
 }
 
+/* User metadata beyond ASCII comes over HTTP as RFC 2047 has it, "=?UTF-8?B?…?=", and over a
+ * session as its bytes: here as those too. What is not quite that stays what it is. */
+static struct slice header_plain(struct slice name, struct slice value, char *space, size_t bytes)
+{
+	static const struct slice prefix = SLICE("x-amz-meta-"), begin = SLICE("=?UTF-8?B?"),
+				  end = SLICE("?=");
+	struct slice text;
+	size_t len;
+
+	if (name.len <= prefix.len || !slice_eq_nocase(slice_of(name.data, prefix.len), prefix) ||
+		value.len < begin.len + end.len || !slice_starts(value, begin) ||
+		!slice_ends(value, end))
+		return value;
+	text = slice_of(value.data + begin.len, value.len - begin.len - end.len);
+	return base64_decode(text, space, bytes, &len) ? value : slice_of(space, len);
+}
+
 static void header_keep(struct neb_result *result, struct slice name, struct slice value)
 {
+	char space[sizeof(result->headers)];
 	size_t len = strlen(result->headers);
 
+	value = header_plain(name, value, space, sizeof(space));
 	if (len + name.len + value.len + 4 <= sizeof(result->headers))
 		snprintf(result->headers + len, sizeof(result->headers) - len, "%.*s: %.*s\n",
 			SLICE_FMT(name), SLICE_FMT(value));
