@@ -128,8 +128,6 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 		.region = opts->region,
 		.transport = opts->transport,
 		.device_name = opts->device_name,
-		/* A part of many that share a slow line. */
-		.request_timeout_ns = 120 * NS_PER_S,
 		.log = print_log,
 		.log_arg = (void *)(uintptr_t)opts,
 	};

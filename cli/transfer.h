@@ -8,7 +8,9 @@
 #include "remote.h"
 
 #define TRANSFER_PART_BYTES (8u << 20)
-#define TRANSFER_WINDOW	    4u
+/* A part's time: it shares a line that may be slow with others. */
+#define TRANSFER_PART_NS (120 * NS_PER_S)
+#define TRANSFER_WINDOW	 4u
 
 /* A line on standard error, redrawn a few times a second while it is a terminal and the transfer is
  * long. */

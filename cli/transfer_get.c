@@ -49,6 +49,7 @@ static int part_start(struct download *download)
 	struct neb_header if_match = {"If-Match", download->if_match};
 	struct neb_request request = {
 		.op = NEB_GET_OBJECT,
+		.timeout_ns = TRANSFER_PART_NS,
 		.bucket = transfer->bucket,
 		.key = transfer->key,
 		.headers = &if_match,

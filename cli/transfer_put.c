@@ -239,6 +239,7 @@ static int part_submit(struct upload *upload, struct part *part)
 		.user_data = part,
 		.checksum_kind = NEB_CHECKSUM_CRC64NVME,
 		.checksum = part->checksum,
+		.timeout_ns = TRANSFER_PART_NS,
 	};
 	char query[320];
 	uint64_t id;
