@@ -418,7 +418,7 @@ class RDMAContext
 	{
 		Visit context{visit, nullptr};
 		const struct neb_list query = {bucket.c_str(), prefix.c_str(), delimiter.c_str(),
-			nullptr, &Visit::call, &context};
+			nullptr, &Visit::call, &context, 0};
 		neb_result result{};
 		int ret = neb_list(native(), &query, &result);
 
