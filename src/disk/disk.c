@@ -364,3 +364,32 @@ int disk_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 
 	return ret ? ret : disk->ops->zero_now(disk, bytes, offset);
 }
+
+/* ---- An operation that its fiber waits for. ---- */
+
+struct awaited {
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static void awaited_done(struct disk_io *io, int32_t result)
+{
+	struct awaited *awaited = (struct awaited *)io->arg;
+
+	awaited->result = result;
+	awaited->done = true;
+	fiber_wake(awaited->fiber);
+}
+
+int32_t disk_run(struct disk *disk, struct disk_io *io)
+{
+	struct awaited awaited = {.fiber = fiber_self()};
+
+	io->done = awaited_done;
+	io->arg = &awaited;
+	disk_start(disk, io);
+	while (!awaited.done)
+		fiber_park();
+	return awaited.result;
+}

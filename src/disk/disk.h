@@ -139,6 +139,8 @@ struct disk_io {
  * it is written again it may read as anything (-EOPNOTSUPP where that cannot be). Of an array: the
  * same run of every member that takes it. ZERO makes a run read as zeros. */
 void disk_start(struct disk *disk, struct disk_io *io);
+/* On a fiber of one: starts it and waits; done and arg are not the caller's. Bytes or -errno. */
+int32_t disk_run(struct disk *disk, struct disk_io *io);
 
 /* Writes side by side and then one flush: what was written is durable when done is called, on the
  * same reactor. result: 0, or the first -errno; then some of it may be on the medium and some not.

@@ -102,14 +102,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	return 0;
 }
 
-static struct slice body_trailer(struct s3_body *body, const char *name)
-{
-	(void)body;
-	(void)name;
-	return SLICE_NONE;
-}
-
-static const struct s3_body_ops BODY_OPS = {.open = body_open, .trailer = body_trailer};
+static const struct s3_body_ops BODY_OPS = {.open = body_open, .trailer = s3_body_no_trailer};
 
 /* ---- The answer. ---- */
 

@@ -97,6 +97,13 @@ struct s3_body {
 	const struct s3_body_ops *ops;
 	uint64_t bytes; /* decoded length if announced, else UINT64_MAX; 0: no body */
 };
+/* trailer of bodies that have none. */
+static inline struct slice s3_body_no_trailer(struct s3_body *body, const char *name)
+{
+	(void)body;
+	(void)name;
+	return SLICE_NONE;
+}
 
 /* Who asks: what a session keeps of him. Secrets never leave s3/. */
 struct s3_identity {

@@ -56,16 +56,24 @@ static void told_how(struct check *check, const char *fmt, ...)
 
 /* ---- Files. ---- */
 
+static void path_of(const struct check *check, char path[PATH_BYTES], const char *fmt, va_list args)
+	__attribute__((format(printf, 3, 0)));
+static void path_of(const struct check *check, char path[PATH_BYTES], const char *fmt, va_list args)
+{
+	int len = snprintf(path, PATH_BYTES, "%s/", check->sysfs);
+
+	vsnprintf(path + len, PATH_BYTES - (size_t)len, fmt, args);
+}
+
 static bool there(const struct check *check, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static bool there(const struct check *check, const char *fmt, ...)
 {
 	char path[PATH_BYTES];
 	va_list args;
-	int len = snprintf(path, sizeof(path), "%s/", check->sysfs);
 
 	va_start(args, fmt);
-	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
+	path_of(check, path, fmt, args);
 	va_end(args);
 	return access(path, F_OK) == 0;
 }
@@ -77,10 +85,9 @@ static bool line_of(const struct check *check, char *buf, size_t buf_bytes, cons
 {
 	char path[PATH_BYTES];
 	va_list args;
-	int len = snprintf(path, sizeof(path), "%s/", check->sysfs);
 
 	va_start(args, fmt);
-	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
+	path_of(check, path, fmt, args);
 	va_end(args);
 	return file_line(path, buf, buf_bytes);
 }

@@ -12,39 +12,19 @@
 
 /* ---- A small body leaves the index. ---- */
 
-struct move_write {
-	struct disk_io io;
-	struct fiber *fiber;
-	int32_t result;
-	bool done;
-};
-
-static void move_done(struct disk_io *io, int32_t result)
-{
-	struct move_write *write = CONTAINER_OF(io, struct move_write, io);
-
-	write->result = result;
-	write->done = true;
-	fiber_wake(write->fiber);
-}
-
 static int move_extent(struct store *store, const struct extent *extent, uint8_t *bytes)
 {
 	struct iovec iov = {.iov_base = bytes + ((size_t)extent->start << BLOCK_SHIFT),
 		.iov_len = (size_t)extent->blocks << BLOCK_SHIFT};
-	struct move_write write = {.io = {.op = DISK_WRITE,
-					   .iov = &iov,
-					   .iov_count = 1,
-					   .offset = extent->block << BLOCK_SHIFT,
-					   .done = move_done},
-		.fiber = fiber_self()};
+	struct disk_io write = {.op = DISK_WRITE,
+		.iov = &iov,
+		.iov_count = 1,
+		.offset = extent->block << BLOCK_SHIFT};
+	int32_t result = disk_run(store->volume.disk, &write);
 
-	disk_start(store->volume.disk, &write.io);
-	while (!write.done)
-		fiber_park();
-	if (write.result < 0)
-		store_fence(store, "the volume", write.result);
-	return MIN(write.result, 0);
+	if (result < 0)
+		store_fence(store, "the volume", result);
+	return MIN(result, 0);
 }
 
 static int move_lease(struct store *store, struct segment *segment, uint32_t blocks)

@@ -27,16 +27,6 @@ static struct waiter *waiters_take(struct applier *applier)
 	return waiters;
 }
 
-static void waiters_wake(struct waiter *waiters)
-{
-	while (waiters) {
-		struct waiter *next = waiters->next;
-
-		waiter_wake(waiters);
-		waiters = next;
-	}
-}
-
 /* Fiber call with the lock held; returns with it held. */
 static void progress_wait(struct applier *applier)
 {

@@ -21,36 +21,15 @@ DEFINE_COUNTER(discarded_bytes, "nebulaio_store_discarded_bytes_total", NULL,
 DEFINE_COUNTER(failures, "nebulaio_store_discards_failed_total", NULL,
 	"Runs of free space that a volume failed to deallocate.");
 
-struct discard {
-	struct disk_io io;
-	struct fiber *fiber;
-	int32_t result;
-	bool done;
-};
-
-static void discard_done(struct disk_io *io, int32_t result)
-{
-	struct discard *discard = CONTAINER_OF(io, struct discard, io);
-
-	discard->result = result;
-	discard->done = true;
-	fiber_wake(discard->fiber);
-}
-
 static int run_discard(struct store *store, uint64_t block, uint64_t blocks)
 {
-	struct discard discard = {.fiber = fiber_self(),
-		.io = {.op = DISK_DISCARD,
-			.offset = block << BLOCK_SHIFT,
-			.bytes = blocks << BLOCK_SHIFT,
-			.done = discard_done}};
+	struct disk_io discard = {
+		.op = DISK_DISCARD, .offset = block << BLOCK_SHIFT, .bytes = blocks << BLOCK_SHIFT};
+	int32_t result = disk_run(store->volume.disk, &discard);
 
-	disk_start(store->volume.disk, &discard.io);
-	while (!discard.done)
-		fiber_park();
-	if (discard.result < 0) {
+	if (result < 0) {
 		counter_add(&failures, 1);
-		return discard.result;
+		return result;
 	}
 	counter_add(&discards, 1);
 	counter_add(&discarded_bytes, blocks << BLOCK_SHIFT);

@@ -87,12 +87,7 @@ static void growth_end(struct store *store, int ret)
 	waiters = store->grow_waiters;
 	store->grow_waiters = NULL;
 	pthread_mutex_unlock(&store->grow_lock);
-	while (waiters) {
-		struct waiter *next = waiters->next;
-
-		waiter_wake(waiters);
-		waiters = next;
-	}
+	waiters_wake(waiters);
 }
 
 static void growth_fiber(void *arg)

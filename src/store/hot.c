@@ -323,16 +323,6 @@ static struct waiter *entry_ready(struct hot_entry *entry)
 	return waiters;
 }
 
-static void waiters_wake(struct waiter *waiters)
-{
-	while (waiters) {
-		struct waiter *next = waiters->next;
-
-		waiter_wake(waiters);
-		waiters = next;
-	}
-}
-
 /* Ends loading: the entry is ready, or gone when that failed. What the committer decided meanwhile
  * is newer than what was loaded. Returns what pinning comes to. */
 static int entry_loaded(struct hot *hot, struct hot_entry *entry, const struct load *load)

@@ -149,15 +149,20 @@ int store_put_space(
 	return 0;
 }
 
+/* The segment that the piece at offset is of. */
+static int piece_segment(struct store_put *put, uint64_t offset, struct segment **ret_segment)
+{
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
+		return -EINVAL;
+	return put_segment(put, offset / SEGMENT_BYTES, ret_segment);
+}
+
 int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 {
 	struct segment *segment;
 	uint32_t check;
-	int ret;
+	int ret = piece_segment(put, offset, &segment);
 
-	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
-		return -EINVAL;
-	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
 	if (ret)
 		return ret;
 	check = (uint32_t)(offset % SEGMENT_BYTES / STORE_CHECK_BYTES);
@@ -170,11 +175,8 @@ int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
 {
 	struct segment *segment;
-	int ret;
+	int ret = piece_segment(put, offset, &segment);
 
-	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
-		return -EINVAL;
-	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
 	if (ret)
 		return ret;
 	if (offset % SEGMENT_BYTES / STORE_CHECK_BYTES != segment->tag_count)
@@ -356,33 +358,14 @@ static int grouped_prepare(struct store_put *put, struct commit *commit)
 }
 
 /* Waits until everything written so far is on the medium. */
-struct body_flush {
-	struct disk_io io;
-	struct fiber *fiber;
-	int32_t result;
-	bool done;
-};
-
-static void flush_done(struct disk_io *io, int32_t result)
-{
-	struct body_flush *flush = CONTAINER_OF(io, struct body_flush, io);
-
-	flush->result = result;
-	flush->done = true;
-	fiber_wake(flush->fiber);
-}
-
 static int body_flush(struct store *store)
 {
-	struct body_flush flush = {
-		.io = {.op = DISK_FLUSH, .done = flush_done}, .fiber = fiber_self()};
+	struct disk_io flush = {.op = DISK_FLUSH};
+	int32_t result = disk_run(store->volume.disk, &flush);
 
-	disk_start(store->volume.disk, &flush.io);
-	while (!flush.done)
-		fiber_park();
-	if (flush.result < 0)
-		store_fence(store, "the volume", flush.result);
-	return flush.result;
+	if (result < 0)
+		store_fence(store, "the volume", result);
+	return result;
 }
 
 /* The object out of what was given, in memory. */

@@ -62,6 +62,7 @@ void waiter_init(struct waiter *waiter);
 void waiter_wait(struct waiter *waiter);
 /* Any thread; the last touch. */
 void waiter_wake(struct waiter *waiter);
+void waiters_wake(struct waiter *waiters); /* linked by next */
 
 /* ---- space.c: the allocator. Any thread. ---- */
 struct space;

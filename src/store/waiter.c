@@ -30,3 +30,13 @@ void waiter_wake(struct waiter *waiter)
 	else
 		reactor_post(waiter->reactor, &waiter->msg);
 }
+
+void waiters_wake(struct waiter *waiters)
+{
+	while (waiters) {
+		struct waiter *next = waiters->next; /* the waiter goes once it runs */
+
+		waiter_wake(waiters);
+		waiters = next;
+	}
+}

@@ -73,30 +73,43 @@ static const struct s3_error *parse(
 	return parse_token(call, after, ret_after_len);
 }
 
+/* The buckets after that one, and where the next page begins. */
+static const struct s3_error *page_put(
+	struct s3_call *call, struct listing *listing, struct slice after)
+{
+	char token[BASE64_LEN(LIMIT_BUCKET_LEN_MAX)];
+	int ret;
+
+	buf_put_str(&listing->xml, "<Buckets>");
+	ret = store_bucket_list(call->s3->store, after, visit, listing);
+	if (ret) {
+		buf_free(&listing->xml);
+		return s3_fail_errno(call, ret);
+	}
+	buf_put_str(&listing->xml, "</Buckets>");
+	/* A page of nothing has nothing to go on from. */
+	if (listing->more && listing->count)
+		xml_element("ContinuationToken",
+			slice_of(token, base64_encode(listing->last, strlen(listing->last), token)),
+			&listing->xml);
+	return NULL;
+}
+
 const struct s3_error *s3_op_list_buckets(struct s3_call *call)
 {
 	struct listing listing = {.count_max = BUCKETS_MAX, .owner = s3_call_owner(call)->id};
-	char after[LIMIT_BUCKET_LEN_MAX], token[BASE64_LEN(LIMIT_BUCKET_LEN_MAX)];
+	char after[LIMIT_BUCKET_LEN_MAX];
 	const struct s3_error *error;
 	size_t after_len;
-	int ret;
 
 	error = parse(call, &listing, after, &after_len);
 	if (error)
 		return error;
 	s3_xml_begin(&listing.xml, "ListAllMyBucketsResult");
 	s3_xml_owner(&listing.xml, "Owner", s3_call_owner(call));
-	buf_put_str(&listing.xml, "<Buckets>");
-	ret = store_bucket_list(call->s3->store, slice_of(after, after_len), visit, &listing);
-	if (ret) {
-		buf_free(&listing.xml);
-		return s3_fail_errno(call, ret);
-	}
-	buf_put_str(&listing.xml, "</Buckets>");
-	if (listing.more)
-		xml_element("ContinuationToken",
-			slice_of(token, base64_encode(listing.last, strlen(listing.last), token)),
-			&listing.xml);
+	error = page_put(call, &listing, slice_of(after, after_len));
+	if (error)
+		return error;
 	if (listing.prefix.len && utf8_is_valid(listing.prefix))
 		xml_element("Prefix", listing.prefix, &listing.xml);
 	s3_xml_end(&listing.xml, "ListAllMyBucketsResult");
@@ -108,11 +121,10 @@ const struct s3_error *s3_op_list_directory_buckets(struct s3_call *call)
 	struct listing listing = {.count_max = DIRECTORY_BUCKETS_MAX,
 		.owner = s3_call_owner(call)->id,
 		.directory = true};
-	char after[LIMIT_BUCKET_LEN_MAX], token[BASE64_LEN(LIMIT_BUCKET_LEN_MAX)];
+	char after[LIMIT_BUCKET_LEN_MAX];
 	struct slice value = SLICE_NONE;
 	const struct s3_error *error;
 	size_t after_len;
-	int ret;
 
 	if (!call->s3->express)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED, "Directory buckets are switched off.");
@@ -126,18 +138,9 @@ const struct s3_error *s3_op_list_directory_buckets(struct s3_call *call)
 	if (error)
 		return error;
 	s3_xml_begin(&listing.xml, "ListAllMyDirectoryBucketsResult");
-	buf_put_str(&listing.xml, "<Buckets>");
-	ret = store_bucket_list(call->s3->store, slice_of(after, after_len), visit, &listing);
-	if (ret) {
-		buf_free(&listing.xml);
-		return s3_fail_errno(call, ret);
-	}
-	buf_put_str(&listing.xml, "</Buckets>");
-	/* A page of nothing has nothing to go on from. */
-	if (listing.more && listing.count)
-		xml_element("ContinuationToken",
-			slice_of(token, base64_encode(listing.last, strlen(listing.last), token)),
-			&listing.xml);
+	error = page_put(call, &listing, slice_of(after, after_len));
+	if (error)
+		return error;
 	s3_xml_end(&listing.xml, "ListAllMyDirectoryBucketsResult");
 	return s3_answer_xml(call, 200, &listing.xml);
 }

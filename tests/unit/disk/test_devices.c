@@ -96,10 +96,10 @@ static int32_t direct_run(
 	struct disk *disk, enum disk_op op, void *data, uint64_t bytes, uint64_t offset)
 {
 	struct iovec iov = {data, bytes};
-	struct direct direct = {.io = {.offset = offset, .bytes = bytes}};
+	struct disk_io io = {
+		.op = op, .iov = &iov, .iov_count = data ? 1 : 0, .offset = offset, .bytes = bytes};
 
-	direct_start(disk, &direct, op, &iov, data ? 1 : 0);
-	return direct_wait(&direct);
+	return disk_run(disk, &io);
 }
 
 static void reactor_with(struct fixture *fixture, fiber_fn *fn)

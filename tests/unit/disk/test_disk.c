@@ -277,36 +277,12 @@ static void test_serves_the_base_rings(void **state)
 
 /* ---- Direct operations, gathered. ---- */
 
-struct direct {
-	struct disk_io io;
-	struct fiber *fiber;
-	int32_t result;
-	bool done;
-};
-
-static void direct_done(struct disk_io *io, int32_t result)
-{
-	struct direct *direct = CONTAINER_OF(io, struct direct, io);
-
-	direct->result = result;
-	direct->done = true;
-	fiber_wake(direct->fiber);
-}
-
 static int32_t direct_run(struct fixture *fixture, enum disk_op op, struct iovec *iov,
 	uint32_t iov_count, uint64_t offset)
 {
-	struct direct direct = {.fiber = fiber_self()};
+	struct disk_io io = {.op = op, .iov = iov, .iov_count = iov_count, .offset = offset};
 
-	direct.io.op = op;
-	direct.io.iov = iov;
-	direct.io.iov_count = iov_count;
-	direct.io.offset = offset;
-	direct.io.done = direct_done;
-	disk_start(fixture->disk, &direct.io);
-	while (!direct.done)
-		fiber_park();
-	return direct.result;
+	return disk_run(fixture->disk, &io);
 }
 
 static void gather_fiber(void *arg)

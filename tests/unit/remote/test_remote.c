@@ -273,34 +273,16 @@ struct user {
 	uint64_t copied;
 };
 
-struct user_io {
-	struct disk_io io;
-	struct iovec iov[2];
-	struct fiber_event done;
-	int32_t result;
-};
-
-static void user_done(struct disk_io *io, int32_t result)
-{
-	struct user_io *user_io = CONTAINER_OF(io, struct user_io, io);
-
-	user_io->result = result;
-	fiber_event_set(&user_io->done);
-}
-
 static int32_t user_run(struct user *user, enum disk_op op, struct region_span span, uint64_t bytes)
 {
-	struct user_io io = {.iov = {{span.data, 4096}, {span.data + 4096, bytes - 4096}}};
+	struct iovec iov[] = {{span.data, 4096}, {span.data + 4096, bytes - 4096}};
+	struct disk_io io = {.op = op,
+		.iov = iov,
+		.iov_count = op == DISK_READ || op == DISK_WRITE ? 2 : 0,
+		.offset = 8192,
+		.bytes = bytes};
 
-	io.io.op = op;
-	io.io.iov = io.iov;
-	io.io.iov_count = op == DISK_READ || op == DISK_WRITE ? 2 : 0;
-	io.io.offset = 8192;
-	io.io.bytes = bytes;
-	io.io.done = user_done;
-	disk_start(user->disk, &io.io);
-	fiber_event_wait(&io.done);
-	return io.result;
+	return disk_run(user->disk, &io);
 }
 
 static void user_main(void *arg)
