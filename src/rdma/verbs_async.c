@@ -12,9 +12,18 @@ static const char *device_name(const struct verbs_device *device)
 
 /* ---- The port. ---- */
 
-static bool port_is_down(const struct verbs_device *device)
+static bool known_down(const struct verbs_device *device)
 {
 	return device->port_deadline_ns != DEADLINE_NONE || atomic_load(&device->port_lost);
+}
+
+/* Its event may still be on the way. */
+static bool port_is_down(const struct verbs_device *device)
+{
+	struct ibv_port_attr port;
+
+	return known_down(device) || (!ibv_query_port(device->context, device->port_num, &port) &&
+					     port.state != IBV_PORT_ACTIVE);
 }
 
 /* An identifier whose connection is over, and whose peer has not been told. */
@@ -66,7 +75,7 @@ void verbs_id_close(struct verbs_qp *qp)
 
 static void port_down(struct verbs_device *device)
 {
-	if (!port_is_down(device))
+	if (!known_down(device))
 		device->port_deadline_ns = clock_now_ns() + VERBS_PORT_DOWN_NS;
 	verbs_timer_update(device);
 }
