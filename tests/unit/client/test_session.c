@@ -735,12 +735,14 @@ static void test_standing_still(void **state)
 	rig_close(rig);
 }
 
-/* The device takes a quarter of a second for each operation, so the last of several bodies does not
- * move for twice as long as a transfer may stand still: those before it do. */
+#define QUEUED 40u
+
+/* The device takes a tenth of a second for each operation, so the last of many bodies does not move
+ * for twice as long as a transfer may stand still: those before it do. */
 static void test_queued_transfers(void **state)
 {
 	struct rig_opts opts = {
-		.device_name = "simulated:delay_us=250000", .request_timeout_ns = NS_PER_S};
+		.device_name = "simulated:delay_us=100000", .request_timeout_ns = 2 * NS_PER_S};
 	struct rig *rig = rig_open(&opts);
 	struct neb_client *client = rig_client(rig, NEB_STRICT);
 	struct neb_iov body = {memory_get(client, POOL, 20000), 20000};
@@ -750,9 +752,9 @@ static void test_queued_transfers(void **state)
 
 	(void)state;
 	rig_fill(body.data, 20000, 1);
-	for (uint32_t i = 0; i < 8; i++)
+	for (uint32_t i = 0; i < QUEUED; i++)
 		assert_int_equal(neb_submit(client, &put, NULL), 0);
-	for (uint32_t i = 0; i < 8; i++) {
+	for (uint32_t i = 0; i < QUEUED; i++) {
 		assert_int_equal(neb_wait(client, &result, 1, 30 * NS_PER_S), 1);
 		assert_int_equal(result.error, 0);
 	}
