@@ -1,5 +1,8 @@
-/* s3/metrics.c: requests by operation and by class of status. */
+/* s3/metrics.c: requests that are worked on, and those answered by operation and class of status. */
 #include "s3/s3_priv.h"
+
+DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
+	"S3 requests that are being read, worked on or answered now, over every transport.");
 
 #define CLASS_COUNT 4u /* 2xx to 5xx */
 
@@ -25,8 +28,14 @@ __attribute__((constructor)) static void register_counters(void)
 			counter_register(&counters[i][class]);
 }
 
-void s3_metrics_count(enum s3_operation_id id, uint32_t status)
+void s3_metrics_begin(void)
 {
+	counter_add(&in_flight, 1);
+}
+
+void s3_metrics_end(enum s3_operation_id id, uint32_t status)
+{
+	counter_sub(&in_flight, 1);
 	if (status >= 200 && status < 600)
 		counter_add(&counters[id][status / 100 - 2], 1);
 }

@@ -123,6 +123,7 @@ int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
 static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_request *request,
 	struct s3_reply *reply)
 {
+	s3_metrics_begin();
 	call->s3 = s3;
 	call->request = request;
 	call->reply = reply;
@@ -210,7 +211,7 @@ static void log_access(const struct s3_call *call)
 
 static void call_end(struct s3_call *call, const struct s3_error *error)
 {
-	s3_metrics_count(call->operation->id, call->reply->status);
+	s3_metrics_end(call->operation->id, call->reply->status);
 	if (call->start_ns)
 		log_access(call);
 	if (!call->request->session)
