@@ -1,4 +1,4 @@
-/* s3/metrics.c: requests that are worked on, and those answered by operation and class of status. */
+/* s3/metrics.c: requests that are worked on, and those answered by operation and status class. */
 #include "s3/s3_priv.h"
 
 DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
