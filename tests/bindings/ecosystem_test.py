@@ -1,6 +1,7 @@
 """tests/bindings/ecosystem_test.py: what people read and write with, through nebulaio:// and the package's own helpers.
 run-bindings-ecosystem installs it all and starts this; what could not be installed is skipped, and said."""
 
+import importlib.util
 import pathlib
 import sys
 
@@ -90,6 +91,17 @@ def test_torch():
         into = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
         data.load_tensors(client, BUCKET, "checkpoint.safetensors", into)
         tap.check(all(torch.equal(into[name], tensor) for name, tensor in tensors.items()), "torch: a checkpoint, into tensors")
+        short = {name: torch.randn(64, 33).to(getattr(torch, name)) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
+        short["transposed"] = torch.randn(5, 7).bfloat16().T
+        data.save_tensors(client, BUCKET, "short.safetensors", short)
+        back = data.load_tensors(client, BUCKET, "short.safetensors", framework="torch")
+        if importlib.util.find_spec("safetensors"):
+            from safetensors.torch import load
+            read = load(bytes(client.get_object(BUCKET, "short.safetensors")))
+            tap.check(all(torch.equal(read[name].float(), tensor.float()) for name, tensor in short.items()),
+                      "torch: safetensors reads bfloat16 and float8")
+        tap.check(all(back[name].dtype == tensor.dtype and torch.equal(back[name].float(), tensor.float())
+                      for name, tensor in short.items()), "torch: bfloat16 and float8, as tensors")
         samples = {f"samples/{i:03}": bytes([i]) * (2000 + i) for i in range(64)}
         client.put_many([(BUCKET, key, body) for key, body in samples.items()])
         dataset = data.ObjectDataset(client, BUCKET, prefix="samples/", decode=lambda key, array: int(array[-1]))
@@ -99,6 +111,29 @@ def test_torch():
         stream = data.StreamDataset(client, BUCKET, prefix="samples/", decode=lambda key, array: int(array[0]))
         loader = torch.utils.data.DataLoader(stream, batch_size=8, num_workers=2)
         tap.check(sorted(int(x) for batch in loader for x in batch) == list(range(64)), "torch: a stream, shared by two workers")
+
+
+@needs("safetensors", "ml_dtypes", "numpy")
+def test_safetensors():
+    import ml_dtypes
+    import numpy as np
+    from nebulaio import data
+    from safetensors.numpy import load, save
+
+    tensors = {"a": np.arange(12, dtype="f4").reshape(3, 4), "b": np.arange(9, dtype="u2"), "c": np.array(True)}
+    with opened() as client:
+        data.save_tensors(client, BUCKET, "ours.safetensors", tensors, {"made": "here"})
+        theirs = load(bytes(client.get_object(BUCKET, "ours.safetensors")))
+        client.put_object(BUCKET, "theirs.safetensors", save(tensors, {"made": "there"}))
+        ours = data.load_tensors(client, BUCKET, "theirs.safetensors")
+        for read, who in ((theirs, "theirs reads ours"), (ours, "ours reads theirs")):
+            tap.check(all(read[name].dtype == array.dtype and (read[name] == array).all() for name, array in tensors.items()),
+                      f"safetensors: {who}", read)
+        short = np.arange(9).astype(ml_dtypes.bfloat16)
+        data.save_tensors(client, BUCKET, "short.safetensors", {"short": short})
+        back = data.load_tensors(client, BUCKET, "short.safetensors")["short"]
+        tap.check(back.dtype == short.dtype and (back == short).all(), "ml_dtypes: bfloat16 by numpy", back)
+        tap.check(data.list_tensors(client, BUCKET, "theirs.safetensors")[1] == {"made": "there"}, "safetensors: the metadata")
 
 
 if __name__ == "__main__":

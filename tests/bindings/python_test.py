@@ -610,8 +610,21 @@ def test_data():
         if importlib.util.find_spec("safetensors"):
             from safetensors.numpy import load
             tap.check((load(bytes(client.get_object(BUCKET, "few.safetensors")))["step"] == 17).all(), "checkpoint: safetensors reads it")
+        few = data.load_tensors(client, BUCKET, "many.safetensors", names=["t7", "u39"])
+        tap.check(sorted(few) == ["t7", "u39"] and all((few[k] == many[k]).all() for k in few), "checkpoint: some by name", few)
+        found, metadata = data.list_tensors(client, BUCKET, "few.safetensors")
+        tap.check(metadata == {"epoch": "3"} and {name: (info.dtype, info.shape) for name, info in found.items()} ==
+                  {name: (array.dtype.name, array.shape) for name, array in tensors.items()}, "checkpoint: what is in it", found)
+        tap.check("no tensor 'nobody'" in str(raised(KeyError, data.load_tensors, client, BUCKET, "few.safetensors",
+                                                     names=["nobody"])), "checkpoint: a name that is not there")
+        wrong = raised(ValueError, data.load_tensors, client, BUCKET, "few.safetensors", {"step": np.zeros(2, "i8")})
+        tap.check("step: int64 of shape (2,): the stored one is int64 of shape ()" in str(wrong), "checkpoint: a wrong shape", wrong)
         client.put_object(BUCKET, "junk", b"\xff" * 100)
-        tap.check(raised(ValueError, data.load_tensors, client, BUCKET, "junk") is not None, "checkpoint: junk")
+        for header in (b"\xff" * 92, b'{"a":7}', b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', b"[" * 100_000,
+                       b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[4,0]}}', b'{"a":{"dtype":"X","shape":[],"data_offsets":[0,0]}}'):
+            client.put_object(BUCKET, "junk", len(header).to_bytes(8, "little") + header)
+            tap.check("not a file of tensors" in str(raised(ValueError, data.load_tensors, client, BUCKET, "junk")),
+                      f"checkpoint: junk, {header[:50]!r}")
 
 
 @needs("numpy")

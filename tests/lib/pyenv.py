@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "bindings/python"
 BUILT = ("build", "*.egg-info", "*.so", "__pycache__")
 # What tests use where they can have it; each line is fetched in one go. boto3 since it sends CRC64NVME by itself.
-PACKAGES = (("numpy", "fsspec", "boto3>=1.36"), ("pandas", "pyarrow", "zarr", "dask[dataframe]"))
+PACKAGES = (("numpy", "fsspec", "boto3>=1.36"), ("pandas", "pyarrow", "zarr", "dask[dataframe]"),
+            ("safetensors", "ml_dtypes"))
 FETCH_S = 240
 # The extension is watched with its library; the run time comes by sanitizer_environment().
 SANITIZED_BUILD = {"CC": "clang", "LDSHARED": "clang -shared",

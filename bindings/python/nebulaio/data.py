@@ -3,27 +3,26 @@
 prefetch()         objects one after the other, while the next ones are on their way
 ObjectDataset      objects by number; a torch.utils.data.Dataset where torch is installed
 StreamDataset      objects in order, split among a DataLoader's workers, by prefetch()
-save_tensors(),    named arrays or tensors as one object, in the layout of the safetensors format
-load_tensors()
+save_tensors(),    named arrays or tensors as one object, in the layout of the safetensors format: see tensors.py
+load_tensors(),
+list_tensors()
 
 Needs numpy; torch only where its own classes are wanted."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from . import _native
 from .errors import BufferTooSmallError, NebulaError
-from .multipart import PART_BYTES_MIN, MultipartUpload
-from .npy import memory as memory_of
-from .rdma import PUT_BYTES_MAX, ObjectInfo, RDMAClient
+from .rdma import ObjectInfo, RDMAClient
+from .tensors import TensorInfo, list_tensors, load_tensors, save_tensors
 
 if TYPE_CHECKING:
     Dataset: Any = object
@@ -34,11 +33,9 @@ else:
     except ImportError:
         Dataset = IterableDataset = object
 
+__all__ = ["ObjectDataset", "StreamDataset", "TensorInfo", "list_tensors", "load_tensors", "prefetch", "save_tensors"]
+
 DEPTH = 16
-PART_BYTES = 64 << 20
-ALIGNMENT = 8
-HEADER_GUESS_BYTES = 64 << 10
-HEADER_BYTES_MAX = 100 << 20
 
 Decode = Callable[[str, Any], Any]
 
@@ -189,129 +186,3 @@ class StreamDataset(IterableDataset):  # type: ignore[misc]
             for key, array in prefetch(client, self._bucket, self._entries[number::count], depth=self._depth,
                                        pooled=self._pooled):
                 yield self._decode(key, array)
-
-
-# ---- Checkpoints. ----
-
-_TYPES = {"bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "float16": "F16",
-          "uint32": "U32", "int32": "I32", "float32": "F32", "uint64": "U64", "int64": "I64", "float64": "F64"}
-_NAMES = {short: name for name, short in _TYPES.items()}
-
-
-def _as_array(tensor: Any) -> Any:
-    if isinstance(tensor, numpy.ndarray):
-        return tensor
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach()
-    return numpy.from_dlpack(tensor) if hasattr(tensor, "__dlpack__") else numpy.asarray(tensor)
-
-
-def _parts(pieces: list[Any]) -> Iterator[list[Any]]:
-    """Pieces of memory in groups that a part may have: PART_BYTES, at most as many pieces as a request takes. Where small
-    pieces would make a part too short, those are gathered by a copy."""
-    group: list[Any] = []
-    size = 0
-    for piece in pieces:
-        view = memoryview(piece).cast("B")
-        while len(view):
-            cut = view[:PART_BYTES - size]
-            view = view[len(cut):]
-            if len(group) == _native.PIECES_MAX:
-                group = [b"".join(group)] if size < PART_BYTES_MIN else group
-                if len(group) > 1:
-                    yield group
-                    group, size = [], 0
-            group.append(cut)
-            size += len(cut)
-            if size >= PART_BYTES:
-                yield group
-                group, size = [], 0
-    if group:
-        yield group
-
-
-def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str, Any],
-                 metadata: Mapping[str, str] | None = None) -> _native.Result:
-    """Arrays, or torch tensors in host memory, by name, as one object that safetensors reads. Sent from their own memory;
-    what is not contiguous in C order is made so by a copy first."""
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    pieces: list[Any] = []
-    at = 0
-    for name, tensor in tensors.items():
-        array = _as_array(tensor)
-        if array.dtype.name not in _TYPES or array.dtype.byteorder == ">":
-            raise ValueError(f"{name}: the format has no type for {array.dtype}")
-        if not array.flags.c_contiguous:
-            array = numpy.ascontiguousarray(array)
-        header[name] = {"dtype": _TYPES[array.dtype.name], "shape": list(array.shape),
-                        "data_offsets": [at, at + array.nbytes]}
-        at += array.nbytes
-        if array.nbytes:
-            pieces.append(memory_of(array))
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % ALIGNMENT)
-    pieces.insert(0, len(text).to_bytes(8, "little") + text)
-    if len(pieces) <= _native.PIECES_MAX and at + len(text) + 8 <= PUT_BYTES_MAX:
-        return client.put_object(bucket, key, pieces)
-    upload = MultipartUpload(client, bucket, key)
-    try:
-        for group in _parts(pieces):
-            upload.part(group)
-        return upload.complete()
-    except BaseException:
-        upload.abort()
-        raise
-
-
-def _header_of(client: RDMAClient, bucket: str, key: str) -> tuple[dict[str, Any], int, str]:
-    with client.allocate_buffer(HEADER_GUESS_BYTES) as room:
-        result = client.get_into(bucket, key, room, length=HEADER_GUESS_BYTES)
-        with memoryview(room) as view:
-            start = bytes(view[:result.bytes])
-    size = int.from_bytes(start[:8], "little")
-    if len(start) < 8 or size > HEADER_BYTES_MAX:
-        raise ValueError("the object is not a file of tensors")
-    text = start[8:8 + size] if 8 + size <= len(start) else client.get_object(bucket, key, offset=8, length=size)
-    try:
-        header = json.loads(text)
-        header.pop("__metadata__", None)
-        for fields in header.values():
-            begin, end = fields["data_offsets"]
-            count = 1
-            for length in fields["shape"]:
-                count *= length
-            if end - begin != count * numpy.dtype(_NAMES[fields["dtype"]]).itemsize or begin < 0:
-                raise ValueError
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError("the object is not a file of tensors that numpy has types for") from error
-    return header, 8 + size, result.etag
-
-
-def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What save_tensors() stored, as numpy arrays (torch.from_numpy() takes them as they are). into: arrays or tensors by
-    name to receive into, of the stored type and shape. Everything comes straight into their memory."""
-    header, base, etag = _header_of(client, bucket, key)
-    tensors: dict[str, Any] = {}
-    todo: list[tuple[int, int, Any]] = []
-    for name, fields in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-        dtype, shape = numpy.dtype(_NAMES[fields["dtype"]]), tuple(fields["shape"])
-        tensors[name] = into[name] if into is not None and name in into else numpy.empty(shape, dtype)
-        array = _as_array(tensors[name])
-        if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-            raise ValueError(f"{name}: not a contiguous array of {dtype}, shape {shape}")
-        begin, end = fields["data_offsets"]
-        if end > begin:
-            todo.append((begin, end, memory_of(array)))
-    window: list[tuple[Any, ...]] = []
-    while todo:
-        # Neighbours come by one request, up to the pieces that one takes.
-        group = [todo.pop(0)]
-        while todo and len(group) < _native.PIECES_MAX and todo[0][0] == group[-1][1] and \
-                todo[0][1] - group[0][0] <= PART_BYTES:
-            group.append(todo.pop(0))
-        begin, end = group[0][0], group[-1][1]
-        window.append((bucket, key, [piece for _, _, piece in group], base + begin, end - begin))
-    for (_, _, _, _, size), result in zip(window, client.get_many(window)):
-        if result.bytes != size or result.etag != etag:
-            raise ValueError("the object ends early, or was replaced while it was read")
-    return tensors

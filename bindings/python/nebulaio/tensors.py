@@ -1,0 +1,262 @@
+"""Checkpoints: named arrays or tensors as one object, in the layout of the safetensors format.
+
+    8 bytes    the header's length, little-endian
+    header     JSON: name -> dtype, shape, data_offsets; "__metadata__" -> text by text
+    data       the tensors' memory, one behind the other
+
+The data is sent from, and received into, the tensors' own memory. bfloat16 and the float8 types, which numpy lacks, go as
+torch tensors or as arrays of ml_dtypes' types. Needs numpy; torch and ml_dtypes only where theirs are wanted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from . import _native
+from .multipart import PART_BYTES_MIN, MultipartUpload
+from .npy import memory as memory_of
+from .rdma import PUT_BYTES_MAX, RDMAClient
+
+PART_BYTES = 64 << 20
+ALIGNMENT = 8
+HEADER_GUESS_BYTES = 64 << 10
+HEADER_BYTES_MAX = 100 << 20
+
+# By the format's name: bytes of one, and what numpy (or ml_dtypes) and torch call it.
+_TYPES = {"BOOL": (1, "bool"), "U8": (1, "uint8"), "I8": (1, "int8"), "U16": (2, "uint16"), "I16": (2, "int16"),
+          "U32": (4, "uint32"), "I32": (4, "int32"), "U64": (8, "uint64"), "I64": (8, "int64"), "F16": (2, "float16"),
+          "F32": (4, "float32"), "F64": (8, "float64"), "C64": (8, "complex64"), "BF16": (2, "bfloat16"),
+          "F8_E4M3": (1, "float8_e4m3fn"), "F8_E5M2": (1, "float8_e5m2"), "F8_E8M0": (1, "float8_e8m0fnu")}
+_SHORT = {name: short for short, (_, name) in _TYPES.items()}
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor of a stored object. dtype: what numpy and torch call it. begin, end: its bytes in the object."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass
+class _Header:
+    etag: str
+    metadata: dict[str, str]
+    tensors: dict[str, TensorInfo] = field(default_factory=dict)
+
+
+# ---- Arrays and tensors as memory. ----
+
+
+def _is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def _as_array(tensor: Any) -> Any:
+    if isinstance(tensor, numpy.ndarray):
+        return tensor
+    try:
+        return numpy.from_dlpack(tensor) if hasattr(tensor, "__dlpack__") else numpy.asarray(tensor)
+    except (BufferError, RuntimeError, TypeError):  # a type that DLPack or numpy has no name for
+        return numpy.asarray(tensor)
+
+
+def _view(name: str, tensor: Any) -> tuple[str, tuple[int, ...], Any]:
+    """The dtype's name, the shape, and the memory as an array of uint8, or None for the latter where it is not contiguous
+    in C order."""
+    if _is_torch(tensor):
+        import torch
+
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            raise ValueError(f"{name}: a {tensor.layout} tensor on {tensor.device}: bring it to host memory first, dense")
+        tensor = tensor.detach()
+        memory = tensor.reshape(-1).view(torch.uint8).numpy() if tensor.is_contiguous() else None
+        return str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), memory
+    array = _as_array(tensor)
+    if array.dtype.byteorder == ">":
+        raise ValueError(f"{name}: the format has no big-endian types")
+    return array.dtype.name, array.shape, memory_of(array) if array.flags.c_contiguous else None
+
+
+def _contiguous(tensor: Any) -> Any:
+    return tensor.detach().contiguous() if _is_torch(tensor) else numpy.ascontiguousarray(_as_array(tensor))
+
+
+def _numpy_type(name: str, dtype: str) -> Any:
+    try:
+        return numpy.dtype(dtype)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+
+        return numpy.dtype(getattr(ml_dtypes, dtype))
+    except (ImportError, AttributeError):
+        raise ValueError(f"{name}: numpy has no {dtype}: install ml_dtypes, or load with framework=\"torch\"") from None
+
+
+def _empty(name: str, info: TensorInfo, framework: str) -> Any:
+    if framework == "numpy":
+        return numpy.empty(info.shape, _numpy_type(name, info.dtype))
+    import torch
+
+    if not hasattr(torch, info.dtype):
+        raise ValueError(f"{name}: this torch has no {info.dtype}")
+    return torch.empty(info.shape, dtype=getattr(torch, info.dtype))
+
+
+# ---- Saving. ----
+
+
+def _parts(pieces: list[Any]) -> Iterator[list[Any]]:
+    """Pieces of memory in groups that a part may have: PART_BYTES, at most as many pieces as a request takes. Where small
+    pieces would make a part too short, those are gathered by a copy."""
+    group: list[Any] = []
+    size = 0
+    for piece in pieces:
+        view = memoryview(piece).cast("B")
+        while len(view):
+            cut = view[:PART_BYTES - size]
+            view = view[len(cut):]
+            if len(group) == _native.PIECES_MAX:
+                group = [b"".join(group)] if size < PART_BYTES_MIN else group
+                if len(group) > 1:
+                    yield group
+                    group, size = [], 0
+            group.append(cut)
+            size += len(cut)
+            if size >= PART_BYTES:
+                yield group
+                group, size = [], 0
+    if group:
+        yield group
+
+
+def save_tensors(client: RDMAClient, bucket: str, key: str, tensors: Mapping[str, Any],
+                 metadata: Mapping[str, str] | None = None) -> _native.Result:
+    """Arrays, or torch tensors in host memory, by name, as one object that safetensors reads. Sent from their own memory;
+    what is not contiguous in C order is made so by a copy first. ValueError for a type that the format has no name for."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    pieces: list[Any] = []
+    at = 0
+    for name, tensor in tensors.items():
+        dtype, shape, memory = _view(name, tensor)
+        if dtype not in _SHORT:
+            raise ValueError(f"{name}: the format has no type for {dtype}")
+        if memory is None:
+            memory = _view(name, _contiguous(tensor))[2]
+        header[name] = {"dtype": _SHORT[dtype], "shape": list(shape), "data_offsets": [at, at + memory.nbytes]}
+        at += memory.nbytes
+        if memory.nbytes:
+            pieces.append(memory)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % ALIGNMENT)
+    if len(text) > HEADER_BYTES_MAX:
+        raise ValueError(f"the names and shapes take {len(text)} bytes: the format's header ends at {HEADER_BYTES_MAX}")
+    pieces.insert(0, len(text).to_bytes(8, "little") + text)
+    if len(pieces) <= _native.PIECES_MAX and at + len(text) + 8 <= PUT_BYTES_MAX:
+        return client.put_object(bucket, key, pieces)
+    upload = MultipartUpload(client, bucket, key)
+    try:
+        for group in _parts(pieces):
+            upload.part(group)
+        return upload.complete()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+# ---- Loading. ----
+
+
+def _info(fields: Any, base: int, object_bytes: int) -> TensorInfo:
+    """A header's entry. KeyError, TypeError or ValueError: malformed."""
+    begin, end = fields["data_offsets"]
+    shape = tuple(fields["shape"])
+    if not all(type(number) is int and number >= 0 for number in (begin, end, *shape)):
+        raise ValueError
+    size, dtype = _TYPES[fields["dtype"]]
+    for length in shape:
+        size *= length
+    if end - begin != size or base + end > object_bytes:
+        raise ValueError
+    return TensorInfo(dtype, shape, base + begin, base + end)
+
+
+def _read_header(client: RDMAClient, bucket: str, key: str) -> _Header:
+    with client.allocate_buffer(HEADER_GUESS_BYTES) as room:
+        result = client.get_into(bucket, key, room, length=HEADER_GUESS_BYTES)
+        with memoryview(room) as view:
+            start = bytes(view[:result.bytes])
+    # What a header claims is held against the object's length before memory is made for it.
+    total = len(start) if len(start) < HEADER_GUESS_BYTES else client.head_object(bucket, key).object_bytes
+    size = int.from_bytes(start[:8], "little")
+    if len(start) < 8 or size > min(HEADER_BYTES_MAX, total - 8):
+        raise ValueError("the object is not a file of tensors")
+    text = start[8:8 + size] if 8 + size <= len(start) else client.get_object(bucket, key, offset=8, length=size)
+    try:
+        entries = json.loads(text)
+        header = _Header(result.etag, entries.pop("__metadata__", {}))
+        for name, fields in sorted(entries.items(), key=lambda entry: entry[1]["data_offsets"]):
+            header.tensors[name] = _info(fields, 8 + size, total)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError("the object is not a file of tensors, or has a type that is not known here") from error
+    return header
+
+
+def list_tensors(client: RDMAClient, bucket: str, key: str) -> tuple[dict[str, TensorInfo], dict[str, str]]:
+    """What a stored object has, in the order it lies there, and its metadata: only the header is read."""
+    header = _read_header(client, bucket, key)
+    return header.tensors, header.metadata
+
+
+def _target(name: str, info: TensorInfo, tensor: Any) -> Any:
+    dtype, shape, memory = _view(name, tensor)
+    if (dtype, shape) != (info.dtype, info.shape) or memory is None:
+        raise ValueError(f"{name}: {dtype} of shape {shape}{'' if memory is not None else ', not contiguous'}: "
+                         f"the stored one is {info.dtype} of shape {info.shape}")
+    return memory
+
+
+def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, Any] | None = None, *,
+                 names: Iterable[str] | None = None, framework: str = "numpy") -> dict[str, Any]:
+    """What save_tensors() or safetensors stored, by name. into: arrays or tensors to receive into, of the stored type and
+    shape; the others are made, as numpy arrays or, by framework="torch", as tensors. names: only these (a rank's share of a
+    model, say). Everything comes straight into its memory. KeyError: a name that is not there."""
+    if framework not in ("numpy", "torch"):
+        raise ValueError(f"framework={framework!r}: numpy and torch are known")
+    header = _read_header(client, bucket, key)
+    wanted = set(header.tensors if names is None else names)
+    if not wanted <= header.tensors.keys():
+        raise KeyError(f"no tensor {sorted(wanted - header.tensors.keys())[0]!r} in {bucket}/{key}")
+    tensors: dict[str, Any] = {}
+    todo: list[tuple[TensorInfo, Any]] = []
+    for name, info in header.tensors.items():
+        if name in wanted:
+            tensors[name] = into[name] if into is not None and name in into else _empty(name, info, framework)
+            memory = _target(name, info, tensors[name])
+            if memory.nbytes:
+                todo.append((info, memory))
+    window: list[tuple[Any, ...]] = []
+    todo.reverse()
+    while todo:
+        # Neighbours come by one request, up to the pieces that one takes.
+        group = [todo.pop()]
+        begin, end = group[0][0].begin, group[0][0].end
+        while todo and len(group) < _native.PIECES_MAX and todo[-1][0].begin == end and \
+                todo[-1][0].end - begin <= PART_BYTES:
+            group.append(todo.pop())
+            end = group[-1][0].end
+        window.append((bucket, key, [memory for _, memory in group], begin, end - begin))
+    for (_, _, _, _, size), result in zip(window, client.get_many(window)):
+        if result.bytes != size or result.etag != header.etag:
+            raise ValueError("the object ends early, or was replaced while it was read")
+    return tensors
