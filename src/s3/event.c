@@ -136,6 +136,15 @@ static int text_split(
 	return ret_target->len && ret_arn->len && slice_starts(text, SLICE("{")) ? 0 : -EUCLEAN;
 }
 
+struct slice s3_event_target(struct slice text)
+{
+	struct slice target, arn, json;
+
+	return text_split(text, &target, &arn, &json)
+		       ? SLICE_NONE
+		       : slice_of(text.data, (size_t)(json.data - text.data));
+}
+
 /* In a text of ours a quote inside of a string has a backslash before it, so the holes are where
  * they are found. */
 static void queue(struct s3_notice *notice, struct slice json, struct slice version_id,

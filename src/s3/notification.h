@@ -73,5 +73,7 @@ int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put 
 /* What an earlier start left of an event: to its target. -ENOBUFS, -EBUSY, -ENOMEM: not now; else
  * it is given up, which was told: -ENOENT, -ENODATA as s3_topic_way, -EUCLEAN: no such text. */
 int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, struct slice text);
+/* Whom such a text is for: the same for all that go to one target. */
+struct slice s3_event_target(struct slice text);
 
 #endif

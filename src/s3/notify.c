@@ -1,21 +1,22 @@
 /* s3/notify.c: the queues of events and the threads that send what is in them. */
 #include "s3/notify.h"
 
+#include "s3/notify_send.h"
 #include "s3/topic.h"
 
-#include <curl/curl.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#define TRY_MS_MAX   10000L
-#define IDLE_NS	     (30 * NS_PER_S)
-#define PAUSE_NS_MIN (100 * NS_PER_MS)
-#define PAUSE_NS_MAX (10 * NS_PER_S)
-#define CLOSE_NS     (3 * NS_PER_S) /* what targets have when the server ends */
+#define IDLE_NS (30 * NS_PER_S)
+/* Pauses double from the least on: of a target that is away; of one that refused an event, before
+ * it gets another; of the event that it refused. */
+#define PAUSE_NS_MIN   (100 * NS_PER_MS)
+#define AWAY_NS_MAX    (10 * NS_PER_S)
+#define REFUSED_NS_MAX (1 * NS_PER_S)
+#define ASIDE_NS_MAX   (60 * NS_PER_S)
+#define CLOSE_NS       (3 * NS_PER_S) /* what targets have when the server ends */
+#define GONE	       "the topic, or its endpoint, is gone"
 
 DEFINE_COUNTER(
 	sent, "nebulaio_notification_sent_total", NULL, "Events that their target has taken.");
@@ -27,12 +28,14 @@ DEFINE_COUNTER(waiting, "nebulaio_notification_waiting", NULL, "Events in the qu
 DEFINE_COUNTER(waiting_bytes, "nebulaio_notification_waiting_bytes", NULL,
 	"Bytes of the events in the queues.");
 
-/* reserved → queued → sent or given up → done, when it is kept (until the store heard of it) */
+/* reserved → queued ⇄ on its way → sent or given up → done, when it is kept (until the store heard
+ * of it) refused ⇅ aside */
 struct s3_notice {
 	struct list link; /* of its target's, or of those done */
 	struct target *target;
 	uint64_t number;
 	uint64_t queued_ns;
+	uint64_t pause_ns, again_ns; /* once it was refused */
 	bool kept;
 	size_t bytes; /* reserved */
 	size_t len;
@@ -41,16 +44,18 @@ struct s3_notice {
 struct target {
 	struct s3_notify *notify;
 	char name[S3_TOPIC_ARN_BYTES];
-	char url[S3_TARGET_URL_MAX + 1]; /* of a log: its file */
-	bool is_log;
+	struct s3_notify_way way; /* of a topic: changes when its endpoint does */
 	pthread_t thread;
 	pthread_cond_t changed;
-	struct list queue; /* of struct s3_notice */
-	uint32_t count;	   /* with those that are reserved */
-	bool busy;	   /* with the first */
-	bool dropping;	   /* told once, until something is sent again */
+	struct list queue;		  /* of struct s3_notice, by number */
+	struct list aside;		  /* those refused, by again_ns */
+	uint32_t count;			  /* with those that are reserved, and the one on its way */
+	uint64_t bytes;			  /* of the same */
+	uint64_t pause_ns, rest_until_ns; /* since it last took an event it failed; 0: it did not */
+	bool aside_next;		  /* those queued and those aside take turns */
+	bool moved;			  /* the way is another since the last try began */
+	bool dropping;			  /* told once, until something is sent again */
 	/* Of a topic: its thread ends when there was nothing to do for a while. */
-	bool topic, any_certificate;
 	bool used, ended;
 };
 struct s3_notify {
@@ -97,12 +102,13 @@ static int add(struct s3_notify *notify, struct slice name, struct slice url, bo
 	struct target *target = &notify->targets[notify->count];
 
 	if (notify->count == S3_TARGETS_MAX || !name_valid(name) || find(notify, name) ||
-		slice_copy_str(url, target->url, sizeof(target->url)))
+		slice_copy_str(url, target->way.url, sizeof(target->way.url)))
 		return -EINVAL;
 	slice_copy_str(name, target->name, sizeof(target->name));
-	target->is_log = is_log;
+	target->way.is_log = is_log;
 	target->notify = notify;
 	list_init(&target->queue);
+	list_init(&target->aside);
 	notify->count++;
 	return 0;
 }
@@ -134,171 +140,8 @@ static int add_all(struct s3_notify *notify, const struct s3_notify_opts *opts)
 	return ret;
 }
 
-/* ---- One try. ---- */
+/* ---- A target's thread. All of it, but for the try itself, holds the lock. ---- */
 
-static int append_line(const struct target *target, const struct s3_notice *event)
-{
-	int fd = open(target->url, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-	off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
-	ssize_t done;
-	int ret;
-
-	if (fd < 0)
-		return -errno;
-	done = write(fd, event->text, event->len);
-	ret = done < 0 ? -errno : (size_t)done < event->len ? -ENOSPC : 0;
-	/* A line is whole or not there. */
-	if (ret && end >= 0 && ftruncate(fd, end))
-		log_warn("s3", "a torn line stays in %s: %s", target->url, strerror(errno));
-	close(fd);
-	return ret;
-}
-
-/* What a target answers is of no use. */
-static size_t take_nothing(char *data, size_t size, size_t count, void *arg)
-{
-	(void)data;
-	(void)arg;
-	return size * count;
-}
-
-/* Not 0: the server ends and cannot wait any longer. */
-static int look(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
-{
-	struct s3_notify *notify = arg;
-	bool over;
-
-	(void)a;
-	(void)b;
-	(void)c;
-	(void)d;
-	pthread_mutex_lock(&notify->lock);
-	over = notify->closing && clock_now_ns() >= notify->close_ns;
-	pthread_mutex_unlock(&notify->lock);
-	return over;
-}
-
-/* ---- Whom clients may have asked. ---- */
-
-static bool v4_is_public(uint32_t address)
-{
-	/* RFC 6890: what is not globally reachable, and multicast. */
-	static const struct {
-		uint32_t net, bits;
-	} nets[] = {{0x00000000, 8}, {0x0a000000, 8}, {0x64400000, 10}, {0x7f000000, 8},
-		{0xa9fe0000, 16}, {0xac100000, 12}, {0xc0000000, 24}, {0xc0000200, 24},
-		{0xc0586300, 24}, {0xc0a80000, 16}, {0xc6120000, 15}, {0xc6336400, 24},
-		{0xcb007100, 24}, {0xe0000000, 3}};
-
-	for (size_t i = 0; i < ARRAY_LEN(nets); i++)
-		if ((address ^ nets[i].net) >> (32 - nets[i].bits) == 0)
-			return false;
-	return true;
-}
-
-bool s3_address_is_public(const struct sockaddr *address)
-{
-	const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-	const uint8_t *bytes;
-	uint32_t inside;
-
-	if (address->sa_family == AF_INET)
-		return v4_is_public(ntohl(v4->sin_addr.s_addr));
-	if (address->sa_family != AF_INET6)
-		return false;
-	bytes = v6->sin6_addr.s6_addr;
-	if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
-		memcpy(&inside, bytes + 12, sizeof(inside));
-		return v4_is_public(ntohl(inside));
-	}
-	/* 2000::/3 is what is given out; not 2001::/23, documentation, 6to4. */
-	return bytes[0] >> 5 == 1 &&
-	       !(bytes[0] == 0x20 && bytes[1] == 0x01 &&
-		       ((bytes[2] & 0xfe) == 0 || (bytes[2] == 0x0d && bytes[3] == 0xb8))) &&
-	       !(bytes[0] == 0x20 && bytes[1] == 0x02);
-}
-
-/* curl asks for a socket to an address that it found, whatever the name was. */
-static curl_socket_t open_public(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
-{
-	(void)arg;
-	if (purpose != CURLSOCKTYPE_IPCXN || !s3_address_is_public(&address->addr))
-		return CURL_SOCKET_BAD;
-	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-}
-
-static void restrict_topic(const struct target *target, CURL *curl)
-{
-	long verify = !target->any_certificate;
-
-	curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, verify);
-	curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, verify ? 2L : 0L);
-	curl_easy_setopt(curl, CURLOPT_PROXY, "");
-	if (target->notify->takes == S3_TOPICS_PUBLIC)
-		curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_public);
-}
-
-static bool post(const struct target *target, const struct s3_notice *event, CURL *curl)
-{
-	const char *text = event->text;
-	struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
-	long status = 0;
-	CURLcode ret;
-
-	curl_easy_setopt(curl, CURLOPT_URL, target->url);
-	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, TRY_MS_MAX);
-	curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-	curl_easy_setopt(curl, CURLOPT_USERAGENT, "nebulaio");
-	curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)event->len);
-	curl_easy_setopt(curl, CURLOPT_POSTFIELDS, text);
-	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_nothing);
-	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look);
-	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, target->notify);
-	if (target->topic)
-		restrict_topic(target, curl);
-	ret = headers ? curl_easy_perform(curl) : CURLE_OUT_OF_MEMORY;
-	curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
-	curl_slist_free_all(headers);
-	return ret == CURLE_OK && status >= 200 && status < 300;
-}
-
-/* ---- A target's thread. ---- */
-
-/* Until then, or until the server ends: false. Holds the lock. */
-static bool rest_until(struct target *target, uint64_t until_ns)
-{
-	const struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
-
-	while (!target->notify->closing && clock_now_ns() < until_ns)
-		pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
-	return !target->notify->closing;
-}
-
-static bool deliver(struct target *target, const struct s3_notice *event, CURL *curl)
-{
-	struct s3_notify *notify = target->notify;
-	uint64_t pause_ns = PAUSE_NS_MIN;
-	bool again = true;
-
-	while (again) {
-		if (target->is_log ? append_line(target, event) == 0 : post(target, event, curl))
-			return true;
-		counter_add(&failed_tries, 1);
-		pthread_mutex_lock(&notify->lock);
-		again = clock_now_ns() + pause_ns < event->queued_ns + notify->retry_ns &&
-			rest_until(target, clock_now_ns() + pause_ns);
-		pthread_mutex_unlock(&notify->lock);
-		pause_ns = MIN(2 * pause_ns, PAUSE_NS_MAX);
-	}
-	return false;
-}
-
-/* Holds the lock. */
 static void drop(struct target *target, const char *why)
 {
 	counter_add(&dropped, 1);
@@ -308,42 +151,92 @@ static void drop(struct target *target, const char *why)
 	target->dropping = true;
 }
 
-static struct s3_notice *first_of(struct target *target)
+static struct s3_notice *first_of(const struct list *list)
 {
-	return list_empty(&target->queue)
-		       ? NULL
-		       : CONTAINER_OF(target->queue.next, struct s3_notice, link);
+	return list_empty(list) ? NULL : CONTAINER_OF(list->next, struct s3_notice, link);
 }
 
-/* The oldest, once there is one; NULL: the server ends, or a topic has had none for long. Holds the
- * lock. */
-static struct s3_notice *next(struct target *target)
+/* Behind those with lower numbers; commits of other cores may have been faster to come here. */
+static void enqueue(struct target *target, struct s3_notice *notice)
 {
-	const struct s3_notify *notify = target->notify;
-	const uint64_t until_ns = clock_now_ns() + IDLE_NS;
+	struct list *at = &target->queue;
+
+	while (notice->number && at->prev != &target->queue &&
+		CONTAINER_OF(at->prev, struct s3_notice, link)->number > notice->number)
+		at = at->prev;
+	list_push_back(at, &notice->link);
+}
+
+static void step_aside(struct target *target, struct s3_notice *notice)
+{
+	struct list *at = &target->aside;
+
+	while (at->prev != &target->aside &&
+		CONTAINER_OF(at->prev, struct s3_notice, link)->again_ns > notice->again_ns)
+		at = at->prev;
+	list_push_back(at, &notice->link);
+}
+
+/* The one to try now; NULL: none before *ret_until_ns. */
+static struct s3_notice *pick(struct target *target, uint64_t now_ns, uint64_t *ret_until_ns)
+{
+	struct s3_notice *queued = first_of(&target->queue), *aside = first_of(&target->aside);
+	bool due = aside && aside->again_ns <= now_ns;
+
+	*ret_until_ns = target->rest_until_ns;
+	if ((!queued && !aside) || now_ns < target->rest_until_ns)
+		return NULL;
+	if (due && (!queued || target->aside_next))
+		return aside;
+	if (!queued)
+		*ret_until_ns = aside->again_ns;
+	return queued;
+}
+
+static void wait_until(struct target *target, uint64_t until_ns)
+{
 	const struct timespec until = {
 		.tv_sec = (time_t)(until_ns / NS_PER_S), .tv_nsec = (long)(until_ns % NS_PER_S)};
 
-	/* A place that is reserved keeps a topic. */
-	while (list_empty(&target->queue) && !notify->closing) {
-		if (!target->topic || target->count)
-			pthread_cond_wait(&target->changed, &target->notify->lock);
-		else if (clock_now_ns() < until_ns)
-			pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
-		else
-			break;
-	}
-	if (notify->closing && clock_now_ns() >= notify->close_ns)
-		return NULL;
-	return first_of(target);
+	pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
 }
 
-/* Leaves the place in the queue. Holds the lock. */
+/* Taken out of its list, once there is one to try; NULL: the server ends, or a topic has had none
+ * for long. */
+static struct s3_notice *next(struct target *target)
+{
+	const struct s3_notify *notify = target->notify;
+	const uint64_t idle_ns = clock_now_ns() + IDLE_NS;
+
+	for (;;) {
+		uint64_t now_ns = clock_now_ns(), until_ns;
+		struct s3_notice *notice = pick(target, now_ns, &until_ns);
+
+		if (notify->closing && (!notice || target->pause_ns || now_ns >= notify->close_ns))
+			return NULL;
+		if (notice) {
+			target->aside_next = !notice->again_ns;
+			list_remove(&notice->link);
+			return notice;
+		}
+		if (!list_empty(&target->queue) || !list_empty(&target->aside))
+			wait_until(target, until_ns);
+		else if (!target->way.is_topic || target->count) /* a place is reserved */
+			pthread_cond_wait(&target->changed, &target->notify->lock);
+		else if (now_ns < idle_ns)
+			wait_until(target, idle_ns);
+		else
+			return NULL;
+	}
+}
+
+/* Leaves the place in the queue. */
 static void leave(struct s3_notice *notice)
 {
 	struct s3_notify *notify = notice->target->notify;
 
 	notice->target->count--;
+	notice->target->bytes -= notice->bytes;
 	notify->bytes -= notice->bytes;
 	counter_sub(&waiting, 1);
 	counter_sub(&waiting_bytes, notice->bytes);
@@ -351,12 +244,11 @@ static void leave(struct s3_notice *notice)
 		notify->watch(notify->watch_arg);
 }
 
-/* The first was sent or given up. Holds the lock. */
+/* It is in no list, and was sent or given up. */
 static void forget(struct s3_notice *notice)
 {
 	struct s3_notify *notify = notice->target->notify;
 
-	list_remove(&notice->link);
 	leave(notice);
 	if (notice->kept)
 		list_push_back(&notify->done, &notice->link);
@@ -364,13 +256,25 @@ static void forget(struct s3_notice *notice)
 		free(notice);
 }
 
-/* The server ends: what is kept waits for the next start. Holds the lock. */
+static void drop_all(struct target *target, const char *why)
+{
+	struct list *link;
+
+	while ((link = list_pop(&target->queue)) || (link = list_pop(&target->aside))) {
+		drop(target, why);
+		forget(CONTAINER_OF(link, struct s3_notice, link));
+	}
+}
+
+/* The server ends: what is kept waits for the next start. */
 static void abandon(struct target *target)
 {
-	struct s3_notice *notice;
+	struct list *link;
 	uint32_t kept = 0;
 
-	while ((notice = first_of(target))) {
+	while ((link = list_pop(&target->queue)) || (link = list_pop(&target->aside))) {
+		struct s3_notice *notice = CONTAINER_OF(link, struct s3_notice, link);
+
 		if (notice->kept)
 			kept++;
 		else
@@ -383,31 +287,84 @@ static void abandon(struct target *target)
 			kept, target->name);
 }
 
+static uint64_t longer(uint64_t pause_ns, uint64_t max_ns)
+{
+	return MIN(MAX(2 * pause_ns, PAUSE_NS_MIN), max_ns);
+}
+
+/* A target that is away keeps its order; what it refused lets those behind it pass. */
+static void failed(struct target *target, struct s3_notice *notice, bool refused)
+{
+	const struct s3_notify *notify = target->notify;
+	uint64_t now_ns = clock_now_ns(), again_ns;
+
+	target->pause_ns = longer(target->pause_ns, refused ? REFUSED_NS_MAX : AWAY_NS_MAX);
+	target->rest_until_ns = again_ns = now_ns + target->pause_ns;
+	if (refused) {
+		notice->pause_ns = longer(notice->pause_ns, ASIDE_NS_MAX);
+		again_ns = now_ns + notice->pause_ns;
+	}
+	if (!notify->closing && again_ns >= notice->queued_ns + notify->retry_ns) {
+		drop(target, "it does not take them");
+		forget(notice);
+	} else if (refused || notice->again_ns) {
+		notice->again_ns = again_ns;
+		step_aside(target, notice);
+	} else {
+		list_push_front(&target->queue, &notice->link);
+	}
+}
+
+static bool give_up(void *arg)
+{
+	struct target *target = arg;
+	struct s3_notify *notify = target->notify;
+	bool over;
+
+	pthread_mutex_lock(&notify->lock);
+	over = target->moved || (notify->closing && clock_now_ns() >= notify->close_ns);
+	pthread_mutex_unlock(&notify->lock);
+	return over;
+}
+
+static void try_one(struct target *target, struct s3_notice *notice, CURL *curl)
+{
+	const struct s3_notify_way way = target->way;
+	enum s3_notify_result result;
+
+	target->moved = false;
+	pthread_mutex_unlock(&target->notify->lock);
+	result = s3_notify_send(&way, slice_of(notice->text, notice->len), curl, give_up, target);
+	pthread_mutex_lock(&target->notify->lock);
+	if (result == S3_NOTIFY_TAKEN) {
+		counter_add(&sent, 1);
+		target->dropping = false;
+		target->pause_ns = 0;
+		forget(notice);
+		return;
+	}
+	counter_add(&failed_tries, 1);
+	if (!target->moved) {
+		failed(target, notice, result == S3_NOTIFY_REFUSED);
+	} else if (target->way.url[0]) {
+		notice->pause_ns = notice->again_ns = 0;
+		enqueue(target, notice);
+	} else {
+		drop(target, GONE);
+		forget(notice);
+	}
+}
+
 static void *target_main(void *arg)
 {
 	struct target *target = arg;
 	pthread_mutex_t *lock = &target->notify->lock;
-	CURL *curl = curl_easy_init();
+	CURL *curl = target->way.is_log ? NULL : curl_easy_init();
 	struct s3_notice *notice;
-	bool taken;
 
 	pthread_mutex_lock(lock);
-	while ((notice = next(target))) {
-		target->busy = true;
-		pthread_mutex_unlock(lock);
-		taken = (curl || target->is_log) && deliver(target, notice, curl);
-		pthread_mutex_lock(lock);
-		target->busy = false;
-		if (!taken && target->notify->closing)
-			break;
-		if (taken) {
-			counter_add(&sent, 1);
-			target->dropping = false;
-		} else {
-			drop(target, "it does not take them");
-		}
-		forget(notice);
-	}
+	while ((notice = next(target)))
+		try_one(target, notice, curl);
 	abandon(target);
 	target->ended = true;
 	pthread_mutex_unlock(lock);
@@ -515,24 +472,53 @@ bool s3_notify_takes_topics(const struct s3_notify *notify)
 	return notify->takes != S3_TOPICS_NOWHERE;
 }
 
-/* The one that sends there already, or a new one in a free place; NULL: there is none. Holds the
- * lock. */
-static struct target *topic_lease(
+/* ---- Topics, whose endpoints clients choose and change. These hold the lock. ---- */
+
+static struct target *topic_find(struct s3_notify *notify, struct slice name)
+{
+	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics); i++) {
+		struct target *topic = &notify->topics[i];
+
+		if (topic->used && !topic->ended && slice_eq(slice_str(topic->name), name))
+			return topic;
+	}
+	return NULL;
+}
+
+/* What waits goes the new way, at once. -EINVAL: the URL is too long. */
+static int topic_move(struct target *topic, const struct s3_notify_endpoint *endpoint)
+{
+	struct list *link;
+
+	if (slice_eq(slice_str(topic->way.url), endpoint->url) &&
+		topic->way.any_certificate == endpoint->any_certificate)
+		return 0;
+	if (slice_copy_str(endpoint->url, topic->way.url, sizeof(topic->way.url)))
+		return -EINVAL;
+	topic->way.any_certificate = endpoint->any_certificate;
+	topic->moved = true;
+	topic->pause_ns = topic->rest_until_ns = 0;
+	while ((link = list_pop(&topic->aside))) {
+		struct s3_notice *notice = CONTAINER_OF(link, struct s3_notice, link);
+
+		notice->pause_ns = notice->again_ns = 0;
+		enqueue(topic, notice);
+	}
+	if (!endpoint->url.len)
+		drop_all(topic, GONE);
+	pthread_cond_signal(&topic->changed);
+	return 0;
+}
+
+/* In a free place; NULL: there is none. */
+static struct target *topic_start(
 	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint)
 {
 	struct target *vacant = NULL;
 
-	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics); i++) {
-		struct target *topic = &notify->topics[i];
-
-		if (topic->used && !topic->ended &&
-			slice_eq(slice_str(topic->name), endpoint->name) &&
-			slice_eq(slice_str(topic->url), endpoint->url) &&
-			topic->any_certificate == endpoint->any_certificate)
-			return topic;
-		if (!vacant && (!topic->used || topic->ended))
-			vacant = topic;
-	}
+	for (uint32_t i = 0; i < ARRAY_LEN(notify->topics) && !vacant; i++)
+		if (!notify->topics[i].used || notify->topics[i].ended)
+			vacant = &notify->topics[i];
 	if (!vacant || notify->closing)
 		return NULL;
 	/* An ended thread holds no lock any more but for its last line. */
@@ -540,25 +526,55 @@ static struct target *topic_lease(
 		pthread_detach(vacant->thread);
 		pthread_cond_destroy(&vacant->changed);
 	}
-	*vacant = (struct target){
-		.notify = notify, .topic = true, .any_certificate = endpoint->any_certificate};
+	*vacant = (struct target){.notify = notify,
+		.way = {.is_topic = true,
+			.any_certificate = endpoint->any_certificate,
+			.only_public = notify->takes == S3_TOPICS_PUBLIC}};
 	list_init(&vacant->queue);
+	list_init(&vacant->aside);
 	if (slice_copy_str(endpoint->name, vacant->name, sizeof(vacant->name)) ||
-		slice_copy_str(endpoint->url, vacant->url, sizeof(vacant->url)) || start(vacant))
+		slice_copy_str(endpoint->url, vacant->way.url, sizeof(vacant->way.url)) ||
+		start(vacant))
 		return NULL;
 	vacant->used = true;
 	return vacant;
 }
 
-/* Takes the place. Holds the lock. */
+static struct target *topic_lease(
+	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint)
+{
+	struct target *topic = topic_find(notify, endpoint->name);
+
+	if (!topic)
+		return topic_start(notify, endpoint);
+	return topic_move(topic, endpoint) ? NULL : topic;
+}
+
+void s3_notify_move(struct s3_notify *notify, const struct s3_notify_endpoint *endpoint)
+{
+	struct target *topic;
+
+	pthread_mutex_lock(&notify->lock);
+	topic = topic_find(notify, endpoint->name);
+	if (topic)
+		(void)topic_move(topic, endpoint);
+	pthread_mutex_unlock(&notify->lock);
+}
+
+/* ---- Places. ---- */
+
+/* Takes one. A target has at most as many bytes as are left for others, so that however many are
+ * away, there is room for one more. Holds the lock. */
 static int take_place(struct target *target, struct s3_notice *notice)
 {
 	struct s3_notify *notify = target->notify;
+	uint64_t left = notify->queue_bytes - notify->bytes;
 
-	if (notify->closing || target->count >= notify->queue_events ||
-		notify->queue_bytes - MIN(notify->bytes, notify->queue_bytes) < notice->bytes)
+	if (notify->closing || target->count >= notify->queue_events || notice->bytes > left ||
+		(target->bytes && target->bytes + notice->bytes > left - notice->bytes))
 		return -ENOBUFS;
 	target->count++;
+	target->bytes += notice->bytes;
 	notify->bytes += notice->bytes;
 	counter_add(&waiting, 1);
 	counter_add(&waiting_bytes, notice->bytes);
@@ -595,27 +611,21 @@ void s3_notify_queue(struct s3_notice *notice, struct slice text, uint64_t numbe
 {
 	struct target *target = notice->target;
 	struct s3_notify *notify = target->notify;
-	struct list *at;
 
 	CHECK(text.len <= notice->bytes);
 	memcpy(notice->text, text.data, text.len);
 	notice->len = text.len;
-	if (target->is_log)
+	if (target->way.is_log)
 		notice->text[notice->len++] = '\n';
 	notice->number = number;
 	notice->kept = kept;
 	notice->queued_ns = clock_now_ns();
 	pthread_mutex_lock(&notify->lock);
-	/* Commits of other cores may have been faster to come here; one that is on its way stays
-	 * the first. */
-	at = &target->queue;
-	while (number && at->prev != &target->queue &&
-		!(target->busy && at->prev == target->queue.next) &&
-		CONTAINER_OF(at->prev, struct s3_notice, link)->number > number)
-		at = at->prev;
-	list_push_back(at, &notice->link);
+	enqueue(target, notice);
 	if (target->ended)
 		abandon(target);
+	else if (target->way.is_topic && !target->way.url[0])
+		drop_all(target, GONE);
 	else
 		pthread_cond_signal(&target->changed);
 	pthread_mutex_unlock(&notify->lock);

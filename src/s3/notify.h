@@ -1,6 +1,7 @@
 /* s3/notify.h: where events go: webhooks, by HTTP POST, and a log file, a line for each event. Each
  * target has a queue, bounded, and a thread of its own, so that one that does not answer holds up
- * neither requests nor others. An event takes its place in the queue before the write that it tells
+ * neither requests nor others; an event that its target refuses steps aside, so that it holds up
+ * none either. An event takes its place in the queue before the write that it tells
  * of, so that what is kept in the store is never more than the queues hold (outbox.c); what was
  * tried again may come twice. */
 #ifndef S3_NOTIFY_H
@@ -20,7 +21,8 @@ struct s3_notify;
 struct s3_notify_opts {
 	const char *targets;  /* "NAME=URL,NAME=URL"; NULL: none */
 	const char *log_file; /* NULL or empty: none */
-	/* What comes beyond is dropped: of each target; of all. 0: the default. */
+	/* What comes beyond is dropped: of each target; of all, of which one target has at most as
+	 * much as it leaves. 0: the default. */
 	uint32_t queue_events;
 	uint64_t queue_bytes;
 	/* Where events go that topics of clients ask for. */
@@ -42,7 +44,7 @@ bool s3_notify_takes_topics(const struct s3_notify *notify);
  * its name stands for when it is sent. So many of those can have events waiting at a time. */
 #define S3_NOTIFY_TOPICS_ACTIVE_MAX 64u
 struct s3_notify_endpoint {
-	struct slice name; /* for a client's endpoint: of who reads the log */
+	struct slice name; /* of a topic: one and the same, whatever its URL */
 	struct slice url;
 	bool any_certificate;
 };
@@ -64,8 +66,8 @@ void s3_notify_refused(
 uint32_t s3_notify_take_done(struct s3_notify *notify, uint64_t *numbers, uint32_t max);
 /* Calls fn on any thread, under a lock, whenever a place in a queue was left; NULL: no more. */
 void s3_notify_watch(struct s3_notify *notify, void (*fn)(void *arg), void *arg);
-/* Whether an address is one that anybody may be reached at. */
-struct sockaddr;
-bool s3_address_is_public(const struct sockaddr *address);
+/* A topic has another endpoint now: what waits goes there, at once. Without a URL it is gone, and
+ * what waits is given up. */
+void s3_notify_move(struct s3_notify *notify, const struct s3_notify_endpoint *endpoint);
 
 #endif

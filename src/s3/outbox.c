@@ -11,6 +11,19 @@
 
 #define SETTLE_NS    (100 * NS_PER_MS) /* what is done gathers for so long */
 #define SETTLE_COUNT 256u
+/* What an earlier start left is for few targets: those that had events waiting at a time. More are
+ * left to the next start. */
+#define COURSES_MAX 1024u
+/* Between two walks over it: as long as nothing finds room, longer and longer. */
+#define WALK_NS_MIN (10 * NS_PER_MS)
+#define WALK_NS_MAX (10 * NS_PER_S)
+
+/* One target of what an earlier start left: it gets its own in order, whoever else has no room. */
+struct course {
+	uint64_t target;  /* SipHash of its name */
+	uint64_t through; /* the number of the last that was queued, or given up */
+	bool held;	  /* no room for the one behind it, in this walk */
+};
 
 /* Two fibers of one reactor: one sends what an earlier start left, as the queues have room; the
  * other deletes what is done. */
@@ -23,26 +36,52 @@ struct s3_outbox {
 	struct fiber *stopper;
 	bool resuming, stopping, ending, settled;
 	bool room; /* a place in a queue was left since the resumer looked */
-	uint32_t resumed;
+	struct course courses[COURSES_MAX];
+	uint32_t course_count;
+	uint64_t first_held; /* number; 0: none is */
+	uint32_t resumed, walk_resumed;
+	bool left_over;
 };
 
 /* ---- What an earlier start left. ---- */
 
+/* NULL: there are too many. */
+static struct course *course_of(struct s3_outbox *outbox, struct slice text)
+{
+	static const uint8_t key[16];
+	struct slice name = s3_event_target(text);
+	uint64_t target[SIPHASH_BYTES / sizeof(uint64_t)];
+
+	mac_siphash128(key, name.data, name.len, (uint8_t *)target);
+	for (uint32_t i = 0; i < outbox->course_count; i++)
+		if (outbox->courses[i].target == target[0])
+			return &outbox->courses[i];
+	if (outbox->course_count == COURSES_MAX)
+		return NULL;
+	outbox->courses[outbox->course_count] = (struct course){.target = target[0]};
+	return &outbox->courses[outbox->course_count++];
+}
+
 static bool resume(uint64_t number, struct slice version_id, struct slice text, void *arg)
 {
 	struct s3_outbox *outbox = arg;
+	struct course *course = course_of(outbox, text);
 	int ret;
 
-	for (;;) {
-		if (outbox->stopping)
-			return false;
-		outbox->room = false;
-		ret = s3_event_resume(outbox->s3, number, version_id, text);
-		if (ret != -ENOBUFS && ret != -EBUSY && ret != -ENOMEM)
-			break;
-		while (!outbox->room && !outbox->stopping)
-			fiber_park();
+	if (outbox->stopping)
+		return false;
+	outbox->left_over |= !course;
+	if (!course || course->held || number <= course->through)
+		return true;
+	ret = s3_event_resume(outbox->s3, number, version_id, text);
+	if (ret == -ENOBUFS || ret == -EBUSY || ret == -ENOMEM) {
+		course->held = true;
+		if (!outbox->first_held)
+			outbox->first_held = number;
+		return true;
 	}
+	course->through = number;
+	outbox->walk_resumed++;
 	if (ret)
 		(void)store_messages_end(outbox->s3->store, &number, 1);
 	else
@@ -50,16 +89,55 @@ static bool resume(uint64_t number, struct slice version_id, struct slice text, 
 	return true;
 }
 
+/* From the first that found no room; those behind it that did are known by their courses. */
+static int walk(struct s3_outbox *outbox)
+{
+	uint64_t after = outbox->first_held ? outbox->first_held - 1 : 0;
+
+	for (uint32_t i = 0; i < outbox->course_count; i++)
+		outbox->courses[i].held = false;
+	outbox->first_held = 0;
+	outbox->walk_resumed = 0;
+	outbox->room = false;
+	return store_messages_visit(outbox->s3->store, after, resume, outbox);
+}
+
+/* Walks take a small part of the time. Places of topics are also left without a word. */
+static void rest(struct s3_outbox *outbox, uint64_t *pause_ns, uint64_t took_ns)
+{
+	uint64_t now_ns = clock_now_ns(), soon_ns;
+
+	*pause_ns = outbox->walk_resumed ? 10 * took_ns : 2 * *pause_ns;
+	*pause_ns = MIN(MAX(*pause_ns, WALK_NS_MIN), WALK_NS_MAX);
+	soon_ns = now_ns + *pause_ns;
+	while (!outbox->stopping && clock_now_ns() < soon_ns)
+		(void)fiber_park_until(soon_ns);
+	while (!outbox->stopping && !outbox->room && clock_now_ns() < now_ns + WALK_NS_MAX)
+		(void)fiber_park_until(now_ns + WALK_NS_MAX);
+}
+
 static void resume_main(void *arg)
 {
 	struct s3_outbox *outbox = arg;
+	uint64_t pause_ns = 0, start_ns;
 	int ret;
 
 	outbox->resumer = fiber_self();
-	ret = store_messages_visit(outbox->s3->store, 0, resume, outbox);
+	for (;;) {
+		start_ns = clock_now_ns();
+		ret = walk(outbox);
+		if (ret || !outbox->first_held || outbox->stopping)
+			break;
+		rest(outbox, &pause_ns, clock_now_ns() - start_ns);
+	}
 	if (ret)
 		log_error("s3", "events that an earlier start left cannot be read: %s; they stay",
 			strerror(-ret));
+	if (outbox->left_over && !outbox->stopping)
+		log_warn("s3",
+			"an earlier start left events for more than %u targets: the next "
+			"start sends the others",
+			COURSES_MAX);
 	if (outbox->resumed)
 		log_info("s3", "%u events that an earlier start left are sent", outbox->resumed);
 	outbox->resumer = NULL;

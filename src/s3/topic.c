@@ -82,16 +82,23 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 	return error;
 }
 
+/* Buckets may write whatever region they like before it. */
+static struct slice endpoint_name(const struct s3_topic_name *name)
+{
+	return slice_of(name->account.data, name->account.len + 1 + name->name.len);
+}
+
 int s3_topic_way(struct s3 *s3, struct slice target, struct slice arn, struct s3_topic_way *ret_way)
 {
 	struct s3_topic_way way = {.endpoint = {.name = target}};
+	struct s3_topic_name name;
 	const json_t *topic;
 
 	if (!s3_notify_has(s3->notify, target)) {
 		topic = s3_topic_find(s3, arn, &way.account);
-		if (!topic)
+		if (!topic || !s3_topic_name_parse(arn, &name))
 			return -ENOENT;
-		way.endpoint.name = arn;
+		way.endpoint.name = endpoint_name(&name);
 		way.endpoint.url = json_member_text(topic, S3_TOPIC_ENDPOINT);
 		way.endpoint.any_certificate =
 			slice_eq_nocase(json_member_text(topic, S3_TOPIC_VERIFY), SLICE("false"));
@@ -111,4 +118,17 @@ void s3_topic_way_put(struct s3_topic_way *way)
 {
 	json_decref(way->account);
 	way->account = NULL;
+}
+
+void s3_topic_changed(struct s3 *s3, struct slice arn)
+{
+	struct s3_topic_name name;
+	struct s3_topic_way way;
+
+	if (!s3_topic_name_parse(arn, &name))
+		return;
+	if (s3_topic_way(s3, SLICE_NONE, arn, &way))
+		way = (struct s3_topic_way){.endpoint = {.name = endpoint_name(&name)}};
+	s3_notify_move(s3->notify, &way.endpoint);
+	s3_topic_way_put(&way);
 }

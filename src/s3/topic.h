@@ -35,15 +35,17 @@ const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_accoun
 const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice arn);
 /* How events get to a target of the server's configuration, or to the topic of that name. */
 struct s3_topic_way {
-	struct s3_notify_endpoint endpoint;
-	struct slice opaque; /* what its maker wants to be told with each event */
-	bool passing;	     /* events are not kept over a crash: persistent is false */
-	json_t *account;     /* has the slices; the way's reference, or NULL */
+	struct s3_notify_endpoint endpoint; /* its name, of a topic: "ACCOUNT:NAME" */
+	struct slice opaque;		    /* what its maker wants to be told with each event */
+	bool passing;	 /* events are not kept over a crash: persistent is false */
+	json_t *account; /* has the slices; the way's reference, or NULL */
 };
 /* -ENOENT: there is none of that name; -ENODATA: a topic without an endpoint, to which nobody
  * listens. target and arn are borrowed until the way is put. */
 int s3_topic_way(
 	struct s3 *s3, struct slice target, struct slice arn, struct s3_topic_way *ret_way);
 void s3_topic_way_put(struct s3_topic_way *way);
+/* The topic was made, changed or deleted: events that wait for it heed that. */
+void s3_topic_changed(struct s3 *s3, struct slice arn);
 
 #endif

@@ -129,7 +129,8 @@ const struct config_key CONFIG_KEYS[] = {
 		"So many events wait for each target, kept in the store; what comes beyond is "
 		"dropped"),
 	BYTES("notification.queue_bytes", notification.queue_bytes, 64 * KIB, 1 * TIB, "64MiB",
-		"So much of events waits for all targets together, in memory and in the store"),
+		"So much of events waits for all targets together, in memory and in the store; "
+		"none has more than it leaves to others"),
 	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 31536000, "86400",
 		"An event is tried again for so long, then dropped"),
 

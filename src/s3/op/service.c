@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "s3/iam_api.h"
+#include "s3/topic.h"
 
 #define FORM_BYTES_MAX	(256 * KIB)
 #define REPLY_BYTES_MAX (4 * MIB)
@@ -184,6 +185,16 @@ static int change(json_t *account, void *arg)
 	return api->error ? -ECANCELED : 0;
 }
 
+static void tell_topic(struct api *api, struct slice account)
+{
+	struct slice arn = api_field(api, "TopicArn");
+	char text[S3_TOPIC_ARN_BYTES];
+
+	if (api->action->run == api_create_topic)
+		arn = s3_topic_arn(api->call->s3, account, api_field(api, "Name"), text);
+	s3_topic_changed(api->call->s3, arn);
+}
+
 static const struct s3_error *run(struct api *api)
 {
 	struct s3_call *call = api->call;
@@ -199,6 +210,8 @@ static const struct s3_error *run(struct api *api)
 	error = authorize(api, account);
 	if (!error && api->action->changes)
 		ret = iam_change(call->s3->iam, call->request->core, &edit);
+	if (!error && !ret && api->action->changes && api->action->service == API_SNS)
+		tell_topic(api, number);
 	else if (!error)
 		error = api->action->run(api, account);
 	json_decref(account);

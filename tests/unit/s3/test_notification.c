@@ -12,6 +12,7 @@
 
 #include "s3/notification.h"
 #include "s3/notify.h"
+#include "s3/notify_send.h"
 
 #define TOPIC		  "<Topic>arn:aws:sns:us-east-1:000000000000:hook</Topic>"
 #define PUT		  "<Event>s3:ObjectCreated:Put</Event>"
@@ -143,24 +144,28 @@ static void test_places(void **state)
 	const struct s3_notify_endpoint nobody = {.name = SLICE("nobody")};
 	const struct s3_notify_endpoint url = {.name = SLICE("t"), .url = SLICE("http://h")};
 	const struct s3_notify_endpoint other = {.name = SLICE("other")};
-	struct s3_notice *first, *second, *third;
+	struct s3_notice *first, *second, *third, *fourth;
 	struct s3_notify *notify;
 
 	(void)state;
 	assert_int_equal(s3_notify_open(&opts, &notify), 0);
 	assert_int_equal(s3_notify_reserve(notify, &nobody, 1, &first), -ENOENT);
 	assert_int_equal(s3_notify_reserve(notify, &url, 1, &first), -ENOENT);
-	first = reserve(notify, 400, 0);
-	second = reserve(notify, 400, 0);
+	first = reserve(notify, 200, 0);
+	second = reserve(notify, 200, 0);
 	/* So many of a target; so many bytes of all. */
 	reserve(notify, 1, -ENOBUFS);
-	assert_int_equal(s3_notify_reserve(notify, &other, 201, &third), -ENOBUFS);
+	assert_int_equal(s3_notify_reserve(notify, &other, 601, &third), -ENOBUFS);
 	assert_int_equal(s3_notify_reserve(notify, &other, 200, &third), 0);
+	/* One that has some leaves as much. */
+	assert_int_equal(s3_notify_reserve(notify, &other, 101, &fourth), -ENOBUFS);
+	assert_int_equal(s3_notify_reserve(notify, &other, 100, &fourth), 0);
 	s3_notify_cancel(first);
-	first = reserve(notify, 400, 0);
+	first = reserve(notify, 100, 0);
 	s3_notify_cancel(first);
 	s3_notify_cancel(second);
 	s3_notify_cancel(third);
+	s3_notify_cancel(fourth);
 	s3_notify_cancel(NULL);
 	s3_notify_close(notify);
 }
