@@ -1,5 +1,5 @@
 /* cli/upload_state.h: what is written down of an upload in parts, so that a later `cp --resume`
- *goes on where this one was cut off: a text file for each target below the user's state folder.
+ * goes on where this one was cut off: a text file for each target below the user's state folder.
  *
  *	nebulaio upload 1
  *	SIZE MTIME_NS PART_BYTES UPLOAD_ID

@@ -77,8 +77,9 @@ enum neb_transport {
 	NEB_NONE,   /* in a result: it went nowhere */
 	NEB_TOKEN,  /* in a result: asked over HTTP, and the body moved by an RDMA token */
 };
-NEB_API const char *neb_transport_name(enum neb_transport transport); /* "rdma", "http", … */
-/* "auto", "rdma", "http" or "strict". -EINVAL on anything else. */
+/* A transport's name in lower case: "rdma", "http", … It lives for ever. */
+NEB_API const char *neb_transport_name(enum neb_transport transport);
+/* The transport that is meant by "auto", "rdma", "http" or "strict". -EINVAL on anything else. */
 NEB_API int neb_transport_parse(const char *name, enum neb_transport *ret_transport);
 
 /* ---- A client. ---- */
@@ -133,26 +134,29 @@ struct neb_options {
 	void *log_arg;
 };
 
-/* NEB_STRICT connects here and fails when it cannot; the others connect at the first request.
- * -EINVAL: an option (the log says which); -ENOMEM, -ENODEV: no such RDMA device, and no other way.
+/* Opens a client. NEB_STRICT connects here and fails when it cannot; the others connect at the
+ * first request. -EINVAL: an option (the log says which); -ENOMEM, -ENODEV: no such RDMA device,
+ * and no other way.
  */
 NEB_API int neb_client_open(const struct neb_options *options, struct neb_client **ret_client);
-/* Takes NULL. Requests in flight are cut off without a result; buffers and registrations end. */
+/* Ends a client; takes NULL. Requests in flight are cut off without a result; buffers and
+ * registrations end. */
 NEB_API void neb_client_close(struct neb_client *client);
 
 /* ---- Memory the device knows. ---- */
-/* From the pool: page-aligned. -ENOMEM: the pool is full. Lives until free or close. */
+/* Memory from the pool, page-aligned. -ENOMEM: the pool is full. Lives until free or close. */
 NEB_API int neb_buffer_alloc(struct neb_client *client, size_t bytes, void **ret_data);
-NEB_API void neb_buffer_free(struct neb_client *client, void *data); /* takes NULL */
+/* Gives memory back to the pool; takes NULL. No request may be using it. */
+NEB_API void neb_buffer_free(struct neb_client *client, void *data);
 /* Makes memory of yours known to the device; parts of it may then be used in requests. Not for
  * every request: it pins pages. -EEXIST: it overlaps what is registered. */
 NEB_API int neb_register(struct neb_client *client, void *data, size_t bytes);
-/* data as given to neb_register; no request may be using it. -ENOENT. */
+/* Ends a registration: data as given to neb_register; no request may be using it. -ENOENT. */
 NEB_API int neb_unregister(struct neb_client *client, void *data);
 
-/* Memory that requests have used goes away: whatever the cache of registrations has of it ends.
- * Needed with neb_options.registration_cache_bytes, before free() or munmap(); harmless without.
- * -EBUSY: a request is using it, and has it until it ends. -EINVAL. */
+/* Says that memory which requests have used goes away: whatever the cache of registrations has of
+ * it ends. Needed with neb_options.registration_cache_bytes, before free() or munmap(); harmless
+ * without. -EBUSY: a request is using it, and has it until it ends. -EINVAL. */
 NEB_API int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes);
 
 /* ---- Requests. ---- */
@@ -267,11 +271,12 @@ NEB_API int neb_result_header(
  */
 NEB_API int neb_submit(
 	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
-/* Tells what has a done function, and takes up to max results of what has none, in order of
- * completion; never sleeps. How many it took. */
+/* Takes results without waiting: tells those that have a done function, and takes up to max of
+ * those that have none, in order of completion. How many it took. */
 NEB_API int neb_poll(struct neb_client *client, struct neb_result *results, uint32_t max);
-/* As neb_poll, but waits for at least one to be told or taken. 0: nothing is in flight, or all were
- * told; -ETIMEDOUT; -EINTR: neb_wake() was called. Where every request has a done function:
+/* Waits for results: as neb_poll, but until at least one is told or taken. 0: nothing is in flight,
+ * or all were told; -ETIMEDOUT; -EINTR: neb_wake() was called. Where every request has a done
+ * function:
  *	do
  *		neb_wait(client, NULL, 0, timeout_ns);
  *	while (neb_in_flight(client));
@@ -282,25 +287,35 @@ NEB_API int neb_wait(
  * results takes new requests from others. The one call on a client that any thread may make at any
  * time before neb_client_close. */
 NEB_API void neb_wake(struct neb_client *client);
-/* Requests that have no result yet. */
+/* How many requests have no result yet. */
 NEB_API uint32_t neb_in_flight(const struct neb_client *client);
-/* Submits and waits for this one; results of others stay for neb_poll. Returns result->error. */
+/* Submits a request and waits for it; results of others stay for neb_poll. Returns result->error.
+ */
 NEB_API int neb_perform(struct neb_client *client, const struct neb_request *request,
 	struct neb_result *ret_result);
 
 /* ---- The common ones, at once. All return result->error; ret_result may be NULL. ---- */
+/* Fetches an object, whole, into data, which has room for bytes; result.bytes says how long it is.
+ * -EMSGSIZE: it is longer, and nothing of data is promised; neb_head() says how long. */
 NEB_API int neb_get(struct neb_client *client, const char *bucket, const char *key, void *data,
 	size_t bytes, struct neb_result *ret_result);
+/* Stores an object: bytes of data, up to 5 GiB. What had the key before is replaced at once or not
+ * at all; on success it is on disk. */
 NEB_API int neb_put(struct neb_client *client, const char *bucket, const char *key,
 	const void *data, size_t bytes, struct neb_result *ret_result);
+/* Asks for an object's length (result.object_bytes), ETag and headers. */
 NEB_API int neb_head(struct neb_client *client, const char *bucket, const char *key,
 	struct neb_result *ret_result);
+/* Deletes an object. That there is none is no error, as in S3. */
 NEB_API int neb_delete(struct neb_client *client, const char *bucket, const char *key,
 	struct neb_result *ret_result);
+/* Creates a bucket. -EEXIST: somebody has it. */
 NEB_API int neb_bucket_create(
 	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
+/* Deletes a bucket. -EEXIST: there is something in it. */
 NEB_API int neb_bucket_delete(
 	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
+/* Goes to the server and back, and connects where there is no connection yet. */
 NEB_API int neb_ping(struct neb_client *client, struct neb_result *ret_result);
 
 /* One entry of a listing: a key, or with a delimiter a common prefix. */
@@ -314,8 +329,9 @@ struct neb_entry {
 /* False ends the listing. The entry lives for the call, which may make no other call on the client.
  */
 typedef bool neb_list_fn(void *arg, const struct neb_entry *entry);
-/* Every key that starts with prefix, in order, page by page. prefix, delimiter and after may be
- * NULL. */
+/* What to list: every key that starts with prefix, in order. prefix, delimiter and after may be
+ * NULL.
+ */
 struct neb_list {
 	const char *bucket;
 	const char *prefix;
@@ -326,26 +342,29 @@ struct neb_list {
 	uint32_t page_keys; /* keys in a page [1,000, which is the most]; fewer bring the first
 			       sooner */
 };
+/* Lists the objects of a bucket, all pages: list->visit is called inside for each. */
 NEB_API int neb_list(
 	struct neb_client *client, const struct neb_list *list, struct neb_result *ret_result);
-/* Buckets, as entries whose key is their name. */
+/* Lists the buckets that the caller may see, as entries whose key is their name. */
 NEB_API int neb_list_buckets(
 	struct neb_client *client, neb_list_fn *visit, void *arg, struct neb_result *ret_result);
 
 /* ---- Clients for many threads. ---- */
 struct neb_pool;
-/* Up to clients_max clients (1 to 1,024), opened as they are needed. Each starts at another one of
- * the endpoints that have the same scheme, in turn, and goes to the others when that fails: so
- * that work spreads over several endpoints. -EINVAL, -ENOMEM. */
+/* Opens a pool of up to clients_max clients (1 to 1,024), opened as they are needed. Each starts at
+ * another one of the endpoints that have the same scheme, in turn, and goes to the others when that
+ * fails: so that work spreads over several endpoints. -EINVAL, -ENOMEM. */
 NEB_API int neb_pool_open(
 	const struct neb_options *options, uint32_t clients_max, struct neb_pool **ret_pool);
-/* Takes NULL. All that was leased must have been given back. */
+/* Ends a pool and its clients; takes NULL. All that was leased must have been given back. */
 NEB_API void neb_pool_close(struct neb_pool *pool);
-/* A client that is the caller's alone until it is given back: the one used last, a new one, or the
- * first that somebody gives back in time. -ETIMEDOUT, or as neb_client_open. Any thread. */
+/* Leases a client, which is the caller's alone until it is given back: the one used last, a new
+ * one, or the first that somebody gives back in time. -ETIMEDOUT, or as neb_client_open. Any
+ * thread. */
 NEB_API int neb_pool_lease(
 	struct neb_pool *pool, uint64_t timeout_ns, struct neb_client **ret_client);
-/* Takes NULL. Nothing may be in flight on it; buffers and registrations of it stay. Any thread. */
+/* Gives a client back; takes NULL. Nothing may be in flight on it; buffers and registrations of it
+ * stay. Any thread. */
 NEB_API void neb_pool_give(struct neb_pool *pool, struct neb_client *client);
 
 /* ---- What it did. ---- */
@@ -363,6 +382,7 @@ struct neb_stats {
 	/* neb_options.one_sided_reads: objects leased, read so, and found to have changed. */
 	uint64_t leases, one_sided_reads, one_sided_misses;
 };
+/* What the client did since it was opened. */
 NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /* nebulaio/region.h: the unified memory region as a library, and its manual: memory that an RDMA
  * device, AF_XDP and disks all know, and one way to give them work. For programs that want the
- *region without the object store.
+ * region without the object store.
  *
  *	struct neb_region_options options = {.bytes = 64 << 20};
  *	struct neb_region *region;
@@ -21,14 +21,14 @@
  * Build with `pkg-config --cflags --libs nebulaio-region`. examples/ has a program for each flow.
  *
  * FRAMES. The region is frames of 4 KiB. A span is a lease of some that follow each other. Every
- *span has an owner: work takes it from the program (NEB_APP) to a device and its completion brings
- *it back, so one span is at one device at a time, and a program that uses a span which it has given
- * away, or which is at a device, is told so (-EPERM, -ESTALE) rather than harmed. Data that came
- *from one device can go to another without being copied.
+ * span has an owner: work takes it from the program (NEB_APP) to a device and its completion
+ * brings it back, so one span is at one device at a time, and a program that uses a span which
+ * it has given away, or which is at a device, is told so (-EPERM, -ESTALE) rather than harmed.
+ * Data that came from one device can go to another without being copied.
  *
  * THREADS. A region, with everything attached to it, is used by one thread at a time. There is no
  * hidden thread but the kernel's. Nothing happens outside the calls: a program that has work under
- *way calls neb_work_reap() to make it go on.
+ * way calls neb_work_reap() to make it go on.
  *
  * ERRORS. Functions return 0 or a negative errno. Why a device could not be had is said on standard
  * error, once. */
@@ -64,10 +64,11 @@ struct neb_region_options {
 	bool huge_pages;       /* 2 MiB pages where there are some */
 };
 
-/* -EINVAL: an option; -ENOMEM; -EPERM, -ENOSYS: no io_uring here. */
+/* Creates a region. -EINVAL: an option; -ENOMEM; -EPERM, -ENOSYS: no io_uring here. */
 NEB_REGION_API int neb_region_create(
 	const struct neb_region_options *options, struct neb_region **ret_region);
-/* Takes NULL. Ends connections, detaches devices; work under way is cut off, spans are void. */
+/* Ends a region; takes NULL. Ends connections, detaches devices; work under way is cut off, spans
+ * are void. */
 NEB_REGION_API void neb_region_destroy(struct neb_region *region);
 /* Payload that this process copied by the processor, ever: 0 as long as only devices move it. */
 NEB_REGION_API uint64_t neb_region_copied(const struct neb_region *region);
@@ -83,7 +84,7 @@ struct neb_span {
 	uint32_t generation; /* a copy that is out of date is recognised by it */
 };
 
-/* As many frames as hold so many bytes, 1 to NEB_SPAN_BYTES_MAX, page-aligned; not cleared.
+/* Leases as many frames as hold so many bytes, 1 to NEB_SPAN_BYTES_MAX, page-aligned; not cleared.
  * -ENOBUFS: none free now; -EINVAL. */
 NEB_REGION_API int neb_span_lease(
 	struct neb_region *region, uint32_t bytes, struct neb_span *ret_span);
@@ -93,7 +94,7 @@ NEB_REGION_API int neb_span_give(struct neb_region *region, const struct neb_spa
  * socket has it, to NEB_CACHE while it is kept. -EPERM: from is not its owner; -ESTALE; -EINVAL. */
 NEB_REGION_API int neb_span_hand(struct neb_region *region, const struct neb_span *span,
 	enum neb_owner from, enum neb_owner to);
-/* An enum neb_owner, or -ESTALE. */
+/* Who has a span: an enum neb_owner, or -ESTALE. */
 NEB_REGION_API int neb_span_owner(const struct neb_region *region, const struct neb_span *span);
 
 struct neb_usage {
@@ -101,6 +102,7 @@ struct neb_usage {
 	uint64_t frames_by_owner[7]; /* by enum neb_owner */
 	uint64_t work_in_flight;
 };
+/* How many frames each owner has, and how much work is under way. */
 NEB_REGION_API void neb_region_usage(const struct neb_region *region, struct neb_usage *ret_usage);
 
 /* ---- Disks: files, block devices, NVMe passthrough (/dev/ng0n1): the path says which. ---- */
@@ -109,39 +111,47 @@ enum neb_disk_flags {
 	NEB_DISK_READ_ONLY = 2,
 	NEB_DISK_OVERWRITE = 4, /* a device on which there is something */
 };
-/* bytes: the least that it must hold; a file grows to it. *ret_target: for work. -ENOENT, -EACCES,
- * -EBUSY, -ENOSPC, -EEXIST: there is something on the device. */
+/* Attaches a file, a block device or an NVMe character device. bytes: the least that it must hold;
+ * a file grows to it. *ret_target: for work. -ENOENT, -EACCES, -EBUSY, -ENOSPC, -EEXIST: there is
+ * something on the device. */
 NEB_REGION_API int neb_attach_disk(struct neb_region *region, const char *path, uint32_t flags,
 	uint64_t bytes, uint16_t *ret_target);
-/* Its size, and what offsets, lengths and places in a span are multiples of; 0: no such disk. */
+/* A disk's size; 0: no such disk. */
 NEB_REGION_API uint64_t neb_disk_bytes(const struct neb_region *region, uint16_t target);
+/* What offsets, lengths and places in a span are multiples of; 0: no such disk. */
 NEB_REGION_API uint32_t neb_disk_align(const struct neb_region *region, uint16_t target);
 
 /* ---- RDMA: reliable connections. One device for a region. ---- */
-/* "simulated" (processes of this host), "mlx5_0", "mlx5_0:1:3" (port, GID). -ENODEV; -EEXIST. */
+/* Attaches an RDMA device: "simulated" (processes of this host), "mlx5_0", "mlx5_0:1:3" (port,
+ * GID). -ENODEV; -EEXIST. */
 NEB_REGION_API int neb_attach_rdma(struct neb_region *region, const char *device);
-/* address "" is any; *port 0 chooses one and says which. -EADDRINUSE; -EEXIST: it listens already.
+/* Listens for peers. address "" is any; *port 0 chooses one and says which. -EADDRINUSE; -EEXIST:
+ * it listens already.
  */
 NEB_REGION_API int neb_rdma_listen(struct neb_region *region, const char *address, uint16_t *port);
-/* A queue pair for work. receives: spans of receive_bytes each that are posted before the
+/* How to connect. receives: spans of receive_bytes each that are posted before the
  * connection is made, so that the peer may send at once; their completions are of op NEB_RECV with
- * the span in them. 0: none. -ETIMEDOUT; -ECONNREFUSED; -ENOBUFS. */
+ * the span in them. 0: none. */
 struct neb_rdma_options {
 	uint32_t receives, receive_bytes;
 	uint64_t timeout_ns; /* [for ever] */
 };
+/* Takes the next peer that connects: a queue pair for work. -ETIMEDOUT; -ENOBUFS. */
 NEB_REGION_API int neb_rdma_accept(
 	struct neb_region *region, const struct neb_rdma_options *options, uint16_t *ret_target);
+/* Connects to a peer that listens: a queue pair for work. -ETIMEDOUT; -ECONNREFUSED; -ENOBUFS. */
 NEB_REGION_API int neb_rdma_connect(struct neb_region *region, const char *address, uint16_t port,
 	const struct neb_rdma_options *options, uint16_t *ret_target);
+/* Whether a connection stands. */
 NEB_REGION_API bool neb_rdma_connected(const struct neb_region *region, uint16_t target);
-/* Work under way completes with -ECANCELED. */
+/* Ends a connection: work under way completes with -ECANCELED. */
 NEB_REGION_API void neb_rdma_disconnect(struct neb_region *region, uint16_t target);
 /* Lets peers read a span, or also write it, while it is exposed: the key is a credential. -ENOSPC.
  */
 NEB_REGION_API int neb_rdma_expose(
 	struct neb_region *region, const struct neb_span *span, bool writable, uint32_t *ret_rkey);
-NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey); /* -ENOENT */
+/* Ends an exposure. -ENOENT. */
+NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey);
 
 /* ---- Packets: AF_XDP on the region's frames. One interface for a region. ---- */
 /* Takes UDP packets to these ports from the interface's first receive queue; everything else goes
@@ -216,9 +226,9 @@ struct neb_done {
 	uint32_t part_count;
 	struct neb_span parts[NEB_PARTS_MAX]; /* yours again as well */
 };
-/* Takes the spans over. -EAGAIN: as much is under way as may be, reap first; -ENOENT: no such
- * target; -EPERM, -ESTALE: a span is not yours; -EINVAL: it does not fit the span or the target, or
- * a span is there twice; -EMSGSIZE: a packet crosses a frame's end. */
+/* Submits work; takes its spans over. -EAGAIN: as much is under way as may be, reap first; -ENOENT:
+ * no such target; -EPERM, -ESTALE: a span is not yours; -EINVAL: it does not fit the span or the
+ * target, or a span is there twice; -EMSGSIZE: a packet crosses a frame's end. */
 NEB_REGION_API int neb_work_submit(struct neb_region *region, const struct neb_work *work);
 /* Makes work go on and takes up to max completions; waits for at least one: how many; 0 at the
  * timeout, or when nothing is under way. */
