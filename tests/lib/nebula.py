@@ -5,10 +5,13 @@ import hmac
 import http.client
 import os
 import pathlib
+import random
 import re
 import select
 import signal
+import socket
 import subprocess
+import sys
 import time
 import urllib.parse
 
@@ -18,6 +21,33 @@ ACCESS_KEY = "testaccesskey"
 SECRET_KEY = "test-secret-key-0123456789"
 # A start may wait for the kernel to let go of a killed one's device (30 s), and then has a log to replay.
 READY_S = 180
+# Of what another process has to do: only for what hangs, so that a busy machine is none.
+PATIENCE_S = 180
+
+
+def kept_port():
+    """A port of 127.0.0.1 that nobody has, and that the kernel gives nobody by itself, as it does with those of
+    bind(0) and of outgoing connections: it stays free while nobody listens."""
+    first_given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10000, max(10001, min(first_given, 32768)))
+        with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagram:
+            try:
+                stream.bind(("127.0.0.1", port))
+                datagram.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass  # somebody has it
+
+
+def becomes(condition, seconds=PATIENCE_S):
+    """Whether it comes true in time. For what another program does and tells nobody."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 class Server:
@@ -67,7 +97,7 @@ class Server:
 
     def metrics(self):
         """/metrics: values by name with labels."""
-        connection = http.client.HTTPConnection(self.admin, timeout=30)
+        connection = http.client.HTTPConnection(self.admin, timeout=PATIENCE_S)
         try:
             connection.request("GET", "/metrics")
             text = connection.getresponse().read().decode()
@@ -94,7 +124,7 @@ class Server:
         """SIGTERM, and the exit code of an orderly end."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(60)
+            return self.process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise RuntimeError(f"the server did not end on SIGTERM; its log:\n{self.log_tail()}")
@@ -118,7 +148,7 @@ def _hmac(key, text):
 class Client:
     """One keep-alive connection; each request is signed with SigV4 over UNSIGNED-PAYLOAD."""
 
-    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=60, region="us-east-1"):
+    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=PATIENCE_S, region="us-east-1"):
         self.region = region
         self.address = address
         self.keys = (access_key, secret_key)
@@ -168,6 +198,13 @@ class Client:
         self.connection.close()
 
 
+def seen(frame):
+    """Where a check stands, and what its function had in its variables."""
+    plain = (bool, int, float, str, bytes, list, tuple, dict, set, type(None), subprocess.CompletedProcess)
+    found = [f"{name} = {repr(value)[:300]}" for name, value in frame.f_locals.items() if isinstance(value, plain)]
+    return "\n".join([f"at {frame.f_code.co_filename}:{frame.f_lineno}", *found])
+
+
 class Tap:
     """Counts checks and prints them as TAP lines."""
 
@@ -180,8 +217,8 @@ class Tap:
         if not ok:
             self.failed += 1
         print(f"{'ok' if ok else 'not ok'} {self.count} - {name}", flush=True)
-        if not ok and why:
-            print("\n".join("# " + line for line in str(why).splitlines()), flush=True)
+        if not ok:
+            print("\n".join("# " + line for line in (str(why) or seen(sys._getframe(1))).splitlines()), flush=True)
         return ok
 
     def skip(self, name, why):
