@@ -28,18 +28,18 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		json ? "{\"clean\": %s, \"buckets\": %llu, \"objects\": %llu, \"extents\": %llu, "
 		       "\"bytes\": %llu, \"bad_records\": %llu, \"bad_checksums\": %llu, "
 		       "\"overlaps\": %llu, "
-		       "\"lost_bytes\": %llu, \"repairable\": %llu}\n"
+		       "\"lost_bytes\": %llu, \"repairable\": %llu, \"unknown_rows\": %llu}\n"
 		     : "%s: %llu buckets, %llu objects, %llu extents, %llu bytes; bad records "
 		       "%llu, bad checksums "
 		       "%llu, overlaps %llu, lost bytes %llu; pieces that other volumes "
-		       "can repair %llu\n";
+		       "can repair %llu; rows of a later version, not checked %llu\n";
 
 	printf(format, json ? (clean ? "true" : "false") : (clean ? "clean" : "DAMAGED"),
 		(unsigned long long)report->buckets, (unsigned long long)report->objects,
 		(unsigned long long)report->extents, (unsigned long long)report->bytes,
 		(unsigned long long)report->bad_records, (unsigned long long)report->bad_checksums,
 		(unsigned long long)report->overlaps, (unsigned long long)report->lost_bytes,
-		(unsigned long long)report->repairable);
+		(unsigned long long)report->repairable, (unsigned long long)report->unknown_rows);
 }
 
 /* What volumes of other hosts need. */

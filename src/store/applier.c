@@ -115,6 +115,7 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 	const struct group_head *head = group_head(last);
 	struct state_record state = {
 		.version = INDEX_VERSION,
+		.features = store->features,
 		.applied_seq = head->seq,
 		.data_id_next = head->data_id_next,
 		.bucket_id_next = head->bucket_id_next,

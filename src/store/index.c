@@ -215,6 +215,12 @@ static int batch_write(struct index *index, const struct state_record *state)
 	return message ? failed("write", message) : 0;
 }
 
+int index_state_write(struct index *index, const struct state_record *state)
+{
+	rocksdb_writebatch_clear(index->batch);
+	return batch_write(index, state);
+}
+
 int index_apply(struct index *index, struct slice group, const struct state_record *state)
 {
 	struct mutation mutation;

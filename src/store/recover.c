@@ -278,7 +278,32 @@ static int state_load(struct store *store, struct state_record *ret_state)
 			store->dir, ret_state->version, INDEX_VERSION);
 		return -EUCLEAN;
 	}
+	if (!ret && (ret_state->features & INDEX_FEATURES_NEEDED & ~INDEX_FEATURES)) {
+		log_error("store",
+			"%s: the index has features (0x%x) that this program does not know: use "
+			"the program that wrote it, or a later one",
+			store->dir, ret_state->features & INDEX_FEATURES_NEEDED & ~INDEX_FEATURES);
+		return -EUCLEAN;
+	}
 	return ret;
+}
+
+/* An index of an earlier program says what it is from now on, before the log has anything of it.
+ */
+static int state_upgrade(struct store *store, struct state_record *state)
+{
+	const struct state_record before = *state;
+	int ret = 0;
+
+	state->version = INDEX_VERSION;
+	state->features |= INDEX_FEATURES;
+	store->features = state->features;
+	if (before.version == state->version && before.features == state->features)
+		return 0;
+	log_info("store", "%s: the index is marked with format %u, features 0x%x (was %u, 0x%x)",
+		store->dir, state->version, state->features, before.version, before.features);
+	ret = index_state_write(store->index, state);
+	return ret ? ret : index_flush(store->index);
 }
 
 int recover_replay(struct store *store)
@@ -288,9 +313,10 @@ int recover_replay(struct store *store)
 		.store = store, .at = {.pos = super->tail_pos, .seq = super->tail_seq}};
 	int ret = state_load(store, &replay.state);
 
+	if (!ret)
+		ret = state_upgrade(store, &replay.state);
 	if (ret)
 		return ret;
-	replay.state.version = INDEX_VERSION;
 	ret = replay_run(&replay);
 	if (ret)
 		return ret;

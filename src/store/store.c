@@ -82,14 +82,15 @@ static int index_unexpected(const struct store *store)
 static int index_prepare(struct store *store)
 {
 	struct superblock *super = &store->volume.super;
-	struct state_record state = {
-		.version = INDEX_VERSION, .data_id_next = 1, .bucket_id_next = 1};
+	struct state_record state = {.version = INDEX_VERSION,
+		.features = INDEX_FEATURES,
+		.data_id_next = 1,
+		.bucket_id_next = 1};
 	struct index_opts opts = {
 		.cache_bytes = store->opts.index_cache_bytes,
 		.write_buffer_bytes = MAX(super->log_bytes, 4 * MIB),
 		.create = super->epoch == 0,
 	};
-	struct group *empty;
 	char path[4096];
 	int ret;
 
@@ -104,11 +105,7 @@ static int index_prepare(struct store *store)
 	if (ret || !opts.create)
 		return ret;
 	memcpy(state.uuid, super->uuid, sizeof(state.uuid));
-	ret = group_open(&empty);
-	if (ret)
-		return ret;
-	ret = index_apply(store->index, slice_of(empty->bytes, empty->len), &state);
-	group_close(empty);
+	ret = index_state_write(store->index, &state);
 	return ret ? ret : index_flush(store->index);
 }
 

@@ -393,6 +393,7 @@ struct store_fsck_report {
 	/* Pieces of at most STORE_CHECK_BYTES that a volume has wrong and others right: no damage
 	 * yet; reading or a scrub mends them. */
 	uint64_t repairable;
+	uint64_t unknown_rows; /* of features of a later program: not checked, and no damage */
 };
 /* Verifies the log, every record, that extents neither overlap nor leave the volume, and (deep)
  * every checksum. Replays the log first, as a start would. Writes findings to out as it goes. 0:

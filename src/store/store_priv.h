@@ -19,14 +19,19 @@
 #include "codec/crc.h"
 #include "store/volume.h"
 
-#define SEGMENT_BYTES		(64 * MIB)
-#define SEGMENT_CHECKS_MAX	((uint32_t)(SEGMENT_BYTES / STORE_CHECK_BYTES))
-#define SEGMENT_EXTENTS_MAX	((uint32_t)(SEGMENT_BYTES / BLOCK_BYTES))
-#define SEGMENTS_MAX		((uint32_t)(LIMIT_PUT_BYTES_MAX / SEGMENT_BYTES))
-#define CHUNK_BLOCKS		(STORE_CHUNK_BYTES / BLOCK_BYTES)
-#define VOLUME_LOG_OFFSET	(1 * MIB)
-#define STORE_VERSION		1u
-#define INDEX_VERSION		2u /* 1: without versions, is read, too */
+#define SEGMENT_BYTES	    (64 * MIB)
+#define SEGMENT_CHECKS_MAX  ((uint32_t)(SEGMENT_BYTES / STORE_CHECK_BYTES))
+#define SEGMENT_EXTENTS_MAX ((uint32_t)(SEGMENT_BYTES / BLOCK_BYTES))
+#define SEGMENTS_MAX	    ((uint32_t)(LIMIT_PUT_BYTES_MAX / SEGMENT_BYTES))
+#define CHUNK_BLOCKS	    (STORE_CHUNK_BYTES / BLOCK_BYTES)
+#define VOLUME_LOG_OFFSET   (1 * MIB)
+#define STORE_VERSION	    1u
+#define INDEX_VERSION	    2u /* 1: without versions, is read, too */
+/* What an index holds beyond its version, a bit each. The low half a program must know to open it;
+ * the high half it may pass over: rows of their own, which it keeps. */
+#define INDEX_FEATURES_NEEDED	0xffffu
+#define INDEX_FEATURE_MESSAGES	(1u << 16)
+#define INDEX_FEATURES		INDEX_FEATURE_MESSAGES /* those of this program */
 #define STORE_LOG_BYTES_DEFAULT (64 * MIB)
 #define STORE_LOG_BYTES_MIN	(256 * KIB)
 /* What a group numbers in commit order: versions, messages. */
@@ -248,7 +253,7 @@ bool key_is_used_once(struct slice key);
 
 struct state_record {
 	uint32_t version;
-	uint32_t reserved;
+	uint32_t features;
 	uint8_t uuid[16];
 	uint64_t applied_seq;
 	uint64_t data_id_next;
@@ -498,6 +503,8 @@ int index_apply(struct index *index, struct slice group, const struct state_reco
 /* The same of what a settled coalesce has left. Blocks. */
 int index_apply_coalesced(
 	struct index *index, const struct coalesce *coalesce, const struct state_record *state);
+/* The state alone, likewise. Blocks. */
+int index_state_write(struct index *index, const struct state_record *state);
 /* Makes all that was applied durable. Blocks. */
 int index_flush(struct index *index);
 /* Calls visit for every row from a prefix; false stops. Blocks. */
@@ -842,6 +849,7 @@ struct store {
 	struct committer committer;
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;
+	uint32_t features;	/* of the index, with those that this program does not know */
 	uint64_t message_first; /* of this start: those below are of earlier ones */
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
