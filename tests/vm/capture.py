@@ -10,7 +10,8 @@ ROCE_PORT = 4791
 ETH_P_ALL = 3
 SNAP_BYTES = 96
 SO_RCVBUFFORCE = 33
-QUEUE_BYTES = 64 << 20
+# For all packets of the largest object, should nobody take them meanwhile.
+QUEUE_BYTES = 128 << 20
 # First, middle, last, last with immediate, only, only with immediate.
 RDMA_WRITES = range(0x06, 0x0C)
 # First, middle, last, only.

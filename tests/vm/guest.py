@@ -32,9 +32,9 @@ AGENT_PORT = 7000
 ACCESS_KEY = "vm-access-key"
 SECRET_KEY = "vm-secret-key-0123456789"
 # An emulated machine on two busy cores: generous, and never waited for when all is well.
-READY_SECONDS_MAX = 300
-STOP_SECONDS_MAX = 120
-COPY_SECONDS_MAX = 300
+READY_SECONDS_MAX = 600
+STOP_SECONDS_MAX = 300
+COPY_SECONDS_MAX = 600
 
 CONFIG = """\
 data:

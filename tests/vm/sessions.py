@@ -24,13 +24,13 @@ MIB = 1 << 20
 ACCOUNT, ACCOUNT_KEYS = "222233334444", ("second-account-key", "second-account-secret")
 LIST_KEYS, PAGE_KEYS = 300, 50
 # A request's; the link comes back as soon as the client has said that it is gone.
-PATIENCE_NS = 200 * 10**9
+PATIENCE_NS = 400 * 10**9
 
 
 def open_native(address, keys=KEYS, **options):
     # Setting a session up takes an emulated machine that does much else its time.
     return native.Native(f"rdma://{address}:9100", keys, device_name=guest.DEVICE, request_timeout_ns=PATIENCE_NS,
-                         **{"connect_timeout_ns": 60 * 10**9, **options})
+                         **{"connect_timeout_ns": 120 * 10**9, **options})
 
 
 def why_not():
