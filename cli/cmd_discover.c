@@ -14,7 +14,6 @@
 #include "remote.h"
 
 #define SLOTS	     64u
-#define RECV_BYTES   (RP_GRH_BYTES + DISCOVERY_BYTES)
 #define SERVERS_MAX  1024u
 #define ASK_EVERY_NS (250 * NS_PER_MS)
 #define JOIN_WAIT_NS (5 * NS_PER_S)
@@ -30,13 +29,7 @@ static const char USAGE[] =
 	"      --json             one JSON object a line\n";
 
 struct discover {
-	struct rp_device *device;
-	struct rp_pd *pd;
-	struct rp_cq *cq;
-	struct rp_qp *qp;
-	struct rp_mr *mr;
-	struct rp_group *group;
-	uint8_t *memory; /* SLOTS of answers, then the question */
+	struct rp_member member;
 	uint64_t nonce;
 	uint32_t count;
 	struct discovery_wire servers[SERVERS_MAX];
@@ -48,36 +41,14 @@ struct discover_opts {
 	bool json;
 };
 
-static void discover_close(struct discover *discover)
-{
-	rp_group_leave(discover->group);
-	rp_qp_close(discover->qp);
-	rp_mr_close(discover->mr);
-	rp_cq_close(discover->cq);
-	rp_pd_close(discover->pd);
-	if (discover->device)
-		rp_close(discover->device);
-	free(discover->memory);
-	free(discover);
-}
-
-static int slot_post(struct discover *discover, uint64_t slot)
-{
-	struct rp_sge sge = {(uintptr_t)discover->memory + slot * RECV_BYTES, RECV_BYTES,
-		rp_mr_lkey(discover->mr)};
-	uint32_t posted;
-
-	return rp_post_recv(discover->qp, &(struct rp_recv_wr){slot, &sge, 1}, 1, &posted);
-}
-
 static int group_wait(struct discover *discover)
 {
-	struct pollfd wait = {.fd = rp_cm_fd(discover->device), .events = POLLIN};
+	struct pollfd wait = {.fd = rp_cm_fd(discover->member.device), .events = POLLIN};
 	uint64_t give_up_ns = clock_now_ns() + JOIN_WAIT_NS;
 	struct rp_cm_event event;
 
 	while (clock_now_ns() < give_up_ns) {
-		int got = rp_cm_poll(discover->device, &event);
+		int got = rp_cm_poll(discover->member.device, &event);
 
 		if (got < 0)
 			return got;
@@ -93,56 +64,21 @@ static int group_wait(struct discover *discover)
 
 static int discover_open(struct discover *discover, const struct discover_opts *opts)
 {
-	const struct rp_open_opts open = {.device_name = opts->device_name, .gid_index = -1};
-	struct rp_mr_opts mr = {.access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
-	struct rp_qp_attr attr = {.type = RP_QP_UD,
-		.qkey = RP_GROUP_QKEY,
-		.cap = {.max_send_wr = 16,
-			.max_recv_wr = SLOTS,
-			.max_send_sge = 1,
-			.max_recv_sge = 1}};
-	int err = rp_open(&open, &discover->device);
-
-	mr.bytes = ALIGN_UP(SLOTS * RECV_BYTES + DISCOVERY_BYTES, 4096u);
-	discover->memory = aligned_alloc(4096, mr.bytes);
-	mr.addr = discover->memory;
-	if (!err && !discover->memory)
-		err = -ENOMEM;
-	if (!err)
-		err = rp_pd_open(discover->device, &discover->pd);
-	if (!err)
-		err = rp_mr_open(discover->pd, &mr, &discover->mr);
-	if (!err)
-		err = rp_cq_open(discover->device, SLOTS + 16, discover, &discover->cq);
-	attr.send_cq = attr.recv_cq = discover->cq;
-	if (!err)
-		err = rp_qp_open(discover->pd, &attr, &discover->qp);
-	for (uint64_t slot = 0; slot < SLOTS && !err; slot++)
-		err = slot_post(discover, slot);
+	const struct rp_member_opts member = {
+		.device = {.device_name = opts->device_name, .gid_index = -1},
+		.group = opts->group,
+		.slot_count = SLOTS,
+		.bytes = DISCOVERY_BYTES};
 	/* A member too: some fabrics let nobody else send to a group. */
-	if (!err)
-		err = rp_group_join(discover->qp, opts->group, discover, &discover->group);
+	int err = rp_member_open(&member, &discover->member);
+
 	return err ? err : group_wait(discover);
 }
 
 static int ask(struct discover *discover)
 {
-	uint8_t *at = discover->memory + SLOTS * RECV_BYTES;
-	struct discovery_wire question;
-	struct rp_sge sge = {(uintptr_t)at, DISCOVERY_BYTES, rp_mr_lkey(discover->mr)};
-	struct rp_send_wr wr = {.wr_id = SLOTS,
-		.opcode = RP_SEND,
-		.flags = RP_SEND_SIGNALED,
-		.sg_list = &sge,
-		.sge_count = 1,
-		.ah = rp_group_ah(discover->group),
-		.remote_qpn = RP_GROUP_QPN,
-		.remote_qkey = RP_GROUP_QKEY};
-	uint32_t posted;
-
-	discovery_ask(discover->nonce, &question);
-	memcpy(at, &question, sizeof(question));
-	return rp_post_send(discover->qp, &wr, 1, &posted);
+	discovery_ask(discover->nonce, (void *)rp_member_out(&discover->member, SLOTS));
+	return rp_member_ask(&discover->member);
 }
 
 static bool is_known(const struct discover *discover, const struct discovery_wire *server)
@@ -156,17 +92,16 @@ static bool is_known(const struct discover *discover, const struct discovery_wir
 
 static void take(struct discover *discover, const struct rp_wc *wc)
 {
-	const uint8_t *slot = discover->memory + wc->wr_id * RECV_BYTES;
+	const uint8_t *in = rp_member_in(&discover->member, wc->wr_id) + RP_GRH_BYTES;
 	struct discovery_wire server;
 
-	if (wc->opcode != RP_RECV || wc->wr_id >= SLOTS)
-		return;
+	if (wc->wr_id == SLOTS)
+		return; /* the question went */
 	if (!wc->status && wc->byte_len >= RP_GRH_BYTES &&
-		discovery_is_answer(slot + RP_GRH_BYTES, wc->byte_len - RP_GRH_BYTES,
-			discover->nonce, &server) &&
+		discovery_is_answer(in, wc->byte_len - RP_GRH_BYTES, discover->nonce, &server) &&
 		discover->count < SERVERS_MAX && !is_known(discover, &server))
 		discover->servers[discover->count++] = server;
-	slot_post(discover, wc->wr_id);
+	rp_member_post(&discover->member, wc->wr_id);
 }
 
 /* Asks now and then, for datagrams get lost, and takes what comes until the time is over or enough
@@ -174,7 +109,7 @@ static void take(struct discover *discover, const struct rp_wc *wc)
 static int listen_for(struct discover *discover, const struct discover_opts *opts)
 {
 	uint64_t now_ns = clock_now_ns(), end_ns = now_ns + opts->timeout_ns, ask_ns = now_ns;
-	struct pollfd wait = {.fd = rp_cq_fd(discover->cq), .events = POLLIN};
+	struct pollfd wait = {.fd = rp_cq_fd(discover->member.cq), .events = POLLIN};
 
 	for (; now_ns < end_ns && discover->count < opts->count_max; now_ns = clock_now_ns()) {
 		struct rp_wc wc;
@@ -186,11 +121,11 @@ static int listen_for(struct discover *discover, const struct discover_opts *opt
 				return err;
 			ask_ns = now_ns + ASK_EVERY_NS;
 		}
-		while (rp_cq_poll(discover->cq, &wc, 1) > 0)
+		while (rp_cq_poll(discover->member.cq, &wc, 1) > 0)
 			take(discover, &wc);
-		if (discover->count < opts->count_max && rp_cq_arm(discover->cq))
+		if (discover->count < opts->count_max && rp_cq_arm(discover->member.cq))
 			poll(&wait, 1, (int)((MIN(ask_ns, end_ns) - now_ns) / NS_PER_MS) + 1);
-		rp_cq_disarm(discover->cq);
+		rp_cq_disarm(discover->member.cq);
 	}
 	return 0;
 }
@@ -270,7 +205,8 @@ static int discover_all(const struct discover_opts *opts)
 		ret = CLI_NOT_FOUND;
 	}
 	if (discover)
-		discover_close(discover);
+		rp_member_close(&discover->member);
+	free(discover);
 	return ret;
 }
 

@@ -143,8 +143,7 @@ static int device_open(struct neb_client *client, const struct neb_options *opti
 	if (ret == 0)
 		ret = rp_pd_open(client->device, &client->pd);
 	if (ret == 0)
-		ret = rp_cq_open(
-			client->device, 4 * LIMIT_SESSION_REQUESTS_MAX, client, &client->cq);
+		ret = rp_cq_open(client->device, 4 * LIMIT_SESSION_REQUESTS_MAX, &client->cq);
 	if (ret)
 		client_log(client, NEB_LOG_WARN, "RDMA device %s: %s", opts.device_name,
 			strerror(-ret));

@@ -129,8 +129,8 @@ int neb_attach_rdma(struct neb_region *region, const char *device)
 	if (!ret)
 		ret = arenas_register(region);
 	if (!ret)
-		ret = rp_cq_open(region->device, MIN(4096u, region->device_attr.max_cqe), region,
-			&region->cq);
+		ret = rp_cq_open(
+			region->device, MIN(4096u, region->device_attr.max_cqe), &region->cq);
 	if (ret) {
 		lib_rdma_close(region);
 		return ret;

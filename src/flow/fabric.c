@@ -237,8 +237,8 @@ int flow_fabric_open(
 	if (!ret)
 		ret = arenas_register(fabric);
 	if (!ret)
-		ret = rp_cq_open(fabric->device, MIN(FABRIC_CQES, fabric->attr.max_cqe), fabric,
-			&fabric->cq);
+		ret = rp_cq_open(
+			fabric->device, MIN(FABRIC_CQES, fabric->attr.max_cqe), &fabric->cq);
 	if (ret) {
 		flow_fabric_close(fabric);
 		return ret;

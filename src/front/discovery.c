@@ -16,12 +16,8 @@
 #include "front/front.h"
 
 #define SLOTS	     16u
-#define RECV_BYTES   (RP_GRH_BYTES + DISCOVERY_BYTES)
-#define SLOT_BYTES   2048u
 #define ANSWERS_MAX  64u /* in a burst, and a second */
 #define ANSWER_EVERY (NS_PER_S / ANSWERS_MAX)
-
-_Static_assert(RECV_BYTES + DISCOVERY_BYTES <= SLOT_BYTES, "a slot holds both");
 
 DEFINE_COUNTER(answers, "nebulaio_discovery_total", "result=\"answered\"",
 	"Datagrams that looked for servers.");
@@ -33,34 +29,14 @@ DEFINE_COUNTER(nonsense, "nebulaio_discovery_total", "result=\"malformed\"",
 	"Datagrams that looked for servers.");
 
 struct front_discovery {
-	struct rp_device *device;
-	struct rp_pd *pd;
-	struct rp_cq *cq;
-	struct rp_qp *qp;
-	struct rp_mr *mr;
-	struct rp_group *group;
+	struct rp_member member;
 	struct discovery_wire about;
-	uint8_t *memory; /* SLOTS of what came in, then what goes out */
-	struct rp_ah *to[SLOTS];
 	uint64_t credit_ns; /* of answers not given */
 	uint64_t credited_ns;
 	int stop_fd;
 	bool started;
 	pthread_t thread;
 };
-
-static uint8_t *slot_at(const struct front_discovery *front, uint64_t slot)
-{
-	return front->memory + slot * SLOT_BYTES;
-}
-
-static int slot_post(struct front_discovery *front, uint64_t slot)
-{
-	struct rp_sge sge = {(uintptr_t)slot_at(front, slot), RECV_BYTES, rp_mr_lkey(front->mr)};
-	uint32_t posted;
-
-	return rp_post_recv(front->qp, &(struct rp_recv_wr){slot, &sge, 1}, 1, &posted);
-}
 
 /* ---- Answering. ---- */
 
@@ -80,21 +56,12 @@ static bool may_answer(struct front_discovery *front)
 /* True: an answer is on its way, and the slot busy until it went. */
 static bool answer(struct front_discovery *front, const struct rp_wc *wc)
 {
-	uint8_t *slot = slot_at(front, wc->wr_id);
-	struct discovery_wire *reply = (void *)(slot + RECV_BYTES);
-	struct rp_sge sge = {(uintptr_t)reply, sizeof(*reply), rp_mr_lkey(front->mr)};
-	struct rp_send_wr wr = {.wr_id = wc->wr_id,
-		.opcode = RP_SEND,
-		.flags = RP_SEND_SIGNALED,
-		.sg_list = &sge,
-		.sge_count = 1,
-		.remote_qpn = wc->src_qpn,
-		.remote_qkey = RP_GROUP_QKEY};
+	const uint8_t *in = rp_member_in(&front->member, wc->wr_id) + RP_GRH_BYTES;
+	struct discovery_wire *reply = (void *)rp_member_out(&front->member, wc->wr_id);
 	uint64_t nonce;
-	uint32_t posted;
 
 	if (wc->byte_len < RP_GRH_BYTES ||
-		!discovery_is_ask(slot + RP_GRH_BYTES, wc->byte_len - RP_GRH_BYTES, &nonce)) {
+		!discovery_is_ask(in, wc->byte_len - RP_GRH_BYTES, &nonce)) {
 		counter_add(&nonsense, 1);
 		return false;
 	}
@@ -104,13 +71,10 @@ static bool answer(struct front_discovery *front, const struct rp_wc *wc)
 	}
 	*reply = front->about;
 	discovery_answer(nonce, reply);
-	if (rp_ah_from_wc(front->pd, wc, slot, &wr.ah) ||
-		rp_post_send(front->qp, &wr, 1, &posted)) {
-		rp_ah_close(wr.ah);
+	if (rp_member_answer(&front->member, wc)) {
 		counter_add(&failures, 1);
 		return false;
 	}
-	front->to[wc->wr_id] = wr.ah;
 	counter_add(&answers, 1);
 	return true;
 }
@@ -119,9 +83,8 @@ static void on_wc(struct front_discovery *front, const struct rp_wc *wc)
 {
 	if (wc->opcode == RP_RECV && wc->status == RP_WC_SUCCESS && answer(front, wc))
 		return;
-	rp_ah_close(front->to[wc->wr_id]);
-	front->to[wc->wr_id] = NULL;
-	if (rp_qp_state(front->qp) == RP_QPS_RTS && slot_post(front, wc->wr_id))
+	if (rp_qp_state(front->member.qp) == RP_QPS_RTS &&
+		rp_member_post(&front->member, wc->wr_id))
 		log_warn("discovery", "a receive cannot be posted");
 }
 
@@ -129,26 +92,26 @@ static void *discovery_main(void *arg)
 {
 	struct front_discovery *front = arg;
 	struct pollfd waits[] = {{.fd = front->stop_fd, .events = POLLIN},
-		{.fd = rp_cm_fd(front->device), .events = POLLIN},
-		{.fd = rp_cq_fd(front->cq), .events = POLLIN}};
+		{.fd = rp_cm_fd(front->member.device), .events = POLLIN},
+		{.fd = rp_cq_fd(front->member.cq), .events = POLLIN}};
 
 	while (!(waits[0].revents & POLLIN)) {
 		struct rp_cm_event event;
 		struct rp_wc wc;
 
-		while (rp_cm_poll(front->device, &event) > 0) {
+		while (rp_cm_poll(front->member.device, &event) > 0) {
 			if (event.type == RP_CM_GROUP_FAILED)
 				log_warn("discovery",
 					"the group cannot be joined: `nebulaio discover` does not "
 					"find this server");
 		}
-		while (rp_cq_poll(front->cq, &wc, 1) > 0)
+		while (rp_cq_poll(front->member.cq, &wc, 1) > 0)
 			on_wc(front, &wc);
-		if (rp_cq_arm(front->cq))
+		if (rp_cq_arm(front->member.cq))
 			poll(waits, ARRAY_LEN(waits), -1);
 		else
 			poll(waits, ARRAY_LEN(waits), 0);
-		rp_cq_disarm(front->cq);
+		rp_cq_disarm(front->member.cq);
 	}
 	return NULL;
 }
@@ -164,12 +127,12 @@ static void address_say(struct front_discovery *front, const char *address)
 	char *text = front->about.address;
 	size_t room = sizeof(front->about.address);
 
-	rp_device_attr(front->device, &attr);
+	rp_device_attr(front->member.device, &attr);
 	if (address[0] && strcmp(address, "0.0.0.0") != 0 && strcmp(address, "::") != 0)
 		snprintf(text, room, "%s", address);
 	else if (attr.simulated)
 		snprintf(text, room, "127.0.0.1");
-	else if (!rp_qp_address(front->qp, &at) && at.has_gid) {
+	else if (!rp_qp_address(front->member.qp, &at) && at.has_gid) {
 		if (!memcmp(at.gid, mapped, sizeof(mapped)))
 			inet_ntop(AF_INET, at.gid + 12, text, (socklen_t)room);
 		else
@@ -183,10 +146,10 @@ static void about_fill(struct front_discovery *front, const struct front_discove
 	struct rp_device_attr attr;
 	struct rp_address at;
 
-	rp_device_attr(front->device, &attr);
+	rp_device_attr(front->member.device, &attr);
 	about->rdma_port = opts->rdma_port;
 	about->http_port = opts->http_port;
-	if (!rp_qp_address(front->qp, &at))
+	if (!rp_qp_address(front->member.qp, &at))
 		memcpy(about->gid, at.gid, sizeof(about->gid));
 	if (gethostname(about->name, sizeof(about->name) - 1))
 		snprintf(about->name, sizeof(about->name), "?");
@@ -200,39 +163,13 @@ static void about_fill(struct front_discovery *front, const struct front_discove
 	snprintf(about->note, sizeof(about->note), "%s", opts->note);
 }
 
-static int queues_open(struct front_discovery *front)
-{
-	struct rp_mr_opts mr = {
-		.bytes = SLOTS * SLOT_BYTES, .access = RP_ACCESS_LOCAL_WRITE, .fd = -1};
-	struct rp_qp_attr attr = {.type = RP_QP_UD,
-		.qkey = RP_GROUP_QKEY,
-		.cap = {.max_send_wr = SLOTS,
-			.max_recv_wr = SLOTS,
-			.max_send_sge = 1,
-			.max_recv_sge = 1}};
-	int err;
-
-	front->memory = aligned_alloc(4096, SLOTS * SLOT_BYTES);
-	if (!front->memory)
-		return -ENOMEM;
-	memset(front->memory, 0, SLOTS * SLOT_BYTES);
-	mr.addr = front->memory;
-	err = rp_pd_open(front->device, &front->pd);
-	if (!err)
-		err = rp_mr_open(front->pd, &mr, &front->mr);
-	if (!err)
-		err = rp_cq_open(front->device, 2 * SLOTS, front, &front->cq);
-	attr.send_cq = attr.recv_cq = front->cq;
-	if (!err)
-		err = rp_qp_open(front->pd, &attr, &front->qp);
-	for (uint64_t slot = 0; slot < SLOTS && !err; slot++)
-		err = slot_post(front, slot);
-	return err;
-}
-
 int front_discovery_open(
 	const struct front_discovery_opts *opts, struct front_discovery **ret_front)
 {
+	const struct rp_member_opts member = {.device = opts->device,
+		.group = opts->group,
+		.slot_count = SLOTS,
+		.bytes = DISCOVERY_BYTES};
 	struct front_discovery *front = calloc(1, sizeof(*front));
 	int err;
 
@@ -241,11 +178,7 @@ int front_discovery_open(
 	front->credited_ns = clock_now_ns();
 	front->credit_ns = ANSWERS_MAX * ANSWER_EVERY;
 	front->stop_fd = eventfd(0, EFD_CLOEXEC);
-	err = front->stop_fd < 0 ? -errno : rp_open(&opts->device, &front->device);
-	if (!err)
-		err = queues_open(front);
-	if (!err)
-		err = rp_group_join(front->qp, opts->group, front, &front->group);
+	err = front->stop_fd < 0 ? -errno : rp_member_open(&member, &front->member);
 	if (!err) {
 		about_fill(front, opts);
 		err = -pthread_create(&front->thread, NULL, discovery_main, front);
@@ -269,17 +202,8 @@ void front_discovery_close(struct front_discovery *front)
 		CHECK(write(front->stop_fd, &one, sizeof(one)) == sizeof(one));
 		pthread_join(front->thread, NULL);
 	}
-	rp_group_leave(front->group);
-	rp_qp_close(front->qp);
-	for (size_t slot = 0; slot < SLOTS; slot++)
-		rp_ah_close(front->to[slot]);
-	rp_mr_close(front->mr);
-	rp_cq_close(front->cq);
-	rp_pd_close(front->pd);
-	if (front->device)
-		rp_close(front->device);
+	rp_member_close(&front->member);
 	if (front->stop_fd >= 0)
 		close(front->stop_fd);
-	free(front->memory);
 	free(front);
 }

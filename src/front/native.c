@@ -125,7 +125,7 @@ static int cq_open(struct front_native *front)
 			"%s: a completion queue of %u entries holds %u sessions of %u requests",
 			front->attr.name, cqe_max, front->sessions_max, front->opts.credits);
 	}
-	return rp_cq_open(front->opts.device, (uint32_t)want, front, &front->cq);
+	return rp_cq_open(front->opts.device, (uint32_t)want, &front->cq);
 }
 
 static int opts_check(const struct front_native_opts *opts)

@@ -370,7 +370,7 @@ int front_token_open(const struct front_token_opts *opts, struct front_token **r
 	if (front->queue_pairs_max < opts->queue_pairs_max)
 		log_warn("token", "%s: a completion queue of %u entries holds %u queue pairs",
 			attr.name, (uint32_t)entries, front->queue_pairs_max);
-	ret = rp_cq_open(opts->device, (uint32_t)entries, front, &front->cq);
+	ret = rp_cq_open(opts->device, (uint32_t)entries, &front->cq);
 	if (ret == 0)
 		ret = group_join(front, opts->first);
 	if (ret) {

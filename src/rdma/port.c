@@ -110,8 +110,7 @@ int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port)
 	for (uint32_t i = 0; !ret && i < region_arena_count(opts->region); i++)
 		ret = arena_register(port, i);
 	if (!ret)
-		ret = rp_cq_open(
-			port->device, MIN(opts->cqe_count, port->attr.max_cqe), port, &port->cq);
+		ret = rp_cq_open(port->device, MIN(opts->cqe_count, port->attr.max_cqe), &port->cq);
 	if (ret) {
 		rp_port_close(port);
 		return ret;

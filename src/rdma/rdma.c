@@ -120,19 +120,9 @@ uint32_t rp_mr_rkey(const struct rp_mr *mr)
 
 /* ---- Completion queues. ---- */
 
-int rp_cq_open(struct rp_device *device, uint32_t cqe_count, void *context, struct rp_cq **ret_cq)
+int rp_cq_open(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_cq)
 {
-	struct rp_cq *cq;
-	int err;
-
-	if (!cqe_count)
-		return -EINVAL;
-	err = device->ops->cq_open(device, cqe_count, &cq);
-	if (err)
-		return err;
-	cq->context = context;
-	*ret_cq = cq;
-	return 0;
+	return cqe_count ? device->ops->cq_open(device, cqe_count, ret_cq) : -EINVAL;
 }
 
 void rp_cq_close(struct rp_cq *cq)
@@ -163,11 +153,6 @@ void rp_cq_disarm(struct rp_cq *cq)
 int rp_cq_fd(const struct rp_cq *cq)
 {
 	return cq->fd;
-}
-
-void *rp_cq_context(const struct rp_cq *cq)
-{
-	return cq->context;
 }
 
 /* ---- Shared receive queues. ---- */
@@ -326,30 +311,17 @@ void rp_ah_close(struct rp_ah *ah)
 
 /* ---- Datagrams. ---- */
 
-int rp_group_join(struct rp_qp *qp, const char *address, void *context, struct rp_group **ret_group)
+int rp_group_join(struct rp_qp *qp, const char *address, struct rp_group **ret_group)
 {
-	struct rp_group *group;
-	int err;
-
 	if (qp->type != RP_QP_UD || qp->qkey != RP_GROUP_QKEY || !address)
 		return -EINVAL;
-	err = qp->ops->group_join(qp, address, &group);
-	if (err)
-		return err;
-	group->context = context;
-	*ret_group = group;
-	return 0;
+	return qp->ops->group_join(qp, address, ret_group);
 }
 
 void rp_group_leave(struct rp_group *group)
 {
 	if (group)
 		group->ops->group_leave(group);
-}
-
-void *rp_group_context(const struct rp_group *group)
-{
-	return group->context;
 }
 
 struct rp_ah *rp_group_ah(const struct rp_group *group)

@@ -199,7 +199,7 @@ uint32_t rp_mr_lkey(const struct rp_mr *mr);
 uint32_t rp_mr_rkey(const struct rp_mr *mr);
 
 /* ---- Completion queues. ---- */
-int rp_cq_open(struct rp_device *device, uint32_t cqe_count, void *context, struct rp_cq **ret_cq);
+int rp_cq_open(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_cq);
 void rp_cq_close(struct rp_cq *cq);
 /* Takes up to max completions; returns how many, or -EIO when the queue overran. Makes progress in
  * the simulated provider. No system call while both sides spin (but for simulated datagrams). */
@@ -208,7 +208,6 @@ int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
 bool rp_cq_arm(struct rp_cq *cq);
 void rp_cq_disarm(struct rp_cq *cq);
 int rp_cq_fd(const struct rp_cq *cq); /* readable when a completion came after arming */
-void *rp_cq_context(const struct rp_cq *cq);
 
 /* ---- Shared receive queues: used by one thread at a time, together with their queue pairs. ----
  */
@@ -339,10 +338,8 @@ int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first);
 /* Starts to join; GROUP_JOINED or GROUP_FAILED follows from rp_cm_poll(). address is an IPv4 or
  * IPv6 multicast address. -EINVAL: it is not, or the queue pair is not UD with that qkey. Leave
  * before the queue pair closes, also after GROUP_FAILED. */
-int rp_group_join(
-	struct rp_qp *qp, const char *address, void *context, struct rp_group **ret_group);
+int rp_group_join(struct rp_qp *qp, const char *address, struct rp_group **ret_group);
 void rp_group_leave(struct rp_group *group); /* takes NULL */
-void *rp_group_context(const struct rp_group *group);
 /* To send to the group, at number RP_GROUP_QPN; NULL before GROUP_JOINED. Lives until it is left.
  */
 struct rp_ah *rp_group_ah(const struct rp_group *group);
@@ -356,6 +353,40 @@ struct rp_flow_rule {
 };
 int rp_flow_open(struct rp_qp *qp, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
 void rp_flow_close(struct rp_flow *flow); /* takes NULL; before its queue pair */
+
+/* A member of a group for questions and answers of one size: a UD queue pair with a device handle
+ * of its own, and slots, in each of which a datagram comes in and an answer goes out. Used by one
+ * thread at a time, which polls cq and, for GROUP_JOINED, device. */
+struct rp_member_opts {
+	struct rp_open_opts device;
+	const char *group;
+	uint32_t slot_count;
+	uint32_t bytes; /* of a datagram */
+};
+struct rp_member {
+	struct rp_device *device;
+	struct rp_pd *pd;
+	struct rp_cq *cq;
+	struct rp_qp *qp;
+	struct rp_mr *mr;
+	struct rp_group *group;
+	uint32_t slot_count, bytes;
+	uint8_t *memory;
+	struct rp_ah **to; /* whom a slot answers */
+};
+/* With all receives posted, and joining. */
+int rp_member_open(const struct rp_member_opts *opts, struct rp_member *ret_member);
+void rp_member_close(struct rp_member *member); /* takes one that is zero */
+/* What came, RP_GRH_BYTES before its payload; what goes. A completion's wr_id is its slot. */
+uint8_t *rp_member_in(const struct rp_member *member, uint64_t slot);
+uint8_t *rp_member_out(const struct rp_member *member, uint64_t slot);
+/* The slot is free: what came was looked at, or its answer went. */
+int rp_member_post(struct rp_member *member, uint64_t slot);
+/* Sends the slot's out to who sent what is in it; the slot is busy until that completes, or failed
+ * here. */
+int rp_member_answer(struct rp_member *member, const struct rp_wc *wc);
+/* Sends the out of slot slot_count, which receives nothing, to the group. After GROUP_JOINED. */
+int rp_member_ask(struct rp_member *member);
 
 /* ---- Address handles. ---- */
 /* Of an address' lid and gid; the rest is not looked at. -EINVAL: no address that this fabric

@@ -22,7 +22,6 @@ struct rp_mr {
 };
 struct rp_cq {
 	const struct rp_ops *ops;
-	void *context;
 	int fd; /* rp_cq_fd() */
 };
 struct rp_srq {
@@ -33,7 +32,6 @@ struct rp_ah {
 };
 struct rp_group {
 	const struct rp_ops *ops;
-	void *context;
 	struct rp_ah *ah; /* once joined */
 };
 struct rp_flow {

@@ -75,7 +75,7 @@ static void peer_open(struct peer *peer, const char *device, const char *path)
 	if (!err)
 		err = rp_pd_open(peer->device, &peer->pd);
 	if (!err)
-		err = rp_cq_open(peer->device, 2 * QPS_MAX, NULL, &peer->cq);
+		err = rp_cq_open(peer->device, 2 * QPS_MAX, &peer->cq);
 	if (err)
 		die(device, err);
 }

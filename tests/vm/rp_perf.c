@@ -60,7 +60,7 @@ static void end_open(struct end *end, const char *device)
 		err = -ENOMEM;
 	mr.addr = end->mem;
 	err = err ? err : rp_pd_open(end->device, &end->pd);
-	err = err ? err : rp_cq_open(end->device, 4 * DEPTH, end, &end->cq);
+	err = err ? err : rp_cq_open(end->device, 4 * DEPTH, &end->cq);
 	err = err ? err : rp_mr_open(end->pd, &mr, &end->mr);
 	attr.send_cq = attr.recv_cq = end->cq;
 	err = err ? err : rp_qp_open(end->pd, &attr, &end->qp);

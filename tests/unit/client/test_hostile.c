@@ -64,7 +64,7 @@ static void peer_open(struct peer *peer, struct rig *rig, const void *private_da
 	mr.addr = peer->memory;
 	assert_int_equal(rp_open(&opts, &peer->device), 0);
 	assert_int_equal(rp_pd_open(peer->device, &peer->pd), 0);
-	assert_int_equal(rp_cq_open(peer->device, 1024, NULL, &peer->cq), 0);
+	assert_int_equal(rp_cq_open(peer->device, 1024, &peer->cq), 0);
 	assert_int_equal(rp_mr_open(peer->pd, &mr, &peer->mr), 0);
 	attr.send_cq = peer->cq;
 	attr.recv_cq = peer->cq;

@@ -129,8 +129,7 @@ void end_open(struct end *end, const struct end_opts *opts)
 	}
 	assert_int_equal(rp_pd_open(end->device, &end->pd), 0);
 	assert_int_equal(
-		rp_cq_open(end->device, opts->cqe_count ? opts->cqe_count : 1024, end, &end->cq),
-		0);
+		rp_cq_open(end->device, opts->cqe_count ? opts->cqe_count : 1024, &end->cq), 0);
 	mem_open(end, opts);
 	end_new_qp(end, opts);
 }

@@ -227,7 +227,7 @@ static void test_wrong_arguments(void **state)
 	opts.access = 0;
 	opts.bytes = 0;
 	assert_int_equal(rp_mr_open(a.pd, &opts, &mr), -EINVAL);
-	assert_int_equal(rp_cq_open(a.device, 0, NULL, &cq), -EINVAL);
+	assert_int_equal(rp_cq_open(a.device, 0, &cq), -EINVAL);
 	attr.send_cq = attr.recv_cq = a.cq;
 	assert_int_equal(rp_qp_open(a.pd, &attr, &qp), -EINVAL);
 	attr.retry_count = 0;

@@ -262,9 +262,9 @@ static void test_ud_refuses(void **state)
 	assert_int_equal(post_send_sge(&a, wr, sge_at(&a, 0, 8)), -EINVAL);
 	assert_int_equal(
 		rp_connect(a.qp, suite->address, 9100, NULL, 0, DEADLINE_NONE), -EOPNOTSUPP);
-	assert_int_equal(rp_group_join(b.qp, GROUP, NULL, &group), -EINVAL);
-	assert_int_equal(rp_group_join(a.qp, "192.0.2.1", NULL, &group), -EINVAL);
-	assert_int_equal(rp_group_join(a.qp, "no address", NULL, &group), -EINVAL);
+	assert_int_equal(rp_group_join(b.qp, GROUP, &group), -EINVAL);
+	assert_int_equal(rp_group_join(a.qp, "192.0.2.1", &group), -EINVAL);
+	assert_int_equal(rp_group_join(a.qp, "no address", &group), -EINVAL);
 	assert_int_equal(
 		rp_flow_open(a.qp, &(struct rp_flow_rule){.everything = true}, &flow), -EINVAL);
 	rp_group_leave(NULL);
@@ -374,10 +374,9 @@ static struct rp_group *joined(struct end *end)
 	struct rp_cm_event event;
 	struct rp_group *group;
 
-	assert_int_equal(rp_group_join(end->qp, GROUP, end, &group), 0);
+	assert_int_equal(rp_group_join(end->qp, GROUP, &group), 0);
 	cm_expect(end->device, RP_CM_GROUP_JOINED, &event);
 	assert_ptr_equal(event.group, group);
-	assert_ptr_equal(rp_group_context(group), end);
 	assert_non_null(rp_group_ah(group));
 	return group;
 }
