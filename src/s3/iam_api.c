@@ -21,6 +21,8 @@ static const struct {
 	[API_ROLE] = {"roles", "role", "RoleName", "Role", "role_id", "RoleId", "AROA"},
 	[API_POLICY] = {"policies", "policy", "PolicyName", "Policy", "policy_id", "PolicyId",
 		"ANPA"},
+	[API_PROVIDER] = {"providers", "oidc-provider", "OpenIDConnectProviderArn",
+		"OpenIDConnectProvider", "", "", ""},
 };
 
 const char *api_members(enum api_kind kind)
@@ -147,6 +149,8 @@ const struct s3_error *api_entity(
 	struct slice name = wanted_name(api, kind), arn = api_field(api, "PolicyArn");
 	char own[IAM_ARN_LEN_MAX];
 
+	if (kind == API_PROVIDER)
+		return api_provider(api, account, ret_entity);
 	if (!name.len)
 		return api_invalid(api, kinds[kind].name_field);
 	*ret_entity = iam_entity(account, kinds[kind].members, name);

@@ -12,7 +12,7 @@ struct api;
 /* Writes what stands inside its result, or returns an error. account: of who asks. */
 typedef const struct s3_error *api_fn(struct api *api, json_t *account);
 
-enum api_kind { API_NONE, API_USER, API_GROUP, API_ROLE, API_POLICY };
+enum api_kind { API_NONE, API_USER, API_GROUP, API_ROLE, API_POLICY, API_PROVIDER };
 struct api_action {
 	const char *name;
 	api_fn *run;
@@ -37,6 +37,10 @@ const char *api_name_field(enum api_kind kind);
 /* The entity that the form names; NoSuchEntity. */
 const struct s3_error *api_entity(
 	struct api *api, json_t *account, enum api_kind kind, json_t **ret_entity);
+/* The OpenID Connect provider that the form names by its ARN. */
+const struct s3_error *api_provider(struct api *api, json_t *account, json_t **ret_provider);
+/* That ARN, or the one that a new provider will have. */
+struct slice api_provider_arn(struct api *api, const json_t *account, char text[IAM_ARN_LEN_MAX]);
 const struct s3_error *api_no_such(struct api *api, const char *what, struct slice name);
 const struct s3_error *api_invalid(struct api *api, const char *what);
 /* <Name>text</Name> of a member of an entity. */
@@ -62,6 +66,8 @@ api_fn api_create_key, api_list_keys, api_update_key, api_delete_key;
 api_fn api_put_policy, api_get_policy, api_delete_policy, api_list_policies;
 api_fn api_attach, api_detach, api_list_attached, api_policy_version;
 api_fn api_group_add, api_group_remove, api_groups_of_user, api_trust, api_summary;
+api_fn api_create_provider, api_get_provider, api_list_providers, api_delete_provider;
+api_fn api_add_client, api_remove_client, api_update_thumbprints;
 api_fn api_caller, api_assume_role, api_session_token;
 api_fn api_create_topic, api_list_topics, api_get_topic, api_get_topic_attributes;
 api_fn api_set_topic_attributes, api_delete_topic;

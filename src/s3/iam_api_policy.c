@@ -285,6 +285,7 @@ const struct s3_error *api_summary(struct api *api, json_t *account)
 		{"Groups", json_object_size(json_object_get(account, "groups"))},
 		{"Roles", json_object_size(json_object_get(account, "roles"))},
 		{"Policies", json_object_size(json_object_get(account, "policies"))},
+		{"Providers", json_object_size(json_object_get(account, "providers"))},
 		{"UsersQuota", 5000},
 		{"GroupsQuota", 300},
 		{"RolesQuota", 1000},

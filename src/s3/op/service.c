@@ -6,6 +6,7 @@
 #include "s3/topic.h"
 
 #define FORM_BYTES_MAX	(256 * KIB)
+#define FORM_FIELDS_MAX 512u /* of tags and client ids there are hundreds */
 #define REPLY_BYTES_MAX (4 * MIB)
 
 #define ENTITY(kind, title)                                        \
@@ -51,6 +52,15 @@ static const struct api_action actions[] = {
 	TAGS(API_USER, "User"),
 	TAGS(API_ROLE, "Role"),
 	TAGS(API_POLICY, "Policy"),
+	TAGS(API_PROVIDER, "OpenIDConnectProvider"),
+	{"CreateOpenIDConnectProvider", api_create_provider, API_PROVIDER, true, API_IAM},
+	{"GetOpenIDConnectProvider", api_get_provider, API_PROVIDER, false, API_IAM},
+	{"ListOpenIDConnectProviders", api_list_providers, API_NONE, false, API_IAM},
+	{"DeleteOpenIDConnectProvider", api_delete_provider, API_PROVIDER, true, API_IAM},
+	{"AddClientIDToOpenIDConnectProvider", api_add_client, API_PROVIDER, true, API_IAM},
+	{"RemoveClientIDFromOpenIDConnectProvider", api_remove_client, API_PROVIDER, true, API_IAM},
+	{"UpdateOpenIDConnectProviderThumbprint", api_update_thumbprints, API_PROVIDER, true,
+		API_IAM},
 	{"CreateAccessKey", api_create_key, API_USER, true, API_IAM},
 	{"ListAccessKeys", api_list_keys, API_USER, false, API_IAM},
 	{"UpdateAccessKey", api_update_key, API_USER, true, API_IAM},
@@ -99,7 +109,7 @@ static const struct s3_error *read_form(struct s3_call *call, struct s3_params *
 	if (error)
 		return error;
 	count = s3_query_count(call->form);
-	if (call->form.len > FORM_BYTES_MAX || count > S3_PARAMS_MAX)
+	if (call->form.len > FORM_BYTES_MAX || count > FORM_FIELDS_MAX)
 		return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 	items = mem_arena_get(&call->arena, (count + 1) * sizeof(*items));
 	memory = mem_arena_get(&call->arena, call->form.len + 1);
@@ -135,6 +145,8 @@ static struct slice resource_of(struct api *api, json_t *account, char text[IAM_
 	name = api_field(api, api_name_field(kind));
 	if (kind == API_POLICY && api_field(api, "PolicyArn").len)
 		return api_field(api, "PolicyArn");
+	if (kind == API_PROVIDER)
+		return api_provider_arn(api, account, text);
 	entity = iam_entity(account, api_members(kind), name);
 	if (entity)
 		return iam_arn(account, api_word(kind), entity, text);
@@ -208,12 +220,12 @@ static const struct s3_error *run(struct api *api)
 	if (!account)
 		account = account_of_root();
 	error = authorize(api, account);
-	if (!error && api->action->changes)
+	if (!error && !api->action->changes)
+		error = api->action->run(api, account);
+	else if (!error)
 		ret = iam_change(call->s3->iam, call->request->core, &edit);
 	if (!error && !ret && api->action->changes && api->action->service == API_SNS)
 		tell_topic(api, number);
-	else if (!error)
-		error = api->action->run(api, account);
 	json_decref(account);
 	if (error || !ret)
 		return error;
