@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 
-from nebula import PROGRAM, READY_S
+from nebula import PROGRAM, READY_S, kept_port
 
 
 class Exporter:
@@ -16,7 +16,7 @@ class Exporter:
         self.folder, self.number, self.secret = folder, number, secret
         self.path = folder / f"volume{number}"
         self.log_path = folder / f"exporter{number}.log"
-        self.address = f"{host}:0"
+        self.address = f"{host}:{kept_port()}"
         self.device = device
         self.process = None
 
