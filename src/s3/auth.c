@@ -142,14 +142,24 @@ static const struct s3_error *check_signature(
 	return error;
 }
 
+/* Tries the dialects; string holds the first one's text, for the answer. */
 static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
 	const struct s3_request *request, const char *secret, struct buf *string)
 {
 	struct slice bucket = s3_host_bucket(call, slice_str(call->s3->host_domain));
+	bool signs = false;
 
-	sigv2_string_to_sign(request, &call->params, claim, bucket, string);
-	return !string->failed &&
-	       sigv2_verify(slice_str(secret), buf_slice(string), claim->signature);
+	for (enum sigv2_dialect dialect = 0; !signs && dialect < SIGV2_DIALECTS; dialect++) {
+		struct buf other;
+		struct buf *text = dialect == SIGV2_AWS ? string : &other;
+
+		buf_init(&other, SIGV4_CANONICAL_BYTES_MAX);
+		sigv2_string_to_sign(request, &call->params, claim, bucket, dialect, text);
+		signs = !text->failed &&
+			sigv2_verify(slice_str(secret), buf_slice(text), claim->signature);
+		buf_free(&other);
+	}
+	return signs;
 }
 
 /* A bucket's path is signed with a slash behind it by some clients that send none. */

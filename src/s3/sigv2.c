@@ -167,30 +167,69 @@ static void put_amz_headers(const struct s3_request *request, const struct s3_pa
 		buf_put(out, "\n", 1);
 }
 
-static bool is_signed_param(struct slice name)
+/* The parameters that change what is asked for, and which dialects sign them. */
+static bool is_signed_param(struct slice name, enum sigv2_dialect dialect)
 {
-	static const struct slice names[] = {SLICE("accelerate"), SLICE("acl"), SLICE("analytics"),
-		SLICE("cors"), SLICE("defaultObjectAcl"), SLICE("delete"), SLICE("inventory"),
-		SLICE("lifecycle"), SLICE("location"), SLICE("logging"), SLICE("metrics"),
-		SLICE("notification"), SLICE("object-lock"), SLICE("partNumber"), SLICE("policy"),
-		SLICE("replication"), SLICE("requestPayment"), SLICE("response-cache-control"),
-		SLICE("response-content-disposition"), SLICE("response-content-encoding"),
-		SLICE("response-content-language"), SLICE("response-content-type"),
-		SLICE("response-expires"), SLICE("restore"), SLICE("select"), SLICE("select-type"),
-		SLICE("storageClass"), SLICE("tagging"), SLICE("torrent"), SLICE("uploadId"),
-		SLICE("uploads"), SLICE("versionId"), SLICE("versioning"), SLICE("versions"),
-		SLICE("website")};
+#define BOTH  (1u << SIGV2_AWS | 1u << SIGV2_MINIO)
+#define AWS   (1u << SIGV2_AWS)
+#define MINIO (1u << SIGV2_MINIO)
+	static const struct {
+		struct slice name;
+		uint32_t dialects;
+	} params[] = {
+		{SLICE("accelerate"), AWS},
+		{SLICE("acl"), BOTH},
+		{SLICE("analytics"), AWS},
+		{SLICE("cors"), BOTH},
+		{SLICE("defaultObjectAcl"), AWS},
+		{SLICE("delete"), BOTH},
+		{SLICE("encryption"), MINIO},
+		{SLICE("inventory"), AWS},
+		{SLICE("legal-hold"), MINIO},
+		{SLICE("lifecycle"), BOTH},
+		{SLICE("location"), BOTH},
+		{SLICE("logging"), BOTH},
+		{SLICE("metrics"), AWS},
+		{SLICE("notification"), BOTH},
+		{SLICE("object-lock"), AWS},
+		{SLICE("partNumber"), BOTH},
+		{SLICE("policy"), BOTH},
+		{SLICE("replication"), BOTH},
+		{SLICE("requestPayment"), BOTH},
+		{SLICE("response-cache-control"), BOTH},
+		{SLICE("response-content-disposition"), BOTH},
+		{SLICE("response-content-encoding"), BOTH},
+		{SLICE("response-content-language"), BOTH},
+		{SLICE("response-content-type"), BOTH},
+		{SLICE("response-expires"), BOTH},
+		{SLICE("restore"), AWS},
+		{SLICE("retention"), MINIO},
+		{SLICE("select"), BOTH},
+		{SLICE("select-type"), BOTH},
+		{SLICE("storageClass"), AWS},
+		{SLICE("tagging"), BOTH},
+		{SLICE("torrent"), BOTH},
+		{SLICE("uploadId"), BOTH},
+		{SLICE("uploads"), BOTH},
+		{SLICE("versionId"), BOTH},
+		{SLICE("versioning"), BOTH},
+		{SLICE("versions"), BOTH},
+		{SLICE("website"), BOTH},
+	};
+#undef BOTH
+#undef AWS
+#undef MINIO
 
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (slice_eq(name, names[i]))
-			return true;
+	for (size_t i = 0; i < ARRAY_LEN(params); i++)
+		if (slice_eq(name, params[i].name))
+			return params[i].dialects >> dialect & 1;
 	return false;
 }
 
 /* The bucket and the path as they were sent; then the parameters that change what is asked for, in
  * order of name, decoded. */
 static void put_resource(const struct s3_request *request, const struct s3_params *params,
-	struct slice bucket, struct buf *out)
+	struct slice bucket, enum sigv2_dialect dialect, struct buf *out)
 {
 	const struct s3_param *sorted[S3_PARAMS_MAX];
 	uint32_t count = 0;
@@ -205,7 +244,7 @@ static void put_resource(const struct s3_request *request, const struct s3_param
 		const struct s3_param *item = &params->items[i];
 		uint32_t at = count;
 
-		if (!is_signed_param(item->name))
+		if (!is_signed_param(item->name, dialect))
 			continue;
 		for (; at > 0 && slice_cmp(item->name, sorted[at - 1]->name) < 0; at--)
 			sorted[at] = sorted[at - 1];
@@ -215,7 +254,7 @@ static void put_resource(const struct s3_request *request, const struct s3_param
 	for (uint32_t i = 0; i < count; i++) {
 		buf_put(out, i ? "&" : "?", 1);
 		buf_put_slice(out, sorted[i]->name);
-		if (sorted[i]->has_value) {
+		if (dialect == SIGV2_AWS ? sorted[i]->has_value : sorted[i]->value.len > 0) {
 			buf_put(out, "=", 1);
 			buf_put_slice(out, sorted[i]->value);
 		}
@@ -236,7 +275,8 @@ static void put_line(const struct s3_request *request, const struct s3_params *p
 }
 
 void sigv2_string_to_sign(const struct s3_request *request, const struct s3_params *params,
-	const struct sigv4_claim *claim, struct slice bucket, struct buf *out)
+	const struct sigv4_claim *claim, struct slice bucket, enum sigv2_dialect dialect,
+	struct buf *out)
 {
 	buf_put_slice(out, request->method_text);
 	buf_put(out, "\n", 1);
@@ -245,7 +285,7 @@ void sigv2_string_to_sign(const struct s3_request *request, const struct s3_para
 	buf_put_slice(out, slice_trim(claim->timestamp));
 	buf_put(out, "\n", 1);
 	put_amz_headers(request, params, claim, out);
-	put_resource(request, params, bucket, out);
+	put_resource(request, params, bucket, dialect, out);
 }
 
 bool sigv2_verify(struct slice secret, struct slice text, struct slice signature)

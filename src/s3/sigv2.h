@@ -20,9 +20,13 @@ bool sigv2_is_query(const struct s3_params *params);
 /* Parses AWSAccessKeyId, Expires and Signature. */
 bool sigv2_parse_query(const struct s3_params *params, struct sigv4_claim *ret_claim,
 	struct sigv4_refusal *ret_refusal);
+/* Which parameters are signed, and how one that is empty: by AWS's description "policy=" as it was
+ * sent, by MinIO's libraries "policy" alone. */
+enum sigv2_dialect { SIGV2_AWS, SIGV2_MINIO, SIGV2_DIALECTS };
 /* Appends the string to sign. bucket: what the host says; empty when the path says it. */
 void sigv2_string_to_sign(const struct s3_request *request, const struct s3_params *params,
-	const struct sigv4_claim *claim, struct slice bucket, struct buf *out);
+	const struct sigv4_claim *claim, struct slice bucket, enum sigv2_dialect dialect,
+	struct buf *out);
 /* Whether signature is what secret makes of text. */
 bool sigv2_verify(struct slice secret, struct slice text, struct slice signature);
 

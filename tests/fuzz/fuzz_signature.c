@@ -29,11 +29,13 @@ static void try_v2(const struct s3_request *request, const struct s3_params *par
 	CHECK(claim.access_key.len > 0);
 	CHECK(claim.signature.len > 0);
 	CHECK(claim.time_ms >= 0);
-	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
-	sigv2_string_to_sign(request, params, &claim, SLICE("bucket"), &string);
-	if (!string.failed)
-		sigv2_verify(SLICE("secret"), buf_slice(&string), claim.signature);
-	buf_free(&string);
+	for (enum sigv2_dialect dialect = 0; dialect < SIGV2_DIALECTS; dialect++) {
+		buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+		sigv2_string_to_sign(request, params, &claim, SLICE("bucket"), dialect, &string);
+		if (!string.failed)
+			sigv2_verify(SLICE("secret"), buf_slice(&string), claim.signature);
+		buf_free(&string);
+	}
 }
 
 static void try_v4(const struct s3_request *request, const struct s3_params *params,

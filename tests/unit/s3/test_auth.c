@@ -382,7 +382,7 @@ static void old_call(struct s3 *of, const struct old_signing *signing, struct fa
 	call->request.headers = call->headers;
 	sigv2_string_to_sign(&call->request,
 		&(struct s3_params){.items = &(struct s3_param){.name = SLICE("acl")}, .count = 1},
-		&claim, SLICE_NONE, &string);
+		&claim, SLICE_NONE, SIGV2_AWS, &string);
 	hmac_sha1(slice_str(signing->secret), buf_slice(&string), mac);
 	buf_free(&string);
 	base64_encode(mac, sizeof(mac), signature);

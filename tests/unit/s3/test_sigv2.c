@@ -108,7 +108,8 @@ static void check_example(const struct example *example)
 			SLICE("AWS " KEY_ID ":c2ln"), &request, &claim, &refusal));
 	assert_true(slice_eq(claim.access_key, SLICE(KEY_ID)));
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
-	sigv2_string_to_sign(&request, &params, &claim, slice_str(example->bucket), &string);
+	sigv2_string_to_sign(
+		&request, &params, &claim, slice_str(example->bucket), SIGV2_AWS, &string);
 	assert_false(string.failed);
 	assert_int_equal(string.len, strlen(example->string));
 	assert_memory_equal(string.data, example->string, string.len);
@@ -126,6 +127,35 @@ static void test_published_examples(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(examples); i++)
 		check_example(&examples[i]);
+}
+
+static void check_dialect(enum sigv2_dialect dialect, const char *resource)
+{
+	const struct s3_request request = {
+		.method_text = SLICE("PUT"), .path = SLICE("/bucket/"), .method = S3_PUT};
+	const struct sigv4_claim claim = {.timestamp = SLICE("now")};
+	struct s3_param items[S3_PARAMS_MAX];
+	struct s3_params params;
+	struct buf string;
+	char memory[256];
+
+	assert_int_equal(
+		s3_query_parse(SLICE("policy=&retention&encryption=&object-lock&x=1&uploadId=7"),
+			items, memory, &params),
+		0);
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	sigv2_string_to_sign(&request, &params, &claim, SLICE_NONE, dialect, &string);
+	assert_false(string.failed);
+	assert_true(slice_eq(
+		slice_from(buf_slice(&string), strlen("PUT\n\n\nnow\n")), slice_str(resource)));
+	buf_free(&string);
+}
+
+static void test_dialects(void **state)
+{
+	(void)state;
+	check_dialect(SIGV2_AWS, "/bucket/?object-lock&policy=&uploadId=7");
+	check_dialect(SIGV2_MINIO, "/bucket/?encryption&policy&retention&uploadId=7");
 }
 
 static void test_signatures_that_are_none(void **state)
@@ -172,6 +202,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_published_examples),
+		cmocka_unit_test(test_dialects),
 		cmocka_unit_test(test_signatures_that_are_none),
 		cmocka_unit_test(test_malformed_headers),
 	};
