@@ -2,6 +2,7 @@
  * every answer to such a page. */
 #include "s3/cors.h"
 
+#include <ctype.h>
 #include <errno.h>
 
 #include "s3/settings.h"
@@ -221,6 +222,16 @@ static const struct s3_cors_rule *find_rule(struct s3_call *call, const struct a
 	return rule;
 }
 
+/* Names of headers as AWS answers them, in lower case; as they came where memory is short. */
+static struct slice in_lower_case(struct s3_call *call, struct slice names)
+{
+	char *text = mem_arena_get(&call->arena, names.len);
+
+	for (size_t i = 0; text && i < names.len; i++)
+		text[i] = (char)tolower((unsigned char)names.data[i]);
+	return text ? slice_of(text, names.len) : names;
+}
+
 static void answer_rule(
 	struct s3_call *call, const struct s3_cors_rule *rule, const struct asked *asked)
 {
@@ -234,7 +245,8 @@ static void answer_rule(
 	}
 	s3_answer_header(call, SLICE("Access-Control-Allow-Methods"), rule->methods_text);
 	if (asked->headers.len)
-		s3_answer_header(call, SLICE("Access-Control-Allow-Headers"), asked->headers);
+		s3_answer_header(call, SLICE("Access-Control-Allow-Headers"),
+			in_lower_case(call, asked->headers));
 	if (rule->exposed_text.len)
 		s3_answer_header(call, SLICE("Access-Control-Expose-Headers"), rule->exposed_text);
 	if (rule->max_age.len)

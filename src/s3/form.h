@@ -29,11 +29,13 @@ int s3_form_parse(struct slice text, struct slice boundary, struct s3_form *ret_
 /* A field's value; data NULL when it is not there. */
 struct slice s3_form_field(const struct s3_form *form, struct slice name);
 
+#define S3_FORM_CONDITION_LEN_MAX 255u
+
 /* What a policy lets a form upload: NULL, or why not. */
 struct s3_form_refusal {
 	bool malformed; /* the policy itself: 400; else the form does not meet it: 403 */
 	const char *why;
-	struct slice condition; /* the field that it is about */
+	char condition[S3_FORM_CONDITION_LEN_MAX + 1]; /* what it is about, cut short, or "" */
 };
 struct s3_form_limits {
 	uint64_t bytes_min, bytes_max;

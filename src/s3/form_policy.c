@@ -2,6 +2,8 @@
  * when. */
 #include <errno.h>
 #include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "s3/form.h"
 
@@ -22,12 +24,28 @@ static bool malformed(struct check *check, const char *why)
 	return false;
 }
 
-static bool not_met(struct check *check, struct slice condition)
+/* Says what it is about in memory of its own: the condition's ends with the policy. */
+static __attribute__((format(printf, 3, 4))) bool refuse(
+	struct check *check, const char *why, const char *condition, ...)
 {
-	*check->refusal = (struct s3_form_refusal){
-		.why = "Invalid according to Policy: Policy Condition failed",
-		.condition = condition};
+	char *text = check->refusal->condition;
+	va_list args;
+
+	*check->refusal = (struct s3_form_refusal){.why = why};
+	va_start(args, condition);
+	vsnprintf(text, sizeof(check->refusal->condition), condition, args);
+	va_end(args);
+	if (!utf8_is_valid(slice_str(text)))
+		text[0] = '\0';
 	return false;
+}
+
+/* As AWS says it. */
+static bool not_met(struct check *check, const char *kind, struct slice name, struct slice wanted)
+{
+	return refuse(check, "Invalid according to Policy: Policy Condition failed",
+		"[\"%s\", \"$%.*s\", \"%.*s\"]", kind, SLICE_FMT(slice_to(name, 100)),
+		SLICE_FMT(slice_to(wanted, 100)));
 }
 
 static struct slice text_of(const json_t *json)
@@ -40,16 +58,16 @@ static struct slice value_of(struct check *check, struct slice name)
 {
 	struct slice value = SLICE_NONE;
 
-	if (slice_eq_nocase(name, SLICE("bucket"))) {
-		check->bucket_named = true;
-		return check->bucket;
-	}
 	for (uint32_t i = 0; i < check->form->count; i++) {
 		if (!slice_eq_nocase(check->form->fields[i].name, name))
 			continue;
 		check->named[i] = true;
 		if (!value.data)
 			value = check->form->fields[i].value;
+	}
+	if (slice_eq_nocase(name, SLICE("bucket"))) {
+		check->bucket_named = true;
+		return check->bucket;
 	}
 	return slice_eq_nocase(name, SLICE("key")) ? check->key : value;
 }
@@ -58,7 +76,7 @@ static bool check_equal(struct check *check, struct slice name, struct slice wan
 {
 	struct slice value = value_of(check, name);
 
-	return value.data && slice_eq(value, wanted) ? true : not_met(check, name);
+	return value.data && slice_eq(value, wanted) ? true : not_met(check, "eq", name, wanted);
 }
 
 /* A Content-Type may be a list of them: each must start so. */
@@ -67,14 +85,15 @@ static bool check_starts(struct check *check, struct slice name, struct slice pr
 	struct slice value = value_of(check, name);
 
 	if (!value.data)
-		return not_met(check, name);
+		return not_met(check, "starts-with", name, prefix);
 	if (!slice_eq_nocase(name, SLICE("content-type")))
-		return slice_starts(value, prefix) ? true : not_met(check, name);
+		return slice_starts(value, prefix) ? true
+						   : not_met(check, "starts-with", name, prefix);
 	do {
 		struct slice one = slice_trim(slice_split(&value, ','));
 
 		if (!slice_starts(one, prefix))
-			return not_met(check, name);
+			return not_met(check, "starts-with", name, prefix);
 	} while (value.len);
 	return true;
 }
@@ -161,12 +180,10 @@ static bool check_extra(struct check *check)
 
 		if (check->named[i] || needs_no_condition(name))
 			continue;
-		*check->refusal = (struct s3_form_refusal){
-			.why = "Invalid according to Policy: Extra input fields",
-			.condition = name};
-		return false;
+		return refuse(check, "Invalid according to Policy: Extra input fields", "%.*s",
+			SLICE_FMT(slice_to(name, 100)));
 	}
-	return check->bucket_named ? true : not_met(check, SLICE("bucket"));
+	return check->bucket_named ? true : not_met(check, "eq", SLICE("bucket"), check->bucket);
 }
 
 static bool check_expiration(struct check *check, const json_t *root, int64_t now_ms)

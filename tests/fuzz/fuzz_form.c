@@ -28,7 +28,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		policy = text;
 	if (!json_is_flat(policy, S3_FORM_POLICY_DEPTH_MAX))
 		return 0;
-	if (!s3_form_check(policy, &form, &target, &limits, &refusal))
+	if (!s3_form_check(policy, &form, &target, &limits, &refusal)) {
 		CHECK(refusal.why != NULL);
+		CHECK(utf8_is_valid(slice_str(refusal.condition)));
+	}
 	return 0;
 }

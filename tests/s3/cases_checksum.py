@@ -75,7 +75,19 @@ def test_attributes_of_parts(s):
     for number, body in enumerate([b"a" * (5 << 20), b"b" * (5 << 20), b"c"], 1):
         got = s.s3.upload_part(Bucket=bucket, Key="key", UploadId=upload, PartNumber=number, Body=body, ChecksumAlgorithm="SHA256")
         parts.append({"PartNumber": number, "ETag": got["ETag"], "ChecksumSHA256": got["ChecksumSHA256"]})
-    s.s3.complete_multipart_upload(Bucket=bucket, Key="key", UploadId=upload, MultipartUpload={"Parts": parts})
+    whole = base64.b64encode(hashlib.sha256(b"".join(base64.b64decode(p["ChecksumSHA256"]) for p in parts)).digest()).decode()
+    for text in (parts[0]["ChecksumSHA256"], f"{whole}-2"):
+        try:
+            s.s3.complete_multipart_upload(Bucket=bucket, Key="key", UploadId=upload, MultipartUpload={"Parts": parts},
+                                           ChecksumSHA256=text)
+            raise AssertionError(f"completed with {text}")
+        except s.s3.exceptions.ClientError as error:
+            equal(error.response["Error"]["Code"], "BadDigest")
+    # With the number of parts behind it, or without, as libraries send it; again is no harm.
+    for text in (whole, f"{whole}-3"):
+        got = s.s3.complete_multipart_upload(Bucket=bucket, Key="key", UploadId=upload, MultipartUpload={"Parts": parts},
+                                             ChecksumSHA256=text)
+        equal(got["ChecksumSHA256"], f"{whole}-3")
 
     def ask(**options):
         return s.s3.get_object_attributes(Bucket=bucket, Key="key", ObjectAttributes=["ObjectParts"], **options)["ObjectParts"]

@@ -218,19 +218,22 @@ static const struct s3_error *join_checksums(struct s3_call *call, const struct 
 	return NULL;
 }
 
-/* x-amz-checksum-… and x-amz-mp-object-size of this request, held against the object. */
+/* x-amz-checksum-… and x-amz-mp-object-size of this request, held against the object. A checksum of
+ * checksums comes with the number of parts behind it, or without. */
 static const struct s3_error *check_whole(struct s3_call *call, const struct store_meta *meta)
 {
 	struct slice value =
 		s3_call_header(call, checksum_header((enum checksum_kind)meta->checksum_type));
 	struct slice size = s3_call_header(call, SLICE("x-amz-mp-object-size"));
+	struct slice text = s3_checksum_text(call, meta);
+	struct slice rest = text;
 	uint64_t bytes;
 
 	if (size.len && (slice_to_u64(size, &bytes) || bytes != meta->bytes))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"The provided 'x-amz-mp-object-size' header does not match what was "
 			"computed.");
-	if (value.len && !slice_eq(value, s3_checksum_text(call, meta)))
+	if (value.len && !slice_eq(value, text) && !slice_eq(value, slice_split(&rest, '-')))
 		return s3_fail(call, S3_E_BAD_DIGEST,
 			"The checksum you specified did not match the calculated checksum.");
 	return NULL;

@@ -184,12 +184,8 @@ static const struct s3_error *check_policy(struct s3_call *call, struct post *po
 		.now_ms = (int64_t)(clock_real_ns() / NS_PER_MS)};
 	if (s3_form_check(slice_of(text, len), &post->form, &target, &post->limits, &refusal))
 		return NULL;
-	if (refusal.condition.len && utf8_is_valid(refusal.condition))
-		return s3_fail(call,
-			refusal.malformed ? S3_E_INVALID_POLICY_DOCUMENT : S3_E_ACCESS_DENIED,
-			"%s: %.*s", refusal.why, SLICE_FMT(slice_to(refusal.condition, 100)));
 	return s3_fail(call, refusal.malformed ? S3_E_INVALID_POLICY_DOCUMENT : S3_E_ACCESS_DENIED,
-		"%s", refusal.why);
+		"%s%s%s", refusal.why, refusal.condition[0] ? ": " : "", refusal.condition);
 }
 
 /* ---- As a PutObject. ---- */
