@@ -39,6 +39,14 @@ struct lib_conn {
 	bool used, connected, failed;
 };
 
+#ifdef NEBULAIO_XDP
+struct lib_port {
+	struct xp_port *port;
+	uint16_t targets[XP_QUEUES_MAX];
+	bool sends[XP_QUEUES_MAX]; /* the target is there */
+};
+#endif
+
 struct neb_region {
 	struct region *region;
 	struct reactor *reactor;
@@ -67,9 +75,10 @@ struct neb_region {
 	struct rp_mr *exposed[LIB_EXPOSED_MAX];
 
 #ifdef NEBULAIO_XDP
-	struct xp_port *port;
-	uint16_t port_target;
-	bool port_sends;
+	struct lib_port ports[NEB_INTERFACES_MAX];
+	uint32_t port_count;
+	uint32_t port_turn, queue_turn; /* who is looked at first */
+	bool packet_targets[LIMIT_REGION_TARGETS_MAX];
 #endif
 };
 

@@ -153,13 +153,32 @@ NEB_REGION_API int neb_rdma_expose(
 /* Ends an exposure. -ENOENT. */
 NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey);
 
-/* ---- Packets: AF_XDP on the region's frames. One interface for a region. ---- */
-/* Takes UDP packets to these ports from the interface's first receive queue; everything else goes
- * to the kernel as before; both 0: takes none, and only sends. -ENODEV, -EPERM, -EOPNOTSUPP,
- * -EBUSY; -ENOSYS: the library was built without it. */
+/* ---- Packets: AF_XDP on the region's frames. ---- */
+/* Several interfaces may be attached, each with several of its receive queues: one socket for each
+ * queue, all over the same frames, so that what came in by one goes out by any other, to a disk or
+ * a peer without being copied. An interface's number is its place in the order of attaching, from
+ * 0; a queue's is its own among those of its interface that are attached, from 0. */
+#define NEB_INTERFACES_MAX 16u
+#define NEB_QUEUES_MAX	   64u
+struct neb_xdp_options {
+	/* Takes UDP packets to these ports; everything else goes to the kernel as before. Both 0:
+	 * takes none, and only sends. */
+	uint16_t port_min, port_max;
+	uint32_t queue_first; /* of the interface's receive queues (`ethtool -l`) [0] */
+	uint32_t queue_count; /* from there on [1] */
+};
+/* -ENODEV: no such interface; -EPERM, -EOPNOTSUPP; -EBUSY: another program has it, or a queue;
+ * -EINVAL: it has not those queues; -EEXIST: it is attached; -ENOSPC: too many are; -ENOBUFS: too
+ * few frames are free for the rings; -ENOSYS: the library was built without it. */
+NEB_REGION_API int neb_attach_xdp_queues(struct neb_region *region, const char *interface,
+	const struct neb_xdp_options *options, uint32_t *ret_interface);
+/* The same with the interface's first queue alone. */
 NEB_REGION_API int neb_attach_xdp(
 	struct neb_region *region, const char *interface, uint16_t port_min, uint16_t port_max);
-/* "zero-copy", "native copy", "generic"; "" without an interface. */
+/* "zero-copy", "native copy", "generic"; "" without such an interface. */
+NEB_REGION_API const char *neb_xdp_interface_mode(
+	const struct neb_region *region, uint32_t interface);
+/* Of interface 0. */
 NEB_REGION_API const char *neb_xdp_mode(const struct neb_region *region);
 struct neb_packet {
 	struct neb_span span; /* yours, one frame: give it, or submit it */
@@ -167,16 +186,23 @@ struct neb_packet {
 	uint32_t bytes;
 	void *payload; /* of a whole UDP datagram over IPv4 without options; else NULL */
 	uint32_t payload_bytes;
-	uint64_t received_ns; /* CLOCK_MONOTONIC, as early as the driver's filter saw it */
+	uint64_t received_ns;	   /* CLOCK_MONOTONIC, as early as the driver's filter saw it */
+	uint32_t interface, queue; /* that it came by */
 };
-/* Waits until there are some: how many; 0 at the timeout; -ENODEV: the interface is gone. */
+/* Waits until there are some, of any interface and queue: how many; those of one queue are in
+ * order, and every queue has its turn. 0 at the timeout; -ENODEV: none is attached, or one is gone
+ * and the others have nothing. */
 NEB_REGION_API int neb_xdp_receive(struct neb_region *region, struct neb_packet *packets,
 	uint32_t packets_max, uint64_t timeout_ns);
-/* Packets that were lost for want of a place. */
+/* Packets that were lost for want of a place, on all interfaces; and on one. */
 NEB_REGION_API uint64_t neb_xdp_lost(const struct neb_region *region);
+NEB_REGION_API uint64_t neb_xdp_interface_lost(const struct neb_region *region, uint32_t interface);
 
-/* For work of op NEB_PACKET: packets sent from the first queue, as they are, from the Ethernet
- * header on, past the kernel's stack. */
+/* For work of op NEB_PACKET: packets sent from a queue, as they are, from the Ethernet header on,
+ * past the kernel's stack. -ENODEV: no such interface or queue. */
+NEB_REGION_API int neb_xdp_queue_target(
+	struct neb_region *region, uint32_t interface, uint32_t queue, uint16_t *ret_target);
+/* Of interface 0's first queue. */
 NEB_REGION_API int neb_xdp_target(struct neb_region *region, uint16_t *ret_target);
 
 /* ---- Work. ---- */
@@ -189,7 +215,7 @@ enum neb_work_op {
 	NEB_RECV,
 	NEB_RDMA_READ, /* remote_addr, rkey */
 	NEB_RDMA_WRITE,
-	NEB_PACKET, /* neb_xdp_target(): one packet in one frame of the span */
+	NEB_PACKET, /* neb_xdp_queue_target(): one packet in one frame of the span */
 };
 /* A scatter list: what goes on behind the work's own span, in this order, as if it followed it
  * there; read into, written or sent as one. Of disks each part is a multiple of neb_disk_align();

@@ -38,6 +38,11 @@ uint32_t xp_queue_count(const struct xp_port *port)
 	return port->queue_count;
 }
 
+const char *xp_interface(const struct xp_port *port)
+{
+	return port->interface;
+}
+
 uint32_t xp_ring_entries(const struct xp_port *port)
 {
 	return port->ring_entries;

@@ -83,6 +83,7 @@ bool xp_multi_buffer(const struct xp_port *port);
 /* The filter asks the driver for the card's time of each packet; it may have none to tell. */
 bool xp_asks_hardware_time(const struct xp_port *port);
 uint32_t xp_queue_count(const struct xp_port *port);
+const char *xp_interface(const struct xp_port *port);
 /* Of each ring: so many packets wait for a reader that is late. */
 uint32_t xp_ring_entries(const struct xp_port *port);
 struct xp_queue *xp_queue(struct xp_port *port, uint32_t idx);

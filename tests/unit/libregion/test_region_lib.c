@@ -293,6 +293,9 @@ static void work_is_checked(void **state)
 	assert_string_equal(neb_xdp_mode(region), "");
 	assert_int_equal(neb_xdp_lost(region), 0);
 	assert_int_equal(neb_xdp_target(region, &target), -ENODEV);
+	assert_int_equal(neb_xdp_queue_target(region, UINT32_MAX, 0, &target), -ENODEV);
+	assert_string_equal(neb_xdp_interface_mode(region, NEB_INTERFACES_MAX), "");
+	assert_int_equal(neb_xdp_interface_lost(region, 0), 0);
 	work.op = NEB_PACKET;
 	assert_int_equal(neb_work_submit(region, &work), -ENOENT);
 	assert_int_equal(neb_attach_rdma(region, "simulated"), 0);
