@@ -202,11 +202,6 @@ enum disk_kind disk_kind(const struct disk *disk)
 	return disk->kind;
 }
 
-const char *disk_kind_name(const struct disk *disk)
-{
-	return disk->ops->name;
-}
-
 const char *disk_describe(const struct disk *disk)
 {
 	return disk->what;

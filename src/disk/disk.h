@@ -72,8 +72,6 @@ int disk_open(const struct disk_opts *opts, struct disk **ret_disk);
 /* Takes NULL. No operation may be in flight, and the attached reactors turn no more. */
 void disk_close(struct disk *disk);
 enum disk_kind disk_kind(const struct disk *disk);
-/* "file", "block device", "NVMe passthrough". */
-const char *disk_kind_name(const struct disk *disk);
 /* One line about the medium, for the log: model, sizes, polled or not. */
 const char *disk_describe(const struct disk *disk);
 /* What the path leads to: 0, -ENOENT, -EINVAL (neither a file nor a device we know). */

@@ -40,8 +40,6 @@ int net_recv(
  * renews the deadline sees progress. */
 int net_recv_full(
 	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns, size_t *ret_bytes);
-/* Exactly len bytes, or an error; -EPIPE when the peer closed before. */
-int net_recv_all(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns);
 /* All of it, or an error (-EPIPE and -ECONNRESET: the peer is gone). iov is used up (changed). */
 int net_sendv(
 	struct net_stream *stream, struct iovec *iov, uint32_t iov_count, uint64_t deadline_ns);
@@ -51,9 +49,6 @@ int net_sendv_stall(struct net_stream *stream, struct iovec *iov, uint32_t iov_c
 /* Waits until there is something to receive (or the end, or an error, which receiving will tell),
  * for those who take memory to receive into only then. -ETIMEDOUT, -ECANCELED. */
 int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns);
-/* Without a system call when the socket has nothing for us: -EAGAIN. For pipelining. 0 also when
- * the peer closed. */
-int net_peek_ready(struct net_stream *stream);
 /* Tells the peer that no more comes; it may go on sending. TLS may wait a moment for room. */
 void net_send_end(struct net_stream *stream);
 /* Wakes whoever waits on the stream with -ECANCELED, and so does every later call. */

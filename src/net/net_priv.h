@@ -49,7 +49,6 @@ struct net_stream_ops {
 	int (*recv_full)(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
 		size_t *ret_bytes);
 	int (*send)(struct net_stream *stream, struct msghdr *msg, struct net_patience patience);
-	int (*peek_ready)(struct net_stream *stream);
 	int (*wait_readable)(struct net_stream *stream, uint64_t deadline_ns);
 	void (*send_end)(struct net_stream *stream);
 	void (*release)(struct net_stream *stream); /* what the kind itself holds */

@@ -86,21 +86,16 @@ static int plain_recv_full(
 	return 0;
 }
 
-static int plain_peek_ready(struct net_stream *stream)
+/* Something, the end or an error; false: nothing yet. */
+static bool plain_readable(struct net_stream *stream)
 {
 	ssize_t done;
 	char byte;
 
-	if (!stream->readable)
-		return -EAGAIN;
 	do {
 		done = recv(stream->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 	} while (retry_plain(done));
-	if (done < 0) {
-		stream->readable = errno != EAGAIN;
-		return -errno;
-	}
-	return 0;
+	return done >= 0 || errno != EAGAIN;
 }
 
 int net_poll(struct net_stream *stream, struct net_op *op, uint32_t events, uint64_t deadline_ns)
@@ -119,16 +114,12 @@ int net_poll(struct net_stream *stream, struct net_op *op, uint32_t events, uint
 
 static int plain_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
 {
-	int err;
+	int err = plain_readable(stream)
+			  ? 0
+			  : net_poll(stream, &stream->recv, POLLIN | POLLRDHUP, deadline_ns);
 
-	stream->readable = true; /* ask the socket itself */
-	if (plain_peek_ready(stream) != -EAGAIN)
-		return 0;
-	err = net_poll(stream, &stream->recv, POLLIN | POLLRDHUP, deadline_ns);
-	if (err)
-		return err;
-	stream->readable = true;
-	return 0;
+	stream->readable = !err;
+	return err;
 }
 
 /* Moves the list past what was sent; how much is left to send. */
@@ -202,7 +193,6 @@ const struct net_stream_ops net_plain_ops = {
 	.recv = plain_recv,
 	.recv_full = plain_recv_full,
 	.send = plain_send,
-	.peek_ready = plain_peek_ready,
 	.wait_readable = plain_wait_readable,
 	.send_end = plain_send_end,
 	.release = plain_release,
@@ -224,29 +214,6 @@ int net_recv_full(
 	if (stream->shut)
 		return -ECANCELED;
 	return stream->ops->recv_full(stream, buf, len, deadline_ns, ret_bytes);
-}
-
-int net_recv_all(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns)
-{
-	char *at = buf;
-	size_t got;
-	int err;
-
-	while (len) {
-		err = net_recv_full(stream, at, len, deadline_ns, &got);
-		if (err)
-			return err;
-		if (!got)
-			return -EPIPE;
-		at += got;
-		len -= got;
-	}
-	return 0;
-}
-
-int net_peek_ready(struct net_stream *stream)
-{
-	return stream->shut ? -ECANCELED : stream->ops->peek_ready(stream);
 }
 
 int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns)

@@ -138,17 +138,6 @@ static int peek(struct net_stream *stream)
 	return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? -EAGAIN : 0;
 }
 
-static int tls_peek_ready(struct net_stream *stream)
-{
-	struct tls_session *session = stream->tls;
-
-	if (session->error)
-		return session->error;
-	if (!stream->readable && !SSL_has_pending(session->ssl))
-		return -EAGAIN;
-	return peek(stream);
-}
-
 static int tls_wait_readable(struct net_stream *stream, uint64_t deadline_ns)
 {
 	int err;
@@ -223,7 +212,6 @@ const struct net_stream_ops net_tls_ops = {
 	.recv = tls_recv,
 	.recv_full = tls_recv_full,
 	.send = tls_send,
-	.peek_ready = tls_peek_ready,
 	.wait_readable = tls_wait_readable,
 	.send_end = tls_send_end,
 	.release = tls_release,

@@ -58,29 +58,6 @@ static struct reactor *enter(struct reactor *reactor)
 	return outer;
 }
 
-static uint32_t announce_stop(struct reactor *reactor)
-{
-	struct mpsc_node *node;
-	uint32_t count = 0;
-
-	reactor->stop_seen = true;
-	while ((node = mpsc_pop(&reactor->at_stop)) != NULL) {
-		struct reactor_msg *msg = CONTAINER_OF(node, struct reactor_msg, node);
-
-		msg->fn(msg);
-		count++;
-	}
-	return count;
-}
-
-void reactor_at_stop(struct reactor *reactor, struct reactor_msg *msg)
-{
-	if (reactor->stop_seen)
-		reactor_post(reactor, msg);
-	else
-		mpsc_push(&reactor->at_stop, &msg->node);
-}
-
 /* The clock costs as much as an idle turn's other work: it is read again only after a while by the
  * cycle counter, where there is one. */
 static uint64_t turn_begin(struct reactor *reactor)
@@ -103,8 +80,7 @@ static uint32_t turn(struct reactor *reactor)
 	work += mailbox_drain(reactor);
 	work += uring_reap(reactor);
 	work += wheel_turn(&reactor->wheel, reactor->now_ns);
-	if (!reactor->stop_seen && reactor_stopping(reactor))
-		work += announce_stop(reactor);
+	reactor->stop_seen = reactor_stopping(reactor);
 	work += fibers_round(reactor);
 	uring_flush(reactor);
 	stat_add(&reactor->stats.turns, 1);

@@ -90,7 +90,6 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	atomic_fetch_add(&reactors_open, 1);
 	reactor->page_bytes = page_bytes;
 	mpsc_init(&reactor->mailbox);
-	mpsc_init(&reactor->at_stop);
 	list_init(&reactor->runnable);
 	list_init(&reactor->pollers);
 	list_init(&reactor->fibers_idle);

@@ -43,8 +43,7 @@ void reactor_close(struct reactor *reactor);
 /* Runs on the calling thread, pinned to opts.cpu, until reactor_stop(). */
 void reactor_run(struct reactor *reactor);
 /* Any thread, or a signal handler: run returns once every fiber has ended and the mailbox is empty.
- * For good: a stopped reactor does not run again. Fibers are not woken by it: see reactor_at_stop.
- */
+ * For good: a stopped reactor does not run again. Fibers are not woken by it. */
 void reactor_stop(struct reactor *reactor);
 /* One turn without sleeping, for clients that drive the loop themselves; returns work done. Never
  * inside one of this reactor's own fibers. */
@@ -94,17 +93,6 @@ void fiber_wake_remote(struct fiber *fiber);
 /* Parks until woken or until the deadline: 0, or -ETIMEDOUT. */
 int fiber_park_until(uint64_t deadline_ns);
 void fiber_sleep_ns(uint64_t ns);
-
-/* One-shot event between fibers of one reactor: wait returns at once if it was set before. */
-struct fiber_event {
-	struct fiber *waiter;
-	bool set;
-};
-void fiber_event_set(struct fiber_event *event);
-/* One waiter at most. The event stays set. */
-void fiber_event_wait(struct fiber_event *event);
-/* 0, or -ETIMEDOUT when it was not set by the deadline. */
-int fiber_event_wait_until(struct fiber_event *event, uint64_t deadline_ns);
 
 /* Runs fn on a helper thread while the fiber waits: for calls that may block (RocksDB, getaddrinfo,
  * files). All reactors share a few helpers, first come, first served. No fiber call inside fn. */
@@ -191,8 +179,4 @@ void reactor_post(struct reactor *reactor, struct reactor_msg *msg);
  * spinning, and reactor_close waits. begin: the reactor's own thread; end: any. */
 void reactor_help_begin(struct reactor *reactor);
 void reactor_help_end(struct reactor *reactor, struct reactor_msg *msg);
-/* Runs msg's fn in the turn that first sees reactor_stop, or in the next turn when that has been.
- * For waking the fibers that wait for the outside world, so that they end. */
-void reactor_at_stop(struct reactor *reactor, struct reactor_msg *msg);
-
 #endif

@@ -119,7 +119,7 @@ struct reactor {
 	uint64_t open_ns, open_ticks;
 	uint64_t busy_ticks; /* in turns that did work */
 	bool bound;	     /* the ring is enabled and belongs to owner */
-	bool stop_seen;	     /* at_stop's messages have been run */
+	bool stop_seen;	     /* by a whole turn: what came before it was heeded */
 	pthread_t owner;
 	struct io_uring ring;
 	struct list pollers;
@@ -129,8 +129,7 @@ struct reactor {
 	struct reactor_stats stats;
 
 	struct reactor_opts opts;
-	uint32_t cpus; /* that the process may use */
-	struct mpsc at_stop;
+	uint32_t cpus;		 /* that the process may use */
 	struct list fibers_idle; /* cached, with their stacks */
 	struct list fibers_all;
 	uint32_t fibers_mapped;

@@ -488,7 +488,6 @@ static void test_block_device(void **state)
 	}
 	assert_int_equal(disk_open(&(struct disk_opts){.path = path}, &fixture.disk), 0);
 	assert_int_equal(disk_kind(fixture.disk), DISK_BLOCK);
-	assert_string_equal(disk_kind_name(fixture.disk), "block device");
 	assert_int_equal(disk_bytes(fixture.disk), MEDIUM_BYTES);
 	assert_int_equal(disk_medium_bytes(fixture.disk), MEDIUM_BYTES + 4096);
 	assert_int_equal(disk_open(&(struct disk_opts){.path = path}, &second), -EBUSY);

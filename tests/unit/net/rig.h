@@ -66,6 +66,24 @@ static inline void rig_pair(struct net_stream **ret_client, struct net_stream **
 	net_listener_close(listener);
 }
 
+/* Exactly len bytes, or an error; -EPIPE when the peer closed before. */
+static inline int rig_recv_all(
+	struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns)
+{
+	char *at = (char *)buf;
+	size_t got;
+
+	while (len) {
+		int err = net_recv_full(stream, at, len, deadline_ns, &got);
+
+		if (err || !got)
+			return err ? err : -EPIPE;
+		at += got;
+		len -= got;
+	}
+	return 0;
+}
+
 #define RIG_TEST(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
 
 #endif

@@ -389,39 +389,6 @@ static void test_the_rounding_mode_is_each_fibers_own(void **state)
 	assert_int_equal(fegetround(), FE_TONEAREST);
 }
 
-static struct fiber_event event;
-
-static void waits_for_event(void *arg)
-{
-	(void)arg;
-	assert_int_equal(
-		fiber_event_wait_until(&event, clock_now_ns() + 2 * NS_PER_MS), -ETIMEDOUT);
-	note('t');
-	fiber_event_wait(&event);
-	note('e');
-	fiber_event_wait(&event); /* it stays set */
-	assert_int_equal(fiber_event_wait_until(&event, 0), 0);
-	note('E');
-}
-
-static void sets_event(void *arg)
-{
-	(void)arg;
-	fiber_sleep_ns(8 * NS_PER_MS);
-	note('s');
-	fiber_event_set(&event);
-}
-
-static void test_an_event_waits_and_stays(void **state)
-{
-	(void)state;
-	event = (struct fiber_event){0};
-	rig_spawn(waits_for_event, NULL);
-	rig_spawn(sets_event, NULL);
-	rig_run();
-	assert_string_equal(journal, "tseE");
-}
-
 static void waits_until_later(void *arg)
 {
 	(void)arg;
@@ -494,7 +461,6 @@ int main(void)
 		RIG_TEST(test_the_guard_page_stops_an_overflow),
 		RIG_TEST(test_spawn_reports_what_memory_lacks),
 		RIG_TEST(test_the_rounding_mode_is_each_fibers_own),
-		RIG_TEST(test_an_event_waits_and_stays),
 		RIG_TEST(test_a_wake_ends_a_park_before_its_deadline),
 		RIG_TEST(test_measure_switches),
 		RIG_TEST(test_measure_lives),

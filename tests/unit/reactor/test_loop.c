@@ -66,19 +66,20 @@ static void says_up(void *arg)
 	atomic_store(&up, true);
 }
 
-static struct fiber_event stopped;
+static struct fiber *waiter;
 
 static void on_stop(struct reactor_msg *msg)
 {
 	(void)msg;
 	note('s');
-	fiber_event_set(&stopped);
+	fiber_wake(waiter);
 }
 
 static void waits_for_stop(void *arg)
 {
 	(void)arg;
-	fiber_event_wait(&stopped);
+	waiter = fiber_self();
+	fiber_park();
 	assert_true(reactor_stopping(reactor_self()));
 	fiber_yield();
 	note('e');
@@ -91,31 +92,17 @@ static void test_stop_from_another_thread_waits_for_fibers(void **state)
 	pthread_t thread;
 
 	(void)state;
-	stopped = (struct fiber_event){0};
 	atomic_store(&up, false);
-	rig_spawn(says_up, NULL);
 	rig_spawn(waits_for_stop, NULL);
-	reactor_at_stop(rig, &msg);
+	rig_spawn(says_up, NULL);
 	assert_int_equal(pthread_create(&thread, NULL, run_thread, rig), 0);
 	while (!atomic_load(&up))
 		sched_yield();
 	reactor_stop(rig);
+	reactor_post(rig, &msg);
 	pthread_join(thread, NULL);
 	assert_string_equal(journal, "se");
 	assert_true(reactor_stopping(rig));
-}
-
-static void test_at_stop_after_the_stop_still_runs(void **state)
-{
-	struct reactor_msg msg = {.fn = on_stop};
-
-	(void)state;
-	stopped = (struct fiber_event){0};
-	reactor_stop(rig);
-	reactor_run(rig);
-	reactor_at_stop(rig, &msg);
-	reactor_turn(rig);
-	assert_string_equal(journal, "s");
 }
 
 static void stop_handler(int signal_number)
@@ -362,7 +349,6 @@ int main(void)
 		cmocka_unit_test(test_open_refuses_what_is_out_of_bounds),
 		cmocka_unit_test(test_open_without_descriptors_fails_cleanly),
 		RIG_TEST(test_stop_from_another_thread_waits_for_fibers),
-		RIG_TEST(test_at_stop_after_the_stop_still_runs),
 		RIG_TEST(test_stop_from_a_signal_handler),
 		RIG_TEST(test_idle_costs_nothing),
 		RIG_TEST(test_turn_wait_keeps_its_deadline),
