@@ -142,6 +142,13 @@ def test_copies(s):
     refused(400, "InvalidRequest", s.s3.copy_object, Bucket=bucket, Key="to", CopySource=f"{bucket}/own")
     refused(403, "AccessDenied", s.s3.copy_object, Bucket=bucket, Key="to", CopySource=f"{bucket}/own", **raw_key(source(2)))
     s.s3.copy_object(Bucket=bucket, Key="plain", CopySource=f"{bucket}/plain", ServerSideEncryption="AES256")
+    # Onto itself: another key, and then none.
+    own = s.body(bucket, "own", **c(1))
+    s.s3.copy_object(Bucket=bucket, Key="own", CopySource=f"{bucket}/own", **raw_key(source(1)), **c(2))
+    equal(s.body(bucket, "own", **c(2)), own)
+    s.s3.copy_object(Bucket=bucket, Key="own", CopySource=f"{bucket}/own", **raw_key(source(2)))
+    equal(s.body(bucket, "own"), own)
+    refused(400, "InvalidRequest", s.s3.copy_object, Bucket=bucket, Key="own", CopySource=f"{bucket}/own")
     assert s.body(bucket, "plain") == body
 
 

@@ -22,7 +22,8 @@ static const struct s3_error *parse_directive(
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Unknown metadata directive.");
 	if (same && !*ret_replace && !s3_call_has_header(call, SLICE("x-amz-storage-class")) &&
 		!s3_call_has_header(call, SLICE("x-amz-website-redirect-location")) &&
-		!s3_sse_asked(call))
+		!s3_sse_asked(call) &&
+		!s3_call_has_header(call, SLICE(S3_SSE_COPY_CLIENT "algorithm")))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"This copy request is illegal because it is trying to copy an object to "
 			"itself without changing the object's metadata, storage class, website "
