@@ -72,7 +72,7 @@ static void peer_open(struct peer *peer, struct rig *rig, const void *private_da
 	for (uint64_t i = 0; i < SLOTS; i++)
 		recv_post(peer, i);
 	assert_int_equal(rp_connect(peer->qp, "127.0.0.1", rig_port(rig), private_data, len,
-				 clock_now_ns() + 5 * NS_PER_S),
+				 clock_now_ns() + 60 * NS_PER_S),
 		0);
 }
 
@@ -92,7 +92,7 @@ static enum rp_cm_type cm_event(struct peer *peer)
 {
 	struct rp_cm_event event;
 	struct pollfd fd = {.fd = rp_cm_fd(peer->device), .events = POLLIN};
-	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 
 	while (rp_cm_poll(peer->device, &event) != 1) {
 		assert_true(clock_now_ns() < deadline_ns);
@@ -104,7 +104,7 @@ static enum rp_cm_type cm_event(struct peer *peer)
 /* Waits for a capsule (true) or for the connection's end (false). */
 static bool peer_receive(struct peer *peer)
 {
-	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;
+	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 	struct rp_cm_event event;
 	struct rp_wc wc;
 

@@ -217,7 +217,7 @@ static void test_in_flight(void **state)
 		put(&f, keys[round % KEYS], (uint8_t)(versions[round % KEYS] + 1), 1000);
 		while (got < DEPTH)
 			got += (uint32_t)neb_wait(
-				f.client, results + got, DEPTH - got, 10 * NS_PER_S);
+				f.client, results + got, DEPTH - got, 60 * NS_PER_S);
 		for (uint32_t i = 0; i < DEPTH; i++) {
 			uint32_t slot = (uint32_t)(uintptr_t)results[i].user_data;
 			uint8_t seen = into[slot][0];

@@ -85,7 +85,7 @@ static void test_callback(void **state)
 	get_again(&told[0]);
 	get_again(&told[1]);
 	do
-		assert_int_equal(neb_wait(client, NULL, 0, 10 * NS_PER_S), 0);
+		assert_int_equal(neb_wait(client, NULL, 0, 60 * NS_PER_S), 0);
 	while (neb_in_flight(client));
 	assert_int_equal(told[0].count, 100);
 	assert_int_equal(told[1].count, 1);
@@ -118,6 +118,7 @@ static void test_busy(void **state)
 	struct neb_stats stats;
 	char data[8];
 	uint64_t begun_ns = clock_now_ns();
+	int error;
 
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	assert_int_equal(neb_put(client, B, "busy-1", "bytes", 5, NULL), 0);
@@ -138,9 +139,12 @@ static void test_busy(void **state)
 	assert_int_equal(neb_get(client, B, "busy-1", data, sizeof(data), &result), 0);
 	neb_client_close(client);
 	/* Not when there is no time for it, nor when none is wanted. */
-	options.request_timeout_ns = 10 * NS_PER_MS;
+	options.request_timeout_ns = 24 * NS_PER_MS;
 	assert_int_equal(neb_client_open(&options, &client), 0);
-	assert_int_equal(neb_get(client, B, "busy-1", data, sizeof(data), &result), -EAGAIN);
+	error = neb_get(client, B, "busy-1", data, sizeof(data), &result);
+	assert_true(error == -EAGAIN || error == -ETIMEDOUT); /* on a machine that does much else */
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.retries, 0);
 	neb_client_close(client);
 	options.request_timeout_ns = 0;
 	options.retries_max = UINT32_MAX;

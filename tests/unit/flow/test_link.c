@@ -425,7 +425,7 @@ static void test_a_peer_that_breaks_the_rules(void **state)
 
 static void silence_ends_a_stream(void)
 {
-	out_opts.timeout_ns = 700 * NS_PER_MS;
+	out_opts.timeout_ns = 2 * NS_PER_S;
 	links_open();
 	in->note_out.posted = true; /* it says nothing more */
 	send_all(200 * MIB, 1 * MIB);

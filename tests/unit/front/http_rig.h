@@ -13,7 +13,7 @@
 
 #include "front/http_priv.h"
 
-#define RIG_ALARM_S	 60
+#define RIG_ALARM_S	 240
 #define RIG_REGION_BYTES (16 * MIB)
 #define RIG_SEEN_MAX	 (4 * MIB)
 
@@ -60,7 +60,7 @@ static int rig_setup(void **state)
 	rig_signing = NULL;
 	rig_opts = (struct front_http_opts){.core = &rig_core,
 		.transport = "http",
-		.idle_timeout_ns = 20 * NS_PER_S,
+		.idle_timeout_ns = 60 * NS_PER_S,
 		.head_timeout_ns = 20 * NS_PER_S,
 		.body_stall_timeout_ns = 20 * NS_PER_S,
 		.draining = &rig_draining,

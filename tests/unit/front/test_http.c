@@ -637,7 +637,7 @@ static void slow_idle(void *arg)
 	struct client *client;
 
 	(void)arg;
-	rig_opts.idle_timeout_ns = 10 * NS_PER_MS;
+	rig_opts.idle_timeout_ns = 300 * NS_PER_MS;
 	client = client_open();
 	client_expect_end(client);
 	client_close(client);
@@ -687,7 +687,8 @@ static void slow_body(void *arg)
 	struct client *client;
 
 	(void)arg;
-	rig_opts.body_stall_timeout_ns = 15 * NS_PER_MS;
+	/* So much longer than the pauses below that no machine makes one of the other. */
+	rig_opts.body_stall_timeout_ns = 400 * NS_PER_MS;
 	client = client_open();
 	put_head(client, "/echo", "Content-Length: 100\r\n");
 	client_send(client, "some");
@@ -709,7 +710,7 @@ static void slow_body(void *arg)
 	client_close(client);
 	/* One that only dribbles is not. */
 	client = client_open();
-	put_head(client, "/echo", "Content-Length: 100\r\n");
+	put_head(client, "/echo", "Content-Length: 1000\r\n");
 	assert_int_equal(fiber_spawn(rig, "drip", drip, client), 0);
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 400);

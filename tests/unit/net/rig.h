@@ -14,7 +14,7 @@
 
 #include "net/net.h"
 
-#define RIG_ALARM_S 60
+#define RIG_ALARM_S 240
 
 static struct reactor *rig;
 
@@ -61,7 +61,7 @@ static inline void rig_pair(struct net_stream **ret_client, struct net_stream **
 
 	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", net_listener_port(listener));
-	assert_int_equal(net_connect(address, in_ms(5000), ret_client), 0);
+	assert_int_equal(net_connect(address, in_ms(60000), ret_client), 0);
 	assert_int_equal(net_accept(listener, ret_server), 0);
 	net_listener_close(listener);
 }

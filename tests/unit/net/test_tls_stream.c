@@ -28,7 +28,7 @@ static void start(peer_fn *client)
 {
 	peer.fn = client;
 	stream = peer_start(&peer);
-	assert_int_equal(net_tls_accept(tls, stream, in_ms(10000)), 0);
+	assert_int_equal(net_tls_accept(tls, stream, in_ms(60000)), 0);
 }
 
 static void end(void)
@@ -41,14 +41,14 @@ static void send_text(const char *text)
 {
 	struct iovec iov = {(void *)(uintptr_t)text, strlen(text)};
 
-	assert_int_equal(net_sendv(stream, &iov, 1, in_ms(5000)), 0);
+	assert_int_equal(net_sendv(stream, &iov, 1, in_ms(60000)), 0);
 }
 
 static void expect_text(const char *text)
 {
 	char buf[256];
 
-	assert_int_equal(rig_recv_all(stream, buf, strlen(text), in_ms(5000)), 0);
+	assert_int_equal(rig_recv_all(stream, buf, strlen(text), in_ms(60000)), 0);
 	assert_memory_equal(buf, text, strlen(text));
 }
 
@@ -102,12 +102,12 @@ static void talk(void *arg)
 
 	(void)arg;
 	start(talk_peer);
-	assert_int_equal(net_wait_readable(stream, in_ms(5000)), 0);
+	assert_int_equal(net_wait_readable(stream, in_ms(60000)), 0);
 	expect_text("ping");
 	assert_int_equal(net_wait_readable(stream, in_ms(5)), -ETIMEDOUT);
 	assert_int_equal(net_recv(stream, buf, sizeof(buf), in_ms(5), &got), -ETIMEDOUT);
-	assert_int_equal(net_sendv(stream, iov, 4, in_ms(5000)), 0);
-	assert_int_equal(net_recv(stream, buf, 2, in_ms(5000), &got), 0);
+	assert_int_equal(net_sendv(stream, iov, 4, in_ms(60000)), 0);
+	assert_int_equal(net_recv(stream, buf, 2, in_ms(60000), &got), 0);
 	assert_int_equal(got, 2);
 	assert_memory_equal(buf, "ab", 2);
 	/* The rest of the record waits inside, without the socket. */
@@ -117,12 +117,12 @@ static void talk(void *arg)
 	assert_memory_equal(buf, "cdef", 4);
 	assert_true(!strncmp(net_peer(stream), "127.0.0.1:", 10));
 	send_text("ok");
-	assert_int_equal(net_recv(stream, buf, 8, in_ms(5000), &got), 0);
+	assert_int_equal(net_recv(stream, buf, 8, in_ms(60000), &got), 0);
 	assert_int_equal(got, 0);
-	assert_int_equal(net_recv_full(stream, buf, 8, in_ms(5000), &got), 0);
+	assert_int_equal(net_recv_full(stream, buf, 8, in_ms(60000), &got), 0);
 	assert_int_equal(got, 0);
-	assert_int_equal(rig_recv_all(stream, buf, 8, in_ms(5000)), -EPIPE);
-	assert_int_equal(net_wait_readable(stream, in_ms(5000)), 0);
+	assert_int_equal(rig_recv_all(stream, buf, 8, in_ms(60000)), -EPIPE);
+	assert_int_equal(net_wait_readable(stream, in_ms(60000)), 0);
 	send_text("still here");
 	net_send_end(stream);
 	end();
@@ -186,7 +186,7 @@ static void duplex_sender(void *arg)
 		{big_out + BIG_BYTES - 1000, 1000}};
 
 	(void)arg;
-	assert_int_equal(net_sendv_stall(stream, iov, 3, 20 * NS_PER_S, DEADLINE_NONE), 0);
+	assert_int_equal(net_sendv_stall(stream, iov, 3, 60 * NS_PER_S, DEADLINE_NONE), 0);
 	big_fibers--;
 }
 
@@ -301,10 +301,10 @@ static void cut(void *arg)
 	expect_text("x");
 	send_text("y");
 	/* The connection ends, but nobody said goodbye: it may be cut short. */
-	assert_int_equal(net_recv(stream, &byte, 1, in_ms(5000), &got), -ECONNRESET);
-	assert_int_equal(net_recv_full(stream, &byte, 1, in_ms(5000), &got), -ECONNRESET);
-	assert_int_equal(net_wait_readable(stream, in_ms(5000)), 0);
-	assert_int_equal(net_sendv(stream, &iov, 1, in_ms(5000)), -ECONNRESET);
+	assert_int_equal(net_recv(stream, &byte, 1, in_ms(60000), &got), -ECONNRESET);
+	assert_int_equal(net_recv_full(stream, &byte, 1, in_ms(60000), &got), -ECONNRESET);
+	assert_int_equal(net_wait_readable(stream, in_ms(60000)), 0);
+	assert_int_equal(net_sendv(stream, &iov, 1, in_ms(60000)), -ECONNRESET);
 	net_send_end(stream);
 	end();
 }
@@ -333,8 +333,8 @@ static void forge(void *arg)
 
 	(void)arg;
 	start(forge_peer);
-	assert_int_equal(net_recv(stream, &byte, 1, in_ms(5000), &got), -EPROTO);
-	assert_int_equal(net_recv(stream, &byte, 1, in_ms(5000), &got), -EPROTO);
+	assert_int_equal(net_recv(stream, &byte, 1, in_ms(60000), &got), -EPROTO);
+	assert_int_equal(net_recv(stream, &byte, 1, in_ms(60000), &got), -EPROTO);
 	end();
 }
 
@@ -467,7 +467,7 @@ static void refused(peer_fn *client, const char *words, size_t len, uint64_t ms,
 	assert_int_equal(count_of("nebulaio_tls_handshake_failures_total"), failures + 1);
 	/* It is a plain stream still: its peer can be told. */
 	if (why != -ECONNRESET)
-		assert_int_equal(net_sendv(stream, &iov, 1, in_ms(5000)), 0);
+		assert_int_equal(net_sendv(stream, &iov, 1, in_ms(60000)), 0);
 	net_send_end(stream);
 	end();
 }
@@ -507,7 +507,7 @@ static void old(void *arg)
 	(void)arg;
 	peer.fn = old_peer;
 	stream = peer_start(&peer);
-	assert_int_equal(net_tls_accept(tls, stream, in_ms(5000)), -EPROTO);
+	assert_int_equal(net_tls_accept(tls, stream, in_ms(60000)), -EPROTO);
 	net_send_end(stream);
 	end();
 }
@@ -534,7 +534,7 @@ static void h2(void *arg)
 	(void)arg;
 	peer.fn = h2_peer;
 	stream = peer_start(&peer);
-	assert_int_equal(net_tls_accept(tls, stream, in_ms(5000)), -EPROTO);
+	assert_int_equal(net_tls_accept(tls, stream, in_ms(60000)), -EPROTO);
 	net_send_end(stream);
 	end();
 }
@@ -662,7 +662,7 @@ static void reload(void *arg)
 	peer.port = net_listener_port(listener);
 	PEER_CHECK(!pthread_create(&peer.thread, NULL, peer_main, &peer));
 	assert_int_equal(net_accept(listener, &stream), 0);
-	assert_int_equal(net_tls_accept(tls, stream, in_ms(5000)), 0);
+	assert_int_equal(net_tls_accept(tls, stream, in_ms(60000)), 0);
 	expect_text("1");
 	net_tls_fingerprint(tls, old_text);
 	assert_false(net_tls_changed(tls));
@@ -681,7 +681,7 @@ static void reload(void *arg)
 	send_text("reloaded");
 	second = stream;
 	assert_int_equal(net_accept(listener, &stream), 0);
-	assert_int_equal(net_tls_accept(tls, stream, in_ms(5000)), 0);
+	assert_int_equal(net_tls_accept(tls, stream, in_ms(60000)), 0);
 	expect_text("x");
 	send_text("y");
 	net_send_end(stream);
@@ -722,7 +722,7 @@ static void mutual_refused(const char *certificate)
 	peer.certificate = certificate;
 	peer.fn = refused_peer;
 	stream = peer_start(&peer);
-	assert_int_equal(net_tls_accept(tls, stream, in_ms(5000)), -EPROTO);
+	assert_int_equal(net_tls_accept(tls, stream, in_ms(60000)), -EPROTO);
 	net_send_end(stream);
 	end();
 }

@@ -137,7 +137,7 @@ static void test_deadline(void **state)
 	end_open(&a, &patient);
 	end_open(&b, &patient);
 	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), 50 * NS_PER_MS), 0);
+	assert_int_equal(start_connect(&a, rp_listener_port(listener), 500 * NS_PER_MS), 0);
 	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
 	/* Neither accepted nor rejected in time. */
 	cm_expect(a.device, RP_CM_UNREACHABLE, NULL);

@@ -62,7 +62,7 @@ static void file_io(void *arg)
 
 	assert_int_equal(fiber_uring(prep_write, &write_io, DEADLINE_NONE), sizeof(out));
 	assert_int_equal(
-		fiber_uring(prep_read, &read_io, clock_now_ns() + 10 * NS_PER_S), sizeof(in));
+		fiber_uring(prep_read, &read_io, clock_now_ns() + 60 * NS_PER_S), sizeof(in));
 	assert_memory_equal(in, out, sizeof(in));
 	read_io.offset = 1 << 20;
 	assert_int_equal(fiber_uring(prep_read, &read_io, DEADLINE_NONE), 0);
@@ -143,7 +143,7 @@ static void times_out(void *arg)
 	for (size_t i = 0; i < sizeof(data); i++)
 		assert_int_equal(data[i], '.');
 	/* The byte is still there for a read that wants it. */
-	assert_int_equal(fiber_uring(prep_read, &io, begin_ns + 10 * NS_PER_S), 4);
+	assert_int_equal(fiber_uring(prep_read, &io, begin_ns + 60 * NS_PER_S), 4);
 	assert_memory_equal(data, "late", 4);
 	/* A deadline in the past still asks the kernel first. */
 	assert_int_equal(fiber_uring(prep_read, &io, 1), -ETIMEDOUT);

@@ -23,7 +23,7 @@
 
 #define REGION_BYTES (16 * MIB)
 #define ENTRIES	     1024u
-#define WAIT_NS	     (10 * NS_PER_S)
+#define WAIT_NS	     (60 * NS_PER_S)
 #define PORT_MATCHED 9999
 #define PORT_OTHER   7777
 #define UDP_OFFSET   42u
@@ -245,7 +245,7 @@ static uint32_t probe(struct setting *setting)
 
 	packet_send(setting, PORT_MATCHED, 1, 64);
 	packet_send(setting, PORT_OTHER, 1, 64);
-	while (port_wait(setting, 50 * NS_PER_MS) == 0) {
+	while (port_wait(setting, 200 * NS_PER_MS) == 0) {
 		uint32_t n = xp_receive(xp_queue(setting->port, 0), packets, ARRAY_LEN(packets));
 
 		for (uint32_t i = 0; i < n; i++)
@@ -334,7 +334,7 @@ static void test_overrun(void **state)
 	assert_int_equal(xp_rules_set(setting->port, &rule, 1), 0);
 	for (uint32_t i = 0; i < ENTRIES + 100; i++)
 		packet_send(setting, PORT_MATCHED, i, 100);
-	while (port_wait(setting, 100 * NS_PER_MS) == 0) {
+	while (port_wait(setting, 300 * NS_PER_MS) == 0) {
 		uint32_t n = xp_receive(xp_queue(setting->port, 0), packets, ARRAY_LEN(packets));
 
 		for (uint32_t i = 0; i < n; i++)
