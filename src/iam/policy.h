@@ -38,7 +38,8 @@ struct policy_principal {
 	struct slice account; /* 123456789012 */
 	struct slice owner;   /* canonical id */
 	struct slice user_id;
-	struct slice service; /* logging.s3.amazonaws.com */
+	struct slice service;	/* logging.s3.amazonaws.com */
+	struct slice federated; /* the provider that vouches for him: its ARN */
 	bool anonymous;
 	bool root; /* of its account: what the account is given is its own */
 };

@@ -128,6 +128,7 @@ static bool is_plain_user(struct slice text, struct slice owner)
 static enum policy_decision who_fits(
 	const struct policy_who *who, const struct policy_principal *principal)
 {
+	char bare[BARE_BYTES_MAX];
 	struct slice account;
 
 	switch (who->kind) {
@@ -143,11 +144,15 @@ static enum policy_decision who_fits(
 			       ? POLICY_DECISION_ALLOW
 			       : POLICY_DECISION_NONE;
 	case PRINCIPAL_FEDERATED:
-		return POLICY_DECISION_NONE;
+		return principal->federated.len && slice_eq(who->text, without_account(who->text,
+									       principal->federated,
+									       bare, sizeof(bare)))
+			       ? POLICY_DECISION_ALLOW
+			       : POLICY_DECISION_NONE;
 	case PRINCIPAL_AWS:
 		break;
 	}
-	if (principal->anonymous || principal->service.len)
+	if (principal->anonymous || principal->service.len || principal->federated.len)
 		return POLICY_DECISION_NONE;
 	if (slice_eq(who->text, principal->arn) ||
 		(principal->role.len && slice_eq(who->text, principal->role)) ||

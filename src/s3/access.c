@@ -385,12 +385,16 @@ const struct s3_error *s3_call_may_service(
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
-bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice trust)
+bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 {
-	struct access access = {.call = call, .principal = s3_call_principal(call)};
+	const struct iam_principal federated = {.who = {.federated = trust->federated}};
+	struct access access = {.call = call,
+		.principal = trust->federated.len ? &federated : s3_call_principal(call),
+		.more = trust->values,
+		.more_arg = trust->arg};
 	const struct policy_question question = {.principal = &access.principal->who,
-		.action = SLICE("sts:AssumeRole"),
-		.resource = role_arn,
+		.action = slice_str(trust->action),
+		.resource = trust->role_arn,
 		.values = access_values,
 		.arg = &access};
 	enum policy_decision mine = identity_says(access.principal, &question), theirs;
@@ -398,7 +402,7 @@ bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice t
 	const struct policy *policy;
 
 	if (mine == POLICY_DECISION_DENY ||
-		policy_compile(trust, POLICY_TRUST, &call->arena, &policy, &refusal))
+		policy_compile(trust->policy, POLICY_TRUST, &call->arena, &policy, &refusal))
 		return false;
 	theirs = policy_decide(policy, &question);
 	return theirs == POLICY_DECISION_ALLOW ||

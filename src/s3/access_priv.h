@@ -10,7 +10,9 @@ struct access {
 	const struct iam_principal *principal;
 	const struct s3_settings *settings; /* NULL: it is about no bucket */
 	struct slice bucket, key, version_id;
-	bool other; /* of another bucket than the call's: the source of a copy */
+	bool other;		/* of another bucket than the call's: the source of a copy */
+	policy_values_fn *more; /* keys that only this question has; NULL: none */
+	void *more_arg;
 	/* What was found out on the way. */
 	bool object_missing;
 	bool object_known;

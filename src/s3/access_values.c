@@ -312,10 +312,15 @@ uint32_t access_values(void *arg, struct slice key, struct slice *ret_values, ui
 	struct access *access = arg;
 	struct slice name = key, service = slice_split(&name, ':');
 
+	uint32_t count;
+
 	access->call->conditional = true;
 
 	if (!max)
 		return 0;
+	count = access->more ? access->more(access->more_arg, key, ret_values, max) : 0;
+	if (count)
+		return count;
 	if (slice_eq_nocase(service, SLICE("aws")))
 		return global_values(access, name, ret_values);
 	if (slice_eq_nocase(service, SLICE("s3")))

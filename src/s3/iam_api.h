@@ -39,6 +39,8 @@ const struct s3_error *api_entity(
 	struct api *api, json_t *account, enum api_kind kind, json_t **ret_entity);
 /* The OpenID Connect provider that the form names by its ARN. */
 const struct s3_error *api_provider(struct api *api, json_t *account, json_t **ret_provider);
+/* The provider whose tokens say that they are of this issuer; NULL. */
+const json_t *api_provider_of(const json_t *account, struct slice issuer);
 /* That ARN, or the one that a new provider will have. */
 struct slice api_provider_arn(struct api *api, const json_t *account, char text[IAM_ARN_LEN_MAX]);
 const struct s3_error *api_no_such(struct api *api, const char *what, struct slice name);
@@ -68,12 +70,19 @@ api_fn api_attach, api_detach, api_list_attached, api_policy_version;
 api_fn api_group_add, api_group_remove, api_groups_of_user, api_trust, api_summary;
 api_fn api_create_provider, api_get_provider, api_list_providers, api_delete_provider;
 api_fn api_add_client, api_remove_client, api_update_thumbprints;
-api_fn api_caller, api_assume_role, api_session_token;
+api_fn api_caller, api_assume_role, api_assume_role_web, api_session_token;
 api_fn api_create_topic, api_list_topics, api_get_topic, api_get_topic_attributes;
 api_fn api_set_topic_attributes, api_delete_topic;
 
-/* Whether the trust policy of a role lets the caller assume it. */
-bool s3_call_trusted(struct s3_call *call, struct slice role_arn, struct slice trust);
+/* What the trust policy of a role is asked. */
+struct s3_trust {
+	const char *action; /* "sts:AssumeRole" */
+	struct slice role_arn, policy;
+	struct slice federated;	  /* the provider that vouches for who asks; empty: the caller */
+	policy_values_fn *values; /* condition keys of this question alone; NULL: none */
+	void *arg;
+};
+bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust);
 /* Whether the policy of another account's topic lets the caller publish there. */
 bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy);
 

@@ -22,6 +22,11 @@ static const struct s3_error *invalid_input(struct api *api, const char *what)
 	return s3_fail(api->call, S3_E_INVALID_INPUT, "%s is missing or not valid.", what);
 }
 
+static struct slice without_slash(struct slice url)
+{
+	return slice_ends(url, SLICE("/")) ? slice_to(url, url.len - 1) : url;
+}
+
 /* "https://host/path" without its scheme; SLICE_NONE: not an issuer's URL. */
 static struct slice name_of_url(struct slice url)
 {
@@ -31,8 +36,7 @@ static struct slice name_of_url(struct slice url)
 	for (size_t i = 0; i < ARRAY_LEN(schemes) && !name.data; i++)
 		if (slice_starts(url, schemes[i]))
 			name = slice_from(url, schemes[i].len);
-	while (slice_ends(name, SLICE("/")))
-		name.len--;
+	name = without_slash(name);
 	if (url.len > URL_LEN_MAX || !name.len || !isalnum((unsigned char)name.data[0]))
 		return SLICE_NONE;
 	for (size_t i = 0; i < name.len; i++)
@@ -73,6 +77,21 @@ struct slice api_provider_arn(struct api *api, const json_t *account, char text[
 		SLICE_FMT(json_member_text(account, "account_id")),
 		SLICE_FMT(name_of_url(api_field(api, "Url"))));
 	return slice_of(text, (size_t)len);
+}
+
+const json_t *api_provider_of(const json_t *account, struct slice issuer)
+{
+	json_t *provider;
+	const char *name;
+
+	json_object_foreach(json_object_get(account, "providers"), name, provider)
+	{
+		struct slice url = json_member_text(provider, "url");
+
+		if (slice_eq(url, without_slash(issuer)))
+			return provider;
+	}
+	return NULL;
 }
 
 /* ---- Lists of texts in a form: "ClientIDList.member.1". ---- */
@@ -158,7 +177,7 @@ static const struct s3_error *fill(struct api *api, json_t *provider, struct sli
 	if (error)
 		return error;
 	if (json_member_set_text(provider, "name", name) ||
-		json_member_set_text(provider, "url", api_field(api, "Url")) ||
+		json_member_set_text(provider, "url", without_slash(api_field(api, "Url"))) ||
 		json_object_set_new(provider, "created",
 			json_integer((json_int_t)(clock_real_ns() / NS_PER_MS))))
 		return s3_error_at(S3_E_SLOW_DOWN);

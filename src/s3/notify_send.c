@@ -76,6 +76,11 @@ static curl_socket_t open_public(void *arg, curlsocktype purpose, struct curl_so
 	return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
+void s3_curl_only_public(CURL *curl)
+{
+	curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_public);
+}
+
 /* ---- A webhook. ---- */
 
 /* What a target answers is of no use. */
@@ -109,7 +114,7 @@ static void restrict_topic(const struct s3_notify_way *way, CURL *curl)
 	curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, way->any_certificate ? 0L : 2L);
 	curl_easy_setopt(curl, CURLOPT_PROXY, "");
 	if (way->only_public)
-		curl_easy_setopt(curl, CURLOPT_OPENSOCKETFUNCTION, open_public);
+		s3_curl_only_public(curl);
 }
 
 /* One that began to be sent to and fell silent, or hung up, may have done so for what it got. */

@@ -22,6 +22,8 @@ enum s3_notify_result { S3_NOTIFY_TAKEN, S3_NOTIFY_REFUSED, S3_NOTIFY_AWAY };
  * thread's own, and not needed for a log. */
 enum s3_notify_result s3_notify_send(const struct s3_notify_way *way, struct slice text, CURL *curl,
 	bool (*give_up)(void *arg), void *arg);
+/* Has it connect only to such addresses, whatever a name stands for at that time. */
+void s3_curl_only_public(CURL *curl);
 /* Whether an address is one that anybody may be reached at. */
 bool s3_address_is_public(const struct sockaddr *address);
 

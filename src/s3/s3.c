@@ -12,6 +12,7 @@
 #include "s3/cors.h"
 #include "s3/express.h"
 #include "s3/notify.h"
+#include "s3/oidc.h"
 #include "s3/settings.h"
 #include "s3/sse.h"
 
@@ -66,6 +67,16 @@ static int open_notify(const struct s3_opts *opts, struct s3 *s3)
 	return s3_notify_open(&notify, &s3->notify);
 }
 
+static int open_oidc(const struct s3_opts *opts, struct s3 *s3)
+{
+	const char *word = opts->web_identity ? opts->web_identity : "none";
+
+	return s3_oidc_open(strcmp(word, "any") == 0	  ? S3_OIDC_ANY
+			    : strcmp(word, "public") == 0 ? S3_OIDC_PUBLIC
+							  : S3_OIDC_NONE,
+		&s3->oidc);
+}
+
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 {
 	struct s3 *s3 = calloc(1, sizeof(*s3));
@@ -86,6 +97,8 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 		ret = s3_access_log_open(opts->access_log_flush_s, &s3->access_log);
 	if (!ret)
 		ret = open_notify(opts, s3);
+	if (!ret)
+		ret = open_oidc(opts, s3);
 	if (!ret)
 		ret = iam_open(&(struct iam_opts){.store = store,
 				       .root_access_key = opts->root_access_key,
@@ -110,6 +123,7 @@ void s3_close(struct s3 *s3)
 	s3_keyring_close(s3->keyring);
 	s3_access_log_close(s3->access_log);
 	s3_notify_close(s3->notify);
+	s3_oidc_close(s3->oidc);
 	secret_wipe(s3, sizeof(*s3));
 	free(s3);
 }

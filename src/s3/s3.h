@@ -33,6 +33,8 @@ struct s3_opts {
 	uint64_t notify_queue_bytes;
 	/* "none", "public", "any": as enum s3_notify_topics. NULL: none */
 	const char *notify_topics;
+	/* Which OpenID Connect issuers may be asked: the same words. NULL: none */
+	const char *web_identity;
 	bool express;	     /* directory buckets (base--zone--x-s3) can be made and used */
 	bool anonymous_read; /* off by default */
 	/* How a request whose bytes cannot move by RDMA is declined: an S3 error, or the way of

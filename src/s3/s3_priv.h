@@ -47,6 +47,7 @@ struct s3 {
 	struct s3_settings_table *settings;
 	struct s3_access_log *access_log;
 	struct s3_notify *notify;
+	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct iam *iam;
 };

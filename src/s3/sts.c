@@ -81,33 +81,35 @@ static const struct s3_error *give_session(
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
-/* The account and the role that an ARN names: arn:aws:iam::123456789012:role/path/name. Without a
- * number it is one's own account. own: the role's whole ARN. */
-static json_t *find_role(
-	struct api *api, struct slice arn, char own[IAM_ARN_LEN_MAX], json_t **ret_role)
+json_t *sts_account(struct api *api, struct slice arn)
 {
-	struct slice rest = arn, number, role, name = SLICE_NONE;
-	json_t *account;
+	struct slice number;
 
 	for (int part = 0; part < 4; part++)
-		slice_split(&rest, ':');
-	number = slice_split(&rest, ':');
-	role = rest;
-	while (rest.data)
-		name = slice_split(&rest, '/');
-	if (!number.len)
-		number = s3_call_principal(api->call)->who.account;
-	account = iam_account(api->call->s3->iam, number);
-	*ret_role = iam_entity(account, "roles", name);
-	if (*ret_role && slice_starts(arn, SLICE("arn:aws:iam::")) && role.len &&
-		slice_ends(iam_arn(account, "role", *ret_role, own), role))
-		return account;
-	json_decref(account);
-	*ret_role = NULL;
-	return NULL;
+		slice_split(&arn, ':');
+	number = slice_split(&arn, ':');
+	return iam_account(api->call->s3->iam,
+		number.len ? number : s3_call_principal(api->call)->who.account);
 }
 
-static void put_assumed(struct api *api, const json_t *account, const json_t *role)
+json_t *sts_role(const json_t *account, struct slice arn, char ret_own[IAM_ARN_LEN_MAX])
+{
+	struct slice rest = arn, path, name = SLICE_NONE;
+	json_t *role;
+
+	for (int part = 0; part < 5; part++)
+		slice_split(&rest, ':');
+	path = rest;
+	while (rest.data)
+		name = slice_split(&rest, '/');
+	role = iam_entity(account, "roles", name);
+	if (!role || !slice_starts(arn, SLICE("arn:aws:iam::")) || !path.len ||
+		!slice_ends(iam_arn(account, "role", role, ret_own), path))
+		return NULL;
+	return role;
+}
+
+void sts_put_assumed(struct api *api, const json_t *account, const json_t *role)
 {
 	struct slice name = api_field(api, "RoleSessionName");
 
@@ -151,45 +153,60 @@ static const struct s3_error *check_known(struct api *api)
 	return NULL;
 }
 
-const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
+const struct s3_error *sts_read_wish(struct api *api, struct sts_wish *ret_wish)
 {
-	struct slice arn = api_field(api, "RoleArn"), policy = api_field(api, "Policy");
 	const struct s3_error *error;
-	char own[IAM_ARN_LEN_MAX];
-	uint64_t seconds;
-	json_t *account, *role;
 
-	(void)ignored;
-	if (!is_session_name(api_field(api, "RoleSessionName")))
+	*ret_wish = (struct sts_wish){
+		.name = api_field(api, "RoleSessionName"), .policy = api_field(api, "Policy")};
+	if (!is_session_name(ret_wish->name))
 		return api_invalid(api, "RoleSessionName");
 	error = check_known(api);
 	if (!error)
-		error = parse_seconds(api, 3600, &seconds);
-	if (!error)
-		error = check_policy(api, policy);
-	if (error)
-		return error;
-	account = find_role(api, arn, own, &role);
-	/* Whether there is such a role is told to nobody who may not assume it. */
-	if (!account ||
-		!s3_call_trusted(api->call, slice_str(own), json_member_text(role, "trust"))) {
-		error = s3_fail(api->call, S3_E_ACCESS_DENIED,
-			"The caller is not authorized to perform sts:AssumeRole on this resource.");
-	} else if (seconds > (uint64_t)api_role_seconds(role)) {
-		error = s3_fail(api->call, S3_E_VALIDATION,
+		error = parse_seconds(api, 3600, &ret_wish->seconds);
+	return error ? error : check_policy(api, ret_wish->policy);
+}
+
+const struct s3_error *sts_give_role(
+	struct api *api, const struct sts_wish *wish, const json_t *account, const json_t *role)
+{
+	const struct iam_session session = {.account = json_member_text(account, "account_id"),
+		.role = json_member_text(role, "name"),
+		.name = wish->name,
+		.policy = wish->policy};
+
+	if (wish->seconds > (uint64_t)api_role_seconds(role))
+		return s3_fail(api->call, S3_E_VALIDATION,
 			"The requested DurationSeconds exceeds the MaxSessionDuration set for this "
 			"role.");
-	} else {
-		const struct iam_session session = {
-			.account = json_member_text(account, "account_id"),
-			.role = json_member_text(role, "name"),
-			.name = api_field(api, "RoleSessionName"),
-			.policy = policy};
+	return give_session(api, &session, wish->seconds);
+}
 
-		error = give_session(api, &session, seconds);
-		if (!error)
-			put_assumed(api, account, role);
-	}
+const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
+{
+	struct slice arn = api_field(api, "RoleArn");
+	const struct s3_error *error;
+	char own[IAM_ARN_LEN_MAX];
+	struct sts_wish wish;
+	json_t *account, *role;
+
+	(void)ignored;
+	error = sts_read_wish(api, &wish);
+	if (error)
+		return error;
+	account = sts_account(api, arn);
+	role = sts_role(account, arn, own);
+	/* Whether there is such a role is told to nobody who may not assume it. */
+	if (!role ||
+		!s3_call_trusted(api->call, &(struct s3_trust){.action = "sts:AssumeRole",
+						    .role_arn = slice_str(own),
+						    .policy = json_member_text(role, "trust")}))
+		error = s3_fail(api->call, S3_E_ACCESS_DENIED,
+			"The caller is not authorized to perform sts:AssumeRole on this resource.");
+	else
+		error = sts_give_role(api, &wish, account, role);
+	if (!error)
+		sts_put_assumed(api, account, role);
 	json_decref(account);
 	return error;
 }

@@ -74,6 +74,7 @@ struct config {
 		char root_password[LIMIT_SECRET_KEY_LEN_MAX + 1];
 		char accounts_file[CONFIG_TEXT_MAX];	/* "": none */
 		char secrets_key_file[CONFIG_TEXT_MAX]; /* "": secrets.key in the data folder */
+		char web_identity[16];
 	} auth;
 	struct {
 		char region[64];

@@ -106,6 +106,10 @@ const struct config_key CONFIG_KEYS[] = {
 	TEXT("auth.secrets_key_file", auth.secrets_key_file, "",
 		"File of 32 bytes that seal secrets in the store; empty: secrets.key in the data "
 		"folder, made when absent"),
+	CHOICE("auth.web_identity", auth.web_identity, "public", "none|public|any",
+		"Which OpenID Connect issuers are asked for their keys, for "
+		"AssumeRoleWithWebIdentity: none, https:// outside private and local networks, "
+		"or any, also http://"),
 
 	TEXT("s3.region", s3.region, "us-east-1", "Region told to clients"),
 	TEXT("s3.domain", s3.domain, "", "Domain for virtual-host style requests: bucket.DOMAIN"),

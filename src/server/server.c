@@ -218,6 +218,7 @@ static int open_s3(struct server *server)
 		.access_log_flush_s = (uint32_t)config->logging.flush_seconds,
 		.notify_targets = config->notification.targets,
 		.notify_topics = config->notification.topics,
+		.web_identity = config->auth.web_identity,
 		.notify_log_file = config->notification.log_file,
 		.notify_queue_events = (uint32_t)config->notification.queue_events,
 		.notify_queue_bytes = config->notification.queue_bytes,

@@ -1,6 +1,21 @@
-"""OpenID Connect providers in IAM."""
+"""OpenID Connect: providers in IAM; sessions for who brings a token of one, from an identity provider of our own."""
 
-from cases_access import denied
+import base64
+import contextlib
+import functools
+import hashlib
+import hmac
+import http.server
+import json
+import pathlib
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+
+from cases_access import denied, made, policy
+from cases_iam import allow
 from suite import equal, refused
 
 
@@ -47,3 +62,223 @@ def test_providers(s):
         iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=arn)
     refused(404, "NoSuchEntity", iam.get_open_id_connect_provider, OpenIDConnectProviderArn=arn)
     refused(404, "NoSuchEntity", iam.delete_open_id_connect_provider, OpenIDConnectProviderArn=arn)
+
+
+# ---- An identity provider. ----
+
+FOLDER = tempfile.TemporaryDirectory(prefix="identity-")
+SCRATCH = pathlib.Path(FOLDER.name)
+CURVES = {"ES256": ("P-256", 32), "ES384": ("P-384", 48)}
+
+
+def openssl(*words, data=None):
+    return subprocess.run(["openssl", *words], input=data, check=True, capture_output=True, timeout=60).stdout
+
+
+def coded(data):
+    return base64.urlsafe_b64encode(data if isinstance(data, bytes) else json.dumps(data).encode()).rstrip(b"=").decode()
+
+
+@functools.cache
+def key_file(kind, name="first"):
+    """kind: RSA, or the algorithm of a curve."""
+    path = SCRATCH / f"{kind}-{name}.pem"
+    how = (["-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"] if kind == "RSA" else
+           ["-algorithm", "EC", "-pkeyopt", f"ec_paramgen_curve:{CURVES[kind][0]}"])
+    openssl("genpkey", *how, "-out", path)
+    return path
+
+
+def jwk(path, kind, **more):
+    if kind == "RSA":
+        modulus = openssl("rsa", "-in", path, "-noout", "-modulus").decode().strip().split("=")[1]
+        return {"kty": "RSA", "use": "sig", "n": coded(bytes.fromhex(modulus)), "e": "AQAB", **more}
+    curve, half = CURVES[kind]
+    point = openssl("pkey", "-in", path, "-pubout", "-outform", "DER")[-2 * half:]
+    return {"kty": "EC", "crv": curve, "x": coded(point[:half]), "y": coded(point[half:]), **more}
+
+
+def halves(der, half):
+    """An ECDSA signature as a token has it: r and s side by side."""
+    at, out = 2 if der[1] < 0x80 else 3, b""
+    for _ in range(2):
+        size = der[at + 1]
+        out += der[at + 2:at + 2 + size].lstrip(b"\0").rjust(half, b"\0")
+        at += 2 + size
+    return out
+
+
+def token(claims, path, algorithm="RS256", kid="rsa", **header):
+    text = f"{coded({'alg': algorithm, 'typ': 'JWT', 'kid': kid, **header})}.{coded(claims)}"
+    signature = openssl("dgst", f"-sha{algorithm[2:]}", "-sign", path, data=text.encode())
+    if algorithm in CURVES:
+        signature = halves(signature, CURVES[algorithm][1])
+    return f"{text}.{coded(signature)}"
+
+
+class Issuer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, chain=None):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler):  # noqa: N805
+                handler.server.asked.append(handler.path)
+                body = json.dumps({"issuer": self.said or self.url, "jwks_uri": f"{self.url}/keys"} if handler.path.endswith("/openid-configuration")
+                                  else {"keys": self.keys}).encode()
+                handler.send_response(200)
+                handler.send_header("Content-Length", str(len(body)))
+                handler.end_headers()
+                handler.wfile.write(body)
+
+            def log_message(handler, *words):  # noqa: N805
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked, self.keys, self.said = [], [jwk(key_file("RSA"), "RSA", kid="rsa")], None
+        if chain:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*chain)
+            # The handshake is the connection's thread's, and may fail there.
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.name = f"127.0.0.1:{self.server_address[1]}/realm"
+        self.url = f"{'https' if chain else 'http'}://{self.name}"
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def handle_error(self, *words):
+        pass
+
+    def claims(self, **more):
+        now = int(time.time())
+        return {"iss": self.url, "sub": "alice", "aud": "app", "iat": now, "nbf": now, "exp": now + 3600, **more}
+
+
+@contextlib.contextmanager
+def issuer(iam, chain=None, thumbprints=(), **options):
+    """An issuer that the account knows, and a role that trusts alice of it with objects below alice/."""
+    one = Issuer(chain)
+    arn = iam.create_open_id_connect_provider(
+        Url=one.url, **{"ClientIDList": ["app"], "ThumbprintList": list(thumbprints), **options})["OpenIDConnectProviderArn"]
+    trust = {"Effect": "Allow", "Principal": {"Federated": arn}, "Action": "sts:AssumeRoleWithWebIdentity",
+             "Condition": {"StringEquals": {f"{one.name}:sub": "alice", f"{one.name}:aud": "app"}}}
+    try:
+        one.role = iam.create_role(RoleName="web", AssumeRolePolicyDocument=policy(trust))["Role"]["Arn"]
+        iam.put_role_policy(RoleName="web", PolicyName="own", PolicyDocument=allow(["s3:PutObject", "s3:GetObject"]))
+        yield one
+    finally:
+        one.shutdown()
+        one.server_close()
+        iam.delete_open_id_connect_provider(OpenIDConnectProviderArn=arn)
+        iam.delete_role_policy(RoleName="web", PolicyName="own")
+        iam.delete_role(RoleName="web")
+
+
+def enter(s, role, text, **more):
+    return s.client(unsigned=True, service="sts").assume_role_with_web_identity(
+        RoleArn=role, RoleSessionName="visit", WebIdentityToken=text, **more)
+
+
+def session(s, given):
+    keys = given["Credentials"]
+    return s.client(keys["AccessKeyId"], keys["SecretAccessKey"], token=keys["SessionToken"])
+
+
+def test_sessions(s):
+    iam, rsa = s.one("iam"), key_file("RSA")
+    bucket = made(s, s.one())
+    with issuer(iam) as idp:
+        given = enter(s, idp.role, token(idp.claims(), rsa))
+        equal((given["SubjectFromWebIdentityToken"], given["Audience"], given["Provider"]), ("alice", "app", idp.url))
+        equal(given["AssumedRoleUser"]["Arn"], "arn:aws:sts::111111111111:assumed-role/web/visit")
+        client = session(s, given)
+        client.put_object(Bucket=bucket, Key="key", Body=b"x")
+        denied(client.list_objects_v2, Bucket=bucket)
+        narrow = session(s, enter(s, idp.role, token(idp.claims(), rsa), Policy=allow("s3:GetObject"), DurationSeconds=900))
+        narrow.get_object(Bucket=bucket, Key="key")
+        denied(narrow.put_object, Bucket=bucket, Key="key", Body=b"x")
+        refused(400, "ValidationError", enter, s, idp.role, token(idp.claims(), rsa), DurationSeconds=7200)
+        refused(400, "MalformedPolicyDocument", enter, s, idp.role, token(idp.claims(), rsa), Policy="{}")
+        # One of several audiences; a token of another client's for us; one that we may use elsewhere.
+        for claims in ({"aud": ["other", "app"]}, {"aud": "app", "azp": "other"}):
+            enter(s, idp.role, token(idp.claims(**claims), rsa))
+        # Each algorithm; the keys are found though they are new.
+        for algorithm in CURVES:
+            idp.keys.append(jwk(key_file(algorithm), algorithm, kid=algorithm, alg=algorithm))
+        for algorithm in ("RS384", "RS512"):
+            enter(s, idp.role, token(idp.claims(), rsa, algorithm))
+        for algorithm in CURVES:
+            enter(s, idp.role, token(idp.claims(), key_file(algorithm), algorithm, kid=algorithm))
+        equal(len([path for path in idp.asked if path.endswith("/keys")]), 2)
+
+
+def test_tokens_that_are_refused(s):
+    iam, rsa = s.one("iam"), key_file("RSA")
+    now = int(time.time())
+
+    def bad(code, text, role=None, status=400):
+        refused(status, code, enter, s, role or idp.role, text)
+
+    with issuer(iam) as idp:
+        claims, good = idp.claims(), token(idp.claims(), rsa)
+        head, body, signature = good.split(".")
+        bad("ExpiredTokenException", token(idp.claims(exp=now - 300), rsa))
+        for more in ({"aud": "else"}, {"nbf": now + 3600}, {"iat": now + 3600}, {"exp": "soon"}, {"iss": "http://else"}, {"sub": 7}):
+            bad("InvalidIdentityToken", token({**claims, **more}, rsa))
+        bad("AccessDenied", token(idp.claims(sub="mallory"), rsa), status=403)
+        bad("AccessDenied", good, idp.role.replace("web", "none"), 403)
+        bad("InvalidIdentityToken", good, idp.role.replace("111111111111", "222222222222"))
+        # Signed by nobody, by a secret that all know, by another key of the same name, and not as it stands.
+        bad("InvalidIdentityToken", f"{coded({'alg': 'none'})}.{body}.")
+        secret = openssl("pkey", "-in", rsa, "-pubout")
+        text = f"{coded({'alg': 'HS256', 'kid': 'rsa'})}.{body}"
+        bad("InvalidIdentityToken", f"{text}.{coded(hmac.new(secret, text.encode(), hashlib.sha256).digest())}")
+        bad("InvalidIdentityToken", token(claims, key_file("RSA", "other")))
+        bad("InvalidIdentityToken", token(claims, key_file("ES256"), "ES256"))
+        bad("InvalidIdentityToken", f"{head}.{coded(idp.claims(sub='alice', exp=now + 9999))}.{signature}")
+        bad("InvalidIdentityToken", token(claims, rsa, crit=["x"]))
+        for text in ("not.a.token", "....", good[:-6], "x" * 20):
+            bad("InvalidIdentityToken", text)
+        enter(s, idp.role, good)
+        # Keys that are not there are asked for a few times only.
+        began = time.monotonic()
+        for n in range(20):
+            bad("InvalidIdentityToken", token(claims, rsa, kid=f"none-{n}"))
+        minutes = 1 + (time.monotonic() - began) // 60
+        assert len([path for path in idp.asked if path.endswith("/keys")]) <= 4 * (minutes + 1), idp.asked
+        enter(s, idp.role, good)
+    # Who is gone, who says to be another.
+    with issuer(iam) as idp:
+        idp.said = "http://127.0.0.1/another"
+        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+        idp.shutdown()
+        idp.server_close()
+        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+    with issuer(iam, ClientIDList=[]) as idp:
+        refused(400, "InvalidIdentityToken", enter, s, idp.role, token(idp.claims(), rsa))
+
+
+@functools.cache
+def chain(address):
+    """A certificate for an address, and one of its own authority behind it: (chain, key), the authority's thumbprint."""
+    base = SCRATCH / address
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "9"]
+    openssl("req", "-x509", *new, "-subj", "/CN=authority", "-keyout", f"{base}-ca.key", "-out", f"{base}-ca.pem")
+    openssl("req", "-x509", *new, "-subj", "/CN=leaf", "-addext", f"subjectAltName=IP:{address}", "-addext", "basicConstraints=CA:FALSE",
+            "-CA", f"{base}-ca.pem", "-CAkey", f"{base}-ca.key", "-keyout", f"{base}.key", "-out", f"{base}.pem")
+    both = pathlib.Path(f"{base}-chain.pem")
+    both.write_bytes(pathlib.Path(f"{base}.pem").read_bytes() + pathlib.Path(f"{base}-ca.pem").read_bytes())
+    return (both, f"{base}.key"), hashlib.sha1(openssl("x509", "-in", f"{base}-ca.pem", "-outform", "DER")).hexdigest()
+
+
+def test_issuers_certificates(s):
+    """An authority that nobody knows is trusted by its thumbprint, for the hosts that its certificates name."""
+    iam, rsa = s.one("iam"), key_file("RSA")
+    good, thumbprint = chain("127.0.0.1")
+    with issuer(iam, good, [thumbprint]) as idp:
+        enter(s, idp.role, token(idp.claims(), rsa))
+        # Keys that one trust gave are not another's.
+        iam.update_open_id_connect_provider_thumbprint(
+            OpenIDConnectProviderArn=f"arn:aws:iam::111111111111:oidc-provider/{idp.name}", ThumbprintList=["ab" * 20])
+        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))
+    elsewhere, thumbprint = chain("127.0.0.9")
+    with issuer(iam, elsewhere, [thumbprint]) as idp:
+        refused(400, "IDPCommunicationError", enter, s, idp.role, token(idp.claims(), rsa))

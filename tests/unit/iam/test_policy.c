@@ -118,6 +118,33 @@ static const struct {
 		"unique"},
 };
 
+static void test_federated(void **state)
+{
+	static const struct policy_principal web = {
+		.federated = SLICE("arn:aws:iam::111:oidc-provider/id/x")};
+	static const char action[] = "sts:AssumeRoleWithWebIdentity";
+
+	(void)state;
+#define TRUST(principal) \
+	"{\"Statement\":{\"Effect\":\"Allow\",\"Principal\":" principal ",\"Action\":\"sts:*\"}}"
+	assert_int_equal(ask(TRUST("{\"Federated\":\"arn:aws:iam::111:oidc-provider/id/x\"}"),
+				 POLICY_TRUST, &web, action, "r"),
+		POLICY_DECISION_ALLOW);
+	assert_int_equal(ask(TRUST("{\"Federated\":\"arn:aws:iam:::oidc-provider/id/x\"}"),
+				 POLICY_TRUST, &web, action, "r"),
+		POLICY_DECISION_ALLOW);
+	assert_int_equal(ask(TRUST("{\"Federated\":\"arn:aws:iam::111:oidc-provider/id/y\"}"),
+				 POLICY_TRUST, &web, action, "r"),
+		POLICY_DECISION_NONE);
+	assert_int_equal(ask(TRUST("{\"AWS\":\"111\"}"), POLICY_TRUST, &web, action, "r"),
+		POLICY_DECISION_NONE);
+	/* Somebody of the account is not who the provider vouches for. */
+	assert_int_equal(ask(TRUST("{\"Federated\":\"arn:aws:iam::111:oidc-provider/id/x\"}"),
+				 POLICY_TRUST, &alice, action, "r"),
+		POLICY_DECISION_NONE);
+#undef TRUST
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
@@ -400,6 +427,7 @@ static void test_of_bucket(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_federated),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_bounds),
 		cmocka_unit_test(test_actions_and_resources),
