@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <nebulaio/region.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #define SPANS	   8u
 #define LAST	   1u /* goes with the last message of a stream */
 #define PATIENCE   (30ull * 1000000000ull)
+#define IN_FLIGHT  512u
 
 static inline void check(int ret, const char *what)
 {
@@ -56,6 +58,70 @@ static inline struct neb_region *region_new(void)
 
 	check(neb_region_create(&options, &region), "the region");
 	return region;
+}
+
+/* Packets that come in go on as work, each in the frame that it came in. */
+struct forward {
+	struct neb_region *region;
+	uint32_t packets_max;
+	/* What becomes of a packet: fills in work, which has its span. False: nothing, and the span
+	 * is given back. */
+	bool (*make)(
+		struct forward *forward, const struct neb_packet *packet, struct neb_work *work);
+	uint16_t target;
+	uint64_t bytes; /* that went on */
+};
+
+/* How many came in; how many of them went on is added to *sending. */
+static inline uint32_t forward_some(struct forward *forward, uint64_t timeout_ns, uint32_t *sending)
+{
+	struct neb_packet got[32];
+	int count = neb_xdp_receive(forward->region, got, 32, timeout_ns);
+
+	check(count, "receiving");
+	for (int i = 0; i < count; i++) {
+		struct neb_work work = {.target = forward->target, .span = got[i].span};
+
+		if (!forward->make(forward, &got[i], &work)) {
+			neb_span_give(forward->region, &got[i].span);
+			continue;
+		}
+		check(neb_work_submit(forward->region, &work), "a packet");
+		forward->bytes += work.bytes;
+		++*sending;
+	}
+	return (uint32_t)count;
+}
+
+static inline void forward_packets(struct forward *forward)
+{
+	uint32_t packets = 0, sending = 0;
+
+	while (packets < forward->packets_max || sending) {
+		struct neb_done done[32];
+		uint32_t came = 0;
+		int count;
+
+		if (packets < forward->packets_max && sending < IN_FLIGHT)
+			came = forward_some(forward, sending ? 0 : PATIENCE, &sending);
+		packets += came;
+		if (!sending) {
+			check(came ? 0 : -ETIMEDOUT, "no packets");
+			continue;
+		}
+		count = neb_work_reap(forward->region, done, 32, came ? 0 : PATIENCE);
+		for (int i = 0; i < count; i++) {
+			check(done[i].result, "a packet");
+			neb_span_give(forward->region, &done[i].span);
+			sending--;
+		}
+	}
+}
+
+/* Where a packet's payload lies in its span. */
+static inline uint32_t payload_at(const struct neb_packet *packet)
+{
+	return (uint32_t)((char *)packet->payload - (char *)packet->span.data);
 }
 
 static inline void region_end(struct neb_region *region, const char *what, uint64_t bytes)

@@ -5,8 +5,6 @@
  */
 #include "example.h"
 
-#define IN_FLIGHT 512u
-
 static void swap(uint8_t *a, uint8_t *b, uint32_t bytes)
 {
 	for (uint32_t i = 0; i < bytes; i++) {
@@ -25,53 +23,33 @@ static void turn_round(uint8_t *packet)
 	swap(packet + 34, packet + 36, 2);
 }
 
+static bool send_back(
+	struct forward *forward, const struct neb_packet *packet, struct neb_work *work)
+{
+	(void)forward;
+	if (!packet->payload)
+		return false; /* not one to answer */
+	turn_round(packet->data);
+	work->op = NEB_PACKET;
+	work->at = (uint32_t)((char *)packet->data - (char *)packet->span.data);
+	work->bytes = packet->bytes;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
-	struct neb_region *region = region_new();
-	uint32_t packets_max, packets = 0, sending = 0;
-	uint64_t bytes = 0;
-	uint16_t port, wire;
+	struct forward forward = {.region = region_new(), .make = send_back};
+	uint16_t port;
 
 	if (argc != 4)
 		return 2;
 	port = (uint16_t)atoi(argv[2]);
-	packets_max = (uint32_t)atoi(argv[3]);
-	check(neb_attach_xdp(region, argv[1], port, port), argv[1]);
-	check(neb_xdp_target(region, &wire), argv[1]);
-	printf("ready, %s\n", neb_xdp_mode(region));
+	forward.packets_max = (uint32_t)atoi(argv[3]);
+	check(neb_attach_xdp(forward.region, argv[1], port, port), argv[1]);
+	check(neb_xdp_target(forward.region, &forward.target), argv[1]);
+	printf("ready, %s\n", neb_xdp_mode(forward.region));
 	fflush(stdout);
-	while (packets < packets_max || sending) {
-		struct neb_packet got[32];
-		struct neb_done done[32];
-		int count = 0;
-
-		if (packets < packets_max && sending < IN_FLIGHT)
-			count = neb_xdp_receive(region, got, 32, sending ? 0 : PATIENCE);
-		check(count || sending ? count : -ETIMEDOUT, "no packets");
-		for (int i = 0; i < count; i++) {
-			struct neb_work send = {.op = NEB_PACKET,
-				.target = wire,
-				.span = got[i].span,
-				.bytes = got[i].bytes};
-
-			packets++;
-			send.at = (uint32_t)((char *)got[i].data - (char *)got[i].span.data);
-			if (!got[i].payload) {
-				neb_span_give(region, &got[i].span); /* not one to answer */
-				continue;
-			}
-			turn_round(got[i].data);
-			check(neb_work_submit(region, &send), "a packet");
-			sending++;
-		}
-		count = sending ? neb_work_reap(region, done, 32, count ? 0 : PATIENCE) : 0;
-		for (int i = 0; i < count; i++) {
-			check(done[i].result, "a packet");
-			bytes += (uint32_t)done[i].result;
-			neb_span_give(region, &done[i].span);
-			sending--;
-		}
-	}
-	region_end(region, "sent back", bytes);
+	forward_packets(&forward);
+	region_end(forward.region, "sent back", forward.bytes);
 	return 0;
 }

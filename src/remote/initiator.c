@@ -19,39 +19,16 @@ DEFINE_COUNTER(lost, "nebulaio_remote_connections_lost_total", NULL,
 
 /* ---- Work requests. ---- */
 
-int work_recv_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge)
-{
-	const struct rp_recv_wr wr = {.wr_id = id, .sg_list = sge, .sge_count = 1};
-	uint32_t posted;
-
-	return rp_post_recv(qp, &wr, 1, &posted);
-}
-
-int work_send_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge)
-{
-	const struct rp_send_wr wr = {.wr_id = id,
-		.opcode = RP_SEND,
-		.flags = RP_SEND_SIGNALED,
-		.sg_list = sge,
-		.sge_count = 1};
-	uint32_t posted;
-
-	return rp_post_send(qp, &wr, 1, &posted);
-}
-
 int remote_recv_post(struct remote_lane *lane, uint32_t n)
 {
-	const struct rp_sge sge = {(uintptr_t)&lane->recvs[n], WIRE_RECV_BYTES, lane->lkey};
-
-	return work_recv_post(lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n), &sge);
+	return capsules_recv_post(
+		&lane->capsules, lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n));
 }
 
 int remote_send(struct remote_lane *lane, uint32_t n)
 {
-	const struct rp_sge sge = {
-		(uintptr_t)&lane->sends[n], lane->sends[n].head.bytes, lane->lkey};
-
-	return work_send_post(lane->qp, work_id(lane->idx, lane->life, WORK_SEND, n), &sge);
+	return capsules_send_post(
+		&lane->capsules, lane->qp, work_id(lane->idx, lane->life, WORK_SEND, n));
 }
 
 /* ---- Connecting. ---- */
@@ -116,7 +93,7 @@ static void hello_send(struct remote_lane *lane)
 	memcpy(hello->holder, volume->remote->holder, sizeof(hello->holder));
 	random_fill(hello->nonce, sizeof(hello->nonce));
 	snprintf(hello->name, sizeof(hello->name), "%s", volume->name);
-	lane->sends[REMOTE_DEPTH].hello = *hello;
+	lane->capsules.sends[REMOTE_DEPTH].hello = *hello;
 	lane_go(lane, LANE_HELLO);
 	if (remote_send(lane, REMOTE_DEPTH))
 		remote_lane_fail(lane, -EIO, "the hello cannot be posted");
@@ -124,7 +101,7 @@ static void hello_send(struct remote_lane *lane)
 
 static void proof_send(struct remote_lane *lane, const struct wire_challenge *challenge)
 {
-	struct wire_proof *proof = &lane->sends[REMOTE_DEPTH].proof;
+	struct wire_proof *proof = &lane->capsules.sends[REMOTE_DEPTH].proof;
 
 	wire_keys_make(
 		&lane->keys, slice_str(lane->volume->remote->secret), &lane->hello, challenge);
@@ -304,21 +281,6 @@ static void port_tick(struct reactor_timer *timer, void *arg)
 /* ---- Lanes of a reactor. ---- */
 
 /* Each capsule lies in a place of its own. */
-static int lane_memory(struct remote_lane *lane)
-{
-	uint32_t bytes = (SENDS + RECVS) * (uint32_t)sizeof(union wire_capsule);
-	int ret =
-		region_lease(lane->port->region, region_frames_for(bytes), OWNER_RDMA, &lane->span);
-
-	if (ret)
-		return ret;
-	memset(lane->span.data, 0, bytes);
-	lane->sends = (union wire_capsule *)(void *)lane->span.data;
-	lane->recvs = lane->sends + SENDS;
-	lane->lkey = rp_mr_lkey(rp_port_mr(lane->port->port, lane->span.data, bytes));
-	return 0;
-}
-
 int remote_lane_add(struct remote_port *port, struct remote_volume *volume)
 {
 	struct remote_lane *lane = calloc(1, sizeof(*lane));
@@ -339,7 +301,8 @@ int remote_lane_add(struct remote_port *port, struct remote_volume *volume)
 	lane->state = LANE_WAITING;
 	lane->quiet = volume->quiet;
 	lane->timer = (struct reactor_timer){.fn = lane_due, .arg = lane};
-	ret = lane_memory(lane);
+	ret = capsules_open(
+		port->region, port->port, (const uint32_t[]){SENDS, RECVS}, &lane->capsules);
 	if (ret) {
 		free(lane);
 		return ret;
@@ -364,7 +327,7 @@ void remote_lane_remove(struct remote_lane *lane)
 	rp_qp_close(lane->qp);
 	remote_drop(lane);
 	secret_wipe(&lane->keys, sizeof(lane->keys));
-	region_give(port->region, lane->span, OWNER_RDMA);
+	capsules_close(port->region, &lane->capsules);
 	lane->volume->lanes[port->number] = NULL;
 	port->lanes[lane->idx] = NULL;
 	if (--port->lane_count == 0)

@@ -57,7 +57,7 @@ static bool op_is_slow(uint8_t op)
 static void command_send(struct remote_lane *lane, uint32_t n, const struct wire_command *body)
 {
 	struct remote_slot *slot = &lane->slots[n];
-	struct wire_command *command = &lane->sends[n].command;
+	struct wire_command *command = &lane->capsules.sends[n].command;
 	uint64_t wait_ns = op_is_slow(body->op) ? REMOTE_SLOW_NS : REMOTE_COMMAND_NS;
 	uint64_t now_ns = reactor_now_ns(lane->port->reactor);
 
@@ -249,7 +249,7 @@ static void answered(struct remote_lane *lane, const struct wire_response *respo
 static void received(struct remote_lane *lane, const struct rp_wc *wc)
 {
 	uint32_t n = work_n(wc->wr_id);
-	union wire_capsule capsule = lane->recvs[n];
+	union wire_capsule capsule = lane->capsules.recvs[n];
 
 	if (lane->state != LANE_OPEN) {
 		remote_setup_heard(lane, &capsule, wc->byte_len);

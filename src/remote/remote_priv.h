@@ -35,9 +35,6 @@ static inline uint64_t work_id(uint32_t lane, uint16_t life, enum remote_work wo
 {
 	return (uint64_t)life << 40 | (uint64_t)lane << 24 | (uint64_t)work << 16 | n;
 }
-/* A capsule's receive or its send, signalled: for either end. */
-int work_recv_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge);
-int work_send_post(struct rp_qp *qp, uint64_t id, const struct rp_sge *sge);
 static inline uint32_t work_lane(uint64_t id)
 {
 	return id >> 24 & 0xffff;
@@ -54,6 +51,20 @@ static inline uint32_t work_n(uint64_t id)
 {
 	return id & 0xffff;
 }
+
+/* capsules.c: the memory of a lane's capsules, at either end. */
+struct capsules {
+	struct region_span span; /* data NULL: none */
+	union wire_capsule *sends, *recvs;
+	uint32_t lkey;
+};
+/* counts: sends, receives. */
+int capsules_open(struct region *region, struct rp_port *port, const uint32_t counts[2],
+	struct capsules *ret_capsules);
+void capsules_close(struct region *region, struct capsules *capsules);
+/* Post the capsule of the id's number, sends signalled. */
+int capsules_recv_post(const struct capsules *capsules, struct rp_qp *qp, uint64_t id);
+int capsules_send_post(const struct capsules *capsules, struct rp_qp *qp, uint64_t id);
 
 struct remote {
 	struct remote_opts opts;
@@ -111,10 +122,7 @@ struct remote_lane {
 	uint16_t life;
 	enum lane_state state;
 	struct rp_qp *qp;
-	struct region_span span;
-	union wire_capsule *sends; /* depth and one for set-up */
-	union wire_capsule *recvs;
-	uint32_t lkey;
+	struct capsules capsules; /* sends: depth and one for set-up */
 	struct wire_hello hello;
 	struct wire_keys keys;
 	uint64_t counter_out, counter_in;

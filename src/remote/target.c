@@ -18,24 +18,21 @@ DEFINE_COUNTER(refused, "nebulaio_export_connections_total", "result=\"refused\"
 
 int target_recv_post(struct target_lane *lane, uint32_t n)
 {
-	const struct rp_sge sge = {(uintptr_t)&lane->recvs[n], WIRE_RECV_BYTES, lane->lkey};
-
-	return work_recv_post(lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n), &sge);
+	return capsules_recv_post(
+		&lane->capsules, lane->qp, work_id(lane->idx, lane->life, WORK_RECV, n));
 }
 
 /* The capsule in the last place of sends but one, or the last. */
 static void word_send(struct target_lane *lane, uint32_t n)
 {
-	const struct rp_sge sge = {
-		(uintptr_t)&lane->sends[n], lane->sends[n].head.bytes, lane->lkey};
-
-	if (work_send_post(lane->qp, work_id(lane->idx, lane->life, WORK_SEND, n), &sge))
+	if (capsules_send_post(
+		    &lane->capsules, lane->qp, work_id(lane->idx, lane->life, WORK_SEND, n)))
 		target_lane_fail(lane, "a word cannot be posted");
 }
 
 static void refuse(struct target_lane *lane, enum wire_reason reason)
 {
-	struct wire_refuse *word = &lane->sends[TARGET_SLOTS].refuse;
+	struct wire_refuse *word = &lane->capsules.sends[TARGET_SLOTS].refuse;
 
 	counter_add(&refused, 1);
 	log_warn("export", "%s: refused: %s", lane->peer, wire_reason_text(reason));
@@ -56,7 +53,7 @@ static void hello_heard(struct target_lane *lane, const struct wire_hello *hello
 	challenge->depth = MIN(hello->depth, (uint16_t)REMOTE_DEPTH);
 	challenge->transfer_max = WIRE_TRANSFER_MAX;
 	random_fill(challenge->nonce, sizeof(challenge->nonce));
-	lane->sends[TARGET_SLOTS].challenge = *challenge;
+	lane->capsules.sends[TARGET_SLOTS].challenge = *challenge;
 	lane->state = TARGET_PROOF;
 	word_send(lane, TARGET_SLOTS);
 }
@@ -95,7 +92,7 @@ static struct target_volume *volume_of(struct remote_target *target, const char 
 
 static void welcome(struct target_lane *lane, struct target_volume *volume)
 {
-	struct wire_welcome *word = &lane->sends[TARGET_SLOTS + 1].welcome;
+	struct wire_welcome *word = &lane->capsules.sends[TARGET_SLOTS + 1].welcome;
 	const struct disk *disk = volume->export.disk;
 	struct wire_identity *identity = &word->identity;
 
@@ -174,7 +171,7 @@ void target_lane_settle(struct target_lane *lane)
 	if (lane->writes)
 		lane->volume->writers--;
 	reactor_timer_cancel(target->opts.reactor, &lane->timer);
-	region_give(target->opts.region, lane->span, OWNER_RDMA);
+	capsules_close(target->opts.region, &lane->capsules);
 	secret_wipe(&lane->keys, sizeof(lane->keys));
 	target->lanes[lane->idx] = NULL;
 	target->lane_count--;
@@ -220,16 +217,11 @@ static int lane_qp_open(struct target_lane *lane)
 static int lane_init(struct target_lane *lane)
 {
 	struct remote_target *target = lane->target;
-	uint32_t bytes = (TARGET_SENDS + TARGET_RECVS) * (uint32_t)sizeof(union wire_capsule);
-	int ret = region_lease(
-		target->opts.region, region_frames_for(bytes), OWNER_RDMA, &lane->span);
+	int ret = capsules_open(target->opts.region, target->port,
+		(const uint32_t[]){TARGET_SENDS, TARGET_RECVS}, &lane->capsules);
 
 	if (ret)
 		return ret;
-	memset(lane->span.data, 0, bytes);
-	lane->sends = (union wire_capsule *)(void *)lane->span.data;
-	lane->recvs = lane->sends + TARGET_SENDS;
-	lane->lkey = rp_mr_lkey(rp_port_mr(target->port, lane->span.data, bytes));
 	lane->timer = (struct reactor_timer){.fn = lane_due, .arg = lane};
 	for (uint32_t n = 0; n < TARGET_SLOTS; n++) {
 		lane->slots[n].lane = lane;
@@ -265,8 +257,7 @@ static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
 		rp_reject(event->request, NULL, 0);
 	if (ret) {
 		rp_qp_close(lane->qp);
-		if (lane->span.data)
-			region_give(target->opts.region, lane->span, OWNER_RDMA);
+		capsules_close(target->opts.region, &lane->capsules);
 		free(lane);
 		log_warn("export", "%s: cannot be served: %s", event->peer, strerror(-ret));
 		return 0;

@@ -31,7 +31,7 @@ static void slot_answer(struct target_slot *slot, int error)
 	struct target_lane *lane = slot->lane;
 	const struct wire_command *command = &slot->command;
 	struct disk *disk = lane->volume->export.disk;
-	struct wire_response *response = &lane->sends[slot->n].response;
+	struct wire_response *response = &lane->capsules.sends[slot->n].response;
 	struct rp_sge sges[2];
 	struct rp_send_wr wrs[2];
 	uint32_t count = 0, posted;
@@ -56,7 +56,7 @@ static void slot_answer(struct target_slot *slot, int error)
 	response->bytes = disk_bytes(disk);
 	response->medium_bytes = disk_medium_bytes(disk);
 	wire_seal(response, lane->keys.target);
-	sges[1] = (struct rp_sge){(uintptr_t)response, sizeof(*response), lane->lkey};
+	sges[1] = (struct rp_sge){(uintptr_t)response, sizeof(*response), lane->capsules.lkey};
 	wrs[count++] =
 		(struct rp_send_wr){.wr_id = work_id(lane->idx, lane->life, WORK_SEND, slot->n),
 			.opcode = RP_SEND,
@@ -246,7 +246,7 @@ static void command_heard(
 static void received(struct target_lane *lane, const struct rp_wc *wc)
 {
 	uint32_t n = work_n(wc->wr_id);
-	union wire_capsule capsule = lane->recvs[n];
+	union wire_capsule capsule = lane->capsules.recvs[n];
 
 	lane->heard_ns = reactor_now_ns(lane->target->opts.reactor);
 	/* First, for the answer gives the initiator its credit back. */

@@ -62,9 +62,7 @@ struct target_lane {
 	enum target_state state;
 	struct rp_qp *qp;
 	char peer[64];
-	struct region_span span;
-	union wire_capsule *sends, *recvs;
-	uint32_t lkey;
+	struct capsules capsules;
 	struct wire_hello hello;
 	struct wire_challenge challenge;
 	struct wire_keys keys;

@@ -21,6 +21,50 @@ static int start_connect(struct end *end, uint16_t port, uint64_t wait_ns)
 	return rp_connect(end->qp, suite->address, port, "hello", 5, clock_now_ns() + wait_ns);
 }
 
+/* Two ends, the second of which listens. Closed by meeting_close. */
+static void meeting_open(struct pair *pair, const char *address)
+{
+	end_open(&pair->a, &patient);
+	end_open(&pair->b, &patient);
+	assert_int_equal(rp_listen(pair->b.device, address, 0, NULL, &pair->listener), 0);
+}
+
+static void ask(struct pair *pair, uint64_t wait_ns)
+{
+	assert_int_equal(start_connect(&pair->a, rp_listener_port(pair->listener), wait_ns), 0);
+}
+
+/* The first asks, and the second has heard of it. */
+static struct rp_cm_event asked(struct pair *pair, uint64_t wait_ns)
+{
+	struct rp_cm_event event;
+
+	ask(pair, wait_ns);
+	cm_expect(pair->b.device, RP_CM_CONNECT_REQUEST, &event);
+	return event;
+}
+
+static void meeting_close(struct pair *pair)
+{
+	rp_listener_close(pair->listener);
+	end_close(&pair->a);
+	end_close(&pair->b);
+}
+
+/* A network answers "nobody listens" as a rejection by the connection manager. */
+static void nobody_expect(struct end *a)
+{
+	uint64_t deadline_ns = clock_now_ns() + 2 * SUITE_DEADLINE_NS;
+	struct rp_cm_event event;
+	int got;
+
+	while (!(got = rp_cm_poll(a->device, &event)))
+		assert_true(clock_now_ns() < deadline_ns);
+	assert_int_equal(got, 1);
+	assert_true(event.type == RP_CM_UNREACHABLE || event.type == RP_CM_REJECTED);
+	assert_ptr_equal(event.qp, a->qp);
+}
+
 static void test_device_names(void **state)
 {
 	struct rp_open_opts opts = {.device_name = "no-such-device"};
@@ -44,66 +88,54 @@ static void test_device_names(void **state)
 
 static void test_private_data_both_ways(void **state)
 {
-	struct rp_listener *listener;
 	struct rp_cm_event event;
-	struct end a, b;
+	struct pair pair;
 
 	(void)state;
-	end_open(&a, &patient);
-	end_open(&b, &patient);
-	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), SUITE_DEADLINE_NS), 0);
-	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
-	assert_ptr_equal(event.listener, listener);
+	meeting_open(&pair, suite->address);
+	event = asked(&pair, SUITE_DEADLINE_NS);
+	assert_ptr_equal(event.listener, pair.listener);
 	assert_memory_equal(event.private_data, "hello", 5);
 	assert_true(strlen(event.peer) > 0);
-	assert_int_equal(rp_qp_state(a.qp), RP_QPS_INIT);
-	assert_int_equal(rp_accept(event.request, b.qp, "welcome", 7), 0);
-	cm_expect(a.device, RP_CM_ESTABLISHED, &event);
+	assert_int_equal(rp_qp_state(pair.a.qp), RP_QPS_INIT);
+	assert_int_equal(rp_accept(event.request, pair.b.qp, "welcome", 7), 0);
+	cm_expect(pair.a.device, RP_CM_ESTABLISHED, &event);
 	assert_memory_equal(event.private_data, "welcome", 7);
-	cm_expect(b.device, RP_CM_ESTABLISHED, &event);
-	assert_int_equal(rp_qp_state(a.qp), RP_QPS_RTS);
-	assert_int_equal(rp_qp_state(b.qp), RP_QPS_RTS);
-	rp_listener_close(listener);
-	end_close(&a);
-	cm_expect(b.device, RP_CM_DISCONNECTED, &event);
-	assert_ptr_equal(event.qp, b.qp);
-	end_close(&b);
+	cm_expect(pair.b.device, RP_CM_ESTABLISHED, &event);
+	assert_int_equal(rp_qp_state(pair.a.qp), RP_QPS_RTS);
+	assert_int_equal(rp_qp_state(pair.b.qp), RP_QPS_RTS);
+	rp_listener_close(pair.listener);
+	end_close(&pair.a);
+	cm_expect(pair.b.device, RP_CM_DISCONNECTED, &event);
+	assert_ptr_equal(event.qp, pair.b.qp);
+	end_close(&pair.b);
 }
 
 static void test_reject_then_retry(void **state)
 {
-	struct rp_listener *listener;
 	struct rp_cm_event event;
-	struct end a, b;
+	struct pair pair;
 
 	(void)state;
-	end_open(&a, &patient);
-	end_open(&b, &patient);
-	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), SUITE_DEADLINE_NS), 0);
-	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
+	meeting_open(&pair, suite->address);
+	event = asked(&pair, SUITE_DEADLINE_NS);
 	rp_reject(event.request, "too busy", 8);
-	cm_expect(a.device, RP_CM_REJECTED, &event);
-	assert_ptr_equal(event.qp, a.qp);
+	cm_expect(pair.a.device, RP_CM_REJECTED, &event);
+	assert_ptr_equal(event.qp, pair.a.qp);
 	assert_int_equal(event.private_len, 8);
 	assert_memory_equal(event.private_data, "too busy", 8);
 	/* A fresh queue pair gets through, as with rdma_cm. */
-	rp_qp_close(a.qp);
-	end_new_qp(&a, &patient);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), SUITE_DEADLINE_NS), 0);
-	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
-	assert_int_equal(rp_accept(event.request, b.qp, NULL, 0), 0);
-	cm_expect(a.device, RP_CM_ESTABLISHED, NULL);
-	rp_listener_close(listener);
-	end_close(&a);
-	end_close(&b);
+	rp_qp_close(pair.a.qp);
+	end_new_qp(&pair.a, &patient);
+	event = asked(&pair, SUITE_DEADLINE_NS);
+	assert_int_equal(rp_accept(event.request, pair.b.qp, NULL, 0), 0);
+	cm_expect(pair.a.device, RP_CM_ESTABLISHED, NULL);
+	meeting_close(&pair);
 }
 
 static void test_unreachable(void **state)
 {
 	struct rp_listener *listener;
-	struct rp_cm_event event;
 	struct end a;
 	uint16_t port;
 
@@ -113,60 +145,38 @@ static void test_unreachable(void **state)
 	port = rp_listener_port(listener);
 	rp_listener_close(listener);
 	assert_int_equal(start_connect(&a, port, SUITE_DEADLINE_NS), 0);
-	/* A network answers "nobody listens" as a rejection by the connection manager. */
-	for (;;) {
-		int got = rp_cm_poll(a.device, &event);
-
-		assert_true(got >= 0);
-		if (got)
-			break;
-	}
-	assert_true(event.type == RP_CM_UNREACHABLE || event.type == RP_CM_REJECTED);
-	assert_ptr_equal(event.qp, a.qp);
+	nobody_expect(&a);
 	assert_int_equal(rp_qp_state(a.qp), RP_QPS_INIT);
 	end_close(&a);
 }
 
 static void test_deadline(void **state)
 {
-	struct rp_listener *listener;
 	struct rp_cm_event event;
-	struct end a, b;
+	struct pair pair;
 
 	(void)state;
-	end_open(&a, &patient);
-	end_open(&b, &patient);
-	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), 500 * NS_PER_MS), 0);
-	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
+	meeting_open(&pair, suite->address);
+	event = asked(&pair, 500 * NS_PER_MS);
 	/* Neither accepted nor rejected in time. */
-	cm_expect(a.device, RP_CM_UNREACHABLE, NULL);
+	cm_expect(pair.a.device, RP_CM_UNREACHABLE, NULL);
 	rp_reject(event.request, NULL, 0);
-	rp_listener_close(listener);
-	end_close(&a);
-	end_close(&b);
+	meeting_close(&pair);
 }
 
 static void test_listener_close_drops_requests(void **state)
 {
-	struct rp_listener *listener;
 	struct rp_cm_event event;
-	struct end a, b;
+	struct pair pair;
 
 	(void)state;
-	end_open(&a, &patient);
-	end_open(&b, &patient);
-	assert_int_equal(rp_listen(b.device, suite->address, 0, NULL, &listener), 0);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), 2 * NS_PER_S), 0);
-	rp_listener_close(listener);
-	for (;;) {
-		if (rp_cm_poll(a.device, &event))
-			break;
-	}
-	assert_true(event.type == RP_CM_UNREACHABLE || event.type == RP_CM_REJECTED);
-	assert_int_equal(rp_cm_poll(b.device, &event), 0);
-	end_close(&a);
-	end_close(&b);
+	meeting_open(&pair, suite->address);
+	ask(&pair, 2 * NS_PER_S);
+	rp_listener_close(pair.listener);
+	nobody_expect(&pair.a);
+	assert_int_equal(rp_cm_poll(pair.b.device, &event), 0);
+	end_close(&pair.a);
+	end_close(&pair.b);
 }
 
 static void test_address_in_use(void **state)
@@ -188,21 +198,15 @@ static void test_address_in_use(void **state)
 
 static void test_wildcard_listener(void **state)
 {
-	struct rp_listener *listener;
 	struct rp_cm_event event;
-	struct end a, b;
+	struct pair pair;
 
 	(void)state;
-	end_open(&a, &patient);
-	end_open(&b, &patient);
-	assert_int_equal(rp_listen(b.device, "", 0, NULL, &listener), 0);
-	assert_int_equal(start_connect(&a, rp_listener_port(listener), SUITE_DEADLINE_NS), 0);
-	cm_expect(b.device, RP_CM_CONNECT_REQUEST, &event);
-	assert_int_equal(rp_accept(event.request, b.qp, NULL, 0), 0);
-	cm_expect(a.device, RP_CM_ESTABLISHED, NULL);
-	rp_listener_close(listener);
-	end_close(&a);
-	end_close(&b);
+	meeting_open(&pair, "");
+	event = asked(&pair, SUITE_DEADLINE_NS);
+	assert_int_equal(rp_accept(event.request, pair.b.qp, NULL, 0), 0);
+	cm_expect(pair.a.device, RP_CM_ESTABLISHED, NULL);
+	meeting_close(&pair);
 }
 
 static void test_wrong_arguments(void **state)
