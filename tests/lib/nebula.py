@@ -201,7 +201,8 @@ class Client:
 def seen(frame):
     """Where a check stands, and what its function had in its variables."""
     plain = (bool, int, float, str, bytes, list, tuple, dict, set, type(None), subprocess.CompletedProcess)
-    found = [f"{name} = {repr(value)[:300]}" for name, value in frame.f_locals.items() if isinstance(value, plain)]
+    found = [f"{name} = {repr(value)[:300]}" for name, value in frame.f_locals.items()
+             if isinstance(value, plain) and name != "env"]
     return "\n".join([f"at {frame.f_code.co_filename}:{frame.f_lineno}", *found])
 
 
