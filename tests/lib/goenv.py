@@ -37,5 +37,5 @@ def module(folder, source, more=""):
 def build(env, folder):
     """The program, or None and what the compiler says."""
     done = subprocess.run([GO, "build", "-race", "-o", "document", "."], cwd=folder, env=env, capture_output=True, text=True,
-                          timeout=400)
+                          timeout=1200)
     return (folder / "document" if done.returncode == 0 else None), done.stdout + done.stderr

@@ -87,7 +87,8 @@ class Native:
         self.library = library()
         self.client = ctypes.c_void_p()
         self.log = LOG_FN(lambda _, level, text: log(level, text.decode())) if log else None
-        fields = {"transport": STRICT, "pool_bytes": 8 << 20, **options, "access_key": keys[0], "secret_key": keys[1],
+        fields = {"transport": STRICT, "pool_bytes": 8 << 20, "request_timeout_ns": 120 * 10**9, **options,
+                  "access_key": keys[0], "secret_key": keys[1],
                   "endpoints": endpoints, "log": ctypes.cast(self.log, ctypes.c_void_p) if log else None}
         options = Options(**{name: value.encode() if isinstance(value, str) else value for name, value in fields.items()})
         error = self.library.neb_client_open(ctypes.byref(options), ctypes.byref(self.client))

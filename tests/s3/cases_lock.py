@@ -90,13 +90,13 @@ def test_governance(s):
 def test_compliance_and_its_end(s):
     bucket = locked(s)
     version = s.s3.put_object(Bucket=bucket, Key="a", Body=b"x")["VersionId"]
-    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=3)
+    until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=6)
     s.s3.put_object_retention(Bucket=bucket, Key="a", Retention={"Mode": "COMPLIANCE", "RetainUntilDate": until})
     refused(403, "AccessDenied", s.s3.delete_object, Bucket=bucket, Key="a", VersionId=version,
             BypassGovernanceRetention=True)
     refused(403, "AccessDenied", s.s3.put_object_retention, Bucket=bucket, Key="a",
             Retention={"Mode": "GOVERNANCE", "RetainUntilDate": soon()}, BypassGovernanceRetention=True)
-    deadline = until + datetime.timedelta(seconds=30)
+    deadline = until + datetime.timedelta(seconds=180)
     while datetime.datetime.now(datetime.timezone.utc) < deadline:
         try:
             s.s3.delete_object(Bucket=bucket, Key="a", VersionId=version)

@@ -36,14 +36,14 @@ def fresh():
 
 def events(id, wanted):
     """The records of a rule, once there are so many."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         with open(os.environ["NOTIFICATION_LOG"]) as log:
             lines = [json.loads(line) for line in log if line.endswith("\n")]
         found = [r for line in lines for r in line.get("Records", []) if r["s3"]["configurationId"] == id]
         if len(found) >= wanted:
             return found
-    raise AssertionError(f"{len(found)} events, not {wanted}, after 30 s: {found}")
+    raise AssertionError(f"{len(found)} events, not {wanted}, after 180 s: {found}")
 
 
 def test_configuration(s):
@@ -149,7 +149,7 @@ class Hook:
         self.server.server_close()
 
     def next(self):
-        return self.messages.get(timeout=30)
+        return self.messages.get(timeout=180)
 
 
 def topics(sns):

@@ -86,8 +86,8 @@ class Suite:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme == "https":
             context = ssl.create_default_context(cafile=self.authority)
-            return http.client.HTTPSConnection(parts.netloc, timeout=30, context=context)
-        return http.client.HTTPConnection(parts.netloc, timeout=30)
+            return http.client.HTTPSConnection(parts.netloc, timeout=180, context=context)
+        return http.client.HTTPConnection(parts.netloc, timeout=180)
 
     def close(self):
         for session in self.sessions.values():
