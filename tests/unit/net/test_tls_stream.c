@@ -173,7 +173,7 @@ static void duplex_peer(struct peer *client)
 			continue;
 		fd = (struct pollfd){.fd = client->fd, .events = POLLIN};
 		fd.events |= (short)(sent < BIG_BYTES ? POLLOUT : 0);
-		PEER_CHECK(poll(&fd, 1, 20000) == 1);
+		PEER_CHECK(poll(&fd, 1, 60000) == 1);
 	}
 	PEER_CHECK(renewed);
 	PEER_CHECK(!fcntl(client->fd, F_SETFL, 0));

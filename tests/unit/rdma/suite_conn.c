@@ -286,7 +286,7 @@ static void sleep_and_be_woken(struct end *a, struct end *b, struct rp_qp *from,
 	wc_expect_none(a, b);
 	assert_true(rp_cq_arm(b->cq));
 	assert_int_equal(rp_post_send(from, &wr, 1, &posted), 0);
-	assert_int_equal(poll(&wait, 1, 10000), 1);
+	assert_int_equal(poll(&wait, 1, 60000), 1);
 	rp_cq_disarm(b->cq);
 	wc_expect(b, NULL, 1000, RP_WC_SUCCESS);
 }

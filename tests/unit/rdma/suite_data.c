@@ -493,7 +493,7 @@ static void test_arm(void **state)
 	assert_true(rp_cq_arm(pair.b.cq));
 	assert_int_equal(poll(&wait, 1, 0), 0);
 	assert_int_equal(post_send_sge(&pair.a, send_wr(1, RP_SEND, S), sge_at(&pair.a, 0, 64)), 0);
-	assert_int_equal(poll(&wait, 1, 10000), 1);
+	assert_int_equal(poll(&wait, 1, 60000), 1);
 	rp_cq_disarm(pair.b.cq);
 	wc_expect(&pair.b, NULL, 1, RP_WC_SUCCESS);
 	wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS);
@@ -503,7 +503,7 @@ static void test_arm(void **state)
 		0);
 	while (rp_cq_arm(pair.a.cq)) {
 		wait.fd = rp_cq_fd(pair.a.cq);
-		assert_int_equal(poll(&wait, 1, 10000), 1);
+		assert_int_equal(poll(&wait, 1, 60000), 1);
 		rp_cq_disarm(pair.a.cq);
 	}
 	wc_expect(&pair.a, NULL, 2, RP_WC_SUCCESS);

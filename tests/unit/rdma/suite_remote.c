@@ -186,7 +186,7 @@ static void test_both_sleep(void **state)
 		while (!rp_cq_poll(end.cq, &wc, 1)) {
 			if (!rp_cq_arm(end.cq))
 				continue;
-			assert_int_equal(poll(&wait, 1, 10000), 1);
+			assert_int_equal(poll(&wait, 1, 60000), 1);
 			rp_cq_disarm(end.cq);
 		}
 		assert_int_equal(wc.wr_id, round);
