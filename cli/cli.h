@@ -53,6 +53,9 @@ extern const struct cli_command CLI_FLOW;
 extern const struct cli_command CLI_DISCOVER;
 extern const struct cli_command CLI_DOCTOR;
 
+/* cmd_region.c: the one process of this host that has a region: CLI_OK, or a message and what to
+ * exit with. */
+int cli_region_find(const struct cli_command *command, int *ret_pid);
 /* Prints "nebulaio NAME: why" and how to get help; returns CLI_USAGE. */
 int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

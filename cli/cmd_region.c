@@ -20,34 +20,34 @@ static const char USAGE[] =
 
 #define DUMP_BYTES_MAX (16 * MIB)
 
-static int report_view_error(int pid, int error)
+static int report_view_error(const struct cli_command *command, int pid, int error)
 {
 	if (error == -ENOENT && pid)
 		fprintf(stderr,
-			"nebulaio region: process %d has no region: is it a running nebulaio "
+			"nebulaio %s: process %d has no region: is it a running nebulaio "
 			"server?\n",
-			pid);
+			command->name, pid);
 	else if (error == -ENOENT)
 		fprintf(stderr,
-			"nebulaio region: no process here has a region; start `nebulaio serve`\n");
+			"nebulaio %s: no process here has a region; start `nebulaio serve`\n",
+			command->name);
 	else
-		fprintf(stderr, "nebulaio region: cannot look into process %d: %s%s\n", pid,
-			strerror(-error),
+		fprintf(stderr, "nebulaio %s: cannot look into process %d: %s%s\n", command->name,
+			pid, strerror(-error),
 			error == -EACCES || error == -EPERM
 				? "; run it as the server's user or as root"
 				: "");
 	return error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
 }
 
-/* The one process that has a region; 0 and a message when there is none, or several. */
-static int find_process(int *ret_pid)
+int cli_region_find(const struct cli_command *command, int *ret_pid)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 	int found = 0, error = -ENOENT;
 
 	if (!proc)
-		return report_view_error(0, -errno);
+		return report_view_error(command, 0, -errno);
 	while ((entry = readdir(proc)) != NULL) {
 		struct region_view *view;
 		int pid = atoi(entry->d_name);
@@ -60,9 +60,9 @@ static int find_process(int *ret_pid)
 			region_view_close(view);
 		if (found++)
 			fprintf(stderr,
-				"nebulaio region: processes %d and %d both have one; choose "
+				"nebulaio %s: processes %d and %d both have a region; choose "
 				"with --pid\n",
-				*ret_pid, pid);
+				command->name, *ret_pid, pid);
 		if (found > 1)
 			break;
 		*ret_pid = pid;
@@ -70,7 +70,7 @@ static int find_process(int *ret_pid)
 	closedir(proc);
 	if (found == 1)
 		return CLI_OK;
-	return found ? CLI_USAGE : report_view_error(0, error);
+	return found ? CLI_USAGE : report_view_error(command, 0, error);
 }
 
 static int region_run(int argc, char **argv)
@@ -100,13 +100,13 @@ static int region_run(int argc, char **argv)
 	if (optind != argc - 1 || strcmp(argv[optind], "dump"))
 		return cli_usage_error(&CLI_REGION, "expected `dump`");
 	if (!pid) {
-		ret = find_process(&pid);
+		ret = cli_region_find(&CLI_REGION, &pid);
 		if (ret)
 			return ret;
 	}
 	ret = region_view_open(pid, &view);
 	if (ret)
-		return report_view_error(pid, ret);
+		return report_view_error(&CLI_REGION, pid, ret);
 	buf_init(&out, DUMP_BYTES_MAX);
 	region_view_dump(view, json, &out);
 	region_view_close(view);

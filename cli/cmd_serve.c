@@ -15,6 +15,7 @@
 
 /* Certificates are read again at least so often, which also renews the keys of session tickets. */
 #define CERTIFICATE_AGE_MS_MAX (12 * 60 * 60 * 1000)
+#define DEFAULT_RDMA_PORT      9100 /* where clients look */
 
 static const char USAGE[] =
 	"usage: nebulaio serve [--data DIR] [--volume PATH [--format]]\n"
@@ -253,6 +254,20 @@ static void print_welcome_https(const struct server *server)
 		fingerprint, file, server_https_port(server), file, server_https_port(server));
 }
 
+/* Where the command finds the server by itself, it is not told. */
+static void print_welcome_rdma(const struct config *config, const struct server *server)
+{
+	const char *address = config->rdma.address[0] ? config->rdma.address : "127.0.0.1";
+	char endpoint[CONFIG_TEXT_MAX + 40] = "";
+
+	if (server_rdma_port(server) != DEFAULT_RDMA_PORT)
+		snprintf(endpoint, sizeof(endpoint), "--endpoint rdma://%s:%u ", address,
+			server_rdma_port(server));
+	printf("  build/nebulaio cp --transport rdma %ss3://demo/README.md /tmp/README.md   # over "
+	       "RDMA (%s device)\n",
+		endpoint, server_rdma_device(server));
+}
+
 /* What a newcomer sees after `make run`. */
 static void print_welcome(const struct config *config, const struct server *server)
 {
@@ -279,9 +294,7 @@ static void print_welcome(const struct config *config, const struct server *serv
 	       "%s/demo/README.md\n",
 		http, http, http);
 	if (server_rdma_port(server))
-		printf("  build/nebulaio cp --transport rdma s3://demo/README.md /tmp/README.md "
-		       "  # over RDMA (%s device)\n",
-			server_rdma_device(server));
+		print_welcome_rdma(config, server);
 	if (server_https_port(server))
 		print_welcome_https(server);
 	printf("\nCtrl-C ends it.\n");

@@ -15,7 +15,7 @@
 #include "remote.h"
 
 static const char USAGE[] =
-	"usage: nebulaio top --pid PID [--metrics HOST:PORT] [--once] [--json] [--interval S]\n"
+	"usage: nebulaio top [--pid PID] [--metrics HOST:PORT] [--once] [--json] [--interval S]\n"
 	"\n"
 	"Shows, every second, what a process with a memory region does: queue depths and rates of\n"
 	"its rings, latencies and errors of the completions that lie in them (a server's in whole\n"
@@ -25,6 +25,7 @@ static const char USAGE[] =
 	"client found in its cache.\n"
 	"\n"
 	"  --pid PID            the process: `nebulaio serve`, `nebulaio flow`, a client, …\n"
+	"                       (the one process of this host that has a region)\n"
 	"  --metrics HOST:PORT  its metrics (127.0.0.1:9001; left out when nobody answers)\n"
 	"  --once               one picture after one interval\n"
 	"  --interval SECONDS   1 to 3600 (1)\n"
@@ -215,8 +216,11 @@ static void text_show(const struct top *top, const struct picture *now, const st
 	for (uint32_t i = 0; i < OWNER_COUNT; i++)
 		printf("  %s %llu", region_owner_name((enum region_owner)i),
 			(unsigned long long)now->frames_by_owner[i]);
-	printf("\n\n%-64s %16s %14s\n", now->series_count ? "metric" : "no metrics", "value",
-		"a second");
+	if (now->series_count)
+		printf("\n\n%-64s %16s %14s\n", "metric", "value", "a second");
+	else
+		printf("\n\nno metrics: nobody answers at %s (--metrics HOST:PORT)\n",
+			top->metrics);
 	for (uint32_t i = 0; i < now->series_count; i++) {
 		const struct series *series = &now->series[i];
 		double rate = (series->value - series_before(last, series->name)) / seconds;
@@ -319,9 +323,9 @@ static int options_take(struct top *top, int argc, char **argv)
 		top->once |= option == 'o';
 		top->json |= option == 'j';
 	}
-	if (optind != argc || !top->pid)
-		return cli_usage_error(&CLI_TOP, "--pid is needed, and nothing else");
-	return CLI_OK;
+	if (optind != argc)
+		return cli_usage_error(&CLI_TOP, "'%s' is not an option", argv[optind]);
+	return top->pid ? CLI_OK : cli_region_find(&CLI_TOP, &top->pid);
 }
 
 static int top_run(int argc, char **argv)
