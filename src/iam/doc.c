@@ -168,7 +168,7 @@ const char *iam_builtin_policy(struct slice arn)
 	return NULL;
 }
 
-static bool is_policy_arn(json_t *account, struct slice arn)
+bool iam_is_policy(const json_t *account, struct slice arn)
 {
 	json_t *policy;
 	const char *name;
@@ -190,7 +190,7 @@ int iam_attach(json_t *account, json_t *entity, struct slice arn)
 	json_t *list = json_member_list(entity, "attached");
 	size_t idx;
 
-	if (!is_policy_arn(account, arn))
+	if (!iam_is_policy(account, arn))
 		return -ENOENT;
 	if (json_list_find_text(list, arn, &idx))
 		return 0;

@@ -40,7 +40,9 @@ struct iam_owner {
 
 struct iam_tag {
 	struct slice key, value;
+	bool transitive; /* of a session: goes along into roles that it assumes */
 };
+#define IAM_TAGS_MAX 50u
 
 /* Who asks, with all that is known of him. Shared, never changed after it was made. */
 struct iam_principal {
@@ -49,13 +51,15 @@ struct iam_principal {
 	struct iam_owner owner;	     /* to whom it belongs what this one makes */
 	struct slice user_name;	     /* empty: the account's root, or a role's session */
 	struct slice session_name;   /* of a session */
-	struct iam_tag *tags;	     /* of the user or the role */
+	struct iam_tag *tags;	     /* of the user or the role; a session's own go before */
 	uint32_t tag_count;
 	bool own; /* the owner itself: needs no policy for what is its own */
 	const struct policy **policies;
 	uint32_t policy_count;
-	bool narrowed; /* a session with a policy of its own: allowed is what both allow */
-	const struct policy *narrow;
+	/* A session with policies of its own: allowed is what the above allow, and one of these. */
+	bool narrowed;
+	const struct policy **narrows;
+	uint32_t narrow_count;
 	struct mem_arena arena;
 };
 void iam_principal_put(struct iam_principal *principal); /* takes NULL */
@@ -153,6 +157,8 @@ json_t *iam_key_find(const json_t *keys, struct slice access_key, size_t *ret_id
 #define IAM_ATTACHED_MAX 20u
 int iam_attach(json_t *account, json_t *entity, struct slice arn);
 int iam_detach(json_t *account, json_t *entity, struct slice arn);
+/* Whether there is a managed policy of that ARN, for this account. */
+bool iam_is_policy(const json_t *account, struct slice arn);
 /* The text of a policy that every account has: arn:aws:iam::aws:policy/…; NULL: there is none. */
 const char *iam_builtin_policy(struct slice arn);
 
@@ -163,8 +169,12 @@ int iam_principal_of_user(
 /* What a session is: of a role, or of a user or root (role empty). */
 struct iam_session {
 	struct slice account, user, role, name;
-	struct slice policy; /* empty: none */
+	struct slice policy;	  /* empty: none */
+	struct slice policy_arns; /* managed ones that narrow it, too; a space between */
+	const struct iam_tag *tags;
+	uint32_t tag_count;
 };
+#define IAM_SESSION_ARNS_MAX 10u
 /* -ENOENT: what it was of is gone. */
 int iam_principal_of_session(
 	struct iam *iam, const struct iam_session *session, struct iam_principal **ret_principal);

@@ -75,18 +75,18 @@ static void gather_entity(struct gather *gather, const json_t *account, const js
 			gather, account, slice_str(json_string_value(json_array_get(attached, i))));
 }
 
-static int gather_finish(struct gather *gather)
+static int gather_finish(
+	const struct gather *gather, const struct policy ***ret_policies, uint32_t *ret_count)
 {
-	struct iam_principal *principal = gather->principal;
-	size_t bytes = (gather->count + 1) * sizeof(*principal->policies);
+	size_t bytes = gather->count * sizeof(*gather->policies);
 
 	if (gather->error)
 		return gather->error;
-	principal->policies = mem_arena_get(&principal->arena, bytes);
-	if (!principal->policies)
+	*ret_policies = mem_arena_get(&gather->principal->arena, bytes + 1);
+	if (!*ret_policies)
 		return -ENOMEM;
-	memcpy(principal->policies, gather->policies, gather->count * sizeof(*principal->policies));
-	principal->policy_count = gather->count;
+	memcpy(*ret_policies, gather->policies, bytes);
+	*ret_count = gather->count;
 	return 0;
 }
 
@@ -95,28 +95,50 @@ static struct slice keep(struct iam_principal *principal, struct slice text)
 	return mem_arena_copy(&principal->arena, text);
 }
 
-static int keep_tags(struct iam_principal *principal, const json_t *entity)
+static int keep_tag(struct iam_principal *principal, const struct iam_tag *given)
+{
+	struct iam_tag tag = {
+		keep(principal, given->key), keep(principal, given->value), given->transitive};
+
+	if (!tag.key.data || !tag.value.data)
+		return -ENOMEM;
+	principal->tags[principal->tag_count++] = tag;
+	return 0;
+}
+
+static bool has_tag(const struct iam_session *session, struct slice key)
+{
+	for (uint32_t i = 0; session && i < session->tag_count; i++)
+		if (slice_eq_nocase(session->tags[i].key, key))
+			return true;
+	return false;
+}
+
+/* Those of the user or the role, but where the session (NULL: none) has its own. */
+static int keep_tags(
+	struct iam_principal *principal, const json_t *entity, const struct iam_session *session)
 {
 	json_t *tags = json_object_get(entity, "tags"), *value;
+	size_t count = json_object_size(tags) + (session ? session->tag_count : 0);
 	const char *key;
+	int ret = 0;
 
-	if (!json_object_size(tags))
+	if (!count)
 		return 0;
-	principal->tags =
-		mem_arena_get(&principal->arena, json_object_size(tags) * sizeof(*principal->tags));
+	principal->tags = mem_arena_get(&principal->arena, count * sizeof(*principal->tags));
 	if (!principal->tags)
 		return -ENOMEM;
+	for (uint32_t i = 0; session && i < session->tag_count && !ret; i++)
+		ret = keep_tag(principal, &session->tags[i]);
 	json_object_foreach(tags, key, value)
 	{
-		const struct iam_tag tag = {keep(principal, slice_str(key)),
-			keep(principal,
-				slice_of(json_string_value(value), json_string_length(value)))};
+		const struct iam_tag tag = {slice_str(key),
+			slice_of(json_string_value(value), json_string_length(value)), false};
 
-		if (!tag.key.data || !tag.value.data)
-			return -ENOMEM;
-		principal->tags[principal->tag_count++] = tag;
+		if (!ret && !has_tag(session, tag.key))
+			ret = keep_tag(principal, &tag);
 	}
-	return 0;
+	return ret;
 }
 
 static struct iam_principal *principal_make(const json_t *account, const json_t *owner)
@@ -172,9 +194,9 @@ int iam_principal_of_user(
 		gather_entity(&gather, account,
 			iam_entity(account, "groups",
 				slice_str(json_string_value(json_array_get(groups, i)))));
-	ret = gather_finish(&gather);
+	ret = gather_finish(&gather, &principal->policies, &principal->policy_count);
 	if (!ret)
-		ret = keep_tags(principal, user);
+		ret = keep_tags(principal, user, NULL);
 	if (ret)
 		iam_principal_put(principal);
 	else
@@ -201,14 +223,29 @@ static int principal_of_role(const json_t *account, const json_t *role,
 		SLICE_FMT(json_member_text(role, "role_id")), SLICE_FMT(session->name));
 	principal->who.user_id = keep(principal, slice_of(text, (size_t)len));
 	gather_entity(&gather, account, role);
-	ret = gather_finish(&gather);
+	ret = gather_finish(&gather, &principal->policies, &principal->policy_count);
 	if (!ret)
-		ret = keep_tags(principal, role);
+		ret = keep_tags(principal, role, session);
 	if (ret)
 		iam_principal_put(principal);
 	else
 		*ret_principal = principal;
 	return ret;
+}
+
+/* The policies that the session was given: one that is gone gives nothing any more. */
+static int narrow(
+	struct iam_principal *principal, const json_t *account, const struct iam_session *session)
+{
+	struct gather gather = {.principal = principal};
+	struct slice rest = session->policy_arns;
+
+	principal->narrowed = session->policy.len || session->policy_arns.len;
+	if (session->policy.len)
+		gather_text(&gather, session->policy);
+	while (rest.len)
+		gather_attached(&gather, account, slice_split(&rest, ' '));
+	return gather_finish(&gather, &principal->narrows, &principal->narrow_count);
 }
 
 int iam_principal_of_session(
@@ -228,14 +265,14 @@ int iam_principal_of_session(
 		ret = principal_of_role(account, entity, session, &principal);
 	else if (!ret)
 		ret = iam_principal_of_user(account, entity, &principal);
+	if (!ret)
+		ret = narrow(principal, account, session);
 	json_decref(account);
-	if (ret)
+	if (ret) {
+		iam_principal_put(principal);
 		return ret;
-	principal->session_name = keep(principal, session->name);
-	if (session->policy.len) {
-		principal->narrowed = true;
-		principal->narrow = compile(principal, session->policy);
 	}
+	principal->session_name = keep(principal, session->name);
 	*ret_principal = principal;
 	return 0;
 }

@@ -6,6 +6,23 @@
 
 #define ABOUT SLICE("session token")
 
+/* A list of [key, value, transitive]. */
+static int tags_make(const struct iam_session *session, json_t *object)
+{
+	json_t *list = session->tag_count ? json_member_list(object, "t") : NULL;
+	int ret = session->tag_count && !list;
+
+	for (uint32_t i = 0; i < session->tag_count && !ret; i++) {
+		const struct iam_tag *tag = &session->tags[i];
+
+		ret = json_array_append_new(
+			list, json_pack("[s#, s#, b]", tag->key.data, (int)tag->key.len,
+				      tag->value.len ? tag->value.data : "", (int)tag->value.len,
+				      (int)tag->transitive));
+	}
+	return ret;
+}
+
 int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *out)
 {
 	const struct iam_session *session = &token->session;
@@ -20,6 +37,9 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 	ret |= json_member_set_text(object, "r", session->role);
 	ret |= json_member_set_text(object, "n", session->name);
 	ret |= json_member_set_text(object, "p", session->policy);
+	if (session->policy_arns.len)
+		ret |= json_member_set_text(object, "m", session->policy_arns);
+	ret |= tags_make(session, object);
 	if (token->bucket.len)
 		ret |= json_member_set_text(object, "b", token->bucket);
 	if (token->read_only)
@@ -38,6 +58,33 @@ int iam_token_make(struct iam *iam, const struct iam_token *token, struct buf *o
 static struct slice keep(struct mem_arena *arena, const json_t *object, const char *name)
 {
 	return mem_arena_copy(arena, json_member_text(object, name));
+}
+
+static struct slice text_of(struct mem_arena *arena, const json_t *text)
+{
+	return mem_arena_copy(arena, slice_of(json_string_value(text), json_string_length(text)));
+}
+
+static int tags_open(const json_t *object, struct mem_arena *arena, struct iam_session *ret_session)
+{
+	const json_t *list = json_object_get(object, "t");
+	size_t count = MIN(json_array_size(list), IAM_TAGS_MAX);
+	struct iam_tag *tags = count ? mem_arena_get(arena, count * sizeof(*tags)) : NULL;
+
+	if (count && !tags)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const json_t *one = json_array_get(list, i);
+
+		tags[i] = (struct iam_tag){text_of(arena, json_array_get(one, 0)),
+			text_of(arena, json_array_get(one, 1)),
+			json_is_true(json_array_get(one, 2))};
+		if (!tags[i].key.data || !tags[i].value.data)
+			return -ENOMEM;
+	}
+	ret_session->tags = tags;
+	ret_session->tag_count = (uint32_t)count;
+	return 0;
 }
 
 int iam_token_open(
@@ -65,10 +112,12 @@ int iam_token_open(
 			.user = keep(arena, object, "u"),
 			.role = keep(arena, object, "r"),
 			.name = keep(arena, object, "n"),
-			.policy = keep(arena, object, "p")},
+			.policy = keep(arena, object, "p"),
+			.policy_arns = keep(arena, object, "m")},
 		.bucket = keep(arena, object, "b"),
 		.read_only = json_is_true(json_object_get(object, "o")),
 	};
+	ret = tags_open(object, arena, &ret_token->session);
 	json_decref(object);
-	return ret_token->bucket.data && ret_token->secret.data ? 0 : -ENOMEM;
+	return !ret && ret_token->bucket.data && ret_token->secret.data ? 0 : -ENOMEM;
 }

@@ -141,6 +141,20 @@ static bool acl_permission(
 
 /* ---- The decision. ---- */
 
+/* A session's own policies narrow: what none of them allows is not allowed. */
+static bool is_narrowed(
+	const struct iam_principal *principal, const struct policy_question *question)
+{
+	enum policy_decision decision = POLICY_DECISION_NONE;
+
+	for (uint32_t i = 0; i < principal->narrow_count; i++) {
+		enum policy_decision one = policy_decide(principal->narrows[i], question);
+
+		decision = one > decision ? one : decision;
+	}
+	return principal->narrowed && decision != POLICY_DECISION_ALLOW;
+}
+
 /* What the policies of the identity itself say. */
 static enum policy_decision identity_says(
 	const struct iam_principal *principal, const struct policy_question *question)
@@ -154,11 +168,7 @@ static enum policy_decision identity_says(
 			return one;
 		decision = one > decision ? one : decision;
 	}
-	/* A session's own policy narrows: what it does not allow is not allowed. */
-	if (principal->narrowed &&
-		policy_decide(principal->narrow, question) != POLICY_DECISION_ALLOW)
-		return POLICY_DECISION_DENY;
-	return decision;
+	return is_narrowed(principal, question) ? POLICY_DECISION_DENY : decision;
 }
 
 /* Whether the list of the bucket, or of the object, lets the asker. */

@@ -58,6 +58,9 @@ typedef void api_each_fn(struct api *api, json_t *account, const char *name, jso
 const struct s3_error *api_list(
 	struct api *api, json_t *account, json_t *object, const char *element, api_each_fn *each);
 
+/* Number, from 1, of a list in the form: "Tags.member.1.Key". */
+struct slice api_member(const struct api *api, const char *list, uint32_t number, const char *of);
+bool api_is_tag(struct slice key, struct slice value);
 /* Tags of the form onto an entity; those of an entity, <Tags>, where it has any. */
 const struct s3_error *api_take_tags(struct api *api, json_t *entity);
 void api_put_tags(struct api *api, const json_t *entity);

@@ -6,12 +6,10 @@
 
 #include "s3/iam_api.h"
 
-#define TAGS_MAX      50u
 #define KEY_LEN_MAX   128u
 #define VALUE_LEN_MAX 256u
 
-/* Number, from 1, of a list in the form: "Tags.member.1.Key". */
-static struct slice member(const struct api *api, const char *list, uint32_t number, const char *of)
+struct slice api_member(const struct api *api, const char *list, uint32_t number, const char *of)
 {
 	char name[64];
 
@@ -19,10 +17,10 @@ static struct slice member(const struct api *api, const char *list, uint32_t num
 	return api_field(api, name);
 }
 
-static bool is_tag(struct slice key, struct slice value)
+bool api_is_tag(struct slice key, struct slice value)
 {
-	return key.len <= KEY_LEN_MAX && value.len <= VALUE_LEN_MAX && utf8_is_valid(key) &&
-	       utf8_is_valid(value) && !memchr(key.data, 0, key.len) &&
+	return key.len && key.len <= KEY_LEN_MAX && value.len <= VALUE_LEN_MAX &&
+	       utf8_is_valid(key) && utf8_is_valid(value) && !memchr(key.data, 0, key.len) &&
 	       !slice_eq_nocase(slice_to(key, 4), SLICE("aws:"));
 }
 
@@ -42,18 +40,18 @@ static void take_away(json_t *tags, struct slice key)
 
 const struct s3_error *api_take_tags(struct api *api, json_t *entity)
 {
-	for (uint32_t i = 1; member(api, "Tags", i, ".Key").len; i++) {
-		struct slice key = member(api, "Tags", i, ".Key");
-		struct slice value = member(api, "Tags", i, ".Value");
+	for (uint32_t i = 1; api_member(api, "Tags", i, ".Key").len; i++) {
+		struct slice key = api_member(api, "Tags", i, ".Key");
+		struct slice value = api_member(api, "Tags", i, ".Value");
 		json_t *tags = json_member_object(entity, "tags");
 		char name[KEY_LEN_MAX + 1];
 
-		if (!is_tag(key, value) || slice_copy_str(key, name, sizeof(name)))
+		if (!api_is_tag(key, value) || slice_copy_str(key, name, sizeof(name)))
 			return api_invalid(api, "A tag");
 		take_away(tags, key);
-		if (json_object_size(tags) == TAGS_MAX)
+		if (json_object_size(tags) == IAM_TAGS_MAX)
 			return s3_fail(api->call, S3_E_LIMIT_EXCEEDED,
-				"Cannot exceed quota for TagsPerEntity: %u", TAGS_MAX);
+				"Cannot exceed quota for TagsPerEntity: %u", IAM_TAGS_MAX);
 		if (json_member_set_text(tags, name, value))
 			return s3_error_at(S3_E_SLOW_DOWN);
 	}
@@ -86,7 +84,7 @@ const struct s3_error *api_tag(struct api *api, json_t *account)
 	json_t *entity;
 	const struct s3_error *error = api_entity(api, account, api->action->kind, &entity);
 
-	if (!error && !member(api, "Tags", 1, ".Key").len)
+	if (!error && !api_member(api, "Tags", 1, ".Key").len)
 		error = api_invalid(api, "Tags");
 	return error ? error : api_take_tags(api, entity);
 }
@@ -96,8 +94,8 @@ const struct s3_error *api_untag(struct api *api, json_t *account)
 	json_t *entity;
 	const struct s3_error *error = api_entity(api, account, api->action->kind, &entity);
 
-	for (uint32_t i = 1; !error && member(api, "TagKeys", i, "").len; i++)
-		take_away(json_object_get(entity, "tags"), member(api, "TagKeys", i, ""));
+	for (uint32_t i = 1; !error && api_member(api, "TagKeys", i, "").len; i++)
+		take_away(json_object_get(entity, "tags"), api_member(api, "TagKeys", i, ""));
 	return error;
 }
 

@@ -21,7 +21,7 @@ struct web_identity {
 	struct slice issuer;	/* "https://id.example.com" */
 	struct slice name;	/* of the provider: without its scheme */
 	struct slice subject, audience;
-	struct slice session_name;
+	struct sts_ask ask;
 };
 
 static const struct s3_error *invalid_token(struct api *api, const char *why)
@@ -89,6 +89,32 @@ static const struct s3_error *read_claims(
 	return check_times(api, claims);
 }
 
+/* {"principal_tags": {"Team": ["red"]}, "transitive_tag_keys": ["Team"]} */
+static const struct s3_error *read_tags(
+	struct api *api, const json_t *claims, struct sts_wish *wish)
+{
+	const json_t *given = json_object_get(claims, "https://aws.amazon.com/tags");
+	const json_t *transitive = json_object_get(given, "transitive_tag_keys");
+	json_t *tags = json_object_get(given, "principal_tags"), *value;
+	const struct s3_error *error = NULL;
+	const char *key;
+	size_t ignored;
+
+	json_object_foreach(tags, key, value)
+	{
+		const json_t *one = json_is_array(value) ? json_array_get(value, 0) : value;
+		struct iam_tag tag = {.key = slice_str(key),
+			.value = slice_of(json_string_value(one), json_string_length(one)),
+			.transitive = json_list_find_text(transitive, slice_str(key), &ignored)};
+
+		if (!error && (!json_is_string(one) || json_array_size(value) > 1))
+			error = invalid_token(api, "A tag of the token has no value, or several.");
+		if (!error)
+			error = sts_add_tag(api, wish, &tag);
+	}
+	return error;
+}
+
 /* ---- Who signed it. ---- */
 
 static const struct s3_error *check_signature(struct api *api, const struct web_identity *web)
@@ -141,14 +167,13 @@ static uint32_t text_values(const json_t *value, struct slice *ret_values, uint3
 static uint32_t claim_values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
 {
 	const struct web_identity *web = arg;
+	uint32_t count = sts_ask_values(&web->ask, key, ret_values, max);
 	struct slice claim;
 	const char *name;
 	json_t *value;
 
-	if (slice_eq_nocase(key, SLICE("sts:RoleSessionName"))) {
-		ret_values[0] = web->session_name;
-		return 1;
-	}
+	if (count)
+		return count;
 	if (key.len <= web->name.len + 1 || key.data[web->name.len] != ':' ||
 		!slice_eq_nocase(slice_to(key, web->name.len), web->name))
 		return 0;
@@ -177,7 +202,8 @@ static const struct s3_error *enter_role(struct api *api, const struct sts_wish 
 		.values = claim_values,
 		.arg = web};
 
-	if (!role || !s3_call_trusted(api->call, &trust))
+	web->ask = (struct sts_ask){wish, api, role};
+	if (!role || !sts_trusted(api, wish, trust))
 		return s3_fail(api->call, S3_E_ACCESS_DENIED,
 			"Not authorized to perform sts:AssumeRoleWithWebIdentity");
 	error = sts_give_role(api, wish, account, role);
@@ -193,7 +219,7 @@ static const struct s3_error *enter_role(struct api *api, const struct sts_wish 
 const struct s3_error *api_assume_role_web(struct api *api, json_t *ignored)
 {
 	struct slice token = api_field(api, "WebIdentityToken");
-	struct web_identity web = {.session_name = api_field(api, "RoleSessionName")};
+	struct web_identity web = {.issuer = SLICE_NONE};
 	const struct s3_error *error;
 	struct sts_wish wish;
 	json_t *account;
@@ -216,6 +242,8 @@ const struct s3_error *api_assume_role_web(struct api *api, json_t *ignored)
 	error = read_claims(api, account, &web);
 	if (!error)
 		error = check_signature(api, &web);
+	if (!error)
+		error = read_tags(api, web.jwt.claims, &wish);
 	if (!error)
 		error = enter_role(api, &wish, account, &web);
 	json_decref(account);

@@ -277,12 +277,108 @@ def test_tags(s):
         refused(400, "ValidationError", sts.assume_role, **session, DurationSeconds=7201)
         iam.update_role(RoleName="short", MaxSessionDuration=3600)
         refused(400, "ValidationError", sts.assume_role, **session, DurationSeconds=7200)
-        refused(400, "ValidationError", sts.assume_role, **session, Tags=[{"Key": "a", "Value": "b"}])
-        refused(400, "ValidationError", sts.assume_role, **session,
-                PolicyArns=[{"arn": "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"}])
+        refused(400, "ValidationError", sts.assume_role, **session, SerialNumber="arn:aws:iam::1:mfa/one", TokenCode="123456")
         iam.delete_role(RoleName="short")
         arn = iam.create_policy(PolicyName="tagged", PolicyDocument=allow("s3:*"), Tags=first)["Policy"]["Arn"]
         equal(told(iam.list_policy_tags(PolicyArn=arn)["Tags"]), told(first))
         iam.delete_policy(PolicyArn=arn)
     finally:
         wipe(iam)
+
+
+def test_managed_policies_that_narrow_a_session(s):
+    iam, sts = s.one("iam"), s.one("sts")
+    bucket = made(s, s.one())
+    s.one().put_object(Bucket=bucket, Key="key", Body=b"x")
+    trust = policy({"Effect": "Allow", "Principal": {"AWS": "111111111111"}, "Action": "sts:AssumeRole"})
+    role = iam.create_role(RoleName="narrow", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    own = iam.create_policy(PolicyName="put", PolicyDocument=allow("s3:PutObject"))["Policy"]["Arn"]
+    builtin = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    kept = [own]
+
+    def session(*arns, **more):
+        given = sts.assume_role(RoleArn=role, RoleSessionName="visit", PolicyArns=[{"arn": arn} for arn in arns], **more)["Credentials"]
+        return s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"])
+
+    try:
+        iam.put_role_policy(RoleName="narrow", PolicyName="all", PolicyDocument=allow(["s3:GetObject", "s3:PutObject"]))
+        reads, both, inline = session(builtin), session(builtin, own), session(own, Policy=allow("s3:GetObject"))
+        for client in (reads, both, inline):
+            client.get_object(Bucket=bucket, Key="key")
+            # The role itself may not.
+            denied(client.list_objects_v2, Bucket=bucket)
+        denied(reads.put_object, Bucket=bucket, Key="key", Body=b"x")
+        for client in (both, inline):
+            client.put_object(Bucket=bucket, Key="key", Body=b"x")
+        # What is gone gives nothing any more; a session of nothing but that may nothing.
+        only = session(own)
+        only.put_object(Bucket=bucket, Key="key", Body=b"x")
+        iam.delete_policy(PolicyArn=kept.pop())
+        for client in (both, only):
+            denied(client.put_object, Bucket=bucket, Key="key", Body=b"x")
+        both.get_object(Bucket=bucket, Key="key")
+        for arns in ([own], [builtin + "X"], [builtin] * 11):
+            refused(400, "ValidationError", session, *arns)
+    finally:
+        iam.delete_role_policy(RoleName="narrow", PolicyName="all")
+        iam.delete_role(RoleName="narrow")
+        for arn in kept:
+            iam.delete_policy(PolicyArn=arn)
+
+
+def test_tags_of_sessions(s):
+    iam = s.one("iam")
+    bucket = made(s, s.one())
+    account = {"AWS": "111111111111"}
+    trust = [{"Effect": "Allow", "Principal": account, "Action": "sts:AssumeRole"},
+             {"Effect": "Allow", "Principal": account, "Action": "sts:TagSession", "Condition": {
+                 "StringEquals": {"aws:RequestTag/Team": ["red", "blue"]},
+                 "ForAllValues:StringEquals": {"aws:TagKeys": ["Team", "Project"]}}}]
+    roles = {"plain": trust[:1], "tagged": trust,
+             "many": [trust[0], {**trust[0], "Action": "sts:TagSession"}],
+             "outside": [{**trust[0], "Condition": {"StringEquals": {"sts:ExternalId": "42", "sts:RoleSessionName": "visit"}}}]}
+    tag, untagged = {"Key": "Team", "Value": "red"}, {"Key": "Team", "Value": "green"}
+
+    def enter(role, given=None, name="visit", **more):
+        keys = (given["AccessKeyId"], given["SecretAccessKey"]) if given else ("ONEACCESSKEY", "one-secret-key-0123456789")
+        sts = s.client(*keys, service="sts", token=given and given["SessionToken"])
+        return sts.assume_role(RoleArn=f"arn:aws:iam::111111111111:role/{role}", RoleSessionName=name, **more)["Credentials"]
+
+    def client(given):
+        return s.client(given["AccessKeyId"], given["SecretAccessKey"], token=given["SessionToken"])
+
+    try:
+        for role, statements in roles.items():
+            iam.create_role(RoleName=role, AssumeRolePolicyDocument=policy(*statements), Tags=[{"Key": "team", "Value": "own"}])
+            iam.put_role_policy(RoleName=role, PolicyName="own", PolicyDocument=policy(
+                {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/${{aws:PrincipalTag/Team}}/*"},
+                {"Effect": "Allow", "Action": "sts:*", "Resource": "*"}))
+        # A session's own tags go before the role's.
+        for given, mine, other in [(enter("tagged"), "own", "red"), (enter("tagged", Tags=[tag]), "red", "own")]:
+            client(given).put_object(Bucket=bucket, Key=f"{mine}/key", Body=b"x")
+            denied(client(given).put_object, Bucket=bucket, Key=f"{other}/key", Body=b"x")
+        refused(403, "AccessDenied", enter, "plain", Tags=[tag])
+        refused(403, "AccessDenied", enter, "tagged", Tags=[untagged])
+        refused(403, "AccessDenied", enter, "tagged", Tags=[tag, {"Key": "Else", "Value": ""}])
+        refused(400, "ValidationError", enter, "tagged", Tags=[tag, {"Key": "TEAM", "Value": "red"}])
+        refused(400, "ValidationError", enter, "tagged", Tags=[{"Key": "aws:x", "Value": "red"}])
+        refused(400, "PackedPolicyTooLarge", enter, "many",
+                Tags=[{"Key": f"{n}".rjust(120, "k"), "Value": "v" * 256} for n in range(50)])
+        refused(400, "ValidationError", enter, "many", Tags=[{"Key": f"{n}", "Value": ""} for n in range(51)])
+        enter("many", Tags=[{"Key": f"{n}", "Value": ""} for n in range(50)])
+        # Transitive ones go along; others do not.
+        for transitive, mine in [(["team"], "red"), ([], "own")]:
+            first = enter("tagged", Tags=[tag], TransitiveTagKeys=transitive)
+            second = client(enter("tagged", first))
+            second.put_object(Bucket=bucket, Key=f"{mine}/key", Body=b"x")
+            denied(second.put_object, Bucket=bucket, Key=f"{'own' if mine == 'red' else 'red'}/key", Body=b"x")
+        first = enter("tagged", Tags=[tag], TransitiveTagKeys=["Team"])
+        refused(400, "ValidationError", enter, "tagged", first, Tags=[{"Key": "Team", "Value": "blue"}])
+        refused(403, "AccessDenied", enter, "plain", first)
+        enter("outside", ExternalId="42")
+        for more in ({}, {"ExternalId": "43"}, {"ExternalId": "42", "name": "else"}):
+            refused(403, "AccessDenied", enter, "outside", **more)
+    finally:
+        for role in [r["RoleName"] for r in iam.list_roles()["Roles"] if r["RoleName"] in roles]:
+            iam.delete_role_policy(RoleName=role, PolicyName="own")
+            iam.delete_role(RoleName=role)

@@ -210,6 +210,27 @@ def test_sessions(s):
         equal(len([path for path in idp.asked if path.endswith("/keys")]), 2)
 
 
+def test_tags_of_tokens(s):
+    iam, rsa, claim = s.one("iam"), key_file("RSA"), "https://aws.amazon.com/tags"
+    bucket = made(s, s.one())
+    with issuer(iam) as idp:
+        iam.put_role_policy(RoleName="web", PolicyName="own", PolicyDocument=allow(
+            "s3:PutObject", f"arn:aws:s3:::{bucket}/${{aws:PrincipalTag/Team}}/*"))
+        text = token({**idp.claims(), claim: {"principal_tags": {"Team": ["red"]}, "transitive_tag_keys": ["Team"]}}, rsa)
+        refused(403, "AccessDenied", enter, s, idp.role, text)
+        trust = iam.get_role(RoleName="web")["Role"]["AssumeRolePolicyDocument"]
+        trust["Statement"].append({**trust["Statement"][0], "Action": "sts:TagSession",
+                                   "Condition": {"StringEquals": {"aws:RequestTag/Team": "red"}}})
+        iam.update_assume_role_policy(RoleName="web", PolicyDocument=json.dumps(trust))
+        client = session(s, enter(s, idp.role, text))
+        client.put_object(Bucket=bucket, Key="red/key", Body=b"x")
+        denied(client.put_object, Bucket=bucket, Key="blue/key", Body=b"x")
+        for tags in ({"Team": "blue"}, {"Team": ["blue"]}):
+            refused(403, "AccessDenied", enter, s, idp.role, token({**idp.claims(), claim: {"principal_tags": tags}}, rsa))
+        refused(400, "InvalidIdentityToken", enter, s, idp.role,
+                token({**idp.claims(), claim: {"principal_tags": {"Team": ["red", "blue"]}}}, rsa))
+
+
 def test_tokens_that_are_refused(s):
     iam, rsa = s.one("iam"), key_file("RSA")
     now = int(time.time())
