@@ -179,7 +179,7 @@ static int request_take(struct client_call *call, const struct neb_request *requ
 			&call->into_bytes);
 	if (ret)
 		return ret;
-	if ((unsigned)request->checksum_kind > NEB_CHECKSUM_SHA256 ||
+	if ((unsigned)request->checksum_kind > NEB_CHECKSUM_XXHASH128 ||
 		(request->checksum_kind && !request->checksum) ||
 		(request->range_bytes && request->range_bytes > UINT64_MAX - request->range_offset))
 		return -EINVAL;

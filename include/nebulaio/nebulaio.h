@@ -207,6 +207,11 @@ enum neb_checksum {
 	NEB_CHECKSUM_CRC64NVME = 3,
 	NEB_CHECKSUM_SHA1 = 4,
 	NEB_CHECKSUM_SHA256 = 5,
+	NEB_CHECKSUM_MD5 = 6,
+	NEB_CHECKSUM_SHA512 = 7,
+	NEB_CHECKSUM_XXHASH64 = 8,
+	NEB_CHECKSUM_XXHASH3 = 9,
+	NEB_CHECKSUM_XXHASH128 = 10,
 };
 
 struct neb_result;
@@ -234,7 +239,7 @@ struct neb_request {
 	uint64_t range_offset; /* GET: with range_bytes above 0 */
 	uint64_t range_bytes;
 	enum neb_checksum checksum_kind; /* PUT: the body's digest, which the server verifies */
-	const uint8_t *checksum;	 /* 4, 4, 8, 20 or 32 bytes */
+	const uint8_t *checksum;	 /* 4, 4, 8, 20, 32, 16, 64, 8, 8 or 16 bytes */
 	uint64_t timeout_ns;		 /* [the client's] */
 	/* Ask for all headers of the answer: see neb_result_header(). Costs a little. HEAD has
 	 * them always. */

@@ -18,7 +18,7 @@
 #define LIMIT_PUT_BYTES_MAX	      (5 * GIB)
 #define LIMIT_LIST_KEYS_MAX	      1000
 #define LIMIT_DELETE_KEYS_MAX	      1000
-#define LIMIT_XML_BODY_BYTES_MAX      (2 * MIB)
+#define LIMIT_XML_BODY_BYTES_MAX      (3 * MIB)
 #define LIMIT_ACCESS_KEY_LEN_MAX      128
 #define LIMIT_SECRET_KEY_LEN_MAX      128
 

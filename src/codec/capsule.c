@@ -352,7 +352,7 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 			? wire->method < CAPSULE_METHOD_GET || wire->method > CAPSULE_METHOD_DELETE
 			: wire->method != CAPSULE_METHOD_NONE)
 		return false;
-	if (wire->checksum_kind > CHECKSUM_SHA256 ||
+	if (wire->checksum_kind >= CHECKSUM_KIND_COUNT ||
 		wire->checksum_len != checksum_bytes((enum checksum_kind)wire->checksum_kind))
 		return false;
 	if (wire->flags & CAPSULE_REQUEST_RANGE) {

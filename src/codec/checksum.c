@@ -18,7 +18,11 @@ static const struct {
 	[CHECKSUM_CRC64NVME] = {{"CRC64NVME", 9}, {"x-amz-checksum-crc64nvme", 24}, 8},
 	[CHECKSUM_SHA1] = {{"SHA1", 4}, {"x-amz-checksum-sha1", 19}, SHA1_BYTES},
 	[CHECKSUM_SHA256] = {{"SHA256", 6}, {"x-amz-checksum-sha256", 21}, SHA256_BYTES},
-	[CHECKSUM_MD5] = {{"MD5", 3}, {"", 0}, MD5_BYTES},
+	[CHECKSUM_MD5] = {{"MD5", 3}, {"x-amz-checksum-md5", 18}, MD5_BYTES},
+	[CHECKSUM_SHA512] = {{"SHA512", 6}, {"x-amz-checksum-sha512", 21}, SHA512_BYTES},
+	[CHECKSUM_XXHASH64] = {{"XXHASH64", 8}, {"x-amz-checksum-xxhash64", 23}, XXH64_BYTES},
+	[CHECKSUM_XXHASH3] = {{"XXHASH3", 7}, {"x-amz-checksum-xxhash3", 22}, XXH3_BYTES},
+	[CHECKSUM_XXHASH128] = {{"XXHASH128", 9}, {"x-amz-checksum-xxhash128", 24}, XXH128_BYTES},
 };
 
 void checksum_init(struct checksum *sum, enum checksum_kind kind)
@@ -40,6 +44,16 @@ void checksum_init(struct checksum *sum, enum checksum_kind kind)
 		return;
 	case CHECKSUM_MD5:
 		md5_init(&sum->as.md5);
+		return;
+	case CHECKSUM_SHA512:
+		sha512_init(&sum->as.sha512);
+		return;
+	case CHECKSUM_XXHASH64:
+		xxh64_init(&sum->as.xxh64);
+		return;
+	case CHECKSUM_XXHASH3:
+	case CHECKSUM_XXHASH128:
+		xxh3_init(&sum->as.xxh3);
 		return;
 	}
 	CHECK_FAIL("a checksum kind out of range");
@@ -67,6 +81,16 @@ void checksum_update(struct checksum *sum, const void *data, size_t len)
 		return;
 	case CHECKSUM_MD5:
 		md5_update(&sum->as.md5, data, len);
+		return;
+	case CHECKSUM_SHA512:
+		sha512_update(&sum->as.sha512, data, len);
+		return;
+	case CHECKSUM_XXHASH64:
+		xxh64_update(&sum->as.xxh64, data, len);
+		return;
+	case CHECKSUM_XXHASH3:
+	case CHECKSUM_XXHASH128:
+		xxh3_update(&sum->as.xxh3, data, len);
 		return;
 	}
 	CHECK_FAIL("a checksum kind out of range");
@@ -105,6 +129,18 @@ size_t checksum_final(struct checksum *sum, uint8_t ret_digest[CHECKSUM_BYTES_MA
 		break;
 	case CHECKSUM_MD5:
 		md5_final(&sum->as.md5, ret_digest);
+		break;
+	case CHECKSUM_SHA512:
+		sha512_final(&sum->as.sha512, ret_digest);
+		break;
+	case CHECKSUM_XXHASH64:
+		xxh64_final(&sum->as.xxh64, ret_digest);
+		break;
+	case CHECKSUM_XXHASH3:
+		xxh3_final(&sum->as.xxh3, ret_digest);
+		break;
+	case CHECKSUM_XXHASH128:
+		xxh3_final128(&sum->as.xxh3, ret_digest);
 		break;
 	}
 	return checksum_bytes(sum->kind);

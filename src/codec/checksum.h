@@ -1,5 +1,5 @@
-/* codec/checksum.h: S3's object checksums, and MD5 for ETags, behind one struct, so that whatever
- * moves bytes can sum them without knowing which sum was asked for.
+/* codec/checksum.h: S3's object checksums, MD5 for ETags among them, behind one struct, so that
+ * whatever moves bytes can sum them without knowing which sum was asked for.
  *
  * Source: S3 User Guide, "Checking object integrity". CRCs leave as big-endian bytes, which is what
  * S3 puts into base64. */
@@ -12,6 +12,7 @@
 
 #include "base/slice.h"
 #include "codec/hash.h"
+#include "codec/xxh.h"
 
 /* On disk and on the wire: the numbers never change. */
 enum checksum_kind {
@@ -22,14 +23,22 @@ enum checksum_kind {
 	CHECKSUM_SHA1 = 4,
 	CHECKSUM_SHA256 = 5,
 	CHECKSUM_MD5 = 6,
+	CHECKSUM_SHA512 = 7,
+	CHECKSUM_XXHASH64 = 8,
+	CHECKSUM_XXHASH3 = 9,
+	CHECKSUM_XXHASH128 = 10,
 };
-#define CHECKSUM_KIND_COUNT 7
+#define CHECKSUM_KIND_COUNT 11
 
-#define CHECKSUM_BYTES_MAX 32u
-/* Longest base64 text of a digest: 32 bytes. */
-#define CHECKSUM_TEXT_LEN_MAX 44u
+#define CHECKSUM_BYTES_MAX 64u
+/* Longest base64 text of a digest: 64 bytes. */
+#define CHECKSUM_TEXT_LEN_MAX 88u
+/* All of S3's by name, as errors list them. */
+#define CHECKSUM_NAMES \
+	"CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128"
 
-/* Plain data: copied by assignment, no heap. CHECKSUM_NONE takes any update and has 0 bytes. */
+/* Plain data: copied by assignment, no heap; aligned as XXH3 wants it, which malloc does not
+ * promise, so it is for stacks. CHECKSUM_NONE takes any update and has 0 bytes. */
 struct checksum {
 	enum checksum_kind kind;
 	union {
@@ -37,6 +46,9 @@ struct checksum {
 		struct md5 md5;
 		struct sha1 sha1;
 		struct sha256 sha256;
+		struct sha512 sha512;
+		struct xxh64 xxh64;
+		struct xxh3 xxh3;
 	} as;
 };
 
@@ -49,17 +61,17 @@ size_t checksum_final(struct checksum *sum, uint8_t ret_digest[CHECKSUM_BYTES_MA
 size_t checksum_of(enum checksum_kind kind, const void *data, size_t len,
 	uint8_t ret_digest[CHECKSUM_BYTES_MAX]);
 
-/* Digest length in bytes: 0, 4, 4, 8, 20, 32, 16. */
+/* Digest length in bytes: 0, 4, 4, 8, 20, 32, 16, 64, 8, 8, 16. */
 size_t checksum_bytes(enum checksum_kind kind);
 
-/* S3's name ("CRC32", "SHA256" ...) as x-amz-checksum-algorithm and XML have it; "NONE", "MD5". */
+/* S3's name ("CRC32", "SHA256" ...) as x-amz-checksum-algorithm and XML have it; "NONE". */
 struct slice checksum_name(enum checksum_kind kind);
-/* Any case, as S3 takes it. -EINVAL for other than S3's five checksums. */
+/* Any case, as S3 takes it. -EINVAL for other than S3's checksums. */
 int checksum_kind_of_name(struct slice name, enum checksum_kind *ret_kind);
 
-/* The header that carries it in lower case, "x-amz-checksum-crc32"; empty for NONE and MD5. */
+/* The header that carries it in lower case, "x-amz-checksum-crc32"; empty for NONE. */
 struct slice checksum_header(enum checksum_kind kind);
-/* Any case. -EINVAL when the header is not one of the five. */
+/* Any case. -EINVAL when the header is none of them. */
 int checksum_kind_of_header(struct slice header, enum checksum_kind *ret_kind);
 
 /* True for the CRCs: the digest of a whole can be had from the digests of its parts. */

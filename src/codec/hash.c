@@ -21,6 +21,8 @@ _Static_assert(sizeof(MD5_CTX) <= sizeof(struct md5), "libcrypto's MD5 context f
 _Static_assert(sizeof(SHA_CTX) <= sizeof(struct sha1), "libcrypto's SHA-1 context fits ours");
 _Static_assert(
 	sizeof(SHA256_CTX) <= sizeof(struct sha256), "libcrypto's SHA-256 context fits ours");
+_Static_assert(
+	sizeof(SHA512_CTX) <= sizeof(struct sha512), "libcrypto's SHA-512 context fits ours");
 _Static_assert(SIPHASH_BYTES == crypto_shorthash_siphashx24_BYTES, "libsodium's length is ours");
 
 /* HMAC's block length for SHA-1 and SHA-256 (FIPS 198-1). */
@@ -71,6 +73,21 @@ void sha256_update(struct sha256 *sha256, const void *data, size_t len)
 void sha256_final(struct sha256 *sha256, uint8_t ret_digest[SHA256_BYTES])
 {
 	SHA256_Final(ret_digest, (SHA256_CTX *)sha256);
+}
+
+void sha512_init(struct sha512 *sha512)
+{
+	SHA512_Init((SHA512_CTX *)sha512);
+}
+
+void sha512_update(struct sha512 *sha512, const void *data, size_t len)
+{
+	SHA512_Update((SHA512_CTX *)sha512, data, len);
+}
+
+void sha512_final(struct sha512 *sha512, uint8_t ret_digest[SHA512_BYTES])
+{
+	SHA512_Final(ret_digest, (SHA512_CTX *)sha512);
 }
 
 void md5_of(const void *data, size_t len, uint8_t ret_digest[MD5_BYTES])

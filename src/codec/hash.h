@@ -1,5 +1,6 @@
-/* codec/hash.h: MD5, SHA-1, SHA-256, HMAC of both, HKDF-SHA-256 and SipHash as plain structs: no
- * heap, copied by assignment (a copy goes on by itself), thrown away without a call.
+/* codec/hash.h: MD5, SHA-1, SHA-256, SHA-512, HMAC of the middle two, HKDF-SHA-256 and SipHash as
+ * plain structs: no heap, copied by assignment (a copy goes on by itself), thrown away without a
+ * call.
  *
  * Life of each: init, any number of updates, final; then init again. */
 #ifndef CODEC_HASH_H
@@ -14,6 +15,7 @@
 #define MD5_BYTES     16u
 #define SHA1_BYTES    20u
 #define SHA256_BYTES  32u
+#define SHA512_BYTES  64u
 #define SIPHASH_BYTES 16u
 
 /* The bodies are libcrypto's own contexts, whose sizes hash.c holds against these. */
@@ -25,6 +27,9 @@ struct sha1 {
 };
 struct sha256 {
 	uint64_t state[14];
+};
+struct sha512 {
+	uint64_t state[27];
 };
 
 void md5_init(struct md5 *md5);
@@ -38,6 +43,10 @@ void sha1_final(struct sha1 *sha1, uint8_t ret_digest[SHA1_BYTES]);
 void sha256_init(struct sha256 *sha256);
 void sha256_update(struct sha256 *sha256, const void *data, size_t len);
 void sha256_final(struct sha256 *sha256, uint8_t ret_digest[SHA256_BYTES]);
+
+void sha512_init(struct sha512 *sha512);
+void sha512_update(struct sha512 *sha512, const void *data, size_t len);
+void sha512_final(struct sha512 *sha512, uint8_t ret_digest[SHA512_BYTES]);
 
 /* All at once. */
 void md5_of(const void *data, size_t len, uint8_t ret_digest[MD5_BYTES]);

@@ -79,8 +79,8 @@ struct token_job {
 	struct flow_source source, *inner_source;
 	struct flow_sink sink, *inner_sink;
 	uint64_t bytes_moved;
-	bool has_sum;
-	struct checksum sum;
+	bool has_crc64;
+	uint64_t crc64;
 	/* The answer. */
 	const char *declined; /* why: asked again without the token */
 	struct s3_reply reply;

@@ -265,10 +265,10 @@ static int init_stages(const struct s3_sums *sums, struct body_stages *stages)
 	int ret;
 
 	stages->count = 0;
-	stages->has_md5 = sums->has_md5 || sums->etag_md5;
+	stages->has_md5 = sums->has_md5 || sums->etag_md5 || sums->kind == CHECKSUM_MD5;
 	stages->has_sha256 = sums->payload_sha256 || sums->kind == CHECKSUM_SHA256;
 	stages->has_other = sums->kind != CHECKSUM_NONE && sums->kind != CHECKSUM_CRC64NVME &&
-			    sums->kind != CHECKSUM_SHA256;
+			    sums->kind != CHECKSUM_SHA256 && sums->kind != CHECKSUM_MD5;
 	ret = add_stage(stages, &stages->crc64, CHECKSUM_CRC64NVME);
 	if (!ret && stages->has_md5)
 		ret = add_stage(stages, &stages->md5, CHECKSUM_MD5);
@@ -344,6 +344,8 @@ static const struct s3_error *check_stages(struct s3_call *call, const struct s3
 		kept = other;
 	else if (sums->kind == CHECKSUM_SHA256)
 		kept = sha256;
+	else if (sums->kind == CHECKSUM_MD5)
+		kept = md5;
 	if (!error)
 		error = check_digest(call, sums, kept);
 	meta->checksum_type =
@@ -433,7 +435,7 @@ size_t s3_checksum_format(const struct store_meta *meta, char ret_text[S3_CHECKS
 	const char *parts = strchr(meta->etag, '-');
 	size_t len;
 
-	if (kind == CHECKSUM_NONE || kind > CHECKSUM_SHA256)
+	if (kind == CHECKSUM_NONE || kind >= CHECKSUM_KIND_COUNT)
 		return 0;
 	len = base64_encode(meta->checksum, meta->checksum_len, ret_text);
 	if (meta->checksum_flags & S3_FLAG_COMPOSITE && parts && strlen(parts) <= 6) {

@@ -162,7 +162,7 @@ static char *put_checksum(char *at, const struct store_meta *meta)
 {
 	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
 
-	if (kind == CHECKSUM_NONE || kind > CHECKSUM_SHA256)
+	if (kind == CHECKSUM_NONE || kind >= CHECKSUM_KIND_COUNT)
 		return at;
 	at = PUT(at, "<ChecksumAlgorithm>");
 	at = put(at, checksum_name(kind));

@@ -170,7 +170,7 @@ const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number
 	return NULL;
 }
 
-/* SHA sums cannot be had of a whole from its parts, CRC-64 is not defined of parts' sums; the other
+/* Hashes cannot be had of a whole from its parts, CRC-64 is not defined of parts' sums; the other
  * CRCs go both ways. */
 const struct s3_error *s3_upload_checksum(
 	struct s3_call *call, enum checksum_kind *ret_kind, bool *ret_composite)
@@ -184,7 +184,7 @@ const struct s3_error *s3_upload_checksum(
 	if (name.len && checksum_kind_of_name(name, ret_kind))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"Checksum algorithm provided is unsupported. Please try again with any of "
-			"the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]");
+			"the valid types: [" CHECKSUM_NAMES "]");
 	if (type.len && (!name.len || (!full && !composite)))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"The x-amz-checksum-type header can only be used with the "

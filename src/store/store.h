@@ -118,7 +118,7 @@ struct store_meta {
 	uint8_t checksum_type;	/* enum checksum of codec; 0: none was given */
 	uint8_t checksum_flags; /* bit 0: composite */
 	uint8_t checksum_len;
-	uint8_t checksum[32];
+	uint8_t checksum[64];
 	uint64_t crc64; /* CRC-64/NVME of the whole body */
 	/* Stored headers: "name\0value\0" pairs, lower-case names (content-type, x-amz-meta-…). */
 	const char *headers;

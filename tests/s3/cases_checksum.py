@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import zlib
 
 from suite import code_of, equal
@@ -9,7 +10,9 @@ from suite import code_of, equal
 BODY = b"123456789"
 SUMS = {"crc32": "y/Q5Jg==", "crc32c": "4waSgw==", "crc64nvme": "rosUhgp5mIg=",
         "sha1": base64.b64encode(hashlib.sha1(BODY).digest()).decode(),
-        "sha256": base64.b64encode(hashlib.sha256(BODY).digest()).decode()}
+        **{name: base64.b64encode(hashlib.new(name, BODY).digest()).decode() for name in ("sha256", "sha512", "md5")},
+        "xxhash64": "jLhB20DmroM=", "xxhash3": "ctyxi2ehff8=", "xxhash128": "MxGUd+3l3NXpcWQnaB1YYA=="}
+JOINED = ("crc32", "crc32c", "crc64nvme")  # a whole's can be had from its parts'
 
 
 def test_headers(s):
@@ -65,6 +68,41 @@ def test_client_default(s):
     equal(answer["ChecksumSHA256"], SUMS["sha256"])
     got = s.s3.head_object(Bucket=bucket, Key="key", ChecksumMode="ENABLED")
     equal(got["ChecksumSHA256"], SUMS["sha256"])
+
+
+def test_every_kind(s):
+    """Copied, listed, and as the checksum of a part's checksum."""
+    bucket = s.bucket()
+    s.put(bucket, "source", body=BODY)
+    for kind, value in SUMS.items():
+        element, path = f"<Checksum{kind.upper()}>{value}", f"/{bucket}/{kind}"
+        status, _, body = s.raw("PUT", path, headers={"x-amz-copy-source": f"/{bucket}/source", "x-amz-checksum-algorithm": kind.upper()})
+        assert status == 200 and element.encode() in body, body
+        _, _, body = s.raw("GET", path, query={"attributes": ""}, headers={"x-amz-object-attributes": "Checksum"})
+        assert element.encode() in body, body
+        _, _, body = s.raw("GET", f"/{bucket}", query={"list-type": "2", "prefix": kind})
+        assert f"<ChecksumAlgorithm>{kind.upper()}<".encode() in body, body
+        if kind in JOINED:
+            continue
+        asked = {"x-amz-checksum-algorithm": kind.upper()}
+        status, _, body = s.raw("POST", path, query={"uploads": ""}, headers={**asked, "x-amz-checksum-type": "FULL_OBJECT"})
+        equal((status, code_of(body)), (400, "InvalidRequest"))
+        status, headers, body = s.raw("POST", path, query={"uploads": ""}, headers=asked)
+        equal((status, headers["x-amz-checksum-type"]), (200, "COMPOSITE"))
+        upload = re.search(b"<UploadId>(.*?)<", body)[1].decode()
+        status, headers, body = s.raw("PUT", path, BODY, query={"partNumber": "1", "uploadId": upload},
+                                      headers={f"x-amz-checksum-{kind}": value})
+        equal((status, headers.get(f"x-amz-checksum-{kind}")), (200, value))
+        _, _, body = s.raw("GET", path, query={"uploadId": upload})
+        assert element.encode() in body, body
+        part = f"<Part><PartNumber>1</PartNumber><ETag>{headers['etag']}</ETag>{element}</Checksum{kind.upper()}></Part>"
+        status, _, body = s.raw("POST", path, f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode(), query={"uploadId": upload})
+        whole = re.search(f"<Checksum{kind.upper()}>(.*?)<".encode(), body)
+        assert status == 200 and whole and whole[1].endswith(b"=-1") and whole[1] != f"{value}-1".encode(), body
+    for method, query, headers in (("POST", {"uploads": ""}, {}), ("PUT", {}, {"x-amz-copy-source": f"/{bucket}/source"})):
+        status, _, body = s.raw(method, f"/{bucket}/none", query=query, headers={**headers, "x-amz-checksum-algorithm": "SHA3"})
+        equal((status, code_of(body)), (400, "InvalidRequest"))
+        assert b"XXHASH128]" in body, body
 
 
 def test_attributes_of_parts(s):

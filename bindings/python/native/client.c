@@ -565,9 +565,14 @@ static bool checksum_check(int kind, Py_ssize_t bytes)
 		[NEB_CHECKSUM_CRC32C] = 4,
 		[NEB_CHECKSUM_CRC64NVME] = 8,
 		[NEB_CHECKSUM_SHA1] = 20,
-		[NEB_CHECKSUM_SHA256] = 32};
+		[NEB_CHECKSUM_SHA256] = 32,
+		[NEB_CHECKSUM_MD5] = 16,
+		[NEB_CHECKSUM_SHA512] = 64,
+		[NEB_CHECKSUM_XXHASH64] = 8,
+		[NEB_CHECKSUM_XXHASH3] = 8,
+		[NEB_CHECKSUM_XXHASH128] = 16};
 
-	if (kind >= 0 && kind <= NEB_CHECKSUM_SHA256 && bytes == BYTES[kind])
+	if (kind >= 0 && (size_t)kind < sizeof(BYTES) / sizeof(BYTES[0]) && bytes == BYTES[kind])
 		return true;
 	PyErr_SetString(PyExc_ValueError, "a checksum of an unknown kind, or not of its length");
 	return false;

@@ -49,7 +49,7 @@ static const struct s3_error *plan_sums(struct s3_call *call, const struct store
 	if (name.len && checksum_kind_of_name(name, &sums->kind))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"Checksum algorithm provided is unsupported. Please try again with any of "
-			"the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]");
+			"the valid types: [" CHECKSUM_NAMES "]");
 	return NULL;
 }
 
