@@ -5,21 +5,15 @@ typedef int bucket_fn(struct neb_client *client, const char *bucket, struct neb_
 
 static int bucket_run(const struct cli_command *command, bucket_fn *fn, int argc, char **argv)
 {
-	static const struct option OPTIONS[] = {REMOTE_OPTIONS, {0}};
 	struct remote_opts opts;
 	struct neb_client *client;
 	struct neb_result result;
 	const char *bucket, *key;
-	int option, ret;
+	int ret;
 
-	remote_defaults(&opts);
-	optind = 1;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, REMOTE_SHORT, OPTIONS, NULL)) != -1) {
-		ret = remote_option(command, &opts, option, argv);
-		if (ret)
-			return ret;
-	}
+	ret = remote_options(command, argc, argv, &opts);
+	if (ret)
+		return ret;
 	if (optind != argc - 1 || !remote_parse(argv[optind], &bucket, &key) || *key)
 		return cli_usage_error(command, "expected s3://BUCKET");
 	ret = remote_open(&opts, &client);

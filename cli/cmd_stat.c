@@ -63,20 +63,14 @@ static int print_stat(struct neb_client *client, const struct remote_opts *opts,
 
 static int stat_run(int argc, char **argv)
 {
-	static const struct option OPTIONS[] = {REMOTE_OPTIONS, {0}};
 	struct remote_opts opts;
 	struct neb_client *client;
 	const char *bucket, *key;
-	int option, ret;
+	int ret;
 
-	remote_defaults(&opts);
-	optind = 1;
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, REMOTE_SHORT, OPTIONS, NULL)) != -1) {
-		ret = remote_option(&CLI_STAT, &opts, option, argv);
-		if (ret)
-			return ret;
-	}
+	ret = remote_options(&CLI_STAT, argc, argv, &opts);
+	if (ret)
+		return ret;
 	if (optind != argc - 1 || !remote_parse(argv[optind], &bucket, &key) || !*key)
 		return cli_usage_error(&CLI_STAT, "expected one s3://BUCKET/KEY");
 	ret = remote_open(&opts, &client);

@@ -2,6 +2,7 @@
 #include "remote.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,20 @@ static void print_log(void *arg, enum neb_log_level level, const char *text)
 
 	if (level >= NEB_LOG_WARN || opts->verbose)
 		fprintf(stderr, "nebulaio: %s\n", text);
+}
+
+int remote_options(
+	const struct cli_command *command, int argc, char **argv, struct remote_opts *opts)
+{
+	static const struct option OPTIONS[] = {REMOTE_OPTIONS, {0}};
+	int option, ret = CLI_OK;
+
+	remote_defaults(opts);
+	optind = 1;
+	opterr = 0;
+	while (!ret && (option = getopt_long(argc, argv, REMOTE_SHORT, OPTIONS, NULL)) != -1)
+		ret = remote_option(command, opts, option, argv);
+	return ret;
 }
 
 int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)

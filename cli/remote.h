@@ -65,6 +65,10 @@ void remote_defaults(struct remote_opts *opts);
 /* Takes one option that getopt_long found. CLI_OK; CLI_USAGE (said why). For '?' too. */
 int remote_option(
 	const struct cli_command *command, struct remote_opts *opts, int option, char **argv);
+/* All options of a command that has no others: optind is then where its operands begin. CLI_OK;
+ * CLI_USAGE (said why). */
+int remote_options(
+	const struct cli_command *command, int argc, char **argv, struct remote_opts *opts);
 /* Connects as the options say. An exit code; said why. */
 int remote_open(const struct remote_opts *opts, struct neb_client **ret_client);
 

@@ -56,6 +56,9 @@ int transfer_to_file(struct transfer *transfer, const char *target);
 int transfer_from_file(struct transfer *transfer, const char *source);
 /* Another object to the object, inside the server. Exit code. */
 int transfer_copy(struct transfer *transfer, const char *from_bucket, const char *from_key);
+/* Waits for the next result of the transfer's parts, whose transport is told. CLI_OK, whatever the
+ * result is; CLI_FAILED, said why: there will be none. */
+int transfer_wait(struct transfer *transfer, struct neb_result *ret_result);
 /* What follows the last '/'. */
 const char *transfer_base_name(const char *path);
 

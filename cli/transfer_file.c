@@ -1,6 +1,7 @@
 /* cli/transfer_file.c: one object to a file, one file to an object, one object to another. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -123,5 +124,18 @@ int transfer_copy(struct transfer *transfer, const char *from_bucket, const char
 	/* How much that was, the answer does not say. */
 	if (neb_head(transfer->client, transfer->bucket, transfer->key, &result) == 0)
 		transfer->bytes = result.object_bytes;
+	return CLI_OK;
+}
+
+int transfer_wait(struct transfer *transfer, struct neb_result *ret_result)
+{
+	int ret = neb_wait(transfer->client, ret_result, 1, UINT64_MAX);
+
+	if (ret < 1) {
+		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(ret ? -ret : EPROTO));
+		return CLI_FAILED;
+	}
+	transfer->transport = ret_result->transport;
+	memcpy(transfer->fallback, ret_result->fallback, sizeof(transfer->fallback));
 	return CLI_OK;
 }

@@ -277,17 +277,12 @@ static int part_finish(struct upload *upload)
 	struct transfer *transfer = upload->transfer;
 	struct neb_result result;
 	struct part *part;
-	int ret = neb_wait(transfer->client, &result, 1, UINT64_MAX);
 
-	if (ret < 1) {
-		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(ret ? -ret : EPROTO));
+	if (transfer_wait(transfer, &result))
 		return CLI_FAILED;
-	}
 	part = result.user_data;
 	part->busy = false;
 	upload->in_flight--;
-	transfer->transport = result.transport;
-	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
 	if (result.error)
 		return remote_failed(transfer->key, &result);
 	upload_state_part(&upload->state, part->number, part->crc, result.etag);

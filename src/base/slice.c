@@ -79,3 +79,14 @@ bool slice_among(struct slice s, const struct slice *names, size_t count)
 			return true;
 	return false;
 }
+
+struct slice slice_of_u64(uint64_t value, char text[SLICE_U64_MAX])
+{
+	size_t first = SLICE_U64_MAX;
+
+	do {
+		text[--first] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value);
+	return slice_of(text + first, SLICE_U64_MAX - first);
+}

@@ -86,6 +86,9 @@ ptrdiff_t slice_find(struct slice s, struct slice needle);
 
 /* Parses all of s as an unsigned decimal; -EINVAL on anything else, -ERANGE past UINT64_MAX. */
 int slice_to_u64(struct slice s, uint64_t *ret_value);
+/* In decimal digits, which lie in text. */
+#define SLICE_U64_MAX 20u
+struct slice slice_of_u64(uint64_t value, char text[SLICE_U64_MAX]);
 
 /* Copies to a caller's buffer and terminates it; -ENAMETOOLONG when it does not fit. */
 int slice_copy_str(struct slice s, char *buf, size_t buf_bytes);

@@ -157,14 +157,9 @@ void s3_xml_end(struct buf *xml, const char *root)
 
 void s3_xml_u64(struct buf *xml, const char *name, uint64_t value)
 {
-	char digits[20];
-	size_t first = sizeof(digits);
+	char digits[SLICE_U64_MAX];
 
-	do {
-		digits[--first] = (char)('0' + value % 10);
-		value /= 10;
-	} while (value);
-	xml_element(name, slice_of(digits + first, sizeof(digits) - first), xml);
+	xml_element(name, slice_of_u64(value, digits), xml);
 }
 
 void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns)

@@ -106,14 +106,9 @@ static char *put_digits(char *at, uint32_t value, uint32_t count)
 
 static char *put_u64(char *at, uint64_t value)
 {
-	char digits[20];
-	size_t first = sizeof(digits);
+	char digits[SLICE_U64_MAX];
 
-	do {
-		digits[--first] = (char)('0' + value % 10);
-		value /= 10;
-	} while (value);
-	return put(at, slice_of(digits + first, sizeof(digits) - first));
+	return put(at, slice_of_u64(value, digits));
 }
 
 /* "yyyy-mm-ddThh:mm:ss.fffZ": the day as date_iso_format writes it, the time of day by hand. */
@@ -355,7 +350,7 @@ static bool needs_no_code(struct slice text)
 	return true;
 }
 
-void s3_list_head(struct s3_call *call, const struct s3_list *list, struct buf *xml)
+static void put_head(struct s3_call *call, const struct s3_list *list, struct buf *xml)
 {
 	xml_element("Name", call->bucket, xml);
 	/* boto3 decodes the prefix of some listings and of others not: this one suits both. */
@@ -371,9 +366,31 @@ void s3_list_head(struct s3_call *call, const struct s3_list *list, struct buf *
 	xml_element("IsTruncated", list->more ? SLICE("true") : SLICE("false"), xml);
 }
 
-void s3_list_tail(const struct s3_list *list, struct buf *xml)
+static void put_tail(const struct s3_list *list, struct buf *xml)
 {
 	buf_put_slice(xml, buf_slice(&list->entries));
 	buf_put_slice(xml, buf_slice(&list->prefixes));
 	xml->failed |= list->entries.failed || list->prefixes.failed;
+}
+
+const struct s3_error *s3_list_answer(
+	struct s3_call *call, const struct s3_listing *listing, void *arg)
+{
+	struct s3_list *list = NULL;
+	const struct s3_error *error = s3_list_open(call, &list);
+	struct buf xml;
+
+	if (!error)
+		error = listing->parse(call, list, arg);
+	if (!error)
+		error = s3_list_walk(call, list);
+	if (!error) {
+		s3_xml_begin(&xml, listing->root);
+		put_head(call, list, &xml);
+		listing->put(list, arg, &xml);
+		put_tail(list, &xml);
+		s3_xml_end(&xml, listing->root);
+	}
+	s3_list_close(list);
+	return error ? error : s3_answer_xml(call, 200, &xml);
 }

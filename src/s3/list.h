@@ -34,11 +34,19 @@ struct s3_list {
 const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list);
 void s3_list_close(struct s3_list *list); /* takes NULL */
 const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list);
+
+/* What one of the three documents is, and does by itself: reads the call's parameters that are its
+ * own, tells where its page begins and ends. */
+struct s3_listing {
+	const char *root;
+	const struct s3_error *(*parse)(struct s3_call *call, struct s3_list *list, void *arg);
+	void (*put)(const struct s3_list *list, void *arg, struct buf *xml);
+};
+/* The whole operation. arg is for the listing's functions. */
+const struct s3_error *s3_list_answer(
+	struct s3_call *call, const struct s3_listing *listing, void *arg);
 /* <name>text</name>, encoded as the request asks. */
 void s3_list_element(
 	const struct s3_list *list, const char *name, struct slice text, struct buf *xml);
-/* What every one of the three documents says after its own beginning; entries and prefixes. */
-void s3_list_head(struct s3_call *call, const struct s3_list *list, struct buf *xml);
-void s3_list_tail(const struct s3_list *list, struct buf *xml);
 
 #endif

@@ -265,7 +265,7 @@ static const struct s3_error *gather_access(
 	return error;
 }
 
-const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta)
+static const struct s3_error *gather_headers(struct s3_call *call, struct store_meta *meta)
 {
 	const struct s3_error *error;
 	struct slice copy;
@@ -303,6 +303,13 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	}
 	buf_free(&out);
 	return error;
+}
+
+const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta)
+{
+	const struct s3_error *error = gather_headers(call, meta);
+
+	return error ? error : s3_lock_gather(call, meta);
 }
 
 /* The next stored header of what rest holds; its name and value are followed by a NUL. False at the

@@ -176,8 +176,6 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 	if (!error)
 		error = s3_meta_gather(call, &meta);
 	if (!error)
-		error = s3_lock_gather(call, &meta);
-	if (!error)
 		error = s3_sse_begin(call, &sse, &record);
 	if (!error)
 		error = s3_copy_open(call, &copy);

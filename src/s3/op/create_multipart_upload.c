@@ -1,6 +1,5 @@
 /* s3/op/create_multipart_upload.c: CreateMultipartUpload: notes what the object is to be. */
 #include "document/document.h"
-#include "s3/lock.h"
 #include "s3/multipart.h"
 #include "s3/s3_priv.h"
 #include "s3/sse.h"
@@ -69,8 +68,6 @@ const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
 		error = s3_upload_checksum(call, &kind, &composite);
 	if (!error)
 		error = s3_meta_gather(call, &meta);
-	if (!error)
-		error = s3_lock_gather(call, &meta);
 	if (!error)
 		error = s3_sse_begin(call, &sse, &record);
 	if (!error)

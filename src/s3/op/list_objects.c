@@ -1,33 +1,28 @@
 /* s3/op/list_objects.c: ListObjects, version 1: pages by marker. */
 #include "s3/list.h"
 
-const struct s3_error *s3_op_list_objects(struct s3_call *call)
+static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, void *arg)
 {
-	const struct s3_error *error;
-	struct s3_list *list = NULL;
-	struct buf xml;
-
-	error = s3_list_open(call, &list);
-	if (error)
-		return error;
+	(void)arg;
 	list->owner = true;
 	s3_call_param(call, SLICE("marker"), &list->after);
 	if (!utf8_is_valid(list->after))
-		error = s3_fail(call, S3_E_INVALID_ARGUMENT, "marker must be valid UTF-8.");
-	if (!error)
-		error = s3_list_walk(call, list);
-	if (error) {
-		s3_list_close(list);
-		return error;
-	}
-	s3_xml_begin(&xml, "ListBucketResult");
-	s3_list_head(call, list, &xml);
-	s3_list_element(list, "Marker", list->after, &xml);
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "marker must be valid UTF-8.");
+	return NULL;
+}
+
+static void put_paging(const struct s3_list *list, void *arg, struct buf *xml)
+{
+	(void)arg;
+	s3_list_element(list, "Marker", list->after, xml);
 	/* Without a delimiter the next marker is the last key, which the client has. */
 	if (list->more && list->delimiter.len)
-		s3_list_element(list, "NextMarker", slice_of(list->last, list->last_len), &xml);
-	s3_list_tail(list, &xml);
-	s3_xml_end(&xml, "ListBucketResult");
-	s3_list_close(list);
-	return s3_answer_xml(call, 200, &xml);
+		s3_list_element(list, "NextMarker", slice_of(list->last, list->last_len), xml);
+}
+
+const struct s3_error *s3_op_list_objects(struct s3_call *call)
+{
+	static const struct s3_listing LISTING = {"ListBucketResult", parse, put_paging};
+
+	return s3_list_answer(call, &LISTING, NULL);
 }

@@ -8,9 +8,9 @@ struct paging {
 	bool has_token, has_start_after;
 };
 
-static const struct s3_error *parse(
-	struct s3_call *call, struct s3_list *list, struct paging *paging)
+static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, void *arg)
 {
+	struct paging *paging = arg;
 	struct slice value = SLICE_NONE;
 	char *after;
 	size_t len;
@@ -39,8 +39,9 @@ static const struct s3_error *parse(
 	return NULL;
 }
 
-static void put_paging(const struct s3_list *list, const struct paging *paging, struct buf *xml)
+static void put_paging(const struct s3_list *list, void *arg, struct buf *xml)
 {
+	const struct paging *paging = arg;
 	char token[BASE64_LEN(LIMIT_KEY_LEN_MAX)];
 
 	s3_xml_u64(xml, "KeyCount", list->count);
@@ -55,26 +56,8 @@ static void put_paging(const struct s3_list *list, const struct paging *paging, 
 
 const struct s3_error *s3_op_list_objects_v2(struct s3_call *call)
 {
+	static const struct s3_listing LISTING = {"ListBucketResult", parse, put_paging};
 	struct paging paging = {0};
-	const struct s3_error *error;
-	struct s3_list *list = NULL;
-	struct buf xml;
 
-	error = s3_list_open(call, &list);
-	if (error)
-		return error;
-	error = parse(call, list, &paging);
-	if (!error)
-		error = s3_list_walk(call, list);
-	if (error) {
-		s3_list_close(list);
-		return error;
-	}
-	s3_xml_begin(&xml, "ListBucketResult");
-	s3_list_head(call, list, &xml);
-	put_paging(list, &paging, &xml);
-	s3_list_tail(list, &xml);
-	s3_xml_end(&xml, "ListBucketResult");
-	s3_list_close(list);
-	return s3_answer_xml(call, 200, &xml);
+	return s3_list_answer(call, &LISTING, &paging);
 }

@@ -4,7 +4,6 @@
 
 #include "s3/append.h"
 #include "s3/lifecycle.h"
-#include "s3/lock.h"
 #include "s3/notification.h"
 #include "s3/sse.h"
 #include "s3/versions.h"
@@ -55,8 +54,6 @@ const struct s3_error *s3_put_object(
 		error = s3_write_condition_parse(call, &condition);
 	if (!error)
 		error = s3_meta_gather(call, meta);
-	if (!error)
-		error = s3_lock_gather(call, meta);
 	if (!error)
 		error = s3_sse_begin(call, &sse, &record);
 	if (!error)

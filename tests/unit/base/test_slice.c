@@ -58,9 +58,25 @@ static void test_find_and_copy(void **state)
 	assert_false(slice_starts(SLICE("a"), SLICE("ab")));
 }
 
+static void test_digits(void **state)
+{
+	static const uint64_t values[] = {0, 9, 10, 1234567890, UINT64_MAX};
+	char text[SLICE_U64_MAX];
+	uint64_t back;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+		assert_int_equal(slice_to_u64(slice_of_u64(values[i], text), &back), 0);
+		assert_true(back == values[i]);
+	}
+	assert_true(slice_eq(slice_of_u64(0, text), SLICE("0")));
+	assert_true(slice_eq(slice_of_u64(UINT64_MAX, text), SLICE("18446744073709551615")));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_digits),
 		cmocka_unit_test(test_split_and_trim),
 		cmocka_unit_test(test_order_is_that_of_keys),
 		cmocka_unit_test(test_numbers),

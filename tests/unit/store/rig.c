@@ -306,6 +306,18 @@ void rig_fsck(const struct rig *rig)
 	buf_free(&out);
 }
 
+void rig_once(rig_fn *fn, rig_fn *last)
+{
+	struct rig rig;
+
+	rig_init(&rig, 1);
+	rig_run(&rig, fn, NULL);
+	rig_fsck(&rig);
+	if (last)
+		rig_run(&rig, last, NULL);
+	rig_dir_remove(&rig);
+}
+
 static void meta_fill(struct store_meta *meta, uint64_t bytes, uint64_t seed)
 {
 	memset(meta, 0, sizeof(*meta));

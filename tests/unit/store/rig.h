@@ -51,6 +51,8 @@ void rig_index_wait(struct rig *rig);
 void rig_empty(struct rig *rig, void *arg);
 /* The closed store is without fault. */
 void rig_fsck(const struct rig *rig);
+/* All of a test: a store of its own on one core, fn, fsck, and then, where there is one, last. */
+void rig_once(rig_fn *fn, rig_fn *last);
 
 /* The body of an object, by its seed: the same for put and verify. */
 void body_fill(uint8_t *body, size_t bytes, uint64_t seed);

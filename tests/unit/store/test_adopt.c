@@ -420,14 +420,8 @@ static void stale_run(struct rig *rig, void *arg)
 
 static void test_what_changed_is_not_adopted(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, stale_run, NULL);
-	rig_fsck(&rig);
-	rig_run(&rig, rig_empty, NULL);
-	rig_dir_remove(&rig);
+	rig_once(stale_run, rig_empty);
 }
 
 static int refuse(const struct store_meta *current, void *arg)
@@ -489,14 +483,8 @@ static void refusals_run(struct rig *rig, void *arg)
 
 static void test_refusals_leave_the_parts_alone(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, refusals_run, NULL);
-	rig_fsck(&rig);
-	rig_run(&rig, rig_empty, NULL);
-	rig_dir_remove(&rig);
+	rig_once(refusals_run, rig_empty);
 }
 
 /* ---- What goes with the commit, and replacing. ---- */
@@ -551,14 +539,8 @@ static void replace_run(struct rig *rig, void *arg)
 
 static void test_replacing_gives_all_space_back(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, replace_run, NULL);
-	rig_fsck(&rig);
-	rig_run(&rig, rig_empty, NULL);
-	rig_dir_remove(&rig);
+	rig_once(replace_run, rig_empty);
 }
 
 /* ---- Who reads a part while it is adopted, and the whole deleted. ---- */

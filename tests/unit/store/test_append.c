@@ -149,13 +149,8 @@ static void refusals_run(struct rig *rig, void *arg)
 
 static void test_refusals(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, refusals_run, NULL);
-	rig_fsck(&rig);
-	rig_dir_remove(&rig);
+	rig_once(refusals_run, NULL);
 }
 
 /* ---- Who reads what was there goes on reading that. ---- */
@@ -192,13 +187,8 @@ static void readers_run(struct rig *rig, void *arg)
 
 static void test_readers(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, readers_run, NULL);
-	rig_fsck(&rig);
-	rig_dir_remove(&rig);
+	rig_once(readers_run, NULL);
 }
 
 /* ---- As many bodies as an object can have. ---- */

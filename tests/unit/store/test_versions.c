@@ -697,13 +697,8 @@ static void thousand_run(struct rig *rig, void *arg)
 
 static void test_a_thousand_versions_in_one_call(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, thousand_run, NULL);
-	rig_fsck(&rig);
-	rig_dir_remove(&rig);
+	rig_once(thousand_run, NULL);
 }
 
 int main(void)
