@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 
 from cases_access import denied, made, policy
 from cases_iam import allow
@@ -140,7 +141,8 @@ class Issuer(http.server.ThreadingHTTPServer):
             context.load_cert_chain(*chain)
             # The handshake is the connection's thread's, and may fail there.
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-        self.name = f"127.0.0.1:{self.server_address[1]}/realm"
+        # A port may come again while the server still has the keys of who had it before.
+        self.name = f"127.0.0.1:{self.server_address[1]}/{uuid.uuid4().hex}"
         self.url = f"{'https' if chain else 'http'}://{self.name}"
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
