@@ -271,6 +271,23 @@ static int receive_record(
 	return -EPROTO;
 }
 
+static inline bool slot_is_full(const struct sim_slot *slot, uint32_t record)
+{
+	return atomic_load_explicit(&slot->marker, memory_order_acquire) == record + 1;
+}
+
+/* The next record's lines come from the peer's cache while this one is put in place. Only of a
+ * record that is there: lines that the peer is about to write are its own. */
+static inline void fetch_record(const struct sim_qp *qp, uint32_t record)
+{
+	const struct sim_slot *slot = &qp->rx[record % SIM_SLOTS];
+
+	if (!slot_is_full(slot, record))
+		return;
+	for (uint32_t line = 1; line < MESSAGE_LINES; line++)
+		__builtin_prefetch((const uint8_t *)slot + line * 64);
+}
+
 void sim_receive(struct sim_qp *qp)
 {
 	uint32_t taken = 0;
@@ -279,8 +296,9 @@ void sim_receive(struct sim_qp *qp)
 		struct sim_slot *slot = &qp->rx[qp->rx_next % SIM_SLOTS];
 		struct sim_slot_head head;
 
-		if (atomic_load_explicit(&slot->marker, memory_order_acquire) != qp->rx_next + 1)
+		if (!slot_is_full(slot, qp->rx_next))
 			break;
+		fetch_record(qp, qp->rx_next + 1);
 		head = slot->head;
 		/* From here on the copy is the truth, whatever the peer does to the slot. */
 		__asm__ volatile("" ::: "memory");
