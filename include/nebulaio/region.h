@@ -194,8 +194,9 @@ struct neb_packet {
  * and the others have nothing. */
 NEB_REGION_API int neb_xdp_receive(struct neb_region *region, struct neb_packet *packets,
 	uint32_t packets_max, uint64_t timeout_ns);
-/* Packets that were lost for want of a place, on all interfaces; and on one. */
+/* Packets that were lost for want of a place, on all interfaces. */
 NEB_REGION_API uint64_t neb_xdp_lost(const struct neb_region *region);
+/* Packets that were lost for want of a place, on one interface, by its number. */
 NEB_REGION_API uint64_t neb_xdp_interface_lost(const struct neb_region *region, uint32_t interface);
 
 /* For work of op NEB_PACKET: packets sent from a queue, as they are, from the Ethernet header on,
