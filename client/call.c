@@ -539,6 +539,7 @@ static void slow_round(struct neb_client *client)
 	client->cm_polled_ns = now_ns;
 	if (client->device)
 		client_cm_progress(client, now_ns);
+	client_sessions_keep(client, now_ns);
 	deadlines_check(client, now_ns);
 	if (!list_empty(&client->queued))
 		client->kick = true;

@@ -118,6 +118,7 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 	if (client->retries_max == UINT32_MAX || client->transport == NEB_STRICT)
 		client->retries_max = 0;
 	client->spin_ns = options->spin_ns ? options->spin_ns : 50 * NS_PER_US;
+	client->keepalive_ns = options->keepalive_ns ? options->keepalive_ns : CLIENT_KEEPALIVE_NS;
 	ret = option_copy(client, "access_key", slice_str(options->access_key), client->access_key,
 		sizeof(client->access_key));
 	if (ret == 0)
@@ -138,8 +139,12 @@ static int device_open(struct neb_client *client, const struct neb_options *opti
 		.device_name = options->device_name ? options->device_name : "simulated",
 		.gid_index = -1,
 	};
+	struct rp_device_attr attr = {.simulated = true};
 	int ret = rp_open(&opts, &client->device);
 
+	if (ret == 0)
+		rp_device_attr(client->device, &attr);
+	client->simulated = attr.simulated;
 	if (ret == 0)
 		ret = rp_pd_open(client->device, &client->pd);
 	if (ret == 0)

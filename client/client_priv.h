@@ -42,6 +42,8 @@
 #define CLIENT_GRACE_NS		 (1 * NS_PER_S) /* past a deadline that the server knows, too */
 #define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
 #define CLIENT_CONNECT_ALONE_NS	 (30 * NS_PER_S) /* where there is no other way to go */
+#define CLIENT_KEEPALIVE_NS	 (5 * NS_PER_S)
+#define CLIENT_LATE_NS		 (300 * NS_PER_MS) /* between two looks: we did not run */
 #define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
 #define CLIENT_WC_BATCH		 16u
 #define CLIENT_TEXT_BYTES	 512u
@@ -167,6 +169,7 @@ struct client_recv {
  * completion that outlives its session names none. */
 #define CLIENT_WR_SEND 0x80000000u
 #define CLIENT_WR_READ 0x40000000u /* with the slot's index */
+#define CLIENT_WR_KEEP 0x20000000u /* a keepalive */
 
 struct client_slot {
 	struct client_call *call; /* NULL: free */
@@ -212,6 +215,8 @@ struct client_session {
 	uint64_t transfer_bytes_max;
 	uint32_t recv_count, slot_count, free_count;
 	uint32_t sends_quiet, quiet_max;
+	uint64_t heard, heard_ns; /* of in.counter: what it was when it last moved, and when */
+	bool keeping;		  /* a keepalive is on its way */
 	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];
 	struct client_recv
 		recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES];
@@ -227,7 +232,7 @@ struct neb_client {
 	char secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	char region[64];
 	uint32_t requests_max, inline_bytes_max, retries_max;
-	uint64_t connect_timeout_ns, request_timeout_ns, spin_ns;
+	uint64_t connect_timeout_ns, request_timeout_ns, spin_ns, keepalive_ns;
 	bool require_encryption;
 	neb_log_fn *log;
 	void *log_arg;
@@ -245,6 +250,8 @@ struct neb_client {
 	int rdma_error;	    /* of the last outage */
 	int wake_fd;	    /* an eventfd: what neb_wake rings */
 	_Atomic bool woken; /* and what a wait that spins looks at */
+	bool simulated;	    /* the device is */
+	uint64_t kept_ns;   /* when sessions were last looked after */
 	uint64_t cm_polled_ns;
 	uint32_t idle_rounds; /* since the clock was last looked at */
 	bool kick;
@@ -365,17 +372,22 @@ void client_progress(struct neb_client *client);
 struct client_session *client_session_want(struct neb_client *client);
 void client_session_lose(struct client_session *session, int error, const char *why)
 	__attribute__((cold));
-/* Why a connection ended by itself, in words. */
-const char *client_gone(const struct neb_client *client) __attribute__((cold));
 void client_sessions_bury(struct neb_client *client);
 /* Connection events, and set-ups that take too long. */
 void client_cm_progress(struct neb_client *client, uint64_t now_ns);
+/* Looks after servers that have been silent for long. */
+void client_sessions_keep(struct neb_client *client, uint64_t now_ns);
+/* Work on the session's queue pair ended so. */
+void client_session_broken(struct client_session *session, enum rp_status status)
+	__attribute__((cold));
 /* A set-up capsule came. */
 void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes);
 
 /* ---- session_dp.c ---- */
 int client_recv_post(struct client_recv *recv);
 int client_send(struct client_session *session, const void *capsule, uint8_t *registered);
+/* Asks the server's device whether it is there. */
+void client_keepalive_send(struct client_session *session) __attribute__((cold));
 /* 0; -EAGAIN: no free slot; else this call cannot go. */
 int client_session_start(struct client_session *session, struct client_call *call);
 /* Handles completions; returns how many. */

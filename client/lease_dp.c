@@ -240,7 +240,7 @@ void client_lease_landed(struct client_session *session, uint32_t slot_idx, cons
 	if (session->phase == SESSION_LOST || !call)
 		return;
 	if (wc->status != RP_WC_SUCCESS) {
-		client_session_lose(session, -ECONNRESET, rp_status_str(wc->status));
+		client_session_broken(session, wc->status);
 		return;
 	}
 	slot->call = NULL;

@@ -129,6 +129,7 @@ static struct client_session *session_begin(
 	session->client = client;
 	session->endpoint = endpoint;
 	session->serial = ++client->next_serial;
+	session->heard = UINT64_MAX; /* nothing yet */
 	session->slot_count = client->requests_max;
 	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES;
 	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
@@ -298,12 +299,14 @@ void client_session_setup(struct client_session *session, const void *capsule, u
 
 /* ---- Ending. ---- */
 
-const char *client_gone(const struct neb_client *client)
+/* Why a connection ended by itself, in words. */
+static __attribute__((cold)) const char *gone(
+	const struct neb_client *client, const char *otherwise)
 {
 	struct rp_device_attr device;
 
 	rp_device_attr(client->device, &device);
-	return device.port_lost ? "the port of our RDMA device is down" : "the server is gone";
+	return device.port_lost ? "the port of our RDMA device is down" : otherwise;
 }
 
 void client_session_lose(struct client_session *session, int error, const char *why)
@@ -340,6 +343,59 @@ void client_session_lose(struct client_session *session, int error, const char *
 	client_calls_kick(client);
 }
 
+void client_session_broken(struct client_session *session, enum rp_status status)
+{
+	struct client_endpoint *endpoint = session->endpoint;
+	struct neb_client *client = session->client;
+
+	if (status == RP_WC_WR_FLUSH_ERR) {
+		client_session_lose(session, -ECONNRESET, gone(client, "the server is gone"));
+	} else if (status != RP_WC_RETRY_EXC_ERR || session->phase < SESSION_OPEN) {
+		client_session_lose(session, -ECONNRESET, rp_status_str(status));
+	} else if (session->phase != SESSION_LOST) {
+		/* What waits goes another way at once. */
+		client_session_lose(session, -EHOSTUNREACH,
+			gone(client, "the server's device does not answer any more"));
+		client_endpoint_failed(client, endpoint, -EHOSTUNREACH, endpoint->why);
+	}
+}
+
+/* A card's queue pair may retry for minutes, and soft-RoCE's, told 7 times, for ever: what is not
+ * acknowledged in as long again is not waited for. Simulated, a send waits for the peer's process,
+ * whose end is told at once. */
+static void session_keep(struct client_session *session, uint64_t now_ns)
+{
+	struct neb_client *client = session->client;
+
+	if (session->free_count == session->slot_count || session->in.counter != session->heard) {
+		session->heard = session->in.counter;
+		session->heard_ns = now_ns;
+	} else if (now_ns - session->heard_ns < client->keepalive_ns) {
+		return;
+	} else if (!session->keeping) {
+		session->heard_ns = now_ns;
+		client_keepalive_send(session);
+	} else if (!client->simulated) {
+		client_session_broken(session, RP_WC_RETRY_EXC_ERR);
+	}
+}
+
+void client_sessions_keep(struct neb_client *client, uint64_t now_ns)
+{
+	uint64_t late_ns = now_ns - client->kept_ns;
+
+	client->kept_ns = now_ns;
+	LIST_FOR_EACH_SAFE (link, &client->sessions) {
+		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
+
+		/* Who did not look for a while blames nobody for what did not come meanwhile. */
+		if (late_ns > CLIENT_LATE_NS)
+			session->heard_ns = MIN(session->heard_ns + late_ns, now_ns);
+		if (session->phase == SESSION_OPEN || session->phase == SESSION_LEAVING)
+			session_keep(session, now_ns);
+	}
+}
+
 void client_sessions_bury(struct neb_client *client)
 {
 	LIST_FOR_EACH_SAFE (link, &client->lost_sessions)
@@ -363,7 +419,8 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 		else if (event.type == RP_CM_UNREACHABLE)
 			client_session_lose(session, -ECONNREFUSED, "nobody listens there");
 		else if (event.type != RP_CM_ESTABLISHED)
-			client_session_lose(session, -ECONNRESET, client_gone(client));
+			client_session_lose(
+				session, -ECONNRESET, gone(client, "the server is gone"));
 	}
 	LIST_FOR_EACH_SAFE (link, &client->sessions) {
 		struct client_session *session = CONTAINER_OF(link, struct client_session, link);

@@ -57,6 +57,23 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 	return ret;
 }
 
+void client_keepalive_send(struct client_session *session)
+{
+	const struct rp_send_wr wr = {.wr_id = wr_id(session, CLIENT_WR_KEEP),
+		.opcode = RP_WRITE,
+		.flags = RP_SEND_SIGNALED};
+	uint32_t posted;
+
+	/* A full queue has enough in it that tells. */
+	if (rp_post_send(session->qp, &wr, 1, &posted))
+		return;
+	session->keeping = true;
+	session->client->stats.keepalives++;
+	client_log(session->client, NEB_LOG_DEBUG,
+		"rdma://%s:%u: silent, with requests in flight: its device is asked",
+		session->endpoint->host, session->endpoint->port);
+}
+
 /* ---- Out. ---- */
 
 /* What the request has left, as the server is told it. The first try has just read the clock. */
@@ -331,9 +348,7 @@ static void on_recv(struct client_recv *recv, const struct rp_wc *wc)
 	if (session->phase == SESSION_LOST)
 		return;
 	if (wc->status != RP_WC_SUCCESS) {
-		client_session_lose(session, -ECONNRESET,
-			wc->status == RP_WC_WR_FLUSH_ERR ? client_gone(session->client)
-							 : rp_status_str(wc->status));
+		client_session_broken(session, wc->status);
 		return;
 	}
 	bytes = capsule_head_check(head, wc->byte_len, CLIENT_CAPSULE_BYTES);
@@ -377,10 +392,12 @@ uint32_t client_cq_progress(struct neb_client *client)
 		if (wcs[i].wr_id & CLIENT_WR_READ)
 			client_lease_landed(
 				session, (uint32_t)wcs[i].wr_id & ~CLIENT_WR_READ, &wcs[i]);
-		else if (!(wcs[i].wr_id & CLIENT_WR_SEND))
+		else if (!(wcs[i].wr_id & (CLIENT_WR_SEND | CLIENT_WR_KEEP)))
 			on_recv(&session->recvs[(uint32_t)wcs[i].wr_id], &wcs[i]);
 		else if (wcs[i].status != RP_WC_SUCCESS)
-			client_session_lose(session, -ECONNRESET, rp_status_str(wcs[i].status));
+			client_session_broken(session, wcs[i].status);
+		else if (wcs[i].wr_id & CLIENT_WR_KEEP)
+			session->keeping = false;
 	}
 	return count > 0 ? (uint32_t)count : 0;
 }

@@ -130,6 +130,12 @@ struct neb_options {
 	 * comes is what the key holds. Not on encrypted sessions, and only requests of a whole
 	 * object without headers or want_headers. Such reads are not in the server's counters. */
 	bool one_sided_reads;
+	/* A server that has said nothing for so long, while requests are in flight, is looked after
+	 * [5 s; UINT64_MAX: never]: by an empty RDMA WRITE, which its device acknowledges by
+	 * itself, however busy the server is. If nothing acknowledges it in as long again, or the
+	 * transport's retries are over sooner, the host has vanished: the session is lost, and its
+	 * requests go another way at once, or come back with -EHOSTUNREACH. */
+	uint64_t keepalive_ns;
 	neb_log_fn *log; /* [warnings and errors go to standard error] */
 	void *log_arg;
 };
@@ -386,6 +392,7 @@ struct neb_stats {
 	uint64_t registration_hits, registration_misses, registration_evictions;
 	/* neb_options.one_sided_reads: objects leased, read so, and found to have changed. */
 	uint64_t leases, one_sided_reads, one_sided_misses;
+	uint64_t keepalives; /* posted: neb_options.keepalive_ns */
 };
 /* What the client did since it was opened. */
 NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);

@@ -49,8 +49,9 @@ struct front_native_opts {
 	uint32_t max_send_wr, max_recv_wr, max_sge; /* 0: enough */
 	uint8_t retry_count, rnr_retry_count;	    /* as rp_qp_attr has them */
 	uint32_t ack_timeout_us;		    /* the same; 0: the provider's */
-	uint32_t max_inline_data;     /* bytes that a send takes at post time; 0: none */
-	uint64_t idle_timeout_ns;     /* of a session without requests; 0: none */
+	uint32_t max_inline_data; /* bytes that a send takes at post time; 0: none */
+	uint64_t idle_timeout_ns; /* of a session without requests; 0: none */
+	uint64_t keepalive_ns; /* of a client's silence, then its host is looked after; 0: never */
 	uint64_t request_timeout_ns;  /* a transfer of which nothing moves for so long */
 	const _Atomic bool *draining; /* or NULL */
 	bool encryption_required;     /* of every session: wire.md section 7 */

@@ -39,10 +39,30 @@ static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint
 {
 	session->last_ns = MIN(session->last_ns + lost_ns, now_ns);
 	session->moved_ns = MIN(session->moved_ns + lost_ns, now_ns);
+	session->kept_ns = MIN(session->kept_ns + lost_ns, now_ns);
 	LIST_FOR_EACH (link, &session->requests) {
 		struct native_request *request = CONTAINER_OF(link, struct native_request, link);
 
 		request->watch_ns = MIN(request->watch_ns + lost_ns, now_ns);
+	}
+}
+
+/* A client whose host vanished says nothing. A device may retry for minutes, and soft-RoCE, told 7
+ * times, for ever: what is not acknowledged in as long again is not waited for. Simulated, a send
+ * waits for the peer's process, whose end is told at once. While another signaled send is on its
+ * way, that one tells. */
+static void session_keep(struct native_session *session, uint64_t now_ns)
+{
+	const struct front_native *front = session->front;
+	uint64_t heard_ns = MAX(MAX(session->last_ns, session->moved_ns), session->kept_ns);
+
+	if (!front->opts.keepalive_ns || now_ns - heard_ns < front->opts.keepalive_ns)
+		return;
+	if (session->keeping && !front->attr.simulated) {
+		native_session_fail(session, "the client's device does not answer any more");
+	} else if (!session->sends_signaled) {
+		session->kept_ns = now_ns;
+		native_keepalive_send(session);
 	}
 }
 
@@ -70,6 +90,8 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 		if (session->in_flight == 0 && front->opts.idle_timeout_ns &&
 			now_ns - session->last_ns > front->opts.idle_timeout_ns)
 			native_session_drain(session, CAPSULE_BYE_IDLE);
+		else
+			session_keep(session, now_ns);
 		break;
 	case NATIVE_DRAINING:
 		if (session->in_flight == 0 && now_ns - session->last_ns > NATIVE_SETUP_NS)

@@ -15,6 +15,8 @@ DEFINE_COUNTER(capsules_in, "nebulaio_native_capsules_total", "direction=\"in\""
 	"Capsules received and sent by the native front.");
 DEFINE_COUNTER(capsules_out, "nebulaio_native_capsules_total", "direction=\"out\"",
 	"Capsules received and sent by the native front.");
+DEFINE_COUNTER(keepalives, "nebulaio_native_keepalives_total", NULL,
+	"Empty writes that looked after silent clients of the native front.");
 
 static uint64_t tag_recv(struct native_recv *recv)
 {
@@ -141,6 +143,7 @@ static void on_send(struct native_send *send, const struct rp_wc *wc)
 
 	native_send_give(session->front, send);
 	session->sends_signaled--;
+	session->keeping = false;
 	if (wc->status != RP_WC_SUCCESS)
 		native_session_broken(session, wc->status);
 	if (session->phase >= NATIVE_DRAINING)
@@ -362,6 +365,26 @@ int native_send_capsule(struct native_session *session, const struct native_out 
 		session->sends_quiet++;
 	}
 	return 0;
+}
+
+void native_keepalive_send(struct native_session *session)
+{
+	struct native_send *send = send_lease(session);
+	struct rp_send_wr wr = {.opcode = RP_WRITE, .flags = RP_SEND_SIGNALED};
+	uint32_t posted;
+
+	if (!send)
+		return;
+	wr.wr_id = tag_send(send);
+	/* A full queue has enough in it that tells. */
+	if (rp_post_send(session->qp, &wr, 1, &posted)) {
+		native_send_give(session->front, send);
+		return;
+	}
+	session->sends_signaled++;
+	session->sends_quiet = 0;
+	session->keeping = true;
+	counter_add(&keepalives, 1);
 }
 
 static inline struct native_out respond_out(

@@ -108,6 +108,8 @@ struct native_session {
 	uint32_t wr_inline_bytes; /* what a work request takes inline */
 	struct list requests;	  /* those with a transfer, for their deadlines */
 	uint64_t last_ns;	  /* of a capsule */
+	uint64_t kept_ns;	  /* of the last keepalive */
+	bool keeping;		  /* it is on its way, before all signaled sends */
 	uint64_t moved_ns;	  /* when bodies were last seen to move */
 	uint64_t id;
 	struct s3_identity identity;
@@ -253,6 +255,8 @@ struct native_out {
 	bool sealed;
 };
 int native_send_capsule(struct native_session *session, const struct native_out *out);
+/* Asks the client's device whether it is there: an empty write, which fails when it is not. */
+void native_keepalive_send(struct native_session *session) __attribute__((cold));
 /* A sink whose pieces go to the client's one run together with the response. */
 void native_direct_sink_open(struct native_request *request, struct flow_sink **ret_sink);
 /* A sink into the response capsule, whose body goes on at request->inline_at. */

@@ -61,6 +61,7 @@ static const struct fault_key fault_keys[] = {
 	{"qp_error", offsetof(struct sim_faults, qp_error), KEY_PROBABILITY},
 	{"half_write", offsetof(struct sim_faults, half_write), KEY_PROBABILITY},
 	{"peer_death", offsetof(struct sim_faults, peer_death), KEY_PROBABILITY},
+	{"vanish", offsetof(struct sim_faults, vanish), KEY_COUNT},
 	{"direct", offsetof(struct sim_faults, no_direct), KEY_SWITCH_OFF},
 };
 
@@ -123,7 +124,7 @@ int sim_faults_parse(const char *device_name, struct sim_faults *ret_faults)
 		}
 	}
 	faults.any = faults.delay_ns || faults.drop || faults.rnr || faults.bad_rkey ||
-		     faults.qp_error || faults.half_write || faults.peer_death;
+		     faults.qp_error || faults.half_write || faults.peer_death || faults.vanish;
 	*ret_faults = faults;
 	return 0;
 }
@@ -137,12 +138,15 @@ static bool one_sided(const struct sim_send *send)
 
 /* At most one fault an operation, by one draw: the same seed and the same operations give the same
  * faults whatever the clock does. */
-static enum sim_fault draw(const struct sim_faults *faults, struct prng *prng)
+static enum sim_fault draw(struct sim_qp *qp)
 {
+	const struct sim_faults *faults = &qp->device->faults;
 	const uint64_t chances[] = {faults->drop, faults->rnr, faults->bad_rkey, faults->qp_error,
 		faults->half_write, faults->peer_death};
-	uint64_t at = prng_next(prng) >> 32;
+	uint64_t at = prng_next(&qp->prng) >> 32;
 
+	if (faults->vanish && qp->transmitted++ >= faults->vanish)
+		return SIM_FAULT_DROP;
 	for (size_t i = 0; i < ARRAY_LEN(chances); i++) {
 		if (at < chances[i])
 			return (enum sim_fault)(SIM_FAULT_DROP + i);
@@ -245,7 +249,7 @@ int sim_fault_step(struct sim_qp *qp, struct sim_send *send)
 	}
 	do {
 		if (!send->fault_drawn)
-			send->fault = (uint8_t)draw(faults, &qp->prng);
+			send->fault = (uint8_t)draw(qp);
 		send->fault_drawn = true;
 		if (!is_reliable(qp) && send->fault != SIM_FAULT_NONE &&
 			send->fault != SIM_FAULT_QP_ERROR && send->fault != SIM_FAULT_PEER_DEATH)

@@ -31,6 +31,7 @@ struct sim_faults {
 	uint64_t seed;
 	uint64_t delay_ns;
 	uint64_t drop, rnr, bad_rkey, qp_error, half_write, peer_death;
+	uint64_t vanish; /* after so many transmissions of a queue pair; 0: never */
 };
 enum sim_fault {
 	SIM_FAULT_NONE,
@@ -299,7 +300,8 @@ struct sim_qp {
 	uint32_t send_bit, recv_bit;
 	struct list busy;
 	struct list stalled;
-	bool timing; /* waits for a time, so its completion queue must not sleep */
+	bool timing;	      /* waits for a time, so its completion queue must not sleep */
+	uint64_t transmitted; /* counted for faults only */
 	uint8_t retry_count, rnr_retry_count;
 	uint64_t timeout_ns;
 	struct prng prng;

@@ -144,6 +144,7 @@ struct config {
 		uint64_t timeout;
 		uint64_t sessions_max;
 		uint64_t idle_timeout_s;
+		uint64_t keepalive_s;
 		uint64_t request_timeout_s;
 		char encryption[16]; /* "off", "required" */
 		uint64_t lease_bytes;

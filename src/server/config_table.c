@@ -230,6 +230,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"Sessions at a time"),
 	NUMBER("rdma.idle_timeout_s", rdma.idle_timeout_s, 1, 86400, "300",
 		"A session without requests is closed"),
+	NUMBER("rdma.keepalive_s", rdma.keepalive_s, 0, 3600, "5",
+		"A session whose client has been silent for so long is asked whether its host is "
+		"there, and ended when it is not; 0: never"),
 	NUMBER("rdma.request_timeout_s", rdma.request_timeout_s, 1, 9, "8",
 		"A transfer of which nothing moves for so long is given up"),
 	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required",

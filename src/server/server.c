@@ -301,6 +301,7 @@ static int open_native(struct server *server, struct core *core)
 		.rnr_retry_count = (uint8_t)config->rdma.rnr_retry,
 		.ack_timeout_us = ack_timeout_us(config),
 		.idle_timeout_ns = config->rdma.idle_timeout_s * NS_PER_S,
+		.keepalive_ns = config->rdma.keepalive_s * NS_PER_S,
 		.request_timeout_ns = config->rdma.request_timeout_s * NS_PER_S,
 		.lease_bytes = config->rdma.lease_bytes,
 		.lease_ns = config->rdma.lease_seconds * NS_PER_S,

@@ -17,7 +17,8 @@ class Options(ctypes.Structure):
                 ("inline_bytes_max", ctypes.c_uint32), ("connect_timeout_ns", ctypes.c_uint64),
                 ("request_timeout_ns", ctypes.c_uint64), ("retries_max", ctypes.c_uint32),
                 ("spin_ns", ctypes.c_uint64), ("require_encryption", ctypes.c_bool),
-                ("registration_cache_bytes", ctypes.c_uint64), ("one_sided_reads", ctypes.c_bool), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p)]
+                ("registration_cache_bytes", ctypes.c_uint64), ("one_sided_reads", ctypes.c_bool),
+                ("keepalive_ns", ctypes.c_uint64), ("log", ctypes.c_void_p), ("log_arg", ctypes.c_void_p)]
 
 
 class Header(ctypes.Structure):
@@ -63,7 +64,7 @@ class Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in (
         "requests_rdma", "requests_http", "fallbacks", "sessions_opened", "sessions_lost", "bytes_copied", "registrations",
         "bytes_staged", "retries", "sleeps", "registration_hits", "registration_misses", "registration_evictions", "leases",
-        "one_sided_reads", "one_sided_misses")]
+        "one_sided_reads", "one_sided_misses", "keepalives")]
 
 
 def library():

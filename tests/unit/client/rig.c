@@ -105,6 +105,7 @@ struct rig *rig_open(const struct rig_opts *opts)
 	front_opts.request_timeout_ns =
 		rig->opts.request_timeout_ns ? rig->opts.request_timeout_ns : 20 * NS_PER_S;
 	front_opts.idle_timeout_ns = rig->opts.idle_timeout_ns;
+	front_opts.keepalive_ns = rig->opts.keepalive_ns;
 	front_opts.lease_bytes = rig->opts.lease_bytes ? rig->opts.lease_bytes : 64 * KIB;
 	front_opts.lease_ns = rig->opts.lease_ns ? rig->opts.lease_ns : 60 * NS_PER_S;
 	front_opts.encryption_required = rig->opts.encrypted;

@@ -16,6 +16,7 @@ struct rig_opts {
 	uint32_t inline_bytes_max; /* 0: 4096 */
 	uint64_t request_timeout_ns;
 	uint64_t idle_timeout_ns;
+	uint64_t keepalive_ns;
 	uint16_t port;		 /* 0: any free one */
 	const char *device_name; /* NULL: "simulated" */
 	bool encrypted;		 /* the server demands it */

@@ -123,6 +123,25 @@ static void test_write_imm(void **state)
 	pair_close(&pair);
 }
 
+/* A write of nothing needs neither memory nor a key: it tells whether the peer's device is there.
+ */
+static void test_empty_write(void **state)
+{
+	const struct rp_send_wr wr = {.wr_id = 1, .opcode = RP_WRITE, .flags = RP_SEND_SIGNALED};
+	struct pair pair;
+	uint32_t posted;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(rp_post_send(pair.a.qp, &wr, 1, &posted), 0);
+		assert_int_equal(posted, 1);
+		assert_int_equal(wc_expect(&pair.a, NULL, 1, RP_WC_SUCCESS).opcode, RP_WRITE);
+	}
+	wc_expect_none(&pair.b, &pair.a);
+	pair_close(&pair);
+}
+
 static void test_atomics(void **state)
 {
 	uint64_t value = 40, old;
@@ -513,6 +532,7 @@ static void test_arm(void **state)
 const struct CMUnitTest suite_data_tests[] = {
 	cmocka_unit_test(test_random_transfers),
 	cmocka_unit_test(test_write_imm),
+	cmocka_unit_test(test_empty_write),
 	cmocka_unit_test(test_atomics),
 	cmocka_unit_test(test_inline_and_unsignaled),
 	cmocka_unit_test(test_refused_access),

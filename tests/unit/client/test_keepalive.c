@@ -1,0 +1,188 @@
+/* Keepalives between libnebulaio and the native front: who is silent is looked after, and whose
+ * host is gone is given up. A device that falls silent after so many operations stands for a host
+ * that vanished. */
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "rig.h"
+
+#define B     "bucket"
+#define BYTES 100000u
+/* HELLO, PROOF and a request go; CHALLENGE and WELCOME the other way. */
+#define CLIENT_DEVICE "simulated:vanish=3"
+#define SERVER_DEVICE "simulated:vanish=2"
+/* A mistake is found by the patience of those that wait, never by time that is too short. */
+#define SOON	 (20 * NS_PER_MS)
+#define PATIENCE (100 * NS_PER_S)
+
+static struct neb_client *client_open(
+	const char *endpoints, enum neb_transport transport, const char *device_name)
+{
+	const struct neb_options options = {.endpoints = endpoints,
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = transport,
+		.device_name = device_name,
+		.request_timeout_ns = PATIENCE,
+		.keepalive_ns = SOON};
+	struct neb_client *client;
+
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	return client;
+}
+
+static void put_held(struct rig *rig, uint8_t *data)
+{
+	struct neb_client *client = rig_client(rig, NEB_STRICT);
+
+	rig_fill(data, BYTES, 1);
+	assert_int_equal(neb_put(client, B, "held-1", data, BYTES, NULL), 0);
+	neb_client_close(client);
+}
+
+/* Until the client has looked after its server so often, while it waits. */
+static void keepalives_await(struct neb_client *client, uint64_t count)
+{
+	struct neb_stats stats;
+
+	do {
+		assert_int_equal(neb_poll(client, NULL, 0), 0);
+		neb_client_stats(client, &stats);
+	} while (stats.keepalives < count);
+	assert_int_equal(stats.sessions_lost, 0);
+}
+
+/* A server that takes its time is asked again and again, and nothing comes of it. */
+static void test_slow_server(void **state)
+{
+	struct rig *rig = rig_open(NULL);
+	struct neb_client *client = client_open(rig_endpoint(rig), NEB_STRICT, NULL);
+	uint8_t out[BYTES], in[BYTES];
+	struct neb_iov into = {in, BYTES};
+	const struct neb_request get = {
+		.op = NEB_GET_OBJECT, .bucket = B, .key = "held-1", .into = &into, .into_count = 1};
+	struct neb_result result;
+
+	(void)state;
+	put_held(rig, out);
+	assert_int_equal(neb_submit(client, &get, NULL), 0);
+	keepalives_await(client, 4);
+	rig_release_held(rig);
+	assert_int_equal(neb_wait(client, &result, 1, PATIENCE), 1);
+	assert_int_equal(result.error, 0);
+	assert_memory_equal(in, out, BYTES);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+/* Who waits for a host that is gone learns of it, long before his request's time is up. */
+static void test_server_vanishes(void **state)
+{
+	struct rig *rig = rig_open(NULL);
+	struct neb_client *client = client_open(rig_endpoint(rig), NEB_STRICT, CLIENT_DEVICE);
+	uint8_t data[BYTES];
+	struct neb_result result;
+	struct neb_stats stats;
+
+	(void)state;
+	put_held(rig, data);
+	assert_int_equal(neb_get(client, B, "held-1", data, sizeof(data), &result), -EHOSTUNREACH);
+	assert_int_equal(result.status, 0);
+	assert_string_equal(result.message, "the server's device does not answer any more");
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.keepalives, 1);
+	assert_int_equal(stats.sessions_lost, 1);
+	rig_release_held(rig);
+	assert_true(rig_sessions_become(rig, 0));
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+/* The request goes on to the next endpoint, at once. */
+static void test_fails_over(void **state)
+{
+	struct rig *first = rig_open(NULL), *second = rig_open(NULL);
+	uint8_t out[BYTES], in[BYTES];
+	struct neb_client *client;
+	struct neb_result result;
+	struct neb_stats stats;
+	char endpoints[160];
+
+	(void)state;
+	snprintf(endpoints, sizeof(endpoints), "%s,%s", rig_endpoint(first), rig_endpoint(second));
+	client = client_open(endpoints, NEB_RDMA, CLIENT_DEVICE);
+	put_held(first, out);
+	put_held(second, out);
+	rig_release_held(second);
+	assert_int_equal(neb_get(client, B, "held-1", in, sizeof(in), &result), 0);
+	assert_int_equal(result.transport, NEB_RDMA);
+	assert_memory_equal(in, out, BYTES);
+	neb_client_stats(client, &stats);
+	assert_int_equal(stats.sessions_opened, 2);
+	assert_int_equal(stats.sessions_lost, 1);
+	neb_client_close(client);
+	rig_release_held(first);
+	rig_close(first);
+	rig_close(second);
+}
+
+static void add_keepalives(const struct counter *counter, void *arg)
+{
+	if (strcmp(counter->name, "nebulaio_native_keepalives_total") == 0)
+		*(uint64_t *)arg += counter_read(counter);
+}
+
+static uint64_t server_keepalives(void)
+{
+	uint64_t sum = 0;
+
+	counter_visit(add_keepalives, &sum);
+	return sum;
+}
+
+/* A client that has nothing to say, and does not even look, keeps its session. */
+static void test_idle_client(void **state)
+{
+	const struct rig_opts opts = {.keepalive_ns = SOON};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = rig_client(rig, NEB_STRICT);
+	uint64_t before = server_keepalives();
+
+	(void)state;
+	while (server_keepalives() < before + 4)
+		assert_int_equal(rig_sessions(rig), 1);
+	assert_int_equal(neb_ping(client, NULL), 0);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+/* One whose host is gone loses it, and the server has its frames and its place back. */
+static void test_client_vanishes(void **state)
+{
+	const struct rig_opts opts = {.keepalive_ns = SOON, .device_name = SERVER_DEVICE};
+	struct rig *rig = rig_open(&opts);
+	struct neb_client *client = client_open(rig_endpoint(rig), NEB_STRICT, NULL);
+
+	(void)state;
+	assert_true(rig_sessions_become(rig, 0));
+	assert_int_equal(rig_frames_used(rig), 0);
+	neb_client_close(client);
+	rig_close(rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_slow_server),
+		cmocka_unit_test(test_server_vanishes),
+		cmocka_unit_test(test_fails_over),
+		cmocka_unit_test(test_idle_client),
+		cmocka_unit_test(test_client_vanishes),
+	};
+
+	return cmocka_run_group_tests_name("client_keepalive", tests, NULL, NULL);
+}
