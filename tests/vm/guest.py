@@ -83,6 +83,17 @@ def set_up(address):
     run("mount", DISK, str(DATA))
 
 
+def rdma_cut(wanted):
+    """Loses every RoCE packet that comes in, or no more: to the peers of this guest's queue pairs its host has vanished,
+    while its port stays up and everything else goes on."""
+    if not wanted:
+        run("tc", "qdisc", "del", "dev", NETDEV, "clsact")
+        return
+    run("tc", "qdisc", "add", "dev", NETDEV, "clsact")
+    run("tc", "filter", "add", "dev", NETDEV, "ingress", "protocol", "ip", "prio", "1", "u32",
+        "match", "ip", "protocol", "17", "0xff", "match", "ip", "dport", "4791", "0xffff", "action", "drop")
+
+
 class Tap:
     def __init__(self):
         self.failures = 0

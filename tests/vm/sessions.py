@@ -9,6 +9,7 @@ import queue
 import re
 import sys
 import threading
+import time
 import urllib.request
 
 import guest
@@ -29,8 +30,9 @@ PATIENCE_NS = 400 * 10**9
 
 def open_native(address, keys=KEYS, **options):
     # Setting a session up takes an emulated machine that does much else its time.
-    return native.Native(f"rdma://{address}:9100", keys, device_name=guest.DEVICE, request_timeout_ns=PATIENCE_NS,
-                         **{"connect_timeout_ns": 120 * 10**9, **options})
+    endpoints = options.pop("endpoints", f"rdma://{address}:9100")
+    return native.Native(endpoints, keys, device_name=guest.DEVICE, request_timeout_ns=PATIENCE_NS,
+                         **{"connect_timeout_ns": 120 * 10**9, "keepalive_ns": 60 * 10**9, **options})
 
 
 def why_not():
@@ -42,7 +44,7 @@ def metric(address, name):
     """Over all labels that the name leaves open."""
     with urllib.request.urlopen(f"http://{address}:9001/metrics", timeout=guest.READY_SECONDS_MAX) as reply:
         text = reply.read().decode()
-    values = re.findall(rf"^{re.escape(name)}\S* (\S+)$", text, re.MULTILINE)
+    values = re.findall(rf"^{re.escape(name)}(?:{{\S*)? (\S+)$", text, re.MULTILINE)
     assert values, f"no {name} in:\n{text}"
     return sum(float(value) for value in values)
 
@@ -229,3 +231,54 @@ def link_lost(address):
     stats = reader.client.stats()
     assert stats.sessions_opened > 1 and stats.sessions_lost > 0 and stats.requests_http == 0
     reader.client.close()
+
+
+def cut(agent, wanted):
+    agent.do("cut", wanted=wanted)
+    guest.rdma_cut(wanted)
+
+
+def await_that(true, otherwise):
+    deadline = time.monotonic() + guest.READY_SECONDS_MAX
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.2)
+
+
+def hosts_lost(address, agent):
+    """No RoCE packet comes through any more, both ports stay up, and HTTP goes on. A server that is only stopped is waited
+    for; once nothing acknowledges, its requests go by HTTP, and the server ends the sessions, also one without requests."""
+    said = queue.Queue()
+    waiting = open_native(address, transport=native.AUTO, endpoints=f"rdma://{address}:9100,http://{address}:9000",
+                          keepalive_ns=10**9, connect_timeout_ns=10**10, log=lambda _, text: said.put(text))
+    idle = open_native(address)
+    body = os.urandom(MIB)
+    assert waiting.make_bucket(BUCKET) in (200, 409) and waiting.put(b"waiting", body, BUCKET)[0] == 200
+    assert waiting.result.transport == native.RDMA and idle.put(b"idle", b"x", BUCKET)[0] == 200
+    agent.do("pause")
+    while not said.empty():
+        said.get()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        getting = pool.submit(waiting.get, b"waiting", BUCKET)
+        # The second is sent when the first was acknowledged: then the request was, too.
+        for _ in range(2):
+            text = said.get(timeout=guest.READY_SECONDS_MAX)
+            assert "silent, with requests in flight" in text, text
+        cut(agent, True)
+        start = time.monotonic()
+        try:
+            agent.do("resume")
+            status, _, got, _ = getting.result()
+            went_by, fallback = waiting.result.transport, waiting.result.fallback
+            print(f"#   by HTTP {time.monotonic() - start:.1f} s later: {fallback.decode()}", flush=True)
+            await_that(lambda: metric(address, "nebulaio_native_sessions") == 0, "the server keeps sessions of hosts that vanished")
+            print(f"#   the server's sessions ended {time.monotonic() - start:.1f} s later", flush=True)
+        finally:
+            cut(agent, False)
+    assert (status, went_by) == (200, native.HTTP) and got == body, (status, went_by, waiting.result.message)
+    assert b"does not answer" in fallback, fallback
+    await_that(lambda: waiting.get(b"waiting", BUCKET)[2] == body and waiting.result.transport == native.RDMA, "RDMA does not come back")
+    stats = waiting.stats()
+    assert stats.sessions_lost == 1 and stats.sessions_opened == 2 and stats.keepalives >= 2, (stats.sessions_lost, stats.keepalives)
+    waiting.close()
+    idle.close()
