@@ -31,28 +31,73 @@ struct kept {
 	enum verbs_handle handle;
 	struct list link;
 	struct rdma_cm_id *id;
+	uint64_t due_ns; /* while the port is up: it ends then */
 };
+
+static void kept_end(struct kept *kept)
+{
+	list_remove(&kept->link);
+	rdma_destroy_id(kept->id);
+	free(kept);
+}
+
+static struct kept *kept_of(struct list *link)
+{
+	return CONTAINER_OF(link, struct kept, link);
+}
+
+uint64_t verbs_kept_due(const struct verbs_device *device)
+{
+	return known_down(device) || list_empty(&device->kept) ? DEADLINE_NONE
+							       : kept_of(device->kept.next)->due_ns;
+}
+
+void verbs_kept_look(struct verbs_device *device, uint64_t now_ns)
+{
+	bool down = !list_empty(&device->kept) && port_is_down(device);
+
+	LIST_FOR_EACH_SAFE (link, &device->kept) {
+		struct kept *kept = kept_of(link);
+
+		if (down)
+			kept->due_ns = now_ns + VERBS_CALM_NS;
+		else if (kept->due_ns <= now_ns)
+			kept_end(kept);
+	}
+}
+
+static void kept_end_all(struct verbs_device *device)
+{
+	LIST_FOR_EACH_SAFE (link, &device->kept)
+		kept_end(kept_of(link));
+}
 
 void verbs_kept_free(struct verbs_device *device)
 {
-	struct list *link;
+	while (!list_empty(&device->kept) && !port_is_down(device) &&
+		clock_rest(kept_of(device->kept.prev)->due_ns))
+		continue;
+	kept_end_all(device);
+}
 
-	while ((link = list_pop(&device->kept)) != NULL) {
-		struct kept *kept = CONTAINER_OF(link, struct kept, link);
-
-		rdma_destroy_id(kept->id);
-		free(kept);
-	}
+/* What the kernel says to the peer when an identifier ends would be lost while the port is down,
+ * and with soft-RoCE the connection manager's own queue pair, for good: it goes to error when it
+ * has a packet and no route, and the kernel only brings such a queue pair back whose sends alone
+ * failed. Routes go some milliseconds before the port is said to be down, and the first to notice
+ * is a queue pair whose own packets fail: what ends with it waits until that would be known. */
+static bool must_wait(const struct verbs_qp *qp)
+{
+	return qp->cut_off || port_is_down(qp->device);
 }
 
 void verbs_farewell(struct verbs_qp *qp)
 {
-	if (!port_is_down(qp->device) && rdma_disconnect(qp->id))
+	if (must_wait(qp))
+		verbs_id_close(qp);
+	else if (rdma_disconnect(qp->id))
 		log_debug("rdma", "%s: %s", qp->peer, strerror(errno));
 }
 
-/* What the kernel says to the peer when an identifier ends would be lost while the port is down,
- * and with soft-RoCE the connection manager's own queue pair, for good: so it ends later. */
 void verbs_id_close(struct verbs_qp *qp)
 {
 	struct rdma_cm_id *id = qp->id;
@@ -61,7 +106,7 @@ void verbs_id_close(struct verbs_qp *qp)
 	qp->id = NULL;
 	if (!id)
 		return;
-	if (port_is_down(qp->device) && qp->conn >= VERBS_CONN_CONNECTING)
+	if (qp->conn >= VERBS_CONN_CONNECTING && must_wait(qp))
 		kept = calloc(1, sizeof(*kept));
 	if (!kept) {
 		rdma_destroy_id(id);
@@ -69,8 +114,10 @@ void verbs_id_close(struct verbs_qp *qp)
 	}
 	kept->handle = VERBS_HANDLE_KEPT;
 	kept->id = id;
+	kept->due_ns = clock_now_ns() + VERBS_CALM_NS;
 	id->context = &kept->handle;
 	list_push_back(&qp->device->kept, &kept->link);
+	verbs_timer_update(qp->device);
 }
 
 static void port_down(struct verbs_device *device)
@@ -84,8 +131,8 @@ static void port_up(struct verbs_device *device)
 {
 	device->port_deadline_ns = DEADLINE_NONE;
 	atomic_store(&device->port_lost, false);
+	kept_end_all(device);
 	verbs_timer_update(device);
-	verbs_kept_free(device);
 }
 
 /* Who only waits for the peer's writes would never learn of it. */
@@ -119,6 +166,7 @@ static struct verbs_qp *qp_of(struct verbs_device *device, const struct ibv_qp *
 static void qp_died(struct verbs_qp *qp, enum ibv_event_type type)
 {
 	log_warn("rdma", "%s: queue pair %u: %s", qp->peer, qp->base.num, ibv_event_type_str(type));
+	qp->cut_off |= type == IBV_EVENT_QP_FATAL;
 	if (qp->conn == VERBS_CONN_ACCEPTED || qp->conn == VERBS_CONN_UP)
 		verbs_farewell(qp);
 	verbs_conn_down(qp, RP_CM_DISCONNECTED);

@@ -166,7 +166,7 @@ static bool is_trying(const struct verbs_qp *qp)
 
 void verbs_timer_update(struct verbs_device *device)
 {
-	uint64_t first_ns = device->port_deadline_ns;
+	uint64_t first_ns = MIN(device->port_deadline_ns, verbs_kept_due(device));
 	struct itimerspec when = {0};
 
 	LIST_FOR_EACH (link, &device->qps) {
@@ -683,6 +683,7 @@ static void timer_fired(struct verbs_device *device)
 		return;
 	if (now_ns >= device->port_deadline_ns)
 		verbs_port_lose(device);
+	verbs_kept_look(device, now_ns);
 	LIST_FOR_EACH (link, &device->qps) {
 		struct verbs_qp *qp = CONTAINER_OF(link, struct verbs_qp, link);
 

@@ -24,6 +24,8 @@
 /* How long connections outlive their port: as long as a peer's retries last, as they are set unless
  * told otherwise. */
 #define VERBS_PORT_DOWN_NS (3 * NS_PER_S)
+/* From a packet that does not leave, at the latest, until its port is known to be down. */
+#define VERBS_CALM_NS (300 * NS_PER_MS)
 /* Outstanding one-sided reads and atomics that one queue pair asks of its peer. */
 #define VERBS_READS_MAX 16u
 
@@ -144,6 +146,7 @@ struct verbs_qp {
 	enum rp_qp_type type;
 	bool has_srq;
 	bool failed;  /* and the log has said how; under the device's lock */
+	bool cut_off; /* in a way that a port does which goes down; likewise */
 	bool joined;  /* by hand: without the connection manager, and without its events */
 	uint32_t psn; /* of our first packet, when joined by hand */
 	_Atomic(enum rp_qp_state) state;
@@ -347,10 +350,14 @@ void verbs_async_take(struct verbs_device *device);
 void verbs_async_read(struct verbs_device *device);
 /* The port's time to come back is over: connections end. */
 void verbs_port_lose(struct verbs_device *device);
-/* Tells the peer that the connection ends, if the port is up. */
+/* Tells the peer that the connection ends; while the port is down, or may be about to, later. */
 void verbs_farewell(struct verbs_qp *qp);
-/* Ends qp's identifier, if it has one; while the port is down, later. */
+/* Ends qp's identifier, if it has one; likewise. */
 void verbs_id_close(struct verbs_qp *qp);
+/* When the first of those that wait is due; ends those that are, if the port is up after all. */
+uint64_t verbs_kept_due(const struct verbs_device *device);
+void verbs_kept_look(struct verbs_device *device, uint64_t now_ns);
+/* Ends them all, those that are not due in a moment. */
 void verbs_kept_free(struct verbs_device *device);
 
 #endif

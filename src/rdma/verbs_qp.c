@@ -376,6 +376,9 @@ void verbs_qp_failed(struct verbs_device *device, const struct ibv_wc *wc)
 	first = qp && !qp->failed;
 	if (first) {
 		qp->failed = true;
+		qp->cut_off = wc->status == IBV_WC_LOC_QP_OP_ERR ||
+			      wc->status == IBV_WC_RETRY_EXC_ERR ||
+			      wc->status == IBV_WC_RESP_TIMEOUT_ERR;
 		rp_qp_info(&qp->base, &info);
 	}
 	pthread_mutex_unlock(&device->lock);
