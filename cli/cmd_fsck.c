@@ -15,7 +15,8 @@ static const char USAGE[] =
 	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"
 	"--deep also reads every extent and verifies its checksums. The server must not be "
 	"running\n"
-	"on DIR. Nothing is changed. Exit code 0: clean; 6: damage was found.\n"
+	"on DIR. The log is replayed as by a start; nothing else is changed. Exit code 0: clean;\n"
+	"6: damage was found.\n"
 	"\n"
 	"  --secret-file FILE  the secret of volumes on other hosts (rdma://…)\n"
 	"  --device NAME       the RDMA device to reach them by (default simulated)\n";
