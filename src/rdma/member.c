@@ -6,9 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A slot is what comes in and what goes out. */
+static size_t slot_bytes(const struct rp_member *member)
+{
+	return 2 * (RP_GRH_BYTES + (size_t)member->bytes);
+}
+
 uint8_t *rp_member_in(const struct rp_member *member, uint64_t slot)
 {
-	return member->memory + slot * 2 * (RP_GRH_BYTES + (size_t)member->bytes);
+	return member->memory + slot * slot_bytes(member);
 }
 
 uint8_t *rp_member_out(const struct rp_member *member, uint64_t slot)
@@ -61,11 +67,10 @@ static int memory_open(struct rp_member *member)
 {
 	/* One slot more: what asks has no receive. */
 	size_t slots = member->slot_count + 1;
-	struct rp_mr_opts mr = {.bytes = (size_t)(rp_member_in(member, slots) - member->memory),
+	struct rp_mr_opts mr = {.bytes = ALIGN_UP(slots * slot_bytes(member), 4096u),
 		.access = RP_ACCESS_LOCAL_WRITE,
 		.fd = -1};
 
-	mr.bytes = ALIGN_UP(mr.bytes, 4096u);
 	member->memory = aligned_alloc(4096, mr.bytes);
 	member->to = calloc(slots, sizeof(*member->to));
 	if (!member->memory || !member->to)
