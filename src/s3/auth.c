@@ -142,11 +142,29 @@ static const struct s3_error *check_signature(
 	return error;
 }
 
-/* Tries the dialects; string holds the first one's text, for the answer. */
+/* Version 2 signs the parameters that were there when it was made. One that came later, behind a URL
+ * that was signed for something else, would choose another operation unsigned. */
+static const struct s3_error *check_covered_v2(
+	struct s3_call *call, const struct sigv4_claim *claim)
+{
+	struct slice name;
+
+	for (enum sigv2_dialect dialect = 0; dialect < SIGV2_DIALECTS; dialect++)
+		if (sigv2_covers(&call->params, claim, dialect, &name))
+			return NULL;
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"Signature Version 2 does not sign the parameter %.*s. Please use "
+		"AWS4-HMAC-SHA256.",
+		SLICE_FMT(slice_to(name, 64)));
+}
+
+/* Tries the dialects that sign the whole query; string holds the first one's text, for the answer.
+ */
 static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
 	const struct s3_request *request, const char *secret, struct buf *string)
 {
 	struct slice bucket = s3_host_bucket(call, slice_str(call->s3->host_domain));
+	struct slice ignored;
 	bool signs = false;
 
 	for (enum sigv2_dialect dialect = 0; !signs && dialect < SIGV2_DIALECTS; dialect++) {
@@ -156,6 +174,7 @@ static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
 		buf_init(&other, SIGV4_CANONICAL_BYTES_MAX);
 		sigv2_string_to_sign(request, &call->params, claim, bucket, dialect, text);
 		signs = !text->failed &&
+			sigv2_covers(&call->params, claim, dialect, &ignored) &&
 			sigv2_verify(slice_str(secret), buf_slice(text), claim->signature);
 		buf_free(&other);
 	}
@@ -168,10 +187,12 @@ static const struct s3_error *check_signature_v2(
 {
 	struct slice path = call->request->path;
 	struct s3_request slashed = *call->request;
-	const struct s3_error *error = NULL;
+	const struct s3_error *error = check_covered_v2(call, claim);
 	struct buf string, other;
 	char *memory = NULL;
 
+	if (error)
+		return error;
 	if (path.len && !call->key.len && path.data[path.len - 1] != '/')
 		memory = mem_arena_get(&call->arena, path.len + 1);
 	if (memory) {

@@ -226,6 +226,51 @@ static bool is_signed_param(struct slice name, enum sigv2_dialect dialect)
 	return false;
 }
 
+/* Of the signature itself, or covered by the string to sign in another place than the resource. */
+static bool is_of_signature(struct slice name)
+{
+	static const struct slice names[] = {SLICE("AWSAccessKeyId"), SLICE("Signature"),
+		SLICE("Expires"), SLICE("content-type"), SLICE("content-md5")};
+
+	return slice_among(name, names, ARRAY_LEN(names)) || is_amz(name);
+}
+
+/* What chooses the page of a list, and nothing else: the documents leave it unsigned. */
+static bool is_of_page(struct slice name)
+{
+	static const struct slice names[] = {SLICE("continuation-token"), SLICE("delimiter"),
+		SLICE("encoding-type"), SLICE("fetch-owner"), SLICE("key-marker"),
+		SLICE("list-type"), SLICE("marker"), SLICE("max-keys"), SLICE("max-parts"),
+		SLICE("max-uploads"), SLICE("part-number-marker"), SLICE("prefix"),
+		SLICE("start-after"), SLICE("upload-id-marker"), SLICE("version-id-marker")};
+
+	return slice_among(name, names, ARRAY_LEN(names));
+}
+
+/* A parameter that stands for a header must be one that could: a line feed in it would sign like
+ * two headers. */
+static bool is_one_line(const struct s3_param *item)
+{
+	return !memchr(item->name.data, '\n', item->name.len) &&
+	       !memchr(item->name.data, ':', item->name.len) &&
+	       !(item->value.len && memchr(item->value.data, '\n', item->value.len));
+}
+
+bool sigv2_covers(const struct s3_params *params, const struct sigv4_claim *claim,
+	enum sigv2_dialect dialect, struct slice *ret_name)
+{
+	for (uint32_t i = 0; i < params->count; i++) {
+		const struct s3_param *item = &params->items[i];
+
+		if (is_signed_param(item->name, dialect) || is_of_page(item->name) ||
+			(claim->presigned && is_of_signature(item->name) && is_one_line(item)))
+			continue;
+		*ret_name = item->name;
+		return false;
+	}
+	return true;
+}
+
 /* The bucket and the path as they were sent; then the parameters that change what is asked for, in
  * order of name, decoded. */
 static void put_resource(const struct s3_request *request, const struct s3_params *params,

@@ -27,6 +27,10 @@ enum sigv2_dialect { SIGV2_AWS, SIGV2_MINIO, SIGV2_DIALECTS };
 void sigv2_string_to_sign(const struct s3_request *request, const struct s3_params *params,
 	const struct sigv4_claim *claim, struct slice bucket, enum sigv2_dialect dialect,
 	struct buf *out);
+/* Whether a request by that dialect signs all that its query asks for; else *ret_name is a
+ * parameter that anybody could have put behind it. What only pages a list needs no signature. */
+bool sigv2_covers(const struct s3_params *params, const struct sigv4_claim *claim,
+	enum sigv2_dialect dialect, struct slice *ret_name);
 /* Whether signature is what secret makes of text. */
 bool sigv2_verify(struct slice secret, struct slice text, struct slice signature);
 

@@ -115,8 +115,9 @@ const struct config_key CONFIG_KEYS[] = {
 	TEXT("s3.domain", s3.domain, "", "Domain for virtual-host style requests: bucket.DOMAIN"),
 	TEXT("s3.website_domain", s3.website_domain, "",
 		"Domain of buckets' websites: bucket.DOMAIN; empty: none"),
-	FLAG("s3.signature_v2", s3.signature_v2, "true",
-		"Signature Version 2, of old clients and of URLs signed beforehand, is accepted"),
+	FLAG("s3.signature_v2", s3.signature_v2, "false",
+		"Signature Version 2, of old clients and of URLs and forms that they signed, is "
+		"accepted; it signs no body and less of a request than Version 4"),
 
 	NUMBER("logging.flush_seconds", logging.flush_seconds, 1, 3600, "60",
 		"Server access logs gather for so long before they are put"),

@@ -227,7 +227,7 @@ static int open_s3(struct server *server)
 		.kms_keys = config->encryption.kms.keys,
 		.kms_default_key = config->encryption.kms.default_key,
 		.lifecycle_day_s = (uint32_t)config->lifecycle.day_seconds,
-		.no_signature_v2 = !config->s3.signature_v2,
+		.signature_v2 = config->s3.signature_v2,
 		.decline_by_draft = strcmp(config->rdma.decline, "aws-draft") == 0,
 	};
 

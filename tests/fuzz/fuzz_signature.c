@@ -18,6 +18,7 @@ static void try_v2(const struct s3_request *request, const struct s3_params *par
 {
 	struct sigv4_refusal refusal = {0};
 	struct sigv4_claim claim;
+	struct slice name;
 	struct buf string;
 
 	if (!(sigv2_is_query(params)
@@ -32,6 +33,8 @@ static void try_v2(const struct s3_request *request, const struct s3_params *par
 	for (enum sigv2_dialect dialect = 0; dialect < SIGV2_DIALECTS; dialect++) {
 		buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
 		sigv2_string_to_sign(request, params, &claim, SLICE("bucket"), dialect, &string);
+		if (!sigv2_covers(params, &claim, dialect, &name))
+			CHECK(s3_query_find(params, name) != NULL);
 		if (!string.failed)
 			sigv2_verify(SLICE("secret"), buf_slice(&string), claim.signature);
 		buf_free(&string);

@@ -15,7 +15,8 @@ static struct s3 *s3;
 
 static int open_all(void **state)
 {
-	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
+	const struct s3_opts opts = {
+		.root_access_key = "test", .root_secret_key = "secret", .signature_v2 = true};
 	struct fake_call call;
 
 	(void)state;
@@ -406,8 +407,7 @@ static void check_old(const struct old_signing *signing, uint32_t status, const 
 
 static void test_version_2(void **state)
 {
-	const struct s3_opts opts = {
-		.root_access_key = "test", .root_secret_key = "secret", .no_signature_v2 = true};
+	const struct s3_opts opts = {.root_access_key = "test", .root_secret_key = "secret"};
 	const struct old_signing right = {.secret = "secret"};
 	struct fake_call call;
 	struct s3 *other;
@@ -435,6 +435,83 @@ static void test_version_2(void **state)
 	check_refused(&call, 400, "InvalidRequest");
 	fake_call_free(&call);
 	s3_close(other);
+}
+
+/* A URL that Version 2 signs for one request, and what is put behind it to make another of it. */
+struct old_url {
+	const char *method, *path, *query, *extra;
+	uint32_t status;
+	const char *code;
+};
+
+static void old_url(const struct old_url *url, enum sigv2_dialect dialect, struct fake_call *call)
+{
+	struct sigv4_claim claim = {
+		.version2 = true, .presigned = true, .timestamp = SLICE("9999999999")};
+	char signature[SIGV2_SIGNATURE_LEN], memory[256];
+	static char whole[512];
+	struct s3_param items[S3_PARAMS_MAX];
+	struct s3_params params = {0};
+	struct buf string, encoded;
+	uint8_t mac[SHA1_BYTES];
+
+	assert_int_equal(s3_query_parse(slice_str(url->query), items, memory, &params), 0);
+	fake_call_init(call, url->method, url->path, url->query);
+	call->request.session = NULL;
+	fake_call_header(call, "Host", "localhost:9000");
+	call->request.headers = call->headers;
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	buf_init(&encoded, 256);
+	sigv2_string_to_sign(&call->request, &params, &claim, SLICE_NONE, dialect, &string);
+	hmac_sha1(SLICE("secret"), buf_slice(&string), mac);
+	base64_encode(mac, sizeof(mac), signature);
+	uri_encode(slice_of(signature, sizeof(signature)), 0, &encoded);
+	snprintf(whole, sizeof(whole),
+		"%s%sAWSAccessKeyId=test&Expires=9999999999&Signature=%.*s%s", url->query,
+		url->query[0] ? "&" : "", SLICE_FMT(buf_slice(&encoded)), url->extra);
+	call->request.query = slice_str(whole);
+	buf_free(&string);
+	buf_free(&encoded);
+	fake_call_run(s3, call);
+}
+
+static void test_version_2_signs_what_it_does(void **state)
+{
+	/* Of the last four, MinIO's libraries sign the parameter: their signature is another. */
+	static const struct old_url urls[] = {
+		{"GET", "/bkt", "acl", "", 200, NULL},
+		{"GET", "/bkt", "", "&prefix=a&max-keys=1&list-type=2", 200, NULL},
+		{"GET", "/bkt", "", "&x-amz-acl=private", 403, "SignatureDoesNotMatch"},
+		{"GET", "/bkt", "", "&acl", 403, "SignatureDoesNotMatch"},
+		{"GET", "/bkt", "", "&session", 400, "InvalidRequest"},
+		{"GET", "/bkt", "", "&attributes", 400, "InvalidRequest"},
+		{"GET", "/", "", "&x-id=ListDirectoryBuckets", 400, "InvalidRequest"},
+		{"PUT", "/bkt/key", "", "&renameObject", 400, "InvalidRequest"},
+		{"PUT", "/bkt", "", "&publicAccessBlock", 400, "InvalidRequest"},
+		{"PUT", "/bkt", "", "&ownershipControls", 400, "InvalidRequest"},
+		{"DELETE", "/bkt", "", "&tomorrow", 400, "InvalidRequest"},
+		{"PUT", "/bkt/key", "x-amz-meta-a=1%0Ax-amz-acl%3Aprivate", "", 400,
+			"InvalidRequest"},
+		{"GET", "/bkt", "encryption=", "", 403, "SignatureDoesNotMatch"},
+		{"PUT", "/bkt/key", "", "&legal-hold", 403, "SignatureDoesNotMatch"},
+		{"PUT", "/bkt/key", "", "&retention", 403, "SignatureDoesNotMatch"},
+		{"DELETE", "/bkt", "", "&encryption", 403, "SignatureDoesNotMatch"},
+	};
+	const struct old_url of_minio = {"GET", "/bkt", "encryption=", "", 404, NULL};
+	struct fake_call call;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
+		old_url(&urls[i], SIGV2_AWS, &call);
+		if (urls[i].code)
+			check_refused(&call, urls[i].status, urls[i].code);
+		else
+			assert_int_equal(call.reply.status, urls[i].status);
+		fake_call_free(&call);
+	}
+	old_url(&of_minio, SIGV2_MINIO, &call);
+	assert_int_equal(call.reply.status, of_minio.status);
+	fake_call_free(&call);
 }
 
 static void check_old_query(const char *query, uint32_t status, const char *code)
@@ -529,6 +606,7 @@ int main(void)
 		cmocka_unit_test(test_anonymous),
 		cmocka_unit_test(test_version_2),
 		cmocka_unit_test(test_version_2_in_the_query),
+		cmocka_unit_test(test_version_2_signs_what_it_does),
 		cmocka_unit_test(test_anonymous_read),
 		cmocka_unit_test(test_session_key),
 		cmocka_unit_test(test_open_refuses),
