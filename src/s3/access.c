@@ -183,6 +183,14 @@ static bool acl_says(struct access *access, const char *action)
 	if (!acl_permission(action, &of_object, &permission) ||
 		s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED)
 		return false;
+	/* An object is its maker's, who may write its list. Nobody's is as the bucket's list says.
+	 */
+	if (access->made && permission == S3_PERMISSION_WRITE_ACP) {
+		if (!access->principal->who.anonymous)
+			return true;
+		of_object = false;
+		permission = S3_PERMISSION_WRITE;
+	}
 	if (!of_object) {
 		const struct s3_acl *kept = access->settings->parsed[S3_CONFIG_ACL];
 
@@ -279,8 +287,7 @@ static bool access_allowed(struct access *access, const char *action, struct sli
 
 /* ---- Calls. ---- */
 
-/* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
-static struct slice resource_of(struct s3_call *call, struct slice bucket, struct slice key)
+struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key)
 {
 	static const char start[] = "arn:aws:s3:::";
 	size_t bytes = sizeof(start) + bucket.len + 1 + key.len;
@@ -303,7 +310,7 @@ static struct slice resource_of(struct s3_call *call, struct slice bucket, struc
 static const struct s3_error *decide(
 	struct access *access, const char *action, struct slice bucket, struct slice key)
 {
-	struct slice resource = resource_of(access->call, bucket, key);
+	struct slice resource = access_resource(access->call, bucket, key);
 
 	if (!resource.data)
 		return s3_error_at(S3_E_SLOW_DOWN);
@@ -311,7 +318,7 @@ static const struct s3_error *decide(
 		return NULL;
 	/* Who may list the bucket is told that an object is not there. */
 	if (access->object_missing) {
-		struct slice whole = resource_of(access->call, bucket, SLICE_NONE);
+		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
 
 		if (whole.data && access_allowed(access, "s3:ListBucket", whole))
 			return NULL;
@@ -319,12 +326,14 @@ static const struct s3_error *decide(
 	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
 }
 
-const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
+const struct s3_error *access_may(
+	struct s3_call *call, const char *action, struct slice key, bool made)
 {
 	struct access access = {.call = call,
 		.principal = s3_call_principal(call),
 		.bucket = call->bucket,
-		.key = key};
+		.key = key,
+		.made = made};
 	const struct s3_error *error;
 
 	/* A session's rights were asked for when it was made. */
@@ -339,6 +348,11 @@ const struct s3_error *s3_call_may(struct s3_call *call, const char *action, str
 		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
 		return NULL;
 	return decide(&access, action, call->bucket, key);
+}
+
+const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
+{
+	return access_may(call, action, key, false);
 }
 
 static const struct s3_error *ask_foreign(
@@ -419,6 +433,29 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 	       (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
 }
 
+/* An action on an object of any bucket: what access says. */
+static const struct s3_error *may_other(struct access *access, const char *action)
+{
+	struct s3_call *call = access->call;
+	struct slice expected = s3_call_header(call, SLICE("x-amz-source-expected-bucket-owner"));
+	const struct s3_error *error = NULL;
+	struct s3_settings *settings;
+	int ret;
+
+	if (call->identity->root && !expected.len)
+		return NULL;
+	ret = s3_settings_get(call->s3, call->request->core, access->bucket, &settings);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	access->settings = settings;
+	if (expected.len && !owner_is_expected(call->s3, expected, settings->bucket.owner))
+		error = s3_error_at(S3_E_ACCESS_DENIED);
+	else if (!call->identity->root)
+		error = decide(access, action, access->bucket, access->key);
+	s3_settings_put(settings);
+	return error;
+}
+
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id)
 {
@@ -428,24 +465,22 @@ const struct s3_error *s3_call_may_read(
 		.key = key,
 		.version_id = version_id,
 		.other = true};
-	struct slice expected = s3_call_header(call, SLICE("x-amz-source-expected-bucket-owner"));
-	const struct s3_error *error = NULL;
-	struct s3_settings *settings;
-	int ret;
 
-	if (call->identity->root && !expected.len)
-		return NULL;
-	ret = s3_settings_get(call->s3, call->request->core, bucket, &settings);
-	if (ret)
-		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
-	access.settings = settings;
-	if (expected.len && !owner_is_expected(call->s3, expected, settings->bucket.owner))
-		error = s3_error_at(S3_E_ACCESS_DENIED);
-	else if (!call->identity->root)
-		error = decide(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject",
-			bucket, key);
-	s3_settings_put(settings);
-	return error;
+	return may_other(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject");
+}
+
+const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = copy->bucket,
+		.key = copy->key,
+		.version_id = copy->version_id,
+		.other = true};
+	const struct s3_error *error = may_other(&access,
+		copy->version_id.len ? "s3:GetObjectVersionTagging" : "s3:GetObjectTagging");
+
+	return error ? error : access_may(call, "s3:PutObjectTagging", call->key, true);
 }
 
 bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)
@@ -524,8 +559,9 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 			return s3_error_at(S3_E_ACCESS_DENIED);
 		return s3_call_may_service(call, call->operation->action, SLICE("*"));
 	case S3_OPERATION_CREATE_BUCKET:
-		return s3_call_may_service(
-			call, "s3:CreateBucket", resource_of(call, call->bucket, SLICE_NONE));
+		error = s3_call_may_service(
+			call, "s3:CreateBucket", access_resource(call, call->bucket, SLICE_NONE));
+		return error ? error : access_headers(call);
 	case S3_OPERATION_GET_ACCOUNT_PUBLIC_ACCESS:
 	case S3_OPERATION_PUT_ACCOUNT_PUBLIC_ACCESS:
 	case S3_OPERATION_DELETE_ACCOUNT_PUBLIC_ACCESS:
@@ -544,6 +580,12 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 	if (!call->bucket.len)
 		return s3_error_at(S3_E_ACCESS_DENIED);
 	error = s3_call_may(call, access_action(call), call->key);
+	/* Of what is there: its attributes tell what reading it would. */
+	if (!error && call->operation->id == S3_OPERATION_GET_OBJECT_ATTRIBUTES)
+		error = s3_call_may(call,
+			has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject", call->key);
+	if (!error)
+		error = access_headers(call);
 	/* Who wants a lock passed over may, or is told that he may not. */
 	if (!error && s3_lock_bypass(call) && call->key.len)
 		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);

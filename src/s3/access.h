@@ -24,6 +24,8 @@ const struct s3_error *s3_call_may(struct s3_call *call, const char *action, str
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
+/* Taking the tags of a copy's source over. */
+const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);
 /* What the owner of the bucket may do with an object of somebody else is for that object's list to
  * say; a call that is let in because the bucket is its own asks with the object open. */
 const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,

@@ -11,6 +11,7 @@ struct access {
 	const struct s3_settings *settings; /* NULL: it is about no bucket */
 	struct slice bucket, key, version_id;
 	bool other;		/* of another bucket than the call's: the source of a copy */
+	bool made;		/* of the object that the call makes, not of one that is there */
 	policy_values_fn *more; /* keys that only this question has; NULL: none */
 	void *more_arg;
 	/* What was found out on the way. */
@@ -24,6 +25,13 @@ struct access {
 	uint32_t small_count;
 };
 
+/* One more action on the call's bucket and key; made: on the object that it makes. */
+const struct s3_error *access_may(
+	struct s3_call *call, const char *action, struct slice key, bool made);
+/* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
+struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key);
+/* What the request's headers do beside its operation. NULL: allowed. */
+const struct s3_error *access_headers(struct s3_call *call);
 /* The object's list; -ENOENT when there is no object. */
 int access_object_acl(struct access *access, struct s3_acl *ret_acl);
 /* The values of condition keys. */

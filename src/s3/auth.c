@@ -1,6 +1,6 @@
 /* s3/auth.c: who asks, and may they: signatures in headers or in the query, session identities,
  * nobody. */
-#include "s3/access.h"
+#include "s3/access_priv.h"
 #include "s3/express.h"
 #include "s3/sts.h"
 
@@ -142,8 +142,8 @@ static const struct s3_error *check_signature(
 	return error;
 }
 
-/* Version 2 signs the parameters that were there when it was made. One that came later, behind a URL
- * that was signed for something else, would choose another operation unsigned. */
+/* Version 2 signs parameters that it knows. Another one, put behind a URL that was signed for
+ * something else, would choose another operation unsigned. */
 static const struct s3_error *check_covered_v2(
 	struct s3_call *call, const struct sigv4_claim *claim)
 {
@@ -173,8 +173,7 @@ static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
 
 		buf_init(&other, SIGV4_CANONICAL_BYTES_MAX);
 		sigv2_string_to_sign(request, &call->params, claim, bucket, dialect, text);
-		signs = !text->failed &&
-			sigv2_covers(&call->params, claim, dialect, &ignored) &&
+		signs = !text->failed && sigv2_covers(&call->params, claim, dialect, &ignored) &&
 			sigv2_verify(slice_str(secret), buf_slice(text), claim->signature);
 		buf_free(&other);
 	}
@@ -538,5 +537,9 @@ const struct s3_error *s3_form_identity(struct s3_call *call, struct slice acces
 
 const struct s3_error *s3_form_authorize(struct s3_call *call)
 {
-	return s3_call_may(call, "s3:PutObject", call->key);
+	const struct s3_error *error = s3_call_may(call, "s3:PutObject", call->key);
+
+	if (error || call->identity->root)
+		return error;
+	return access_headers(call);
 }

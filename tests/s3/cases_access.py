@@ -294,7 +294,7 @@ def test_conditions(s):
         allow(principal, "s3:ListBucket", resource,
               Condition={"StringLike": {"s3:prefix": "home/${aws:PrincipalAccount}/*"},
                          "IpAddress": {"aws:SourceIp": "127.0.0.0/8"}}),
-        allow(principal, "s3:PutObject", resource + "/*",
+        allow(principal, ["s3:PutObject", "s3:PutObjectTagging"], resource + "/*",
               Condition={"StringEquals": {"s3:x-amz-acl": "private", "s3:RequestObjectTag/who": "two"}}),
         {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": resource + "/deep/*",
          "Condition": {"StringLike": {"s3:x-amz-copy-source": f"{bucket}/closed*"}}}))

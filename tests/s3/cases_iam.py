@@ -1,9 +1,11 @@
 """IAM and STS on the same endpoint: users, keys, groups, roles, policies, sessions."""
 
+import datetime
 import json
 
-from cases_access import denied, made, policy
-from suite import equal, refused
+import cases_form
+from cases_access import TWO, denied, made, policy
+from suite import code_of, equal, refused
 
 
 def allow(action, resource="*"):
@@ -124,6 +126,117 @@ def test_policies_of_users_and_groups(s):
         wipe(iam)
         iam.delete_group_policy(GroupName="lookers", PolicyName="Get")
         iam.delete_group(GroupName="lookers")
+
+
+def by_form(s, client, bucket, fields):
+    """The status and code of a form that the client signed with these fields."""
+    signed = client.generate_presigned_post(bucket, "key", fields, [{k: v} for k, v in fields.items()])
+    answer = cases_form.post(s, bucket, cases_form.form(signed["fields"].items()))
+    return answer.status, code_of(answer.text)
+
+
+def wipe_versions(s, bucket):
+    for one in s.s3.list_object_versions(Bucket=bucket).get("Versions", []):
+        s.s3.delete_object(Bucket=bucket, Key=one["Key"], VersionId=one["VersionId"], BypassGovernanceRetention=True)
+
+
+# What puts an object may ask for beside it: the action that this is, how boto3 says it, and a form.
+TOMORROW = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=1)
+TAGGING = "<Tagging><TagSet><Tag><Key>a</Key><Value>b</Value></Tag></TagSet></Tagging>"
+BESIDE = [
+    ("PutObjectAcl", {"ACL": "public-read"}, {"acl": "public-read"}),
+    ("PutObjectAcl", {"GrantRead": f"id={TWO}"}, {"x-amz-grant-read": f"id={TWO}"}),
+    ("PutObjectTagging", {"Tagging": "a=b"}, {"tagging": TAGGING}),
+    ("PutObjectLegalHold", {"ObjectLockLegalHoldStatus": "OFF"}, {"x-amz-object-lock-legal-hold": "OFF"}),
+    ("PutObjectRetention", {"ObjectLockMode": "GOVERNANCE", "ObjectLockRetainUntilDate": TOMORROW},
+     {"x-amz-object-lock-mode": "GOVERNANCE", "x-amz-object-lock-retain-until-date": TOMORROW.strftime("%Y-%m-%dT%H:%M:%SZ")}),
+]
+
+
+def test_what_is_asked_for_beside_an_object_has_an_action_of_its_own(s):
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one, ObjectLockEnabledForBucket=True)
+    one.put_object(Bucket=bucket, Key="source", Body=b"x")
+    place = {"Bucket": bucket, "Key": "key"}
+    copy = {"CopySource": f"{bucket}/source", "TaggingDirective": "REPLACE", **place}
+    try:
+        _, alice = user(s, iam, "alice")
+        for action, options, fields in BESIDE:
+            for allowed in (False, True):
+                iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(
+                    ["s3:GetObject", "s3:PutObject"] + [f"s3:{action}"] * allowed))
+                call = (lambda made, **more: made(**more)) if allowed else denied
+                call(alice.put_object, Body=b"x", **place, **options)
+                call(alice.copy_object, **copy, **options)
+                call(alice.create_multipart_upload, **place, **options)
+                equal(by_form(s, alice, bucket, fields), (204, None) if allowed else (403, "AccessDenied"))
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow("s3:PutObject"))
+        alice.put_object(Body=b"x", **place)
+    finally:
+        wipe(iam)
+        wipe_versions(s, bucket)
+
+
+def test_a_copy_takes_tags_that_may_be_read_and_put(s):
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="tagged", Body=b"x", Tagging="a=b")
+    one.put_object(Bucket=bucket, Key="plain", Body=b"x")
+    copy = {"Bucket": bucket, "Key": "copy", "CopySource": f"{bucket}/tagged"}
+    try:
+        _, alice = user(s, iam, "alice")
+        for more in ([], ["s3:GetObjectTagging"], ["s3:PutObjectTagging"]):
+            iam.put_user_policy(UserName="alice", PolicyName="Is",
+                                PolicyDocument=allow(["s3:GetObject", "s3:PutObject"] + more))
+            denied(alice.copy_object, **copy)
+            alice.copy_object(**{**copy, "CopySource": f"{bucket}/plain"})
+            alice.copy_object(TaggingDirective="REPLACE", **copy)
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(
+            ["s3:GetObject", "s3:PutObject", "s3:GetObjectTagging", "s3:PutObjectTagging"]))
+        alice.copy_object(**copy)
+        equal(one.get_object_tagging(Bucket=bucket, Key="copy")["TagSet"], [{"Key": "a", "Value": "b"}])
+    finally:
+        wipe(iam)
+
+
+def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
+    iam = s.one("iam")
+    beside = [(["PutBucketAcl"], {"ACL": "public-read"}), (["PutBucketAcl"], {"GrantWrite": f"id={TWO}"}),
+              (["PutBucketOwnershipControls"], {"ObjectOwnership": "BucketOwnerEnforced"}),
+              (["PutBucketObjectLockConfiguration", "PutBucketVersioning"], {"ObjectLockEnabledForBucket": True})]
+    try:
+        _, alice = user(s, iam, "alice")
+        for actions, options in beside:
+            for count in range(len(actions)):
+                iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(
+                    ["s3:CreateBucket"] + [f"s3:{action}" for action in actions[:count]]))
+                denied(made, s, alice, **options)
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(
+                ["s3:CreateBucket"] + [f"s3:{action}" for action in actions]))
+            made(s, alice, **options)
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow("s3:CreateBucket"))
+        made(s, alice, ACL="private")
+    finally:
+        wipe(iam)
+
+
+def test_attributes_are_told_to_who_may_read_the_object(s):
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+    version = one.head_object(Bucket=bucket, Key="key").get("VersionId", "null")
+    ask = {"Bucket": bucket, "Key": "key", "ObjectAttributes": ["ObjectSize"]}
+    try:
+        _, alice = user(s, iam, "alice")
+        for actions in ("s3:GetObjectAttributes", "s3:GetObject", ["s3:GetObjectVersion", "s3:GetObjectVersionAttributes"]):
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(actions))
+            denied(alice.get_object_attributes, **ask)
+        alice.get_object_attributes(VersionId=version, **ask)
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(["s3:GetObjectAttributes", "s3:GetObject"]))
+        equal(alice.get_object_attributes(**ask)["ObjectSize"], 1)
+        denied(alice.get_object_attributes, VersionId=version, **ask)
+    finally:
+        wipe(iam)
 
 
 def test_who_may_change_identities(s):

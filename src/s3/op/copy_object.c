@@ -1,7 +1,7 @@
 /* s3/op/copy_object.c: CopyObject: from cache or extents into a new object, inside the server. */
 #include <errno.h>
 
-#include "s3/acl.h"
+#include "s3/access.h"
 #include "s3/lifecycle.h"
 #include "s3/lock.h"
 #include "s3/notification.h"
@@ -78,6 +78,12 @@ static const struct s3_error *choose_headers(
 
 	if (directive.len && !replace_tags && !slice_eq(directive, SLICE("COPY")))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Unknown tagging directive.");
+	if (tags.len && !replace_tags) {
+		const struct s3_error *error = s3_call_may_take_tags(call, copy);
+
+		if (error)
+			return error;
+	}
 	if (!replace)
 		/* The source's own memory, which stays until it is closed. */
 		headers = slice_of(copy->from->headers, s3_meta_plain_len(copy->from));
