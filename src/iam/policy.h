@@ -42,6 +42,7 @@ struct policy_principal {
 	struct slice federated; /* the provider that vouches for him: its ARN */
 	bool anonymous;
 	bool root; /* of its account: what the account is given is its own */
+	bool own;  /* the canonical id is this one's alone, not its account's */
 };
 
 /* The values of a condition key ("aws:SourceIp"; names without case, but what follows the slash of

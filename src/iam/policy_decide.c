@@ -117,12 +117,13 @@ static struct slice whole_account(struct slice text)
 }
 
 /* A user that is an owner of its own may be named without an account. */
-static bool is_plain_user(struct slice text, struct slice owner)
+static bool is_plain_user(struct slice text, const struct policy_principal *principal)
 {
 	static const struct slice start = SLICE("arn:aws:iam:::user/");
 
-	return owner.len && slice_starts(text, start) &&
-	       slice_eq(slice_from(text, start.len), owner);
+	return (principal->own || principal->root) && principal->owner.len &&
+	       slice_starts(text, start) &&
+	       slice_eq(slice_from(text, start.len), principal->owner);
 }
 
 static enum policy_decision who_fits(
@@ -138,7 +139,8 @@ static enum policy_decision who_fits(
 	case PRINCIPAL_CANONICAL:
 		if (!principal->owner.len || !slice_eq(who->text, principal->owner))
 			return POLICY_DECISION_NONE;
-		return principal->root ? POLICY_DECISION_ALLOW : POLICY_DECISION_ACCOUNT;
+		return principal->root || principal->own ? POLICY_DECISION_ALLOW
+							 : POLICY_DECISION_ACCOUNT;
 	case PRINCIPAL_SERVICE:
 		return principal->service.len && slice_eq(who->text, principal->service)
 			       ? POLICY_DECISION_ALLOW
@@ -157,7 +159,7 @@ static enum policy_decision who_fits(
 	if (slice_eq(who->text, principal->arn) ||
 		(principal->role.len && slice_eq(who->text, principal->role)) ||
 		(principal->user_id.len && slice_eq(who->text, principal->user_id)) ||
-		is_plain_user(who->text, principal->owner))
+		is_plain_user(who->text, principal))
 		return POLICY_DECISION_ALLOW;
 	account = whole_account(who->text);
 	if (account.len && slice_eq(account, principal->account))

@@ -183,7 +183,8 @@ int iam_principal_of_user(
 	if (!principal)
 		return -ENOMEM;
 	principal->own = own;
-	principal->who.root = own;
+	principal->who.root = !user;
+	principal->who.own = user && own;
 	principal->who.arn = keep(principal, iam_arn(account, "user", user, arn));
 	principal->who.user_id =
 		keep(principal, user ? json_member_text(user, "user_id") : principal->who.account);

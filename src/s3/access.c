@@ -278,7 +278,11 @@ static bool access_allowed(struct access *access, const char *action, struct sli
 	/* Across accounts both sides must allow it. An owner needs no policy of its own. */
 	if (!principal->own && !principal->who.anonymous && mine != POLICY_DECISION_ALLOW)
 		return false;
-	if (theirs == POLICY_DECISION_ALLOW || theirs == POLICY_DECISION_ACCOUNT)
+	if (theirs == POLICY_DECISION_ALLOW)
+		return true;
+	/* What an account is given is its root's, and of whom a policy of its own passes it on to.
+	 */
+	if (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW)
 		return true;
 	list = acl_says(access, action);
 	access->call->by_acl |= list;
@@ -409,6 +413,15 @@ const struct s3_error *s3_call_may_service(
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
+/* Who is of another account than the role, and no owner, needs a policy of its own as well. */
+static bool trust_suffices(const struct access *access, struct slice role_arn)
+{
+	for (int part = 0; part < 4; part++)
+		slice_split(&role_arn, ':');
+	return access->principal->own || access->principal->who.federated.len ||
+	       slice_eq(slice_split(&role_arn, ':'), access->principal->who.account);
+}
+
 bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 {
 	const struct iam_principal federated = {.who = {.federated = trust->federated}};
@@ -429,8 +442,10 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 		policy_compile(trust->policy, POLICY_TRUST, &call->arena, &policy, &refusal))
 		return false;
 	theirs = policy_decide(policy, &question);
-	return theirs == POLICY_DECISION_ALLOW ||
-	       (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
+	if (theirs == POLICY_DECISION_ALLOW && trust_suffices(&access, trust->role_arn))
+		return true;
+	return theirs != POLICY_DECISION_NONE && theirs != POLICY_DECISION_DENY &&
+	       mine == POLICY_DECISION_ALLOW;
 }
 
 /* An action on an object of any bucket: what access says. */
@@ -493,12 +508,13 @@ bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slic
 		.arg = &access};
 	struct policy_refusal refusal;
 	const struct policy *policy;
-	enum policy_decision says;
+	enum policy_decision mine = identity_says(access.principal, &question), says;
 
 	if (policy_compile(topic_policy, POLICY_RESOURCE, &call->arena, &policy, &refusal))
 		return false;
 	says = policy_decide(policy, &question);
-	return says == POLICY_DECISION_ALLOW || says == POLICY_DECISION_ACCOUNT;
+	return says == POLICY_DECISION_ALLOW ||
+	       (says == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
 }
 
 /* One's own account; who is an owner inside it needs a policy that says so. The server's root may

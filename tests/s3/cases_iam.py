@@ -279,6 +279,47 @@ def test_a_role_of_ones_own_account(s):
         iam.delete_role(RoleName="own")
 
 
+def test_an_owner_inside_an_account_is_not_the_account(s):
+    """What is given to an account is its root's; a user, with an id or without, needs a policy that passes it on."""
+    iam, one, three, four = s.one("iam"), s.one(), s.three(), s.four("iam")
+    account = {"AWS": "arn:aws:iam::333333333333:root"}
+    bucket, local = made(s, one), made(s, s.four())
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        {"Effect": "Allow", "Principal": account, "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{bucket}"}))
+    s.four().put_bucket_policy(Bucket=local, Policy=policy(
+        {"Effect": "Allow", "Principal": account, "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{local}"}))
+    trust = {"Effect": "Allow", "Principal": account, "Action": "sts:AssumeRole"}
+    arn = iam.create_role(RoleName="open", AssumeRolePolicyDocument=policy(trust))["Role"]["Arn"]
+    assume = {"RoleArn": arn, "RoleSessionName": "visit"}
+    try:
+        for name in (bucket, local):
+            denied(three.list_objects_v2, Bucket=name)
+        refused(403, "AccessDenied", s.three("sts").assume_role, **assume)
+        four.put_user_policy(UserName="three", PolicyName="Is", PolicyDocument=allow(["s3:ListBucket", "sts:AssumeRole"]))
+        for name in (bucket, local):
+            three.list_objects_v2(Bucket=name)
+        s.three("sts").assume_role(**assume)
+    finally:
+        iam.delete_role(RoleName="open")
+        four.delete_user_policy(UserName="three", PolicyName="Is")
+
+
+def test_a_user_of_another_account_needs_both_sides_to_assume_a_role(s):
+    iam, own = s.one("iam"), s.two("iam")
+    try:
+        given, _ = user(s, own, "bob")
+        key = own.create_access_key(UserName="bob")["AccessKey"]
+        sts = s.client(key["AccessKeyId"], key["SecretAccessKey"], service="sts")
+        arn = iam.create_role(RoleName="named", AssumeRolePolicyDocument=policy(
+            {"Effect": "Allow", "Principal": {"AWS": given["Arn"]}, "Action": "sts:AssumeRole"}))["Role"]["Arn"]
+        refused(403, "AccessDenied", sts.assume_role, RoleArn=arn, RoleSessionName="visit")
+        own.put_user_policy(UserName="bob", PolicyName="Is", PolicyDocument=allow("sts:AssumeRole", arn))
+        sts.assume_role(RoleArn=arn, RoleSessionName="visit")
+    finally:
+        wipe(own)
+        iam.delete_role(RoleName="named")
+
+
 def test_roles(s):
     iam, two = s.one("iam"), s.two("sts")
     bucket = made(s, s.one())

@@ -41,6 +41,10 @@ static const struct policy_principal root = {.arn = SLICE("arn:aws:iam::111:root
 	.account = SLICE("111"),
 	.owner = SLICE("owner-one"),
 	.root = true};
+static const struct policy_principal bob = {.arn = SLICE("arn:aws:iam::111:user/bob"),
+	.account = SLICE("111"),
+	.owner = SLICE("owner-bob"),
+	.own = true};
 static const struct policy_principal nobody = {.anonymous = true};
 
 static enum policy_decision ask(const char *text, enum policy_kind kind,
@@ -261,6 +265,13 @@ static void test_principals(void **state)
 		{"{\"CanonicalUser\":\"owner-one\"}", &root, POLICY_DECISION_ALLOW},
 		{"{\"CanonicalUser\":\"owner-one\"}", &alice, POLICY_DECISION_ACCOUNT},
 		{"{\"CanonicalUser\":\"owner-two\"}", &alice, POLICY_DECISION_NONE},
+		/* An owner inside an account is not that account. */
+		{"{\"AWS\":\"111\"}", &bob, POLICY_DECISION_ACCOUNT},
+		{"{\"AWS\":\"arn:aws:iam::111:root\"}", &bob, POLICY_DECISION_ACCOUNT},
+		{"{\"CanonicalUser\":\"owner-bob\"}", &bob, POLICY_DECISION_ALLOW},
+		{"{\"CanonicalUser\":\"owner-one\"}", &bob, POLICY_DECISION_NONE},
+		{"{\"AWS\":\"arn:aws:iam:::user/owner-bob\"}", &bob, POLICY_DECISION_ALLOW},
+		{"{\"AWS\":\"arn:aws:iam:::user/owner-one\"}", &alice, POLICY_DECISION_NONE},
 		{"{\"Service\":\"logging.example\"}", &service, POLICY_DECISION_ALLOW},
 		{"{\"Service\":\"logging.example\"}", &alice, POLICY_DECISION_NONE},
 		{"{\"Federated\":\"x\"}", &alice, POLICY_DECISION_NONE},
