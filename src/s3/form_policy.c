@@ -173,11 +173,26 @@ static bool needs_no_condition(struct slice name)
 	return slice_among(name, names, sizeof(names) / sizeof(names[0]));
 }
 
+static bool is_repeated(const struct s3_form *form, uint32_t idx)
+{
+	for (uint32_t i = 0; i < idx; i++)
+		if (slice_eq_nocase(form->fields[i].name, form->fields[idx].name))
+			return true;
+	return false;
+}
+
+/* A condition was held against the first field of its name: a second one would say something that
+ * nobody signed. */
 static bool check_extra(struct check *check)
 {
+	static const struct slice ignored = SLICE("x-ignore-");
+
 	for (uint32_t i = 0; i < check->form->count; i++) {
 		struct slice name = check->form->fields[i].name;
 
+		if (is_repeated(check->form, i) && !slice_eq_nocase(slice_to(name, 9), ignored))
+			return refuse(check, "Invalid according to Policy: Repeated input fields",
+				"%.*s", SLICE_FMT(slice_to(name, 100)));
 		if (check->named[i] || needs_no_condition(name))
 			continue;
 		return refuse(check, "Invalid according to Policy: Extra input fields", "%.*s",

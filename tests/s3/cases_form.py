@@ -149,6 +149,26 @@ def test_policies(s):
     refused(post(s, bucket, form([("key", "foo")])), 403, "AccessDenied")
 
 
+def test_a_field_stands_once(s):
+    """A condition is about one field: a second of its name would be one that nobody signed."""
+    bucket = s.bucket()
+    document = policy(bucket, *BASIC, ["eq", "$x-amz-meta-who", "me"])
+    me = ("x-amz-meta-who", "me")
+    equal(post(s, bucket, form(fields(s, document, "foo", me))).status, 204)
+    for second in (("x-amz-meta-who", "you"), ("X-Amz-Meta-Who", "you"), ("acl", "public-read"), ("key", "foo2")):
+        answer = post(s, bucket, form(fields(s, document, "foo", me, second)))
+        refused(answer, 403, "AccessDenied")
+        assert b"Repeated input fields: " + second[0].encode() in answer.text, answer.text
+    equal(s.s3.head_object(Bucket=bucket, Key="foo")["Metadata"], {"who": "me"})
+    both = policy(bucket, *BASIC, ["starts-with", "$x-amz-acl", ""])
+    refused(post(s, bucket, form(fields(s, both, "foo", ("x-amz-acl", "public-read")))), 400, "InvalidArgument")
+    ignored = [("x-ignore-me", "1"), ("x-ignore-me", "2")]
+    equal(post(s, bucket, form(fields(s, document, "foo", me, *ignored))).status, 204)
+    # Nor in a form that nobody signed.
+    s.s3.put_bucket_acl(Bucket=bucket, ACL="public-read-write")
+    refused(post(s, bucket, form([("key", "foo"), ("acl", "private"), ("acl", "public-read")])), 400, "InvalidArgument")
+
+
 def test_more_fields(s):
     bucket = s.bucket()
     tagging = "<Tagging><TagSet><Tag><Key>a b</Key><Value>1+2</Value></Tag></TagSet></Tagging>"

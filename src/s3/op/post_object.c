@@ -240,6 +240,14 @@ static struct slice header_of(struct slice name)
 static const struct slice passed[] = {SLICE("host"), SLICE("origin"), SLICE("referer"),
 	SLICE("user-agent"), SLICE("x-amz-request-payer")};
 
+static bool has_header(const struct s3_header *headers, uint32_t count, struct slice name)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (slice_eq_nocase(headers[i].name, name))
+			return true;
+	return false;
+}
+
 static const struct s3_error *make_request(struct s3_call *call, struct post *post)
 {
 	struct s3_header *headers = mem_arena_get(&call->arena,
@@ -261,6 +269,11 @@ static const struct s3_error *make_request(struct s3_call *call, struct post *po
 			error = tags_header(call, from->value, &header.value);
 		if (error)
 			return error;
+		/* "acl" and "x-amz-acl" say the same: of two, one would be passed over. */
+		if (header.name.len && has_header(headers, count, header.name))
+			return s3_fail(call, S3_E_INVALID_ARGUMENT,
+				"The form has the field %.*s more than once.",
+				SLICE_FMT(slice_to(from->name, 100)));
 		if (header.name.len)
 			headers[count++] = header;
 	}
