@@ -122,8 +122,7 @@ static bool is_plain_user(struct slice text, const struct policy_principal *prin
 	static const struct slice start = SLICE("arn:aws:iam:::user/");
 
 	return (principal->own || principal->root) && principal->owner.len &&
-	       slice_starts(text, start) &&
-	       slice_eq(slice_from(text, start.len), principal->owner);
+	       slice_starts(text, start) && slice_eq(slice_from(text, start.len), principal->owner);
 }
 
 static enum policy_decision who_fits(
@@ -269,64 +268,4 @@ enum policy_decision policy_decide(
 		decision = one > decision ? one : decision;
 	}
 	return decision;
-}
-
-/* ---- Public or not. ---- */
-
-/* Keys whose fixed values are known to be of somebody. */
-static bool narrows(const struct policy_condition *condition)
-{
-	static const struct slice keys[] = {SLICE("aws:sourceip"), SLICE("aws:sourcearn"),
-		SLICE("aws:sourcevpc"), SLICE("aws:sourcevpce"), SLICE("aws:sourceaccount"),
-		SLICE("aws:sourceowner"), SLICE("aws:principalorgid"), SLICE("aws:principalarn"),
-		SLICE("aws:principalaccount"), SLICE("aws:userid"), SLICE("s3:dataaccesspointarn"),
-		SLICE("s3:dataaccesspointaccount")};
-
-	if (condition->negated || condition->if_exists || condition->op == OP_NULL ||
-		condition->quantifier == QUANTIFIER_ALL ||
-		!slice_among(condition->key, keys, sizeof(keys) / sizeof(keys[0])))
-		return false;
-	for (uint32_t i = 0; i < condition->value_count; i++) {
-		struct slice text = condition->values[i].text;
-
-		if (condition->values[i].has_variable || !text.len ||
-			memchr(text.data, PATTERN_ANY, text.len) ||
-			memchr(text.data, PATTERN_ONE, text.len) || slice_ends(text, SLICE("/0")))
-			return false;
-	}
-	return true;
-}
-
-bool policy_is_public(const struct policy *policy)
-{
-	for (const struct policy_statement *at = policy->statements; at; at = at->next) {
-		bool anybody = at->not_principal, narrow = false;
-
-		for (uint32_t i = 0; i < at->who_count; i++)
-			anybody |= at->who[i].kind == PRINCIPAL_ANYBODY;
-		for (uint32_t i = 0; i < at->condition_count; i++)
-			narrow |= narrows(&at->conditions[i]);
-		if (!at->deny && anybody && !narrow)
-			return true;
-	}
-	return false;
-}
-
-bool policy_is_of_bucket(const struct policy *policy, struct slice bucket)
-{
-	for (const struct policy_statement *at = policy->statements; at; at = at->next)
-		for (uint32_t i = 0; i < at->resources.count; i++) {
-			struct slice rest = at->resources.items[i].text, name;
-
-			if (at->resources.items[i].has_variable ||
-				(rest.len && rest.data[0] == PATTERN_ANY))
-				continue;
-			for (int part = 0; part < 5; part++)
-				slice_split(&rest, ':');
-			name = slice_split(&rest, '/');
-			/* "bucket*" reaches into the bucket without a slash of its own. */
-			if (!policy_glob(name, bucket, false))
-				return false;
-		}
-	return true;
 }

@@ -1,5 +1,5 @@
-/* iam/policy_priv.h: what compiling (policy.c) and deciding (policy_decide.c, policy_text.c) share.
- */
+/* iam/policy_priv.h: what compiling (policy.c) and deciding (policy_decide.c, policy_public.c,
+ * policy_text.c) share. */
 #ifndef POLICY_PRIV_H
 #define POLICY_PRIV_H
 
@@ -89,6 +89,14 @@ struct policy {
 bool policy_glob(struct slice pattern, struct slice text, bool nocase);
 /* Whether a value of a request is what the condition's value says. */
 bool policy_compare(enum policy_operator op, struct slice wanted, struct slice value);
+/* "192.0.2.0/24", or one address. */
+struct policy_range {
+	uint8_t bytes[16];
+	uint32_t bits; /* of the address: 32 or 128 */
+	uint32_t prefix;
+};
+bool policy_range_parse(struct slice text, struct policy_range *ret_range);
+bool policy_range_within(const struct policy_range *network, const struct policy_range *range);
 /* Numbers, dates and addresses that a condition is to compare with: whether they are ones. */
 bool policy_value_valid(enum policy_operator op, struct slice wanted);
 

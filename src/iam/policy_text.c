@@ -76,13 +76,7 @@ static bool parse_date(struct slice text, double *ret_ms)
 	return true;
 }
 
-struct address {
-	uint8_t bytes[16];
-	uint32_t bits; /* of the address: 32 or 128 */
-	uint32_t prefix;
-};
-
-static bool parse_address(struct slice text, struct address *ret_address)
+bool policy_range_parse(struct slice text, struct policy_range *ret_range)
 {
 	struct slice rest = text, host = slice_split(&rest, '/');
 	char copy[INET6_ADDRSTRLEN];
@@ -90,23 +84,33 @@ static bool parse_address(struct slice text, struct address *ret_address)
 
 	if (slice_copy_str(host, copy, sizeof(copy)))
 		return false;
-	if (inet_pton(AF_INET, copy, ret_address->bytes) == 1)
-		ret_address->bits = 32;
-	else if (inet_pton(AF_INET6, copy, ret_address->bytes) == 1)
-		ret_address->bits = 128;
+	if (inet_pton(AF_INET, copy, ret_range->bytes) == 1)
+		ret_range->bits = 32;
+	else if (inet_pton(AF_INET6, copy, ret_range->bytes) == 1)
+		ret_range->bits = 128;
 	else
 		return false;
-	ret_address->prefix = ret_address->bits;
+	ret_range->prefix = ret_range->bits;
 	if (!rest.data)
 		return true;
-	if (slice_to_u64(rest, &prefix) || prefix > ret_address->bits)
+	if (slice_to_u64(rest, &prefix) || prefix > ret_range->bits)
 		return false;
-	ret_address->prefix = (uint32_t)prefix;
+	ret_range->prefix = (uint32_t)prefix;
+	return true;
+}
+
+bool policy_range_within(const struct policy_range *network, const struct policy_range *range)
+{
+	if (network->bits != range->bits || network->prefix > range->prefix)
+		return false;
+	for (uint32_t bit = 0; bit < network->prefix; bit++)
+		if ((network->bytes[bit / 8] ^ range->bytes[bit / 8]) >> (7 - bit % 8) & 1)
+			return false;
 	return true;
 }
 
 /* An IPv4 address that came in over an IPv6 socket is the IPv4 address. */
-static void unmap_address(struct address *address)
+static void unmap_address(struct policy_range *address)
 {
 	static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -118,17 +122,13 @@ static void unmap_address(struct address *address)
 
 static bool address_within(struct slice network_text, struct slice address_text)
 {
-	struct address network, address;
+	struct policy_range network, address;
 
-	if (!parse_address(network_text, &network) || !parse_address(address_text, &address))
+	if (!policy_range_parse(network_text, &network) ||
+		!policy_range_parse(address_text, &address))
 		return false;
 	unmap_address(&address);
-	if (network.bits != address.bits)
-		return false;
-	for (uint32_t bit = 0; bit < network.prefix; bit++)
-		if ((network.bytes[bit / 8] ^ address.bytes[bit / 8]) >> (7 - bit % 8) & 1)
-			return false;
-	return true;
+	return policy_range_within(&network, &address);
 }
 
 /* ARNs are compared part by part, so that a "*" reaches over no colon but in the last. */
@@ -200,7 +200,7 @@ bool policy_compare(enum policy_operator op, struct slice wanted, struct slice v
 
 bool policy_value_valid(enum policy_operator op, struct slice wanted)
 {
-	struct address address;
+	struct policy_range address;
 	double number;
 
 	if (is_numeric(op))
@@ -208,7 +208,7 @@ bool policy_value_valid(enum policy_operator op, struct slice wanted)
 	if (is_date(op))
 		return parse_date(wanted, &number);
 	if (op == OP_IP_ADDRESS)
-		return parse_address(wanted, &address);
+		return policy_range_parse(wanted, &address);
 	if (op == OP_BOOL || op == OP_NULL)
 		return slice_eq_nocase(wanted, SLICE("true")) ||
 		       slice_eq_nocase(wanted, SLICE("false"));

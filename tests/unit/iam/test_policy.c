@@ -397,12 +397,92 @@ static void test_public(void **state)
 	assert_true(is_public("\"Principal\":{\"AWS\":[\"111\",\"*\"]}"));
 	assert_false(is_public("\"Principal\":\"*\",\"Condition\":{\"IpAddress\":"
 			       "{\"aws:SourceIp\":\"10.0.0.0/32\"}}"));
-	assert_true(is_public("\"Principal\":\"*\",\"Condition\":{\"IpAddress\":"
-			      "{\"aws:SourceIp\":\"0.0.0.0/0\"}}"));
 	assert_true(is_public("\"Principal\":\"*\",\"Condition\":{\"StringLike\":"
 			      "{\"aws:Referer\":\"x\"}}"));
 	assert_true(is_public("\"Principal\":\"*\",\"Condition\":{\"NotIpAddress\":"
 			      "{\"aws:SourceIp\":\"10.0.0.0/32\"}}"));
+}
+
+static void test_public_by_address(void **state)
+{
+	static const struct {
+		const char *addresses;
+		bool is_public;
+	} cases[] = {
+		{"\"198.51.100.0/24\"", false},
+		{"\"3.0.0.0/8\"", false},
+		{"\"3.0.0.0/8\",\"3.1.0.0/16\",\"3.0.0.0/8\"", false},
+		{"\"10.0.0.0/8\",\"172.16.0.0/12\",\"192.168.0.0/16\",\"3.0.0.0/8\"", false},
+		{"\"2001:db8::/32\"", false},
+		{"\"fd00::/8\"", false},
+		{"\"0.0.0.0/0\"", true},
+		{"\"0.0.0.0/1\"", true},
+		{"\"2.0.0.0/7\"", true},
+		{"\"0.0.0.0/1\",\"128.0.0.0/1\"", true},
+		{"\"198.51.100.0/24\",\"2.0.0.0/7\"", true},
+		{"\"3.0.0.0/8\",\"4.0.0.0/8\"", true},
+		{"\"3.0.0.0/9\",\"4.0.0.0/9\",\"5.0.0.0/32\"", true},
+		{"\"::/0\"", true},
+		{"\"2001:db8::/31\"", true},
+		{"\"2001:db8::/32\",\"2001:db9::/48\"", true},
+	};
+	struct policy_refusal refusal;
+	const struct policy *policy;
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		snprintf(text, sizeof(text),
+			"\"Principal\":\"*\",\"Condition\":{\"IpAddress\":{\"aws:SourceIp\":[%s]}}",
+			cases[i].addresses);
+		if (is_public(text) != cases[i].is_public)
+			fail_msg("%s", text);
+	}
+	/* The halves in a statement each; the same range in two is no more than in one. */
+#define FROM(range)                                                                         \
+	"{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:*\",\"Resource\":\"*\"," \
+	"\"Condition\":{\"IpAddress\":{\"aws:SourceIp\":\"" range "\"}}}"
+	assert_int_equal(policy_compile(SLICE("{\"Statement\":[" FROM("3.0.0.0/8") "," FROM(
+						"5.0.0.0/8") "]}"),
+				 POLICY_RESOURCE, arena(), &policy, &refusal),
+		0);
+	assert_true(policy_is_public(policy));
+	assert_int_equal(policy_compile(SLICE("{\"Statement\":[" FROM("3.0.0.0/8") "," FROM(
+						"3.0.0.0/8") "]}"),
+				 POLICY_RESOURCE, arena(), &policy, &refusal),
+		0);
+	assert_false(policy_is_public(policy));
+#undef FROM
+}
+
+static void test_public_by_other_keys(void **state)
+{
+	static const struct {
+		const char *condition;
+		bool is_public;
+	} cases[] = {
+		{"\"StringEquals\":{\"aws:PrincipalOrgID\":\"o-1\"}", false},
+		{"\"StringEquals\":{\"aws:userid\":\"AIDA1\"}", false},
+		{"\"StringLike\":{\"aws:userid\":\"AROA1:*\"}", true},
+		{"\"StringEquals\":{\"s3:x-amz-server-side-encryption-aws-kms-key-id\":\"k\"}",
+			false},
+		{"\"NumericEquals\":{\"aws:SourceAccount\":\"111\"}", false},
+		{"\"NumericGreaterThan\":{\"aws:SourceAccount\":\"0\"}", true},
+		{"\"DateGreaterThan\":{\"aws:PrincipalAccount\":\"0\"}", true},
+		{"\"StringEqualsIfExists\":{\"aws:SourceVpc\":\"vpc-1\"}", true},
+		{"\"IpAddress\":{\"aws:SourceIp\":\"0.0.0.0/0\"},"
+		 "\"StringEquals\":{\"aws:SourceVpc\":\"vpc-1\"}",
+			false},
+	};
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		snprintf(text, sizeof(text), "\"Principal\":\"*\",\"Condition\":{%s}",
+			cases[i].condition);
+		if (is_public(text) != cases[i].is_public)
+			fail_msg("%s", text);
+	}
 }
 
 static bool is_of(const char *resource, const char *bucket)
@@ -445,6 +525,8 @@ int main(void)
 		cmocka_unit_test(test_principals),
 		cmocka_unit_test(test_conditions),
 		cmocka_unit_test(test_public),
+		cmocka_unit_test(test_public_by_address),
+		cmocka_unit_test(test_public_by_other_keys),
 		cmocka_unit_test(test_of_bucket),
 	};
 
