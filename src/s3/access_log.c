@@ -162,17 +162,11 @@ static void writer(void *arg)
 
 static void put_operation(const struct s3_call *call, struct buf *line)
 {
-	struct slice part = s3_subresource(&call->params);
-
-	buf_printf(line, "REST.%.*s.", SLICE_FMT(slice_to(call->request->method_text, 16)));
-	if (!part.len)
-		buf_put_str(line, call->key.len ? "OBJECT" : "BUCKET");
-	for (size_t i = 0; i < part.len; i++) {
-		char c = part.data[i];
-
-		c = c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c == '-' ? '_' : c;
-		buf_put(line, &c, 1);
-	}
+	if (call->log_name)
+		buf_printf(line, "%s%s", call->website ? "" : "REST.", call->log_name);
+	else
+		buf_printf(line, "REST.%.*s.UNKNOWN",
+			SLICE_FMT(slice_to(call->request->method_text, 16)));
 }
 
 /* What a client wrote, so that it can neither end its quotes nor the line. */

@@ -33,6 +33,26 @@ static bool is_of_body(struct slice name)
 	       !slice_eq_nocase(name, SLICE("x-amz-checksum-type"));
 }
 
+/* Conditions: a URL that may create and not overwrite says so by one of them. */
+static bool is_condition(struct slice name)
+{
+	static const struct slice names[] = {SLICE("if-match"), SLICE("if-none-match"),
+		SLICE("if-modified-since"), SLICE("if-unmodified-since")};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (slice_eq_nocase(name, names[i]))
+			return true;
+	return false;
+}
+
+/* SDKs write these there, too; but for Version 2 they mean nothing, as in S3. */
+static bool is_of_content(struct slice name)
+{
+	return slice_eq_nocase(name, SLICE("content-type")) ||
+	       slice_eq_nocase(name, SLICE("content-md5")) ||
+	       slice_eq_nocase(name, SLICE("cache-control"));
+}
+
 static bool stands_for_header(const struct s3_call *call, struct slice name)
 {
 	/* Version 2 has a line for each of these two, too. */
@@ -43,28 +63,57 @@ static bool stands_for_header(const struct s3_call *call, struct slice name)
 	       !is_of_body(name);
 }
 
+/* What else says who asks leaves the query unsigned. */
+static bool is_presigned(const struct s3_call *call)
+{
+	if (call->request->session || s3_call_has_header(call, SLICE("authorization")))
+		return false;
+	return s3_call_param(call, SLICE("X-Amz-Signature"), NULL) ||
+	       (s3_call_param(call, SLICE("Signature"), NULL) &&
+		       s3_call_param(call, SLICE("AWSAccessKeyId"), NULL));
+}
+
 bool s3_presigned_has(const struct s3_call *call, struct slice name)
 {
-	return (s3_call_param(call, SLICE("X-Amz-Signature"), NULL) ||
-		       s3_call_param(call, SLICE("Signature"), NULL)) &&
-	       s3_call_param(call, name, NULL);
+	for (uint32_t i = 0; i < call->params.count; i++)
+		if (slice_eq_nocase(call->params.items[i].name, name))
+			return is_presigned(call);
+	return false;
+}
+
+bool s3_presigned_takes(const struct s3_call *call, struct slice name)
+{
+	static const struct slice version2[] = {
+		SLICE("AWSAccessKeyId"), SLICE("Signature"), SLICE("Expires")};
+
+	return (is_condition(name) || is_of_content(name) ||
+		       slice_among(name, version2, ARRAY_LEN(version2))) &&
+	       is_presigned(call);
 }
 
 const struct s3_error *s3_presigned_headers(struct s3_call *call)
 {
 	const struct s3_request *request = call->request;
-	uint32_t count = request->header_count;
+	uint32_t count = 0;
 	struct s3_header *headers;
 	struct s3_request *copy;
 
 	if (!call->presigned)
 		return NULL;
-	headers = mem_arena_get(&call->arena, (count + call->params.count) * sizeof(*headers));
+	headers = mem_arena_get(
+		&call->arena, (request->header_count + call->params.count) * sizeof(*headers));
 	copy = mem_arena_get(&call->arena, sizeof(*copy));
 	if (!headers || !copy)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	if (count)
-		memcpy(headers, request->headers, count * sizeof(*headers));
+	/* The first of a name counts: who holds the URL sends headers of his own, but who made it
+	 * has the word about its conditions. */
+	for (uint32_t i = 0; i < call->params.count; i++)
+		if (is_condition(call->params.items[i].name))
+			headers[count++] = (struct s3_header){
+				call->params.items[i].name, call->params.items[i].value};
+	if (request->header_count)
+		memcpy(headers + count, request->headers, request->header_count * sizeof(*headers));
+	count += request->header_count;
 	for (uint32_t i = 0; i < call->params.count; i++) {
 		const struct s3_param *param = &call->params.items[i];
 

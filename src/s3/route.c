@@ -1,5 +1,5 @@
-/* s3/route.c: from method, host, path and query to an operation, a bucket and a key. The routes are
- * a table: the first row that fits wins, rows with a parameter stand before rows without. */
+/* s3/route.c: from method, host, path and query to an operation, a bucket and a key, by the rows of
+ * s3_route_table.inc. */
 #include <errno.h>
 
 #include "s3/express.h"
@@ -15,117 +15,27 @@ static const struct s3_operation operations[S3_OPERATION_COUNT] = {
 #undef OPERATION
 };
 
-struct route {
+/* What a request of one kind has to have, and what it may have. */
+struct s3_route {
 	enum s3_method method;
 	enum s3_level level;
 	struct slice param;  /* must be in the query; empty: none need be */
 	struct slice header; /* must be among the headers */
 	enum s3_operation_id id;
+	const char *log;     /* what access logs call it, behind "REST." */
+	struct slice params; /* may be in the query: names with blanks between them */
 };
 
-#define PLAIN(method, level, id)                                         \
-	{                                                                \
-		method, level, SLICE_NONE, SLICE_NONE, S3_OPERATION_##id \
-	}
-#define PARAM(method, level, param, id)                                    \
-	{                                                                  \
-		method, level, SLICE(param), SLICE_NONE, S3_OPERATION_##id \
-	}
-
-static const struct route routes[] = {
-	PARAM(S3_GET, S3_LEVEL_SERVICE, "max-directory-buckets", LIST_DIRECTORY_BUCKETS),
-	PLAIN(S3_GET, S3_LEVEL_SERVICE, LIST_BUCKETS),
-	PARAM(S3_POST, S3_LEVEL_SERVICE, TOKEN_CONNECT_PARAM, RDMA_CONNECT),
-	PARAM(S3_DELETE, S3_LEVEL_SERVICE, TOKEN_CONNECT_PARAM, RDMA_DISCONNECT),
-
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "location", GET_BUCKET_LOCATION),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "acl", GET_ACL),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "accelerate", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "cors", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "encryption", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "lifecycle", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "logging", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "notification", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "object-lock", GET_OBJECT_LOCK),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "ownershipControls", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "policy", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "session", CREATE_SESSION),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "policyStatus", GET_POLICY_STATUS),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "publicAccessBlock", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "replication", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "requestPayment", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "tagging", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "versioning", GET_BUCKET_VERSIONING),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "website", GET_CONFIG),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "versions", LIST_OBJECT_VERSIONS),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "list-type", LIST_OBJECTS_V2),
-	PARAM(S3_GET, S3_LEVEL_BUCKET, "uploads", LIST_MULTIPART_UPLOADS),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "acl", PUT_ACL),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "accelerate", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "cors", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "encryption", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "lifecycle", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "logging", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "notification", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "object-lock", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "ownershipControls", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "policy", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "publicAccessBlock", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "replication", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "requestPayment", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "tagging", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "versioning", PUT_CONFIG),
-	PARAM(S3_PUT, S3_LEVEL_BUCKET, "website", PUT_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "cors", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "encryption", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "lifecycle", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "ownershipControls", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "policy", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "publicAccessBlock", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "replication", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "tagging", DELETE_CONFIG),
-	PARAM(S3_DELETE, S3_LEVEL_BUCKET, "website", DELETE_CONFIG),
-	PARAM(S3_POST, S3_LEVEL_BUCKET, "delete", DELETE_OBJECTS),
-	PLAIN(S3_HEAD, S3_LEVEL_BUCKET, HEAD_BUCKET),
-
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "acl", GET_ACL),
-	PARAM(S3_PUT, S3_LEVEL_OBJECT, "acl", PUT_ACL),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "attributes", GET_OBJECT_ATTRIBUTES),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "legal-hold", GET_OBJECT_LEGAL_HOLD),
-	PARAM(S3_PUT, S3_LEVEL_OBJECT, "legal-hold", PUT_OBJECT_LEGAL_HOLD),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "retention", GET_OBJECT_RETENTION),
-	PARAM(S3_PUT, S3_LEVEL_OBJECT, "retention", PUT_OBJECT_RETENTION),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "tagging", GET_OBJECT_TAGGING),
-	PARAM(S3_PUT, S3_LEVEL_OBJECT, "tagging", PUT_OBJECT_TAGGING),
-	PARAM(S3_DELETE, S3_LEVEL_OBJECT, "tagging", DELETE_OBJECT_TAGGING),
-	PLAIN(S3_HEAD, S3_LEVEL_OBJECT, HEAD_OBJECT),
-
-	PARAM(S3_POST, S3_LEVEL_OBJECT, "restore", RESTORE_OBJECT),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "torrent", GET_OBJECT_TORRENT),
-	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploads", CREATE_MULTIPART_UPLOAD),
-	PARAM(S3_POST, S3_LEVEL_OBJECT, "uploadId", COMPLETE_MULTIPART_UPLOAD),
-	{S3_PUT, S3_LEVEL_OBJECT, SLICE("uploadId"), SLICE("x-amz-copy-source"),
-		S3_OPERATION_UPLOAD_PART_COPY},
-	PARAM(S3_PUT, S3_LEVEL_OBJECT, "uploadId", UPLOAD_PART),
-	PARAM(S3_PUT, S3_LEVEL_OBJECT, "renameObject", RENAME_OBJECT),
-	PARAM(S3_DELETE, S3_LEVEL_OBJECT, "uploadId", ABORT_MULTIPART_UPLOAD),
-	PARAM(S3_GET, S3_LEVEL_OBJECT, "uploadId", LIST_PARTS),
+static const struct s3_route routes[] = {
+#define ROUTE(method, level, param, header, id, log, params)                                 \
+	{S3_##method, S3_LEVEL_##level, SLICE(param), SLICE(header), S3_OPERATION_##id, log, \
+		SLICE(params)},
+#include "s3/s3_route_table.inc"
+#undef ROUTE
 };
 
-/* Where no row above fits, and the query names none of the parts of S3 that are not served. */
-static const struct route plain_routes[] = {
-	PLAIN(S3_GET, S3_LEVEL_BUCKET, LIST_OBJECTS),
-	PLAIN(S3_PUT, S3_LEVEL_BUCKET, CREATE_BUCKET),
-	PLAIN(S3_DELETE, S3_LEVEL_BUCKET, DELETE_BUCKET),
-	PLAIN(S3_POST, S3_LEVEL_BUCKET, POST_OBJECT),
-	PLAIN(S3_POST, S3_LEVEL_SERVICE, SERVICE), /* IAM, STS, SNS */
-	PLAIN(S3_GET, S3_LEVEL_OBJECT, GET_OBJECT),
-	{S3_PUT, S3_LEVEL_OBJECT, SLICE_NONE, SLICE("x-amz-copy-source"), S3_OPERATION_COPY_OBJECT},
-	PLAIN(S3_PUT, S3_LEVEL_OBJECT, PUT_OBJECT),
-	PLAIN(S3_DELETE, S3_LEVEL_OBJECT, DELETE_OBJECT),
-};
-
-static bool route_fits(const struct route *route, const struct s3_call *call, enum s3_level level)
+static bool route_fits(
+	const struct s3_route *route, const struct s3_call *call, enum s3_level level)
 {
 	return route->method == call->request->method && route->level == level &&
 	       (!route->param.len || s3_call_param(call, route->param, NULL)) &&
@@ -133,44 +43,56 @@ static bool route_fits(const struct route *route, const struct s3_call *call, en
 		       s3_presigned_has(call, route->header));
 }
 
-static const struct s3_operation *find(
-	const struct route *table, size_t count, const struct s3_call *call, enum s3_level level)
+static const struct s3_route *find_route(const struct s3_call *call, enum s3_level level)
 {
-	for (size_t i = 0; i < count; i++)
-		if (route_fits(&table[i], call, level))
-			return &operations[table[i].id];
+	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+		if (route_fits(&routes[i], call, level))
+			return &routes[i];
 	return NULL;
 }
 
-struct slice s3_subresource(const struct s3_params *params)
+/* That of an operation that is chosen without the query: the row that needs nothing of it. */
+static const struct s3_route *route_of(enum s3_operation_id id)
 {
-	static const struct slice names[] = {SLICE("accelerate"), SLICE("acl"), SLICE("analytics"),
-		SLICE("attributes"), SLICE("cors"), SLICE("encryption"),
-		SLICE("intelligent-tiering"), SLICE("inventory"), SLICE("legal-hold"),
-		SLICE("lifecycle"), SLICE("location"), SLICE("logging"),
-		SLICE("metadataConfiguration"), SLICE("metadataTable"), SLICE("metrics"),
-		SLICE("notification"), SLICE("object-lock"), SLICE("ownershipControls"),
-		SLICE("partNumber"), SLICE("policy"), SLICE("policyStatus"),
-		SLICE("publicAccessBlock"), SLICE("rdma-connect"), SLICE("renameObject"),
-		SLICE("replication"), SLICE("requestPayment"), SLICE("restore"), SLICE("retention"),
-		SLICE("select"), SLICE("session"), SLICE("tagging"), SLICE("torrent"),
-		SLICE("uploadId"), SLICE("uploads"), SLICE("versioning"), SLICE("versions"),
-		SLICE("website")};
-
-	if (!params->count)
-		return SLICE_NONE;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (s3_query_find(params, names[i]))
-			return names[i];
-	return SLICE_NONE;
+	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+		if (routes[i].id == id)
+			return &routes[i];
+	return NULL;
 }
 
-/* GET and HEAD of an object take partNumber themselves. */
-static bool is_part_read(const struct s3_call *call, enum s3_level level, struct slice declined)
+static bool is_word_of(struct slice name, struct slice words)
 {
-	return level == S3_LEVEL_OBJECT && call->request->method == S3_GET &&
-	       slice_eq(declined, SLICE("partNumber")) &&
-	       !s3_call_param(call, SLICE("uploadId"), NULL);
+	while (words.len)
+		if (slice_eq(slice_split(&words, ' '), name))
+			return true;
+	return false;
+}
+
+/* Parameters that every request may have: SDKs name the operation, and a presigned URL has its
+ * signature there, and headers. */
+static bool is_of_every_request(const struct s3_call *call, struct slice name)
+{
+	return !name.len || slice_eq(name, SLICE("x-id")) ||
+	       slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
+	       s3_presigned_takes(call, name);
+}
+
+/* The first parameter that the row does not take; NULL: an operation without parameters. S3 tells
+ * operations apart by parameters, and gets new ones every year: a request with one that is not
+ * known asks for something else than its method and path say, which must not overwrite or delete.
+ */
+static struct slice foreign_param(const struct s3_call *call, const struct s3_route *route)
+{
+	for (uint32_t i = 0; i < call->params.count; i++) {
+		struct slice name = call->params.items[i].name;
+
+		if (is_of_every_request(call, name) ||
+			(route &&
+				(slice_eq(name, route->param) || is_word_of(name, route->params))))
+			continue;
+		return name;
+	}
+	return SLICE_NONE;
 }
 
 /* Who has no signature to say it by (a session over RDMA) names the operation, as SDKs do. */
@@ -183,24 +105,32 @@ static bool is_directory_list(const struct s3_call *call, enum s3_level level)
 	       slice_eq(id, SLICE("ListDirectoryBuckets"));
 }
 
-static const struct s3_operation *find_operation(const struct s3_call *call, enum s3_level level)
+static void set_operation(
+	struct s3_call *call, const struct s3_route *route, enum s3_operation_id id)
 {
-	const struct s3_operation *found;
-	struct slice declined;
+	struct slice foreign = foreign_param(call, route);
 
-	if (is_directory_list(call, level))
-		return &operations[S3_OPERATION_LIST_DIRECTORY_BUCKETS];
+	call->log_name = route ? route->log : NULL;
+	call->operation = &operations[id];
+	if (!foreign.len)
+		return;
+	call->log_name = NULL;
+	call->declined = foreign;
+	call->operation = &operations[S3_OPERATION_DECLINED];
+}
 
-	if (call->request->method == S3_OPTIONS)
-		return &operations[S3_OPERATION_OPTIONS];
-	found = find(routes, sizeof(routes) / sizeof(routes[0]), call, level);
-	if (found)
-		return found;
-	declined = s3_subresource(&call->params);
-	if (declined.len && level != S3_LEVEL_SERVICE && !is_part_read(call, level, declined))
-		return &operations[S3_OPERATION_DECLINED];
-	found = find(plain_routes, sizeof(plain_routes) / sizeof(plain_routes[0]), call, level);
-	return found ? found : &operations[S3_OPERATION_UNKNOWN];
+static void find_operation(struct s3_call *call, enum s3_level level)
+{
+	const struct s3_route *route;
+
+	if (call->request->method == S3_OPTIONS) {
+		call->log_name = "OPTIONS.PREFLIGHT";
+		call->operation = &operations[S3_OPERATION_OPTIONS];
+		return;
+	}
+	route = is_directory_list(call, level) ? route_of(S3_OPERATION_LIST_DIRECTORY_BUCKETS)
+					       : find_route(call, level);
+	set_operation(call, route, route ? route->id : S3_OPERATION_UNKNOWN);
 }
 
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)
@@ -322,38 +252,54 @@ static bool find_account_operation(struct s3_call *call)
 	return true;
 }
 
+/* An opcode of the native transport: it says what is asked for, but for what headers make of it. */
+static const struct s3_error *route_native(struct s3_call *call)
+{
+	const struct s3_request *request = call->request;
+	enum s3_operation_id id = s3_operation_native(request->op)->id;
+	const struct s3_error *error = NULL;
+
+	/* A copy is a PUT with a header. */
+	if (id == S3_OPERATION_PUT_OBJECT && s3_call_has_header(call, SLICE("x-amz-copy-source")))
+		id = S3_OPERATION_COPY_OBJECT;
+	call->operation = &operations[id];
+	call->bucket = request->bucket;
+	call->key = request->key;
+	if (request->query.len)
+		error = parse_query(call);
+	if (error)
+		return error;
+	set_operation(call, route_of(id), id);
+	return check_names(
+		call, id == S3_OPERATION_LIST_OBJECTS_V2 ? S3_LEVEL_BUCKET : S3_LEVEL_OBJECT);
+}
+
 const struct s3_error *s3_route(struct s3_call *call)
 {
-	const struct s3_error *error = NULL;
+	const struct s3_error *error;
 	enum s3_level level;
 
-	if (call->request->op != S3_OP_ROUTE) {
-		call->operation = s3_operation_native(call->request->op);
-		call->bucket = call->request->bucket;
-		call->key = call->request->key;
-		/* A copy is a PUT with a header. */
-		if (call->operation->id == S3_OPERATION_PUT_OBJECT &&
-			s3_call_has_header(call, SLICE("x-amz-copy-source")))
-			call->operation = &operations[S3_OPERATION_COPY_OBJECT];
-		if (call->request->query.len)
-			error = parse_query(call);
-		level = call->request->op == S3_OP_LIST_OBJECTS_V2 ? S3_LEVEL_BUCKET
-								   : S3_LEVEL_OBJECT;
-		return error ? error : check_names(call, level);
+	if (call->request->op != S3_OP_ROUTE)
+		return route_native(call);
+	if (find_account_operation(call)) {
+		error = parse_query(call);
+		if (!error)
+			set_operation(call, NULL, call->operation->id);
+		return error;
 	}
-	if (find_account_operation(call))
-		return parse_query(call);
 	if (s3_split_path(call, &level))
 		return s3_error_at(S3_E_INVALID_URI);
 	if (call->website) {
 		/* Pages have no parameters of ours. */
 		call->operation = &operations[S3_OPERATION_WEBSITE];
+		call->log_name = call->request->method == S3_HEAD ? "WEBSITE.HEAD.OBJECT"
+								  : "WEBSITE.GET.OBJECT";
 		return check_names(call, level);
 	}
 	error = parse_query(call);
 	if (error)
 		return error;
-	call->operation = find_operation(call, level);
+	find_operation(call, level);
 	return check_names(call, level);
 }
 

@@ -142,6 +142,8 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->request = request;
 	call->reply = reply;
 	call->operation = s3_operation_native(S3_OP_ROUTE);
+	call->log_name = NULL;
+	call->declined = SLICE_NONE;
 	call->bucket = SLICE_NONE;
 	call->key = SLICE_NONE;
 	call->params = (struct s3_params){0};

@@ -64,6 +64,8 @@ struct s3_call {
 	const struct s3_request *request;
 	struct s3_reply *reply;
 	const struct s3_operation *operation;
+	const char *log_name;  /* what access logs call it behind "REST."; NULL: nothing */
+	struct slice declined; /* the parameter that no operation served here takes; or empty */
 	struct slice bucket;
 	struct slice key; /* decoded */
 	struct s3_params params;
@@ -361,6 +363,9 @@ extern const char s3_no_signature_v2[];
  * the request's headers. Before: whether one of that name is there. (presigned.c) */
 const struct s3_error *s3_presigned_headers(struct s3_call *call);
 bool s3_presigned_has(const struct s3_call *call, struct slice name);
+/* Whether the query is a presigned one, and the parameter is of its signature, or stands for one of
+ * the headers that are not x-amz-. */
+bool s3_presigned_takes(const struct s3_call *call, struct slice name);
 /* Of a session: whose key it is now. AccessDenied when the key is gone. */
 const struct s3_error *s3_authenticate_session(struct s3_call *call);
 void s3_metrics_begin(void);
@@ -369,8 +374,6 @@ void s3_metrics_end(enum s3_operation_id id, uint32_t status);
 int s3_split_path(struct s3_call *call, enum s3_level *ret_level);
 /* What stands before ".domain" in the request's host; empty: it is another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
-/* The part of S3 that a query asks for by a parameter of its own ("acl", "tagging"), or empty. */
-struct slice s3_subresource(const struct s3_params *params);
 
 /* ---- RDMA tokens (token.c). ---- */
 /* A request with a token moves its bytes by RDMA, or is declined, or refused. */

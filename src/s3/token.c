@@ -86,8 +86,9 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 	struct s3_token *token = call->request->token;
 	const struct s3_error *error;
 
-	/* Connecting looks at its own. */
-	if (is_connect(call) || !s3_call_has_header(call, name))
+	/* Connecting looks at its own; what is not served says so itself. */
+	if (is_connect(call) || call->operation->id == S3_OPERATION_DECLINED ||
+		!s3_call_has_header(call, name))
 		return NULL;
 	if (!carries_token(call) || call->request->session)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,

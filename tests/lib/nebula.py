@@ -178,8 +178,8 @@ class Client:
     def request(self, method, path, body=b"", query=None, headers=None):
         """Returns (status, headers by lower-case name, body)."""
         path = urllib.parse.quote(path, safe="/-_.~")
-        query = "&".join(sorted(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
-                                for k, v in (query or {}).items()))
+        query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
+                         for k, v in sorted((query or {}).items()))
         signed = self.sign(method, path, query, headers or {})
         self.leave_closed()
         self.connection.request(method, path + ("?" + query if query else ""), body=body, headers=signed)

@@ -51,8 +51,10 @@ class Suite:
     by_rdma: what boto3 sends goes by generic capsules of a session; what is about HTTP itself
     (signatures of requests, raw requests, presigned URLs) goes over HTTP all the same."""
 
-    def __init__(self, endpoint, access_key, secret_key, *, authority=None, plain=None, rdma=None, by_rdma=False):
+    def __init__(self, endpoint, access_key, secret_key, *, authority=None, plain=None, rdma=None, by_rdma=False,
+                 server=None):
         self.endpoint = endpoint
+        self.server = server  # of our own, or None
         self.plain = plain or endpoint
         self.keys = (access_key, secret_key)
         self.authority = authority
@@ -115,6 +117,22 @@ class Suite:
             return client.request(method, path, body, query, headers)
         finally:
             client.close()
+
+    def ask(self, method, path, body=b"", query=None, headers=None):
+        """The same over this suite's transport: with RDMA as a generic capsule."""
+        if not self.by_rdma:
+            return self.raw(method, path, body, query, headers)
+        target = urllib.parse.quote(path, safe="/-_.~") + ("?" + urllib.parse.urlencode(query) if query else "")
+        return self.sessions[self.keys].perform(method, target, headers or {}, body)
+
+    def operations(self):
+        """How often each operation has been answered; empty of a server that is not our own."""
+        counts = {}
+        for name, value in (self.server.metrics() if self.server else {}).items():
+            operation = re.match(r'nebulaio_s3_requests_total{operation="(\w+)"', name)
+            if operation:
+                counts[operation.group(1)] = counts.get(operation.group(1), 0) + value
+        return counts
 
     def bucket(self, **options):
         name = f"{self.prefix}{next(self.numbers)}"

@@ -273,6 +273,48 @@ static void test_many_parameters(void **state)
 	buf_free(&query);
 }
 
+/* Opcodes of the native transport say what they want; their query may not want something else. */
+static void test_foreign_parameters(void **state)
+{
+	static const struct {
+		enum s3_op op;
+		const char *method, *query;
+		uint32_t status;
+	} rows[] = {
+		{S3_OP_PUT_OBJECT, "PUT", "annotation", 501},
+		{S3_OP_PUT_OBJECT, "PUT", "x-id=PutObject", 200},
+		{S3_OP_DELETE_OBJECT, "DELETE", "annotation&annotationName=a", 501},
+		{S3_OP_DELETE_OBJECT, "DELETE", "tagging", 501},
+		{S3_OP_GET_OBJECT, "GET", "versionId=null", 200},
+		{S3_OP_GET_OBJECT, "GET", "annotation", 501},
+		{S3_OP_HEAD_OBJECT, "HEAD", "annotation", 501},
+		{S3_OP_LIST_OBJECTS_V2, "GET", "max-keys=1&prefix=k", 200},
+		{S3_OP_LIST_OBJECTS_V2, "GET", "uploads", 501},
+	};
+
+	(void)state;
+	ask("PUT", "/foreign", "", NULL);
+	assert_int_equal(ask_with("PUT", "/foreign/key", "", "kept"), 200);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct fake_call call;
+
+		fake_call_init(&call, rows[i].method, "/", rows[i].query);
+		call.request.op = rows[i].op;
+		call.request.bucket = SLICE("foreign");
+		if (rows[i].op != S3_OP_LIST_OBJECTS_V2)
+			call.request.key = SLICE("key");
+		if (rows[i].op == S3_OP_PUT_OBJECT)
+			fake_call_body(&call, SLICE("kept"));
+		fake_call_run(s3, &call);
+		assert_int_equal(call.reply.status, rows[i].status);
+		fake_call_free(&call);
+	}
+	ask("GET", "/foreign/key", "", "kept");
+	/* Any bytes can be a name; what is no text is not told. */
+	ask("GET", "/foreign/key", "n%c3%a4xt", "parameter n\xc3\xa4xt is");
+	ask("GET", "/foreign/key", "n%ffxt", "<Message>A header or parameter you provided");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +326,7 @@ int main(void)
 		cmocka_unit_test(test_list_v2_pages),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_many_parameters),
+		cmocka_unit_test(test_foreign_parameters),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
