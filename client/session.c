@@ -415,7 +415,8 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 		if (event.type == RP_CM_ESTABLISHED && session->phase == SESSION_CONNECTING)
 			send_hello(session);
 		else if (event.type == RP_CM_REJECTED)
-			client_session_lose(session, -ECONNREFUSED, "the connection was rejected");
+			client_session_lose(session, event.why ? -EACCES : -ECONNREFUSED,
+				event.why ? event.why : "the connection was rejected");
 		else if (event.type == RP_CM_UNREACHABLE)
 			client_session_lose(session, -ECONNREFUSED, "nobody listens there");
 		else if (event.type != RP_CM_ESTABLISHED)

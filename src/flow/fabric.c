@@ -88,7 +88,8 @@ static void on_event(struct flow_fabric *fabric, struct rp_cm_event *event)
 			link_refusal_is_busy(event->private_data, event->private_len)
 				? -EBUSY
 				: -ECONNREFUSED,
-			link_refusal_text(event->private_data, event->private_len));
+			event->why ? event->why
+				   : link_refusal_text(event->private_data, event->private_len));
 	} else if (event->type == RP_CM_UNREACHABLE) {
 		link_fail(link, -ECONNREFUSED, "nobody listens there");
 	} else {

@@ -275,7 +275,8 @@ struct rp_cm_event {
 	struct rp_conn_request *request; /* CONNECT_REQUEST: ours until accepted or rejected */
 	struct rp_qp *qp;		 /* the other types */
 	struct rp_group *group;		 /* GROUP_JOINED, GROUP_FAILED */
-	char peer[64]; /* "192.0.2.1:40001"; simulated: "127.0.0.1:" and the process */
+	const char *why; /* REJECTED: in our own words, for people; NULL: the peer has not said */
+	char peer[64];	 /* "192.0.2.1:40001"; simulated: "127.0.0.1:" and the process */
 	uint8_t private_data[RP_PRIVATE_BYTES_MAX];
 	uint32_t private_len;
 };

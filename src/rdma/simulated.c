@@ -101,6 +101,7 @@ static int sim_open(const struct rp_open_opts *opts, struct rp_device **ret_devi
 	device->next_qpn = 1;
 	device->next_pd = 1;
 	pthread_mutex_init(&device->lock, NULL);
+	random_fill(device->witness, sizeof(device->witness));
 	snprintf(device->name, sizeof(device->name), "%s", PREFIX);
 	err = sim_faults_parse(opts->device_name, &device->faults);
 	if (err)

@@ -1,7 +1,8 @@
 /* rdma/simulated_cm.c: the simulated provider's connection manager, over SOCK_SEQPACKET sockets in
  * the abstract namespace: "nebulaio-sim/ADDRESS:PORT", in this network namespace. Files (the wire,
- * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's pid is the kernel's word
- * (SCM_CREDENTIALS), not the peer's. The socket's end is how a peer's death shows.
+ * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's user and pid are the
+ * kernel's word (SO_PEERCRED, SCM_CREDENTIALS), not the peer's. Who is another user is refused, at
+ * both ends. The socket's end is how a peer's death shows.
  *
  * Phases of a connection:
  *
@@ -29,6 +30,9 @@
 #define PORT_TRIES	256u
 #define EVENTS_AT_ONCE	16
 #define PACKETS_AT_ONCE 64
+#define FOREIGN                                                                        \
+	"the simulated device joins processes of one user only; run both as the same " \
+	"user, or use HTTP"
 
 struct sim_listener {
 	struct sim_handle handle;
@@ -61,7 +65,7 @@ void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
 
 static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct sim_packet *packet)
 {
-	struct rp_cm_event event = {.type = type, .qp = &conn->qp->base};
+	struct rp_cm_event event = {.type = type, .qp = &conn->qp->base, .why = conn->why};
 
 	if (conn->joined)
 		return;
@@ -214,6 +218,8 @@ static void describe(const struct sim_qp *qp, struct slice private_data, struct 
 	packet->bell_bit[0] = qp->recv_bit;
 	packet->bell_idx[1] = qp->send_cq->bell_idx;
 	packet->bell_bit[1] = qp->send_bit;
+	packet->witness_addr = (uintptr_t)qp->device->witness;
+	memcpy(packet->witness, qp->device->witness, sizeof(packet->witness));
 	packet->private_len = (uint32_t)private_data.len;
 	if (private_data.len)
 		memcpy(packet->private_data, private_data.data, private_data.len);
@@ -269,7 +275,7 @@ static int bring_up(struct sim_conn *conn, const struct sim_packet *packet, int 
 	}
 	if (packet->qp_type != qp->base.type)
 		return -EPROTO;
-	err = sim_peer_get(device, fds[1], fds[0], conn->pid, &conn->peer);
+	err = sim_peer_get(device, packet, fds, conn->pid, &conn->peer);
 	if (err)
 		return err;
 	qp->bell_count = packet->bell_idx[0] == packet->bell_idx[1] ? 1 : 2;
@@ -324,6 +330,21 @@ static int try_connect(struct sim_conn *conn)
 	return -ECONNREFUSED;
 }
 
+/* The processes of a connection map each other's memory and write to it: they are one user's.
+ * -EACCES, logged: this one is another's. */
+static int check_user(int fd)
+{
+	uid_t user;
+	int err = sim_socket_user(fd, &user);
+
+	if (err || user == geteuid())
+		return err;
+	log_warn("rdma",
+		"simulated: no connection of user %u's process with one of user %u: " FOREIGN,
+		(unsigned int)geteuid(), (unsigned int)user);
+	return -EACCES;
+}
+
 /* Goes on connecting; an error is the connection's end. */
 static int connect_step(struct sim_conn *conn)
 {
@@ -335,6 +356,8 @@ static int connect_step(struct sim_conn *conn)
 		return 0;
 	}
 	if (!err)
+		err = check_user(conn->fd);
+	if (!err)
 		err = send_hello(conn, conn->wire_fd);
 	if (err)
 		return err;
@@ -343,6 +366,15 @@ static int connect_step(struct sim_conn *conn)
 	conn->phase = SIM_CONN_WAIT_REPLY;
 	send_backings(conn);
 	return watch(conn, EPOLL_CTL_ADD, EPOLLIN);
+}
+
+static void connect_go(struct sim_conn *conn)
+{
+	int err = connect_step(conn);
+
+	conn->why = err == -EACCES ? FOREIGN : NULL;
+	if (err)
+		conn_fail(conn, conn->why ? RP_CM_REJECTED : RP_CM_UNREACHABLE, NULL);
 }
 
 int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct slice private_data,
@@ -377,8 +409,7 @@ int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct s
 		snprintf(conn->address, sizeof(conn->address), "%s", address);
 		conn->joined = qp->joined;
 		describe(qp, private_data, &conn->hello);
-		if (connect_step(conn))
-			conn_fail(conn, RP_CM_UNREACHABLE, NULL);
+		connect_go(conn);
 		timer_update(device);
 	}
 	pthread_mutex_unlock(&device->lock);
@@ -508,11 +539,16 @@ static void conn_readable(struct sim_conn *conn)
 {
 	for (int i = 0; i < PACKETS_AT_ONCE && conn->phase != SIM_CONN_REQUESTED; i++) {
 		struct sim_packet packet;
+		struct ucred sender;
 		int fds[SIM_HELLO_FDS], count = 0;
-		int err = sim_packet_recv(conn->fd, &packet, fds, &count, &conn->pid);
+		int err = sim_packet_recv(conn->fd, &packet, fds, &count, &sender);
 
 		if (err == -EAGAIN)
 			return;
+		if (!err && sender.uid != geteuid())
+			err = -EACCES;
+		if (!err && (packet.type == SIM_PKT_HELLO || packet.type == SIM_PKT_REPLY))
+			conn->pid = sender.pid;
 		if (!err && packet.type == SIM_PKT_REJECT && conn->phase == SIM_CONN_WAIT_REPLY) {
 			sim_fds_close(fds, SIM_HELLO_FDS);
 			conn_fail(conn, RP_CM_REJECTED, &packet);
@@ -524,7 +560,8 @@ static void conn_readable(struct sim_conn *conn)
 		if (err) {
 			if (err != -ECONNRESET)
 				log_warn("rdma", "simulated: connection with pid %d: %s",
-					(int)conn->pid, strerror(-err));
+					(int)(conn->pid ? conn->pid : sender.pid),
+					err == -EACCES ? FOREIGN : strerror(-err));
 			conn_end(conn);
 			return;
 		}
@@ -773,6 +810,10 @@ static void listener_readable(struct sim_listener *listener)
 			log_error("rdma", "simulated: no descriptor left for a connection");
 		return;
 	}
+	if (check_user(fd)) {
+		close(fd);
+		return;
+	}
 	conn = sim_socket_prepare(fd) ? NULL : conn_new(device, fd, false);
 	if (!conn) {
 		close(fd);
@@ -800,9 +841,10 @@ static void timer_fired(struct sim_device *device)
 
 		if (!retry && conn->phase != SIM_CONN_WAIT_REPLY)
 			continue;
-		if (now_ns >= conn->deadline_ns ||
-			(retry && now_ns >= conn->retry_ns && connect_step(conn)))
+		if (now_ns >= conn->deadline_ns)
 			conn_fail(conn, RP_CM_UNREACHABLE, NULL);
+		else if (retry && now_ns >= conn->retry_ns)
+			connect_go(conn);
 	}
 	timer_update(device);
 }

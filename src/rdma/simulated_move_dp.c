@@ -1,7 +1,7 @@
 /* rdma/simulated_move_dp.c: the simulated provider's one-sided moves: READ, WRITE and atomics.
  *
  * The initiator looks the remote key up in the responder's table and moves the bytes itself: by
- * memcpy within one process or through a mapped file, by process_vm_readv(2) and its twin into any
+ * memcpy within one process or through a mapped file, through the peer's /proc/PID/mem into any
  * other memory, and where that is not permitted by asking the responder, whose poll executes the
  * request from the assist area. While bytes move, the hazard field names the key, so that closing a
  * memory region can wait for moves that had already passed the check. */
@@ -94,16 +94,15 @@ static uint8_t *reach(
 
 /* ---- Through the kernel. ---- */
 
-/* Moves by process_vm_*: 0 (send->status tells), or -EPERM: not permitted, help is needed. */
-static int move_process_vm(
+/* Moves through the peer's memory as the kernel has it; send->status tells. */
+static void move_by_kernel(
 	struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges, uint32_t bytes)
 {
 	struct sim_peer *peer = qp->peer;
 
 	while (send->offset < bytes) {
 		struct iovec local[LIMIT_SGE_MAX];
-		struct iovec remote = {
-			sim_ptr(send->remote_addr + send->offset), bytes - send->offset};
+		off_t at = (off_t)(send->remote_addr + send->offset);
 		uint32_t count = 0, left = bytes - send->offset, skip = send->cursor.offset;
 		struct sim_cursor *cursor = &send->cursor;
 		ssize_t moved;
@@ -114,21 +113,12 @@ static int move_process_vm(
 			local[count++] = (struct iovec){sim_ptr(sges[i].addr) + skip, n};
 			left -= n;
 		}
-		if (!sim_peer_alive(peer)) {
-			send->status = RP_WC_RETRY_EXC_ERR;
-			return 0;
-		}
-		moved = send->opcode == RP_READ
-				? process_vm_readv(peer->pid, local, count, &remote, 1, 0)
-				: process_vm_writev(peer->pid, local, count, &remote, 1, 0);
-		if (moved < 0 && (errno == EPERM || errno == ENOSYS)) {
-			atomic_store(&peer->process_vm, false);
-			return -EPERM;
-		}
+		moved = send->opcode == RP_READ ? preadv(peer->mem_fd, local, (int)count, at)
+						: pwritev(peer->mem_fd, local, (int)count, at);
+		/* 0: that memory is gone, with its process or since it executed another program. */
 		if (moved <= 0) {
-			send->status = moved < 0 && errno == ESRCH ? RP_WC_RETRY_EXC_ERR
-								   : RP_WC_REM_OP_ERR;
-			return 0;
+			send->status = moved ? RP_WC_REM_OP_ERR : RP_WC_RETRY_EXC_ERR;
+			return;
 		}
 		send->offset += (uint32_t)moved;
 		for (uint32_t n = (uint32_t)moved; n;) {
@@ -140,7 +130,6 @@ static int move_process_vm(
 				*cursor = (struct sim_cursor){cursor->idx + 1, 0};
 		}
 	}
-	return 0;
 }
 
 /* ---- With the responder's help. ---- */
@@ -314,9 +303,10 @@ static int move_direct(
 		move_mapped(send, sges, at, bytes);
 		return 0;
 	}
-	if (is_atomic || !atomic_load_explicit(&peer->process_vm, memory_order_relaxed))
+	if (is_atomic || peer->mem_fd < 0)
 		return -EPERM;
-	return move_process_vm(qp, send, sges, bytes);
+	move_by_kernel(qp, send, sges, bytes);
+	return 0;
 }
 
 int sim_move(struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges, uint32_t bytes)

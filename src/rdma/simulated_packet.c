@@ -33,6 +33,17 @@ int sim_socket(void)
 	return fd;
 }
 
+int sim_socket_user(int fd, uid_t *ret_user)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return -errno;
+	*ret_user = peer.uid;
+	return 0;
+}
+
 static const char *canonical(const char *address)
 {
 	static const char *const any[] = {"", "0.0.0.0", "::", "*"};
@@ -103,7 +114,7 @@ static int take_files(const struct cmsghdr *head, int *fds)
 	return (int)count;
 }
 
-static void take_control(struct msghdr *msg, int *fds, int *ret_fd_count, pid_t *pid)
+static void take_control(struct msghdr *msg, int *fds, int *ret_fd_count, struct ucred *ret_sender)
 {
 	for (struct cmsghdr *head = CMSG_FIRSTHDR(msg); head; head = CMSG_NXTHDR(msg, head)) {
 		if (head->cmsg_level != SOL_SOCKET)
@@ -111,15 +122,13 @@ static void take_control(struct msghdr *msg, int *fds, int *ret_fd_count, pid_t 
 		if (head->cmsg_type == SCM_RIGHTS) {
 			*ret_fd_count = take_files(head, fds);
 		} else if (head->cmsg_type == SCM_CREDENTIALS) {
-			struct ucred cred;
-
-			memcpy(&cred, CMSG_DATA(head), sizeof(cred));
-			*pid = cred.pid;
+			memcpy(ret_sender, CMSG_DATA(head), sizeof(*ret_sender));
 		}
 	}
 }
 
-int sim_packet_recv(int fd, struct sim_packet *ret_packet, int *fds, int *ret_fd_count, pid_t *pid)
+int sim_packet_recv(int fd, struct sim_packet *ret_packet, int *fds, int *ret_fd_count,
+	struct ucred *ret_sender)
 {
 	union {
 		struct cmsghdr head;
@@ -136,6 +145,7 @@ int sim_packet_recv(int fd, struct sim_packet *ret_packet, int *fds, int *ret_fd
 	ssize_t len;
 
 	*ret_fd_count = 0;
+	*ret_sender = (struct ucred){.uid = (uid_t)-1, .gid = (gid_t)-1};
 	for (size_t i = 0; i < SIM_HELLO_FDS; i++)
 		fds[i] = -1;
 	len = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
@@ -147,7 +157,7 @@ int sim_packet_recv(int fd, struct sim_packet *ret_packet, int *fds, int *ret_fd
 		return errno == EINTR ? -EAGAIN : -errno;
 	if (len == 0)
 		return -ECONNRESET;
-	take_control(&msg, fds, ret_fd_count, pid);
+	take_control(&msg, fds, ret_fd_count, ret_sender);
 	if (len != sizeof(*ret_packet) || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
 		ret_packet->magic != SIM_MAGIC || ret_packet->version != SIM_VERSION ||
 		ret_packet->private_len > sizeof(ret_packet->private_data))

@@ -74,8 +74,10 @@ struct sim_peer {
 	ino_t ino;
 	pid_t pid; /* 0: not visible from here */
 	int pidfd; /* or -1 */
+	/* Its memory: that which it had when it greeted us, whatever it executes later; -1: not to
+	 * be had, so that it has to help. */
+	int mem_fd;
 	bool same_process;
-	_Atomic bool process_vm; /* copying by process_vm_readv is permitted, as far as we know */
 	const struct sim_entry *table;
 	struct sim_bell *bells;
 	struct sim_mapping mappings[SIM_BACKINGS_MAX];
@@ -100,6 +102,7 @@ struct sim_device {
 	struct list joins; /* struct sim_qp.joining: who awaits a call */
 	struct rp_listener *join_listener;
 	uint8_t gid[16];
+	uint8_t witness[SIM_WITNESS_BYTES]; /* that our memory is ours: struct sim_packet */
 	int epoll_fd, timer_fd, event_fd;
 	bool timer_set;
 };
@@ -227,10 +230,11 @@ struct sim_conn {
 	uint64_t retry_ns;
 	char address[64];
 	uint16_t port;
+	const char *why;	       /* it did not come up; NULL: nothing more is known */
 	int wire_fd;		       /* until the hello is sent */
 	struct sim_listener *listener; /* until it closes */
-	pid_t pid;
-	struct sim_packet hello; /* theirs (passive), or ours (active) */
+	pid_t pid;		       /* that sent HELLO or REPLY */
+	struct sim_packet hello;       /* theirs (passive), or ours (active) */
 	int hello_fds[SIM_HELLO_FDS];
 };
 
@@ -372,8 +376,9 @@ void sim_move_half(struct sim_qp *qp, struct sim_send *send);
 enum rp_status sim_assist_serve(struct sim_qp *qp);
 
 /* ---- simulated_peer.c: what is mapped of other devices, and what of ours is shared. ---- */
-int sim_peer_get(struct sim_device *device, int table_fd, int bell_fd, pid_t pid,
-	struct sim_peer **ret_peer);
+/* What a greeting says of the device that process pid opened; fds: its bells, its table. */
+int sim_peer_get(struct sim_device *device, const struct sim_packet *hello, const int *fds,
+	pid_t pid, struct sim_peer **ret_peer);
 void sim_peer_put(struct sim_peer *peer);
 bool sim_peer_alive(const struct sim_peer *peer);
 int sim_peer_backing_add(

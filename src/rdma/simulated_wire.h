@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define SIM_MAGIC   0x4d49534eu /* "NSIM" */
-#define SIM_VERSION 1u
+#define SIM_VERSION 2u
 
 /* ---- Wire. ---- */
 #define SIM_SLOTS	       64u
@@ -139,8 +139,9 @@ enum sim_packet_type {
 	SIM_PKT_BACKING, /* a shared file; files: it */
 	SIM_PKT_GONE,	 /* that shared file is used no more */
 };
-#define SIM_HELLO_FDS 5u
-#define SIM_REPLY_FDS 4u
+#define SIM_HELLO_FDS	  5u
+#define SIM_REPLY_FDS	  4u
+#define SIM_WITNESS_BYTES 16u
 
 struct sim_packet {
 	uint32_t magic;
@@ -156,8 +157,11 @@ struct sim_packet {
 	uint32_t writable;
 	uint32_t private_len;
 	uint64_t bytes;
+	/* HELLO, REPLY: random bytes, and where in the sender's own memory they stand. */
+	uint64_t witness_addr;
+	uint8_t witness[SIM_WITNESS_BYTES];
 	uint8_t private_data[56];
 };
-_Static_assert(sizeof(struct sim_packet) == 112, "no padding");
+_Static_assert(sizeof(struct sim_packet) == 136, "no padding");
 
 #endif

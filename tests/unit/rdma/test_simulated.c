@@ -4,8 +4,13 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "rdma/simulated_packet.h"
@@ -364,7 +369,271 @@ static void test_join_refused(void **state)
 	end_close(&c);
 }
 
+/* ---- Whose processes. ---- */
+
+#define FOREIGN_UID 61234
+
+/* Another user's process, which calls at a port: as the provider does, and as somebody who leaves
+ * out the provider's own check. */
+static void foreign_main(uint16_t port)
+{
+	struct rp_cm_event event;
+	struct sockaddr_un addr;
+	struct sim_packet hello = {.type = SIM_PKT_HELLO}, answer;
+	int fds[SIM_HELLO_FDS], count;
+	struct ucred sender;
+	struct pollfd wait;
+	struct end end;
+
+	assert_int_equal(setuid(FOREIGN_UID), 0);
+	end_open(&end, &(struct end_opts){0});
+	assert_int_equal(rp_connect(end.qp, suite->address, port, NULL, 0,
+				 clock_now_ns() + SUITE_DEADLINE_NS),
+		0);
+	cm_expect(end.device, RP_CM_REJECTED, &event);
+	assert_non_null(strstr(event.why, "same user"));
+	assert_non_null(strstr(event.why, "HTTP"));
+	end_close(&end);
+
+	wait = (struct pollfd){.fd = sim_socket(), .events = POLLIN};
+	for (size_t i = 0; i < SIM_HELLO_FDS; i++)
+		fds[i] = memfd_create("foreign", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	assert_int_equal(connect(wait.fd, (struct sockaddr *)&addr,
+				 sim_address(suite->address, port, &addr)),
+		0);
+	/* It may have hung up by now. */
+	sim_packet_send(wait.fd, &hello, fds, SIM_HELLO_FDS);
+	assert_int_equal(poll(&wait, 1, (int)(SUITE_DEADLINE_NS / NS_PER_MS)), 1);
+	assert_int_equal(sim_packet_recv(wait.fd, &answer, fds, &count, &sender), -ECONNRESET);
+}
+
+/* Runs the child in it, letting a device go on; its exit must be clean. */
+static void child_join(pid_t pid, struct rp_device *device)
+{
+	struct rp_cm_event event;
+	int status;
+
+	while (waitpid(pid, &status, WNOHANG) == 0)
+		assert_int_equal(rp_cm_poll(device, &event), 0);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static pid_t child_fork(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return pid;
+}
+
+/* Neither is served nor shown a file: the process of another user, whoever of the two listens. */
+static void test_other_users(void **state)
+{
+	const struct rp_open_opts open = {.device_name = suite->device_name};
+	struct rp_listener *listener;
+	struct rp_cm_event event;
+	struct rp_device *device;
+	int pipe_fds[2];
+	uint16_t port;
+	struct end end;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(rp_open(&open, &device), 0);
+	assert_int_equal(rp_listen(device, suite->address, 0, NULL, &listener), 0);
+	port = rp_listener_port(listener);
+	pid = child_fork();
+	if (!pid) {
+		foreign_main(port);
+		_exit(0);
+	}
+	child_join(pid, device);
+	rp_listener_close(listener);
+	rp_close(device);
+
+	assert_int_equal(pipe(pipe_fds), 0);
+	pid = child_fork();
+	if (!pid) {
+		assert_int_equal(setuid(FOREIGN_UID), 0);
+		assert_int_equal(rp_open(&open, &device), 0);
+		assert_int_equal(rp_listen(device, suite->address, 0, NULL, &listener), 0);
+		port = rp_listener_port(listener);
+		assert_int_equal(write(pipe_fds[1], &port, sizeof(port)), sizeof(port));
+		pause();
+	}
+	assert_int_equal(read(pipe_fds[0], &port, sizeof(port)), sizeof(port));
+	end_open(&end, &(struct end_opts){0});
+	assert_int_equal(rp_connect(end.qp, suite->address, port, NULL, 0,
+				 clock_now_ns() + SUITE_DEADLINE_NS),
+		0);
+	cm_expect(end.device, RP_CM_REJECTED, &event);
+	assert_non_null(event.why);
+	end_close(&end);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+}
+
+/* Where the memory lies that a process registers, and that which it has after it executed another
+ * program. */
+#define VICTIM_AT    0x200000000000ul
+#define VICTIM_BYTES (64 * KIB)
+#define VICTIM	     "--victim"
+
+static uint8_t *victim_map(void)
+{
+	void *at = mmap((void *)VICTIM_AT, VICTIM_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	assert_ptr_equal(at, (void *)VICTIM_AT);
+	return at;
+}
+
+/* The program that was executed: it tells that it runs, and looks at its memory when told to. */
+static int victim_main(void)
+{
+	uint8_t *at = victim_map();
+	char byte = 'v';
+
+	if (write(STDOUT_FILENO, &byte, 1) != 1 || read(STDIN_FILENO, &byte, 1) != 0)
+		return 2;
+	for (size_t i = 0; i < VICTIM_BYTES; i++) {
+		if (at[i])
+			return 1;
+	}
+	return 0;
+}
+
+/* Registers, connects, has a helper keep the wire, and executes another program when told to. */
+static void registers_then_executes(int from_parent, int to_parent)
+{
+	struct rp_mr_opts opts = {
+		.addr = victim_map(), .bytes = VICTIM_BYTES, .access = ACCESS_ALL, .fd = -1};
+	struct rp_mr *mr;
+	struct end end;
+	uint32_t rkey;
+	uint16_t port;
+	char byte;
+
+	assert_int_equal(read(from_parent, &port, sizeof(port)), sizeof(port));
+	end_open(&end, &(struct end_opts){0});
+	assert_int_equal(rp_mr_open(end.pd, &opts, &mr), 0);
+	rkey = rp_mr_rkey(mr);
+	assert_int_equal(rp_connect(end.qp, suite->address, port, &rkey, sizeof(rkey),
+				 clock_now_ns() + SUITE_DEADLINE_NS),
+		0);
+	cm_expect(end.device, RP_CM_ESTABLISHED, NULL);
+	if (!child_fork()) {
+		/* Ends with the process whose wire it keeps. */
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(read(from_parent, &byte, 1), 1);
+	assert_int_equal(dup2(from_parent, STDIN_FILENO), STDIN_FILENO);
+	assert_int_equal(dup2(to_parent, STDOUT_FILENO), STDOUT_FILENO);
+	closefrom(STDERR_FILENO + 1);
+	execl("/proc/self/exe", "test_simulated", VICTIM, (char *)NULL);
+	_exit(3);
+}
+
+/* Bytes go into the memory that was registered, never into that of what the process, of the same
+ * number, has executed since. */
+static void test_executed_since(void **state)
+{
+	struct rp_send_wr wr = {.wr_id = 1,
+		.opcode = RP_WRITE,
+		.flags = RP_SEND_SIGNALED,
+		.remote_addr = VICTIM_AT};
+	struct rp_listener *listener;
+	struct rp_cm_event event;
+	int to[2], from[2], status;
+	struct end end;
+	uint16_t port;
+	char byte = 0;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(pipe(to), 0);
+	assert_int_equal(pipe(from), 0);
+	pid = child_fork();
+	if (!pid) {
+		close(to[1]);
+		close(from[0]);
+		registers_then_executes(to[0], from[1]);
+	}
+	close(to[0]);
+	close(from[1]);
+	end_open(&end, &(struct end_opts){0});
+	assert_int_equal(rp_listen(end.device, suite->address, 0, NULL, &listener), 0);
+	port = rp_listener_port(listener);
+	assert_int_equal(write(to[1], &port, sizeof(port)), sizeof(port));
+	cm_expect(end.device, RP_CM_CONNECT_REQUEST, &event);
+	memcpy(&wr.rkey, event.private_data, sizeof(wr.rkey));
+	assert_int_equal(rp_accept(event.request, end.qp, NULL, 0), 0);
+	cm_expect(end.device, RP_CM_ESTABLISHED, NULL);
+	/* Directly, or else this tries nothing. */
+	assert_true(CONTAINER_OF(end.qp, struct sim_qp, base)->peer->mem_fd >= 0);
+	memset(end.mem, 0xab, VICTIM_BYTES);
+	assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, VICTIM_BYTES)), 0);
+	wc_expect(&end, NULL, 1, RP_WC_SUCCESS);
+
+	assert_int_equal(write(to[1], &byte, 1), 1);
+	assert_int_equal(read(from[0], &byte, 1), 1);
+	assert_int_equal(byte, 'v');
+	assert_int_equal(post_send_sge(&end, wr, sge_at(&end, 0, VICTIM_BYTES)), 0);
+	wc_expect(&end, NULL, 1, RP_WC_RETRY_EXC_ERR);
+	close(to[1]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	close(from[0]);
+	rp_listener_close(listener);
+	end_close(&end);
+}
+
+/* A greeting of a process in whose memory its witness does not stand, as when its number means
+ * another one here: the kernel is not asked for that memory, the process has to help. */
+static void test_witness(void **state)
+{
+	struct remote_opts opts = {.job = REMOTE_STILL};
+	struct sim_packet hello = {.type = SIM_PKT_HELLO};
+	struct sim_device *device;
+	struct remote remote;
+	struct sim_peer *peer;
+	struct end end;
+	int fds[2];
+
+	(void)state;
+	remote_start(&remote, &opts);
+	end_open(&end, &(struct end_opts){0});
+	remote_connect(&remote, &end);
+	device = CONTAINER_OF(end.device, struct sim_device, base);
+	assert_true(CONTAINER_OF(end.qp, struct sim_qp, base)->peer->mem_fd >= 0);
+	hello.witness_addr = (uintptr_t)device->witness;
+	memcpy(hello.witness, device->witness, sizeof(hello.witness));
+	/* The other process was forked before this device drew its witness. */
+	fds[0] = device->bell_fd;
+	fds[1] = device->table_fd;
+	assert_int_equal(sim_peer_get(device, &hello, fds, remote.pid, &peer), 0);
+	assert_int_equal(peer->mem_fd, -1);
+	sim_peer_put(peer);
+	rp_disconnect(end.qp);
+	end_close(&end);
+	remote_join(&remote);
+}
+
 static const struct CMUnitTest own_tests[] = {
+	cmocka_unit_test(test_other_users),
+	cmocka_unit_test(test_executed_since),
+	cmocka_unit_test(test_witness),
 	cmocka_unit_test(test_device_keys),
 	cmocka_unit_test(test_each_fault),
 	cmocka_unit_test(test_seed_repeats),
@@ -382,10 +651,12 @@ static int run(const char *name, const struct CMUnitTest *tests, size_t count)
 	return _cmocka_run_group_tests(name, tests, count, NULL, NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	int failed;
 
+	if (argc == 2 && !strcmp(argv[1], VICTIM))
+		return victim_main();
 	/* Errors are provoked here by the dozen. */
 	log_set_level(LOG_ERROR + 1);
 	failed = run("own", own_tests, ARRAY_LEN(own_tests));
