@@ -224,6 +224,11 @@ bool sigv4_parse_payload(
 		"STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.");
 }
 
+static bool is_of_objects(struct slice service)
+{
+	return slice_eq(service, SLICE("s3")) || slice_eq(service, SLICE("s3express"));
+}
+
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *claim,
@@ -249,14 +254,17 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 	if (!header(request, SLICE("host")).len)
 		return refuse(ret_refusal, "MissingSecurityHeader",
 			"Your request was missing a required header: Host");
-	if (!hash.len) {
-		/* AWS wants the header; curl --aws-sigv4 before 8.3 does not send it, and signs the
-		 * empty body's digest whatever it uploads: a body then goes unsigned. */
-		claim->payload_hash = SLICE(EMPTY_SHA256);
-		claim->payload = S3_PAYLOAD_UNSIGNED;
-		return true;
-	}
-	return sigv4_parse_payload(hash, claim, ret_refusal);
+	if (hash.len)
+		return sigv4_parse_payload(hash, claim, ret_refusal);
+	/* A form of IAM and its like is read before its signature is looked at: check_service(). */
+	if (is_of_objects(claim->service) && request->body && request->body->bytes)
+		return refuse(ret_refusal, "InvalidRequest",
+			"Missing required header for this request: x-amz-content-sha256");
+	/* Without a body there is one digest that can have been signed: curl --aws-sigv4 before 8.3
+	 * sends no header, and signs that. */
+	claim->payload_hash = SLICE(EMPTY_SHA256);
+	claim->payload = S3_PAYLOAD_SHA256;
+	return true;
 }
 
 /* ---- The canonical request. ---- */

@@ -244,6 +244,45 @@ static void test_payload_hash(void **state)
 	assert_int_equal(fake_open_puts, 0);
 }
 
+/* As old curl signs: over the digest of no body, without a header that says it. */
+static void ask_without_digest(struct signed_call *call, const char *method, const char *path)
+{
+	struct signing signing = good;
+
+	start(call, method, path, &signing);
+	call->call.request.header_count--;
+	signing.signed_headers = "host;x-amz-date";
+	finish(call, &signing);
+}
+
+static void test_without_a_digest_there_is_no_body(void **state)
+{
+	static const uint64_t announced[] = {4, UINT64_MAX};
+	struct signed_call call;
+
+	(void)state;
+	ask_without_digest(&call, "GET", "/bkt");
+	assert_int_equal(call.call.reply.status, 200);
+	fake_call_free(&call.call);
+	for (size_t i = 0; i < ARRAY_LEN(announced); i++) {
+		struct signing signing = good;
+
+		start(&call, "PUT", "/bkt/key", &signing);
+		call.call.request.header_count--;
+		fake_call_body(&call.call, SLICE("body"));
+		call.call.body.bytes = announced[i];
+		signing.signed_headers = "host;x-amz-date";
+		finish(&call, &signing);
+		check_refused(&call.call, 400, "InvalidRequest");
+		assert_true(fake_reply_has(&call.call, "x-amz-content-sha256"));
+		fake_call_free(&call.call);
+	}
+	ask_without_digest(&call, "PUT", "/bkt/key");
+	assert_int_equal(call.call.reply.status, 200);
+	fake_call_free(&call.call);
+	assert_int_equal(fake_open_puts, 0);
+}
+
 /* The body gets what it needs to verify its chunks. */
 static void test_chunk_signing(void **state)
 {
@@ -601,6 +640,7 @@ int main(void)
 		cmocka_unit_test(test_mismatch_tells_the_canonical_request),
 		cmocka_unit_test(test_tampering),
 		cmocka_unit_test(test_payload_hash),
+		cmocka_unit_test(test_without_a_digest_there_is_no_body),
 		cmocka_unit_test(test_chunk_signing),
 		cmocka_unit_test(test_presigned),
 		cmocka_unit_test(test_anonymous),
