@@ -53,12 +53,40 @@ static bool owner_is_expected(struct s3 *s3, struct slice expected, const char *
 
 /* ---- Which action. ---- */
 
+/* Fits policies that allow all of S3, and no action alone. */
+#define ACTION_ALL "s3:*"
+
 static bool has_version(const struct s3_call *call)
 {
 	return s3_call_param(call, SLICE("versionId"), NULL);
 }
 
-/* The action of IAM that the call is; empty: none that anybody could be given. */
+/* What is not served here is told to who could have it: an action that AWS knows where the
+ * parameter names one, else who may do everything. */
+static const char *declined_action(const struct s3_call *call)
+{
+	static const struct {
+		struct slice param;
+		const char *get, *put;
+	} all[] = {
+		{SLICE("analytics"), "s3:GetAnalyticsConfiguration",
+			"s3:PutAnalyticsConfiguration"},
+		{SLICE("intelligent-tiering"), "s3:GetIntelligentTieringConfiguration",
+			"s3:PutIntelligentTieringConfiguration"},
+		{SLICE("inventory"), "s3:GetInventoryConfiguration",
+			"s3:PutInventoryConfiguration"},
+		{SLICE("metrics"), "s3:GetMetricsConfiguration", "s3:PutMetricsConfiguration"},
+		{SLICE("select"), "s3:GetObject", "s3:GetObject"},
+	};
+	bool reads = call->request->method == S3_GET || call->request->method == S3_HEAD;
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		if (slice_eq(call->declined, all[i].param))
+			return reads ? all[i].get : all[i].put;
+	return ACTION_ALL;
+}
+
+/* The action of IAM that the call is. */
 static const char *access_action(const struct s3_call *call)
 {
 	/* What an action is called when it is on one version. */
@@ -79,11 +107,14 @@ static const char *access_action(const struct s3_call *call)
 
 	switch (call->operation->id) {
 	case S3_OPERATION_GET_CONFIG:
-		return kind ? kind->get_action : "";
+		return kind ? kind->get_action : ACTION_ALL;
 	case S3_OPERATION_PUT_CONFIG:
-		return kind ? kind->put_action : "";
+		return kind ? kind->put_action : ACTION_ALL;
 	case S3_OPERATION_DELETE_CONFIG:
-		return kind ? kind->delete_action : "";
+		return kind ? kind->delete_action : ACTION_ALL;
+	case S3_OPERATION_DECLINED:
+	case S3_OPERATION_UNKNOWN:
+		return declined_action(call);
 	case S3_OPERATION_GET_ACL:
 		action = call->key.len ? "s3:GetObjectAcl" : "s3:GetBucketAcl";
 		break;
@@ -593,8 +624,9 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 	default:
 		break;
 	}
+	/* Beside buckets there is nothing of anybody's that could be asked for. */
 	if (!call->bucket.len)
-		return s3_error_at(S3_E_ACCESS_DENIED);
+		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
 	error = s3_call_may(call, access_action(call), call->key);
 	/* Of what is there: its attributes tell what reading it would. */
 	if (!error && call->operation->id == S3_OPERATION_GET_OBJECT_ATTRIBUTES)

@@ -4,6 +4,7 @@ import datetime
 import json
 
 import cases_form
+import nebula
 from cases_access import TWO, denied, made, policy
 from suite import code_of, equal, refused
 
@@ -218,6 +219,50 @@ def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
         made(s, alice, ACL="private")
     finally:
         wipe(iam)
+
+
+def test_what_is_not_served_is_told_to_who_could_have_it(s):
+    iam, one = s.one("iam"), s.one()
+    bucket = made(s, one)
+    one.put_object(Bucket=bucket, Key="key", Body=b"x")
+
+    def inventory(client):
+        client.list_bucket_inventory_configurations(Bucket=bucket)
+
+    def select(client):
+        client.select_object_content(
+            Bucket=bucket, Key="key", ExpressionType="SQL", Expression="SELECT 1", InputSerialization={"CSV": {}},
+            OutputSerialization={"CSV": {}})
+
+    def table(client):
+        client.get_bucket_metadata_table_configuration(Bucket=bucket)
+
+    calls = [call for call in (inventory, select, table) if call is not table or hasattr(one, "get_bucket_metadata_table_configuration")]
+    try:
+        _, alice = user(s, iam, "alice")
+        for call in calls:
+            for client in (s.s3, one):
+                refused(501, "NotImplemented", call, client)
+            for client in (s.two(), s.client(unsigned=True), alice):
+                denied(call, client)
+        for actions, may in [("s3:*", calls), ("s3:GetInventoryConfiguration", [inventory]), ("s3:Get*", [inventory, select]),
+                             (["s3:GetObject", "s3:PutInventoryConfiguration"], [select])]:
+            iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(actions))
+            for call in calls:
+                refused(*((501, "NotImplemented") if call in may else (403, "AccessDenied")), call, alice)
+    finally:
+        wipe(iam)
+    # A method that nothing has, and what is about no bucket.
+    for keys, method, path, answer in [
+            (("ONEACCESSKEY", "one-secret-key-0123456789"), "POST", f"/{bucket}/key", (405, "MethodNotAllowed")),
+            (("TWOACCESSKEY", "two-secret-key-0123456789"), "POST", f"/{bucket}/key", (403, "AccessDenied")),
+            (("TWOACCESSKEY", "two-secret-key-0123456789"), "PUT", "/", (405, "MethodNotAllowed"))]:
+        client = nebula.Client(s.plain.split("//")[1], *keys)
+        try:
+            status, _, body = client.request(method, path)
+            equal((status, code_of(body)), answer)
+        finally:
+            client.close()
 
 
 def test_attributes_are_told_to_who_may_read_the_object(s):
