@@ -311,9 +311,24 @@ static const struct s3_error *find_owner(struct s3_call *call, struct s3_list *l
 	return NULL;
 }
 
+/* Turns a marker inside a common prefix into that prefix. */
+static void skip_prefix(const struct s3_list *list, struct store_list_opts *opts)
+{
+	struct slice rest = slice_from(list->after, list->prefix.len);
+	ptrdiff_t at;
+
+	if (!list->skips_prefix || !list->delimiter.len || !slice_starts(list->after, list->prefix))
+		return;
+	at = slice_find(rest, list->delimiter);
+	if (at < 0)
+		return;
+	opts->after = slice_to(list->after, list->prefix.len + (size_t)at + list->delimiter.len);
+	opts->version_after = SLICE_NONE;
+}
+
 const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
 {
-	const struct store_list_opts opts = {
+	struct store_list_opts opts = {
 		.bucket = call->bucket,
 		.prefix = list->prefix,
 		.delimiter = list->delimiter,
@@ -326,6 +341,7 @@ const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list)
 
 	if (error)
 		return error;
+	skip_prefix(list, &opts);
 	ret = list->version ? store_list_versions(call->s3->store, &opts, visit, list, &list->more)
 			    : store_list(call->s3->store, &opts, visit, list, &list->more);
 	if (ret == -ENOENT)

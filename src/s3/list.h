@@ -19,6 +19,9 @@ struct s3_list {
 	char owner_xml[S3_OWNER_XML_MAX]; /* <Owner>…</Owner>; empty when it is too long */
 	size_t owner_xml_len;
 	bool version; /* entries are versions */
+	/* A marker inside a common prefix stands for it: it was told, or is not wanted. Of
+	 * ListObjectsV2 it does not. */
+	bool skips_prefix;
 	/* The walk's outcome. */
 	struct buf entries, prefixes;
 	uint64_t day_after; /* of the entry before, in days since 1970; 0: there was none */

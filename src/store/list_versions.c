@@ -24,6 +24,7 @@ struct merge {
 	/* Continuing within a key: what is left of it is older than this. */
 	bool within;
 	uint64_t within_seq;
+	bool within_all; /* all of it is */
 	/* The key of the last row. */
 	bool has_last;
 	size_t last_len;
@@ -154,30 +155,70 @@ static int streams_skip(struct merge *merge, struct slice prefix)
 	return ret;
 }
 
-/* The order of the version that the page continues behind; 0: it is not known, and so is none of
- * its key. */
+/* The order of what is current among the versions that there are and were. A null version gets its
+ * number when another follows it: without one it is newer than all. */
+static uint64_t current_seq(struct slice record)
+{
+	uint64_t seq = record_seq(record);
+
+	return seq ? seq : UINT64_MAX;
+}
+
+static bool is_null_record(struct slice record)
+{
+	struct store_meta meta;
+
+	return record_parse_meta(record, &meta) == 0 &&
+	       slice_eq(slice_str(meta.version_id), SLICE("null"));
+}
+
+/* The order of the null version of `after`, which may be current. 1: found; 0: it is gone; or
+ * -errno. */
+static int null_seq(const struct list_page *page, struct slice after, uint64_t *ret_seq)
+{
+	struct key key;
+	char *value = NULL;
+	size_t len;
+	int found;
+
+	key_null(&key, page->bucket_id, after);
+	found = index_get(page->store->index, &key, true, &value, &len);
+	if (found > 0)
+		*ret_seq = record_seq(slice_of(value, len));
+	if (found == 0) {
+		key_object(&key, page->bucket_id, after);
+		found = index_get(page->store->index, &key, true, &value, &len);
+		if (found > 0 && !is_null_record(slice_of(value, len)))
+			found = 0;
+		else if (found > 0)
+			*ret_seq = current_seq(slice_of(value, len));
+	}
+	free(value);
+	return found;
+}
+
+/* The order of the version that the page continues behind. It need not be there any more, and then
+ * the one behind it may be current by now; with a null version its place is gone, too, and all of
+ * its key are told, some of them again. */
 static int within_find(struct merge *merge)
 {
 	const struct list_page *page = merge->page;
 	struct slice after = slice_to(page->opts->after, LIMIT_KEY_LEN_MAX);
-	struct key key;
-	char *value;
-	size_t len;
-	int found;
+	int found = 1;
 
 	merge->within = after.len && page->opts->version_after.len;
-	if (!merge->within || version_seq_parse(page->opts->version_after, &merge->within_seq))
-		return 0;
-	key_null(&key, page->bucket_id, after);
-	found = index_get(page->store->index, &key, true, &value, &len);
-	if (found <= 0) {
-		/* Then it was the current one. */
-		merge->within_seq = UINT64_MAX;
-		return found;
-	}
-	merge->within_seq = record_seq(slice_of(value, len));
-	free(value);
-	return 0;
+	if (merge->within && !version_seq_parse(page->opts->version_after, &merge->within_seq))
+		found = null_seq(page, after, &merge->within_seq);
+	merge->within_all = found == 0;
+	return found < 0 ? found : 0;
+}
+
+static bool was_told(const struct merge *merge, const struct stream *stream)
+{
+	if (!merge->within || merge->within_all || !slice_eq(stream->key, merge->page->opts->after))
+		return false;
+	return (stream->kind == STREAM_CURRENT ? current_seq(stream->record) : stream->seq) >=
+	       merge->within_seq;
 }
 
 /* Adds a version, or leaves it out since it was on an earlier page. */
@@ -185,21 +226,20 @@ static int version_add(struct merge *merge, const struct stream *stream)
 {
 	bool first =
 		!merge->has_last || !slice_eq(stream->key, slice_of(merge->last, merge->last_len));
-	bool within = merge->within && slice_eq(stream->key, merge->page->opts->after);
 
 	if (first) {
 		merge->last_len = MIN(stream->key.len, sizeof(merge->last));
 		memcpy(merge->last, stream->key.data, merge->last_len);
 		merge->has_last = true;
 	}
-	if (within && stream->seq >= merge->within_seq)
+	if (was_told(merge, stream))
 		return 0;
 	if (merge->page->row_count == merge->page->opts->entries_max) {
 		merge->page->more = true;
 		return 0;
 	}
 	return list_page_add(merge->page, stream->key,
-		slice_to(stream->record, record_meta_bytes(stream->record)), first && !within);
+		slice_to(stream->record, record_meta_bytes(stream->record)), first);
 }
 
 static int merge_run(struct merge *merge)

@@ -70,6 +70,25 @@ def test_pages_of_version_2(s):
     refused(400, "InvalidArgument", s.s3.list_objects_v2, Bucket=bucket, ContinuationToken="!")
 
 
+def test_markers_inside_a_common_prefix(s):
+    """The prefix is behind: it is not told again. A start-after is no marker."""
+    bucket = s.bucket()
+    s.put(bucket, "a", "b/1", "b/2", "c/1", "d")
+    got = s.s3.list_objects(Bucket=bucket, Delimiter="/", Marker="b/1")
+    equal((keys_of(got), prefixes_of(got), got["Marker"]), (["d"], ["c/"], "b/1"))
+    got = s.s3.list_objects(Bucket=bucket, Delimiter="/", Prefix="b/", Marker="b/1")
+    equal((keys_of(got), prefixes_of(got)), (["b/2"], []))
+    for more in {}, {"VersionIdMarker": "null"}:
+        got = s.s3.list_object_versions(Bucket=bucket, Delimiter="/", KeyMarker="b/1", **more)
+        equal(([v["Key"] for v in got["Versions"]], prefixes_of(got), got["KeyMarker"]), (["d"], ["c/"], "b/1"))
+    got = s.s3.list_objects_v2(Bucket=bucket, Delimiter="/", StartAfter="b/1")
+    equal((keys_of(got), prefixes_of(got)), (["d"], ["b/", "c/"]))
+    for key in "b/1", "b/2", "c/1", "d":
+        s.s3.create_multipart_upload(Bucket=bucket, Key=key)
+    got = s.s3.list_multipart_uploads(Bucket=bucket, Delimiter="/", KeyMarker="b/1")
+    equal(([u["Key"] for u in got["Uploads"]], prefixes_of(got)), (["d"], ["c/"]))
+
+
 def test_two_thousand_keys(s):
     import concurrent.futures
     bucket = s.bucket()

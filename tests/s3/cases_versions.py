@@ -126,6 +126,19 @@ def test_lists(s):
     refused(400, "InvalidArgument", s.s3.list_object_versions, Bucket=bucket, VersionIdMarker="null")
 
 
+def test_lists_go_on_behind_what_is_gone(s):
+    """A client that deletes page by page: the version behind the one that a page ended with is the current one by then."""
+    bucket = s.bucket()
+    s.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    ids = [s.s3.put_object(Bucket=bucket, Key="key", Body=b"x")["VersionId"] for _ in range(4)][::-1]
+    page = s.s3.list_object_versions(Bucket=bucket, MaxKeys=2)
+    for version in page["Versions"]:
+        s.s3.delete_object(Bucket=bucket, Key="key", VersionId=version["VersionId"])
+    page = s.s3.list_object_versions(Bucket=bucket, KeyMarker=page["NextKeyMarker"],
+                                     VersionIdMarker=page["NextVersionIdMarker"])
+    equal([(v["VersionId"], v["IsLatest"]) for v in page["Versions"]], [(ids[2], True), (ids[3], False)])
+
+
 def test_delete_many(s):
     bucket = versioned(s)
     ids = {key: [s.s3.put_object(Bucket=bucket, Key=key, Body=b"x")["VersionId"] for _ in range(4)] for key in "ab"}

@@ -194,8 +194,9 @@ static void put_page(struct listing *listing)
 			!is_past_markers(listing, upload))
 			continue;
 		prefix = common_prefix(listing, upload->key);
+		/* A marker inside a common prefix stands for it. */
 		if (prefix.len && (slice_eq(prefix, listing->last_prefix) ||
-					  slice_eq(prefix, listing->key_marker)))
+					  slice_starts(listing->key_marker, prefix)))
 			continue;
 		if (listing->shown == listing->uploads_max) {
 			listing->more = listing->shown > 0;

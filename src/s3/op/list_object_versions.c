@@ -7,6 +7,7 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, 
 	(void)arg;
 	list->owner = true;
 	list->version = true;
+	list->skips_prefix = true;
 	s3_call_param(call, SLICE("key-marker"), &list->after);
 	s3_call_param(call, SLICE("version-id-marker"), &list->version_after);
 	if (!utf8_is_valid(list->after))

@@ -5,6 +5,7 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, 
 {
 	(void)arg;
 	list->owner = true;
+	list->skips_prefix = true;
 	s3_call_param(call, SLICE("marker"), &list->after);
 	if (!utf8_is_valid(list->after))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "marker must be valid UTF-8.");

@@ -250,6 +250,26 @@ static void list_verify(struct rig *rig, struct model *model, uint32_t page)
 	assert_int_equal(listed.count, total);
 }
 
+/* What a list goes on with behind a version that is gone: as if it were there. Of a null version's
+ * place nothing is known then: the key's versions are told from the newest. */
+static void list_behind_verify(
+	struct rig *rig, struct model *model, uint32_t k, uint32_t at, const char *version_id)
+{
+	struct listed listed = {
+		.model = model, .key = k, .at = strcmp(version_id, "null") == 0 ? 0 : at};
+	struct store_list_opts opts = {.bucket = SLICE("b"),
+		.entries_max = 1000,
+		.after = model_name(k),
+		.version_after = slice_str(version_id)};
+	uint32_t total = 0;
+	bool more;
+
+	for (uint32_t i = k; i < KEYS; i++)
+		total += model->keys[i].count;
+	assert_int_equal(store_list_versions(rig->store, &opts, listed_visit, &listed, &more), 0);
+	assert_int_equal(listed.count, total - (strcmp(version_id, "null") == 0 ? 0 : at));
+}
+
 static void current_verify(struct rig *rig, const struct model *model, uint32_t k)
 {
 	const struct model_key *key = &model->keys[k];
@@ -301,8 +321,14 @@ static void model_step(struct rig *rig, struct model *model, struct prng *prng)
 	case 2:
 	case 3:
 	case 4:
-		if (key->count)
-			version_delete(rig, model, k, prng_below(prng, 2) ? 0 : at);
+		if (key->count) {
+			char id[33];
+
+			at = prng_below(prng, 2) ? 0 : at;
+			memcpy(id, key->versions[at].id, sizeof(id));
+			version_delete(rig, model, k, at);
+			list_behind_verify(rig, model, k, at, id);
+		}
 		break;
 	case 5:
 		if (key->count)
