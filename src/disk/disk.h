@@ -94,7 +94,8 @@ bool disk_can_grow(const struct disk *disk); /* files can */
  * member. Any thread. */
 bool disk_can_discard(const struct disk *disk);
 /* Grows by whole steps and prewrites them; several callers at once are served in turn. Blocks: a
- * fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. */
+ * fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. -EUCLEAN, with a log
+ * line: a file's last step is there in part and holds something. */
 int disk_grow(struct disk *disk, uint64_t bytes_total);
 /* Fails all further writes and flushes with -EIO, after the medium failed. Any thread. */
 void disk_fence(struct disk *disk);
@@ -297,10 +298,14 @@ int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);
 
 /* ---- What lies on a medium that is not ours. ---- */
-/* Looks at the beginning and the end for the signatures of partition tables, file systems, volume
- * managers and encryption, and then for anything that is not zero. 0: blank; 1: a sentence's worth
- * in ret_what ("an ext4 file system"); -errno. Blocks. */
+/* Looks for the signatures of partition tables, file systems, volume managers and encryption, and
+ * then for anything that is not zero: in all of a file, at the beginning, at the end and at samples
+ * of a device. 0: blank; 1: a sentence's worth in ret_what ("an ext4 file system"); -errno. Blocks.
+ */
 #define DISK_LABEL_BYTES (1 * MIB)
 int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap);
+/* Gives up what was there: a file becomes empty, of a device the first MiB and the last become
+ * zeros. Blocks. */
+int disk_wipe_now(struct disk *disk);
 
 #endif

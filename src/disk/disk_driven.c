@@ -67,6 +67,9 @@ static int driven_grow(struct disk *disk, uint64_t bytes_total)
 	ret = disk->driver->grow(disk->driven, bytes_total, &identity);
 	if (!ret)
 		identity_take(disk, &identity);
+	else if (ret != -ENOTCONN && ret != -ENOSPC)
+		log_error("disk", "%s: its host cannot grow it (%s): see the log there", disk->path,
+			strerror(-ret));
 	return ret;
 }
 

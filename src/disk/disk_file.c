@@ -106,12 +106,32 @@ static int zeros_write(struct disk *disk, uint64_t from, uint64_t to)
 	return ret;
 }
 
+/* A growth that was cut short left zeros; anything else in the last step is not a volume's, or it is
+ * one of other steps, and must not be overwritten. */
+static int tail_check(struct disk *disk, uint64_t from)
+{
+	struct stat st;
+
+	if (fstat(disk->fd, &st))
+		return -errno;
+	if ((uint64_t)st.st_size <= from || disk_file_blank(disk, from, (uint64_t)st.st_size))
+		return 0;
+	log_error("disk",
+		"%s: the file's length (%llu bytes) is no multiple of %llu MiB and its end holds "
+		"data: it is not a volume of this kind: not touched",
+		disk->path, (unsigned long long)st.st_size,
+		(unsigned long long)(disk->step_bytes / MIB));
+	return -EUCLEAN;
+}
+
 static int file_grow(struct disk *disk, uint64_t bytes_total)
 {
 	uint64_t from = disk_bytes(disk);
 	uint64_t to = (bytes_total + disk->step_bytes - 1) / disk->step_bytes * disk->step_bytes;
-	int ret = 0;
+	int ret = tail_check(disk, from);
 
+	if (ret)
+		return ret;
 	if (disk->faults.enospc_at && to > disk->faults.enospc_at)
 		return -ENOSPC;
 	/* Asks for the room first: a refusal then comes before anything was written. */

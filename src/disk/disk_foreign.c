@@ -1,11 +1,18 @@
 /* disk/disk_foreign.c: what lies on a medium that is not ours, so that nothing of somebody
- * else's is overwritten unasked. Reads the first MiB and the last. */
+ * else's is overwritten unasked. A file is read to its end, without its holes; of a device the first
+ * MiB, the last, and samples between them. */
 #include "disk/disk_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define SAMPLES	     64u
+#define SAMPLE_BYTES (64 * KIB)
+
+#define UNKNOWN_DATA "data of a kind that we do not know"
 
 struct signature {
 	uint32_t offset;
@@ -56,46 +63,199 @@ static bool all_zero(const uint8_t *data, size_t len)
 	return len == 0 || (data[0] == 0 && memcmp(data, data + 1, len - 1) == 0);
 }
 
+/* data: the first MiB, with zeros behind a shorter medium. */
 static const char *front_find(const uint8_t *data)
 {
 	for (size_t i = 0; i < ARRAY_LEN(FRONT); i++)
 		if (memcmp(data + FRONT[i].offset, FRONT[i].bytes, FRONT[i].len) == 0)
 			return FRONT[i].name;
-	return all_zero(data, DISK_LABEL_BYTES) ? NULL : "data of a kind that we do not know";
+	return all_zero(data, DISK_LABEL_BYTES) ? NULL : UNKNOWN_DATA;
 }
 
-/* Only signatures count here: what somebody once wrote to the middle of a disk, its end is too. */
+/* data: the last MiB, with zeros before a shorter medium. */
 static const char *back_find(const uint8_t *data)
 {
 	for (size_t i = 0; i < ARRAY_LEN(BACK); i++)
 		if (memcmp(data + DISK_LABEL_BYTES - BACK[i].offset, BACK[i].bytes, BACK[i].len) ==
 			0)
 			return BACK[i].name;
-	return NULL;
+	return all_zero(data, DISK_LABEL_BYTES) ? NULL : UNKNOWN_DATA;
+}
+
+/* ---- Reading. ---- */
+
+struct look {
+	struct disk *disk;
+	uint8_t *data;	/* DISK_LABEL_BYTES */
+	uint64_t bytes; /* what of the medium can be read */
+	const char *found;
+};
+
+/* So many bytes from a multiple of DISK_ALIGN_BYTES on, or up to the end, which need not be one;
+ * zeros behind that. */
+static int look_read(struct look *look, uint64_t offset, uint64_t bytes)
+{
+	uint64_t rest = MIN(bytes, look->bytes - offset);
+
+	memset(look->data, 0, DISK_LABEL_BYTES);
+	if (!rest)
+		return 0;
+	if (look->disk->ops != &DISK_FILE_OPS)
+		return disk_read_now(look->disk, look->data, rest, offset);
+	/* O_DIRECT wants whole blocks, and reads less where the file ends within one. */
+	for (uint64_t at = 0; at < rest;) {
+		ssize_t count = pread(look->disk->fd, look->data + at,
+			ALIGN_UP(rest - at, DISK_ALIGN_BYTES), (off_t)(offset + at));
+
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count < 0)
+			return -errno;
+		if (count == 0 || (count % DISK_ALIGN_BYTES && at + (uint64_t)count < rest))
+			return -EIO; /* it became shorter */
+		at += (uint64_t)count;
+	}
+	return 0;
+}
+
+/* The next byte from here on that is not in a file's hole; the end if there is none. */
+static uint64_t data_next(const struct look *look, uint64_t from)
+{
+	off_t next;
+
+	if (look->disk->ops != &DISK_FILE_OPS)
+		return from;
+	next = lseek(look->disk->fd, (off_t)from, SEEK_DATA);
+	if (next < 0)
+		return errno == ENXIO ? look->bytes : from;
+	return MAX(from, ALIGN_DOWN((uint64_t)next, (uint64_t)DISK_ALIGN_BYTES));
+}
+
+static int all_look(struct look *look, uint64_t from)
+{
+	int ret = 0;
+
+	while (!ret && !look->found && (from = data_next(look, from)) < look->bytes) {
+		ret = look_read(look, from, DISK_LABEL_BYTES);
+		if (!ret && !all_zero(look->data, DISK_LABEL_BYTES))
+			look->found = UNKNOWN_DATA;
+		from += DISK_LABEL_BYTES;
+	}
+	return ret;
+}
+
+/* A device cannot be read as a whole: it would take hours. */
+static int samples_look(struct look *look)
+{
+	uint64_t stride = look->bytes / (SAMPLES + 1);
+	int ret = 0;
+
+	for (uint32_t i = 1; i <= SAMPLES && !ret && !look->found; i++) {
+		uint64_t at = ALIGN_DOWN(stride * i, (uint64_t)DISK_ALIGN_BYTES);
+
+		if (at >= look->bytes)
+			break;
+		ret = look_read(look, at, SAMPLE_BYTES);
+		if (!ret && !all_zero(look->data, SAMPLE_BYTES))
+			look->found = UNKNOWN_DATA;
+	}
+	return ret;
+}
+
+static int front_look(struct look *look)
+{
+	int ret = look_read(look, 0, DISK_LABEL_BYTES);
+
+	if (!ret)
+		look->found = front_find(look->data);
+	return ret;
+}
+
+static int back_look(struct look *look)
+{
+	uint64_t last = MIN(look->bytes, DISK_LABEL_BYTES);
+	int ret = last ? disk_read_now(look->disk, look->data + DISK_LABEL_BYTES - last, last,
+				 look->bytes - last)
+		       : 0;
+
+	memset(look->data, 0, DISK_LABEL_BYTES - last);
+	if (!ret)
+		look->found = back_find(look->data);
+	return ret;
+}
+
+/* A file's very length; a device's, in its own blocks; of a volume of another host what it serves:
+ * its own host looks at the rest before it grows the volume. */
+static uint64_t bytes_readable(const struct disk *disk)
+{
+	if (disk->ops == &DISK_FILE_OPS)
+		return disk->medium_bytes;
+	if (disk->driver)
+		return disk_bytes(disk);
+	return ALIGN_DOWN(disk->medium_bytes, (uint64_t)disk_align(disk));
 }
 
 int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap)
 {
-	uint64_t bytes = ALIGN_DOWN(disk->medium_bytes, 512ull);
-	const char *found = NULL;
+	struct look look = {.disk = disk, .bytes = bytes_readable(disk)};
 	void *data;
 	int ret;
 
-	if (bytes < 2 * DISK_LABEL_BYTES)
-		return 0;
 	if (posix_memalign(&data, DISK_ALIGN_BYTES, DISK_LABEL_BYTES))
 		return -ENOMEM;
-	ret = disk_read_now(disk, data, DISK_LABEL_BYTES, 0);
-	if (!ret)
-		found = front_find((const uint8_t *)data);
-	if (!ret && !found) {
-		ret = disk_read_now(disk, data, DISK_LABEL_BYTES, bytes - DISK_LABEL_BYTES);
-		if (!ret)
-			found = back_find((const uint8_t *)data);
+	look.data = (uint8_t *)data;
+	ret = front_look(&look);
+	if (!ret && !look.found && disk_can_grow(disk)) {
+		ret = all_look(&look, DISK_LABEL_BYTES);
+	} else if (!ret && !look.found) {
+		ret = back_look(&look);
+		if (!ret && !look.found)
+			ret = samples_look(&look);
 	}
 	free(data);
-	if (ret || !found)
+	if (ret || !look.found)
 		return ret;
-	snprintf(ret_what, what_cap, "%s", found);
+	snprintf(ret_what, what_cap, "%s", look.found);
 	return 1;
+}
+
+bool disk_file_blank(struct disk *disk, uint64_t from, uint64_t to)
+{
+	struct look look = {.disk = disk, .bytes = to};
+	void *data;
+	int ret;
+
+	if (posix_memalign(&data, DISK_ALIGN_BYTES, DISK_LABEL_BYTES))
+		return false;
+	look.data = (uint8_t *)data;
+	ret = all_look(&look, from);
+	free(data);
+	return !ret && !look.found;
+}
+
+static int file_wipe(struct disk *disk)
+{
+	if (ftruncate(disk->fd, 0) || fsync(disk->fd))
+		return -errno;
+	disk->medium_bytes = 0;
+	atomic_store_explicit(&disk->bytes, 0, memory_order_release);
+	return 0;
+}
+
+int disk_wipe_now(struct disk *disk)
+{
+	uint64_t end = ALIGN_DOWN(
+		disk->driver ? disk_bytes(disk) : disk->medium_bytes, (uint64_t)DISK_ALIGN_BYTES);
+	int ret;
+
+	if (disk->read_only)
+		return -EROFS;
+	if (disk->ops == &DISK_FILE_OPS)
+		return file_wipe(disk);
+	if (!end)
+		return 0;
+	ret = disk_zero_now(disk, MIN(end, DISK_LABEL_BYTES), 0);
+	if (!ret && end > DISK_LABEL_BYTES)
+		ret = disk_zero_now(disk, DISK_LABEL_BYTES, end - DISK_LABEL_BYTES);
+	return ret ? ret : disk_flush_now(disk);
 }

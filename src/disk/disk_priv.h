@@ -139,6 +139,10 @@ int disk_fd_flush_now(struct disk *disk);
 int disk_fd_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
 void disk_fd_close(struct disk *disk);
 
+/* disk_foreign.c: whether a file holds nothing but zeros there. from: a multiple of
+ * DISK_ALIGN_BYTES. */
+bool disk_file_blank(struct disk *disk, uint64_t from, uint64_t to);
+
 /* disk_commit.c */
 /* Threads for commits to a file; without them commits are slower. */
 void disk_writers_open(struct disk *disk);

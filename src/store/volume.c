@@ -256,17 +256,6 @@ bool volume_index_present(const char *dir)
 	       access(path, F_OK) == 0;
 }
 
-/* Zeros over what would say that the medium is somebody else's, first and last. */
-static int label_wipe(struct disk *disk)
-{
-	uint64_t end = ALIGN_DOWN(disk_medium_bytes(disk), (uint64_t)BLOCK_BYTES);
-	int ret = disk_zero_now(disk, MIN(end, DISK_LABEL_BYTES), 0);
-
-	if (!ret && end > DISK_LABEL_BYTES)
-		ret = disk_zero_now(disk, DISK_LABEL_BYTES, end - DISK_LABEL_BYTES);
-	return ret ? ret : disk_flush_now(disk);
-}
-
 /* On the open disk, before anything is written to it. found: what super_read said. */
 int volume_label_check(
 	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
@@ -291,7 +280,7 @@ int volume_label_check(
 		return -EUCLEAN;
 	}
 	log_warn("store", "%s: --format: there was %s on it, which is destroyed now", path, what);
-	return label_wipe(disk);
+	return disk_wipe_now(disk);
 }
 
 /* What a device's size is now, against what it was. */

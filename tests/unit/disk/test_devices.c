@@ -1,6 +1,5 @@
 /* tests/unit/disk/test_devices.c: volumes that are devices: NVMe commands on a made-up controller,
- * their statuses, what a controller says of itself; a block device (a loop device, as root); and
- * what is recognised on a medium that is not ours. */
+ * their statuses, what a controller says of itself; and a block device (a loop device, as root). */
 #include "../unit.h"
 
 #include <errno.h>
@@ -385,64 +384,6 @@ static void test_controllers_may_say_anything(void **state)
 	free(disk);
 }
 
-/* ---- What lies on a medium. ---- */
-
-static void stamp(const struct fixture *fixture, uint64_t offset, const char *bytes, size_t len)
-{
-	int fd = open(fixture->path, O_WRONLY);
-
-	assert_true(fd >= 0);
-	assert_int_equal(pwrite(fd, bytes, len, (off_t)offset), len);
-	close(fd);
-}
-
-static void foreign_expect(struct fixture *fixture, const char *what)
-{
-	char found[128] = "";
-	struct disk *disk;
-
-	assert_int_equal(
-		disk_open(&(struct disk_opts){.path = fixture->path, .read_only = true}, &disk), 0);
-	assert_int_equal(disk_foreign(disk, found, sizeof(found)), what ? 1 : 0);
-	assert_string_equal(found, what ? what : "");
-	assert_int_equal(disk_write_now(disk, found, 4096, 0), -EROFS);
-	assert_int_equal(disk_zero_now(disk, 4096, 0), -EROFS);
-	disk_close(disk);
-}
-
-static void test_foreign_media_are_recognised(void **state)
-{
-	static const struct {
-		uint64_t offset;
-		const char *bytes;
-		size_t len;
-		const char *what;
-	} CASES[] = {
-		{1080, "\x53\xef", 2, "an ext2, ext3 or ext4 file system"},
-		{0, "XFSB", 4, "an XFS file system"},
-		{65600, "_BHRfS_M", 8, "a Btrfs file system"},
-		{0, "LUKS\xba\xbe", 6, "a LUKS encrypted volume"},
-		{512, "LABELONE", 8, "an LVM physical volume"},
-		{4086, "SWAPSPACE2", 10, "swap space"},
-		{510, "\x55\xaa", 2, "a partition table or boot sector"},
-		{512, "EFI PART", 8, "a GPT partition table"},
-		{MEDIUM_BYTES - 512, "EFI PART", 8, "the copy of a GPT partition table at the end"},
-		{4096, "NEBSTORE", 8, "a NebulaIO volume"},
-		{900000, "x", 1, "data of a kind that we do not know"},
-	};
-
-	(void)state;
-	for (uint32_t i = 0; i < ARRAY_LEN(CASES); i++) {
-		struct fixture fixture;
-
-		fixture_init(&fixture, MEDIUM_BYTES);
-		foreign_expect(&fixture, NULL);
-		stamp(&fixture, CASES[i].offset, CASES[i].bytes, CASES[i].len);
-		foreign_expect(&fixture, CASES[i].what);
-		fixture_end(&fixture);
-	}
-}
-
 /* ---- A block device. ---- */
 
 /* A free loop device over the fixture's file; -1 where we may not. */
@@ -510,7 +451,6 @@ int main(void)
 		cmocka_unit_test(test_nvme_status_names),
 		cmocka_unit_test(test_nvme_refuses_what_it_cannot_use),
 		cmocka_unit_test(test_controllers_may_say_anything),
-		cmocka_unit_test(test_foreign_media_are_recognised),
 		cmocka_unit_test(test_block_device),
 	};
 

@@ -1,0 +1,142 @@
+/* tests/unit/store/test_volume.c: what a new store takes as its volume: what is blank, and nothing
+ * else unless it is told to. */
+#include "rig.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char TEXT[] = "dear diary";
+
+/* A file of so many bytes beside the store, which ends in somebody's text. */
+static void precious_make(const struct rig *rig, const char *name, uint64_t bytes, char path[600])
+{
+	int fd;
+
+	snprintf(path, 600, "%s/%s", rig->dir, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(pwrite(fd, TEXT, sizeof(TEXT), (off_t)(bytes - sizeof(TEXT))),
+		sizeof(TEXT));
+	close(fd);
+}
+
+static void precious_check(const char *path, uint64_t bytes)
+{
+	char text[sizeof(TEXT)] = "";
+	struct stat st;
+	int fd = open(path, O_RDONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_size, bytes);
+	assert_int_equal(pread(fd, text, sizeof(text), (off_t)(bytes - sizeof(TEXT))), sizeof(text));
+	assert_memory_equal(text, TEXT, sizeof(TEXT));
+	close(fd);
+}
+
+static void put_one(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 70000, 1, NULL), 0);
+}
+
+static void nothing(struct rig *rig, void *arg)
+{
+	(void)rig;
+	(void)arg;
+}
+
+static void test_a_file_with_content_is_refused(void **state)
+{
+	static const uint64_t LENGTHS[] = {
+		sizeof(TEXT), 4096, 8191, 8192, 100000, 2 * MIB - 1, 9 * MIB, 33 * MIB + 5};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(LENGTHS); i++) {
+		struct rig rig;
+		char path[600];
+
+		rig_init(&rig, 1);
+		precious_make(&rig, "precious", LENGTHS[i], path);
+		rig.opts.volume = path;
+		rig_run(&rig, nothing, NULL);
+		assert_int_equal(rig.open_result, -EUCLEAN);
+		precious_check(path, LENGTHS[i]);
+		rig.opts.format = true;
+		rig_run(&rig, put_one, NULL);
+		assert_int_equal(rig.open_result, 0);
+		rig_fsck(&rig);
+		rig_dir_remove(&rig);
+	}
+}
+
+/* At the place of the store's own volume, too. */
+static void test_a_strange_file_in_the_stores_folder_is_refused(void **state)
+{
+	struct rig rig;
+	char path[600];
+
+	(void)state;
+	rig_init(&rig, 1);
+	precious_make(&rig, "volume", 4000, path);
+	rig_run(&rig, nothing, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	precious_check(path, 4000);
+	rig_dir_remove(&rig);
+}
+
+static void test_an_empty_file_is_taken(void **state)
+{
+	struct rig rig;
+	char path[600];
+	int fd;
+
+	(void)state;
+	rig_init(&rig, 1);
+	snprintf(path, sizeof(path), "%s/blank", rig.dir);
+	fd = open(path, O_WRONLY | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, 5000), 0);
+	close(fd);
+	rig.opts.volume = path;
+	rig_run(&rig, put_one, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	rig_dir_remove(&rig);
+}
+
+static void test_one_of_several_with_content_is_refused(void **state)
+{
+	char path[600], paths[2000];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	precious_make(&rig, "c", 5000, path);
+	snprintf(paths, sizeof(paths), "%s/a,%s/b,%s", rig.dir, rig.dir, path);
+	rig.opts.volume = paths;
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	rig_run(&rig, nothing, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	precious_check(path, 5000);
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_file_with_content_is_refused),
+		cmocka_unit_test(test_a_strange_file_in_the_stores_folder_is_refused),
+		cmocka_unit_test(test_an_empty_file_is_taken),
+		cmocka_unit_test(test_one_of_several_with_content_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
