@@ -2,6 +2,7 @@
 #include "admin/admin.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #define METRICS_BYTES_MAX (4 * MIB)
 
@@ -40,6 +41,22 @@ static void answer_metrics(
 	buf_free(&out);
 }
 
+/* Whether a write would be taken: who spreads requests must know. */
+static void answer_ready(
+	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
+{
+	char why[256], line[sizeof(why) + 2];
+
+	if (*opts->draining) {
+		answer_text(request, reply, 503, "shutting down\n");
+	} else if (store_writable(opts->store, why, sizeof(why))) {
+		answer_text(request, reply, 200, "ready\n");
+	} else {
+		snprintf(line, sizeof(line), "%s\n", why);
+		answer_text(request, reply, 503, line);
+	}
+}
+
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply)
 {
 	const struct admin_opts *opts = arg;
@@ -53,8 +70,7 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 	else if (slice_eq(request->path, SLICE("/health/live")))
 		answer_text(request, reply, 200, "live\n");
 	else if (slice_eq(request->path, SLICE("/health/ready")))
-		answer_text(request, reply, *opts->draining ? 503 : 200,
-			*opts->draining ? "shutting down\n" : "ready\n");
+		answer_ready(opts, request, reply);
 	else
 		answer_text(request, reply, 404,
 			"there are /metrics, /health/live, /health/ready and /admin/v1/\n");

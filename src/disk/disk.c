@@ -306,18 +306,32 @@ bool disk_can_discard(const struct disk *disk)
 
 void disk_fence(struct disk *disk)
 {
-	if (!atomic_exchange(&disk->fenced, true))
+	if (atomic_exchange(&disk->fenced, -EIO) != -EIO)
 		log_error("disk",
 			"%s: fenced: the medium failed, so nothing more is written to it; "
 			"see the kernel's log, then restart on a sound disk",
 			disk->path);
 }
 
+void disk_suspend(struct disk *disk)
+{
+	int32_t none = 0;
+
+	atomic_compare_exchange_strong(&disk->fenced, &none, -EHOSTDOWN);
+}
+
+void disk_resume(struct disk *disk)
+{
+	int32_t suspended = -EHOSTDOWN;
+
+	atomic_compare_exchange_strong(&disk->fenced, &suspended, 0);
+}
+
 static int now_allowed(const struct disk *disk)
 {
 	if (disk->read_only)
 		return -EROFS;
-	return atomic_load(&disk->fenced) ? -EIO : 0;
+	return atomic_load(&disk->fenced);
 }
 
 int disk_grow(struct disk *disk, uint64_t bytes_total)

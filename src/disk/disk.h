@@ -99,6 +99,9 @@ bool disk_can_discard(const struct disk *disk);
 int disk_grow(struct disk *disk, uint64_t bytes_total);
 /* Fails all further writes and flushes with -EIO, after the medium failed. Any thread. */
 void disk_fence(struct disk *disk);
+/* Fails them with -EHOSTDOWN until it is resumed: an array with too few members. Any thread. */
+void disk_suspend(struct disk *disk);
+void disk_resume(struct disk *disk);
 
 /* ---- Direct operations, for the store's own use. ---- */
 enum disk_op { DISK_READ, DISK_WRITE, DISK_FLUSH, DISK_DISCARD, DISK_ZERO };
@@ -228,7 +231,8 @@ int disk_revive(struct disk *disk);
  * read in parts of whole blocks.
  *
  * A member is good, missing (not there, or it failed a write: nothing goes to it any more), or
- * rebuilding (written, not read). With at least `data` good members all is served. */
+ * rebuilding (written, not read). With at least `data` good members all is served; with fewer,
+ * writes, and reads that cannot be made out of the others, fail with -EHOSTDOWN. */
 #define DISK_MEMBERS_MAX       24u
 #define DISK_STRIPE_BLOCKS_MAX 256u
 enum disk_member_state { DISK_MEMBER_GOOD, DISK_MEMBER_MISSING, DISK_MEMBER_REBUILDING };
@@ -249,9 +253,9 @@ enum disk_member_state disk_array_state(const struct disk *disk, uint32_t member
 uint64_t disk_array_lost(const struct disk *disk);
 /* Enough members to write to. */
 bool disk_array_quorum(const struct disk *disk);
-/* A member failed since the last call: who is good must be written down before anything that was
- * written since is acknowledged. Any thread. */
-bool disk_array_changed(struct disk *disk);
+/* How often who is good has changed: that must be written down before anything that was written
+ * since is acknowledged. 0: no array. Any thread. */
+uint64_t disk_array_changes(const struct disk *disk);
 /* error: why a member is not used any more; -ESTALE: it is replaced, -ENOTCONN: lost. */
 void disk_array_fail(struct disk *disk, uint32_t member, int error);
 /* A missing member is there again, and behind: rebuilding, with this disk in place of what it had;
@@ -260,6 +264,9 @@ void disk_array_fail(struct disk *disk, uint32_t member, int error);
 int disk_array_return(struct disk *disk, uint32_t member, struct disk *with);
 /* A rebuilt member is good from now on. */
 void disk_array_heal(struct disk *disk, uint32_t member);
+/* Missing members (one bit each) that can be reached again, and lack nothing that was acknowledged,
+ * are good again. */
+void disk_array_regain(struct disk *disk, uint64_t members);
 
 /* Blocks of 4096 bytes as extents name them: a stripe of `blocks` that begins at block `first` of
  * each member. */

@@ -130,9 +130,9 @@ bool array_can_discard(const struct array *array)
 	return false;
 }
 
-bool disk_array_changed(struct disk *disk)
+uint64_t disk_array_changes(const struct disk *disk)
 {
-	return disk->array && atomic_exchange(&disk->array->changed, false);
+	return disk->array ? atomic_load(&disk->array->changes) : 0;
 }
 
 void array_member_fail(struct disk *disk, uint32_t member, int error)
@@ -142,7 +142,7 @@ void array_member_fail(struct disk *disk, uint32_t member, int error)
 
 	if (atomic_exchange(&at->state, DISK_MEMBER_MISSING) == DISK_MEMBER_MISSING)
 		return;
-	atomic_store(&disk->array->changed, true);
+	atomic_fetch_add(&disk->array->changes, 1);
 	if (error == -ESTALE)
 		return; /* replaced, which nobody need be told */
 	counter_add(&members_failed, 1);
@@ -177,7 +177,7 @@ int disk_array_return(struct disk *disk, uint32_t member, struct disk *with)
 	}
 	atomic_store(&at->disk, with);
 	atomic_store(&at->state, DISK_MEMBER_REBUILDING);
-	atomic_store(&array->changed, true);
+	atomic_fetch_add(&array->changes, 1);
 	return 0;
 }
 
@@ -187,6 +187,21 @@ void disk_array_heal(struct disk *disk, uint32_t member)
 
 	atomic_compare_exchange_strong(
 		&disk->array->members[member].state, &rebuilding, DISK_MEMBER_GOOD);
+}
+
+void disk_array_regain(struct disk *disk, uint64_t members)
+{
+	struct array *array = disk->array;
+
+	for (uint32_t i = 0; i < array->count; i++) {
+		uint32_t missing = DISK_MEMBER_MISSING;
+
+		if (members >> i & 1)
+			atomic_compare_exchange_strong(
+				&array->members[i].state, &missing, DISK_MEMBER_GOOD);
+	}
+	atomic_fetch_add(&array->changes, 1);
+	atomic_store_explicit(&disk->bytes, bytes_of(array), memory_order_release);
 }
 
 static int array_attach(struct disk *disk, struct disk_core *core)
@@ -211,7 +226,7 @@ static int array_grow(struct disk *disk, uint64_t bytes_total)
 		ret = disk_grow(array->members[i].disk, bytes_total);
 		if (ret == -ENOTCONN) {
 			array_member_fail(disk, i, ret);
-			ret = disk_array_quorum(disk) ? 0 : -EIO;
+			ret = disk_array_quorum(disk) ? 0 : -EHOSTDOWN;
 		}
 	}
 	if (!ret)

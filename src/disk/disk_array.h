@@ -19,7 +19,7 @@ struct array {
 	uint32_t parity;
 	uint32_t count;
 	struct ec ec;
-	_Atomic bool changed;
+	_Atomic uint64_t changes;
 	uint32_t retired_count;
 	struct disk *retired[ARRAY_RETIRED_MAX];
 	struct array_member members[DISK_MEMBERS_MAX];

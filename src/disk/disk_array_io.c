@@ -160,8 +160,8 @@ struct rescue {
 	void *shards[EC_SHARDS_MAX];
 };
 
-/* One try: chooses the sources and reads them. 0; -EAGAIN: one failed and is avoided now; -EIO:
- * there are not enough. */
+/* One try: chooses the sources and reads them. 0; -EAGAIN: one failed and is avoided now; -EIO,
+ * -EHOSTDOWN: there are not enough. */
 static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_batch *batch)
 {
 	const struct array *array = rescue->array;
@@ -190,7 +190,7 @@ static int rescue_try(struct disk *disk, struct rescue *rescue, struct array_bat
 		chosen++;
 	}
 	if (chosen < array->data)
-		return -EIO;
+		return disk_array_quorum(disk) ? -EIO : -EHOSTDOWN;
 	array_batch_run(batch);
 	lost_take(disk, batch);
 	for (uint32_t i = 0; i < batch->count; i++)
@@ -293,7 +293,7 @@ static int mirror_read(
 		ret = batch->transfers[0].result ? -EIO : 0;
 	}
 	free(batch);
-	return ret;
+	return ret == -EIO && !disk_array_quorum(disk) ? -EHOSTDOWN : ret;
 }
 
 int array_read(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset, uint64_t avoid)
@@ -387,7 +387,7 @@ static int stripe_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 		counter_add(&degraded_writes, 1);
 	scratch_give(&parity);
 	free(batch);
-	return ret ? ret : disk_array_quorum(disk) ? 0 : -EIO;
+	return ret ? ret : disk_array_quorum(disk) ? 0 : -EHOSTDOWN;
 }
 
 static int mirror_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset)
@@ -403,7 +403,7 @@ static int mirror_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64
 	array_batch_run(batch);
 	failures_take(disk, batch);
 	free(batch);
-	return disk_array_quorum(disk) ? 0 : -EIO;
+	return disk_array_quorum(disk) ? 0 : -EHOSTDOWN;
 }
 
 int array_write(struct disk *disk, uint8_t *data, uint64_t bytes, uint64_t offset)
@@ -427,7 +427,7 @@ int array_flush(struct disk *disk)
 	array_batch_run(batch);
 	failures_take(disk, batch);
 	free(batch);
-	return disk_array_quorum(disk) ? 0 : -EIO;
+	return disk_array_quorum(disk) ? 0 : -EHOSTDOWN;
 }
 
 /* One member after the other: a block device holds a helper thread meanwhile, of which there are

@@ -17,8 +17,9 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 	static const char *const NAMES[] = {"read", "write", "flush", "discard", "zero"};
 
 	counter_add(&failures, 1);
-	/* A lost connection is told once, by who had it. */
-	if (atomic_load(&io->disk->fenced) || result == -ENOTCONN)
+	/* A lost connection is told once, by who had it; that too few members are left, by whose
+	 * array it is. */
+	if (atomic_load(&io->disk->fenced) || result == -ENOTCONN || result == -EHOSTDOWN)
 		return;
 	if (io->op == DISK_DISCARD && result == -EOPNOTSUPP) {
 		if (atomic_exchange(&io->disk->discards, false))
@@ -153,7 +154,9 @@ void disk_fd_issue(struct disk_io *io, const struct disk_core *core)
 static __attribute__((noinline, cold)) void io_issue_faulty(
 	struct disk_io *io, const struct disk_core *core, enum disk_fault fault)
 {
-	io->fault = -EIO;
+	int32_t fenced = io->op == DISK_READ ? 0 : atomic_load(&io->disk->fenced);
+
+	io->fault = fenced ? fenced : -EIO;
 	if (fault == DISK_FAULT_TORN &&
 		(io->iov_count > 1 || io->iov->iov_len > DISK_ALIGN_BYTES)) {
 		if (io->iov_count > 1)

@@ -106,8 +106,8 @@ static int zeros_write(struct disk *disk, uint64_t from, uint64_t to)
 	return ret;
 }
 
-/* A growth that was cut short left zeros; anything else in the last step is not a volume's, or it is
- * one of other steps, and must not be overwritten. */
+/* A growth that was cut short left zeros; anything else in the last step is not a volume's, or it
+ * is one of other steps, and must not be overwritten. */
 static int tail_check(struct disk *disk, uint64_t from)
 {
 	struct stat st;

@@ -91,7 +91,7 @@ struct disk {
 	uint64_t step_bytes;
 	uint64_t medium_bytes; /* as it was opened */
 	_Atomic uint64_t bytes;
-	_Atomic bool fenced;
+	_Atomic int32_t fenced; /* 0, or what writes fail with */
 	pthread_mutex_t grow_lock;
 	struct disk_writers *writers; /* NULL: none */
 	struct disk_faults faults;

@@ -231,14 +231,16 @@ static bool answer_end(struct http_conn *conn)
 {
 	struct http_reply *reply = &conn->reply;
 	bool gave_up = reply->reply.broken && !reply->head_sent;
+	uint32_t status = reply->reply.error == -EHOSTDOWN ? 503 : 500;
 
 	if (gave_up || !reply->reply.status) {
 		/* Nothing is on the wire yet: the client can still be told. */
-		log_error("http", "request %s from %s ended without an answer",
-			conn->request.request_id, conn->request.peer);
+		if (status == 500)
+			log_error("http", "request %s from %s ended without an answer",
+				conn->request.request_id, conn->request.peer);
 		conn->close_after = true;
 		http_reply_init(reply, conn);
-		if (http_refuse(conn, 500))
+		if (http_refuse(conn, status))
 			return false;
 	}
 	if (reply->reply.broken || http_reply_flush(reply) || reply->bytes_left)

@@ -86,6 +86,7 @@ static const struct refusal refusals[] = {
 	{500, "InternalError", "The server ended the request without an answer."},
 	{501, "NotImplemented",
 		"A header or the method implies functionality that is not implemented."},
+	{503, "SlowDown", "Too few of the store's volumes can be reached. Try again later."},
 	{505, "HttpVersionNotSupported", "The HTTP version specified is not supported."},
 };
 

@@ -596,6 +596,9 @@ static void answer(struct native_request *request)
 		request->session->moved_ns = reactor_now_ns(request->session->front->reactor);
 	list_remove(&request->link);
 	native_crypt_end(request);
+	if (!request->refusal && request->reply.broken && request->reply.error == -EHOSTDOWN)
+		refuse(request, 503, "SlowDown",
+			"Too few of the store's volumes can be reached. Try again later.");
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
 	native_response_fill(request, &response);

@@ -211,6 +211,7 @@ struct s3_reply {
 	uint32_t status; /* set by head; 0: nothing sent yet */
 	bool broken; /* the body could not be finished: the front must end the connection or fail
 			the transfer */
+	int error;   /* why, from whom the body came or went to: -errno; 0: not known */
 };
 
 /* Any fiber of an attached reactor. Always answers through reply unless the transport broke. */

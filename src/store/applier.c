@@ -285,7 +285,7 @@ void applier_push(struct store *store, struct group *group)
 		pthread_cond_signal(&applier->work);
 }
 
-int applier_checkpoint_now(struct store *store)
+static int checkpoint_do(struct store *store, bool anew)
 {
 	struct applier *applier = &store->applier;
 	struct volume *volume = &store->volume;
@@ -300,9 +300,10 @@ int applier_checkpoint_now(struct store *store)
 	if (applier->failed)
 		ret = -EIO;
 	pthread_mutex_unlock(&applier->lock);
-	if (!ret && pos != volume->super.tail_pos) {
+	if (!ret && (anew || pos != volume->super.tail_pos)) {
 		ret = index_flush(store->index);
 		if (!ret) {
+			volume->super.epoch += anew;
 			volume->super.tail_pos = pos;
 			volume->super.tail_seq = seq + 1;
 			ret = volume_super_write(volume);
@@ -313,15 +314,25 @@ int applier_checkpoint_now(struct store *store)
 			counter_add(&checkpoints, 1);
 	}
 	pthread_mutex_lock(&applier->lock);
-	if (ret)
+	if (ret && ret != -EHOSTDOWN)
 		applier->failed = true;
-	else
+	else if (!ret)
 		atomic_store(&store->tail_pos, pos);
 	waiters = waiters_take(applier);
 	pthread_mutex_unlock(&applier->lock);
 	pthread_mutex_unlock(&volume->lock);
 	waiters_wake(waiters);
 	return ret;
+}
+
+int applier_checkpoint_now(struct store *store)
+{
+	return checkpoint_do(store, false);
+}
+
+int applier_checkpoint_anew(struct store *store)
+{
+	return checkpoint_do(store, true);
 }
 
 static void *checkpoint_main(void *arg)
@@ -382,8 +393,8 @@ int applier_wait_room(struct store *store, uint64_t end_pos)
 	for (;;) {
 		uint64_t used = end_pos - atomic_load(&store->tail_pos);
 
-		if (applier->failed) {
-			ret = -EIO;
+		if (applier->failed || stripe_suspended(store)) {
+			ret = applier->failed ? -EIO : -EHOSTDOWN;
 			break;
 		}
 		/* Only what is applied can be let go. */

@@ -89,6 +89,8 @@ static bool group_gather(struct store *store, struct group *group)
 		pieces += piece_count;
 		if (sizeof(struct group_head) + bytes > bytes_max)
 			error = -EFBIG;
+		else if (commit->regains && commit->regains != atomic_load(&store->regains))
+			error = -EHOSTDOWN;
 		else if (group_reserve(group, bytes, touched))
 			error = -ENOMEM;
 		if (error)
@@ -278,11 +280,13 @@ static void group_run(struct store *store, struct group *group)
 		commits_wake(commits);
 		return;
 	}
-	ret = atomic_load(&store->fenced) ? -EIO : group_write(store, group);
+	ret = store_refuses(store);
+	if (!ret)
+		ret = group_write(store, group);
 	if (ret) {
 		store_fence(store, "the log", ret);
 		for (struct commit *commit = commits; commit; commit = commit->next)
-			commit_undo(store, commit, -EIO);
+			commit_undo(store, commit, ret == -EHOSTDOWN ? ret : -EIO);
 		applier_group_give(store, group);
 		commits_wake(commits);
 		return;

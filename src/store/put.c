@@ -31,6 +31,7 @@ struct store_put {
 	bool adoptable;
 	bool stored;
 	uint32_t phase;
+	uint64_t regains;
 	uint16_t key_len;
 	char key[];
 };
@@ -59,8 +60,9 @@ int store_put_open(
 		return -EINVAL;
 	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
 		return -EFBIG;
-	if (atomic_load_explicit(&store->fenced, memory_order_relaxed))
-		return -EIO;
+	ret = store_refuses(store);
+	if (ret)
+		return ret;
 	bucket = buckets_find(store->buckets, opts->bucket);
 	if (!bucket)
 		return -ENOENT;
@@ -72,6 +74,7 @@ int store_put_open(
 	}
 	put->store = store;
 	put->phase = phase_enter(store);
+	put->regains = atomic_load(&store->regains);
 	put->bucket = bucket;
 	put->bytes_max = opts->bytes;
 	put->adoptable = opts->adoptable;
@@ -480,16 +483,17 @@ int store_put_commit(
 {
 	struct store *store = put->store;
 	struct commit_item item = {.check = check, .arg = arg, .message = put->message};
-	struct commit commit = {.bucket = put->bucket, .items = &item, .item_count = 1};
+	struct commit commit = {
+		.bucket = put->bucket, .items = &item, .item_count = 1, .regains = put->regains};
 	struct slice key = slice_of(put->key, put->key_len);
 	int ret;
 
 	if (meta->checksum_len > sizeof(meta->checksum) ||
 		meta->headers_len > STORE_HEADERS_BYTES_MAX)
 		ret = -EINVAL;
-	else if (atomic_load(&store->fenced))
-		ret = -EIO;
 	else
+		ret = store_refuses(store);
+	if (!ret)
 		ret = object_build(put, meta, &commit);
 	if (!ret)
 		ret = put_run(store, &commit, key);

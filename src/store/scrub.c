@@ -134,7 +134,10 @@ static void chunk_run(void *arg)
 	scrub->mended += volume->mended - before;
 	counter_add(&mended, volume->mended - before);
 	counter_add(&read_bytes, scrub->to - scrub->at);
-	if (!ret || !row_stands(scrub))
+	/* What too few volumes have is not damaged; another run looks at it. */
+	if (ret && stripe_lacking(scrub->store))
+		scrub->ret = -EHOSTDOWN;
+	if (!ret || scrub->ret || !row_stands(scrub))
 		return;
 	scrub->damaged++;
 	counter_add(&damaged, 1);
@@ -200,6 +203,10 @@ static bool segment_run(struct scrub *scrub)
 	space_let_go(scrub->store->space);
 	if (scrub->object)
 		object_put(scrub->store, scrub->object);
+	if (scrub->ret == -EHOSTDOWN) {
+		log_warn("store", "scrub: broken off: too few volumes are left");
+		return false;
+	}
 	return go_on;
 }
 

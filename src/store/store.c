@@ -173,6 +173,7 @@ struct store *store_alloc(const struct store_opts *opts)
 		return NULL;
 	store->opts = *opts;
 	store->lock_fd = -1;
+	atomic_store(&store->regains, 1);
 	opts_default(&store->opts);
 	pthread_mutex_init(&store->grow_lock, NULL);
 	pthread_mutex_init(&store->watch_lock, NULL);
@@ -297,6 +298,10 @@ void store_close(struct store *store)
 
 void store_fence(struct store *store, const char *what, int error)
 {
+	if (error == -EHOSTDOWN) {
+		stripe_suspend(store);
+		return;
+	}
 	if (atomic_exchange(&store->fenced, true))
 		return;
 	log_error("store",

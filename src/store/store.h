@@ -412,10 +412,13 @@ uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, ui
  * goes on. At once when there is one volume. Fiber call of the first reactor. */
 void store_volumes_watch(struct store *store);
 
+/* Whether writes are taken; if not, why, in a sentence for people. Any thread. */
+bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
+
 /* Has a volume replaced by what lies at another path, which must be blank or it itself: soon, while
  * all goes on; it is then rebuilt. -ENOENT: no such volume, or the store has only one; -EINVAL: the
  * path; -EEXIST: another volume lies there; -EALREADY: one waits to be replaced; -EBUSY: too many
- * others are missing to give it up. Any thread. */
+ * others are missing to give it up. Fiber call. */
 int store_volume_replace(struct store *store, uint32_t member, const char *path);
 
 /* Tells volumes that can deallocate which space was given back since the start, in the background

@@ -570,6 +570,9 @@ int applier_settle(struct store *store);
 int applier_wait_room(struct store *store, uint64_t end_pos);
 /* A checkpoint on the calling thread. Blocks. */
 int applier_checkpoint_now(struct store *store);
+/* The same, and the log goes on in a new epoch: what it has behind the tail counts no more. All
+ * that was published is applied, and no group is on its way. */
+int applier_checkpoint_anew(struct store *store);
 
 /* ---- commit.c: deciding and publishing; committer.c: the fiber and its writes. ---- */
 /* What becomes of what an entry held: its body ends; it lives on elsewhere; its body lives on in
@@ -635,6 +638,7 @@ struct commit {
 	struct append *append;	   /* what the (one) item's object has its body behind; or NULL */
 	struct region_span span;   /* a grouped body, OWNER_DISK; data NULL: none */
 	uint32_t span_segment;	   /* of the object: the grouped body's */
+	uint64_t regains;	   /* as they were when a body was begun; 0: none was written */
 	int result;
 	struct waiter waiter;
 };
@@ -854,6 +858,9 @@ struct store {
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
+	_Atomic bool suspended; /* too few volumes: stripe_regain.c */
+	_Atomic uint64_t
+		regains; /* from 1: bodies that were written before one cannot be committed */
 	_Atomic bool quiescing;
 	/* Puts that are open, by the parity of the phase that they began in: who moves the phase on
 	 * and waits knows that those before are over. */
@@ -888,8 +895,27 @@ static inline void object_unseat(struct store *store, struct object *object)
 		object_unseat_watched(store, object);
 }
 
-/* The medium failed: everything that writes answers -EIO from now on. Logs once. */
+/* stripe_regain.c: too few volumes are left: what writes answers -EHOSTDOWN. Logs once. */
+void stripe_suspend(struct store *store);
+bool stripe_suspended(const struct store *store);
+/* Whether fewer are good than are needed, be it noticed or not. Any thread. */
+bool stripe_lacking(const struct store *store);
+/* Fiber call of the watcher: 0 when enough are back, and writes are taken again. */
+int stripe_regain(struct store *store);
+
+/* The medium failed: everything that writes answers -EIO from now on; when it is that too few
+ * volumes are left (-EHOSTDOWN), until they are back. Logs once. */
 void store_fence(struct store *store, const char *what, int error);
+
+/* 0, or what everything that writes is refused with. Any thread. */
+static inline int store_refuses(const struct store *store)
+{
+	if (__builtin_expect(atomic_load_explicit(&store->fenced, memory_order_relaxed), 0))
+		return -EIO;
+	return __builtin_expect(atomic_load_explicit(&store->suspended, memory_order_relaxed), 0)
+		       ? -EHOSTDOWN
+		       : 0;
+}
 
 /* ---- store.c, recover.c, snapshot.c: what a start and a check have in common. ---- */
 struct store *store_alloc(const struct store_opts *opts);

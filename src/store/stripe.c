@@ -148,11 +148,12 @@ static int member_super_write(struct volume *volume, uint32_t member)
 
 int stripe_super_write(struct volume *volume)
 {
+	uint64_t lost_before = volume->super.set_lost, changes = 0;
 	bool again = true;
 
 	while (again && disk_array_quorum(volume->disk)) {
 		again = false;
-		(void)disk_array_changed(volume->disk);
+		changes = disk_array_changes(volume->disk);
 		volume->super.generation++;
 		volume->super.set_lost = disk_array_lost(volume->disk);
 		for (uint32_t i = 0; i < volume->super.set_count; i++) {
@@ -167,7 +168,19 @@ int stripe_super_write(struct volume *volume)
 			}
 		}
 	}
-	return again || !disk_array_quorum(volume->disk) ? -EIO : 0;
+	if (again || !disk_array_quorum(volume->disk)) {
+		/* Nobody was told of anything that those would have missed. */
+		volume->super.set_lost = lost_before;
+		return -EHOSTDOWN;
+	}
+	volume->settled_generation = volume->super.generation;
+	atomic_store(&volume->settled_changes, changes);
+	return 0;
+}
+
+static bool settled(struct volume *volume)
+{
+	return atomic_load(&volume->settled_changes) == disk_array_changes(volume->disk);
 }
 
 struct settle {
@@ -180,7 +193,8 @@ static void settle_run(void *arg)
 	struct settle *settle = (struct settle *)arg;
 
 	pthread_mutex_lock(&settle->volume->lock);
-	settle->ret = stripe_super_write(settle->volume);
+	if (!settled(settle->volume))
+		settle->ret = stripe_super_write(settle->volume);
 	pthread_mutex_unlock(&settle->volume->lock);
 }
 
@@ -188,7 +202,7 @@ int stripe_settle(struct store *store)
 {
 	struct settle settle = {.volume = &store->volume};
 
-	if (!disk_array_changed(store->volume.disk))
+	if (settled(&store->volume))
 		return 0;
 	fiber_offload(settle_run, &settle);
 	return settle.ret;
@@ -538,6 +552,17 @@ int stripe_member_known(struct store *store, uint32_t member)
 	if (ret == -ENOENT || ret == -EMEDIUMTYPE)
 		ret = volume_label_check(&opts, path, disk, ret);
 	return ret ? ret : disk_grow(disk, disk_bytes(volume->disk));
+}
+
+bool stripe_member_whole(const struct store *store, uint32_t member)
+{
+	const struct volume *volume = &store->volume;
+	struct superblock super;
+
+	return !volume_super_of(disk_array_member(volume->disk, member),
+		       volume->set_paths[volume->path_of[member]], &super) &&
+	       memcmp(super.uuid, volume->super.uuid, sizeof(super.uuid)) == 0 &&
+	       super.set_idx == member && super.generation >= volume->settled_generation;
 }
 
 void stripe_paths_free(struct volume *volume)

@@ -158,6 +158,13 @@ static void member_take(struct watch *watch)
 
 /* ---- Replacing. ---- */
 
+struct replace {
+	struct store *store;
+	const char *path;
+	uint32_t member;
+	int ret;
+};
+
 static bool path_of_another(const struct volume *volume, uint32_t member, const char *path)
 {
 	for (uint32_t i = 0; i < volume->set_count; i++)
@@ -166,39 +173,48 @@ static bool path_of_another(const struct volume *volume, uint32_t member, const 
 	return false;
 }
 
-static int replace_note(struct store *store, uint32_t member, const char *path)
+static int replace_note(const struct replace *replace)
 {
-	struct volume *volume = &store->volume;
-	uint32_t lost =
-		(uint32_t)__builtin_popcountll(disk_array_lost(volume->disk) & ~(1ull << member));
+	struct volume *volume = &replace->store->volume;
+	uint32_t lost = (uint32_t)__builtin_popcountll(
+		disk_array_lost(volume->disk) & ~(1ull << replace->member));
 
 	if (volume->replace_path)
 		return -EALREADY;
-	if (path_of_another(volume, member, path))
+	if (path_of_another(volume, replace->member, replace->path))
 		return -EEXIST;
 	if (lost + 1 > volume->super.set_parity)
 		return -EBUSY;
-	volume->replace_path = strdup(path);
+	volume->replace_path = strdup(replace->path);
 	if (!volume->replace_path)
 		return -ENOMEM;
-	volume->replace_member = (int)member;
+	volume->replace_member = (int)replace->member;
 	return 0;
+}
+
+/* On a helper thread: a checkpoint may hold the lock for seconds. */
+static void note_run(void *arg)
+{
+	struct replace *replace = (struct replace *)arg;
+	struct volume *volume = &replace->store->volume;
+
+	pthread_mutex_lock(&volume->lock);
+	replace->ret = replace_note(replace);
+	pthread_mutex_unlock(&volume->lock);
 }
 
 int store_volume_replace(struct store *store, uint32_t member, const char *path)
 {
-	struct volume *volume = &store->volume;
-	int ret;
+	struct replace replace = {.store = store, .path = path, .member = member};
+	const struct volume *volume = &store->volume;
 
 	if (!volume->set_count || member >= volume->super.set_count)
 		return -ENOENT;
 	/* DIR/volumes has a line for each, and relative names are whose? */
 	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
 		return -EINVAL;
-	pthread_mutex_lock(&volume->lock);
-	ret = replace_note(store, member, path);
-	pthread_mutex_unlock(&volume->lock);
-	return ret;
+	fiber_offload(note_run, &replace);
+	return replace.ret;
 }
 
 /* The place of a path that no member has, for the new one. */
@@ -260,7 +276,8 @@ static void gone_take(struct store *store)
 	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
 		if (!missing(store, m) && disk_gone(disk_array_member(disk, m)))
 			disk_array_fail(disk, m, -ENOTCONN);
-	(void)stripe_settle(store);
+	if (stripe_settle(store) == -EHOSTDOWN || !disk_array_quorum(disk))
+		stripe_suspend(store);
 }
 
 static void look(struct watch *watch)
@@ -269,6 +286,9 @@ static void look(struct watch *watch)
 
 	fiber_offload(replace_run, watch);
 	gone_take(watch->store);
+	if (stripe_suspended(watch->store) &&
+		(atomic_load(&watch->store->fenced) || stripe_regain(watch->store)))
+		return;
 	while (any_missing(watch->store) && !atomic_load(&watch->store->quiescing)) {
 		fiber_offload(look_run, watch);
 		if (watch->member == UINT32_MAX)
@@ -294,6 +314,8 @@ void store_volumes_watch(struct store *store)
 		if (fiber_park_until(clock_now_ns() + LOOK_NS) == 0)
 			continue;
 		look(&watch);
+		if (stripe_suspended(store))
+			continue;
 		if (rest)
 			rest--;
 		else

@@ -48,6 +48,8 @@ struct volume {
 	uint32_t uuid_crc;  /* the log's CRCs start with it */
 	int replace_member; /* to be replaced by replace_path, when that is not NULL; under lock */
 	char *replace_path;
+	uint64_t settled_generation;	  /* of the last superblocks that enough volumes have */
+	_Atomic uint64_t settled_changes; /* of the array: the superblocks tell of them */
 	uint64_t mended; /* pieces that a check found wrong and other volumes have right */
 };
 struct volume_opts {
@@ -99,6 +101,9 @@ int stripe_remember(const char *dir, const struct volume *volume);
 int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk);
 /* Whether what lies on a member's own disk, that was gone, is still this member's, or blank. */
 int stripe_member_known(struct store *store, uint32_t member);
+/* Whether it is this member's with the last superblock that all good ones have: not another one's,
+ * not blank, and no older copy of it. */
+bool stripe_member_whole(const struct store *store, uint32_t member);
 /* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
  * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
  * fiber, or blocking where there is none. */
@@ -111,7 +116,7 @@ struct stripe_piece {
 int stripe_mend(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend);
 /* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
- * are told. -EIO: too few are left. */
+ * are told. -EHOSTDOWN: too few are left. */
 int stripe_settle(struct store *store);
 
 /* ---- rebuild.c ---- */

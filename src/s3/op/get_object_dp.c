@@ -17,7 +17,8 @@ static void send_body(struct s3_call *call, const struct s3_read *read, struct f
 		reply->broken = true;
 		return;
 	}
-	if (flow_run(source, NULL, 0, sink, &moved) || moved != read->bytes)
+	reply->error = flow_run(source, NULL, 0, sink, &moved);
+	if (reply->error || moved != read->bytes)
 		reply->broken = true;
 	call->body_bytes += moved;
 }
@@ -34,7 +35,7 @@ static __attribute__((noinline)) const struct s3_error *send_by_token(
 	reply->broken = false;
 	reply->status = 0;
 	call->header_count = 0;
-	return s3_body_failed(call, -EIO);
+	return s3_body_failed(call, reply->error == -EHOSTDOWN ? reply->error : -EIO);
 }
 
 static const struct s3_error *check_window(struct s3_call *call, const struct s3_read *read)

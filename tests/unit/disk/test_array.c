@@ -156,10 +156,11 @@ static void test_too_much_is_too_much(void **state)
 	assert_false(disk_array_quorum(fixture.disk));
 	assert_int_equal(
 		disk_read_now(fixture.disk, fixture.got, 40 * BLOCK, offset_of(STRIPE_FIRST, 40)),
-		-EIO);
+		-EHOSTDOWN);
 	assert_int_equal(
 		disk_write_now(fixture.disk, fixture.body, 40 * BLOCK, offset_of(STRIPE_FIRST, 40)),
-		-EIO);
+		-EHOSTDOWN);
+	assert_int_equal(disk_flush_now(fixture.disk), -EHOSTDOWN);
 	array_reopen(&fixture, 0, 0);
 	/* A part of a stripe is not written, and nothing lies beyond the end. */
 	assert_int_equal(
@@ -211,19 +212,18 @@ static void test_a_failed_write_gives_a_member_up(void **state)
 		opts.members[i] = member_open(&fixture, i, NULL);
 	assert_int_equal(disk_array_open(&opts, &fixture.disk), 0);
 	disk_fence(disk_array_member(fixture.disk, 2));
-	assert_false(disk_array_changed(fixture.disk));
+	assert_int_equal(disk_array_changes(fixture.disk), 0);
 	stripe_put(&fixture, STRIPE_FIRST, 100);
-	assert_true(disk_array_changed(fixture.disk));
-	assert_false(disk_array_changed(fixture.disk));
+	assert_int_equal(disk_array_changes(fixture.disk), 1);
 	assert_int_equal(disk_array_state(fixture.disk, 2), DISK_MEMBER_MISSING);
 	assert_int_equal(disk_array_lost(fixture.disk), 4);
 	stripe_expect(&fixture, STRIPE_FIRST, 100);
 	disk_fence(disk_array_member(fixture.disk, 5));
 	assert_int_equal(disk_flush_now(fixture.disk), 0);
-	assert_true(disk_array_changed(fixture.disk));
+	assert_int_equal(disk_array_changes(fixture.disk), 2);
 	stripe_expect(&fixture, STRIPE_FIRST, 100);
 	disk_fence(disk_array_member(fixture.disk, 0));
-	assert_int_equal(disk_flush_now(fixture.disk), -EIO);
+	assert_int_equal(disk_flush_now(fixture.disk), -EHOSTDOWN);
 	fixture_end(&fixture);
 }
 
@@ -315,13 +315,41 @@ static void test_a_member_comes_back(void **state)
 	stripe_put(&fixture, STRIPE_FIRST, 256);
 	assert_int_equal(disk_array_return(fixture.disk, 1, disk), 0);
 	assert_int_equal(disk_array_state(fixture.disk, 1), DISK_MEMBER_REBUILDING);
-	assert_true(disk_array_changed(fixture.disk));
+	assert_int_equal(disk_array_changes(fixture.disk), 2);
 	assert_int_equal(disk_array_rebuild(fixture.disk, disk_stripe(STRIPE_FIRST, 256), 1), 0);
 	disk_array_heal(fixture.disk, 1);
 	assert_int_equal(disk_array_lost(fixture.disk), 0);
 	disk_array_fail(fixture.disk, 0, -EIO);
 	disk_array_fail(fixture.disk, 2, -EIO);
 	stripe_expect(&fixture, STRIPE_FIRST, 256);
+	fixture_end(&fixture);
+}
+
+/* Too many are gone; then some are back. */
+static void test_members_are_regained(void **state)
+{
+	struct fixture fixture;
+
+	(void)state;
+	fixture_init(&fixture, 4, 2);
+	stripe_put(&fixture, STRIPE_FIRST, 256);
+	for (uint32_t i = 1; i < 5; i++)
+		disk_array_fail(fixture.disk, i, -ENOTCONN);
+	assert_false(disk_array_quorum(fixture.disk));
+	disk_suspend(fixture.disk);
+	assert_int_equal(disk_write_now(fixture.disk, fixture.body, BLOCK, 0), -EHOSTDOWN);
+	disk_array_regain(fixture.disk, 0x0c);
+	assert_int_equal(disk_array_lost(fixture.disk), 0x12);
+	assert_true(disk_array_quorum(fixture.disk));
+	stripe_expect(&fixture, STRIPE_FIRST, 256);
+	assert_int_equal(disk_write_now(fixture.disk, fixture.body, BLOCK, 0), -EHOSTDOWN);
+	disk_resume(fixture.disk);
+	assert_int_equal(disk_write_now(fixture.disk, fixture.body, BLOCK, 0), 0);
+	/* A fence is for good. */
+	disk_fence(fixture.disk);
+	disk_suspend(fixture.disk);
+	disk_resume(fixture.disk);
+	assert_int_equal(disk_write_now(fixture.disk, fixture.body, BLOCK, 0), -EIO);
 	fixture_end(&fixture);
 }
 
@@ -370,6 +398,7 @@ int main(void)
 		cmocka_unit_test(test_lies_are_found_and_mended),
 		cmocka_unit_test(test_parity_is_held_against_data),
 		cmocka_unit_test(test_a_member_comes_back),
+		cmocka_unit_test(test_members_are_regained),
 		cmocka_unit_test(test_members_are_rebuilt),
 	};
 

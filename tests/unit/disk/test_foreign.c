@@ -121,10 +121,10 @@ static void test_a_file_is_blank_only_if_all_of_it_is(void **state)
 {
 	static const struct {
 		uint64_t bytes, offset;
-	} CASES[] = {{1, 0}, {5, 4}, {4095, 4000}, {4096, 0}, {4097, 4096}, {8191, 0},
-		{8192, 8191}, {100000, 99999}, {MIB, MIB - 1}, {MIB + 3, MIB + 2},
-		{2 * MIB - 1, MIB + 5000}, {2 * MIB - 1, 2 * MIB - 2}, {2 * MIB, 2 * MIB - 1},
-		{MEDIUM_BYTES, MIB}, {MEDIUM_BYTES, 9 * MIB + 77}, {MEDIUM_BYTES + 100, 9 * MIB},
+	} CASES[] = {{1, 0}, {5, 4}, {4095, 4000}, {4096, 0}, {4097, 4096}, {8191, 0}, {8192, 8191},
+		{100000, 99999}, {MIB, MIB - 1}, {MIB + 3, MIB + 2}, {2 * MIB - 1, MIB + 5000},
+		{2 * MIB - 1, 2 * MIB - 2}, {2 * MIB, 2 * MIB - 1}, {MEDIUM_BYTES, MIB},
+		{MEDIUM_BYTES, 9 * MIB + 77}, {MEDIUM_BYTES + 100, 9 * MIB},
 		{MEDIUM_BYTES + 100, MEDIUM_BYTES + 99}};
 
 	(void)state;
@@ -218,8 +218,8 @@ static void test_growth_spares_what_is_no_volume(void **state)
 	(void)state;
 	fixture_init(&fixture, 5 * MIB + 100);
 	stamp(&fixture, 5 * MIB + 99, "x", 1);
-	assert_int_equal(disk_open(&(struct disk_opts){.path = fixture.path, .step_bytes = 4 * MIB},
-				 &disk),
+	assert_int_equal(
+		disk_open(&(struct disk_opts){.path = fixture.path, .step_bytes = 4 * MIB}, &disk),
 		0);
 	assert_int_equal(disk_bytes(disk), 4 * MIB);
 	assert_int_equal(disk_grow(disk, 5 * MIB), -EUCLEAN);

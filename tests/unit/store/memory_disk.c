@@ -52,6 +52,8 @@ static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 {
 	uint64_t at = io->offset;
 
+	if (self->lost)
+		return -ENOTCONN;
 	if (io->op == DISK_FLUSH)
 		return 0;
 	if (io->offset + io->bytes > self->bytes)
@@ -132,14 +134,19 @@ static int memory_grow(void *volume, uint64_t bytes_total, struct disk_identity 
 
 static int memory_revive(void *volume, struct disk_identity *ret_identity)
 {
-	identity_fill((struct memory_disk *)volume, ret_identity);
+	struct memory_disk *self = (struct memory_disk *)volume;
+
+	self->tries++;
+	if (self->away)
+		return -ENOTCONN;
+	self->lost = false;
+	identity_fill(self, ret_identity);
 	return 0;
 }
 
 static bool memory_gone(void *volume)
 {
-	(void)volume;
-	return false;
+	return ((struct memory_disk *)volume)->lost;
 }
 
 static const struct disk_driver DRIVER = {
@@ -163,7 +170,8 @@ struct memory_disk *memory_disk(uint32_t idx)
 void memory_disks_open(void)
 {
 	for (uint32_t i = 0; i < MEMORY_DISKS; i++) {
-		disks[i] = (struct memory_disk){.bytes = 16 * MIB};
+		memset(&disks[i], 0, sizeof(disks[i]));
+		disks[i].bytes = 16 * MIB;
 		disks[i].memory = (uint8_t *)mmap(NULL, MEMORY_DISK_BYTES, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		assert_true(disks[i].memory != MAP_FAILED);
@@ -178,6 +186,12 @@ void memory_disks_close(void)
 		munmap(disks[i].memory, MEMORY_DISK_BYTES);
 }
 
+void memory_disk_lose(uint32_t idx)
+{
+	disks[idx].away = true;
+	disks[idx].lost = true;
+}
+
 void memory_disk_blank(uint32_t idx)
 {
 	madvise(disks[idx].memory, MEMORY_DISK_BYTES, MADV_DONTNEED);
@@ -187,6 +201,14 @@ void memory_disk_blank(uint32_t idx)
 void memory_disk_await_held(uint32_t idx)
 {
 	while (!disks[idx].held)
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+void memory_disk_await_tries(uint32_t idx, uint32_t tries)
+{
+	uint32_t from = disks[idx].tries;
+
+	while (disks[idx].tries - from < tries)
 		fiber_sleep_ns(NS_PER_MS);
 }
 

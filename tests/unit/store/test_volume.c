@@ -20,8 +20,8 @@ static void precious_make(const struct rig *rig, const char *name, uint64_t byte
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-	assert_int_equal(pwrite(fd, TEXT, sizeof(TEXT), (off_t)(bytes - sizeof(TEXT))),
-		sizeof(TEXT));
+	assert_int_equal(
+		pwrite(fd, TEXT, sizeof(TEXT), (off_t)(bytes - sizeof(TEXT))), sizeof(TEXT));
 	close(fd);
 }
 
@@ -34,7 +34,8 @@ static void precious_check(const char *path, uint64_t bytes)
 	assert_true(fd >= 0);
 	assert_int_equal(fstat(fd, &st), 0);
 	assert_int_equal(st.st_size, bytes);
-	assert_int_equal(pread(fd, text, sizeof(text), (off_t)(bytes - sizeof(TEXT))), sizeof(text));
+	assert_int_equal(
+		pread(fd, text, sizeof(text), (off_t)(bytes - sizeof(TEXT))), sizeof(text));
 	assert_memory_equal(text, TEXT, sizeof(TEXT));
 	close(fd);
 }

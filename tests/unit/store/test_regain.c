@@ -1,0 +1,179 @@
+/* tests/unit/store/test_regain.c: more volumes are gone than may be; enough come back, and the
+ * store goes on without a restart. */
+#include "memory_disk.h"
+#include "rig.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/store_priv.h"
+
+#define KEYS  40u
+#define BYTES 70000u
+
+static void keys_put(struct rig *rig, uint64_t seed)
+{
+	char key[32];
+
+	for (uint32_t i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "k%04u", i);
+		assert_int_equal(
+			object_put_seeded(rig, "b", slice_str(key), BYTES, seed + i, NULL), 0);
+	}
+}
+
+static void keys_verify(struct rig *rig, uint64_t seed)
+{
+	char key[32];
+
+	for (uint32_t i = 0; i < KEYS; i++) {
+		snprintf(key, sizeof(key), "k%04u", i);
+		assert_int_equal(
+			object_verify_seeded(rig, "b", slice_str(key), BYTES, seed + i), 0);
+	}
+}
+
+static bool writable(const struct rig *rig)
+{
+	char why[256];
+
+	return store_writable(rig->store, why, sizeof(why));
+}
+
+static void state_await(const struct rig *rig, uint32_t member, enum disk_member_state state)
+{
+	while (disk_array_state(rig->store->volume.disk, member) != state)
+		fiber_sleep_ns(NS_PER_MS);
+}
+
+static void watch_fiber(void *arg)
+{
+	store_volumes_watch(((struct rig *)arg)->store);
+}
+
+static void put_begin(struct rig *rig, struct store_put **ret_put)
+{
+	const struct store_put_opts opts = {
+		.bucket = SLICE("b"), .key = SLICE("begun"), .bytes = 0};
+
+	assert_int_equal(store_put_open(rig->store, &opts, ret_put), 0);
+}
+
+static void lose_and_regain(struct rig *rig, void *arg)
+{
+	struct store_meta meta = {0};
+	struct store_put *begun, *later;
+	uint64_t epoch;
+	char why[256];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+	assert_int_equal(fiber_spawn(reactor_self(), "watch", watch_fiber, rig), 0);
+	put_begin(rig, &begun);
+	epoch = rig->store->volume.super.epoch;
+	memory_disk_lose(2);
+	keys_put(rig, 200);
+	memory_disk_lose(1);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k0000"), BYTES, 1, NULL), -EHOSTDOWN);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
+	assert_false(store_writable(rig->store, why, sizeof(why)));
+	assert_non_null(strstr(why, "1 of 3 volumes"));
+	/* The one that has missed what was acknowledged does not help. */
+	memory_disk(2)->away = false;
+	memory_disk_await_tries(1, 2);
+	assert_false(writable(rig));
+	memory_disk(1)->away = false;
+	while (!writable(rig))
+		fiber_sleep_ns(NS_PER_MS);
+	assert_int_equal(rig->store->volume.super.epoch, epoch + 1);
+	keys_verify(rig, 200);
+	assert_int_equal(store_put_commit(begun, &meta, NULL, NULL), -EHOSTDOWN);
+	put_begin(rig, &later);
+	assert_int_equal(store_put_commit(later, &meta, NULL, NULL), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 2, NULL), 0);
+	state_await(rig, 2, DISK_MEMBER_GOOD);
+	/* What was rebuilt carries another. */
+	memory_disk_lose(0);
+	keys_verify(rig, 200);
+	keys_put(rig, 300);
+	assert_true(writable(rig));
+	memory_disk(0)->away = false;
+	state_await(rig, 0, DISK_MEMBER_GOOD);
+}
+
+static void verify(struct rig *rig, void *arg)
+{
+	(void)arg;
+	keys_verify(rig, 300);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("new"), BYTES, 2), 0);
+}
+
+/* What comes back is an older copy, or blank: it is none of those that were good. */
+static void lose_and_spoil(struct rig *rig, void *arg)
+{
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	keys_put(rig, 100);
+	assert_int_equal(fiber_spawn(reactor_self(), "watch", watch_fiber, rig), 0);
+	memory_disk_lose(1);
+	memory_disk_lose(2);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);
+	memory_disk_blank(1);
+	memory_disk(1)->away = false;
+	memory_disk_await_tries(2, 2);
+	assert_false(writable(rig));
+	memory_disk(2)->away = false;
+	while (!writable(rig))
+		fiber_sleep_ns(NS_PER_MS);
+	state_await(rig, 1, DISK_MEMBER_GOOD);
+	memory_disk_lose(0);
+	keys_verify(rig, 100);
+}
+
+static void setup(struct rig *rig)
+{
+	rig_init(rig, 1);
+	rig->opts.volume = "memory://0,memory://1,memory://2";
+	rig->opts.erasure_data = 2;
+	rig->opts.erasure_parity = 1;
+	memory_disks_open();
+}
+
+static void test_the_store_goes_on_when_enough_volumes_are_back(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, lose_and_regain, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_run(&rig, verify, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_fsck(&rig);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+static void test_a_blank_volume_is_none_of_the_good_ones(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	setup(&rig);
+	rig_run(&rig, lose_and_spoil, NULL);
+	assert_int_equal(rig.open_result, 0);
+	memory_disks_close();
+	rig_dir_remove(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_store_goes_on_when_enough_volumes_are_back),
+		cmocka_unit_test(test_a_blank_volume_is_none_of_the_good_ones),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
