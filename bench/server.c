@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "nebulaio/nebulaio.h"
 #include "bench/http_load.h"
 #include "codec/codec.h"
 
@@ -111,6 +112,24 @@ static void split_endpoints(const char *endpoints, struct bench_server *server)
 	}
 }
 
+/* The device that a client would go by; without one, what the rows of RDMA say is why. */
+static void find_device(struct bench_server *server)
+{
+	const struct neb_options options = {.endpoints = server->endpoints,
+		.access_key = server->use_access_key ? server->use_access_key : "",
+		.secret_key = server->use_secret_key ? server->use_secret_key : "",
+		.pool_bytes = MIB};
+	struct neb_client *client = NULL;
+
+	server->device_name = SIMULATED;
+	if (neb_client_open(&options, &client))
+		return;
+	snprintf(server->found_name, sizeof(server->found_name), "%s", neb_client_device(client));
+	if (server->found_name[0])
+		server->device_name = server->found_name;
+	neb_client_close(client);
+}
+
 int bench_server_open(const struct bench_opts *opts, const struct bench_cpus *cpus,
 	const char *folder, struct bench_server *ret_server)
 {
@@ -121,7 +140,7 @@ int bench_server_open(const struct bench_opts *opts, const struct bench_cpus *cp
 		.region = opts->region ? opts->region : DEFAULT_REGION,
 		.use_access_key = opts->access_key,
 		.use_secret_key = opts->secret_key,
-		.device_name = opts->device_name ? opts->device_name : SIMULATED,
+		.device_name = opts->device_name,
 		.pid = opts->server_pid,
 	};
 	if (!opts->endpoints) {
@@ -132,6 +151,8 @@ int bench_server_open(const struct bench_opts *opts, const struct bench_cpus *cp
 		if (opts->metrics_address)
 			snprintf(server->metrics_address, sizeof(server->metrics_address), "%s",
 				opts->metrics_address);
+		if (!server->device_name)
+			find_device(server);
 	}
 	server->rdma_is_simulated = !strcmp(server->device_name, SIMULATED);
 	if (ret)

@@ -20,6 +20,7 @@ struct bench_server {
 	const char *use_secret_key;
 	const char *region;
 	const char *device_name;
+	char found_name[64]; /* the device that leads there, when none is named */
 	bool rdma_is_simulated;
 };
 /* Says on standard error why it failed. folder: for its data and its log, when it is our own. */

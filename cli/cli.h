@@ -56,6 +56,11 @@ extern const struct cli_command CLI_DOCTOR;
 /* cmd_region.c: the one process of this host that has a region: CLI_OK, or a message and what to
  * exit with. */
 int cli_region_find(const struct cli_command *command, int *ret_pid);
+/* The RDMA device that wanted names, or with NULL, "" or "auto" the one that leads to the address,
+ * or with listens the one that has it: into buf. CLI_OK; CLI_FAILED, said why there is none. */
+int cli_device_find(
+	const char *wanted, const char *address, uint16_t port, bool listens, char buf[64]);
+
 /* Prints "nebulaio NAME: why" and how to get help; returns CLI_USAGE. */
 int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

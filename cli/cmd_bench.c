@@ -7,41 +7,41 @@
 #include "bench/bench.h"
 #include "remote.h"
 
-#define USAGE                                                                                  \
-	"usage: nebulaio bench [--quick] [--only TEXT] [--json FILE] [OPTIONS]\n"              \
-	"       nebulaio bench --endpoint URLS [--metrics ADDR:PORT] [--pid PID] [OPTIONS]\n"  \
-	"\n"                                                                                   \
-	"Measures operations over RDMA and HTTP beside what this machine can do at best\n"     \
-	"(anchors), in turn, so that ratios hold whatever else the machine does. Starts a\n"   \
-	"server of its own on one processor and runs the client on another; or measures\n"     \
-	"one that runs already, in a bucket of its own. docs/guide/bench.md explains every\n"  \
-	"column.\n"                                                                            \
-	"\n"                                                                                   \
-	"  --quick             only the rows that marks need; about a minute\n"                \
-	"  --only TEXT         the rows with TEXT in their name: \"get 4KiB\", \"cold\"; or\n" \
-	"                      the one row of that name\n"                                     \
-	"  --list              print the rows' names and measure nothing\n"                    \
-	"  --json FILE         write everything there too\n"                                   \
-	"  --dir DIR           folder for the server's data and the raw log, on the disk\n"    \
-	"                      to be measured (default ./build, TMPDIR or here, whichever\n"   \
-	"                      is on a disk)\n"                                                \
-	"  --repetitions N     slices of each row (default 5, at most 64)\n"                   \
-	"  --slice MS          length of a slice (default 200)\n"                              \
-	"  --rate N            open loop: N starts a second, latency since each was due\n"     \
-	"  --verify N          check the CRC of every Nth answer (default 64)\n"               \
-	"  --list-keys N       keys that are listed (default 100000; --quick: 10000)\n"        \
-	"  --idle poll|default keep idle processors awake (default, where permitted), or\n"    \
-	"                      let them sleep\n"                                               \
-	"  --priority high|normal  go before other processes (default, where permitted)\n"     \
-	"  --set KEY=VALUE     configuration of the server that is started\n"                  \
-	"  --endpoint URLS     measure this server: rdma://HOST:PORT,http://HOST:PORT\n"       \
-	"  --metrics ADDR:PORT where it tells its metrics: copies, flushes\n"                  \
-	"  --pid PID           its process: processor time, context switches\n"                \
-	"  --device NAME       RDMA device to reach it with (default simulated)\n"             \
-	"  --access-key KEY, --secret-key KEY\n"                                               \
-	"                      its keys\n"                                                     \
-	"\n"                                                                                   \
-	"Ends with 1 when a row could not be measured or had errors. Marks that are missed\n"  \
+#define USAGE                                                                                      \
+	"usage: nebulaio bench [--quick] [--only TEXT] [--json FILE] [OPTIONS]\n"                  \
+	"       nebulaio bench --endpoint URLS [--metrics ADDR:PORT] [--pid PID] [OPTIONS]\n"      \
+	"\n"                                                                                       \
+	"Measures operations over RDMA and HTTP beside what this machine can do at best\n"         \
+	"(anchors), in turn, so that ratios hold whatever else the machine does. Starts a\n"       \
+	"server of its own on one processor and runs the client on another; or measures\n"         \
+	"one that runs already, in a bucket of its own. docs/guide/bench.md explains every\n"      \
+	"column.\n"                                                                                \
+	"\n"                                                                                       \
+	"  --quick             only the rows that marks need; about a minute\n"                    \
+	"  --only TEXT         the rows with TEXT in their name: \"get 4KiB\", \"cold\"; or\n"     \
+	"                      the one row of that name\n"                                         \
+	"  --list              print the rows' names and measure nothing\n"                        \
+	"  --json FILE         write everything there too\n"                                       \
+	"  --dir DIR           folder for the server's data and the raw log, on the disk\n"        \
+	"                      to be measured (default ./build, TMPDIR or here, whichever\n"       \
+	"                      is on a disk)\n"                                                    \
+	"  --repetitions N     slices of each row (default 5, at most 64)\n"                       \
+	"  --slice MS          length of a slice (default 200)\n"                                  \
+	"  --rate N            open loop: N starts a second, latency since each was due\n"         \
+	"  --verify N          check the CRC of every Nth answer (default 64)\n"                   \
+	"  --list-keys N       keys that are listed (default 100000; --quick: 10000)\n"            \
+	"  --idle poll|default keep idle processors awake (default, where permitted), or\n"        \
+	"                      let them sleep\n"                                                   \
+	"  --priority high|normal  go before other processes (default, where permitted)\n"         \
+	"  --set KEY=VALUE     configuration of the server that is started\n"                      \
+	"  --endpoint URLS     measure this server: rdma://HOST:PORT,http://HOST:PORT\n"           \
+	"  --metrics ADDR:PORT where it tells its metrics: copies, flushes\n"                      \
+	"  --pid PID           its process: processor time, context switches\n"                    \
+	"  --device NAME       RDMA device to reach it with (default: the one that leads there)\n" \
+	"  --access-key KEY, --secret-key KEY\n"                                                   \
+	"                      its keys\n"                                                         \
+	"\n"                                                                                       \
+	"Ends with 1 when a row could not be measured or had errors. Marks that are missed\n"      \
 	"are only told.\n"
 
 enum {

@@ -59,6 +59,14 @@ static int parse_options(
 	return CLI_OK;
 }
 
+/* The RDMA device that the bytes went by; "" when they went otherwise. */
+static const char *device_of(const struct transfer *transfer)
+{
+	return transfer->transport == NEB_RDMA || transfer->transport == NEB_TOKEN
+		       ? neb_client_device(transfer->client)
+		       : "";
+}
+
 static void report_json(const struct transfer *transfer, double seconds, char *const *names)
 {
 	printf("{\"source\": ");
@@ -66,9 +74,9 @@ static void report_json(const struct transfer *transfer, double seconds, char *c
 	printf(", \"target\": ");
 	remote_print_json(stdout, names[1]);
 	printf(", \"bytes\": %llu, \"bytes_resumed\": %llu, \"seconds\": %.6f, "
-	       "\"transport\": \"%s\"}\n",
+	       "\"transport\": \"%s\", \"device\": \"%s\"}\n",
 		(unsigned long long)transfer->bytes, (unsigned long long)transfer->bytes_resumed,
-		seconds, neb_transport_name(transfer->transport));
+		seconds, neb_transport_name(transfer->transport), device_of(transfer));
 }
 
 static void report(const struct transfer *transfer, uint64_t start_ns, char *const *names)
@@ -86,10 +94,10 @@ static void report(const struct transfer *transfer, uint64_t start_ns, char *con
 
 	remote_bytes_text(transfer->bytes, size);
 	remote_bytes_text((uint64_t)((double)transfer->bytes / seconds), rate);
-	fprintf(stderr, "%s in %.3f s (%s/s) by %s%s%s%s\n", size, seconds, rate,
-		neb_transport_name(transfer->transport),
-		transfer->fallback[0] ? ", not by RDMA: " : "", transfer->fallback,
-		transfer->fallback[0] ? "" : "");
+	fprintf(stderr, "%s in %.3f s (%s/s) by %s%s%s%s%s%s\n", size, seconds, rate,
+		neb_transport_name(transfer->transport), *device_of(transfer) ? " (" : "",
+		device_of(transfer), *device_of(transfer) ? ")" : "",
+		transfer->fallback[0] ? ", not by RDMA: " : "", transfer->fallback);
 }
 
 static int cp(struct transfer *transfer, char *from, char *to)

@@ -22,7 +22,8 @@ static const char USAGE[] =
 	"usage: nebulaio discover [OPTIONS]\n\n"
 	"Lists the servers that answer on an RDMA device's fabric. An answer is a\n"
 	"hint, not a proof: whoever connects authenticates.\n\n"
-	"      --device NAME      where to look: an RDMA device, or simulated (the default)\n"
+	"      --device NAME      where to look: an RDMA device, simulated, or auto (the\n"
+	"                         default): the first card whose port is up, else simulated\n"
 	"      --timeout SECONDS  how long to listen (default 1)\n"
 	"      --count N          do not listen on when so many have answered\n"
 	"      --group ADDRESS    multicast address (default " DISCOVERY_GROUP ")\n"
@@ -216,6 +217,7 @@ static int discover_run(int argc, char **argv)
 		{"timeout", required_argument, NULL, 't'}, {"group", required_argument, NULL, 'g'},
 		{"json", no_argument, NULL, 'j'}, {"count", required_argument, NULL, 'n'}, {0}};
 	struct remote_opts defaults;
+	char device[64];
 	struct discover_opts opts = {
 		.group = DISCOVERY_GROUP, .timeout_ns = NS_PER_S, .count_max = SERVERS_MAX};
 	uint64_t count;
@@ -224,7 +226,7 @@ static int discover_run(int argc, char **argv)
 	char *end;
 
 	remote_defaults(&defaults);
-	opts.device_name = defaults.device_name ? defaults.device_name : "simulated";
+	opts.device_name = defaults.device_name;
 	optind = 1;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
@@ -258,6 +260,9 @@ static int discover_run(int argc, char **argv)
 	}
 	if (optind != argc)
 		return cli_usage_error(&CLI_DISCOVER, "there are no operands");
+	if (cli_device_find(opts.device_name, "", 0, true, device))
+		return CLI_FAILED;
+	opts.device_name = device;
 	return discover_all(&opts);
 }
 

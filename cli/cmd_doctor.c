@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "doctor.h"
 #include "remote.h"
+#include "server/server.h"
 #include "server/config.h"
 #include "server/hardware.h"
 
@@ -134,6 +135,20 @@ static void note_hardware(void *arg, const struct hardware_finding *found)
 		doctor_fix(finding, false, "%s", found->fix);
 }
 
+/* The device that "auto" is here, for the checks of the configuration. */
+static void note_device(struct config *config, struct doctor *doctor)
+{
+	char why[256];
+
+	if (server_device_settle(config, why, sizeof(why)))
+		doctor_note(doctor,
+			strcmp(config->rdma.device_name, "simulated") == 0 &&
+					!config_is_loopback(config->rdma.address)
+				? FINDING_WARN
+				: FINDING_OK,
+			"config", "rdma.device_name: auto: %s: %s", config->rdma.device_name, why);
+}
+
 static int doctor_run(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {
@@ -178,6 +193,7 @@ static int doctor_run(int argc, char **argv)
 	doctor_check_network(&doctor);
 	doctor_check_placement(&doctor);
 	doctor_check_disks(&doctor);
+	note_device(&config, &doctor);
 	hardware_check(&config, doctor.sysfs, note_hardware, &doctor);
 	if (json)
 		print_json(&doctor);

@@ -43,8 +43,8 @@ static const char USAGE[] =
 	"\n"
 	"Order: defaults, then the file, then environment variables (NEBULAIO_<SECTION>_<KEY>),\n"
 	"then the command line. Without keys of its own (auth.root_user, auth.root_password) the\n"
-	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on the\n"
-	"simulated device, HTTPS on port 9443 with a certificate of its own making.\n";
+	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on port\n"
+	"9100, HTTPS on port 9443 with a certificate of its own making.\n";
 
 static int print_config_help(void)
 {
@@ -91,20 +91,22 @@ static int set_rdma(struct config *config, const char *address)
 }
 
 /* Named more than once, they are the volumes of one store. */
+static char volume_list[CONFIG_LIST_MAX];
+
 static int set_volume(struct config *config, const char *path)
 {
-	static char list[CONFIG_LIST_MAX];
-	size_t len = strlen(list);
-	int n = snprintf(list + len, sizeof(list) - len, "%s%s", len ? "," : "", path);
+	size_t len = strlen(volume_list);
+	int n = snprintf(
+		volume_list + len, sizeof(volume_list) - len, "%s%s", len ? "," : "", path);
 
-	if (n < 0 || (size_t)n >= sizeof(list) - len) {
+	if (n < 0 || (size_t)n >= sizeof(volume_list) - len) {
 		fprintf(stderr, "nebulaio serve: --volume: too long\n");
 		return -1;
 	}
-	if (!strchr(list, ','))
-		return set(config, "storage.volume", list, "--volume");
+	if (!strchr(volume_list, ','))
+		return set(config, "storage.volume", volume_list, "--volume");
 	return set(config, "storage.volume", "", "--volume") ||
-			       set(config, "storage.volumes", list, "--volume")
+			       set(config, "storage.volumes", volume_list, "--volume")
 		       ? -1
 		       : 0;
 }
@@ -178,7 +180,7 @@ static int apply_option(struct config *config, int option, const char *value)
 
 /* The command line is read twice: for --config, which comes before the environment, then for all
  * else. */
-static int configure(struct config *config, int argc, char **argv)
+static int configure(struct config *config, bool development, int argc, char **argv)
 {
 	struct config_error error;
 	const char *file = NULL;
@@ -198,8 +200,9 @@ static int configure(struct config *config, int argc, char **argv)
 	if (optind < argc)
 		return cli_usage_error(&CLI_SERVE, "unexpected argument '%s'", argv[optind]);
 	config_defaults(config);
+	volume_list[0] = '\0';
 	if (!file)
-		config_embed(config);
+		config_embed(config, development);
 	if ((file && config_load_file(config, file, &error)) ||
 		config_load_env(config, environ, &error)) {
 		fprintf(stderr, "nebulaio serve: %s\n", error.text);
@@ -388,17 +391,20 @@ static int serve_run(int argc, char **argv)
 	struct config_error error;
 	enum log_level level;
 	bool development;
-	int ret = configure(&config, argc, argv);
+	int ret = configure(&config, false, argc, argv);
 
 	if (ret)
 		return ret;
 	development = !config.auth.root_user[0] && !config.auth.root_password[0];
 	if (development) {
+		/* Once more, over that profile's defaults. */
+		ret = configure(&config, true, argc, argv);
+		if (ret)
+			return ret;
 		snprintf(config.auth.root_user, sizeof(config.auth.root_user), "minioadmin");
 		snprintf(
 			config.auth.root_password, sizeof(config.auth.root_password), "minioadmin");
 	}
-	config_settle(&config, development);
 	if (config_check(&config, development, &error)) {
 		fprintf(stderr, "nebulaio serve: %s\n", error.text);
 		return CLI_USAGE;

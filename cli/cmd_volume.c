@@ -28,7 +28,8 @@ static const char USAGE[] =
 	"  --secret-file FILE   a secret of 16 to 256 characters that the server has, too\n"
 	"                       (storage.remote.secret_file)\n"
 	"  --listen ADDR:PORT   where (default 0.0.0.0:9110); port 0 takes a free one\n"
-	"  --device NAME        by which RDMA device (default simulated)\n"
+	"  --device NAME        by which RDMA device (default auto: the card that has\n"
+	"                       the address, else simulated)\n"
 	"  --memory MIB         for data on its way (default 64)\n"
 	"  --log-level LEVEL    trace, debug, info, warn or error\n";
 
@@ -255,12 +256,14 @@ static int serve_until_signal(struct volume_serve *serve)
 
 static int volume_run(int argc, char **argv)
 {
-	static struct volume_serve serve = {.address = "0.0.0.0",
-		.port = REMOTE_PORT,
-		.device = "simulated",
-		.memory_bytes = 64 * MIB};
+	static struct volume_serve serve = {
+		.address = "0.0.0.0", .port = REMOTE_PORT, .memory_bytes = 64 * MIB};
+	char device[64];
 	int ret = command_line(&serve, argc, argv);
 
+	if (!ret)
+		ret = cli_device_find(serve.device, serve.address, 0, true, device);
+	serve.device = device;
 	if (!ret)
 		ret = serve_open(&serve) ? CLI_FAILED : serve_until_signal(&serve);
 	serve_close(&serve);

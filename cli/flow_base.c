@@ -151,11 +151,13 @@ int flow_link_for(struct flow_fabric *fabric, const struct flow_end_spec *end,
 
 /* ---- Opening and closing. ---- */
 
-static const char *device_of(const struct flow_args *args, const struct flow_end_spec *end)
+static int device_of(const struct flow_args *args, const struct flow_end_spec *end, char buf[64])
 {
-	if (end->device[0])
-		return end->device;
-	return args->remote.device_name ? args->remote.device_name : "simulated";
+	buf[0] = '\0';
+	if (end->kind != FLOW_RDMA)
+		return CLI_OK;
+	return cli_device_find(end->device[0] ? end->device : args->remote.device_name,
+		end->address, end->port, end->listen, buf);
 }
 
 static int fabric_open(struct flow_base *base, const char *device, struct flow_fabric **ret_fabric)
@@ -171,9 +173,13 @@ static int fabric_open(struct flow_base *base, const char *device, struct flow_f
 static int fabrics_open(struct flow_base *base)
 {
 	const struct flow_args *args = base->args;
-	const char *from = device_of(args, &args->from), *to = device_of(args, &args->to);
-	int ret = CLI_OK;
+	char from[64], to[64];
+	int ret = device_of(args, &args->from, from);
 
+	if (!ret)
+		ret = device_of(args, &args->to, to);
+	if (ret)
+		return ret;
 	if (args->from.kind == FLOW_RDMA)
 		ret = fabric_open(base, from, &base->fabric_from);
 	if (ret || args->to.kind != FLOW_RDMA)

@@ -29,7 +29,8 @@ struct remote_opts {
 	"                     (NEBULAIO_ENDPOINT; else 127.0.0.1, ports 9100 and 9000)\n"          \
 	"  --transport WAY    auto (RDMA, else HTTP; default), rdma, http, or strict (RDMA at\n"   \
 	"                     once or not at all)\n"                                               \
-	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME; default simulated)\n"        \
+	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME); else the card that\n"       \
+	"                     leads to the server, or simulated on this host\n"                    \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"          \

@@ -352,7 +352,8 @@ static void route_http(struct client_call *call)
 static void route_fallback(struct client_call *call, const char *why)
 {
 	call->client->stats.fallbacks++;
-	snprintf(call->result.fallback, sizeof(call->result.fallback), "%s", why);
+	snprintf(call->result.fallback, sizeof(call->result.fallback), "%.*s",
+		(int)sizeof(call->result.fallback) - 1, why);
 	route_http(call);
 }
 
@@ -386,7 +387,10 @@ static void call_route(struct client_call *call)
 	if (call->not_again_ns && clock_now_ns() < call->not_again_ns)
 		return;
 	if (!client->rdma_count) {
-		route_http(call);
+		if (client->rdma_error)
+			route_fallback(call, client->device_why); /* RDMA was wanted */
+		else
+			route_http(call);
 		return;
 	}
 	session = client_session_want(client);

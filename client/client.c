@@ -133,49 +133,13 @@ static int options_take(struct neb_client *client, const struct neb_options *opt
 
 /* ---- Opening and closing. ---- */
 
-static int device_open(struct neb_client *client, const struct neb_options *options)
-{
-	struct rp_open_opts opts = {
-		.device_name = options->device_name ? options->device_name : "simulated",
-		.gid_index = -1,
-	};
-	struct rp_device_attr attr = {.simulated = true};
-	int ret = rp_open(&opts, &client->device);
-
-	if (ret == 0)
-		rp_device_attr(client->device, &attr);
-	client->simulated = attr.simulated;
-	if (ret == 0)
-		ret = rp_pd_open(client->device, &client->pd);
-	if (ret == 0)
-		ret = rp_cq_open(client->device, 4 * LIMIT_SESSION_REQUESTS_MAX, &client->cq);
-	if (ret)
-		client_log(client, NEB_LOG_WARN, "RDMA device %s: %s", opts.device_name,
-			strerror(-ret));
-	return ret;
-}
-
-static void device_close(struct neb_client *client)
-{
-	if (client->cq)
-		rp_cq_close(client->cq);
-	if (client->pd)
-		rp_pd_close(client->pd);
-	rp_close(client->device);
-	client->cq = NULL;
-	client->pd = NULL;
-	client->device = NULL;
-}
-
 /* Without its device, AUTO goes on by HTTP alone: it was said. */
 static int rdma_open(struct neb_client *client, const struct neb_options *options)
 {
 	int ret = 0;
 
 	if (client->rdma_count || client->token_count) {
-		ret = device_open(client, options);
-		if (ret)
-			device_close(client);
+		ret = client_device_open(client, options->device_name);
 		if (ret && client->http_count) {
 			client->rdma_count = 0;
 			client->token_count = 0;
@@ -265,7 +229,7 @@ void neb_client_close(struct neb_client *client)
 	client_registrations_close(client);
 	client_leases_close(client);
 	client_pool_close(client);
-	device_close(client);
+	client_device_close(client);
 	if (client->wake_fd >= 0)
 		close(client->wake_fd);
 	secret_wipe(client->secret_key, sizeof(client->secret_key));

@@ -2,6 +2,7 @@
  *
  *   client.c      options, open and close, log
  *   endpoint.c    where to go
+ *   device.c      by which RDMA device
  *   memory.c      the pool, registrations, what the device may touch for one request
  *   gpu.c         memory of a GPU
  *   call.c        a request's life: copied, routed, tried again, finished; submit, poll, wait
@@ -30,6 +31,7 @@
 
 #define CLIENT_ENDPOINTS_MAX	 16u
 #define CLIENT_HOST_LEN_MAX	 255u
+#define CLIENT_ADDRESS_BYTES	 64u /* an address in digits, with its scope */
 #define CLIENT_CAPSULE_BYTES	 8192u
 #define CLIENT_REGISTRATIONS_MAX 256u
 /* Unregistered bodies up to here go through the pool by copy, larger ones are registered. */
@@ -251,7 +253,9 @@ struct neb_client {
 	int wake_fd;	    /* an eventfd: what neb_wake rings */
 	_Atomic bool woken; /* and what a wait that spins looks at */
 	bool simulated;	    /* the device is */
-	uint64_t kept_ns;   /* when sessions were last looked after */
+	char device_name[sizeof(((struct rp_found *)0)->device_name)];
+	char device_why[sizeof(((struct rp_found *)0)->why)]; /* it is that one, or none */
+	uint64_t kept_ns; /* when sessions were last looked after */
 	uint64_t cm_polled_ns;
 	uint32_t idle_rounds; /* since the clock was last looked at */
 	bool kick;
@@ -283,6 +287,15 @@ void client_endpoint_failed(
 /* ---- endpoint.c ---- */
 /* Those of the text that the transport has a use for; -EINVAL, which is logged. */
 int client_endpoints_parse(struct neb_client *client, const char *endpoints);
+
+/* ---- device.c ---- */
+/* Opens the named device, or with NULL, "" or "auto" the one that leads to an endpoint; logged, and
+ * client->device_why says why. */
+int client_device_open(struct neb_client *client, const char *wanted);
+void client_device_close(struct neb_client *client);
+/* The host's address in digits, which is what a connection manager takes. May ask a name server.
+ * -EHOSTUNREACH, with why. */
+int client_resolve(const char *host, char *ret_address, size_t address_bytes, const char **ret_why);
 
 /* ---- memory.c ---- */
 int client_pool_open(struct neb_client *client, uint64_t bytes);

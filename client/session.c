@@ -3,29 +3,12 @@
 #include "client_priv.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 
 /* ---- Beginning. ---- */
-
-/* The address as digits, which is what a connection manager takes. May ask a name server. */
-static int resolve(const struct client_endpoint *endpoint, char *ret_address, size_t address_bytes)
-{
-	struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-	struct addrinfo *info;
-	int ret = getaddrinfo(endpoint->host, NULL, &hints, &info);
-
-	if (ret)
-		return -EHOSTUNREACH;
-	ret = getnameinfo(info->ai_addr, info->ai_addrlen, ret_address, (socklen_t)address_bytes,
-		NULL, 0, NI_NUMERICHOST);
-	freeaddrinfo(info);
-	return ret ? -EHOSTUNREACH : 0;
-}
 
 /* Capsules live in memory of their own, which no peer can name. */
 static int session_memory(struct client_session *session)
@@ -101,12 +84,12 @@ static void session_free(struct client_session *session)
 	free(session);
 }
 
-static int session_connect(struct client_session *session)
+static int session_connect(struct client_session *session, const char **ret_why)
 {
 	const struct capsule_private private_data = {
 		.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};
-	char address[64];
-	int ret = resolve(session->endpoint, address, sizeof(address));
+	char address[CLIENT_ADDRESS_BYTES];
+	int ret = client_resolve(session->endpoint->host, address, sizeof(address), ret_why);
 
 	if (ret == 0)
 		ret = session_memory(session);
@@ -122,6 +105,7 @@ static struct client_session *session_begin(
 	struct neb_client *client, struct client_endpoint *endpoint)
 {
 	struct client_session *session = calloc(1, sizeof(*session));
+	const char *why = NULL;
 	int ret;
 
 	if (!session)
@@ -134,10 +118,10 @@ static struct client_session *session_begin(
 	session->recv_count = client->requests_max + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES;
 	session->deadline_ns = clock_now_ns() + client->connect_timeout_ns;
 	list_push_back(&client->sessions, &session->link);
-	ret = session_connect(session);
+	ret = session_connect(session, &why);
 	if (ret == 0)
 		return session;
-	client_endpoint_failed(client, endpoint, ret, strerror(-ret));
+	client_endpoint_failed(client, endpoint, ret, why ? why : strerror(-ret));
 	session_free(session);
 	return NULL;
 }
@@ -418,7 +402,10 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 			client_session_lose(session, event.why ? -EACCES : -ECONNREFUSED,
 				event.why ? event.why : "the connection was rejected");
 		else if (event.type == RP_CM_UNREACHABLE)
-			client_session_lose(session, -ECONNREFUSED, "nobody listens there");
+			client_session_lose(session, -ECONNREFUSED,
+				client->simulated ? "nobody listens there on this host's simulated "
+						    "device"
+						  : "nobody listens there");
 		else if (event.type != RP_CM_ESTABLISHED)
 			client_session_lose(
 				session, -ECONNRESET, gone(client, "the server is gone"));

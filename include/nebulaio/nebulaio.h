@@ -102,7 +102,11 @@ struct neb_options {
 	const char *secret_key; /* needed */
 	const char *region;	/* ["us-east-1"] */
 	enum neb_transport transport;
-	/* The RDMA device: "simulated" (same host only), "mlx5_0", "mlx5_0:1:3". ["simulated"] */
+	/* The RDMA device: "mlx5_0", "mlx5_0:1", "mlx5_0:1:3" (port, GID), "simulated" (same host
+	 * only), or "auto": the card whose address packets to the first RDMA endpoint leave from;
+	 * "simulated" when a server of this host listens there on it, or no card leads to an
+	 * address of this host; else none, and NEB_AUTO goes by HTTP and says so.
+	 * neb_client_device() tells the choice. ["auto"] */
 	const char *device_name;
 	uint64_t pool_bytes;	     /* memory for neb_buffer_alloc [64 MiB] */
 	uint32_t requests_max;	     /* in flight at a time, 1 to 256 [64]; more wait their turn */
@@ -141,10 +145,15 @@ struct neb_options {
 };
 
 /* Opens a client. NEB_STRICT connects here and fails when it cannot; the others connect at the
- * first request. -EINVAL: an option (the log says which); -ENOMEM, -ENODEV: no such RDMA device,
- * and no other way.
+ * first request. Blocks at most to look host names up. -EINVAL: an option (the log says which);
+ * -ENOMEM, -ENODEV: no such RDMA device, and no other way.
  */
 NEB_API int neb_client_open(const struct neb_options *options, struct neb_client **ret_client);
+/* The RDMA device that the client goes by: "mlx5_0:1", "simulated"; "" without one. It lives as
+ * long as the client. */
+NEB_API const char *neb_client_device(const struct neb_client *client);
+/* Why it is that one, or why there is none: a sentence for people. */
+NEB_API const char *neb_client_device_why(const struct neb_client *client);
 /* Ends a client; takes NULL. Requests in flight are cut off without a result; buffers and
  * registrations end. */
 NEB_API void neb_client_close(struct neb_client *client);

@@ -253,7 +253,9 @@ struct Entry {
 // What a context is opened with. Everything has a default; keys come from the environment where
 // none are given.
 struct Options {
-	std::string device_name = "simulated"; // "mlx5_0", "mlx5_0:1", "mlx5_0:1:3"
+	// "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated"; "auto": the one that leads to the
+	// server.
+	std::string device_name = "auto";
 	std::string access_key;
 	std::string secret_key;
 	std::string region;
@@ -272,6 +274,10 @@ class RDMAContext
 	// The device and its port, counted from 1.
 	explicit RDMAContext(const std::string &device_name, int port = 1)
 	    : RDMAContext(with_device(device_name, port))
+	{
+	}
+	// The device that leads to the server.
+	RDMAContext() : RDMAContext(Options())
 	{
 	}
 	explicit RDMAContext(Options options) : options_(std::move(options))
@@ -315,6 +321,17 @@ class RDMAContext
 	bool connected() const noexcept
 	{
 		return client_ != nullptr;
+	}
+
+	// The RDMA device that is gone by, "mlx5_0:1", "simulated", or "" without one; and why it
+	// is that one, or none.
+	std::string device() const
+	{
+		return neb_client_device(native());
+	}
+	std::string device_why() const
+	{
+		return neb_client_device_why(native());
 	}
 
 	// ---- Memory. ----
@@ -534,7 +551,7 @@ class RDMAContext
 
 		if (port < 1)
 			throw Error("port " + std::to_string(port) + " of " + device_name, -EINVAL);
-		options.device_name = device_name == "simulated"
+		options.device_name = device_name == "simulated" || device_name == "auto"
 					      ? device_name
 					      : device_name + ":" + std::to_string(port);
 		return options;

@@ -177,6 +177,20 @@ void rp_close(
 	struct rp_device *device); /* takes NULL; everything opened on it must be closed before */
 void rp_device_attr(const struct rp_device *device, struct rp_device_attr *ret_attr);
 
+/* Which device leads to an address, by the host's routes; nothing is sent, so whether anybody is
+ * there only a connection shows. */
+struct rp_found {
+	char device_name[64]; /* for rp_open: "mlx5_0:1", "simulated"; empty: none */
+	char why[192];	      /* for people, in either case */
+};
+/* For a client: the card whose address packets to there leave from; simulated, when a server
+ * listens there on it or no card leads to an address of this host. The address is in digits.
+ * -ENODEV: none. */
+int rp_find(const char *address, uint16_t port, struct rp_found *ret_found);
+/* For a server that listens there; "" and "0.0.0.0" are any address: the card that has it, or the
+ * first whose port is up; simulated, where only this host's processes come, or no card is. */
+int rp_find_listening(const char *address, struct rp_found *ret_found);
+
 int rp_pd_open(struct rp_device *device, struct rp_pd **ret_pd);
 void rp_pd_close(struct rp_pd *pd);
 

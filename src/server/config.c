@@ -398,26 +398,18 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 
 /* ---- All together. ---- */
 
-/* Stands where nobody has said anything yet: no address reads so. */
-#define HTTPS_UNSAID   "?"
-#define HTTPS_EMBEDDED "127.0.0.1:9443"
+#define HTTPS_DEVELOPMENT "127.0.0.1:9443"
 
-void config_embed(struct config *config)
+void config_embed(struct config *config, bool development)
 {
-	snprintf(config->rdma.device_name, sizeof(config->rdma.device_name), "simulated");
 	snprintf(config->rdma.address, sizeof(config->rdma.address), "127.0.0.1");
-	config->rdma.enabled = true;
-	snprintf(config->https.address, sizeof(config->https.address), HTTPS_UNSAID);
-}
-
-void config_settle(struct config *config, bool development)
-{
-	if (strcmp(config->https.address, HTTPS_UNSAID) == 0)
+	config->rdma.enabled = development;
+	if (development)
 		snprintf(config->https.address, sizeof(config->https.address), "%s",
-			development ? HTTPS_EMBEDDED : "");
+			HTTPS_DEVELOPMENT);
 }
 
-static bool is_loopback(const char *address)
+bool config_is_loopback(const char *address)
 {
 	return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
 	       strncmp(address, "localhost", 9) == 0 || strcmp(address, "::1") == 0;
@@ -428,7 +420,7 @@ static int check_https(
 {
 	bool certificate = config->https.certificate[0], key = config->https.key[0];
 
-	if (development && config->https.address[0] && !is_loopback(config->https.address))
+	if (development && config->https.address[0] && !config_is_loopback(config->https.address))
 		return config_refuse(ret_error,
 			"https.address is %s, but the development keys work on loopback only; set "
 			"NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
@@ -495,13 +487,13 @@ int config_check(const struct config *config, bool development, struct config_er
 		ret = check_numa(config, ret_error);
 	if (ret)
 		return ret;
-	if (development && config->http.address[0] && !is_loopback(config->http.address))
+	if (development && config->http.address[0] && !config_is_loopback(config->http.address))
 		return config_refuse(ret_error,
 			"http.address is %s, but the development keys minioadmin/minioadmin are "
 			"known to everybody, so they "
 			"work on loopback only; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
 			config->http.address);
-	if (development && config->rdma.enabled && !is_loopback(config->rdma.address))
+	if (development && config->rdma.enabled && !config_is_loopback(config->rdma.address))
 		return config_refuse(ret_error,
 			"rdma.address is '%s', but the development keys work on loopback only; "
 			"set NEBULAIO_ROOT_USER and "

@@ -223,10 +223,10 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 int config_set(struct config *config, const char *path, const char *value, const char *where,
 	struct config_error *ret_error);
 /* The embedded configuration, of a server that was given no file: stands below environment and
- * command line. */
-void config_embed(struct config *config);
-/* What of the embedded configuration nobody has overruled, once everybody has spoken. */
-void config_settle(struct config *config, bool development);
+ * command line. The development profile has RDMA and HTTPS on. */
+void config_embed(struct config *config, bool development);
+/* Only this host's processes reach the address. */
+bool config_is_loopback(const char *address);
 /* What only all keys together can tell: profile rules, sums that must fit. */
 int config_check(const struct config *config, bool development, struct config_error *ret_error);
 

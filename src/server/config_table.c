@@ -184,7 +184,9 @@ const struct config_key CONFIG_KEYS[] = {
 	FLAG("rdma.enabled", rdma.enabled, "false", "Serve S3 over RDMA"),
 	TEXT("rdma.address", rdma.address, "", "Address that RDMA listens on; empty: any"),
 	NUMBER("rdma.port", rdma.port, 0, 65535, "9100", "Port that RDMA listens on"),
-	TEXT("rdma.device_name", rdma.device_name, "mlx5_0", "RDMA device, or simulated"),
+	TEXT("rdma.device_name", rdma.device_name, "auto",
+		"RDMA device: mlx5_0, simulated, or auto: the card that has rdma.address (or "
+		"the first whose port is up), simulated on loopback or without a card"),
 	NUMBER("rdma.ib_port", rdma.ib_port, 0, 254, "0",
 		"Port of the device; 0: the first active"),
 	{.path = "rdma.gid_index",

@@ -578,6 +578,20 @@ static void log_hardware(void *arg, const struct hardware_finding *finding)
 			finding->fix[0] ? "; to change that: " : "", finding->fix);
 }
 
+static void settle_device(struct config *config)
+{
+	char why[256];
+
+	if (!server_device_settle(config, why, sizeof(why)))
+		return;
+	/* On loopback nobody expects a card. */
+	if (strcmp(config->rdma.device_name, "simulated") == 0 &&
+		!config_is_loopback(config->rdma.address))
+		log_warn("server", "rdma.device_name: auto: simulated: %s", why);
+	else
+		log_info("server", "rdma.device_name: auto: %s: %s", config->rdma.device_name, why);
+}
+
 int server_open(const struct config *config, struct server **ret_server)
 {
 	struct server *server = calloc(1, sizeof(*server));
@@ -588,7 +602,8 @@ int server_open(const struct config *config, struct server **ret_server)
 	server->config = *config;
 	sem_init(&server->identities_done, 0, 0);
 	raise_limits();
-	hardware_check(config, "/sys", log_hardware, NULL);
+	settle_device(&server->config);
+	hardware_check(&server->config, "/sys", log_hardware, NULL);
 	ret = place(server);
 	if (!ret)
 		ret = open_device(server);

@@ -7,6 +7,9 @@
 
 struct server;
 
+/* Puts the device that rdma.device_name: auto is on this host in its place, and says why; false:
+ * one is named already, or none is used. server_open() does it on its own copy. */
+bool server_device_settle(struct config *config, char *why, size_t why_bytes);
 /* Opens everything that the configuration asks for; says in the log what it goes on without. Errors
  * are logged with what to do. Blocks (recovery of the store shows its progress). */
 int server_open(const struct config *config, struct server **ret_server);

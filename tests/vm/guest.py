@@ -57,7 +57,7 @@ rdma:
   enabled: true
   address: {address}
   port: 9100
-  device_name: {device}
+  device_name: auto
   request_timeout_s: 9
 """
 
@@ -154,7 +154,7 @@ class Server:
 
     def __init__(self, address):
         self.config = DATA / "nebulaio.yaml"
-        self.config.write_text(CONFIG.format(address=address, device=DEVICE, data=DATA / "store",
+        self.config.write_text(CONFIG.format(address=address, data=DATA / "store",
                                              access_key=ACCESS_KEY, secret_key=SECRET_KEY))
         self.log = DATA / "nebulaio.log"
         self.process = None
@@ -188,10 +188,10 @@ class Server:
 
 
 class Client:
-    """`nebulaio cp` and its kin over RDMA or not at all."""
+    """`nebulaio cp` and its kin over RDMA or not at all; they find the device by themselves."""
 
     def __init__(self, address):
-        self.options = ["--transport", "strict", "--device", DEVICE, "--endpoint", f"rdma://{address}:9100",
+        self.options = ["--transport", "strict", "--endpoint", f"rdma://{address}:9100",
                         "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
 
     def command(self, verb, *operands):

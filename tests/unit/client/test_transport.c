@@ -189,6 +189,44 @@ static void test_connect_to(void **state)
 	unsetenv("NEBULAIO_CONNECT_TO");
 }
 
+/* The device is found by the address, and told; where none leads there, why. */
+static void test_device_is_found(void **state)
+{
+	const struct child *child = *state;
+	struct neb_client *client = client_of(child->both, NEB_STRICT);
+	struct neb_options nowhere = {.endpoints = "rdma://host.invalid",
+		.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = NEB_STRICT,
+		.log = count_warnings};
+	struct neb_result result;
+	char endpoints[160];
+
+	assert_string_equal(neb_client_device(client), "simulated");
+	assert_non_null(strstr(neb_client_device_why(client), "127.0.0.1"));
+	neb_client_close(client);
+	/* It is said before the first request, and by each. */
+	snprintf(endpoints, sizeof(endpoints), "rdma://host.invalid,%s", child->http);
+	warnings = 0;
+	client = client_of(endpoints, NEB_AUTO);
+	assert_string_equal(neb_client_device(client), "");
+	assert_non_null(strstr(neb_client_device_why(client), "host.invalid"));
+	assert_int_equal(warnings, 1);
+	assert_int_equal(neb_ping(client, &result), 0);
+	assert_int_equal(result.transport, NEB_HTTP);
+	assert_non_null(strstr(result.fallback, "host.invalid"));
+	neb_client_close(client);
+	/* Alone, it is an error at once. */
+	assert_int_equal(neb_client_open(&nowhere, &client), -EHOSTUNREACH);
+	nowhere.transport = NEB_RDMA;
+	assert_int_equal(neb_client_open(&nowhere, &client), -EHOSTUNREACH);
+	assert_int_equal(warnings, 3);
+	/* A name wins over what would be found. */
+	nowhere.endpoints = child->rdma;
+	nowhere.device_name = "no-such-device";
+	assert_int_equal(neb_client_open(&nowhere, &client), -ENODEV);
+}
+
 static bool count_entry(void *arg, const struct neb_entry *entry)
 {
 	(void)entry;
@@ -411,6 +449,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_connect_to),
+		cmocka_unit_test(test_device_is_found),
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_fall_back_and_come_back),

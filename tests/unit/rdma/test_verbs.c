@@ -45,6 +45,52 @@ static void test_port_and_gid(void **state)
 	assert_int_equal(open_as(":1:2:3", -1), -EINVAL);
 }
 
+/* By its address, as a client and as a server look for it. */
+static void test_found_by_address(void **state)
+{
+	struct rp_found found;
+	char name[64];
+
+	(void)state;
+	snprintf(name, sizeof(name), "%s:1", verbs.device_name);
+	assert_int_equal(rp_find(verbs.address, 4791, &found), 0);
+	assert_string_equal(found.device_name, name);
+	assert_non_null(strstr(found.why, verbs.address));
+	assert_int_equal(rp_find_listening(verbs.address, &found), 0);
+	assert_string_equal(found.device_name, name);
+	assert_int_equal(rp_find_listening("", &found), 0);
+	assert_string_equal(found.device_name, name);
+	assert_int_equal(rp_find_listening("127.0.0.1", &found), 0);
+	assert_string_equal(found.device_name, "simulated");
+}
+
+static void listener_open(struct rp_device **ret_device, struct rp_listener **ret_listener)
+{
+	const struct rp_open_opts opts = {.device_name = "simulated", .gid_index = -1};
+
+	assert_int_equal(rp_open(&opts, ret_device), 0);
+	assert_int_equal(rp_listen(*ret_device, verbs.address, 0, NULL, ret_listener), 0);
+}
+
+/* Beside a card, a server of this host may listen on the simulated device all the same. */
+static void test_simulated_server_is_found(void **state)
+{
+	struct rp_listener *listener;
+	struct rp_device *device;
+	struct rp_found found;
+	uint16_t port;
+
+	(void)state;
+	listener_open(&device, &listener);
+	port = rp_listener_port(listener);
+	assert_int_equal(rp_find(verbs.address, port, &found), 0);
+	assert_string_equal(found.device_name, "simulated");
+	rp_listener_close(listener);
+	rp_close(device);
+	assert_int_equal(rp_find(verbs.address, port, &found), 0);
+	assert_string_not_equal(found.device_name, "simulated");
+}
+
 static uint32_t mtu_between(uint32_t connecting, uint32_t accepting)
 {
 	const struct end_opts a = {.path_mtu = connecting, .attr = plain.attr};
@@ -214,6 +260,8 @@ static void test_foreign_peer_is_rejected(void **state)
 
 static const struct CMUnitTest verbs_tests[] = {
 	cmocka_unit_test(test_port_and_gid),
+	cmocka_unit_test(test_found_by_address),
+	cmocka_unit_test(test_simulated_server_is_found),
 	cmocka_unit_test(test_path_mtu),
 	cmocka_unit_test(test_retries_and_timeout),
 	cmocka_unit_test(test_nobody_at_the_address),

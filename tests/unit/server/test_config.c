@@ -216,19 +216,13 @@ static void test_https(void **state)
 	(void)state;
 	config_defaults(&config);
 	assert_string_equal(config.https.address, "");
-	config_settle(&config, true);
+	config_embed(&config, false);
 	assert_string_equal(config.https.address, "");
-	config_embed(&config);
-	config_settle(&config, true);
+	assert_false(config.rdma.enabled); /* as its key's help says */
+	config_embed(&config, true);
 	assert_string_equal(config.https.address, "127.0.0.1:9443");
+	assert_true(config.rdma.enabled);
 	assert_int_equal(config_check(&config, true, &error), 0);
-	config_embed(&config);
-	config_settle(&config, false);
-	assert_string_equal(config.https.address, "");
-	config_embed(&config);
-	assert_int_equal(config_set(&config, "https.address", "", "--https", &error), 0);
-	config_settle(&config, true);
-	assert_string_equal(config.https.address, "");
 	strcpy(config.https.address, "0.0.0.0:9443");
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
 	assert_says("https.address is 0.0.0.0:9443");

@@ -96,6 +96,7 @@ static void test_gpudirect(void **state)
 static void test_dpu(void **state)
 {
 	(void)state;
+	set("rdma.device_name", "mlx5_0");
 	set("dpu.enable_rdma", "true");
 	check();
 	assert_said("-dpu.enabled: dpu.enabled is false");
@@ -122,6 +123,7 @@ static void test_dpu(void **state)
 static void test_network(void **state)
 {
 	(void)state;
+	set("rdma.device_name", "mlx5_0");
 	set("network.mtu", "9000");
 	check();
 	assert_said(

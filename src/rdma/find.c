@@ -1,0 +1,239 @@
+/* rdma/find.c: which RDMA device leads to an address, as the host's routes say. Nothing is sent:
+ * whether anybody answers there is found out by connecting.
+ *
+ * A route has a source address, and a card's device is the one that has that address: the kernel's
+ * connection manager knows it for InfiniBand, RoCE and iWARP alike, over bonds and VLANs too. */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "rdma/simulated_packet.h"
+#include "rdma/verbs_priv.h"
+
+#define CARDS	  "/sys/class/infiniband"
+#define SOCKETS	  "/proc/net/unix"
+#define SIMULATED "simulated"
+#define CARDS_MAX 64
+#define FIND_PORT 9 /* of a socket that never sends */
+
+/* ---- What there is. ---- */
+
+static bool cards_there(void)
+{
+	DIR *dir = opendir(CARDS);
+	struct dirent *entry;
+	bool found = false;
+
+	while (dir && !found && (entry = readdir(dir)) != NULL)
+		found = entry->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* A server of this network namespace listens there on the simulated device. */
+static bool simulated_listens(const char *address, uint16_t port)
+{
+	char line[512];
+	bool found = false;
+	FILE *file = fopen(SOCKETS, "re");
+
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		const char *name = strchr(line, '@');
+
+		for (int any = 0; name && any < 2 && !found; any++) {
+			struct sockaddr_un addr;
+			size_t len = sim_address(any ? "" : address, port, &addr) -
+				     offsetof(struct sockaddr_un, sun_path) - 1;
+
+			found = !strncmp(name + 1, addr.sun_path + 1, len) &&
+				(name[1 + len] == '\n' || !name[1 + len]);
+		}
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* ---- Routes. ---- */
+
+static bool is_loopback(const union verbs_address *address)
+{
+	if (address->any.sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&address->in6.sin6_addr);
+	return ntohl(address->in.sin_addr.s_addr) >> 24 == 127;
+}
+
+static bool is_same(const union verbs_address *a, const union verbs_address *b)
+{
+	if (a->any.sa_family != b->any.sa_family)
+		return false;
+	if (a->any.sa_family == AF_INET6)
+		return IN6_ARE_ADDR_EQUAL(&a->in6.sin6_addr, &b->in6.sin6_addr);
+	return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
+}
+
+/* The address that packets to it leave from. */
+static int route_source(const union verbs_address *to, union verbs_address *ret_from)
+{
+	socklen_t len = sizeof(*ret_from);
+	int fd = socket(to->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int err = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, &to->any, sizeof(*to)) || getsockname(fd, &ret_from->any, &len))
+		err = -errno;
+	close(fd);
+	ret_from->in.sin_port = 0; /* in the same place in both families */
+	return err;
+}
+
+/* The device that has the address, "mlx5_0:1", when its port is up. */
+static int card_of(const union verbs_address *from, char *ret_name, size_t name_bytes)
+{
+	union verbs_address address = *from;
+	struct ibv_port_attr port;
+	struct rdma_cm_id *id;
+	int err = 0;
+
+	if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP))
+		return -errno;
+	if (rdma_bind_addr(id, &address.any))
+		err = -errno;
+	else if (!id->verbs)
+		err = -ENODEV;
+	else if (ibv_query_port(id->verbs, id->port_num, &port) || port.state != IBV_PORT_ACTIVE)
+		err = -ENETDOWN;
+	if (!err)
+		snprintf(ret_name, name_bytes, "%s:%u", ibv_get_device_name(id->verbs->device),
+			id->port_num);
+	rdma_destroy_id(id);
+	return err;
+}
+
+static void address_text(const union verbs_address *address, char text[INET6_ADDRSTRLEN])
+{
+	const void *bytes = address->any.sa_family == AF_INET6
+				    ? (const void *)&address->in6.sin6_addr
+				    : (const void *)&address->in.sin_addr;
+
+	if (!inet_ntop(address->any.sa_family, bytes, text, INET6_ADDRSTRLEN))
+		snprintf(text, INET6_ADDRSTRLEN, "?");
+}
+
+/* ---- The choice. ---- */
+
+static int chosen(struct rp_found *ret_found, const char *device, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static int chosen(struct rp_found *ret_found, const char *device, const char *fmt, ...)
+{
+	va_list args;
+
+	snprintf(ret_found->device_name, sizeof(ret_found->device_name), "%s", device);
+	va_start(args, fmt);
+	vsnprintf(ret_found->why, sizeof(ret_found->why), fmt, args);
+	va_end(args);
+	return device[0] ? 0 : -ENODEV;
+}
+
+int rp_find(const char *address, uint16_t port, struct rp_found *ret_found)
+{
+	union verbs_address to, from = {0};
+	char leaves[INET6_ADDRSTRLEN], card[sizeof(ret_found->device_name)];
+	bool cards = cards_there(), local;
+	int err;
+
+	if (strcmp(address, "localhost") == 0)
+		address = "127.0.0.1"; /* as the simulated device has it */
+	if (verbs_address_parse(address, port ? port : FIND_PORT, &to))
+		return chosen(ret_found, "", "'%s' is no address", address);
+	err = route_source(&to, &from);
+	if (err)
+		return chosen(ret_found, "", "no route leads to %s: %s", address, strerror(-err));
+	local = is_loopback(&to) || is_same(&to, &from);
+	if (local && (!cards || simulated_listens(address, port)))
+		return chosen(ret_found, SIMULATED, "%s is of this host%s", address,
+			cards ? ", and a server listens there on the simulated device"
+			      : ", which has no RDMA card");
+	if (!cards)
+		return chosen(ret_found, "",
+			"this host has no RDMA card, and %s is another host's address", address);
+	address_text(&from, leaves);
+	err = card_of(&from, card, sizeof(card));
+	if (!err)
+		return chosen(ret_found, card, "packets to %s leave from %s, which is its address",
+			address, leaves);
+	if (local)
+		return chosen(ret_found, SIMULATED, "%s is of this host, and no RDMA card has it",
+			address);
+	return chosen(ret_found, "",
+		"packets to %s leave from %s, which no RDMA card has with its port up (%s; see "
+		"`rdma link`)",
+		address, leaves, strerror(-err));
+}
+
+/* The first card with an active port, "mlx5_0:1". */
+static bool card_active(char *ret_name, size_t name_bytes)
+{
+	int count = 0;
+	struct ibv_device **devices = ibv_get_device_list(&count);
+	bool found = false;
+
+	for (int i = 0; devices && i < MIN(count, CARDS_MAX) && !found; i++) {
+		struct ibv_context *context = ibv_open_device(devices[i]);
+		struct ibv_device_attr attr;
+		struct ibv_port_attr port;
+		uint8_t ports =
+			context && !ibv_query_device(context, &attr) ? attr.phys_port_cnt : 0;
+
+		for (uint8_t number = 1; number <= ports && !found; number++) {
+			found = !ibv_query_port(context, number, &port) &&
+				port.state == IBV_PORT_ACTIVE;
+			if (found)
+				snprintf(ret_name, name_bytes, "%s:%u",
+					ibv_get_device_name(devices[i]), number);
+		}
+		if (context)
+			ibv_close_device(context);
+	}
+	if (devices)
+		ibv_free_device_list(devices);
+	return found;
+}
+
+int rp_find_listening(const char *address, struct rp_found *ret_found)
+{
+	union verbs_address at = {0};
+	char card[sizeof(ret_found->device_name)];
+	bool any;
+	int err;
+
+	if (verbs_address_parse(address, 0, &at))
+		return chosen(ret_found, "", "'%s' is no address", address);
+	any = at.any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&at.in6.sin6_addr)
+					   : !at.in.sin_addr.s_addr;
+	if (is_loopback(&at))
+		return chosen(
+			ret_found, SIMULATED, "only processes of this host reach %s", address);
+	if (!cards_there())
+		return chosen(ret_found, SIMULATED,
+			"this host has no RDMA card: other hosts do not reach it by RDMA");
+	if (any)
+		return card_active(card, sizeof(card))
+			       ? chosen(ret_found, card, "the first RDMA card whose port is up")
+			       : chosen(ret_found, SIMULATED,
+					 "no RDMA card's port is up (see `rdma link`): other hosts "
+					 "do not reach it by RDMA");
+	err = card_of(&at, card, sizeof(card));
+	if (!err)
+		return chosen(ret_found, card, "it has %s", address);
+	return chosen(ret_found, SIMULATED,
+		"no RDMA card has %s with its port up (%s; see `rdma link`): other hosts do not "
+		"reach it by RDMA",
+		address, strerror(-err));
+}

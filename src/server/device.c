@@ -1,0 +1,22 @@
+/* server/device.c: which RDMA device rdma.device_name: auto is on this host. */
+#include "server/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "rdma/rdma.h"
+
+bool server_device_settle(struct config *config, char *why, size_t why_bytes)
+{
+	const char *address = config->rdma.enabled ? config->rdma.address : "";
+	struct rp_found found = {0};
+
+	if (strcmp(config->rdma.device_name, "auto") != 0)
+		return false;
+	rp_find_listening(address, &found);
+	snprintf(why, why_bytes, "%s", found.why);
+	/* An address that is none is refused by who listens there. */
+	snprintf(config->rdma.device_name, sizeof(config->rdma.device_name), "%s",
+		found.device_name[0] ? found.device_name : "simulated");
+	return config->rdma.enabled || config->storage.remote.secret_file[0];
+}
