@@ -107,16 +107,16 @@ int region_span_check(
 {
 	const struct region_frame *frame;
 	uint64_t word;
-	int arena;
 
-	if (!span.data || span.frame_idx >= region->page_count || !span.frame_count ||
-		span.frame_count > LIMIT_SPAN_FRAMES_MAX)
+	if (span.frame_idx < region->data_page || span.frame_idx >= region->page_count)
 		return -ESTALE;
-	arena = region_arena_of(region, span.data, region_span_bytes(span));
+	/* Its address is its first frame's, not just any of the region's. */
+	if (span.data != region->base + ((uint64_t)span.frame_idx << FRAME_SHIFT))
+		return -ESTALE;
 	frame = &region->frames[span.frame_idx];
 	word = atomic_load_explicit(&frame->word, memory_order_relaxed);
-	if (arena < 0 || word_generation(word) != span.generation ||
-		word_owner(word) == OWNER_FREE || frame->frame_count != span.frame_count)
+	if (word_generation(word) != span.generation || word_owner(word) == OWNER_FREE ||
+		frame->frame_count != span.frame_count)
 		return -ESTALE;
 	*ret_owner = word_owner(word);
 	return 0;

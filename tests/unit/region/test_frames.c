@@ -37,6 +37,54 @@ static void test_lease_and_give(void **state)
 	region_close(region);
 }
 
+/* A span from outside is what it says in all its parts, or it is none. */
+static void test_a_span_from_outside_holds_together(void **state)
+{
+	struct region *region = region_test_open(REGION_BYTES);
+	struct region_span a, b, wrong;
+	enum region_owner owner;
+
+	(void)state;
+	assert_int_equal(region_lease(region, 2, OWNER_APP, &a), 0);
+	assert_int_equal(region_lease(region, 2, OWNER_DISK, &b), 0);
+	assert_int_equal(region_span_check(region, a, &owner), 0);
+	assert_int_equal(owner, OWNER_APP);
+	assert_int_equal(region_span_check(region, b, &owner), 0);
+	assert_int_equal(owner, OWNER_DISK);
+	/* The frames of one lease, the memory of the other, or of nobody. */
+	wrong = a;
+	wrong.data = b.data;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong.data = a.data + 1;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong.data = NULL;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong = a;
+	wrong.frame_idx++;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong.data += FRAME_BYTES;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong = a;
+	wrong.frame_count = 1;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong.frame_count = 0;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong = a;
+	wrong.generation++;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	/* Neither the region's tables nor what lies past its end are frames. */
+	wrong = a;
+	wrong.frame_idx = 0;
+	wrong.data = region->base;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	wrong.frame_idx = region->page_count;
+	assert_int_equal(region_span_check(region, wrong, &owner), -ESTALE);
+	region_give(region, a, OWNER_APP);
+	assert_int_equal(region_span_check(region, a, &owner), -ESTALE);
+	region_give(region, b, OWNER_DISK);
+	region_close(region);
+}
+
 /* Under AddressSanitizer the bytes of free frames are out of bounds. */
 static void test_free_frames_are_poisoned(void **state)
 {
@@ -389,6 +437,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lease_and_give),
+		cmocka_unit_test(test_a_span_from_outside_holds_together),
 		cmocka_unit_test(test_free_frames_are_poisoned),
 		cmocka_unit_test(test_coalesces),
 		cmocka_unit_test(test_references),
