@@ -107,10 +107,12 @@ static void encrypt(struct capsule_lane *lane, void *capsule)
 	struct capsule_head *head = capsule;
 	uint8_t nonce[AEAD_NONCE_BYTES];
 	struct aead_message message;
+	int err;
 
 	head->flags |= CAPSULE_FLAG_SEALED;
 	message = sealed_part(capsule, head->bytes, nonce);
-	CHECK(aead_seal(lane->aead, &message) == 0);
+	err = aead_seal(lane->aead, &message);
+	CHECK(!err);
 }
 
 void capsule_seal(struct capsule_lane *lane, void *capsule)
@@ -131,13 +133,15 @@ void capsule_seal_undo(struct capsule_lane *lane, void *capsule)
 	struct capsule_head *head = capsule;
 	uint8_t nonce[AEAD_NONCE_BYTES];
 	struct aead_message message;
+	int err;
 
 	CHECK(head->counter == lane->counter);
 	lane->counter--;
 	if (!lane->aead)
 		return;
 	message = sealed_part(capsule, head->bytes, nonce);
-	CHECK(aead_unseal(lane->aead, &message) == 0);
+	err = aead_unseal(lane->aead, &message);
+	CHECK(!err);
 	head->flags &= (uint16_t)~CAPSULE_FLAG_SEALED;
 }
 

@@ -66,6 +66,7 @@ int ec_plan_init(struct ec_plan *plan, const struct ec *ec, uint32_t have, uint3
 	uint8_t square[EC_DATA_MAX * EC_DATA_MAX], inverse[EC_DATA_MAX * EC_DATA_MAX];
 	uint8_t rows[EC_PARITY_MAX * EC_DATA_MAX];
 	uint32_t source = 0, source_count = 0, want_count = 0;
+	int singular;
 
 	if ((have | want) >> shard_count || have & want)
 		return -EINVAL;
@@ -80,7 +81,8 @@ int ec_plan_init(struct ec_plan *plan, const struct ec *ec, uint32_t have, uint3
 			source |= 1u << i;
 		}
 	}
-	CHECK(gf_invert_matrix(square, inverse, (int)data_count) == 0);
+	singular = gf_invert_matrix(square, inverse, (int)data_count);
+	CHECK(!singular);
 	for (uint32_t i = 0; i < shard_count; i++) {
 		if (want >> i & 1)
 			multiply_row(ec->matrix + i * data_count, inverse, data_count,

@@ -195,11 +195,13 @@ int front_discovery_open(
 void front_discovery_close(struct front_discovery *front)
 {
 	const uint64_t one = 1;
+	ssize_t written;
 
 	if (!front)
 		return;
 	if (front->started) {
-		CHECK(write(front->stop_fd, &one, sizeof(one)) == sizeof(one));
+		written = write(front->stop_fd, &one, sizeof(one));
+		CHECK(written == sizeof(one));
 		pthread_join(front->thread, NULL);
 	}
 	rp_member_close(&front->member);

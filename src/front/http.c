@@ -29,11 +29,13 @@ static __attribute__((noinline, cold)) void thread_start(struct http_thread *thr
 	uint8_t id[HTTP_HOST_ID_LEN / 4 * 3];
 	char *at = thread->common;
 	uint64_t seed;
+	size_t len;
 
 	random_fill(&seed, sizeof(seed));
 	prng_seed(&thread->prng, seed);
 	random_fill(id, sizeof(id));
-	CHECK(base64_encode(id, sizeof(id), thread->host_id) == sizeof(thread->host_id));
+	len = base64_encode(id, sizeof(id), thread->host_id);
+	CHECK(len == sizeof(thread->host_id));
 	at = mempcpy(at, date_title, sizeof(date_title) - 1);
 	thread->date_at = (uint32_t)(at - thread->common);
 	at += DATE_HTTP_LEN;

@@ -309,7 +309,8 @@ int native_port_join(struct front_native *front, struct front_native *first)
 	port->fronts[port->front_count++] = front;
 	if (first)
 		return 0;
-	CHECK(pthread_mutex_init(&port->lock, NULL) == 0);
+	ret = pthread_mutex_init(&port->lock, NULL);
+	CHECK(ret == 0);
 	port->cm_op = (struct uring_op){.done = cm_ready, .arg = port};
 	ret = rp_pd_open(front->opts.device, &port->pd);
 	return ret ? ret : arenas_register(port, front);

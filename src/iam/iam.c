@@ -13,6 +13,7 @@
 int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 {
 	struct iam *iam = calloc(1, sizeof(*iam));
+	int err = 0;
 
 	if (!iam)
 		return -ENOMEM;
@@ -23,8 +24,9 @@ int iam_open(const struct iam_opts *opts, struct iam **ret_iam)
 	if (opts->secrets_key)
 		memcpy(iam->key, opts->secrets_key, sizeof(iam->key));
 	else
-		CHECK(hkdf_sha256(slice_str(opts->root_secret_key), SLICE_NONE,
-			      SLICE("nebulaio secrets"), iam->key, sizeof(iam->key)) == 0);
+		err = hkdf_sha256(slice_str(opts->root_secret_key), SLICE_NONE,
+			SLICE("nebulaio secrets"), iam->key, sizeof(iam->key));
+	CHECK(!err);
 	*ret_iam = iam;
 	return 0;
 }

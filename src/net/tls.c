@@ -384,10 +384,12 @@ void net_tls_fingerprint(struct net_tls *tls, char ret_text[NET_TLS_FINGERPRINT_
 {
 	uint8_t digest[EVP_MAX_MD_SIZE];
 	unsigned int len = 0;
+	int made;
 
 	pthread_mutex_lock(&tls->mutex);
-	CHECK(X509_digest(SSL_CTX_get0_certificate(tls->context), EVP_sha256(), digest, &len));
+	made = X509_digest(SSL_CTX_get0_certificate(tls->context), EVP_sha256(), digest, &len);
 	pthread_mutex_unlock(&tls->mutex);
+	CHECK(made);
 	CHECK(len * 3 - 1 == NET_TLS_FINGERPRINT_LEN);
 	for (unsigned int i = 0; i < len; i++)
 		snprintf(ret_text + 3 * i, 4, i + 1 < len ? "%02X:" : "%02X", digest[i]);

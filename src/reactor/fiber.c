@@ -66,6 +66,7 @@ static struct fiber *fiber_map(struct reactor *reactor)
 void fiber_unmap(struct fiber *fiber)
 {
 	struct reactor *reactor = fiber->reactor;
+	int err;
 
 	CHECK(fiber->state == FIBER_IDLE);
 #if REACTOR_ASAN
@@ -73,7 +74,8 @@ void fiber_unmap(struct fiber *fiber)
 #endif
 	list_remove(&fiber->all_link);
 	reactor->fibers_mapped--;
-	CHECK(munmap(fiber->map, reactor->page_bytes + reactor->opts.fiber_stack_bytes) == 0);
+	err = munmap(fiber->map, reactor->page_bytes + reactor->opts.fiber_stack_bytes);
+	CHECK(err == 0);
 }
 
 int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg)

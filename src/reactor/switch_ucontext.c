@@ -21,7 +21,9 @@ static void start(unsigned entry_high, unsigned entry_low, unsigned arg_high, un
 
 void switch_to(struct switch_ctx *save, const struct switch_ctx *load)
 {
-	CHECK(swapcontext(&save->uc, &load->uc) == 0);
+	int err = swapcontext(&save->uc, &load->uc);
+
+	CHECK(err == 0);
 }
 
 void switch_prepare(
@@ -29,8 +31,9 @@ void switch_prepare(
 {
 	uint64_t entry_bits = (uintptr_t)entry;
 	uint64_t arg_bits = (uintptr_t)arg;
+	int err = getcontext(&ctx->uc);
 
-	CHECK(getcontext(&ctx->uc) == 0);
+	CHECK(err == 0);
 	ctx->uc.uc_stack.ss_sp = stack;
 	ctx->uc.uc_stack.ss_size = stack_bytes;
 	ctx->uc.uc_link = NULL;

@@ -95,13 +95,16 @@ static void watch_mailbox(struct reactor *reactor)
 
 void uring_bind(struct reactor *reactor)
 {
+	long err;
+
 	CHECK(!reactor->bound);
 	reactor->owner = pthread_self();
 	reactor->bound = true;
 	/* The system call itself: liburing 2.3 declares io_uring_enable_rings but does not export
 	 * it. */
-	CHECK(syscall(__NR_io_uring_register, reactor->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
-		      NULL, 0) == 0);
+	err = syscall(__NR_io_uring_register, reactor->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
+		NULL, 0);
+	CHECK(err == 0);
 	watch_mailbox(reactor);
 }
 

@@ -42,14 +42,19 @@ static void thread_ends(void *arg)
 
 static void thread_key_create(void)
 {
-	CHECK(pthread_key_create(&thread_key, thread_ends) == 0);
+	int err = pthread_key_create(&thread_key, thread_ends);
+
+	CHECK(err == 0);
 }
 
 static __attribute__((noinline, cold)) void thread_begins(struct copy_counts *counts)
 {
+	int err;
+
 	pthread_once(&thread_key_once, thread_key_create);
 	/* Unlisted, its counts would be lost; and its memory must leave the list at its end. */
-	CHECK(pthread_setspecific(thread_key, counts) == 0);
+	err = pthread_setspecific(thread_key, counts);
+	CHECK(err == 0);
 	pthread_mutex_lock(&threads_lock);
 	list_push_back(&threads, &counts->link);
 	pthread_mutex_unlock(&threads_lock);

@@ -278,7 +278,9 @@ static void thread_ends(void *arg)
 
 static void thread_key_create(void)
 {
-	CHECK(pthread_key_create(&thread_key, thread_ends) == 0);
+	int err = pthread_key_create(&thread_key, thread_ends);
+
+	CHECK(err == 0);
 }
 
 struct frame_cache *frames_cache_claim(struct region *region)

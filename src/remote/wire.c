@@ -24,6 +24,7 @@ void wire_keys_make(struct wire_keys *keys, struct slice secret, const struct wi
 	uint8_t transcript[SHA256_BYTES];
 	uint8_t tags[2 * SIPHASH_BYTES];
 	struct sha256 sha256;
+	int err;
 
 	CHECK(secret.len <= WIRE_SECRET_MAX);
 	sha256_init(&sha256);
@@ -34,9 +35,10 @@ void wire_keys_make(struct wire_keys *keys, struct slice secret, const struct wi
 	memcpy(prefixed + sizeof(PREFIX) - 1, secret.data, secret.len);
 	hmac_sha256(slice_of(prefixed, sizeof(PREFIX) - 1 + secret.len),
 		slice_of(transcript, sizeof(transcript)), keys->key);
-	CHECK(hkdf_sha256(slice_of(keys->key, sizeof(keys->key)),
-		      slice_of(transcript, sizeof(transcript)), SLICE("nebulaio volume 1"), tags,
-		      sizeof(tags)) == 0);
+	err = hkdf_sha256(slice_of(keys->key, sizeof(keys->key)),
+		slice_of(transcript, sizeof(transcript)), SLICE("nebulaio volume 1"), tags,
+		sizeof(tags));
+	CHECK(!err);
 	memcpy(keys->initiator, tags, SIPHASH_BYTES);
 	memcpy(keys->target, tags + SIPHASH_BYTES, SIPHASH_BYTES);
 	secret_wipe(tags, sizeof(tags));
