@@ -40,6 +40,7 @@ static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint
 	session->last_ns = MIN(session->last_ns + lost_ns, now_ns);
 	session->moved_ns = MIN(session->moved_ns + lost_ns, now_ns);
 	session->kept_ns = MIN(session->kept_ns + lost_ns, now_ns);
+	session->failed_ns = MIN(session->failed_ns + lost_ns, now_ns);
 	LIST_FOR_EACH (link, &session->requests) {
 		struct native_request *request = CONTAINER_OF(link, struct native_request, link);
 
@@ -98,6 +99,8 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 			native_session_fail(session, "the client does not take its last answers");
 		break;
 	case NATIVE_FAILED:
+		if (now_ns - session->failed_ns > NATIVE_FLUSH_NS)
+			native_session_abandon(session);
 		break;
 	}
 }
@@ -214,21 +217,49 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 
 /* ---- Ending. ---- */
 
+/* How often a drain that waits for requests says so. */
+#define DRAIN_TELL_NS (5 * NS_PER_S)
+
+static uint32_t requests_running(const struct front_native *front)
+{
+	uint32_t count = 0;
+
+	LIST_FOR_EACH (link, &front->sessions)
+		count += CONTAINER_OF(link, struct native_session, link)->in_flight;
+	return count;
+}
+
+/* All sessions have failed. Their queue pairs flush, or the sweep destroys them, so only a request
+ * that waits for something else than its client's device can hold one up: that is told. */
+static void drain_rest(struct front_native *front)
+{
+	uint64_t tell_ns = clock_now_ns() + NATIVE_FLUSH_NS + DRAIN_TELL_NS;
+
+	while (!list_empty(&front->sessions)) {
+		if (fiber_park_until(tell_ns) == 0)
+			continue;
+		log_warn("rdma", "%u sessions wait for %u requests that the store has not ended",
+			front_native_sessions(front), requests_running(front));
+		tell_ns = clock_now_ns() + DRAIN_TELL_NS;
+	}
+}
+
 void front_native_drain(struct front_native *front, uint64_t deadline_ns)
 {
 	front->drained = true;
 	native_port_close(front);
 	front->drain_waiter = fiber_self();
-	LIST_FOR_EACH_SAFE (link, &front->sessions)
+	/* Neither call waits, and sessions are freed by the poller only: the list stays as it is.
+	 */
+	LIST_FOR_EACH (link, &front->sessions)
 		native_session_drain(
 			CONTAINER_OF(link, struct native_session, link), CAPSULE_BYE_DRAINING);
 	while (!list_empty(&front->sessions) && fiber_park_until(deadline_ns) == 0)
 		continue;
-	LIST_FOR_EACH_SAFE (link, &front->sessions)
+	LIST_FOR_EACH (link, &front->sessions)
 		native_session_fail(CONTAINER_OF(link, struct native_session, link),
 			"the server stops and its requests took too long");
-	while (!list_empty(&front->sessions))
-		fiber_park();
+	drain_rest(front);
 	front->drain_waiter = NULL;
 	if (front->poller_added) {
 		reactor_timer_cancel(front->reactor, &front->sweep);
@@ -251,7 +282,7 @@ void front_native_close(struct front_native *front)
 	rp_cq_close(front->cq);
 	native_port_leave(front);
 	while ((idle = list_pop(&front->idle_sends)) != NULL)
-		free(CONTAINER_OF(idle, struct native_send, idle));
+		free(CONTAINER_OF(idle, struct native_send, link));
 	free(front);
 }
 

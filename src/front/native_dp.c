@@ -116,6 +116,7 @@ static void on_recv(struct native_recv *recv, const struct rp_wc *wc)
 	const struct capsule_head *head = (const void *)recv->span.data;
 	ptrdiff_t bytes;
 
+	native_session_check(session);
 	session->recvs_posted--;
 	if (wc->status != RP_WC_SUCCESS || session->phase == NATIVE_FAILED) {
 		native_session_broken(session, wc->status);
@@ -141,6 +142,7 @@ static void on_send(struct native_send *send, const struct rp_wc *wc)
 {
 	struct native_session *session = send->session;
 
+	native_session_check(session);
 	native_send_give(session->front, send);
 	session->sends_signaled--;
 	session->keeping = false;
@@ -182,8 +184,19 @@ static void on_wc(void *arg, const struct rp_wc *wc)
 /* A fiber that waits for room in a send queue; on its stack. */
 struct send_waiter {
 	struct list link;
+	const struct native_session *session;
 	struct fiber *fiber;
 };
+
+void native_send_wake(struct native_session *session)
+{
+	LIST_FOR_EACH (link, &session->front->send_waiters) {
+		struct send_waiter *waiter = CONTAINER_OF(link, struct send_waiter, link);
+
+		if (waiter->session == session)
+			fiber_wake(waiter->fiber);
+	}
+}
 
 uint32_t native_poll(void *arg)
 {
@@ -206,10 +219,11 @@ static struct native_send *send_lease(struct native_session *session)
 {
 	struct list *idle = list_pop(&session->front->idle_sends);
 	struct native_send *send =
-		idle ? CONTAINER_OF(idle, struct native_send, idle) : malloc(sizeof(*send));
+		idle ? CONTAINER_OF(idle, struct native_send, link) : malloc(sizeof(*send));
 
 	if (!send)
 		return NULL;
+	list_init(&send->link);
 	send->session = session;
 	send->capsule.data = NULL;
 	send->piece_count = 0;
@@ -222,7 +236,8 @@ void native_send_give(struct front_native *front, struct native_send *send)
 		flow_piece_end(front->opts.core, &send->pieces[i], OWNER_RDMA);
 	if (send->capsule.data)
 		region_give(front->region, send->capsule, OWNER_RDMA);
-	list_push_front(&front->idle_sends, &send->idle);
+	list_remove(&send->link);
+	list_push_front(&front->idle_sends, &send->link);
 }
 
 /* A batch as it is posted: writes first, the capsule last. */
@@ -298,11 +313,14 @@ static int batch_post(struct batch *batch, uint32_t *begun, struct native_sessio
 
 static void wait_for_room(struct native_session *session)
 {
-	struct send_waiter waiter = {.fiber = fiber_self()};
+	struct send_waiter waiter = {.session = session, .fiber = fiber_self()};
 
+	/* Nothing else keeps the session while this fiber is parked. */
+	CHECK(session->in_flight || session->proof_running);
 	list_push_back(&session->front->send_waiters, &waiter.link);
 	fiber_park();
 	list_remove(&waiter.link);
+	native_session_check(session);
 }
 
 /* A signaled send is needed to hold frames until it completes, now and then to free the send queue,
@@ -324,8 +342,36 @@ static int send_record(
 	return 0;
 }
 
+/* What was posted of a batch that did not go whole may still be read by the device: its frames go
+ * back with the queue pair only. */
+static void send_failed(struct native_session *session, struct native_send *send, bool begun)
+{
+	native_session_fail(session, "a send could not be posted");
+	if (send && begun)
+		list_push_back(&session->sends, &send->link);
+	else if (send)
+		native_send_give(session->front, send);
+}
+
+static void send_posted(
+	struct native_session *session, const struct native_out *out, struct native_send *send)
+{
+	if (out->capsule) {
+		counter_add(&capsules_out, 1);
+		PROBE1(native_capsule_out, session->id);
+	}
+	if (send) {
+		list_push_back(&session->sends, &send->link);
+		session->sends_signaled++;
+		session->sends_quiet = 0;
+	} else {
+		session->sends_quiet++;
+	}
+}
+
 int native_send_capsule(struct native_session *session, const struct native_out *out)
 {
+	bool wait = out->wait && fiber_self();
 	struct native_send *send = NULL;
 	struct batch batch;
 	uint32_t begun = 0;
@@ -335,36 +381,22 @@ int native_send_capsule(struct native_session *session, const struct native_out 
 		if (out->span.data)
 			region_give(session->front->region, out->span, OWNER_RDMA);
 		native_session_fail(session, "out of memory");
-		return ret;
+		return -ENOTCONN;
 	}
 	batch_build(&batch, session, out, send);
-	for (;;) {
-		ret = batch_post(&batch, &begun, session, out);
-		if (ret != -ENOMEM || !fiber_self())
-			break;
+	while ((ret = batch_post(&batch, &begun, session, out)) == -ENOMEM && wait) {
 		wait_for_room(session);
+		/* The last answer of a session that drains is waited for. */
+		if (!send && send_record(session, out, &send) == 0 && send)
+			batch_build(&batch, session, out, send);
 	}
-	if (ret) {
-		/* What was posted of it may still be read by the device: the frames go back only
-		 * with the queue pair. */
-		native_session_fail(session, "a send could not be posted");
-		if (send && begun)
-			list_push_back(&session->stranded, &send->idle);
-		else if (send)
-			native_send_give(session->front, send);
-		return ret;
-	}
-	if (out->capsule) {
-		counter_add(&capsules_out, 1);
-		PROBE1(native_capsule_out, session->id);
-	}
-	if (send) {
-		session->sends_signaled++;
-		session->sends_quiet = 0;
-	} else {
-		session->sends_quiet++;
-	}
-	return 0;
+	if (ret == 0)
+		send_posted(session, out, send);
+	else if (ret != -ENOMEM || begun || out->wait)
+		send_failed(session, send, begun);
+	else if (send)
+		native_send_give(session->front, send);
+	return ret;
 }
 
 void native_keepalive_send(struct native_session *session)
@@ -381,6 +413,7 @@ void native_keepalive_send(struct native_session *session)
 		native_send_give(session->front, send);
 		return;
 	}
+	list_push_back(&session->sends, &send->link);
 	session->sends_signaled++;
 	session->sends_quiet = 0;
 	session->keeping = true;
@@ -391,8 +424,10 @@ static inline struct native_out respond_out(
 	struct native_request *request, const struct capsule_response *response)
 {
 	struct native_session *session = request->session;
-	struct native_out out = {.send = request->send, .sealed = true, .capsule = request->small};
+	struct native_out out = {
+		.send = request->send, .sealed = true, .wait = true, .capsule = request->small};
 	size_t room = session->wr_inline_bytes;
+	ptrdiff_t bytes;
 
 	out.remote = request->runs[0];
 	out.remote.addr += request->direct_offset;
@@ -402,7 +437,10 @@ static inline struct native_out respond_out(
 		out.capsule = request->span.data;
 		room = region_span_bytes(request->span);
 	}
-	CHECK(capsule_response_encode(response, out.capsule, room) > 0);
+	bytes = capsule_response_encode(response, out.capsule, room);
+	CHECK(bytes > 0);
+	request->send = NULL;
+	request->span.data = NULL;
 	return out;
 }
 
@@ -413,14 +451,33 @@ int native_respond_more(struct native_request *request, const struct capsule_res
 	return native_send_capsule(request->session, &out);
 }
 
+/* Nobody is there to be answered. */
+static void respond_nobody(struct native_request *request)
+{
+	struct front_native *front = request->session->front;
+
+	if (request->send)
+		native_send_give(front, request->send);
+	if (request->span.data)
+		region_give(front->region, request->span, OWNER_APP);
+}
+
 void native_respond(struct native_request *request, const struct capsule_response *response)
 {
 	struct native_session *session = request->session;
-	struct native_out out = respond_out(request, response);
 
-	repost(request->recv);
+	native_request_check(request);
+	if (__builtin_expect(session->phase != NATIVE_FAILED, 1)) {
+		struct native_out out = respond_out(request, response);
+
+		repost(request->recv);
+		/* The send may park: until it is posted the request keeps the session. */
+		native_send_capsule(session, &out);
+	} else {
+		respond_nobody(request);
+	}
+	request->magic = 0;
 	session->in_flight--;
-	native_send_capsule(session, &out);
 	native_session_settle(session);
 }
 
@@ -429,7 +486,7 @@ void native_respond(struct native_request *request, const struct capsule_respons
 /* Posts what has gathered, so that a new record can take the next pieces. */
 static int direct_flush(struct native_request *request)
 {
-	struct native_out out = {.send = request->send, .remote = request->runs[0]};
+	struct native_out out = {.send = request->send, .remote = request->runs[0], .wait = true};
 	uint64_t bytes = 0;
 
 	for (uint32_t i = 0; i < request->send->piece_count; i++)

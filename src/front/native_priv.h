@@ -23,7 +23,10 @@
 #include "front/front.h"
 #include "reactor/reactor.h"
 
-#define NATIVE_SETUP_NS	      (5 * NS_PER_S)
+#define NATIVE_SETUP_NS (5 * NS_PER_S)
+/* A queue pair in error flushes at once. A device that has not by now is broken, and its queue pair
+ * is destroyed without. */
+#define NATIVE_FLUSH_NS	      (5 * NS_PER_S)
 #define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between two: more says that we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
 #define NATIVE_SEND_WRS_MIN   32u
@@ -42,6 +45,27 @@
 enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
 #define NATIVE_TAG_MASK 3u
 
+/* What depends on each other. */
+_Static_assert(NATIVE_INLINE_WR_BYTES <= CAPSULE_BYTES_MIN,
+	"what goes inside a work request fits every client's receives");
+_Static_assert(sizeof(struct capsule_response_wire) + CAPSULE_TAG_BYTES + 128 <= CAPSULE_BYTES_MIN,
+	"a refusal fits every client's receives");
+_Static_assert(LIMIT_CAPSULE_BYTES_MAX % FRAME_BYTES == 0, "receives are whole frames");
+_Static_assert(2 * LIMIT_CAPSULE_INLINE_BYTES_MAX <= LIMIT_CAPSULE_BYTES_MAX,
+	"the largest inline body leaves half a capsule to the rest");
+_Static_assert(LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + NATIVE_SEND_WRS_MIN <=
+		       NATIVE_CQ_ENTRIES_MAX,
+	"a session fits a completion queue");
+/* One in so many sends is signaled at least, and frees its place in the send queue and that of all
+ * before it. */
+#define NATIVE_QUIET_PART 4u
+_Static_assert(
+	NATIVE_SEND_WRS_MIN / NATIVE_QUIET_PART + NATIVE_SEND_PIECES_MAX + 1 <= NATIVE_SEND_WRS_MIN,
+	"a send queue that is full has a signaled send in it");
+_Static_assert(LIMIT_SESSION_REQUESTS_MAX <= UINT16_MAX, "credits are 16 bits on the wire");
+_Static_assert(NATIVE_DIRECT_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
+	"a small body outside the region fits one span");
+
 struct native_session;
 struct native_shelf;
 struct native_stream;
@@ -57,7 +81,7 @@ struct native_recv {
 /* A signaled send and what it holds until its completion: then all writes posted before it on this
  * queue pair are done too. Pooled per front. */
 struct native_send {
-	struct list idle;
+	struct list link; /* the front's idle ones, or its session's that the device has */
 	struct native_session *session;
 	struct region_span capsule; /* data NULL: went inline */
 	struct flow_piece pieces[NATIVE_SEND_PIECES_MAX];
@@ -81,7 +105,9 @@ enum native_phase {
 	NATIVE_FAILED,
 };
 
+#define NATIVE_SESSION_MAGIC 0x5e551011u
 struct native_session {
+	uint32_t magic;	   /* until it is freed */
 	struct list link;  /* the front's */
 	struct list dying; /* on the front's list once nothing refers to it */
 	struct front_native *front;
@@ -89,7 +115,9 @@ struct native_session {
 	uint16_t target;
 	bool has_target;
 	enum native_phase phase;
-	bool proof_running;
+	bool proof_running;    /* its fiber refers to the session */
+	uint32_t goodbye_owed; /* for this reason: the send queue was full when it was due; or 0 */
+	uint64_t failed_ns;    /* when it became FAILED */
 	struct capsule_lane in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
@@ -100,7 +128,8 @@ struct native_session {
 	struct native_shelf *shelf; /* NULL until one was granted */
 	uint64_t transfer_bytes_max;
 	uint32_t credits;
-	uint32_t in_flight; /* requests whose fiber runs */
+	uint32_t
+		in_flight; /* requests whose answer is not posted yet: each refers to the session */
 	uint32_t recvs_posted;
 	uint32_t sends_signaled; /* without their completion */
 	uint32_t sends_quiet;	 /* unsignaled ones since the last signaled */
@@ -113,13 +142,21 @@ struct native_session {
 	uint64_t moved_ns;	  /* when bodies were last seen to move */
 	uint64_t id;
 	struct s3_identity identity;
-	struct list stranded; /* sends that were posted in part, until the queue pair closes */
+	/* Those that the device has, until their completion; what was posted in part, and so has
+	 * none, until the queue pair closes. */
+	struct list sends;
 	struct native_recv *recvs;
 	uint32_t recv_count;
 	char peer[64];
 	char hello[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
 	struct capsule_challenge_wire challenge;
 };
+
+/* Where a session comes in: from a completion, a fiber, or another file. */
+static inline void native_session_check(const struct native_session *session)
+{
+	CHECK(session->magic == NATIVE_SESSION_MAGIC);
+}
 
 /* One for all reactors' fronts: the device knows the region once, and connections come in at one
  * listener, whose events the first front's reactor takes and hands to where their session lives. */
@@ -167,7 +204,9 @@ struct front_native {
 };
 
 /* A request while its fiber runs; lives on the fiber's stack. */
+#define NATIVE_REQUEST_MAGIC 0x4e410ca1u
 struct native_request {
+	uint32_t magic; /* until it is answered */
 	struct native_session *session;
 	struct native_recv *recv;
 	struct capsule_request in;
@@ -213,6 +252,13 @@ struct native_request {
 	uint8_t headers[CAPSULE_HEADERS_BYTES_MAX];
 };
 
+/* Where s3 comes back to a request: its body, its answer. */
+static inline void native_request_check(const struct native_request *request)
+{
+	CHECK(request->magic == NATIVE_REQUEST_MAGIC);
+	native_session_check(request->session);
+}
+
 /* ---- native_port.c ---- */
 /* Makes the port, or joins first's. */
 int native_port_join(struct front_native *front, struct front_native *first);
@@ -231,11 +277,15 @@ void native_session_fail(struct native_session *session, const char *why) __attr
 void native_session_gone(struct native_session *session) __attribute__((cold));
 void native_session_broken(struct native_session *session, enum rp_status status)
 	__attribute__((cold));
-/* Says goodbye and ends once all answers are out. */
+/* Says goodbye and ends once all answers are out. Never waits. */
 void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason);
 /* To be called whenever something that the session waited for is over. */
 void native_session_settle(struct native_session *session);
-/* Frees those on the dying list; returns how many. Only from the poller or after the reactor. */
+/* Closes the queue pair of a session that has failed, flushed or not: then no device refers to the
+ * session any more. */
+void native_session_abandon(struct native_session *session) __attribute__((cold));
+/* Frees those on the dying list; returns how many. From the poller; from drain once that is gone.
+ */
 uint32_t native_sessions_bury(struct front_native *front);
 
 /* ---- native_dp.c ---- */
@@ -244,29 +294,35 @@ int native_recv_post(struct native_recv *recv);
 /* Gives what it holds, and itself. */
 void native_send_give(struct front_native *front, struct native_send *send);
 /* Posts an encoded capsule, sealed here when sealed is true, behind send's writes, in one batch.
- * Parks the fiber while the send queue is full (outside fibers the session fails then). Takes send
- * over (NULL: none), and span with the capsule in it (data NULL: the capsule lies in the caller's
- * memory and fits a work request). -ENOTCONN once the session has failed. */
+ * Takes send over (NULL: none), and span with the capsule in it (data NULL: the capsule lies in the
+ * caller's memory and fits a work request), also on an error. With wait it parks the fiber while
+ * the send queue is full, so the caller is one of the session's requests, or its proof: nothing
+ * else keeps the session; outside fibers the session fails then. Without wait a full queue is
+ * -ENOMEM, and nothing was posted. -ENOTCONN once the session has failed; other errors fail it. */
 struct native_out {
 	struct native_send *send; /* its pieces are written to remote, one after the other */
 	struct flow_remote remote;
 	struct region_span span; /* OWNER_RDMA */
 	void *capsule;		 /* NULL: only the writes */
 	bool sealed;
+	bool wait;
 };
 int native_send_capsule(struct native_session *session, const struct native_out *out);
+/* The session is over: who waits for room in its send queue finds that out. */
+void native_send_wake(struct native_session *session) __attribute__((cold));
 /* Asks the client's device whether it is there: an empty write, which fails when it is not. */
 void native_keepalive_send(struct native_session *session) __attribute__((cold));
 /* A sink whose pieces go to the client's one run together with the response. */
 void native_direct_sink_open(struct native_request *request, struct flow_sink **ret_sink);
 /* A sink into the response capsule, whose body goes on at request->inline_at. */
 void native_inline_sink_open(struct native_request *request, struct flow_sink **ret_sink);
-/* Encodes into request->small or request->span (room for an inline body is left as it was), gives
- * the receive back, and sends behind the direct sink's writes. Ends the request's hold on the
- * session. */
+/* Encodes into request->small or request->span, which the caller has seen to
+ * (native_response_room; room for an inline body is left as it was), gives the receive back, and
+ * sends behind the direct sink's writes. Ends the request's hold on the session. */
 void native_respond(struct native_request *request, const struct capsule_response *response);
 
-/* The same, but the request goes on: neither its receive nor its credit is given back. */
+/* The same, but the request goes on: neither its receive nor its credit is given back. What the
+ * response lay in and the writes before it are gone in any case. */
 int native_respond_more(struct native_request *request, const struct capsule_response *response);
 
 /* ---- native_stream.c ---- */
@@ -294,6 +350,8 @@ void native_leases_close(struct native_session *session);
 /* ---- native_request.c ---- */
 /* What has been answered so far, and where it is encoded. */
 void native_response_fill(struct native_request *request, struct capsule_response *response);
+/* Sees to it that there is room to encode it. Waits for frames in a fiber only. -EMSGSIZE: the
+ * client's receives do not hold it; -ENOBUFS, -ETIMEDOUT: no frames. */
 int native_response_room(struct native_request *request, const struct capsule_response *response);
 /* The text between <name> and </name>, as it stands; empty when there is none. */
 struct slice native_xml_text(struct slice xml, struct slice open, struct slice close);

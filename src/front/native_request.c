@@ -83,7 +83,10 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	struct flow_core *core = request->session->front->opts.core;
 	int ret;
 
-	(void)signing; /* the session is authenticated, and so is the capsule */
+	native_request_check(request);
+	if (request->session->phase == NATIVE_FAILED)
+		return -ENOTCONN; /* its queue pair may be gone, and its target another's */
+	(void)signing;		  /* the session is authenticated, and so is the capsule */
 	if (request->in.body.len || !request->in.body_bytes)
 		return flow_memory_source_open(core, request->in.body, ret_source);
 	ret = flow_rdma_source_open(core, &request->peer, request->in.body_bytes, ret_source);
@@ -112,6 +115,7 @@ static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_h
 	struct native_request *request = CONTAINER_OF(reply, struct native_request, reply);
 	bool all = request->in.flags & CAPSULE_REQUEST_HEADERS;
 
+	native_request_check(request);
 	reply->status = status;
 	request->bytes_announced = bytes;
 	for (uint32_t i = 0; i < header_count; i++) {
@@ -226,12 +230,26 @@ static size_t response_bytes(const struct capsule_response *response)
 	       response->lease.len + response->body.len + CAPSULE_TAG_BYTES;
 }
 
-/* Sees to it that the response has where to be encoded: small, or frames. */
+/* Sees to it that the response has where to be encoded: small, or frames. Outside fibers nobody
+ * waits for frames. */
 static int response_room(struct native_request *request, size_t bytes)
 {
-	if (request->span.data || bytes <= request->session->wr_inline_bytes)
+	const struct native_session *session = request->session;
+	struct front_native *front = session->front;
+	size_t room =
+		request->span.data ? region_span_bytes(request->span) : session->wr_inline_bytes;
+
+	if (bytes > session->capsule_bytes)
+		return -EMSGSIZE;
+	if (bytes <= room)
 		return 0;
-	return flow_lease(request->session->front->opts.core, region_frames_for(bytes), OWNER_APP,
+	if (request->span.data)
+		region_give(front->region, request->span, OWNER_APP);
+	request->span.data = NULL;
+	if (!fiber_self())
+		return region_lease(
+			front->region, region_frames_for(bytes), OWNER_APP, &request->span);
+	return flow_lease(front->opts.core, region_frames_for(bytes), OWNER_APP,
 		request->deadline_ns, &request->span);
 }
 
@@ -250,7 +268,7 @@ static int inline_sink(struct native_request *request, struct flow_sink **ret_si
 	request->inline_bytes = (uint32_t)request->bytes_announced;
 	native_response_fill(request, &response);
 	bytes = response_bytes(&response);
-	ret = bytes > request->session->capsule_bytes ? -EMSGSIZE : response_room(request, bytes);
+	ret = response_room(request, bytes);
 	if (ret) {
 		request->inline_bytes = 0;
 		return ret == -EMSGSIZE
@@ -290,6 +308,9 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	bool fits_inline = bytes <= request->session->inline_bytes;
 	int ret;
 
+	native_request_check(request);
+	if (request->session->phase == NATIVE_FAILED)
+		return -ENOTCONN;
 	if (fits_inline &&
 		(!request->peer.run_count || (request->in.flags & CAPSULE_REQUEST_INLINE)))
 		return inline_sink(request, ret_sink);
@@ -545,7 +566,9 @@ static void request_init(struct native_request *request, struct native_recv *rec
 {
 	struct front_native *front = recv->session->front;
 
+	request->magic = NATIVE_REQUEST_MAGIC;
 	request->session = recv->session;
+	native_session_check(request->session);
 	request->recv = recv;
 	request->reply = (struct s3_reply){.ops = &REPLY_OPS};
 	request->peer.run_count = 0;
@@ -587,10 +610,30 @@ static uint64_t deadline_of(const struct native_request *request)
 	       request->in.deadline_ms * NS_PER_MS;
 }
 
+/* What the client's receives do not hold, or finds no frames, is refused instead. A refusal fits
+ * every client; one that finds no frames either ends the session, on devices that take less than a
+ * refusal inside a work request. */
+static void response_fit(struct native_request *request, struct capsule_response *response)
+{
+	int ret = response_room(request, response_bytes(response));
+
+	if (!ret)
+		return;
+	if (ret == -EMSGSIZE)
+		refuse(request, 400, "BufferTooSmall",
+			"The answer does not fit a capsule of this session.");
+	else
+		refuse(request, 503, "SlowDown", "The server is short of buffers.");
+	native_response_fill(request, response);
+	if (response_room(request, response_bytes(response)))
+		native_session_fail(request->session, "no frame to refuse a request in");
+}
+
 static void answer(struct native_request *request)
 {
 	struct capsule_response response;
 
+	native_request_check(request);
 	/* No sweep sees it any more. */
 	if (request->watch.posted)
 		request->session->moved_ns = reactor_now_ns(request->session->front->reactor);
@@ -602,10 +645,8 @@ static void answer(struct native_request *request)
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
 	native_response_fill(request, &response);
-	if (!request->inline_at && response_room(request, response_bytes(&response)) != 0) {
-		refuse(request, 503, "SlowDown", "The server is short of buffers.");
-		native_response_fill(request, &response);
-	}
+	if (request->session->phase != NATIVE_FAILED)
+		response_fit(request, &response);
 	native_respond(request, &response);
 }
 

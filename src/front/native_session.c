@@ -60,21 +60,32 @@ static int session_qp_open(struct native_session *session)
 		return ret;
 	rp_qp_cap(session->qp, &cap);
 	session->wr_inline_bytes = MIN(cap.max_inline_data, NATIVE_INLINE_WR_BYTES);
-	session->quiet_max = cap.max_send_wr / 4;
+	session->quiet_max = cap.max_send_wr / NATIVE_QUIET_PART;
 	return rp_qp_target(session->qp, front->region, &session->target);
+}
+
+/* Ring work on it that has not ended is cancelled, so that whoever waits for it goes on. */
+static void queue_pair_close(struct native_session *session)
+{
+	struct rp_qp *qp = session->qp;
+
+	pthread_mutex_lock(&session->front->port->lock);
+	session->qp = NULL;
+	rp_qp_close(qp);
+	pthread_mutex_unlock(&session->front->port->lock);
 }
 
 static void session_free(struct native_session *session)
 {
 	struct front_native *front = session->front;
-	struct list *stranded;
+	struct list *link;
 
-	pthread_mutex_lock(&front->port->lock);
-	rp_qp_close(session->qp);
-	pthread_mutex_unlock(&front->port->lock);
+	native_session_check(session);
+	CHECK(!session->in_flight && !session->proof_running);
+	queue_pair_close(session);
 	native_leases_close(session);
-	while ((stranded = list_pop(&session->stranded)) != NULL)
-		native_send_give(front, CONTAINER_OF(stranded, struct native_send, idle));
+	while ((link = list_pop(&session->sends)) != NULL)
+		native_send_give(front, CONTAINER_OF(link, struct native_send, link));
 	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
 		if (session->recvs[i].span.data)
 			region_give(front->region, session->recvs[i].span, OWNER_RDMA);
@@ -88,6 +99,7 @@ static void session_free(struct native_session *session)
 	secret_wipe(session->payload_in, sizeof(session->payload_in));
 	secret_wipe(session->payload_out, sizeof(session->payload_out));
 	free(session->recvs);
+	session->magic = 0;
 	free(session);
 }
 
@@ -99,6 +111,7 @@ static struct native_session *session_new(struct front_native *front, const char
 		front->session_count--;
 		return NULL;
 	}
+	session->magic = NATIVE_SESSION_MAGIC;
 	session->front = front;
 	session->credits = front->opts.credits;
 	session->recv_count = session->credits + CAPSULE_SPARE_RECEIVES;
@@ -109,7 +122,7 @@ static struct native_session *session_new(struct front_native *front, const char
 	session->peer[sizeof(session->peer) - 1] = '\0';
 	list_init(&session->dying);
 	list_init(&session->requests);
-	list_init(&session->stranded);
+	list_init(&session->sends);
 	list_push_back(&front->sessions, &session->link);
 	counter_add(&sessions_now, 1);
 	if (session->recvs)
@@ -145,7 +158,7 @@ static void setup_send(struct native_session *session, void *capsule)
 {
 	struct front_native *front = session->front;
 	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
-	struct native_out out = {.capsule = capsule};
+	struct native_out out = {.capsule = capsule, .wait = true};
 
 	if (bytes > session->wr_inline_bytes) {
 		if (region_lease(front->region, 1, OWNER_RDMA, &out.span) != 0) {
@@ -282,39 +295,49 @@ static void open_session(
 	setup_send(session, &welcome);
 }
 
-/* Looking a key up may have to wait, so proof is checked on a fiber. */
-static void prove_fiber(void *arg)
+static void prove(struct native_session *session, const struct capsule_proof_wire *proof)
 {
-	struct native_recv *recv = arg;
-	struct native_session *session = recv->session;
 	const struct capsule_hello_wire *hello = (const void *)session->hello;
-	struct capsule_proof_wire proof;
 	uint8_t transcript[32], auth_key[32], expected[CAPSULE_PROOF_BYTES];
 	struct slice access_key;
-	int ret;
+	int ret = capsule_hello_decode(hello, hello->head.bytes, &access_key);
 
-	memcpy(&proof, recv->span.data, sizeof(proof));
-	if (session->phase == NATIVE_PROVING && native_recv_post(recv) != 0)
-		native_session_fail(session, "a receive could not be posted");
-	CHECK(capsule_hello_decode(hello, hello->head.bytes, &access_key) == 0);
+	CHECK(ret == 0); /* as it was when it came */
 	capsule_transcript(hello, &session->challenge, transcript);
 	ret = s3_session_key(session->front->opts.s3, access_key,
 		slice_of(transcript, sizeof(transcript)), auth_key, &session->identity);
-	session->proof_running = false;
-	if (session->phase != NATIVE_PROVING) {
-		native_session_settle(session);
-	} else if (ret) {
+	native_session_check(session);
+	if (session->phase != NATIVE_PROVING)
+		return;
+	if (ret) {
 		refuse(session, 403, "InvalidAccessKeyId",
 			"The AWS Access Key Id you provided does not exist in our records.");
 	} else {
 		capsule_proof(auth_key, false, expected);
-		if (secret_equal(expected, proof.proof, sizeof(expected)))
+		if (secret_equal(expected, proof->proof, sizeof(expected)))
 			open_session(session, auth_key, transcript);
 		else
 			refuse(session, 403, "SignatureDoesNotMatch",
 				"The proof does not fit the secret key of this access key.");
 	}
 	secret_wipe(auth_key, sizeof(auth_key));
+}
+
+/* Looking a key up may have to wait, so proof is checked on a fiber. It keeps the session until its
+ * last send is posted. */
+static void prove_fiber(void *arg)
+{
+	struct native_recv *recv = arg;
+	struct native_session *session = recv->session;
+	struct capsule_proof_wire proof;
+
+	native_session_check(session);
+	memcpy(&proof, recv->span.data, sizeof(proof));
+	if (session->phase == NATIVE_PROVING && native_recv_post(recv) != 0)
+		native_session_fail(session, "a receive could not be posted");
+	prove(session, &proof);
+	session->proof_running = false;
+	native_session_settle(session);
 }
 
 void native_session_setup(struct native_session *session, struct native_recv *recv, uint32_t bytes)
@@ -341,8 +364,29 @@ void native_session_setup(struct native_session *session, struct native_recv *re
 
 /* ---- Ending. ---- */
 
+/* False: the send queue is full, so a completion comes, and then it is tried again. */
+static bool goodbye_send(struct native_session *session, uint32_t reason)
+{
+	struct front_native *front = session->front;
+	uint8_t capsule[sizeof(struct capsule_goodbye_wire)] __attribute__((aligned(8)));
+	struct native_out out = {.capsule = capsule, .sealed = true};
+
+	if (sizeof(capsule) > session->wr_inline_bytes) {
+		/* Without a frame the client learns of it by the connection's end. */
+		if (region_lease(front->region, 1, OWNER_RDMA, &out.span))
+			return true;
+		out.capsule = out.span.data;
+	}
+	capsule_goodbye_finish(out.capsule, (enum capsule_goodbye_reason)reason);
+	return native_send_capsule(session, &out) != -ENOMEM;
+}
+
 void native_session_settle(struct native_session *session)
 {
+	native_session_check(session);
+	if (session->goodbye_owed && session->phase == NATIVE_DRAINING &&
+		goodbye_send(session, session->goodbye_owed))
+		session->goodbye_owed = 0;
 	if (session->phase == NATIVE_DRAINING && session->in_flight == 0 &&
 		session->sends_signaled == 0)
 		native_session_fail(session, NULL);
@@ -354,13 +398,36 @@ void native_session_settle(struct native_session *session)
 
 void native_session_fail(struct native_session *session, const char *why)
 {
+	native_session_check(session);
 	if (session->phase == NATIVE_FAILED)
 		return;
 	if (why)
 		log_info("rdma", "%s: session ends: %s", session->peer, why);
 	session->phase = NATIVE_FAILED;
+	session->failed_ns = reactor_now_ns(session->front->reactor);
 	rp_disconnect(session->qp);
 	rp_qp_error(session->qp);
+	native_send_wake(session);
+	native_session_settle(session);
+}
+
+void native_session_abandon(struct native_session *session)
+{
+	struct list *link;
+
+	CHECK(session->phase == NATIVE_FAILED);
+	if (!session->qp)
+		return;
+	log_error("rdma",
+		"%s: the device %s has not ended the work of a broken queue pair: %u receives, "
+		"%u sends; it is destroyed as it is",
+		session->peer, session->front->attr.name, session->recvs_posted,
+		session->sends_signaled);
+	queue_pair_close(session);
+	while ((link = list_pop(&session->sends)) != NULL)
+		native_send_give(session->front, CONTAINER_OF(link, struct native_send, link));
+	session->recvs_posted = 0;
+	session->sends_signaled = 0;
 	native_session_settle(session);
 }
 
@@ -387,9 +454,6 @@ void native_session_broken(struct native_session *session, enum rp_status status
 
 void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason)
 {
-	struct capsule_goodbye_wire goodbye;
-	struct native_out out = {.capsule = &goodbye, .sealed = true};
-
 	if (session->phase == NATIVE_FAILED || session->phase == NATIVE_DRAINING)
 		return;
 	if (session->phase != NATIVE_OPEN) {
@@ -398,11 +462,8 @@ void native_session_drain(struct native_session *session, enum capsule_goodbye_r
 	}
 	session->last_ns = reactor_now_ns(session->front->reactor);
 	session->phase = NATIVE_DRAINING;
-	if (reason != CAPSULE_BYE_CLIENT) {
-		capsule_goodbye_finish(&goodbye, reason);
-		if (sizeof(goodbye) <= session->wr_inline_bytes)
-			native_send_capsule(session, &out);
-	}
+	if (reason != CAPSULE_BYE_CLIENT && !goodbye_send(session, reason))
+		session->goodbye_owed = reason;
 	native_session_settle(session);
 }
 

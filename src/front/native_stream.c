@@ -56,8 +56,6 @@ static bool page_send(struct native_request *request)
 		return false;
 	counter_add(&pages_total, 1);
 	request->reply.status = 0;
-	request->send = NULL;
-	request->span.data = NULL;
 	request->direct_offset = 0;
 	request->bytes_announced = 0;
 	request->bytes_moved = 0;

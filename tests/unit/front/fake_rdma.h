@@ -1,0 +1,64 @@
+/* tests/unit/front/fake_rdma.h: a device of which the test says when it does what it was given, how
+ * much it takes, and what it refuses. It stands in for all of rdma/rdma.h that the fronts call:
+ * what is written reaches the test's memory, what is sent lies in an outbox until the test takes
+ * it. */
+#ifndef TESTS_UNIT_FRONT_FAKE_RDMA_H
+#define TESTS_UNIT_FRONT_FAKE_RDMA_H
+
+#include "rdma/rdma.h"
+
+#define FAKE_RKEY 0x77u /* opens all memory of the test */
+
+struct fake_rdma {
+	struct rp_device_attr attr;
+	uint32_t send_room;    /* of a queue pair; 0: as asked */
+	uint32_t inline_bytes; /* the same; what fake_open says */
+	/* The next call fails so; 0: it does not. */
+	int cq_open_error, pd_open_error, mr_open_error, qp_open_error, target_error;
+	int listen_error, accept_error, post_recv_error, post_send_error;
+	int address_error, join_error, ah_error, aim_error;
+	uint32_t post_recvs; /* how many succeed before post_recv_error */
+	bool hold_sends;     /* until fake_sends_go */
+	bool hold_ring;	     /* until fake_ring_go */
+	bool never_flushes;  /* a queue pair in error keeps what it has: the card is broken */
+	/* What was asked of it. */
+	uint32_t qps_open, ahs_open, state_asked, rejected;
+	struct list qps; /* those that closed too */
+};
+extern struct fake_rdma fake;
+
+struct fake_message {
+	struct list link;
+	uint32_t bytes;
+	uint8_t data[] __attribute__((aligned(8)));
+};
+
+struct rp_conn_request {
+	struct rp_qp *qp; /* accepted with */
+	bool rejected;
+};
+
+void fake_open(void);
+void fake_close(void);
+struct rp_device *fake_device(void);
+/* A connection comes in. */
+void fake_connect(struct rp_conn_request *request, const void *private_data, uint32_t private_len);
+void fake_event(enum rp_cm_type type, struct rp_qp *qp);
+/* A message from the peer goes into the oldest receive; false: none is posted. */
+bool fake_deliver(struct rp_qp *qp, const void *data, uint32_t bytes);
+/* The oldest message that was sent to the peer; NULL: none. The caller frees it. */
+struct fake_message *fake_sent(struct rp_qp *qp);
+uint32_t fake_recvs(const struct rp_qp *qp); /* posted */
+uint32_t fake_sends(const struct rp_qp *qp); /* held */
+/* Does what was held, count work requests at most. */
+void fake_sends_go(struct rp_qp *qp, uint32_t count);
+void fake_ring_go(struct rp_qp *qp);
+bool fake_ring_held(const struct rp_qp *qp);
+/* The peer is gone: what is held fails, and so does all that follows. */
+void fake_break(struct rp_qp *qp, enum rp_status status);
+/* Flushes what never_flushes kept. */
+void fake_flush(struct rp_qp *qp);
+void fake_state(struct rp_qp *qp, enum rp_qp_state state);
+bool fake_closed(const struct rp_qp *qp);
+
+#endif

@@ -1,0 +1,530 @@
+#include "native_rig.h"
+
+static const struct capsule_request HEAD = {
+	.opcode = CAPSULE_OP_HEAD, .bucket = SLICE("bucket"), .key = SLICE("key")};
+
+static struct fiber *waiter;
+static bool waiter_goes;
+
+static void handle_waiting(const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)request;
+	waiter = fiber_self();
+	while (!waiter_goes)
+		fiber_park();
+	fake_answer(reply, 200, SLICE_NONE);
+}
+
+static void waiter_hold(void)
+{
+	waiter = NULL;
+	waiter_goes = false;
+	fake_s3.handle = handle_waiting;
+}
+
+static void waiter_release(void)
+{
+	waiter_goes = true;
+	fiber_wake(waiter);
+}
+
+/* ---- Opening. ---- */
+
+static void opening_fails(int *error)
+{
+	struct front_native *front = NULL;
+
+	*error = -EIO;
+	assert_int_equal(front_native_open(&rig_front_opts, &front), -EIO);
+	assert_null(front);
+}
+
+static void opening_can_fail_anywhere(void *arg)
+{
+	struct front_native_opts bad = rig_front_opts;
+	struct front_native *front;
+
+	(void)arg;
+	opening_fails(&fake.pd_open_error);
+	opening_fails(&fake.mr_open_error);
+	opening_fails(&fake.cq_open_error);
+	bad.credits = 0;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	bad.credits = LIMIT_SESSION_REQUESTS_MAX + 1;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	bad = rig_front_opts;
+	bad.sessions_max = 0;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	bad.sessions_max = LIMIT_RDMA_SESSIONS_MAX + 1;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	bad = rig_front_opts;
+	bad.inline_bytes_max = LIMIT_CAPSULE_INLINE_BYTES_MAX + 1;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	bad = rig_front_opts;
+	bad.max_recv_wr = bad.credits + CAPSULE_SPARE_RECEIVES - 1;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	bad = rig_front_opts;
+	bad.front_count = LIMIT_CORES_MAX + 1;
+	assert_int_equal(front_native_open(&bad, &front), -EINVAL);
+	rig_drain(0);
+}
+RIG_TEST(opening_can_fail_anywhere);
+
+/* The completion queue bounds how many sessions there are, so that it never overruns. */
+static void a_small_completion_queue(void *arg)
+{
+	struct front_native *front;
+	uint32_t each = rig_front_opts.credits + CAPSULE_SPARE_RECEIVES + 32;
+
+	(void)arg;
+	fake.attr.max_cqe = 3 * each - 1;
+	assert_int_equal(front_native_open(&rig_front_opts, &front), 0);
+	assert_int_equal(front->sessions_max, 2);
+	front_native_drain(front, 0);
+	front_native_close(front);
+	rig_drain(0);
+}
+RIG_TEST(a_small_completion_queue);
+
+/* ---- Connections. ---- */
+
+static const struct capsule_private PRIVATE = {
+	.magic = CAPSULE_MAGIC, .version_max = CAPSULE_VERSION};
+
+static void connections_come_in(void *arg)
+{
+	struct capsule_private stranger = PRIVATE;
+	struct rp_conn_request requests[5];
+	struct peer peer;
+
+	(void)arg;
+	fake.listen_error = -EADDRINUSE;
+	assert_int_equal(front_native_listen(rig_front, "", 0), -EADDRINUSE);
+	assert_int_equal(front_native_port(rig_front), 0);
+	assert_int_equal(front_native_listen(rig_front, "", 9200), 0);
+	assert_int_equal(front_native_port(rig_front), 9200);
+	/* Strangers. */
+	stranger.magic++;
+	fake_connect(&requests[0], &stranger, sizeof(stranger));
+	fake_connect(&requests[1], &PRIVATE, sizeof(PRIVATE) - 1);
+	RIG_UNTIL(requests[0].rejected && requests[1].rejected);
+	/* As many as there are places, and one more. */
+	for (int i = 0; i < 5; i++)
+		fake_connect(&requests[i], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(requests[4].rejected);
+	assert_int_equal(front_native_sessions(rig_front), 4);
+	/* One that goes makes room. */
+	fake_event(RP_CM_ESTABLISHED, requests[0].qp);
+	fake_event(RP_CM_DISCONNECTED, requests[0].qp);
+	RIG_UNTIL(fake_closed(requests[0].qp));
+	assert_int_equal(front_native_sessions(rig_front), 3);
+	/* Our own trouble is an answer too, and costs no place. */
+	fake.qp_open_error = -EMFILE;
+	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(requests[4].rejected);
+	assert_int_equal(front_native_sessions(rig_front), 3);
+	/* The device fails: all end. */
+	fake_event(RP_CM_DEVICE_FATAL, NULL);
+	RIG_UNTIL(front_native_sessions(rig_front) == 0);
+	/* Whoever connects while it drains is refused. */
+	rig_front->drained = true;
+	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(requests[4].rejected);
+	assert_int_equal(front_native_sessions(rig_front), 0);
+	peer_init(&peer);
+	rig_drain(0);
+	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(requests[4].rejected);
+	front_native_unlisten(rig_front);
+}
+RIG_TEST(connections_come_in);
+
+/* ---- The sweep. ---- */
+
+/* So long ago that any of its limits is past. */
+static void age(uint64_t *moment_ns)
+{
+	*moment_ns -= 3600 * NS_PER_S;
+}
+
+static void set_up_takes_too_long(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	age(&peer.session->last_ns);
+	peer_ended(&peer);
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	age(&peer.session->last_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(set_up_takes_too_long);
+
+static void idle_sessions_end_in_order(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	rig_front->opts.idle_timeout_ns = 600 * NS_PER_S;
+	peer_open(&peer);
+	/* Not while something runs. */
+	waiter_hold();
+	peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter);
+	age(&peer.session->last_ns);
+	fiber_sleep_ns(3 * NATIVE_SWEEP_NS);
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	waiter_release();
+	peer_response(&peer);
+	peer_goodbye(&peer, CAPSULE_BYE_IDLE);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(idle_sessions_end_in_order);
+
+static void silent_clients_are_looked_after(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	rig_front->opts.keepalive_ns = 600 * NS_PER_S;
+	peer_open(&peer);
+	age(&peer.session->last_ns);
+	/* An empty write, whose completion says that the client's device is there. */
+	RIG_UNTIL(peer.session->kept_ns);
+	rig_settle();
+	assert_false(peer.session->keeping);
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	/* A full queue, or no memory for it, is no reason to end anything. */
+	peer.session->kept_ns = 0;
+	fake.post_send_error = -ENOMEM;
+	RIG_UNTIL(peer.session->kept_ns);
+	assert_false(peer.session->keeping);
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	/* It is not there any more. */
+	peer.session->kept_ns = 0;
+	fake.hold_sends = true;
+	RIG_UNTIL(peer.session->keeping);
+	age(&peer.session->kept_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(silent_clients_are_looked_after);
+
+static uint8_t client_memory[512 * KIB];
+static int64_t body_came;
+
+static void handle_put(const struct s3_request *request, struct s3_reply *reply)
+{
+	static uint8_t body[512 * KIB];
+
+	body_came = fake_body(request, body, sizeof(body));
+	fake_answer(reply, body_came < 0 ? 500 : 200, SLICE_NONE);
+}
+
+/* A transfer of which nothing moves ends its session; what the store takes its time for does not.
+ */
+static void transfers_stall(void *arg)
+{
+	struct capsule_run run = {.addr = (uint64_t)(uintptr_t)client_memory,
+		.bytes = sizeof(client_memory),
+		.rkey = FAKE_RKEY};
+	struct capsule_request put = {.opcode = CAPSULE_OP_PUT,
+		.bucket = SLICE("bucket"),
+		.key = SLICE("key"),
+		.body_bytes = sizeof(client_memory),
+		.runs = &run,
+		.run_count = 1};
+	struct peer peer;
+
+	(void)arg;
+	fake_s3.handle = handle_put;
+	peer_open(&peer);
+	fake.hold_ring = true;
+	peer_request(&peer, &put);
+	RIG_UNTIL(fake_ring_held(peer.qp));
+	assert_false(list_empty(&peer.session->requests));
+	age(&peer.session->moved_ns);
+	age(&CONTAINER_OF(peer.session->requests.next, struct native_request, link)->watch_ns);
+	peer_ended(&peer);
+	assert_int_equal(body_came, -ECANCELED);
+	/* Its own deadline is shorter. */
+	peer_open(&peer);
+	put.deadline_ms = 1;
+	peer_request(&peer, &put);
+	RIG_UNTIL(fake_ring_held(peer.qp));
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(transfers_stall);
+
+/* A process that did not run blames nobody for what did not move meanwhile. */
+static void lost_time_is_forgiven(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	age(&peer.session->last_ns);
+	rig_front->swept_ns -= 3600 * NS_PER_S;
+	fiber_sleep_ns(3 * NATIVE_SWEEP_NS);
+	assert_int_equal(peer.session->phase, NATIVE_ACCEPTED);
+	fake_break(peer.qp, RP_WC_WR_FLUSH_ERR);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(lost_time_is_forgiven);
+
+/* ---- Farewells. ---- */
+
+static void a_client_says_goodbye(void *arg)
+{
+	struct capsule_goodbye_wire goodbye;
+	struct peer peer;
+
+	(void)arg;
+	/* What is in flight is answered first; what comes after it is not begun. */
+	peer_open(&peer);
+	waiter_hold();
+	peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter);
+	capsule_goodbye_finish(&goodbye, CAPSULE_BYE_CLIENT);
+	capsule_seal(&peer.out, &goodbye);
+	peer_deliver(&peer, &goodbye, sizeof(goodbye));
+	RIG_UNTIL(peer.session->phase == NATIVE_DRAINING);
+	peer_expect(&peer, &HEAD, 503, "ServiceUnavailable");
+	waiter_release();
+	assert_int_equal(peer_response(&peer)->status, 200);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_client_says_goodbye);
+
+/* A client that does not take its last answers is not waited for. */
+static void last_answers_are_not_taken(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	fake.hold_sends = true;
+	native_session_drain(peer.session, CAPSULE_BYE_DRAINING);
+	rig_settle();
+	assert_int_equal(peer.session->phase, NATIVE_DRAINING);
+	age(&peer.session->last_ns);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(last_answers_are_not_taken);
+
+/* ---- Draining. ---- */
+
+/* Farewells that find send queues full wait for room; nobody waits for them, and the list of
+ * sessions is walked whole, whatever ends meanwhile. */
+static void drain_with_full_queues(void *arg)
+{
+	struct peer peers[4];
+
+	(void)arg;
+	for (int i = 0; i < 4; i++)
+		peer_open(&peers[i]);
+	/* Each queue has one place, and an answer in it. */
+	fake.hold_sends = true;
+	for (int i = 0; i < 4; i++) {
+		peer_request(&peers[i], &RIG_PING);
+		RIG_UNTIL(fake_sends(peers[i].qp) == 1);
+	}
+	/* While the first two would wait, the next two end. */
+	fake_break(peers[1].qp, RP_WC_RETRY_EXC_ERR);
+	fake_break(peers[2].qp, RP_WC_RETRY_EXC_ERR);
+	for (int i = 0; i < 4; i++)
+		native_session_drain(peers[i].session, CAPSULE_BYE_DRAINING);
+	peer_ended(&peers[1]);
+	peer_ended(&peers[2]);
+	assert_int_equal(peers[0].session->phase, NATIVE_DRAINING);
+	fake.hold_sends = false;
+	fake_sends_go(peers[0].qp, UINT32_MAX);
+	fake_sends_go(peers[3].qp, UINT32_MAX);
+	rig_drain(60000);
+	for (int i = 0; i < 4; i += 3) {
+		peer_response(&peers[i]);
+		peer_goodbye(&peers[i], CAPSULE_BYE_DRAINING);
+		peer_ended(&peers[i]);
+	}
+}
+RIG_TEST(drain_with_full_queues);
+
+/* The drain itself, called while a queue is full: the session whose farewell has no room ends
+ * during it, and so does the next one. */
+static struct peer drained[2];
+
+static void break_both(void *arg)
+{
+	(void)arg;
+	fake_break(drained[0].qp, RP_WC_RETRY_EXC_ERR);
+	fake_break(drained[1].qp, RP_WC_RETRY_EXC_ERR);
+}
+
+static void sessions_end_during_the_drain(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < 2; i++) {
+		peer_open(&drained[i]);
+		fake.hold_sends = true;
+		peer_request(&drained[i], &RIG_PING);
+		RIG_UNTIL(fake_sends(drained[i].qp) == 1);
+		fake.hold_sends = false;
+	}
+	assert_int_equal(fiber_spawn(rig, "break", break_both, NULL), 0);
+	rig_drain(60000);
+	peer_ended(&drained[0]);
+	peer_ended(&drained[1]);
+}
+RIG_TEST(sessions_end_during_the_drain);
+
+static void drained_in_every_phase(void *arg)
+{
+	struct peer accepted, proving, proof, open;
+
+	(void)arg;
+	peer_init(&accepted);
+	assert_int_equal(peer_accept(&accepted), 0);
+	peer_init(&proving);
+	assert_int_equal(peer_accept(&proving), 0);
+	peer_challenge(&proving);
+	peer_open(&open);
+	fake_s3.hold_keys = true;
+	peer_init(&proof);
+	assert_int_equal(peer_accept(&proof), 0);
+	peer_challenge(&proof);
+	peer_prove(&proof);
+	RIG_UNTIL(fake_s3.waiter);
+	native_session_drain(proof.session, CAPSULE_BYE_DRAINING);
+	assert_int_equal(proof.session->phase, NATIVE_FAILED);
+	fake_s3_key_go();
+	rig_drain(60000);
+	peer_goodbye(&open, CAPSULE_BYE_DRAINING);
+	peer_ended(&open);
+	peer_ended(&accepted);
+	peer_ended(&proving);
+	peer_ended(&proof);
+}
+RIG_TEST(drained_in_every_phase);
+
+static void release_late(void *arg)
+{
+	(void)arg;
+	while (list_empty(&rig_front->sessions) ||
+		CONTAINER_OF(rig_front->sessions.next, struct native_session, link)->phase !=
+			NATIVE_FAILED)
+		fiber_yield();
+	waiter_release();
+}
+
+/* Past the deadline the session is cut off; its request still ends by itself. */
+static void the_deadline_cuts_off(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	waiter_hold();
+	peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter);
+	assert_int_equal(fiber_spawn(rig, "late", release_late, NULL), 0);
+	rig_drain(1);
+	peer_goodbye(&peer, CAPSULE_BYE_DRAINING);
+	peer_ended(&peer);
+}
+RIG_TEST(the_deadline_cuts_off);
+
+static void age_failed(void *arg)
+{
+	struct native_session *session =
+		CONTAINER_OF(rig_front->sessions.next, struct native_session, link);
+
+	(void)arg;
+	while (session->phase != NATIVE_FAILED)
+		fiber_yield();
+	age(&session->failed_ns);
+}
+
+/* A card that flushes nothing does not hold up the drain: its queue pairs are destroyed, which ends
+ * the transfer that a request waits for and gives back what sends held. */
+static void a_broken_card_does_not_hold_up(void *arg)
+{
+	struct capsule_run run = {.addr = (uint64_t)(uintptr_t)client_memory,
+		.bytes = sizeof(client_memory),
+		.rkey = FAKE_RKEY};
+	struct capsule_request put = {.opcode = CAPSULE_OP_PUT,
+		.bucket = SLICE("bucket"),
+		.key = SLICE("key"),
+		.body_bytes = sizeof(client_memory),
+		.runs = &run,
+		.run_count = 1};
+	struct peer peer;
+
+	(void)arg;
+	fake_s3.handle = handle_put;
+	peer_open(&peer);
+	fake.hold_ring = true;
+	fake.hold_sends = true;
+	fake.never_flushes = true;
+	peer_request(&peer, &put);
+	for (int i = 0; i < 4; i++)
+		peer_request(&peer, &RIG_PING);
+	RIG_UNTIL(fake_ring_held(peer.qp) && fake_sends(peer.qp) == 4);
+	assert_int_equal(fiber_spawn(rig, "age", age_failed, NULL), 0);
+	rig_drain(1);
+	assert_int_equal(body_came, -ECANCELED);
+	peer_ended(&peer);
+}
+RIG_TEST(a_broken_card_does_not_hold_up);
+
+/* Nor does it keep the place of a session while the server goes on. */
+static void a_broken_card_keeps_no_place(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	fake.never_flushes = true;
+	native_session_fail(peer.session, "the test says so");
+	rig_settle();
+	assert_int_equal(front_native_sessions(rig_front), 1);
+	age(&peer.session->failed_ns);
+	RIG_UNTIL(front_native_sessions(rig_front) == 0);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_broken_card_keeps_no_place);
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_UNIT(opening_can_fail_anywhere, 0),
+		RIG_UNIT(a_small_completion_queue, 0),
+		RIG_UNIT(connections_come_in, 0),
+		RIG_UNIT(set_up_takes_too_long, 0),
+		RIG_UNIT(idle_sessions_end_in_order, 0),
+		RIG_UNIT(silent_clients_are_looked_after, 0),
+		RIG_UNIT(transfers_stall, 0),
+		RIG_UNIT(lost_time_is_forgiven, 0),
+		RIG_UNIT(a_client_says_goodbye, 0),
+		RIG_UNIT(last_answers_are_not_taken, 0),
+		RIG_UNIT(drain_with_full_queues, .send_room = 1),
+		RIG_UNIT(sessions_end_during_the_drain, .send_room = 1),
+		RIG_UNIT(drained_in_every_phase, 0),
+		RIG_UNIT(the_deadline_cuts_off, 0),
+		RIG_UNIT(a_broken_card_does_not_hold_up, 0),
+		RIG_UNIT(a_broken_card_keeps_no_place, 0),
+	};
+
+	return cmocka_run_group_tests_name("native", tests, NULL, NULL);
+}

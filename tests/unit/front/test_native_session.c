@@ -1,0 +1,665 @@
+#include "native_rig.h"
+
+/* ---- Handlers that wait until the test lets them go on. ---- */
+
+#define WAITERS_MAX 16u
+static struct fiber *waiters[WAITERS_MAX];
+static uint32_t waiter_count;
+static bool waiters_go;
+
+static void handle_waiting(const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)request;
+	assert_true(waiter_count < WAITERS_MAX);
+	waiters[waiter_count++] = fiber_self();
+	while (!waiters_go)
+		fiber_park();
+	fake_answer(reply, 200, SLICE_NONE);
+}
+
+static void waiters_hold(void)
+{
+	waiter_count = 0;
+	waiters_go = false;
+	fake_s3.handle = handle_waiting;
+}
+
+static void waiters_release(void)
+{
+	waiters_go = true;
+	for (uint32_t i = 0; i < waiter_count; i++)
+		fiber_wake(waiters[i]);
+}
+
+static const struct capsule_request HEAD = {
+	.opcode = CAPSULE_OP_HEAD, .bucket = SLICE("bucket"), .key = SLICE("key")};
+
+/* ---- Set-up. ---- */
+
+static void opens_answers_and_ends(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	assert_int_equal(peer.challenge.credits, 8);
+	assert_int_equal(peer.challenge.capsule_bytes, 8192);
+	assert_int_equal(peer.challenge.inline_bytes, 4096);
+	assert_int_equal(peer.challenge.features, CAPSULE_FEATURE_STREAMS);
+	assert_int_equal(fake_recvs(peer.qp), 8 + CAPSULE_SPARE_RECEIVES);
+	for (int i = 0; i < 100; i++)
+		peer_ping(&peer);
+	assert_int_equal(peer.session->in_flight, 0);
+	assert_int_equal(fake_recvs(peer.qp), 8 + CAPSULE_SPARE_RECEIVES);
+	rig_drain(60000);
+	peer_goodbye(&peer, CAPSULE_BYE_DRAINING);
+	peer_ended(&peer);
+}
+
+RIG_TEST(opens_answers_and_ends);
+
+/* The smaller of what both ends can. */
+static void negotiates(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	peer.credits = 3;
+	peer.capsule_bytes = CAPSULE_BYTES_MIN;
+	peer.inline_bytes = LIMIT_CAPSULE_INLINE_BYTES_MAX;
+	peer.features = 0;
+	peer.transfer_bytes_max = 1000;
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	assert_int_equal(peer.challenge.credits, 3);
+	assert_int_equal(peer.challenge.capsule_bytes, CAPSULE_BYTES_MIN);
+	assert_int_equal(peer.challenge.inline_bytes, CAPSULE_BYTES_MIN / 2);
+	assert_int_equal(peer.challenge.transfer_bytes_max, 1000);
+	assert_int_equal(peer.challenge.features, 0);
+	peer_prove(&peer);
+	assert_int_equal(((struct capsule_head *)peer_take(&peer))->kind, CAPSULE_WELCOME);
+	assert_int_equal(fake_recvs(peer.qp), 3 + CAPSULE_SPARE_RECEIVES);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(negotiates);
+
+static void hello_that_is_none(struct peer *peer, const struct capsule_hello_wire *hello)
+{
+	peer_init(peer);
+	assert_int_equal(peer_accept(peer), 0);
+	peer_hello(peer);
+	memcpy(peer->hello, hello, sizeof(*hello));
+	peer_deliver(peer, peer->hello, peer->hello_bytes);
+	peer_ended(peer);
+}
+
+static void malformed_hellos_end_the_session(void *arg)
+{
+	struct capsule_hello_wire good, bad;
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	peer_hello(&peer);
+	memcpy(&good, peer.hello, sizeof(good));
+	bad = good;
+	bad.credits = 0;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.capsule_bytes = CAPSULE_BYTES_MIN - 1;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.access_key_len = 0;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.version_min = 2;
+	bad.version_max = 1;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.head.counter = 1;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.head.kind = CAPSULE_WELCOME;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.head.magic++;
+	hello_that_is_none(&peer, &bad);
+	bad = good;
+	bad.head.bytes++;
+	hello_that_is_none(&peer, &bad);
+	rig_drain(0);
+}
+RIG_TEST(malformed_hellos_end_the_session);
+
+static void versions_that_do_not_meet(void *arg)
+{
+	struct capsule_hello_wire *hello;
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_hello(&peer);
+	hello = (void *)peer.hello;
+	hello->version_min = 2;
+	hello->version_max = 3;
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_refused(&peer, 400, "UnsupportedVersion");
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(versions_that_do_not_meet);
+
+static void encryption_is_required(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_hello(&peer);
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_refused(&peer, 403, "EncryptionRequired");
+	peer_ended(&peer);
+	peer_init(&peer);
+	peer.features = CAPSULE_FEATURE_ENCRYPTION | CAPSULE_FEATURE_STREAMS;
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	/* Neither streams nor leases are encrypted. */
+	assert_int_equal(peer.challenge.features, CAPSULE_FEATURE_ENCRYPTION);
+	peer_prove(&peer);
+	assert_int_equal(((struct capsule_head *)peer_take(&peer))->kind, CAPSULE_WELCOME);
+	peer_ping(&peer);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(encryption_is_required);
+
+static void proofs_that_prove_nothing(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	peer.access_key = "AKNOBODY";
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	peer_prove(&peer);
+	peer_refused(&peer, 403, "InvalidAccessKeyId");
+	peer_ended(&peer);
+	peer_init(&peer);
+	peer.secret_key = "another secret";
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	peer_prove(&peer);
+	peer_refused(&peer, 403, "SignatureDoesNotMatch");
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(proofs_that_prove_nothing);
+
+static void set_up_out_of_turn(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	/* A proof of nothing. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_hello(&peer);
+	memset(&peer.challenge, 0, sizeof(peer.challenge));
+	peer_prove(&peer);
+	peer_ended(&peer);
+	/* Two greetings. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_ended(&peer);
+	/* A request instead of a proof. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	peer_request(&peer, &RIG_PING);
+	peer_ended(&peer);
+	/* A proof, and it is open already. */
+	peer_open(&peer);
+	peer_prove(&peer);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(set_up_out_of_turn);
+
+/* A key that is looked up keeps the session, whatever its client does meanwhile. */
+static void a_proof_keeps_the_session(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	fake_s3.hold_keys = true;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	peer_prove(&peer);
+	RIG_UNTIL(fake_s3.waiter);
+	/* Another one, out of turn. */
+	peer_prove(&peer);
+	RIG_UNTIL(peer.session->phase == NATIVE_FAILED);
+	rig_settle();
+	assert_false(fake_closed(peer.qp));
+	fake_s3_key_go();
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_proof_keeps_the_session);
+
+/* So does its last send while the send queue is full. */
+static void a_parked_welcome_keeps_the_session(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	for (int wrong = 0; wrong < 2; wrong++) {
+		peer_init(&peer);
+		if (wrong)
+			peer.secret_key = "another secret";
+		assert_int_equal(peer_accept(&peer), 0);
+		peer_challenge(&peer);
+		fake.post_send_error = -ENOMEM;
+		peer_prove(&peer);
+		RIG_UNTIL(!fake.post_send_error);
+		assert_int_equal(peer.session->phase, wrong ? NATIVE_DRAINING : NATIVE_OPEN);
+		/* All completions come before the fiber runs again. */
+		fake_break(peer.qp, RP_WC_RETRY_EXC_ERR);
+		peer_ended(&peer);
+	}
+	/* And it arrives when there is room. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	fake.post_send_error = -ENOMEM;
+	peer_prove(&peer);
+	RIG_UNTIL(!fake.post_send_error);
+	native_send_wake(peer.session);
+	assert_int_equal(((struct capsule_head *)peer_take(&peer))->kind, CAPSULE_WELCOME);
+	peer_ping(&peer);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_parked_welcome_keeps_the_session);
+
+/* ---- What goes wrong on our side. ---- */
+
+static void accept_fails(int *error)
+{
+	struct peer peer;
+
+	peer_init(&peer);
+	*error = -EMFILE;
+	assert_int_equal(peer_accept(&peer), -EMFILE);
+	assert_int_equal(front_native_sessions(rig_front), 0);
+	assert_int_equal(fake.qps_open, 0);
+}
+
+static void accepting_can_fail_anywhere(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	accept_fails(&fake.qp_open_error);
+	accept_fails(&fake.target_error);
+	accept_fails(&fake.post_recv_error);
+	fake.post_recvs = 1;
+	accept_fails(&fake.post_recv_error);
+	accept_fails(&fake.accept_error);
+	rig_frames_take();
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), -ENOBUFS);
+	assert_int_equal(front_native_sessions(rig_front), 0);
+	rig_frames_give();
+	rig_drain(0);
+}
+RIG_TEST(accepting_can_fail_anywhere);
+
+static void no_buffers_for_a_session(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	rig_frames_take();
+	peer_prove(&peer);
+	peer_refused(&peer, 503, "SlowDown");
+	peer_ended(&peer);
+	rig_frames_give();
+	rig_drain(0);
+}
+RIG_TEST(no_buffers_for_a_session);
+
+/* Where nothing goes inside a work request, a challenge needs a frame. */
+static void no_frame_for_a_challenge(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	rig_frames_take();
+	peer_hello(&peer);
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_ended(&peer);
+	rig_frames_give();
+	peer_open(&peer);
+	peer_ping(&peer);
+	rig_drain(60000);
+	peer_goodbye(&peer, CAPSULE_BYE_DRAINING);
+	peer_ended(&peer);
+}
+RIG_TEST(no_frame_for_a_challenge);
+
+static void a_device_that_refuses(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	/* The challenge. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_hello(&peer);
+	fake.post_send_error = -EINVAL;
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_ended(&peer);
+	/* Outside a fiber a full queue is no different. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	fake.post_send_error = -ENOMEM;
+	peer_hello(&peer);
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_ended(&peer);
+	/* The receive of a greeting, of a proof, of a request. */
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	fake.post_recv_error = -EINVAL;
+	peer_hello(&peer);
+	peer_deliver(&peer, peer.hello, peer.hello_bytes);
+	peer_ended(&peer);
+	peer_init(&peer);
+	assert_int_equal(peer_accept(&peer), 0);
+	peer_challenge(&peer);
+	fake.post_recv_error = -EINVAL;
+	peer_prove(&peer);
+	peer_ended(&peer);
+	peer_open(&peer);
+	fake.post_recv_error = -EINVAL;
+	peer_request(&peer, &RIG_PING);
+	peer_ended(&peer);
+	/* An answer. */
+	peer_open(&peer);
+	fake.post_send_error = -EINVAL;
+	peer_request(&peer, &RIG_PING);
+	peer_ended(&peer);
+	/* What was sent, later. */
+	peer_open(&peer);
+	fake.hold_sends = true;
+	peer_request(&peer, &RIG_PING);
+	RIG_UNTIL(fake_sends(peer.qp));
+	fake.hold_sends = false;
+	fake_break(peer.qp, RP_WC_REM_ACCESS_ERR);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_device_that_refuses);
+
+/* ---- Capsules that break the protocol. ---- */
+
+static void deliver_and_end(const void *capsule, uint32_t bytes, struct peer *peer)
+{
+	peer_deliver(peer, capsule, bytes);
+	peer_ended(peer);
+}
+
+static void capsules_that_end_the_session(void *arg)
+{
+	uint8_t buf[4096] __attribute__((aligned(8)));
+	struct capsule_head *head = (void *)buf;
+	struct capsule_goodbye_wire goodbye;
+	struct peer peer;
+	uint32_t len;
+
+	(void)arg;
+	/* Another tag; another counter; the same once more. */
+	peer_open(&peer);
+	len = peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	buf[len - 1] ^= 1;
+	deliver_and_end(buf, len, &peer);
+	peer_open(&peer);
+	peer.out.counter++;
+	len = peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	deliver_and_end(buf, len, &peer);
+	peer_open(&peer);
+	len = peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	peer_deliver(&peer, buf, len);
+	peer_response(&peer);
+	deliver_and_end(buf, len, &peer);
+	/* No capsule at all, half of one, and one that is longer than it says. */
+	peer_open(&peer);
+	deliver_and_end("hello", 5, &peer);
+	peer_open(&peer);
+	len = peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	deliver_and_end(buf, len - 1, &peer);
+	peer_open(&peer);
+	len = peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	deliver_and_end(buf, len + 1, &peer);
+	/* More than a receive holds. */
+	peer_open(&peer);
+	peer_deliver(&peer, rig_front, 8192 + 1);
+	peer_ended(&peer);
+	/* Too short for a request; a kind that clients do not send. */
+	peer_open(&peer);
+	peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	head->bytes = sizeof(*head) + CAPSULE_TAG_BYTES;
+	peer.out.counter--;
+	capsule_seal(&peer.out, buf);
+	deliver_and_end(buf, head->bytes, &peer);
+	peer_open(&peer);
+	len = peer_make(&peer, &RIG_PING, buf, sizeof(buf));
+	head->kind = CAPSULE_RESPONSE;
+	peer.out.counter--;
+	capsule_seal(&peer.out, buf);
+	deliver_and_end(buf, len, &peer);
+	/* A farewell of another size. */
+	peer_open(&peer);
+	capsule_goodbye_finish(&goodbye, CAPSULE_BYE_CLIENT);
+	memcpy(buf, &goodbye, sizeof(goodbye));
+	head->bytes = sizeof(goodbye) + 8;
+	capsule_seal(&peer.out, buf);
+	deliver_and_end(buf, head->bytes, &peer);
+	rig_drain(0);
+}
+RIG_TEST(capsules_that_end_the_session);
+
+/* ---- Credits. ---- */
+
+/* One more than there are ends the session, which stays until those in flight have returned. */
+static void more_requests_than_credits(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	waiters_hold();
+	for (uint32_t i = 0; i < 8; i++)
+		peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter_count == 8);
+	assert_int_equal(peer.session->in_flight, 8);
+	assert_int_equal(peer.session->phase, NATIVE_OPEN);
+	peer_request(&peer, &HEAD);
+	RIG_UNTIL(peer.session->phase == NATIVE_FAILED);
+	rig_settle();
+	assert_int_equal(waiter_count, 8);
+	assert_false(fake_closed(peer.qp));
+	waiters_release();
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(more_requests_than_credits);
+
+/* A credit is free again with the answer, not before: who uses each at once never has too many. */
+static void credits_come_back_with_answers(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	waiters_hold();
+	for (uint32_t i = 0; i < 8; i++)
+		peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter_count == 8);
+	waiters_release();
+	fake_s3.handle = NULL;
+	for (uint32_t i = 0; i < 100; i++) {
+		peer_response(&peer);
+		peer_request(&peer, &HEAD);
+	}
+	for (uint32_t i = 0; i < 8; i++)
+		peer_response(&peer);
+	assert_int_equal(peer.session->in_flight, 0);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(credits_come_back_with_answers);
+
+/* ---- Full send queues. ---- */
+
+/* An answer that waits for room keeps its session: its client goes away, everything is flushed, and
+ * the fiber that wakes up last still finds it. */
+static void a_parked_answer_keeps_the_session(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	waiters_hold();
+	peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter_count == 1);
+	fake.post_send_error = -ENOMEM;
+	waiters_release();
+	RIG_UNTIL(!fake.post_send_error);
+	assert_int_equal(peer.session->in_flight, 1);
+	/* It fails, and what it had is flushed, before the fiber is woken by it. */
+	fake.never_flushes = true;
+	native_session_fail(peer.session, "the test says so");
+	fake.never_flushes = false;
+	fake_flush(peer.qp);
+	native_poll(rig_front);
+	assert_false(fake_closed(peer.qp));
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_parked_answer_keeps_the_session);
+
+/* Without any completion to come, the session's end wakes who waits. */
+static void the_end_wakes_parked_answers(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	waiters_hold();
+	peer_request(&peer, &HEAD);
+	RIG_UNTIL(waiter_count == 1);
+	fake.post_send_error = -ENOMEM;
+	waiters_release();
+	RIG_UNTIL(!fake.post_send_error);
+	rig_settle();
+	assert_int_equal(peer.session->in_flight, 1);
+	fake.never_flushes = true;
+	native_session_fail(peer.session, "the test says so");
+	RIG_UNTIL(peer.session->in_flight == 0);
+	fake.never_flushes = false;
+	fake_flush(peer.qp);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(the_end_wakes_parked_answers);
+
+/* More answers than the queue holds: all arrive, in the order of their seals. */
+static void a_full_queue_empties(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	fake.hold_sends = true;
+	for (uint32_t i = 0; i < 8; i++)
+		peer_request(&peer, &RIG_PING);
+	/* The WELCOME before them still has its place: it was not signaled. */
+	RIG_UNTIL(fake_sends(peer.qp) == 3);
+	rig_settle();
+	assert_int_equal(fake_sends(peer.qp), 3);
+	assert_int_equal(peer.session->in_flight, 5);
+	fake.hold_sends = false;
+	fake_sends_go(peer.qp, UINT32_MAX);
+	for (uint32_t i = 0; i < 8; i++)
+		peer_response(&peer);
+	RIG_UNTIL(peer.session->in_flight == 0);
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_full_queue_empties);
+
+/* An answer that waited for room while its session began to drain is waited for. */
+static void a_parked_answer_is_the_last(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	peer_open(&peer);
+	fake.post_send_error = -ENOMEM;
+	peer_request(&peer, &RIG_PING);
+	RIG_UNTIL(!fake.post_send_error);
+	native_session_drain(peer.session, CAPSULE_BYE_DRAINING);
+	fake.hold_sends = true;
+	peer_goodbye(&peer, CAPSULE_BYE_DRAINING);
+	RIG_UNTIL(fake_sends(peer.qp) == 1);
+	rig_settle();
+	assert_int_equal(peer.session->phase, NATIVE_DRAINING);
+	fake.hold_sends = false;
+	fake_sends_go(peer.qp, 1);
+	peer_response(&peer);
+	peer_ended(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_parked_answer_is_the_last);
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_UNIT(opens_answers_and_ends, 0),
+		RIG_UNIT(negotiates, 0),
+		RIG_UNIT(malformed_hellos_end_the_session, 0),
+		RIG_UNIT(versions_that_do_not_meet, 0),
+		RIG_UNIT(encryption_is_required, .encryption_required = true),
+		RIG_UNIT(proofs_that_prove_nothing, 0),
+		RIG_UNIT(set_up_out_of_turn, 0),
+		RIG_UNIT(a_proof_keeps_the_session, 0),
+		RIG_UNIT(a_parked_welcome_keeps_the_session, 0),
+		RIG_UNIT(accepting_can_fail_anywhere, 0),
+		RIG_UNIT(no_buffers_for_a_session, 0),
+		RIG_UNIT(no_frame_for_a_challenge, .inline_bytes = UINT32_MAX),
+		RIG_UNIT(a_device_that_refuses, 0),
+		RIG_UNIT(capsules_that_end_the_session, 0),
+		RIG_UNIT(more_requests_than_credits, 0),
+		RIG_UNIT(credits_come_back_with_answers, 0),
+		RIG_UNIT(a_parked_answer_keeps_the_session, 0),
+		RIG_UNIT(the_end_wakes_parked_answers, 0),
+		RIG_UNIT(a_full_queue_empties, .send_room = 4),
+		RIG_UNIT(a_parked_answer_is_the_last, 0),
+	};
+
+	return cmocka_run_group_tests_name("native session", tests, NULL, NULL);
+}
