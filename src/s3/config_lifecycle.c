@@ -31,6 +31,57 @@ static int name_rules(struct s3_xml *root, struct mem_arena *arena)
 	return 0;
 }
 
+/* A header of the configuration, which is kept behind the document. S3 takes the first for said
+ * where nothing is; here what is not said is not told, and objects of any length move: it costs
+ * nothing, their bytes stay where they are. */
+#define MINIMUM_HEADER "x-amz-transition-default-minimum-object-size"
+
+static const struct {
+	struct slice name, kept;
+	enum s3_lifecycle_minimum minimum;
+} minimums[] = {
+	{SLICE("all_storage_classes_128K"), SLICE("<!--all_storage_classes_128K-->"),
+		S3_LIFECYCLE_MOVE_LARGE},
+	{SLICE("varies_by_storage_class"), SLICE("<!--varies_by_storage_class-->"),
+		S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED},
+};
+
+static const struct s3_error *check_minimum(struct s3_call *call, struct slice *document)
+{
+	struct slice value = s3_call_header(call, SLICE(MINIMUM_HEADER));
+	char *text;
+
+	if (!s3_call_has_header(call, SLICE(MINIMUM_HEADER)))
+		return NULL;
+	for (size_t i = 0; i < ARRAY_LEN(minimums); i++) {
+		struct slice kept = minimums[i].kept;
+
+		if (!slice_eq(value, minimums[i].name))
+			continue;
+		text = mem_arena_get(&call->arena, document->len + kept.len);
+		if (!text)
+			return s3_error_at(S3_E_SLOW_DOWN);
+		memcpy(text, document->data, document->len);
+		memcpy(text + document->len, kept.data, kept.len);
+		*document = slice_of(text, document->len + kept.len);
+		s3_answer_header(call, SLICE(MINIMUM_HEADER), minimums[i].name);
+		return NULL;
+	}
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"Invalid TransitionDefaultMinimumObjectSize found: %.*s", SLICE_FMT(value));
+}
+
+static const struct s3_error *lifecycle_answer(struct s3_call *call, struct slice document)
+{
+	for (size_t i = 0; i < ARRAY_LEN(minimums); i++) {
+		if (!slice_ends(document, minimums[i].kept))
+			continue;
+		s3_answer_header(call, SLICE(MINIMUM_HEADER), minimums[i].name);
+		document = slice_to(document, document.len - minimums[i].kept.len);
+	}
+	return s3_config_answer_xml(call, document);
+}
+
 static const struct s3_error *lifecycle_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
@@ -49,7 +100,8 @@ static const struct s3_error *lifecycle_check(
 				     : s3_error_at(wrong.error);
 	if (ret || name_rules(tree, &call->arena))
 		return s3_error_at(S3_E_SLOW_DOWN);
-	return s3_config_xml_text(call, tree, ret_document);
+	error = s3_config_xml_text(call, tree, ret_document);
+	return error ? error : check_minimum(call, ret_document);
 }
 
 static int lifecycle_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
@@ -64,6 +116,9 @@ static int lifecycle_load(struct slice document, struct mem_arena *arena, const 
 	ret = s3_xml_parse(document, arena, &tree);
 	if (!ret)
 		ret = s3_lifecycle_parse(tree, arena, rules, &wrong);
+	for (size_t i = 0; i < ARRAY_LEN(minimums); i++)
+		if (slice_ends(document, minimums[i].kept))
+			rules->minimum = minimums[i].minimum;
 	*ret_parsed = rules;
 	return ret;
 }
@@ -71,7 +126,7 @@ static int lifecycle_load(struct slice document, struct mem_arena *arena, const 
 const struct s3_config_ops s3_config_lifecycle = {
 	.check = lifecycle_check,
 	.load = lifecycle_load,
-	.answer = s3_config_answer_xml,
+	.answer = lifecycle_answer,
 	.put_status = 200,
 	.can_delete = true,
 };

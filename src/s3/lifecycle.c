@@ -359,8 +359,17 @@ static enum s3_lifecycle_action rule_expires(const struct s3_lifecycle_rule *rul
 		       : S3_LIFECYCLE_KEEP;
 }
 
+static bool is_long_enough(const struct s3_lifecycle_rules *rules,
+	const struct s3_lifecycle_rule *rule, const struct s3_lifecycle_move *move, uint64_t bytes)
+{
+	return rules->minimum == S3_LIFECYCLE_MOVE_ANY || rule->has_over || rule->has_under ||
+	       bytes >= S3_LIFECYCLE_MOVE_BYTES_MIN ||
+	       (rules->minimum == S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED &&
+		       s3_storage_class_archives(move->class));
+}
+
 /* The last of the moves that are due. */
-static bool rule_moves(const struct s3_lifecycle_rule *rule,
+static bool rule_moves(const struct s3_lifecycle_rules *rules, const struct s3_lifecycle_rule *rule,
 	const struct store_lifecycle_version *version, const struct s3_lifecycle_now *now,
 	uint8_t *ret_class)
 {
@@ -374,7 +383,8 @@ static bool rule_moves(const struct s3_lifecycle_rule *rule,
 			move->has_date ? move->date_ms : due_ms(since, move->days, now->day_ms);
 
 		if (move->noncurrent == version->current || version->newer < move->newer ||
-			due > now->ms || due < latest)
+			due > now->ms || due < latest ||
+			!is_long_enough(rules, rule, move, version->meta->bytes))
 			continue;
 		latest = due;
 		*ret_class = move->class;
@@ -398,7 +408,7 @@ enum s3_lifecycle_action s3_lifecycle_decide(const struct s3_lifecycle_rules *ru
 		if (!fits(rule, version))
 			continue;
 		action = rule_expires(rule, version, now);
-		moves = rule_moves(rule, version, now, &target) && target != class;
+		moves = rule_moves(rules, rule, version, now, &target) && target != class;
 		if (action == S3_LIFECYCLE_KEEP && !moves)
 			continue;
 		if (rule->tag_count && !tags)

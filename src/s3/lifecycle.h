@@ -8,9 +8,10 @@
 #include "s3/s3_priv.h"
 #include "s3/tags.h"
 
-#define S3_LIFECYCLE_RULES_MAX 1000u
-#define S3_LIFECYCLE_ID_MAX    255u
-#define S3_LIFECYCLE_DAYS_MAX  36500u
+#define S3_LIFECYCLE_RULES_MAX	    1000u
+#define S3_LIFECYCLE_ID_MAX	    255u
+#define S3_LIFECYCLE_DAYS_MAX	    36500u
+#define S3_LIFECYCLE_MOVE_BYTES_MIN (128u << 10)
 
 struct s3_lifecycle_move {
 	bool noncurrent;
@@ -37,6 +38,13 @@ struct s3_lifecycle_rule {
 struct s3_lifecycle_rules {
 	const struct s3_lifecycle_rule *list;
 	uint32_t count;
+	/* What moves is at least S3_LIFECYCLE_MOVE_BYTES_MIN long, where its rule says nothing of
+	 * sizes. */
+	enum s3_lifecycle_minimum {
+		S3_LIFECYCLE_MOVE_ANY,
+		S3_LIFECYCLE_MOVE_LARGE,
+		S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED /* into an archive, of any size */
+	} minimum;
 };
 struct s3_lifecycle_wrong {
 	enum s3_error_id error;

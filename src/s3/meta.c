@@ -21,12 +21,12 @@ static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-dispo
 /* By their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
 	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
-	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE")};
+	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE")};
 
-#define STORAGE_CLASS_COUNT ARRAY_LEN(storage_classes)
-#define STORAGE_CLASS_EXPRESS                                              \
-	(STORAGE_CLASS_COUNT - 1) /* of directory buckets, and only theirs \
-				   */
+#define STORAGE_CLASS_EXPRESS 6u /* of directory buckets, and only theirs */
+#define STORAGE_CLASS_GLACIER 7u /* the archives, from here on */
+
+_Static_assert(ARRAY_LEN(storage_classes) <= 256 >> S3_FLAG_CLASS_SHIFT, "classes fit the flags");
 
 /* Asking for these is asking for something that would not be done, but by that operation in a
  * directory bucket: they are refused, not ignored. So are all names that go on with "-". */
@@ -139,19 +139,19 @@ static void put_pair(struct buf *out, struct slice name, struct slice value)
 static const struct s3_error *gather_storage_class(struct s3_call *call, struct store_meta *meta)
 {
 	struct slice class = s3_call_header(call, SLICE("x-amz-storage-class"));
+	uint8_t found;
 
 	if (s3_express_bucket(call)) {
 		/* express.c let no other in. */
 		meta->checksum_flags = STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
 		return NULL;
 	}
-	for (size_t i = 0; class.len && i < STORAGE_CLASS_EXPRESS; i++) {
-		if (!slice_eq(class, storage_classes[i]))
-			continue;
-		meta->checksum_flags = (uint8_t)(i << S3_FLAG_CLASS_SHIFT);
+	if (!class.len)
 		return NULL;
-	}
-	return class.len ? s3_error_at(S3_E_INVALID_STORAGE_CLASS) : NULL;
+	if (!s3_storage_class_find(class, &found))
+		return s3_error_at(S3_E_INVALID_STORAGE_CLASS);
+	meta->checksum_flags = (uint8_t)(found << S3_FLAG_CLASS_SHIFT);
+	return NULL;
 }
 
 static bool is_user_metadata(struct slice name)
@@ -405,8 +405,8 @@ struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_numbe
 
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class)
 {
-	for (size_t i = 0; i < STORAGE_CLASS_EXPRESS; i++)
-		if (slice_eq(name, storage_classes[i])) {
+	for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)
+		if (i != STORAGE_CLASS_EXPRESS && slice_eq(name, storage_classes[i])) {
 			*ret_class = (uint8_t)i;
 			return true;
 		}
@@ -417,7 +417,12 @@ struct slice s3_meta_storage_class(const struct store_meta *meta)
 {
 	uint32_t idx = meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
 
-	return storage_classes[idx < STORAGE_CLASS_COUNT ? idx : 0];
+	return storage_classes[idx < ARRAY_LEN(storage_classes) ? idx : 0];
+}
+
+bool s3_storage_class_archives(uint8_t class)
+{
+	return class >= STORAGE_CLASS_GLACIER;
 }
 
 /* response-content-type and its kin replace what is stored, for this answer. */

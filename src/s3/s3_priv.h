@@ -285,6 +285,8 @@ uint32_t s3_meta_plain_len(const struct store_meta *meta);
 struct slice s3_meta_storage_class(const struct store_meta *meta);
 /* The number of a storage class in an object's flags; false: it is none that is kept. */
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class);
+/* Whether objects of that class are archived at S3. Here they can be read like all others. */
+bool s3_storage_class_archives(uint8_t class);
 
 /* ---- Conditions. ---- */
 struct s3_conditions {

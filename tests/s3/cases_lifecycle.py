@@ -3,7 +3,7 @@ tests/lifecycle.)"""
 
 import datetime
 
-from suite import equal, refused
+from suite import code_of, equal, refused
 
 
 def rule(identity="r", prefix="", **more):
@@ -33,6 +33,23 @@ def test_kept_and_told(s):
     refused(404, "NoSuchLifecycleConfiguration", s.s3.get_bucket_lifecycle_configuration, Bucket=bucket)
     put(s, bucket, {"Status": "Enabled", "Prefix": "old", "Expiration": {"Days": 1}})
     assert s.s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"][0]["ID"]
+
+
+def test_minimum_size_of_transitions(s):
+    """A header of the configuration: a client puts it, and waits until it is told."""
+    bucket = s.bucket()
+    name = "x-amz-transition-default-minimum-object-size"
+    body = (b"<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status><Filter><Prefix></Prefix></Filter><Transition><Days>1</Days>"
+            b"<StorageClass>DEEP_ARCHIVE</StorageClass></Transition></Rule></LifecycleConfiguration>")
+    for value in "all_storage_classes_128K", "varies_by_storage_class", None:
+        status, headers, _ = s.ask("PUT", f"/{bucket}", body, {"lifecycle": ""}, {name: value} if value else {})
+        equal((status, headers.get(name)), (200, value))
+        status, headers, document = s.ask("GET", f"/{bucket}", b"", {"lifecycle": ""})
+        equal((status, headers.get(name)), (200, value))
+        assert document.endswith(b"</LifecycleConfiguration>"), document
+        equal(s.s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"][0]["ID"], "r")
+    status, _, document = s.ask("PUT", f"/{bucket}", body, {"lifecycle": ""}, {name: "other"})
+    equal((status, code_of(document)), (400, "InvalidRequest"))
 
 
 def test_terms_beside_each_other(s):

@@ -3,6 +3,7 @@
 #include "../unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "s3/lifecycle.h"
 
@@ -136,6 +137,41 @@ static void test_moves(void **state)
 	assert_int_equal(class, 2);
 }
 
+static void test_minimum_of_moves(void **state)
+{
+	static const struct {
+		enum s3_lifecycle_minimum minimum;
+		const char *class, *filter;
+		uint64_t bytes;
+		enum s3_lifecycle_action action;
+	} rows[] = {
+		{S3_LIFECYCLE_MOVE_ANY, "STANDARD_IA", "", 1, S3_LIFECYCLE_MOVE},
+		{S3_LIFECYCLE_MOVE_LARGE, "STANDARD_IA", "", 131071, S3_LIFECYCLE_KEEP},
+		{S3_LIFECYCLE_MOVE_LARGE, "STANDARD_IA", "", 131072, S3_LIFECYCLE_MOVE},
+		{S3_LIFECYCLE_MOVE_LARGE, "GLACIER", "", 131071, S3_LIFECYCLE_KEEP},
+		{S3_LIFECYCLE_MOVE_LARGE, "GLACIER",
+			"<ObjectSizeGreaterThan>9</ObjectSizeGreaterThan>", 10, S3_LIFECYCLE_MOVE},
+		{S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED, "GLACIER_IR", "", 1, S3_LIFECYCLE_KEEP},
+		{S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED, "GLACIER", "", 1, S3_LIFECYCLE_MOVE},
+		{S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED, "DEEP_ARCHIVE", "", 1, S3_LIFECYCLE_MOVE},
+	};
+	char text[512];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		fresh();
+		snprintf(text, sizeof(text),
+			"<L><Rule><Status>Enabled</Status><Filter>%s</Filter><Transition><Days>0"
+			"</Days><StorageClass>%s</StorageClass></Transition></Rule></L>",
+			rows[i].filter, rows[i].class);
+		assert_int_equal(parse(text), 0);
+		rules.minimum = rows[i].minimum;
+		meta.bytes = rows[i].bytes;
+		now.ms += DAY_MS;
+		assert_int_equal(decide(), rows[i].action);
+	}
+}
+
 static void test_expiry_and_uploads(void **state)
 {
 	static const struct s3_tags none;
@@ -227,6 +263,7 @@ int main(void)
 		cmocka_unit_test(test_versions_and_markers),
 		cmocka_unit_test(test_filters),
 		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_minimum_of_moves),
 		cmocka_unit_test(test_expiry_and_uploads),
 		cmocka_unit_test(test_refusals),
 	};
