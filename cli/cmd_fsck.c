@@ -10,7 +10,8 @@
 #include "store/store.h"
 
 static const char USAGE[] =
-	"usage: nebulaio fsck [--deep] [--json] [--secret-file FILE [--device NAME]] DIR\n"
+	"usage: nebulaio fsck [--deep] [--salvage] [--json]\n"
+	"                     [--secret-file FILE [--device NAME]] DIR\n"
 	"\n"
 	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"
 	"--deep also reads every extent and verifies its checksums. The server must not be "
@@ -18,10 +19,24 @@ static const char USAGE[] =
 	"on DIR. The log is replayed as by a start; nothing else is changed. Exit code 0: clean;\n"
 	"6: damage was found.\n"
 	"\n"
+	"  --salvage           of a damaged log: give up what cannot be read, apply all else,\n"
+	"                      keep the damaged part in DIR/damaged-log.*, tell what is lost;\n"
+	"                      then check. Exit code 0: what is left is clean\n"
 	"  --secret-file FILE  the secret of volumes on other hosts (rdma://…)\n"
 	"  --device NAME       the RDMA device to reach them by (default simulated)\n";
 
 #define FINDINGS_BYTES_MAX (64 * MIB)
+
+static void print_salvaged(const struct store_fsck_report *report)
+{
+	if (report->groups_lost)
+		printf("salvaged: %llu groups of the log are lost; because of that %llu objects "
+		       "and %llu rows were removed, and %llu buckets made\n",
+			(unsigned long long)report->groups_lost,
+			(unsigned long long)report->objects_removed,
+			(unsigned long long)report->rows_removed,
+			(unsigned long long)report->buckets_remade);
+}
 
 static void print_report(const struct store_fsck_report *report, bool clean, bool json)
 {
@@ -29,18 +44,30 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		json ? "{\"clean\": %s, \"buckets\": %llu, \"objects\": %llu, \"extents\": %llu, "
 		       "\"bytes\": %llu, \"bad_records\": %llu, \"bad_checksums\": %llu, "
 		       "\"overlaps\": %llu, "
-		       "\"lost_bytes\": %llu, \"repairable\": %llu, \"unknown_rows\": %llu}\n"
+		       "\"lost_bytes\": %llu, \"repairable\": %llu, \"unknown_rows\": %llu, "
+		       "\"opened\": %s, \"groups_lost\": %llu, \"objects_removed\": %llu, "
+		       "\"rows_removed\": %llu, \"buckets_remade\": %llu}\n"
 		     : "%s: %llu buckets, %llu objects, %llu extents, %llu bytes; bad records "
 		       "%llu, bad checksums "
 		       "%llu, overlaps %llu, lost bytes %llu; pieces that other volumes "
 		       "can repair %llu; rows of a later version, not checked %llu\n";
 
+	if (!json)
+		print_salvaged(report);
+	if (!json && !report->opened) {
+		printf("DAMAGED: nothing else was checked\n");
+		return;
+	}
 	printf(format, json ? (clean ? "true" : "false") : (clean ? "clean" : "DAMAGED"),
 		(unsigned long long)report->buckets, (unsigned long long)report->objects,
 		(unsigned long long)report->extents, (unsigned long long)report->bytes,
 		(unsigned long long)report->bad_records, (unsigned long long)report->bad_checksums,
 		(unsigned long long)report->overlaps, (unsigned long long)report->lost_bytes,
-		(unsigned long long)report->repairable, (unsigned long long)report->unknown_rows);
+		(unsigned long long)report->repairable, (unsigned long long)report->unknown_rows,
+		report->opened ? "true" : "false", (unsigned long long)report->groups_lost,
+		(unsigned long long)report->objects_removed,
+		(unsigned long long)report->rows_removed,
+		(unsigned long long)report->buckets_remade);
 }
 
 /* What volumes of other hosts need. */
@@ -62,6 +89,7 @@ static int fsck_run(int argc, char **argv)
 	static const struct option OPTIONS[] = {
 		{"deep", no_argument, NULL, 'd'},
 		{"json", no_argument, NULL, 'j'},
+		{"salvage", no_argument, NULL, 'S'},
 		{"secret-file", required_argument, NULL, 's'},
 		{"device", required_argument, NULL, 'v'},
 		{0},
@@ -70,7 +98,7 @@ static int fsck_run(int argc, char **argv)
 	const char *secret_file = NULL, *device = "simulated";
 	struct remote *remote = NULL;
 	struct buf findings;
-	bool deep = false, json = false;
+	bool deep = false, json = false, salvage = false;
 	int option, ret;
 
 	optind = 1;
@@ -83,6 +111,8 @@ static int fsck_run(int argc, char **argv)
 			deep = true;
 		else if (option == 'j')
 			json = true;
+		else if (option == 'S')
+			salvage = true;
 		else if (option == 's')
 			secret_file = optarg;
 		else
@@ -93,8 +123,9 @@ static int fsck_run(int argc, char **argv)
 	if (secret_file && remote_begin(secret_file, device, &remote))
 		return CLI_FAILED;
 	buf_init(&findings, FINDINGS_BYTES_MAX);
-	ret = store_fsck(argv[optind], deep, &report, &findings);
-	fwrite(findings.data, 1, findings.len, json ? stderr : stdout);
+	ret = (salvage ? store_salvage : store_fsck)(argv[optind], deep, &report, &findings);
+	if (findings.len)
+		fwrite(findings.data, 1, findings.len, json ? stderr : stdout);
 	buf_free(&findings);
 	remote_initiator_close(remote);
 	if (ret && ret != -EUCLEAN) {

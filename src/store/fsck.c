@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_SHOWN_MAX 200
-
 struct fsck {
 	struct store *store;
 	struct store_fsck_report *report;
@@ -19,15 +17,21 @@ struct fsck {
 	uint64_t inlines_named, inlines_found;
 };
 
-/* An object as findings name it; bytes that would spoil a terminal are shown as '?'. */
+/* An object as findings name it. */
 struct subject {
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
-	char key[KEY_SHOWN_MAX + 1];
+	struct slice key; /* of the row */
 };
+
+/* Begins a finding. */
+static void subject_put(const struct fsck *fsck, const struct subject *subject)
+{
+	buf_printf(fsck->out, "%s/", subject->bucket);
+	shown_put(fsck->out, subject->key);
+}
 
 static void subject_fill(struct fsck *fsck, struct slice index_key, struct subject *ret_subject)
 {
-	struct slice key = slice_to(slice_from(index_key, 9), KEY_SHOWN_MAX);
 	struct bucket *bucket;
 	uint64_t bucket_id;
 
@@ -36,10 +40,7 @@ static void subject_fill(struct fsck *fsck, struct slice index_key, struct subje
 	snprintf(ret_subject->bucket, sizeof(ret_subject->bucket), "%s",
 		bucket ? bucket->info.name : "?");
 	bucket_put(bucket);
-	for (size_t i = 0; i < key.len; i++)
-		ret_subject->key[i] =
-			(unsigned char)key.data[i] < ' ' || key.data[i] == 0x7f ? '?' : key.data[i];
-	ret_subject->key[key.len] = 0;
+	ret_subject->key = slice_from(index_key, 9);
 }
 
 static void extents_check(
@@ -52,15 +53,14 @@ static void extents_check(
 		fsck->report->extents++;
 		if (ret == -EEXIST) {
 			fsck->report->overlaps++;
-			buf_printf(fsck->out,
-				"%s/%s: blocks %llu+%u belong to another object, too\n",
-				subject->bucket, subject->key, (unsigned long long)extent->block,
-				extent->blocks);
+			subject_put(fsck, subject);
+			buf_printf(fsck->out, ": blocks %llu+%u belong to another object, too\n",
+				(unsigned long long)extent->block, extent->blocks);
 		} else if (ret) {
 			fsck->report->bad_records++;
-			buf_printf(fsck->out, "%s/%s: blocks %llu+%u lie outside the volume\n",
-				subject->bucket, subject->key, (unsigned long long)extent->block,
-				extent->blocks);
+			subject_put(fsck, subject);
+			buf_printf(fsck->out, ": blocks %llu+%u lie outside the volume\n",
+				(unsigned long long)extent->block, extent->blocks);
 		}
 	}
 }
@@ -80,15 +80,17 @@ static void segment_check(struct fsck *fsck, const struct subject *subject,
 	if (!ret)
 		return;
 	fsck->report->bad_checksums++;
-	buf_printf(fsck->out, "%s/%s: bytes %llu to %llu: %s\n", subject->bucket, subject->key,
-		(unsigned long long)from, (unsigned long long)(from + bytes - 1),
+	subject_put(fsck, subject);
+	buf_printf(fsck->out, ": bytes %llu to %llu: %s\n", (unsigned long long)from,
+		(unsigned long long)(from + bytes - 1),
 		ret == -EUCLEAN ? "a checksum is wrong" : strerror(-ret));
 }
 
 static void record_bad(struct fsck *fsck, const struct subject *subject, const char *what)
 {
 	fsck->report->bad_records++;
-	buf_printf(fsck->out, "%s/%s: %s\n", subject->bucket, subject->key, what);
+	subject_put(fsck, subject);
+	buf_printf(fsck->out, ": %s\n", what);
 }
 
 static void inline_check(
@@ -154,8 +156,9 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	fsck->report->buckets++;
 	if (bucket_record_parse(slice_from(key, 1), value, &info)) {
 		fsck->report->bad_records++;
-		buf_printf(fsck->out, "bucket %.*s: its record is damaged\n",
-			SLICE_FMT(slice_from(key, 1)));
+		buf_put_str(fsck->out, "bucket ");
+		shown_put(fsck->out, slice_from(key, 1));
+		buf_put_str(fsck->out, ": its record is damaged\n");
 	}
 	return true;
 }
@@ -256,6 +259,7 @@ static int fsck_run(struct fsck *fsck)
 	struct index *index = fsck->store->index;
 	int ret = index_visit(index, SLICE("B"), bucket_visit, fsck);
 
+	fsck->report->opened = true;
 	if (!ret)
 		ret = index_visit(index, SLICE("O"), object_visit, fsck);
 	if (!ret)
@@ -284,30 +288,47 @@ static int fsck_run(struct fsck *fsck)
 		       : 0;
 }
 
-int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out)
+static int check(const char *dir, struct salvage *salvage, struct fsck *fsck)
 {
 	struct store_opts opts = {.dir = dir};
-	struct fsck fsck = {.report = ret_report, .out = out, .deep = deep};
 	void *piece;
 	int ret;
 
-	*ret_report = (struct store_fsck_report){0};
 	if (posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES))
 		return -ENOMEM;
-	fsck.piece = (uint8_t *)piece;
-	fsck.store = store_alloc(&opts);
-	if (!fsck.store) {
+	fsck->piece = (uint8_t *)piece;
+	fsck->store = store_alloc(&opts);
+	if (!fsck->store) {
 		free(piece);
 		return -ENOMEM;
 	}
-	ret = slice_copy_str(slice_str(dir), fsck.store->dir, sizeof(fsck.store->dir));
+	fsck->store->findings = fsck->out;
+	fsck->store->salvage = salvage;
+	ret = slice_copy_str(slice_str(dir), fsck->store->dir, sizeof(fsck->store->dir));
 	if (!ret)
-		ret = store_load(fsck.store, false);
-	if (ret)
-		buf_printf(out, "%s: cannot be opened: %s\n", dir, strerror(-ret));
-	else
-		ret = fsck_run(&fsck);
-	store_unload(fsck.store);
+		ret = store_load(fsck->store, false);
+	if (!ret)
+		ret = fsck_run(fsck);
+	else if (ret != -EUCLEAN || !fsck->out->len)
+		buf_printf(fsck->out, "%s: cannot be opened: %s\n", dir, strerror(-ret));
+	store_unload(fsck->store);
 	free(piece);
 	return ret;
+}
+
+int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out)
+{
+	struct fsck fsck = {.report = ret_report, .out = out, .deep = deep};
+
+	*ret_report = (struct store_fsck_report){0};
+	return check(dir, NULL, &fsck);
+}
+
+int store_salvage(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out)
+{
+	struct fsck fsck = {.report = ret_report, .out = out, .deep = deep};
+	struct salvage salvage = {.out = out, .report = ret_report};
+
+	*ret_report = (struct store_fsck_report){0};
+	return check(dir, &salvage, &fsck);
 }

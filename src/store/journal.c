@@ -1,15 +1,14 @@
-/* store/journal.c: the log's groups: building, sealing, walking and finding them again
- * (docs/spec/disk.md). Who writes them is the committer. */
+/* store/journal.c: the log's groups: building, sealing and walking them (docs/spec/disk.md). Who
+ * writes them is the committer; journal_read.c finds them again. */
 #include "store/store_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GROUP_MAGIC	0x5052474eu /* "NGRP" */
 #define GROUP_CAP_FIRST (64u * 1024u)
 
-static uint32_t group_crc(const uint8_t *bytes, uint32_t len, uint32_t uuid_crc)
+uint32_t journal_crc(const uint8_t *bytes, uint32_t len, uint32_t uuid_crc)
 {
 	static const uint32_t zero;
 	uint32_t crc = crc32c_update(uuid_crc, bytes, 4);
@@ -116,7 +115,7 @@ uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t
 	sealed->magic = GROUP_MAGIC;
 	sealed->bytes = (uint32_t)group->len;
 	sealed->count = group->count;
-	sealed->crc32c = group_crc(group->bytes, sealed->bytes, uuid_crc);
+	sealed->crc32c = journal_crc(group->bytes, sealed->bytes, uuid_crc);
 	memset(group->bytes + group->len, 0, padded - group->len);
 	return padded;
 }
@@ -142,78 +141,4 @@ int group_next(struct slice group, size_t *at, struct mutation *ret_mutation)
 	ret_mutation->value = slice_of(group.data + from + head.key_len, head.value_len);
 	*at = from + head.key_len + head.value_len;
 	return 1;
-}
-
-/* From one of the log's copies: -ENOENT past the last. */
-struct copy_at {
-	uint64_t pos;
-	uint64_t seq;
-	uint32_t copy;
-};
-
-static int read_copy(struct volume *volume, const struct copy_at *at, uint8_t **ret_bytes,
-	struct group_head *ret_head)
-{
-	uint64_t pos = at->pos;
-	uint64_t log_bytes = volume->super.log_bytes;
-	uint64_t offset = VOLUME_LOG_OFFSET + pos % log_bytes;
-	struct group_head head;
-	uint64_t padded;
-	void *bytes;
-	int ret;
-
-	if (posix_memalign(&bytes, BLOCK_BYTES, BLOCK_BYTES))
-		return -ENOMEM;
-	ret = disk_copy_read_now(volume->disk, at->copy, bytes, BLOCK_BYTES, offset);
-	memcpy(&head, bytes, sizeof(head));
-	free(bytes);
-	if (ret)
-		return ret;
-	padded = ALIGN_UP((uint64_t)head.bytes, (uint64_t)BLOCK_BYTES);
-	if (head.magic != GROUP_MAGIC || head.pos != pos || head.seq != at->seq ||
-		head.epoch != volume->super.epoch || head.bytes < sizeof(head) ||
-		pos % log_bytes + padded > log_bytes)
-		return 0;
-	if (posix_memalign(&bytes, BLOCK_BYTES, padded))
-		return -ENOMEM;
-	ret = disk_copy_read_now(volume->disk, at->copy, bytes, padded, offset);
-	if (!ret && group_crc((const uint8_t *)bytes, head.bytes, volume->uuid_crc) == head.crc32c)
-		ret = 1;
-	if (ret != 1) {
-		free(bytes);
-		return ret;
-	}
-	*ret_bytes = (uint8_t *)bytes;
-	*ret_head = head;
-	return 1;
-}
-
-/* A copy that is damaged or lags behind is no reason to give up: another may be whole. */
-static int read_at(struct volume *volume, const struct journal_at *at, uint64_t pos,
-	uint8_t **ret_bytes, struct group_head *ret_head)
-{
-	struct copy_at from = {.pos = pos, .seq = at->seq};
-	int best = -EIO;
-
-	for (;; from.copy++) {
-		int ret = read_copy(volume, &from, ret_bytes, ret_head);
-
-		if (ret == -ENOENT)
-			return best;
-		if (ret == 1 || ret == -ENOMEM)
-			return ret;
-		best = ret == 0 || best == 0 ? 0 : ret;
-	}
-}
-
-int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,
-	struct group_head *ret_head)
-{
-	uint64_t log_bytes = volume->super.log_bytes;
-	int ret = read_at(volume, at, at->pos, ret_bytes, ret_head);
-
-	if (ret == 0 && at->pos % log_bytes)
-		ret = read_at(
-			volume, at, at->pos - at->pos % log_bytes + log_bytes, ret_bytes, ret_head);
-	return ret;
 }

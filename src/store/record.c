@@ -175,6 +175,11 @@ void key_message(struct key *key, uint64_t number)
 	key_u64(key, number);
 }
 
+bool key_is_object(struct slice key)
+{
+	return key.len && (key.data[0] == 'O' || key.data[0] == 'V' || key.data[0] == 'N');
+}
+
 bool key_is_used_once(struct slice key)
 {
 	return key.len && (key.data[0] == 'D' || key.data[0] == 'S' || key.data[0] == 'M');

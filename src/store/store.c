@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -294,6 +295,20 @@ void store_close(struct store *store)
 			free(get);
 		}
 	store_unload(store);
+}
+
+void store_find(const struct store *store, const char *fmt, ...)
+{
+	char text[2048 + 3 * sizeof(store->dir)];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (store->findings)
+		buf_printf(store->findings, "%s\n", text);
+	else
+		log_error("store", "%s", text);
 }
 
 void store_fence(struct store *store, const char *what, int error)

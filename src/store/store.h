@@ -394,11 +394,21 @@ struct store_fsck_report {
 	 * yet; reading or a scrub mends them. */
 	uint64_t repairable;
 	uint64_t unknown_rows; /* of features of a later program: not checked, and no damage */
+	bool opened;	       /* false: damage kept it from being opened, and the rest unchecked */
+	/* Of store_salvage: groups given up; what was taken out of the index because of that; and
+	 * buckets made for objects whose own is not known any more. */
+	uint64_t groups_lost, objects_removed, rows_removed, buckets_remade;
 };
 /* Verifies the log, every record, that extents neither overlap nor leave the volume, and (deep)
  * every checksum. Replays the log first, as a start would. Writes findings to out as it goes. 0:
  * clean; -EUCLEAN: damage was found; -ENOENT: there is no store; -EBUSY: it is open elsewhere. */
 int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
+/* Gives up the groups of the log that are damaged, and then checks as store_fsck: applies all that
+ * are whole, keeps the damaged part in files of dir ("damaged-log.…"), takes out of the index what
+ * the lost ones left half-done. Findings begin with all that is known of what was lost. Without
+ * damage of the log it is store_fsck. */
+int store_salvage(
+	const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
 
 /* ---- Several volumes. ---- */
 struct store_volume {

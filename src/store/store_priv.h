@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "codec/crc.h"
+#include "store/journal.h"
 #include "store/volume.h"
 
 #define SEGMENT_BYTES	    (64 * MIB)
@@ -248,6 +249,8 @@ void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx);
 /* The prefix of all of an object's segments. */
 void key_segments(struct key *key, uint64_t data_id);
 void key_message(struct key *key, uint64_t number);
+/* Whether a row has an object's record: of a current version, a former one, a null version. */
+bool key_is_object(struct slice key);
 /* Whether a row is put once, and deleted once: of a body (inline, a segment), a message. */
 bool key_is_used_once(struct slice key);
 
@@ -280,6 +283,12 @@ int segment_record_parse(struct slice value, struct segment **ret_segment);
 #define BUCKET_RECORD_BYTES_MAX (24u + 64u + 32u)
 size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_RECORD_BYTES_MAX]);
 int bucket_record_parse(struct slice name, struct slice value, struct store_bucket *ret_bucket);
+
+/* ---- shown.c ---- */
+#define SHOWN_BYTES_MAX 1024u
+/* A name that users chose, for a terminal: valid UTF-8 stays, all that would not be seen as it is
+ * (control characters, other bytes, backslashes) is written as \\xHH. */
+void shown_put(struct buf *out, struct slice text);
 
 /* ---- bucket.c: all buckets, in memory, by name and by id. ---- */
 struct bucket {
@@ -381,83 +390,6 @@ void cache_drop(struct cache *cache, uint64_t data_id, uint32_t chunk_count);
 uint32_t cache_shrink(struct cache *cache, uint32_t frames);
 uint64_t cache_bytes(struct cache *cache);
 
-/* ---- journal.c: the log's groups. ---- */
-struct group_head {
-	uint32_t magic;
-	uint32_t crc32c;
-	uint32_t bytes;
-	uint32_t count;
-	uint64_t epoch;
-	uint64_t seq;
-	uint64_t pos;
-	uint64_t data_id_next;
-	uint64_t bucket_id_next;
-	uint64_t time_ns;
-};
-_Static_assert(sizeof(struct group_head) == 64, "as docs/spec/disk.md has it");
-enum mutation_op { MUTATION_PUT = 1, MUTATION_DELETE = 2, MUTATION_DELETE_PREFIX = 3 };
-#define MUTATION_BODY_FLUSHED 1u
-struct mutation_head {
-	uint8_t op;
-	uint8_t flags;
-	uint16_t key_len;
-	uint32_t value_len;
-};
-_Static_assert(sizeof(struct mutation_head) == 8, "as docs/spec/disk.md has it");
-struct mutation {
-	uint8_t op;
-	uint8_t flags;
-	struct slice key;
-	struct slice value;
-};
-/* What a group changed in the hot table: pinned until the index has it. */
-struct touched {
-	struct hot_entry *entry;
-	struct object *old; /* dead, with a reference; or NULL */
-};
-/* A group being built, written, then applied to the index: block-aligned memory that grows. */
-struct group {
-	uint8_t *bytes; /* starts with a struct group_head */
-	size_t len;
-	size_t cap;
-	uint32_t count;
-	uint32_t commit_count;
-	uint32_t number_count; /* given out */
-	uint32_t touched_count;
-	uint32_t touched_cap;
-	uint32_t touched_reserved; /* for the commits taken so far */
-	bool alone;		   /* deletes by prefix: it is applied by itself */
-	struct touched *touched;
-	struct commit *commits; /* in order, while the committer has it */
-	struct commit *commits_last;
-	uint64_t end_pos;
-	struct group *next;
-};
-int group_open(struct group **ret_group);
-void group_close(struct group *group);
-void group_reset(struct group *group); /* empties it and keeps the memory */
-/* Room for so many bytes of mutations and touched entries. -ENOMEM. */
-int group_reserve(struct group *group, size_t bytes, uint32_t touched);
-/* A mutation with its key copied; returns where the value goes. Room was reserved. */
-#define MUTATION_BYTES(key_len, value_len) (sizeof(struct mutation_head) + (key_len) + (value_len))
-uint8_t *group_add(struct group *group, enum mutation_op op, uint8_t flags, const struct key *key,
-	size_t value_len);
-/* Fills in the header, pads to a block and sums; returns the bytes to write. */
-uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc);
-static inline struct group_head *group_head(const struct group *group)
-{
-	return (struct group_head *)(void *)group->bytes;
-}
-/* Walks a sealed or read group's mutations. *at starts at 0. 1: one; 0: the end; -EUCLEAN. */
-int group_next(struct slice group, size_t *at, struct mutation *ret_mutation);
-/* Where a group of so many bytes goes when the head is at pos. */
-static inline uint64_t journal_place(uint64_t pos, uint64_t bytes, uint64_t log_bytes)
-{
-	uint64_t room = log_bytes - pos % log_bytes;
-
-	return bytes <= room ? pos : pos + room;
-}
-
 /* ---- coalesce.c: the mutations of many groups, the last of each key. Empty when zeroed. ---- */
 struct coalesce {
 	struct mutation *rows; /* in the log's order; keys and values lie in the groups */
@@ -472,14 +404,6 @@ void coalesce_reset(struct coalesce *coalesce); /* empties it and keeps the memo
  * them. -ENOMEM; -EUCLEAN: it has fewer. */
 int coalesce_add(struct coalesce *coalesce, struct slice group, uint32_t count);
 void coalesce_settle(struct coalesce *coalesce);
-
-/* Reads the group at the position (or at the next lap): 1 and a buffer to free; 0: none. */
-struct journal_at {
-	uint64_t pos;
-	uint64_t seq;
-};
-int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,
-	struct group_head *ret_head);
 
 /* ---- index.c: RocksDB, its thread and the checkpoints. ---- */
 struct index;
@@ -853,8 +777,10 @@ struct store {
 	struct committer committer;
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;
-	uint32_t features;	/* of the index, with those that this program does not know */
-	uint64_t message_first; /* of this start: those below are of earlier ones */
+	struct buf *findings;	 /* of a check: where they go; NULL: to the log */
+	struct salvage *salvage; /* NULL: damage of the log is refused */
+	uint32_t features;	 /* of the index, with those that this program does not know */
+	uint64_t message_first;	 /* of this start: those below are of earlier ones */
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
@@ -917,7 +843,11 @@ static inline int store_refuses(const struct store *store)
 		       : 0;
 }
 
-/* ---- store.c, recover.c, snapshot.c: what a start and a check have in common. ---- */
+/* What is wrong with what was found on the medium: to the log, or among a check's findings. */
+void store_find(const struct store *store, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- store.c, replay.c, recover.c, snapshot.c: what a start and a check have in common. ---- */
 struct store *store_alloc(const struct store_opts *opts);
 /* Locks, opens volume and index, replays the log, loads the buckets; space is empty. */
 int store_load(struct store *store, bool create);

@@ -13,6 +13,8 @@ static const char MAGIC[8] = {'N', 'E', 'B', 'S', 'T', 'O', 'R', 'E'};
 
 /* The store's own lock is ours already, so whoever holds the volume is on its way out. */
 #define LOCK_WAIT_NS (30 * NS_PER_S)
+/* A read that fails is asked again. */
+#define SUPER_READ_TRIES 4u
 
 enum slot { SLOT_VALID, SLOT_BLANK, SLOT_NEWER, SLOT_DAMAGED };
 
@@ -48,22 +50,33 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 	return SLOT_VALID;
 }
 
-/* Both slots; of a file that is too short, zeros. */
-static int slots_read(struct disk *disk, uint8_t blocks[2 * BLOCK_BYTES])
+/* Both slots; of a file that is too short, zeros. One that cannot be read is damaged: there is the
+ * other. */
+static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BLOCK_BYTES])
 {
+	uint32_t unreadable = 0;
 	void *aligned;
 	int ret = 0;
 
 	memset(blocks, 0, 2 * (size_t)BLOCK_BYTES);
-	if (posix_memalign(&aligned, BLOCK_BYTES, 2 * BLOCK_BYTES))
+	if (disk_bytes(disk) < 2 * BLOCK_BYTES)
+		return 0;
+	if (posix_memalign(&aligned, BLOCK_BYTES, BLOCK_BYTES))
 		return -ENOMEM;
-	if (disk_bytes(disk) >= 2 * BLOCK_BYTES) {
-		ret = disk_read_now(disk, aligned, 2 * BLOCK_BYTES, 0);
-		if (!ret)
-			memcpy(blocks, aligned, 2 * (size_t)BLOCK_BYTES);
+	for (uint32_t i = 0; i < 2; i++) {
+		ret = -EIO;
+		for (uint32_t try = 0; try < SUPER_READ_TRIES && ret; try++)
+			ret = disk_read_now(disk, aligned, BLOCK_BYTES, i * (uint64_t)BLOCK_BYTES);
+		if (ret) {
+			log_warn("store", "%s: superblock %u of 2 cannot be read: %s", path, i + 1,
+				strerror(-ret));
+			memset(aligned, 0xff, BLOCK_BYTES);
+			unreadable++;
+		}
+		memcpy(&blocks[i * (size_t)BLOCK_BYTES], aligned, BLOCK_BYTES);
 	}
 	free(aligned);
-	return ret;
+	return unreadable == 2 ? ret : 0;
 }
 
 /* The newer of the two slots. 0; -ENOENT: there is no volume yet, or one whose creation was cut
@@ -73,7 +86,7 @@ int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_
 	uint8_t blocks[2 * BLOCK_BYTES];
 	struct superblock supers[2];
 	enum slot slots[2];
-	int ret = slots_read(disk, blocks);
+	int ret = slots_read(disk, path, blocks);
 
 	if (ret)
 		return ret;
@@ -216,8 +229,7 @@ void volume_super_init(struct superblock *super, const struct volume_opts *opts)
 	super->created_ns = clock_real_ns();
 }
 
-/* A new file's name must survive a crash, too. */
-static int dir_sync(const char *dir)
+int dir_sync(const char *dir)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int ret;

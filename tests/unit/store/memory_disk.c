@@ -48,6 +48,18 @@ static int memory_attach(void *volume, struct reactor *reactor, struct region *r
 	return 0;
 }
 
+static bool read_fails(struct memory_disk *self, const struct disk_io *io)
+{
+	if (!self->fail_times || self->fail_at < io->offset ||
+		self->fail_at >= io->offset + io->bytes)
+		return false;
+	if (io->op == DISK_WRITE)
+		self->fail_times = 0;
+	else if (io->op == DISK_READ && self->fail_times != UINT32_MAX)
+		self->fail_times--;
+	return io->op == DISK_READ;
+}
+
 static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 {
 	uint64_t at = io->offset;
@@ -56,7 +68,7 @@ static int32_t run_now(struct memory_disk *self, const struct disk_io *io)
 		return -ENOTCONN;
 	if (io->op == DISK_FLUSH)
 		return 0;
-	if (io->offset + io->bytes > self->bytes)
+	if (io->offset + io->bytes > self->bytes || read_fails(self, io))
 		return -EIO;
 	if (io->op == DISK_DISCARD) {
 		if (self->discard_result)

@@ -19,6 +19,8 @@ struct memory_disk {
 	_Atomic uint32_t tries; /* to revive it */
 	int32_t discard_result; /* what deallocating answers */
 	uint64_t discards, discarded_bytes;
+	uint64_t fail_at;    /* a byte that so many reads cannot be given; a write mends it */
+	uint32_t fail_times; /* UINT32_MAX: all of them */
 };
 /* Blank. From here until close they are what the paths lead to, also after a store was closed. */
 void memory_disks_open(void);
