@@ -73,5 +73,11 @@ enum policy_decision policy_decide(
 bool policy_is_public(const struct policy *policy);
 /* Whether each resource of it can be the bucket or lie in it. */
 bool policy_is_of_bucket(const struct policy *policy, struct slice bucket);
+/* What a policy must be when it is put (policy_check.c): for a bucket it names actions and
+ * condition keys that there are, on what they can be on; else actions of some service, or of STS
+ * where it says who is trusted. -EINVAL, with the reason. */
+int policy_check_bucket(
+	const struct policy *policy, struct slice bucket, struct policy_refusal *ret_refusal);
+int policy_check_document(const struct policy *policy, struct policy_refusal *ret_refusal);
 
 #endif

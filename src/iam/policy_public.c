@@ -1,4 +1,4 @@
-/* iam/policy_public.c: whether a policy lets everybody in, and whether it is about one bucket.
+/* iam/policy_public.c: whether a policy lets everybody in.
  *
  * Source: S3 User Guide, "Blocking public access to your Amazon S3 storage", "The meaning of
  * 'public'". */
@@ -164,23 +164,4 @@ bool policy_is_public(const struct policy *policy)
 			return true;
 	}
 	return ranges_are_broad(policy);
-}
-
-bool policy_is_of_bucket(const struct policy *policy, struct slice bucket)
-{
-	for (const struct policy_statement *at = policy->statements; at; at = at->next)
-		for (uint32_t i = 0; i < at->resources.count; i++) {
-			struct slice rest = at->resources.items[i].text, name;
-
-			if (at->resources.items[i].has_variable ||
-				(rest.len && rest.data[0] == PATTERN_ANY))
-				continue;
-			for (int part = 0; part < 5; part++)
-				slice_split(&rest, ':');
-			name = slice_split(&rest, '/');
-			/* "bucket*" reaches into the bucket without a slash of its own. */
-			if (!policy_glob(name, bucket, false))
-				return false;
-		}
-	return true;
 }

@@ -108,7 +108,7 @@ static int put_policy(struct seed *seed, const json_t *document, enum policy_kin
 	const char *name)
 {
 	struct policy_refusal refusal = {""};
-	const struct policy *ignored;
+	const struct policy *policy;
 	struct mem_arena arena;
 	char *text = json_is_string(document)
 			     ? strdup(json_string_value(document))
@@ -118,7 +118,9 @@ static int put_policy(struct seed *seed, const json_t *document, enum policy_kin
 	if (!text)
 		return -ENOMEM;
 	mem_arena_init(&arena);
-	ret = policy_compile(slice_str(text), kind, &arena, &ignored, &refusal);
+	ret = policy_compile(slice_str(text), kind, &arena, &policy, &refusal);
+	if (!ret)
+		ret = policy_check_document(policy, &refusal);
 	mem_arena_free(&arena);
 	if (ret == -EINVAL)
 		ret = wrong(seed, "the policy %.64s: %s", name, refusal.text);

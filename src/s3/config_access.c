@@ -58,8 +58,8 @@ static const struct s3_error *policy_check(
 		return s3_fail(call, S3_E_MALFORMED_POLICY, "%s", refusal.text);
 	if (ret)
 		return s3_fail_errno(call, ret);
-	if (!policy_is_of_bucket(policy, call->bucket))
-		return s3_fail(call, S3_E_MALFORMED_POLICY, "Policy has invalid resource");
+	if (policy_check_bucket(policy, call->bucket, &refusal))
+		return s3_fail(call, S3_E_MALFORMED_POLICY, "%s", refusal.text);
 	error = s3_call_settings(call, &settings);
 	if (error || !settings)
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);

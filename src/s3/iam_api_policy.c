@@ -8,9 +8,11 @@
 static const struct s3_error *compile(struct api *api, enum policy_kind kind, struct slice text)
 {
 	struct policy_refusal refusal = {""};
-	const struct policy *ignored;
-	int ret = policy_compile(text, kind, &api->call->arena, &ignored, &refusal);
+	const struct policy *policy;
+	int ret = policy_compile(text, kind, &api->call->arena, &policy, &refusal);
 
+	if (!ret)
+		ret = policy_check_document(policy, &refusal);
 	if (ret == -EINVAL)
 		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
 	return ret ? s3_fail_errno(api->call, ret) : NULL;

@@ -57,7 +57,8 @@ static const struct s3_error *check_value(struct api *api, const char *name, str
 		!slice_eq_nocase(value, SLICE("true")) && !slice_eq_nocase(value, SLICE("false")))
 		return invalid(api, "verify-ssl and persistent are true or false");
 	if (strcmp(name, S3_TOPIC_POLICY) == 0 && value.len &&
-		policy_compile(value, POLICY_RESOURCE, &api->call->arena, &policy, &refusal))
+		(policy_compile(value, POLICY_RESOURCE, &api->call->arena, &policy, &refusal) ||
+			policy_check_document(policy, &refusal)))
 		return invalid(api, refusal.text);
 	return NULL;
 }

@@ -124,14 +124,16 @@ void sts_put_assumed(struct api *api, const json_t *account, const json_t *role)
 static const struct s3_error *check_policy(struct api *api, struct slice text)
 {
 	struct policy_refusal refusal = {""};
-	const struct policy *ignored;
+	const struct policy *policy;
 	int ret;
 
 	if (!text.len)
 		return NULL;
 	if (text.len > 2048)
 		return s3_error_at(S3_E_PACKED_POLICY_TOO_LARGE);
-	ret = policy_compile(text, POLICY_IDENTITY, &api->call->arena, &ignored, &refusal);
+	ret = policy_compile(text, POLICY_IDENTITY, &api->call->arena, &policy, &refusal);
+	if (!ret)
+		ret = policy_check_document(policy, &refusal);
 	if (ret == -EINVAL)
 		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
 	return ret ? s3_fail_errno(api->call, ret) : NULL;

@@ -254,6 +254,9 @@ def test_policies_that_are_none(s):
     for text in ("{", "[]", "{}", policy({"Effect": "Allow", "Action": "s3:*", "Resource": resource}),
                  policy(allow("*", "s3:*", "arn:aws:s3:::some-other-bucket/*")),
                  policy(allow("*", "s3:*", resource, Condition={"Nonsense": {"a": "b"}})),
+                 policy(allow("*", "s3:GetObjekt", resource)), policy(allow("*", "s3:ListBucket", resource)),
+                 policy(allow("*", "s3:*", resource.replace("s3", "sqs"))),
+                 policy(allow("*", "s3:*", resource, Condition={"StringEquals": {"s3:prefiks": "b"}})),
                  policy({"Effect": "Allow", "NotPrincipal": {"AWS": "*"}, "Action": "s3:*", "Resource": resource}),
                  policy(allow("*", "s3:*", resource + "x" * 21000))):
         refused(400, "MalformedPolicy", one.put_bucket_policy, Bucket=bucket, Policy=text)

@@ -122,7 +122,9 @@ def test_policies_of_users_and_groups(s):
         equal([p["PolicyName"] for p in iam.list_attached_user_policies(UserName="alice")["AttachedPolicies"]],
               ["AmazonS3FullAccess"])
         refused(404, "NoSuchEntity", iam.attach_user_policy, UserName="alice", PolicyArn=builtin + "X")
-        refused(400, "MalformedPolicyDocument", iam.put_user_policy, UserName="alice", PolicyName="x", PolicyDocument="{}")
+        for text in ("{}", allow("GetObject"), allow("s3:GetObject", bucket)):
+            refused(400, "MalformedPolicyDocument", iam.put_user_policy, UserName="alice", PolicyName="x", PolicyDocument=text)
+            refused(400, "MalformedPolicyDocument", iam.create_policy, PolicyName="x", PolicyDocument=text)
     finally:
         wipe(iam)
         iam.delete_group_policy(GroupName="lookers", PolicyName="Get")

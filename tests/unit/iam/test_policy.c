@@ -515,6 +515,112 @@ static void test_of_bucket(void **state)
 	assert_false(is_of("bkt", "bkt"));
 }
 
+/* What a bucket named bkt answers to a policy that is put; "" when it takes it. */
+static const char *put_to_bucket(const char *action, const char *resource, const char *key)
+{
+	static struct policy_refusal refusal;
+	const struct policy *policy;
+	char text[512];
+	int ret;
+
+	refusal.text[0] = '\0';
+	snprintf(text, sizeof(text),
+		"{\"Version\":\"2012-10-17\",\"Statement\":{\"Effect\":\"Allow\",\"Principal\":"
+		"\"*\","
+		"%s,\"Resource\":[%s],\"Condition\":{\"StringEquals\":{\"%s\":\"x\"}}}}",
+		action, resource, key);
+	assert_int_equal(
+		policy_compile(slice_str(text), POLICY_RESOURCE, arena(), &policy, &refusal), 0);
+	ret = policy_check_bucket(policy, SLICE("bkt"), &refusal);
+	assert_int_equal(ret, refusal.text[0] ? -EINVAL : 0);
+	return refusal.text;
+}
+
+static void test_what_a_bucket_takes(void **state)
+{
+	static const char *const action = "Policy has invalid action";
+	static const char *const applies = "Action does not apply to any resource(s) in statement";
+	static const char *const resource = "Policy has invalid resource";
+	static const char *const key = "Policy has an invalid condition key";
+	static const struct {
+		const char *action, *resource, *key;
+		const char *const *why; /* NULL: it is taken */
+	} cases[] = {
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", NULL},
+		{"\"S3:getobject\"", "\"arn:aws:s3:::bkt*\"", "S3:Prefix", NULL},
+		{"\"*\"", "\"arn:aws:s3:::bkt\"", "aws:PrincipalTag/A", NULL},
+		{"\"s3:Get*\"", "\"arn:aws:s3:::bkt\"", "s3:ExistingObjectTag/a", NULL},
+		{"\"s3:PutAnalyticsConfiguration\"", "\"*\"", "s3:TlsVersion", NULL},
+		{"[\"s3:ListBucket\",\"s3:GetObject\"]",
+			"\"arn:aws:s3:::bkt\",\"arn:aws:s3:::bkt/*\"", "aws:SourceIp", NULL},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::${aws:username}/a\"", "aws:username", NULL},
+		{"\"s3:GetObjekt\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", &action},
+		{"\"GetObject\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", &action},
+		{"\"ec2:*\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", &action},
+		{"[\"s3:GetObject\",\"s3:Foo*\"]", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", &action},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt\"", "s3:prefix", &applies},
+		{"\"s3:ListBucket\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefix", &applies},
+		{"[\"s3:ListBucket\",\"s3:GetObject\"]", "\"arn:aws:s3:::bkt/*\"", "s3:prefix",
+			&applies},
+		{"\"s3:ListAllMyBuckets\"", "\"arn:aws:s3:::bkt\"", "s3:prefix", &applies},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt2/*\"", "s3:prefix", &resource},
+		{"\"s3:GetObject\"", "\"arn:aws:sqs:::bkt/*\"", "s3:prefix", &resource},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:mars-1:111:bkt/*\"", "s3:prefix", &resource},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::?kt?*\",\"bkt\"", "s3:prefix", &resource},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt/*\"", "s3:prefiks", &key},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt/*\"", "prefix", &key},
+		{"\"s3:GetObject\"", "\"arn:aws:s3:::bkt/*\"", "s3:ExistingObjectTag/", &key},
+	};
+	char text[256];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		snprintf(text, sizeof(text), "\"Action\":%s", cases[i].action);
+		assert_string_equal(put_to_bucket(text, cases[i].resource, cases[i].key),
+			cases[i].why ? *cases[i].why : "");
+	}
+	assert_string_equal(put_to_bucket("\"NotAction\":\"s3:GetObject\"", "\"arn:aws:s3:::bkt\"",
+				    "s3:prefix"),
+		"");
+	assert_string_equal(
+		put_to_bucket("\"NotAction\":\"s3:Foo\"", "\"arn:aws:s3:::bkt\"", "s3:prefix"),
+		action);
+}
+
+static void check_document(enum policy_kind kind, const char *statement, const char *why)
+{
+	struct policy_refusal refusal = {""};
+	const struct policy *policy;
+	char text[512];
+
+	snprintf(text, sizeof(text), "{\"Statement\":{\"Effect\":\"Allow\",%s}}", statement);
+	assert_int_equal(policy_compile(slice_str(text), kind, arena(), &policy, &refusal), 0);
+	assert_int_equal(policy_check_document(policy, &refusal), why[0] ? -EINVAL : 0);
+	if (!strstr(refusal.text, why))
+		fail_msg("%s: %s", text, refusal.text);
+}
+
+static void test_what_identities_take(void **state)
+{
+	static const char vendor[] = "must be prefaced by a vendor";
+
+	(void)state;
+	check_document(POLICY_IDENTITY, "\"Action\":\"*\",\"Resource\":\"*\"", "");
+	/* Of services that are not here, and of S3's next year. */
+	check_document(POLICY_IDENTITY, "\"Action\":[\"ec2:*\",\"s3:Foo\"],\"Resource\":\"*\"", "");
+	check_document(POLICY_IDENTITY, "\"Action\":\"GetObject\",\"Resource\":\"*\"", vendor);
+	check_document(POLICY_IDENTITY, "\"Action\":\"s3:\",\"Resource\":\"*\"", vendor);
+	check_document(POLICY_IDENTITY, "\"Action\":\"*:GetObject\",\"Resource\":\"*\"", "vendor");
+	check_document(POLICY_IDENTITY, "\"Action\":\"s3:*\",\"Resource\":\"bkt/*\"", "ARN");
+	check_document(POLICY_IDENTITY,
+		"\"Action\":\"s3:*\",\"Resource\":\"*\",\"Condition\":{\"Bool\":{\"a\":\"true\"}}",
+		vendor);
+	check_document(POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"sts:Assume*\"", "");
+	check_document(POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"*\"", "STS AssumeRole");
+	check_document(
+		POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"s3:GetObject\"", "STS AssumeRole");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -528,6 +634,8 @@ int main(void)
 		cmocka_unit_test(test_public_by_address),
 		cmocka_unit_test(test_public_by_other_keys),
 		cmocka_unit_test(test_of_bucket),
+		cmocka_unit_test(test_what_a_bucket_takes),
+		cmocka_unit_test(test_what_identities_take),
 	};
 
 	int failed;
