@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CQ_ENTRIES_MAX	(1u << 20)
-#define SWEEPS_PER_LOOK 10u /* a queue pair's state is asked of the device this seldom */
+#define CQ_ENTRIES_MAX (1u << 20)
 
 DEFINE_COUNTER(queue_pairs, "nebulaio_token_queue_pairs", NULL,
 	"Queue pairs joined by clients that speak the RDMA token contract, now.");
@@ -103,6 +102,21 @@ void token_qp_release(struct token_qp *qp)
 	}
 	if (qp->gone && !qp->in_flight)
 		qp_free(qp);
+}
+
+bool token_qp_ready(struct token_qp *qp)
+{
+	uint64_t now_ns = reactor_now_ns(qp->front->reactor);
+	enum rp_qp_state state;
+
+	if (qp->proven_ns && !qp->front->state_is_free && now_ns - qp->proven_ns < TOKEN_PROVEN_NS)
+		return true;
+	state = rp_qp_state(qp->qp);
+	if (state == RP_QPS_RTS)
+		qp->proven_ns = now_ns;
+	else if (state == RP_QPS_ERR)
+		token_qp_retire(qp, "its client is gone");
+	return state == RP_QPS_RTS;
 }
 
 struct token_qp *token_qp_find(
@@ -289,19 +303,23 @@ static void sweep_jobs(struct front_token *front, uint64_t now_ns)
 
 static void sweep_qps(struct front_token *front, uint64_t now_ns)
 {
-	bool look = ++front->sweeps % SWEEPS_PER_LOOK == 0;
+	uint32_t idx = 0;
 
 	LIST_FOR_EACH_SAFE (link, &front->qps) {
 		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+		bool look = idx++ - front->look_at < TOKEN_LOOKS_MAX;
 
 		if (qp->in_flight || qp->gone)
 			continue;
 		if (front->opts.idle_timeout_ns &&
 			now_ns - qp->last_ns > front->opts.idle_timeout_ns)
 			token_qp_retire(qp, "it is idle");
-		else if (look && rp_qp_state(qp->qp) == RP_QPS_ERR)
-			token_qp_retire(qp, "its client is gone");
+		else if (look)
+			token_qp_ready(qp);
 	}
+	front->look_at += TOKEN_LOOKS_MAX;
+	if (front->look_at >= idx)
+		front->look_at = 0;
 }
 
 static void sweep(struct reactor_timer *timer, void *arg)
@@ -364,6 +382,7 @@ int front_token_open(const struct front_token_opts *opts, struct front_token **r
 	list_init(&front->jobs);
 	rp_device_attr(opts->device, &attr);
 	front->has_dc = attr.qp_types & (1u << RP_QP_DCI);
+	front->state_is_free = attr.simulated;
 	entries = MIN((uint64_t)opts->queue_pairs_max * (TOKEN_SEND_WRS + 1),
 		MIN(attr.max_cqe, CQ_ENTRIES_MAX));
 	front->queue_pairs_max = (uint32_t)(entries / (TOKEN_SEND_WRS + 1));

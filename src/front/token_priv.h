@@ -13,7 +13,11 @@
 #include "front/front.h"
 #include "reactor/reactor.h"
 
-#define TOKEN_SWEEP_NS		 (100 * NS_PER_MS)
+#define TOKEN_SWEEP_NS (100 * NS_PER_MS)
+/* Asking the device for a queue pair's state is a system call, and on some a message to the card:
+ * what proved itself so recently is not asked about, and a sweep asks about so many. */
+#define TOKEN_PROVEN_NS		 (1 * NS_PER_S)
+#define TOKEN_LOOKS_MAX		 8u
 #define TOKEN_SEND_WRS		 64u
 #define TOKEN_HEADERS_MAX	 (LIMIT_HTTP_HEADERS_MAX + 32u)
 #define TOKEN_HEADER_BYTES_MAX	 LIMIT_HTTP_HEAD_BYTES_MAX
@@ -31,6 +35,7 @@ struct token_qp {
 	bool gone;	    /* takes no more requests */
 	uint32_t in_flight; /* requests that move bytes over it */
 	uint64_t last_ns;   /* when one ended */
+	uint64_t proven_ns; /* when it last moved bytes, or the device said that it can; 0: never */
 	struct token peer;  /* the client's end */
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1]; /* whose it is */
 };
@@ -48,10 +53,11 @@ struct front_token {
 	struct reactor *reactor;
 	struct rp_cq *cq;
 	bool has_dc;		      /* the device can reach targets without a connection */
+	bool state_is_free;	      /* simulated: it lies in memory that both ends share */
 	uint32_t queue_pairs_max;     /* that the completion queue has room for */
 	struct reactor_poller poller; /* added while there are queue pairs, and so is the sweep */
 	struct reactor_timer sweep;
-	uint32_t sweeps;
+	uint32_t look_at; /* the place in qps of the next to ask the device about */
 	struct list qps;
 	uint32_t qp_count;
 	struct list jobs; /* admitted, with their deadlines */
@@ -95,6 +101,9 @@ struct token_job {
 /* ---- token.c ---- */
 /* The front where this peer's queue pair lives, or would. */
 struct front_token *token_home(const struct front_token *front, const struct token *peer);
+/* Whether bytes can move over it, as far as is known: what has broken since is found by the
+ * transfer, which fails. */
+bool token_qp_ready(struct token_qp *qp);
 /* The queue pair of this peer and identity, when it can be used; NULL. */
 struct token_qp *token_qp_find(
 	struct front_token *front, const struct token *peer, const char *access_key);

@@ -32,14 +32,12 @@ static int job_admit(struct s3_token *token, const struct s3_identity *identity)
 	struct token_job *job = job_of(token);
 	struct front_token *front = job->front;
 	struct token_qp *qp = token_qp_find(front, &token->window, identity->access_key);
-	enum rp_qp_state state = qp ? rp_qp_state(qp->qp) : RP_QPS_ERR;
 
-	/* Errors that nobody has seen yet: the client may have closed its end. */
-	if (qp && state == RP_QPS_ERR)
-		token_qp_retire(qp, "its client is gone");
-	if (!qp && (qp = token_dci_lease(front, &token->window)) != NULL)
-		state = RP_QPS_RTS;
-	if (state != RP_QPS_RTS) {
+	if (!qp)
+		qp = token_dci_lease(front, &token->window);
+	else if (!token_qp_ready(qp))
+		qp = NULL;
+	if (!qp) {
 		job->declined = "The token's queue pair is not connected to this server.";
 		return -EOPNOTSUPP;
 	}
@@ -297,6 +295,8 @@ static void job_run(struct token_job *job)
 	list_remove(&job->link);
 	if (job->token.failed)
 		token_qp_retire(job->qp, "a transfer failed");
+	else if (job->bytes_moved)
+		job->qp->proven_ns = reactor_now_ns(job->front->reactor);
 	token_qp_release(job->qp);
 	if (reply->status < 300 && !reply->broken && headers_of_success(job))
 		reply->broken = true;

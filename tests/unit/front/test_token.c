@@ -1,0 +1,596 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake_rdma.h"
+#include "fake_s3.h"
+#include "front/token_priv.h"
+
+#define RIG_ALARM_S 240
+
+static struct reactor *rig;
+static struct region *rig_region;
+static struct flow_core rig_core;
+static struct front_token *rig_front;
+static struct front_token_opts rig_opts;
+static struct rp_pd *rig_pd;
+static const uint32_t rig_lkeys[LIMIT_ARENAS_MAX];
+
+static uint8_t client_memory[MIB];
+static const struct s3_identity alice = {.access_key = "alice"}, bob = {.access_key = "bob"};
+
+static int rig_setup(void **state)
+{
+	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 8};
+	const struct region_opts region_opts = {.bytes = 16 * MIB, .core_count = 1};
+
+	alarm(RIG_ALARM_S);
+	fake_open();
+	fake_s3_reset();
+	if (*state)
+		fake.attr.qp_types |= 1u << RP_QP_DCI;
+	assert_int_equal(reactor_open(&reactor_opts, &rig), 0);
+	assert_int_equal(region_open(&region_opts, &rig_region), 0);
+	assert_int_equal(flow_core_open(rig, rig_region, &rig_core), 0);
+	assert_int_equal(rp_pd_open(fake_device(), &rig_pd), 0);
+	rig_opts = (struct front_token_opts){.core = &rig_core,
+		.device = fake_device(),
+		.pd = rig_pd,
+		.lkeys = rig_lkeys,
+		.queue_pairs_max = 3,
+		.transfer_timeout_ns = 60 * NS_PER_S};
+	assert_int_equal(front_token_open(&rig_opts, &rig_front), 0);
+	memset(client_memory, 0, sizeof(client_memory));
+	return 0;
+}
+
+static int rig_teardown(void **state)
+{
+	struct region_usage usage;
+
+	(void)state;
+	front_token_close(rig_front);
+	assert_int_equal(fake.qps_open, 0);
+	assert_int_equal(fake.ahs_open, 0);
+	rp_pd_close(rig_pd);
+	flow_core_close(&rig_core);
+	reactor_close(rig);
+	region_usage(rig_region, &usage);
+	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
+	region_close(rig_region);
+	fake_close();
+	alarm(0);
+	return 0;
+}
+
+static void rig_run(fiber_fn *fn)
+{
+	assert_int_equal(fiber_spawn(rig, "test", fn, NULL), 0);
+	reactor_stop(rig);
+	reactor_run(rig);
+}
+
+#define RIG_TEST(fn)                        \
+	static void test_##fn(void **state) \
+	{                                   \
+		(void)state;                \
+		rig_run(fn);                \
+	}                                   \
+	_Static_assert(1, "")
+#define RIG_UNIT(fn) cmocka_unit_test_setup_teardown(test_##fn, rig_setup, rig_teardown)
+#define RIG_UNIT_DC(fn) \
+	cmocka_unit_test_prestate_setup_teardown(test_##fn, rig_setup, rig_teardown, &rig)
+
+/* ---- A request as it comes in by HTTP, and what s3 does with it. ---- */
+
+static struct {
+	char why_bad[128], declined[128];
+	bool has_token;
+	int admitted, opened;
+	int64_t came;
+} seen;
+static const struct s3_identity *who;
+static uint64_t answer_bytes;
+static uint8_t body[MIB];
+
+static void handle(const struct s3_request *request, struct s3_reply *reply)
+{
+	struct s3_token *token = request->token;
+
+	memset(&seen, 0, sizeof(seen));
+	seen.has_token = token != NULL;
+	if (request->declined)
+		strncpy(seen.declined, request->declined, sizeof(seen.declined) - 1);
+	if (!token) {
+		fake_answer(reply, 501, SLICE("<Error/>"));
+		return;
+	}
+	if (token->bad) {
+		strncpy(seen.why_bad, token->bad, sizeof(seen.why_bad) - 1);
+		fake_answer(reply, 400, SLICE("<Error/>"));
+		return;
+	}
+	seen.admitted = token->ops->admit(token, who);
+	if (seen.admitted)
+		return;
+	token->admitted = true;
+	if (request->method == S3_PUT) {
+		seen.came = fake_body(request, body, sizeof(body));
+		fake_answer(reply, seen.came < 0 ? 500 : 200, SLICE_NONE);
+	} else {
+		seen.opened = fake_send_bytes(request->core, reply, answer_bytes, 64 * KIB, false);
+	}
+}
+
+static struct {
+	uint32_t status;
+	char headers[1024];
+	char text[256];
+	bool broken;
+} got;
+
+static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+	uint32_t header_count, uint64_t bytes)
+{
+	(void)bytes;
+	reply->status = got.status = status;
+	for (uint32_t i = 0; i < header_count; i++) {
+		size_t len = strlen(got.headers);
+
+		snprintf(got.headers + len, sizeof(got.headers) - len, "%.*s: %.*s\n",
+			(int)headers[i].name.len, headers[i].name.data, (int)headers[i].value.len,
+			headers[i].value.data);
+	}
+	return 0;
+}
+
+static int reply_text(struct s3_reply *reply, struct slice text)
+{
+	(void)reply;
+	return slice_copy_str(text, got.text, sizeof(got.text));
+}
+
+static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
+{
+	(void)reply;
+	(void)ret_sink;
+	return -EOPNOTSUPP;
+}
+
+static const struct s3_reply_ops REPLY_OPS = {
+	.head = reply_head, .text = reply_text, .sink = reply_sink};
+
+static struct token token_of(uint32_t qpn, uint64_t bytes)
+{
+	return (struct token){.addr = (uint64_t)(uintptr_t)client_memory,
+		.bytes = bytes,
+		.rkey = FAKE_RKEY,
+		.lid = 7,
+		.qpn = qpn};
+}
+
+static void ask_text(enum s3_method method, struct slice text, uint32_t copies)
+{
+	const struct s3_header headers[2] = {
+		{token_header(TOKEN_HEADER_TOKEN), text}, {token_header(TOKEN_HEADER_TOKEN), text}};
+	struct s3_body none = {.bytes = 0};
+	struct s3_request request = {.method = method,
+		.headers = headers,
+		.header_count = copies,
+		.body = &none,
+		.core = &rig_core};
+	struct s3_reply reply = {.ops = &REPLY_OPS};
+
+	memset(&got, 0, sizeof(got));
+	assert_true(front_token_wanted(&request));
+	front_token_handle(rig_front, &request, &reply);
+	got.broken = reply.broken;
+}
+
+static void ask(enum s3_method method, const struct token *token)
+{
+	char text[TOKEN_LEN];
+
+	token_format(token, text);
+	fake_s3.handle = handle;
+	ask_text(method, slice_of(text, sizeof(text)), 1);
+}
+
+/* The queue pair that the last join made. */
+static struct rp_qp *newest(void)
+{
+	return CONTAINER_OF(rig_front->qps.prev, struct token_qp, link)->qp;
+}
+
+static int join(const struct s3_identity *identity, uint32_t qpn)
+{
+	struct s3_token_end end = {.token = token_of(qpn, 0), .psn = 1, .mtu = 1024};
+	int ret = token_qp_join(rig_front, identity, &end);
+
+	if (!ret) {
+		assert_int_not_equal(end.token.qpn, qpn);
+		assert_int_equal(end.mtu, 1024);
+	}
+	return ret;
+}
+
+/* ---- Moving. ---- */
+
+static void bytes_move(void *arg)
+{
+	struct token token = token_of(100, 300 * KIB);
+
+	(void)arg;
+	who = &alice;
+	assert_int_equal(join(&alice, 100), 0);
+	answer_bytes = 200 * KIB;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 200);
+	assert_non_null(strstr(got.headers, "x-amz-rdma-reply: 200\n"));
+	assert_non_null(strstr(got.headers, "x-amz-rdma-bytes-transferred: 204800\n"));
+	assert_non_null(strstr(got.headers, "x-amz-checksum-crc64nvme: "));
+	for (uint64_t i = 0; i < answer_bytes; i++)
+		assert_int_equal(client_memory[i], fake_byte(i));
+	assert_int_equal(client_memory[answer_bytes], 0);
+	ask(S3_PUT, &token);
+	assert_int_equal(got.status, 200);
+	assert_int_equal(seen.came, 300 * KIB);
+	assert_memory_equal(body, client_memory, 300 * KIB);
+	front_token_drain(rig_front);
+}
+RIG_TEST(bytes_move);
+
+/* Asking a card for a queue pair's state costs a system call: requests in a row ask once at most.
+ */
+static void a_request_asks_the_device_for_nothing(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+	struct token_qp *qp;
+
+	(void)arg;
+	who = &alice;
+	assert_int_equal(join(&alice, 100), 0);
+	answer_bytes = 64 * KIB;
+	ask(S3_GET, &token);
+	qp = CONTAINER_OF(rig_front->qps.next, struct token_qp, link);
+	for (int i = 0; i < 100; i++) {
+		/* Whatever the time: it has just moved bytes. */
+		uint32_t asked = fake.state_asked;
+
+		qp->proven_ns = reactor_now_ns(rig);
+		ask(S3_GET, &token);
+		assert_int_equal(got.status, 200);
+		assert_int_equal(fake.state_asked, asked);
+	}
+	/* One that has not for a while is asked about, and what has died meanwhile is declined, not
+	 * failed. */
+	assert_true(qp->proven_ns > 0);
+	qp->proven_ns -= TOKEN_PROVEN_NS;
+	fake_state(qp->qp, RP_QPS_ERR);
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	assert_int_equal(rig_front->qp_count, 0);
+	front_token_drain(rig_front);
+}
+RIG_TEST(a_request_asks_the_device_for_nothing);
+
+/* Where it costs nothing each is asked about, so what its client closed is never tried. */
+static void where_asking_is_free(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	rig_front->state_is_free = true;
+	assert_int_equal(join(&alice, 100), 0);
+	answer_bytes = 64 * KIB;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 200);
+	fake_state(newest(), RP_QPS_ERR);
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	front_token_drain(rig_front);
+}
+RIG_TEST(where_asking_is_free);
+
+/* What died a moment after it worked is found by the transfer. */
+static void a_queue_pair_that_just_died(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	assert_int_equal(join(&alice, 100), 0);
+	answer_bytes = 64 * KIB;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 200);
+	CONTAINER_OF(rig_front->qps.next, struct token_qp, link)->proven_ns = reactor_now_ns(rig);
+	fake_state(newest(), RP_QPS_ERR);
+	ask(S3_GET, &token);
+	assert_true(got.broken);
+	assert_int_equal(seen.admitted, 0);
+	assert_int_equal(rig_front->qp_count, 0);
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	front_token_drain(rig_front);
+}
+RIG_TEST(a_queue_pair_that_just_died);
+
+/* ---- Refusals. ---- */
+
+static void tokens_that_are_none(void *arg)
+{
+	struct token token = token_of(100, 10);
+	char text[TOKEN_LEN];
+
+	(void)arg;
+	fake_s3.handle = handle;
+	ask_text(S3_GET, SLICE("not a token"), 1);
+	assert_int_equal(got.status, 400);
+	assert_true(seen.why_bad[0]);
+	ask_text(S3_GET, SLICE_NONE, 1);
+	assert_int_equal(got.status, 400);
+	token_format(&token, text);
+	ask_text(S3_GET, slice_of(text, sizeof(text)), 2);
+	assert_int_equal(got.status, 400);
+	assert_string_equal(seen.why_bad, "There is more than one RDMA token.");
+	front_token_drain(rig_front);
+}
+RIG_TEST(tokens_that_are_none);
+
+/* A queue pair is found by the key that joined it alone; a token of none is declined, and answered
+ * again without it. */
+static void tokens_of_others_are_declined(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB), other = token_of(101, 64 * KIB);
+
+	(void)arg;
+	assert_int_equal(join(&alice, 100), 0);
+	who = &bob;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	assert_false(seen.has_token);
+	assert_string_equal(
+		seen.declined, "The token's queue pair is not connected to this server.");
+	who = &alice;
+	ask(S3_GET, &other);
+	assert_int_equal(got.status, 501);
+	other = token;
+	other.lid++;
+	ask(S3_GET, &other);
+	assert_int_equal(got.status, 501);
+	other = token;
+	other.has_gid = true;
+	ask(S3_GET, &other);
+	assert_int_equal(got.status, 501);
+	/* Nor one that its client has not moved to where it can answer. */
+	fake_state(newest(), RP_QPS_RTR);
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	assert_int_equal(rig_front->qp_count, 1);
+	front_token_drain(rig_front);
+}
+RIG_TEST(tokens_of_others_are_declined);
+
+/* An answer that the window does not hold moves nothing, and harms nothing. */
+static void windows_that_are_too_small(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	assert_int_equal(join(&alice, 100), 0);
+	answer_bytes = 64 * KIB + 1;
+	ask(S3_GET, &token);
+	assert_true(got.broken);
+	assert_int_equal(client_memory[64 * KIB], 0);
+	front_token_drain(rig_front);
+}
+RIG_TEST(windows_that_are_too_small);
+
+/* A key that opens nothing ends the queue pair, in both directions. */
+static void memory_that_is_not_lent(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	token.rkey++;
+	answer_bytes = 10;
+	for (int put = 0; put < 2; put++) {
+		assert_int_equal(join(&alice, 100), 0);
+		ask(put ? S3_PUT : S3_GET, &token);
+		if (put)
+			assert_int_equal(seen.came, -EACCES);
+		else
+			assert_true(got.broken);
+		assert_int_equal(rig_front->qp_count, 0);
+	}
+	front_token_drain(rig_front);
+}
+RIG_TEST(memory_that_is_not_lent);
+
+/* A transfer that outlasts its time ends, and its client's memory is touched no more. */
+static void transfers_that_take_too_long(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	rig_front->opts.transfer_timeout_ns = 1;
+	assert_int_equal(join(&alice, 100), 0);
+	fake.hold_ring = true;
+	ask(S3_PUT, &token);
+	assert_int_equal(got.status, 500);
+	assert_int_equal(seen.came, -ECANCELED);
+	assert_int_equal(rig_front->qp_count, 0);
+	front_token_drain(rig_front);
+}
+RIG_TEST(transfers_that_take_too_long);
+
+/* ---- Joining. ---- */
+
+static void join_fails(int *error, int with)
+{
+	*error = with;
+	assert_int_equal(join(&alice, 100), with);
+	assert_int_equal(rig_front->qp_count, 0);
+	assert_int_equal(rig_front->group->qp_count, 0);
+	assert_int_equal(fake.qps_open, 0);
+}
+
+static void joining_can_fail_anywhere(void *arg)
+{
+	(void)arg;
+	join_fails(&fake.qp_open_error, -EMFILE);
+	join_fails(&fake.target_error, -ENOSPC);
+	join_fails(&fake.address_error, -EIO);
+	join_fails(&fake.join_error, -EINVAL);
+	/* As many as are allowed; one that is joined again takes the place of the old one. */
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(join(&alice, 100 + i), 0);
+	assert_int_equal(join(&alice, 103), -ENOSPC);
+	assert_int_equal(join(&alice, 101), 0);
+	assert_int_equal(join(&bob, 101), -ENOSPC);
+	assert_int_equal(rig_front->qp_count, 3);
+	front_token_drain(rig_front);
+	assert_int_equal(rig_front->group->qp_count, 0);
+}
+RIG_TEST(joining_can_fail_anywhere);
+
+static void disconnects(void *arg)
+{
+	struct s3_token token = {.window = token_of(100, 0)};
+	struct token_qp *qp;
+
+	(void)arg;
+	(void)token;
+	assert_int_equal(join(&alice, 100), 0);
+	assert_null(token_qp_find(rig_front, &token.window, "bob"));
+	qp = token_qp_find(rig_front, &token.window, "alice");
+	assert_non_null(qp);
+	/* While it moves bytes it stays, out of use. */
+	qp->in_flight = 1;
+	token_qp_retire(qp, "the test says so");
+	assert_null(token_qp_find(rig_front, &token.window, "alice"));
+	assert_int_equal(fake.qps_open, 1);
+	token_qp_release(qp);
+	assert_int_equal(fake.qps_open, 0);
+	front_token_drain(rig_front);
+}
+RIG_TEST(disconnects);
+
+/* The sweep looks at a few queue pairs each time, and so at all of them. */
+static void the_sweep_finds_the_dead(void *arg)
+{
+	(void)arg;
+	rig_front->opts.queue_pairs_max = rig_front->queue_pairs_max = 3 * TOKEN_LOOKS_MAX;
+	for (uint32_t i = 0; i < 3 * TOKEN_LOOKS_MAX; i++)
+		assert_int_equal(join(&alice, 100 + i), 0);
+	LIST_FOR_EACH (link, &rig_front->qps) {
+		struct token_qp *qp = CONTAINER_OF(link, struct token_qp, link);
+
+		if (qp->peer.qpn % 2)
+			fake_state(qp->qp, RP_QPS_ERR);
+	}
+	while (rig_front->qp_count > 3 * TOKEN_LOOKS_MAX / 2)
+		fiber_yield();
+	LIST_FOR_EACH (link, &rig_front->qps)
+		assert_int_equal(CONTAINER_OF(link, struct token_qp, link)->peer.qpn % 2, 0);
+	/* Idle ones end too. */
+	rig_front->opts.idle_timeout_ns = 1;
+	while (rig_front->qp_count)
+		fiber_yield();
+	front_token_drain(rig_front);
+}
+RIG_TEST(the_sweep_finds_the_dead);
+
+/* ---- Targets without a connection. ---- */
+
+static void initiators_are_aimed(void *arg)
+{
+	struct token token = token_of(100, 64 * KIB);
+
+	(void)arg;
+	who = &alice;
+	answer_bytes = 64 * KIB;
+	for (int i = 0; i < 3; i++) {
+		ask(S3_GET, &token);
+		assert_int_equal(got.status, 200);
+		assert_int_equal(fake.ahs_open, 0);
+		assert_int_equal(rig_front->qp_count, 1);
+	}
+	fake.ah_error = -EINVAL;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	fake.aim_error = -EINVAL;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	assert_int_equal(fake.ahs_open, 0);
+	/* An error ends an initiator; another one is opened, if there is a place for it. */
+	token.rkey++;
+	ask(S3_GET, &token);
+	assert_true(got.broken);
+	assert_int_equal(rig_front->qp_count, 0);
+	token.rkey--;
+	fake.qp_open_error = -EMFILE;
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	assert_int_equal(rig_front->group->qp_count, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(join(&bob, 200 + i), 0);
+	ask(S3_GET, &token);
+	assert_int_equal(got.status, 501);
+	front_token_drain(rig_front);
+}
+RIG_TEST(initiators_are_aimed);
+
+/* ---- Opening. ---- */
+
+static void opening_can_fail_anywhere(void *arg)
+{
+	struct front_token_opts bad = rig_opts;
+	struct front_token *front;
+
+	(void)arg;
+	bad.queue_pairs_max = 0;
+	assert_int_equal(front_token_open(&bad, &front), -EINVAL);
+	bad.queue_pairs_max = LIMIT_TOKEN_QUEUE_PAIRS_MAX + 1;
+	assert_int_equal(front_token_open(&bad, &front), -EINVAL);
+	fake.cq_open_error = -ENOMEM;
+	assert_int_equal(front_token_open(&rig_opts, &front), -ENOMEM);
+	/* Of a small completion queue there are fewer queue pairs. */
+	fake.attr.max_cqe = 2 * (TOKEN_SEND_WRS + 1);
+	assert_int_equal(front_token_open(&rig_opts, &front), 0);
+	assert_int_equal(front->queue_pairs_max, 2);
+	front_token_drain(front);
+	front_token_close(front);
+	front_token_drain(rig_front);
+}
+RIG_TEST(opening_can_fail_anywhere);
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_UNIT(bytes_move),
+		RIG_UNIT(a_request_asks_the_device_for_nothing),
+		RIG_UNIT(where_asking_is_free),
+		RIG_UNIT(a_queue_pair_that_just_died),
+		RIG_UNIT(tokens_that_are_none),
+		RIG_UNIT(tokens_of_others_are_declined),
+		RIG_UNIT(windows_that_are_too_small),
+		RIG_UNIT(memory_that_is_not_lent),
+		RIG_UNIT(transfers_that_take_too_long),
+		RIG_UNIT(joining_can_fail_anywhere),
+		RIG_UNIT(disconnects),
+		RIG_UNIT(the_sweep_finds_the_dead),
+		RIG_UNIT_DC(initiators_are_aimed),
+		RIG_UNIT(opening_can_fail_anywhere),
+	};
+
+	return cmocka_run_group_tests_name("token", tests, NULL, NULL);
+}
