@@ -1,0 +1,295 @@
+#include "../unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin/admin.h"
+
+static struct region *region;
+static struct reactor *reactor;
+static _Atomic bool draining;
+static struct admin_opts opts;
+
+/* ---- The store and the administration's interface. ---- */
+
+static const char *not_writable; /* why */
+static uint32_t volume_count;
+static uint32_t admin_calls;
+
+bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
+{
+	(void)store;
+	if (not_writable)
+		snprintf(ret_why, why_cap, "%s", not_writable);
+	return !not_writable;
+}
+
+void store_usage(struct store *store, struct store_usage *ret_usage)
+{
+	(void)store;
+	*ret_usage = (struct store_usage){.volume_bytes = 1000,
+		.used_bytes = 600,
+		.free_bytes = 400,
+		.objects = 7,
+		.buckets = 2};
+}
+
+uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
+{
+	(void)store;
+	assert_true(volume_count <= max);
+	for (uint32_t i = 0; i < volume_count; i++)
+		ret_volumes[i] =
+			(struct store_volume){.state = i ? DISK_MEMBER_MISSING : DISK_MEMBER_GOOD};
+	return volume_count;
+}
+
+void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
+{
+	(void)s3;
+	(void)request;
+	reply->status = 299;
+	admin_calls++;
+}
+
+/* ---- A request and its answer. ---- */
+
+static struct {
+	uint32_t status;
+	uint64_t announced;
+	char type[128];
+	struct buf text;
+	bool has_text;
+	int head_error;
+} got;
+
+static int reply_head(struct s3_reply *reply, uint32_t status, const struct s3_header *headers,
+	uint32_t header_count, uint64_t bytes)
+{
+	if (got.head_error)
+		return got.head_error;
+	reply->status = got.status = status;
+	got.announced = bytes;
+	for (uint32_t i = 0; i < header_count; i++)
+		if (slice_eq_nocase(headers[i].name, SLICE("content-type")))
+			slice_copy_str(headers[i].value, got.type, sizeof(got.type));
+	return 0;
+}
+
+static int reply_text(struct s3_reply *reply, struct slice text)
+{
+	(void)reply;
+	got.has_text = true;
+	buf_put_slice(&got.text, text);
+	return 0;
+}
+
+static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
+{
+	(void)reply;
+	(void)ret_sink;
+	fail();
+	return -1;
+}
+
+static const struct s3_reply_ops REPLY_OPS = {
+	.head = reply_head, .text = reply_text, .sink = reply_sink};
+
+static uint32_t ask(enum s3_method method, const char *path)
+{
+	struct s3_request request = {.method = method, .path = slice_str(path)};
+	struct s3_reply reply = {.ops = &REPLY_OPS};
+	int head_error = got.head_error;
+
+	buf_free(&got.text);
+	memset(&got, 0, sizeof(got));
+	got.head_error = head_error;
+	buf_init(&got.text, 8 * MIB);
+	admin_handle(&opts, &request, &reply);
+	return reply.status;
+}
+
+static bool has(const char *text)
+{
+	return slice_find(buf_slice(&got.text), slice_str(text)) >= 0;
+}
+
+static int setup(void **state)
+{
+	const struct region_opts region_opts = {.bytes = 16 * MIB, .core_count = 1};
+	const struct reactor_opts reactor_opts = {.cpu = -1};
+
+	(void)state;
+	assert_int_equal(region_open(&region_opts, &region), 0);
+	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
+	draining = false;
+	not_writable = NULL;
+	volume_count = 0;
+	admin_calls = 0;
+	got.head_error = 0;
+	opts = (struct admin_opts){
+		.region = region, .reactors = &reactor, .reactor_count = 1, .draining = &draining};
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	buf_free(&got.text);
+	memset(&got, 0, sizeof(got));
+	reactor_close(reactor);
+	region_close(region);
+	return 0;
+}
+
+/* ---- Paths. ---- */
+
+static void test_paths(void **state)
+{
+	(void)state;
+	assert_int_equal(ask(S3_GET, "/health/live"), 200);
+	assert_true(has("live\n"));
+	assert_int_equal(got.announced, got.text.len);
+	assert_int_equal(ask(S3_GET, "/nothing"), 404);
+	assert_true(has("/metrics"));
+	assert_int_equal(ask(S3_GET, "/metrics/"), 404);
+	assert_int_equal(ask(S3_GET, "/"), 404);
+	assert_int_equal(ask(S3_POST, "/metrics"), 405);
+	assert_int_equal(ask(S3_DELETE, "/health/live"), 405);
+	assert_int_equal(ask(S3_PUT, "/nothing"), 405);
+	/* What is below /admin/v1/ is s3's, whatever the method: it asks for a signature. */
+	assert_int_equal(ask(S3_POST, "/admin/v1/scrub"), 299);
+	assert_int_equal(ask(S3_GET, "/admin/v1/"), 299);
+	assert_int_equal(admin_calls, 2);
+	assert_int_equal(ask(S3_GET, "/admin/v1"), 404);
+	assert_int_equal(admin_calls, 2);
+}
+
+/* HEAD announces what GET would bring. */
+static void test_head(void **state)
+{
+	(void)state;
+	assert_int_equal(ask(S3_HEAD, "/health/live"), 200);
+	assert_int_equal(got.announced, 5);
+	assert_false(got.has_text);
+	assert_int_equal(ask(S3_HEAD, "/metrics"), 200);
+	assert_true(got.announced > 1000);
+	assert_false(got.has_text);
+	/* A connection that is gone is not answered further. */
+	got.head_error = -32;
+	assert_int_equal(ask(S3_GET, "/health/live"), 0);
+	assert_false(got.has_text);
+}
+
+static void test_ready(void **state)
+{
+	(void)state;
+	assert_int_equal(ask(S3_GET, "/health/ready"), 200);
+	assert_true(has("ready\n"));
+	not_writable = "The volume is full.";
+	assert_int_equal(ask(S3_GET, "/health/ready"), 503);
+	assert_true(has("The volume is full.\n"));
+	/* Alive all the same: a restart would not help. */
+	assert_int_equal(ask(S3_GET, "/health/live"), 200);
+	draining = true;
+	assert_int_equal(ask(S3_GET, "/health/ready"), 503);
+	assert_true(has("shutting down\n"));
+	assert_int_equal(ask(S3_GET, "/health/live"), 200);
+}
+
+/* ---- Metrics. ---- */
+
+DEFINE_COUNTER(first_kind, "nebulaio_test_things_total", "kind=\"first\"", "Things of the test.");
+DEFINE_COUNTER(between, "nebulaio_test_between", NULL, "Between them.");
+DEFINE_COUNTER(second_kind, "nebulaio_test_things_total", "kind=\"second\"", "Things of the test.");
+
+static void test_counters_of_one_metric_stand_together(void **state)
+{
+	(void)state;
+	counter_add(&first_kind, 3);
+	counter_add(&second_kind, 4);
+	counter_add(&between, 5);
+	assert_int_equal(ask(S3_GET, "/metrics"), 200);
+	assert_string_equal(got.type, "text/plain; version=0.0.4; charset=utf-8");
+	assert_true(has("# HELP nebulaio_test_between Between them.\n"
+			"# TYPE nebulaio_test_between gauge\nnebulaio_test_between 5\n"));
+	assert_true(has("# HELP nebulaio_test_things_total Things of the test.\n"
+			"# TYPE nebulaio_test_things_total counter\n"
+			"nebulaio_test_things_total{kind=\"first\"} 3\n"
+			"nebulaio_test_things_total{kind=\"second\"} 4\n") ||
+		    has("# HELP nebulaio_test_things_total Things of the test.\n"
+			"# TYPE nebulaio_test_things_total counter\n"
+			"nebulaio_test_things_total{kind=\"second\"} 4\n"
+			"nebulaio_test_things_total{kind=\"first\"} 3\n"));
+}
+
+/* The format: a metric has one head, and all its lines stand behind it. */
+static void test_every_metric_has_one_head(void **state)
+{
+	struct slice rest, line, current = SLICE_NONE;
+	uint32_t heads = 0, lines = 0;
+
+	(void)state;
+	volume_count = 2;
+	assert_int_equal(ask(S3_GET, "/metrics"), 200);
+	rest = buf_slice(&got.text);
+	assert_int_equal(rest.data[rest.len - 1], '\n');
+	while (rest.len) {
+		line = slice_split(&rest, '\n');
+		if (slice_starts(line, SLICE("# TYPE "))) {
+			char head[256];
+
+			line = slice_from(line, strlen("# TYPE "));
+			current = slice_split(&line, ' ');
+			snprintf(
+				head, sizeof(head), "# TYPE %.*s ", (int)current.len, current.data);
+			assert_true(slice_find(rest, slice_str(head)) < 0);
+			heads++;
+		} else if (!slice_starts(line, SLICE("#"))) {
+			assert_true(slice_starts(line, current));
+			lines++;
+		}
+	}
+	assert_true(heads > 10 && lines > heads);
+}
+
+static void test_what_the_parts_say(void **state)
+{
+	struct region_span span;
+
+	(void)state;
+	assert_int_equal(region_lease(region, 3, OWNER_DISK, &span), 0);
+	assert_int_equal(ask(S3_GET, "/metrics"), 200);
+	assert_true(has("nebulaio_region_frames{owner=\"disk\"} 3\n"));
+	assert_true(has("nebulaio_store_volume_bytes 1000\n"));
+	assert_true(has("nebulaio_store_used_bytes 600\n"));
+	assert_true(has("nebulaio_store_objects 7\n"));
+	assert_true(has("nebulaio_reactor_turns_total{core=\"0\"} "));
+	assert_true(
+		has("nebulaio_ring_latency_seconds_bucket{ring=\"base\",core=\"0\",le=\"+Inf\"} "
+		    "0\n"));
+	assert_true(has("nebulaio_ring_latency_seconds_count{ring=\"rdma\",core=\"0\"} 0\n"));
+	assert_false(has("nebulaio_store_volume_state"));
+	volume_count = 2;
+	assert_int_equal(ask(S3_GET, "/metrics"), 200);
+	assert_true(has("nebulaio_store_volume_state{volume=\"0\",state=\"good\"} 1\n"));
+	assert_true(has("nebulaio_store_volume_state{volume=\"1\",state=\"good\"} 0\n"));
+	assert_true(has("nebulaio_store_volume_state{volume=\"1\",state=\"missing\"} 1\n"));
+	region_give(region, span, OWNER_DISK);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_paths, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_head, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ready, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_counters_of_one_metric_stand_together, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_every_metric_has_one_head, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_the_parts_say, setup, teardown),
+	};
+
+	return cmocka_run_group_tests_name("admin", tests, NULL, NULL);
+}

@@ -1,0 +1,309 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "listen/listen.h"
+
+#define RIG_ALARM_S 240
+#define SERVED_MAX  64u
+
+static struct reactor *rig;
+static struct flow_core rig_core;
+static struct listen *rig_listen;
+static struct listen_opts rig_opts;
+static char rig_address[32];
+
+/* What the front has been handed. A connection is served until the test ends it, or its stream
+ * ends. */
+static struct {
+	struct net_stream *stream;
+	const struct front_http_opts *opts;
+	bool ended;
+} served[SERVED_MAX];
+static uint32_t served_count;
+
+void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
+{
+	uint32_t idx = served_count++;
+	char byte;
+	size_t got;
+
+	assert_true(idx < SERVED_MAX);
+	served[idx].stream = stream;
+	served[idx].opts = opts;
+	served[idx].ended = false;
+	*opts->ret_idle = true;
+	while (net_recv(stream, &byte, 1, DEADLINE_NONE, &got) == 0 && got)
+		continue;
+	served[idx].ended = true;
+	net_close(stream);
+}
+
+static int rig_open(uint32_t connections_max, uint32_t fibers_max)
+{
+	const struct reactor_opts opts = {.cpu = -1, .fibers_max = fibers_max};
+
+	alarm(RIG_ALARM_S);
+	assert_int_equal(reactor_open(&opts, &rig), 0);
+	rig_core = (struct flow_core){.reactor = rig};
+	served_count = 0;
+	rig_opts = (struct listen_opts){.core = &rig_core, .connections_max = connections_max};
+	assert_int_equal(listen_open(&rig_opts, "127.0.0.1:0", &rig_listen), 0);
+	snprintf(rig_address, sizeof(rig_address), "127.0.0.1:%u", listen_port(rig_listen));
+	return listen_start(rig_listen);
+}
+
+static void rig_run(fiber_fn *fn)
+{
+	assert_int_equal(fiber_spawn(rig, "test", fn, NULL), 0);
+	reactor_stop(rig);
+	reactor_run(rig);
+	listen_close(rig_listen);
+	reactor_close(rig);
+	alarm(0);
+}
+
+static uint64_t in_ms(uint64_t ms)
+{
+	return clock_now_ns() + ms * NS_PER_MS;
+}
+
+static void until_served(uint32_t count)
+{
+	while (served_count < count)
+		fiber_yield();
+}
+
+static struct net_stream *client_connect(void)
+{
+	struct net_stream *stream;
+
+	assert_int_equal(net_connect(rig_address, in_ms(10000), &stream), 0);
+	return stream;
+}
+
+/* The other end is closed. */
+static void client_ended(struct net_stream *stream)
+{
+	char byte;
+	size_t got = 0;
+
+	assert_true(net_recv(stream, &byte, 1, in_ms(60000), &got) != 0 || got == 0);
+	net_close(stream);
+}
+
+static void rig_drain(uint64_t ms)
+{
+	listen_drain_begin(rig_listen);
+	listen_drain(rig_listen, in_ms(ms));
+}
+
+/* ---- Connections. ---- */
+
+static void connections_are_served(void *arg)
+{
+	struct net_stream *clients[3];
+
+	(void)arg;
+	for (uint32_t i = 0; i < 3; i++) {
+		clients[i] = client_connect();
+		until_served(i + 1);
+		assert_ptr_equal(served[i].opts->core, &rig_core);
+		assert_non_null(served[i].opts->draining);
+		assert_false(*served[i].opts->draining);
+	}
+	/* Each has its own word on whether it is idle. */
+	assert_ptr_not_equal(served[0].opts->ret_idle, served[1].opts->ret_idle);
+	for (uint32_t i = 0; i < 3; i++)
+		net_close(clients[i]);
+	while (!served[0].ended || !served[1].ended || !served[2].ended)
+		fiber_yield();
+	rig_drain(60000);
+}
+
+static void test_connections_are_served(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(10, 0), 0);
+	rig_run(connections_are_served);
+}
+
+/* At the limit the next ones wait in the kernel, and are served when one has ended. */
+static void the_limit_makes_them_wait(void *arg)
+{
+	struct net_stream *clients[4];
+
+	(void)arg;
+	for (uint32_t i = 0; i < 4; i++)
+		clients[i] = client_connect();
+	until_served(2);
+	for (int i = 0; i < 200; i++)
+		fiber_yield();
+	assert_int_equal(served_count, 2);
+	net_close(clients[0]);
+	until_served(3);
+	net_close(clients[1]);
+	until_served(4);
+	net_close(clients[2]);
+	net_close(clients[3]);
+	rig_drain(60000);
+}
+
+static void test_the_limit_makes_them_wait(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(2, 0), 0);
+	rig_run(the_limit_makes_them_wait);
+}
+
+/* Without a fiber for it a connection is closed, and the listener goes on. */
+static void parked(void *arg)
+{
+	const bool *go = arg;
+
+	while (!*go)
+		fiber_yield();
+}
+
+static void no_fiber_for_a_connection(void *arg)
+{
+	struct net_stream *client;
+	bool go = false;
+
+	(void)arg;
+	while (fiber_spawn(rig, "parked", parked, &go) == 0)
+		continue;
+	client_ended(client_connect());
+	assert_int_equal(served_count, 0);
+	go = true;
+	fiber_yield();
+	fiber_yield();
+	client = client_connect();
+	until_served(1);
+	net_close(client);
+	rig_drain(60000);
+}
+
+static void test_no_fiber_for_a_connection(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(10, 8), 0);
+	rig_run(no_fiber_for_a_connection);
+}
+
+/* ---- Draining. ---- */
+
+static void idle_ones_end_at_once(void *arg)
+{
+	struct net_stream *idle, *busy;
+
+	(void)arg;
+	idle = client_connect();
+	until_served(1);
+	busy = client_connect();
+	until_served(2);
+	*served[1].opts->ret_idle = false;
+	listen_drain_begin(rig_listen);
+	assert_true(*served[1].opts->draining);
+	client_ended(idle);
+	assert_true(served[0].ended);
+	assert_false(served[1].ended);
+	/* Nobody new comes in. */
+	assert_true(net_connect(rig_address, in_ms(10000), &idle) < 0);
+	/* The other ends with its request. */
+	net_close(busy);
+	listen_drain(rig_listen, in_ms(60000));
+	assert_true(served[1].ended);
+}
+
+static void test_idle_ones_end_at_once(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(10, 0), 0);
+	rig_run(idle_ones_end_at_once);
+}
+
+/* Past the deadline what has not ended is cut. */
+static void the_deadline_cuts(void *arg)
+{
+	struct net_stream *busy = client_connect();
+
+	(void)arg;
+	until_served(1);
+	*served[0].opts->ret_idle = false;
+	rig_drain(1);
+	assert_true(served[0].ended);
+	client_ended(busy);
+}
+
+static void test_the_deadline_cuts(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(10, 0), 0);
+	rig_run(the_deadline_cuts);
+}
+
+/* A drain with an acceptor that waits at the limit. */
+static void drained_at_the_limit(void *arg)
+{
+	struct net_stream *first = client_connect(), *second;
+
+	(void)arg;
+	until_served(1);
+	second = client_connect();
+	for (int i = 0; i < 50; i++)
+		fiber_yield();
+	rig_drain(60000);
+	client_ended(first);
+	client_ended(second);
+	assert_int_equal(served_count, 1);
+}
+
+static void test_drained_at_the_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(1, 0), 0);
+	rig_run(drained_at_the_limit);
+}
+
+/* ---- Opening. ---- */
+
+static void drained_at_once(void *arg)
+{
+	(void)arg;
+	rig_drain(60000);
+}
+
+static void test_opening_fails(void **state)
+{
+	struct listen *listen = NULL;
+	char address[64];
+
+	(void)state;
+	assert_int_equal(rig_open(10, 0), 0);
+	assert_true(listen_open(&rig_opts, "no address", &listen) < 0);
+	snprintf(address, sizeof(address), "192.0.2.1:%u", listen_port(rig_listen));
+	assert_int_equal(listen_open(&rig_opts, address, &listen), -EADDRNOTAVAIL);
+	assert_null(listen);
+	listen_close(NULL);
+	rig_run(drained_at_once);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connections_are_served),
+		cmocka_unit_test(test_the_limit_makes_them_wait),
+		cmocka_unit_test(test_no_fiber_for_a_connection),
+		cmocka_unit_test(test_idle_ones_end_at_once),
+		cmocka_unit_test(test_the_deadline_cuts),
+		cmocka_unit_test(test_drained_at_the_limit),
+		cmocka_unit_test(test_opening_fails),
+	};
+
+	return cmocka_run_group_tests_name("listen", tests, NULL, NULL);
+}
