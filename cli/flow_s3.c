@@ -327,6 +327,24 @@ static int staging_flush(struct s3_sink *self)
 	return piece_submit(self, &piece);
 }
 
+#define STAGING_WAIT_NS (30 * NS_PER_S)
+
+/* The piece is in hand meanwhile; the region is this process's own, and parts under way give their
+ * frames back by themselves. */
+static int staging_open(struct flow_core *core, struct flow_piece *staging)
+{
+	const struct flow_want want = {
+		.frame_count = STORE_CHUNK_BYTES / FRAME_BYTES, .owner = OWNER_APP};
+	uint64_t deadline_ns = clock_now_ns() + STAGING_WAIT_NS;
+	int ret;
+
+	*staging = (struct flow_piece){.data = NULL};
+	while ((ret = flow_piece_lease_now(core, &want, staging)) == -ENOBUFS &&
+		clock_now_ns() < deadline_ns)
+		fiber_sleep_ns(NS_PER_MS);
+	return ret;
+}
+
 /* A part is made of few pieces, so short ones are put together; counted. Ends the piece. */
 static int staging_fill(struct s3_sink *self, struct flow_piece *piece)
 {
@@ -339,12 +357,9 @@ static int staging_fill(struct s3_sink *self, struct flow_piece *piece)
 		uint32_t bytes;
 
 		if (!staging->data) {
-			*staging = (struct flow_piece){.hold = FLOW_HOLD_LEASE};
-			ret = flow_lease(core, STORE_CHUNK_BYTES / FRAME_BYTES, OWNER_APP,
-				DEADLINE_NONE, &staging->span);
+			ret = staging_open(core, staging);
 			if (ret)
 				break;
-			staging->data = staging->span.data;
 		}
 		bytes = MIN(piece->bytes - at, STORE_CHUNK_BYTES - staging->bytes);
 		region_copy(staging->data + staging->bytes, piece->data + at, bytes, COPY_GATHER);

@@ -104,7 +104,7 @@ static void s3_close(struct flow_source *source)
 {
 	struct s3_source *self = CONTAINER_OF(source, struct s3_source, reader.source);
 
-	flow_reader_drain(&self->reader);
+	flow_reader_close(&self->reader);
 	free(self);
 }
 
@@ -140,6 +140,7 @@ int flow_s3_source_open(struct flow_s3 *client, struct flow_core *core, const ch
 		return ret;
 	}
 	self->reader.source.bytes_total = self->reader.end;
+	flow_reader_open(&self->reader);
 	*ret_source = &self->reader.source;
 	return 0;
 }

@@ -6,9 +6,6 @@
 
 #include "flow/flow_priv.h"
 
-/* How long an end waits for frames while the one that it stands around may hold some. */
-#define LEASE_WAIT_NS (10 * NS_PER_S)
-
 DEFINE_COUNTER(crypted_in_place, "nebulaio_flow_crypted_bytes_total", "frames=\"own\"",
 	"Bytes encrypted or decrypted on their way, by where they went.");
 DEFINE_COUNTER(crypted_across, "nebulaio_flow_crypted_bytes_total", "frames=\"other\"",
@@ -26,53 +23,54 @@ static void nonce_make(uint64_t stream, uint64_t offset, uint8_t nonce[AEAD_NONC
 		nonce[i] = (uint8_t)piece;
 }
 
-/* Where `bytes` can go: the piece's own frames, or others. Ends the piece when it fails. */
-static int target_make(struct flow_core *core, struct flow_piece *piece, uint32_t bytes,
-	struct flow_piece *ret_target)
+/* Where a piece goes: its own frames, or elsewhere. */
+struct target {
+	struct flow_piece piece;
+	uint8_t *data;
+};
+
+/* Where `bytes` can go. Ends the piece when it fails. */
+static int target_make(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
+	struct target *ret_target)
 {
 	int ret;
 
-	*ret_target = *piece;
+	ret_target->piece = *piece;
+	ret_target->data = piece->span.data;
 	if (piece->hold == FLOW_HOLD_LEASE)
 		return 0;
-	ret = flow_lease(core, region_frames_for(bytes), OWNER_APP, clock_now_ns() + LEASE_WAIT_NS,
-		&ret_target->span);
-	if (ret) {
-		flow_piece_end(
-			core, piece, piece->hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
-		return ret;
-	}
-	ret_target->data = ret_target->span.data;
-	ret_target->hold = FLOW_HOLD_LEASE;
-	return 0;
+	ret = flow_elsewhere(elsewhere, bytes, &ret_target->piece);
+	if (ret)
+		flow_piece_end(elsewhere->core, piece, OWNER_APP);
+	ret_target->data = ret_target->piece.data;
+	return ret;
 }
 
 /* The piece is what went to target now, or ended with ret. */
-static int target_end(struct flow_core *core, struct flow_piece *piece, struct flow_piece *target,
+static int target_end(struct flow_core *core, struct flow_piece *piece, struct target *target,
 	uint32_t bytes, int ret)
 {
 	bool in_place = piece->hold == FLOW_HOLD_LEASE;
 
 	counter_add(in_place ? &crypted_in_place : &crypted_across, bytes);
 	if (!in_place)
-		flow_piece_end(
-			core, piece, piece->hold == FLOW_HOLD_CACHE ? OWNER_CACHE : OWNER_APP);
-	*piece = *target;
+		flow_piece_end(core, piece, OWNER_APP);
+	*piece = target->piece;
 	if (ret)
 		flow_piece_end(core, piece, OWNER_APP);
 	return ret;
 }
 
-static int ctr_piece(struct flow_core *core, struct ctr *ctr, uint64_t stream, uint64_t offset,
-	struct flow_piece *piece)
+static int ctr_piece(struct flow_elsewhere *elsewhere, struct ctr *ctr, uint64_t stream,
+	uint64_t offset, struct flow_piece *piece)
 {
-	struct flow_piece target;
-	int ret = target_make(core, piece, piece->bytes, &target);
+	struct target target;
+	int ret = target_make(elsewhere, piece, piece->bytes, &target);
 
 	if (ret)
 		return ret;
-	ret = ctr_apply(ctr, stream, offset, piece->data, target.data, piece->bytes);
-	return target_end(core, piece, &target, piece->bytes, ret);
+	ret = ctr_apply(ctr, stream, offset, piece->data, target.piece.data, piece->bytes);
+	return target_end(elsewhere->core, piece, &target, piece->bytes, ret);
 }
 
 /* ---- The source. ---- */
@@ -144,17 +142,16 @@ static int unseal(
 
 static int aead_piece(struct flow_crypt_source *self, uint64_t at, struct flow_piece *piece)
 {
-	struct flow_core *core = self->source.core;
 	struct whole whole = whole_of(self, at, piece);
 	uint32_t bytes = (uint32_t)(whole.to - whole.from);
-	struct flow_piece target;
-	int ret = target_make(core, piece, bytes, &target);
+	struct target target;
+	int ret = target_make(&self->elsewhere, piece, bytes, &target);
 
 	if (ret)
 		return ret;
-	ret = unseal(self, store_get_stream(self->get, at), &whole, target.span.data);
-	target.data = target.span.data + (at - whole.from);
-	return target_end(core, piece, &target, bytes, ret);
+	ret = unseal(self, store_get_stream(self->get, at), &whole, target.data);
+	target.piece.data = target.data + (at - whole.from);
+	return target_end(self->source.core, piece, &target, bytes, ret);
 }
 
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
@@ -162,7 +159,11 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
 	struct flow_piece piece;
 	uint64_t at, start, bytes;
-	int ret = self->inner->ops->next(self->inner, bytes_max, &piece);
+	int ret;
+
+	self->inner->share = source->share;
+	self->elsewhere.share = source->share;
+	ret = self->inner->ops->next(self->inner, bytes_max, &piece);
 
 	if (ret <= 0)
 		return ret;
@@ -173,7 +174,7 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		/* Pieces end with their stretch, and each stretch was written as a body of its own.
 		 */
 		store_get_stretch(self->get, at, &start, &bytes);
-		ret = ctr_piece(source->core, self->ctr, store_get_stream(self->get, at),
+		ret = ctr_piece(&self->elsewhere, self->ctr, store_get_stream(self->get, at),
 			at - start, &piece);
 	}
 	if (ret)
@@ -187,6 +188,7 @@ static void source_close(struct flow_source *source)
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
 
 	self->inner->ops->close(self->inner);
+	flow_elsewhere_close(&self->elsewhere);
 	ctr_close(self->ctr);
 	aead_close(self->aead);
 }
@@ -210,6 +212,7 @@ int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key
 		.inner = inner,
 		.get = get,
 		.start = offset,
+		.elsewhere = {.core = inner->core},
 	};
 	ret = key.authenticated ? aead_open(key.key, &self->aead) : ctr_open(key.key, &self->ctr);
 	return ret;
@@ -260,22 +263,26 @@ static int seal(struct flow_crypt_sink *self, const uint8_t *src, uint8_t *dst, 
 
 static int seal_piece(struct flow_crypt_sink *self, struct flow_piece *piece)
 {
-	struct flow_core *core = self->sink.core;
-	struct flow_piece target;
-	int ret = target_make(core, piece, piece->bytes, &target);
+	struct target target;
+	int ret = target_make(&self->elsewhere, piece, piece->bytes, &target);
 
 	if (ret)
 		return ret;
 	CHECK(piece->offset == self->offset);
-	ret = seal(self, piece->data, target.data, piece->bytes);
-	return target_end(core, piece, &target, piece->bytes, ret);
+	ret = seal(self, piece->data, target.piece.data, piece->bytes);
+	return target_end(self->sink.core, piece, &target, piece->bytes, ret);
 }
 
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
-	int ret = self->aead ? seal_piece(self, piece)
-			     : ctr_piece(sink->core, self->ctr, self->stream, piece->offset, piece);
+	int ret;
+
+	self->inner->share = sink->share;
+	self->elsewhere.share = sink->share;
+	ret = self->aead
+		      ? seal_piece(self, piece)
+		      : ctr_piece(&self->elsewhere, self->ctr, self->stream, piece->offset, piece);
 
 	return ret ? ret : self->inner->ops->push(self->inner, piece);
 }
@@ -287,6 +294,7 @@ static int sink_finish(struct flow_sink *sink, bool failed)
 
 	if (self->aead && !failed && self->offset % STORE_CHECK_BYTES)
 		ret = message_end(self);
+	flow_elsewhere_close(&self->elsewhere);
 	ctr_close(self->ctr);
 	aead_stream_close(self->aead);
 	inner = self->inner->ops->finish(self->inner, failed || ret);
@@ -310,6 +318,7 @@ int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key
 		.inner = inner,
 		.put = put,
 		.stream = store_put_stream(put),
+		.elsewhere = {.core = inner->core},
 	};
 	ret = key.authenticated ? aead_stream_open(key.key, none, true, &self->aead)
 				: ctr_open(key.key, &self->ctr);

@@ -365,7 +365,9 @@ static void notes_init(struct flow_link *link)
 static int link_arm(struct flow_link *link)
 {
 	struct flow_core *core = link->core;
-	int ret = flow_lease(core, 1, OWNER_RDMA, DEADLINE_NONE, &link->notes_span);
+	const struct flow_want want = {
+		.frame_count = 1, .owner = OWNER_RDMA, .begun = true, .deadline_ns = DEADLINE_NONE};
+	int ret = flow_lease(core, &want, &link->notes_span);
 
 	if (ret)
 		return ret;

@@ -214,15 +214,28 @@ static struct file_slot *slot_open(struct flow_file_sink *self)
 	return self->filling;
 }
 
+/* Only leases that begin where the medium takes them, with room for what fills its unit up; and
+ * nothing follows a piece that had to be filled up. */
+static int piece_check(const struct flow_file_sink *self, const struct flow_piece *piece)
+{
+	uint64_t room = (uint64_t)(piece->span.data + region_span_bytes(piece->span) - piece->data);
+
+	if (piece->hold != FLOW_HOLD_LEASE || (uintptr_t)piece->data % self->opts.unit)
+		return -EINVAL;
+	return ALIGN_UP(piece->bytes, self->opts.unit) > room || self->offset != self->size
+		       ? -EINVAL
+		       : 0;
+}
+
 static int file_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct flow_file_sink *self = CONTAINER_OF(sink, struct flow_file_sink, sink);
 	uint32_t padded = ALIGN_UP(piece->bytes, self->opts.unit);
 	struct file_slot *slot;
 
-	if (self->error) {
+	if (self->error || piece_check(self, piece)) {
 		flow_piece_end(sink->core, piece, OWNER_APP);
-		return self->error;
+		return self->error ? self->error : -EINVAL;
 	}
 	slot = slot_open(self);
 	memset(piece->data + piece->bytes, 0, padded - piece->bytes);

@@ -101,7 +101,7 @@ static void file_close(struct flow_source *source)
 {
 	struct file_source *self = CONTAINER_OF(source, struct file_source, reader.source);
 
-	flow_reader_drain(&self->reader);
+	flow_reader_close(&self->reader);
 	close(self->fd);
 	free(self);
 }
@@ -167,6 +167,7 @@ int flow_file_source_open(struct flow_core *core, const struct flow_file_range *
 	self->reader.begin = read_begin;
 	self->reader.owner = OWNER_DISK;
 	flow_window_init(&self->reader.window, FLOW_WINDOW_MAX);
+	flow_reader_open(&self->reader);
 	*ret_source = &self->reader.source;
 	return 0;
 }

@@ -16,6 +16,33 @@
 
 #define FLOW_WINDOW_DEFAULT 4u /* pieces of STORE_CHUNK_BYTES in flight per side */
 
+/* ---- Shares of the frames (docs/design/flow.md). One budget for a region, whichever cores use it:
+ * how many frames the transfers of each principal hold, and may. ---- */
+#define FLOW_SHARES	   1024u
+#define FLOW_SHARE_OWN	   0u  /* the server's own work: not bounded */
+#define FLOW_FRAMES_SMALL  16u /* a lease of at most so many is small: it may use the reserve */
+#define FLOW_RESERVE_PARTS 8u  /* one part in so many of the budget is left to small leases */
+#define FLOW_SHARE_FACTOR  2u  /* a share may hold so many times what it leaves free */
+struct flow_budget;
+/* -ENOMEM. It outlives the cores that use it. */
+int flow_budget_open(struct region *region, struct flow_budget **ret_budget);
+void flow_budget_close(struct flow_budget *budget); /* takes NULL; CHECKs that nothing is held */
+/* Which share a principal has: 1 to FLOW_SHARES - 1, by a hash that differs from start to start.
+ * Two principals of the same share divide it. FLOW_SHARE_OWN without a budget. Any thread. */
+uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal);
+/* Frames that the transfers of a share hold now, or with FLOW_SHARE_OWN those of all. Any thread.
+ */
+uint32_t flow_share_held(const struct flow_budget *budget, uint16_t share);
+
+/* Somebody who holds frames that others may take back while they lie idle: what was read ahead,
+ * what gathers. */
+struct flow_lender {
+	struct list link;
+	/* Gives back what it can without waiting. On the core's thread, never inside the lender's
+	 * own calls. */
+	void (*call_in)(struct flow_lender *lender);
+};
+
 /* One reactor's means to move: made once, at start. Zero it, fill nothing: open does. */
 struct flow_core {
 	struct region *region;
@@ -23,10 +50,14 @@ struct flow_core {
 	struct reactor *reactor;
 	struct store *
 		store; /* gives its cache up when frames run short; NULL: none. Set by the wiring */
+	struct flow_budget *budget;   /* NULL: there are no shares. Set by the wiring */
 	struct reactor_poller poller; /* drains the unified rings once a turn */
 	uint32_t in_flight;	      /* ring entries without their completion */
-	struct list lease_waiters;    /* fibers waiting for frames, first come first served */
-	struct reactor_timer lease_retry;
+	uint32_t waiters;	      /* fibers that wait for frames */
+	bool frames_came;	      /* while some wait */
+	struct flow_waiting *waiting; /* lease.c's: fibers waiting for frames */
+	struct list lenders;
+	struct list runs;      /* transfers between their first piece and their end */
 	struct list idle_ends; /* sources and sinks between transfers, for reuse */
 };
 int flow_core_open(struct reactor *reactor, struct region *region, struct flow_core *core);
@@ -54,10 +85,46 @@ int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr 
  * ends it, on the core's thread. */
 void flow_io_begin(struct flow_io *io);
 void flow_io_end(struct flow_io *io, int32_t result);
-/* Leases with back-pressure: asks the store's cache to shrink, then waits for frames; -ETIMEDOUT at
- * the deadline. Never wait here while holding frames that nobody else will give back. */
-int flow_lease(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
-	uint64_t deadline_ns, struct region_span *ret_span);
+/* Frames, for whom and on what terms. */
+struct flow_want {
+	uint32_t frame_count;
+	enum region_owner owner;
+	uint16_t share; /* counted in it until flow_share_give or, in a piece, flow_piece_end */
+	bool begun; /* the transfer is under way: it waits longer than one that can still be refused
+		     */
+	bool count_only; /* no frames: so many of others' are kept from being given back */
+	uint64_t deadline_ns;
+};
+/* Leases with back-pressure: asks the store's cache to shrink and calls loans in, then waits for
+ * its turn. -ENOBUFS: the server is overloaded, or the share is; -ETIMEDOUT at the deadline.
+ *
+ * The calling fiber holds no frames that only it can give back: CHECKed of the piece that a running
+ * transfer has in hand, and else the caller's to see to. Who holds some asks flow_lease_now. */
+int flow_lease(struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
+/* The same without waiting: -ENOBUFS. Outside fibers, too. */
+int flow_lease_now(
+	struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
+/* Where a piece goes that must not be changed in its own frames, while it is in hand: frames, or,
+ * when there are none at once, memory outside the region, one piece at a time. Zero it, but for
+ * core.
+ */
+struct flow_elsewhere {
+	struct flow_core *core;
+	uint16_t share;
+	uint8_t *aside; /* NULL until needed */
+};
+struct flow_piece;
+/* Sets what tells where the piece lies; at most STORE_CHUNK_BYTES. Never waits. -ENOMEM. */
+int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece);
+void flow_elsewhere_close(struct flow_elsewhere *elsewhere);
+/* What was leased goes back, or on to somebody who is not of the share. */
+void flow_share_give(struct flow_core *core, uint16_t share, uint32_t frame_count);
+/* For what can be done without: only what lies free, and nothing while others wait. -ENOBUFS. */
+int flow_lease_spare(
+	struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
+void flow_lender_add(struct flow_core *core, struct flow_lender *lender,
+	void (*call_in)(struct flow_lender *lender));
+void flow_lender_remove(struct flow_lender *lender);
 
 enum flow_hold {
 	FLOW_HOLD_LEASE,   /* leased frames, ended by a give */
@@ -70,7 +137,15 @@ struct flow_piece {
 	uint32_t bytes;
 	uint64_t offset; /* in the body */
 	enum flow_hold hold;
+	uint16_t share; /* the span is counted in it; FLOW_SHARE_OWN: nowhere */
 };
+/* Leases the piece's frames: data at their start, the rest as it was. As flow_lease. */
+int flow_piece_lease(
+	struct flow_core *core, const struct flow_want *want, struct flow_piece *piece);
+int flow_piece_lease_now(
+	struct flow_core *core, const struct flow_want *want, struct flow_piece *piece);
+/* The frames are no transfer's any more: the store has them. */
+void flow_piece_pass(struct flow_core *core, struct flow_piece *piece);
 /* owner: who the piece was switched to last (leases). */
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner);
 
@@ -90,13 +165,15 @@ struct flow_source {
 	struct flow_core *core;
 	uint64_t bytes_total; /* UINT64_MAX: not known */
 	uint64_t deadline_ns;
+	uint16_t share; /* whose frames it leases; set after open by whoever knows, before next */
 };
 
 /* ---- Sinks. ---- */
 struct flow_sink;
 struct flow_sink_ops {
 	const char *name;
-	/* Takes the piece over, also on error. Parks while the window is full. */
+	/* Takes the piece over, also on error. Parks while the window is full, but never for frames
+	 * while the piece holds some. */
 	int (*push)(struct flow_sink *sink, struct flow_piece *piece);
 	/* Waits for what is in flight; the first error wins. Called exactly once, after the last
 	 * push or an error (then with failed true: nothing more is started). */
@@ -106,6 +183,7 @@ struct flow_sink {
 	const struct flow_sink_ops *ops;
 	struct flow_core *core;
 	uint64_t deadline_ns;
+	uint16_t share; /* flow_run sets it to the source's */
 };
 
 /* ---- Stages: look at a piece (or change it in place) on its way. ---- */
@@ -166,6 +244,7 @@ struct flow_crypt_source {
 	struct flow_source *inner;
 	struct store_get *get;
 	uint64_t start;
+	struct flow_elsewhere elsewhere;
 };
 struct flow_crypt_sink {
 	struct flow_sink sink;
@@ -175,6 +254,7 @@ struct flow_crypt_sink {
 	struct store_put *put;
 	uint64_t stream;
 	uint64_t offset; /* of what comes next */
+	struct flow_elsewhere elsewhere;
 };
 /* inner: flow_object_source_open of the same get, from the same offset. */
 int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,

@@ -52,6 +52,11 @@ static uint32_t core_poll(void *arg)
 		core->in_flight -= count;
 		work += count;
 	} while (count == REAP_BATCH);
+	if (__builtin_expect(core->frames_came, 0)) {
+		core->frames_came = false;
+		flow_waiting_serve(core);
+		work++;
+	}
 	return work;
 }
 
@@ -60,7 +65,7 @@ static bool core_arm(void *arg)
 {
 	const struct flow_core *core = arg;
 
-	return region_ring_idle(core->ring);
+	return region_ring_idle(core->ring) && !core->frames_came;
 }
 
 static void core_disarm(void *arg)
@@ -140,7 +145,9 @@ void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum regio
 	case FLOW_HOLD_BORROWED:
 		break;
 	}
+	if (piece->share != FLOW_SHARE_OWN)
+		flow_share_give(core, piece->share, piece->span.frame_count);
+	else if (__builtin_expect(core->waiters != 0, 0))
+		core->frames_came = true;
 	piece->data = NULL;
-	if (__builtin_expect(!list_empty(&core->lease_waiters), 0))
-		flow_core_lease_wake(core);
 }

@@ -118,14 +118,16 @@ static int recv_post(struct flow_link *link, bool wait)
 	const uint32_t frames = link->record_bytes / FRAME_BYTES;
 	struct flow_core *core = link->core;
 	struct region_wr wr = {.opcode = REGION_OP_RECV, .target = link->target, .sge_count = 1};
+	const struct flow_want want = {.frame_count = frames,
+		.owner = OWNER_RDMA,
+		.begun = true,
+		.deadline_ns = DEADLINE_NONE};
 	int ret;
 
-	if (wait)
-		ret = flow_lease(core, frames, OWNER_RDMA, DEADLINE_NONE, &recv->span);
-	else
-		ret = region_lease(core->region, frames, OWNER_RDMA, &recv->span);
+	ret = wait ? flow_lease(core, &want, &recv->span)
+		   : flow_lease_spare(core, &want, &recv->span);
 	if (ret)
-		return ret;
+		return wait && ret == -ENOBUFS ? -ETIMEDOUT : ret;
 	recv->link = link;
 	recv->io = (struct flow_io){.done = recv_done};
 	recv->arrived = false;

@@ -1,27 +1,37 @@
 /* flow/object_sink.c: a body into the store. Small ones are handed over in their frames for the
  * group that commits them; larger ones are written chunk by chunk where the store says, a window in
  * flight. Bytes that come in odd lengths or places are gathered into whole chunks first, and that
- * copy is counted. Data path. */
+ * copy is counted. Data path.
+ *
+ * Bytes gather in the staging, a chunk's frames, which can be called in while the sink is not at
+ * work: they are then aside, outside the region, and so are those that come while there are no
+ * frames. Only when a whole chunk is aside, and no piece is in hand, does the sink wait for frames.
+ */
 #include "flow/flow_priv.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* The oldest write has ended: the store's cache may have its frames. */
-static void slot_end(struct flow_object_sink *self)
-{
-	struct flow_core *core = self->sink.core;
-	struct flow_slot *slot = flow_window_oldest(&self->window);
-	int ret = flow_io_wait(&slot->io);
+DEFINE_COUNTER(aside_bytes_total, "nebulaio_flow_aside_bytes_total", NULL,
+	"Bytes of bodies that were kept outside the region for want of frames.");
 
-	if (ret && !self->error)
-		self->error = ret;
-	if (slot->piece.hold == FLOW_HOLD_LEASE && !ret)
-		store_put_cache_take(
-			self->put, slot->piece.offset, slot->piece.span, slot->piece.bytes);
-	else
-		flow_piece_end(core, &slot->piece, OWNER_DISK);
-	self->window.tail++;
+static struct flow_object_sink *sink_of(struct flow_writer *writer)
+{
+	return CONTAINER_OF(writer, struct flow_object_sink, writer);
+}
+
+/* A write has ended: the store's cache may have its frames, unless others wait for some. */
+static void write_ended(struct flow_writer *writer, struct flow_slot *slot)
+{
+	struct flow_piece *piece = &slot->piece;
+
+	if (piece->hold != FLOW_HOLD_LEASE || slot->io.error || writer->core->waiters) {
+		flow_piece_end(writer->core, piece, OWNER_DISK);
+		return;
+	}
+	flow_piece_pass(writer->core, piece);
+	store_put_cache_take(sink_of(writer)->put, piece->offset, piece->span, piece->bytes);
 }
 
 static int checks_note(struct flow_object_sink *self, const struct flow_piece *piece)
@@ -46,16 +56,11 @@ static int chunk_write(struct flow_object_sink *self, struct flow_piece *piece)
 	uint32_t padded = ALIGN_UP(piece->bytes, FRAME_BYTES);
 	int ret;
 
-	if (flow_window_full(&self->window))
-		slot_end(self);
-	slot = flow_window_next(&self->window);
-	slot->piece = *piece;
-	slot->io = (struct flow_io){0};
 	if (piece->hold == FLOW_HOLD_LEASE) {
 		memset(piece->data + piece->bytes, 0, padded - piece->bytes);
 		region_switch(core->region, piece->span, OWNER_APP, OWNER_DISK);
 	}
-	self->window.head++;
+	slot = flow_writer_begin(&self->writer, piece);
 	ret = checks_note(self, piece);
 	for (uint32_t at = 0; at < piece->bytes && !ret;) {
 		struct region_sqe sqe = {.opcode = REGION_OP_WRITE};
@@ -71,9 +76,12 @@ static int chunk_write(struct flow_object_sink *self, struct flow_piece *piece)
 		flow_io_start(core, &slot->io, &sqe);
 		at += run.bytes;
 	}
-	if (ret && !self->error)
-		self->error = ret;
-	return self->error;
+	if (ret && !slot->io.error)
+		slot->io.error = ret;
+	if (ret && !self->writer.error)
+		self->writer.error = ret;
+	flow_writer_started(slot);
+	return self->writer.error;
 }
 
 /* Whether the piece can go to the volume as it is. */
@@ -81,30 +89,30 @@ static bool fits_as_is(const struct flow_object_sink *self, const struct flow_pi
 {
 	bool last = piece->offset + piece->bytes == self->bytes_total;
 
-	return !self->staging.data && piece->hold != FLOW_HOLD_BORROWED &&
+	return !self->staging.data && !self->aside_bytes && piece->hold != FLOW_HOLD_BORROWED &&
 	       piece->offset % STORE_CHUNK_BYTES == 0 &&
 	       (uintptr_t)piece->data % FRAME_BYTES == 0 &&
 	       (piece->bytes == STORE_CHUNK_BYTES || last);
 }
 
-static int staging_open(struct flow_object_sink *self, uint64_t offset)
-{
-	uint64_t bytes = STORE_CHUNK_BYTES;
-	int ret;
+/* ---- Gathering. ---- */
 
-	if (self->bytes_total != UINT64_MAX)
-		bytes = MIN(bytes, self->bytes_total - offset);
-	while (flow_window_full(&self->window))
-		slot_end(self);
-	ret = flow_lease(self->sink.core, region_frames_for(bytes), OWNER_APP,
-		self->sink.deadline_ns, &self->staging.span);
-	if (ret)
-		return ret;
-	self->staging.hold = FLOW_HOLD_LEASE;
-	self->staging.data = self->staging.span.data;
-	self->staging.offset = offset;
-	self->staging.bytes = 0;
-	return 0;
+/* What is to come of the body from there on, as far as that is known. */
+static uint64_t bytes_from(const struct flow_object_sink *self, uint64_t offset)
+{
+	return self->bytes_total - offset;
+}
+
+/* Small ones are not counted: they can be called in. */
+static struct flow_want staging_want(const struct flow_object_sink *self, uint64_t bytes)
+{
+	uint32_t frame_count = region_frames_for(MIN(bytes, (uint64_t)STORE_CHUNK_BYTES));
+
+	return (struct flow_want){.frame_count = frame_count,
+		.owner = OWNER_APP,
+		.share = frame_count > FLOW_FRAMES_SMALL ? self->sink.share : FLOW_SHARE_OWN,
+		.begun = true,
+		.deadline_ns = self->sink.deadline_ns};
 }
 
 static int staging_flush(struct flow_object_sink *self)
@@ -115,23 +123,126 @@ static int staging_flush(struct flow_object_sink *self)
 	return chunk_write(self, &piece);
 }
 
+static void aside_put(struct flow_object_sink *self, const uint8_t *data, uint32_t bytes)
+{
+	CHECK(bytes <= FLOW_ASIDE_BYTES - self->aside_bytes);
+	region_copy(self->aside + self->aside_bytes, data, bytes, COPY_ALIGN);
+	self->aside_bytes += bytes;
+	counter_add(&aside_bytes_total, bytes);
+}
+
+static int aside_open(struct flow_object_sink *self, uint64_t offset)
+{
+	if (!self->aside)
+		self->aside = malloc(FLOW_ASIDE_BYTES);
+	if (!self->aside)
+		return -ENOMEM;
+	if (!self->aside_bytes)
+		self->aside_offset = offset;
+	return 0;
+}
+
+/* The staging goes aside: others need its frames more. */
+static void call_in(struct flow_lender *lender)
+{
+	struct flow_object_sink *self = CONTAINER_OF(lender, struct flow_object_sink, lender);
+
+	if (!self->staging.data || aside_open(self, self->staging.offset))
+		return;
+	aside_put(self, self->staging.data, self->staging.bytes);
+	flow_piece_end(self->sink.core, &self->staging, OWNER_APP);
+}
+
+/* Up to a chunk of what is aside becomes the staging, whose frames are there. */
+static void aside_take(struct flow_object_sink *self)
+{
+	uint32_t bytes = MIN(self->aside_bytes, STORE_CHUNK_BYTES);
+
+	region_copy(self->staging.data, self->aside, bytes, COPY_ALIGN);
+	self->aside_bytes -= bytes;
+	memmove(self->aside, self->aside + bytes, self->aside_bytes);
+	self->staging.bytes = bytes;
+	self->staging.offset = self->aside_offset;
+	self->aside_offset += bytes;
+}
+
+/* Writes whole chunks that are aside, or all of it: waits for frames, and holds none. */
+static int aside_flush(struct flow_object_sink *self, bool all)
+{
+	int ret = 0;
+
+	while (!ret && (self->aside_bytes >= STORE_CHUNK_BYTES || (all && self->aside_bytes))) {
+		const struct flow_want want = staging_want(self, self->aside_bytes);
+
+		CHECK(!self->staging.data);
+		ret = flow_piece_lease(self->sink.core, &want, &self->staging);
+		if (ret)
+			break;
+		aside_take(self);
+		if (self->staging.bytes < STORE_CHUNK_BYTES)
+			break; /* the body's last: finish knows what becomes of it */
+		ret = staging_flush(self);
+	}
+	return ret;
+}
+
+/* Frames to gather in, with what is aside already. */
+static int staging_open(struct flow_object_sink *self, uint64_t offset)
+{
+	const struct flow_want want = staging_want(
+		self, bytes_from(self, self->aside_bytes ? self->aside_offset : offset));
+	int ret = flow_piece_lease_now(self->sink.core, &want, &self->staging);
+
+	if (ret)
+		return ret;
+	self->staging.offset = offset;
+	self->staging.bytes = 0;
+	if (self->aside_bytes)
+		aside_take(self);
+	return 0;
+}
+
+/* Whether the piece's own frames can be the staging: it begins a chunk, and has room for one. */
+static bool becomes_staging(const struct flow_object_sink *self, const struct flow_piece *piece)
+{
+	return !self->staging.data && !self->aside_bytes && piece->hold == FLOW_HOLD_LEASE &&
+	       piece->data == piece->span.data && piece->offset % STORE_CHUNK_BYTES == 0 &&
+	       piece->bytes < STORE_CHUNK_BYTES &&
+	       region_span_bytes(piece->span) >=
+		       MIN(bytes_from(self, piece->offset), (uint64_t)STORE_CHUNK_BYTES);
+}
+
+/* There are no frames to gather in: the rest of the piece goes aside, and the piece's own frames
+ * back, before frames are waited for. */
+static int gather_aside(struct flow_object_sink *self, struct flow_piece *piece, uint32_t at)
+{
+	int ret = aside_open(self, piece->offset + at);
+
+	if (!ret)
+		aside_put(self, piece->data + at, piece->bytes - at);
+	flow_piece_end(self->sink.core, piece, OWNER_APP);
+	return ret ? ret : aside_flush(self, false);
+}
+
 /* Gathers the piece's bytes into whole chunks. Ends the piece. */
-static int staging_fill(struct flow_object_sink *self, struct flow_piece *piece)
+static int gather(struct flow_object_sink *self, struct flow_piece *piece)
 {
 	uint32_t at = 0;
 	int ret = 0;
 
+	if (becomes_staging(self, piece)) {
+		self->staging = *piece;
+		piece->data = NULL;
+		return 0;
+	}
 	while (at < piece->bytes && !ret) {
-		uint32_t room, bytes;
+		uint32_t bytes;
 
-		if (!self->staging.data) {
-			ret = staging_open(self, piece->offset + at);
-			if (ret)
-				break;
-		}
-		room = MIN(region_span_bytes(self->staging.span), STORE_CHUNK_BYTES) -
-		       self->staging.bytes;
-		bytes = MIN(piece->bytes - at, room);
+		if (!self->staging.data && staging_open(self, piece->offset + at))
+			return gather_aside(self, piece, at);
+		bytes = MIN(piece->bytes - at,
+			MIN(region_span_bytes(self->staging.span), STORE_CHUNK_BYTES) -
+				self->staging.bytes);
 		region_copy(self->staging.data + self->staging.bytes, piece->data + at, bytes,
 			piece->hold == FLOW_HOLD_BORROWED ? COPY_INLINE_IN : COPY_ALIGN);
 		self->staging.bytes += bytes;
@@ -143,6 +254,8 @@ static int staging_fill(struct flow_object_sink *self, struct flow_piece *piece)
 	return ret;
 }
 
+/* ---- The sink. ---- */
+
 static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct flow_object_sink *self = CONTAINER_OF(sink, struct flow_object_sink, sink);
@@ -151,19 +264,37 @@ static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 
 	CHECK(piece->offset == self->offset);
 	self->offset += piece->bytes;
-	if (self->error || self->offset > self->bytes_total) {
+	if (self->writer.error || self->offset > self->bytes_total) {
 		flow_piece_end(sink->core, piece, OWNER_APP);
-		return self->error ? self->error : -EMSGSIZE;
+		return self->writer.error ? self->writer.error : -EMSGSIZE;
 	}
 	if (whole && piece->bytes <= STORE_GROUPED_BYTES_MAX && piece->hold == FLOW_HOLD_LEASE &&
 		piece->data == piece->span.data) {
+		flow_piece_pass(sink->core, piece);
 		store_put_frames_take(self->put, piece->span, piece->bytes);
 		return 0;
 	}
-	ret = fits_as_is(self, piece) ? chunk_write(self, piece) : staging_fill(self, piece);
-	if (ret && !self->error)
-		self->error = ret;
+	ret = fits_as_is(self, piece) ? chunk_write(self, piece) : gather(self, piece);
+	if (ret && !self->writer.error)
+		self->writer.error = ret;
 	return ret;
+}
+
+/* What is left of the body, once all of it is there: to the store in its frames, or written. */
+static void staging_finish(struct flow_object_sink *self)
+{
+	int ret = aside_flush(self, true);
+
+	if (ret && !self->writer.error)
+		self->writer.error = ret;
+	if (ret || !self->staging.data)
+		return;
+	if (self->offset == self->staging.bytes && self->offset <= STORE_GROUPED_BYTES_MAX) {
+		flow_piece_pass(self->sink.core, &self->staging);
+		store_put_frames_take(self->put, self->staging.span, self->staging.bytes);
+	} else {
+		staging_flush(self);
+	}
 }
 
 static int object_finish(struct flow_sink *sink, bool failed)
@@ -171,23 +302,16 @@ static int object_finish(struct flow_sink *sink, bool failed)
 	struct flow_object_sink *self = CONTAINER_OF(sink, struct flow_object_sink, sink);
 	int ret;
 
+	flow_lender_remove(&self->lender);
 	if (!failed && self->bytes_total != UINT64_MAX && self->offset != self->bytes_total &&
-		!self->error)
-		self->error = -EPIPE;
-	if (self->staging.data) {
-		if (failed || self->error) {
-			flow_piece_end(sink->core, &self->staging, OWNER_APP);
-		} else if (self->offset == self->staging.bytes &&
-			   self->offset <= STORE_GROUPED_BYTES_MAX) {
-			store_put_frames_take(self->put, self->staging.span, self->staging.bytes);
-			self->staging.data = NULL;
-		} else {
-			staging_flush(self);
-		}
-	}
-	while (!flow_window_empty(&self->window))
-		slot_end(self);
-	ret = self->error;
+		!self->writer.error)
+		self->writer.error = -EPIPE;
+	if (!failed && !self->writer.error)
+		staging_finish(self);
+	if (self->staging.data)
+		flow_piece_end(sink->core, &self->staging, OWNER_APP);
+	ret = flow_writer_finish(&self->writer);
+	free(self->aside);
 	flow_end_give(sink->core, self);
 	return ret;
 }
@@ -210,9 +334,11 @@ int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_
 	self->put = put;
 	self->bytes_total = bytes_total;
 	self->offset = 0;
-	self->staging.data = NULL;
-	self->error = 0;
-	flow_window_init(&self->window, FLOW_WINDOW_DEFAULT);
+	self->staging = (struct flow_piece){.data = NULL};
+	self->aside = NULL;
+	self->aside_bytes = 0;
+	flow_lender_add(core, &self->lender, call_in);
+	flow_writer_init(&self->writer, core, write_ended);
 	*ret_sink = &self->sink;
 	return 0;
 }

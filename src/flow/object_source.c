@@ -52,6 +52,45 @@ static int read_start(
 	return 0;
 }
 
+/* The chunk from the cache, held for this piece: 1; 0: not now; -ENOENT: it is not there; -errno. A
+ * piece that a slow client keeps is counted as if the frames were its own. */
+static int cached_begin(struct flow_object_source *self, struct flow_slot *slot)
+{
+	struct flow_core *core = self->reader.source.core;
+	struct flow_piece *piece = &slot->piece;
+	struct region_span none;
+	struct flow_want want;
+	int ret;
+
+	if (!store_get_cached(self->get, piece->offset, &piece->span))
+		return -ENOENT;
+	piece->hold = FLOW_HOLD_CACHE;
+	want = flow_reader_want(&self->reader, piece->span.frame_count);
+	want.count_only = true;
+	if (want.share == FLOW_SHARE_OWN)
+		return 1;
+	ret = flow_lease_spare(core, &want, &none);
+	if (__builtin_expect(ret != 0, 0)) {
+		flow_piece_end(core, piece, OWNER_CACHE);
+		if (!flow_window_empty(&self->reader.window))
+			return 0;
+		ret = flow_lease(core, &want, &none);
+		if (ret)
+			return ret;
+		if (!store_get_cached(self->get, piece->offset, &piece->span)) {
+			flow_share_give(core, want.share, want.frame_count);
+			return -ENOENT;
+		}
+		/* It may have been read anew meanwhile. */
+		if (piece->span.frame_count != want.frame_count) {
+			flow_share_give(core, want.share, want.frame_count);
+			return 1;
+		}
+	}
+	piece->share = want.share;
+	return 1;
+}
+
 static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
 	struct flow_object_source *self = CONTAINER_OF(reader, struct flow_object_source, reader);
@@ -60,7 +99,7 @@ static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 	uint64_t end;
 	int ret;
 
-	if (offset >= self->stretch_end)
+	if (offset >= self->stretch_end || offset < self->stretch_start)
 		stretch_enter(self);
 	chunk = around(
 		self->stretch_start, self->stretch_end, offset, offset + 1, STORE_CHUNK_BYTES);
@@ -68,13 +107,15 @@ static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 	check = around(self->stretch_start, self->stretch_end, offset, end, STORE_CHECK_BYTES);
 	slot->io = (struct flow_io){0};
 	slot->piece = (struct flow_piece){.offset = offset, .bytes = (uint32_t)(end - offset)};
-	if (store_get_cached(self->get, offset, &slot->piece.span)) {
-		slot->piece.hold = FLOW_HOLD_CACHE;
+	ret = cached_begin(self, slot);
+	if (ret == 1) {
 		slot->piece.data = slot->piece.span.data + (offset - chunk.from);
+	} else if (ret != -ENOENT) {
+		return ret;
 	} else {
 		slot->piece.hold = FLOW_HOLD_LEASE;
 		ret = flow_reader_frames(
-			reader, region_frames_for(check.to - check.from), &slot->piece.span);
+			reader, region_frames_for(check.to - check.from), &slot->piece);
 		if (ret != 1)
 			return ret;
 		slot->piece.data = slot->piece.span.data + (offset - check.from);
@@ -135,7 +176,7 @@ static void object_close(struct flow_source *source)
 	struct flow_object_source *self =
 		CONTAINER_OF(source, struct flow_object_source, reader.source);
 
-	flow_reader_drain(&self->reader);
+	flow_reader_close(&self->reader);
 	flow_end_give(source->core, self);
 }
 
@@ -174,6 +215,7 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 	self->stretch_start = 0;
 	self->stretch_end = 0;
 	flow_window_init(&self->reader.window, FLOW_WINDOW_DEFAULT);
+	flow_reader_open(&self->reader);
 	*ret_source = &self->reader.source;
 	return 0;
 }

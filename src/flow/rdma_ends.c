@@ -19,9 +19,22 @@ static int cursor_init(struct flow_cursor *cursor, const struct flow_peer *peer,
 	if (held < bytes)
 		return -EMSGSIZE;
 	cursor->peer = *peer;
+	cursor->offset = 0;
 	cursor->run_idx = 0;
 	cursor->run_offset = 0;
 	return 0;
+}
+
+/* To where the body's offset lies: what was read ahead and called in is read again. */
+static void cursor_seek(struct flow_cursor *cursor, uint64_t offset)
+{
+	if (__builtin_expect(cursor->offset == offset, 1))
+		return;
+	cursor->offset = offset;
+	cursor->run_idx = 0;
+	while (offset >= cursor->peer.runs[cursor->run_idx].bytes)
+		offset -= cursor->peer.runs[cursor->run_idx++].bytes;
+	cursor->run_offset = offset;
 }
 
 /* Posts a piece's bytes as work requests of one direction, one per remote run that they touch. The
@@ -34,6 +47,7 @@ static void cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum
 	int arena = region_arena_of(core->region, data, left);
 
 	CHECK(arena >= 0);
+	cursor->offset += left;
 	while (left) {
 		const struct flow_remote *run = &cursor->peer.runs[cursor->run_idx];
 		uint32_t bytes = (uint32_t)MIN((uint64_t)left, run->bytes - cursor->run_offset);
@@ -92,10 +106,13 @@ uint32_t flow_watch_pending(const struct flow_watch *watch, uint64_t *ret_done)
 static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
 	struct flow_rdma_source *self = CONTAINER_OF(reader, struct flow_rdma_source, reader);
+	uint64_t offset = reader->offset;
 	int ret = flow_reader_lease(reader, slot, bytes_max);
 
-	if (ret == 1)
+	if (ret == 1) {
+		cursor_seek(&self->cursor, offset);
 		cursor_post(reader->source.core, &self->cursor, REGION_OP_RDMA_READ, slot);
+	}
 	return ret;
 }
 
@@ -104,7 +121,7 @@ static void rdma_close(struct flow_source *source)
 	struct flow_rdma_source *self =
 		CONTAINER_OF(source, struct flow_rdma_source, reader.source);
 
-	flow_reader_drain(&self->reader);
+	flow_reader_close(&self->reader);
 	watch_end(&self->cursor.peer);
 	flow_end_give(source->core, self);
 }
@@ -136,6 +153,7 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 	self->reader.offset = 0;
 	self->reader.end = bytes;
 	flow_window_init(&self->reader.window, FLOW_WINDOW_DEFAULT);
+	flow_reader_open(&self->reader);
 	watch_begin(peer, &self->reader.window);
 	*ret_source = &self->reader.source;
 	return 0;
@@ -143,70 +161,61 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 
 /* ---- Sink. ---- */
 
-static void write_end(struct flow_rdma_sink *self)
+static void write_ended(struct flow_writer *writer, struct flow_slot *slot)
 {
-	struct flow_slot *slot = flow_window_oldest(&self->window);
-	int ret = flow_io_wait(&slot->io);
-
-	if (ret && !self->error)
-		self->error = ret;
-	flow_piece_end(self->sink.core, &slot->piece, OWNER_RDMA);
-	self->window.tail++;
+	flow_piece_end(writer->core, &slot->piece, OWNER_RDMA);
 }
 
 /* Bytes outside the region cannot be handed to the device: into frames, counted. */
-static int piece_to_frames(struct flow_core *core, uint64_t deadline_ns, struct flow_piece *piece)
+static int piece_to_frames(struct flow_sink *sink, struct flow_piece *piece)
 {
-	struct region_span span;
-	int ret = flow_lease(core, region_frames_for(piece->bytes), OWNER_APP, deadline_ns, &span);
+	const struct flow_want want = {.frame_count = region_frames_for(piece->bytes),
+		.owner = OWNER_APP,
+		.share = sink->share,
+		.begun = true,
+		.deadline_ns = sink->deadline_ns};
+	const uint8_t *data = piece->data;
+	int ret = flow_piece_lease(sink->core, &want, piece);
 
-	if (ret)
-		return ret;
-	region_copy(span.data, piece->data, piece->bytes, COPY_INDEX);
-	piece->span = span;
-	piece->data = span.data;
-	piece->hold = FLOW_HOLD_LEASE;
-	return 0;
+	if (ret == 0)
+		region_copy(piece->data, data, piece->bytes, COPY_INDEX);
+	return ret;
 }
 
 static int rdma_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct flow_rdma_sink *self = CONTAINER_OF(sink, struct flow_rdma_sink, sink);
 	struct flow_slot *slot;
-	int ret = self->error;
+	int ret = self->writer.error;
 
 	if (!ret && piece->bytes > self->bytes_left)
 		ret = -EMSGSIZE;
 	if (!ret && piece->hold == FLOW_HOLD_BORROWED)
-		ret = piece_to_frames(sink->core, sink->deadline_ns, piece);
+		ret = piece_to_frames(sink, piece);
 	if (ret) {
 		flow_piece_end(sink->core, piece, OWNER_APP);
-		if (!self->error)
-			self->error = ret;
+		if (!self->writer.error)
+			self->writer.error = ret;
 		return ret;
 	}
-	if (flow_window_full(&self->window))
-		write_end(self);
-	slot = flow_window_next(&self->window);
-	slot->io = (struct flow_io){0};
-	slot->piece = *piece;
 	if (piece->hold == FLOW_HOLD_LEASE)
 		region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_RDMA);
 	self->bytes_left -= piece->bytes;
-	self->window.head++;
+	slot = flow_writer_begin(&self->writer, piece);
+	/* Until it is started the slot itself counts as an operation under way. */
+	if (self->cursor.peer.watch)
+		self->cursor.peer.watch->posted++;
 	cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);
+	flow_writer_started(slot);
 	return 0;
 }
 
 static int rdma_finish(struct flow_sink *sink, bool failed)
 {
 	struct flow_rdma_sink *self = CONTAINER_OF(sink, struct flow_rdma_sink, sink);
-	int ret;
+	int ret = flow_writer_finish(&self->writer);
 
 	(void)failed;
-	while (!flow_window_empty(&self->window))
-		write_end(self);
-	ret = self->error;
 	watch_end(&self->cursor.peer);
 	flow_end_give(sink->core, self);
 	return ret;
@@ -231,9 +240,8 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 	self->sink = (struct flow_sink){
 		.ops = &RDMA_SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
 	self->bytes_left = bytes;
-	self->error = 0;
-	flow_window_init(&self->window, FLOW_WINDOW_DEFAULT);
-	watch_begin(peer, &self->window);
+	flow_writer_init(&self->writer, core, write_ended);
+	watch_begin(peer, &self->writer.window);
 	*ret_sink = &self->sink;
 	return 0;
 }

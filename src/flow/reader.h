@@ -11,6 +11,7 @@
 struct flow_slot {
 	struct flow_piece piece;
 	struct flow_io io;
+	struct flow_writer *writer; /* of a sink's piece that has not ended; else NULL */
 };
 
 /* Slots in order of offset: begun at the head, ended at the tail. */
@@ -55,21 +56,29 @@ static inline struct flow_slot *flow_window_next(struct flow_window *window)
 struct flow_reader {
 	struct flow_source source;
 	/* Begins the piece at offset in the slot, whose io then ends by a completion: usually
-	 * flow_reader_lease, then the device. 1: begun; 0: not now; -errno. */
+	 * flow_reader_lease, then the device. 1: begun; 0: not now; -errno. The next one may begin
+	 * before this one's offset, when frames were called in. */
 	int (*begin)(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
-	enum region_owner owner; /* of leased frames while their transfer is under way */
-	uint64_t offset, end;	 /* of the next piece to begin, and of the last one's end */
+	enum region_owner owner;   /* of leased frames while their transfer is under way */
+	struct flow_lender lender; /* what was read ahead and not handed out */
+	bool busy;		   /* in the middle of next: nothing is called in */
+	bool begun;		   /* a piece was handed out */
+	uint64_t offset, end;	   /* of the next piece to begin, and of the last one's end */
 	struct flow_window window;
 };
-/* Frames of the reader's owner; waits for them only while the reader holds none. 1; 0: there are
- * none just now; -errno. */
-int flow_reader_frames(
-	struct flow_reader *reader, uint32_t frame_count, struct region_span *ret_span);
+/* For its open, once the window is there: what is read ahead can be called in from then on, which
+ * sets offset back. */
+void flow_reader_open(struct flow_reader *reader);
+/* Frames of the reader's owner for the piece; waits for them only while the reader holds none. 1;
+ * 0: there are none just now; -errno. */
+int flow_reader_frames(struct flow_reader *reader, uint32_t frame_count, struct flow_piece *piece);
+/* What the reader asks for so many frames by. */
+struct flow_want flow_reader_want(const struct flow_reader *reader, uint32_t frame_count);
 /* The piece at offset in such frames of its own; leaves offset behind it. */
 int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);
 /* A source's next, as it is or as the first half of its own: the oldest piece. */
 int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece);
 /* For its close: the end of all that are in flight. */
-void flow_reader_drain(struct flow_reader *reader);
+void flow_reader_close(struct flow_reader *reader);
 
 #endif

@@ -3,19 +3,31 @@
 
 #include <errno.h>
 
-int flow_reader_frames(
-	struct flow_reader *reader, uint32_t frame_count, struct region_span *ret_span)
+/* Small pieces are not counted: there is a reserve for them, and no client keeps them waiting. */
+struct flow_want flow_reader_want(const struct flow_reader *reader, uint32_t frame_count)
 {
+	return (struct flow_want){
+		.frame_count = frame_count,
+		.owner = reader->owner,
+		.share = frame_count > FLOW_FRAMES_SMALL ? reader->source.share : FLOW_SHARE_OWN,
+		.begun = reader->begun,
+		.deadline_ns = reader->source.deadline_ns,
+	};
+}
+
+int flow_reader_frames(struct flow_reader *reader, uint32_t frame_count, struct flow_piece *piece)
+{
+	const struct flow_want want = flow_reader_want(reader, frame_count);
 	struct flow_core *core = reader->source.core;
 	int ret;
 
 	if (flow_window_empty(&reader->window))
-		ret = flow_lease(
-			core, frame_count, reader->owner, reader->source.deadline_ns, ret_span);
+		ret = flow_lease(core, &want, &piece->span);
 	else
-		ret = region_lease(core->region, frame_count, reader->owner, ret_span);
+		ret = flow_lease_spare(core, &want, &piece->span);
 	if (ret)
-		return ret == -ENOBUFS ? 0 : ret;
+		return ret == -ENOBUFS && !flow_window_empty(&reader->window) ? 0 : ret;
+	piece->share = want.share;
 	return 1;
 }
 
@@ -27,7 +39,7 @@ int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32
 	slot->io = (struct flow_io){0};
 	slot->piece = (struct flow_piece){
 		.offset = reader->offset, .bytes = bytes, .hold = FLOW_HOLD_LEASE};
-	ret = flow_reader_frames(reader, region_frames_for(bytes), &slot->piece.span);
+	ret = flow_reader_frames(reader, region_frames_for(bytes), &slot->piece);
 	if (ret != 1)
 		return ret;
 	slot->piece.data = slot->piece.span.data;
@@ -35,38 +47,73 @@ int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32
 	return 1;
 }
 
+/* Fills the window. */
+static int read_ahead(struct flow_reader *reader, uint32_t bytes_max)
+{
+	while (reader->offset < reader->end && !flow_window_full(&reader->window)) {
+		int ret = reader->begin(reader, flow_window_next(&reader->window), bytes_max);
+
+		if (ret <= 0)
+			return ret;
+		reader->window.head++;
+	}
+	return 0;
+}
+
 int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct flow_reader *reader = CONTAINER_OF(source, struct flow_reader, source);
-	struct flow_core *core = source->core;
 	struct flow_slot *slot;
 	int ret;
 
-	while (reader->offset < reader->end && !flow_window_full(&reader->window)) {
-		ret = reader->begin(reader, flow_window_next(&reader->window), bytes_max);
-		if (ret < 0)
-			return ret;
-		if (ret == 0)
-			break;
-		reader->window.head++;
+	reader->busy = true;
+	ret = read_ahead(reader, bytes_max);
+	if (ret || flow_window_empty(&reader->window)) {
+		reader->busy = false;
+		return ret;
 	}
-	if (flow_window_empty(&reader->window))
-		return 0;
 	slot = flow_window_oldest(&reader->window);
 	ret = flow_io_wait(&slot->io);
 	reader->window.tail++;
+	reader->busy = false;
 	if (ret) {
-		flow_piece_end(core, &slot->piece, reader->owner);
+		flow_piece_end(source->core, &slot->piece, reader->owner);
 		return ret;
 	}
 	if (slot->piece.hold == FLOW_HOLD_LEASE)
-		region_switch(core->region, slot->piece.span, reader->owner, OWNER_APP);
+		region_switch(source->core->region, slot->piece.span, reader->owner, OWNER_APP);
+	reader->begun = true;
 	*ret_piece = slot->piece;
 	return 1;
 }
 
-void flow_reader_drain(struct flow_reader *reader)
+/* The youngest go first, so that what is left is still in order; they are read again later. */
+static void call_in(struct flow_lender *lender)
 {
+	struct flow_reader *reader = CONTAINER_OF(lender, struct flow_reader, lender);
+	struct flow_window *window = &reader->window;
+
+	while (!reader->busy && !flow_window_empty(window)) {
+		struct flow_slot *slot = &window->slots[(window->head - 1) % FLOW_WINDOW_MAX];
+
+		if (slot->io.pending)
+			return;
+		reader->offset = slot->piece.offset;
+		flow_piece_end(reader->source.core, &slot->piece, reader->owner);
+		window->head--;
+	}
+}
+
+void flow_reader_open(struct flow_reader *reader)
+{
+	reader->busy = false;
+	reader->begun = false;
+	flow_lender_add(reader->source.core, &reader->lender, call_in);
+}
+
+void flow_reader_close(struct flow_reader *reader)
+{
+	flow_lender_remove(&reader->lender);
 	while (!flow_window_empty(&reader->window)) {
 		struct flow_slot *slot = flow_window_oldest(&reader->window);
 

@@ -13,16 +13,27 @@
 
 /* ---- Sink. ---- */
 
+struct volume_sink;
+
+/* BUSY from the start of its write to its completion, whose order is the device's. */
+struct volume_write {
+	struct flow_io io;
+	struct flow_piece piece;
+	struct volume_sink *sink;
+	bool busy;
+};
+
 struct volume_sink {
 	struct flow_sink sink;
 	struct flow_volume volume;
 	uint32_t align;
 	uint64_t offset, end;	/* on the volume */
 	uint64_t bytes, synced; /* of the body: pushed, known to be durable */
-	uint64_t written;	/* … whose writes have ended well */
+	uint64_t written;	/* … whose writes have all ended well */
 	int error;
-	uint32_t begun, ended;
-	struct flow_slot slots[SLOTS];
+	uint32_t begun, ended; /* writes, by turns; what lies between may have completed, too */
+	struct fiber *waiter;
+	struct volume_write writes[SLOTS];
 };
 
 static void sink_failed(struct volume_sink *self, int error)
@@ -34,16 +45,33 @@ static void sink_failed(struct volume_sink *self, int error)
 		self->volume.failed(self->volume.arg);
 }
 
-static void write_end(struct volume_sink *self)
+/* A completion: the frames go back at once, whatever the sink's fiber waits for. */
+static void write_done(struct flow_io *io)
 {
-	struct flow_slot *slot = &self->slots[self->ended++ % SLOTS];
-	int ret = flow_io_wait(&slot->io);
+	struct volume_write *write = CONTAINER_OF(io, struct volume_write, io);
+	struct volume_sink *self = write->sink;
 
-	if (ret)
-		sink_failed(self, ret);
-	if (!self->error)
-		self->written = slot->piece.offset + slot->piece.bytes;
-	flow_piece_end(self->sink.core, &slot->piece, OWNER_DISK);
+	write->busy = false;
+	if (io->error)
+		sink_failed(self, io->error);
+	flow_piece_end(self->sink.core, &write->piece, OWNER_DISK);
+	while (self->ended != self->begun && !self->writes[self->ended % SLOTS].busy) {
+		const struct flow_piece *piece = &self->writes[self->ended++ % SLOTS].piece;
+
+		if (!self->error)
+			self->written = piece->offset + piece->bytes;
+	}
+	if (self->waiter)
+		fiber_wake(self->waiter);
+}
+
+/* Parks until at most so many writes are under way. */
+static void writes_wait(struct volume_sink *self, uint32_t max)
+{
+	self->waiter = fiber_self();
+	while (self->begun - self->ended > max)
+		fiber_park();
+	self->waiter = NULL;
 }
 
 static int volume_flush(struct volume_sink *self)
@@ -85,25 +113,23 @@ static int volume_push(struct flow_sink *sink, struct flow_piece *piece)
 		.len = padded,
 		.addr = (uint64_t)(uintptr_t)piece->data,
 		.offset = self->offset};
-	struct flow_slot *slot;
+	struct volume_write *write;
 
 	if (ret) {
 		flow_piece_end(sink->core, piece, OWNER_APP);
 		sink_failed(self, ret);
 		return ret;
 	}
-	while (self->begun != self->ended && (self->begun - self->ended == SLOTS ||
-						     !self->slots[self->ended % SLOTS].io.pending))
-		write_end(self);
+	writes_wait(self, SLOTS - 1);
 	memset(piece->data + piece->bytes, 0, padded - piece->bytes);
 	region_switch(sink->core->region, piece->span, OWNER_APP, OWNER_DISK);
-	slot = &self->slots[self->begun++ % SLOTS];
-	slot->piece = *piece;
-	slot->piece.offset = self->bytes;
-	slot->io = (struct flow_io){0};
+	write = &self->writes[self->begun++ % SLOTS];
+	*write = (struct volume_write){
+		.io = {.done = write_done}, .piece = *piece, .sink = self, .busy = true};
+	write->piece.offset = self->bytes;
 	self->offset += padded;
 	self->bytes += piece->bytes;
-	flow_io_start(sink->core, &slot->io, &sqe);
+	flow_io_start(sink->core, &write->io, &sqe);
 	if (self->volume.sync_bytes && self->written - self->synced >= self->volume.sync_bytes)
 		volume_flush(self);
 	return self->error;
@@ -116,8 +142,7 @@ static int volume_finish(struct flow_sink *sink, bool failed)
 
 	/* What was taken over is good as far as it goes. */
 	(void)failed;
-	while (self->ended != self->begun)
-		write_end(self);
+	writes_wait(self, 0);
 	if (!self->error)
 		volume_flush(self);
 	ret = self->error;
@@ -190,7 +215,7 @@ static void volume_close(struct flow_source *source)
 {
 	struct volume_source *self = CONTAINER_OF(source, struct volume_source, reader.source);
 
-	flow_reader_drain(&self->reader);
+	flow_reader_close(&self->reader);
 	free(self);
 }
 
@@ -221,6 +246,7 @@ int flow_volume_source_open(
 	self->reader.owner = OWNER_DISK;
 	self->reader.end = end - volume->offset;
 	flow_window_init(&self->reader.window, READ_AHEAD);
+	flow_reader_open(&self->reader);
 	*ret_source = &self->reader.source;
 	return 0;
 }

@@ -345,13 +345,17 @@ static void put_statistics(struct flow_xdp_source *self)
 
 static int chunks_lease(struct flow_xdp_source *self)
 {
+	const struct flow_want want = {.frame_count = CHUNK_FRAMES,
+		.owner = OWNER_APP,
+		.begun = true,
+		.deadline_ns = DEADLINE_NONE};
 	struct flow_core *core = self->source.core;
 	int ret = 0;
 
 	if (!self->chunk.data)
-		ret = flow_lease(core, CHUNK_FRAMES, OWNER_APP, DEADLINE_NONE, &self->chunk);
+		ret = flow_lease(core, &want, &self->chunk);
 	if (!ret && !self->spill.data)
-		ret = flow_lease(core, CHUNK_FRAMES, OWNER_APP, DEADLINE_NONE, &self->spill);
+		ret = flow_lease(core, &want, &self->spill);
 	return ret;
 }
 

@@ -99,6 +99,23 @@ static int await_bytes(struct http_body *body)
 	return net_wait_readable(conn->stream, conn->recv_deadline_ns);
 }
 
+/* What the client has sent already keeps no frames waiting for it, so a small piece of that is not
+ * counted in its share. */
+static struct flow_want piece_terms(const struct http_body *body, uint32_t want)
+{
+	uint32_t frame_count = region_frames_for(want);
+	bool here = !body->aws && body->conn->in.end - body->conn->in.start >= want;
+
+	return (struct flow_want){
+		.frame_count = frame_count,
+		.owner = OWNER_NET,
+		.share = here && frame_count <= FLOW_FRAMES_SMALL ? FLOW_SHARE_OWN
+								  : body->source.share,
+		.begun = body->decoded > 0,
+		.deadline_ns = body->source.deadline_ns,
+	};
+}
+
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct http_body *body = CONTAINER_OF(source, struct http_body, source);
@@ -106,8 +123,8 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	struct flow_core *core = source->core;
 	uint64_t left = body->announced - body->decoded;
 	uint32_t want = (uint32_t)MIN(left, MIN(bytes_max, STORE_CHUNK_BYTES));
+	struct flow_want terms;
 	uint32_t have = 0;
-	struct region_span span;
 	int err;
 
 	if (body->failed)
@@ -121,22 +138,22 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		return err;
 	}
 	err = await_bytes(body);
+	*ret_piece = (struct flow_piece){.data = NULL};
+	terms = piece_terms(body, want);
 	if (!err)
-		err = flow_lease(core, region_frames_for(want), OWNER_NET,
-			MIN(source->deadline_ns, http_deadline_ns(conn, 0)), &span);
+		err = flow_piece_lease(core, &terms, ret_piece);
 	if (err) {
 		body->failed = true;
 		return err;
 	}
 	conn->recv_deadline_ns = MIN(source->deadline_ns, http_deadline_ns(conn, want));
-	*ret_piece = (struct flow_piece){.span = span, .data = span.data, .hold = FLOW_HOLD_LEASE};
-	err = fill(body, span.data, want, &have);
+	err = fill(body, ret_piece->data, want, &have);
 	if (err || !have) {
 		flow_piece_end(core, ret_piece, OWNER_NET);
 		body->failed = err;
 		return err;
 	}
-	region_switch(core->region, span, OWNER_NET, OWNER_APP);
+	region_switch(core->region, ret_piece->span, OWNER_NET, OWNER_APP);
 	ret_piece->bytes = have;
 	ret_piece->offset = body->decoded - have;
 	return 1;

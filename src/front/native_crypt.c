@@ -18,6 +18,7 @@ struct native_crypt {
 	uint64_t bytes_left; /* source: until the tag must fit */
 	struct flow_source source, *inner_source;
 	struct flow_sink sink, *inner_sink;
+	struct flow_elsewhere elsewhere; /* of the sink's */
 };
 
 static struct native_crypt *crypt_open(
@@ -29,6 +30,7 @@ static struct native_crypt *crypt_open(
 	if (!crypt)
 		return NULL;
 	crypt->request = request;
+	crypt->elsewhere.core = request->session->front->opts.core;
 	capsule_payload_nonce(request->counter, nonce);
 	if (aead_stream_open(key, nonce, seal, &crypt->stream) == 0)
 		return crypt;
@@ -40,6 +42,7 @@ static void crypt_close(struct native_crypt *crypt)
 {
 	if (!crypt)
 		return;
+	flow_elsewhere_close(&crypt->elsewhere);
 	aead_stream_close(crypt->stream);
 	free(crypt);
 }
@@ -67,8 +70,10 @@ static int open_next(struct flow_source *source, uint32_t bytes_max, struct flow
 	struct native_crypt *crypt = CONTAINER_OF(source, struct native_crypt, source);
 	struct native_request *request = crypt->request;
 	uint8_t tag[AEAD_TAG_BYTES];
-	int ret = crypt->inner_source->ops->next(crypt->inner_source, bytes_max, ret_piece);
+	int ret;
 
+	crypt->inner_source->share = source->share;
+	ret = crypt->inner_source->ops->next(crypt->inner_source, bytes_max, ret_piece);
 	if (ret <= 0)
 		return ret;
 	ret = aead_stream_update(crypt->stream, ret_piece->data, ret_piece->data, ret_piece->bytes);
@@ -116,21 +121,18 @@ int native_crypt_source(struct native_request *request, struct flow_source **sou
 static int seal_elsewhere(struct native_crypt *crypt, struct flow_piece *piece)
 {
 	struct flow_core *core = crypt->sink.core;
-	struct region_span span;
-	int ret = flow_lease(
-		core, region_frames_for(piece->bytes), OWNER_APP, crypt->sink.deadline_ns, &span);
+	struct flow_piece sealed = *piece;
+	int ret = flow_elsewhere(&crypt->elsewhere, piece->bytes, &sealed);
 
 	if (ret)
 		return ret;
-	ret = aead_stream_update(crypt->stream, piece->data, span.data, piece->bytes);
+	ret = aead_stream_update(crypt->stream, piece->data, sealed.data, piece->bytes);
 	if (ret) {
-		region_give(core->region, span, OWNER_APP);
+		flow_piece_end(core, &sealed, OWNER_APP);
 		return ret;
 	}
 	flow_piece_end(core, piece, OWNER_CACHE);
-	piece->span = span;
-	piece->data = span.data;
-	piece->hold = FLOW_HOLD_LEASE;
+	*piece = sealed;
 	return 0;
 }
 
@@ -139,6 +141,8 @@ static int seal_push(struct flow_sink *sink, struct flow_piece *piece)
 	struct native_crypt *crypt = CONTAINER_OF(sink, struct native_crypt, sink);
 	int ret;
 
+	crypt->inner_sink->share = sink->share;
+	crypt->elsewhere.share = sink->share;
 	counter_add(&sealed_bytes, piece->bytes);
 	if (piece->hold == FLOW_HOLD_LEASE)
 		ret = aead_stream_update(crypt->stream, piece->data, piece->data, piece->bytes);

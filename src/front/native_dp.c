@@ -500,16 +500,16 @@ static int direct_flush(struct native_request *request)
 /* Bytes outside the region: into frames that the device knows. */
 static int direct_copy(struct native_request *request, struct flow_piece *piece)
 {
-	struct region_span span;
-	int ret = flow_lease(request->session->front->opts.core, region_frames_for(piece->bytes),
-		OWNER_RDMA, request->deadline_ns, &span);
+	const struct flow_want want = {.frame_count = region_frames_for(piece->bytes),
+		.owner = OWNER_RDMA,
+		.begun = true,
+		.deadline_ns = request->deadline_ns};
+	const uint8_t *data = piece->data;
+	int ret = flow_piece_lease(request->session->front->opts.core, &want, piece);
 
-	if (ret)
-		return ret;
-	region_copy(span.data, piece->data, piece->bytes, COPY_INLINE_OUT);
-	*piece = (struct flow_piece){
-		.span = span, .data = span.data, .bytes = piece->bytes, .hold = FLOW_HOLD_LEASE};
-	return 0;
+	if (ret == 0)
+		region_copy(piece->data, data, piece->bytes, COPY_INLINE_OUT);
+	return ret;
 }
 
 static int direct_room(struct native_request *request)
@@ -545,7 +545,8 @@ static int direct_push(struct flow_sink *sink, struct flow_piece *piece)
 	}
 	request->send->pieces[request->send->piece_count++] = *piece;
 	request->bytes_moved += piece->bytes;
-	return 0;
+	/* Who goes on to the next piece may have to wait for frames, and holds none meanwhile. */
+	return request->bytes_moved < request->bytes_announced ? direct_flush(request) : 0;
 }
 
 static int direct_finish(struct flow_sink *sink, bool failed)

@@ -230,12 +230,13 @@ static size_t response_bytes(const struct capsule_response *response)
 	       response->lease.len + response->body.len + CAPSULE_TAG_BYTES;
 }
 
-/* Sees to it that the response has where to be encoded: small, or frames. Outside fibers nobody
- * waits for frames. */
+/* Sees to it that the response has where to be encoded: small, or frames. Frames of the body may
+ * be held meanwhile, so nobody waits for them. */
 static int response_room(struct native_request *request, size_t bytes)
 {
 	const struct native_session *session = request->session;
 	struct front_native *front = session->front;
+	const struct flow_want want = {.frame_count = region_frames_for(bytes), .owner = OWNER_APP};
 	size_t room =
 		request->span.data ? region_span_bytes(request->span) : session->wr_inline_bytes;
 
@@ -246,11 +247,7 @@ static int response_room(struct native_request *request, size_t bytes)
 	if (request->span.data)
 		region_give(front->region, request->span, OWNER_APP);
 	request->span.data = NULL;
-	if (!fiber_self())
-		return region_lease(
-			front->region, region_frames_for(bytes), OWNER_APP, &request->span);
-	return flow_lease(front->opts.core, region_frames_for(bytes), OWNER_APP,
-		request->deadline_ns, &request->span);
+	return flow_lease_now(front->opts.core, &want, &request->span);
 }
 
 int native_response_room(struct native_request *request, const struct capsule_response *response)
@@ -642,6 +639,8 @@ static void answer(struct native_request *request)
 	if (!request->refusal && request->reply.broken && request->reply.error == -EHOSTDOWN)
 		refuse(request, 503, "SlowDown",
 			"Too few of the store's volumes can be reached. Try again later.");
+	if (!request->refusal && request->reply.broken && request->reply.error == -ENOBUFS)
+		refuse(request, 503, "SlowDown", "Please reduce your request rate.");
 	if (!request->refusal && (request->reply.broken || !request->reply.status))
 		refuse(request, 500, "RDMATransferFailed", "The body could not be moved.");
 	native_response_fill(request, &response);

@@ -80,8 +80,10 @@ static const struct s3_token_ops TOKEN_OPS = {
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct token_job *job = CONTAINER_OF(source, struct token_job, source);
-	int ret = job->inner_source->ops->next(job->inner_source, bytes_max, ret_piece);
+	int ret;
 
+	job->inner_source->share = source->share;
+	ret = job->inner_source->ops->next(job->inner_source, bytes_max, ret_piece);
 	if (ret < 0)
 		job->token.failed = true;
 	else if (ret > 0)
@@ -195,6 +197,7 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 
 	if (job->has_crc64)
 		job->crc64 = crc64nvme_update(job->crc64, piece->data, bytes);
+	job->inner_sink->share = sink->share;
 	ret = job->inner_sink->ops->push(job->inner_sink, piece);
 	if (ret)
 		job->token.failed = true;

@@ -229,6 +229,8 @@ const struct s3_error *s3_read_body(
 			return s3_error_at(S3_E_MESSAGE_TOO_LONG);
 		ret = body->ops->open(body, &call->signing, &source);
 		if (!ret)
+			source->share = s3_call_share(call);
+		if (!ret)
 			ret = document_read_source(call->request->core, source, &text);
 	}
 	*ret_body = mem_arena_copy(&call->arena, buf_slice(&text));
@@ -389,6 +391,9 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 		}
 		sink = &crypt.sink;
 	}
+	/* A small body of a session is there at once: it keeps no frames waiting. */
+	if (!call->request->session || meta->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES)
+		source->share = s3_call_share(call);
 	ret = flow_run(source, stages.list, stages.count, sink, &moved);
 	call->body_bytes += moved;
 	if (ret)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "iam/iam.h"
 #include "s3/s3_priv.h"
 
 static const struct s3_header *find_header(const struct s3_call *call, struct slice name)
@@ -78,6 +79,29 @@ const struct s3_error *s3_fail_errno(struct s3_call *call, int error)
 			SLICE_FMT(call->bucket), SLICE_FMT(call->key), strerror(-error),
 			call->request->request_id);
 	return found;
+}
+
+uint16_t s3_call_share(const struct s3_call *call)
+{
+	const struct flow_budget *budget = call->request->core->budget;
+	const struct iam_principal *principal = call->principal;
+	struct slice name = slice_str(call->identity ? call->identity->access_key : "");
+	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2];
+
+	if (principal) {
+		/* Sessions of roles have no user's name: all of an account's have one share. */
+		name = slice_of(
+			text, (size_t)snprintf(text, sizeof(text), "%s/%.*s", principal->owner.id,
+				      SLICE_FMT(slice_to(principal->user_name, IAM_NAME_LEN_MAX))));
+	} else if (!name.len && call->request->peer) {
+		/* Nobody in particular: whoever asks from that address, without its port. */
+		const char *port = strrchr(call->request->peer, ':');
+
+		name = slice_str(call->request->peer);
+		if (port)
+			name = slice_to(name, (size_t)(port - call->request->peer));
+	}
+	return flow_share_of(budget, name);
 }
 
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket)

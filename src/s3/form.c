@@ -2,6 +2,7 @@
 #include "s3/form.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 bool s3_form_boundary(struct slice content_type, struct slice *ret_boundary)
 {
@@ -175,6 +176,7 @@ static int piece_fetch(struct s3_form_source *self, uint32_t bytes_max)
 		self->has_piece = true;
 		return 1;
 	}
+	self->inner->share = self->source.share;
 	ret = self->inner->ops->next(self->inner, bytes_max, &self->piece);
 	self->has_piece = ret > 0;
 	return ret;
@@ -253,20 +255,15 @@ static int give_piece(struct s3_form_source *self, struct flow_piece *ret_piece)
 	struct slice text = slice_of(self->piece.data, self->piece.bytes);
 	ptrdiff_t at = slice_find(text, slice_of(self->delimiter, self->delimiter_len));
 	uint32_t keep = MIN(self->piece.bytes, self->delimiter_len - 1);
-	int ret;
 
 	*ret_piece = self->piece;
 	if (at >= 0) {
 		ret_piece->bytes = (uint32_t)at;
 		if (!at)
 			return drain(self);
+		/* The rest is read when these frames are no longer held. */
 		self->has_piece = false;
-		ret = drain(self);
-		if (ret < 0) {
-			self->piece = *ret_piece;
-			piece_drop(self);
-			return ret;
-		}
+		self->over = true;
 		return give(self, ret_piece);
 	}
 	ret_piece->bytes -= keep;
@@ -288,6 +285,8 @@ static int form_next(struct flow_source *source, uint32_t bytes_max, struct flow
 	for (;;) {
 		if (self->ended)
 			return 0;
+		if (self->over)
+			return drain(self);
 		if (!self->has_piece) {
 			ret = piece_fetch(self, bytes_max);
 			if (ret <= 0)
@@ -307,9 +306,31 @@ static void form_close(struct flow_source *source)
 {
 	struct s3_form_source *self = CONTAINER_OF(source, struct s3_form_source, source);
 
+	flow_lender_remove(&self->lender);
 	if (self->has_piece)
 		piece_drop(self);
+	free(self->aside);
 	self->inner->ops->close(self->inner);
+}
+
+/* The piece goes on without its frames. */
+static void call_in(struct flow_lender *lender)
+{
+	struct s3_form_source *self = CONTAINER_OF(lender, struct s3_form_source, lender);
+	struct flow_piece piece = self->piece;
+
+	if (!self->has_piece || piece.hold == FLOW_HOLD_BORROWED)
+		return;
+	if (!self->aside)
+		self->aside = malloc(STORE_CHUNK_BYTES);
+	if (!self->aside)
+		return;
+	region_copy(self->aside, piece.data, piece.bytes, COPY_ALIGN);
+	self->piece.data = self->aside;
+	self->piece.span = (struct region_span){.data = NULL};
+	self->piece.hold = FLOW_HOLD_BORROWED;
+	self->piece.share = FLOW_SHARE_OWN;
+	flow_piece_end(self->source.core, &piece, OWNER_APP);
 }
 
 static const struct flow_source_ops FORM_SOURCE_OPS = {
@@ -323,12 +344,16 @@ void s3_form_source_init(struct s3_form_source *self, struct flow_source *inner,
 {
 	CHECK(boundary.len <= S3_FORM_BOUNDARY_MAX);
 	self->source = (struct flow_source){.ops = &FORM_SOURCE_OPS,
+		.share = inner->share,
 		.core = inner->core,
 		.bytes_total = UINT64_MAX,
 		.deadline_ns = inner->deadline_ns};
 	self->inner = inner;
 	self->has_piece = false;
 	self->ended = false;
+	self->over = false;
+	self->aside = NULL;
+	flow_lender_add(inner->core, &self->lender, call_in);
 	self->carry_len = 0;
 	memcpy(self->delimiter, "\r\n--", 4);
 	memcpy(self->delimiter + 4, boundary.data, boundary.len);

@@ -63,6 +63,10 @@ struct s3_form_source {
 	struct flow_source *inner;
 	struct flow_piece piece; /* of inner's, in part given out */
 	bool has_piece, ended;
+	bool over; /* nothing but what follows the file is left, and not read yet */
+	struct flow_lender
+		lender; /* the piece, while its first bytes are given out by themselves */
+	uint8_t *aside; /* where it goes when its frames are called in; NULL: nowhere yet */
 	uint32_t carry_len;
 	char delimiter[4 + S3_FORM_BOUNDARY_MAX];
 	uint32_t delimiter_len;

@@ -246,6 +246,9 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 
 	call_begin(&call, s3, request, reply);
 	error = call_run(&call);
+	/* Overload passes: when to come back. */
+	if (error && error->status == 503)
+		s3_answer_header(&call, SLICE("Retry-After"), SLICE(S3_RETRY_AFTER_S));
 	if (error && reply->status)
 		reply->broken = true;
 	else if (error)

@@ -133,6 +133,10 @@ const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const 
 void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
 /* An errno of the store, a bucket or a body. */
 const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
+/* Whose frames the call's bodies take: the user's, or when nobody signed the address'. */
+uint16_t s3_call_share(const struct s3_call *call);
+/* What a client that is told 503 is told besides. */
+#define S3_RETRY_AFTER_S "1"
 /* Looks the bucket up; NULL when it is there. */
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
 

@@ -44,6 +44,7 @@ struct server {
 	struct config config;
 	struct numa_plan numa;
 	struct region *region;
+	struct flow_budget *budget; /* of the region's frames */
 	struct store *store;
 	struct s3 *s3;
 	struct lifecycle lifecycle; /* on the first core */
@@ -184,6 +185,9 @@ static int open_store(struct server *server)
 			(unsigned long long)(config->memory.bytes / MIB), strerror(-ret));
 		return ret;
 	}
+	ret = flow_budget_open(server->region, &server->budget);
+	if (ret)
+		return ret;
 	ret = store_open(&store_opts, server->region, &server->store);
 	if (ret)
 		log_error("server", "the store in %s cannot be opened: %s", config->data.dir,
@@ -501,6 +505,7 @@ static int open_core(struct server *server, uint32_t core_idx)
 	if (ret)
 		return ret;
 	core->flow.store = server->store;
+	core->flow.budget = server->budget;
 	ret = store_attach(server->store, core->reactor);
 	if (ret)
 		return ret;
@@ -844,6 +849,7 @@ void server_close(struct server *server)
 	for (uint32_t i = server->core_count; i-- > 0;)
 		reactor_close(server->cores[i].reactor);
 	rp_close(server->device);
+	flow_budget_close(server->budget);
 	region_close(server->region);
 	free(server);
 }

@@ -4,23 +4,35 @@
 
 #include "s3/sse.h"
 
-/* Past the head nothing can be taken back: what fails from here on breaks the reply. */
-static void send_body(struct s3_call *call, const struct s3_read *read, struct flow_source *source)
+/* Once bytes have left nothing can be taken back: what fails from there on breaks the reply. */
+static const struct s3_error *send_body(
+	struct s3_call *call, const struct s3_read *read, struct flow_source *source)
 {
 	struct s3_reply *reply = call->reply;
 	struct flow_sink *sink;
 	uint64_t moved = 0;
+	int ret;
 
 	if (reply->ops->head(reply, read->status, call->headers, call->header_count, read->bytes) ||
 		reply->ops->sink(reply, &sink)) {
 		source->ops->close(source);
 		reply->broken = true;
-		return;
+		return NULL;
 	}
-	reply->error = flow_run(source, NULL, 0, sink, &moved);
-	if (reply->error || moved != read->bytes)
-		reply->broken = true;
+	if (read->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES)
+		source->share = s3_call_share(call);
+	ret = flow_run(source, NULL, 0, sink, &moved);
 	call->body_bytes += moved;
+	if (!ret && moved == read->bytes)
+		return NULL;
+	if (ret && !reply->status) {
+		/* Not even the head has left. */
+		call->header_count = call->header_base;
+		return s3_fail_errno(call, ret);
+	}
+	reply->broken = true;
+	reply->error = ret;
+	return NULL;
 }
 
 /* By a token the bytes go first and the head follows them, so there is still another answer. */
@@ -28,14 +40,16 @@ static __attribute__((noinline)) const struct s3_error *send_by_token(
 	struct s3_call *call, const struct s3_read *read, struct flow_source *source)
 {
 	struct s3_reply *reply = call->reply;
+	const struct s3_error *error = send_body(call, read, source);
 
-	send_body(call, read, source);
 	if (!reply->broken)
-		return NULL;
+		return error;
 	reply->broken = false;
 	reply->status = 0;
 	call->header_count = 0;
-	return s3_body_failed(call, reply->error == -EHOSTDOWN ? reply->error : -EIO);
+	if (reply->error == -ENOBUFS || reply->error == -EHOSTDOWN)
+		return s3_body_failed(call, reply->error);
+	return s3_body_failed(call, -EIO);
 }
 
 static const struct s3_error *check_window(struct s3_call *call, const struct s3_read *read)
@@ -74,7 +88,7 @@ const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *
 		else if (s3_token_of(call))
 			error = send_by_token(call, read, source);
 		else
-			send_body(call, read, source);
+			error = send_body(call, read, source);
 	}
 	store_get_close(read->get);
 	return error;

@@ -43,6 +43,8 @@ static const struct s3_error *read_fields(struct s3_call *call, struct post *pos
 			"Bucket POST must be of the enclosure-type multipart/form-data");
 	if (body)
 		ret = body->ops->open(body, &call->signing, &post->body);
+	if (!ret)
+		post->body->share = s3_call_share(call);
 	if (ret)
 		return body ? s3_fail_errno(call, ret) : s3_error_at(S3_E_MALFORMED_POST);
 	while ((ret = s3_form_parse(buf_slice(&post->text), post->boundary, &post->form)) ==

@@ -208,8 +208,8 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 	if (piece->hold == FLOW_HOLD_LEASE) {
 		region_switch(self->s3->region, span, OWNER_APP, OWNER_CACHE);
 	} else {
-		int ret = flow_lease(sink->core, region_frames_for(piece->bytes), OWNER_CACHE,
-			DEADLINE_NONE, &span);
+		int ret = region_lease(
+			sink->core->region, region_frames_for(piece->bytes), OWNER_CACHE, &span);
 
 		if (ret)
 			return ret;

@@ -532,11 +532,27 @@ static void object_to_object_copies_nothing(void)
 static uint32_t waiters_done;
 static uint32_t order[3];
 
+/* So many frames, of the server's own or in a share, until then. */
+static struct flow_want want(uint32_t frame_count, uint16_t share, uint64_t deadline_ns)
+{
+	return (struct flow_want){.frame_count = frame_count,
+		.owner = OWNER_APP,
+		.share = share,
+		.deadline_ns = deadline_ns};
+}
+
+static int lease_until(uint32_t frame_count, uint64_t deadline_ns, struct region_span *ret_span)
+{
+	const struct flow_want terms = want(frame_count, FLOW_SHARE_OWN, deadline_ns);
+
+	return flow_lease(&core, &terms, ret_span);
+}
+
 static void lease_one(void *arg)
 {
 	struct region_span span;
 
-	assert_int_equal(flow_lease(&core, 256, OWNER_APP, DEADLINE_NONE, &span), 0);
+	assert_int_equal(lease_until(256, DEADLINE_NONE, &span), 0);
 	order[waiters_done++] = (uint32_t)(uintptr_t)arg;
 	fiber_yield();
 	region_give(region, span, OWNER_APP);
@@ -551,8 +567,7 @@ static void leases_wait_in_order(void)
 	while (count < ARRAY_LEN(spans) && region_lease(region, 256, OWNER_APP, &spans[count]) == 0)
 		count++;
 	assert_in_range(count, 1, ARRAY_LEN(spans) - 1);
-	assert_int_equal(flow_lease(&core, 256, OWNER_APP, clock_now_ns() + 2 * NS_PER_MS, &none),
-		-ETIMEDOUT);
+	assert_int_equal(lease_until(256, clock_now_ns() + 2 * NS_PER_MS, &none), -ETIMEDOUT);
 	waiters_done = 0;
 	for (uintptr_t i = 0; i < 3; i++)
 		assert_int_equal(fiber_spawn(reactor, "lease", lease_one, (void *)i), 0);

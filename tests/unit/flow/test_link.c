@@ -176,12 +176,12 @@ static void links_close(void)
 /* A piece of the pattern, in frames of its own. */
 static struct flow_piece piece_at(uint64_t offset, uint32_t bytes)
 {
-	struct flow_piece piece = {.offset = offset, .bytes = bytes, .hold = FLOW_HOLD_LEASE};
+	const struct flow_want want = {.frame_count = region_frames_for(bytes),
+		.owner = OWNER_APP,
+		.deadline_ns = DEADLINE_NONE};
+	struct flow_piece piece = {.offset = offset, .bytes = bytes};
 
-	assert_int_equal(
-		flow_lease(&core, region_frames_for(bytes), OWNER_APP, DEADLINE_NONE, &piece.span),
-		0);
-	piece.data = piece.span.data;
+	assert_int_equal(flow_piece_lease(&core, &want, &piece), 0);
 	for (uint32_t i = 0; i < bytes; i++)
 		piece.data[i] = byte_at(offset + i);
 	return piece;

@@ -5,13 +5,13 @@
 
 #include "front/front.h"
 
-int flow_lease(struct flow_core *core, uint32_t frame_count, enum region_owner owner,
-	uint64_t deadline_ns, struct region_span *ret_span)
+int flow_piece_lease(struct flow_core *core, const struct flow_want *want, struct flow_piece *piece)
 {
-	int err = region_lease(core->region, frame_count, owner, ret_span);
+	int err = region_lease(core->region, want->frame_count, want->owner, &piece->span);
 
-	(void)deadline_ns;
-	return err == -ENOBUFS ? -ETIMEDOUT : err;
+	piece->data = err ? NULL : piece->span.data;
+	piece->hold = FLOW_HOLD_LEASE;
+	return err;
 }
 
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner)

@@ -112,10 +112,13 @@ int fake_send_bytes(struct flow_core *core, struct s3_reply *reply, uint64_t byt
 
 		CHECK(piece_bytes <= sizeof(elsewhere));
 		if (!borrowed) {
-			ret = flow_lease(core, region_frames_for(piece.bytes), OWNER_APP,
-				DEADLINE_NONE, &piece.span);
+			const struct flow_want want = {
+				.frame_count = region_frames_for(piece.bytes),
+				.owner = OWNER_APP,
+				.deadline_ns = DEADLINE_NONE};
+
+			ret = flow_piece_lease(core, &want, &piece);
 			CHECK(!ret);
-			piece.data = piece.span.data;
 		}
 		for (uint32_t i = 0; i < piece.bytes; i++)
 			piece.data[i] = fake_byte(sent + i);

@@ -323,8 +323,8 @@ static int rig_send(struct s3_reply *reply, uint64_t bytes, uint64_t fail_at)
 	while (!err && sent < MIN(bytes, fail_at)) {
 		piece = (struct flow_piece){.offset = sent, .hold = FLOW_HOLD_LEASE};
 		piece.bytes = (uint32_t)MIN(MIN(bytes, fail_at) - sent, STORE_CHUNK_BYTES);
-		assert_int_equal(flow_lease(&rig_core, region_frames_for(piece.bytes), OWNER_APP,
-					 in_ms(1000), &piece.span),
+		assert_int_equal(region_lease(rig_core.region, region_frames_for(piece.bytes),
+					 OWNER_APP, &piece.span),
 			0);
 		piece.data = piece.span.data;
 		memset(piece.data, 'p', piece.bytes);

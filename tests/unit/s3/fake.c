@@ -842,6 +842,7 @@ void fake_call_init(struct fake_call *call, const char *method, const char *path
 			.query = slice_str(query),
 			.session = &fake_root,
 			.transport = "http",
+			.core = &fake_core,
 			.peer = "127.0.0.1:1",
 			.request_id = "0123456789ABCDEF"},
 		.reply.ops = &reply_ops,

@@ -41,4 +41,6 @@ bool fake_reply_has(const struct fake_call *call, const char *text);
 
 extern const struct s3_identity fake_root;
 
+extern struct flow_core fake_core; /* without a budget */
+
 #endif

@@ -51,15 +51,16 @@ static int socket_recv(struct packets *self, struct flow_piece *piece)
 static int socket_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct packets *self = CONTAINER_OF(source, struct packets, source);
-	struct flow_piece piece = {.hold = FLOW_HOLD_LEASE, .offset = self->offset};
+	const struct flow_want want = {
+		.frame_count = 1, .owner = OWNER_NET, .deadline_ns = DEADLINE_NONE};
+	struct flow_piece piece = {.offset = self->offset};
 	int ret = 0;
 
 	(void)bytes_max;
 	while (self->left && ret == 0) {
-		ret = flow_lease(source->core, 1, OWNER_NET, DEADLINE_NONE, &piece.span);
+		ret = flow_piece_lease(source->core, &want, &piece);
 		if (ret)
 			return ret;
-		piece.data = piece.span.data;
 		ret = socket_recv(self, &piece);
 		if (ret == PACKET_BYTES) {
 			piece.bytes = PACKET_BYTES;

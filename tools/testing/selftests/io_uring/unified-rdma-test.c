@@ -394,11 +394,12 @@ static int serve(void)
 
 static struct flow_piece piece_new(uint32_t bytes)
 {
-	struct flow_piece piece = {.bytes = bytes, .hold = FLOW_HOLD_LEASE};
+	const struct flow_want want = {.frame_count = region_frames_for(bytes),
+		.owner = OWNER_APP,
+		.deadline_ns = DEADLINE_NONE};
+	struct flow_piece piece = {.bytes = bytes};
 
-	if (flow_lease(&machine.core, region_frames_for(bytes), OWNER_APP, DEADLINE_NONE,
-		    &piece.span) == 0)
-		piece.data = piece.span.data;
+	flow_piece_lease(&machine.core, &want, &piece);
 	return piece;
 }
 

@@ -1,0 +1,28 @@
+/* flow/writer.h: what sinks share whose pieces a device takes: a window of pieces in flight, each
+ * of which ends in its completion, so that its frames come back whatever the sink's fiber waits
+ * for. */
+#ifndef FLOW_WRITER_H
+#define FLOW_WRITER_H
+
+#include "flow/reader.h"
+
+/* Embedded in the sink. */
+struct flow_writer {
+	struct flow_core *core;
+	/* The piece's operations have completed, with slot->io.error: ends the piece. Outside
+	 * fibers. */
+	void (*ended)(struct flow_writer *writer, struct flow_slot *slot);
+	int error;	      /* the first; the sink's own, too */
+	struct fiber *waiter; /* the sink's, while it waits for room */
+	struct flow_window window;
+};
+void flow_writer_init(struct flow_writer *writer, struct flow_core *core,
+	void (*ended)(struct flow_writer *writer, struct flow_slot *slot));
+/* Takes the piece over, when there is room for it. Whatever operations are started on the slot's io
+ * then, the piece ends when all have completed, and not before started is called. */
+struct flow_slot *flow_writer_begin(struct flow_writer *writer, const struct flow_piece *piece);
+void flow_writer_started(struct flow_slot *slot);
+/* Parks until all pieces have ended; the first error. */
+int flow_writer_finish(struct flow_writer *writer);
+
+#endif

@@ -1,0 +1,363 @@
+#include "../unit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "fake_store.h"
+#include "flow/flow.h"
+#include "flow/reader.h"
+
+/* ---- The rig: a reactor, a region of few frames with a budget, and a test's body as a fiber. ----
+ */
+
+#define REGION_BYTES (16 * MIB)
+#define CHUNK_FRAMES (STORE_CHUNK_BYTES / FRAME_BYTES)
+#define SPANS_MAX    64u
+
+static struct region *region;
+static struct reactor *reactor;
+static struct flow_core core;
+static struct flow_budget *budget;
+static struct fake_store fake;
+static uint8_t *content;
+static struct region_span spans[SPANS_MAX]; /* what a test takes away */
+static uint32_t span_count;
+
+typedef void body_fn(void);
+static body_fn *body;
+
+static void body_main(void *arg)
+{
+	(void)arg;
+	body();
+	reactor_stop(reactor);
+}
+
+static void run(body_fn *fn)
+{
+	const struct region_opts region_opts = {
+		.bytes = REGION_BYTES, .core_count = 1, .name = "leasetest"};
+	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 64};
+	struct region_usage usage;
+
+	assert_int_equal(region_open(&region_opts, &region), 0);
+	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
+	assert_int_equal(flow_budget_open(region, &budget), 0);
+	assert_int_equal(flow_core_open(reactor, region, &core), 0);
+	core.budget = budget;
+	fake_store_open(&fake, region);
+	body = fn;
+	assert_int_equal(fiber_spawn(reactor, "test", body_main, NULL), 0);
+	reactor_run(reactor);
+	fake_store_close(&fake);
+	region_usage(region, &usage);
+	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
+	flow_core_close(&core);
+	reactor_close(reactor);
+	flow_budget_close(budget);
+	region_close(region);
+}
+
+static void take_all(uint32_t frame_count)
+{
+	while (span_count < SPANS_MAX &&
+		region_lease(region, frame_count, OWNER_APP, &spans[span_count]) == 0)
+		span_count++;
+	assert_in_range(span_count, 1, SPANS_MAX - 1);
+}
+
+static void give_one(void)
+{
+	region_give(region, spans[--span_count], OWNER_APP);
+}
+
+static void give_all(void)
+{
+	while (span_count)
+		give_one();
+}
+
+static struct flow_want want(uint32_t frame_count, uint16_t share)
+{
+	return (struct flow_want){.frame_count = frame_count,
+		.owner = OWNER_APP,
+		.share = share,
+		.begun = true,
+		.deadline_ns = DEADLINE_NONE};
+}
+
+/* ---- Waiting. ---- */
+
+struct waiter {
+	struct flow_want want;
+	struct region_span span;
+	int ret;
+	bool started, done;
+};
+
+static void waiter_main(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	waiter->started = true;
+	waiter->ret = flow_lease(&core, &waiter->want, &waiter->span);
+	waiter->done = true;
+}
+
+static void waiter_start(struct waiter *waiter, struct flow_want terms)
+{
+	*waiter = (struct waiter){.want = terms};
+	assert_int_equal(fiber_spawn(reactor, "waiter", waiter_main, waiter), 0);
+	while (!waiter->started)
+		fiber_yield();
+}
+
+static void waiter_end(struct waiter *waiter)
+{
+	while (!waiter->done)
+		fiber_yield();
+	assert_int_equal(waiter->ret, 0);
+	region_give(region, waiter->span, OWNER_APP);
+	flow_share_give(&core, waiter->want.share, waiter->want.frame_count);
+}
+
+static void small_passes_large(void)
+{
+	const struct flow_want small = want(1, FLOW_SHARE_OWN);
+	struct region_span span;
+	struct waiter large;
+
+	take_all(CHUNK_FRAMES);
+	take_all(1);
+	waiter_start(&large, want(CHUNK_FRAMES, FLOW_SHARE_OWN));
+	assert_int_equal(core.waiters, 1);
+	/* The last that was taken is one frame. */
+	give_one();
+	assert_int_equal(flow_lease(&core, &small, &span), 0);
+	assert_false(large.done);
+	region_give(region, span, OWNER_APP);
+	give_all();
+	waiter_end(&large);
+}
+
+/* A share that has its fill waits for itself; another's is there at once. */
+static void shares_wait_for_themselves(void)
+{
+	struct flow_want mine = want(CHUNK_FRAMES, 1), others = want(CHUNK_FRAMES, 2);
+	struct region_span mine_spans[SPANS_MAX], span;
+	struct waiter waiter;
+	uint32_t count = 0;
+
+	while (flow_lease_now(&core, &mine, &mine_spans[count]) == 0)
+		count++;
+	assert_in_range(count, 4, REGION_BYTES / STORE_CHUNK_BYTES - 2);
+	assert_int_equal(flow_share_held(budget, 1), count * CHUNK_FRAMES);
+	waiter_start(&waiter, mine);
+	assert_int_equal(core.waiters, 1);
+	assert_int_equal(flow_lease(&core, &others, &span), 0);
+	assert_false(waiter.done);
+	region_give(region, span, OWNER_APP);
+	flow_share_give(&core, 2, CHUNK_FRAMES);
+	while (count--) {
+		region_give(region, mine_spans[count], OWNER_APP);
+		flow_share_give(&core, 1, CHUNK_FRAMES);
+	}
+	waiter_end(&waiter);
+	assert_int_equal(flow_share_held(budget, FLOW_SHARE_OWN), 0);
+}
+
+/* However many shares ask, what is left for small leases is not given out in large ones. */
+static void reserve_is_for_small_ones(void)
+{
+	struct region_span large[SPANS_MAX], span;
+	struct flow_want small = want(FLOW_FRAMES_SMALL, 63);
+	uint16_t count = 0;
+
+	for (;;) {
+		struct flow_want next = want(CHUNK_FRAMES, (uint16_t)(count + 1));
+
+		if (flow_lease_now(&core, &next, &large[count]))
+			break;
+		count++;
+	}
+	assert_in_range(count, 8, REGION_BYTES / STORE_CHUNK_BYTES - 2);
+	assert_int_equal(flow_lease_now(&core, &small, &span), 0);
+	region_give(region, span, OWNER_APP);
+	flow_share_give(&core, 63, FLOW_FRAMES_SMALL);
+	while (count) {
+		region_give(region, large[--count], OWNER_APP);
+		flow_share_give(&core, (uint16_t)(count + 1), CHUNK_FRAMES);
+	}
+}
+
+/* What has not begun is refused when its queue does not move, and then whoever comes next at once.
+ */
+static void queue_that_stands_refuses(void)
+{
+	struct flow_want fresh = want(CHUNK_FRAMES, 1), begun = want(CHUNK_FRAMES, 1);
+	struct region_span span;
+	struct waiter patient;
+
+	fresh.begun = false;
+	take_all(CHUNK_FRAMES);
+	waiter_start(&patient, begun);
+	assert_int_equal(flow_lease(&core, &fresh, &span), -ENOBUFS);
+	assert_int_equal(core.waiters, 1);
+	assert_int_equal(flow_lease(&core, &fresh, &span), -ENOBUFS);
+	assert_false(patient.done);
+	give_all();
+	waiter_end(&patient);
+}
+
+/* ---- Transfers whose fibers wait. ---- */
+
+static struct flow_piece piece_of(uint64_t offset, uint32_t bytes, const uint8_t *data)
+{
+	struct flow_want terms = want(region_frames_for(bytes), 1);
+	struct flow_piece piece = {.offset = offset, .bytes = bytes};
+
+	assert_int_equal(flow_piece_lease(&core, &terms, &piece), 0);
+	memcpy(piece.data, data, bytes);
+	return piece;
+}
+
+static struct flow_sink *sink_open(uint64_t bytes)
+{
+	struct flow_sink *sink;
+
+	assert_int_equal(flow_object_sink_open(&core, fake_put(&fake), bytes, &sink), 0);
+	sink->share = 1;
+	return sink;
+}
+
+/* The frames of writes that are over come back though the sink's fiber waits for others. */
+static void writes_give_their_frames_back(void)
+{
+	struct flow_sink *sink = sink_open(2 * STORE_CHUNK_BYTES);
+	struct flow_want next = want(CHUNK_FRAMES, FLOW_SHARE_OWN);
+	struct region_span span;
+	struct flow_piece piece = piece_of(0, STORE_CHUNK_BYTES, content);
+
+	take_all(CHUNK_FRAMES);
+	assert_int_equal(sink->ops->push(sink, &piece), 0);
+	/* Nobody but the write can give any. */
+	assert_int_equal(flow_lease(&core, &next, &span), 0);
+	assert_int_equal(flow_share_held(budget, 1), 0);
+	region_give(region, span, OWNER_APP);
+	give_all();
+	piece = piece_of(STORE_CHUNK_BYTES, STORE_CHUNK_BYTES, content + STORE_CHUNK_BYTES);
+	assert_int_equal(sink->ops->push(sink, &piece), 0);
+	assert_int_equal(sink->ops->finish(sink, false), 0);
+	assert_memory_equal(fake.volume, content, 2 * STORE_CHUNK_BYTES);
+}
+
+/* What was read ahead is called in, and read again when its turn comes. */
+static void read_ahead_is_called_in(void)
+{
+	const uint64_t bytes = 6 * STORE_CHUNK_BYTES;
+	struct flow_want next = want(CHUNK_FRAMES, FLOW_SHARE_OWN);
+	struct region_span span[2];
+	struct flow_source *source;
+	struct flow_piece piece;
+	uint64_t offset = 0;
+
+	fake_store_fill(&fake, content, bytes);
+	assert_int_equal(flow_object_source_open(&core, fake_get(&fake), 0, bytes, &source), 0);
+	source->share = 1;
+	while (offset < bytes) {
+		assert_int_equal(source->ops->next(source, STORE_CHUNK_BYTES, &piece), 1);
+		assert_int_equal(piece.offset, offset);
+		assert_memory_equal(piece.data, content + offset, piece.bytes);
+		offset += piece.bytes;
+		flow_piece_end(&core, &piece, OWNER_APP);
+		if (offset != STORE_CHUNK_BYTES)
+			continue;
+		take_all(CHUNK_FRAMES);
+		assert_int_equal(flow_lease(&core, &next, &span[0]), 0);
+		assert_int_equal(flow_lease(&core, &next, &span[1]), 0);
+		region_give(region, span[0], OWNER_APP);
+		region_give(region, span[1], OWNER_APP);
+		give_all();
+	}
+	source->ops->close(source);
+	assert_int_equal(flow_share_held(budget, 1), 0);
+}
+
+/* Odd pieces gather though there are no frames to gather in, and the body is whole. */
+static void staging_goes_aside(void)
+{
+	const uint32_t odd = 300001, count = 12;
+	struct flow_sink *sink = sink_open((uint64_t)odd * count);
+	struct flow_want next = want(CHUNK_FRAMES, FLOW_SHARE_OWN);
+	struct region_span span;
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct flow_piece piece =
+			piece_of((uint64_t)i * odd, odd, content + (uint64_t)i * odd);
+
+		if (i == 1 || i == 5)
+			take_all(CHUNK_FRAMES);
+		assert_int_equal(sink->ops->push(sink, &piece), 0);
+		if (i != 1 && i != 5)
+			continue;
+		/* Only the staging is there to be called in. */
+		assert_int_equal(flow_lease(&core, &next, &span), 0);
+		region_give(region, span, OWNER_APP);
+		if (i == 5)
+			give_all();
+		else
+			give_one(); /* enough for one piece at a time */
+		if (i == 1)
+			give_one();
+	}
+	give_all();
+	assert_int_equal(sink->ops->finish(sink, false), 0);
+	assert_memory_equal(fake.volume, content, (size_t)odd * count);
+	assert_int_equal(flow_share_held(budget, 1), 0);
+}
+
+static void test_waiting(void **state)
+{
+	(void)state;
+	run(small_passes_large);
+	run(queue_that_stands_refuses);
+}
+
+static void test_shares(void **state)
+{
+	(void)state;
+	run(shares_wait_for_themselves);
+	run(reserve_is_for_small_ones);
+}
+
+static void test_sinks(void **state)
+{
+	(void)state;
+	run(writes_give_their_frames_back);
+	run(staging_goes_aside);
+}
+
+static void test_sources(void **state)
+{
+	(void)state;
+	run(read_ahead_is_called_in);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_waiting),
+		cmocka_unit_test(test_shares),
+		cmocka_unit_test(test_sinks),
+		cmocka_unit_test(test_sources),
+	};
+	struct prng prng;
+	int failed;
+
+	content = malloc(FAKE_VOLUME_BYTES);
+	prng_seed(&prng, 1);
+	prng_fill(&prng, content, FAKE_VOLUME_BYTES);
+	failed = cmocka_run_group_tests_name("lease", tests, NULL, NULL);
+	free(content);
+	return failed;
+}
