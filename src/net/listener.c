@@ -1,28 +1,34 @@
-/* net/listener.c: accepting connections by one multishot operation per listener. */
+/* net/listener.c: accepting connections, a few at a time: what nobody has taken yet stays in the
+ * kernel's backlog, where it waits instead of being cut. */
 #include "net/net_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define ACCEPTED_MAX	256u /* accepted by the kernel, not yet taken by net_accept */
+#define ACCEPTED_MAX	32u /* accept operations, and connections not yet taken by net_accept */
 #define ACCEPT_RETRY_NS (50 * NS_PER_MS)
 
-/* The life of the accept operation:
+/* Operations end one by one, each with a connection; net_accept starts as many as there is room
+ * for.
  *
- *   IDLE     → ARMED by net_accept
- *   ARMED    → IDLE when the kernel ends it (out of descriptors, cancelled), with queue and waiter
- *              as they are
- *   RESTING  a timer arms it again, after the kernel ran out of something
+ *   OPEN     net_accept starts operations
+ *   RESTING  it does not until a timer fires, for the kernel ran out of something
  *   CLOSED   net_listener_close was called; freed when the kernel and the waiter have let go */
-enum listener_state { LISTENER_IDLE, LISTENER_ARMED, LISTENER_RESTING, LISTENER_CLOSED };
+enum listener_state { LISTENER_OPEN, LISTENER_RESTING, LISTENER_CLOSED };
+
+struct accept_op {
+	struct uring_op op;
+	struct net_listener *listener;
+	bool in_kernel;
+};
 
 struct net_listener {
 	struct reactor *reactor;
-	struct uring_op op;
+	struct accept_op ops[ACCEPTED_MAX];
 	enum listener_state state;
-	bool in_kernel;
-	bool complained; /* of the present shortage */
+	uint32_t in_kernel; /* operations */
+	bool complained;    /* of the present shortage */
 	int fd;
 	uint16_t port;
 	struct fiber *waiter;
@@ -88,7 +94,10 @@ int net_listen(struct reactor *reactor, const char *address, struct net_listener
 		return err;
 	}
 	listener->reactor = reactor;
-	listener->op.done = accept_done;
+	for (uint32_t i = 0; i < ACCEPTED_MAX; i++) {
+		listener->ops[i].op.done = accept_done;
+		listener->ops[i].listener = listener;
+	}
 	listener->fd = fd;
 	listener->port =
 		ntohs(addr.any.sa_family == AF_INET ? addr.v4.sin_port : addr.v6.sin6_port);
@@ -103,13 +112,21 @@ uint16_t net_listener_port(const struct net_listener *listener)
 	return listener->port;
 }
 
+/* No more than there is room for: an accepted connection cannot go back to the backlog. */
 static void accept_arm(struct net_listener *listener)
 {
-	struct io_uring_sqe *sqe = reactor_sqe(listener->reactor, &listener->op);
+	for (uint32_t i = 0; i < ACCEPTED_MAX; i++) {
+		struct accept_op *op = &listener->ops[i];
 
-	io_uring_prep_multishot_accept(sqe, listener->fd, NULL, NULL, SOCK_CLOEXEC);
-	listener->in_kernel = true;
-	listener->state = LISTENER_ARMED;
+		if (listener->in_kernel + listener->accepted_count == ACCEPTED_MAX)
+			return;
+		if (op->in_kernel)
+			continue;
+		io_uring_prep_accept(reactor_sqe(listener->reactor, &op->op), listener->fd, NULL,
+			NULL, SOCK_CLOEXEC);
+		op->in_kernel = true;
+		listener->in_kernel++;
+	}
 }
 
 static void listener_wake(struct net_listener *listener)
@@ -124,7 +141,7 @@ static void accept_retry(struct reactor_timer *timer, void *arg)
 
 	(void)timer;
 	CHECK(listener->state == LISTENER_RESTING);
-	listener->state = LISTENER_IDLE;
+	listener->state = LISTENER_OPEN;
 	listener_wake(listener);
 }
 
@@ -132,15 +149,13 @@ static void accept_queue(struct net_listener *listener, int fd)
 {
 	uint32_t at;
 
-	if (listener->state == LISTENER_CLOSED || listener->accepted_count == ACCEPTED_MAX) {
+	if (listener->state == LISTENER_CLOSED) {
 		close(fd);
 		return;
 	}
+	CHECK(listener->accepted_count < ACCEPTED_MAX);
 	at = (listener->accepted_first + listener->accepted_count++) % ACCEPTED_MAX;
 	listener->accepted[at] = fd;
-	/* Half full: let the kernel's own backlog hold the rest. */
-	if (listener->accepted_count == ACCEPTED_MAX / 2)
-		net_cancel(listener->reactor, listener->fd);
 }
 
 /* Out of descriptors or memory, or something that will not go away by itself at once: pause before
@@ -152,20 +167,19 @@ static bool needs_rest(int result)
 
 static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags)
 {
-	struct net_listener *listener = CONTAINER_OF(op, struct net_listener, op);
+	struct accept_op *accept = CONTAINER_OF(op, struct accept_op, op);
+	struct net_listener *listener = accept->listener;
 
+	(void)cqe_flags;
+	accept->in_kernel = false;
+	listener->in_kernel--;
 	if (result >= 0) {
 		accept_queue(listener, result);
 		listener->complained = false;
 	}
-	if (!(cqe_flags & IORING_CQE_F_MORE)) {
-		listener->in_kernel = false;
-		if (listener->state == LISTENER_ARMED)
-			listener->state = LISTENER_IDLE;
-		if (listener->closer)
-			fiber_wake(listener->closer);
-	}
-	if (needs_rest(result) && listener->state == LISTENER_IDLE) {
+	if (!listener->in_kernel && listener->closer)
+		fiber_wake(listener->closer);
+	if (needs_rest(result) && listener->state == LISTENER_OPEN) {
 		if (!listener->complained)
 			log_warn("net", "cannot accept connections: %s; trying again",
 				strerror(-result));
@@ -183,7 +197,7 @@ static int accept_wait(struct net_listener *listener, int *ret_fd)
 	while (!listener->accepted_count) {
 		if (listener->state == LISTENER_CLOSED)
 			return -ECANCELED;
-		if (listener->state == LISTENER_IDLE)
+		if (listener->state == LISTENER_OPEN)
 			accept_arm(listener);
 		fiber_park();
 	}

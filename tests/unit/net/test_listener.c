@@ -1,6 +1,7 @@
 #include "rig.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include "net/net_priv.h"
 
@@ -162,7 +163,7 @@ static void test_close(void **state)
 	rig_run();
 }
 
-/* ---- Many at once: past half the queue the kernel's backlog takes over. ---- */
+/* ---- Many at once: past a few the kernel's backlog holds them. ---- */
 
 #define MANY 200u
 
@@ -189,6 +190,52 @@ static void test_many(void **state)
 {
 	(void)state;
 	rig_spawn(many, NULL);
+	rig_run();
+}
+
+/* ---- A burst: whoever cannot be taken at once waits in the backlog, and is not cut. ---- */
+
+#define BURST 400u
+
+static void burst(void *arg)
+{
+	static int clients[BURST];
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct net_stream *stream, *first;
+	char byte;
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	dial("127.0.0.1", net_listener_port(listener), &first);
+	assert_int_equal(net_accept(listener, &stream), 0);
+	net_close(stream);
+	net_close(first);
+	address.sin_port = htons(net_listener_port(listener));
+	/* No turn passes meanwhile, and then some in which nobody takes any. */
+	for (uint32_t i = 0; i < BURST; i++) {
+		clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(
+			connect(clients[i], (struct sockaddr *)&address, sizeof(address)), 0);
+	}
+	for (uint32_t i = 0; i < 8; i++)
+		fiber_yield();
+	for (uint32_t i = 0; i < BURST; i++) {
+		assert_int_equal(recv(clients[i], &byte, 1, MSG_DONTWAIT), -1);
+		assert_int_equal(errno, EAGAIN);
+	}
+	for (uint32_t i = 0; i < BURST; i++) {
+		assert_int_equal(net_accept(listener, &stream), 0);
+		net_close(stream);
+		close(clients[i]);
+	}
+	net_listener_close(listener);
+}
+
+static void test_burst(void **state)
+{
+	(void)state;
+	rig_spawn(burst, NULL);
 	rig_run();
 }
 
@@ -252,6 +299,7 @@ int main(void)
 		RIG_TEST(test_shared_port),
 		RIG_TEST(test_close),
 		RIG_TEST(test_many),
+		RIG_TEST(test_burst),
 		RIG_TEST(test_shortage),
 	};
 
