@@ -33,6 +33,7 @@ struct queue {
 	struct list waiters;
 	uint32_t count;
 	uint64_t moved_ns; /* the last grant, or when the first waiter came */
+	uint64_t stood_ns; /* when somebody lost patience last; 0: not since the last grant */
 };
 
 struct flow_waiting {
@@ -152,6 +153,7 @@ static uint32_t serve_round(struct flow_core *core, enum size size, uint32_t max
 		waiting->out_of[size] = ret == -ENOBUFS;
 		if (ret == 0) {
 			queue->moved_ns = clock_now_ns();
+			queue->stood_ns = 0;
 			waiter->granted = true;
 			queue_leave(core, queue, waiter);
 			fiber_wake(waiter->fiber);
@@ -238,6 +240,15 @@ static uint64_t patience_ends(
 	return end_ns;
 }
 
+/* Whether nobody need wait in it: nothing of it moves, or somebody has just found that out. */
+static bool stands(const struct queue *queue)
+{
+	uint64_t now_ns = clock_now_ns();
+
+	return (queue->count && now_ns - queue->moved_ns > PATIENCE_NS) ||
+	       (queue->stood_ns && now_ns - queue->stood_ns < PATIENCE_NS);
+}
+
 static int wait_granted(struct queue *queue, struct waiter *waiter)
 {
 	uint64_t came_ns = clock_now_ns();
@@ -267,11 +278,12 @@ static __attribute__((noinline, cold)) int lease_wait(
 	CHECK(!holds_piece(core));
 	if (!queue->count && !core->waiting->out_of[size]) {
 		ret = take_pressing(core, want, ret_span);
-		if (ret != -EDQUOT && ret != -ENOBUFS)
+		if (ret != -EDQUOT && ret != -ENOBUFS) {
+			queue->stood_ns = 0;
 			return ret;
+		}
 	}
-	if (queue->count >= QUEUE_MAX ||
-		(queue->count && clock_now_ns() >= patience_ends(want, queue, clock_now_ns()))) {
+	if (queue->count >= QUEUE_MAX || (!want->begun && stands(queue))) {
 		counter_add(&refused_total, 1);
 		return -ENOBUFS;
 	}
@@ -283,6 +295,8 @@ static __attribute__((noinline, cold)) int lease_wait(
 		return 0;
 	}
 	queue_leave(core, queue, &waiter);
+	if (ret == -ENOBUFS)
+		queue->stood_ns = clock_now_ns();
 	counter_add(&refused_total, 1);
 	return ret;
 }
