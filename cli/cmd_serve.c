@@ -401,9 +401,10 @@ static int serve_run(int argc, char **argv)
 		ret = configure(&config, true, argc, argv);
 		if (ret)
 			return ret;
-		snprintf(config.auth.root_user, sizeof(config.auth.root_user), "minioadmin");
-		snprintf(
-			config.auth.root_password, sizeof(config.auth.root_password), "minioadmin");
+		snprintf(config.auth.root_user, sizeof(config.auth.root_user),
+			CONFIG_DEVELOPMENT_KEY);
+		snprintf(config.auth.root_password, sizeof(config.auth.root_password),
+			CONFIG_DEVELOPMENT_KEY);
 	}
 	if (config_check(&config, development, &error)) {
 		fprintf(stderr, "nebulaio serve: %s\n", error.text);

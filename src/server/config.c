@@ -1,6 +1,7 @@
 /* server/config.c: reads the configuration from its four places and refuses what it does not
  * understand. */
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -93,6 +94,10 @@ static int set_number(void *at, const struct config_key *key, const char *value,
 	bool ok = key->type == CONFIG_BYTES ? parse_bytes(value, &number)
 					    : slice_to_u64(slice_str(value + minus), &number) == 0;
 
+	if (key->may_be_auto && strcmp(value, "auto") == 0) {
+		*(uint64_t *)at = CONFIG_AUTO;
+		return 0;
+	}
 	if (!ok)
 		return config_refuse(error, "%s: %s: '%s' is not a %s", where, key->path, value,
 			key->type == CONFIG_BYTES ? "size; write 65536, 64KiB, 512MiB or 2GiB"
@@ -409,110 +414,161 @@ void config_embed(struct config *config, bool development)
 			HTTPS_DEVELOPMENT);
 }
 
-bool config_is_loopback(const char *address)
+/* Another rule that is broken, beside those that were found before it. */
+static void __attribute__((format(printf, 2, 3))) complain(
+	struct config_error *error, const char *fmt, ...)
 {
-	return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
-	       strncmp(address, "localhost", 9) == 0 || strcmp(address, "::1") == 0;
+	size_t len = strlen(error->text);
+	va_list args;
+
+	len += (size_t)snprintf(error->text + len, sizeof(error->text) - len, len ? "\n  " : "");
+	va_start(args, fmt);
+	vsnprintf(error->text + len, sizeof(error->text) - len, fmt, args);
+	va_end(args);
 }
 
-static int check_https(
+uint64_t config_cache_bytes(const struct config *config)
+{
+	return config->memory.cache_bytes == CONFIG_AUTO ? config->memory.bytes / 2
+							 : config->memory.cache_bytes;
+}
+
+/* ADDRESS:PORT or an address, whose packets do not leave the host. */
+bool config_is_loopback(const char *address)
+{
+	struct slice text = slice_str(address);
+	struct in6_addr v6;
+	struct in_addr v4;
+	char host[64];
+
+	if (slice_starts(text, SLICE("["))) {
+		text = slice_from(text, 1);
+		text = slice_split(&text, ']');
+	} else if (memchr(text.data, ':', text.len) == memrchr(text.data, ':', text.len)) {
+		text = slice_split(&text, ':');
+	}
+	if (slice_copy_str(text, host, sizeof(host)))
+		return false;
+	if (inet_pton(AF_INET, host, &v4) == 1)
+		return ntohl(v4.s_addr) >> 24 == 127;
+	if (inet_pton(AF_INET6, host, &v6) == 1)
+		return IN6_IS_ADDR_LOOPBACK(&v6);
+	return strcmp(host, "localhost") == 0;
+}
+
+/* The development keys, be they said or not, are known to everybody. */
+static void check_exposed(
+	const struct config *config, bool development, struct config_error *ret_error)
+{
+	const struct {
+		const char *key, *address;
+		bool on;
+	} PLACES[] = {
+		{"http.address", config->http.address, config->http.address[0]},
+		{"https.address", config->https.address, config->https.address[0]},
+		{"admin.address", config->admin.address, config->admin.address[0]},
+		{"rdma.address", config->rdma.address, config->rdma.enabled},
+	};
+	bool known = strcmp(config->auth.root_user, CONFIG_DEVELOPMENT_KEY) == 0 &&
+		     strcmp(config->auth.root_password, CONFIG_DEVELOPMENT_KEY) == 0;
+	char list[4 * CONFIG_TEXT_MAX] = "";
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(PLACES); i++)
+		if (PLACES[i].on && !config_is_loopback(PLACES[i].address) && len < sizeof(list))
+			len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s '%s'",
+				len ? ", " : "", PLACES[i].key, PLACES[i].address);
+	if (len && (development || known))
+		complain(ret_error,
+			"the development keys %s/%s are known to everybody, so they work on "
+			"loopback only, which these are not: %s: set NEBULAIO_ROOT_USER and "
+			"NEBULAIO_ROOT_PASSWORD to keys of your own, or the addresses to "
+			"127.0.0.1",
+			CONFIG_DEVELOPMENT_KEY, CONFIG_DEVELOPMENT_KEY, list);
+}
+
+static void check_https(
 	const struct config *config, bool development, struct config_error *ret_error)
 {
 	bool certificate = config->https.certificate[0], key = config->https.key[0];
 
-	if (development && config->https.address[0] && !config_is_loopback(config->https.address))
-		return config_refuse(ret_error,
-			"https.address is %s, but the development keys work on loopback only; set "
-			"NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
-			config->https.address);
 	if (certificate != key)
-		return config_refuse(ret_error,
-			"https.%s is set, but https.%s is not: they go together",
+		complain(ret_error, "https.%s is set, but https.%s is not: they go together",
 			certificate ? "certificate" : "key", certificate ? "key" : "certificate");
-	if (config->https.address[0] && !certificate && !development)
-		return config_refuse(ret_error,
+	if (config->https.address[0] && !certificate && !key && !development)
+		complain(ret_error,
 			"https.address is %s, but https.certificate and https.key name no PEM "
 			"files (only the development profile makes its own)",
 			config->https.address);
-	return 0;
 }
 
-static int check_storage(const struct config *config, struct config_error *ret_error)
+static void check_storage(const struct config *config, struct config_error *ret_error)
 {
 	if (config->storage.volume[0] && config->storage.volumes[0])
-		return config_refuse(ret_error,
+		complain(ret_error,
 			"storage.volume and storage.volumes are both set: one volume, or several");
 	if (config->storage.erasure.parity >= config->storage.erasure.data)
-		return config_refuse(ret_error,
+		complain(ret_error,
 			"storage.erasure.parity is %llu, but must be less than "
 			"storage.erasure.data, which is %llu",
 			(unsigned long long)config->storage.erasure.parity,
 			(unsigned long long)config->storage.erasure.data);
-	return 0;
 }
 
-static int check_numa(const struct config *config, struct config_error *ret_error)
+static void check_numa(const struct config *config, struct config_error *ret_error)
 {
 	const char *node = config->numa.node;
 	size_t digits = strspn(node, "0123456789");
 
 	if (strcmp(node, "auto") == 0 || strcmp(node, "none") == 0 ||
 		(digits && digits <= 4 && !node[digits]))
-		return 0;
-	return config_refuse(ret_error, "numa.node: '%s' is no node: a number, auto or none", node);
+		return;
+	complain(ret_error, "numa.node: '%s' is no node: a number, auto or none", node);
 }
 
 /* What a number's bounds cannot say. */
-static int check_rdma(const struct config *config, struct config_error *ret_error)
+static void check_rdma(const struct config *config, struct config_error *ret_error)
 {
 	uint64_t mtu = config->rdma.path_mtu;
 
-	if (!mtu || (mtu >= 256 && !(mtu & (mtu - 1))))
-		return 0;
-	return config_refuse(ret_error,
-		"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and 4096, "
-		"and 0 takes the port's",
-		(unsigned long long)mtu);
+	if (mtu && (mtu < 256 || (mtu & (mtu - 1))))
+		complain(ret_error,
+			"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and "
+			"4096, and 0 takes the port's",
+			(unsigned long long)mtu);
+}
+
+static void check_memory(const struct config *config, struct config_error *ret_error)
+{
+	uint64_t most = config->memory.bytes / 4 * 3;
+
+	if (config_cache_bytes(config) > most)
+		complain(ret_error,
+			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
+			"MiB); transfers need the rest: lower it to %lluMiB or less, or leave it "
+			"out",
+			(unsigned long long)(config->memory.bytes / MIB),
+			(unsigned long long)(most / MIB));
 }
 
 int config_check(const struct config *config, bool development, struct config_error *ret_error)
 {
-	int ret = check_https(config, development, ret_error);
-
-	if (!ret)
-		ret = check_storage(config, ret_error);
-	if (!ret)
-		ret = check_rdma(config, ret_error);
-	if (!ret)
-		ret = check_numa(config, ret_error);
-	if (ret)
-		return ret;
-	if (development && config->http.address[0] && !config_is_loopback(config->http.address))
-		return config_refuse(ret_error,
-			"http.address is %s, but the development keys minioadmin/minioadmin are "
-			"known to everybody, so they "
-			"work on loopback only; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD",
-			config->http.address);
-	if (development && config->rdma.enabled && !config_is_loopback(config->rdma.address))
-		return config_refuse(ret_error,
-			"rdma.address is '%s', but the development keys work on loopback only; "
-			"set NEBULAIO_ROOT_USER and "
-			"NEBULAIO_ROOT_PASSWORD",
-			config->rdma.address);
+	ret_error->text[0] = '\0';
+	check_exposed(config, development, ret_error);
+	check_https(config, development, ret_error);
+	check_storage(config, ret_error);
+	check_rdma(config, ret_error);
+	check_numa(config, ret_error);
+	check_memory(config, ret_error);
 	if (!development &&
 		(strlen(config->auth.root_user) < 3 || strlen(config->auth.root_password) < 8))
-		return config_refuse(ret_error,
+		complain(ret_error,
 			"auth.root_user needs at least 3 and auth.root_password at least 8 "
 			"characters; set them in the "
 			"configuration or as NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD");
-	if (config->memory.cache_bytes > config->memory.bytes / 4 * 3)
-		return config_refuse(ret_error,
-			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
-			"MiB); transfers need the rest",
-			(unsigned long long)(config->memory.bytes / MIB));
 	if (!config->http.address[0] && !config->https.address[0] && !config->rdma.enabled)
-		return config_refuse(ret_error,
+		complain(ret_error,
 			"http.address and https.address are empty and rdma.enabled is false: "
 			"nothing would listen");
-	return 0;
+	return ret_error->text[0] ? -EINVAL : 0;
 }

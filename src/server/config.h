@@ -203,6 +203,7 @@ struct config_key {
 	const char *help;
 	const char *not_yet; /* set: any value but the default is refused, and this says why */
 	const char *choices; /* texts: "off|required" or NULL */
+	bool may_be_auto;    /* a number: "auto" is CONFIG_AUTO */
 };
 extern const struct config_key CONFIG_KEYS[];
 extern const size_t CONFIG_KEY_COUNT;
@@ -210,8 +211,13 @@ extern const size_t CONFIG_KEY_COUNT;
 /* Why a configuration was refused: one sentence for a person, with file and line where there are.
  */
 struct config_error {
-	char text[512];
+	char text[4096];
 };
+
+/* Of a number that may be "auto", and is then derived. */
+#define CONFIG_AUTO UINT64_MAX
+/* Both the access key and the secret key of a server that was given none. */
+#define CONFIG_DEVELOPMENT_KEY "minioadmin"
 
 void config_defaults(struct config *config);
 /* -ENOENT and its like: the file; -EINVAL: its content. The error text is filled in. */
@@ -227,7 +233,10 @@ int config_set(struct config *config, const char *path, const char *value, const
 void config_embed(struct config *config, bool development);
 /* Only this host's processes reach the address. */
 bool config_is_loopback(const char *address);
-/* What only all keys together can tell: profile rules, sums that must fit. */
+/* memory.cache_bytes, also when it is "auto". */
+uint64_t config_cache_bytes(const struct config *config);
+/* What only all keys together can tell: profile rules, sums that must fit. All that is broken is in
+ * the error text, a line each. */
 int config_check(const struct config *config, bool development, struct config_error *ret_error);
 
 #endif

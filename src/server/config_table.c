@@ -19,6 +19,11 @@
 		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, \
 		.help = h                                                                         \
 	}
+#define BYTES_OR_AUTO(p, f, lo, hi, h)                                                  \
+	{                                                                                       \
+		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = "auto", \
+		.may_be_auto = true, .help = h                                                        \
+	}
 #define TEXT(p, f, d, h)                                                             \
 	{                                                                            \
 		.path = p, .type = CONFIG_TEXT, CONFIG_AT(f), .preset = d, .help = h \
@@ -165,8 +170,8 @@ const struct config_key CONFIG_KEYS[] = {
 
 	BYTES("memory.bytes", memory.bytes, 32 * MIB, 4 * TIB, "512MiB",
 		"The unified region's data frames"),
-	BYTES("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB, "256MiB",
-		"Part of the region that may hold cached objects"),
+	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
+		"Part of the region that may hold cached objects; auto: half of it"),
 	BYTES("memory.records_bytes", memory.records_bytes, 1 * MIB, 1 * TIB, "64MiB",
 		"In-memory table of object records"),
 	FLAG("memory.huge_pages", memory.huge_pages, "true",

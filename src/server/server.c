@@ -174,7 +174,7 @@ static int open_store(struct server *server)
 		.discard_files = config->storage.discard.files,
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,
-		.cache_bytes_max = config->memory.cache_bytes,
+		.cache_bytes_max = config_cache_bytes(config),
 		.hot_records_bytes_max = config->memory.records_bytes,
 		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
 	};

@@ -113,6 +113,69 @@ static void test_refusals_name_their_line(void **state)
 	assert_says("cannot be read");
 }
 
+/* The development keys are everybody's, whether the server was told them or not. */
+static void test_known_keys_stay_on_loopback(void **state)
+{
+	static const char *const FAR[] = {"0.0.0.0:9001", ":9001", "[::]:9001", "10.0.0.1:9001",
+		"127.0.0.1.example.com:9001", "localhost.example.com:9001"};
+	static const char *const NEAR[] = {
+		"127.0.0.1:9001", "127.8.7.6:1", "[::1]:9001", "localhost:9001", ""};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(FAR); i++) {
+		config_defaults(&config);
+		strcpy(config.admin.address, FAR[i]);
+		assert_int_equal(config_check(&config, true, &error), -EINVAL);
+		assert_says("loopback only");
+		assert_says("admin.address");
+		strcpy(config.auth.root_user, "minioadmin");
+		strcpy(config.auth.root_password, "minioadmin");
+		assert_int_equal(config_check(&config, false, &error), -EINVAL);
+		assert_says("loopback only");
+		strcpy(config.auth.root_password, "minioadmin2");
+		assert_int_equal(config_check(&config, false, &error), 0);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(NEAR); i++) {
+		config_defaults(&config);
+		strcpy(config.admin.address, NEAR[i]);
+		assert_int_equal(config_check(&config, true, &error), 0);
+	}
+}
+
+/* Whoever mends one reason must not meet the next. */
+static void test_all_reasons_are_told_at_once(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	strcpy(config.http.address, "0.0.0.0:9000");
+	strcpy(config.admin.address, "0.0.0.0:9001");
+	config.rdma.enabled = true;
+	config.memory.cache_bytes = config.memory.bytes;
+	config.storage.erasure.parity = config.storage.erasure.data;
+	strcpy(config.numa.node, "x");
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("http.address '0.0.0.0:9000'");
+	assert_says("admin.address '0.0.0.0:9001'");
+	assert_says("rdma.address ''");
+	assert_says("three quarters");
+	assert_says("storage.erasure.parity");
+	assert_says("numa.node: 'x'");
+}
+
+static void test_the_cache_follows_the_memory(void **state)
+{
+	(void)state;
+	assert_int_equal(load("memory:\n  bytes: 64MiB\n"), 0);
+	assert_int_equal(config_check(&config, true, &error), 0);
+	assert_true(config_cache_bytes(&config) == 32 * MIB);
+	assert_int_equal(load("memory:\n  bytes: 64MiB\n  cache_bytes: 60MiB\n"), 0);
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("lower it to 48MiB");
+	assert_int_equal(load("memory:\n  cache_bytes: 0\n"), 0);
+	assert_true(config_cache_bytes(&config) == 0);
+	assert_int_equal(load("memory:\n  bytes: auto\n"), -EINVAL);
+}
+
 static void test_sizes(void **state)
 {
 	(void)state;
@@ -225,7 +288,7 @@ static void test_https(void **state)
 	assert_int_equal(config_check(&config, true, &error), 0);
 	strcpy(config.https.address, "0.0.0.0:9443");
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
-	assert_says("https.address is 0.0.0.0:9443");
+	assert_says("https.address '0.0.0.0:9443'");
 	strcpy(config.auth.root_user, "admin");
 	strcpy(config.auth.root_password, "longenough");
 	assert_int_equal(config_check(&config, false, &error), -EINVAL);
@@ -244,6 +307,9 @@ int main(void)
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_refusals_name_their_line),
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_known_keys_stay_on_loopback),
+		cmocka_unit_test(test_all_reasons_are_told_at_once),
+		cmocka_unit_test(test_the_cache_follows_the_memory),
 		cmocka_unit_test(test_environment),
 		cmocka_unit_test(test_rules_of_the_whole),
 		cmocka_unit_test(test_rdma_keys),
