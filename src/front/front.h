@@ -23,6 +23,7 @@ struct front_http_opts {
 	const _Atomic bool *draining;	/* answer Connection: close and finish */
 	bool *ret_idle; /* kept true while the connection awaits a request's first byte, so that who
 			   drains may shut it down; not NULL */
+	bool *ret_serving; /* true from a whole head to the end of its answer; not NULL */
 	/* What answers requests: s3_handle's shape, so that the admin listener serves its own
 	 * pages. NULL: s3_handle. */
 	void (*handle)(void *arg, const struct s3_request *request, struct s3_reply *reply);

@@ -253,7 +253,10 @@ static bool answer_end(struct http_conn *conn)
 /* One request. True: the next may come. */
 static bool serve_one(struct http_conn *conn)
 {
-	int status = head_receive(conn);
+	int status;
+
+	*conn->opts->ret_serving = false;
+	status = head_receive(conn);
 
 	if (status < 0)
 		return false;
@@ -270,6 +273,7 @@ static bool serve_one(struct http_conn *conn)
 	} else {
 		counter_add(&requests_total, 1);
 		PROBE1(http_request, conn);
+		*conn->opts->ret_serving = true;
 		handle(conn);
 		PROBE1(http_reply, conn);
 	}

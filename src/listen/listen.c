@@ -9,6 +9,12 @@ DEFINE_COUNTER(
 	connections_total, "nebulaio_http_connections_total", NULL, "HTTP connections accepted.");
 DEFINE_COUNTER(connections_now, "nebulaio_http_connections", NULL, "HTTP connections open now.");
 
+DEFINE_COUNTER(evicted, "nebulaio_http_connections_evicted_total", NULL,
+	"Connections that were closed to make room for others.");
+
+/* When no connection can make room: until it is looked again. */
+#define EVICT_LOOK_NS (50 * NS_PER_MS)
+
 /* What somebody is told who speaks plain HTTP where TLS is spoken. */
 #define HTTP_TO_HTTPS                                                                  \
 	"HTTP/1.1 400 Bad Request\r\nServer: NebulaIO\r\nContent-Type: text/plain\r\n" \
@@ -35,6 +41,8 @@ struct connection {
 	struct net_stream *stream;
 	struct front_http_opts http;
 	bool idle;
+	bool serving;
+	bool evicted;
 };
 
 static void connection_end(struct connection *connection)
@@ -112,6 +120,7 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 	connection->http.core = listen->opts.core;
 	connection->http.draining = &listen->draining;
 	connection->http.ret_idle = &connection->idle;
+	connection->http.ret_serving = &connection->serving;
 	connection->idle = listen->opts.tls;
 	list_push_back(&listen->connections, &connection->link);
 	listen->connection_count++;
@@ -125,22 +134,49 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 	}
 }
 
+/* The connection that has been there longest and asks for nothing; after those, where the listener
+ * is one that nobody may keep others from, the one that has been there longest. */
+static void evict_one(struct listen *listen)
+{
+	struct connection *victim = NULL;
+
+	LIST_FOR_EACH (link, &listen->connections) {
+		struct connection *connection = CONTAINER_OF(link, struct connection, link);
+
+		if (connection->evicted)
+			return; /* it makes room already */
+		if (!connection->serving && (!victim || victim->serving))
+			victim = connection;
+		else if (!victim && listen->opts.evict_serving)
+			victim = connection;
+	}
+	if (!victim)
+		return;
+	victim->evicted = true;
+	counter_add(&evicted, 1);
+	net_shutdown(victim->stream);
+}
+
+/* Whether there is room for one more: not while it drains. */
+static bool room_make(struct listen *listen)
+{
+	while (listen->connection_count >= listen->opts.connections_max && !listen->draining) {
+		evict_one(listen);
+		listen->acceptor = fiber_self();
+		(void)fiber_park_until(clock_now_ns() + EVICT_LOOK_NS);
+		listen->acceptor = NULL;
+	}
+	return !listen->draining;
+}
+
 static void accept_main(void *arg)
 {
 	struct listen *listen = arg;
 
-	for (;;) {
+	while (!listen->draining) {
 		struct net_stream *stream;
 		int ret;
 
-		while (listen->connection_count >= listen->opts.connections_max &&
-			!listen->draining) {
-			listen->acceptor = fiber_self();
-			fiber_park();
-			listen->acceptor = NULL;
-		}
-		if (listen->draining)
-			break;
 		ret = net_accept(listen->listener, &stream);
 		if (ret == -ECANCELED)
 			break;
@@ -150,7 +186,10 @@ static void accept_main(void *arg)
 				strerror(-ret));
 			break;
 		}
-		connection_start(listen, stream);
+		if (room_make(listen))
+			connection_start(listen, stream);
+		else
+			net_close(stream);
 	}
 	listen->accepting = false;
 	if (listen->drainer)
@@ -166,7 +205,9 @@ int listen_open(const struct listen_opts *opts, const char *address, struct list
 		return -ENOMEM;
 	listen->opts = *opts;
 	list_init(&listen->connections);
-	ret = net_listen(opts->core->reactor, address, &listen->listener);
+	ret = opts->beside ? net_listen_beside(
+				     opts->core->reactor, opts->beside->listener, &listen->listener)
+			   : net_listen(opts->core->reactor, address, &listen->listener);
 	if (ret) {
 		listen_close(listen);
 		return ret;

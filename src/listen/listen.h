@@ -15,12 +15,19 @@ struct listen_opts {
 	struct flow_core *core;
 	struct front_http_opts http; /* copied for each connection; core, draining and ret_idle are
 					filled in here */
-	uint32_t connections_max;    /* at this many, the next ones wait in the kernel's backlog */
+	/* At this many, one that waits for a request makes room for the next; when none does, the
+	 * next ones wait in the kernel's backlog. */
+	uint32_t connections_max;
+	/* When none waits for a request, the one whose request began first makes room: nobody can
+	 * keep others out. */
+	bool evict_serving;
 	struct net_tls *tls; /* every connection begins with a handshake by this; NULL: none */
 	uint64_t handshake_timeout_ns;
+	/* Another reactor's on whose address this one listens, too; NULL: it is the first. */
+	const struct listen *beside;
 };
 
-/* Opens a listener for HTTP, or HTTPS, at address ("ADDR:PORT"). Before the reactor runs.
+/* Opens a listener for HTTP, or HTTPS, at address ("ADDR:PORT"). Before the reactors run.
  * -EADDRINUSE and what net_listen has. */
 int listen_open(const struct listen_opts *opts, const char *address, struct listen **ret_listen);
 /* Begins to accept. Before the reactor runs. */

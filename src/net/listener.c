@@ -39,7 +39,8 @@ struct net_listener {
 	int accepted[ACCEPTED_MAX];
 };
 
-static int socket_of(const union net_addr *addr, int *ret_fd)
+/* A listening socket. shared: beside others of this user that are shared, too. */
+static int socket_listen(const union net_addr *addr, bool shared, int *ret_fd)
 {
 	int on = 1, off = 0, fd;
 
@@ -49,7 +50,7 @@ static int socket_of(const union net_addr *addr, int *ret_fd)
 	if (addr->any.sa_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&addr->v6.sin6_addr))
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+		(shared && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on))) ||
 		bind(fd, &addr->any, net_addr_len(addr)) || listen(fd, NET_BACKLOG)) {
 		int err = -errno;
 
@@ -60,35 +61,40 @@ static int socket_of(const union net_addr *addr, int *ret_fd)
 	return 0;
 }
 
+/* The first of those that share a port in this process. Sockets with SO_REUSEPORT share with any
+ * process of the user, in silence, so a port is taken by a socket without it, which the kernel
+ * gives to one only, whoever else begins at the same time. That one stands until the shared socket
+ * does; from then on who comes without SO_REUSEPORT is refused because of this. */
+static int socket_first(union net_addr *addr, int *ret_fd)
+{
+	socklen_t len = sizeof(*addr);
+	int on = 1, guard, err;
+
+	err = socket_listen(addr, false, &guard);
+	if (err)
+		return err;
+	if (getsockname(guard, &addr->any, &len) ||
+		setsockopt(guard, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)))
+		err = -errno;
+	if (!err)
+		err = socket_listen(addr, true, ret_fd);
+	close(guard);
+	return err;
+}
+
 static void accept_done(struct uring_op *op, int result, uint32_t cqe_flags);
 static void accept_retry(struct reactor_timer *timer, void *arg);
 
-int net_listen(struct reactor *reactor, const char *address, struct net_listener **ret_listener)
+/* The descriptor is the listener's, or closed. */
+static int listener_make(struct reactor *reactor, int fd, struct net_listener **ret_listener)
 {
-	struct net_listener *listener;
+	struct net_listener *listener = calloc(1, sizeof(*listener));
 	union net_addr addr;
-	struct net_name name;
-	socklen_t len;
-	int err, fd;
+	socklen_t len = sizeof(addr);
 
-	err = net_name_parse(address, &name);
-	if (!err)
-		err = net_addr_numeric(&name, &addr, &len);
-	if (err)
-		return err;
-	err = socket_of(&addr, &fd);
-	if (err == -EAFNOSUPPORT && !name.host[0]) {
-		/* A host without IPv6: every address is then every IPv4 address. */
-		memcpy(name.host, "0.0.0.0", sizeof("0.0.0.0"));
-		net_addr_numeric(&name, &addr, &len);
-		err = socket_of(&addr, &fd);
-	}
-	if (err)
-		return err;
-	listener = calloc(1, sizeof(*listener));
-	len = sizeof(addr);
 	if (!listener || getsockname(fd, &addr.any, &len)) {
-		err = listener ? -errno : -ENOMEM;
+		int err = listener ? -errno : -ENOMEM;
+
 		free(listener);
 		close(fd);
 		return err;
@@ -105,6 +111,41 @@ int net_listen(struct reactor *reactor, const char *address, struct net_listener
 	listener->retry.arg = listener;
 	*ret_listener = listener;
 	return 0;
+}
+
+int net_listen(struct reactor *reactor, const char *address, struct net_listener **ret_listener)
+{
+	union net_addr addr;
+	struct net_name name;
+	socklen_t len;
+	int err, fd;
+
+	err = net_name_parse(address, &name);
+	if (!err)
+		err = net_addr_numeric(&name, &addr, &len);
+	if (err)
+		return err;
+	err = socket_first(&addr, &fd);
+	if (err == -EAFNOSUPPORT && !name.host[0]) {
+		/* A host without IPv6: every address is then every IPv4 address. */
+		memcpy(name.host, "0.0.0.0", sizeof("0.0.0.0"));
+		net_addr_numeric(&name, &addr, &len);
+		err = socket_first(&addr, &fd);
+	}
+	return err ? err : listener_make(reactor, fd, ret_listener);
+}
+
+int net_listen_beside(struct reactor *reactor, const struct net_listener *first,
+	struct net_listener **ret_listener)
+{
+	union net_addr addr;
+	socklen_t len = sizeof(addr);
+	int err, fd;
+
+	if (getsockname(first->fd, &addr.any, &len))
+		return -errno;
+	err = socket_listen(&addr, true, &fd);
+	return err ? err : listener_make(reactor, fd, ret_listener);
 }
 
 uint16_t net_listener_port(const struct net_listener *listener)

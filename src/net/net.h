@@ -14,9 +14,13 @@ struct net_stream;
 struct net_listener;
 
 /* "ADDR:PORT", "[v6]:PORT", "localhost:PORT", ":PORT" (every address, both families); port 0 asks
- * the kernel. -EADDRINUSE, -EACCES, -EADDRNOTAVAIL, -EINVAL (does not parse). With several reactors
- * each opens its own listener on the same address (SO_REUSEPORT). */
+ * the kernel. -EADDRINUSE (also by another process of this program: of two that begin at once at
+ * most one has it), -EACCES, -EADDRNOTAVAIL, -EINVAL (does not parse). */
 int net_listen(struct reactor *reactor, const char *address, struct net_listener **ret_listener);
+/* Another reactor's listener on the address of the first, which is still open: the kernel spreads
+ * connections over them (SO_REUSEPORT). */
+int net_listen_beside(struct reactor *reactor, const struct net_listener *first,
+	struct net_listener **ret_listener);
 /* A fiber waiting in accept gets -ECANCELED; connections that nobody took are closed. Takes NULL.
  * In a fiber: it waits until the kernel has let go of the socket. */
 void net_listener_close(struct net_listener *listener);

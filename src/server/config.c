@@ -415,8 +415,8 @@ void config_embed(struct config *config, bool development)
 }
 
 /* Another rule that is broken, beside those that were found before it. */
-static void __attribute__((format(printf, 2, 3))) complain(
-	struct config_error *error, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3)))
+complain(struct config_error *error, const char *fmt, ...)
 {
 	size_t len = strlen(error->text);
 	va_list args;

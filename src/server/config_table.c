@@ -19,10 +19,10 @@
 		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = d, \
 		.help = h                                                                         \
 	}
-#define BYTES_OR_AUTO(p, f, lo, hi, h)                                                  \
-	{                                                                                       \
-		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, .preset = "auto", \
-		.may_be_auto = true, .help = h                                                        \
+#define BYTES_OR_AUTO(p, f, lo, hi, h)                                               \
+	{                                                                            \
+		.path = p, .type = CONFIG_BYTES, CONFIG_AT(f), .min = lo, .max = hi, \
+		.preset = "auto", .may_be_auto = true, .help = h                     \
 	}
 #define TEXT(p, f, d, h)                                                             \
 	{                                                                            \

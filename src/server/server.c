@@ -59,8 +59,6 @@ struct server {
 	uint32_t core_count;
 	struct reactor *reactors[LIMIT_CORES_MAX];
 	struct admin_opts admin_opts;
-	uint16_t http_port;
-	uint16_t https_port;
 	uint16_t rdma_port;
 	char *accounts_json; /* until it was read into the store */
 	sem_t identities_done;
@@ -371,7 +369,7 @@ static void open_discovery(struct server *server)
 		.group = config->rdma.discovery_group,
 		.address = config->rdma.address,
 		.rdma_port = server->rdma_port,
-		.http_port = server->http_port,
+		.http_port = server_http_port(server),
 		.release = NEBULAIO_VERSION,
 		.zone = config->rdma.zone,
 		.note = config->rdma.note,
@@ -392,10 +390,25 @@ static void open_discovery(struct server *server)
 struct endpoint {
 	const char *transport; /* also the configuration's section */
 	const char *address;
-	uint16_t *port; /* the first core's listener may ask the kernel for it; the others share it
-			 */
+	const struct listen *first; /* the first core's; NULL: this is the one */
 	struct net_tls *tls;
 };
+
+/* What to do is said, too: a port that is taken is what new users meet first. */
+static void listen_refused(const char *section, const char *address, int ret)
+{
+	if (ret == -EADDRINUSE)
+		log_error("server",
+			"%s.address: %s is in use by another process (`ss -ltnp` tells which): "
+			"end that one, or give %s.address another port",
+			section, address, section);
+	else if (ret == -EINVAL)
+		log_error("server", "%s.address: '%s' is no address; write ADDR:PORT", section,
+			address);
+	else
+		log_error("server", "%s.address: cannot listen on %s: %s", section, address,
+			strerror(-ret));
+}
 
 static int open_endpoint(
 	struct core *core, const struct endpoint *endpoint, struct listen **ret_listen)
@@ -413,36 +426,21 @@ static int open_endpoint(
 		.connections_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count,
 		.tls = endpoint->tls,
 		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
+		.beside = endpoint->first,
 	};
-	char address[CONFIG_TEXT_MAX + 8];
-	const char *colon = strrchr(endpoint->address, ':');
-	int ret;
+	int ret = listen_open(&opts, endpoint->address, ret_listen);
 
-	if (!colon) {
-		log_error("server", "%s.address: '%s' has no port; write ADDR:PORT",
-			endpoint->transport, endpoint->address);
-		return -EINVAL;
-	}
-	snprintf(address, sizeof(address), "%s", endpoint->address);
-	if (*endpoint->port)
-		snprintf(address, sizeof(address), "%.*s:%u", (int)(colon - endpoint->address),
-			endpoint->address, *endpoint->port);
-	ret = listen_open(&opts, address, ret_listen);
-	if (ret) {
-		log_error("server", "%s.address: cannot listen on %s: %s", endpoint->transport,
-			address, strerror(-ret));
-		return ret;
-	}
-	*endpoint->port = listen_port(*ret_listen);
-	return 0;
+	if (ret)
+		listen_refused(endpoint->transport, endpoint->address, ret);
+	return ret;
 }
 
 static int open_http(struct core *core)
 {
 	struct server *server = core->server;
-	const struct endpoint http = {
-		"http", server->config.http.address, &server->http_port, NULL};
-	struct endpoint https = {"https", server->config.https.address, &server->https_port, NULL};
+	const struct core *first = &server->cores[0];
+	const struct endpoint http = {"http", server->config.http.address, first->http, NULL};
+	struct endpoint https = {"https", server->config.https.address, first->https, NULL};
 	int ret = 0;
 
 	if (http.address[0])
@@ -466,6 +464,7 @@ static int open_admin(struct server *server, struct core *core)
 			.handle = admin_handle,
 			.handle_arg = &server->admin_opts},
 		.connections_max = ADMIN_CONNECTIONS_MAX,
+		.evict_serving = true,
 	};
 	int ret;
 
@@ -479,8 +478,7 @@ static int open_admin(struct server *server, struct core *core)
 	};
 	ret = listen_open(&opts, config->admin.address, &core->admin);
 	if (ret)
-		log_error("server", "admin.address: cannot listen on %s: %s", config->admin.address,
-			strerror(-ret));
+		listen_refused("admin", config->admin.address, ret);
 	return ret;
 }
 
@@ -633,21 +631,24 @@ int server_open(const struct config *config, struct server **ret_server)
 	return 0;
 }
 
+static uint16_t port_of(const struct listen *listen)
+{
+	return listen ? listen_port(listen) : 0;
+}
+
 uint16_t server_http_port(const struct server *server)
 {
-	return server->http_port;
+	return port_of(server->cores[0].http);
 }
 
 uint16_t server_https_port(const struct server *server)
 {
-	return server->https_port;
+	return port_of(server->cores[0].https);
 }
 
 uint16_t server_admin_port(const struct server *server)
 {
-	const struct listen *admin = server->cores[0].admin;
-
-	return admin ? listen_port(admin) : 0;
+	return port_of(server->cores[0].admin);
 }
 
 const char *server_https_self_signed(const struct server *server)

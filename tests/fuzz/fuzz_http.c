@@ -14,7 +14,7 @@ static struct region *region;
 static struct flow_core core;
 static _Atomic bool draining;
 static struct s3_chunk_signing signing;
-static bool serving, idle;
+static bool serving, idle, asked;
 
 /* What came out: a hash over requests and bodies, and how many. */
 static uint64_t requests, hash;
@@ -86,6 +86,7 @@ static void serve(void *arg)
 		.body_stall_timeout_ns = 5 * NS_PER_S,
 		.draining = &draining,
 		.ret_idle = &idle,
+		.ret_serving = &asked,
 		.handle = handle};
 
 	front_http_serve(&opts, arg);

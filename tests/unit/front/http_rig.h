@@ -22,7 +22,7 @@ static struct region *rig_region;
 static struct flow_core rig_core;
 static struct front_http_opts rig_opts;
 static _Atomic bool rig_draining;
-static bool rig_idle;
+static bool rig_idle, rig_asked;
 static bool rig_serving; /* front_http_serve has not returned */
 
 /* What the handler saw of the last request. */
@@ -65,6 +65,7 @@ static int rig_setup(void **state)
 		.body_stall_timeout_ns = 20 * NS_PER_S,
 		.draining = &rig_draining,
 		.ret_idle = &rig_idle,
+		.ret_serving = &rig_asked,
 		.handle = rig_handle};
 	memset(&seen, 0, sizeof(seen));
 	seen.body = malloc(RIG_SEEN_MAX);

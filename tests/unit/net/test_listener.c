@@ -1,5 +1,7 @@
 #include "rig.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -75,10 +77,11 @@ static void test_addresses(void **state)
 	rig_run();
 }
 
-/* Two listeners on one port, as two reactors have them; one that does not share is in the way. */
+/* Two listeners on one port, as two reactors have them; another server's are in the way, and so is
+ * one that does not share. */
 static void shared_port(void *arg)
 {
-	struct net_listener *second;
+	struct net_listener *second, *other;
 	struct sockaddr_in addr = {.sin_family = AF_INET};
 	socklen_t len = sizeof(addr);
 	char address[32];
@@ -87,8 +90,13 @@ static void shared_port(void *arg)
 	(void)arg;
 	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", net_listener_port(listener));
-	assert_int_equal(net_listen(rig, address, &second), 0);
+	assert_int_equal(net_listen_beside(rig, listener, &second), 0);
 	assert_int_equal(net_listener_port(second), net_listener_port(listener));
+	assert_int_equal(net_listen(rig, address, &other), -EADDRINUSE);
+	snprintf(address, sizeof(address), "0.0.0.0:%u", net_listener_port(listener));
+	assert_int_equal(net_listen(rig, address, &other), -EADDRINUSE);
+	snprintf(address, sizeof(address), ":%u", net_listener_port(listener));
+	assert_int_equal(net_listen(rig, address, &other), -EADDRINUSE);
 	net_listener_close(second);
 	net_listener_close(listener);
 	net_listener_close(NULL);
@@ -107,6 +115,75 @@ static void test_shared_port(void **state)
 {
 	(void)state;
 	rig_spawn(shared_port, NULL);
+	rig_run();
+}
+
+/* ---- Servers that begin at the same time. ---- */
+
+#define RACERS 4u
+#define RACES  200u
+
+struct race {
+	pthread_barrier_t barrier;
+	char address[32];
+	_Atomic uint32_t won, failed;
+	struct net_listener *listeners[RACERS];
+};
+
+struct racer {
+	struct race *race;
+	uint32_t idx;
+};
+
+static void *racer_main(void *arg)
+{
+	const struct racer *racer = arg;
+	struct race *race = racer->race;
+	int err;
+
+	pthread_barrier_wait(&race->barrier);
+	err = net_listen(rig, race->address, &race->listeners[racer->idx]);
+	atomic_fetch_add(err ? &race->failed : &race->won, 1);
+	if (err && err != -EADDRINUSE)
+		atomic_fetch_add(&race->won, RACERS); /* told by the assertion */
+	return NULL;
+}
+
+static void race_run(void *arg)
+{
+	static struct race race;
+	struct racer racers[RACERS];
+	pthread_t threads[RACERS];
+	uint32_t won = 0;
+
+	(void)arg;
+	assert_int_equal(net_listen(rig, "127.0.0.1:0", &listener), 0);
+	snprintf(race.address, sizeof(race.address), "127.0.0.1:%u", net_listener_port(listener));
+	net_listener_close(listener);
+	for (uint32_t i = 0; i < RACES; i++) {
+		assert_int_equal(pthread_barrier_init(&race.barrier, NULL, RACERS), 0);
+		memset(race.listeners, 0, sizeof(race.listeners));
+		atomic_store(&race.won, 0);
+		for (uint32_t r = 0; r < RACERS; r++) {
+			racers[r] = (struct racer){&race, r};
+			assert_int_equal(
+				pthread_create(&threads[r], NULL, racer_main, &racers[r]), 0);
+		}
+		for (uint32_t r = 0; r < RACERS; r++)
+			pthread_join(threads[r], NULL);
+		assert_in_range(race.won, 0, 1);
+		won += race.won;
+		for (uint32_t r = 0; r < RACERS; r++)
+			net_listener_close(race.listeners[r]);
+		pthread_barrier_destroy(&race.barrier);
+	}
+	assert_in_range(won, 1, RACES);
+}
+
+static void test_of_servers_that_begin_at_once_one_has_the_port(void **state)
+{
+	(void)state;
+	rig_spawn(race_run, NULL);
 	rig_run();
 }
 
@@ -297,6 +374,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_addresses),
 		RIG_TEST(test_shared_port),
+		RIG_TEST(test_of_servers_that_begin_at_once_one_has_the_port),
 		RIG_TEST(test_close),
 		RIG_TEST(test_many),
 		RIG_TEST(test_burst),
