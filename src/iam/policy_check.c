@@ -121,11 +121,33 @@ static bool is_known_key(struct slice key)
 	return false;
 }
 
+/* Principals are compared as they stand: one with a wildcard, or of another service, is nobody. */
+static bool can_be_principal(const struct policy_who *who)
+{
+	if (who->kind != PRINCIPAL_AWS)
+		return true;
+	if (memchr(who->text.data, '*', who->text.len) ||
+		memchr(who->text.data, '?', who->text.len))
+		return false;
+	return slice_find(who->text, SLICE(":")) < 0 ||
+	       slice_starts(who->text, SLICE("arn:aws:iam::")) ||
+	       slice_starts(who->text, SLICE("arn:aws:sts::"));
+}
+
+static int check_principals(
+	const struct policy_statement *statement, struct policy_refusal *refusal)
+{
+	for (uint32_t i = 0; i < statement->who_count; i++)
+		if (!can_be_principal(&statement->who[i]))
+			return refuse(refusal, "Invalid principal in policy");
+	return 0;
+}
+
 static int check_statement(const struct policy_statement *statement, struct slice bucket,
 	struct policy_refusal *refusal)
 {
 	unsigned on = statement->resources.negated ? BUCKET | OBJECT : NOTHING;
-	int ret = 0;
+	int ret = check_principals(statement, refusal);
 
 	for (uint32_t i = 0; i < statement->resources.count; i++)
 		on |= resource_on(&statement->resources.items[i], bucket);
@@ -190,7 +212,7 @@ static int check_trust(const struct policy_pattern *action, struct policy_refusa
 static int check_any(const struct policy *policy, const struct policy_statement *statement,
 	struct policy_refusal *refusal)
 {
-	int ret = 0;
+	int ret = check_principals(statement, refusal);
 
 	for (uint32_t i = 0; i < statement->actions.count && !ret; i++) {
 		const struct policy_pattern *action = &statement->actions.items[i];

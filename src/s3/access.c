@@ -382,7 +382,12 @@ const struct s3_error *access_may(
 	if (call->s3->anonymous_read && call->identity->anonymous &&
 		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
 		return NULL;
-	return decide(&access, action, call->bucket, key);
+	error = decide(&access, action, call->bucket, key);
+	/* A bucket's policy is its own account's, whatever it says of others. */
+	if (!error && is_policy_action(action) && !is_owner_of_bucket(&access) &&
+		!same_account(&access))
+		error = s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+	return error;
 }
 
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)

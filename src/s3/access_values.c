@@ -6,6 +6,8 @@
 #include "s3/access_priv.h"
 #include "s3/versions.h"
 
+#define MS_PER_DAY 86400000ll
+
 /* ---- The object that is there. ---- */
 
 /* What opening has to say to a client is not said yet. */
@@ -248,6 +250,67 @@ static uint32_t header_values(struct access *access, struct slice name, struct s
 	return one(given(s3_call_header(access->call, name)), ret_values);
 }
 
+/* For how many days the object that is put would be kept, begun ones too. */
+static struct slice retention_days(struct access *access)
+{
+	struct slice until =
+		s3_call_header(access->call, SLICE("x-amz-object-lock-retain-until-date"));
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS), until_ms;
+	char *text = small_text(access);
+
+	if (!until.len || date_iso_parse(until, &until_ms))
+		return SLICE_NONE;
+	return slice_of(
+		text, (size_t)snprintf(text, sizeof(access->small[0]), "%lld",
+			      (long long)((until_ms - now_ms + MS_PER_DAY - 1) / MS_PER_DAY)));
+}
+
+/* How long ago the request was signed, in milliseconds. */
+static struct slice signature_age(struct access *access)
+{
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
+	char *text = small_text(access);
+
+	if (!access->call->signed_ms)
+		return SLICE_NONE;
+	return slice_of(text, (size_t)snprintf(text, sizeof(access->small[0]), "%lld",
+				      (long long)MAX(now_ms - access->call->signed_ms, 0)));
+}
+
+/* Parts of an upload, and its begin, are put before there is an object. */
+static struct slice creates_object(const struct s3_call *call)
+{
+	switch (call->operation->id) {
+	case S3_OPERATION_PUT_OBJECT:
+	case S3_OPERATION_COPY_OBJECT:
+	case S3_OPERATION_POST_OBJECT:
+	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
+		return SLICE("true");
+	default:
+		return SLICE("false");
+	}
+}
+
+/* What is made of a request, beside its parameters and headers. */
+static struct slice made_value(struct access *access, struct slice name)
+{
+	if (slice_eq_nocase(name, SLICE("resourceaccount")))
+		return resource_account(access);
+	if (slice_eq_nocase(name, SLICE("object-lock-remaining-retention-days")))
+		return retention_days(access);
+	if (slice_eq_nocase(name, SLICE("objectcreationoperation")))
+		return creates_object(access->call);
+	if (access->principal->who.anonymous)
+		return SLICE_NONE;
+	if (slice_eq_nocase(name, SLICE("authtype")))
+		return access->call->presigned ? SLICE("REST-QUERY-STRING") : SLICE("REST-HEADER");
+	if (slice_eq_nocase(name, SLICE("signatureversion")))
+		return access->call->version2 ? SLICE("AWS") : SLICE("AWS4-HMAC-SHA256");
+	if (slice_eq_nocase(name, SLICE("signatureage")))
+		return signature_age(access);
+	return SLICE_NONE;
+}
+
 /* "s3:…" */
 static uint32_t s3_values(
 	struct access *access, struct slice name, struct slice *ret_values, uint32_t max)
@@ -267,6 +330,8 @@ static uint32_t s3_values(
 		{SLICE("object-lock-retain-until-date"),
 			SLICE("x-amz-object-lock-retain-until-date")},
 		{SLICE("object-lock-legal-hold"), SLICE("x-amz-object-lock-legal-hold")},
+		{SLICE("if-match"), SLICE("if-match")},
+		{SLICE("if-none-match"), SLICE("if-none-match")},
 	};
 	struct slice rest = name, first = slice_split(&rest, '/');
 
@@ -284,18 +349,19 @@ static uint32_t s3_values(
 	for (size_t i = 0; i < ARRAY_LEN(headers); i++)
 		if (slice_eq_nocase(name, headers[i].key))
 			return one(s3_call_header(access->call, headers[i].header), ret_values);
-	if (slice_eq_nocase(name, SLICE("resourceaccount")))
-		return one(resource_account(access), ret_values);
-	if (access->principal->who.anonymous)
-		return 0;
-	if (slice_eq_nocase(name, SLICE("authtype")))
-		return one(
-			access->call->presigned ? SLICE("REST-QUERY-STRING") : SLICE("REST-HEADER"),
-			ret_values);
-	if (slice_eq_nocase(name, SLICE("signatureversion")))
-		return one(access->call->version2 ? SLICE("AWS") : SLICE("AWS4-HMAC-SHA256"),
-			ret_values);
-	return 0;
+	return one(made_value(access, name), ret_values);
+}
+
+/* "s3express:…": what sessions of a bucket may, and else what "s3:" has. */
+static uint32_t express_values(
+	struct access *access, struct slice name, struct slice *ret_values, uint32_t max)
+{
+	struct slice mode;
+
+	if (!slice_eq_nocase(name, SLICE("sessionmode")))
+		return s3_values(access, name, ret_values, max);
+	mode = s3_call_header(access->call, SLICE("x-amz-create-session-mode"));
+	return one(mode.len ? mode : SLICE("ReadWrite"), ret_values);
 }
 
 /* "sts:…": whether the keys are a session's, as policies that want sessions only ask. */
@@ -325,6 +391,8 @@ uint32_t access_values(void *arg, struct slice key, struct slice *ret_values, ui
 		return global_values(access, name, ret_values);
 	if (slice_eq_nocase(service, SLICE("s3")))
 		return s3_values(access, name, ret_values, max);
+	if (slice_eq_nocase(service, SLICE("s3express")))
+		return express_values(access, name, ret_values, max);
 	if (slice_eq_nocase(service, SLICE("sts")))
 		return sts_values(access, name, ret_values);
 	return 0;

@@ -392,6 +392,7 @@ static const struct s3_error *authenticate_claim(
 		return error;
 	start_signing(call, claim);
 	call->presigned = claim->presigned;
+	call->signed_ms = claim->time_ms;
 	call->version2 = claim->version2;
 	call->own_identity.anonymous = false;
 	slice_copy_str(claim->access_key, call->own_identity.access_key,

@@ -156,6 +156,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->session_read_only = false;
 	call->form_read = false;
 	call->presigned = false;
+	call->signed_ms = 0;
 	call->version2 = false;
 	call->by_acl = false;
 	call->sse = NULL;

@@ -79,12 +79,13 @@ struct s3_call {
 	struct slice form; /* a body that the signature made be read already */
 	bool form_read;
 	bool presigned;
-	bool version2;	  /* its signature is of Version 2 */
-	bool by_acl;	  /* nothing but an access control list let it in */
-	bool website;	  /* a page of a bucket's website */
-	bool conditional; /* the policies asked about more than who, what and on what */
-	bool whole;	  /* ranges and conditions do not count */
-	bool etag_md5;	  /* this client expects an MD5 as ETag */
+	int64_t signed_ms; /* when the request was signed; 0: it was not, or does not say */
+	bool version2;	   /* its signature is of Version 2 */
+	bool by_acl;	   /* nothing but an access control list let it in */
+	bool website;	   /* a page of a bucket's website */
+	bool conditional;  /* the policies asked about more than who, what and on what */
+	bool whole;	   /* ranges and conditions do not count */
+	bool etag_md5;	   /* this client expects an MD5 as ETag */
 	const struct s3_sse
 		*sse; /* what the body that is being stored is encrypted with; or NULL */
 	uint64_t start_ns;

@@ -1,5 +1,6 @@
 """Who may: accounts and what is whose, access control lists, policies, public access, sessions."""
 
+import datetime
 import json
 
 from suite import equal, refused
@@ -312,6 +313,49 @@ def test_conditions(s):
     one.copy_object(Bucket=bucket, Key="deep/a", CopySource=f"{bucket}/open")
     denied(one.copy_object, Bucket=bucket, Key="deep/b", CopySource=f"{bucket}/closed")
     equal(one.get_bucket_policy_status(Bucket=bucket)["PolicyStatus"]["IsPublic"], False)
+
+
+def test_conditions_on_the_request_itself(s):
+    """Each of these would let through what it is there to stop, were its key not known."""
+    one = s.one()
+    bucket = made(s, one, ObjectLockEnabledForBucket=True)
+    resource = f"arn:aws:s3:::{bucket}/"
+
+    def deny(prefix, condition):
+        return {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"{resource}{prefix}/*",
+                "Condition": condition}
+
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        deny("once", {"Null": {"s3:if-none-match": "true"}, "Bool": {"s3:ObjectCreationOperation": "true"}}),
+        deny("short", {"NumericGreaterThan": {"s3:object-lock-remaining-retention-days": "10"}}),
+        deny("old", {"NumericLessThan": {"s3:signatureAge": "900000"}})))
+    denied(one.put_object, Bucket=bucket, Key="once/key", Body=b"x")
+    upload = one.create_multipart_upload(Bucket=bucket, Key="once/key")["UploadId"]
+    part = one.upload_part(Bucket=bucket, Key="once/key", UploadId=upload, PartNumber=1, Body=b"x")["ETag"]
+    denied(one.complete_multipart_upload, Bucket=bucket, Key="once/key", UploadId=upload,
+           MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part}]})
+    now = datetime.datetime.now(datetime.timezone.utc)
+    for days, call in ((9, one.put_object), (12, lambda **put: denied(one.put_object, **put))):
+        call(Bucket=bucket, Key="short/key", Body=b"x", ObjectLockMode="GOVERNANCE",
+             ObjectLockRetainUntilDate=now + datetime.timedelta(days=days))
+    if not s.by_rdma:  # a session signs no request
+        denied(one.put_object, Bucket=bucket, Key="old/key", Body=b"x")
+    one.delete_bucket_policy(Bucket=bucket)
+    for version in one.list_object_versions(Bucket=bucket)["Versions"]:
+        s.s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"], BypassGovernanceRetention=True)
+
+
+def test_a_policy_is_its_buckets_accounts(s):
+    one, two = s.one(), s.two()
+    bucket = made(s, one)
+    text = policy(allow({"AWS": "222222222222"}, ["s3:GetBucketPolicy", "s3:PutBucketPolicy", "s3:DeleteBucketPolicy"],
+                        f"arn:aws:s3:::{bucket}"))
+    one.put_bucket_policy(Bucket=bucket, Policy=text)
+    refused(405, "MethodNotAllowed", two.get_bucket_policy, Bucket=bucket)
+    refused(405, "MethodNotAllowed", two.put_bucket_policy, Bucket=bucket, Policy=text)
+    refused(405, "MethodNotAllowed", two.delete_bucket_policy, Bucket=bucket)
+    denied(s.three().get_bucket_policy, Bucket=bucket)
+    one.delete_bucket_policy(Bucket=bucket)
 
 
 def test_public_access_block(s):

@@ -162,6 +162,13 @@ def test_session_of_others(s):
     equal(key.send("PUT", f"/{bucket}/key", b"two")[0], 200)
     equal(key.send("GET", f"/{bucket}/key")[2], b"two")
     equal(two.request("GET", f"/{bucket}/key")[0], 403)
+    s.s3.put_bucket_policy(Bucket=bucket, Policy=(
+        '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"222222222222"},'
+        f'"Action":"s3express:CreateSession","Resource":"arn:aws:s3:::{bucket}",'
+        '"Condition":{"StringEquals":{"s3express:SessionMode":"ReadOnly"}}}]}'))
+    for mode, status in (({}, 403), ({"x-amz-create-session-mode": "ReadWrite"}, 403),
+                         ({"x-amz-create-session-mode": "ReadOnly"}, 200)):
+        equal(two.request("GET", f"/{bucket}", query={"session": ""}, headers=mode)[0], status)
     two.close()
 
 

@@ -617,6 +617,12 @@ static void test_what_identities_take(void **state)
 		vendor);
 	check_document(POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"sts:Assume*\"", "");
 	check_document(POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"*\"", "STS AssumeRole");
+	check_document(POLICY_TRUST,
+		"\"Principal\":{\"AWS\":\"arn:aws:iam::1:user/*\"},\"Action\":\"sts:AssumeRole\"",
+		"Invalid principal");
+	check_document(POLICY_TRUST,
+		"\"Principal\":{\"AWS\":\"arn:aws:s3:::a\"},\"Action\":\"sts:AssumeRole\"",
+		"Invalid principal");
 	check_document(
 		POLICY_TRUST, "\"Principal\":\"*\",\"Action\":\"s3:GetObject\"", "STS AssumeRole");
 }
