@@ -94,7 +94,7 @@ static void print_item(const struct remote_opts *opts, const struct tree_place *
 	const struct tree_item *item, const char *key)
 {
 	if (!opts->json) {
-		printf("s3://%s/%s\n", place->bucket, key);
+		printf("s3://%s/%s\n", place->bucket, remote_text(key));
 		return;
 	}
 	printf("{\"bucket\": ");

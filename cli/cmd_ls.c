@@ -28,10 +28,10 @@ static bool print_entry(void *arg, const struct neb_entry *entry)
 		remote_print_json(stdout, entry->last_modified ? entry->last_modified : "");
 		printf("}\n");
 	} else if (entry->is_prefix) {
-		printf("%-24s %12s %s\n", "", "PRE", entry->key);
+		printf("%-24s %12s %s\n", "", "PRE", remote_text(entry->key));
 	} else {
 		printf("%-24s %12llu %s\n", entry->last_modified ? entry->last_modified : "",
-			(unsigned long long)entry->bytes, entry->key);
+			(unsigned long long)entry->bytes, remote_text(entry->key));
 	}
 	return true;
 }

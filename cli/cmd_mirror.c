@@ -103,7 +103,7 @@ static void both_end(struct both *both)
 static void print_action(const struct both *both, const char *action, const struct tree_item *item)
 {
 	if (!both->opts.json) {
-		printf("%s %s\n", action, item->name);
+		printf("%s %s\n", action, remote_text(item->name));
 		return;
 	}
 	printf("{\"action\": \"%s\", \"name\": ", action);
@@ -159,7 +159,7 @@ static int diff_visit(void *arg, enum tree_action action, const struct tree_item
 		remote_print_json(stdout, item->name);
 		printf(", \"bytes\": %llu}\n", (unsigned long long)item->bytes);
 	} else {
-		printf("%c %s\n", MARKS[action], item->name);
+		printf("%c %s\n", MARKS[action], remote_text(item->name));
 	}
 	return 0;
 }

@@ -28,7 +28,7 @@ static void print_headers(const struct neb_result *result, bool json)
 			printf(": ");
 			remote_print_json(stdout, value);
 		} else {
-			printf("%-28s %s\n", name, value);
+			printf("%-28s %s\n", name, remote_text(value));
 		}
 	}
 }
@@ -52,9 +52,9 @@ static int print_stat(struct neb_client *client, const struct remote_opts *opts,
 		print_headers(&result, true);
 		printf("}\n");
 	} else {
-		printf("%-28s s3://%s/%s\n%-28s %llu\n%-28s %s\n%-28s %s\n", "object", bucket, key,
-			"bytes", (unsigned long long)result.object_bytes, "transport",
-			neb_transport_name(result.transport), "etag", result.etag);
+		printf("%-28s s3://%s/%s\n%-28s %llu\n%-28s %s\n%-28s %s\n", "object", bucket,
+			remote_text(key), "bytes", (unsigned long long)result.object_bytes,
+			"transport", neb_transport_name(result.transport), "etag", result.etag);
 		print_headers(&result, false);
 	}
 	remote_report(opts, key, &result);

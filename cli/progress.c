@@ -22,10 +22,11 @@ static void show(struct progress *progress, uint64_t now_ns)
 	remote_bytes_text(progress->total, total);
 	remote_bytes_text((uint64_t)((double)progress->done / seconds), rate);
 	if (progress->total)
-		fprintf(stderr, "\r\033[K%s: %s of %s, %.0f %%, %s/s", progress->what, done, total,
-			100.0 * (double)progress->done / (double)progress->total, rate);
+		fprintf(stderr, "\r\033[K%s: %s of %s, %.0f %%, %s/s", remote_text(progress->what),
+			done, total, 100.0 * (double)progress->done / (double)progress->total,
+			rate);
 	else
-		fprintf(stderr, "\r\033[K%s: %s, %s/s", progress->what, done, rate);
+		fprintf(stderr, "\r\033[K%s: %s, %s/s", remote_text(progress->what), done, rate);
 	progress->shown_ns = now_ns;
 }
 

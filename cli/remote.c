@@ -161,6 +161,43 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 	return ret == -EINVAL ? CLI_USAGE : CLI_UNREACHABLE;
 }
 
+#define TEXT_BYTES   (4 * 8192u + 1)
+#define TEXT_BUFFERS 4u /* names in one message */
+
+/* How many bytes at text are a control character: of ASCII, or of the upper set in UTF-8. */
+static unsigned control_len(const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+
+	if (at[0] < 0x20 || at[0] == 0x7f)
+		return 1;
+	return at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0 ? 2 : 0;
+}
+
+const char *remote_text(const char *text)
+{
+	static _Thread_local char buffers[TEXT_BUFFERS][TEXT_BYTES];
+	static _Thread_local unsigned next;
+	const char *at = text;
+	char *buf, *to;
+
+	while (*at && !control_len(at))
+		at++;
+	if (!*at)
+		return text;
+	buf = to = buffers[next++ % TEXT_BUFFERS];
+	for (at = text; *at && to + 9 < buf + TEXT_BYTES;) {
+		unsigned len = control_len(at);
+
+		if (!len)
+			*to++ = *at++;
+		for (; len; len--)
+			to += snprintf(to, 5, "\\x%02x", (unsigned char)*at++);
+	}
+	*to = '\0';
+	return buf;
+}
+
 /* What an answer without a body, which is that to a HEAD, lets one say. */
 static const char *status_text(uint32_t status)
 {
@@ -180,13 +217,13 @@ static const char *status_text(uint32_t status)
 int remote_failed(const char *what, const struct neb_result *result)
 {
 	if (result->status == 0) {
-		fprintf(stderr, "nebulaio: %s: no answer: %s%s%s\n", what, strerror(-result->error),
-			result->message[0] ? "; " : "", result->message);
+		fprintf(stderr, "nebulaio: %s: no answer: %s%s%s\n", remote_text(what),
+			strerror(-result->error), result->message[0] ? "; " : "", result->message);
 		return CLI_UNREACHABLE;
 	}
-	fprintf(stderr, "nebulaio: %s: %s (%s%sstatus %u, request %s)\n", what,
-		result->message[0] ? result->message : status_text(result->status), result->code,
-		result->code[0] ? ", " : "", result->status, result->request_id);
+	fprintf(stderr, "nebulaio: %s: %s (%s%sstatus %u, request %s)\n", remote_text(what),
+		result->message[0] ? remote_text(result->message) : status_text(result->status),
+		result->code, result->code[0] ? ", " : "", result->status, result->request_id);
 	if (result->error == -EACCES)
 		return CLI_DENIED;
 	return result->error == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
@@ -197,9 +234,9 @@ void remote_report(
 {
 	if (!opts->verbose)
 		return;
-	fprintf(stderr, "%s: by %s%s%s%s\n", what, neb_transport_name(result->transport),
-		result->fallback[0] ? " (not RDMA: " : "", result->fallback,
-		result->fallback[0] ? ")" : "");
+	fprintf(stderr, "%s: by %s%s%s%s\n", remote_text(what),
+		neb_transport_name(result->transport), result->fallback[0] ? " (not RDMA: " : "",
+		result->fallback, result->fallback[0] ? ")" : "");
 }
 
 bool remote_is_url(const char *text)
@@ -241,9 +278,12 @@ void remote_print_json(FILE *out, const char *text)
 {
 	fputc('"', out);
 	for (; *text; text++) {
+		unsigned control = control_len(text);
+
+		text += control == 2; /* its second byte is the character's number */
 		if (*text == '"' || *text == '\\')
 			fprintf(out, "\\%c", *text);
-		else if ((unsigned char)*text < 0x20)
+		else if (control)
 			fprintf(out, "\\u%04x", (unsigned char)*text);
 		else
 			fputc(*text, out);

@@ -84,6 +84,9 @@ void remote_report(
 bool remote_parse(char *text, const char **ret_bucket, const char **ret_key);
 bool remote_is_url(const char *text);
 
+/* A name as a terminal may be shown it: control characters, which could move its cursor or do
+ * worse, as \xNN. text itself, or a buffer of this thread that lives for the next few calls. */
+const char *remote_text(const char *text);
 /* "1.5 MiB". */
 #define REMOTE_S(count) ((count) == 1 ? "" : "s")
 const char *remote_bytes_text(uint64_t bytes, char buf[32]);

@@ -43,16 +43,16 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 	fd = open(temporary, plain ? O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC : O_WRONLY | O_CLOEXEC,
 		0666);
 	if (fd < 0) {
-		fprintf(stderr, "nebulaio: %s: %s\n", temporary, strerror(errno));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
 		return errno == EACCES ? CLI_DENIED : CLI_FAILED;
 	}
 	ret = transfer_get(transfer, fd);
 	if (close(fd) && !ret) {
-		fprintf(stderr, "nebulaio: %s: %s\n", temporary, strerror(errno));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(temporary), strerror(errno));
 		ret = CLI_FAILED;
 	}
 	if (plain && !ret && rename(temporary, path)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
 		ret = CLI_FAILED;
 	}
 	if (plain && ret)
@@ -71,11 +71,11 @@ int transfer_from_file(struct transfer *transfer, const char *source)
 		return transfer_put(transfer, STDIN_FILENO, "standard input");
 	fd = open(source, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st)) {
-		fprintf(stderr, "nebulaio: %s: %s\n", source, strerror(errno));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(source), strerror(errno));
 		return errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
 	}
 	if (S_ISDIR(st.st_mode)) {
-		fprintf(stderr, "nebulaio: %s: a folder; name a file\n", source);
+		fprintf(stderr, "nebulaio: %s: a folder; name a file\n", remote_text(source));
 		close(fd);
 		return CLI_FAILED;
 	}
@@ -132,7 +132,8 @@ int transfer_wait(struct transfer *transfer, struct neb_result *ret_result)
 	int ret = neb_wait(transfer->client, ret_result, 1, UINT64_MAX);
 
 	if (ret < 1) {
-		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(ret ? -ret : EPROTO));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(transfer->key),
+			strerror(ret ? -ret : EPROTO));
 		return CLI_FAILED;
 	}
 	transfer->transport = ret_result->transport;

@@ -70,7 +70,7 @@ static int part_start(struct download *download)
 	request.range_bytes = part->bytes;
 	ret = neb_submit(transfer->client, &request, &id);
 	if (ret) {
-		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(-ret));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(transfer->key), strerror(-ret));
 		return CLI_FAILED;
 	}
 	download->started++;
@@ -91,7 +91,7 @@ static int part_finish(struct download *download, int fd)
 		return remote_failed(transfer->key, &result);
 	if (result.bytes != part->bytes) {
 		fprintf(stderr, "nebulaio: %s: %llu bytes came where %u were asked for\n",
-			transfer->key, (unsigned long long)result.bytes, part->bytes);
+			remote_text(transfer->key), (unsigned long long)result.bytes, part->bytes);
 		return CLI_FAILED;
 	}
 	part->done = true;

@@ -46,7 +46,7 @@ static int part_read(struct upload *upload, struct part *part)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			fprintf(stderr, "nebulaio: reading %s: %s\n", upload->name,
+			fprintf(stderr, "nebulaio: reading %s: %s\n", remote_text(upload->name),
 				strerror(errno));
 			return CLI_FAILED;
 		}
@@ -120,13 +120,13 @@ static int multipart_create(struct upload *upload)
 		return remote_failed(transfer->key, &result);
 	if (answer_text(upload->answer, result.bytes, "UploadId", upload_id, sizeof(upload_id))) {
 		fprintf(stderr, "nebulaio: %s: the server began an upload without naming it\n",
-			transfer->key);
+			remote_text(transfer->key));
 		return CLI_FAILED;
 	}
 	ret = upload_state_begin(&upload->state, upload->part_bytes, upload_id);
 	if (ret && transfer->resume)
 		fprintf(stderr, "nebulaio: %s: nothing can be written down to resume it by: %s\n",
-			upload->name, strerror(-ret));
+			remote_text(upload->name), strerror(-ret));
 	return CLI_OK;
 }
 
@@ -147,7 +147,7 @@ static void multipart_abort(struct upload *upload)
 	fprintf(stderr,
 		"nebulaio: %s: the unfinished upload %s stays on the server: %s; `nebulaio cp` of "
 		"the same file ends it, with --resume goes on with it\n",
-		transfer->key, upload->state.upload_id, result.message);
+		remote_text(transfer->key), upload->state.upload_id, result.message);
 }
 
 /* The upload that is written down, if it can be gone on with; else it is ended, and a new one
@@ -207,7 +207,7 @@ static int multipart_complete(struct upload *upload)
 		return remote_failed(transfer->key, &result);
 	if (answer_text(upload->answer, result.bytes, "Code", code, sizeof(code)) == 0) {
 		fprintf(stderr, "nebulaio: %s: the upload could not be completed: %s\n",
-			transfer->key, code);
+			remote_text(transfer->key), code);
 		return CLI_FAILED;
 	}
 	return CLI_OK;
@@ -246,8 +246,8 @@ static int part_submit(struct upload *upload, struct part *part)
 	int ret;
 
 	if (upload->part_count == UPLOAD_PARTS_MAX) {
-		fprintf(stderr, "nebulaio: %s: more than %u parts of %u bytes\n", upload->name,
-			UPLOAD_PARTS_MAX, upload->part_bytes);
+		fprintf(stderr, "nebulaio: %s: more than %u parts of %u bytes\n",
+			remote_text(upload->name), UPLOAD_PARTS_MAX, upload->part_bytes);
 		return CLI_FAILED;
 	}
 	part->number = ++upload->part_count;
@@ -263,7 +263,7 @@ static int part_submit(struct upload *upload, struct part *part)
 	request.query = query;
 	ret = neb_submit(transfer->client, &request, &id);
 	if (ret) {
-		fprintf(stderr, "nebulaio: %s: %s\n", transfer->key, strerror(-ret));
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(transfer->key), strerror(-ret));
 		return CLI_FAILED;
 	}
 	part->busy = true;
@@ -328,7 +328,8 @@ static int put_parts(struct upload *upload)
 	if (!ret)
 		upload_state_drop(&upload->state);
 	else if (upload->transfer->resume && upload->state.path[0])
-		fprintf(stderr, "nebulaio: %s: the same command goes on from here\n", upload->name);
+		fprintf(stderr, "nebulaio: %s: the same command goes on from here\n",
+			remote_text(upload->name));
 	else
 		multipart_abort(upload);
 	return ret;

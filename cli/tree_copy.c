@@ -60,7 +60,7 @@ static int folders_make(char *path)
 		ret = mkdir(path, 0777);
 		*slash = '/';
 		if (ret && errno != EEXIST) {
-			fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
+			fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
 			return CLI_FAILED;
 		}
 	}
@@ -76,11 +76,12 @@ static int fetch(
 
 	if (!name_is_safe(item->name)) {
 		fprintf(stderr, "nebulaio: %s: not a name for a file below %s: left out\n",
-			transfer->key, to->prefix);
+			remote_text(transfer->key), to->prefix);
 		return CLI_FAILED;
 	}
 	if (snprintf(path, sizeof(path), "%s/%s", to->prefix, item->name) >= (int)sizeof(path)) {
-		fprintf(stderr, "nebulaio: %s: the file's name is too long\n", transfer->key);
+		fprintf(stderr, "nebulaio: %s: the file's name is too long\n",
+			remote_text(transfer->key));
 		return CLI_FAILED;
 	}
 	ret = folders_make(path);
@@ -123,7 +124,7 @@ static int copy_one(struct transfer *transfer, struct tree_copy *copy, const str
 		    from->bucket || !*from->prefix ? "" : "/", item->name) >= (int)sizeof(source) ||
 		snprintf(target, sizeof(target), "%s%s", to->prefix, item->name) >=
 			(int)sizeof(target)) {
-		fprintf(stderr, "nebulaio: %s: the name is too long\n", item->name);
+		fprintf(stderr, "nebulaio: %s: the name is too long\n", remote_text(item->name));
 		return CLI_FAILED;
 	}
 	transfer->bucket = to->bucket ? to->bucket : from->bucket;
@@ -140,7 +141,7 @@ static int copy_one(struct transfer *transfer, struct tree_copy *copy, const str
 		print_json(transfer, copy, source, item);
 	else if (!ret && !copy->quiet)
 		printf("%s%s%s%s\n", from->bucket ? "s3://" : "", from->bucket ? from->bucket : "",
-			from->bucket ? "/" : "", source);
+			from->bucket ? "/" : "", remote_text(source));
 	if (copy->opts->verbose) {
 		struct neb_result way = {.transport = transfer->transport};
 
@@ -222,6 +223,6 @@ int tree_delete(struct neb_client *client, const struct tree_place *place, const
 			       : CLI_OK;
 	if (unlink(path) == 0 || errno == ENOENT)
 		return CLI_OK;
-	fprintf(stderr, "nebulaio: %s: %s\n", path, strerror(errno));
+	fprintf(stderr, "nebulaio: %s: %s\n", remote_text(path), strerror(errno));
 	return CLI_FAILED;
 }

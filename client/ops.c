@@ -73,6 +73,7 @@ struct page {
 	void *arg;
 	XML_Parser parser;
 	bool entry, prefix, owner; /* inside an entry; of common prefixes; of an owner */
+	bool encoded; /* keys and prefixes come percent-encoded: XML has no control characters */
 	bool stopped;
 	bool truncated;
 	int error; /* of a page that came by itself */
@@ -132,12 +133,24 @@ static void entry_end(struct page *page)
 	XML_StopParser(page->parser, XML_FALSE);
 }
 
+/* A text that is not encoded well is kept as it came. */
+static void key_keep(struct page *page)
+{
+	struct buf *text = &page->text;
+	size_t len;
+
+	if (page->encoded &&
+		uri_decode(buf_slice(text), URI_PLUS_IS_SPACE, text->data, text->len, &len) == 0)
+		text->len = len;
+	text_keep(&page->key, text);
+}
+
 static void entry_field(struct page *page, const char *name)
 {
 	if (page->owner)
 		return;
 	if (strcmp(name, "Key") == 0 || strcmp(name, "Prefix") == 0 || strcmp(name, "Name") == 0)
-		text_keep(&page->key, &page->text);
+		key_keep(page);
 	else if (strcmp(name, "Size") == 0)
 		slice_to_u64(buf_slice(&page->text), &page->bytes);
 	else if (strcmp(name, "LastModified") == 0 || strcmp(name, "CreationDate") == 0)
@@ -284,9 +297,11 @@ int neb_list(struct neb_client *client, const struct neb_list *list, struct neb_
 	if (ret)
 		return ret;
 	page_init(&page, list->visit, list->arg);
+	page.encoded = true;
 	buf_init(&query, 16 * KIB);
 	do {
 		buf_reset(&query);
+		param_put(&query, "encoding-type", "url");
 		param_put(&query, "prefix", list->prefix);
 		param_put(&query, "delimiter", list->delimiter);
 		param_put(&query, "start-after", list->after);
