@@ -357,13 +357,18 @@ static void route_fallback(struct client_call *call, const char *why)
 	route_http(call);
 }
 
+/* The one whose error is told, if there is one. */
 static const struct client_endpoint *rdma_failed(const struct neb_client *client)
 {
 	const struct client_endpoint *failed = NULL;
 
-	for (uint32_t i = 0; i < client->endpoint_count; i++)
-		if (client->endpoints[i].scheme == CLIENT_RDMA && client->endpoints[i].why[0])
-			failed = &client->endpoints[i];
+	for (uint32_t i = 0; i < client->endpoint_count; i++) {
+		const struct client_endpoint *endpoint = &client->endpoints[i];
+
+		if (endpoint->scheme == CLIENT_RDMA && endpoint->why[0] &&
+			(!failed || failed->error != client->rdma_error))
+			failed = endpoint;
+	}
 	return failed;
 }
 
@@ -374,6 +379,15 @@ static void finish_unsent(struct client_call *call, const struct client_endpoint
 	if (failed)
 		snprintf(call->result.message, sizeof(call->result.message), "%s", failed->why);
 	client_call_finish(call, error ? error : -ENETDOWN);
+}
+
+/* Keys that were refused will be refused again, and another store stays another; and who never had
+ * a session is told at once that nobody is there, for that is where a name or a port was misspelt.
+ */
+static bool hopeless(const struct neb_client *client)
+{
+	return client->rdma_error == -EACCES || client->rdma_error == -EXDEV ||
+	       !client->stats.sessions_opened;
 }
 
 /* Finds the call a way, or leaves it queued. */
@@ -410,8 +424,7 @@ static void call_route(struct client_call *call)
 	failed = rdma_failed(client);
 	if (client->http_count)
 		route_fallback(call, failed ? failed->why : "no RDMA session");
-	/* Keys that were refused will be refused again. */
-	else if (client->transport == NEB_STRICT || client->rdma_error == -EACCES)
+	else if (client->transport == NEB_STRICT || hopeless(client))
 		finish_unsent(call, failed);
 }
 

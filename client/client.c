@@ -65,7 +65,7 @@ void client_endpoint_failed(
 	endpoint->backoff_ns = backoff_ns;
 	/* Half of it by chance, so that clients of one server do not come back all at once. */
 	endpoint->retry_ns = now_ns + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
-	client->rdma_error = error;
+	client->rdma_error = endpoint->error = error;
 	if (why != endpoint->why)
 		snprintf(endpoint->why, sizeof(endpoint->why), "%s", why);
 	client_log(client, NEB_LOG_INFO, "rdma://%s:%u: no session: %s; tried again in %llu ms",
@@ -167,7 +167,35 @@ static int strict_connect(struct neb_client *client)
 	return session ? 0 : client->rdma_error;
 }
 
+int client_store_learn(
+	struct neb_client *client, struct client_endpoint *endpoint, uint64_t store_id)
+{
+	uint64_t known = 0;
+
+	if (!store_id || client->endpoint_count < 2 ||
+		atomic_compare_exchange_strong(client->store_id, &known, store_id) ||
+		known == store_id)
+		return 0;
+	snprintf(endpoint->why, sizeof(endpoint->why),
+		"it is of another store (%016llx) than the others (%016llx): name endpoints of one",
+		(unsigned long long)store_id, (unsigned long long)known);
+	return -EXDEV;
+}
+
+void client_store_text(const struct neb_client *client, char text[17])
+{
+	uint64_t known = *client->store_id;
+
+	snprintf(text, 17, known ? "%016llx" : "?", (unsigned long long)known);
+}
+
 int neb_client_open(const struct neb_options *options, struct neb_client **ret_client)
+{
+	return client_open(options, NULL, ret_client);
+}
+
+int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
+	struct neb_client **ret_client)
 {
 	struct neb_client *client = calloc(1, sizeof(*client));
 	int ret;
@@ -183,6 +211,7 @@ int neb_client_open(const struct neb_options *options, struct neb_client **ret_c
 	client_gpu_look();
 	random_fill(&client->prng, sizeof(client->prng));
 	client->pool.fd = -1;
+	client->store_id = store_id ? store_id : &client->own_store_id;
 	client->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ret = client->wake_fd < 0 ? -errno : options_take(client, options);
 	if (ret == 0)

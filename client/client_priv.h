@@ -65,6 +65,7 @@ struct client_endpoint {
 	bool warned;	     /* of this outage */
 	bool token;	     /* bodies move by RDMA tokens */
 	struct client_token *tokens;
+	int error;     /* and */
 	char why[128]; /* it could not be had */
 };
 
@@ -147,6 +148,7 @@ struct client_call {
 	/* Over HTTP. */
 	CURL *easy;
 	struct client_endpoint *endpoint;
+	bool other_store;     /* the endpoint is of another one */
 	bool by_token;	      /* of this try: the body moves by RDMA */
 	uint8_t declines;     /* of its tokens */
 	bool internal;	      /* ours: its result goes to client_token_connected */
@@ -215,6 +217,7 @@ struct client_session {
 	uint32_t wr_inline_bytes;
 	uint32_t capsule_bytes, inline_bytes; /* negotiated */
 	uint64_t transfer_bytes_max;
+	uint64_t store_id;
 	uint32_t recv_count, slot_count, free_count;
 	uint32_t sends_quiet, quiet_max;
 	uint64_t heard, heard_ns; /* of in.counter: what it was when it last moved, and when */
@@ -241,6 +244,8 @@ struct neb_client {
 	uint32_t endpoint_count, rdma_count, http_count, token_count;
 	struct client_endpoint endpoints[CLIENT_ENDPOINTS_MAX];
 	struct prng prng;
+	/* Which store the endpoints are of; 0: none has said yet. Its own, or its pool's. */
+	_Atomic uint64_t *store_id, own_store_id;
 	/* RDMA; all NULL without an RDMA endpoint. */
 	struct rp_device *device;
 	struct rp_pd *pd;
@@ -287,6 +292,17 @@ void client_endpoint_failed(
 /* ---- endpoint.c ---- */
 /* Those of the text that the transport has a use for; -EINVAL, which is logged. */
 int client_endpoints_parse(struct neb_client *client, const char *endpoints);
+
+/* The endpoint says which store it is of: 0, or -EXDEV, and the endpoint's why: not the one that
+ * the others are of. */
+int client_store_learn(
+	struct neb_client *client, struct client_endpoint *endpoint, uint64_t store_id);
+/* The header that tells an endpoint which store is meant: its name, and its value for now. */
+#define CLIENT_STORE_HEADER "x-nebulaio-store"
+void client_store_text(const struct neb_client *client, char text[17]);
+/* neb_client_open, of a pool's: with the id that its clients share. */
+int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
+	struct neb_client **ret_client);
 
 /* ---- device.c ---- */
 /* Opens the named device, or with NULL, "" or "auto" the one that leads to an endpoint; logged, and

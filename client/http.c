@@ -94,6 +94,18 @@ static void header_keep(struct neb_result *result, struct slice name, struct sli
 			SLICE_FMT(name), SLICE_FMT(value));
 }
 
+static void store_take(struct client_call *call, struct slice value)
+{
+	char text[17], *end;
+	uint64_t id;
+
+	if (slice_copy_str(value, text, sizeof(text)) || !*text)
+		return;
+	id = strtoull(text, &end, 16);
+	if (!*end && client_store_learn(call->client, call->endpoint, id))
+		call->other_store = true;
+}
+
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
 	struct client_call *call = arg;
@@ -115,6 +127,8 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 		take(result->request_id, sizeof(result->request_id), value);
 	} else if (slice_eq_nocase(name, SLICE("content-length"))) {
 		slice_to_u64(value, &result->object_bytes);
+	} else if (slice_eq_nocase(name, SLICE(CLIENT_STORE_HEADER))) {
+		store_take(call, value);
 	} else if (call->by_token) {
 		client_token_header(call, name, value);
 	}
@@ -225,6 +239,13 @@ static int headers_build(struct client_call *call, const struct client_signing *
 			(unsigned long long)(call->range_offset + call->range_bytes - 1));
 		list = header_add(list, &failed, range);
 	}
+	/* Where there is a choice of endpoints, they must be of one store. */
+	if (call->client->endpoint_count > 1) {
+		char store[sizeof(CLIENT_STORE_HEADER) + 20] = CLIENT_STORE_HEADER ": ";
+
+		client_store_text(call->client, store + sizeof(CLIENT_STORE_HEADER) + 1);
+		list = header_add(list, &failed, store);
+	}
 	if (sent_bytes(call) < EXPECT_BYTES_MIN)
 		list = header_add(list, &failed, "Expect:");
 	if (!failed)
@@ -333,6 +354,8 @@ int client_http_start(struct client_call *call, struct client_endpoint *endpoint
 
 	if (ret)
 		return ret;
+	call->endpoint = endpoint;
+	call->other_store = false;
 	call->moved = 0;
 	call->result.bytes = 0;
 	call->result.headers[0] = '\0';
@@ -392,6 +415,31 @@ static int curl_error(CURLcode code)
 	}
 }
 
+/* Nothing was done there, unless no endpoint had told its store before; the next one may be right.
+ */
+static void other_store(struct client_call *call)
+{
+	struct neb_result *result = &call->result;
+	bool refused = result->status == 421;
+	char why[sizeof(call->endpoint->why) + sizeof(call->endpoint->host) + 32];
+
+	snprintf(why, sizeof(why), "http://%s:%u: %s", call->endpoint->host, call->endpoint->port,
+		call->endpoint->why);
+	result->status = 0;
+	result->transport = NEB_NONE;
+	result->code[0] = '\0';
+	if (!call->endpoint->warned)
+		client_log(call->client, NEB_LOG_WARN, "%s", why);
+	call->endpoint->warned = true;
+	if (refused && !call->internal) {
+		client_call_retry(call, -EXDEV, why);
+		return;
+	}
+	snprintf(result->message, sizeof(result->message), "%.*s", (int)sizeof(result->message) - 1,
+		why);
+	client_call_finish(call, -EXDEV);
+}
+
 static void on_done(struct client_call *call, CURLcode code)
 {
 	struct neb_client *client = call->client;
@@ -412,6 +460,10 @@ static void on_done(struct client_call *call, CURLcode code)
 		client->stats.requests_http++;
 	}
 	call_unhook(call);
+	if (call->other_store) {
+		other_store(call);
+		return;
+	}
 	if (code == CURLE_WRITE_ERROR && result->status) {
 		result->bytes = 0;
 		snprintf(result->code, sizeof(result->code), "BufferTooSmall");

@@ -13,7 +13,8 @@ struct neb_pool {
 	pthread_cond_t given;
 	struct neb_options options; /* its strings are ours */
 	uint32_t clients_max, opened;
-	uint32_t next_start; /* of the endpoints */
+	_Atomic uint64_t store_id; /* that the endpoints are of; 0: none has said yet */
+	uint32_t next_start;	   /* of the endpoints */
 	uint32_t idle_count;
 	struct neb_client *idle[CLIENT_POOL_CLIENTS_MAX]; /* the last one is the warmest */
 };
@@ -135,7 +136,7 @@ static int client_make(struct neb_pool *pool, uint32_t start, struct neb_client 
 	if (!endpoints)
 		return -ENOMEM;
 	options.endpoints = endpoints;
-	ret = neb_client_open(&options, ret_client);
+	ret = client_open(&options, &pool->store_id, ret_client);
 	free(endpoints);
 	return ret;
 }

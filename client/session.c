@@ -157,7 +157,8 @@ static void send_hello(struct client_session *session)
 		.inline_bytes = client->inline_bytes_max,
 		.features = CAPSULE_FEATURE_ENCRYPTION |
 			    (client->require_encryption ? CAPSULE_FEATURE_DEMAND : 0) |
-			    CAPSULE_FEATURE_STREAMS | (client->leases ? CAPSULE_FEATURE_LEASES : 0),
+			    CAPSULE_FEATURE_STREAMS | CAPSULE_FEATURE_STORE |
+			    (client->leases ? CAPSULE_FEATURE_LEASES : 0),
 		.transfer_bytes_max = LIMIT_OBJECT_BYTES_MAX,
 	};
 
@@ -192,6 +193,7 @@ static void on_challenge(
 		client_session_lose(session, -EACCES, "the server does not encrypt");
 		return;
 	}
+	session->store_id = challenge->store_id;
 	session->slot_count = challenge->credits;
 	session->capsule_bytes = challenge->capsule_bytes;
 	session->inline_bytes = challenge->inline_bytes;
@@ -230,6 +232,12 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 	if (welcome->head.bytes != sizeof(*welcome) ||
 		!secret_equal(expected, welcome->proof, sizeof(expected))) {
 		client_session_lose(session, -EPROTO, "the server cannot prove that it knows us");
+		return;
+	}
+	/* Believed only now: the transcript has it. */
+	ret = client_store_learn(client, session->endpoint, session->store_id);
+	if (ret) {
+		client_session_lose(session, ret, session->endpoint->why);
 		return;
 	}
 	capsule_keys_derive(session->auth_key, session->transcript, &keys);
@@ -305,8 +313,9 @@ void client_session_lose(struct client_session *session, int error, const char *
 	session->phase = SESSION_LOST;
 	if (client->session == session)
 		client->session = NULL;
-	snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
-	client->rdma_error = error;
+	if (why != session->endpoint->why)
+		snprintf(session->endpoint->why, sizeof(session->endpoint->why), "%s", why);
+	client->rdma_error = session->endpoint->error = error;
 	if (was_open)
 		client->stats.sessions_lost++;
 	else

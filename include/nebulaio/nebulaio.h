@@ -33,7 +33,7 @@
  * errno of an answer: -ENOENT 404, -EACCES 401 and 403, -EEXIST 409, -ERANGE 416, -ESTALE 304 and
  * 412, -EMSGSIZE your memory is smaller than the object, -EINVAL any other 4xx, -EAGAIN 503, -EIO
  * any other 5xx. Without an answer (status 0): -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT,
- * -EHOSTUNREACH, -ENETDOWN.
+ * -EHOSTUNREACH, -ENETDOWN; -EXDEV: the endpoint is of another store than the others.
  *
  * MEMORY. Any memory will do. What is neither from the pool nor registered is copied through the
  * pool when it is small, and registered for the one request when it is large: that costs a system
@@ -71,7 +71,8 @@ struct neb_client;
 /* ---- Which way. ---- */
 enum neb_transport {
 	NEB_AUTO,   /* RDMA where an endpoint offers it, HTTP while it does not; comes back */
-	NEB_RDMA,   /* RDMA only; a lost session is set up anew until the request's time is up */
+	NEB_RDMA,   /* RDMA only; a lost session is set up anew until the request's time is up, one
+		       that never was fails at once */
 	NEB_HTTP,   /* HTTP only */
 	NEB_STRICT, /* RDMA only, and no second try: what cannot go at once fails */
 	NEB_NONE,   /* in a result: it went nowhere */
@@ -93,10 +94,12 @@ struct neb_options {
 	/* Comma or space separated, in order of preference: rdma://HOST:PORT, http://HOST:PORT,
 	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. The environment's
 	 * NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", leads those who say the first to the
-	 * second. With "?rdma" behind it, an HTTP endpoint moves the bodies of GetObject, PutObject
-	 * and UploadPart by RDMA tokens, over a queue pair that the first of them connects
-	 * (docs/spec/wire.md, part B); what lies in several runs of memory, or is declined, goes by
-	 * HTTP, and the result's fallback says why. */
+	 * second. All must be of one store: the first that answers says which, the others are held
+	 * against it, and one of another store does nothing that it is asked. With "?rdma" behind
+	 * it, an HTTP endpoint moves the bodies of GetObject, PutObject and UploadPart by RDMA
+	 * tokens, over a queue pair that the first of them connects (docs/spec/wire.md, part B);
+	 * what lies in several runs of memory, or is declined, goes by HTTP, and the result's
+	 * fallback says why. */
 	const char *endpoints;
 	const char *access_key; /* needed */
 	const char *secret_key; /* needed */

@@ -218,7 +218,7 @@ int capsule_challenge_decode(const void *capsule, size_t len)
 {
 	const struct capsule_challenge_wire *challenge = capsule;
 
-	if (len != sizeof(*challenge) || challenge->reserved != 0)
+	if (len != sizeof(*challenge))
 		return -EPROTO;
 	if (challenge->credits < 1 || challenge->credits > LIMIT_SESSION_REQUESTS_MAX)
 		return -EPROTO;

@@ -93,7 +93,8 @@ enum capsule_goodbye_reason {
 #define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO: can encrypt; CHALLENGE: this session does */
 #define CAPSULE_FEATURE_DEMAND	   2u /* HELLO: does not go without */
 #define CAPSULE_FEATURE_STREAMS	   8u /* HELLO: knows them; CHALLENGE: may ask for streamed lists */
-#define CAPSULE_FEATURE_LEASES	   4u /* HELLO: wants to; CHALLENGE: may ask for leases */
+#define CAPSULE_FEATURE_STORE	   16u /* HELLO: asks for the store's id */
+#define CAPSULE_FEATURE_LEASES	   4u  /* HELLO: wants to; CHALLENGE: may ask for leases */
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
@@ -155,7 +156,7 @@ struct capsule_challenge_wire {
 	uint64_t transfer_bytes_max;
 	uint64_t session_id;
 	uint8_t nonce[CAPSULE_NONCE_BYTES];
-	uint64_t reserved;
+	uint64_t store_id; /* 0: it was not asked for */
 };
 _Static_assert(sizeof(struct capsule_challenge_wire) == 96, "wire.md section 3");
 

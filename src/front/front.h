@@ -40,6 +40,7 @@ struct front_native_opts {
 	uint32_t front_count; /* that share sessions_max; 0: one */
 	struct s3 *s3;
 	struct store *store; /* not used by the front itself */
+	uint64_t store_id;   /* told to clients that ask for it */
 	struct flow_core *core;
 	/* Its connection events are the first front's. */
 	struct rp_device *device;

@@ -48,6 +48,8 @@ const char *http_reason(uint32_t status)
 		return "Length Required";
 	case 412:
 		return "Precondition Failed";
+	case 421:
+		return "Misdirected Request";
 	case 413:
 		return "Content Too Large";
 	case 414:

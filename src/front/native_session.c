@@ -228,6 +228,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 					      (session->streams ? CAPSULE_FEATURE_STREAMS : 0),
 		.transfer_bytes_max = MIN(hello->transfer_bytes_max, LIMIT_PUT_BYTES_MAX),
 		.session_id = session->id,
+		.store_id = hello->features & CAPSULE_FEATURE_STORE ? front->opts.store_id : 0,
 	};
 	random_fill(session->challenge.nonce, sizeof(session->challenge.nonce));
 	capsule_challenge_finish(&session->challenge);

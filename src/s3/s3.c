@@ -16,6 +16,8 @@
 #include "s3/settings.h"
 #include "s3/sse.h"
 
+#define S3_STORE_ID_BYTES 17
+
 static int copy_option(const char *value, const char *fallback, char *buf, size_t buf_bytes)
 {
 	return slice_copy_str(slice_str(value ? value : fallback), buf, buf_bytes);
@@ -85,6 +87,7 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	if (!s3)
 		return -ENOMEM;
 	s3->store = store;
+	s3->store_id = opts->store_id;
 	s3->lifecycle_day_s = opts->lifecycle_day_s ? opts->lifecycle_day_s : 86400;
 	ret = copy_options(opts, s3);
 	if (!ret)
@@ -175,6 +178,26 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	mem_arena_init(&call->arena);
 }
 
+/* A client with several endpoints says which store it means, or asks with "?": of another store's
+ * request nothing is done. */
+static const struct s3_error *store_check(struct s3_call *call)
+{
+	static const struct slice NAME = SLICE("x-nebulaio-store");
+	struct slice meant = s3_call_header(call, NAME);
+	char *id = meant.len ? mem_arena_get(&call->arena, S3_STORE_ID_BYTES) : NULL;
+
+	if (!id)
+		return NULL;
+	snprintf(id, S3_STORE_ID_BYTES, "%016llx", (unsigned long long)call->s3->store_id);
+	s3_answer_header(call, NAME, slice_str(id));
+	if (slice_eq(meant, SLICE("?")) || slice_eq(meant, slice_str(id)))
+		return NULL;
+	return s3_fail(call, S3_E_WRONG_STORE,
+		"The request is for the store %.*s, and this endpoint is of %s: name endpoints of "
+		"one store.",
+		(int)MIN(meant.len, S3_STORE_ID_BYTES), meant.data, id);
+}
+
 static const struct s3_error *call_run(struct s3_call *call)
 {
 	const struct s3_error *error = s3_route(call), *refused;
@@ -184,6 +207,8 @@ static const struct s3_error *call_run(struct s3_call *call)
 		return call->operation->run(call);
 	if (!error)
 		error = s3_cors_answer(call);
+	if (!error && !call->identity)
+		error = store_check(call);
 	call->header_base = call->header_count;
 	if (!error && call->website)
 		return call->operation->run(call);

@@ -25,6 +25,7 @@ struct s3_opts {
 	 * root's secret, for tests. Names of KMS keys, separated by commas, and the one for writes
 	 * that name none; NULL: none. */
 	const char *encryption_keys, *kms_keys, *kms_default_key;
+	uint64_t store_id; /* that requests may name, so that they are done in no other store */
 	const struct s3_vault_opts *vault; /* a key service; NULL, or an empty address: none */
 	uint32_t access_log_flush_s;	   /* how long access log lines gather; 0: a minute */
 	/* Where events may go, as s3_notify_opts has it; 0 and NULL: its defaults. */

@@ -31,6 +31,7 @@ const struct s3_error *s3_error_at(enum s3_error_id id);
 /* ---- The server's side of s3. ---- */
 struct s3 {
 	struct store *store;
+	uint64_t store_id;
 	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	char root_secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
 	char region[33];

@@ -209,6 +209,7 @@ static int open_s3(struct server *server)
 		.cache_s = (uint32_t)config->encryption.kms.vault.cache_seconds,
 	};
 	const struct s3_opts opts = {
+		.store_id = store_id(server->store),
 		.vault = &vault,
 		.secrets_key = secrets_key,
 		.root_access_key = config->auth.root_user,
@@ -289,6 +290,7 @@ static int open_native(struct server *server, struct core *core)
 		.front_count = server->core_count,
 		.s3 = server->s3,
 		.store = server->store,
+		.store_id = store_id(server->store),
 		.core = &core->flow,
 		.device = server->device,
 		.sessions_max = (uint32_t)config->rdma.sessions_max,

@@ -346,3 +346,11 @@ uint32_t store_cache_shrink(struct store *store, uint32_t frames)
 {
 	return store->cache ? cache_shrink(store->cache, frames) : 0;
 }
+
+uint64_t store_id(const struct store *store)
+{
+	uint64_t id;
+
+	memcpy(&id, store->volume.super.uuid, sizeof(id));
+	return id ? id : 1;
+}

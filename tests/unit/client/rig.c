@@ -108,6 +108,7 @@ struct rig *rig_open(const struct rig_opts *opts)
 	front_opts.keepalive_ns = rig->opts.keepalive_ns;
 	front_opts.lease_bytes = rig->opts.lease_bytes ? rig->opts.lease_bytes : 64 * KIB;
 	front_opts.lease_ns = rig->opts.lease_ns ? rig->opts.lease_ns : 60 * NS_PER_S;
+	front_opts.store_id = rig->opts.store_id;
 	front_opts.encryption_required = rig->opts.encrypted;
 	assert_int_equal(front_native_open(&front_opts, &rig->front), 0);
 	assert_int_equal(pthread_create(&rig->thread, NULL, thread_main, rig), 0);

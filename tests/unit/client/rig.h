@@ -22,6 +22,7 @@ struct rig_opts {
 	bool encrypted;		 /* the server demands it */
 	uint64_t lease_bytes;	 /* 0: 64 KiB */
 	uint64_t lease_ns;	 /* 0: a minute */
+	uint64_t store_id;	 /* 0: none is told */
 };
 /* Fails the test when anything fails. */
 struct rig *rig_open(const struct rig_opts *opts);

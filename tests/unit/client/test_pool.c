@@ -266,6 +266,40 @@ static void test_spread(void **state)
 	neb_pool_close(pool);
 }
 
+/* Endpoints of different stores: whoever answers first says which it is, and the other one does
+ * nothing. */
+static void test_other_store(void **state)
+{
+	const struct rig_opts opts[2] = {{.store_id = 7}, {.store_id = 8}};
+	struct rig *rigs[2] = {rig_open(&opts[0]), rig_open(&opts[1])};
+	struct neb_options options = options_of(*state);
+	struct neb_client *clients[2];
+	struct neb_result result;
+	struct neb_pool *pool;
+	char endpoints[128], data[8];
+
+	snprintf(endpoints, sizeof(endpoints), "%s,%s", rig_endpoint(rigs[0]),
+		rig_endpoint(rigs[1]));
+	options.endpoints = endpoints;
+	assert_int_equal(neb_pool_open(&options, 2, &pool), 0);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(neb_pool_lease(pool, 0, &clients[i]), 0);
+	assert_int_equal(neb_put(clients[0], B, "where", "first", 5, &result), 0);
+	/* The second starts at the other one, and goes on to the store that the first has found. */
+	assert_int_equal(neb_get(clients[1], B, "where", data, sizeof(data), &result), 0);
+	assert_int_equal(result.bytes, 5);
+	assert_int_equal(rig_sessions(rigs[1]), 0);
+	/* When that is gone, nobody stands in for it. */
+	rig_close(rigs[0]);
+	assert_int_equal(neb_get(clients[1], B, "where", data, sizeof(data), &result), -EXDEV);
+	assert_int_equal(result.status, 0);
+	assert_non_null(strstr(result.message, "another store"));
+	for (uint32_t i = 0; i < 2; i++)
+		neb_pool_give(pool, clients[i]);
+	neb_pool_close(pool);
+	rig_close(rigs[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +308,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pool_bounds, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_spread, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_store, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

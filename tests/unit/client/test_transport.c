@@ -227,6 +227,57 @@ static void test_device_is_found(void **state)
 	assert_int_equal(neb_client_open(&nowhere, &client), -ENODEV);
 }
 
+/* The second endpoint is of another store: it does not answer 404 in the first one's place, nor
+ * take what was meant for it. */
+static void test_two_stores(void **state)
+{
+	void *first, *second;
+	struct neb_client *client, *direct;
+	struct neb_result result;
+	char endpoints[160];
+
+	(void)state;
+	assert_int_equal(child_open(&first) + child_open(&second), 0);
+	snprintf(endpoints, sizeof(endpoints), "%s,%s", ((struct child *)first)->http,
+		((struct child *)second)->http);
+	client = client_of(endpoints, NEB_HTTP);
+	direct = client_of(((struct child *)second)->http, NEB_HTTP);
+	assert_int_equal(neb_bucket_create(client, "two", &result), 0);
+	assert_int_equal(neb_put(client, "two", "key", "one", 3, &result), 0);
+	assert_int_equal(neb_bucket_create(direct, "two", &result), 0);
+	assert_int_equal(child_close(&first), 0);
+	assert_int_equal(neb_head(client, "two", "key", &result), -EXDEV);
+	assert_int_equal(result.status, 0);
+	assert_non_null(strstr(result.message, "another store"));
+	assert_int_equal(neb_put(client, "two", "key", "two", 3, &result), -EXDEV);
+	assert_int_equal(neb_head(direct, "two", "key", &result), -ENOENT);
+	neb_client_close(direct);
+	neb_client_close(client);
+	assert_int_equal(child_close(&second), 0);
+}
+
+/* Who never had a session is told at once that there is none to be had. */
+static void test_nobody_there(void **state)
+{
+	struct neb_options options = {.access_key = RIG_ACCESS_KEY,
+		.secret_key = RIG_SECRET_KEY,
+		.transport = NEB_RDMA,
+		.request_timeout_ns = 3600 * NS_PER_S,
+		.log = count_warnings};
+	struct neb_client *client;
+	struct neb_result result;
+	char endpoint[64];
+
+	(void)state;
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", port_free());
+	options.endpoints = endpoint;
+	options.device_name = "simulated";
+	assert_int_equal(neb_client_open(&options, &client), 0);
+	assert_int_equal(neb_ping(client, &result), -ECONNREFUSED);
+	assert_non_null(strstr(result.message, "nobody listens there"));
+	neb_client_close(client);
+}
+
 static bool count_entry(void *arg, const struct neb_entry *entry)
 {
 	(void)entry;
@@ -450,6 +501,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_connect_to),
 		cmocka_unit_test(test_device_is_found),
+		cmocka_unit_test(test_two_stores),
+		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_both_ways),
 		cmocka_unit_test(test_same_answers),
 		cmocka_unit_test(test_fall_back_and_come_back),
