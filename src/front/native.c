@@ -112,6 +112,7 @@ static void sweep(struct reactor_timer *timer, void *arg)
 	uint64_t lost_ns = now_ns - front->swept_ns;
 
 	front->swept_ns = now_ns;
+	front->wipe_bytes_left = NATIVE_SWEEP_WIPE_MAX;
 	LIST_FOR_EACH_SAFE (link, &front->sessions) {
 		struct native_session *session = CONTAINER_OF(link, struct native_session, link);
 
@@ -200,6 +201,11 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 		front_native_close(front);
 		return ret;
 	}
+	if (!opts->first && opts->lease_bytes && !front->attr.windows)
+		log_warn("rdma",
+			"%s has no memory windows of type 2, which open memory to one session "
+			"alone: there are no leases",
+			front->attr.name);
 	front->poller = (struct reactor_poller){.name = "native",
 		.poll = native_poll,
 		.arm = front_arm,

@@ -28,12 +28,6 @@ static uint64_t tag_send(struct native_send *send)
 	return (uint64_t)(uintptr_t)send | NATIVE_TAG_SEND;
 }
 
-/* Of an unsignaled send: only a failure comes back, and that may outlive the session. */
-static uint64_t tag_session(const struct native_session *session)
-{
-	return session->id << 2 | NATIVE_TAG_SESSION;
-}
-
 static uint32_t lkey_of(const struct front_native *front, const void *data, size_t len)
 {
 	int arena = region_arena_of(front->region, data, len);
@@ -254,7 +248,8 @@ static struct rp_send_wr *batch_add(
 	struct rp_send_wr *wr = &batch->wrs[batch->count++];
 
 	*sge = (struct rp_sge){.addr = (uint64_t)(uintptr_t)data, .length = bytes};
-	*wr = (struct rp_send_wr){.wr_id = tag_session(session), .sg_list = sge, .sge_count = 1};
+	*wr = (struct rp_send_wr){
+		.wr_id = native_tag_session(session), .sg_list = sge, .sge_count = 1};
 	return wr;
 }
 

@@ -1,9 +1,11 @@
 /* front/native_lease.c: copies of objects that a session's client reads by itself, by RDMA READ
- * (docs/design/lease.md). They lie on the session's shelf: memory outside the region, which this
- * session's key alone opens, for reading. Slots go round it: the oldest leases make room.
+ * (docs/design/lease.md). They lie on the session's shelf: memory outside the region, in a memory
+ * window that is bound to this session's queue pair once the session is proven: its key opens
+ * nothing to anybody else. Slots go round the shelf: the oldest leases make room.
  *
  * A slot is written while no generation names it, gets its generation last, and loses it first,
- * from whichever thread ends the lease. */
+ * from whichever thread ends the lease. Its body is wiped by the session's thread, at the next
+ * sweep. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -30,6 +32,7 @@ DEFINE_COUNTER(ended_room, ENDS, "why=\"room\"", ENDS_HELP);
 DEFINE_COUNTER(ended_session, ENDS, "why=\"session\"", ENDS_HELP);
 
 struct native_lease {
+	struct native_shelf *shelf;
 	struct list link; /* the shelf's, oldest first, which is also the order of their slots */
 	struct store_watch watch;
 	struct capsule_slot *slot;
@@ -42,7 +45,9 @@ struct native_shelf {
 	uint8_t *base;
 	uint64_t bytes, at; /* where the next slot goes */
 	struct rp_mr *mr;
+	struct rp_mw *mw;
 	struct list leases;
+	_Atomic bool ended; /* some of them, and they are not wiped yet */
 };
 
 static void slot_close(struct capsule_slot *slot)
@@ -53,7 +58,10 @@ static void slot_close(struct capsule_slot *slot)
 /* Any thread. */
 static void on_ended(struct store_watch *watch, bool rights)
 {
-	slot_close(CONTAINER_OF(watch, struct native_lease, watch)->slot);
+	struct native_lease *lease = CONTAINER_OF(watch, struct native_lease, watch);
+
+	slot_close(lease->slot);
+	atomic_store(&lease->shelf->ended, true);
 	counter_add(rights ? &ended_rights : &ended_changed, 1);
 }
 
@@ -61,6 +69,8 @@ static void lease_free(struct native_session *session, struct native_lease *leas
 {
 	s3_lease_end(session->front->opts.s3, &lease->watch);
 	slot_close(lease->slot);
+	/* A read that overlaps this finds the checksum wrong. */
+	memset(lease->slot, 0, lease->bytes);
 	list_remove(&lease->link);
 	free(lease);
 	counter_sub(&leases_now, 1);
@@ -86,8 +96,8 @@ static struct native_lease *oldest(const struct native_shelf *shelf)
 
 static void shelf_close(struct native_shelf *shelf)
 {
-	if (shelf->mr)
-		rp_mr_close(shelf->mr);
+	rp_mw_close(shelf->mw);
+	rp_mr_close(shelf->mr);
 	if (shelf->base)
 		munmap(shelf->base, shelf->bytes);
 	if (shelf->fd >= 0)
@@ -115,7 +125,7 @@ static struct native_shelf *shelf_open(struct native_session *session)
 {
 	const struct front_native *front = session->front;
 	struct native_shelf *shelf = calloc(1, sizeof(*shelf));
-	struct rp_mr_opts opts = {.access = RP_ACCESS_REMOTE_READ};
+	struct rp_mr_opts opts = {.access = RP_ACCESS_WINDOW};
 	int ret;
 
 	if (!shelf)
@@ -129,7 +139,12 @@ static struct native_shelf *shelf_open(struct native_session *session)
 	if (!ret)
 		ret = rp_mr_open(front->port->pd, &opts, &shelf->mr);
 	if (!ret)
+		ret = rp_mw_open(session->qp, shelf->mr, native_tag_session(session), &shelf->mw);
+	if (!ret) {
+		/* Binding took a place in the send queue. */
+		session->sends_quiet++;
 		return shelf;
+	}
 	log_warn("rdma", "%s: no leases: %llu bytes cannot be registered: %s", session->peer,
 		(unsigned long long)shelf->bytes, strerror(-ret));
 	shelf_close(shelf);
@@ -193,6 +208,7 @@ static struct store_watch *lease_copy(struct s3_lease *ask, struct slice body)
 	lease = session->shelf ? calloc(1, sizeof(*lease)) : NULL;
 	if (!lease)
 		return NULL;
+	lease->shelf = session->shelf;
 	lease->watch.ended = on_ended;
 	lease->bytes = ALIGN_UP(sizeof(*lease->slot) + body.len, SLOT_ALIGN);
 	lease->slot = slot_take(session, lease->bytes);
@@ -202,7 +218,7 @@ static struct store_watch *lease_copy(struct s3_lease *ask, struct slice body)
 		.addr = (uint64_t)(uintptr_t)lease->slot,
 		.generation = generation_draw(),
 		.crc64nvme = crc64nvme_update(0, lease->slot + 1, body.len),
-		.rkey = rp_mr_rkey(session->shelf->mr),
+		.rkey = rp_mw_rkey(session->shelf->mw),
 		.lease_ms = (uint32_t)(front->opts.lease_ns / NS_PER_MS),
 	};
 	__atomic_store_n(&lease->slot->generation, request->lease.generation, __ATOMIC_SEQ_CST);
@@ -241,9 +257,25 @@ void native_lease_ask(struct native_request *request)
 void native_leases_sweep(struct native_session *session, uint64_t now_ns)
 {
 	struct native_lease *lease;
+	uint64_t *left = &session->front->wipe_bytes_left;
 
-	while ((lease = oldest(session->shelf)) != NULL && lease->expires_ns <= now_ns)
+	while (*left && (lease = oldest(session->shelf)) != NULL && lease->expires_ns <= now_ns) {
+		*left -= MIN(*left, lease->bytes);
 		lease_end(session, lease, &ended_time);
+	}
+	if (!atomic_exchange(&session->shelf->ended, false))
+		return;
+	LIST_FOR_EACH_SAFE (link, &session->shelf->leases) {
+		lease = CONTAINER_OF(link, struct native_lease, link);
+		if (__atomic_load_n(&lease->slot->generation, __ATOMIC_SEQ_CST))
+			continue;
+		if (!*left) {
+			atomic_store(&session->shelf->ended, true);
+			return;
+		}
+		*left -= MIN(*left, lease->bytes);
+		lease_free(session, lease);
+	}
 }
 
 void native_leases_close(struct native_session *session)

@@ -29,6 +29,7 @@
 #define NATIVE_FLUSH_NS	      (5 * NS_PER_S)
 #define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between two: more says that we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
+#define NATIVE_SWEEP_WIPE_MAX (64 * MIB)
 #define NATIVE_SEND_WRS_MIN   32u
 #define NATIVE_CQ_ENTRIES_MAX (1u << 20)
 #define NATIVE_INLINE_WR_BYTES                                            \
@@ -188,7 +189,8 @@ struct front_native {
 	bool poller_added;
 	bool drained; /* takes no more sessions */
 	struct reactor_timer sweep;
-	uint64_t swept_ns; /* when it was last */
+	uint64_t swept_ns;	  /* when it was last */
+	uint64_t wipe_bytes_left; /* that one sweep may wipe of ended leases */
 	struct list sessions;
 	struct list dying;
 	struct list idle_sends;
@@ -289,6 +291,11 @@ void native_session_abandon(struct native_session *session) __attribute__((cold)
 uint32_t native_sessions_bury(struct front_native *front);
 
 /* ---- native_dp.c ---- */
+/* What an unsignaled work request is told by when it fails, which may outlive the session. */
+static inline uint64_t native_tag_session(const struct native_session *session)
+{
+	return session->id << 2 | NATIVE_TAG_SESSION;
+}
 uint32_t native_poll(void *arg);
 int native_recv_post(struct native_recv *recv);
 /* Gives what it holds, and itself. */
@@ -342,9 +349,9 @@ void native_crypt_end(struct native_request *request);
 /* ---- native_lease.c ---- */
 /* Lets s3 grant a lease on what the request reads. */
 void native_lease_ask(struct native_request *request);
-/* Ends those whose time is over. */
+/* Ends those whose time is over, and wipes what has ended. */
 void native_leases_sweep(struct native_session *session, uint64_t now_ns);
-/* The queue pair is closed: ends all. */
+/* Before the queue pair closes: ends all. */
 void native_leases_close(struct native_session *session);
 
 /* ---- native_request.c ---- */

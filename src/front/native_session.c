@@ -69,6 +69,7 @@ static void queue_pair_close(struct native_session *session)
 {
 	struct rp_qp *qp = session->qp;
 
+	native_leases_close(session);
 	pthread_mutex_lock(&session->front->port->lock);
 	session->qp = NULL;
 	rp_qp_close(qp);
@@ -83,7 +84,6 @@ static void session_free(struct native_session *session)
 	native_session_check(session);
 	CHECK(!session->in_flight && !session->proof_running);
 	queue_pair_close(session);
-	native_leases_close(session);
 	while ((link = list_pop(&session->sends)) != NULL)
 		native_send_give(front, CONTAINER_OF(link, struct native_send, link));
 	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
@@ -210,7 +210,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		return;
 	}
 	/* What lies on the shelf is not encrypted. */
-	session->leases = !session->encrypted && front->opts.lease_bytes &&
+	session->leases = !session->encrypted && front->opts.lease_bytes && front->attr.windows &&
 			  (hello->features & CAPSULE_FEATURE_LEASES);
 	/* An encrypted body has the nonce of its request, of which there is one. */
 	session->streams = !session->encrypted && (hello->features & CAPSULE_FEATURE_STREAMS);

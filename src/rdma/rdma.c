@@ -91,15 +91,19 @@ void rp_pd_close(struct rp_pd *pd)
 int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr)
 {
 	const uint32_t all = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_WRITE |
-			     RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_ATOMIC;
+			     RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_ATOMIC | RP_ACCESS_WINDOW;
 	const uint32_t writes = RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_ATOMIC;
+	int err;
 
 	if (!opts->addr || !opts->bytes || (opts->access & ~all) ||
 		opts->bytes > UINT64_MAX - (uintptr_t)opts->addr)
 		return -EINVAL;
 	if ((opts->access & writes) && !(opts->access & RP_ACCESS_LOCAL_WRITE))
 		return -EINVAL;
-	return pd->ops->mr_open(pd, opts, ret_mr);
+	err = pd->ops->mr_open(pd, opts, ret_mr);
+	if (!err)
+		(*ret_mr)->access = opts->access;
+	return err;
 }
 
 void rp_mr_close(struct rp_mr *mr)
@@ -116,6 +120,24 @@ uint32_t rp_mr_lkey(const struct rp_mr *mr)
 uint32_t rp_mr_rkey(const struct rp_mr *mr)
 {
 	return mr->rkey;
+}
+
+int rp_mw_open(struct rp_qp *qp, struct rp_mr *mr, uint64_t wr_id, struct rp_mw **ret_mw)
+{
+	if (qp->type != RP_QP_RC || qp->ops != mr->ops || !(mr->access & RP_ACCESS_WINDOW))
+		return -EINVAL;
+	return qp->ops->mw_open(qp, mr, wr_id, ret_mw);
+}
+
+void rp_mw_close(struct rp_mw *mw)
+{
+	if (mw)
+		mw->ops->mw_close(mw);
+}
+
+uint32_t rp_mw_rkey(const struct rp_mw *mw)
+{
+	return mw->rkey;
 }
 
 /* ---- Completion queues. ---- */

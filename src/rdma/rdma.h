@@ -19,6 +19,7 @@
 struct rp_device;
 struct rp_pd;
 struct rp_mr;
+struct rp_mw;
 struct rp_cq;
 struct rp_srq;
 struct rp_qp;
@@ -37,6 +38,7 @@ enum rp_access {
 	RP_ACCESS_REMOTE_WRITE = 1u << 1, /* needs LOCAL_WRITE */
 	RP_ACCESS_REMOTE_READ = 1u << 2,
 	RP_ACCESS_REMOTE_ATOMIC = 1u << 3, /* needs LOCAL_WRITE */
+	RP_ACCESS_WINDOW = 1u << 4,	   /* memory windows may be opened on it */
 };
 
 enum rp_opcode {
@@ -154,6 +156,7 @@ struct rp_device_attr {
 	uint32_t max_qp_wr, max_sge, max_cqe, max_mr, max_inline_data, active_mtu;
 	uint32_t qp_types; /* 1 << enum rp_qp_type */
 	bool atomics, srq;
+	bool windows;
 	bool port_lost; /* now: it went down, and did not come back before connections ended */
 };
 
@@ -211,6 +214,18 @@ int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **r
 void rp_mr_close(struct rp_mr *mr);
 uint32_t rp_mr_lkey(const struct rp_mr *mr);
 uint32_t rp_mr_rkey(const struct rp_mr *mr);
+
+/* ---- Memory windows: a region that the peer of one queue pair may read, and nobody else. ---- */
+/* A region's own key is good on every queue pair of its protection domain. That of a window (type 2
+ * on cards: IBTA 10.6.7.2) is good on one, an RC queue pair in RTS of the same domain. Binding
+ * takes a place in the send queue; it comes before whatever is posted later, and completes, with
+ * wr_id, only when it fails. Close the window before its queue pair and its region, whose
+ * descriptor is open until then. -EINVAL: the region was not registered for windows; -EOPNOTSUPP:
+ * the device has none (rp_device_attr().windows); -ENOMEM: the send queue is full. The queue pair's
+ * thread. */
+int rp_mw_open(struct rp_qp *qp, struct rp_mr *mr, uint64_t wr_id, struct rp_mw **ret_mw);
+void rp_mw_close(struct rp_mw *mw); /* takes NULL */
+uint32_t rp_mw_rkey(const struct rp_mw *mw);
 
 /* ---- Completion queues. ---- */
 int rp_cq_open(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_cq);

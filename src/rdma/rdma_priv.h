@@ -19,6 +19,11 @@ struct rp_mr {
 	const struct rp_ops *ops;
 	uint32_t lkey;
 	uint32_t rkey;
+	uint32_t access; /* enum rp_access */
+};
+struct rp_mw {
+	const struct rp_ops *ops;
+	uint32_t rkey;
 };
 struct rp_cq {
 	const struct rp_ops *ops;
@@ -74,6 +79,8 @@ struct rp_ops {
 	void (*pd_close)(struct rp_pd *pd);
 	int (*mr_open)(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr);
 	void (*mr_close)(struct rp_mr *mr);
+	int (*mw_open)(struct rp_qp *qp, struct rp_mr *mr, uint64_t wr_id, struct rp_mw **ret_mw);
+	void (*mw_close)(struct rp_mw *mw);
 	int (*cq_open)(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_cq);
 	void (*cq_close)(struct rp_cq *cq);
 	int (*cq_poll)(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);

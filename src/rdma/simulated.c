@@ -155,6 +155,7 @@ static void sim_device_attr(const struct rp_device *base, struct rp_device_attr 
 		.qp_types = 1u << RP_QP_RC | 1u << RP_QP_UC | 1u << RP_QP_UD | 1u << RP_QP_RAW,
 		.atomics = true,
 		.srq = true,
+		.windows = true,
 	};
 	snprintf(ret_attr->name, sizeof(ret_attr->name), "%s", device->name);
 }
@@ -216,50 +217,70 @@ static uint32_t key_make(const struct sim_device *device, const struct sim_entry
 	return secret << SIM_MR_IDX_BITS | idx;
 }
 
-static int sim_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, struct rp_mr **ret_mr)
+/* Locked. Publishes memory for remote use by what opts->access says; NULL: the table is full. */
+static struct sim_entry *entry_open(struct sim_device *device, const struct rp_mr_opts *opts,
+	uint32_t pd, uint32_t qpn, uint32_t *ret_key)
 {
 	const uint32_t remote =
 		RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_ATOMIC;
-	struct sim_pd *pd = CONTAINER_OF(base, struct sim_pd, base);
-	struct sim_device *device = pd->device;
-	struct sim_mr *mr = calloc(1, sizeof(*mr));
-	struct sim_entry *entry;
+	struct sim_entry *entry = entry_find(device);
 
-	if (opts->dma_buf) {
-		free(mr);
-		return -EOPNOTSUPP;
-	}
-	if (!mr)
-		return -ENOMEM;
-	pthread_mutex_lock(&device->lock);
-	entry = entry_find(device);
-	if (!entry) {
-		pthread_mutex_unlock(&device->lock);
-		free(mr);
-		return -ENOMEM;
-	}
+	if (!entry)
+		return NULL;
 	entry->access = opts->access;
 	entry->addr = (uintptr_t)opts->addr;
 	entry->bytes = opts->bytes;
-	entry->pd = pd->num;
+	entry->pd = pd;
+	entry->qpn = qpn;
 	entry->backing = 0;
 	entry->backing_offset = opts->fd_offset;
 	if (opts->fd >= 0 && (opts->access & remote))
-		sim_backing_get(device, opts, &entry->backing);
-	mr->base.ops = &rp_simulated_ops;
-	mr->base.lkey = mr->base.rkey = key_make(device, entry);
-	mr->pd = pd;
-	mr->entry = entry;
+		sim_backing_get(device, opts, entry);
+	*ret_key = key_make(device, entry);
 	device->mr_count++;
-	atomic_store_explicit(&entry->key, mr->base.rkey, memory_order_release);
-	pthread_mutex_unlock(&device->lock);
+	atomic_store_explicit(&entry->key, *ret_key, memory_order_release);
+	return entry;
+}
+
+static int sim_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, struct rp_mr **ret_mr)
+{
+	struct sim_pd *pd = CONTAINER_OF(base, struct sim_pd, base);
+	struct sim_mr *mr;
+
+	if (opts->dma_buf)
+		return -EOPNOTSUPP;
+	mr = calloc(1, sizeof(*mr));
+	if (!mr)
+		return -ENOMEM;
+	pthread_mutex_lock(&pd->device->lock);
+	mr->entry = entry_open(pd->device, opts, pd->num, 0, &mr->base.rkey);
+	pthread_mutex_unlock(&pd->device->lock);
+	if (!mr->entry) {
+		free(mr);
+		return -ENOMEM;
+	}
+	mr->base.ops = &rp_simulated_ops;
+	mr->base.lkey = mr->base.rkey;
+	mr->pd = pd;
+	mr->opts = *opts;
 	*ret_mr = &mr->base;
 	return 0;
 }
 
+/* Whether its peer may be moving bytes by a key that is for this queue pair, 0: for any. The peer
+ * of a window is not waited for once its queue pair has failed, as it would not be once that is
+ * closed. */
+static bool may_use(const struct sim_conn *conn, uint32_t qpn)
+{
+	if (!conn->wire || !conn->peer)
+		return false;
+	return !qpn || (conn->qp && conn->qp->base.num == qpn &&
+			       sim_qp_state(&conn->qp->base) != RP_QPS_ERR);
+}
+
 /* Locked. Waits until no peer is moving bytes by this key: each either saw it withdrawn or shows it
  * as its hazard. A peer that dies or will not stop loses its connection instead. */
-static void hazard_wait(struct sim_device *device, uint32_t key)
+static void hazard_wait(struct sim_device *device, uint32_t key, uint32_t qpn)
 {
 	uint64_t give_up_ns = clock_now_ns() + HAZARD_WAIT_NS;
 
@@ -268,7 +289,7 @@ static void hazard_wait(struct sim_device *device, uint32_t key)
 		struct sim_conn *conn = CONTAINER_OF(link, struct sim_conn, link);
 		struct sim_side *theirs;
 
-		if (!conn->wire || !conn->peer)
+		if (!may_use(conn, qpn))
 			continue;
 		theirs = &conn->wire->sides[conn->active];
 		while (atomic_load_explicit(&theirs->hazard, memory_order_acquire) == key) {
@@ -285,19 +306,65 @@ static void hazard_wait(struct sim_device *device, uint32_t key)
 	}
 }
 
+static void entry_close(struct sim_device *device, struct sim_entry *entry)
+{
+	uint32_t key;
+
+	pthread_mutex_lock(&device->lock);
+	key = atomic_exchange(&entry->key, 0);
+	hazard_wait(device, key, entry->qpn);
+	if (entry->backing)
+		sim_backing_put(device, entry->backing);
+	device->mr_count--;
+	pthread_mutex_unlock(&device->lock);
+}
+
 static void sim_mr_close(struct rp_mr *base)
 {
 	struct sim_mr *mr = CONTAINER_OF(base, struct sim_mr, base);
-	struct sim_device *device = mr->pd->device;
 
-	pthread_mutex_lock(&device->lock);
-	atomic_store(&mr->entry->key, 0);
-	hazard_wait(device, base->rkey);
-	if (mr->entry->backing)
-		sim_backing_put(device, mr->entry->backing);
-	device->mr_count--;
-	pthread_mutex_unlock(&device->lock);
+	entry_close(mr->pd->device, mr->entry);
 	free(mr);
+}
+
+/* ---- Memory windows. ---- */
+
+static int sim_mw_open(
+	struct rp_qp *base, struct rp_mr *base_mr, uint64_t wr_id, struct rp_mw **ret_mw)
+{
+	struct sim_qp *qp = CONTAINER_OF(base, struct sim_qp, base);
+	struct sim_mr *mr = CONTAINER_OF(base_mr, struct sim_mr, base);
+	struct rp_mr_opts opts = mr->opts;
+	struct sim_mw *mw;
+
+	(void)wr_id;
+	if (sim_qp_state(base) != RP_QPS_RTS)
+		return -ENOTCONN;
+	if (qp->pd != mr->pd)
+		return -EINVAL;
+	mw = calloc(1, sizeof(*mw));
+	if (!mw)
+		return -ENOMEM;
+	opts.access = RP_ACCESS_REMOTE_READ;
+	mw->base.ops = &rp_simulated_ops;
+	mw->device = qp->device;
+	pthread_mutex_lock(&qp->device->lock);
+	mw->entry = entry_open(qp->device, &opts, qp->pd->num, base->num, &mw->base.rkey);
+	pthread_mutex_unlock(&qp->device->lock);
+	if (!mw->entry) {
+		free(mw);
+		return -ENOMEM;
+	}
+	*ret_mw = &mw->base;
+	return 0;
+}
+
+static void sim_mw_close(struct rp_mw *base)
+{
+	struct sim_mw *mw = CONTAINER_OF(base, struct sim_mw, base);
+
+	entry_close(mw->device, mw->entry);
+	free(mw);
 }
 
 const struct rp_ops rp_simulated_ops = {
@@ -311,6 +378,8 @@ const struct rp_ops rp_simulated_ops = {
 	.pd_close = sim_pd_close,
 	.mr_open = sim_mr_open,
 	.mr_close = sim_mr_close,
+	.mw_open = sim_mw_open,
+	.mw_close = sim_mw_close,
 	.cq_open = sim_cq_open,
 	.cq_close = sim_cq_close,
 	.cq_poll = sim_cq_poll,

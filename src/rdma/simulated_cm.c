@@ -240,10 +240,17 @@ static void send_backing(struct sim_conn *conn, const struct sim_backing *backin
 			"rdma", "simulated: pid %d was not told of a shared file", (int)conn->pid);
 }
 
+/* Whether the peer of this connection may use a key of what lies in the file. */
+static bool is_for(const struct sim_backing *backing, const struct sim_conn *conn)
+{
+	return backing->refs && conn->qp && backing->pd == conn->qp->pd->num &&
+	       (!backing->qpn || backing->qpn == conn->qp->base.num);
+}
+
 static void send_backings(struct sim_conn *conn)
 {
 	for (uint32_t i = 0; i < SIM_BACKINGS_MAX; i++) {
-		if (conn->device->backings[i].refs)
+		if (is_for(&conn->device->backings[i], conn))
 			send_backing(conn, &conn->device->backings[i], false);
 	}
 }
@@ -253,8 +260,9 @@ void sim_cm_tell_backing(struct sim_device *device, const struct sim_backing *ba
 	LIST_FOR_EACH (link, &device->conns) {
 		struct sim_conn *conn = CONTAINER_OF(link, struct sim_conn, link);
 
-		if (conn->phase == SIM_CONN_WAIT_REPLY || conn->phase == SIM_CONN_WAIT_READY ||
-			conn->phase == SIM_CONN_UP)
+		if (is_for(backing, conn) &&
+			(conn->phase == SIM_CONN_WAIT_REPLY || conn->phase == SIM_CONN_WAIT_READY ||
+				conn->phase == SIM_CONN_UP))
 			send_backing(conn, backing, gone);
 	}
 }

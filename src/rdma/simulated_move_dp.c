@@ -13,7 +13,7 @@
 /* A consistent copy of a table entry. */
 struct grant {
 	uint64_t addr, bytes, backing_offset;
-	uint32_t access, pd, backing;
+	uint32_t access, pd, qpn, backing;
 };
 
 static bool table_find(const struct sim_entry *table, uint32_t key, struct grant *ret)
@@ -29,11 +29,18 @@ static bool table_find(const struct sim_entry *table, uint32_t key, struct grant
 		.backing_offset = entry->backing_offset,
 		.access = entry->access,
 		.pd = entry->pd,
+		.qpn = entry->qpn,
 		.backing = entry->backing,
 	};
 	__asm__ volatile("" ::: "memory");
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(entry_key, memory_order_relaxed) == key;
+}
+
+/* Whether the key is good on this queue pair of the responder's. */
+static bool grant_is_for(const struct grant *grant, uint32_t pd, uint32_t qpn)
+{
+	return grant->pd == pd && (!grant->qpn || grant->qpn == qpn);
 }
 
 static bool grant_covers(const struct grant *grant, uint64_t addr, uint64_t len)
@@ -223,7 +230,8 @@ enum rp_status sim_assist_serve(struct sim_qp *qp)
 	__asm__ volatile("" ::: "memory");
 	if (head.op < SIM_ASSIST_WRITE || head.op > SIM_ASSIST_ADD || head.len > SIM_ASSIST_BYTES)
 		return RP_WC_REM_INV_REQ_ERR;
-	if (!table_find(qp->device->table, head.rkey, &grant) || grant.pd != qp->pd->num ||
+	if (!table_find(qp->device->table, head.rkey, &grant) ||
+		!grant_is_for(&grant, qp->pd->num, qp->base.num) ||
 		!(grant.access & access[head.op]) || !grant_covers(&grant, head.addr, head.len))
 		return RP_WC_REM_ACCESS_ERR;
 	switch (head.op) {
@@ -286,7 +294,8 @@ static int move_direct(
 	struct grant grant;
 	uint8_t *at;
 
-	if (!table_find(peer->table, send->rkey, &grant) || grant.pd != qp->peer_pd ||
+	if (!table_find(peer->table, send->rkey, &grant) ||
+		!grant_is_for(&grant, qp->peer_pd, qp->peer_qpn) ||
 		!(grant.access & access_needed(send->opcode)) ||
 		!grant_covers(&grant, send->remote_addr, send->total)) {
 		send->status = RP_WC_REM_ACCESS_ERR;

@@ -208,8 +208,8 @@ void sim_peer_backing_remove(
 
 /* ---- Our own files. ---- */
 
-static struct sim_backing *backing_slot(
-	struct sim_device *device, const struct stat *st, bool writable)
+static struct sim_backing *backing_slot(struct sim_device *device, const struct stat *st,
+	bool writable, const struct sim_entry *entry)
 {
 	struct sim_backing *unused = NULL;
 
@@ -221,14 +221,15 @@ static struct sim_backing *backing_slot(
 			continue;
 		}
 		if (backing->dev == st->st_dev && backing->ino == st->st_ino &&
-			backing->writable == writable)
+			backing->writable == writable && backing->pd == entry->pd &&
+			backing->qpn == entry->qpn)
 			return backing;
 	}
 	return unused;
 }
 
 void sim_backing_get(
-	struct sim_device *device, const struct rp_mr_opts *opts, uint32_t *ret_backing)
+	struct sim_device *device, const struct rp_mr_opts *opts, struct sim_entry *entry)
 {
 	bool writable = opts->access & (RP_ACCESS_REMOTE_WRITE | RP_ACCESS_REMOTE_ATOMIC);
 	struct sim_backing *backing;
@@ -241,7 +242,7 @@ void sim_backing_get(
 				  "peers copy through the kernel");
 		return;
 	}
-	backing = backing_slot(device, &st, writable);
+	backing = backing_slot(device, &st, writable, entry);
 	if (!backing)
 		return;
 	if (!backing->refs) {
@@ -253,23 +254,29 @@ void sim_backing_get(
 		backing->dev = st.st_dev;
 		backing->ino = st.st_ino;
 		backing->writable = writable;
+		backing->pd = entry->pd;
+		backing->qpn = entry->qpn;
 		backing->bytes = (uint64_t)st.st_size;
 		/* Numbers of one slot grow, so that peers can tell old news from new. */
 		backing->generation++;
 		backing->num = backing->generation * SIM_BACKINGS_MAX +
 			       (uint32_t)(backing - device->backings);
+		backing->refs = 1;
 		sim_cm_tell_backing(device, backing, false);
+	} else {
+		backing->refs++;
 	}
-	backing->refs++;
-	*ret_backing = backing->num;
+	entry->backing = backing->num;
 }
 
 void sim_backing_put(struct sim_device *device, uint32_t backing_num)
 {
 	struct sim_backing *backing = &device->backings[backing_num % SIM_BACKINGS_MAX];
 
-	if (--backing->refs)
+	if (backing->refs > 1) {
+		backing->refs--;
 		return;
+	}
 	sim_cm_tell_backing(device, backing, true);
 	close(backing->fd);
 	*backing = (struct sim_backing){.generation = backing->generation};

@@ -46,11 +46,13 @@ enum sim_fault {
 int sim_faults_parse(const char *device_name, struct sim_faults *ret_faults);
 
 /* ---- Device. ---- */
-/* A file of ours that peers may map: an arena. Shared when a memory region with remote access
- * first lies in it, until the last such region closes. */
+/* A file of ours that peers may map: an arena. Shared when a memory region with remote access, or a
+ * window, first lies in it, until the last such closes; with the peers of those queue pairs alone
+ * that its key is good on. */
 struct sim_backing {
 	uint32_t refs;
-	int fd; /* ours; without write permission unless writable */
+	uint32_t pd, qpn; /* qpn 0: all of the domain */
+	int fd;		  /* ours; without write permission unless writable */
 	dev_t dev;
 	ino_t ino;
 	bool writable;
@@ -122,6 +124,13 @@ struct sim_ah {
 struct sim_mr {
 	struct rp_mr base;
 	struct sim_pd *pd;
+	struct sim_entry *entry;
+	struct rp_mr_opts opts;
+};
+
+struct sim_mw {
+	struct rp_mw base;
+	struct sim_device *device;
 	struct sim_entry *entry;
 };
 
@@ -385,9 +394,10 @@ int sim_peer_backing_add(
 	struct sim_device *device, struct sim_peer *peer, const struct sim_packet *packet, int fd);
 void sim_peer_backing_remove(
 	struct sim_device *device, struct sim_peer *peer, const struct sim_packet *packet);
-/* Shares a file, or finds it shared; *ret_backing is its number, untouched when it cannot be. */
+/* Shares a file with whom the entry's key is for, or finds it shared; entry->backing is its number,
+ * untouched when it cannot be. */
 void sim_backing_get(
-	struct sim_device *device, const struct rp_mr_opts *opts, uint32_t *ret_backing);
+	struct sim_device *device, const struct rp_mr_opts *opts, struct sim_entry *entry);
 void sim_backing_put(struct sim_device *device, uint32_t backing);
 
 /* ---- simulated_cm.c ---- */

@@ -122,6 +122,7 @@ struct sim_entry {
 	uint32_t pd;
 	uint32_t backing; /* 0: none, else the number of a shared file */
 	uint64_t backing_offset;
+	uint32_t qpn; /* a window's queue pair; 0: all of the domain */
 };
 _Static_assert(sizeof(struct sim_entry) == 64, "one cache line");
 

@@ -253,6 +253,14 @@ static int open_context(struct verbs_device *device, const struct verbs_name *na
 	return verbs_cm_init(device);
 }
 
+void verbs_ended(const struct verbs_device *device, const char *what, int err)
+{
+	if (err)
+		log_warn("rdma",
+			"%s: a %s could not be given back to the device, and is left to it: %s",
+			ibv_get_device_name(device->context->device), what, strerror(abs(err)));
+}
+
 static void verbs_close(struct rp_device *base)
 {
 	struct verbs_device *device = verbs_device(base);
@@ -316,6 +324,8 @@ static void verbs_device_attr(const struct rp_device *base, struct rp_device_att
 		.qp_types = 1u << RP_QP_RC,
 		.atomics = attr->atomic_cap != IBV_ATOMIC_NONE,
 		.srq = attr->max_srq > 0,
+		.windows = attr->device_cap_flags &
+			   (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B),
 		.port_lost = atomic_load(&device->port_lost),
 	};
 	/* iWARP knows nothing else. */
@@ -357,7 +367,7 @@ static void verbs_pd_close(struct rp_pd *base)
 {
 	struct verbs_pd *pd = CONTAINER_OF(base, struct verbs_pd, base);
 
-	CHECK(ibv_dealloc_pd(pd->pd) == 0);
+	verbs_ended(pd->device, "protection domain", ibv_dealloc_pd(pd->pd));
 	atomic_fetch_sub(&pd->device->open_objects, 1);
 	free(pd);
 }
@@ -374,6 +384,8 @@ static int mr_access(uint32_t access)
 		flags |= IBV_ACCESS_REMOTE_READ;
 	if (access & RP_ACCESS_REMOTE_ATOMIC)
 		flags |= IBV_ACCESS_REMOTE_ATOMIC;
+	if (access & RP_ACCESS_WINDOW)
+		flags |= IBV_ACCESS_MW_BIND;
 	return flags;
 }
 
@@ -411,7 +423,7 @@ static int verbs_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, stru
 		free(mr);
 		return err;
 	}
-	mr->base = (struct rp_mr){&rp_verbs_ops, mr->mr->lkey, mr->mr->rkey};
+	mr->base = (struct rp_mr){.ops = &rp_verbs_ops, .lkey = mr->mr->lkey, .rkey = mr->mr->rkey};
 	mr->device = pd->device;
 	atomic_fetch_add(&mr->device->open_objects, 1);
 	*ret_mr = &mr->base;
@@ -422,9 +434,55 @@ static void verbs_mr_close(struct rp_mr *base)
 {
 	struct verbs_mr *mr = CONTAINER_OF(base, struct verbs_mr, base);
 
-	CHECK(ibv_dereg_mr(mr->mr) == 0);
+	verbs_ended(mr->device, "memory region", ibv_dereg_mr(mr->mr));
 	atomic_fetch_sub(&mr->device->open_objects, 1);
 	free(mr);
+}
+
+/* ---- Memory windows. ---- */
+
+static int verbs_mw_open(
+	struct rp_qp *base, struct rp_mr *base_mr, uint64_t wr_id, struct rp_mw **ret_mw)
+{
+	struct verbs_qp *qp = verbs_qp(base);
+	struct ibv_mr *mr = CONTAINER_OF(base_mr, struct verbs_mr, base)->mr;
+	struct ibv_send_wr wr = {.wr_id = wr_id, .opcode = IBV_WR_BIND_MW}, *bad;
+	struct verbs_mw *mw = calloc(1, sizeof(*mw));
+	int err;
+
+	if (!mw)
+		return -ENOMEM;
+	mw->mw = ibv_alloc_mw(qp->qp->pd, IBV_MW_TYPE_2);
+	err = mw->mw ? 0 : -errno;
+	if (!err) {
+		wr.bind_mw.mw = mw->mw;
+		wr.bind_mw.rkey = ibv_inc_rkey(mw->mw->rkey);
+		wr.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = mr,
+			.addr = (uintptr_t)mr->addr,
+			.length = mr->length,
+			.mw_access_flags = IBV_ACCESS_REMOTE_READ};
+		err = -abs(ibv_post_send(qp->qp, &wr, &bad));
+	}
+	if (err) {
+		if (mw->mw)
+			ibv_dealloc_mw(mw->mw);
+		free(mw);
+		return err;
+	}
+	mw->base = (struct rp_mw){.ops = &rp_verbs_ops, .rkey = wr.bind_mw.rkey};
+	mw->device = qp->device;
+	atomic_fetch_add(&mw->device->open_objects, 1);
+	*ret_mw = &mw->base;
+	return 0;
+}
+
+static void verbs_mw_close(struct rp_mw *base)
+{
+	struct verbs_mw *mw = CONTAINER_OF(base, struct verbs_mw, base);
+
+	verbs_ended(mw->device, "memory window", ibv_dealloc_mw(mw->mw));
+	atomic_fetch_sub(&mw->device->open_objects, 1);
+	free(mw);
 }
 
 const struct rp_ops rp_verbs_ops = {
@@ -438,6 +496,8 @@ const struct rp_ops rp_verbs_ops = {
 	.pd_close = verbs_pd_close,
 	.mr_open = verbs_mr_open,
 	.mr_close = verbs_mr_close,
+	.mw_open = verbs_mw_open,
+	.mw_close = verbs_mw_close,
 	.cq_open = verbs_cq_open,
 	.cq_close = verbs_cq_close,
 	.cq_poll = verbs_cq_poll,

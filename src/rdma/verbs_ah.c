@@ -108,7 +108,7 @@ void verbs_ah_close(struct rp_ah *base)
 {
 	struct verbs_ah *ah = CONTAINER_OF(base, struct verbs_ah, base);
 
-	CHECK(ibv_destroy_ah(ah->ah) == 0);
+	verbs_ended(ah->device, "address handle", ibv_destroy_ah(ah->ah));
 	atomic_fetch_sub(&ah->device->open_objects, 1);
 	free(ah);
 }

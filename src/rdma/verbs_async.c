@@ -212,7 +212,9 @@ static void async_handle(struct verbs_device *device, const struct ibv_async_eve
 			rdma_notify(qp->id, IBV_EVENT_COMM_EST);
 		break;
 	case IBV_EVENT_CQ_ERR:
-		cq_overran(device, event->element.cq->cq_context);
+		/* NULL: it is closed, and the device would not let it go. */
+		if (event->element.cq->cq_context)
+			cq_overran(device, event->element.cq->cq_context);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		log_error("rdma", "%s failed", device_name(device));

@@ -90,6 +90,12 @@ struct verbs_mr {
 	struct ibv_mr *mr;
 };
 
+struct verbs_mw {
+	struct rp_mw base;
+	struct verbs_device *device;
+	struct ibv_mw *mw;
+};
+
 struct verbs_cq {
 	struct rp_cq base;
 	struct verbs_device *device;
@@ -236,6 +242,10 @@ static inline struct verbs_cq *verbs_cq(const struct rp_cq *base)
 {
 	return CONTAINER_OF(base, struct verbs_cq, base);
 }
+
+/* What the device answered when something of it was given back. A device that is gone, or a driver
+ * that fails, may refuse: that is told, and what it kept is lost until the process ends. */
+void verbs_ended(const struct verbs_device *device, const char *what, int err);
 
 /* ---- Queues (verbs_qp.c). ---- */
 int verbs_cq_open(struct rp_device *base, uint32_t cqe_count, struct rp_cq **ret_cq);

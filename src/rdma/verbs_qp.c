@@ -63,10 +63,17 @@ int verbs_cq_open(struct rp_device *base, uint32_t cqe_count, struct rp_cq **ret
 void verbs_cq_close(struct rp_cq *base)
 {
 	struct verbs_cq *cq = verbs_cq(base);
+	int err;
 
 	verbs_cq_disarm(base);
-	CHECK(ibv_destroy_cq(cq->cq) == 0);
-	CHECK(ibv_destroy_comp_channel(cq->channel) == 0);
+	err = ibv_destroy_cq(cq->cq);
+	verbs_ended(cq->device, "completion queue", err);
+	/* The device may still tell of it. */
+	if (err)
+		cq->cq->cq_context = NULL;
+	else
+		verbs_ended(
+			cq->device, "completion channel", ibv_destroy_comp_channel(cq->channel));
 	atomic_fetch_sub(&cq->device->open_objects, 1);
 	free(cq->kept);
 	free(cq);
@@ -142,7 +149,7 @@ void verbs_srq_close(struct rp_srq *base)
 {
 	struct verbs_srq *srq = CONTAINER_OF(base, struct verbs_srq, base);
 
-	CHECK(ibv_destroy_srq(srq->srq) == 0);
+	verbs_ended(srq->device, "shared receive queue", ibv_destroy_srq(srq->srq));
 	atomic_fetch_sub(&srq->device->open_objects, 1);
 	free(srq);
 }
@@ -274,11 +281,17 @@ int verbs_qp_open(struct rp_pd *base, const struct rp_qp_attr *attr, struct rp_q
 
 void verbs_qp_close(struct rp_qp *base)
 {
+	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
 	struct verbs_qp *qp = verbs_qp(base);
 	uint32_t qpn = qp->base.num;
+	int err;
 
 	verbs_cm_forget(qp);
-	CHECK(ibv_destroy_qp(qp->qp) == 0);
+	err = ibv_destroy_qp(qp->qp);
+	verbs_ended(qp->device, "queue pair", err);
+	/* In this state it completes nothing: what was posted names memory that goes now. */
+	if (err)
+		ibv_modify_qp(qp->qp, &reset, IBV_QP_STATE);
 	/* Some devices leave its completions in the queue; nobody wants them any more. */
 	verbs_cq_forget(qp->send_cq, qpn);
 	if (qp->recv_cq != qp->send_cq)

@@ -280,7 +280,7 @@ void verbs_flow_close(struct rp_flow *base)
 {
 	struct verbs_flow *flow = CONTAINER_OF(base, struct verbs_flow, base);
 
-	CHECK(ibv_destroy_flow(flow->flow) == 0);
+	verbs_ended(flow->device, "flow rule", ibv_destroy_flow(flow->flow));
 	atomic_fetch_sub(&flow->device->open_objects, 1);
 	free(flow);
 }

@@ -17,6 +17,10 @@ struct fake_rdma fake;
 struct rp_pd {
 	int unused;
 };
+struct rp_mw {
+	uint32_t key;
+};
+
 struct rp_mr {
 	uint32_t key;
 };
@@ -85,6 +89,7 @@ void fake_open(void)
 	list_init(&fake.qps);
 	fake.inline_bytes = 512;
 	fake.attr = (struct rp_device_attr){.name = "fake",
+		.windows = true,
 		.provider = "fake",
 		.transport = "fake",
 		.max_qp_wr = 512,
@@ -577,6 +582,26 @@ uint32_t rp_mr_lkey(const struct rp_mr *mr)
 uint32_t rp_mr_rkey(const struct rp_mr *mr)
 {
 	return mr->key;
+}
+
+int rp_mw_open(struct rp_qp *qp, struct rp_mr *mr, uint64_t wr_id, struct rp_mw **ret_mw)
+{
+	(void)mr;
+	(void)wr_id;
+	CHECK(qp->attr.type == RP_QP_RC);
+	*ret_mw = calloc(1, sizeof(**ret_mw));
+	(*ret_mw)->key = ++the_device.keys;
+	return 0;
+}
+
+void rp_mw_close(struct rp_mw *mw)
+{
+	free(mw);
+}
+
+uint32_t rp_mw_rkey(const struct rp_mw *mw)
+{
+	return mw->key;
 }
 
 /* ---- Connections. ---- */

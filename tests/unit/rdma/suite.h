@@ -111,8 +111,8 @@ void remote_join(struct remote *remote);
 void remote_kill(struct remote *remote);
 
 extern const struct CMUnitTest suite_conn_tests[], suite_data_tests[], suite_remote_tests[],
-	suite_target_tests[], suite_unreliable_tests[];
+	suite_target_tests[], suite_unreliable_tests[], suite_window_tests[];
 extern const size_t suite_conn_count, suite_data_count, suite_remote_count, suite_target_count,
-	suite_unreliable_count;
+	suite_unreliable_count, suite_window_count;
 
 #endif

@@ -529,6 +529,115 @@ static void test_arm(void **state)
 	pair_close(&pair);
 }
 
+/* One read of 64 bytes of to's memory by this key. */
+static enum rp_status window_read(struct end *end, struct end *to, uint32_t rkey)
+{
+	struct rp_send_wr wr = one_sided(RP_READ, 1, to, 0);
+
+	wr.rkey = rkey;
+	memset(end->mem, 0, 64);
+	assert_int_equal(post_send_sge(end, wr, sge_at(end, 0, 64)), 0);
+	return wc_next(end, to).status;
+}
+
+/* A second connection into b's domain, by a queue pair of its own. */
+static void second_open(struct pair *pair, struct end *ret_c, struct rp_qp **ret_qp)
+{
+	const struct end_opts plain = {.attr = {.rnr_retry_count = 7, .retry_count = 7}};
+	struct rp_qp *first = pair->b.qp;
+	struct rp_cm_event event;
+
+	end_open(ret_c, &plain);
+	end_new_qp(&pair->b, &plain);
+	*ret_qp = pair->b.qp;
+	pair->b.qp = first;
+	assert_int_equal(rp_connect(ret_c->qp, suite->address, rp_listener_port(pair->listener),
+				 NULL, 0, clock_now_ns() + SUITE_DEADLINE_NS),
+		0);
+	cm_expect(pair->b.device, RP_CM_CONNECT_REQUEST, &event);
+	assert_int_equal(rp_accept(event.request, *ret_qp, NULL, 0), 0);
+	cm_expect(ret_c->device, RP_CM_ESTABLISHED, NULL);
+	cm_expect(pair->b.device, RP_CM_ESTABLISHED, NULL);
+}
+
+/* A window's key opens its region to the peer of its queue pair: not to that of another one in the
+ * same protection domain, and not by the region's own key. */
+static void test_window(void **state)
+{
+	struct rp_device_attr device;
+	struct rp_mr_opts opts = {.access = RP_ACCESS_WINDOW};
+	struct rp_qp *other;
+	struct rp_mr *mr;
+	struct rp_mw *mw;
+	struct pair pair;
+	struct end c;
+	uint32_t key;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	rp_device_attr(pair.b.device, &device);
+	if (!device.windows) {
+		pair_close(&pair);
+		skip();
+	}
+	second_open(&pair, &c, &other);
+	opts.addr = pair.b.mem;
+	opts.bytes = 4096;
+	opts.fd = pair.b.mem_fd;
+	assert_int_equal(rp_mr_open(pair.b.pd, &opts, &mr), 0);
+	assert_int_equal(rp_mw_open(pair.b.qp, pair.b.mr, 9, &mw), -EINVAL);
+	assert_int_equal(rp_mw_open(pair.b.qp, mr, 9, &mw), 0);
+	key = rp_mw_rkey(mw);
+	wc_expect_none(&pair.b, NULL);
+	memset(pair.b.mem, 0x5c, 64);
+	assert_int_equal(window_read(&pair.a, &pair.b, key), RP_WC_SUCCESS);
+	assert_memory_equal(pair.a.mem, pair.b.mem, 64);
+	assert_int_equal(window_read(&c, &pair.b, key), RP_WC_REM_ACCESS_ERR);
+	assert_int_equal(c.mem[0], 0);
+	assert_int_equal(window_read(&pair.a, &pair.b, rp_mr_rkey(mr)), RP_WC_REM_ACCESS_ERR);
+	assert_int_equal(pair.a.mem[0], 0);
+	rp_mw_close(mw);
+	rp_mr_close(mr);
+	rp_qp_close(other);
+	end_close(&c);
+	pair_close(&pair);
+}
+
+/* Nothing is open any more once it is closed. */
+static void test_window_closed(void **state)
+{
+	struct rp_device_attr device;
+	struct rp_mr_opts opts = {.access = RP_ACCESS_WINDOW, .bytes = 4096};
+	struct rp_mr *mr;
+	struct rp_mw *mw;
+	struct pair pair;
+	uint32_t key;
+
+	(void)state;
+	pair_open(&pair, NULL, NULL);
+	rp_device_attr(pair.b.device, &device);
+	if (!device.windows) {
+		pair_close(&pair);
+		skip();
+	}
+	opts.addr = pair.b.mem;
+	opts.fd = pair.b.mem_fd;
+	assert_int_equal(rp_mr_open(pair.b.pd, &opts, &mr), 0);
+	assert_int_equal(rp_mw_open(pair.b.qp, mr, 9, &mw), 0);
+	key = rp_mw_rkey(mw);
+	assert_int_equal(window_read(&pair.a, &pair.b, key), RP_WC_SUCCESS);
+	rp_mw_close(mw);
+	assert_int_equal(window_read(&pair.a, &pair.b, key), RP_WC_REM_ACCESS_ERR);
+	rp_mr_close(mr);
+	pair_close(&pair);
+}
+
+const struct CMUnitTest suite_window_tests[] = {
+	cmocka_unit_test(test_window),
+	cmocka_unit_test(test_window_closed),
+};
+const size_t suite_window_count = ARRAY_LEN(suite_window_tests);
+
 const struct CMUnitTest suite_data_tests[] = {
 	cmocka_unit_test(test_random_transfers),
 	cmocka_unit_test(test_write_imm),

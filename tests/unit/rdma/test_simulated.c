@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -369,6 +370,104 @@ static void test_join_refused(void **state)
 	end_close(&c);
 }
 
+/* ---- Whose files. ---- */
+
+/* Somebody who connects by hand, to see every file that comes. */
+struct watcher {
+	int fd;
+	int fds[SIM_HELLO_FDS];
+	void *maps[3];
+};
+
+static void watcher_connect(struct watcher *watcher, uint16_t port)
+{
+	static const uint64_t bytes[] = {sizeof(struct sim_wire),
+		SIM_CQS_MAX * sizeof(struct sim_bell), SIM_MRS_MAX * sizeof(struct sim_entry)};
+	struct sim_packet hello = {.type = SIM_PKT_HELLO, .qp_type = RP_QP_RC};
+	struct sockaddr_un addr;
+
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sim_shared_file("watcher", bytes[i], true, &watcher->fds[i],
+					 &watcher->maps[i]),
+			0);
+	for (int i = 3; i < 5; i++)
+		watcher->fds[i] = eventfd(0, EFD_CLOEXEC);
+	watcher->fd = sim_socket();
+	assert_int_equal(connect(watcher->fd, (struct sockaddr *)&addr,
+				 sim_address(suite->address, port, &addr)),
+		0);
+	assert_int_equal(sim_packet_send(watcher->fd, &hello, watcher->fds, SIM_HELLO_FDS), 0);
+}
+
+/* The next packet's type; 0: none is there. */
+static uint16_t watcher_next(struct watcher *watcher)
+{
+	int fds[SIM_HELLO_FDS], count;
+	struct sim_packet packet;
+	struct ucred sender;
+	int err = sim_packet_recv(watcher->fd, &packet, fds, &count, &sender);
+
+	sim_fds_close(fds, SIM_HELLO_FDS);
+	assert_true(!err || err == -EAGAIN);
+	return err ? 0 : packet.type;
+}
+
+static void watcher_close(struct watcher *watcher)
+{
+	close(watcher->fd);
+	sim_fds_close(watcher->fds, SIM_HELLO_FDS);
+	munmap(watcher->maps[0], sizeof(struct sim_wire));
+	munmap(watcher->maps[1], SIM_CQS_MAX * sizeof(struct sim_bell));
+	munmap(watcher->maps[2], SIM_MRS_MAX * sizeof(struct sim_entry));
+}
+
+/* The file of a window goes to the peer of its queue pair, and that of a region to those of its
+ * protection domain; whoever else connects gets neither, before and after. */
+static void test_files_go_where_keys_do(void **state)
+{
+	const struct end_opts no_access = {
+		.attr = {.retry_count = 7}, .mem_access = RP_ACCESS_WINDOW};
+	struct rp_mr_opts open_to_all = {
+		.bytes = 4096, .access = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_READ};
+	struct watcher watcher;
+	struct rp_cm_event event;
+	struct rp_mw *mw[2];
+	struct rp_qp *first;
+	struct rp_mr *mr;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, NULL, &no_access);
+	assert_int_equal(rp_mw_open(pair.b.qp, pair.b.mr, 0, &mw[0]), 0);
+	watcher_connect(&watcher, rp_listener_port(pair.listener));
+	cm_expect(pair.b.device, RP_CM_CONNECT_REQUEST, &event);
+	first = pair.b.qp;
+	end_new_qp(&pair.b, &no_access);
+	assert_int_equal(rp_accept(event.request, pair.b.qp, NULL, 0), 0);
+	assert_int_equal(watcher_next(&watcher), SIM_PKT_REPLY);
+	assert_int_equal(watcher_next(&watcher), 0);
+	assert_int_equal(rp_mw_open(first, pair.b.mr, 0, &mw[1]), 0);
+	assert_int_equal(watcher_next(&watcher), 0);
+	rp_mw_close(mw[1]);
+	assert_int_equal(watcher_next(&watcher), 0);
+
+	assert_int_equal(rp_mw_open(pair.b.qp, pair.b.mr, 0, &mw[1]), 0);
+	assert_int_equal(watcher_next(&watcher), SIM_PKT_BACKING);
+	rp_mw_close(mw[1]);
+	assert_int_equal(watcher_next(&watcher), SIM_PKT_GONE);
+	open_to_all.addr = pair.b.mem;
+	open_to_all.fd = pair.b.mem_fd;
+	assert_int_equal(rp_mr_open(pair.b.pd, &open_to_all, &mr), 0);
+	assert_int_equal(watcher_next(&watcher), SIM_PKT_BACKING);
+	rp_mr_close(mr);
+	rp_mw_close(mw[0]);
+	assert_int_equal(watcher_next(&watcher), SIM_PKT_GONE);
+	assert_int_equal(watcher_next(&watcher), 0);
+	watcher_close(&watcher);
+	rp_qp_close(first);
+	pair_close(&pair);
+}
+
 /* ---- Whose processes. ---- */
 
 #define FOREIGN_UID 61234
@@ -631,6 +730,7 @@ static void test_witness(void **state)
 }
 
 static const struct CMUnitTest own_tests[] = {
+	cmocka_unit_test(test_files_go_where_keys_do),
 	cmocka_unit_test(test_other_users),
 	cmocka_unit_test(test_executed_since),
 	cmocka_unit_test(test_witness),
@@ -662,10 +762,12 @@ int main(int argc, char **argv)
 	failed = run("own", own_tests, ARRAY_LEN(own_tests));
 	failed += run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
+	failed += run("window", suite_window_tests, suite_window_count);
 	failed += run("target", suite_target_tests, suite_target_count);
 	failed += run("unreliable", suite_unreliable_tests, suite_unreliable_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
 	suite = &assisted;
+	failed += run("assisted window", suite_window_tests, suite_window_count);
 	failed += run("assisted remote", suite_remote_tests, suite_remote_count);
 	suite = &lossy;
 	failed += run("lossy remote", suite_remote_tests, suite_remote_count);

@@ -289,6 +289,7 @@ int main(int argc, char **argv)
 	log_set_level(LOG_ERROR + 1);
 	failed = run("conn", suite_conn_tests, suite_conn_count);
 	failed += run("data", suite_data_tests, suite_data_count);
+	failed += run("window", suite_window_tests, suite_window_count);
 	failed += run("unreliable", suite_unreliable_tests, suite_unreliable_count);
 	failed += run("remote", suite_remote_tests, suite_remote_count);
 	failed += run("verbs", verbs_tests, ARRAY_LEN(verbs_tests));
