@@ -141,11 +141,14 @@ static void front_disarm(void *arg)
 static int cq_open(struct front_native *front)
 {
 	uint32_t each = front->opts.credits + CAPSULE_SPARE_RECEIVES + front->send_wrs;
-	uint64_t want = MAX((uint64_t)front->sessions_max * each, (uint64_t)front->opts.cq_size);
+	/* Those that yield have posted no more than set-up takes: receives, CHALLENGE, REFUSE. */
+	uint32_t yielding = NATIVE_YIELDING_MAX * (CAPSULE_SPARE_RECEIVES + 2);
+	uint64_t want =
+		MAX((uint64_t)front->sessions_max * each + yielding, (uint64_t)front->opts.cq_size);
 	uint32_t cqe_max = MIN(front->attr.max_cqe, NATIVE_CQ_ENTRIES_MAX);
 
 	if (want > cqe_max) {
-		front->sessions_max = cqe_max / each;
+		front->sessions_max = cqe_max > yielding ? (cqe_max - yielding) / each : 0;
 		want = cqe_max;
 		log_warn("rdma",
 			"%s: a completion queue of %u entries holds %u sessions of %u requests",

@@ -9,10 +9,13 @@
 
 #include "front/native_priv.h"
 
+#define TOO_MANY "there are as many sessions as allowed"
+
 /* An event on its way to a front's reactor. */
 struct note {
 	struct reactor_msg msg;
 	struct front_native *front;
+	bool crowded; /* another session has to yield its place */
 	uint64_t session_id;
 	struct rp_cm_event event;
 };
@@ -25,13 +28,24 @@ static void reject(const struct rp_cm_event *event, const char *why)
 	rp_reject(event->request, NULL, 0);
 }
 
-static void take_request(struct front_native *front, const struct rp_cm_event *event)
+static void place_give(struct front_native *front)
+{
+	front->session_count--;
+	front->unproven_count--;
+}
+
+static void take_request(struct front_native *front, const struct rp_cm_event *event, bool crowded)
 {
 	int ret;
 
 	if (front->drained || (front->opts.draining && *front->opts.draining)) {
-		front->session_count--;
+		place_give(front);
 		reject(event, "the server is draining");
+		return;
+	}
+	if (crowded && !native_session_yield(front)) {
+		place_give(front);
+		reject(event, TOO_MANY);
 		return;
 	}
 	ret = native_session_accept(front, event);
@@ -61,7 +75,7 @@ static void take_fatal(struct front_native *front)
 static void note_take(struct note *note)
 {
 	if (note->event.type == RP_CM_CONNECT_REQUEST)
-		take_request(note->front, &note->event);
+		take_request(note->front, &note->event, note->crowded);
 	else if (note->event.type == RP_CM_DEVICE_FATAL)
 		take_fatal(note->front);
 	else
@@ -98,8 +112,26 @@ static bool note_hand(const struct native_port *port, const struct note *note)
 	return true;
 }
 
-/* The front with the fewest sessions, its place counted; NULL: there are as many as allowed. */
-static struct front_native *place_take(struct native_port *port)
+/* All places are taken: the front with the most sessions that have proven nothing, of which one may
+ * yield; NULL: there is none, or as many as may are about to. */
+static struct front_native *place_crowded(const struct native_port *port)
+{
+	struct front_native *best = NULL;
+
+	for (uint32_t i = 0; i < port->front_count; i++) {
+		struct front_native *front = port->fronts[i];
+
+		if (front->unproven_count > (best ? best->unproven_count : 0) &&
+			front->session_count < front->sessions_max + NATIVE_YIELDING_MAX)
+			best = front;
+	}
+	return best;
+}
+
+/* The front with the fewest sessions, its place counted; NULL: there are as many as allowed. Who
+ * only connects keeps nobody out: where there is no place, the oldest that has proven nothing has
+ * to go. */
+static struct front_native *place_take(struct native_port *port, bool *ret_crowded)
 {
 	struct front_native *best = NULL;
 	uint32_t total = 0;
@@ -112,10 +144,13 @@ static struct front_native *place_take(struct native_port *port)
 			(!best || front->session_count < best->session_count))
 			best = front;
 	}
-	if (best && total < best->opts.sessions_max)
+	*ret_crowded = !best || total >= best->opts.sessions_max;
+	if (*ret_crowded)
+		best = place_crowded(port);
+	if (best) {
 		best->session_count++;
-	else
-		best = NULL;
+		best->unproven_count++;
+	}
 	return best;
 }
 
@@ -133,11 +168,11 @@ static void on_connect_request(struct native_port *port, const struct rp_cm_even
 		reject(event, "the server is draining");
 		return;
 	}
-	note.front = place_take(port);
+	note.front = place_take(port, &note.crowded);
 	if (!note.front) {
-		reject(event, "there are as many sessions as allowed");
+		reject(event, TOO_MANY);
 	} else if (!note_hand(port, &note)) {
-		note.front->session_count--;
+		place_give(note.front);
 		reject(event, strerror(ENOMEM));
 	}
 }

@@ -30,6 +30,10 @@
 #define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between two: more says that we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
 #define NATIVE_SWEEP_WIPE_MAX (64 * MIB)
+/* A session that has proven nothing in this time yields its place when no other is free. So many of
+ * a front may be on their way out for that, beyond the sessions that it may have. */
+#define NATIVE_YIELD_NS	      (500 * NS_PER_MS)
+#define NATIVE_YIELDING_MAX   8u
 #define NATIVE_SEND_WRS_MIN   32u
 #define NATIVE_CQ_ENTRIES_MAX (1u << 20)
 #define NATIVE_INLINE_WR_BYTES                                            \
@@ -116,6 +120,7 @@ struct native_session {
 	uint16_t target;
 	bool has_target;
 	enum native_phase phase;
+	bool proven;	       /* once; counted so */
 	bool proof_running;    /* its fiber refers to the session */
 	uint32_t goodbye_owed; /* for this reason: the send queue was full when it was due; or 0 */
 	uint64_t failed_ns;    /* when it became FAILED */
@@ -137,10 +142,11 @@ struct native_session {
 	uint32_t quiet_max;
 	uint32_t wr_inline_bytes; /* what a work request takes inline */
 	struct list requests;	  /* those with a transfer, for their deadlines */
-	uint64_t last_ns;	  /* of a capsule */
-	uint64_t kept_ns;	  /* of the last keepalive */
-	bool keeping;		  /* it is on its way, before all signaled sends */
-	uint64_t moved_ns;	  /* when bodies were last seen to move */
+	uint64_t accepted_ns;
+	uint64_t last_ns;  /* of a capsule */
+	uint64_t kept_ns;  /* of the last keepalive */
+	bool keeping;	   /* it is on its way, before all signaled sends */
+	uint64_t moved_ns; /* when bodies were last seen to move */
 	uint64_t id;
 	struct s3_identity identity;
 	/* Those that the device has, until their completion; what was posted in part, and so has
@@ -198,8 +204,9 @@ struct front_native {
 	/* Those on their way here included: the port counts them in, sessions count themselves out.
 	 */
 	_Atomic uint32_t session_count;
-	uint32_t sessions_max;	/* here */
-	uint32_t capsule_bytes; /* of our receives */
+	_Atomic uint32_t unproven_count; /* of these, what has not proven a key yet */
+	uint32_t sessions_max;		 /* here */
+	uint32_t capsule_bytes;		 /* of our receives */
 	uint32_t send_wrs;
 	struct prng prng;
 	struct fiber *drain_waiter;
@@ -269,7 +276,7 @@ void native_port_leave(struct front_native *front); /* takes one that never join
 void native_port_close(struct front_native *front);
 
 /* ---- native_session.c ---- */
-/* Its place has been counted, and is free again on an error. */
+/* Its place has been counted, as that of an unproven one, and is free again on an error. */
 int native_session_accept(struct front_native *front, const struct rp_cm_event *event);
 /* Set-up capsules; a request's are native_dp.c's. */
 void native_session_setup(struct native_session *session, struct native_recv *recv, uint32_t bytes);
@@ -281,6 +288,8 @@ void native_session_broken(struct native_session *session, enum rp_status status
 	__attribute__((cold));
 /* Says goodbye and ends once all answers are out. Never waits. */
 void native_session_drain(struct native_session *session, enum capsule_goodbye_reason reason);
+/* Ends the one that has been without proof for longest, if that is long; false: there is none. */
+bool native_session_yield(struct front_native *front) __attribute__((cold));
 /* To be called whenever something that the session waited for is over. */
 void native_session_settle(struct native_session *session);
 /* Closes the queue pair of a session that has failed, flushed or not: then no device refers to the

@@ -10,6 +10,8 @@ DEFINE_COUNTER(sessions_opened, "nebulaio_native_sessions_total", "result=\"open
 	"Sessions of the native front by how set-up ended.");
 DEFINE_COUNTER(sessions_refused, "nebulaio_native_sessions_total", "result=\"refused\"",
 	"Sessions of the native front by how set-up ended.");
+DEFINE_COUNTER(sessions_yielded, "nebulaio_native_sessions_total", "result=\"yielded\"",
+	"Sessions of the native front by how set-up ended.");
 DEFINE_COUNTER(sessions_now, "nebulaio_native_sessions", NULL,
 	"Sessions of the native front now, those being set up included.");
 
@@ -91,6 +93,8 @@ static void session_free(struct native_session *session)
 			region_give(front->region, session->recvs[i].span, OWNER_RDMA);
 	list_remove(&session->link);
 	front->session_count--;
+	if (!session->proven)
+		front->unproven_count--;
 	counter_sub(&sessions_now, 1);
 	aead_close(session->in.aead);
 	aead_close(session->out.aead);
@@ -109,6 +113,7 @@ static struct native_session *session_new(struct front_native *front, const char
 
 	if (!session) {
 		front->session_count--;
+		front->unproven_count--;
 		return NULL;
 	}
 	session->magic = NATIVE_SESSION_MAGIC;
@@ -116,7 +121,7 @@ static struct native_session *session_new(struct front_native *front, const char
 	session->credits = front->opts.credits;
 	session->recv_count = session->credits + CAPSULE_SPARE_RECEIVES;
 	session->recvs = calloc(session->recv_count, sizeof(*session->recvs));
-	session->last_ns = reactor_now_ns(front->reactor);
+	session->last_ns = session->accepted_ns = reactor_now_ns(front->reactor);
 	session->id = atomic_fetch_add(&front->port->next_id, 1) + 1;
 	memcpy(session->peer, peer, sizeof(session->peer));
 	session->peer[sizeof(session->peer) - 1] = '\0';
@@ -291,6 +296,8 @@ static void open_session(
 	capsule_proof(auth_key, true, welcome.proof);
 	capsule_proof_finish(&welcome, CAPSULE_WELCOME);
 	session->phase = NATIVE_OPEN;
+	session->proven = true;
+	session->front->unproven_count--;
 	counter_add(&sessions_opened, 1);
 	session_tell(session);
 	setup_send(session, &welcome);
@@ -430,6 +437,26 @@ void native_session_abandon(struct native_session *session)
 	session->recvs_posted = 0;
 	session->sends_signaled = 0;
 	native_session_settle(session);
+}
+
+bool native_session_yield(struct front_native *front)
+{
+	uint64_t now_ns = reactor_now_ns(front->reactor);
+
+	/* Oldest first. */
+	LIST_FOR_EACH (link, &front->sessions) {
+		struct native_session *session = CONTAINER_OF(link, struct native_session, link);
+
+		if (session->proven || session->phase == NATIVE_FAILED)
+			continue;
+		if (now_ns < session->accepted_ns + NATIVE_YIELD_NS)
+			return false;
+		counter_add(&sessions_yielded, 1);
+		native_session_fail(
+			session, "it has proven no key yet, and another one needs its place");
+		return true;
+	}
+	return false;
 }
 
 /* Clients come and go: only one that leaves its own requests behind is worth a line. */

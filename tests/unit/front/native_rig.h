@@ -177,6 +177,7 @@ static inline int peer_accept(struct peer *peer)
 
 	strcpy(event.peer, "192.0.2.7:1");
 	rig_front->session_count++;
+	rig_front->unproven_count++;
 	ret = native_session_accept(rig_front, &event);
 	if (ret)
 		return ret;

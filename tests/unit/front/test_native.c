@@ -139,6 +139,52 @@ static void connections_come_in(void *arg)
 }
 RIG_TEST(connections_come_in);
 
+static struct native_session *session_of(const struct rp_conn_request *request)
+{
+	return rp_qp_context(request->qp);
+}
+
+/* Whoever connects and proves nothing keeps nobody out: the oldest such session yields its place
+ * when there is no other, once it has had time to prove itself; one that has proven a key stays. */
+static void the_unproven_yield(void *arg)
+{
+	struct rp_conn_request requests[6];
+	struct peer peer;
+
+	(void)arg;
+	assert_int_equal(front_native_listen(rig_front, "", 9200), 0);
+	for (int i = 0; i < 4; i++)
+		fake_connect(&requests[i], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(front_native_sessions(rig_front) == 4 && requests[3].qp);
+	assert_int_equal(rig_front->unproven_count, 4);
+	/* They have had no time yet, so the fifth is one too many. */
+	for (int i = 0; i < 4; i++)
+		session_of(&requests[i])->accepted_ns = reactor_now_ns(rig) + NS_PER_S;
+	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(requests[4].rejected);
+	/* Now they have; one has used it. */
+	peer_init(&peer);
+	peer.qp = requests[0].qp;
+	peer.session = session_of(&requests[0]);
+	peer_challenge(&peer);
+	peer_prove(&peer);
+	assert_int_equal(((const struct capsule_head *)peer_take(&peer))->kind, CAPSULE_WELCOME);
+	assert_int_equal(rig_front->unproven_count, 3);
+	for (int i = 0; i < 4; i++)
+		session_of(&requests[i])->accepted_ns = reactor_now_ns(rig) - NATIVE_YIELD_NS;
+	fake_connect(&requests[5], &PRIVATE, sizeof(PRIVATE));
+	RIG_UNTIL(fake_closed(requests[1].qp));
+	assert_false(requests[5].rejected);
+	assert_non_null(requests[5].qp);
+	assert_int_equal(front_native_sessions(rig_front), 4);
+	assert_false(fake_closed(requests[0].qp));
+	rig_drain(0);
+	peer_ended(&peer);
+	assert_int_equal(rig_front->unproven_count, 0);
+	front_native_unlisten(rig_front);
+}
+RIG_TEST(the_unproven_yield);
+
 /* ---- The sweep. ---- */
 
 /* So long ago that any of its limits is past. */
@@ -511,6 +557,7 @@ int main(void)
 		RIG_UNIT(opening_can_fail_anywhere, 0),
 		RIG_UNIT(a_small_completion_queue, 0),
 		RIG_UNIT(connections_come_in, 0),
+		RIG_UNIT(the_unproven_yield, 0),
 		RIG_UNIT(set_up_takes_too_long, 0),
 		RIG_UNIT(idle_sessions_end_in_order, 0),
 		RIG_UNIT(silent_clients_are_looked_after, 0),
