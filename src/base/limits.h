@@ -18,9 +18,12 @@
 #define LIMIT_PUT_BYTES_MAX	      (5 * GIB)
 #define LIMIT_LIST_KEYS_MAX	      1000
 #define LIMIT_DELETE_KEYS_MAX	      1000
-#define LIMIT_XML_BODY_BYTES_MAX      (3 * MIB)
-#define LIMIT_ACCESS_KEY_LEN_MAX      128
-#define LIMIT_SECRET_KEY_LEN_MAX      128
+/* How often an operation looks again at what others changed under it; then it answers "slow down".
+ */
+#define LIMIT_COMMIT_TURNS_MAX	 256u
+#define LIMIT_XML_BODY_BYTES_MAX (3 * MIB)
+#define LIMIT_ACCESS_KEY_LEN_MAX 128
+#define LIMIT_SECRET_KEY_LEN_MAX 128
 
 /* HTTP/1.1. The head is the request line and all headers together. */
 #define LIMIT_HTTP_HEAD_BYTES_MAX	(16 * KIB)

@@ -149,7 +149,7 @@ static void delete_rounds(struct round *round)
 		if (deletion->message)
 			deletion->message->number = 0;
 	}
-	for (uint32_t turn = 0; again; turn++) {
+	for (uint32_t turn = 0; again && turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
 		again = false;
 		for (uint32_t i = 0; i < round->count; i++) {
 			if (round->list[i].result != -ERESTART)
@@ -160,6 +160,9 @@ static void delete_rounds(struct round *round)
 		}
 		round_commit(round);
 	}
+	for (uint32_t i = 0; again && i < round->count; i++)
+		if (round->list[i].result == -ERESTART)
+			round->list[i].result = -EAGAIN;
 }
 
 static bool key_valid(struct slice key)

@@ -12,6 +12,7 @@ DEFINE_COUNTER(edits_total, "nebulaio_store_edits_total", NULL,
 static int edit_run(struct store *store, const struct store_name *name, struct commit_item *item)
 {
 	struct commit commit = {.items = item, .item_count = 1};
+	uint32_t turn = 0;
 	int ret;
 
 	if (name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
@@ -31,7 +32,9 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 			object_put(store, item->object);
 			item->object = NULL;
 		}
-	} while (ret == -ERESTART);
+	} while (ret == -ERESTART && ++turn < LIMIT_COMMIT_TURNS_MAX);
+	if (ret == -ERESTART)
+		ret = -EAGAIN;
 	bucket_put(commit.bucket);
 	if (!ret)
 		counter_add(&edits_total, 1);

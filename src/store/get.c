@@ -81,7 +81,7 @@ int store_get_open(struct store *store, struct slice bucket, struct slice key,
 static int version_object(struct store *store, struct bucket *bucket, const struct store_name *name,
 	struct object **ret_object)
 {
-	for (;;) {
+	for (uint32_t turn = 0; turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
 		struct hot_entry *entry;
 		int ret = version_pin(store, bucket, name->key, name->version_id, &entry);
 
@@ -94,6 +94,7 @@ static int version_object(struct store *store, struct bucket *bucket, const stru
 			return 0;
 		object_put(store, *ret_object);
 	}
+	return -EAGAIN;
 }
 
 int store_get_open_version(struct store *store, const struct store_name *name,

@@ -73,7 +73,7 @@ static int version_find(struct store *store, struct bucket *bucket, struct hot_e
 {
 	struct slice key = slice_of(current->key, current->key_len);
 
-	for (;;) {
+	for (uint32_t turn = 0; turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
 		uint32_t changes = atomic_load(&current->changes);
 		struct hot_entry *entry;
 		int ret;
@@ -93,6 +93,7 @@ static int version_find(struct store *store, struct bucket *bucket, struct hot_e
 			return -ENOENT;
 		fiber_yield();
 	}
+	return -EAGAIN;
 }
 
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,

@@ -391,6 +391,44 @@ static void test_edits_amid_overwrites(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A change that never finds what it was made for. ---- */
+
+static int never_check(const struct store_meta *current, void *arg)
+{
+	(void)current;
+	++*(uint32_t *)arg;
+	return -ERESTART;
+}
+
+static int never_edit(const struct store_meta *current, struct slice *ret_headers, void *arg)
+{
+	(void)ret_headers;
+	return never_check(current, arg);
+}
+
+static void never_run(struct rig *rig, void *arg)
+{
+	const struct store_name name = {.bucket = SLICE("b"), .key = SLICE("k")};
+	uint32_t asked = 0;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 100, 1, NULL), 0);
+	assert_int_equal(store_edit(rig->store, &name, never_edit, &asked, NULL), -EAGAIN);
+	assert_int_equal(asked, LIMIT_COMMIT_TURNS_MAX);
+	asked = 0;
+	assert_int_equal(
+		store_delete(rig->store, SLICE("b"), SLICE("k"), never_check, &asked), -EAGAIN);
+	assert_int_equal(asked, LIMIT_COMMIT_TURNS_MAX);
+	assert_int_equal(object_verify_seeded(rig, "b", SLICE("k"), 100, 1), 0);
+}
+
+static void test_looking_again_has_an_end(void **state)
+{
+	(void)state;
+	rig_once(never_run, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_a_reader_keeps_what_it_opened),
 		cmocka_unit_test(test_no_change_is_lost),
 		cmocka_unit_test(test_edits_amid_overwrites),
+		cmocka_unit_test(test_looking_again_has_an_end),
 	};
 
 	return cmocka_run_group_tests_name("edit", tests, NULL, NULL);
