@@ -250,8 +250,9 @@ static uint32_t run_take(
 	struct space *space, uint64_t chunk, uint32_t bit, uint32_t blocks, uint64_t *ret_block)
 {
 	uint64_t block = chunk * CHUNK_BLOCKS + bit;
+	uint32_t changed = bits_change(space, block, blocks, true);
 
-	CHECK(bits_change(space, block, blocks, true) == blocks);
+	CHECK(changed == blocks);
 	chunk_account(space, chunk, space->chunk_free[chunk] - blocks);
 	*ret_block = block;
 	return blocks;
@@ -396,7 +397,9 @@ static uint64_t run_change(struct space *space, uint64_t block, uint64_t blocks,
 
 static void run_free(struct space *space, struct space_run run)
 {
-	CHECK(run_change(space, run.block, run.blocks, false) == run.blocks);
+	uint64_t changed = run_change(space, run.block, run.blocks, false);
+
+	CHECK(changed == run.blocks);
 	for (uint64_t chunk = run.block / CHUNK_BLOCKS;
 		chunk <= (run.block + run.blocks - 1) / CHUNK_BLOCKS; chunk++)
 		space->given[chunk / SHELF_CHUNKS] |= 1ull << chunk % SHELF_CHUNKS;
@@ -420,7 +423,9 @@ static void held_add(struct space *space, uint64_t block, uint32_t blocks)
 
 void space_give(struct space *space, uint64_t block, uint32_t blocks)
 {
-	CHECK(run_of(space, &block, &blocks));
+	bool ours = run_of(space, &block, &blocks);
+
+	CHECK(ours);
 	CHECK(block >= space->first_block);
 	pthread_mutex_lock(&space->lock);
 	CHECK(block + blocks <= space->chunk_count * CHUNK_BLOCKS);
@@ -525,7 +530,9 @@ uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *re
 			at = (at / CHUNK_BLOCKS + 1) * CHUNK_BLOCKS;
 	}
 	if (blocks) {
-		CHECK(run_change(space, at, blocks, true) == blocks);
+		uint64_t changed = run_change(space, at, blocks, true);
+
+		CHECK(changed == blocks);
 		space->lent_blocks += blocks;
 		*ret_block = at;
 		*cursor = at + blocks;
@@ -536,8 +543,11 @@ uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *re
 
 void space_discard_end(struct space *space, uint64_t block, uint64_t blocks)
 {
+	uint64_t changed;
+
 	pthread_mutex_lock(&space->lock);
-	CHECK(run_change(space, block, blocks, false) == blocks);
+	changed = run_change(space, block, blocks, false);
+	CHECK(changed == blocks);
 	space->lent_blocks -= blocks;
 	pthread_mutex_unlock(&space->lock);
 }
