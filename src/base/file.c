@@ -1,8 +1,11 @@
 /* base/file.c: see file.h. */
 #include "base/file.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool file_line(const char *path, char *buf, size_t buf_bytes)
 {
@@ -13,4 +16,31 @@ bool file_line(const char *path, char *buf, size_t buf_bytes)
 		fclose(file);
 	buf[ok ? strcspn(buf, "\n") : 0] = '\0';
 	return ok;
+}
+
+int file_dir_sync(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	/* A file system that has nothing to flush for directories says so. */
+	ret = fsync(fd) && errno != EINVAL && errno != EROFS ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+int file_parent_sync(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[4096];
+
+	if (!slash)
+		return file_dir_sync(".");
+	if (slash == path)
+		return file_dir_sync("/");
+	if ((size_t)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - path), path) >= sizeof(dir))
+		return -ENAMETOOLONG;
+	return file_dir_sync(dir);
 }

@@ -1,5 +1,6 @@
 /* store/salvage.c: what becomes of a log from which groups are missing, when its owner gives them
  * up: the damaged part is kept aside, and what can be known of it is told. Blocks. */
+#include "base/file.h"
 #include "store/store_priv.h"
 
 #include <endian.h>
@@ -75,7 +76,7 @@ static int part_keep(const struct part *part, uint64_t unreadable)
 	if (fd >= 0)
 		close(fd);
 	if (!ret)
-		ret = dir_sync(store->dir);
+		ret = file_dir_sync(store->dir);
 	if (ret) {
 		store_find(store,
 			"%s: the damaged part of the log cannot be kept aside (%s): nothing was "
@@ -220,6 +221,8 @@ int salvage_end(struct store *store, struct salvage *salvage)
 	snprintf(path, sizeof(path), "%s/space", store->dir);
 	if (!ret && salvage->lost && unlink(path) && errno != ENOENT)
 		ret = -errno;
+	if (!ret && salvage->lost)
+		ret = file_dir_sync(store->dir);
 	if (!ret && salvage->unreadable)
 		ret = journal_heal(&store->volume);
 	return ret;

@@ -1,6 +1,7 @@
 /* store/stripe.c: a store over several volumes: which of them are its own, which are there, which
  * are good; and their superblocks. docs/spec/disk.md has the format, docs/design/stripe.md why it
  * is so. Blocking, but for stripe_settle. */
+#include "base/file.h"
 #include "store/store_priv.h"
 
 #include <errno.h>
@@ -123,7 +124,7 @@ int stripe_remember(const char *dir, const struct volume *volume)
 	fclose(file);
 	if (!ret && rename(fresh, path))
 		ret = -errno;
-	return ret;
+	return ret ? ret : file_dir_sync(dir);
 }
 
 /* ---- Superblocks. ---- */
@@ -285,6 +286,8 @@ static int set_create(struct set *set)
 		if (set->candidates[i].found == 0)
 			set->candidates[i].found = -EMEDIUMTYPE;
 		ret = member_open(set, i, bytes_min, true, &set->array.members[i]);
+		if (!ret && !strstr(volume->set_paths[i], "://"))
+			ret = file_parent_sync(volume->set_paths[i]);
 		set->volume->path_of[i] = i;
 	}
 	return ret;

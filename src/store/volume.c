@@ -1,5 +1,6 @@
 /* store/volume.c: the volume's layout: superblocks, log, extents; and whether what lies on a
  * device is ours. Blocking; for opening, for checkpoints and for checking. */
+#include "base/file.h"
 #include "store/store_priv.h"
 
 #include <errno.h>
@@ -229,18 +230,6 @@ void volume_super_init(struct superblock *super, const struct volume_opts *opts)
 	super->created_ns = clock_real_ns();
 }
 
-int dir_sync(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret;
-
-	if (fd < 0)
-		return -errno;
-	ret = fsync(fd) ? -errno : 0;
-	close(fd);
-	return ret;
-}
-
 int volume_link(const char *dir, const struct volume *volume)
 {
 	char own[4096], fresh[4096 + 8];
@@ -255,7 +244,7 @@ int volume_link(const char *dir, const struct volume *volume)
 	if ((unlink(fresh) && errno != ENOENT) || symlink(volume->path, fresh) ||
 		rename(fresh, own))
 		return -errno;
-	return dir_sync(dir);
+	return file_dir_sync(dir);
 }
 
 /* ---- Labels: a device is taken only when it is blank, ours, or given up for us. ---- */
@@ -341,7 +330,10 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 		ret = volume_super_write(volume);
 	if (!ret && found)
 		ret = volume_link(opts->dir, volume);
-	return !ret && found ? dir_sync(opts->dir) : ret;
+	/* The volume's name, and that of the link, must be there when it is counted on. */
+	if (!ret && found && !strstr(volume->path, "://"))
+		ret = file_parent_sync(volume->path);
+	return !ret && found ? file_dir_sync(opts->dir) : ret;
 }
 
 int volume_open(const struct volume_opts *opts, struct volume *ret_volume)

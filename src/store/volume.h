@@ -75,8 +75,6 @@ bool volume_missing(const struct volume *volume);
 /* Makes DIR/volume lead to a volume that lies elsewhere, so that the next start and fsck find it.
  */
 int volume_link(const char *dir, const struct volume *volume);
-/* What was made, renamed or removed in the directory survives a crash. */
-int dir_sync(const char *dir);
 /* Writes the next superblock and flushes; blocks. */
 int volume_super_write(struct volume *volume);
 
