@@ -1,6 +1,7 @@
 /* server/identities.c: the accounts' file from YAML to JSON, and the file of the key that seals
  * secrets. */
 #include "server/identities.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -171,16 +172,22 @@ static int make_key(const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES])
 	if (!ret && link(made, path))
 		ret = -errno;
 	unlink(made);
-	return ret;
+	return ret ? ret : file_parent_sync(path);
 }
 
-int identities_key(
-	const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES], struct config_error *ret_error)
+int identities_key(const char *path, bool fresh, uint8_t ret_key[IDENTITIES_KEY_BYTES],
+	struct config_error *ret_error)
 {
 	uint8_t bytes[IDENTITIES_KEY_BYTES + 1];
 	ssize_t got;
 	int ret, fd = open(path, O_RDONLY | O_CLOEXEC);
 
+	if (fd < 0 && errno == ENOENT && !fresh)
+		return refuse(ret_error, -ENOKEY,
+			"%s is missing, and the store has data: without it no key of an account "
+			"can be read. Put it back from your copy. If there is none, those keys are "
+			"lost; to make new ones: (umask 077; head -c 32 /dev/urandom > %s)",
+			path, path);
 	if (fd < 0 && errno == ENOENT) {
 		ret = make_key(path, ret_key);
 		return ret ? refuse(ret_error, ret, "%s: cannot be made: %s", path, strerror(-ret))

@@ -9,10 +9,10 @@
 
 /* A YAML file (JSON is YAML too) as JSON, to be freed. -errno, with the reason. */
 int identities_load(const char *path, char **ret_json, struct config_error *ret_error);
-/* The key in a file of 32 bytes, made (readable by its owner alone) when there is none. -errno,
- * with the reason. */
+/* The key in a file of 32 bytes, made (readable by its owner alone) when there is none and the
+ * store is fresh: nothing is sealed with it yet. -errno, with the reason. */
 #define IDENTITIES_KEY_BYTES 32u
-int identities_key(
-	const char *path, uint8_t ret_key[IDENTITIES_KEY_BYTES], struct config_error *ret_error);
+int identities_key(const char *path, bool fresh, uint8_t ret_key[IDENTITIES_KEY_BYTES],
+	struct config_error *ret_error);
 
 #endif

@@ -47,7 +47,22 @@ static int make(const char *folder, const char *path)
 	return ret;
 }
 
-int keys_read(const struct config *config, char ret_text[KEYS_BYTES_MAX])
+/* Another key in its place would open nothing, and hide that the right one is missing. */
+static int refuse(const char *path)
+{
+	log_error("server",
+		"encryption: %s is missing, and the store has data: without it no encrypted object "
+		"can be read",
+		path);
+	log_error("server",
+		"put it back from your copy. If there is none, what is encrypted is lost; to serve "
+		"the rest with a new key: (umask 077; echo \"$(openssl rand -hex 4) $(openssl rand "
+		"-base64 32)\" > %s)",
+		path);
+	return -ENOKEY;
+}
+
+int keys_read(const struct config *config, bool fresh, char ret_text[KEYS_BYTES_MAX])
 {
 	const char *path = config->encryption.key_file;
 	char own[CONFIG_TEXT_MAX + 32];
@@ -58,7 +73,7 @@ int keys_read(const struct config *config, char ret_text[KEYS_BYTES_MAX])
 		snprintf(own, sizeof(own), "%s/encryption.keys", config->data.dir);
 		path = own;
 		if (access(path, F_OK) && errno == ENOENT) {
-			ret = make(config->data.dir, path);
+			ret = fresh ? make(config->data.dir, path) : refuse(path);
 			if (ret)
 				return ret;
 		}

@@ -6,8 +6,8 @@
 
 #define KEYS_BYTES_MAX 4096u
 
-/* The text of encryption.key_file; the file of its own is made when it is not there. Logs what is
- * wrong. */
-int keys_read(const struct config *config, char ret_text[KEYS_BYTES_MAX]);
+/* The text of encryption.key_file; the file of its own is made for a store that is fresh, which has
+ * nothing that a key is missed for. Logs what is wrong. */
+int keys_read(const struct config *config, bool fresh, char ret_text[KEYS_BYTES_MAX]);
 
 #endif

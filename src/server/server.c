@@ -199,6 +199,8 @@ static int open_s3(struct server *server)
 	uint8_t secrets_key[IDENTITIES_KEY_BYTES];
 	char path[2 * CONFIG_TEXT_MAX], keys[KEYS_BYTES_MAX];
 	struct config_error error;
+	struct store_usage usage;
+	bool fresh;
 	int ret;
 	const struct s3_vault_opts vault = {
 		.address = config->encryption.kms.vault.address,
@@ -237,14 +239,16 @@ static int open_s3(struct server *server)
 	snprintf(path, sizeof(path), "%s/secrets.key", config->data.dir);
 	if (config->auth.secrets_key_file[0])
 		snprintf(path, sizeof(path), "%s", config->auth.secrets_key_file);
-	ret = identities_key(path, secrets_key, &error);
+	store_usage(server->store, &usage);
+	fresh = !usage.buckets && !usage.objects;
+	ret = identities_key(path, fresh, secrets_key, &error);
 	if (!ret && config->auth.accounts_file[0])
 		ret = identities_load(config->auth.accounts_file, &server->accounts_json, &error);
 	if (ret) {
 		log_error("server", "%s", error.text);
 		return ret;
 	}
-	ret = keys_read(config, keys);
+	ret = keys_read(config, fresh, keys);
 	if (!ret)
 		ret = s3_open(&opts, server->store, &server->s3);
 	if (ret == -EINVAL)
