@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "codec/hash.h"
@@ -101,6 +102,8 @@ static int fsck_run(int argc, char **argv)
 	bool deep = false, json = false, salvage = false;
 	int option, ret;
 
+	/* It may write to the index, as a server would. */
+	umask(077);
 	optind = 1;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {

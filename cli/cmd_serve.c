@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -395,6 +396,8 @@ static int serve_run(int argc, char **argv)
 
 	if (ret)
 		return ret;
+	/* What a server writes is its own: data, keys, logs. */
+	umask(077);
 	development = !config.auth.root_user[0] && !config.auth.root_password[0];
 	if (development) {
 		/* Once more, over that profile's defaults. */

@@ -1,4 +1,5 @@
 /* store/store.c: a store's life: open (recovers) → attach each reactor → run → quiesce → close. */
+#include "base/file.h"
 #include "store/store_priv.h"
 
 #include <errno.h>
@@ -12,21 +13,28 @@
 
 #define INDEX_CACHE_BYTES_DEFAULT (64 * MIB)
 
+static int dir_make(const char *path)
+{
+	if (mkdir(path, 0700))
+		return errno == EEXIST ? 0 : -errno;
+	return file_parent_sync(path);
+}
+
 /* Makes the directory and what lies above it. */
 static int dirs_make(const char *dir)
 {
+	int ret = 0;
 	char path[4096];
 
 	if (slice_copy_str(slice_str(dir), path, sizeof(path)))
 		return -ENAMETOOLONG;
-	for (char *at = path + 1; *at; at++)
+	for (char *at = path + 1; *at && !ret; at++)
 		if (*at == '/') {
 			*at = 0;
-			if (mkdir(path, 0700) && errno != EEXIST)
-				return -errno;
+			ret = dir_make(path);
 			*at = '/';
 		}
-	return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
+	return ret ? ret : dir_make(path);
 }
 
 static int dir_lock(struct store *store)
@@ -107,7 +115,18 @@ static int index_prepare(struct store *store)
 		return ret;
 	memcpy(state.uuid, super->uuid, sizeof(state.uuid));
 	ret = index_state_write(store->index, &state);
-	return ret ? ret : index_flush(store->index);
+	if (!ret)
+		ret = index_flush(store->index);
+	/* From its first epoch on the volume counts on an index. */
+	return ret ? ret : file_dir_sync(store->dir);
+}
+
+static void volumes_modes_check(const struct volume *volume)
+{
+	if (!volume->set_count)
+		modes_check_file(volume->path);
+	for (uint32_t i = 0; i < volume->set_count; i++)
+		modes_check_file(volume->set_paths[i]);
 }
 
 int store_load(struct store *store, bool create)
@@ -129,11 +148,15 @@ int store_load(struct store *store, bool create)
 	int ret = dir_lock(store);
 
 	if (!ret)
+		modes_check(store->dir);
+	if (!ret)
 		ret = volume_locate(&volume, &store->volume);
 	if (!ret && volume_missing(&store->volume))
 		ret = index_unexpected(store);
 	if (!ret)
 		ret = volume_open(&volume, &store->volume);
+	if (!ret)
+		volumes_modes_check(&store->volume);
 	if (!ret)
 		ret = index_prepare(store);
 	if (!ret)

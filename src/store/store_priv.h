@@ -847,6 +847,13 @@ static inline int store_refuses(const struct store *store)
 void store_find(const struct store *store, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* ---- modes.c ---- */
+/* Takes from all but their owner what rights they have to the store's directory and its files, and
+ * says so; and what it had to leave. */
+void modes_check(const char *dir);
+/* The same of a volume that lies elsewhere; devices stay as they are. */
+void modes_check_file(const char *path);
+
 /* ---- store.c, replay.c, recover.c, snapshot.c: what a start and a check have in common. ---- */
 struct store *store_alloc(const struct store_opts *opts);
 /* Locks, opens volume and index, replays the log, loads the buckets; space is empty. */
