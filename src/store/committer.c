@@ -231,7 +231,7 @@ static int group_write(struct store *store, struct group *group)
 	committer->write.write_count = 0;
 	committer->write.done = write_done;
 	bodies_add(committer, group);
-	group_seal(group, &head, store->volume.uuid_crc);
+	group_seal(group, &head, store->volume.uuid_crc, &committer->carry);
 	iov->iov_base = group->bytes;
 	iov->iov_len = padded;
 	write_add(committer, VOLUME_LOG_OFFSET + pos % log_bytes, iov, 1);
@@ -247,6 +247,7 @@ static int group_write(struct store *store, struct group *group)
 	ret = stripe_settle(store);
 	if (ret)
 		return ret;
+	carry_add(&committer->carry, group);
 	committer->head_pos = pos + padded;
 	committer->seq_next++;
 	group->end_pos = committer->head_pos;

@@ -105,9 +105,55 @@ uint8_t *group_add(struct group *group, enum mutation_op op, uint8_t flags, cons
 	return at + sizeof(head) + key->len;
 }
 
-uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc)
+void carry_add(struct carry *carry, const struct group *group)
+{
+	uint32_t bytes = group_head(group)->bytes;
+	uint32_t taken = ALIGN_UP(bytes, CARRIED_ALIGN);
+	uint32_t kept = 0;
+
+	if (bytes > CARRIED_BYTES_MAX)
+		return;
+	/* Those that still fit behind it, whole. */
+	while (kept < carry->len) {
+		struct group_head head;
+		uint32_t next;
+
+		memcpy(&head, carry->bytes + kept, sizeof(head));
+		next = kept + ALIGN_UP(head.bytes, CARRIED_ALIGN);
+		if (taken + next > sizeof(carry->bytes))
+			break;
+		kept = next;
+	}
+	memmove(carry->bytes + taken, carry->bytes, kept);
+	memcpy(carry->bytes, group->bytes, bytes);
+	memset(carry->bytes + bytes, 0, taken - bytes);
+	carry->len = taken + kept;
+}
+
+/* The copies that fit into so many bytes, whole, newest first. */
+static uint32_t carry_fits(const struct carry *carry, uint32_t room)
+{
+	uint32_t len = 0;
+
+	while (len < carry->len) {
+		struct group_head head;
+		uint32_t next;
+
+		memcpy(&head, carry->bytes + len, sizeof(head));
+		next = len + ALIGN_UP(head.bytes, CARRIED_ALIGN);
+		if (next > room)
+			break;
+		len = next;
+	}
+	return len;
+}
+
+uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc,
+	const struct carry *carry)
 {
 	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
+	uint32_t from = (uint32_t)ALIGN_UP(group->len, (size_t)CARRIED_ALIGN);
+	uint32_t carried = carry ? carry_fits(carry, padded - from) : 0;
 	struct group_head *sealed = group_head(group);
 
 	CHECK(padded <= group->cap);
@@ -117,6 +163,8 @@ uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t
 	sealed->count = group->count;
 	sealed->crc32c = journal_crc(group->bytes, sealed->bytes, uuid_crc);
 	memset(group->bytes + group->len, 0, padded - group->len);
+	if (carried)
+		memcpy(group->bytes + from, carry->bytes, carried);
 	return padded;
 }
 

@@ -14,7 +14,8 @@ struct object;
 struct volume;
 
 /* ---- journal.c: building, sealing and walking groups. ---- */
-#define GROUP_MAGIC 0x5052474eu /* "NGRP" */
+#define GROUP_MAGIC   0x5052474eu /* "NGRP" */
+#define CARRIED_ALIGN 8u	  /* where copies begin in the padding */
 struct group_head {
 	uint32_t magic;
 	uint32_t crc32c;
@@ -75,8 +76,19 @@ int group_reserve(struct group *group, size_t bytes, uint32_t touched);
 #define MUTATION_BYTES(key_len, value_len) (sizeof(struct mutation_head) + (key_len) + (value_len))
 uint8_t *group_add(struct group *group, enum mutation_op op, uint8_t flags, const struct key *key,
 	size_t value_len);
-/* Fills in the header, pads to a block and sums; returns the bytes to write. */
-uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc);
+/* Copies of the groups written last, which later ones carry in their padding: it is written anyway.
+ * The newest comes first; a group that is larger than CARRIED_BYTES_MAX is not copied. */
+#define CARRIED_BYTES_MAX 3072u
+struct carry {
+	uint32_t len;
+	uint8_t bytes[4096];
+};
+/* Of a sealed group, once it is durable. */
+void carry_add(struct carry *carry, const struct group *group);
+/* Fills in the header, sums, and pads to a block: with what it carries (NULL: nothing), as much of
+ * it as fits, and zeros. Returns the bytes to write. */
+uint32_t group_seal(struct group *group, const struct group_head *head, uint32_t uuid_crc,
+	const struct carry *carry);
 static inline struct group_head *group_head(const struct group *group)
 {
 	return (struct group_head *)(void *)group->bytes;
@@ -116,6 +128,10 @@ struct journal_find {
 };
 int journal_search(
 	struct volume *volume, const struct journal_at *at, struct journal_find *ret_find);
+/* Of a search that found one: the copy that the first of the later groups carries of the group that
+ * belongs at `at`, or else of the next one that it has. 1 and a buffer to free, or 0. */
+int journal_carried(struct volume *volume, const struct journal_find *find,
+	const struct journal_at *at, uint8_t **ret_bytes, struct group_head *ret_head);
 /* A copy's bytes as they are, blocks that cannot be read as zeros: *ret_unreadable of them.
  * -ENOENT: there is no such copy. */
 int journal_raw(struct volume *volume, uint32_t copy, uint64_t pos, uint8_t *out, uint64_t bytes,

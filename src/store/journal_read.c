@@ -252,6 +252,57 @@ int journal_search(
 	return ret == -ENOENT ? 0 : ret;
 }
 
+/* Among the copies in a group's padding, the one with the lowest number from at->seq on: where it
+ * begins, or 0. */
+static uint64_t copy_find(const struct volume *volume, const uint8_t *bytes,
+	const struct group_head *carrier, const struct journal_at *at)
+{
+	uint64_t padded = ALIGN_UP((uint64_t)carrier->bytes, (uint64_t)BLOCK_BYTES);
+	uint64_t from = ALIGN_UP((uint64_t)carrier->bytes, (uint64_t)CARRIED_ALIGN);
+	uint64_t best_seq = carrier->seq, best = 0;
+
+	while (from + sizeof(struct group_head) <= padded) {
+		struct group_head head;
+
+		memcpy(&head, bytes + from, sizeof(head));
+		if (!journal_head_is(volume, &head) || head.bytes > padded - from)
+			break;
+		if (head.epoch == carrier->epoch && head.pos >= at->pos && head.seq >= at->seq &&
+			head.seq < best_seq &&
+			journal_crc(bytes + from, head.bytes, volume->uuid_crc) == head.crc32c) {
+			best_seq = head.seq;
+			best = from;
+		}
+		from += ALIGN_UP((uint64_t)head.bytes, (uint64_t)CARRIED_ALIGN);
+	}
+	return best;
+}
+
+int journal_carried(struct volume *volume, const struct journal_find *find,
+	const struct journal_at *at, uint8_t **ret_bytes, struct group_head *ret_head)
+{
+	const struct superblock super = volume->super;
+	struct group_head carrier;
+	uint8_t *bytes;
+	uint64_t from;
+	int ret;
+
+	volume->super.epoch = find->first_epoch;
+	ret = read_at(volume, &find->first, &bytes, &carrier);
+	volume->super.epoch = super.epoch;
+	if (ret <= 0)
+		return ret;
+	from = copy_find(volume, bytes, &carrier, at);
+	if (from) {
+		memcpy(ret_head, bytes + from, sizeof(*ret_head));
+		memmove(bytes, bytes + from, ret_head->bytes);
+		*ret_bytes = bytes;
+		return 1;
+	}
+	free(bytes);
+	return 0;
+}
+
 int journal_heal(struct volume *volume)
 {
 	uint64_t log_bytes = volume->super.log_bytes;

@@ -186,49 +186,90 @@ static int search_failed(const struct store *store, const struct journal_at *at,
 	return error;
 }
 
+/* 0: the hole may be passed; -EUCLEAN, told: not by a start. */
+static int hole_settle(struct store *store, const struct log_hole *hole)
+{
+	if (hole->lost_first == hole->lost_end) {
+		hole_pass(store, hole);
+		return 0;
+	}
+	if (store->salvage)
+		return salvage_hole(store, store->salvage, hole);
+	hole_refuse(store, hole);
+	return -EUCLEAN;
+}
+
+static void carried_tell(const struct store *store, const struct log_hole *hole)
+{
+	log_warn("store",
+		"%s: the log is damaged at byte %llu of %s: group %llu was read from the copy that "
+		"group %llu carries: nothing is lost; look at the medium",
+		store->dir,
+		(unsigned long long)(VOLUME_LOG_OFFSET +
+				     hole->at.pos % store->volume.super.log_bytes),
+		store->volume.path, (unsigned long long)hole->at.seq,
+		(unsigned long long)hole->find.first.seq);
+}
+
+/* What comes behind a hole, with the search's result in it: as replay_fetch. */
+static int hole_fetch(struct replay *replay, struct log_hole *hole, uint8_t **ret_bytes,
+	struct group_head *ret_head)
+{
+	struct store *store = replay->store;
+	struct journal_at next = hole->find.first;
+	int carried = journal_carried(&store->volume, &hole->find, &hole->at, ret_bytes, ret_head);
+	int ret = 0;
+
+	if (carried < 0)
+		return carried;
+	if (carried)
+		next = (struct journal_at){.pos = ret_head->pos, .seq = ret_head->seq};
+	hole->lost_end = MAX(next.seq, hole->lost_first);
+	if (carried && next.seq == hole->at.seq)
+		carried_tell(store, hole);
+	else
+		ret = hole_settle(store, hole);
+	if (ret && carried)
+		free(*ret_bytes);
+	if (ret)
+		return ret;
+	/* Of a later epoch: the newer of the superblock's slots is damaged. */
+	store->volume.super.epoch = hole->find.first_epoch;
+	hole->at = next;
+	return carried ? 1 : journal_read(&store->volume, &next, ret_bytes, ret_head);
+}
+
 /* The group that belongs at `at`, or, behind a hole that may be passed, the next one, with *at
  * moved to it. 1; 0: the log is at its end; -EUCLEAN, told: it is damaged. */
 static int replay_fetch(struct replay *replay, struct journal_at *at, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {
 	struct store *store = replay->store;
-	struct volume *volume = &store->volume;
 	uint64_t applied = replay->state.applied_seq;
 	struct log_hole hole = {.at = *at, .lost_first = MAX(at->seq, applied + 1)};
-	int ret = journal_read(volume, at, ret_bytes, ret_head);
+	int ret = journal_read(&store->volume, at, ret_bytes, ret_head);
 
 	if (ret == 1 || ret == -ENOMEM)
 		return ret;
 	/* Nothing was ever written to a log that is being made. */
-	if (!ret && volume->super.epoch == 0)
+	if (!ret && store->volume.super.epoch == 0)
 		return 0;
 	hole.error = ret;
-	ret = journal_search(volume, at, &hole.find);
+	ret = journal_search(&store->volume, at, &hole.find);
 	if (ret)
 		return search_failed(store, at, ret);
-	if (!hole.find.found && !hole.error && at->seq > applied)
-		return 0;
-	hole.lost_end = hole.find.found ? MAX(hole.find.first.seq, hole.lost_first)
-					: hole.lost_first + (hole.error ? 1 : 0);
-	if (hole.lost_first == hole.lost_end) {
-		hole_pass(store, &hole);
-	} else if (!store->salvage) {
-		hole_refuse(store, &hole);
-		return -EUCLEAN;
-	} else {
-		ret = salvage_hole(store, store->salvage, &hole);
-		if (ret)
-			return ret;
+	if (hole.find.found) {
+		ret = hole_fetch(replay, &hole, ret_bytes, ret_head);
+		*at = hole.at;
+		return ret;
 	}
+	if (!hole.error && at->seq > applied)
+		return 0;
+	hole.lost_end = hole.lost_first + (hole.error ? 1 : 0);
+	ret = hole_settle(store, &hole);
 	at->seq = hole.lost_end;
-	if (!hole.find.found) {
-		replay->hole_at_end = hole.error != 0;
-		return 0;
-	}
-	/* Of a later epoch: the newer of the superblock's slots is damaged. */
-	volume->super.epoch = hole.find.first_epoch;
-	*at = hole.find.first;
-	return journal_read(volume, at, ret_bytes, ret_head);
+	replay->hole_at_end = hole.error != 0;
+	return ret;
 }
 
 /* The tail moves when the index has all before it. An index that lacks some of that is not the one

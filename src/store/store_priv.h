@@ -715,6 +715,7 @@ struct committer {
 	bool ended;
 	struct waiter *end_waiter;
 	uint64_t head_pos;
+	struct carry carry;
 	uint64_t seq_next;
 	uint64_t mtime_last_ns;
 	_Atomic uint64_t published_seq;

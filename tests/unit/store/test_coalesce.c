@@ -34,7 +34,7 @@ static void add(struct coalesce *coalesce, struct group *group)
 {
 	struct group_head head = {.seq = 1};
 
-	group_seal(group, &head, 0);
+	group_seal(group, &head, 0, NULL);
 	assert_int_equal(
 		coalesce_add(coalesce, slice_of(group->bytes, group->len), group->count), 0);
 }
@@ -149,7 +149,7 @@ static void test_damaged_group(void **state)
 	(void)state;
 	assert_int_equal(group_open(&group), 0);
 	group_put(group, &a, "a1");
-	group_seal(group, &head, 0);
+	group_seal(group, &head, 0, NULL);
 	assert_int_equal(coalesce_add(&coalesce, slice_of(group->bytes, group->len), 2), -EUCLEAN);
 	coalesce_close(&coalesce);
 	group_close(group);

@@ -77,7 +77,7 @@ static uint32_t group_store(struct fixture *fixture, uint32_t count, size_t valu
 	padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
 	fixture->pos = journal_place(fixture->pos, padded, LOG_BYTES);
 	head.pos = fixture->pos;
-	assert_int_equal(group_seal(group, &head, fixture->volume.uuid_crc), padded);
+	assert_int_equal(group_seal(group, &head, fixture->volume.uuid_crc, NULL), padded);
 	assert_int_equal(disk_write_now(fixture->volume.disk, group->bytes, padded,
 				 VOLUME_LOG_OFFSET + fixture->pos % LOG_BYTES),
 		0);
@@ -251,6 +251,64 @@ static void test_lengths_are_checked(void **state)
 	group_close(group);
 }
 
+/* ---- Copies that later groups carry. ---- */
+
+static void group_fill(struct group *group, uint64_t seq, size_t len)
+{
+	struct group_head head = {.seq = seq};
+	struct key key;
+
+	group_reset(group);
+	key_object(&key, 1, SLICE("k"));
+	assert_int_equal(group_reserve(group, MUTATION_BYTES(key.len, len), 0), 0);
+	memset(group_add(group, MUTATION_PUT, 0, &key, len), (int)seq, len);
+	group_seal(group, &head, 7, NULL);
+}
+
+/* What is carried are whole groups, the newest first, without a gap but for those too large. */
+static void test_copies_are_whole_and_fit(void **state)
+{
+	struct carry carry = {0};
+	uint8_t sealed[4096 * 3];
+	struct group *group;
+	struct prng prng;
+	uint64_t newest = 0;
+
+	(void)state;
+	prng_seed(&prng, 5);
+	assert_int_equal(group_open(&group), 0);
+	for (uint64_t seq = 1; seq < 3000; seq++) {
+		size_t len = prng_below(&prng, prng_below(&prng, 4) ? 900 : 6000);
+		uint64_t expected = newest;
+		uint32_t padded, from;
+
+		group_fill(group, seq, len);
+		padded = group_seal(group, &(struct group_head){.seq = seq}, 7, &carry);
+		assert_true(padded <= sizeof(sealed) && padded % BLOCK_BYTES == 0);
+		assert_true(carry.len <= sizeof(carry.bytes));
+		memcpy(sealed, group->bytes, padded);
+		from = ALIGN_UP(group_head(group)->bytes, CARRIED_ALIGN);
+		while (from + sizeof(struct group_head) <= padded) {
+			struct group_head head;
+
+			memcpy(&head, sealed + from, sizeof(head));
+			if (head.magic != GROUP_MAGIC)
+				break;
+			assert_true(head.bytes <= padded - from);
+			assert_int_equal(head.crc32c, journal_crc(sealed + from, head.bytes, 7));
+			assert_true(head.seq <= expected);
+			expected = head.seq - 1;
+			from += ALIGN_UP(head.bytes, CARRIED_ALIGN);
+		}
+		for (; from < padded; from++)
+			assert_int_equal(sealed[from], 0);
+		if (group_head(group)->bytes <= CARRIED_BYTES_MAX)
+			newest = seq;
+		carry_add(&carry, group);
+	}
+	group_close(group);
+}
+
 /* ---- The superblock. ---- */
 
 static int volume_reopen(struct fixture *fixture)
@@ -313,6 +371,7 @@ int main(void)
 		cmocka_unit_test(test_any_flipped_bit_ends_the_log),
 		cmocka_unit_test(test_groups_of_another_epoch_or_store_do_not_count),
 		cmocka_unit_test(test_lengths_are_checked),
+		cmocka_unit_test(test_copies_are_whole_and_fit),
 		cmocka_unit_test(test_one_superblock_survives_the_other),
 		cmocka_unit_test(test_another_version_is_refused),
 	};

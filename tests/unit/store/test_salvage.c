@@ -549,7 +549,7 @@ static void test_an_index_from_an_old_copy_is_refused(void **state)
 	image_close(&image);
 }
 
-/* ---- What lost groups leave half-done. ---- */
+/* ---- Copies: a small group is carried by those that come after it. ---- */
 
 static void copies_wipe(const struct walk *walk)
 {
@@ -560,6 +560,69 @@ static void copies_wipe(const struct walk *walk)
 			place->blocks * BLOCK_BYTES - place->bytes);
 	}
 }
+
+static int small_put(struct rig *rig, uint32_t i)
+{
+	char key[32];
+
+	snprintf(key, sizeof(key), "k%u", i);
+	return object_put_seeded(rig, "b", slice_str(key), 100 + i, i + 1, NULL);
+}
+
+static void small_run(struct rig *rig, void *arg)
+{
+	for (uint32_t i = 0; i < PUTS; i++)
+		assert_int_equal(small_put(rig, i), 0);
+	image_take((struct image *)arg);
+}
+
+static void test_a_small_group_is_read_from_its_copy(void **state)
+{
+	struct store_fsck_report report;
+	uint32_t before = 2;
+	struct image image;
+	struct walk walk;
+	struct buf out;
+
+	(void)state;
+	image_open(&image);
+	rig_run(&image.rig, before_run, &before);
+	rig_run(&image.rig, small_run, &image);
+	image_restore(&image);
+	walk = image_walk();
+	assert_int_equal(walk.count, PUTS);
+	for (uint32_t i = 0; i < PUTS; i++) {
+		assert_int_equal(walk.groups[i].blocks, 1);
+		image_restore(&image);
+		/* Nothing of it is left; the next one is, but for the last. */
+		memset(memory_disk(0)->memory + walk.groups[i].offset, 0, BLOCK_BYTES);
+		expect_lacking(&image, i + 1 < PUTS ? 0 : i, i + 1 < PUTS ? 0 : 1);
+	}
+	/* Two side by side, one of which cannot be read. */
+	image_restore(&image);
+	byte_flip(walk.groups[2].offset);
+	memory_disk(0)->fail_at = walk.groups[3].offset;
+	memory_disk(0)->fail_times = UINT32_MAX;
+	expect_lacking(&image, 0, 0);
+	/* So many that the first one's copy is not carried so far: only that is lost. */
+	image_restore(&image);
+	copies_wipe(&walk);
+	memcpy(memory_disk(0)->memory + walk.groups[3].offset + walk.groups[3].bytes,
+		image.volume + walk.groups[3].offset + walk.groups[3].bytes,
+		BLOCK_BYTES - walk.groups[3].bytes);
+	byte_flip(walk.groups[3].offset + ALIGN_UP(walk.groups[3].bytes, CARRIED_ALIGN) +
+		  ALIGN_UP(walk.groups[2].bytes, CARRIED_ALIGN) + 20);
+	byte_flip(walk.groups[1].offset);
+	byte_flip(walk.groups[2].offset);
+	expect_refused(&image, walk.groups[1].seq);
+	salvage(&image, &report, &out);
+	assert_int_equal(report.groups_lost, 1);
+	buf_free(&out);
+	expect_lacking(&image, 1, 1);
+	image_close(&image);
+}
+
+/* ---- What lost groups leave half-done. ---- */
 
 struct half {
 	struct image image;
@@ -794,6 +857,7 @@ int main(void)
 		cmocka_unit_test(test_damage_that_the_index_makes_good),
 		cmocka_unit_test(test_a_damaged_superblock_hides_no_groups),
 		cmocka_unit_test(test_an_index_from_an_old_copy_is_refused),
+		cmocka_unit_test(test_a_small_group_is_read_from_its_copy),
 		cmocka_unit_test(test_space_that_two_objects_name),
 		cmocka_unit_test(test_objects_of_a_lost_bucket_can_be_reached),
 		cmocka_unit_test(test_rows_that_do_not_belong_together),
