@@ -130,13 +130,18 @@ int snapshot_write(struct store *store)
 	return 0;
 }
 
-/* Whether it describes this store as it is now. */
-static bool head_counts(const struct store *store, const struct snapshot_head *head)
+/* Whether it is of this store, and nothing was written since. */
+static bool head_is_last(const struct store *store, const struct snapshot_head *head)
 {
 	return memcmp(head->magic, MAGIC, sizeof(MAGIC)) == 0 && head->version == STORE_VERSION &&
 	       memcmp(head->uuid, store->volume.super.uuid, sizeof(head->uuid)) == 0 &&
-	       head->seq == store->committer.seq_next - 1 &&
-	       head->volume_bytes <= disk_bytes(store->volume.disk) &&
+	       head->seq == store->committer.seq_next - 1;
+}
+
+/* Whether it describes this store as it is now. */
+static bool head_counts(const struct store *store, const struct snapshot_head *head)
+{
+	return head_is_last(store, head) && head->volume_bytes <= disk_bytes(store->volume.disk) &&
 	       head->word_count <= space_word_count(store->space) &&
 	       head->bucket_count == buckets_count(store->buckets);
 }
@@ -150,6 +155,49 @@ static bool read_all(FILE *file, struct snapshot *snapshot)
 	       fread(snapshot->words, sizeof(*snapshot->words), head->word_count, file) ==
 		       head->word_count &&
 	       fgetc(file) == EOF && snapshot_crc(snapshot) == head->crc32c;
+}
+
+/* What the volume had at the last clean end; 0: not known. */
+static uint64_t volume_bytes_then(const struct store *store)
+{
+	struct snapshot snapshot;
+	struct stat info;
+	char path[4096];
+	uint64_t then = 0;
+	FILE *file = path_of(store, "space", path, sizeof(path)) ? NULL : fopen(path, "re");
+
+	if (!file)
+		return 0;
+	if (fstat(fileno(file), &info) == 0 &&
+		fread(&snapshot.head, sizeof(snapshot.head), 1, file) == 1 &&
+		head_is_last(store, &snapshot.head) &&
+		snapshot.head.bucket_count <= (uint64_t)info.st_size &&
+		snapshot.head.word_count <= (uint64_t)info.st_size &&
+		snapshot_alloc(&snapshot) == 0) {
+		if (read_all(file, &snapshot))
+			then = snapshot.head.volume_bytes;
+		snapshot_free(&snapshot);
+	}
+	fclose(file);
+	return then;
+}
+
+int snapshot_size_check(const struct store *store)
+{
+	const struct disk *disk = store->volume.disk;
+	uint64_t now = MAX(disk_medium_bytes(disk), disk_bytes(disk));
+	uint64_t then = store->volume.set_count ? 0 : volume_bytes_then(store);
+
+	/* A device's size is in the superblock. */
+	if (then <= now || !disk_can_grow(disk))
+		return 0;
+	store_find(store,
+		"%s: the volume has %llu bytes and had %llu when the store was last closed: it was "
+		"cut short. Put a whole copy of it back; if there is none: truncate -s %llu %s, "
+		"and nebulaio fsck --deep names the objects that lay there",
+		store->volume.path, (unsigned long long)now, (unsigned long long)then,
+		(unsigned long long)then, store->volume.path);
+	return -EUCLEAN;
 }
 
 int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_count)

@@ -161,6 +161,8 @@ int store_load(struct store *store, bool create)
 		ret = index_prepare(store);
 	if (!ret)
 		ret = recover_replay(store);
+	if (!ret)
+		ret = snapshot_size_check(store);
 	if (!ret && store->opts.volume && store->opts.volume[0])
 		ret = volume_link(store->dir, &store->volume);
 	if (!ret)

@@ -880,5 +880,7 @@ int snapshot_read(struct store *store);
 /* The snapshot's bitmap alone, to be freed; also sets the buckets' counts. */
 int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_count);
 int snapshot_write(struct store *store);
+/* -EUCLEAN, told: a volume that is a file is shorter than the last clean end left it. */
+int snapshot_size_check(const struct store *store);
 
 #endif

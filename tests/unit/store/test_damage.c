@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- A full volume. ---- */
@@ -308,6 +309,63 @@ static void test_a_changed_byte_is_found(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- A volume that was cut short. ---- */
+
+static void steps_put(struct rig *rig, void *arg)
+{
+	char key[32];
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	for (uint32_t i = 0; i < 8; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(object_put_seeded(rig, "b", slice_str(key), MIB, i, NULL), 0);
+	}
+}
+
+static void steps_verify(struct rig *rig, void *arg)
+{
+	char key[32];
+
+	(void)arg;
+	for (uint32_t i = 0; i < 8; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key), MIB, i), 0);
+	}
+}
+
+static void test_a_volume_that_is_one_block_short(void **state)
+{
+	struct store_fsck_report report;
+	char path[600], way[800];
+	struct rig rig;
+	struct stat info;
+	struct buf out;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.log_bytes = 1 * MIB;
+	rig.opts.step_bytes = 2 * MIB;
+	rig_run(&rig, steps_put, NULL);
+	fsck_expect(&rig, 0, &report);
+	snprintf(path, sizeof(path), "%s/volume", rig.dir);
+	assert_int_equal(stat(path, &info), 0);
+	/* The last block is nobody's: no object tells. */
+	assert_int_equal(truncate(path, info.st_size - 4096), 0);
+	buf_init(&out, MIB);
+	assert_int_equal(store_fsck(rig.dir, true, &report, &out), -EUCLEAN);
+	snprintf(way, sizeof(way), "truncate -s %lld %s", (long long)info.st_size, path);
+	assert_non_null(memmem(out.data, out.len, way, strlen(way)));
+	buf_free(&out);
+	rig_run(&rig, steps_verify, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	assert_int_equal(truncate(path, info.st_size), 0);
+	fsck_expect(&rig, 0, &report);
+	rig_run(&rig, steps_verify, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_dir_remove(&rig);
+}
+
 /* ---- Parts that do not belong together. ---- */
 
 static void bucket_run(struct rig *rig, void *arg)
@@ -378,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_a_full_file_system_refuses),
 		cmocka_unit_test(test_a_failing_medium_is_fenced),
 		cmocka_unit_test(test_a_changed_byte_is_found),
+		cmocka_unit_test(test_a_volume_that_is_one_block_short),
 		cmocka_unit_test(test_parts_of_two_stores_are_refused),
 		cmocka_unit_test(test_fsck_of_no_store),
 	};
