@@ -105,6 +105,9 @@ static inline uint64_t journal_place(uint64_t pos, uint64_t bytes, uint64_t log_
 
 /* ---- journal_read.c: finding groups again. Blocks. ---- */
 uint32_t journal_crc(const uint8_t *bytes, uint32_t len, uint32_t uuid_crc);
+/* "group 4", "groups 4 to 6". */
+#define GROUPS_SAID_BYTES 64u
+void groups_say(uint64_t first, uint64_t last, char out[GROUPS_SAID_BYTES]);
 /* Whether these bytes can be a group's header: its magic, and a length that fits the log there. */
 bool journal_head_is(const struct volume *volume, const struct group_head *head);
 struct journal_at {

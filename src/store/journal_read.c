@@ -36,6 +36,15 @@ static int log_read(
 	return -EIO;
 }
 
+void groups_say(uint64_t first, uint64_t last, char out[GROUPS_SAID_BYTES])
+{
+	if (first == last)
+		snprintf(out, GROUPS_SAID_BYTES, "group %llu", (unsigned long long)first);
+	else
+		snprintf(out, GROUPS_SAID_BYTES, "groups %llu to %llu", (unsigned long long)first,
+			(unsigned long long)last);
+}
+
 bool journal_head_is(const struct volume *volume, const struct group_head *head)
 {
 	uint64_t log_bytes = volume->super.log_bytes;

@@ -141,27 +141,22 @@ struct replay {
 static void hole_refuse(const struct store *store, const struct log_hole *hole)
 {
 	const struct volume *volume = &store->volume;
-	unsigned long long first = (unsigned long long)hole->lost_first;
-	unsigned long long end = (unsigned long long)hole->lost_end;
-	unsigned long long offset =
-		VOLUME_LOG_OFFSET + hole->at.pos % (unsigned long long)volume->super.log_bytes;
-	char behind[160];
+	char lost[GROUPS_SAID_BYTES], behind[GROUPS_SAID_BYTES];
 
-	if (hole->find.found)
-		snprintf(behind, sizeof(behind),
-			"but groups %llu to %llu were written after it, when it was durable",
-			(unsigned long long)hole->find.first.seq,
-			(unsigned long long)hole->find.seq_last);
-	else
-		snprintf(behind, sizeof(behind), "and it may have been the last one");
-	store_find(store, "%s: the log is damaged: group %llu, at byte %llu of %s, %s, %s",
-		store->dir, (unsigned long long)hole->at.seq, offset, volume->path,
-		hole->error ? "cannot be read" : "is not whole", behind);
+	groups_say(hole->lost_first, hole->lost_end - 1, lost);
+	groups_say(hole->find.first.seq, hole->find.seq_last, behind);
+	store_find(store, "%s: the log is damaged: group %llu, at byte %llu of %s, %s, %s%s%s",
+		store->dir, (unsigned long long)hole->at.seq,
+		(unsigned long long)(VOLUME_LOG_OFFSET + hole->at.pos % volume->super.log_bytes),
+		volume->path, hole->error ? "cannot be read" : "is not whole",
+		hole->find.found ? "but " : "and it may have been the last one",
+		hole->find.found ? behind : "",
+		hole->find.found ? " came after it, when it was durable" : "");
 	store_find(store,
-		"%s: what groups %llu to %llu changed was acknowledged and may be lost. Nothing "
-		"was changed now. Put a good copy of the volume back; or give these groups up, "
-		"keep all others and be told what is lost: nebulaio fsck --salvage %s",
-		store->dir, first, end - 1, store->dir);
+		"%s: what %s changed was acknowledged and may be lost. Nothing was changed now. "
+		"Put a good copy of the volume back; or give it up, keep all else and be told what "
+		"is lost: nebulaio fsck --salvage %s",
+		store->dir, lost, store->dir);
 }
 
 static void hole_pass(const struct store *store, const struct log_hole *hole)

@@ -193,15 +193,15 @@ static int part_run(struct part *part)
 
 int salvage_hole(struct store *store, struct salvage *salvage, const struct log_hole *hole)
 {
+	char lost[GROUPS_SAID_BYTES];
 	int ret = 0;
 
 	salvage->lost = true;
 	salvage->unreadable |= hole->error || hole->find.unreadable_blocks;
 	salvage->report->groups_lost += hole->lost_end - hole->lost_first;
-	store_find(store,
-		"%s: groups %llu to %llu of the log are lost, and with them what they changed",
-		store->dir, (unsigned long long)hole->lost_first,
-		(unsigned long long)hole->lost_end - 1);
+	groups_say(hole->lost_first, hole->lost_end - 1, lost);
+	store_find(store, "%s: %s of the log: lost, with all that was changed there", store->dir,
+		lost);
 	for (uint32_t copy = 0; !ret; copy++) {
 		struct part part = {.store = store, .salvage = salvage, .hole = hole, .copy = copy};
 

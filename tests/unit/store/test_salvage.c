@@ -15,6 +15,7 @@
 
 #define LOG_BYTES   (256 * KIB)
 #define IMAGE_BYTES (16 * MIB)
+#define DISKS_MAX   3u
 #define HEADERS	    9000u /* makes a group of three blocks */
 #define PUTS	    7u
 #define GROUPS_MAX  64u
@@ -23,8 +24,9 @@
 
 struct image {
 	struct rig rig;
-	uint8_t *volume;
-	char kept[600]; /* the directory's copy */
+	uint32_t disk_count;
+	uint8_t *volume; /* IMAGE_BYTES of each */
+	char kept[600];	 /* the directory's copy */
 };
 
 static void shell(const char *format, const char *a, const char *b)
@@ -49,7 +51,8 @@ static void image_open(struct image *image)
 	image->rig.opts.log_bytes = LOG_BYTES;
 	image->rig.opts.step_bytes = 4 * MIB;
 	snprintf(image->kept, sizeof(image->kept), "%s.kept", image->rig.dir);
-	image->volume = (uint8_t *)malloc(IMAGE_BYTES);
+	image->disk_count = 1;
+	image->volume = (uint8_t *)malloc(DISKS_MAX * IMAGE_BYTES);
 	assert_non_null(image->volume);
 }
 
@@ -65,13 +68,15 @@ static void image_close(struct image *image)
 static void image_take(struct image *image)
 {
 	rig_index_wait(&image->rig);
-	memcpy(image->volume, memory_disk(0)->memory, IMAGE_BYTES);
+	for (uint32_t i = 0; i < image->disk_count; i++)
+		memcpy(image->volume + i * IMAGE_BYTES, memory_disk(i)->memory, IMAGE_BYTES);
 	dir_copy(image->rig.dir, image->kept);
 }
 
 static void image_restore(struct image *image)
 {
-	memcpy(memory_disk(0)->memory, image->volume, IMAGE_BYTES);
+	for (uint32_t i = 0; i < image->disk_count; i++)
+		memcpy(memory_disk(i)->memory, image->volume + i * IMAGE_BYTES, IMAGE_BYTES);
 	memory_disk(0)->fail_times = 0;
 	dir_copy(image->kept, image->rig.dir);
 }
@@ -424,6 +429,51 @@ static void test_what_lies_behind_the_end_is_no_damage(void **state)
 	image_restore(&image);
 	memset(memory + walk.groups[PUTS - 1].offset, 0, BLOCK_BYTES);
 	expect_lacking(&image, PUTS - 1, 1);
+	image_close(&image);
+}
+
+/* ---- Several volumes, two of which have the log. ---- */
+
+static void test_one_whole_copy_is_enough(void **state)
+{
+	uint32_t before = 2;
+	struct image image;
+	struct walk walk;
+
+	(void)state;
+	image_open(&image);
+	image.disk_count = 3;
+	image.rig.opts.volume = "memory://0,memory://1,memory://2";
+	image.rig.opts.erasure_data = 2;
+	image.rig.opts.erasure_parity = 1;
+	rig_run(&image.rig, before_run, &before);
+	rig_run(&image.rig, after_run, &image);
+	assert_int_equal(image.rig.open_result, 0);
+	image_restore(&image);
+	walk = image_walk();
+	assert_int_equal(walk.count, PUTS);
+	/* Of each group one of its copies, in turn: by other bytes, and by a block that is gone. */
+	for (uint32_t i = 0; i < PUTS; i++)
+		memory_disk(i % 2)->memory[walk.groups[i].offset + i * 100] ^= 1;
+	memory_disk(0)->fail_at = walk.groups[0].offset + 2 * BLOCK_BYTES;
+	memory_disk(0)->fail_times = UINT32_MAX;
+	expect_lacking(&image, 0, 0);
+	/* Both copies of one. */
+	image_restore(&image);
+	memory_disk(0)->memory[walk.groups[2].offset + 5000] ^= 1;
+	memory_disk(1)->memory[walk.groups[2].offset + 9] ^= 1;
+	expect_refused(&image, walk.groups[2].seq);
+	{
+		struct store_fsck_report report;
+		struct buf out;
+
+		salvage(&image, &report, &out);
+		assert_int_equal(report.groups_lost, 1);
+		assert_int_equal(files_like(&image, "damaged-log.*"), 2);
+		assert_true(says(&out, "lost: stored: b/k2\n"));
+		buf_free(&out);
+	}
+	expect_lacking(&image, 2, 1);
 	image_close(&image);
 }
 
@@ -852,6 +902,7 @@ int main(void)
 		cmocka_unit_test(test_two_holes),
 		cmocka_unit_test(test_what_is_damaged_is_kept_aside),
 		cmocka_unit_test(test_what_lies_behind_the_end_is_no_damage),
+		cmocka_unit_test(test_one_whole_copy_is_enough),
 		cmocka_unit_test(test_a_read_that_fails_once_loses_nothing),
 		cmocka_unit_test(test_a_block_that_is_never_read),
 		cmocka_unit_test(test_damage_that_the_index_makes_good),
