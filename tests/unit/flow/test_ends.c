@@ -179,10 +179,48 @@ static void files_keep_what_they_get(void)
 	}
 }
 
+/* What a file cannot take from where it lies is refused, given back, and not in the file. */
+static void files_refuse_what_they_cannot_write(void)
+{
+	const struct flow_file_opts opts = {
+		.path = path, .fixed = fixed, .unit = 512, .replace = true};
+	static uint8_t outside[4096];
+	struct flow_sink *sink;
+	struct flow_piece piece;
+	struct stat st;
+
+	assert_int_equal(flow_file_sink_open(&core, &opts, &sink), 0);
+	piece = (struct flow_piece){
+		.data = outside, .bytes = sizeof(outside), .hold = FLOW_HOLD_BORROWED};
+	assert_int_equal(sink->ops->push(sink, &piece), -EINVAL);
+	piece = piece_at(0, 8192);
+	region_switch(region, piece.span, OWNER_APP, OWNER_CACHE);
+	piece.hold = FLOW_HOLD_CACHE;
+	assert_int_equal(sink->ops->push(sink, &piece), -EINVAL);
+	/* An odd address, and a length that no room is left to fill up behind. */
+	piece = piece_at(0, 8192);
+	piece.data += 1;
+	piece.bytes = 512;
+	assert_int_equal(sink->ops->push(sink, &piece), -EINVAL);
+	piece = piece_at(0, 4096);
+	piece.data += 4096 - 512;
+	piece.bytes = 513;
+	assert_int_equal(sink->ops->push(sink, &piece), -EINVAL);
+	/* Only the last may be of odd length. */
+	piece = piece_at(0, 100);
+	assert_int_equal(sink->ops->push(sink, &piece), 0);
+	piece = piece_at(100, 512);
+	assert_int_equal(sink->ops->push(sink, &piece), -EINVAL);
+	assert_int_equal(sink->ops->finish(sink, true), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, 100);
+}
+
 static void test_files(void **state)
 {
 	(void)state;
 	run_on(files_keep_what_they_get, NULL);
+	run_on(files_refuse_what_they_cannot_write, NULL);
 }
 
 static void files_become_durable_on_the_way(void)
