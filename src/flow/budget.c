@@ -10,8 +10,12 @@
 /* What others than transfers hold is looked at again after so long. */
 #define REFRESH_NS (10 * NS_PER_MS)
 
+DEFINE_COUNTER(walks_refused, "nebulaio_flow_walk_refusals_total", NULL,
+	"Listings refused because their principal had as many under way as it may.");
+
 struct share {
 	_Alignas(64) _Atomic uint32_t held;
+	_Atomic uint32_t walks;
 };
 
 struct flow_budget {
@@ -113,4 +117,25 @@ void flow_budget_give(struct flow_budget *budget, uint16_t share, uint32_t frame
 
 	CHECK(mine >= frame_count);
 	atomic_fetch_sub_explicit(&budget->held, frame_count, memory_order_relaxed);
+}
+
+bool flow_walk_begin(struct flow_budget *budget, uint16_t share)
+{
+	if (!budget || share == FLOW_SHARE_OWN)
+		return true;
+	if (atomic_fetch_add(&budget->shares[share].walks, 1) < FLOW_SHARE_WALKS)
+		return true;
+	flow_walk_end(budget, share);
+	counter_add(&walks_refused, 1);
+	return false;
+}
+
+void flow_walk_end(struct flow_budget *budget, uint16_t share)
+{
+	uint32_t walks;
+
+	if (!budget || share == FLOW_SHARE_OWN)
+		return;
+	walks = atomic_fetch_sub(&budget->shares[share].walks, 1);
+	CHECK(walks > 0);
 }

@@ -23,6 +23,7 @@
 #define FLOW_FRAMES_SMALL  16u /* a lease of at most so many is small: it may use the reserve */
 #define FLOW_RESERVE_PARTS 8u  /* one part in so many of the budget is left to small leases */
 #define FLOW_SHARE_FACTOR  2u  /* a share may hold so many times what it leaves free */
+#define FLOW_SHARE_WALKS   64u /* a share has at most so many walks over the index at a time */
 struct flow_budget;
 /* -ENOMEM. It outlives the cores that use it. */
 int flow_budget_open(struct region *region, struct flow_budget **ret_budget);
@@ -33,6 +34,11 @@ uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal)
 /* Frames that the transfers of a share hold now, or with FLOW_SHARE_OWN those of all. Any thread.
  */
 uint32_t flow_share_held(const struct flow_budget *budget, uint16_t share);
+/* Before and after a walk over the index, which keeps a helper thread busy: all principals share
+ * those. False: the share has as many as it may, and this one is not counted. Any thread; without a
+ * budget, or for FLOW_SHARE_OWN, always true. */
+bool flow_walk_begin(struct flow_budget *budget, uint16_t share);
+void flow_walk_end(struct flow_budget *budget, uint16_t share);
 
 /* Somebody who holds frames that others may take back while they lie idle: what was read ahead,
  * what gathers. */

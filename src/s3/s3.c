@@ -198,6 +198,36 @@ static const struct s3_error *store_check(struct s3_call *call)
 		(int)MIN(meant.len, S3_STORE_ID_BYTES), meant.data, id);
 }
 
+static bool walks_index(const struct s3_call *call)
+{
+	switch (call->operation->id) {
+	case S3_OPERATION_LIST_OBJECTS:
+	case S3_OPERATION_LIST_OBJECTS_V2:
+	case S3_OPERATION_LIST_OBJECT_VERSIONS:
+	case S3_OPERATION_LIST_MULTIPART_UPLOADS:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Who lists a great deal waits for himself, and is told so, before the helpers are all his. */
+static const struct s3_error *call_operate(struct s3_call *call)
+{
+	struct flow_budget *budget = call->request->core->budget;
+	const struct s3_error *error;
+	uint16_t share;
+
+	if (__builtin_expect(!walks_index(call), 1))
+		return call->operation->run(call);
+	share = s3_call_share(call);
+	if (!flow_walk_begin(budget, share))
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = call->operation->run(call);
+	flow_walk_end(budget, share);
+	return error;
+}
+
 static const struct s3_error *call_run(struct s3_call *call)
 {
 	const struct s3_error *error = s3_route(call), *refused;
@@ -230,7 +260,7 @@ static const struct s3_error *call_run(struct s3_call *call)
 		error = s3_payer_check(call);
 	if (!error)
 		error = s3_check_headers(call);
-	return error ? error : call->operation->run(call);
+	return error ? error : call_operate(call);
 }
 
 /* One line; names are percent-encoded, so that no key can forge a line of its own. */

@@ -209,6 +209,21 @@ static void queue_that_stands_refuses(void)
 	waiter_end(&patient);
 }
 
+static void walks_are_bounded_by_share(void)
+{
+	for (uint32_t i = 0; i < FLOW_SHARE_WALKS; i++)
+		assert_true(flow_walk_begin(budget, 1));
+	assert_false(flow_walk_begin(budget, 1));
+	assert_true(flow_walk_begin(budget, 2));
+	flow_walk_end(budget, 2);
+	flow_walk_end(budget, 1);
+	assert_true(flow_walk_begin(budget, 1));
+	for (uint32_t i = 0; i < FLOW_SHARE_WALKS; i++)
+		flow_walk_end(budget, 1);
+	for (uint32_t i = 0; i <= FLOW_SHARE_WALKS; i++)
+		assert_true(flow_walk_begin(budget, FLOW_SHARE_OWN));
+}
+
 /* ---- Transfers whose fibers wait. ---- */
 
 static struct flow_piece piece_of(uint64_t offset, uint32_t bytes, const uint8_t *data)
@@ -328,6 +343,7 @@ static void test_shares(void **state)
 	(void)state;
 	run(shares_wait_for_themselves);
 	run(reserve_is_for_small_ones);
+	run(walks_are_bounded_by_share);
 }
 
 static void test_sinks(void **state)

@@ -42,5 +42,7 @@ bool fake_reply_has(const struct fake_call *call, const char *text);
 extern const struct s3_identity fake_root;
 
 extern struct flow_core fake_core; /* without a budget */
+extern bool fake_walks_refused;	   /* the principal has as many listings under way as it may */
+extern uint32_t fake_walks;	   /* begun and not ended */
 
 #endif

@@ -4,6 +4,8 @@
 #include "fake.h"
 
 struct flow_core fake_core;
+bool fake_walks_refused;
+uint32_t fake_walks;
 
 void flow_lender_add(struct flow_core *core, struct flow_lender *lender,
 	void (*call_in)(struct flow_lender *lender))
@@ -28,4 +30,20 @@ uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal)
 	(void)budget;
 	(void)principal;
 	return FLOW_SHARE_OWN;
+}
+
+bool flow_walk_begin(struct flow_budget *budget, uint16_t share)
+{
+	(void)budget;
+	(void)share;
+	fake_walks += !fake_walks_refused;
+	return !fake_walks_refused;
+}
+
+void flow_walk_end(struct flow_budget *budget, uint16_t share)
+{
+	(void)budget;
+	(void)share;
+	CHECK(fake_walks > 0);
+	fake_walks--;
 }

@@ -222,6 +222,32 @@ static void test_list_v2_pages(void **state)
 	ask("GET", "/lis2", "versions&max-keys=1", "<NextKeyMarker>a</NextKeyMarker>");
 }
 
+/* Whoever has as many listings under way as he may is told when to come back, and others' requests
+ * are none. */
+static void test_list_too_many(void **state)
+{
+	static const char *const queries[] = {"", "list-type=2", "versions", "uploads"};
+
+	(void)state;
+	ask("PUT", "/lis3", "", NULL);
+	fake_walks_refused = true;
+	for (uint32_t i = 0; i < ARRAY_LEN(queries); i++) {
+		struct fake_call call;
+
+		fake_call_init(&call, "GET", "/lis3", queries[i]);
+		fake_call_run(s3, &call);
+		assert_int_equal(call.reply.status, 503);
+		assert_true(fake_reply_has(&call, "<Code>SlowDown</Code>"));
+		assert_true(slice_eq(fake_reply_header(&call, "retry-after"), SLICE("1")));
+		fake_call_free(&call);
+	}
+	assert_int_equal(ask("HEAD", "/lis3", "", NULL), 200);
+	fake_walks_refused = false;
+	for (uint32_t i = 0; i < ARRAY_LEN(queries); i++)
+		assert_int_equal(ask("GET", "/lis3", queries[i], NULL), 200);
+	assert_int_equal(fake_walks, 0);
+}
+
 static void check_split(const char *path, const char *host, const char *bucket, const char *key)
 {
 	struct s3_header header = {SLICE("Host"), slice_str(host)};
@@ -324,6 +350,7 @@ int main(void)
 		cmocka_unit_test(test_configurations),
 		cmocka_unit_test(test_list_pages),
 		cmocka_unit_test(test_list_v2_pages),
+		cmocka_unit_test(test_list_too_many),
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_many_parameters),
 		cmocka_unit_test(test_foreign_parameters),
