@@ -135,6 +135,7 @@ static void rig_close(struct bench_rig *rig)
 	for (size_t i = 0; i < ARRAY_LEN(rig->nginx_data); i++)
 		bench_data_close(&rig->nginx_data[i]);
 	bench_target_close(&rig->target);
+	bench_noisy_close(rig->noisy);
 	bench_coded_close(rig->coded);
 	bench_anchors_close(rig->anchors);
 	bench_wire_close(rig->wire);

@@ -90,6 +90,8 @@ static void open_row(struct bench_rig *rig, struct member *member)
 	if (subject->op != BENCH_EMPTY)
 		ret = bench_target_data(target, subject, &member->data);
 	opts.data = member->data;
+	if (!ret && subject->way == BENCH_BESIDE && !rig->noisy)
+		ret = bench_noisy_open(&rig->target.server, &rig->cpus, &rig->noisy);
 	if (!ret)
 		ret = bench_runner_open(target, &opts, &member->runner);
 	if (ret)
@@ -265,6 +267,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	}
 	if (record->subject.heat == BENCH_COLD)
 		member->runner.turn = rig->cold_turn;
+	if (record->subject.way == BENCH_BESIDE)
+		bench_noisy_begin(rig->noisy);
 	hist_reset(&rig->slice);
 	record->result.hist = &rig->slice;
 	read_slow(rig, member, &begin);
@@ -272,6 +276,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	bench_runner_run(&member->runner, &run, &record->result);
 	read_fast(rig, member, &end);
 	read_slow(rig, member, &end);
+	if (record->subject.way == BENCH_BESIDE)
+		bench_noisy_end(rig->noisy);
 	record->result.hist = &record->hist;
 	if (record->subject.heat == BENCH_COLD)
 		rig->cold_turn = member->runner.turn;

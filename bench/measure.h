@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "bench/coded.h"
+#include "bench/noisy.h"
 #include "bench/runner.h"
 #include "bench/wire.h"
 
@@ -21,6 +22,7 @@ struct bench_rig {
 	struct bench_target target;
 	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
 	int coded_error;
+	struct bench_noisy *noisy; /* opened when a row first asks for it */
 	struct bench_anchors *anchors;
 	struct bench_wire *wire; /* NULL: packets are not measured, or wire_error says why */
 	int wire_error;

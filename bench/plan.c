@@ -83,6 +83,7 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_ONESIDED] = "onesided",
 	[BENCH_STRIPED] = "striped",
 	[BENCH_REMOTE] = "remote",
+	[BENCH_BESIDE] = "beside",
 };
 
 const char *bench_way_word(enum bench_way way)
@@ -193,6 +194,9 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		return from->op == BENCH_INGEST && way == BENCH_XDP;
 	if (way == BENCH_RDMA || way == BENCH_HTTP)
 		return true;
+	if (way == BENCH_BESIDE)
+		return (from->op == BENCH_GET || from->op == BENCH_PUT) &&
+		       from->heat == BENCH_HOT && from->bytes == 4 * KIB && from->depth == 1;
 	if (way == BENCH_ONESIDED)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -261,14 +265,15 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 		return 0;
 	/* What it is held against comes along. */
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
-	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
+	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST] || has[BENCH_BESIDE];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
-		if (has[way] && !(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
-							 way == BENCH_AT_REST)))
+		if (has[way] &&
+			!(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
+						 way == BENCH_AT_REST || way == BENCH_BESIDE)))
 			ret = add(group, &row);
 	}
 	return ret;
@@ -315,7 +320,8 @@ const struct bench_record *bench_group_anchor(
 	const struct bench_group *group, const struct bench_record *row)
 {
 	const struct bench_record *found = NULL;
-	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST;
+	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST ||
+		       row->subject.way == BENCH_BESIDE;
 	enum bench_way plain = by_http				  ? BENCH_HTTP
 			       : row->subject.way == BENCH_REMOTE ? BENCH_STRIPED
 								  : BENCH_RDMA;

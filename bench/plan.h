@@ -36,6 +36,7 @@ enum bench_way {
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	/* the same over volumes of six other processes */
+	BENCH_BESIDE,	/* HTTP, while another tenant stores as much as it can */
 	BENCH_WAY_COUNT,
 };
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */
@@ -86,7 +87,7 @@ struct bench_record {
 	char failed[160]; /* why it was not measured; "" when it was */
 };
 
-#define BENCH_GROUP_MAX 8
+#define BENCH_GROUP_MAX 12
 struct bench_group {
 	struct bench_record *members[BENCH_GROUP_MAX];
 	uint32_t count;

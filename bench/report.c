@@ -20,6 +20,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "sealed (simul.)" : "rdma sealed";
 	if (row->way == BENCH_AT_REST)
 		return "http at rest";
+	if (row->way == BENCH_BESIDE)
+		return "http beside";
 	if (row->way == BENCH_TOKEN)
 		return simulated ? "token (simul.)" : "token";
 	if (row->way == BENCH_ONESIDED)
@@ -39,7 +41,10 @@ double bench_kernel_copies(const struct bench_subject *row)
 	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
-	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST) && has_body ? 2 : 0;
+	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way == BENCH_BESIDE) &&
+			       has_body
+		       ? 2
+		       : 0;
 }
 
 struct span bench_share(const struct bench_record *row, const struct bench_record *anchor)
@@ -217,6 +222,11 @@ static void print_row(const struct bench_rig *rig, const struct bench_group *gro
 		printf("%.3f (%.3f-%.3f) of %s", share.median, share.min, share.max,
 			bench_subject_name(&anchor->subject, name));
 	printf("%s\n", noise_text(rig, record));
+	if (subject->way == BENCH_BESIDE && anchor && anchor->result.ops)
+		printf("        beside %llu uploads of another tenant: p99 %.2f of that alone\n",
+			(unsigned long long)bench_noisy_uploads(rig->noisy),
+			(double)hist_quantile(&record->hist, 0.99) /
+				(double)hist_quantile(&anchor->hist, 0.99));
 	if (result->errors)
 		printf("        ERRORS: %s\n", result->first_error);
 }

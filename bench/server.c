@@ -2,9 +2,11 @@
 #include "bench/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "nebulaio/nebulaio.h"
@@ -46,21 +48,45 @@ static void print_log_end(const char *path)
 		fprintf(stderr, "%s", len > 2000 ? text + len - 2000 : text);
 }
 
+/* A second tenant beside the root. */
+static int write_accounts(const char *path, struct bench_server *server)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	random_text(server->noisy_access_key, sizeof(server->noisy_access_key));
+	random_text(server->noisy_secret_key, sizeof(server->noisy_secret_key));
+	dprintf(fd,
+		"accounts:\n  - {account_id: \"111111111111\", id: bench-noisy, display_name: Noisy,"
+		" email: noisy@example.com,\n     access_key: %s, secret_key: %s}\n",
+		server->noisy_access_key, server->noisy_secret_key);
+	return close(fd) ? -errno : 0;
+}
+
 static int start_own(const struct bench_opts *opts, const struct bench_cpus *cpus,
 	const char *folder, struct bench_server *server)
 {
-	char data[4096], log[4096], rdma[32], admin[96], user[64], password[96], line[1024];
+	char data[4096], log[4096], accounts[4096], rdma[32], admin[96], user[64], password[96],
+		line[1024];
 	const char *argv[ARGS_MAX + 1] = {opts->program ? opts->program : "/proc/self/exe", "serve",
 		"--data", data, "--http", "127.0.0.1:0", "--rdma", rdma, "--log-level", "warn",
-		"--set", "rdma.device_name=" SIMULATED, "--set", "cpu.reactors=1", "--set", admin};
+		"--set", "rdma.device_name=" SIMULATED, "--set", "cpu.reactors=1", "--set", admin,
+		"--accounts", accounts};
 	const char *env[] = {user, password, NULL};
 	const struct bench_child_opts child = {
 		.argv = argv, .env = env, .cpu = cpus->server, .log_path = log};
-	size_t count = 16;
+	size_t count = 18;
 	int ret;
 
 	snprintf(data, sizeof(data), "%s/data", folder);
 	snprintf(log, sizeof(log), "%s/server.log", folder);
+	snprintf(accounts, sizeof(accounts), "%s/accounts.yaml", folder);
+	ret = write_accounts(accounts, server);
+	if (ret) {
+		fprintf(stderr, "nebulaio bench: %s: %s\n", accounts, strerror(-ret));
+		return ret;
+	}
 	snprintf(rdma, sizeof(rdma), "127.0.0.1:%d", bench_port_find());
 	snprintf(server->metrics_address, sizeof(server->metrics_address), "127.0.0.1:%d",
 		bench_port_find());

@@ -16,6 +16,8 @@ struct bench_server {
 	char metrics_address[64];
 	char access_key[32];
 	char secret_key[64];
+	char noisy_access_key[32]; /* of our own's second tenant; "" where there is none */
+	char noisy_secret_key[64];
 	const char *use_access_key; /* the ones above, or the options' */
 	const char *use_secret_key;
 	const char *region;

@@ -89,7 +89,7 @@ static void test_only_picks(void **state)
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
 	/* Hot: plain, sealed, token, one-sided, at rest; cold: plain. */
-	assert_int_equal(rows_of(&plan), 8);
+	assert_int_equal(rows_of(&plan), 9);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
