@@ -7,14 +7,28 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* Summing a whole chunk takes the processor for milliseconds: others have their turn in between. */
+#define STAGES_BYTES (64 * KIB)
+
 static int stages_run(
 	struct flow_stage *const *stages, uint32_t stage_count, const struct flow_piece *piece)
 {
-	for (uint32_t i = 0; i < stage_count; i++) {
-		int ret = stages[i]->ops->piece(stages[i], piece);
+	struct flow_piece part = *piece;
+	uint32_t left = stage_count ? piece->bytes : 0;
 
-		if (ret)
-			return ret;
+	while (left) {
+		part.bytes = (uint32_t)MIN((uint64_t)left, STAGES_BYTES);
+		for (uint32_t i = 0; i < stage_count; i++) {
+			int ret = stages[i]->ops->piece(stages[i], &part);
+
+			if (ret)
+				return ret;
+		}
+		part.data += part.bytes;
+		part.offset += part.bytes;
+		left -= part.bytes;
+		if (left)
+			fiber_yield();
 	}
 	return 0;
 }

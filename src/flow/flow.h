@@ -196,6 +196,7 @@ struct flow_sink {
 struct flow_stage;
 struct flow_stage_ops {
 	const char *name;
+	/* A part of a piece of the source: all of its bytes come, in order. */
 	int (*piece)(struct flow_stage *stage, const struct flow_piece *piece);
 };
 struct flow_stage {
