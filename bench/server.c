@@ -58,8 +58,9 @@ static int write_accounts(const char *path, struct bench_server *server)
 	random_text(server->noisy_access_key, sizeof(server->noisy_access_key));
 	random_text(server->noisy_secret_key, sizeof(server->noisy_secret_key));
 	dprintf(fd,
-		"accounts:\n  - {account_id: \"111111111111\", id: bench-noisy, display_name: Noisy,"
-		" email: noisy@example.com,\n     access_key: %s, secret_key: %s}\n",
+		"accounts:\n"
+		"  - {account_id: \"111111111111\", id: bench-noisy, display_name: Noisy,\n"
+		"     email: noisy@example.com, access_key: %s, secret_key: %s}\n",
 		server->noisy_access_key, server->noisy_secret_key);
 	return close(fd) ? -errno : 0;
 }
