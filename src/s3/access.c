@@ -361,6 +361,31 @@ static const struct s3_error *decide(
 	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
 }
 
+/* A question about the call's bucket, or what lies in it. */
+static const struct s3_error *may(struct access *access, const char *action)
+{
+	struct s3_call *call = access->call;
+	const struct s3_error *error;
+
+	/* A session's rights were asked for when it was made. */
+	if (call->identity->root || call->session_bucket.len)
+		return NULL;
+	error = s3_call_settings(call, &access->settings);
+	if (error)
+		return error;
+	if (!access->settings)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (call->s3->anonymous_read && call->identity->anonymous &&
+		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
+		return NULL;
+	error = decide(access, action, call->bucket, access->key);
+	/* A bucket's policy is its own account's, whatever it says of others. */
+	if (!error && is_policy_action(action) && !is_owner_of_bucket(access) &&
+		!same_account(access))
+		error = s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+	return error;
+}
+
 const struct s3_error *access_may(
 	struct s3_call *call, const char *action, struct slice key, bool made)
 {
@@ -369,25 +394,19 @@ const struct s3_error *access_may(
 		.bucket = call->bucket,
 		.key = key,
 		.made = made};
-	const struct s3_error *error;
 
-	/* A session's rights were asked for when it was made. */
-	if (call->identity->root || call->session_bucket.len)
-		return NULL;
-	error = s3_call_settings(call, &access.settings);
-	if (error)
-		return error;
-	if (!access.settings)
-		return s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (call->s3->anonymous_read && call->identity->anonymous &&
-		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
-		return NULL;
-	error = decide(&access, action, call->bucket, key);
-	/* A bucket's policy is its own account's, whatever it says of others. */
-	if (!error && is_policy_action(action) && !is_owner_of_bucket(&access) &&
-		!same_account(&access))
-		error = s3_error_at(S3_E_METHOD_NOT_ALLOWED);
-	return error;
+	return may(&access, action);
+}
+
+const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = call->key,
+		.given = given};
+
+	return may(&access, access_action(call));
 }
 
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
@@ -592,6 +611,15 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 		       : s3_error_at(S3_E_ACCESS_DENIED);
 }
 
+/* They ask once more, with what they put: conditions may be about it. Who is denied whatever that
+ * is, is told so before it is read. */
+static bool asks_with_its_document(const struct s3_call *call)
+{
+	return call->operation->id == S3_OPERATION_PUT_OBJECT_TAGGING ||
+	       call->operation->id == S3_OPERATION_PUT_OBJECT_RETENTION ||
+	       call->operation->id == S3_OPERATION_PUT_OBJECT_LEGAL_HOLD;
+}
+
 const struct s3_error *s3_call_authorize(struct s3_call *call)
 {
 	const struct s3_error *error = NULL;
@@ -633,6 +661,9 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 	if (!call->bucket.len)
 		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
 	error = s3_call_may(call, access_action(call), call->key);
+	if (error == s3_error_at(S3_E_ACCESS_DENIED) && call->conditional &&
+		asks_with_its_document(call))
+		error = NULL;
 	/* Of what is there: its attributes tell what reading it would. */
 	if (!error && call->operation->id == S3_OPERATION_GET_OBJECT_ATTRIBUTES)
 		error = s3_call_may(call,

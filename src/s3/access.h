@@ -21,6 +21,12 @@ const struct iam_owner *s3_call_owner(const struct s3_call *call);
 const struct s3_error *s3_call_authorize(struct s3_call *call);
 /* One more action on the call's bucket; key empty: on the bucket itself. */
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
+/* The call's own action, once its document is read: what conditions can ask about it. */
+struct s3_given {
+	const struct s3_tags *tags;		  /* NULL: it is about no tags */
+	struct slice lock_mode, lock_until, hold; /* empty: it does not say */
+};
+const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given);
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);

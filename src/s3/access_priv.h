@@ -10,9 +10,10 @@ struct access {
 	const struct iam_principal *principal;
 	const struct s3_settings *settings; /* NULL: it is about no bucket */
 	struct slice bucket, key, version_id;
-	bool other;		/* of another bucket than the call's: the source of a copy */
-	bool made;		/* of the object that the call makes, not of one that is there */
-	policy_values_fn *more; /* keys that only this question has; NULL: none */
+	bool other; /* of another bucket than the call's: the source of a copy */
+	bool made;  /* of the object that the call makes, not of one that is there */
+	const struct s3_given *given; /* what stands in the call's document; NULL: in its headers */
+	policy_values_fn *more;	      /* keys that only this question has; NULL: none */
 	void *more_arg;
 	/* What was found out on the way. */
 	bool object_missing;

@@ -82,6 +82,8 @@ static const struct s3_tags *request_tags(struct access *access)
 {
 	struct slice header = s3_call_header(access->call, SLICE("x-amz-tagging"));
 
+	if (access->given && access->given->tags)
+		return access->given->tags;
 	if (access->request_tags_known)
 		return &access->request_tags;
 	access->request_tags_known = true;
@@ -250,11 +252,23 @@ static uint32_t header_values(struct access *access, struct slice name, struct s
 	return one(given(s3_call_header(access->call, name)), ret_values);
 }
 
+/* What the request says of a lock: its document, or else its headers. */
+static struct slice lock_value(struct access *access, struct slice header)
+{
+	const struct s3_given *given = access->given;
+
+	if (!given)
+		return s3_call_header(access->call, header);
+	if (slice_eq(header, SLICE("x-amz-object-lock-mode")))
+		return given->lock_mode;
+	return slice_eq(header, SLICE("x-amz-object-lock-retain-until-date")) ? given->lock_until
+									      : given->hold;
+}
+
 /* For how many days the object that is put would be kept, begun ones too. */
 static struct slice retention_days(struct access *access)
 {
-	struct slice until =
-		s3_call_header(access->call, SLICE("x-amz-object-lock-retain-until-date"));
+	struct slice until = lock_value(access, SLICE("x-amz-object-lock-retain-until-date"));
 	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS), until_ms;
 	char *text = small_text(access);
 
@@ -325,13 +339,11 @@ static uint32_t s3_values(
 	};
 	static const struct {
 		struct slice key, header;
-	} headers[] = {
+	} locks[] = {
 		{SLICE("object-lock-mode"), SLICE("x-amz-object-lock-mode")},
 		{SLICE("object-lock-retain-until-date"),
 			SLICE("x-amz-object-lock-retain-until-date")},
 		{SLICE("object-lock-legal-hold"), SLICE("x-amz-object-lock-legal-hold")},
-		{SLICE("if-match"), SLICE("if-match")},
-		{SLICE("if-none-match"), SLICE("if-none-match")},
 	};
 	struct slice rest = name, first = slice_split(&rest, '/');
 
@@ -346,9 +358,12 @@ static uint32_t s3_values(
 	for (size_t i = 0; i < ARRAY_LEN(params); i++)
 		if (slice_eq_nocase(name, params[i].key))
 			return one(param(access->call, params[i].param), ret_values);
-	for (size_t i = 0; i < ARRAY_LEN(headers); i++)
-		if (slice_eq_nocase(name, headers[i].key))
-			return one(s3_call_header(access->call, headers[i].header), ret_values);
+	for (size_t i = 0; i < ARRAY_LEN(locks); i++)
+		if (slice_eq_nocase(name, locks[i].key))
+			return one(given(lock_value(access, locks[i].header)), ret_values);
+	if (slice_eq_nocase(name, SLICE("if-match")) ||
+		slice_eq_nocase(name, SLICE("if-none-match")))
+		return one(given(s3_call_header(access->call, name)), ret_values);
 	return one(made_value(access, name), ret_values);
 }
 

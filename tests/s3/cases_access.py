@@ -322,12 +322,14 @@ def test_conditions_on_the_request_itself(s):
     resource = f"arn:aws:s3:::{bucket}/"
 
     def deny(prefix, condition):
-        return {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"{resource}{prefix}/*",
+        return {"Effect": "Deny", "Principal": "*", "Action": "s3:PutObject*", "Resource": f"{resource}{prefix}/*",
                 "Condition": condition}
 
     one.put_bucket_policy(Bucket=bucket, Policy=policy(
         deny("once", {"Null": {"s3:if-none-match": "true"}, "Bool": {"s3:ObjectCreationOperation": "true"}}),
         deny("short", {"NumericGreaterThan": {"s3:object-lock-remaining-retention-days": "10"}}),
+        deny("short", {"StringEquals": {"s3:object-lock-legal-hold": "ON"}}),
+        deny("short", {"StringEquals": {"s3:RequestObjectTag/who": "me"}}),
         deny("old", {"NumericLessThan": {"s3:signatureAge": "900000"}})))
     denied(one.put_object, Bucket=bucket, Key="once/key", Body=b"x")
     upload = one.create_multipart_upload(Bucket=bucket, Key="once/key")["UploadId"]
@@ -338,6 +340,14 @@ def test_conditions_on_the_request_itself(s):
     for days, call in ((9, one.put_object), (12, lambda **put: denied(one.put_object, **put))):
         call(Bucket=bucket, Key="short/key", Body=b"x", ObjectLockMode="GOVERNANCE",
              ObjectLockRetainUntilDate=now + datetime.timedelta(days=days))
+    # What stands in a document counts as what stands in headers.
+    place = {"Bucket": bucket, "Key": "short/key"}
+    for days, call in ((10, one.put_object_retention), (12, lambda **put: denied(one.put_object_retention, **put))):
+        call(Retention={"Mode": "GOVERNANCE", "RetainUntilDate": now + datetime.timedelta(days=days)}, **place)
+    denied(one.put_object_legal_hold, LegalHold={"Status": "ON"}, **place)
+    one.put_object_legal_hold(LegalHold={"Status": "OFF"}, **place)
+    denied(one.put_object_tagging, Tagging={"TagSet": [{"Key": "who", "Value": "me"}]}, **place)
+    one.put_object_tagging(Tagging={"TagSet": [{"Key": "who", "Value": "you"}]}, **place)
     if not s.by_rdma:  # a session signs no request
         denied(one.put_object, Bucket=bucket, Key="old/key", Body=b"x")
     one.delete_bucket_policy(Bucket=bucket)

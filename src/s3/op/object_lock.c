@@ -1,6 +1,7 @@
 /* s3/op/object_lock.c: Get- and PutObjectRetention, Get- and PutObjectLegalHold: what keeps one
  * version from being deleted. A retention that runs is changed by the rules of its mode, decided on
  * what the version has at that moment. */
+#include "s3/access.h"
 #include "s3/lock.h"
 
 #include <errno.h>
@@ -121,6 +122,9 @@ const struct s3_error *s3_op_put_object_retention(struct s3_call *call)
 	if (!error)
 		error = parse_retention(call, tree, &retention);
 	if (!error)
+		error = s3_call_may_given(call, &(struct s3_given){.lock_mode = retention.mode,
+							.lock_until = retention.until});
+	if (!error)
 		error = s3_edit_version(call, edit_retention, &retention, S3_EVENT_NONE);
 	if (retention.refused)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
@@ -175,6 +179,9 @@ const struct s3_error *s3_op_put_object_legal_hold(struct s3_call *call)
 	hold.status = s3_xml_text(tree, "Status");
 	if (!slice_eq(hold.status, SLICE("ON")) && !slice_eq(hold.status, SLICE("OFF")))
 		return s3_error_at(S3_E_MALFORMED_XML);
+	error = s3_call_may_given(call, &(struct s3_given){.hold = hold.status});
+	if (error)
+		return error;
 	error = s3_edit_version(call, edit_hold, &hold, S3_EVENT_NONE);
 	return error ? error : s3_answer_empty(call, 200);
 }

@@ -2,6 +2,7 @@
  * change in place; its bytes, ETag and time stay. */
 #include <errno.h>
 
+#include "s3/access.h"
 #include "s3/settings.h"
 #include "s3/tags.h"
 
@@ -60,6 +61,8 @@ const struct s3_error *s3_op_put_object_tagging(struct s3_call *call)
 		error = s3_config_xml(call, body, "Tagging", &root);
 	if (!error)
 		error = s3_tags_of_xml(call, root, S3_TAGS_OBJECT_MAX, &tags);
+	if (!error)
+		error = s3_call_may_given(call, &(struct s3_given){.tags = &tags});
 	if (error)
 		return error;
 	encoded = s3_tags_encode(&tags, &call->arena);
