@@ -313,6 +313,7 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 	}
 	/* The buffers stay as they are: only pages that are used are ever touched. */
 	memset(conn, 0, offsetof(struct http_conn, head));
+	conn->magic = HTTP_CONN_MAGIC;
 	conn->opts = opts;
 	conn->stream = stream;
 	conn->in = (struct http_in){.data = conn->in_data,
@@ -328,6 +329,7 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 		;
 	if (conn->close_after)
 		linger(conn);
+	conn->magic = 0;
 	free(conn);
 	net_close(stream);
 }

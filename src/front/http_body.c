@@ -211,6 +211,7 @@ static int body_open(struct s3_body *s3_body, const struct s3_chunk_signing *sig
 	enum http_coding coding;
 	int err;
 
+	http_conn_check(body->conn);
 	CHECK(!body->opened);
 	body->opened = true;
 	if (signing && !coding_of(signing->payload, &coding)) {

@@ -194,7 +194,9 @@ void http_reply_init(struct http_reply *reply, struct http_conn *conn);
 /* Sends the head if nobody did yet. */
 int http_reply_flush(struct http_reply *reply);
 
+#define HTTP_CONN_MAGIC 0x477bc044u
 struct http_conn {
+	uint32_t magic; /* until it is freed */
 	const struct front_http_opts *opts;
 	struct net_stream *stream;
 	bool close_after;	   /* the present answer is the last */
@@ -207,6 +209,12 @@ struct http_conn {
 	char in_data[HTTP_IN_BYTES];
 	char out[HTTP_OUT_BYTES];
 };
+
+/* Where s3 comes back to a connection: its body, its answer. */
+static inline void http_conn_check(const struct http_conn *conn)
+{
+	CHECK(conn->magic == HTTP_CONN_MAGIC);
+}
 
 /* When so many bytes of a body must have moved: however slowly it may start, it must go on. */
 uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes);

@@ -106,6 +106,7 @@ static int reply_head(struct s3_reply *s3_reply, uint32_t status, const struct s
 	struct http_conn *conn = reply->conn;
 	struct writer out = {conn->out, conn->out + sizeof(conn->out), false};
 
+	http_conn_check(conn);
 	CHECK(!reply->head_sent);
 	if (!http_body_can_drain(&conn->body) ||
 		atomic_load_explicit(conn->opts->draining, memory_order_relaxed))

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define CQ_ENTRIES_MAX (1u << 20)
+_Static_assert(LIMIT_TOKEN_QUEUE_PAIRS_MAX *(TOKEN_SEND_WRS + 1) <= CQ_ENTRIES_MAX,
+	"all queue pairs that may be configured fit a completion queue");
 
 DEFINE_COUNTER(queue_pairs, "nebulaio_token_queue_pairs", NULL,
 	"Queue pairs joined by clients that speak the RDMA token contract, now.");
@@ -62,6 +64,7 @@ static void qp_free(struct token_qp *qp)
 	list_remove(&qp->link);
 	rp_qp_close(qp->qp);
 	rp_ah_close(qp->ah);
+	qp->magic = 0;
 	free(qp);
 	counter_sub(&queue_pairs, 1);
 	front->group->qp_count--;
@@ -82,6 +85,7 @@ static bool place_take(struct front_token *front)
 
 void token_qp_retire(struct token_qp *qp, const char *why)
 {
+	token_qp_check(qp);
 	if (!qp->gone) {
 		qp->gone = true;
 		log_info("token", "queue pair %06x of %s ends: %s", qp->peer.qpn, qp->access_key,
@@ -94,6 +98,8 @@ void token_qp_retire(struct token_qp *qp, const char *why)
 
 void token_qp_release(struct token_qp *qp)
 {
+	token_qp_check(qp);
+	CHECK(qp->in_flight);
 	qp->in_flight--;
 	qp->last_ns = reactor_now_ns(qp->front->reactor);
 	if (!qp->in_flight) {
@@ -202,6 +208,7 @@ static struct token_qp *dci_open(struct front_token *front)
 		front->group->qp_count--;
 		return NULL;
 	}
+	qp->magic = TOKEN_QP_MAGIC;
 	qp->front = front;
 	qp->dc = true;
 	qp->last_ns = reactor_now_ns(front->reactor);
@@ -264,6 +271,7 @@ int token_qp_join(
 		front->group->qp_count--;
 		return -ENOMEM;
 	}
+	qp->magic = TOKEN_QP_MAGIC;
 	qp->front = front;
 	qp->peer = end->token;
 	qp->last_ns = reactor_now_ns(front->reactor);

@@ -25,7 +25,9 @@
 
 /* A joined queue pair. It is there from ?rdma-connect until it is disconnected, replaced, idle for
  * too long, or broken by a transfer that failed; then it closes with the last request on it. */
+#define TOKEN_QP_MAGIC 0x70ce40b9u
 struct token_qp {
+	uint32_t magic; /* until it is freed */
 	struct list link;
 	struct front_token *front;
 	struct rp_qp *qp;
@@ -66,7 +68,9 @@ struct front_token {
 /* One request. Phases: made on the reactor that received it → running on the front's → back, with
  * an answer, or declined. The fiber that made it waits meanwhile, so that all it points at stays.
  */
+#define TOKEN_JOB_MAGIC 0x70ce4f0bu
 struct token_job {
+	uint32_t magic; /* until it is answered */
 	struct front_token *front;
 	struct reactor_msg msg;
 	struct reactor *home;
@@ -97,6 +101,17 @@ struct token_job {
 	struct s3_header headers[TOKEN_HEADERS_MAX];
 	char header_data[TOKEN_HEADER_BYTES_MAX];
 };
+
+/* Where they come in: from a message, from s3, from the end of a transfer. */
+static inline void token_qp_check(const struct token_qp *qp)
+{
+	CHECK(qp->magic == TOKEN_QP_MAGIC);
+}
+
+static inline void token_job_check(const struct token_job *job)
+{
+	CHECK(job->magic == TOKEN_JOB_MAGIC);
+}
 
 /* ---- token.c ---- */
 /* The front where this peer's queue pair lives, or would. */

@@ -24,7 +24,10 @@ DEFINE_COUNTER(bytes_out, BYTES, "direction=\"out\"", BYTES_HELP);
 
 static struct token_job *job_of(struct s3_token *token)
 {
-	return CONTAINER_OF(token, struct token_job, token);
+	struct token_job *job = CONTAINER_OF(token, struct token_job, token);
+
+	token_job_check(job);
+	return job;
 }
 
 static int job_admit(struct s3_token *token, const struct s3_identity *identity)
@@ -131,7 +134,10 @@ static const struct s3_body_ops BODY_OPS = {.open = body_open, .trailer = s3_bod
 
 static struct token_job *job_of_reply(struct s3_reply *reply)
 {
-	return CONTAINER_OF(reply, struct token_job, reply);
+	struct token_job *job = CONTAINER_OF(reply, struct token_job, reply);
+
+	token_job_check(job);
+	return job;
 }
 
 static bool text_keep(struct token_job *job, struct slice *text)
@@ -309,6 +315,7 @@ static void job_back(struct reactor_msg *msg)
 {
 	struct token_job *job = CONTAINER_OF(msg, struct token_job, msg);
 
+	token_job_check(job);
 	job->done = true;
 	fiber_wake(job->waiter);
 }
@@ -326,6 +333,7 @@ static void job_arrive(struct reactor_msg *msg)
 {
 	struct token_job *job = CONTAINER_OF(msg, struct token_job, msg);
 
+	token_job_check(job);
 	if (fiber_run(job->front->reactor, "token", job_fiber, job) == 0)
 		return;
 	job->declined = "The server is too busy for RDMA transfers.";
@@ -370,6 +378,7 @@ static void job_init(
 	struct token_job *job, struct front_token *front, const struct s3_request *request)
 {
 	memset(job, 0, offsetof(struct token_job, headers));
+	job->magic = TOKEN_JOB_MAGIC;
 	job->front = front;
 	job->request = *request;
 	token_take(job);
@@ -430,5 +439,6 @@ void front_token_handle(
 		answer(job, reply);
 	}
 	buf_free(&job->document);
+	job->magic = 0;
 	free(job);
 }

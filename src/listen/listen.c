@@ -35,7 +35,9 @@ struct listen {
 	struct fiber *drainer;
 };
 
+#define CONNECTION_MAGIC 0xc099ec71u
 struct connection {
+	uint32_t magic; /* until it has ended */
 	struct list link;
 	struct listen *listen;
 	struct net_stream *stream;
@@ -49,7 +51,10 @@ static void connection_end(struct connection *connection)
 {
 	struct listen *listen = connection->listen;
 
+	CHECK(connection->magic == CONNECTION_MAGIC);
+	CHECK(listen->connection_count);
 	list_remove(&connection->link);
+	connection->magic = 0;
 	free(connection);
 	listen->connection_count--;
 	counter_sub(&connections_now, 1);
@@ -115,8 +120,10 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 		net_close(stream);
 		return;
 	}
-	*connection =
-		(struct connection){.listen = listen, .stream = stream, .http = listen->opts.http};
+	*connection = (struct connection){.magic = CONNECTION_MAGIC,
+		.listen = listen,
+		.stream = stream,
+		.http = listen->opts.http};
 	connection->http.core = listen->opts.core;
 	connection->http.draining = &listen->draining;
 	connection->http.ret_idle = &connection->idle;

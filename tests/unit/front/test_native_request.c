@@ -401,6 +401,24 @@ static void encrypted_bodies(void *arg)
 }
 RIG_TEST(encrypted_bodies);
 
+/* An answer that found the send queue full is sealed again when there is room: with the number of
+ * its turn, and from its plain text. */
+static void a_parked_answer_is_sealed_anew(void *arg)
+{
+	struct peer peer;
+
+	(void)arg;
+	encrypted_open(&peer);
+	for (int i = 0; i < 3; i++) {
+		fake.post_send_error = -ENOMEM;
+		peer_ping(&peer);
+		peer_expect(&peer, &GET, 404, "NoSuchKey");
+	}
+	peer_close(&peer);
+	rig_drain(0);
+}
+RIG_TEST(a_parked_answer_is_sealed_anew);
+
 /* ---- Lists of many pages. ---- */
 
 static uint32_t pages_left;
@@ -652,6 +670,7 @@ int main(void)
 		RIG_UNIT(bodies_come_in, 0),
 		RIG_UNIT(bodies_go_out, 0),
 		RIG_UNIT(encrypted_bodies, 0),
+		RIG_UNIT(a_parked_answer_is_sealed_anew, 0),
 		RIG_UNIT(pages_follow_each_other, 0),
 		RIG_UNIT(a_page_that_cannot_be_sent, .inline_bytes = UINT32_MAX),
 		RIG_UNIT(refusals_outside_fibers, .inline_bytes = UINT32_MAX, .fibers_max = 4),

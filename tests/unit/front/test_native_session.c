@@ -1,5 +1,8 @@
 #include "native_rig.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+
 /* ---- Handlers that wait until the test lets them go on. ---- */
 
 #define WAITERS_MAX 16u
@@ -636,6 +639,47 @@ static void a_parked_answer_is_the_last(void *arg)
 }
 RIG_TEST(a_parked_answer_is_the_last);
 
+/* ---- What is no session. ---- */
+
+static void abort_expected(void (*bug)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		fclose(stderr);
+		bug();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void settles_one_that_is_gone(void)
+{
+	struct native_session gone = {.phase = NATIVE_OPEN};
+
+	native_session_settle(&gone);
+}
+
+static void answers_twice(void)
+{
+	static struct native_session session = {
+		.magic = NATIVE_SESSION_MAGIC, .phase = NATIVE_OPEN};
+	static struct native_request request = {.session = &session};
+	const struct capsule_response response = {.status = 200};
+
+	native_respond(&request, &response);
+}
+
+static void test_what_is_gone_is_found(void **state)
+{
+	(void)state;
+	abort_expected(settles_one_that_is_gone);
+	abort_expected(answers_twice);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -659,6 +703,7 @@ int main(void)
 		RIG_UNIT(the_end_wakes_parked_answers, 0),
 		RIG_UNIT(a_full_queue_empties, .send_room = 4),
 		RIG_UNIT(a_parked_answer_is_the_last, 0),
+		cmocka_unit_test(test_what_is_gone_is_found),
 	};
 
 	return cmocka_run_group_tests_name("native session", tests, NULL, NULL);
