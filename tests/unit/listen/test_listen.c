@@ -16,6 +16,7 @@ static struct flow_core rig_core;
 static struct listen *rig_listen;
 static struct listen_opts rig_opts;
 static char rig_address[32];
+static bool rig_evicts; /* listeners that are opened from now on */
 
 /* What the front has been handed. A connection is served until the test ends it, or its stream
  * ends. */
@@ -25,6 +26,7 @@ static struct {
 	bool ended;
 } served[SERVED_MAX];
 static uint32_t served_count;
+static bool in_requests; /* each connection is in the middle of one */
 
 void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream)
 {
@@ -37,6 +39,7 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 	served[idx].opts = opts;
 	served[idx].ended = false;
 	*opts->ret_idle = true;
+	*opts->ret_serving = in_requests;
 	while (net_recv(stream, &byte, 1, DEADLINE_NONE, &got) == 0 && got)
 		continue;
 	served[idx].ended = true;
@@ -51,7 +54,9 @@ static int rig_open(uint32_t connections_max, uint32_t fibers_max)
 	assert_int_equal(reactor_open(&opts, &rig), 0);
 	rig_core = (struct flow_core){.reactor = rig};
 	served_count = 0;
-	rig_opts = (struct listen_opts){.core = &rig_core, .connections_max = connections_max};
+	in_requests = false;
+	rig_opts = (struct listen_opts){
+		.core = &rig_core, .connections_max = connections_max, .evict_serving = rig_evicts};
 	assert_int_equal(listen_open(&rig_opts, "127.0.0.1:0", &rig_listen), 0);
 	snprintf(rig_address, sizeof(rig_address), "127.0.0.1:%u", listen_port(rig_listen));
 	return listen_start(rig_listen);
@@ -132,12 +137,14 @@ static void test_connections_are_served(void **state)
 	rig_run(connections_are_served);
 }
 
-/* At the limit the next ones wait in the kernel, and are served when one has ended. */
+/* At the limit, with requests on all of them, the next ones wait, and are served when one has
+ * ended. */
 static void the_limit_makes_them_wait(void *arg)
 {
 	struct net_stream *clients[4];
 
 	(void)arg;
+	in_requests = true;
 	for (uint32_t i = 0; i < 4; i++)
 		clients[i] = client_connect();
 	until_served(2);
@@ -158,6 +165,61 @@ static void test_the_limit_makes_them_wait(void **state)
 	(void)state;
 	assert_int_equal(rig_open(2, 0), 0);
 	rig_run(the_limit_makes_them_wait);
+}
+
+/* One that asks for nothing makes room for the next: the one that has been there longest. */
+static void the_idle_make_room(void *arg)
+{
+	struct net_stream *busy, *idle, *next;
+
+	(void)arg;
+	in_requests = true;
+	busy = client_connect();
+	until_served(1);
+	in_requests = false;
+	idle = client_connect();
+	until_served(2);
+	next = client_connect();
+	until_served(3);
+	assert_false(served[0].ended);
+	assert_true(served[1].ended);
+	client_ended(idle);
+	net_close(busy);
+	net_close(next);
+	rig_drain(60000);
+}
+
+static void test_the_idle_make_room(void **state)
+{
+	(void)state;
+	assert_int_equal(rig_open(2, 0), 0);
+	rig_run(the_idle_make_room);
+}
+
+/* Where nobody may keep others out, the one whose request began first makes room, too. */
+static void all_make_room(void *arg)
+{
+	struct net_stream *first, *second;
+
+	(void)arg;
+	in_requests = true;
+	first = client_connect();
+	until_served(1);
+	second = client_connect();
+	until_served(2);
+	assert_true(served[0].ended);
+	client_ended(first);
+	net_close(second);
+	rig_drain(60000);
+}
+
+static void test_all_make_room(void **state)
+{
+	(void)state;
+	rig_evicts = true;
+	assert_int_equal(rig_open(1, 0), 0);
+	rig_evicts = false;
+	rig_run(all_make_room);
 }
 
 /* Without a fiber for it a connection is closed, and the listener goes on. */
@@ -250,9 +312,11 @@ static void test_the_deadline_cuts(void **state)
 /* A drain with an acceptor that waits at the limit. */
 static void drained_at_the_limit(void *arg)
 {
-	struct net_stream *first = client_connect(), *second;
+	struct net_stream *first, *second;
 
 	(void)arg;
+	in_requests = true;
+	first = client_connect();
 	until_served(1);
 	second = client_connect();
 	for (int i = 0; i < 50; i++)
@@ -298,6 +362,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_connections_are_served),
 		cmocka_unit_test(test_the_limit_makes_them_wait),
+		cmocka_unit_test(test_the_idle_make_room),
+		cmocka_unit_test(test_all_make_room),
 		cmocka_unit_test(test_no_fiber_for_a_connection),
 		cmocka_unit_test(test_idle_ones_end_at_once),
 		cmocka_unit_test(test_the_deadline_cuts),
