@@ -160,13 +160,16 @@ static void writer(void *arg)
 
 /* ---- Lines. ---- */
 
-static void put_operation(const struct s3_call *call, struct buf *line)
+static const char *operation_name(const struct s3_call *call, char *buf, size_t buf_bytes)
 {
-	if (call->log_name)
-		buf_printf(line, "%s%s", call->website ? "" : "REST.", call->log_name);
+	const char *name = call->log_name;
+
+	if (name)
+		snprintf(buf, buf_bytes, "%s%s", call->website ? "" : "REST.", name);
 	else
-		buf_printf(line, "REST.%.*s.UNKNOWN",
+		snprintf(buf, buf_bytes, "REST.%.*s.UNKNOWN",
 			SLICE_FMT(slice_to(call->request->method_text, 16)));
+	return buf;
 }
 
 /* What a client wrote, so that it can neither end its quotes nor the line. */
@@ -209,7 +212,9 @@ static void put_request(const struct s3_call *call, struct buf *line)
 	buf_free(&uri);
 }
 
-static void put_line(const struct s3_call *call, const struct s3_error *error, struct buf *line)
+/* What every line begins with, up to the key. */
+static void put_head(
+	const struct s3_call *call, const char *operation, struct slice key, struct buf *line)
 {
 	struct slice address = s3_peer_address(call->request->peer);
 	bool anonymous = !call->identity || call->identity->anonymous;
@@ -217,22 +222,22 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 	buf_printf(line, "%s %s ", call->settings->bucket.owner, call->settings->bucket.name);
 	put_time(line);
 	buf_put_slice(line, address.len ? address : SLICE("-"));
-	buf_printf(line, " %s %s ", anonymous ? "-" : call->identity->access_key,
-		call->request->request_id);
-	put_operation(call, line);
-	buf_put_str(line, " ");
-	if (call->key.len)
-		uri_encode(call->key, URI_KEEP_SLASH, line);
+	buf_printf(line, " %s %s %s ", anonymous ? "-" : call->identity->access_key,
+		call->request->request_id, operation);
+	if (key.len)
+		uri_encode(key, URI_KEEP_SLASH, line);
 	else
 		buf_put_str(line, "-");
 	buf_put_str(line, " ");
-	put_request(call, line);
-	buf_printf(line, "%u %s %llu - %llu - ", call->reply->status, error ? error->code : "-",
-		(unsigned long long)call->body_bytes,
-		(unsigned long long)((clock_now_ns() - call->log_start_ns) / NS_PER_MS));
-	put_quoted(s3_call_header(call, SLICE("referer")), line);
-	put_quoted(s3_call_header(call, SLICE("user-agent")), line);
-	buf_printf(line, "- %s %s - %s ", call->s3->host_id,
+}
+
+/* And ends with, from the version on. */
+static void put_tail(const struct s3_call *call, struct slice version_id, struct buf *line)
+{
+	bool anonymous = !call->identity || call->identity->anonymous;
+
+	buf_put_slice(line, store_version_id_valid(version_id) ? version_id : SLICE("-"));
+	buf_printf(line, " %s %s - %s ", call->s3->host_id,
 		anonymous	 ? "-"
 		: call->version2 ? "SigV2"
 				 : "SigV4",
@@ -241,6 +246,22 @@ static void put_line(const struct s3_call *call, const struct s3_error *error, s
 				  : "AuthHeader");
 	put_quoted(s3_call_header(call, SLICE("host")), line);
 	buf_printf(line, "- - %s\n", call->by_acl ? "Yes" : "-");
+}
+
+static void put_line(const struct s3_call *call, const struct s3_error *error, struct buf *line)
+{
+	struct slice version_id = SLICE_NONE;
+	char name[64];
+
+	put_head(call, operation_name(call, name, sizeof(name)), call->key, line);
+	put_request(call, line);
+	buf_printf(line, "%u %s %llu - %llu - ", call->reply->status, error ? error->code : "-",
+		(unsigned long long)call->body_bytes,
+		(unsigned long long)((clock_now_ns() - call->log_start_ns) / NS_PER_MS));
+	put_quoted(s3_call_header(call, SLICE("referer")), line);
+	put_quoted(s3_call_header(call, SLICE("user-agent")), line);
+	s3_call_param(call, SLICE("versionId"), &version_id);
+	put_tail(call, version_id, line);
 }
 
 static bool gathers(const struct source *source, const struct s3_logging *logging,
@@ -288,27 +309,20 @@ static struct source *find_source(struct s3_access_log *log, const struct s3_cal
 	return source;
 }
 
-void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
+/* Adds the line to what goes to the place of logs; counts it as dropped where that cannot be. */
+static void gather(struct s3_call *call, const struct s3_logging *logging, const struct buf *line)
 {
 	struct s3_access_log *log = call->s3->access_log;
-	const struct s3_logging *logging =
-		call->settings ? call->settings->parsed[S3_CONFIG_LOGGING] : NULL;
 	struct source *source;
 	bool kept = false, start = false;
-	struct buf line;
 
-	if (!logging)
-		return;
-	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
-	put_line(call, error, &line);
 	pthread_mutex_lock(&log->lock);
-	source = line.failed ? NULL : find_source(log, call, logging, &start);
-	if (source && source->lines.len + line.len <= S3_ACCESS_LOG_BYTES_MAX) {
-		buf_put_slice(&source->lines, buf_slice(&line));
+	source = line->failed ? NULL : find_source(log, call, logging, &start);
+	if (source && source->lines.len + line->len <= S3_ACCESS_LOG_BYTES_MAX) {
+		buf_put_slice(&source->lines, buf_slice(line));
 		kept = !source->lines.failed;
 	}
 	pthread_mutex_unlock(&log->lock);
-	buf_free(&line);
 	if (start && fiber_spawn(reactor_self(), "access log", writer, source)) {
 		unlink_source(log, source);
 		free_source(source);
@@ -316,4 +330,39 @@ void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
 	}
 	if (!kept)
 		counter_add(&dropped, 1);
+}
+
+static const struct s3_logging *logging_of(const struct s3_call *call)
+{
+	return call->settings ? call->settings->parsed[S3_CONFIG_LOGGING] : NULL;
+}
+
+void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
+{
+	const struct s3_logging *logging = logging_of(call);
+	struct buf line;
+
+	if (!logging)
+		return;
+	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	put_line(call, error, &line);
+	gather(call, logging, &line);
+	buf_free(&line);
+}
+
+void s3_access_log_deletion(struct s3_call *call, struct slice key, struct slice version_id,
+	const struct s3_error *error)
+{
+	const struct s3_logging *logging = logging_of(call);
+	struct buf line;
+
+	if (!logging)
+		return;
+	buf_init(&line, 8 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	put_head(call, "BATCH.DELETE.OBJECT", key, &line);
+	buf_printf(&line, "- %u %s - - - - - - ", error ? error->status : 204,
+		error ? error->code : "-");
+	put_tail(call, version_id, &line);
+	gather(call, logging, &line);
+	buf_free(&line);
 }

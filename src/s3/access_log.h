@@ -29,5 +29,8 @@ int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log);
 void s3_access_log_close(struct s3_access_log *log); /* no reactor runs; takes NULL */
 /* Once the call is answered. error: what it was answered with, or NULL. */
 void s3_access_log_request(struct s3_call *call, const struct s3_error *error);
+/* Of one key among many that a request deletes: a line of its own, beside the request's. */
+void s3_access_log_deletion(struct s3_call *call, struct slice key, struct slice version_id,
+	const struct s3_error *error);
 
 #endif

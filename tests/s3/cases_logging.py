@@ -64,6 +64,43 @@ def test_lines(s):
     assert "LoggingEnabled" not in s.s3.get_bucket_logging(Bucket=bucket)
 
 
+def test_names_of_operations(s):
+    """As S3 has them; a request that deletes many keys has a line of its own, and one for each."""
+    bucket, target = s.bucket(), s.bucket()
+    s.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    enable(s, bucket, target, "logs/")
+    key = {"Bucket": bucket, "Key": "k/ey"}
+    version = s.s3.put_object(**key, Body=b"x")["VersionId"]
+    s.s3.get_object(**key, VersionId=version)
+    s.s3.copy_object(Bucket=bucket, Key="copy", CopySource=key)
+    upload = {**key, "UploadId": s.s3.create_multipart_upload(**key)["UploadId"]}
+    tag = s.s3.upload_part(**upload, PartNumber=1, Body=b"x")["ETag"]
+    s.s3.upload_part_copy(**upload, PartNumber=2, CopySource=key)
+    s.s3.list_parts(**upload)
+    s.s3.list_multipart_uploads(Bucket=bucket)
+    s.s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": tag}]})
+    s.s3.list_object_versions(Bucket=bucket)
+    s.s3.get_object_tagging(**key)
+    refused(404, "NoSuchBucketPolicy", s.s3.get_bucket_policy, Bucket=bucket)
+    equal(s.ask("PUT", f"/{bucket}/key", b"", {"annotation": ""})[0], 501)
+    s.s3.delete_objects(Bucket=bucket, Delete={"Objects": [
+        {"Key": "k/ey", "VersionId": version}, {"Key": "copy", "VersionId": "never"}, {"Key": "c d"}]})
+    lines = logs(s, target, "logs/", "BATCH.DELETE.OBJECT c%20d")[1]
+    told = [shlex.split(line.replace("[", '"').replace("]", '"')) for line in lines]
+    names = {(fields[6], fields[7]) for fields in told}
+    wanted = {"PUT.OBJECT k/ey", "GET.OBJECT k/ey", "COPY.OBJECT copy", "POST.UPLOADS k/ey", "PUT.PART k/ey",
+              "COPY.PART k/ey", "GET.UPLOAD k/ey", "GET.UPLOADS -", "POST.UPLOAD k/ey", "GET.BUCKETVERSIONS -",
+              "GET.OBJECT_TAGGING k/ey", "GET.BUCKETPOLICY -", "PUT.UNKNOWN key"}
+    equal({tuple(("REST." + name).split()) for name in wanted} - names, set())
+    equal({(f[7], f[9], f[10], f[17]) for f in told if f[6] == "BATCH.DELETE.OBJECT"},
+          {("k/ey", "204", "-", version), ("copy", "404", "NoSuchVersion", "-"), ("c%20d", "204", "-", "-")})
+    assert [f[17] for f in told if f[6] == "REST.GET.OBJECT"] == [version], told
+    s.s3.delete_bucket_policy(Bucket=bucket)  # the line of the deletion of many comes behind those of its keys
+    lines = logs(s, target, "logs/", "REST.DELETE.BUCKETPOLICY")[1]
+    assert any("REST.POST.MULTI_OBJECT_DELETE - " in line and " 200 " in line for line in lines), lines
+    disable(s, bucket, target, "logs/")
+
+
 def enable_partitioned(s, bucket, target, prefix, source):
     """By hand: older boto3 knows nothing of key formats."""
     status, _, body = s.raw("PUT", f"/{bucket}", (

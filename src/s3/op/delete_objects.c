@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "s3/access.h"
+#include "s3/access_log.h"
 #include "s3/lock.h"
 #include "s3/notification.h"
 #include "s3/versions.h"
@@ -189,8 +190,11 @@ const struct s3_error *s3_op_delete_objects(struct s3_call *call)
 	if (error)
 		return error;
 	s3_xml_begin(&xml, "DeleteResult");
-	for (uint32_t i = 0; i < deletion.count; i++)
+	for (uint32_t i = 0; i < deletion.count; i++) {
 		put_outcome(&deletion, i, &xml);
+		s3_access_log_deletion(call, deletion.list[i].key, deletion.list[i].version_id,
+			deletion.refused[i]);
+	}
 	s3_xml_end(&xml, "DeleteResult");
 	return s3_answer_xml(call, 200, &xml);
 }
