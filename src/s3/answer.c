@@ -177,7 +177,7 @@ void s3_xml_etag(struct buf *xml, const char *etag)
 	buf_put_str(xml, "&quot;</ETag>");
 }
 
-void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
+static void put_checksum(struct buf *xml, const struct store_meta *meta, bool with_count)
 {
 	struct slice name = checksum_name((enum checksum_kind)meta->checksum_type);
 	char text[S3_CHECKSUM_LEN_MAX], element[32];
@@ -185,12 +185,24 @@ void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
 
 	if (!len)
 		return;
+	if (!with_count)
+		len = BASE64_LEN(meta->checksum_len);
 	snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(name));
 	xml_element(element, slice_of(text, len), xml);
 	xml_element("ChecksumType",
 		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
 							 : SLICE("FULL_OBJECT"),
 		xml);
+}
+
+void s3_xml_checksum(struct buf *xml, const struct store_meta *meta)
+{
+	put_checksum(xml, meta, true);
+}
+
+void s3_xml_checksum_bare(struct buf *xml, const struct store_meta *meta)
+{
+	put_checksum(xml, meta, false);
 }
 
 void s3_xml_owner(struct buf *xml, const char *element, const struct iam_owner *owner)

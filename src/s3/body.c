@@ -457,14 +457,26 @@ struct slice s3_checksum_text(struct s3_call *call, const struct store_meta *met
 	return mem_arena_copy(&call->arena, slice_of(text, s3_checksum_format(meta, text)));
 }
 
-void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
+static void answer_sum(struct s3_call *call, const struct store_meta *meta, struct slice text)
 {
-	struct slice text = s3_checksum_text(call, meta);
-
 	if (!text.len)
 		return;
 	s3_answer_header(call, checksum_header((enum checksum_kind)meta->checksum_type), text);
 	s3_answer_header(call, SLICE("x-amz-checksum-type"),
 		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
 							 : SLICE("FULL_OBJECT"));
+}
+
+void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
+{
+	answer_sum(call, meta, s3_checksum_text(call, meta));
+}
+
+void s3_answer_part_checksum(struct s3_call *call, const struct store_meta *meta, uint32_t number)
+{
+	if (meta->checksum_flags & S3_FLAG_COMPOSITE)
+		answer_sum(
+			call, meta, mem_arena_copy(&call->arena, s3_meta_part_sum(meta, number)));
+	else if (s3_meta_parts(meta, 1).count <= 1)
+		s3_answer_checksum(call, meta);
 }

@@ -403,6 +403,16 @@ struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_numbe
 	return parts;
 }
 
+struct slice s3_meta_part_sum(const struct store_meta *meta, uint32_t number)
+{
+	size_t len = BASE64_LEN(meta->checksum_len);
+	struct slice sums = slice_from(s3_meta_hidden(slice_of(meta->headers, meta->headers_len),
+					       SLICE(S3_PART_SUMS_HEADER)),
+		(number - 1) * len);
+
+	return len && sums.len >= len ? slice_to(sums, len) : SLICE_NONE;
+}
+
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class)
 {
 	for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)

@@ -91,6 +91,7 @@ static const struct s3_error *choose_part(
 		read->offset = parts.offset;
 		read->bytes = parts.bytes;
 	}
+	read->part = (uint32_t)number;
 	if (read->bytes) {
 		read->status = 206;
 		answer_content_range(call, read, true);
@@ -148,6 +149,18 @@ static bool wants_checksum(struct s3_call *call, const struct store_meta *meta)
 		s3_call_header(call, SLICE("x-amz-checksum-mode")), SLICE("ENABLED"));
 }
 
+/* Of what is read there is one when it is the whole object, or a part of it. */
+static __attribute__((noinline)) void answer_checksum(
+	struct s3_call *call, const struct s3_read *read)
+{
+	if (!wants_checksum(call, read->meta))
+		return;
+	if (read->part)
+		s3_answer_part_checksum(call, read->meta, read->part);
+	else if (read->bytes == read->meta->bytes)
+		s3_answer_checksum(call, read->meta);
+}
+
 /* What only a request with headers or parameters can ask for. */
 static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *read)
 {
@@ -156,8 +169,8 @@ static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *
 	if (error || !read->get)
 		return error;
 	error = call->whole ? NULL : choose_range(call, read);
-	if (!error && read->status == 200 && wants_checksum(call, read->meta))
-		s3_answer_checksum(call, read->meta);
+	if (!error)
+		answer_checksum(call, read);
 	return error;
 }
 
@@ -175,6 +188,7 @@ const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_r
 	ret_read->meta = store_get_meta(ret_read->get);
 	ret_read->offset = 0;
 	ret_read->bytes = ret_read->meta->bytes;
+	ret_read->part = 0;
 	ret_read->status = 200;
 	ret_read->sse = NULL;
 	if (__builtin_expect(ret_read->meta->checksum_flags & S3_FLAG_ENCRYPTED, 0) ||

@@ -167,6 +167,8 @@ void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns);
 void s3_xml_etag(struct buf *xml, const char *etag);
 /* <ChecksumCRC32>…</ChecksumCRC32> and <ChecksumType>, when there is one. */
 void s3_xml_checksum(struct buf *xml, const struct store_meta *meta);
+/* The same without the number of parts that a composite one has behind it. */
+void s3_xml_checksum_bare(struct buf *xml, const struct store_meta *meta);
 struct iam_owner;
 void s3_xml_owner(struct buf *xml, const char *element, const struct iam_owner *owner);
 
@@ -240,6 +242,10 @@ size_t s3_checksum_format(const struct store_meta *meta, char ret_text[S3_CHECKS
 struct slice s3_checksum_text(struct s3_call *call, const struct store_meta *meta);
 /* The checksum headers of an object (x-amz-checksum-…, -type). */
 void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta);
+/* The same of one part, where it is known. */
+void s3_answer_part_checksum(struct s3_call *call, const struct store_meta *meta, uint32_t number);
+/* A part's own, in base64, of an object whose checksum is composite; empty: it is not kept. */
+struct slice s3_meta_part_sum(const struct store_meta *meta, uint32_t number);
 
 /* ---- XML in: a small tree in the arena. ---- */
 struct s3_xml {
@@ -335,6 +341,7 @@ struct s3_read {
 	struct store_get *get; /* NULL: answered already (304) */
 	const struct store_meta *meta;
 	uint64_t offset, bytes;	  /* what is read of it */
+	uint32_t part;		  /* by its number; 0: it is no part that was asked for */
 	uint32_t status;	  /* 200 or 206 */
 	const struct s3_sse *sse; /* NULL: it lies as it is */
 };

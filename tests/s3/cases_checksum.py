@@ -139,3 +139,73 @@ def test_attributes_of_parts(s):
     got = ask(MaxParts=2, PartNumberMarker=2)
     equal((got["PartNumberMarker"], got["IsTruncated"], got["Parts"]), (2, False, want[2:]))
     equal(ask(PartNumberMarker=9).get("Parts"), None)
+
+
+def upload_of_parts(s, bucket, bodies, kind, mode=None):
+    """(upload's id, parts as they are told when completing, with their sums in base64)"""
+    asked = {"x-amz-checksum-algorithm": kind.upper(), **({"x-amz-checksum-type": mode} if mode else {})}
+    _, _, body = s.ask("POST", f"/{bucket}/key", b"", {"uploads": ""}, asked)
+    upload = re.search(b"<UploadId>(.*?)<", body)[1].decode()
+    parts = []
+    for number, body in enumerate(bodies, 1):
+        sum_of = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode() if kind == "crc32" else \
+            base64.b64encode(hashlib.new(kind, body).digest()).decode()
+        _, headers, _ = s.ask("PUT", f"/{bucket}/key", body, {"partNumber": str(number), "uploadId": upload},
+                              {f"x-amz-checksum-{kind}": sum_of})
+        parts.append((number, headers["etag"], sum_of))
+    return upload, parts
+
+
+def complete(s, bucket, upload, parts, element, headers=None):
+    body = "".join(f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag>" +
+                   (f"<{element}>{sum_of}</{element}>" if element else "") + "</Part>" for number, tag, sum_of in parts)
+    status, _, body = s.ask("POST", f"/{bucket}/key", f"<CompleteMultipartUpload>{body}</CompleteMultipartUpload>".encode(),
+                            {"uploadId": upload}, headers)
+    return status, code_of(body)
+
+
+def test_completing_with_other_checksums(s):
+    bucket = s.bucket()
+    upload, parts = upload_of_parts(s, bucket, [b"x"], "sha256")
+    whole = base64.b64encode(hashlib.sha256(base64.b64decode(parts[0][2])).digest()).decode()
+    for element, headers, wanted in [
+            (None, {}, "InvalidRequest"), ("ChecksumSHA1", {}, "BadDigest"),
+            ("ChecksumSHA256", {"x-amz-checksum-type": "FULL_OBJECT"}, "InvalidRequest"),
+            ("ChecksumSHA256", {"x-amz-checksum-crc32": "AAAAAA=="}, "BadDigest"),
+            ("ChecksumSHA256", {"x-amz-mp-object-size": "2"}, "InvalidRequest")]:
+        equal(complete(s, bucket, upload, parts, element, headers), (400, wanted))
+    equal(complete(s, bucket, upload, parts, "ChecksumSHA256", {
+        "x-amz-checksum-type": "COMPOSITE", "x-amz-checksum-sha256": whole + "-1"}), (200, None))
+    upload, parts = upload_of_parts(s, bucket, [b"x"], "crc32", "FULL_OBJECT")
+    equal(complete(s, bucket, upload, parts, "ChecksumSHA256"), (400, "InvalidPart"))
+    equal(complete(s, bucket, upload, parts, None, {"x-amz-checksum-type": "COMPOSITE"}), (400, "InvalidRequest"))
+    equal(complete(s, bucket, upload, parts, None), (200, None))
+
+
+def test_of_parts_that_are_read(s):
+    """A part's own, and of a range that is all."""
+    bucket = s.bucket()
+    path, asked = f"/{bucket}/key", {"x-amz-checksum-mode": "ENABLED"}
+    upload, parts = upload_of_parts(s, bucket, [b"a" * (5 << 20), b"b"], "sha256")
+    equal(complete(s, bucket, upload, parts, "ChecksumSHA256"), (200, None))
+    for method in "GET", "HEAD":
+        for number, _, sum_of in parts:
+            status, headers, _ = s.ask(method, path, b"", {"partNumber": str(number)}, asked)
+            equal((status, headers.get("x-amz-checksum-sha256"), headers.get("x-amz-checksum-type")), (206, sum_of, "COMPOSITE"))
+    _, headers, _ = s.ask("HEAD", path, b"", {}, asked)
+    whole = headers["x-amz-checksum-sha256"]
+    assert whole.endswith("-2"), headers
+    _, _, body = s.ask("GET", path, b"", {"attributes": ""}, {"x-amz-object-attributes": "Checksum"})
+    assert f"<ChecksumSHA256>{whole[:-2]}</ChecksumSHA256>".encode() in body, body
+    # One part is the whole; of two with one sum for both none is kept.
+    upload, parts = upload_of_parts(s, bucket, [b"a"], "crc32", "FULL_OBJECT")
+    complete(s, bucket, upload, parts, None)
+    equal(s.ask("GET", path, b"", {"partNumber": "1"}, asked)[1].get("x-amz-checksum-crc32"), parts[0][2])
+    upload, parts = upload_of_parts(s, bucket, [b"a" * (5 << 20), b"b"], "crc32", "FULL_OBJECT")
+    complete(s, bucket, upload, parts, None)
+    equal(s.ask("GET", path, b"", {"partNumber": "1"}, asked)[1].get("x-amz-checksum-crc32"), None)
+    s.ask("PUT", path, BODY, {}, {"x-amz-checksum-crc32": SUMS["crc32"]})
+    for query, asked_for, told in [({"partNumber": "1"}, {}, True), ({}, {"range": "bytes=0-"}, True),
+                                   ({}, {"range": "bytes=0-8"}, True), ({}, {"range": "bytes=1-"}, False)]:
+        status, headers, _ = s.ask("GET", path, b"", query, {**asked, **asked_for})
+        equal((status, headers.get("x-amz-checksum-crc32")), (206, SUMS["crc32"] if told else None))

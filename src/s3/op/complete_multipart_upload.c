@@ -13,6 +13,7 @@ struct part {
 	uint32_t number;
 	struct slice etag;     /* as the client knows it */
 	struct slice checksum; /* base64; empty: not said */
+	struct slice other;    /* without it: a checksum of another kind, by its element's name */
 	struct store_get *get;
 	const struct store_meta *meta;
 };
@@ -42,6 +43,10 @@ static const struct s3_error *parse_part(
 	*part = (struct part){.number = (uint32_t)number,
 		.etag = s3_xml_text(node, "ETag"),
 		.checksum = s3_xml_text(node, element)};
+	for (const struct s3_xml *at = node->child; at && !part->checksum.len; at = at->next)
+		if (slice_starts(at->name, SLICE("Checksum")) &&
+			!slice_eq(at->name, SLICE("ChecksumType")))
+			part->other = at->name;
 	return NULL;
 }
 
@@ -94,10 +99,42 @@ static const struct s3_error *bad_part(struct s3_call *call, const struct part *
 	return s3_error_at(S3_E_INVALID_PART);
 }
 
+/* "crc32" */
+static struct slice kind_word(enum checksum_kind kind)
+{
+	return slice_from(checksum_header(kind), strlen("x-amz-checksum-"));
+}
+
+/* A checksum of the parts' checksums needs them told; and none of another kind means anything. */
+static const struct s3_error *check_part_sum(
+	struct s3_call *call, const struct s3_upload *upload, const struct part *part)
+{
+	char text[CHECKSUM_TEXT_LEN_MAX];
+
+	if (part->other.len && !upload->composite)
+		return bad_part(call, part);
+	if (part->other.len)
+		return s3_fail(call, S3_E_BAD_DIGEST,
+			"The %.*s that you specified for part %u is not of the %.*s kind that the "
+			"upload was created with.",
+			SLICE_FMT(part->other), part->number, SLICE_FMT(kind_word(upload->kind)));
+	if (!part->checksum.len && upload->composite)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The upload was created using a %.*s checksum. The complete request must "
+			"include the checksum for each part. It was missing for part %u in the "
+			"request.",
+			SLICE_FMT(kind_word(upload->kind)), part->number);
+	if (part->checksum.len && part->meta->checksum_type == upload->kind &&
+		!slice_eq(part->checksum, slice_of(text, base64_encode(part->meta->checksum,
+								 part->meta->checksum_len, text))))
+		return bad_part(call, part);
+	return NULL;
+}
+
 static const struct s3_error *open_part(
 	struct s3_call *call, const struct s3_upload *upload, struct part *part)
 {
-	char name[S3_UPLOAD_NAME_MAX], text[CHECKSUM_TEXT_LEN_MAX];
+	char name[S3_UPLOAD_NAME_MAX];
 	bool ignored;
 	int ret;
 
@@ -110,11 +147,7 @@ static const struct s3_error *open_part(
 	part->meta = store_get_meta(part->get);
 	if (!s3_etag_matches(part->etag, part->meta->etag))
 		return bad_part(call, part);
-	if (part->checksum.len && part->meta->checksum_type == upload->kind &&
-		!slice_eq(part->checksum, slice_of(text, base64_encode(part->meta->checksum,
-								 part->meta->checksum_len, text))))
-		return bad_part(call, part);
-	return NULL;
+	return check_part_sum(call, upload, part);
 }
 
 static const struct s3_error *open_parts(
@@ -222,8 +255,8 @@ static const struct s3_error *join_checksums(struct s3_call *call, const struct 
  * checksums comes with the number of parts behind it, or without. */
 static const struct s3_error *check_whole(struct s3_call *call, const struct store_meta *meta)
 {
-	struct slice value =
-		s3_call_header(call, checksum_header((enum checksum_kind)meta->checksum_type));
+	enum checksum_kind of_object = (enum checksum_kind)meta->checksum_type;
+	struct slice value = s3_call_header(call, checksum_header(of_object));
 	struct slice size = s3_call_header(call, SLICE("x-amz-mp-object-size"));
 	struct slice text = s3_checksum_text(call, meta);
 	struct slice rest = text;
@@ -231,8 +264,15 @@ static const struct s3_error *check_whole(struct s3_call *call, const struct sto
 
 	if (size.len && (slice_to_u64(size, &bytes) || bytes != meta->bytes))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"The provided 'x-amz-mp-object-size' header does not match what was "
-			"computed.");
+			"The provided 'x-amz-mp-object-size' header value %.*s does not match what "
+			"was computed: %llu",
+			SLICE_FMT(size), (unsigned long long)meta->bytes);
+	for (int kind = CHECKSUM_NONE + 1; kind < CHECKSUM_KIND_COUNT; kind++)
+		if (kind != (int)of_object &&
+			s3_call_has_header(call, checksum_header((enum checksum_kind)kind)))
+			return s3_fail(call, S3_E_BAD_DIGEST,
+				"The %.*s you specified did not match the calculated checksum.",
+				SLICE_FMT(kind_word((enum checksum_kind)kind)));
 	if (value.len && !slice_eq(value, text) && !slice_eq(value, slice_split(&rest, '-')))
 		return s3_fail(call, S3_E_BAD_DIGEST,
 			"The checksum you specified did not match the calculated checksum.");
@@ -469,6 +509,20 @@ static const struct s3_error *answer(struct s3_call *call, const struct store_me
 	return s3_answer_xml(call, 200, &xml);
 }
 
+/* x-amz-checksum-type says again how the upload was created. */
+static const struct s3_error *check_type(struct s3_call *call, const struct s3_upload *upload)
+{
+	struct slice said = s3_call_header(call, SLICE("x-amz-checksum-type"));
+	struct slice is = upload->composite ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT");
+
+	if (!said.len || slice_eq_nocase(said, is))
+		return NULL;
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"The upload was created using the %.*s checksum mode. The complete request must use "
+		"the same checksum mode.",
+		SLICE_FMT(is));
+}
+
 /* ---- Once more. ---- */
 
 /* The parts as the client says them make the ETag of what is there. */
@@ -535,6 +589,8 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 	if (error)
 		return error;
 	error = parse(call, upload.kind, &completion);
+	if (!error)
+		error = check_type(call, &upload);
 	if (!error)
 		error = open_parts(call, &upload, &completion);
 	if (!error)

@@ -86,18 +86,15 @@ static const struct s3_error *parse_page(struct s3_call *call, struct page *ret_
 static void put_part(const struct store_meta *meta, uint32_t number, struct buf *xml)
 {
 	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
-	size_t len = BASE64_LEN(meta->checksum_len);
-	struct slice sums = slice_from(s3_meta_hidden(slice_of(meta->headers, meta->headers_len),
-					       SLICE(S3_PART_SUMS_HEADER)),
-		(number - 1) * len);
+	struct slice sum = s3_meta_part_sum(meta, number);
 	char element[32];
 
 	buf_put_str(xml, "<Part>");
 	s3_xml_u64(xml, "PartNumber", number);
 	s3_xml_u64(xml, "Size", s3_meta_parts(meta, number).bytes);
-	if (len && sums.len >= len) {
+	if (sum.len) {
 		snprintf(element, sizeof(element), "Checksum%.*s", SLICE_FMT(checksum_name(kind)));
-		xml_element(element, slice_to(sums, len), xml);
+		xml_element(element, sum, xml);
 	}
 	buf_put_str(xml, "</Part>");
 }
@@ -144,7 +141,7 @@ const struct s3_error *s3_op_get_object_attributes(struct s3_call *call)
 		xml_element("ETag", slice_str(read.meta->etag), &xml);
 	if (wanted & ATTRIBUTE_CHECKSUM && read.meta->checksum_type) {
 		buf_put_str(&xml, "<Checksum>");
-		s3_xml_checksum(&xml, read.meta);
+		s3_xml_checksum_bare(&xml, read.meta);
 		buf_put_str(&xml, "</Checksum>");
 	}
 	if (wanted & ATTRIBUTE_PARTS)

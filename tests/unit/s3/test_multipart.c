@@ -82,6 +82,26 @@ static void part_begin(const char *path, int number)
 	begin("PUT", path, query);
 }
 
+/* What is told of a part's checksum when an upload is completed whose own is made of them. */
+static char sum_xml[4][128];
+
+static void note_sum(int number)
+{
+	static const char *const names[][2] = {{"x-amz-checksum-crc32", "ChecksumCRC32"},
+		{"x-amz-checksum-sha256", "ChecksumSHA256"}};
+
+	if (number >= (int)ARRAY_LEN(sum_xml))
+		return;
+	sum_xml[number][0] = 0;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct slice sum = fake_reply_header(&call, names[i][0]);
+
+		if (sum.len)
+			snprintf(sum_xml[number], sizeof(sum_xml[number]), "<%s>%.*s</%s>",
+				names[i][1], SLICE_FMT(sum), names[i][1]);
+	}
+}
+
 /* Uploads a part and notes its ETag. */
 static void put_part(const char *path, int number, struct slice text, char etag[40])
 {
@@ -89,6 +109,7 @@ static void put_part(const char *path, int number, struct slice text, char etag[
 	fake_call_body(&call, text);
 	run(200, NULL);
 	assert_int_equal(slice_copy_str(fake_reply_header(&call, "etag"), etag, 40), 0);
+	note_sum(number);
 }
 
 static void complete(const char *path, const char *xml, uint32_t status, const char *code)
@@ -111,15 +132,16 @@ static void list(const char *query, const char *text)
 
 static void upload(const char *path, const char *algorithm)
 {
-	char first[40], second[40], xml[256];
+	char first[40], second[40], xml[512];
 
 	create(path, algorithm);
 	put_part(path, 1, slice_of(big, sizeof(big)), first);
 	put_part(path, 3, SLICE("tail"), second);
 	snprintf(xml, sizeof(xml),
-		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
-		"<Part><ETag>%s</ETag><PartNumber>3</PartNumber></Part></CompleteMultipartUpload>",
-		first, second);
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag>%s"
+		"</Part><Part><ETag>%s</ETag><PartNumber>3</PartNumber>%s</Part>"
+		"</CompleteMultipartUpload>",
+		first, algorithm ? sum_xml[1] : "", second, algorithm ? sum_xml[3] : "");
 	complete(path, xml, 200, NULL);
 }
 
@@ -325,6 +347,12 @@ static void test_refused_completions(void **state)
 		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag></Part>"
 		"<Part><ETag>%s</ETag><PartNumber>2</PartNumber></Part></CompleteMultipartUpload>",
 		first, second);
+	complete("/bkt/refused", xml, 400, "InvalidRequest");
+	snprintf(xml, sizeof(xml),
+		"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>%s</ETag>%s"
+		"</Part><Part><ETag>%s</ETag><PartNumber>2</PartNumber>%s</Part>"
+		"</CompleteMultipartUpload>",
+		first, sum_xml[1], second, sum_xml[2]);
 	complete("/bkt/refused", xml, 400, "EntityTooSmall");
 	snprintf(xml, sizeof(xml),
 		"<CompleteMultipartUpload><Part><PartNumber>2</PartNumber><ETag>%s</ETag></Part>"
