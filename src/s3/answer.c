@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "iam/iam.h"
-#include "s3/s3_priv.h"
+#include "s3/express.h"
 #include "s3/website.h"
 
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
@@ -23,6 +23,22 @@ void s3_answer_etag(struct s3_call *call, const char *etag)
 	memcpy(quoted + 1, etag, len);
 	quoted[len + 1] = '"';
 	s3_answer_header(call, SLICE("ETag"), slice_of(quoted, len + 2));
+}
+
+void s3_answer_bucket_arn(struct s3_call *call)
+{
+	static const struct slice begin = SLICE("arn:aws:s3:::");
+	char *text;
+
+	if (s3_express_zone(call->bucket).len)
+		return;
+	text = mem_arena_get(&call->arena, begin.len + call->bucket.len);
+	if (!text)
+		return;
+	memcpy(text, begin.data, begin.len);
+	memcpy(text + begin.len, call->bucket.data, call->bucket.len);
+	s3_answer_header(
+		call, SLICE("x-amz-bucket-arn"), slice_of(text, begin.len + call->bucket.len));
 }
 
 void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value)
@@ -166,7 +182,7 @@ void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns)
 {
 	char text[DATE_ISO_LEN];
 
-	date_iso_format((int64_t)(time_ns / NS_PER_MS), text);
+	date_iso_format((int64_t)(time_ns / NS_PER_S * 1000), text);
 	xml_element(name, slice_of(text, sizeof(text)), xml);
 }
 

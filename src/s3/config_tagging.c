@@ -40,6 +40,6 @@ const struct s3_config_ops s3_config_tagging = {
 	.check = check,
 	.load = load,
 	.answer = answer,
-	.put_status = 200,
+	.put_status = 204,
 	.can_delete = true,
 };

@@ -5,10 +5,22 @@
 #include "s3/sse.h"
 #include "s3/versions.h"
 
-/* "bucket/key?versionId=…", percent-encoded, maybe with a leading slash. */
+/* A URL stands for its path. */
+static struct slice path_of(struct slice source)
+{
+	struct slice rest = source;
+
+	if (slice_starts(source, SLICE("http://")) || slice_starts(source, SLICE("https://"))) {
+		rest = slice_from(rest, (size_t)slice_find(rest, SLICE("//")) + 2);
+		slice_split(&rest, '/');
+	}
+	return rest;
+}
+
+/* "bucket/key?versionId=…", percent-encoded with "+" for a space, maybe with a leading slash. */
 const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 {
-	struct slice rest = s3_call_header(call, SLICE("x-amz-copy-source"));
+	struct slice rest = path_of(s3_call_header(call, SLICE("x-amz-copy-source")));
 	ptrdiff_t query = slice_find(rest, SLICE("?versionId="));
 	struct slice version_id = SLICE_NONE;
 	char *decoded;
@@ -21,7 +33,7 @@ const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 	decoded = mem_arena_get(&call->arena, rest.len + 1);
 	if (!decoded)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	if (uri_decode(rest, 0, decoded, rest.len, &len))
+	if (uri_decode(rest, URI_PLUS_IS_SPACE, decoded, rest.len, &len))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid copy source encoding");
 	rest = slice_of(decoded, len);
 	if (rest.len && rest.data[0] == '/')
@@ -53,10 +65,22 @@ static const struct s3_error *check_source(struct s3_call *call, const struct s3
 	};
 
 	/* Here "not modified" is a failure like any other. */
-	if (s3_conditions_check(&conditions, copy->from->etag, copy->from->mtime_ns) !=
-		S3_CONDITION_HOLDS)
-		return s3_error_at(S3_E_PRECONDITION_FAILED);
-	return NULL;
+	switch (s3_conditions_check(&conditions, copy->from->etag, copy->from->mtime_ns)) {
+	case S3_CONDITION_HOLDS:
+		return NULL;
+	case S3_CONDITION_NOT_MODIFIED:
+		s3_fail_detail(call, "Condition",
+			conditions.if_none_match.len
+				? SLICE("x-amz-copy-source-If-None-Match")
+				: SLICE("x-amz-copy-source-If-Modified-Since"));
+		break;
+	case S3_CONDITION_FAILED:
+		s3_fail_detail(call, "Condition",
+			conditions.if_match.len ? SLICE("x-amz-copy-source-If-Match")
+						: SLICE("x-amz-copy-source-If-Unmodified-Since"));
+		break;
+	}
+	return s3_error_at(S3_E_PRECONDITION_FAILED);
 }
 
 static const struct s3_error *open_sse(struct s3_call *call, struct s3_copy *copy)

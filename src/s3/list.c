@@ -111,7 +111,7 @@ static char *put_u64(char *at, uint64_t value)
 	return put(at, slice_of_u64(value, digits));
 }
 
-/* "yyyy-mm-ddThh:mm:ss.fffZ": the day as date_iso_format writes it, the time of day by hand. */
+/* "yyyy-mm-ddThh:mm:ss.000Z": the day as date_iso_format writes it, the time of day by hand. */
 static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 {
 	uint64_t ms = time_ns / NS_PER_MS, day = ms / MS_PER_DAY;
@@ -120,12 +120,11 @@ static char *put_time(struct s3_list *list, char *at, uint64_t time_ns)
 
 	if (day + 1 != list->day_after) {
 		list->day_after = day + 1;
-		date_iso_format((int64_t)ms, text);
+		date_iso_format((int64_t)(time_ns / NS_PER_S * 1000), text);
 	}
 	put_digits(text + 11, of_day / 3600000, 2);
 	put_digits(text + 14, of_day / 60000 % 60, 2);
 	put_digits(text + 17, of_day / 1000 % 60, 2);
-	put_digits(text + 20, of_day % 1000, 3);
 	return put(at, slice_of(text, DATE_ISO_LEN));
 }
 

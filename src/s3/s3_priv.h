@@ -149,6 +149,8 @@ void s3_answer_header(struct s3_call *call, struct slice name, struct slice valu
 void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value);
 /* A header of an ETag with its quotes. */
 void s3_answer_etag(struct s3_call *call, const char *etag);
+/* Of the call's bucket. */
+void s3_answer_bucket_arn(struct s3_call *call);
 /* Last-Modified. */
 void s3_answer_time(struct s3_call *call, const struct store_meta *meta);
 /* Only a head. */
@@ -162,6 +164,7 @@ void s3_answer_error(struct s3_call *call, const struct s3_error *error);
 void s3_xml_begin(struct buf *xml, const char *root);
 void s3_xml_end(struct buf *xml, const char *root);
 void s3_xml_u64(struct buf *xml, const char *name, uint64_t value);
+/* To the second, as S3 tells it: what HTTP's dates can hold. */
 void s3_xml_time(struct buf *xml, const char *name, uint64_t time_ns);
 /* An ETag with its quotes. */
 void s3_xml_etag(struct buf *xml, const char *etag);

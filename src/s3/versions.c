@@ -37,7 +37,7 @@ static void answer_marker(struct s3_call *call, const struct store_meta *marker)
 void s3_answer_version(struct s3_call *call, const struct store_meta *meta)
 {
 	const struct s3_settings *settings;
-	struct slice id = slice_str(meta->version_id);
+	struct slice id = meta->version_id[0] ? slice_str(meta->version_id) : SLICE("null");
 
 	if (slice_eq(id, SLICE("null")) &&
 		(s3_call_settings(call, &settings) || !settings ||

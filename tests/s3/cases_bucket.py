@@ -53,6 +53,27 @@ def test_list_in_pages(s):
     equal(s.raw("GET", "/", query={"max-buckets": "0"})[0], 400)
 
 
+def test_made_with_tags(s):
+    name = s.prefix + "tagged"
+    body = (b"<CreateBucketConfiguration><Tags><Tag><Key>b</Key><Value>2</Value></Tag><Tag><Key>a</Key><Value>1</Value></Tag></Tags>"
+            b"</CreateBucketConfiguration>")
+    equal(s.ask("PUT", "/" + name, body)[0], 200)
+    equal(s.s3.get_bucket_tagging(Bucket=name)["TagSet"], [{"Key": "a", "Value": "1"}, {"Key": "b", "Value": "2"}])
+    s.s3.delete_bucket(Bucket=name)
+    twice = body.replace(b"<Key>b<", b"<Key>a<")
+    status, _, answer = s.ask("PUT", "/" + name, twice)
+    equal((status, code_of(answer)), (400, "InvalidTag"))
+    refused(404, "404", s.s3.head_bucket, Bucket=name)
+
+
+def test_arn(s):
+    name = s.bucket()
+    wanted = f"arn:aws:s3:::{name}"
+    equal(s.ask("HEAD", "/" + name)[1].get("x-amz-bucket-arn"), wanted)
+    equal(s.ask("PUT", "/" + name)[1].get("x-amz-bucket-arn"), wanted)
+    assert f"<BucketArn>{wanted}</BucketArn>".encode() in s.ask("GET", "/")[2]
+
+
 def test_configurations_that_are_not_there(s):
     name = s.bucket()
     equal(s.s3.get_bucket_versioning(Bucket=name).get("Status"), None)

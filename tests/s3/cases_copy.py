@@ -3,7 +3,7 @@
 import datetime
 import random
 
-from suite import equal, refused
+from suite import code_of, equal, refused
 
 
 def test_between_buckets(s):
@@ -55,3 +55,20 @@ def test_conditions(s):
                       ({"CopySourceIfUnmodifiedSince": date + day}, {"CopySourceIfUnmodifiedSince": date - day})]:
         s.s3.copy_object(Bucket=bucket, Key="to", CopySource=f"{bucket}/key", **good)
         refused(412, "PreconditionFailed", s.s3.copy_object, Bucket=bucket, Key="to", CopySource=f"{bucket}/key", **bad)
+
+
+def test_how_a_source_is_said(s):
+    """A plus is a space; a URL is its path; a condition that fails is named."""
+    bucket = s.bucket()
+    s.put(bucket, "a b", body=b"body")
+    for source in f"{bucket}/a+b", f"/{bucket}/a%20b", f"http://example.com/{bucket}/a+b", f"https://s3.example.com/{bucket}/a%20b":
+        status, _, body = s.ask("PUT", f"/{bucket}/to", b"", {}, {"x-amz-copy-source": source})
+        assert (status, code_of(body)) == (200, None), (source, body)
+        equal(s.body(bucket, "to"), b"body")
+        s.s3.delete_object(Bucket=bucket, Key="to")
+    name, value = "x-amz-copy-source-if-none-match", "*"
+    answer = s.raw("PUT", f"/{bucket}/to", b"", {}, {"x-amz-copy-source": f"{bucket}/a+b", name: value})[2]
+    assert code_of(answer) == "PreconditionFailed" and b"<Condition>x-amz-copy-source-If-None-Match<" in answer, answer
+    name, value = "x-amz-copy-source-if-unmodified-since", "Thu, 01 Jan 2015 00:00:00 GMT"
+    answer = s.raw("PUT", f"/{bucket}/to", b"", {}, {"x-amz-copy-source": f"{bucket}/a+b", name: value})[2]
+    assert code_of(answer) == "PreconditionFailed" and b"<Condition>x-amz-copy-source-If-Unmodified-Since<" in answer, answer

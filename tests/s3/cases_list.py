@@ -89,6 +89,26 @@ def test_markers_inside_a_common_prefix(s):
     equal(([u["Key"] for u in got["Uploads"]], prefixes_of(got)), (["d"], ["c/"]))
 
 
+def test_times_and_ends(s):
+    """Times are whole seconds, in lists too; lists of uploads and parts say where they ended, complete ones too."""
+    bucket = s.bucket()
+    s.put(bucket, "key")
+    for query in {}, {"list-type": "2"}, {"versions": ""}:
+        assert re.search(rb"<LastModified>[\d:T-]{19}\.000Z<", s.ask("GET", f"/{bucket}", b"", query)[2])
+    upload = s.s3.create_multipart_upload(Bucket=bucket, Key="key")["UploadId"]
+    body = s.ask("GET", f"/{bucket}/key", b"", {"uploadId": upload})[2]
+    assert b"<NextPartNumberMarker>0<" in body and b"<IsTruncated>false<" in body, body
+    s.s3.upload_part(Bucket=bucket, Key="key", UploadId=upload, PartNumber=7, Body=b"x")
+    assert b"<NextPartNumberMarker>7<" in s.ask("GET", f"/{bucket}/key", b"", {"uploadId": upload})[2]
+    body = s.ask("GET", f"/{bucket}", b"", {"uploads": ""})[2]
+    assert f"<NextKeyMarker>key</NextKeyMarker><NextUploadIdMarker>{upload}<".encode() in body, body
+    for number in 8, 9:
+        tag = s.s3.upload_part(Bucket=bucket, Key="key", UploadId=upload, PartNumber=number, Body=b"x")["ETag"]
+    parts = "".join(f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>" for number in (8, 9))
+    body = s.raw("POST", f"/{bucket}/key", f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode(), {"uploadId": upload})[2]
+    assert code_of(body) == "EntityTooSmall" and b"<PartNumber>8</PartNumber><MinSizeAllowed>5242880</MinSizeAllowed><ProposedSize>1<" in body, body
+
+
 def test_two_thousand_keys(s):
     import concurrent.futures
     bucket = s.bucket()

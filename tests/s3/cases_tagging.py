@@ -101,7 +101,7 @@ def test_of_a_bucket(s):
     bucket = s.bucket()
     refused(404, "NoSuchTagSet", s.s3.get_bucket_tagging, Bucket=bucket)
     answer = s.s3.put_bucket_tagging(Bucket=bucket, Tagging=tags(Hello="World", a="1"))
-    equal(answer["ResponseMetadata"]["HTTPStatusCode"], 200)
+    equal(answer["ResponseMetadata"]["HTTPStatusCode"], 204)
     equal(s.s3.get_bucket_tagging(Bucket=bucket)["TagSet"], tags(Hello="World", a="1")["TagSet"])
     s.s3.put_bucket_tagging(Bucket=bucket, Tagging=tags(**{str(i): "v" for i in range(50)}))
     refused(400, "InvalidTag", s.s3.put_bucket_tagging, Bucket=bucket, Tagging=tags(**{str(i): "v" for i in range(51)}))

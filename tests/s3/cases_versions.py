@@ -99,6 +99,25 @@ def test_suspended(s):
     equal(s.body(bucket, "a"), b"1")
 
 
+def test_null_versions_are_told(s):
+    """By every write of a bucket that had versions, and by the tags of one."""
+    bucket = s.bucket()
+    name = "x-amz-version-id"
+    equal(s.ask("PUT", f"/{bucket}/key", b"x")[1].get(name), None)
+    s.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    version = s.ask("PUT", f"/{bucket}/key", b"x")[1][name]
+    equal(s.ask("GET", f"/{bucket}/key", b"", {"tagging": "", "versionId": version})[1].get(name), version)
+    s.s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    equal(s.ask("PUT", f"/{bucket}/key", b"x")[1].get(name), "null")
+    equal(s.ask("PUT", f"/{bucket}/copy", b"", {}, {"x-amz-copy-source": f"{bucket}/key"})[1].get(name), "null")
+    equal(s.ask("GET", f"/{bucket}/key", b"", {"tagging": ""})[1].get(name), "null")
+    upload = s.s3.create_multipart_upload(Bucket=bucket, Key="parts")["UploadId"]
+    tag = s.s3.upload_part(Bucket=bucket, Key="parts", UploadId=upload, PartNumber=1, Body=b"x")["ETag"]
+    body = f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part></CompleteMultipartUpload>"
+    status, headers, _ = s.ask("POST", f"/{bucket}/parts", body.encode(), {"uploadId": upload})
+    equal((status, headers.get(name)), (200, "null"))
+
+
 def test_lists(s):
     bucket = versioned(s)
     want = []

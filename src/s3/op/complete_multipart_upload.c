@@ -150,6 +150,17 @@ static const struct s3_error *open_part(
 	return check_part_sum(call, upload, part);
 }
 
+static const struct s3_error *too_small(struct s3_call *call, const struct part *part)
+{
+	char digits[SLICE_U64_MAX];
+
+	s3_fail_detail(call, "ETag", slice_str(part->meta->etag));
+	s3_fail_detail(call, "PartNumber", slice_of_u64(part->number, digits));
+	s3_fail_detail(call, "MinSizeAllowed", slice_of_u64(S3_PART_BYTES_MIN, digits));
+	s3_fail_detail(call, "ProposedSize", slice_of_u64(part->meta->bytes, digits));
+	return s3_error_at(S3_E_ENTITY_TOO_SMALL);
+}
+
 static const struct s3_error *open_parts(
 	struct s3_call *call, const struct s3_upload *upload, struct completion *completion)
 {
@@ -160,7 +171,7 @@ static const struct s3_error *open_parts(
 		if (error)
 			return error;
 		if (i + 1 < completion->count && part->meta->bytes < S3_PART_BYTES_MIN)
-			return s3_error_at(S3_E_ENTITY_TOO_SMALL);
+			return too_small(call, part);
 		completion->bytes += part->meta->bytes;
 	}
 	return completion->bytes > LIMIT_OBJECT_BYTES_MAX ? s3_error_at(S3_E_ENTITY_TOO_LARGE)
@@ -518,8 +529,8 @@ static const struct s3_error *check_type(struct s3_call *call, const struct s3_u
 	if (!said.len || slice_eq_nocase(said, is))
 		return NULL;
 	return s3_fail(call, S3_E_INVALID_REQUEST,
-		"The upload was created using the %.*s checksum mode. The complete request must use "
-		"the same checksum mode.",
+		"The upload was created using the %.*s checksum mode. The complete request must "
+		"use the same checksum mode.",
 		SLICE_FMT(is));
 }
 

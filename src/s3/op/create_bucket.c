@@ -2,8 +2,9 @@
  * else: this server is every region. */
 #include <errno.h>
 
-#include "s3/access.h"
+#include "s3/access_priv.h"
 #include "s3/express.h"
+#include "s3/tags.h"
 
 static bool is_region(struct slice region)
 {
@@ -40,14 +41,35 @@ static const struct s3_error *check_directory(struct s3_call *call, const struct
 	return NULL;
 }
 
+/* Tags are told as those of objects are, but for the elements around them; they need the action of
+ * their own. */
+static const struct s3_error *parse_tags(
+	struct s3_call *call, const struct s3_xml *node, struct slice *ret_document)
+{
+	const struct s3_xml set = {.name = SLICE("TagSet"), .child = node->child};
+	const struct s3_error *error = NULL;
+	struct s3_tags tags;
+
+	if (!call->identity->root)
+		error = s3_call_may_service(
+			call, "s3:TagResource", access_resource(call, call->bucket, SLICE_NONE));
+	if (!error)
+		error = s3_tags_of_xml(call, &set, S3_TAGS_BUCKET_MAX, &tags);
+	if (error || !tags.count)
+		return error;
+	*ret_document = s3_tags_encode(&tags, &call->arena);
+	return ret_document->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
+}
+
 static const struct s3_error *parse_config(
-	struct s3_call *call, struct slice body, struct slice *ret_region)
+	struct s3_call *call, struct slice body, struct slice *ret_region, struct slice *ret_tags)
 {
 	struct s3_xml *root;
 	struct slice region;
 	int ret;
 
 	*ret_region = SLICE_NONE;
+	*ret_tags = SLICE_NONE;
 	if (!body.len && s3_express_bucket(call))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"A directory bucket is made with a CreateBucketConfiguration.");
@@ -64,19 +86,17 @@ static const struct s3_error *parse_config(
 		return call->s3->express ? s3_error_at(S3_E_INVALID_BUCKET_NAME)
 					 : s3_fail(call, S3_E_NOT_IMPLEMENTED,
 						   "Directory buckets are switched off.");
-	if (s3_xml_child(root, "Tags"))
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"Bucket tags are not implemented by this server.");
 	region = slice_trim(s3_xml_text(root, "LocationConstraint"));
 	if (region.len && !is_region(region))
 		return s3_error_at(S3_E_INVALID_LOCATION);
 	*ret_region = region;
-	return NULL;
+	return s3_xml_child(root, "Tags") ? parse_tags(call, s3_xml_child(root, "Tags"), ret_tags)
+					  : NULL;
 }
 
 /* What a bucket is made with besides its name: who owns what is put into it, and its list. */
 struct making {
-	struct slice ownership, acl; /* documents; data NULL: none */
+	struct slice ownership, acl, tags; /* documents; data NULL: none */
 };
 
 /* us-east-1 alone answers the owner's second create with success, unless it asks for another list
@@ -111,7 +131,7 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	struct s3_acl acl;
 	bool given;
 
-	*ret_making = (struct making){SLICE_NONE, SLICE_NONE};
+	ret_making->ownership = ret_making->acl = SLICE_NONE;
 	if (name.len && s3_ownership_of(name, &ownership))
 		return s3_fail(
 			call, S3_E_INVALID_ARGUMENT, "Invalid x-amz-object-ownership header");
@@ -140,13 +160,15 @@ static const struct s3_error *keep_making(struct s3_call *call, const struct mak
 	struct store_bucket bucket;
 	const struct s3_error *error;
 
-	if (!making->ownership.data && !making->acl.data)
+	if (!making->ownership.data && !making->acl.data && !making->tags.data)
 		return NULL;
 	error = s3_call_bucket(call, &bucket);
 	if (!error && making->ownership.data)
 		error = s3_config_put(call, bucket.id, S3_CONFIG_OWNERSHIP, making->ownership);
 	if (!error && making->acl.data)
 		error = s3_config_put(call, bucket.id, S3_CONFIG_ACL, making->acl);
+	if (!error && making->tags.data)
+		error = s3_config_put(call, bucket.id, S3_CONFIG_TAGGING, making->tags);
 	return error;
 }
 
@@ -164,7 +186,7 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	if (!error)
 		error = s3_read_body(call, &sums, &body);
 	if (!error)
-		error = parse_config(call, body, &region);
+		error = parse_config(call, body, &region, &making.tags);
 	if (!error)
 		error = parse_making(call, &making);
 	if (error)
@@ -196,5 +218,6 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 		path = slice_of(location, call->bucket.len + 1);
 		s3_answer_header(call, SLICE("Location"), path);
 	}
+	s3_answer_bucket_arn(call);
 	return s3_answer_empty(call, 200);
 }

@@ -40,6 +40,8 @@ static bool visit(const struct store_bucket *bucket, void *arg)
 	xml_element("Name", name, &listing->xml);
 	s3_xml_time(&listing->xml, "CreationDate", bucket->created_ns);
 	xml_element("BucketRegion", slice_str(bucket->region), &listing->xml);
+	if (!listing->directory)
+		buf_printf(&listing->xml, "<BucketArn>arn:aws:s3:::%s</BucketArn>", bucket->name);
 	buf_put_str(&listing->xml, "</Bucket>");
 	memcpy(listing->last, bucket->name, sizeof(listing->last));
 	listing->count++;

@@ -252,10 +252,8 @@ static const struct s3_error *answer(struct s3_call *call, struct listing *listi
 	xml_element("Bucket", call->bucket, &xml);
 	put_text(listing, "KeyMarker", listing->key_marker, &xml);
 	xml_element("UploadIdMarker", listing->id_marker, &xml);
-	if (listing->more) {
-		put_text(listing, "NextKeyMarker", listing->next_key, &xml);
-		xml_element("NextUploadIdMarker", listing->next_id, &xml);
-	}
+	put_text(listing, "NextKeyMarker", listing->next_key, &xml);
+	xml_element("NextUploadIdMarker", listing->next_id, &xml);
 	put_text(listing, "Prefix", listing->prefix, &xml);
 	if (listing->delimiter.len)
 		put_text(listing, "Delimiter", listing->delimiter, &xml);

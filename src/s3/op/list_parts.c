@@ -91,8 +91,7 @@ static const struct s3_error *answer(
 	put_owner(call, upload, "Owner", &xml);
 	xml_element("StorageClass", s3_meta_storage_class(upload->meta), &xml);
 	s3_xml_u64(&xml, "PartNumberMarker", marker);
-	if (more && listing.last)
-		s3_xml_u64(&xml, "NextPartNumberMarker", listing.last);
+	s3_xml_u64(&xml, "NextPartNumberMarker", listing.last);
 	s3_xml_u64(&xml, "MaxParts", parts_max);
 	xml_element("IsTruncated", more && listing.last ? SLICE("true") : SLICE("false"), &xml);
 	xml_element("ChecksumAlgorithm", checksum_name(upload->kind), &xml);

@@ -5,6 +5,18 @@
 #include "s3/access.h"
 #include "s3/settings.h"
 #include "s3/tags.h"
+#include "s3/versions.h"
+
+/* Which version they are of. */
+static void answer_version(struct s3_call *call, const struct store_meta *of)
+{
+	struct store_meta *meta = mem_arena_get(&call->arena, sizeof(*meta));
+
+	if (!meta)
+		return;
+	*meta = *of;
+	s3_answer_version(call, meta);
+}
 
 const struct s3_error *s3_op_get_object_tagging(struct s3_call *call)
 {
@@ -17,6 +29,7 @@ const struct s3_error *s3_op_get_object_tagging(struct s3_call *call)
 	if (error)
 		return error;
 	ret = s3_tags_decode(s3_tags_of_object(store_get_meta(get)), &call->arena, &tags);
+	answer_version(call, store_get_meta(get));
 	store_get_close(get);
 	return ret ? s3_fail_errno(call, ret == -EINVAL ? -EIO : ret) : s3_tags_answer(call, &tags);
 }

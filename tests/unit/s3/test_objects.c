@@ -480,9 +480,9 @@ static void test_copy(void **state)
 	check_body("123456789");
 	check_header("x-amz-meta-a", "1");
 	check_header("content-type", "text/plain");
-	copy("/bkt/to2", "bkt/from%20+me?versionId=null", 200, NULL);
-	copy("/bkt/to2", "bkt/from%20+me?versionId=abc", 400, "InvalidArgument");
-	copy("/bkt/to2", "bkt/from%20+me?versionId=0123456789abcdef", 404, "NoSuchVersion");
+	copy("/bkt/to2", "bkt/from%20%2Bme?versionId=null", 200, NULL);
+	copy("/bkt/to2", "bkt/from%20%2Bme?versionId=abc", 400, "InvalidArgument");
+	copy("/bkt/to2", "bkt/from%20%2Bme?versionId=0123456789abcdef", 404, "NoSuchVersion");
 	copy("/bkt/to2", "bkt/none", 404, "NoSuchKey");
 	copy("/bkt/to2", "nobkt/none", 404, "NoSuchBucket");
 	copy("/nobkt/to2", "bkt/to", 404, "NoSuchBucket");
