@@ -58,7 +58,9 @@ struct disk_opts {
 	const char *faults;
 	/* DISK_NVME_SIMULATED: "lba=512,mdts=5,status=0x281,after=N,ms=BYTES,caps=0": the size of a
 	 * logical block; the largest transfer, 4096 << mdts; the status that the commands from the
-	 * N-th on end with; metadata per block; without deallocate and write zeroes. */
+	 * N-th on end with; metadata per block; without deallocate and write zeroes.
+	 * "max_segments=N": what it says it takes; "bytes_taken=N,segments_taken=N": what it takes,
+	 * and refuses beyond; "fixed_rest=N": so near to its end it takes a registered buffer. */
 	const char *nvme;
 };
 

@@ -87,6 +87,8 @@ int nvme_identified(struct disk *disk, const uint8_t controller[NVME_IDENTIFY_BY
 	bytes = nvme->lba_count << nvme->lba_shift;
 	if (!nvme->transfer_bytes_max)
 		nvme->transfer_bytes_max = NVME_TRANSFER_BYTES_MAX;
+	if (!nvme->segments_max)
+		nvme->segments_max = NVME_SEGMENTS_MAX;
 	if (mdts && mdts < 20)
 		nvme->transfer_bytes_max = MIN(nvme->transfer_bytes_max, NVME_PAGE_BYTES << mdts);
 	nvme->deallocates = oncs & ONCS_DATASET;

@@ -24,6 +24,8 @@
 /* Without huge pages every page of a transfer is a segment, and the kernel splits no passthrough
  * command. */
 #define NVME_TRANSFER_BYTES_MAX (256u * 1024u)
+/* One more: data need not begin on a page. */
+#define NVME_SEGMENTS_MAX (NVME_TRANSFER_BYTES_MAX / NVME_PAGE_BYTES + 1)
 /* Commands in flight on one core. */
 #define NVME_CORE_COMMANDS 512u
 
@@ -64,7 +66,8 @@ struct nvme {
 	uint32_t lba_shift;
 	uint64_t lba_count;
 	uint32_t transfer_bytes_max;
-	uint32_t segments_max;
+	uint32_t segments_max; /* pages, or parts of pages, that one command's data lies in */
+	_Atomic bool refusal_told;
 	bool deallocates;
 	bool zeroes;
 	bool write_cache;
@@ -75,6 +78,8 @@ struct nvme {
 	struct {
 		uint32_t lba_shift, mdts, metadata_bytes, status;
 		uint64_t after;
+		/* What the kernel would refuse, and does not tell. 0: nothing */
+		uint64_t bytes_taken, segments_taken, fixed_rest;
 		bool bare;
 		_Atomic uint64_t commands;
 	} simulated;
@@ -86,7 +91,6 @@ struct nvme_ring {
 	bool open;
 	bool polled;
 	bool registered;
-	bool fixed_works; /* a command from the registered region has ended well */
 	uint32_t in_flight;
 };
 
@@ -112,7 +116,22 @@ int nvme_identified(struct disk *disk, const uint8_t controller[NVME_IDENTIFY_BY
 int nvme_status_errno(uint32_t status);
 const char *nvme_status_name(uint32_t status);
 
+/* disk_nvme_pieces.c */
+/* The kernel or the controller refused a transfer for its form, which is a limit that we do not
+ * know: it is done in pieces of one page, by a helper thread, and ends in nvme_command_late. False:
+ * there is no fiber for it. */
+bool nvme_pieces_start(struct nvme_core *self, struct nvme_command *command);
+
 /* disk_nvme_dp.c */
+static inline uint32_t nvme_segments_of(const void *data, uint64_t bytes)
+{
+	uint64_t first = (uint64_t)(uintptr_t)data / NVME_PAGE_BYTES;
+
+	return (uint32_t)(((uint64_t)(uintptr_t)data + bytes - 1) / NVME_PAGE_BYTES - first + 1);
+}
+/* A command ended elsewhere than in its ring, on its core's fiber. result: 0, a status or -errno.
+ */
+void nvme_command_late(struct nvme_core *self, struct nvme_command *command, int32_t result);
 void nvme_issue(struct disk_io *io, const struct disk_core *core);
 uint32_t nvme_poll(void *arg);
 bool nvme_arm(void *arg);

@@ -81,9 +81,11 @@ static void limits_read(struct disk *disk, const char *name)
 	if (bytes)
 		nvme->transfer_bytes_max = (uint32_t)MIN(bytes, NVME_TRANSFER_BYTES_MAX);
 	/* One segment more than pages: data need not begin on a page. */
-	if (segments > 1)
+	if (segments > 1) {
+		nvme->segments_max = (uint32_t)MIN(segments, (uint64_t)NVME_SEGMENTS_MAX);
 		nvme->transfer_bytes_max = (uint32_t)MIN(
 			(segments - 1) * NVME_PAGE_BYTES, (uint64_t)nvme->transfer_bytes_max);
+	}
 	nvme->transfer_bytes_max = ALIGN_DOWN(nvme->transfer_bytes_max, DISK_ALIGN_BYTES);
 	nvme->polled = queue_limit(name, "io_poll") == 1 && polling_is_safe(disk->path);
 }

@@ -30,16 +30,32 @@ void nvme_words(const struct nvme *nvme, struct nvme_command *command, uint8_t o
 	command->words.cdw12 = (uint32_t)(bytes >> nvme->lba_shift) - 1;
 }
 
+/* Data that breaks off within a page, and goes on elsewhere, is one run to no controller. */
+static bool joins(const struct iovec *before, const struct iovec *after)
+{
+	return !(((uintptr_t)before->iov_base + before->iov_len) % NVME_PAGE_BYTES ||
+		 (uintptr_t)after->iov_base % NVME_PAGE_BYTES);
+}
+
 /* Takes as many whole pieces as fit one command, or as much of one as does. */
 static void transfer_words(
 	const struct nvme *nvme, struct disk_io *io, struct nvme_command *command)
 {
 	uint32_t first = io->split.iov_idx, last = first;
 	uint64_t bytes = io->iov[first].iov_len - io->split.at;
+	uint32_t segments = nvme_segments_of(io->iov[first].iov_base, bytes);
 
 	while (io->split.at == 0 && last + 1 < io->iov_count &&
-		bytes + io->iov[last + 1].iov_len <= nvme->transfer_bytes_max)
-		bytes += io->iov[++last].iov_len;
+		bytes + io->iov[last + 1].iov_len <= nvme->transfer_bytes_max &&
+		joins(&io->iov[last], &io->iov[last + 1])) {
+		const struct iovec *next = &io->iov[last + 1];
+
+		segments += nvme_segments_of(next->iov_base, next->iov_len);
+		if (segments > nvme->segments_max)
+			break;
+		bytes += next->iov_len;
+		last++;
+	}
 	bytes = MIN(bytes, (uint64_t)nvme->transfer_bytes_max);
 	nvme_words(nvme, command, io->op == DISK_READ ? NVME_READ : NVME_WRITE,
 		io->offset + io->moved, bytes);
@@ -189,14 +205,10 @@ static __attribute__((noinline, cold)) void command_failed(
 }
 
 /* Older kernels (6.1) count the whole rest of a registered buffer as segments of the command, and
- * refuse it when the region is large: then commands go without. */
-static __attribute__((noinline, cold)) bool fixed_refused(
-	struct nvme_core *self, const struct nvme_command *command)
+ * refuse it when that is large: near the buffer's end it works. Then commands go without. */
+static __attribute__((noinline, cold)) void fixed_refused(
+	struct nvme_core *self, struct nvme_ring *ring)
 {
-	struct nvme_ring *ring = ring_of(self, command);
-
-	if (!command->fixed || ring->fixed_works)
-		return false;
 	if (ring->registered)
 		log_info("disk",
 			"%s: core %u: this kernel takes no passthrough commands from registered "
@@ -204,23 +216,31 @@ static __attribute__((noinline, cold)) bool fixed_refused(
 			"processor time",
 			self->disk->path, reactor_core_idx(self->core->reactor));
 	ring->registered = false;
-	return true;
 }
 
-static void command_done(struct nvme_core *self, struct nvme_command *command, int32_t res)
+/* Whether a transfer is under way again, after the kernel (-EINVAL) or the controller (invalid
+ * field) refused it for its form. That is a limit which we do not know, and says nothing of the
+ * medium. */
+static __attribute__((noinline, cold)) bool form_refused(
+	struct nvme_core *self, struct nvme_command *command, int32_t result)
+{
+	if (result != -EINVAL && (result < 0 || nvme_status_errno((uint32_t)result) != -EINVAL))
+		return false;
+	if (command->fixed) {
+		fixed_refused(self, ring_of(self, command));
+		command->io->split.pending--;
+		command_send(self, command);
+		return true;
+	}
+	if (command->words.opcode != NVME_READ && command->words.opcode != NVME_WRITE)
+		return false;
+	return nvme_pieces_start(self, command);
+}
+
+static void command_end(struct nvme_core *self, struct nvme_command *command, int32_t result)
 {
 	struct disk_io *io = command->io;
-	int32_t result;
 
-	if (__builtin_expect(res == -EAGAIN || res == -EINTR, 0) ||
-		(__builtin_expect(res == -EINVAL, 0) && fixed_refused(self, command))) {
-		io->split.pending--;
-		command_send(self, command);
-		return;
-	}
-	if (command->fixed && res == 0)
-		ring_of(self, command)->fixed_works = true;
-	result = self->disk->nvme->transport->result(self->disk, command, res);
 	if (__builtin_expect(result != 0, 0))
 		command_failed(command, result);
 	command->next_free = self->free;
@@ -233,6 +253,27 @@ static void command_done(struct nvme_core *self, struct nvme_command *command, i
 		disk_io_finish(io, io->split.error);
 	else
 		disk_io_finish(io, (int32_t)MIN(io->moved, (uint64_t)INT32_MAX));
+}
+
+void nvme_command_late(struct nvme_core *self, struct nvme_command *command, int32_t result)
+{
+	command_end(self, command, result);
+	pump(self);
+}
+
+static void command_done(struct nvme_core *self, struct nvme_command *command, int32_t res)
+{
+	int32_t result;
+
+	if (__builtin_expect(res == -EAGAIN || res == -EINTR, 0)) {
+		command->io->split.pending--;
+		command_send(self, command);
+		return;
+	}
+	result = self->disk->nvme->transport->result(self->disk, command, res);
+	if (__builtin_expect(result != 0, 0) && form_refused(self, command, result))
+		return;
+	command_end(self, command, result);
 }
 
 static bool must_enter(const struct nvme_ring *ring)

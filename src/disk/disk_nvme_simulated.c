@@ -37,6 +37,14 @@ static int option_parse(struct nvme *nvme, struct slice name, struct slice value
 		nvme->simulated.status = (uint32_t)number;
 	else if (slice_eq(name, SLICE("after")))
 		nvme->simulated.after = number;
+	else if (slice_eq(name, SLICE("max_segments")))
+		nvme->segments_max = (uint32_t)number;
+	else if (slice_eq(name, SLICE("bytes_taken")))
+		nvme->simulated.bytes_taken = number;
+	else if (slice_eq(name, SLICE("segments_taken")))
+		nvme->simulated.segments_taken = number;
+	else if (slice_eq(name, SLICE("fixed_rest")))
+		nvme->simulated.fixed_rest = number;
 	else if (slice_eq(name, SLICE("caps")))
 		nvme->simulated.bare = number == 0;
 	else
@@ -144,6 +152,31 @@ static int simulated_now(struct disk *disk, const struct nvme_command *command)
 	}
 }
 
+/* As a kernel that does not take the command as it is. */
+static bool form_refused(const struct disk *disk, const struct nvme_command *command, int arena)
+{
+	const struct nvme *nvme = disk->nvme;
+	const char *data = (const char *)(uintptr_t)command->words.addr;
+	const struct iovec *iov = (const struct iovec *)(const void *)data;
+	struct region *region = disk->cores[reactor_core_idx(reactor_self())].region;
+	uint32_t segments = 0;
+
+	if (command->words.opcode != NVME_WRITE && command->words.opcode != NVME_READ)
+		return false;
+	if (arena >= 0 && nvme->simulated.fixed_rest) {
+		struct region_arena at = region_arena(region, (uint32_t)arena);
+
+		return (uint64_t)((const char *)at.base + at.bytes - data) >
+		       nvme->simulated.fixed_rest;
+	}
+	if (!command->vectored)
+		segments = nvme_segments_of(data, command->words.data_len);
+	for (uint32_t i = 0; command->vectored && i < command->words.data_len; i++)
+		segments += nvme_segments_of(iov[i].iov_base, iov[i].iov_len);
+	return (nvme->simulated.bytes_taken && command->bytes > nvme->simulated.bytes_taken) ||
+	       (nvme->simulated.segments_taken && segments > nvme->simulated.segments_taken);
+}
+
 static void simulated_prep(
 	struct disk *disk, struct io_uring_sqe *sqe, const struct nvme_command *command, int arena)
 {
@@ -152,7 +185,9 @@ static void simulated_prep(
 	uint8_t opcode = command->words.opcode;
 
 	memset(sqe, 0, 2 * sizeof(*sqe));
-	if (opcode == NVME_FLUSH)
+	if (form_refused(disk, command, arena))
+		io_uring_prep_fsync(sqe, disk->fd, ~0u); /* -EINVAL */
+	else if (opcode == NVME_FLUSH)
 		io_uring_prep_fsync(sqe, disk->fd, IORING_FSYNC_DATASYNC);
 	else if (opcode == NVME_DATASET || opcode == NVME_WRITE_ZEROES)
 		io_uring_prep_fallocate(sqe, disk->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
