@@ -9,6 +9,7 @@
 /* Grown ahead when less than this part of a step is free. */
 #define AHEAD_PART	 2u
 #define LOOK_INTERVAL_NS NS_PER_S
+#define FULL_TOLD_NS	 (60 * NS_PER_S) /* no more often */
 /* A run shorter than this part of what was asked for is taken only when the volume cannot grow; and
  * so is a part of a small body. */
 #define SHORT_PART   8u
@@ -133,6 +134,25 @@ static int growth_wait(struct store *store)
 	return 0;
 }
 
+/* Who runs the server learns it here; who asked is told by the answer. */
+static void full_tell(struct store *store)
+{
+	uint64_t now = clock_now_ns();
+	uint64_t told = atomic_load(&store->full_told_ns);
+	struct store_usage usage;
+
+	if ((told && now - told < FULL_TOLD_NS) ||
+		!atomic_compare_exchange_strong(&store->full_told_ns, &told, now))
+		return;
+	store_usage(store, &usage);
+	log_error("store",
+		"%s: the store is full: %llu of %llu MiB are in use, and its volume cannot grow: "
+		"objects are refused until others are deleted, the volume or its file system is "
+		"made larger, or data.volume_bytes_max is raised",
+		store->dir, (unsigned long long)(usage.used_bytes / MIB),
+		(unsigned long long)(usage.volume_bytes / MIB));
+}
+
 /* Whether a run is so much shorter than what was asked for that growing is better. */
 static bool too_short(uint32_t leased, uint32_t blocks)
 {
@@ -156,8 +176,10 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 			}
 			return 0;
 		}
-		if (refused && settled)
+		if (refused && settled) {
+			full_tell(store);
 			return -ENOSPC;
+		}
 		if (leased)
 			space_give(store->space, *ret_block, leased);
 		/* What was deleted just now is free once the index knows. */

@@ -800,6 +800,7 @@ struct store {
 	_Atomic uint32_t puts_open[2];
 	_Atomic uint64_t space_looked_ns;
 	_Atomic bool space_low;
+	_Atomic uint64_t full_told_ns;
 	pthread_mutex_t grow_lock; /* of the next four */
 	bool growing;
 	int grow_result;
