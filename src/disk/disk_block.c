@@ -111,7 +111,7 @@ static void discard_fiber(void *arg)
 	struct block_discard discard = {.io = io, .result = io->fault};
 
 	if (!io->fault)
-		fiber_offload(discard_run, &discard);
+		fiber_offload_long(discard_run, &discard);
 	disk_io_finish(io, discard.result);
 }
 

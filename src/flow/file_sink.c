@@ -305,7 +305,7 @@ static int file_finish(struct flow_sink *sink, bool failed)
 	while (self->in_flight || self->syncing)
 		fiber_park();
 	self->waiter = NULL;
-	fiber_offload(file_settle, self);
+	fiber_offload_long(file_settle, self);
 	ret = self->error;
 	if (!ret && self->opts.sync_bytes)
 		self->opts.durable(self->opts.arg, self->size);

@@ -203,7 +203,7 @@ int net_connect(const char *address, uint64_t deadline_ns, struct net_stream **r
 	if (!err && !net_addr_numeric(&arg->name, &arg->addrs[0], &len)) {
 		arg->count = 1;
 	} else if (!err) {
-		fiber_offload(resolve_on_helper, arg);
+		fiber_offload_long(resolve_on_helper, arg);
 		err = arg->err;
 	}
 	for (uint32_t i = 0; i < arg->count && !err; i++) {

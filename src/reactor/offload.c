@@ -1,12 +1,14 @@
-/* reactor/offload.c: a few helper threads, shared by all reactors, for calls that block. They start
- * when there is work for them and end after a while without. */
+/* reactor/offload.c: helper threads, shared by all reactors, for calls that block: a few for short
+ * ones and a few for long ones, so that walks and waits for other hosts never stand in the way of
+ * somebody's read. They start when there is work for them and end after a while without. The queues
+ * are as long as there are fibers at most: each waits for one call. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 
-#define HELPERS_MAX	   8u
+#define HELPERS_MAX	   8u /* of each pool */
 #define HELPER_IDLE_S	   10
 #define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo are not modest */
 
@@ -19,16 +21,23 @@ struct offload {
 	struct reactor_msg done_msg;
 };
 
-static struct {
+struct pool {
+	const char *name;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct list queue;
 	uint32_t queued, helpers, idle;
-} pool = {
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.more = PTHREAD_COND_INITIALIZER,
-	.queue = {&pool.queue, &pool.queue},
 };
+
+#define POOL(var, thread_name)                     \
+	static struct pool var = {                 \
+		.name = thread_name,               \
+		.lock = PTHREAD_MUTEX_INITIALIZER, \
+		.more = PTHREAD_COND_INITIALIZER,  \
+		.queue = {&var.queue, &var.queue}, \
+	}
+POOL(short_calls, "offload");
+POOL(long_calls, "offload-long");
 
 void reactor_help_begin(struct reactor *reactor)
 {
@@ -58,7 +67,7 @@ static void offload_run(struct offload *offload)
 }
 
 /* Called with the lock held. The next job, or NULL when it is time for this helper to end. */
-static struct offload *next(void)
+static struct offload *next(struct pool *pool)
 {
 	struct timespec until;
 	struct list *link;
@@ -66,36 +75,36 @@ static struct offload *next(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += HELPER_IDLE_S;
-	pool.idle++;
-	while (list_empty(&pool.queue) && error != ETIMEDOUT)
-		error = pthread_cond_clockwait(&pool.more, &pool.lock, CLOCK_MONOTONIC, &until);
-	pool.idle--;
-	link = list_pop(&pool.queue);
+	pool->idle++;
+	while (list_empty(&pool->queue) && error != ETIMEDOUT)
+		error = pthread_cond_clockwait(&pool->more, &pool->lock, CLOCK_MONOTONIC, &until);
+	pool->idle--;
+	link = list_pop(&pool->queue);
 	if (!link)
 		return NULL;
-	pool.queued--;
+	pool->queued--;
 	return CONTAINER_OF(link, struct offload, link);
 }
 
 static void *helper(void *arg)
 {
+	struct pool *pool = (struct pool *)arg;
 	struct offload *offload;
 
-	(void)arg;
-	pthread_setname_np(pthread_self(), "offload");
-	pthread_mutex_lock(&pool.lock);
-	while ((offload = next()) != NULL) {
-		pthread_mutex_unlock(&pool.lock);
+	pthread_setname_np(pthread_self(), pool->name);
+	pthread_mutex_lock(&pool->lock);
+	while ((offload = next(pool)) != NULL) {
+		pthread_mutex_unlock(&pool->lock);
 		offload_run(offload);
-		pthread_mutex_lock(&pool.lock);
+		pthread_mutex_lock(&pool->lock);
 	}
-	pool.helpers--;
-	pthread_mutex_unlock(&pool.lock);
+	pool->helpers--;
+	pthread_mutex_unlock(&pool->lock);
 	return NULL;
 }
 
 /* Called with the lock held. */
-static int helper_start(void)
+static int helper_start(struct pool *pool)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -108,15 +117,15 @@ static int helper_start(void)
 	/* Signals are for the threads that expect them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&thread, &attr, helper, NULL);
+	error = pthread_create(&thread, &attr, helper, pool);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (!error)
-		pool.helpers++;
+		pool->helpers++;
 	return -error;
 }
 
-void fiber_offload(fiber_fn *fn, void *arg)
+static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 {
 	struct offload offload = {
 		.fn = fn,
@@ -128,16 +137,16 @@ void fiber_offload(fiber_fn *fn, void *arg)
 
 	CHECK(offload.fiber != NULL);
 	reactor_help_begin(offload.fiber->reactor);
-	pthread_mutex_lock(&pool.lock);
-	list_push_back(&pool.queue, &offload.link);
-	pool.queued++;
-	if (pool.queued > pool.idle && pool.helpers < HELPERS_MAX)
-		error = helper_start();
-	if (error && pool.helpers == 0) {
+	pthread_mutex_lock(&pool->lock);
+	list_push_back(&pool->queue, &offload.link);
+	pool->queued++;
+	if (pool->queued > pool->idle && pool->helpers < HELPERS_MAX)
+		error = helper_start(pool);
+	if (error && pool->helpers == 0) {
 		/* Nobody will ever come for it. */
 		list_remove(&offload.link);
-		pool.queued--;
-		pthread_mutex_unlock(&pool.lock);
+		pool->queued--;
+		pthread_mutex_unlock(&pool->lock);
 		atomic_fetch_sub_explicit(
 			&offload.fiber->reactor->helpers, 1, memory_order_relaxed);
 		log_warn("reactor", "no helper thread (%s): a blocking call blocks core %u",
@@ -145,7 +154,17 @@ void fiber_offload(fiber_fn *fn, void *arg)
 		fn(arg);
 		return;
 	}
-	pthread_cond_signal(&pool.more);
-	pthread_mutex_unlock(&pool.lock);
+	pthread_cond_signal(&pool->more);
+	pthread_mutex_unlock(&pool->lock);
 	fiber_wait();
+}
+
+void fiber_offload(fiber_fn *fn, void *arg)
+{
+	offload_to(&short_calls, fn, arg);
+}
+
+void fiber_offload_long(fiber_fn *fn, void *arg)
+{
+	offload_to(&long_calls, fn, arg);
 }

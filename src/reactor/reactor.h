@@ -94,9 +94,13 @@ void fiber_wake_remote(struct fiber *fiber);
 int fiber_park_until(uint64_t deadline_ns);
 void fiber_sleep_ns(uint64_t ns);
 
-/* Runs fn on a helper thread while the fiber waits: for calls that may block (RocksDB, getaddrinfo,
- * files). All reactors share a few helpers, first come, first served. No fiber call inside fn. */
+/* Runs fn on a helper thread while the fiber waits: for calls that may block, but are short (a look
+ * into RocksDB), or of which there is one at a time. All reactors share a few helpers, first come,
+ * first served. No fiber call inside fn. */
 void fiber_offload(fiber_fn *fn, void *arg);
+/* The same on helpers of their own, for what takes long and may be many at once: walks over the
+ * index, files as a whole, other hosts. */
+void fiber_offload_long(fiber_fn *fn, void *arg);
 
 /* ---- io_uring. ---- */
 /* Does one operation and waits: fn prepares the entry, the result is the completion's res (bytes or

@@ -135,7 +135,7 @@ static void grow_main(void *arg)
 {
 	struct target_slot *slot = (struct target_slot *)arg;
 
-	fiber_offload(grow_run, slot);
+	fiber_offload_long(grow_run, slot);
 	work_end(slot, slot->error);
 }
 

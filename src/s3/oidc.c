@@ -307,7 +307,7 @@ static void fetch_now(struct s3_oidc *oidc, struct cached *cached, struct fetch 
 	oidc->busy++;
 	pthread_mutex_unlock(&oidc->lock);
 	counter_add(&fetches, 1);
-	fiber_offload(fetch_run, fetch);
+	fiber_offload_long(fetch_run, fetch);
 	if (fetch->ret)
 		counter_add(&failures, 1);
 	pthread_mutex_lock(&oidc->lock);

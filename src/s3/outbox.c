@@ -248,7 +248,7 @@ void s3_outbox_stop(struct s3 *s3)
 		fiber_wake(outbox->resumer);
 	while (outbox->resuming)
 		fiber_park();
-	fiber_offload(stop_notify, s3->notify);
+	fiber_offload_long(stop_notify, s3->notify);
 	s3_notify_watch(s3->notify, NULL, NULL);
 	outbox->ending = true;
 	if (outbox->settler)

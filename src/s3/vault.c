@@ -256,7 +256,7 @@ static int call_do(struct call *call)
 	if (ret)
 		return ret;
 	counter_add(&calls, 1);
-	fiber_offload(call_run, call);
+	fiber_offload_long(call_run, call);
 	pthread_mutex_lock(&vault->lock);
 	vault->busy--;
 	/* A refusal is of one key; silence is of all. */

@@ -170,7 +170,7 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 		ret = applier_wait(store, seq);
 		if (ret)
 			return ret;
-		fiber_offload(run, page);
+		fiber_offload_long(run, page);
 	}
 	if (!page->ret)
 		page_visit(page, visit, arg);

@@ -192,7 +192,7 @@ int store_messages_visit(
 		return 0;
 	do {
 		buf_init(&page.rows, PAGE_BYTES + 2 * STORE_MESSAGE_BYTES_MAX);
-		fiber_offload(page_run, &page);
+		fiber_offload_long(page_run, &page);
 		if (!page.ret)
 			on = page_visit(&page, visit, arg);
 		buf_free(&page.rows);

@@ -276,7 +276,7 @@ static int batch_run(struct store_rebuild *rebuild)
 	int ret;
 
 	space_hold(rebuild->store->space);
-	fiber_offload(batch_gather, rebuild);
+	fiber_offload_long(batch_gather, rebuild);
 	ret = rebuild->ret;
 	for (uint32_t i = 0; i < rebuild->count && !ret; i++) {
 		for (uint32_t m = 0; members >> m && !ret; m++)
@@ -349,7 +349,7 @@ int store_rebuild(struct store *store)
 	if (!ret)
 		ret = applier_wait(store, atomic_load(&store->committer.published_seq));
 	if (!ret) {
-		fiber_offload(heal_run, rebuild);
+		fiber_offload_long(heal_run, rebuild);
 		ret = rebuild->ret;
 	}
 	if (ret && ret != -ESHUTDOWN)

@@ -190,16 +190,16 @@ static bool segment_run(struct scrub *scrub)
 
 	scrub->object = NULL;
 	space_hold(scrub->store->space);
-	fiber_offload(segment_open_run, scrub);
+	fiber_offload_long(segment_open_run, scrub);
 	for (scrub->at = 0; !scrub->ret && go_on && scrub->at < scrub->segment_bytes;) {
 		scrub->to = MIN(scrub->at + STORE_CHUNK_BYTES, scrub->segment_bytes);
-		fiber_offload(chunk_run, scrub);
+		fiber_offload_long(chunk_run, scrub);
 		go_on = pace(scrub, scrub->to - scrub->at);
 		scrub->at = scrub->to;
 	}
 	if (!scrub->ret && go_on && scrub->store->volume.set_count &&
 		scrub->damaged == damaged_before)
-		fiber_offload(parity_run, scrub);
+		fiber_offload_long(parity_run, scrub);
 	space_let_go(scrub->store->space);
 	if (scrub->object)
 		object_put(scrub->store, scrub->object);
@@ -214,7 +214,7 @@ static bool kind_run(struct scrub *scrub)
 {
 	scrub->key.len = 0;
 	for (;;) {
-		fiber_offload(row_next, scrub);
+		fiber_offload_long(row_next, scrub);
 		if (scrub->ret == -ENOENT)
 			return true;
 		if (scrub->ret) {

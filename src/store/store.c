@@ -292,7 +292,7 @@ void store_quiesce(struct store *store)
 	committer_end(store);
 	/* A failed index was logged; the log has everything, and the next start replays it. */
 	(void)applier_wait(store, atomic_load(&store->committer.published_seq));
-	fiber_offload(checkpoint_run, store);
+	fiber_offload_long(checkpoint_run, store);
 }
 
 void store_close(struct store *store)

@@ -88,7 +88,7 @@ int stripe_regain(struct store *store)
 {
 	struct regain regain = {.store = store};
 
-	fiber_offload(look_run, &regain);
+	fiber_offload_long(look_run, &regain);
 	if (!enough(&regain))
 		return -EHOSTDOWN;
 	/* Commits of bodies that were written before are refused from here on; groups that were
@@ -97,7 +97,7 @@ int stripe_regain(struct store *store)
 	commit_barrier(store);
 	regain.ret = applier_settle(store);
 	if (!regain.ret)
-		fiber_offload(regain_run, &regain);
+		fiber_offload_long(regain_run, &regain);
 	if (regain.ret) {
 		log_error("store", "%s: enough volumes are back, but cannot be written to: %s",
 			store->dir, strerror(-regain.ret));

@@ -148,7 +148,7 @@ static void member_take(struct watch *watch)
 		counter_add(&returned, 1);
 		log_info("store", "volume %u is there again, and is made whole from the others",
 			watch->member);
-		fiber_offload(super_run, watch);
+		fiber_offload_long(super_run, watch);
 		ret = watch->ret;
 	}
 	if (ret)
@@ -213,7 +213,7 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 	/* DIR/volumes has a line for each, and relative names are whose? */
 	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
 		return -EINVAL;
-	fiber_offload(note_run, &replace);
+	fiber_offload_long(note_run, &replace);
 	return replace.ret;
 }
 
@@ -284,13 +284,13 @@ static void look(struct watch *watch)
 {
 	bool taken = false;
 
-	fiber_offload(replace_run, watch);
+	fiber_offload_long(replace_run, watch);
 	gone_take(watch->store);
 	if (stripe_suspended(watch->store) &&
 		(atomic_load(&watch->store->fenced) || stripe_regain(watch->store)))
 		return;
 	while (any_missing(watch->store) && !atomic_load(&watch->store->quiescing)) {
-		fiber_offload(look_run, watch);
+		fiber_offload_long(look_run, watch);
 		if (watch->member == UINT32_MAX)
 			break;
 		member_take(watch);

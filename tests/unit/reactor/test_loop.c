@@ -318,6 +318,55 @@ static void offload_without_threads(void)
 	_exit(count == 1 && pthread_equal(offloaded_on, pthread_self()) ? 42 : 1);
 }
 
+/* More long calls than there are helpers for them, none of which ends before a short one has. */
+#define LONG_CALLS 40u
+
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool short_done;
+	uint32_t long_done;
+} calls = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void long_call(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&calls.lock);
+	while (!calls.short_done)
+		pthread_cond_wait(&calls.changed, &calls.lock);
+	calls.long_done++;
+	pthread_mutex_unlock(&calls.lock);
+}
+
+static void short_call(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&calls.lock);
+	calls.short_done = true;
+	pthread_cond_broadcast(&calls.changed);
+	pthread_mutex_unlock(&calls.lock);
+}
+
+static void long_fiber(void *arg)
+{
+	fiber_offload_long(long_call, arg);
+}
+
+static void short_fiber(void *arg)
+{
+	fiber_offload(short_call, arg);
+}
+
+static void test_long_calls_leave_helpers_for_short_ones(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < LONG_CALLS; i++)
+		rig_spawn(long_fiber, NULL);
+	rig_spawn(short_fiber, NULL);
+	rig_run();
+	assert_int_equal(calls.long_done, LONG_CALLS);
+}
+
 /* Before any other offload: a child has the parent's count of helpers, but not its helpers. */
 static void test_offload_without_helpers_still_runs(void **state)
 {
@@ -355,6 +404,7 @@ int main(void)
 		RIG_TEST(test_turns_nest),
 		RIG_TEST(test_offload_without_helpers_still_runs),
 		RIG_TEST(test_offload_runs_elsewhere_and_is_bounded),
+		RIG_TEST(test_long_calls_leave_helpers_for_short_ones),
 		cmocka_unit_test_teardown(test_no_spinning_in_a_helpers_way, rig_teardown),
 		RIG_TEST(test_measure_empty_turns),
 	};

@@ -993,3 +993,5 @@ void fiber_offload(fiber_fn *fn, void *arg)
 {
 	fn(arg);
 }
+
+void fiber_offload_long(fiber_fn *fn, void *arg) __attribute__((alias("fiber_offload")));
