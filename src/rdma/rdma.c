@@ -225,6 +225,8 @@ int rp_qp_open(struct rp_pd *pd, const struct rp_qp_attr *attr, struct rp_qp **r
 	if (err)
 		return err;
 	qp->context = attr->context;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
 	qp->type = attr->type;
 	qp->qkey = attr->qkey;
 	*ret_qp = qp;

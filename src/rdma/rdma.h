@@ -445,7 +445,9 @@ int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_
 #define RP_WR_ID_RING (1ull << 63)
 /* Makes the queue pair a target of the region's RDMA rings: work requests submitted there are
  * posted in one batch a turn; rp_cq_drain() turns completions of ring work into region completions
- * and hands all others to fn. -EEXIST: it is one already. Ends when the queue pair closes. */
+ * and hands all others to fn. A queue that overran ends its queue pairs: what of the rings is in
+ * flight on them completes with -ECANCELED. -EEXIST: it is one already. Ends when the queue pair
+ * closes. */
 int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target);
 typedef void rp_wc_fn(void *arg, const struct rp_wc *wc);
 uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, void *arg);

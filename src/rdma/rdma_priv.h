@@ -27,7 +27,8 @@ struct rp_mw {
 };
 struct rp_cq {
 	const struct rp_ops *ops;
-	int fd; /* rp_cq_fd() */
+	int fd;	     /* rp_cq_fd() */
+	bool failed; /* completions were lost, and the log has said so */
 };
 struct rp_srq {
 	const struct rp_ops *ops;
@@ -46,6 +47,7 @@ struct rp_target;
 struct rp_qp {
 	const struct rp_ops *ops;
 	void *context;
+	struct rp_cq *send_cq, *recv_cq;
 	enum rp_qp_type type;
 	uint32_t num;
 	uint32_t qkey;	      /* UD */

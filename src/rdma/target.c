@@ -329,7 +329,9 @@ static void target_release(struct rp_target *target)
 	circle_cancel(target, &target->sends);
 	circle_cancel(target, &target->recvs);
 	region_target_remove(target->region, target->number);
+	pthread_mutex_lock(&targets_lock);
 	atomic_store_explicit(&targets[target->idx], NULL, memory_order_release);
+	pthread_mutex_unlock(&targets_lock);
 	target->qp->target = NULL;
 	target_free(target);
 }
@@ -393,7 +395,9 @@ int rp_status_errno(enum rp_status status)
 	}
 }
 
-/* Hands a ring entry's completion to its ring; false: the target is gone, and with it who waits. */
+/* Hands a ring entry's completion to its ring; false: nobody waits for it any more, because the
+ * target is gone or its queue was lost. A card decides what completes, so what it says is checked,
+ * too. */
 static bool complete_wc(struct region_ring *ring, const struct rp_wc *wc)
 {
 	struct rp_target *target = target_of(wc->wr_id);
@@ -405,13 +409,39 @@ static bool complete_wc(struct region_ring *ring, const struct rp_wc *wc)
 	if (!target)
 		return false;
 	circle = recv ? &target->recvs : &target->sends;
-	CHECK(seq - circle->head < circle->tail - circle->head);
+	if (seq - circle->head >= circle->tail - circle->head)
+		return false;
 	circle->head = seq + 1;
 	if (!result)
 		result = (int32_t)MIN(wc->byte_len, (uint32_t)INT32_MAX);
 	complete(target, ring, &circle->flights[seq & circle->mask], result,
 		wc->has_imm ? wc->imm : 0);
 	return true;
+}
+
+/* The queue lost completions, and will have none any more: its queue pairs end, and whoever waits
+ * for ring work on them is told now and not when they close, which may be for those to do that
+ * wait. */
+static __attribute__((cold)) void cq_fail(struct rp_cq *cq, int error)
+{
+	if (!cq->failed)
+		log_error("rdma",
+			"a completion queue is lost (%s): its queue pairs end, with what is in "
+			"flight on them",
+			strerror(-error));
+	cq->failed = true;
+	/* Others' targets come and go, but none of those that are seen here. */
+	pthread_mutex_lock(&targets_lock);
+	for (uint32_t i = 0; i < TARGETS_MAX; i++) {
+		struct rp_target *target = atomic_load(&targets[i]);
+
+		if (!target || (target->qp->send_cq != cq && target->qp->recv_cq != cq))
+			continue;
+		rp_qp_error(target->qp);
+		circle_cancel(target, &target->sends);
+		circle_cancel(target, &target->recvs);
+	}
+	pthread_mutex_unlock(&targets_lock);
 }
 
 uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, void *arg)
@@ -426,9 +456,11 @@ uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, v
 			if (!(wcs[i].wr_id & RP_WR_ID_RING))
 				fn(arg, &wcs[i]);
 			else if (!complete_wc(ring, &wcs[i]))
-				log_trace("rdma", "a completion came after its queue pair closed");
+				log_trace("rdma", "a completion came that nobody waits for");
 			count++;
 		}
 	} while (got == (int)BATCH && count < 8 * BATCH);
+	if (__builtin_expect(got < 0, 0))
+		cq_fail(cq, got);
 	return count;
 }

@@ -2,6 +2,8 @@
  * region's rings. */
 #include "tests/unit/rdma/suite.h"
 
+#include "rdma/rdma_priv.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ struct rig {
 
 static const struct end_opts patient = {.attr = {.rnr_retry_count = 7, .retry_count = 7}};
 
-static void rig_open(struct rig *rig)
+static void rig_open_with(struct rig *rig, const struct end_opts *end)
 {
 	const struct region_opts opts = {
 		.name = "suite", .bytes = 4 * MIB, .core_count = 1, .ring_entries = 64};
@@ -28,7 +30,7 @@ static void rig_open(struct rig *rig)
 	*rig = (struct rig){0};
 	assert_int_equal(region_open(&opts, &rig->region), 0);
 	rig->ring = region_ring(rig->region, 0);
-	pair_open(&rig->pair, &patient, &patient);
+	pair_open(&rig->pair, end, &patient);
 	arena = region_arena(rig->region, 0);
 	mr.addr = arena.base;
 	mr.bytes = arena.bytes;
@@ -36,6 +38,11 @@ static void rig_open(struct rig *rig)
 	assert_int_equal(rp_mr_open(rig->pair.a.pd, &mr, &rig->mr), 0);
 	assert_int_equal(rp_qp_target(rig->pair.a.qp, rig->region, &rig->target), 0);
 	assert_int_equal(rp_qp_target(rig->pair.a.qp, rig->region, &rig->target), -EEXIST);
+}
+
+static void rig_open(struct rig *rig)
+{
+	rig_open_with(rig, &patient);
 }
 
 static void rig_close(struct rig *rig)
@@ -191,6 +198,78 @@ static void test_ring_errors(void **state)
 	rig_close(&rig);
 }
 
+/* A queue that cannot hold its completions loses some: what they were of is cancelled, and so is
+ * what is submitted afterwards. Nobody waits for ever. */
+static void test_ring_of_a_lost_queue(void **state)
+{
+	struct end_opts tiny = patient;
+	uint32_t done = 0, cancelled = 0;
+	struct region_span span;
+	struct region_wr wr;
+	struct rig rig;
+
+	(void)state;
+	tiny.cqe_count = 8;
+	rig_open_with(&rig, &tiny);
+	assert_int_equal(region_lease(rig.region, 1, OWNER_APP, &span), 0);
+	for (uint32_t i = 0; i < 32; i++) {
+		wr = ring_wr(&rig, REGION_OP_RDMA_WRITE, i, span.data, 8);
+		assert_int_equal(region_submit_wr(rig.ring, &wr), 0);
+	}
+	for (uint32_t i = 0; i < 32; i++) {
+		struct region_cqe cqe = next_cqe(&rig);
+
+		assert_int_equal(cqe.user_data, i);
+		assert_true(cqe.result == 8 || cqe.result == -ECANCELED);
+		done += cqe.result == 8;
+		cancelled += cqe.result == -ECANCELED;
+	}
+	assert_true(done >= 8 && cancelled > 0);
+	assert_int_equal(rp_qp_state(rig.pair.a.qp), RP_QPS_ERR);
+	wr = ring_wr(&rig, REGION_OP_RDMA_WRITE, 99, span.data, 8);
+	assert_int_equal(region_submit_wr(rig.ring, &wr), 0);
+	assert_int_equal(next_cqe(&rig).result, -ECANCELED);
+	region_give(rig.region, span, OWNER_APP);
+	rig_close(&rig);
+}
+
+/* A queue of a device that says the same twice. */
+static struct rp_wc repeated;
+
+static int poll_repeats(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
+{
+	(void)cq;
+	assert_true(max >= 2);
+	wcs[0] = wcs[1] = repeated;
+	return 2;
+}
+
+/* What a card completes that is not in flight is nobody's, and no reason to end. */
+static void test_ring_completed_twice(void **state)
+{
+	const struct rp_ops ops = {.cq_poll = poll_repeats};
+	struct rp_cq repeating = {.ops = &ops};
+	struct region_cqe cqes[2];
+	struct region_span span;
+	struct region_wr wr;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig);
+	assert_int_equal(region_lease(rig.region, 1, OWNER_APP, &span), 0);
+	wr = ring_wr(&rig, REGION_OP_RDMA_WRITE, 5, span.data, 8);
+	assert_int_equal(region_submit_wr(rig.ring, &wr), 0);
+	region_ring_turn(rig.ring);
+	repeated = wc_next(&rig.pair.a, &rig.pair.b);
+	assert_true(repeated.wr_id & RP_WR_ID_RING);
+	rp_cq_drain(&repeating, rig.ring, other_wc, &rig);
+	assert_int_equal(region_reap(rig.ring, cqes, 2), 1);
+	assert_int_equal(cqes[0].user_data, 5);
+	assert_int_equal(cqes[0].result, 8);
+	region_give(rig.region, span, OWNER_APP);
+	rig_close(&rig);
+}
+
 static void test_ring_close_cancels(void **state)
 {
 	struct region_span span;
@@ -217,6 +296,8 @@ const struct CMUnitTest suite_target_tests[] = {
 	cmocka_unit_test(test_ring_operations),
 	cmocka_unit_test(test_ring_many_unsignaled),
 	cmocka_unit_test(test_ring_errors),
+	cmocka_unit_test(test_ring_of_a_lost_queue),
+	cmocka_unit_test(test_ring_completed_twice),
 	cmocka_unit_test(test_ring_close_cancels),
 };
 const size_t suite_target_count = ARRAY_LEN(suite_target_tests);
