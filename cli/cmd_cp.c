@@ -27,17 +27,25 @@ static const char CP_USAGE[] =
 	"      --resume       go on with uploads of large files that were cut off, and keep those\n"
 	"                     that fail: what the server has is compared by checksum, not sent\n"
 	"                     again. Without it such an upload is ended, and a new one begins.\n"
-	"  -q, --quiet        print no names\n" REMOTE_USAGE;
+	"  -q, --quiet        print no names\n"
+	"      --content-type TYPE     of what is stored; --cache-control, --content-encoding and\n"
+	"                     --storage-class likewise\n"
+	"      --metadata NAME=VALUE   user metadata; several of them\n"
+	"      --encryption KIND       AES256, aws:kms or aws:kms:KEY: encrypted at rest\n"
+	"      --md5          the MD5 for ETag over RDMA too, up to 8 MiB: for tools that\n"
+	"                     compare ETags\n"
+	"A file's time of change is kept in the metadata mtime, as rclone reads it.\n" REMOTE_USAGE;
 
-static const char MV_USAGE[] = "usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
-			       "       nebulaio mv -r [OPTIONS] SOURCE TARGET\n"
-			       "\n"
-			       "As cp, and deletes each source once it is copied.\n"
-			       "\n"
-			       "  -r, --recursive    all below the source\n"
-			       "  -P, --parallel N   so many at a time (4)\n"
-			       "      --resume       as cp's\n"
-			       "  -q, --quiet        print no names\n" REMOTE_USAGE;
+static const char MV_USAGE[] =
+	"usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
+	"       nebulaio mv -r [OPTIONS] SOURCE TARGET\n"
+	"\n"
+	"As cp, and deletes each source once it is copied.\n"
+	"\n"
+	"  -r, --recursive    all below the source\n"
+	"  -P, --parallel N   so many at a time (4)\n"
+	"      --resume, --content-type, --metadata, --encryption, --md5 …: as cp's\n"
+	"  -q, --quiet        print no names\n" REMOTE_USAGE;
 
 static const char CAT_USAGE[] = "usage: nebulaio cat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE;
 
@@ -141,19 +149,101 @@ static int file_delete(const char *path)
 	return CLI_FAILED;
 }
 
-enum { CP_RESUME = REMOTE_OWN };
+enum {
+	CP_RESUME = REMOTE_OWN,
+	CP_TYPE, /* these four are headers of the same name */
+	CP_CACHE,
+	CP_CODING,
+	CP_CLASS,
+	CP_METADATA,
+	CP_ENCRYPTION,
+	CP_MD5
+};
 
 struct cp_opts {
 	struct remote_opts remote;
 	bool recursive, quiet, move, resume;
 	unsigned lanes;
+	bool md5;
+	struct transfer_headers headers; /* of what is stored */
 };
+
+/* Values stay: the options live as long as the program. */
+static int header_add(const struct cli_command *command, struct cp_opts *opts, const char *name,
+	const char *value)
+{
+	/* Room for a file's mtime. */
+	if (opts->headers.count == TRANSFER_HEADERS_MAX - 1)
+		return cli_usage_error(
+			command, "more than %u headers and metadata", TRANSFER_HEADERS_MAX - 1);
+	opts->headers.all[opts->headers.count++] = (struct neb_header){name, value};
+	return CLI_OK;
+}
+
+static int metadata_add(const struct cli_command *command, struct cp_opts *opts, char *pair)
+{
+	char *equals = strchr(pair, '='), *name = NULL;
+
+	if (!equals || equals == pair)
+		return cli_usage_error(command, "--metadata: '%s' is not NAME=VALUE", pair);
+	*equals = '\0';
+	if (asprintf(&name, "x-amz-meta-%s", pair) < 0)
+		return CLI_FAILED;
+	return header_add(command, opts, name, equals + 1);
+}
+
+static int encryption_add(const struct cli_command *command, struct cp_opts *opts, char *kind)
+{
+	static const char KMS[] = "aws:kms:";
+	bool key = strncmp(kind, KMS, strlen(KMS)) == 0 && kind[strlen(KMS)];
+	int ret = CLI_OK;
+
+	if (!key && strcmp(kind, "AES256") != 0 && strcmp(kind, "aws:kms") != 0)
+		return cli_usage_error(
+			command, "--encryption: '%s' is not AES256, aws:kms or aws:kms:KEY", kind);
+	if (key)
+		ret = header_add(command, opts, "x-amz-server-side-encryption-aws-kms-key-id",
+			kind + strlen(KMS));
+	return ret ? ret
+		   : header_add(
+			     command, opts, "x-amz-server-side-encryption", key ? "aws:kms" : kind);
+}
+
+/* An option of what is stored; false: it is none. */
+static bool stored_option(
+	const struct cli_command *command, struct cp_opts *opts, int option, int *ret_code)
+{
+	static const char *const NAMES[] = {[CP_TYPE - CP_TYPE] = "content-type",
+		[CP_CACHE - CP_TYPE] = "cache-control",
+		[CP_CODING - CP_TYPE] = "content-encoding",
+		[CP_CLASS - CP_TYPE] = "x-amz-storage-class"};
+
+	*ret_code = CLI_OK;
+	if (option >= CP_TYPE && option <= CP_CLASS)
+		*ret_code = header_add(command, opts, NAMES[option - CP_TYPE], optarg);
+	else if (option == CP_METADATA)
+		*ret_code = metadata_add(command, opts, optarg);
+	else if (option == CP_ENCRYPTION)
+		*ret_code = encryption_add(command, opts, optarg);
+	else if (option == CP_MD5)
+		opts->md5 = true;
+	else
+		return false;
+	return true;
+}
 
 static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int argc, char **argv)
 {
 	static const struct option CP_OPTIONS[] = {REMOTE_OPTIONS,
 		{"recursive", no_argument, NULL, 'r'}, {"parallel", required_argument, NULL, 'P'},
-		{"quiet", no_argument, NULL, 'q'}, {"resume", no_argument, NULL, CP_RESUME}, {0}};
+		{"quiet", no_argument, NULL, 'q'}, {"resume", no_argument, NULL, CP_RESUME},
+		{"content-type", required_argument, NULL, CP_TYPE},
+		{"cache-control", required_argument, NULL, CP_CACHE},
+		{"content-encoding", required_argument, NULL, CP_CODING},
+		{"storage-class", required_argument, NULL, CP_CLASS},
+		{"metadata", required_argument, NULL, CP_METADATA},
+		{"encryption", required_argument, NULL, CP_ENCRYPTION},
+		{"md5", no_argument, NULL, CP_MD5}, {0}};
 	int option, ret;
 
 	remote_defaults(&opts->remote);
@@ -166,6 +256,11 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 		opts->resume |= option == CP_RESUME;
 		if (option == 'r' || option == 'q' || option == CP_RESUME)
 			continue;
+		if (stored_option(command, opts, option, &ret)) {
+			if (ret)
+				return ret;
+			continue;
+		}
 		ret = option == 'P' ? tree_lanes_parse(command, optarg, &opts->lanes)
 				    : remote_option(command, &opts->remote, option, argv);
 		if (ret)
@@ -173,6 +268,11 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 	}
 	if (optind != argc - 2)
 		return cli_usage_error(command, "expected a source and a target");
+	if ((opts->headers.count || opts->md5) &&
+		(remote_is_url(argv[optind]) || !remote_is_url(argv[optind + 1])))
+		return cli_usage_error(command,
+			"--content-type, --metadata, --encryption, --md5 and their like are for "
+			"files that are stored");
 	return CLI_OK;
 }
 
@@ -183,6 +283,8 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	struct tree_copy copy = {.opts = &opts->remote,
 		.lanes = opts->lanes,
 		.move = opts->move,
+		.headers = &opts->headers,
+		.md5 = opts->md5,
 		.resume = opts->resume,
 		.quiet = opts->quiet};
 	struct tree tree;
@@ -231,6 +333,8 @@ static int cp_or_mv(const struct cli_command *command, int argc, char **argv)
 		goto out;
 	}
 	transfer.resume = opts.resume;
+	transfer.headers = &opts.headers;
+	transfer.md5 = opts.md5;
 	names[1] = strdup(argv[optind + 1]);
 	ret = names[1] ? cp(&transfer, argv[optind], argv[optind + 1]) : CLI_FAILED;
 	if (!ret)

@@ -100,6 +100,9 @@ int remote_option(
 		return CLI_OK;
 	case REMOTE_PROFILE:
 		return profile_take(opts, optarg);
+	case REMOTE_ENCRYPTED:
+		opts->encrypted = true;
+		return CLI_OK;
 	case REMOTE_JSON:
 		opts->json = true;
 		return CLI_OK;
@@ -143,6 +146,7 @@ int remote_open(const struct remote_opts *opts, struct neb_client **ret_client)
 		.region = opts->region,
 		.transport = opts->transport,
 		.device_name = opts->device_name,
+		.require_encryption = opts->encrypted,
 		.log = print_log,
 		.log_arg = (void *)(uintptr_t)opts,
 	};
@@ -216,6 +220,10 @@ static const char *status_text(uint32_t status)
 
 int remote_failed(const char *what, const struct neb_result *result)
 {
+	if (result->status == 0 && result->error == -EINVAL) {
+		fprintf(stderr, "nebulaio: %s: %s\n", remote_text(what), result->message);
+		return CLI_USAGE;
+	}
 	if (result->status == 0) {
 		fprintf(stderr, "nebulaio: %s: no answer: %s%s%s\n", remote_text(what),
 			strerror(-result->error), result->message[0] ? "; " : "", result->message);

@@ -21,6 +21,7 @@ struct remote_opts {
 	enum neb_transport transport;
 	bool verbose; /* say on standard error which way each request went */
 	bool json;
+	bool encrypted;	    /* over RDMA everything, or nothing goes */
 	int profile_failed; /* the exit code for a profile that cannot be read; said why */
 };
 
@@ -31,6 +32,7 @@ struct remote_opts {
 	"                     once or not at all)\n"                                               \
 	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME); else the card that\n"       \
 	"                     leads to the server, or simulated on this host\n"                    \
+	"  --encrypted        over RDMA everything encrypted, or nothing goes\n"                   \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"          \
@@ -47,6 +49,7 @@ enum {
 	REMOTE_SECRET,
 	REMOTE_JSON,
 	REMOTE_PROFILE,
+	REMOTE_ENCRYPTED,
 	REMOTE_OWN
 };
 #define REMOTE_OPTIONS                                                    \
@@ -56,6 +59,7 @@ enum {
 		{"access-key", required_argument, NULL, REMOTE_ACCESS},   \
 		{"profile", required_argument, NULL, REMOTE_PROFILE},     \
 		{"secret-key", required_argument, NULL, REMOTE_SECRET},   \
+		{"encrypted", no_argument, NULL, REMOTE_ENCRYPTED},       \
 		{"json", no_argument, NULL, REMOTE_JSON},                 \
 	{                                                                 \
 		"verbose", no_argument, NULL, 'v'                         \

@@ -26,6 +26,13 @@ void progress_start(struct progress *progress, const char *what, uint64_t total)
 void progress_add(struct progress *progress, uint64_t bytes);
 void progress_end(struct progress *progress);
 
+/* What an object is to have beside its bytes, as headers of the request that stores it. */
+#define TRANSFER_HEADERS_MAX 24u
+struct transfer_headers {
+	struct neb_header all[TRANSFER_HEADERS_MAX];
+	uint32_t count;
+};
+
 struct transfer {
 	struct neb_client *client;
 	const struct remote_opts *opts;
@@ -35,7 +42,10 @@ struct transfer {
 	enum neb_transport transport; /* of the last part, out */
 	char fallback[128];	      /* out */
 	struct progress progress;
-	bool quiet;		/* no progress of its own: one of many */
+	bool quiet; /* no progress of its own: one of many */
+	/* Of what is stored; NULL: none. A file's time of change is added. */
+	const struct transfer_headers *headers;
+	bool md5;		/* an object of one request gets its MD5 for ETag over RDMA, too */
 	bool resume;		/* goes on with an upload that was cut off; keeps one that fails */
 	uint64_t bytes_resumed; /* of bytes, were there already; out */
 };

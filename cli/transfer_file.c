@@ -64,6 +64,9 @@ int transfer_to_file(struct transfer *transfer, const char *target)
 
 int transfer_from_file(struct transfer *transfer, const char *source)
 {
+	const struct transfer_headers *told = transfer->headers;
+	struct transfer_headers headers = told ? *told : (struct transfer_headers){0};
+	char changed[64];
 	struct stat st;
 	int fd, ret;
 
@@ -79,7 +82,14 @@ int transfer_from_file(struct transfer *transfer, const char *source)
 		close(fd);
 		return CLI_FAILED;
 	}
+	/* As rclone writes and reads it: seconds since 1970 and their fraction. */
+	snprintf(changed, sizeof(changed), "%lld.%09ld", (long long)st.st_mtim.tv_sec,
+		st.st_mtim.tv_nsec);
+	if (S_ISREG(st.st_mode) && headers.count < TRANSFER_HEADERS_MAX)
+		headers.all[headers.count++] = (struct neb_header){"x-amz-meta-mtime", changed};
+	transfer->headers = &headers;
 	ret = transfer_put(transfer, fd, source);
+	transfer->headers = told;
 	close(fd);
 	return ret;
 }

@@ -67,13 +67,16 @@ static int put_whole(struct upload *upload, struct part *part)
 		.key = transfer->key,
 		.body = &body,
 		.body_count = 1,
-		.checksum_kind = NEB_CHECKSUM_CRC64NVME,
+		.headers = transfer->headers ? transfer->headers->all : NULL,
+		.header_count = transfer->headers ? transfer->headers->count : 0,
+		.checksum_kind = transfer->md5 ? NEB_CHECKSUM_MD5 : NEB_CHECKSUM_CRC64NVME,
 		.checksum = part->checksum,
 	};
 	struct neb_result result;
 	int ret;
 
-	checksum_of(CHECKSUM_CRC64NVME, part->data, part->bytes, part->checksum);
+	checksum_of(transfer->md5 ? CHECKSUM_MD5 : CHECKSUM_CRC64NVME, part->data, part->bytes,
+		part->checksum);
 	ret = neb_perform(transfer->client, &request, &result);
 	transfer->transport = result.transport;
 	memcpy(transfer->fallback, result.fallback, sizeof(transfer->fallback));
@@ -109,6 +112,8 @@ static int multipart_create(struct upload *upload)
 		.op = NEB_CREATE_MULTIPART,
 		.bucket = transfer->bucket,
 		.key = transfer->key,
+		.headers = transfer->headers ? transfer->headers->all : NULL,
+		.header_count = transfer->headers ? transfer->headers->count : 0,
 		.into = &into,
 		.into_count = 1,
 	};

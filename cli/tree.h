@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "remote.h"
+#include "transfer.h"
 
 #define TREE_LANES_MAX 32u
 
@@ -54,8 +55,10 @@ struct tree_copy {
 	struct tree_item **items; /* borrowed */
 	size_t count;
 	unsigned lanes;
-	bool move;	      /* delete each source when it is copied */
-	bool resume;	      /* as transfer.h's */
+	bool move;				/* delete each source when it is copied */
+	const struct transfer_headers *headers; /* this and the next two as transfer.h's */
+	bool md5;
+	bool resume;
 	bool quiet;	      /* do not print each name */
 	uint64_t bytes, done; /* out */
 };

@@ -170,6 +170,8 @@ static void *lane_main(void *arg)
 		struct transfer transfer = {.client = client,
 			.opts = copy->opts,
 			.quiet = true,
+			.headers = copy->headers,
+			.md5 = copy->md5,
 			.resume = copy->resume};
 
 		ret = copy_one(&transfer, copy, item);

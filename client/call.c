@@ -738,6 +738,12 @@ int client_perform(struct neb_client *client, const struct neb_request *request,
 			result_init(ret_result, 0, request->user_data);
 		if (ret_result)
 			ret_result->error = ret;
+		if (ret_result && ret == -EINVAL)
+			snprintf(ret_result->message, sizeof(ret_result->message),
+				"the request is out of bounds: a key has at most %u bytes, a "
+				"bucket's name %u, all headers %u",
+				(unsigned)LIMIT_KEY_LEN_MAX, (unsigned)LIMIT_BUCKET_LEN_MAX,
+				(unsigned)CAPSULE_HEADERS_BYTES_MAX);
 		return ret;
 	}
 	wait_until(client, &call->phase, UINT64_MAX);
