@@ -43,7 +43,9 @@ static int rb_run(int argc, char **argv)
 const struct cli_command CLI_MB = {
 	.name = "mb",
 	.summary = "make a bucket",
-	.usage = "usage: nebulaio mb [OPTIONS] s3://BUCKET\n\n" REMOTE_USAGE,
+	.usage = "usage: nebulaio mb [OPTIONS] s3://BUCKET\n\n"
+		 "A name of the form base--zone--x-s3 makes a directory bucket of that zone\n"
+		 "(s3_express.enabled).\n\n" REMOTE_USAGE,
 	.run = mb_run,
 };
 

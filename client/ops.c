@@ -50,9 +50,43 @@ int neb_delete(struct neb_client *client, const char *bucket, const char *key,
 	return simple(client, NEB_DELETE_OBJECT, bucket, key, ret_result);
 }
 
+/* The zone of a directory bucket's name, "base--zone--x-s3"; none: it is another bucket's. */
+static struct slice directory_zone(struct slice bucket)
+{
+	static const struct slice END = SLICE("--x-s3");
+	struct slice rest;
+	ptrdiff_t at = -1;
+
+	if (!slice_ends(bucket, END))
+		return SLICE_NONE;
+	rest = slice_to(bucket, bucket.len - END.len);
+	for (size_t i = 0; i + 2 <= rest.len; i++)
+		if (memcmp(rest.data + i, "--", 2) == 0)
+			at = (ptrdiff_t)i;
+	return at > 0 ? slice_from(rest, (size_t)at + 2) : SLICE_NONE;
+}
+
 int neb_bucket_create(struct neb_client *client, const char *bucket, struct neb_result *ret_result)
 {
-	return simple(client, NEB_CREATE_BUCKET, bucket, NULL, ret_result);
+	struct slice zone = directory_zone(slice_str(bucket));
+	char text[512];
+	struct neb_iov body = {.data = text};
+	const struct neb_request request = {
+		.op = NEB_CREATE_BUCKET, .bucket = bucket, .body = &body, .body_count = 1};
+	int len;
+
+	/* What is wrong with the name otherwise, the server says. */
+	if (!zone.len || zone.len > LIMIT_BUCKET_LEN_MAX || strpbrk(bucket, "<>&"))
+		return simple(client, NEB_CREATE_BUCKET, bucket, NULL, ret_result);
+	len = snprintf(text, sizeof(text),
+		"<CreateBucketConfiguration><Location><Type>AvailabilityZone</Type>"
+		"<Name>%.*s</Name></Location><Bucket><Type>Directory</Type>"
+		"<DataRedundancy>SingleAvailabilityZone</DataRedundancy></Bucket>"
+		"</CreateBucketConfiguration>",
+		SLICE_FMT(zone));
+	CHECK(len > 0 && (size_t)len < sizeof(text));
+	body.bytes = (size_t)len;
+	return neb_perform(client, &request, ret_result);
 }
 
 int neb_bucket_delete(struct neb_client *client, const char *bucket, struct neb_result *ret_result)

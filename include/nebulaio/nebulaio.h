@@ -332,7 +332,8 @@ NEB_API int neb_head(struct neb_client *client, const char *bucket, const char *
 /* Deletes an object. That there is none is no error, as in S3. */
 NEB_API int neb_delete(struct neb_client *client, const char *bucket, const char *key,
 	struct neb_result *ret_result);
-/* Creates a bucket. -EEXIST: somebody has it. */
+/* Creates a bucket; by a name of the form base--zone--x-s3 a directory bucket of that zone.
+ * -EEXIST: somebody has it. */
 NEB_API int neb_bucket_create(
 	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
 /* Deletes a bucket. -EEXIST: there is something in it. */
