@@ -17,6 +17,7 @@
 /* Certificates are read again at least so often, which also renews the keys of session tickets. */
 #define CERTIFICATE_AGE_MS_MAX (12 * 60 * 60 * 1000)
 #define DEFAULT_RDMA_PORT      9100 /* where clients look */
+#define DEFAULT_HTTP_PORT      9000
 
 static const char USAGE[] =
 	"usage: nebulaio serve [--data DIR] [--volume PATH [--format]]\n"
@@ -258,18 +259,29 @@ static void print_welcome_https(const struct server *server)
 		fingerprint, file, server_https_port(server), file, server_https_port(server));
 }
 
-/* Where the command finds the server by itself, it is not told. */
-static void print_welcome_rdma(const struct config *config, const struct server *server)
+/* By our own commands, which need nothing else. Where they find the server by themselves, they are
+ * not told. */
+static void print_welcome_own(
+	const struct config *config, const struct server *server, const char *http)
 {
 	const char *address = config->rdma.address[0] ? config->rdma.address : "127.0.0.1";
-	char endpoint[CONFIG_TEXT_MAX + 40] = "";
+	bool rdma = server_rdma_port(server) != 0;
+	char endpoint[2 * CONFIG_TEXT_MAX + 80] = "";
 
-	if (server_rdma_port(server) != DEFAULT_RDMA_PORT)
-		snprintf(endpoint, sizeof(endpoint), "--endpoint rdma://%s:%u ", address,
-			server_rdma_port(server));
-	printf("  build/nebulaio cp --transport rdma %ss3://demo/README.md /tmp/README.md   # over "
-	       "RDMA (%s device)\n",
-		endpoint, server_rdma_device(server));
+	if (rdma && (server_rdma_port(server) != DEFAULT_RDMA_PORT ||
+			    server_http_port(server) != DEFAULT_HTTP_PORT))
+		snprintf(endpoint, sizeof(endpoint), "--endpoint rdma://%s:%u,%s ", address,
+			server_rdma_port(server), http);
+	else if (!rdma)
+		snprintf(endpoint, sizeof(endpoint), "--endpoint %s ", http);
+	printf("  build/nebulaio mb %ss3://demo\n"
+	       "  build/nebulaio cp %sREADME.md s3://demo/\n"
+	       "  build/nebulaio ls %ss3://demo\n",
+		endpoint, endpoint, endpoint);
+	if (rdma)
+		printf("  build/nebulaio cp --transport strict %ss3://demo/README.md "
+		       "/tmp/README.md   # over RDMA (%s device)\n",
+			endpoint, server_rdma_device(server));
 }
 
 /* What a newcomer sees after `make run`. */
@@ -289,16 +301,17 @@ static void print_welcome(const struct config *config, const struct server *serv
 	       "serve anybody else.\n"
 	       "\n"
 	       "Try it from another terminal:\n"
+	       "\n");
+	print_welcome_own(config, server, http);
+	printf("\n"
+	       "With other clients (apt install awscli curl):\n"
 	       "\n"
 	       "  export AWS_ACCESS_KEY_ID=minioadmin AWS_SECRET_ACCESS_KEY=minioadmin "
 	       "AWS_DEFAULT_REGION=us-east-1\n"
-	       "  aws --endpoint-url %s s3 mb s3://demo && aws --endpoint-url %s s3 cp "
-	       "README.md s3://demo/\n"
+	       "  aws --endpoint-url %s s3 ls s3://demo\n"
 	       "  curl --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin "
 	       "%s/demo/README.md\n",
-		http, http, http);
-	if (server_rdma_port(server))
-		print_welcome_rdma(config, server);
+		http, http);
 	if (server_https_port(server))
 		print_welcome_https(server);
 	printf("\nCtrl-C ends it.\n");

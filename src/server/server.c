@@ -330,9 +330,11 @@ static int listen_native(struct server *server)
 	int ret = front_native_listen(first, config->rdma.address, (uint16_t)config->rdma.port);
 
 	if (ret) {
-		log_error("server", "RDMA cannot listen on '%s' port %llu: %s",
-			config->rdma.address, (unsigned long long)config->rdma.port,
-			strerror(-ret));
+		log_error("server", "RDMA cannot listen on '%s' port %llu: %s%s",
+			config->rdma.address, (unsigned long long)config->rdma.port, strerror(-ret),
+			ret == -EADDRINUSE ? ": end the server that has it, or give it another, "
+					     "--rdma ADDR:PORT (make run ARGS=\"--rdma ...\")"
+					   : "");
 		return ret;
 	}
 	server->rdma_port = front_native_port(first);
@@ -406,8 +408,9 @@ static void listen_refused(const char *section, const char *address, int ret)
 	if (ret == -EADDRINUSE)
 		log_error("server",
 			"%s.address: %s is in use by another process (`ss -ltnp` tells which): "
-			"end that one, or give %s.address another port",
-			section, address, section);
+			"end that one, or give %s.address another port, --set "
+			"%s.address=ADDR:PORT (make run ARGS=\"--set ...\")",
+			section, address, section, section);
 	else if (ret == -EINVAL)
 		log_error("server", "%s.address: '%s' is no address; write ADDR:PORT", section,
 			address);
