@@ -162,6 +162,14 @@ static bool s3_parse(const char *text, struct flow_end_spec *end, char why[FLOW_
 	return true;
 }
 
+/* How long a scheme is at the text's beginning, "word:"; 0: there is none, it is a path. */
+static size_t scheme_len(const char *text)
+{
+	size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+-.");
+
+	return len > 1 && text[len] == ':' && text[0] != '.' ? len : 0;
+}
+
 bool flow_end_parse(
 	const char *text, bool is_source, struct flow_end_spec *ret_end, char why[FLOW_WHY_BYTES])
 {
@@ -184,6 +192,11 @@ bool flow_end_parse(
 		text += disk ? 5 : 0;
 		if (!*text)
 			good = refuse(why, "it names no file", text);
+		else if (!disk && scheme_len(text))
+			good = refuse(why,
+				"no such kind of end: s3://, rdma:, disk:, nvme:, null: or a path "
+				"(./ before a file's name that looks like one)",
+				text);
 		else if (disk && is_source)
 			good = disk_parse(text, &end, why);
 		else

@@ -168,6 +168,8 @@ void config_defaults(struct config *config)
 	}
 }
 
+#define CONFIG_KEYS_MAX 512u /* a test holds the table against it */
+
 /* ---- YAML: nested mappings of scalars; nothing else means anything here. ---- */
 
 struct yaml_walk {
@@ -178,6 +180,7 @@ struct yaml_walk {
 	size_t depth;
 	bool awaits_value;
 	bool in_list;
+	bool said[CONFIG_KEYS_MAX]; /* by this file: the second of two would win in silence */
 	struct config_flows_walk flows;
 	char list[CONFIG_LIST_MAX]; /* its values, separated by commas */
 	struct config_error *error;
@@ -206,6 +209,20 @@ static int list_add(struct yaml_walk *walk, const char *text, size_t line)
 				 : 0;
 }
 
+static int key_said(struct yaml_walk *walk, const char *where)
+{
+	const struct config_key *key = key_find(walk->path);
+	size_t idx = key ? (size_t)(key - CONFIG_KEYS) : CONFIG_KEYS_MAX;
+
+	if (idx >= CONFIG_KEYS_MAX)
+		return 0; /* unknown: refused by its name */
+	if (walk->said[idx])
+		return config_refuse(walk->error, "%s: %s stands twice in the file: leave one out",
+			where, walk->path);
+	walk->said[idx] = true;
+	return 0;
+}
+
 static int walk_scalar(struct yaml_walk *walk, const yaml_event_t *event)
 {
 	const char *text = (const char *)event->data.scalar.value;
@@ -221,6 +238,8 @@ static int walk_scalar(struct yaml_walk *walk, const yaml_event_t *event)
 		return list_add(walk, text, line);
 	snprintf(where, sizeof(where), "%s:%zu", walk->file, line);
 	walk->awaits_value = false;
+	if (key_said(walk, where))
+		return -EINVAL;
 	return config_set(walk->config, walk->path, text, where, walk->error);
 }
 

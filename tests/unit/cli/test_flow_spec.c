@@ -179,7 +179,8 @@ static void ends_are_refused(void **state)
 		"rdma:h:1,record=0", "rdma:h:1,wait=-1", "rdma:h:1,timeout=0",
 		"rdma:h:1,device=", "rdma:h:1,colour=red", "rdma:h:1,colour",
 		"disk:", "disk:x,offset=100", "disk:x,bytes=0", "disk:x,bytes=3T", "disk:x,what",
-		"s3://bucket", "s3://bucket/", ""};
+		"s3://bucket", "s3://bucket/", "", "s3s://bucket/key", "rmda:host:1",
+		"dsk:/dev/sda", "http://host/x", "nul:"};
 	struct flow_end_spec end = {.port = 42};
 	char long_text[4000];
 
@@ -188,6 +189,10 @@ static void ends_are_refused(void **state)
 		if (flow_end_parse(texts[i], true, &end, why))
 			fail_msg("'%s' was taken", texts[i]);
 	}
+	/* A file may be called so all the same. */
+	assert_true(flow_end_parse("./rmda:host:1", true, &end, why));
+	assert_true(flow_end_parse("/tmp/a:b", true, &end, why));
+	end.port = 42;
 	memset(long_text, 'x', sizeof(long_text) - 1);
 	long_text[sizeof(long_text) - 1] = '\0';
 	assert_false(flow_end_parse(long_text, true, &end, why));

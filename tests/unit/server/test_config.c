@@ -91,6 +91,10 @@ static void test_refusals_name_their_line(void **state)
 	(void)state;
 	assert_int_equal(load("rdma:\n  enabled: true\n  cq_szie: 4\n"), -EINVAL);
 	assert_says(":3: there is no key 'rdma.cq_szie'");
+	assert_int_equal(
+		load("rdma:\n  port: 1\nhttp:\n  address: a:1\nrdma:\n  port: 2\n"), -EINVAL);
+	assert_says(":6: rdma.port stands twice in the file");
+	assert_true(CONFIG_KEY_COUNT <= 512);
 	assert_int_equal(load("rdma:\n  cq_size: many\n"), -EINVAL);
 	assert_says(":2: rdma.cq_size: 'many' is not a number");
 	assert_int_equal(load("rdma:\n  cq_size: 1\n"), -EINVAL);
