@@ -265,6 +265,9 @@ struct Options {
 	std::uint64_t connect_timeout_ns = 2000000000;
 	std::uint64_t request_timeout_ns = 0;
 	std::uint64_t spin_ns = 0;
+	bool require_encryption = false;
+	bool one_sided_reads = false;
+	std::uint64_t registration_cache_bytes = 0; // with it, forget() before memory is freed
 };
 
 // A connection to a server, and the requests that go over it. Moved, never copied.
@@ -336,6 +339,14 @@ class RDMAContext
 
 	// ---- Memory. ----
 
+	// Memory that requests have used goes away: Options::registration_cache_bytes.
+	void forget(const void *data, std::size_t bytes)
+	{
+		int ret = neb_memory_forget(native(), data, bytes);
+
+		if (ret)
+			throw Error("forget of " + std::to_string(bytes) + " bytes", ret);
+	}
 	// From the pool of registered memory; lives until free_mr() or the connection's end.
 	void *alloc_mr(std::size_t bytes)
 	{
@@ -587,6 +598,9 @@ class RDMAContext
 		options.connect_timeout_ns = options_.connect_timeout_ns;
 		options.request_timeout_ns = options_.request_timeout_ns;
 		options.spin_ns = options_.spin_ns;
+		options.require_encryption = options_.require_encryption;
+		options.one_sided_reads = options_.one_sided_reads;
+		options.registration_cache_bytes = options_.registration_cache_bytes;
 		client_.reset();
 		ret = neb_client_open(&options, &client);
 		if (ret)

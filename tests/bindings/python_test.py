@@ -14,6 +14,7 @@ import pickle
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -35,6 +36,7 @@ ADMIN = os.environ["NEBULAIO_TEST_ADMIN"]
 BUCKET = "python"
 OBJECTS, OBJECT_BYTES = 10000, 100 << 10
 CHECKPOINT_BYTES = 1 << 30
+SILENT = []  # listeners, kept open
 
 
 def raised(kind, call, *args, **options):
@@ -46,6 +48,13 @@ def raised(kind, call, *args, **options):
     except Exception:
         traceback.print_exc(file=sys.stdout)
     return None
+
+
+def nobody_answers():
+    """An endpoint that takes connections and says nothing."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    SILENT.append(silent)
+    return f"http://127.0.0.1:{silent.getsockname()[1]}"
 
 
 @needs()
@@ -137,8 +146,8 @@ def test_errors():
     logging.getLogger("nebulaio").addHandler(handler := Lines())
     error = raised(PermissionError, RDMAClient(RDMA, "nobody", "nothing-at-all").ping)
     tap.check(error is not None and "InvalidAccessKeyId" in str(error), "unknown keys are a PermissionError", error)
-    error = raised(nebulaio.NebulaTimeoutError, RDMAClient("127.0.0.1:1", *KEYS, request_timeout=0.3).ping)
-    tap.check(error is not None and error.status == 0 and "nobody listens" in str(error), "nobody there is said", error)
+    error = raised(nebulaio.NebulaConnectionError, RDMAClient("127.0.0.1:1", *KEYS, request_timeout=3600.0).ping)
+    tap.check(error is not None and error.status == 0 and "nobody listens" in str(error), "nobody there is said, at once", error)
     tap.check(any("nobody listens" in line for line in handler.lines), "and logged, by the logger nebulaio", handler.lines)
     logging.getLogger("nebulaio").removeHandler(handler)
 
@@ -270,6 +279,35 @@ def test_registrations():
 
 
 @needs()
+def test_ways():
+    """The device is found and told; reads from the server's memory, encryption and kept registrations are to be had."""
+    with opened() as client:
+        tap.check(client.device == "simulated" and "127.0.0.1" in client.device_why, "the device is told", client.device_why)
+        client.put_object(BUCKET, "hot", b"hot")
+    with RDMAClient(RDMA, *KEYS, one_sided_reads=True) as client:
+        room = bytearray(3)
+        for _ in range(100):
+            client.get_into(BUCKET, "hot", room)
+        tap.check(room == b"hot" and client.stats().one_sided_reads > 0, "one-sided reads", client.stats())
+        client.put_object(BUCKET, "hot", b"new")
+        client.get_into(BUCKET, "hot", room)
+        tap.check(room == b"new", "which see what has changed", room)
+    with RDMAClient(RDMA, *KEYS, require_encryption=True, one_sided_reads=True) as client:
+        for _ in range(10):
+            client.get_into(BUCKET, "hot", room)
+        tap.check(room == b"new" and client.stats().one_sided_reads == 0, "encrypted, nothing is read one-sidedly", client.stats())
+    with RDMAClient(RDMA, *KEYS, registration_cache_bytes=64 * MIB) as client:
+        memory = bytearray(MIB)
+        for _ in range(3):
+            client.put_from(BUCKET, "kept", memory)
+        stats = client.stats()
+        tap.check((stats.registrations, stats.registration_misses, stats.registration_hits) == (0, 1, 2), "registrations are kept", stats)
+        client.forget(memory)
+        client.put_from(BUCKET, "kept", memory)
+        tap.check(client.stats().registration_misses == 2, "until they are forgotten", client.stats())
+
+
+@needs()
 def test_threads():
     with opened() as client:
         client.put_object(BUCKET, "shared", b"s" * 100000)
@@ -290,7 +328,7 @@ def test_threads():
             thread.join()
         tap.check(not wrong, "six threads share a client, one at a time")
     # The request waits for its whole time: who holds the interpreter's lock meanwhile stops the other thread.
-    silent = RDMAClient("127.0.0.1:1", *KEYS, request_timeout=0.5)
+    silent = RDMAClient(nobody_answers(), *KEYS, request_timeout=0.5)
     counted, done = [0], threading.Event()
 
     def count():
@@ -315,7 +353,7 @@ def test_signals():
     def on_alarm(number, frame):
         raise Alarm
 
-    client = RDMAClient("127.0.0.1:1", *KEYS, request_timeout=600.0)
+    client = RDMAClient(nobody_answers(), *KEYS, request_timeout=600.0)
     before = signal.signal(signal.SIGALRM, on_alarm)
     room = bytearray(MIB)
     signal.setitimer(signal.ITIMER_REAL, 0.5)

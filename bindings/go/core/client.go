@@ -74,6 +74,7 @@ type Client struct {
 	log  cgo.Handle
 	// Guess of an object's length, for who has not said how long it is.
 	guess int64
+	device, deviceWhy string
 	// What one PutObject takes, and what a part has.
 	putBytes, partBytes int
 
@@ -95,6 +96,9 @@ type Stats struct {
 	SessionsLost               uint64
 	BytesCopied                uint64 // between memory of the caller and registered memory
 	Registrations              uint64 // made for single requests
+	Leases                     uint64 // of objects that may be read from the server's memory
+	OneSidedReads              uint64 // done so
+	OneSidedMisses             uint64 // found that the object had changed, and asked the server
 
 	libraryCopied uint64
 }
@@ -156,6 +160,8 @@ func NewClient(config Config) (*Client, error) {
 	options.connect_timeout_ns = nanoseconds(config.ConnectTimeout)
 	options.request_timeout_ns = nanoseconds(config.RequestTimeout)
 	options.spin_ns = nanoseconds(config.Spin)
+	options.require_encryption = C.bool(config.RequireEncryption)
+	options.one_sided_reads = C.bool(config.OneSidedReads)
 	c, err := open(options, bytes, config.Log, endpoints)
 	if err == nil {
 		c.putBytes, c.partBytes = putBytes, partBytes
@@ -183,6 +189,7 @@ func open(options *C.struct_neb_options, bytes int, log func(LogLevel, string), 
 		c.logEnd()
 		return nil, fmt.Errorf("nebulaio: %s cannot be used: %w", endpoints, syscall.Errno(-ret))
 	}
+	c.device, c.deviceWhy = C.GoString(C.neb_client_device(c.native)), C.GoString(C.neb_client_device_why(c.native))
 	c.pool = newPool(base, bytes)
 	go c.dispatch()
 	return c, nil
@@ -300,10 +307,18 @@ func (c *Client) statsTake() {
 		RequestsRDMA: uint64(native.requests_rdma), RequestsHTTP: uint64(native.requests_http),
 		Fallbacks: uint64(native.fallbacks), SessionsOpened: uint64(native.sessions_opened),
 		SessionsLost: uint64(native.sessions_lost), Registrations: uint64(native.registrations),
+		Leases: uint64(native.leases), OneSidedReads: uint64(native.one_sided_reads),
+		OneSidedMisses: uint64(native.one_sided_misses),
 		BytesCopied: copied + uint64(native.bytes_copied) - c.stats.libraryCopied, libraryCopied: uint64(native.bytes_copied),
 	}
 	c.mutex.Unlock()
 }
+
+// Device returns the RDMA device that the client goes by, or "" without one.
+func (c *Client) Device() string { return c.device }
+
+// DeviceWhy says why it is that one, or why there is none.
+func (c *Client) DeviceWhy() string { return c.deviceWhy }
 
 // Stats returns what the client did up to the last result.
 func (c *Client) Stats() Stats {

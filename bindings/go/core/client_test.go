@@ -97,6 +97,33 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// The device is found and told; reads from the server's memory and encryption are to be had.
+func TestWays(t *testing.T) {
+	client := clientOf(t, Config{Endpoint: server(t, "rdma"), OneSidedReads: true})
+	bucket := bucketOf(t, client)
+	if client.Device() != "simulated" || !strings.Contains(client.DeviceWhy(), "127.0.0.1") {
+		t.Fatalf("%q: %q", client.Device(), client.DeviceWhy())
+	}
+	buf := client.AllocateBuffer(3)
+	must(t, client.PutObject(ctx, bucket, "hot", []byte("hot")))
+	for i := 0; i < 100; i++ {
+		_, err := client.GetObjectInto(ctx, bucket, "hot", buf)
+		must(t, err)
+	}
+	if string(buf) != "hot" || client.Stats().OneSidedReads == 0 {
+		t.Fatalf("%q: %+v", buf, client.Stats())
+	}
+	sealed := clientOf(t, Config{Endpoint: server(t, "rdma"), OneSidedReads: true, RequireEncryption: true})
+	room := sealed.AllocateBuffer(3)
+	for i := 0; i < 10; i++ {
+		_, err := sealed.GetObjectInto(ctx, bucket, "hot", room)
+		must(t, err)
+	}
+	if string(room) != "hot" || sealed.Stats().OneSidedReads != 0 {
+		t.Fatalf("encrypted: %q: %+v", room, sealed.Stats())
+	}
+}
+
 func TestNoCopy(t *testing.T) {
 	client := clientOf(t, Config{Endpoint: server(t, "rdma"), Transport: Strict})
 	bucket := bucketOf(t, client)

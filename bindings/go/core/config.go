@@ -61,8 +61,14 @@ type Config struct {
 	FallbackHTTP bool
 	// Transport is Auto when there is an HTTP endpoint, else RDMA.
 	Transport Transport
-	// DeviceName is the RDMA device: "simulated" (servers of this host, needs no card), "mlx5_0", "mlx5_0:1:3".
+	// DeviceName is the RDMA device: "mlx5_0", "mlx5_0:1:3", "simulated" (servers of this host). Left out, it is the one
+	// that leads to the server; Device and DeviceWhy tell which, and why.
 	DeviceName string
+	// RequireEncryption sends and takes nothing over RDMA that is not encrypted.
+	RequireEncryption bool
+	// OneSidedReads reads small objects that are asked for again and again from the server's memory. There is no cache of
+	// registrations to set here: Go's memory is never registered, bodies go through the client's own.
+	OneSidedReads bool
 
 	// MemoryPool is what AllocateBuffer hands out: 64 MiB.
 	MemoryPool PoolSize

@@ -363,23 +363,29 @@ static int client_init(struct client *self, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {"endpoints", "access_key", "secret_key", "region", "transport",
 		"device_name", "pool_bytes", "requests_max", "inline_bytes_max", "connect_timeout",
-		"request_timeout", "spin", NULL};
+		"request_timeout", "spin", "require_encryption", "one_sided_reads",
+		"registration_cache_bytes", NULL};
 	struct neb_options options = {.log = log_keep, .log_arg = self};
 	const char *transport = "auto";
 	unsigned long long pool_bytes = 0;
+	unsigned long long cache_bytes = 0;
 	double connect_timeout = 0, request_timeout = 0, spin = 0;
-	int ret;
+	int ret, encrypted = 0, one_sided = 0;
 
 	if (self->neb || self->closed) {
 		PyErr_SetString(PyExc_RuntimeError, "the client is open already");
 		return -1;
 	}
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sss|$zszKIIddd", names, &options.endpoints,
-		    &options.access_key, &options.secret_key, &options.region, &transport,
-		    &options.device_name, &pool_bytes, &options.requests_max,
-		    &options.inline_bytes_max, &connect_timeout, &request_timeout, &spin))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sss|$zszKIIdddppK", names,
+		    &options.endpoints, &options.access_key, &options.secret_key, &options.region,
+		    &transport, &options.device_name, &pool_bytes, &options.requests_max,
+		    &options.inline_bytes_max, &connect_timeout, &request_timeout, &spin,
+		    &encrypted, &one_sided, &cache_bytes))
 		return -1;
 	options.pool_bytes = pool_bytes;
+	options.require_encryption = encrypted != 0;
+	options.one_sided_reads = one_sided != 0;
+	options.registration_cache_bytes = cache_bytes;
 	if (neb_transport_parse(transport, &options.transport)) {
 		PyErr_Format(PyExc_ValueError, "transport %s is not auto, rdma, http or strict",
 			transport);
@@ -842,6 +848,28 @@ static PyObject *client_register(PyObject *self, PyObject *object)
 	return registration_make(self, object);
 }
 
+/* The cache of registrations must not outlive the memory it knows. */
+static PyObject *client_forget(PyObject *object, PyObject *memory)
+{
+	struct neb_client *neb;
+	Py_buffer view;
+	int ret = 0;
+
+	if (PyObject_GetBuffer(memory, &view, PyBUF_SIMPLE))
+		return NULL;
+	neb = client_enter(object);
+	if (neb) {
+		ret = view.len ? neb_memory_forget(neb, view.buf, (size_t)view.len) : 0;
+		client_leave(object);
+	}
+	PyBuffer_Release(&view);
+	if (!neb)
+		return NULL;
+	if (ret)
+		return client_raise(ret, "a request is using the memory");
+	Py_RETURN_NONE;
+}
+
 static PyObject *client_stats(PyObject *object, PyObject *unused)
 {
 	struct neb_client *neb = client_enter(object);
@@ -858,7 +886,8 @@ static PyObject *client_stats(PyObject *object, PyObject *unused)
 		return NULL;
 	const uint64_t values[] = {stats.requests_rdma, stats.requests_http, stats.fallbacks,
 		stats.sessions_opened, stats.sessions_lost, stats.bytes_copied, stats.registrations,
-		stats.sleeps};
+		stats.sleeps, stats.registration_hits, stats.registration_misses, stats.leases,
+		stats.one_sided_reads, stats.one_sided_misses};
 	for (Py_ssize_t i = 0; i < (Py_ssize_t)(sizeof(values) / sizeof(*values)); i++)
 		PyStructSequence_SetItem(made, i, PyLong_FromUnsignedLongLong(values[i]));
 	if (PyErr_Occurred())
@@ -895,13 +924,29 @@ static PyMethodDef client_methods[] = {
 	{"list_buckets", list_buckets, METH_NOARGS, "[(name, created), ...]"},
 	{"alloc", client_alloc, METH_O, "A Buffer of the pool."},
 	{"register", client_register, METH_O, "A Registration of an object's memory."},
+	{"forget", client_forget, METH_O, "Memory that requests have used goes away."},
 	{"stats", client_stats, METH_NOARGS, "What the client did so far."},
 	{"close", client_close, METH_NOARGS,
 		"Ends the session; with buffers alive, when the last of them is gone."},
 	{NULL, NULL, 0, NULL},
 };
 
+static PyObject *client_device(PyObject *object, void *why)
+{
+	struct neb_client *neb = client_enter(object);
+	PyObject *text = NULL;
+
+	if (neb) {
+		text = PyUnicode_FromString(
+			why ? neb_client_device_why(neb) : neb_client_device(neb));
+		client_leave(object);
+	}
+	return text;
+}
+
 static PyGetSetDef client_getset[] = {
+	{"device", client_device, NULL, "the RDMA device gone by, or an empty text", NULL},
+	{"device_why", client_device, NULL, "why it is that one, or none", "why"},
 	{"closed", (getter)client_closed, NULL, NULL, NULL},
 	{"in_flight", (getter)client_in_flight, NULL, "requests without a result yet", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
@@ -926,6 +971,11 @@ static PyStructSequence_Field STATS_FIELDS[] = {
 	{"bytes_copied", "by the client, between your memory and the pool or a message"},
 	{"registrations", "made for single requests"},
 	{"sleeps", "waits that went to the kernel"},
+	{"registration_hits", "registrations that the cache had"},
+	{"registration_misses", NULL},
+	{"leases", "of objects that may be read from the server's memory"},
+	{"one_sided_reads", "done so"},
+	{"one_sided_misses", "found that the object had changed, and asked the server"},
 	{NULL, NULL},
 };
 

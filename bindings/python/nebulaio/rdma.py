@@ -69,7 +69,12 @@ class RDMAClient:
     fallback_http: where RDMA cannot be had, the same hosts are asked by HTTP on port 9000; results say so.
     transport: "rdma", "auto" (RDMA where it can be had, HTTP while it cannot), "http" or "strict" (RDMA at once or
     not at all). Left out it is "auto" when there is an HTTP endpoint, else "rdma".
-    device_name: "simulated" needs no card and reaches servers of this host; "mlx5_0", "mlx5_0:1", "mlx5_0:1:3".
+    device_name: "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated" (servers of this host); left out, the one that leads to
+    the server: the properties device and device_why tell which, and why.
+    require_encryption: over RDMA everything is encrypted, or nothing goes.
+    one_sided_reads: small objects that are asked for again and again are read from the server's memory.
+    registration_cache_bytes: registrations of memory that requests use are kept, up to so many bytes. Then forget()
+    must be told before such memory is freed; for arrays that live as long as the client.
     pool_bytes: registered memory for allocate_buffer() and what small objects go through.
 
     The first request connects. One thread at a time is inside a client, others wait; the interpreter's lock is not
@@ -80,7 +85,8 @@ class RDMAClient:
                  endpoints: Sequence[str] | None = None, fallback_http: bool = False, transport: str | None = None,
                  region: str | None = None, device_name: str | None = None, pool_bytes: int = 0,
                  requests_max: int = 0, connect_timeout: float = 0.0, request_timeout: float = 0.0,
-                 spin: float = 0.0) -> None:
+                 spin: float = 0.0, require_encryption: bool = False, one_sided_reads: bool = False,
+                 registration_cache_bytes: int = 0) -> None:
         if endpoint and endpoints:
             raise ValueError("either endpoint or endpoints")
         access_key, secret_key = settings.keys(access_key, secret_key)
@@ -90,7 +96,8 @@ class RDMAClient:
         self._options: dict[str, Any] = {
             "access_key": access_key, "secret_key": secret_key, "region": region, "device_name": device_name,
             "pool_bytes": pool_bytes, "requests_max": requests_max, "connect_timeout": connect_timeout,
-            "request_timeout": request_timeout, "spin": spin}
+            "request_timeout": request_timeout, "spin": spin, "require_encryption": require_encryption,
+            "one_sided_reads": one_sided_reads, "registration_cache_bytes": registration_cache_bytes}
         self._native: _native.Client | None = None
         self._lock = threading.RLock()  # of what a call of several requests uses
         self._scratch: Buffer | None = None
@@ -162,6 +169,19 @@ class RDMAClient:
     def last_result(self) -> Result | None:
         """Of the last request that succeeded: for calls that return something else, such as an array."""
         return self._last_result
+
+    @property
+    def device(self) -> str:
+        """The RDMA device that the client goes by; empty without one."""
+        return self.native.device
+
+    @property
+    def device_why(self) -> str:
+        return self.native.device_why
+
+    def forget(self, memory: Any) -> None:
+        """Says that memory which requests have used goes away: see registration_cache_bytes."""
+        self.native.forget(memory)
 
     def stats(self) -> Stats:
         return self.native.stats()
