@@ -215,6 +215,45 @@ static void test_hybrid()
 	ctx.remove("cpp", "hybrid");
 }
 
+static neb_stats after_reads(nebulaio::RDMAContext &ctx, char *room)
+{
+	ctx.connect(host, port);
+	for (int i = 0; i < 100; i++)
+		ctx.rdma_read("cpp", "hot", room, 3);
+	return ctx.stats();
+}
+
+/* What a context may be opened with beside its ways. */
+static void test_options()
+{
+	nebulaio::Options options;
+	char room[4] = "";
+
+	options.one_sided_reads = true;
+	nebulaio::RDMAContext reads(options);
+	reads.connect(host, port);
+	check(reads.device() == "simulated" && !reads.device_why().empty(), "the device is told");
+	reads.rdma_write("cpp", "hot", "hot", 3);
+	check(after_reads(reads, room).one_sided_reads > 0 && std::string(room) == "hot",
+		"one-sided reads");
+	options.require_encryption = true;
+	nebulaio::RDMAContext sealed(options);
+	check(after_reads(sealed, room).one_sided_reads == 0 && std::string(room) == "hot",
+		"encrypted, nothing is read one-sidedly");
+	options = nebulaio::Options();
+	options.registration_cache_bytes = 64 << 20;
+	nebulaio::RDMAContext keeps(options);
+	std::string memory(1 << 20, 'm');
+	keeps.connect(host, port);
+	for (int i = 0; i < 3; i++)
+		keeps.rdma_write("cpp", "hot", memory.data(), memory.size());
+	check(keeps.stats().registration_hits == 2, "registrations are kept");
+	keeps.forget(memory.data(), memory.size());
+	keeps.rdma_write("cpp", "hot", memory.data(), memory.size());
+	check(keeps.stats().registration_misses == 2, "until they are forgotten");
+	keeps.remove("cpp", "hot");
+}
+
 int main()
 {
 	const std::string rdma = std::getenv("NEBULAIO_TEST_RDMA");
@@ -235,6 +274,7 @@ int main()
 		test_in_flight(ctx);
 		test_lives();
 		test_hybrid();
+		test_options();
 		check(ctx.remove_bucket("cpp").status == 204, "the bucket is empty again");
 	} catch (const std::exception &error) {
 		std::printf("# %s\n", error.what());
