@@ -1,0 +1,413 @@
+/* tests/sim/disk.c: volumes that keep in mind what was not flushed, and forget some of it when
+ * power fails; and the C library's calls on files, led to them.
+ *
+ * The file itself has what the device's cache has. Beside it lies, for each write since the last
+ * flush, what was there before. When power fails the file goes back to the last flush, and then
+ * some of the writes, in any order and in sectors, are done again. */
+#include "world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define DISKS_MAX     32u
+#define SECTOR_BYTES  512u
+#define READ_NS_MAX   (200 * NS_PER_US)
+#define WRITE_NS_MAX  (100 * NS_PER_US)
+#define FLUSH_NS_MAX  (500 * NS_PER_US)
+#define SLOW_NS_MAX   (2 * NS_PER_S)
+#define FALLOC_ZERO_RANGE 0x10
+
+struct write { /* that a loss of power may undo */
+	struct list link;
+	uint64_t offset, bytes;
+	uint64_t done_order; /* 0: still under way */
+	uint8_t *before, *after;
+};
+
+struct disk {
+	int fd; /* 0: none */
+	struct list writes;
+	uint64_t flushed_bytes; /* the file's size that is sure */
+	uint64_t order;
+	bool losing;
+};
+
+struct request {
+	struct world_event event;
+	struct disk *disk;
+	enum world_disk_op op;
+	struct iovec *iov;
+	uint32_t iov_count;
+	uint64_t offset, bytes;
+	uint64_t order; /* FLUSH: of the last write that had ended when it began */
+	world_disk_done_fn *done;
+	void *arg;
+};
+
+struct world_disk_chances world_disk_chances;
+
+static struct disk disks[DISKS_MAX];
+
+ssize_t __real_pread64(int fd, void *data, size_t bytes, off_t offset);
+ssize_t __real_pwrite64(int fd, const void *data, size_t bytes, off_t offset);
+int __real_close(int fd);
+int __real_open64(const char *path, int flags, ...);
+
+static struct disk *disk_of(int fd)
+{
+	for (uint32_t i = 0; i < DISKS_MAX; i++)
+		if (fd > 0 && disks[i].fd == fd)
+			return &disks[i];
+	return NULL;
+}
+
+bool world_disk_is(int fd)
+{
+	return disk_of(fd) != NULL;
+}
+
+static uint64_t file_bytes(int fd)
+{
+	struct stat st;
+
+	CHECK(fstat(fd, &st) == 0);
+	return (uint64_t)st.st_size;
+}
+
+/* ---- What happens on the medium. ---- */
+
+static void write_forget(struct write *write)
+{
+	list_remove(&write->link);
+	free(write->before);
+	free(write->after);
+	free(write);
+}
+
+static void medium_read(const struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
+{
+	ssize_t done = __real_pread64(disk->fd, data, bytes, (off_t)offset);
+
+	CHECK(done >= 0);
+	memset((char *)data + done, 0, bytes - (size_t)done);
+}
+
+static void medium_write(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+{
+	CHECK(__real_pwrite64(disk->fd, data, bytes, (off_t)offset) == (ssize_t)bytes);
+}
+
+/* Writes, and notes what that may be undone to. */
+static void disk_write(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+{
+	struct write *write = (struct write *)calloc(1, sizeof(*write));
+
+	CHECK(write != NULL);
+	write->offset = offset;
+	write->bytes = bytes;
+	write->before = (uint8_t *)malloc(bytes);
+	write->after = (uint8_t *)malloc(bytes);
+	CHECK(write->before && write->after);
+	medium_read(disk, write->before, bytes, offset);
+	memcpy(write->after, data, bytes);
+	write->done_order = ++disk->order;
+	list_push_back(&disk->writes, &write->link);
+	medium_write(disk, data, bytes, offset);
+}
+
+static void disk_flush(struct disk *disk, uint64_t order)
+{
+	if (disk->losing)
+		return;
+	LIST_FOR_EACH_SAFE (link, &disk->writes) {
+		struct write *write = CONTAINER_OF(link, struct write, link);
+
+		if (write->done_order <= order)
+			write_forget(write);
+	}
+	disk->flushed_bytes = file_bytes(disk->fd);
+}
+
+static void disk_zero(struct disk *disk, uint64_t bytes, uint64_t offset)
+{
+	void *zeros = calloc(1, bytes);
+
+	CHECK(zeros != NULL);
+	disk_write(disk, zeros, bytes, offset);
+	free(zeros);
+}
+
+/* ---- Power fails. ---- */
+
+/* Some sectors of a write that was not flushed. */
+static void write_remains(struct disk *disk, const struct write *write)
+{
+	uint64_t whole = world_below(3); /* 0: nothing of it, 1: all, 2: some */
+
+	for (uint64_t at = 0; at < write->bytes && whole; at += SECTOR_BYTES)
+		if (whole == 1 || world_chance(2))
+			medium_write(disk, write->after + at,
+				MIN(SECTOR_BYTES, write->bytes - at), write->offset + at);
+}
+
+static void disk_power_lost(struct disk *disk)
+{
+	struct write **all;
+	uint32_t count = 0;
+	uint64_t bytes_now = file_bytes(disk->fd);
+
+	LIST_FOR_EACH_SAFE (link, &disk->writes)
+		count++;
+	all = (struct write **)calloc(count + 1, sizeof(struct write *));
+	CHECK(all != NULL);
+	count = 0;
+	LIST_FOR_EACH_SAFE (link, &disk->writes)
+		all[count++] = CONTAINER_OF(link, struct write, link);
+	for (uint32_t i = count; i-- > 0;)
+		medium_write(disk, all[i]->before, all[i]->bytes, all[i]->offset);
+	/* Any order: a device may write back what it likes first. */
+	for (uint32_t i = 0; i < count; i++) {
+		uint32_t other = i + (uint32_t)world_below(count - i);
+		struct write *write = all[other];
+
+		all[other] = all[i];
+		all[i] = write;
+		write_remains(disk, write);
+	}
+	free(all);
+	if (bytes_now > disk->flushed_bytes)
+		CHECK(ftruncate(disk->fd,
+			      (off_t)(disk->flushed_bytes +
+				      world_below(bytes_now - disk->flushed_bytes + 1))) == 0);
+}
+
+void world_disk_power_lost(void)
+{
+	for (uint32_t i = 0; i < DISKS_MAX; i++)
+		if (disks[i].fd > 0)
+			disk_power_lost(&disks[i]);
+}
+
+/* ---- Operations. ---- */
+
+/* Moves at most `bytes` between the request's memory and the disk; how much it was. */
+static uint64_t request_move(struct request *request, uint64_t bytes)
+{
+	uint64_t done = 0;
+
+	for (uint32_t i = 0; i < request->iov_count && done < bytes; i++) {
+		uint64_t part = MIN(request->iov[i].iov_len, bytes - done);
+
+		if (request->op == WORLD_READ)
+			medium_read(request->disk, request->iov[i].iov_base, part,
+				request->offset + done);
+		else
+			disk_write(request->disk, request->iov[i].iov_base, part,
+				request->offset + done);
+		done += part;
+	}
+	return done;
+}
+
+static int request_transfer(struct request *request)
+{
+	const struct world_disk_chances *chances = &world_disk_chances;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < request->iov_count; i++)
+		bytes += request->iov[i].iov_len;
+	if (world_chance(request->op == WORLD_READ ? chances->read_error : chances->write_error))
+		return -EIO;
+	if (request->op == WORLD_READ) {
+		uint64_t end = file_bytes(request->disk->fd);
+
+		bytes = request->offset < end ? MIN(bytes, end - request->offset) : 0;
+	}
+	if (bytes > BLOCK_BYTES_OF_DISK && world_chance(chances->short_transfer))
+		bytes = BLOCK_BYTES_OF_DISK * (1 + world_below(bytes / BLOCK_BYTES_OF_DISK));
+	return (int)request_move(request, bytes);
+}
+
+static int request_run(struct request *request)
+{
+	switch (request->op) {
+	case WORLD_READ:
+	case WORLD_WRITE:
+		return request_transfer(request);
+	case WORLD_FLUSH:
+		if (world_chance(world_disk_chances.write_error))
+			return -EIO;
+		disk_flush(request->disk, request->order);
+		return 0;
+	case WORLD_PUNCH:
+	case WORLD_ZERO:
+		disk_zero(request->disk, request->bytes, request->offset);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static void request_happen(void *arg)
+{
+	struct request *request = (struct request *)arg;
+	int result = request_run(request);
+
+	world_trace("disk", request->op, request->offset);
+	request->done(request->arg, result);
+	free(request->iov);
+	free(request);
+}
+
+static uint64_t request_ns(enum world_disk_op op)
+{
+	uint64_t most = op == WORLD_READ ? READ_NS_MAX : op == WORLD_FLUSH ? FLUSH_NS_MAX : WRITE_NS_MAX;
+
+	return world_below(world_chance(world_disk_chances.slow) ? SLOW_NS_MAX : most);
+}
+
+void world_disk_start(int fd, enum world_disk_op op, const struct iovec *iov, uint32_t iov_count,
+	uint64_t offset, uint64_t bytes, world_disk_done_fn *done, void *arg)
+{
+	struct request *request = (struct request *)calloc(1, sizeof(*request));
+
+	CHECK(request != NULL);
+	request->disk = disk_of(fd);
+	request->op = op;
+	request->offset = offset;
+	request->bytes = bytes;
+	request->done = done;
+	request->arg = arg;
+	request->order = request->disk->order;
+	request->iov_count = iov_count;
+	request->iov = (struct iovec *)calloc(iov_count + 1, sizeof(*iov));
+	CHECK(request->iov != NULL);
+	memcpy(request->iov, iov, iov_count * sizeof(*iov));
+	request->event.fn = request_happen;
+	request->event.arg = request;
+	world_event_set(&request->event, world_now_ns() + request_ns(op));
+}
+
+/* ---- The calls that block. ---- */
+
+struct call {
+	bool done;
+	int result;
+};
+
+static void call_done(void *arg, int result)
+{
+	struct call *call = (struct call *)arg;
+
+	call->done = true;
+	call->result = result;
+	world_wake(call);
+}
+
+static ssize_t call_run(int fd, enum world_disk_op op, const struct iovec *iov, uint32_t count,
+	uint64_t offset, uint64_t bytes)
+{
+	struct call call = {0};
+
+	world_disk_start(fd, op, iov, count, offset, bytes, call_done, &call);
+	while (!call.done)
+		world_block(&call, UINT64_MAX);
+	if (call.result < 0) {
+		errno = -call.result;
+		return -1;
+	}
+	return call.result;
+}
+
+static bool names_volume(const char *path)
+{
+	const char *name = strrchr(path, '/');
+
+	return strncmp(name ? name + 1 : path, "volume", strlen("volume")) == 0;
+}
+
+int __wrap_open64(const char *path, int flags, ...)
+{
+	int mode, fd;
+	va_list args;
+
+	va_start(args, flags);
+	mode = va_arg(args, int);
+	va_end(args);
+	if (!names_volume(path))
+		return __real_open64(path, flags, mode);
+	fd = __real_open64(path, flags & ~O_DIRECT, mode);
+	for (uint32_t i = 0; fd >= 0 && i < DISKS_MAX; i++) {
+		if (disks[i].fd)
+			continue;
+		disks[i].fd = fd;
+		disks[i].flushed_bytes = file_bytes(fd);
+		list_init(&disks[i].writes);
+		break;
+	}
+	return fd;
+}
+
+int __wrap_close(int fd)
+{
+	struct disk *disk = disk_of(fd);
+
+	if (disk) {
+		/* What was not flushed may still be lost; but nobody of this life writes there
+		 * again. */
+		disk_flush(disk, UINT64_MAX);
+		disk->fd = 0;
+	}
+	return __real_close(fd);
+}
+
+ssize_t __wrap_pread64(int fd, void *data, size_t bytes, off_t offset)
+{
+	const struct iovec iov = {data, bytes};
+
+	if (!disk_of(fd))
+		return __real_pread64(fd, data, bytes, offset);
+	return call_run(fd, WORLD_READ, &iov, 1, (uint64_t)offset, 0);
+}
+
+ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t offset)
+{
+	const struct iovec iov = {(void *)(uintptr_t)data, bytes};
+
+	if (!disk_of(fd))
+		return __real_pwrite64(fd, data, bytes, offset);
+	return call_run(fd, WORLD_WRITE, &iov, 1, (uint64_t)offset, 0);
+}
+
+ssize_t __real_pwritev64(int fd, const struct iovec *iov, int count, off_t offset);
+ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int count, off_t offset)
+{
+	if (!disk_of(fd))
+		return __real_pwritev64(fd, iov, count, offset);
+	return call_run(fd, WORLD_WRITE, iov, (uint32_t)count, (uint64_t)offset, 0);
+}
+
+int __wrap_fdatasync(int fd)
+{
+	return disk_of(fd) ? (int)call_run(fd, WORLD_FLUSH, NULL, 0, 0, 0) : 0;
+}
+
+int __wrap_fsync(int fd)
+{
+	return __wrap_fdatasync(fd);
+}
+
+int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
+int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes)
+{
+	if (!disk_of(fd))
+		return __real_fallocate64(fd, mode, offset, bytes);
+	if (mode & FALLOC_ZERO_RANGE)
+		return (int)call_run(fd, WORLD_ZERO, NULL, 0, (uint64_t)offset, (uint64_t)bytes);
+	return 0;
+}

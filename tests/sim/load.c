@@ -1,0 +1,436 @@
+/* tests/sim/load.c: a server, clients that put, get, delete and list, and what they saw; power
+ * fails in the middle. */
+#include "world.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "history.h"
+#include "nebulaio/nebulaio.h"
+#include "server/server.h"
+#include "store/store.h"
+
+#define CLIENTS_MAX    4u
+#define KEYS	       10u
+#define OPS_MAX	       30u /* of a client in a life */
+#define BODY_BYTES_MAX (3 * MIB)
+#define LIFE_NS_MAX    (2 * NS_PER_S) /* to the loss of power, at most */
+#define PORT	       9100
+#define BUCKET	       "sim"
+
+struct world_shared {
+	uint64_t seed;
+	uint64_t version; /* the last value that was put */
+	struct history history;
+};
+
+/* What one seed's world is like. */
+static struct world_opts {
+	uint32_t clients;
+	uint64_t log_bytes, step_bytes, cache_bytes;
+	uint32_t credits, depth;
+	uint32_t inline_bytes;
+	bool one_sided;
+} opts;
+
+static struct world_shared *shared;
+static struct server *server;
+
+struct world_shared *world_shared_new(uint64_t seed)
+{
+	struct world_shared *fresh = (struct world_shared *)mmap(NULL, sizeof(*fresh),
+		PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(fresh != MAP_FAILED);
+	fresh->seed = seed;
+	return fresh;
+}
+
+void world_shared_free(struct world_shared *done)
+{
+	munmap(done, sizeof(*done));
+}
+
+/* ---- Bodies: a value is a number; its length and bytes follow from it. ---- */
+
+static uint64_t value_bytes(uint64_t value)
+{
+	static const uint64_t SIZES[] = {8, 100, 900, 2048, 3000, 4096, 20000, 65536, 70000,
+		300000, 1048576, 1500000, BODY_BYTES_MAX - 64};
+	struct prng prng;
+
+	prng_seed(&prng, value);
+	/* Lengths differ, so that a listing tells values apart. */
+	return SIZES[prng_below(&prng, prng_below(&prng, 4) ? 8 : ARRAY_LEN(SIZES))] + value % 61;
+}
+
+static void body_fill(uint64_t value, uint8_t *body)
+{
+	struct prng prng;
+
+	memcpy(body, &value, sizeof(value));
+	prng_seed(&prng, ~value);
+	prng_fill(&prng, body + sizeof(value), value_bytes(value) - sizeof(value));
+}
+
+/* The value whose body that is; what is none ends the run. */
+static uint64_t body_value(const uint8_t *body, uint64_t bytes, uint8_t *scratch)
+{
+	uint64_t value;
+
+	if (bytes < sizeof(value))
+		world_fault("a body of %llu bytes, which nobody put", (unsigned long long)bytes);
+	memcpy(&value, body, sizeof(value));
+	if (!value || value > shared->version || value_bytes(value) != bytes)
+		world_fault("a body of %llu bytes that names value %llu, which nobody put",
+			(unsigned long long)bytes, (unsigned long long)value);
+	body_fill(value, scratch);
+	for (uint64_t i = 0; i < bytes; i++)
+		if (body[i] != scratch[i])
+			world_fault("value %llu of %llu bytes is wrong from byte %llu on",
+				(unsigned long long)value, (unsigned long long)bytes,
+				(unsigned long long)i);
+	return value;
+}
+
+/* ---- Clients. ---- */
+
+struct client {
+	pthread_t thread;
+	struct neb_client *neb;
+	struct prng prng;
+	uint8_t *body, *scratch;
+	uint32_t ops;
+	bool lists[KEYS];
+	uint64_t listed[KEYS];
+};
+
+static void key_name(uint16_t key, char name[16])
+{
+	snprintf(name, 16, "%c/k%02u", 'a' + key % 3, key);
+}
+
+static void put(struct client *client, uint16_t key)
+{
+	struct history *history = &shared->history;
+	uint64_t value = ++shared->version;
+	struct neb_result result;
+	char name[16];
+	uint32_t op;
+
+	body_fill(value, client->body);
+	key_name(key, name);
+	op = history_begin(history, key, HISTORY_WRITE, value);
+	if (neb_put(client->neb, BUCKET, name, client->body, value_bytes(value), &result))
+		history_lost(history, op, key);
+	else
+		history_end(history, op, key, HISTORY_WRITE, value);
+	world_trace("put", value, result.status);
+}
+
+static void delete(struct client *client, uint16_t key)
+{
+	struct history *history = &shared->history;
+	struct neb_result result;
+	char name[16];
+	uint32_t op = history_begin(history, key, HISTORY_WRITE, HISTORY_ABSENT);
+
+	key_name(key, name);
+	if (neb_delete(client->neb, BUCKET, name, &result))
+		history_lost(history, op, key);
+	else
+		history_end(history, op, key, HISTORY_WRITE, HISTORY_ABSENT);
+	world_trace("delete", key, result.status);
+}
+
+static void get(struct client *client, uint16_t key)
+{
+	struct history *history = &shared->history;
+	struct neb_result result;
+	char name[16];
+	uint32_t op = history_begin(history, key, HISTORY_READ, 0);
+	int ret;
+
+	key_name(key, name);
+	ret = neb_get(client->neb, BUCKET, name, client->body, BODY_BYTES_MAX, &result);
+	if (ret == 0)
+		history_end(history, op, key, HISTORY_READ,
+			body_value(client->body, result.bytes, client->scratch));
+	else if (ret == -ENOENT)
+		history_end(history, op, key, HISTORY_READ, HISTORY_ABSENT);
+	else
+		history_lost(history, op, key);
+	world_trace("get", key, result.status);
+}
+
+static bool list_entry(void *arg, const struct neb_entry *entry)
+{
+	struct client *client = (struct client *)arg;
+	unsigned key;
+
+	if (strlen(entry->key) != 5 || sscanf(entry->key + 3, "%u", &key) != 1 || key >= KEYS)
+		world_fault("a listing has '%s', which nobody put", entry->key);
+	if (client->listed[key] != UINT64_MAX)
+		world_fault("a listing has '%s' twice", entry->key);
+	client->listed[key] = entry->bytes;
+	return true;
+}
+
+static void list(struct client *client)
+{
+	struct history *history = &shared->history;
+	const struct neb_list what = {.bucket = BUCKET,
+		.visit = list_entry,
+		.arg = client,
+		.page_keys = 1 + (uint32_t)prng_below(&client->prng, KEYS)};
+	struct neb_result result;
+	uint32_t ops[KEYS];
+	int ret;
+
+	for (uint16_t key = 0; key < KEYS; key++) {
+		ops[key] = history_begin(history, key, HISTORY_SIZE, 0);
+		client->listed[key] = UINT64_MAX;
+	}
+	ret = neb_list(client->neb, &what, &result);
+	for (uint16_t key = 0; key < KEYS; key++)
+		if (ret)
+			history_lost(history, ops[key], key);
+		else
+			history_end(history, ops[key], key, HISTORY_SIZE, client->listed[key]);
+	world_trace("list", (uint64_t)-ret, result.status);
+}
+
+static void one_op(struct client *client)
+{
+	uint16_t key = (uint16_t)prng_below(&client->prng, KEYS);
+	uint64_t what = prng_below(&client->prng, 20);
+
+	if (what < 9)
+		put(client, key);
+	else if (what < 12)
+		delete (client, key);
+	else if (what < 19)
+		get(client, key);
+	else
+		list(client);
+}
+
+static void say(void *arg, enum neb_log_level level, const char *text)
+{
+	(void)arg;
+	if (level >= NEB_LOG_WARN)
+		log_info("client", "%s", text);
+}
+
+static void client_open(struct client *client)
+{
+	char endpoint[64];
+	struct neb_options options = {
+		.endpoints = endpoint,
+		.access_key = "minioadmin",
+		.secret_key = "minioadmin",
+		.transport = NEB_RDMA,
+		.device_name = "simulated",
+		.pool_bytes = 8 * MIB,
+		.one_sided_reads = opts.one_sided,
+		.log = say,
+	};
+
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", server_rdma_port(server));
+	CHECK(neb_client_open(&options, &client->neb) == 0);
+	client->body = (uint8_t *)malloc(BODY_BYTES_MAX);
+	client->scratch = (uint8_t *)malloc(BODY_BYTES_MAX);
+	CHECK(client->body && client->scratch);
+}
+
+static void client_close(struct client *client)
+{
+	neb_client_close(client->neb);
+	free(client->body);
+	free(client->scratch);
+}
+
+static void *client_main(void *arg)
+{
+	struct client *client = (struct client *)arg;
+
+	world_thread_name("client");
+	client_open(client);
+	for (uint32_t i = 0; i < client->ops; i++)
+		one_op(client);
+	client_close(client);
+	return NULL;
+}
+
+/* ---- The server. ---- */
+
+int __real_store_open(
+	const struct store_opts *asked, struct region *region, struct store **ret_store);
+int __wrap_store_open(
+	const struct store_opts *asked, struct region *region, struct store **ret_store)
+{
+	struct store_opts small = *asked;
+
+	small.log_bytes = opts.log_bytes;
+	small.step_bytes = opts.step_bytes;
+	return __real_store_open(&small, region, ret_store);
+}
+
+static void set(struct config *config, const char *path, const char *value)
+{
+	struct config_error error;
+
+	if (config_set(config, path, value, "sim", &error))
+		world_fault("%s", error.text);
+}
+
+static void set_number(struct config *config, const char *path, uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	set(config, path, text);
+}
+
+static void server_begin(const char *dir)
+{
+	static struct config config;
+	int ret;
+
+	config_defaults(&config);
+	set(&config, "data.dir", dir);
+	set(&config, "auth.root_user", "minioadmin");
+	set(&config, "auth.root_password", "minioadmin");
+	set(&config, "http.address", "");
+	set(&config, "https.address", "");
+	set(&config, "admin.address", "");
+	set(&config, "rdma.enabled", "true");
+	set(&config, "rdma.device_name", "simulated");
+	set(&config, "rdma.address", "127.0.0.1");
+	set(&config, "rdma.discovery", "false");
+	set_number(&config, "rdma.port", 0);
+	set_number(&config, "rdma.max_send_wr", opts.depth);
+	set_number(&config, "rdma.max_recv_wr", opts.depth);
+	set_number(&config, "rdma.lease_bytes", opts.one_sided ? MIB : 0);
+	set(&config, "memory.bytes", "32MiB");
+	set(&config, "memory.huge_pages", "false");
+	set_number(&config, "memory.cache_bytes", opts.cache_bytes);
+	set(&config, "memory.records_bytes", "1MiB");
+	set_number(&config, "data.inline_bytes_max", opts.inline_bytes);
+	set_number(&config, "cpu.reactors", 1);
+	set_number(&config, "cpu.idle_spin_us", 0);
+	set(&config, "cpu.pin", "false");
+	ret = server_open(&config, &server);
+	if (ret)
+		world_fault("the server does not open: %s", strerror(-ret));
+	ret = server_start(server);
+	if (ret)
+		world_fault("the server does not start: %s", strerror(-ret));
+}
+
+/* ---- A life. ---- */
+
+static void power_fails(void *arg)
+{
+	(void)arg;
+	world_trace("power fails", 0, 0);
+	world_disk_power_lost();
+	world_index_power_lost();
+	history_life_end(&shared->history);
+	if (getenv("SIM_HASH"))
+		fprintf(stderr, "hash %016llx\n", (unsigned long long)world_trace_hash());
+	_exit(WORLD_END_POWER);
+}
+
+/* Of the seed alone: all its lives are of one kind. */
+static void opts_draw(void)
+{
+	struct prng prng;
+
+	prng_seed(&prng, shared->seed * 7 + 1);
+	opts.clients = 1 + (uint32_t)prng_below(&prng, CLIENTS_MAX);
+	opts.log_bytes = MIB << prng_below(&prng, 3);
+	opts.step_bytes = MIB << prng_below(&prng, 3);
+	opts.cache_bytes = prng_below(&prng, 2) ? 4 * MIB : 0;
+	opts.depth = 16u << prng_below(&prng, 4);
+	opts.inline_bytes = prng_below(&prng, 2) ? 2048 : 0;
+	opts.one_sided = prng_below(&prng, 2);
+	if (prng_below(&prng, 2))
+		world_disk_chances.short_transfer = 16;
+	if (prng_below(&prng, 4) == 0)
+		world_disk_chances.slow = 200;
+}
+
+static void bucket_make(struct client *client)
+{
+	struct neb_result result;
+	int ret;
+
+	client_open(client);
+	ret = neb_bucket_create(client->neb, BUCKET, &result);
+	if (ret && ret != -EEXIST)
+		world_fault("no bucket: %s (%s)", result.code, result.message);
+	client_close(client);
+}
+
+/* What every key holds, once nothing else happens. */
+static void look_at_all(struct client *client)
+{
+	client_open(client);
+	list(client);
+	for (uint16_t key = 0; key < KEYS; key++)
+		get(client, key);
+	client_close(client);
+}
+
+void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
+{
+	static struct world_event power = {.fn = power_fails};
+	static struct client clients[CLIENTS_MAX], one;
+
+	shared = of;
+	opts_draw();
+	prng_seed(&one.prng, shared->seed + life);
+	if (life < WORLD_LIVES - 1)
+		world_event_set(&power, world_now_ns() + prng_below(world_prng(), LIFE_NS_MAX >>
+			prng_below(world_prng(), 8)));
+	server_begin(dir);
+	bucket_make(&one);
+	look_at_all(&one);
+	for (uint32_t i = 0; i < opts.clients; i++) {
+		prng_seed(&clients[i].prng, shared->seed * 64 + life * 16 + i);
+		clients[i].ops = 1 + (uint32_t)prng_below(&clients[i].prng, OPS_MAX);
+		CHECK(pthread_create(&clients[i].thread, NULL, client_main, &clients[i]) == 0);
+	}
+	for (uint32_t i = 0; i < opts.clients; i++)
+		CHECK(pthread_join(clients[i].thread, NULL) == 0);
+	look_at_all(&one);
+	/* Power that fails while the server ends takes nothing that was acknowledged either. */
+	server_stop(server);
+	server_close(server);
+	world_event_cancel(&power);
+	history_life_end(&shared->history);
+}
+
+const char *world_load_judge(struct world_shared *of)
+{
+	static char text[256];
+	uint32_t at;
+
+	shared = of;
+	for (uint16_t key = 0; key < KEYS; key++)
+		if (!history_explains(&of->history, key, value_bytes, &at)) {
+			const struct history_event *event = &of->history.events[at];
+
+			snprintf(text, sizeof(text),
+				"key %u: nothing explains what event %u (kind %u) saw: %lld", key,
+				at, event->kind, (long long)event->value);
+			return text;
+		}
+	return NULL;
+}

@@ -1,0 +1,161 @@
+/* tests/sim/main.c: runs seeds: each in a folder of its own, each of its lives in a process of its
+ * own, and says of those that went wrong how to see it again. */
+#include "world.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char USAGE[] =
+	"usage: simulation [--seeds N] [--from SEED] [--verbose]\n"
+	"\n"
+	"Runs the whole server in simulated worlds, one for each seed, and holds what its clients\n"
+	"saw against what they had been promised. A seed replays bit for bit.\n"
+	"\n"
+	"  --seeds N     so many seeds (100)\n"
+	"  --from SEED   from this one on (1)\n"
+	"  --verbose     the server's log, and what each life was; SIM_TRACE=1 in the environment\n"
+	"                tells everything that happens\n";
+
+#define LOG_LINES 16u
+
+static bool verbose;
+static char log_path[300];
+
+/* Memory lies at the same place in every run. */
+static void settle_addresses(char **argv)
+{
+	int now = personality(0xffffffff);
+
+	if (now == -1 || now & ADDR_NO_RANDOMIZE)
+		return;
+	if (personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1)
+		return;
+	execv("/proc/self/exe", argv);
+}
+
+static void folder_remove(const char *dir)
+{
+	struct dirent *entry;
+	DIR *listing = opendir(dir);
+	char path[5000];
+
+	while (listing && (entry = readdir(listing))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+		if (unlink(path) && errno == EISDIR)
+			folder_remove(path);
+	}
+	if (listing)
+		closedir(listing);
+	rmdir(dir);
+}
+
+static void life_run(struct world_shared *shared, const char *dir, uint64_t seed, uint32_t life)
+{
+	/* What it logs takes time, so it is the same whether somebody reads it or not. */
+	if (!verbose && !freopen(log_path, "a", stderr))
+		_exit(WORLD_END_FAULT);
+	world_begin(seed * 16 + life);
+	world_load_run(shared, dir, life);
+	if (getenv("SIM_HASH"))
+		fprintf(stderr, "hash %016llx\n", (unsigned long long)world_trace_hash());
+	_exit(WORLD_END_CLEAN);
+}
+
+/* The end of what the lives of a seed logged. */
+static void log_show(void)
+{
+	char line[1024], lines[LOG_LINES][1024];
+	FILE *log = fopen(log_path, "r");
+	uint32_t count = 0;
+
+	while (log && fgets(line, sizeof(line), log))
+		memcpy(lines[count++ % LOG_LINES], line, sizeof(line));
+	for (uint32_t i = count > LOG_LINES ? count - LOG_LINES : 0; i < count; i++)
+		printf("#   %s", lines[i % LOG_LINES]);
+	if (log)
+		fclose(log);
+}
+
+/* Whether all went well. */
+static bool seed_run(uint64_t seed, const char *dir)
+{
+	struct world_shared *shared = world_shared_new(seed);
+	const char *wrong = NULL;
+	char text[128];
+
+	folder_remove(dir);
+	for (uint32_t life = 0; life < WORLD_LIVES && !wrong; life++) {
+		pid_t pid = fork();
+		int status;
+
+		CHECK(pid >= 0);
+		if (pid == 0)
+			life_run(shared, dir, seed, life);
+		CHECK(waitpid(pid, &status, 0) == pid);
+		if (verbose)
+			fprintf(stderr, "seed %llu life %u: %s %d\n", (unsigned long long)seed, life,
+				WIFEXITED(status) ? "exit" : "signal",
+				WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+		if (!WIFEXITED(status) || (WEXITSTATUS(status) != WORLD_END_POWER &&
+						  WEXITSTATUS(status) != WORLD_END_CLEAN)) {
+			snprintf(text, sizeof(text), "life %u ended by %s %d", life,
+				WIFEXITED(status) ? "status" : "signal",
+				WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+			wrong = text;
+		}
+	}
+	if (!wrong)
+		wrong = world_load_judge(shared);
+	world_shared_free(shared);
+	if (wrong)
+		printf("# seed %llu: %s\n", (unsigned long long)seed, wrong);
+	if (wrong && !verbose)
+		log_show();
+	unlink(log_path);
+	folder_remove(dir);
+	return !wrong;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {{"seeds", required_argument, NULL, 'n'},
+		{"from", required_argument, NULL, 'f'}, {"verbose", no_argument, NULL, 'v'},
+		{NULL, 0, NULL, 0}};
+	uint64_t count = 100, from = 1, failed = 0;
+	char dir[256];
+	int option;
+
+	settle_addresses(argv);
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
+		if (option == 'n')
+			count = strtoull(optarg, NULL, 10);
+		else if (option == 'f')
+			from = strtoull(optarg, NULL, 10);
+		else if (option == 'v')
+			verbose = true;
+		else {
+			fputs(USAGE, stderr);
+			return 2;
+		}
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	snprintf(dir, sizeof(dir), "%s/nebulaio-sim-%d", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm",
+		(int)getpid());
+	snprintf(log_path, sizeof(log_path), "%s.log", dir);
+	for (uint64_t seed = from; seed < from + count; seed++)
+		failed += !seed_run(seed, dir);
+	printf("# %llu seeds from %llu on, %llu failed\n", (unsigned long long)count,
+		(unsigned long long)from, (unsigned long long)failed);
+	return failed ? 1 : 0;
+}

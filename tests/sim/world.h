@@ -1,0 +1,121 @@
+/* tests/sim/world.h: the world in which the simulated server runs.
+ *
+ * The server's own code runs unchanged: its calls of the C library, of pthreads and of liburing are
+ * led here by the linker (--wrap). Its threads are real ones, of which exactly one runs at a time;
+ * who runs next, what time it is, when an operation of a disk ends and how, and how much a socket
+ * takes at a time all come from one seed. Nothing waits: when no thread can run, the clock moves to
+ * the next thing that is due.
+ *
+ * One process lives one life of the server, from its start to a clean end or to a loss of power.
+ * All calls are for whoever has the turn. */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/base.h"
+
+#define BLOCK_BYTES_OF_DISK 4096u
+
+/* ---- sched.c: threads, time, chance. ---- */
+
+/* The calling thread becomes the first of the world. */
+void world_begin(uint64_t seed);
+/* Virtual: nanoseconds since the world began, from a moment after the machine's start. */
+uint64_t world_now_ns(void);
+/* Real time is that many nanoseconds ahead of the monotonic clock, which never jumps. */
+void world_clock_jump(int64_t ns);
+
+uint64_t world_below(uint64_t bound);
+bool world_chance(uint32_t one_of);
+/* A generator of its own, so that what the load does depends on no scheduling. */
+struct prng *world_prng(void);
+
+/* Waits until world_wake(on), or until the deadline: false. */
+bool world_block(const void *on, uint64_t deadline_ns);
+void world_wake(const void *on);
+/* Lets somebody else run, by chance or surely. */
+void world_maybe_yield(void);
+void world_yield(void);
+
+/* Waits until a descriptor of the kernel's is ready for the events (POLLIN, …): what is, or 0. */
+short world_wait_fd(int fd, short events, uint64_t deadline_ns);
+
+/* Calls fn(arg) when its time has come. */
+struct world_event;
+typedef void world_event_fn(void *arg);
+struct world_event {
+	uint64_t due_ns;
+	uint64_t order;
+	world_event_fn *fn;
+	void *arg;
+	uint32_t heap_idx; /* 0: not planned */
+};
+void world_event_set(struct world_event *event, uint64_t due_ns);
+void world_event_cancel(struct world_event *event);
+
+/* Calls fn(watch, ready events) once the descriptor is ready. */
+struct world_watch;
+typedef void world_watch_fn(struct world_watch *watch, short ready);
+struct world_watch {
+	struct list link;
+	int fd;
+	short events;
+	world_watch_fn *fn;
+	void *arg;
+};
+void world_watch_add(struct world_watch *watch);
+void world_watch_remove(struct world_watch *watch);
+
+/* Everything that happens is told here; two runs of a seed tell the same. */
+void world_trace(const char *what, uint64_t a, uint64_t b);
+uint64_t world_trace_hash(void);
+
+/* The end of this life, with a line that says why. Never returns. */
+enum world_end { WORLD_END_CLEAN = 0, WORLD_END_POWER = 10, WORLD_END_FAULT = 20 };
+void world_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void world_thread_name(const char *name);
+
+/* ---- disk.c: files named "volume", which lose what was not flushed. ---- */
+
+struct world_disk_chances { /* one of so many operations; 0: none */
+	uint32_t short_transfer;
+	uint32_t read_error;
+	uint32_t write_error;
+	uint32_t slow;
+};
+extern struct world_disk_chances world_disk_chances;
+bool world_disk_is(int fd);
+/* Carries out one operation on a simulated disk after its time: calls done(arg, bytes or -errno).
+ * iov is read at once, the memory when the operation happens. */
+struct iovec;
+enum world_disk_op { WORLD_READ, WORLD_WRITE, WORLD_FLUSH, WORLD_PUNCH, WORLD_ZERO };
+typedef void world_disk_done_fn(void *arg, int result);
+void world_disk_start(int fd, enum world_disk_op op, const struct iovec *iov, uint32_t iov_count,
+	uint64_t offset, uint64_t bytes, world_disk_done_fn *done, void *arg);
+/* Power fails: of what was not flushed, some sectors stay and others do not. */
+void world_disk_power_lost(void);
+
+/* ---- index.c: an ordered map behind the index's interface. ---- */
+void world_index_power_lost(void);
+
+/* ---- uring.c ---- */
+/* An eventfd was written to. */
+void world_uring_rung(int fd);
+
+/* ---- load.c: what the world does to the server, and whether the server was right. ---- */
+
+/* Of one seed; lies in memory that all its lives share. */
+#define WORLD_LIVES 4u /* power ends all but the last */
+struct world_shared;
+struct world_shared *world_shared_new(uint64_t seed);
+void world_shared_free(struct world_shared *shared);
+/* One life: returns at its clean end. */
+void world_load_run(struct world_shared *shared, const char *dir, uint32_t life);
+/* When all lives are over: NULL, or what is wrong. */
+const char *world_load_judge(struct world_shared *shared);
+
+#endif
