@@ -35,7 +35,6 @@ struct disk {
 	struct list writes;
 	uint64_t flushed_bytes; /* the file's size that is sure */
 	uint64_t order;
-	bool losing;
 };
 
 struct request {
@@ -123,7 +122,7 @@ static void disk_write(struct disk *disk, const void *data, uint64_t bytes, uint
 
 static void disk_flush(struct disk *disk, uint64_t order)
 {
-	if (disk->losing)
+	if (world_flush_is_none())
 		return;
 	LIST_FOR_EACH_SAFE (link, &disk->writes) {
 		struct write *write = CONTAINER_OF(link, struct write, link);

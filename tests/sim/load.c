@@ -19,7 +19,8 @@
 #define KEYS	       10u
 #define OPS_MAX	       30u /* of a client in a life */
 #define BODY_BYTES_MAX (3 * MIB)
-#define LIFE_NS_MAX    (2 * NS_PER_S) /* to the loss of power, at most */
+#define START_NS_MAX   (5 * NS_PER_MS)
+#define POWER_NS_MAX   NS_PER_MS
 #define PORT	       9100
 #define BUCKET	       "sim"
 
@@ -33,13 +34,16 @@ struct world_shared {
 static struct world_opts {
 	uint32_t clients;
 	uint64_t log_bytes, step_bytes, cache_bytes;
-	uint32_t credits, depth;
+	uint32_t reactors, depth;
 	uint32_t inline_bytes;
 	bool one_sided;
 } opts;
 
 static struct world_shared *shared;
 static struct server *server;
+static struct region *server_region;
+static struct world_event power;
+static uint32_t power_after; /* operations; 0: not by them */
 
 struct world_shared *world_shared_new(uint64_t seed)
 {
@@ -205,10 +209,46 @@ static void list(struct client *client)
 	world_trace("list", (uint64_t)-ret, result.status);
 }
 
+static void client_open(struct client *client);
+static void client_close(struct client *client);
+
+/* A client that goes away with a request under way, and comes back as another. */
+static void vanish(struct client *client, uint16_t key)
+{
+	struct history *history = &shared->history;
+	uint64_t value = ++shared->version;
+	const struct neb_iov body = {client->body, value_bytes(value)};
+	char name[16];
+	const struct neb_request request = {
+		.op = NEB_PUT_OBJECT, .bucket = BUCKET, .key = name, .body = &body, .body_count = 1};
+	uint32_t op;
+
+	body_fill(value, client->body);
+	key_name(key, name);
+	op = history_begin(history, key, HISTORY_WRITE, value);
+	CHECK(neb_submit(client->neb, &request, NULL) == 0);
+	(void)neb_wait(client->neb, NULL, 0, prng_below(&client->prng, NS_PER_MS));
+	client_close(client);
+	history_lost(history, op, key);
+	client_open(client);
+}
+
+/* Power fails soon after so many operations of all clients began. */
+static void count_down(void)
+{
+	if (power_after && --power_after == 0)
+		world_event_set(&power,
+			world_now_ns() + prng_below(world_prng(), POWER_NS_MAX));
+}
+
 static void one_op(struct client *client)
 {
-	uint16_t key = (uint16_t)prng_below(&client->prng, KEYS);
+	/* One key is asked for more than the others: it gets leased. */
+	bool hot = prng_below(&client->prng, 3) == 0;
+	uint16_t key = hot ? 0 : (uint16_t)prng_below(&client->prng, KEYS);
 	uint64_t what = prng_below(&client->prng, 20);
+
+	count_down();
 
 	if (what < 9)
 		put(client, key);
@@ -216,6 +256,8 @@ static void one_op(struct client *client)
 		delete (client, key);
 	else if (what < 19)
 		get(client, key);
+	else if (prng_below(&client->prng, 2))
+		vanish(client, key);
 	else
 		list(client);
 }
@@ -237,6 +279,7 @@ static void client_open(struct client *client)
 		.transport = NEB_RDMA,
 		.device_name = "simulated",
 		.pool_bytes = 8 * MIB,
+		.spin_ns = 1,
 		.one_sided_reads = opts.one_sided,
 		.log = say,
 	};
@@ -276,9 +319,26 @@ int __wrap_store_open(
 {
 	struct store_opts small = *asked;
 
+	server_region = region;
 	small.log_bytes = opts.log_bytes;
 	small.step_bytes = opts.step_bytes;
 	return __real_store_open(&small, region, ret_store);
+}
+
+/* When the server ends, every frame is nobody's again. */
+void __real_region_close(struct region *region);
+void __wrap_region_close(struct region *region)
+{
+	struct region_usage usage;
+
+	if (region && region == server_region) {
+		region_usage(region, &usage);
+		for (uint32_t owner = OWNER_FREE + 1; owner < OWNER_COUNT; owner++)
+			if (usage.frames_by_owner[owner])
+				world_fault("%llu frames are left to owner %u",
+					(unsigned long long)usage.frames_by_owner[owner], owner);
+	}
+	__real_region_close(region);
 }
 
 static void set(struct config *config, const char *path, const char *value)
@@ -322,7 +382,7 @@ static void server_begin(const char *dir)
 	set_number(&config, "memory.cache_bytes", opts.cache_bytes);
 	set(&config, "memory.records_bytes", "1MiB");
 	set_number(&config, "data.inline_bytes_max", opts.inline_bytes);
-	set_number(&config, "cpu.reactors", 1);
+	set_number(&config, "cpu.reactors", opts.reactors);
 	set_number(&config, "cpu.idle_spin_us", 0);
 	set(&config, "cpu.pin", "false");
 	ret = server_open(&config, &server);
@@ -347,6 +407,15 @@ static void power_fails(void *arg)
 	_exit(WORLD_END_POWER);
 }
 
+/* Seldom while the server starts or ends, mostly while clients are served. */
+static void power_plan(void)
+{
+	power.fn = power_fails;
+	power_after = 1 + (uint32_t)prng_below(world_prng(), opts.clients * OPS_MAX * 2 / 3);
+	if (prng_below(world_prng(), 8) == 0)
+		world_event_set(&power, world_now_ns() + prng_below(world_prng(), START_NS_MAX));
+}
+
 /* Of the seed alone: all its lives are of one kind. */
 static void opts_draw(void)
 {
@@ -357,6 +426,7 @@ static void opts_draw(void)
 	opts.log_bytes = MIB << prng_below(&prng, 3);
 	opts.step_bytes = MIB << prng_below(&prng, 3);
 	opts.cache_bytes = prng_below(&prng, 2) ? 4 * MIB : 0;
+	opts.reactors = 1 + (uint32_t)prng_below(&prng, 3);
 	opts.depth = 16u << prng_below(&prng, 4);
 	opts.inline_bytes = prng_below(&prng, 2) ? 2048 : 0;
 	opts.one_sided = prng_below(&prng, 2);
@@ -390,15 +460,13 @@ static void look_at_all(struct client *client)
 
 void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 {
-	static struct world_event power = {.fn = power_fails};
 	static struct client clients[CLIENTS_MAX], one;
 
 	shared = of;
 	opts_draw();
 	prng_seed(&one.prng, shared->seed + life);
 	if (life < WORLD_LIVES - 1)
-		world_event_set(&power, world_now_ns() + prng_below(world_prng(), LIFE_NS_MAX >>
-			prng_below(world_prng(), 8)));
+		power_plan();
 	server_begin(dir);
 	bucket_make(&one);
 	look_at_all(&one);

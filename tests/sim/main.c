@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +23,12 @@ static const char USAGE[] =
 	"\n"
 	"  --seeds N     so many seeds (100)\n"
 	"  --from SEED   from this one on (1)\n"
+	"  --break NAME  a server that leaves something out now and then; it is to be found out\n"
 	"  --verbose     the server's log, and what each life was; SIM_TRACE=1 in the environment\n"
 	"                tells everything that happens\n";
 
-#define LOG_LINES 16u
+#define LOG_LINES   16u
+#define LIFE_MS_MAX 300000u /* only for what hangs */
 
 static bool verbose;
 static char log_path[300];
@@ -72,6 +75,25 @@ static void life_run(struct world_shared *shared, const char *dir, uint64_t seed
 	_exit(WORLD_END_CLEAN);
 }
 
+/* How a life ended; one that hangs is killed. */
+static int life_await(pid_t pid)
+{
+	struct timespec rest = {.tv_nsec = NS_PER_MS};
+	int status;
+
+	for (uint32_t ms = 0; ms < LIFE_MS_MAX; ms++) {
+		pid_t done = waitpid(pid, &status, WNOHANG);
+
+		CHECK(done >= 0);
+		if (done == pid)
+			return status;
+		nanosleep(&rest, NULL);
+	}
+	kill(pid, SIGKILL);
+	CHECK(waitpid(pid, &status, 0) == pid);
+	return status;
+}
+
 /* The end of what the lives of a seed logged. */
 static void log_show(void)
 {
@@ -102,7 +124,7 @@ static bool seed_run(uint64_t seed, const char *dir)
 		CHECK(pid >= 0);
 		if (pid == 0)
 			life_run(shared, dir, seed, life);
-		CHECK(waitpid(pid, &status, 0) == pid);
+		status = life_await(pid);
 		if (verbose)
 			fprintf(stderr, "seed %llu life %u: %s %d\n", (unsigned long long)seed, life,
 				WIFEXITED(status) ? "exit" : "signal",
@@ -130,7 +152,8 @@ static bool seed_run(uint64_t seed, const char *dir)
 int main(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {{"seeds", required_argument, NULL, 'n'},
-		{"from", required_argument, NULL, 'f'}, {"verbose", no_argument, NULL, 'v'},
+		{"from", required_argument, NULL, 'f'}, {"break", required_argument, NULL, 'b'},
+		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0}};
 	uint64_t count = 100, from = 1, failed = 0;
 	char dir[256];
@@ -142,6 +165,8 @@ int main(int argc, char **argv)
 			count = strtoull(optarg, NULL, 10);
 		else if (option == 'f')
 			from = strtoull(optarg, NULL, 10);
+		else if (option == 'b' && world_break_set(optarg) == 0)
+			continue;
 		else if (option == 'v')
 			verbose = true;
 		else {

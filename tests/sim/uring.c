@@ -495,3 +495,20 @@ long __wrap_syscall(long number, ...)
 		return 0;
 	return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
 }
+
+/* ---- Memory: nothing is gained here by having it beforehand. ---- */
+
+int __wrap_mlock(const void *memory, size_t bytes)
+{
+	(void)memory;
+	(void)bytes;
+	return 0;
+}
+
+int __wrap_madvise(void *memory, size_t bytes, int advice)
+{
+	(void)memory;
+	(void)bytes;
+	(void)advice;
+	return 0;
+}

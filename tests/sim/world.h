@@ -106,6 +106,16 @@ void world_index_power_lost(void);
 /* An eventfd was written to. */
 void world_uring_rung(int fd);
 
+/* ---- breaks.c: what is left out on purpose. ---- */
+struct world_break {
+	const char *name, *what;
+};
+extern const struct world_break WORLD_BREAKS[];
+extern const size_t WORLD_BREAK_COUNT;
+int world_break_set(const char *name); /* -1: there is none of that name */
+bool world_flush_is_none(void);
+bool world_checkpoint_is_early(void);
+
 /* ---- load.c: what the world does to the server, and whether the server was right. ---- */
 
 /* Of one seed; lies in memory that all its lives share. */

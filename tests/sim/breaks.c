@@ -1,0 +1,63 @@
+/* tests/sim/breaks.c: servers that are broken on purpose, to see that the world finds it: each
+ * leaves out one thing now and then. */
+#include "world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "store/store_priv.h"
+
+#define FLUSH_ONE_OF	  8u
+#define REVOCATION_ONE_OF 3u
+#define REFERENCE_ONE_OF  20u
+#define CHECKPOINT_ONE_OF 2u
+
+const struct world_break WORLD_BREAKS[] = {
+	{"flush", "a flush of the volume that is none"},
+	{"revocation", "a lease of an object that outlives it"},
+	{"reference", "an object's record that is given back once too often"},
+	{"checkpoint", "a checkpoint that does not wait for the index"},
+};
+const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
+
+static const char *broken = "";
+
+int world_break_set(const char *name)
+{
+	for (size_t i = 0; i < WORLD_BREAK_COUNT; i++)
+		if (!strcmp(WORLD_BREAKS[i].name, name)) {
+			broken = WORLD_BREAKS[i].name;
+			return 0;
+		}
+	return -1;
+}
+
+static bool breaks(const char *name, uint32_t one_of)
+{
+	return !strcmp(broken, name) && world_chance(one_of);
+}
+
+bool world_flush_is_none(void)
+{
+	return breaks("flush", FLUSH_ONE_OF);
+}
+
+bool world_checkpoint_is_early(void)
+{
+	return breaks("checkpoint", CHECKPOINT_ONE_OF);
+}
+
+void __real_object_unseat_watched(struct store *store, struct object *object);
+void __wrap_object_unseat_watched(struct store *store, struct object *object)
+{
+	if (!breaks("revocation", REVOCATION_ONE_OF))
+		__real_object_unseat_watched(store, object);
+}
+
+void __real_object_put(struct store *store, struct object *object);
+void __wrap_object_put(struct store *store, struct object *object)
+{
+	if (object && breaks("reference", REFERENCE_ONE_OF))
+		__real_object_put(store, object);
+	__real_object_put(store, object);
+}
