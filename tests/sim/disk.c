@@ -362,6 +362,7 @@ int __wrap_close(int fd)
 		disk_flush(disk, UINT64_MAX);
 		disk->fd = 0;
 	}
+	world_net_closed(fd);
 	return __real_close(fd);
 }
 

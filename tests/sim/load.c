@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "history.h"
+#include "http.h"
 #include "nebulaio/nebulaio.h"
 #include "server/server.h"
 #include "store/store.h"
@@ -106,7 +107,9 @@ static uint64_t body_value(const uint8_t *body, uint64_t bytes, uint8_t *scratch
 
 struct client {
 	pthread_t thread;
+	bool by_http;
 	struct neb_client *neb;
+	struct http_client http;
 	struct prng prng;
 	uint8_t *body, *scratch;
 	uint32_t ops;
@@ -119,70 +122,154 @@ static void key_name(uint16_t key, char name[16])
 	snprintf(name, 16, "%c/k%02u", 'a' + key % 3, key);
 }
 
+/* One S3 request over HTTP: the errno that libnebulaio would have. */
+static int http(struct client *client, const struct http_request *request, size_t *ret_bytes)
+{
+	int status = http_perform(
+		&client->http, request, client->body, BODY_BYTES_MAX, ret_bytes);
+
+	world_trace(request->method, (uint64_t)status, *ret_bytes);
+	if (status >= 200 && status < 300)
+		return 0;
+	return status == 404 ? -ENOENT : -EIO;
+}
+
+static int put_bytes(struct client *client, const char *name, uint64_t bytes)
+{
+	char path[32];
+	size_t got;
+	const struct http_request request = {
+		.method = "PUT", .path = path, .query = "", .body = client->body, .body_bytes = bytes};
+
+	if (!client->by_http)
+		return neb_put(client->neb, BUCKET, name, client->body, bytes, NULL);
+	snprintf(path, sizeof(path), "/" BUCKET "/%s", name);
+	return http(client, &request, &got);
+}
+
 static void put(struct client *client, uint16_t key)
 {
 	struct history *history = &shared->history;
 	uint64_t value = ++shared->version;
-	struct neb_result result;
 	char name[16];
 	uint32_t op;
 
 	body_fill(value, client->body);
 	key_name(key, name);
 	op = history_begin(history, key, HISTORY_WRITE, value);
-	if (neb_put(client->neb, BUCKET, name, client->body, value_bytes(value), &result))
+	if (put_bytes(client, name, value_bytes(value)))
 		history_lost(history, op, key);
 	else
 		history_end(history, op, key, HISTORY_WRITE, value);
-	world_trace("put", value, result.status);
+	world_trace("put", value, key);
+}
+
+static int delete_name(struct client *client, const char *name)
+{
+	char path[32];
+	size_t got;
+	const struct http_request request = {.method = "DELETE", .path = path, .query = ""};
+
+	if (!client->by_http)
+		return neb_delete(client->neb, BUCKET, name, NULL);
+	snprintf(path, sizeof(path), "/" BUCKET "/%s", name);
+	return http(client, &request, &got);
 }
 
 static void delete(struct client *client, uint16_t key)
 {
 	struct history *history = &shared->history;
-	struct neb_result result;
 	char name[16];
 	uint32_t op = history_begin(history, key, HISTORY_WRITE, HISTORY_ABSENT);
 
 	key_name(key, name);
-	if (neb_delete(client->neb, BUCKET, name, &result))
+	if (delete_name(client, name))
 		history_lost(history, op, key);
 	else
 		history_end(history, op, key, HISTORY_WRITE, HISTORY_ABSENT);
-	world_trace("delete", key, result.status);
+	world_trace("delete", key, 0);
+}
+
+static int get_bytes(struct client *client, const char *name, size_t *ret_bytes)
+{
+	char path[32];
+	const struct http_request request = {.method = "GET", .path = path, .query = ""};
+	struct neb_result result;
+	int ret;
+
+	if (!client->by_http) {
+		ret = neb_get(client->neb, BUCKET, name, client->body, BODY_BYTES_MAX, &result);
+		*ret_bytes = result.bytes;
+		return ret;
+	}
+	snprintf(path, sizeof(path), "/" BUCKET "/%s", name);
+	return http(client, &request, ret_bytes);
 }
 
 static void get(struct client *client, uint16_t key)
 {
 	struct history *history = &shared->history;
-	struct neb_result result;
 	char name[16];
+	size_t bytes;
 	uint32_t op = history_begin(history, key, HISTORY_READ, 0);
 	int ret;
 
 	key_name(key, name);
-	ret = neb_get(client->neb, BUCKET, name, client->body, BODY_BYTES_MAX, &result);
+	ret = get_bytes(client, name, &bytes);
 	if (ret == 0)
 		history_end(history, op, key, HISTORY_READ,
-			body_value(client->body, result.bytes, client->scratch));
+			body_value(client->body, bytes, client->scratch));
 	else if (ret == -ENOENT)
 		history_end(history, op, key, HISTORY_READ, HISTORY_ABSENT);
 	else
 		history_lost(history, op, key);
-	world_trace("get", key, result.status);
+	world_trace("get", key, (uint64_t)-ret);
+}
+
+static void listed(struct client *client, const char *name, uint64_t bytes)
+{
+	unsigned key;
+
+	if (strlen(name) != 5 || sscanf(name + 3, "%u", &key) != 1 || key >= KEYS)
+		world_fault("a listing has '%s', which nobody put", name);
+	if (client->listed[key] != UINT64_MAX)
+		world_fault("a listing has '%s' twice", name);
+	client->listed[key] = bytes;
 }
 
 static bool list_entry(void *arg, const struct neb_entry *entry)
 {
-	struct client *client = (struct client *)arg;
-	unsigned key;
-
-	if (strlen(entry->key) != 5 || sscanf(entry->key + 3, "%u", &key) != 1 || key >= KEYS)
-		world_fault("a listing has '%s', which nobody put", entry->key);
-	if (client->listed[key] != UINT64_MAX)
-		world_fault("a listing has '%s' twice", entry->key);
-	client->listed[key] = entry->bytes;
+	listed((struct client *)arg, entry->key, entry->bytes);
 	return true;
+}
+
+/* Page by page; each page is text in which keys and sizes stand in order. */
+static int list_by_http(struct client *client, uint32_t page_keys)
+{
+	char query[128], after[16] = "";
+	const struct http_request request = {.method = "GET", .path = "/" BUCKET, .query = query};
+	const char *at;
+	size_t bytes;
+	int ret;
+
+	do {
+		snprintf(query, sizeof(query), "list-type=2&max-keys=%u&start-after=%.1s%s%s",
+			page_keys, after, after[0] ? "%2F" : "", after[0] ? after + 2 : "");
+		ret = http(client, &request, &bytes);
+		if (ret)
+			return ret;
+		client->body[MIN(bytes, BODY_BYTES_MAX - 1)] = 0;
+		for (at = strstr((char *)client->body, "<Key>"); at; at = strstr(at, "<Key>")) {
+			unsigned long long size;
+
+			snprintf(after, sizeof(after), "%.5s", at + 5);
+			at = strstr(at, "<Size>");
+			if (!at || sscanf(at, "<Size>%llu", &size) != 1)
+				world_fault("a listing whose '%s' has no size", after);
+			listed(client, after, size);
+		}
+	} while (strstr((char *)client->body, "<IsTruncated>true"));
+	return 0;
 }
 
 static void list(struct client *client)
@@ -192,7 +279,6 @@ static void list(struct client *client)
 		.visit = list_entry,
 		.arg = client,
 		.page_keys = 1 + (uint32_t)prng_below(&client->prng, KEYS)};
-	struct neb_result result;
 	uint32_t ops[KEYS];
 	int ret;
 
@@ -200,34 +286,55 @@ static void list(struct client *client)
 		ops[key] = history_begin(history, key, HISTORY_SIZE, 0);
 		client->listed[key] = UINT64_MAX;
 	}
-	ret = neb_list(client->neb, &what, &result);
+	ret = client->by_http ? list_by_http(client, what.page_keys)
+			      : neb_list(client->neb, &what, NULL);
 	for (uint16_t key = 0; key < KEYS; key++)
 		if (ret)
 			history_lost(history, ops[key], key);
 		else
 			history_end(history, ops[key], key, HISTORY_SIZE, client->listed[key]);
-	world_trace("list", (uint64_t)-ret, result.status);
+	world_trace("list", (uint64_t)-ret, 0);
 }
 
 static void client_open(struct client *client);
 static void client_close(struct client *client);
+
+/* Begins a PUT and does not wait for its end. */
+static void put_begin(struct client *client, const char *name, uint64_t bytes)
+{
+	const struct neb_iov body = {client->body, bytes};
+	const struct neb_request request = {
+		.op = NEB_PUT_OBJECT, .bucket = BUCKET, .key = name, .body = &body, .body_count = 1};
+	char path[32];
+	const struct http_request by_http = {.method = "PUT",
+		.path = path,
+		.query = "",
+		.body = client->body,
+		.body_bytes = bytes,
+		.send_bytes_max = 1 + prng_below(&client->prng, bytes)};
+	size_t got;
+
+	if (client->by_http) {
+		snprintf(path, sizeof(path), "/" BUCKET "/%s", name);
+		http_perform(&client->http, &by_http, NULL, 0, &got);
+		return;
+	}
+	CHECK(neb_submit(client->neb, &request, NULL) == 0);
+	(void)neb_wait(client->neb, NULL, 0, prng_below(&client->prng, NS_PER_MS));
+}
 
 /* A client that goes away with a request under way, and comes back as another. */
 static void vanish(struct client *client, uint16_t key)
 {
 	struct history *history = &shared->history;
 	uint64_t value = ++shared->version;
-	const struct neb_iov body = {client->body, value_bytes(value)};
 	char name[16];
-	const struct neb_request request = {
-		.op = NEB_PUT_OBJECT, .bucket = BUCKET, .key = name, .body = &body, .body_count = 1};
 	uint32_t op;
 
 	body_fill(value, client->body);
 	key_name(key, name);
 	op = history_begin(history, key, HISTORY_WRITE, value);
-	CHECK(neb_submit(client->neb, &request, NULL) == 0);
-	(void)neb_wait(client->neb, NULL, 0, prng_below(&client->prng, NS_PER_MS));
+	put_begin(client, name, value_bytes(value));
 	client_close(client);
 	history_lost(history, op, key);
 	client_open(client);
@@ -284,16 +391,22 @@ static void client_open(struct client *client)
 		.log = say,
 	};
 
-	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", server_rdma_port(server));
-	CHECK(neb_client_open(&options, &client->neb) == 0);
+	client->by_http = prng_below(&client->prng, 3) == 0;
 	client->body = (uint8_t *)malloc(BODY_BYTES_MAX);
 	client->scratch = (uint8_t *)malloc(BODY_BYTES_MAX);
 	CHECK(client->body && client->scratch);
+	http_open(&client->http, server_http_port(server));
+	if (client->by_http)
+		return;
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", server_rdma_port(server));
+	CHECK(neb_client_open(&options, &client->neb) == 0);
 }
 
 static void client_close(struct client *client)
 {
 	neb_client_close(client->neb);
+	client->neb = NULL;
+	http_close(&client->http);
 	free(client->body);
 	free(client->scratch);
 }
@@ -366,7 +479,7 @@ static void server_begin(const char *dir)
 	set(&config, "data.dir", dir);
 	set(&config, "auth.root_user", "minioadmin");
 	set(&config, "auth.root_password", "minioadmin");
-	set(&config, "http.address", "");
+	set(&config, "http.address", "127.0.0.1:0");
 	set(&config, "https.address", "");
 	set(&config, "admin.address", "");
 	set(&config, "rdma.enabled", "true");
@@ -438,12 +551,15 @@ static void opts_draw(void)
 
 static void bucket_make(struct client *client)
 {
+	const struct http_request request = {.method = "PUT", .path = "/" BUCKET, .query = ""};
 	struct neb_result result;
+	size_t bytes;
 	int ret;
 
 	client_open(client);
-	ret = neb_bucket_create(client->neb, BUCKET, &result);
-	if (ret && ret != -EEXIST)
+	ret = client->by_http ? http(client, &request, &bytes)
+			      : neb_bucket_create(client->neb, BUCKET, &result);
+	if (ret && ret != -EEXIST && !client->by_http)
 		world_fault("no bucket: %s (%s)", result.code, result.message);
 	client_close(client);
 }

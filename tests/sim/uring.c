@@ -19,7 +19,6 @@
 
 #define RINGS_MAX      64u
 #define NET_NS_MAX     (50 * NS_PER_US)
-#define SHORT_ONE_OF   8u
 #define OP_NS_MAX      (5 * NS_PER_US)
 
 struct ring {
@@ -113,13 +112,7 @@ static void op_end(struct op *op, int result, uint32_t flags)
 
 static void op_watch(struct op *op, short events);
 
-/* How much of it is moved at once. */
-static size_t portion(size_t bytes)
-{
-	return bytes > 1 && world_chance(SHORT_ONE_OF) ? 1 + world_below(bytes - 1) : bytes;
-}
-
-/* What is wanted of a message beyond what was moved; at most a portion. */
+/* What is wanted of a message beyond what was moved. */
 static struct iovec piece(const struct op *op)
 {
 	const struct msghdr *msg = (const struct msghdr *)(uintptr_t)op->sqe.addr;
@@ -140,13 +133,12 @@ static void op_transfer(struct op *op)
 {
 	bool sends = op->sqe.opcode != IORING_OP_RECV;
 	struct iovec part = piece(op);
-	size_t bytes = portion(part.iov_len);
 	ssize_t done;
 
 	if (sends)
-		done = send(op->sqe.fd, part.iov_base, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+		done = send(op->sqe.fd, part.iov_base, part.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	else
-		done = recv(op->sqe.fd, part.iov_base, bytes, MSG_DONTWAIT);
+		done = recv(op->sqe.fd, part.iov_base, part.iov_len, MSG_DONTWAIT);
 	if (done < 0 && errno == EAGAIN) {
 		op_watch(op, sends ? POLLOUT : POLLIN);
 		return;
@@ -171,6 +163,8 @@ static void op_accept(struct op *op)
 		op_end(op, -errno, 0);
 		return;
 	}
+	if (fd >= 0)
+		world_net_opened(fd);
 	if (fd >= 0)
 		complete(op->ring, op->sqe.user_data, fd, IORING_CQE_F_MORE);
 	op_watch(op, POLLIN);

@@ -102,6 +102,10 @@ void world_disk_power_lost(void);
 /* ---- index.c: an ordered map behind the index's interface. ---- */
 void world_index_power_lost(void);
 
+/* ---- net.c: which descriptors stand for TCP. ---- */
+void world_net_opened(int fd);
+void world_net_closed(int fd);
+
 /* ---- uring.c ---- */
 /* An eventfd was written to. */
 void world_uring_rung(int fd);

@@ -1,0 +1,230 @@
+/* tests/sim/http.c: see http.h. */
+#include "http.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "world.h"
+
+#define HEAD_BYTES_MAX 8192u
+#define SIGNED	       "host;x-amz-content-sha256;x-amz-date"
+#define REGION	       "us-east-1"
+
+ssize_t world_net_recv(int fd, void *data, size_t bytes);
+ssize_t world_net_send(int fd, const void *data, size_t bytes);
+
+void http_open(struct http_client *client, uint16_t port)
+{
+	client->port = port;
+	client->fd = -1;
+}
+
+void http_close(struct http_client *client)
+{
+	if (client->fd >= 0)
+		close(client->fd);
+	client->fd = -1;
+}
+
+static bool connected(struct http_client *client)
+{
+	const struct sockaddr_in to = {.sin_family = AF_INET,
+		.sin_port = htons(client->port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+	if (client->fd >= 0)
+		return true;
+	client->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(client->fd >= 0);
+	if (connect(client->fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
+		return true;
+	http_close(client);
+	return false;
+}
+
+/* ---- Signature Version 4 (docs: Authenticating Requests, AWS S3 API). ---- */
+
+static void hex(const uint8_t digest[32], char out[65])
+{
+	for (int i = 0; i < 32; i++)
+		snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
+static void hmac(const uint8_t *key, size_t key_len, const char *text, uint8_t out[32])
+{
+	CHECK(HMAC(EVP_sha256(), key, (int)key_len, (const uint8_t *)text, strlen(text), out,
+		      NULL) != NULL);
+}
+
+static void sign(const struct http_request *request, const char *host, const char *date,
+	char ret_signature[65])
+{
+	char canonical[HEAD_BYTES_MAX], to_sign[512], day[9], digest_hex[65];
+	uint8_t digest[32], key[32];
+
+	snprintf(day, sizeof(day), "%.8s", date);
+	snprintf(canonical, sizeof(canonical),
+		"%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:UNSIGNED-PAYLOAD\nx-amz-date:%s\n\n" SIGNED
+		"\nUNSIGNED-PAYLOAD",
+		request->method, request->path, request->query, host, date);
+	SHA256((const uint8_t *)canonical, strlen(canonical), digest);
+	hex(digest, digest_hex);
+	snprintf(to_sign, sizeof(to_sign),
+		"AWS4-HMAC-SHA256\n%s\n%s/" REGION "/s3/aws4_request\n%s", date, day, digest_hex);
+	hmac((const uint8_t *)"AWS4minioadmin", strlen("AWS4minioadmin"), day, key);
+	hmac(key, sizeof(key), REGION, key);
+	hmac(key, sizeof(key), "s3", key);
+	hmac(key, sizeof(key), "aws4_request", key);
+	hmac(key, sizeof(key), to_sign, digest);
+	hex(digest, ret_signature);
+}
+
+static bool request_send(struct http_client *client, const struct http_request *request)
+{
+	char head[HEAD_BYTES_MAX], host[32], date[32], signature[65];
+	time_t now = time(NULL);
+	struct tm tm;
+	int len;
+
+	snprintf(host, sizeof(host), "127.0.0.1:%u", client->port);
+	strftime(date, sizeof(date), "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
+	sign(request, host, date, signature);
+	len = snprintf(head, sizeof(head),
+		"%s %s%s%s HTTP/1.1\r\nHost: %s\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n"
+		"x-amz-date: %s\r\nContent-Length: %zu\r\n"
+		"Authorization: AWS4-HMAC-SHA256 Credential=minioadmin/%.8s/" REGION
+		"/s3/aws4_request, SignedHeaders=" SIGNED ", Signature=%s\r\n\r\n",
+		request->method, request->path, request->query[0] ? "?" : "", request->query, host,
+		date, request->body_bytes, date, signature);
+	if (world_net_send(client->fd, head, (size_t)len) < 0)
+		return false;
+	if (request->send_bytes_max) {
+		world_net_send(client->fd, request->body,
+			MIN(request->send_bytes_max, request->body_bytes));
+		return false;
+	}
+	return world_net_send(client->fd, request->body, request->body_bytes) >= 0;
+}
+
+/* ---- Answers. ---- */
+
+struct answer {
+	int status;
+	size_t bytes; /* of the body */
+	bool chunked, closes;
+};
+
+/* Reads up to the empty line, byte by byte: what follows is the body's. */
+static bool head_read(struct http_client *client, char head[HEAD_BYTES_MAX])
+{
+	size_t len = 0;
+
+	while (len < HEAD_BYTES_MAX - 1) {
+		if (world_net_recv(client->fd, head + len, 1) != 1)
+			return false;
+		head[++len] = 0;
+		if (len >= 4 && !memcmp(head + len - 4, "\r\n\r\n", 4))
+			return true;
+	}
+	return false;
+}
+
+static bool answer_read(struct http_client *client, struct answer *answer)
+{
+	char head[HEAD_BYTES_MAX];
+	const char *line;
+
+	memset(answer, 0, sizeof(*answer));
+	do {
+		if (!head_read(client, head) || sscanf(head, "HTTP/1.1 %d", &answer->status) != 1)
+			return false;
+	} while (answer->status == 100);
+	for (line = strstr(head, "\r\n"); line; line = strstr(line + 2, "\r\n")) {
+		if (!strncasecmp(line + 2, "content-length:", 15))
+			answer->bytes = strtoull(line + 17, NULL, 10);
+		else if (!strncasecmp(line + 2, "transfer-encoding: chunked", 26))
+			answer->chunked = true;
+		else if (!strncasecmp(line + 2, "connection: close", 17))
+			answer->closes = true;
+	}
+	return true;
+}
+
+static bool bytes_read(struct http_client *client, void *into, size_t bytes)
+{
+	size_t have = 0;
+
+	while (have < bytes) {
+		ssize_t done = world_net_recv(client->fd, (char *)into + have, bytes - have);
+
+		if (done <= 0)
+			return false;
+		have += (size_t)done;
+	}
+	return true;
+}
+
+static bool line_read(struct http_client *client, char line[64])
+{
+	for (size_t len = 0; len < 63; len++) {
+		if (world_net_recv(client->fd, line + len, 1) != 1)
+			return false;
+		line[len + 1] = 0;
+		if (line[len] == '\n')
+			return true;
+	}
+	return false;
+}
+
+static bool chunks_read(struct http_client *client, char *into, size_t room, size_t *ret_bytes)
+{
+	char line[64];
+	size_t bytes;
+
+	*ret_bytes = 0;
+	do {
+		if (!line_read(client, line))
+			return false;
+		bytes = strtoull(line, NULL, 16);
+		if (bytes > room - *ret_bytes ||
+			!bytes_read(client, into + *ret_bytes, bytes) || !line_read(client, line))
+			return false;
+		*ret_bytes += bytes;
+	} while (bytes);
+	return true;
+}
+
+int http_perform(struct http_client *client, const struct http_request *request, void *into,
+	size_t into_bytes, size_t *ret_bytes)
+{
+	struct answer answer;
+	bool whole;
+
+	*ret_bytes = 0;
+	if (!connected(client))
+		return 0;
+	if (!request_send(client, request) || !answer_read(client, &answer)) {
+		http_close(client);
+		return 0;
+	}
+	if (!strcmp(request->method, "HEAD")) {
+		whole = true;
+	} else if (answer.chunked) {
+		whole = chunks_read(client, (char *)into, into_bytes, ret_bytes);
+	} else {
+		whole = answer.bytes <= into_bytes && bytes_read(client, into, answer.bytes);
+		*ret_bytes = answer.bytes;
+	}
+	if (!whole || answer.closes)
+		http_close(client);
+	return whole ? answer.status : 0;
+}
