@@ -21,6 +21,7 @@
 #define WRITE_NS_MAX  (100 * NS_PER_US)
 #define FLUSH_NS_MAX  (500 * NS_PER_US)
 #define SLOW_NS_MAX   (2 * NS_PER_S)
+#define DEATH_NS_MAX  (2 * NS_PER_S)
 #define FALLOC_ZERO_RANGE 0x10
 
 struct write { /* that a loss of power may undo */
@@ -35,6 +36,7 @@ struct disk {
 	struct list writes;
 	uint64_t flushed_bytes; /* the file's size that is sure */
 	uint64_t order;
+	uint64_t dead_until_ns;
 };
 
 struct request {
@@ -233,8 +235,24 @@ static int request_transfer(struct request *request)
 	return (int)request_move(request, bytes);
 }
 
+/* One disk at a time is dead. */
+static bool is_dead(struct disk *disk)
+{
+	bool others = false;
+
+	for (uint32_t i = 0; i < DISKS_MAX; i++)
+		others |= disks[i].fd && disks[i].dead_until_ns > world_now_ns();
+	if (!others && world_chance(world_disk_chances.death)) {
+		disk->dead_until_ns = world_now_ns() + world_below(DEATH_NS_MAX);
+		world_trace("a disk dies", (uint64_t)disk->fd, disk->dead_until_ns);
+	}
+	return disk->dead_until_ns > world_now_ns();
+}
+
 static int request_run(struct request *request)
 {
+	if (is_dead(request->disk))
+		return -EIO;
 	switch (request->op) {
 	case WORLD_READ:
 	case WORLD_WRITE:
@@ -344,7 +362,7 @@ int __wrap_open64(const char *path, int flags, ...)
 	for (uint32_t i = 0; fd >= 0 && i < DISKS_MAX; i++) {
 		if (disks[i].fd)
 			continue;
-		disks[i].fd = fd;
+		disks[i] = (struct disk){.fd = fd};
 		disks[i].flushed_bytes = file_bytes(fd);
 		list_init(&disks[i].writes);
 		break;

@@ -18,13 +18,14 @@ struct open_op {
 
 struct state {
 	uint64_t value;
-	uint32_t happened; /* a bit for each open operation */
+	uint64_t happened; /* a bit for each open operation */
 };
 
 struct search {
 	struct open_op open[HISTORY_OPEN_MAX];
 	struct state states[STATES_MAX];
 	uint32_t state_count;
+	uint64_t lost; /* a bit for each open operation that is */
 	uint64_t (*bytes_of)(uint64_t value);
 };
 
@@ -62,11 +63,18 @@ void history_life_end(struct history *history)
 	*event_add(history) = (struct history_event){.what = HISTORY_LIFE_END};
 }
 
+/* Whether all that may come of b may come of a, too: they differ only in lost operations that have
+ * happened in b and still may in a. */
+static bool covers(struct state a, struct state b, uint64_t lost)
+{
+	return a.value == b.value && (a.happened & ~b.happened) == 0 &&
+	       ((a.happened ^ b.happened) & ~lost) == 0;
+}
+
 static void state_add(struct search *search, struct state state)
 {
 	for (uint32_t i = 0; i < search->state_count; i++)
-		if (search->states[i].value == state.value &&
-			search->states[i].happened == state.happened)
+		if (covers(search->states[i], state, search->lost))
 			return;
 	CHECK(search->state_count < STATES_MAX);
 	search->states[search->state_count++] = state;
@@ -92,10 +100,10 @@ static void states_close(struct search *search)
 			struct state state = search->states[i];
 
 			/* A read counts only at its end, when it is known what it saw. */
-			if (!open->used || state.happened & 1u << bit ||
+			if (!open->used || state.happened & 1ull << bit ||
 				open->kind != HISTORY_WRITE)
 				continue;
-			state.happened |= 1u << bit;
+			state.happened |= 1ull << bit;
 			state.value = open->value;
 			state_add(search, state);
 		}
@@ -115,13 +123,14 @@ static void open_remove(struct search *search, uint32_t bit, bool must)
 	uint32_t count = search->state_count;
 
 	search->open[bit].used = false;
+	search->lost &= ~(1ull << bit);
 	search->state_count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		struct state state = search->states[i];
 
-		if (must && !(state.happened & 1u << bit))
+		if (must && !(state.happened & 1ull << bit))
 			continue;
-		state.happened &= ~(1u << bit);
+		state.happened &= ~(1ull << bit);
 		state_add(search, state);
 	}
 }
@@ -136,9 +145,9 @@ static void reads_mark(struct search *search)
 			struct state state = search->states[i];
 
 			if (!open->used || open->kind == HISTORY_WRITE ||
-				state.happened & 1u << bit || !fits(search, open, state.value))
+				state.happened & 1ull << bit || !fits(search, open, state.value))
 				continue;
-			state.happened |= 1u << bit;
+			state.happened |= 1ull << bit;
 			state_add(search, state);
 		}
 }
@@ -158,24 +167,25 @@ static void settle(struct search *search)
 static void begin(struct search *search, const struct history *history, uint32_t at)
 {
 	const struct history_event *event = &history->events[at];
-	struct open_op *open = NULL;
+	struct open_op *open;
+	uint32_t bit = 0;
 
-	for (uint32_t bit = 0; bit < HISTORY_OPEN_MAX && !open; bit++)
-		if (!search->open[bit].used)
-			open = &search->open[bit];
-	CHECK(open != NULL);
+	while (bit < HISTORY_OPEN_MAX && search->open[bit].used)
+		bit++;
+	CHECK(bit < HISTORY_OPEN_MAX);
+	open = &search->open[bit];
 	*open = (struct open_op){
 		.op = event->op, .kind = event->kind, .value = event->value, .used = true};
-	if (event->kind == HISTORY_WRITE)
-		return;
-	/* What it saw is told at its end; one without an end saw nothing. */
+	search->lost |= 1ull << bit;
 	for (uint32_t i = at + 1; i < history->count; i++)
-		if (history->events[i].op == event->op) {
-			open->used = history->events[i].what == HISTORY_END;
+		if (history->events[i].op == event->op && history->events[i].what == HISTORY_END) {
+			search->lost &= ~(1ull << bit);
+			/* What a read saw is told at its end. */
 			open->value = history->events[i].value;
 			return;
 		}
-	open->used = false;
+	/* A read without an end saw nothing. */
+	open->used = event->kind == HISTORY_WRITE;
 }
 
 static bool end(struct search *search, const struct history_event *event)

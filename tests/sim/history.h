@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define HISTORY_EVENTS_MAX 65536u
-#define HISTORY_OPEN_MAX   24u
+#define HISTORY_OPEN_MAX   64u
 #define HISTORY_ABSENT	   0u
 
 enum history_kind {

@@ -22,6 +22,7 @@
 #define BODY_BYTES_MAX (3 * MIB)
 #define START_NS_MAX   (5 * NS_PER_MS)
 #define POWER_NS_MAX   NS_PER_MS
+#define CLOCK_JUMP_NS_MAX (3600 * NS_PER_S)
 #define PORT	       9100
 #define BUCKET	       "sim"
 
@@ -38,6 +39,9 @@ static struct world_opts {
 	uint32_t reactors, depth;
 	uint32_t inline_bytes;
 	bool one_sided;
+	bool faulty; /* disks fail: what the server refuses is no fault of its */
+	uint32_t volumes; /* with one of parity; 1: no array */
+	uint64_t volume_bytes_max;
 } opts;
 
 static struct world_shared *shared;
@@ -348,6 +352,13 @@ static void count_down(void)
 			world_now_ns() + prng_below(world_prng(), POWER_NS_MAX));
 }
 
+/* The clocks of this world are set: one for all. */
+static void clock_is_set(struct client *client)
+{
+	world_clock_jump((int64_t)prng_below(&client->prng, 2 * CLOCK_JUMP_NS_MAX) -
+			 (int64_t)CLOCK_JUMP_NS_MAX);
+}
+
 static void one_op(struct client *client)
 {
 	/* One key is asked for more than the others: it gets leased. */
@@ -356,6 +367,8 @@ static void one_op(struct client *client)
 	uint64_t what = prng_below(&client->prng, 20);
 
 	count_down();
+	if (prng_below(&client->prng, 100) == 0)
+		clock_is_set(client);
 
 	if (what < 9)
 		put(client, key);
@@ -422,6 +435,8 @@ static void *client_main(void *arg)
 	client_close(client);
 	return NULL;
 }
+
+static void power_fails(void *arg);
 
 /* ---- The server. ---- */
 
@@ -498,7 +513,20 @@ static void server_begin(const char *dir)
 	set_number(&config, "cpu.reactors", opts.reactors);
 	set_number(&config, "cpu.idle_spin_us", 0);
 	set(&config, "cpu.pin", "false");
+	set_number(&config, "data.volume_bytes_max", opts.volume_bytes_max);
+	if (opts.volumes > 1) {
+		char list[4096], *at = list;
+
+		for (uint32_t i = 0; i < opts.volumes; i++)
+			at += snprintf(at, (size_t)(list + sizeof(list) - at), "%s%s/volume%u",
+				i ? "," : "", dir, i);
+		set(&config, "storage.volumes", list);
+		set_number(&config, "storage.erasure.data", opts.volumes - 1);
+		set_number(&config, "storage.erasure.parity", 1);
+	}
 	ret = server_open(&config, &server);
+	if (ret && opts.faulty)
+		power_fails(NULL);
 	if (ret)
 		world_fault("the server does not open: %s", strerror(-ret));
 	ret = server_start(server);
@@ -547,6 +575,14 @@ static void opts_draw(void)
 		world_disk_chances.short_transfer = 16;
 	if (prng_below(&prng, 4) == 0)
 		world_disk_chances.slow = 200;
+	opts.volumes = prng_below(&prng, 4) ? 1 : 3 + (uint32_t)prng_below(&prng, 3);
+	opts.volume_bytes_max = prng_below(&prng, 4) ? 0 : opts.log_bytes + 8 * MIB;
+	opts.faulty = prng_below(&prng, 3) == 0;
+	if (!opts.faulty)
+		return;
+	world_disk_chances.read_error = prng_below(&prng, 2) ? 40 : 0;
+	world_disk_chances.write_error = prng_below(&prng, 2) ? 100 : 0;
+	world_disk_chances.death = opts.volumes > 1 && prng_below(&prng, 2) ? 60 : 0;
 }
 
 static void bucket_make(struct client *client)
@@ -559,7 +595,7 @@ static void bucket_make(struct client *client)
 	client_open(client);
 	ret = client->by_http ? http(client, &request, &bytes)
 			      : neb_bucket_create(client->neb, BUCKET, &result);
-	if (ret && ret != -EEXIST && !client->by_http)
+	if (ret && ret != -EEXIST && !client->by_http && !opts.faulty)
 		world_fault("no bucket: %s (%s)", result.code, result.message);
 	client_close(client);
 }

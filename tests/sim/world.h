@@ -86,6 +86,7 @@ struct world_disk_chances { /* one of so many operations; 0: none */
 	uint32_t read_error;
 	uint32_t write_error;
 	uint32_t slow;
+	uint32_t death; /* it fails everything for a while, then comes back */
 };
 extern struct world_disk_chances world_disk_chances;
 bool world_disk_is(int fd);
