@@ -543,9 +543,7 @@ static void power_fails(void *arg)
 	world_disk_power_lost();
 	world_index_power_lost();
 	history_life_end(&shared->history);
-	if (getenv("SIM_HASH"))
-		fprintf(stderr, "hash %016llx\n", (unsigned long long)world_trace_hash());
-	_exit(WORLD_END_POWER);
+	world_end(WORLD_END_POWER);
 }
 
 /* Seldom while the server starts or ends, mostly while clients are served. */

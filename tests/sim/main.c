@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +25,9 @@ static const char USAGE[] =
 	"\n"
 	"  --seeds N     so many seeds (100)\n"
 	"  --from SEED   from this one on (1)\n"
+	"  --hash        what happened, as one number for each life\n"
 	"  --break NAME  a server that leaves something out now and then; it is to be found out\n"
-	"  --verbose     the server's log, and what each life was; SIM_TRACE=1 in the environment\n"
-	"                tells everything that happens\n";
+	"  --verbose     the server's log, and how each life ended; twice: everything that happens\n";
 
 #define LOG_LINES   16u
 #define LIFE_MS_MAX 300000u /* only for what hangs */
@@ -68,11 +70,12 @@ static void life_run(struct world_shared *shared, const char *dir, uint64_t seed
 	/* What it logs takes time, so it is the same whether somebody reads it or not. */
 	if (!verbose && !freopen(log_path, "a", stderr))
 		_exit(WORLD_END_FAULT);
+	/* Large blocks come from memory that is there already. */
+	mallopt(M_MMAP_THRESHOLD, INT_MAX);
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	world_begin(seed * 16 + life);
 	world_load_run(shared, dir, life);
-	if (getenv("SIM_HASH"))
-		fprintf(stderr, "hash %016llx\n", (unsigned long long)world_trace_hash());
-	_exit(WORLD_END_CLEAN);
+	world_end(WORLD_END_CLEAN);
 }
 
 /* How a life ended; one that hangs is killed. */
@@ -152,7 +155,7 @@ static bool seed_run(uint64_t seed, const char *dir)
 int main(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {{"seeds", required_argument, NULL, 'n'},
-		{"from", required_argument, NULL, 'f'}, {"break", required_argument, NULL, 'b'},
+		{"from", required_argument, NULL, 'f'}, {"hash", no_argument, NULL, 'h'}, {"break", required_argument, NULL, 'b'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0}};
 	uint64_t count = 100, from = 1, failed = 0;
@@ -167,8 +170,10 @@ int main(int argc, char **argv)
 			from = strtoull(optarg, NULL, 10);
 		else if (option == 'b' && world_break_set(optarg) == 0)
 			continue;
+		else if (option == 'h')
+			world_hash_wanted = true;
 		else if (option == 'v')
-			verbose = true;
+			world_trace_wanted = verbose, verbose = true;
 		else {
 			fputs(USAGE, stderr);
 			return 2;

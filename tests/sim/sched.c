@@ -59,6 +59,8 @@ struct timer {
 	uint64_t interval_ns;
 };
 
+bool world_trace_wanted, world_hash_wanted;
+
 static struct {
 	bool on;
 	struct thread threads[THREADS_MAX];
@@ -79,7 +81,6 @@ static struct {
 	} onces[ONCES_MAX];
 	struct timer timers[TIMERS_MAX];
 	uint64_t hash, traced;
-	bool tracing;
 } world;
 
 long __real_syscall(long number, ...);
@@ -118,16 +119,20 @@ void world_trace(const char *what, uint64_t a, uint64_t b)
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		world.hash = (world.hash ^ words[i]) * 0x9e3779b97f4a7c15ull + (world.hash >> 29);
 	world.traced++;
-	if (world.tracing)
+	if (world_trace_wanted)
 		fprintf(stderr, "%llu.%09llu %-12s %s %llu %llu\n",
 			(unsigned long long)(world.now_ns / NS_PER_S),
 			(unsigned long long)(world.now_ns % NS_PER_S), world.current->name, what,
 			(unsigned long long)a, (unsigned long long)b);
 }
 
-uint64_t world_trace_hash(void)
+void world_end(enum world_end how)
 {
-	return world.hash;
+	if (world_hash_wanted)
+		printf("# %016llx of %llu events\n", (unsigned long long)world.hash,
+			(unsigned long long)world.traced);
+	fflush(stdout);
+	_exit(how);
 }
 
 void world_fault(const char *format, ...)
@@ -449,7 +454,6 @@ void world_begin(uint64_t seed)
 	prng_seed(&world.load_prng, ~seed);
 	world.now_ns = BEGIN_NS;
 	world.offset_ns = REAL_OFFSET_NS;
-	world.tracing = getenv("SIM_TRACE") != NULL;
 	list_init(&world.watches);
 	self->id = pthread_self();
 	self->used = true;

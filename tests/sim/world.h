@@ -72,10 +72,12 @@ void world_watch_remove(struct world_watch *watch);
 
 /* Everything that happens is told here; two runs of a seed tell the same. */
 void world_trace(const char *what, uint64_t a, uint64_t b);
-uint64_t world_trace_hash(void);
+extern bool world_trace_wanted; /* on standard error */
+extern bool world_hash_wanted;  /* on standard output, at the end */
 
-/* The end of this life, with a line that says why. Never returns. */
+/* The end of this life; of a fault, with a line that says what it is. */
 enum world_end { WORLD_END_CLEAN = 0, WORLD_END_POWER = 10, WORLD_END_FAULT = 20 };
+void world_end(enum world_end how) __attribute__((noreturn));
 void world_fault(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void world_thread_name(const char *name);
 
