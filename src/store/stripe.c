@@ -246,6 +246,8 @@ static int member_open(
 	if (!ours)
 		ret = volume_label_check(set->opts, path, disk,
 			candidate->found == -EMEDIUMTYPE ? -EMEDIUMTYPE : -ENOENT);
+	else if (create)
+		ret = disk_wipe_now(disk);
 	if (!ret && ours && !disk_can_grow(disk) &&
 		disk_medium_bytes(disk) < candidate->super.medium_bytes) {
 		log_error("store", "%s: the device is smaller than it was: not used", path);
@@ -282,8 +284,9 @@ static int set_create(struct set *set)
 	volume->super.set_parity = (uint16_t)set->opts->erasure_parity;
 	bytes_min = volume->super.data_offset + STORE_CHUNK_BYTES;
 	for (uint32_t i = 0; i < count && !ret; i++) {
-		/* A volume of a store whose index is not here is somebody's. */
-		if (set->candidates[i].found == 0)
+		/* A volume of a store whose index is not here is somebody's, unless the creation
+		 * of that store was cut short: nothing was ever kept there. */
+		if (set->candidates[i].found == 0 && set->candidates[i].super.epoch)
 			set->candidates[i].found = -EMEDIUMTYPE;
 		ret = member_open(set, i, bytes_min, true, &set->array.members[i]);
 		if (!ret && !strstr(volume->set_paths[i], "://"))
