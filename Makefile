@@ -1,5 +1,7 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
-.PHONY: help run build test bench tidy asan fuzz install deps clean
+SEEDS ?= 1000
+
+.PHONY: help run build test bench tidy asan sim fuzz install deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -29,6 +31,10 @@ tidy: ## check the style
 asan: ## the unit tests and the whole program under clang's sanitizers
 	@scripts/deps build test
 	@scripts/test asan ends-asan
+
+sim: ## run the whole server in SEEDS (1000) simulated worlds
+	@scripts/deps build test
+	@scripts/sim --seeds $(SEEDS)
 
 fuzz: ## run every fuzz target for FUZZ_SECONDS (30)
 	@scripts/deps build test

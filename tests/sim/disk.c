@@ -15,13 +15,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define DISKS_MAX     32u
-#define SECTOR_BYTES  512u
-#define READ_NS_MAX   (200 * NS_PER_US)
-#define WRITE_NS_MAX  (100 * NS_PER_US)
-#define FLUSH_NS_MAX  (500 * NS_PER_US)
-#define SLOW_NS_MAX   (2 * NS_PER_S)
-#define DEATH_NS_MAX  (2 * NS_PER_S)
+#define DISKS_MAX	  32u
+#define SECTOR_BYTES	  512u
+#define READ_NS_MAX	  (200 * NS_PER_US)
+#define WRITE_NS_MAX	  (100 * NS_PER_US)
+#define FLUSH_NS_MAX	  (500 * NS_PER_US)
+#define SLOW_NS_MAX	  (2 * NS_PER_S)
+#define DEATH_NS_MAX	  (2 * NS_PER_S)
 #define FALLOC_ZERO_RANGE 0x10
 
 struct write { /* that a loss of power may undo */
@@ -42,11 +42,9 @@ struct disk {
 struct request {
 	struct world_event event;
 	struct disk *disk;
-	enum world_disk_op op;
-	struct iovec *iov;
-	uint32_t iov_count;
-	uint64_t offset, bytes;
-	uint64_t order; /* FLUSH: of the last write that had ended when it began */
+	struct world_disk_io io;
+	struct iovec *iov; /* its own copy */
+	uint64_t order;	   /* FLUSH: of the last write that had ended when it began */
 	world_disk_done_fn *done;
 	void *arg;
 };
@@ -153,8 +151,8 @@ static void write_remains(struct disk *disk, const struct write *write)
 
 	for (uint64_t at = 0; at < write->bytes && whole; at += SECTOR_BYTES)
 		if (whole == 1 || world_chance(2))
-			medium_write(disk, write->after + at,
-				MIN(SECTOR_BYTES, write->bytes - at), write->offset + at);
+			medium_write(disk, write->after + at, MIN(SECTOR_BYTES, write->bytes - at),
+				write->offset + at);
 }
 
 static void disk_power_lost(struct disk *disk)
@@ -202,15 +200,15 @@ static uint64_t request_move(struct request *request, uint64_t bytes)
 {
 	uint64_t done = 0;
 
-	for (uint32_t i = 0; i < request->iov_count && done < bytes; i++) {
+	for (uint32_t i = 0; i < request->io.iov_count && done < bytes; i++) {
 		uint64_t part = MIN(request->iov[i].iov_len, bytes - done);
 
-		if (request->op == WORLD_READ)
+		if (request->io.op == WORLD_READ)
 			medium_read(request->disk, request->iov[i].iov_base, part,
-				request->offset + done);
+				request->io.offset + done);
 		else
 			disk_write(request->disk, request->iov[i].iov_base, part,
-				request->offset + done);
+				request->io.offset + done);
 		done += part;
 	}
 	return done;
@@ -221,14 +219,14 @@ static int request_transfer(struct request *request)
 	const struct world_disk_chances *chances = &world_disk_chances;
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < request->iov_count; i++)
+	for (uint32_t i = 0; i < request->io.iov_count; i++)
 		bytes += request->iov[i].iov_len;
-	if (world_chance(request->op == WORLD_READ ? chances->read_error : chances->write_error))
+	if (world_chance(request->io.op == WORLD_READ ? chances->read_error : chances->write_error))
 		return -EIO;
-	if (request->op == WORLD_READ) {
+	if (request->io.op == WORLD_READ) {
 		uint64_t end = file_bytes(request->disk->fd);
 
-		bytes = request->offset < end ? MIN(bytes, end - request->offset) : 0;
+		bytes = request->io.offset < end ? MIN(bytes, end - request->io.offset) : 0;
 	}
 	if (bytes > BLOCK_BYTES_OF_DISK && world_chance(chances->short_transfer))
 		bytes = BLOCK_BYTES_OF_DISK * (1 + world_below(bytes / BLOCK_BYTES_OF_DISK));
@@ -253,7 +251,7 @@ static int request_run(struct request *request)
 {
 	if (is_dead(request->disk))
 		return -EIO;
-	switch (request->op) {
+	switch (request->io.op) {
 	case WORLD_READ:
 	case WORLD_WRITE:
 		return request_transfer(request);
@@ -264,7 +262,7 @@ static int request_run(struct request *request)
 		return 0;
 	case WORLD_PUNCH:
 	case WORLD_ZERO:
-		disk_zero(request->disk, request->bytes, request->offset);
+		disk_zero(request->disk, request->io.bytes, request->io.offset);
 		return 0;
 	}
 	return -EINVAL;
@@ -275,7 +273,7 @@ static void request_happen(void *arg)
 	struct request *request = (struct request *)arg;
 	int result = request_run(request);
 
-	world_trace("disk", request->op, request->offset);
+	world_trace("disk", request->io.op, request->io.offset);
 	request->done(request->arg, result);
 	free(request->iov);
 	free(request);
@@ -283,31 +281,30 @@ static void request_happen(void *arg)
 
 static uint64_t request_ns(enum world_disk_op op)
 {
-	uint64_t most = op == WORLD_READ ? READ_NS_MAX : op == WORLD_FLUSH ? FLUSH_NS_MAX : WRITE_NS_MAX;
+	uint64_t most = op == WORLD_READ    ? READ_NS_MAX
+			: op == WORLD_FLUSH ? FLUSH_NS_MAX
+					    : WRITE_NS_MAX;
 
 	return world_below(world_chance(world_disk_chances.slow) ? SLOW_NS_MAX : most);
 }
 
-void world_disk_start(int fd, enum world_disk_op op, const struct iovec *iov, uint32_t iov_count,
-	uint64_t offset, uint64_t bytes, world_disk_done_fn *done, void *arg)
+void world_disk_start(int fd, const struct world_disk_io *io, world_disk_done_fn *done, void *arg)
 {
 	struct request *request = (struct request *)calloc(1, sizeof(*request));
 
 	CHECK(request != NULL);
 	request->disk = disk_of(fd);
-	request->op = op;
-	request->offset = offset;
-	request->bytes = bytes;
+	request->io = *io;
 	request->done = done;
 	request->arg = arg;
 	request->order = request->disk->order;
-	request->iov_count = iov_count;
-	request->iov = (struct iovec *)calloc(iov_count + 1, sizeof(*iov));
+	request->io.iov = request->iov =
+		(struct iovec *)calloc(io->iov_count + 1, sizeof(*io->iov));
 	CHECK(request->iov != NULL);
-	memcpy(request->iov, iov, iov_count * sizeof(*iov));
+	memcpy(request->iov, io->iov, io->iov_count * sizeof(*io->iov));
 	request->event.fn = request_happen;
 	request->event.arg = request;
-	world_event_set(&request->event, world_now_ns() + request_ns(op));
+	world_event_set(&request->event, world_now_ns() + request_ns(io->op));
 }
 
 /* ---- The calls that block. ---- */
@@ -326,12 +323,11 @@ static void call_done(void *arg, int result)
 	world_wake(call);
 }
 
-static ssize_t call_run(int fd, enum world_disk_op op, const struct iovec *iov, uint32_t count,
-	uint64_t offset, uint64_t bytes)
+static ssize_t call_run(int fd, const struct world_disk_io *io)
 {
 	struct call call = {0};
 
-	world_disk_start(fd, op, iov, count, offset, bytes, call_done, &call);
+	world_disk_start(fd, io, call_done, &call);
 	while (!call.done)
 		world_block(&call, UINT64_MAX);
 	if (call.result < 0) {
@@ -387,32 +383,33 @@ int __wrap_close(int fd)
 ssize_t __wrap_pread64(int fd, void *data, size_t bytes, off_t offset)
 {
 	const struct iovec iov = {data, bytes};
+	const struct world_disk_io io = {WORLD_READ, &iov, 1, (uint64_t)offset, 0};
 
-	if (!disk_of(fd))
-		return __real_pread64(fd, data, bytes, offset);
-	return call_run(fd, WORLD_READ, &iov, 1, (uint64_t)offset, 0);
+	return disk_of(fd) ? call_run(fd, &io) : __real_pread64(fd, data, bytes, offset);
 }
 
 ssize_t __wrap_pwrite64(int fd, const void *data, size_t bytes, off_t offset)
 {
 	const struct iovec iov = {(void *)(uintptr_t)data, bytes};
+	const struct world_disk_io io = {WORLD_WRITE, &iov, 1, (uint64_t)offset, 0};
 
-	if (!disk_of(fd))
-		return __real_pwrite64(fd, data, bytes, offset);
-	return call_run(fd, WORLD_WRITE, &iov, 1, (uint64_t)offset, 0);
+	return disk_of(fd) ? call_run(fd, &io) : __real_pwrite64(fd, data, bytes, offset);
 }
 
 ssize_t __real_pwritev64(int fd, const struct iovec *iov, int count, off_t offset);
 ssize_t __wrap_pwritev64(int fd, const struct iovec *iov, int count, off_t offset)
 {
-	if (!disk_of(fd))
-		return __real_pwritev64(fd, iov, count, offset);
-	return call_run(fd, WORLD_WRITE, iov, (uint32_t)count, (uint64_t)offset, 0);
+	const struct world_disk_io io = {WORLD_WRITE, iov, (uint32_t)count, (uint64_t)offset, 0};
+
+	return disk_of(fd) ? call_run(fd, &io) : __real_pwritev64(fd, iov, count, offset);
 }
 
 int __wrap_fdatasync(int fd)
 {
-	return disk_of(fd) ? (int)call_run(fd, WORLD_FLUSH, NULL, 0, 0, 0) : 0;
+	static const struct iovec none;
+	const struct world_disk_io io = {.op = WORLD_FLUSH, .iov = &none};
+
+	return disk_of(fd) ? (int)call_run(fd, &io) : 0;
 }
 
 int __wrap_fsync(int fd)
@@ -423,9 +420,10 @@ int __wrap_fsync(int fd)
 int __real_fallocate64(int fd, int mode, off_t offset, off_t bytes);
 int __wrap_fallocate64(int fd, int mode, off_t offset, off_t bytes)
 {
+	static const struct iovec none;
+	const struct world_disk_io io = {WORLD_ZERO, &none, 0, (uint64_t)offset, (uint64_t)bytes};
+
 	if (!disk_of(fd))
 		return __real_fallocate64(fd, mode, offset, bytes);
-	if (mode & FALLOC_ZERO_RANGE)
-		return (int)call_run(fd, WORLD_ZERO, NULL, 0, (uint64_t)offset, (uint64_t)bytes);
-	return 0;
+	return mode & FALLOC_ZERO_RANGE ? (int)call_run(fd, &io) : 0;
 }

@@ -45,8 +45,8 @@ uint32_t history_begin(
 	return op;
 }
 
-void history_end(struct history *history, uint32_t op, uint16_t key, enum history_kind kind,
-	uint64_t value)
+void history_end(
+	struct history *history, uint32_t op, uint16_t key, enum history_kind kind, uint64_t value)
 {
 	*event_add(history) = (struct history_event){
 		.op = op, .key = key, .kind = (uint8_t)kind, .what = HISTORY_END, .value = value};
@@ -54,8 +54,7 @@ void history_end(struct history *history, uint32_t op, uint16_t key, enum histor
 
 void history_lost(struct history *history, uint32_t op, uint16_t key)
 {
-	*event_add(history) =
-		(struct history_event){.op = op, .key = key, .what = HISTORY_LOST};
+	*event_add(history) = (struct history_event){.op = op, .key = key, .what = HISTORY_LOST};
 }
 
 void history_life_end(struct history *history)

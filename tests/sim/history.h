@@ -35,8 +35,8 @@ struct history {
 uint32_t history_begin(
 	struct history *history, uint16_t key, enum history_kind kind, uint64_t value);
 /* It was acknowledged; of a read, with what it saw. */
-void history_end(struct history *history, uint32_t op, uint16_t key, enum history_kind kind,
-	uint64_t value);
+void history_end(
+	struct history *history, uint32_t op, uint16_t key, enum history_kind kind, uint64_t value);
 /* It came to nothing that its client knows of: of a write, it may have happened, or may still. */
 void history_lost(struct history *history, uint32_t op, uint16_t key);
 /* A life is over: what did not happen by now never will. */

@@ -73,7 +73,8 @@ static void sign(const struct http_request *request, const char *host, const cha
 
 	snprintf(day, sizeof(day), "%.8s", date);
 	snprintf(canonical, sizeof(canonical),
-		"%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:UNSIGNED-PAYLOAD\nx-amz-date:%s\n\n" SIGNED
+		"%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:UNSIGNED-PAYLOAD\n"
+		"x-amz-date:%s\n\n" SIGNED
 		"\nUNSIGNED-PAYLOAD",
 		request->method, request->path, request->query, host, date);
 	SHA256((const uint8_t *)canonical, strlen(canonical), digest);
@@ -195,8 +196,8 @@ static bool chunks_read(struct http_client *client, char *into, size_t room, siz
 		if (!line_read(client, line))
 			return false;
 		bytes = strtoull(line, NULL, 16);
-		if (bytes > room - *ret_bytes ||
-			!bytes_read(client, into + *ret_bytes, bytes) || !line_read(client, line))
+		if (bytes > room - *ret_bytes || !bytes_read(client, into + *ret_bytes, bytes) ||
+			!line_read(client, line))
 			return false;
 		*ret_bytes += bytes;
 	} while (bytes);

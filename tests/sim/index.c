@@ -133,8 +133,8 @@ static void map_set(struct map *map, struct slice key, struct slice value)
 	} else {
 		if (map->count == map->cap) {
 			map->cap *= 2;
-			map->rows = (struct row **)realloc(
-				map->rows, map->cap * sizeof(struct row *));
+			map->rows =
+				(struct row **)realloc(map->rows, map->cap * sizeof(struct row *));
 			CHECK(map->rows != NULL);
 		}
 		memmove(&map->rows[at + 1], &map->rows[at],

@@ -16,15 +16,15 @@
 #include "server/server.h"
 #include "store/store.h"
 
-#define CLIENTS_MAX    4u
-#define KEYS	       10u
-#define OPS_MAX	       30u /* of a client in a life */
-#define BODY_BYTES_MAX (3 * MIB)
-#define START_NS_MAX   (5 * NS_PER_MS)
-#define POWER_NS_MAX   NS_PER_MS
+#define CLIENTS_MAX	  4u
+#define KEYS		  10u
+#define OPS_MAX		  30u /* of a client in a life */
+#define BODY_BYTES_MAX	  (3 * MIB)
+#define START_NS_MAX	  (5 * NS_PER_MS)
+#define POWER_NS_MAX	  NS_PER_MS
 #define CLOCK_JUMP_NS_MAX (3600 * NS_PER_S)
-#define PORT	       9100
-#define BUCKET	       "sim"
+#define PORT		  9100
+#define BUCKET		  "sim"
 
 struct world_shared {
 	uint64_t seed;
@@ -39,7 +39,7 @@ static struct world_opts {
 	uint32_t reactors, depth;
 	uint32_t inline_bytes;
 	bool one_sided;
-	bool faulty; /* disks fail: what the server refuses is no fault of its */
+	bool faulty;	  /* disks fail: what the server refuses is no fault of its */
 	uint32_t volumes; /* with one of parity; 1: no array */
 	uint64_t volume_bytes_max;
 } opts;
@@ -52,8 +52,8 @@ static uint32_t power_after; /* operations; 0: not by them */
 
 struct world_shared *world_shared_new(uint64_t seed)
 {
-	struct world_shared *fresh = (struct world_shared *)mmap(NULL, sizeof(*fresh),
-		PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct world_shared *fresh = (struct world_shared *)mmap(
+		NULL, sizeof(*fresh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(fresh != MAP_FAILED);
 	fresh->seed = seed;
@@ -69,8 +69,8 @@ void world_shared_free(struct world_shared *done)
 
 static uint64_t value_bytes(uint64_t value)
 {
-	static const uint64_t SIZES[] = {8, 100, 900, 2048, 3000, 4096, 20000, 65536, 70000,
-		300000, 1048576, 1500000, BODY_BYTES_MAX - 64};
+	static const uint64_t SIZES[] = {8, 100, 900, 2048, 3000, 4096, 20000, 65536, 70000, 300000,
+		1048576, 1500000, BODY_BYTES_MAX - 64};
 	struct prng prng;
 
 	prng_seed(&prng, value);
@@ -129,8 +129,7 @@ static void key_name(uint16_t key, char name[16])
 /* One S3 request over HTTP: the errno that libnebulaio would have. */
 static int http(struct client *client, const struct http_request *request, size_t *ret_bytes)
 {
-	int status = http_perform(
-		&client->http, request, client->body, BODY_BYTES_MAX, ret_bytes);
+	int status = http_perform(&client->http, request, client->body, BODY_BYTES_MAX, ret_bytes);
 
 	world_trace(request->method, (uint64_t)status, *ret_bytes);
 	if (status >= 200 && status < 300)
@@ -142,8 +141,11 @@ static int put_bytes(struct client *client, const char *name, uint64_t bytes)
 {
 	char path[32];
 	size_t got;
-	const struct http_request request = {
-		.method = "PUT", .path = path, .query = "", .body = client->body, .body_bytes = bytes};
+	const struct http_request request = {.method = "PUT",
+		.path = path,
+		.query = "",
+		.body = client->body,
+		.body_bytes = bytes};
 
 	if (!client->by_http)
 		return neb_put(client->neb, BUCKET, name, client->body, bytes, NULL);
@@ -180,7 +182,7 @@ static int delete_name(struct client *client, const char *name)
 	return http(client, &request, &got);
 }
 
-static void delete(struct client *client, uint16_t key)
+static void delete (struct client *client, uint16_t key)
 {
 	struct history *history = &shared->history;
 	char name[16];
@@ -307,8 +309,11 @@ static void client_close(struct client *client);
 static void put_begin(struct client *client, const char *name, uint64_t bytes)
 {
 	const struct neb_iov body = {client->body, bytes};
-	const struct neb_request request = {
-		.op = NEB_PUT_OBJECT, .bucket = BUCKET, .key = name, .body = &body, .body_count = 1};
+	const struct neb_request request = {.op = NEB_PUT_OBJECT,
+		.bucket = BUCKET,
+		.key = name,
+		.body = &body,
+		.body_count = 1};
 	char path[32];
 	const struct http_request by_http = {.method = "PUT",
 		.path = path,
@@ -348,8 +353,7 @@ static void vanish(struct client *client, uint16_t key)
 static void count_down(void)
 {
 	if (power_after && --power_after == 0)
-		world_event_set(&power,
-			world_now_ns() + prng_below(world_prng(), POWER_NS_MAX));
+		world_event_set(&power, world_now_ns() + prng_below(world_prng(), POWER_NS_MAX));
 }
 
 /* The clocks of this world are set: one for all. */

@@ -27,7 +27,8 @@ static const char USAGE[] =
 	"  --from SEED   from this one on (1)\n"
 	"  --hash        what happened, as one number for each life\n"
 	"  --break NAME  a server that leaves something out now and then; it is to be found out\n"
-	"  --verbose     the server's log, and how each life ended; twice: everything that happens\n";
+	"  --verbose     the server's log, and how each life ended\n"
+	"  --trace       everything that happens\n";
 
 #define LOG_LINES   16u
 #define LIFE_MS_MAX 300000u /* only for what hangs */
@@ -129,8 +130,8 @@ static bool seed_run(uint64_t seed, const char *dir)
 			life_run(shared, dir, seed, life);
 		status = life_await(pid);
 		if (verbose)
-			fprintf(stderr, "seed %llu life %u: %s %d\n", (unsigned long long)seed, life,
-				WIFEXITED(status) ? "exit" : "signal",
+			fprintf(stderr, "seed %llu life %u: %s %d\n", (unsigned long long)seed,
+				life, WIFEXITED(status) ? "exit" : "signal",
 				WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 		if (!WIFEXITED(status) || (WEXITSTATUS(status) != WORLD_END_POWER &&
 						  WEXITSTATUS(status) != WORLD_END_CLEAN)) {
@@ -155,9 +156,9 @@ static bool seed_run(uint64_t seed, const char *dir)
 int main(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {{"seeds", required_argument, NULL, 'n'},
-		{"from", required_argument, NULL, 'f'}, {"hash", no_argument, NULL, 'h'}, {"break", required_argument, NULL, 'b'},
-		{"verbose", no_argument, NULL, 'v'},
-		{NULL, 0, NULL, 0}};
+		{"from", required_argument, NULL, 'f'}, {"hash", no_argument, NULL, 'h'},
+		{"break", required_argument, NULL, 'b'}, {"verbose", no_argument, NULL, 'v'},
+		{"trace", no_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
 	uint64_t count = 100, from = 1, failed = 0;
 	char dir[256];
 	int option;
@@ -173,15 +174,17 @@ int main(int argc, char **argv)
 		else if (option == 'h')
 			world_hash_wanted = true;
 		else if (option == 'v')
-			world_trace_wanted = verbose, verbose = true;
+			verbose = true;
+		else if (option == 't')
+			world_trace_wanted = verbose = true;
 		else {
 			fputs(USAGE, stderr);
 			return 2;
 		}
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	snprintf(dir, sizeof(dir), "%s/nebulaio-sim-%d", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm",
-		(int)getpid());
+	snprintf(dir, sizeof(dir), "%s/nebulaio-sim-%d",
+		access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (int)getpid());
 	snprintf(log_path, sizeof(log_path), "%s.log", dir);
 	for (uint64_t seed = from; seed < from + count; seed++)
 		failed += !seed_run(seed, dir);

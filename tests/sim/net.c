@@ -134,8 +134,8 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return -1;
 	}
 	port_of[fd] = ports[at].port;
-	local_len = local_address(
-		&local, ports[at].port, (uint32_t)world_below(ports[at].listeners));
+	local_len =
+		local_address(&local, ports[at].port, (uint32_t)world_below(ports[at].listeners));
 	/* A full backlog is told by EAGAIN, where a blocking socket would sleep. */
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	while (__real_connect(fd, (struct sockaddr *)&local, local_len)) {
@@ -182,8 +182,8 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	if (!tcp(fd) || !world_chance(SHORT_ONE_OF) || !msg->msg_iovlen)
 		return __real_sendmsg(fd, msg, flags);
-	return __real_send(fd, msg->msg_iov[0].iov_base,
-		portion(fd, msg->msg_iov[0].iov_len), flags);
+	return __real_send(
+		fd, msg->msg_iov[0].iov_base, portion(fd, msg->msg_iov[0].iov_len), flags);
 }
 
 /* ---- For clients, which block. ---- */
@@ -204,8 +204,8 @@ ssize_t world_net_send(int fd, const void *data, size_t bytes)
 	size_t sent = 0;
 
 	while (sent < bytes) {
-		ssize_t done = __wrap_send(fd, (const char *)data + sent, bytes - sent,
-			MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t done = __wrap_send(
+			fd, (const char *)data + sent, bytes - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (done < 0 && errno != EAGAIN)
 			return -1;

@@ -22,19 +22,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define THREADS_MAX    256u
-#define EVENTS_MAX     65536u
-#define WATCHES_MAX    4096u
-#define ONCES_MAX      64u
-#define TIMERS_MAX     64u
-#define CLOCK_STEP_NS  40u	       /* what asking for the time takes */
-#define QUANTUM_NS     (20 * NS_PER_US)	/* of a thread that asks for the time again and again */
-#define WATCH_EACH     8u	       /* turns between looks at descriptors while threads can run */
-#define YIELD_ONE_OF   16u
+#define THREADS_MAX	256u
+#define EVENTS_MAX	65536u
+#define WATCHES_MAX	4096u
+#define ONCES_MAX	64u
+#define TIMERS_MAX	64u
+#define CLOCK_STEP_NS	40u		 /* what asking for the time takes */
+#define QUANTUM_NS	(20 * NS_PER_US) /* of a thread that asks for the time again and again */
+#define WATCH_EACH	8u /* turns between looks at descriptors while threads can run */
+#define YIELD_ONE_OF	16u
 #define SPURIOUS_ONE_OF 64u
-#define TURNS_MAX      200000000ull
-#define BEGIN_NS       (1000 * NS_PER_S)
-#define REAL_OFFSET_NS (1764000000ull * NS_PER_S)
+#define TURNS_MAX	200000000ull
+#define BEGIN_NS	(1000 * NS_PER_S)
+#define REAL_OFFSET_NS	(1764000000ull * NS_PER_S)
 
 enum thread_state { THREAD_RUNNABLE, THREAD_BLOCKED, THREAD_ENDED };
 
@@ -675,8 +675,8 @@ int __wrap_pthread_cond_timedwait(
 	return cond_wait(cond, mutex, deadline_of(until));
 }
 
-int __wrap_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock,
-	const struct timespec *until)
+int __wrap_pthread_cond_clockwait(
+	pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until)
 {
 	(void)clock;
 	return cond_wait(cond, mutex, deadline_of(until));
@@ -756,7 +756,8 @@ int __wrap_nanosleep(const struct timespec *span, struct timespec *left)
 {
 	if (!world.on)
 		return __real_nanosleep(span, left);
-	world_block(span, world.now_ns + (uint64_t)span->tv_sec * NS_PER_S + (uint64_t)span->tv_nsec);
+	world_block(
+		span, world.now_ns + (uint64_t)span->tv_sec * NS_PER_S + (uint64_t)span->tv_nsec);
 	return 0;
 }
 
@@ -821,8 +822,8 @@ int __wrap_timerfd_settime(
 		if (__real_syscall(SYS_read, fd, &count, sizeof(count)) < 0)
 			CHECK(errno == EAGAIN);
 		if (ns)
-			world_event_set(&timer->event,
-				flags & TFD_TIMER_ABSTIME ? ns : world.now_ns + ns);
+			world_event_set(
+				&timer->event, flags & TFD_TIMER_ABSTIME ? ns : world.now_ns + ns);
 		return 0;
 	}
 	errno = EBADF;
@@ -841,8 +842,8 @@ ssize_t __wrap_write(int fd, const void *data, size_t bytes)
 int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-	uint64_t deadline_ns = timeout_ms < 0 ? UINT64_MAX
-					      : world.now_ns + (uint64_t)timeout_ms * NS_PER_MS;
+	uint64_t deadline_ns =
+		timeout_ms < 0 ? UINT64_MAX : world.now_ns + (uint64_t)timeout_ms * NS_PER_MS;
 
 	if (!world.on || timeout_ms == 0)
 		return __real_poll(fds, count, timeout_ms);

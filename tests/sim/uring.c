@@ -17,9 +17,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RINGS_MAX      64u
-#define NET_NS_MAX     (50 * NS_PER_US)
-#define OP_NS_MAX      (5 * NS_PER_US)
+#define RINGS_MAX  64u
+#define NET_NS_MAX (50 * NS_PER_US)
+#define OP_NS_MAX  (5 * NS_PER_US)
 
 struct ring {
 	struct io_uring *uring;
@@ -45,7 +45,6 @@ struct late { /* a completion that found the queue full */
 };
 
 static struct ring rings[RINGS_MAX];
-
 
 /* ---- Completions. ---- */
 
@@ -85,8 +84,7 @@ static void complete(struct ring *ring, uint64_t user_data, int result, uint32_t
 static void overflow_flush(struct ring *ring)
 {
 	while (!list_empty(&ring->overflow) && !cq_full(ring->uring)) {
-		struct late *late =
-			CONTAINER_OF(list_pop(&ring->overflow), struct late, link);
+		struct late *late = CONTAINER_OF(list_pop(&ring->overflow), struct late, link);
 
 		cq_push(ring->uring, &late->cqe);
 		free(late);
@@ -201,39 +199,36 @@ static void disk_begin(struct op *op)
 {
 	const struct io_uring_sqe *sqe = &op->sqe;
 	struct iovec one = {(void *)(uintptr_t)sqe->addr, sqe->len};
-	const struct iovec *iov = &one;
-	uint32_t count = 1;
-	uint64_t bytes = 0;
-	enum world_disk_op what;
+	struct world_disk_io io = {.iov = &one, .iov_count = 1, .offset = sqe->off};
 
 	switch (sqe->opcode) {
 	case IORING_OP_READV:
 	case IORING_OP_WRITEV:
-		iov = (const struct iovec *)(uintptr_t)sqe->addr;
-		count = sqe->len;
-		what = sqe->opcode == IORING_OP_READV ? WORLD_READ : WORLD_WRITE;
+		io.iov = (const struct iovec *)(uintptr_t)sqe->addr;
+		io.iov_count = sqe->len;
+		io.op = sqe->opcode == IORING_OP_READV ? WORLD_READ : WORLD_WRITE;
 		break;
 	case IORING_OP_READ:
 	case IORING_OP_READ_FIXED:
-		what = WORLD_READ;
+		io.op = WORLD_READ;
 		break;
 	case IORING_OP_WRITE:
 	case IORING_OP_WRITE_FIXED:
-		what = WORLD_WRITE;
+		io.op = WORLD_WRITE;
 		break;
 	case IORING_OP_FSYNC:
-		what = WORLD_FLUSH;
-		count = 0;
+		io.op = WORLD_FLUSH;
+		io.iov_count = 0;
 		break;
 	default:
 		/* fallocate(2): the mode lies in len, the length in addr. */
-		what = sqe->len & 0x10 ? WORLD_ZERO : WORLD_PUNCH;
-		bytes = sqe->addr;
-		count = 0;
+		io.op = sqe->len & 0x10 ? WORLD_ZERO : WORLD_PUNCH;
+		io.bytes = sqe->addr;
+		io.iov_count = 0;
 		break;
 	}
 	CHECK(world_disk_is(sqe->fd));
-	world_disk_start(sqe->fd, what, iov, count, sqe->off, bytes, disk_done, op);
+	world_disk_start(sqe->fd, &io, disk_done, op);
 }
 
 static bool cancels(const struct io_uring_sqe *by, const struct op *op)
@@ -266,8 +261,8 @@ static int cancel(struct ring *ring, const struct io_uring_sqe *by)
 
 static void op_connect(struct op *op)
 {
-	int ret = connect(
-		op->sqe.fd, (const struct sockaddr *)(uintptr_t)op->sqe.addr, (socklen_t)op->sqe.off);
+	int ret = connect(op->sqe.fd, (const struct sockaddr *)(uintptr_t)op->sqe.addr,
+		(socklen_t)op->sqe.off);
 
 	op_end(op, ret ? -errno : 0, 0);
 }
@@ -431,8 +426,7 @@ int __wrap_io_uring_submit(struct io_uring *uring)
 
 	while (uring->sq.sqe_head != uring->sq.sqe_tail) {
 		/* A copy: what it ends may submit again. */
-		struct io_uring_sqe sqe =
-			uring->sq.sqes[uring->sq.sqe_head & uring->sq.ring_mask];
+		struct io_uring_sqe sqe = uring->sq.sqes[uring->sq.sqe_head & uring->sq.ring_mask];
 
 		uring->sq.sqe_head++;
 		*uring->sq.khead = uring->sq.sqe_head;

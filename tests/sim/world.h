@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "base/base.h"
 
@@ -73,7 +74,7 @@ void world_watch_remove(struct world_watch *watch);
 /* Everything that happens is told here; two runs of a seed tell the same. */
 void world_trace(const char *what, uint64_t a, uint64_t b);
 extern bool world_trace_wanted; /* on standard error */
-extern bool world_hash_wanted;  /* on standard output, at the end */
+extern bool world_hash_wanted;	/* on standard output, at the end */
 
 /* The end of this life; of a fault, with a line that says what it is. */
 enum world_end { WORLD_END_CLEAN = 0, WORLD_END_POWER = 10, WORLD_END_FAULT = 20 };
@@ -92,13 +93,18 @@ struct world_disk_chances { /* one of so many operations; 0: none */
 };
 extern struct world_disk_chances world_disk_chances;
 bool world_disk_is(int fd);
-/* Carries out one operation on a simulated disk after its time: calls done(arg, bytes or -errno).
- * iov is read at once, the memory when the operation happens. */
-struct iovec;
 enum world_disk_op { WORLD_READ, WORLD_WRITE, WORLD_FLUSH, WORLD_PUNCH, WORLD_ZERO };
+struct world_disk_io {
+	enum world_disk_op op;
+	const struct iovec *iov; /* copied at once; the memory is used when the operation happens */
+	uint32_t iov_count;
+	uint64_t offset;
+	uint64_t bytes; /* PUNCH, ZERO */
+};
+/* Carries out one operation on a simulated disk after its time: calls done(arg, bytes or -errno).
+ */
 typedef void world_disk_done_fn(void *arg, int result);
-void world_disk_start(int fd, enum world_disk_op op, const struct iovec *iov, uint32_t iov_count,
-	uint64_t offset, uint64_t bytes, world_disk_done_fn *done, void *arg);
+void world_disk_start(int fd, const struct world_disk_io *io, world_disk_done_fn *done, void *arg);
 /* Power fails: of what was not flushed, some sectors stay and others do not. */
 void world_disk_power_lost(void);
 
