@@ -47,4 +47,4 @@ deps: ## install the Debian packages that scripts/packages.txt lists
 	@scripts/deps
 
 clean: ## remove what the verbs above built
-	rm -rf build build-asan build-fuzz
+	rm -rf build build-asan build-sim build-fuzz
