@@ -74,8 +74,7 @@ static void sign(const struct http_request *request, const char *host, const cha
 	snprintf(day, sizeof(day), "%.8s", date);
 	snprintf(canonical, sizeof(canonical),
 		"%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:UNSIGNED-PAYLOAD\n"
-		"x-amz-date:%s\n\n" SIGNED
-		"\nUNSIGNED-PAYLOAD",
+		"x-amz-date:%s\n\n" SIGNED "\nUNSIGNED-PAYLOAD",
 		request->method, request->path, request->query, host, date);
 	SHA256((const uint8_t *)canonical, strlen(canonical), digest);
 	hex(digest, digest_hex);
