@@ -114,6 +114,8 @@ int __wrap_bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if (!tcp(fd))
 		return __real_bind(fd, addr, len);
+	/* Several may be told of one connection, and only one gets it. */
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	at = port_find(asked_port(addr));
 	port_of[fd] = ports[at].port;
 	local_len = local_address(&local, ports[at].port, ports[at].listeners++);

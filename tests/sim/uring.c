@@ -163,6 +163,10 @@ static void op_accept(struct op *op)
 	}
 	if (fd >= 0)
 		world_net_opened(fd);
+	if (fd >= 0 && !(op->sqe.ioprio & IORING_ACCEPT_MULTISHOT)) {
+		op_end(op, fd, 0);
+		return;
+	}
 	if (fd >= 0)
 		complete(op->ring, op->sqe.user_data, fd, IORING_CQE_F_MORE);
 	op_watch(op, POLLIN);
