@@ -126,7 +126,7 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_un local;
 	socklen_t local_len;
-	uint32_t at;
+	uint32_t at, first;
 
 	if (!tcp(fd))
 		return __real_connect(fd, addr, len);
@@ -136,16 +136,23 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return -1;
 	}
 	port_of[fd] = ports[at].port;
-	local_len =
-		local_address(&local, ports[at].port, (uint32_t)world_below(ports[at].listeners));
 	/* A full backlog is told by EAGAIN, where a blocking socket would sleep. */
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-	while (__real_connect(fd, (struct sockaddr *)&local, local_len)) {
-		if (errno != EAGAIN)
-			return -1;
-		world_block(&local, world_now_ns() + NS_PER_MS);
+	first = (uint32_t)world_below(ports[at].listeners);
+	for (uint32_t i = 0; i < ports[at].listeners; i++) {
+		local_len =
+			local_address(&local, ports[at].port, (first + i) % ports[at].listeners);
+		errno = 0;
+		while (__real_connect(fd, (struct sockaddr *)&local, local_len) &&
+			errno == EAGAIN) {
+			world_block(&local, world_now_ns() + NS_PER_MS);
+			errno = 0;
+		}
+		/* Of several one may have been closed. */
+		if (errno != ECONNREFUSED)
+			return errno ? -1 : 0;
 	}
-	return 0;
+	return -1;
 }
 
 int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
