@@ -110,7 +110,8 @@ struct page {
 	bool encoded; /* keys and prefixes come percent-encoded: XML has no control characters */
 	bool stopped;
 	bool truncated;
-	int error; /* of a page that came by itself */
+	bool failed; /* a text found no memory: the page is not told, in part least of all */
+	int error;   /* of a page that came by itself */
 	struct buf text;
 	struct buf key, etag, modified, token;
 	uint64_t bytes;
@@ -121,6 +122,12 @@ static void text_keep(struct buf *to, struct buf *from)
 	buf_reset(to);
 	buf_put(to, from->data, from->len);
 	buf_put(to, "", 1);
+}
+
+static void page_fail(struct page *page)
+{
+	page->failed = true;
+	XML_StopParser(page->parser, XML_FALSE);
 }
 
 static void on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
@@ -161,7 +168,11 @@ static void entry_end(struct page *page)
 		.last_modified = text_of(&page->modified)};
 
 	page->entry = false;
-	if (page->key.failed || !page->key.len || page->visit(page->arg, &entry))
+	if (page->key.failed || page->etag.failed || page->modified.failed) {
+		page_fail(page);
+		return;
+	}
+	if (!page->key.len || page->visit(page->arg, &entry))
 		return;
 	page->stopped = true;
 	XML_StopParser(page->parser, XML_FALSE);
@@ -199,7 +210,9 @@ static void on_end(void *arg, const XML_Char *name)
 {
 	struct page *page = arg;
 
-	if (strcmp(name, "Owner") == 0)
+	if (page->text.failed)
+		page_fail(page);
+	else if (strcmp(name, "Owner") == 0)
 		page->owner = false;
 	else if (strcmp(name, "Contents") == 0 || strcmp(name, "CommonPrefixes") == 0 ||
 		 strcmp(name, "Bucket") == 0)
@@ -210,6 +223,8 @@ static void on_end(void *arg, const XML_Char *name)
 		page->truncated = slice_eq(buf_slice(&page->text), SLICE("true"));
 	else if (strcmp(name, "NextContinuationToken") == 0)
 		text_keep(&page->token, &page->text);
+	if (page->token.failed)
+		page_fail(page);
 	buf_reset(&page->text);
 }
 
@@ -218,6 +233,7 @@ static int page_read(struct page *page, const void *data, size_t len)
 	int ret = 0;
 
 	page->truncated = false;
+	page->failed = false;
 	page->entry = false;
 	page->owner = false;
 	buf_reset(&page->token);
@@ -228,7 +244,7 @@ static int page_read(struct page *page, const void *data, size_t len)
 	XML_SetElementHandler(page->parser, on_start, on_end);
 	XML_SetCharacterDataHandler(page->parser, on_text);
 	if (XML_Parse(page->parser, data, (int)len, XML_TRUE) != XML_STATUS_OK && !page->stopped)
-		ret = -EBADMSG;
+		ret = page->failed ? -ENOMEM : -EBADMSG;
 	XML_ParserFree(page->parser);
 	return ret;
 }
