@@ -187,13 +187,10 @@ static void accept_main(void *arg)
 		ret = net_accept(listen->listener, &stream);
 		if (ret == -ECANCELED)
 			break;
-		if (ret) {
-			log_error("listen",
-				"accept failed for good: %s; this core takes no more connections",
-				strerror(-ret));
-			break;
-		}
-		if (room_make(listen))
+		if (ret)
+			/* That connection's trouble: the next one may find memory again. */
+			log_warn("listen", "a connection was closed: %s", strerror(-ret));
+		else if (room_make(listen))
 			connection_start(listen, stream);
 		else
 			net_close(stream);
