@@ -42,6 +42,8 @@ struct sim_listener {
 	int fd;
 };
 
+#define EVENTS_KEPT 32u
+
 struct sim_event {
 	struct list link;
 	struct rp_cm_event event;
@@ -55,8 +57,11 @@ static struct sim_handle event_handle = {SIM_HANDLE_EVENT};
 void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
 {
 	const uint64_t one = 1;
-	struct sim_event *entry = malloc(sizeof(*entry));
+	struct list *spare = list_pop(&device->events_spare);
+	struct sim_event *entry =
+		spare ? CONTAINER_OF(spare, struct sim_event, link) : malloc(sizeof(*entry));
 
+	/* Beyond those that are kept ready. */
 	CHECK(entry != NULL);
 	entry->event = *event;
 	list_push_back(&device->events, &entry->link);
@@ -87,10 +92,36 @@ static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
 		return false;
 	entry = CONTAINER_OF(link, struct sim_event, link);
 	*ret_event = entry->event;
-	free(entry);
+	list_push_back(&device->events_spare, &entry->link);
 	if (list_empty(&device->events))
 		CHECK(read(device->event_fd, &count, sizeof(count)) == sizeof(count));
 	return true;
+}
+
+/* What happens to a connection is told also when there is no memory. */
+static int events_open(struct sim_device *device)
+{
+	list_init(&device->events);
+	list_init(&device->events_spare);
+	for (uint32_t i = 0; i < EVENTS_KEPT; i++) {
+		struct sim_event *entry = malloc(sizeof(*entry));
+
+		if (!entry)
+			return -ENOMEM;
+		list_push_back(&device->events_spare, &entry->link);
+	}
+	return 0;
+}
+
+static void events_close(struct sim_device *device)
+{
+	struct rp_cm_event event;
+	struct list *link;
+
+	while (event_pop(device, &event))
+		log_debug("rdma", "simulated: an event was not taken");
+	while ((link = list_pop(&device->events_spare)) != NULL)
+		free(CONTAINER_OF(link, struct sim_event, link));
 }
 
 void sim_event_forget_group(struct sim_device *device, const struct rp_group *group)
@@ -920,15 +951,14 @@ int sim_cm_init(struct sim_device *device)
 	list_init(&device->joins);
 	list_init(&device->conns);
 	list_init(&device->listeners);
-	list_init(&device->events);
+	err = events_open(device);
 	device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	device->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	device->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (device->epoll_fd < 0 || device->timer_fd < 0 || device->event_fd < 0) {
-		sim_cm_fini(device);
-		return -EMFILE;
-	}
-	err = watch_handle(device, device->timer_fd, &timer_handle);
+	if (!err && (device->epoll_fd < 0 || device->timer_fd < 0 || device->event_fd < 0))
+		err = -EMFILE;
+	if (!err)
+		err = watch_handle(device, device->timer_fd, &timer_handle);
 	if (!err)
 		err = watch_handle(device, device->event_fd, &event_handle);
 	if (err)
@@ -938,10 +968,7 @@ int sim_cm_init(struct sim_device *device)
 
 void sim_cm_fini(struct sim_device *device)
 {
-	struct rp_cm_event event;
-
-	while (event_pop(device, &event))
-		log_debug("rdma", "simulated: an event was not taken");
+	events_close(device);
 	LIST_FOR_EACH_SAFE (link, &device->conns) {
 		conn_free(CONTAINER_OF(link, struct sim_conn, link));
 	}

@@ -101,6 +101,7 @@ struct sim_device {
 	uint64_t cqs_used[SIM_CQS_MAX / 64];
 	struct sim_backing backings[SIM_BACKINGS_MAX];
 	struct list peers, conns, listeners, events;
+	struct list events_spare; /* memory for events to come */
 	struct list joins; /* struct sim_qp.joining: who awaits a call */
 	struct rp_listener *join_listener;
 	uint8_t gid[16];
