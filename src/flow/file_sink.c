@@ -218,10 +218,11 @@ static struct file_slot *slot_open(struct flow_file_sink *self)
  * nothing follows a piece that had to be filled up. */
 static int piece_check(const struct flow_file_sink *self, const struct flow_piece *piece)
 {
-	uint64_t room = (uint64_t)(piece->span.data + region_span_bytes(piece->span) - piece->data);
+	uint64_t room;
 
 	if (piece->hold != FLOW_HOLD_LEASE || (uintptr_t)piece->data % self->opts.unit)
 		return -EINVAL;
+	room = (uint64_t)(piece->span.data + region_span_bytes(piece->span) - piece->data);
 	return ALIGN_UP(piece->bytes, self->opts.unit) > room || self->offset != self->size
 		       ? -EINVAL
 		       : 0;
