@@ -15,6 +15,7 @@
 #include "disk/disk.h"
 #include "disk/disk_nvme.h"
 
+#define REGION_BYTES (16 * MIB)
 #define MEDIUM_BYTES (16 * MIB)
 
 struct fixture {
@@ -103,7 +104,8 @@ static int32_t direct_run(
 
 static void reactor_with(struct fixture *fixture, fiber_fn *fn)
 {
-	struct region_opts region_opts = {.bytes = 16 * MIB, .core_count = 1, .ring_entries = 64};
+	struct region_opts region_opts = {
+		.bytes = REGION_BYTES, .core_count = 1, .ring_entries = 64};
 	struct reactor_opts reactor_opts = {.cpu = -1};
 
 	assert_int_equal(region_open(&region_opts, &fixture->region), 0);
@@ -233,13 +235,20 @@ static uint64_t refused_count(void)
 static void forms_fiber(void *arg)
 {
 	struct fixture *fixture = (struct fixture *)arg;
-	struct region_arena arena = region_arena(fixture->region, 0);
-	uint8_t *places[2] = {(uint8_t *)arena.base + arena.bytes - 512 * KIB, NULL};
+	struct region_span spans[REGION_BYTES / (512 * KIB)];
+	uint8_t *places[2] = {NULL, NULL};
 	uint8_t *back = NULL;
-	struct region_span span;
+	uint32_t span_count = 0;
 
-	assert_int_equal(region_lease(fixture->region, 128, OWNER_DISK, &span), 0);
-	places[1] = span.data;
+	/* The last of the region, and then the first. */
+	while (span_count < ARRAY_LEN(spans) &&
+		region_lease(fixture->region, 128, OWNER_DISK, &spans[span_count]) == 0) {
+		uint8_t *data = spans[span_count++].data;
+
+		places[0] = !places[0] || data > places[0] ? data : places[0];
+		places[1] = !places[1] || data < places[1] ? data : places[1];
+	}
+	assert_true(span_count > 1);
 	assert_int_equal(posix_memalign((void **)&back, 4096, 512 * KIB), 0);
 	for (uint32_t round = 0; round < 2; round++) {
 		uint8_t *data = places[round];
@@ -267,7 +276,8 @@ static void forms_fiber(void *arg)
 			assert_memory_equal(back + at, again[i].iov_base, again[i].iov_len);
 	}
 	free(back);
-	region_give(fixture->region, span, OWNER_DISK);
+	while (span_count)
+		region_give(fixture->region, spans[--span_count], OWNER_DISK);
 	reactor_stop(fixture->reactor);
 }
 

@@ -533,6 +533,7 @@ static void refusals_outside_fibers(void *arg)
 	peer_request(&peer, &RIG_PING);
 	peer_ended(&peer);
 	go = true;
+	rig_settle(); /* those that are parked look at it */
 	rig_drain(0);
 }
 RIG_TEST(refusals_outside_fibers);

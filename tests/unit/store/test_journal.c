@@ -384,8 +384,10 @@ static int set_open(struct fixture *fixture, uint64_t epoch)
 	mkdir(dir, 0700);
 	snprintf(paths, sizeof(paths), "%s/a,%s/b,%s/c", fixture->dir, fixture->dir, fixture->dir);
 	ret = volume_open(&opts, &volume);
-	if (ret)
+	if (ret) {
+		volume_close(&volume);
 		return ret;
+	}
 	assert_true(created);
 	volume.super.epoch = epoch;
 	assert_int_equal(volume_super_write(&volume), 0);
