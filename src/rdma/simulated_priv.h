@@ -102,7 +102,7 @@ struct sim_device {
 	struct sim_backing backings[SIM_BACKINGS_MAX];
 	struct list peers, conns, listeners, events;
 	struct list events_spare; /* memory for events to come */
-	struct list joins; /* struct sim_qp.joining: who awaits a call */
+	struct list joins;	  /* struct sim_qp.joining: who awaits a call */
 	struct rp_listener *join_listener;
 	uint8_t gid[16];
 	uint8_t witness[SIM_WITNESS_BYTES]; /* that our memory is ours: struct sim_packet */

@@ -249,7 +249,7 @@ static bool is_dead(struct disk *disk)
 
 static int request_run(struct request *request)
 {
-	if (is_dead(request->disk))
+	if (world_fault_comes(WORLD_FAULT_DISK) || is_dead(request->disk))
 		return -EIO;
 	switch (request->io.op) {
 	case WORLD_READ:

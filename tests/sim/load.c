@@ -29,6 +29,7 @@
 struct world_shared {
 	uint64_t seed;
 	uint64_t version; /* the last value that was put */
+	uint64_t seen;	  /* calls that may have failed */
 	struct history history;
 };
 
@@ -39,7 +40,9 @@ static struct world_opts {
 	uint32_t reactors, depth;
 	uint32_t inline_bytes;
 	bool one_sided;
-	bool faulty;	  /* disks fail: what the server refuses is no fault of its */
+	bool faulty; /* disks fail: what the server refuses is no fault of its */
+	bool all_by_http;
+	bool all_is_well; /* a GET has no reason to fail */
 	uint32_t volumes; /* with one of parity; 1: no array */
 	uint64_t volume_bytes_max;
 } opts;
@@ -126,6 +129,8 @@ static void key_name(uint16_t key, char name[16])
 	snprintf(name, 16, "%c/k%02u", 'a' + key % 3, key);
 }
 
+static bool neb_ready(struct client *client);
+
 /* One S3 request over HTTP: the errno that libnebulaio would have. */
 static int http(struct client *client, const struct http_request *request, size_t *ret_bytes)
 {
@@ -148,7 +153,9 @@ static int put_bytes(struct client *client, const char *name, uint64_t bytes)
 		.body_bytes = bytes};
 
 	if (!client->by_http)
-		return neb_put(client->neb, BUCKET, name, client->body, bytes, NULL);
+		return !neb_ready(client)
+			       ? -EIO
+			       : neb_put(client->neb, BUCKET, name, client->body, bytes, NULL);
 	snprintf(path, sizeof(path), "/" BUCKET "/%s", name);
 	return http(client, &request, &got);
 }
@@ -177,7 +184,7 @@ static int delete_name(struct client *client, const char *name)
 	const struct http_request request = {.method = "DELETE", .path = path, .query = ""};
 
 	if (!client->by_http)
-		return neb_delete(client->neb, BUCKET, name, NULL);
+		return !neb_ready(client) ? -EIO : neb_delete(client->neb, BUCKET, name, NULL);
 	snprintf(path, sizeof(path), "/" BUCKET "/%s", name);
 	return http(client, &request, &got);
 }
@@ -204,6 +211,8 @@ static int get_bytes(struct client *client, const char *name, size_t *ret_bytes)
 	int ret;
 
 	if (!client->by_http) {
+		if (!neb_ready(client))
+			return -EIO;
 		ret = neb_get(client->neb, BUCKET, name, client->body, BODY_BYTES_MAX, &result);
 		*ret_bytes = result.bytes;
 		return ret;
@@ -227,6 +236,9 @@ static void get(struct client *client, uint16_t key)
 			body_value(client->body, bytes, client->scratch));
 	else if (ret == -ENOENT)
 		history_end(history, op, key, HISTORY_READ, HISTORY_ABSENT);
+	else if (opts.all_is_well)
+		world_fault(
+			"a GET of key %u fails, though nothing else does: %s", key, strerror(-ret));
 	else
 		history_lost(history, op, key);
 	world_trace("get", key, (uint64_t)-ret);
@@ -292,8 +304,9 @@ static void list(struct client *client)
 		ops[key] = history_begin(history, key, HISTORY_SIZE, 0);
 		client->listed[key] = UINT64_MAX;
 	}
-	ret = client->by_http ? list_by_http(client, what.page_keys)
-			      : neb_list(client->neb, &what, NULL);
+	ret = client->by_http	  ? list_by_http(client, what.page_keys)
+	      : neb_ready(client) ? neb_list(client->neb, &what, NULL)
+				  : -EIO;
 	for (uint16_t key = 0; key < KEYS; key++)
 		if (ret)
 			history_lost(history, ops[key], key);
@@ -328,7 +341,8 @@ static void put_begin(struct client *client, const char *name, uint64_t bytes)
 		http_perform(&client->http, &by_http, NULL, 0, &got);
 		return;
 	}
-	CHECK(neb_submit(client->neb, &request, NULL) == 0);
+	if (!neb_ready(client) || neb_submit(client->neb, &request, NULL))
+		return;
 	(void)neb_wait(client->neb, NULL, 0, prng_below(&client->prng, NS_PER_MS));
 }
 
@@ -393,7 +407,8 @@ static void say(void *arg, enum neb_log_level level, const char *text)
 		log_info("client", "%s", text);
 }
 
-static void client_open(struct client *client)
+/* Opens the library's client where there is none, which may fail where calls do. */
+static bool neb_ready(struct client *client)
 {
 	char endpoint[64];
 	struct neb_options options = {
@@ -408,15 +423,24 @@ static void client_open(struct client *client)
 		.log = say,
 	};
 
-	client->by_http = prng_below(&client->prng, 3) == 0;
+	if (client->neb)
+		return true;
+	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", server_rdma_port(server));
+	if (neb_client_open(&options, &client->neb) == 0)
+		return true;
+	client->neb = NULL;
+	if (!opts.faulty)
+		world_fault("the client does not open");
+	return false;
+}
+
+static void client_open(struct client *client)
+{
+	client->by_http = opts.all_by_http || prng_below(&client->prng, 3) == 0;
 	client->body = (uint8_t *)malloc(BODY_BYTES_MAX);
 	client->scratch = (uint8_t *)malloc(BODY_BYTES_MAX);
 	CHECK(client->body && client->scratch);
 	http_open(&client->http, server_http_port(server));
-	if (client->by_http)
-		return;
-	snprintf(endpoint, sizeof(endpoint), "rdma://127.0.0.1:%u", server_rdma_port(server));
-	CHECK(neb_client_open(&options, &client->neb) == 0);
 }
 
 static void client_close(struct client *client)
@@ -534,6 +558,8 @@ static void server_begin(const char *dir)
 	if (ret)
 		world_fault("the server does not open: %s", strerror(-ret));
 	ret = server_start(server);
+	if (ret && opts.faulty)
+		power_fails(NULL);
 	if (ret)
 		world_fault("the server does not start: %s", strerror(-ret));
 }
@@ -595,8 +621,9 @@ static void bucket_make(struct client *client)
 	int ret;
 
 	client_open(client);
-	ret = client->by_http ? http(client, &request, &bytes)
-			      : neb_bucket_create(client->neb, BUCKET, &result);
+	ret = client->by_http	  ? http(client, &request, &bytes)
+	      : neb_ready(client) ? neb_bucket_create(client->neb, BUCKET, &result)
+				  : -EIO;
 	if (ret && ret != -EEXIST && !client->by_http && !opts.faulty)
 		world_fault("no bucket: %s (%s)", result.code, result.message);
 	client_close(client);
@@ -637,6 +664,71 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 	server_close(server);
 	world_event_cancel(&power);
 	history_life_end(&shared->history);
+}
+
+/* ---- Sweeps. ---- */
+
+/* Everything that clients do, in one order. */
+static void tour(struct client *client)
+{
+	bucket_make(client);
+	client_open(client);
+	for (uint16_t key = 0; key < 4; key++)
+		put(client, key);
+	for (uint32_t i = 0; i < 3; i++)
+		get(client, 0);
+	list(client);
+	delete (client, 1);
+	put(client, 2);
+	vanish(client, 3);
+	get(client, 2);
+	client_close(client);
+}
+
+static void sweep_world(const struct world_sweep *sweep)
+{
+	opts_draw();
+	opts.reactors = 1;
+	opts.volumes = 1;
+	opts.volume_bytes_max = 0;
+	opts.one_sided = true;
+	opts.cache_bytes = 4 * MIB;
+	opts.log_bytes = MIB;
+	opts.inline_bytes = 2048;
+	opts.faulty = sweep->nth != 0;
+	world_disk_chances = (struct world_disk_chances){0};
+	world_fault_plan(sweep->kind, sweep->nth, &shared->seen);
+}
+
+void world_load_sweep(
+	struct world_shared *of, const char *dir, uint32_t life, const struct world_sweep *sweep)
+{
+	const struct world_sweep none = {.kind = sweep->kind};
+	static struct client one;
+
+	shared = of;
+	sweep_world(life ? &none : sweep);
+	if (life)
+		world_fault_plan(sweep->kind, 0, NULL);
+	server_begin(dir);
+	for (uint32_t i = 0; i < 2; i++) {
+		prng_seed(&one.prng, shared->seed + i);
+		opts.all_by_http = i == 1;
+		tour(&one);
+	}
+	/* Whatever failed, failed once. */
+	world_fault_plan(sweep->kind, 0, NULL);
+	opts.all_is_well = true;
+	opts.all_by_http = false;
+	look_at_all(&one);
+	server_stop(server);
+	server_close(server);
+	history_life_end(&shared->history);
+}
+
+uint64_t world_sweep_seen(const struct world_shared *of)
+{
+	return of->seen;
 }
 
 const char *world_load_judge(struct world_shared *of)

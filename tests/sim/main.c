@@ -27,6 +27,8 @@ static const char USAGE[] =
 	"  --from SEED   from this one on (1)\n"
 	"  --hash        what happened, as one number for each life\n"
 	"  --break NAME  a server that leaves something out now and then; it is to be found out\n"
+	"  --sweep KIND  instead: the nth call fails, for each n: memory, mapping, descriptor,\n"
+	"                disk, net; --from says the first n, --step how far it is to the next\n"
 	"  --verbose     the server's log, and how each life ended\n"
 	"  --trace       everything that happens\n";
 
@@ -34,6 +36,7 @@ static const char USAGE[] =
 #define LIFE_MS_MAX 300000u /* only for what hangs */
 
 static bool verbose;
+static const struct world_sweep *sweep; /* NULL: lives that power ends */
 static char log_path[300];
 
 /* Memory lies at the same place in every run. */
@@ -75,7 +78,10 @@ static void life_run(struct world_shared *shared, const char *dir, uint64_t seed
 	mallopt(M_MMAP_THRESHOLD, INT_MAX);
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	world_begin(seed * 16 + life);
-	world_load_run(shared, dir, life);
+	if (sweep)
+		world_load_sweep(shared, dir, life, sweep);
+	else
+		world_load_run(shared, dir, life);
 	world_end(WORLD_END_CLEAN);
 }
 
@@ -113,15 +119,15 @@ static void log_show(void)
 		fclose(log);
 }
 
-/* Whether all went well. */
-static bool seed_run(uint64_t seed, const char *dir)
+/* Whether all went well; how many calls of a sweep's kind there were. */
+static bool seed_run(uint64_t seed, const char *dir, uint64_t *ret_seen)
 {
 	struct world_shared *shared = world_shared_new(seed);
 	const char *wrong = NULL;
 	char text[128];
 
 	folder_remove(dir);
-	for (uint32_t life = 0; life < WORLD_LIVES && !wrong; life++) {
+	for (uint32_t life = 0; life < (sweep ? 2 : WORLD_LIVES) && !wrong; life++) {
 		pid_t pid = fork();
 		int status;
 
@@ -143,8 +149,12 @@ static bool seed_run(uint64_t seed, const char *dir)
 	}
 	if (!wrong)
 		wrong = world_load_judge(shared);
+	*ret_seen = world_sweep_seen(shared);
 	world_shared_free(shared);
-	if (wrong)
+	if (wrong && sweep)
+		printf("# %s %llu: %s\n", WORLD_FAULTS[sweep->kind], (unsigned long long)sweep->nth,
+			wrong);
+	else if (wrong)
 		printf("# seed %llu: %s\n", (unsigned long long)seed, wrong);
 	if (wrong && !verbose)
 		log_show();
@@ -153,13 +163,37 @@ static bool seed_run(uint64_t seed, const char *dir)
 	return !wrong;
 }
 
+/* Fails each call of a kind from one number on, or each so-manieth; 0 when nothing went wrong. */
+static int sweep_run(const char *name, uint64_t from, uint64_t step, const char *dir)
+{
+	struct world_sweep one = {.kind = 0};
+	uint64_t calls, seen, runs = 0, failed = 0;
+
+	while (one.kind < WORLD_FAULT_COUNT && strcmp(WORLD_FAULTS[one.kind], name))
+		one.kind++;
+	if (one.kind == WORLD_FAULT_COUNT) {
+		fputs(USAGE, stderr);
+		return 2;
+	}
+	sweep = &one;
+	failed += !seed_run(1, dir, &calls);
+	for (one.nth = from; one.nth <= calls; one.nth += step, runs++)
+		failed += !seed_run(1, dir, &seen);
+	printf("# %llu of %llu calls failed one by one (%s), %llu badly\n",
+		(unsigned long long)runs, (unsigned long long)calls, name,
+		(unsigned long long)failed);
+	return failed ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option OPTIONS[] = {{"seeds", required_argument, NULL, 'n'},
 		{"from", required_argument, NULL, 'f'}, {"hash", no_argument, NULL, 'h'},
 		{"break", required_argument, NULL, 'b'}, {"verbose", no_argument, NULL, 'v'},
-		{"trace", no_argument, NULL, 't'}, {NULL, 0, NULL, 0}};
-	uint64_t count = 100, from = 1, failed = 0;
+		{"trace", no_argument, NULL, 't'}, {"sweep", required_argument, NULL, 's'},
+		{"step", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
+	uint64_t count = 100, from = 1, step = 1, failed = 0, seen;
+	const char *kind = NULL;
 	char dir[256];
 	int option;
 
@@ -171,6 +205,10 @@ int main(int argc, char **argv)
 			from = strtoull(optarg, NULL, 10);
 		else if (option == 'b' && world_break_set(optarg) == 0)
 			continue;
+		else if (option == 's')
+			kind = optarg;
+		else if (option == 'p')
+			step = strtoull(optarg, NULL, 10);
 		else if (option == 'h')
 			world_hash_wanted = true;
 		else if (option == 'v')
@@ -186,8 +224,10 @@ int main(int argc, char **argv)
 	snprintf(dir, sizeof(dir), "%s/nebulaio-sim-%d",
 		access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm", (int)getpid());
 	snprintf(log_path, sizeof(log_path), "%s.log", dir);
+	if (kind)
+		return sweep_run(kind, from, MAX(step, 1u), dir);
 	for (uint64_t seed = from; seed < from + count; seed++)
-		failed += !seed_run(seed, dir);
+		failed += !seed_run(seed, dir, &seen);
 	printf("# %llu seeds from %llu on, %llu failed\n", (unsigned long long)count,
 		(unsigned long long)from, (unsigned long long)failed);
 	return failed ? 1 : 0;

@@ -177,18 +177,34 @@ static size_t portion(int fd, size_t bytes)
 								  : bytes;
 }
 
+/* The connection breaks. */
+static bool reset(int fd)
+{
+	if (!tcp(fd) || !world_fault_comes(WORLD_FAULT_NET))
+		return false;
+	shutdown(fd, SHUT_RDWR);
+	errno = ECONNRESET;
+	return true;
+}
+
 ssize_t __wrap_recv(int fd, void *data, size_t bytes, int flags)
 {
+	if (reset(fd))
+		return -1;
 	return __real_recv(fd, data, portion(fd, bytes), flags);
 }
 
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
 {
+	if (reset(fd))
+		return -1;
 	return __real_send(fd, data, portion(fd, bytes), flags);
 }
 
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
+	if (reset(fd))
+		return -1;
 	if (!tcp(fd) || !world_chance(SHORT_ONE_OF) || !msg->msg_iovlen)
 		return __real_sendmsg(fd, msg, flags);
 	return __real_send(

@@ -150,6 +150,7 @@ void world_fault(const char *format, ...)
 		if (world.threads[i].used && world.threads[i].state != THREAD_ENDED)
 			fprintf(stderr, "sim: thread %u %s: %s\n", i, world.threads[i].name,
 				world.threads[i].state == THREAD_BLOCKED ? "waits" : "can run");
+	fflush(stderr);
 	_exit(WORLD_END_FAULT);
 }
 

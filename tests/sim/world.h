@@ -14,12 +14,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
 #include "base/base.h"
 
 #define BLOCK_BYTES_OF_DISK 4096u
+
+/* The world's own memory does not fail. */
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+#define malloc	__real_malloc
+#define calloc	__real_calloc
+#define realloc __real_realloc
 
 /* ---- sched.c: threads, time, chance. ---- */
 
@@ -119,6 +128,21 @@ void world_net_closed(int fd);
 /* An eventfd was written to. */
 void world_uring_rung(int fd);
 
+/* ---- faults.c: the nth call of a kind fails, once. ---- */
+enum world_fault_kind {
+	WORLD_FAULT_MEMORY,
+	WORLD_FAULT_MAPPING,
+	WORLD_FAULT_DESCRIPTOR,
+	WORLD_FAULT_DISK,
+	WORLD_FAULT_NET,
+	WORLD_FAULT_COUNT
+};
+extern const char *const WORLD_FAULTS[WORLD_FAULT_COUNT];
+/* seen counts the calls of the kind from now on; NULL: they are not counted, and none fails. */
+void world_fault_plan(enum world_fault_kind kind, uint64_t nth, uint64_t *seen);
+/* A call of the kind is made: whether it is to fail. */
+bool world_fault_comes(enum world_fault_kind kind);
+
 /* ---- breaks.c: what is left out on purpose. ---- */
 struct world_break {
 	const char *name, *what;
@@ -136,6 +160,15 @@ bool world_checkpoint_is_early(void);
 struct world_shared;
 struct world_shared *world_shared_new(uint64_t seed);
 void world_shared_free(struct world_shared *shared);
+/* A life in which the nth call of a kind fails (0: none), and one after it in which all is well:
+ * what was acknowledged is there, and once the failure is over everything works. */
+struct world_sweep {
+	enum world_fault_kind kind;
+	uint64_t nth;
+};
+void world_load_sweep(struct world_shared *shared, const char *dir, uint32_t life,
+	const struct world_sweep *sweep);
+uint64_t world_sweep_seen(const struct world_shared *shared);
 /* One life: returns at its clean end. */
 void world_load_run(struct world_shared *shared, const char *dir, uint32_t life);
 /* When all lives are over: NULL, or what is wrong. */
