@@ -172,7 +172,7 @@ void bench_noisy_begin(struct bench_noisy *noisy)
 	pthread_mutex_lock(&noisy->lock);
 	noisy->runs = true;
 	pthread_cond_broadcast(&noisy->changed);
-	/* What is measured beside it is measured beside all of it. */
+	/* The measurement begins once all of it runs. */
 	while (noisy->busy < BENCH_NOISY_DEPTH)
 		pthread_cond_wait(&noisy->changed, &noisy->lock);
 	pthread_mutex_unlock(&noisy->lock);

@@ -409,7 +409,7 @@ static int serve_run(int argc, char **argv)
 
 	if (ret)
 		return ret;
-	/* What a server writes is its own: data, keys, logs. */
+	/* A server's files are its own: data, keys, logs. */
 	umask(077);
 	development = !config.auth.root_user[0] && !config.auth.root_password[0];
 	if (development) {

@@ -26,7 +26,7 @@ void progress_start(struct progress *progress, const char *what, uint64_t total)
 void progress_add(struct progress *progress, uint64_t bytes);
 void progress_end(struct progress *progress);
 
-/* What an object is to have beside its bytes, as headers of the request that stores it. */
+/* An object's properties beside its bytes, as headers of the request that stores it. */
 #define TRANSFER_HEADERS_MAX 24u
 struct transfer_headers {
 	struct neb_header all[TRANSFER_HEADERS_MAX];

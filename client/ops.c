@@ -75,7 +75,7 @@ int neb_bucket_create(struct neb_client *client, const char *bucket, struct neb_
 		.op = NEB_CREATE_BUCKET, .bucket = bucket, .body = &body, .body_count = 1};
 	int len;
 
-	/* What is wrong with the name otherwise, the server says. */
+	/* The server says what else is wrong with the name. */
 	if (!zone.len || zone.len > LIMIT_BUCKET_LEN_MAX || strpbrk(bucket, "<>&"))
 		return simple(client, NEB_CREATE_BUCKET, bucket, NULL, ret_result);
 	len = snprintf(text, sizeof(text),

@@ -78,7 +78,7 @@ struct nvme {
 	struct {
 		uint32_t lba_shift, mdts, metadata_bytes, status;
 		uint64_t after;
-		/* What the kernel would refuse, and does not tell. 0: nothing */
+		/* The kernel refuses more than this and does not tell. 0: no bound */
 		uint64_t bytes_taken, segments_taken, fixed_rest;
 		bool bare;
 		_Atomic uint64_t commands;

@@ -7,7 +7,7 @@
 
 #include "flow/flow_priv.h"
 
-/* What others than transfers hold is looked at again after so long. */
+/* How often the frames that no transfer holds are counted again. */
 #define REFRESH_NS (10 * NS_PER_MS)
 
 DEFINE_COUNTER(walks_refused, "nebulaio_flow_walk_refusals_total", NULL,
@@ -27,7 +27,7 @@ struct flow_budget {
 	struct share shares[FLOW_SHARES];
 };
 
-/* What is left when everybody else has what he has: receive buffers, captures, the server's own.
+/* Counts the frames that are left beside receive buffers, captures and the server's own.
  * The cache gives way, so it does not count. */
 static void refresh(struct flow_budget *budget)
 {
