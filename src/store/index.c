@@ -145,26 +145,6 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 	return 1;
 }
 
-int index_state_read(struct index *index, struct state_record *ret_state)
-{
-	struct key key;
-	char *value;
-	size_t len;
-	int ret;
-
-	key_state(&key);
-	ret = index_get(index, &key, true, &value, &len);
-	if (ret < 0)
-		return ret;
-	if (ret == 0)
-		return -ENOENT;
-	ret = len == sizeof(*ret_state) ? 0 : -EUCLEAN;
-	if (!ret)
-		memcpy(ret_state, value, len);
-	rocksdb_free(value);
-	return ret;
-}
-
 /* Deletes every key with the prefix: those in the index, and those that the group itself put before
  * position `until`. They are few and known to be there: a range tombstone would slow down every
  * later walk. */
@@ -333,20 +313,4 @@ int index_walk_error(struct index_walk *walk)
 
 	rocksdb_iter_get_error(walk->it, &message);
 	return message ? failed("walk", message) : 0;
-}
-
-int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit, void *arg)
-{
-	struct index_walk *walk;
-	struct slice key, value;
-	int ret = index_walk_open(index, prefix, SLICE_NONE, &walk);
-
-	if (ret)
-		return ret;
-	while (index_walk_get(walk, &key, &value) && slice_starts(key, prefix) &&
-		visit(key, value, arg))
-		index_walk_next(walk);
-	ret = index_walk_error(walk);
-	index_walk_close(walk);
-	return ret;
 }

@@ -297,24 +297,6 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 	return 1;
 }
 
-int index_state_read(struct index *index, struct state_record *ret_state)
-{
-	struct key key;
-	char *value;
-	size_t len;
-	int ret;
-
-	key_state(&key);
-	ret = index_get(index, &key, true, &value, &len);
-	if (ret == 0)
-		return -ENOENT;
-	ret = len == sizeof(*ret_state) ? 0 : -EUCLEAN;
-	if (!ret)
-		memcpy(ret_state, value, len);
-	free(value);
-	return ret;
-}
-
 static void change(struct map *map, const struct mutation *mutation)
 {
 	if (mutation->op == MUTATION_PUT)
@@ -456,18 +438,5 @@ void index_walk_seek(struct index_walk *walk, struct slice key)
 int index_walk_error(struct index_walk *walk)
 {
 	(void)walk;
-	return 0;
-}
-
-int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit, void *arg)
-{
-	struct index_walk *walk;
-	struct slice key, value;
-
-	index_walk_open(index, prefix, SLICE_NONE, &walk);
-	while (index_walk_get(walk, &key, &value) && slice_starts(key, prefix) &&
-		visit(key, value, arg))
-		index_walk_next(walk);
-	index_walk_close(walk);
 	return 0;
 }

@@ -120,7 +120,6 @@ struct client {
 	struct prng prng;
 	uint8_t *body, *scratch;
 	uint32_t ops;
-	bool lists[KEYS];
 	uint64_t listed[KEYS];
 };
 
