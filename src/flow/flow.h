@@ -123,7 +123,7 @@ struct flow_piece;
 /* Sets what tells where the piece lies; at most STORE_CHUNK_BYTES. Never waits. -ENOMEM. */
 int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece);
 void flow_elsewhere_close(struct flow_elsewhere *elsewhere);
-/* What was leased goes back, or on to somebody who is not of the share. */
+/* Frames that were leased go back, or on to somebody who is not of the share. */
 void flow_share_give(struct flow_core *core, uint16_t share, uint32_t frame_count);
 /* For what can be done without: only what lies free, and nothing while others wait. -ENOBUFS. */
 int flow_lease_spare(

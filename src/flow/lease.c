@@ -79,7 +79,7 @@ static int take(struct flow_core *core, const struct flow_want *want, struct reg
 	return ret;
 }
 
-/* What lies idle is called in once a turn at most. */
+/* Idle loans are called in once a turn at most. */
 static void press(struct flow_core *core, uint32_t frame_count, int why)
 {
 	struct flow_waiting *waiting = core->waiting;

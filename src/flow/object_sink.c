@@ -97,7 +97,7 @@ static bool fits_as_is(const struct flow_object_sink *self, const struct flow_pi
 
 /* ---- Gathering. ---- */
 
-/* What is to come of the body from there on, as far as that is known. */
+/* How much of the body is still to come from there on, as far as that is known. */
 static uint64_t bytes_from(const struct flow_object_sink *self, uint64_t offset)
 {
 	return self->bytes_total - offset;
@@ -280,7 +280,7 @@ static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 	return ret;
 }
 
-/* What is left of the body, once all of it is there: to the store in its frames, or written. */
+/* The rest of the body, once all of it is there: to the store in its frames, or written. */
 static void staging_finish(struct flow_object_sink *self)
 {
 	int ret = aside_flush(self, true);

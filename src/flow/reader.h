@@ -72,7 +72,7 @@ void flow_reader_open(struct flow_reader *reader);
 /* Frames of the reader's owner for the piece; waits for them only while the reader holds none. 1;
  * 0: there are none just now; -errno. */
 int flow_reader_frames(struct flow_reader *reader, uint32_t frame_count, struct flow_piece *piece);
-/* What the reader asks for so many frames by. */
+/* The call by which the reader asks for so many frames. */
 struct flow_want flow_reader_want(const struct flow_reader *reader, uint32_t frame_count);
 /* The piece at offset in such frames of its own; leaves offset behind it. */
 int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max);

@@ -337,7 +337,7 @@ static int send_record(
 	return 0;
 }
 
-/* What was posted of a batch that did not go whole may still be read by the device: its frames go
+/* The device may still read the posted part of a batch that did not go whole: its frames go
  * back with the queue pair only. */
 static void send_failed(struct native_session *session, struct native_send *send, bool begun)
 {
@@ -540,7 +540,7 @@ static int direct_push(struct flow_sink *sink, struct flow_piece *piece)
 	}
 	request->send->pieces[request->send->piece_count++] = *piece;
 	request->bytes_moved += piece->bytes;
-	/* Who goes on to the next piece may have to wait for frames, and holds none meanwhile. */
+	/* The next piece may have to wait for frames, and then none is held. */
 	return request->bytes_moved < request->bytes_announced ? direct_flush(request) : 0;
 }
 

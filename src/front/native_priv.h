@@ -50,7 +50,7 @@
 enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
 #define NATIVE_TAG_MASK 3u
 
-/* What depends on each other. */
+/* Limits that depend on each other. */
 _Static_assert(NATIVE_INLINE_WR_BYTES <= CAPSULE_BYTES_MIN,
 	"what goes inside a work request fits every client's receives");
 _Static_assert(sizeof(struct capsule_response_wire) + CAPSULE_TAG_BYTES + 128 <= CAPSULE_BYTES_MIN,

@@ -26,7 +26,8 @@ int net_listen_beside(struct reactor *reactor, const struct net_listener *first,
 void net_listener_close(struct net_listener *listener);
 uint16_t net_listener_port(const struct net_listener *listener);
 /* Waits for the next connection; one fiber at a time. -EMFILE and its like are waited out inside,
- * with one log line. -ECANCELED. */
+ * with one log line. -ECANCELED: the listener was closed; -ENOMEM: the connection was, and the next
+ * one may be waited for. */
 int net_accept(struct net_listener *listener, struct net_stream **ret_stream);
 /* A host name is looked up on a helper thread. -EINVAL (does not parse), -EHOSTUNREACH (no such
  * host), -ECONNREFUSED, -ETIMEDOUT and what else connect(2) says. Tries every address of a name. */
