@@ -244,13 +244,13 @@ static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
 		fiber_wake(port->cm_waiter);
 }
 
-int front_native_listen(struct front_native *first, const char *address, uint16_t listen_port)
+int front_native_listen(struct front_native *first, const char *address, uint16_t port_number)
 {
 	struct native_port *port = first->port;
 	int ret;
 
 	CHECK(port->fronts[0] == first);
-	ret = rp_listen(first->opts.device, address, listen_port, first, &port->listener);
+	ret = rp_listen(first->opts.device, address, port_number, first, &port->listener);
 	if (ret)
 		return ret;
 	cm_wait(port);
