@@ -1,15 +1,11 @@
-/* client/call.c: a request's life: copied from the caller, routed, tried again when its way is
- * lost, finished, handed out. Also the rounds and waits that drive everything. */
+/* client/call.c: one call: copied from the caller's request, tried again when its way is lost,
+ * finished. */
 #include "client_priv.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct client_op OPS[] = {
 	[NEB_GET_OBJECT] = {"GET", NULL, true},
@@ -74,9 +70,6 @@ int client_status_error(uint32_t status)
 		return status >= 400 && status < 500 ? -EINVAL : -EIO;
 	}
 }
-
-/* Rounds of waiting in which an answer may come within microseconds: a pause would delay it. */
-#define ROUNDS_UNRELAXED 256u
 
 /* ---- Made. ---- */
 
@@ -195,7 +188,7 @@ static int request_take(struct client_call *call, const struct neb_request *requ
 	return 0;
 }
 
-static void result_init(struct neb_result *result, uint64_t id, void *user_data)
+void client_result_init(struct neb_result *result, uint64_t id, void *user_data)
 {
 	result->error = 0;
 	result->status = 0;
@@ -214,7 +207,7 @@ static void result_init(struct neb_result *result, uint64_t id, void *user_data)
 }
 
 /* Headers are long and mostly empty. */
-static void result_copy(struct neb_result *to, const struct neb_result *from)
+void client_result_copy(struct neb_result *to, const struct neb_result *from)
 {
 	memcpy(to, from, offsetof(struct neb_result, headers));
 	memcpy(to->headers, from->headers, strlen(from->headers) + 1);
@@ -241,7 +234,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	call->endpoint = NULL;
 	call->by_token = false;
 	call->declines = 0;
-	call->internal = false;
+	call->internal = NULL;
 	call->mr_count = 0;
 	call->cached_count = 0;
 	call->easy = NULL;
@@ -250,7 +243,7 @@ static struct client_call *call_lease(struct neb_client *client)
 	return call;
 }
 
-static void call_give(struct client_call *call)
+void client_call_give(struct client_call *call)
 {
 	list_remove(&call->link);
 	free(call->more_text);
@@ -258,7 +251,7 @@ static void call_give(struct client_call *call)
 	list_push_front(&call->client->idle_calls, &call->link);
 }
 
-static int call_make(
+int client_call_make(
 	struct neb_client *client, const struct neb_request *request, struct client_call **ret_call)
 {
 	struct client_call *call = call_lease(client);
@@ -268,7 +261,7 @@ static int call_make(
 		return -ENOMEM;
 	ret = request_take(call, request);
 	if (ret) {
-		call_give(call);
+		client_call_give(call);
 		return ret;
 	}
 	for (uint32_t i = 0; i < call->body_count; i++) {
@@ -276,12 +269,12 @@ static int call_make(
 			continue;
 		ret = client_gpu_settle(call->body[i].data);
 		if (ret) {
-			call_give(call);
+			client_call_give(call);
 			return ret;
 		}
 		break;
 	}
-	result_init(&call->result, ++client->next_id, request->user_data);
+	client_result_init(&call->result, ++client->next_id, request->user_data);
 	call->begun_ns = clock_now_ns();
 	call->deadline_ns = call->begun_ns + (request->timeout_ns ? request->timeout_ns
 								  : client->request_timeout_ns);
@@ -292,141 +285,21 @@ static int call_make(
 	return 0;
 }
 
-static void call_route(struct client_call *call);
-
-static int call_begin(
-	struct neb_client *client, const struct neb_request *request, struct client_call **ret_call)
-{
-	int ret = call_make(client, request, ret_call);
-
-	if (ret == 0)
-		call_route(*ret_call);
-	return ret;
-}
-
 int client_call_internal(struct neb_client *client, const struct neb_request *request,
-	struct client_endpoint *endpoint)
+	struct client_endpoint *endpoint, void (*internal)(struct client_call *call))
 {
 	struct client_call *call;
-	int ret = call_make(client, request, &call);
+	int ret = client_call_make(client, request, &call);
 
 	if (ret)
 		return ret;
-	call->internal = true;
+	call->internal = internal;
 	call->endpoint = endpoint;
-	ret = client_http_start(call, endpoint);
-	if (ret == 0)
-		return 0;
-	client->undone_count--;
-	call_give(call);
-	return ret;
+	client_calls_kick(client);
+	return 0;
 }
 
-/* ---- Routed. ---- */
-
-static struct client_endpoint *http_endpoint(struct client_call *call)
-{
-	struct neb_client *client = call->client;
-	uint32_t skip = call->attempts;
-
-	for (uint32_t round = 0; round <= CLIENT_ATTEMPTS_MAX; round++)
-		for (uint32_t i = 0; i < client->endpoint_count; i++)
-			if (client->endpoints[i].scheme != CLIENT_RDMA && skip-- == 0)
-				return &client->endpoints[i];
-	return NULL;
-}
-
-static void route_http(struct client_call *call)
-{
-	struct client_endpoint *endpoint = http_endpoint(call);
-	int ret = endpoint ? client_token_prepare(call, endpoint) : -EHOSTUNREACH;
-
-	if (ret == -EAGAIN)
-		return;
-	if (ret == 0)
-		ret = client_http_start(call, endpoint);
-	if (ret)
-		client_call_finish(call, ret);
-}
-
-static void route_fallback(struct client_call *call, const char *why)
-{
-	call->client->stats.fallbacks++;
-	snprintf(call->result.fallback, sizeof(call->result.fallback), "%.*s",
-		(int)sizeof(call->result.fallback) - 1, why);
-	route_http(call);
-}
-
-/* The one whose error is told, if there is one. */
-static const struct client_endpoint *rdma_failed(const struct neb_client *client)
-{
-	const struct client_endpoint *failed = NULL;
-
-	for (uint32_t i = 0; i < client->endpoint_count; i++) {
-		const struct client_endpoint *endpoint = &client->endpoints[i];
-
-		if (endpoint->scheme == CLIENT_RDMA && endpoint->why[0] &&
-			(!failed || failed->error != client->rdma_error))
-			failed = endpoint;
-	}
-	return failed;
-}
-
-static void finish_unsent(struct client_call *call, const struct client_endpoint *failed)
-{
-	int error = call->client->rdma_error;
-
-	if (failed)
-		snprintf(call->result.message, sizeof(call->result.message), "%s", failed->why);
-	client_call_finish(call, error ? error : -ENETDOWN);
-}
-
-/* Keys that were refused will be refused again, and another store stays another; and who never had
- * a session is told at once that nobody is there, for that is where a name or a port was misspelt.
- */
-static bool hopeless(const struct neb_client *client)
-{
-	return client->rdma_error == -EACCES || client->rdma_error == -EXDEV ||
-	       !client->stats.sessions_opened;
-}
-
-/* Finds the call a way, or leaves it queued. */
-static void call_route(struct client_call *call)
-{
-	struct neb_client *client = call->client;
-	struct client_session *session;
-	const struct client_endpoint *failed;
-	int ret;
-
-	if (call->not_again_ns && clock_now_ns() < call->not_again_ns)
-		return;
-	if (!client->rdma_count) {
-		if (client->rdma_error)
-			route_fallback(call, client->device_why); /* RDMA was wanted */
-		else
-			route_http(call);
-		return;
-	}
-	session = client_session_want(client);
-	if (session && session->phase != SESSION_OPEN)
-		return;
-	if (session) {
-		ret = client_session_start(session, call);
-		if (ret == 0 || ret == -EAGAIN)
-			return;
-		if (client->http_count)
-			route_fallback(call, ret == -EMSGSIZE ? "the request does not fit a capsule"
-							      : strerror(-ret));
-		else
-			client_call_finish(call, ret);
-		return;
-	}
-	failed = rdma_failed(client);
-	if (client->http_count)
-		route_fallback(call, failed ? failed->why : "no RDMA session");
-	else if (client->transport == NEB_STRICT || hopeless(client))
-		finish_unsent(call, failed);
-}
+/* ---- Ended. ---- */
 
 void client_call_retry(struct client_call *call, int error, const char *why)
 {
@@ -464,7 +337,7 @@ static bool busy_again(struct client_call *call)
 	client->stats.retries++;
 	call->not_again_ns = now_ns + wait_ns;
 	call->session = NULL;
-	result_init(&call->result, call->result.id, call->result.user_data);
+	client_result_init(&call->result, call->result.id, call->result.user_data);
 	call->phase = CLIENT_QUEUED;
 	list_remove(&call->link);
 	list_push_back(&client->queued, &call->link);
@@ -478,8 +351,8 @@ void client_call_finish(struct client_call *call, int error)
 	if (call->internal) {
 		result->error = error;
 		call->client->undone_count--;
-		client_token_connected(call);
-		call_give(call);
+		call->internal(call);
+		client_call_give(call);
 		return;
 	}
 	if (result->status == 503 && !(call->pages && call->pages->count) && busy_again(call))
@@ -497,267 +370,6 @@ void client_call_finish(struct client_call *call, int error)
 	list_remove(&call->link);
 	list_push_back(&call->client->done, &call->link);
 	call->client->undone_count--;
-}
-
-/* ---- Rounds. ---- */
-
-static void calls_route(struct neb_client *client)
-{
-	uint32_t count = client->undone_count;
-
-	client->kick = false;
-	/* Each queued call once: those that stay queued keep their order. */
-	for (struct list *link = client->queued.next; link != &client->queued && count; count--) {
-		struct list *next = link->next;
-		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
-
-		call_route(call);
-		if (call->phase == CLIENT_QUEUED && client->session &&
-			client->session->phase == SESSION_OPEN && !client->session->free_count)
-			break;
-		link = next;
-	}
-}
-
-static void deadlines_check(struct neb_client *client, uint64_t now_ns)
-{
-	LIST_FOR_EACH_SAFE (link, &client->queued) {
-		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
-		const struct client_endpoint *failed = rdma_failed(client);
-
-		if (call->deadline_ns > now_ns)
-			continue;
-		if (failed)
-			snprintf(call->result.message, sizeof(call->result.message), "%s",
-				failed->why);
-		client_call_finish(call, -ETIMEDOUT);
-	}
-	LIST_FOR_EACH (link, &client->running) {
-		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
-
-		/* The server gives up at the deadline; when even that does not come, our memory
-		 * is only ours again once the queue pair is closed. */
-		if (call->phase == CLIENT_ON_RDMA &&
-			now_ns >= call->deadline_ns + CLIENT_GRACE_NS) {
-			client_session_lose(
-				call->session, -ETIMEDOUT, "a request was not answered in time");
-			break;
-		}
-	}
-}
-
-static void slow_round(struct neb_client *client)
-{
-	uint64_t now_ns = clock_now_ns();
-
-	client->idle_rounds = 0;
-	if (now_ns - client->cm_polled_ns < CLIENT_CM_POLL_NS)
-		return;
-	client->cm_polled_ns = now_ns;
-	if (client->device)
-		client_cm_progress(client, now_ns);
-	client_sessions_keep(client, now_ns);
-	deadlines_check(client, now_ns);
-	if (!list_empty(&client->queued))
-		client->kick = true;
-}
-
-void client_progress(struct neb_client *client)
-{
-	if (__builtin_expect(!list_empty(&client->lost_sessions), 0))
-		client_sessions_bury(client);
-	if (client->cq) {
-		client_cq_progress(client);
-		if (++client->idle_rounds < 64 && !client->kick && !client->http_running)
-			return;
-	}
-	slow_round(client);
-	if (client->http_running)
-		client_http_progress(client);
-	if (client->kick)
-		calls_route(client);
-}
-
-/* Nothing came while we looked: until something can have. */
-static void client_sleep(struct neb_client *client, uint64_t until_ns)
-{
-	uint64_t now_ns = clock_now_ns();
-	/* Deadlines and back-offs are looked at this often. */
-	uint64_t ns = MIN(until_ns > now_ns ? until_ns - now_ns : 0, 20 * NS_PER_MS);
-	int timeout_ms = (int)((ns + NS_PER_MS - 1) / NS_PER_MS);
-	int fds[3] = {client->wake_fd};
-	uint32_t fd_count = 1;
-	uint64_t rings;
-	int rung;
-
-	if (client->cq && !rp_cq_arm(client->cq))
-		return;
-	if (client->cq) {
-		fds[fd_count++] = rp_cq_fd(client->cq);
-		fds[fd_count++] = rp_cm_fd(client->device);
-	}
-	client->stats.sleeps++;
-	if (client->http_running) {
-		struct curl_waitfd waits[3];
-
-		for (uint32_t i = 0; i < fd_count; i++)
-			waits[i] = (struct curl_waitfd){.fd = fds[i], .events = CURL_WAIT_POLLIN};
-		curl_multi_poll(client->multi, waits, fd_count, timeout_ms, NULL);
-		rung = waits[0].revents;
-	} else {
-		struct pollfd waits[3];
-
-		for (uint32_t i = 0; i < fd_count; i++)
-			waits[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-		poll(waits, fd_count, timeout_ms);
-		rung = waits[0].revents;
-	}
-	/* It is rung after woken is set, which the caller looks at next. */
-	while (rung && read(client->wake_fd, &rings, sizeof(rings)) < 0 && errno == EINTR)
-		continue;
-	if (client->cq)
-		rp_cq_disarm(client->cq);
-	client->cm_polled_ns = 0;
-	client->idle_rounds = 64;
-}
-
-/* Makes progress until *done, or something is done (done NULL), or the deadline, or with done NULL
- * until somebody wakes it. */
-static bool wait_until(struct neb_client *client, const enum client_phase *phase, uint64_t until_ns)
-{
-	uint64_t spin_until_ns = 0, yield_at_ns = UINT64_MAX, now_ns;
-
-	for (uint32_t round = 0;; round++) {
-		client_progress(client);
-		if (phase ? *phase == CLIENT_DONE : !list_empty(&client->done))
-			return true;
-		if (!client->undone_count || (!phase && client->woken))
-			return false;
-		if (round >= ROUNDS_UNRELAXED)
-			clock_relax();
-		if (round & 63)
-			continue;
-		now_ns = clock_now_ns();
-		if (now_ns >= until_ns)
-			return false;
-		if (!spin_until_ns)
-			spin_until_ns = now_ns + MIN(client->spin_ns, UINT64_MAX - now_ns);
-		if (now_ns >= yield_at_ns)
-			sched_yield();
-		if (now_ns >= yield_at_ns || !round)
-			yield_at_ns = now_ns + CLOCK_YIELD_NS;
-		if (now_ns < spin_until_ns)
-			continue;
-		client_sleep(client, until_ns);
-		spin_until_ns = 0;
-	}
-}
-
-/* ---- The face. ---- */
-
-int neb_submit(struct neb_client *client, const struct neb_request *request, uint64_t *ret_id)
-{
-	struct client_call *call;
-	int ret = call_begin(client, request, &call);
-
-	if (ret == 0 && ret_id)
-		*ret_id = call->result.id;
-	return ret;
-}
-
-/* Off its list first: what it submits may be done at once, and be told in the next round. */
-static void call_tell(struct client_call *call)
-{
-	list_remove(&call->link);
-	call->done(call->result.user_data, &call->result);
-}
-
-static int results_take(struct neb_client *client, struct neb_result *results, uint32_t max)
-{
-	uint32_t count = 0;
-
-	LIST_FOR_EACH_SAFE (link, &client->done) {
-		struct client_call *call = CONTAINER_OF(link, struct client_call, link);
-
-		if (call->done)
-			call_tell(call);
-		else if (count < max)
-			result_copy(&results[count++], &call->result);
-		else
-			continue;
-		call_give(call);
-	}
-	return (int)count;
-}
-
-int neb_poll(struct neb_client *client, struct neb_result *results, uint32_t max)
-{
-	client_progress(client);
-	return results_take(client, results, max);
-}
-
-int neb_wait(
-	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns)
-{
-	uint64_t now_ns = clock_now_ns();
-	bool done = wait_until(client, NULL, now_ns + MIN(timeout_ns, UINT64_MAX - now_ns));
-	bool woken = client->woken && atomic_exchange(&client->woken, false);
-
-	if (!done && client->undone_count)
-		return woken ? -EINTR : -ETIMEDOUT;
-	return results_take(client, results, max);
-}
-
-void neb_wake(struct neb_client *client)
-{
-	const uint64_t one = 1;
-
-	if (atomic_exchange(&client->woken, true))
-		return; /* rung already */
-	while (write(client->wake_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		continue;
-}
-
-uint32_t neb_in_flight(const struct neb_client *client)
-{
-	return client->undone_count;
-}
-
-int client_perform(struct neb_client *client, const struct neb_request *request,
-	struct client_pages *pages, struct neb_result *ret_result)
-{
-	struct client_call *call;
-	int ret = request->done ? -EINVAL : call_make(client, request, &call);
-
-	if (ret == 0) {
-		call->pages = pages;
-		call_route(call);
-	}
-	if (ret) {
-		if (ret_result)
-			result_init(ret_result, 0, request->user_data);
-		if (ret_result)
-			ret_result->error = ret;
-		if (ret_result && ret == -EINVAL)
-			snprintf(ret_result->message, sizeof(ret_result->message),
-				"the request is out of bounds: a key has at most %u bytes, a "
-				"bucket's name %u, all headers %u",
-				(unsigned)LIMIT_KEY_LEN_MAX, (unsigned)LIMIT_BUCKET_LEN_MAX,
-				(unsigned)CAPSULE_HEADERS_BYTES_MAX);
-		return ret;
-	}
-	wait_until(client, &call->phase, UINT64_MAX);
-	ret = call->result.error;
-	if (ret_result)
-		result_copy(ret_result, &call->result);
-	call_give(call);
-	return ret;
-}
-
-int neb_perform(
-	struct neb_client *client, const struct neb_request *request, struct neb_result *ret_result)
-{
-	return client_perform(client, request, NULL, ret_result);
 }
 
 int neb_result_header(const struct neb_result *result, const char *name, const char **ret_value)

@@ -11,74 +11,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static const char *const TRANSPORT_NAMES[] = {
-	[NEB_AUTO] = "auto",
-	[NEB_RDMA] = "rdma",
-	[NEB_HTTP] = "http",
-	[NEB_STRICT] = "strict",
-	[NEB_NONE] = "none",
-	[NEB_TOKEN] = "token",
-};
-
-const char *neb_transport_name(enum neb_transport transport)
-{
-	return (unsigned)transport < ARRAY_LEN(TRANSPORT_NAMES) ? TRANSPORT_NAMES[transport]
-								: "unknown";
-}
-
-int neb_transport_parse(const char *name, enum neb_transport *ret_transport)
-{
-	for (unsigned i = 0; i < NEB_NONE; i++) {
-		if (strcmp(name, TRANSPORT_NAMES[i]) == 0) {
-			*ret_transport = (enum neb_transport)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 static void log_to_stderr(void *arg, enum neb_log_level level, const char *text)
 {
 	(void)arg;
 	if (level >= NEB_LOG_WARN)
 		fprintf(stderr, "nebulaio: %s\n", text);
-}
-
-void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
-{
-	char text[512];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	client->log(client->log_arg, level, text);
-}
-
-void client_endpoint_failed(
-	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why)
-{
-	uint64_t now_ns = clock_now_ns();
-	uint64_t backoff_ns =
-		MIN(MAX(endpoint->backoff_ns * 2, CLIENT_BACKOFF_NS_MIN), CLIENT_BACKOFF_NS_MAX);
-
-	endpoint->backoff_ns = backoff_ns;
-	/* Half of it by chance, so that clients of one server do not come back all at once. */
-	endpoint->retry_ns = now_ns + backoff_ns / 2 + prng_below(&client->prng, backoff_ns / 2);
-	client->rdma_error = endpoint->error = error;
-	if (why != endpoint->why)
-		snprintf(endpoint->why, sizeof(endpoint->why), "%s", why);
-	client_log(client, NEB_LOG_INFO, "rdma://%s:%u: no session: %s; tried again in %llu ms",
-		endpoint->host, endpoint->port, endpoint->why,
-		(unsigned long long)((endpoint->retry_ns - now_ns) / NS_PER_MS));
-	if (endpoint->warned)
-		return;
-	endpoint->warned = true;
-	client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s%s", endpoint->host, endpoint->port,
-		endpoint->why,
-		client->transport == NEB_AUTO && client->http_count
-			? "; requests go by HTTP until it is back"
-			: "");
 }
 
 /* ---- Options. ---- */
@@ -165,28 +102,6 @@ static int strict_connect(struct neb_client *client)
 		session = client_session_want(client);
 	}
 	return session ? 0 : client->rdma_error;
-}
-
-int client_store_learn(
-	struct neb_client *client, struct client_endpoint *endpoint, uint64_t store_id)
-{
-	uint64_t known = 0;
-
-	if (!store_id || client->endpoint_count < 2 ||
-		atomic_compare_exchange_strong(client->store_id, &known, store_id) ||
-		known == store_id)
-		return 0;
-	snprintf(endpoint->why, sizeof(endpoint->why),
-		"it is of another store (%016llx) than the others (%016llx): name endpoints of one",
-		(unsigned long long)store_id, (unsigned long long)known);
-	return -EXDEV;
-}
-
-void client_store_text(const struct neb_client *client, char text[17])
-{
-	uint64_t known = *client->store_id;
-
-	snprintf(text, 17, known ? "%016llx" : "?", (unsigned long long)known);
 }
 
 int neb_client_open(const struct neb_options *options, struct neb_client **ret_client)

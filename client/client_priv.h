@@ -148,11 +148,12 @@ struct client_call {
 	/* Over HTTP. */
 	CURL *easy;
 	struct client_endpoint *endpoint;
-	bool other_store;     /* the endpoint is of another one */
-	bool by_token;	      /* of this try: the body moves by RDMA */
-	uint8_t declines;     /* of its tokens */
-	bool internal;	      /* ours: its result goes to client_token_connected */
-	uint32_t token_reply; /* x-amz-rdma-reply; 0: none */
+	bool other_store; /* the endpoint is of another one */
+	bool by_token;	  /* of this try: the body moves by RDMA */
+	uint8_t declines; /* of its tokens */
+	void (*internal)(struct client_call
+			*call); /* the library's own: takes its result; NULL: the caller's */
+	uint32_t token_reply;	/* x-amz-rdma-reply; 0: none */
 	uint64_t token_moved;
 	char token[TOKEN_LEN + 1];
 	struct curl_slist *curl_headers;
@@ -282,14 +283,13 @@ struct neb_client {
 	struct neb_stats stats;
 };
 
-/* ---- client.c ---- */
+/* ---- log.c ---- */
 void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* ---- endpoint.c ---- */
 /* An outage of an endpoint: when to try again, and a warning once. */
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
-
-/* ---- endpoint.c ---- */
 /* Those of the text that the transport has a use for; -EINVAL, which is logged. */
 int client_endpoints_parse(struct neb_client *client, const char *endpoints);
 
@@ -300,9 +300,6 @@ int client_store_learn(
 /* The header that tells an endpoint which store is meant: its name, and its value for now. */
 #define CLIENT_STORE_HEADER "x-nebulaio-store"
 void client_store_text(const struct neb_client *client, char text[17]);
-/* neb_client_open, of a pool's: with the id that its clients share. */
-int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
-	struct neb_client **ret_client);
 
 /* ---- device.c ---- */
 /* Opens the named device, or with NULL, "" or "auto" the one that leads to an endpoint; logged, and
@@ -369,16 +366,23 @@ int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, u
 	struct rp_mr **ret_mr);
 
 /* ---- call.c ---- */
-/* neb_perform, with pages told as they come. */
-int client_perform(struct neb_client *client, const struct neb_request *request,
-	struct client_pages *pages, struct neb_result *ret_result);
+/* A queued call with a copy of all that the request names but its body and into. -EINVAL, -ENOMEM,
+ * -EIO. */
+int client_call_make(struct neb_client *client, const struct neb_request *request,
+	struct client_call **ret_call);
+/* The call is over and its result handed out. */
+void client_call_give(struct client_call *call);
+void client_result_init(struct neb_result *result, uint64_t id, void *user_data);
+/* Copies the result; its pointers lead into the copy. */
+void client_result_copy(struct neb_result *to, const struct neb_result *from);
 /* Its way was lost before an answer: another try, another way, or the end. */
 void client_call_retry(struct client_call *call, int error, const char *why);
 /* With the result's answer filled in, or error when there is none. */
 void client_call_finish(struct client_call *call, int error);
-/* Starts a request of the library's own, over HTTP. */
+/* Queues a request of the library's own, which goes to the endpoint over HTTP; internal takes its
+ * result. */
 int client_call_internal(struct neb_client *client, const struct neb_request *request,
-	struct client_endpoint *endpoint);
+	struct client_endpoint *endpoint, void (*internal)(struct client_call *call));
 /* The errno of an S3 status. */
 int client_status_error(uint32_t status);
 /* Has queued calls routed in the next round: a session opened, was lost, or a slot came free. */
@@ -393,8 +397,12 @@ struct client_op {
 	bool idempotent;
 };
 const struct client_op *client_op_of(const struct client_call *call);
-/* One round of everything that does not sleep. */
-void client_progress(struct neb_client *client);
+
+/* ---- session_post_dp.c ---- */
+int client_recv_post(struct client_recv *recv);
+int client_send(struct client_session *session, const void *capsule, uint8_t *registered);
+/* Asks the server's device whether it is there. */
+void client_keepalive_send(struct client_session *session) __attribute__((cold));
 
 /* ---- session.c ---- */
 /* A session that is open or on its way, begun if one is due; NULL: none can be had now. */
@@ -413,10 +421,6 @@ void client_session_broken(struct client_session *session, enum rp_status status
 void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes);
 
 /* ---- session_dp.c ---- */
-int client_recv_post(struct client_recv *recv);
-int client_send(struct client_session *session, const void *capsule, uint8_t *registered);
-/* Asks the server's device whether it is there. */
-void client_keepalive_send(struct client_session *session) __attribute__((cold));
 /* 0; -EAGAIN: no free slot; else this call cannot go. */
 int client_session_start(struct client_session *session, struct client_call *call);
 /* Handles completions; returns how many. */
@@ -448,9 +452,19 @@ int client_token_prepare(struct client_call *call, struct client_endpoint *endpo
 bool client_token_finish(struct client_call *call, bool answered);
 /* Takes a header of its answer. */
 void client_token_header(struct client_call *call, struct slice name, struct slice value);
-/* The server's answer to ?rdma-connect is in the call's result. */
-void client_token_connected(struct client_call *call);
 void client_tokens_close(struct neb_client *client);
+
+/* ---- progress.c ---- */
+/* One round of everything that does not sleep. */
+void client_progress(struct neb_client *client);
+/* neb_perform, with pages told as they come. */
+int client_perform(struct neb_client *client, const struct neb_request *request,
+	struct client_pages *pages, struct neb_result *ret_result);
+
+/* ---- client.c ---- */
+/* neb_client_open, of a pool's: with the id that its clients share. */
+int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
+	struct neb_client **ret_client);
 
 /* ---- sigv4.c ---- */
 /* Adds the signed headers of a request to list; NULL when memory ran out (list is freed then). */

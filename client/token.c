@@ -57,37 +57,6 @@ static int qp_open(struct neb_client *client, struct client_token *tokens, struc
 	return ret ? ret : rp_qp_address(tokens->qp, ours);
 }
 
-static int ask(struct neb_client *client, struct client_endpoint *endpoint)
-{
-	struct client_token *tokens = endpoint->tokens;
-	char text[TOKEN_LEN + 1] = "", psn[16], mtu[16];
-	const struct neb_header headers[] = {
-		{token_header(TOKEN_HEADER_TOKEN).data, text},
-		{token_header(TOKEN_HEADER_PSN).data, psn},
-		{token_header(TOKEN_HEADER_MTU).data, mtu},
-	};
-	const struct neb_request request = {.op = NEB_S3,
-		.method = "POST",
-		.path = "/",
-		.query = TOKEN_CONNECT_PARAM,
-		.headers = headers,
-		.header_count = ARRAY_LEN(headers),
-		.want_headers = true,
-		.timeout_ns = client->connect_timeout_ns};
-	struct rp_address ours;
-	struct token token;
-	int ret = qp_open(client, tokens, &ours);
-
-	if (ret)
-		return ret;
-	token_of(&ours, &token);
-	token_format(&token, text);
-	snprintf(psn, sizeof(psn), "%u", ours.psn);
-	snprintf(mtu, sizeof(mtu), "%u", ours.mtu);
-	tokens->phase = TOKEN_ASKED;
-	return client_call_internal(client, &request, endpoint);
-}
-
 static int header_number(const struct neb_result *result, enum token_header header, uint32_t *ret)
 {
 	const char *text = NULL;
@@ -118,7 +87,8 @@ static int join(struct client_token *tokens, const struct neb_result *result)
 	return rp_qp_join(tokens->qp, &theirs, false);
 }
 
-void client_token_connected(struct client_call *call)
+/* The server's answer to ?rdma-connect is in the call's result. */
+static void connected(struct client_call *call)
 {
 	struct client_token *tokens = call->endpoint->tokens;
 	const struct neb_result *result = &call->result;
@@ -138,6 +108,37 @@ void client_token_connected(struct client_call *call)
 		tokens->phase = TOKEN_JOINING;
 		tokens->deadline_ns = now_ns + call->client->connect_timeout_ns;
 	}
+}
+
+static int ask(struct neb_client *client, struct client_endpoint *endpoint)
+{
+	struct client_token *tokens = endpoint->tokens;
+	char text[TOKEN_LEN + 1] = "", psn[16], mtu[16];
+	const struct neb_header headers[] = {
+		{token_header(TOKEN_HEADER_TOKEN).data, text},
+		{token_header(TOKEN_HEADER_PSN).data, psn},
+		{token_header(TOKEN_HEADER_MTU).data, mtu},
+	};
+	const struct neb_request request = {.op = NEB_S3,
+		.method = "POST",
+		.path = "/",
+		.query = TOKEN_CONNECT_PARAM,
+		.headers = headers,
+		.header_count = ARRAY_LEN(headers),
+		.want_headers = true,
+		.timeout_ns = client->connect_timeout_ns};
+	struct rp_address ours;
+	struct token token;
+	int ret = qp_open(client, tokens, &ours);
+
+	if (ret)
+		return ret;
+	token_of(&ours, &token);
+	token_format(&token, text);
+	snprintf(psn, sizeof(psn), "%u", ours.psn);
+	snprintf(mtu, sizeof(mtu), "%u", ours.mtu);
+	tokens->phase = TOKEN_ASKED;
+	return client_call_internal(client, &request, endpoint, connected);
 }
 
 /* 0: UP; -EAGAIN: on its way; else it cannot be had now. */

@@ -1,0 +1,74 @@
+/* client/session_post_dp.c: what a session posts to its queue pair: capsules, receives and the
+ * write that asks whether the server's device is there. Data path. */
+#include "client_priv.h"
+
+#include <string.h>
+
+static uint64_t wr_id(const struct client_session *session, uint32_t what)
+{
+	return (uint64_t)session->serial << 32 | what;
+}
+
+int client_recv_post(struct client_recv *recv)
+{
+	struct rp_sge sge = {.addr = (uint64_t)(uintptr_t)recv->data,
+		.length = CLIENT_CAPSULE_BYTES,
+		.lkey = recv->session->lkey};
+	struct rp_recv_wr wr = {
+
+		.wr_id = wr_id(recv->session, (uint32_t)(recv - recv->session->recvs)),
+		.sg_list = &sge,
+		.sge_count = 1};
+	uint32_t posted;
+
+	return rp_post_recv(recv->session->qp, &wr, 1, &posted);
+}
+
+/* Inside the work request if it fits, else from registered memory: capsule itself if it lies there,
+ * or a copy. */
+int client_send(struct client_session *session, const void *capsule, uint8_t *registered)
+{
+	uint32_t bytes = ((const struct capsule_head *)capsule)->bytes;
+	struct rp_sge sge = {.addr = (uint64_t)(uintptr_t)capsule, .length = bytes};
+	struct rp_send_wr wr = {.wr_id = wr_id(session, CLIENT_WR_SEND),
+		.opcode = RP_SEND,
+		.flags = RP_SEND_SOLICITED,
+		.sg_list = &sge,
+		.sge_count = 1};
+	uint32_t posted;
+	int ret;
+
+	if (bytes <= session->wr_inline_bytes) {
+		wr.flags |= RP_SEND_INLINE;
+	} else {
+		if (capsule != registered)
+			memcpy(registered, capsule, bytes);
+		sge.addr = (uint64_t)(uintptr_t)registered;
+		sge.lkey = session->lkey;
+	}
+	/* A slot's memory is ours again when its response has come, so completions are only needed
+	 * now and then, to free the send queue. */
+	if (session->sends_quiet >= session->quiet_max)
+		wr.flags |= RP_SEND_SIGNALED;
+	ret = rp_post_send(session->qp, &wr, 1, &posted);
+	if (ret == 0)
+		session->sends_quiet = wr.flags & RP_SEND_SIGNALED ? 0 : session->sends_quiet + 1;
+	return ret;
+}
+
+void client_keepalive_send(struct client_session *session)
+{
+	const struct rp_send_wr wr = {.wr_id = wr_id(session, CLIENT_WR_KEEP),
+		.opcode = RP_WRITE,
+		.flags = RP_SEND_SIGNALED};
+	uint32_t posted;
+
+	/* A full queue has enough in it that tells. */
+	if (rp_post_send(session->qp, &wr, 1, &posted))
+		return;
+	session->keeping = true;
+	session->client->stats.keepalives++;
+	client_log(session->client, NEB_LOG_DEBUG,
+		"rdma://%s:%u: silent, with requests in flight: its device is asked",
+		session->endpoint->host, session->endpoint->port);
+}
