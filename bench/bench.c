@@ -134,8 +134,12 @@ static void rig_close(struct bench_rig *rig)
 	bench_nginx_close(&rig->nginx);
 	for (size_t i = 0; i < ARRAY_LEN(rig->nginx_data); i++)
 		bench_data_close(&rig->nginx_data[i]);
+	for (int noise = 0; noise < BENCH_NOISE_COUNT; noise++) {
+		bench_noisy_close(rig->noisy[0][noise]);
+		bench_noisy_close(rig->noisy[1][noise]);
+	}
+	bench_server_close(&rig->apart);
 	bench_target_close(&rig->target);
-	bench_noisy_close(rig->noisy);
 	bench_coded_close(rig->coded);
 	bench_anchors_close(rig->anchors);
 	bench_wire_close(rig->wire);

@@ -19,6 +19,7 @@
 #define ONCE_TIMEOUT_MS 10000
 #define READ_BYTES_MAX	(1 * MIB)
 #define ASIDE_BYTES	(256 * KIB)
+#define SLEEP_MS_MAX	10
 
 /* idle -> (start) -> sending -> (all sent) -> waiting -> (answer whole) -> idle. Whatever goes
  * wrong ends in a new connection. */
@@ -360,17 +361,20 @@ static void read_more(struct bench_http_load *load, struct connection *connectio
 
 /* ---- A run. ---- */
 
-/* Ready connections are served. One connection alone is read without asking whether it is ready. */
+/* Ready connections are served. One connection alone is read without asking whether it is ready, by
+ * a load that never sleeps. */
 static void turn(struct bench_http_load *load)
 {
 	struct epoll_event events[EVENTS_MAX];
+	bool sleeps = load->opts->sleeps;
 	int count;
 
-	if (load->count == 1 && load->connections[0].request && !load->connections[0].writes) {
+	if (!sleeps && load->count == 1 && load->connections[0].request &&
+		!load->connections[0].writes) {
 		read_more(load, &load->connections[0]);
 		return;
 	}
-	count = epoll_wait(load->epoll_fd, events, EVENTS_MAX, 0);
+	count = epoll_wait(load->epoll_fd, events, EVENTS_MAX, sleeps ? SLEEP_MS_MAX : 0);
 	for (int i = 0; i < count; i++) {
 		struct connection *connection = events[i].data.ptr;
 
@@ -412,6 +416,8 @@ uint64_t bench_http_load_run(struct bench_http_load *load, const struct bench_ru
 			start(load, since_ns);
 		turn(load);
 		now_ns = clock_now_ns();
+		if (opts->stop && atomic_load_explicit(opts->stop, memory_order_relaxed))
+			load->pace.left = 0;
 		if (!bench_pace_ended(&load->pace, now_ns))
 			continue;
 		if (!in_flight(load))

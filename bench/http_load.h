@@ -1,6 +1,6 @@
 /* bench/http_load.h: a load of HTTP requests over N connections, one request at a time on each. One
- * thread that never sleeps; requests are made before, so that the load costs the client little
- * beside its system calls. Good for any HTTP server. */
+ * thread that never sleeps, unless it is told to; requests are made before, so that the load costs
+ * the client little beside its system calls. Good for any HTTP server. */
 #ifndef BENCH_HTTP_LOAD_H
 #define BENCH_HTTP_LOAD_H
 

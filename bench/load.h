@@ -62,10 +62,12 @@ __attribute__((format(printf, 2, 3))) void bench_result_error(
 /* ---- How long, how fast. ---- */
 struct bench_run_opts {
 	uint64_t duration_ns;
-	uint64_t ops_max;      /* 0: no limit */
-	uint64_t rate;	       /* open loop: starts a second; 0: closed loop */
-	uint64_t turn;	       /* number of the first operation, for bench_data_pick */
-	uint32_t verify_every; /* 0: never */
+	uint64_t ops_max;	  /* 0: no limit */
+	uint64_t rate;		  /* open loop: starts a second; 0: closed loop */
+	uint64_t turn;		  /* number of the first operation, for bench_data_pick */
+	uint32_t verify_every;	  /* 0: never */
+	bool sleeps;		  /* HTTP: leaves the processor while it waits */
+	const _Atomic bool *stop; /* HTTP: ends early once it is true; or NULL */
 };
 
 /* The pace of one run. In an open loop operations are due at fixed times, and a latency counts from

@@ -6,12 +6,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define ANCHOR_NS     (20 * NS_PER_MS)
 #define ANCHOR_TCP_NS (50 * NS_PER_MS)
 #define ANCHOR_LOG_NS (100 * NS_PER_MS)
 /* Packets: a longer slice, since starting their generator takes some of it. */
 #define PACKET_SLICES 3u
+/* Waits behind a noisy tenant are long, and rare: a longer slice sees more of them. */
+#define TENANT_SLICES 3u
 /* Warming up: every object once, but no longer than this. */
 #define WARM_NS (2 * NS_PER_S)
 
@@ -70,6 +73,31 @@ static void open_nginx(struct bench_rig *rig, struct member *member)
 		failed(member->record, "%s", strerror(-ret));
 }
 
+static struct bench_noisy **noisy_of(struct bench_rig *rig, const struct bench_subject *subject)
+{
+	return &rig->noisy[subject->way == BENCH_BESIDE][subject->noise];
+}
+
+static int open_noise(struct bench_rig *rig, const struct bench_subject *subject)
+{
+	bool beside = subject->way == BENCH_BESIDE;
+	char folder[sizeof(rig->folder) + 8];
+	int ret = 0;
+
+	if (!subject->noise || *noisy_of(rig, subject))
+		return 0;
+	if (!beside && !rig->apart.child.pid) {
+		snprintf(folder, sizeof(folder), "%s/apart", rig->folder);
+		if (mkdir(folder, 0700))
+			return -errno;
+		ret = bench_server_open(rig->opts, &rig->cpus, folder, &rig->apart);
+	}
+	if (!ret)
+		ret = bench_noisy_open(beside ? &rig->target.server : &rig->apart, subject->noise,
+			noisy_of(rig, subject));
+	return ret;
+}
+
 /* Only what works without a client may go on without one. */
 static void open_row(struct bench_rig *rig, struct member *member)
 {
@@ -90,8 +118,8 @@ static void open_row(struct bench_rig *rig, struct member *member)
 	if (subject->op != BENCH_EMPTY)
 		ret = bench_target_data(target, subject, &member->data);
 	opts.data = member->data;
-	if (!ret && subject->way == BENCH_BESIDE && !rig->noisy)
-		ret = bench_noisy_open(&rig->target.server, &rig->cpus, &rig->noisy);
+	if (!ret)
+		ret = open_noise(rig, subject);
 	if (!ret)
 		ret = bench_runner_open(target, &opts, &member->runner);
 	if (ret)
@@ -248,15 +276,26 @@ static void add_sample(
 	hist_merge(&record->hist, &rig->slice);
 }
 
+static void end_noise(struct bench_rig *rig, struct bench_record *record)
+{
+	struct bench_noisy *noisy = *noisy_of(rig, &record->subject);
+
+	record->noisy_ops += bench_noisy_end(noisy);
+	if (bench_noisy_error(noisy)[0])
+		failed(record, "the noisy tenant: %s", bench_noisy_error(noisy));
+}
+
 static void slice_of_load(struct bench_rig *rig, struct member *member)
 {
 	struct bench_record *record = member->record, before = *record;
 	bool deletes = record->subject.op == BENCH_DELETE && record->subject.kind == BENCH_ROW;
+	bool tenants = record->subject.way >= BENCH_QUIET;
 	const struct bench_run_opts run = {
-		.duration_ns = rig->opts->slice_ns,
+		.duration_ns = rig->opts->slice_ns * (tenants ? TENANT_SLICES : 1),
 		.ops_max = deletes ? member->data->count : 0,
 		.rate = rig->opts->rate,
 		.verify_every = rig->opts->verify_every,
+		.sleeps = tenants,
 	};
 	struct readings begin = {0}, end = {0};
 	struct bench_result result;
@@ -267,8 +306,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	}
 	if (record->subject.heat == BENCH_COLD)
 		member->runner.turn = rig->cold_turn;
-	if (record->subject.way == BENCH_BESIDE)
-		bench_noisy_begin(rig->noisy);
+	if (record->subject.noise)
+		bench_noisy_begin(*noisy_of(rig, &record->subject));
 	hist_reset(&rig->slice);
 	record->result.hist = &rig->slice;
 	read_slow(rig, member, &begin);
@@ -276,8 +315,8 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	bench_runner_run(&member->runner, &run, &record->result);
 	read_fast(rig, member, &end);
 	read_slow(rig, member, &end);
-	if (record->subject.way == BENCH_BESIDE)
-		bench_noisy_end(rig->noisy);
+	if (record->subject.noise)
+		end_noise(rig, record);
 	record->result.hist = &record->hist;
 	if (record->subject.heat == BENCH_COLD)
 		rig->cold_turn = member->runner.turn;

@@ -7,6 +7,7 @@
 #include "bench/coded.h"
 #include "bench/noisy.h"
 #include "bench/runner.h"
+#include "bench/server.h"
 #include "bench/wire.h"
 
 /* Everything that a run needs; made by bench.c. */
@@ -22,7 +23,10 @@ struct bench_rig {
 	struct bench_target target;
 	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
 	int coded_error;
-	struct bench_noisy *noisy; /* opened when a row first asks for it */
+	/* Opened when a row first asks for them: the server that is apart, and the noisy tenant of
+	 * it [0] and of the target [1]. */
+	struct bench_server apart;
+	struct bench_noisy *noisy[2][BENCH_NOISE_COUNT];
 	struct bench_anchors *anchors;
 	struct bench_wire *wire; /* NULL: packets are not measured, or wire_error says why */
 	int wire_error;

@@ -1,210 +1,256 @@
-/* bench/noisy.c: the second tenant: threads that each store one object again and again, and sleep
- * while the server works. */
+/* bench/noisy.c: the noisy tenant: one thread with many connections, which sleeps while it waits
+ * and lets everybody else go first. It runs where the client runs: on a machine of two processors
+ * there is no other place, and the client is woken before it. */
 #include "bench/noisy.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "bench/http_load.h"
 #include "codec/codec.h"
 
-#define BUCKET "/bench-noisy"
+#define BUCKET	     "/bench-noisy"
+#define ANSWER_BYTES (64 * KIB)
+#define PAGE_BYTES   (1 * MIB)
+#define LIST_KEYS    2000u
+/* Names that are long, and alike for long. */
+#define LONG_PREFIX                                                            \
+	"a-long-prefix-that-every-key-of-this-bucket-has-in-front-of-its-own-" \
+	"number-so-that-a-page-of-a-thousand-keys-is-some-hundred-kilobytes-"
+
+/* What each kind sends. */
+static const struct noise {
+	uint32_t connections;
+	uint32_t objects; /* that it goes through */
+	uint64_t object_bytes;
+	bool uploads;
+} NOISES[BENCH_NOISE_COUNT] = {
+	[BENCH_UPLOADS] = {16, 16, 1 * MIB, true},
+	[BENCH_DOWNLOADS] = {32, 4, 8 * MIB, false},
+	[BENCH_PUTS] = {64, 256, 4 * KIB, true},
+	[BENCH_LISTS] = {16, LIST_KEYS, 16, false},
+	[BENCH_PARTS] = {16, 16, 5 * MIB, true},
+};
 
 struct bench_noisy {
 	const struct bench_server *server;
-	struct buf requests[BENCH_NOISY_DEPTH]; /* head and body */
-	pthread_t threads[BENCH_NOISY_DEPTH];
-	uint32_t thread_count;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool runs, closing;
-	uint32_t busy;
-	uint64_t uploads;
+	enum bench_noise_kind kind;
+	const struct noise *noise;
+	char upload_id[256];
+	uint8_t *body;
+	struct bench_http_set set;
+	struct bench_http_load *load;
+	struct hist hist;
+	struct bench_result result;
+	uint64_t turn;
+	uint64_t begin_ops, begin_errors;
+	pthread_t thread;
+	bool runs;
+	_Atomic bool stop;
 };
 
-struct worker {
-	struct bench_noisy *noisy;
-	uint32_t idx;
-};
+/* ---- Requests. ---- */
 
-static void *worker_main(void *arg)
+static const char *path_of(const struct bench_noisy *noisy, uint32_t idx, char path[256])
 {
-	struct worker worker = *(struct worker *)arg;
-	struct bench_noisy *noisy = worker.noisy;
-	char answer[16 * KIB];
-	size_t bytes;
-
-	free(arg);
-	pthread_mutex_lock(&noisy->lock);
-	while (!noisy->closing) {
-		int status;
-
-		if (!noisy->runs) {
-			pthread_cond_wait(&noisy->changed, &noisy->lock);
-			continue;
-		}
-		noisy->busy++;
-		pthread_cond_broadcast(&noisy->changed);
-		pthread_mutex_unlock(&noisy->lock);
-		status = bench_http_once(noisy->server->http_address,
-			buf_slice(&noisy->requests[worker.idx]), answer, sizeof(answer), &bytes);
-		pthread_mutex_lock(&noisy->lock);
-		noisy->uploads += status == 200;
-		noisy->busy--;
-		pthread_cond_broadcast(&noisy->changed);
-	}
-	pthread_mutex_unlock(&noisy->lock);
-	return NULL;
+	snprintf(path, 256, "%s/%s%u", BUCKET,
+		noisy->kind == BENCH_LISTS   ? LONG_PREFIX
+		: noisy->kind == BENCH_PARTS ? "parts-"
+					     : bench_noise_word(noisy->kind),
+		noisy->kind == BENCH_PARTS ? 0 : idx);
+	return path;
 }
 
-/* Where neither the server nor the one who measures runs, if there is such a processor. */
-static void place(const struct bench_noisy *noisy, const struct bench_cpus *cpus)
+/* One request by itself; 200, or -errno. */
+static int ask(const struct bench_noisy *noisy, const struct bench_signer *signer,
+	const struct bench_http_line *line, char answer[ANSWER_BYTES])
 {
-	long count = sysconf(_SC_NPROCESSORS_ONLN);
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	for (int cpu = 0; cpu < count && cpu < CPU_SETSIZE; cpu++)
-		if (cpu != cpus->server && cpu != cpus->client)
-			CPU_SET(cpu, &set);
-	for (uint32_t i = 0; i < noisy->thread_count && CPU_COUNT(&set); i++)
-		pthread_setaffinity_np(noisy->threads[i], sizeof(set), &set);
-}
-
-static int make_bucket(const struct bench_server *server, const struct bench_signer *signer)
-{
-	const struct bench_http_line line = {.method = "PUT", .path = BUCKET, .query = ""};
-	char answer[16 * KIB];
 	struct buf head;
 	size_t bytes;
 	int status;
 
 	buf_init(&head, 16 * KIB);
-	bench_http_put_head(signer, &line, &head);
+	bench_http_put_head(signer, line, &head);
 	status = bench_http_once(
-		server->http_address, buf_slice(&head), answer, sizeof(answer), &bytes);
+		noisy->server->http_address, buf_slice(&head), answer, ANSWER_BYTES, &bytes);
 	buf_free(&head);
 	if (status < 0)
 		return status;
 	return status == 200 ? 0 : -EACCES;
 }
 
-static int make_request(struct bench_noisy *noisy, const struct bench_signer *signer,
-	const uint8_t *body, uint32_t idx)
+static int begin_upload(struct bench_noisy *noisy, const struct bench_signer *signer)
 {
-	char path[64];
-	const struct bench_http_line line = {.method = "PUT",
-		.path = path,
-		.query = "",
-		.has_body = true,
-		.body_bytes = BENCH_NOISY_BYTES};
-	struct buf *request = &noisy->requests[idx];
+	char path[256], answer[ANSWER_BYTES];
+	const struct bench_http_line line = {.method = "POST",
+		.path = path_of(noisy, 0, path),
+		.query = "uploads=",
+		.has_body = true};
+	int ret = ask(noisy, signer, &line, answer);
+	const char *at;
 
-	snprintf(path, sizeof(path), "%s/%u", BUCKET, idx);
-	buf_init(request, BENCH_NOISY_BYTES + 16 * KIB);
-	bench_http_put_head(signer, &line, request);
-	buf_put(request, body, BENCH_NOISY_BYTES);
-	return request->failed ? -ENOMEM : 0;
-}
-
-static int start(struct bench_noisy *noisy, uint32_t idx)
-{
-	struct worker *worker = malloc(sizeof(*worker));
-	int ret;
-
-	if (!worker)
-		return -ENOMEM;
-	*worker = (struct worker){.noisy = noisy, .idx = idx};
-	ret = pthread_create(&noisy->threads[idx], NULL, worker_main, worker);
-	if (ret) {
-		free(worker);
-		return -ret;
-	}
-	noisy->thread_count++;
+	if (ret)
+		return ret;
+	at = strstr(answer, "<UploadId>");
+	if (!at)
+		return -EPROTO;
+	at += strlen("<UploadId>");
+	snprintf(noisy->upload_id, sizeof(noisy->upload_id), "%.*s", (int)strcspn(at, "<"), at);
 	return 0;
 }
 
-int bench_noisy_open(const struct bench_server *server, const struct bench_cpus *cpus,
+static int set_make(struct bench_noisy *noisy, const struct bench_signer *signer, bool uploads,
+	struct bench_http_set *set)
+{
+	bool pages = noisy->kind == BENCH_LISTS && !uploads;
+	char path[256], query[384] = "";
+	struct bench_http_line line = {.method = uploads ? "PUT" : "GET",
+		.path = path,
+		.query = query,
+		.has_body = uploads,
+		.body_bytes = uploads ? noisy->noise->object_bytes : 0};
+	uint32_t count = pages ? 1 : noisy->noise->objects;
+	int ret = bench_http_set_open(set, count);
+
+	for (uint32_t i = 0; i < count && !ret; i++) {
+		path_of(noisy, i, path);
+		if (pages) {
+			snprintf(path, sizeof(path), "%s", BUCKET);
+			snprintf(query, sizeof(query), "list-type=2&prefix=%s", LONG_PREFIX);
+		} else if (noisy->kind == BENCH_PARTS) {
+			snprintf(query, sizeof(query), "partNumber=%u&uploadId=%s", i + 1,
+				noisy->upload_id);
+		}
+		ret = bench_http_set_add(set, signer, &line, i, uploads ? noisy->body : NULL);
+	}
+	set->body_bytes = line.body_bytes;
+	set->answer_bytes = uploads || pages ? UINT64_MAX : noisy->noise->object_bytes;
+	set->answer_bytes_max = uploads ? ANSWER_BYTES
+				: pages ? PAGE_BYTES
+					: noisy->noise->object_bytes;
+	return ret;
+}
+
+/* Stores what is read later. */
+static int store_objects(struct bench_noisy *noisy, const struct bench_signer *signer)
+{
+	struct bench_result result = {.hist = &noisy->hist};
+	struct bench_http_load *load = NULL;
+	struct bench_http_set set = {0};
+	int ret = set_make(noisy, signer, true, &set);
+
+	if (!ret)
+		ret = bench_http_load_open(noisy->server->http_address, 4, &set, &load);
+	if (!ret)
+		bench_http_load_run(load,
+			&(struct bench_run_opts){.duration_ns = 60 * NS_PER_S,
+				.ops_max = noisy->noise->objects,
+				.sleeps = true},
+			&result);
+	bench_http_load_close(load);
+	bench_http_set_close(&set);
+	if (!ret && result.errors)
+		ret = -EIO;
+	if (ret)
+		snprintf(noisy->result.first_error, sizeof(noisy->result.first_error), "%s",
+			result.first_error);
+	return ret;
+}
+
+/* ---- Its life. ---- */
+
+int bench_noisy_open(const struct bench_server *server, enum bench_noise_kind kind,
 	struct bench_noisy **ret_noisy)
 {
-	struct bench_noisy *noisy;
+	const struct bench_http_line bucket = {.method = "PUT", .path = BUCKET, .query = ""};
+	char answer[ANSWER_BYTES];
 	struct bench_signer signer;
-	uint8_t *body;
-	int ret;
+	struct bench_noisy *noisy;
+	int ret = -ENOMEM;
 
 	if (!server->noisy_access_key[0] || !server->http_address[0])
 		return -ENODEV;
 	noisy = calloc(1, sizeof(*noisy));
-	body = malloc(BENCH_NOISY_BYTES);
-	if (!noisy || !body) {
-		free(noisy);
-		free(body);
+	if (!noisy)
 		return -ENOMEM;
-	}
 	noisy->server = server;
-	pthread_mutex_init(&noisy->lock, NULL);
-	pthread_cond_init(&noisy->changed, NULL);
-	random_fill(body, BENCH_NOISY_BYTES);
+	noisy->kind = kind;
+	noisy->noise = &NOISES[kind];
+	hist_reset(&noisy->hist);
+	noisy->result.hist = &noisy->hist;
 	bench_signer_init(&signer, server->noisy_access_key, server->noisy_secret_key,
 		server->region, server->http_address);
-	ret = make_bucket(server, &signer);
-	for (uint32_t i = 0; i < BENCH_NOISY_DEPTH && !ret; i++)
-		ret = make_request(noisy, &signer, body, i);
-	for (uint32_t i = 0; i < BENCH_NOISY_DEPTH && !ret; i++)
-		ret = start(noisy, i);
+	noisy->body = malloc(noisy->noise->object_bytes);
+	if (noisy->body) {
+		random_fill(noisy->body, noisy->noise->object_bytes);
+		ret = ask(noisy, &signer, &bucket, answer);
+	}
+	if (!ret && kind == BENCH_PARTS)
+		ret = begin_upload(noisy, &signer);
+	if (!ret && !noisy->noise->uploads)
+		ret = store_objects(noisy, &signer);
+	if (!ret)
+		ret = set_make(noisy, &signer, noisy->noise->uploads, &noisy->set);
+	if (!ret) {
+		noisy->set.status = 200;
+		ret = bench_http_load_open(
+			server->http_address, noisy->noise->connections, &noisy->set, &noisy->load);
+	}
 	secret_wipe(&signer, sizeof(signer));
-	free(body);
 	if (ret) {
 		bench_noisy_close(noisy);
 		return ret;
 	}
-	place(noisy, cpus);
 	*ret_noisy = noisy;
 	return 0;
 }
 
+static void *noisy_main(void *arg)
+{
+	struct bench_noisy *noisy = arg;
+	const struct bench_run_opts run = {.duration_ns = 600 * NS_PER_S,
+		.turn = noisy->turn,
+		.sleeps = true,
+		.stop = &noisy->stop};
+
+	/* This thread's alone, as Linux has it. */
+	setpriority(PRIO_PROCESS, (id_t)gettid(), 0);
+	noisy->turn = bench_http_load_run(noisy->load, &run, &noisy->result);
+	return NULL;
+}
+
 void bench_noisy_begin(struct bench_noisy *noisy)
 {
-	pthread_mutex_lock(&noisy->lock);
-	noisy->runs = true;
-	pthread_cond_broadcast(&noisy->changed);
-	/* The measurement begins once all of it runs. */
-	while (noisy->busy < BENCH_NOISY_DEPTH)
-		pthread_cond_wait(&noisy->changed, &noisy->lock);
-	pthread_mutex_unlock(&noisy->lock);
+	noisy->begin_ops = noisy->result.ops;
+	noisy->begin_errors = noisy->result.errors;
+	atomic_store(&noisy->stop, false);
+	noisy->runs = !pthread_create(&noisy->thread, NULL, noisy_main, noisy);
 }
 
-void bench_noisy_end(struct bench_noisy *noisy)
+uint64_t bench_noisy_end(struct bench_noisy *noisy)
 {
-	pthread_mutex_lock(&noisy->lock);
+	atomic_store(&noisy->stop, true);
+	if (noisy->runs)
+		pthread_join(noisy->thread, NULL);
 	noisy->runs = false;
-	while (noisy->busy)
-		pthread_cond_wait(&noisy->changed, &noisy->lock);
-	pthread_mutex_unlock(&noisy->lock);
+	return noisy->result.ops - noisy->begin_ops - (noisy->result.errors - noisy->begin_errors);
 }
 
-uint64_t bench_noisy_uploads(const struct bench_noisy *noisy)
+const char *bench_noisy_error(const struct bench_noisy *noisy)
 {
-	return noisy->uploads;
+	return noisy->result.first_error;
 }
 
 void bench_noisy_close(struct bench_noisy *noisy)
 {
 	if (!noisy)
 		return;
-	pthread_mutex_lock(&noisy->lock);
-	noisy->closing = true;
-	pthread_cond_broadcast(&noisy->changed);
-	pthread_mutex_unlock(&noisy->lock);
-	for (uint32_t i = 0; i < noisy->thread_count; i++)
-		pthread_join(noisy->threads[i], NULL);
-	for (uint32_t i = 0; i < BENCH_NOISY_DEPTH; i++)
-		buf_free(&noisy->requests[i]);
-	pthread_cond_destroy(&noisy->changed);
-	pthread_mutex_destroy(&noisy->lock);
+	bench_http_load_close(noisy->load);
+	bench_http_set_close(&noisy->set);
+	free(noisy->body);
 	free(noisy);
 }

@@ -10,8 +10,9 @@
 
 enum row_set {
 	ROWS_FULL,
-	ROWS_QUICK, /* a mark needs them */
-	ROWS_CODED, /* over several volumes alone */
+	ROWS_QUICK,   /* a mark needs them */
+	ROWS_CODED,   /* over several volumes alone */
+	ROWS_TENANTS, /* a quiet tenant beside a noisy one alone */
 };
 
 /* One group: an operation over both transports, and its anchors. */
@@ -69,6 +70,8 @@ static const struct row_group GROUPS[] = {
 	{BENCH_GET, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 1, ROWS_CODED},
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
+	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, ROWS_TENANTS},
+	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_TENANTS},
 	{BENCH_INGEST, BENCH_HOT, 64, 1, ROWS_FULL},
 	{BENCH_INGEST, BENCH_HOT, 1500, 1, ROWS_QUICK},
 };
@@ -83,7 +86,18 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_ONESIDED] = "onesided",
 	[BENCH_STRIPED] = "striped",
 	[BENCH_REMOTE] = "remote",
+	[BENCH_QUIET] = "quiet",
+	[BENCH_APART] = "apart",
 	[BENCH_BESIDE] = "beside",
+};
+
+static const char *const NOISE_WORDS[BENCH_NOISE_COUNT] = {
+	[BENCH_NO_NOISE] = "",
+	[BENCH_UPLOADS] = "uploads",
+	[BENCH_DOWNLOADS] = "downloads",
+	[BENCH_PUTS] = "puts",
+	[BENCH_LISTS] = "lists",
+	[BENCH_PARTS] = "parts",
 };
 
 const char *bench_way_word(enum bench_way way)
@@ -91,12 +105,17 @@ const char *bench_way_word(enum bench_way way)
 	return WAY_WORDS[way];
 }
 
+const char *bench_noise_word(enum bench_noise_kind noise)
+{
+	return NOISE_WORDS[noise];
+}
+
 static const char *const OP_NAMES[] = {"empty", "get", "put", "head", "delete", "list", "ingest"};
 
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b)
 {
 	return a->kind == b->kind && a->op == b->op && a->way == b->way && a->heat == b->heat &&
-	       a->bytes == b->bytes && a->depth == b->depth;
+	       a->bytes == b->bytes && a->depth == b->depth && a->noise == b->noise;
 }
 
 const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES])
@@ -111,9 +130,9 @@ const char *bench_subject_name(const struct bench_subject *subject, char buf[BEN
 		snprintf(size, sizeof(size), " %uB", (unsigned)subject->bytes);
 	switch (subject->kind) {
 	case BENCH_ROW:
-		snprintf(buf, BENCH_NAME_BYTES, "%s%s d%u %s%s", OP_NAMES[subject->op], size,
-			subject->depth, WAY_WORDS[subject->way],
-			subject->heat == BENCH_COLD ? " cold" : "");
+		snprintf(buf, BENCH_NAME_BYTES, "%s%s d%u %s%s%s%s", OP_NAMES[subject->op], size,
+			subject->depth, WAY_WORDS[subject->way], subject->noise ? " " : "",
+			NOISE_WORDS[subject->noise], subject->heat == BENCH_COLD ? " cold" : "");
 		break;
 	case BENCH_PINGPONG:
 		snprintf(buf, BENCH_NAME_BYTES, "ping-pong");
@@ -190,13 +209,12 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 {
 	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)
 		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
+	if (from->set == ROWS_TENANTS || way >= BENCH_QUIET)
+		return from->set == ROWS_TENANTS && way >= BENCH_QUIET;
 	if (from->op == BENCH_INGEST || way == BENCH_XDP)
 		return from->op == BENCH_INGEST && way == BENCH_XDP;
 	if (way == BENCH_RDMA || way == BENCH_HTTP)
 		return true;
-	if (way == BENCH_BESIDE)
-		return (from->op == BENCH_GET || from->op == BENCH_PUT) &&
-		       from->heat == BENCH_HOT && from->bytes == 4 * KIB && from->depth == 1;
 	if (way == BENCH_ONESIDED)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -209,8 +227,14 @@ static bool is_whole_name(const struct bench_opts *opts)
 		for (int way = 0; way < BENCH_WAY_COUNT; way++) {
 			struct bench_subject row = row_of(&GROUPS[i], (enum bench_way)way);
 
-			if (has_way(&GROUPS[i], (enum bench_way)way) && wanted(opts, &row, true))
-				return true;
+			row.noise = way > BENCH_QUIET ? BENCH_UPLOADS : BENCH_NO_NOISE;
+			for (; row.noise < BENCH_NOISE_COUNT; row.noise++) {
+				if (has_way(&GROUPS[i], (enum bench_way)way) &&
+					wanted(opts, &row, true))
+					return true;
+				if (way <= BENCH_QUIET)
+					break;
+			}
 		}
 	}
 	return false;
@@ -225,7 +249,7 @@ static int add_anchors(
 	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
 	int ret = 0;
 
-	if (from->set == ROWS_CODED)
+	if (from->set == ROWS_CODED || from->set == ROWS_TENANTS)
 		return 0;
 	if (from->op == BENCH_INGEST)
 		return add(group,
@@ -265,16 +289,39 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 		return 0;
 	/* What it is held against comes along. */
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
-	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST] || has[BENCH_BESIDE];
+	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
 	for (int way = 0; way < BENCH_WAY_COUNT && !ret; way++) {
 		struct bench_subject row = row_of(from, (enum bench_way)way);
 
-		if (has[way] &&
-			!(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
-						 way == BENCH_AT_REST || way == BENCH_BESIDE)))
+		if (has[way] && !(opts->quick && (way == BENCH_SEALED || way == BENCH_TOKEN ||
+							 way == BENCH_AT_REST)))
 			ret = add(group, &row);
+	}
+	return ret;
+}
+
+/* The quiet tenant alone, and for each kind of noise beside it: on another server, on the same. */
+static int make_tenants(const struct bench_opts *opts, const struct row_group *from, bool whole,
+	struct bench_group *group)
+{
+	struct bench_subject quiet = row_of(from, BENCH_QUIET);
+	struct bench_subject apart = row_of(from, BENCH_APART);
+	struct bench_subject beside = row_of(from, BENCH_BESIDE);
+	int ret = wanted(opts, &quiet, whole) ? add(group, &quiet) : 0;
+
+	for (int noise = BENCH_UPLOADS; noise < BENCH_NOISE_COUNT && !ret; noise++) {
+		apart.noise = beside.noise = (enum bench_noise_kind)noise;
+		if (!wanted(opts, &apart, whole) && !wanted(opts, &beside, whole))
+			continue;
+		/* What it is held against comes along. */
+		if (!group->count)
+			ret = add(group, &quiet);
+		if (!ret)
+			ret = add(group, &apart);
+		if (!ret && wanted(opts, &beside, whole))
+			ret = add(group, &beside);
 	}
 	return ret;
 }
@@ -291,9 +338,10 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 			continue;
 		if (GROUPS[i].op == BENCH_INGEST && !packets)
 			continue;
-		if (GROUPS[i].set == ROWS_CODED && opts->endpoints)
+		if (GROUPS[i].set >= ROWS_CODED && opts->endpoints)
 			continue;
-		ret = make_group(opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
+		ret = (GROUPS[i].set == ROWS_TENANTS ? make_tenants : make_group)(
+			opts, &GROUPS[i], whole, &plan.groups[plan.group_count]);
 		plan.group_count += plan.groups[plan.group_count].count > 0;
 	}
 	if (!ret && !plan.group_count)
@@ -320,16 +368,18 @@ const struct bench_record *bench_group_anchor(
 	const struct bench_group *group, const struct bench_record *row)
 {
 	const struct bench_record *found = NULL;
-	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST ||
-		       row->subject.way == BENCH_BESIDE;
+	bool by_http = row->subject.way == BENCH_TOKEN || row->subject.way == BENCH_AT_REST;
 	enum bench_way plain = by_http				  ? BENCH_HTTP
 			       : row->subject.way == BENCH_REMOTE ? BENCH_STRIPED
+			       : row->subject.way == BENCH_APART  ? BENCH_QUIET
+			       : row->subject.way == BENCH_BESIDE ? BENCH_APART
 								  : BENCH_RDMA;
 
 	for (uint32_t i = 0; i < group->count && row->subject.way > BENCH_HTTP; i++) {
 		const struct bench_subject *subject = &group->members[i]->subject;
 
-		if (subject->kind == BENCH_ROW && subject->way == plain)
+		if (subject->kind == BENCH_ROW && subject->way == plain &&
+			(plain != BENCH_APART || subject->noise == row->subject.noise))
 			return group->members[i];
 	}
 	/* The last that fits is the closest: memcpy before ping-pong, nginx before TCP. */

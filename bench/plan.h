@@ -36,10 +36,24 @@ enum bench_way {
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	/* the same over volumes of six other processes */
-	BENCH_BESIDE,	/* HTTP, while another tenant stores as much as it can */
+	BENCH_QUIET,	/* HTTP, by a client that sleeps while it waits */
+	BENCH_APART,	/* the same, while a noisy client loads another server of this host */
+	BENCH_BESIDE,	/* the same, while a noisy tenant loads the same server */
 	BENCH_WAY_COUNT,
 };
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */
+/* What the noisy client does. */
+enum bench_noise_kind {
+	BENCH_NO_NOISE,
+	BENCH_UPLOADS,	 /* PUT of 1 MiB */
+	BENCH_DOWNLOADS, /* GET of 8 MiB */
+	BENCH_PUTS,	 /* PUT of 4 KiB */
+	BENCH_LISTS,	 /* pages of 1,000 keys with a long prefix */
+	BENCH_PARTS,	 /* UploadPart of 5 MiB */
+	BENCH_NOISE_COUNT,
+};
+/* "uploads", …; "" for none. */
+const char *bench_noise_word(enum bench_noise_kind noise);
 enum bench_heat { BENCH_HOT, BENCH_COLD };
 
 #define BENCH_HOT_BYTES	  (2 * MIB)
@@ -50,11 +64,12 @@ enum bench_heat { BENCH_HOT, BENCH_COLD };
 
 struct bench_subject {
 	enum bench_kind kind;
-	enum bench_op op;     /* rows */
-	enum bench_way way;   /* rows */
-	enum bench_heat heat; /* rows: GET */
-	uint64_t bytes;	      /* rows: of an object; MEMCPY, NGINX, RECVMMSG */
-	uint32_t depth;	      /* rows, NGINX: in flight; LOG: blocks */
+	enum bench_op op;	     /* rows */
+	enum bench_way way;	     /* rows */
+	enum bench_heat heat;	     /* rows: GET */
+	uint64_t bytes;		     /* rows: of an object; MEMCPY, NGINX, RECVMMSG */
+	uint32_t depth;		     /* rows, NGINX: in flight; LOG: blocks */
+	enum bench_noise_kind noise; /* APART, BESIDE */
 };
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b);
 #define BENCH_NAME_BYTES 64
@@ -83,6 +98,7 @@ struct bench_record {
 	struct bench_counts counts; /* differences over the slices */
 	uint64_t client_copied_bytes;
 	uint64_t fallbacks;
+	uint64_t noisy_ops; /* what the noisy client did meanwhile */
 	struct bench_noise noise;
 	char failed[160]; /* why it was not measured; "" when it was */
 };

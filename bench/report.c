@@ -20,6 +20,10 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "sealed (simul.)" : "rdma sealed";
 	if (row->way == BENCH_AT_REST)
 		return "http at rest";
+	if (row->way == BENCH_QUIET)
+		return "http quiet";
+	if (row->way == BENCH_APART)
+		return "http apart";
 	if (row->way == BENCH_BESIDE)
 		return "http beside";
 	if (row->way == BENCH_TOKEN)
@@ -41,7 +45,7 @@ double bench_kernel_copies(const struct bench_subject *row)
 	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
 	if (row->way == BENCH_XDP) /* veth has no zero-copy mode: into our frame */
 		return 1;
-	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way == BENCH_BESIDE) &&
+	return (row->way == BENCH_HTTP || row->way == BENCH_AT_REST || row->way >= BENCH_QUIET) &&
 			       has_body
 		       ? 2
 		       : 0;
@@ -192,6 +196,29 @@ static void print_anchor(const struct bench_rig *rig, const struct bench_record 
 	printf("\n");
 }
 
+static double p99_share(const struct bench_record *record, const struct bench_record *anchor)
+{
+	return (double)hist_quantile(&record->hist, 0.99) /
+	       (double)hist_quantile(&anchor->hist, 0.99);
+}
+
+/* What a noisy client costs a quiet one, and what of that is the server's doing. */
+static void print_tenants(const struct bench_group *group, const struct bench_record *record,
+	const struct bench_record *anchor)
+{
+	const struct bench_record *alone = anchor;
+
+	if (!record->subject.noise || !anchor || !anchor->sample_count)
+		return;
+	printf("        %s beside: %llu; p99 %.2f", bench_noise_word(record->subject.noise),
+		(unsigned long long)record->noisy_ops, p99_share(record, anchor));
+	if (record->subject.way == BENCH_BESIDE) {
+		alone = bench_group_anchor(group, anchor);
+		printf(" of that with them on another server, %.2f", p99_share(record, alone));
+	}
+	printf(" of that alone\n");
+}
+
 static void print_row(const struct bench_rig *rig, const struct bench_group *group,
 	const struct bench_record *record)
 {
@@ -222,11 +249,7 @@ static void print_row(const struct bench_rig *rig, const struct bench_group *gro
 		printf("%.3f (%.3f-%.3f) of %s", share.median, share.min, share.max,
 			bench_subject_name(&anchor->subject, name));
 	printf("%s\n", noise_text(rig, record));
-	if (subject->way == BENCH_BESIDE && anchor && anchor->result.ops)
-		printf("        beside %llu uploads of another tenant: p99 %.2f of that alone\n",
-			(unsigned long long)bench_noisy_uploads(rig->noisy),
-			(double)hist_quantile(&record->hist, 0.99) /
-				(double)hist_quantile(&anchor->hist, 0.99));
+	print_tenants(group, record, anchor);
 	if (result->errors)
 		printf("        ERRORS: %s\n", result->first_error);
 }

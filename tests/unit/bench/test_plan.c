@@ -88,8 +88,9 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "get 4KiB d1 ";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
-	/* Hot: plain, sealed, token, one-sided, at rest; cold: plain. */
-	assert_int_equal(rows_of(&plan), 9);
+	/* Hot: plain, sealed, token, one-sided, at rest; cold: plain; a quiet tenant, and five
+	 * kinds of noise apart and beside. */
+	assert_int_equal(rows_of(&plan), 6 + 2 + 11);
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
@@ -187,6 +188,46 @@ static void test_rows_beside_the_plain_ones(void **state)
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
 }
 
+/* A noisy tenant on the same server stands against the same one on another, and that one against
+ * nobody. */
+static void test_noisy_tenants(void **state)
+{
+	const struct bench_record *beside, *apart;
+	const struct bench_group *group;
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.only = "put 4KiB d1 beside lists";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	assert_int_equal(plan.group_count, 1);
+	group = &plan.groups[0];
+	assert_int_equal(group->count, 3);
+	beside = find(group, BENCH_BESIDE);
+	apart = bench_group_anchor(group, beside);
+	assert_ptr_equal(apart, find(group, BENCH_APART));
+	assert_int_equal(apart->subject.noise, BENCH_LISTS);
+	assert_ptr_equal(bench_group_anchor(group, apart), find(group, BENCH_QUIET));
+	assert_null(bench_group_anchor(group, find(group, BENCH_QUIET)));
+	bench_plan_close(&plan);
+	opts.only = "get 4KiB d1 beside";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	group = &plan.groups[0];
+	assert_int_equal(group->count, 1 + 2 * (BENCH_NOISE_COUNT - 1));
+	for (uint32_t i = 0; i < group->count; i++) {
+		const struct bench_record *row = group->members[i];
+
+		if (row->subject.way == BENCH_BESIDE)
+			assert_int_equal(
+				bench_group_anchor(group, row)->subject.noise, row->subject.noise);
+	}
+	bench_plan_close(&plan);
+	/* A server that runs already has no such tenant. */
+	opts.endpoints = "http://127.0.0.1:1";
+	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +236,7 @@ int main(void)
 		cmocka_unit_test(test_packets_are_held_against_recvmmsg),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
+		cmocka_unit_test(test_noisy_tenants),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
