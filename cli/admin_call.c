@@ -38,7 +38,7 @@ static int options_read(struct admin *admin, int argc, char **argv)
 			admin->account = optarg;
 		} else if (option == OWN_ENDPOINT) {
 			endpoint = optarg;
-		} else if (option == OWN_NO_KEY && admin->command == &CLI_USER) {
+		} else if (option == OWN_NO_KEY && admin->takes_no_key) {
 			admin->no_key = true;
 		} else {
 			ret = remote_option(admin->command, &admin->opts, option, argv);
@@ -51,10 +51,11 @@ static int options_read(struct admin *admin, int argc, char **argv)
 	return CLI_OK;
 }
 
-int admin_run(const struct cli_command *command, const struct admin_verb *verbs, size_t verb_count,
-	int argc, char **argv)
+int admin_run(const struct admin_verbs *verbs, int argc, char **argv)
 {
-	struct admin admin = {.command = command, .account = "root"};
+	const struct cli_command *command = verbs->command;
+	struct admin admin = {
+		.command = command, .account = "root", .takes_no_key = verbs->takes_no_key};
 	const struct admin_verb *verb = NULL;
 	int ret = options_read(&admin, argc, argv), count;
 
@@ -62,9 +63,9 @@ int admin_run(const struct cli_command *command, const struct admin_verb *verbs,
 		return ret;
 	if (optind == argc)
 		return cli_usage_error(command, "expected what to do");
-	for (size_t i = 0; i < verb_count; i++)
-		if (strcmp(argv[optind], verbs[i].name) == 0)
-			verb = &verbs[i];
+	for (size_t i = 0; i < verbs->count; i++)
+		if (strcmp(argv[optind], verbs->verbs[i].name) == 0)
+			verb = &verbs->verbs[i];
 	if (!verb)
 		return cli_usage_error(command, "'%s' is nothing it does", argv[optind]);
 	count = argc - optind - 1;

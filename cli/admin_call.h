@@ -13,8 +13,8 @@ struct admin {
 	const struct cli_command *command;
 	struct remote_opts opts;
 	struct neb_client *client;
-	const char *account; /* a number, or "root" */
-	bool no_key;
+	const char *account;	   /* a number, or "root" */
+	bool no_key, takes_no_key; /* said; may be said */
 };
 
 /* What one word behind the command does; arguments are those behind that word. An exit code. */
@@ -33,9 +33,15 @@ struct admin_verb {
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"   \
 	"      --json         what is printed as JSON\n"
 
+/* The words of a command. */
+struct admin_verbs {
+	const struct cli_command *command;
+	const struct admin_verb *verbs;
+	size_t count;
+	bool takes_no_key; /* --no-key is an option of it */
+};
 /* Reads the options, finds the verb, connects and runs it. */
-int admin_run(const struct cli_command *command, const struct admin_verb *verbs, size_t verb_count,
-	int argc, char **argv);
+int admin_run(const struct admin_verbs *verbs, int argc, char **argv);
 
 struct admin_request {
 	const char *method;

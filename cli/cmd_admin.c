@@ -337,8 +337,9 @@ static int admin_command_run(int argc, char **argv)
 		{"policy-put", 2, 2, policy_put},
 		{"policy-remove", 1, 1, policy_remove},
 	};
+	const struct admin_verbs verbs = {&CLI_ADMIN, VERBS, ARRAY_LEN(VERBS), false};
 
-	return admin_run(&CLI_ADMIN, VERBS, ARRAY_LEN(VERBS), argc, argv);
+	return admin_run(&verbs, argc, argv);
 }
 
 const struct cli_command CLI_ADMIN = {

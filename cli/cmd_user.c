@@ -352,7 +352,9 @@ static int user_run(int argc, char **argv)
 		{"rotate", 2, 2, user_rotate},
 	};
 
-	return admin_run(&CLI_USER, VERBS, ARRAY_LEN(VERBS), argc, argv);
+	const struct admin_verbs verbs = {&CLI_USER, VERBS, ARRAY_LEN(VERBS), true};
+
+	return admin_run(&verbs, argc, argv);
 }
 
 const struct cli_command CLI_USER = {

@@ -61,6 +61,7 @@ bool flow_name(const char *pattern, uint64_t real_ns, uint32_t number, char *out
 /* ---- The command line. ---- */
 enum flow_form { FLOW_FORM_PRESET, FLOW_FORM_PCAPNG, FLOW_FORM_PAYLOAD };
 struct flow_args {
+	const struct cli_command *command;
 	struct remote_opts remote;
 	struct flow_spec xdp; /* from.kind is FLOW_XDP */
 	struct flow_end_spec from, to;
@@ -72,6 +73,9 @@ struct flow_args {
 	int status_fd; /* 0: none */
 };
 /* Reads a command line and starts nothing. CLI_OK; CLI_USAGE, said why. */
+int flow_args_take(
+	const struct cli_command *command, struct flow_args *args, int argc, char **argv);
+/* The same for a command line of `nebulaio flow` that somebody else wrote. */
 int flow_args_check(int argc, char **argv);
 /* What is told on --status-fd, a line a second and one at the end: these numbers, in this order. */
 enum flow_count {

@@ -1,5 +1,4 @@
 /* cli/main.c: finds the subcommand and runs it. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,18 +25,6 @@ static void print_help(FILE *out)
 	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
 		fprintf(out, "  %-10s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
 	fprintf(out, "\n`nebulaio help COMMAND` says more.\n");
-}
-
-int cli_usage_error(const struct cli_command *command, const char *fmt, ...)
-{
-	va_list args;
-
-	fprintf(stderr, "nebulaio %s: ", command->name);
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fprintf(stderr, "; `nebulaio help %s` shows how it is used\n", command->name);
-	return CLI_USAGE;
 }
 
 static int help(int argc, char **argv)

@@ -99,12 +99,26 @@ static inline struct neb_span neb_span_of(struct region_span span)
 		.generation = span.generation};
 }
 
+/* ---- region_span.c ---- */
 uint64_t lib_deadline(uint64_t timeout_ns);
+/* 0 when that owner has it; -EPERM, or as neb_span_owner. */
+int lib_span_held(
+	const struct neb_region *region, const struct neb_span *span, enum neb_owner owner);
+/* NULL: no such target. */
+const struct lib_disk *lib_disk_of(const struct neb_region *region, uint16_t target);
 struct lib_conn *lib_conn_of(const struct neb_region *region, uint16_t target);
+/* The key of the arena that holds it. */
+uint32_t lib_lkey(const struct neb_region *region, const void *data, uint32_t bytes);
+
+/* ---- region_work.c ---- */
+void lib_works_init(struct neb_region *region, uint32_t ring_entries);
+int lib_rings_open(struct neb_region *region);
+/* Ends all work; the devices' work in flight comes back as cancelled. */
+void lib_works_end(struct neb_region *region);
+
+/* ---- region_rdma.c, region_xdp.c ---- */
 void lib_rdma_close(struct neb_region *region);
 void lib_xdp_close(struct neb_region *region);
 bool lib_xdp_sends(const struct neb_region *region, uint16_t target);
-/* The key of the arena that holds it. */
-uint32_t lib_lkey(const struct neb_region *region, const void *data, uint32_t bytes);
 
 #endif

@@ -10,25 +10,6 @@
 /* A span and its parts, as far as the device goes. */
 #define SGE_COUNT(region) MIN(1 + NEB_PARTS_MAX, (region)->device_attr.max_sge)
 
-struct lib_conn *lib_conn_of(const struct neb_region *region, uint16_t target)
-{
-	for (uint32_t i = 0; i < LIB_CONNS_MAX; i++) {
-		const struct lib_conn *conn = &region->conns[i];
-
-		if (conn->used && conn->target == target)
-			return (struct lib_conn *)(uintptr_t)conn;
-	}
-	return NULL;
-}
-
-uint32_t lib_lkey(const struct neb_region *region, const void *data, uint32_t bytes)
-{
-	int arena = region_arena_of(region->region, data, bytes);
-
-	CHECK(arena >= 0);
-	return rp_mr_lkey(region->mrs[arena]);
-}
-
 /* ---- Events. ---- */
 
 static void on_event(struct neb_region *self, struct rp_cm_event *event)

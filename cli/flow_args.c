@@ -1,0 +1,190 @@
+/* cli/flow_args.c: the command line of `nebulaio flow`, read and checked; and the numbers for who
+ * asked for them with --status-fd. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow_cmd.h"
+
+static int packets_check(struct flow_args *args)
+{
+	char why[FLOW_WHY_BYTES];
+
+	args->from.kind = FLOW_XDP;
+	if (!flow_spec_parse(args->from_text, &args->xdp, why))
+		return cli_usage_error(args->command, "--from: %s", why);
+	if (args->rules_path && args->xdp.rule_count)
+		return cli_usage_error(args->command,
+			"what to take is said either in --from or in --rules, not in both");
+	if (args->rules_path && !flow_rules_load(args->rules_path, &args->xdp, why))
+		return cli_usage_error(args->command, "--rules: %s", why);
+	if (args->xdp.rule_count == 0)
+		return cli_usage_error(
+			args->command, "--from does not say what to take: udp=PORT, src=…, or all");
+	if (args->transform.set)
+		return cli_usage_error(args->command, "--transform does not go with packets");
+	if (args->to.kind == FLOW_RDMA && (args->roll_bytes || args->roll_seconds))
+		return cli_usage_error(args->command, "a stream is one body: it cannot be rolled");
+	if (args->form == FLOW_FORM_PRESET)
+		args->form = args->to.kind == FLOW_DISK || args->to.kind == FLOW_RDMA
+				     ? FLOW_FORM_PAYLOAD
+				     : FLOW_FORM_PCAPNG;
+	return CLI_OK;
+}
+
+static int bytes_check(struct flow_args *args)
+{
+	char why[FLOW_WHY_BYTES];
+
+	if (!flow_end_parse(args->from_text, true, &args->from, why))
+		return cli_usage_error(args->command, "--from: %s", why);
+	if (args->from.kind == FLOW_NULL)
+		return cli_usage_error(args->command, "nothing comes from null:");
+	if (args->rules_path || args->count || args->seconds || args->roll_bytes ||
+		args->roll_seconds || args->form != FLOW_FORM_PRESET)
+		return cli_usage_error(args->command,
+			"--rules, --count, --seconds, --roll-… and --form go with xdp: sources "
+			"only");
+	return CLI_OK;
+}
+
+static int args_check(struct flow_args *args)
+{
+	char why[FLOW_WHY_BYTES];
+
+	if (!args->from_text || !args->to_text)
+		return cli_usage_error(args->command, "--from and --to are needed");
+	if (!flow_end_parse(args->to_text, false, &args->to, why))
+		return cli_usage_error(args->command, "--to: %s", why);
+	if (args->memory_mib < 16 || args->memory_mib > 65536)
+		return cli_usage_error(args->command, "--memory: 16 to 65536");
+	return strncmp(args->from_text, "xdp:", 4) ? bytes_check(args) : packets_check(args);
+}
+
+enum {
+	FLOW_OPT_FROM = REMOTE_OWN,
+	FLOW_OPT_TO,
+	FLOW_OPT_COUNT,
+	FLOW_OPT_SECONDS,
+	FLOW_OPT_ROLL_BYTES,
+	FLOW_OPT_ROLL_SECONDS,
+	FLOW_OPT_RULES,
+	FLOW_OPT_FORCE,
+	FLOW_OPT_MEMORY,
+	FLOW_OPT_FORM,
+	FLOW_OPT_TRANSFORM,
+	FLOW_OPT_STATUS,
+};
+
+static int form_take(struct flow_args *args)
+{
+	if (strcmp(optarg, "pcapng") && strcmp(optarg, "payload"))
+		return cli_usage_error(
+			args->command, "--form: '%s' is neither pcapng nor payload", optarg);
+	args->form = optarg[1] == 'c' ? FLOW_FORM_PCAPNG : FLOW_FORM_PAYLOAD;
+	return CLI_OK;
+}
+
+static int option_take(struct flow_args *args, int option, char **argv)
+{
+	uint64_t *const amounts[] = {
+		[FLOW_OPT_COUNT - FLOW_OPT_FROM] = &args->count,
+		[FLOW_OPT_SECONDS - FLOW_OPT_FROM] = &args->seconds,
+		[FLOW_OPT_ROLL_BYTES - FLOW_OPT_FROM] = &args->roll_bytes,
+		[FLOW_OPT_ROLL_SECONDS - FLOW_OPT_FROM] = &args->roll_seconds,
+		[FLOW_OPT_MEMORY - FLOW_OPT_FROM] = &args->memory_mib,
+	};
+	char why[FLOW_WHY_BYTES];
+
+	switch (option) {
+	case FLOW_OPT_FROM:
+		args->from_text = optarg;
+		return CLI_OK;
+	case FLOW_OPT_TO:
+		args->to_text = optarg;
+		return CLI_OK;
+	case FLOW_OPT_RULES:
+		args->rules_path = optarg;
+		return CLI_OK;
+	case FLOW_OPT_FORCE:
+		args->force = true;
+		return CLI_OK;
+	case REMOTE_JSON:
+		args->json = true;
+		return CLI_OK;
+	case 'q':
+		args->quiet = true;
+		return CLI_OK;
+	case FLOW_OPT_FORM:
+		return form_take(args);
+	case FLOW_OPT_STATUS:
+		args->status_fd = atoi(optarg);
+		if (args->status_fd > 2 && fcntl(args->status_fd, F_GETFD) >= 0)
+			return CLI_OK;
+		return cli_usage_error(args->command, "--status-fd: '%s' is not open", optarg);
+	case FLOW_OPT_TRANSFORM:
+		if (flow_transform_parse(optarg, &args->transform, why))
+			return CLI_OK;
+		return cli_usage_error(args->command, "--transform: %s", why);
+	case FLOW_OPT_COUNT:
+	case FLOW_OPT_SECONDS:
+	case FLOW_OPT_ROLL_BYTES:
+	case FLOW_OPT_ROLL_SECONDS:
+	case FLOW_OPT_MEMORY:
+		if (flow_amount_parse(optarg, amounts[option - FLOW_OPT_FROM]) &&
+			*amounts[option - FLOW_OPT_FROM])
+			return CLI_OK;
+		return cli_usage_error(args->command, "'%s' is not an amount", optarg);
+	default:
+		return remote_option(args->command, &args->remote, option, argv);
+	}
+}
+
+int flow_args_take(const struct cli_command *command, struct flow_args *args, int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {
+		REMOTE_OPTIONS,
+		{"from", required_argument, NULL, FLOW_OPT_FROM},
+		{"to", required_argument, NULL, FLOW_OPT_TO},
+		{"count", required_argument, NULL, FLOW_OPT_COUNT},
+		{"seconds", required_argument, NULL, FLOW_OPT_SECONDS},
+		{"roll-bytes", required_argument, NULL, FLOW_OPT_ROLL_BYTES},
+		{"roll-seconds", required_argument, NULL, FLOW_OPT_ROLL_SECONDS},
+		{"rules", required_argument, NULL, FLOW_OPT_RULES},
+		{"force", no_argument, NULL, FLOW_OPT_FORCE},
+		{"memory", required_argument, NULL, FLOW_OPT_MEMORY},
+		{"form", required_argument, NULL, FLOW_OPT_FORM},
+		{"transform", required_argument, NULL, FLOW_OPT_TRANSFORM},
+		{"status-fd", required_argument, NULL, FLOW_OPT_STATUS},
+		{"quiet", no_argument, NULL, 'q'},
+		{0},
+	};
+	int option, ret;
+
+	*args = (struct flow_args){.command = command, .memory_mib = 128};
+	remote_defaults(&args->remote);
+	optind = 1;
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, REMOTE_SHORT "q", OPTIONS, NULL)) != -1) {
+		ret = option_take(args, option, argv);
+		if (ret)
+			return ret;
+	}
+	if (optind != argc)
+		return cli_usage_error(args->command, "'%s' is not understood", argv[optind]);
+	return args_check(args);
+}
+
+void flow_status(const struct flow_args *args, const struct flow_counts *counts)
+{
+	char line[FLOW_COUNT_COUNT * 21 + 1];
+	size_t len = 0;
+
+	if (!args->status_fd)
+		return;
+	for (uint32_t i = 0; i < FLOW_COUNT_COUNT; i++)
+		len += (size_t)snprintf(line + len, sizeof(line) - len, "%llu%c",
+			(unsigned long long)counts->of[i], i + 1 < FLOW_COUNT_COUNT ? ' ' : '\n');
+	dprintf(args->status_fd, "%s", line);
+}
