@@ -56,6 +56,14 @@ struct bench_wire {
 	double rates[2]; /* packets a second that were sent last: to ingest, to recvmmsg */
 };
 
+/* Whoever could leave a namespace can come back. */
+static void go_back(int home)
+{
+	int ret = setns(home, CLONE_NEWNET);
+
+	CHECK(ret == 0);
+}
+
 const char *bench_wire_refused(void)
 {
 	int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -68,15 +76,14 @@ const char *bench_wire_refused(void)
 	else if (unshare(CLONE_NEWNET))
 		why = "a network namespace of its own is not permitted";
 	else
-		CHECK(setns(home, CLONE_NEWNET) == 0);
+		go_back(home);
 	close(home);
 	return why;
 }
 
-/* Whoever could leave a namespace can come back. */
 static void go_home(const struct bench_wire *wire)
 {
-	CHECK(setns(wire->home, CLONE_NEWNET) == 0);
+	go_back(wire->home);
 }
 
 /* ---- The pair. ---- */

@@ -5,6 +5,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/probe.h"
 
@@ -43,6 +45,31 @@ const char *rp_qp_type_str(enum rp_qp_type type)
 	};
 
 	return (size_t)type < ARRAY_LEN(names) ? names[type] : "unknown";
+}
+
+/* ---- Descriptors. ---- */
+
+void rp_event_fd_set(int fd)
+{
+	const uint64_t one = 1;
+	ssize_t bytes = write(fd, &one, sizeof(one));
+
+	CHECK(bytes == sizeof(one));
+}
+
+void rp_event_fd_clear(int fd)
+{
+	uint64_t count;
+	ssize_t bytes = read(fd, &count, sizeof(count));
+
+	CHECK(bytes == sizeof(count));
+}
+
+void rp_timer_fd_set(int fd, const struct itimerspec *when)
+{
+	int ret = timerfd_settime(fd, TFD_TIMER_ABSTIME, when, NULL);
+
+	CHECK(ret == 0);
 }
 
 /* ---- Device. ---- */

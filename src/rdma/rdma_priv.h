@@ -127,6 +127,13 @@ struct rp_ops {
 	int (*cm_fd)(const struct rp_device *device);
 };
 
+/* A device's own descriptors, which are there as long as it is: an eventfd that says whether
+ * something waits (set only when it is clear, cleared only when it is set), and a timer. */
+void rp_event_fd_set(int fd);
+void rp_event_fd_clear(int fd);
+struct itimerspec;
+void rp_timer_fd_set(int fd, const struct itimerspec *when);
+
 /* Logs why a queue pair failed, with all that is known of it. */
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);
 

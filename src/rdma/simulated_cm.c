@@ -56,7 +56,6 @@ static struct sim_handle event_handle = {SIM_HANDLE_EVENT};
 
 void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
 {
-	const uint64_t one = 1;
 	struct list *spare = list_pop(&device->events_spare);
 	struct sim_event *entry =
 		spare ? CONTAINER_OF(spare, struct sim_event, link) : malloc(sizeof(*entry));
@@ -65,7 +64,7 @@ void sim_event_push(struct sim_device *device, const struct rp_cm_event *event)
 	CHECK(entry != NULL);
 	entry->event = *event;
 	list_push_back(&device->events, &entry->link);
-	CHECK(write(device->event_fd, &one, sizeof(one)) == sizeof(one));
+	rp_event_fd_set(device->event_fd);
 }
 
 static void event_qp(struct sim_conn *conn, enum rp_cm_type type, const struct sim_packet *packet)
@@ -86,7 +85,6 @@ static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
 {
 	struct list *link = list_pop(&device->events);
 	struct sim_event *entry;
-	uint64_t count;
 
 	if (!link)
 		return false;
@@ -94,8 +92,20 @@ static bool event_pop(struct sim_device *device, struct rp_cm_event *ret_event)
 	*ret_event = entry->event;
 	list_push_back(&device->events_spare, &entry->link);
 	if (list_empty(&device->events))
-		CHECK(read(device->event_fd, &count, sizeof(count)) == sizeof(count));
+		rp_event_fd_clear(device->event_fd);
 	return true;
+}
+
+/* One that waits, and that the application is not to see. */
+static void event_drop(
+	struct sim_device *device, struct sim_event *entry, struct rp_cm_event *ret_event)
+{
+	bool popped;
+
+	list_remove(&entry->link);
+	list_push_front(&device->events, &entry->link);
+	popped = event_pop(device, ret_event);
+	CHECK(popped);
 }
 
 /* What happens to a connection is told also when there is no memory. */
@@ -133,9 +143,7 @@ void sim_event_forget_group(struct sim_device *device, const struct rp_group *gr
 
 		if (entry->event.group != group)
 			continue;
-		list_remove(link);
-		list_push_front(&device->events, link);
-		CHECK(event_pop(device, &event));
+		event_drop(device, entry, &event);
 	}
 }
 
@@ -235,7 +243,7 @@ static void timer_update(struct sim_device *device)
 		return;
 	}
 	device->timer_set = due_ns != DEADLINE_NONE;
-	CHECK(timerfd_settime(device->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0);
+	rp_timer_fd_set(device->timer_fd, &spec);
 }
 
 /* ---- Packets out. ---- */
@@ -726,9 +734,7 @@ void sim_cm_forget(struct sim_qp *qp)
 
 		if (entry->event.qp != &qp->base)
 			continue;
-		list_remove(link);
-		list_push_front(&device->events, link);
-		CHECK(event_pop(device, &event));
+		event_drop(device, entry, &event);
 	}
 	if (qp->conn)
 		conn_free(qp->conn);
@@ -808,9 +814,7 @@ static void listener_drop_requests(struct sim_listener *listener)
 
 		if (entry->event.listener != &listener->base)
 			continue;
-		list_remove(link);
-		list_push_front(&device->events, link);
-		CHECK(event_pop(device, &event));
+		event_drop(device, entry, &event);
 		conn_free(conn_of_request(event.request));
 	}
 	LIST_FOR_EACH_SAFE (link, &device->conns) {

@@ -386,8 +386,9 @@ void sim_dgram_arm(struct sim_cq *cq, bool on)
 
 		for (uint32_t i = 0; i < dgram->fd_count; i++) {
 			struct epoll_event event = {.events = on ? EPOLLIN : 0};
+			int ret = epoll_ctl(cq->base.fd, EPOLL_CTL_MOD, dgram->fds[i], &event);
 
-			CHECK(epoll_ctl(cq->base.fd, EPOLL_CTL_MOD, dgram->fds[i], &event) == 0);
+			CHECK(ret == 0);
 		}
 	}
 }

@@ -122,12 +122,11 @@ static bool private_unpack(struct slice data, struct rp_cm_event *ret_event,
 static void tell(struct verbs_qp *qp, enum rp_cm_type type)
 {
 	struct verbs_device *device = qp->device;
-	const uint64_t one = 1;
 
 	if (qp->joined || !list_empty(&qp->told_link))
 		return;
 	if (list_empty(&device->told))
-		CHECK(write(device->event_fd, &one, sizeof(one)) == sizeof(one));
+		rp_event_fd_set(device->event_fd);
 	qp->told = type;
 	list_push_back(&device->told, &qp->told_link);
 }
@@ -135,13 +134,12 @@ static void tell(struct verbs_qp *qp, enum rp_cm_type type)
 static void untell(struct verbs_qp *qp)
 {
 	struct verbs_device *device = qp->device;
-	uint64_t count;
 
 	if (list_empty(&qp->told_link))
 		return;
 	list_remove(&qp->told_link);
 	if (list_empty(&device->told))
-		CHECK(read(device->event_fd, &count, sizeof(count)) == sizeof(count));
+		rp_event_fd_clear(device->event_fd);
 }
 
 static bool told_pop(struct verbs_device *device, struct rp_cm_event *ret_event)
@@ -181,7 +179,7 @@ void verbs_timer_update(struct verbs_device *device)
 		when.it_value.tv_sec = (time_t)(first_ns / NS_PER_S);
 		when.it_value.tv_nsec = (long)(first_ns % NS_PER_S);
 	}
-	CHECK(timerfd_settime(device->timer_fd, TFD_TIMER_ABSTIME, &when, NULL) == 0);
+	rp_timer_fd_set(device->timer_fd, &when);
 }
 
 /* ---- The queue pair's moves. ---- */
@@ -806,9 +804,9 @@ static int set_nonblocking(int fd)
 
 int verbs_cm_init(struct verbs_device *device)
 {
-	int err;
+	int err = pthread_mutex_init(&device->lock, NULL);
 
-	CHECK(pthread_mutex_init(&device->lock, NULL) == 0);
+	CHECK(err == 0);
 	list_init(&device->qps);
 	list_init(&device->told);
 	list_init(&device->kept);
