@@ -172,6 +172,24 @@ static int opts_check(const struct front_native_opts *opts)
 	return 0;
 }
 
+/* At least one session must fit what its receives may take of the region. */
+static int recvs_check(const struct front_native *front)
+{
+	uint64_t each = (uint64_t)(front->opts.credits + CAPSULE_SPARE_RECEIVES) *
+			region_frames_for(front->capsule_bytes);
+	uint32_t most = front->port->recv_frames_max;
+
+	if (each <= most)
+		return 0;
+	log_error("rdma",
+		"the receives of one session of %u requests take %llu KiB, and those of all "
+		"sessions may take %llu KiB, one part in %u of the region: fewer requests "
+		"(rdma.session_requests), or more memory (memory.bytes)",
+		front->opts.credits, (unsigned long long)each * FRAME_BYTES / KIB,
+		(unsigned long long)most * FRAME_BYTES / KIB, NATIVE_RECV_PARTS);
+	return -EINVAL;
+}
+
 int front_native_open(const struct front_native_opts *opts, struct front_native **ret_front)
 {
 	uint32_t share = MAX(opts->front_count, 1u);
@@ -198,6 +216,8 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 	random_fill(&front->prng, sizeof(front->prng));
 	rp_device_attr(opts->device, &front->attr);
 	ret = native_port_join(front, opts->first);
+	if (ret == 0)
+		ret = recvs_check(front);
 	if (ret == 0)
 		ret = cq_open(front);
 	if (ret) {

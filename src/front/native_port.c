@@ -9,7 +9,8 @@
 
 #include "front/native_priv.h"
 
-#define TOO_MANY "there are as many sessions as allowed"
+#define TOO_MANY    "there are as many sessions as allowed"
+#define NO_RECEIVES "the sessions' receives hold all that they may of memory.bytes"
 
 /* An event on its way to a front's reactor. */
 struct note {
@@ -49,8 +50,11 @@ static void take_request(struct front_native *front, const struct rp_cm_event *e
 		return;
 	}
 	ret = native_session_accept(front, event);
+	/* Its frames come back when the device has let go of them: the next one finds them. */
+	if (ret == -ENOBUFS)
+		native_session_yield(front);
 	if (ret)
-		reject(event, strerror(-ret));
+		reject(event, ret == -ENOBUFS ? NO_RECEIVES : strerror(-ret));
 }
 
 static void take_end(struct front_native *front, uint64_t session_id)
@@ -335,6 +339,7 @@ static int arenas_register(struct native_port *port, const struct front_native *
 int native_port_join(struct front_native *front, struct front_native *first)
 {
 	struct native_port *port = first ? first->port : calloc(1, sizeof(*port));
+	struct region_usage usage;
 	int ret;
 
 	if (!port)
@@ -346,6 +351,8 @@ int native_port_join(struct front_native *front, struct front_native *first)
 		return 0;
 	ret = pthread_mutex_init(&port->lock, NULL);
 	CHECK(ret == 0);
+	region_usage(front->region, &usage);
+	port->recv_frames_max = (uint32_t)(usage.frames_total / NATIVE_RECV_PARTS);
 	port->cm_op = (struct uring_op){.done = cm_ready, .arg = port};
 	ret = rp_pd_open(front->opts.device, &port->pd);
 	return ret ? ret : arenas_register(port, front);

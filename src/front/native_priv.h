@@ -34,7 +34,7 @@
  * a front may be on their way out for that, beyond the sessions that it may have. */
 #define NATIVE_YIELD_NS	      (500 * NS_PER_MS)
 #define NATIVE_YIELDING_MAX   8u
-#define NATIVE_SEND_WRS_MIN   32u
+#define NATIVE_SEND_WRS_MIN   8u
 #define NATIVE_CQ_ENTRIES_MAX (1u << 20)
 #define NATIVE_INLINE_WR_BYTES                                            \
 	512u /* responses up to here go inside the work request if it can \
@@ -49,6 +49,9 @@
  * session's number. */
 enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
 #define NATIVE_TAG_MASK 3u
+
+/* One part in so many of the region is the most that receives may hold. */
+#define NATIVE_RECV_PARTS 2u
 
 /* Limits that depend on each other. */
 _Static_assert(NATIVE_INLINE_WR_BYTES <= CAPSULE_BYTES_MIN,
@@ -180,6 +183,10 @@ struct native_port {
 	bool cm_waiting, cm_ending;
 	struct fiber *cm_waiter;  /* until the wait has ended */
 	_Atomic uint64_t next_id; /* of sessions */
+	/* Frames of all sessions' receives. They are held as long as a session lives, so bodies
+	 * keep the other part of the region. */
+	_Atomic uint32_t recv_frames;
+	uint32_t recv_frames_max;
 	/* Held while an event names a queue pair, and while one closes: what is named is there. */
 	pthread_mutex_t lock;
 };

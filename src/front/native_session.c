@@ -17,17 +17,35 @@ DEFINE_COUNTER(sessions_now, "nebulaio_native_sessions", NULL,
 
 /* ---- Beginning. ---- */
 
+static int recv_lease(struct native_session *session, uint32_t bytes, struct region_span *ret_span)
+{
+	struct native_port *port = session->front->port;
+	uint32_t frames = region_frames_for(bytes);
+	int ret = -ENOBUFS;
+
+	if (atomic_fetch_add(&port->recv_frames, frames) + frames <= port->recv_frames_max)
+		ret = region_lease(session->front->region, frames, OWNER_RDMA, ret_span);
+	if (ret)
+		atomic_fetch_sub(&port->recv_frames, frames);
+	return ret;
+}
+
+static void recv_give(struct native_session *session, struct native_recv *recv)
+{
+	uint32_t had = atomic_fetch_sub(&session->front->port->recv_frames, recv->span.frame_count);
+
+	CHECK(had >= recv->span.frame_count);
+	region_give(session->front->region, recv->span, OWNER_RDMA);
+}
+
 static int recvs_post(struct native_session *session, uint32_t from, uint32_t to, uint32_t bytes)
 {
-	struct front_native *front = session->front;
-
 	for (uint32_t i = from; i < to; i++) {
 		struct native_recv *recv = &session->recvs[i];
 		int ret;
 
 		recv->session = session;
-		ret = region_lease(
-			front->region, region_frames_for(bytes), OWNER_RDMA, &recv->span);
+		ret = recv_lease(session, bytes, &recv->span);
 		if (ret == 0)
 			ret = native_recv_post(recv);
 		if (ret)
@@ -90,7 +108,7 @@ static void session_free(struct native_session *session)
 		native_send_give(front, CONTAINER_OF(link, struct native_send, link));
 	for (uint32_t i = 0; session->recvs && i < session->recv_count; i++)
 		if (session->recvs[i].span.data)
-			region_give(front->region, session->recvs[i].span, OWNER_RDMA);
+			recv_give(session, &session->recvs[i]);
 	list_remove(&session->link);
 	front->session_count--;
 	if (!session->proven)

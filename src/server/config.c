@@ -452,6 +452,14 @@ uint64_t config_cache_bytes(const struct config *config)
 							 : config->memory.cache_bytes;
 }
 
+uint32_t config_session_requests(const struct config *config)
+{
+	uint64_t requests = config->rdma.session_requests ? config->rdma.session_requests
+							  : config->rdma.max_recv_wr / 2;
+
+	return (uint32_t)MIN(requests, LIMIT_SESSION_REQUESTS_MAX);
+}
+
 /* ADDRESS:PORT or an address, whose packets do not leave the host. */
 bool config_is_loopback(const char *address)
 {
@@ -555,6 +563,13 @@ static void check_rdma(const struct config *config, struct config_error *ret_err
 			"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and "
 			"4096, and 0 takes the port's",
 			(unsigned long long)mtu);
+	if (config_session_requests(config) + CAPSULE_SPARE_RECEIVES > config->rdma.max_recv_wr)
+		complain(ret_error,
+			"rdma.session_requests is %llu, and a session takes %u receives more than "
+			"that: lower it to %llu, or raise rdma.max_recv_wr to %llu",
+			(unsigned long long)config->rdma.session_requests, CAPSULE_SPARE_RECEIVES,
+			(unsigned long long)config->rdma.max_recv_wr - CAPSULE_SPARE_RECEIVES,
+			(unsigned long long)config->rdma.session_requests + CAPSULE_SPARE_RECEIVES);
 }
 
 static void check_memory(const struct config *config, struct config_error *ret_error)

@@ -31,6 +31,7 @@ struct config {
 		char dir[CONFIG_TEXT_MAX];
 		uint64_t reserve_bytes;
 		uint64_t volume_bytes_max;
+		uint64_t log_bytes; /* CONFIG_AUTO: the store's default */
 		uint64_t inline_bytes_max;
 	} data;
 	struct {
@@ -143,6 +144,7 @@ struct config {
 		uint64_t rnr_retry;
 		uint64_t timeout;
 		uint64_t sessions_max;
+		uint64_t session_requests; /* 0: half of max_recv_wr */
 		uint64_t idle_timeout_s;
 		uint64_t keepalive_s;
 		uint64_t request_timeout_s;
@@ -235,6 +237,8 @@ void config_embed(struct config *config, bool development);
 bool config_is_loopback(const char *address);
 /* memory.cache_bytes, also when it is "auto". */
 uint64_t config_cache_bytes(const struct config *config);
+/* How many requests a session may have under way. */
+uint32_t config_session_requests(const struct config *config);
 /* What only all keys together can tell: profile rules, sums that must fit. All that is broken is in
  * the error text, a line each. */
 int config_check(const struct config *config, bool development, struct config_error *ret_error);

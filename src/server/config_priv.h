@@ -4,6 +4,7 @@
 
 #include <yaml.h>
 
+#include "codec/capsule.h"
 #include "server/config.h"
 
 /* Writes the reason; returns -EINVAL. */

@@ -48,6 +48,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"full"),
 	BYTES("data.volume_bytes_max", data.volume_bytes_max, 0, 1024 * TIB, "0",
 		"The volume grows no further; 0: as far as the file system goes"),
+	BYTES_OR_AUTO("data.log_bytes", data.log_bytes, 1 * MIB, 1 * GIB,
+		"Size of the log of a store that is made; auto: 64MiB. What one commit changes "
+		"must fit half of it: it bounds how many parts an upload may have"),
 	BYTES("data.inline_bytes_max", data.inline_bytes_max, 0, 16 * KIB, "2KiB",
 		"Objects up to this size live in their index record"),
 
@@ -168,7 +171,7 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("lifecycle.day_seconds", lifecycle.day_seconds, 1, 86400, "86400",
 		"How long a day of a lifecycle rule is; less than 86400 is for trying rules out"),
 
-	BYTES("memory.bytes", memory.bytes, 32 * MIB, 4 * TIB, "512MiB",
+	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
 		"The unified region's data frames"),
 	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
 		"Part of the region that may hold cached objects; auto: half of it"),
@@ -204,9 +207,9 @@ const struct config_key CONFIG_KEYS[] = {
 	LATER("rdma.enable_zero_copy", rdma.enable_zero_copy, "true",
 		"Bodies move by one-sided READ and WRITE",
 		"bodies always move without a copy here, there is nothing to switch off"),
-	NUMBER("rdma.max_send_wr", rdma.max_send_wr, 16, 32768, "128",
+	NUMBER("rdma.max_send_wr", rdma.max_send_wr, 8, 32768, "128",
 		"Send work requests per queue pair"),
-	NUMBER("rdma.max_recv_wr", rdma.max_recv_wr, 16, 32768, "128",
+	NUMBER("rdma.max_recv_wr", rdma.max_recv_wr, 8, 32768, "128",
 		"Receive work requests per queue pair"),
 	NUMBER("rdma.max_sge", rdma.max_sge, 1, LIMIT_SGE_MAX, "4",
 		"Scatter/gather entries per work request"),
@@ -236,6 +239,9 @@ const struct config_key CONFIG_KEYS[] = {
 		"How long to wait for an acknowledgement: 4.096 us * 2^N"),
 	NUMBER("rdma.sessions_max", rdma.sessions_max, 1, LIMIT_RDMA_SESSIONS_MAX, "256",
 		"Sessions at a time"),
+	NUMBER("rdma.session_requests", rdma.session_requests, 0, LIMIT_SESSION_REQUESTS_MAX, "0",
+		"Requests that a session may have under way; two less than rdma.max_recv_wr at "
+		"most; 0: half of it"),
 	NUMBER("rdma.idle_timeout_s", rdma.idle_timeout_s, 1, 86400, "300",
 		"A session without requests is closed"),
 	NUMBER("rdma.keepalive_s", rdma.keepalive_s, 0, 3600, "5",

@@ -175,6 +175,7 @@ static int open_store(struct server *server)
 		.cache_bytes_max = config_cache_bytes(config),
 		.hot_records_bytes_max = config->memory.records_bytes,
 		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
+		.log_bytes = config->data.log_bytes == CONFIG_AUTO ? 0 : config->data.log_bytes,
 	};
 	int ret = region_open(&region_opts, &server->region);
 
@@ -298,7 +299,7 @@ static int open_native(struct server *server, struct core *core)
 		.core = &core->flow,
 		.device = server->device,
 		.sessions_max = (uint32_t)config->rdma.sessions_max,
-		.credits = (uint32_t)MIN(config->rdma.max_recv_wr / 2, LIMIT_SESSION_REQUESTS_MAX),
+		.credits = config_session_requests(config),
 		.inline_bytes_max = LIMIT_CAPSULE_INLINE_BYTES_MAX,
 		.cq_size = (uint32_t)config->rdma.cq_size,
 		.max_send_wr = (uint32_t)config->rdma.max_send_wr,

@@ -129,9 +129,21 @@ static void volumes_modes_check(const struct volume *volume)
 		modes_check_file(volume->set_paths[i]);
 }
 
+/* What only a store that is made can be given. */
+static void log_size_check(const struct store *store, bool created)
+{
+	uint64_t now = store->volume.super.log_bytes, asked = store->opts.log_bytes;
+
+	if (!created && asked && asked != now)
+		log_warn("store",
+			"the log has %llu KiB since the store was made, and stays so: the %llu KiB "
+			"that are configured have no effect",
+			(unsigned long long)(now / KIB), (unsigned long long)(asked / KIB));
+}
+
 int store_load(struct store *store, bool create)
 {
-	bool created;
+	bool created = false;
 	struct volume_opts volume = {
 		.dir = store->dir,
 		.path = store->opts.volume,
@@ -155,8 +167,10 @@ int store_load(struct store *store, bool create)
 		ret = index_unexpected(store);
 	if (!ret)
 		ret = volume_open(&volume, &store->volume);
-	if (!ret)
+	if (!ret) {
 		volumes_modes_check(&store->volume);
+		log_size_check(store, created);
+	}
 	if (!ret)
 		ret = index_prepare(store);
 	if (!ret)

@@ -24,6 +24,11 @@ READY_S = 180
 # Of what another process has to do: only for what hangs, so that a busy machine is none.
 PATIENCE_S = 180
 
+# A server that has next to nothing: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
+# session, a log of 1 MiB. Any suite runs against such a one with NEBULAIO_TEST_SMALL=1; what it sets itself goes first.
+SMALL = ("memory.bytes=8MiB", "memory.cache_bytes=0", "memory.records_bytes=1MiB", "rdma.max_send_wr=8",
+         "rdma.max_recv_wr=8", "rdma.cq_size=16", "rdma.session_requests=1", "data.log_bytes=1MiB", "cpu.reactors=1")
+
 
 def kept_port():
     """A port of 127.0.0.1 that nobody has, and that the kernel gives nobody by itself, as it does with those of
@@ -53,6 +58,8 @@ def becomes(condition, seconds=PATIENCE_S):
 class Server:
     """`nebulaio serve` on free ports. Its log is a file; its end is always waited for."""
 
+    small = os.environ.get("NEBULAIO_TEST_SMALL", "") == "1"
+
     def __init__(self, data, log, *extra):
         self.data = pathlib.Path(data)
         self.log_path = pathlib.Path(log)
@@ -65,7 +72,8 @@ class Server:
 
     def command(self):
         return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
-                "--set", "admin.address=127.0.0.1:0", *self.extra]
+                "--set", "admin.address=127.0.0.1:0",
+                *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.extra]
 
     def env(self):
         env = {name: value for name, value in os.environ.items() if not name.startswith("NEBULAIO_")}

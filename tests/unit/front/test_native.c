@@ -70,6 +70,47 @@ static void opening_can_fail_anywhere(void *arg)
 }
 RIG_TEST(opening_can_fail_anywhere);
 
+/* Receives are held as long as a session lives: half of the region is the most that they get. */
+static void receives_leave_the_bodies_their_part(void *arg)
+{
+	uint32_t each = CAPSULE_SPARE_RECEIVES * region_frames_for(rig_front->capsule_bytes);
+	struct front_native_opts large = rig_front_opts;
+	struct front_native *front;
+	struct peer first, second, third;
+
+	(void)arg;
+	assert_int_equal(rig_front->port->recv_frames_max, RIG_REGION_BYTES / FRAME_BYTES / 2);
+	/* No session at all would fit: that is told at start. */
+	large.credits = LIMIT_SESSION_REQUESTS_MAX;
+	large.inline_bytes_max = LIMIT_CAPSULE_INLINE_BYTES_MAX;
+	rig_front->port->recv_frames_max = (LIMIT_SESSION_REQUESTS_MAX + 2) * 4 - 1;
+	large.first = rig_front;
+	assert_int_equal(front_native_open(&large, &front), -EINVAL);
+	/* Set-up of one, not of two. */
+	rig_front->port->recv_frames_max = 2 * each - 1;
+	peer_init(&first);
+	assert_int_equal(peer_accept(&first), 0);
+	peer_init(&second);
+	assert_int_equal(peer_accept(&second), -ENOBUFS);
+	assert_int_equal(rig_front->port->recv_frames, each);
+	/* Set-up of two, and the receives of none. */
+	rig_front->port->recv_frames_max = 2 * each;
+	assert_int_equal(peer_accept(&second), 0);
+	peer_challenge(&first);
+	peer_prove(&first);
+	peer_refused(&first, 503, "SlowDown");
+	peer_close(&first);
+	/* There is room again. */
+	RIG_UNTIL(rig_front->port->recv_frames == each);
+	rig_front->port->recv_frames_max = 1024;
+	peer_open(&third);
+	peer_close(&third);
+	peer_close(&second);
+	rig_drain(0);
+	assert_int_equal(rig_front->port->recv_frames, 0);
+}
+RIG_TEST(receives_leave_the_bodies_their_part);
+
 /* The completion queue bounds how many sessions there are, so that it never overruns. */
 static void a_small_completion_queue(void *arg)
 {
@@ -555,6 +596,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_UNIT(opening_can_fail_anywhere, 0),
+		RIG_UNIT(receives_leave_the_bodies_their_part, 0),
 		RIG_UNIT(a_small_completion_queue, 0),
 		RIG_UNIT(connections_come_in, 0),
 		RIG_UNIT(the_unproven_yield, 0),

@@ -180,6 +180,21 @@ static void test_the_cache_follows_the_memory(void **state)
 	assert_int_equal(load("memory:\n  bytes: auto\n"), -EINVAL);
 }
 
+static void test_a_session_fits_its_queue_pair(void **state)
+{
+	(void)state;
+	config_defaults(&config);
+	assert_int_equal(config_session_requests(&config), 64);
+	assert_int_equal(load("rdma:\n  max_recv_wr: 32768\n"), 0);
+	assert_int_equal(config_session_requests(&config), LIMIT_SESSION_REQUESTS_MAX);
+	assert_int_equal(load("rdma:\n  max_recv_wr: 8\n  session_requests: 6\n"), 0);
+	assert_int_equal(config_session_requests(&config), 6);
+	assert_int_equal(config_check(&config, true, &error), 0);
+	assert_int_equal(load("rdma:\n  max_recv_wr: 8\n  session_requests: 7\n"), 0);
+	assert_int_equal(config_check(&config, true, &error), -EINVAL);
+	assert_says("lower it to 6, or raise rdma.max_recv_wr to 9");
+}
+
 static void test_sizes(void **state)
 {
 	(void)state;
@@ -310,6 +325,7 @@ int main(void)
 		cmocka_unit_test(test_the_documents_blocks_load),
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_refusals_name_their_line),
+		cmocka_unit_test(test_a_session_fits_its_queue_pair),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_known_keys_stay_on_loopback),
 		cmocka_unit_test(test_all_reasons_are_told_at_once),
