@@ -11,12 +11,16 @@
 #define REVOCATION_ONE_OF 3u
 #define REFERENCE_ONE_OF  20u
 #define CHECKPOINT_ONE_OF 2u
+#define VERSION_ONE_OF	  4u
+#define DROP_ONE_OF	  2u
 
 const struct world_break WORLD_BREAKS[] = {
 	{"flush", "a flush of the volume that is none"},
 	{"revocation", "a lease of an object that outlives it"},
 	{"reference", "an object's record that is given back once too often"},
 	{"checkpoint", "a checkpoint that does not wait for the index"},
+	{"version", "a version that is not kept"},
+	{"drop", "an upload that outlives its completion"},
 };
 const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
 
@@ -45,6 +49,21 @@ bool world_flush_is_none(void)
 bool world_checkpoint_is_early(void)
 {
 	return breaks("checkpoint", CHECKPOINT_ONE_OF);
+}
+
+bool world_row_is_lost(struct slice key)
+{
+	return key.len && key.data[0] == 'V' && breaks("version", VERSION_ONE_OF);
+}
+
+int __real_store_put_drop(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
+int __wrap_store_put_drop(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
+{
+	if (breaks("drop", DROP_ONE_OF))
+		return 0;
+	return __real_store_put_drop(put, bucket, key, get);
 }
 
 void __real_object_unseat_watched(struct store *store, struct object *object);

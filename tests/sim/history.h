@@ -1,52 +1,128 @@
 /* tests/sim/history.h: what clients asked for and what they were told, by key, over all lives; and
- * whether some order of events explains it. */
+ * whether some order of events explains it.
+ *
+ * A key has versions and uploads in parts. What an operation does to them is told in history.c,
+ * once, and each key is searched for by itself. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HISTORY_EVENTS_MAX 65536u
-#define HISTORY_OPEN_MAX   64u
-#define HISTORY_ABSENT	   0u
+#define HISTORY_EVENTS_MAX   65536u
+#define HISTORY_OPS_MAX	     32768u
+#define HISTORY_OPEN_MAX     64u
+#define HISTORY_VALUES_MAX   16384u
+#define HISTORY_CHAINS_MAX   8192u
+#define HISTORY_NAMES_MAX    16384u
+#define HISTORY_ENTRIES_MAX  131072u
+#define HISTORY_VERSIONS_MAX 48u /* of a key */
+#define HISTORY_UPLOADS_MAX  8u	 /* of a key, under way */
+#define HISTORY_PARTS_MAX    3u	 /* of an upload */
+#define HISTORY_NAME_BYTES   48u
+
+/* Contents: a value that somebody wrote, or several, one behind the other. */
+#define HISTORY_ABSENT 0u
+#define HISTORY_MARKER UINT32_MAX /* read by its version: a delete marker */
+#define HISTORY_CHAIN  0x80000000u
+
+/* Names of versions and uploads, as numbers. */
+#define HISTORY_UNNAMED 0u
+#define HISTORY_NULL	1u /* the version "null" */
 
 enum history_kind {
-	HISTORY_WRITE, /* PUT of a value, or DELETE: HISTORY_ABSENT */
-	HISTORY_READ,  /* the value */
-	HISTORY_SIZE,  /* what a listing tells: a length, UINT64_MAX when the key was not listed */
+	HISTORY_PUT,		/* content, where the condition holds */
+	HISTORY_APPEND,		/* content behind what is there */
+	HISTORY_DELETE,		/* of a key; where there are versions, a marker */
+	HISTORY_DELETE_VERSION, /* name */
+	HISTORY_MODE,		/* mode: the bucket has versions, or none any more */
+	HISTORY_UPLOAD,		/* begins one */
+	HISTORY_PART,		/* upload, part, content */
+	HISTORY_COMPLETE,	/* upload, parts; content */
+	HISTORY_ABORT,		/* upload */
+	HISTORY_READ,		/* told: content, name */
+	HISTORY_READ_VERSION,	/* name; told: content */
+	HISTORY_SIZE,		/* what a listing tells: bytes, UINT64_MAX: the key was not there */
+	HISTORY_VERSIONS,	/* told: all versions, the newest first */
+	HISTORY_UPLOADS,	/* told: all uploads */
+	HISTORY_PARTS,		/* upload; told: its parts */
 };
 
-/* In the order in which things happened. */
-struct history_event {
-	uint32_t op; /* of whose beginning or end it is */
+enum history_condition { HISTORY_ALWAYS, HISTORY_IF_ABSENT, HISTORY_IF_CONTENT, HISTORY_IF_BYTES };
+enum history_mode { HISTORY_NEVER, HISTORY_ENABLED, HISTORY_SUSPENDED };
+
+enum history_outcome {
+	HISTORY_LOST,	 /* nobody knows: it happens before the end of the life, or never */
+	HISTORY_DONE,	 /* it happened between its beginning and its end */
+	HISTORY_REFUSED, /* it did not, because its condition did not hold, or its upload was over
+			  */
+	HISTORY_NOTHING, /* it did not, for another reason */
+};
+
+struct history_entry { /* of a listing */
+	uint32_t name;
+	uint32_t part;
+	uint64_t bytes;
+	bool is_marker;
+};
+
+struct history_op {
 	uint16_t key;
-	uint8_t kind;
-	enum { HISTORY_BEGIN, HISTORY_END, HISTORY_LOST, HISTORY_LIFE_END } what;
-	uint64_t value;
+	uint8_t kind, condition, mode, part;
+	uint8_t outcome;
+	uint32_t content;
+	uint32_t name;	 /* of the version or upload that was made, deleted or read */
+	uint32_t upload; /* that it belongs to */
+	uint64_t expected;
+	uint64_t bytes;
+	uint32_t parts[HISTORY_PARTS_MAX]; /* values; HISTORY_ABSENT: not named */
+	uint32_t entry_first, entry_count;
+	uint32_t begin_at, end_at; /* its events; end_at of one that was lost: its life's end */
 };
 
 struct history {
-	uint32_t count;
-	uint32_t ops;
-	struct history_event events[HISTORY_EVENTS_MAX];
+	uint32_t event_count, op_count, chain_count, name_count, entry_count, value_count;
+	struct {
+		uint32_t op; /* HISTORY_UNNAMED: a life ends */
+		bool is_end;
+	} events[HISTORY_EVENTS_MAX];
+	struct history_op ops[HISTORY_OPS_MAX];
+	struct {
+		uint32_t bytes;
+		uint16_t key; /* for which it was made */
+	} values[HISTORY_VALUES_MAX];
+	struct {
+		uint32_t before, value;
+		uint64_t bytes;
+	} chains[HISTORY_CHAINS_MAX];
+	char names[HISTORY_NAMES_MAX][HISTORY_NAME_BYTES];
+	struct history_entry entries[HISTORY_ENTRIES_MAX];
 };
 
-/* An operation begins: its number. */
-uint32_t history_begin(
-	struct history *history, uint16_t key, enum history_kind kind, uint64_t value);
-/* It was acknowledged; of a read, with what it saw. */
-void history_end(
-	struct history *history, uint32_t op, uint16_t key, enum history_kind kind, uint64_t value);
-/* It came to nothing that its client knows of: of a write, it may have happened, or may still. */
-void history_lost(struct history *history, uint32_t op, uint16_t key);
+/* A new value of so many bytes, for a key. */
+uint32_t history_value(struct history *history, uint16_t key, uint32_t bytes);
+/* A value behind a content (HISTORY_ABSENT: alone), and how long a content is. */
+uint32_t history_chain(struct history *history, uint32_t before, uint32_t value);
+uint64_t history_bytes(const struct history *history, uint32_t content);
+/* "" is HISTORY_UNNAMED. */
+uint32_t history_name(struct history *history, const char *name);
+/* Listed by the last operation that began. */
+void history_entry_add(struct history *history, uint32_t op, const struct history_entry *entry);
+
+/* An operation begins: its number. What it is told is put into history->ops before its end. */
+uint32_t history_begin(struct history *history, const struct history_op *op);
+void history_end(struct history *history, uint32_t op, enum history_outcome outcome);
 /* A life is over: what did not happen by now never will. */
 void history_life_end(struct history *history);
 
-/* Whether one order of the operations on a key explains all that was read: each operation happens
- * at one moment between its beginning and its end (Herlihy and Wing 1990), and a write that was
- * lost at one before the end of its life, or never. False: *ret_event is the one that nothing
- * explains. bytes_of tells a value's length. */
-bool history_explains(const struct history *history, uint16_t key,
-	uint64_t (*bytes_of)(uint64_t value), uint32_t *ret_event);
+/* Whether one order of the operations on a key explains all that was told: each that was done
+ * happens at one moment between its beginning and its end (Herlihy and Wing 1990), and one that was
+ * lost at one before the end of its life, or never. False: *ret_op is the one that nothing
+ * explains. */
+bool history_explains(struct history *history, uint16_t key, uint32_t *ret_op);
+/* Tells all that happened to a key, on standard output. */
+void history_show(const struct history *history, uint16_t key);
+/* How many states the largest search had. */
+uint32_t history_states_max(void);
 
 #endif

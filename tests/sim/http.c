@@ -16,7 +16,6 @@
 #include "world.h"
 
 #define HEAD_BYTES_MAX 8192u
-#define SIGNED	       "host;x-amz-content-sha256;x-amz-date"
 #define REGION	       "us-east-1"
 
 ssize_t world_net_recv(int fd, void *data, size_t bytes);
@@ -65,21 +64,67 @@ static void hmac(const uint8_t *key, size_t key_len, const char *text, uint8_t o
 		      NULL) != NULL);
 }
 
-static void sign(const struct http_request *request, const char *host, const char *date,
-	char ret_signature[65])
+/* All headers of a request, sorted, those that every request has among them. */
+struct headers {
+	struct http_header list[HTTP_HEADERS_MAX + 3];
+	uint32_t count;
+	char host[32], date[32];
+};
+
+static void header_add(struct headers *headers, const char *name, const char *value)
+{
+	uint32_t at = headers->count++;
+
+	for (; at && strcmp(headers->list[at - 1].name, name) > 0; at--)
+		headers->list[at] = headers->list[at - 1];
+	headers->list[at] = (struct http_header){name, value};
+}
+
+static void headers_make(struct headers *headers, const struct http_client *client,
+	const struct http_request *request)
+{
+	time_t now = time(NULL);
+	struct tm tm;
+
+	headers->count = 0;
+	snprintf(headers->host, sizeof(headers->host), "127.0.0.1:%u", client->port);
+	strftime(headers->date, sizeof(headers->date), "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
+	header_add(headers, "host", headers->host);
+	header_add(headers, "x-amz-content-sha256", "UNSIGNED-PAYLOAD");
+	header_add(headers, "x-amz-date", headers->date);
+	for (uint32_t i = 0; i < HTTP_HEADERS_MAX && request->headers[i].name; i++)
+		header_add(headers, request->headers[i].name, request->headers[i].value);
+}
+
+/* "a;b;c" */
+static void signed_names(const struct headers *headers, char names[256])
+{
+	size_t len = 0;
+
+	for (uint32_t i = 0; i < headers->count; i++)
+		len += (size_t)snprintf(
+			names + len, 256 - len, "%s%s", i ? ";" : "", headers->list[i].name);
+}
+
+static void sign(const struct http_request *request, const struct headers *headers,
+	const char *names, char ret_signature[65])
 {
 	char canonical[HEAD_BYTES_MAX], to_sign[512], day[9], digest_hex[65];
 	uint8_t digest[32], key[32];
+	size_t len;
 
-	snprintf(day, sizeof(day), "%.8s", date);
-	snprintf(canonical, sizeof(canonical),
-		"%s\n%s\n%s\nhost:%s\nx-amz-content-sha256:UNSIGNED-PAYLOAD\n"
-		"x-amz-date:%s\n\n" SIGNED "\nUNSIGNED-PAYLOAD",
-		request->method, request->path, request->query, host, date);
+	snprintf(day, sizeof(day), "%.8s", headers->date);
+	len = (size_t)snprintf(canonical, sizeof(canonical), "%s\n%s\n%s\n", request->method,
+		request->path, request->query);
+	for (uint32_t i = 0; i < headers->count; i++)
+		len += (size_t)snprintf(canonical + len, sizeof(canonical) - len, "%s:%s\n",
+			headers->list[i].name, headers->list[i].value);
+	snprintf(canonical + len, sizeof(canonical) - len, "\n%s\nUNSIGNED-PAYLOAD", names);
 	SHA256((const uint8_t *)canonical, strlen(canonical), digest);
 	hex(digest, digest_hex);
 	snprintf(to_sign, sizeof(to_sign),
-		"AWS4-HMAC-SHA256\n%s\n%s/" REGION "/s3/aws4_request\n%s", date, day, digest_hex);
+		"AWS4-HMAC-SHA256\n%s\n%s/" REGION "/s3/aws4_request\n%s", headers->date, day,
+		digest_hex);
 	hmac((const uint8_t *)"AWS4minioadmin", strlen("AWS4minioadmin"), day, key);
 	hmac(key, sizeof(key), REGION, key);
 	hmac(key, sizeof(key), "s3", key);
@@ -90,22 +135,24 @@ static void sign(const struct http_request *request, const char *host, const cha
 
 static bool request_send(struct http_client *client, const struct http_request *request)
 {
-	char head[HEAD_BYTES_MAX], host[32], date[32], signature[65];
-	time_t now = time(NULL);
-	struct tm tm;
-	int len;
+	char head[HEAD_BYTES_MAX], names[256], signature[65];
+	struct headers headers;
+	size_t len;
 
-	snprintf(host, sizeof(host), "127.0.0.1:%u", client->port);
-	strftime(date, sizeof(date), "%Y%m%dT%H%M%SZ", gmtime_r(&now, &tm));
-	sign(request, host, date, signature);
-	len = snprintf(head, sizeof(head),
-		"%s %s%s%s HTTP/1.1\r\nHost: %s\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n"
-		"x-amz-date: %s\r\nContent-Length: %zu\r\n"
+	headers_make(&headers, client, request);
+	signed_names(&headers, names);
+	sign(request, &headers, names, signature);
+	len = (size_t)snprintf(head, sizeof(head),
+		"%s %s%s%s HTTP/1.1\r\nContent-Length: %zu\r\n"
 		"Authorization: AWS4-HMAC-SHA256 Credential=minioadmin/%.8s/" REGION
-		"/s3/aws4_request, SignedHeaders=" SIGNED ", Signature=%s\r\n\r\n",
-		request->method, request->path, request->query[0] ? "?" : "", request->query, host,
-		date, request->body_bytes, date, signature);
-	if (world_net_send(client->fd, head, (size_t)len) < 0)
+		"/s3/aws4_request, SignedHeaders=%s, Signature=%s\r\n",
+		request->method, request->path, request->query[0] ? "?" : "", request->query,
+		request->body_bytes, headers.date, names, signature);
+	for (uint32_t i = 0; i < headers.count; i++)
+		len += (size_t)snprintf(head + len, sizeof(head) - len, "%s: %s\r\n",
+			headers.list[i].name, headers.list[i].value);
+	len += (size_t)snprintf(head + len, sizeof(head) - len, "\r\n");
+	if (world_net_send(client->fd, head, len) < 0)
 		return false;
 	if (request->send_bytes_max) {
 		world_net_send(client->fd, request->body,
@@ -118,10 +165,36 @@ static bool request_send(struct http_client *client, const struct http_request *
 /* ---- Answers. ---- */
 
 struct answer {
-	int status;
-	size_t bytes; /* of the body */
+	struct http_answer told;
 	bool chunked, closes;
 };
+
+/* The value of a header, without quotes. */
+static void value_copy(const char *text, char *into, size_t room)
+{
+	size_t len;
+
+	text += strspn(text, " \"");
+	len = MIN(strcspn(text, "\"\r"), room - 1);
+	memcpy(into, text, len);
+	into[len] = 0;
+}
+
+static void header_take(struct answer *answer, const char *line)
+{
+	struct http_answer *told = &answer->told;
+
+	if (!strncasecmp(line, "content-length:", 15))
+		told->bytes = strtoull(line + 15, NULL, 10);
+	else if (!strncasecmp(line, "transfer-encoding: chunked", 26))
+		answer->chunked = true;
+	else if (!strncasecmp(line, "connection: close", 17))
+		answer->closes = true;
+	else if (!strncasecmp(line, "etag:", 5))
+		value_copy(line + 5, told->etag, sizeof(told->etag));
+	else if (!strncasecmp(line, "x-amz-version-id:", 17))
+		value_copy(line + 17, told->version_id, sizeof(told->version_id));
+}
 
 /* Reads up to the empty line, byte by byte: what follows is the body's. */
 static bool head_read(struct http_client *client, char head[HEAD_BYTES_MAX])
@@ -145,17 +218,12 @@ static bool answer_read(struct http_client *client, struct answer *answer)
 
 	memset(answer, 0, sizeof(*answer));
 	do {
-		if (!head_read(client, head) || sscanf(head, "HTTP/1.1 %d", &answer->status) != 1)
+		if (!head_read(client, head) ||
+			sscanf(head, "HTTP/1.1 %d", &answer->told.status) != 1)
 			return false;
-	} while (answer->status == 100);
-	for (line = strstr(head, "\r\n"); line; line = strstr(line + 2, "\r\n")) {
-		if (!strncasecmp(line + 2, "content-length:", 15))
-			answer->bytes = strtoull(line + 17, NULL, 10);
-		else if (!strncasecmp(line + 2, "transfer-encoding: chunked", 26))
-			answer->chunked = true;
-		else if (!strncasecmp(line + 2, "connection: close", 17))
-			answer->closes = true;
-	}
+	} while (answer->told.status == 100);
+	for (line = strstr(head, "\r\n"); line; line = strstr(line + 2, "\r\n"))
+		header_take(answer, line + 2);
 	return true;
 }
 
@@ -204,27 +272,32 @@ static bool chunks_read(struct http_client *client, char *into, size_t room, siz
 }
 
 int http_perform(struct http_client *client, const struct http_request *request, void *into,
-	size_t into_bytes, size_t *ret_bytes)
+	size_t into_bytes, struct http_answer *ret_answer)
 {
 	struct answer answer;
+	size_t bytes = 0;
 	bool whole;
 
-	*ret_bytes = 0;
+	memset(ret_answer, 0, sizeof(*ret_answer));
 	if (!connected(client))
 		return 0;
 	if (!request_send(client, request) || !answer_read(client, &answer)) {
 		http_close(client);
 		return 0;
 	}
-	if (!strcmp(request->method, "HEAD")) {
+	if (!strcmp(request->method, "HEAD") || answer.told.status == 204) {
 		whole = true;
 	} else if (answer.chunked) {
-		whole = chunks_read(client, (char *)into, into_bytes, ret_bytes);
+		whole = chunks_read(client, (char *)into, into_bytes, &bytes);
 	} else {
-		whole = answer.bytes <= into_bytes && bytes_read(client, into, answer.bytes);
-		*ret_bytes = answer.bytes;
+		bytes = answer.told.bytes;
+		whole = bytes <= into_bytes && bytes_read(client, into, bytes);
 	}
+	answer.told.bytes = bytes;
 	if (!whole || answer.closes)
 		http_close(client);
-	return whole ? answer.status : 0;
+	if (!whole)
+		return 0;
+	*ret_answer = answer.told;
+	return answer.told.status;
 }

@@ -299,6 +299,8 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 
 static void change(struct map *map, const struct mutation *mutation)
 {
+	if (mutation->op == MUTATION_PUT && world_row_is_lost(mutation->key))
+		return;
 	if (mutation->op == MUTATION_PUT)
 		map_set(map, mutation->key, mutation->value);
 	else if (mutation->op == MUTATION_DELETE_PREFIX)

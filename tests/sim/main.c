@@ -212,7 +212,7 @@ int main(int argc, char **argv)
 		else if (option == 'h')
 			world_hash_wanted = true;
 		else if (option == 'v')
-			verbose = true;
+			world_history_wanted = verbose = true;
 		else if (option == 't')
 			world_trace_wanted = verbose = true;
 		else {

@@ -152,6 +152,7 @@ extern const size_t WORLD_BREAK_COUNT;
 int world_break_set(const char *name); /* -1: there is none of that name */
 bool world_flush_is_none(void);
 bool world_checkpoint_is_early(void);
+bool world_row_is_lost(struct slice key);
 
 /* ---- load.c: what the world does to the server, and whether the server was right. ---- */
 
@@ -171,6 +172,7 @@ void world_load_sweep(struct world_shared *shared, const char *dir, uint32_t lif
 uint64_t world_sweep_seen(const struct world_shared *shared);
 /* One life: returns at its clean end. */
 void world_load_run(struct world_shared *shared, const char *dir, uint32_t life);
+extern bool world_history_wanted; /* what nothing explains is told with all that led to it */
 /* When all lives are over: NULL, or what is wrong. */
 const char *world_load_judge(struct world_shared *shared);
 

@@ -1,0 +1,141 @@
+/* tests/sim/load.h: what the files of the load share: the clients of one world, what they ask for,
+ * and what they know. */
+#ifndef SIM_LOAD_H
+#define SIM_LOAD_H
+
+#include <pthread.h>
+
+#include "world.h"
+
+#include "history.h"
+#include "http.h"
+#include "nebulaio/nebulaio.h"
+#include "server/server.h"
+
+#define KEYS_PLAIN	10u
+#define KEYS_VERSIONED	4u
+#define KEYS_APPENDED	2u
+#define KEY_VERSIONED	KEYS_PLAIN
+#define KEY_APPENDED	(KEY_VERSIONED + KEYS_VERSIONED)
+#define KEYS		(KEY_APPENDED + KEYS_APPENDED)
+#define BODY_BYTES_MAX	(8 * MIB)
+#define PART_BYTES_MIN	(5 * MIB) /* of all parts but the last */
+#define BUCKET		"sim"
+#define BUCKET_VERSIONS "versions"
+#define BUCKET_APPEND	"sim--zone--x-s3"
+#define KNOWN_MAX	64u
+#define UPLOADS_KNOWN	128u
+
+/* An upload, as far as its clients know. */
+struct known_upload {
+	uint16_t key;
+	bool over;
+	char id[HISTORY_NAME_BYTES];
+	struct {
+		uint32_t value;
+		char etag[84];
+	} parts[HISTORY_PARTS_MAX];
+};
+
+struct world_shared {
+	uint64_t seed;
+	uint64_t seen; /* calls that may have failed */
+	struct history history;
+	struct {
+		char versions[KNOWN_MAX][HISTORY_NAME_BYTES]; /* the last that were told */
+		uint32_t version_count;
+		uint32_t writes;  /* in all lives */
+		uint32_t lost;	  /* in this life */
+		uint32_t uploads; /* that may be under way */
+		uint32_t content; /* what it was last seen to have, and its tag */
+		char etag[84];
+	} known[KEYS];
+	struct known_upload uploads[UPLOADS_KNOWN];
+	uint32_t upload_count;
+};
+
+/* What one seed's world is like. */
+struct world_opts {
+	uint32_t clients, ops;
+	uint64_t log_bytes, step_bytes, cache_bytes;
+	uint32_t reactors, depth;
+	uint32_t inline_bytes;
+	bool one_sided;
+	bool faulty;  /* disks fail: what the server refuses is no fault of its */
+	bool damaged; /* a disk gives or takes wrong bytes */
+	bool all_by_http;
+	bool all_is_well; /* a GET has no reason to fail */
+	bool strict;	  /* the library asks once */
+	bool versions, uploads, copies;
+	uint32_t volumes; /* with one of parity; 1: no array */
+	uint64_t volume_bytes_max;
+};
+extern struct world_opts opts;
+extern struct world_shared *shared;
+extern struct server *server;
+
+struct client {
+	pthread_t thread;
+	bool by_http;
+	struct neb_client *neb;
+	struct http_client http;
+	struct prng prng;
+	uint8_t *body, *scratch;
+	uint32_t ops;
+	uint64_t listed[KEYS];
+};
+
+/* ---- client.c ---- */
+void asker_open(struct client *client);
+void asker_close(struct client *client);
+const char *bucket_of(uint16_t key);
+void name_of_key(uint16_t key, char name[16]);
+
+/* A new value of a key, whose bytes lie in client->body, behind `at`. */
+uint32_t value_make(struct client *client, uint16_t key, uint32_t bytes);
+/* A length, mostly a small one. */
+uint32_t value_bytes_draw(struct client *client);
+/* The content that client->body has; what is none ends the run. */
+uint32_t body_content(struct client *client, uint64_t bytes);
+
+struct ask {
+	const char *method;
+	enum neb_op op; /* NEB_S3: of a bucket, or by its query */
+	const char *bucket;
+	const char *name;    /* NULL: the bucket */
+	const char *version; /* NULL: none */
+	const char *query;   /* sorted, encoded, each with '='; NULL: none */
+	struct http_header headers[HTTP_HEADERS_MAX];
+	const void *body;
+	size_t body_bytes;
+	size_t send_bytes_max; /* see http.h */
+	bool again;	       /* the library may send it twice, and read one-sidedly */
+};
+/* Asks, with the answer's body in client->body: the status, or 0 when nothing is known. */
+int client_ask(struct client *client, const struct ask *ask, struct http_answer *ret_answer);
+/* What a write's status says of it. */
+enum history_outcome outcome_of(int status);
+/* Notes how a write that `op` is went. */
+void write_ended(uint32_t op, const struct http_answer *answer);
+/* The text between <name> and </name> that comes first after *at, which moves behind it. */
+bool xml_next(const char **at, const char *name, char *into, size_t room);
+
+/* ---- The operations: of plain keys, of versions, of uploads, of copies. ---- */
+void plain_put(struct client *client, uint16_t key);
+void plain_get(struct client *client, uint16_t key);
+void plain_list(struct client *client);
+void plain_op(struct client *client);
+void vanish(struct client *client, uint16_t key);
+void delete_key(struct client *client, uint16_t key);
+/* Once nothing else happens: listings with all kinds of prefixes and delimiters. */
+void listings_compare(struct client *client);
+
+void versions_begin(struct client *client);
+void versions_op(struct client *client);
+void versions_list(struct client *client);
+void versions_get(struct client *client, uint16_t key);
+
+void uploads_op(struct client *client);
+void uploads_list(struct client *client);
+
+#endif

@@ -1,0 +1,245 @@
+/* tests/sim/plain.c: what clients do to keys of a bucket without versions: put, get, delete, list,
+ * and go away in the middle. */
+#include "load.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A write of client->body, with or without a condition. */
+static void put_value(struct client *client, const struct history_op *what, uint64_t bytes)
+{
+	char name[16], quoted[96];
+	struct ask ask = {.method = "PUT",
+		.op = NEB_PUT_OBJECT,
+		.bucket = bucket_of(what->key),
+		.name = name,
+		.body = client->body,
+		.body_bytes = bytes,
+		.again = what->key < KEY_VERSIONED && what->condition == HISTORY_ALWAYS};
+	struct http_answer answer;
+	uint32_t op;
+
+	name_of_key(what->key, name);
+	snprintf(quoted, sizeof(quoted), "\"%s\"", shared->known[what->key].etag);
+	if (what->condition == HISTORY_IF_ABSENT)
+		ask.headers[0] = (struct http_header){"if-none-match", "*"};
+	if (what->condition == HISTORY_IF_CONTENT)
+		ask.headers[0] = (struct http_header){"if-match", quoted};
+	op = history_begin(&shared->history, what);
+	client_ask(client, &ask, &answer);
+	write_ended(op, &answer);
+}
+
+/* A write's condition, now and then. */
+static void condition_draw(struct client *client, struct history_op *op)
+{
+	uint64_t what = prng_below(&client->prng, 8);
+
+	if (what == 0)
+		op->condition = HISTORY_IF_ABSENT;
+	if (what != 1 || !shared->known[op->key].content)
+		return;
+	op->condition = HISTORY_IF_CONTENT;
+	op->expected = shared->known[op->key].content;
+}
+
+void plain_put(struct client *client, uint16_t key)
+{
+	struct history_op op = {.kind = HISTORY_PUT, .key = key};
+
+	op.content = value_make(client, key, value_bytes_draw(client));
+	condition_draw(client, &op);
+	put_value(client, &op, history_bytes(&shared->history, op.content));
+}
+
+void delete_key(struct client *client, uint16_t key)
+{
+	const struct history_op what = {.kind = HISTORY_DELETE, .key = key};
+	char name[16];
+	const struct ask ask = {.method = "DELETE",
+		.op = NEB_DELETE_OBJECT,
+		.bucket = bucket_of(key),
+		.name = name,
+		.again = key < KEY_VERSIONED};
+	uint32_t op = history_begin(&shared->history, &what);
+	struct http_answer answer;
+
+	name_of_key(key, name);
+	client_ask(client, &ask, &answer);
+	write_ended(op, &answer);
+}
+
+/* What a GET told: the content. */
+static void got(struct client *client, uint32_t number, const struct http_answer *answer)
+{
+	struct history_op *op = &shared->history.ops[number];
+
+	if (answer->status == 200) {
+		op->content = body_content(client, answer->bytes);
+		op->name = history_name(&shared->history, answer->version_id);
+		history_end(&shared->history, number, HISTORY_DONE);
+		/* Tags of copies are not known to be the same. */
+		if (op->content & HISTORY_CHAIN || !answer->etag[0] ||
+			shared->history.values[op->content].key != op->key)
+			return;
+		shared->known[op->key].content = op->content;
+		memcpy(shared->known[op->key].etag, answer->etag, sizeof(answer->etag));
+	} else if (answer->status == 404) {
+		history_end(&shared->history, number, HISTORY_DONE);
+	} else if (opts.all_is_well) {
+		world_fault("a GET of key %u fails, though nothing else does: %d", op->key,
+			answer->status);
+	} else {
+		history_end(&shared->history, number, HISTORY_LOST);
+	}
+	world_trace("get", op->key, (uint64_t)answer->status);
+}
+
+void plain_get(struct client *client, uint16_t key)
+{
+	const struct history_op what = {.kind = HISTORY_READ, .key = key};
+	char name[16];
+	const struct ask ask = {.method = "GET",
+		.op = NEB_GET_OBJECT,
+		.bucket = bucket_of(key),
+		.name = name,
+		.again = key < KEY_VERSIONED};
+	uint32_t op = history_begin(&shared->history, &what);
+	struct http_answer answer;
+
+	name_of_key(key, name);
+	client_ask(client, &ask, &answer);
+	got(client, op, &answer);
+}
+
+/* A client that goes away with a request under way, and comes back as another. */
+void vanish(struct client *client, uint16_t key)
+{
+	struct history_op what = {.kind = HISTORY_PUT, .key = key};
+	char name[16];
+	struct ask ask = {.method = "PUT",
+		.op = NEB_PUT_OBJECT,
+		.bucket = bucket_of(key),
+		.name = name,
+		.body = client->body,
+		.again = true};
+	struct http_answer answer;
+	uint32_t op;
+
+	what.content = value_make(client, key, value_bytes_draw(client));
+	name_of_key(key, name);
+	ask.body_bytes = history_bytes(&shared->history, what.content);
+	ask.send_bytes_max = 1 + prng_below(&client->prng, ask.body_bytes);
+	op = history_begin(&shared->history, &what);
+	client_ask(client, &ask, &answer);
+	asker_close(client);
+	history_end(&shared->history, op, HISTORY_LOST);
+	asker_open(client);
+}
+
+/* ---- Listings. ---- */
+
+static void listed(struct client *client, const char *name, uint64_t bytes)
+{
+	unsigned key;
+
+	if (strlen(name) != 5 || sscanf(name + 3, "%u", &key) != 1 || key >= KEYS)
+		world_fault("a listing has '%s', which nobody put", name);
+	if (client->listed[key] != UINT64_MAX)
+		world_fault("a listing has '%s' twice", name);
+	client->listed[key] = bytes;
+}
+
+static bool list_entry(void *arg, const struct neb_entry *entry)
+{
+	listed((struct client *)arg, entry->key, entry->bytes);
+	return true;
+}
+
+/* Page by page; each page is text in which keys and sizes stand in order. False: it failed. */
+static bool list_pages(struct client *client, uint32_t page_keys, const char *prefix)
+{
+	char query[160], after[16] = "", size[24];
+	const struct ask ask = {.method = "GET", .op = NEB_S3, .bucket = BUCKET, .query = query};
+	struct http_answer answer;
+	const char *at;
+
+	do {
+		snprintf(query, sizeof(query),
+			"list-type=2&max-keys=%u&prefix=%.1s%s&start-after=%.1s%s%s", page_keys,
+			prefix, prefix[0] ? "%2F" : "", after, after[0] ? "%2F" : "",
+			after[0] ? after + 2 : "");
+		if (client_ask(client, &ask, &answer) != 200)
+			return false;
+		at = (const char *)client->body;
+		while (xml_next(&at, "Key", after, sizeof(after))) {
+			if (!xml_next(&at, "Size", size, sizeof(size)))
+				world_fault("a listing whose '%s' has no size", after);
+			listed(client, after, strtoull(size, NULL, 10));
+		}
+	} while (strstr((const char *)client->body, "<IsTruncated>true"));
+	return true;
+}
+
+static bool list_by_neb(struct client *client, uint32_t page_keys, const char *prefix)
+{
+	const struct neb_list what = {.bucket = BUCKET,
+		.prefix = prefix,
+		.visit = list_entry,
+		.arg = client,
+		.page_keys = page_keys};
+
+	return client->neb && neb_list(client->neb, &what, NULL) == 0;
+}
+
+/* Of all keys, or of those that begin with a letter. */
+void plain_list(struct client *client)
+{
+	uint32_t page_keys = 1 + (uint32_t)prng_below(&client->prng, KEYS_PLAIN);
+	uint64_t letter = prng_below(&client->prng, 6);
+	char prefix[3] = "";
+	uint32_t ops[KEYS_PLAIN];
+	bool listed_all;
+
+	if (letter < 3)
+		snprintf(prefix, sizeof(prefix), "%c/", (int)('a' + letter));
+	for (uint16_t key = 0; key < KEYS_PLAIN; key++) {
+		const struct history_op what = {.kind = HISTORY_SIZE, .key = key};
+
+		ops[key] = history_begin(&shared->history, &what);
+		client->listed[key] = UINT64_MAX;
+	}
+	listed_all = client->neb && !client->by_http ? list_by_neb(client, page_keys, prefix)
+						     : list_pages(client, page_keys, prefix);
+	for (uint16_t key = 0; key < KEYS_PLAIN; key++) {
+		bool asked = letter >= 3 || key % 3 == letter;
+
+		if (!asked && client->listed[key] != UINT64_MAX)
+			world_fault("a listing of '%s' has key %u", prefix, key);
+		shared->history.ops[ops[key]].bytes = client->listed[key];
+		history_end(&shared->history, ops[key],
+			listed_all && asked ? HISTORY_DONE : HISTORY_LOST);
+	}
+	world_trace("list", listed_all, letter);
+}
+
+/* ---- One of them. ---- */
+
+void plain_op(struct client *client)
+{
+	/* One key is asked for more than the others: it gets leased. */
+	bool hot = prng_below(&client->prng, 3) == 0;
+	uint16_t key = hot ? 0 : (uint16_t)prng_below(&client->prng, KEYS_PLAIN);
+	uint64_t what = prng_below(&client->prng, 20);
+
+	if (what < 9)
+		plain_put(client, key);
+	else if (what < 12)
+		delete_key(client, key);
+	else if (what < 19)
+		plain_get(client, key);
+	else if (prng_below(&client->prng, 2))
+		vanish(client, key);
+	else
+		plain_list(client);
+}
