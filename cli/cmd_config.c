@@ -34,12 +34,15 @@ static const char POLICY_USAGE[] =
 	"usage: nebulaio policy [OPTIONS] s3://BUCKET               the bucket's policy\n"
 	"       nebulaio policy [OPTIONS] s3://BUCKET FILE          make this its policy; - is\n"
 	"                                                           standard input\n"
+	"       nebulaio policy --public [OPTIONS] s3://BUCKET FILE the same; ends the block of\n"
+	"                                                           public access first\n"
 	"       nebulaio policy --delete [OPTIONS] s3://BUCKET      no policy\n"
 	"\n"
-	"A policy is a JSON document of the policy language of S3.\n"
+	"A policy is a JSON document of the policy language of S3. New buckets refuse one that\n"
+	"lets everybody in, until their block of public access ends.\n"
 	"\n" REMOTE_USAGE;
 
-enum { OWN_DELETE = REMOTE_OWN, OWN_ENABLE, OWN_SUSPEND, OWN_LIST, OWN_VERSION_ID };
+enum { OWN_DELETE = REMOTE_OWN, OWN_ENABLE, OWN_SUSPEND, OWN_LIST, OWN_VERSION_ID, OWN_PUBLIC };
 struct asked {
 	struct remote_opts opts;
 	int action; /* 0, or one of the above */
@@ -384,26 +387,35 @@ static int file_read(const char *path, struct buf *to)
 	return CLI_FAILED;
 }
 
+static int policy_put(struct asked *asked, struct buf *body, struct buf *answer)
+{
+	int ret = file_read(asked->rest[0], body);
+
+	if (!ret && asked->action == OWN_PUBLIC)
+		ret = perform(asked, "DELETE", "publicAccessBlock=", NULL, answer);
+	return ret ? ret : perform(asked, "PUT", "policy=", body, answer);
+}
+
 static int policy_run(int argc, char **argv)
 {
-	static const struct option OPTIONS[] = {
-		REMOTE_OPTIONS, {"delete", no_argument, NULL, OWN_DELETE}, {0}};
+	static const struct option OPTIONS[] = {REMOTE_OPTIONS,
+		{"delete", no_argument, NULL, OWN_DELETE},
+		{"public", no_argument, NULL, OWN_PUBLIC}, {0}};
 	struct buf body, answer;
 	struct asked asked;
 	int ret = ask(&CLI_POLICY, OPTIONS, &asked, argc, argv);
 
 	if (ret)
 		return ret;
-	if (asked.key || asked.rest_count > 1 || (asked.action && asked.rest_count))
+	if (asked.key || asked.rest_count > 1 ||
+		(asked.action && asked.rest_count != (asked.action == OWN_PUBLIC)))
 		return cli_usage_error(&CLI_POLICY, "expected one s3://BUCKET, and a file at most");
 	buf_init(&body, POLICY_BYTES_MAX);
 	buf_init(&answer, ANSWER_BYTES_MAX);
 	if (asked.action == OWN_DELETE) {
 		ret = perform(&asked, "DELETE", "policy=", NULL, &answer);
 	} else if (asked.rest_count) {
-		ret = file_read(asked.rest[0], &body);
-		if (!ret)
-			ret = perform(&asked, "PUT", "policy=", &body, &answer);
+		ret = policy_put(&asked, &body, &answer);
 	} else {
 		ret = perform(&asked, "GET", "policy=", NULL, &answer);
 		if (!ret)

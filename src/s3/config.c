@@ -74,12 +74,38 @@ const struct s3_error *s3_config_get(
 	return NULL;
 }
 
-const struct s3_error *s3_config_delete(struct s3_call *call, enum s3_config_id id)
+struct slice s3_config_preset(const struct store_bucket *bucket, enum s3_config_id id)
+{
+	static const struct {
+		enum s3_config_id id;
+		uint8_t flag;
+		struct slice document;
+	} presets[] = {
+		{S3_CONFIG_OWNERSHIP, STORE_BUCKET_CLOSED, SLICE("BucketOwnerEnforced")},
+		{S3_CONFIG_PUBLIC_ACCESS, STORE_BUCKET_CLOSED, SLICE("1111")},
+		{S3_CONFIG_ENCRYPTION, STORE_BUCKET_ENCRYPTED,
+			SLICE(EMPTY("ServerSideEncryptionConfiguration",
+				"<Rule><ApplyServerSideEncryptionByDefault>"
+				"<SSEAlgorithm>AES256</SSEAlgorithm>"
+				"</ApplyServerSideEncryptionByDefault>"
+				"<BucketKeyEnabled>false</BucketKeyEnabled></Rule>"))},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(presets); i++)
+		if (presets[i].id == id && (bucket->flags & presets[i].flag))
+			return presets[i].document;
+	return SLICE_NONE;
+}
+
+const struct s3_error *s3_config_delete(
+	struct s3_call *call, const struct store_bucket *bucket, enum s3_config_id id)
 {
 	char name[S3_CONFIG_NAME_MAX];
-	int ret = document_delete(
-		call->s3->store, s3_config_name(call->bucket, kinds[id].param, name));
+	int ret;
 
+	if (s3_config_preset(bucket, id).data)
+		return s3_config_put(call, bucket->id, id, SLICE(S3_CONFIG_DELETED));
+	ret = document_delete(call->s3->store, s3_config_name(call->bucket, kinds[id].param, name));
 	s3_settings_changed(call->s3, call->bucket);
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }

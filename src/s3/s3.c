@@ -48,6 +48,8 @@ static int copy_options(const struct s3_opts *opts, struct s3 *s3)
 	s3->anonymous_read = opts->anonymous_read;
 	s3->decline_by_draft = opts->decline_by_draft;
 	s3->signature_v2 = opts->signature_v2;
+	s3->closed_buckets = opts->closed_buckets;
+	s3->encrypted_buckets = opts->encrypted_buckets;
 	gethostname(host, sizeof(host) - 1);
 	sha256_of(host, strlen(host), digest);
 	s3->host_id[base64_encode(digest, sizeof(digest), s3->host_id)] = '\0';

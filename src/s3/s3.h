@@ -41,7 +41,9 @@ struct s3_opts {
 	/* How a request whose bytes cannot move by RDMA is declined: an S3 error, or the way of
 	 * AWS's draft, HTTP 200 with the bytes, or with an error document. */
 	bool decline_by_draft;
-	bool signature_v2;	    /* Signature Version 2 is accepted; off by default */
+	bool signature_v2; /* Signature Version 2 is accepted; off by default */
+	/* New buckets let nobody in but by policies that are not public; and encrypt. */
+	bool closed_buckets, encrypted_buckets;
 	const uint8_t *secrets_key; /* 32 bytes that seal what is secret in the store; NULL: made of
 				       the root's secret, for tests */
 	uint32_t lifecycle_day_s;   /* how long a day of a lifecycle rule is; 0: 86,400 s */

@@ -42,6 +42,7 @@ struct s3 {
 	int64_t lifecycle_day_s;
 	bool decline_by_draft;
 	bool signature_v2;			    /* is accepted */
+	bool closed_buckets, encrypted_buckets;	    /* what new ones are */
 	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* tells this host's errors from another's */
 	struct sigv4_keys *keys;
 	struct s3_keyring *keyring;

@@ -118,6 +118,11 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 	/* Deleted since it was listed, or left of a bucket that had this name before. */
 	if (ret == -ENOENT || (!ret && document.owner != settings->bucket.id))
 		return 0;
+	if (!ret && slice_eq(document.text, SLICE(S3_CONFIG_DELETED)) &&
+		s3_config_preset(&settings->bucket, kind->id).data) {
+		settings->deleted[kind->id] = true;
+		return 0;
+	}
 	if (!ret)
 		ret = kind->ops->load(document.text, &settings->arena, &settings->parsed[kind->id]);
 	if (ret == -EINVAL || ret == -EBADMSG) {
@@ -149,6 +154,17 @@ static bool found_visit(struct slice name, void *arg)
 	return true;
 }
 
+static int load_preset(struct s3_settings *settings, const struct s3_config_kind *kind)
+{
+	struct slice document = s3_config_preset(&settings->bucket, kind->id);
+
+	if (!document.data || settings->documents[kind->id].data || settings->deleted[kind->id])
+		return 0;
+	settings->documents[kind->id] = document;
+	settings->put_ns[kind->id] = settings->bucket.created_ns;
+	return kind->ops->load(document, &settings->arena, &settings->parsed[kind->id]);
+}
+
 static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *settings)
 {
 	char name[S3_CONFIG_NAME_MAX];
@@ -160,6 +176,8 @@ static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *s
 		if (found.kinds[id])
 			ret = load_kind(
 				s3, core, s3_config_kind_at((enum s3_config_id)id), settings);
+	for (int id = 0; !ret && id < S3_CONFIG_COUNT; id++)
+		ret = load_preset(settings, s3_config_kind_at((enum s3_config_id)id));
 	return ret;
 }
 

@@ -56,7 +56,14 @@ const struct s3_error *s3_config_put(
 /* Reads one back into the call's arena; text NULL when there is none. */
 const struct s3_error *s3_config_get(
 	struct s3_call *call, uint64_t owner, enum s3_config_id id, struct slice *ret_document);
-const struct s3_error *s3_config_delete(struct s3_call *call, enum s3_config_id id);
+/* A preset is gone for good. */
+const struct s3_error *s3_config_delete(
+	struct s3_call *call, const struct store_bucket *bucket, enum s3_config_id id);
+/* What the bucket was made with, and has until something is put in its place: the document; data
+ * NULL: none of this kind. */
+struct slice s3_config_preset(const struct store_bucket *bucket, enum s3_config_id id);
+/* Kept in the place of a preset that was deleted. */
+#define S3_CONFIG_DELETED "-"
 /* All of a bucket that is gone; what stays is of nobody. */
 void s3_configs_delete_all(struct s3_call *call);
 
@@ -95,6 +102,7 @@ struct s3_settings {
 	struct slice documents[S3_CONFIG_COUNT]; /* as kept; data NULL when there is none */
 	uint64_t put_ns[S3_CONFIG_COUNT];	 /* when */
 	const void *parsed[S3_CONFIG_COUNT];	 /* by the kind's load; NULL when there is none */
+	bool deleted[S3_CONFIG_COUNT];		 /* of a preset that does not count any more */
 	struct s3_public_access of_account; /* what the owner's account blocks in all of them */
 	struct mem_arena arena;
 };

@@ -82,6 +82,7 @@ struct config {
 		char domain[CONFIG_TEXT_MAX];
 		char website_domain[CONFIG_TEXT_MAX];
 		bool signature_v2;
+		char new_buckets[16], new_bucket_encryption[16];
 	} s3;
 	struct {
 		uint64_t flush_seconds;

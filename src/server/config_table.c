@@ -126,6 +126,12 @@ const struct config_key CONFIG_KEYS[] = {
 	FLAG("s3.signature_v2", s3.signature_v2, "false",
 		"Signature Version 2, of old clients and of URLs and forms that they signed, is "
 		"accepted; it signs no body and less of a request than Version 4"),
+	CHOICE("s3.new_buckets", s3.new_buckets, "closed", "closed|open",
+		"What buckets are made with: closed, as at AWS since 2023 (BucketOwnerEnforced, "
+		"public access blocked), or open, as before (lists count, nothing is blocked)"),
+	CHOICE("s3.new_bucket_encryption", s3.new_bucket_encryption, "auto", "auto|AES256|none",
+		"Whether new buckets encrypt what a write says nothing of (SSE-S3): auto does "
+		"where encryption.key_file is set"),
 
 	NUMBER("logging.flush_seconds", logging.flush_seconds, 1, 3600, "60",
 		"Server access logs gather for so long before they are put"),

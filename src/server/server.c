@@ -194,6 +194,15 @@ static int open_store(struct server *server)
 	return ret;
 }
 
+/* A key that the operator chose has a copy somewhere; one that was made beside the data protects
+ * little, and would cost what RDMA without copies is for. */
+static bool new_buckets_encrypt(const struct config *config)
+{
+	if (strcmp(config->s3.new_bucket_encryption, "auto") == 0)
+		return config->encryption.key_file[0];
+	return strcmp(config->s3.new_bucket_encryption, "AES256") == 0;
+}
+
 static int open_s3(struct server *server)
 {
 	const struct config *config = &server->config;
@@ -234,6 +243,8 @@ static int open_s3(struct server *server)
 		.kms_default_key = config->encryption.kms.default_key,
 		.lifecycle_day_s = (uint32_t)config->lifecycle.day_seconds,
 		.signature_v2 = config->s3.signature_v2,
+		.closed_buckets = strcmp(config->s3.new_buckets, "closed") == 0,
+		.encrypted_buckets = new_buckets_encrypt(config),
 		.decline_by_draft = strcmp(config->rdma.decline, "aws-draft") == 0,
 	};
 

@@ -83,7 +83,7 @@ static void bucket_edit_decide(struct commit *commit, struct bucket *bucket, str
 	commit->result = commit->bucket_edit(&edited, commit->arg);
 	if (!commit->result && (edited.versioning > STORE_VERSIONING_SUSPENDED ||
 				       edited.versioning < MIN(bucket->info.versioning, 1u) ||
-				       (edited.flags & ~STORE_BUCKET_LOCK)))
+				       (edited.flags & ~STORE_BUCKET_FLAGS)))
 		commit->result = -EINVAL;
 	if (commit->result) {
 		bucket_put(bucket);

@@ -567,7 +567,8 @@ int bucket_record_parse(struct slice name, struct slice value, struct store_buck
 	memcpy(&head, value.data, sizeof(head));
 	if (head.version != RECORD_VERSION || head.owner_len >= sizeof(bucket.owner) ||
 		head.region_len >= sizeof(bucket.region) || head.id == 0 ||
-		head.versioning > STORE_VERSIONING_SUSPENDED || (head.flags & ~STORE_BUCKET_LOCK) ||
+		head.versioning > STORE_VERSIONING_SUSPENDED ||
+		(head.flags & ~STORE_BUCKET_FLAGS) ||
 		value.len != sizeof(head) + (size_t)head.owner_len + head.region_len)
 		return -EUCLEAN;
 	bucket.id = head.id;

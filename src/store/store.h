@@ -93,7 +93,10 @@ enum store_versioning {
 	STORE_VERSIONING_ENABLED,
 	STORE_VERSIONING_SUSPENDED
 };
-#define STORE_BUCKET_LOCK 1u /* versions may be locked: versioning stays enabled */
+#define STORE_BUCKET_LOCK      1u /* versions may be locked: versioning stays enabled */
+#define STORE_BUCKET_CLOSED    2u /* its presets keep others out; what they are is s3's */
+#define STORE_BUCKET_ENCRYPTED 4u /* its preset encrypts */
+#define STORE_BUCKET_FLAGS     7u /* all of them */
 int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */

@@ -3,7 +3,7 @@
 import datetime
 import json
 
-from suite import equal, refused
+from suite import equal, opened, refused
 
 ONE, TWO, THREE = "one-canonical-id", "two-canonical-id", "three-canonical-id"
 ALL = "http://acs.amazonaws.com/groups/global/AllUsers"
@@ -26,9 +26,7 @@ def denied(call, *args, **kwargs):
 
 
 def made(s, client, **options):
-    name = f"{s.prefix}{next(s.numbers)}"
-    client.create_bucket(Bucket=name, **options)
-    return name
+    return opened(client, f"{s.prefix}{next(s.numbers)}", **options)
 
 
 def test_accounts_have_buckets_of_their_own(s):
@@ -433,8 +431,8 @@ def test_public_access_block_of_an_account(s):
         block("BlockPublicAcls")
         nobody.list_objects_v2(Bucket=bucket)
         denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")
-        denied(one.create_bucket, Bucket=f"{s.prefix}{next(s.numbers)}", ACL="public-read")
-        two.create_bucket(Bucket=f"{s.prefix}{next(s.numbers)}", ACL="public-read")
+        denied(made, s, one, ACL="public-read")
+        made(s, two, ACL="public-read")
         # What either blocks is blocked.
         one.put_public_access_block(Bucket=bucket, PublicAccessBlockConfiguration={"BlockPublicPolicy": True})
         denied(one.put_bucket_acl, Bucket=bucket, ACL="public-read")

@@ -61,7 +61,7 @@ def test_presigned(s):
 
 def test_presigned_parameters_in_place_of_headers(s):
     """As old boto and today's JavaScript SDK put them into URLs; a header that says it again is welcome."""
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     given = {"x-amz-acl": "public-read", "x-amz-meta-one": "1", "x-amz-storage-class": "STANDARD_IA"}
     old = old_client(s).generate_presigned_url("put_object", {
         "Bucket": bucket, "Key": "key", "ACL": "public-read", "Metadata": {"one": "1"}, "StorageClass": "STANDARD_IA"})

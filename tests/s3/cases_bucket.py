@@ -1,5 +1,7 @@
 """Buckets: their life, names, and what clients ask them."""
 
+import json
+
 from suite import code_of, equal, refused
 
 
@@ -18,10 +20,41 @@ def test_created_again_by_its_owner(s):
     s.put(name, "key")
     s.s3.create_bucket(Bucket=name)
     equal(s.body(name, "key"), b"x")
-    refused(409, "BucketAlreadyExists", s.s3.create_bucket, Bucket=name, ACL="public-read")
-    name = s.bucket(ACL="public-read")
-    s.s3.create_bucket(Bucket=name, ACL="public-read")
+    shared = {"ObjectOwnership": "ObjectWriter", "ACL": "log-delivery-write"}
+    refused(409, "BucketAlreadyExists", s.s3.create_bucket, Bucket=name, **shared)
+    name = s.bucket(**shared)
+    s.s3.create_bucket(Bucket=name, **shared)
     refused(409, "BucketAlreadyExists", s.s3.create_bucket, Bucket=name)
+
+
+def test_new_ones_are_closed(s):
+    """As at AWS since 2023: lists off, public access blocked; each goes when its owner says so, and for good."""
+    one, name = s.one(), f"{s.prefix}{next(s.numbers)}"
+    one.create_bucket(Bucket=name)
+    rules = one.get_bucket_ownership_controls(Bucket=name)["OwnershipControls"]["Rules"]
+    equal(rules, [{"ObjectOwnership": "BucketOwnerEnforced"}])
+    block = one.get_public_access_block(Bucket=name)["PublicAccessBlockConfiguration"]
+    equal((len(block), set(block.values())), (4, {True}))
+    everybody = json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": f"arn:aws:s3:::{name}/*"}]})
+    refused(403, "AccessDenied", one.put_bucket_policy, Bucket=name, Policy=everybody)
+    refused(400, "AccessControlListNotSupported", one.put_bucket_acl, Bucket=name, ACL="log-delivery-write")
+    refused(400, "InvalidBucketAclWithObjectOwnership", one.create_bucket, Bucket=name + "-x", ACL="public-read")
+    refused(400, "InvalidBucketAclWithBlockPublicAccessError", one.create_bucket, Bucket=name + "-x", ACL="public-read",
+            ObjectOwnership="ObjectWriter")
+    refused(404, "NoSuchBucket", s.s3.list_objects_v2, Bucket=name + "-x")
+    one.create_bucket(Bucket=name, ACL="private")
+    for _ in range(2):
+        one.delete_public_access_block(Bucket=name)
+        refused(404, "NoSuchPublicAccessBlockConfiguration", one.get_public_access_block, Bucket=name)
+        one.delete_bucket_ownership_controls(Bucket=name)
+        refused(404, "OwnershipControlsNotFoundError", one.get_bucket_ownership_controls, Bucket=name)
+    one.put_bucket_policy(Bucket=name, Policy=everybody)
+    one.put_bucket_acl(Bucket=name, ACL="public-read")
+    one.put_object(Bucket=name, Key="key", Body=b"x")
+    equal(s.client(unsigned=True).get_object(Bucket=name, Key="key")["Body"].read(), b"x")
+    one.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration={"RestrictPublicBuckets": True})
+    equal(one.get_public_access_block(Bucket=name)["PublicAccessBlockConfiguration"]["BlockPublicAcls"], False)
 
 
 def test_location(s):

@@ -151,7 +151,7 @@ def test_policies(s):
 
 def test_a_field_stands_once(s):
     """A condition is about one field: a second of its name would be one that nobody signed."""
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     document = policy(bucket, *BASIC, ["eq", "$x-amz-meta-who", "me"])
     me = ("x-amz-meta-who", "me")
     equal(post(s, bucket, form(fields(s, document, "foo", me))).status, 204)

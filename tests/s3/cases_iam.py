@@ -204,21 +204,27 @@ def test_a_copy_takes_tags_that_may_be_read_and_put(s):
 
 def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
     iam = s.one("iam")
-    beside = [(["PutBucketAcl"], {"ACL": "public-read"}), (["PutBucketAcl"], {"GrantWrite": f"id={TWO}"}),
+    writer = {"ObjectOwnership": "ObjectWriter"}
+    beside = [(["PutBucketOwnershipControls", "PutBucketAcl"], {"ACL": "log-delivery-write", **writer}),
+              (["PutBucketOwnershipControls", "PutBucketAcl"], {"GrantWrite": f"id={TWO}", **writer}),
               (["PutBucketOwnershipControls"], {"ObjectOwnership": "BucketOwnerEnforced"}),
               (["PutBucketObjectLockConfiguration", "PutBucketVersioning"], {"ObjectLockEnabledForBucket": True})]
+
+    def make(**options):
+        alice.create_bucket(Bucket=f"{s.prefix}{next(s.numbers)}", **options)
+
     try:
         _, alice = user(s, iam, "alice")
         for actions, options in beside:
             for count in range(len(actions)):
                 iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(
                     ["s3:CreateBucket"] + [f"s3:{action}" for action in actions[:count]]))
-                denied(made, s, alice, **options)
+                denied(make, **options)
             iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(
                 ["s3:CreateBucket"] + [f"s3:{action}" for action in actions]))
-            made(s, alice, **options)
+            make(**options)
         iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow("s3:CreateBucket"))
-        made(s, alice, ACL="private")
+        make(ACL="private")
     finally:
         wipe(iam)
 

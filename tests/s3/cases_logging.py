@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 
-from suite import equal, refused
+from suite import equal, opened, refused
 
 
 def logs(s, bucket, prefix, wanted):
@@ -132,8 +132,8 @@ def test_grants_of_logs(s):
     """Others than the owner of their bucket may have them; what he has anyway is not told."""
     one, two = s.one(), s.two()
     bucket, target = [f"{s.prefix}{next(s.numbers)}" for _ in range(2)]
-    for name in (bucket, target):
-        one.create_bucket(Bucket=name, **({"ACL": "log-delivery-write"} if name == target else {}))
+    opened(one, bucket)
+    opened(one, target, ACL="log-delivery-write")
     to_one = {"Grantee": {"Type": "CanonicalUser", "ID": "one-canonical-id"}, "Permission": "FULL_CONTROL"}
     to_two = {"Grantee": {"Type": "CanonicalUser", "ID": "two-canonical-id"}, "Permission": "READ"}
     to_all = {"Grantee": {"Type": "Group", "URI": "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"},
@@ -179,7 +179,7 @@ def test_who_lets_logs_in(s):
     names = [f"{s.prefix}{next(s.numbers)}" for _ in range(3)]
     bucket, target, other = names
     for client, name in [(one, bucket), (one, target), (two, other)]:
-        client.create_bucket(Bucket=name)
+        opened(client, name)
     as_root, s.s3 = s.s3, one
     try:
         refused(403, "AccessDenied", enable, s, bucket, target, "log/")

@@ -78,7 +78,7 @@ def test_refusals(s):
 
 
 def test_events(s):
-    bucket, id = s.bucket(), fresh()
+    bucket, id = s.open_bucket(), fresh()
     configure(s, bucket, rule("s3:ObjectCreated:*", "s3:ObjectRemoved:*", "s3:ObjectTagging:*", "s3:ObjectAcl:Put", id=id, prefix="in/"))
     s.put(bucket, "out/1", "in/a b+ü", body=b"12345")
     s.s3.copy_object(Bucket=bucket, Key="in/2", CopySource=f"{bucket}/out/1")

@@ -139,6 +139,9 @@ class Suite:
         self.s3.create_bucket(Bucket=name, **options)
         return name
 
+    def open_bucket(self, **options):
+        return opened(self.s3, f"{self.prefix}{next(self.numbers)}", **options)
+
     def put(self, bucket, *keys, body=b"x"):
         for key in keys:
             self.s3.put_object(Bucket=bucket, Key=key, Body=body)
@@ -171,6 +174,15 @@ class Suite:
                     self.s3.delete_objects(Bucket=bucket, Delete={"Objects": keys, "Quiet": True},
                                            BypassGovernanceRetention=True)
             self.s3.delete_bucket(Bucket=bucket)
+
+
+def opened(client, name, ACL="private", ObjectOwnership="ObjectWriter", **options):
+    """A bucket whose lists count, and which may be public: what has to be said of a new one."""
+    client.create_bucket(Bucket=name, ObjectOwnership=ObjectOwnership, **options)
+    client.delete_public_access_block(Bucket=name)
+    if ACL != "private":
+        client.put_bucket_acl(Bucket=name, ACL=ACL)
+    return name
 
 
 def refused(status, code, call, *args, **kwargs):

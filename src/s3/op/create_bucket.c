@@ -97,6 +97,7 @@ static const struct s3_error *parse_config(
 /* What a bucket is made with besides its name: who owns what is put into it, and its list. */
 struct making {
 	struct slice ownership, acl, tags; /* documents; data NULL: none */
+	uint8_t flags;			   /* of its presets */
 };
 
 /* us-east-1 alone answers the owner's second create with success, unless it asks for another list
@@ -126,12 +127,15 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	struct slice owner = slice_str(s3_call_owner(call)->id);
 	const struct s3_acl_parties parties = {owner, owner, true};
 	struct slice name = s3_call_header(call, SLICE("x-amz-object-ownership"));
-	enum s3_ownership ownership = S3_OWNERSHIP_WRITER;
+	bool closed = call->s3->closed_buckets && !s3_express_bucket(call);
+	enum s3_ownership ownership = closed ? S3_OWNERSHIP_ENFORCED : S3_OWNERSHIP_WRITER;
 	const struct s3_error *error;
 	struct s3_acl acl;
 	bool given;
 
 	ret_making->ownership = ret_making->acl = SLICE_NONE;
+	ret_making->flags = (uint8_t)((closed ? STORE_BUCKET_CLOSED : 0) |
+				      (call->s3->encrypted_buckets ? STORE_BUCKET_ENCRYPTED : 0));
 	if (name.len && s3_ownership_of(name, &ownership))
 		return s3_fail(
 			call, S3_E_INVALID_ARGUMENT, "Invalid x-amz-object-ownership header");
@@ -147,6 +151,8 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 		return error;
 	if (ownership == S3_OWNERSHIP_ENFORCED)
 		return s3_error_at(S3_E_INVALID_BUCKET_ACL_WITH_OWNERSHIP);
+	if (s3_acl_is_public(&acl) && closed)
+		return s3_error_at(S3_E_INVALID_BUCKET_ACL_WITH_BLOCK);
 	if (s3_acl_is_public(&acl) &&
 		s3_account_public_access(call->s3, s3_call_owner(call)->id).block_acls)
 		return s3_error_at(S3_E_ACCESS_DENIED);
@@ -195,10 +201,11 @@ const struct s3_error *s3_op_create_bucket(struct s3_call *call)
 	slice_copy_str(region.len ? region : slice_str(call->s3->region), bucket.region,
 		sizeof(bucket.region));
 	memcpy(bucket.owner, s3_call_owner(call)->id, sizeof(bucket.owner));
+	bucket.flags = making.flags;
 	if (slice_eq_nocase(s3_call_header(call, SLICE("x-amz-bucket-object-lock-enabled")),
 		    SLICE("true"))) {
 		bucket.versioning = STORE_VERSIONING_ENABLED;
-		bucket.flags = STORE_BUCKET_LOCK;
+		bucket.flags |= STORE_BUCKET_LOCK;
 	}
 	ret = store_bucket_create(call->s3->store, &bucket);
 	if (ret == -EEXIST)

@@ -341,6 +341,43 @@ static void test_foreign_parameters(void **state)
 	ask("GET", "/foreign/key", "n%ffxt", "<Message>A header or parameter you provided");
 }
 
+/* What a bucket is made with stays its own: it asks neither what is made today nor for a document.
+ */
+static void test_presets(void **state)
+{
+	const struct s3_opts opts = {.root_access_key = "test",
+		.root_secret_key = "secret",
+		.closed_buckets = true,
+		.encrypted_buckets = true};
+	struct s3 *plain = s3, *made;
+
+	(void)state;
+	assert_int_equal(s3_open(&opts, store, &made), 0);
+	s3 = made;
+	assert_int_equal(ask("PUT", "/preset", "", NULL), 200);
+	s3 = plain;
+	s3_close(made);
+	assert_int_equal(ask("PUT", "/open", "", NULL), 200);
+	assert_int_equal(ask("GET", "/open", "encryption", NULL), 404);
+	assert_int_equal(ask("GET", "/open", "ownershipControls", NULL), 404);
+	assert_int_equal(ask("GET", "/open", "publicAccessBlock", NULL), 404);
+	ask("GET", "/preset", "encryption", "<SSEAlgorithm>AES256</SSEAlgorithm>");
+	ask("GET", "/preset", "ownershipControls", "BucketOwnerEnforced");
+	ask("GET", "/preset", "publicAccessBlock", "<RestrictPublicBuckets>true<");
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ask("DELETE", "/preset", "encryption", NULL), 204);
+		ask("GET", "/preset", "encryption",
+			"ServerSideEncryptionConfigurationNotFoundError");
+		assert_int_equal(ask("DELETE", "/preset", "ownershipControls", NULL), 204);
+		ask("GET", "/preset", "ownershipControls", "OwnershipControlsNotFoundError");
+	}
+	ask("GET", "/preset", "publicAccessBlock", "<BlockPublicAcls>true<");
+	/* A new one of that name is as it is made. */
+	assert_int_equal(ask("DELETE", "/preset", "", NULL), 204);
+	assert_int_equal(ask("PUT", "/preset", "", NULL), 200);
+	assert_int_equal(ask("GET", "/preset", "publicAccessBlock", NULL), 404);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +391,7 @@ int main(void)
 		cmocka_unit_test(test_paths),
 		cmocka_unit_test(test_many_parameters),
 		cmocka_unit_test(test_foreign_parameters),
+		cmocka_unit_test(test_presets),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
