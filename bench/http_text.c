@@ -12,32 +12,32 @@
 #define SIGNED_HEADERS "host;x-amz-content-sha256;x-amz-date"
 #define ENCRYPTION     "x-amz-server-side-encryption"
 
+static struct signing_scope scope_of(const struct bench_signer *signer)
+{
+	return (struct signing_scope){
+		slice_str(signer->date), slice_str(signer->region), SLICE("s3")};
+}
+
 void bench_signer_init(struct bench_signer *signer, const char *access_key, const char *secret_key,
 	const char *region, const char *host)
 {
-	char secret[4 + LIMIT_SECRET_KEY_LEN_MAX + 1];
-	int len;
+	struct signing_scope scope;
 
 	*signer = (struct bench_signer){.access_key = access_key, .region = region, .host = host};
 	date_basic_format((int64_t)(clock_real_ns() / NS_PER_MS), signer->date);
 	signer->date[DATE_BASIC_LEN] = '\0';
 	if (!access_key)
 		return;
-	len = snprintf(secret, sizeof(secret), "AWS4%s", secret_key);
-	hmac_sha256(slice_of(secret, MIN((size_t)len, sizeof(secret) - 1)),
-		slice_of(signer->date, DATE_DAY_LEN), signer->key);
-	secret_wipe(secret, sizeof(secret));
-	hmac_sha256(slice_of(signer->key, 32), slice_str(region), signer->key);
-	hmac_sha256(slice_of(signer->key, 32), SLICE("s3"), signer->key);
-	hmac_sha256(slice_of(signer->key, 32), SLICE("aws4_request"), signer->key);
+	scope = scope_of(signer);
+	signing_key(&scope, slice_str(secret_key), signer->key);
 }
 
 static void put_signature(
 	const struct bench_signer *signer, const struct bench_http_line *line, struct buf *out)
 {
 	const char *more = line->encrypted ? ";" ENCRYPTION : "";
-	char text[4096], hex[64];
-	uint8_t digest[SHA256_BYTES];
+	const struct signing_scope scope = scope_of(signer);
+	char text[4096], hex[SIGNING_SIGNATURE_LEN + 1];
 	int len;
 
 	len = snprintf(text, sizeof(text),
@@ -46,16 +46,12 @@ static void put_signature(
 		line->method, line->path, line->query, signer->host, signer->date,
 		line->encrypted ? ENCRYPTION ":AES256\n" : "", more);
 	CHECK((size_t)len < sizeof(text));
-	sha256_of(text, (size_t)len, digest);
-	hex_encode(digest, sizeof(digest), hex);
-	len = snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%.8s/%s/s3/aws4_request\n%.64s",
-		signer->date, signer->date, signer->region, hex);
-	hmac_sha256(slice_of(signer->key, 32), slice_of(text, (size_t)len), digest);
-	hex_encode(digest, sizeof(digest), hex);
+	signing_signature(
+		signer->key, &scope, slice_str(signer->date), slice_of(text, (size_t)len), hex);
 	buf_printf(out,
 		"x-amz-content-sha256: " UNSIGNED "\r\nx-amz-date: %s\r\n"
 		"Authorization: AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/s3/aws4_request, "
-		"SignedHeaders=" SIGNED_HEADERS "%s, Signature=%.64s\r\n",
+		"SignedHeaders=" SIGNED_HEADERS "%s, Signature=%s\r\n",
 		signer->date, signer->access_key, signer->date, signer->region, more, hex);
 	if (line->encrypted)
 		buf_put_str(out, ENCRYPTION ": AES256\r\n");

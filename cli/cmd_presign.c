@@ -49,56 +49,38 @@ static bool endpoint_find(struct presign *presign)
 	return false;
 }
 
-static void sign(const struct presign *presign, const char *region, struct slice canonical,
-	const char *date, char ret_hex[2 * SHA256_BYTES + 1])
-{
-	uint8_t digest[SHA256_BYTES], key[SHA256_BYTES];
-	char text[512], digest_hex[2 * SHA256_BYTES + 1] = "";
-	struct slice key_slice = slice_of(key, sizeof(key));
-	struct buf first;
-	int len;
-
-	sha256_of(canonical.data, canonical.len, digest);
-	hex_encode(digest, sizeof(digest), digest_hex);
-	digest_hex[2 * SHA256_BYTES] = '\0';
-	len = snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%.8s/%s/s3/aws4_request\n%s",
-		date, date, region, digest_hex);
-	buf_init(&first, 4096);
-	buf_printf(&first, "AWS4%s", presign->opts.secret_key);
-	hmac_sha256(buf_slice(&first), slice_of(date, DATE_DAY_LEN), key);
-	hmac_sha256(key_slice, slice_str(region), key);
-	hmac_sha256(key_slice, SLICE("s3"), key);
-	hmac_sha256(key_slice, SLICE("aws4_request"), key);
-	hmac_sha256(key_slice, slice_of(text, MIN((size_t)len, sizeof(text) - 1)), digest);
-	hex_encode(digest, sizeof(digest), ret_hex);
-	ret_hex[2 * SHA256_BYTES] = '\0';
-	buf_free(&first);
-}
-
 static int print_url(const struct presign *presign)
 {
 	const char *region = presign->opts.region ? presign->opts.region : "us-east-1";
-	char date[DATE_BASIC_LEN + 1] = "", hex[2 * SHA256_BYTES + 1];
-	struct buf path, query, canonical, scope;
+	char date[DATE_BASIC_LEN + 1] = "", hex[SIGNING_SIGNATURE_LEN + 1];
+	const struct signing_scope scope = {
+		slice_of(date, DATE_DAY_LEN), slice_str(region), SLICE("s3")};
+	struct buf path, query, canonical, credential;
+	uint8_t key[SHA256_BYTES];
 
 	if (strlen(region) > 64)
 		return cli_usage_error(&CLI_PRESIGN, "the region's name is too long");
+	if (strlen(presign->opts.secret_key) > LIMIT_SECRET_KEY_LEN_MAX)
+		return cli_usage_error(&CLI_PRESIGN, "the secret key is too long");
 	date_basic_format((int64_t)time(NULL) * 1000, date);
 	buf_init(&path, 16 * KIB);
 	buf_init(&query, 16 * KIB);
 	buf_init(&canonical, 64 * KIB);
-	buf_init(&scope, 4 * KIB);
+	buf_init(&credential, 4 * KIB);
 	buf_printf(&path, "/%s/", presign->bucket);
 	uri_encode(slice_str(presign->key), URI_KEEP_SLASH, &path);
-	buf_printf(&scope, "%s/%.8s/%s/s3/aws4_request", presign->opts.access_key, date, region);
-	buf_put_str(&query, "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=");
-	uri_encode(buf_slice(&scope), 0, &query);
+	buf_printf(&credential, "%s/", presign->opts.access_key);
+	signing_scope_put(&scope, &credential);
+	buf_put_str(&query, "X-Amz-Algorithm=" SIGNING_ALGORITHM "&X-Amz-Credential=");
+	uri_encode(buf_slice(&credential), 0, &query);
 	buf_printf(&query, "&X-Amz-Date=%s&X-Amz-Expires=%lu&X-Amz-SignedHeaders=host", date,
 		presign->expires_s);
 	buf_printf(&canonical, "%s\n%.*s\n%.*s\nhost:%.*s\n\nhost\nUNSIGNED-PAYLOAD",
 		presign->method, SLICE_FMT(buf_slice(&path)), SLICE_FMT(buf_slice(&query)),
 		SLICE_FMT(presign->host));
-	sign(presign, region, buf_slice(&canonical), date, hex);
+	signing_key(&scope, slice_str(presign->opts.secret_key), key);
+	signing_signature(key, &scope, slice_str(date), buf_slice(&canonical), hex);
+	secret_wipe(key, sizeof(key));
 	/* Nothing in a URL needs an escape in JSON. */
 	printf("%s%.*s://%.*s%.*s?%.*s&X-Amz-Signature=%s%s\n",
 		presign->opts.json ? "{\"url\": \"" : "", SLICE_FMT(presign->scheme),
@@ -107,7 +89,7 @@ static int print_url(const struct presign *presign)
 	buf_free(&path);
 	buf_free(&query);
 	buf_free(&canonical);
-	buf_free(&scope);
+	buf_free(&credential);
 	return CLI_OK;
 }
 

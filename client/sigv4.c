@@ -78,31 +78,6 @@ static void request_put(struct buf *out, const struct client_signing *signing,
 	buf_put_str(out, "\nUNSIGNED-PAYLOAD");
 }
 
-static void signature(const struct neb_client *client, struct slice canonical,
-	const char date[DATE_BASIC_LEN + 1], char ret_hex[2 * SHA256_BYTES + 1])
-{
-	char first[4 + LIMIT_SECRET_KEY_LEN_MAX + 1], text[256], digest_hex[2 * SHA256_BYTES + 1];
-	uint8_t digest[SHA256_BYTES], key[SHA256_BYTES] = {0};
-	struct slice key_slice = slice_of(key, sizeof(key));
-	int len;
-
-	sha256_of(canonical.data, canonical.len, digest);
-	hex_encode(digest, sizeof(digest), digest_hex);
-	digest_hex[2 * SHA256_BYTES] = '\0';
-	len = snprintf(text, sizeof(text), "AWS4-HMAC-SHA256\n%s\n%.8s/%s/s3/aws4_request\n%s",
-		date, date, client->region, digest_hex);
-	snprintf(first, sizeof(first), "AWS4%s", client->secret_key);
-	hmac_sha256(slice_str(first), slice_of(date, DATE_DAY_LEN), key);
-	hmac_sha256(key_slice, slice_str(client->region), key);
-	hmac_sha256(key_slice, SLICE("s3"), key);
-	hmac_sha256(key_slice, SLICE("aws4_request"), key);
-	hmac_sha256(key_slice, slice_of(text, (size_t)len), digest);
-	hex_encode(digest, sizeof(digest), ret_hex);
-	ret_hex[2 * SHA256_BYTES] = '\0';
-	secret_wipe(first, sizeof(first));
-	secret_wipe(key, sizeof(key));
-}
-
 static bool must_be_signed(struct slice name)
 {
 	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
@@ -138,7 +113,11 @@ struct curl_slist *client_sign(
 {
 	struct neb_client *client = call->client;
 	struct signed_header headers[SIGNED_HEADERS_MAX];
-	char date[DATE_BASIC_LEN + 1], hex[2 * SHA256_BYTES + 1], checksum[CHECKSUM_TEXT_LEN_MAX];
+	char date[DATE_BASIC_LEN + 1], hex[SIGNING_SIGNATURE_LEN + 1];
+	char checksum[CHECKSUM_TEXT_LEN_MAX];
+	const struct signing_scope scope = {
+		slice_of(date, DATE_DAY_LEN), slice_str(client->region), SLICE("s3")};
+	uint8_t key[SHA256_BYTES];
 	enum checksum_kind kind = (enum checksum_kind)call->checksum_kind;
 	struct buf out;
 	uint32_t count, line_count = 0;
@@ -152,13 +131,14 @@ struct curl_slist *client_sign(
 	count = headers_gather(call, signing, date, slice_of(checksum, checksum_len), headers);
 	buf_init(&out, 64 * KIB);
 	request_put(&out, signing, headers, count);
-	signature(client, buf_slice(&out), date, hex);
+	signing_key(&scope, slice_str(client->secret_key), key);
+	signing_signature(key, &scope, slice_str(date), buf_slice(&out), hex);
+	secret_wipe(key, sizeof(key));
 	failed = out.failed;
 	buf_reset(&out);
-	buf_printf(&out,
-		"Authorization: AWS4-HMAC-SHA256 Credential=%s/%.8s/%s/s3/aws4_request, "
-		"SignedHeaders=",
-		client->access_key, date, client->region);
+	buf_printf(&out, "Authorization: " SIGNING_ALGORITHM " Credential=%s/", client->access_key);
+	signing_scope_put(&scope, &out);
+	buf_put_str(&out, ", SignedHeaders=");
 	names_put(&out, headers, count);
 	buf_printf(&out, ", Signature=%s", hex);
 	buf_put(&out, "", 1);

@@ -119,20 +119,20 @@ static const struct s3_error *check_signature(
 	struct s3_call *call, const struct sigv4_claim *claim, const char *secret)
 {
 	const struct s3_error *error = NULL;
-	char signature[SIGV4_SIGNATURE_LEN];
+	char signature[SIGNING_SIGNATURE_LEN];
 	struct buf canonical, string;
 	struct sigv4_key key;
 
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
 	sigv4_canonical(call->request, &call->params, claim, &canonical);
-	sigv4_string_to_sign(claim, buf_slice(&canonical), &string);
+	signing_string(claim->timestamp, claim->scope_text, buf_slice(&canonical), &string);
 	sigv4_keys_get(call->s3->keys, claim, slice_str(secret), &key);
 	memcpy(call->signing.signing_key, key.bytes, sizeof(key.bytes));
 	if (canonical.failed || string.failed) {
 		error = s3_error_at(S3_E_INVALID_URI);
 	} else {
-		sigv4_sign(&key.prepared, buf_slice(&string), signature);
+		signing_sign(&key.prepared, buf_slice(&string), signature);
 		if (!secret_equal(signature, claim->signature.data, sizeof(signature)))
 			error = mismatch(call, claim, buf_slice(&canonical), buf_slice(&string));
 	}
@@ -224,7 +224,7 @@ static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
 	/* Lengths were checked when the claim was parsed. */
 	slice_copy_str(claim->signature, signing->seed_signature, sizeof(signing->seed_signature));
 	slice_copy_str(claim->timestamp, signing->timestamp, sizeof(signing->timestamp));
-	slice_copy_str(claim->scope, signing->scope, sizeof(signing->scope));
+	slice_copy_str(claim->scope_text, signing->scope, sizeof(signing->scope));
 }
 
 /* A token beside a key, and of which kind the request says it is. */
@@ -306,7 +306,8 @@ static const struct s3_error *find_secret(struct s3_call *call, struct slice acc
 
 static struct s3_auth_token find_token(const struct s3_call *call, const struct sigv4_claim *claim)
 {
-	struct s3_auth_token token = {SLICE_NONE, slice_eq(claim->service, SLICE("s3express"))};
+	struct s3_auth_token token = {
+		SLICE_NONE, slice_eq(claim->scope.service, SLICE("s3express"))};
 
 	if (token.express && claim->presigned)
 		s3_call_param(call, SLICE("X-Amz-S3session-Token"), &token.text);
@@ -346,9 +347,9 @@ static const struct s3_error *check_service(struct s3_call *call, struct sigv4_c
 	uint8_t digest[SHA256_BYTES];
 	char *hex;
 
-	if (slice_eq(claim->service, SLICE("s3")))
+	if (slice_eq(claim->scope.service, SLICE("s3")))
 		return NULL;
-	if (slice_eq(claim->service, SLICE("s3express")))
+	if (slice_eq(claim->scope.service, SLICE("s3express")))
 		return check_express(call);
 	if (call->operation->id != S3_OPERATION_SERVICE)
 		return s3_fail(call, S3_E_AUTHORIZATION_HEADER_MALFORMED,

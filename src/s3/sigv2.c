@@ -56,7 +56,7 @@ bool sigv2_parse_header(struct slice value, const struct s3_request *request,
 	struct slice rest = slice_trim(slice_from(slice_trim(value), strlen(SCHEME)));
 
 	*ret_claim = (struct sigv4_claim){
-		.version2 = true, .service = SLICE("s3"), .payload = S3_PAYLOAD_UNSIGNED};
+		.version2 = true, .scope.service = SLICE("s3"), .payload = S3_PAYLOAD_UNSIGNED};
 	ret_claim->access_key = slice_split(&rest, ':');
 	ret_claim->signature = rest;
 	if (!ret_claim->access_key.len || !rest.len)
@@ -81,7 +81,7 @@ bool sigv2_parse_query(const struct s3_params *params, struct sigv4_claim *ret_c
 
 	*ret_claim = (struct sigv4_claim){.version2 = true,
 		.presigned = true,
-		.service = SLICE("s3"),
+		.scope.service = SLICE("s3"),
 		.access_key = param(params, SLICE("AWSAccessKeyId")),
 		.signature = param(params, SLICE("Signature")),
 		.timestamp = expires,

@@ -1,5 +1,4 @@
-/* s3/sigv4.c: AWS Signature Version 4: what a request claims, what it signed, what that signs to.
- */
+/* s3/sigv4.c: AWS Signature Version 4: what a request claims, and what it signed. */
 #include "s3/sigv4.h"
 
 #include <ctype.h>
@@ -8,7 +7,6 @@
 
 #include "codec/codec.h"
 
-#define ALGORITHM	    "AWS4-HMAC-SHA256"
 #define EXPECTED_CREDENTIAL "expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."
 
 static bool refuse(struct sigv4_refusal *refusal, const char *code, const char *message)
@@ -39,29 +37,30 @@ static const char *parse_credential(struct slice text, struct sigv4_claim *claim
 	struct slice rest = text, terminal;
 	int64_t ignored_ms;
 
-	if (!split_last(&rest, &terminal) || !split_last(&rest, &claim->service) ||
-		!split_last(&rest, &claim->region) || !split_last(&rest, &claim->date) ||
-		!rest.len || rest.len > LIMIT_ACCESS_KEY_LEN_MAX)
+	if (!split_last(&rest, &terminal) || !split_last(&rest, &claim->scope.service) ||
+		!split_last(&rest, &claim->scope.region) ||
+		!split_last(&rest, &claim->scope.date) || !rest.len ||
+		rest.len > LIMIT_ACCESS_KEY_LEN_MAX)
 		return "the Credential is mal-formed; " EXPECTED_CREDENTIAL;
-	if (!slice_eq(terminal, SLICE("aws4_request")))
+	if (!slice_eq(terminal, SLICE(SIGNING_TERMINAL)))
 		return "incorrect terminal in the Credential. This endpoint uses \"aws4_request\".";
-	if (!slice_among(claim->service, services, sizeof(services) / sizeof(services[0])))
+	if (!slice_among(claim->scope.service, services, sizeof(services) / sizeof(services[0])))
 		return "incorrect service in the Credential. This endpoint belongs to \"s3\".";
-	if (claim->date.len != DATE_DAY_LEN || date_day_parse(claim->date, &ignored_ms))
+	if (claim->scope.date.len != DATE_DAY_LEN || date_day_parse(claim->scope.date, &ignored_ms))
 		return "incorrect date format. The date in the Credential must be in the format "
 		       "\"yyyyMMdd\".";
 	claim->access_key = rest;
-	claim->scope = slice_from(text, rest.len + 1);
-	if (claim->scope.len >= sizeof(((struct s3_chunk_signing *)NULL)->scope))
+	claim->scope_text = slice_from(text, rest.len + 1);
+	if (claim->scope_text.len >= sizeof(((struct s3_chunk_signing *)NULL)->scope))
 		return "the scope of the Credential is too long.";
 	return NULL;
 }
 
 static bool is_signature(struct slice text)
 {
-	uint8_t ignored[SIGV4_SIGNATURE_LEN / 2];
+	uint8_t ignored[SIGNING_SIGNATURE_LEN / 2];
 
-	return text.len == SIGV4_SIGNATURE_LEN && hex_decode(text, ignored, sizeof(ignored)) == 0;
+	return text.len == SIGNING_SIGNATURE_LEN && hex_decode(text, ignored, sizeof(ignored)) == 0;
 }
 
 bool sigv4_is_signed(const struct sigv4_claim *claim, struct slice name)
@@ -86,9 +85,9 @@ bool sigv4_parse_header(
 		return refuse(ret_refusal, "InvalidRequest",
 			"The authorization mechanism you have provided is not supported. Please "
 			"use AWS4-HMAC-SHA256.");
-	if (!slice_starts(value, SLICE(ALGORITHM)))
+	if (!slice_starts(value, SLICE(SIGNING_ALGORITHM)))
 		return refuse(ret_refusal, "InvalidArgument", "Unsupported Authorization Type");
-	value = slice_from(value, strlen(ALGORITHM));
+	value = slice_from(value, strlen(SIGNING_ALGORITHM));
 	while (value.len) {
 		struct slice part = slice_split(&value, ',');
 		struct slice name = slice_trim(slice_split(&part, '='));
@@ -156,7 +155,7 @@ bool sigv4_parse_query(const struct s3_params *params, struct sigv4_claim *ret_c
 	ret_claim->signed_headers = param(params, "X-Amz-SignedHeaders");
 	ret_claim->signature = param(params, "X-Amz-Signature");
 	ret_claim->timestamp = param(params, "X-Amz-Date");
-	if (!slice_eq(param(params, "X-Amz-Algorithm"), SLICE(ALGORITHM)))
+	if (!slice_eq(param(params, "X-Amz-Algorithm"), SLICE(SIGNING_ALGORITHM)))
 		return refuse(
 			ret_refusal, code, "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"");
 	if (!credential.len || !expires.len || !ret_claim->signed_headers.len ||
@@ -171,7 +170,7 @@ bool sigv4_parse_query(const struct s3_params *params, struct sigv4_claim *ret_c
 	if (date_basic_parse(ret_claim->timestamp, &ret_claim->time_ms))
 		return refuse(ret_refusal, code,
 			"X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"");
-	if (!slice_eq(slice_to(ret_claim->timestamp, DATE_DAY_LEN), ret_claim->date))
+	if (!slice_eq(slice_to(ret_claim->timestamp, DATE_DAY_LEN), ret_claim->scope.date))
 		return refuse(ret_refusal, code,
 			"Invalid credential date. This date is not the same as X-Amz-Date.");
 	if (!parse_expiry(expires, ret_claim, ret_refusal))
@@ -247,7 +246,7 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 		date_basic_format(claim->time_ms, claim->timestamp_made);
 		claim->timestamp = slice_of(claim->timestamp_made, DATE_BASIC_LEN);
 	}
-	if (!slice_eq(slice_to(claim->timestamp, DATE_DAY_LEN), claim->date))
+	if (!slice_eq(slice_to(claim->timestamp, DATE_DAY_LEN), claim->scope.date))
 		return refuse(ret_refusal, "AuthorizationHeaderMalformed",
 			"The authorization header is malformed; Invalid credential date. This date "
 			"is not the same as X-Amz-Date.");
@@ -257,7 +256,7 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 	if (hash.len)
 		return sigv4_parse_payload(hash, claim, ret_refusal);
 	/* A form of IAM and its like is read before its signature is looked at: check_service(). */
-	if (is_of_objects(claim->service) && request->body && request->body->bytes)
+	if (is_of_objects(claim->scope.service) && request->body && request->body->bytes)
 		return refuse(ret_refusal, "InvalidRequest",
 			"Missing required header for this request: x-amz-content-sha256");
 	/* Without a body there is one digest that can have been signed: curl --aws-sigv4 before 8.3
@@ -427,40 +426,4 @@ void sigv4_canonical(const struct s3_request *request, const struct s3_params *p
 	put_lower(claim->signed_headers, out);
 	buf_put(out, "\n", 1);
 	buf_put_slice(out, claim->payload_hash);
-}
-
-void sigv4_string_to_sign(const struct sigv4_claim *claim, struct slice canonical, struct buf *out)
-{
-	uint8_t digest[SHA256_BYTES];
-	char hex[2 * SHA256_BYTES];
-
-	sha256_of(canonical.data, canonical.len, digest);
-	hex_encode(digest, sizeof(digest), hex);
-	buf_put_str(out, ALGORITHM "\n");
-	buf_put_slice(out, claim->timestamp);
-	buf_put(out, "\n", 1);
-	buf_put_slice(out, claim->scope);
-	buf_put(out, "\n", 1);
-	buf_put(out, hex, sizeof(hex));
-}
-
-void sigv4_signing_key(const struct sigv4_claim *claim, struct slice secret, uint8_t ret_key[32])
-{
-	char start[4 + LIMIT_SECRET_KEY_LEN_MAX] = "AWS4";
-
-	CHECK(secret.len <= LIMIT_SECRET_KEY_LEN_MAX);
-	memcpy(start + 4, secret.data, secret.len);
-	hmac_sha256(slice_of(start, 4 + secret.len), claim->date, ret_key);
-	hmac_sha256(slice_of(ret_key, SHA256_BYTES), claim->region, ret_key);
-	hmac_sha256(slice_of(ret_key, SHA256_BYTES), claim->service, ret_key);
-	hmac_sha256(slice_of(ret_key, SHA256_BYTES), SLICE("aws4_request"), ret_key);
-	secret_wipe(start, sizeof(start));
-}
-
-void sigv4_sign(const struct hmac_key *key, struct slice string_to_sign, char ret_signature[64])
-{
-	uint8_t mac[SHA256_BYTES];
-
-	hmac_by_key(key, string_to_sign, mac);
-	hex_encode(mac, sizeof(mac), ret_signature);
 }

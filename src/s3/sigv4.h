@@ -1,17 +1,17 @@
 /* s3/sigv4.h: AWS Signature Version 4 as S3 uses it, on plain buffers: parse what a request claims,
- * rebuild what was signed, compare. No clock and no key store in here.
+ * rebuild what was signed. No clock and no key store in here.
  *
  * Source: S3 API reference, "Authenticating Requests (AWS Signature Version 4)". S3's own rules:
  * the path is not normalised, and encoded once. */
 #ifndef S3_SIGV4_H
 #define S3_SIGV4_H
 
+#include "codec/signing.h"
 #include "s3/s3.h"
 #include "s3/text.h"
 
 #define SIGV4_SKEW_MS_MAX	  (15 * 60 * 1000)
 #define SIGV4_EXPIRES_S_MAX	  604800u
-#define SIGV4_SIGNATURE_LEN	  64u
 #define SIGV4_CANONICAL_BYTES_MAX (4u * LIMIT_HTTP_HEAD_BYTES_MAX)
 
 /* What a request claims. Slices point into the request (or its decoded query). */
@@ -19,10 +19,9 @@ struct sigv4_claim {
 	bool presigned;
 	bool version2; /* sigv2.h */
 	struct slice access_key;
-	struct slice date; /* the scope's day */
-	struct slice region;
-	struct slice service; /* s3, or iam, sts, sns of requests to the service */
-	struct slice scope;   /* 20260101/us-east-1/s3/aws4_request */
+	struct signing_scope
+		scope;		 /* its service: s3, or iam, sts, sns of requests to the service */
+	struct slice scope_text; /* 20260101/us-east-1/s3/aws4_request */
 	struct slice signed_headers;
 	struct slice signature;
 	struct slice timestamp;	 /* 20260101T000000Z */
@@ -57,12 +56,6 @@ bool sigv4_is_signed(const struct sigv4_claim *claim, struct slice name);
 /* Appends the canonical request. params are the decoded query's. */
 void sigv4_canonical(const struct s3_request *request, const struct s3_params *params,
 	const struct sigv4_claim *claim, struct buf *out);
-/* Appends the string to sign. */
-void sigv4_string_to_sign(const struct sigv4_claim *claim, struct slice canonical, struct buf *out);
-/* The chain of keys: secret, and the claim's day, region and service. */
-void sigv4_signing_key(const struct sigv4_claim *claim, struct slice secret, uint8_t ret_key[32]);
-/* 64 hex digits, by a prepared signing key. */
-void sigv4_sign(const struct hmac_key *key, struct slice string_to_sign, char ret_signature[64]);
 
 /* ---- Signing keys by access key, day and region. Any thread; a look-up never waits. ---- */
 struct sigv4_keys;

@@ -47,31 +47,31 @@ void sigv4_keys_close(struct sigv4_keys *keys)
 
 static bool holds(const struct slot *slot, const struct sigv4_claim *claim, struct slice secret)
 {
-	return slot->full && slice_eq(slice_of(slot->date, DATE_DAY_LEN), claim->date) &&
+	return slot->full && slice_eq(slice_of(slot->date, DATE_DAY_LEN), claim->scope.date) &&
 	       slice_eq(slice_of(slot->access_key, slot->access_key_len), claim->access_key) &&
-	       slice_eq(slice_of(slot->region, slot->region_len), claim->region) &&
-	       slice_eq(slice_of(slot->service, slot->service_len), claim->service) &&
+	       slice_eq(slice_of(slot->region, slot->region_len), claim->scope.region) &&
+	       slice_eq(slice_of(slot->service, slot->service_len), claim->scope.service) &&
 	       slot->secret_len == secret.len &&
 	       secret_equal(slot->secret, secret.data, secret.len);
 }
 
 static void fill(struct slot *slot, const struct sigv4_claim *claim, struct slice secret)
 {
-	memcpy(slot->date, claim->date.data, DATE_DAY_LEN);
+	memcpy(slot->date, claim->scope.date.data, DATE_DAY_LEN);
 	memcpy(slot->access_key, claim->access_key.data, claim->access_key.len);
-	memcpy(slot->region, claim->region.data, claim->region.len);
-	memcpy(slot->service, claim->service.data, claim->service.len);
+	memcpy(slot->region, claim->scope.region.data, claim->scope.region.len);
+	memcpy(slot->service, claim->scope.service.data, claim->scope.service.len);
 	memcpy(slot->secret, secret.data, secret.len);
 	slot->access_key_len = (uint8_t)claim->access_key.len;
-	slot->region_len = (uint8_t)claim->region.len;
-	slot->service_len = (uint8_t)claim->service.len;
+	slot->region_len = (uint8_t)claim->scope.region.len;
+	slot->service_len = (uint8_t)claim->scope.service.len;
 	slot->secret_len = (uint8_t)secret.len;
 	slot->full = true;
 }
 
 static void derive(const struct sigv4_claim *claim, struct slice secret, struct sigv4_key *ret_key)
 {
-	sigv4_signing_key(claim, secret, ret_key->bytes);
+	signing_key(&claim->scope, secret, ret_key->bytes);
 	hmac_key_init(&ret_key->prepared, ret_key->bytes, sizeof(ret_key->bytes));
 }
 
@@ -81,11 +81,11 @@ void sigv4_keys_get(struct sigv4_keys *keys, const struct sigv4_claim *claim, st
 	uint32_t hash = crc32c_update(0, claim->access_key.data, claim->access_key.len);
 	struct slot *slot;
 
-	hash = crc32c_update(hash, claim->date.data, claim->date.len);
-	hash = crc32c_update(hash, claim->region.data, claim->region.len);
+	hash = crc32c_update(hash, claim->scope.date.data, claim->scope.date.len);
+	hash = crc32c_update(hash, claim->scope.region.data, claim->scope.region.len);
 	slot = &keys->slots[hash % SLOT_COUNT];
-	if (claim->region.len > sizeof(slot->region) ||
-		claim->service.len > sizeof(slot->service) ||
+	if (claim->scope.region.len > sizeof(slot->region) ||
+		claim->scope.service.len > sizeof(slot->service) ||
 		atomic_flag_test_and_set_explicit(&slot->busy, memory_order_acquire)) {
 		derive(claim, secret, ret_key);
 		return;

@@ -56,13 +56,13 @@ static void try_v4(const struct s3_request *request, const struct s3_params *par
 		return;
 	}
 	CHECK(claim.access_key.len > 0 && claim.access_key.len <= LIMIT_ACCESS_KEY_LEN_MAX);
-	CHECK(claim.signature.len == SIGV4_SIGNATURE_LEN);
+	CHECK(claim.signature.len == SIGNING_SIGNATURE_LEN);
 	CHECK(claim.time_ms >= 0);
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
 	sigv4_canonical(request, params, &claim, &canonical);
 	if (!canonical.failed)
-		sigv4_string_to_sign(&claim, buf_slice(&canonical), &string);
+		signing_string(claim.timestamp, claim.scope_text, buf_slice(&canonical), &string);
 	CHECK(!string.failed);
 	buf_free(&canonical);
 	buf_free(&string);

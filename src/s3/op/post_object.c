@@ -104,11 +104,11 @@ static const struct s3_error *take_key(struct s3_call *call, const struct post *
 static bool signed_v4(struct s3_call *call, const struct sigv4_claim *claim, struct slice secret,
 	struct slice policy)
 {
-	char signature[SIGV4_SIGNATURE_LEN];
+	char signature[SIGNING_SIGNATURE_LEN];
 	struct sigv4_key key;
 
 	sigv4_keys_get(call->s3->keys, claim, secret, &key);
-	sigv4_sign(&key.prepared, policy, signature);
+	signing_sign(&key.prepared, policy, signature);
 	secret_wipe(&key, sizeof(key));
 	return claim->signature.len == sizeof(signature) &&
 	       secret_equal(signature, claim->signature.data, sizeof(signature));
@@ -118,11 +118,12 @@ static bool signed_v4(struct s3_call *call, const struct sigv4_claim *claim, str
 static bool parse_credential(struct slice text, struct sigv4_claim *claim)
 {
 	claim->access_key = slice_split(&text, '/');
-	claim->date = slice_split(&text, '/');
-	claim->region = slice_split(&text, '/');
-	claim->service = SLICE("s3");
-	return claim->access_key.len && claim->date.len == DATE_DAY_LEN && claim->region.len &&
-	       claim->region.len <= 64 && slice_eq(text, SLICE("s3/aws4_request"));
+	claim->scope.date = slice_split(&text, '/');
+	claim->scope.region = slice_split(&text, '/');
+	claim->scope.service = SLICE("s3");
+	return claim->access_key.len && claim->scope.date.len == DATE_DAY_LEN &&
+	       claim->scope.region.len && claim->scope.region.len <= 64 &&
+	       slice_eq(text, SLICE("s3/aws4_request"));
 }
 
 static const struct s3_error *authenticate(struct s3_call *call, const struct post *post)

@@ -59,10 +59,10 @@ static void sign(struct signed_call *signed_call, const char *secret, struct sig
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
 	sigv4_canonical(&call->request, &params, claim, &canonical);
-	sigv4_string_to_sign(claim, buf_slice(&canonical), &string);
-	sigv4_signing_key(claim, slice_str(secret), key);
+	signing_string(claim->timestamp, claim->scope_text, buf_slice(&canonical), &string);
+	signing_key(&claim->scope, slice_str(secret), key);
 	hmac_key_init(&prepared, key, sizeof(key));
-	sigv4_sign(&prepared, buf_slice(&string), signature);
+	signing_sign(&prepared, buf_slice(&string), signature);
 	signature[64] = '\0';
 	buf_free(&canonical);
 	buf_free(&string);
@@ -93,16 +93,16 @@ static void start(struct signed_call *signed_call, const char *method, const cha
 /* Signs what the request has now, and answers it. */
 static void finish(struct signed_call *signed_call, const struct signing *signing)
 {
-	struct sigv4_claim claim = {.date = slice_of(signed_call->timestamp, 8),
-		.region = SLICE("mars-1"),
-		.service = SLICE("s3"),
+	struct sigv4_claim claim = {.scope.date = slice_of(signed_call->timestamp, 8),
+		.scope.region = SLICE("mars-1"),
+		.scope.service = SLICE("s3"),
 		.signed_headers = slice_str(signing->signed_headers),
 		.timestamp = slice_of(signed_call->timestamp, 16),
 		.payload_hash = slice_str(signing->payload)};
 	char scope[64], signature[65];
 
 	snprintf(scope, sizeof(scope), "%.8s/mars-1/s3/aws4_request", signed_call->timestamp);
-	claim.scope = slice_str(scope);
+	claim.scope_text = slice_str(scope);
 	sign(signed_call, signing->secret, &claim, signature);
 	snprintf(signed_call->authorization, sizeof(signed_call->authorization),
 		"AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
@@ -301,9 +301,9 @@ static void test_chunk_signing(void **state)
 	assert_int_equal(strlen(call.call.signing.seed_signature), 64);
 	assert_non_null(strstr(call.authorization, call.call.signing.seed_signature));
 	assert_non_null(strstr(call.authorization, call.call.signing.scope));
-	sigv4_signing_key(&(struct sigv4_claim){.date = slice_of(call.timestamp, 8),
-				  .region = SLICE("mars-1"),
-				  .service = SLICE("s3")},
+	signing_key(&(struct signing_scope){.date = slice_of(call.timestamp, 8),
+			    .region = SLICE("mars-1"),
+			    .service = SLICE("s3")},
 		SLICE("secret"), key);
 	assert_memory_equal(call.call.signing.signing_key, key, 32);
 	fake_call_free(&call.call);
@@ -314,18 +314,18 @@ static void presign(struct signed_call *call, const char *method, int64_t skew_m
 {
 	struct signing signing = {.payload = "UNSIGNED-PAYLOAD", .skew_ms = skew_ms};
 	struct sigv4_claim claim = {.presigned = true,
-		.region = SLICE("mars-1"),
-		.service = SLICE("s3"),
+		.scope.region = SLICE("mars-1"),
+		.scope.service = SLICE("s3"),
 		.signed_headers = SLICE("host"),
 		.payload_hash = SLICE("UNSIGNED-PAYLOAD")};
 	char scope[64], signature[65];
 
 	start(call, method, "/bkt/key", &signing);
 	call->call.request.header_count = 1;
-	claim.date = slice_of(call->timestamp, 8);
+	claim.scope.date = slice_of(call->timestamp, 8);
 	claim.timestamp = slice_of(call->timestamp, 16);
 	snprintf(scope, sizeof(scope), "%.8s/mars-1/s3/aws4_request", call->timestamp);
-	claim.scope = slice_str(scope);
+	claim.scope_text = slice_str(scope);
 	snprintf(call->query, sizeof(call->query),
 		"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=test%%2F%.8s%%2Fmars-1%%2Fs3"
 		"%%2Faws4_request&X-Amz-Date=%s&X-Amz-Expires=%s&X-Amz-SignedHeaders=host%s",

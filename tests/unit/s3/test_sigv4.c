@@ -121,11 +121,12 @@ static void sign_example(const struct parsed *parsed, char ret_signature[65])
 	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
 	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
 	sigv4_canonical(&parsed->request, &parsed->params, &parsed->claim, &canonical);
-	sigv4_string_to_sign(&parsed->claim, buf_slice(&canonical), &string);
+	signing_string(
+		parsed->claim.timestamp, parsed->claim.scope_text, buf_slice(&canonical), &string);
 	assert_false(canonical.failed || string.failed);
-	sigv4_signing_key(&parsed->claim, SLICE(SECRET), key);
+	signing_key(&parsed->claim.scope, SLICE(SECRET), key);
 	hmac_key_init(&prepared, key, sizeof(key));
-	sigv4_sign(&prepared, buf_slice(&string), ret_signature);
+	signing_sign(&prepared, buf_slice(&string), ret_signature);
 	ret_signature[64] = '\0';
 	buf_free(&canonical);
 	buf_free(&string);
@@ -140,8 +141,8 @@ static void test_published_examples(void **state)
 
 		assert_true(parse_example(&examples[i], &parsed));
 		assert_true(slice_eq(parsed.claim.access_key, SLICE(KEY_ID)));
-		assert_true(
-			slice_eq(parsed.claim.scope, SLICE("20130524/us-east-1/s3/aws4_request")));
+		assert_true(slice_eq(
+			parsed.claim.scope_text, SLICE("20130524/us-east-1/s3/aws4_request")));
 		assert_int_equal(parsed.claim.time_ms, 1369353600000);
 		sign_example(&parsed, signature);
 		assert_string_equal(signature, examples[i].signature);
@@ -347,9 +348,9 @@ static void test_malformed_query(void **state)
 static void test_keys_are_cached_by_all_that_makes_them(void **state)
 {
 	struct sigv4_claim claim = {.access_key = SLICE("a/b"),
-		.date = SLICE("20130524"),
-		.region = SLICE("us-east-1"),
-		.service = SLICE("s3")};
+		.scope = {.date = SLICE("20130524"),
+			.region = SLICE("us-east-1"),
+			.service = SLICE("s3")}};
 	struct sigv4_keys *keys;
 	struct sigv4_key got;
 	uint8_t wanted[32];
@@ -357,21 +358,21 @@ static void test_keys_are_cached_by_all_that_makes_them(void **state)
 	(void)state;
 	assert_int_equal(sigv4_keys_open(&keys), 0);
 	for (int i = 0; i < 3; i++) {
-		sigv4_signing_key(&claim, SLICE(SECRET), wanted);
+		signing_key(&claim.scope, SLICE(SECRET), wanted);
 		sigv4_keys_get(keys, &claim, SLICE(SECRET), &got);
 		assert_memory_equal(got.bytes, wanted, 32);
 	}
 	/* A changed secret of the same key id is not answered from the cache. */
-	sigv4_signing_key(&claim, SLICE("other"), wanted);
+	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
 	/* Neither is another service's. */
-	claim.service = SLICE("iam");
-	sigv4_signing_key(&claim, SLICE("other"), wanted);
+	claim.scope.service = SLICE("iam");
+	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
-	claim.region = SLICE("a-region-of-more-than-thirty-two-characters");
-	sigv4_signing_key(&claim, SLICE("other"), wanted);
+	claim.scope.region = SLICE("a-region-of-more-than-thirty-two-characters");
+	signing_key(&claim.scope, SLICE("other"), wanted);
 	sigv4_keys_get(keys, &claim, SLICE("other"), &got);
 	assert_memory_equal(got.bytes, wanted, 32);
 	sigv4_keys_close(keys);
