@@ -46,17 +46,24 @@ void s3_answer_version(struct s3_call *call, const struct store_meta *meta)
 	s3_answer_header(call, SLICE("x-amz-version-id"), id);
 }
 
+static bool ends_in_marker(
+	struct s3_call *call, struct slice bucket, struct slice key, struct store_meta *ret_newest)
+{
+	struct store_bucket info;
+
+	return store_bucket_get(call->s3->store, bucket, &info) == 0 &&
+	       info.versioning != STORE_VERSIONING_NEVER &&
+	       store_newest(call->s3->store, bucket, key, ret_newest) == 0 &&
+	       ret_newest->delete_marker;
+}
+
 /* The key has no current object: it may say so by a delete marker. */
 static __attribute__((noinline)) const struct s3_error *missing(
 	struct s3_call *call, struct slice bucket, struct slice key)
 {
-	struct store_bucket info;
 	struct store_meta newest;
 
-	if (bucket.data == call->bucket.data &&
-		store_bucket_get(call->s3->store, bucket, &info) == 0 &&
-		info.versioning != STORE_VERSIONING_NEVER &&
-		store_newest(call->s3->store, bucket, key, &newest) == 0 && newest.delete_marker)
+	if (bucket.data == call->bucket.data && ends_in_marker(call, bucket, key, &newest))
 		answer_marker(call, &newest);
 	else if (bucket.data == call->bucket.data)
 		s3_answer_header(call, SLICE("x-amz-delete-marker"), SLICE("false"));
@@ -76,6 +83,24 @@ const struct s3_error *s3_open_object(
 	if (!bucket_exists)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	return missing(call, bucket, key);
+}
+
+/* A delete marker has nothing that could be read or changed. */
+static const struct s3_error *not_of_marker(struct s3_call *call)
+{
+	s3_fail_detail(call, "Method", call->request->method_text);
+	s3_fail_detail(call, "ResourceType", SLICE("DeleteMarker"));
+	return s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+}
+
+const struct s3_error *s3_marker_error(struct s3_call *call, const struct s3_error *error)
+{
+	struct store_meta newest;
+
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY) ||
+		!ends_in_marker(call, call->bucket, call->key, &newest))
+		return error;
+	return not_of_marker(call);
 }
 
 static const struct s3_error *no_such_version(struct s3_call *call, struct slice version_id)
@@ -109,7 +134,7 @@ const struct s3_error *s3_open_named(
 	}
 	store_get_close(*ret_get);
 	if (name->bucket.data == call->bucket.data)
-		return s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+		return not_of_marker(call);
 	return s3_fail(call, S3_E_INVALID_REQUEST,
 		"The source of a copy request may not specifically refer to a delete marker by "
 		"version id.");
@@ -142,12 +167,13 @@ const struct s3_error *s3_edit_version(
 	outcome.ret = ret;
 	s3_event_end(&telling, &outcome);
 	if (ret == -EISDIR)
-		return s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+		return not_of_marker(call);
 	if (ret == -ENOENT) {
 		error = s3_call_bucket(call, &ignored);
 		if (!error && name.version_id.len)
 			error = no_such_version(call, name.version_id);
-		return error ? error : missing(call, call->bucket, call->key);
+		return error ? error
+			     : s3_marker_error(call, missing(call, call->bucket, call->key));
 	}
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }

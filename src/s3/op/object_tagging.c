@@ -25,7 +25,7 @@ const struct s3_error *s3_op_get_object_tagging(struct s3_call *call)
 	struct s3_tags tags;
 	int ret;
 
-	error = s3_open_version(call, &get);
+	error = s3_marker_error(call, s3_open_version(call, &get));
 	if (error)
 		return error;
 	ret = s3_tags_decode(s3_tags_of_object(store_get_meta(get)), &call->arena, &tags);
@@ -37,6 +37,7 @@ const struct s3_error *s3_op_get_object_tagging(struct s3_call *call)
 struct edit {
 	struct s3_call *call;
 	struct slice encoded; /* data NULL: take them away */
+	struct store_meta *changed; /* only which version it is */
 };
 
 /* The call's fiber is parked meanwhile, so its arena is free to use. */
@@ -46,17 +47,22 @@ static int edit_tags(const struct store_meta *current, struct slice *ret_headers
 
 	if (current->delete_marker)
 		return -EISDIR;
+	memcpy(edit->changed->version_id, current->version_id, sizeof(current->version_id));
 	return s3_meta_set_hidden(slice_of(current->headers, current->headers_len),
 		SLICE(S3_TAGS_HEADER), edit->encoded, &edit->call->arena, ret_headers);
 }
 
 static const struct s3_error *set_tags(struct s3_call *call, struct slice encoded, uint32_t status)
 {
-	struct edit edit = {.call = call, .encoded = encoded};
+	struct store_meta changed = {.version_id = ""};
+	struct edit edit = {.call = call, .encoded = encoded, .changed = &changed};
 	const struct s3_error *error = s3_edit_version(call, edit_tags, &edit,
 		status == 204 ? S3_EVENT_TAGGING_DELETE : S3_EVENT_TAGGING_PUT);
 
-	return error ? error : s3_answer_empty(call, status);
+	if (error)
+		return error;
+	s3_answer_version(call, &changed);
+	return s3_answer_empty(call, status);
 }
 
 const struct s3_error *s3_op_put_object_tagging(struct s3_call *call)

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "s3/access.h"
+#include "s3/versions.h"
 
 static const struct s3_error *parse(struct s3_call *call, const struct s3_acl_parties *parties,
 	const struct s3_settings *settings, struct s3_acl *ret_acl)
@@ -79,7 +80,7 @@ static const struct s3_error *put_object_acl(
 	struct slice owner;
 	struct s3_acl acl;
 
-	error = s3_open_version(call, &get);
+	error = s3_marker_error(call, s3_open_version(call, &get));
 	if (error)
 		return error;
 	owner = s3_meta_hidden(

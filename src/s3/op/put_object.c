@@ -93,7 +93,9 @@ const struct s3_error *s3_op_put_object(struct s3_call *call)
 					 : s3_put_object(call, &input, &meta);
 	if (error)
 		return error;
-	s3_answer_version(call, &meta);
+	/* A PutObject that wrote the null version does not say so. */
+	if (meta.version_id[0] && strcmp(meta.version_id, "null") != 0)
+		s3_answer_version(call, &meta);
 	s3_lifecycle_answer(call, &meta);
 	s3_answer_etag(call, meta.etag);
 	s3_answer_checksum(call, &meta);
