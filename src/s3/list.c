@@ -6,6 +6,13 @@
 #include "s3/access.h"
 #include "s3/express.h"
 
+const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("encoding-type"));
+	s3_fail_detail(call, "ArgumentValue", value);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid Encoding Method specified in Request");
+}
+
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 {
 	struct slice value;
@@ -21,10 +28,9 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 	}
 	if (list->keys_max > LIMIT_LIST_KEYS_MAX)
 		list->keys_max = LIMIT_LIST_KEYS_MAX;
-	if (s3_call_param(call, SLICE("encoding-type"), &value) && value.len) {
+	if (s3_call_param(call, SLICE("encoding-type"), &value)) {
 		if (!slice_eq_nocase(value, SLICE("url")))
-			return s3_fail(call, S3_E_INVALID_ARGUMENT,
-				"Invalid Encoding Method specified in Request");
+			return s3_list_encoding_error(call, value);
 		list->url = true;
 	}
 	/* Any order is one in no order; but clients of this extension count on the refusal. */

@@ -33,6 +33,8 @@ struct s3_list {
 	char last[LIMIT_KEY_LEN_MAX];
 };
 
+/* encoding-type is not "url". */
+const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value);
 /* On the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
 const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list);
 void s3_list_close(struct s3_list *list); /* takes NULL */

@@ -18,10 +18,13 @@ static void key_hash(struct slice key, char ret_hex[16])
 
 void s3_upload_id_make(struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1])
 {
-	uint8_t random[12];
+	uint64_t now_ns = clock_real_ns();
+	uint8_t bytes[12];
 
-	random_fill(random, sizeof(random));
-	hex_encode(random, sizeof(random), ret_id);
+	for (uint32_t i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(now_ns >> (56 - 8 * i));
+	random_fill(bytes + 8, sizeof(bytes) - 8);
+	hex_encode(bytes, sizeof(bytes), ret_id);
 	key_hash(key, ret_id + 24);
 	ret_id[S3_UPLOAD_ID_LEN] = '\0';
 }
@@ -40,7 +43,7 @@ struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_n
 	return slice_of(ret_name, (size_t)len);
 }
 
-static bool is_id_of(struct slice id, struct slice key)
+bool s3_upload_id_of(struct slice id, struct slice key)
 {
 	uint8_t ignored[S3_UPLOAD_ID_LEN / 2];
 	char hash[16];
@@ -65,7 +68,7 @@ const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *re
 	int ret;
 
 	s3_call_param(call, SLICE("uploadId"), &id);
-	if (!is_id_of(id, call->key))
+	if (!s3_upload_id_of(id, call->key))
 		return no_such_upload(call, id);
 	slice_copy_str(id, ret_upload->id, sizeof(ret_upload->id));
 	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),

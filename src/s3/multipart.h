@@ -31,8 +31,10 @@ struct s3_upload {
 	const struct store_meta *meta; /* the record's; lives as long as get */
 };
 
-/* A new id for the call's key. */
+/* A new id for the call's key. Ids are in order of time, so that a listing is. */
 void s3_upload_id_make(struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1]);
+/* Whether it can be the id of an upload to that key. */
+bool s3_upload_id_of(struct slice id, struct slice key);
 /* The name of the record, or (number not 0) of a part; writes a NUL too. */
 struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_number,
 	char ret_name[S3_UPLOAD_NAME_MAX]);

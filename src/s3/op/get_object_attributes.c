@@ -109,7 +109,7 @@ static void put_parts(const struct store_meta *meta, const struct page *page, st
 	buf_put_str(xml, "<ObjectParts>");
 	s3_xml_u64(xml, "PartsCount", parts.count);
 	s3_xml_u64(xml, "PartNumberMarker", page->after);
-	s3_xml_u64(xml, "NextPartNumberMarker", last);
+	s3_xml_u64(xml, "NextPartNumberMarker", last > page->after ? last : 0);
 	s3_xml_u64(xml, "MaxParts", page->count_max);
 	xml_element("IsTruncated", last < parts.count ? SLICE("true") : SLICE("false"), xml);
 	for (uint64_t number = page->after + 1; number <= last; number++)

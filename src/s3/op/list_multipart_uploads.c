@@ -1,9 +1,10 @@
-/* s3/op/list_multipart_uploads.c: ListMultipartUploads. Records lie in order of their random ids; a
- * listing is in order of keys, so all of a bucket's records are read and sorted. */
+/* s3/op/list_multipart_uploads.c: ListMultipartUploads. Records lie in order of their ids, which is
+ * that of time; a listing is in order of keys, so all of a bucket's records are read and sorted. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "s3/access.h"
+#include "s3/list.h"
 #include "s3/multipart.h"
 
 #define UPLOADS_SEEN_MAX 20000u
@@ -216,6 +217,14 @@ static void put_page(struct listing *listing)
 	}
 }
 
+/* An upload that has ended can still be a marker; one of another key cannot. */
+static const struct s3_error *marker_error(struct s3_call *call, struct slice id)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("upload-id-marker"));
+	s3_fail_detail(call, "ArgumentValue", id);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid uploadId marker");
+}
+
 static const struct s3_error *parse(struct s3_call *call, struct listing *listing)
 {
 	struct slice value;
@@ -231,12 +240,13 @@ static const struct s3_error *parse(struct s3_call *call, struct listing *listin
 			"Provided max-uploads not an integer or within integer range");
 	if (listing->uploads_max > LIMIT_LIST_KEYS_MAX)
 		listing->uploads_max = LIMIT_LIST_KEYS_MAX;
-	if (s3_call_param(call, SLICE("encoding-type"), &value) && value.len) {
+	if (s3_call_param(call, SLICE("encoding-type"), &value)) {
 		if (!slice_eq_nocase(value, SLICE("url")))
-			return s3_fail(call, S3_E_INVALID_ARGUMENT,
-				"Invalid Encoding Method specified in Request");
+			return s3_list_encoding_error(call, value);
 		listing->url = true;
 	}
+	if (listing->id_marker.len && !s3_upload_id_of(listing->id_marker, listing->key_marker))
+		return marker_error(call, listing->id_marker);
 	if (!utf8_is_valid(listing->prefix) || !utf8_is_valid(listing->delimiter) ||
 		!utf8_is_valid(listing->key_marker) || !utf8_is_valid(listing->id_marker))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
@@ -254,7 +264,8 @@ static const struct s3_error *answer(struct s3_call *call, struct listing *listi
 	xml_element("UploadIdMarker", listing->id_marker, &xml);
 	put_text(listing, "NextKeyMarker", listing->next_key, &xml);
 	xml_element("NextUploadIdMarker", listing->next_id, &xml);
-	put_text(listing, "Prefix", listing->prefix, &xml);
+	if (listing->prefix.len)
+		put_text(listing, "Prefix", listing->prefix, &xml);
 	if (listing->delimiter.len)
 		put_text(listing, "Delimiter", listing->delimiter, &xml);
 	if (listing->url)
