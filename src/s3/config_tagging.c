@@ -33,7 +33,10 @@ static const struct s3_error *answer(struct s3_call *call, struct slice document
 	struct s3_tags tags;
 	int ret = s3_tags_decode(document, &call->arena, &tags);
 
-	return ret ? s3_fail_errno(call, ret) : s3_tags_answer(call, &tags);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	/* A set of none, once put, is as if there were none. */
+	return tags.count ? s3_tags_answer(call, &tags) : s3_error_at(S3_E_TAG_SET_MISSING);
 }
 
 const struct s3_config_ops s3_config_tagging = {

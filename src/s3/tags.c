@@ -28,21 +28,26 @@ static size_t char_count(struct slice text)
 	return count;
 }
 
-static const struct s3_error *check_tag(struct s3_call *call, const struct s3_tag *tag)
+static const struct s3_error *check_tag(
+	struct s3_call *call, const struct s3_tag *tag, uint32_t count_max)
 {
 	const char *wrong = NULL;
+	bool of_value = false;
 
 	if (!tag->key.len || char_count(tag->key) > S3_TAG_KEY_CHARS_MAX || !is_clean(tag->key))
 		wrong = "The TagKey you have provided is invalid";
-	else if (char_count(tag->value) > S3_TAG_VALUE_CHARS_MAX || !is_clean(tag->value))
-		wrong = "The TagValue you have provided is invalid";
 	else if (slice_eq_nocase(slice_to(tag->key, 4), SLICE("aws:")))
-		wrong = "System tags cannot be added/updated by requester";
-	if (!wrong)
+		wrong = count_max == S3_TAGS_OBJECT_MAX
+				? "Your TagKey cannot be prefixed with aws:"
+				: "System tags cannot be added/updated by requester";
+	else if (char_count(tag->value) > S3_TAG_VALUE_CHARS_MAX || !is_clean(tag->value))
+		of_value = true;
+	if (!wrong && !of_value)
 		return NULL;
-	if (utf8_is_valid(tag->key)) {
-		s3_fail_detail(call, "TagKey", tag->key);
+	s3_fail_detail(call, "TagKey", tag->key);
+	if (of_value) {
 		s3_fail_detail(call, "TagValue", tag->value);
+		wrong = "The TagValue you have provided is invalid";
 	}
 	return s3_fail(call, S3_E_INVALID_TAG, "%s", wrong);
 }
@@ -52,23 +57,20 @@ static int tag_order(const void *a, const void *b)
 	return slice_cmp(((const struct s3_tag *)a)->key, ((const struct s3_tag *)b)->key);
 }
 
-/* Sorts, and finds what is there twice. */
-static const struct s3_error *finish(struct s3_call *call, struct s3_tags *tags)
+/* Sorts, and finds one that is there twice. */
+static const struct s3_tag *sort(struct s3_tags *tags)
 {
 	qsort(tags->items, tags->count, sizeof(tags->items[0]), tag_order);
 	for (uint32_t i = 1; i < tags->count; i++)
-		if (slice_eq(tags->items[i - 1].key, tags->items[i].key)) {
-			s3_fail_detail(call, "TagKey", tags->items[i].key);
-			return s3_fail(call, S3_E_INVALID_TAG,
-				"Cannot provide multiple Tags with the same key");
-		}
+		if (slice_eq(tags->items[i - 1].key, tags->items[i].key))
+			return &tags->items[i];
 	return NULL;
 }
 
 static const struct s3_error *add(
 	struct s3_call *call, struct s3_tags *tags, uint32_t count_max, const struct s3_tag *tag)
 {
-	const struct s3_error *error = check_tag(call, tag);
+	const struct s3_error *error = check_tag(call, tag, count_max);
 
 	if (!error && tags->count == count_max)
 		error = s3_fail(call, S3_E_INVALID_TAG, "%s tags cannot be greater than %u",
@@ -85,6 +87,8 @@ const struct s3_error *s3_tags_of_xml(struct s3_call *call, const struct s3_xml 
 					   ? tagging
 					   : s3_xml_child(tagging, "TagSet");
 
+	const struct s3_tag *twice;
+
 	ret_tags->count = 0;
 	if (!set)
 		return s3_error_at(S3_E_MALFORMED_XML);
@@ -99,7 +103,20 @@ const struct s3_error *s3_tags_of_xml(struct s3_call *call, const struct s3_xml 
 		if (error)
 			return error;
 	}
-	return finish(call, ret_tags);
+	twice = sort(ret_tags);
+	if (!twice)
+		return NULL;
+	s3_fail_detail(call, "TagKey", twice->key);
+	return s3_fail(call, S3_E_INVALID_TAG, "Cannot provide multiple Tags with the same key");
+}
+
+static const struct s3_error *header_error(struct s3_call *call, struct slice value)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("x-amz-tagging"));
+	s3_fail_detail(call, "ArgumentValue", value);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		"The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query "
+		"parameters without tag name duplicates.");
 }
 
 const struct s3_error *s3_tags_of_header(
@@ -118,17 +135,18 @@ const struct s3_error *s3_tags_of_header(
 	if (!items || !memory)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (s3_query_parse(value, items, memory, &params))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL "
-			"query parameters without tag name duplicates.");
+		return header_error(call, value);
 	for (uint32_t i = 0; i < params.count; i++) {
 		const struct s3_tag tag = {params.items[i].name, params.items[i].value};
-		const struct s3_error *error = add(call, ret_tags, S3_TAGS_OBJECT_MAX, &tag);
+		const struct s3_error *error;
 
+		if (!is_clean(tag.key) || !is_clean(tag.value))
+			return header_error(call, value);
+		error = add(call, ret_tags, S3_TAGS_OBJECT_MAX, &tag);
 		if (error)
 			return error;
 	}
-	return finish(call, ret_tags);
+	return sort(ret_tags) ? header_error(call, value) : NULL;
 }
 
 /* ---- As they are kept. ---- */
