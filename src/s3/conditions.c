@@ -5,7 +5,7 @@
 #include "s3/s3_priv.h"
 
 /* An entity tag without its weakness mark and quotes; S3 takes tags without quotes too. */
-static struct slice bare_tag(struct slice tag)
+struct slice s3_etag_bare(struct slice tag)
 {
 	tag = slice_trim(tag);
 	if (slice_starts(tag, SLICE("W/")))
@@ -22,7 +22,7 @@ bool s3_etag_matches(struct slice list, const char *etag)
 	while (list.len) {
 		struct slice tag = slice_trim(slice_split(&list, ','));
 
-		if (slice_eq(tag, SLICE("*")) || slice_eq(bare_tag(tag), wanted))
+		if (slice_eq(tag, SLICE("*")) || slice_eq(s3_etag_bare(tag), wanted))
 			return true;
 	}
 	return false;
@@ -39,6 +39,16 @@ static bool date_orders(struct slice date, uint64_t mtime_ns, bool *ret_modified
 	return true;
 }
 
+/* A date that is still to come is as if it were not there. */
+static bool is_modified_since(struct slice date, uint64_t mtime_ns)
+{
+	int64_t date_ms;
+	bool after;
+
+	return !date_orders(date, mtime_ns, &after) || after || date_http_parse(date, &date_ms) ||
+	       date_ms > (int64_t)(clock_real_ns() / NS_PER_MS);
+}
+
 enum s3_condition_result s3_conditions_check(
 	const struct s3_conditions *conditions, const char *etag, uint64_t mtime_ns)
 {
@@ -53,7 +63,7 @@ enum s3_condition_result s3_conditions_check(
 	if (conditions->if_none_match.len) {
 		if (s3_etag_matches(conditions->if_none_match, etag))
 			return S3_CONDITION_NOT_MODIFIED;
-	} else if (date_orders(conditions->if_modified_since, mtime_ns, &after) && !after) {
+	} else if (!is_modified_since(conditions->if_modified_since, mtime_ns)) {
 		return S3_CONDITION_NOT_MODIFIED;
 	}
 	return S3_CONDITION_HOLDS;
@@ -68,10 +78,13 @@ const struct s3_error *s3_write_condition_parse(
 		.if_match = s3_call_header(call, SLICE("if-match")),
 		.if_none_match = if_none_match,
 	};
-	if (if_none_match.len && ret_condition->if_match.len)
-		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"A write takes either If-Match or If-None-Match, not both.");
-	return NULL;
+	if (!if_none_match.len || !ret_condition->if_match.len)
+		return NULL;
+	s3_fail_detail(call, "Header", SLICE("If-Match,If-None-Match"));
+	s3_fail_detail(call, "additionalMessage",
+		SLICE("Multiple conditional request headers present in the request"));
+	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+		"A header you provided implies functionality that is not implemented");
 }
 
 bool s3_write_condition_any(const struct s3_write_condition *condition)

@@ -312,6 +312,8 @@ enum s3_condition_result { S3_CONDITION_HOLDS, S3_CONDITION_NOT_MODIFIED, S3_CON
 /* RFC 9110 section 13.2.2 for GET and HEAD. */
 enum s3_condition_result s3_conditions_check(
 	const struct s3_conditions *conditions, const char *etag, uint64_t mtime_ns);
+/* An entity tag without its weakness mark and quotes. */
+struct slice s3_etag_bare(struct slice tag);
 /* A list of entity tags, or "*", against an ETag without quotes. Weak comparison. */
 bool s3_etag_matches(struct slice list, const char *etag);
 /* Conditional PUT and DELETE: decided at the commit. */

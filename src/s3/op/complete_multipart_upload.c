@@ -50,6 +50,15 @@ static const struct s3_error *parse_part(
 	return NULL;
 }
 
+static const struct s3_error *of_upload(struct s3_call *call, enum s3_error_id error)
+{
+	struct slice id = SLICE_NONE;
+
+	s3_call_param(call, SLICE("uploadId"), &id);
+	s3_fail_detail(call, "UploadId", id);
+	return s3_error_at(error);
+}
+
 static const struct s3_error *parse(
 	struct s3_call *call, enum checksum_kind kind, struct completion *completion)
 {
@@ -64,6 +73,8 @@ static const struct s3_error *parse(
 	error = s3_read_body(call, &no_sums, &body);
 	if (error)
 		return error;
+	if (!body.len)
+		return s3_fail(call, S3_E_INVALID_REQUEST, "You must specify at least one part");
 	ret = s3_xml_parse(body, &call->arena, &root);
 	if (ret == -ENOMEM)
 		return s3_error_at(S3_E_SLOW_DOWN);
@@ -81,7 +92,7 @@ static const struct s3_error *parse(
 		if (error)
 			return error;
 		if (completion->count && part->number <= part[-1].number)
-			return s3_error_at(S3_E_INVALID_PART_ORDER);
+			return of_upload(call, S3_E_INVALID_PART_ORDER);
 		completion->count++;
 	}
 	return NULL;
@@ -95,8 +106,8 @@ static const struct s3_error *bad_part(struct s3_call *call, const struct part *
 	int len = snprintf(number, sizeof(number), "%u", part->number);
 
 	s3_fail_detail(call, "PartNumber", slice_of(number, (size_t)len));
-	s3_fail_detail(call, "ETag", part->etag);
-	return s3_error_at(S3_E_INVALID_PART);
+	s3_fail_detail(call, "ETag", s3_etag_bare(part->etag));
+	return of_upload(call, S3_E_INVALID_PART);
 }
 
 /* "crc32" */

@@ -1,6 +1,7 @@
 /* s3/op/upload_part_copy.c: UploadPartCopy: an object, or a range of one, as one part of an upload.
  */
 #include <errno.h>
+#include <stdio.h>
 
 #include "s3/multipart.h"
 #include "s3/sse.h"
@@ -9,12 +10,21 @@ struct range {
 	uint64_t offset, bytes;
 };
 
+static const struct s3_error *range_error(
+	struct s3_call *call, struct slice text, const char *message)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("x-amz-copy-source-range"));
+	s3_fail_detail(call, "ArgumentValue", text);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", message);
+}
+
 /* Here a range must be whole and lie in the source, unlike that of a GET. */
 static const struct s3_error *choose_range(
 	struct s3_call *call, const struct s3_copy *copy, struct range *ret_range)
 {
 	struct slice text = s3_call_header(call, SLICE("x-amz-copy-source-range")), last, first;
 	uint64_t from, to;
+	char message[96];
 
 	*ret_range = (struct range){.bytes = copy->from->bytes};
 	if (!text.len)
@@ -23,14 +33,18 @@ static const struct s3_error *choose_range(
 	first = slice_split(&last, '-');
 	if (!slice_starts(text, SLICE("bytes=")) || slice_to_u64(first, &from) ||
 		slice_to_u64(last, &to) || from > to)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return range_error(call, text,
 			"The x-amz-copy-source-range value must be of the form bytes=first-last "
 			"where first and last are the zero-based offsets of the first and last "
 			"bytes to copy");
+	if (from >= copy->from->bytes)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The specified copy range is invalid for the source object size");
+	snprintf(message, sizeof(message),
+		"Range specified is not valid for source object of size: %llu",
+		(unsigned long long)copy->from->bytes);
 	if (to >= copy->from->bytes)
-		return s3_fail(call, S3_E_INVALID_RANGE,
-			"Range specified is not valid for source object of size: %llu",
-			(unsigned long long)copy->from->bytes);
+		return range_error(call, text, message);
 	*ret_range = (struct range){.offset = from, .bytes = to - from + 1};
 	return NULL;
 }

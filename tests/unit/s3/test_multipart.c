@@ -440,7 +440,11 @@ static void test_copied_part(void **state)
 	part_begin("/bkt/copied", 2);
 	fake_call_header(&call, "x-amz-copy-source", "bkt/whole");
 	fake_call_header(&call, "x-amz-copy-source-range", "bytes=2-10");
-	run(416, "InvalidRange");
+	run(400, "InvalidArgument");
+	part_begin("/bkt/copied", 2);
+	fake_call_header(&call, "x-amz-copy-source", "bkt/whole");
+	fake_call_header(&call, "x-amz-copy-source-range", "bytes=10-11");
+	run(400, "InvalidRequest");
 	part_begin("/bkt/copied", 2);
 	fake_call_header(&call, "x-amz-copy-source", "bkt/whole");
 	fake_call_header(&call, "x-amz-copy-source-range", "2-3");
