@@ -487,6 +487,8 @@ static int document_make(struct compile *compile, const json_t *root)
 				       strcmp(json_string_value(version), "2008-10-17") != 0)))
 		return refuse(compile, "The policy must contain a valid version string");
 	compile->variables = version && strcmp(json_string_value(version), "2012-10-17") == 0;
+	if (!statements)
+		return refuse(compile, "Missing required field Statement");
 	if (!count)
 		return refuse(compile, "Could not parse the policy: Statement is empty");
 	if (count > POLICY_STATEMENTS_MAX)
@@ -515,7 +517,10 @@ int policy_compile(struct slice text, enum policy_kind kind, struct mem_arena *a
 			&compile, "A policy nests no deeper than %u levels", POLICY_DEPTH_MAX);
 	root = json_loadb(text.data ? text.data : "", text.len, JSON_REJECT_DUPLICATES, &error);
 	if (!root)
-		return refuse(&compile, "This policy contains invalid Json");
+		return refuse(&compile, "%s",
+			slice_starts(slice_trim(text), SLICE("{"))
+				? "This policy contains invalid Json"
+				: "Policies must be valid JSON and the first byte must be '{'");
 	compile.policy = mem_arena_get(arena, sizeof(*compile.policy));
 	if (compile.policy) {
 		*compile.policy = (struct policy){.kind = kind};

@@ -51,8 +51,6 @@ static const struct s3_error *policy_check(
 	const struct s3_error *error;
 	int ret;
 
-	if (!body.len)
-		return s3_error_at(S3_E_MISSING_REQUEST_BODY);
 	ret = policy_compile(body, POLICY_RESOURCE, &call->arena, &policy, &refusal);
 	if (ret == -EINVAL)
 		return s3_fail(call, S3_E_MALFORMED_POLICY, "%s", refusal.text);

@@ -11,6 +11,24 @@ static const struct s3_xml *preset_of(const struct s3_xml *root)
 	return rule ? s3_xml_child(rule, "ApplyServerSideEncryptionByDefault") : NULL;
 }
 
+/* What a rule does not say of bucket keys is told all the same. */
+static const struct s3_error *say_bucket_key(struct s3_call *call, const struct s3_xml *root)
+{
+	const struct s3_xml *rule = s3_xml_child(root, "Rule");
+	struct s3_xml *last = rule->child, *node;
+
+	if (s3_xml_child(rule, "BucketKeyEnabled"))
+		return NULL;
+	node = mem_arena_get(&call->arena, sizeof(*node));
+	if (!node)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	*node = (struct s3_xml){.name = SLICE("BucketKeyEnabled"), .text = SLICE("false")};
+	while (last->next)
+		last = last->next;
+	last->next = node;
+	return NULL;
+}
+
 static const struct s3_error *check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
@@ -37,7 +55,8 @@ static const struct s3_error *check(
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"a KMSMasterKeyID is not applicable if the default sse algorithm is not "
 			"aws:kms or aws:kms:dsse");
-	return s3_config_xml_text(call, root, ret_document);
+	error = say_bucket_key(call, root);
+	return error ? error : s3_config_xml_text(call, root, ret_document);
 }
 
 static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)

@@ -63,15 +63,20 @@ static const struct s3_error *check_rules(struct s3_call *call, const struct s3_
 {
 	uint32_t count = 0;
 
+	if (!rules->child)
+		return s3_error_at(S3_E_MALFORMED_XML);
 	for (const struct s3_xml *rule = rules->child; rule; rule = rule->next) {
 		const struct s3_xml *condition = s3_xml_child(rule, "Condition");
 		const struct s3_xml *redirect = s3_xml_child(rule, "Redirect");
 		const struct s3_error *error;
 		struct slice status;
 
-		if (!slice_eq(rule->name, SLICE("RoutingRule")) || !redirect ||
-			(condition && !condition->child))
+		if (!slice_eq(rule->name, SLICE("RoutingRule")) || !redirect)
 			return s3_error_at(S3_E_MALFORMED_XML);
+		if (condition && !condition->child)
+			return s3_fail(call, S3_E_INVALID_REQUEST,
+				"Condition cannot be empty. To redirect all requests without a "
+				"condition, the condition element shouldn't be present.");
 		if (++count > S3_WEBSITE_RULES_MAX)
 			return s3_fail(call, S3_E_INVALID_REQUEST,
 				"A website has at most %u routing rules.", S3_WEBSITE_RULES_MAX);

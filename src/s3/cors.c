@@ -275,6 +275,16 @@ const struct s3_error *s3_cors_answer(struct s3_call *call)
 	return NULL;
 }
 
+/* Method: what the page would send, where it says so. */
+static const struct s3_error *forbidden(
+	struct s3_call *call, const struct asked *asked, const char *resource, const char *message)
+{
+	s3_fail_detail(
+		call, "Method", asked->method.len ? asked->method : call->request->method_text);
+	s3_fail_detail(call, "ResourceType", slice_str(resource));
+	return s3_fail(call, S3_E_ACCESS_FORBIDDEN, "CORSResponse: %s", message);
+}
+
 /* A preflight: a browser asks for a page whether it may; nobody signs it. */
 const struct s3_error *s3_op_options(struct s3_call *call)
 {
@@ -288,22 +298,24 @@ const struct s3_error *s3_op_options(struct s3_call *call)
 	if (!asked.origin.len)
 		return s3_fail(call, S3_E_BAD_REQUEST,
 			"Insufficient information. Origin request header needed.");
-	if (!asked.method.len)
-		return s3_fail(
-			call, S3_E_BAD_REQUEST, "Invalid Access-Control-Request-Method: null");
 	error = s3_call_settings(call, &settings);
 	if (error)
 		return error;
 	if (!settings)
-		return s3_fail(call, S3_E_ACCESS_FORBIDDEN, "CORSResponse: Bucket not found");
+		return forbidden(call, &asked, "BUCKET", "Bucket not found");
 	if (!settings->parsed[S3_CONFIG_CORS])
-		return s3_error_at(S3_E_ACCESS_FORBIDDEN);
+		return forbidden(call, &asked, "BUCKET", "CORS is not enabled for this bucket.");
+	if (!asked.method.len)
+		return s3_fail(
+			call, S3_E_BAD_REQUEST, "Invalid Access-Control-Request-Method: null");
 	rule = find_rule(call, &asked);
 	s3_answer_header(call, SLICE("Vary"), SLICE(VARY));
 	if (!rule)
-		return s3_fail(call, S3_E_ACCESS_FORBIDDEN,
-			"CORSResponse: No rule of this bucket allows this origin, method and "
-			"headers.");
+		return forbidden(call, &asked, call->key.len ? "OBJECT" : "BUCKET",
+			"This CORS request is not allowed. This is usually because the evalution "
+			"of Origin, request method / Access-Control-Request-Method or "
+			"Access-Control-Request-Headers are not whitelisted by the resource's CORS "
+			"spec.");
 	answer_rule(call, rule, &asked);
 	return s3_answer_empty(call, 200);
 }

@@ -275,7 +275,7 @@ static int parse_rule(
 	if (!ret && !rule->days && !rule->has_date && !rule->noncurrent_days && !rule->abort_days &&
 		!rule->move_count && !s3_xml_child(node, "Expiration"))
 		ret = wrong(parser, S3_E_INVALID_REQUEST,
-			"At least one action needs to be specified in a rule.");
+			"At least one action needs to be specified in a rule");
 	return ret;
 }
 

@@ -13,8 +13,8 @@ void s3_answer_version(struct s3_call *call, const struct store_meta *meta);
 const struct s3_error *s3_open_named(
 	struct s3_call *call, const struct store_name *name, struct store_get **ret_get);
 
-/* Of a request about tags, or that changes a list: NoSuchKey is MethodNotAllowed where a delete marker
- * is the key's newest version. Any other error (NULL, too) is returned as it is. */
+/* Of a request about tags, or that changes a list: NoSuchKey is MethodNotAllowed where a delete
+ * marker is the key's newest version. Any other error (NULL, too) is returned as it is. */
 const struct s3_error *s3_marker_error(struct s3_call *call, const struct s3_error *error);
 
 /* What a deletion is held against, at its commit. */

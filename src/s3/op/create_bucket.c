@@ -136,9 +136,13 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	ret_making->ownership = ret_making->acl = SLICE_NONE;
 	ret_making->flags = (uint8_t)((closed ? STORE_BUCKET_CLOSED : 0) |
 				      (call->s3->encrypted_buckets ? STORE_BUCKET_ENCRYPTED : 0));
-	if (name.len && s3_ownership_of(name, &ownership))
-		return s3_fail(
-			call, S3_E_INVALID_ARGUMENT, "Invalid x-amz-object-ownership header");
+	if (s3_call_has_header(call, SLICE("x-amz-object-ownership")) &&
+		s3_ownership_of(name, &ownership)) {
+		s3_fail_detail(call, "ArgumentName", SLICE("x-amz-object-ownership"));
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Invalid x-amz-object-ownership header: %.*s",
+			SLICE_FMT(slice_to(name, 100)));
+	}
 	if (s3_express_bucket(call) && name.len && ownership != S3_OWNERSHIP_ENFORCED)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Objects of directory buckets are owned as BucketOwnerEnforced says.");

@@ -4,12 +4,28 @@
 #include "s3/multipart.h"
 #include "s3/settings.h"
 
+static const struct s3_error *not_empty(struct s3_call *call)
+{
+	struct store_bucket bucket;
+	const struct s3_error *error = s3_call_bucket(call, &bucket);
+
+	if (error)
+		return error;
+	if (bucket.versioning == STORE_VERSIONING_NEVER)
+		return s3_error_at(S3_E_BUCKET_NOT_EMPTY);
+	return s3_fail(call, S3_E_BUCKET_NOT_EMPTY,
+		"The bucket you tried to delete is not empty. You must delete all versions in the "
+		"bucket.");
+}
+
 const struct s3_error *s3_op_delete_bucket(struct s3_call *call)
 {
 	int ret = store_bucket_delete(call->s3->store, call->bucket);
 
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (ret == -ENOTEMPTY)
+		return not_empty(call);
 	if (ret)
 		return s3_fail_errno(call, ret);
 	/* A new bucket of this name must not find them. */

@@ -13,8 +13,8 @@ const struct s3_error *s3_op_head_bucket(struct s3_call *call)
 			call, SLICE("x-amz-bucket-location-type"), SLICE("AvailabilityZone"));
 		s3_answer_header(
 			call, SLICE("x-amz-bucket-location-name"), s3_express_zone(call->bucket));
-		s3_answer_header(call, SLICE("x-amz-access-point-alias"), SLICE("false"));
 	}
+	s3_answer_header(call, SLICE("x-amz-access-point-alias"), SLICE("false"));
 	s3_answer_bucket_arn(call);
 	s3_answer_header(call, SLICE("x-amz-bucket-region"), slice_str(bucket.region));
 	return s3_answer_empty(call, 200);

@@ -36,7 +36,7 @@ const struct s3_error *s3_op_get_object_tagging(struct s3_call *call)
 
 struct edit {
 	struct s3_call *call;
-	struct slice encoded; /* data NULL: take them away */
+	struct slice encoded;	    /* data NULL: take them away */
 	struct store_meta *changed; /* only which version it is */
 };
 

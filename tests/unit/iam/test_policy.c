@@ -72,10 +72,10 @@ static const struct {
 	enum policy_kind kind;
 	const char *text, *why;
 } bad[] = {
-	{POLICY_IDENTITY, "", "Json"},
+	{POLICY_IDENTITY, "", "Policies must"},
 	{POLICY_IDENTITY, "[]", "Policies must"},
 	{POLICY_IDENTITY, "{", "Json"},
-	{POLICY_IDENTITY, "{\"Version\":\"2012-10-17\"}", "Statement is empty"},
+	{POLICY_IDENTITY, "{\"Version\":\"2012-10-17\"}", "Missing required field Statement"},
 	{POLICY_IDENTITY, "{\"Statement\":[]}", "Statement is empty"},
 	{POLICY_IDENTITY, "{\"Statement\":[1]}", "object"},
 	{POLICY_IDENTITY, "{\"Version\":\"2010-10-17\",\"Statement\":{}}", "version"},

@@ -136,7 +136,7 @@ static void test_configurations(void **state)
 		{"GET", "object-lock", "<Code>ObjectLockConfigurationNotFoundError</Code>", 404},
 		{"PUT", "versioning", "<Code>MalformedXML</Code>", 400},
 		{"PUT", "acl", "<Code>MissingSecurityHeader</Code>", 400},
-		{"PUT", "policy", "<Code>MissingRequestBodyError</Code>", 400},
+		{"PUT", "policy", "<Code>MalformedPolicy</Code>", 400},
 		{"GET", "policyStatus", "<IsPublic>false</IsPublic>", 200},
 		{"PUT", "ownershipControls", "<Code>MalformedXML</Code>", 400},
 		{"PUT", "publicAccessBlock", "<Code>MalformedXML</Code>", 400},
