@@ -3,12 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-
-/* Counters of one metric stand together, as the format asks; its head is written at the first. */
-struct metrics_walk {
-	struct buf *out;
-	const char *metric;
-};
+#include <stdlib.h>
 
 static bool is_total(const char *name)
 {
@@ -29,47 +24,60 @@ static void metric_line(struct buf *out, const char *name, const char *labels, u
 		buf_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
-static void same_metric(const struct counter *counter, void *arg)
-{
-	const struct metrics_walk *walk = arg;
+/* ---- Counters. ---- */
 
-	if (strcmp(counter->name, walk->metric) == 0)
-		metric_line(walk->out, counter->name, counter->labels, counter_read(counter));
-}
-
-#define METRICS_MAX 512
-struct metric_names {
-	const char *names[METRICS_MAX];
-	const char *helps[METRICS_MAX];
-	size_t count;
+/* Counters are never freed, so that they are collected with the registry locked and printed later. */
+struct counter_set {
+	const struct counter **all;
+	size_t count, cap;
+	bool failed;
 };
 
-static void note_name(const struct counter *counter, void *arg)
+static void collect_counter(const struct counter *counter, void *arg)
 {
-	struct metric_names *all = arg;
+	struct counter_set *set = arg;
+	size_t cap = set->cap ? 2 * set->cap : 1024;
+	const struct counter **grown;
 
-	for (size_t i = 0; i < all->count; i++) {
-		if (strcmp(all->names[i], counter->name) == 0)
+	if (set->count == set->cap) {
+		grown = realloc(set->all, cap * sizeof(*grown));
+		if (!grown) {
+			set->failed = true;
 			return;
+		}
+		set->all = grown;
+		set->cap = cap;
 	}
-	if (all->count < METRICS_MAX) {
-		all->names[all->count] = counter->name;
-		all->helps[all->count++] = counter->help;
-	}
+	set->all[set->count++] = counter;
 }
 
-/* Two passes: names first, since the registry's lock is held while it is walked. */
+/* By name, for the lines of one metric stand together in the format; then as they were registered. */
+static int by_name(const void *left, const void *right)
+{
+	const struct counter *a = *(const struct counter *const *)left;
+	const struct counter *b = *(const struct counter *const *)right;
+	int order = strcmp(a->name, b->name);
+
+	return order ? order : (a->number > b->number) - (a->number < b->number);
+}
+
 static void put_counters(struct buf *out)
 {
-	struct metric_names all = {.count = 0};
+	struct counter_set set = {0};
 
-	counter_visit(note_name, &all);
-	for (size_t i = 0; i < all.count; i++) {
-		struct metrics_walk walk = {.out = out, .metric = all.names[i]};
+	counter_visit(collect_counter, &set);
+	if (set.failed)
+		out->failed = true;
+	else if (set.count)
+		qsort(set.all, set.count, sizeof(set.all[0]), by_name);
+	for (size_t i = 0; i < set.count && !out->failed; i++) {
+		const struct counter *counter = set.all[i];
 
-		metric_head(out, all.names[i], all.helps[i]);
-		counter_visit(same_metric, &walk);
+		if (!i || strcmp(counter->name, set.all[i - 1]->name) != 0)
+			metric_head(out, counter->name, counter->help);
+		metric_line(out, counter->name, counter->labels, counter_read(counter));
 	}
+	free(set.all);
 }
 
 static void put_region(const struct admin_opts *opts, struct buf *out)

@@ -254,6 +254,28 @@ static void test_every_metric_has_one_head(void **state)
 	assert_true(heads > 10 && lines > heads);
 }
 
+#define MANY 2000u
+/* However many metrics there are, each is told. */
+static void test_no_metric_is_left_out(void **state)
+{
+	static struct counter many[MANY];
+	static char names[MANY][48];
+	char line[80];
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(many); i++) {
+		snprintf(names[i], sizeof(names[i]), "nebulaio_test_many_%u_total", i);
+		many[i] = (struct counter){.name = names[i], .help = "One of many."};
+		counter_register(&many[i]);
+		counter_add(&many[i], i);
+	}
+	assert_int_equal(ask(S3_GET, "/metrics"), 200);
+	for (uint32_t i = 0; i < ARRAY_LEN(many); i++) {
+		snprintf(line, sizeof(line), "\nnebulaio_test_many_%u_total %u\n", i, i);
+		assert_true(has(line));
+	}
+}
+
 static void test_what_the_parts_say(void **state)
 {
 	struct region_span span;
@@ -289,6 +311,7 @@ int main(void)
 			test_counters_of_one_metric_stand_together, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_every_metric_has_one_head, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_the_parts_say, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_no_metric_is_left_out, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("admin", tests, NULL, NULL);
