@@ -1,22 +1,33 @@
 /* admin/metrics.c: everything that is counted, in Prometheus' text format. */
-#include "admin/admin.h"
+#include "admin/admin_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#ifdef __clang__
+#define COMPILER __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+#ifdef __aarch64__
+#define ARCH "aarch64"
+#else
+#define ARCH "x86_64"
+#endif
 
 static bool is_total(const char *name)
 {
 	return slice_ends(slice_str(name), SLICE("_total"));
 }
 
-static void metric_head(struct buf *out, const char *name, const char *help)
+void metric_head(struct buf *out, const char *name, const char *help)
 {
 	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name,
 		is_total(name) ? "counter" : "gauge");
 }
 
-static void metric_line(struct buf *out, const char *name, const char *labels, uint64_t value)
+void metric_line(struct buf *out, const char *name, const char *labels, uint64_t value)
 {
 	if (labels)
 		buf_printf(out, "%s{%s} %" PRIu64 "\n", name, labels, value);
@@ -26,7 +37,8 @@ static void metric_line(struct buf *out, const char *name, const char *labels, u
 
 /* ---- Counters. ---- */
 
-/* Counters are never freed, so that they are collected with the registry locked and printed later. */
+/* Counters are never freed, so that they are collected with the registry locked and printed later.
+ */
 struct counter_set {
 	const struct counter **all;
 	size_t count, cap;
@@ -51,7 +63,8 @@ static void collect_counter(const struct counter *counter, void *arg)
 	set->all[set->count++] = counter;
 }
 
-/* By name, for the lines of one metric stand together in the format; then as they were registered. */
+/* By name, for the lines of one metric stand together in the format; then as they were registered.
+ */
 static int by_name(const void *left, const void *right)
 {
 	const struct counter *a = *(const struct counter *const *)left;
@@ -78,6 +91,59 @@ static void put_counters(struct buf *out)
 		metric_line(out, counter->name, counter->labels, counter_read(counter));
 	}
 	free(set.all);
+}
+
+/* ---- Histograms. ---- */
+
+static double seconds(uint64_t ns)
+{
+	return (double)ns / (double)NS_PER_S;
+}
+
+/* Only those that have something in them: there is one for each operation and transport. */
+static void put_hist(const struct counter_hist *hist, struct buf *out)
+{
+	uint64_t values[COUNTER_HIST_PLACES], sum = 0;
+
+	counter_hist_read(hist, values);
+	for (uint32_t i = 0; i < COUNTER_HIST_BUCKETS; i++)
+		sum += values[i];
+	if (!sum)
+		return;
+	sum = 0;
+	for (uint32_t i = 0; i < COUNTER_HIST_BUCKETS; i++) {
+		char bound[32] = "+Inf";
+
+		if (i < COUNTER_HIST_BUCKETS - 1)
+			snprintf(bound, sizeof(bound), "%g", seconds(counter_hist_bounds_ns[i]));
+		sum += values[i];
+		buf_printf(out, "%s_bucket{%s,le=\"%s\"} %" PRIu64 "\n", hist->name, hist->labels,
+			bound, sum);
+	}
+	buf_printf(out, "%s_sum{%s} %.9f\n%s_count{%s} %" PRIu64 "\n", hist->name, hist->labels,
+		seconds(values[COUNTER_HIST_SUM]), hist->name, hist->labels, sum);
+}
+
+struct hist_walk {
+	struct buf *out;
+	const char *name; /* of the one before */
+};
+
+/* Those of one name are registered together. */
+static void next_hist(const struct counter_hist *hist, void *arg)
+{
+	struct hist_walk *walk = arg;
+
+	if (!walk->name || strcmp(walk->name, hist->name) != 0)
+		buf_printf(walk->out, "# HELP %s %s\n# TYPE %s histogram\n", hist->name, hist->help,
+			hist->name);
+	walk->name = hist->name;
+	put_hist(hist, walk->out);
+}
+
+static void put_hists(struct buf *out)
+{
+	counter_hist_visit(next_hist, &(struct hist_walk){.out = out});
 }
 
 static void put_region(const struct admin_opts *opts, struct buf *out)
@@ -149,12 +215,12 @@ static void put_latencies(const struct region *region, struct buf *out)
 		for (uint32_t i = 0; i + 1 < REGION_LATENCY_BUCKETS; i++) {
 			sum += stats.latency_buckets[i];
 			buf_printf(out, "%s_bucket{%s,le=\"%.9f\"} %" PRIu64 "\n", NAME, labels,
-				(double)REGION_LATENCY_NS(i) / (double)NS_PER_S, sum);
+				seconds(REGION_LATENCY_NS(i)), sum);
 		}
 		sum += stats.latency_buckets[REGION_LATENCY_BUCKETS - 1];
 		buf_printf(out, "%s_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n", NAME, labels, sum);
 		buf_printf(out, "%s_sum{%s} %.9f\n%s_count{%s} %" PRIu64 "\n", NAME, labels,
-			(double)stats.latency_ns / (double)NS_PER_S, NAME, labels, sum);
+			seconds(stats.latency_ns), NAME, labels, sum);
 	}
 }
 
@@ -271,9 +337,20 @@ static void put_reactors(const struct admin_opts *opts, struct buf *out)
 	}
 }
 
+/* Which program this is; its value is always 1. */
+static void put_build(struct buf *out)
+{
+	metric_head(out, "nebulaio_build_info", "The program's version and what it was built by.");
+	metric_line(out, "nebulaio_build_info",
+		"version=\"" NEBULAIO_VERSION "\",compiler=\"" COMPILER "\",arch=\"" ARCH "\"", 1);
+}
+
 void admin_metrics(const struct admin_opts *opts, struct buf *out)
 {
+	put_build(out);
+	admin_process_metrics(out);
 	put_counters(out);
+	put_hists(out);
 	put_region(opts, out);
 	put_rings(opts->region, out);
 	put_store(opts, out);

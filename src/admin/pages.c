@@ -26,13 +26,29 @@ static void answer_text(
 	answer(request, reply, status, SLICE("text/plain; charset=utf-8"), slice_str(text));
 }
 
+struct metrics_job {
+	const struct admin_opts *opts;
+	struct buf *out;
+};
+
+static void metrics_make(void *arg)
+{
+	const struct metrics_job *job = arg;
+
+	admin_metrics(job->opts, job->out);
+}
+
 static void answer_metrics(
 	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
 {
 	struct buf out;
 
 	buf_init(&out, METRICS_BYTES_MAX);
-	admin_metrics(opts, &out);
+	/* Much is asked and printed: on a helper, so that requests of this core do not wait. */
+	if (fiber_self())
+		fiber_offload(metrics_make, &(struct metrics_job){.opts = opts, .out = &out});
+	else
+		admin_metrics(opts, &out);
 	if (out.failed)
 		answer_text(request, reply, 500, "the metrics do not fit in memory\n");
 	else

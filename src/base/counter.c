@@ -10,11 +10,15 @@
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct counter *registry_first;
 static struct counter **registry_last = &registry_first;
-static uint32_t registry_count;
+static struct counter_hist *hists_first;
+static struct counter_hist **hists_last = &hists_first;
+static uint32_t registry_count; /* places that a lane has for them */
 
 /* Taken after the registry's, where both are. */
 static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct counter_lane *lanes;
+
+const uint64_t counter_hist_bounds_ns[COUNTER_HIST_BUCKETS - 1] = COUNTER_HIST_BOUNDS;
 
 _Thread_local struct counter_lane *counter_lane;
 
@@ -28,11 +32,30 @@ void counter_register(struct counter *counter)
 	pthread_mutex_unlock(&registry_lock);
 }
 
+void counter_hist_register(struct counter_hist *hist)
+{
+	pthread_mutex_lock(&registry_lock);
+	hist->next = NULL;
+	hist->number = registry_count + 1;
+	registry_count += COUNTER_HIST_PLACES;
+	*hists_last = hist;
+	hists_last = &hist->next;
+	pthread_mutex_unlock(&registry_lock);
+}
+
 void counter_visit(counter_visit_fn *fn, void *arg)
 {
 	pthread_mutex_lock(&registry_lock);
 	for (struct counter *c = registry_first; c; c = c->next)
 		fn(c, arg);
+	pthread_mutex_unlock(&registry_lock);
+}
+
+void counter_hist_visit(counter_hist_visit_fn *fn, void *arg)
+{
+	pthread_mutex_lock(&registry_lock);
+	for (struct counter_hist *hist = hists_first; hist; hist = hist->next)
+		fn(hist, arg);
 	pthread_mutex_unlock(&registry_lock);
 }
 
@@ -57,6 +80,18 @@ void counter_lane_open(void)
 	counter_lane = lane;
 }
 
+/* What the lane has of them goes where they keep what has no lane. */
+static void lane_fold(const struct counter_lane *lane)
+{
+	for (struct counter *c = registry_first; c && c->number <= lane->count; c = c->next)
+		atomic_fetch_add_explicit(
+			&c->value, lane->shares[c->number - 1], memory_order_relaxed);
+	for (struct counter_hist *h = hists_first; h && h->number <= lane->count; h = h->next)
+		for (uint32_t i = 0; i < COUNTER_HIST_PLACES; i++)
+			atomic_fetch_add_explicit(&h->values[i], lane->shares[h->number - 1 + i],
+				memory_order_relaxed);
+}
+
 void counter_lane_close(void)
 {
 	struct counter_lane *lane = counter_lane;
@@ -69,13 +104,23 @@ void counter_lane_close(void)
 	while (*at != lane)
 		at = &(*at)->next;
 	*at = lane->next;
-	for (struct counter *c = registry_first; c && c->number <= lane->count; c = c->next)
-		atomic_fetch_add_explicit(
-			&c->value, lane->shares[c->number - 1], memory_order_relaxed);
+	lane_fold(lane);
 	pthread_mutex_unlock(&lanes_lock);
 	pthread_mutex_unlock(&registry_lock);
 	counter_lane = NULL;
 	free(lane);
+}
+
+/* Called with the lanes' lock. */
+static uint64_t read_at(const _Atomic uint64_t *at, uint32_t idx)
+{
+	uint64_t value =
+		atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)at, memory_order_relaxed);
+
+	for (struct counter_lane *lane = lanes; lane; lane = lane->next)
+		if (idx < lane->count)
+			value += atomic_load_explicit(&lane->shares[idx], memory_order_relaxed);
+	return value;
 }
 
 uint64_t counter_read(const struct counter *counter)
@@ -83,12 +128,26 @@ uint64_t counter_read(const struct counter *counter)
 	uint64_t value;
 
 	pthread_mutex_lock(&lanes_lock);
-	value = atomic_load_explicit(
-		&((struct counter *)(uintptr_t)counter)->value, memory_order_relaxed);
-	for (struct counter_lane *lane = lanes; lane; lane = lane->next)
-		if (counter->number - 1 < lane->count)
-			value += atomic_load_explicit(
-				&lane->shares[counter->number - 1], memory_order_relaxed);
+	value = read_at(&counter->value, counter->number - 1);
 	pthread_mutex_unlock(&lanes_lock);
 	return value;
+}
+
+void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns)
+{
+	uint32_t bucket = 0;
+
+	while (bucket < COUNTER_HIST_BUCKETS - 1 && duration_ns > counter_hist_bounds_ns[bucket])
+		bucket++;
+	counter_add_at(hist->number - 1 + bucket, &hist->values[bucket], 1);
+	counter_add_at(
+		hist->number - 1 + COUNTER_HIST_SUM, &hist->values[COUNTER_HIST_SUM], duration_ns);
+}
+
+void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES])
+{
+	pthread_mutex_lock(&lanes_lock);
+	for (uint32_t i = 0; i < COUNTER_HIST_PLACES; i++)
+		ret_values[i] = read_at(&hist->values[i], hist->number - 1 + i);
+	pthread_mutex_unlock(&lanes_lock);
 }

@@ -27,10 +27,47 @@ struct counter {
 	}                                                                                      \
 	_Static_assert(1, "")
 
+/* Something that is bounded was full: one metric, by what. The one who finds it full counts it,
+ * each time, whether it waits, refuses or makes room then. */
+#define COUNTER_FULL	  "nebulaio_full_total"
+#define COUNTER_FULL_HELP "Times that something bounded was found full, by what it is."
+#define DEFINE_COUNTER_FULL(var, what) \
+	DEFINE_COUNTER(var, COUNTER_FULL, "what=\"" what "\"", COUNTER_FULL_HELP)
+
 void counter_register(struct counter *counter);
 /* Calls fn for every counter, in order of registration. Any thread. */
 typedef void counter_visit_fn(const struct counter *counter, void *arg);
 void counter_visit(counter_visit_fn *fn, void *arg);
+
+/* ---- Histograms of durations, on the same lanes. ---- */
+/* Upper bounds of the buckets; the last bucket has none. */
+#define COUNTER_HIST_BOUNDS                                                                       \
+	{                                                                                         \
+		10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, \
+			25000000, 50000000, 100000000, 250000000, 500000000, 1000000000,          \
+			2500000000, 5000000000, 10000000000, 30000000000                          \
+	}
+#define COUNTER_HIST_BUCKETS 21u
+#define COUNTER_HIST_SUM     COUNTER_HIST_BUCKETS /* the place of the sum, in nanoseconds */
+#define COUNTER_HIST_PLACES  (COUNTER_HIST_BUCKETS + 1u)
+extern const uint64_t counter_hist_bounds_ns[COUNTER_HIST_BUCKETS - 1];
+
+struct counter_hist {
+	const char *name;   /* "nebulaio_s3_request_duration_seconds" */
+	const char *labels; /* or NULL */
+	const char *help;
+	_Atomic uint64_t values[COUNTER_HIST_PLACES]; /* as a counter's value */
+	uint32_t number;			      /* of its first place; its others follow */
+	struct counter_hist *next;
+};
+void counter_hist_register(struct counter_hist *hist);
+/* One duration: two additions to the thread's lane. */
+void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns);
+/* What each bucket holds by itself, and the sum. */
+void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES]);
+/* In order of registration. Any thread. */
+typedef void counter_hist_visit_fn(const struct counter_hist *hist, void *arg);
+void counter_hist_visit(counter_hist_visit_fn *fn, void *arg);
 
 /* Gives the calling thread a lane for the counters registered so far, until it closes it. Without
  * memory, or for counters registered later, it adds as other threads do. */
@@ -46,17 +83,21 @@ struct counter_lane {
 };
 extern _Thread_local struct counter_lane *counter_lane;
 
-static inline void counter_add(struct counter *counter, uint64_t n)
+static inline void counter_add_at(uint32_t idx, _Atomic uint64_t *value, uint64_t n)
 {
 	struct counter_lane *lane = counter_lane;
-	uint32_t idx = counter->number - 1;
 
 	if (lane && idx < lane->count)
 		atomic_store_explicit(&lane->shares[idx],
 			atomic_load_explicit(&lane->shares[idx], memory_order_relaxed) + n,
 			memory_order_relaxed);
 	else
-		atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
+		atomic_fetch_add_explicit(value, n, memory_order_relaxed);
+}
+
+static inline void counter_add(struct counter *counter, uint64_t n)
+{
+	counter_add_at(counter->number - 1, &counter->value, n);
 }
 
 static inline void counter_sub(struct counter *counter, uint64_t n)

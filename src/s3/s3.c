@@ -169,7 +169,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->whole = false;
 	call->conditional = false;
 	call->etag_md5 = strncmp(request->transport, "http", 4) == 0;
-	call->start_ns = log_level_now <= LOG_DEBUG ? clock_now_ns() : 0;
+	call->start_ns = clock_now_ns();
 	call->log_start_ns = 0;
 	call->body_bytes = 0;
 	call->message = NULL;
@@ -285,8 +285,8 @@ static void log_access(const struct s3_call *call)
 
 static void call_end(struct s3_call *call, const struct s3_error *error)
 {
-	s3_metrics_end(call->operation->id, call->reply->status);
-	if (call->start_ns)
+	s3_metrics_end(call);
+	if (log_level_now <= LOG_DEBUG)
 		log_access(call);
 	if (!call->request->session)
 		secret_wipe(&call->signing, sizeof(call->signing));

@@ -390,7 +390,7 @@ bool s3_presigned_takes(const struct s3_call *call, struct slice name);
 /* Of a session: whose key it is now. AccessDenied when the key is gone. */
 const struct s3_error *s3_authenticate_session(struct s3_call *call);
 void s3_metrics_begin(void);
-void s3_metrics_end(enum s3_operation_id id, uint32_t status);
+void s3_metrics_end(const struct s3_call *call);
 /* Splits bucket and key of a request from its host and path, decoded, into the arena. */
 int s3_split_path(struct s3_call *call, enum s3_level *ret_level);
 /* What stands before ".domain" in the request's host; empty: it is another host. */

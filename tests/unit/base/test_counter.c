@@ -87,6 +87,63 @@ static void test_late_counter(void **state)
 	assert_int_equal(counter_read(&late), 2);
 }
 
+static struct counter_hist durations = {.name = "test_duration_seconds", .help = "Of the test."};
+
+static void test_durations_fall_into_buckets(void **state)
+{
+	uint64_t values[COUNTER_HIST_PLACES], sum = 0;
+
+	(void)state;
+	counter_hist_register(&durations);
+	counter_hist_add(&durations, 0);
+	counter_lane_open();
+	/* A bound belongs to its own bucket, what is one longer to the next. */
+	for (uint32_t i = 0; i < COUNTER_HIST_BUCKETS - 1; i++) {
+		counter_hist_add(&durations, counter_hist_bounds_ns[i]);
+		counter_hist_add(&durations, counter_hist_bounds_ns[i] + 1);
+		sum += 2 * counter_hist_bounds_ns[i] + 1;
+		if (i)
+			assert_true(counter_hist_bounds_ns[i] > counter_hist_bounds_ns[i - 1]);
+	}
+	for (uint32_t closed = 0; closed < 2; closed++) {
+		counter_hist_read(&durations, values);
+		assert_int_equal(values[0], 2);
+		for (uint32_t i = 1; i < COUNTER_HIST_BUCKETS - 1; i++)
+			assert_int_equal(values[i], 2);
+		assert_int_equal(values[COUNTER_HIST_BUCKETS - 1], 1);
+		assert_int_equal(values[COUNTER_HIST_SUM], sum);
+		counter_lane_close();
+	}
+}
+
+static void *add_durations(void *arg)
+{
+	(void)arg;
+	counter_lane_open();
+	for (uint32_t i = 0; i < ADDS; i++)
+		counter_hist_add(&durations, 30000);
+	counter_lane_close();
+	return NULL;
+}
+
+/* Lanes need no lock among them, and nothing that one adds is lost by another. */
+static void test_every_thread_adds_durations(void **state)
+{
+	uint64_t before[COUNTER_HIST_PLACES], after[COUNTER_HIST_PLACES];
+	pthread_t threads[4];
+
+	(void)state;
+	counter_hist_read(&durations, before);
+	for (uint32_t i = 0; i < ARRAY_LEN(threads); i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, add_durations, NULL), 0);
+	for (uint32_t i = 0; i < ARRAY_LEN(threads); i++)
+		pthread_join(threads[i], NULL);
+	counter_hist_read(&durations, after);
+	assert_int_equal(after[2] - before[2], ARRAY_LEN(threads) * ADDS);
+	assert_int_equal(after[COUNTER_HIST_SUM] - before[COUNTER_HIST_SUM],
+		ARRAY_LEN(threads) * ADDS * 30000ull);
+}
+
 static void count_seen(const struct counter *counter, void *arg)
 {
 	if (counter == &things || counter == &present)
@@ -109,6 +166,8 @@ int main(void)
 		cmocka_unit_test(test_read_while_a_lane_is_open),
 		cmocka_unit_test(test_down_on_a_lane),
 		cmocka_unit_test(test_late_counter),
+		cmocka_unit_test(test_durations_fall_into_buckets),
+		cmocka_unit_test(test_every_thread_adds_durations),
 		cmocka_unit_test(test_visit),
 	};
 

@@ -1,0 +1,124 @@
+/* admin/process.c: what the kernel says of this process, by the names that Prometheus' clients use
+ * (Prometheus, "Writing client libraries", process metrics). */
+#include "admin/admin_priv.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static double started_s;
+
+/* Fields of /proc/self/stat, counted as in proc(5). */
+enum { STAT_STATE = 3, STAT_STARTTIME = 22, STAT_VSIZE, STAT_RSS, STAT_END };
+
+/* What stands before its state is a name that may have spaces in it. */
+static bool stat_read(uint64_t fields[STAT_END])
+{
+	char text[1024];
+	char *at;
+	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	ssize_t len = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+	if (fd >= 0)
+		close(fd);
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	at = strrchr(text, ')');
+	for (uint32_t i = STAT_STATE; at && i < STAT_END; i++) {
+		at = strchr(at, ' ');
+		if (at)
+			fields[i] = strtoull(++at, NULL, 10);
+	}
+	return at != NULL;
+}
+
+/* Once, so that a clock that is set does not look like a restart. */
+static void started_find(void)
+{
+	uint64_t fields[STAT_END];
+	struct timespec boot, real;
+
+	if (!stat_read(fields))
+		return;
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	clock_gettime(CLOCK_REALTIME, &real);
+	started_s = (double)(real.tv_sec - boot.tv_sec) +
+		    (double)(real.tv_nsec - boot.tv_nsec) / 1e9 +
+		    (double)fields[STAT_STARTTIME] / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void put_seconds(struct buf *out, const char *name, const char *help, double value)
+{
+	metric_head(out, name, help);
+	buf_printf(out, "%s %.6f\n", name, value);
+}
+
+static void put_count(struct buf *out, const char *name, const char *help, uint64_t value)
+{
+	metric_head(out, name, help);
+	metric_line(out, name, NULL, value);
+}
+
+/* Its size is their number since Linux 6.2; before, it is 0 and they are counted. */
+static bool descriptors_count(uint64_t *ret_count)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct stat st;
+
+	if (!dir)
+		return false;
+	*ret_count = 0;
+	if (fstat(dirfd(dir), &st) == 0 && st.st_size > 0) {
+		*ret_count = (uint64_t)st.st_size;
+	} else {
+		for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+			*ret_count += entry->d_name[0] != '.';
+	}
+	closedir(dir);
+	(*ret_count)--; /* the one that looks */
+	return true;
+}
+
+static void put_descriptors(struct buf *out)
+{
+	struct rlimit limit;
+	uint64_t count;
+
+	if (descriptors_count(&count))
+		put_count(out, "process_open_fds", "File descriptors that are open.", count);
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		put_count(out, "process_max_fds", "File descriptors that may be open.",
+			limit.rlim_cur);
+}
+
+void admin_process_metrics(struct buf *out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	uint64_t fields[STAT_END];
+	struct rusage usage;
+
+	pthread_once(&once, started_find);
+	if (getrusage(RUSAGE_SELF, &usage) == 0)
+		put_seconds(out, "process_cpu_seconds_total",
+			"Processor time of all threads, in the program and for it in the kernel.",
+			(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+				(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+	if (started_s > 0)
+		put_seconds(out, "process_start_time_seconds",
+			"When the process began, in seconds since 1970.", started_s);
+	if (stat_read(fields)) {
+		put_count(out, "process_virtual_memory_bytes", "Address space in use.",
+			fields[STAT_VSIZE]);
+		put_count(out, "process_resident_memory_bytes",
+			"Memory that is in use, what is shared with others included.",
+			fields[STAT_RSS] * (uint64_t)sysconf(_SC_PAGESIZE));
+	}
+	put_descriptors(out);
+}
