@@ -151,9 +151,14 @@ uint32_t rp_mr_rkey(const struct rp_mr *mr)
 
 int rp_mw_open(struct rp_qp *qp, struct rp_mr *mr, uint64_t wr_id, struct rp_mw **ret_mw)
 {
+	int err;
+
 	if (qp->type != RP_QP_RC || qp->ops != mr->ops || !(mr->access & RP_ACCESS_WINDOW))
 		return -EINVAL;
-	return qp->ops->mw_open(qp, mr, wr_id, ret_mw);
+	err = qp->ops->mw_open(qp, mr, wr_id, ret_mw);
+	if (!err)
+		rp_count_bind(qp->ops);
+	return err;
 }
 
 void rp_mw_close(struct rp_mw *mw)
@@ -186,6 +191,8 @@ int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
 
 	if (got > 0)
 		PROBE3(rdma_complete, wcs->qpn, got, (uint32_t)wcs->status);
+	if (got)
+		rp_count_completions(cq, wcs, got);
 	return got;
 }
 
@@ -222,7 +229,13 @@ void rp_srq_close(struct rp_srq *srq)
 int rp_srq_post(
 	struct rp_srq *srq, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted)
 {
-	return srq->ops->srq_post(srq, wrs, count, ret_posted);
+	int err = srq->ops->srq_post(srq, wrs, count, ret_posted);
+
+	if (*ret_posted)
+		rp_count_recvs(srq->ops, *ret_posted);
+	if (__builtin_expect(err == -ENOMEM, 0))
+		rp_count_recv_full();
+	return err;
 }
 
 /* ---- Queue pairs. ---- */
@@ -292,15 +305,29 @@ void rp_qp_cap(const struct rp_qp *qp, struct rp_qp_cap *ret_cap)
 int rp_post_send(
 	struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted)
 {
+	int err;
+
 	PROBE3(rdma_post_send, qp->num, count, count ? (uint32_t)wrs->opcode : 0);
-	return qp->ops->post_send(qp, wrs, count, ret_posted);
+	err = qp->ops->post_send(qp, wrs, count, ret_posted);
+	if (*ret_posted)
+		rp_count_sends(qp->ops, wrs, *ret_posted);
+	if (__builtin_expect(err == -ENOMEM, 0))
+		rp_count_send_full();
+	return err;
 }
 
 int rp_post_recv(
 	struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted)
 {
+	int err;
+
 	PROBE2(rdma_post_recv, qp->num, count);
-	return qp->ops->post_recv(qp, wrs, count, ret_posted);
+	err = qp->ops->post_recv(qp, wrs, count, ret_posted);
+	if (*ret_posted)
+		rp_count_recvs(qp->ops, *ret_posted);
+	if (__builtin_expect(err == -ENOMEM, 0))
+		rp_count_recv_full();
+	return err;
 }
 
 void rp_qp_error(struct rp_qp *qp)

@@ -65,11 +65,15 @@ struct rp_conn_request {
 	const struct rp_ops *ops;
 };
 
+/* Which provider's counts an operation joins. */
+enum rp_counted { RP_COUNTED_SIMULATED, RP_COUNTED_VERBS, RP_COUNTED_PROVIDERS };
+
 /* Contracts are those of the rp_ functions of the same name in rdma.h. The dispatcher has already
  * refused NULL and out-of-range arguments, filled in a queue pair's default capacities, and copied
  * context, so a provider needs not. */
 struct rp_ops {
 	const char *name; /* "simulated" */
+	enum rp_counted counted;
 	/* True when this provider is the one to open such a name. */
 	bool (*claims)(const char *device_name);
 	/* Appends the names of the devices there are, for the log line of -ENODEV. */
@@ -133,6 +137,16 @@ void rp_event_fd_set(int fd);
 void rp_event_fd_clear(int fd);
 struct itimerspec;
 void rp_timer_fd_set(int fd, const struct itimerspec *when);
+
+/* ---- Counts of what queue pairs are asked to do, by provider (count_dp.c). ---- */
+void rp_count_sends(const struct rp_ops *ops, const struct rp_send_wr *wrs, uint32_t count);
+void rp_count_recvs(const struct rp_ops *ops, uint32_t count);
+void rp_count_bind(const struct rp_ops *ops);
+/* What was not taken, for want of room. */
+void rp_count_send_full(void);
+void rp_count_recv_full(void);
+/* Of what a completion queue gave: failed ones by status, or that it lost some. */
+void rp_count_completions(const struct rp_cq *cq, const struct rp_wc *wcs, int got);
 
 /* Logs why a queue pair failed, with all that is known of it. */
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);

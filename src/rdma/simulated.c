@@ -369,6 +369,7 @@ static void sim_mw_close(struct rp_mw *base)
 
 const struct rp_ops rp_simulated_ops = {
 	.name = PREFIX,
+	.counted = RP_COUNTED_SIMULATED,
 	.claims = sim_claims,
 	.list = sim_list,
 	.open = sim_open,

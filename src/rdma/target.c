@@ -185,8 +185,10 @@ static uint32_t submit_sends(struct rp_target *target, struct region_ring *ring,
 		circle_put(&target->sends, &entries[built]);
 		built++;
 	}
-	if (!built)
+	if (!built) {
+		rp_count_send_full();
 		return 0;
+	}
 	err = rp_post_send(target->qp, wrs, built, &posted);
 	/* What did not go never was in flight. */
 	target->sends.tail = first + posted;
@@ -212,8 +214,10 @@ static uint32_t submit_recv(
 	uint32_t posted;
 	int err;
 
-	if (circle_full(&target->recvs))
+	if (circle_full(&target->recvs)) {
+		rp_count_recv_full();
 		return 0;
+	}
 	sges_convert(entry, sges);
 	flight = circle_put(&target->recvs, entry);
 	err = rp_post_recv(target->qp, &wr, 1, &posted);

@@ -487,6 +487,7 @@ static void verbs_mw_close(struct rp_mw *base)
 
 const struct rp_ops rp_verbs_ops = {
 	.name = "verbs",
+	.counted = RP_COUNTED_VERBS,
 	.claims = verbs_claims,
 	.list = verbs_list,
 	.open = verbs_open,

@@ -100,6 +100,70 @@ static void test_random_transfers(void **state)
 	pair_close(&pair);
 }
 
+/* ---- Counts. ---- */
+
+struct counted {
+	const char *name, *label;
+	uint64_t value;
+};
+
+static void find_counted(const struct counter *counter, void *arg)
+{
+	struct counted *want = arg;
+	bool ours = strncmp(suite->device_name, "simulated", 9) == 0
+			    ? strstr(counter->labels ? counter->labels : "", "simulated") != NULL
+			    : strstr(counter->labels ? counter->labels : "", "verbs") != NULL;
+
+	if (strcmp(counter->name, want->name) == 0 && strstr(counter->labels, want->label) &&
+		(ours || strcmp(want->name, COUNTER_FULL) == 0))
+		want->value += counter_read(counter);
+}
+
+static uint64_t counted(const char *name, const char *label)
+{
+	struct counted want = {.name = name, .label = label};
+
+	counter_visit(find_counted, &want);
+	return want.value;
+}
+
+static const char *const KINDS[] = {"kind=\"send\"", "kind=\"write\"", "kind=\"write_imm\"",
+	"kind=\"read\"", "kind=\"atomic\"", "kind=\"recv\""};
+
+static void test_work_is_counted_by_kind(void **state)
+{
+	static const enum rp_opcode opcodes[] = {
+		RP_SEND, RP_WRITE, RP_WRITE_IMM, RP_READ, RP_FETCH_ADD};
+	static const char REQUESTS[] = "nebulaio_rdma_work_requests_total";
+	uint64_t before[ARRAY_LEN(KINDS)];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, &patient, &patient);
+	for (uint32_t i = 0; i < ARRAY_LEN(KINDS); i++)
+		before[i] = counted(REQUESTS, KINDS[i]);
+	for (uint32_t i = 0; i < ARRAY_LEN(opcodes); i++) {
+		struct rp_send_wr wr = one_sided(opcodes[i], i, &pair.b, 0);
+		bool told = opcodes[i] == RP_SEND || opcodes[i] == RP_WRITE_IMM;
+		bool sent = false;
+
+		if (told)
+			assert_int_equal(post_recv_at(&pair.b, 100, 4096, 64), 0);
+		assert_int_equal(post_send_sge(&pair.a, wr, sge_at(&pair.a, 0, 8)), 0);
+		for (uint64_t until = clock_now_ns() + SUITE_DEADLINE_NS; !sent || told;) {
+			struct rp_wc wc;
+
+			sent |= rp_cq_poll(pair.a.cq, &wc, 1) == 1;
+			told &= rp_cq_poll(pair.b.cq, &wc, 1) != 1;
+			assert_true(clock_now_ns() < until);
+		}
+	}
+	for (uint32_t i = 0; i < ARRAY_LEN(KINDS); i++)
+		assert_int_equal(
+			counted(REQUESTS, KINDS[i]) - before[i], i + 1 < ARRAY_LEN(KINDS) ? 1 : 2);
+	pair_close(&pair);
+}
+
 static void test_write_imm(void **state)
 {
 	struct rp_send_wr wr;
@@ -244,6 +308,18 @@ static void refused(enum rp_opcode opcode, uint32_t access, int64_t addr_off, ui
 	assert_int_equal(rp_qp_state(pair.a.qp), RP_QPS_ERR);
 	assert_memory_equal(before, pair.b.mem, 64);
 	pair_close(&pair);
+}
+
+/* What the peer refuses fails, and flushes what follows. */
+static void test_failures_are_counted_by_status(void **state)
+{
+	static const char ERRORS[] = "nebulaio_rdma_completion_errors_total";
+	uint64_t failed = counted(ERRORS, "remote_access"), flushed = counted(ERRORS, "flushed");
+
+	(void)state;
+	refused(RP_WRITE, RP_ACCESS_LOCAL_WRITE, 0, 0);
+	assert_int_equal(counted(ERRORS, "remote_access") - failed, 1);
+	assert_int_equal(counted(ERRORS, "flushed") - flushed, 1);
 }
 
 static void test_refused_access(void **state)
@@ -407,6 +483,7 @@ static void test_queue_full(void **state)
 	struct end_opts tiny = patient;
 	struct rp_send_wr wr = send_wr(1, RP_SEND, S);
 	struct rp_qp_cap cap;
+	uint64_t full = counted(COUNTER_FULL, "rdma_send_queue");
 	struct pair pair;
 	uint32_t count = 0;
 	int err;
@@ -421,10 +498,13 @@ static void test_queue_full(void **state)
 		assert_true(count < 4 * cap.max_send_wr);
 	assert_int_equal(err, -ENOMEM);
 	assert_true(suite->soft_roce ? count >= cap.max_send_wr : count == cap.max_send_wr);
+	assert_int_equal(counted(COUNTER_FULL, "rdma_send_queue") - full, 1);
+	full = counted(COUNTER_FULL, "rdma_receive_queue");
 	for (count = 0; !(err = post_recv_at(&pair.a, count, 0, 8)); count++)
 		assert_true(count < 4 * cap.max_recv_wr);
 	assert_int_equal(err, -ENOMEM);
 	assert_true(suite->soft_roce ? count >= cap.max_recv_wr : count == cap.max_recv_wr);
+	assert_int_equal(counted(COUNTER_FULL, "rdma_receive_queue") - full, 1);
 	pair_close(&pair);
 }
 
@@ -640,6 +720,8 @@ const size_t suite_window_count = ARRAY_LEN(suite_window_tests);
 
 const struct CMUnitTest suite_data_tests[] = {
 	cmocka_unit_test(test_random_transfers),
+	cmocka_unit_test(test_work_is_counted_by_kind),
+	cmocka_unit_test(test_failures_are_counted_by_status),
 	cmocka_unit_test(test_write_imm),
 	cmocka_unit_test(test_empty_write),
 	cmocka_unit_test(test_atomics),
