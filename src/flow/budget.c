@@ -7,6 +7,10 @@
 
 #include "flow/flow_priv.h"
 
+DEFINE_COUNTER_FULL(budget_full, "transfer_frames");
+DEFINE_COUNTER_FULL(share_full, "transfer_share");
+DEFINE_COUNTER_FULL(walks_full, "listings");
+
 /* How often the frames that no transfer holds are counted again. */
 #define REFRESH_NS (10 * NS_PER_MS)
 
@@ -107,6 +111,7 @@ bool flow_budget_take(
 		(mine == frame_count || mine <= (uint64_t)FLOW_SHARE_FACTOR * (max - all)))
 		return true;
 	flow_budget_give(budget, share, frame_count);
+	counter_add(all <= max ? &share_full : &budget_full, 1);
 	return false;
 }
 
@@ -127,6 +132,7 @@ bool flow_walk_begin(struct flow_budget *budget, uint16_t share)
 		return true;
 	flow_walk_end(budget, share);
 	counter_add(&walks_refused, 1);
+	counter_add(&walks_full, 1);
 	return false;
 }
 

@@ -9,6 +9,8 @@
 
 #include "flow/flow_priv.h"
 
+DEFINE_COUNTER_FULL(queue_full, "transfer_queue");
+
 #define SERVE_NS (1 * NS_PER_MS)
 /* Longest wait: past it the server is overloaded, and says so. */
 #define WAIT_NS_MAX (30 * NS_PER_S)
@@ -283,6 +285,8 @@ static __attribute__((noinline, cold)) int lease_wait(
 			return ret;
 		}
 	}
+	if (queue->count >= QUEUE_MAX)
+		counter_add(&queue_full, 1);
 	if (queue->count >= QUEUE_MAX || (!want->begun && stands(queue))) {
 		counter_add(&refused_total, 1);
 		return -ENOBUFS;

@@ -16,6 +16,8 @@
 
 #include "front/native_priv.h"
 
+DEFINE_COUNTER_FULL(shelf_full, "lease_shelf");
+
 #define SLOT_ALIGN 64u
 /* A body takes at most this part of a shelf, so that one does not end all others. */
 #define SHELF_PARTS 8u
@@ -160,6 +162,7 @@ static struct capsule_slot *slot_take(struct native_session *session, uint64_t b
 	struct native_lease *lease;
 
 	if (shelf->at + bytes > shelf->bytes) {
+		counter_add(&shelf_full, 1);
 		from = shelf->base + shelf->at;
 		while ((lease = oldest(shelf)) != NULL && (uint8_t *)lease->slot >= from)
 			lease_end(session, lease, &ended_room);

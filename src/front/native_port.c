@@ -9,8 +9,10 @@
 
 #include "front/native_priv.h"
 
-#define TOO_MANY    "there are as many sessions as allowed"
 #define NO_RECEIVES "the sessions' receives hold all that they may of memory.bytes"
+
+DEFINE_COUNTER_FULL(sessions_full, "native_sessions");
+DEFINE_COUNTER_FULL(receives_full, "native_receives");
 
 /* An event on its way to a front's reactor. */
 struct note {
@@ -27,6 +29,12 @@ static void reject(const struct rp_cm_event *event, const char *why)
 {
 	log_warn("rdma", "%s: connection rejected: %s", event->peer, why);
 	rp_reject(event->request, NULL, 0);
+}
+
+static void reject_full(const struct rp_cm_event *event)
+{
+	counter_add(&sessions_full, 1);
+	reject(event, "there are as many sessions as allowed");
 }
 
 static void place_give(struct front_native *front)
@@ -46,13 +54,15 @@ static void take_request(struct front_native *front, const struct rp_cm_event *e
 	}
 	if (crowded && !native_session_yield(front)) {
 		place_give(front);
-		reject(event, TOO_MANY);
+		reject_full(event);
 		return;
 	}
 	ret = native_session_accept(front, event);
 	/* Its frames come back when the device has let go of them: the next one finds them. */
-	if (ret == -ENOBUFS)
+	if (ret == -ENOBUFS) {
+		counter_add(&receives_full, 1);
 		native_session_yield(front);
+	}
 	if (ret)
 		reject(event, ret == -ENOBUFS ? NO_RECEIVES : strerror(-ret));
 }
@@ -174,7 +184,7 @@ static void on_connect_request(struct native_port *port, const struct rp_cm_even
 	}
 	note.front = place_take(port, &note.crowded);
 	if (!note.front) {
-		reject(event, TOO_MANY);
+		reject_full(event);
 	} else if (!note_hand(port, &note)) {
 		place_give(note.front);
 		reject(event, strerror(ENOMEM));

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+DEFINE_COUNTER_FULL(queue_pairs_full, "token_queue_pairs");
+
 #define CQ_ENTRIES_MAX (1u << 20)
 _Static_assert(LIMIT_TOKEN_QUEUE_PAIRS_MAX *(TOKEN_SEND_WRS + 1) <= CQ_ENTRIES_MAX,
 	"all queue pairs that may be configured fit a completion queue");
@@ -75,11 +77,12 @@ static void qp_free(struct token_qp *qp)
 /* Counts one more, to be enlisted or uncounted; false: there are as many as allowed. */
 static bool place_take(struct front_token *front)
 {
-	if (front->qp_count >= front->queue_pairs_max)
-		return false;
-	if (atomic_fetch_add(&front->group->qp_count, 1) < front->opts.queue_pairs_max)
-		return true;
-	front->group->qp_count--;
+	if (front->qp_count < front->queue_pairs_max) {
+		if (atomic_fetch_add(&front->group->qp_count, 1) < front->opts.queue_pairs_max)
+			return true;
+		front->group->qp_count--;
+	}
+	counter_add(&queue_pairs_full, 1);
 	return false;
 }
 

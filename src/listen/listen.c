@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+DEFINE_COUNTER_FULL(connections_full, "http_connections");
+
 DEFINE_COUNTER(
 	connections_total, "nebulaio_http_connections_total", NULL, "HTTP connections accepted.");
 DEFINE_COUNTER(connections_now, "nebulaio_http_connections", NULL, "HTTP connections open now.");
@@ -167,6 +169,8 @@ static void evict_one(struct listen *listen)
 /* Whether there is room for one more: not while it drains. */
 static bool room_make(struct listen *listen)
 {
+	if (listen->connection_count >= listen->opts.connections_max)
+		counter_add(&connections_full, 1);
 	while (listen->connection_count >= listen->opts.connections_max && !listen->draining) {
 		evict_one(listen);
 		listen->acceptor = fiber_self();

@@ -12,6 +12,8 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
+DEFINE_COUNTER_FULL(fibers_full, "fibers");
+
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13 */
 #endif
@@ -84,8 +86,10 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	struct fiber *fiber;
 
 	check_thread(reactor);
-	if (reactor->stats.fibers >= reactor->opts.fibers_max)
+	if (reactor->stats.fibers >= reactor->opts.fibers_max) {
+		counter_add(&fibers_full, 1);
 		return -EAGAIN;
+	}
 	link = list_pop(&reactor->fibers_idle);
 	fiber = link ? CONTAINER_OF(link, struct fiber, link) : fiber_map(reactor);
 	if (!fiber)

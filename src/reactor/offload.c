@@ -12,6 +12,15 @@
 #define HELPER_IDLE_S	   10
 #define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo are not modest */
 
+#define WAITING	     "nebulaio_helper_calls_waiting"
+#define WAITING_HELP "Calls that may block and wait for a helper thread, by pool."
+
+/* All of a pool's helpers are busy: the call waits for one. */
+DEFINE_COUNTER_FULL(short_calls_full, "helpers");
+DEFINE_COUNTER_FULL(long_calls_full, "helpers_long");
+DEFINE_COUNTER(short_calls_waiting, WAITING, "pool=\"short\"", WAITING_HELP);
+DEFINE_COUNTER(long_calls_waiting, WAITING, "pool=\"long\"", WAITING_HELP);
+
 /* On the fiber's stack. */
 struct offload {
 	struct list link;
@@ -23,6 +32,7 @@ struct offload {
 
 struct pool {
 	const char *name;
+	struct counter *full, *waiting;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct list queue;
@@ -32,6 +42,8 @@ struct pool {
 #define POOL(var, thread_name)                     \
 	static struct pool var = {                 \
 		.name = thread_name,               \
+		.full = &var##_full,               \
+		.waiting = &var##_waiting,         \
 		.lock = PTHREAD_MUTEX_INITIALIZER, \
 		.more = PTHREAD_COND_INITIALIZER,  \
 		.queue = {&var.queue, &var.queue}, \
@@ -83,6 +95,7 @@ static struct offload *next(struct pool *pool)
 	if (!link)
 		return NULL;
 	pool->queued--;
+	counter_sub(pool->waiting, 1);
 	return CONTAINER_OF(link, struct offload, link);
 }
 
@@ -140,12 +153,16 @@ static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 	pthread_mutex_lock(&pool->lock);
 	list_push_back(&pool->queue, &offload.link);
 	pool->queued++;
+	counter_add(pool->waiting, 1);
 	if (pool->queued > pool->idle && pool->helpers < HELPERS_MAX)
 		error = helper_start(pool);
+	else if (pool->queued > pool->idle)
+		counter_add(pool->full, 1);
 	if (error && pool->helpers == 0) {
 		/* Nobody will ever come for it. */
 		list_remove(&offload.link);
 		pool->queued--;
+		counter_sub(pool->waiting, 1);
 		pthread_mutex_unlock(&pool->lock);
 		atomic_fetch_sub_explicit(
 			&offload.fiber->reactor->helpers, 1, memory_order_relaxed);

@@ -3,6 +3,9 @@
 
 #include <errno.h>
 
+DEFINE_COUNTER_FULL(submission_full, "io_uring_submission");
+DEFINE_COUNTER_FULL(completion_full, "io_uring_completion");
+
 struct io_uring *reactor_uring(struct reactor *reactor)
 {
 	return &reactor->ring;
@@ -25,6 +28,7 @@ struct io_uring_sqe *reactor_sqe(struct reactor *reactor, struct uring_op *op)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&reactor->ring);
 
 	if (!sqe) {
+		counter_add(&submission_full, 1);
 		if (!reactor->bound)
 			uring_bind(reactor);
 		uring_flush(reactor);
@@ -49,8 +53,11 @@ uint32_t uring_reap(struct reactor *reactor)
 	uint32_t count = 0;
 	unsigned head;
 
-	if (must_enter(ring))
+	if (must_enter(ring)) {
+		if (__atomic_load_n(ring->sq.kflags, __ATOMIC_RELAXED) & IORING_SQ_CQ_OVERFLOW)
+			counter_add(&completion_full, 1);
 		io_uring_get_events(ring);
+	}
 	io_uring_for_each_cqe(ring, head, cqe)
 	{
 		struct uring_op *op = io_uring_cqe_get_data(cqe);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+DEFINE_COUNTER_FULL(frames_full, "frames");
+
 #define LEAK_LINES_MAX 32u
 
 static const char *const owner_names[OWNER_COUNT] = {
@@ -224,6 +226,7 @@ int frames_lease_slow(struct region *region, uint32_t frame_count, enum region_o
 		if (blocks_take(region, frame_count, &frame_idx, 1) == 0) {
 			atomic_fetch_add_explicit(
 				&region->header->lease_failures, 1, memory_order_relaxed);
+			counter_add(&frames_full, 1);
 			return -ENOBUFS;
 		}
 	}

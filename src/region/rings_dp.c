@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
+DEFINE_COUNTER_FULL(ring_full, "ring");
+DEFINE_COUNTER_FULL(rdma_ring_full, "rdma_ring");
+
 /* Base operations that move bytes; the others' addresses mean nothing. */
 #define OPS_WITH_MEMORY (1u << REGION_OP_READ | 1u << REGION_OP_WRITE | 1u << REGION_OP_PACKET_TX)
 
@@ -57,6 +60,12 @@ static inline bool pair_admits(const struct ring_pair *pair, uint8_t flags)
 	return (flags & REGION_F_UNSIGNALED) != 0 || pair->outstanding <= pair->sq.mask;
 }
 
+static __attribute__((noinline, cold)) int full(struct counter *counter)
+{
+	counter_add(counter, 1);
+	return -EAGAIN;
+}
+
 static inline uint64_t ring_time(const struct region_ring *ring)
 {
 	return atomic_load_explicit(&ring->region->timed, memory_order_relaxed) ? clock_now_ns()
@@ -91,7 +100,7 @@ int region_submit(struct region_ring *ring, const struct region_sqe *sqe)
 		region_arena_of(ring->region, (const void *)(uintptr_t)sqe->addr, sqe->len) < 0)
 		return -EFAULT;
 	if (!pair_admits(pair, sqe->flags))
-		return -EAGAIN;
+		return full(&ring_full);
 	*entry = *sqe;
 	entry->submitted_ns = ring_time(ring);
 	pair->outstanding += (sqe->flags & REGION_F_UNSIGNALED) == 0;
@@ -110,7 +119,7 @@ int region_submit_wr(struct region_ring *ring, const struct region_wr *wr)
 	CHECK(wr->opcode < REGION_OP_COUNT && wr->target < LIMIT_REGION_TARGETS_MAX);
 	CHECK(wr->sge_count <= ARRAY_LEN(wr->sge));
 	if (!pair_admits(pair, wr->flags))
-		return -EAGAIN;
+		return full(&rdma_ring_full);
 	*entry = *wr;
 	entry->submitted_ns = ring_time(ring);
 	pair->outstanding += (wr->flags & REGION_F_UNSIGNALED) == 0;

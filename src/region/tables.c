@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+DEFINE_COUNTER_FULL(targets_full, "ring_targets");
+DEFINE_COUNTER_FULL(mrs_full, "memory_regions");
+
 int region_target_add(struct region *region, const struct region_device_ops *ops, void *device,
 	const char *label, uint16_t *ret_target)
 {
@@ -30,6 +33,8 @@ int region_target_add(struct region *region, const struct region_device_ops *ops
 		error = 0;
 	}
 	pthread_mutex_unlock(&region->tables_lock);
+	if (error)
+		counter_add(&targets_full, 1);
 	return error;
 }
 
@@ -62,6 +67,8 @@ int region_mr_add(struct region *region, const struct region_mr *mr, uint32_t *r
 		error = 0;
 	}
 	pthread_mutex_unlock(&region->tables_lock);
+	if (error)
+		counter_add(&mrs_full, 1);
 	return error;
 }
 

@@ -11,6 +11,8 @@
 #include "s3/acl.h"
 #include "s3/settings.h"
 
+DEFINE_COUNTER_FULL(lines_full, "access_log");
+
 #define LOOK_NS (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
 #define DAY_NS	(86400 * NS_PER_S)
 
@@ -321,6 +323,8 @@ static void gather(struct s3_call *call, const struct s3_logging *logging, const
 	if (source && source->lines.len + line->len <= S3_ACCESS_LOG_BYTES_MAX) {
 		buf_put_slice(&source->lines, buf_slice(line));
 		kept = !source->lines.failed;
+		if (!kept)
+			counter_add(&lines_full, 1);
 	}
 	pthread_mutex_unlock(&log->lock);
 	if (start && fiber_spawn(reactor_self(), "access log", writer, source)) {

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+DEFINE_COUNTER_FULL(queue_full, "notification_queue");
+
 #define IDLE_NS (30 * NS_PER_S)
 /* Pauses double from the least on: of a target that is away; of one that refused an event, before
  * it gets another; of the event that it refused. */
@@ -571,8 +573,10 @@ static int take_place(struct target *target, struct s3_notice *notice)
 	uint64_t left = notify->queue_bytes - notify->bytes;
 
 	if (notify->closing || target->count >= notify->queue_events || notice->bytes > left ||
-		(target->bytes && target->bytes + notice->bytes > left - notice->bytes))
+		(target->bytes && target->bytes + notice->bytes > left - notice->bytes)) {
+		counter_add(&queue_full, 1);
 		return -ENOBUFS;
+	}
 	target->count++;
 	target->bytes += notice->bytes;
 	notify->bytes += notice->bytes;

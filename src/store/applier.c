@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+DEFINE_COUNTER_FULL(log_full, "log");
+DEFINE_COUNTER_FULL(index_queue_full, "index_queue");
+
 #define SPARE_GROUPS_MAX 32u
 #define SPARE_BYTES_MAX	 (2 * MIB)
 
@@ -387,6 +390,7 @@ int applier_wait_room(struct store *store, uint64_t end_pos)
 {
 	struct applier *applier = &store->applier;
 	uint64_t log_bytes = store->volume.super.log_bytes;
+	bool waited = false;
 	int ret = 0;
 
 	pthread_mutex_lock(&applier->lock);
@@ -405,6 +409,9 @@ int applier_wait_room(struct store *store, uint64_t end_pos)
 			break;
 		if (used > log_bytes && !applier->first)
 			checkpoint_want(applier);
+		if (!waited)
+			counter_add(used > log_bytes ? &log_full : &index_queue_full, 1);
+		waited = true;
 		progress_wait(applier);
 	}
 	pthread_mutex_unlock(&applier->lock);

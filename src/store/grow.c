@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <sys/statvfs.h>
 
+DEFINE_COUNTER_FULL(volume_full, "volume");
+
 /* Grown ahead when less than this part of a step is free. */
 #define AHEAD_PART	 2u
 #define LOOK_INTERVAL_NS NS_PER_S
@@ -177,6 +179,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 			return 0;
 		}
 		if (refused && settled) {
+			counter_add(&volume_full, 1);
 			full_tell(store);
 			return -ENOSPC;
 		}
