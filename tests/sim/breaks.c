@@ -13,6 +13,8 @@
 #define CHECKPOINT_ONE_OF 2u
 #define VERSION_ONE_OF	  4u
 #define DROP_ONE_OF	  2u
+#define VERIFY_ONE_OF	  2u
+#define CONDITION_ONE_OF  2u
 
 const struct world_break WORLD_BREAKS[] = {
 	{"flush", "a flush of the volume that is none"},
@@ -21,6 +23,8 @@ const struct world_break WORLD_BREAKS[] = {
 	{"checkpoint", "a checkpoint that does not wait for the index"},
 	{"version", "a version that is not kept"},
 	{"drop", "an upload that outlives its completion"},
+	{"verify", "a checksum that nobody looks at"},
+	{"condition", "a write's condition that nobody looks at"},
 };
 const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
 
@@ -64,6 +68,21 @@ int __wrap_store_put_drop(
 	if (breaks("drop", DROP_ONE_OF))
 		return 0;
 	return __real_store_put_drop(put, bucket, key, get);
+}
+
+int __real_store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
+int __wrap_store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+{
+	return breaks("verify", VERIFY_ONE_OF) ? 0
+					       : __real_store_get_verify(get, offset, data, bytes);
+}
+
+int __real_s3_write_condition_check(const struct store_meta *current, void *arg);
+int __wrap_s3_write_condition_check(const struct store_meta *current, void *arg)
+{
+	return breaks("condition", CONDITION_ONE_OF)
+		       ? 0
+		       : __real_s3_write_condition_check(current, arg);
 }
 
 void __real_object_unseat_watched(struct store *store, struct object *object);

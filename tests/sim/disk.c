@@ -21,6 +21,7 @@
 #define WRITE_NS_MAX	  (100 * NS_PER_US)
 #define FLUSH_NS_MAX	  (500 * NS_PER_US)
 #define SLOW_NS_MAX	  (2 * NS_PER_S)
+#define GROUPED_BYTES_MAX 65536u /* bodies that are written with their group */
 #define DEATH_NS_MAX	  (2 * NS_PER_S)
 #define FALLOC_ZERO_RANGE 0x10
 
@@ -37,6 +38,7 @@ struct disk {
 	uint64_t flushed_bytes; /* the file's size that is sure */
 	uint64_t order;
 	uint64_t dead_until_ns;
+	int32_t number; /* of several: "volume2" */
 };
 
 struct request {
@@ -142,6 +144,76 @@ static void disk_zero(struct disk *disk, uint64_t bytes, uint64_t offset)
 	free(zeros);
 }
 
+/* ---- Wrong bytes. ---- */
+
+/* A single disk harms only large bodies while they are written: of what a group of the log has with
+ * it, nobody can tell damage from power that failed. */
+static bool is_damaged(const struct disk *disk, uint64_t offset, uint64_t bytes)
+{
+	const struct world_disk_chances *chances = &world_disk_chances;
+
+	if (!chances->damage || offset < chances->damage_from)
+		return false;
+	if (chances->damage_disk < 0 ? bytes <= GROUPED_BYTES_MAX
+				     : chances->damage_disk != disk->number)
+		return false;
+	return world_chance(chances->damage);
+}
+
+void world_disk_rot(uint32_t places)
+{
+	for (uint32_t i = 0; i < DISKS_MAX; i++) {
+		struct disk *disk = &disks[i];
+		uint64_t from = world_disk_chances.damage_from, end;
+
+		if (disk->fd <= 0 || (world_disk_chances.damage_disk >= 0 &&
+					     world_disk_chances.damage_disk != disk->number))
+			continue;
+		end = file_bytes(disk->fd);
+		for (uint32_t at = 0; at < places && end > from; at++) {
+			uint64_t offset = from + world_below(end - from);
+			uint8_t byte;
+
+			medium_read(disk, &byte, 1, offset);
+			byte ^= (uint8_t)(1 + world_below(255));
+			medium_write(disk, &byte, 1, offset);
+			world_trace("rot", i, offset);
+		}
+	}
+}
+
+/* Blocks are written to where others lie. */
+static uint64_t elsewhere(const struct disk *disk, uint64_t bytes)
+{
+	uint64_t from = world_disk_chances.damage_from, end = file_bytes(disk->fd);
+
+	if (end < from + bytes)
+		return from;
+	return from +
+	       world_below((end - from - bytes) / BLOCK_BYTES_OF_DISK + 1) * BLOCK_BYTES_OF_DISK;
+}
+
+static void disk_write_wrongly(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
+{
+	uint64_t how = 1 + world_below(world_disk_chances.damage_disk < 0 ? 2 : 3);
+	uint8_t *changed;
+
+	world_trace("damage", how, offset);
+	/* The file's length is not what is damaged. */
+	if (file_bytes(disk->fd) < offset + bytes)
+		disk_zero(disk, bytes, offset);
+	if (how == 3) {
+		disk_write(disk, data, bytes, elsewhere(disk, bytes));
+	} else if (how == 1) {
+		changed = (uint8_t *)malloc(bytes);
+		CHECK(changed != NULL);
+		memcpy(changed, data, bytes);
+		changed[world_below(bytes)] ^= (uint8_t)(1 + world_below(255));
+		disk_write(disk, changed, bytes, offset);
+		free(changed);
+	}
+}
+
 /* ---- Power fails. ---- */
 
 /* Some sectors of a write that was not flushed. */
@@ -198,6 +270,8 @@ void world_disk_power_lost(void)
 /* Moves at most `bytes` between the request's memory and the disk; how much it was. */
 static uint64_t request_move(struct request *request, uint64_t bytes)
 {
+	bool damaged = request->io.op == WORLD_WRITE &&
+		       is_damaged(request->disk, request->io.offset, bytes);
 	uint64_t done = 0;
 
 	for (uint32_t i = 0; i < request->io.iov_count && done < bytes; i++) {
@@ -205,6 +279,9 @@ static uint64_t request_move(struct request *request, uint64_t bytes)
 
 		if (request->io.op == WORLD_READ)
 			medium_read(request->disk, request->iov[i].iov_base, part,
+				request->io.offset + done);
+		else if (damaged)
+			disk_write_wrongly(request->disk, request->iov[i].iov_base, part,
 				request->io.offset + done);
 		else
 			disk_write(request->disk, request->iov[i].iov_base, part,
@@ -337,11 +414,15 @@ static ssize_t call_run(int fd, const struct world_disk_io *io)
 	return call.result;
 }
 
-static bool names_volume(const char *path)
+/* The number of a volume by its path, 0 when it has none; -1: it is no volume. */
+static int32_t volume_number(const char *path)
 {
 	const char *name = strrchr(path, '/');
 
-	return strncmp(name ? name + 1 : path, "volume", strlen("volume")) == 0;
+	name = name ? name + 1 : path;
+	if (strncmp(name, "volume", strlen("volume")))
+		return -1;
+	return (int32_t)strtol(name + strlen("volume"), NULL, 10);
 }
 
 int __wrap_open64(const char *path, int flags, ...)
@@ -352,13 +433,13 @@ int __wrap_open64(const char *path, int flags, ...)
 	va_start(args, flags);
 	mode = va_arg(args, int);
 	va_end(args);
-	if (!names_volume(path))
+	if (volume_number(path) < 0)
 		return __real_open64(path, flags, mode);
 	fd = __real_open64(path, flags & ~O_DIRECT, mode);
 	for (uint32_t i = 0; fd >= 0 && i < DISKS_MAX; i++) {
 		if (disks[i].fd)
 			continue;
-		disks[i] = (struct disk){.fd = fd};
+		disks[i] = (struct disk){.fd = fd, .number = volume_number(path)};
 		disks[i].flushed_bytes = file_bytes(fd);
 		list_init(&disks[i].writes);
 		break;

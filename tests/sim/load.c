@@ -8,12 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "store/store.h"
-
 #define CLIENTS_MAX	  4u
 #define OPS_MAX		  30u /* of a client in a life */
 #define START_NS_MAX	  (5 * NS_PER_MS)
 #define POWER_NS_MAX	  NS_PER_MS
+#define ROTTEN_MAX	  200u
 #define CLOCK_JUMP_NS_MAX (3600 * NS_PER_S)
 
 bool world_history_wanted;
@@ -22,6 +21,7 @@ struct world_shared *shared;
 struct server *server;
 
 static struct region *server_region;
+static struct store *server_store;
 static struct world_event power;
 static uint32_t power_after; /* operations; 0: not by them */
 
@@ -67,6 +67,8 @@ static void one_op(struct client *client)
 		versions_op(client);
 	else if (opts.uploads && what < 5)
 		uploads_op(client);
+	else if (opts.copies && what < 6)
+		copies_op(client);
 	else
 		plain_op(client);
 }
@@ -93,11 +95,15 @@ int __wrap_store_open(
 	const struct store_opts *asked, struct region *region, struct store **ret_store)
 {
 	struct store_opts small = *asked;
+	int ret;
 
 	server_region = region;
 	small.log_bytes = opts.log_bytes;
 	small.step_bytes = opts.step_bytes;
-	return __real_store_open(&small, region, ret_store);
+	ret = __real_store_open(&small, region, ret_store);
+	if (!ret)
+		server_store = *ret_store;
+	return ret;
 }
 
 /* When the server ends, every frame is nobody's again. */
@@ -144,6 +150,7 @@ static void server_begin(const char *dir)
 	set(&config, "http.address", "127.0.0.1:0");
 	set(&config, "https.address", "");
 	set(&config, "admin.address", "");
+	set(&config, "s3_express.enabled", opts.copies ? "true" : "false");
 	set(&config, "rdma.enabled", "true");
 	set(&config, "rdma.device_name", "simulated");
 	set(&config, "rdma.address", "127.0.0.1");
@@ -204,6 +211,15 @@ static void power_plan(void)
 		world_event_set(&power, world_now_ns() + prng_below(world_prng(), START_NS_MAX));
 }
 
+/* Only one of several disks, and only bodies: the log has its own tests. */
+static void damage_draw(struct prng *prng)
+{
+	opts.damage = 4u << prng_below(prng, 4);
+	world_disk_chances.damage_from = MIB + opts.log_bytes;
+	world_disk_chances.damage_disk =
+		opts.volumes > 1 ? (int32_t)prng_below(prng, opts.volumes) : -1;
+}
+
 /* Of the seed alone: all its lives are of one kind. */
 static void opts_draw(void)
 {
@@ -227,8 +243,14 @@ static void opts_draw(void)
 	opts.strict = prng_below(&prng, 2);
 	opts.versions = prng_below(&prng, 2);
 	opts.uploads = prng_below(&prng, 2);
+	opts.copies = prng_below(&prng, 2);
 	opts.ops = OPS_MAX;
 	opts.faulty = prng_below(&prng, 3) == 0;
+	opts.damaged = !opts.faulty && prng_below(&prng, 3) == 0;
+	opts.repairs = opts.damaged && opts.volumes > 1;
+	opts.all_is_well = !opts.faulty && (!opts.damaged || opts.repairs);
+	if (opts.damaged)
+		damage_draw(&prng);
 	if (!opts.faulty)
 		return;
 	world_disk_chances.read_error = prng_below(&prng, 2) ? 40 : 0;
@@ -238,9 +260,17 @@ static void opts_draw(void)
 
 static void bucket_make(struct client *client, const char *name)
 {
-	const struct ask ask = {.method = "PUT", .op = NEB_S3, .bucket = name, .again = true};
+	static const char DIRECTORY[] =
+		"<CreateBucketConfiguration><Location><Name>zone</Name><Type>AvailabilityZone"
+		"</Type></Location><Bucket><DataRedundancy>SingleAvailabilityZone</DataRedundancy>"
+		"<Type>Directory</Type></Bucket></CreateBucketConfiguration>";
+	struct ask ask = {.method = "PUT", .op = NEB_S3, .bucket = name, .again = true};
 	struct http_answer answer;
 
+	if (!strcmp(name, BUCKET_APPEND)) {
+		ask.body = DIRECTORY;
+		ask.body_bytes = strlen(DIRECTORY);
+	}
 	client_ask(client, &ask, &answer);
 	if (outcome_of(answer.status) != HISTORY_DONE && answer.status != 409 && !opts.faulty)
 		world_fault("no bucket %s: %d", name, answer.status);
@@ -250,6 +280,8 @@ static void buckets_make(struct client *client, uint32_t life)
 {
 	asker_open(client);
 	bucket_make(client, BUCKET);
+	if (opts.copies)
+		bucket_make(client, BUCKET_APPEND);
 	if (opts.versions) {
 		bucket_make(client, BUCKET_VERSIONS);
 		if (life == 0)
@@ -271,6 +303,8 @@ static void look_at_all(struct client *client)
 		versions_get(client, KEY_VERSIONED + key);
 	if (opts.uploads)
 		uploads_list(client);
+	if (opts.copies)
+		copies_look(client);
 	asker_close(client);
 }
 
@@ -286,8 +320,14 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 	for (uint32_t key = 0; key < KEYS; key++)
 		shared->known[key].lost = 0;
 	server_begin(dir);
+	world_disk_chances.damage = opts.damage;
+	if (opts.damaged)
+		world_disk_rot((uint32_t)prng_below(world_prng(), ROTTEN_MAX));
 	buckets_make(&one, life);
 	look_at_all(&one);
+	asker_open(&one);
+	listings_compare(&one);
+	asker_close(&one);
 	for (uint32_t i = 0; i < opts.clients; i++) {
 		prng_seed(&clients[i].prng, shared->seed * 64 + life * 16 + i);
 		clients[i].ops = 1 + (uint32_t)prng_below(&clients[i].prng, opts.ops);
@@ -296,11 +336,15 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 	for (uint32_t i = 0; i < opts.clients; i++)
 		CHECK(pthread_join(clients[i].thread, NULL) == 0);
 	look_at_all(&one);
+	if (life == WORLD_LIVES - 1)
+		scrub_check(server_store);
 	/* Power that fails while the server ends takes nothing that was acknowledged either. */
 	server_stop(server);
 	server_close(server);
 	world_event_cancel(&power);
 	history_life_end(&shared->history);
+	if (life == WORLD_LIVES - 1)
+		store_check(dir);
 }
 
 /* ---- Sweeps. ---- */

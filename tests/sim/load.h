@@ -11,6 +11,7 @@
 #include "http.h"
 #include "nebulaio/nebulaio.h"
 #include "server/server.h"
+#include "store/store.h"
 
 #define KEYS_PLAIN	10u
 #define KEYS_VERSIONED	4u
@@ -47,7 +48,8 @@ struct world_shared {
 		uint32_t writes;  /* in all lives */
 		uint32_t lost;	  /* in this life */
 		uint32_t uploads; /* that may be under way */
-		uint32_t content; /* what it was last seen to have, and its tag */
+		uint64_t bytes;	  /* what it was last seen to have, and its tag */
+		uint32_t content;
 		char etag[84];
 	} known[KEYS];
 	struct known_upload uploads[UPLOADS_KNOWN];
@@ -61,10 +63,12 @@ struct world_opts {
 	uint32_t reactors, depth;
 	uint32_t inline_bytes;
 	bool one_sided;
-	bool faulty;  /* disks fail: what the server refuses is no fault of its */
-	bool damaged; /* a disk gives or takes wrong bytes */
+	bool faulty;	 /* disks fail: what the server refuses is no fault of its */
+	uint32_t damage; /* one of so many writes */
+	bool damaged;	 /* a disk gives or takes wrong bytes */
 	bool all_by_http;
 	bool all_is_well; /* a GET has no reason to fail */
+	bool repairs;	  /* what is damaged is made whole */
 	bool strict;	  /* the library asks once */
 	bool versions, uploads, copies;
 	uint32_t volumes; /* with one of parity; 1: no array */
@@ -132,10 +136,25 @@ void listings_compare(struct client *client);
 
 void versions_begin(struct client *client);
 void versions_op(struct client *client);
+/* Whether a key may have one version more. */
+bool versions_may_write(uint16_t key);
 void versions_list(struct client *client);
 void versions_get(struct client *client, uint16_t key);
 
 void uploads_op(struct client *client);
 void uploads_list(struct client *client);
+/* One of those that there are, or were; NULL: none. */
+struct known_upload *upload_draw(struct client *client);
+/* An answer that began before it was known how it ends. */
+void late_error(struct client *client, struct http_answer *answer);
+
+void copies_op(struct client *client);
+void copies_look(struct client *client);
+
+/* ---- damage.c ---- */
+/* The store that the server opened; reads all of it, when nothing else happens. */
+void scrub_check(struct store *store);
+/* The server has ended: the store is whole. */
+void store_check(const char *dir);
 
 #endif

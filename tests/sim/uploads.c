@@ -7,7 +7,7 @@
 
 #define BIG_ONE_OF 6u /* parts that another may follow are large */
 
-static struct known_upload *upload_draw(struct client *client)
+struct known_upload *upload_draw(struct client *client)
 {
 	uint32_t first = (uint32_t)prng_below(&client->prng, UPLOADS_KNOWN);
 
@@ -173,8 +173,7 @@ static size_t completion_text(
 	return len + (size_t)snprintf(text + len, room - len, "</CompleteMultipartUpload>");
 }
 
-/* An answer that began before it was known how it ends. */
-static void late_error(struct client *client, struct http_answer *answer)
+void late_error(struct client *client, struct http_answer *answer)
 {
 	const char *text = (const char *)client->body;
 

@@ -13,14 +13,16 @@ static uint16_t key_draw(struct client *client)
 	return (uint16_t)(KEY_VERSIONED + prng_below(&client->prng, KEYS_VERSIONED));
 }
 
-static bool may_write(uint16_t key)
+bool versions_may_write(uint16_t key)
 {
+	if (key < KEY_VERSIONED)
+		return true;
 	return shared->known[key].writes < WRITES_MAX && shared->known[key].lost < LOST_MAX;
 }
 
 static void write_plainly(struct client *client, uint16_t key, bool puts)
 {
-	if (!may_write(key))
+	if (!versions_may_write(key))
 		return;
 	shared->known[key].writes++;
 	if (puts)
@@ -98,6 +100,7 @@ struct listing {
 	uint32_t ops[KEYS_VERSIONED];
 	char key_after[16], version_after[HISTORY_NAME_BYTES];
 	bool truncated;
+	bool cut[KEYS_VERSIONED]; /* by a page's end */
 };
 
 static void entry_add(struct listing *listing, const char *name, const struct history_entry *entry)
@@ -107,7 +110,8 @@ static void entry_add(struct listing *listing, const char *name, const struct hi
 	if (strlen(name) != 5 || sscanf(name + 3, "%u", &key) != 1 || key < KEY_VERSIONED ||
 		key >= KEY_APPENDED)
 		world_fault("a listing of versions has '%s', which nobody put", name);
-	history_entry_add(&shared->history, listing->ops[key - KEY_VERSIONED], entry);
+	if (!listing->cut[key - KEY_VERSIONED])
+		history_entry_add(&shared->history, listing->ops[key - KEY_VERSIONED], entry);
 }
 
 /* What stands in a page of text, in order. */
@@ -164,7 +168,6 @@ void versions_list(struct client *client)
 	uint32_t page_keys =
 		prng_below(&client->prng, 2) ? 1000 : 1 + (uint32_t)prng_below(&client->prng, 20);
 	struct listing listing = {0};
-	bool cut[KEYS_VERSIONED] = {false};
 	unsigned key;
 	bool all;
 
@@ -178,11 +181,11 @@ void versions_list(struct client *client)
 	do {
 		all = page_get(client, &listing, page_keys);
 		if (all && listing.truncated && sscanf(listing.key_after + 3, "%u", &key) == 1)
-			cut[key - KEY_VERSIONED] = true;
+			listing.cut[key - KEY_VERSIONED] = true;
 	} while (all && listing.truncated);
 	for (uint32_t i = 0; i < KEYS_VERSIONED; i++)
 		history_end(&shared->history, listing.ops[i],
-			all && !cut[i] ? HISTORY_DONE : HISTORY_LOST);
+			all && !listing.cut[i] ? HISTORY_DONE : HISTORY_LOST);
 	world_trace("list versions", all, page_keys);
 }
 

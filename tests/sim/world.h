@@ -99,8 +99,15 @@ struct world_disk_chances { /* one of so many operations; 0: none */
 	uint32_t write_error;
 	uint32_t slow;
 	uint32_t death; /* it fails everything for a while, then comes back */
+	/* Of writes to bodies: a byte is changed, it lands elsewhere, it never lands; the disk says
+	 * that all went well. */
+	uint32_t damage;
+	uint64_t damage_from; /* no damage before that offset */
+	int32_t damage_disk;  /* only that one of several; -1: any */
 };
 extern struct world_disk_chances world_disk_chances;
+/* Changes single bytes of the disks that may be damaged. */
+void world_disk_rot(uint32_t places);
 bool world_disk_is(int fd);
 enum world_disk_op { WORLD_READ, WORLD_WRITE, WORLD_FLUSH, WORLD_PUNCH, WORLD_ZERO };
 struct world_disk_io {
