@@ -15,6 +15,12 @@ static const struct s3_operation operations[S3_OPERATION_COUNT] = {
 #undef OPERATION
 };
 
+/* What chooses operations of S3 that are not served here. */
+#define S3_NOT_SERVED                                                                      \
+	"abac analytics annotation intelligent-tiering inventory metadataAnnotationTable " \
+	"metadataConfiguration metadataInventoryTable metadataJournalTable metadataTable " \
+	"metrics select"
+
 /* What a request of one kind has to have, and what it may have. */
 struct s3_route {
 	enum s3_method method;
@@ -68,25 +74,41 @@ static bool is_word_of(struct slice name, struct slice words)
 	return false;
 }
 
-/* Parameters that every request may have: SDKs name the operation, and a presigned URL has its
- * signature there, and headers. */
+/* Parameters that every request may have: SDKs name the operation, a presigned URL has its
+ * signature there, and headers, and anybody may have notes for access logs ("x-"). */
 static bool is_of_every_request(const struct s3_call *call, struct slice name)
 {
-	return !name.len || slice_eq(name, SLICE("x-id")) ||
-	       slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
+	return !name.len || slice_eq_nocase(slice_to(name, 2), SLICE("x-")) ||
 	       s3_presigned_takes(call, name);
+}
+
+/* Whether S3 has an operation that the parameter chooses: one that is served here, or another. */
+static bool chooses_operation(struct slice name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
+		if (slice_eq(name, routes[i].param))
+			return true;
+	return is_word_of(name, SLICE(S3_NOT_SERVED));
+}
+
+/* A read passes over what S3 does not know, as S3 does: "style.css?v=3". */
+static bool is_passed_over(enum s3_method method, struct slice name)
+{
+	return (method == S3_GET || method == S3_HEAD) && !chooses_operation(name);
 }
 
 /* The first parameter that the row does not take; NULL: an operation without parameters. S3 tells
  * operations apart by parameters, and gets new ones every year: a request with one that is not
- * known asks for something else than its method and path say, which must not overwrite or delete.
- */
+ * known may ask for something else than its method and path say, which must not overwrite or
+ * delete. */
 static struct slice foreign_param(const struct s3_call *call, const struct s3_route *route)
 {
+	enum s3_method method = route ? route->method : call->request->method;
+
 	for (uint32_t i = 0; i < call->params.count; i++) {
 		struct slice name = call->params.items[i].name;
 
-		if (is_of_every_request(call, name) ||
+		if (is_of_every_request(call, name) || is_passed_over(method, name) ||
 			(route &&
 				(slice_eq(name, route->param) || is_word_of(name, route->params))))
 			continue;

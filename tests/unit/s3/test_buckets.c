@@ -336,9 +336,10 @@ static void test_foreign_parameters(void **state)
 		fake_call_free(&call);
 	}
 	ask("GET", "/foreign/key", "", "kept");
+	ask("GET", "/foreign/key", "v=3&n%ffxt", "kept");
 	/* Any bytes can be a name; what is no text is not told. */
-	ask("GET", "/foreign/key", "n%c3%a4xt", "parameter n\xc3\xa4xt is");
-	ask("GET", "/foreign/key", "n%ffxt", "<Message>A header or parameter you provided");
+	ask("DELETE", "/foreign/key", "n%c3%a4xt", "parameter n\xc3\xa4xt is");
+	ask("DELETE", "/foreign/key", "n%ffxt", "<Message>A header or parameter you provided");
 }
 
 /* What a bucket is made with stays its own: it asks neither what is made today nor for a document.
