@@ -341,9 +341,22 @@ static const struct s3_logging *logging_of(const struct s3_call *call)
 	return call->settings ? call->settings->parsed[S3_CONFIG_LOGGING] : NULL;
 }
 
-void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
+/* Where the call's lines go, if the bucket there lets them in; NULL: nowhere. */
+static const struct s3_logging *place_of(struct s3_call *call)
 {
 	const struct s3_logging *logging = logging_of(call);
+
+	if (!logging || s3_log_is_let_in(call, logging))
+		return logging;
+	counter_add(&dropped, 1);
+	log_debug("s3", "%.*s does not let the access log of %s in", SLICE_FMT(logging->bucket),
+		call->settings->bucket.name);
+	return NULL;
+}
+
+void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
+{
+	const struct s3_logging *logging = place_of(call);
 	struct buf line;
 
 	if (!logging)
@@ -357,7 +370,7 @@ void s3_access_log_request(struct s3_call *call, const struct s3_error *error)
 void s3_access_log_deletion(struct s3_call *call, struct slice key, struct slice version_id,
 	const struct s3_error *error)
 {
-	const struct s3_logging *logging = logging_of(call);
+	const struct s3_logging *logging = place_of(call);
 	struct buf line;
 
 	if (!logging)

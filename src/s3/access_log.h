@@ -24,6 +24,10 @@ struct s3_logging {
 	enum s3_log_keys keys;
 };
 
+/* Whether the policy or the list of the bucket there lets the service that delivers logs put those
+ * of the call's bucket. */
+bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging);
+
 struct s3_access_log;
 int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log);
 void s3_access_log_close(struct s3_access_log *log); /* no reactor runs; takes NULL */

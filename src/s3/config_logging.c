@@ -31,7 +31,7 @@ static uint32_t values(void *arg, struct slice key, struct slice *ret_values, ui
 	return question->owner->account[0] ? 2 : 1;
 }
 
-static struct slice arn_of(struct s3_call *call, struct slice bucket, struct slice prefix)
+static struct slice arn_of(struct mem_arena *arena, struct slice bucket, struct slice prefix)
 {
 	struct slice text;
 	struct buf arn;
@@ -40,7 +40,7 @@ static struct slice arn_of(struct s3_call *call, struct slice bucket, struct sli
 	buf_printf(&arn, "arn:aws:s3:::%.*s", SLICE_FMT(bucket));
 	if (prefix.data)
 		buf_printf(&arn, "/%.*s", SLICE_FMT(prefix));
-	text = arn.failed ? SLICE_NONE : mem_arena_copy(&call->arena, buf_slice(&arn));
+	text = arn.failed ? SLICE_NONE : mem_arena_copy(arena, buf_slice(&arn));
 	buf_free(&arn);
 	return text;
 }
@@ -58,6 +58,7 @@ static bool list_allows(const struct s3_settings *to)
 	return false;
 }
 
+/* What is the server's root's may log to what is. */
 static bool is_allowed(struct s3_call *call, const struct store_bucket *from,
 	const struct s3_settings *to, struct slice prefix)
 {
@@ -71,8 +72,9 @@ static bool is_allowed(struct s3_call *call, const struct store_bucket *from,
 	enum policy_decision decision;
 
 	iam_owner_or_id(call->s3->iam, slice_str(from->owner), &owner);
-	question.arn = arn_of(call, slice_str(from->name), SLICE_NONE);
-	asked.resource = arn_of(call, slice_str(to->bucket.name), prefix.data ? prefix : SLICE(""));
+	question.arn = arn_of(&call->arena, slice_str(from->name), SLICE_NONE);
+	asked.resource =
+		arn_of(&call->arena, slice_str(to->bucket.name), prefix.data ? prefix : SLICE(""));
 	if (!question.arn.data || !asked.resource.data)
 		return false;
 	decision = policy_decide(to->parsed[S3_CONFIG_POLICY], &asked);
@@ -81,7 +83,20 @@ static bool is_allowed(struct s3_call *call, const struct store_bucket *from,
 	/* A list speaks for its own owner's buckets only. */
 	return decision == POLICY_DECISION_ALLOW ||
 	       (strcmp(from->owner, to->bucket.owner) == 0 &&
-		       (list_allows(to) || call->identity->root));
+		       (list_allows(to) || strcmp(from->owner, IAM_ROOT_OWNER_ID) == 0));
+}
+
+bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging)
+{
+	struct s3_settings *to;
+	bool allowed;
+
+	/* Who asks is nobody here: the service that delivers logs is asked for. */
+	if (s3_settings_get(call->s3, call->request->core, logging->bucket, &to))
+		return false;
+	allowed = is_allowed(call, &call->settings->bucket, to, logging->prefix);
+	s3_settings_put(to);
+	return allowed;
 }
 
 static const struct s3_error *judge(struct s3_call *call, const struct store_bucket *from,
@@ -89,11 +104,12 @@ static const struct s3_error *judge(struct s3_call *call, const struct store_buc
 {
 	if (strcmp(from->region, to->bucket.region) != 0)
 		return s3_error_at(S3_E_CROSS_LOCATION_LOGGING);
-	if (!is_allowed(call, from, to, prefix))
+	/* In one's own buckets the right may come later: it is asked for whenever there is a line.
+	 */
+	if (strcmp(from->owner, to->bucket.owner) != 0 && !is_allowed(call, from, to, prefix))
 		return s3_fail(call, S3_E_ACCESS_DENIED,
-			"The target bucket does not let " LOG_SERVICE
-			" put objects with this prefix: neither its policy nor a grant to the "
-			"log delivery group of its access control list says so.");
+			"The policy of the target bucket does not let " LOG_SERVICE
+			" put objects with this prefix.");
 	if (strcmp(from->name, to->bucket.name) == 0 || to->parsed[S3_CONFIG_LOGGING])
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"The target bucket is logged itself: each log would make another.");
