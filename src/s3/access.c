@@ -40,15 +40,31 @@ const struct iam_owner *s3_call_owner(const struct s3_call *call)
 	return &s3_call_principal(call)->owner;
 }
 
-/* x-amz-expected-bucket-owner and its kin against the bucket's owner. */
-static bool owner_is_expected(struct s3 *s3, struct slice expected, const char *owner_id)
+#define ACCOUNT_DIGITS 12u /* of AWS */
+
+static bool is_account_number(struct slice text)
+{
+	bool digits = text.len == ACCOUNT_DIGITS;
+
+	for (size_t i = 0; digits && i < text.len; i++)
+		digits = text.data[i] >= '0' && text.data[i] <= '9';
+	return digits;
+}
+
+/* x-amz-expected-bucket-owner and its kin against the bucket's owner: an account's number, or what
+ * an account of this server has in its place. */
+static const struct s3_error *check_owner(
+	struct s3_call *call, struct slice expected, const char *owner_id)
 {
 	struct iam_owner owner;
 
-	if (slice_eq(expected, slice_str(owner_id)))
-		return true;
-	return iam_owner(s3->iam, slice_str(owner_id), &owner) == 0 &&
-	       slice_eq(expected, slice_str(owner.account));
+	if (iam_owner(call->s3->iam, slice_str(owner_id), &owner) == 0 &&
+		slice_eq(expected, slice_str(owner.account)))
+		return NULL;
+	if (is_account_number(expected) ||
+		iam_owner_by_account(call->s3->iam, expected, &owner) == 0)
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	return s3_error_at(S3_E_INVALID_BUCKET_OWNER);
 }
 
 /* ---- Which action. ---- */
@@ -355,6 +371,7 @@ static const struct s3_error *decide(
 	if (access->object_missing) {
 		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
 
+		access->listed = key;
 		if (whole.data && access_allowed(access, "s3:ListBucket", whole))
 			return NULL;
 	}
@@ -412,6 +429,16 @@ const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_g
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
 {
 	return access_may(call, action, key, false);
+}
+
+const struct s3_error *s3_call_may_know(struct s3_call *call, bool version)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.listed = call->key};
+
+	return may(&access, version ? "s3:ListBucketVersions" : "s3:ListBucket");
 }
 
 static const struct s3_error *ask_foreign(
@@ -518,9 +545,9 @@ static const struct s3_error *may_other(struct access *access, const char *actio
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
 	access->settings = settings;
-	if (expected.len && !owner_is_expected(call->s3, expected, settings->bucket.owner))
-		error = s3_error_at(S3_E_ACCESS_DENIED);
-	else if (!call->identity->root)
+	if (expected.len)
+		error = check_owner(call, expected, settings->bucket.owner);
+	if (!error && !call->identity->root)
 		error = decide(access, action, access->bucket, access->key);
 	s3_settings_put(settings);
 	return error;
@@ -606,9 +633,7 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 	error = s3_call_settings(call, &settings);
 	if (error || !settings)
 		return error;
-	return owner_is_expected(call->s3, expected, settings->bucket.owner)
-		       ? NULL
-		       : s3_error_at(S3_E_ACCESS_DENIED);
+	return check_owner(call, expected, settings->bucket.owner);
 }
 
 /* They ask once more, with what they put: conditions may be about it. Who is denied whatever that

@@ -21,6 +21,8 @@ const struct iam_owner *s3_call_owner(const struct s3_call *call);
 const struct s3_error *s3_call_authorize(struct s3_call *call);
 /* One more action on the call's bucket; key empty: on the bucket itself. */
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
+/* That the call's key is not there, or has no such version: who may list it may know. */
+const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);
 /* The call's own action, once its document is read: what conditions can ask about it. */
 struct s3_given {
 	const struct s3_tags *tags;		  /* NULL: it is about no tags */

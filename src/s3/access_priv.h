@@ -17,6 +17,7 @@ struct access {
 	void *more_arg;
 	/* What was found out on the way. */
 	bool object_missing;
+	struct slice listed; /* in whose place a list of that prefix is asked for; or empty */
 	bool object_known;
 	struct slice object_headers; /* in the arena */
 	bool tags_known, request_tags_known;

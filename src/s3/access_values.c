@@ -355,6 +355,8 @@ static uint32_t s3_values(
 		return tag_values(request_tags(access), rest, ret_values);
 	if (slice_eq_nocase(name, SLICE("requestobjecttagkeys")))
 		return tag_keys(request_tags(access), ret_values, max);
+	if (access->listed.len && slice_eq_nocase(name, SLICE("prefix")))
+		return one(access->listed, ret_values);
 	for (size_t i = 0; i < ARRAY_LEN(params); i++)
 		if (slice_eq_nocase(name, params[i].key))
 			return one(param(access->call, params[i].param), ret_values);

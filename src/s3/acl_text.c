@@ -346,6 +346,13 @@ static bool asks_full_control(const struct s3_call *call)
 		s3_call_header(call, SLICE("x-amz-acl")), SLICE("bucket-owner-full-control"));
 }
 
+/* All that a bucket without lists takes: full control for its owner, by that name or as a grant. */
+static bool gives_owner_alone(const struct s3_call *call, const struct s3_acl *acl)
+{
+	return s3_acl_is_default(acl) &&
+	       (!s3_call_header(call, SLICE("x-amz-acl")).len || asks_full_control(call));
+}
+
 const struct s3_error *s3_acl_of_made(struct s3_call *call, struct s3_made *ret_made)
 {
 	struct s3_acl_parties parties = {.owner = slice_str(s3_call_owner(call)->id)};
@@ -370,7 +377,7 @@ const struct s3_error *s3_acl_of_made(struct s3_call *call, struct s3_made *ret_
 	error = s3_acl_of_headers(call, &parties, &acl, &given);
 	if (error)
 		return error;
-	if (given && ownership == S3_OWNERSHIP_ENFORCED && !s3_acl_is_default(&acl))
+	if (given && ownership == S3_OWNERSHIP_ENFORCED && !gives_owner_alone(call, &acl))
 		return s3_error_at(S3_E_ACL_NOT_SUPPORTED);
 	if (given)
 		error = check_public(settings, &acl);

@@ -230,6 +230,25 @@ static const struct s3_error *call_operate(struct s3_call *call)
 	return error;
 }
 
+/* Who may read an object, and not list the bucket, is not told that there is none. */
+static const struct s3_error *hide_absence(struct s3_call *call, const struct s3_error *error)
+{
+	bool version = error == s3_error_at(S3_E_NO_SUCH_VERSION);
+	bool reads = call->request->method == S3_GET || call->request->method == S3_HEAD;
+	const struct s3_error *refused;
+
+	if ((error != s3_error_at(S3_E_NO_SUCH_KEY) && !version) || !reads || !call->key.len)
+		return error;
+	refused = s3_call_may_know(call, version);
+	if (!refused)
+		return error;
+	/* Nor by what stands beside it. */
+	call->header_count = call->header_base;
+	call->message = NULL;
+	call->detail = SLICE_NONE;
+	return refused;
+}
+
 static const struct s3_error *call_run(struct s3_call *call)
 {
 	const struct s3_error *error = s3_route(call), *refused;
@@ -262,7 +281,7 @@ static const struct s3_error *call_run(struct s3_call *call)
 		error = s3_payer_check(call);
 	if (!error)
 		error = s3_check_headers(call);
-	return error ? error : call_operate(call);
+	return error ? error : hide_absence(call, call_operate(call));
 }
 
 /* One line; names are percent-encoded, so that no key can forge a line of its own. */

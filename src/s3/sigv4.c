@@ -240,7 +240,9 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 		date = header(request, SLICE("date"));
 	claim->timestamp = date;
 	if (date_basic_parse(date, &claim->time_ms)) {
-		if (date_http_parse(date, &claim->time_ms))
+		/* "GMT" of HTTP, or "+0000" as mail has it. */
+		if (date_http_parse(date, &claim->time_ms) &&
+			date_mail_parse(date, &claim->time_ms))
 			return refuse(ret_refusal, "AccessDenied",
 				"AWS authentication requires a valid Date or x-amz-date header");
 		date_basic_format(claim->time_ms, claim->timestamp_made);

@@ -74,8 +74,8 @@ enum s3_range_result s3_range_parse(
 	last_text = slice_from(last_text, 6);
 	if (slice_find(last_text, SLICE("-")) < 0)
 		return S3_RANGE_WHOLE;
-	first_text = slice_trim(slice_split(&last_text, '-'));
-	last_text = slice_trim(last_text);
+	/* No blanks in between: "bytes= -1" is no range. */
+	first_text = slice_split(&last_text, '-');
 	has_first = first_text.len > 0;
 	has_last = last_text.len > 0;
 	if ((!has_first && !has_last) || (has_first && slice_to_u64(first_text, &first)) ||

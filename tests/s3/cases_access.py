@@ -58,9 +58,15 @@ def test_expected_owner(s):
     one = s.one()
     bucket = made(s, one)
     one.put_object(Bucket=bucket, Key="key", Body=b"x", ExpectedBucketOwner="111111111111")
-    one.list_objects_v2(Bucket=bucket, ExpectedBucketOwner=ONE)
+    one.list_objects_v2(Bucket=bucket, ExpectedBucketOwner="111111111111")
     denied(one.list_objects_v2, Bucket=bucket, ExpectedBucketOwner="222222222222")
-    denied(one.copy_object, Bucket=bucket, Key="copy", CopySource=f"{bucket}/key", ExpectedSourceBucketOwner=TWO)
+    denied(one.list_objects_v2, Bucket=bucket, ExpectedBucketOwner="999999999999")
+    copy = {"Bucket": bucket, "Key": "copy", "CopySource": f"{bucket}/key"}
+    denied(one.copy_object, **copy, ExpectedSourceBucketOwner="222222222222")
+    # It is the number, and nothing else that says who somebody is.
+    for wrong in ONE, "11111111111", "11111111111x", "arn:aws:iam::111111111111:root":
+        refused(400, "InvalidBucketOwnerAWSAccountID", one.list_objects_v2, Bucket=bucket, ExpectedBucketOwner=wrong)
+        refused(400, "InvalidBucketOwnerAWSAccountID", one.copy_object, **copy, ExpectedSourceBucketOwner=wrong)
 
 
 def test_canned_lists(s):
@@ -202,6 +208,9 @@ def test_ownership_without_lists(s):
     refused(400, "AccessControlListNotSupported", one.put_bucket_acl, Bucket=bucket, ACL="public-read")
     refused(400, "AccessControlListNotSupported", one.put_object, Bucket=bucket, Key="k", Body=b"x", ACL="public-read")
     one.put_object(Bucket=bucket, Key="k", Body=b"x", ACL="bucket-owner-full-control")
+    one.put_object(Bucket=bucket, Key="k", Body=b"x", GrantFullControl=f"id={ONE}")
+    for other in "private", "bucket-owner-read":
+        refused(400, "AccessControlListNotSupported", one.put_object, Bucket=bucket, Key="k", Body=b"x", ACL=other)
     one.delete_bucket_ownership_controls(Bucket=bucket)
     refused(404, "OwnershipControlsNotFoundError", one.get_bucket_ownership_controls, Bucket=bucket)
     one.put_bucket_acl(Bucket=bucket, ACL="public-read")
@@ -470,3 +479,21 @@ def test_users_inside_an_account(s):
     equal(three.list_buckets()["Owner"]["ID"], THREE)
     equal(four.list_buckets()["Buckets"], [])
     denied(four.list_objects_v2, Bucket=own)
+
+
+def test_what_is_not_there_is_told_to_who_may_list_it(s):
+    """And a condition on s3:prefix is about the key that is asked for."""
+    one, two = s.one(), s.two()
+    bucket = made(s, one)
+    resource = f"arn:aws:s3:::{bucket}"
+    who = {"AWS": "arn:aws:iam::222222222222:root"}
+    one.put_object(Bucket=bucket, Key="in/key", Body=b"x")
+    one.put_bucket_policy(Bucket=bucket, Policy=policy(
+        allow(who, "s3:GetObject", resource + "/*"),
+        allow(who, "s3:ListBucket", resource, Condition={"StringLike": {"s3:prefix": "in/*"}})))
+    two.get_object(Bucket=bucket, Key="in/key")
+    refused(404, "NoSuchKey", two.get_object, Bucket=bucket, Key="in/none")
+    refused(404, "404", two.head_object, Bucket=bucket, Key="in/none")
+    denied(two.get_object, Bucket=bucket, Key="out/none")
+    refused(403, "403", two.head_object, Bucket=bucket, Key="out/none")
+    refused(404, "NoSuchKey", one.get_object, Bucket=bucket, Key="out/none")

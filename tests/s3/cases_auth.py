@@ -1,7 +1,12 @@
 """Signatures: who is let in, and how who is not is told."""
 
+import calendar
 import email.utils
+import hashlib
+import hmac
+import http.client
 import re
+import time
 import urllib.parse
 
 import boto3
@@ -174,7 +179,7 @@ def old_client(s, secret_key=None, **options):
 
 
 def test_signature_version_2(s):
-    bucket, old = s.bucket(), old_client(s)
+    bucket, old = s.open_bucket(), old_client(s)
     old.put_object(Bucket=bucket, Key="a b/ü+%", Body=b"body", ContentType="a/b", Metadata={"one": "1", "Two": "2"},
                    ACL="private")
     answer = old.get_object(Bucket=bucket, Key="a b/ü+%", ResponseContentType="c/d", Range="bytes=0-1")
@@ -212,7 +217,7 @@ def test_dates_of_signature_version_2(s):
 
 
 def test_presigned_by_signature_version_2(s):
-    bucket, old = s.bucket(), old_client(s)
+    bucket, old = s.open_bucket(), old_client(s)
     key = {"Bucket": bucket, "Key": "a b/ü+%"}
     put = old.generate_presigned_url("put_object", {**key, "ContentType": "a/b"})
     get = old.generate_presigned_url("get_object", {**key, "ResponseContentType": "c/d"}, ExpiresIn=60)
@@ -226,3 +231,27 @@ def test_presigned_by_signature_version_2(s):
     for url, code in wrong:
         status, body = fetch(s, "GET", url)
         equal((status, code_of(body)), (403, code))
+
+
+def test_dates_as_in_mail(s):
+    """Signed with a Date and no x-amz-date; the zone may be told as mail tells it."""
+    bucket = s.bucket()
+    host, now = urllib.parse.urlsplit(s.plain).netloc, time.gmtime()
+    day, stamp = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
+    for zone, status in ("GMT", 200), ("+0000", 200), ("-0000", 200), ("+0100", 403):
+        headers = {"date": email.utils.formatdate(calendar.timegm(now), usegmt=True)[:-3] + zone, "host": host,
+                   "x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
+        names, scope = sorted(headers), f"{day}/us-east-1/s3/aws4_request"
+        canonical = "\n".join(["GET", f"/{bucket}", "", *(f"{n}:{headers[n]}" for n in names), "", ";".join(names),
+                               "UNSIGNED-PAYLOAD"])
+        key = ("AWS4" + s.keys[1]).encode()
+        for part in scope.split("/"):
+            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+        text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        headers["authorization"] = (f"AWS4-HMAC-SHA256 Credential={s.keys[0]}/{scope}, SignedHeaders={';'.join(names)}, "
+                                    f"Signature={hmac.new(key, text.encode(), hashlib.sha256).hexdigest()}")
+        connection = http.client.HTTPConnection(host, timeout=180)
+        connection.request("GET", f"/{bucket}", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == status, (zone, answer.status, answer.read())
+        connection.close()

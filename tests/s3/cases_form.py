@@ -57,7 +57,7 @@ def refused(answer, status, code):
 
 
 def test_upload(s):
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     answer = post(s, bucket, form(fields(s, policy(bucket, *BASIC))))
     equal((answer.status, answer.text), (204, b""))
     got = s.s3.get_object(Bucket=bucket, Key="foo.txt")
@@ -70,7 +70,7 @@ def test_upload(s):
 
 def test_of_boto3(s):
     """As boto3 signs them, by Version 4."""
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     made = s.s3.generate_presigned_post(bucket, "dir/${filename}", {"x-amz-meta-one": "1"}, [{"x-amz-meta-one": "1"}, ["content-length-range", 1, 10]])
     answer = post(s, bucket, form(made["fields"].items(), b"0123456789", "C:\\\\x\\\\name.txt"))
     equal(answer.status, 204)
@@ -86,7 +86,7 @@ def test_of_boto3(s):
 
 def test_bodies(s):
     """Sizes around those of pieces, and bytes that look like the end."""
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     rng = random.Random(5)
     for size in (0, 1, 79, 80, 65536, (1 << 20) - 100, (1 << 20) + 3, (5 << 20) + 17):
         body = rng.randbytes(size)
@@ -99,7 +99,7 @@ def test_bodies(s):
 
 
 def test_success_actions(s):
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     rules = [["starts-with", "$key", ""], {"acl": "private"}, ["starts-with", "$Content-Type", ""]]
     document = policy(bucket, *rules, ["starts-with", "$success_action_status", ""])
     answer = post(s, bucket, form(fields(s, document, "foo", ("success_action_status", "201"))))
@@ -114,7 +114,7 @@ def test_success_actions(s):
 
 
 def test_policies(s):
-    bucket, other = s.bucket(), s.bucket()
+    bucket, other = s.open_bucket(), s.open_bucket()
 
     def ask(document, *more, **changes):
         return post(s, bucket, form(fields(s, document, "foo.txt", *more, **changes)))
@@ -170,7 +170,7 @@ def test_a_field_stands_once(s):
 
 
 def test_more_fields(s):
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     tagging = "<Tagging><TagSet><Tag><Key>a b</Key><Value>1+2</Value></Tag></TagSet></Tagging>"
     document = policy(bucket, *BASIC, ["starts-with", "$tagging", ""])
     equal(post(s, bucket, form(fields(s, document, "foo", ("tagging", tagging)))).status, 204)
@@ -183,7 +183,7 @@ def test_more_fields(s):
 
 
 def test_malformed(s):
-    bucket = s.bucket()
+    bucket = s.open_bucket()
     refused(post(s, bucket, b"--x\r\n"), 400, "MalformedPOSTRequest")
     refused(post(s, bucket, b"x" * 10000), 400, "MalformedPOSTRequest")
     refused(post(s, bucket, form([("a", "x" * 200000)])), 400, "MaxPostPreDataLengthExceededError")

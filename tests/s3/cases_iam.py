@@ -225,6 +225,18 @@ def test_what_is_asked_for_beside_a_bucket_has_an_action_of_its_own(s):
             make(**options)
         iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow("s3:CreateBucket"))
         make(ACL="private")
+        # boto3 of today has no tags there.
+        keys = alice._request_signer._credentials
+        client = nebula.Client(s.plain.split("//")[1], keys.access_key, keys.secret_key)
+        body = (b"<CreateBucketConfiguration><Tags><Tag><Key>a</Key><Value>1</Value></Tag></Tags></CreateBucketConfiguration>")
+        name = f"{s.prefix}{next(s.numbers)}"
+        status, _, answer = client.request("PUT", f"/{name}", body)
+        equal((status, code_of(answer)), (403, "AccessDenied"))
+        refused(404, "NoSuchBucket", s.one().get_bucket_tagging, Bucket=name)
+        iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(["s3:CreateBucket", "s3:TagResource"]))
+        equal(client.request("PUT", f"/{name}", body)[0], 200)
+        client.close()
+        equal(s.one().get_bucket_tagging(Bucket=name)["TagSet"], [{"Key": "a", "Value": "1"}])
     finally:
         wipe(iam)
 

@@ -229,3 +229,11 @@ def test_chunks_of_http(s):
     equal(connection.getresponse().status, 200)
     connection.close()
     equal(s.body(bucket, "key"), b"one" + b"two" * 100000)
+
+
+def test_a_range_with_blanks_is_none(s):
+    bucket = s.bucket()
+    s.put(bucket, "key", body=b"0123456789")
+    for text in "bytes= -1", "bytes=0 -1", "bytes=0- 1":
+        equal(s.ask("GET", f"/{bucket}/key", b"", None, {"Range": text})[::2], (200, b"0123456789"))
+    equal(s.ask("GET", f"/{bucket}/key", b"", None, {"Range": "bytes=-1"})[::2], (206, b"9"))

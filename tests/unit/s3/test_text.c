@@ -62,7 +62,8 @@ static void test_ranges(void **state)
 {
 	static const char *const whole[] = {"", "bytes", "bytes=", "bytes=-", "bytes=a-b",
 		"items=0-1", "bytes=5-4", "bytes=0-1,3-4", "bytes=1", "bytes=-1-2", "0-1",
-		"bytes=0x1-2", "bytes=99999999999999999999-"};
+		"bytes=0x1-2", "bytes=99999999999999999999-", "bytes= -1", "bytes=0 -1",
+		"bytes=0- 1"};
 	static const char *const beyond[] = {"bytes=10-", "bytes=10-11", "bytes=-0", "bytes=11-99"};
 	uint64_t offset = 0, len = 0;
 
