@@ -31,6 +31,13 @@ void flow_budget_close(struct flow_budget *budget); /* takes NULL; CHECKs that n
 /* Which share a principal has: 1 to FLOW_SHARES - 1, by a hash that differs from start to start.
  * Two principals of the same share divide it. FLOW_SHARE_OWN without a budget. Any thread. */
 uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal);
+/* Whom a peer's address, "192.0.2.1:40001", stands for: the address without its port. */
+static inline struct slice flow_peer_name(struct slice peer)
+{
+	const char *port = peer.len ? memrchr(peer.data, ':', peer.len) : NULL;
+
+	return port ? slice_to(peer, (size_t)(port - peer.data)) : peer;
+}
 /* Frames that the transfers of a share hold now, or with FLOW_SHARE_OWN those of all. Any thread.
  */
 uint32_t flow_share_held(const struct flow_budget *budget, uint16_t share);

@@ -29,6 +29,8 @@ struct flow_object_sink {
 /* Room for a chunk that is not full yet and a whole piece behind it. */
 #define FLOW_ASIDE_BYTES (2 * STORE_CHUNK_BYTES)
 
+_Static_assert(FLOW_SHARES <= REACTOR_GROUPS, "each share is a group of fibers");
+
 /* Where in a peer's scatter list the next byte lies. */
 struct flow_cursor {
 	struct flow_peer peer;

@@ -105,10 +105,22 @@ static bool connection_secure(struct connection *connection)
 	return false;
 }
 
+/* Until somebody proves who asks, the processor's time is that of all at the peer's address; what
+ * the admin listener serves goes before clients. */
+static void connection_join(struct connection *connection)
+{
+	const struct flow_budget *budget = connection->listen->opts.core->budget;
+	struct slice peer = slice_str(net_peer(connection->stream));
+
+	if (!connection->http.handle)
+		fiber_group_set(flow_share_of(budget, flow_peer_name(peer)));
+}
+
 static void connection_main(void *arg)
 {
 	struct connection *connection = arg;
 
+	connection_join(connection);
 	if (!connection->listen->opts.tls || connection_secure(connection))
 		front_http_serve(&connection->http, connection->stream);
 	connection_end(connection);

@@ -9,6 +9,12 @@
 #include <errno.h>
 #include <poll.h>
 
+/* What leaves in one call, from so many places: less while somebody else waits for the processor.
+ */
+#define SEND_TURN_BYTES	       (1 * MIB)
+#define SEND_TURN_SHARED_BYTES (128 * KIB)
+#define SEND_PARTS	       4u
+
 static bool retry_plain(ssize_t done)
 {
 	return done < 0 && errno == EINTR;
@@ -141,39 +147,54 @@ size_t net_iov_advance(struct msghdr *msg, size_t done)
 	return left;
 }
 
-static int send_ring(struct net_stream *stream, struct msghdr *msg, uint64_t deadline_ns)
+/* The first bytes of a list, as many as leave at a time; returns how many. */
+static size_t send_slice(
+	const struct msghdr *msg, struct iovec part[SEND_PARTS], struct msghdr *some)
 {
-	struct net_op *op = &stream->send;
-	struct io_uring_sqe *sqe;
-	int done;
+	size_t bytes_max = fiber_shares() ? SEND_TURN_SHARED_BYTES : SEND_TURN_BYTES;
+	size_t bytes = 0;
 
-	do {
-		if (stream->shut)
-			return -ECANCELED;
-		net_op_begin(stream, op, deadline_ns);
-		sqe = reactor_sqe(stream->reactor, &op->op);
-		io_uring_prep_sendmsg(sqe, stream->fd, msg, MSG_NOSIGNAL | MSG_WAITALL);
-		sqe->ioprio = IORING_RECVSEND_POLL_FIRST;
-		done = net_op_wait(stream, op);
-	} while (done == -EINTR);
-	return done;
+	*some = (struct msghdr){.msg_iov = part};
+	while (some->msg_iovlen < MIN(msg->msg_iovlen, SEND_PARTS) && bytes < bytes_max) {
+		struct iovec *next = &part[some->msg_iovlen];
+
+		*next = msg->msg_iov[some->msg_iovlen++];
+		next->iov_len = MIN(next->iov_len, bytes_max - bytes);
+		bytes += next->iov_len;
+	}
+	return bytes;
 }
 
+/* In slices, so that a peer that takes all at once does not keep the others waiting. What the
+ * socket has no room for waits for it in the ring, and not as a send there: the kernel would copy
+ * for all that found room before anybody's turn comes. */
 static int plain_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience)
 {
-	ssize_t sent;
-	int done;
+	size_t left = net_iov_advance(msg, 0);
 
-	do {
-		sent = sendmsg(stream->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	} while (retry_plain(sent));
-	if (sent < 0 && errno != EAGAIN)
-		return -errno;
-	done = sent > 0 ? (int)sent : 0;
-	while (net_iov_advance(msg, (size_t)done)) {
-		done = send_ring(stream, msg, net_step_deadline_ns(patience));
-		if (done < 0)
-			return done;
+	while (left) {
+		struct iovec part[SEND_PARTS];
+		struct msghdr some;
+		size_t bytes = send_slice(msg, part, &some);
+		ssize_t sent = sendmsg(stream->fd, &some, MSG_NOSIGNAL | MSG_DONTWAIT);
+		int err;
+
+		if (retry_plain(sent))
+			continue;
+		if (sent < 0 && errno != EAGAIN)
+			return -errno;
+		if (sent > 0)
+			left = net_iov_advance(msg, (size_t)sent);
+		if (sent == (ssize_t)bytes) {
+			if (left)
+				fiber_yield_due();
+			err = stream->shut ? -ECANCELED : 0;
+		} else {
+			err = net_poll(
+				stream, &stream->send, POLLOUT, net_step_deadline_ns(patience));
+		}
+		if (err && left)
+			return err;
 	}
 	return 0;
 }

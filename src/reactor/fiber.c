@@ -111,7 +111,8 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	fiber->wake_pending = false;
 	switch_prepare(&fiber->ctx, fiber->stack, fiber->stack_bytes, fiber_main, fiber);
 	fiber->state = FIBER_RUNNABLE;
-	list_push_back(&reactor->runnable, &fiber->link);
+	fiber->group = reactor->running ? reactor->running->group : 0;
+	group_push(reactor, fiber);
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers + 1, __ATOMIC_RELAXED);
 	return 0;
 }

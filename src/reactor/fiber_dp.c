@@ -12,7 +12,7 @@
 #endif
 
 /* The loop's side of a switch: returns when the fiber stops or ends. */
-static void enter_fiber(struct reactor *reactor, struct fiber *fiber)
+static void switch_in(struct reactor *reactor, struct fiber *fiber)
 {
 #if REACTOR_ASAN
 	__sanitizer_start_switch_fiber(&reactor->loop_sanitizer, fiber->stack, fiber->stack_bytes);
@@ -63,7 +63,7 @@ static void make_runnable(struct fiber *fiber, enum fiber_cause cause)
 {
 	fiber->state = FIBER_RUNNABLE;
 	fiber->cause = cause;
-	list_push_back(&fiber->reactor->runnable, &fiber->link);
+	group_push(fiber->reactor, fiber);
 }
 
 static void retire(struct reactor *reactor, struct fiber *fiber)
@@ -76,13 +76,12 @@ static void retire(struct reactor *reactor, struct fiber *fiber)
 	__atomic_store_n(&reactor->stats.fibers, reactor->stats.fibers - 1, __ATOMIC_RELAXED);
 }
 
-/* From the loop: a fiber that has been taken off the run queue, until it stops or ends. */
-static void run_fiber(struct reactor *reactor, struct fiber *fiber)
+void fiber_enter(struct reactor *reactor, struct fiber *fiber)
 {
 	CHECK(fiber->state == FIBER_RUNNABLE);
 	fiber->state = FIBER_RUNNING;
 	reactor->running = fiber;
-	enter_fiber(reactor, fiber);
+	switch_in(reactor, fiber);
 	reactor->running = NULL;
 	if (fiber->state == FIBER_IDLE)
 		retire(reactor, fiber);
@@ -95,29 +94,12 @@ int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg
 
 	if (ret || reactor->running || reactor_current != reactor)
 		return ret;
-	fiber = CONTAINER_OF(reactor->runnable.prev, struct fiber, link);
-	list_remove(&fiber->link);
-	run_fiber(reactor, fiber);
+	/* Who is spawned outside fibers is of the server's own group. */
+	fiber = CONTAINER_OF(reactor->groups[0].runnable.prev, struct fiber, link);
+	group_take(reactor, fiber);
+	fiber_enter(reactor, fiber);
 	stat_add(&reactor->stats.fiber_switches, 1);
 	return 0;
-}
-
-uint32_t fibers_round(struct reactor *reactor)
-{
-	struct list *last = reactor->runnable.prev;
-	struct list *link;
-	uint32_t count = 0;
-
-	if (list_empty(&reactor->runnable))
-		return 0;
-	/* Those that become runnable during the round queue up behind last, for the next turn. */
-	do {
-		link = list_pop(&reactor->runnable);
-		run_fiber(reactor, CONTAINER_OF(link, struct fiber, link));
-		count++;
-	} while (link != last);
-	stat_add(&reactor->stats.fiber_switches, count);
-	return count;
 }
 
 struct fiber *fiber_self(void)

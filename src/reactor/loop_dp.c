@@ -94,7 +94,7 @@ static uint32_t turn(struct reactor *reactor)
 /* Nothing to do that the ring would not tell of. */
 static bool may_sleep(struct reactor *reactor)
 {
-	return mpsc_empty(&reactor->mailbox) && list_empty(&reactor->runnable) &&
+	return mpsc_empty(&reactor->mailbox) && !reactor->runnable &&
 	       (reactor->stop_seen || !reactor_stopping(reactor));
 }
 

@@ -90,7 +90,6 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	atomic_fetch_add(&reactors_open, 1);
 	reactor->page_bytes = page_bytes;
 	mpsc_init(&reactor->mailbox);
-	list_init(&reactor->runnable);
 	list_init(&reactor->pollers);
 	list_init(&reactor->fibers_idle);
 	list_init(&reactor->fibers_all);
@@ -98,6 +97,7 @@ int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor)
 	reactor->open_ns = reactor->now_ns;
 	reactor->now_ticks = clock_ticks();
 	reactor->open_ticks = reactor->now_ticks;
+	groups_init(reactor);
 	wheel_init(&reactor->wheel, reactor->now_ns);
 	reactor->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	error = reactor->wake_fd < 0 ? -errno : uring_open(reactor, 0);

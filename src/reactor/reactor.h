@@ -80,6 +80,22 @@ int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg
 struct fiber *fiber_self(void);
 /* Gives the others a turn. */
 void fiber_yield(void);
+
+/* Fibers that work for clients are in groups, one for each client, which share the processor: a
+ * group with much to do keeps the others waiting for one slice of its work at most. A slice is what
+ * a fiber does between two stops, so long work stops now and then. Group 0 is the server's own: it
+ * is served before the others. A fiber spawned by a fiber is of its group; others are of group 0.
+ */
+#define REACTOR_GROUPS 1024u
+/* Of the running fiber, from its next stop on; does nothing outside fibers. */
+void fiber_group_set(uint16_t group);
+/* Whether more groups than the running fiber's had the processor lately, or it is in none: pieces
+ * of long work are better short then, and better long otherwise. */
+bool fiber_shares(void);
+/* Gives the others a turn when clients have had the processor for a while (some 100 µs) since the
+ * loop last looked what is new. For long work of clients, between its pieces; does nothing outside
+ * fibers and in group 0. */
+void fiber_yield_due(void);
 /* Sleeps until fiber_wake(). A wake that came before park is not lost (one is remembered), so
  * callers loop on their own condition. */
 void fiber_park(void);

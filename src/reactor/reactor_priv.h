@@ -78,12 +78,14 @@ enum fiber_state { FIBER_IDLE, FIBER_RUNNABLE, FIBER_RUNNING, FIBER_PARKED, FIBE
 enum fiber_cause { CAUSE_OTHER, CAUSE_WAKE, CAUSE_DEADLINE };
 
 struct fiber {
-	struct list link; /* run queue or cache */
+	struct list link; /* its group's run queue, or the cache */
 	struct switch_ctx ctx;
 	struct reactor *reactor;
 	enum fiber_state state;
 	enum fiber_cause cause;
 	bool wake_pending;
+	uint16_t group;
+	uint32_t round; /* in which it became runnable */
 	const char *name;
 	fiber_fn *fn;
 	void *arg;
@@ -94,6 +96,14 @@ struct fiber {
 	char *stack;
 	size_t stack_bytes;
 	void *sanitizer; /* the fake stack (address) or the fiber (thread) */
+};
+
+/* Fibers that wait for the processor on one client's behalf (group_dp.c). */
+struct group {
+	struct list runnable;
+	struct list link; /* in groups_fresh or groups_old, while queued */
+	int64_t credit_ticks;
+	bool queued, fresh;
 };
 
 /* One place in the table of poll operations. It outlives its poller while the kernel holds it. */
@@ -111,7 +121,13 @@ struct reactor {
 	_Atomic uint32_t helpers; /* threads that work for it and may touch this structure */
 	int wake_fd;
 
-	_Alignas(64) struct list runnable;
+	_Alignas(64) uint32_t runnable; /* fibers, of all groups */
+	uint32_t round;
+	struct list groups_fresh, groups_old;
+	uint64_t round_begin_ticks, round_ticks, speed_due_ticks;
+	uint64_t mixed_ticks; /* when the group that is served was another than before */
+	uint16_t group_last;  /* that was served */
+	int64_t quantum_ticks;
 	struct fiber *running; /* NULL: the loop itself runs */
 	struct switch_ctx loop_ctx;
 	uint64_t now_ns;
@@ -137,6 +153,8 @@ struct reactor {
 	bool ring_open;
 	struct uring_op wake_op;
 	struct poller_wait waits[REACTOR_POLLERS_MAX];
+
+	struct group groups[REACTOR_GROUPS]; /* the first is the server's own, and never queued */
 
 	/* Where the loop's own stack lies, for the sanitizers. */
 	const void *loop_stack;
@@ -185,12 +203,20 @@ void fiber_unmap(struct fiber *fiber);
 
 /* fiber_dp.c */
 void fiber_main(void *arg);
-/* Runs every fiber that is runnable now, once; returns how many. */
-uint32_t fibers_round(struct reactor *reactor);
+/* A runnable fiber that no queue holds, until it stops or ends. */
+void fiber_enter(struct reactor *reactor, struct fiber *fiber);
 /* Stops the running fiber until fiber_resume, and by nothing else. */
 void fiber_wait(void);
 void fiber_resume(struct fiber *fiber);
 void fiber_remote_arrived(struct reactor_msg *msg);
+
+/* group_dp.c */
+void groups_init(struct reactor *reactor);
+void group_push(struct reactor *reactor, struct fiber *fiber);
+void group_take(struct reactor *reactor, struct fiber *fiber);
+/* Runs the fibers that are runnable now, each once: all of the server's own, and those of clients
+ * until their time is over; returns how many. */
+uint32_t fibers_round(struct reactor *reactor);
 
 /* timer_dp.c */
 void wheel_init(struct wheel *wheel, uint64_t now_ns);

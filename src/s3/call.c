@@ -87,6 +87,7 @@ uint16_t s3_call_share(const struct s3_call *call)
 	const struct iam_principal *principal = call->principal;
 	struct slice name = slice_str(call->identity ? call->identity->access_key : "");
 	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2];
+	uint16_t share;
 
 	if (principal) {
 		/* Sessions of roles have no user's name: all of an account's have one share. */
@@ -94,14 +95,42 @@ uint16_t s3_call_share(const struct s3_call *call)
 			text, (size_t)snprintf(text, sizeof(text), "%s/%.*s", principal->owner.id,
 				      SLICE_FMT(slice_to(principal->user_name, IAM_NAME_LEN_MAX))));
 	} else if (!name.len && call->request->peer) {
-		/* Nobody in particular: whoever asks from that address, without its port. */
-		const char *port = strrchr(call->request->peer, ':');
-
-		name = slice_str(call->request->peer);
-		if (port)
-			name = slice_to(name, (size_t)(port - call->request->peer));
+		/* Nobody in particular: whoever asks from that address. */
+		name = flow_peer_name(slice_str(call->request->peer));
 	}
-	return flow_share_of(budget, name);
+	share = flow_share_of(budget, name);
+	fiber_group_set(share);
+	return share;
+}
+
+/* What the last keys' shares were: a share is asked for by each request. Who gets another user's
+ * key meanwhile is in that one's share until it is worked out again, which costs nobody anything.
+ */
+#define SEEN_KEYS	   64u
+#define SEEN_KEY_BYTES_MAX 40u
+
+void s3_call_join(struct s3_call *call)
+{
+	static _Thread_local struct {
+		const struct flow_budget *budget;
+		char key[SEEN_KEY_BYTES_MAX];
+		uint16_t share;
+	} seen[SEEN_KEYS];
+	const struct flow_budget *budget = call->request->core->budget;
+	struct slice key = slice_str(call->identity ? call->identity->access_key : "");
+	size_t idx;
+
+	if (key.len < 2 || key.len >= SEEN_KEY_BYTES_MAX) {
+		s3_call_share(call);
+		return;
+	}
+	idx = ((uint8_t)key.data[key.len - 1] + 31u * (uint8_t)key.data[key.len - 2]) % SEEN_KEYS;
+	if (seen[idx].budget != budget || strcmp(seen[idx].key, key.data) != 0) {
+		seen[idx].budget = budget;
+		memcpy(seen[idx].key, key.data, key.len + 1);
+		seen[idx].share = s3_call_share(call);
+	}
+	fiber_group_set(seen[idx].share);
 }
 
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket)

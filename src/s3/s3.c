@@ -270,6 +270,9 @@ static const struct s3_error *call_run(struct s3_call *call)
 				 : s3_authenticate(call, (int64_t)(clock_real_ns() / NS_PER_MS));
 	if (refused || error)
 		return refused ? refused : error;
+	/* A session's fibers end with their requests: those that last join with their body. */
+	if (!call->request->session)
+		s3_call_join(call);
 	error = s3_express_check(call);
 	if (error)
 		return error;

@@ -136,8 +136,11 @@ const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const 
 void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
 /* An errno of the store, a bucket or a body. */
 const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
-/* Whose frames the call's bodies take: the user's, or when nobody signed the address'. */
+/* Whose frames the call's bodies take: the user's, or when nobody signed the address'. The calling
+ * fiber joins the same one's group, which shares the processor with others. */
 uint16_t s3_call_share(const struct s3_call *call);
+/* That alone, as cheaply as each request needs it. */
+void s3_call_join(struct s3_call *call);
 /* What a client that is told 503 is told besides. */
 #define S3_RETRY_AFTER_S "1"
 /* Looks the bucket up; NULL when it is there. */

@@ -44,5 +44,6 @@ extern const struct s3_identity fake_root;
 extern struct flow_core fake_core; /* without a budget */
 extern bool fake_walks_refused;	   /* the principal has as many listings under way as it may */
 extern uint32_t fake_walks;	   /* begun and not ended */
+extern uint32_t fake_joins;	   /* times that a request joined its principal's group of fibers */
 
 #endif

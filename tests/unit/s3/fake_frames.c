@@ -6,6 +6,7 @@
 struct flow_core fake_core;
 bool fake_walks_refused;
 uint32_t fake_walks;
+uint32_t fake_joins;
 
 void flow_lender_add(struct flow_core *core, struct flow_lender *lender,
 	void (*call_in)(struct flow_lender *lender))
@@ -30,6 +31,12 @@ uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal)
 	(void)budget;
 	(void)principal;
 	return FLOW_SHARE_OWN;
+}
+
+void fiber_group_set(uint16_t group)
+{
+	(void)group;
+	fake_joins++;
 }
 
 bool flow_walk_begin(struct flow_budget *budget, uint16_t share)

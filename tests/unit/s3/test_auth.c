@@ -137,6 +137,29 @@ static void test_header_signature(void **state)
 	}
 }
 
+/* Who has proved who asks shares the processor as himself; who has not is no more than an address.
+ */
+static void test_joins_when_it_is_known_who_asks(void **state)
+{
+	struct signing signing = good;
+	struct signed_call call;
+
+	(void)state;
+	fake_joins = 0;
+	start(&call, "GET", "/bkt", &good);
+	finish(&call, &good);
+	assert_int_equal(call.call.reply.status, 200);
+	assert_true(fake_joins > 0);
+	fake_call_free(&call.call);
+	fake_joins = 0;
+	signing.secret = "Secret";
+	start(&call, "GET", "/bkt", &signing);
+	finish(&call, &signing);
+	assert_int_equal(call.call.reply.status, 403);
+	assert_int_equal(fake_joins, 0);
+	fake_call_free(&call.call);
+}
+
 static void check_signing(const struct signing *signing, uint32_t status, const char *code)
 {
 	struct signed_call call;
@@ -636,6 +659,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_header_signature),
+		cmocka_unit_test(test_joins_when_it_is_known_who_asks),
 		cmocka_unit_test(test_refused_signatures),
 		cmocka_unit_test(test_mismatch_tells_the_canonical_request),
 		cmocka_unit_test(test_tampering),

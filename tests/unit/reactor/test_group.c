@@ -1,0 +1,203 @@
+/* tests/unit/reactor/test_group.c: groups of fibers that share the processor. */
+#include "rig.h"
+
+/* Longer than clients have it before the loop looks again. */
+#define LONG_NS	    (300 * NS_PER_US)
+#define MANY	    32u
+#define TURNS	    66u
+#define TURNS_LEAST 6u /* of TURNS / 2, whatever else the machine does */
+
+static uint32_t runs[4];
+static bool stop;
+
+static void work_long(void)
+{
+	uint64_t end_ns = clock_now_ns() + LONG_NS;
+
+	while (clock_now_ns() < end_ns)
+		clock_relax();
+}
+
+/* Always has something to do. */
+static void greedy(void *arg)
+{
+	uint16_t group = (uint16_t)(uintptr_t)arg;
+
+	fiber_group_set(group);
+	while (!stop) {
+		runs[group]++;
+		work_long();
+		fiber_yield();
+	}
+}
+
+static void asks_seldom(void *arg)
+{
+	(void)arg;
+	fiber_group_set(2);
+	while (!stop) {
+		runs[2]++;
+		fiber_park();
+	}
+}
+
+static struct fiber *seldom;
+
+static void spawns_seldom(void *arg)
+{
+	(void)arg;
+	seldom = fiber_self();
+	asks_seldom(NULL);
+}
+
+static void greedy_start(uint16_t group, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		rig_spawn(greedy, (void *)(uintptr_t)group);
+	/* Until each has been in group 0 for the last time. */
+	reactor_turn(rig);
+}
+
+static int setup(void **state)
+{
+	memset(runs, 0, sizeof(runs));
+	stop = false;
+	return rig_setup(state);
+}
+
+static void end(void)
+{
+	stop = true;
+	if (seldom)
+		fiber_wake(seldom);
+	seldom = NULL;
+	reactor_stop(rig);
+	reactor_run(rig);
+}
+
+/* What comes while somebody else keeps many fibers busy runs in the next turn, and not after them
+ * all. */
+static void test_who_asks_seldom_waits_for_one_slice(void **state)
+{
+	(void)state;
+	rig_spawn(spawns_seldom, NULL);
+	greedy_start(1, MANY);
+	for (uint32_t i = 0; i < 10; i++) {
+		uint32_t before = runs[1];
+
+		fiber_wake(seldom);
+		assert_true(reactor_turn(rig) > 0);
+		assert_int_equal(runs[2], i + 2);
+		/* And they go on, one slice a turn, since each is longer than a turn. */
+		assert_int_equal(runs[1] - before, 1);
+	}
+	end();
+}
+
+/* By time and not by fibers: who has one of them gets as much as who has many. */
+static void test_greedy_groups_share_evenly(void **state)
+{
+	uint32_t before;
+
+	(void)state;
+	greedy_start(1, MANY);
+	greedy_start(3, 1);
+	before = runs[3];
+	for (uint32_t i = 0; i < TURNS; i++)
+		reactor_turn(rig);
+	assert_true(runs[3] - before >= TURNS_LEAST);
+	end();
+}
+
+static void test_the_servers_own_go_first(void **state)
+{
+	uint32_t before;
+
+	(void)state;
+	greedy_start(1, MANY);
+	rig_spawn(greedy, (void *)0);
+	rig_spawn(greedy, (void *)0);
+	for (uint32_t i = 0; i < 5; i++) {
+		before = runs[0];
+		reactor_turn(rig);
+		assert_int_equal(runs[0] - before, 2);
+	}
+	end();
+}
+
+static void spawned(void *arg)
+{
+	(void)arg;
+	fiber_yield();
+	work_long();
+	runs[1]++;
+}
+
+static void spawner(void *arg)
+{
+	(void)arg;
+	fiber_group_set(1);
+	for (uint32_t i = 0; i < MANY; i++)
+		rig_spawn(spawned, NULL);
+}
+
+/* A client gets no further ahead by fibers that its fibers spawn. */
+static void test_groups_are_inherited(void **state)
+{
+	uint32_t turns = 0;
+
+	(void)state;
+	rig_spawn(spawner, NULL);
+	while (runs[1] < MANY) {
+		uint32_t before = runs[1];
+
+		reactor_turn(rig);
+		assert_in_range(runs[1] - before, 0, 1);
+		assert_true(++turns < REACTOR_TEST_ROUNDS);
+	}
+	end();
+}
+
+static void long_in_pieces(void *arg)
+{
+	uint16_t group = (uint16_t)(uintptr_t)arg;
+
+	fiber_group_set(group);
+	fiber_yield();
+	runs[group]++;
+	work_long();
+	fiber_yield_due();
+	runs[group]++;
+}
+
+static void test_long_work_yields_when_due(void **state)
+{
+	(void)state;
+	fiber_yield_due(); /* outside fibers: nothing */
+	fiber_group_set(1);
+	rig_spawn(long_in_pieces, (void *)1);
+	rig_spawn(long_in_pieces, (void *)0);
+	reactor_turn(rig);
+	reactor_turn(rig);
+	assert_int_equal(runs[0], 2);
+	assert_int_equal(runs[1], 1);
+	reactor_turn(rig);
+	assert_int_equal(runs[1], 2);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			test_who_asks_seldom_waits_for_one_slice, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_greedy_groups_share_evenly, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(test_the_servers_own_go_first, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(test_groups_are_inherited, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_long_work_yields_when_due, setup, rig_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
