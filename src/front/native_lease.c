@@ -5,7 +5,8 @@
  *
  * A slot is written while no generation names it, gets its generation last, and loses it first,
  * from whichever thread ends the lease. Its body is wiped by the session's thread, at the next
- * sweep. */
+ * sweep. The client may read a slot at any time: the generation and the checksum tell it that the
+ * slot changed meanwhile (docs/design/lease.md). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/sanitizer.h"
 #include "front/native_priv.h"
 
 DEFINE_COUNTER_FULL(shelf_full, "lease_shelf");
@@ -54,7 +56,9 @@ struct native_shelf {
 
 static void slot_close(struct capsule_slot *slot)
 {
+	sanitizer_overtaken_begin();
 	__atomic_store_n(&slot->generation, 0, __ATOMIC_SEQ_CST);
+	sanitizer_overtaken_end();
 }
 
 /* Any thread. */
@@ -72,7 +76,9 @@ static void lease_free(struct native_session *session, struct native_lease *leas
 	s3_lease_end(session->front->opts.s3, &lease->watch);
 	slot_close(lease->slot);
 	/* A read that overlaps this finds the checksum wrong. */
+	sanitizer_overtaken_begin();
 	memset(lease->slot, 0, lease->bytes);
+	sanitizer_overtaken_end();
 	list_remove(&lease->link);
 	free(lease);
 	counter_sub(&leases_now, 1);
@@ -174,7 +180,6 @@ static struct capsule_slot *slot_take(struct native_session *session, uint64_t b
 		(uint8_t *)lease->slot + lease->bytes > from)
 		lease_end(session, lease, &ended_room);
 	shelf->at += bytes;
-	memset(from, 0, sizeof(struct capsule_slot));
 	return (struct capsule_slot *)(void *)from;
 }
 
@@ -216,7 +221,10 @@ static struct store_watch *lease_copy(struct s3_lease *ask, struct slice body)
 	lease->bytes = ALIGN_UP(sizeof(*lease->slot) + body.len, SLOT_ALIGN);
 	lease->slot = slot_take(session, lease->bytes);
 	lease->expires_ns = reactor_now_ns(front->reactor) + front->opts.lease_ns;
+	sanitizer_overtaken_begin();
+	memset(lease->slot, 0, sizeof(*lease->slot));
 	region_copy((uint8_t *)(lease->slot + 1), body.data, body.len, COPY_LEASE);
+	sanitizer_overtaken_end();
 	request->lease = (struct capsule_lease){
 		.addr = (uint64_t)(uintptr_t)lease->slot,
 		.generation = generation_draw(),
@@ -224,7 +232,9 @@ static struct store_watch *lease_copy(struct s3_lease *ask, struct slice body)
 		.rkey = rp_mw_rkey(session->shelf->mw),
 		.lease_ms = (uint32_t)(front->opts.lease_ns / NS_PER_MS),
 	};
+	sanitizer_overtaken_begin();
 	__atomic_store_n(&lease->slot->generation, request->lease.generation, __ATOMIC_SEQ_CST);
+	sanitizer_overtaken_end();
 	list_push_back(&session->shelf->leases, &lease->link);
 	counter_add(&grants, 1);
 	counter_add(&leases_now, 1);

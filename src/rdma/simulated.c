@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sanitizer.h"
 #include "rdma/simulated_priv.h"
 
 #define PREFIX		 "simulated"
@@ -18,6 +19,16 @@
 
 /* A new file of fixed size, mapped. When future_write is false, nobody who maps it from now on can
  * write to it. */
+void *sim_pairing(int wire_fd)
+{
+	static uint64_t words[SANITIZER_THREAD ? 4096 : 1];
+	struct stat st = {0};
+
+	if (SANITIZER_THREAD)
+		fstat(wire_fd, &st);
+	return &words[st.st_ino % ARRAY_LEN(words)];
+}
+
 int sim_shared_file(const char *name, uint64_t bytes, bool future_write, int *ret_fd, void **ret)
 {
 	int seals = SEALS_FIXED_SIZE | F_SEAL_SEAL | (future_write ? 0 : F_SEAL_FUTURE_WRITE);
@@ -303,6 +314,7 @@ static void hazard_wait(struct sim_device *device, uint32_t key, uint32_t qpn)
 				break;
 			}
 		}
+		sanitizer_acquire(conn->pairing);
 	}
 }
 

@@ -339,6 +339,7 @@ static int bring_up(struct sim_conn *conn, const struct sim_packet *packet, int 
 	qp->peer_pd = packet->pd;
 	qp->peer_qpn = packet->qpn;
 	qp->wire = conn->wire;
+	qp->pairing = conn->pairing;
 	qp->mine = &conn->wire->sides[me];
 	qp->theirs = &conn->wire->sides[!me];
 	qp->tx = conn->wire->rings[me];
@@ -449,6 +450,7 @@ int sim_connect(struct rp_qp *base, const char *address, uint16_t port, struct s
 	if (err) {
 		conn_free(conn);
 	} else {
+		conn->pairing = sim_pairing(conn->wire_fd);
 		conn->qp = qp;
 		qp->conn = conn;
 		conn->deadline_ns = deadline_ns;
@@ -498,6 +500,7 @@ static int take_hello(struct sim_conn *conn, const struct sim_packet *packet, in
 		conn->wire = NULL;
 		return -ENOMEM;
 	}
+	conn->pairing = sim_pairing(fds[0]);
 	for (size_t i = 1; i < SIM_HELLO_FDS; i++) {
 		conn->hello_fds[i] = fds[i];
 		fds[i] = -1;

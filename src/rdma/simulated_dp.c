@@ -94,6 +94,7 @@ void sim_refresh(struct sim_qp *qp)
 		sim_qp_fail(qp, "the peer's control line is damaged");
 		return;
 	}
+	sanitizer_acquire(qp->pairing);
 	qp->peer_srq = state == SIM_SIDE_UP_SRQ;
 	qp->retire_due |= nak != 0;
 	if (SIM_UNLIKELY(nak))
@@ -106,6 +107,7 @@ void sim_refresh(struct sim_qp *qp)
 
 static void publish_control(struct sim_qp *qp)
 {
+	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&qp->mine->consumed, qp->rx_next, memory_order_relaxed);
 	atomic_store_explicit(&qp->mine->acked, qp->rx_acked, memory_order_release);
 	sim_ring(qp);
@@ -124,6 +126,7 @@ static __attribute__((cold)) void refuse(
 
 	qp->rx_busy = false;
 	sim_cq_push(qp->recv_cq, &wc);
+	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&qp->mine->acked, qp->rx_acked, memory_order_release);
 	atomic_store_explicit(&qp->mine->nak, theirs, memory_order_release);
 	sim_qp_fail(qp, NULL);
@@ -262,6 +265,7 @@ static int receive_record(
 			break;
 		atomic_store_explicit(
 			&qp->mine->assist_status, sim_assist_serve(qp), memory_order_relaxed);
+		sanitizer_release(qp->pairing);
 		atomic_store_explicit(&qp->mine->assisted, ++qp->rx_assisted, memory_order_release);
 		return 0;
 	default:
@@ -271,18 +275,13 @@ static int receive_record(
 	return -EPROTO;
 }
 
-static inline bool slot_is_full(const struct sim_slot *slot, uint32_t record)
-{
-	return atomic_load_explicit(&slot->marker, memory_order_acquire) == record + 1;
-}
-
 /* The next record's lines come from the peer's cache while this one is put in place. Only of a
  * record that is there: lines that the peer is about to write are its own. */
 static inline void fetch_record(const struct sim_qp *qp, uint32_t record)
 {
 	const struct sim_slot *slot = &qp->rx[record % SIM_SLOTS];
 
-	if (!slot_is_full(slot, record))
+	if (!sim_slot_is_full(qp, slot, record))
 		return;
 	for (uint32_t line = 1; line < MESSAGE_LINES; line++)
 		__builtin_prefetch((const uint8_t *)slot + line * 64);
@@ -296,7 +295,7 @@ void sim_receive(struct sim_qp *qp)
 		struct sim_slot *slot = &qp->rx[qp->rx_next % SIM_SLOTS];
 		struct sim_slot_head head;
 
-		if (!slot_is_full(slot, qp->rx_next))
+		if (!sim_slot_is_full(qp, slot, qp->rx_next))
 			break;
 		fetch_record(qp, qp->rx_next + 1);
 		head = slot->head;
@@ -778,7 +777,7 @@ static inline void visit(struct sim_qp *qp, bool rung)
 		return;
 	slot = &qp->rx[qp->rx_next % SIM_SLOTS];
 	qp->spins++;
-	if (atomic_load_explicit(&slot->marker, memory_order_acquire) == qp->rx_next + 1) {
+	if (sim_slot_is_full(qp, slot, qp->rx_next)) {
 		qp->spins = 0;
 		sim_receive(qp);
 	}

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/sanitizer.h"
 #include "rdma/simulated_priv.h"
 
 #define SIM_LIKELY(x)	__builtin_expect(!!(x), 1)
@@ -66,6 +67,16 @@ static inline struct sim_slot *sim_tx_slot(struct sim_qp *qp)
 	return &qp->tx[qp->tx_next % SIM_SLOTS];
 }
 
+/* Whether the peer has written a record into its slot. */
+static inline bool sim_slot_is_full(
+	const struct sim_qp *qp, const struct sim_slot *slot, uint32_t record)
+{
+	if (atomic_load_explicit(&slot->marker, memory_order_acquire) != record + 1)
+		return false;
+	sanitizer_acquire(qp->pairing);
+	return true;
+}
+
 /* Shows the slot from sim_tx_slot() to the peer. The bell is rung once for a batch. */
 static inline void sim_tx_publish(
 	struct sim_qp *qp, struct sim_slot *slot, struct sim_slot_head head)
@@ -76,6 +87,7 @@ static inline void sim_tx_publish(
 	slot->head = head;
 	qp->tx_next++;
 	qp->bell_due = true;
+	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&slot->marker, qp->tx_next, memory_order_release);
 }
 

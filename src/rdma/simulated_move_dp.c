@@ -169,6 +169,7 @@ static int move_assisted(
 		if (atomic_load_explicit(&qp->theirs->assisted, memory_order_acquire) !=
 			qp->assist_asked)
 			return -EAGAIN;
+		sanitizer_acquire(qp->pairing);
 		status = atomic_load_explicit(&qp->theirs->assist_status, memory_order_relaxed);
 		send->asked = false;
 		if (status) {
@@ -329,6 +330,7 @@ int sim_move(struct sim_qp *qp, struct sim_send *send, const struct rp_sge *sges
 		atomic_store_explicit(&qp->moving, 1, memory_order_relaxed);
 		atomic_exchange(hazard, send->rkey);
 		err = move_direct(qp, send, sges, bytes);
+		sanitizer_release(qp->pairing);
 		atomic_store_explicit(hazard, 0, memory_order_release);
 		atomic_store_explicit(&qp->moving, 0, memory_order_release);
 		send->assisting = err == -EPERM;

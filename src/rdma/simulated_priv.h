@@ -242,6 +242,7 @@ struct sim_conn {
 	uint16_t port;
 	const char *why;	       /* it did not come up; NULL: nothing more is known */
 	int wire_fd;		       /* until the hello is sent */
+	void *pairing;		       /* sim_pairing() of the wire */
 	struct sim_listener *listener; /* until it closes */
 	pid_t pid;		       /* that sent HELLO or REPLY */
 	struct sim_packet hello;       /* theirs (passive), or ours (active) */
@@ -327,9 +328,13 @@ struct sim_qp {
 	uint32_t psn;
 	/* Written by the connection manager before state becomes RTS. */
 	struct sim_wire *wire;
+	void *pairing; /* sim_pairing() of the wire */
 };
 
 /* ---- simulated.c ---- */
+/* A word of this process for both ends of a wire, which each has a mapping of: where both are here,
+ * the thread sanitizer pairs their releases and acquires by it (base/sanitizer.h). */
+void *sim_pairing(int wire_fd);
 int sim_shared_file(const char *name, uint64_t bytes, bool future_write, int *ret_fd, void **ret);
 /* The seals and the size of a peer's file: 0, or -EPROTO. */
 int sim_shared_check(int fd, uint64_t bytes);

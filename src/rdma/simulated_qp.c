@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/sanitizer.h"
 #include "rdma/simulated_priv.h"
 
 static uint32_t round_up_pow2(uint32_t n)
@@ -351,6 +352,7 @@ static void say_error(struct sim_qp *qp)
 {
 	if (!qp->started)
 		return;
+	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&qp->mine->state, SIM_SIDE_ERROR, memory_order_release);
 	sim_ring(qp);
 	/* A sleeper that looks at every ring was woken above; one that goes by bells was rung. */
@@ -382,14 +384,17 @@ enum rp_qp_state sim_qp_state(const struct rp_qp *base)
 
 	/* What the peer has said, though no poll has come to it yet. */
 	if (state == RP_QPS_RTS && qp->theirs &&
-		atomic_load_explicit(&qp->theirs->state, memory_order_acquire) == SIM_SIDE_ERROR)
+		atomic_load_explicit(&qp->theirs->state, memory_order_acquire) == SIM_SIDE_ERROR) {
+		sanitizer_acquire(qp->pairing);
 		return RP_QPS_ERR;
+	}
 	return (enum rp_qp_state)state;
 }
 
 void sim_qp_start(struct sim_qp *qp)
 {
 	qp->started = true;
+	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&qp->mine->posted, qp->rq.tail, memory_order_relaxed);
 	atomic_store_explicit(
 		&qp->mine->state, qp->srq ? SIM_SIDE_UP_SRQ : SIM_SIDE_UP, memory_order_release);

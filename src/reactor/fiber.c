@@ -5,11 +5,8 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 #include <sanitizer/asan_interface.h>
-#endif
-#if REACTOR_TSAN
-#include <sanitizer/tsan_interface.h>
 #endif
 
 DEFINE_COUNTER_FULL(fibers_full, "fibers");
@@ -71,7 +68,7 @@ void fiber_unmap(struct fiber *fiber)
 	int err;
 
 	CHECK(fiber->state == FIBER_IDLE);
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	ASAN_UNPOISON_MEMORY_REGION(fiber->stack, fiber->stack_bytes);
 #endif
 	list_remove(&fiber->all_link);
@@ -95,11 +92,11 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	if (!fiber)
 		return -ENOMEM;
 	CHECK(fiber->state == FIBER_IDLE);
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	/* The function that ran here last never returned from its outermost frame. */
 	ASAN_UNPOISON_MEMORY_REGION(fiber->stack, fiber->stack_bytes);
 #endif
-#if REACTOR_TSAN
+#if SANITIZER_THREAD
 	fiber->sanitizer = __tsan_create_fiber(0);
 #else
 	fiber->sanitizer = NULL;

@@ -4,24 +4,21 @@
 
 #include <errno.h>
 
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if REACTOR_TSAN
-#include <sanitizer/tsan_interface.h>
 #endif
 
 /* The loop's side of a switch: returns when the fiber stops or ends. */
 static void switch_in(struct reactor *reactor, struct fiber *fiber)
 {
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	__sanitizer_start_switch_fiber(&reactor->loop_sanitizer, fiber->stack, fiber->stack_bytes);
-#elif REACTOR_TSAN
+#elif SANITIZER_THREAD
 	reactor->loop_sanitizer = __tsan_get_current_fiber();
 	__tsan_switch_to_fiber(fiber->sanitizer, 0);
 #endif
 	switch_to(&reactor->loop_ctx, &fiber->ctx);
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	__sanitizer_finish_switch_fiber(reactor->loop_sanitizer, NULL, NULL);
 #endif
 }
@@ -31,15 +28,15 @@ static void leave_fiber(struct fiber *fiber)
 {
 	struct reactor *reactor = fiber->reactor;
 
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	/* A fiber that ends gives up its fake stack. */
 	__sanitizer_start_switch_fiber(fiber->state == FIBER_IDLE ? NULL : &fiber->sanitizer,
 		reactor->loop_stack, reactor->loop_stack_bytes);
-#elif REACTOR_TSAN
+#elif SANITIZER_THREAD
 	__tsan_switch_to_fiber(reactor->loop_sanitizer, 0);
 #endif
 	switch_to(&fiber->ctx, &reactor->loop_ctx);
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	__sanitizer_finish_switch_fiber(
 		fiber->sanitizer, &reactor->loop_stack, &reactor->loop_stack_bytes);
 #endif
@@ -49,7 +46,7 @@ void fiber_main(void *arg)
 {
 	struct fiber *fiber = arg;
 
-#if REACTOR_ASAN
+#if SANITIZER_ADDRESS
 	__sanitizer_finish_switch_fiber(
 		NULL, &fiber->reactor->loop_stack, &fiber->reactor->loop_stack_bytes);
 #endif
@@ -68,7 +65,7 @@ static void make_runnable(struct fiber *fiber, enum fiber_cause cause)
 
 static void retire(struct reactor *reactor, struct fiber *fiber)
 {
-#if REACTOR_TSAN
+#if SANITIZER_THREAD
 	__tsan_destroy_fiber(fiber->sanitizer);
 #endif
 	/* The warmest stack first. */

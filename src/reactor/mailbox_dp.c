@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#if REACTOR_TSAN
+#if SANITIZER_THREAD
 _Atomic uint32_t reactor_fence_word;
 #endif
 

@@ -6,33 +6,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/sanitizer.h"
 #include "reactor/reactor.h"
 #include "reactor/switch.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define REACTOR_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define REACTOR_ASAN 1
-#endif
-#endif
-#ifndef REACTOR_ASAN
-#define REACTOR_ASAN 0
-#endif
-
-#if defined(__SANITIZE_THREAD__)
-#define REACTOR_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define REACTOR_TSAN 1
-#endif
-#endif
-#ifndef REACTOR_TSAN
-#define REACTOR_TSAN 0
-#endif
-
 /* Sanitizers grow every frame. */
-#define STACK_BYTES_DEFAULT   (REACTOR_ASAN || REACTOR_TSAN ? 256 * KIB : 64 * KIB)
+#define STACK_BYTES_DEFAULT   (SANITIZER_ADDRESS || SANITIZER_THREAD ? 256 * KIB : 64 * KIB)
 #define STACK_BYTES_MIN	      (16 * KIB)
 #define STACK_BYTES_MAX	      (8 * MIB)
 #define FIBERS_DEFAULT	      4096u
@@ -168,14 +147,14 @@ extern _Atomic uint32_t reactors_open;
 /* The reactor whose turn this thread is in. */
 extern _Thread_local struct reactor *reactor_current;
 
-#if REACTOR_TSAN
+#if SANITIZER_THREAD
 extern _Atomic uint32_t reactor_fence_word;
 #endif
 
 /* What was stored before it is seen by others before what is loaded after it is loaded. */
 static inline void full_fence(void)
 {
-#if REACTOR_TSAN
+#if SANITIZER_THREAD
 	/* The thread sanitizer does not know fences; a read-modify-write of one common word orders
 	 * all who do it. */
 	atomic_fetch_add(&reactor_fence_word, 1);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sanitizer.h"
 #include "rdma/simulated_packet.h"
 #include "rdma/simulated_priv.h"
 
@@ -583,7 +584,8 @@ static void test_other_users(void **state)
 
 /* Where the memory lies that a process registers, and that which it has after it executed another
  * program. */
-#define VICTIM_AT    0x200000000000ul
+/* Where nothing else lies, and where the sanitizer leaves room. */
+#define VICTIM_AT    (SANITIZER_THREAD ? 0x2000000000ul : 0x200000000000ul)
 #define VICTIM_BYTES (64 * KIB)
 #define VICTIM	     "--victim"
 

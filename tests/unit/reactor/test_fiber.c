@@ -209,7 +209,7 @@ static void counts(void *arg)
 }
 
 /* The thread sanitizer knows at most 8128 fibers and threads. */
-#define MANY (REACTOR_TSAN ? 5000 : 10000)
+#define MANY (SANITIZER_THREAD ? 5000 : 10000)
 
 static void test_ten_thousand_fibers(void **state)
 {

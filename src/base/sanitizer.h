@@ -1,0 +1,73 @@
+/* base/sanitizer.h: which of the compiler's sanitizers watches this build, and what the thread
+ * sanitizer must be told. It knows an atomic by its address and sees accesses that this process
+ * makes: memory that is mapped twice, and moves that another end is allowed to overtake, look like
+ * races to it. In other builds the calls are empty. */
+#ifndef BASE_SANITIZER_H
+#define BASE_SANITIZER_H
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZER_ADDRESS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZER_ADDRESS 1
+#endif
+#endif
+#ifndef SANITIZER_ADDRESS
+#define SANITIZER_ADDRESS 0
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZER_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SANITIZER_THREAD 1
+#endif
+#endif
+#ifndef SANITIZER_THREAD
+#define SANITIZER_THREAD 0
+#endif
+
+#if SANITIZER_THREAD
+#include <sanitizer/tsan_interface.h>
+/* The runtime has these, and no header declares them. */
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+#endif
+
+/* What a thread did before release(word) comes before what another does after acquire(word), as by
+ * a release store and the acquire load that reads it. For pairs of atomics that have one address
+ * each. */
+static inline void sanitizer_release(void *word)
+{
+#if SANITIZER_THREAD
+	__tsan_release(word);
+#else
+	(void)word;
+#endif
+}
+
+static inline void sanitizer_acquire(void *word)
+{
+#if SANITIZER_THREAD
+	__tsan_acquire(word);
+#else
+	(void)word;
+#endif
+}
+
+/* Writes between the two may be overtaken by reads that find out afterwards. */
+static inline void sanitizer_overtaken_begin(void)
+{
+#if SANITIZER_THREAD
+	AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
+}
+
+static inline void sanitizer_overtaken_end(void)
+{
+#if SANITIZER_THREAD
+	AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+#endif
+}
+
+#endif
