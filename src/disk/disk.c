@@ -281,7 +281,9 @@ int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target)
 
 uint32_t disk_align(const struct disk *disk)
 {
-	return disk->sector_bytes ? disk->sector_bytes : DISK_ALIGN_BYTES;
+	uint32_t bytes = atomic_load_explicit(&disk->sector_bytes, memory_order_relaxed);
+
+	return bytes ? bytes : DISK_ALIGN_BYTES;
 }
 
 uint64_t disk_bytes(const struct disk *disk)
@@ -291,12 +293,13 @@ uint64_t disk_bytes(const struct disk *disk)
 
 uint64_t disk_medium_bytes(const struct disk *disk)
 {
-	return disk->medium_bytes;
+	return atomic_load_explicit(&disk->medium_bytes, memory_order_relaxed);
 }
 
 bool disk_can_grow(const struct disk *disk)
 {
-	return disk->driver ? disk->driven_grows : disk->ops->can_grow;
+	return disk->driver ? atomic_load_explicit(&disk->driven_grows, memory_order_relaxed)
+			    : disk->ops->can_grow;
 }
 
 bool disk_can_discard(const struct disk *disk)

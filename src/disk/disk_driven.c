@@ -18,13 +18,13 @@ bool disk_driver_takes(const char *path)
 	return the_driver && strncmp(path, the_driver->scheme, strlen(the_driver->scheme)) == 0;
 }
 
+/* Also while operations run and others look at the volume. */
 static void identity_take(struct disk *disk, const struct disk_identity *identity)
 {
-	disk->sector_bytes = identity->align;
-	disk->medium_bytes = identity->medium_bytes;
-	disk->driven_grows = identity->can_grow;
+	atomic_store_explicit(&disk->sector_bytes, identity->align, memory_order_relaxed);
+	atomic_store_explicit(&disk->medium_bytes, identity->medium_bytes, memory_order_relaxed);
+	atomic_store_explicit(&disk->driven_grows, identity->can_grow, memory_order_relaxed);
 	atomic_store(&disk->discards, identity->can_discard);
-	snprintf(disk->what, sizeof(disk->what), "%s", identity->what);
 	atomic_store_explicit(&disk->bytes, identity->bytes, memory_order_release);
 }
 
@@ -36,6 +36,7 @@ static int driven_open(struct disk *disk, const struct disk_opts *opts)
 	if (ret)
 		return ret;
 	disk->driver = the_driver;
+	snprintf(disk->what, sizeof(disk->what), "%s", identity.what);
 	identity_take(disk, &identity);
 	return 0;
 }
@@ -62,7 +63,7 @@ static int driven_grow(struct disk *disk, uint64_t bytes_total)
 	struct disk_identity identity;
 	int ret;
 
-	if (!disk->driven_grows)
+	if (!atomic_load_explicit(&disk->driven_grows, memory_order_relaxed))
 		return -ENOSPC;
 	ret = disk->driver->grow(disk->driven, bytes_total, &identity);
 	if (!ret)

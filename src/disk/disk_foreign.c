@@ -189,10 +189,10 @@ static int back_look(struct look *look)
 static uint64_t bytes_readable(const struct disk *disk)
 {
 	if (disk->ops == &DISK_FILE_OPS)
-		return disk->medium_bytes;
+		return disk_medium_bytes(disk);
 	if (disk->driver)
 		return disk_bytes(disk);
-	return ALIGN_DOWN(disk->medium_bytes, (uint64_t)disk_align(disk));
+	return ALIGN_DOWN(disk_medium_bytes(disk), (uint64_t)disk_align(disk));
 }
 
 int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap)
@@ -244,8 +244,8 @@ static int file_wipe(struct disk *disk)
 
 int disk_wipe_now(struct disk *disk)
 {
-	uint64_t end = ALIGN_DOWN(
-		disk->driver ? disk_bytes(disk) : disk->medium_bytes, (uint64_t)DISK_ALIGN_BYTES);
+	uint64_t end = ALIGN_DOWN(disk->driver ? disk_bytes(disk) : disk_medium_bytes(disk),
+		(uint64_t)DISK_ALIGN_BYTES);
 	int ret;
 
 	if (disk->read_only)

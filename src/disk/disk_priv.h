@@ -84,12 +84,15 @@ struct disk {
 	struct array *array;
 	const struct disk_driver *driver;
 	void *driven; /* the driver's volume */
-	bool driven_grows;
+	/* A driven volume that grows or comes back says these anew while others read them: each
+	 * stands for itself, and bytes is stored last. */
+	_Atomic bool driven_grows;
 	_Atomic bool discards; /* not of an array */
 	bool direct;
-	uint32_t sector_bytes; /* a device's logical block; 0: not known, DISK_ALIGN_BYTES */
+	_Atomic uint32_t
+		sector_bytes; /* a device's logical block; 0: not known, DISK_ALIGN_BYTES */
 	uint64_t step_bytes;
-	uint64_t medium_bytes; /* as it was opened */
+	_Atomic uint64_t medium_bytes; /* as it was opened */
 	_Atomic uint64_t bytes;
 	_Atomic int32_t fenced; /* 0, or what writes fail with */
 	pthread_mutex_t grow_lock;

@@ -10,12 +10,12 @@
 #define MEMORY_DISK_BYTES (256 * MIB)
 
 struct memory_disk {
-	uint8_t *memory; /* MEMORY_DISK_BYTES, most of which nobody touches */
-	uint64_t bytes;
-	bool hold;	      /* writes wait */
-	struct disk_io *held; /* which do */
-	_Atomic bool away;    /* it cannot be reached: set by memory_disk_lose, and back by hand */
-	_Atomic bool lost;    /* until it is revived */
+	uint8_t *memory;	/* MEMORY_DISK_BYTES, most of which nobody touches */
+	_Atomic uint64_t bytes; /* grows while operations run */
+	bool hold;		/* writes wait */
+	struct disk_io *held;	/* which do */
+	_Atomic bool away; /* it cannot be reached: set by memory_disk_lose, and back by hand */
+	_Atomic bool lost; /* until it is revived */
 	_Atomic uint32_t tries; /* to revive it */
 	int32_t discard_result; /* what deallocating answers */
 	uint64_t discards, discarded_bytes;
