@@ -306,7 +306,10 @@ static int checkpoint_do(struct store *store, bool anew)
 	if (!ret && (anew || pos != volume->super.tail_pos)) {
 		ret = index_flush(store->index);
 		if (!ret) {
-			volume->super.epoch += anew;
+			/* The committer reads it without a lock; anew, nothing is being
+			 * committed. */
+			if (anew)
+				volume->super.epoch++;
 			volume->super.tail_pos = pos;
 			volume->super.tail_seq = seq + 1;
 			ret = volume_super_write(volume);
