@@ -1,7 +1,7 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
 SEEDS ?= 1000
 
-.PHONY: help run build test bench tidy asan sim fuzz install deps clean
+.PHONY: help run build test bench tidy asan tsan sim fuzz install deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -32,6 +32,10 @@ asan: ## the unit tests and the whole program under clang's sanitizers
 	@scripts/deps build test
 	@scripts/test asan ends-asan
 
+tsan: ## the tests with threads under clang's ThreadSanitizer
+	@scripts/deps build test
+	@scripts/test tsan
+
 sim: ## run the whole server in SEEDS (1000) simulated worlds
 	@scripts/deps build test
 	@scripts/sim --seeds $(SEEDS)
@@ -47,4 +51,4 @@ deps: ## install the Debian packages that scripts/packages.txt lists
 	@scripts/deps
 
 clean: ## remove what the verbs above built
-	rm -rf build build-asan build-sim build-fuzz
+	rm -rf build build-asan build-tsan build-sim build-fuzz

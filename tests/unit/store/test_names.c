@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,19 +18,22 @@
 /* Every fsync of this program, by what it flushed, in order. */
 #define FLUSHES_MAX 4096u
 static char flushed[FLUSHES_MAX][256];
-static _Atomic uint32_t flush_count;
+static uint32_t flush_count;
+/* The index flushes on threads of its own. */
+static pthread_mutex_t flush_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int fsync(int fd)
 {
-	uint32_t idx = atomic_fetch_add(&flush_count, 1);
 	char link[64], path[PATH_MAX];
 	ssize_t len;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	len = readlink(link, path, sizeof(path) - 1);
 	path[MAX(len, 0)] = '\0';
-	if (idx < FLUSHES_MAX)
-		snprintf(flushed[idx], sizeof(flushed[idx]), "%.255s", path);
+	pthread_mutex_lock(&flush_lock);
+	if (flush_count < FLUSHES_MAX)
+		snprintf(flushed[flush_count++], sizeof(flushed[0]), "%.255s", path);
+	pthread_mutex_unlock(&flush_lock);
 	return (int)syscall(SYS_fsync, fd);
 }
 
@@ -37,24 +41,35 @@ int fsync(int fd)
 static uint32_t flush_of(uint32_t from, const char *path)
 {
 	char whole[PATH_MAX];
-	uint32_t count = MIN(atomic_load(&flush_count), FLUSHES_MAX);
+	uint32_t found = UINT32_MAX;
 
 	assert_non_null(realpath(path, whole));
-	for (uint32_t i = from; i < count; i++)
+	pthread_mutex_lock(&flush_lock);
+	for (uint32_t i = from; i < flush_count && found == UINT32_MAX; i++)
 		if (strcmp(flushed[i], whole) == 0)
-			return i;
-	return UINT32_MAX;
+			found = i;
+	pthread_mutex_unlock(&flush_lock);
+	return found;
 }
 
 static uint32_t flush_ending(const char *end)
 {
-	uint32_t count = MIN(atomic_load(&flush_count), FLUSHES_MAX);
+	uint32_t found = UINT32_MAX;
 
-	for (uint32_t i = 0; i < count; i++)
+	pthread_mutex_lock(&flush_lock);
+	for (uint32_t i = 0; i < flush_count && found == UINT32_MAX; i++)
 		if (strlen(flushed[i]) >= strlen(end) &&
 			strcmp(flushed[i] + strlen(flushed[i]) - strlen(end), end) == 0)
-			return i;
-	return UINT32_MAX;
+			found = i;
+	pthread_mutex_unlock(&flush_lock);
+	return found;
+}
+
+static void flushes_forget(void)
+{
+	pthread_mutex_lock(&flush_lock);
+	flush_count = 0;
+	pthread_mutex_unlock(&flush_lock);
 }
 
 static void one_run(struct rig *rig, void *arg)
@@ -79,7 +94,7 @@ static void test_what_a_new_store_makes_is_flushed(void **state)
 	assert_int_equal(mkdir(path, 0700), 0);
 	rig.opts.dir = dir;
 	rig.opts.volume = volume;
-	atomic_store(&flush_count, 0);
+	flushes_forget();
 	rig_run(&rig, one_run, NULL);
 	assert_int_equal(rig.open_result, 0);
 	/* The directories above, where the volume lies, and the store's own, for the link to the
@@ -113,7 +128,7 @@ static void test_the_list_of_volumes_is_flushed(void **state)
 	rig.opts.volume = volumes;
 	rig.opts.erasure_data = 2;
 	rig.opts.erasure_parity = 1;
-	atomic_store(&flush_count, 0);
+	flushes_forget();
 	rig_run(&rig, one_run, NULL);
 	assert_int_equal(rig.open_result, 0);
 	assert_int_not_equal(flush_of(0, path), UINT32_MAX);
