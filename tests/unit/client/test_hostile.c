@@ -551,6 +551,101 @@ static void test_tag_without_encryption(void **state)
 	assert_true(rig_sessions_become(*state, 0));
 }
 
+/* ---- Bent requests, sealed as they then stand. ---- */
+
+#define BENT_SESSIONS 24u
+#define BENT_REQUESTS 60u
+#define BENT_BODY     300u
+
+static size_t bent_request(struct peer *peer, struct prng *prng, uint64_t id, uint8_t *capsule)
+{
+	static const uint8_t opcodes[] = {
+		1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 18, 19, 21, 32, 48};
+	static const uint8_t edges[] = {0, 1, 2, 0x7f, 0x80, 0xff};
+	static const char body[BENT_BODY];
+	static const char header[] = "\x11\0\x04\0x-amz-meta-colourblue";
+	bool headed = prng_below(prng, 2);
+	const struct capsule_run run = {.addr = (uint64_t)(uintptr_t)peer->memory,
+		.bytes = BENT_BODY,
+		.rkey = rp_mr_rkey(peer->mr)};
+	bool in_runs = prng_below(prng, 4) == 0;
+	struct capsule_request request = {.request_id = id,
+		.opcode = opcodes[prng_below(prng, ARRAY_LEN(opcodes))],
+		.flags = prng_below(prng, 2) ? CAPSULE_REQUEST_HEADERS : 0,
+		.bucket = SLICE("b"),
+		.key = SLICE("/b/k"),
+		.query = SLICE("prefix=k&max-keys=3"),
+		.headers = headed ? slice_of(header, sizeof(header) - 1) : SLICE_NONE,
+		.header_count = headed,
+		.runs = &run,
+		.run_count = in_runs,
+		.body = in_runs ? SLICE_NONE : slice_of(body, sizeof(body)),
+		.body_bytes = BENT_BODY};
+	ptrdiff_t bytes;
+
+	request.method = request.opcode == CAPSULE_OP_S3 ? (uint8_t)(1 + prng_below(prng, 5)) : 0;
+	bytes = capsule_request_encode(&request, capsule, SLOT_BYTES);
+	assert_true(bytes > (ptrdiff_t)sizeof(struct capsule_request_wire));
+	/* Mostly the fixed part, whose lengths say where all else lies. */
+	for (uint64_t i = prng_below(prng, 4); i > 0; i--) {
+		uint64_t end = prng_below(prng, 3) ? sizeof(struct capsule_request_wire)
+						   : (uint64_t)bytes - CAPSULE_TAG_BYTES;
+		uint64_t at = 24 + prng_below(prng, end - 24);
+
+		capsule[at] = prng_below(prng, 2) ? edges[prng_below(prng, sizeof(edges))]
+						  : (uint8_t)prng_next(prng);
+	}
+	return (size_t)bytes;
+}
+
+/* Takes the answer, with all its pages. False: the session ended instead. */
+static bool bent_answered(struct peer *peer)
+{
+	struct capsule_response response;
+
+	do {
+		if (!peer_receive(peer))
+			return false;
+		assert_int_equal(
+			capsule_unseal(&peer->in, peer->received, peer->received_bytes), 0);
+		assert_int_equal(
+			capsule_response_decode(peer->received, peer->received_bytes, &response),
+			0);
+		assert_in_range(response.status, 200, 599);
+		recv_post(peer, (uint64_t)(peer->received - peer->memory) / SLOT_BYTES);
+	} while (response.flags & CAPSULE_RESPONSE_MORE);
+	return true;
+}
+
+/* Each request is answered, or ends its session, as a transfer does that its keys do not allow;
+ * then nothing of the session is left. */
+static void test_bent_requests(void **state)
+{
+	static uint8_t capsule[SLOT_BYTES] __attribute__((aligned(8)));
+	uint32_t answered = 0;
+	struct prng prng;
+
+	prng_seed(&prng, 1);
+	for (uint32_t session = 0; session < BENT_SESSIONS; session++) {
+		struct peer peer = {0};
+
+		peer_prove(&peer, *state);
+		for (uint64_t i = 0; i < BENT_REQUESTS; i++) {
+			size_t bytes = bent_request(&peer, &prng, i, capsule);
+
+			capsule_seal(&peer.out, capsule);
+			peer_send(&peer, capsule, (uint32_t)bytes);
+			if (!bent_answered(&peer))
+				break;
+			answered++;
+		}
+		peer_close(&peer);
+		assert_true(rig_sessions_become(*state, 0));
+		assert_int_equal(rig_frames_used(*state), 0);
+	}
+	assert_in_range(answered, 2 * BENT_SESSIONS, BENT_SESSIONS * BENT_REQUESTS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -565,6 +660,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bad_rkey, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more_than_credits, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_goodbye, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bent_requests, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_no_encryption_offered, setup_encrypted, teardown),
 		cmocka_unit_test_setup_teardown(test_plain_capsule, setup_encrypted, teardown),
