@@ -272,7 +272,7 @@ static const struct s3_error *choose_server_side(
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"Encryption in two layers (aws:kms:dsse) is not implemented.");
 	if (!slice_eq(algorithm, SLICE("aws:kms")))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail_argument(call, PREFIX, algorithm,
 			"The encryption method specified is not supported");
 	sse->kind = S3_SSE_KMS;
 	return choose_kms_key(call, key_id, &sse->kms_key);
@@ -348,8 +348,8 @@ static const struct s3_error *make_record(
 	return ret_record->data ? NULL : s3_error_at(S3_E_SLOW_DOWN);
 }
 
-const struct s3_error *s3_sse_begin(
-	struct s3_call *call, struct s3_sse *ret_sse, struct slice *ret_record)
+static const struct s3_error *begin(
+	struct s3_call *call, bool at_least, struct s3_sse *ret_sse, struct slice *ret_record)
 {
 	struct slice algorithm = s3_call_header(call, SLICE(PREFIX));
 	struct slice key_id = s3_call_header(call, SLICE(PREFIX "-aws-kms-key-id"));
@@ -375,10 +375,24 @@ const struct s3_error *s3_sse_begin(
 		error = choose_server_side(call, algorithm, ret_sse);
 	else
 		error = choose_default(call, ret_sse);
+	if (!error && at_least && ret_sse->kind == S3_SSE_NONE)
+		ret_sse->kind = S3_SSE_S3;
 	if (!error && ret_sse->kind != S3_SSE_NONE)
 		error = make_record(call, ret_sse, given ? customer : NULL, ret_record);
 	secret_wipe(customer, sizeof(customer));
 	return error;
+}
+
+const struct s3_error *s3_sse_begin(
+	struct s3_call *call, struct s3_sse *ret_sse, struct slice *ret_record)
+{
+	return begin(call, false, ret_sse, ret_record);
+}
+
+const struct s3_error *s3_sse_begin_copy(
+	struct s3_call *call, bool encrypted, struct s3_sse *ret_sse, struct slice *ret_record)
+{
+	return begin(call, encrypted, ret_sse, ret_record);
 }
 
 /* ---- What is kept. ---- */

@@ -48,6 +48,9 @@ struct s3_sse {
  * does. *ret_record: what S3_SSE_HEADER is to hold, in the arena. */
 const struct s3_error *s3_sse_begin(
 	struct s3_call *call, struct s3_sse *ret_sse, struct slice *ret_record);
+/* The same of a copy: of what lies encrypted nothing becomes plain text unasked. */
+const struct s3_error *s3_sse_begin_copy(
+	struct s3_call *call, bool encrypted, struct s3_sse *ret_sse, struct slice *ret_record);
 /* Opens the data key of what is kept; prefix: of the headers that a client's own key comes in:
  * "x-amz-server-side-encryption-customer-" or the same of a copy's source. headers: stored ones. */
 #define S3_SSE_CLIENT	   "x-amz-server-side-encryption-customer-"

@@ -171,3 +171,21 @@ def test_of_named_keys(s):
         {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-2"}, "BucketKeyEnabled": True}]})
     s.put(bucket, "key")
     equal((s.body(bucket, "key"), s.s3.head_object(Bucket=bucket, Key="key")["SSEKMSKeyId"]), (b"x", "testkey-2"))
+
+
+def test_copies(s):
+    """As they ask, or as their bucket says, and not as their source; but nothing becomes plain text by the way."""
+    bucket, preset = s.bucket(), s.bucket()
+    s.s3.put_bucket_encryption(Bucket=preset, ServerSideEncryptionConfiguration={"Rules": [
+        {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-2"}}]})
+    sources = {"plain": {}, "s3": {"ServerSideEncryption": "AES256"}, "customer": c(1),
+               "kms": {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "testkey-1"}}
+    for name, options in sources.items():
+        s.s3.put_object(Bucket=bucket, Key=name, Body=b"text", **options)
+        read = raw_key(source(1)) if name == "customer" else {}
+        wanted = None if name == "plain" else "AES256"
+        for target, asked, told in (bucket, {}, wanted), (preset, {}, "aws:kms"), (preset, {"ServerSideEncryption": "AES256"}, "AES256"):
+            done = s.s3.copy_object(Bucket=target, Key="copy", CopySource=f"{bucket}/{name}", **asked, **read)
+            equal((name, done.get("ServerSideEncryption")), (name, told))
+            got = s.s3.get_object(Bucket=target, Key="copy")
+            equal((got["Body"].read(), got.get("ServerSideEncryption")), (b"text", told))

@@ -19,7 +19,8 @@ static const struct s3_error *parse_directive(
 
 	*ret_replace = slice_eq(directive, SLICE("REPLACE"));
 	if (directive.len && !*ret_replace && !slice_eq(directive, SLICE("COPY")))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Unknown metadata directive.");
+		return s3_fail_argument(
+			call, "x-amz-metadata-directive", directive, "Unknown metadata directive.");
 	if (same && !*ret_replace && !s3_call_has_header(call, SLICE("x-amz-storage-class")) &&
 		!s3_call_has_header(call, SLICE("x-amz-website-redirect-location")) &&
 		!s3_sse_asked(call) &&
@@ -77,7 +78,8 @@ static const struct s3_error *choose_headers(
 	struct slice redirect;
 
 	if (directive.len && !replace_tags && !slice_eq(directive, SLICE("COPY")))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT, "Unknown tagging directive.");
+		return s3_fail_argument(
+			call, "x-amz-tagging-directive", directive, "Unknown tagging directive.");
 	if (tags.len && !replace_tags) {
 		const struct s3_error *error = s3_call_may_take_tags(call, copy);
 
@@ -182,12 +184,11 @@ const struct s3_error *s3_op_copy_object(struct s3_call *call)
 	if (!error)
 		error = s3_meta_gather(call, &meta);
 	if (!error)
-		error = s3_sse_begin(call, &sse, &record);
-	if (!error)
 		error = s3_copy_open(call, &copy);
 	if (error)
 		return error;
-	if (copy.from->bytes > LIMIT_PUT_BYTES_MAX)
+	error = s3_sse_begin_copy(call, copy.sse != NULL, &sse, &record);
+	if (!error && copy.from->bytes > LIMIT_PUT_BYTES_MAX)
 		error = s3_fail(call, S3_E_INVALID_REQUEST,
 			"The specified copy source is larger than the maximum allowable size for a "
 			"copy source: 5368709120");
