@@ -70,6 +70,14 @@ void s3_fail_detail(struct s3_call *call, const char *name, struct slice value)
 	buf_free(&xml);
 }
 
+const struct s3_error *s3_fail_argument(
+	struct s3_call *call, const char *name, struct slice value, const char *message)
+{
+	s3_fail_detail(call, "ArgumentName", slice_str(name));
+	s3_fail_detail(call, "ArgumentValue", value);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", message);
+}
+
 const struct s3_error *s3_fail_errno(struct s3_call *call, int error)
 {
 	const struct s3_error *found = s3_error_of(error);

@@ -20,12 +20,9 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 	s3_call_param(call, SLICE("prefix"), &list->prefix);
 	s3_call_param(call, SLICE("delimiter"), &list->delimiter);
 	if (s3_call_param(call, SLICE("max-keys"), &value) && value.len &&
-		(slice_to_u64(value, &list->keys_max) || list->keys_max > INT32_MAX)) {
-		s3_fail_detail(call, "ArgumentName", SLICE("max-keys"));
-		s3_fail_detail(call, "ArgumentValue", value);
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		(slice_to_u64(value, &list->keys_max) || list->keys_max > INT32_MAX))
+		return s3_fail_argument(call, "max-keys", value,
 			"Provided max-keys not an integer or within integer range");
-	}
 	if (list->keys_max > LIMIT_LIST_KEYS_MAX)
 		list->keys_max = LIMIT_LIST_KEYS_MAX;
 	if (s3_call_param(call, SLICE("encoding-type"), &value)) {

@@ -84,6 +84,7 @@ const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *re
 	ret_upload->meta = store_get_meta(ret_upload->get);
 	ret_upload->kind = (enum checksum_kind)ret_upload->meta->checksum_type;
 	ret_upload->composite = ret_upload->meta->checksum_flags & S3_FLAG_COMPOSITE;
+	ret_upload->asked = !(ret_upload->meta->checksum_flags & S3_FLAG_UNASKED);
 	return NULL;
 }
 
@@ -167,8 +168,8 @@ const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number
 
 	s3_call_param(call, SLICE("partNumber"), &text);
 	if (slice_to_u64(text, &number) || number < 1 || number > S3_PARTS_MAX)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Part number must be an integer between 1 and %u, inclusive", S3_PARTS_MAX);
+		return s3_fail_argument(call, "partNumber", text,
+			"Part number must be an integer between 1 and 10000, inclusive");
 	*ret_number = (uint32_t)number;
 	return NULL;
 }
@@ -176,7 +177,7 @@ const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number
 /* Hashes cannot be had of a whole from its parts, CRC-64 is not defined of parts' sums; the other
  * CRCs go both ways. */
 const struct s3_error *s3_upload_checksum(
-	struct s3_call *call, enum checksum_kind *ret_kind, bool *ret_composite)
+	struct s3_call *call, enum checksum_kind *ret_kind, uint8_t *ret_flags)
 {
 	struct slice name = s3_call_header(call, SLICE("x-amz-checksum-algorithm"));
 	struct slice type = s3_call_header(call, SLICE("x-amz-checksum-type"));
@@ -197,6 +198,8 @@ const struct s3_error *s3_upload_checksum(
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"The %.*s checksum type cannot be used with the %.*s checksum algorithm.",
 			SLICE_FMT(type), SLICE_FMT(checksum_name(*ret_kind)));
-	*ret_composite = !full && *ret_kind != CHECKSUM_CRC64NVME;
+	*ret_flags = name.len ? 0 : (uint8_t)S3_FLAG_UNASKED;
+	if (!full && *ret_kind != CHECKSUM_CRC64NVME)
+		*ret_flags |= S3_FLAG_COMPOSITE;
 	return NULL;
 }

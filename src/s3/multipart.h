@@ -27,6 +27,7 @@ struct s3_upload {
 	char id[S3_UPLOAD_ID_LEN + 1];
 	enum checksum_kind kind; /* what its parts have */
 	bool composite;		 /* the object's checksum is one of its parts' */
+	bool asked;		 /* for a checksum; else none is told until the object is there */
 	struct store_get *get;
 	const struct store_meta *meta; /* the record's; lives as long as get */
 };
@@ -56,8 +57,8 @@ const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id);
 void s3_uploads_delete_all(struct s3_call *call);
 /* A number of 1 to S3_PARTS_MAX in the parameter partNumber. */
 const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number);
-/* The checksum algorithm and type that headers ask of an upload. */
+/* The checksum algorithm and type that headers ask of an upload; *ret_flags: of its record. */
 const struct s3_error *s3_upload_checksum(
-	struct s3_call *call, enum checksum_kind *ret_kind, bool *ret_composite);
+	struct s3_call *call, enum checksum_kind *ret_kind, uint8_t *ret_flags);
 
 #endif

@@ -132,6 +132,9 @@ bool s3_call_param(const struct s3_call *call, struct slice name, struct slice *
 /* Sets the message of the error to answer with and returns that error. */
 const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The same of InvalidArgument, with the name of what was given and its value in the document. */
+const struct s3_error *s3_fail_argument(
+	struct s3_call *call, const char *name, struct slice value, const char *message);
 /* Adds <name>value</name> to the error document. */
 void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
 /* An errno of the store, a bucket or a body. */
@@ -274,7 +277,8 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 #define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
 #define S3_FLAG_ENCRYPTED   2u /* the body is: see sse.h */
 #define S3_FLAG_FOREIGN	    4u /* it is not the bucket's owner's: its headers say whose */
-#define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
+#define S3_FLAG_UNASKED	    8u /* of an upload's record: it asked for no checksum, is told none */
+#define S3_FLAG_CLASS_SHIFT 4 /* from here on: the storage class */
 /* Gathers what is kept with an object: standard headers, user metadata, storage class, lock. */
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);
 /* Refuses request headers that ask for what is not implemented, by name. */

@@ -209,3 +209,30 @@ def test_of_parts_that_are_read(s):
                                    ({}, {"range": "bytes=0-8"}, True), ({}, {"range": "bytes=1-"}, False)]:
         status, headers, _ = s.ask("GET", path, b"", query, {**asked, **asked_for})
         equal((status, headers.get("x-amz-checksum-crc32")), (206, SUMS["crc32"] if told else None))
+
+
+def test_an_upload_that_asked_for_no_checksum_is_told_none(s):
+    """Until it is an object, whose CRC64NVME is kept and told; a part's own is told to who brought it."""
+    bucket = s.bucket()
+    status, headers, body = s.ask("POST", f"/{bucket}/key", b"", {"uploads": ""})
+    assert status == 200 and "x-amz-checksum-algorithm" not in headers and "x-amz-checksum-type" not in headers, headers
+    upload = re.search(b"<UploadId>(.*)</UploadId>", body)[1].decode()
+    status, headers, _ = s.ask("PUT", f"/{bucket}/key", b"abc", {"uploadId": upload, "partNumber": "1"})
+    assert status == 200 and not [name for name in headers if "checksum" in name], headers
+    for path, query in (f"/{bucket}/key", {"uploadId": upload}), (f"/{bucket}", {"uploads": ""}):
+        status, _, body = s.ask("GET", path, b"", query)
+        assert status == 200 and b"Checksum" not in body, body
+    status, headers, _ = s.ask("PUT", f"/{bucket}/key", b"abc", {"uploadId": upload, "partNumber": "1"},
+                               {"x-amz-checksum-crc32": "NSRBwg=="})
+    equal((status, headers.get("x-amz-checksum-crc32")), (200, "NSRBwg=="))
+    assert b"<ChecksumCRC32>NSRBwg==</ChecksumCRC32>" in s.ask("GET", f"/{bucket}/key", b"", {"uploadId": upload})[2]
+    s.put(bucket, "source", body=b"abc")
+    status, _, body = s.ask("PUT", f"/{bucket}/key", b"", {"uploadId": upload, "partNumber": "1"},
+                            {"x-amz-copy-source": f"{bucket}/source"})
+    assert status == 200 and b"Checksum" not in body, body
+    tag = re.search(b"<ETag>(.*)</ETag>", body)[1].decode()
+    parts = f"<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part></CompleteMultipartUpload>".encode()
+    status, _, body = s.ask("POST", f"/{bucket}/key", parts, {"uploadId": upload})
+    assert status == 200 and b"<ChecksumCRC64NVME>BeXKuz/B+us=</ChecksumCRC64NVME>" in body, body
+    head = s.s3.head_object(Bucket=bucket, Key="key", ChecksumMode="ENABLED")["ResponseMetadata"]["HTTPHeaders"]
+    equal(head["x-amz-checksum-crc64nvme"], "BeXKuz/B+us=")

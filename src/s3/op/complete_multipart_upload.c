@@ -491,7 +491,7 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	ret = store_put_open(call->s3->store, &opts, &put);
 	if (ret)
 		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
-	meta->checksum_flags = upload->meta->checksum_flags;
+	meta->checksum_flags = upload->meta->checksum_flags & (uint8_t)~S3_FLAG_UNASKED;
 	error = keep_headers(call, upload, completion, meta);
 	if (!error)
 		error = join(call, upload, completion, meta);

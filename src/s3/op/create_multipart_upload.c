@@ -37,13 +37,15 @@ static const struct s3_error *write_record(
 }
 
 static const struct s3_error *answer(
-	struct s3_call *call, const char *id, enum checksum_kind kind, bool composite)
+	struct s3_call *call, const char *id, enum checksum_kind kind, uint8_t flags)
 {
 	struct buf xml;
 
-	s3_answer_header(call, SLICE("x-amz-checksum-algorithm"), checksum_name(kind));
-	s3_answer_header(call, SLICE("x-amz-checksum-type"),
-		composite ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"));
+	if (!(flags & S3_FLAG_UNASKED)) {
+		s3_answer_header(call, SLICE("x-amz-checksum-algorithm"), checksum_name(kind));
+		s3_answer_header(call, SLICE("x-amz-checksum-type"),
+			flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"));
+	}
 	s3_xml_begin(&xml, "InitiateMultipartUploadResult");
 	xml_element("Bucket", call->bucket, &xml);
 	xml_element("Key", call->key, &xml);
@@ -61,11 +63,11 @@ const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
 	enum checksum_kind kind;
 	struct slice record;
 	struct s3_sse sse;
-	bool composite = false;
+	uint8_t flags = 0;
 
 	error = s3_call_bucket(call, &bucket);
 	if (!error)
-		error = s3_upload_checksum(call, &kind, &composite);
+		error = s3_upload_checksum(call, &kind, &flags);
 	if (!error)
 		error = s3_meta_gather(call, &meta);
 	if (!error)
@@ -74,11 +76,10 @@ const struct s3_error *s3_op_create_multipart_upload(struct s3_call *call)
 		error = s3_sse_keep(call, record, &meta);
 	if (error)
 		return error;
-	if (composite)
-		meta.checksum_flags |= S3_FLAG_COMPOSITE;
+	meta.checksum_flags |= flags;
 	s3_upload_id_make(call->key, id);
 	error = write_record(call, id, &meta, kind);
 	if (!error)
 		s3_sse_answer(call, &sse);
-	return error ? error : answer(call, id, kind, composite);
+	return error ? error : answer(call, id, kind, flags);
 }

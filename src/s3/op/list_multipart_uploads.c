@@ -159,9 +159,13 @@ static void put_upload(struct listing *listing, const struct upload *upload)
 	s3_xml_owner(xml, "Owner", &owner);
 	xml_element("StorageClass", s3_meta_storage_class(&meta), xml);
 	s3_xml_time(xml, "Initiated", upload->initiated_ns);
-	xml_element("ChecksumAlgorithm", checksum_name(upload->kind), xml);
-	xml_element("ChecksumType",
-		upload->flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"), xml);
+	if (!(upload->flags & S3_FLAG_UNASKED)) {
+		xml_element("ChecksumAlgorithm", checksum_name(upload->kind), xml);
+		xml_element("ChecksumType",
+			upload->flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
+							  : SLICE("FULL_OBJECT"),
+			xml);
+	}
 	buf_put_str(xml, "</Upload>");
 }
 
@@ -236,7 +240,7 @@ static const struct s3_error *parse(struct s3_call *call, struct listing *listin
 		s3_call_param(call, SLICE("upload-id-marker"), &listing->id_marker);
 	if (s3_call_param(call, SLICE("max-uploads"), &value) && value.len &&
 		(slice_to_u64(value, &listing->uploads_max) || listing->uploads_max > INT32_MAX))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail_argument(call, "max-uploads", value,
 			"Provided max-uploads not an integer or within integer range");
 	if (listing->uploads_max > LIMIT_LIST_KEYS_MAX)
 		listing->uploads_max = LIMIT_LIST_KEYS_MAX;

@@ -7,6 +7,7 @@
 struct listing {
 	struct buf xml;
 	uint32_t last;
+	bool asked;
 };
 
 static void visit(const struct store_list_entry *entry, void *arg)
@@ -22,7 +23,8 @@ static void visit(const struct store_list_entry *entry, void *arg)
 	s3_xml_time(&listing->xml, "LastModified", entry->meta->mtime_ns);
 	s3_xml_etag(&listing->xml, entry->meta->etag);
 	s3_xml_u64(&listing->xml, "Size", entry->meta->bytes);
-	s3_xml_checksum(&listing->xml, entry->meta);
+	if (listing->asked || entry->meta->checksum_type != CHECKSUM_CRC64NVME)
+		s3_xml_checksum(&listing->xml, entry->meta);
 	buf_put_str(&listing->xml, "</Part>");
 }
 
@@ -34,11 +36,11 @@ static const struct s3_error *parse(struct s3_call *call, uint64_t *ret_marker, 
 	*ret_max = LIMIT_LIST_KEYS_MAX;
 	if (s3_call_param(call, SLICE("part-number-marker"), &value) && value.len &&
 		(slice_to_u64(value, ret_marker) || *ret_marker > INT32_MAX))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail_argument(call, "part-number-marker", value,
 			"Provided part-number-marker not an integer or within integer range");
 	if (s3_call_param(call, SLICE("max-parts"), &value) && value.len &&
 		(slice_to_u64(value, ret_max) || *ret_max > INT32_MAX))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail_argument(call, "max-parts", value,
 			"Provided max-parts not an integer or within integer range");
 	if (*ret_marker > S3_PARTS_MAX)
 		*ret_marker = S3_PARTS_MAX;
@@ -62,6 +64,13 @@ static void put_owner(
 	s3_xml_owner(xml, element, &owner);
 }
 
+static void put_checksum(const struct s3_upload *upload, struct buf *xml)
+{
+	xml_element("ChecksumAlgorithm", checksum_name(upload->kind), xml);
+	xml_element(
+		"ChecksumType", upload->composite ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"), xml);
+}
+
 static const struct s3_error *answer(
 	struct s3_call *call, const struct s3_upload *upload, uint64_t marker, uint64_t parts_max)
 {
@@ -69,7 +78,7 @@ static const struct s3_error *answer(
 	struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
 		.prefix = s3_upload_name(call->bucket, upload->id, 1, prefix_name),
 		.entries_max = (uint32_t)parts_max};
-	struct listing listing = {0};
+	struct listing listing = {.asked = upload->asked};
 	struct buf xml;
 	bool more;
 	int ret;
@@ -94,9 +103,8 @@ static const struct s3_error *answer(
 	s3_xml_u64(&xml, "NextPartNumberMarker", listing.last);
 	s3_xml_u64(&xml, "MaxParts", parts_max);
 	xml_element("IsTruncated", more && listing.last ? SLICE("true") : SLICE("false"), &xml);
-	xml_element("ChecksumAlgorithm", checksum_name(upload->kind), &xml);
-	xml_element("ChecksumType", upload->composite ? SLICE("COMPOSITE") : SLICE("FULL_OBJECT"),
-		&xml);
+	if (upload->asked)
+		put_checksum(upload, &xml);
 	buf_put_slice(&xml, buf_slice(&listing.xml));
 	xml.failed |= listing.xml.failed;
 	buf_free(&listing.xml);

@@ -51,7 +51,8 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	if (call->sse)
 		s3_sse_answer(call, call->sse);
 	s3_answer_etag(call, meta.etag);
-	s3_answer_checksum(call, &meta);
+	if (upload->asked || sums->digest_bytes || sums->in_trailer)
+		s3_answer_checksum(call, &meta);
 	return s3_answer_empty(call, 200);
 }
 

@@ -98,14 +98,16 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	return ret ? s3_fail_errno(call, ret) : s3_upload_still_there(call, upload, number);
 }
 
-static const struct s3_error *answer(struct s3_call *call, const struct store_meta *meta)
+static const struct s3_error *answer(
+	struct s3_call *call, const struct store_meta *meta, bool with_checksum)
 {
 	struct buf xml;
 
 	s3_xml_begin(&xml, "CopyPartResult");
 	s3_xml_time(&xml, "LastModified", meta->mtime_ns);
 	s3_xml_etag(&xml, meta->etag);
-	s3_xml_checksum(&xml, meta);
+	if (with_checksum)
+		s3_xml_checksum(&xml, meta);
 	s3_xml_end(&xml, "CopyPartResult");
 	return s3_answer_xml(call, 200, &xml);
 }
@@ -138,5 +140,5 @@ const struct s3_error *s3_op_upload_part_copy(struct s3_call *call)
 	if (!error)
 		s3_sse_answer(call, &sse);
 	s3_upload_close(&upload);
-	return error ? error : answer(call, &meta);
+	return error ? error : answer(call, &meta, upload.asked);
 }
