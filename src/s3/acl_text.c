@@ -133,7 +133,7 @@ static const struct s3_error *canned(struct s3_call *call, struct slice name,
 				of_owner ? parties->bucket_owner : SLICE_NONE);
 		return NULL;
 	}
-	return s3_fail(call, S3_E_INVALID_ARGUMENT, "The canned ACL is not valid.");
+	return s3_fail_argument(call, "x-amz-acl", name, "The canned ACL is not valid.");
 }
 
 /* "id="…", uri=…" of one header. */

@@ -20,8 +20,10 @@ static const struct s3_error *parse_md5(struct s3_call *call, struct s3_sums *su
 
 	if (!s3_call_has_header(call, SLICE("content-md5")))
 		return NULL;
-	if (base64_decode(value, sums->md5, sizeof(sums->md5), &len) || len != sizeof(sums->md5))
+	if (base64_decode(value, sums->md5, sizeof(sums->md5), &len) || len != sizeof(sums->md5)) {
+		s3_fail_detail(call, "Content-MD5", value);
 		return s3_error_at(S3_E_INVALID_DIGEST);
+	}
 	sums->has_md5 = true;
 	return NULL;
 }
@@ -144,8 +146,15 @@ static const struct s3_error *check_sha256(struct s3_call *call, const uint8_t d
 static const struct s3_error *check_md5(
 	struct s3_call *call, const struct s3_sums *sums, const uint8_t digest[MD5_BYTES])
 {
+	char expected[2 * MD5_BYTES], calculated[BASE64_LEN(MD5_BYTES)];
+
 	if (!sums->has_md5 || memcmp(sums->md5, digest, MD5_BYTES) == 0)
 		return NULL;
+	/* One in hex, the other in base64, as S3 tells them. */
+	hex_encode(sums->md5, MD5_BYTES, expected);
+	base64_encode(digest, MD5_BYTES, calculated);
+	s3_fail_detail(call, "ExpectedDigest", slice_of(expected, sizeof(expected)));
+	s3_fail_detail(call, "CalculatedDigest", slice_of(calculated, sizeof(calculated)));
 	return s3_fail(call, S3_E_BAD_DIGEST,
 		"The Content-MD5 you specified did not match what we received.");
 }
@@ -416,6 +425,9 @@ const struct s3_error *s3_check_length(struct s3_call *call)
 			(payload == S3_PAYLOAD_UNSIGNED || payload == S3_PAYLOAD_SHA256)))
 		return s3_error_at(S3_E_MISSING_CONTENT_LENGTH);
 	if (body->bytes > LIMIT_PUT_BYTES_MAX && body->bytes != UINT64_MAX) {
+		char digits[SLICE_U64_MAX];
+
+		s3_fail_detail(call, "ProposedSize", slice_of_u64(body->bytes, digits));
 		s3_fail_detail(call, "MaxSizeAllowed", SLICE("5368709120"));
 		return s3_error_at(S3_E_ENTITY_TOO_LARGE);
 	}

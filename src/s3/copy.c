@@ -41,7 +41,8 @@ const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 	copy->bucket = slice_split(&rest, '/');
 	copy->key = rest;
 	if (!copy->bucket.len || !copy->key.len)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail_argument(call, "x-amz-copy-source",
+			s3_call_header(call, SLICE("x-amz-copy-source")),
 			"Copy Source must mention the source bucket and key: "
 			"sourcebucket/sourcekey");
 	if (!s3_bucket_name_valid(copy->bucket) &&

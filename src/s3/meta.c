@@ -18,6 +18,19 @@ static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-dispo
 	SLICE("content-encoding"), SLICE("content-language"), SLICE("content-type"),
 	SLICE("expires")};
 
+/* As AWS writes them in answers; others go as they are. */
+static struct slice told_name(struct slice name)
+{
+	static const struct slice told[ARRAY_LEN(kept)] = {SLICE("Cache-Control"),
+		SLICE("Content-Disposition"), SLICE("Content-Encoding"), SLICE("Content-Language"),
+		SLICE("Content-Type"), SLICE("Expires")};
+
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+		if (slice_eq(name, kept[i]))
+			return told[i];
+	return name;
+}
+
 /* By their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
 	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
@@ -78,6 +91,8 @@ static bool is_clean_name(struct slice name)
 
 static const struct s3_error *check_header(struct s3_call *call, const struct s3_header *header)
 {
+	if (is_refused(call, header->name))
+		s3_fail_detail(call, "Header", header->name);
 	if (is_refused(call, header->name))
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"The header %.*s implies functionality that is not implemented by this "
@@ -148,8 +163,10 @@ static const struct s3_error *gather_storage_class(struct s3_call *call, struct 
 	}
 	if (!class.len)
 		return NULL;
-	if (!s3_storage_class_find(class, &found))
+	if (!s3_storage_class_find(class, &found)) {
+		s3_fail_detail(call, "StorageClassRequested", class);
 		return s3_error_at(S3_E_INVALID_STORAGE_CLASS);
+	}
 	meta->checksum_flags = (uint8_t)(found << S3_FLAG_CLASS_SHIFT);
 	return NULL;
 }
@@ -208,8 +225,12 @@ static bool all_clean(const struct s3_request *request)
 
 static const struct s3_error *gather_user(struct s3_call *call, struct buf *out)
 {
-	if (gather_user_metadata(call->request, out) <= LIMIT_USER_METADATA_BYTES_MAX)
+	uint64_t bytes = gather_user_metadata(call->request, out);
+	char digits[SLICE_U64_MAX];
+
+	if (bytes <= LIMIT_USER_METADATA_BYTES_MAX)
 		return NULL;
+	s3_fail_detail(call, "Size", slice_of_u64(bytes, digits));
 	s3_fail_detail(call, "MaxSizeAllowed", SLICE("2048"));
 	return s3_error_at(S3_E_METADATA_TOO_LARGE);
 }
@@ -468,7 +489,7 @@ static const struct s3_error *answer_overrides(
 			return s3_fail(call, S3_E_INVALID_ARGUMENT,
 				"%s has a character that headers cannot have.",
 				overrides[i].param.data);
-		s3_answer_header(call, overrides[i].header, value);
+		s3_answer_header(call, told_name(overrides[i].header), value);
 		ret_names[count++] = overrides[i].header;
 	}
 	*ret_count = count;
@@ -563,10 +584,10 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 			if (!value.data)
 				return s3_error_at(S3_E_SLOW_DOWN);
 		}
-		s3_answer_header(call, name, value);
+		s3_answer_header(call, told_name(name), value);
 	}
 	if (!has_type && !slice_among(SLICE("content-type"), replaced, replaced_count))
-		s3_answer_header(call, SLICE("content-type"), SLICE(CONTENT_TYPE_DEFAULT));
+		s3_answer_header(call, SLICE("Content-Type"), SLICE(CONTENT_TYPE_DEFAULT));
 	if (meta->checksum_flags >> S3_FLAG_CLASS_SHIFT)
 		s3_answer_header(call, SLICE("x-amz-storage-class"), s3_meta_storage_class(meta));
 	return NULL;

@@ -73,7 +73,7 @@ static const struct s3_error *choose_part(
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"Cannot specify both Range header and partNumber query parameter");
 	if (slice_to_u64(part, &number) || number < 1 || number > 10000)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		return s3_fail_argument(call, "partNumber", part,
 			"Part number must be an integer between 1 and 10000, inclusive");
 	parts = s3_meta_parts(read->meta, (uint32_t)number);
 	if (!parts.count && strlen(read->meta->etag) > 2 * MD5_BYTES)

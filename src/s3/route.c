@@ -247,6 +247,9 @@ static const struct s3_error *check_names(struct s3_call *call, enum s3_level le
 	if (level == S3_LEVEL_BUCKET)
 		return NULL;
 	if (call->key.len > LIMIT_KEY_LEN_MAX) {
+		char digits[SLICE_U64_MAX];
+
+		s3_fail_detail(call, "Size", slice_of_u64(call->key.len, digits));
 		s3_fail_detail(call, "MaxSizeAllowed", SLICE("1024"));
 		return s3_error_at(S3_E_KEY_TOO_LONG);
 	}

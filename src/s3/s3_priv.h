@@ -278,7 +278,7 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 #define S3_FLAG_ENCRYPTED   2u /* the body is: see sse.h */
 #define S3_FLAG_FOREIGN	    4u /* it is not the bucket's owner's: its headers say whose */
 #define S3_FLAG_UNASKED	    8u /* of an upload's record: it asked for no checksum, is told none */
-#define S3_FLAG_CLASS_SHIFT 4 /* from here on: the storage class */
+#define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
 /* Gathers what is kept with an object: standard headers, user metadata, storage class, lock. */
 const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta);
 /* Refuses request headers that ask for what is not implemented, by name. */

@@ -237,3 +237,52 @@ def test_a_range_with_blanks_is_none(s):
     for text in "bytes= -1", "bytes=0 -1", "bytes=0- 1":
         equal(s.ask("GET", f"/{bucket}/key", b"", None, {"Range": text})[::2], (200, b"0123456789"))
     equal(s.ask("GET", f"/{bucket}/key", b"", None, {"Range": "bytes=-1"})[::2], (206, b"9"))
+
+
+def test_names_of_headers_as_aws_writes_them(s):
+    """HTTP does not care, but clients do that never met another server."""
+    bucket = s.bucket()
+    s.s3.put_object(Bucket=bucket, Key="key", Body=b"x", ContentType="a/b", CacheControl="no-cache", ContentEncoding="x",
+                    ContentLanguage="de", ContentDisposition="inline", Expires=datetime.datetime(2030, 1, 1), Metadata={"One": "1"})
+    for options in {}, {"ResponseContentType": "c/d", "ResponseExpires": datetime.datetime(2031, 1, 1)}:
+        url = s.s3.generate_presigned_url("get_object", {"Bucket": bucket, "Key": "key", **options})
+        parts = urllib.parse.urlsplit(url)
+        connection = s.connection(url)
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        names = [name for name, _ in connection.getresponse().getheaders()]
+        connection.close()
+        for wanted in ("Content-Type", "Cache-Control", "Content-Encoding", "Content-Language", "Content-Disposition", "Expires",
+                       "ETag", "Last-Modified", "Content-Length", "Date", "Server", "x-amz-meta-one", "x-amz-request-id", "x-amz-id-2"):
+            assert names.count(wanted) == 1, (wanted, names)
+
+
+def test_details_of_errors(s):
+    """What was given, and how much would be taken, in the elements that S3 has for it."""
+    bucket = s.bucket()
+    s.put(bucket, "key")
+
+    def told(status, code, *elements, method="PUT", path="key", **more):
+        got, _, body = s.raw(method, f"/{bucket}/{path}" if path is not None else "/", b"x", **more)
+        assert (got, code_of(body)) == (status, code), (got, body)
+        for element in elements:
+            assert element.encode() in body, (element, body)
+
+    told(400, "InvalidArgument", "<ArgumentName>x-amz-acl</ArgumentName><ArgumentValue>none</ArgumentValue>", headers={"x-amz-acl": "none"})
+    told(400, "InvalidArgument", "<ArgumentName>x-amz-copy-source</ArgumentName><ArgumentValue>x</ArgumentValue>",
+         headers={"x-amz-copy-source": "x"})
+    told(400, "InvalidArgument", "<ArgumentName>x-amz-metadata-directive</ArgumentName>",
+         headers={"x-amz-copy-source": f"{bucket}/key", "x-amz-metadata-directive": "x"})
+    told(400, "InvalidArgument", "<ArgumentName>x-amz-server-side-encryption</ArgumentName><ArgumentValue>x</ArgumentValue>",
+         headers={"x-amz-server-side-encryption": "x"})
+    told(400, "InvalidArgument", "<ArgumentName>partNumber</ArgumentName><ArgumentValue>x</ArgumentValue>",
+         query={"uploadId": "x", "partNumber": "x"})
+    told(400, "InvalidArgument", "<ArgumentName>max-parts</ArgumentName>", method="GET", query={"uploadId": "x", "max-parts": "x"})
+    told(400, "InvalidDigest", "<Content-MD5>x</Content-MD5>", headers={"content-md5": "x"})
+    told(400, "BadDigest", "<ExpectedDigest>00000000000000000000000000000000</ExpectedDigest>",
+         "<CalculatedDigest>ndTkYSaMgDT1yFZOFVxnpg==</CalculatedDigest>", headers={"content-md5": "AAAAAAAAAAAAAAAAAAAAAA=="})
+    told(400, "InvalidStorageClass", "<StorageClassRequested>x</StorageClassRequested>", headers={"x-amz-storage-class": "x"})
+    told(400, "MetadataTooLarge", "<Size>2049</Size>", "<MaxSizeAllowed>2048</MaxSizeAllowed>", headers={"x-amz-meta-a": "x" * 2048})
+    told(400, "KeyTooLongError", "<Size>1025</Size>", "<MaxSizeAllowed>1024</MaxSizeAllowed>", path="k" * 1025)
+    told(501, "NotImplemented", "<Header>x-amz-mfa</Header>", headers={"x-amz-mfa": "x"})
+    told(405, "MethodNotAllowed", "<Method>POST</Method><ResourceType>OBJECT</ResourceType>", method="POST")
+    told(405, "MethodNotAllowed", "<Method>PUT</Method><ResourceType>SERVICE</ResourceType>", path=None)
