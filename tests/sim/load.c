@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define CLIENTS_MAX	  4u
-#define OPS_MAX		  30u /* of a client in a life */
+#define OPS_MAX		  20u /* of a client in a life */
 #define START_NS_MAX	  (5 * NS_PER_MS)
 #define POWER_NS_MAX	  NS_PER_MS
 #define ROTTEN_MAX	  200u

@@ -226,7 +226,7 @@ void plain_list(struct client *client)
 
 /* ---- Listings, once nothing else happens. ---- */
 
-#define COMPARED 6u
+#define COMPARED 3u
 
 struct query {
 	const char *prefix, *delimiter, *after;
