@@ -21,7 +21,6 @@
 #define WRITE_NS_MAX	  (100 * NS_PER_US)
 #define FLUSH_NS_MAX	  (500 * NS_PER_US)
 #define SLOW_NS_MAX	  (2 * NS_PER_S)
-#define GROUPED_BYTES_MAX 65536u /* bodies that are written with their group */
 #define DEATH_NS_MAX	  (2 * NS_PER_S)
 #define FALLOC_ZERO_RANGE 0x10
 
@@ -146,18 +145,14 @@ static void disk_zero(struct disk *disk, uint64_t bytes, uint64_t offset)
 
 /* ---- Wrong bytes. ---- */
 
-/* A single disk harms only large bodies while they are written: of what a group of the log has with
- * it, nobody can tell damage from power that failed. */
-static bool is_damaged(const struct disk *disk, uint64_t offset, uint64_t bytes)
+/* Only one of several is harmed while it is written: of the bodies of a log's last group nobody can
+ * tell damage from power that failed, where no other disk has them. A single disk rots. */
+static bool is_damaged(const struct disk *disk, uint64_t offset)
 {
 	const struct world_disk_chances *chances = &world_disk_chances;
 
-	if (!chances->damage || offset < chances->damage_from)
-		return false;
-	if (chances->damage_disk < 0 ? bytes <= GROUPED_BYTES_MAX
-				     : chances->damage_disk != disk->number)
-		return false;
-	return world_chance(chances->damage);
+	return chances->damage && offset >= chances->damage_from &&
+	       chances->damage_disk == disk->number && world_chance(chances->damage);
 }
 
 void world_disk_rot(uint32_t places)
@@ -195,14 +190,14 @@ static uint64_t elsewhere(const struct disk *disk, uint64_t bytes)
 
 static void disk_write_wrongly(struct disk *disk, const void *data, uint64_t bytes, uint64_t offset)
 {
-	uint64_t how = 1 + world_below(world_disk_chances.damage_disk < 0 ? 2 : 3);
+	uint64_t how = world_below(3);
 	uint8_t *changed;
 
 	world_trace("damage", how, offset);
 	/* The file's length is not what is damaged. */
 	if (file_bytes(disk->fd) < offset + bytes)
 		disk_zero(disk, bytes, offset);
-	if (how == 3) {
+	if (how == 0) {
 		disk_write(disk, data, bytes, elsewhere(disk, bytes));
 	} else if (how == 1) {
 		changed = (uint8_t *)malloc(bytes);
@@ -270,8 +265,8 @@ void world_disk_power_lost(void)
 /* Moves at most `bytes` between the request's memory and the disk; how much it was. */
 static uint64_t request_move(struct request *request, uint64_t bytes)
 {
-	bool damaged = request->io.op == WORLD_WRITE &&
-		       is_damaged(request->disk, request->io.offset, bytes);
+	bool damaged =
+		request->io.op == WORLD_WRITE && is_damaged(request->disk, request->io.offset);
 	uint64_t done = 0;
 
 	for (uint32_t i = 0; i < request->io.iov_count && done < bytes; i++) {
