@@ -15,6 +15,20 @@ DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 
 /* ---- The last group's bodies. ---- */
 
+/* What the others make good now could be lost with one of them: it is written anew, parity like
+ * data. Where too few volumes are there, parity is held against nothing. */
+static int segment_verify(
+	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
+{
+	const struct recover_range range = {.to = bytes, .amend = true};
+	int ret = recover_range_verify(volume, segment, &range, piece);
+	uint32_t wrong;
+
+	for (uint32_t i = 0; !ret && volume->set_count && i < segment->extent_count; i++)
+		(void)disk_array_parity(volume->disk, segment->extents[i].block, true, &wrong);
+	return ret;
+}
+
 static int body_verify(struct volume *volume, const struct object *object)
 {
 	uint64_t from, bytes;
@@ -28,7 +42,7 @@ static int body_verify(struct volume *volume, const struct object *object)
 
 		object_segment_range(object, s, &from, &bytes);
 		if (segment)
-			ret = recover_segment_verify(volume, segment, bytes, (uint8_t *)piece);
+			ret = segment_verify(volume, segment, bytes, (uint8_t *)piece);
 	}
 	free(piece);
 	return ret;
