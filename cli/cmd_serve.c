@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "reactor/reactor.h"
 #include "serve_flows.h"
 #include "server/server.h"
 
@@ -403,6 +404,7 @@ static int serve_run(int argc, char **argv)
 {
 	static struct config config;
 	struct config_error error;
+	enum log_format format;
 	enum log_level level;
 	bool development;
 	int ret = configure(&config, false, argc, argv);
@@ -430,6 +432,9 @@ static int serve_run(int argc, char **argv)
 		return CLI_USAGE;
 	if (log_level_parse(config.log_level, &level))
 		log_set_level(level);
+	if (log_format_parse(config.log_format, &format))
+		log_set_format(format, "server");
+	log_set_request(fiber_request);
 	return serve_until_signal(&config, development);
 }
 

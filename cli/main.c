@@ -1,7 +1,9 @@
 /* cli/main.c: finds the subcommand and runs it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cli.h"
 #include "commands.h"
 
@@ -45,6 +47,17 @@ static int help(int argc, char **argv)
 	return CLI_OK;
 }
 
+/* For programs that read what commands print to standard error. A server's own configuration may
+ * say otherwise later. */
+static void log_format_take(const char *tag)
+{
+	const char *name = getenv("NEBULAIO_LOG_FORMAT");
+	enum log_format format;
+
+	if (name && log_format_parse(name, &format))
+		log_set_format(format, tag);
+}
+
 int main(int argc, char **argv)
 {
 	const struct cli_command *command;
@@ -71,5 +84,6 @@ int main(int argc, char **argv)
 			return CLI_OK;
 		}
 	}
+	log_format_take(command->name);
 	return command->run(argc - 1, argv + 1);
 }

@@ -142,6 +142,7 @@ static void env_make(const struct config *config, uint16_t http_port)
 	env_add("NEBULAIO_SECRET_KEY", config->auth.root_password);
 	if (config->rdma.device_name[0])
 		env_add("NEBULAIO_RDMA_DEVICE_NAME", config->rdma.device_name);
+	env_add("NEBULAIO_LOG_FORMAT", config->log_format);
 }
 
 /* ---- One flow. ---- */

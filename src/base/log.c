@@ -1,14 +1,23 @@
-/* base/log.c: formats a line and writes it whole. */
+/* base/log.c: formats a line, as text or as a JSON object, and writes it whole. */
 #include "base/log.h"
 
 #include <stdarg.h>
-#include <stdint.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
+#define LINE_BYTES    1024
+#define MESSAGE_BYTES 960
+/* A control character takes six. What has no room is cut, so that the object still ends. */
+#define JSON_BYTES	4096
+#define JSON_TAIL_BYTES 4 /* a quote, a brace, the line's end */
+
 enum log_level log_level_now = LOG_INFO;
+static enum log_format format_now;
+static log_request_fn *request_now;
 
 static const char *const LEVEL_NAMES[] = {"trace", "debug", "info", "warn", "error"};
 
@@ -28,30 +37,232 @@ bool log_level_parse(const char *name, enum log_level *ret_level)
 	return false;
 }
 
-void log_line(enum log_level level, const char *tag, const char *fmt, ...)
+bool log_format_parse(const char *name, enum log_format *ret_format)
 {
-	char line[1024];
+	bool json = strcmp(name, "json") == 0;
+
+	if (!json && strcmp(name, "text") != 0)
+		return false;
+	*ret_format = json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
+	return true;
+}
+
+void log_set_request(log_request_fn *fn)
+{
+	request_now = fn;
+}
+
+/* RFC 3339, UTC, microseconds; returns its length. */
+static size_t time_put(char *text, size_t size)
+{
 	struct timespec ts;
 	struct tm tm;
 	size_t len;
-	int n;
-	va_list args;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	gmtime_r(&ts.tv_sec, &tm);
-	len = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
-	n = snprintf(line + len, sizeof(line) - len, ".%06ldZ %-5s %s: ", ts.tv_nsec / 1000,
-		LEVEL_NAMES[level], tag);
-	len += (size_t)n;
-	va_start(args, fmt);
-	n = vsnprintf(line + len, sizeof(line) - len - 1, fmt, args);
-	va_end(args);
-	if (n < 0)
-		return;
-	len += (size_t)n;
-	if (len > sizeof(line) - 2)
-		len = sizeof(line) - 2;
-	line[len++] = '\n';
+	len = strftime(text, size, "%Y-%m-%dT%H:%M:%S", &tm);
+	return len + (size_t)snprintf(text + len, size - len, ".%06ldZ", ts.tv_nsec / 1000);
+}
+
+static void line_write(const char *line, size_t len)
+{
 	if (write(STDERR_FILENO, line, len) < 0)
 		return; /* nowhere left to report to */
+}
+
+/* ---- JSON. ---- */
+
+struct json {
+	char text[JSON_BYTES];
+	size_t len;
+};
+
+static size_t json_room(const struct json *json)
+{
+	const size_t max = JSON_BYTES - JSON_TAIL_BYTES;
+
+	return json->len < max ? max - json->len : 0;
+}
+
+static bool json_put(struct json *json, const char *text, size_t len)
+{
+	if (len > json_room(json))
+		return false;
+	memcpy(json->text + json->len, text, len);
+	json->len += len;
+	return true;
+}
+
+/* How many bytes the UTF-8 character has that begins there; 0: none does (RFC 3629). */
+static size_t utf8_len(const unsigned char *at)
+{
+	size_t len = at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
+
+	for (size_t i = 1; i < len; i++)
+		if ((at[i] & 0xc0) != 0x80)
+			return 0;
+	if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
+		(at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+/* One character, which is replaced when it is none. Returns what it took of the text. */
+static size_t json_put_char(struct json *json, const unsigned char *at)
+{
+	char escaped[8];
+	size_t len;
+
+	if (*at == '"' || *at == '\\') {
+		const char pair[] = {'\\', (char)*at};
+
+		return json_put(json, pair, 2) ? 1 : 0;
+	}
+	if (*at < 0x20 || *at == 0x7f) {
+		snprintf(escaped, sizeof(escaped), "\\u%04x", *at);
+		return json_put(json, escaped, 6) ? 1 : 0;
+	}
+	if (*at < 0x80)
+		return json_put(json, (const char *)at, 1) ? 1 : 0;
+	len = utf8_len(at);
+	if (len)
+		return json_put(json, (const char *)at, len) ? len : 0;
+	return json_put(json, "\xef\xbf\xbd", 3) ? 1 : 0;
+}
+
+/* Ends in a quote, however little room there is. */
+static void json_put_text(struct json *json, const char *text)
+{
+	const unsigned char *at = (const unsigned char *)text;
+	size_t took = 1;
+
+	while (*at && took) {
+		took = json_put_char(json, at);
+		at += took;
+	}
+	json->text[json->len++] = '"';
+}
+
+/* A member that does not fit with at least its name is left out. */
+static void json_put_member(struct json *json, const struct log_field *field)
+{
+	char head[64], number[24];
+	int len = snprintf(head, sizeof(head), ",\"%s\":%s", field->name, field->text ? "\"" : "");
+	int digits = snprintf(number, sizeof(number), "%llu", (unsigned long long)field->number);
+
+	if (len >= (int)sizeof(head) || (size_t)(len + digits) >= json_room(json))
+		return;
+	json_put(json, head, (size_t)len);
+	if (field->text)
+		json_put_text(json, field->text);
+	else
+		json_put(json, number, (size_t)digits);
+}
+
+static void json_line(enum log_level level, const char *tag, const char *message,
+	const char *request, struct log_fields fields)
+{
+	struct json json = {.len = 0};
+	char time[40];
+
+	time_put(time, sizeof(time));
+	json.len = (size_t)snprintf(json.text, sizeof(json.text),
+		"{\"time\":\"%s\",\"level\":\"%s\"", time, LEVEL_NAMES[level]);
+	json_put_member(&json, &(struct log_field){"component", tag, 0});
+	if (request)
+		json_put_member(&json, &(struct log_field){"request_id", request, 0});
+	json_put_member(&json, &(struct log_field){"message", message, 0});
+	for (uint32_t i = 0; i < fields.count; i++)
+		json_put_member(&json, &fields.list[i]);
+	json.text[json.len++] = '}';
+	json.text[json.len++] = '\n';
+	line_write(json.text, json.len);
+}
+
+/* ---- Text. ---- */
+
+static void text_line(
+	enum log_level level, const char *tag, const char *message, const char *request)
+{
+	char line[LINE_BYTES + 2];
+	size_t len = time_put(line, sizeof(line));
+	int n = snprintf(line + len, LINE_BYTES - len, " %-5s %s: %s%s%s%s", LEVEL_NAMES[level],
+		tag, request ? "[" : "", request ? request : "", request ? "] " : "", message);
+
+	len += (size_t)n;
+	if (len > LINE_BYTES - 1)
+		len = LINE_BYTES - 1;
+	line[len++] = '\n';
+	line_write(line, len);
+}
+
+static void line_make(enum log_level level, const char *tag, struct log_fields fields,
+	const char *fmt, va_list args)
+{
+	const char *request = request_now ? request_now() : NULL;
+	char message[MESSAGE_BYTES];
+
+	if (vsnprintf(message, sizeof(message), fmt, args) < 0)
+		return;
+	if (request && !request[0])
+		request = NULL;
+	if (format_now == LOG_FORMAT_JSON)
+		json_line(level, tag, message, request, fields);
+	else
+		text_line(level, tag, message, request);
+}
+
+void log_line(enum log_level level, const char *tag, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	line_make(level, tag, (struct log_fields){0}, fmt, args);
+	va_end(args);
+}
+
+void log_line_with(
+	enum log_level level, const char *tag, struct log_fields fields, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	line_make(level, tag, fields, fmt, args);
+	va_end(args);
+}
+
+/* ---- What is printed to stderr. ---- */
+
+/* The stream is line-buffered, so that whole lines come. Our own messages of failures begin with
+ * the program's name. */
+static ssize_t stream_write(void *cookie, const char *data, size_t len)
+{
+	const char *at = data, *end = data + len;
+
+	while (at < end) {
+		const char *stop = memchr(at, '\n', (size_t)(end - at));
+		size_t bytes = (size_t)((stop ? stop : end) - at);
+		bool failed = bytes > 8 && memcmp(at, "nebulaio", 8) == 0;
+
+		if (bytes)
+			log_line(failed ? LOG_ERROR : LOG_INFO, cookie, "%.*s", (int)bytes, at);
+		at += bytes + (stop != NULL);
+	}
+	return (ssize_t)len;
+}
+
+void log_set_format(enum log_format format, const char *stderr_tag)
+{
+	static FILE *stream;
+	const cookie_io_functions_t io = {.write = stream_write};
+
+	format_now = format;
+	if (format != LOG_FORMAT_JSON || stream)
+		return;
+	stream = fopencookie((void *)(uintptr_t)stderr_tag, "w", io);
+	if (!stream)
+		return;
+	setvbuf(stream, NULL, _IOLBF, 1024);
+	stderr = stream;
 }

@@ -1,20 +1,45 @@
 /* base/log.h: one line per event on standard error, with time, level and a tag that names the part
- * ("rdma", "store", …). Thread-safe; a line is written by one write(2). Not for data paths above
- * TRACE. */
+ * ("rdma", "store", …), as text or as a JSON object; with the id of the request that is served,
+ * where one is. Thread-safe; a line is written by one write(2). Not for data paths above TRACE. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum log_level { LOG_TRACE, LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
 void log_set_level(enum log_level level);
 /* "trace", "debug", "info", "warn" or "error"; false when name is none of them. */
 bool log_level_parse(const char *name, enum log_level *ret_level);
 extern enum log_level log_level_now;
 
+/* At start, before there are other threads. In JSON, what this program prints to the stream stderr
+ * by itself becomes lines of the log as well, with the tag; what libraries write to the descriptor
+ * does not. */
+void log_set_format(enum log_format format, const char *stderr_tag);
+/* "text" or "json"; false when name is neither. */
+bool log_format_parse(const char *name, enum log_format *ret_format);
+/* What tells which request the calling thread serves now: its id, or NULL or "". At start. */
+typedef const char *log_request_fn(void);
+void log_set_request(log_request_fn *fn);
+
+/* What a line says, once more for programs: in JSON a member of its own, in text nothing. */
+struct log_field {
+	const char *name;
+	const char *text; /* NULL: the number */
+	uint64_t number;
+};
+struct log_fields {
+	const struct log_field *list;
+	uint32_t count;
+};
+
 void log_line(enum log_level level, const char *tag, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+void log_line_with(enum log_level level, const char *tag, struct log_fields fields, const char *fmt,
+	...) __attribute__((format(printf, 4, 5)));
 
 #define LOG(level, tag, ...)                                       \
 	do {                                                       \

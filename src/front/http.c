@@ -238,8 +238,8 @@ static bool answer_end(struct http_conn *conn)
 	if (gave_up || !reply->reply.status) {
 		/* Nothing is on the wire yet: the client can still be told. */
 		if (status == 500)
-			log_error("http", "request %s from %s ended without an answer",
-				conn->request.request_id, conn->request.peer);
+			log_error("http", "the request from %s ended without an answer",
+				conn->request.peer);
 		conn->close_after = true;
 		http_reply_init(reply, conn);
 		if (http_refuse(conn, status))
@@ -261,6 +261,7 @@ static bool serve_one(struct http_conn *conn)
 	if (status < 0)
 		return false;
 	request_id(conn->request.request_id);
+	fiber_request_set(conn->request.request_id);
 	http_reply_init(&conn->reply, conn);
 	if (!status)
 		status = (int)http_body_init(&conn->body, conn);
@@ -326,7 +327,8 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 		.peer = net_peer(stream),
 		.core = opts->core};
 	while (serve_one(conn))
-		;
+		fiber_request_set("");
+	fiber_request_set("");
 	if (conn->close_after)
 		linger(conn);
 	conn->magic = 0;

@@ -3,6 +3,7 @@
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #if SANITIZER_ADDRESS
@@ -30,6 +31,32 @@ static int guard(char *map, size_t bytes)
 	if (madvise(map, bytes, MADV_GUARD_INSTALL) == 0)
 		return 0;
 	return mprotect(map, bytes, PROT_NONE) ? -errno : 0;
+}
+
+static _Thread_local struct fiber *helped;
+
+void fiber_request_set(const char *id)
+{
+	struct fiber *fiber = fiber_self();
+
+	size_t len = strnlen(id, sizeof(fiber->request) - 1);
+
+	if (!fiber)
+		return;
+	memcpy(fiber->request, id, len);
+	fiber->request[len] = '\0';
+}
+
+const char *fiber_request(void)
+{
+	struct fiber *fiber = fiber_self();
+
+	return fiber ? fiber->request : helped ? helped->request : NULL;
+}
+
+void fiber_helped_set(struct fiber *fiber)
+{
+	helped = fiber;
 }
 
 static struct fiber *fiber_map(struct reactor *reactor)
@@ -102,6 +129,8 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 	fiber->sanitizer = NULL;
 #endif
 	fiber->name = name;
+	memcpy(fiber->request, reactor->running ? reactor->running->request : "",
+		reactor->running ? sizeof(fiber->request) : 1);
 	fiber->fn = fn;
 	fiber->arg = arg;
 	fiber->cause = CAUSE_OTHER;

@@ -74,7 +74,9 @@ static void offload_run(struct offload *offload)
 {
 	struct reactor *reactor = offload->fiber->reactor;
 
+	fiber_helped_set(offload->fiber);
 	offload->fn(offload->arg);
+	fiber_helped_set(NULL);
 	reactor_help_end(reactor, &offload->done_msg);
 }
 

@@ -78,6 +78,13 @@ int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *a
 int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
 /* The running fiber; NULL outside fibers. */
 struct fiber *fiber_self(void);
+/* The running fiber serves this request from now on: lines that are logged by it, by what it
+ * offloads and by fibers that it spawns carry the id. "": no request any more. Without a fiber it
+ * does nothing. Longer ones are cut. */
+#define FIBER_REQUEST_BYTES 24u
+void fiber_request_set(const char *id);
+/* Of the fiber that runs, or on a helper thread of the one that waits for it; NULL: of none. */
+const char *fiber_request(void);
 /* Gives the others a turn. */
 void fiber_yield(void);
 

@@ -66,6 +66,7 @@ struct fiber {
 	uint16_t group;
 	uint32_t round; /* in which it became runnable */
 	const char *name;
+	char request[FIBER_REQUEST_BYTES]; /* whose work it does; empty: no request's */
 	fiber_fn *fn;
 	void *arg;
 	struct reactor_msg remote_msg;
@@ -178,6 +179,8 @@ static inline void check_thread(const struct reactor *reactor)
 }
 
 /* fiber.c */
+/* On a helper thread: the fiber that waits for what it does now. */
+void fiber_helped_set(struct fiber *fiber);
 void fiber_unmap(struct fiber *fiber);
 
 /* fiber_dp.c */

@@ -153,6 +153,7 @@ static void writer(void *arg)
 	struct s3_access_log *log = source->s3->access_log;
 	uint64_t until_ns = clock_now_ns() + log->flush_ns;
 
+	fiber_request_set(""); /* the lines are of many requests */
 	while (clock_now_ns() < until_ns && !reactor_stopping(reactor_self()))
 		fiber_sleep_ns(MIN(LOOK_NS, until_ns - clock_now_ns()));
 	unlink_source(log, source);

@@ -83,9 +83,8 @@ const struct s3_error *s3_fail_errno(struct s3_call *call, int error)
 	const struct s3_error *found = s3_error_of(error);
 
 	if (found->status == 500)
-		log_error("s3", "%s %.*s/%.*s failed: %s (request %s)", call->operation->name,
-			SLICE_FMT(call->bucket), SLICE_FMT(call->key), strerror(-error),
-			call->request->request_id);
+		log_error("s3", "%s %.*s/%.*s failed: %s", call->operation->name,
+			SLICE_FMT(call->bucket), SLICE_FMT(call->key), strerror(-error));
 	return found;
 }
 

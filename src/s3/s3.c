@@ -143,6 +143,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	struct s3_reply *reply)
 {
 	s3_metrics_begin();
+	fiber_request_set(request->request_id);
 	call->s3 = s3;
 	call->request = request;
 	call->reply = reply;
@@ -297,11 +298,24 @@ static void log_access(const struct s3_call *call)
 	uri_encode(call->bucket, 0, &name);
 	buf_put(&name, "/", 1);
 	uri_encode(call->key, URI_KEEP_SLASH, &name);
-	log_debug("s3", "%s %s %.*s %u, %llu bytes, %llu us, %s %s", request->request_id,
-		call->operation->name, name.failed ? 0 : (int)name.len, name.data,
+	buf_put(&name, "", 1);
+	const char *path = name.failed ? "/" : name.data;
+	const char *peer = request->peer ? request->peer : "-";
+	uint64_t duration_us = (clock_now_ns() - call->start_ns) / NS_PER_US;
+	const struct log_field fields[] = {
+		{"operation", call->operation->name, 0},
+		{"path", path, 0},
+		{"status", NULL, call->reply->status},
+		{"bytes", NULL, call->body_bytes},
+		{"duration_us", NULL, duration_us},
+		{"transport", request->transport, 0},
+		{"peer", peer, 0},
+	};
+
+	log_line_with(LOG_DEBUG, "s3", (struct log_fields){fields, ARRAY_LEN(fields)},
+		"%s %s %u, %llu bytes, %llu us, %s %s", call->operation->name, path,
 		call->reply->status, (unsigned long long)call->body_bytes,
-		(unsigned long long)((clock_now_ns() - call->start_ns) / NS_PER_US),
-		request->transport, request->peer ? request->peer : "-");
+		(unsigned long long)duration_us, request->transport, peer);
 	buf_free(&name);
 }
 

@@ -25,6 +25,7 @@ struct config_flow {
 
 struct config {
 	char log_level[16];
+	char log_format[8];
 	struct config_flow flows[CONFIG_FLOWS_MAX];
 	uint32_t flow_count;
 	struct {

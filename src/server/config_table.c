@@ -41,6 +41,8 @@
 const struct config_key CONFIG_KEYS[] = {
 	CHOICE("log_level", log_level, "info", "trace|debug|info|warn|error",
 		"Least serious lines that are logged"),
+	CHOICE("log_format", log_format, "text", "text|json",
+		"Lines of text, or a JSON object for each"),
 
 	TEXT("data.dir", data.dir, "./data", "Folder of the volume, its log and its index"),
 	BYTES("data.reserve_bytes", data.reserve_bytes, 16 * MIB, TIB, "256MiB",

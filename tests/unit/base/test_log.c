@@ -1,0 +1,231 @@
+/* base/log.c: lines of text and lines of JSON. */
+#include "../unit.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+static char got[64 * 1024];
+static int kept_stderr, pipe_fds[2];
+static const char *request;
+
+static const char *which_request(void)
+{
+	return request;
+}
+
+static void catch_begin(void)
+{
+	assert_int_equal(pipe2(pipe_fds, O_NONBLOCK), 0);
+	kept_stderr = dup(STDERR_FILENO);
+	assert_true(dup2(pipe_fds[1], STDERR_FILENO) >= 0);
+}
+
+/* What was written since, ended. */
+static const char *catch_end(void)
+{
+	ssize_t len = read(pipe_fds[0], got, sizeof(got) - 1);
+
+	dup2(kept_stderr, STDERR_FILENO);
+	close(kept_stderr);
+	close(pipe_fds[0]);
+	close(pipe_fds[1]);
+	got[len > 0 ? len : 0] = '\0';
+	return got;
+}
+
+static const char *member(const json_t *json, const char *name)
+{
+	return json_string_value(json_object_get(json, name));
+}
+
+/* One line, an object, nothing twice. */
+static json_t *line_parse(const char *text)
+{
+	json_error_t error;
+	json_t *json;
+
+	assert_int_equal(text[strlen(text) - 1], '\n');
+	assert_null(memchr(text, '\n', strlen(text) - 1));
+	json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+	if (!json)
+		fail_msg("%s: %s", error.text, text);
+	assert_non_null(member(json, "level"));
+	assert_non_null(member(json, "component"));
+	assert_non_null(member(json, "message"));
+	return json;
+}
+
+static void time_is_rfc3339(const char *text)
+{
+	unsigned year, month, day, hour, minute, second, micro;
+	int end = 0;
+
+	assert_int_equal(sscanf(text, "%4u-%2u-%2uT%2u:%2u:%2u.%6uZ%n", &year, &month, &day, &hour,
+				 &minute, &second, &micro, &end),
+		7);
+	assert_int_equal((size_t)end, strlen(text));
+	assert_int_equal(strlen(text), 27);
+	assert_true(year >= 2024 && month <= 12 && day <= 31 && hour < 24 && second <= 60);
+}
+
+static void test_names(void **state)
+{
+	enum log_format format = LOG_FORMAT_TEXT;
+	enum log_level level;
+
+	(void)state;
+	assert_true(log_format_parse("json", &format));
+	assert_int_equal(format, LOG_FORMAT_JSON);
+	assert_true(log_format_parse("text", &format));
+	assert_int_equal(format, LOG_FORMAT_TEXT);
+	assert_false(log_format_parse("xml", &format));
+	assert_true(log_level_parse("warn", &level));
+	assert_int_equal(level, LOG_WARN);
+	assert_false(log_level_parse("loud", &level));
+}
+
+static void test_text(void **state)
+{
+	const char *text;
+
+	(void)state;
+	log_set_request(which_request);
+	catch_begin();
+	log_warn("store", "%d things", 3);
+	text = catch_end();
+	assert_string_equal(text + 27, " warn  store: 3 things\n");
+	request = "00000000000000AB";
+	catch_begin();
+	log_warn("store", "%d things", 3);
+	text = catch_end();
+	assert_string_equal(text + 27, " warn  store: [00000000000000AB] 3 things\n");
+	request = "";
+	catch_begin();
+	log_debug("store", "below the level");
+	log_info("store", "%5000s|", "");
+	text = catch_end();
+	assert_int_equal(strlen(text), 27 + strlen(" info  store: ") + 959 + 1);
+}
+
+/* From here on the format stays. */
+static void test_json(void **state)
+{
+	const struct log_field fields[] = {
+		{"path", "/b/\"k\"", 0}, {"bytes", NULL, UINT64_MAX}, {"status", NULL, 0}};
+	json_t *json;
+
+	(void)state;
+	log_set_format(LOG_FORMAT_JSON, "test");
+	request = NULL;
+	catch_begin();
+	log_error("rdma", "%s", "it failed");
+	json = line_parse(catch_end());
+	time_is_rfc3339(member(json, "time"));
+	assert_string_equal(member(json, "level"), "error");
+	assert_string_equal(member(json, "component"), "rdma");
+	assert_string_equal(member(json, "message"), "it failed");
+	assert_null(json_object_get(json, "request_id"));
+	assert_int_equal(json_object_size(json), 4);
+	json_decref(json);
+	request = "00000000000000AB";
+	catch_begin();
+	log_line_with(LOG_INFO, "s3", (struct log_fields){fields, 2}, "done");
+	json_t *raw = json_loads(catch_end(), JSON_DECODE_INT_AS_REAL, NULL);
+
+	assert_string_equal(member(raw, "request_id"), "00000000000000AB");
+	assert_string_equal(member(raw, "path"), "/b/\"k\"");
+	assert_true(json_real_value(json_object_get(raw, "bytes")) > 1.8e19);
+	json_decref(raw);
+	request = NULL;
+}
+
+/* Whatever a message holds, its line is one object of UTF-8. */
+static void test_json_takes_any_bytes(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} CASES[] = {
+		{"a \"quote\" and a \\", "a \"quote\" and a \\"},
+		{"two\nlines\r\n\ttab \x01 \x7f", "two\nlines\r\n\ttab \x01 \x7f"},
+		{"Grüße, 世界, \xf0\x9f\x98\x80", "Grüße, 世界, \xf0\x9f\x98\x80"},
+		{"\xff\xfe", "\xef\xbf\xbd\xef\xbf\xbd"},
+		{"cut \xc3", "cut \xef\xbf\xbd"},
+		{"long \xc0\xaf way", "long \xef\xbf\xbd\xef\xbf\xbd way"},
+		{"half \xed\xa0\x80.", "half \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd."},
+		{"", ""},
+	};
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_LEN(CASES); i++) {
+		json_t *json;
+
+		catch_begin();
+		log_info("test", "%s", CASES[i].in);
+		json = line_parse(catch_end());
+		assert_string_equal(member(json, "message"), CASES[i].out);
+		json_decref(json);
+	}
+}
+
+static void test_json_of_every_length(void **state)
+{
+	static char text[6000], value[6000];
+	const struct log_field fields[] = {{"first", value, 0}, {"second", value, 0},
+		{"number", NULL, UINT64_MAX / 3}, {"last", "x", 0}};
+
+	(void)state;
+	for (size_t len = 0; len < sizeof(text) - 1; len += 37) {
+		/* All that grows: control characters, then what replaces bytes, then plain ones. */
+		for (uint32_t kind = 0; kind < 3; kind++) {
+			memset(text, "\x01\xffx"[kind], len);
+			text[len] = '\0';
+			memcpy(value, text, len + 1);
+			catch_begin();
+			log_line_with(LOG_INFO, "test",
+				(struct log_fields){fields, ARRAY_LEN(fields)}, "%s", text);
+			json_decref(line_parse(catch_end()));
+		}
+	}
+}
+
+/* What is printed becomes lines, too. */
+static void test_stderr(void **state)
+{
+	char *second;
+	json_t *json;
+
+	(void)state;
+	catch_begin();
+	fprintf(stderr, "listening on %s\nnebulaio flow: no", "port 7");
+	fprintf(stderr, " stream\n");
+	second = strchr(catch_end(), '\n') + 1;
+	json = line_parse(second);
+	assert_string_equal(member(json, "message"), "nebulaio flow: no stream");
+	assert_string_equal(member(json, "level"), "error");
+	json_decref(json);
+	*second = '\0';
+	json = line_parse(got);
+	assert_string_equal(member(json, "message"), "listening on port 7");
+	assert_string_equal(member(json, "component"), "test");
+	assert_string_equal(member(json, "level"), "info");
+	json_decref(json);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_json_takes_any_bytes),
+		cmocka_unit_test(test_json_of_every_length),
+		cmocka_unit_test(test_stderr),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
