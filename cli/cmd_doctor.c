@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -16,6 +15,7 @@
 
 static const char USAGE[] =
 	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE] [--sysfs DIR]\n"
+	"                       [--root DIR]\n"
 	"\n"
 	"Looks at the host: memory limits, huge pages, NUMA placement, kernel, clock, io_uring,\n"
 	"RDMA devices, ports, GIDs and error counters, network interfaces with PFC, DSCP maps,\n"
@@ -25,11 +25,13 @@ static const char USAGE[] =
 	"\n"
 	"  --config FILE   judge by this configuration (and the environment's NEBULAIO_*): its\n"
 	"                  memory.bytes, and what it asks of GPUs, DPU and network\n"
-	"  --setup         run the fixes that only change limits or load modules, as root; shows\n"
-	"                  each command and asks first\n"
-	"  --yes           with --setup: do not ask\n"
+	"  --setup         run the fixes that are safe, as root: limits, modules, and of RDMA\n"
+	"                  cards' interfaces flow control, ECN, DSCP and MTU; shows each\n"
+	"                  command, what takes it back, and asks at the terminal first\n"
+	"  --yes           with --setup: agree to all of them\n"
 	"  --json          an array of findings\n"
-	"  --sysfs DIR     read devices' attributes there and not in /sys: another host's copy\n";
+	"  --sysfs DIR     read devices' attributes there and not in /sys: another host's copy\n"
+	"  --root DIR      read boot/config-RELEASE, proc/config.gz and proc/net/route there\n";
 
 static const char *const STATE_NAMES[] = {"ok", "info", "warn", "FAIL"};
 
@@ -65,54 +67,6 @@ static void print_json(const struct doctor *doctor)
 	printf("]\n");
 }
 
-static bool agreed(const char *command, bool yes)
-{
-	char answer[16];
-
-	printf("run: %s\n", command);
-	if (yes)
-		return true;
-	printf("     [y/N] ");
-	fflush(stdout);
-	return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
-static int run_command(const char *command)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid == 0) {
-		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-		_exit(127);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-		return -1;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int setup(const struct doctor *doctor, bool yes)
-{
-	int worst = CLI_OK;
-
-	if (geteuid() != 0) {
-		fprintf(stderr, "nebulaio doctor: --setup changes limits and loads modules: run it "
-				"as root\n");
-		return CLI_DENIED;
-	}
-	for (size_t i = 0; i < doctor->count; i++) {
-		const struct finding *finding = &doctor->findings[i];
-
-		if (!finding->fix[0] || !finding->safe || !agreed(finding->fix, yes))
-			continue;
-		if (run_command(finding->fix)) {
-			fprintf(stderr, "nebulaio doctor: that failed; the others go on\n");
-			worst = CLI_FAILED;
-		}
-	}
-	return worst;
-}
-
 static int load(struct config *config, const char *file)
 {
 	struct config_error error;
@@ -131,8 +85,16 @@ static void note_hardware(void *arg, const struct hardware_finding *found)
 	struct finding *finding = doctor_note(arg, found->met ? FINDING_OK : FINDING_WARN, "config",
 		"%s: %s", found->key, found->what);
 
+	bool own = found->interface[0] && doctor_is_way_out(arg, found->interface);
+
 	if (found->fix[0])
-		doctor_fix(finding, false, "%s", found->fix);
+		doctor_fix(finding, found->undo[0] && !own, "%s", found->fix);
+	if (found->undo[0])
+		doctor_undo(finding, "%s", found->undo);
+	if (own)
+		doctor_why(finding,
+			"this host's default route goes by it: change it by hand, where a host "
+			"that is cut off can be reached");
 }
 
 /* The device that "auto" is here, for the checks of the configuration. */
@@ -157,9 +119,10 @@ static int doctor_run(int argc, char **argv)
 		{"yes", no_argument, NULL, 'y'},
 		{"config", required_argument, NULL, 'c'},
 		{"sysfs", required_argument, NULL, 'f'},
+		{"root", required_argument, NULL, 'r'},
 		{0},
 	};
-	static struct doctor doctor = {.sysfs = "/sys"};
+	static struct doctor doctor = {.sysfs = "/sys", .root = ""};
 	static struct config config;
 	bool json = false, set_up = false, yes = false;
 	const char *file = NULL;
@@ -178,6 +141,8 @@ static int doctor_run(int argc, char **argv)
 			file = optarg;
 		if (option == 'f')
 			doctor.sysfs = optarg;
+		if (option == 'r')
+			doctor.root = optarg;
 	}
 	if (optind < argc)
 		return cli_usage_error(&CLI_DOCTOR, "unexpected argument '%s'", argv[optind]);
@@ -200,7 +165,7 @@ static int doctor_run(int argc, char **argv)
 	else
 		print_text(&doctor);
 	if (set_up)
-		return setup(&doctor, yes);
+		return doctor_setup(&doctor, yes);
 	for (size_t i = 0; i < doctor.count; i++) {
 		if (doctor.findings[i].state == FINDING_FAIL)
 			ret = CLI_FAILED;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 
@@ -43,6 +44,15 @@ void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
 	finding->safe = safe;
 }
 
+void doctor_undo(struct finding *finding, const char *command, ...)
+{
+	va_list args;
+
+	va_start(args, command);
+	vsnprintf(finding->undo, sizeof(finding->undo), command, args);
+	va_end(args);
+}
+
 bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, const char *fmt, ...)
 {
 	char path[DOCTOR_PATH_BYTES];
@@ -53,6 +63,23 @@ bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, cons
 	vsnprintf(path + len, sizeof(path) - (size_t)len, fmt, args);
 	va_end(args);
 	return file_line(path, buf, buf_bytes);
+}
+
+/* /proc/net/route: a heading, then interface, destination, gateway and more, in hex. */
+bool doctor_is_way_out(const struct doctor *doctor, const char *interface)
+{
+	char path[DOCTOR_PATH_BYTES], line[256], name[64], to[16], way[16];
+	bool found = false;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/proc/net/route", doctor->root);
+	file = fopen(path, "re");
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "%63s %15s %15s", name, to, way) == 3 &&
+			!strcmp(name, interface) && !strcmp(to, "00000000");
+	if (file)
+		fclose(file);
+	return found;
 }
 
 void doctor_each(struct doctor *doctor, const char *folder, doctor_each_fn *fn)

@@ -17,9 +17,11 @@ struct finding {
 	enum finding_state state;
 	const char *area; /* "memory", "rdma", … */
 	char what[FINDING_TEXT_MAX];
-	char why[FINDING_TEXT_MAX]; /* what it means; may be empty */
-	char fix[FINDING_TEXT_MAX]; /* a command to run as root, or empty */
-	bool safe; /* --setup may run the fix: it changes limits or loads modules, nothing else */
+	char why[FINDING_TEXT_MAX];  /* what it means; may be empty */
+	char fix[FINDING_TEXT_MAX];  /* a command to run as root, or empty */
+	bool safe;		     /* --setup may run the fix, when it is agreed to */
+	char undo[FINDING_TEXT_MAX]; /* what takes it back; empty: nothing need, or it is said by
+					why */
 };
 
 #define FINDINGS_MAX 256
@@ -29,6 +31,7 @@ struct doctor {
 	unsigned long long region_bytes; /* what the server is going to lock */
 	unsigned dscp;			 /* that the server puts into its packets */
 	const char *sysfs;		 /* "/sys", or a copy */
+	const char *root;		 /* "", or a folder with a copy of /boot and /proc */
 };
 
 /* Adds a finding; what is printf-style. Returns it for why and fix, never NULL. */
@@ -40,6 +43,12 @@ void doctor_why(struct finding *finding, const char *text, ...)
 void doctor_fix(struct finding *finding, bool safe, const char *command, ...)
 	__attribute__((format(printf, 3, 4)));
 
+void doctor_undo(struct finding *finding, const char *command, ...)
+	__attribute__((format(printf, 2, 3)));
+/* doctor_setup.c: shows the safe fixes one by one, with what takes each back, and runs those that
+ * are agreed to: all with yes, else as a terminal answers. Returns an enum cli_exit. */
+int doctor_setup(const struct doctor *doctor, bool yes);
+
 #define DOCTOR_PATH_BYTES 512
 /* The first line of a file below sysfs, as file_line(). */
 bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, const char *fmt, ...)
@@ -47,6 +56,9 @@ bool doctor_sysfs(const struct doctor *doctor, char *buf, size_t buf_bytes, cons
 /* fn for each entry of a folder below sysfs, by name. */
 typedef void doctor_each_fn(struct doctor *doctor, const char *name);
 void doctor_each(struct doctor *doctor, const char *folder, doctor_each_fn *fn);
+
+/* Whether the default route (IPv4) goes by the interface. */
+bool doctor_is_way_out(const struct doctor *doctor, const char *interface);
 
 void doctor_check_memory(struct doctor *doctor);
 void doctor_check_kernel(struct doctor *doctor);

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "base/base.h"
 #include "disk/disk.h"
@@ -90,6 +91,7 @@ static void check_huge_pages(struct doctor *doctor)
 		doctor->region_bytes / MIB, wanted);
 	doctor_why(finding, "the server uses plain pages: slower start, more translation misses");
 	doctor_fix(finding, true, "sysctl -w vm.nr_hugepages=%llu", total - free_pages + wanted);
+	doctor_undo(finding, "sysctl -w vm.nr_hugepages=%llu", total);
 }
 
 void doctor_check_memory(struct doctor *doctor)
@@ -115,26 +117,37 @@ static void check_io_uring(struct doctor *doctor)
 	doctor_fix(finding, true, "sysctl -w kernel.io_uring_disabled=0");
 }
 
-/* An option of the running kernel's configuration: 'y', 'm', 'n', or '?' when it is not told. */
-static char kernel_option(const char *name)
+/* The running kernel's configuration: where the distribution keeps it, or as the kernel itself
+ * tells it (CONFIG_IKCONFIG_PROC). NULL: neither. gzip's own file functions read plain files, too.
+ */
+static gzFile kernel_config(const struct doctor *doctor)
 {
 	struct utsname uts;
-	char path[300], line[512];
-	FILE *file;
-	char state = '?';
+	char path[DOCTOR_PATH_BYTES];
+	gzFile file;
 
 	uname(&uts);
-	snprintf(path, sizeof(path), "/boot/config-%s", uts.release);
-	file = fopen(path, "re");
-	if (!file)
-		return '?';
-	state = 'n';
-	while (fgets(line, sizeof(line), file)) {
+	snprintf(path, sizeof(path), "%s/boot/config-%s", doctor->root, uts.release);
+	file = gzopen(path, "re");
+	if (file)
+		return file;
+	snprintf(path, sizeof(path), "%s/proc/config.gz", doctor->root);
+	return gzopen(path, "re");
+}
+
+/* 'y', 'm' or 'n'; '?' when the file is damaged. */
+static char kernel_option(gzFile file, const char *name)
+{
+	char line[512], state = 'n';
+	int err;
+
+	gzrewind(file);
+	while (gzgets(file, line, sizeof(line))) {
 		if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == '=')
 			state = line[strlen(name) + 1];
 	}
-	fclose(file);
-	return state;
+	gzerror(file, &err);
+	return err == Z_OK || err == Z_STREAM_END ? state : '?';
 }
 
 static void check_options(struct doctor *doctor)
@@ -151,19 +164,27 @@ static void check_options(struct doctor *doctor)
 		{"CONFIG_MLX5_INFINIBAND", "ConnectX cards"},
 		{"CONFIG_XDP_SOCKETS", "AF_XDP"},
 	};
+	gzFile file = kernel_config(doctor);
 
+	if (!file) {
+		doctor_note(doctor, FINDING_INFO, "kernel",
+			"the kernel's configuration is neither in /boot nor in /proc/config.gz: "
+			"its options were not checked");
+		return;
+	}
 	for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++) {
-		char state = kernel_option(OPTIONS[i].name);
+		char state = kernel_option(file, OPTIONS[i].name);
 
 		if (state == '?') {
 			doctor_note(doctor, FINDING_INFO, "kernel",
-				"the kernel's configuration is not in /boot: its options were not "
+				"the kernel's configuration cannot be read: its options were not "
 				"checked");
-			return;
+			break;
 		}
 		doctor_note(doctor, state == 'n' ? FINDING_WARN : FINDING_OK, "kernel",
 			"%s=%c (%s)", OPTIONS[i].name, state, OPTIONS[i].what_for);
 	}
+	gzclose(file);
 }
 
 static void check_clock(struct doctor *doctor)

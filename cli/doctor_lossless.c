@@ -33,7 +33,8 @@ static void tell_pfc(struct doctor *doctor, const char *name, bool rdma, uint8_t
 		doctor_note(doctor, FINDING_WARN, "network", "%s: no priority flow control", name);
 	doctor_why(
 		finding, "when a switch's buffer is full, RoCE packets are dropped and sent again");
-	doctor_fix(finding, false, "dcb pfc set dev %s prio-pfc 3:on   # and on the switch", name);
+	doctor_fix(finding, true, "dcb pfc set dev %s prio-pfc 3:on   # and on the switch", name);
+	doctor_undo(finding, "dcb pfc set dev %s prio-pfc 3:off", name);
 }
 
 static void tell_pfc_frames(struct doctor *doctor, const char *name, const struct hardware_dcb *dcb)
@@ -93,17 +94,18 @@ static void tell_dscp(
 		doctor_why(finding,
 			"its packets go with all others, and priority flow control does not "
 			"protect them");
-		doctor_fix(finding, false,
-			"dcb app add dev %s dscp-prio %u:3   # and on the switch", name,
-			doctor->dscp);
+		doctor_fix(finding, true, "dcb app add dev %s dscp-prio %u:3   # and on the switch",
+			name, doctor->dscp);
+		doctor_undo(finding, "dcb app del dev %s dscp-prio %u:3", name, doctor->dscp);
 	} else if (dcb->pfc_told && !(dcb->pfc_priorities & 1u << priority)) {
 		finding = doctor_note(doctor, FINDING_WARN, "network",
 			"%s: DSCP %u, which the server sends, has priority %d, which has no flow "
 			"control",
 			name, doctor->dscp, priority);
 		doctor_why(finding, "its packets are dropped when a buffer on the way is full");
-		doctor_fix(finding, false,
-			"dcb pfc set dev %s prio-pfc %d:on   # and on the switch", name, priority);
+		doctor_fix(finding, true, "dcb pfc set dev %s prio-pfc %d:on   # and on the switch",
+			name, priority);
+		doctor_undo(finding, "dcb pfc set dev %s prio-pfc %d:off", name, priority);
 	} else if (dcb->pfc_told) {
 		doctor_note(doctor, FINDING_OK, "network",
 			"%s: DSCP %u, which the server sends, has priority %d, with flow control",
@@ -160,8 +162,10 @@ static void check_ecn(struct doctor *doctor, const char *name)
 		finding = doctor_note(doctor, FINDING_WARN, "network",
 			"%s: ECN for RoCE (%s) is off for every priority", name, POINTS[i]);
 		doctor_why(finding, "under congestion RoCE drops packets and sends them again");
-		doctor_fix(finding, false, "echo 1 > /sys/class/net/%s/ecn/%s/enable/3", name,
-			POINTS[i]);
+		doctor_fix(finding, true, "echo 1 > %s/class/net/%s/ecn/%s/enable/3", doctor->sysfs,
+			name, POINTS[i]);
+		doctor_undo(finding, "echo 0 > %s/class/net/%s/ecn/%s/enable/3", doctor->sysfs,
+			name, POINTS[i]);
 	}
 }
 
@@ -181,7 +185,8 @@ static void check_trust(struct doctor *doctor, const char *name)
 	finding = doctor_note(doctor, FINDING_WARN, "network",
 		"%s: a packet's priority comes from %s, not from its DSCP", name, trust);
 	doctor_why(finding, "network.dscp has no effect on this card's queues");
-	doctor_fix(finding, false, "mlnx_qos -i %s --trust dscp", name);
+	doctor_fix(finding, true, "mlnx_qos -i %s --trust dscp", name);
+	doctor_undo(finding, "mlnx_qos -i %s --trust %s", name, trust);
 }
 
 /* ---- Counters by the names that each driver has chosen. ---- */

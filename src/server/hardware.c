@@ -291,6 +291,16 @@ static void check_dpu(struct check *check)
 
 /* ---- The network below RoCE. ---- */
 
+static void change_mtu(struct check *check, const char *interface, uint64_t from, uint64_t to)
+{
+	struct hardware_finding *finding = &check->finding;
+
+	snprintf(finding->interface, sizeof(finding->interface), "%s", interface);
+	snprintf(finding->undo, sizeof(finding->undo), "ip link set dev %s mtu %llu", interface,
+		(unsigned long long)from);
+	told_how(check, "ip link set dev %s mtu %llu", interface, (unsigned long long)to);
+}
+
 static void check_mtu(struct check *check, const char *interface)
 {
 	uint64_t want = check->config->network.mtu, mtu;
@@ -304,7 +314,7 @@ static void check_mtu(struct check *check, const char *interface)
 	if (mtu >= want)
 		told(check);
 	else
-		told_how(check, "ip link set dev %s mtu %d", interface, (int)want);
+		change_mtu(check, interface, mtu, want);
 }
 
 static void check_pfc(struct check *check, const char *interface)

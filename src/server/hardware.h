@@ -13,6 +13,9 @@ struct hardware_finding {
 	bool met;
 	char what[256];
 	char fix[256]; /* a command or a setting; may be empty */
+	/* Of a command that changes an interface, and how that is taken back; else empty. */
+	char interface[64];
+	char undo[256];
 };
 /* The finding lives for the call. */
 typedef void hardware_fn(void *arg, const struct hardware_finding *finding);
