@@ -4,7 +4,7 @@
 
 #include "disk/disk.h"
 #include "nebulaio/region.h"
-#include "rdma/rdma.h"
+#include "rdma/port.h"
 #include "reactor/reactor.h"
 #include "region/region.h"
 #ifdef NEBULAIO_XDP
@@ -67,7 +67,7 @@ struct neb_region {
 	struct rp_device_attr device_attr;
 	struct rp_pd *pd;
 	struct rp_cq *cq;
-	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
+	struct rp_arenas arenas;
 	struct reactor_poller cq_poller, cm_poller;
 	struct rp_listener *listener;
 	struct rp_cm_event request; /* request NULL: none waits */

@@ -79,22 +79,6 @@ static void cq_disarm(void *arg)
 
 /* ---- The device. ---- */
 
-static int arenas_register(struct neb_region *self)
-{
-	for (uint32_t i = 0; i < region_arena_count(self->region); i++) {
-		struct region_arena arena = region_arena(self->region, i);
-		const struct rp_mr_opts opts = {.addr = arena.base,
-			.bytes = arena.bytes,
-			.access = RP_ACCESS_LOCAL_WRITE,
-			.fd = arena.fd};
-		int ret = rp_mr_open(self->pd, &opts, &self->mrs[i]);
-
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
 int neb_attach_rdma(struct neb_region *region, const char *device)
 {
 	const struct rp_open_opts opts = {.device_name = device, .gid_index = -1};
@@ -108,7 +92,8 @@ int neb_attach_rdma(struct neb_region *region, const char *device)
 	rp_device_attr(region->device, &region->device_attr);
 	ret = rp_pd_open(region->device, &region->pd);
 	if (!ret)
-		ret = arenas_register(region);
+		ret = rp_arenas_open(&region->arenas, region->region, region->pd,
+			region->device_attr.name, RP_ACCESS_LOCAL_WRITE);
 	if (!ret)
 		ret = rp_cq_open(
 			region->device, MIN(4096u, region->device_attr.max_cqe), &region->cq);
@@ -362,10 +347,7 @@ void lib_rdma_close(struct neb_region *region)
 		if (region->exposed[i])
 			rp_mr_close(region->exposed[i]);
 	}
-	for (uint32_t i = 0; i < LIMIT_ARENAS_MAX; i++) {
-		if (region->mrs[i])
-			rp_mr_close(region->mrs[i]);
-	}
+	rp_arenas_close(&region->arenas);
 	if (region->pd)
 		rp_pd_close(region->pd);
 	rp_close(region->device);

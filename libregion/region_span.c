@@ -109,5 +109,5 @@ uint32_t lib_lkey(const struct neb_region *region, const void *data, uint32_t by
 	int arena = region_arena_of(region->region, data, bytes);
 
 	CHECK(arena >= 0);
-	return rp_mr_lkey(region->mrs[arena]);
+	return region->arenas.lkeys[arena];
 }

@@ -97,27 +97,13 @@ static void on_event(struct flow_fabric *fabric, struct rp_cm_event *event)
 	}
 }
 
-static void cm_wait(struct flow_fabric *fabric)
+static void events_ready(void *arg)
 {
-	fabric->cm_waiting = true;
-	io_uring_prep_poll_add(reactor_sqe(fabric->core->reactor, &fabric->cm_op),
-		rp_cm_fd(fabric->device), POLLIN);
-}
-
-static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
-{
-	struct flow_fabric *fabric = op->arg;
+	struct flow_fabric *fabric = arg;
 	struct rp_cm_event event;
 
-	(void)result;
-	(void)cqe_flags;
-	fabric->cm_waiting = false;
 	while (rp_cm_poll(fabric->device, &event) > 0)
 		on_event(fabric, &event);
-	if (!fabric->cm_ending)
-		cm_wait(fabric);
-	else if (fabric->cm_waiter)
-		fiber_wake(fabric->cm_waiter);
 }
 
 /* ---- Silence and reminders. ---- */
@@ -188,36 +174,6 @@ static void fabric_disarm(void *arg)
 	rp_cq_disarm(((struct flow_fabric *)arg)->cq);
 }
 
-static int arenas_register(struct flow_fabric *fabric)
-{
-	struct region *region = fabric->core->region;
-
-	for (uint32_t i = 0; i < region_arena_count(region); i++) {
-		struct region_arena arena = region_arena(region, i);
-		const struct rp_mr_opts opts = {.addr = arena.base,
-			.bytes = arena.bytes,
-			.access = RP_ACCESS_LOCAL_WRITE,
-			.fd = arena.fd};
-		struct region_mr mr = {.addr = (uint64_t)(uintptr_t)arena.base,
-			.bytes = arena.bytes,
-			.access = RP_ACCESS_LOCAL_WRITE};
-		int ret = rp_mr_open(fabric->pd, &opts, &fabric->mrs[i]);
-
-		if (ret)
-			return ret;
-		fabric->lkeys[i] = rp_mr_lkey(fabric->mrs[i]);
-		mr.lkey = fabric->lkeys[i];
-		snprintf(mr.device, sizeof(mr.device), "%.19s", fabric->attr.name);
-		ret = region_mr_add(region, &mr, &fabric->mr_idx[i]);
-		if (ret) {
-			rp_mr_close(fabric->mrs[i]);
-			return ret;
-		}
-		fabric->arena_count = i + 1;
-	}
-	return 0;
-}
-
 int flow_fabric_open(
 	struct flow_core *core, const char *device_name, struct flow_fabric **ret_fabric)
 {
@@ -236,7 +192,8 @@ int flow_fabric_open(
 		ret = rp_pd_open(fabric->device, &fabric->pd);
 	}
 	if (!ret)
-		ret = arenas_register(fabric);
+		ret = rp_arenas_open(&fabric->arenas, core->region, fabric->pd, fabric->attr.name,
+			RP_ACCESS_LOCAL_WRITE);
 	if (!ret)
 		ret = rp_cq_open(
 			fabric->device, MIN(FABRIC_CQES, fabric->attr.max_cqe), &fabric->cq);
@@ -252,29 +209,21 @@ int flow_fabric_open(
 		.disarm = fabric_disarm,
 		.arg = fabric,
 		.event_fd = rp_cq_fd(fabric->cq)};
-	fabric->cm_op = (struct uring_op){.done = cm_ready, .arg = fabric};
+	fabric->events = (struct rp_events){.reactor = core->reactor,
+		.device = fabric->device,
+		.ready = events_ready,
+		.arg = fabric};
 	fabric->tick = (struct reactor_timer){.fn = tick, .arg = fabric};
 	reactor_poller_add(core->reactor, &fabric->poller);
-	cm_wait(fabric);
+	rp_events_begin(&fabric->events);
 	reactor_timer_set(core->reactor, &fabric->tick, clock_now_ns() + TICK_NS);
 	*ret_fabric = fabric;
 	return 0;
 }
 
-static void cm_cancel(struct io_uring_sqe *sqe, void *arg)
-{
-	io_uring_prep_cancel(sqe, arg, 0);
-}
-
 void flow_fabric_end(struct flow_fabric *fabric)
 {
-	fabric->cm_ending = true;
-	fabric->cm_waiter = fiber_self();
-	if (fabric->cm_waiting)
-		fiber_uring(cm_cancel, &fabric->cm_op, DEADLINE_NONE);
-	while (fabric->cm_waiting)
-		fiber_park();
-	fabric->cm_waiter = NULL;
+	rp_events_end(&fabric->events);
 }
 
 void flow_fabric_close(struct flow_fabric *fabric)
@@ -287,10 +236,7 @@ void flow_fabric_close(struct flow_fabric *fabric)
 		reactor_poller_remove(fabric->core->reactor, &fabric->poller);
 	}
 	rp_cq_close(fabric->cq);
-	for (uint32_t i = 0; i < fabric->arena_count; i++) {
-		region_mr_remove(fabric->core->region, fabric->mr_idx[i]);
-		rp_mr_close(fabric->mrs[i]);
-	}
+	rp_arenas_close(&fabric->arenas);
 	rp_pd_close(fabric->pd);
 	rp_close(fabric->device);
 	free(fabric);

@@ -13,7 +13,7 @@ static struct region_sge sge_of(const struct flow_link *link, const void *data, 
 
 	CHECK(arena >= 0);
 	return (struct region_sge){
-		(uint64_t)(uintptr_t)data, bytes, link->fabric->lkeys[(uint32_t)arena]};
+		(uint64_t)(uintptr_t)data, bytes, link->fabric->arenas.lkeys[(uint32_t)arena]};
 }
 
 /* ---- The receiver: controls out. ---- */

@@ -4,6 +4,7 @@
 
 #include "flow/link.h"
 #include "flow/link_wire.h"
+#include "rdma/port.h"
 
 #define LINK_WHY_TEXT_BYTES 160u
 #define LINK_SENDS_MAX	    32u /* messages between push and the device's completion */
@@ -16,15 +17,11 @@ struct flow_fabric {
 	char name[72];
 	struct rp_pd *pd;
 	struct rp_cq *cq;
-	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
-	uint32_t lkeys[LIMIT_ARENAS_MAX], mr_idx[LIMIT_ARENAS_MAX];
-	uint32_t arena_count;
+	struct rp_arenas arenas;
 	struct list links, listeners;
 	struct reactor_poller poller;
 	bool pump_again; /* a ring was full */
-	struct uring_op cm_op;
-	bool cm_waiting, cm_ending;
-	struct fiber *cm_waiter;
+	struct rp_events events;
 	struct reactor_timer tick;
 	char why[LINK_WHY_TEXT_BYTES];
 };

@@ -322,7 +322,7 @@ struct rp_pd *front_native_pd(const struct front_native *front)
 
 const uint32_t *front_native_lkeys(const struct front_native *front)
 {
-	return front->port->lkeys;
+	return front->port->arenas.lkeys;
 }
 
 uint32_t front_native_sessions(const struct front_native *front)

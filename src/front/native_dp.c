@@ -33,7 +33,7 @@ static uint32_t lkey_of(const struct front_native *front, const void *data, size
 	int arena = region_arena_of(front->region, data, len);
 
 	CHECK(arena >= 0);
-	return front->port->lkeys[arena];
+	return front->port->arenas.lkeys[arena];
 }
 
 /* ---- Receiving. ---- */

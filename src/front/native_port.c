@@ -1,9 +1,8 @@
 /* front/native_port.c: what the native fronts of all reactors share: the device's registrations of
- * the region, the listener, and connection events. The first front's reactor takes the events,
- * asked for through io_uring so that a busy turn costs nothing; a connection goes to the front with
- * the fewest sessions, and what happens to it later follows it there by message. */
+ * the region, the listener, and connection events. The first front's reactor takes the events; a
+ * connection goes to the front with the fewest sessions, and what happens to it later follows it
+ * there by message. */
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -222,24 +221,12 @@ static int event_next(struct native_port *port, struct note *ret_note)
 	return ret;
 }
 
-static void cm_wait(struct native_port *port)
+static void events_ready(void *arg)
 {
-	const struct front_native *first = port->fronts[0];
-
-	port->cm_waiting = true;
-	io_uring_prep_poll_add(
-		reactor_sqe(first->reactor, &port->cm_op), rp_cm_fd(first->opts.device), POLLIN);
-}
-
-static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
-{
-	struct native_port *port = op->arg;
+	struct native_port *port = arg;
 	struct note note;
 	int ret;
 
-	(void)result;
-	(void)cqe_flags;
-	port->cm_waiting = false;
 	while ((ret = event_next(port, &note)) > 0) {
 		if (note.event.type == RP_CM_CONNECT_REQUEST)
 			on_connect_request(port, &note.event);
@@ -252,10 +239,6 @@ static void cm_ready(struct uring_op *op, int result, uint32_t cqe_flags)
 	}
 	if (ret < 0)
 		log_error("rdma", "connection events: %s", strerror(-ret));
-	if (!port->cm_ending)
-		cm_wait(port);
-	else if (port->cm_waiter)
-		fiber_wake(port->cm_waiter);
 }
 
 int front_native_listen(struct front_native *first, const char *address, uint16_t port_number)
@@ -267,7 +250,7 @@ int front_native_listen(struct front_native *first, const char *address, uint16_
 	ret = rp_listen(first->opts.device, address, port_number, first, &port->listener);
 	if (ret)
 		return ret;
-	cm_wait(port);
+	rp_events_begin(&port->events);
 	log_info("rdma", "listening on %s:%u, device %s (%s), %u event loop%s", address,
 		front_native_port(first), first->attr.name, first->attr.transport,
 		port->front_count, port->front_count == 1 ? "" : "s");
@@ -289,62 +272,16 @@ void native_port_close(struct front_native *front)
 	port->listener = NULL;
 }
 
-static void cm_cancel(struct io_uring_sqe *sqe, void *arg)
-{
-	io_uring_prep_cancel(sqe, arg, 0);
-}
-
 void front_native_unlisten(struct front_native *first)
 {
 	struct native_port *port = first->port;
 
 	CHECK(port->fronts[0] == first);
 	native_port_close(first);
-	port->cm_ending = true;
-	port->cm_waiter = fiber_self();
-	if (port->cm_waiting)
-		fiber_uring(cm_cancel, &port->cm_op, DEADLINE_NONE);
-	while (port->cm_waiting)
-		fiber_park();
-	port->cm_waiter = NULL;
+	rp_events_end(&port->events);
 }
 
 /* ---- Registrations. ---- */
-
-/* The arenas, for the device to read and write on our behalf; nothing a peer could name. */
-static int arenas_register(struct native_port *port, const struct front_native *first)
-{
-	uint32_t count = region_arena_count(first->region);
-
-	for (uint32_t i = 0; i < count; i++) {
-		struct region_arena arena = region_arena(first->region, i);
-		struct rp_mr_opts opts = {
-			.addr = arena.base,
-			.bytes = arena.bytes,
-			.access = RP_ACCESS_LOCAL_WRITE,
-			.fd = arena.fd,
-		};
-		struct region_mr mr = {.addr = (uint64_t)(uintptr_t)arena.base,
-			.bytes = arena.bytes,
-			.access = RP_ACCESS_LOCAL_WRITE};
-		int ret = rp_mr_open(port->pd, &opts, &port->mrs[i]);
-
-		if (ret)
-			return ret;
-		port->lkeys[i] = rp_mr_lkey(port->mrs[i]);
-		mr.lkey = port->lkeys[i];
-		slice_copy_str(slice_to(slice_str(first->attr.name), sizeof(mr.device) - 1),
-			mr.device, sizeof(mr.device));
-		ret = region_mr_add(first->region, &mr, &port->mr_idx[i]);
-		if (ret) {
-			rp_mr_close(port->mrs[i]);
-			port->mrs[i] = NULL;
-			return ret;
-		}
-		port->arena_count++;
-	}
-	return 0;
-}
 
 int native_port_join(struct front_native *front, struct front_native *first)
 {
@@ -363,9 +300,16 @@ int native_port_join(struct front_native *front, struct front_native *first)
 	CHECK(ret == 0);
 	region_usage(front->region, &usage);
 	port->recv_frames_max = (uint32_t)(usage.frames_total / NATIVE_RECV_PARTS);
-	port->cm_op = (struct uring_op){.done = cm_ready, .arg = port};
+	port->events = (struct rp_events){.reactor = front->reactor,
+		.device = front->opts.device,
+		.ready = events_ready,
+		.arg = port};
 	ret = rp_pd_open(front->opts.device, &port->pd);
-	return ret ? ret : arenas_register(port, front);
+	/* For the device to read and write on our behalf; nothing a peer could name. */
+	if (!ret)
+		ret = rp_arenas_open(&port->arenas, front->region, port->pd, front->attr.name,
+			RP_ACCESS_LOCAL_WRITE);
+	return ret;
 }
 
 void native_port_leave(struct front_native *front)
@@ -376,10 +320,7 @@ void native_port_leave(struct front_native *front)
 		return;
 	CHECK(port->fronts[0] == front);
 	rp_listener_close(port->listener);
-	for (uint32_t i = 0; i < port->arena_count; i++) {
-		region_mr_remove(front->region, port->mr_idx[i]);
-		rp_mr_close(port->mrs[i]);
-	}
+	rp_arenas_close(&port->arenas);
 	rp_pd_close(port->pd);
 	pthread_mutex_destroy(&port->lock);
 	free(port);

@@ -21,6 +21,7 @@
 
 #include "codec/capsule.h"
 #include "front/front.h"
+#include "rdma/port.h"
 #include "reactor/reactor.h"
 
 #define NATIVE_SETUP_NS (5 * NS_PER_S)
@@ -172,16 +173,11 @@ static inline void native_session_check(const struct native_session *session)
  * listener, whose events the first front's reactor takes and hands to where their session lives. */
 struct native_port {
 	struct rp_pd *pd;
-	uint32_t arena_count;
-	struct rp_mr *mrs[LIMIT_ARENAS_MAX];
-	uint32_t lkeys[LIMIT_ARENAS_MAX];
-	uint32_t mr_idx[LIMIT_ARENAS_MAX]; /* in the region's table */
+	struct rp_arenas arenas;
 	struct front_native *fronts[LIMIT_CORES_MAX];
 	uint32_t front_count;
 	struct rp_listener *listener;
-	struct uring_op cm_op; /* waits for connection events */
-	bool cm_waiting, cm_ending;
-	struct fiber *cm_waiter;  /* until the wait has ended */
+	struct rp_events events;
 	_Atomic uint64_t next_id; /* of sessions */
 	/* Frames of all sessions' receives. They are held as long as a session lives, so bodies
 	 * keep the other part of the region. */

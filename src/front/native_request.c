@@ -456,7 +456,7 @@ static void peer_prepare(struct native_request *request)
 	}
 	request->peer = (struct flow_peer){.target = request->session->target,
 		.watch = &request->watch,
-		.lkeys = request->session->front->port->lkeys,
+		.lkeys = request->session->front->port->arenas.lkeys,
 		.runs = request->runs,
 		.run_count = request->in.run_count};
 }

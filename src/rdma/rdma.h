@@ -452,31 +452,4 @@ int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target);
 typedef void rp_wc_fn(void *arg, const struct rp_wc *wc);
 uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, void *arg);
 
-/* ---- Ports: a device as one reactor uses it: protection domain, the region's arenas registered, a
- * completion queue that the reactor polls, connection events. ---- */
-struct reactor;
-struct rp_port;
-struct rp_port_opts {
-	struct rp_open_opts device;
-	struct reactor *reactor;
-	struct region *region;
-	uint32_t access; /* to the arenas: enum rp_access */
-	uint32_t cqe_count;
-	const char *name; /* of the poller; kept by pointer */
-	rp_wc_fn *on_wc;
-	void (*on_event)(void *arg, struct rp_cm_event *event);
-	void *arg;
-};
-/* Before the reactor's first turn, or on it. rp_open's errors and rp_mr_open's. */
-int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port);
-/* Takes NULL. The reactor turns no more, or never did; everything else that was opened on the port
- * is closed. */
-void rp_port_close(struct rp_port *port);
-struct rp_device *rp_port_device(const struct rp_port *port);
-const struct rp_device_attr *rp_port_attr(const struct rp_port *port);
-struct rp_pd *rp_port_pd(const struct rp_port *port);
-struct rp_cq *rp_port_cq(const struct rp_port *port);
-/* The registration that memory lies in; NULL: it is not the region's. */
-struct rp_mr *rp_port_mr(const struct rp_port *port, const void *data, size_t len);
-
 #endif

@@ -3,6 +3,7 @@
 #define REMOTE_REMOTE_PRIV_H
 
 #include "disk/disk.h"
+#include "rdma/port.h"
 #include "remote/remote.h"
 #include "remote/wire.h"
 
