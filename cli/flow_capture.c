@@ -190,7 +190,7 @@ static void body_failed(struct job *job, const char *name, int error)
 static void body_refused(struct job *job, struct flow_source *source, const char *name, int error)
 {
 	body_failed(job, name, error);
-	source->ops->close(source);
+	flow_source_close(source);
 }
 
 static void body_store(struct job *job)
@@ -273,7 +273,7 @@ static void job_end(struct job *job)
 static void stream_end(struct job *job)
 {
 	struct flow_sink *sink = flow_link_sink(job->link);
-	int ret = sink->ops->finish(sink, false);
+	int ret = flow_sink_finish(sink, false);
 
 	if (ret)
 		body_failed(job, flow_link_peer(job->link), ret);

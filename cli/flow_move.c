@@ -251,9 +251,9 @@ static int ends_open(struct move *move, struct flow_source **source, struct flow
 	ret = sink_first ? source_open(move, source)
 			 : sink_open(move, (*source)->bytes_total, sink);
 	if (ret && sink_first)
-		(*sink)->ops->finish(*sink, true);
+		flow_sink_finish(*sink, true);
 	else if (ret)
-		(*source)->ops->close(*source);
+		flow_source_close(*source);
 	return ret;
 }
 

@@ -419,7 +419,10 @@ int flow_s3_sink_open(struct flow_s3 *uploads, struct flow_core *core, const cha
 		free(self);
 		return -ENAMETOOLONG;
 	}
-	self->sink = (struct flow_sink){.ops = &S3_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &S3_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	self->uploads = uploads;
 	snprintf(self->bucket, sizeof(self->bucket), "%s", bucket);
 	snprintf(self->key, sizeof(self->key), "%s", key);

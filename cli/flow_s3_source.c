@@ -127,8 +127,10 @@ int flow_s3_source_open(struct flow_s3 *client, struct flow_core *core, const ch
 	self->client = client;
 	snprintf(self->bucket, sizeof(self->bucket), "%s", bucket);
 	snprintf(self->key, sizeof(self->key), "%s", key);
-	self->reader.source =
-		(struct flow_source){.ops = &S3_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->reader.source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &S3_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	self->reader.begin = range_begin;
 	self->reader.owner = OWNER_RDMA;
 	flow_window_init(&self->reader.window, FLOW_WINDOW_MAX);

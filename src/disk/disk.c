@@ -150,6 +150,7 @@ struct disk *disk_alloc(const char *path, uint64_t step_bytes)
 
 	if (!disk)
 		return NULL;
+	disk->magic = DISK_MAGIC;
 	disk->fd = -1;
 	disk->ops = &DISK_FILE_OPS;
 	disk->step_bytes = step_bytes ? step_bytes : DISK_STEP_BYTES;
@@ -184,6 +185,7 @@ void disk_close(struct disk *disk)
 {
 	if (!disk)
 		return;
+	disk_check(disk);
 	if (disk->is_target)
 		region_target_remove(disk->region, disk->target);
 	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++) {
@@ -194,16 +196,19 @@ void disk_close(struct disk *disk)
 	disk->ops->close(disk);
 	pthread_mutex_destroy(&disk->grow_lock);
 	pthread_mutex_destroy(&disk->faults.lock);
+	disk->magic = 0;
 	free(disk);
 }
 
 enum disk_kind disk_kind(const struct disk *disk)
 {
+	disk_check(disk);
 	return disk->kind;
 }
 
 const char *disk_describe(const struct disk *disk)
 {
+	disk_check(disk);
 	return disk->what;
 }
 
@@ -250,6 +255,7 @@ int disk_attach(struct disk *disk, struct reactor *reactor, struct region *regio
 {
 	struct disk_core *core = &disk->cores[reactor_core_idx(reactor)];
 
+	disk_check(disk);
 	CHECK(!core->reactor);
 	core->entries = (struct disk_entry *)calloc(DISK_CORE_OPS, sizeof(*core->entries));
 	if (!core->entries)
@@ -269,6 +275,7 @@ int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target)
 {
 	int ret;
 
+	disk_check(disk);
 	CHECK(!disk->is_target);
 	ret = region_target_add(region, &DISK_DEVICE_OPS, disk, "volume", &disk->target);
 	if (ret)
@@ -283,32 +290,38 @@ uint32_t disk_align(const struct disk *disk)
 {
 	uint32_t bytes = atomic_load_explicit(&disk->sector_bytes, memory_order_relaxed);
 
+	disk_check(disk);
 	return bytes ? bytes : DISK_ALIGN_BYTES;
 }
 
 uint64_t disk_bytes(const struct disk *disk)
 {
+	disk_check(disk);
 	return atomic_load_explicit(&disk->bytes, memory_order_acquire);
 }
 
 uint64_t disk_medium_bytes(const struct disk *disk)
 {
+	disk_check(disk);
 	return atomic_load_explicit(&disk->medium_bytes, memory_order_relaxed);
 }
 
 bool disk_can_grow(const struct disk *disk)
 {
+	disk_check(disk);
 	return disk->driver ? atomic_load_explicit(&disk->driven_grows, memory_order_relaxed)
 			    : disk->ops->can_grow;
 }
 
 bool disk_can_discard(const struct disk *disk)
 {
+	disk_check(disk);
 	return disk->array ? array_can_discard(disk->array) : atomic_load(&disk->discards);
 }
 
 void disk_fence(struct disk *disk)
 {
+	disk_check(disk);
 	if (atomic_exchange(&disk->fenced, -EIO) != -EIO)
 		log_error("disk",
 			"%s: fenced: the medium failed, so nothing more is written to it; "
@@ -320,6 +333,7 @@ void disk_suspend(struct disk *disk)
 {
 	int32_t none = 0;
 
+	disk_check(disk);
 	atomic_compare_exchange_strong(&disk->fenced, &none, -EHOSTDOWN);
 }
 
@@ -327,11 +341,13 @@ void disk_resume(struct disk *disk)
 {
 	int32_t suspended = -EHOSTDOWN;
 
+	disk_check(disk);
 	atomic_compare_exchange_strong(&disk->fenced, &suspended, 0);
 }
 
 static int now_allowed(const struct disk *disk)
 {
+	disk_check(disk);
 	if (disk->read_only)
 		return -EROFS;
 	return atomic_load(&disk->fenced);
@@ -341,6 +357,7 @@ int disk_grow(struct disk *disk, uint64_t bytes_total)
 {
 	int ret = 0;
 
+	disk_check(disk);
 	pthread_mutex_lock(&disk->grow_lock);
 	if (bytes_total > disk_bytes(disk)) {
 		ret = now_allowed(disk);
@@ -353,6 +370,7 @@ int disk_grow(struct disk *disk, uint64_t bytes_total)
 
 int disk_read_now(struct disk *disk, void *data, uint64_t bytes, uint64_t offset)
 {
+	disk_check(disk);
 	return disk->ops->read_now(disk, data, bytes, offset);
 }
 
@@ -398,6 +416,7 @@ int32_t disk_run(struct disk *disk, struct disk_io *io)
 {
 	struct awaited awaited = {.fiber = fiber_self()};
 
+	disk_check(disk);
 	io->done = awaited_done;
 	io->arg = &awaited;
 	disk_start(disk, io);

@@ -38,6 +38,7 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 
 void disk_io_finish(struct disk_io *io, int32_t result)
 {
+	disk_io_check(io);
 	if (__builtin_expect(result < 0, 0))
 		io_failed(io, result);
 	else if (io->op == DISK_READ)
@@ -189,7 +190,9 @@ void disk_start(struct disk *disk, struct disk_io *io)
 	const struct disk_core *core = &disk->cores[reactor_core_idx(reactor_self())];
 	enum disk_fault fault = DISK_FAULT_NONE;
 
+	disk_check(disk);
 	CHECK(core->reactor == reactor_self());
+	CHECK(io->op <= DISK_ZERO && io->done);
 	disk_io_begin(disk, io);
 	if (__builtin_expect(disk->faults.active, 0))
 		fault = disk_faults_next(&disk->faults, io->op);
@@ -252,6 +255,8 @@ static uint32_t device_submit(
 	struct disk_core *core = &disk->cores[reactor_core_idx(reactor_self())];
 	uint32_t taken;
 
+	disk_check(disk);
+	CHECK(core->reactor == reactor_self());
 	for (taken = 0; taken < count && core->free; taken++) {
 		const struct region_sqe *sqe = &entries[taken];
 		struct disk_entry *entry = core->free;

@@ -75,7 +75,9 @@ struct disk_faults {
 	uint64_t ops;
 };
 
+#define DISK_MAGIC 0xd15c0b1fu
 struct disk {
+	uint32_t magic; /* until it is closed */
 	const struct disk_ops *ops;
 	int fd;
 	enum disk_kind kind;
@@ -105,6 +107,21 @@ struct disk {
 	char path[4096];
 	char what[256]; /* disk_describe */
 };
+
+/* Where a volume comes in. */
+static inline void disk_check(const struct disk *disk)
+{
+	CHECK(disk->magic == DISK_MAGIC);
+	CHECK(disk->ops != NULL);
+	CHECK(!disk->is_target || disk->region);
+}
+
+/* Where an operation comes back. */
+static inline void disk_io_check(const struct disk_io *io)
+{
+	disk_check(io->disk);
+	CHECK(io->op <= DISK_ZERO && io->done);
+}
 
 extern const struct region_device_ops DISK_DEVICE_OPS;
 

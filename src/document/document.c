@@ -30,7 +30,7 @@ int document_read_source(struct flow_core *core, struct flow_source *source, str
 	int ret;
 
 	for (;;) {
-		ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
+		ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece);
 		if (ret <= 0)
 			break;
 		buf_put(text, piece.data, piece.bytes);
@@ -41,7 +41,7 @@ int document_read_source(struct flow_core *core, struct flow_source *source, str
 			break;
 		}
 	}
-	source->ops->close(source);
+	flow_source_close(source);
 	return ret;
 }
 
@@ -136,7 +136,7 @@ static int move_text(
 		return ret;
 	ret = flow_object_sink_open(core, put, text.len, &sink);
 	if (ret) {
-		source->ops->close(source);
+		flow_source_close(source);
 		return ret;
 	}
 	ret = flow_run(source, stages, 1, sink, &moved);

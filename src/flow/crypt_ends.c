@@ -163,7 +163,7 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 	self->inner->share = source->share;
 	self->elsewhere.share = source->share;
-	ret = self->inner->ops->next(self->inner, bytes_max, &piece);
+	ret = flow_source_next(self->inner, bytes_max, &piece);
 
 	if (ret <= 0)
 		return ret;
@@ -187,7 +187,7 @@ static void source_close(struct flow_source *source)
 {
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
 
-	self->inner->ops->close(self->inner);
+	flow_source_close(self->inner);
 	flow_elsewhere_close(&self->elsewhere);
 	ctr_close(self->ctr);
 	aead_close(self->aead);
@@ -205,7 +205,8 @@ int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key
 	int ret;
 
 	*self = (struct flow_crypt_source){
-		.source = {.ops = &SOURCE_OPS,
+		.source = {.magic = FLOW_SOURCE_MAGIC,
+			.ops = &SOURCE_OPS,
 			.core = inner->core,
 			.bytes_total = inner->bytes_total,
 			.deadline_ns = inner->deadline_ns},
@@ -284,7 +285,7 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 		      ? seal_piece(self, piece)
 		      : ctr_piece(&self->elsewhere, self->ctr, self->stream, piece->offset, piece);
 
-	return ret ? ret : self->inner->ops->push(self->inner, piece);
+	return ret ? ret : flow_sink_push(self->inner, piece);
 }
 
 static int sink_finish(struct flow_sink *sink, bool failed)
@@ -297,7 +298,7 @@ static int sink_finish(struct flow_sink *sink, bool failed)
 	flow_elsewhere_close(&self->elsewhere);
 	ctr_close(self->ctr);
 	aead_stream_close(self->aead);
-	inner = self->inner->ops->finish(self->inner, failed || ret);
+	inner = flow_sink_finish(self->inner, failed || ret);
 	return ret ? ret : inner;
 }
 
@@ -314,7 +315,10 @@ int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key
 	int ret;
 
 	*self = (struct flow_crypt_sink){
-		.sink = {.ops = &SINK_OPS, .core = inner->core, .deadline_ns = inner->deadline_ns},
+		.sink = {.magic = FLOW_SINK_MAGIC,
+			.ops = &SINK_OPS,
+			.core = inner->core,
+			.deadline_ns = inner->deadline_ns},
 		.inner = inner,
 		.put = put,
 		.stream = store_put_stream(put),

@@ -352,12 +352,15 @@ static int link_new(struct flow_fabric *fabric, const struct flow_link_opts *opt
 	}
 	link->window = MIN(MAX(WINDOW_BYTES / link->record_bytes, CREDITS_MIN), LINK_CREDITS_MAX);
 	link->window = MIN(link->window, fabric->attr.max_qp_wr);
-	link->source = (struct flow_source){.ops = &LINK_SOURCE_OPS,
+	link->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &LINK_SOURCE_OPS,
 		.core = fabric->core,
 		.bytes_total = link->bytes_total,
 		.deadline_ns = DEADLINE_NONE};
-	link->sink = (struct flow_sink){
-		.ops = &LINK_SINK_OPS, .core = fabric->core, .deadline_ns = DEADLINE_NONE};
+	link->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &LINK_SINK_OPS,
+		.core = fabric->core,
+		.deadline_ns = DEADLINE_NONE};
 	link->said_ns = clock_now_ns();
 	list_push_back(&fabric->links, &link->link);
 	ret = link_arm(link);

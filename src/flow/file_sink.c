@@ -364,8 +364,10 @@ int flow_file_sink_open(
 
 	if (!self)
 		return -ENOMEM;
-	self->sink =
-		(struct flow_sink){.ops = &FILE_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &FILE_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	self->opts = *opts;
 	self->failed_at = UINT64_MAX;
 	self->timer = (struct reactor_timer){.fn = gather_timer, .arg = self};

@@ -160,7 +160,8 @@ int flow_file_source_open(struct flow_core *core, const struct flow_file_range *
 	}
 	self->fixed = range->fixed;
 	strncpy(self->path, range->path, sizeof(self->path) - 1);
-	self->reader.source = (struct flow_source){.ops = &FILE_OPS,
+	self->reader.source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &FILE_OPS,
 		.core = core,
 		.bytes_total = self->reader.end,
 		.deadline_ns = DEADLINE_NONE};

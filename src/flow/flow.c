@@ -37,16 +37,20 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	struct flow_sink *sink, uint64_t *ret_bytes)
 {
 	struct flow_core *core = sink->core;
-	struct flow_running running = {.fiber = fiber_self()};
+	struct flow_running running = {.magic = FLOW_RUNNING_MAGIC, .fiber = fiber_self()};
 	uint64_t bytes = 0;
 	int ret, finished;
 
+	flow_source_check(source);
+	flow_sink_check(sink);
+	flow_running_check(&running);
+	CHECK(core->reactor == reactor_self());
 	sink->share = source->share;
 	list_push_back(&core->runs, &running.link);
 	for (;;) {
 		struct flow_piece piece;
 
-		ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
+		ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece);
 		if (ret <= 0)
 			break;
 		ret = stages_run(stages, stage_count, &piece);
@@ -56,14 +60,15 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 		}
 		bytes += piece.bytes;
 		running.in_hand = &piece;
-		ret = sink->ops->push(sink, &piece);
+		ret = flow_sink_push(sink, &piece);
 		running.in_hand = NULL;
 		if (ret)
 			break;
 	}
-	finished = sink->ops->finish(sink, ret != 0);
+	finished = flow_sink_finish(sink, ret != 0);
 	list_remove(&running.link);
-	source->ops->close(source);
+	running.magic = 0;
+	flow_source_close(source);
 	*ret_bytes = bytes;
 	/* A source that was told to stop says nothing about why. */
 	return ret && !(ret == -ECANCELED && finished) ? ret : finished;

@@ -162,6 +162,19 @@ void flow_piece_pass(struct flow_core *core, struct flow_piece *piece);
 /* owner: who the piece was switched to last (leases). */
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner);
 
+/* What whoever has a piece may count on: its bytes lie in its frames. */
+static inline void flow_piece_check(const struct flow_piece *piece)
+{
+	CHECK(piece->data || !piece->bytes);
+	CHECK(piece->hold <= FLOW_HOLD_BORROWED);
+	CHECK(piece->share < FLOW_SHARES);
+	CHECK(piece->hold == FLOW_HOLD_BORROWED ||
+		(piece->data >= piece->span.data &&
+			piece->bytes <= region_span_bytes(piece->span) &&
+			(size_t)(piece->data - piece->span.data) <=
+				region_span_bytes(piece->span) - piece->bytes));
+}
+
 /* ---- Sources. ---- */
 struct flow_source;
 struct flow_source_ops {
@@ -173,13 +186,45 @@ struct flow_source_ops {
 	/* After the end or an error; releases what was read ahead. */
 	void (*close)(struct flow_source *source);
 };
+#define FLOW_SOURCE_MAGIC 0xf1050ce1u
 struct flow_source {
+	uint32_t magic; /* until it is closed */
 	const struct flow_source_ops *ops;
 	struct flow_core *core;
 	uint64_t bytes_total; /* UINT64_MAX: not known */
 	uint64_t deadline_ns;
 	uint16_t share; /* whose frames it leases; set after open by whoever knows, before next */
 };
+
+/* By which a source is used: never by its ops. */
+static inline void flow_source_check(const struct flow_source *source)
+{
+	CHECK(source->magic == FLOW_SOURCE_MAGIC);
+	CHECK(source->share < FLOW_SHARES);
+}
+
+static inline int flow_source_next(
+	struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	int ret;
+
+	flow_source_check(source);
+	CHECK(bytes_max && bytes_max <= STORE_CHUNK_BYTES);
+	ret = source->ops->next(source, bytes_max, ret_piece);
+	CHECK(ret <= 1);
+	if (ret == 1) {
+		flow_piece_check(ret_piece);
+		CHECK(ret_piece->bytes <= bytes_max);
+	}
+	return ret;
+}
+
+static inline void flow_source_close(struct flow_source *source)
+{
+	flow_source_check(source);
+	source->magic = 0;
+	source->ops->close(source);
+}
 
 /* ---- Sinks. ---- */
 struct flow_sink;
@@ -192,12 +237,35 @@ struct flow_sink_ops {
 	 * push or an error (then with failed true: nothing more is started). */
 	int (*finish)(struct flow_sink *sink, bool failed);
 };
+#define FLOW_SINK_MAGIC 0xf105119cu
 struct flow_sink {
+	uint32_t magic; /* until it is finished */
 	const struct flow_sink_ops *ops;
 	struct flow_core *core;
 	uint64_t deadline_ns;
 	uint16_t share; /* flow_run sets it to the source's */
 };
+
+/* By which a sink is used: never by its ops. */
+static inline void flow_sink_check(const struct flow_sink *sink)
+{
+	CHECK(sink->magic == FLOW_SINK_MAGIC);
+	CHECK(sink->share < FLOW_SHARES);
+}
+
+static inline int flow_sink_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	flow_sink_check(sink);
+	flow_piece_check(piece);
+	return sink->ops->push(sink, piece);
+}
+
+static inline int flow_sink_finish(struct flow_sink *sink, bool failed)
+{
+	flow_sink_check(sink);
+	sink->magic = 0;
+	return sink->ops->finish(sink, failed);
+}
 
 /* ---- Stages: look at a piece (or change it in place) on its way. ---- */
 struct flow_stage;

@@ -85,11 +85,19 @@ bool flow_budget_take(
 void flow_budget_give(struct flow_budget *budget, uint16_t share, uint32_t frame_count);
 
 /* A transfer while it has pieces, so that a wait for frames can be held against the rule. */
+#define FLOW_RUNNING_MAGIC 0xf10a4u
 struct flow_running {
+	uint32_t magic; /* until it is over */
 	struct list link;
 	const struct fiber *fiber;
 	const struct flow_piece *in_hand; /* NULL: none */
 };
+
+static inline void flow_running_check(const struct flow_running *running)
+{
+	CHECK(running->magic == FLOW_RUNNING_MAGIC);
+	CHECK(running->fiber != NULL);
+}
 
 /* NULL: out of memory. Not zeroed. */
 union flow_end *flow_end_lease(struct flow_core *core);

@@ -224,6 +224,7 @@ static bool holds_piece(const struct flow_core *core)
 	LIST_FOR_EACH (link, &core->runs) {
 		const struct flow_running *running = CONTAINER_OF(link, struct flow_running, link);
 
+		flow_running_check(running);
 		if (running->fiber == fiber_self() && running->in_hand && running->in_hand->data &&
 			running->in_hand->hold != FLOW_HOLD_BORROWED)
 			return true;

@@ -40,6 +40,7 @@ int flow_memory_source_open(
 	if (!self)
 		return -ENOMEM;
 	self->source = (struct flow_source){
+		.magic = FLOW_SOURCE_MAGIC,
 		.ops = &MEMORY_OPS,
 		.core = core,
 		.bytes_total = bytes.len,
@@ -77,7 +78,10 @@ int flow_null_sink_open(struct flow_core *core, struct flow_sink **ret_sink)
 
 	if (!sink)
 		return -ENOMEM;
-	*sink = (struct flow_sink){.ops = &NULL_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	*sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &NULL_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	*ret_sink = sink;
 	return 0;
 }

@@ -329,8 +329,10 @@ int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_
 
 	if (!self)
 		return -ENOMEM;
-	self->sink = (struct flow_sink){
-		.ops = &OBJECT_SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &OBJECT_SINK_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	self->put = put;
 	self->bytes_total = bytes_total;
 	self->offset = 0;

@@ -201,6 +201,7 @@ int flow_object_source_open(struct flow_core *core, struct store_get *get, uint6
 	if (!self)
 		return -ENOMEM;
 	self->reader.source = (struct flow_source){
+		.magic = FLOW_SOURCE_MAGIC,
 		.ops = &OBJECT_SOURCE_OPS,
 		.core = core,
 		.bytes_total = bytes,

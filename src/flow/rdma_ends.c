@@ -143,6 +143,7 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 		return ret;
 	}
 	self->reader.source = (struct flow_source){
+		.magic = FLOW_SOURCE_MAGIC,
 		.ops = &RDMA_SOURCE_OPS,
 		.core = core,
 		.bytes_total = bytes,
@@ -237,8 +238,10 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 		flow_end_give(core, self);
 		return ret;
 	}
-	self->sink = (struct flow_sink){
-		.ops = &RDMA_SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &RDMA_SINK_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	self->bytes_left = bytes;
 	flow_writer_init(&self->writer, core, write_ended);
 	watch_begin(peer, &self->writer.window);

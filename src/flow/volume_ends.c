@@ -178,8 +178,10 @@ int flow_volume_sink_open(
 		free(self);
 		return ret;
 	}
-	self->sink =
-		(struct flow_sink){.ops = &SINK_OPS, .core = core, .deadline_ns = DEADLINE_NONE};
+	self->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &SINK_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
 	self->volume = *volume;
 	self->align = disk_align(volume->disk);
 	self->offset = volume->offset;
@@ -238,7 +240,8 @@ int flow_volume_source_open(
 	}
 	self->volume = *volume;
 	self->align = disk_align(volume->disk);
-	self->reader.source = (struct flow_source){.ops = &SOURCE_OPS,
+	self->reader.source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &SOURCE_OPS,
 		.core = core,
 		.bytes_total = end - volume->offset,
 		.deadline_ns = DEADLINE_NONE};

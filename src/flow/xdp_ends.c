@@ -534,6 +534,7 @@ int flow_capture_source_open(struct flow_capture *capture, struct flow_source **
 	if (!self)
 		return -ENOMEM;
 	self->source = (struct flow_source){
+		.magic = FLOW_SOURCE_MAGIC,
 		.ops = capture->opts.form == FLOW_CAPTURE_PCAPNG ? &PCAPNG_OPS : &PAYLOAD_OPS,
 		.core = capture->core,
 		.bytes_total = UINT64_MAX,

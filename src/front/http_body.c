@@ -231,7 +231,8 @@ static int body_open(struct s3_body *s3_body, const struct s3_chunk_signing *sig
 		if (err)
 			return err;
 	}
-	body->source = (struct flow_source){.ops = &source_ops,
+	body->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &source_ops,
 		.core = body->conn->opts->core,
 		.bytes_total = body->announced,
 		.deadline_ns = DEADLINE_NONE};

@@ -220,6 +220,8 @@ static int reply_sink(struct s3_reply *s3_reply, struct flow_sink **ret_sink)
 	struct http_reply *reply = reply_of(s3_reply);
 
 	CHECK(s3_reply->status);
+	reply->sink.magic = FLOW_SINK_MAGIC;
+	reply->sink.share = FLOW_SHARE_OWN;
 	reply->sink.ops = &sink_ops;
 	reply->sink.core = reply->conn->opts->core;
 	reply->sink.deadline_ns = DEADLINE_NONE;

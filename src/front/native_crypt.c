@@ -73,7 +73,7 @@ static int open_next(struct flow_source *source, uint32_t bytes_max, struct flow
 	int ret;
 
 	crypt->inner_source->share = source->share;
-	ret = crypt->inner_source->ops->next(crypt->inner_source, bytes_max, ret_piece);
+	ret = flow_source_next(crypt->inner_source, bytes_max, ret_piece);
 	if (ret <= 0)
 		return ret;
 	ret = aead_stream_update(crypt->stream, ret_piece->data, ret_piece->data, ret_piece->bytes);
@@ -94,7 +94,7 @@ static void open_close(struct flow_source *source)
 {
 	struct native_crypt *crypt = CONTAINER_OF(source, struct native_crypt, source);
 
-	crypt->inner_source->ops->close(crypt->inner_source);
+	flow_source_close(crypt->inner_source);
 }
 
 static const struct flow_source_ops OPEN_OPS = {
@@ -152,7 +152,7 @@ static int seal_push(struct flow_sink *sink, struct flow_piece *piece)
 		flow_piece_end(sink->core, piece, OWNER_APP);
 		return ret;
 	}
-	return crypt->inner_sink->ops->push(crypt->inner_sink, piece);
+	return flow_sink_push(crypt->inner_sink, piece);
 }
 
 static int seal_finish(struct flow_sink *sink, bool failed)
@@ -160,7 +160,7 @@ static int seal_finish(struct flow_sink *sink, bool failed)
 	struct native_crypt *crypt = CONTAINER_OF(sink, struct native_crypt, sink);
 	struct native_request *request = crypt->request;
 	int ret = failed ? 0 : aead_stream_end(crypt->stream, request->payload_tag);
-	int finished = crypt->inner_sink->ops->finish(crypt->inner_sink, failed || ret);
+	int finished = flow_sink_finish(crypt->inner_sink, failed || ret);
 
 	request->has_payload_tag = !failed && !ret && !finished;
 	return ret ? ret : finished;

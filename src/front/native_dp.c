@@ -556,7 +556,8 @@ static const struct flow_sink_ops DIRECT_OPS = {
 
 void native_direct_sink_open(struct native_request *request, struct flow_sink **ret_sink)
 {
-	request->sink = (struct flow_sink){.ops = &DIRECT_OPS,
+	request->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &DIRECT_OPS,
 		.core = request->session->front->opts.core,
 		.deadline_ns = request->deadline_ns};
 	*ret_sink = &request->sink;
@@ -583,7 +584,8 @@ static const struct flow_sink_ops INLINE_OPS = {
 
 void native_inline_sink_open(struct native_request *request, struct flow_sink **ret_sink)
 {
-	request->sink = (struct flow_sink){.ops = &INLINE_OPS,
+	request->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &INLINE_OPS,
 		.core = request->session->front->opts.core,
 		.deadline_ns = request->deadline_ns};
 	*ret_sink = &request->sink;

@@ -96,7 +96,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	if (request->session->encrypted) {
 		ret = native_crypt_source(request, ret_source);
 		if (ret) {
-			(*ret_source)->ops->close(*ret_source);
+			flow_source_close(*ret_source);
 			return ret;
 		}
 	}
@@ -294,7 +294,7 @@ static int sink_seal(struct native_request *request, struct flow_sink **sink)
 	int ret = request->session->encrypted ? native_crypt_sink(request, sink) : 0;
 
 	if (ret)
-		(*sink)->ops->finish(*sink, true);
+		flow_sink_finish(*sink, true);
 	return ret;
 }
 
@@ -351,7 +351,7 @@ static int reply_text(struct s3_reply *reply, struct slice body)
 		return ret;
 	ret = flow_memory_source_open(request->session->front->opts.core, body, &source);
 	if (ret) {
-		sink->ops->finish(sink, true);
+		flow_sink_finish(sink, true);
 		return ret;
 	}
 	return flow_run(source, NULL, 0, sink, &moved);

@@ -86,7 +86,7 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	int ret;
 
 	job->inner_source->share = source->share;
-	ret = job->inner_source->ops->next(job->inner_source, bytes_max, ret_piece);
+	ret = flow_source_next(job->inner_source, bytes_max, ret_piece);
 	if (ret < 0)
 		job->token.failed = true;
 	else if (ret > 0)
@@ -98,7 +98,7 @@ static void source_close(struct flow_source *source)
 {
 	struct token_job *job = CONTAINER_OF(source, struct token_job, source);
 
-	job->inner_source->ops->close(job->inner_source);
+	flow_source_close(job->inner_source);
 	/* What the store takes from here on is no concern of the client's memory. */
 	list_remove(&job->link);
 }
@@ -120,7 +120,8 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 	if (ret)
 		return ret;
 	job->inner_source->deadline_ns = job->deadline_ns;
-	job->source = (struct flow_source){.ops = &SOURCE_OPS,
+	job->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &SOURCE_OPS,
 		.core = core,
 		.bytes_total = body->bytes,
 		.deadline_ns = job->deadline_ns};
@@ -204,7 +205,7 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 	if (job->has_crc64)
 		job->crc64 = crc64nvme_update(job->crc64, piece->data, bytes);
 	job->inner_sink->share = sink->share;
-	ret = job->inner_sink->ops->push(job->inner_sink, piece);
+	ret = flow_sink_push(job->inner_sink, piece);
 	if (ret)
 		job->token.failed = true;
 	else
@@ -215,7 +216,7 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 static int sink_finish(struct flow_sink *sink, bool gave_up)
 {
 	struct token_job *job = CONTAINER_OF(sink, struct token_job, sink);
-	int ret = job->inner_sink->ops->finish(job->inner_sink, gave_up);
+	int ret = flow_sink_finish(job->inner_sink, gave_up);
 
 	list_remove(&job->link);
 	if (ret)
@@ -241,8 +242,10 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	job->has_crc64 = !job->has_checksum;
 	job->crc64 = 0;
 	job->inner_sink->deadline_ns = job->deadline_ns;
-	job->sink =
-		(struct flow_sink){.ops = &SINK_OPS, .core = core, .deadline_ns = job->deadline_ns};
+	job->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &SINK_OPS,
+		.core = core,
+		.deadline_ns = job->deadline_ns};
 	*ret_sink = &job->sink;
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
 {
+	s3_call_check(call);
 	if (call->header_count == S3_REPLY_HEADERS_MAX)
 		return;
 	call->headers[call->header_count++] = (struct s3_header){.name = name, .value = value};
@@ -53,6 +54,8 @@ void s3_answer_u64(struct s3_call *call, struct slice name, uint64_t value)
 
 const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status)
 {
+	s3_call_check(call);
+	CHECK(status >= 200 && status < 600);
 	if (call->reply->ops->head(call->reply, status, call->headers, call->header_count, 0))
 		call->reply->broken = true;
 	return NULL;
@@ -64,6 +67,7 @@ void s3_answer_text(struct s3_call *call, uint32_t status, struct slice type, st
 	struct s3_reply *reply = call->reply;
 
 	s3_answer_header(call, SLICE("Content-Type"), type);
+	CHECK(status >= 200 && status < 600);
 	if (reply->ops->head(reply, status, call->headers, call->header_count, text.len)) {
 		reply->broken = true;
 		return;

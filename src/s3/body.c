@@ -385,17 +385,18 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 	uint64_t moved = 0;
 	int ret = init_stages(sums, &stages);
 
+	s3_call_check(call);
 	if (!ret)
 		ret = flow_object_sink_open(call->request->core, put, meta->bytes, &sink);
 	if (ret) {
-		source->ops->close(source);
+		flow_source_close(source);
 		return s3_fail_errno(call, ret);
 	}
 	if (call->sse) {
 		ret = flow_crypt_sink_init(&crypt, s3_sse_key(call->sse), put, sink);
 		if (ret) {
-			source->ops->close(source);
-			sink->ops->finish(sink, true);
+			flow_source_close(source);
+			flow_sink_finish(sink, true);
 			return s3_fail_errno(call, ret);
 		}
 		sink = &crypt.sink;
@@ -404,6 +405,7 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 	if (!call->request->session || meta->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES)
 		source->share = s3_call_share(call);
 	ret = flow_run(source, stages.list, stages.count, sink, &moved);
+	s3_call_check(call);
 	call->body_bytes += moved;
 	if (ret)
 		return s3_body_failed(call, ret);

@@ -11,6 +11,7 @@ static const struct s3_header *find_header(const struct s3_call *call, struct sl
 {
 	const struct s3_request *request = call->request;
 
+	s3_call_check(call);
 	for (uint32_t i = 0; i < request->header_count; i++)
 		if (slice_eq_nocase(request->headers[i].name, name))
 			return &request->headers[i];
@@ -44,6 +45,7 @@ const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const 
 	va_list args;
 	int len;
 
+	s3_call_check(call);
 	va_start(args, fmt);
 	len = vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
@@ -82,6 +84,7 @@ const struct s3_error *s3_fail_errno(struct s3_call *call, int error)
 {
 	const struct s3_error *found = s3_error_of(error);
 
+	s3_call_check(call);
 	if (found->status == 500)
 		log_error("s3", "%s %.*s/%.*s failed: %s", call->operation->name,
 			SLICE_FMT(call->bucket), SLICE_FMT(call->key), strerror(-error));
@@ -96,6 +99,7 @@ uint16_t s3_call_share(const struct s3_call *call)
 	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2];
 	uint16_t share;
 
+	s3_call_check(call);
 	if (principal) {
 		/* Sessions of roles have no user's name: all of an account's have one share. */
 		name = slice_of(
@@ -142,8 +146,10 @@ void s3_call_join(struct s3_call *call)
 
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket)
 {
-	int ret = store_bucket_get(call->s3->store, call->bucket, ret_bucket);
+	int ret;
 
+	s3_call_check(call);
+	ret = store_bucket_get(call->s3->store, call->bucket, ret_bucket);
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	return ret ? s3_fail_errno(call, ret) : NULL;

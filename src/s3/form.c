@@ -177,7 +177,7 @@ static int piece_fetch(struct s3_form_source *self, uint32_t bytes_max)
 		return 1;
 	}
 	self->inner->share = self->source.share;
-	ret = self->inner->ops->next(self->inner, bytes_max, &self->piece);
+	ret = flow_source_next(self->inner, bytes_max, &self->piece);
 	self->has_piece = ret > 0;
 	return ret;
 }
@@ -310,7 +310,7 @@ static void form_close(struct flow_source *source)
 	if (self->has_piece)
 		piece_drop(self);
 	free(self->aside);
-	self->inner->ops->close(self->inner);
+	flow_source_close(self->inner);
 }
 
 /* The piece goes on without its frames. */
@@ -343,7 +343,8 @@ void s3_form_source_init(struct s3_form_source *self, struct flow_source *inner,
 	struct slice boundary, struct slice rest, uint64_t bytes_max)
 {
 	CHECK(boundary.len <= S3_FORM_BOUNDARY_MAX);
-	self->source = (struct flow_source){.ops = &FORM_SOURCE_OPS,
+	self->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC,
+		.ops = &FORM_SOURCE_OPS,
 		.share = inner->share,
 		.core = inner->core,
 		.bytes_total = UINT64_MAX,

@@ -142,8 +142,11 @@ int s3_start(struct s3 *s3, struct flow_core *core, const char *accounts_json)
 static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_request *request,
 	struct s3_reply *reply)
 {
+	CHECK(request->core && reply->ops);
+	CHECK(!reply->status);
 	s3_metrics_begin();
 	fiber_request_set(request->request_id);
+	call->magic = S3_CALL_MAGIC;
 	call->s3 = s3;
 	call->request = request;
 	call->reply = reply;
@@ -175,7 +178,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->body_bytes = 0;
 	call->message = NULL;
 	call->detail = SLICE_NONE;
-	call->header_count = 0;
+	call->header_base = call->header_count = 0;
 	call->signing.payload = S3_PAYLOAD_UNSIGNED;
 	call->content_sha256[0] = '\0';
 	mem_arena_init(&call->arena);
@@ -321,6 +324,7 @@ static void log_access(const struct s3_call *call)
 
 static void call_end(struct s3_call *call, const struct s3_error *error)
 {
+	s3_call_check(call);
 	s3_metrics_end(call);
 	if (log_level_now <= LOG_DEBUG)
 		log_access(call);
@@ -331,6 +335,7 @@ static void call_end(struct s3_call *call, const struct s3_error *error)
 	iam_principal_put(call->principal);
 	iam_credential_put(call->credential);
 	mem_arena_free(&call->arena);
+	call->magic = 0;
 }
 
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)

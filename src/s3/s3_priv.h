@@ -61,7 +61,9 @@ struct s3 {
  * A native opcode is routed and authenticated from the start. */
 struct s3_operation;
 struct iam_session;
+#define S3_CALL_MAGIC 0x53ca11edu
 struct s3_call {
+	uint32_t magic; /* until it is answered */
 	struct s3 *s3;
 	const struct s3_request *request;
 	struct s3_reply *reply;
@@ -104,6 +106,15 @@ struct s3_call {
 	struct mem_arena arena;
 	struct s3_header headers[S3_REPLY_HEADERS_MAX];
 };
+
+/* Where an operation, or what it waited for, comes back. */
+static inline void s3_call_check(const struct s3_call *call)
+{
+	CHECK(call->magic == S3_CALL_MAGIC);
+	CHECK(call->operation != NULL);
+	CHECK(call->header_base <= call->header_count);
+	CHECK(call->header_count <= S3_REPLY_HEADERS_MAX);
+}
 
 /* Answers wholly, and returns NULL; or sends nothing, and returns the error to answer with. */
 typedef const struct s3_error *s3_operation_fn(struct s3_call *call);

@@ -603,7 +603,7 @@ int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_g
 	crypt = mem_arena_get(&call->arena, sizeof(*crypt));
 	ret = crypt ? flow_crypt_source_init(crypt, s3_sse_key(sse), get, offset, inner) : -ENOMEM;
 	if (ret)
-		inner->ops->close(inner);
+		flow_source_close(inner);
 	else
 		*ret_source = &crypt->source;
 	return ret;

@@ -206,7 +206,7 @@ int store_rename(struct store *store, const struct store_name *from, const struc
 {
 	struct commit_item item = {.check = condition.check,
 		.arg = condition.arg,
-		.mtime_ns = get->object->meta.mtime_ns};
+		.mtime_ns = store_get_meta(get)->mtime_ns};
 	struct adoption adoption = {0};
 	struct commit commit = {.items = &item, .item_count = 1, .adoption = &adoption};
 	int ret;

@@ -53,6 +53,7 @@ static int get_make(struct store *store, struct object *object, struct store_get
 		object_put(store, object);
 		return -ENOMEM;
 	}
+	get->magic = STORE_GET_MAGIC;
 	get->store = store;
 	get->object = object;
 	*ret_get = get;
@@ -116,8 +117,20 @@ int store_get_open_version(struct store *store, const struct store_name *name,
 	return ret ? ret : get_make(store, object, ret_get);
 }
 
+/* The part that holds the offset. */
+static inline const struct object_part *get_part(const struct store_get *get, uint64_t offset)
+{
+	const struct object_part *part;
+
+	store_get_check(get);
+	part = object_part(get->object, offset);
+	CHECK(part->start <= offset);
+	return part;
+}
+
 const struct store_meta *store_get_meta(const struct store_get *get)
 {
+	store_get_check(get);
 	return &get->object->meta;
 }
 
@@ -125,6 +138,7 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 {
 	const struct object *object = get->object;
 
+	store_get_check(get);
 	if (object->body != BODY_INLINE && object->body != BODY_EMPTY &&
 		object->body != BODY_MARKER)
 		return false;
@@ -135,7 +149,7 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 void store_get_stretch(
 	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
 {
-	const struct object_part *part = object_part(get->object, offset);
+	const struct object_part *part = get_part(get, offset);
 
 	*ret_start = part->start;
 	*ret_bytes = part->bytes;
@@ -143,7 +157,7 @@ void store_get_stretch(
 
 uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
 {
-	return object_part(get->object, offset)->data_id;
+	return get_part(get, offset)->data_id;
 }
 
 /* 0 past the end. */
@@ -158,7 +172,7 @@ static uint32_t chunk_bytes(const struct object_part *part, uint32_t chunk_idx)
 
 bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
 {
-	const struct object_part *part = object_part(get->object, offset);
+	const struct object_part *part = get_part(get, offset);
 	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
 	uint32_t bytes = chunk_bytes(part, chunk_idx);
 
@@ -169,7 +183,7 @@ bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span
 bool store_get_cache_offer(
 	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
 {
-	const struct object_part *part = object_part(get->object, offset);
+	const struct object_part *part = get_part(get, offset);
 	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
 	struct cache_offer offer = {
 		.data_id = part->data_id,
@@ -221,7 +235,7 @@ static int get_segment(struct store_get *get, const struct object_part *part, ui
 
 int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
-	const struct object_part *part = object_part(get->object, offset);
+	const struct object_part *part = get_part(get, offset);
 	struct segment *segment;
 	uint64_t volume_offset, run_bytes;
 	int ret;
@@ -239,6 +253,7 @@ int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct
 	ret_run->target = get->store->target;
 	ret_run->volume_offset = volume_offset;
 	ret_run->bytes = (uint32_t)MIN(run_bytes, (uint64_t)bytes);
+	CHECK(ret_run->bytes);
 	return 0;
 }
 
@@ -269,7 +284,7 @@ static __attribute__((noinline, cold)) int piece_mend(
 
 int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
 {
-	const struct object_part *part = object_part(get->object, offset);
+	const struct object_part *part = get_part(get, offset);
 	uint8_t *at = (uint8_t *)data;
 	uint64_t end;
 
@@ -300,7 +315,7 @@ int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_
 int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
 {
 	const struct object *object = get->object;
-	const struct object_part *part = object_part(object, offset);
+	const struct object_part *part = get_part(get, offset);
 	uint32_t idx = (uint32_t)((offset - part->start) % SEGMENT_BYTES / STORE_CHECK_BYTES);
 	struct segment *segment;
 	int ret;
@@ -322,6 +337,9 @@ void store_get_close(struct store_get *get)
 {
 	if (!get)
 		return;
+	store_get_check(get);
+	get->magic = 0;
 	object_put(get->store, get->object);
+	get->object = NULL;
 	get_give(get);
 }

@@ -133,6 +133,8 @@ int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **r
 	int ret = read_at(volume, at, ret_bytes, ret_head);
 	int lap;
 
+	volume_check(volume);
+	CHECK(at->pos % BLOCK_BYTES == 0);
 	if (ret == 1 || ret == -ENOMEM || at->pos % log_bytes == 0)
 		return ret;
 	lap = read_at(volume, &next_lap, ret_bytes, ret_head);
@@ -251,6 +253,7 @@ int journal_search(
 	void *piece;
 	int ret = 0;
 
+	volume_check(volume);
 	*ret_find = (struct journal_find){0};
 	if (posix_memalign(&piece, BLOCK_BYTES, PIECE_BYTES))
 		return -ENOMEM;

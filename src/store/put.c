@@ -14,7 +14,9 @@ DEFINE_COUNTER(puts_total, "nebulaio_store_puts_total", NULL, "Objects stored.")
 DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes of objects stored.");
 
 /* open → (frames | (checked, space, cache)* | (adopt, drop)*) → commit or abort, which free it. */
+#define PUT_MAGIC 0x5707e907u
 struct store_put {
+	uint32_t magic; /* until it is committed or aborted */
 	struct store *store;
 	struct bucket *bucket;
 	uint64_t bytes_max; /* of the body; UINT64_MAX: not known */
@@ -35,6 +37,19 @@ struct store_put {
 	uint16_t key_len;
 	char key[];
 };
+
+/* Where the caller comes in. A body has one kind of place: frames, space, other objects' bodies. */
+static void put_check(const struct store_put *put)
+{
+	CHECK(put->magic == PUT_MAGIC);
+	CHECK(put->key_len && put->key_len <= LIMIT_KEY_LEN_MAX);
+	CHECK(put->space_bytes <= put->bytes_max);
+	CHECK(put->segment_count <= put->segment_cap && put->segment_cap <= 2 * SEGMENTS_MAX);
+	CHECK(put->grouped_bytes <= STORE_GROUPED_BYTES_MAX);
+	CHECK(!put->span.data || (!put->space_bytes && !put->adoption.count));
+	CHECK(!put->adoption.count || (!put->space_bytes && !put->append.base));
+	CHECK(!put->stored);
+}
 
 /* Counts the put in the phase that it begins in; again when that moved on meanwhile. */
 static uint32_t phase_enter(struct store *store)
@@ -72,6 +87,7 @@ int store_put_open(
 		bucket_put(bucket);
 		return ret ? ret : -ENOMEM;
 	}
+	put->magic = PUT_MAGIC;
 	put->store = store;
 	put->phase = phase_enter(store);
 	put->regains = atomic_load(&store->regains);
@@ -116,6 +132,7 @@ static int put_segment(struct store_put *put, uint64_t segment_idx, struct segme
 
 uint64_t store_put_stream(const struct store_put *put)
 {
+	put_check(put);
 	return put->data_id;
 }
 
@@ -128,6 +145,7 @@ int store_put_space(
 	uint64_t block;
 	int ret;
 
+	put_check(put);
 	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data ||
 		put->adoption.count)
 		return -EINVAL;
@@ -155,6 +173,7 @@ int store_put_space(
 /* The segment that the piece at offset is of. */
 static int piece_segment(struct store_put *put, uint64_t offset, struct segment **ret_segment)
 {
+	put_check(put);
 	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
 		return -EINVAL;
 	return put_segment(put, offset / SEGMENT_BYTES, ret_segment);
@@ -189,6 +208,8 @@ int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[S
 
 void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
 {
+	put_check(put);
+	CHECK(span.data);
 	CHECK(!put->span.data && put->space_bytes == 0 && !put->adoption.count);
 	CHECK(bytes <= STORE_GROUPED_BYTES_MAX && bytes <= region_span_bytes(span));
 	put->span = span;
@@ -207,6 +228,8 @@ void store_put_cache_take(
 		.owner = OWNER_DISK,
 	};
 
+	put_check(put);
+	CHECK(bytes <= region_span_bytes(span));
 	if (offset % STORE_CHUNK_BYTES || bytes > STORE_CHUNK_BYTES || !store->cache ||
 		!cache_add(store->cache, &offer))
 		region_give(store->region, span, OWNER_DISK);
@@ -218,7 +241,9 @@ static int put_adopt(struct store_put *put, struct slice bucket_name, struct sli
 	struct bucket *bucket;
 	int ret;
 
-	if (put->span.data || put->segment_count)
+	put_check(put);
+	store_get_check(get);
+	if (put->span.data || put->segment_count || put->append.base)
 		return -EINVAL;
 	bucket = buckets_find(put->store->buckets, bucket_name);
 	if (!bucket)
@@ -245,13 +270,17 @@ int store_put_drop(
 
 void store_put_message(struct store_put *put, struct store_message *message)
 {
+	put_check(put);
 	put->message = message;
 }
 
 int store_put_append(struct store_put *put, const struct store_get *get)
 {
-	int ret = put->adoption.count ? -EINVAL : append_open(&put->append, put->bucket, get);
+	int ret;
 
+	put_check(put);
+	store_get_check(get);
+	ret = put->adoption.count ? -EINVAL : append_open(&put->append, put->bucket, get);
 	put->adoptable |= !ret;
 	return ret;
 }
@@ -278,14 +307,17 @@ static void put_close(struct store_put *put)
 	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
 	free(put->segments);
+	put->magic = 0;
 	atomic_fetch_sub(&store->puts_open[put->phase % 2], 1);
 	free(put);
 }
 
 void store_put_abort(struct store_put *put)
 {
-	if (put)
-		put_close(put);
+	if (!put)
+		return;
+	put_check(put);
+	put_close(put);
 }
 
 /* Whether space and checks cover exactly so many bytes. */
@@ -488,6 +520,7 @@ int store_put_commit(
 	struct slice key = slice_of(put->key, put->key_len);
 	int ret;
 
+	put_check(put);
 	if (meta->checksum_len > sizeof(meta->checksum) ||
 		meta->headers_len > STORE_HEADERS_BYTES_MAX)
 		ret = -EINVAL;

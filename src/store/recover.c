@@ -23,6 +23,8 @@ int recover_segment_verify(
 int recover_range_verify(struct volume *volume, const struct segment *segment,
 	const struct recover_range *range, uint8_t *piece)
 {
+	volume_check(volume);
+	CHECK(range->from % STORE_CHECK_BYTES == 0);
 	for (uint64_t at = range->from; at < range->to; at += STORE_CHECK_BYTES) {
 		uint32_t len = (uint32_t)MIN(range->to - at, (uint64_t)STORE_CHECK_BYTES);
 		uint32_t padded = ALIGN_UP(len, BLOCK_BYTES);

@@ -750,11 +750,20 @@ int grow_check(struct store *store);
 int discard_pass(struct store *store, uint64_t bytes_per_s);
 
 /* ---- The store. ---- */
+#define STORE_GET_MAGIC 0x5707e6e7u
 struct store_get {
+	uint32_t magic; /* until it is closed */
 	struct store *store;
-	struct object *object;
+	struct object *object; /* a reference */
 	struct store_get *next_free;
 };
+
+/* Where the caller comes in. */
+static inline void store_get_check(const struct store_get *get)
+{
+	CHECK(get->magic == STORE_GET_MAGIC);
+	CHECK(atomic_load_explicit(&get->object->refs, memory_order_relaxed) > 0);
+}
 
 struct store_core {
 	struct reactor *reactor;

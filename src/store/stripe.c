@@ -203,6 +203,7 @@ int stripe_settle(struct store *store)
 {
 	struct settle settle = {.volume = &store->volume};
 
+	volume_check(&store->volume);
 	if (settled(&store->volume))
 		return 0;
 	fiber_offload(settle_run, &settle);

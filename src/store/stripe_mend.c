@@ -35,6 +35,8 @@ static int piece_go(struct disk *disk, const struct segment *segment,
 int stripe_mend(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend)
 {
+	volume_check(volume);
+	CHECK(piece->bytes && piece->bytes <= STORE_CHECK_BYTES);
 	if (!volume->set_count)
 		return -EIO;
 	for (uint32_t way = 0;; way++) {

@@ -44,8 +44,10 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 		return SLOT_DAMAGED;
 	if (super.log_bytes < STORE_LOG_BYTES_MIN || super.log_bytes % BLOCK_BYTES ||
 		super.step_bytes == 0 || super.step_bytes % STORE_CHUNK_BYTES ||
-		super.data_offset !=
-			ALIGN_UP(VOLUME_LOG_OFFSET + super.log_bytes, (uint64_t)STORE_CHUNK_BYTES))
+		super.data_offset != ALIGN_UP(VOLUME_LOG_OFFSET + super.log_bytes,
+					     (uint64_t)STORE_CHUNK_BYTES) ||
+		super.set_count > DISK_MEMBERS_MAX ||
+		super.set_count != super.set_data + super.set_parity)
 		return SLOT_DAMAGED;
 	*ret_super = super;
 	return SLOT_VALID;
@@ -336,6 +338,12 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 	return !ret && found ? file_dir_sync(opts->dir) : ret;
 }
 
+static void volume_opened(struct volume *volume)
+{
+	volume->magic = VOLUME_MAGIC;
+	volume_check(volume);
+}
+
 int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 {
 	struct volume *volume = ret_volume;
@@ -344,8 +352,14 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 	bool begun;
 	int found;
 
-	if (ret || volume->set_count)
-		return ret ? ret : stripe_open(opts, volume);
+	if (ret)
+		return ret;
+	if (volume->set_count) {
+		ret = stripe_open(opts, volume);
+		if (!ret)
+			volume_opened(volume);
+		return ret;
+	}
 	found = volume_super_read(volume->path, false, &volume->super);
 	begun = found == 0 && volume->super.epoch > 0;
 	if (begun && opts->create && !known) {
@@ -368,6 +382,8 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 	ret = volume_init(opts, volume, found);
 	if (ret)
 		volume_close(volume);
+	else
+		volume_opened(volume);
 	return ret;
 }
 
@@ -378,5 +394,6 @@ void volume_close(struct volume *volume)
 		return;
 	disk_close(volume->disk);
 	volume->disk = NULL;
+	volume->magic = 0;
 	pthread_mutex_destroy(&volume->lock);
 }

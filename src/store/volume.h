@@ -36,7 +36,9 @@ struct superblock {
 	uint64_t set_lost; /* one bit for each that is not good */
 };
 _Static_assert(sizeof(struct superblock) == 120, "as docs/spec/disk.md has it");
+#define VOLUME_MAGIC 0x701c3e01u
 struct volume {
+	uint32_t magic; /* while it is open */
 	struct disk *disk;
 	char path[4096];
 	uint32_t set_count; /* 0: one volume */
@@ -52,6 +54,20 @@ struct volume {
 	_Atomic uint64_t settled_changes; /* of the array: the superblocks tell of them */
 	uint64_t mended; /* pieces that a check found wrong and other volumes have right */
 };
+/* Where an open volume comes in. */
+static inline void volume_check(const struct volume *volume)
+{
+	const struct superblock *super = &volume->super;
+
+	CHECK(volume->magic == VOLUME_MAGIC);
+	CHECK(volume->disk != NULL);
+	CHECK(super->log_bytes && super->log_bytes % BLOCK_BYTES == 0);
+	CHECK(super->step_bytes && super->step_bytes % STORE_CHUNK_BYTES == 0);
+	CHECK(super->data_offset > super->log_bytes);
+	CHECK(super->set_count <= DISK_MEMBERS_MAX);
+	CHECK(super->set_count == super->set_data + super->set_parity);
+}
+
 struct volume_opts {
 	const char *dir;
 	const char *path; /* where it lies; NULL or "": as DIR/volume says */

@@ -16,6 +16,7 @@ int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t
 	struct object *object = get->object;
 	int ret = 0;
 
+	store_get_check(get);
 	pthread_mutex_lock(&store->watch_lock);
 	/* Either this is seen by who unseats the object, or that was before and is seen here. */
 	atomic_store(&object->watched, true);

@@ -35,12 +35,12 @@ static int read_body(const struct s3_request *request)
 	more = request->body->ops->open(request->body, &signing, &source);
 	if (more)
 		return more;
-	while ((more = source->ops->next(source, 64 * KIB, &piece)) == 1) {
+	while ((more = flow_source_next(source, 64 * KIB, &piece)) == 1) {
 		for (uint32_t i = 0; i < piece.bytes; i++)
 			hash = (hash ^ piece.data[i]) * 1099511628211ull;
 		flow_piece_end(&core, &piece, OWNER_APP);
 	}
-	source->ops->close(source);
+	flow_source_close(source);
 	mix(request->body->ops->trailer(request->body, "x-amz-checksum-crc32"));
 	return more;
 }

@@ -15,7 +15,7 @@ static const struct s3_error *send_body(
 
 	if (reply->ops->head(reply, read->status, call->headers, call->header_count, read->bytes) ||
 		reply->ops->sink(reply, &sink)) {
-		source->ops->close(source);
+		flow_source_close(source);
 		reply->broken = true;
 		return NULL;
 	}

@@ -51,7 +51,7 @@ static const struct s3_error *read_fields(struct s3_call *call, struct post *pos
 		-EAGAIN) {
 		if (post->text.len > S3_FORM_BYTES_MAX)
 			return s3_error_at(S3_E_POST_PRE_DATA);
-		ret = post->body->ops->next(post->body, FETCH_BYTES, &piece);
+		ret = flow_source_next(post->body, FETCH_BYTES, &piece);
 		if (ret < 0)
 			return s3_fail_errno(call, ret);
 		if (ret == 0)
@@ -398,7 +398,7 @@ const struct s3_error *s3_op_post_object(struct s3_call *call)
 	buf_init(&post->text, S3_FORM_BYTES_MAX + FETCH_BYTES + STORE_CHUNK_BYTES);
 	error = post_run(call, post);
 	if (post->body)
-		post->body->ops->close(post->body);
+		flow_source_close(post->body);
 	/* The headers that were made point into the text. */
 	call->request = request;
 	buf_free(&post->text);

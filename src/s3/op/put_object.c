@@ -63,7 +63,7 @@ const struct s3_error *s3_put_object(
 	condition.absent = input->appendable;
 	if (error) {
 		if (input->source)
-			input->source->ops->close(input->source);
+			flow_source_close(input->source);
 		return error;
 	}
 	call->sse = record.data ? &sse : NULL;

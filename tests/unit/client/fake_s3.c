@@ -295,7 +295,8 @@ static void op_get(
 	headers[0] = (struct s3_header){SLICE("ETag"), slice_str(etag)};
 	headers[1] = (struct s3_header){SLICE("Content-Type"), SLICE("text/plain")};
 	headers[2] = (struct s3_header){SLICE("x-amz-meta-colour"), SLICE("blue")};
-	source.source = (struct flow_source){.ops = &SOURCE_OPS, .core = request->core};
+	source.source = (struct flow_source){
+		.magic = FLOW_SOURCE_MAGIC, .ops = &SOURCE_OPS, .core = request->core};
 	if (reply->ops->head(reply, source.end - source.offset < object->bytes ? 206 : 200, headers,
 		    3, source.end - source.offset) ||
 		!body || source.end == source.offset)
@@ -322,7 +323,8 @@ static void op_put(struct s3 *s3, const struct s3_request *request, struct s3_re
 	object->bytes = 0;
 	object->chunk_count = 0;
 	object->coming = true;
-	sink.sink = (struct flow_sink){.ops = &SINK_OPS, .core = request->core};
+	sink.sink = (struct flow_sink){
+		.magic = FLOW_SINK_MAGIC, .ops = &SINK_OPS, .core = request->core};
 	flow_checksum_init(&checksum, CHECKSUM_CRC64NVME);
 	ret = request->body->ops->open(request->body, NULL, &source);
 	if (ret == 0)

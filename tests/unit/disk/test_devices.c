@@ -458,6 +458,8 @@ static void test_controllers_may_say_anything(void **state)
 
 	(void)state;
 	assert_non_null(disk);
+	disk->magic = DISK_MAGIC;
+	disk->ops = &DISK_NVME_OPS;
 	disk->nvme = &nvme;
 	prng_seed(&prng, 11);
 	for (uint32_t i = 0; i < 20000; i++) {

@@ -1,6 +1,6 @@
 /* tests/unit/disk/test_disk.c: a volume file: opened, locked, grown; read and written through the
  * base rings and directly; faults of a simulated one. */
-#include "../unit.h"
+#include "../abort.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -494,9 +494,33 @@ static void test_faults_fail_some_and_tear_some(void **state)
 	fixture_end(&fixture);
 }
 
+static void closes_twice(void *arg)
+{
+	struct disk *disk = (struct disk *)arg;
+
+	disk_close(disk);
+	disk_close(disk);
+}
+
+static void test_a_closed_one_is_found(void **state)
+{
+	struct fixture fixture;
+	struct disk_opts opts;
+	struct disk *disk;
+
+	(void)state;
+	fixture_init(&fixture);
+	opts = opts_of(&fixture);
+	assert_int_equal(disk_open(&opts, &disk), 0);
+	abort_expected(closes_twice, disk);
+	disk_close(disk);
+	fixture_end(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_closed_one_is_found),
 		cmocka_unit_test(test_opens_locks_and_grows),
 		cmocka_unit_test(test_faults_are_parsed),
 		cmocka_unit_test(test_serves_the_base_rings),

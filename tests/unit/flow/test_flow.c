@@ -1,4 +1,4 @@
-#include "../unit.h"
+#include "../abort.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -113,7 +113,8 @@ static const struct flow_sink_ops GATHER_OPS = {
 
 static struct gather gather_new(void)
 {
-	return (struct gather){.sink = {.ops = &GATHER_OPS, .core = &core},
+	return (struct gather){
+		.sink = {.magic = FLOW_SINK_MAGIC, .ops = &GATHER_OPS, .core = &core},
 		.data = malloc(FAKE_VOLUME_BYTES),
 		.fail_at = -1};
 }
@@ -123,6 +124,7 @@ static int get_range(struct gather *gather, uint64_t offset, uint64_t bytes)
 	struct flow_source *source;
 	uint64_t moved;
 
+	gather->sink.magic = FLOW_SINK_MAGIC;
 	gather->bytes = 0;
 	gather->pieces = 0;
 	gather->from_cache = 0;
@@ -343,6 +345,7 @@ static void checksums_of_all_kinds(void)
 		assert_int_equal(flow_checksum_init(&stage, (enum checksum_kind)kind), 0);
 		assert_int_equal(
 			flow_memory_source_open(&core, slice_of(content, 2500000), &source), 0);
+		gather.sink.magic = FLOW_SINK_MAGIC;
 		assert_int_equal(flow_run(source, stages, 1, &gather.sink, &moved), 0);
 		len = checksum_of((enum checksum_kind)kind, content, 2500000, want);
 		assert_int_equal(checksum_final(&stage.checksum, got), len);
@@ -386,9 +389,9 @@ static int crypt_put(uint32_t bytes, uint32_t piece_bytes, bool authenticated)
 			.offset = at,
 			.hold = FLOW_HOLD_BORROWED};
 
-		ret = crypt.sink.ops->push(&crypt.sink, &piece);
+		ret = flow_sink_push(&crypt.sink, &piece);
 	}
-	assert_int_equal(crypt.sink.ops->finish(&crypt.sink, ret != 0), ret);
+	assert_int_equal(flow_sink_finish(&crypt.sink, ret != 0), ret);
 	fake.meta.bytes = bytes;
 	return ret;
 }
@@ -413,6 +416,7 @@ static int crypt_get(struct gather *gather, uint64_t offset, uint64_t bytes, boo
 	assert_int_equal(
 		flow_object_source_open(&core, fake_get(&fake), offset, bytes, &source), 0);
 	assert_int_equal(flow_crypt_source_init(&crypt, key, fake_get(&fake), offset, source), 0);
+	gather->sink.magic = FLOW_SINK_MAGIC;
 	return flow_run(&crypt.source, NULL, 0, &gather->sink, &moved);
 }
 
@@ -689,10 +693,60 @@ static void test_rings(void **state)
 	run(one_io_counts_many_entries);
 }
 
+/* ---- Ends that are over, pieces that are no such. ---- */
+
+static void pushes_to_one_that_is_over(void *arg)
+{
+	struct gather *gather = (struct gather *)arg;
+	struct flow_piece piece = {.data = content, .bytes = 10, .hold = FLOW_HOLD_BORROWED};
+
+	gather->sink.magic = 0;
+	flow_sink_push(&gather->sink, &piece);
+}
+
+static void pushes_more_than_its_frames(void *arg)
+{
+	struct gather *gather = (struct gather *)arg;
+	struct flow_piece piece = {.span = {.data = content, .frame_count = 1},
+		.data = content + 1,
+		.bytes = FRAME_BYTES,
+		.hold = FLOW_HOLD_LEASE};
+
+	flow_sink_push(&gather->sink, &piece);
+}
+
+static void asks_for_too_much(void *arg)
+{
+	struct flow_source *source = (struct flow_source *)arg;
+	struct flow_piece piece;
+
+	flow_source_next(source, STORE_CHUNK_BYTES + 1, &piece);
+}
+
+static void find_bugs(void)
+{
+	struct gather gather = gather_new();
+	struct flow_source *source;
+
+	abort_expected(pushes_to_one_that_is_over, &gather);
+	abort_expected(pushes_more_than_its_frames, &gather);
+	assert_int_equal(flow_memory_source_open(&core, slice_of(content, 10), &source), 0);
+	abort_expected(asks_for_too_much, source);
+	flow_source_close(source);
+	free(gather.data);
+}
+
+static void test_callers_bugs_are_found(void **state)
+{
+	(void)state;
+	run(find_bugs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_put_all_sizes),
+		cmocka_unit_test(test_callers_bugs_are_found),
 		cmocka_unit_test(test_put_lengths),
 		cmocka_unit_test(test_put_failures),
 		cmocka_unit_test(test_get),

@@ -254,15 +254,15 @@ static void writes_give_their_frames_back(void)
 	struct flow_piece piece = piece_of(0, STORE_CHUNK_BYTES, content);
 
 	take_all(CHUNK_FRAMES);
-	assert_int_equal(sink->ops->push(sink, &piece), 0);
+	assert_int_equal(flow_sink_push(sink, &piece), 0);
 	/* Nobody but the write can give any. */
 	assert_int_equal(flow_lease(&core, &next, &span), 0);
 	assert_int_equal(flow_share_held(budget, 1), 0);
 	region_give(region, span, OWNER_APP);
 	give_all();
 	piece = piece_of(STORE_CHUNK_BYTES, STORE_CHUNK_BYTES, content + STORE_CHUNK_BYTES);
-	assert_int_equal(sink->ops->push(sink, &piece), 0);
-	assert_int_equal(sink->ops->finish(sink, false), 0);
+	assert_int_equal(flow_sink_push(sink, &piece), 0);
+	assert_int_equal(flow_sink_finish(sink, false), 0);
 	assert_memory_equal(fake.volume, content, 2 * STORE_CHUNK_BYTES);
 }
 
@@ -280,7 +280,7 @@ static void read_ahead_is_called_in(void)
 	assert_int_equal(flow_object_source_open(&core, fake_get(&fake), 0, bytes, &source), 0);
 	source->share = 1;
 	while (offset < bytes) {
-		assert_int_equal(source->ops->next(source, STORE_CHUNK_BYTES, &piece), 1);
+		assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);
 		assert_int_equal(piece.offset, offset);
 		assert_memory_equal(piece.data, content + offset, piece.bytes);
 		offset += piece.bytes;
@@ -294,7 +294,7 @@ static void read_ahead_is_called_in(void)
 		region_give(region, span[1], OWNER_APP);
 		give_all();
 	}
-	source->ops->close(source);
+	flow_source_close(source);
 	assert_int_equal(flow_share_held(budget, 1), 0);
 }
 
@@ -312,7 +312,7 @@ static void staging_goes_aside(void)
 
 		if (i == 1 || i == 5)
 			take_all(CHUNK_FRAMES);
-		assert_int_equal(sink->ops->push(sink, &piece), 0);
+		assert_int_equal(flow_sink_push(sink, &piece), 0);
 		if (i != 1 && i != 5)
 			continue;
 		/* Only the staging is there to be called in. */
@@ -326,7 +326,7 @@ static void staging_goes_aside(void)
 			give_one();
 	}
 	give_all();
-	assert_int_equal(sink->ops->finish(sink, false), 0);
+	assert_int_equal(flow_sink_finish(sink, false), 0);
 	assert_memory_equal(fake.volume, content, (size_t)odd * count);
 	assert_int_equal(flow_share_held(budget, 1), 0);
 }

@@ -203,10 +203,10 @@ static void sender_main(void *arg)
 		uint32_t bytes = (uint32_t)MIN(sent_bytes - at, (uint64_t)send_piece_bytes);
 		struct flow_piece piece = piece_at(at, bytes);
 
-		ret = sink->ops->push(sink, &piece);
+		ret = flow_sink_push(sink, &piece);
 		at += bytes;
 	}
-	sent_result = sink->ops->finish(sink, ret != 0);
+	sent_result = flow_sink_finish(sink, ret != 0);
 	if (ret)
 		sent_result = ret;
 	sent_over = true;
@@ -234,14 +234,14 @@ static int receive_all(uint64_t *ret_bytes)
 	uint64_t at = 0;
 	int ret;
 
-	while ((ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
+	while ((ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
 		assert_int_equal(piece.offset, at);
 		for (uint32_t i = 0; i < piece.bytes; i += 97)
 			assert_int_equal(piece.data[i], byte_at(at + i));
 		at += piece.bytes;
 		flow_piece_end(&core, &piece, OWNER_APP);
 	}
-	source->ops->close(source);
+	flow_source_close(source);
 	*ret_bytes = at;
 	return ret;
 }
@@ -323,7 +323,7 @@ static void acknowledgements_come_on_the_way(void)
 	links_open();
 	send_all(64 * MIB, 1 * MIB);
 	source = flow_link_source(in);
-	assert_int_equal(source->ops->next(source, STORE_CHUNK_BYTES, &piece), 1);
+	assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);
 	flow_piece_end(&core, &piece, OWNER_APP);
 	flow_link_acknowledge(in, 512);
 	while (acknowledged_last != 512)
@@ -370,7 +370,7 @@ static void a_sender_that_fails(void)
 
 	links_open();
 	piece = piece_at(0, 4096);
-	assert_int_equal(flow_link_sink(out)->ops->push(flow_link_sink(out), &piece), 0);
+	assert_int_equal(flow_sink_push(flow_link_sink(out), &piece), 0);
 	send_piece_bytes = 0;
 	sent_bytes = 0;
 	out->end_queued = false;
@@ -400,11 +400,11 @@ static void a_peer_that_breaks_the_rules(void)
 	in_opts.unit = 512;
 	links_open();
 	piece = piece_at(0, 100);
-	assert_int_equal(flow_link_sink(out)->ops->push(flow_link_sink(out), &piece), 0);
+	assert_int_equal(flow_sink_push(flow_link_sink(out), &piece), 0);
 	while (out->completed == 0)
 		fiber_sleep_ns(NS_PER_MS);
 	piece = piece_at(100, 512);
-	assert_int_equal(flow_link_sink(out)->ops->push(flow_link_sink(out), &piece), 0);
+	assert_int_equal(flow_sink_push(flow_link_sink(out), &piece), 0);
 	assert_int_equal(receive_all(&bytes), -EPROTO);
 	assert_int_equal(bytes, 100);
 	assert_int_not_equal(flow_link_sink(out)->ops->finish(flow_link_sink(out), true), 0);

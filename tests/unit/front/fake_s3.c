@@ -76,13 +76,13 @@ int64_t fake_body(const struct s3_request *request, uint8_t *data, size_t bytes_
 
 	if (ret)
 		return ret;
-	while ((ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
+	while ((ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
 		CHECK(piece.bytes <= bytes_max - (size_t)got);
 		memcpy(data + got, piece.data, piece.bytes);
 		got += piece.bytes;
 		flow_piece_end(request->core, &piece, OWNER_APP);
 	}
-	source->ops->close(source);
+	flow_source_close(source);
 	return ret ? ret : got;
 }
 
@@ -123,9 +123,9 @@ int fake_send_bytes(struct flow_core *core, struct s3_reply *reply, uint64_t byt
 		for (uint32_t i = 0; i < piece.bytes; i++)
 			piece.data[i] = fake_byte(sent + i);
 		sent += piece.bytes;
-		ret = sink->ops->push(sink, &piece);
+		ret = flow_sink_push(sink, &piece);
 	}
-	finished = sink->ops->finish(sink, ret != 0);
+	finished = flow_sink_finish(sink, ret != 0);
 	reply->broken |= ret || finished;
 	return ret ? ret : finished;
 }

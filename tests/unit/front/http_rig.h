@@ -298,7 +298,7 @@ static int rig_read_body(const struct s3_request *request)
 	if (more)
 		return more;
 	seen.source_total = source->bytes_total;
-	while ((more = source->ops->next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
+	while ((more = flow_source_next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
 		assert_int_equal(piece.offset, seen.body_len);
 		assert_true(piece.bytes && seen.body_len + piece.bytes <= RIG_SEEN_MAX);
 		memcpy(seen.body + seen.body_len, piece.data, piece.bytes);
@@ -306,7 +306,7 @@ static int rig_read_body(const struct s3_request *request)
 		seen.pieces++;
 		flow_piece_end(&rig_core, &piece, OWNER_APP);
 	}
-	source->ops->close(source);
+	flow_source_close(source);
 	slice_copy_str(request->body->ops->trailer(request->body, "x-amz-checksum-crc32"),
 		seen.trailer, sizeof(seen.trailer));
 	return more;
@@ -330,9 +330,9 @@ static int rig_send(struct s3_reply *reply, uint64_t bytes, uint64_t fail_at)
 		piece.data = piece.span.data;
 		memset(piece.data, 'p', piece.bytes);
 		sent += piece.bytes;
-		err = sink->ops->push(sink, &piece);
+		err = flow_sink_push(sink, &piece);
 	}
-	return sink->ops->finish(sink, err || fail_at < bytes) ? -EPIPE : err;
+	return flow_sink_finish(sink, err || fail_at < bytes) ? -EPIPE : err;
 }
 
 #endif

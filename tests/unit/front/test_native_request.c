@@ -547,7 +547,7 @@ static void handle_broken_inline(const struct s3_request *request, struct s3_rep
 		struct flow_sink *sink;
 
 		assert_int_equal(reply->ops->sink(reply, &sink), 0);
-		assert_int_equal(sink->ops->finish(sink, true), 0);
+		assert_int_equal(flow_sink_finish(sink, true), 0);
 	}
 	reply->broken = true;
 }

@@ -1,7 +1,5 @@
+#include "../abort.h"
 #include "native_rig.h"
-
-#include <signal.h>
-#include <sys/wait.h>
 
 /* ---- Handlers that wait until the test lets them go on. ---- */
 
@@ -641,43 +639,30 @@ RIG_TEST(a_parked_answer_is_the_last);
 
 /* ---- What is no session. ---- */
 
-static void abort_expected(void (*bug)(void))
-{
-	pid_t pid = fork();
-	int status;
-
-	assert_true(pid >= 0);
-	if (!pid) {
-		fclose(stderr);
-		bug();
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-}
-
-static void settles_one_that_is_gone(void)
+static void settles_one_that_is_gone(void *arg)
 {
 	struct native_session gone = {.phase = NATIVE_OPEN};
 
+	(void)arg;
 	native_session_settle(&gone);
 }
 
-static void answers_twice(void)
+static void answers_twice(void *arg)
 {
 	static struct native_session session = {
 		.magic = NATIVE_SESSION_MAGIC, .phase = NATIVE_OPEN};
 	static struct native_request request = {.session = &session};
 	const struct capsule_response response = {.status = 200};
 
+	(void)arg;
 	native_respond(&request, &response);
 }
 
 static void test_what_is_gone_is_found(void **state)
 {
 	(void)state;
-	abort_expected(settles_one_that_is_gone);
-	abort_expected(answers_twice);
+	abort_expected(settles_one_that_is_gone, NULL);
+	abort_expected(answers_twice, NULL);
 }
 
 int main(void)

@@ -555,7 +555,7 @@ static struct memory_source *memory_open(struct slice bytes)
 {
 	struct memory_source *memory = calloc(1, sizeof(*memory));
 
-	memory->source.ops = &memory_ops;
+	memory->source = (struct flow_source){.magic = FLOW_SOURCE_MAGIC, .ops = &memory_ops};
 	memory->rest = bytes;
 	fake_open_sources++;
 	return memory;
@@ -605,7 +605,7 @@ static struct flow_sink *buf_sink_open(struct buf *to)
 {
 	struct buf_sink *sink = calloc(1, sizeof(*sink));
 
-	sink->sink.ops = &buf_sink_ops;
+	sink->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC, .ops = &buf_sink_ops};
 	sink->to = to;
 	return &sink->sink;
 }
@@ -636,7 +636,7 @@ static char crypted[100];
 static int crypt_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
-	int ret = self->inner->ops->next(self->inner, bytes_max, ret_piece);
+	int ret = flow_source_next(self->inner, bytes_max, ret_piece);
 
 	if (ret <= 0)
 		return ret;
@@ -650,7 +650,7 @@ static void crypt_close(struct flow_source *source)
 {
 	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
 
-	self->inner->ops->close(self->inner);
+	flow_source_close(self->inner);
 	ctr_close(self->ctr);
 }
 
@@ -659,6 +659,7 @@ static const struct flow_source_ops crypt_source_ops = {"crypt", crypt_next, cry
 int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,
 	struct store_get *get, uint64_t offset, struct flow_source *inner)
 {
+	self->source.magic = FLOW_SOURCE_MAGIC;
 	self->source.ops = &crypt_source_ops;
 	self->inner = inner;
 	self->get = get;
@@ -674,7 +675,7 @@ static int crypt_push(struct flow_sink *sink, struct flow_piece *piece)
 	CHECK(piece->bytes <= sizeof(crypted));
 	ctr_apply(self->ctr, self->stream, piece->offset, piece->data, crypted, piece->bytes);
 	other.data = (uint8_t *)crypted;
-	return self->inner->ops->push(self->inner, &other);
+	return flow_sink_push(self->inner, &other);
 }
 
 static int crypt_finish(struct flow_sink *sink, bool failed)
@@ -682,7 +683,7 @@ static int crypt_finish(struct flow_sink *sink, bool failed)
 	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
 
 	ctr_close(self->ctr);
-	return self->inner->ops->finish(self->inner, failed);
+	return flow_sink_finish(self->inner, failed);
 }
 
 static const struct flow_sink_ops crypt_sink_ops = {"crypt", crypt_push, crypt_finish};
@@ -690,6 +691,7 @@ static const struct flow_sink_ops crypt_sink_ops = {"crypt", crypt_push, crypt_f
 int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key,
 	struct store_put *put, struct flow_sink *inner)
 {
+	self->sink.magic = FLOW_SINK_MAGIC;
 	self->sink.ops = &crypt_sink_ops;
 	self->inner = inner;
 	self->stream = store_put_stream(put);
@@ -726,14 +728,14 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	uint64_t bytes = 0;
 	int ret;
 
-	while ((ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece)) > 0) {
+	while ((ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece)) > 0) {
 		for (uint32_t i = 0; i < stage_count; i++)
 			stages[i]->ops->piece(stages[i], &piece);
 		bytes += piece.bytes;
-		sink->ops->push(sink, &piece);
+		flow_sink_push(sink, &piece);
 	}
-	source->ops->close(source);
-	sink->ops->finish(sink, ret < 0);
+	flow_source_close(source);
+	flow_sink_finish(sink, ret < 0);
 	*ret_bytes = bytes;
 	return ret;
 }

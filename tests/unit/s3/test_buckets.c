@@ -253,7 +253,10 @@ static void check_split(const char *path, const char *host, const char *bucket, 
 	struct s3_header header = {SLICE("Host"), slice_str(host)};
 	struct s3_request request = {
 		.path = slice_str(path), .headers = &header, .header_count = 1};
-	struct s3_call call = {.s3 = s3, .request = &request};
+	struct s3_call call = {.magic = S3_CALL_MAGIC,
+		.s3 = s3,
+		.operation = s3_operation_native(S3_OP_ROUTE),
+		.request = &request};
 	enum s3_level level;
 
 	mem_arena_init(&call.arena);

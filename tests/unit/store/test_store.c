@@ -1,5 +1,6 @@
 /* tests/unit/store/test_store.c: what a caller sees: round trips around every threshold, replacing,
  * deleting, restarting. */
+#include "../abort.h"
 #include "rig.h"
 
 #include <errno.h>
@@ -367,10 +368,75 @@ static void test_records_come_back_from_the_index(void **state)
 	rig_dir_remove(&rig);
 }
 
+/* ---- What is over, and what is in two places. ---- */
+
+static void aborts_twice(void *arg)
+{
+	struct store_put *put = (struct store_put *)arg;
+
+	store_put_abort(put);
+	store_put_abort(put);
+}
+
+static void closes_twice(void *arg)
+{
+	struct store_get *get = (struct store_get *)arg;
+
+	store_get_close(get);
+	store_get_close(get);
+}
+
+static void has_frames_and_space(void *arg)
+{
+	struct store_put *put = (struct store_put *)arg;
+	struct region_span span = {.data = (uint8_t *)put, .frame_count = 1};
+
+	store_put_frames_take(put, span, 100);
+}
+
+static void find_bugs(struct rig *rig, void *arg)
+{
+	const struct store_put_opts opts = {
+		.bucket = SLICE("b"), .key = SLICE("key"), .bytes = UINT64_MAX};
+	struct store_run place;
+	struct store_put *put;
+	struct store_get *get;
+	bool bucket_exists;
+
+	(void)arg;
+	assert_int_equal(bucket_make(rig->store, "b"), 0);
+	assert_int_equal(object_put_seeded(rig, "b", SLICE("key"), 100, 1, NULL), 0);
+	assert_int_equal(
+		store_get_open(rig->store, SLICE("b"), SLICE("key"), &get, &bucket_exists), 0);
+	abort_expected(closes_twice, get);
+	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
+	/* A body behind another's, or made of others': not both. */
+	assert_int_equal(store_put_append(put, get), 0);
+	assert_int_equal(store_put_adopt(put, SLICE("b"), SLICE("other"), get), -EINVAL);
+	store_get_close(get);
+	store_put_abort(put);
+	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
+	assert_int_equal(store_put_space(put, 0, STORE_CHUNK_BYTES, &place), 0);
+	abort_expected(has_frames_and_space, put);
+	abort_expected(aborts_twice, put);
+	store_put_abort(put);
+}
+
+static void test_callers_bugs_are_found(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig_run(&rig, find_bugs, NULL);
+	rig_dir_remove(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_size_survives_a_restart),
+		cmocka_unit_test(test_callers_bugs_are_found),
 		cmocka_unit_test(test_a_length_may_be_unknown_at_first),
 		cmocka_unit_test(test_replacing_and_deleting_give_space_back),
 		cmocka_unit_test(test_metadata_survives_a_restart),

@@ -1,0 +1,28 @@
+/* tests/unit/abort.h: that a bug of a caller's is found: a CHECK ends the process. */
+#ifndef TESTS_UNIT_ABORT_H
+#define TESTS_UNIT_ABORT_H
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+static inline void abort_expected(void (*bug)(void *arg), void *arg)
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		fclose(stderr);
+		signal(SIGABRT, SIG_DFL);
+		bug(arg);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+#endif
