@@ -233,7 +233,8 @@ static bool answer_end(struct http_conn *conn)
 {
 	struct http_reply *reply = &conn->reply;
 	bool gave_up = reply->reply.broken && !reply->head_sent;
-	uint32_t status = reply->reply.error == -EHOSTDOWN ? 503 : 500;
+	bool overload = reply->reply.error == -EHOSTDOWN || reply->reply.error == -ENOBUFS;
+	uint32_t status = overload ? 503 : 500;
 
 	if (gave_up || !reply->reply.status) {
 		/* Nothing is on the wire yet: the client can still be told. */

@@ -88,7 +88,7 @@ static const struct refusal refusals[] = {
 	{500, "InternalError", "The server ended the request without an answer."},
 	{501, "NotImplemented",
 		"A header or the method implies functionality that is not implemented."},
-	{503, "SlowDown", "Too few of the store's volumes can be reached. Try again later."},
+	{503, "SlowDown", "The store cannot serve this now. Try again later."},
 	{505, "HttpVersionNotSupported", "The HTTP version specified is not supported."},
 };
 
@@ -103,7 +103,9 @@ static const struct refusal *refusal_of(uint32_t status)
 
 int http_refuse(struct http_conn *conn, uint32_t status)
 {
-	const struct s3_header type = {SLICE("Content-Type"), SLICE("application/xml")};
+	/* Overload passes: when to come back, which other refusals have no use for. */
+	const struct s3_header headers[] = {{SLICE("Content-Type"), SLICE("application/xml")},
+		{SLICE("Retry-After"), SLICE("1")}};
 	const struct refusal *refusal = refusal_of(status);
 	struct s3_reply *reply = &conn->reply.reply;
 	char xml[512];
@@ -115,6 +117,6 @@ int http_refuse(struct http_conn *conn, uint32_t status)
 		refusal->code, refusal->message, conn->request.request_id, (int)HTTP_HOST_ID_LEN,
 		http_thread()->host_id);
 	CHECK(len > 0 && (size_t)len < sizeof(xml));
-	err = reply->ops->head(reply, status, &type, 1, (uint64_t)len);
+	err = reply->ops->head(reply, status, headers, status == 503 ? 2 : 1, (uint64_t)len);
 	return err ? err : reply->ops->text(reply, slice_of(xml, (size_t)len));
 }

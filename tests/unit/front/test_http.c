@@ -11,6 +11,8 @@
  * /retry     breaks off before the first byte, then answers 503
  * /silent    does not answer
  * /give-up   has a head ready and then cannot go on
+ * /lost      the same, for volumes that are away
+ * /scarce    the same, for want of frames
  * /status/N  an empty answer
  * /header    answers with a header that holds line ends
  * /huge      answers with a head that is longer than any ---- */
@@ -45,10 +47,11 @@ static void handle_header(struct s3_reply *reply)
 	assert_int_equal(reply->ops->head(reply, 200, &header, 1, 0), 0);
 }
 
-static void handle_give_up(struct s3_reply *reply)
+static void handle_give_up(struct s3_reply *reply, int error)
 {
 	handle_bytes(reply, 100, 0);
 	reply->broken = true;
+	reply->error = error;
 }
 
 static void handle_huge(struct s3_reply *reply)
@@ -90,7 +93,11 @@ static void rig_handle(void *arg, const struct s3_request *request, struct s3_re
 	else if (!strncmp(path, "/break/", 7))
 		handle_bytes(reply, strtoull(path + 7, NULL, 10), strtoull(path + 7, NULL, 10) / 2);
 	else if (!strcmp(path, "/give-up"))
-		handle_give_up(reply);
+		handle_give_up(reply, 0);
+	else if (!strcmp(path, "/lost"))
+		handle_give_up(reply, -EHOSTDOWN);
+	else if (!strcmp(path, "/scarce"))
+		handle_give_up(reply, -ENOBUFS);
 	else if (!strcmp(path, "/huge"))
 		handle_huge(reply);
 	else if (!strcmp(path, "/retry"))
@@ -205,8 +212,23 @@ static void broken_answers(void *arg)
 	assert_int_equal(
 		client_ask(client, "GET /give-up HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 500);
 	assert_true(answer.closes);
+	assert_null(strstr(answer.head, "Retry-After"));
 	client_expect_end(client);
 	client_close(client);
+
+	/* What passes is told as such, and when to come back. */
+	for (int i = 0; i < 2; i++) {
+		client = client_open();
+		assert_int_equal(client_ask(client,
+					 i ? "GET /lost HTTP/1.1\r\nHost: h\r\n\r\n"
+					   : "GET /scarce HTTP/1.1\r\nHost: h\r\n\r\n",
+					 &answer),
+			503);
+		assert_non_null(strstr(answer.head, "Retry-After: 1\n"));
+		assert_non_null(strstr(answer.body, "<Code>SlowDown</Code>"));
+		client_expect_end(client);
+		client_close(client);
+	}
 
 	client = client_open();
 	assert_int_equal(client_ask(client, "GET /huge HTTP/1.1\r\nHost: h\r\n\r\n", &answer), 500);
@@ -221,7 +243,7 @@ static void broken_answers(void *arg)
 	while (client_more(client))
 		;
 	assert_int_equal(client->end - client->start, 500);
-	assert_int_equal(seen.calls, 5);
+	assert_int_equal(seen.calls, 7);
 	client_close(client);
 }
 RIG_TEST(broken_answers);
