@@ -77,8 +77,8 @@ static bool has_version(const struct s3_call *call)
 	return s3_call_param(call, SLICE("versionId"), NULL);
 }
 
-/* What is not served here is told to who could have it: an action that AWS knows where the
- * parameter names one, else who may do everything. */
+/* What is not served here, or never there, is told to who could have it: an action that AWS knows
+ * where the parameter names one, else who may do everything. */
 static const char *declined_action(const struct s3_call *call)
 {
 	static const struct {
@@ -97,7 +97,8 @@ static const char *declined_action(const struct s3_call *call)
 	bool reads = call->request->method == S3_GET || call->request->method == S3_HEAD;
 
 	for (size_t i = 0; i < ARRAY_LEN(all); i++)
-		if (slice_eq(call->declined, all[i].param))
+		if (call->declined.len ? slice_eq(call->declined, all[i].param)
+				       : s3_call_param(call, all[i].param, NULL))
 			return reads ? all[i].get : all[i].put;
 	return ACTION_ALL;
 }
@@ -130,6 +131,8 @@ static const char *access_action(const struct s3_call *call)
 		return kind ? kind->delete_action : ACTION_ALL;
 	case S3_OPERATION_DECLINED:
 	case S3_OPERATION_UNKNOWN:
+	case S3_OPERATION_GET_NAMED_CONFIG:
+	case S3_OPERATION_DELETE_NAMED_CONFIG:
 		return declined_action(call);
 	case S3_OPERATION_GET_ACL:
 		action = call->key.len ? "s3:GetObjectAcl" : "s3:GetBucketAcl";

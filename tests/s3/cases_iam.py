@@ -247,7 +247,7 @@ def test_what_is_not_served_is_told_to_who_could_have_it(s):
     one.put_object(Bucket=bucket, Key="key", Body=b"x")
 
     def inventory(client):
-        client.list_bucket_inventory_configurations(Bucket=bucket)
+        client.get_bucket_inventory_configuration(Bucket=bucket, Id="one")
 
     def select(client):
         client.select_object_content(
@@ -258,18 +258,20 @@ def test_what_is_not_served_is_told_to_who_could_have_it(s):
         client.get_bucket_metadata_table_configuration(Bucket=bucket)
 
     calls = [call for call in (inventory, select, table) if call is not table or hasattr(one, "get_bucket_metadata_table_configuration")]
+    answers = {inventory: (404, "NoSuchConfiguration")}
     try:
         _, alice = user(s, iam, "alice")
         for call in calls:
             for client in (s.s3, one):
-                refused(501, "NotImplemented", call, client)
+                refused(*answers.get(call, (501, "NotImplemented")), call, client)
             for client in (s.two(), s.client(unsigned=True), alice):
                 denied(call, client)
         for actions, may in [("s3:*", calls), ("s3:GetInventoryConfiguration", [inventory]), ("s3:Get*", [inventory, select]),
                              (["s3:GetObject", "s3:PutInventoryConfiguration"], [select])]:
             iam.put_user_policy(UserName="alice", PolicyName="Is", PolicyDocument=allow(actions))
             for call in calls:
-                refused(*((501, "NotImplemented") if call in may else (403, "AccessDenied")), call, alice)
+                answer = answers.get(call, (501, "NotImplemented")) if call in may else (403, "AccessDenied")
+                refused(*answer, call, alice)
     finally:
         wipe(iam)
     # A method that nothing has, and what is about no bucket.

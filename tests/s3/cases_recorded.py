@@ -220,3 +220,18 @@ def test_conditions(s):
     s.s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/key", CopySourceIfModifiedSince=future)
     status, _, body = s.raw("PUT", f"/{bucket}/key", b"x", headers={"If-Match": "x", "If-None-Match": "*"})
     equal((status, b"<Header>If-Match,If-None-Match</Header>" in body), (501, True))
+
+
+def test_configurations_that_are_never_there(s):
+    bucket = s.bucket()
+    for kind in "analytics", "intelligent_tiering", "inventory", "metrics":
+        name = f"bucket_{kind}_configuration"
+        listed = getattr(s.s3, f"list_{name}s")(Bucket=bucket)
+        equal((listed["IsTruncated"], [key for key in listed if key.endswith("ConfigurationList")]), (False, []))
+        for call in getattr(s.s3, f"get_{name}"), getattr(s.s3, f"delete_{name}"):
+            told(s, refused(404, "NoSuchConfiguration", call, Bucket=bucket, Id="one"),
+                 "The specified configuration does not exist.")
+            refused(404, "NoSuchBucket", call, Bucket=f"{bucket}-x", Id="one")
+            refused(403, "AccessDenied", getattr(s.two(), call.__name__), Bucket=bucket, Id="one")
+    refused(501, "NotImplemented", s.s3.put_bucket_metrics_configuration, Bucket=bucket, Id="one",
+            MetricsConfiguration={"Id": "one"})

@@ -17,7 +17,7 @@ NOT_SERVED = [
     ("GET", "{Bucket}", "metadataTable"), ("POST", "{Bucket}", "metadataTable"), ("DELETE", "{Bucket}", "metadataTable"),
     ("GET", "{Bucket}", "metadataConfiguration"), ("POST", "{Bucket}", "metadataConfiguration"),
     ("PUT", "{Bucket}", "metadataInventoryTable"), ("PUT", "{Bucket}", "metadataJournalTable"),
-    ("PUT", "{Bucket}", "metadataAnnotationTable"), ("DELETE", "{Bucket}", "inventory"), ("DELETE", "{Bucket}", "acl"),
+    ("PUT", "{Bucket}", "metadataAnnotationTable"), ("PUT", "{Bucket}", "inventory"), ("DELETE", "{Bucket}", "acl"),
     ("GET", "{Bucket}/{Key+}", "annotation"), ("PUT", "{Bucket}/{Key+}", "annotation"),
     ("DELETE", "{Bucket}/{Key+}", "annotation"), ("PUT", "{Bucket}/{Key+}", "encryption"),
     ("POST", "{Bucket}/{Key+}", "select"), ("DELETE", "{Bucket}/{Key+}", "acl"),
@@ -28,6 +28,8 @@ NOT_SERVED = [
     ("GET", "{Bucket}/{Key+}", "policy"), ("GET", "", "policy"), ("PUT", "{Bucket}/{Key+}", "policy"), ("PUT", "{Bucket}/{Key+}", "response-expires"),
     ("PUT", "{Bucket}/{Key+}", "If-None-Match"), ("PUT", "{Bucket}/{Key+}", "Signature"),
 ]
+
+NAMED = {"analytics", "intelligent-tiering", "inventory", "metrics"}  # of which a bucket could have many
 
 
 def sample(name, shape):
@@ -66,6 +68,8 @@ def served_as(operation):
     path, fixed = target_of(operation)
     if operation.name in LISTS:
         return LISTS[operation.name]
+    if fixed in NAMED:
+        return operation.http["method"].capitalize() + "NamedConfiguration"
     if fixed in CONFIGURATIONS and "{Key+}" not in path and operation.name not in OWN:
         return operation.http["method"].capitalize() + "Configuration"
     return operation.name
