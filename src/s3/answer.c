@@ -108,13 +108,16 @@ static void put_resource(const struct s3_call *call, struct buf *xml)
 
 static void put_error(const struct s3_call *call, const struct s3_error *error, struct buf *xml)
 {
+	struct slice bucket = call->blamed_bucket.len ? call->blamed_bucket : call->bucket;
+	struct slice key = call->blamed_bucket.len ? call->blamed_key : call->key;
+
 	buf_put_str(xml, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error>");
 	xml_element("Code", slice_str(error->code), xml);
 	xml_element("Message", slice_str(call->message ? call->message : error->message), xml);
-	if (call->bucket.len && utf8_is_valid(call->bucket))
-		xml_element("BucketName", call->bucket, xml);
-	if (call->key.len && utf8_is_valid(call->key))
-		xml_element("Key", call->key, xml);
+	if (bucket.len && utf8_is_valid(bucket))
+		xml_element("BucketName", bucket, xml);
+	if (key.len && utf8_is_valid(key))
+		xml_element("Key", key, xml);
 	put_resource(call, xml);
 	buf_put_slice(xml, call->detail);
 	xml_element("RequestId", slice_str(call->request->request_id), xml);

@@ -17,6 +17,13 @@ static struct slice path_of(struct slice source)
 	return rest;
 }
 
+static const struct s3_error *source_error(struct s3_call *call)
+{
+	s3_fail_detail(call, "ArgumentName", SLICE("x-amz-copy-source"));
+	s3_fail_detail(call, "ArgumentValue", SLICE("x-amz-copy-source"));
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "Invalid copy source object key");
+}
+
 /* "bucket/key?versionId=…", percent-encoded with "+" for a space, maybe with a leading slash. */
 const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 {
@@ -41,10 +48,7 @@ const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 	copy->bucket = slice_split(&rest, '/');
 	copy->key = rest;
 	if (!copy->bucket.len || !copy->key.len)
-		return s3_fail_argument(call, "x-amz-copy-source",
-			s3_call_header(call, SLICE("x-amz-copy-source")),
-			"Copy Source must mention the source bucket and key: "
-			"sourcebucket/sourcekey");
+		return source_error(call);
 	if (!s3_bucket_name_valid(copy->bucket) &&
 		!(call->s3->express && s3_express_zone(copy->bucket).len))
 		return s3_error_at(S3_E_INVALID_BUCKET_NAME);
@@ -105,11 +109,14 @@ const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy)
 	const struct s3_error *error =
 		s3_call_may_read(call, copy->bucket, copy->key, copy->version_id);
 
-	if (!error)
-		error = s3_open_named(call, &name, &copy->get);
-
 	if (error)
 		return error;
+	call->blamed_bucket = copy->bucket;
+	call->blamed_key = copy->key;
+	error = s3_open_named(call, &name, &copy->get);
+	if (error)
+		return error;
+	call->blamed_bucket = call->blamed_key = SLICE_NONE;
 	copy->from = store_get_meta(copy->get);
 	copy->sse = NULL;
 	error = s3_call_may_foreign(call, copy->bucket, copy->from, S3_PERMISSION_READ);

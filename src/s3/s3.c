@@ -178,6 +178,8 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->body_bytes = 0;
 	call->message = NULL;
 	call->detail = SLICE_NONE;
+	call->blamed_bucket = SLICE_NONE;
+	call->blamed_key = SLICE_NONE;
 	call->header_base = call->header_count = 0;
 	call->signing.payload = S3_PAYLOAD_UNSIGNED;
 	call->content_sha256[0] = '\0';

@@ -96,8 +96,10 @@ struct s3_call {
 	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
 	uint64_t body_bytes;   /* moved, either way */
 	/* What an error says beyond its table entry. */
-	const char *message;  /* NULL: the table's */
-	struct slice detail;  /* XML elements for the error document */
+	const char *message; /* NULL: the table's */
+	struct slice detail; /* XML elements for the error document */
+	/* The source of a copy, while an error is of it; empty: errors are of the call's own. */
+	struct slice blamed_bucket, blamed_key;
 	uint32_t header_base; /* of the headers below, those that every answer has */
 	uint32_t header_count;
 	struct s3_chunk_signing signing;

@@ -192,3 +192,20 @@ def test_malformed(s):
     cut = form(fields(s, policy(bucket, *BASIC)))[:-10]
     refused(post(s, bucket, cut), 400, "IncompleteBody")
     assert "Contents" not in s.s3.list_objects_v2(Bucket=bucket)
+
+
+def test_refusals_name_what_is_wrong(s):
+    bucket = s.bucket()
+    made = s.s3.generate_presigned_post(bucket, "${filename}", Conditions=[["content-length-range", 2, 10]])
+    fields = made["fields"].items()
+
+    def told(text, status, part):
+        answer = post(s, bucket, text)
+        assert answer.status == status and part in answer.text.decode(), (answer.status, answer.text)
+    for name, called in [("x-amz-signature", "X-Amz-Signature"), ("x-amz-algorithm", "X-Amz-Algorithm")]:
+        told(form([field for field in fields if field[0] != name]), 400,
+             f"<ArgumentName>{called}</ArgumentName><ArgumentValue></ArgumentValue>")
+    told(form(fields, body=b"x"), 400, "<ProposedSize>1</ProposedSize><MinSizeAllowed>2</MinSizeAllowed>")
+    # A file without a name.
+    told(form(fields).replace(b'; filename="foo.txt"', b""), 204, "")
+    equal([o["Key"] for o in s.s3.list_objects_v2(Bucket=bucket)["Contents"]], ["${filename}"])

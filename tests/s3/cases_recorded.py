@@ -235,3 +235,20 @@ def test_configurations_that_are_never_there(s):
             refused(403, "AccessDenied", getattr(s.two(), call.__name__), Bucket=bucket, Id="one")
     refused(501, "NotImplemented", s.s3.put_bucket_metrics_configuration, Bucket=bucket, Id="one",
             MetricsConfiguration={"Id": "one"})
+
+
+def test_sources_that_are_not_there(s):
+    bucket = s.bucket()
+    target = {"Bucket": bucket, "Key": "to"}
+    told(s, refused(404, "NoSuchKey", s.s3.copy_object, **target, CopySource=f"{bucket}/none"),
+         BucketName=bucket, Key="none")
+    told(s, refused(404, "NoSuchBucket", s.s3.copy_object, **target, CopySource=f"{bucket}-x/key"),
+         BucketName=f"{bucket}-x", Key="key")
+    told(s, refused(400, "InvalidArgument", s.s3.copy_object, **target, CopySource="word"),
+         "Invalid copy source object key", ArgumentName="x-amz-copy-source", ArgumentValue="x-amz-copy-source")
+
+
+def test_lists_that_are_not_said(s):
+    bucket = s.bucket(ObjectOwnership="ObjectWriter")
+    told(s, refused(400, "MissingSecurityHeader", s.s3.put_bucket_acl, Bucket=bucket),
+         "Your request was missing a required header", MissingHeaderName="x-amz-acl")

@@ -38,9 +38,11 @@ static const struct s3_error *read_fields(struct s3_call *call, struct post *pos
 	struct flow_piece piece;
 	int ret = -EINVAL;
 
-	if (!s3_form_boundary(s3_call_header(call, SLICE("content-type")), &post->boundary))
-		return s3_fail(call, S3_E_PRECONDITION_FAILED,
-			"Bucket POST must be of the enclosure-type multipart/form-data");
+	if (!s3_form_boundary(s3_call_header(call, SLICE("content-type")), &post->boundary)) {
+		s3_fail_detail(call, "Condition",
+			SLICE("Bucket POST must be of the enclosure-type multipart/form-data"));
+		return s3_error_at(S3_E_PRECONDITION_FAILED);
+	}
 	if (body)
 		ret = body->ops->open(body, &call->signing, &post->body);
 	if (!ret)
@@ -67,18 +69,27 @@ static const struct s3_error *read_fields(struct s3_call *call, struct post *pos
 	return post->form.file_at > S3_FORM_BYTES_MAX ? s3_error_at(S3_E_POST_PRE_DATA) : NULL;
 }
 
-/* "${filename}" in the key is what the browser calls the file, without its folders. */
+static const struct s3_error *no_field(struct s3_call *call, const char *name)
+{
+	s3_fail_detail(call, "ArgumentName", slice_str(name));
+	s3_fail_detail(call, "ArgumentValue", SLICE_NONE);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		"Bucket POST must contain a field named '%s'.  If it is specified, please check "
+		"the order of the fields.",
+		name);
+}
+
+/* "${filename}" in the key is what the browser calls the file, without its folders; a file without
+ * a name leaves it as it is. */
 static const struct s3_error *take_key(struct s3_call *call, const struct post *post)
 {
 	struct slice key = field(post, "key"), name = post->form.file_name;
 	const struct slice variable = SLICE("${filename}");
-	ptrdiff_t at = slice_find(key, variable);
+	ptrdiff_t at = name.data ? slice_find(key, variable) : -1;
 	struct buf text;
 
 	if (!key.len)
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Bucket POST must contain a field named 'key'.  If it is specified, please "
-			"check the order of the fields.");
+		return no_field(call, "key");
 	for (size_t i = 0; i < name.len; i++)
 		if (name.data[i] == '/' || name.data[i] == '\\') {
 			name = slice_from(name, i + 1);
@@ -126,6 +137,29 @@ static bool parse_credential(struct slice text, struct sigv4_claim *claim)
 	       slice_eq(text, SLICE("s3/aws4_request"));
 }
 
+/* The fields of a signature, as the form's table has them and as they are called. */
+static const struct s3_error *check_fields(
+	struct s3_call *call, const struct post *post, bool version4)
+{
+	static const struct {
+		const char *field, *called;
+		bool old, new;
+	} all[] = {
+		{"policy", "policy", true, true},
+		{"awsaccesskeyid", "AWSAccessKeyId", true, false},
+		{"signature", "Signature", true, false},
+		{"x-amz-algorithm", "X-Amz-Algorithm", false, true},
+		{"x-amz-credential", "X-Amz-Credential", false, true},
+		{"x-amz-date", "X-Amz-Date", false, true},
+		{"x-amz-signature", "X-Amz-Signature", false, true},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		if ((version4 ? all[i].new : all[i].old) && !field(post, all[i].field).len)
+			return no_field(call, all[i].called);
+	return NULL;
+}
+
 static const struct s3_error *authenticate(struct s3_call *call, const struct post *post)
 {
 	struct slice policy = field(post, "policy"), old_key = field(post, "awsaccesskeyid");
@@ -138,10 +172,11 @@ static const struct s3_error *authenticate(struct s3_call *call, const struct po
 
 	if (!policy.data && !old_key.data && !v4)
 		return NULL;
-	if (!policy.len || !claim.signature.len || (!v4 && !old_key.len) ||
-		(v4 && (!parse_credential(field(post, "x-amz-credential"), &claim) ||
-			       !slice_eq(
-				       field(post, "x-amz-algorithm"), SLICE("AWS4-HMAC-SHA256")))))
+	error = check_fields(call, post, v4);
+	if (error)
+		return error;
+	if (v4 && (!parse_credential(field(post, "x-amz-credential"), &claim) ||
+			  !slice_eq(field(post, "x-amz-algorithm"), SLICE("AWS4-HMAC-SHA256"))))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Bucket POST must contain the fields 'policy', 'x-amz-algorithm', "
 			"'x-amz-credential', 'x-amz-date' and 'x-amz-signature', or 'policy', "

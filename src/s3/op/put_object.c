@@ -28,6 +28,7 @@ static const struct s3_error *move_body(struct s3_call *call, const struct s3_su
 	const struct s3_put_input *input, struct store_put *put, struct store_meta *meta)
 {
 	const struct s3_error *error;
+	char digits[SLICE_U64_MAX];
 
 	if (!input->source)
 		return s3_store_body(call, sums, put, meta);
@@ -35,6 +36,8 @@ static const struct s3_error *move_body(struct s3_call *call, const struct s3_su
 	error = s3_store_source(call, sums, input->source, put, meta);
 	if (error || meta->bytes >= input->bytes_min)
 		return error;
+	s3_fail_detail(call, "ProposedSize", slice_of_u64(meta->bytes, digits));
+	s3_fail_detail(call, "MinSizeAllowed", slice_of_u64(input->bytes_min, digits));
 	return s3_error_at(S3_E_ENTITY_TOO_SMALL);
 }
 
