@@ -3,7 +3,7 @@
  * full. A batch is one addition for each kind in it. */
 #include <errno.h>
 
-#include "rdma/rdma_priv.h"
+#include "rdma/provider/provider.h"
 
 DEFINE_COUNTER_FULL(send_full, "rdma_send_queue");
 DEFINE_COUNTER_FULL(recv_full, "rdma_receive_queue");

@@ -6,13 +6,15 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <rdma/rdma_cma.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rdma/simulated_packet.h"
-#include "rdma/verbs_priv.h"
+#include "rdma/rdma.h"
+#include "rdma/simulated/packet.h"
+#include "rdma/verbs/address.h"
 
 #define CARDS	  "/sys/class/infiniband"
 #define SOCKETS	  "/proc/net/unix"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "base/counter.h"
-#include "rdma/rdma_priv.h"
+#include "rdma/provider/provider.h"
 
 #define TARGET_BITS	12u
 #define TARGETS_MAX	(1u << TARGET_BITS)

@@ -1,8 +1,8 @@
-/* rdma/rdma_priv.h: what a provider is: one typed ops table with every slot filled, and handles
- * whose first member leads back to it. rdma.c checks arguments that are wrong for every provider
- * and then calls through the table; nothing above knows which provider it talks to. */
-#ifndef RDMA_RDMA_PRIV_H
-#define RDMA_RDMA_PRIV_H
+/* rdma/provider/provider.h: what a provider is: one typed ops table with every slot filled, and
+ * handles whose first member leads back to it. rdma.c checks arguments that are wrong for every
+ * provider and then calls through the table; nothing above knows which provider it talks to. */
+#ifndef RDMA_PROVIDER_PROVIDER_H
+#define RDMA_PROVIDER_PROVIDER_H
 
 #include "rdma/rdma.h"
 

@@ -1,8 +1,8 @@
-/* rdma/simulated_ah.c: address handles of the simulated provider: the name of a device. */
+/* rdma/simulated/ah.c: address handles of the simulated provider: the name of a device. */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/simulated_priv.h"
 
 int sim_ah_open(struct rp_pd *base, const struct rp_address *to, struct rp_ah **ret_ah)
 {

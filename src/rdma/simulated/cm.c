@@ -1,4 +1,4 @@
-/* rdma/simulated_cm.c: the simulated provider's connection manager, over SOCK_SEQPACKET sockets in
+/* rdma/simulated/cm.c: the simulated provider's connection manager, over SOCK_SEQPACKET sockets in
  * the abstract namespace: "nebulaio-sim/ADDRESS:PORT", in this network namespace. Files (the wire,
  * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's user and pid are the
  * kernel's word (SO_PEERCRED, SCM_CREDENTIALS), not the peer's. Who is another user is refused, at
@@ -21,8 +21,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "rdma/simulated_packet.h"
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/packet.h"
+#include "rdma/simulated/simulated_priv.h"
 
 #define BACKLOG		4096
 #define RETRY_NS	NS_PER_MS

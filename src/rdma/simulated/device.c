@@ -1,5 +1,6 @@
-/* rdma/simulated.c: the simulated provider's device, protection domains and memory regions, and its
- * ops table. Queues are in simulated_qp.c, connections in simulated_cm.c, moves in *_dp.c. */
+/* rdma/simulated/device.c: the simulated provider's device, protection domains and memory regions,
+ * and its ops table. Queues are in simulated/qp.c, connections in simulated/cm.c, moves in *_dp.c.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/sanitizer.h"
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/simulated_priv.h"
 
 #define PREFIX		 "simulated"
 #define HAZARD_WAIT_NS	 (2 * NS_PER_S)
@@ -142,7 +143,8 @@ static void sim_close(struct rp_device *base)
 {
 	struct sim_device *device = CONTAINER_OF(base, struct sim_device, base);
 
-	rp_listener_close(device->join_listener);
+	if (device->join_listener)
+		device->base.ops->listener_close(device->join_listener);
 	CHECK(device->open_objects == 0);
 	CHECK(device->mr_count == 0);
 	sim_cm_fini(device);

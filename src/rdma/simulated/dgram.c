@@ -1,4 +1,4 @@
-/* rdma/simulated_dgram.c: datagrams of the simulated provider: UD, its groups, and raw packets. A
+/* rdma/simulated/dgram.c: datagrams of the simulated provider: UD, its groups, and raw packets. A
  * queue pair is a datagram socket whose abstract name says what it is, and the kernel is the
  * network: it keeps a few datagrams for each socket and drops the rest.
  *
@@ -20,8 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "rdma/simulated_dp.h"
-#include "rdma/simulated_packet.h"
+#include "rdma/simulated/qp_dp.h"
+#include "rdma/simulated/packet.h"
 
 #define PREFIX	     "nebulaio-sim/"
 #define AT_ONCE	     16

@@ -1,10 +1,10 @@
-/* rdma/simulated_fault.c: the simulated provider's seeded faults, its patience with receivers that
+/* rdma/simulated/fault.c: the simulated provider's seeded faults, its patience with receivers that
  * are not ready, and its counters. Nothing here runs on the fast path. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/simulated_priv.h"
 
 DEFINE_COUNTER(sends, "nebulaio_rdma_simulated_operations_total", "op=\"send\"",
 	"Operations of the simulated provider.");

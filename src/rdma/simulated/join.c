@@ -1,11 +1,11 @@
-/* rdma/simulated_join.c: simulated queue pairs that are joined by hand. A device that tells of an
+/* rdma/simulated/join.c: simulated queue pairs that are joined by hand. A device that tells of an
  * address listens under its GID, a number drawn for it; the end that joins second calls there. The
  * hello names both queue pairs and both first packet numbers, so that nobody who was not told them
  * is taken for the peer. */
 #include <errno.h>
 #include <stdio.h>
 
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/simulated_priv.h"
 
 #define JOIN_PORT    1
 #define JOIN_WAIT_NS (5 * NS_PER_S)

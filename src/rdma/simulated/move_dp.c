@@ -1,4 +1,4 @@
-/* rdma/simulated_move_dp.c: the simulated provider's one-sided moves: READ, WRITE and atomics.
+/* rdma/simulated/move_dp.c: the simulated provider's one-sided moves: READ, WRITE and atomics.
  *
  * The initiator looks the remote key up in the responder's table and moves the bytes itself: by
  * memcpy within one process or through a mapped file, through the peer's /proc/PID/mem into any
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/uio.h>
 
-#include "rdma/simulated_dp.h"
+#include "rdma/simulated/qp_dp.h"
 
 /* A consistent copy of a table entry. */
 struct grant {

@@ -1,5 +1,5 @@
-/* rdma/simulated_packet.c: packets with files over the simulated connection manager's sockets. */
-#include "rdma/simulated_packet.h"
+/* rdma/simulated/packet.c: packets with files over the simulated connection manager's sockets. */
+#include "rdma/simulated/packet.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* rdma/simulated_packet.h: the simulated connection manager's sockets: addresses, and packets with
+/* rdma/simulated/packet.h: the simulated connection manager's sockets: addresses, and packets with
  * files. */
 #ifndef RDMA_SIMULATED_PACKET_H
 #define RDMA_SIMULATED_PACKET_H
@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-#include "rdma/simulated_wire.h"
+#include "rdma/simulated/wire.h"
 
 /* A non-blocking socket that learns which process sends: the descriptor, or -errno. */
 int sim_socket(void);

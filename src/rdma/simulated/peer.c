@@ -1,4 +1,4 @@
-/* rdma/simulated_peer.c: what the simulated provider maps of other devices, and which files of its
+/* rdma/simulated/peer.c: what the simulated provider maps of other devices, and which files of its
  * own it shares. All of it under the device's lock; the data path reads mappings through atomics.
  *
  * A peer's file is mapped only when it is sealed against shrinking, so that reading it can never
@@ -14,8 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "rdma/simulated_packet.h"
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/packet.h"
+#include "rdma/simulated/simulated_priv.h"
 
 #define TABLE_BYTES (SIM_MRS_MAX * sizeof(struct sim_entry))
 #define BELLS_BYTES (SIM_CQS_MAX * sizeof(struct sim_bell))

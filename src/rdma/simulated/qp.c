@@ -1,4 +1,4 @@
-/* rdma/simulated_qp.c: lives of the simulated provider's queues: opening, closing, coming up, and
+/* rdma/simulated/qp.c: lives of the simulated provider's queues: opening, closing, coming up, and
  * going to the error state. The data path calls in here only when something ends. */
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/sanitizer.h"
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/simulated_priv.h"
 
 static uint32_t round_up_pow2(uint32_t n)
 {

@@ -1,13 +1,14 @@
-/* rdma/simulated_dp.c: the simulated provider's data path: posting, executing, receiving, polling.
+/* rdma/simulated/qp_dp.c: the simulated provider's data path: posting, executing, receiving,
+ * polling.
  *
  * A send executes in order, at post time when nothing holds it back: its payload goes into slots of
- * the ring to the peer (SEND), or its bytes are moved at once (one-sided, simulated_move_dp.c). A
+ * the ring to the peer (SEND), or its bytes are moved at once (one-sided, simulated/move_dp.c). A
  * poll receives what stands in the rings, acknowledges it, goes on with sends that had to wait, and
  * retires sends in order. No system call happens here unless the peer sleeps. */
 #include <errno.h>
 #include <unistd.h>
 
-#include "rdma/simulated_dp.h"
+#include "rdma/simulated/qp_dp.h"
 
 /* The peer's control line is looked at only after so many spins without a record, and then ever
  * more rarely: its values ride along with records, and reading the line takes it away from the

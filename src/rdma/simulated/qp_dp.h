@@ -1,11 +1,11 @@
-/* rdma/simulated_dp.h: the simulated data path's inline pieces: scatter lists and ring slots. */
-#ifndef RDMA_SIMULATED_DP_H
-#define RDMA_SIMULATED_DP_H
+/* rdma/simulated/qp_dp.h: the simulated data path's inline pieces: scatter lists and ring slots. */
+#ifndef RDMA_SIMULATED_QP_DP_H
+#define RDMA_SIMULATED_QP_DP_H
 
 #include <string.h>
 
 #include "base/sanitizer.h"
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/simulated_priv.h"
 
 #define SIM_LIKELY(x)	__builtin_expect(!!(x), 1)
 #define SIM_UNLIKELY(x) __builtin_expect(!!(x), 0)

@@ -1,4 +1,4 @@
-/* rdma/simulated_wire.h: the memory that simulated devices share, byte for byte.
+/* rdma/simulated/wire.h: the memory that simulated devices share, byte for byte.
  *
  *   wire    one memfd per connection: two sides (control lines), two assist areas, two rings.
  *   bells   one memfd per device, written by peers: a doorbell per completion queue.

@@ -1,9 +1,9 @@
-/* rdma/verbs_ah.c: addresses of ports as verbs devices want them, and address handles. */
+/* rdma/verbs/ah.c: addresses of ports as verbs devices want them, and address handles. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 #define IPV4_AT	       20u
 #define IPV4_SOURCE_AT (IPV4_AT + 12u)

@@ -1,9 +1,9 @@
-/* rdma/verbs_async.c: the device's asynchronous events: its port, queues and queue pairs. A port
+/* rdma/verbs/async.c: the device's asynchronous events: its port, queues and queue pairs. A port
  * that goes down may come back; connections outlive it for a while. */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 static const char *device_name(const struct verbs_device *device)
 {

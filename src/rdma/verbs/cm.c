@@ -1,4 +1,4 @@
-/* rdma/verbs_cm.c: the verbs provider's connection manager, over rdma_cm's event channel. All waits
+/* rdma/verbs/cm.c: the verbs provider's connection manager, over rdma_cm's event channel. All waits
  * are events of one epoll descriptor: the channel, the device, a timer for deadlines, and a bell
  * for events that we make ourselves.
  *
@@ -15,7 +15,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 #define BACKLOG		1024
 #define EVENTS_AT_ONCE	64

@@ -1,10 +1,10 @@
-/* rdma/verbs_dc.c: mlx5's dynamically connected transport, by libmlx5's direct verbs: see
+/* rdma/verbs/dc.c: mlx5's dynamically connected transport, by libmlx5's direct verbs: see
  * mlx5dv_create_qp(3) and mlx5dv_wr_post(3). Elsewhere, and without that library, every call
  * answers that there is none. */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rdma/verbs_dc.h"
+#include "rdma/verbs/dc.h"
 
 #ifdef HAVE_MLX5DV
 

@@ -1,8 +1,8 @@
-/* rdma/verbs_dc.h: what an initiator of mlx5's dynamically connected transport keeps. */
+/* rdma/verbs/dc.h: what an initiator of mlx5's dynamically connected transport keeps. */
 #ifndef RDMA_VERBS_DC_H
 #define RDMA_VERBS_DC_H
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 #ifdef HAVE_MLX5DV
 #include <arpa/inet.h>

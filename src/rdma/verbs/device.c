@@ -1,7 +1,7 @@
-/* rdma/verbs.c: the provider of real RDMA devices, through libibverbs and librdmacm: InfiniBand,
- * RoCE and iWARP are the same code. This file opens devices, chooses their port and GID, and
- * registers memory; the queues are in verbs_qp.c, the data path in verbs_dp.c, connections in
- * verbs_cm.c. */
+/* rdma/verbs/device.c: the provider of real RDMA devices, through libibverbs and librdmacm:
+ * InfiniBand, RoCE and iWARP are the same code. This file opens devices, chooses their port and
+ * GID, and registers memory; the queues are in verbs/qp.c, the data path in verbs/qp_dp.c,
+ * connections in verbs/cm.c. */
 #include <errno.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 #define GIDS_MAX	  512u
 #define SERVICE_LEVEL_MAX 15u /* four bits, IBTA volume 1, 7.7.5 */

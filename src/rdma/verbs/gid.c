@@ -1,9 +1,9 @@
-/* rdma/verbs_gid.c: names of verbs devices, and which GID of a port to meet peers with. */
+/* rdma/verbs/gid.c: names of verbs devices, and which GID of a port to meet peers with. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 /* A decimal up to max; empty: absent, -1. */
 static int parse_part(struct slice text, uint64_t max, int *ret_value)

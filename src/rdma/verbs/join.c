@@ -1,8 +1,8 @@
-/* rdma/verbs_join.c: queue pairs joined by hand, without a connection manager: RTR with the peer's
+/* rdma/verbs/join.c: queue pairs joined by hand, without a connection manager: RTR with the peer's
  * address, then RTS. InfiniBand Architecture Specification, volume 1, 11.2.5.2. */
 #include <errno.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 int verbs_qp_address(struct rp_qp *base, struct rp_address *ret_address)
 {

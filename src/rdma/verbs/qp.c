@@ -1,4 +1,4 @@
-/* rdma/verbs_qp.c: lives of the verbs provider's queues: completion queues with their event
+/* rdma/verbs/qp.c: lives of the verbs provider's queues: completion queues with their event
  * channels, shared receive queues, queue pairs and their way to the error state. */
 #include <errno.h>
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 /* Local acknowledgement timeout as IBTA encodes it: 4.096 us << 16 is 0.27 s, so that 7 retries
  * find a dead peer in seconds and a busy one is left alone. */
@@ -172,7 +172,7 @@ static int check_attr(const struct verbs_device *device, const struct rp_qp_attr
 	const struct rp_qp_cap *cap = &attr->cap;
 	struct rp_device_attr can;
 
-	rp_device_attr(&device->base, &can);
+	device->base.ops->device_attr(&device->base, &can);
 	if (attr->type > RP_QP_DCT || !(can.qp_types & (1u << attr->type))) {
 		log_error(
 			"rdma", "%s: no %s queue pairs here", can.name, rp_qp_type_str(attr->type));

@@ -1,11 +1,11 @@
-/* rdma/verbs_dp.c: the verbs provider's data path: posting, polling, arming. Nothing here takes a
- * lock or allocates; a batch of work requests goes to the device with one bell. */
+/* rdma/verbs/qp_dp.c: the verbs provider's data path: posting, polling, arming. Nothing here takes
+ * a lock or allocates; a batch of work requests goes to the device with one bell. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 /* Scatter lists go to the device as they are. */
 _Static_assert(sizeof(struct rp_sge) == sizeof(struct ibv_sge), "same size");

@@ -1,11 +1,11 @@
-/* rdma/verbs_ud.c: datagrams of the verbs provider: UD queue pairs and their groups, raw packet
+/* rdma/verbs/ud.c: datagrams of the verbs provider: UD queue pairs and their groups, raw packet
  * queue pairs and their flow rules. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 #define RESOLVE_MS 5000
 

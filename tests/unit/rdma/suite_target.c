@@ -2,7 +2,7 @@
  * region's rings. */
 #include "tests/unit/rdma/suite.h"
 
-#include "rdma/rdma_priv.h"
+#include "rdma/provider/provider.h"
 
 #include <errno.h>
 #include <string.h>

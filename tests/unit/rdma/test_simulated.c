@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/sanitizer.h"
-#include "rdma/simulated_packet.h"
-#include "rdma/simulated_priv.h"
+#include "rdma/simulated/packet.h"
+#include "rdma/simulated/simulated_priv.h"
 
 #define SCRIBBLES 400u
 

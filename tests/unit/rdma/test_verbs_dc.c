@@ -1,11 +1,11 @@
-/* tests/unit/rdma/test_verbs_dc.c: covers rdma/verbs_dc.c as far as that needs no device: what is
+/* tests/unit/rdma/test_verbs_dc.c: covers rdma/verbs/dc.c as far as that needs no device: what is
  * asked of libmlx5's builder of requests for each request that is posted. The builder is ours and
  * writes down what it is told. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
 
-#include "rdma/verbs_dc.h"
+#include "rdma/verbs/dc.h"
 
 #define CALLS_MAX 64u
 

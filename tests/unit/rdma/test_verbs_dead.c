@@ -9,7 +9,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 static int answer; /* of every destructor */
 static uint32_t destroyed, resets;

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rdma/verbs_priv.h"
+#include "rdma/verbs/verbs_priv.h"
 
 static void name_is(const char *text, const char *device, uint8_t port, int gid_index)
 {

@@ -1,0 +1,17 @@
+/* rdma/verbs/address.h: numeric addresses of IPv4 and IPv6, as connections use them. */
+#ifndef RDMA_VERBS_ADDRESS_H
+#define RDMA_VERBS_ADDRESS_H
+
+#include <netinet/in.h>
+#include <stdint.h>
+
+union verbs_address {
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+	struct sockaddr_storage storage;
+};
+/* A numeric address; "" or "0.0.0.0" or "::" is any. */
+int verbs_address_parse(const char *text, uint16_t port, union verbs_address *ret_address);
+
+#endif
