@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
  * with a key of zeros, so that the seeds' are good. */
 #include <stdlib.h>
 
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

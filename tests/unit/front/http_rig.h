@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 #define RIG_ALARM_S	 240
 #define RIG_REGION_BYTES (16 * MIB)

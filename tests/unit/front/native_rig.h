@@ -13,7 +13,7 @@
 
 #include "fake_rdma.h"
 #include "fake_s3.h"
-#include "front/native_priv.h"
+#include "front/session/native_priv.h"
 
 #define RIG_ALARM_S	 240
 #define RIG_REGION_BYTES (16 * MIB)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 /* A receiver over bytes in memory that gives at most `step` of them at a time. */
 struct feed {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 /* Parses a copy of exactly the head's size, so that a read past it is seen by AddressSanitizer. */
 static struct http_head head;

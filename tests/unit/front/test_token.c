@@ -8,7 +8,7 @@
 
 #include "fake_rdma.h"
 #include "fake_s3.h"
-#include "front/token_priv.h"
+#include "front/token/token_priv.h"
 
 #define RIG_ALARM_S 240
 

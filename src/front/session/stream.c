@@ -1,9 +1,9 @@
-/* front/native_stream.c: a list of many pages as one request (docs/spec/wire.md section 6): each
+/* front/session/stream.c: a list of many pages as one request (docs/spec/wire.md section 6): each
  * page goes into a run of its own, with a RESPONSE that says that more follows, and while the
  * client reads it the next one is made. */
 #include <errno.h>
 
-#include "front/native_priv.h"
+#include "front/session/native_priv.h"
 
 DEFINE_COUNTER(pages_total, "nebulaio_native_streamed_pages_total", NULL,
 	"Pages of lists that another one followed in the same request.");

@@ -1,4 +1,4 @@
-/* front/native_port.c: what the native fronts of all reactors share: the device's registrations of
+/* front/session/port.c: what the native fronts of all reactors share: the device's registrations of
  * the region, the listener, and connection events. The first front's reactor takes the events; a
  * connection goes to the front with the fewest sessions, and what happens to it later follows it
  * there by message. */
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "front/native_priv.h"
+#include "front/session/native_priv.h"
 
 #define NO_RECEIVES "the sessions' receives hold all that they may of memory.bytes"
 

@@ -1,13 +1,13 @@
-/* front/token_priv.h: what the files of the token front share: queue pairs that clients joined, and
- * a request while its bytes move.
+/* front/token/token_priv.h: what the files of the token front share: queue pairs that clients
+ * joined, and a request while its bytes move.
  *
- *   token.c          the front: queue pairs, their coming and going, the sweep
- *   token_request.c  a request: to the queue pairs' reactor and back, its body, its answer
+ *   token/token.c          the front: queue pairs, their coming and going, the sweep
+ *   token/request.c  a request: to the queue pairs' reactor and back, its body, its answer
  *
  * All but handing over runs on the front's own reactor. There is one front a reactor; a queue pair
  * belongs to the one that its client's end names, so whoever meets its token finds it. */
-#ifndef FRONT_TOKEN_PRIV_H
-#define FRONT_TOKEN_PRIV_H
+#ifndef FRONT_TOKEN_TOKEN_PRIV_H
+#define FRONT_TOKEN_TOKEN_PRIV_H
 
 #include "codec/codec.h"
 #include "front/front.h"
@@ -113,7 +113,7 @@ static inline void token_job_check(const struct token_job *job)
 	CHECK(job->magic == TOKEN_JOB_MAGIC);
 }
 
-/* ---- token.c ---- */
+/* ---- token/token.c ---- */
 /* The front where this peer's queue pair lives, or would. */
 struct front_token *token_home(const struct front_token *front, const struct token *peer);
 /* Whether bytes can move over it, as far as is known: what has broken since is found by the

@@ -1,5 +1,5 @@
-/* front/http_in_dp.c: the window of received bytes that heads and chunk framing are read from. */
-#include "front/http_priv.h"
+/* front/http/in_dp.c: the window of received bytes that heads and chunk framing are read from. */
+#include "front/http/http_priv.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* front/http_error.c: what the front refuses by itself, in the shape of S3's errors. */
-#include "front/http_priv.h"
+/* front/http/error.c: what the front refuses by itself, in the shape of S3's errors. */
+#include "front/http/http_priv.h"
 
 #include <stdio.h>
 

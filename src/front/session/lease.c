@@ -1,4 +1,4 @@
-/* front/native_lease.c: copies of objects that a session's client reads by itself, by RDMA READ
+/* front/session/lease.c: copies of objects that a session's client reads by itself, by RDMA READ
  * (docs/design/lease.md). They lie on the session's shelf: memory outside the region, in a memory
  * window that is bound to this session's queue pair once the session is proven: its key opens
  * nothing to anybody else. Slots go round the shelf: the oldest leases make room.
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/sanitizer.h"
-#include "front/native_priv.h"
+#include "front/session/native_priv.h"
 
 DEFINE_COUNTER_FULL(shelf_full, "lease_shelf");
 

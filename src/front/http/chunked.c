@@ -1,4 +1,4 @@
-/* front/http_chunked.c: the chunked codings: HTTP's own and the three of aws-chunked, which share
+/* front/http/chunked.c: the chunked codings: HTTP's own and the three of aws-chunked, which share
  * their grammar: chunks of "SIZE[;extension]" CRLF data CRLF, ended by one of size 0 and trailers.
  *
  * Sources: RFC 9112 section 7.1; AWS, "Signature calculations for the Authorization header:
@@ -7,7 +7,7 @@
  * Strict where a proxy in front might read differently (line ends, sizes, white space), for that is
  * how requests are smuggled. Trailers of aws-chunked may end in a lone LF before the CRLF: one
  * family of clients writes "name:value\n\r\n", which is also what is signed. */
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 #include <ctype.h>
 #include <errno.h>

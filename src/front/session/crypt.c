@@ -1,8 +1,8 @@
-/* front/native_crypt.c: bodies of encrypted sessions while they move: what a client wrote is opened
- * in the frames it was READ into, what goes to a client is sealed in frames that nobody else reads.
- * One body is one message of AES-256-GCM; its nonce is the request's counter, so that no key ever
- * sees it twice. docs/spec/wire.md section 7. */
-#include "front/native_priv.h"
+/* front/session/crypt.c: bodies of encrypted sessions while they move: what a client wrote is
+ * opened in the frames it was READ into, what goes to a client is sealed in frames that nobody else
+ * reads. One body is one message of AES-256-GCM; its nonce is the request's counter, so that no key
+ * ever sees it twice. docs/spec/wire.md section 7. */
+#include "front/session/native_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

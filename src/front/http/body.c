@@ -1,6 +1,6 @@
-/* front/http_body.c: a request's body as a flow_source. Payload goes from the socket straight into
+/* front/http/body.c: a request's body as a flow_source. Payload goes from the socket straight into
  * the frames that flow hands on; only what came along with a head is copied, and counted. */
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 #include <errno.h>
 

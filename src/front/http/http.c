@@ -1,4 +1,4 @@
-/* front/http.c: the life of an HTTP/1.1 connection, one fiber's whole work.
+/* front/http/http.c: the life of an HTTP/1.1 connection, one fiber's whole work.
  *
  *   IDLE     nothing of a request is there         → HEAD at its first byte
  *   HEAD     until its empty line                  → HANDLING, or REFUSED
@@ -7,7 +7,7 @@
  *
  * A connection that ends with an answer on its way is closed in order: first our side, then, when
  * the peer has seen it or has had its time, all of it. */
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* front/native_request.c: one request of a native session on its fiber: the capsule becomes a
+/* front/session/request.c: one request of a native session on its fiber: the capsule becomes a
  * struct s3_request, s3 answers through the reply below, and the answer becomes a capsule. */
-#include "front/native_priv.h"
+#include "front/session/native_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* front/token.c: the token front's queue pairs: joined by ?rdma-connect, bound to the key that
- * asked for them, bounded in number, closed when idle or broken. */
-#include "front/token_priv.h"
+/* front/token/token.c: the token front's queue pairs: joined by ?rdma-connect, bound to the key
+ * that asked for them, bounded in number, closed when idle or broken. */
+#include "front/token/token_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

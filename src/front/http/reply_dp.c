@@ -1,6 +1,6 @@
-/* front/http_reply_dp.c: the answer out. The head is written into the connection's buffer and
+/* front/http/reply_dp.c: the answer out. The head is written into the connection's buffer and
  * leaves together with the first bytes of the body, in one send. */
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 #include <errno.h>
 

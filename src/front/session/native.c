@@ -1,6 +1,7 @@
-/* front/native.c: one reactor's native front: its completion queue, the sweep for idleness and
- * deadlines, drain. What all reactors' fronts share is native_port.c, the data path native_dp.c. */
-#include "front/native_priv.h"
+/* front/session/native.c: one reactor's native front: its completion queue, the sweep for idleness
+ * and deadlines, drain. What all reactors' fronts share is session/port.c, the data path
+ * session/capsule_dp.c. */
+#include "front/session/native_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* front/http_head_dp.c: the bytes of a head into a request.
+/* front/http/head_dp.c: the bytes of a head into a request.
  *
  * A head is scanned for its end first, which also refuses lone LFs and folded lines, and then given
  * to llhttp whole, so that every name and value is one run of the head's own bytes. What llhttp
@@ -6,7 +6,7 @@
  * lengths, a length beside a transfer coding, codings other than chunked.
  *
  * Sources: RFC 9112 sections 2 to 6, RFC 9110 sections 7 and 10.1.1. */
-#include "front/http_priv.h"
+#include "front/http/http_priv.h"
 
 #include <errno.h>
 

@@ -1,14 +1,14 @@
-/* front/http_priv.h: what the HTTP files of src/front share.
+/* front/http/http_priv.h: what the HTTP files of src/front share.
  *
- *   http.c            a connection's life: heads in, s3_handle(), what is left of bodies
- *   http_head_dp.c    a head's bytes into a request
- *   http_reply_dp.c   the answer's head and body out
- *   http_in_dp.c      the window of received bytes that framing is read from
- *   http_chunked.c    the chunked codings, HTTP's own and AWS's
- *   http_body.c       a request's body as a flow_source
- *   http_error.c      refusals that never reach s3 */
-#ifndef FRONT_HTTP_PRIV_H
-#define FRONT_HTTP_PRIV_H
+ *   http/http.c            a connection's life: heads in, s3_handle(), what is left of bodies
+ *   http/head_dp.c    a head's bytes into a request
+ *   http/reply_dp.c   the answer's head and body out
+ *   http/in_dp.c      the window of received bytes that framing is read from
+ *   http/chunked.c    the chunked codings, HTTP's own and AWS's
+ *   http/body.c       a request's body as a flow_source
+ *   http/error.c      refusals that never reach s3 */
+#ifndef FRONT_HTTP_HTTP_PRIV_H
+#define FRONT_HTTP_HTTP_PRIV_H
 
 #include <llhttp.h>
 
@@ -37,7 +37,7 @@
 
 _Static_assert(HTTP_TARGET_BYTES_MAX < LIMIT_HTTP_HEAD_BYTES_MAX, "a target fits a head");
 
-/* ---- The window (http_in_dp.c). ---- */
+/* ---- The window (http/in_dp.c). ---- */
 
 /* FRAMING: any number of bytes, into a window. PAYLOAD: all of them if at all possible, at their
  * last place; a copy counts. */
@@ -65,7 +65,7 @@ int http_in_take(struct http_in *in, void *dst, size_t len, enum http_want want,
  * -EPIPE: the end came first. */
 int http_in_line(struct http_in *in, uint32_t len_max, bool lone_lf, struct slice *ret_line);
 
-/* ---- Chunked codings (http_chunked.c). ---- */
+/* ---- Chunked codings (http/chunked.c). ---- */
 
 enum http_coding {
 	HTTP_CODING_TRANSFER,		  /* RFC 9112 section 7.1; trailers are read over */
@@ -114,7 +114,7 @@ int http_chunked_read(struct http_chunked *chunked, void *dst, size_t len, enum 
 /* After the end: the trailer's value, or empty. */
 struct slice http_chunked_trailer(const struct http_chunked *chunked, struct slice name);
 
-/* ---- Heads (http_head_dp.c). ---- */
+/* ---- Heads (http/head_dp.c). ---- */
 
 /* How far a head has been looked at, so that no byte is looked at twice. Zero it for each. */
 struct http_scan {

@@ -1,6 +1,6 @@
-/* front/native_session.c: a session of the native front: accepted, proven, open, drained, failed,
+/* front/session/session.c: a session of the native front: accepted, proven, open, drained, failed,
  * buried. docs/spec/wire.md section 3. Slow path. */
-#include "front/native_priv.h"
+#include "front/session/native_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
