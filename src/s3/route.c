@@ -2,8 +2,8 @@
  * s3_route_table.inc. */
 #include <errno.h>
 
-#include "s3/express.h"
-#include "s3/website.h"
+#include "s3/auth/express.h"
+#include "s3/bucket/website.h"
 
 static const struct s3_operation operations[S3_OPERATION_COUNT] = {
 #define OPERATION(operation_id, operation_name, operation_run, operation_action) \

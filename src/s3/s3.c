@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "s3/access.h"
-#include "s3/access_log.h"
-#include "s3/admin_api.h"
-#include "s3/cors.h"
-#include "s3/express.h"
-#include "s3/notify.h"
-#include "s3/oidc.h"
-#include "s3/settings.h"
-#include "s3/sse.h"
+#include "s3/auth/access.h"
+#include "s3/event/access_log.h"
+#include "s3/identity/admin.h"
+#include "s3/bucket/cors.h"
+#include "s3/auth/express.h"
+#include "s3/event/notify.h"
+#include "s3/identity/oidc.h"
+#include "s3/core/settings.h"
+#include "s3/sse/sse.h"
 
 #define S3_STORE_ID_BYTES 17
 

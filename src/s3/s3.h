@@ -230,7 +230,7 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
  * In a fiber. */
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
 
-/* An S3 error as the table in s3_error.c has it. */
+/* An S3 error as the table in core/error.c has it. */
 struct s3_error {
 	const char *code;    /* "NoSuchKey" */
 	uint32_t status;     /* 404 */

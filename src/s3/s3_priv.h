@@ -2,7 +2,7 @@
  * errors, query parameters, names, conditions, ranges, XML in and out, and the operations.
  *
  *   s3_handle ─ route ─ auth ─ authorise ─ op/ ─ answer
- *                 │       └ sigv4.c: pure, on plain buffers
+ *                 │       └ auth/sigv4.c: pure, on plain buffers
  *                 └ query.c, names.c: pure, on plain buffers
  */
 #ifndef S3_S3_PRIV_H
@@ -10,8 +10,8 @@
 
 #include "base/mem_arena.h"
 #include "s3/s3.h"
-#include "s3/sigv4.h"
-#include "s3/text.h"
+#include "s3/auth/sigv4.h"
+#include "s3/core/text.h"
 
 #define S3_REPLY_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 28)
 #define S3_XML_DEPTH_MAX     16u
@@ -22,7 +22,7 @@
 /* ---- Errors. ---- */
 enum s3_error_id {
 #define ERROR(id, code, status, message) S3_E_##id,
-#include "s3/s3_error_table.inc"
+#include "s3/core/error_table.inc"
 #undef ERROR
 	S3_E_COUNT
 };
@@ -288,7 +288,7 @@ struct slice s3_xml_text(const struct s3_xml *node, const char *name);
 #define S3_META_BYTES_MAX (2u * LIMIT_HTTP_HEAD_BYTES_MAX) /* what the store keeps of them */
 /* What s3 keeps in an object's flags: a listing has them, but not the headers. */
 #define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
-#define S3_FLAG_ENCRYPTED   2u /* the body is: see sse.h */
+#define S3_FLAG_ENCRYPTED   2u /* the body is: see sse/sse.h */
 #define S3_FLAG_FOREIGN	    4u /* it is not the bucket's owner's: its headers say whose */
 #define S3_FLAG_UNASKED	    8u /* of an upload's record: it asked for no checksum, is told none */
 #define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
@@ -376,7 +376,7 @@ struct s3_read {
 const struct s3_error *s3_read_begin(struct s3_call *call, struct s3_read *ret_read);
 /* Answers with the head and, but for HEAD, what was chosen; closes get. */
 const struct s3_error *s3_read_send(struct s3_call *call, const struct s3_read *read);
-/* Offers the body for a lease, when it may be leased (lease.c). */
+/* Offers the body for a lease, when it may be leased (object/lease.c). */
 void s3_lease_offer(struct s3_call *call, const struct s3_read *read);
 
 /* ---- The source of a copy, as x-amz-copy-source and its conditions say. ---- */
@@ -401,7 +401,7 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
 /* What is told of a signature of Version 2 where that is switched off. */
 extern const char s3_no_signature_v2[];
 /* Of a presigned URL, once it is known to be good: puts the parameters that stand for headers among
- * the request's headers. Before: whether one of that name is there. (presigned.c) */
+ * the request's headers. Before: whether one of that name is there. (auth/presigned.c) */
 const struct s3_error *s3_presigned_headers(struct s3_call *call);
 bool s3_presigned_has(const struct s3_call *call, struct slice name);
 /* Whether the query is a presigned one, and the parameter is of its signature, or stands for one of
@@ -416,7 +416,7 @@ int s3_split_path(struct s3_call *call, enum s3_level *ret_level);
 /* What stands before ".domain" in the request's host; empty: it is another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
 
-/* ---- RDMA tokens (token.c). ---- */
+/* ---- RDMA tokens (body/token.c). ---- */
 /* A request with a token moves its bytes by RDMA, or is declined, or refused. */
 const struct s3_error *s3_token_check(struct s3_call *call);
 /* The token that this call's bytes move by, or NULL. */

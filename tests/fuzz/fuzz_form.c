@@ -4,7 +4,7 @@
 
 #include "document/json.h"
 #include "iam/policy.h"
-#include "s3/form.h"
+#include "s3/auth/form.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

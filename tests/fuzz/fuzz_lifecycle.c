@@ -1,7 +1,7 @@
 /* Fuzzes lifecycle rules: any XML as a configuration; what parses must be able to judge versions,
  * and parses again from what it was. */
 #include "base/base.h"
-#include "s3/lifecycle.h"
+#include "s3/object/lifecycle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
  * Source: S3 API Reference, "PutPublicAccessBlock" of S3 Control. */
 #include <errno.h>
 
-#include "s3/access.h"
+#include "s3/auth/access.h"
 
 #define MEMBER "public_access_block"
 

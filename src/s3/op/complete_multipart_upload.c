@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/lifecycle.h"
-#include "s3/multipart.h"
-#include "s3/notification.h"
-#include "s3/sse.h"
-#include "s3/versions.h"
+#include "s3/object/lifecycle.h"
+#include "s3/object/multipart.h"
+#include "s3/event/notification.h"
+#include "s3/sse/sse.h"
+#include "s3/object/versions.h"
 
 struct part {
 	uint32_t number;

@@ -1,14 +1,14 @@
 /* s3/op/copy_object.c: CopyObject: from cache or extents into a new object, inside the server. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/lifecycle.h"
-#include "s3/lock.h"
-#include "s3/notification.h"
-#include "s3/sse.h"
-#include "s3/tags.h"
-#include "s3/versions.h"
-#include "s3/website.h"
+#include "s3/auth/access.h"
+#include "s3/object/lifecycle.h"
+#include "s3/object/lock.h"
+#include "s3/event/notification.h"
+#include "s3/sse/sse.h"
+#include "s3/core/tags.h"
+#include "s3/object/versions.h"
+#include "s3/bucket/website.h"
 
 static const struct s3_error *parse_directive(
 	struct s3_call *call, const struct s3_copy *copy, bool *ret_replace)

@@ -2,9 +2,9 @@
  * else: this server is every region. */
 #include <errno.h>
 
-#include "s3/access_priv.h"
-#include "s3/express.h"
-#include "s3/tags.h"
+#include "s3/auth/access_priv.h"
+#include "s3/auth/express.h"
+#include "s3/core/tags.h"
 
 static bool is_region(struct slice region)
 {

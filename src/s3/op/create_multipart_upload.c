@@ -1,8 +1,8 @@
 /* s3/op/create_multipart_upload.c: CreateMultipartUpload: notes what the object is to be. */
 #include "document/document.h"
-#include "s3/multipart.h"
+#include "s3/object/multipart.h"
 #include "s3/s3_priv.h"
-#include "s3/sse.h"
+#include "s3/sse/sse.h"
 
 static const struct s3_error *write_record(
 	struct s3_call *call, const char *id, struct store_meta *meta, enum checksum_kind kind)

@@ -2,9 +2,9 @@
  * minutes together with its token. Nothing is remembered of it: the token says all. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/express.h"
-#include "s3/sts.h"
+#include "s3/auth/access.h"
+#include "s3/auth/express.h"
+#include "s3/identity/sts.h"
 
 #define SECONDS 300u
 

@@ -1,8 +1,8 @@
 /* s3/op/delete_bucket.c: DeleteBucket. */
 #include <errno.h>
 
-#include "s3/multipart.h"
-#include "s3/settings.h"
+#include "s3/object/multipart.h"
+#include "s3/core/settings.h"
 
 static const struct s3_error *not_empty(struct s3_call *call)
 {

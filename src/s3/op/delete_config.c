@@ -1,6 +1,6 @@
 /* s3/op/delete_config.c: DeleteBucketCors and its kin; taking away what is not there is done
  * already. */
-#include "s3/settings.h"
+#include "s3/core/settings.h"
 
 const struct s3_error *s3_op_delete_config(struct s3_call *call)
 {

@@ -1,8 +1,8 @@
 /* s3/op/delete_object.c: DeleteObject: a key, or one version of it. Deleting what is not there is
  * success. */
-#include "s3/lock.h"
-#include "s3/notification.h"
-#include "s3/versions.h"
+#include "s3/object/lock.h"
+#include "s3/event/notification.h"
+#include "s3/object/versions.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_deletion_check *check)
 {

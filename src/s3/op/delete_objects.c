@@ -2,11 +2,11 @@
  * an outcome for each. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/access_log.h"
-#include "s3/lock.h"
-#include "s3/notification.h"
-#include "s3/versions.h"
+#include "s3/auth/access.h"
+#include "s3/event/access_log.h"
+#include "s3/object/lock.h"
+#include "s3/event/notification.h"
+#include "s3/object/versions.h"
 
 /* What the document asks for. Those that cannot be deleted have their error in refused. */
 struct deletion {

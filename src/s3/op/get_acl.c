@@ -1,7 +1,7 @@
 /* s3/op/get_acl.c: GetBucketAcl and GetObjectAcl. */
 #include <errno.h>
 
-#include "s3/access.h"
+#include "s3/auth/access.h"
 
 static const struct s3_error *bucket_acl(
 	struct s3_call *call, const struct s3_settings *settings, struct s3_acl *ret_acl)

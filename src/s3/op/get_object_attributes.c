@@ -2,7 +2,7 @@
  */
 #include <stdio.h>
 
-#include "s3/versions.h"
+#include "s3/object/versions.h"
 
 #define PARTS_PAGE_MAX 1000ull
 

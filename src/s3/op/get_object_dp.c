@@ -2,7 +2,7 @@
  */
 #include <errno.h>
 
-#include "s3/sse.h"
+#include "s3/sse/sse.h"
 
 /* Once bytes have left nothing can be taken back: what fails from there on breaks the reply. */
 static const struct s3_error *send_body(

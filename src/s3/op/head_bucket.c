@@ -1,5 +1,5 @@
 /* s3/op/head_bucket.c: HeadBucket. */
-#include "s3/express.h"
+#include "s3/auth/express.h"
 
 const struct s3_error *s3_op_head_bucket(struct s3_call *call)
 {

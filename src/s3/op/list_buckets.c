@@ -1,8 +1,8 @@
 /* s3/op/list_buckets.c: ListBuckets, in pages when max-buckets asks for them. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/express.h"
+#include "s3/auth/access.h"
+#include "s3/auth/express.h"
 
 #define BUCKETS_MAX	      10000u
 #define DIRECTORY_BUCKETS_MAX 1000u

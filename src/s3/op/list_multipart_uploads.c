@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "s3/access.h"
-#include "s3/list.h"
-#include "s3/multipart.h"
+#include "s3/auth/access.h"
+#include "s3/object/list.h"
+#include "s3/object/multipart.h"
 
 #define UPLOADS_SEEN_MAX 20000u
 

@@ -1,6 +1,6 @@
 /* s3/op/list_object_versions.c: ListObjectVersions: versions and delete markers. Of a bucket that
  * never had versions, every object is its own latest version, "null". */
-#include "s3/list.h"
+#include "s3/object/list.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, void *arg)
 {

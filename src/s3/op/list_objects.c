@@ -1,5 +1,5 @@
 /* s3/op/list_objects.c: ListObjects, version 1: pages by marker. */
-#include "s3/list.h"
+#include "s3/object/list.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, void *arg)
 {

@@ -1,8 +1,8 @@
 /* s3/op/list_parts.c: ListParts. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/multipart.h"
+#include "s3/auth/access.h"
+#include "s3/object/multipart.h"
 
 struct listing {
 	struct buf xml;

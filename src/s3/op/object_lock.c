@@ -1,8 +1,8 @@
 /* s3/op/object_lock.c: Get- and PutObjectRetention, Get- and PutObjectLegalHold: what keeps one
  * version from being deleted. A retention that runs is changed by the rules of its mode, decided on
  * what the version has at that moment. */
-#include "s3/access.h"
-#include "s3/lock.h"
+#include "s3/auth/access.h"
+#include "s3/object/lock.h"
 
 #include <errno.h>
 

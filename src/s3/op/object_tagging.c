@@ -2,10 +2,10 @@
  * change in place; its bytes, ETag and time stay. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/settings.h"
-#include "s3/tags.h"
-#include "s3/versions.h"
+#include "s3/auth/access.h"
+#include "s3/core/settings.h"
+#include "s3/core/tags.h"
+#include "s3/object/versions.h"
 
 /* Which version they are of. */
 static void answer_version(struct s3_call *call, const struct store_meta *of)

@@ -5,13 +5,13 @@
 
 #include "document/json.h"
 #include "iam/policy.h"
-#include "s3/form.h"
-#include "s3/notification.h"
+#include "s3/auth/form.h"
+#include "s3/event/notification.h"
 #include "s3/s3_priv.h"
-#include "s3/settings.h"
-#include "s3/sigv2.h"
-#include "s3/tags.h"
-#include "s3/versions.h"
+#include "s3/core/settings.h"
+#include "s3/auth/sigv2.h"
+#include "s3/core/tags.h"
+#include "s3/object/versions.h"
 
 #define FETCH_BYTES (64u * 1024u)
 

@@ -1,8 +1,8 @@
 /* s3/op/put_acl.c: PutBucketAcl and PutObjectAcl: a list by name, by headers or as a document. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/versions.h"
+#include "s3/auth/access.h"
+#include "s3/object/versions.h"
 
 static const struct s3_error *parse(struct s3_call *call, const struct s3_acl_parties *parties,
 	const struct s3_settings *settings, struct s3_acl *ret_acl)

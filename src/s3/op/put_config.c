@@ -1,6 +1,6 @@
 /* s3/op/put_config.c: PutBucketCors and its kin: holds a document against its schema and keeps it.
  */
-#include "s3/settings.h"
+#include "s3/core/settings.h"
 
 const struct s3_error *s3_op_put_config(struct s3_call *call)
 {

@@ -2,11 +2,11 @@
  * and durable. */
 #include <errno.h>
 
-#include "s3/append.h"
-#include "s3/lifecycle.h"
-#include "s3/notification.h"
-#include "s3/sse.h"
-#include "s3/versions.h"
+#include "s3/object/append.h"
+#include "s3/object/lifecycle.h"
+#include "s3/event/notification.h"
+#include "s3/sse/sse.h"
+#include "s3/object/versions.h"
 
 static const struct s3_error *open_put(
 	struct s3_call *call, const struct s3_put_input *input, struct store_put **ret_put)

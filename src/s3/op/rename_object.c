@@ -4,8 +4,8 @@
  * Source: S3 API reference, RenameObject. */
 #include <errno.h>
 
-#include "s3/access.h"
-#include "s3/express.h"
+#include "s3/auth/access.h"
+#include "s3/auth/express.h"
 
 #define RENAMED_HEADER	 S3_HIDDEN_PREFIX "renamed" /* "TOKEN SHA256-OF-SOURCE": who asked for it */
 #define TOKEN_LEN_MAX	 64u

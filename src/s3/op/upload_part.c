@@ -1,8 +1,8 @@
 /* s3/op/upload_part.c: UploadPart: a body as one part of an upload. */
 #include <errno.h>
 
-#include "s3/multipart.h"
-#include "s3/sse.h"
+#include "s3/object/multipart.h"
+#include "s3/sse/sse.h"
 
 /* A part has the checksum that its upload has; without one of its own it is computed. */
 static const struct s3_error *match_sums(

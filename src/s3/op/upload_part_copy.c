@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/multipart.h"
-#include "s3/sse.h"
+#include "s3/object/multipart.h"
+#include "s3/sse/sse.h"
 
 struct range {
 	uint64_t offset, bytes;

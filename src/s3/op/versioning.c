@@ -1,6 +1,6 @@
 /* s3/op/versioning.c: PutBucketVersioning (as the check of a configuration), and the GETs of what a
  * bucket itself keeps: its versioning, and whether it has object lock. */
-#include "s3/lock.h"
+#include "s3/object/lock.h"
 
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* s3/op/website.c: a page of a bucket's website: an object, a redirect, or an error as a page. */
-#include "s3/website.h"
+#include "s3/bucket/website.h"
 
-#include "s3/access.h"
+#include "s3/auth/access.h"
 
 struct slice s3_website_bucket(const struct s3_call *call)
 {

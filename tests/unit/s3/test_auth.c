@@ -1,4 +1,5 @@
-/* Covers s3/auth.c: whole requests with signatures in headers and in the query, and their refusals.
+/* Covers s3/auth/auth.c: whole requests with signatures in headers and in the query, and their
+ * refusals.
  */
 #include "../unit.h"
 
@@ -6,7 +7,7 @@
 #include <stdio.h>
 
 #include "fake.h"
-#include "s3/sigv2.h"
+#include "s3/auth/sigv2.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

@@ -1,4 +1,4 @@
-/* Covers s3/conditions.c: RFC 9110 section 13.2.2's order, S3's conditional writes. */
+/* Covers s3/core/conditions.c: RFC 9110 section 13.2.2's order, S3's conditional writes. */
 #include "../unit.h"
 
 #include <errno.h>

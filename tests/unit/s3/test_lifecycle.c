@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/lifecycle.h"
+#include "s3/object/lifecycle.h"
 
 #define RULE(inside) \
 	"<L><Rule><ID>r</ID><Status>Enabled</Status><Prefix>p/</Prefix>" inside "</Rule></L>"

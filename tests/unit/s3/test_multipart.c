@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "fake.h"
-#include "s3/multipart.h"
+#include "s3/object/multipart.h"
 
 static struct store *store;
 static struct s3 *s3;

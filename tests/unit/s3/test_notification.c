@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "s3/notification.h"
-#include "s3/notify.h"
-#include "s3/notify_send.h"
+#include "s3/event/notification.h"
+#include "s3/event/notify.h"
+#include "s3/event/notify_send.h"
 
 #define TOPIC		  "<Topic>arn:aws:sns:us-east-1:000000000000:hook</Topic>"
 #define PUT		  "<Event>s3:ObjectCreated:Put</Event>"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "fake.h"
-#include "s3/settings.h"
+#include "s3/core/settings.h"
 
 static struct store *store;
 static struct s3 *s3;

@@ -3,7 +3,7 @@
 #include "../unit.h"
 
 #include "codec/codec.h"
-#include "s3/sigv2.h"
+#include "s3/auth/sigv2.h"
 
 #define KEY_ID "AKIAIOSFODNN7EXAMPLE"
 #define SECRET "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

@@ -3,7 +3,7 @@
  * Payload in Multiple Chunks"), and what must be refused. */
 #include "../unit.h"
 
-#include "s3/sigv4.h"
+#include "s3/auth/sigv4.h"
 
 #include "codec/codec.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "fake.h"
-#include "s3/tags.h"
+#include "s3/core/tags.h"
 
 static struct store *store;
 static struct s3 *s3;

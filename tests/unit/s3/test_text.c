@@ -1,11 +1,11 @@
-/* Covers s3/text.c. */
+/* Covers s3/core/text.c. */
 #include "../unit.h"
 
 #include <errno.h>
 
-#include "s3/express.h"
+#include "s3/auth/express.h"
 #include "s3/s3.h"
-#include "s3/text.h"
+#include "s3/core/text.h"
 
 static void check_query(const char *query, const char *wanted)
 {

@@ -1,4 +1,4 @@
-/* Covers s3/xml_in.c: what is read, and that nothing unbounded is. */
+/* Covers s3/core/xml_in.c: what is read, and that nothing unbounded is. */
 #include "../unit.h"
 
 #include <errno.h>

@@ -1,0 +1,706 @@
+/* s3/auth/access.c: the decision: denials, policies, ownership, lists; and which action a call is.
+ */
+#include "s3/auth/access.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/auth/access_priv.h"
+#include "s3/identity/api.h"
+#include "s3/object/lock.h"
+
+/* ---- Who. ---- */
+
+#define ANONYMOUS_OWNER "65a011a29cdf8ec533ec3d1ccaae921c" /* as S3 calls nobody */
+
+static const struct iam_principal anonymous = {
+	.who = {.owner = SLICE(ANONYMOUS_OWNER), .anonymous = true},
+	.owner = {.id = ANONYMOUS_OWNER, .name = "anonymous"},
+};
+static const struct iam_principal server_root = {
+	.who = {.arn = SLICE("arn:aws:iam::" IAM_ACCOUNT_OF_ROOT ":root"),
+		.account = SLICE(IAM_ACCOUNT_OF_ROOT),
+		.owner = SLICE(IAM_ROOT_OWNER_ID),
+		.user_id = SLICE(IAM_ACCOUNT_OF_ROOT),
+		.root = true},
+	.owner = {.id = IAM_ROOT_OWNER_ID,
+		.name = IAM_ROOT_OWNER_NAME,
+		.account = IAM_ACCOUNT_OF_ROOT},
+	.own = true,
+};
+
+const struct iam_principal *s3_call_principal(const struct s3_call *call)
+{
+	if (call->identity->root)
+		return &server_root;
+	return call->principal ? call->principal : &anonymous;
+}
+
+const struct iam_owner *s3_call_owner(const struct s3_call *call)
+{
+	return &s3_call_principal(call)->owner;
+}
+
+#define ACCOUNT_DIGITS 12u /* of AWS */
+
+static bool is_account_number(struct slice text)
+{
+	bool digits = text.len == ACCOUNT_DIGITS;
+
+	for (size_t i = 0; digits && i < text.len; i++)
+		digits = text.data[i] >= '0' && text.data[i] <= '9';
+	return digits;
+}
+
+/* x-amz-expected-bucket-owner and its kin against the bucket's owner: an account's number, or what
+ * an account of this server has in its place. */
+static const struct s3_error *check_owner(
+	struct s3_call *call, struct slice expected, const char *owner_id)
+{
+	struct iam_owner owner;
+
+	if (iam_owner(call->s3->iam, slice_str(owner_id), &owner) == 0 &&
+		slice_eq(expected, slice_str(owner.account)))
+		return NULL;
+	if (is_account_number(expected) ||
+		iam_owner_by_account(call->s3->iam, expected, &owner) == 0)
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	return s3_error_at(S3_E_INVALID_BUCKET_OWNER);
+}
+
+/* ---- Which action. ---- */
+
+/* Fits policies that allow all of S3, and no action alone. */
+#define ACTION_ALL "s3:*"
+
+static bool has_version(const struct s3_call *call)
+{
+	return s3_call_param(call, SLICE("versionId"), NULL);
+}
+
+/* What is not served here, or never there, is told to who could have it: an action that AWS knows
+ * where the parameter names one, else who may do everything. */
+static const char *declined_action(const struct s3_call *call)
+{
+	static const struct {
+		struct slice param;
+		const char *get, *put;
+	} all[] = {
+		{SLICE("analytics"), "s3:GetAnalyticsConfiguration",
+			"s3:PutAnalyticsConfiguration"},
+		{SLICE("intelligent-tiering"), "s3:GetIntelligentTieringConfiguration",
+			"s3:PutIntelligentTieringConfiguration"},
+		{SLICE("inventory"), "s3:GetInventoryConfiguration",
+			"s3:PutInventoryConfiguration"},
+		{SLICE("metrics"), "s3:GetMetricsConfiguration", "s3:PutMetricsConfiguration"},
+		{SLICE("select"), "s3:GetObject", "s3:GetObject"},
+	};
+	bool reads = call->request->method == S3_GET || call->request->method == S3_HEAD;
+
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		if (call->declined.len ? slice_eq(call->declined, all[i].param)
+				       : s3_call_param(call, all[i].param, NULL))
+			return reads ? all[i].get : all[i].put;
+	return ACTION_ALL;
+}
+
+/* The action of IAM that the call is. */
+static const char *access_action(const struct s3_call *call)
+{
+	/* What an action is called when it is on one version. */
+	static const struct {
+		const char *plain, *version;
+	} versions[] = {
+		{"s3:GetObject", "s3:GetObjectVersion"},
+		{"s3:DeleteObject", "s3:DeleteObjectVersion"},
+		{"s3:GetObjectAcl", "s3:GetObjectVersionAcl"},
+		{"s3:PutObjectAcl", "s3:PutObjectVersionAcl"},
+		{"s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"},
+		{"s3:GetObjectTagging", "s3:GetObjectVersionTagging"},
+		{"s3:PutObjectTagging", "s3:PutObjectVersionTagging"},
+		{"s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging"},
+	};
+	const char *action = call->operation->action;
+	const struct s3_config_kind *kind = s3_config_kind_of(call);
+
+	switch (call->operation->id) {
+	case S3_OPERATION_GET_CONFIG:
+		return kind ? kind->get_action : ACTION_ALL;
+	case S3_OPERATION_PUT_CONFIG:
+		return kind ? kind->put_action : ACTION_ALL;
+	case S3_OPERATION_DELETE_CONFIG:
+		return kind ? kind->delete_action : ACTION_ALL;
+	case S3_OPERATION_DECLINED:
+	case S3_OPERATION_UNKNOWN:
+	case S3_OPERATION_GET_NAMED_CONFIG:
+	case S3_OPERATION_DELETE_NAMED_CONFIG:
+		return declined_action(call);
+	case S3_OPERATION_GET_ACL:
+		action = call->key.len ? "s3:GetObjectAcl" : "s3:GetBucketAcl";
+		break;
+	case S3_OPERATION_PUT_ACL:
+		action = call->key.len ? "s3:PutObjectAcl" : "s3:PutBucketAcl";
+		break;
+	default:
+		break;
+	}
+	if (!has_version(call))
+		return action;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+		if (strcmp(versions[i].plain, action) == 0)
+			return versions[i].version;
+	return action;
+}
+
+/* The permission of a list that allows an action; false: none does. */
+static bool acl_permission(
+	const char *action, bool *ret_of_object, enum s3_permission *ret_permission)
+{
+	static const struct {
+		const char *action;
+		bool of_object;
+		enum s3_permission permission;
+	} all[] = {
+		{"s3:GetObject", true, S3_PERMISSION_READ},
+		{"s3:GetObjectVersion", true, S3_PERMISSION_READ},
+		{"s3:GetObjectAttributes", true, S3_PERMISSION_READ},
+		{"s3:GetObjectVersionAttributes", true, S3_PERMISSION_READ},
+		{"s3:GetObjectAcl", true, S3_PERMISSION_READ_ACP},
+		{"s3:GetObjectVersionAcl", true, S3_PERMISSION_READ_ACP},
+		{"s3:PutObjectAcl", true, S3_PERMISSION_WRITE_ACP},
+		{"s3:PutObjectVersionAcl", true, S3_PERMISSION_WRITE_ACP},
+		{"s3:ListBucket", false, S3_PERMISSION_READ},
+		{"s3:ListBucketVersions", false, S3_PERMISSION_READ},
+		{"s3:ListBucketMultipartUploads", false, S3_PERMISSION_READ},
+		{"s3:PutObject", false, S3_PERMISSION_WRITE},
+		{"s3:DeleteObject", false, S3_PERMISSION_WRITE},
+		{"s3:AbortMultipartUpload", false, S3_PERMISSION_WRITE},
+		{"s3:ListMultipartUploadParts", false, S3_PERMISSION_WRITE},
+		{"s3:GetBucketAcl", false, S3_PERMISSION_READ_ACP},
+		{"s3:PutBucketAcl", false, S3_PERMISSION_WRITE_ACP},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (strcmp(all[i].action, action) != 0)
+			continue;
+		*ret_of_object = all[i].of_object;
+		*ret_permission = all[i].permission;
+		return true;
+	}
+	return false;
+}
+
+/* ---- The decision. ---- */
+
+/* A session's own policies narrow: what none of them allows is not allowed. */
+static bool is_narrowed(
+	const struct iam_principal *principal, const struct policy_question *question)
+{
+	enum policy_decision decision = POLICY_DECISION_NONE;
+
+	for (uint32_t i = 0; i < principal->narrow_count; i++) {
+		enum policy_decision one = policy_decide(principal->narrows[i], question);
+
+		decision = one > decision ? one : decision;
+	}
+	return principal->narrowed && decision != POLICY_DECISION_ALLOW;
+}
+
+/* What the policies of the identity itself say. */
+static enum policy_decision identity_says(
+	const struct iam_principal *principal, const struct policy_question *question)
+{
+	enum policy_decision decision = POLICY_DECISION_NONE;
+
+	for (uint32_t i = 0; i < principal->policy_count; i++) {
+		enum policy_decision one = policy_decide(principal->policies[i], question);
+
+		if (one == POLICY_DECISION_DENY)
+			return one;
+		decision = one > decision ? one : decision;
+	}
+	return is_narrowed(principal, question) ? POLICY_DECISION_DENY : decision;
+}
+
+/* Whether the list of the bucket, or of the object, lets the asker. */
+static bool acl_says(struct access *access, const char *action)
+{
+	bool ignore_public = s3_settings_public_access(access->settings).ignore_acls;
+	struct slice owner = slice_str(access->settings->bucket.owner);
+	enum s3_permission permission;
+	bool of_object;
+	struct s3_acl acl;
+
+	if (!acl_permission(action, &of_object, &permission) ||
+		s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED)
+		return false;
+	/* An object is its maker's, who may write its list. Nobody's is as the bucket's list says.
+	 */
+	if (access->made && permission == S3_PERMISSION_WRITE_ACP) {
+		if (!access->principal->who.anonymous)
+			return true;
+		of_object = false;
+		permission = S3_PERMISSION_WRITE;
+	}
+	if (!of_object) {
+		const struct s3_acl *kept = access->settings->parsed[S3_CONFIG_ACL];
+
+		if (!kept)
+			return false;
+		acl = *kept;
+		acl.owner = owner;
+	} else if (access_object_acl(access, &acl)) {
+		return false;
+	}
+	return s3_acl_allows(&acl, permission, access->principal, ignore_public);
+}
+
+static bool is_owner_of_bucket(const struct access *access)
+{
+	return access->principal->own && !access->principal->who.anonymous &&
+	       slice_eq(access->principal->who.owner, slice_str(access->settings->bucket.owner));
+}
+
+static bool same_account(const struct access *access)
+{
+	struct iam_owner owner;
+
+	return !access->principal->who.anonymous &&
+	       iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner),
+		       &owner) == 0 &&
+	       slice_eq(slice_str(owner.account), access->principal->who.account);
+}
+
+/* What the bucket's policy says to this one. Denials bind everybody; what a public policy allows
+ * does not count for others where public access is restricted. */
+static enum policy_decision bucket_says(
+	const struct access *access, const struct policy_question *question, bool same)
+{
+	const struct policy *policy = access->settings->parsed[S3_CONFIG_POLICY];
+	enum policy_decision decision = policy_decide(policy, question);
+
+	if (decision != POLICY_DECISION_DENY && decision != POLICY_DECISION_NONE && !same &&
+		s3_settings_public_access(access->settings).restrict_buckets &&
+		policy_is_public(policy))
+		return POLICY_DECISION_NONE;
+	return decision;
+}
+
+/* A bucket's owner can get rid of a policy that shut everybody out, unless it was put to bind the
+ * owner, too. */
+static bool is_policy_action(const char *action)
+{
+	return strcmp(action, "s3:GetBucketPolicy") == 0 ||
+	       strcmp(action, "s3:PutBucketPolicy") == 0 ||
+	       strcmp(action, "s3:DeleteBucketPolicy") == 0;
+}
+
+static bool access_allowed(struct access *access, const char *action, struct slice resource)
+{
+	const struct iam_principal *principal = access->principal;
+	const struct policy_question question = {.principal = &principal->who,
+		.action = slice_str(action),
+		.resource = resource,
+		.values = access_values,
+		.arg = access};
+	enum policy_decision mine = identity_says(principal, &question), theirs;
+	bool owner, same, list;
+
+	if (!action[0] || mine == POLICY_DECISION_DENY)
+		return false;
+	/* An owner inside somebody's account is no master of that account. */
+	if (!access->settings)
+		return mine == POLICY_DECISION_ALLOW ||
+		       (principal->own && (!principal->user_name.len ||
+						  slice_starts(slice_str(action), SLICE("s3:"))));
+	owner = is_owner_of_bucket(access);
+	/* The usual case: one's own bucket, and no policy that says otherwise. */
+	if (owner && !access->settings->parsed[S3_CONFIG_POLICY])
+		return true;
+	same = owner || same_account(access);
+	theirs = bucket_says(access, &question, same);
+	if (theirs == POLICY_DECISION_DENY)
+		return owner && is_policy_action(action) &&
+		       !s3_settings_policy_binds_owner(access->settings);
+	if (owner || (same && mine == POLICY_DECISION_ALLOW))
+		return true;
+	if (theirs == POLICY_DECISION_ALLOW && (same || principal->who.anonymous))
+		return true;
+	/* Across accounts both sides must allow it. An owner needs no policy of its own. */
+	if (!principal->own && !principal->who.anonymous && mine != POLICY_DECISION_ALLOW)
+		return false;
+	if (theirs == POLICY_DECISION_ALLOW)
+		return true;
+	/* What an account is given is its root's, and of whom a policy of its own passes it on to.
+	 */
+	if (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW)
+		return true;
+	list = acl_says(access, action);
+	access->call->by_acl |= list;
+	return list;
+}
+
+/* ---- Calls. ---- */
+
+struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key)
+{
+	static const char start[] = "arn:aws:s3:::";
+	size_t bytes = sizeof(start) + bucket.len + 1 + key.len;
+	char *text = mem_arena_get(&call->arena, bytes), *at = text;
+
+	if (!text)
+		return SLICE_NONE;
+	memcpy(at, start, sizeof(start) - 1);
+	at += sizeof(start) - 1;
+	memcpy(at, bucket.data, bucket.len);
+	at += bucket.len;
+	if (key.len) {
+		*at++ = '/';
+		memcpy(at, key.data, key.len);
+		at += key.len;
+	}
+	return slice_of(text, (size_t)(at - text));
+}
+
+static const struct s3_error *decide(
+	struct access *access, const char *action, struct slice bucket, struct slice key)
+{
+	struct slice resource = access_resource(access->call, bucket, key);
+
+	if (!resource.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (access_allowed(access, action, resource))
+		return NULL;
+	/* Who may list the bucket is told that an object is not there. */
+	if (access->object_missing) {
+		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
+
+		access->listed = key;
+		if (whole.data && access_allowed(access, "s3:ListBucket", whole))
+			return NULL;
+	}
+	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+/* A question about the call's bucket, or what lies in it. */
+static const struct s3_error *may(struct access *access, const char *action)
+{
+	struct s3_call *call = access->call;
+	const struct s3_error *error;
+
+	/* A session's rights were asked for when it was made. */
+	if (call->identity->root || call->session_bucket.len)
+		return NULL;
+	error = s3_call_settings(call, &access->settings);
+	if (error)
+		return error;
+	if (!access->settings)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (call->s3->anonymous_read && call->identity->anonymous &&
+		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
+		return NULL;
+	error = decide(access, action, call->bucket, access->key);
+	/* A bucket's policy is its own account's, whatever it says of others. */
+	if (!error && is_policy_action(action) && !is_owner_of_bucket(access) &&
+		!same_account(access))
+		error = s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+	return error;
+}
+
+const struct s3_error *access_may(
+	struct s3_call *call, const char *action, struct slice key, bool made)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = key,
+		.made = made};
+
+	return may(&access, action);
+}
+
+const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.key = call->key,
+		.given = given};
+
+	return may(&access, access_action(call));
+}
+
+const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key)
+{
+	return access_may(call, action, key, false);
+}
+
+const struct s3_error *s3_call_may_know(struct s3_call *call, bool version)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = call->bucket,
+		.listed = call->key};
+
+	return may(&access, version ? "s3:ListBucketVersions" : "s3:ListBucket");
+}
+
+static const struct s3_error *ask_foreign(
+	struct access *access, const struct store_meta *meta, enum s3_permission permission)
+{
+	struct slice headers = slice_of(meta->headers, meta->headers_len);
+	struct slice owner = slice_str(access->settings->bucket.owner);
+	const struct iam_principal *principal = access->principal;
+	struct iam_owner of_object;
+	struct s3_acl acl;
+
+	if (s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED ||
+		!(is_owner_of_bucket(access) || same_account(access)))
+		return NULL;
+	if (s3_acl_of_object(headers, owner, &access->call->arena, &acl))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	if (iam_owner(access->call->s3->iam, acl.owner, &of_object) == 0 &&
+		slice_eq(slice_str(of_object.account), principal->who.account))
+		return NULL;
+	return s3_acl_allows(&acl, permission, principal,
+		       s3_settings_public_access(access->settings).ignore_acls)
+		       ? NULL
+		       : s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
+	const struct store_meta *meta, enum s3_permission permission)
+{
+	struct access access = {
+		.call = call, .principal = s3_call_principal(call), .bucket = bucket};
+	const struct s3_error *error;
+	struct s3_settings *settings;
+	int ret;
+
+	if (!(meta->checksum_flags & S3_FLAG_FOREIGN) || !call->identity || call->identity->root ||
+		call->identity->anonymous)
+		return NULL;
+	ret = s3_settings_get(call->s3, call->request->core, bucket, &settings);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	access.settings = settings;
+	error = ask_foreign(&access, meta, permission);
+	s3_settings_put(settings);
+	return error;
+}
+
+const struct s3_error *s3_call_may_service(
+	struct s3_call *call, const char *action, struct slice resource)
+{
+	struct access access = {.call = call, .principal = s3_call_principal(call)};
+
+	if (call->identity->root || access_allowed(&access, action, resource))
+		return NULL;
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+/* Who is of another account than the role, and no owner, needs a policy of its own as well. */
+static bool trust_suffices(const struct access *access, struct slice role_arn)
+{
+	for (int part = 0; part < 4; part++)
+		slice_split(&role_arn, ':');
+	return access->principal->own || access->principal->who.federated.len ||
+	       slice_eq(slice_split(&role_arn, ':'), access->principal->who.account);
+}
+
+bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
+{
+	const struct iam_principal federated = {.who = {.federated = trust->federated}};
+	struct access access = {.call = call,
+		.principal = trust->federated.len ? &federated : s3_call_principal(call),
+		.more = trust->values,
+		.more_arg = trust->arg};
+	const struct policy_question question = {.principal = &access.principal->who,
+		.action = slice_str(trust->action),
+		.resource = trust->role_arn,
+		.values = access_values,
+		.arg = &access};
+	enum policy_decision mine = identity_says(access.principal, &question), theirs;
+	struct policy_refusal refusal;
+	const struct policy *policy;
+
+	if (mine == POLICY_DECISION_DENY ||
+		policy_compile(trust->policy, POLICY_TRUST, &call->arena, &policy, &refusal))
+		return false;
+	theirs = policy_decide(policy, &question);
+	if (theirs == POLICY_DECISION_ALLOW && trust_suffices(&access, trust->role_arn))
+		return true;
+	return theirs != POLICY_DECISION_NONE && theirs != POLICY_DECISION_DENY &&
+	       mine == POLICY_DECISION_ALLOW;
+}
+
+/* An action on an object of any bucket: what access says. */
+static const struct s3_error *may_other(struct access *access, const char *action)
+{
+	struct s3_call *call = access->call;
+	struct slice expected = s3_call_header(call, SLICE("x-amz-source-expected-bucket-owner"));
+	const struct s3_error *error = NULL;
+	struct s3_settings *settings;
+	int ret;
+
+	if (call->identity->root && !expected.len)
+		return NULL;
+	ret = s3_settings_get(call->s3, call->request->core, access->bucket, &settings);
+	if (ret)
+		return ret == -ENOENT ? s3_error_at(S3_E_NO_SUCH_BUCKET) : s3_fail_errno(call, ret);
+	access->settings = settings;
+	if (expected.len)
+		error = check_owner(call, expected, settings->bucket.owner);
+	if (!error && !call->identity->root)
+		error = decide(access, action, access->bucket, access->key);
+	s3_settings_put(settings);
+	return error;
+}
+
+const struct s3_error *s3_call_may_read(
+	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = bucket,
+		.key = key,
+		.version_id = version_id,
+		.other = true};
+
+	return may_other(&access, version_id.len ? "s3:GetObjectVersion" : "s3:GetObject");
+}
+
+const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy)
+{
+	struct access access = {.call = call,
+		.principal = s3_call_principal(call),
+		.bucket = copy->bucket,
+		.key = copy->key,
+		.version_id = copy->version_id,
+		.other = true};
+	const struct s3_error *error = may_other(&access,
+		copy->version_id.len ? "s3:GetObjectVersionTagging" : "s3:GetObjectTagging");
+
+	return error ? error : access_may(call, "s3:PutObjectTagging", call->key, true);
+}
+
+bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy)
+{
+	struct access access = {.call = call, .principal = s3_call_principal(call)};
+	const struct policy_question question = {.principal = &access.principal->who,
+		.action = SLICE("sns:Publish"),
+		.resource = topic_arn,
+		.values = access_values,
+		.arg = &access};
+	struct policy_refusal refusal;
+	const struct policy *policy;
+	enum policy_decision mine = identity_says(access.principal, &question), says;
+
+	if (policy_compile(topic_policy, POLICY_RESOURCE, &call->arena, &policy, &refusal))
+		return false;
+	says = policy_decide(policy, &question);
+	return says == POLICY_DECISION_ALLOW ||
+	       (says == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
+}
+
+/* One's own account; who is an owner inside it needs a policy that says so. The server's root may
+ * name any. */
+static const struct s3_error *may_account(struct s3_call *call)
+{
+	const struct iam_principal *principal = s3_call_principal(call);
+	struct access access = {.call = call, .principal = principal};
+	const struct policy_question question = {.principal = &principal->who,
+		.action = slice_str(call->operation->action),
+		.resource = SLICE("*"),
+		.values = access_values,
+		.arg = &access};
+	enum policy_decision mine;
+
+	if (principal->who.anonymous ||
+		!slice_eq(s3_call_header(call, SLICE("x-amz-account-id")), principal->who.account))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	mine = identity_says(principal, &question);
+	if (mine == POLICY_DECISION_ALLOW ||
+		(mine != POLICY_DECISION_DENY && principal->own && !principal->user_name.len))
+		return NULL;
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+static const struct s3_error *check_expected_owner(struct s3_call *call)
+{
+	struct slice expected = s3_call_header(call, SLICE("x-amz-expected-bucket-owner"));
+	const struct s3_settings *settings;
+	const struct s3_error *error;
+
+	if (!expected.len || !call->bucket.len || call->operation->id == S3_OPERATION_CREATE_BUCKET)
+		return NULL;
+	error = s3_call_settings(call, &settings);
+	if (error || !settings)
+		return error;
+	return check_owner(call, expected, settings->bucket.owner);
+}
+
+/* They ask once more, with what they put: conditions may be about it. Who is denied whatever that
+ * is, is told so before it is read. */
+static bool asks_with_its_document(const struct s3_call *call)
+{
+	return call->operation->id == S3_OPERATION_PUT_OBJECT_TAGGING ||
+	       call->operation->id == S3_OPERATION_PUT_OBJECT_RETENTION ||
+	       call->operation->id == S3_OPERATION_PUT_OBJECT_LEGAL_HOLD;
+}
+
+const struct s3_error *s3_call_authorize(struct s3_call *call)
+{
+	const struct s3_error *error = NULL;
+
+	if (call->request->header_count)
+		error = check_expected_owner(call);
+	if (error || call->identity->root)
+		return error;
+	switch (call->operation->id) {
+	case S3_OPERATION_LIST_BUCKETS:
+		/* Nobody owns nothing, and is told so. */
+		if (call->identity->anonymous)
+			return NULL;
+		return s3_call_may_service(call, "s3:ListAllMyBuckets", SLICE("arn:aws:s3:::*"));
+	case S3_OPERATION_LIST_DIRECTORY_BUCKETS:
+		if (call->identity->anonymous)
+			return s3_error_at(S3_E_ACCESS_DENIED);
+		return s3_call_may_service(call, call->operation->action, SLICE("*"));
+	case S3_OPERATION_CREATE_BUCKET:
+		error = s3_call_may_service(
+			call, "s3:CreateBucket", access_resource(call, call->bucket, SLICE_NONE));
+		return error ? error : access_headers(call);
+	case S3_OPERATION_GET_ACCOUNT_PUBLIC_ACCESS:
+	case S3_OPERATION_PUT_ACCOUNT_PUBLIC_ACCESS:
+	case S3_OPERATION_DELETE_ACCOUNT_PUBLIC_ACCESS:
+		return may_account(call);
+	/* Queue pairs of one's own: whoever has a key. */
+	case S3_OPERATION_RDMA_CONNECT:
+	case S3_OPERATION_RDMA_DISCONNECT:
+		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
+	/* They ask for each of their keys, or are judged by what they find in their body. */
+	case S3_OPERATION_DELETE_OBJECTS:
+	case S3_OPERATION_SERVICE:
+		return NULL;
+	default:
+		break;
+	}
+	/* Beside buckets there is nothing of anybody's that could be asked for. */
+	if (!call->bucket.len)
+		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
+	error = s3_call_may(call, access_action(call), call->key);
+	if (error == s3_error_at(S3_E_ACCESS_DENIED) && call->conditional &&
+		asks_with_its_document(call))
+		error = NULL;
+	/* Of what is there: its attributes tell what reading it would. */
+	if (!error && call->operation->id == S3_OPERATION_GET_OBJECT_ATTRIBUTES)
+		error = s3_call_may(call,
+			has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject", call->key);
+	if (!error)
+		error = access_headers(call);
+	/* Who wants a lock passed over may, or is told that he may not. */
+	if (!error && s3_lock_bypass(call) && call->key.len)
+		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);
+	return error;
+}

@@ -1,0 +1,60 @@
+/* s3/auth/access.h: may this one do that? Explicit denials first, then whoever may allow it: the
+ * bucket's policy, the identity's own policies, ownership, access control lists. Across accounts
+ * both sides must.
+ *
+ * Source: S3 User Guide, "How Amazon S3 authorizes a request"; IAM User Guide, "Policy evaluation
+ * logic". */
+#ifndef S3_ACCESS_H
+#define S3_ACCESS_H
+
+#include "iam/iam.h"
+#include "s3/auth/acl.h"
+#include "s3/s3_priv.h"
+#include "s3/core/settings.h"
+
+/* Who asks, of any call that was authenticated; never NULL. The server's root has one, too. */
+const struct iam_principal *s3_call_principal(const struct s3_call *call);
+/* To whom belongs what the call makes. */
+const struct iam_owner *s3_call_owner(const struct s3_call *call);
+
+/* The whole call, before it runs: its operation's action on its bucket or key. NULL: allowed. */
+const struct s3_error *s3_call_authorize(struct s3_call *call);
+/* One more action on the call's bucket; key empty: on the bucket itself. */
+const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
+/* That the call's key is not there, or has no such version: who may list it may know. */
+const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);
+/* The call's own action, once its document is read: what conditions can ask about it. */
+struct s3_given {
+	const struct s3_tags *tags;		  /* NULL: it is about no tags */
+	struct slice lock_mode, lock_until, hold; /* empty: it does not say */
+};
+const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given);
+/* Reading an object of any bucket: the source of a copy. */
+const struct s3_error *s3_call_may_read(
+	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
+/* Taking the tags of a copy's source over. */
+const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);
+/* What the owner of the bucket may do with an object of somebody else is for that object's list to
+ * say; a call that is let in because the bucket is its own asks with the object open. */
+const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
+	const struct store_meta *meta, enum s3_permission permission);
+/* An action that is on no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
+const struct s3_error *s3_call_may_service(
+	struct s3_call *call, const char *action, struct slice resource);
+
+/* ---- Configurations that say who may (bucket/access.c). ---- */
+extern const struct s3_config_ops s3_config_acl, s3_config_policy, s3_config_policy_status,
+	s3_config_ownership, s3_config_public_access;
+enum s3_ownership { S3_OWNERSHIP_WRITER, S3_OWNERSHIP_PREFERRED, S3_OWNERSHIP_ENFORCED };
+int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership); /* -EINVAL */
+enum s3_ownership s3_settings_ownership(const struct s3_settings *settings);
+/* The bucket's and its owner's account's together. */
+struct s3_public_access s3_settings_public_access(const struct s3_settings *settings);
+/* Of the account of an owner; and what is kept, "1011" (-EINVAL: it is nothing of the kind). */
+struct s3_public_access s3_account_public_access(struct s3 *s3, const char *owner_id);
+int s3_public_access_parse(struct slice text, struct s3_public_access *ret_access);
+/* Whether the policy was put with x-amz-confirm-remove-self-bucket-access: its owner, too, can
+ * read, replace and delete it only where it says so. */
+bool s3_settings_policy_binds_owner(const struct s3_settings *settings);
+
+#endif

@@ -1,0 +1,95 @@
+/* s3/auth/access_headers.c: what a request's headers do beside its operation, each by its own
+ * action: who may put an object may not therefore give it a list, tags or a lock.
+ *
+ * Source: S3 API reference, "Permissions" of PutObject, CopyObject, CreateMultipartUpload and
+ * CreateBucket; S3 User Guide, "Required permissions for Amazon S3 API operations". */
+#include "s3/auth/access_priv.h"
+
+struct header_action {
+	struct slice name;
+	const char *action;
+};
+
+/* Of a new object. Each also when it is empty: what an empty one means is not decided here. */
+static const struct header_action of_object[] = {
+	{SLICE("x-amz-acl"), "s3:PutObjectAcl"},
+	{SLICE("x-amz-grant-full-control"), "s3:PutObjectAcl"},
+	{SLICE("x-amz-grant-read"), "s3:PutObjectAcl"},
+	{SLICE("x-amz-grant-read-acp"), "s3:PutObjectAcl"},
+	{SLICE("x-amz-grant-write"), "s3:PutObjectAcl"},
+	{SLICE("x-amz-grant-write-acp"), "s3:PutObjectAcl"},
+	{SLICE("x-amz-object-lock-legal-hold"), "s3:PutObjectLegalHold"},
+	{SLICE("x-amz-object-lock-mode"), "s3:PutObjectRetention"},
+	{SLICE("x-amz-object-lock-retain-until-date"), "s3:PutObjectRetention"},
+	{SLICE("x-amz-tagging"), "s3:PutObjectTagging"},
+};
+
+static const struct header_action of_bucket[] = {
+	{SLICE("x-amz-acl"), "s3:PutBucketAcl"},
+	{SLICE("x-amz-bucket-object-lock-enabled"), "s3:PutBucketObjectLockConfiguration"},
+	{SLICE("x-amz-bucket-object-lock-enabled"), "s3:PutBucketVersioning"},
+	{SLICE("x-amz-grant-full-control"), "s3:PutBucketAcl"},
+	{SLICE("x-amz-grant-read"), "s3:PutBucketAcl"},
+	{SLICE("x-amz-grant-read-acp"), "s3:PutBucketAcl"},
+	{SLICE("x-amz-grant-write"), "s3:PutBucketAcl"},
+	{SLICE("x-amz-grant-write-acp"), "s3:PutBucketAcl"},
+	{SLICE("x-amz-object-ownership"), "s3:PutBucketOwnershipControls"},
+};
+
+/* A bucket is private anyway, and without a lock. */
+static bool changes_nothing(const struct s3_header *header)
+{
+	return (slice_eq_nocase(header->name, SLICE("x-amz-acl")) &&
+		       slice_eq(header->value, SLICE("private"))) ||
+	       (slice_eq_nocase(header->name, SLICE("x-amz-bucket-object-lock-enabled")) &&
+		       slice_eq_nocase(header->value, SLICE("false")));
+}
+
+static bool is_amz(const struct s3_header *header)
+{
+	return slice_eq_nocase(slice_to(header->name, 6), SLICE("x-amz-"));
+}
+
+static const struct s3_error *may_object(struct s3_call *call, const struct s3_header *header)
+{
+	for (size_t i = 0; i < ARRAY_LEN(of_object); i++)
+		if (slice_eq_nocase(header->name, of_object[i].name))
+			return access_may(call, of_object[i].action, call->key, true);
+	return NULL;
+}
+
+static const struct s3_error *may_bucket(struct s3_call *call, const struct s3_header *header)
+{
+	struct slice resource = access_resource(call, call->bucket, SLICE_NONE);
+	const struct s3_error *error = NULL;
+
+	if (!resource.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	for (size_t i = 0; i < ARRAY_LEN(of_bucket) && !error; i++)
+		if (slice_eq_nocase(header->name, of_bucket[i].name) && !changes_nothing(header))
+			error = s3_call_may_service(call, of_bucket[i].action, resource);
+	return error;
+}
+
+const struct s3_error *access_headers(struct s3_call *call)
+{
+	bool bucket = call->operation->id == S3_OPERATION_CREATE_BUCKET;
+	const struct s3_request *request = call->request;
+	const struct s3_error *error = NULL;
+
+	switch (call->operation->id) {
+	case S3_OPERATION_CREATE_BUCKET:
+	case S3_OPERATION_PUT_OBJECT:
+	case S3_OPERATION_COPY_OBJECT:
+	case S3_OPERATION_CREATE_MULTIPART_UPLOAD:
+	case S3_OPERATION_POST_OBJECT:
+		break;
+	default:
+		return NULL;
+	}
+	for (uint32_t i = 0; i < request->header_count && !error; i++)
+		if (is_amz(&request->headers[i]))
+			error = bucket ? may_bucket(call, &request->headers[i])
+				       : may_object(call, &request->headers[i]);
+	return error;
+}

@@ -1,0 +1,416 @@
+/* s3/auth/access_values.c: what conditions can ask about a request: its headers, parameters, peer,
+ * time, identity, the tags it brings and those of the object that is there. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/auth/access_priv.h"
+#include "s3/object/versions.h"
+
+#define MS_PER_DAY 86400000ll
+
+/* ---- The object that is there. ---- */
+
+/* What opening has to say to a client is not said yet. */
+static const struct s3_error *open_object(struct access *access, struct store_get **ret_get)
+{
+	struct s3_call *call = access->call;
+	struct store_name name = {
+		.bucket = access->bucket, .key = access->key, .version_id = access->version_id};
+	uint32_t header_count = call->header_count;
+	const char *message = call->message;
+	struct slice detail = call->detail;
+	const struct s3_error *error = NULL;
+
+	if (!access->other)
+		error = s3_version_param(call, &name.version_id);
+	if (!error)
+		error = s3_open_named(call, &name, ret_get);
+	call->header_count = header_count;
+	call->message = message;
+	call->detail = detail;
+	return error;
+}
+
+/* Its stored headers, once. */
+static void find_object(struct access *access)
+{
+	const struct store_meta *meta;
+	const struct s3_error *error;
+	struct store_get *get;
+
+	if (access->object_known)
+		return;
+	access->object_known = true;
+	error = access->key.len ? open_object(access, &get) : s3_error_at(S3_E_NO_SUCH_KEY);
+	if (error) {
+		access->object_missing = error->status == 404 || error->status == 405;
+		if (error->status >= 500)
+			access->error = error;
+		return;
+	}
+	meta = store_get_meta(get);
+	access->object_headers =
+		mem_arena_copy(&access->call->arena, slice_of(meta->headers, meta->headers_len));
+	if (!access->object_headers.data)
+		access->error = s3_error_at(S3_E_SLOW_DOWN);
+	store_get_close(get);
+}
+
+int access_object_acl(struct access *access, struct s3_acl *ret_acl)
+{
+	find_object(access);
+	if (access->object_missing || access->error)
+		return -ENOENT;
+	return s3_acl_of_object(access->object_headers, slice_str(access->settings->bucket.owner),
+		&access->call->arena, ret_acl);
+}
+
+static const struct s3_tags *object_tags(struct access *access)
+{
+	if (access->tags_known)
+		return &access->tags;
+	access->tags_known = true;
+	find_object(access);
+	if (access->object_missing || access->error ||
+		s3_tags_decode(s3_meta_hidden(access->object_headers, SLICE(S3_TAGS_HEADER)),
+			&access->call->arena, &access->tags))
+		access->tags.count = 0;
+	return &access->tags;
+}
+
+static const struct s3_tags *request_tags(struct access *access)
+{
+	struct slice header = s3_call_header(access->call, SLICE("x-amz-tagging"));
+
+	if (access->given && access->given->tags)
+		return access->given->tags;
+	if (access->request_tags_known)
+		return &access->request_tags;
+	access->request_tags_known = true;
+	/* What is not well-formed is refused later, by who takes it. */
+	if (!header.len || s3_tags_of_header(access->call, header, &access->request_tags))
+		access->request_tags.count = 0;
+	return &access->request_tags;
+}
+
+/* ---- Values. ---- */
+
+static uint32_t one(struct slice value, struct slice *ret_values)
+{
+	if (!value.data)
+		return 0;
+	ret_values[0] = value;
+	return 1;
+}
+
+static char *small_text(struct access *access)
+{
+	return access->small[access->small_count++ % ARRAY_LEN(access->small)];
+}
+
+static struct slice time_text(struct access *access, bool epoch)
+{
+	int64_t ms = (int64_t)(clock_real_ns() / NS_PER_MS);
+	char *text = small_text(access);
+
+	if (epoch)
+		return slice_of(text, (size_t)snprintf(text, sizeof(access->small[0]), "%lld",
+					      (long long)(ms / 1000)));
+	date_iso_format(ms, text);
+	return slice_of(text, DATE_ISO_LEN);
+}
+
+static struct slice principal_type(const struct iam_principal *principal)
+{
+	if (principal->who.anonymous)
+		return SLICE("Anonymous");
+	if (principal->who.role.len)
+		return SLICE("AssumedRole");
+	return principal->user_name.len ? SLICE("User") : SLICE("Account");
+}
+
+static struct slice resource_account(struct access *access)
+{
+	char *text;
+	struct iam_owner owner;
+
+	if (!access->settings ||
+		iam_owner(access->call->s3->iam, slice_str(access->settings->bucket.owner), &owner))
+		return SLICE_NONE;
+	text = mem_arena_get(&access->call->arena, sizeof(owner.account));
+	if (!text)
+		return SLICE_NONE;
+	memcpy(text, owner.account, sizeof(owner.account));
+	return slice_str(text);
+}
+
+static struct slice given(struct slice text)
+{
+	return text.len ? text : SLICE_NONE;
+}
+
+/* IAM tells keys of tags apart without case. */
+static uint32_t principal_tag(
+	const struct iam_principal *principal, struct slice key, struct slice *ret_values)
+{
+	for (uint32_t i = 0; i < principal->tag_count; i++)
+		if (slice_eq_nocase(principal->tags[i].key, key)) {
+			ret_values[0] = principal->tags[i].value;
+			return 1;
+		}
+	return 0;
+}
+
+/* "aws:…" */
+static uint32_t global_values(struct access *access, struct slice name, struct slice *ret_values)
+{
+	static const struct slice tagged = SLICE("principaltag/");
+	const struct iam_principal *principal = access->principal;
+	const struct s3_request *request = access->call->request;
+
+	if (slice_eq_nocase(name, SLICE("sourceip")))
+		return one(given(s3_peer_address(request->peer)), ret_values);
+	if (slice_eq_nocase(name, SLICE("securetransport")))
+		return one(
+			strcmp(request->transport, "https") == 0 ? SLICE("true") : SLICE("false"),
+			ret_values);
+	if (slice_eq_nocase(name, SLICE("useragent")))
+		return one(s3_call_header(access->call, SLICE("user-agent")), ret_values);
+	if (slice_eq_nocase(name, SLICE("referer")))
+		return one(s3_call_header(access->call, SLICE("referer")), ret_values);
+	if (slice_eq_nocase(name, SLICE("currenttime")))
+		return one(time_text(access, false), ret_values);
+	if (slice_eq_nocase(name, SLICE("epochtime")))
+		return one(time_text(access, true), ret_values);
+	if (slice_eq_nocase(slice_to(name, tagged.len), tagged))
+		return principal_tag(principal, slice_from(name, tagged.len), ret_values);
+	if (slice_eq_nocase(name, SLICE("username")))
+		return one(given(principal->user_name), ret_values);
+	if (slice_eq_nocase(name, SLICE("userid")))
+		return one(given(principal->who.user_id), ret_values);
+	if (slice_eq_nocase(name, SLICE("principalarn")))
+		return one(
+			given(principal->who.role.len ? principal->who.role : principal->who.arn),
+			ret_values);
+	if (slice_eq_nocase(name, SLICE("principalaccount")))
+		return one(given(principal->who.account), ret_values);
+	if (slice_eq_nocase(name, SLICE("principaltype")))
+		return one(principal_type(principal), ret_values);
+	if (slice_eq_nocase(name, SLICE("resourceaccount")))
+		return one(resource_account(access), ret_values);
+	if (slice_eq_nocase(name, SLICE("requestedregion")))
+		return one(slice_str(access->call->s3->region), ret_values);
+	return 0;
+}
+
+static uint32_t tag_values(const struct s3_tags *tags, struct slice key, struct slice *ret_values)
+{
+	const struct s3_tag *tag = s3_tags_find(tags, key);
+
+	return tag ? one(tag->value.data ? tag->value : SLICE(""), ret_values) : 0;
+}
+
+static uint32_t tag_keys(const struct s3_tags *tags, struct slice *ret_values, uint32_t max)
+{
+	uint32_t count = MIN(tags->count, max);
+
+	for (uint32_t i = 0; i < count; i++)
+		ret_values[i] = tags->items[i].key;
+	return count;
+}
+
+/* x-amz-copy-source as policies write it: decoded, without a slash before it. */
+static struct slice copy_source(struct access *access)
+{
+	struct slice value = s3_call_header(access->call, SLICE("x-amz-copy-source"));
+	char *text = value.len ? mem_arena_get(&access->call->arena, value.len) : NULL;
+	size_t len;
+
+	if (!text || uri_decode(value, 0, text, value.len, &len))
+		return SLICE_NONE;
+	value = slice_of(text, len);
+	return value.len && value.data[0] == '/' ? slice_from(value, 1) : value;
+}
+
+static struct slice param(const struct s3_call *call, struct slice name)
+{
+	struct slice value;
+
+	if (!s3_call_param(call, name, &value))
+		return SLICE_NONE;
+	return value.data ? value : SLICE("");
+}
+
+static uint32_t header_values(struct access *access, struct slice name, struct slice *ret_values)
+{
+	if (slice_eq_nocase(name, SLICE("x-amz-copy-source")))
+		return one(copy_source(access), ret_values);
+	/* A class that is not named is the standard one. */
+	if (slice_eq_nocase(name, SLICE("x-amz-storage-class")) &&
+		!s3_call_has_header(access->call, name))
+		return one(SLICE("STANDARD"), ret_values);
+	return one(given(s3_call_header(access->call, name)), ret_values);
+}
+
+/* What the request says of a lock: its document, or else its headers. */
+static struct slice lock_value(struct access *access, struct slice header)
+{
+	const struct s3_given *given = access->given;
+
+	if (!given)
+		return s3_call_header(access->call, header);
+	if (slice_eq(header, SLICE("x-amz-object-lock-mode")))
+		return given->lock_mode;
+	return slice_eq(header, SLICE("x-amz-object-lock-retain-until-date")) ? given->lock_until
+									      : given->hold;
+}
+
+/* For how many days the object that is put would be kept, begun ones too. */
+static struct slice retention_days(struct access *access)
+{
+	struct slice until = lock_value(access, SLICE("x-amz-object-lock-retain-until-date"));
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS), until_ms;
+	char *text = small_text(access);
+
+	if (!until.len || date_iso_parse(until, &until_ms))
+		return SLICE_NONE;
+	return slice_of(
+		text, (size_t)snprintf(text, sizeof(access->small[0]), "%lld",
+			      (long long)((until_ms - now_ms + MS_PER_DAY - 1) / MS_PER_DAY)));
+}
+
+/* How long ago the request was signed, in milliseconds. */
+static struct slice signature_age(struct access *access)
+{
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
+	char *text = small_text(access);
+
+	if (!access->call->signed_ms)
+		return SLICE_NONE;
+	return slice_of(text, (size_t)snprintf(text, sizeof(access->small[0]), "%lld",
+				      (long long)MAX(now_ms - access->call->signed_ms, 0)));
+}
+
+/* Parts of an upload, and its begin, are put before there is an object. */
+static struct slice creates_object(const struct s3_call *call)
+{
+	switch (call->operation->id) {
+	case S3_OPERATION_PUT_OBJECT:
+	case S3_OPERATION_COPY_OBJECT:
+	case S3_OPERATION_POST_OBJECT:
+	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
+		return SLICE("true");
+	default:
+		return SLICE("false");
+	}
+}
+
+/* What is made of a request, beside its parameters and headers. */
+static struct slice made_value(struct access *access, struct slice name)
+{
+	if (slice_eq_nocase(name, SLICE("resourceaccount")))
+		return resource_account(access);
+	if (slice_eq_nocase(name, SLICE("object-lock-remaining-retention-days")))
+		return retention_days(access);
+	if (slice_eq_nocase(name, SLICE("objectcreationoperation")))
+		return creates_object(access->call);
+	if (access->principal->who.anonymous)
+		return SLICE_NONE;
+	if (slice_eq_nocase(name, SLICE("authtype")))
+		return access->call->presigned ? SLICE("REST-QUERY-STRING") : SLICE("REST-HEADER");
+	if (slice_eq_nocase(name, SLICE("signatureversion")))
+		return access->call->version2 ? SLICE("AWS") : SLICE("AWS4-HMAC-SHA256");
+	if (slice_eq_nocase(name, SLICE("signatureage")))
+		return signature_age(access);
+	return SLICE_NONE;
+}
+
+/* "s3:…" */
+static uint32_t s3_values(
+	struct access *access, struct slice name, struct slice *ret_values, uint32_t max)
+{
+	static const struct {
+		struct slice key, param;
+	} params[] = {
+		{SLICE("prefix"), SLICE("prefix")},
+		{SLICE("delimiter"), SLICE("delimiter")},
+		{SLICE("max-keys"), SLICE("max-keys")},
+		{SLICE("versionid"), SLICE("versionId")},
+	};
+	static const struct {
+		struct slice key, header;
+	} locks[] = {
+		{SLICE("object-lock-mode"), SLICE("x-amz-object-lock-mode")},
+		{SLICE("object-lock-retain-until-date"),
+			SLICE("x-amz-object-lock-retain-until-date")},
+		{SLICE("object-lock-legal-hold"), SLICE("x-amz-object-lock-legal-hold")},
+	};
+	struct slice rest = name, first = slice_split(&rest, '/');
+
+	if (slice_starts(name, SLICE("x-amz-")))
+		return header_values(access, name, ret_values);
+	if (slice_eq_nocase(first, SLICE("existingobjecttag")) && rest.data)
+		return tag_values(object_tags(access), rest, ret_values);
+	if (slice_eq_nocase(first, SLICE("requestobjecttag")) && rest.data)
+		return tag_values(request_tags(access), rest, ret_values);
+	if (slice_eq_nocase(name, SLICE("requestobjecttagkeys")))
+		return tag_keys(request_tags(access), ret_values, max);
+	if (access->listed.len && slice_eq_nocase(name, SLICE("prefix")))
+		return one(access->listed, ret_values);
+	for (size_t i = 0; i < ARRAY_LEN(params); i++)
+		if (slice_eq_nocase(name, params[i].key))
+			return one(param(access->call, params[i].param), ret_values);
+	for (size_t i = 0; i < ARRAY_LEN(locks); i++)
+		if (slice_eq_nocase(name, locks[i].key))
+			return one(given(lock_value(access, locks[i].header)), ret_values);
+	if (slice_eq_nocase(name, SLICE("if-match")) ||
+		slice_eq_nocase(name, SLICE("if-none-match")))
+		return one(given(s3_call_header(access->call, name)), ret_values);
+	return one(made_value(access, name), ret_values);
+}
+
+/* "s3express:…": what sessions of a bucket may, and else what "s3:" has. */
+static uint32_t express_values(
+	struct access *access, struct slice name, struct slice *ret_values, uint32_t max)
+{
+	struct slice mode;
+
+	if (!slice_eq_nocase(name, SLICE("sessionmode")))
+		return s3_values(access, name, ret_values, max);
+	mode = s3_call_header(access->call, SLICE("x-amz-create-session-mode"));
+	return one(mode.len ? mode : SLICE("ReadWrite"), ret_values);
+}
+
+/* "sts:…": whether the keys are a session's, as policies that want sessions only ask. */
+static uint32_t sts_values(const struct access *access, struct slice name, struct slice *ret_values)
+{
+	if (!slice_eq_nocase(name, SLICE("authentication")))
+		return 0;
+	return one(
+		access->principal->session_name.data ? SLICE("true") : SLICE("false"), ret_values);
+}
+
+uint32_t access_values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
+{
+	struct access *access = arg;
+	struct slice name = key, service = slice_split(&name, ':');
+
+	uint32_t count;
+
+	access->call->conditional = true;
+
+	if (!max)
+		return 0;
+	count = access->more ? access->more(access->more_arg, key, ret_values, max) : 0;
+	if (count)
+		return count;
+	if (slice_eq_nocase(service, SLICE("aws")))
+		return global_values(access, name, ret_values);
+	if (slice_eq_nocase(service, SLICE("s3")))
+		return s3_values(access, name, ret_values, max);
+	if (slice_eq_nocase(service, SLICE("s3express")))
+		return express_values(access, name, ret_values, max);
+	if (slice_eq_nocase(service, SLICE("sts")))
+		return sts_values(access, name, ret_values);
+	return 0;
+}

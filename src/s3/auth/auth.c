@@ -1,0 +1,547 @@
+/* s3/auth/auth.c: who asks, and may they: signatures in headers or in the query, session
+ * identities, nobody. */
+#include "s3/auth/access_priv.h"
+#include "s3/auth/express.h"
+#include "s3/identity/sts.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/auth/form.h"
+#include "s3/auth/sigv2.h"
+
+static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
+{
+	const struct s3_error *error = s3_error_named(refusal->code);
+
+	CHECK(error);
+	call->message = refusal->message;
+	return error;
+}
+
+const char s3_no_signature_v2[] = "The authorization mechanism you have provided is not supported. "
+				  "Please use AWS4-HMAC-SHA256.";
+
+static const struct s3_error *check_skew(
+	struct s3_call *call, const struct sigv4_claim *claim, int64_t now_ms)
+{
+	char now_text[DATE_ISO_LEN];
+
+	if (claim->time_ms - now_ms <= SIGV4_SKEW_MS_MAX &&
+		now_ms - claim->time_ms <= SIGV4_SKEW_MS_MAX)
+		return NULL;
+	date_iso_format(now_ms, now_text);
+	s3_fail_detail(call, "RequestTime", claim->timestamp);
+	s3_fail_detail(call, "ServerTime", slice_of(now_text, sizeof(now_text)));
+	s3_fail_detail(call, "MaxAllowedSkewMilliseconds", SLICE("900000"));
+	return s3_error_at(S3_E_REQUEST_TIME_TOO_SKEWED);
+}
+
+static const struct s3_error *check_expiry(
+	struct s3_call *call, const struct sigv4_claim *claim, int64_t now_ms)
+{
+	int64_t end_ms = claim->time_ms + (int64_t)claim->expires_s * 1000;
+	char now_text[DATE_ISO_LEN], end_text[DATE_ISO_LEN];
+
+	if (claim->time_ms - now_ms > SIGV4_SKEW_MS_MAX)
+		return s3_fail(call, S3_E_ACCESS_DENIED, "Request is not valid yet");
+	if (now_ms < end_ms)
+		return NULL;
+	date_iso_format(now_ms, now_text);
+	date_iso_format(end_ms < DATE_MS_MAX ? end_ms : DATE_MS_MAX, end_text);
+	s3_fail_detail(call, "Expires", slice_of(end_text, sizeof(end_text)));
+	s3_fail_detail(call, "ServerTime", slice_of(now_text, sizeof(now_text)));
+	return s3_fail(call, S3_E_ACCESS_DENIED, "Request has expired");
+}
+
+static bool must_be_signed(struct slice name)
+{
+	return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-")) ||
+	       slice_eq_nocase(slice_to(name, 16), SLICE("x-nebulaio-rdma-"));
+}
+
+static bool is_signed(const struct sigv4_claim *claim, struct slice name)
+{
+	if (claim->version2)
+		return slice_eq_nocase(slice_to(name, 6), SLICE("x-amz-"));
+	return slice_eq_nocase(name, SLICE("x-amz-content-sha256")) || sigv4_is_signed(claim, name);
+}
+
+/* A header of S3's own changes what a request means, so it must be signed. Others need not be. */
+static const struct s3_error *check_signed_headers(
+	struct s3_call *call, const struct sigv4_claim *claim)
+{
+	const struct s3_request *request = call->request;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		struct slice name = request->headers[i].name;
+
+		if (!must_be_signed(name) || is_signed(claim, name))
+			continue;
+		s3_fail_detail(call, "HeadersNotSigned", name);
+		return s3_fail(call, S3_E_ACCESS_DENIED,
+			"There were headers present in the request which were not signed");
+	}
+	return NULL;
+}
+
+/* Adds <name>41 57 53</name>: the bytes of text, where a client can see white space and encodings.
+ */
+static void fail_bytes(struct s3_call *call, const char *name, struct slice text)
+{
+	char *hex = mem_arena_get(&call->arena, 3 * text.len + 1);
+
+	if (!hex)
+		return;
+	for (size_t i = 0; i < text.len; i++) {
+		hex_encode(text.data + i, 1, hex + 3 * i);
+		hex[3 * i + 2] = ' ';
+	}
+	s3_fail_detail(call, name, slice_trim(slice_of(hex, 3 * text.len)));
+}
+
+/* What the client should have signed, as S3 tells it; Version 2 has no canonical request. */
+static const struct s3_error *mismatch(struct s3_call *call, const struct sigv4_claim *claim,
+	struct slice canonical, struct slice string_to_sign)
+{
+	s3_fail_detail(call, "AWSAccessKeyId", claim->access_key);
+	s3_fail_detail(call, "StringToSign", string_to_sign);
+	s3_fail_detail(call, "SignatureProvided", claim->signature);
+	fail_bytes(call, "StringToSignBytes", string_to_sign);
+	if (!claim->version2) {
+		s3_fail_detail(call, "CanonicalRequest", canonical);
+		fail_bytes(call, "CanonicalRequestBytes", canonical);
+	}
+	return s3_error_at(S3_E_SIGNATURE_DOES_NOT_MATCH);
+}
+
+static const struct s3_error *check_signature(
+	struct s3_call *call, const struct sigv4_claim *claim, const char *secret)
+{
+	const struct s3_error *error = NULL;
+	char signature[SIGNING_SIGNATURE_LEN];
+	struct buf canonical, string;
+	struct sigv4_key key;
+
+	buf_init(&canonical, SIGV4_CANONICAL_BYTES_MAX);
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	sigv4_canonical(call->request, &call->params, claim, &canonical);
+	signing_string(claim->timestamp, claim->scope_text, buf_slice(&canonical), &string);
+	sigv4_keys_get(call->s3->keys, claim, slice_str(secret), &key);
+	memcpy(call->signing.signing_key, key.bytes, sizeof(key.bytes));
+	if (canonical.failed || string.failed) {
+		error = s3_error_at(S3_E_INVALID_URI);
+	} else {
+		signing_sign(&key.prepared, buf_slice(&string), signature);
+		if (!secret_equal(signature, claim->signature.data, sizeof(signature)))
+			error = mismatch(call, claim, buf_slice(&canonical), buf_slice(&string));
+	}
+	secret_wipe(&key, sizeof(key));
+	buf_free(&canonical);
+	buf_free(&string);
+	return error;
+}
+
+/* Version 2 signs parameters that it knows. Another one, put behind a URL that was signed for
+ * something else, would choose another operation unsigned. */
+static const struct s3_error *check_covered_v2(
+	struct s3_call *call, const struct sigv4_claim *claim)
+{
+	struct slice name;
+
+	for (enum sigv2_dialect dialect = 0; dialect < SIGV2_DIALECTS; dialect++)
+		if (sigv2_covers(&call->params, claim, dialect, &name))
+			return NULL;
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"Signature Version 2 does not sign the parameter %.*s. Please use "
+		"AWS4-HMAC-SHA256.",
+		SLICE_FMT(slice_to(name, 64)));
+}
+
+/* Tries the dialects that sign the whole query; string holds the first one's text, for the answer.
+ */
+static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
+	const struct s3_request *request, const char *secret, struct buf *string)
+{
+	struct slice bucket = s3_host_bucket(call, slice_str(call->s3->host_domain));
+	struct slice ignored;
+	bool signs = false;
+
+	for (enum sigv2_dialect dialect = 0; !signs && dialect < SIGV2_DIALECTS; dialect++) {
+		struct buf other;
+		struct buf *text = dialect == SIGV2_AWS ? string : &other;
+
+		buf_init(&other, SIGV4_CANONICAL_BYTES_MAX);
+		sigv2_string_to_sign(request, &call->params, claim, bucket, dialect, text);
+		signs = !text->failed && sigv2_covers(&call->params, claim, dialect, &ignored) &&
+			sigv2_verify(slice_str(secret), buf_slice(text), claim->signature);
+		buf_free(&other);
+	}
+	return signs;
+}
+
+/* A bucket's path is signed with a slash behind it by some clients that send none. */
+static const struct s3_error *check_signature_v2(
+	struct s3_call *call, const struct sigv4_claim *claim, const char *secret)
+{
+	struct slice path = call->request->path;
+	struct s3_request slashed = *call->request;
+	const struct s3_error *error = check_covered_v2(call, claim);
+	struct buf string, other;
+	char *memory = NULL;
+
+	if (error)
+		return error;
+	if (path.len && !call->key.len && path.data[path.len - 1] != '/')
+		memory = mem_arena_get(&call->arena, path.len + 1);
+	if (memory) {
+		memcpy(memory, path.data, path.len);
+		memory[path.len] = '/';
+		slashed.path = slice_of(memory, path.len + 1);
+	}
+	buf_init(&string, SIGV4_CANONICAL_BYTES_MAX);
+	buf_init(&other, SIGV4_CANONICAL_BYTES_MAX);
+	if (!signs_v2(call, claim, call->request, secret, &string) &&
+		!(memory && signs_v2(call, claim, &slashed, secret, &other)))
+		error = string.failed ? s3_error_at(S3_E_INVALID_URI)
+				      : mismatch(call, claim, SLICE_NONE, buf_slice(&string));
+	buf_free(&string);
+	buf_free(&other);
+	return error;
+}
+
+/* What the body needs to go on from the request's signature. */
+static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
+{
+	struct s3_chunk_signing *signing = &call->signing;
+
+	signing->payload = claim->payload;
+	if (claim->payload == S3_PAYLOAD_SHA256)
+		slice_copy_str(
+			claim->payload_hash, call->content_sha256, sizeof(call->content_sha256));
+	if (claim->version2)
+		return;
+	/* Lengths were checked when the claim was parsed. */
+	slice_copy_str(claim->signature, signing->seed_signature, sizeof(signing->seed_signature));
+	slice_copy_str(claim->timestamp, signing->timestamp, sizeof(signing->timestamp));
+	slice_copy_str(claim->scope_text, signing->scope, sizeof(signing->scope));
+}
+
+/* A token beside a key, and of which kind the request says it is. */
+struct s3_auth_token {
+	struct slice text; /* empty: none */
+	bool express;
+};
+
+static const struct iam_session *copy_session(
+	struct s3_call *call, const struct iam_session *session)
+{
+	struct iam_session *copy = mem_arena_get(&call->arena, sizeof(*copy));
+
+	if (copy)
+		*copy = *session;
+	return copy;
+}
+
+/* A session: what the token says, once it is known to be ours and still good. */
+static const struct s3_error *find_session(struct s3_call *call, struct slice access_key,
+	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+{
+	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
+	struct iam_token opened;
+	int ret = iam_token_open(call->s3->iam, token.text, &call->arena, &opened);
+
+	/* A session of a bucket is none of STS, nor the other way round. */
+	if (ret == -EBADMSG || (!ret && (!slice_eq(opened.access_key, access_key) ||
+						(opened.bucket.len > 0) != token.express)))
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	if (now_ms >= opened.expires_ms)
+		return s3_error_at(S3_E_EXPIRED_TOKEN);
+	call->session_bucket = opened.bucket;
+	call->session_read_only = opened.read_only;
+	call->sts = copy_session(call, &opened.session);
+	if (!call->sts)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	if (slice_eq(opened.session.account, SLICE(IAM_ACCOUNT_OF_ROOT)) &&
+		!opened.session.user.len && !opened.session.role.len) {
+		call->own_identity.root = true;
+		ret = 0;
+	} else {
+		ret = iam_principal_of_session(call->s3->iam, &opened.session, &call->principal);
+	}
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	return slice_copy_str(opened.secret, ret_secret, LIMIT_SECRET_KEY_LEN_MAX + 1)
+		       ? s3_error_at(S3_E_INVALID_TOKEN)
+		       : NULL;
+}
+
+/* Whose a key is, and its secret: the server's root's, a session's, anybody's. */
+static const struct s3_error *find_secret(struct s3_call *call, struct slice access_key,
+	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+{
+	struct s3 *s3 = call->s3;
+
+	if (token.text.len)
+		return find_session(call, access_key, token, ret_secret);
+	if (slice_eq(access_key, slice_str(s3->root_access_key))) {
+		call->own_identity.root = true;
+		memcpy(ret_secret, s3->root_secret_key, sizeof(s3->root_secret_key));
+		return NULL;
+	}
+	call->credential = iam_credential(s3->iam, access_key);
+	if (!call->credential || !call->credential->active) {
+		s3_fail_detail(call, "AWSAccessKeyId", access_key);
+		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
+	}
+	call->principal = call->credential->principal;
+	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
+	memcpy(ret_secret, call->credential->secret, sizeof(call->credential->secret));
+	return NULL;
+}
+
+static struct s3_auth_token find_token(const struct s3_call *call, const struct sigv4_claim *claim)
+{
+	struct s3_auth_token token = {
+		SLICE_NONE, slice_eq(claim->scope.service, SLICE("s3express"))};
+
+	if (token.express && claim->presigned)
+		s3_call_param(call, SLICE("X-Amz-S3session-Token"), &token.text);
+	else if (token.express)
+		token.text = s3_call_header(call, SLICE("x-amz-s3session-token"));
+	if (token.text.len)
+		return token;
+	/* The calls that a session cannot make are signed by a key all the same. */
+	token.express = false;
+	if (claim->presigned)
+		s3_call_param(call,
+			claim->version2 ? SLICE("x-amz-security-token")
+					: SLICE("X-Amz-Security-Token"),
+			&token.text);
+	else
+		token.text = s3_call_header(call, SLICE("x-amz-security-token"));
+	return token;
+}
+
+/* s3express is of directory buckets, and lists those instead of the others. */
+static const struct s3_error *check_express(struct s3_call *call)
+{
+	if (call->operation->id == S3_OPERATION_LIST_BUCKETS)
+		call->operation = s3_operation_at(S3_OPERATION_LIST_DIRECTORY_BUCKETS);
+	if (call->operation->id == S3_OPERATION_LIST_DIRECTORY_BUCKETS || s3_express_bucket(call))
+		return NULL;
+	return s3_fail(call, S3_E_AUTHORIZATION_HEADER_MALFORMED,
+		"incorrect service in the Credential. This bucket belongs to \"s3\".");
+}
+
+/* Only requests to the service itself are of other services than s3. They sign their form without
+ * a header that says its digest: it is read first. */
+static const struct s3_error *check_service(struct s3_call *call, struct sigv4_claim *claim)
+{
+	const struct s3_sums sums = {.kind = CHECKSUM_NONE};
+	const struct s3_error *error;
+	uint8_t digest[SHA256_BYTES];
+	char *hex;
+
+	if (slice_eq(claim->scope.service, SLICE("s3")))
+		return NULL;
+	if (slice_eq(claim->scope.service, SLICE("s3express")))
+		return check_express(call);
+	if (call->operation->id != S3_OPERATION_SERVICE)
+		return s3_fail(call, S3_E_AUTHORIZATION_HEADER_MALFORMED,
+			"incorrect service in the Credential. This endpoint belongs to \"s3\".");
+	if (claim->presigned || s3_call_has_header(call, SLICE("x-amz-content-sha256")))
+		return NULL;
+	error = s3_read_body(call, &sums, &call->form);
+	if (error)
+		return error;
+	call->form_read = true;
+	hex = mem_arena_get(&call->arena, 2 * sizeof(digest));
+	if (!hex)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	sha256_of(call->form.data, call->form.len, digest);
+	hex_encode(digest, sizeof(digest), hex);
+	claim->payload_hash = slice_of(hex, 2 * sizeof(digest));
+	return NULL;
+}
+
+static const struct s3_error *authenticate_claim(
+	struct s3_call *call, struct sigv4_claim *claim, int64_t now_ms)
+{
+	char secret[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	const struct s3_error *error;
+
+	call->own_identity.root = false;
+	error = find_secret(call, claim->access_key, find_token(call, claim), secret);
+	if (!error)
+		error = check_service(call, claim);
+	if (error)
+		return error;
+	error = claim->presigned ? check_expiry(call, claim, now_ms)
+				 : check_skew(call, claim, now_ms);
+	if (!error)
+		error = check_signed_headers(call, claim);
+	if (!error)
+		error = claim->version2 ? check_signature_v2(call, claim, secret)
+					: check_signature(call, claim, secret);
+	secret_wipe(secret, sizeof(secret));
+	if (error)
+		return error;
+	start_signing(call, claim);
+	call->presigned = claim->presigned;
+	call->signed_ms = claim->time_ms;
+	call->version2 = claim->version2;
+	call->own_identity.anonymous = false;
+	slice_copy_str(claim->access_key, call->own_identity.access_key,
+		sizeof(call->own_identity.access_key));
+	return s3_presigned_headers(call);
+}
+
+static const struct s3_error *authenticate_anonymous(struct s3_call *call)
+{
+	struct slice payload = s3_call_header(call, SLICE("x-amz-content-sha256"));
+	struct sigv4_refusal refusal = {0};
+	struct sigv4_claim claim = {0};
+
+	call->own_identity.root = false;
+	call->own_identity.anonymous = true;
+	call->own_identity.access_key[0] = '\0';
+	if (!sigv4_parse_payload(payload, &claim, &refusal))
+		return refused(call, &refusal);
+	/* Nobody's chunks cannot be signed. */
+	if (claim.payload == S3_PAYLOAD_STREAMING_SIGNED ||
+		claim.payload == S3_PAYLOAD_STREAMING_SIGNED_TRAILER)
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	start_signing(call, &claim);
+	return NULL;
+}
+
+/* A body may be in chunks with a trailer, but nothing signs them. */
+static bool parse_v2(struct s3_call *call, struct slice authorization, struct sigv4_claim *claim,
+	struct sigv4_refusal *refusal)
+{
+	bool parsed = authorization.len
+			      ? sigv2_parse_header(authorization, call->request, claim, refusal)
+			      : sigv2_parse_query(&call->params, claim, refusal);
+
+	parsed = parsed && sigv4_parse_payload(s3_call_header(call, SLICE("x-amz-content-sha256")),
+				   claim, refusal);
+	if (!parsed || (claim->payload != S3_PAYLOAD_STREAMING_SIGNED &&
+			       claim->payload != S3_PAYLOAD_STREAMING_SIGNED_TRAILER))
+		return parsed;
+	*refusal = (struct sigv4_refusal){
+		"InvalidRequest", "A body of signed chunks needs Signature Version 4."};
+	return false;
+}
+
+static bool parse_v4(struct s3_call *call, struct slice authorization, struct sigv4_claim *claim,
+	struct sigv4_refusal *refusal)
+{
+	if (authorization.len)
+		return sigv4_parse_header(authorization, claim, refusal) &&
+		       sigv4_parse_times(call->request, claim, refusal);
+	if (!sigv4_parse_query(&call->params, claim, refusal))
+		return false;
+	return !sigv4_is_signed(claim, SLICE("x-amz-content-sha256")) ||
+	       sigv4_parse_payload(
+		       s3_call_header(call, SLICE("x-amz-content-sha256")), claim, refusal);
+}
+
+const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms)
+{
+	struct slice authorization = s3_call_header(call, SLICE("authorization"));
+	bool in_query = s3_call_param(call, SLICE("X-Amz-Algorithm"), NULL) ||
+			s3_call_param(call, SLICE("X-Amz-Signature"), NULL);
+	bool version2 = authorization.len ? sigv2_is_header(authorization)
+					  : !in_query && sigv2_is_query(&call->params);
+	struct sigv4_refusal refusal = {0};
+	struct sigv4_claim claim;
+
+	if (authorization.len && in_query)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Only one auth mechanism allowed; only the X-Amz-Algorithm query "
+			"parameter, Signature query string parameter or the Authorization header "
+			"should be specified");
+	call->identity = &call->own_identity;
+	if (!authorization.len && !in_query && !version2)
+		return authenticate_anonymous(call);
+	if (version2 && !call->s3->signature_v2)
+		return s3_fail(call, S3_E_INVALID_REQUEST, "%s", s3_no_signature_v2);
+	if (!(version2 ? parse_v2(call, authorization, &claim, &refusal)
+		       : parse_v4(call, authorization, &claim, &refusal)))
+		return refused(call, &refusal);
+	return authenticate_claim(call, &claim, now_ms);
+}
+
+const struct s3_error *s3_authenticate_session(struct s3_call *call)
+{
+	const struct s3_identity *identity = call->identity;
+
+	if (identity->root || identity->anonymous)
+		return NULL;
+	/* The key may be another's by now, or nobody's: a session lives no longer than its key. */
+	call->credential = iam_credential(call->s3->iam, slice_str(identity->access_key));
+	if (!call->credential || !call->credential->active)
+		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);
+	call->principal = call->credential->principal;
+	atomic_fetch_add_explicit(&call->principal->references, 1, memory_order_relaxed);
+	return NULL;
+}
+
+static void derive(struct slice secret, struct slice context, uint8_t ret_key[32])
+{
+	char start[7 + LIMIT_SECRET_KEY_LEN_MAX] = "NEBULA1";
+
+	memcpy(start + 7, secret.data, secret.len);
+	hmac_sha256(slice_of(start, 7 + secret.len), context, ret_key);
+	secret_wipe(start, sizeof(start));
+}
+
+int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
+	uint8_t ret_key[32], struct s3_identity *ret_identity)
+{
+	bool root = slice_eq(access_key, slice_str(s3->root_access_key));
+	struct iam_credential *credential = root ? NULL : iam_credential(s3->iam, access_key);
+	int ret;
+
+	if (!root && (!credential || !credential->active)) {
+		iam_credential_put(credential);
+		return -ENOENT;
+	}
+	*ret_identity = (struct s3_identity){.root = root};
+	ret = slice_copy_str(
+		access_key, ret_identity->access_key, sizeof(ret_identity->access_key));
+	if (!ret)
+		derive(slice_str(root ? s3->root_secret_key : credential->secret), context,
+			ret_key);
+	iam_credential_put(credential);
+	return ret;
+}
+
+const struct s3_error *s3_form_identity(struct s3_call *call, struct slice access_key,
+	struct slice token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
+{
+	const struct s3_error *error;
+
+	call->own_identity = (struct s3_identity){.root = false};
+	error = find_secret(call, access_key, (struct s3_auth_token){token, false}, ret_secret);
+	if (error)
+		return error;
+	slice_copy_str(
+		access_key, call->own_identity.access_key, sizeof(call->own_identity.access_key));
+	call->identity = &call->own_identity;
+	return NULL;
+}
+
+const struct s3_error *s3_form_authorize(struct s3_call *call)
+{
+	const struct s3_error *error = s3_call_may(call, "s3:PutObject", call->key);
+
+	if (error || call->identity->root)
+		return error;
+	return access_headers(call);
+}

@@ -1,0 +1,182 @@
+/* s3/auth/express.c: what directory buckets have, and what a session may. */
+#include "s3/auth/express.h"
+
+#include <errno.h>
+
+#include "s3/core/settings.h"
+#include "s3/identity/sts.h"
+
+#define SUFFIX "--x-s3"
+
+static bool is_plain(struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		char c = name.data[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
+			return false;
+	}
+	return name.len > 0 && name.data[0] != '-' && name.data[name.len - 1] != '-';
+}
+
+/* The zone stands between the last two "--": its own dashes are single. */
+struct slice s3_express_zone(struct slice bucket)
+{
+	struct slice rest;
+	size_t at;
+
+	if (bucket.len > LIMIT_BUCKET_LEN_MAX || !slice_ends(bucket, SLICE(SUFFIX)) ||
+		slice_starts(bucket, SLICE("xn--")) || slice_starts(bucket, SLICE("sthree-")) ||
+		slice_starts(bucket, SLICE("amzn-s3-demo-")))
+		return SLICE_NONE;
+	rest = slice_to(bucket, bucket.len - strlen(SUFFIX));
+	for (at = rest.len; at > 1; at--)
+		if (rest.data[at - 1] == '-' && rest.data[at - 2] == '-')
+			break;
+	if (at <= 1 || !is_plain(slice_from(rest, at)) || !is_plain(slice_to(rest, at - 2)))
+		return SLICE_NONE;
+	return slice_from(rest, at);
+}
+
+/* ---- What there is. ---- */
+
+enum needs { NOT_THERE, BY_KEY, BY_READER, BY_WRITER };
+
+/* What of a directory bucket: by a key alone, or by a session of either mode, too. */
+static enum needs needs_of(const struct s3_call *call)
+{
+	switch (call->operation->id) {
+	case S3_OPERATION_CREATE_BUCKET:
+	case S3_OPERATION_DELETE_BUCKET:
+	case S3_OPERATION_CREATE_SESSION:
+		return BY_KEY;
+	case S3_OPERATION_HEAD_BUCKET:
+	case S3_OPERATION_GET_OBJECT:
+	case S3_OPERATION_HEAD_OBJECT:
+	case S3_OPERATION_GET_OBJECT_ATTRIBUTES:
+	case S3_OPERATION_LIST_OBJECTS_V2:
+	case S3_OPERATION_LIST_PARTS:
+	case S3_OPERATION_LIST_MULTIPART_UPLOADS:
+		return BY_READER;
+	case S3_OPERATION_PUT_OBJECT:
+	case S3_OPERATION_COPY_OBJECT:
+	case S3_OPERATION_RENAME_OBJECT:
+	case S3_OPERATION_DELETE_OBJECT:
+	case S3_OPERATION_DELETE_OBJECTS:
+	case S3_OPERATION_CREATE_MULTIPART_UPLOAD:
+	case S3_OPERATION_UPLOAD_PART:
+	case S3_OPERATION_UPLOAD_PART_COPY:
+	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
+	case S3_OPERATION_ABORT_MULTIPART_UPLOAD:
+		return BY_WRITER;
+	case S3_OPERATION_GET_CONFIG:
+	case S3_OPERATION_PUT_CONFIG:
+	case S3_OPERATION_DELETE_CONFIG: {
+		const struct s3_config_kind *kind = s3_config_kind_of(call);
+
+		return kind && (kind->id == S3_CONFIG_POLICY || kind->id == S3_CONFIG_ENCRYPTION ||
+				       kind->id == S3_CONFIG_LIFECYCLE)
+			       ? BY_KEY
+			       : NOT_THERE;
+	}
+	default:
+		return NOT_THERE;
+	}
+}
+
+static const struct s3_error *check_headers(struct s3_call *call)
+{
+	/* Each of them would promise something that no directory bucket keeps. */
+	static const struct slice names[] = {SLICE("x-amz-tagging"),
+		SLICE("x-amz-website-redirect-location"), SLICE("x-amz-object-lock-mode"),
+		SLICE("x-amz-object-lock-retain-until-date"), SLICE("x-amz-object-lock-legal-hold"),
+		SLICE("x-amz-bucket-object-lock-enabled"), SLICE("x-amz-request-payer"),
+		SLICE("x-amz-server-side-encryption-customer-algorithm")};
+	struct slice value;
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		value = s3_call_header(call, names[i]);
+		if (value.len && !slice_eq_nocase(value, SLICE("false")))
+			return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+				"The header %.*s is not supported for directory buckets.",
+				SLICE_FMT(names[i]));
+	}
+	value = s3_call_header(call, SLICE("x-amz-storage-class"));
+	if (value.len && !slice_eq(value, SLICE("EXPRESS_ONEZONE")))
+		return s3_error_at(S3_E_INVALID_STORAGE_CLASS);
+	if (s3_call_param(call, SLICE("versionId"), &value) && !slice_eq(value, SLICE("null")))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Objects of directory buckets have no version but null.");
+	return NULL;
+}
+
+/* ---- Sessions. ---- */
+
+/* A native session has said already who asks; a token beside it can still only narrow. */
+static const struct s3_error *open_beside(struct s3_call *call, struct slice text)
+{
+	struct iam_token token;
+	int ret = iam_token_open(call->s3->iam, text, &call->arena, &token);
+
+	if (ret == -EBADMSG || (!ret && !token.bucket.len))
+		return s3_error_at(S3_E_INVALID_TOKEN);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	if ((int64_t)(clock_real_ns() / NS_PER_MS) >= token.expires_ms)
+		return s3_error_at(S3_E_EXPIRED_TOKEN);
+	call->session_bucket = token.bucket;
+	call->session_read_only = token.read_only;
+	return NULL;
+}
+
+static const struct s3_error *check_session(struct s3_call *call, enum needs needs)
+{
+	if (!slice_eq(call->session_bucket, call->bucket))
+		return s3_fail(call, S3_E_ACCESS_DENIED, "The session is one of another bucket.");
+	if (needs == BY_KEY)
+		return s3_fail(call, S3_E_ACCESS_DENIED,
+			"This operation takes the caller's own key, not a session of a bucket.");
+	if (needs == BY_WRITER && call->session_read_only)
+		return s3_fail(call, S3_E_ACCESS_DENIED, "The session is ReadOnly.");
+	return NULL;
+}
+
+const struct s3_error *s3_express_check(struct s3_call *call)
+{
+	const struct s3_error *error = NULL;
+	bool express = s3_express_bucket(call);
+	struct slice token;
+	enum needs needs;
+
+	if (call->request->session && express && call->request->header_count) {
+		token = s3_call_header(call, SLICE("x-amz-s3session-token"));
+		error = token.len ? open_beside(call, token) : NULL;
+	}
+	if (error || (!express && !call->session_bucket.len))
+		return error;
+	needs = express ? needs_of(call) : BY_KEY;
+	if (call->session_bucket.len)
+		error = check_session(call, needs);
+	if (error)
+		return error;
+	if (needs == NOT_THERE)
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"This operation is not supported for directory buckets.");
+	call->etag_md5 = false;
+	return check_headers(call);
+}
+
+const struct s3_error *s3_express_check_list(
+	struct s3_call *call, struct slice prefix, struct slice delimiter)
+{
+	if (delimiter.len && !slice_eq(delimiter, SLICE("/")))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Directory buckets support only / as the delimiter.");
+	if (prefix.len && !slice_ends(prefix, SLICE("/")))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Directory buckets support only prefixes that end in a delimiter (/).");
+	if (s3_call_param(call, SLICE("start-after"), NULL))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"start-after is not supported for directory buckets.");
+	return NULL;
+}

@@ -1,0 +1,26 @@
+/* s3/bucket/cors.h: which pages of other origins may ask, by a bucket's rules.
+ *
+ * Source: S3 API reference, PutBucketCors; Fetch standard, "CORS protocol". */
+#ifndef S3_CORS_H
+#define S3_CORS_H
+
+#include "s3/s3_priv.h"
+
+#define S3_CORS_RULES_MAX 100u
+
+struct s3_cors_names {
+	struct s3_cors_names *next;
+	struct slice name;
+};
+struct s3_cors_rule {
+	struct s3_cors_rule *next;
+	struct s3_cors_names *origins, *methods, *headers;
+	struct slice methods_text, exposed_text; /* joined, as headers have them */
+	struct slice max_age;			 /* empty: not given */
+};
+
+/* Adds what a page of the request's origin is told to an answer that is still to be made, of
+ * whatever outcome. A request without an Origin costs a look at its headers. */
+const struct s3_error *s3_cors_answer(struct s3_call *call);
+
+#endif

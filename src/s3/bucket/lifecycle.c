@@ -1,0 +1,172 @@
+/* s3/bucket/lifecycle.c: a bucket's lifecycle configuration: held against its schema, kept, parsed
+ * for who acts on it; and x-amz-expiration, which tells of it. */
+#include "s3/object/lifecycle.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "s3/core/settings.h"
+
+/* A rule without an id gets one, which stays. */
+static int name_rules(struct s3_xml *root, struct mem_arena *arena)
+{
+	for (struct s3_xml *rule = root->child; rule; rule = rule->next) {
+		struct s3_xml *id;
+		uint8_t random[12];
+		char *text;
+
+		if (s3_xml_text(rule, "ID").len)
+			continue;
+		id = mem_arena_get(arena, sizeof(*id));
+		text = mem_arena_get(arena, 2 * sizeof(random));
+		if (!id || !text)
+			return -ENOMEM;
+		random_fill(random, sizeof(random));
+		hex_encode(random, sizeof(random), text);
+		*id = (struct s3_xml){.name = SLICE("ID"),
+			.text = slice_of(text, 2 * sizeof(random)),
+			.next = rule->child};
+		rule->child = id;
+	}
+	return 0;
+}
+
+/* A header of the configuration, which is kept behind the document. S3 takes the first for said
+ * where nothing is; here what is not said is not told, and objects of any length move: it costs
+ * nothing, their bytes stay where they are. */
+#define MINIMUM_HEADER "x-amz-transition-default-minimum-object-size"
+
+static const struct {
+	struct slice name, kept;
+	enum s3_lifecycle_minimum minimum;
+} minimums[] = {
+	{SLICE("all_storage_classes_128K"), SLICE("<!--all_storage_classes_128K-->"),
+		S3_LIFECYCLE_MOVE_LARGE},
+	{SLICE("varies_by_storage_class"), SLICE("<!--varies_by_storage_class-->"),
+		S3_LIFECYCLE_MOVE_LARGE_BUT_ARCHIVED},
+};
+
+static const struct s3_error *check_minimum(struct s3_call *call, struct slice *document)
+{
+	struct slice value = s3_call_header(call, SLICE(MINIMUM_HEADER));
+	char *text;
+
+	if (!s3_call_has_header(call, SLICE(MINIMUM_HEADER)))
+		return NULL;
+	for (size_t i = 0; i < ARRAY_LEN(minimums); i++) {
+		struct slice kept = minimums[i].kept;
+
+		if (!slice_eq(value, minimums[i].name))
+			continue;
+		text = mem_arena_get(&call->arena, document->len + kept.len);
+		if (!text)
+			return s3_error_at(S3_E_SLOW_DOWN);
+		memcpy(text, document->data, document->len);
+		memcpy(text + document->len, kept.data, kept.len);
+		*document = slice_of(text, document->len + kept.len);
+		s3_answer_header(call, SLICE(MINIMUM_HEADER), minimums[i].name);
+		return NULL;
+	}
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"Invalid TransitionDefaultMinimumObjectSize found: %.*s", SLICE_FMT(value));
+}
+
+static const struct s3_error *lifecycle_answer(struct s3_call *call, struct slice document)
+{
+	for (size_t i = 0; i < ARRAY_LEN(minimums); i++) {
+		if (!slice_ends(document, minimums[i].kept))
+			continue;
+		s3_answer_header(call, SLICE(MINIMUM_HEADER), minimums[i].name);
+		document = slice_to(document, document.len - minimums[i].kept.len);
+	}
+	return s3_config_answer_xml(call, document);
+}
+
+static const struct s3_error *lifecycle_check(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	struct s3_lifecycle_rules rules;
+	struct s3_lifecycle_wrong wrong;
+	const struct s3_error *error;
+	struct s3_xml *tree;
+	int ret;
+
+	error = s3_config_xml(call, body, "LifecycleConfiguration", &tree);
+	if (error)
+		return error;
+	ret = s3_lifecycle_parse(tree, &call->arena, &rules, &wrong);
+	if (ret == -EINVAL)
+		return wrong.message ? s3_fail(call, wrong.error, "%s", wrong.message)
+				     : s3_error_at(wrong.error);
+	if (ret || name_rules(tree, &call->arena))
+		return s3_error_at(S3_E_SLOW_DOWN);
+	error = s3_config_xml_text(call, tree, ret_document);
+	return error ? error : check_minimum(call, ret_document);
+}
+
+static int lifecycle_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
+{
+	struct s3_lifecycle_rules *rules = mem_arena_get(arena, sizeof(*rules));
+	struct s3_lifecycle_wrong wrong;
+	struct s3_xml *tree;
+	int ret;
+
+	if (!rules)
+		return -ENOMEM;
+	ret = s3_xml_parse(document, arena, &tree);
+	if (!ret)
+		ret = s3_lifecycle_parse(tree, arena, rules, &wrong);
+	for (size_t i = 0; i < ARRAY_LEN(minimums); i++)
+		if (slice_ends(document, minimums[i].kept))
+			rules->minimum = minimums[i].minimum;
+	*ret_parsed = rules;
+	return ret;
+}
+
+const struct s3_config_ops s3_config_lifecycle = {
+	.check = lifecycle_check,
+	.load = lifecycle_load,
+	.answer = lifecycle_answer,
+	.put_status = 200,
+	.can_delete = true,
+};
+
+/* Its own function: it needs room, and few buckets have rules. */
+static __attribute__((noinline)) void answer_expiration(
+	struct s3_call *call, const struct s3_lifecycle_rules *rules, const struct store_meta *meta)
+{
+	const struct store_lifecycle_version version = {
+		.key = call->key, .meta = meta, .current = true};
+	const struct s3_lifecycle_rule *rule;
+	char date[DATE_HTTP_LEN];
+	struct s3_tags tags;
+	struct slice value;
+	struct buf text;
+	int64_t due_ms;
+
+	if (s3_tags_decode(s3_tags_of_object(meta), &call->arena, &tags))
+		return;
+	rule = s3_lifecycle_expiry(rules, &version, &tags, &due_ms);
+	if (!rule)
+		return;
+	date_http_format(due_ms, date);
+	buf_init(&text, 8 * S3_LIFECYCLE_ID_MAX);
+	buf_printf(&text, "expiry-date=\"%.*s\", rule-id=\"", DATE_HTTP_LEN, date);
+	uri_encode(rule->id, 0, &text);
+	buf_put(&text, "\"", 1);
+	value = text.failed ? SLICE_NONE : mem_arena_copy(&call->arena, buf_slice(&text));
+	buf_free(&text);
+	if (value.len)
+		s3_answer_header(call, SLICE("x-amz-expiration"), value);
+}
+
+void s3_lifecycle_answer(struct s3_call *call, const struct store_meta *meta)
+{
+	const struct s3_settings *settings;
+
+	if (s3_call_settings(call, &settings) || !settings ||
+		!settings->parsed[S3_CONFIG_LIFECYCLE] ||
+		s3_call_param(call, SLICE("versionId"), NULL))
+		return;
+	answer_expiration(call, settings->parsed[S3_CONFIG_LIFECYCLE], meta);
+}

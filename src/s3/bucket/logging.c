@@ -1,0 +1,328 @@
+/* s3/bucket/logging.c: where the access log of a bucket goes: a bucket of the same region that lets
+ * the service that writes logs put them. */
+#include <errno.h>
+
+#include "s3/auth/access.h"
+#include "s3/event/access_log.h"
+
+#define LOG_SERVICE "logging.s3.amazonaws.com"
+
+/* ---- May logs of this bucket be put there? ---- */
+
+struct question {
+	const struct store_bucket *from;
+	const struct iam_owner *owner; /* of from */
+	struct slice arn;	       /* of from */
+};
+
+/* An account is known by its number, and to lists by its canonical id. */
+static uint32_t values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
+{
+	const struct question *question = arg;
+
+	if (slice_eq_nocase(key, SLICE("aws:SourceArn")) && max > 0) {
+		ret_values[0] = question->arn;
+		return 1;
+	}
+	if (!slice_eq_nocase(key, SLICE("aws:SourceAccount")) || max < 2)
+		return 0;
+	ret_values[0] = slice_str(question->from->owner);
+	ret_values[1] = slice_str(question->owner->account);
+	return question->owner->account[0] ? 2 : 1;
+}
+
+static struct slice arn_of(struct mem_arena *arena, struct slice bucket, struct slice prefix)
+{
+	struct slice text;
+	struct buf arn;
+
+	buf_init(&arn, 1024);
+	buf_printf(&arn, "arn:aws:s3:::%.*s", SLICE_FMT(bucket));
+	if (prefix.data)
+		buf_printf(&arn, "/%.*s", SLICE_FMT(prefix));
+	text = arn.failed ? SLICE_NONE : mem_arena_copy(arena, buf_slice(&arn));
+	buf_free(&arn);
+	return text;
+}
+
+/* The list of the bucket gives the group of those that deliver logs the right to write. */
+static bool list_allows(const struct s3_settings *to)
+{
+	const struct s3_acl *acl = to->parsed[S3_CONFIG_ACL];
+
+	for (uint32_t i = 0; acl && i < acl->count; i++)
+		if (acl->grants[i].grantee == S3_GRANTEE_LOGS &&
+			(acl->grants[i].permission == S3_PERMISSION_WRITE ||
+				acl->grants[i].permission == S3_PERMISSION_FULL))
+			return s3_settings_ownership(to) != S3_OWNERSHIP_ENFORCED;
+	return false;
+}
+
+/* What is the server's root's may log to what is. */
+static bool is_allowed(struct s3_call *call, const struct store_bucket *from,
+	const struct s3_settings *to, struct slice prefix)
+{
+	static const struct policy_principal service = {.service = SLICE(LOG_SERVICE)};
+	struct iam_owner owner;
+	struct question question = {.from = from, .owner = &owner};
+	struct policy_question asked = {.principal = &service,
+		.action = SLICE("s3:PutObject"),
+		.values = values,
+		.arg = &question};
+	enum policy_decision decision;
+
+	iam_owner_or_id(call->s3->iam, slice_str(from->owner), &owner);
+	question.arn = arn_of(&call->arena, slice_str(from->name), SLICE_NONE);
+	asked.resource =
+		arn_of(&call->arena, slice_str(to->bucket.name), prefix.data ? prefix : SLICE(""));
+	if (!question.arn.data || !asked.resource.data)
+		return false;
+	decision = policy_decide(to->parsed[S3_CONFIG_POLICY], &asked);
+	if (decision == POLICY_DECISION_DENY)
+		return false;
+	/* A list speaks for its own owner's buckets only. */
+	return decision == POLICY_DECISION_ALLOW ||
+	       (strcmp(from->owner, to->bucket.owner) == 0 &&
+		       (list_allows(to) || strcmp(from->owner, IAM_ROOT_OWNER_ID) == 0));
+}
+
+bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging)
+{
+	struct s3_settings *to;
+	bool allowed;
+
+	/* Who asks is nobody here: the service that delivers logs is asked for. */
+	if (s3_settings_get(call->s3, call->request->core, logging->bucket, &to))
+		return false;
+	allowed = is_allowed(call, &call->settings->bucket, to, logging->prefix);
+	s3_settings_put(to);
+	return allowed;
+}
+
+static const struct s3_error *judge(struct s3_call *call, const struct store_bucket *from,
+	const struct s3_settings *to, struct slice prefix)
+{
+	if (strcmp(from->region, to->bucket.region) != 0)
+		return s3_error_at(S3_E_CROSS_LOCATION_LOGGING);
+	/* In one's own buckets the right may come later: it is asked for whenever there is a line.
+	 */
+	if (strcmp(from->owner, to->bucket.owner) != 0 && !is_allowed(call, from, to, prefix))
+		return s3_fail(call, S3_E_ACCESS_DENIED,
+			"The policy of the target bucket does not let " LOG_SERVICE
+			" put objects with this prefix.");
+	if (strcmp(from->name, to->bucket.name) == 0 || to->parsed[S3_CONFIG_LOGGING])
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"The target bucket is logged itself: each log would make another.");
+	if (to->parsed[S3_CONFIG_ENCRYPTION])
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"The target bucket encrypts what is put into it; logs are not encrypted.");
+	if (to->parsed[S3_CONFIG_REQUEST_PAYMENT])
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Who asks pays in the target bucket; nobody asks for logs to be put.");
+	return NULL;
+}
+
+/* Grants to the owner of the target's bucket give him nothing that he has not, and are dropped. */
+static const struct s3_error *check_grants(const struct s3_settings *to, struct s3_acl *grants)
+{
+	struct slice owner = slice_str(to->bucket.owner);
+	uint32_t count = 0;
+
+	if (grants->count && s3_settings_ownership(to) == S3_OWNERSHIP_ENFORCED)
+		return s3_error_at(S3_E_ACL_NOT_SUPPORTED);
+	if (s3_settings_public_access(to).block_acls && s3_acl_is_public(grants))
+		return s3_error_at(S3_E_ACCESS_DENIED);
+	for (uint32_t i = 0; i < grants->count; i++) {
+		const struct s3_grant *grant = &grants->grants[i];
+
+		if (grant->permission == S3_PERMISSION_READ_ACP ||
+			grant->permission == S3_PERMISSION_WRITE_ACP)
+			return s3_error_at(S3_E_MALFORMED_XML);
+		if (grant->grantee != S3_GRANTEE_OWNER || !slice_eq(grant->id, owner))
+			grants->grants[count++] = *grant;
+	}
+	grants->count = count;
+	return NULL;
+}
+
+static const struct s3_error *check_target(
+	struct s3_call *call, struct slice name, struct slice prefix, struct s3_acl *grants)
+{
+	struct s3_settings *to;
+	struct store_bucket from;
+	const struct s3_error *error = s3_call_bucket(call, &from);
+	int ret;
+
+	if (error)
+		return error;
+	ret = s3_bucket_name_valid(name) ? s3_settings_get(call->s3, call->request->core, name, &to)
+					 : -ENOENT;
+	if (ret == -ENOENT)
+		return s3_fail(call, S3_E_INVALID_LOG_TARGET,
+			"The target bucket for logging does not exist");
+	if (ret)
+		return s3_fail_errno(call, ret);
+	error = judge(call, &from, to, prefix);
+	if (!error)
+		error = check_grants(to, grants);
+	s3_settings_put(to);
+	return error;
+}
+
+/* ---- The document. ---- */
+
+/* How keys are made is told also where the client did not say it. */
+static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *enabled)
+{
+	const struct s3_xml *format = s3_xml_child(enabled, "TargetObjectKeyFormat"), *partitioned;
+	struct s3_xml *added, **end = &enabled->child;
+	struct slice date = SLICE_NONE;
+
+	if (format) {
+		partitioned = s3_xml_child(format, "PartitionedPrefix");
+		if (partitioned)
+			date = slice_trim(s3_xml_text(partitioned, "PartitionDateSource"));
+		if ((!partitioned && !s3_xml_child(format, "SimplePrefix")) ||
+			(date.len && !slice_eq(date, SLICE("EventTime")) &&
+				!slice_eq(date, SLICE("DeliveryTime"))))
+			return s3_error_at(S3_E_MALFORMED_XML);
+		return NULL;
+	}
+	added = mem_arena_get(&call->arena, 2 * sizeof(*added));
+	if (!added)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	added[0] = (struct s3_xml){.name = SLICE("TargetObjectKeyFormat"), .child = &added[1]};
+	added[1] = (struct s3_xml){.name = SLICE("SimplePrefix")};
+	while (*end)
+		end = &(*end)->next;
+	*end = added;
+	return NULL;
+}
+
+/* What is kept of <TargetGrants> is the list's text; of none, nothing. */
+static const struct s3_error *keep_grants(
+	struct s3_call *call, struct s3_xml *enabled, const struct s3_acl *grants)
+{
+	struct s3_xml **at = &enabled->child;
+	struct slice text;
+
+	while (*at && !slice_eq((*at)->name, SLICE("TargetGrants")))
+		at = &(*at)->next;
+	if (!*at)
+		return NULL;
+	if (!grants->count) {
+		*at = (*at)->next;
+		return NULL;
+	}
+	text = s3_acl_encode(grants, &call->arena);
+	if (!text.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	(*at)->child = NULL;
+	(*at)->text = text;
+	return NULL;
+}
+
+static const struct s3_error *check(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	struct s3_xml *root, *enabled;
+	const struct s3_xml *granted;
+	const struct s3_error *error;
+	struct s3_acl grants = {0};
+	struct slice prefix;
+
+	error = s3_config_xml(call, body, "BucketLoggingStatus", &root);
+	if (error)
+		return error;
+	enabled = root->child;
+	while (enabled && !slice_eq(enabled->name, SLICE("LoggingEnabled")))
+		enabled = enabled->next;
+	if (!enabled)
+		return s3_config_xml_text(call, root, ret_document);
+	prefix = s3_xml_text(enabled, "TargetPrefix");
+	if (!s3_xml_child(enabled, "TargetBucket") || !s3_xml_child(enabled, "TargetPrefix") ||
+		prefix.len > S3_LOG_PREFIX_MAX)
+		return s3_error_at(S3_E_MALFORMED_XML);
+	granted = s3_xml_child(enabled, "TargetGrants");
+	error = check_format(call, enabled);
+	if (!error && granted)
+		error = s3_acl_of_grants(call, granted, SLICE_NONE, &grants);
+	if (!error)
+		error = check_target(call, s3_xml_text(enabled, "TargetBucket"), prefix, &grants);
+	if (!error)
+		error = keep_grants(call, enabled, &grants);
+	return error ? error : s3_config_xml_text(call, root, ret_document);
+}
+
+static enum s3_log_keys keys_of(const struct s3_xml *enabled)
+{
+	const struct s3_xml *format = s3_xml_child(enabled, "TargetObjectKeyFormat");
+	const struct s3_xml *partitioned =
+		format ? s3_xml_child(format, "PartitionedPrefix") : NULL;
+
+	if (!partitioned)
+		return S3_LOG_SIMPLE;
+	return slice_eq(slice_trim(s3_xml_text(partitioned, "PartitionDateSource")),
+		       SLICE("EventTime"))
+		       ? S3_LOG_BY_EVENT
+		       : S3_LOG_BY_DELIVERY;
+}
+
+static int load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
+{
+	struct s3_logging *logging = mem_arena_get(arena, sizeof(*logging));
+	const struct s3_xml *enabled;
+	struct s3_xml *root;
+	int ret = logging ? s3_xml_parse(document, arena, &root) : -ENOMEM;
+
+	if (ret)
+		return ret;
+	enabled = s3_xml_child(root, "LoggingEnabled");
+	*ret_parsed = NULL;
+	if (!enabled)
+		return 0;
+	*logging = (struct s3_logging){.bucket = s3_xml_text(enabled, "TargetBucket"),
+		.prefix = s3_xml_text(enabled, "TargetPrefix"),
+		.grants = s3_xml_text(enabled, "TargetGrants"),
+		.keys = keys_of(enabled)};
+	*ret_parsed = logging;
+	return 0;
+}
+
+/* As it is kept, but with the grants as they came. */
+static const struct s3_error *answer(struct s3_call *call, struct slice document)
+{
+	const struct s3_xml *enabled, *node;
+	struct s3_acl grants = {0};
+	struct s3_xml *root;
+	struct buf xml;
+
+	if (s3_xml_parse(document, &call->arena, &root))
+		return s3_error_at(S3_E_INTERNAL);
+	enabled = s3_xml_child(root, "LoggingEnabled");
+	if (!enabled || !s3_xml_child(enabled, "TargetGrants"))
+		return s3_config_answer_xml(call, document);
+	if (s3_acl_decode(s3_xml_text(enabled, "TargetGrants"), &call->arena, &grants))
+		return s3_error_at(S3_E_INTERNAL);
+	s3_xml_begin(&xml, "BucketLoggingStatus");
+	buf_put_str(&xml, "<LoggingEnabled>");
+	for (node = enabled->child; node; node = node->next) {
+		buf_printf(&xml, "<%.*s>", SLICE_FMT(node->name));
+		if (slice_eq(node->name, SLICE("TargetGrants")))
+			s3_acl_put_grants(call, &grants, &xml);
+		else
+			s3_config_put_xml(node, &xml);
+		buf_printf(&xml, "</%.*s>", SLICE_FMT(node->name));
+	}
+	buf_put_str(&xml, "</LoggingEnabled>");
+	s3_xml_end(&xml, "BucketLoggingStatus");
+	return s3_answer_xml(call, 200, &xml);
+}
+
+const struct s3_config_ops s3_config_logging = {
+	.check = check,
+	.load = load,
+	.answer = answer,
+	.put_status = 200,
+	.can_delete = false,
+};

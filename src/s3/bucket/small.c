@@ -1,0 +1,123 @@
+/* s3/bucket/small.c: configurations of a bucket that are one word: who pays, acceleration; and
+ * replication, which is declined in S3's own order. */
+#include <errno.h>
+
+#include "s3/auth/access.h"
+#include "s3/core/settings.h"
+
+/* The one child of the root, which must be among the words. */
+static const struct s3_error *check_word(struct s3_call *call, struct slice body, const char *root,
+	const char *child, const struct slice *words, struct slice *ret_document)
+{
+	const struct s3_error *error;
+	struct s3_xml *tree;
+	struct slice word;
+
+	error = s3_config_xml(call, body, root, &tree);
+	if (error)
+		return error;
+	word = s3_xml_text(tree, child);
+	for (; words->len; words++)
+		if (slice_eq(word, *words))
+			return s3_config_xml_text(call, tree, ret_document);
+	return s3_error_at(S3_E_MALFORMED_XML);
+}
+
+static const struct s3_error *check_payment(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	static const struct slice words[] = {SLICE("Requester"), SLICE("BucketOwner"), SLICE_NONE};
+
+	return check_word(call, body, "RequestPaymentConfiguration", "Payer", words, ret_document);
+}
+
+/* Not NULL: who asks pays. */
+static int load_payment(struct slice document, struct mem_arena *arena, const void **ret_parsed)
+{
+	struct s3_xml *tree;
+	int ret = s3_xml_parse(document, arena, &tree);
+
+	if (ret)
+		return ret;
+	*ret_parsed = slice_eq(s3_xml_text(tree, "Payer"), SLICE("Requester")) ? tree : NULL;
+	return 0;
+}
+
+const struct s3_config_ops s3_config_request_payment = {
+	.check = check_payment,
+	.load = load_payment,
+	.answer = s3_config_answer_xml,
+	.put_status = 200,
+	.can_delete = false,
+};
+
+const struct s3_error *s3_payer_check(struct s3_call *call)
+{
+	const struct s3_settings *settings;
+	const struct s3_error *error = s3_call_settings(call, &settings);
+	struct slice said;
+
+	if (error || !settings || !settings->parsed[S3_CONFIG_REQUEST_PAYMENT])
+		return error;
+	said = s3_call_header(call, SLICE("x-amz-request-payer"));
+	if (!said.len)
+		s3_call_param(call, SLICE("x-amz-request-payer"), &said);
+	if (slice_eq_nocase(said, SLICE("requester")) && !call->identity->anonymous) {
+		s3_answer_header(call, SLICE("x-amz-request-charged"), SLICE("requester"));
+		return NULL;
+	}
+	if (call->identity->root || strcmp(s3_call_owner(call)->id, settings->bucket.owner) == 0)
+		return NULL;
+	return s3_error_at(S3_E_ACCESS_DENIED);
+}
+
+/* Names with dots have no accelerated endpoint in S3. */
+static const struct s3_error *check_accelerate(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	static const struct slice words[] = {SLICE("Enabled"), SLICE("Suspended"), SLICE_NONE};
+
+	if (slice_find(call->bucket, SLICE(".")) >= 0)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"S3 Transfer Acceleration is not supported for buckets with periods (.) in "
+			"their names");
+	return check_word(call, body, "AccelerateConfiguration", "Status", words, ret_document);
+}
+
+const struct s3_config_ops s3_config_accelerate = {
+	.check = check_accelerate,
+	.load = s3_config_load_nothing,
+	.answer = s3_config_answer_xml,
+	.put_status = 200,
+	.can_delete = false,
+};
+
+/* S3 first looks whether the bucket keeps versions. */
+static const struct s3_error *check_replication(
+	struct s3_call *call, struct slice body, struct slice *ret_document)
+{
+	const struct s3_settings *settings;
+	const struct s3_error *error;
+	struct s3_xml *tree;
+
+	(void)ret_document;
+	error = s3_config_xml(call, body, "ReplicationConfiguration", &tree);
+	if (!error)
+		error = s3_call_settings(call, &settings);
+	if (error)
+		return error;
+	if (!settings || settings->bucket.versioning != STORE_VERSIONING_ENABLED)
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Versioning must be 'Enabled' on the bucket to apply a replication "
+			"configuration");
+	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+		"This server does not replicate objects to other buckets.");
+}
+
+const struct s3_config_ops s3_config_replication = {
+	.check = check_replication,
+	.load = s3_config_load_nothing,
+	.answer = s3_config_answer_xml,
+	.put_status = 200,
+	.can_delete = true,
+};

@@ -1,0 +1,157 @@
+/* s3/core/call.c: one request being answered: its memory, its headers and parameters, how it fails.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "iam/iam.h"
+#include "s3/s3_priv.h"
+
+static const struct s3_header *find_header(const struct s3_call *call, struct slice name)
+{
+	const struct s3_request *request = call->request;
+
+	s3_call_check(call);
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (slice_eq_nocase(request->headers[i].name, name))
+			return &request->headers[i];
+	return NULL;
+}
+
+struct slice s3_call_header(const struct s3_call *call, struct slice name)
+{
+	const struct s3_header *header = find_header(call, name);
+
+	return header ? header->value : SLICE_NONE;
+}
+
+bool s3_call_has_header(const struct s3_call *call, struct slice name)
+{
+	return find_header(call, name) != NULL;
+}
+
+bool s3_call_param(const struct s3_call *call, struct slice name, struct slice *ret_value)
+{
+	const struct s3_param *param = s3_query_find(&call->params, name);
+
+	if (param && ret_value)
+		*ret_value = param->value;
+	return param != NULL;
+}
+
+const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+	int len;
+
+	s3_call_check(call);
+	va_start(args, fmt);
+	len = vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (len > 0)
+		call->message = mem_arena_copy(&call->arena, slice_str(text)).data;
+	return s3_error_at(id);
+}
+
+void s3_fail_detail(struct s3_call *call, const char *name, struct slice value)
+{
+	struct slice grown;
+	struct buf xml;
+
+	if (!utf8_is_valid(value))
+		return;
+	buf_init(&xml, SIGV4_CANONICAL_BYTES_MAX * 8);
+	buf_put_slice(&xml, call->detail);
+	xml_element(name, value, &xml);
+	if (!xml.failed) {
+		grown = mem_arena_copy(&call->arena, buf_slice(&xml));
+		if (grown.data)
+			call->detail = grown;
+	}
+	buf_free(&xml);
+}
+
+const struct s3_error *s3_fail_argument(
+	struct s3_call *call, const char *name, struct slice value, const char *message)
+{
+	s3_fail_detail(call, "ArgumentName", slice_str(name));
+	s3_fail_detail(call, "ArgumentValue", value);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s", message);
+}
+
+const struct s3_error *s3_fail_errno(struct s3_call *call, int error)
+{
+	const struct s3_error *found = s3_error_of(error);
+
+	s3_call_check(call);
+	if (found->status == 500)
+		log_error("s3", "%s %.*s/%.*s failed: %s", call->operation->name,
+			SLICE_FMT(call->bucket), SLICE_FMT(call->key), strerror(-error));
+	return found;
+}
+
+uint16_t s3_call_share(const struct s3_call *call)
+{
+	const struct flow_budget *budget = call->request->core->budget;
+	const struct iam_principal *principal = call->principal;
+	struct slice name = slice_str(call->identity ? call->identity->access_key : "");
+	char text[IAM_OWNER_LEN_MAX + IAM_NAME_LEN_MAX + 2];
+	uint16_t share;
+
+	s3_call_check(call);
+	if (principal) {
+		/* Sessions of roles have no user's name: all of an account's have one share. */
+		name = slice_of(
+			text, (size_t)snprintf(text, sizeof(text), "%s/%.*s", principal->owner.id,
+				      SLICE_FMT(slice_to(principal->user_name, IAM_NAME_LEN_MAX))));
+	} else if (!name.len && call->request->peer) {
+		/* Nobody in particular: whoever asks from that address. */
+		name = flow_peer_name(slice_str(call->request->peer));
+	}
+	share = flow_share_of(budget, name);
+	fiber_group_set(share);
+	return share;
+}
+
+/* What the last keys' shares were: a share is asked for by each request. Who gets another user's
+ * key meanwhile is in that one's share until it is worked out again, which costs nobody anything.
+ */
+#define SEEN_KEYS	   64u
+#define SEEN_KEY_BYTES_MAX 40u
+
+void s3_call_join(struct s3_call *call)
+{
+	static _Thread_local struct {
+		const struct flow_budget *budget;
+		char key[SEEN_KEY_BYTES_MAX];
+		uint16_t share;
+	} seen[SEEN_KEYS];
+	const struct flow_budget *budget = call->request->core->budget;
+	struct slice key = slice_str(call->identity ? call->identity->access_key : "");
+	size_t idx;
+
+	if (key.len < 2 || key.len >= SEEN_KEY_BYTES_MAX) {
+		s3_call_share(call);
+		return;
+	}
+	idx = ((uint8_t)key.data[key.len - 1] + 31u * (uint8_t)key.data[key.len - 2]) % SEEN_KEYS;
+	if (seen[idx].budget != budget || strcmp(seen[idx].key, key.data) != 0) {
+		seen[idx].budget = budget;
+		memcpy(seen[idx].key, key.data, key.len + 1);
+		seen[idx].share = s3_call_share(call);
+	}
+	fiber_group_set(seen[idx].share);
+}
+
+const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket)
+{
+	int ret;
+
+	s3_call_check(call);
+	ret = store_bucket_get(call->s3->store, call->bucket, ret_bucket);
+	if (ret == -ENOENT)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	return ret ? s3_fail_errno(call, ret) : NULL;
+}

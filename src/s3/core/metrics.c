@@ -1,0 +1,82 @@
+/* s3/core/metrics.c: requests that are worked on, those answered by operation and status class, and
+ * how long they took by operation and transport. */
+#include "s3/s3_priv.h"
+
+DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
+	"S3 requests that are being read, worked on or answered now, over every transport.");
+
+#define CLASS_COUNT 4u /* 2xx to 5xx */
+
+#define CLASS_COUNTER(operation, status)                                        \
+	{                                                                       \
+		.name = "nebulaio_s3_requests_total",                           \
+		.labels = "operation=\"" operation "\",status=\"" status "\"",  \
+		.help = "S3 requests answered, by operation and status class.", \
+	}
+
+static struct counter counters[S3_OPERATION_COUNT][CLASS_COUNT] = {
+#define OPERATION(id, name, run, action)                                               \
+	[S3_OPERATION_##id] = {CLASS_COUNTER(name, "2xx"), CLASS_COUNTER(name, "3xx"), \
+		CLASS_COUNTER(name, "4xx"), CLASS_COUNTER(name, "5xx")},
+#include "s3/s3_operation_table.inc"
+#undef OPERATION
+};
+
+enum transport {
+	TRANSPORT_HTTP,
+	TRANSPORT_HTTPS,
+	TRANSPORT_TOKEN,
+	TRANSPORT_RDMA,
+	TRANSPORT_COUNT
+};
+
+#define DURATION(operation, transport)                                                         \
+	{                                                                                      \
+		.name = "nebulaio_s3_request_duration_seconds",                                \
+		.labels = "operation=\"" operation "\",transport=\"" transport "\"",           \
+		.help = "From a request's head, read, to the end of its answer, by operation " \
+			"and transport; those that there have been.",                          \
+	}
+
+static struct counter_hist durations[S3_OPERATION_COUNT][TRANSPORT_COUNT] = {
+#define OPERATION(id, name, run, action)                                        \
+	[S3_OPERATION_##id] = {DURATION(name, "http"), DURATION(name, "https"), \
+		DURATION(name, "rdma-token"), DURATION(name, "rdma")},
+#include "s3/s3_operation_table.inc"
+#undef OPERATION
+};
+
+__attribute__((constructor)) static void register_counters(void)
+{
+	for (uint32_t i = 0; i < S3_OPERATION_COUNT; i++) {
+		for (uint32_t class = 0; class < CLASS_COUNT; class ++)
+			counter_register(&counters[i][class]);
+		for (uint32_t transport = 0; transport < TRANSPORT_COUNT; transport++)
+			counter_hist_register(&durations[i][transport]);
+	}
+}
+
+/* By its first letter and its length: each request ends here. */
+static enum transport transport_of(const char *name)
+{
+	if (name[0] == 'r')
+		return name[4] ? TRANSPORT_TOKEN : TRANSPORT_RDMA;
+	return name[4] ? TRANSPORT_HTTPS : TRANSPORT_HTTP;
+}
+
+void s3_metrics_begin(void)
+{
+	counter_add(&in_flight, 1);
+}
+
+void s3_metrics_end(const struct s3_call *call)
+{
+	enum s3_operation_id id = call->operation->id;
+	uint32_t status = call->reply->status;
+
+	counter_sub(&in_flight, 1);
+	counter_hist_add(&durations[id][transport_of(call->request->transport)],
+		clock_now_ns() - call->start_ns);
+	if (status >= 200 && status < 600)
+		counter_add(&counters[id][status / 100 - 2], 1);
+}

@@ -1,0 +1,45 @@
+/* s3/core/text.h: the small languages of S3 requests, on plain buffers: query strings, names,
+ * ranges. Pure functions, any thread; what they refuse they say by -errno. */
+#ifndef S3_TEXT_H
+#define S3_TEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+#define S3_PARAMS_MAX 64u
+
+struct s3_param {
+	struct slice name; /* decoded */
+	struct slice value;
+	bool has_value; /* there was a "=" */
+};
+struct s3_params {
+	struct s3_param *items; /* in order of the query */
+	uint32_t count;
+};
+
+/* How many parameters a query has at most: what parse needs room for. */
+uint32_t s3_query_count(struct slice query);
+/* Decodes query into items (count of them) and memory (query.len bytes). "+" is a space. Empty
+ * parts ("&&") are dropped. -EINVAL on a bad escape. */
+int s3_query_parse(
+	struct slice query, struct s3_param *items, char *memory, struct s3_params *ret_params);
+/* The first parameter of that name. */
+const struct s3_param *s3_query_find(const struct s3_params *params, struct slice name);
+
+/* RFC 9110 section 14.1.2, the part of it that S3 serves. */
+enum s3_range_result {
+	S3_RANGE_WHOLE, /* none, several, or not well-formed: the whole object */
+	S3_RANGE_PART,
+	S3_RANGE_UNSATISFIABLE,
+};
+enum s3_range_result s3_range_parse(
+	struct slice text, uint64_t object_bytes, uint64_t *ret_offset, uint64_t *ret_bytes);
+
+/* The address of a peer without its port: "192.0.2.1:1234", "[2001:db8::1]:1234". peer may be NULL.
+ */
+struct slice s3_peer_address(const char *peer);
+
+#endif

@@ -1,0 +1,79 @@
+/* s3/event/notification.h: which events of a bucket go to which targets, and the records that tell
+ * of them.
+ *
+ * Source: S3 User Guide, "Event notification types and destinations", "Event message structure";
+ * API Reference, "PutBucketNotificationConfiguration". */
+#ifndef S3_NOTIFICATION_H
+#define S3_NOTIFICATION_H
+
+#include "s3/core/settings.h"
+
+#define S3_NOTIFICATION_RULES_MAX 100u
+
+struct s3_notification_rule {
+	struct slice id, arn, target; /* target: the last part of the ARN */
+	uint32_t events;	      /* bits of s3_event_id */
+	struct slice prefix, suffix;
+};
+struct s3_notification {
+	struct s3_notification_rule *rules;
+	uint32_t count;
+};
+struct s3_notification_wrong {
+	enum s3_error_id error;
+	const char *message; /* NULL: the error's own */
+};
+/* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree, in which rules without an Id
+ * are given one. */
+int s3_notification_parse(struct s3_xml *root, struct mem_arena *arena,
+	struct s3_notification *ret_notification, struct s3_notification_wrong *ret_wrong);
+bool s3_notification_wants(
+	const struct s3_notification_rule *rule, enum s3_event_id id, struct slice key);
+
+/* What happened to a key of the call's bucket. */
+struct s3_event {
+	enum s3_event_id id;
+	struct slice key;
+	struct slice version_id;       /* empty or "null": not told */
+	const struct store_meta *meta; /* size and ETag; NULL: not told */
+	struct slice class;	       /* a transition's: where to */
+};
+struct s3_notice;
+/* An event with the commit that it tells of: begun before, ended after. At most one rule of a
+ * bucket wants it, so it goes to one target. */
+struct s3_telling {
+	struct store_message message; /* for the commit */
+	struct s3_telling_part {
+		struct s3_notice *notice; /* NULL: nobody is told */
+		struct slice text;	  /* allocated */
+		bool kept;
+	} parts[2]; /* the event; the one in its place when a delete marker came */
+};
+/* What the commit takes along; NULL: nothing. */
+static inline struct store_message *s3_telling_message(struct s3_telling *telling)
+{
+	return telling->parts[0].notice || telling->parts[1].notice ? &telling->message : NULL;
+}
+/* An event without a version id has that of the outcome. Costs a bucket that wants no events one
+ * look. marker may be NULL. */
+void s3_event_begin(struct s3_call *call, const struct s3_event *event,
+	const struct s3_event *marker, struct s3_telling *telling);
+/* The same of what the server does by itself. */
+void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
+	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling);
+void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome);
+/* The event of a deletion, which takes its message along. */
+void s3_event_delete_begin(
+	struct s3_call *call, struct store_deletion *deletion, struct s3_telling *telling);
+void s3_event_delete_end(
+	const struct store_deletion *deletion, struct s3_telling *telling, int ret);
+/* store_put_commit of the call's own key, with the event that tells of it. */
+int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
+	struct store_meta *meta, struct s3_write_condition *condition);
+/* What an earlier start left of an event: to its target. -ENOBUFS, -EBUSY, -ENOMEM: not now; else
+ * it is given up, which was told: -ENOENT, -ENODATA as s3_topic_way, -EUCLEAN: no such text. */
+int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, struct slice text);
+/* Whom such a text is for: the same for all that go to one target. */
+struct slice s3_event_target(struct slice text);
+
+#endif

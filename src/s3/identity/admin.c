@@ -1,0 +1,613 @@
+/* s3/identity/admin.c: accounts and what is in them: told without secrets, made as the accounts'
+ * file would, deleted. */
+#include "s3/identity/admin.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PARTS_MAX  8u
+#define BODY_DEPTH 24u
+
+/* /admin/v1/accounts/NUMBER/users/NAME/keys/KEY, in parts behind "v1". */
+struct admin {
+	struct s3_call *call;
+	struct slice parts[PARTS_MAX];
+	uint32_t count;
+	json_t *body; /* an object; NULL when there was none */
+	struct admin_answer *answer;
+	struct iam_new_key key;
+	char why[IAM_ARN_LEN_MAX + 64]; /* of a change: what it could not do; else empty */
+};
+
+static void fail(struct admin *admin, uint32_t status, const char *code, const char *why)
+{
+	admin->answer->status = status;
+	admin->answer->code = code;
+	snprintf(admin->answer->why, sizeof(admin->answer->why), "%s", why);
+}
+
+static void fail_errno(struct admin *admin, int error, const char *why)
+{
+	switch (error) {
+	case -ENOENT:
+		fail(admin, 404, "NotFound", why ? why : "there is none of that name");
+		break;
+	case -EEXIST:
+		fail(admin, 409, "Conflict",
+			why ? why : "an access key, an id or an e-mail is taken already");
+		break;
+	case -EBUSY:
+		fail(admin, 409, "Conflict", why);
+		break;
+	case -EINVAL:
+	case -EDQUOT:
+	case -EFBIG:
+		fail(admin, 400, "Invalid", why ? why : strerror(-error));
+		break;
+	default:
+		fail(admin, 503, "Busy", strerror(-error));
+	}
+}
+
+static void done(struct admin *admin, json_t *json)
+{
+	admin->answer->status = json ? 200 : 204;
+	admin->answer->json = json;
+}
+
+static bool is_part(const struct admin *admin, uint32_t idx, const char *text)
+{
+	return idx < admin->count && slice_eq(admin->parts[idx], slice_str(text));
+}
+
+static struct slice account_of(const struct admin *admin)
+{
+	return is_part(admin, 1, "root") ? SLICE(IAM_ACCOUNT_OF_ROOT) : admin->parts[1];
+}
+
+/* ---- Telling. ---- */
+
+/* A copy in which keys have no secrets and entities are lists. */
+static json_t *without_secrets(const json_t *entity)
+{
+	json_t *copy = json_deep_copy(entity), *key;
+	size_t idx;
+
+	json_array_foreach(json_object_get(copy, "keys"), idx, key) json_object_del(key, "sealed");
+	if (json_object_get(copy, "attached")) {
+		json_object_set(copy, "policies", json_object_get(copy, "attached"));
+		json_object_del(copy, "attached");
+	}
+	return copy;
+}
+
+static json_t *account_json(const json_t *account)
+{
+	static const char *const members[] = {"users", "groups", "roles"};
+	json_t *copy = without_secrets(account), *entity;
+	const char *name;
+
+	for (size_t i = 0; i < ARRAY_LEN(members); i++) {
+		json_t *list = json_array();
+
+		json_object_foreach(json_object_get(account, members[i]), name, entity)
+			json_array_append_new(list, without_secrets(entity));
+		json_object_set_new(copy, members[i], list);
+	}
+	if (json_object_get(account, "policies")) {
+		json_t *list = json_array();
+
+		json_object_foreach(json_object_get(account, "policies"), name, entity)
+			json_array_append_new(list, without_secrets(entity));
+		json_object_set_new(copy, "policies", list);
+	}
+	return copy;
+}
+
+static void visit_account(const json_t *account, void *arg)
+{
+	json_array_append_new(
+		arg, json_pack("{s:O?, s:O?, s:O?, s:O?, s:I}", "account_id",
+			     json_object_get(account, "account_id"), "id",
+			     json_object_get(account, "id"), "display_name",
+			     json_object_get(account, "display_name"), "email",
+			     json_object_get(account, "email"), "users",
+			     (json_int_t)json_object_size(json_object_get(account, "users"))));
+}
+
+static void tell_accounts(struct admin *admin)
+{
+	json_t *list = json_array();
+
+	iam_visit(admin->call->s3->iam, visit_account, list);
+	done(admin, json_pack("{s:o}", "accounts", list));
+}
+
+static void tell_account(struct admin *admin)
+{
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin));
+
+	if (account)
+		done(admin, account_json(account));
+	else
+		fail_errno(admin, -ENOENT, "there is no such account");
+	json_decref(account);
+}
+
+static void tell_entity(struct admin *admin)
+{
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin));
+	const json_t *entity = iam_entity(account, admin->parts[2].data, admin->parts[3]);
+
+	if (entity)
+		done(admin, without_secrets(entity));
+	else
+		fail_errno(admin, -ENOENT, NULL);
+	json_decref(account);
+}
+
+struct buckets {
+	struct admin *admin;
+	json_t *list;
+	const char *owner; /* NULL: all; else only whether there is one */
+	bool found;
+};
+
+static bool visit_bucket(const struct store_bucket *bucket, void *arg)
+{
+	struct buckets *buckets = arg;
+	struct iam_owner owner;
+
+	if (!s3_bucket_name_valid(slice_str(bucket->name)))
+		return true;
+	if (buckets->owner) {
+		buckets->found |= strcmp(bucket->owner, buckets->owner) == 0;
+		return !buckets->found;
+	}
+	iam_owner_or_id(buckets->admin->call->s3->iam, slice_str(bucket->owner), &owner);
+	json_array_append_new(buckets->list,
+		json_pack("{s:s, s:s, s:s, s:I, s:s}", "name", bucket->name, "owner", bucket->owner,
+			"account_id", owner.account, "created",
+			(json_int_t)(bucket->created_ns / NS_PER_MS), "region", bucket->region));
+	return true;
+}
+
+static void tell_buckets(struct admin *admin)
+{
+	struct buckets buckets = {.admin = admin, .list = json_array()};
+	int ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
+
+	if (ret) {
+		json_decref(buckets.list);
+		fail_errno(admin, ret, NULL);
+		return;
+	}
+	done(admin, json_pack("{s:o}", "buckets", buckets.list));
+}
+
+static void count_account(const json_t *account, void *arg)
+{
+	(void)account;
+	++*(json_int_t *)arg;
+}
+
+/* A store of one volume is as good as that one: it would not run without. */
+static json_t *volumes_json(struct store *store, const struct store_usage *usage)
+{
+	static const char *const STATES[] = {"good", "missing", "rebuilding"};
+	struct store_volume volumes[DISK_MEMBERS_MAX];
+	uint32_t count = store_volumes(store, volumes, DISK_MEMBERS_MAX);
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(
+			list, json_pack("{s:s, s:I}", "state", STATES[volumes[i].state], "bytes",
+				      (json_int_t)volumes[i].bytes));
+	if (!count)
+		json_array_append_new(list, json_pack("{s:s, s:I}", "state", STATES[0], "bytes",
+						    (json_int_t)usage->volume_bytes));
+	return list;
+}
+
+static void tell_info(struct admin *admin)
+{
+	struct store_usage usage;
+	json_int_t accounts = 0;
+
+	iam_visit(admin->call->s3->iam, count_account, &accounts);
+	store_usage(admin->call->s3->store, &usage);
+	done(admin,
+		json_pack("{s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}}", "accounts", accounts,
+			"volumes", volumes_json(admin->call->s3->store, &usage), "store",
+			"volume_bytes", (json_int_t)usage.volume_bytes, "used_bytes",
+			(json_int_t)usage.used_bytes, "free_bytes", (json_int_t)usage.free_bytes,
+			"objects", (json_int_t)usage.objects, "buckets", (json_int_t)usage.buckets,
+			"cache_bytes", (json_int_t)usage.cache_bytes, "log_bytes",
+			(json_int_t)usage.log_bytes));
+}
+
+static void tell_scrub(struct admin *admin)
+{
+	struct store_scrub scrub;
+
+	store_scrub_status(admin->call->s3->store, &scrub);
+	done(admin, json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "running", scrub.running,
+			    "done_bytes", (json_int_t)scrub.done_bytes, "all_bytes",
+			    (json_int_t)scrub.all_bytes, "runs", (json_int_t)scrub.runs, "bytes",
+			    (json_int_t)scrub.bytes, "damaged", (json_int_t)scrub.damaged, "mended",
+			    (json_int_t)scrub.mended, "parity_mended",
+			    (json_int_t)scrub.parity_mended));
+}
+
+/* ---- Changing. ---- */
+
+/* {"path": PATH} */
+static void replace_volume(struct admin *admin)
+{
+	const char *path = json_string_value(json_object_get(admin->body, "path"));
+	uint64_t member;
+	int ret = slice_to_u64(admin->parts[1], &member) || member > UINT32_MAX ? -ENOENT : 0;
+
+	if (!ret)
+		ret = path ? store_volume_replace(admin->call->s3->store, (uint32_t)member, path)
+			   : -EINVAL;
+	if (ret == -ENOENT)
+		fail(admin, 404, "NotFound", "there is no such volume");
+	else if (ret == -EINVAL)
+		fail(admin, 400, "Invalid", "a path is wanted: absolute, or rdma://HOST:PORT/NAME");
+	else if (ret == -EEXIST)
+		fail(admin, 409, "Conflict", "that is already one of the store's volumes");
+	else if (ret == -EALREADY)
+		fail(admin, 409, "Conflict", "another volume waits to be replaced");
+	else if (ret == -EBUSY)
+		fail(admin, 409, "Conflict", "too many others are missing to give this one up");
+	else if (ret)
+		fail_errno(admin, ret, NULL);
+	else
+		tell_info(admin);
+}
+
+static void begin_scrub(struct admin *admin)
+{
+	int ret = store_scrub_ask(admin->call->s3->store);
+
+	if (ret)
+		fail(admin, 409, "Conflict", "a scrub is under way");
+	else
+		tell_scrub(admin);
+}
+
+static bool put(struct admin *admin, const json_t *description)
+{
+	struct buf why;
+	int ret;
+
+	buf_init(&why, 512);
+	ret = iam_put(admin->call->s3->iam, admin->call->request->core, description, &why);
+	if (ret) {
+		buf_put(&why, "", 1);
+		fail_errno(admin, ret, why.failed ? NULL : why.data);
+	}
+	buf_free(&why);
+	return ret == 0;
+}
+
+/* The body, with the name that the path gives. */
+static json_t *named(struct admin *admin, const char *member, struct slice name)
+{
+	json_t *copy = admin->body ? json_copy(admin->body) : json_object();
+
+	json_member_set_text(copy, member, name);
+	return copy;
+}
+
+static void put_account(struct admin *admin)
+{
+	json_t *description = named(admin, "account_id", account_of(admin));
+
+	if (put(admin, description))
+		tell_account(admin);
+	json_decref(description);
+}
+
+static void put_entity(struct admin *admin)
+{
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin));
+	json_t *description =
+		json_pack("{s:[o]}", admin->parts[2].data, named(admin, "name", admin->parts[3]));
+
+	json_member_set_text(description, "account_id", account_of(admin));
+	if (!account && !is_part(admin, 1, "root"))
+		fail_errno(admin, -ENOENT, "there is no such account");
+	else if (put(admin, description))
+		tell_entity(admin);
+	json_decref(account);
+	json_decref(description);
+}
+
+static void delete_account(struct admin *admin)
+{
+	json_t *account = iam_account(admin->call->s3->iam, account_of(admin)), *user;
+	struct buckets buckets = {.admin = admin};
+	const char *name;
+	int ret = account ? 0 : -ENOENT;
+	char owner[IAM_OWNER_LEN_MAX + 1];
+
+	slice_copy_str(json_member_text(account, "id"), owner, sizeof(owner));
+	buckets.owner = owner;
+	if (!ret)
+		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
+	json_object_foreach(json_object_get(account, "users"), name, user)
+	{
+		if (ret || buckets.found || !json_member_text(user, "id").len)
+			continue;
+		slice_copy_str(json_member_text(user, "id"), owner, sizeof(owner));
+		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
+	}
+	json_decref(account);
+	if (!ret && buckets.found)
+		ret = -EBUSY;
+	if (!ret)
+		ret = iam_delete(admin->call->s3->iam, account_of(admin));
+	if (ret)
+		fail_errno(admin, ret,
+			ret == -EBUSY ? "the account owns buckets" : "there is no such account");
+	else
+		done(admin, NULL);
+}
+
+/* What of an account a change is about: a user, or the account itself. */
+static json_t *whose_keys(const struct admin *admin, json_t *account)
+{
+	return is_part(admin, 2, "users") ? iam_entity(account, "users", admin->parts[3]) : account;
+}
+
+static int change_entity_delete(json_t *account, void *arg)
+{
+	struct admin *admin = arg;
+	char lower[IAM_NAME_LEN_MAX + 1];
+
+	if (!iam_entity(account, admin->parts[2].data, admin->parts[3]) ||
+		iam_lower(admin->parts[3], lower))
+		return -ENOENT;
+	json_object_del(json_object_get(account, admin->parts[2].data), lower);
+	return 0;
+}
+
+static int change_key_add(json_t *account, void *arg)
+{
+	struct admin *admin = arg;
+	json_t *who = whose_keys(admin, account);
+
+	admin->key = (struct iam_new_key){.active = true,
+		.access_key = json_member_text(admin->body, "access_key"),
+		.secret = json_member_text(admin->body, "secret_key")};
+	/* Making a key again would change its secret under who uses it. */
+	if (who && admin->key.access_key.len &&
+		iam_key_find(json_object_get(who, "keys"), admin->key.access_key, NULL))
+		return -EEXIST;
+	return who ? iam_key_add(admin->call->s3->iam, json_member_list(who, "keys"), &admin->key)
+		   : -ENOENT;
+}
+
+static int change_key(json_t *account, void *arg)
+{
+	struct admin *admin = arg;
+	json_t *keys = json_object_get(whose_keys(admin, account), "keys");
+	const json_t *active = json_object_get(admin->body, "active");
+	size_t idx;
+
+	if (!iam_key_find(keys, admin->parts[admin->count - 1], &idx))
+		return -ENOENT;
+	if (admin->call->request->method == S3_DELETE)
+		return json_array_remove(keys, idx) ? -EINVAL : 0;
+	if (!json_is_boolean(active))
+		return -EINVAL;
+	return json_object_set_new(
+		       json_array_get(keys, idx), "active", json_boolean(json_is_true(active)))
+		       ? -ENOMEM
+		       : 0;
+}
+
+/* What the body's list says, to the entity. */
+static int change_attached(struct admin *admin, json_t *account, const char *member,
+	int (*change)(json_t *account, json_t *entity, struct slice arn))
+{
+	json_t *entity = iam_entity(account, admin->parts[2].data, admin->parts[3]);
+	const json_t *list = json_object_get(admin->body, member), *arn;
+	size_t idx;
+	int ret;
+
+	if (!entity)
+		return -ENOENT;
+	if (list && !json_is_array(list))
+		return -EINVAL;
+	json_array_foreach(list, idx, arn)
+	{
+		if (!json_is_string(arn))
+			return -EINVAL;
+		ret = change(account, entity, slice_str(json_string_value(arn)));
+		if (!ret)
+			continue;
+		snprintf(admin->why, sizeof(admin->why),
+			ret == -ENOENT && change == iam_attach ? "there is no policy %s"
+			: ret == -ENOENT		       ? "%s is not attached"
+							       : "%s: too many are attached",
+			json_string_value(arn));
+		return ret;
+	}
+	return 0;
+}
+
+static int change_policies(json_t *account, void *arg)
+{
+	struct admin *admin = arg;
+	int ret = change_attached(admin, account, "attach", iam_attach);
+
+	if (!json_object_get(admin->body, "attach") && !json_object_get(admin->body, "detach"))
+		ret = -EINVAL;
+	return ret ? ret : change_attached(admin, account, "detach", iam_detach);
+}
+
+static bool edit(struct admin *admin, iam_change_fn *change)
+{
+	const struct iam_edit edit = {.account = account_of(admin), .change = change, .arg = admin};
+	int ret = iam_change(admin->call->s3->iam, admin->call->request->core, &edit);
+
+	if (ret)
+		fail_errno(admin, ret,
+			admin->why[0]	 ? admin->why
+			: ret == -EDQUOT ? "one identity has at most 4 keys"
+			: ret == -EINVAL ? "the body says nothing that can be done"
+					 : NULL);
+	else
+		done(admin, NULL);
+	return ret == 0;
+}
+
+static void add_key(struct admin *admin)
+{
+	if (!edit(admin, change_key_add))
+		return;
+	done(admin, json_pack("{s:s%, s:s%, s:b}", "access_key", admin->key.access_key.data,
+			    admin->key.access_key.len, "secret_key", admin->key.secret.data,
+			    admin->key.secret.len, "active", 1));
+	secret_wipe(&admin->key, sizeof(admin->key));
+}
+
+/* ---- Paths. ---- */
+
+static void not_allowed(struct admin *admin)
+{
+	fail(admin, 405, "MethodNotAllowed", "that method means nothing here");
+}
+
+static void run_keys(struct admin *admin, uint32_t idx)
+{
+	enum s3_method method = admin->call->request->method;
+
+	if (admin->count == idx + 1 && method == S3_POST)
+		add_key(admin);
+	else if (admin->count == idx + 2 && (method == S3_PUT || method == S3_DELETE))
+		edit(admin, change_key);
+	else
+		not_allowed(admin);
+}
+
+static void run_entity(struct admin *admin)
+{
+	enum s3_method method = admin->call->request->method;
+
+	if (method == S3_GET)
+		tell_entity(admin);
+	else if (method == S3_PUT)
+		put_entity(admin);
+	else if (method == S3_DELETE)
+		edit(admin, change_entity_delete);
+	else
+		not_allowed(admin);
+}
+
+static void run_attached(struct admin *admin)
+{
+	if (admin->call->request->method != S3_POST)
+		not_allowed(admin);
+	else if (edit(admin, change_policies))
+		tell_entity(admin);
+}
+
+static void run_account(struct admin *admin)
+{
+	enum s3_method method = admin->call->request->method;
+
+	if (method == S3_GET)
+		tell_account(admin);
+	else if (method == S3_PUT)
+		put_account(admin);
+	else if (method == S3_DELETE)
+		delete_account(admin);
+	else
+		not_allowed(admin);
+}
+
+static void run(struct admin *admin)
+{
+	bool get = admin->call->request->method == S3_GET;
+	bool entity = is_part(admin, 2, "users") || is_part(admin, 2, "groups") ||
+		      is_part(admin, 2, "roles") || is_part(admin, 2, "policies");
+
+	if (admin->count == 1 && is_part(admin, 0, "info") && get)
+		tell_info(admin);
+	else if (admin->count == 2 && is_part(admin, 0, "volumes") &&
+		 admin->call->request->method == S3_PUT)
+		replace_volume(admin);
+	else if (admin->count == 1 && is_part(admin, 0, "scrub") && get)
+		tell_scrub(admin);
+	else if (admin->count == 1 && is_part(admin, 0, "scrub") &&
+		 admin->call->request->method == S3_POST)
+		begin_scrub(admin);
+	else if (admin->count == 1 && is_part(admin, 0, "buckets") && get)
+		tell_buckets(admin);
+	else if (admin->count == 1 && is_part(admin, 0, "accounts") && get)
+		tell_accounts(admin);
+	else if (!is_part(admin, 0, "accounts"))
+		fail_errno(admin, -ENOENT, "there are info, buckets, scrub, volumes and accounts");
+	else if (admin->count == 2)
+		run_account(admin);
+	else if (is_part(admin, 2, "keys"))
+		run_keys(admin, 2);
+	else if (entity && admin->count == 4)
+		run_entity(admin);
+	else if (is_part(admin, 2, "users") && is_part(admin, 4, "keys"))
+		run_keys(admin, 4);
+	else if (entity && !is_part(admin, 2, "policies") && admin->count == 5 &&
+		 is_part(admin, 4, "policies"))
+		run_attached(admin);
+	else
+		fail_errno(admin, -ENOENT, "there is nothing at that path");
+}
+
+/* The parts behind /admin/v1/, decoded, each with a NUL behind it. */
+static bool split(struct admin *admin)
+{
+	struct slice rest = slice_from(admin->call->request->path, strlen("/admin/v1/"));
+	char text[LIMIT_KEY_LEN_MAX];
+	size_t len;
+
+	while (rest.len) {
+		struct slice part = slice_split(&rest, '/');
+
+		if (admin->count == PARTS_MAX || !part.len ||
+			uri_decode(part, 0, text, sizeof(text), &len) || memchr(text, 0, len))
+			return false;
+		admin->parts[admin->count] =
+			mem_arena_copy(&admin->call->arena, slice_of(text, len));
+		if (!admin->parts[admin->count++].data)
+			return false;
+	}
+	return admin->count > 0;
+}
+
+void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer)
+{
+	const struct s3_sums sums = {.kind = CHECKSUM_NONE};
+	struct admin admin = {.call = call, .answer = ret_answer};
+	const struct s3_error *error;
+	struct slice body;
+
+	error = s3_read_body(call, &sums, &body);
+	if (error) {
+		fail(&admin, error->status, error->code, error->message);
+		return;
+	}
+	if (body.len && json_is_flat(body, BODY_DEPTH))
+		admin.body = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES, NULL);
+	if (body.len && !json_is_object(admin.body))
+		fail(&admin, 400, "Invalid", "the body must be a JSON object");
+	else if (!split(&admin))
+		fail_errno(&admin, -ENOENT, "there is nothing at that path");
+	else
+		run(&admin);
+	json_decref(admin.body);
+}

@@ -1,0 +1,16 @@
+/* s3/identity/admin.h: what operators ask about identities, as JSON (docs/spec/admin.md). */
+#ifndef S3_ADMIN_API_H
+#define S3_ADMIN_API_H
+
+#include "s3/auth/access.h"
+
+struct admin_answer {
+	uint32_t status;
+	const char *code; /* of an error */
+	char why[256];
+	json_t *json; /* NULL: none */
+};
+/* Answers a call that is authenticated, of the server's root. */
+void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer);
+
+#endif

@@ -1,0 +1,46 @@
+/* s3/identity/sts.h: the calls that give out sessions. */
+#ifndef S3_STS_H
+#define S3_STS_H
+
+#include "iam/iam.h"
+#include "s3/identity/api.h"
+#include "s3/s3_priv.h"
+
+/* Makes a key with its secret, and writes <Credentials> of it, good for that long: what the token
+ * says beyond that is the caller's. -EMSGSIZE: the session's policy is too long. */
+int s3_sts_credentials(struct iam *iam, struct iam_token *token, uint64_t seconds, struct buf *xml);
+
+/* ---- Sessions of roles. ---- */
+/* What a session is asked to be. */
+struct sts_wish {
+	struct slice name, policy, policy_arns;
+	struct iam_tag tags[IAM_TAGS_MAX];
+	uint32_t tag_count;
+	uint64_t seconds;
+};
+const struct s3_error *sts_read_wish(struct api *api, struct sts_wish *ret_wish);
+/* The account that a role's ARN names (arn:aws:iam::123456789012:role/path/name), to be given back
+ * by json_decref; without a number it is one's own. NULL: there is none. */
+json_t *sts_account(struct api *api, struct slice arn);
+/* The role itself and its whole ARN; NULL. */
+json_t *sts_role(const json_t *account, struct slice arn, char ret_own[IAM_ARN_LEN_MAX]);
+/* One tag more, in memory that outlives the wish. */
+const struct s3_error *sts_add_tag(
+	struct api *api, struct sts_wish *wish, const struct iam_tag *tag);
+/* What policies can ask about a wish for a session of a role. */
+struct sts_ask {
+	const struct sts_wish *wish;
+	const struct api *api;
+	const json_t *role;
+};
+uint32_t sts_ask_values(
+	const struct sts_ask *ask, struct slice key, struct slice *ret_values, uint32_t max);
+/* Whether a role lets who asks in, and its tags with him (sts:TagSession). */
+bool sts_trusted(struct api *api, const struct sts_wish *wish, struct s3_trust trust);
+/* <Credentials> of a session of the role, which was found to trust who asks. */
+const struct s3_error *sts_give_role(
+	struct api *api, const struct sts_wish *wish, const json_t *account, const json_t *role);
+/* <AssumedRoleUser> */
+void sts_put_assumed(struct api *api, const json_t *account, const json_t *role);
+
+#endif

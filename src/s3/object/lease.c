@@ -1,0 +1,53 @@
+/* s3/object/lease.c: what may be leased: bodies that this identity may read whatever else holds,
+ * and that need nothing done to them. docs/design/lease.md. */
+#include "s3/core/settings.h"
+#include "s3/sse/sse.h"
+
+uint64_t s3_lease_epoch(const struct s3 *s3)
+{
+	return store_watch_epoch(s3->store);
+}
+
+void s3_lease_end(struct s3 *s3, struct store_watch *watch)
+{
+	store_watch_end(s3->store, watch);
+}
+
+/* Conditions may hold differently the next time; reads that are logged must be seen. */
+static bool may_lease(struct s3_call *call, const struct s3_read *read)
+{
+	const struct s3_settings *settings;
+
+	if (call->conditional || call->session_bucket.len || call->request->header_count ||
+		call->params.count || read->sse || read->status != 200 ||
+		read->meta->checksum_flags & S3_FLAG_ENCRYPTED)
+		return false;
+	return !s3_call_settings(call, &settings) && settings &&
+	       !settings->parsed[S3_CONFIG_LOGGING];
+}
+
+void s3_lease_offer(struct s3_call *call, const struct s3_read *read)
+{
+	struct s3_lease *lease = call->request->lease;
+	struct region_span span = {.data = NULL};
+	struct store_watch *watch;
+	struct slice body;
+
+	if (!read->bytes || read->bytes > MIN(lease->bytes_max, (uint64_t)STORE_CHUNK_BYTES) ||
+		!may_lease(call, read))
+		return;
+	if (!store_get_inline(read->get, &body)) {
+		uint64_t start, stretch_bytes;
+
+		store_get_stretch(read->get, 0, &start, &stretch_bytes);
+		/* What is not in memory yet will be the next time. */
+		if (stretch_bytes != read->bytes || !store_get_cached(read->get, 0, &span))
+			return;
+		body = slice_of(span.data, read->bytes);
+	}
+	watch = lease->copy(lease, body);
+	if (watch && store_watch_begin(read->get, watch, lease->epoch))
+		lease->stale(lease);
+	if (span.data)
+		region_put(call->request->core->region, span, OWNER_CACHE);
+}

@@ -1,0 +1,219 @@
+/* s3/object/lifecycle_run.c: the rules of one bucket for whoever walks its versions: what they say
+ * of each, what a lock forbids, and the end of uploads that were left. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "document/document.h"
+#include "s3/object/lifecycle.h"
+#include "s3/object/lock.h"
+#include "s3/object/multipart.h"
+#include "s3/event/notification.h"
+#include "s3/s3_priv.h"
+
+struct s3_lifecycle {
+	struct s3 *s3;
+	struct flow_core *core;
+	struct s3_settings *settings;
+	const struct s3_lifecycle_rules *rules;
+	struct s3_lifecycle_now now;
+	struct s3_telling telling; /* of what is being done */
+};
+
+int s3_lifecycle_open(struct s3 *s3, struct flow_core *core, struct slice bucket,
+	struct s3_lifecycle **ret_lifecycle)
+{
+	struct s3_lifecycle *lifecycle;
+	struct s3_settings *settings;
+	int ret = s3_settings_get(s3, core, bucket, &settings);
+
+	if (ret)
+		return ret;
+	lifecycle = settings->parsed[S3_CONFIG_LIFECYCLE] ? calloc(1, sizeof(*lifecycle)) : NULL;
+	if (!lifecycle) {
+		ret = settings->parsed[S3_CONFIG_LIFECYCLE] ? -ENOMEM : -ENOENT;
+		s3_settings_put(settings);
+		return ret;
+	}
+	*lifecycle = (struct s3_lifecycle){.s3 = s3,
+		.core = core,
+		.settings = settings,
+		.rules = settings->parsed[S3_CONFIG_LIFECYCLE],
+		.now = {.ms = (int64_t)(clock_real_ns() / NS_PER_MS),
+			.day_ms = s3->lifecycle_day_s * 1000}};
+	*ret_lifecycle = lifecycle;
+	return 0;
+}
+
+void s3_lifecycle_close(struct s3_lifecycle *lifecycle)
+{
+	if (!lifecycle)
+		return;
+	s3_settings_put(lifecycle->settings);
+	free(lifecycle);
+}
+
+bool s3_lifecycle_may_delete(const struct store_meta *meta)
+{
+	return !s3_lock_holds(slice_of(meta->headers, meta->headers_len),
+		(int64_t)(clock_real_ns() / NS_PER_MS), false);
+}
+
+/* What is locked is not tried. */
+static enum store_lifecycle_verdict judge_deletion(
+	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_version *version)
+{
+	if (!(lifecycle->settings->bucket.flags & STORE_BUCKET_LOCK))
+		return STORE_LIFECYCLE_DELETE_VERSION;
+	if (!version->whole)
+		return STORE_LIFECYCLE_LOOK;
+	return s3_lifecycle_may_delete(version->meta) ? STORE_LIFECYCLE_DELETE_VERSION
+						      : STORE_LIFECYCLE_KEEP;
+}
+
+enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifecycle,
+	const struct store_lifecycle_version *version, struct store_flags *ret_flags)
+{
+	const struct s3_tags *known = NULL;
+	enum s3_lifecycle_action action;
+	struct mem_arena arena;
+	struct s3_tags tags;
+	uint8_t class = 0;
+
+	mem_arena_init(&arena);
+	if (version->whole && !s3_tags_decode(s3_tags_of_object(version->meta), &arena, &tags))
+		known = &tags;
+	action = s3_lifecycle_decide(lifecycle->rules, version, known, &lifecycle->now, &class);
+	mem_arena_free(&arena);
+	switch (action) {
+	case S3_LIFECYCLE_KEEP:
+		break;
+	case S3_LIFECYCLE_NEEDS_TAGS:
+		return version->whole ? STORE_LIFECYCLE_KEEP : STORE_LIFECYCLE_LOOK;
+	case S3_LIFECYCLE_EXPIRE:
+		return STORE_LIFECYCLE_EXPIRE;
+	case S3_LIFECYCLE_DELETE_VERSION:
+		return judge_deletion(lifecycle, version);
+	case S3_LIFECYCLE_MOVE:
+		*ret_flags = (struct store_flags){.mask = (uint8_t)(0xffu << S3_FLAG_CLASS_SHIFT),
+			.flags = (uint8_t)(class << S3_FLAG_CLASS_SHIFT)};
+		return STORE_LIFECYCLE_RECLASS;
+	}
+	return STORE_LIFECYCLE_KEEP;
+}
+
+struct store_message *s3_lifecycle_tell_begin(
+	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed)
+{
+	const struct store_meta classed = {.checksum_flags = deed->flags.flags};
+	const bool deletion = deed->verdict != STORE_LIFECYCLE_RECLASS;
+	const struct s3_event event = {.id = deletion ? S3_EVENT_EXPIRATION : S3_EVENT_TRANSITION,
+		.key = deed->key,
+		.version_id = slice_str(deed->meta->version_id),
+		.meta = deed->meta->delete_marker ? NULL : deed->meta,
+		.class = deletion ? SLICE_NONE : s3_meta_storage_class(&classed)};
+	const struct s3_event marker = {.id = S3_EVENT_EXPIRATION_MARKER, .key = deed->key};
+
+	s3_event_begin_of_server(lifecycle->s3, lifecycle->settings, &event,
+		deed->verdict == STORE_LIFECYCLE_EXPIRE ? &marker : NULL, &lifecycle->telling);
+	return s3_telling_message(&lifecycle->telling);
+}
+
+void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome)
+{
+	s3_event_end(&lifecycle->telling, outcome);
+}
+
+/* ---- Uploads. ---- */
+
+struct uploads {
+	struct s3_lifecycle *lifecycle;
+	struct slice prefix;
+	uint32_t count;
+	size_t last_len;
+	char last[S3_UPLOAD_NAME_MAX];
+	int ret;
+};
+
+/* The key is the record's body. */
+static int record_key(struct s3_lifecycle *lifecycle, struct store_get *get, struct buf *key)
+{
+	const struct store_meta *meta = store_get_meta(get);
+	struct flow_source *source;
+	struct slice body;
+	int ret;
+
+	if (store_get_inline(get, &body)) {
+		buf_put_slice(key, body);
+		return key->failed ? -ENOMEM : 0;
+	}
+	ret = flow_object_source_open(lifecycle->core, get, 0, meta->bytes, &source);
+	return ret ? ret : document_read_source(lifecycle->core, source, key);
+}
+
+static int upload_end(struct uploads *uploads, struct slice name)
+{
+	struct s3 *s3 = uploads->lifecycle->s3;
+	char parts[S3_UPLOAD_NAME_MAX + 1];
+	int ret;
+
+	snprintf(parts, sizeof(parts), "p%.*s/", SLICE_FMT(slice_from(name, 1)));
+	ret = document_delete_under(s3->store, SLICE(S3_UPLOADS_BUCKET), slice_str(parts));
+	if (!ret)
+		ret = store_delete(s3->store, SLICE(S3_UPLOADS_BUCKET), name, NULL, NULL);
+	if (!ret)
+		uploads->count++;
+	return ret;
+}
+
+static void upload_visit(const struct store_list_entry *entry, void *arg)
+{
+	struct uploads *uploads = arg;
+	struct s3_lifecycle *lifecycle = uploads->lifecycle;
+	struct store_get *get;
+	struct buf key;
+	bool ignored, due;
+
+	uploads->last_len = MIN(entry->key.len, sizeof(uploads->last));
+	memcpy(uploads->last, entry->key.data, uploads->last_len);
+	if (uploads->ret || store_get_open(lifecycle->s3->store, SLICE(S3_UPLOADS_BUCKET),
+				    entry->key, &get, &ignored))
+		return;
+	buf_init(&key, LIMIT_KEY_LEN_MAX);
+	uploads->ret = record_key(lifecycle, get, &key);
+	store_get_close(get);
+	due = !uploads->ret && s3_lifecycle_aborts(lifecycle->rules, buf_slice(&key),
+				       entry->meta->mtime_ns, &lifecycle->now);
+	buf_free(&key);
+	if (due)
+		uploads->ret = upload_end(uploads, entry->key);
+}
+
+static bool any_aborts(const struct s3_lifecycle_rules *rules)
+{
+	for (uint32_t i = 0; i < rules->count; i++)
+		if (rules->list[i].enabled && rules->list[i].abort_days)
+			return true;
+	return false;
+}
+
+int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count)
+{
+	struct uploads uploads = {.lifecycle = lifecycle};
+	char prefix[S3_UPLOAD_NAME_MAX];
+	bool more = any_aborts(lifecycle->rules);
+	int ret = 0;
+
+	snprintf(prefix, sizeof(prefix), "u/%s/", lifecycle->settings->bucket.name);
+	while (more && !ret) {
+		const struct store_list_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
+			.prefix = slice_str(prefix),
+			.after = slice_of(uploads.last, uploads.last_len),
+			.entries_max = LIMIT_LIST_KEYS_MAX};
+
+		ret = store_list(lifecycle->s3->store, &opts, upload_visit, &uploads, &more);
+		ret = ret ? ret : uploads.ret;
+	}
+	*ret_count = uploads.count;
+	return ret == -ENOENT ? 0 : ret;
+}

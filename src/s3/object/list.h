@@ -1,0 +1,57 @@
+/* s3/object/list.h: what ListObjects, ListObjectsV2 and ListObjectVersions share: parameters, one
+ * walk of the store, entries as XML. */
+#ifndef S3_LIST_H
+#define S3_LIST_H
+
+#include "iam/iam.h"
+#include "s3/s3_priv.h"
+
+/* An id and a name, each byte escaped. */
+#define S3_OWNER_XML_MAX 1536u
+
+struct s3_list {
+	struct s3_call *call;
+	struct slice prefix, delimiter, after, version_after;
+	uint64_t keys_max;
+	bool url;			  /* encoding-type=url */
+	bool owner;			  /* entries name their owner */
+	bool owner_of_all;		  /* it is the bucket's, whoever put them */
+	char owner_xml[S3_OWNER_XML_MAX]; /* <Owner>…</Owner>; empty when it is too long */
+	size_t owner_xml_len;
+	bool version; /* entries are versions */
+	/* A marker inside a common prefix stands for it: it was told, or is not wanted. Of
+	 * ListObjectsV2 it does not. */
+	bool skips_prefix;
+	/* The walk's outcome. */
+	struct buf entries, prefixes;
+	uint64_t day_after; /* of the entry before, in days since 1970; 0: there was none */
+	char day_text[DATE_ISO_LEN];
+	uint32_t count;
+	bool more;
+	char last_version[33]; /* empty: the last entry is a prefix */
+	size_t last_len;       /* the last entry, key or prefix */
+	char last[LIMIT_KEY_LEN_MAX];
+};
+
+/* encoding-type is not "url". */
+const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value);
+/* On the arena (it is large for a stack); reads prefix, delimiter, max-keys and encoding-type. */
+const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_list);
+void s3_list_close(struct s3_list *list); /* takes NULL */
+const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list);
+
+/* What one of the three documents is, and does by itself: reads the call's parameters that are its
+ * own, tells where its page begins and ends. */
+struct s3_listing {
+	const char *root;
+	const struct s3_error *(*parse)(struct s3_call *call, struct s3_list *list, void *arg);
+	void (*put)(const struct s3_list *list, void *arg, struct buf *xml);
+};
+/* The whole operation. arg is for the listing's functions. */
+const struct s3_error *s3_list_answer(
+	struct s3_call *call, const struct s3_listing *listing, void *arg);
+/* <name>text</name>, encoded as the request asks. */
+void s3_list_element(
+	const struct s3_list *list, const char *name, struct slice text, struct buf *xml);
+
+#endif

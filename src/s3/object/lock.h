@@ -1,0 +1,33 @@
+/* s3/object/lock.h: object lock: what keeps a version from being deleted. It is kept with the
+ * version as hidden headers; a bucket's default is a configuration of it. */
+#ifndef S3_LOCK_H
+#define S3_LOCK_H
+
+#include "s3/core/settings.h"
+
+#define S3_LOCK_MODE_HEADER  S3_HIDDEN_PREFIX "lock-mode"  /* GOVERNANCE or COMPLIANCE */
+#define S3_LOCK_UNTIL_HEADER S3_HIDDEN_PREFIX "lock-until" /* as date_iso_format writes it */
+#define S3_LOCK_HOLD_HEADER  S3_HIDDEN_PREFIX "lock-hold"  /* ON or OFF */
+#define S3_LOCK_DAYS_MAX     36500u
+#define S3_LOCK_YEARS_MAX    100u
+
+/* What a bucket's new objects get, as S3_CONFIG_OBJECT_LOCK is parsed. */
+struct s3_lock_default {
+	struct slice mode; /* empty: nothing */
+	uint32_t days;
+};
+
+/* Adds what the request or the bucket's default says to the headers of a new object. */
+const struct s3_error *s3_lock_gather(struct s3_call *call, struct store_meta *meta);
+/* Takes lock headers out of `from` into `headers`; what is none stays. -ENOMEM. */
+int s3_lock_carry(struct slice from, struct mem_arena *arena, struct slice *headers);
+/* Whether the version with these headers may not be deleted now. */
+bool s3_lock_holds(struct slice headers, int64_t now_ms, bool bypass);
+/* Whether the request may end governance. */
+bool s3_lock_bypass(const struct s3_call *call);
+/* NULL when the call's bucket has object lock. */
+const struct s3_error *s3_lock_check_bucket(struct s3_call *call);
+/* Answers the headers of a hidden one; false: it is none of lock's. */
+bool s3_lock_answer(struct s3_call *call, struct slice name, struct slice value);
+
+#endif

@@ -1,0 +1,594 @@
+/* s3/object/meta.c: the headers that are kept with an object and come back with it, and those that
+ * ask for what this server does not do. */
+#include <ctype.h>
+#include <errno.h>
+
+#include "s3/auth/access.h"
+#include "s3/object/append.h"
+#include "s3/auth/express.h"
+#include "s3/object/lock.h"
+#include "s3/core/tags.h"
+#include "s3/bucket/website.h"
+
+#define META_PREFIX	     "x-amz-meta-"
+#define CONTENT_TYPE_DEFAULT "binary/octet-stream"
+
+/* Headers kept as they come. */
+static const struct slice kept[] = {SLICE("cache-control"), SLICE("content-disposition"),
+	SLICE("content-encoding"), SLICE("content-language"), SLICE("content-type"),
+	SLICE("expires")};
+
+/* As AWS writes them in answers; others go as they are. */
+static struct slice told_name(struct slice name)
+{
+	static const struct slice told[ARRAY_LEN(kept)] = {SLICE("Cache-Control"),
+		SLICE("Content-Disposition"), SLICE("Content-Encoding"), SLICE("Content-Language"),
+		SLICE("Content-Type"), SLICE("Expires")};
+
+	for (size_t i = 0; i < ARRAY_LEN(kept); i++)
+		if (slice_eq(name, kept[i]))
+			return told[i];
+	return name;
+}
+
+/* By their number in an object's flags, which never changes. */
+static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
+	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
+	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE")};
+
+#define STORAGE_CLASS_EXPRESS 6u /* of directory buckets, and only theirs */
+#define STORAGE_CLASS_GLACIER 7u /* the archives, from here on */
+
+_Static_assert(ARRAY_LEN(storage_classes) <= 256 >> S3_FLAG_CLASS_SHIFT, "classes fit the flags");
+
+/* Asking for these is asking for something that would not be done, but by that operation in a
+ * directory bucket: they are refused, not ignored. So are all names that go on with "-". */
+static const struct {
+	struct slice name;
+	enum s3_operation_id id; /* S3_OPERATION_COUNT: none does it */
+} refused[] = {{SLICE(S3_APPEND_HEADER), S3_OPERATION_PUT_OBJECT},
+	{SLICE("x-amz-rename-source"), S3_OPERATION_RENAME_OBJECT},
+	{SLICE("x-amz-mfa"), S3_OPERATION_COUNT}};
+
+static bool is_refused(const struct s3_call *call, struct slice name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+		size_t len = refused[i].name.len;
+
+		if (slice_eq_nocase(slice_to(name, len), refused[i].name) &&
+			(name.len == len || name.data[len] == '-'))
+			return !s3_express_bucket(call) || call->operation->id != refused[i].id;
+	}
+	return false;
+}
+
+/* Nothing that could end a header or a stored record early: a native peer may send any byte. */
+static bool is_clean_value(struct slice value)
+{
+	bool clean = true;
+
+	for (size_t i = 0; i < value.len; i++) {
+		uint8_t byte = (uint8_t)value.data[i];
+
+		clean &= (byte >= 0x20 || byte == '\t') && byte != 0x7f;
+	}
+	return clean;
+}
+
+/* RFC 9110 section 5.6.2: the characters of a token, one bit each. */
+static const uint64_t token_bits[4] = {0x03ff6cfa00000000ull, 0x57ffffffc7fffffeull};
+
+static bool is_clean_name(struct slice name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		uint8_t byte = (uint8_t)name.data[i];
+
+		if (!(token_bits[byte >> 6] >> (byte & 63) & 1))
+			return false;
+	}
+	return name.len > 0;
+}
+
+static const struct s3_error *check_header(struct s3_call *call, const struct s3_header *header)
+{
+	if (is_refused(call, header->name))
+		s3_fail_detail(call, "Header", header->name);
+	if (is_refused(call, header->name))
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"The header %.*s implies functionality that is not implemented by this "
+			"server.",
+			SLICE_FMT(header->name));
+	return NULL;
+}
+
+const struct s3_error *s3_check_headers(struct s3_call *call)
+{
+	const struct s3_request *request = call->request;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		const struct s3_header *header = &request->headers[i];
+		const struct s3_error *error;
+
+		if (header->name.len < 6 || strncasecmp(header->name.data, "x-amz-", 6) != 0)
+			continue;
+		error = check_header(call, header);
+		if (error)
+			return error;
+	}
+	return s3_token_check(call);
+}
+
+/* "aws-chunked" says how the body travels, and is not kept. */
+static struct slice without_aws_chunked(struct s3_call *call, struct slice value)
+{
+	char *text = mem_arena_get(&call->arena, value.len + 1), *at = text;
+	struct slice rest = value;
+
+	if (!text || slice_find(value, SLICE("aws-chunked")) < 0)
+		return value;
+	while (rest.len) {
+		struct slice coding = slice_trim(slice_split(&rest, ','));
+
+		if (!coding.len || slice_eq_nocase(coding, SLICE("aws-chunked")))
+			continue;
+		if (at != text)
+			*at++ = ',';
+		memcpy(at, coding.data, coding.len);
+		at += coding.len;
+	}
+	return slice_of(text, (size_t)(at - text));
+}
+
+static void put_pair(struct buf *out, struct slice name, struct slice value)
+{
+	size_t at = out->len;
+
+	buf_put_slice(out, name);
+	for (; !out->failed && at < out->len; at++)
+		out->data[at] = (char)tolower((unsigned char)out->data[at]);
+	buf_put(out, "", 1);
+	buf_put_slice(out, value);
+	buf_put(out, "", 1);
+}
+
+static const struct s3_error *gather_storage_class(struct s3_call *call, struct store_meta *meta)
+{
+	struct slice class = s3_call_header(call, SLICE("x-amz-storage-class"));
+	uint8_t found;
+
+	if (s3_express_bucket(call)) {
+		/* auth/express.c let no other in. */
+		meta->checksum_flags = STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
+		return NULL;
+	}
+	if (!class.len)
+		return NULL;
+	if (!s3_storage_class_find(class, &found)) {
+		s3_fail_detail(call, "StorageClassRequested", class);
+		return s3_error_at(S3_E_INVALID_STORAGE_CLASS);
+	}
+	meta->checksum_flags = (uint8_t)(found << S3_FLAG_CLASS_SHIFT);
+	return NULL;
+}
+
+static bool is_user_metadata(struct slice name)
+{
+	return name.len > strlen(META_PREFIX) &&
+	       strncasecmp(name.data, META_PREFIX, strlen(META_PREFIX)) == 0;
+}
+
+/* True when an earlier header has the same name: its value was joined to that one's. */
+static bool is_repeated(const struct s3_request *request, uint32_t idx)
+{
+	for (uint32_t i = 0; i < idx; i++)
+		if (slice_eq_nocase(request->headers[i].name, request->headers[idx].name))
+			return true;
+	return false;
+}
+
+/* One pair per name: values of repeated headers are joined by commas (RFC 9110 section 5.3). */
+static uint64_t gather_user_metadata(const struct s3_request *request, struct buf *out)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < request->header_count; i++) {
+		struct slice name = request->headers[i].name;
+
+		if (!is_user_metadata(name) || is_repeated(request, i))
+			continue;
+		put_pair(out, name, request->headers[i].value);
+		bytes += name.len - strlen(META_PREFIX) + request->headers[i].value.len;
+		for (uint32_t more = i + 1; more < request->header_count; more++) {
+			struct slice value = request->headers[more].value;
+
+			if (!slice_eq_nocase(request->headers[more].name, name))
+				continue;
+			if (!out->failed)
+				out->data[out->len - 1] = ',';
+			buf_put_slice(out, value);
+			buf_put(out, "", 1);
+			bytes += value.len + 1;
+		}
+	}
+	return bytes;
+}
+
+/* What is kept comes back as a header to whoever reads the object. */
+static bool all_clean(const struct s3_request *request)
+{
+	for (uint32_t i = 0; i < request->header_count; i++)
+		if (!is_clean_name(request->headers[i].name) ||
+			!is_clean_value(request->headers[i].value))
+			return false;
+	return true;
+}
+
+static const struct s3_error *gather_user(struct s3_call *call, struct buf *out)
+{
+	uint64_t bytes = gather_user_metadata(call->request, out);
+	char digits[SLICE_U64_MAX];
+
+	if (bytes <= LIMIT_USER_METADATA_BYTES_MAX)
+		return NULL;
+	s3_fail_detail(call, "Size", slice_of_u64(bytes, digits));
+	s3_fail_detail(call, "MaxSizeAllowed", SLICE("2048"));
+	return s3_error_at(S3_E_METADATA_TOO_LARGE);
+}
+
+static const struct s3_error *gather_redirect(struct s3_call *call, struct buf *out)
+{
+	struct slice value = s3_call_header(call, SLICE("x-amz-website-redirect-location"));
+
+	if (!value.len)
+		return NULL;
+	if (value.len > S3_REDIRECT_BYTES_MAX ||
+		!(slice_starts(value, SLICE("/")) || slice_starts(value, SLICE("http://")) ||
+			slice_starts(value, SLICE("https://"))))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"The website redirect location must have a prefix of 'http://' or "
+			"'https://' or '/' and at most %u bytes.",
+			S3_REDIRECT_BYTES_MAX);
+	put_pair(out, SLICE(S3_REDIRECT_HEADER), value);
+	return NULL;
+}
+
+static const struct s3_error *gather_tags(struct s3_call *call, struct buf *out)
+{
+	struct slice value = s3_call_header(call, SLICE("x-amz-tagging")), encoded;
+	const struct s3_error *error;
+	struct s3_tags tags;
+
+	if (!value.len)
+		return NULL;
+	error = s3_tags_of_header(call, value, &tags);
+	if (error || !tags.count)
+		return error;
+	encoded = s3_tags_encode(&tags, &call->arena);
+	if (!encoded.data)
+		return s3_error_at(S3_E_SLOW_DOWN);
+	put_pair(out, SLICE(S3_TAGS_HEADER), encoded);
+	return NULL;
+}
+
+/* Whose it is, and its list, where they are not what they are by themselves. */
+static const struct s3_error *gather_access(
+	struct s3_call *call, struct store_meta *meta, struct buf *out)
+{
+	struct s3_made made;
+	const struct s3_error *error = s3_acl_of_made(call, &made);
+
+	if (!error && made.owner.data) {
+		put_pair(out, SLICE(S3_OWNER_HEADER), made.owner);
+		meta->checksum_flags |= S3_FLAG_FOREIGN;
+	}
+	if (!error && made.acl.data)
+		put_pair(out, SLICE(S3_ACL_HEADER), made.acl);
+	return error;
+}
+
+static const struct s3_error *gather_headers(struct s3_call *call, struct store_meta *meta)
+{
+	const struct s3_error *error;
+	struct slice copy;
+	struct buf out;
+
+	if (!call->request->header_count && call->identity->root && !s3_express_bucket(call))
+		return NULL;
+	if (!all_clean(call->request))
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"A header has a character that headers cannot have.");
+	buf_init(&out, S3_META_BYTES_MAX);
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+		struct slice value = s3_call_header(call, kept[i]);
+
+		if (slice_eq(kept[i], SLICE("content-encoding")))
+			value = without_aws_chunked(call, value);
+		if (value.len)
+			put_pair(&out, kept[i], value);
+	}
+	error = gather_storage_class(call, meta);
+	if (!error)
+		error = gather_user(call, &out);
+	if (!error)
+		error = gather_tags(call, &out);
+	if (!error)
+		error = gather_redirect(call, &out);
+	if (!error)
+		error = gather_access(call, meta, &out);
+	if (!error && out.len) {
+		copy = mem_arena_copy(&call->arena, buf_slice(&out));
+		meta->headers = copy.data;
+		meta->headers_len = (uint32_t)copy.len;
+		if (out.failed || !copy.data)
+			error = s3_error_at(S3_E_SLOW_DOWN);
+	}
+	buf_free(&out);
+	return error;
+}
+
+const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *meta)
+{
+	const struct s3_error *error = gather_headers(call, meta);
+
+	return error ? error : s3_lock_gather(call, meta);
+}
+
+/* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
+ * end, or where the record is not of that form. */
+static bool meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
+{
+	if (!rest->len)
+		return false;
+	*ret_name = slice_split(rest, '\0');
+	if (!rest->data)
+		return false;
+	*ret_value = slice_split(rest, '\0');
+	return true;
+}
+
+/* What stands before the hidden ones. */
+static size_t plain_len(struct slice headers)
+{
+	struct slice rest = headers, name, value;
+	size_t len = 0;
+
+	while (meta_next(&rest, &name, &value) && !slice_starts(name, SLICE(S3_HIDDEN_PREFIX)))
+		len += name.len + value.len + 2;
+	return len;
+}
+
+uint32_t s3_meta_plain_len(const struct store_meta *meta)
+{
+	return (uint32_t)plain_len(slice_of(meta->headers, meta->headers_len));
+}
+
+struct slice s3_meta_hidden(struct slice headers, struct slice wanted)
+{
+	struct slice rest = headers, name, value;
+
+	while (meta_next(&rest, &name, &value))
+		if (slice_eq(name, wanted))
+			return value;
+	return SLICE_NONE;
+}
+
+int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice value,
+	struct mem_arena *arena, struct slice *ret_headers)
+{
+	size_t bytes = headers.len + name.len + value.len + 2;
+	char *text = mem_arena_get(arena, bytes), *at = text;
+	struct slice rest = headers, other, other_value;
+
+	if (!text)
+		return -ENOMEM;
+	while (meta_next(&rest, &other, &other_value)) {
+		if (slice_eq(other, name))
+			continue;
+		/* Name and value lie side by side. */
+		memcpy(at, other.data, other.len + other_value.len + 2);
+		at += other.len + other_value.len + 2;
+	}
+	if (value.data) {
+		memcpy(at, name.data, name.len);
+		at += name.len;
+		*at++ = '\0';
+		memcpy(at, value.data, value.len);
+		at += value.len;
+		*at++ = '\0';
+	}
+	*ret_headers = slice_of(text, (size_t)(at - text));
+	return 0;
+}
+
+struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_number)
+{
+	struct slice runs =
+		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_PARTS_HEADER));
+	struct s3_parts parts = {0};
+	uint64_t offset = 0;
+
+	while (runs.len) {
+		struct slice times = slice_split(&runs, ',');
+		struct slice length = slice_split(&times, '*');
+		uint64_t bytes = 0, count = 1;
+
+		if (slice_to_u64(length, &bytes) || (times.len && slice_to_u64(times, &count)))
+			break;
+		if (part_number > parts.count && part_number <= parts.count + count) {
+			parts.offset = offset + (part_number - parts.count - 1) * bytes;
+			parts.bytes = bytes;
+		}
+		parts.count += (uint32_t)count;
+		offset += bytes * count;
+	}
+	return parts;
+}
+
+struct slice s3_meta_part_sum(const struct store_meta *meta, uint32_t number)
+{
+	size_t len = BASE64_LEN(meta->checksum_len);
+	struct slice sums = slice_from(s3_meta_hidden(slice_of(meta->headers, meta->headers_len),
+					       SLICE(S3_PART_SUMS_HEADER)),
+		(number - 1) * len);
+
+	return len && sums.len >= len ? slice_to(sums, len) : SLICE_NONE;
+}
+
+bool s3_storage_class_find(struct slice name, uint8_t *ret_class)
+{
+	for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)
+		if (i != STORAGE_CLASS_EXPRESS && slice_eq(name, storage_classes[i])) {
+			*ret_class = (uint8_t)i;
+			return true;
+		}
+	return false;
+}
+
+struct slice s3_meta_storage_class(const struct store_meta *meta)
+{
+	uint32_t idx = meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
+
+	return storage_classes[idx < ARRAY_LEN(storage_classes) ? idx : 0];
+}
+
+bool s3_storage_class_archives(uint8_t class)
+{
+	return class >= STORAGE_CLASS_GLACIER;
+}
+
+/* response-content-type and its kin replace what is stored, for this answer. */
+static const struct {
+	struct slice param;
+	struct slice header;
+} overrides[] = {
+	{SLICE("response-cache-control"), SLICE("cache-control")},
+	{SLICE("response-content-disposition"), SLICE("content-disposition")},
+	{SLICE("response-content-encoding"), SLICE("content-encoding")},
+	{SLICE("response-content-language"), SLICE("content-language")},
+	{SLICE("response-content-type"), SLICE("content-type")},
+	{SLICE("response-expires"), SLICE("expires")},
+};
+#define OVERRIDE_COUNT (sizeof(overrides) / sizeof(overrides[0]))
+
+/* Adds the overrides of this request; *ret_names: the headers they stand for. */
+static const struct s3_error *answer_overrides(
+	struct s3_call *call, struct slice ret_names[OVERRIDE_COUNT], size_t *ret_count)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; call->params.count && i < OVERRIDE_COUNT; i++) {
+		struct slice value;
+
+		if (!s3_call_param(call, overrides[i].param, &value))
+			continue;
+		if (call->identity->anonymous)
+			return s3_fail(call, S3_E_INVALID_REQUEST,
+				"Request specific response headers cannot be used for anonymous "
+				"GET requests.");
+		if (!is_clean_value(value))
+			return s3_fail(call, S3_E_INVALID_ARGUMENT,
+				"%s has a character that headers cannot have.",
+				overrides[i].param.data);
+		s3_answer_header(call, told_name(overrides[i].header), value);
+		ret_names[count++] = overrides[i].header;
+	}
+	*ret_count = count;
+	return NULL;
+}
+
+/* What is told of a hidden header without being asked. */
+static void answer_hidden(struct s3_call *call, struct slice name, struct slice value)
+{
+	if (slice_eq(name, SLICE(S3_TAGS_HEADER)))
+		s3_answer_u64(call, SLICE("x-amz-tagging-count"), s3_tags_count(value));
+	else if (slice_eq(name, SLICE(S3_REDIRECT_HEADER)))
+		s3_answer_header(call, SLICE("x-amz-website-redirect-location"), value);
+	else
+		s3_lock_answer(call, name, value);
+}
+
+/* Bytes that are no UTF-8 are taken as Latin-1. */
+static bool put_utf8(struct slice value, struct buf *out)
+{
+	if (utf8_is_valid(value)) {
+		buf_put_slice(out, value);
+		return !out->failed;
+	}
+	for (size_t i = 0; i < value.len; i++) {
+		uint8_t byte = (uint8_t)value.data[i];
+		const char both[2] = {(char)(0xc0 | byte >> 6), (char)(0x80 | (byte & 0x3f))};
+
+		if (byte < 0x80)
+			buf_put(out, &value.data[i], 1);
+		else
+			buf_put(out, both, sizeof(both));
+	}
+	return !out->failed;
+}
+
+/* User metadata beyond ASCII goes out over HTTP as RFC 2047 has it, =?UTF-8?B?…?=, where a header's
+ * bytes have no characters of their own. Data NULL: no memory. */
+static struct slice presentable(struct s3_call *call, struct slice value)
+{
+	static const struct slice begin = SLICE("=?UTF-8?B?"), end = SLICE("?=");
+	struct slice encoded = SLICE_NONE;
+	struct buf utf8;
+	char *text;
+
+	buf_init(&utf8, 2 * LIMIT_HTTP_HEAD_BYTES_MAX);
+	text = put_utf8(value, &utf8)
+		       ? mem_arena_get(&call->arena, begin.len + BASE64_LEN(utf8.len) + end.len)
+		       : NULL;
+	if (text) {
+		size_t len = BASE64_LEN(utf8.len);
+
+		memcpy(text, begin.data, begin.len);
+		base64_encode(utf8.data, utf8.len, text + begin.len);
+		memcpy(text + begin.len + len, end.data, end.len);
+		encoded = slice_of(text, begin.len + len + end.len);
+	}
+	buf_free(&utf8);
+	return encoded;
+}
+
+static bool is_ascii(struct slice value)
+{
+	uint8_t all = 0;
+
+	for (size_t i = 0; i < value.len; i++)
+		all |= (uint8_t)value.data[i];
+	return all < 0x80;
+}
+
+const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_meta *meta)
+{
+	struct slice rest = slice_of(meta->headers, meta->headers_len), name, value;
+	struct slice replaced[OVERRIDE_COUNT];
+	bool over_http = strncmp(call->request->transport, "http", 4) == 0, has_type = false;
+	const struct s3_error *error;
+	size_t replaced_count = 0;
+
+	error = answer_overrides(call, replaced, &replaced_count);
+	if (error)
+		return error;
+	while (meta_next(&rest, &name, &value)) {
+		if (slice_starts(name, SLICE(S3_HIDDEN_PREFIX))) {
+			answer_hidden(call, name, value);
+			continue;
+		}
+		if (slice_among(name, replaced, replaced_count))
+			continue;
+		has_type |= slice_eq(name, SLICE("content-type"));
+		if (over_http && !is_ascii(value) && is_user_metadata(name)) {
+			value = presentable(call, value);
+			if (!value.data)
+				return s3_error_at(S3_E_SLOW_DOWN);
+		}
+		s3_answer_header(call, told_name(name), value);
+	}
+	if (!has_type && !slice_among(SLICE("content-type"), replaced, replaced_count))
+		s3_answer_header(call, SLICE("Content-Type"), SLICE(CONTENT_TYPE_DEFAULT));
+	if (meta->checksum_flags >> S3_FLAG_CLASS_SHIFT)
+		s3_answer_header(call, SLICE("x-amz-storage-class"), s3_meta_storage_class(meta));
+	return NULL;
+}

@@ -1,0 +1,205 @@
+/* s3/object/multipart.c: uploads in parts: their names, records and ends. */
+#include "s3/object/multipart.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "document/document.h"
+#include "s3/s3_priv.h"
+#include "s3/sse/sse.h"
+
+static void key_hash(struct slice key, char ret_hex[16])
+{
+	uint8_t digest[SHA256_BYTES];
+
+	sha256_of(key.data, key.len, digest);
+	hex_encode(digest, 8, ret_hex);
+}
+
+void s3_upload_id_make(struct slice key, char ret_id[S3_UPLOAD_ID_LEN + 1])
+{
+	uint64_t now_ns = clock_real_ns();
+	uint8_t bytes[12];
+
+	for (uint32_t i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(now_ns >> (56 - 8 * i));
+	random_fill(bytes + 8, sizeof(bytes) - 8);
+	hex_encode(bytes, sizeof(bytes), ret_id);
+	key_hash(key, ret_id + 24);
+	ret_id[S3_UPLOAD_ID_LEN] = '\0';
+}
+
+struct slice s3_upload_name(struct slice bucket, const char *id, uint32_t part_number,
+	char ret_name[S3_UPLOAD_NAME_MAX])
+{
+	int len;
+
+	if (part_number)
+		len = snprintf(ret_name, S3_UPLOAD_NAME_MAX, "p/%.*s/%s/%05u", SLICE_FMT(bucket),
+			id, part_number);
+	else
+		len = snprintf(ret_name, S3_UPLOAD_NAME_MAX, "u/%.*s/%s", SLICE_FMT(bucket), id);
+	CHECK(len > 0 && len < (int)S3_UPLOAD_NAME_MAX);
+	return slice_of(ret_name, (size_t)len);
+}
+
+bool s3_upload_id_of(struct slice id, struct slice key)
+{
+	uint8_t ignored[S3_UPLOAD_ID_LEN / 2];
+	char hash[16];
+
+	if (hex_decode(id, ignored, sizeof(ignored)))
+		return false;
+	key_hash(key, hash);
+	return memcmp(id.data + 24, hash, sizeof(hash)) == 0;
+}
+
+static const struct s3_error *no_such_upload(struct s3_call *call, struct slice id)
+{
+	s3_fail_detail(call, "UploadId", id);
+	return s3_error_at(S3_E_NO_SUCH_UPLOAD);
+}
+
+const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *ret_upload)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct slice id = SLICE_NONE;
+	bool ignored;
+	int ret;
+
+	s3_call_param(call, SLICE("uploadId"), &id);
+	if (!s3_upload_id_of(id, call->key))
+		return no_such_upload(call, id);
+	slice_copy_str(id, ret_upload->id, sizeof(ret_upload->id));
+	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, ret_upload->id, 0, name), &ret_upload->get, &ignored);
+	if (ret == -ENOENT) {
+		struct store_bucket bucket;
+		const struct s3_error *error = s3_call_bucket(call, &bucket);
+
+		return error ? error : no_such_upload(call, id);
+	}
+	if (ret)
+		return s3_fail_errno(call, ret);
+	ret_upload->meta = store_get_meta(ret_upload->get);
+	ret_upload->kind = (enum checksum_kind)ret_upload->meta->checksum_type;
+	ret_upload->composite = ret_upload->meta->checksum_flags & S3_FLAG_COMPOSITE;
+	ret_upload->asked = !(ret_upload->meta->checksum_flags & S3_FLAG_UNASKED);
+	return NULL;
+}
+
+const struct s3_error *s3_upload_still_there(
+	struct s3_call *call, const struct s3_upload *upload, uint32_t part_number)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct store_get *get;
+	bool ignored;
+	int ret;
+
+	ret = store_get_open(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, 0, name), &get, &ignored);
+	if (ret == 0) {
+		store_get_close(get);
+		return NULL;
+	}
+	if (ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+		s3_upload_name(call->bucket, upload->id, part_number, name), NULL, NULL);
+	return ret ? s3_fail_errno(call, ret) : no_such_upload(call, slice_str(upload->id));
+}
+
+const struct s3_error *s3_upload_sse(
+	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse)
+{
+	const struct s3_error *error = s3_sse_open(call,
+		slice_of(upload->meta->headers, upload->meta->headers_len), S3_SSE_CLIENT, ret_sse);
+
+	/* Who reads with another key may not; who writes with one asks for what cannot be. */
+	return error == s3_error_at(S3_E_ACCESS_DENIED) ? s3_error_at(S3_E_INVALID_REQUEST) : error;
+}
+
+void s3_upload_close(struct s3_upload *upload)
+{
+	store_get_close(upload->get);
+}
+
+/* ---- Deleting. ---- */
+
+/* Parts go first: a record without parts can be aborted again, parts without a record cannot be
+ * found by anybody. */
+const struct s3_error *s3_upload_delete(struct s3_call *call, const char *id)
+{
+	char name[S3_UPLOAD_NAME_MAX];
+	struct slice prefix = s3_upload_name(call->bucket, id, 1, name);
+	int ret;
+
+	prefix.len -= strlen("00001");
+	ret = document_delete_under(call->s3->store, SLICE(S3_UPLOADS_BUCKET), prefix);
+	if (!ret)
+		ret = store_delete(call->s3->store, SLICE(S3_UPLOADS_BUCKET),
+			s3_upload_name(call->bucket, id, 0, name), NULL, NULL);
+	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+void s3_uploads_delete_all(struct s3_call *call)
+{
+	char prefix[S3_UPLOAD_NAME_MAX];
+	static const char kinds[] = {'p', 'u'};
+
+	for (size_t i = 0; i < sizeof(kinds); i++) {
+		int len = snprintf(
+			prefix, sizeof(prefix), "%c/%.*s/", kinds[i], SLICE_FMT(call->bucket));
+		int ret = document_delete_under(
+			call->s3->store, SLICE(S3_UPLOADS_BUCKET), slice_of(prefix, (size_t)len));
+
+		if (ret)
+			log_error("s3", "uploads of the deleted bucket %.*s stay behind: %s",
+				SLICE_FMT(call->bucket), strerror(-ret));
+	}
+}
+
+/* ---- What requests say of uploads. ---- */
+
+const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number)
+{
+	struct slice text = SLICE_NONE;
+	uint64_t number;
+
+	s3_call_param(call, SLICE("partNumber"), &text);
+	if (slice_to_u64(text, &number) || number < 1 || number > S3_PARTS_MAX)
+		return s3_fail_argument(call, "partNumber", text,
+			"Part number must be an integer between 1 and 10000, inclusive");
+	*ret_number = (uint32_t)number;
+	return NULL;
+}
+
+/* Hashes cannot be had of a whole from its parts, CRC-64 is not defined of parts' sums; the other
+ * CRCs go both ways. */
+const struct s3_error *s3_upload_checksum(
+	struct s3_call *call, enum checksum_kind *ret_kind, uint8_t *ret_flags)
+{
+	struct slice name = s3_call_header(call, SLICE("x-amz-checksum-algorithm"));
+	struct slice type = s3_call_header(call, SLICE("x-amz-checksum-type"));
+	bool full = slice_eq_nocase(type, SLICE("FULL_OBJECT"));
+	bool composite = slice_eq_nocase(type, SLICE("COMPOSITE"));
+
+	*ret_kind = CHECKSUM_CRC64NVME;
+	if (name.len && checksum_kind_of_name(name, ret_kind))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"Checksum algorithm provided is unsupported. Please try again with any of "
+			"the valid types: [" CHECKSUM_NAMES "]");
+	if (type.len && (!name.len || (!full && !composite)))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The x-amz-checksum-type header can only be used with the "
+			"x-amz-checksum-algorithm header, and is COMPOSITE or FULL_OBJECT.");
+	if ((composite && *ret_kind == CHECKSUM_CRC64NVME) ||
+		(full && !checksum_can_join(*ret_kind)))
+		return s3_fail(call, S3_E_INVALID_REQUEST,
+			"The %.*s checksum type cannot be used with the %.*s checksum algorithm.",
+			SLICE_FMT(type), SLICE_FMT(checksum_name(*ret_kind)));
+	*ret_flags = name.len ? 0 : (uint8_t)S3_FLAG_UNASKED;
+	if (!full && *ret_kind != CHECKSUM_CRC64NVME)
+		*ret_flags |= S3_FLAG_COMPOSITE;
+	return NULL;
+}
