@@ -5,7 +5,7 @@
 #include "s3/auth/express.h"
 #include "s3/bucket/website.h"
 
-static const struct s3_operation operations[S3_OPERATION_COUNT] = {
+const struct s3_operation s3_operations[S3_OPERATION_COUNT] = {
 #define OPERATION(operation_id, operation_name, operation_run, operation_action) \
 	[S3_OPERATION_##operation_id] = {.id = S3_OPERATION_##operation_id,      \
 		.name = operation_name,                                          \
@@ -133,12 +133,12 @@ static void set_operation(
 	struct slice foreign = foreign_param(call, route);
 
 	call->log_name = route ? route->log : NULL;
-	call->operation = &operations[id];
+	call->operation = &s3_operations[id];
 	if (!foreign.len)
 		return;
 	call->log_name = NULL;
 	call->declined = foreign;
-	call->operation = &operations[S3_OPERATION_DECLINED];
+	call->operation = &s3_operations[S3_OPERATION_DECLINED];
 }
 
 static void find_operation(struct s3_call *call, enum s3_level level)
@@ -147,27 +147,12 @@ static void find_operation(struct s3_call *call, enum s3_level level)
 
 	if (call->request->method == S3_OPTIONS) {
 		call->log_name = "OPTIONS.PREFLIGHT";
-		call->operation = &operations[S3_OPERATION_OPTIONS];
+		call->operation = &s3_operations[S3_OPERATION_OPTIONS];
 		return;
 	}
 	route = is_directory_list(call, level) ? route_of(S3_OPERATION_LIST_DIRECTORY_BUCKETS)
 					       : find_route(call, level);
 	set_operation(call, route, route ? route->id : S3_OPERATION_UNKNOWN);
-}
-
-struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)
-{
-	struct slice host, rest;
-
-	if (!domain.len)
-		return SLICE_NONE;
-	rest = s3_call_header(call, SLICE("host"));
-	host = slice_split(&rest, ':');
-	if (host.len < domain.len + 2 ||
-		!slice_eq_nocase(slice_from(host, host.len - domain.len), domain) ||
-		host.data[host.len - domain.len - 1] != '.')
-		return SLICE_NONE;
-	return slice_to(host, host.len - domain.len - 1);
 }
 
 /* Decodes into the arena; text without escapes stays where it is. */
@@ -273,7 +258,7 @@ static bool find_account_operation(struct s3_call *call)
 		call->request->method > S3_DELETE ||
 		!s3_call_has_header(call, SLICE("x-amz-account-id")))
 		return false;
-	call->operation = &operations[ids[call->request->method]];
+	call->operation = &s3_operations[ids[call->request->method]];
 	return true;
 }
 
@@ -287,7 +272,7 @@ static const struct s3_error *route_native(struct s3_call *call)
 	/* A copy is a PUT with a header. */
 	if (id == S3_OPERATION_PUT_OBJECT && s3_call_has_header(call, SLICE("x-amz-copy-source")))
 		id = S3_OPERATION_COPY_OBJECT;
-	call->operation = &operations[id];
+	call->operation = &s3_operations[id];
 	call->bucket = request->bucket;
 	call->key = request->key;
 	if (request->query.len)
@@ -316,7 +301,7 @@ const struct s3_error *s3_route(struct s3_call *call)
 		return s3_error_at(S3_E_INVALID_URI);
 	if (call->website) {
 		/* Pages have no parameters of ours. */
-		call->operation = &operations[S3_OPERATION_WEBSITE];
+		call->operation = &s3_operations[S3_OPERATION_WEBSITE];
 		call->log_name = call->request->method == S3_HEAD ? "WEBSITE.HEAD.OBJECT"
 								  : "WEBSITE.GET.OBJECT";
 		return check_names(call, level);
@@ -340,11 +325,5 @@ const struct s3_operation *s3_operation_native(enum s3_op op)
 	};
 
 	CHECK((size_t)op < sizeof(ids) / sizeof(ids[0]));
-	return &operations[ids[op]];
-}
-
-const struct s3_operation *s3_operation_at(enum s3_operation_id id)
-{
-	CHECK(id < S3_OPERATION_COUNT);
-	return &operations[id];
+	return &s3_operations[ids[op]];
 }

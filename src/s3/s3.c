@@ -11,6 +11,8 @@
 #include "s3/identity/admin.h"
 #include "s3/bucket/cors.h"
 #include "s3/auth/express.h"
+#include "s3/bucket/bucket.h"
+#include "s3/bucket/website.h"
 #include "s3/event/notify.h"
 #include "s3/identity/oidc.h"
 #include "s3/core/settings.h"
@@ -89,6 +91,8 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	if (!s3)
 		return -ENOMEM;
 	s3->store = store;
+	s3->operations = s3_operations;
+	s3->config_kinds = s3_config_kinds;
 	s3->store_id = opts->store_id;
 	s3->lifecycle_day_s = opts->lifecycle_day_s ? opts->lifecycle_day_s : 86400;
 	ret = copy_options(opts, s3);
@@ -352,6 +356,8 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 		s3_answer_header(&call, SLICE("Retry-After"), SLICE(S3_RETRY_AFTER_S));
 	if (error && reply->status)
 		reply->broken = true;
+	else if (error && call.website)
+		s3_website_answer_error(&call, error);
 	else if (error)
 		s3_answer_error(&call, error);
 	call_end(&call, error);
@@ -390,7 +396,7 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	struct s3_call call;
 
 	call_begin(&call, s3, request, reply);
-	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
+	call.operation = s3_operation_at(s3, S3_OPERATION_SERVICE);
 	error = request->query.len ? s3_error_at(S3_E_INVALID_URI)
 				   : s3_authenticate(&call, (int64_t)(clock_real_ns() / NS_PER_MS));
 	if (!error && !call.identity->root)

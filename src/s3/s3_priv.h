@@ -29,6 +29,8 @@ enum s3_error_id {
 const struct s3_error *s3_error_at(enum s3_error_id id);
 
 /* ---- The server's side of s3. ---- */
+struct s3_operation;
+struct s3_config_kind;
 struct s3 {
 	struct store *store;
 	uint64_t store_id;
@@ -52,6 +54,9 @@ struct s3 {
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct iam *iam;
+	/* What stands above all rooms, by id. */
+	const struct s3_operation *operations;
+	const struct s3_config_kind *config_kinds;
 };
 /* ---- One request being answered. ----
  *
@@ -59,7 +64,6 @@ struct s3 {
  *   s3_handle    s3_route       s3_authenticate       op->run         reply->status != 0
  *
  * A native opcode is routed and authenticated from the start. */
-struct s3_operation;
 struct iam_session;
 #define S3_CALL_MAGIC 0x53ca11edu
 struct s3_call {
@@ -148,6 +152,8 @@ const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const 
 /* The same of InvalidArgument, with the name of what was given and its value in the document. */
 const struct s3_error *s3_fail_argument(
 	struct s3_call *call, const char *name, struct slice value, const char *message);
+/* NotImplemented: the call asks for what is not served here, by name. */
+const struct s3_error *s3_fail_declined(struct s3_call *call);
 /* Adds <name>value</name> to the error document. */
 void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
 /* An errno of the store, a bucket or a body. */
@@ -301,6 +307,9 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 /* What is kept of an object but shown to nobody as it stands: stored headers of these names, which
  * stand behind all others. What a value holds is its owner's, but never a NUL. */
 #define S3_HIDDEN_PREFIX "x-nebulaio-"
+/* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
+ * end, or where the record is not of that form. */
+bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value);
 /* The value of one; data NULL when it is not there. */
 struct slice s3_meta_hidden(struct slice headers, struct slice name);
 /* The headers with that value for it (data NULL: without it), in the arena. -ENOMEM. */
@@ -319,6 +328,7 @@ struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_numbe
 uint32_t s3_meta_plain_len(const struct store_meta *meta);
 /* "STANDARD" unless the object has another. */
 struct slice s3_meta_storage_class(const struct store_meta *meta);
+#define S3_STORAGE_CLASS_EXPRESS 6u /* of directory buckets, and only theirs */
 /* The number of a storage class in an object's flags; false: it is none that is kept. */
 bool s3_storage_class_find(struct slice name, uint8_t *ret_class);
 /* Whether objects of that class are archived at S3. Here they can be read like all others. */
@@ -357,6 +367,11 @@ const struct s3_error *s3_version_check(struct s3_call *call, struct slice versi
 /* Opens the call's object, or another; NULL when it is there. */
 const struct s3_error *s3_open_object(
 	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get);
+/* Why there is no such object, told as S3 tells it: its key, or its version, is not there; or it is
+ * a delete marker, which has nothing that could be read or changed. */
+const struct s3_error *s3_no_such_key(struct s3_call *call, struct slice bucket, struct slice key);
+const struct s3_error *s3_no_such_version(struct s3_call *call, struct slice version_id);
+const struct s3_error *s3_not_of_marker(struct s3_call *call);
 /* Opens the call's object in the version that the query names. */
 const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **ret_get);
 /* Edits the headers of the call's object in the version that the query names; event is told of it.
@@ -392,10 +407,12 @@ const struct s3_error *s3_copy_parse(struct s3_call *call, struct s3_copy *copy)
 const struct s3_error *s3_copy_open(struct s3_call *call, struct s3_copy *copy);
 
 /* ---- Routing, authentication, metrics. ---- */
+/* By id (route.c). */
+extern const struct s3_operation s3_operations[];
 /* Fills operation, bucket, key and params of a call from its method, path, query and headers. */
 const struct s3_error *s3_route(struct s3_call *call);
 const struct s3_operation *s3_operation_native(enum s3_op op);
-const struct s3_operation *s3_operation_at(enum s3_operation_id id);
+const struct s3_operation *s3_operation_at(const struct s3 *s3, enum s3_operation_id id);
 /* Fills identity, principal, presigned and signing. */
 const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
 /* What is told of a signature of Version 2 where that is switched off. */

@@ -42,19 +42,7 @@ const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bu
 const struct s3_error *s3_call_may_service(
 	struct s3_call *call, const char *action, struct slice resource);
 
-/* ---- Configurations that say who may (bucket/access.c). ---- */
-extern const struct s3_config_ops s3_config_acl, s3_config_policy, s3_config_policy_status,
-	s3_config_ownership, s3_config_public_access;
-enum s3_ownership { S3_OWNERSHIP_WRITER, S3_OWNERSHIP_PREFERRED, S3_OWNERSHIP_ENFORCED };
-int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership); /* -EINVAL */
-enum s3_ownership s3_settings_ownership(const struct s3_settings *settings);
-/* The bucket's and its owner's account's together. */
-struct s3_public_access s3_settings_public_access(const struct s3_settings *settings);
-/* Of the account of an owner; and what is kept, "1011" (-EINVAL: it is nothing of the kind). */
-struct s3_public_access s3_account_public_access(struct s3 *s3, const char *owner_id);
-int s3_public_access_parse(struct slice text, struct s3_public_access *ret_access);
-/* Whether the policy was put with x-amz-confirm-remove-self-bucket-access: its owner, too, can
- * read, replace and delete it only where it says so. */
-bool s3_settings_policy_binds_owner(const struct s3_settings *settings);
+/* Whether the request may end governance: it says so, and access.c asks for the action. */
+bool s3_lock_bypass(const struct s3_call *call);
 
 #endif

@@ -93,3 +93,9 @@ const struct s3_error *access_headers(struct s3_call *call)
 				       : may_object(call, &request->headers[i]);
 	return error;
 }
+
+bool s3_lock_bypass(const struct s3_call *call)
+{
+	return slice_eq_nocase(
+		s3_call_header(call, SLICE("x-amz-bypass-governance-retention")), SLICE("true"));
+}

@@ -3,40 +3,8 @@
 
 #include <errno.h>
 
+#include "iam/iam.h"
 #include "s3/core/settings.h"
-#include "s3/identity/sts.h"
-
-#define SUFFIX "--x-s3"
-
-static bool is_plain(struct slice name)
-{
-	for (size_t i = 0; i < name.len; i++) {
-		char c = name.data[i];
-
-		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-')
-			return false;
-	}
-	return name.len > 0 && name.data[0] != '-' && name.data[name.len - 1] != '-';
-}
-
-/* The zone stands between the last two "--": its own dashes are single. */
-struct slice s3_express_zone(struct slice bucket)
-{
-	struct slice rest;
-	size_t at;
-
-	if (bucket.len > LIMIT_BUCKET_LEN_MAX || !slice_ends(bucket, SLICE(SUFFIX)) ||
-		slice_starts(bucket, SLICE("xn--")) || slice_starts(bucket, SLICE("sthree-")) ||
-		slice_starts(bucket, SLICE("amzn-s3-demo-")))
-		return SLICE_NONE;
-	rest = slice_to(bucket, bucket.len - strlen(SUFFIX));
-	for (at = rest.len; at > 1; at--)
-		if (rest.data[at - 1] == '-' && rest.data[at - 2] == '-')
-			break;
-	if (at <= 1 || !is_plain(slice_from(rest, at)) || !is_plain(slice_to(rest, at - 2)))
-		return SLICE_NONE;
-	return slice_from(rest, at);
-}
 
 /* ---- What there is. ---- */
 

@@ -291,29 +291,6 @@ static int init_stages(const struct s3_sums *sums, struct body_stages *stages)
 	return ret;
 }
 
-void s3_etag_of_crc(struct store_meta *meta)
-{
-	const uint64_t words[2] = {htobe64(meta->crc64), htobe64(meta->bytes)};
-	char digits[32];
-	size_t zeros = 16;
-
-	/* "%016x-%x" of both. Never of an MD5's form, so that no client checks a body against it as
-	 * one. */
-	hex_encode(words, sizeof(words), digits);
-	while (zeros < 31 && digits[zeros] == '0')
-		zeros++;
-	memcpy(meta->etag, digits, 16);
-	meta->etag[16] = '-';
-	memcpy(meta->etag + 17, digits + zeros, 32 - zeros);
-	meta->etag[17 + 32 - zeros] = '\0';
-}
-
-void s3_crc64_digest(uint64_t crc, uint8_t digest[CHECKSUM_BYTES_MAX])
-{
-	for (int i = 7; i >= 0; i--, crc >>= 8)
-		digest[i] = (uint8_t)crc;
-}
-
 static uint64_t crc64_of(const uint8_t digest[8])
 {
 	uint64_t crc = 0;
@@ -447,51 +424,4 @@ const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums 
 		return s3_fail_errno(call, ret);
 	meta->bytes = call->request->body ? call->request->body->bytes : 0;
 	return s3_store_source(call, sums, source, put, meta);
-}
-
-size_t s3_checksum_format(const struct store_meta *meta, char ret_text[S3_CHECKSUM_LEN_MAX])
-{
-	enum checksum_kind kind = (enum checksum_kind)meta->checksum_type;
-	const char *parts = strchr(meta->etag, '-');
-	size_t len;
-
-	if (kind == CHECKSUM_NONE || kind >= CHECKSUM_KIND_COUNT)
-		return 0;
-	len = base64_encode(meta->checksum, meta->checksum_len, ret_text);
-	if (meta->checksum_flags & S3_FLAG_COMPOSITE && parts && strlen(parts) <= 6) {
-		memcpy(ret_text + len, parts, strlen(parts));
-		len += strlen(parts);
-	}
-	return len;
-}
-
-struct slice s3_checksum_text(struct s3_call *call, const struct store_meta *meta)
-{
-	char text[S3_CHECKSUM_LEN_MAX];
-
-	return mem_arena_copy(&call->arena, slice_of(text, s3_checksum_format(meta, text)));
-}
-
-static void answer_sum(struct s3_call *call, const struct store_meta *meta, struct slice text)
-{
-	if (!text.len)
-		return;
-	s3_answer_header(call, checksum_header((enum checksum_kind)meta->checksum_type), text);
-	s3_answer_header(call, SLICE("x-amz-checksum-type"),
-		meta->checksum_flags & S3_FLAG_COMPOSITE ? SLICE("COMPOSITE")
-							 : SLICE("FULL_OBJECT"));
-}
-
-void s3_answer_checksum(struct s3_call *call, const struct store_meta *meta)
-{
-	answer_sum(call, meta, s3_checksum_text(call, meta));
-}
-
-void s3_answer_part_checksum(struct s3_call *call, const struct store_meta *meta, uint32_t number)
-{
-	if (meta->checksum_flags & S3_FLAG_COMPOSITE)
-		answer_sum(
-			call, meta, mem_arena_copy(&call->arena, s3_meta_part_sum(meta, number)));
-	else if (s3_meta_parts(meta, 1).count <= 1)
-		s3_answer_checksum(call, meta);
 }

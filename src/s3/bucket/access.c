@@ -2,18 +2,17 @@
  * public access. */
 #include <errno.h>
 
+#include "s3/bucket/bucket.h"
 #include "s3/auth/access.h"
 
 /* ---- Policy: its text, as it came; behind this line when it binds the bucket's owner, too. ----
  */
 
-#define BINDS_OWNER "binds-owner\n"
-
 /* Both change at once, being one document; no policy begins like that. */
 static const struct s3_error *keep_policy(
 	struct s3_call *call, struct slice text, struct slice *ret_document)
 {
-	static const struct slice mark = SLICE(BINDS_OWNER);
+	static const struct slice mark = SLICE(S3_POLICY_BINDS_OWNER);
 	struct slice confirm =
 		s3_call_header(call, SLICE("x-amz-confirm-remove-self-bucket-access"));
 	char *marked;
@@ -32,14 +31,9 @@ static const struct s3_error *keep_policy(
 
 static struct slice policy_text(struct slice document)
 {
-	return slice_starts(document, SLICE(BINDS_OWNER))
-		       ? slice_from(document, strlen(BINDS_OWNER))
+	return slice_starts(document, SLICE(S3_POLICY_BINDS_OWNER))
+		       ? slice_from(document, strlen(S3_POLICY_BINDS_OWNER))
 		       : document;
-}
-
-bool s3_settings_policy_binds_owner(const struct s3_settings *settings)
-{
-	return slice_starts(settings->documents[S3_CONFIG_POLICY], SLICE(BINDS_OWNER));
 }
 
 static const struct s3_error *policy_check(
@@ -149,7 +143,7 @@ static const struct s3_error *acl_check(
 {
 	(void)body;
 	(void)ret_document;
-	return s3_op_declined(call);
+	return s3_fail_declined(call);
 }
 
 const struct s3_config_ops s3_config_acl = {
@@ -160,22 +154,6 @@ const struct s3_config_ops s3_config_acl = {
 };
 
 /* ---- Ownership. ---- */
-
-static const struct slice ownership_names[] = {
-	[S3_OWNERSHIP_WRITER] = SLICE("ObjectWriter"),
-	[S3_OWNERSHIP_PREFERRED] = SLICE("BucketOwnerPreferred"),
-	[S3_OWNERSHIP_ENFORCED] = SLICE("BucketOwnerEnforced"),
-};
-
-int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership)
-{
-	for (size_t i = 0; i < ARRAY_LEN(ownership_names); i++)
-		if (slice_eq(name, ownership_names[i])) {
-			*ret_ownership = (enum s3_ownership)i;
-			return 0;
-		}
-	return -EINVAL;
-}
 
 /* With the list switched off, nobody but the owner may have anything by it. */
 static const struct s3_error *check_enforce(struct s3_call *call)
@@ -209,14 +187,12 @@ static const struct s3_error *ownership_check(
 	error = s3_config_xml(call, body, "OwnershipControls", &root);
 	if (error)
 		return error;
-	if (!root->child || !slice_eq(root->child->name, SLICE("Rule")) || root->child->next ||
-		s3_ownership_of(
-			slice_trim(s3_xml_text(root->child, "ObjectOwnership")), &ownership))
+	if (!root->child || !slice_eq(root->child->name, SLICE("Rule")) || root->child->next)
 		return s3_error_at(S3_E_MALFORMED_XML);
-	if (ownership == S3_OWNERSHIP_ENFORCED)
-		error = check_enforce(call);
-	*ret_document = ownership_names[ownership];
-	return error;
+	*ret_document = slice_trim(s3_xml_text(root->child, "ObjectOwnership"));
+	if (s3_ownership_of(*ret_document, &ownership))
+		return s3_error_at(S3_E_MALFORMED_XML);
+	return ownership == S3_OWNERSHIP_ENFORCED ? check_enforce(call) : NULL;
 }
 
 static int ownership_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
@@ -249,34 +225,24 @@ const struct s3_config_ops s3_config_ownership = {
 	.can_delete = true,
 };
 
-enum s3_ownership s3_settings_ownership(const struct s3_settings *settings)
-{
-	const enum s3_ownership *ownership = settings->parsed[S3_CONFIG_OWNERSHIP];
-
-	/* Lists of directory buckets never count. */
-	if (slice_ends(slice_str(settings->bucket.name), SLICE("--x-s3")))
-		return S3_OWNERSHIP_ENFORCED;
-	return ownership ? *ownership : S3_OWNERSHIP_WRITER;
-}
-
 /* ---- Public access. ---- */
 
 static const char *const switch_names[] = {
 	"BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"};
-#define SWITCH_COUNT ARRAY_LEN(switch_names)
+_Static_assert(ARRAY_LEN(switch_names) == S3_PUBLIC_SWITCHES, "as many as are kept");
 
 /* Kept as "1011", in the order of the names. */
 static const struct s3_error *public_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
-	char *text = mem_arena_get(&call->arena, SWITCH_COUNT);
+	char *text = mem_arena_get(&call->arena, S3_PUBLIC_SWITCHES);
 	const struct s3_error *error;
 	struct s3_xml *root;
 
 	if (!text)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	error = s3_config_xml(call, body, "PublicAccessBlockConfiguration", &root);
-	for (size_t i = 0; !error && i < SWITCH_COUNT; i++) {
+	for (size_t i = 0; !error && i < S3_PUBLIC_SWITCHES; i++) {
 		struct slice value = slice_trim(s3_xml_text(root, switch_names[i]));
 
 		if (value.len && !slice_eq_nocase(value, SLICE("true")) &&
@@ -284,19 +250,8 @@ static const struct s3_error *public_check(
 			error = s3_error_at(S3_E_MALFORMED_XML);
 		text[i] = slice_eq_nocase(value, SLICE("true")) ? '1' : '0';
 	}
-	*ret_document = slice_of(text, SWITCH_COUNT);
+	*ret_document = slice_of(text, S3_PUBLIC_SWITCHES);
 	return error;
-}
-
-int s3_public_access_parse(struct slice text, struct s3_public_access *ret_access)
-{
-	if (text.len != SWITCH_COUNT)
-		return -EINVAL;
-	*ret_access = (struct s3_public_access){.block_acls = text.data[0] == '1',
-		.ignore_acls = text.data[1] == '1',
-		.block_policy = text.data[2] == '1',
-		.restrict_buckets = text.data[3] == '1'};
-	return 0;
 }
 
 static int public_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
@@ -314,7 +269,7 @@ static const struct s3_error *public_answer(struct s3_call *call, struct slice d
 	struct buf xml;
 
 	s3_xml_begin(&xml, "PublicAccessBlockConfiguration");
-	for (size_t i = 0; i < SWITCH_COUNT; i++)
+	for (size_t i = 0; i < S3_PUBLIC_SWITCHES; i++)
 		xml_element(switch_names[i],
 			document.data[i] == '1' ? SLICE("true") : SLICE("false"), &xml);
 	s3_xml_end(&xml, "PublicAccessBlockConfiguration");
@@ -328,17 +283,3 @@ const struct s3_config_ops s3_config_public_access = {
 	.put_status = 200,
 	.can_delete = true,
 };
-
-struct s3_public_access s3_settings_public_access(const struct s3_settings *settings)
-{
-	const struct s3_public_access *own = settings->parsed[S3_CONFIG_PUBLIC_ACCESS];
-	struct s3_public_access access = settings->of_account;
-
-	if (own) {
-		access.block_acls |= own->block_acls;
-		access.ignore_acls |= own->ignore_acls;
-		access.block_policy |= own->block_policy;
-		access.restrict_buckets |= own->restrict_buckets;
-	}
-	return access;
-}

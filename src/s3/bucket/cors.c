@@ -1,5 +1,6 @@
 /* s3/bucket/cors.c: a bucket's rules for pages of other origins: kept, asked by a preflight, and
  * told with every answer to such a page. */
+#include "s3/bucket/bucket.h"
 #include "s3/bucket/cors.h"
 
 #include <ctype.h>

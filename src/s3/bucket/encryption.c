@@ -1,6 +1,7 @@
 /* s3/bucket/encryption.c: how a bucket's objects are encrypted when a write does not say. */
 #include <errno.h>
 
+#include "s3/bucket/bucket.h"
 #include "s3/core/settings.h"
 #include "s3/sse/sse.h"
 

@@ -2,6 +2,7 @@
  * the service that writes logs put them. */
 #include <errno.h>
 
+#include "s3/bucket/bucket.h"
 #include "s3/auth/access.h"
 #include "s3/event/access_log.h"
 

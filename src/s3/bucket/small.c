@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/core/settings.h"
+#include "s3/bucket/bucket.h"
 
 /* The one child of the root, which must be among the words. */
 static const struct s3_error *check_word(struct s3_call *call, struct slice body, const char *root,

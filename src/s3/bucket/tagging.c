@@ -1,6 +1,7 @@
 /* s3/bucket/tagging.c: the tags of a bucket. */
 #include <errno.h>
 
+#include "s3/bucket/bucket.h"
 #include "s3/core/settings.h"
 #include "s3/core/tags.h"
 

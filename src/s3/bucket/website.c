@@ -1,6 +1,7 @@
 /* s3/bucket/website.c: the website of a bucket as it is configured. */
 #include <errno.h>
 
+#include "s3/bucket/bucket.h"
 #include "s3/core/settings.h"
 #include "s3/bucket/website.h"
 

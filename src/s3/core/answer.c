@@ -3,7 +3,6 @@
 
 #include "iam/iam.h"
 #include "s3/auth/express.h"
-#include "s3/bucket/website.h"
 
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
 {
@@ -146,10 +145,6 @@ void s3_answer_error(struct s3_call *call, const struct s3_error *error)
 {
 	struct buf xml;
 
-	if (call->website) {
-		s3_website_answer_error(call, error);
-		return;
-	}
 	if (call->request->method == S3_HEAD) {
 		s3_answer_empty(call, error->status);
 		return;
@@ -234,4 +229,14 @@ void s3_xml_owner(struct buf *xml, const char *element, const struct iam_owner *
 	xml_element("ID", slice_str(owner->id), xml);
 	xml_element("DisplayName", slice_str(owner->name), xml);
 	buf_printf(xml, "</%s>", element);
+}
+
+void s3_answer_time(struct s3_call *call, const struct store_meta *meta)
+{
+	char *text = mem_arena_get(&call->arena, DATE_HTTP_LEN);
+
+	if (!text)
+		return;
+	date_http_format((int64_t)(meta->mtime_ns / NS_PER_MS), text);
+	s3_answer_header(call, SLICE("Last-Modified"), slice_of(text, DATE_HTTP_LEN));
 }

@@ -8,6 +8,9 @@
 #include "iam/iam.h"
 #include "s3/s3_priv.h"
 
+/* Of the elements that an error adds to its document. */
+#define DETAIL_BYTES_MAX (32u * LIMIT_HTTP_HEAD_BYTES_MAX)
+
 static const struct s3_header *find_header(const struct s3_call *call, struct slice name)
 {
 	const struct s3_request *request = call->request;
@@ -62,7 +65,7 @@ void s3_fail_detail(struct s3_call *call, const char *name, struct slice value)
 
 	if (!utf8_is_valid(value))
 		return;
-	buf_init(&xml, SIGV4_CANONICAL_BYTES_MAX * 8);
+	buf_init(&xml, DETAIL_BYTES_MAX);
 	buf_put_slice(&xml, call->detail);
 	xml_element(name, value, &xml);
 	if (!xml.failed) {
@@ -154,4 +157,44 @@ const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket 
 	if (ret == -ENOENT)
 		return s3_error_at(S3_E_NO_SUCH_BUCKET);
 	return ret ? s3_fail_errno(call, ret) : NULL;
+}
+
+struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)
+{
+	struct slice host, rest;
+
+	if (!domain.len)
+		return SLICE_NONE;
+	rest = s3_call_header(call, SLICE("host"));
+	host = slice_split(&rest, ':');
+	if (host.len < domain.len + 2 ||
+		!slice_eq_nocase(slice_from(host, host.len - domain.len), domain) ||
+		host.data[host.len - domain.len - 1] != '.')
+		return SLICE_NONE;
+	return slice_to(host, host.len - domain.len - 1);
+}
+
+const struct s3_operation *s3_operation_at(const struct s3 *s3, enum s3_operation_id id)
+{
+	CHECK(id < S3_OPERATION_COUNT);
+	return &s3->operations[id];
+}
+
+#define DECLINED_NAME_MAX 128u
+
+const struct s3_error *s3_fail_declined(struct s3_call *call)
+{
+	struct slice method = call->request->method_text;
+
+	/* A Lambda function's answer for an access point comes here by a path that could be a
+	 * bucket's. */
+	if (!call->declined.len)
+		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+			"WriteGetObjectResponse is not implemented by this server.");
+	/* Any bytes can be its name. */
+	if (call->declined.len > DECLINED_NAME_MAX || !utf8_is_valid(call->declined))
+		return s3_error_at(S3_E_NOT_IMPLEMENTED);
+	return s3_fail(call, S3_E_NOT_IMPLEMENTED,
+		"%.*s with the parameter %.*s is not implemented by this server.",
+		SLICE_FMT(method), SLICE_FMT(call->declined));
 }

@@ -1,33 +1,20 @@
-/* s3/core/config.c: the kinds of configuration that a bucket can have, and their documents. */
-#include "s3/auth/access.h"
+/* s3/core/config.c: the documents of a bucket's configurations: by their kinds, kept, read,
+ * deleted. */
+#include "s3/core/settings.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-static const struct s3_config_kind kinds[S3_CONFIG_COUNT] = {
-#define ACTIONS(get, put, delete) "s3:" get, "s3:" put, "s3:" delete
-#define EMPTY(root, inside)                                  \
-	"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<" root \
-	" xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">" inside "</" root ">"
-#define CONFIG(config_id, config_param, actions, config_missing, config_empty, config_ops)         \
-	[S3_CONFIG_##config_id] = KIND(S3_CONFIG_##config_id, config_param, actions, config_empty, \
-		config_missing, &config_ops),
-#define KIND(kind_id, kind_param, ...)                  \
-	{                                               \
-		kind_id, SLICE(kind_param), __VA_ARGS__ \
-	}
-#include "s3/s3_config_table.inc"
-#undef CONFIG
-};
-
-const struct s3_config_kind *s3_config_kind_at(enum s3_config_id id)
+const struct s3_config_kind *s3_config_kind_at(const struct s3 *s3, enum s3_config_id id)
 {
 	CHECK(id < S3_CONFIG_COUNT);
-	return &kinds[id];
+	return &s3->config_kinds[id];
 }
 
 const struct s3_config_kind *s3_config_kind_of(const struct s3_call *call)
 {
+	const struct s3_config_kind *kinds = call->s3->config_kinds;
+
 	for (int i = 0; i < S3_CONFIG_COUNT; i++)
 		if (s3_call_param(call, kinds[i].param, NULL))
 			return &kinds[i];
@@ -52,7 +39,8 @@ const struct s3_error *s3_config_put(
 	const struct document wanted = {.text = document, .owner = owner};
 	char name[S3_CONFIG_NAME_MAX];
 	int ret = document_put(call->s3->store, call->request->core,
-		s3_config_name(call->bucket, kinds[id].param, name), &wanted, NULL);
+		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name), &wanted,
+		NULL);
 
 	s3_settings_changed(call->s3, call->bucket);
 	if (ret == -EFBIG)
@@ -66,7 +54,8 @@ const struct s3_error *s3_config_get(
 	char name[S3_CONFIG_NAME_MAX];
 	struct document document;
 	int ret = document_get(call->s3->store, call->request->core,
-		s3_config_name(call->bucket, kinds[id].param, name), &call->arena, &document);
+		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name),
+		&call->arena, &document);
 
 	if (ret && ret != -ENOENT)
 		return s3_fail_errno(call, ret);
@@ -84,7 +73,7 @@ struct slice s3_config_preset(const struct store_bucket *bucket, enum s3_config_
 		{S3_CONFIG_OWNERSHIP, STORE_BUCKET_CLOSED, SLICE("BucketOwnerEnforced")},
 		{S3_CONFIG_PUBLIC_ACCESS, STORE_BUCKET_CLOSED, SLICE("1111")},
 		{S3_CONFIG_ENCRYPTION, STORE_BUCKET_ENCRYPTED,
-			SLICE(EMPTY("ServerSideEncryptionConfiguration",
+			SLICE(S3_CONFIG_XML("ServerSideEncryptionConfiguration",
 				"<Rule><ApplyServerSideEncryptionByDefault>"
 				"<SSEAlgorithm>AES256</SSEAlgorithm>"
 				"</ApplyServerSideEncryptionByDefault>"
@@ -105,7 +94,8 @@ const struct s3_error *s3_config_delete(
 
 	if (s3_config_preset(bucket, id).data)
 		return s3_config_put(call, bucket->id, id, SLICE(S3_CONFIG_DELETED));
-	ret = document_delete(call->s3->store, s3_config_name(call->bucket, kinds[id].param, name));
+	ret = document_delete(call->s3->store,
+		s3_config_name(call->bucket, s3_config_kind_at(call->s3, id)->param, name));
 	s3_settings_changed(call->s3, call->bucket);
 	return ret ? s3_fail_errno(call, ret) : NULL;
 }

@@ -1,7 +1,7 @@
 /* s3/core/settings.c: what buckets say about themselves, in a small table for each reactor's
  * thread. A bucket's generation, which all share, is counted up after every change: a copy counts
  * while it has the generation that stood before it was read. */
-#include "s3/auth/access.h"
+#include "s3/core/settings.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -139,6 +139,7 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 
 /* Which kinds a bucket has documents of. */
 struct found {
+	const struct s3 *s3;
 	size_t prefix_len;
 	bool kinds[S3_CONFIG_COUNT];
 };
@@ -149,7 +150,7 @@ static bool found_visit(struct slice name, void *arg)
 	struct slice param = slice_from(name, found->prefix_len);
 
 	for (int id = 0; id < S3_CONFIG_COUNT; id++)
-		if (slice_eq(s3_config_kind_at((enum s3_config_id)id)->param, param))
+		if (slice_eq(s3_config_kind_at(found->s3, (enum s3_config_id)id)->param, param))
 			found->kinds[id] = true;
 	return true;
 }
@@ -169,15 +170,15 @@ static int load_all(struct s3 *s3, struct flow_core *core, struct s3_settings *s
 {
 	char name[S3_CONFIG_NAME_MAX];
 	struct slice prefix = s3_config_name(slice_str(settings->bucket.name), SLICE_NONE, name);
-	struct found found = {.prefix_len = prefix.len};
+	struct found found = {.s3 = s3, .prefix_len = prefix.len};
 	int ret = document_list(s3->store, prefix, SLICE_NONE, found_visit, &found);
 
 	for (int id = 0; !ret && id < S3_CONFIG_COUNT; id++)
 		if (found.kinds[id])
 			ret = load_kind(
-				s3, core, s3_config_kind_at((enum s3_config_id)id), settings);
+				s3, core, s3_config_kind_at(s3, (enum s3_config_id)id), settings);
 	for (int id = 0; !ret && id < S3_CONFIG_COUNT; id++)
-		ret = load_preset(settings, s3_config_kind_at((enum s3_config_id)id));
+		ret = load_preset(settings, s3_config_kind_at(s3, (enum s3_config_id)id));
 	return ret;
 }
 

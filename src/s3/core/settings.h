@@ -40,9 +40,16 @@ struct s3_config_kind {
 	enum s3_error_id missing;
 	const struct s3_config_ops *ops;
 };
-const struct s3_config_kind *s3_config_kind_at(enum s3_config_id id);
+const struct s3_config_kind *s3_config_kind_at(const struct s3 *s3, enum s3_config_id id);
+/* All of them, by id (kinds.c). */
+extern const struct s3_config_kind s3_config_kinds[];
 /* The kind that the call's query names, or NULL. */
 const struct s3_config_kind *s3_config_kind_of(const struct s3_call *call);
+
+/* An empty document of a kind, or one that says little. */
+#define S3_CONFIG_XML(root, inside)                          \
+	"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<" root \
+	" xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">" inside "</" root ">"
 
 #define S3_CONFIG_NAME_MAX (2 + LIMIT_BUCKET_LEN_MAX + 1 + 32 + 1)
 /* The name of a bucket's document of that parameter; without one, what all of its names start
@@ -80,15 +87,6 @@ const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice d
 /* A load function for kinds that no request looks at. */
 int s3_config_load_nothing(struct slice document, struct mem_arena *arena, const void **ret_parsed);
 
-extern const struct s3_config_ops s3_config_accelerate, s3_config_cors, s3_config_encryption,
-	s3_config_logging, s3_config_notification, s3_config_replication;
-extern const struct s3_config_ops s3_config_request_payment, s3_config_tagging, s3_config_website;
-
-extern const struct s3_config_ops s3_config_lifecycle, s3_config_object_lock, s3_config_versioning;
-
-/* Who pays for a request: 403 unless its bucket's owner does, or asks, or it says that it will. */
-const struct s3_error *s3_payer_check(struct s3_call *call);
-
 /* ---- Settings. ---- */
 struct s3_public_access {
 	bool block_acls, ignore_acls, block_policy, restrict_buckets;
@@ -119,6 +117,22 @@ void s3_settings_put(struct s3_settings *settings); /* takes NULL */
 void s3_settings_changed(struct s3 *s3, struct slice bucket);
 /* After something changed that all buckets of somebody share. */
 void s3_settings_all_changed(struct s3 *s3);
+
+/* ---- What settings say of who may (core/public_access.c). ---- */
+#define S3_POLICY_BINDS_OWNER	"binds-owner\n" /* what a policy's document begins with that does */
+#define S3_PUBLIC_SWITCHES	4u		/* "1011", as public access is kept */
+#define S3_PUBLIC_ACCESS_MEMBER "public_access_block" /* of an account's document */
+enum s3_ownership { S3_OWNERSHIP_WRITER, S3_OWNERSHIP_PREFERRED, S3_OWNERSHIP_ENFORCED };
+int s3_ownership_of(struct slice name, enum s3_ownership *ret_ownership); /* -EINVAL */
+enum s3_ownership s3_settings_ownership(const struct s3_settings *settings);
+/* The bucket's and its owner's account's together. */
+struct s3_public_access s3_settings_public_access(const struct s3_settings *settings);
+/* Of the account of an owner; and what is kept, "1011" (-EINVAL: it is nothing of the kind). */
+struct s3_public_access s3_account_public_access(struct s3 *s3, const char *owner_id);
+int s3_public_access_parse(struct slice text, struct s3_public_access *ret_access);
+/* Whether the policy was put with x-amz-confirm-remove-self-bucket-access: its owner, too, can
+ * read, replace and delete it only where it says so. */
+bool s3_settings_policy_binds_owner(const struct s3_settings *settings);
 
 /* s3_open and s3_close; no reactor runs then. */
 struct s3_settings_table;

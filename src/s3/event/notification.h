@@ -30,6 +30,8 @@ int s3_notification_parse(struct s3_xml *root, struct mem_arena *arena,
 bool s3_notification_wants(
 	const struct s3_notification_rule *rule, enum s3_event_id id, struct slice key);
 
+extern const struct s3_config_ops s3_config_notification;
+
 /* What happened to a key of the call's bucket. */
 struct s3_event {
 	enum s3_event_id id;

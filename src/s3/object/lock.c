@@ -25,12 +25,6 @@ const struct s3_error *s3_lock_check_bucket(struct s3_call *call)
 	return bucket.flags & STORE_BUCKET_LOCK ? NULL : not_lockable(call);
 }
 
-bool s3_lock_bypass(const struct s3_call *call)
-{
-	return slice_eq_nocase(
-		s3_call_header(call, SLICE("x-amz-bypass-governance-retention")), SLICE("true"));
-}
-
 bool s3_lock_holds(struct slice headers, int64_t now_ms, bool bypass)
 {
 	struct slice until = s3_meta_hidden(headers, SLICE(S3_LOCK_UNTIL_HEADER));

@@ -23,11 +23,11 @@ const struct s3_error *s3_lock_gather(struct s3_call *call, struct store_meta *m
 int s3_lock_carry(struct slice from, struct mem_arena *arena, struct slice *headers);
 /* Whether the version with these headers may not be deleted now. */
 bool s3_lock_holds(struct slice headers, int64_t now_ms, bool bypass);
-/* Whether the request may end governance. */
-bool s3_lock_bypass(const struct s3_call *call);
 /* NULL when the call's bucket has object lock. */
 const struct s3_error *s3_lock_check_bucket(struct s3_call *call);
 /* Answers the headers of a hidden one; false: it is none of lock's. */
 bool s3_lock_answer(struct s3_call *call, struct slice name, struct slice value);
+
+extern const struct s3_config_ops s3_config_object_lock;
 
 #endif

@@ -31,16 +31,6 @@ static struct slice told_name(struct slice name)
 	return name;
 }
 
-/* By their number in an object's flags, which never changes. */
-static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
-	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
-	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE")};
-
-#define STORAGE_CLASS_EXPRESS 6u /* of directory buckets, and only theirs */
-#define STORAGE_CLASS_GLACIER 7u /* the archives, from here on */
-
-_Static_assert(ARRAY_LEN(storage_classes) <= 256 >> S3_FLAG_CLASS_SHIFT, "classes fit the flags");
-
 /* Asking for these is asking for something that would not be done, but by that operation in a
  * directory bucket: they are refused, not ignored. So are all names that go on with "-". */
 static const struct {
@@ -158,7 +148,7 @@ static const struct s3_error *gather_storage_class(struct s3_call *call, struct 
 
 	if (s3_express_bucket(call)) {
 		/* auth/express.c let no other in. */
-		meta->checksum_flags = STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
+		meta->checksum_flags = S3_STORAGE_CLASS_EXPRESS << S3_FLAG_CLASS_SHIFT;
 		return NULL;
 	}
 	if (!class.len)
@@ -333,129 +323,6 @@ const struct s3_error *s3_meta_gather(struct s3_call *call, struct store_meta *m
 	return error ? error : s3_lock_gather(call, meta);
 }
 
-/* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
- * end, or where the record is not of that form. */
-static bool meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_value)
-{
-	if (!rest->len)
-		return false;
-	*ret_name = slice_split(rest, '\0');
-	if (!rest->data)
-		return false;
-	*ret_value = slice_split(rest, '\0');
-	return true;
-}
-
-/* What stands before the hidden ones. */
-static size_t plain_len(struct slice headers)
-{
-	struct slice rest = headers, name, value;
-	size_t len = 0;
-
-	while (meta_next(&rest, &name, &value) && !slice_starts(name, SLICE(S3_HIDDEN_PREFIX)))
-		len += name.len + value.len + 2;
-	return len;
-}
-
-uint32_t s3_meta_plain_len(const struct store_meta *meta)
-{
-	return (uint32_t)plain_len(slice_of(meta->headers, meta->headers_len));
-}
-
-struct slice s3_meta_hidden(struct slice headers, struct slice wanted)
-{
-	struct slice rest = headers, name, value;
-
-	while (meta_next(&rest, &name, &value))
-		if (slice_eq(name, wanted))
-			return value;
-	return SLICE_NONE;
-}
-
-int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice value,
-	struct mem_arena *arena, struct slice *ret_headers)
-{
-	size_t bytes = headers.len + name.len + value.len + 2;
-	char *text = mem_arena_get(arena, bytes), *at = text;
-	struct slice rest = headers, other, other_value;
-
-	if (!text)
-		return -ENOMEM;
-	while (meta_next(&rest, &other, &other_value)) {
-		if (slice_eq(other, name))
-			continue;
-		/* Name and value lie side by side. */
-		memcpy(at, other.data, other.len + other_value.len + 2);
-		at += other.len + other_value.len + 2;
-	}
-	if (value.data) {
-		memcpy(at, name.data, name.len);
-		at += name.len;
-		*at++ = '\0';
-		memcpy(at, value.data, value.len);
-		at += value.len;
-		*at++ = '\0';
-	}
-	*ret_headers = slice_of(text, (size_t)(at - text));
-	return 0;
-}
-
-struct s3_parts s3_meta_parts(const struct store_meta *meta, uint32_t part_number)
-{
-	struct slice runs =
-		s3_meta_hidden(slice_of(meta->headers, meta->headers_len), SLICE(S3_PARTS_HEADER));
-	struct s3_parts parts = {0};
-	uint64_t offset = 0;
-
-	while (runs.len) {
-		struct slice times = slice_split(&runs, ',');
-		struct slice length = slice_split(&times, '*');
-		uint64_t bytes = 0, count = 1;
-
-		if (slice_to_u64(length, &bytes) || (times.len && slice_to_u64(times, &count)))
-			break;
-		if (part_number > parts.count && part_number <= parts.count + count) {
-			parts.offset = offset + (part_number - parts.count - 1) * bytes;
-			parts.bytes = bytes;
-		}
-		parts.count += (uint32_t)count;
-		offset += bytes * count;
-	}
-	return parts;
-}
-
-struct slice s3_meta_part_sum(const struct store_meta *meta, uint32_t number)
-{
-	size_t len = BASE64_LEN(meta->checksum_len);
-	struct slice sums = slice_from(s3_meta_hidden(slice_of(meta->headers, meta->headers_len),
-					       SLICE(S3_PART_SUMS_HEADER)),
-		(number - 1) * len);
-
-	return len && sums.len >= len ? slice_to(sums, len) : SLICE_NONE;
-}
-
-bool s3_storage_class_find(struct slice name, uint8_t *ret_class)
-{
-	for (size_t i = 0; i < ARRAY_LEN(storage_classes); i++)
-		if (i != STORAGE_CLASS_EXPRESS && slice_eq(name, storage_classes[i])) {
-			*ret_class = (uint8_t)i;
-			return true;
-		}
-	return false;
-}
-
-struct slice s3_meta_storage_class(const struct store_meta *meta)
-{
-	uint32_t idx = meta->checksum_flags >> S3_FLAG_CLASS_SHIFT;
-
-	return storage_classes[idx < ARRAY_LEN(storage_classes) ? idx : 0];
-}
-
-bool s3_storage_class_archives(uint8_t class)
-{
-	return class >= STORAGE_CLASS_GLACIER;
-}
-
 /* response-content-type and its kin replace what is stored, for this answer. */
 static const struct {
 	struct slice param;
@@ -571,7 +438,7 @@ const struct s3_error *s3_meta_answer(struct s3_call *call, const struct store_m
 	error = answer_overrides(call, replaced, &replaced_count);
 	if (error)
 		return error;
-	while (meta_next(&rest, &name, &value)) {
+	while (s3_meta_next(&rest, &name, &value)) {
 		if (slice_starts(name, SLICE(S3_HIDDEN_PREFIX))) {
 			answer_hidden(call, name, value);
 			continue;

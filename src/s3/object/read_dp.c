@@ -7,16 +7,6 @@
 #include "s3/sse/sse.h"
 #include "s3/object/versions.h"
 
-void s3_answer_time(struct s3_call *call, const struct store_meta *meta)
-{
-	char *text = mem_arena_get(&call->arena, DATE_HTTP_LEN);
-
-	if (!text)
-		return;
-	date_http_format((int64_t)(meta->mtime_ns / NS_PER_MS), text);
-	s3_answer_header(call, SLICE("Last-Modified"), slice_of(text, DATE_HTTP_LEN));
-}
-
 static __attribute__((noinline)) const struct s3_error *check_conditions(
 	struct s3_call *call, struct s3_read *read)
 {

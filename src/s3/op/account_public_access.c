@@ -6,30 +6,15 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-
-#define MEMBER "public_access_block"
-
-struct s3_public_access s3_account_public_access(struct s3 *s3, const char *owner_id)
-{
-	struct s3_public_access access = {0};
-	struct iam_owner owner;
-	json_t *account;
-
-	if (iam_owner(s3->iam, slice_str(owner_id), &owner))
-		return access;
-	account = iam_account(s3->iam, slice_str(owner.account));
-	s3_public_access_parse(json_member_text(account, MEMBER), &access);
-	json_decref(account);
-	return access;
-}
+#include "s3/bucket/bucket.h"
 
 static int change(json_t *account, void *arg)
 {
 	const struct slice *text = arg;
 
 	if (text->data)
-		return json_member_set_text(account, MEMBER, *text);
-	json_object_del(account, MEMBER);
+		return json_member_set_text(account, S3_PUBLIC_ACCESS_MEMBER, *text);
+	json_object_del(account, S3_PUBLIC_ACCESS_MEMBER);
 	return 0;
 }
 
@@ -69,7 +54,8 @@ const struct s3_error *s3_op_get_account_public_access(struct s3_call *call)
 {
 	json_t *account =
 		iam_account(call->s3->iam, s3_call_header(call, SLICE("x-amz-account-id")));
-	struct slice text = mem_arena_copy(&call->arena, json_member_text(account, MEMBER));
+	struct slice text =
+		mem_arena_copy(&call->arena, json_member_text(account, S3_PUBLIC_ACCESS_MEMBER));
 	struct s3_public_access access;
 
 	json_decref(account);

@@ -1,6 +1,7 @@
 /* s3/op/delete_object.c: DeleteObject: a key, or one version of it. Deleting what is not there is
  * success. */
 #include "s3/object/lock.h"
+#include "s3/auth/access.h"
 #include "s3/event/notification.h"
 #include "s3/object/versions.h"
 

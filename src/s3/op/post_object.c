@@ -8,6 +8,7 @@
 #include "s3/auth/form.h"
 #include "s3/event/notification.h"
 #include "s3/s3_priv.h"
+#include "s3/bucket/bucket.h"
 #include "s3/core/settings.h"
 #include "s3/auth/sigv2.h"
 #include "s3/core/tags.h"

@@ -1,0 +1,16 @@
+/* s3/bucket/bucket.h: the configurations of a bucket that clients put: how each kind is held
+ * against its schema, kept, parsed and told. */
+#ifndef S3_BUCKET_BUCKET_H
+#define S3_BUCKET_BUCKET_H
+
+#include "s3/core/settings.h"
+
+extern const struct s3_config_ops s3_config_accelerate, s3_config_acl, s3_config_cors,
+	s3_config_encryption, s3_config_lifecycle, s3_config_logging, s3_config_ownership,
+	s3_config_policy, s3_config_public_access, s3_config_replication, s3_config_request_payment,
+	s3_config_tagging, s3_config_website;
+
+/* Who pays for a request: 403 unless its bucket's owner does, or asks, or it says that it will. */
+const struct s3_error *s3_payer_check(struct s3_call *call);
+
+#endif

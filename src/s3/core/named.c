@@ -1,0 +1,148 @@
+/* s3/core/named.c: the object that a request names, in the version that it names: opened, or why
+ * not. */
+#include <errno.h>
+
+#include "s3/core/settings.h"
+#include "s3/object/versions.h"
+
+const struct s3_error *s3_version_check(struct s3_call *call, struct slice version_id)
+{
+	if (store_version_id_valid(version_id))
+		return NULL;
+	s3_fail_detail(call, "ArgumentName", SLICE("versionId"));
+	s3_fail_detail(call, "ArgumentValue", version_id);
+	return s3_fail(call, S3_E_INVALID_ARGUMENT,
+		version_id.len ? "Invalid version id specified"
+			       : "Version id cannot be the empty string");
+}
+
+const struct s3_error *s3_version_param(struct s3_call *call, struct slice *ret_version_id)
+{
+	*ret_version_id = SLICE_NONE;
+	if (!call->params.count || !s3_call_param(call, SLICE("versionId"), ret_version_id))
+		return NULL;
+	return s3_version_check(call, *ret_version_id);
+}
+
+static void answer_marker(struct s3_call *call, const struct store_meta *marker)
+{
+	struct slice id = mem_arena_copy(&call->arena, slice_str(marker->version_id));
+
+	s3_answer_header(call, SLICE("x-amz-delete-marker"), SLICE("true"));
+	if (id.data)
+		s3_answer_header(call, SLICE("x-amz-version-id"), id);
+}
+
+void s3_answer_version(struct s3_call *call, const struct store_meta *meta)
+{
+	const struct s3_settings *settings;
+	struct slice id = meta->version_id[0] ? slice_str(meta->version_id) : SLICE("null");
+
+	if (slice_eq(id, SLICE("null")) &&
+		(s3_call_settings(call, &settings) || !settings ||
+			settings->bucket.versioning == STORE_VERSIONING_NEVER))
+		return;
+	s3_answer_header(call, SLICE("x-amz-version-id"), id);
+}
+
+static bool ends_in_marker(
+	struct s3_call *call, struct slice bucket, struct slice key, struct store_meta *ret_newest)
+{
+	struct store_bucket info;
+
+	return store_bucket_get(call->s3->store, bucket, &info) == 0 &&
+	       info.versioning != STORE_VERSIONING_NEVER &&
+	       store_newest(call->s3->store, bucket, key, ret_newest) == 0 &&
+	       ret_newest->delete_marker;
+}
+
+/* The key has no current object: it may say so by a delete marker. */
+__attribute__((noinline)) const struct s3_error *s3_no_such_key(
+	struct s3_call *call, struct slice bucket, struct slice key)
+{
+	struct store_meta newest;
+
+	if (bucket.data == call->bucket.data && ends_in_marker(call, bucket, key, &newest))
+		answer_marker(call, &newest);
+	else if (bucket.data == call->bucket.data)
+		s3_answer_header(call, SLICE("x-amz-delete-marker"), SLICE("false"));
+	return s3_error_at(S3_E_NO_SUCH_KEY);
+}
+
+const struct s3_error *s3_open_object(
+	struct s3_call *call, struct slice bucket, struct slice key, struct store_get **ret_get)
+{
+	bool bucket_exists = false;
+	int ret = store_get_open(call->s3->store, bucket, key, ret_get, &bucket_exists);
+
+	if (__builtin_expect(ret == 0, 1))
+		return NULL;
+	if (ret != -ENOENT)
+		return s3_fail_errno(call, ret);
+	if (!bucket_exists)
+		return s3_error_at(S3_E_NO_SUCH_BUCKET);
+	return s3_no_such_key(call, bucket, key);
+}
+
+/* A delete marker has nothing that could be read or changed. */
+const struct s3_error *s3_not_of_marker(struct s3_call *call)
+{
+	s3_fail_detail(call, "Method", call->request->method_text);
+	s3_fail_detail(call, "ResourceType", SLICE("DeleteMarker"));
+	return s3_error_at(S3_E_METHOD_NOT_ALLOWED);
+}
+
+const struct s3_error *s3_marker_error(struct s3_call *call, const struct s3_error *error)
+{
+	struct store_meta newest;
+
+	if (error != s3_error_at(S3_E_NO_SUCH_KEY) ||
+		!ends_in_marker(call, call->bucket, call->key, &newest))
+		return error;
+	return s3_not_of_marker(call);
+}
+
+const struct s3_error *s3_no_such_version(struct s3_call *call, struct slice version_id)
+{
+	s3_fail_detail(call, "VersionId", version_id);
+	return s3_error_at(S3_E_NO_SUCH_VERSION);
+}
+
+const struct s3_error *s3_open_named(
+	struct s3_call *call, const struct store_name *name, struct store_get **ret_get)
+{
+	const struct store_meta *meta;
+	bool bucket_exists = false;
+	int ret;
+
+	if (!name->version_id.len)
+		return s3_open_object(call, name->bucket, name->key, ret_get);
+	ret = store_get_open_version(call->s3->store, name, ret_get, &bucket_exists);
+	if (ret == -ENOENT)
+		return bucket_exists ? s3_no_such_version(call, name->version_id)
+				     : s3_error_at(S3_E_NO_SUCH_BUCKET);
+	if (ret)
+		return s3_fail_errno(call, ret);
+	meta = store_get_meta(*ret_get);
+	if (!meta->delete_marker)
+		return NULL;
+	if (name->bucket.data == call->bucket.data) {
+		answer_marker(call, meta);
+		s3_answer_time(call, meta);
+		s3_answer_header(call, SLICE("Allow"), SLICE("DELETE"));
+	}
+	store_get_close(*ret_get);
+	if (name->bucket.data == call->bucket.data)
+		return s3_not_of_marker(call);
+	return s3_fail(call, S3_E_INVALID_REQUEST,
+		"The source of a copy request may not specifically refer to a delete marker by "
+		"version id.");
+}
+
+const struct s3_error *s3_open_version(struct s3_call *call, struct store_get **ret_get)
+{
+	struct store_name name = {.bucket = call->bucket, .key = call->key};
+	const struct s3_error *error = s3_version_param(call, &name.version_id);
+
+	return error ? error : s3_open_named(call, &name, ret_get);
+}
