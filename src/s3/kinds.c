@@ -1,5 +1,6 @@
 /* s3/kinds.c: the kinds of configuration that a bucket can have. */
 #include "s3/bucket/bucket.h"
+#include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
 

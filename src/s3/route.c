@@ -2,8 +2,12 @@
  * s3_route_table.inc. */
 #include <errno.h>
 
-#include "s3/auth/express.h"
+#include "s3/auth/auth.h"
 #include "s3/bucket/website.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
+#include "s3/operation.h"
+#include "s3/s3_priv.h"
 
 const struct s3_operation s3_operations[S3_OPERATION_COUNT] = {
 #define OPERATION(operation_id, operation_name, operation_run, operation_action) \

@@ -7,15 +7,22 @@
 #include <unistd.h>
 
 #include "s3/auth/access.h"
-#include "s3/event/access_log.h"
-#include "s3/identity/admin.h"
-#include "s3/bucket/cors.h"
+#include "s3/auth/auth.h"
 #include "s3/auth/express.h"
+#include "s3/auth/sigv4.h"
 #include "s3/bucket/bucket.h"
+#include "s3/bucket/cors.h"
 #include "s3/bucket/website.h"
-#include "s3/event/notify.h"
-#include "s3/identity/oidc.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/text.h"
+#include "s3/event/access_log.h"
+#include "s3/event/notify.h"
+#include "s3/identity/admin.h"
+#include "s3/identity/oidc.h"
+#include "s3/object/object.h"
+#include "s3/s3_priv.h"
 #include "s3/sse/sse.h"
 
 #define S3_STORE_ID_BYTES 17

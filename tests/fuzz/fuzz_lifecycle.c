@@ -1,6 +1,9 @@
 /* Fuzzes lifecycle rules: any XML as a configuration; what parses must be able to judge versions,
  * and parses again from what it was. */
 #include "base/base.h"
+#include "s3/core/call.h"
+#include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
 #include "s3/object/lifecycle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,9 +1,10 @@
 /* What requests claim to have signed, by Version 2 and 4: lines of the input are the path, the
  * query, the Authorization header and then headers "name:value". What is taken must lie in its
  * bounds, and give a string to sign or fail as a whole. */
-#include "s3/auth/sigv2.h"
-
 #include "codec/codec.h"
+#include "s3/auth/sigv2.h"
+#include "s3/auth/sigv4.h"
+#include "s3/core/text.h"
 
 #define IN_BYTES_MAX 4096
 

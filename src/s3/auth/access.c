@@ -6,8 +6,11 @@
 #include <stdio.h>
 
 #include "s3/auth/access_priv.h"
-#include "s3/identity/api.h"
-#include "s3/object/lock.h"
+#include "s3/auth/acl.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
 
 /* ---- Who. ---- */
 

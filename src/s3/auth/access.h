@@ -9,8 +9,10 @@
 
 #include "iam/iam.h"
 #include "s3/auth/acl.h"
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
 #include "s3/core/settings.h"
+#include "s3/core/tags.h"
 
 /* Who asks, of any call that was authenticated; never NULL. The server's root has one, too. */
 const struct iam_principal *s3_call_principal(const struct s3_call *call);
@@ -44,5 +46,19 @@ const struct s3_error *s3_call_may_service(
 
 /* Whether the request may end governance: it says so, and access.c asks for the action. */
 bool s3_lock_bypass(const struct s3_call *call);
+/* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
+struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key);
+
+/* What the trust policy of a role is asked. */
+struct s3_trust {
+	const char *action; /* "sts:AssumeRole" */
+	struct slice role_arn, policy;
+	struct slice federated;	  /* the provider that vouches for who asks; empty: the caller */
+	policy_values_fn *values; /* condition keys of this question alone; NULL: none */
+	void *arg;
+};
+bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust);
+/* Whether the policy of another account's topic lets the caller publish there. */
+bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy);
 
 #endif

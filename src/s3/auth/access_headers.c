@@ -3,7 +3,9 @@
  *
  * Source: S3 API reference, "Permissions" of PutObject, CopyObject, CreateMultipartUpload and
  * CreateBucket; S3 User Guide, "Required permissions for Amazon S3 API operations". */
+#include "s3/auth/access.h"
 #include "s3/auth/access_priv.h"
+#include "s3/core/call.h"
 
 struct header_action {
 	struct slice name;

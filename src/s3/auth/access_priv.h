@@ -3,6 +3,9 @@
 #define S3_ACCESS_PRIV_H
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/tags.h"
 
 struct access {
@@ -30,8 +33,6 @@ struct access {
 /* One more action on the call's bucket and key; made: on the object that it makes. */
 const struct s3_error *access_may(
 	struct s3_call *call, const char *action, struct slice key, bool made);
-/* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
-struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key);
 /* What the request's headers do beside its operation. NULL: allowed. */
 const struct s3_error *access_headers(struct s3_call *call);
 /* The object's list; -ENOENT when there is no object. */

@@ -3,8 +3,14 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/auth/access.h"
 #include "s3/auth/access_priv.h"
-#include "s3/object/versions.h"
+#include "s3/auth/acl.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/core/tags.h"
+#include "s3/core/text.h"
 
 #define MS_PER_DAY 86400000ll
 

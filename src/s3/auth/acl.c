@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "s3/core/stored.h"
+
 static const char permissions[] = "FRWrw";
 static const char grantees[] = "iaul";
 

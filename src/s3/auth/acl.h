@@ -9,7 +9,9 @@
 #define S3_ACL_H
 
 #include "iam/iam.h"
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/core/xml_in.h"
 
 #define S3_GRANTS_MAX	100u
 #define S3_OWNER_HEADER S3_HIDDEN_PREFIX "owner" /* absent: the bucket's owner */

@@ -4,6 +4,11 @@
 #include <stdio.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
 
 #define URI_ALL		  "http://acs.amazonaws.com/groups/global/AllUsers"
 #define URI_AUTHENTICATED "http://acs.amazonaws.com/groups/global/AuthenticatedUsers"

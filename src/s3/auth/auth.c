@@ -1,14 +1,16 @@
 /* s3/auth/auth.c: who asks, and may they: signatures in headers or in the query, session
  * identities, nobody. */
-#include "s3/auth/access_priv.h"
-#include "s3/auth/express.h"
-#include "s3/identity/sts.h"
-
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/auth/access.h"
+#include "s3/auth/access_priv.h"
+#include "s3/auth/auth.h"
 #include "s3/auth/form.h"
 #include "s3/auth/sigv2.h"
+#include "s3/auth/sigv4.h"
+#include "s3/body/body.h"
+#include "s3/core/call.h"
 
 static const struct s3_error *refused(struct s3_call *call, const struct sigv4_refusal *refusal)
 {

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "iam/iam.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
 
 /* ---- What there is. ---- */

@@ -6,15 +6,8 @@
 #ifndef S3_EXPRESS_H
 #define S3_EXPRESS_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
-/* The zone of a directory bucket's name; empty: it is not the name of one. */
-struct slice s3_express_zone(struct slice bucket);
-/* Only looks at how the name ends: of names that were let in. */
-static inline bool s3_express_bucket(const struct s3_call *call)
-{
-	return slice_ends(call->bucket, SLICE("--x-s3"));
-}
 /* Once it is known who asks: holds what is asked of a directory bucket against what it has, and a
  * session against its bucket, its mode and its end. */
 const struct s3_error *s3_express_check(struct s3_call *call);

@@ -5,7 +5,7 @@
 #ifndef S3_FORM_H
 #define S3_FORM_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 #define S3_FORM_BYTES_MAX	 (64u * 1024u) /* of all that stands before the file's bytes */
 #define S3_FORM_FIELDS_MAX	 96u

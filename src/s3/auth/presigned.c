@@ -2,7 +2,9 @@
  * "x-amz-acl=private". Its signature covers them, and they mean what the headers mean; but for
  * those of the signature itself, and for sums of a body that was not known when the URL was made.
  */
-#include "s3/s3_priv.h"
+#include "s3/auth/auth.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
 
 static bool is_of_signature(struct slice name)
 {

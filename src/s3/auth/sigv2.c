@@ -6,6 +6,7 @@
 #include <ctype.h>
 
 #include "codec/codec.h"
+#include "s3/core/text.h"
 
 #define SCHEME "AWS "
 

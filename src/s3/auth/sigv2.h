@@ -7,6 +7,7 @@
 #define S3_SIGV2_H
 
 #include "s3/auth/sigv4.h"
+#include "s3/core/text.h"
 
 #define SIGV2_SIGNATURE_LEN BASE64_LEN(SHA1_BYTES)
 

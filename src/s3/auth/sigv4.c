@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "codec/codec.h"
+#include "s3/core/text.h"
 
 #define EXPECTED_CREDENTIAL "expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\"."
 

@@ -7,8 +7,8 @@
 #define S3_SIGV4_H
 
 #include "codec/signing.h"
-#include "s3/s3.h"
 #include "s3/core/text.h"
+#include "s3/s3.h"
 
 #define SIGV4_SKEW_MS_MAX	  (15 * 60 * 1000)
 #define SIGV4_EXPIRES_S_MAX	  604800u

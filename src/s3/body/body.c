@@ -5,8 +5,9 @@
 #include <stdio.h>
 
 #include "document/document.h"
-#include "s3/auth/express.h"
-#include "s3/s3_priv.h"
+#include "s3/body/body.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/sse/sse.h"
 
 #define ETAG_HEADER "x-nebulaio-etag" /* "md5": a native client asks for an MD5 as ETag */

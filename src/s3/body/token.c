@@ -3,7 +3,9 @@
  * nothing and is answered without an ETag. docs/spec/wire.md, part B. */
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

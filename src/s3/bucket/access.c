@@ -2,8 +2,14 @@
  * public access. */
 #include <errno.h>
 
-#include "s3/bucket/bucket.h"
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/bucket/bucket.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
+#include "s3/operation.h"
 
 /* ---- Policy: its text, as it came; behind this line when it binds the bucket's owner, too. ----
  */

@@ -3,6 +3,7 @@
 #ifndef S3_BUCKET_BUCKET_H
 #define S3_BUCKET_BUCKET_H
 
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
 
 extern const struct s3_config_ops s3_config_accelerate, s3_config_acl, s3_config_cors,

@@ -1,12 +1,15 @@
 /* s3/bucket/cors.c: a bucket's rules for pages of other origins: kept, asked by a preflight, and
  * told with every answer to such a page. */
-#include "s3/bucket/bucket.h"
-#include "s3/bucket/cors.h"
-
 #include <ctype.h>
 #include <errno.h>
 
+#include "s3/bucket/bucket.h"
+#include "s3/bucket/cors.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
+#include "s3/operation.h"
 
 #define ORIGIN_HEADER  "origin"
 #define METHOD_HEADER  "access-control-request-method"

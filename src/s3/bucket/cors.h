@@ -4,7 +4,7 @@
 #ifndef S3_CORS_H
 #define S3_CORS_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 #define S3_CORS_RULES_MAX 100u
 

@@ -2,7 +2,9 @@
 #include <errno.h>
 
 #include "s3/bucket/bucket.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
 #include "s3/sse/sse.h"
 
 static const struct s3_xml *preset_of(const struct s3_xml *root)

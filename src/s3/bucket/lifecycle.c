@@ -1,12 +1,14 @@
 /* s3/bucket/lifecycle.c: a bucket's lifecycle configuration: held against its schema, kept, parsed
  * for who acts on it; and x-amz-expiration, which tells of it. */
-#include "s3/bucket/bucket.h"
-#include "s3/object/lifecycle.h"
-
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/bucket/bucket.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
+#include "s3/object/lifecycle.h"
 
 /* A rule without an id gets one, which stays. */
 static int name_rules(struct s3_xml *root, struct mem_arena *arena)

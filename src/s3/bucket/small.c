@@ -4,6 +4,10 @@
 
 #include "s3/auth/access.h"
 #include "s3/bucket/bucket.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
 
 /* The one child of the root, which must be among the words. */
 static const struct s3_error *check_word(struct s3_call *call, struct slice body, const char *root,

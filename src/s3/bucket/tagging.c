@@ -2,8 +2,10 @@
 #include <errno.h>
 
 #include "s3/bucket/bucket.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
 
 static const struct s3_error *check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)

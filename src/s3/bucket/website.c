@@ -2,8 +2,10 @@
 #include <errno.h>
 
 #include "s3/bucket/bucket.h"
-#include "s3/core/settings.h"
 #include "s3/bucket/website.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
 
 /* Goes into a Location. */
 static bool is_host(struct slice text)

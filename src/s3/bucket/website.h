@@ -6,12 +6,9 @@
 #ifndef S3_WEBSITE_H
 #define S3_WEBSITE_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 #define S3_WEBSITE_RULES_MAX 50u
-/* Where an object's page sends its reader; "x-amz-website-redirect-location". */
-#define S3_REDIRECT_HEADER    S3_HIDDEN_PREFIX "redirect"
-#define S3_REDIRECT_BYTES_MAX 2048u
 
 struct s3_website_rule {
 	struct s3_website_rule *next;

@@ -2,7 +2,10 @@
 #include <stdio.h>
 
 #include "iam/iam.h"
-#include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/core/text.h"
 
 void s3_answer_header(struct s3_call *call, struct slice name, struct slice value)
 {

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #include "iam/iam.h"
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
 
 /* Of the elements that an error adds to its document. */
 #define DETAIL_BYTES_MAX (32u * LIMIT_HTTP_HEAD_BYTES_MAX)

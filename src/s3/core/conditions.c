@@ -3,7 +3,8 @@
  */
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
 
 /* An entity tag without its weakness mark and quotes; S3 takes tags without quotes too. */
 struct slice s3_etag_bare(struct slice tag)

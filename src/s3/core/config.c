@@ -1,9 +1,12 @@
 /* s3/core/config.c: the documents of a bucket's configurations: by their kinds, kept, read,
  * deleted. */
-#include "s3/core/settings.h"
-
 #include <errno.h>
 #include <stdio.h>
+
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
 
 const struct s3_config_kind *s3_config_kind_at(const struct s3 *s3, enum s3_config_id id)
 {

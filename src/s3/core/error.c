@@ -3,7 +3,7 @@
  */
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 static const struct s3_error errors[S3_E_COUNT] = {
 #define ERROR(id, error_code, error_status, error_message) \

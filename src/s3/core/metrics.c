@@ -1,6 +1,6 @@
 /* s3/core/metrics.c: requests that are worked on, those answered by operation and status class, and
  * how long they took by operation and transport. */
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
 	"S3 requests that are being read, worked on or answered now, over every transport.");

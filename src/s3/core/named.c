@@ -2,8 +2,10 @@
  * not. */
 #include <errno.h>
 
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
 #include "s3/core/settings.h"
-#include "s3/object/versions.h"
 
 const struct s3_error *s3_version_check(struct s3_call *call, struct slice version_id)
 {

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "s3/core/call.h"
+
 #define CACHE_SIZE	 1024u /* buckets that a reactor remembers */
 #define GENERATION_COUNT 4096u /* buckets whose names' hashes meet share one */
 

@@ -8,7 +8,8 @@
 #define S3_SETTINGS_H
 
 #include "document/document.h"
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/xml_in.h"
 
 enum s3_config_id {
 #define CONFIG(id, param, actions, missing, empty, ops) S3_CONFIG_##id,

@@ -3,7 +3,9 @@
 #include <endian.h>
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 
 /* By their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),

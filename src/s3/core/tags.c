@@ -4,6 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/core/text.h"
+#include "s3/core/xml_in.h"
+
 /* ASCII characters that a tag can have beside letters and digits; of other characters Unicode has
  * letters in plenty, and all are taken. */
 static bool is_clean(struct slice text)

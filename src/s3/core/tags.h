@@ -6,7 +6,9 @@
 #ifndef S3_TAGS_H
 #define S3_TAGS_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/core/xml_in.h"
 
 #define S3_TAGS_OBJECT_MAX     10u
 #define S3_TAGS_BUCKET_MAX     50u

@@ -1,5 +1,4 @@
 /* s3/core/text.c: query strings, ranges and names: the small languages of S3 requests. */
-#include "s3/auth/express.h"
 #include "s3/core/text.h"
 
 #include <arpa/inet.h>

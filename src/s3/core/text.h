@@ -42,4 +42,7 @@ enum s3_range_result s3_range_parse(
  */
 struct slice s3_peer_address(const char *peer);
 
+/* The zone of a directory bucket's name; empty: it is not the name of one. */
+struct slice s3_express_zone(struct slice bucket);
+
 #endif

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <expat.h>
 
-#include "s3/s3_priv.h"
+#include "s3/core/xml_in.h"
 
 struct parse {
 	XML_Parser parser;

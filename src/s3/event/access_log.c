@@ -9,7 +9,10 @@
 
 #include "document/document.h"
 #include "s3/auth/acl.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/core/text.h"
 
 DEFINE_COUNTER_FULL(lines_full, "access_log");
 

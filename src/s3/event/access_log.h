@@ -7,12 +7,15 @@
 #ifndef S3_ACCESS_LOG_H
 #define S3_ACCESS_LOG_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+
+struct s3_settings;
 
 #define S3_ACCESS_LOG_FLUSH_S_DEFAULT 60u
 /* Of one bucket, between two objects; what comes beyond is counted and dropped. */
 #define S3_ACCESS_LOG_BYTES_MAX (1 * MIB)
 
+#define S3_LOG_SERVICE	  "logging.s3.amazonaws.com" /* who delivers logs, as policies name it */
 #define S3_LOG_PREFIX_MAX 512u
 
 /* How the names of logs are made: the prefix and a time; or also whose logs they are, with the day
@@ -27,6 +30,10 @@ struct s3_logging {
 /* Whether the policy or the list of the bucket there lets the service that delivers logs put those
  * of the call's bucket. */
 bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging);
+
+/* The same of any two buckets and the prefix of the logs' names. */
+bool s3_log_is_allowed(struct s3_call *call, const struct store_bucket *from,
+	const struct s3_settings *to, struct slice prefix);
 
 struct s3_access_log;
 int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log);

@@ -8,6 +8,10 @@
 #include <stdlib.h>
 
 #include "s3/auth/access.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/settings.h"
+#include "s3/core/text.h"
 #include "s3/event/notification.h"
 #include "s3/event/notify.h"
 #include "s3/event/topic.h"

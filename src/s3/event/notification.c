@@ -4,6 +4,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
 #include "s3/event/notification.h"
 #include "s3/event/notify.h"
 #include "s3/event/topic.h"

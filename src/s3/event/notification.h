@@ -6,7 +6,28 @@
 #ifndef S3_NOTIFICATION_H
 #define S3_NOTIFICATION_H
 
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
 #include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
+
+/* What happened to an object. */
+enum s3_event_id {
+	S3_EVENT_PUT,
+	S3_EVENT_POST,
+	S3_EVENT_COPY,
+	S3_EVENT_COMPLETE,
+	S3_EVENT_DELETE,
+	S3_EVENT_MARKER,
+	S3_EVENT_TAGGING_PUT,
+	S3_EVENT_TAGGING_DELETE,
+	S3_EVENT_ACL_PUT,
+	S3_EVENT_EXPIRATION,
+	S3_EVENT_EXPIRATION_MARKER,
+	S3_EVENT_TRANSITION,
+	S3_EVENT_COUNT,
+	S3_EVENT_NONE = S3_EVENT_COUNT
+};
 
 #define S3_NOTIFICATION_RULES_MAX 100u
 

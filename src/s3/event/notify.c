@@ -1,12 +1,12 @@
 /* s3/event/notify.c: the queues of events and the threads that send what is in them. */
 #include "s3/event/notify.h"
 
-#include "s3/event/notify_send.h"
-#include "s3/event/topic.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+#include "s3/event/notify_send.h"
+#include "s3/event/topic.h"
 
 DEFINE_COUNTER_FULL(queue_full, "notification_queue");
 

@@ -1,13 +1,12 @@
 /* s3/event/outbox.c: events that are kept in the store, each put there by the commit that it tells
  * of: what an earlier start left goes to the queues; what was sent, or given up, is deleted, many
  * at a time, so what a crash leaves between the two is sent again. */
-#include "s3/s3.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
 #include "s3/event/notification.h"
 #include "s3/event/notify.h"
+#include "s3/s3.h"
 
 #define SETTLE_NS    (100 * NS_PER_MS) /* what is done gathers for so long */
 #define SETTLE_COUNT 256u

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/identity/api.h"
+#include "s3/auth/access.h"
+#include "s3/core/call.h"
 
 bool s3_topic_name_valid(struct slice name)
 {

@@ -7,8 +7,8 @@
 #define S3_TOPIC_H
 
 #include "iam/iam.h"
+#include "s3/core/call.h"
 #include "s3/event/notify.h"
-#include "s3/s3_priv.h"
 
 #define S3_TOPICS_MAX	   1000u /* of an account */
 #define S3_TOPIC_NAME_MAX  256u

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "s3/body/body.h"
+#include "s3/core/call.h"
+
 #define PARTS_MAX  8u
 #define BODY_DEPTH 24u
 

@@ -3,6 +3,7 @@
 #define S3_ADMIN_API_H
 
 #include "s3/auth/access.h"
+#include "s3/core/call.h"
 
 struct admin_answer {
 	uint32_t status;

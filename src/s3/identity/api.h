@@ -7,6 +7,8 @@
 #define IAM_API_H
 
 #include "s3/auth/access.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
 
 struct api;
 /* Writes what stands inside its result, or returns an error. account: of who asks. */
@@ -76,17 +78,5 @@ api_fn api_add_client, api_remove_client, api_update_thumbprints;
 api_fn api_caller, api_assume_role, api_assume_role_web, api_session_token;
 api_fn api_create_topic, api_list_topics, api_get_topic, api_get_topic_attributes;
 api_fn api_set_topic_attributes, api_delete_topic;
-
-/* What the trust policy of a role is asked. */
-struct s3_trust {
-	const char *action; /* "sts:AssumeRole" */
-	struct slice role_arn, policy;
-	struct slice federated;	  /* the provider that vouches for who asks; empty: the caller */
-	policy_values_fn *values; /* condition keys of this question alone; NULL: none */
-	void *arg;
-};
-bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust);
-/* Whether the policy of another account's topic lets the caller publish there. */
-bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slice topic_policy);
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "s3/auth/access.h"
+#include "s3/core/call.h"
 #include "s3/identity/api.h"
 
 #define PATH_LEN_MAX 512u

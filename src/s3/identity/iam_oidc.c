@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
+#include "s3/core/call.h"
 #include "s3/identity/api.h"
 
 #define PROVIDERS_MAX	100u

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/identity/api.h"
 
 static const struct s3_error *compile(struct api *api, enum policy_kind kind, struct slice text)

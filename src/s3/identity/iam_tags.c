@@ -5,6 +5,7 @@
  * Source: IAM API reference, "TagUser", "UntagUser", "ListUserTags" and their kin. */
 #include <stdio.h>
 
+#include "s3/core/call.h"
 #include "s3/identity/api.h"
 
 #define KEY_LEN_MAX   128u

@@ -3,8 +3,14 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/identity/api.h"
+#include "s3/auth/access.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
 #include "s3/event/topic.h"
+#include "s3/identity/api.h"
+#include "s3/operation.h"
 
 #define FORM_BYTES_MAX	(256 * KIB)
 #define FORM_FIELDS_MAX 512u /* of tags and client ids there are hundreds */

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "s3/identity/api.h"
+#include "s3/core/call.h"
 #include "s3/event/topic.h"
+#include "s3/identity/api.h"
 
 #define PAGE_TOPICS 100u
 

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/auth/access.h"
+#include "s3/core/call.h"
 #include "s3/identity/api.h"
 #include "s3/identity/sts.h"
 

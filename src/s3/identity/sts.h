@@ -4,7 +4,6 @@
 
 #include "iam/iam.h"
 #include "s3/identity/api.h"
-#include "s3/s3_priv.h"
 
 /* Makes a key with its secret, and writes <Credentials> of it, good for that long: what the token
  * says beyond that is the caller's. -EMSGSIZE: the session's policy is too long. */

@@ -6,6 +6,8 @@
  * OIDC federation". */
 #include <errno.h>
 
+#include "s3/auth/access.h"
+#include "s3/core/call.h"
 #include "s3/identity/api.h"
 #include "s3/identity/oidc.h"
 #include "s3/identity/sts.h"

@@ -8,7 +8,13 @@
 
 #include <errno.h>
 
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/stored.h"
 #include "s3/event/notification.h"
+#include "s3/object/object.h"
 #include "s3/sse/sse.h"
 
 struct append {

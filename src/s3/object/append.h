@@ -2,7 +2,8 @@
 #ifndef S3_APPEND_H
 #define S3_APPEND_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/object/object.h"
 
 #define S3_APPEND_HEADER "x-amz-write-offset-bytes"
 

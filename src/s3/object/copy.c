@@ -2,9 +2,13 @@
  * wants it.
  */
 #include "s3/auth/access.h"
-#include "s3/auth/express.h"
+#include "s3/auth/acl.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/named.h"
+#include "s3/core/text.h"
+#include "s3/object/object.h"
 #include "s3/sse/sse.h"
-#include "s3/object/versions.h"
 
 /* A URL stands for its path. */
 static struct slice path_of(struct slice source)

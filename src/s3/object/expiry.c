@@ -1,5 +1,8 @@
 /* s3/object/expiry.c: x-amz-expiration: when a bucket's rules end the object that is answered. */
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/tags.h"
 #include "s3/object/lifecycle.h"
 
 /* Its own function: it needs room, and few buckets have rules. */

@@ -1,6 +1,9 @@
 /* s3/object/lease.c: what may be leased: bodies that this identity may read whatever else holds,
  * and that need nothing done to them. docs/design/lease.md. */
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/object/object.h"
 #include "s3/sse/sse.h"
 
 uint64_t s3_lease_epoch(const struct s3 *s3)

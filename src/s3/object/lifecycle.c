@@ -3,6 +3,11 @@
 
 #include <errno.h>
 
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
+
 #define MS_PER_DAY 86400000ll
 
 struct parser {

@@ -5,8 +5,9 @@
 #ifndef S3_LIFECYCLE_H
 #define S3_LIFECYCLE_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 #include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
 
 #define S3_LIFECYCLE_RULES_MAX	    1000u
 #define S3_LIFECYCLE_ID_MAX	    255u

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 
 #include "document/document.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/core/tags.h"
+#include "s3/event/notification.h"
 #include "s3/object/lifecycle.h"
 #include "s3/object/lock.h"
 #include "s3/object/multipart.h"
-#include "s3/event/notification.h"
-#include "s3/s3_priv.h"
 
 struct s3_lifecycle {
 	struct s3 *s3;

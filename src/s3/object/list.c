@@ -4,7 +4,12 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
 #include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
 
 const struct s3_error *s3_list_encoding_error(struct s3_call *call, struct slice value)
 {

@@ -4,7 +4,7 @@
 #define S3_LIST_H
 
 #include "iam/iam.h"
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 /* An id and a name, each byte escaped. */
 #define S3_OWNER_XML_MAX 1536u

@@ -3,6 +3,12 @@
 
 #include <errno.h>
 
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/core/xml_in.h"
+
 #define MS_PER_DAY 86400000ll
 
 static const struct slice modes[] = {SLICE("GOVERNANCE"), SLICE("COMPLIANCE")};

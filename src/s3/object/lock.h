@@ -3,7 +3,9 @@
 #ifndef S3_LOCK_H
 #define S3_LOCK_H
 
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/stored.h"
 
 #define S3_LOCK_MODE_HEADER  S3_HIDDEN_PREFIX "lock-mode"  /* GOVERNANCE or COMPLIANCE */
 #define S3_LOCK_UNTIL_HEADER S3_HIDDEN_PREFIX "lock-until" /* as date_iso_format writes it */

@@ -4,11 +4,15 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/object/append.h"
-#include "s3/auth/express.h"
-#include "s3/object/lock.h"
+#include "s3/auth/acl.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/core/tags.h"
-#include "s3/bucket/website.h"
+#include "s3/object/append.h"
+#include "s3/object/lock.h"
+#include "s3/object/object.h"
 
 #define META_PREFIX	     "x-amz-meta-"
 #define CONTENT_TYPE_DEFAULT "binary/octet-stream"

@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 #include "document/document.h"
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/sse/sse.h"
 
 static void key_hash(struct slice key, char ret_hex[16])

@@ -11,7 +11,9 @@
 #ifndef S3_MULTIPART_H
 #define S3_MULTIPART_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/sse/sse.h"
 
 #define S3_UPLOADS_BUCKET ".uploads"
 #define S3_UPLOAD_ID_LEN  40u /* 24 random hex digits, 16 of the key's hash */

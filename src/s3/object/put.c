@@ -2,7 +2,11 @@
  * is whole, checked and durable. */
 #include <errno.h>
 
+#include "s3/body/body.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
 #include "s3/event/notification.h"
+#include "s3/object/object.h"
 #include "s3/sse/sse.h"
 
 static const struct s3_error *open_put(

@@ -3,9 +3,17 @@
 #include <stdio.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/core/text.h"
 #include "s3/object/lifecycle.h"
+#include "s3/object/object.h"
 #include "s3/sse/sse.h"
-#include "s3/object/versions.h"
 
 static __attribute__((noinline)) const struct s3_error *check_conditions(
 	struct s3_call *call, struct s3_read *read)

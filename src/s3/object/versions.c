@@ -4,8 +4,11 @@
 
 #include <errno.h>
 
-#include "s3/object/lock.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/named.h"
 #include "s3/event/notification.h"
+#include "s3/object/lock.h"
 
 const struct s3_error *s3_edit_version(
 	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event_id)

@@ -3,20 +3,13 @@
 #ifndef S3_VERSIONS_H
 #define S3_VERSIONS_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/event/notification.h"
 
-/* versionId of the query; empty when it is not there. An id that cannot be is an error. */
-const struct s3_error *s3_version_param(struct s3_call *call, struct slice *ret_version_id);
-/* x-amz-version-id, of a bucket that has or had versions. */
-void s3_answer_version(struct s3_call *call, const struct store_meta *meta);
-/* Opens an object of that name; a delete marker is an error, and says so in headers when it is the
- * call's own. */
-const struct s3_error *s3_open_named(
-	struct s3_call *call, const struct store_name *name, struct store_get **ret_get);
-
-/* Of a request about tags, or that changes a list: NoSuchKey is MethodNotAllowed where a delete
- * marker is the key's newest version. Any other error (NULL, too) is returned as it is. */
-const struct s3_error *s3_marker_error(struct s3_call *call, const struct s3_error *error);
+/* Edits the headers of the call's object in the version that the query names; event is told of it.
+ */
+const struct s3_error *s3_edit_version(
+	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event);
 
 /* What a deletion is held against, at its commit. */
 struct s3_deletion_check {

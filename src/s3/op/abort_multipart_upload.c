@@ -1,5 +1,8 @@
 /* s3/op/abort_multipart_upload.c: AbortMultipartUpload. */
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/object/multipart.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_abort_multipart_upload(struct s3_call *call)
 {

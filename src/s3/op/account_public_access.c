@@ -6,7 +6,12 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/body/body.h"
 #include "s3/bucket/bucket.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/operation.h"
 
 static int change(json_t *account, void *arg)
 {

@@ -3,11 +3,18 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/core/xml_in.h"
+#include "s3/event/notification.h"
 #include "s3/object/lifecycle.h"
 #include "s3/object/multipart.h"
-#include "s3/event/notification.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
-#include "s3/object/versions.h"
 
 struct part {
 	uint32_t number;

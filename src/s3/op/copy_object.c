@@ -2,13 +2,20 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/core/tags.h"
+#include "s3/event/notification.h"
 #include "s3/object/lifecycle.h"
 #include "s3/object/lock.h"
-#include "s3/event/notification.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
-#include "s3/core/tags.h"
-#include "s3/object/versions.h"
-#include "s3/bucket/website.h"
 
 static const struct s3_error *parse_directive(
 	struct s3_call *call, const struct s3_copy *copy, bool *ret_replace)

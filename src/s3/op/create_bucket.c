@@ -2,9 +2,16 @@
  * else: this server is every region. */
 #include <errno.h>
 
-#include "s3/auth/access_priv.h"
-#include "s3/auth/express.h"
+#include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/tags.h"
+#include "s3/core/text.h"
+#include "s3/core/xml_in.h"
+#include "s3/operation.h"
 
 static bool is_region(struct slice region)
 {

@@ -1,7 +1,12 @@
 /* s3/op/create_multipart_upload.c: CreateMultipartUpload: notes what the object is to be. */
 #include "document/document.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/object/multipart.h"
-#include "s3/s3_priv.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
 
 static const struct s3_error *write_record(

@@ -3,8 +3,10 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/identity/sts.h"
+#include "s3/operation.h"
 
 #define SECONDS 300u
 

@@ -1,5 +1,6 @@
 /* s3/op/declined.c: what is asked for and not served: said so, by name, never ignored. */
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_declined(struct s3_call *call)
 {

@@ -1,8 +1,11 @@
 /* s3/op/delete_bucket.c: DeleteBucket. */
 #include <errno.h>
 
-#include "s3/object/multipart.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/object/multipart.h"
+#include "s3/operation.h"
 
 static const struct s3_error *not_empty(struct s3_call *call)
 {

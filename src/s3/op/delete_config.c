@@ -1,6 +1,9 @@
 /* s3/op/delete_config.c: DeleteBucketCors and its kin; taking away what is not there is done
  * already. */
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_delete_config(struct s3_call *call)
 {

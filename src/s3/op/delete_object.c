@@ -1,9 +1,13 @@
 /* s3/op/delete_object.c: DeleteObject: a key, or one version of it. Deleting what is not there is
  * success. */
-#include "s3/object/lock.h"
 #include "s3/auth/access.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
 #include "s3/event/notification.h"
+#include "s3/object/lock.h"
 #include "s3/object/versions.h"
+#include "s3/operation.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_deletion_check *check)
 {

@@ -3,10 +3,15 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/xml_in.h"
 #include "s3/event/access_log.h"
-#include "s3/object/lock.h"
 #include "s3/event/notification.h"
+#include "s3/object/lock.h"
 #include "s3/object/versions.h"
+#include "s3/operation.h"
 
 /* What the document asks for. Those that cannot be deleted have their error in refused. */
 struct deletion {

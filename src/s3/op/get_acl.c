@@ -2,6 +2,11 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/settings.h"
+#include "s3/operation.h"
 
 static const struct s3_error *bucket_acl(
 	struct s3_call *call, const struct s3_settings *settings, struct s3_acl *ret_acl)

@@ -1,5 +1,7 @@
 /* s3/op/get_bucket_location.c: GetBucketLocation. us-east-1 is told as nothing. */
-#include "s3/s3_priv.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_get_bucket_location(struct s3_call *call)
 {

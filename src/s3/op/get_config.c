@@ -1,7 +1,10 @@
 /* s3/op/get_config.c: GetBucketCors and its kin: a configuration of a bucket, or what S3 answers of
  * one that is not there: an error for some, an empty document for others. Clients ask for these on
  * their own. */
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_get_config(struct s3_call *call)
 {

@@ -2,7 +2,12 @@
  */
 #include <stdio.h>
 
-#include "s3/object/versions.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 
 #define PARTS_PAGE_MAX 1000ull
 

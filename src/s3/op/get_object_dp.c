@@ -2,6 +2,11 @@
  */
 #include <errno.h>
 
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
 
 /* Once bytes have left nothing can be taken back: what fails from there on breaks the reply. */

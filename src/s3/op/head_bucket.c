@@ -1,5 +1,8 @@
 /* s3/op/head_bucket.c: HeadBucket. */
-#include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_head_bucket(struct s3_call *call)
 {

@@ -1,5 +1,7 @@
 /* s3/op/head_object.c: HeadObject: what GetObject would say before the bytes. */
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_head_object(struct s3_call *call)
 {

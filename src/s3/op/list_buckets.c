@@ -2,7 +2,10 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
+#include "s3/operation.h"
 
 #define BUCKETS_MAX	      10000u
 #define DIRECTORY_BUCKETS_MAX 1000u

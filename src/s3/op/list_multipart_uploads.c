@@ -4,8 +4,14 @@
 #include <stdlib.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/object/list.h"
 #include "s3/object/multipart.h"
+#include "s3/operation.h"
 
 #define UPLOADS_SEEN_MAX 20000u
 

@@ -1,6 +1,8 @@
 /* s3/op/list_object_versions.c: ListObjectVersions: versions and delete markers. Of a bucket that
  * never had versions, every object is its own latest version, "null". */
+#include "s3/core/call.h"
 #include "s3/object/list.h"
+#include "s3/operation.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, void *arg)
 {

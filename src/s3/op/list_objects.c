@@ -1,5 +1,7 @@
 /* s3/op/list_objects.c: ListObjects, version 1: pages by marker. */
+#include "s3/core/call.h"
 #include "s3/object/list.h"
+#include "s3/operation.h"
 
 static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, void *arg)
 {

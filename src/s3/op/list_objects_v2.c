@@ -1,7 +1,9 @@
 /* s3/op/list_objects_v2.c: ListObjectsV2: pages by continuation token, which is the last entry of
  * the page before in base64: it stays good while keys come and go. */
-#include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/object/list.h"
+#include "s3/operation.h"
 
 struct paging {
 	struct slice token, start_after;

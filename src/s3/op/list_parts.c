@@ -2,7 +2,12 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/object/multipart.h"
+#include "s3/operation.h"
 
 struct listing {
 	struct buf xml;

@@ -1,7 +1,9 @@
 /* s3/op/named_config.c: configurations of which a bucket can have many, each by an id: analytics,
  * intelligent tiering, inventory, metrics. None can be put (501), so there are none: programs that
  * look at all of a bucket hear so. */
-#include "s3/s3_priv.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/operation.h"
 
 /* S3 API reference: the roots of the lists' documents. */
 static const struct {

@@ -1,10 +1,20 @@
 /* s3/op/object_lock.c: Get- and PutObjectRetention, Get- and PutObjectLegalHold: what keeps one
  * version from being deleted. A retention that runs is changed by the rules of its mode, decided on
  * what the version has at that moment. */
-#include "s3/auth/access.h"
-#include "s3/object/lock.h"
-
 #include <errno.h>
+
+#include "s3/auth/access.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/core/xml_in.h"
+#include "s3/event/notification.h"
+#include "s3/object/lock.h"
+#include "s3/object/versions.h"
+#include "s3/operation.h"
 
 static const struct s3_error *read_config(
 	struct s3_call *call, const char *root, struct s3_xml **ret_tree)

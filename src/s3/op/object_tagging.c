@@ -3,9 +3,17 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
 #include "s3/core/settings.h"
+#include "s3/core/stored.h"
 #include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
+#include "s3/event/notification.h"
 #include "s3/object/versions.h"
+#include "s3/operation.h"
 
 /* Which version they are of. */
 static void answer_version(struct s3_call *call, const struct store_meta *of)

@@ -5,14 +5,21 @@
 
 #include "document/json.h"
 #include "iam/policy.h"
+#include "s3/auth/auth.h"
 #include "s3/auth/form.h"
-#include "s3/event/notification.h"
-#include "s3/s3_priv.h"
-#include "s3/bucket/bucket.h"
-#include "s3/core/settings.h"
 #include "s3/auth/sigv2.h"
+#include "s3/auth/sigv4.h"
+#include "s3/bucket/bucket.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
 #include "s3/core/tags.h"
-#include "s3/object/versions.h"
+#include "s3/core/xml_in.h"
+#include "s3/event/notification.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 
 #define FETCH_BYTES (64u * 1024u)
 

@@ -2,7 +2,16 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
+#include "s3/auth/acl.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/event/notification.h"
 #include "s3/object/versions.h"
+#include "s3/operation.h"
 
 static const struct s3_error *parse(struct s3_call *call, const struct s3_acl_parties *parties,
 	const struct s3_settings *settings, struct s3_acl *ret_acl)

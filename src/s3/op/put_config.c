@@ -1,6 +1,10 @@
 /* s3/op/put_config.c: PutBucketCors and its kin: holds a document against its schema and keeps it.
  */
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_put_config(struct s3_call *call)
 {

@@ -2,11 +2,17 @@
  * and durable. */
 #include <errno.h>
 
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/event/notification.h"
 #include "s3/object/append.h"
 #include "s3/object/lifecycle.h"
-#include "s3/event/notification.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
-#include "s3/object/versions.h"
 
 const struct s3_error *s3_op_put_object(struct s3_call *call)
 {

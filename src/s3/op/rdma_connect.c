@@ -3,7 +3,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "s3/s3_priv.h"
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/operation.h"
 
 #define PSN_MAX 0xffffffu
 #define MTU_MIN 256u

@@ -5,7 +5,12 @@
 #include <errno.h>
 
 #include "s3/auth/access.h"
-#include "s3/auth/express.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/operation.h"
 
 #define RENAMED_HEADER	 S3_HIDDEN_PREFIX "renamed" /* "TOKEN SHA256-OF-SOURCE": who asked for it */
 #define TOKEN_LEN_MAX	 64u

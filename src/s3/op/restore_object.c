@@ -1,6 +1,9 @@
 /* s3/op/restore_object.c: RestoreObject and GetObjectTorrent: nothing here is archived, so that
  * there is nothing to restore, which is an error as S3 has it; and nothing is seeded. */
-#include "s3/object/versions.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
+#include "s3/core/stored.h"
+#include "s3/operation.h"
 
 const struct s3_error *s3_op_restore_object(struct s3_call *call)
 {

@@ -1,7 +1,12 @@
 /* s3/op/upload_part.c: UploadPart: a body as one part of an upload. */
 #include <errno.h>
 
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/object/multipart.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
 
 /* A part has the checksum that its upload has; without one of its own it is computed. */

@@ -3,7 +3,13 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/body/body.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/named.h"
 #include "s3/object/multipart.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 #include "s3/sse/sse.h"
 
 struct range {

@@ -1,8 +1,13 @@
 /* s3/op/versioning.c: PutBucketVersioning (as the check of a configuration), and the GETs of what a
  * bucket itself keeps: its versioning, and whether it has object lock. */
-#include "s3/object/lock.h"
-
 #include <errno.h>
+
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/xml_in.h"
+#include "s3/object/lock.h"
+#include "s3/operation.h"
 
 struct wanted {
 	uint8_t versioning;

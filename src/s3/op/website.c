@@ -1,7 +1,12 @@
 /* s3/op/website.c: a page of a bucket's website: an object, a redirect, or an error as a page. */
-#include "s3/bucket/website.h"
-
 #include "s3/auth/access.h"
+#include "s3/bucket/website.h"
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
+#include "s3/core/settings.h"
+#include "s3/core/stored.h"
+#include "s3/object/object.h"
+#include "s3/operation.h"
 
 struct slice s3_website_bucket(const struct s3_call *call)
 {

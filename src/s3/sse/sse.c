@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "s3/core/answer.h"
+#include "s3/core/call.h"
 #include "s3/core/settings.h"
+#include "s3/core/stored.h"
 
 #define SEALED_BYTES (AEAD_NONCE_BYTES + S3_SSE_KEY_BYTES + AEAD_TAG_BYTES)
 #define SEALED_LEN   BASE64_LEN(SEALED_BYTES)

@@ -8,7 +8,8 @@
 #ifndef S3_SSE_H
 #define S3_SSE_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
 #include "s3/vault.h"
 
 #define S3_SSE_HEADER	    S3_HIDDEN_PREFIX "sse"

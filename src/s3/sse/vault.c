@@ -1,7 +1,5 @@
 /* s3/sse/vault.c: the key service's client: calls on helper threads, at most two at a time, each
  * with an end; a cache in front of them. */
-#include "s3/vault.h"
-
 #include <curl/curl.h>
 #include <errno.h>
 #include <jansson.h>
@@ -11,6 +9,7 @@
 
 #include "codec/codec.h"
 #include "reactor/reactor.h"
+#include "s3/vault.h"
 
 #define CALL_MS_MAX	5000L
 #define CONNECT_MS_MAX	2000L

@@ -4,7 +4,7 @@
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
 
 struct store *fake_store_open(void);
 void fake_store_close(struct store *store);

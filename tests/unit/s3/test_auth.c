@@ -8,6 +8,9 @@
 
 #include "fake.h"
 #include "s3/auth/sigv2.h"
+#include "s3/auth/sigv4.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

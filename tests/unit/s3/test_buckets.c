@@ -4,6 +4,9 @@
 #include <stdio.h>
 
 #include "fake.h"
+#include "s3/core/call.h"
+#include "s3/core/text.h"
+#include "s3/s3_priv.h"
 
 static struct store *store;
 static struct s3 *s3;

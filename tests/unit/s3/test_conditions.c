@@ -3,7 +3,8 @@
 
 #include <errno.h>
 
-#include "s3/s3_priv.h"
+#include "s3/core/call.h"
+#include "s3/core/conditions.h"
 
 #define TAG    "0123456789abcdef0123456789abcdef"
 #define BEFORE SLICE("Sun, 06 Nov 1994 08:49:36 GMT")

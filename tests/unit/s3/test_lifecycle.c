@@ -5,6 +5,10 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "s3/core/call.h"
+#include "s3/core/stored.h"
+#include "s3/core/tags.h"
+#include "s3/core/xml_in.h"
 #include "s3/object/lifecycle.h"
 
 #define RULE(inside) \

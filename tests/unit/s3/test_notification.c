@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "s3/core/call.h"
+#include "s3/core/xml_in.h"
 #include "s3/event/notification.h"
 #include "s3/event/notify.h"
 #include "s3/event/notify_send.h"

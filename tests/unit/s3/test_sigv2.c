@@ -4,6 +4,7 @@
 
 #include "codec/codec.h"
 #include "s3/auth/sigv2.h"
+#include "s3/core/text.h"
 
 #define KEY_ID "AKIAIOSFODNN7EXAMPLE"
 #define SECRET "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

@@ -3,9 +3,9 @@
  * Payload in Multiple Chunks"), and what must be refused. */
 #include "../unit.h"
 
-#include "s3/auth/sigv4.h"
-
 #include "codec/codec.h"
+#include "s3/auth/sigv4.h"
+#include "s3/core/text.h"
 
 #define KEY_ID "AKIAIOSFODNN7EXAMPLE"
 #define SECRET "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"

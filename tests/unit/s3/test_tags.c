@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "fake.h"
+#include "s3/core/stored.h"
 #include "s3/core/tags.h"
 
 static struct store *store;

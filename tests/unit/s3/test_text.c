@@ -3,9 +3,8 @@
 
 #include <errno.h>
 
-#include "s3/auth/express.h"
-#include "s3/s3.h"
 #include "s3/core/text.h"
+#include "s3/s3.h"
 
 static void check_query(const char *query, const char *wanted)
 {

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "s3/s3_priv.h"
+#include "s3/core/xml_in.h"
 
 static int parse(const char *text, struct mem_arena *arena, struct s3_xml **ret_root)
 {

@@ -1,0 +1,178 @@
+/* s3/core/call.h: the server's side of s3, and the call: one request being answered, its arena, its
+ * errors, its headers and parameters.
+ *
+ *   s3_handle ─ route ─ auth ─ authorise ─ op/ ─ answer */
+#ifndef S3_CORE_CALL_H
+#define S3_CORE_CALL_H
+
+#include "base/mem_arena.h"
+#include "s3/core/text.h"
+#include "s3/s3.h"
+
+#define S3_REPLY_HEADERS_MAX (LIMIT_HTTP_HEADERS_MAX + 28)
+
+/* ---- Errors. ---- */
+enum s3_error_id {
+#define ERROR(id, code, status, message) S3_E_##id,
+#include "s3/core/error_table.inc"
+#undef ERROR
+	S3_E_COUNT
+};
+const struct s3_error *s3_error_at(enum s3_error_id id);
+
+/* ---- The server's side of s3. ---- */
+struct s3_operation;
+struct s3_config_kind;
+struct s3 {
+	struct store *store;
+	uint64_t store_id;
+	char root_access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
+	char root_secret_key[LIMIT_SECRET_KEY_LEN_MAX + 1];
+	char region[33];
+	char host_domain[254];
+	char website_domain[254];
+	bool anonymous_read;
+	bool express; /* there are directory buckets */
+	int64_t lifecycle_day_s;
+	bool decline_by_draft;
+	bool signature_v2;			    /* is accepted */
+	bool closed_buckets, encrypted_buckets;	    /* what new ones are */
+	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* tells this host's errors from another's */
+	struct sigv4_keys *keys;
+	struct s3_keyring *keyring;
+	struct s3_settings_table *settings;
+	struct s3_access_log *access_log;
+	struct s3_notify *notify;
+	struct s3_oidc *oidc;
+	struct s3_outbox *outbox; /* NULL: not started */
+	struct iam *iam;
+	/* What stands above all rooms, by id. */
+	const struct s3_operation *operations;
+	const struct s3_config_kind *config_kinds;
+};
+/* ---- One request being answered. ----
+ *
+ *   made ──────► routed ──────► authenticated ──────► running ──────► answered
+ *   s3_handle    s3_route       s3_authenticate       op->run         reply->status != 0
+ *
+ * A native opcode is routed and authenticated from the start. */
+struct iam_session;
+#define S3_CALL_MAGIC 0x53ca11edu
+struct s3_call {
+	uint32_t magic; /* until it is answered */
+	struct s3 *s3;
+	const struct s3_request *request;
+	struct s3_reply *reply;
+	const struct s3_operation *operation;
+	const char *log_name;  /* what access logs call it behind "REST."; NULL: nothing */
+	struct slice declined; /* the parameter that no operation served here takes; or empty */
+	struct slice bucket;
+	struct slice key; /* decoded */
+	struct s3_params params;
+	struct s3_settings *settings; /* of the bucket, when something asked for them */
+	const struct s3_identity *identity;
+	struct iam_principal *principal;   /* a reference; NULL: the server's root, or nobody */
+	struct iam_credential *credential; /* a reference, when a key of the table was used */
+	const struct iam_session *sts;	   /* the session of STS that asks; or NULL */
+	struct slice session_bucket; /* asked by a session of this directory bucket; or empty */
+	bool session_read_only;
+	struct slice form; /* a body that the signature made be read already */
+	bool form_read;
+	bool presigned;
+	int64_t signed_ms; /* when the request was signed; 0: it was not, or does not say */
+	bool version2;	   /* its signature is of Version 2 */
+	bool by_acl;	   /* nothing but an access control list let it in */
+	bool website;	   /* a page of a bucket's website */
+	bool conditional;  /* the policies asked about more than who, what and on what */
+	bool whole;	   /* ranges and conditions do not count */
+	bool etag_md5;	   /* this client expects an MD5 as ETag */
+	const struct s3_sse
+		*sse; /* what the body that is being stored is encrypted with; or NULL */
+	uint64_t start_ns;
+	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
+	uint64_t body_bytes;   /* moved, either way */
+	/* What an error says beyond its table entry. */
+	const char *message; /* NULL: the table's */
+	struct slice detail; /* XML elements for the error document */
+	/* The source of a copy, while an error is of it; empty: errors are of the call's own. */
+	struct slice blamed_bucket, blamed_key;
+	uint32_t header_base; /* of the headers below, those that every answer has */
+	uint32_t header_count;
+	struct s3_chunk_signing signing;
+	char content_sha256[65]; /* S3_PAYLOAD_SHA256: what the body must have */
+	struct s3_identity own_identity;
+	struct mem_arena arena;
+	struct s3_header headers[S3_REPLY_HEADERS_MAX];
+};
+
+/* Where an operation, or what it waited for, comes back. */
+static inline void s3_call_check(const struct s3_call *call)
+{
+	CHECK(call->magic == S3_CALL_MAGIC);
+	CHECK(call->operation != NULL);
+	CHECK(call->header_base <= call->header_count);
+	CHECK(call->header_count <= S3_REPLY_HEADERS_MAX);
+}
+
+/* Answers wholly, and returns NULL; or sends nothing, and returns the error to answer with. */
+typedef const struct s3_error *s3_operation_fn(struct s3_call *call);
+
+enum s3_level { S3_LEVEL_SERVICE, S3_LEVEL_BUCKET, S3_LEVEL_OBJECT };
+
+enum s3_operation_id {
+#define OPERATION(id, name, run, action) S3_OPERATION_##id,
+#include "s3/s3_operation_table.inc"
+#undef OPERATION
+	S3_OPERATION_COUNT
+};
+struct s3_operation {
+	enum s3_operation_id id;
+	const char *name; /* as S3 names it */
+	s3_operation_fn *run;
+	/* IAM's name of what it needs ("s3:GetObject"); empty: access_action() or the operation
+	 * itself knows. */
+	const char *action;
+};
+
+/* The value of a request header, empty data when absent. */
+struct slice s3_call_header(const struct s3_call *call, struct slice name);
+bool s3_call_has_header(const struct s3_call *call, struct slice name);
+bool s3_call_param(const struct s3_call *call, struct slice name, struct slice *ret_value);
+/* Sets the message of the error to answer with and returns that error. */
+const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The same of InvalidArgument, with the name of what was given and its value in the document. */
+const struct s3_error *s3_fail_argument(
+	struct s3_call *call, const char *name, struct slice value, const char *message);
+/* NotImplemented: the call asks for what is not served here, by name. */
+const struct s3_error *s3_fail_declined(struct s3_call *call);
+/* Adds <name>value</name> to the error document. */
+void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
+/* An errno of the store, a bucket or a body. */
+const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
+/* Whose frames the call's bodies take: the user's, or when nobody signed the address'. The calling
+ * fiber joins the same one's group, which shares the processor with others. */
+uint16_t s3_call_share(const struct s3_call *call);
+/* That alone, as cheaply as each request needs it. */
+void s3_call_join(struct s3_call *call);
+/* What a client that is told 503 is told besides. */
+#define S3_RETRY_AFTER_S "1"
+/* Looks the bucket up; NULL when it is there. */
+const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
+
+/* What stands before ".domain" in the request's host; empty: it is another host. */
+struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
+/* By its id. */
+const struct s3_operation *s3_operation_at(const struct s3 *s3, enum s3_operation_id id);
+/* Requests that are worked on, and how they end. */
+void s3_metrics_begin(void);
+void s3_metrics_end(const struct s3_call *call);
+
+/* ---- Directory buckets. ---- */
+/* Only looks at how the name ends: of names that were let in; text.h has s3_express_zone. */
+static inline bool s3_express_bucket(const struct s3_call *call)
+{
+	return slice_ends(call->bucket, SLICE("--x-s3"));
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* s3/core/conditions.h: conditional requests. */
+#ifndef S3_CORE_CONDITIONS_H
+#define S3_CORE_CONDITIONS_H
+
+#include "s3/core/call.h"
+
+struct s3_conditions {
+	struct slice if_match, if_none_match, if_modified_since, if_unmodified_since;
+};
+enum s3_condition_result { S3_CONDITION_HOLDS, S3_CONDITION_NOT_MODIFIED, S3_CONDITION_FAILED };
+/* RFC 9110 section 13.2.2 for GET and HEAD. */
+enum s3_condition_result s3_conditions_check(
+	const struct s3_conditions *conditions, const char *etag, uint64_t mtime_ns);
+/* An entity tag without its weakness mark and quotes. */
+struct slice s3_etag_bare(struct slice tag);
+/* A list of entity tags, or "*", against an ETag without quotes. Weak comparison. */
+bool s3_etag_matches(struct slice list, const char *etag);
+/* Conditional PUT and DELETE: decided at the commit. */
+struct s3_write_condition {
+	struct slice if_match, if_none_match;
+	bool absent;		 /* an object that is longer than nothing is InvalidWriteOffset */
+	enum s3_error_id failed; /* why check refused */
+	bool refused;
+};
+const struct s3_error *s3_write_condition_parse(
+	struct s3_call *call, struct s3_write_condition *ret_condition);
+bool s3_write_condition_any(const struct s3_write_condition *condition);
+store_check_fn s3_write_condition_check;
+/* What an -errno of a commit with that check means. */
+const struct s3_error *s3_write_failed(
+	struct s3_call *call, const struct s3_write_condition *condition, int error);
+
+#endif

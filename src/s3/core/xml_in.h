@@ -1,0 +1,23 @@
+/* s3/core/xml_in.h: XML in: a small tree in the arena. */
+#ifndef S3_CORE_XML_IN_H
+#define S3_CORE_XML_IN_H
+
+#include "s3/core/call.h"
+
+#define S3_XML_DEPTH_MAX 16u
+#define S3_XML_NODES_MAX 65536u /* 10,000 parts with their checksums */
+
+struct s3_xml {
+	struct slice name; /* without its prefix */
+	struct slice text; /* character data directly inside, as it stands */
+	struct s3_xml *child;
+	struct s3_xml *next;
+};
+/* -EINVAL: not well-formed, or a DTD, or too deep, too many, too long; -ENOMEM. */
+int s3_xml_parse(struct slice text, struct mem_arena *arena, struct s3_xml **ret_root);
+/* The first child of that name, or NULL. */
+const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);
+/* The text of the first child of that name; empty when absent. */
+struct slice s3_xml_text(const struct s3_xml *node, const char *name);
+
+#endif
