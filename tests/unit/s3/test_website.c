@@ -1,4 +1,4 @@
-/* Covers op/website.c, config_website.c and config_small.c: buckets as websites, who pays. */
+/* Covers op/website.c, bucket/website.c and bucket/small.c: buckets as websites, who pays. */
 #include "../unit.h"
 
 #include <errno.h>
