@@ -153,12 +153,27 @@ static void test_configurations(void **state)
 		{"PATCH", "", "<Code>MethodNotAllowed</Code>", 405},
 		{"OPTIONS", "", "Origin", 400},
 	};
+	static const struct {
+		const char *body;
+		uint32_t status;
+	} owners[] = {
+		{"<OwnershipControls><Rule><ObjectOwnership> BucketOwnerEnforced "
+		 "</ObjectOwnership></Rule></OwnershipControls>",
+			200},
+		{"<OwnershipControls/>", 400},
+		{"<OwnershipControls><Rule/></OwnershipControls>", 400},
+		{"<OwnershipControls><Rule/><Rule/></OwnershipControls>", 400},
+	};
 
 	(void)state;
 	ask("PUT", "/config", "", NULL);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		assert_int_equal(ask(rows[i].method, "/config", rows[i].query, rows[i].text),
 			rows[i].status);
+	for (size_t i = 0; i < ARRAY_LEN(owners); i++)
+		assert_int_equal(ask_with("PUT", "/config", "ownershipControls", owners[i].body),
+			owners[i].status);
+	assert_int_equal(ask("GET", "/config", "ownershipControls", "BucketOwnerEnforced"), 200);
 	assert_int_equal(ask("GET", "/nowhere", "versioning", "NoSuchBucket"), 404);
 	assert_int_equal(ask("POST", "/", "", "<Code>InvalidAction</Code>"), 400);
 	assert_int_equal(ask("HEAD", "/config", "", NULL), 200);
