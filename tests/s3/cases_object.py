@@ -268,7 +268,7 @@ def test_details_of_errors(s):
             assert element.encode() in body, (element, body)
 
     told(400, "InvalidArgument", "<ArgumentName>x-amz-acl</ArgumentName><ArgumentValue>none</ArgumentValue>", headers={"x-amz-acl": "none"})
-    told(400, "InvalidArgument", "<ArgumentName>x-amz-copy-source</ArgumentName><ArgumentValue>x</ArgumentValue>",
+    told(400, "InvalidArgument", "<ArgumentName>x-amz-copy-source</ArgumentName><ArgumentValue>x-amz-copy-source</ArgumentValue>",
          headers={"x-amz-copy-source": "x"})
     told(400, "InvalidArgument", "<ArgumentName>x-amz-metadata-directive</ArgumentName>",
          headers={"x-amz-copy-source": f"{bucket}/key", "x-amz-metadata-directive": "x"})

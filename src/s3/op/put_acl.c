@@ -31,11 +31,10 @@ static const struct s3_error *parse(struct s3_call *call, const struct s3_acl_pa
 	if (given && body.len)
 		return s3_fail(
 			call, S3_E_UNEXPECTED_CONTENT, "This request does not support content");
-	if (!given && !body.len)
+	if (!given && !body.len) {
 		s3_fail_detail(call, "MissingHeaderName", SLICE("x-amz-acl"));
-	if (!given && !body.len)
-		return s3_fail(call, S3_E_MISSING_SECURITY_HEADER,
-			"Your request was missing a required header: x-amz-acl");
+		return s3_error_at(S3_E_MISSING_SECURITY_HEADER);
+	}
 	if (!given)
 		error = s3_acl_of_xml(call, body, parties, ret_acl);
 	if (error)
