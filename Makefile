@@ -1,7 +1,7 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
 SEEDS ?= 1000
 
-.PHONY: help run build test bench tidy asan tsan sim fuzz install deps clean
+.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz install deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -23,6 +23,14 @@ test: ## run all tests; the last line has the counts
 bench: build ## measure, with anchors beside each figure (ARGS="..." adds flags)
 	@scripts/deps bench
 	build/nebulaio bench $(ARGS)
+
+minute: ## unit tests and style: about a minute once it is built
+	@scripts/deps build test
+	@scripts/test minute
+
+quarter: ## the same, sanitizers and simulated worlds: about a quarter of an hour
+	@scripts/deps build test
+	@scripts/test quarter
 
 tidy: ## check the style
 	@scripts/deps build test

@@ -1,5 +1,6 @@
 /* tests/unit/rdma/test_verbs.c: the provider suite over a verbs device: test_rdma_verbs DEVICE
- * ADDRESS, where ADDRESS is one of the device's own. tests/vm runs it where there is a device. */
+ * ADDRESS, where ADDRESS is one of the device's own. tests/e2e/vm runs it where there is a device.
+ */
 #include "tests/unit/rdma/suite.h"
 
 #include <errno.h>

@@ -934,7 +934,7 @@ void store_usage(struct store *store, struct store_usage *ret_usage)
 		ret_usage->buckets++;
 }
 
-/* Nothing is leased here: tests/unit/store and tests/lease do that. */
+/* Nothing is leased here: tests/unit/store and tests/e2e/lease do that. */
 bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 {
 	(void)get;

@@ -1,0 +1,285 @@
+// tests/e2e/bindings/cpp_test.cpp: nebulaio/rdma.h against a running server; run-bindings-cpp compiles
+// and starts it. NEBULAIO_TEST_RDMA and NEBULAIO_TEST_HTTP are the server's addresses. One TAP line
+// per fact.
+#include <nebulaio/rdma.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+static int count, failed;
+
+static void check(bool ok, const char *name)
+{
+	failed += !ok;
+	std::printf("%s %d - %s\n", ok ? "ok" : "not ok", ++count, name);
+	std::fflush(stdout);
+}
+
+template <typename Call> static nebulaio::Error error_of(Call call)
+{
+	try {
+		call();
+	} catch (const nebulaio::Error &error) {
+		return error;
+	}
+	return nebulaio::Error("nothing was thrown", 0);
+}
+
+template <typename T>
+constexpr bool only_moves =
+	std::is_nothrow_move_constructible_v<T> &&std::is_nothrow_move_assignable_v<T> &&
+	!std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T>;
+static_assert(only_moves<nebulaio::RDMAContext>);
+static_assert(only_moves<nebulaio::Buffer>);
+static_assert(only_moves<nebulaio::Registration>);
+
+static std::string host, endpoints;
+static std::uint16_t port;
+
+static void test_objects(nebulaio::RDMAContext &ctx)
+{
+	const std::size_t bytes = 3000000;
+	nebulaio::Buffer from = ctx.allocate(bytes), to = ctx.allocate(bytes);
+	std::uint64_t copied = ctx.stats().bytes_copied;
+
+	for (std::size_t i = 0; i < bytes; i++)
+		from.as<unsigned char>()[i] = static_cast<unsigned char>(i * 31 >> 3);
+	nebulaio::Result put = ctx.rdma_write("cpp", "three megabytes", from.data(), bytes);
+	nebulaio::Result get = ctx.rdma_read("cpp", "three megabytes", to.data(), bytes);
+	check(put.status == 200 && put.transport == NEB_RDMA && !put.etag.empty(), "write: result");
+	check(get.status == 200 && get.bytes == bytes && get.transport == NEB_RDMA &&
+			get.etag == put.etag && !get.request_id.empty(),
+		"read: result");
+	check(std::equal(from.as<char>(), from.as<char>() + bytes, to.as<char>()),
+		"read: the bytes that were written");
+	check(ctx.stats().bytes_copied == copied, "buffers are not copied");
+
+	get = ctx.read_range("cpp", "three megabytes", 1000, to.data(), 4096);
+	check(get.status == 206 && get.bytes == 4096 &&
+			std::equal(to.as<char>(), to.as<char>() + 4096, from.as<char>() + 1000),
+		"a range");
+	check(ctx.head("cpp", "three megabytes").object_bytes == bytes, "head tells the length");
+	check(ctx.remove("cpp", "three megabytes").status == 204, "remove");
+}
+
+static void test_registration(nebulaio::RDMAContext &ctx)
+{
+	std::vector<char> from(1 << 20, 'r'), to(1 << 20);
+	nebulaio::Registration one = ctx.register_memory(from.data(), from.size());
+	nebulaio::Registration two;
+	std::uint64_t registrations = ctx.stats().registrations;
+
+	two = ctx.register_memory(to.data(), to.size());
+	ctx.rdma_write("cpp", "registered", from.data(), from.size());
+	ctx.rdma_read("cpp", "registered", to.data(), to.size());
+	check(from == to, "registered memory: the bytes");
+	check(ctx.stats().registrations == registrations,
+		"registered memory is not registered again");
+	check(error_of([&] { ctx.register_memory(from.data(), 10); }).error() == -EEXIST,
+		"registered memory cannot be registered again");
+	ctx.remove("cpp", "registered");
+}
+
+static void test_errors(nebulaio::RDMAContext &ctx)
+{
+	char room[16];
+	nebulaio::Error error =
+		error_of([&] { ctx.rdma_read("cpp", "missing", room, sizeof(room)); });
+
+	check(error.error() == -ENOENT && error.status() == 404 && error.code() == "NoSuchKey" &&
+			!error.message().empty() && !error.request_id().empty() &&
+			error.transport() == NEB_RDMA,
+		"a missing key: errno, status, code, message, request id, transport");
+	check(std::string(error.what()).find("cpp/missing") != std::string::npos,
+		"what() names the object");
+	ctx.rdma_write("cpp", "long", std::string(1000, 'x').data(), 1000);
+	check(error_of([&] { ctx.rdma_read("cpp", "long", room, sizeof(room)); }).error() ==
+			-EMSGSIZE,
+		"an object longer than the memory");
+	ctx.remove("cpp", "long");
+	check(error_of([&] { ctx.alloc_mr(std::size_t(1) << 40); }).error() == -ENOMEM,
+		"a buffer larger than the pool");
+	nebulaio::RDMAContext fresh("simulated");
+	check(error_of([&] { fresh.alloc_mr(1); }).error() == -ENOTCONN, "no connection yet");
+	check(!fresh.connected() &&
+			error_of([&] { fresh.connect("127.0.0.1", 1); }).status() == 0 &&
+			!fresh.connected(),
+		"nobody at the address");
+	nebulaio::Options options;
+	options.access_key = "somebody";
+	options.secret_key = "else-entirely";
+	nebulaio::RDMAContext stranger(options);
+	check(error_of([&] { stranger.connect(host, port); }).error() == -EACCES, "wrong keys");
+	check(error_of([] { nebulaio::RDMAContext("simulated", 0); }).error() == -EINVAL, "port 0");
+}
+
+static void test_listings(nebulaio::RDMAContext &ctx)
+{
+	std::vector<std::string> keys;
+	int seen = 0;
+
+	for (const char *key : {"a/1", "a/2", "b"})
+		ctx.rdma_write("cpp", key, "12345", 5);
+	for (const nebulaio::Entry &entry : ctx.list("cpp"))
+		keys.push_back(entry.key + "=" + std::to_string(entry.bytes));
+	check(keys == std::vector<std::string>{"a/1=5", "a/2=5", "b=5"}, "list");
+	std::vector<nebulaio::Entry> top = ctx.list("cpp", "", "/");
+	check(std::count_if(top.begin(), top.end(),
+		      [](const nebulaio::Entry &entry) { return entry.is_prefix; }) == 1 &&
+			top.size() == 2,
+		"list with a delimiter");
+	ctx.list("cpp", "", "", [&](const neb_entry &) { return ++seen < 2; });
+	check(seen == 2, "a listing that is ended early");
+	bool thrown = false;
+	try {
+		ctx.list("cpp", "", "", [](const neb_entry &) -> bool { throw 7; });
+	} catch (int number) {
+		thrown = number == 7;
+	}
+	check(thrown, "an exception of the visitor comes through");
+	std::vector<nebulaio::Entry> buckets = ctx.list_buckets();
+	check(std::any_of(buckets.begin(), buckets.end(),
+		      [](const nebulaio::Entry &entry) { return entry.key == "cpp"; }),
+		"the bucket among the buckets");
+	for (const char *key : {"a/1", "a/2", "b"})
+		ctx.remove("cpp", key);
+}
+
+static void test_in_flight(nebulaio::RDMAContext &ctx)
+{
+	nebulaio::Buffer buffer = ctx.allocate(100 * 4096);
+	std::map<std::uint64_t, int> open;
+	std::vector<neb_result> results;
+
+	for (int i = 0; i < 100; i++) {
+		const std::string key = "flight-" + std::to_string(i);
+		const neb_iov body = {buffer.as<char>() + i * 4096, 4096};
+		neb_request request{};
+
+		request.op = NEB_PUT_OBJECT;
+		request.bucket = "cpp";
+		request.key = key.c_str();
+		request.body = &body;
+		request.body_count = 1;
+		open[ctx.submit(request)] = i;
+	}
+	while (results.size() < 100)
+		ctx.wait(results);
+	for (const neb_result &result : results)
+		if (result.error == 0)
+			open.erase(result.id);
+	check(open.empty() && results.size() == 100, "a hundred requests in flight");
+	results.clear();
+	ctx.wait(results);
+	check(results.empty(), "nothing to wait for");
+	for (int i = 0; i < 100; i++)
+		ctx.remove("cpp", "flight-" + std::to_string(i));
+}
+
+static void test_lives()
+{
+	nebulaio::Buffer survivor;
+	{
+		nebulaio::RDMAContext ctx("simulated");
+
+		ctx.connect(host, port);
+		nebulaio::RDMAContext other = std::move(ctx);
+		survivor = other.allocate(4096);
+		check(other.connected() && !ctx.connected(), "a context moves");
+		void *data = other.alloc_mr(100);
+		other.free_mr(data);
+		other.free_mr(nullptr);
+	}
+	std::fill(survivor.as<char>(), survivor.as<char>() + survivor.size(), 'b');
+	check(survivor.size() == 4096, "a buffer outlives its context");
+}
+
+static void test_hybrid()
+{
+	nebulaio::RDMAContext ctx("simulated");
+	char room[8] = "";
+
+	ctx.connect("rdma://127.0.0.1:1," + endpoints);
+	nebulaio::Result put = ctx.rdma_write("cpp", "hybrid", "by http", 7);
+	check(put.transport == NEB_HTTP && !put.fallback.empty(),
+		"HTTP while RDMA cannot be had, and why");
+	ctx.connect(host, port);
+	check(ctx.rdma_read("cpp", "hybrid", room, 7).transport == NEB_RDMA &&
+			std::string(room) == "by http",
+		"written over HTTP, read over RDMA");
+	ctx.remove("cpp", "hybrid");
+}
+
+static neb_stats after_reads(nebulaio::RDMAContext &ctx, char *room)
+{
+	ctx.connect(host, port);
+	for (int i = 0; i < 100; i++)
+		ctx.rdma_read("cpp", "hot", room, 3);
+	return ctx.stats();
+}
+
+/* What a context may be opened with beside its ways. */
+static void test_options()
+{
+	nebulaio::Options options;
+	char room[4] = "";
+
+	options.one_sided_reads = true;
+	nebulaio::RDMAContext reads(options);
+	reads.connect(host, port);
+	check(reads.device() == "simulated" && !reads.device_why().empty(), "the device is told");
+	reads.rdma_write("cpp", "hot", "hot", 3);
+	check(after_reads(reads, room).one_sided_reads > 0 && std::string(room) == "hot",
+		"one-sided reads");
+	options.require_encryption = true;
+	nebulaio::RDMAContext sealed(options);
+	check(after_reads(sealed, room).one_sided_reads == 0 && std::string(room) == "hot",
+		"encrypted, nothing is read one-sidedly");
+	options = nebulaio::Options();
+	options.registration_cache_bytes = 64 << 20;
+	nebulaio::RDMAContext keeps(options);
+	std::string memory(1 << 20, 'm');
+	keeps.connect(host, port);
+	for (int i = 0; i < 3; i++)
+		keeps.rdma_write("cpp", "hot", memory.data(), memory.size());
+	check(keeps.stats().registration_hits == 2, "registrations are kept");
+	keeps.forget(memory.data(), memory.size());
+	keeps.rdma_write("cpp", "hot", memory.data(), memory.size());
+	check(keeps.stats().registration_misses == 2, "until they are forgotten");
+	keeps.remove("cpp", "hot");
+}
+
+int main()
+{
+	const std::string rdma = std::getenv("NEBULAIO_TEST_RDMA");
+
+	host = rdma.substr(0, rdma.rfind(':'));
+	port = static_cast<std::uint16_t>(std::stoi(rdma.substr(rdma.rfind(':') + 1)));
+	endpoints = std::string("http://") + std::getenv("NEBULAIO_TEST_HTTP");
+	try {
+		nebulaio::RDMAContext ctx("mlx5_0", 1);
+
+		ctx.connect(host, port);
+		check(true, "NEBULAIO_RDMA_DEVICE_NAME wins over the program's device");
+		ctx.create_bucket("cpp");
+		test_objects(ctx);
+		test_registration(ctx);
+		test_errors(ctx);
+		test_listings(ctx);
+		test_in_flight(ctx);
+		test_lives();
+		test_hybrid();
+		test_options();
+		check(ctx.remove_bucket("cpp").status == 204, "the bucket is empty again");
+	} catch (const std::exception &error) {
+		std::printf("# %s\n", error.what());
+		check(false, "no exception");
+	}
+	std::printf("1..%d\n", count);
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,790 @@
+"""tests/e2e/bindings/python_test.py: the package nebulaio against a server; run-bindings-python installs it and starts this.
+Each function below is a group of checks; what it needs besides the package stands in its decorator."""
+
+import asyncio
+import ctypes
+import gc
+import importlib.util
+import json
+import logging
+import multiprocessing
+import os
+import pathlib
+import pickle
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+from nebula import PROGRAM, becomes  # noqa: E402
+from package import KEYS, MIB, RDMA, needs, opened, run, tap  # noqa: E402
+
+import nebulaio  # noqa: E402
+from nebulaio import AsyncRDMAClient, RDMAClient, settings  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+HTTP = os.environ["NEBULAIO_TEST_HTTP"]
+SERVER_PID = os.environ["NEBULAIO_TEST_PID"]
+ADMIN = os.environ["NEBULAIO_TEST_ADMIN"]
+BUCKET = "python"
+OBJECTS, OBJECT_BYTES = 10000, 100 << 10
+CHECKPOINT_BYTES = 1 << 30
+SILENT = []  # listeners, kept open
+
+
+def raised(kind, call, *args, **options):
+    """The exception of this kind that the call raises, or None."""
+    try:
+        call(*args, **options)
+    except kind as error:
+        return error
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+    return None
+
+
+def nobody_answers():
+    """An endpoint that takes connections and says nothing."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    SILENT.append(silent)
+    return f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+
+@needs()
+def test_objects():
+    with opened() as client:
+        client.create_bucket(BUCKET)
+        put = client.put_object(BUCKET, "hello", b"hi there", content_type="text/plain", metadata={"colour": "red"})
+        tap.check(put.status == 200 and put.transport == "rdma" and put.fallback is None and put.etag, "put: result", put)
+        data = client.get_object(BUCKET, "hello")
+        tap.check(data == b"hi there" and isinstance(data, bytes), "get: bytes", data)
+        tap.check(hash(data) == hash(b"hi there") and {b"hi there": 1}[data] == 1, "get: as good a key as other bytes")
+        tap.check(data.transport == "rdma" and data.etag == put.etag and data.request_id and data.fallback is None,
+                  "get: how it came", data.result)
+        tap.check(client.get_object(BUCKET, "hello", offset=3) == b"there", "get: from an offset on")
+        tap.check(client.get_object(BUCKET, "hello", offset=1, length=4) == b"i th", "get: a range")
+        tap.check(client.get_object(BUCKET, "hello", offset=3, length=100) == b"there", "get: a range over the end")
+        head = client.head_object(BUCKET, "hello")
+        tap.check(head.object_bytes == 8 and head.headers["content-type"] == "text/plain" and
+                  head.headers.get("x-amz-meta-colour") == "red", "head: length, type, metadata", head)
+        for size in (0, 1, 512, 4096, 65536, 65537, 3 * MIB):
+            body = os.urandom(size)
+            client.put_object(BUCKET, "sized", body, checksum=True)
+            first, again = client.get_object(BUCKET, "sized"), client.get_object(BUCKET, "sized")
+            tap.check(first == body and again == body, f"{size} bytes there and back, twice")
+        client.put_object(BUCKET, "pieces", [b"one ", bytearray(b"two "), memoryview(b"three")])
+        rooms = [bytearray(4), bytearray(9)]
+        client.get_into(BUCKET, "pieces", rooms)
+        tap.check(b"".join(rooms) == b"one two three", "pieces of memory, sent and received")
+        client.copy_object(BUCKET, "pieces", BUCKET, "a copy of it/ä")
+        tap.check(client.get_object(BUCKET, "a copy of it/ä") == b"one two three", "copy")
+        keys = [entry.key for entry in client.list_objects(BUCKET)]
+        tap.check(keys == sorted(keys) and "a copy of it/ä" in keys and len(keys) == 4, "list", keys)
+        entries = client.list_objects(BUCKET, delimiter="/")
+        tap.check([entry.key for entry in entries if entry.is_prefix] == ["a copy of it/"], "list: common prefixes", entries)
+        tap.check(len(client.list_objects(BUCKET, limit=2)) == 2 and
+                  client.list_objects(BUCKET, after="pieces")[0].key == "sized", "list: limit and after")
+        tap.check(BUCKET in [bucket.name for bucket in client.list_buckets()], "buckets")
+        for key in keys:
+            client.delete_object(BUCKET, key)
+        client.create_bucket("soon-gone")
+        client.delete_bucket("soon-gone")
+        tap.check(raised(nebulaio.NotFoundError, client.head_bucket, "soon-gone") is not None, "a bucket deleted")
+        tap.check(client.list_objects(BUCKET) == [], "delete")
+
+
+@needs()
+def test_many():
+    with opened(requests_max=16) as client:
+        bodies = [bytes([i]) * (i * 331) for i in range(200)]
+        client.put_many([(BUCKET, f"many/{i:03}", body) for i, body in enumerate(bodies)])
+        rooms = [bytearray(len(body)) for body in bodies]
+        results = client.get_many([(BUCKET, f"many/{i:03}", room) for i, room in enumerate(rooms)])
+        tap.check(rooms == bodies and [r.bytes for r in results] == [len(b) for b in bodies], "200 objects in a window")
+        error = raised(nebulaio.NotFoundError, client.get_many,
+                       [(BUCKET, "many/001", bytearray(400)), (BUCKET, "not there", bytearray(1)),
+                        (BUCKET, "many/002", bytearray(700))])
+        tap.check(error is not None and error.key == "not there", "one of many is missing", error)
+        tap.check(client.native.in_flight == 0, "nothing is left in flight")
+        room = bytearray(331)
+        client.get_many([(BUCKET, "many/199", room, 331, 331)])
+        tap.check(room == bytes([199]) * 331, "many: ranges")
+        for i in range(200):
+            client.delete_object(BUCKET, f"many/{i:03}")
+
+
+@needs()
+def test_errors():
+    with opened() as client:
+        error = raised(FileNotFoundError, client.get_object, BUCKET, "missing")
+        tap.check(isinstance(error, nebulaio.NotFoundError) and error.code == "NoSuchKey" and error.status == 404 and
+                  error.request_id and error.message and error.transport == "rdma" and
+                  (error.bucket, error.key) == (BUCKET, "missing"), "a missing key is a FileNotFoundError", error)
+        copy = pickle.loads(pickle.dumps(error))
+        tap.check(copy.code == error.code and str(copy) == str(error) and type(copy) is type(error), "errors are pickled")
+        client.put_object(BUCKET, "long", bytes(1000))
+        error = raised(nebulaio.BufferTooSmallError, client.get_into, BUCKET, "long", bytearray(10))
+        tap.check(error is not None, "memory that is too small", error)
+        tap.check(raised(nebulaio.ConflictError, client.delete_bucket, BUCKET) is not None, "a bucket that is not empty")
+        client.delete_object(BUCKET, "long")
+        tap.check(raised(TypeError, client.put_object, BUCKET, "k", "text") is not None, "text is no body")
+        tap.check(raised(TypeError, client.put_object, BUCKET, "k", object()) is not None, "an object without memory")
+        tap.check(raised((BufferError, TypeError), client.get_into, BUCKET, "k", b"fixed") is not None,
+                  "nothing is received into bytes")
+        tap.check(raised(BufferError, client.put_object, BUCKET, "k", memoryview(bytes(10))[::2]) is not None,
+                  "memory with gaps")
+        tap.check(raised(ValueError, client.put_object, BUCKET, "k", [b"x"] * 17) is not None, "too many pieces")
+        tap.check(raised(ValueError, client.put_object, BUCKET, "nul\0", b"") is not None, "a key with a NUL")
+    tap.check(raised(ValueError, client.get_object, BUCKET, "x") is not None and client.closed, "a closed client")
+    logging.getLogger("nebulaio").addHandler(handler := Lines())
+    error = raised(PermissionError, RDMAClient(RDMA, "nobody", "nothing-at-all").ping)
+    tap.check(error is not None and "InvalidAccessKeyId" in str(error), "unknown keys are a PermissionError", error)
+    error = raised(nebulaio.NebulaConnectionError, RDMAClient("127.0.0.1:1", *KEYS, request_timeout=3600.0).ping)
+    tap.check(error is not None and error.status == 0 and "nobody listens" in str(error), "nobody there is said, at once", error)
+    tap.check(any("nobody listens" in line for line in handler.lines), "and logged, by the logger nebulaio", handler.lines)
+    logging.getLogger("nebulaio").removeHandler(handler)
+
+
+class Lines(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+@needs()
+def test_settings():
+    text = settings.endpoints_text
+    tap.check(text(["192.168.100.1:9100"], False) == "rdma://192.168.100.1:9100", "an address is RDMA")
+    tap.check(text(["rdma://a", "rdma://b:1"], True) == "rdma://a:9100,rdma://b:1,http://a:9000,http://b:9000",
+              "fallback_http adds the hosts", text(["rdma://a", "rdma://b:1"], True))
+    tap.check(text(["rdma://a", "https://c"], True) == "rdma://a:9100,https://c:9443", "unless HTTP is named")
+    tap.check(text(["[::1]:7", "[fe80::1]"], False) == "rdma://[::1]:7,rdma://[fe80::1]:9100", "IPv6")
+    for bad in ("ftp://x", "a:b", "::1", "a:0", ":9", "a:70000"):
+        tap.check(raised(ValueError, text, [bad], False) is not None, f"no endpoint: {bad}")
+    os.environ["NEBULAIO_CONNECT_TO"] = f"a:9100={RDMA}"
+    with RDMAClient("rdma://a", *KEYS) as client:
+        tap.check(client.ping().transport == "rdma", "NEBULAIO_CONNECT_TO leads to the server")
+    os.environ["NEBULAIO_CONNECT_TO"] = "nonsense"
+    tap.check(raised(nebulaio.NebulaError, RDMAClient, "a", *KEYS) is not None, "NEBULAIO_CONNECT_TO that is nonsense")
+    del os.environ["NEBULAIO_CONNECT_TO"]
+    tap.check("NEBULAIO_ACCESS_KEY" in str(raised(ValueError, RDMAClient, RDMA)), "without keys it says which to set")
+    os.environ.update(NEBULAIO_ENDPOINT=f"rdma://{RDMA}", AWS_ACCESS_KEY_ID=KEYS[0], AWS_SECRET_ACCESS_KEY=KEYS[1])
+    with RDMAClient() as client:
+        tap.check(client.ping().transport == "rdma", "endpoint and keys of the environment")
+    del os.environ["NEBULAIO_ENDPOINT"], os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    client = RDMAClient(None, *KEYS)
+    tap.check("connect" in str(raised(ValueError, client.ping)), "without an endpoint")
+    host, port = RDMA.rsplit(":", 1)
+    tap.check(client.connect(host, int(port)).ping().transport == "rdma", "connect(host, port)")
+    again = pickle.loads(pickle.dumps(client))
+    tap.check(again.ping().status == 200 and client.clone().ping().status == 200, "pickled and cloned")
+    os.environ["NEBULAIO_RDMA_DEVICE_NAME"] = "simulated"
+    tap.check(opened(device_name="mlx5_0").ping().transport == "rdma", "NEBULAIO_RDMA_DEVICE_NAME wins")
+    del os.environ["NEBULAIO_RDMA_DEVICE_NAME"]
+    with RDMAClient(endpoints=["rdma://127.0.0.1:1", f"http://{HTTP}"], access_key=KEYS[0], secret_key=KEYS[1]) as client:
+        result = client.ping()
+        tap.check(result.transport == "http" and "nobody" in (result.fallback or ""), "HTTP instead, and why", result)
+
+
+@needs()
+def test_http():
+    """The same calls where there is no RDMA at all."""
+    with RDMAClient(f"http://{HTTP}", *KEYS) as client:
+        bodies = {f"http/{size}": os.urandom(size) for size in (0, 1, 70000, 3 * MIB)}
+        puts = [client.put_object(BUCKET, key, body) for key, body in bodies.items()]
+        tap.check({put.transport for put in puts} == {"http"}, "http: put", puts)
+        tap.check(all(client.get_object(BUCKET, key) == body for key, body in bodies.items()), "http: get")
+        rooms = [bytearray(len(body)) for body in bodies.values()]
+        client.get_many([(BUCKET, key, room) for key, room in zip(bodies, rooms)])
+        tap.check(rooms == list(bodies.values()), "http: many")
+        tap.check([entry.key for entry in client.list_objects(BUCKET, "http/")] == sorted(bodies), "http: list")
+        error = raised(nebulaio.NotFoundError, client.get_into, BUCKET, "missing", bytearray(1))
+        tap.check(error is not None and error.code == "NoSuchKey" and error.transport == "http", "http: error", error)
+        tap.check(raised(nebulaio.BufferTooSmallError, client.get_into, BUCKET, "http/70000", bytearray(10)) is not None,
+                  "http: memory that is too small")
+        error = raised(PermissionError, RDMAClient(f"http://{HTTP}", "nobody", "nothing-at-all").ping)
+        tap.check(error is not None and error.status == 403, "http: unknown keys", error)
+        for key in bodies:
+            client.delete_object(BUCKET, key)
+
+
+@needs()
+def test_buffers():
+    client = opened()
+    buffer = client.allocate_buffer(3 * MIB)
+    view = memoryview(buffer)
+    tap.check(len(buffer) == view.nbytes == 3 * MIB and not view.readonly and buffer.address % 4096 == 0, "a buffer")
+    view[:] = os.urandom(3 * MIB)
+    before = client.stats()
+    client.put_from(BUCKET, "pooled", buffer)
+    client.get_into(BUCKET, "pooled", view[:])
+    client.put_from(BUCKET, "pooled", view[100:200])
+    client.get_into(BUCKET, "pooled", view[:100])
+    after = client.stats()
+    tap.check(after.bytes_copied - before.bytes_copied <= 100 and after.registrations == before.registrations,
+              "buffers are neither copied nor registered (100 bytes travel inside a message)", (before, after))
+    tap.check(view[:100] == view[100:200], "what came is what went")
+    tap.check(raised(BufferError, buffer.release) is not None, "a buffer with views is not released")
+    view.release()
+    buffer.release()
+    buffer.release()
+    tap.check(raised(ValueError, memoryview, buffer) is not None and len(buffer) == 0, "a released buffer has no memory")
+    whole = [client.allocate_buffer(16 * MIB) for _ in range(4)]
+    tap.check(raised(nebulaio.NebulaError, client.allocate_buffer, MIB).errno == 12, "the pool can be full")
+    del whole
+    gc.collect()
+    with client.allocate_buffer(60 * MIB) as large:
+        tap.check(len(large) == 60 * MIB, "and its memory comes back")
+    survivor = memoryview(client.allocate_buffer(4096))
+    client.close()
+    survivor[:] = bytes(range(256)) * 16
+    tap.check(bytes(survivor[:3]) == b"\0\1\2" and client.closed, "a view outlives its client")
+    del survivor
+
+
+@needs()
+def test_registrations():
+    with opened() as client:
+        memory = bytearray(os.urandom(2 * MIB))
+        registration = client.register(memory)
+        before = client.stats()
+        client.put_from(BUCKET, "registered", memoryview(memory)[:MIB])
+        client.get_into(BUCKET, "registered", memoryview(memory)[MIB:])
+        after = client.stats()
+        tap.check(memory[:MIB] == memory[MIB:], "registered memory: the bytes")
+        tap.check(after.bytes_copied == before.bytes_copied and after.registrations == before.registrations,
+                  "registered memory is neither copied nor registered again")
+        tap.check(raised(nebulaio.ConflictError, client.register, memory) is not None, "it is registered once")
+        tap.check(raised(BufferError, memory.append, 1) is not None, "its memory stays where it is")
+        registration.release()
+        memory.append(1)
+        tap.check(len(memory) == 2 * MIB + 1, "until it is released")
+        registration.release()
+        with client.register(memory):
+            pass
+        before = client.stats()
+        client.put_from(BUCKET, "registered", memoryview(memory)[:MIB])
+        tap.check(client.stats().registrations == before.registrations + 1, "large memory that is not: registered, not copied")
+        tap.check(client.stats().bytes_copied == before.bytes_copied, "large memory that is not: no copy")
+
+
+@needs()
+def test_ways():
+    """The device is found and told; reads from the server's memory, encryption and kept registrations are to be had."""
+    with opened() as client:
+        tap.check(client.device == "simulated" and "127.0.0.1" in client.device_why, "the device is told", client.device_why)
+        client.put_object(BUCKET, "hot", b"hot")
+    with RDMAClient(RDMA, *KEYS, one_sided_reads=True) as client:
+        room = bytearray(3)
+        for _ in range(100):
+            client.get_into(BUCKET, "hot", room)
+        tap.check(room == b"hot" and client.stats().one_sided_reads > 0, "one-sided reads", client.stats())
+        client.put_object(BUCKET, "hot", b"new")
+        client.get_into(BUCKET, "hot", room)
+        tap.check(room == b"new", "which see what has changed", room)
+    with RDMAClient(RDMA, *KEYS, require_encryption=True, one_sided_reads=True) as client:
+        for _ in range(10):
+            client.get_into(BUCKET, "hot", room)
+        tap.check(room == b"new" and client.stats().one_sided_reads == 0, "encrypted, nothing is read one-sidedly", client.stats())
+    with RDMAClient(RDMA, *KEYS, registration_cache_bytes=64 * MIB) as client:
+        memory = bytearray(MIB)
+        for _ in range(3):
+            client.put_from(BUCKET, "kept", memory)
+        stats = client.stats()
+        tap.check((stats.registrations, stats.registration_misses, stats.registration_hits) == (0, 1, 2), "registrations are kept", stats)
+        client.forget(memory)
+        client.put_from(BUCKET, "kept", memory)
+        tap.check(client.stats().registration_misses == 2, "until they are forgotten", client.stats())
+
+
+@needs()
+def test_threads():
+    with opened() as client:
+        client.put_object(BUCKET, "shared", b"s" * 100000)
+        wrong = []
+
+        def work(number):
+            room = bytearray(100000)
+            for i in range(50):
+                client.put_object(BUCKET, f"thread-{number}", bytes([number]) * (i + 1))
+                if client.get_object(BUCKET, f"thread-{number}") != bytes([number]) * (i + 1) or \
+                        client.get_into(BUCKET, "shared", room).bytes != 100000:
+                    wrong.append(number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        tap.check(not wrong, "six threads share a client, one at a time")
+    # The request waits for its whole time: who holds the interpreter's lock meanwhile stops the other thread.
+    silent = RDMAClient(nobody_answers(), *KEYS, request_timeout=0.5)
+    counted, done = [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counted[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    begin = counted[0]
+    error = raised(nebulaio.NebulaTimeoutError, silent.ping)
+    end = counted[0]
+    done.set()
+    thread.join()
+    tap.check(error is not None and end - begin > 1000, "the interpreter's lock is free while a request waits", end - begin)
+
+
+@needs()
+def test_signals():
+    class Alarm(Exception):
+        pass
+
+    def on_alarm(number, frame):
+        raise Alarm
+
+    client = RDMAClient(nobody_answers(), *KEYS, request_timeout=600.0)
+    before = signal.signal(signal.SIGALRM, on_alarm)
+    room = bytearray(MIB)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    begin = time.monotonic()
+    error = raised(Alarm, client.get_into, BUCKET, "x", room)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    tap.check(error is not None and time.monotonic() - begin < 300, "a signal ends the wait")
+    tap.check(client.native.in_flight == 1 and raised(BufferError, room.append, 1) is not None,
+              "the request it left behind holds on to its memory")
+    client.close()
+    room.append(1)
+    tap.check(len(room) == MIB + 1, "until the client is closed")
+
+
+@needs()
+def test_fork():
+    client = opened()
+    client.put_object(BUCKET, "before the fork", b"parent")
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 10
+        try:
+            error = raised(nebulaio.ForkError, client.get_object, BUCKET, "before the fork")
+            fresh = client.clone()
+            code = 0 if error and "fork" in str(error) and fresh.get_object(BUCKET, "before the fork") == b"parent" else 11
+            fresh.close()
+            client.close()
+            del client
+            gc.collect()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    tap.check(os.waitstatus_to_exitcode(status) == 0, "in a forked process the client says so, and a clone works", status)
+    tap.check(client.get_object(BUCKET, "before the fork") == b"parent", "the parent's goes on when the child has ended")
+    client.close()
+
+
+def region_frames():
+    """Frames by owner, without those that are free or cached."""
+    done = subprocess.run([PROGRAM, "region", "dump", "--json", "--pid", SERVER_PID], capture_output=True, text=True,
+                          timeout=300, env={k: v for k, v in os.environ.items() if k != "LD_PRELOAD"})
+    owners = json.loads(done.stdout)["frames"]["by_owner"]
+    return {owner: count for owner, count in owners.items() if owner not in ("free", "cache") and count}
+
+
+def in_flight():
+    """Requests that the server works on."""
+    with urllib.request.urlopen(f"http://{ADMIN}/metrics", timeout=300) as answer:
+        return int(re.search(rb"^nebulaio_s3_requests_in_flight (\d+)", answer.read(), re.M)[1])
+
+
+@needs()
+def test_kill():
+    program = """
+import os, sys
+from nebulaio import RDMAClient
+client = RDMAClient(sys.argv[1], "minioadmin", "minioadmin")
+memory = bytearray(256 << 20)
+client.ping()
+while True:
+    client.put_from("python", "killed", memory)
+    client.get_into("python", "killed", memory)
+"""
+    becomes(lambda: not region_frames())
+    for number in range(3):
+        child = subprocess.Popen([sys.executable, "-c", program, RDMA])
+        busy = becomes(lambda: in_flight() or child.poll() is not None) and child.poll() is None
+        child.kill()
+        child.wait()
+        free = becomes(lambda: not region_frames())
+        tap.check(busy and free, f"killed in mid-transfer {number + 1}: the server's frames are free again", (busy, region_frames()))
+    with opened() as client:
+        tap.check(client.ping().status == 200, "and it serves others")
+
+
+@needs()
+def test_asyncio():
+    async def work():
+        async with AsyncRDMAClient(RDMA, *KEYS, workers=3) as client:
+            puts = await asyncio.gather(*[client.put_object(BUCKET, f"async-{i}", bytes([i]) * 1000) for i in range(40)])
+            gets = await asyncio.gather(*[client.get_object(BUCKET, f"async-{i}") for i in range(40)])
+            missing = await asyncio.gather(client.get_object(BUCKET, "not there"), return_exceptions=True)
+            listed = await client.list_objects(BUCKET, "async-")
+            await asyncio.gather(*[client.delete_object(BUCKET, f"async-{i}") for i in range(40)])
+            return puts, gets, missing[0], listed
+
+    puts, gets, missing, listed = asyncio.run(work())
+    tap.check(all(put.status == 200 for put in puts) and gets == [bytes([i]) * 1000 for i in range(40)], "asyncio: 40 at once")
+    tap.check(isinstance(missing, nebulaio.NotFoundError) and len(listed) == 40, "asyncio: errors and listings")
+
+
+@needs("numpy")
+def test_numpy():
+    import numpy as np
+
+    with opened() as client:
+        arrays = {
+            "C order": np.arange(300000, dtype="<f8").reshape(300, 1000),
+            "Fortran order": np.asfortranarray(np.arange(300000, dtype="<i4").reshape(500, 600)),
+            "big endian": np.arange(70000, dtype=">u2"),
+            "structured": np.zeros(30000, dtype=[("x", "<f4"), ("name", "S12")]),
+            "dates": np.arange("2026-01-01", "2026-12-01", dtype="datetime64[m]"),
+            "complex": np.arange(20000).astype("c16"),
+            "bool": np.arange(100000) % 3 == 0,
+            "no dimensions": np.array(3.25),
+            "empty": np.empty((0, 7), "f4"),
+            "text": np.array(["ä", "bc"], dtype="U5"),
+            "long header": np.zeros(2, dtype=[(f"field_{i:05}", "<f4") for i in range(4000)]),
+        }
+        for name, array in arrays.items():
+            client.put_object_numpy(BUCKET, "array.npy", array)
+            for how in ("first", "again", "pooled"):
+                back = client.get_object_numpy(BUCKET, "array.npy", pooled=how == "pooled")
+                tap.check(back.dtype == array.dtype and back.shape == array.shape and (back == array).all() and
+                          back.flags.f_contiguous == array.flags.f_contiguous and back.flags.writeable,
+                          f"numpy: {name}, {how}", (back.dtype, back.shape, back.flags))
+        np.save("numpy-itself.npy", arrays["structured"])
+        client.put_object(BUCKET, "from numpy.npy", pathlib.Path("numpy-itself.npy").read_bytes())
+        tap.check((client.get_object_numpy(BUCKET, "from numpy.npy") == arrays["structured"]).all(), "numpy: its own file")
+        client.put_object_numpy(BUCKET, "array.npy", arrays["C order"])
+        pathlib.Path("numpy-itself.npy").write_bytes(client.get_object(BUCKET, "array.npy"))
+        tap.check((np.load("numpy-itself.npy") == arrays["C order"]).all(), "numpy: numpy reads ours")
+        client.put_object_numpy(BUCKET, "array.npy", arrays["C order"][:, ::2])
+        tap.check((client.get_object_numpy(BUCKET, "array.npy") == arrays["C order"][:, ::2]).all(), "numpy: with gaps")
+
+        before = client.stats().bytes_copied
+        client.put_object_numpy(BUCKET, "weights.npy", arrays["C order"])
+        out = np.empty_like(arrays["C order"])
+        address = out.ctypes.data
+        back = client.get_object_numpy(BUCKET, "weights.npy", out=out)
+        tap.check(back is out and out.ctypes.data == address and (out == arrays["C order"]).all(), "numpy: into an array")
+        again = client.get_object_numpy(BUCKET, "weights.npy")
+        tap.check(again.base is None and (again == out).all(), "numpy: into memory of the array's own")
+        small = client.empty(1000, "i4")
+        small[:] = range(1000)
+        client.put_object_numpy(BUCKET, "small.npy", small)
+        pooled = client.get_object_numpy(BUCKET, "small.npy", pooled=True)
+        tap.check((pooled == small).all() and pooled.ctypes.data % 4096 == 0, "numpy: small, in registered memory")
+        tap.check(client.stats().bytes_copied == before, "numpy: nothing was copied", client.stats().bytes_copied - before)
+        requests = client.stats().requests_rdma
+        for _ in range(10):
+            client.get_object_numpy(BUCKET, "weights.npy", out=out)
+        tap.check(client.stats().requests_rdma - requests <= 11, "numpy: one request for each array of a kind")
+        tap.check(raised(ValueError, client.get_object_numpy, BUCKET, "weights.npy", out=np.empty(3)) is not None,
+                  "numpy: an array of another shape")
+        tap.check(raised(ValueError, client.put_object_numpy, BUCKET, "o.npy", np.array([{}])) is not None,
+                  "numpy: Python objects are refused")
+        for name, junk in {"no magic": b"x" * 200, "version": b"\x93NUMPY\x09\x00" + bytes(100), "short": b"\x93NUM",
+                           "code": b"\x93NUMPY\x01\x00\x20\x00" + b"__import__('os')".ljust(32),
+                           "cut": client.get_object(BUCKET, "weights.npy", length=5000)}.items():
+            client.put_object(BUCKET, "junk.npy", junk)
+            tap.check(raised(ValueError, client.get_object_numpy, BUCKET, "junk.npy") is not None, f"numpy: junk: {name}")
+
+
+class OnlyDLPack:
+    """What a torch tensor is to us: no buffer protocol."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+
+@needs("numpy")
+def test_dlpack():
+    import numpy as np
+
+    with opened() as client:
+        source, target = np.random.default_rng(1).random((500, 700)), np.zeros((500, 700))
+        references = sys.getrefcount(source), sys.getrefcount(target)
+        before = client.stats().bytes_copied
+        client.put_from(BUCKET, "tensor", OnlyDLPack(source))
+        result = client.get_into(BUCKET, "tensor", OnlyDLPack(target))
+        tap.check(result.bytes == source.nbytes and (source == target).all(), "DLPack: the tensor's own memory")
+        tap.check(client.stats().bytes_copied == before, "DLPack: nothing was copied")
+        tap.check((sys.getrefcount(source), sys.getrefcount(target)) == references, "DLPack: tensors are given back")
+        client.put_from(BUCKET, "tensor", OnlyDLPack(np.asfortranarray(source)))
+        tap.check(client.get_object(BUCKET, "tensor") == source.tobytes("F"), "DLPack: Fortran order")
+        tap.check(raised(BufferError, client.put_from, BUCKET, "tensor", OnlyDLPack(source[:, ::2])) is not None,
+                  "DLPack: with gaps")
+        fixed = np.zeros(5)
+        fixed.flags.writeable = False
+        tap.check(raised((BufferError, TypeError, ValueError), client.get_into, BUCKET, "tensor", OnlyDLPack(fixed)) is not None,
+                  "DLPack: read-only")
+        client.put_from(BUCKET, "checked", OnlyDLPack(source), checksum=True)
+        tap.check(client.get_object(BUCKET, "checked") == source.tobytes(), "DLPack: with a checksum")
+
+
+class OnCard:
+    """A tensor in a GPU's memory, as a framework hands it out; the capsule is made by hand."""
+
+    class Managed(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                    ("ndim", ctypes.c_int32), ("type_code", ctypes.c_uint8), ("type_bits", ctypes.c_uint8),
+                    ("type_lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p),
+                    ("byte_offset", ctypes.c_uint64), ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, address, size, device_type=2):
+        self.shape = (ctypes.c_int64 * 1)(size)
+        self.managed = self.Managed(address, device_type, 0, 1, 1, 8, 1, self.shape, None, 0, None, None)
+
+    def __dlpack__(self, **options):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+@needs()
+def test_gpu():
+    """Device memory of a driver that is not there: pages that the processor may not touch (tests/unit/client/fake_cuda.c)."""
+    library = pathlib.Path(os.environ["BUILD_DIR"]) / "tests/unit/client/libfake_cuda.so"
+    if not library.exists():
+        tap.skip("GPU memory", "the tests' driver was not built")
+        return
+    fake = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    fake.fake_device_memory.restype = fake.fake_device_shadow.restype = ctypes.c_void_p
+    size = 3 * MIB
+    address = fake.fake_device_memory()
+    shadow = (ctypes.c_char * size).from_address(fake.fake_device_shadow())
+    body = os.urandom(size)
+    shadow.raw = body
+    with opened() as client:
+        client.put_from(BUCKET, "on-card", OnCard(address, size))
+        tap.check(client.get_object(BUCKET, "on-card") == body, "GPU memory is stored")
+        shadow.raw = bytes(size)
+        client.get_into(BUCKET, "on-card", OnCard(address, size))
+        tap.check(shadow.raw == body, "and received into")
+        tap.check(raised(BufferError, client.put_from, BUCKET, "on-card", OnCard(address, size, 8)) is not None,
+                  "another maker's device is refused")
+
+
+def first_byte(key, array):
+    return int(array[0])
+
+
+@needs("numpy")
+def test_data():
+    import numpy as np
+    from nebulaio import data
+
+    with opened() as client:
+        want = {f"train/{i:03}": np.full(5000 + 37 * i, i, np.uint8) for i in range(60)}
+        client.put_many([(BUCKET, key, array) for key, array in want.items()])
+        with client.clone() as mine:
+            seen, most = [], 0
+            for key, array in data.prefetch(mine, BUCKET, prefix="train/", depth=8):
+                seen.append((key, (array == want[key]).all() and len(array) == len(want[key])))
+                most = max(most, mine.native.in_flight)
+            tap.check([key for key, _ in seen] == sorted(want) and all(same for _, same in seen), "prefetch: all, in order")
+            tap.check(1 <= most <= 8, "prefetch: the next ones are on their way", most)
+            tap.check(mine.native.in_flight == 0, "prefetch: nothing is left")
+            keys = ["train/000", "not there", "train/001"]
+            iterator = data.prefetch(mine, BUCKET, [nebulaio.ObjectInfo(key, False, 5000 + 37, "", "") for key in keys])
+            tap.check(next(iterator)[0] == "train/000", "prefetch: up to one that is missing")
+            tap.check(raised(nebulaio.NotFoundError, next, iterator) is not None, "prefetch: which raises in its turn")
+            stale = nebulaio.ObjectInfo("train/059", False, 10, "", "")
+            tap.check((next(data.prefetch(mine, BUCKET, [stale]))[1] == want["train/059"]).all(), "prefetch: one that grew")
+            before = mine.stats().bytes_copied
+            rooms = [array for _, array in data.prefetch(mine, BUCKET, prefix="train/", pooled=True)]
+            tap.check([int(room[-1]) for room in rooms] == list(range(60)) and mine.stats().bytes_copied == before and
+                      all(room.ctypes.data % 4096 == 0 for room in rooms), "prefetch: into registered memory, no copy")
+            del rooms, array
+            iterator = data.prefetch(mine, BUCKET, prefix="train/", depth=4)
+            next(iterator)
+            iterator.close()
+            tap.check(mine.native.in_flight == 0 and mine.ping().status == 200, "prefetch: ended early")
+        dataset = data.ObjectDataset(client, BUCKET, prefix="train/", decode=first_byte)
+        tap.check(len(dataset) == 60 and dataset[7] == 7 and dataset.__getitems__([3, 50, 3]) == [3, 50, 3], "dataset: by number")
+        sys.stdout.flush()
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            tap.check(pool.map(dataset.__getitem__, range(60)) == list(range(60)), "dataset: in forked workers")
+        plain = data.StreamDataset(client, BUCKET, prefix="train/", part=(1, 3))
+        tap.check([int(array[0]) for array in plain] == list(range(1, 60, 3)), "stream: a worker's share")
+        tap.check([int(array[0]) for array in pickle.loads(pickle.dumps(data.ObjectDataset(client, BUCKET, prefix="train/")))
+                   .__getitems__([4, 9])] == [4, 9], "dataset: pickled")
+
+        tensors = {f"layer{i}.weight": np.random.default_rng(i).random((64, 10 + i)).astype("f4") for i in range(9)}
+        tensors.update(step=np.array(17), nothing=np.empty((0, 3), "f8"), mask=np.arange(11) % 2 == 0)
+        data.save_tensors(client, BUCKET, "few.safetensors", tensors, {"epoch": "3"})
+        back = data.load_tensors(client, BUCKET, "few.safetensors")
+        tap.check(sorted(back) == sorted(tensors) and all((back[k] == v).all() and back[k].dtype == v.dtype and
+                  back[k].shape == v.shape for k, v in tensors.items()), "checkpoint: few tensors")
+        many = {f"t{i}": np.full(1000 + i, i, "i8") for i in range(100)}
+        many["large"] = np.arange(12 * MIB // 8)
+        many.update({f"u{i}": np.full(3, i, "u1") for i in range(40)})
+        data.save_tensors(client, BUCKET, "many.safetensors", many)
+        into = {"large": np.zeros_like(many["large"])}
+        back = data.load_tensors(client, BUCKET, "many.safetensors", into)
+        tap.check(all((back[k] == v).all() for k, v in many.items()) and back["large"] is into["large"],
+                  "checkpoint: many tensors, in parts; into an array that is there")
+        if importlib.util.find_spec("safetensors"):
+            from safetensors.numpy import load
+            tap.check((load(bytes(client.get_object(BUCKET, "few.safetensors")))["step"] == 17).all(), "checkpoint: safetensors reads it")
+        few = data.load_tensors(client, BUCKET, "many.safetensors", names=["t7", "u39"])
+        tap.check(sorted(few) == ["t7", "u39"] and all((few[k] == many[k]).all() for k in few), "checkpoint: some by name", few)
+        found, metadata = data.list_tensors(client, BUCKET, "few.safetensors")
+        tap.check(metadata == {"epoch": "3"} and {name: (info.dtype, info.shape) for name, info in found.items()} ==
+                  {name: (array.dtype.name, array.shape) for name, array in tensors.items()}, "checkpoint: what is in it", found)
+        tap.check("no tensor 'nobody'" in str(raised(KeyError, data.load_tensors, client, BUCKET, "few.safetensors",
+                                                     names=["nobody"])), "checkpoint: a name that is not there")
+        wrong = raised(ValueError, data.load_tensors, client, BUCKET, "few.safetensors", {"step": np.zeros(2, "i8")})
+        tap.check("step: int64 of shape (2,): the stored one is int64 of shape ()" in str(wrong), "checkpoint: a wrong shape", wrong)
+        client.put_object(BUCKET, "junk", b"\xff" * 100)
+        for header in (b"\xff" * 92, b'{"a":7}', b'{"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}', b"[" * 100_000,
+                       b'{"a":{"dtype":"F32","shape":[-1],"data_offsets":[4,0]}}', b'{"a":{"dtype":"X","shape":[],"data_offsets":[0,0]}}'):
+            client.put_object(BUCKET, "junk", len(header).to_bytes(8, "little") + header)
+            tap.check("not a file of tensors" in str(raised(ValueError, data.load_tensors, client, BUCKET, "junk")),
+                      f"checkpoint: junk, {header[:50]!r}")
+
+
+@needs("numpy")
+def test_checkpoint():
+    import numpy as np
+    from nebulaio import data
+
+    with opened(request_timeout=120.0) as client:
+        tensors = {f"block{i}": np.full(CHECKPOINT_BYTES // 8 // 4, i, "f4") for i in range(8)}
+        into = {name: np.empty_like(array) for name, array in tensors.items()}
+        for array in into.values():
+            array[::1024] = 0  # its pages are there before the clock runs
+        begin, before = time.monotonic(), client.stats()
+        data.save_tensors(client, BUCKET, "checkpoint", tensors)
+        saved = time.monotonic()
+        data.load_tensors(client, BUCKET, "checkpoint", into)
+        loaded, after = time.monotonic(), client.stats()
+        tap.check(all((into[name] == tensors[name]).all() for name in tensors), "1 GiB checkpoint: what was saved")
+        tap.check(after.bytes_copied - before.bytes_copied < 4096, "1 GiB checkpoint: no copy",
+                  after.bytes_copied - before.bytes_copied)
+        print(f"# 1 GiB checkpoint, simulated: saved in {saved - begin:.2f} s, restored in {loaded - saved:.2f} s, "
+              f"{after.bytes_copied - before.bytes_copied} bytes copied", flush=True)
+        client.delete_object(BUCKET, "checkpoint")
+
+
+@needs("fsspec")
+def test_fsspec():
+    import fsspec
+
+    options = {"endpoint": RDMA, "access_key": KEYS[0], "secret_key": KEYS[1]}
+    fs = fsspec.filesystem("nebulaio", **options)
+    root = f"{BUCKET}/fs"
+    fs.pipe(f"{root}/a/one.txt", b"1111")
+    fs.pipe(f"{root}/a/two.txt", b"22")
+    fs.pipe(f"{root}/b.bin", bytes(range(256)) * 100)
+    tap.check(fs.cat(f"{root}/a/one.txt") == b"1111" and fs.cat_file(f"nebulaio://{root}/b.bin", 1, 4) == b"\1\2\3" and
+              fs.cat_file(f"{root}/b.bin", -2) == b"\xfe\xff", "fsspec: cat")
+    tap.check(fs.ls(root, detail=False) == [f"{root}/a", f"{root}/b.bin"], "fsspec: ls", fs.ls(root))
+    tap.check(fs.isdir(f"{root}/a") and fs.isfile(f"{root}/b.bin") and not fs.exists(f"{root}/c") and fs.isdir(BUCKET),
+              "fsspec: kinds")
+    tap.check(fs.find(root) == [f"{root}/a/one.txt", f"{root}/a/two.txt", f"{root}/b.bin"], "fsspec: find", fs.find(root))
+    tap.check(fs.glob(f"{root}/a/*.txt") == [f"{root}/a/one.txt", f"{root}/a/two.txt"], "fsspec: glob")
+    tap.check(fs.size(f"{root}/b.bin") == 25600 and fs.modified(f"{root}/b.bin").year >= 2024, "fsspec: size and time")
+    body = os.urandom(13 * MIB + 5)
+    with fs.open(f"{root}/big", "wb") as file:
+        for at in range(0, len(body), 1 << 20):
+            file.write(body[at:at + (1 << 20)])
+    with fs.open(f"{root}/big", "rb") as file:
+        file.seek(9 * MIB)
+        middle = file.read(1000)
+    tap.check(fs.cat(f"{root}/big") == body and middle == body[9 * MIB:9 * MIB + 1000], "fsspec: written in parts, read within")
+    with fs.open(f"{root}/empty", "wb"):
+        pass
+    tap.check(fs.cat(f"{root}/empty") == b"", "fsspec: an empty file")
+    with fsspec.open(f"nebulaio://{root}/text", "wt", **options) as file:
+        file.write("zeile ä\n")
+    with fsspec.open(f"nebulaio://{root}/text", "rt", **options) as file:
+        tap.check(file.read() == "zeile ä\n", "fsspec: text by URL")
+    tap.check(raised(FileNotFoundError, fs.open, f"{root}/none", "rb") is not None, "fsspec: a missing file")
+    fs.cp(f"{root}/a/one.txt", f"{root}/three.txt")
+    fs.mv(f"{root}/a/two.txt", f"{root}/four.txt")
+    tap.check(fs.cat(f"{root}/three.txt") == b"1111" and fs.cat(f"{root}/four.txt") == b"22" and
+              not fs.exists(f"{root}/a/two.txt"), "fsspec: cp and mv")
+    fs.get(f"{root}/b.bin", "b.bin")
+    fs.put("b.bin", f"{root}/c.bin")
+    tap.check(fs.cat(f"{root}/c.bin") == fs.cat(f"{root}/b.bin"), "fsspec: get and put")
+    fs.mkdir("fs-bucket")
+    fs.makedirs("fs-bucket/below", exist_ok=True)
+    fs.rmdir("fs-bucket")
+    tap.check(not fs.exists("fs-bucket"), "fsspec: buckets come and go")
+    fs.rm(root, recursive=True)
+    tap.check(not fs.exists(root), "fsspec: rm")
+
+
+def processor_seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+@needs("numpy", "boto3")
+def test_training_loop():
+    """Objects of one size into an array, over RDMA and by boto3 over HTTP, from one server in one run. Speed is reported,
+    not judged."""
+    import boto3
+    import numpy as np
+
+    array = np.empty(OBJECT_BYTES, np.uint8)
+    keys = [f"samples/{i:05}" for i in range(OBJECTS)]
+    figures = {}
+    with opened() as client:
+        client.put_many([(BUCKET, key, np.full(OBJECT_BYTES, i % 251, np.uint8)) for i, key in enumerate(keys)])
+        room = client.empty(OBJECT_BYTES, np.uint8)
+
+        def by_rdma(key):
+            client.get_into(BUCKET, key, room)
+            return int(room[-1])
+
+        s3 = boto3.client("s3", endpoint_url=f"http://{HTTP}", aws_access_key_id=KEYS[0], aws_secret_access_key=KEYS[1],
+                          region_name="us-east-1")
+
+        def by_boto3(key):
+            body = s3.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+            array[:] = np.frombuffer(body, np.uint8)
+            return int(array[-1])
+
+        before = client.stats().bytes_copied
+        for name, get in (("RDMA (simulated)", by_rdma), ("boto3", by_boto3)):
+            get(keys[0])
+            begin, processor = time.monotonic(), processor_seconds()
+            last = [get(key) for key in keys]
+            figures[name] = (OBJECTS / (time.monotonic() - begin), (processor_seconds() - processor) / OBJECTS * 1e6)
+            tap.check(last == [i % 251 for i in range(OBJECTS)], f"training loop: every object, by {name}")
+        tap.check(client.stats().bytes_copied == before, "training loop: nothing was copied over RDMA")
+        for name, (rate, cpu) in figures.items():
+            print(f"# {OBJECTS} objects of {OBJECT_BYTES >> 10} KiB by {name}: {rate:.0f} objects/s, "
+                  f"{cpu:.0f} µs of processor time each in the client", flush=True)
+        (rate, cpu), (boto_rate, boto_cpu) = figures.values()
+        print(f"# RDMA (simulated) to boto3: {rate / boto_rate:.1f} times the objects/s, {boto_cpu / cpu:.1f} times less "
+              "processor time", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,41 @@
+"""tests/e2e/lib/goenv.py: programs in Go against the modules of the tree and the library of a build folder."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+MODULES = pathlib.Path(__file__).resolve().parents[3] / "bindings/go"
+GO = shutil.which("go", path=os.environ.get("PATH", "") + ":/usr/local/go/bin:/usr/lib/go/bin")
+IMPORTS = {"github.com/piwi3910/nebulaio/client/core": "core", "github.com/piwi3910/nebulaio/client/rdma": "rdma",
+           "github.com/nebulaio/client-rdma": "client-rdma"}
+
+
+def environment(build, **more):
+    """As a user's who builds against the build folder. No module is fetched: there is none to fetch. Go's cache does
+    not look into headers outside a module, but keeps apart what was compiled with other flags: here one that says which
+    header it was, or a tree that was brought up to date would run code of the old one."""
+    header = hashlib.sha256((MODULES.parents[1] / "include/nebulaio/nebulaio.h").read_bytes()).hexdigest()
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("NEBULAIO_", "AWS_", "GO", "CGO_", "PKG_CONFIG"))}
+    return dict(env, PKG_CONFIG="/usr/bin/pkg-config", PKG_CONFIG_PATH=str(build / "meson-uninstalled"),
+                LD_LIBRARY_PATH=str(build / "client"), GOPROXY="off", GOFLAGS="-mod=mod -buildvcs=false",
+                GOTOOLCHAIN="local", CGO_ENABLED="1", CGO_CFLAGS=f"-O2 -g -DNEBULAIO_HEADER_{header[:16]}", **more)
+
+
+def module(folder, source, more=""):
+    """A program of its own, as the documents' reader has it; in a second file what the document leaves out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    requires = "".join(f"require {name} v0.0.0\n" for name in IMPORTS)
+    replaces = "".join(f"replace {name} => {MODULES / path}\n" for name, path in IMPORTS.items())
+    (folder / "go.mod").write_text(f"module document\n\ngo 1.19\n\n{requires}\n{replaces}")
+    (folder / "document.go").write_text(source)
+    (folder / "omitted.go").write_text('package main\n\nimport "context"\n\nvar ctx = context.Background()\n' + more)
+
+
+def build(env, folder):
+    """The program, or None and what the compiler says."""
+    done = subprocess.run([GO, "build", "-race", "-o", "document", "."], cwd=folder, env=env, capture_output=True, text=True,
+                          timeout=1200)
+    return (folder / "document" if done.returncode == 0 else None), done.stdout + done.stderr

@@ -1,0 +1,239 @@
+"""tests/e2e/lib/nebula.py: a server of our own to test against, a signed HTTP client, and TAP lines. Standard library only."""
+
+import hashlib
+import hmac
+import http.client
+import os
+import pathlib
+import random
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PROGRAM = pathlib.Path(os.environ.get("NEBULAIO", ROOT / "build" / "nebulaio"))
+ACCESS_KEY = "testaccesskey"
+SECRET_KEY = "test-secret-key-0123456789"
+# A start may wait for the kernel to let go of a killed one's device (30 s), and then has a log to replay.
+READY_S = 180
+# Of what another process has to do: only for what hangs, so that a busy machine is none.
+PATIENCE_S = 180
+
+# A server that has next to nothing: 8 MiB for all bodies, no cache, queue pairs of depth 8, one request at a time on a
+# session, a log of 1 MiB. Any suite runs against such a one with NEBULAIO_TEST_SMALL=1; what it sets itself goes first.
+SMALL = ("memory.bytes=8MiB", "memory.cache_bytes=0", "memory.records_bytes=1MiB", "rdma.max_send_wr=8",
+         "rdma.max_recv_wr=8", "rdma.cq_size=16", "rdma.session_requests=1", "data.log_bytes=1MiB", "cpu.reactors=1")
+
+
+def kept_port():
+    """A port of 127.0.0.1 that nobody has, and that the kernel gives nobody by itself, as it does with those of
+    bind(0) and of outgoing connections: it stays free while nobody listens."""
+    first_given = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10000, max(10001, min(first_given, 32768)))
+        with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagram:
+            try:
+                stream.bind(("127.0.0.1", port))
+                datagram.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass  # somebody has it
+
+
+def becomes(condition, seconds=PATIENCE_S):
+    """Whether it comes true in time. For what another program does and tells nobody."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class Server:
+    """`nebulaio serve` on free ports. Its log is a file; its end is always waited for."""
+
+    small = os.environ.get("NEBULAIO_TEST_SMALL", "") == "1"
+
+    def __init__(self, data, log, *extra):
+        self.data = pathlib.Path(data)
+        self.log_path = pathlib.Path(log)
+        self.extra = extra
+        self.process = None
+        self.http = None
+        self.rdma = None
+        self.https = None
+        self.admin = None
+
+    def command(self):
+        return [PROGRAM, "serve", "--data", self.data, "--http", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
+                "--set", "admin.address=127.0.0.1:0",
+                *(word for setting in SMALL if self.small for word in ("--set", setting)), *self.extra]
+
+    def env(self):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("NEBULAIO_")}
+        return dict(env, NEBULAIO_ROOT_USER=ACCESS_KEY, NEBULAIO_ROOT_PASSWORD=SECRET_KEY)
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, env=self.env())
+        line = self._ready_line()
+        fields = dict(f.split("=", 1) for f in line.split()[1:])
+        self.http = fields.get("http")
+        self.rdma = fields.get("rdma")
+        self.https = fields.get("https")
+        self.admin = fields.get("admin")
+        return self
+
+    def _ready_line(self):
+        deadline = time.monotonic() + READY_S
+        text = b""
+        fd = self.process.stdout.fileno()
+        while not re.search(rb"^ready .*\n", text, re.M):
+            ready, _, _ = select.select([fd], [], [], max(0, deadline - time.monotonic()))
+            chunk = os.read(fd, 4096) if ready else b""
+            if not chunk:
+                self.kill()
+                raise RuntimeError(f"the server did not get ready; its log:\n{self.log_tail()}")
+            text += chunk
+        return re.search(rb"^ready .*$", text, re.M).group().decode()
+
+    def metrics(self):
+        """/metrics: values by name with labels."""
+        connection = http.client.HTTPConnection(self.admin, timeout=PATIENCE_S)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        return {name: float(value) for name, value in re.findall(r"^(nebulaio_\S+) (\S+)$", text, re.M)}
+
+    def metric(self, name):
+        """Over all labels, when name has none."""
+        found = [value for key, value in self.metrics().items() if key == name or key.startswith(name + "{")]
+        if not found:
+            raise KeyError(name)
+        return sum(found)
+
+    def log_tail(self, lines=30):
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def kill(self):
+        """SIGKILL: as a power cut for the process."""
+        self.process.kill()
+        return self.process.wait()
+
+    def stop(self):
+        """SIGTERM, and the exit code of an orderly end."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"the server did not end on SIGTERM; its log:\n{self.log_tail()}")
+
+    def fsck(self, *options):
+        done = subprocess.run([PROGRAM, "fsck", *options, self.data], capture_output=True, text=True, timeout=600)
+        return done.returncode, done.stdout + done.stderr
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            self.kill()
+
+
+def _hmac(key, text):
+    return hmac.new(key, text.encode(), hashlib.sha256).digest()
+
+
+class Client:
+    """One keep-alive connection; each request is signed with SigV4 over UNSIGNED-PAYLOAD."""
+
+    def __init__(self, address, access_key=ACCESS_KEY, secret_key=SECRET_KEY, timeout=PATIENCE_S, region="us-east-1"):
+        self.region = region
+        self.address = address
+        self.keys = (access_key, secret_key)
+        self.connection = http.client.HTTPConnection(address, timeout=timeout)
+
+    def sign(self, method, path, query, headers):
+        now = time.gmtime()
+        date, stamp = time.strftime("%Y%m%d", now), time.strftime("%Y%m%dT%H%M%SZ", now)
+        headers = {k.lower(): v for k, v in headers.items()}
+        headers.update({"host": self.address, "x-amz-date": stamp})
+        headers.setdefault("x-amz-content-sha256", "UNSIGNED-PAYLOAD")
+        names = sorted(headers)
+        canonical = "\n".join([
+            method, path, query,
+            *(f"{n}:{' '.join(headers[n].split())}" for n in names), "",
+            ";".join(names), headers["x-amz-content-sha256"]])
+        scope = f"{date}/{self.region}/s3/aws4_request"
+        key = ("AWS4" + self.keys[1]).encode()
+        for part in scope.split("/"):
+            key = _hmac(key, part)
+        to_sign = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
+        headers["authorization"] = (f"AWS4-HMAC-SHA256 Credential={self.keys[0]}/{scope}, "
+                                    f"SignedHeaders={';'.join(names)}, Signature={signature}")
+        return headers
+
+    def request(self, method, path, body=b"", query=None, headers=None):
+        """Returns (status, headers by lower-case name, body)."""
+        path = urllib.parse.quote(path, safe="/-_.~")
+        query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}"
+                         for k, v in sorted((query or {}).items()))
+        signed = self.sign(method, path, query, headers or {})
+        self.leave_closed()
+        self.connection.request(method, path + ("?" + query if query else ""), body=body, headers=signed)
+        answer = self.connection.getresponse()
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+
+    def leave_closed(self):
+        """A server closes what has idled for long: the next request opens another."""
+        if self.connection.sock:
+            poll = select.poll()
+            poll.register(self.connection.sock, select.POLLRDHUP)
+            if poll.poll(0):
+                self.connection.close()
+
+    def close(self):
+        self.connection.close()
+
+
+def seen(frame):
+    """Where a check stands, and what its function had in its variables."""
+    plain = (bool, int, float, str, bytes, list, tuple, dict, set, type(None), subprocess.CompletedProcess)
+    found = [f"{name} = {repr(value)[:300]}" for name, value in frame.f_locals.items()
+             if isinstance(value, plain) and name != "env"]
+    return "\n".join([f"at {frame.f_code.co_filename}:{frame.f_lineno}", *found])
+
+
+class Tap:
+    """Counts checks and prints them as TAP lines."""
+
+    def __init__(self):
+        self.count = 0
+        self.failed = 0
+
+    def check(self, ok, name, why=""):
+        self.count += 1
+        if not ok:
+            self.failed += 1
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}", flush=True)
+        if not ok:
+            print("\n".join("# " + line for line in (str(why) or seen(sys._getframe(1))).splitlines()), flush=True)
+        return ok
+
+    def skip(self, name, why):
+        self.count += 1
+        print(f"ok {self.count} - {name} # SKIP {why}", flush=True)
+
+    def done(self):
+        print(f"1..{self.count}", flush=True)
+        return 1 if self.failed else 0

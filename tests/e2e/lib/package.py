@@ -1,0 +1,42 @@
+"""tests/e2e/lib/package.py: what the tests of the Python package nebulaio share, in an environment that has it: groups of checks,
+each skipped, and said, where a module that it needs could not be installed."""
+
+import importlib.util
+import os
+import traceback
+
+from nebula import Tap
+from nebulaio import RDMAClient
+
+RDMA = os.environ["NEBULAIO_TEST_RDMA"]
+KEYS = ("minioadmin", "minioadmin")
+MIB = 1 << 20
+
+tap = Tap()
+groups = []
+
+
+def needs(*modules):
+    """Marks a function as a group of checks, which needs these besides the package."""
+    def mark(function):
+        groups.append((function, modules))
+        return function
+    return mark
+
+
+def opened(**options):
+    return RDMAClient(RDMA, *KEYS, **options)
+
+
+def run():
+    """All groups, in order; the exit status."""
+    for function, modules in groups:
+        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        if missing:
+            tap.skip(function.__name__, f"{', '.join(missing)} could not be installed")
+            continue
+        try:
+            function()
+        except Exception:
+            tap.check(False, f"{function.__name__} runs to its end", traceback.format_exc())
+    return tap.done()

@@ -1,0 +1,141 @@
+#!/usr/bin/python3
+"""tests/e2e/lib/pyenv.py: environments for Python with the package nebulaio in them, installed by pip from a copy of its
+sources. Standard library only; other packages come from the registry where that answers, once for a build folder, all
+into one environment: BUILD/python. `pyenv.py BUILD` fetches them beforehand, while something else runs."""
+
+import contextlib
+import fcntl
+import fnmatch
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SOURCES = ROOT / "bindings/python"
+BUILT = ("build", "*.egg-info", "*.so", "__pycache__")
+# What tests use where they can have it; each line is fetched in one go. boto3 since it sends CRC64NVME by itself.
+PACKAGES = (("numpy", "fsspec", "boto3>=1.36"), ("pandas", "pyarrow", "zarr", "dask[dataframe]"),
+            ("safetensors", "ml_dtypes"))
+FETCH_S = 240
+# The extension is watched with its library; the run time comes by sanitizer_environment().
+SANITIZED_BUILD = {"CC": "clang", "LDSHARED": "clang -shared",
+                   "CFLAGS": "-Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"}
+
+
+def sanitized(build):
+    return b"__asan_init" in (build / "client/libnebulaio.so").read_bytes()
+
+
+def environment(build):
+    return {**os.environ, "NEBULAIO_BUILD_DIR": str(build), "CFLAGS": "-Werror",
+            **(SANITIZED_BUILD if sanitized(build) else {})}
+
+
+@contextlib.contextmanager
+def locked(build):
+    """One process at a time changes BUILD/python."""
+    with open(build / "python.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield build / "python"
+
+
+def run(*command, timeout=FETCH_S, **options):
+    """Whether it went well, and what it said."""
+    try:
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout, **options)
+        return done.returncode == 0, (done.stdout + done.stderr)[-2000:]
+    except subprocess.TimeoutExpired:
+        return False, f"no end after {timeout} s"
+
+
+def create(folder):
+    """An empty environment; Debian's setuptools is seen from inside."""
+    return run("/usr/bin/python3", "-m", "venv", "--clear", "--system-site-packages", folder)
+
+
+def install(folder, sources, build):
+    shutil.rmtree(sources, ignore_errors=True)
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns(*BUILT))
+    return run(folder / "bin/python", "-m", "pip", "install", "--no-build-isolation", "--no-index", "--no-deps",
+               "--force-reinstall", sources, env=environment(build))
+
+
+def fetch(folder, *packages):
+    """What the registry gives of them; else a comment line says why not."""
+    well, said = run(folder / "bin/python", "-m", "pip", "install", "-q", "--retries", "0", "--timeout", "20", *packages)
+    if not well:
+        print(f"# no {' '.join(packages)}: {said.strip().splitlines()[-1:]}", flush=True)
+
+
+def filled(folder):
+    """The environment, with the packages that could be had: the first who asks has them fetched. The lock is held."""
+    if (folder / "filled").exists():
+        return True, ""
+    well, said = create(folder)
+    if well:
+        for packages in PACKAGES:
+            fetch(folder, *packages)
+        (folder / "filled").touch()
+    return well, said
+
+
+def packages(build):
+    """A python with the registry's packages, or None."""
+    with locked(build) as folder:
+        return folder / "bin/python" if filled(folder)[0] else None
+
+
+def digest():
+    """Of all that an installed package is made of, but for the library, which it finds where that was built."""
+    wanted = hashlib.sha256()
+    for path in sorted([*SOURCES.rglob("*"), *(ROOT / "include/nebulaio").iterdir()]):
+        parts = path.relative_to(ROOT).parts
+        if path.is_file() and not any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in BUILT):
+            wanted.update(path.read_bytes())
+    return wanted.hexdigest()
+
+
+def shared(tap, build, *more):
+    """A python with the package nebulaio and the registry's packages, or None. more: packages that are wanted, too."""
+    with locked(build) as folder:
+        well, said = filled(folder)
+        stamp = folder / "nebulaio.sha256"
+        if well and not (stamp.exists() and stamp.read_text() == digest()):
+            well, said = install(folder, folder / "sources", build)
+            if well:
+                stamp.write_text(digest())
+        if well and more:
+            fetch(folder, *more)
+    return folder / "bin/python" if tap.check(well, "an environment with the package nebulaio", said) else None
+
+
+def fresh(tap, folder, build):
+    """The same in an environment of its own, or None: how pip installs the package. The sources are in folder/sources."""
+    others = packages(build)
+    well, said = create(folder / "venv")
+    if not tap.check(well, "an environment (python3-venv)", said):
+        return None
+    if others:
+        place = next(others.parents[1].glob("lib/python3*/site-packages"))
+        next((folder / "venv").glob("lib/python3*/site-packages")).joinpath("others.pth").write_text(f"{place}\n")
+    well, said = install(folder / "venv", folder / "sources", build)
+    return folder / "venv/bin/python" if tap.check(well, "pip installs the package from its sources", said) else None
+
+
+def sanitizer_environment(build):
+    """A library that clang's sanitizers watch wants their run time before all else. Python keeps much until its end, so
+    leaks are not counted."""
+    if not sanitized(build):
+        return {}
+    name = subprocess.run(["clang", "-print-file-name=libclang_rt.asan-x86_64.so"], check=True, capture_output=True,
+                          text=True).stdout.strip()
+    return {"LD_PRELOAD": name, "ASAN_OPTIONS": "detect_leaks=0:strict_string_checks=1", "PYTHONMALLOC": "malloc"}
+
+
+if __name__ == "__main__":
+    start = time.monotonic()
+    print(f"# {packages(pathlib.Path(sys.argv[1]).resolve())}: {time.monotonic() - start:.0f} s")

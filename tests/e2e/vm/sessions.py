@@ -1,0 +1,274 @@
+"""tests/e2e/vm/sessions.py: what libnebulaio's sessions do that no command shows, over real queue pairs: event loops side by
+side, reads from the server's memory, lists whose pages are streamed, a link that goes away under a client."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import queue
+import re
+import sys
+import threading
+import time
+import urllib.request
+
+import guest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import nebula  # noqa: E402
+import native  # noqa: E402
+
+KEYS = (guest.ACCESS_KEY, guest.SECRET_KEY)
+BUCKET = b"sessions"
+LOOPS = 2
+MIB = 1 << 20
+ACCOUNT, ACCOUNT_KEYS = "222233334444", ("second-account-key", "second-account-secret")
+LIST_KEYS, PAGE_KEYS = 300, 50
+# A request's; the link comes back as soon as the client has said that it is gone.
+PATIENCE_NS = 400 * 10**9
+
+
+def open_native(address, keys=KEYS, **options):
+    # Setting a session up takes an emulated machine that does much else its time.
+    endpoints = options.pop("endpoints", f"rdma://{address}:9100")
+    return native.Native(endpoints, keys, device_name=guest.DEVICE, request_timeout_ns=PATIENCE_NS,
+                         **{"connect_timeout_ns": 120 * 10**9, "keepalive_ns": 60 * 10**9, **options})
+
+
+def why_not():
+    """Why there are none here, or nothing."""
+    return os.environ.get("ASAN_OPTIONS") and "a library that the sanitizers watch does not load into Python"
+
+
+def metric(address, name):
+    """Over all labels that the name leaves open."""
+    with urllib.request.urlopen(f"http://{address}:9001/metrics", timeout=guest.READY_SECONDS_MAX) as reply:
+        text = reply.read().decode()
+    values = re.findall(rf"^{re.escape(name)}(?:{{\S*)? (\S+)$", text, re.MULTILINE)
+    assert values, f"no {name} in:\n{text}"
+    return sum(float(value) for value in values)
+
+
+def pattern(number, size=4096):
+    return number.to_bytes(8, "little") * (size // 8)
+
+
+class Sessions:
+    def __init__(self, address):
+        self.address = address
+        # Room for the pages of a list that come at a time.
+        self.client = open_native(address, pool_bytes=32 * MIB)
+        assert self.client.make_bucket(BUCKET) == 200
+
+    def close(self):
+        self.client.close()
+
+    def metric(self, name):
+        return metric(self.address, name)
+
+    # ---- Several event loops. ----
+
+    def submitted(self):
+        return [self.metric(f'nebulaio_ring_submitted_total{{ring="rdma",core="{core}"}}') for core in range(LOOPS)]
+
+    def side_by_side(self):
+        """A session goes where there are fewest, so these are on both loops; each reads what another one wrote."""
+        before = self.submitted()
+        clients = [self.client] + [open_native(self.address) for _ in range(2 * LOOPS - 1)]
+        bodies = [os.urandom(300_000 + 4097 * i) for i in range(len(clients))]
+        with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
+            put = list(pool.map(lambda i: clients[i].put(b"loop-%d" % i, bodies[i], BUCKET)[0], range(len(clients))))
+            got = list(pool.map(lambda i: clients[i].get(b"loop-%d" % (i - 1 if i else len(clients) - 1), BUCKET)[2], range(len(clients))))
+        for client in clients[1:]:
+            client.close()
+        assert put == [200] * len(clients), put
+        assert got == bodies[-1:] + bodies[:-1], "other bytes"
+        grown = [after - was for after, was in zip(self.submitted(), before)]
+        assert min(grown) > 0, f"work submitted by each loop: {grown}"
+        print(f"#   {len(clients)} sessions; entries that each loop's ring took: {grown}", flush=True)
+
+    # ---- Read from the server's memory. ----
+
+    def never_stale(self):
+        """One session overwrites what another reads from the server's memory: by turns, then as both like."""
+        reader = open_native(self.address, one_sided_reads=True)
+        key = b"leased"
+        for turn in range(8):
+            assert self.client.put(key, pattern(turn), BUCKET)[0] == 200
+            status, _, body, one_sided = reader.get(key, BUCKET)
+            assert (status, body, one_sided) == (200, pattern(turn), False), f"turn {turn}: {status}, {one_sided}"
+            status, _, body, one_sided = reader.leased(key, BUCKET)
+            assert (status, body, one_sided) == (200, pattern(turn), True), f"turn {turn}, leased: {status}, {one_sided}"
+        # The server hears nothing of these.
+        before = self.metric("nebulaio_s3_requests_total")
+        assert all(reader.get(key, BUCKET)[3] for _ in range(20)), "a read went to the server"
+        assert self.metric("nebulaio_s3_requests_total") == before
+        self.race(reader, key)
+        stats = reader.stats()
+        assert self.metric('nebulaio_lease_ends_total{why="changed"}') >= 7
+        print(f"#   {stats.leases} leases, {stats.one_sided_reads} reads, {stats.one_sided_misses} that found a change", flush=True)
+        reader.close()
+
+    def race(self, reader, key):
+        acknowledged = [100]
+        assert self.client.put(key, pattern(100), BUCKET)[0] == 200
+
+        def write():
+            for number in range(101, 121):
+                assert self.client.put(key, pattern(number), BUCKET)[0] == 200
+                acknowledged[0] = number
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
+            while not writing.done():
+                least = acknowledged[0]
+                status, _, body, one_sided = reader.get(key, BUCKET)
+                number = int.from_bytes(body[:8], "little")
+                assert status == 200 and body == pattern(number), f"torn: {status}, {number}, one-sided {one_sided}"
+                assert number >= least, f"{number} after {least} was acknowledged, one-sided {one_sided}"
+            writing.result()
+
+    def revoked(self):
+        """Who reads from the server's memory reads no more once his key is taken away."""
+        admin = nebula.Client(f"{self.address}:9001", *KEYS, timeout=guest.READY_SECONDS_MAX)
+        account = {"account_id": ACCOUNT, "access_key": ACCOUNT_KEYS[0], "secret_key": ACCOUNT_KEYS[1]}
+        status, _, text = admin.request("PUT", f"/admin/v1/accounts/{ACCOUNT}", json.dumps(account).encode())
+        assert status == 200, (status, text)
+        reader = open_native(self.address, ACCOUNT_KEYS, one_sided_reads=True)
+        assert reader.make_bucket(b"seconds") == 200 and reader.put(b"key", pattern(1), b"seconds")[0] == 200
+        answer = reader.leased(b"key", b"seconds")
+        assert answer[0] == 200 and answer[3], answer[:2]
+        before = self.metric('nebulaio_lease_ends_total{why="rights"}')
+        status, _, text = admin.request("DELETE", f"/admin/v1/accounts/{ACCOUNT}/keys/{ACCOUNT_KEYS[0]}")
+        assert status == 204, (status, text)
+        answer = reader.get(b"key", b"seconds")
+        assert answer[0] in (401, 403) and not answer[3], (answer, reader.result.message)
+        assert self.metric('nebulaio_lease_ends_total{why="rights"}') > before
+        reader.close()
+
+    # ---- Lists. ----
+
+    def streamed_list(self):
+        """Four pages to a request: three of the first request's, one of the second's are followed by another."""
+        names = [b"list/%03d" % number for number in range(LIST_KEYS)]
+        for name in names:
+            assert self.client.put(name, b"x", BUCKET)[0] == 200
+        before = self.metric("nebulaio_native_streamed_pages_total")
+        error, entries = self.client.list(BUCKET, prefix=b"list/", page_keys=PAGE_KEYS)
+        assert error == 0 and entries == [(name, False, 1) for name in names], (error, len(entries))
+        followed = self.metric("nebulaio_native_streamed_pages_total") - before
+        assert followed == 4, followed
+
+
+class Reader(threading.Thread):
+    """Gets one object again and again until told to end; the results, and what the library says meanwhile."""
+
+    def __init__(self, address, key, body):
+        super().__init__()
+        self.said = queue.Queue()
+        self.client = open_native(address, transport=native.RDMA, connect_timeout_ns=10**10, log=lambda _, text: self.said.put(text))
+        self.key, self.body = key, body
+        self.ending = threading.Event()
+        self.count = 0
+        self.wrong = None
+
+    def run(self):
+        while not self.ending.is_set() and not self.wrong:
+            status, _, body, _ = self.client.get(self.key, BUCKET)
+            result = self.client.result
+            if (status, result.error, result.transport) != (200, 0, native.RDMA) or body != self.body:
+                self.wrong = f"status {status}, error {result.error}, transport {result.transport}: {result.message.decode()}"
+                self.said.put(f"get failed: {self.wrong}")
+            self.count += 1
+
+    def hear(self, expected):
+        """The next thing said that matches."""
+        heard = []
+        while True:
+            try:
+                text = self.said.get(timeout=guest.READY_SECONDS_MAX)
+            except queue.Empty:
+                raise AssertionError(f"not said: {expected}, but {heard}") from None
+            heard.append(text)
+            match = re.search(expected, text)
+            assert match or not self.wrong, heard
+            if match:
+                print(f"#   {text}", flush=True)
+                return match
+
+
+def link_lost(address):
+    """The client's own link goes down under its reads and comes back: no read fails, none is other than whole."""
+    reader = Reader(address, b"link", os.urandom(MIB))
+    assert reader.client.make_bucket(BUCKET) == 200 and reader.client.put(b"link", reader.body, BUCKET)[0] == 200
+    reader.start()
+    try:
+        guest.run("ip", "link", "set", guest.NETDEV, "down")
+        reader.hear(r"^rdma://\S+: (?!no session).")
+        # Each pause up to twice as long as the one before, half of it by chance.
+        for most in (100, 200, 400):
+            pause = int(reader.hear(r"no session: .+; tried again in (\d+) ms").group(1))
+            assert most / 2 - 1 <= pause <= most, f"{pause} ms, of {most}"
+        guest.run("ip", "link", "set", guest.NETDEV, "up")
+        reader.hear(r"^rdma://\S+: back$")
+        before = reader.count
+    finally:
+        guest.run("ip", "link", "set", guest.NETDEV, "up")
+        reader.ending.set()
+        reader.join()
+    assert not reader.wrong, reader.wrong
+    assert reader.count > before, "nothing was read once the link was back"
+    stats = reader.client.stats()
+    assert stats.sessions_opened > 1 and stats.sessions_lost > 0 and stats.requests_http == 0
+    reader.client.close()
+
+
+def cut(agent, wanted):
+    agent.do("cut", wanted=wanted)
+    guest.rdma_cut(wanted)
+
+
+def await_that(true, otherwise):
+    deadline = time.monotonic() + guest.READY_SECONDS_MAX
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.2)
+
+
+def hosts_lost(address, agent):
+    """No RoCE packet comes through any more, both ports stay up, and HTTP goes on. A server that is only stopped is waited
+    for; once nothing acknowledges, its requests go by HTTP, and the server ends the sessions, also one without requests."""
+    said = queue.Queue()
+    waiting = open_native(address, transport=native.AUTO, endpoints=f"rdma://{address}:9100,http://{address}:9000",
+                          keepalive_ns=10**9, connect_timeout_ns=10**10, log=lambda _, text: said.put(text))
+    idle = open_native(address)
+    body = os.urandom(MIB)
+    assert waiting.make_bucket(BUCKET) in (200, 409) and waiting.put(b"waiting", body, BUCKET)[0] == 200
+    assert waiting.result.transport == native.RDMA and idle.put(b"idle", b"x", BUCKET)[0] == 200
+    agent.do("pause")
+    while not said.empty():
+        said.get()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        getting = pool.submit(waiting.get, b"waiting", BUCKET)
+        # The second is sent when the first was acknowledged: then the request was, too.
+        for _ in range(2):
+            text = said.get(timeout=guest.READY_SECONDS_MAX)
+            assert "silent, with requests in flight" in text, text
+        cut(agent, True)
+        start = time.monotonic()
+        try:
+            agent.do("resume")
+            status, _, got, _ = getting.result()
+            went_by, fallback = waiting.result.transport, waiting.result.fallback
+            print(f"#   by HTTP {time.monotonic() - start:.1f} s later: {fallback.decode()}", flush=True)
+            await_that(lambda: metric(address, "nebulaio_native_sessions") == 0, "the server keeps sessions of hosts that vanished")
+            print(f"#   the server's sessions ended {time.monotonic() - start:.1f} s later", flush=True)
+        finally:
+            cut(agent, False)
+    assert (status, went_by) == (200, native.HTTP) and got == body, (status, went_by, waiting.result.message)
+    assert b"does not answer" in fallback, fallback
+    await_that(lambda: waiting.get(b"waiting", BUCKET)[2] == body and waiting.result.transport == native.RDMA, "RDMA does not come back")
+    stats = waiting.stats()
+    assert stats.sessions_lost == 1 and stats.sessions_opened == 2 and stats.keepalives >= 2, (stats.sessions_lost, stats.keepalives)
+    waiting.close()
+    idle.close()
