@@ -3,7 +3,7 @@
 #define SERVER_LIFECYCLE_H
 
 #include "flow/flow.h"
-#include "job/job.h"
+#include "server/job/job.h"
 #include "s3/s3.h"
 
 /* What the job's functions are given: on its reactor. */

@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "admin/admin.h"
-#include "job/job.h"
+#include "server/admin/admin.h"
+#include "server/job/job.h"
 #include "listen/listen.h"
 #include "rdma/rdma.h"
 #include "remote/remote.h"

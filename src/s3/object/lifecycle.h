@@ -1,5 +1,6 @@
 /* s3/object/lifecycle.h: the rules of a bucket's lifecycle: parsed from their document, and what
- * they say of one version. Pure: who walks the versions and does what is said is job/lifecycle.c.
+ * they say of one version. Pure: who walks the versions and does what is said is
+ * server/job/lifecycle.c.
  *
  * Source: S3 User Guide, "Managing the lifecycle of objects". */
 #ifndef S3_LIFECYCLE_H

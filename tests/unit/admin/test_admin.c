@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin/admin.h"
+#include "server/admin/admin.h"
 
 static struct region *region;
 static struct reactor *reactor;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "job/job.h"
+#include "server/job/job.h"
 
 #define RIG_ALARM_S  240
 #define VERSIONS_MAX 16u

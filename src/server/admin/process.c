@@ -1,6 +1,6 @@
-/* admin/process.c: what the kernel says of this process, by the names that Prometheus' clients use
- * (Prometheus, "Writing client libraries", process metrics). */
-#include "admin/admin_priv.h"
+/* server/admin/process.c: what the kernel says of this process, by the names that Prometheus'
+ * clients use (Prometheus, "Writing client libraries", process metrics). */
+#include "server/admin/admin_priv.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-/* admin/admin_priv.h: what the files of this folder share: how a metric is written. */
-#ifndef ADMIN_ADMIN_PRIV_H
-#define ADMIN_ADMIN_PRIV_H
+/* server/admin/admin_priv.h: what the files of this folder share: how a metric is written. */
+#ifndef SERVER_ADMIN_ADMIN_PRIV_H
+#define SERVER_ADMIN_ADMIN_PRIV_H
 
-#include "admin/admin.h"
+#include "server/admin/admin.h"
 
 /* A metric's head, once, before its lines; a name that ends in _total is a counter's. */
 void metric_head(struct buf *out, const char *name, const char *help);

@@ -1,5 +1,5 @@
-/* admin/metrics.c: everything that is counted, in Prometheus' text format. */
-#include "admin/admin_priv.h"
+/* server/admin/metrics.c: everything that is counted, in Prometheus' text format. */
+#include "server/admin/admin_priv.h"
 
 #include <inttypes.h>
 #include <stdio.h>

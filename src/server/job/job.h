@@ -1,7 +1,7 @@
-/* job/job.h: background work: one fiber each, which gives way between its steps. What S3 means by
- * it comes in through functions: job knows the store alone. */
-#ifndef JOB_JOB_H
-#define JOB_JOB_H
+/* server/job/job.h: background work: one fiber each, which gives way between its steps. What S3
+ * means by it comes in through functions: job knows the store alone. */
+#ifndef SERVER_JOB_JOB_H
+#define SERVER_JOB_JOB_H
 
 #include "base/base.h"
 #include "reactor/reactor.h"

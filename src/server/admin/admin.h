@@ -1,8 +1,8 @@
-/* admin/admin.h: what operators ask for: metrics and health, over HTTP on an address of its own.
- * Shaped like s3_handle, so that the HTTP front serves it too. No keys are asked for metrics and
- * health: bind it where only operators reach it. */
-#ifndef ADMIN_ADMIN_H
-#define ADMIN_ADMIN_H
+/* server/admin/admin.h: what operators ask for: metrics and health, over HTTP on an address of its
+ * own. Shaped like s3_handle, so that the HTTP front serves it too. No keys are asked for metrics
+ * and health: bind it where only operators reach it. */
+#ifndef SERVER_ADMIN_ADMIN_H
+#define SERVER_ADMIN_ADMIN_H
 
 #include <stdatomic.h>
 

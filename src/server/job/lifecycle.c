@@ -1,7 +1,7 @@
-/* job/lifecycle.c: carries out what buckets' lifecycle rules say: one fiber walks the versions of
- * each bucket with rules page by page, and rests between pages, so that requests go first. Every
- * change is decided again in its commit: what was written meanwhile is left alone. */
-#include "job/job.h"
+/* server/job/lifecycle.c: carries out what buckets' lifecycle rules say: one fiber walks the
+ * versions of each bucket with rules page by page, and rests between pages, so that requests go
+ * first. Every change is decided again in its commit: what was written meanwhile is left alone. */
+#include "server/job/job.h"
 
 #include <errno.h>
 #include <stdlib.h>

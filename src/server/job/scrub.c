@@ -1,5 +1,5 @@
-/* job/scrub.c: bodies are read and held against their checksums from time to time. */
-#include "job/job.h"
+/* server/job/scrub.c: bodies are read and held against their checksums from time to time. */
+#include "server/job/job.h"
 
 static void scrub_main(void *arg)
 {

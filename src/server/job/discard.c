@@ -1,5 +1,5 @@
-/* job/discard.c: volumes are told what is free again. */
-#include "job/job.h"
+/* server/job/discard.c: volumes are told what is free again. */
+#include "server/job/job.h"
 
 static void discard_main(void *arg)
 {

@@ -1,5 +1,5 @@
-/* admin/pages.c: the admin listener's paths. */
-#include "admin/admin.h"
+/* server/admin/pages.c: the admin listener's paths. */
+#include "server/admin/admin.h"
 
 #include <errno.h>
 #include <stdio.h>

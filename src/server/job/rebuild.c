@@ -1,6 +1,6 @@
-/* job/rebuild.c: looks after the store's volumes: those that come back or are replaced are made
- * whole again. */
-#include "job/job.h"
+/* server/job/rebuild.c: looks after the store's volumes: those that come back or are replaced are
+ * made whole again. */
+#include "server/job/job.h"
 
 static void rebuild_main(void *arg)
 {
