@@ -333,6 +333,8 @@ static void canonical_query(
 
 	CHECK(params->count <= S3_PARAMS_MAX);
 	buf_init(&text, SIGV4_CANONICAL_BYTES_MAX);
+	/* Places are counted from its data, which so is there even if all is empty ("?="). */
+	buf_put(&text, "", 1);
 	for (uint32_t i = 0; i < params->count && !text.failed; i++) {
 		struct encoded encoded;
 		uint32_t at = count;

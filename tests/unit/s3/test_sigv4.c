@@ -230,6 +230,17 @@ static void test_canonical_rules(void **state)
 		"host;x-two;x-amz-content-sha256;x-amz-date\nUNSIGNED-PAYLOAD");
 }
 
+static void test_empty_parameters_sign_as_empty(void **state)
+{
+	const struct example example = {"GET", "/", "=&=", AUTH("host;x-amz-date", EMPTY),
+		{HOST, SHA("UNSIGNED-PAYLOAD"), DATE}, 3, NULL};
+
+	(void)state;
+	check_canonical(&example,
+		"GET\n/\n=&=\nhost:examplebucket.s3.amazonaws.com\n"
+		"x-amz-date:20130524T000000Z\n\nhost;x-amz-date\nUNSIGNED-PAYLOAD");
+}
+
 static void test_missing_signed_header_signs_as_empty(void **state)
 {
 	const struct example example = {"GET", "/", "", AUTH("host;range;x-amz-date", EMPTY),
@@ -386,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_payload_kinds),
 		cmocka_unit_test(test_every_part_counts),
 		cmocka_unit_test(test_canonical_rules),
+		cmocka_unit_test(test_empty_parameters_sign_as_empty),
 		cmocka_unit_test(test_missing_signed_header_signs_as_empty),
 		cmocka_unit_test(test_malformed_authorization),
 		cmocka_unit_test(test_times),
