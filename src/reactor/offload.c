@@ -1,7 +1,10 @@
 /* reactor/offload.c: helper threads, shared by all reactors, for calls that block: a few for short
  * ones and a few for long ones, so that walks and waits for other hosts never stand in the way of
  * somebody's read. They start when there is work for them and end after a while without. The queues
- * are as long as there are fibers at most: each waits for one call. */
+ * are as long as there are fibers at most: each waits for one call.
+ *
+ * Groups take turns, one call each, and the server's own goes before them: who has many calls waits
+ * for himself. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>
@@ -30,13 +33,21 @@ struct offload {
 	struct reactor_msg done_msg;
 };
 
+/* The calls of a group that wait. */
+struct turn {
+	struct list link; /* in the pool's turns, while there are any */
+	struct list calls;
+	bool waits;
+};
+
 struct pool {
 	const char *name;
 	struct counter *full, *waiting;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct list queue;
+	struct list turns;
 	uint32_t queued, helpers, idle;
+	struct turn turn_of[REACTOR_GROUPS];
 };
 
 #define POOL(var, thread_name)                     \
@@ -46,7 +57,7 @@ struct pool {
 		.waiting = &var##_waiting,         \
 		.lock = PTHREAD_MUTEX_INITIALIZER, \
 		.more = PTHREAD_COND_INITIALIZER,  \
-		.queue = {&var.queue, &var.queue}, \
+		.turns = {&var.turns, &var.turns}, \
 	}
 POOL(short_calls, "offload");
 POOL(long_calls, "offload-long");
@@ -80,25 +91,75 @@ static void offload_run(struct offload *offload)
 	reactor_help_end(reactor, &offload->done_msg);
 }
 
+/* ---- The queue. Called with the lock held. ---- */
+
+static void turn_add(struct pool *pool, uint16_t group)
+{
+	struct turn *turn = &pool->turn_of[group];
+
+	turn->waits = true;
+	if (group)
+		list_push_back(&pool->turns, &turn->link);
+	else
+		list_push_front(&pool->turns, &turn->link);
+}
+
+static void queue_push(struct pool *pool, struct offload *offload)
+{
+	uint16_t group = offload->fiber->group;
+	struct turn *turn = &pool->turn_of[group];
+
+	if (!turn->waits) {
+		list_init(&turn->calls);
+		turn_add(pool, group);
+	}
+	list_push_back(&turn->calls, &offload->link);
+	pool->queued++;
+	counter_add(pool->waiting, 1);
+}
+
+/* Takes it out, and behind the others what else its group has. */
+static void queue_take(struct pool *pool, struct offload *offload)
+{
+	uint16_t group = offload->fiber->group;
+	struct turn *turn = &pool->turn_of[group];
+
+	list_remove(&offload->link);
+	list_remove(&turn->link);
+	turn->waits = false;
+	if (!list_empty(&turn->calls))
+		turn_add(pool, group);
+	pool->queued--;
+	counter_sub(pool->waiting, 1);
+}
+
+static struct offload *queue_first(const struct pool *pool)
+{
+	const struct turn *turn = CONTAINER_OF(pool->turns.next, struct turn, link);
+
+	return list_empty(&pool->turns) ? NULL
+					: CONTAINER_OF(turn->calls.next, struct offload, link);
+}
+
+/* ---- */
+
 /* Called with the lock held. The next job, or NULL when it is time for this helper to end. */
 static struct offload *next(struct pool *pool)
 {
+	struct offload *offload;
 	struct timespec until;
-	struct list *link;
 	int error = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += HELPER_IDLE_S;
 	pool->idle++;
-	while (list_empty(&pool->queue) && error != ETIMEDOUT)
+	while (list_empty(&pool->turns) && error != ETIMEDOUT)
 		error = pthread_cond_clockwait(&pool->more, &pool->lock, CLOCK_MONOTONIC, &until);
 	pool->idle--;
-	link = list_pop(&pool->queue);
-	if (!link)
-		return NULL;
-	pool->queued--;
-	counter_sub(pool->waiting, 1);
-	return CONTAINER_OF(link, struct offload, link);
+	offload = queue_first(pool);
+	if (offload)
+		queue_take(pool, offload);
+	return offload;
 }
 
 static void *helper(void *arg)
@@ -153,18 +214,14 @@ static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 	CHECK(offload.fiber != NULL);
 	reactor_help_begin(offload.fiber->reactor);
 	pthread_mutex_lock(&pool->lock);
-	list_push_back(&pool->queue, &offload.link);
-	pool->queued++;
-	counter_add(pool->waiting, 1);
+	queue_push(pool, &offload);
 	if (pool->queued > pool->idle && pool->helpers < HELPERS_MAX)
 		error = helper_start(pool);
 	else if (pool->queued > pool->idle)
 		counter_add(pool->full, 1);
 	if (error && pool->helpers == 0) {
 		/* Nobody will ever come for it. */
-		list_remove(&offload.link);
-		pool->queued--;
-		counter_sub(pool->waiting, 1);
+		queue_take(pool, &offload);
 		pthread_mutex_unlock(&pool->lock);
 		atomic_fetch_sub_explicit(
 			&offload.fiber->reactor->helpers, 1, memory_order_relaxed);

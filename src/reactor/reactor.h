@@ -118,8 +118,8 @@ int fiber_park_until(uint64_t deadline_ns);
 void fiber_sleep_ns(uint64_t ns);
 
 /* Runs fn on a helper thread while the fiber waits: for calls that may block, but are short (a look
- * into RocksDB), or of which there is one at a time. All reactors share a few helpers, first come,
- * first served. No fiber call inside fn. */
+ * into RocksDB), or of which there is one at a time. All reactors share a few helpers, at which
+ * groups take turns, one call each. No fiber call inside fn. */
 void fiber_offload(fiber_fn *fn, void *arg);
 /* The same on helpers of their own, for what takes long and may be many at once: walks over the
  * index, files as a whole, other hosts. */
