@@ -10,10 +10,14 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HELPERS_MAX	   8u /* of each pool */
 #define HELPER_IDLE_S	   10
 #define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo are not modest */
+/* Walks that compute on every helper leave the processor to loops and to what a commit waits for.
+ */
+#define LONG_NICE 10
 
 #define WAITING	     "nebulaio_helper_calls_waiting"
 #define WAITING_HELP "Calls that may block and wait for a helper thread, by pool."
@@ -42,6 +46,7 @@ struct turn {
 
 struct pool {
 	const char *name;
+	int nice; /* of its helpers, more than the process's */
 	struct counter *full, *waiting;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
@@ -50,17 +55,18 @@ struct pool {
 	struct turn turn_of[REACTOR_GROUPS];
 };
 
-#define POOL(var, thread_name)                     \
+#define POOL(var, thread_name, more_nice)          \
 	static struct pool var = {                 \
 		.name = thread_name,               \
+		.nice = more_nice,                 \
 		.full = &var##_full,               \
 		.waiting = &var##_waiting,         \
 		.lock = PTHREAD_MUTEX_INITIALIZER, \
 		.more = PTHREAD_COND_INITIALIZER,  \
 		.turns = {&var.turns, &var.turns}, \
 	}
-POOL(short_calls, "offload");
-POOL(long_calls, "offload-long");
+POOL(short_calls, "offload", 0);
+POOL(long_calls, "offload-long", LONG_NICE);
 
 void reactor_help_begin(struct reactor *reactor)
 {
@@ -162,12 +168,21 @@ static struct offload *next(struct pool *pool)
 	return offload;
 }
 
+/* Linux has a priority for each thread (nice(2)). One that stays as it was works all the same. */
+static void helper_lower(const struct pool *pool)
+{
+	errno = 0;
+	if (pool->nice && nice(pool->nice) == -1 && errno)
+		log_debug("reactor", "%s: priority not lowered: %s", pool->name, strerror(errno));
+}
+
 static void *helper(void *arg)
 {
 	struct pool *pool = (struct pool *)arg;
 	struct offload *offload;
 
 	pthread_setname_np(pthread_self(), pool->name);
+	helper_lower(pool);
 	pthread_mutex_lock(&pool->lock);
 	while ((offload = next(pool)) != NULL) {
 		pthread_mutex_unlock(&pool->lock);

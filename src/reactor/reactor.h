@@ -122,7 +122,7 @@ void fiber_sleep_ns(uint64_t ns);
  * groups take turns, one call each. No fiber call inside fn. */
 void fiber_offload(fiber_fn *fn, void *arg);
 /* The same on helpers of their own, for what takes long and may be many at once: walks over the
- * index, files as a whole, other hosts. */
+ * index, files as a whole, other hosts. Their threads have a lower priority. */
 void fiber_offload_long(fiber_fn *fn, void *arg);
 
 /* ---- io_uring. ---- */

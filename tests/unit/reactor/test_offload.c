@@ -1,7 +1,8 @@
-/* tests/unit/reactor/test_offload.c: in which order helper threads serve. */
+/* tests/unit/reactor/test_offload.c: in which order helper threads serve, and beside whom. */
 #include "rig.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 /* One helper's calls, one after the other: all others are kept. */
 #define KEPT_CALLS   7u
@@ -97,10 +98,42 @@ static void test_groups_take_turns_at_helpers(void **state)
 	assert_string_equal(queue.order, "01211111111111");
 }
 
+static int nice_there;
+
+static void notes_nice(void *arg)
+{
+	(void)arg;
+	nice_there = getpriority(PRIO_PROCESS, 0);
+}
+
+static void long_nice_fiber(void *arg)
+{
+	fiber_offload_long(notes_nice, arg);
+}
+
+static void short_nice_fiber(void *arg)
+{
+	fiber_offload(notes_nice, arg);
+}
+
+static void test_long_calls_leave_the_processor_to_others(void **state)
+{
+	int here = getpriority(PRIO_PROCESS, 0);
+
+	(void)state;
+	rig_spawn(short_nice_fiber, NULL);
+	rig_run();
+	assert_int_equal(nice_there, here);
+	rig_spawn(long_nice_fiber, NULL);
+	rig_run();
+	assert_true(nice_there > here || here == 19);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		RIG_TEST(test_groups_take_turns_at_helpers),
+		RIG_TEST(test_long_calls_leave_the_processor_to_others),
 	};
 
 	return cmocka_run_group_tests_name("offload", tests, NULL, NULL);
