@@ -22,8 +22,17 @@ DEFINE_COUNTER(evicted, "nebulaio_http_connections_evicted_total", NULL,
 	"HTTP/1.1 400 Bad Request\r\nServer: NebulaIO\r\nContent-Type: text/plain\r\n" \
 	"Content-Length: 54\r\nConnection: close\r\n\r\n"                              \
 	"This is an HTTPS port: begin the address with https://"
-/* How long, and for how much, a connection that is refused is read on. */
+/* What somebody is told for whose connection there is no fiber: overload passes. */
+#define TOO_MANY_FIBERS                                                                   \
+	"HTTP/1.1 503 Slow Down\r\nServer: NebulaIO\r\nContent-Type: application/xml\r\n" \
+	"Retry-After: 1\r\nContent-Length: 126\r\nConnection: close\r\n\r\n"              \
+	"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"                                    \
+	"<Error><Code>SlowDown</Code><Message>Please reduce your request rate."           \
+	"</Message></Error>"
+/* How long, and for how much, a connection that is refused is read on; and how long one that is
+ * refused by the fiber that accepts, while the next ones wait for it. */
 #define REFUSE_LINGER_NS	NS_PER_S
+#define REFUSE_BUSY_NS		(20 * NS_PER_MS)
 #define REFUSE_LINGER_BYTES_MAX (256 * KIB)
 
 struct listen {
@@ -68,9 +77,10 @@ static void connection_end(struct connection *connection)
 
 /* Ends in order a connection that never became one of HTTP: what the peer was told last arrives,
  * which a close with bytes unread would prevent. */
-static void connection_refuse(struct connection *connection, struct slice last_words)
+static void connection_refuse(
+	struct connection *connection, struct slice last_words, uint64_t linger_ns)
 {
-	uint64_t deadline_ns = clock_now_ns() + REFUSE_LINGER_NS;
+	uint64_t deadline_ns = clock_now_ns() + linger_ns;
 	struct iovec iov = {(void *)(uintptr_t)last_words.data, last_words.len};
 	struct net_stream *stream = connection->stream;
 	uint32_t bytes = 0;
@@ -98,8 +108,8 @@ static bool connection_secure(struct connection *connection)
 		return true;
 	}
 	if (err == -EPROTO || err == -EPROTOTYPE)
-		connection_refuse(
-			connection, err == -EPROTOTYPE ? SLICE(HTTP_TO_HTTPS) : SLICE_NONE);
+		connection_refuse(connection,
+			err == -EPROTOTYPE ? SLICE(HTTP_TO_HTTPS) : SLICE_NONE, REFUSE_LINGER_NS);
 	else
 		net_close(connection->stream);
 	return false;
@@ -150,7 +160,10 @@ static void connection_start(struct listen *listen, struct net_stream *stream)
 	if (fiber_spawn(listen->opts.core->reactor, "http", connection_main, connection)) {
 		log_warn("listen", "connection from %s refused: too many fibers on this core",
 			net_peer(stream));
-		net_close(stream);
+		if (listen->opts.tls)
+			net_close(stream);
+		else
+			connection_refuse(connection, SLICE(TOO_MANY_FIBERS), REFUSE_BUSY_NS);
 		connection_end(connection);
 	}
 }

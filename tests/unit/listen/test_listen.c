@@ -222,13 +222,39 @@ static void test_all_make_room(void **state)
 	rig_run(all_make_room);
 }
 
-/* Without a fiber for it a connection is closed, and the listener goes on. */
+/* Without a fiber for it a connection is told at once when to come back, and closed, and the
+ * listener goes on. */
 static void parked(void *arg)
 {
 	const bool *go = arg;
 
 	while (!*go)
 		fiber_yield();
+}
+
+/* Told by the listener itself, before a request. */
+static void client_refused(struct net_stream *stream)
+{
+	char answer[1024];
+	const char *body;
+	size_t len = 0, got = 1, said;
+
+	while (got) {
+		assert_int_equal(net_recv(stream, answer + len, sizeof(answer) - 1 - len,
+					 in_ms(60000), &got),
+			0);
+		len += got;
+	}
+	answer[len] = '\0';
+	assert_ptr_equal(strstr(answer, "HTTP/1.1 503 "), answer);
+	assert_non_null(strstr(answer, "\r\nRetry-After: 1\r\n"));
+	assert_non_null(strstr(answer, "<Code>SlowDown</Code>"));
+	body = strstr(answer, "\r\n\r\n");
+	assert_non_null(body);
+	assert_int_equal(
+		sscanf(strstr(answer, "Content-Length: "), "Content-Length: %zu", &said), 1);
+	assert_int_equal(said, strlen(body + 4));
+	net_close(stream);
 }
 
 static void no_fiber_for_a_connection(void *arg)
@@ -239,7 +265,7 @@ static void no_fiber_for_a_connection(void *arg)
 	(void)arg;
 	while (fiber_spawn(rig, "parked", parked, &go) == 0)
 		continue;
-	client_ended(client_connect());
+	client_refused(client_connect());
 	assert_int_equal(served_count, 0);
 	go = true;
 	fiber_yield();
