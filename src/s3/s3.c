@@ -224,6 +224,7 @@ static bool walks_index(const struct s3_call *call)
 	case S3_OPERATION_LIST_OBJECTS_V2:
 	case S3_OPERATION_LIST_OBJECT_VERSIONS:
 	case S3_OPERATION_LIST_MULTIPART_UPLOADS:
+	case S3_OPERATION_LIST_PARTS:
 		return true;
 	default:
 		return false;

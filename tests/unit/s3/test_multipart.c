@@ -404,6 +404,12 @@ static void test_parts(void **state)
 	assert_true(fake_reply_has(&call, "<Size>4</Size>"));
 	assert_true(fake_reply_has(&call, "<PartNumber>2</PartNumber>"));
 	assert_false(fake_reply_has(&call, "<PartNumber>3</PartNumber>"));
+	/* It is a walk like other listings. */
+	fake_walks_refused = true;
+	begin("GET", "/bkt/parts", query);
+	run(503, "SlowDown");
+	assert_true(slice_eq(fake_reply_header(&call, "retry-after"), SLICE("1")));
+	fake_walks_refused = false;
 	snprintf(query, sizeof(query), "uploadId=%s&max-parts=1", upload_id);
 	begin("GET", "/bkt/parts", query);
 	run(200, NULL);
