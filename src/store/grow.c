@@ -195,3 +195,19 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 		}
 	}
 }
+
+void store_usage(struct store *store, struct store_usage *ret_usage)
+{
+	/* Several volumes hold so many times what one does. */
+	uint64_t data = MAX(disk_array_data(store->volume.disk), 1u);
+
+	*ret_usage = (struct store_usage){
+		.volume_bytes = disk_bytes(store->volume.disk) * data,
+		.used_bytes = space_used_blocks(store->space) * BLOCK_BYTES * data,
+		.free_bytes = space_free_blocks(store->space) * BLOCK_BYTES * data,
+		.objects = atomic_load(&store->objects),
+		.buckets = buckets_count(store->buckets),
+		.cache_bytes = store->cache ? cache_bytes(store->cache) : 0,
+		.log_bytes = store->volume.super.log_bytes,
+	};
+}

@@ -13,27 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-DEFINE_COUNTER(suspensions, "nebulaio_store_suspensions_total", NULL,
-	"Times that too many volumes were gone to take writes.");
-
-void stripe_suspend(struct store *store)
-{
-	disk_suspend(store->volume.disk);
-	if (atomic_exchange(&store->suspended, true))
-		return;
-	counter_add(&suspensions, 1);
-	log_error("store",
-		"%s: too few volumes are left: the store takes no writes, and reads only what the "
-		"others hold, until enough can be reached again; it then goes on by itself. A "
-		"volume that failed a write is tried again at the next start only",
-		store->dir);
-}
-
-bool stripe_suspended(const struct store *store)
-{
-	return atomic_load_explicit(&store->suspended, memory_order_relaxed);
-}
-
 bool stripe_lacking(const struct store *store)
 {
 	return store->volume.set_count &&

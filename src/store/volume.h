@@ -157,6 +157,8 @@ struct rebuild_noted {
 };
 void rebuild_noted_init(struct rebuild_noted *noted);
 void rebuild_noted_fini(struct rebuild_noted *noted);
+/* Whether the row names extents of a body that may lack a part on the volume. */
+bool rebuild_row_counts(uint64_t data_id_first, struct slice key, struct slice value);
 /* Around the application of a run of groups to the index. */
 void rebuild_note_begin(struct store *store, const struct group *first);
 void rebuild_note_end(struct store *store);
