@@ -66,7 +66,7 @@ static void group_keep(struct applier *applier, struct group *group)
 
 struct group *applier_group(struct store *store)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	struct group *group;
 
 	pthread_mutex_lock(&applier->lock);
@@ -84,7 +84,7 @@ struct group *applier_group(struct store *store)
 
 void applier_group_give(struct store *store, struct group *group)
 {
-	group_keep(&store->applier, group);
+	group_keep(store->applier, group);
 }
 
 /* A dead object's extents are known only from its segments: they are read before their rows go (of
@@ -123,7 +123,7 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 		.data_id_next = head->data_id_next,
 		.bucket_id_next = head->bucket_id_next,
 	};
-	struct coalesce *coalesce = &store->applier.coalesce;
+	struct coalesce *coalesce = &store->applier->coalesce;
 
 	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
 	coalesce_reset(coalesce);
@@ -158,7 +158,7 @@ static int run_apply(struct store *store, struct group *first, const struct grou
 static void run_book(
 	struct store *store, const struct group *first, const struct group *last, int ret)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	struct waiter *waiters;
 
 	pthread_mutex_lock(&applier->lock);
@@ -177,7 +177,7 @@ static void run_book(
 
 static void run_finish(struct store *store, struct group *first)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	const struct group *last = first;
 	uint32_t count = 1;
 	bool applied;
@@ -208,7 +208,7 @@ static void run_finish(struct store *store, struct group *first)
  * held. */
 static bool run_due(struct store *store, uint64_t *ret_until_ns)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 
 	*ret_until_ns = applier->waiting_since_ns + APPLY_WAIT_NS;
 	return applier->hurry || applier->stopping ||
@@ -219,7 +219,7 @@ static bool run_due(struct store *store, uint64_t *ret_until_ns)
 /* Waits for a run of groups that is due, and takes it off the queue; NULL at the end. */
 static struct group *run_take(struct store *store)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	struct group *first, *last;
 	uint64_t until_ns;
 
@@ -266,7 +266,7 @@ static void *apply_main(void *arg)
 
 void applier_push(struct store *store, struct group *group)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	bool was_empty, due;
 	uint64_t until_ns;
 
@@ -290,7 +290,7 @@ void applier_push(struct store *store, struct group *group)
 
 static int checkpoint_do(struct store *store, bool anew)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	struct volume *volume = &store->volume;
 	struct waiter *waiters;
 	uint64_t pos, seq;
@@ -344,7 +344,7 @@ int applier_checkpoint_anew(struct store *store)
 static void *checkpoint_main(void *arg)
 {
 	struct store *store = (struct store *)arg;
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 
 	pthread_mutex_lock(&applier->lock);
 	while (!applier->stopping) {
@@ -372,7 +372,7 @@ static void checkpoint_want(struct applier *applier)
 
 int applier_wait(struct store *store, uint64_t seq)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	int ret = 0;
 
 	pthread_mutex_lock(&applier->lock);
@@ -386,12 +386,12 @@ int applier_wait(struct store *store, uint64_t seq)
 
 int applier_settle(struct store *store)
 {
-	return applier_wait(store, atomic_load(&store->committer.published_seq));
+	return applier_wait(store, atomic_load(&store->committer->published_seq));
 }
 
 int applier_wait_room(struct store *store, uint64_t end_pos)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	uint64_t log_bytes = store->volume.super.log_bytes;
 	bool waited = false;
 	int ret = 0;
@@ -423,7 +423,7 @@ int applier_wait_room(struct store *store, uint64_t end_pos)
 
 int applier_start(struct store *store)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 	int ret;
 
 	ret = pthread_create(&applier->apply_thread, NULL, apply_main, store);
@@ -458,7 +458,7 @@ void applier_init(struct applier *applier)
 
 void applier_stop(struct store *store)
 {
-	struct applier *applier = &store->applier;
+	struct applier *applier = store->applier;
 
 	if (applier->started) {
 		pthread_mutex_lock(&applier->lock);

@@ -19,7 +19,7 @@ static void committer_kick(struct committer *committer)
 /* Between the two the committer does not end. */
 static int commit_enter(struct store *store)
 {
-	atomic_fetch_add(&store->committer.callers, 1);
+	atomic_fetch_add(&store->committer->callers, 1);
 	if (atomic_load(&store->quiescing))
 		return -ESHUTDOWN;
 	return atomic_load(&store->fenced) ? -EIO : 0;
@@ -27,8 +27,8 @@ static int commit_enter(struct store *store)
 
 static void commit_leave(struct store *store)
 {
-	if (atomic_fetch_sub(&store->committer.callers, 1) == 1 && atomic_load(&store->quiescing))
-		committer_kick(&store->committer);
+	if (atomic_fetch_sub(&store->committer->callers, 1) == 1 && atomic_load(&store->quiescing))
+		committer_kick(store->committer);
 }
 
 void commit_run(struct store *store, struct commit *commit)
@@ -39,8 +39,8 @@ void commit_run(struct store *store, struct commit *commit)
 		commit_undo(store, commit, error);
 	} else {
 		waiter_init(&commit->waiter);
-		mpsc_push(&store->committer.queue, &commit->node);
-		committer_kick(&store->committer);
+		mpsc_push(&store->committer->queue, &commit->node);
+		committer_kick(store->committer);
 		waiter_wait(&commit->waiter);
 	}
 	commit_leave(store);

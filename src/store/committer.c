@@ -65,7 +65,7 @@ static uint32_t body_piece_count(const struct commit *commit)
  * so that it is decided on what is published. False: the group takes no more. */
 static bool group_gather(struct store *store, struct group *group)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 	size_t bytes_max = store->volume.super.log_bytes / 2;
 	size_t bytes_goal = MIN(GROUP_BYTES_GOAL, bytes_max / 2);
 	struct commit *commit;
@@ -109,7 +109,7 @@ static bool group_gather(struct store *store, struct group *group)
  * a while. */
 static void group_await(struct store *store, struct group *group)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 	uint64_t deadline_ns = committer->ended_ns + committer->write_ns / AWAIT_PART;
 	uint32_t had = group->commit_count;
 	uint32_t expected = committer->woken + (committer->parked ? 0 : had);
@@ -209,7 +209,7 @@ static void write_done(struct disk_commit *write, int32_t result)
 /* Bodies and log side by side, then one flush for all of it. */
 static int group_write(struct store *store, struct group *group)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 	uint64_t log_bytes = store->volume.super.log_bytes;
 	uint32_t padded = (uint32_t)ALIGN_UP(group->len, (size_t)BLOCK_BYTES);
 	uint64_t pos = journal_place(committer->head_pos, padded, log_bytes);
@@ -244,7 +244,7 @@ static int group_write(struct store *store, struct group *group)
 		return committer->write_result;
 	committer->ended_ns = clock_now_ns();
 	committer->write_ns = (committer->write_ns * 7 + committer->ended_ns - begin_ns) / 8;
-	ret = stripe_settle(store);
+	ret = stripe_settle(&store->volume);
 	if (ret)
 		return ret;
 	carry_add(&committer->carry, group);
@@ -269,7 +269,7 @@ static void commits_wake(struct commit *commit)
 
 static void group_run(struct store *store, struct group *group)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 	struct commit *commits;
 	int ret = 0;
 
@@ -306,7 +306,7 @@ static void group_run(struct store *store, struct group *group)
 static void committer_main(void *arg)
 {
 	struct store *store = (struct store *)arg;
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 
 	committer->fiber = fiber_self();
 	for (;;) {
@@ -337,7 +337,7 @@ static void committer_main(void *arg)
 
 int committer_open(struct store *store, struct reactor *reactor)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 
 	mpsc_init(&committer->queue);
 	committer->reactor = reactor;
@@ -347,7 +347,7 @@ int committer_open(struct store *store, struct reactor *reactor)
 
 void committer_end(struct store *store)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 	struct waiter waiter;
 
 	CHECK(reactor_self() == committer->reactor);

@@ -126,7 +126,7 @@ static void body_add(struct group *group, const struct object *object, uint8_t f
 /* Modification times never go back, whatever the clock does. */
 static uint64_t mtime_next(struct store *store)
 {
-	struct committer *committer = &store->committer;
+	struct committer *committer = store->committer;
 
 	committer->mtime_last_ns = MAX(committer->mtime_last_ns, clock_real_ns());
 	return committer->mtime_last_ns;
@@ -134,7 +134,7 @@ static uint64_t mtime_next(struct store *store)
 
 uint64_t group_number_next(const struct store *store, struct group *group)
 {
-	return store->committer.seq_next << GROUP_NUMBER_SHIFT | ++group->number_count;
+	return store->committer->seq_next << GROUP_NUMBER_SHIFT | ++group->number_count;
 }
 
 /* ---- Planning. ---- */

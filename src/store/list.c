@@ -156,7 +156,7 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 	store_list_visit_fn *visit, void *arg)
 {
 	const struct store_list_opts *opts = page->opts;
-	uint64_t seq = atomic_load(&store->committer.published_seq);
+	uint64_t seq = atomic_load(&store->committer->published_seq);
 	int ret;
 
 	page->store = store;

@@ -176,23 +176,36 @@ void store_unload(struct store *store)
 		close(store->lock_fd);
 	pthread_mutex_destroy(&store->grow_lock);
 	pthread_mutex_destroy(&store->watch_lock);
-	rebuild_noted_fini(&store->noted);
+	rebuild_noted_fini(store->noted);
 	free(store);
 }
 
+/* A store with what it only points at, in one piece. */
+struct store_whole {
+	struct store store; /* the first: freed by its address */
+	struct applier applier;
+	struct committer committer;
+	struct rebuild_noted noted;
+};
+
 struct store *store_alloc(const struct store_opts *opts)
 {
-	struct store *store = (struct store *)calloc(1, sizeof(*store));
+	struct store_whole *whole = (struct store_whole *)calloc(1, sizeof(*whole));
+	struct store *store;
 
-	if (!store)
+	if (!whole)
 		return NULL;
+	store = &whole->store;
+	store->applier = &whole->applier;
+	store->committer = &whole->committer;
+	store->noted = &whole->noted;
 	store->opts = *opts;
 	store->lock_fd = -1;
 	atomic_store(&store->regains, 1);
 	opts_default(&store->opts);
 	pthread_mutex_init(&store->grow_lock, NULL);
 	pthread_mutex_init(&store->watch_lock, NULL);
-	rebuild_noted_init(&store->noted);
+	rebuild_noted_init(store->noted);
 	list_init(&store->watches);
 	return store;
 }

@@ -42,7 +42,7 @@ struct store_rebuild {
 
 static void noting_begin(struct store_rebuild *rebuild)
 {
-	struct rebuild_noted *noted = &rebuild->store->noted;
+	struct rebuild_noted *noted = rebuild->store->noted;
 
 	rebuild->data_id_first = atomic_load(&rebuild->store->data_id_next);
 	pthread_mutex_lock(&noted->lock);
@@ -55,7 +55,7 @@ static void noting_begin(struct store_rebuild *rebuild)
 
 static void noting_end(struct store_rebuild *rebuild)
 {
-	struct rebuild_noted *noted = &rebuild->store->noted;
+	struct rebuild_noted *noted = rebuild->store->noted;
 
 	pthread_mutex_lock(&noted->lock);
 	noted->on = false;
@@ -68,7 +68,7 @@ static void noting_end(struct store_rebuild *rebuild)
  * nothing. */
 static bool noted_take(struct store_rebuild *rebuild)
 {
-	struct rebuild_noted *noted = &rebuild->store->noted;
+	struct rebuild_noted *noted = rebuild->store->noted;
 	struct rebuild_keys looked_up = rebuild->keys;
 
 	if (rebuild->keys_at < rebuild->keys.len)
@@ -271,7 +271,7 @@ int store_rebuild(struct store *store)
 	rebuild->store = store;
 	ret = rows_run(rebuild);
 	if (!ret)
-		ret = applier_wait(store, atomic_load(&store->committer.published_seq));
+		ret = applier_wait(store, atomic_load(&store->committer->published_seq));
 	if (!ret) {
 		fiber_offload_long(heal_run, rebuild);
 		ret = rebuild->ret;

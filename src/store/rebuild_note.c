@@ -56,7 +56,7 @@ static void group_note(struct rebuild_noted *noted, const struct group *group)
 
 void rebuild_note_begin(struct store *store, const struct group *first)
 {
-	struct rebuild_noted *noted = &store->noted;
+	struct rebuild_noted *noted = store->noted;
 
 	pthread_mutex_lock(&noted->lock);
 	while (noted->on && noted->keys.len > NOTED_BYTES_GOAL)
@@ -67,7 +67,7 @@ void rebuild_note_begin(struct store *store, const struct group *first)
 
 void rebuild_note_end(struct store *store)
 {
-	pthread_mutex_unlock(&store->noted.lock);
+	pthread_mutex_unlock(&store->noted->lock);
 }
 
 void rebuild_noted_init(struct rebuild_noted *noted)

@@ -491,11 +491,11 @@ int recover_replay(struct store *store)
 	atomic_store(&store->data_id_next, replay.state.data_id_next + DATA_IDS_SKIPPED);
 	atomic_store(&store->bucket_id_next, MAX(replay.state.bucket_id_next, 1u));
 	atomic_store(&store->tail_pos, super->tail_pos);
-	store->committer.head_pos = super->tail_pos;
-	store->committer.seq_next = super->tail_seq;
+	store->committer->head_pos = super->tail_pos;
+	store->committer->seq_next = super->tail_seq;
 	store->message_first = super->tail_seq << GROUP_NUMBER_SHIFT;
-	atomic_store(&store->committer.published_seq, super->tail_seq - 1);
-	store->applier.applied_pos = super->tail_pos;
-	store->applier.applied_seq = super->tail_seq - 1;
+	atomic_store(&store->committer->published_seq, super->tail_seq - 1);
+	store->applier->applied_pos = super->tail_pos;
+	store->applier->applied_seq = super->tail_seq - 1;
 	return volume_super_write(&store->volume);
 }

@@ -96,7 +96,7 @@ static void bucket_fill(struct bucket *bucket, void *arg)
 int snapshot_write(struct store *store)
 {
 	struct snapshot snapshot = {.head = {.version = STORE_VERSION,
-					    .seq = store->committer.seq_next - 1,
+					    .seq = store->committer->seq_next - 1,
 					    .volume_bytes = disk_bytes(store->volume.disk),
 					    .bucket_count = buckets_count(store->buckets),
 					    .word_count = space_word_count(store->space)}};
@@ -135,7 +135,7 @@ static bool head_is_last(const struct store *store, const struct snapshot_head *
 {
 	return memcmp(head->magic, MAGIC, sizeof(MAGIC)) == 0 && head->version == STORE_VERSION &&
 	       memcmp(head->uuid, store->volume.super.uuid, sizeof(head->uuid)) == 0 &&
-	       head->seq == store->committer.seq_next - 1;
+	       head->seq == store->committer->seq_next - 1;
 }
 
 /* Whether it describes this store as it is now. */

@@ -54,7 +54,7 @@ int store_open(const struct store_opts *opts, struct region *region, struct stor
 
 	if (!store)
 		return -ENOMEM;
-	applier_init(&store->applier);
+	applier_init(store->applier);
 	ret = slice_copy_str(slice_str(opts->dir), store->dir, sizeof(store->dir));
 	if (!ret)
 		ret = dirs_make(opts->dir);
@@ -88,7 +88,7 @@ int store_attach(struct store *store, struct reactor *reactor)
 	if (ret)
 		return ret;
 	core->reactor = reactor;
-	return store->committer.reactor ? 0 : committer_open(store, reactor);
+	return store->committer->reactor ? 0 : committer_open(store, reactor);
 }
 
 static void checkpoint_run(void *arg)
@@ -114,7 +114,7 @@ void store_quiesce(struct store *store)
 	}
 	committer_end(store);
 	/* A failed index was logged; the log has everything, and the next start replays it. */
-	(void)applier_wait(store, atomic_load(&store->committer.published_seq));
+	(void)applier_wait(store, atomic_load(&store->committer->published_seq));
 	fiber_offload_long(checkpoint_run, store);
 }
 
@@ -124,8 +124,8 @@ void store_close(struct store *store)
 
 	if (!store)
 		return;
-	clean = store->applier.started && !atomic_load(&store->fenced) &&
-		(store->committer.ended || !store->committer.reactor);
+	clean = store->applier->started && !atomic_load(&store->fenced) &&
+		(store->committer->ended || !store->committer->reactor);
 	applier_stop(store);
 	/* After the last reference to a dead object is gone: its space is free in the snapshot. */
 	hot_close(store->hot);

@@ -782,9 +782,9 @@ struct store {
 	struct hot *hot;
 	struct cache *cache;
 	struct buckets *buckets;
-	struct applier applier;
-	struct rebuild_noted noted;
-	struct committer committer;
+	struct applier *applier;
+	struct committer *committer;
+	struct rebuild_noted *noted;
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;
 	struct buf *findings;	 /* of a check: where they go; NULL: to the log */

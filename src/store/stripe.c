@@ -199,12 +199,12 @@ static void settle_run(void *arg)
 	pthread_mutex_unlock(&settle->volume->lock);
 }
 
-int stripe_settle(struct store *store)
+int stripe_settle(struct volume *volume)
 {
-	struct settle settle = {.volume = &store->volume};
+	struct settle settle = {.volume = volume};
 
-	volume_check(&store->volume);
-	if (settled(&store->volume))
+	volume_check(volume);
+	if (settled(volume))
 		return 0;
 	fiber_offload(settle_run, &settle);
 	return settle.ret;
@@ -508,17 +508,14 @@ static uint32_t member_for(struct set *set, uint32_t path_idx)
 	return member < volume->super.set_count ? member : UINT32_MAX;
 }
 
-int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk)
+int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint32_t *ret_member,
+	struct disk **ret_disk)
 {
-	struct volume *volume = &store->volume;
-	const struct volume_opts opts = {.dir = store->dir,
-		.format = store->opts.format,
-		.discard_files = store->opts.discard_files};
 	struct set *set = (struct set *)calloc(1, sizeof(*set));
 	int ret = set ? -ENOENT : -ENOMEM;
 
 	if (set) {
-		set->opts = &opts;
+		set->opts = opts;
 		set->volume = volume;
 	}
 	for (uint32_t i = 0; ret == -ENOENT && i < volume->set_count; i++) {
@@ -544,10 +541,9 @@ int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **re
 	return ret;
 }
 
-int stripe_member_known(struct store *store, uint32_t member)
+int stripe_member_known(
+	const struct volume_opts *opts, const struct volume *volume, uint32_t member)
 {
-	const struct volume_opts opts = {.dir = store->dir, .format = store->opts.format};
-	struct volume *volume = &store->volume;
 	struct disk *disk = disk_array_member(volume->disk, member);
 	uint32_t path_idx = volume->path_of[member];
 	const char *path = path_idx == STRIPE_PATH_NONE ? "a volume" : volume->set_paths[path_idx];
@@ -557,13 +553,12 @@ int stripe_member_known(struct store *store, uint32_t member)
 	if (!ret && (memcmp(super.uuid, volume->super.uuid, 16) != 0 || super.set_idx != member))
 		ret = -EMEDIUMTYPE;
 	if (ret == -ENOENT || ret == -EMEDIUMTYPE)
-		ret = volume_label_check(&opts, path, disk, ret);
+		ret = volume_label_check(opts, path, disk, ret);
 	return ret ? ret : disk_grow(disk, disk_bytes(volume->disk));
 }
 
-bool stripe_member_whole(const struct store *store, uint32_t member)
+bool stripe_member_whole(const struct volume *volume, uint32_t member)
 {
-	const struct volume *volume = &store->volume;
 	struct superblock super;
 
 	return !volume_super_of(disk_array_member(volume->disk, member),

@@ -31,7 +31,7 @@ static bool member_back(struct store *store, uint32_t member)
 	struct disk *disk = disk_array_member(store->volume.disk, member);
 
 	return disk && store->volume.path_of[member] != STRIPE_PATH_NONE && !disk_revive(disk) &&
-	       stripe_member_whole(store, member) &&
+	       stripe_member_whole(&store->volume, member) &&
 	       !disk_grow(disk, disk_bytes(store->volume.disk));
 }
 

@@ -33,10 +33,19 @@ static bool missing(const struct store *store, uint32_t member)
 	return disk_array_state(store->volume.disk, member) == DISK_MEMBER_MISSING;
 }
 
+/* How what may be taken for a member is looked at. */
+static struct volume_opts volume_opts_of(const struct store *store)
+{
+	return (struct volume_opts){.dir = store->dir,
+		.format = store->opts.format,
+		.discard_files = store->opts.discard_files};
+}
+
 /* A member whose disk is open and can be reached again. */
 static bool own_find(struct watch *watch)
 {
 	struct store *store = watch->store;
+	const struct volume_opts opts = volume_opts_of(store);
 
 	for (uint32_t m = 0; m < store->volume.super.set_count; m++) {
 		struct disk *disk = disk_array_member(store->volume.disk, m);
@@ -44,7 +53,7 @@ static bool own_find(struct watch *watch)
 		if (!missing(store, m) || !disk || store->volume.path_of[m] == STRIPE_PATH_NONE ||
 			disk_revive(disk))
 			continue;
-		if (stripe_member_known(store, m))
+		if (stripe_member_known(&opts, &store->volume, m))
 			continue;
 		watch->member = m;
 		watch->disk = disk;
@@ -57,11 +66,12 @@ static bool own_find(struct watch *watch)
 static void look_run(void *arg)
 {
 	struct watch *watch = (struct watch *)arg;
+	const struct volume_opts opts = volume_opts_of(watch->store);
 
 	watch->member = UINT32_MAX;
 	if (own_find(watch) || watch->looks % LOOKS_VACANT)
 		return;
-	if (stripe_candidate(watch->store, &watch->member, &watch->disk) == 0)
+	if (stripe_candidate(&opts, &watch->store->volume, &watch->member, &watch->disk) == 0)
 		watch->fresh = true;
 	else
 		watch->member = UINT32_MAX;
@@ -134,7 +144,7 @@ static void puts_await(struct store *store)
 	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing))
 		fiber_sleep_ns(PUTS_LOOK_NS);
 	commit_barrier(store);
-	(void)applier_wait(store, atomic_load(&store->committer.published_seq));
+	(void)applier_wait(store, atomic_load(&store->committer->published_seq));
 }
 
 static void member_take(struct watch *watch)
@@ -276,7 +286,7 @@ static void gone_take(struct store *store)
 	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
 		if (!missing(store, m) && disk_gone(disk_array_member(disk, m)))
 			disk_array_fail(disk, m, -ENOTCONN);
-	if (stripe_settle(store) == -EHOSTDOWN || !disk_array_quorum(disk))
+	if (stripe_settle(&store->volume) == -EHOSTDOWN || !disk_array_quorum(disk))
 		stripe_suspend(store);
 }
 

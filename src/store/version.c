@@ -199,7 +199,7 @@ static void newest_run(void *arg)
 static int newest_find(
 	struct store *store, uint64_t bucket_id, struct slice key, struct newest *newest)
 {
-	int ret = applier_wait(store, atomic_load(&store->committer.published_seq));
+	int ret = applier_wait(store, atomic_load(&store->committer->published_seq));
 
 	if (ret)
 		return ret;

@@ -114,12 +114,14 @@ void stripe_paths_free(struct volume *volume);
 int stripe_remember(const char *dir, const struct volume *volume);
 /* A volume in the place of a member that is missing and was not opened: 0 with its disk, or -errno.
  * Blocks. */
-int stripe_candidate(struct store *store, uint32_t *ret_member, struct disk **ret_disk);
+int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint32_t *ret_member,
+	struct disk **ret_disk);
 /* Whether what lies on a member's own disk, that was gone, is still this member's, or blank. */
-int stripe_member_known(struct store *store, uint32_t member);
+int stripe_member_known(
+	const struct volume_opts *opts, const struct volume *volume, uint32_t member);
 /* Whether it is this member's with the last superblock that all good ones have: not another one's,
  * not blank, and no older copy of it. */
-bool stripe_member_whole(const struct store *store, uint32_t member);
+bool stripe_member_whole(const struct volume *volume, uint32_t member);
 /* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
  * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
  * fiber, or blocking where there is none. */
@@ -133,7 +135,7 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 	const struct stripe_piece *piece, bool amend);
 /* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
  * are told. -EHOSTDOWN: too few are left. */
-int stripe_settle(struct store *store);
+int stripe_settle(struct volume *volume);
 
 /* ---- rebuild.c ---- */
 /* Makes volumes that came back or were replaced whole again; at once when there is

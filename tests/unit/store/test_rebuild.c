@@ -224,9 +224,9 @@ static size_t noted_bytes(struct store *store)
 {
 	size_t bytes;
 
-	pthread_mutex_lock(&store->noted.lock);
-	bytes = store->noted.keys.len;
-	pthread_mutex_unlock(&store->noted.lock);
+	pthread_mutex_lock(&store->noted->lock);
+	bytes = store->noted->keys.len;
+	pthread_mutex_unlock(&store->noted->lock);
 	return bytes;
 }
 
