@@ -2,9 +2,17 @@
  * bodies of others, which end in the same commit. Only names move.
  *
  * Whoever still reads one of the others keeps the adopter in memory, and with it the space. */
-#include "store/store_priv.h"
+#include "store/body.h"
+#include "store/commit.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/table.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,9 +4,20 @@
  *
  * Only a body that lives in the index (at most STORE_INLINE_BYTES_MAX) is written anew by the first
  * append to it: bodies of several have places on the volume. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/body.h"
+#include "store/commit.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

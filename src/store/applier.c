@@ -2,9 +2,21 @@
  * RocksDB, many groups at a time, unpins their records and frees the space of what they replaced;
  * the checkpoint thread flushes RocksDB and moves the log's tail, so that its space can be used
  * again. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/coalesce.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/object.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
+#include "store/waiter.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,10 @@
 /* store/bucket.c: all buckets, in memory, by name and by id: loaded at open, changed by the
  * committer alone. */
-#include "store/store_priv.h"
+#include "store/table.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

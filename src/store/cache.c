@@ -1,9 +1,11 @@
 /* store/cache.c: verified chunks in region frames, by object data id and chunk. The frames belong
  * to OWNER_CACHE and are shared: the cache holds one reference, each reader one. A data id is never
  * used again, so what is in here is never stale, only useless once its object is gone. */
-#include "store/store_priv.h"
+#include "store/cache.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,9 @@
 /* store/coalesce.c: the mutations of many groups become one batch for the index: for each key the
  * last word alone, in key order. What is overwritten or deleted soon after it was written costs the
  * index nothing, and neighbours go in side by side. */
-#include "store/store_priv.h"
+#include "store/coalesce.h"
+#include "store/journal.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <stdlib.h>

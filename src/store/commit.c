@@ -1,9 +1,19 @@
 /* store/commit.c: a commit's way: queued by its caller, decided in commit order (decide.c has the
  * items, this file the buckets), and published once it is durable. Runs on the committer's fiber
  * but for commit_run, the caller's end. */
-#include "store/store_priv.h"
+#include "store/body.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/waiter.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static void committer_kick(struct committer *committer)

@@ -1,9 +1,18 @@
 /* store/committer.c: the one writer: a fiber of the first reactor that takes all commits that wait,
  * writes their small bodies and one log group beside each other, flushes once, publishes and wakes.
  * While a group is being flushed the next one gathers. */
-#include "store/store_priv.h"
+#include "store/body.h"
+#include "store/applier.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/journal.h"
+#include "store/object.h"
+#include "store/state.h"
+#include "store/volume.h"
+#include "store/waiter.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,9 +6,19 @@
  *   put, suspended:  the same, but the null version is replaced
  *   delete:          the current one moves, a delete marker goes to V (suspended: N); O is empty
  *   delete by id:    that row goes; was it the newest, the next takes O unless it is a marker */
-#include "store/store_priv.h"
+#include "store/body.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/table.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #define INLINE_KEY_BYTES 9u

@@ -1,5 +1,9 @@
 /* store/delete.c: deleting keys, and the buckets' own calls. */
-#include "store/store_priv.h"
+#include "store/commit.h"
+#include "store/journal.h"
+#include "store/object.h"
+#include "store/state.h"
+#include "store/table.h"
 
 #include <errno.h>
 #include <stdlib.h>

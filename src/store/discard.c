@@ -6,9 +6,12 @@
  * writing there. What is free is so because the commit that ended it is durable, so no recovery
  * reads it. What was given back after a group failed to be written is not, but then the store is
  * fenced. */
-#include "store/store_priv.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #define LOOK_NS	 (2 * NS_PER_S)
 #define REST_NS	 (60 * NS_PER_S) /* after a failure */

@@ -1,7 +1,10 @@
 /* store/edit.c: changing what is kept of an object besides its bytes: the record is replaced, the
  * body stays where it is. In memory the object with the old headers lives on for who reads it, and
  * keeps the new one, which has the body now. */
-#include "store/store_priv.h"
+#include "store/commit.h"
+#include "store/object.h"
+#include "store/state.h"
+#include "store/table.h"
 
 #include <errno.h>
 

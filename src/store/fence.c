@@ -1,9 +1,11 @@
 /* store/fence.c: what ends writes: the medium failed, or too few volumes are left; and where what
  * is wrong with a medium is told. */
-#include "store/store_priv.h"
+#include "store/state.h"
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 DEFINE_COUNTER(suspensions, "nebulaio_store_suspensions_total", NULL,

@@ -1,9 +1,20 @@
 /* store/fsck.c: holds the index against the volume: every record, every extent, and (deep) every
  * checksum. The log is replayed first, as a start would. */
-#include "store/store_priv.h"
+#include "store/check.h"
+#include "store/commit.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

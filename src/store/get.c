@@ -1,7 +1,14 @@
 /* store/get.c: an object being read: a reference to it, and where its bytes are. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/cache.h"
+#include "store/commit.h"
+#include "store/object.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

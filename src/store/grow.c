@@ -1,9 +1,18 @@
 /* store/grow.c: room on the volume: runs from the allocator, and more of the file when it runs low.
  * Growing prewrites, which takes a while: a fiber does it ahead of need, and only who finds nothing
  * at all waits. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/body.h"
+#include "store/cache.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
+#include "store/waiter.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/statvfs.h>
 
 DEFINE_COUNTER_FULL(volume_full, "volume");

@@ -5,9 +5,17 @@
  * An entry stays while it is pinned: by a commit that is about to change it, and by a group until
  * the index has its change; so what is not in the table is in the index. An object stays while
  * somebody reads it, so that there is one instance of each. */
-#include "store/store_priv.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/waiter.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

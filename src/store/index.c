@@ -1,7 +1,10 @@
 /* store/index.c: RocksDB behind few calls: no log of its own (the store's log is it), one column
  * family, bounded background work. Most calls may block and belong on helper threads; index_get can
  * be told to look into memory only. */
-#include "store/store_priv.h"
+#include "store/coalesce.h"
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <rocksdb/c.h>

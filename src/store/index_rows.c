@@ -1,7 +1,8 @@
 /* store/index_rows.c: reads of the index that are made of its other calls, whatever lies behind
  * them.
  */
-#include "store/store_priv.h"
+#include "store/index.h"
+#include "store/key.h"
 
 #include <errno.h>
 #include <stdlib.h>

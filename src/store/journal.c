@@ -1,6 +1,9 @@
 /* store/journal.c: the log's groups: building, sealing and walking them (docs/spec/disk.md). Who
  * writes them is the committer; journal_read.c finds them again. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/volume.h"
 
 #include <errno.h>
 #include <stdlib.h>

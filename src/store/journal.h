@@ -1,5 +1,5 @@
-/* store/journal.h: what the files of store share about the log: its groups, finding them again, and
- * what becomes of a log that is damaged (docs/spec/disk.md, docs/design/store.md). */
+/* store/journal.h: what the files of store share about the log: its groups, finding them again
+ * (docs/spec/disk.md, docs/design/store.md). */
 #ifndef STORE_JOURNAL_H
 #define STORE_JOURNAL_H
 
@@ -141,28 +141,5 @@ int journal_raw(struct volume *volume, uint32_t copy, uint64_t pos, uint8_t *out
 	uint64_t *ret_unreadable);
 /* Writes zeros to the log's blocks that cannot be read, so that the medium gives them others. */
 int journal_heal(struct volume *volume);
-
-/* ---- salvage.c ---- */
-/* A place where the log lacks groups. */
-struct log_hole {
-	struct journal_at at; /* where the first one belongs */
-	int error;	      /* of reading it; 0: what lies there is not it */
-	struct journal_find find;
-	uint64_t lost_first, lost_end; /* groups that neither log nor index have: [first, end) */
-};
-struct salvage {
-	struct buf *out;
-	struct store_fsck_report *report;
-	bool lost; /* groups were given up */
-	bool unreadable;
-};
-/* Keeps aside what lies there, and tells what can be known of it. */
-int salvage_hole(struct store *store, struct salvage *salvage, const struct log_hole *hole);
-/* Once the index has all that there is, before the log is let go: takes out of the index what the
- * lost groups left half-done, and has the medium give other blocks for those it cannot read. */
-int salvage_end(struct store *store, struct salvage *salvage);
-
-/* ---- salvage_mend.c: the first of these. ---- */
-int salvage_mend(struct store *store, struct salvage *salvage);
 
 #endif

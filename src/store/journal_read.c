@@ -1,8 +1,10 @@
 /* store/journal_read.c: reads the log's groups back, and looks for what the log has behind a place
  * where a group should be. Blocks. */
-#include "store/store_priv.h"
+#include "store/journal.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

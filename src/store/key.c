@@ -1,5 +1,5 @@
 /* store/key.c: keys of the index, in and out (docs/spec/disk.md). */
-#include "store/store_priv.h"
+#include "store/key.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -1,8 +1,16 @@
 /* store/list.c: a page of a bucket's keys in order. The walk runs on a helper thread, since the
  * index may have to read; everything under a common prefix costs one seek. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/committer.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/list_priv.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/table.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

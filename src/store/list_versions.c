@@ -1,6 +1,11 @@
 /* store/list_versions.c: a page of a bucket's versions: three walks side by side, one over each
  * kind of rows, merged by key and then from the newest to the oldest. */
-#include "store/store_priv.h"
+#include "store/commit.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/list_priv.h"
+#include "store/record.h"
+#include "store/state.h"
 
 #include <errno.h>
 #include <stdlib.h>

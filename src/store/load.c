@@ -1,10 +1,21 @@
 /* store/load.c: what a start and a check have in common: locks the directory, opens the volume and
  * the index, replays the log. */
 #include "base/file.h"
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/cache.h"
+#include "store/check.h"
+#include "store/committer.h"
+#include "store/index.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>

@@ -1,6 +1,10 @@
 /* store/message.c: what commits leave to be told to somebody outside: rows of the index that are
  * put by the group of their commit, read by the next start, and deleted when they were told. */
-#include "store/store_priv.h"
+#include "store/commit.h"
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/state.h"
 
 #include <endian.h>
 #include <errno.h>

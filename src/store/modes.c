@@ -1,10 +1,11 @@
 /* store/modes.c: who may read what the store keeps: its owner alone. The index has the names, the
  * headers and the small bodies of all objects; the volume has the others. */
-#include "store/store_priv.h"
+#include "store/volume.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,8 +1,16 @@
 /* store/object.c: an object as it is in memory, and its segments. There is one instance for each
  * live object, so that its reference count says whether anybody still reads its extents. */
-#include "store/store_priv.h"
+#include "store/cache.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

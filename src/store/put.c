@@ -1,8 +1,17 @@
 /* store/put.c: an object being written: open, then frames or space and checks, then commit or
  * abort. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/body.h"
+#include "store/cache.h"
+#include "store/commit.h"
+#include "store/object.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,9 +7,20 @@
  * to behind it (a rename, a version that becomes current again, a body that is adopted). The index
  * thread notes such rows while it applies them, and each is looked up again; the volume is whole
  * when the walk is over and no row is noted. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/check.h"
+#include "store/committer.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,12 @@
 /* store/rebuild_note.c: the index thread notes the rows of older bodies that it writes while a
  * volume is rebuilt, so that rebuild.c looks at them again. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/journal.h"
+#include "store/record.h"
+#include "store/state.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

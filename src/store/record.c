@@ -1,8 +1,12 @@
 /* store/record.c: values of the index, in and out (docs/spec/disk.md). What comes out of
  * the index is checked like any input. */
-#include "store/store_priv.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,19 @@
 /* store/recover.c: what a start does once the index has all (replay.c): loads the buckets and finds
  * out which blocks are in use; and how bodies are verified. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/check.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

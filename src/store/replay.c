@@ -1,9 +1,20 @@
 /* store/replay.c: what a start does with the log: applies its tail to the index, and tells where
  * the log ends from where it is damaged. Blocks. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/check.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,18 @@
 /* store/salvage.c: what becomes of a log from which groups are missing, when its owner gives them
  * up: the damaged part is kept aside, and what can be known of it is told. Blocks. */
 #include "base/file.h"
-#include "store/store_priv.h"
+#include "store/check.h"
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,10 +1,21 @@
 /* store/salvage_mend.c: takes out of the index what lost groups left half-done: records whose
  * body's rows are gone, objects whose space was given to others, rows that no record names, objects
  * of buckets that nobody knows. Blocks. */
-#include "store/store_priv.h"
+#include "store/check.h"
+#include "store/index.h"
+#include "store/journal.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,17 @@
 /* store/scrub.c: reads all bodies from time to time, at a leisurely rate, and holds them against
  * their checksums, and over several volumes parity against the data. What other volumes have right
  * is written anew; what nobody has right is told. */
-#include "store/store_priv.h"
+#include "store/check.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

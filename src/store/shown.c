@@ -1,5 +1,5 @@
 /* store/shown.c: names that users chose, as a terminal may be shown them. */
-#include "store/store_priv.h"
+#include "store/volume.h"
 
 /* The character at the front: its bytes and what it is; 0: it is no UTF-8. */
 static size_t decode(struct slice text, uint32_t *ret_char)

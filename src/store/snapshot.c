@@ -1,9 +1,17 @@
 /* store/snapshot.c: the allocator's state and the buckets' counts as a clean shutdown leaves them
  * (docs/spec/disk.md, "space"), so that the next start need not read the whole index. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/check.h"
+#include "store/committer.h"
+#include "store/space.h"
+#include "store/state.h"
+#include "store/table.h"
+#include "store/volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -5,9 +5,11 @@
  * Whole chunks go to large bodies. Small runs are taken one after the other from one chunk at a
  * time, so that the bodies of a group lie side by side and are written at once; a chunk is taken up
  * again when half of it is free, and a whole one is only broken while there are plenty. */
-#include "store/store_priv.h"
+#include "store/space.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 

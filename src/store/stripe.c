@@ -2,9 +2,13 @@
  * are good; and their superblocks. docs/spec/disk.md has the format, docs/design/stripe.md why it
  * is so. Blocking, but for stripe_settle. */
 #include "base/file.h"
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,8 @@
 /* store/stripe_mend.c: what several volumes are for: a piece whose checksum is wrong is read anew
  * from the others and put right. */
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/object.h"
+#include "store/volume.h"
 
 #include <errno.h>
 

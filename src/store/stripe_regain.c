@@ -7,9 +7,14 @@
  * start; and as at a start the log goes on in a new epoch, so that a group that was told to have
  * failed is never replayed, and its space can be used anew. A body that was written before may lack
  * a part on a volume that is called good now: its commit fails. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/check.h"
+#include "store/commit.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 

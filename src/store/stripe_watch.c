@@ -1,8 +1,15 @@
 /* store/stripe_watch.c: looks after several volumes while the store is open: what is gone is given
  * up, what can be reached again is taken back and rebuilt. docs/design/stripe.md. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/check.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/state.h"
+#include "store/volume.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,18 @@
 /* store/version.c: which row a version of a key has, and which versions are its newest. A version
  * id names its sequence number, so its row is found without a search; only the end of a key's
  * newest version asks the index what comes after it. */
-#include "store/store_priv.h"
+#include "store/applier.h"
+#include "store/commit.h"
+#include "store/committer.h"
+#include "store/index.h"
+#include "store/key.h"
+#include "store/object.h"
+#include "store/record.h"
+#include "store/state.h"
+#include "store/table.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

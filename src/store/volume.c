@@ -1,10 +1,13 @@
 /* store/volume.c: the volume's layout: superblocks, log, extents; and whether what lies on a
  * device is ours. Blocking; for opening, for checkpoints and for checking. */
 #include "base/file.h"
-#include "store/store_priv.h"
+#include "codec/crc.h"
+#include "store/volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

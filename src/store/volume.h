@@ -1,5 +1,5 @@
-/* store/volume.h: what the files of store share about volumes: one or several, and those that are
- * made whole. */
+/* store/volume.h: what the files of store share about volumes: one or several; how their
+ * files may be shown and who may use them. */
 #ifndef STORE_VOLUME_H
 #define STORE_VOLUME_H
 
@@ -8,11 +8,23 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#define BLOCK_BYTES 4096u
-#define BLOCK_SHIFT 12u
+#define BLOCK_BYTES		4096u
+#define BLOCK_SHIFT		12u
+#define SEGMENT_BYTES		(64 * MIB)
+#define SEGMENT_CHECKS_MAX	((uint32_t)(SEGMENT_BYTES / STORE_CHECK_BYTES))
+#define SEGMENT_EXTENTS_MAX	((uint32_t)(SEGMENT_BYTES / BLOCK_BYTES))
+#define SEGMENTS_MAX		((uint32_t)(LIMIT_PUT_BYTES_MAX / SEGMENT_BYTES))
+#define CHUNK_BLOCKS		(STORE_CHUNK_BYTES / BLOCK_BYTES)
+#define VOLUME_LOG_OFFSET	(1 * MIB)
+#define STORE_VERSION		1u
+#define STORE_LOG_BYTES_DEFAULT (64 * MIB)
+#define STORE_LOG_BYTES_MIN	(256 * KIB)
 
-struct group;
-struct segment;
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are the disk's own");
+_Static_assert(STORE_CHUNK_BYTES % STORE_CHECK_BYTES == 0, "a chunk is whole pieces");
+_Static_assert(SEGMENT_BYTES % STORE_CHUNK_BYTES == 0, "a segment is whole chunks");
+_Static_assert(STORE_GROUPED_BYTES_MAX <= STORE_CHUNK_BYTES, "a grouped body is one run");
+_Static_assert(BLOCK_BYTES == FRAME_BYTES, "frames go to blocks as they are");
 
 /* ---- volume.c: the file's layout. ---- */
 struct superblock {
@@ -122,47 +134,21 @@ int stripe_member_known(
 /* Whether it is this member's with the last superblock that all good ones have: not another one's,
  * not blank, and no older copy of it. */
 bool stripe_member_whole(const struct volume *volume, uint32_t member);
-/* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
- * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
- * fiber, or blocking where there is none. */
-struct stripe_piece {
-	uint64_t at; /* in the segment */
-	uint8_t *data;
-	uint32_t bytes;
-	uint32_t crc32c;
-};
-int stripe_mend(struct volume *volume, const struct segment *segment,
-	const struct stripe_piece *piece, bool amend);
 /* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
  * are told. -EHOSTDOWN: too few are left. */
 int stripe_settle(struct volume *volume);
 
-/* ---- rebuild.c ---- */
-/* Makes volumes that came back or were replaced whole again; at once when there is
- * none. Fiber call. -ESHUTDOWN: the store was told to quiesce; else it is to be begun anew. */
-int store_rebuild(struct store *store);
-/* Keys one after the other, each behind its length (2). */
-struct rebuild_keys {
-	uint8_t *bytes;
-	size_t len, cap;
-};
-/* The rows of older bodies that were written while a rebuilding walks. The index thread holds the
- * lock while it notes and applies them, so that who finds nothing noted knows what the index has.
- */
-struct rebuild_noted {
-	pthread_mutex_t lock;
-	pthread_cond_t room; /* the index thread waits */
-	bool on;
-	bool lost;		/* one could not be noted */
-	uint64_t data_id_first; /* bodies from here on are no older ones */
-	struct rebuild_keys keys;
-};
-void rebuild_noted_init(struct rebuild_noted *noted);
-void rebuild_noted_fini(struct rebuild_noted *noted);
-/* Whether the row names extents of a body that may lack a part on the volume. */
-bool rebuild_row_counts(uint64_t data_id_first, struct slice key, struct slice value);
-/* Around the application of a run of groups to the index. */
-void rebuild_note_begin(struct store *store, const struct group *first);
-void rebuild_note_end(struct store *store);
+/* ---- shown.c ---- */
+#define SHOWN_BYTES_MAX 1024u
+/* A name that users chose, for a terminal: valid UTF-8 stays, all that would not be seen as it is
+ * (control characters, other bytes, backslashes) is written as \\xHH. */
+void shown_put(struct buf *out, struct slice text);
+
+/* ---- modes.c ---- */
+/* Takes from all but their owner what rights they have to the store's directory and its files, and
+ * says so; and what it had to leave. */
+void modes_check(const char *dir);
+/* The same of a volume that lies elsewhere; devices stay as they are. */
+void modes_check_file(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* store/waiter.c: a fiber that waits for another fiber or thread. */
-#include "store/store_priv.h"
+#include "store/waiter.h"
 
 static void waiter_deliver(struct reactor_msg *msg)
 {

@@ -1,9 +1,12 @@
 /* store/watch.c: who must hear that an object is no longer what its key holds, before whoever
  * replaced or deleted it hears that he did. Few objects are watched; the others cost their
  * publication one look at a flag. */
-#include "store/store_priv.h"
+#include "store/object.h"
+#include "store/state.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 uint64_t store_watch_epoch(const struct store *store)
 {
