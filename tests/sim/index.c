@@ -1,5 +1,5 @@
-/* tests/sim/index.c: the index as an ordered map in memory, in place of store/index.c: RocksDB's
- * threads are outside of any seed.
+/* tests/sim/index.c: the index as an ordered map in memory, in place of store/index/index.c:
+ * RocksDB's threads are outside of any seed.
  *
  * Every change makes a new state: a sorted array of rows that states share. Walks keep the state
  * they were opened on. When power fails, some state between the last flush and now is what the

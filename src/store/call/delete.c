@@ -1,0 +1,288 @@
+/* store/call/delete.c: deleting keys, and the buckets' own calls. */
+#include "store/commit/commit.h"
+#include "store/log/journal.h"
+#include "store/object/object.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(deletes_total, "nebulaio_store_deletes_total", NULL, "Objects deleted.");
+
+/* How many rows of bodies one commit may delete, so that it surely fits a group: an object that has
+ * more has them deleted alone. */
+static uint64_t rows_max(const struct store *store)
+{
+	return store->volume.super.log_bytes / 4 / MUTATION_BYTES(sizeof(uint64_t) * 2, 0);
+}
+
+/* About what one deletion adds to a group: rows of a key, and records that move. */
+#define DELETION_BYTES(key_len) (3 * (2 * (key_len) + 64) + 2 * 512)
+
+static uint32_t rows_of(struct store *store, struct hot_entry *entry)
+{
+	struct object *object = entry ? hot_object(store->hot, entry) : NULL;
+	uint32_t rows = commit_rows_max(object);
+
+	object_put(store, object);
+	return rows;
+}
+
+/* A deletion under way: in rounds, each of which commits what is ready for it. */
+struct round {
+	struct store *store;
+	struct bucket *bucket;
+	struct store_deletion *list;
+	uint32_t count;
+	struct commit_item *items; /* as many; those of a commit side by side */
+	uint32_t *of;		   /* whose deletion an item is */
+	uint32_t item_count;
+	uint64_t rows;
+	size_t bytes;
+};
+
+static void item_release(struct round *round, struct commit_item *item)
+{
+	version_unprepare(round->store, item);
+	if (!item->entry_taken)
+		hot_unpin(round->store->hot, item->entry);
+}
+
+static int item_prepare(
+	struct round *round, const struct store_deletion *deletion, struct commit_item *item)
+{
+	struct store *store = round->store;
+	struct store_bucket info;
+	int ret;
+
+	*item = (struct commit_item){.check = deletion->check,
+		.arg = deletion->arg,
+		.kind = deletion->version_id.len ? ITEM_VERSION_DELETE : ITEM_WRITE,
+		.version_id = deletion->version_id,
+		.message = deletion->message};
+	ret = hot_pin(store->hot, round->bucket->info.id, deletion->key, &item->entry);
+	if (ret)
+		return ret;
+	buckets_info(store->buckets, round->bucket, &info);
+	if (deletion->version_id.len)
+		ret = version_prepare(store, round->bucket, item);
+	else if (info.versioning == STORE_VERSIONING_SUSPENDED)
+		ret = hot_pin(store->hot, info.id | HOT_NULL, deletion->key, &item->null_entry);
+	if (ret)
+		item_release(round, item);
+	return ret;
+}
+
+/* Commits the items at hand and notes what came of them. */
+static void round_commit(struct round *round)
+{
+	struct commit commit = {
+		.bucket = round->bucket, .items = round->items, .item_count = round->item_count};
+
+	if (!round->item_count)
+		return;
+	commit_run(round->store, &commit);
+	for (uint32_t i = 0; i < round->item_count; i++) {
+		struct commit_item *item = &round->items[i];
+		struct store_deletion *deletion = &round->list[round->of[i]];
+
+		deletion->result = item->result;
+		deletion->delete_marker = item->ret_marker;
+		memcpy(deletion->version_id_out, item->ret_version_id,
+			sizeof(deletion->version_id_out));
+		if (item->decided)
+			counter_add(&deletes_total, 1);
+		item_release(round, item);
+	}
+	round->item_count = 0;
+	round->rows = 0;
+	round->bytes = 0;
+}
+
+/* Adds a deletion to the commit at hand; one that has enough is committed first. */
+static void round_add(struct round *round, uint32_t idx)
+{
+	struct commit_item *item = &round->items[round->item_count];
+	uint64_t log_bytes = round->store->volume.super.log_bytes;
+	int ret = item_prepare(round, &round->list[idx], item);
+
+	/* A version that is not there is deleted. */
+	if (ret) {
+		round->list[idx].result = ret == -ENOENT ? 0 : ret;
+		return;
+	}
+	round->of[round->item_count++] = idx;
+	round->rows += rows_of(round->store, item->entry) + rows_of(round->store, item->target);
+	round->bytes += DELETION_BYTES(item->entry->key_len) + message_bytes(item);
+	if (round->rows >= rows_max(round->store) || round->bytes >= log_bytes / 8)
+		round_commit(round);
+}
+
+/* Versions that are not their key's newest go first: what comes after the newest is looked up once
+ * then, and not once for each. */
+static bool is_newest(struct round *round, const struct store_deletion *deletion)
+{
+	struct store_bucket info;
+	struct object *object;
+	struct hot_entry *entry;
+	bool newest;
+
+	buckets_info(round->store->buckets, round->bucket, &info);
+	if (!deletion->version_id.len || info.versioning == STORE_VERSIONING_NEVER ||
+		hot_pin(round->store->hot, info.id, deletion->key, &entry))
+		return false;
+	object = hot_object(round->store->hot, entry);
+	newest = !object || slice_eq(slice_str(object->meta.version_id), deletion->version_id);
+	object_put(round->store, object);
+	hot_unpin(round->store->hot, entry);
+	return newest;
+}
+
+static void delete_rounds(struct round *round)
+{
+	bool again = true;
+
+	for (uint32_t i = 0; i < round->count; i++) {
+		struct store_deletion *deletion = &round->list[i];
+
+		deletion->result = -ERESTART;
+		deletion->delete_marker = false;
+		deletion->version_id_out[0] = 0;
+		if (deletion->message)
+			deletion->message->number = 0;
+	}
+	for (uint32_t turn = 0; again && turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
+		again = false;
+		for (uint32_t i = 0; i < round->count; i++) {
+			if (round->list[i].result != -ERESTART)
+				continue;
+			again = true;
+			if (turn || !is_newest(round, &round->list[i]))
+				round_add(round, i);
+		}
+		round_commit(round);
+	}
+	for (uint32_t i = 0; again && i < round->count; i++)
+		if (round->list[i].result == -ERESTART)
+			round->list[i].result = -EAGAIN;
+}
+
+static bool key_valid(struct slice key)
+{
+	return key.len > 0 && key.len <= LIMIT_KEY_LEN_MAX;
+}
+
+int store_delete_each(
+	struct store *store, struct slice bucket_name, struct store_deletion *list, uint32_t count)
+{
+	struct round round = {.store = store, .list = list, .count = count};
+	int ret;
+
+	if (count > LIMIT_DELETE_KEYS_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < count; i++)
+		if (!key_valid(list[i].key))
+			return -EINVAL;
+	round.bucket = buckets_find(store->buckets, bucket_name);
+	if (!round.bucket)
+		return -ENOENT;
+	round.items = (struct commit_item *)calloc(count + 1, sizeof(*round.items));
+	round.of = (uint32_t *)calloc(count + 1, sizeof(*round.of));
+	ret = round.items && round.of ? 0 : -ENOMEM;
+	if (!ret)
+		delete_rounds(&round);
+	bucket_put(round.bucket);
+	free(round.items);
+	free(round.of);
+	return ret;
+}
+
+int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
+	void *arg)
+{
+	struct store_deletion deletion = {.key = key, .check = check, .arg = arg};
+	int ret = store_delete_each(store, bucket, &deletion, 1);
+
+	return ret ? ret : deletion.result;
+}
+
+int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
+	uint32_t key_count, int *results)
+{
+	struct store_deletion *list;
+	int ret;
+
+	if (key_count > LIMIT_DELETE_KEYS_MAX)
+		return -EINVAL;
+	list = (struct store_deletion *)calloc(key_count + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < key_count; i++)
+		list[i].key = keys[i];
+	ret = store_delete_each(store, bucket, list, key_count);
+	for (uint32_t i = 0; i < key_count && !ret; i++)
+		results[i] = list[i].result;
+	free(list);
+	return ret;
+}
+
+/* ---- Buckets. ---- */
+
+int store_bucket_create(struct store *store, const struct store_bucket *bucket)
+{
+	struct commit commit = {.kind = COMMIT_BUCKET_CREATE, .bucket_info = *bucket};
+	size_t len = strnlen(bucket->name, sizeof(bucket->name));
+
+	if (len == 0 || len > LIMIT_BUCKET_LEN_MAX)
+		return -EINVAL;
+	commit_run(store, &commit);
+	return commit.result;
+}
+
+int store_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket)
+{
+	struct bucket *bucket = buckets_find(store->buckets, name);
+
+	if (!bucket)
+		return -ENOENT;
+	buckets_info(store->buckets, bucket, ret_bucket);
+	bucket_put(bucket);
+	return 0;
+}
+
+int store_bucket_edit(struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg)
+{
+	struct commit commit = {.kind = COMMIT_BUCKET_EDIT, .bucket_edit = edit, .arg = arg};
+
+	if (slice_copy_str(name, commit.bucket_info.name, sizeof(commit.bucket_info.name)))
+		return -ENOENT;
+	commit_run(store, &commit);
+	return commit.result;
+}
+
+int store_bucket_delete(struct store *store, struct slice name)
+{
+	struct commit commit = {.kind = COMMIT_BUCKET_DELETE};
+
+	if (slice_copy_str(name, commit.bucket_info.name, sizeof(commit.bucket_info.name)))
+		return -ENOENT;
+	commit_run(store, &commit);
+	return commit.result;
+}
+
+int store_bucket_list(
+	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg)
+{
+	struct store_bucket *sorted;
+	uint32_t count;
+	int ret = buckets_sorted(store->buckets, after, &sorted, &count);
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < count && visit(&sorted[i], arg); i++)
+		;
+	free(sorted);
+	return 0;
+}

@@ -1,0 +1,352 @@
+/* store/call/get.c: an object being read: a reference to it, and where its bytes are. */
+#include "codec/crc.h"
+#include "store/commit/commit.h"
+#include "store/object/cache.h"
+#include "store/object/object.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(gets_total, "nebulaio_store_gets_total", NULL, "Objects opened for reading.");
+DEFINE_COUNTER(verify_failures, "nebulaio_store_verify_failures_total", NULL,
+	"Pieces whose checksum was not right.");
+
+/* A reader's handle comes from its reactor's own list; fibers stay on their reactor. */
+static struct store_get *get_lease(struct store *store)
+{
+	struct store_core *core = &store->cores[reactor_core_idx(reactor_self())];
+	struct store_get *get = core->free_gets;
+
+	if (get)
+		core->free_gets = get->next_free;
+	else
+		get = (struct store_get *)malloc(sizeof(*get));
+	return get;
+}
+
+static void get_give(struct store_get *get)
+{
+	struct store_core *core = &get->store->cores[reactor_core_idx(reactor_self())];
+
+	get->next_free = core->free_gets;
+	core->free_gets = get;
+}
+
+/* The object through the index. */
+static int object_fetch(
+	struct store *store, uint64_t bucket_id, struct slice key, struct object **ret_object)
+{
+	struct hot_entry *entry;
+	int ret = hot_pin(store->hot, bucket_id, key, &entry);
+
+	if (ret)
+		return ret;
+	*ret_object = hot_object(store->hot, entry);
+	hot_unpin(store->hot, entry);
+	return 0;
+}
+
+/* Takes the reference over. */
+static int get_make(struct store *store, struct object *object, struct store_get **ret_get)
+{
+	struct store_get *get = get_lease(store);
+
+	if (!get) {
+		object_put(store, object);
+		return -ENOMEM;
+	}
+	get->magic = STORE_GET_MAGIC;
+	get->store = store;
+	get->object = object;
+	*ret_get = get;
+	counter_add(&gets_total, 1);
+	return 0;
+}
+
+int store_get_open(struct store *store, struct slice bucket, struct slice key,
+	struct store_get **ret_get, bool *ret_bucket_exists)
+{
+	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);
+	struct object *object;
+	int ret = 0;
+
+	*ret_bucket_exists = bucket_id != 0;
+	if (!bucket_id || key.len == 0 || key.len > LIMIT_KEY_LEN_MAX)
+		return -ENOENT;
+	if (!hot_find(store->hot, bucket_id, key, &object))
+		ret = object_fetch(store, bucket_id, key, &object);
+	if (ret)
+		return ret;
+	return object ? get_make(store, object, ret_get) : -ENOENT;
+}
+
+/* What the version's entry holds; it may have moved since it was found. */
+static int version_object(struct store *store, struct bucket *bucket, const struct store_name *name,
+	struct object **ret_object)
+{
+	for (uint32_t turn = 0; turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
+		struct hot_entry *entry;
+		int ret = version_pin(store, bucket, name->key, name->version_id, &entry);
+
+		if (ret)
+			return ret;
+		*ret_object = hot_object(store->hot, entry);
+		hot_unpin(store->hot, entry);
+		if (*ret_object &&
+			slice_eq(slice_str((*ret_object)->meta.version_id), name->version_id))
+			return 0;
+		object_put(store, *ret_object);
+	}
+	return -EAGAIN;
+}
+
+int store_get_open_version(struct store *store, const struct store_name *name,
+	struct store_get **ret_get, bool *ret_bucket_exists)
+{
+	struct object *object = NULL;
+	struct bucket *bucket;
+	int ret;
+
+	if (!name->version_id.len)
+		return store_get_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
+	bucket = buckets_find(store->buckets, name->bucket);
+	*ret_bucket_exists = bucket != NULL;
+	if (!bucket || name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
+		ret = -ENOENT;
+	else
+		ret = version_object(store, bucket, name, &object);
+	bucket_put(bucket);
+	return ret ? ret : get_make(store, object, ret_get);
+}
+
+/* The part that holds the offset. */
+static inline const struct object_part *get_part(const struct store_get *get, uint64_t offset)
+{
+	const struct object_part *part;
+
+	store_get_check(get);
+	part = object_part(get->object, offset);
+	CHECK(part->start <= offset);
+	return part;
+}
+
+const struct store_meta *store_get_meta(const struct store_get *get)
+{
+	store_get_check(get);
+	return &get->object->meta;
+}
+
+bool store_get_inline(const struct store_get *get, struct slice *ret_body)
+{
+	const struct object *object = get->object;
+
+	store_get_check(get);
+	if (object->body != BODY_INLINE && object->body != BODY_EMPTY &&
+		object->body != BODY_MARKER)
+		return false;
+	*ret_body = slice_of(object->inline_data, object->meta.bytes);
+	return true;
+}
+
+void store_get_stretch(
+	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
+{
+	const struct object_part *part = get_part(get, offset);
+
+	*ret_start = part->start;
+	*ret_bytes = part->bytes;
+}
+
+uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
+{
+	return get_part(get, offset)->data_id;
+}
+
+/* 0 past the end. */
+static uint32_t chunk_bytes(const struct object_part *part, uint32_t chunk_idx)
+{
+	uint64_t from = (uint64_t)chunk_idx * STORE_CHUNK_BYTES;
+
+	if (from >= part->bytes)
+		return 0;
+	return (uint32_t)MIN(part->bytes - from, (uint64_t)STORE_CHUNK_BYTES);
+}
+
+bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
+{
+	const struct object_part *part = get_part(get, offset);
+	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
+	uint32_t bytes = chunk_bytes(part, chunk_idx);
+
+	return get->store->cache && bytes &&
+	       cache_find(get->store->cache, part->data_id, chunk_idx, bytes, ret_span);
+}
+
+bool store_get_cache_offer(
+	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
+{
+	const struct object_part *part = get_part(get, offset);
+	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
+	struct cache_offer offer = {
+		.data_id = part->data_id,
+		.chunk_idx = chunk_idx,
+		.bytes = bytes,
+		.span = span,
+		.owner = OWNER_APP,
+		.keep_reference = true,
+	};
+
+	return get->store->cache && bytes && bytes == chunk_bytes(part, chunk_idx) &&
+	       (offset - part->start) % STORE_CHUNK_BYTES == 0 &&
+	       !atomic_load_explicit(&get->object->dead, memory_order_relaxed) &&
+	       cache_add(get->store->cache, &offer);
+}
+
+struct segment_job {
+	struct store *store;
+	struct object *object;
+	uint32_t segment_idx;
+	struct segment *segment;
+	int ret;
+};
+
+static void segment_job_run(void *arg)
+{
+	struct segment_job *job = (struct segment_job *)arg;
+
+	job->ret = object_segment_load(job->store, job->object, job->segment_idx, &job->segment);
+}
+
+/* The segment that holds the part's byte `offset`; only the first access may wait for the index. */
+static int get_segment(struct store_get *get, const struct object_part *part, uint64_t offset,
+	struct segment **ret_segment)
+{
+	struct segment_job job = {.store = get->store, .object = get->object};
+
+	job.segment_idx = part->segment_first + (uint32_t)(offset / SEGMENT_BYTES);
+	if (job.segment_idx >= get->object->segment_count)
+		return -ERANGE;
+	*ret_segment =
+		atomic_load_explicit(&get->object->segments[job.segment_idx], memory_order_acquire);
+	if (*ret_segment)
+		return 0;
+	fiber_offload(segment_job_run, &job);
+	*ret_segment = job.segment;
+	return job.ret;
+}
+
+int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	const struct object_part *part = get_part(get, offset);
+	struct segment *segment;
+	uint64_t volume_offset, run_bytes;
+	int ret;
+
+	offset -= part->start;
+	if (offset >= part->bytes || bytes == 0)
+		return -ERANGE;
+	ret = get_segment(get, part, offset, &segment);
+	if (ret)
+		return ret;
+	ret = segment_find(segment, offset % SEGMENT_BYTES, &volume_offset, &run_bytes);
+	if (ret)
+		return -EIO;
+	run_bytes = MIN(run_bytes, part->bytes - offset);
+	ret_run->target = get->store->target;
+	ret_run->volume_offset = volume_offset;
+	ret_run->bytes = (uint32_t)MIN(run_bytes, (uint64_t)bytes);
+	CHECK(ret_run->bytes);
+	return 0;
+}
+
+static __attribute__((noinline, cold)) int verify_failed(
+	const struct object_part *part, uint64_t offset)
+{
+	counter_add(&verify_failures, 1);
+	log_error("store",
+		"object data %llu: the checksum of the piece at %llu is wrong: the medium changed "
+		"it; run fsck",
+		(unsigned long long)part->data_id, (unsigned long long)offset);
+	return -EIO;
+}
+
+/* By other volumes, where there are some. */
+static __attribute__((noinline, cold)) int piece_mend(
+	struct store_get *get, const struct segment *segment, uint64_t offset, struct slice piece)
+{
+	const struct stripe_piece wrong = {
+		.at = offset % SEGMENT_BYTES,
+		.data = (uint8_t *)(uintptr_t)piece.data,
+		.bytes = (uint32_t)piece.len,
+		.crc32c = segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES],
+	};
+
+	return stripe_mend(&get->store->volume, segment, &wrong, true);
+}
+
+int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+{
+	const struct object_part *part = get_part(get, offset);
+	uint8_t *at = (uint8_t *)data;
+	uint64_t end;
+
+	offset -= part->start;
+	end = offset + bytes;
+	if (offset % STORE_CHECK_BYTES || end > part->bytes ||
+		(end % STORE_CHECK_BYTES && end != part->bytes))
+		return -EINVAL;
+	while (offset < end) {
+		uint32_t piece = (uint32_t)MIN(end - offset, (uint64_t)STORE_CHECK_BYTES);
+		struct segment *segment;
+		int ret = get_segment(get, part, offset, &segment);
+
+		if (ret)
+			return ret;
+		if (__builtin_expect(
+			    crc32c_update(0, at, piece) !=
+				    segment->checks[offset % SEGMENT_BYTES / STORE_CHECK_BYTES],
+			    0) &&
+			piece_mend(get, segment, offset, slice_of(at, piece)))
+			return verify_failed(part, offset);
+		at += piece;
+		offset += piece;
+	}
+	return 0;
+}
+
+int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
+{
+	const struct object *object = get->object;
+	const struct object_part *part = get_part(get, offset);
+	uint32_t idx = (uint32_t)((offset - part->start) % SEGMENT_BYTES / STORE_CHECK_BYTES);
+	struct segment *segment;
+	int ret;
+
+	if (object->body == BODY_INLINE) {
+		memcpy(ret_tag, object->tag, STORE_TAG_BYTES);
+		return object->has_tag && !offset ? 0 : -ENOENT;
+	}
+	ret = get_segment(get, part, offset - part->start, &segment);
+	if (ret)
+		return ret;
+	if (idx >= segment->tag_count)
+		return -ENOENT;
+	memcpy(ret_tag, segment->tags + (size_t)idx * STORE_TAG_BYTES, STORE_TAG_BYTES);
+	return 0;
+}
+
+void store_get_close(struct store_get *get)
+{
+	if (!get)
+		return;
+	store_get_check(get);
+	get->magic = 0;
+	object_put(get->store, get->object);
+	get->object = NULL;
+	get_give(get);
+}

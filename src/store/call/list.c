@@ -1,0 +1,210 @@
+/* store/call/list.c: a page of a bucket's keys in order. The walk runs on a helper thread, since
+ * the index may have to read; everything under a common prefix costs one seek. */
+#include "store/call/list_priv.h"
+#include "store/commit/applier.h"
+#include "store/commit/committer.h"
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/record.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OBJECT_KEY_AT	9u /* where the object's key starts in an index key */
+#define ROW_BYTES_GUESS 128u
+
+DEFINE_COUNTER(lists_total, "nebulaio_store_lists_total", NULL, "Pages of keys listed.");
+
+/* The length of the common prefix that the key falls under, or 0. */
+size_t list_prefix_len(const struct store_list_opts *opts, struct slice key)
+{
+	ptrdiff_t at;
+
+	if (!opts->delimiter.len || !slice_starts(key, opts->prefix))
+		return 0;
+	at = slice_find(slice_from(key, opts->prefix.len), opts->delimiter);
+	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
+}
+
+/* Where the walk starts: at the prefix, or past `after`, which may itself be a common prefix. */
+static void walk_from(const struct list_page *page, struct key *from)
+{
+	const struct store_list_opts *opts = page->opts;
+	struct slice after = slice_to(opts->after, LIMIT_KEY_LEN_MAX);
+
+	if (slice_cmp(after, opts->prefix) < 0 || !after.len) {
+		key_object(from, page->bucket_id, opts->prefix);
+		return;
+	}
+	key_object(from, page->bucket_id, after);
+	if (list_prefix_len(opts, after) == after.len)
+		key_successor(from);
+	else
+		from->bytes[from->len++] = 0; /* the next key there can be; the struct has room */
+}
+
+static int page_reserve(struct list_page *page, size_t bytes)
+{
+	size_t cap = MAX(page->bytes_cap * 2, (size_t)page->opts->entries_max * ROW_BYTES_GUESS);
+	void *grown;
+
+	if (!page->rows) {
+		page->rows =
+			(struct list_row *)malloc(page->opts->entries_max * sizeof(*page->rows));
+		if (!page->rows)
+			return -ENOMEM;
+	}
+	if (page->bytes_len + bytes <= page->bytes_cap)
+		return 0;
+	cap = MAX(cap, page->bytes_len + bytes);
+	grown = realloc(page->bytes, cap);
+	if (!grown)
+		return -ENOMEM;
+	page->bytes = (char *)grown;
+	page->bytes_cap = cap;
+	return 0;
+}
+
+int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest)
+{
+	struct list_row *row;
+	int ret = page_reserve(page, key.len + record.len);
+
+	if (ret)
+		return ret;
+	row = &page->rows[page->row_count++];
+	row->at = (uint32_t)page->bytes_len;
+	row->key_len = (uint16_t)key.len;
+	row->record_len = (uint16_t)record.len;
+	row->latest = latest;
+	memcpy(page->bytes + page->bytes_len, key.data, key.len);
+	page->bytes_len += key.len;
+	if (record.len)
+		memcpy(page->bytes + page->bytes_len, record.data, record.len);
+	page->bytes_len += record.len;
+	return 0;
+}
+
+static int page_fill(struct list_page *page, struct index_walk *walk)
+{
+	struct slice index_key, record;
+
+	while (index_walk_get(walk, &index_key, &record)) {
+		struct slice key = slice_from(index_key, OBJECT_KEY_AT);
+		size_t prefix_len = list_prefix_len(page->opts, key);
+		int ret;
+
+		if (page->row_count == page->opts->entries_max) {
+			page->more = true;
+			return 0;
+		}
+		if (prefix_len) {
+			struct key next;
+
+			key = slice_to(key, prefix_len);
+			key_object(&next, page->bucket_id, key);
+			ret = list_page_add(page, key, SLICE_NONE, false);
+			if (ret || !key_successor(&next))
+				return ret;
+			index_walk_seek(walk, slice_of(next.bytes, next.len));
+			continue;
+		}
+		ret = list_page_add(page, key, slice_to(record, record_meta_bytes(record)), true);
+		if (ret)
+			return ret;
+		index_walk_next(walk);
+	}
+	return index_walk_error(walk);
+}
+
+static void page_run(void *arg)
+{
+	struct list_page *page = (struct list_page *)arg;
+	struct index_walk *walk;
+	struct key from, to;
+
+	walk_from(page, &from);
+	key_object(&to, page->bucket_id, page->opts->prefix);
+	key_successor(&to);
+	page->ret = index_walk_open(page->store->index, slice_of(from.bytes, from.len),
+		slice_of(to.bytes, to.len), &walk);
+	if (page->ret)
+		return;
+	page->ret = page_fill(page, walk);
+	index_walk_close(walk);
+}
+
+static void page_visit(const struct list_page *page, store_list_visit_fn *visit, void *arg)
+{
+	for (uint32_t i = 0; i < page->row_count; i++) {
+		const struct list_row *row = &page->rows[i];
+		const char *key = page->bytes + row->at;
+		struct store_meta meta;
+		struct store_list_entry entry = {
+			.key = slice_of(key, row->key_len),
+			.is_prefix = row->record_len == 0,
+			.is_latest = row->latest,
+			.meta = row->record_len ? &meta : NULL,
+		};
+
+		if (row->record_len &&
+			record_parse_meta(slice_of(key + row->key_len, row->record_len), &meta))
+			log_error("store", "list: a damaged object record is left out: run fsck");
+		else
+			visit(&entry, arg);
+	}
+}
+
+/* Fills a page by run, on a helper, and visits it. */
+static int page_list(struct store *store, struct list_page *page, void (*run)(void *),
+	store_list_visit_fn *visit, void *arg)
+{
+	const struct store_list_opts *opts = page->opts;
+	uint64_t seq = atomic_load(&store->committer->published_seq);
+	int ret;
+
+	page->store = store;
+	page->bucket_id = buckets_find_id_of(store->buckets, opts->bucket);
+	if (!page->bucket_id)
+		return -ENOENT;
+	if (opts->entries_max > LIMIT_LIST_KEYS_MAX)
+		return -EINVAL;
+	counter_add(&lists_total, 1);
+	if (opts->entries_max && opts->prefix.len <= LIMIT_KEY_LEN_MAX) {
+		ret = applier_wait(store, seq);
+		if (ret)
+			return ret;
+		fiber_offload_long(run, page);
+	}
+	if (!page->ret)
+		page_visit(page, visit, arg);
+	free(page->rows);
+	free(page->bytes);
+	return page->ret;
+}
+
+int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
+	void *arg, bool *ret_more)
+{
+	struct list_page page = {.opts = opts};
+	int ret = page_list(store, &page, page_run, visit, arg);
+
+	if (!ret)
+		*ret_more = page.more;
+	return ret;
+}
+
+int store_list_versions(struct store *store, const struct store_list_opts *opts,
+	store_list_visit_fn *visit, void *arg, bool *ret_more)
+{
+	struct list_page page = {.opts = opts};
+	int ret = page_list(store, &page, list_versions_run, visit, arg);
+
+	if (!ret)
+		*ret_more = page.more;
+	return ret;
+}

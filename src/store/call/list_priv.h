@@ -1,0 +1,39 @@
+/* store/call/list_priv.h: what list.c and list_versions.c share. */
+#ifndef STORE_LIST_PRIV_H
+#define STORE_LIST_PRIV_H
+
+#include "store/store.h"
+
+#include <stdbool.h>
+
+/* ---- list.c, list_versions.c: pages. ---- */
+/* Key and record lie one after the other in the page's bytes: few pages of memory are touched. */
+struct list_row {
+	uint32_t at;
+	uint16_t key_len;
+	uint16_t record_len; /* 0: a common prefix */
+	bool latest;
+};
+/* One page: filled on a helper, read on the fiber. */
+struct list_page {
+	struct store *store;
+	const struct store_list_opts *opts;
+	uint64_t bucket_id;
+	struct list_row *rows;
+	uint32_t row_count;
+	uint32_t row_cap;
+	char *bytes;
+	size_t bytes_len;
+	size_t bytes_cap;
+	bool more;
+	int ret;
+};
+/* The length of the common prefix that the key falls under, or 0. */
+size_t list_prefix_len(const struct store_list_opts *opts, struct slice key);
+/* A key with the part of its record that lists need, or a common prefix (an empty record). -ENOMEM.
+ */
+int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest);
+/* Fills a struct list_page with versions. Blocks. */
+void list_versions_run(void *arg);
+
+#endif

@@ -1,0 +1,289 @@
+/* store/call/list_versions.c: a page of a bucket's versions: three walks side by side, one over
+ * each kind of rows, merged by key and then from the newest to the oldest. */
+#include "store/call/list_priv.h"
+#include "store/commit/commit.h"
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/record.h"
+#include "store/state/state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum stream_kind { STREAM_CURRENT, STREAM_NULL, STREAM_VERSIONS, STREAMS };
+
+struct stream {
+	enum stream_kind kind;
+	struct index_walk *walk;
+	bool ended;
+	struct slice key;
+	struct slice record;
+	uint64_t seq;
+	struct object_name name; /* of a version's row */
+};
+
+struct merge {
+	struct list_page *page;
+	struct stream streams[STREAMS];
+	/* Continuing within a key: what is left of it is older than this. */
+	bool within;
+	uint64_t within_seq;
+	bool within_all; /* all of it is */
+	/* The key of the last row. */
+	bool has_last;
+	size_t last_len;
+	char last[LIMIT_KEY_LEN_MAX];
+};
+
+static void key_from(
+	enum stream_kind kind, struct key *key, uint64_t bucket_id, struct slice prefix)
+{
+	if (kind == STREAM_CURRENT)
+		key_object(key, bucket_id, prefix);
+	else if (kind == STREAM_NULL)
+		key_null(key, bucket_id, prefix);
+	else
+		key_version_prefix(key, bucket_id, prefix);
+}
+
+/* Where the walk starts: at the prefix, at the key that is continued, or behind `after`. */
+static void stream_from(const struct merge *merge, enum stream_kind kind, struct key *from)
+{
+	const struct store_list_opts *opts = merge->page->opts;
+	struct slice after = slice_to(opts->after, LIMIT_KEY_LEN_MAX);
+	uint64_t bucket_id = merge->page->bucket_id;
+
+	if (slice_cmp(after, opts->prefix) < 0 || !after.len) {
+		key_from(kind, from, bucket_id, opts->prefix);
+		return;
+	}
+	key_from(kind, from, bucket_id, after);
+	if (merge->within)
+		return;
+	if (list_prefix_len(opts, after) == after.len)
+		key_successor(from);
+	else if (kind != STREAM_VERSIONS)
+		from->bytes[from->len++] = 0; /* the struct has room */
+	else {
+		key_versions(from, bucket_id, after);
+		key_successor(from);
+	}
+}
+
+static int stream_load(struct stream *stream)
+{
+	struct slice row;
+
+	stream->ended = !index_walk_get(stream->walk, &row, &stream->record);
+	if (stream->ended)
+		return index_walk_error(stream->walk);
+	stream->key = slice_from(row, 1 + sizeof(uint64_t));
+	stream->seq = UINT64_MAX; /* what is current is the newest */
+	if (stream->kind == STREAM_NULL)
+		stream->seq = record_seq(stream->record);
+	if (stream->kind != STREAM_VERSIONS)
+		return 0;
+	if (key_version_parse(row, &stream->name)) {
+		log_error("store", "list: a damaged version's key: run fsck");
+		return -EIO;
+	}
+	stream->key = slice_of(stream->name.key, stream->name.key_len);
+	stream->seq = stream->name.seq;
+	return 0;
+}
+
+static int stream_next(struct stream *stream)
+{
+	index_walk_next(stream->walk);
+	return stream_load(stream);
+}
+
+static int streams_open(struct merge *merge)
+{
+	struct index_walk *walks[STREAMS] = {NULL};
+	struct list_page *page = merge->page;
+	struct key from[STREAMS], to[STREAMS];
+	struct index_range ranges[STREAMS];
+	int ret;
+
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		stream_from(merge, (enum stream_kind)i, &from[i]);
+		key_from((enum stream_kind)i, &to[i], page->bucket_id, page->opts->prefix);
+		key_successor(&to[i]);
+		ranges[i] = (struct index_range){.from = slice_of(from[i].bytes, from[i].len),
+			.to = slice_of(to[i].bytes, to[i].len)};
+	}
+	ret = index_walks_open(page->store->index, ranges, STREAMS, walks);
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		merge->streams[i].kind = (enum stream_kind)i;
+		merge->streams[i].walk = walks[i];
+		if (!ret)
+			ret = stream_load(&merge->streams[i]);
+	}
+	return ret;
+}
+
+static struct stream *streams_least(struct merge *merge)
+{
+	struct stream *least = NULL;
+
+	for (uint32_t i = 0; i < STREAMS; i++) {
+		struct stream *stream = &merge->streams[i];
+		int order;
+
+		if (stream->ended)
+			continue;
+		order = least ? slice_cmp(stream->key, least->key) : -1;
+		if (order < 0 || (order == 0 && stream->seq > least->seq))
+			least = stream;
+	}
+	return least;
+}
+
+/* Past all that is under a common prefix. */
+static int streams_skip(struct merge *merge, struct slice prefix)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < STREAMS && !ret; i++) {
+		struct stream *stream = &merge->streams[i];
+		struct key next;
+
+		if (stream->ended || !slice_starts(stream->key, prefix))
+			continue;
+		key_from(stream->kind, &next, merge->page->bucket_id, prefix);
+		key_successor(&next);
+		index_walk_seek(stream->walk, slice_of(next.bytes, next.len));
+		ret = stream_load(stream);
+	}
+	return ret;
+}
+
+/* The order of what is current among the versions that there are and were. A null version gets its
+ * number when another follows it: without one it is newer than all. */
+static uint64_t current_seq(struct slice record)
+{
+	uint64_t seq = record_seq(record);
+
+	return seq ? seq : UINT64_MAX;
+}
+
+static bool is_null_record(struct slice record)
+{
+	struct store_meta meta;
+
+	return record_parse_meta(record, &meta) == 0 &&
+	       slice_eq(slice_str(meta.version_id), SLICE("null"));
+}
+
+/* The order of the null version of `after`, which may be current. 1: found; 0: it is gone; or
+ * -errno. */
+static int null_seq(const struct list_page *page, struct slice after, uint64_t *ret_seq)
+{
+	struct key key;
+	char *value = NULL;
+	size_t len;
+	int found;
+
+	key_null(&key, page->bucket_id, after);
+	found = index_get(page->store->index, &key, true, &value, &len);
+	if (found > 0)
+		*ret_seq = record_seq(slice_of(value, len));
+	if (found == 0) {
+		key_object(&key, page->bucket_id, after);
+		found = index_get(page->store->index, &key, true, &value, &len);
+		if (found > 0 && !is_null_record(slice_of(value, len)))
+			found = 0;
+		else if (found > 0)
+			*ret_seq = current_seq(slice_of(value, len));
+	}
+	free(value);
+	return found;
+}
+
+/* The order of the version that the page continues behind. It need not be there any more, and then
+ * the one behind it may be current by now; with a null version its place is gone, too, and all of
+ * its key are told, some of them again. */
+static int within_find(struct merge *merge)
+{
+	const struct list_page *page = merge->page;
+	struct slice after = slice_to(page->opts->after, LIMIT_KEY_LEN_MAX);
+	int found = 1;
+
+	merge->within = after.len && page->opts->version_after.len;
+	if (merge->within && !version_seq_parse(page->opts->version_after, &merge->within_seq))
+		found = null_seq(page, after, &merge->within_seq);
+	merge->within_all = found == 0;
+	return found < 0 ? found : 0;
+}
+
+static bool was_told(const struct merge *merge, const struct stream *stream)
+{
+	if (!merge->within || merge->within_all || !slice_eq(stream->key, merge->page->opts->after))
+		return false;
+	return (stream->kind == STREAM_CURRENT ? current_seq(stream->record) : stream->seq) >=
+	       merge->within_seq;
+}
+
+/* Adds a version, or leaves it out since it was on an earlier page. */
+static int version_add(struct merge *merge, const struct stream *stream)
+{
+	bool first =
+		!merge->has_last || !slice_eq(stream->key, slice_of(merge->last, merge->last_len));
+
+	if (first) {
+		merge->last_len = MIN(stream->key.len, sizeof(merge->last));
+		memcpy(merge->last, stream->key.data, merge->last_len);
+		merge->has_last = true;
+	}
+	if (was_told(merge, stream))
+		return 0;
+	if (merge->page->row_count == merge->page->opts->entries_max) {
+		merge->page->more = true;
+		return 0;
+	}
+	return list_page_add(merge->page, stream->key,
+		slice_to(stream->record, record_meta_bytes(stream->record)), first);
+}
+
+static int merge_run(struct merge *merge)
+{
+	struct list_page *page = merge->page;
+	int ret = within_find(merge);
+	struct stream *least;
+
+	if (!ret)
+		ret = streams_open(merge);
+	while (!ret && !page->more && (least = streams_least(merge))) {
+		size_t prefix_len = list_prefix_len(page->opts, least->key);
+
+		if (!prefix_len) {
+			ret = version_add(merge, least);
+			if (!ret)
+				ret = stream_next(least);
+		} else if (page->row_count == page->opts->entries_max) {
+			page->more = true;
+		} else {
+			struct key prefix;
+
+			key_object(&prefix, 0, slice_to(least->key, prefix_len));
+			least->key = slice_of(prefix.bytes + prefix.len - prefix_len, prefix_len);
+			ret = list_page_add(page, least->key, SLICE_NONE, false);
+			if (!ret)
+				ret = streams_skip(merge, least->key);
+		}
+	}
+	return ret;
+}
+
+void list_versions_run(void *arg)
+{
+	struct list_page *page = (struct list_page *)arg;
+	struct merge merge = {.page = page};
+
+	page->ret = merge_run(&merge);
+	for (uint32_t i = 0; i < STREAMS; i++)
+		if (merge.streams[i].walk)
+			index_walk_close(merge.streams[i].walk);
+}

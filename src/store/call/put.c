@@ -1,0 +1,555 @@
+/* store/call/put.c: an object being written: open, then frames or space and checks, then commit or
+ * abort. */
+#include "codec/crc.h"
+#include "store/commit/body.h"
+#include "store/commit/commit.h"
+#include "store/object/cache.h"
+#include "store/object/object.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEGMENTS_FIRST	  1u
+#define EXTENTS_FIRST	  4u
+#define CHECKS_GROW_BYTES (4 * MIB)
+
+DEFINE_COUNTER(puts_total, "nebulaio_store_puts_total", NULL, "Objects stored.");
+DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes of objects stored.");
+
+/* open → (frames | (checked, space, cache)* | (adopt, drop)*) → commit or abort, which free it. */
+#define PUT_MAGIC 0x5707e907u
+struct store_put {
+	uint32_t magic; /* until it is committed or aborted */
+	struct store *store;
+	struct bucket *bucket;
+	uint64_t bytes_max; /* of the body; UINT64_MAX: not known */
+	uint64_t data_id;
+	uint64_t space_bytes; /* granted so far */
+	uint32_t grouped_bytes;
+	struct region_span span; /* of a grouped body, OWNER_APP; data NULL: none */
+	uint32_t segment_count;
+	uint32_t segment_cap;
+	struct segment **segments;
+	struct adoption adoption;
+	struct append append; /* base NULL: the body stands alone */
+	struct store_message *message;
+	bool adoptable;
+	bool stored;
+	uint32_t phase;
+	uint64_t regains;
+	uint16_t key_len;
+	char key[];
+};
+
+/* Where the caller comes in. A body has one kind of place: frames, space, other objects' bodies. */
+static void put_check(const struct store_put *put)
+{
+	CHECK(put->magic == PUT_MAGIC);
+	CHECK(put->key_len && put->key_len <= LIMIT_KEY_LEN_MAX);
+	CHECK(put->space_bytes <= put->bytes_max);
+	CHECK(put->segment_count <= put->segment_cap && put->segment_cap <= 2 * SEGMENTS_MAX);
+	CHECK(put->grouped_bytes <= STORE_GROUPED_BYTES_MAX);
+	CHECK(!put->span.data || (!put->space_bytes && !put->adoption.count));
+	CHECK(!put->adoption.count || (!put->space_bytes && !put->append.base));
+	CHECK(!put->stored);
+}
+
+/* Counts the put in the phase that it begins in; again when that moved on meanwhile. */
+static uint32_t phase_enter(struct store *store)
+{
+	for (;;) {
+		uint32_t phase = atomic_load(&store->put_phase);
+
+		atomic_fetch_add(&store->puts_open[phase % 2], 1);
+		if (atomic_load(&store->put_phase) == phase)
+			return phase;
+		atomic_fetch_sub(&store->puts_open[phase % 2], 1);
+	}
+}
+
+int store_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
+{
+	struct store_put *put;
+	struct bucket *bucket;
+	int ret;
+
+	if (opts->key.len == 0 || opts->key.len > LIMIT_KEY_LEN_MAX)
+		return -EINVAL;
+	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
+		return -EFBIG;
+	ret = store_refuses(store);
+	if (ret)
+		return ret;
+	bucket = buckets_find(store->buckets, opts->bucket);
+	if (!bucket)
+		return -ENOENT;
+	ret = grow_check(store);
+	put = ret ? NULL : (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
+	if (!put) {
+		bucket_put(bucket);
+		return ret ? ret : -ENOMEM;
+	}
+	put->magic = PUT_MAGIC;
+	put->store = store;
+	put->phase = phase_enter(store);
+	put->regains = atomic_load(&store->regains);
+	put->bucket = bucket;
+	put->bytes_max = opts->bytes;
+	put->adoptable = opts->adoptable;
+	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
+	put->key_len = (uint16_t)opts->key.len;
+	memcpy(put->key, opts->key.data, opts->key.len);
+	*ret_put = put;
+	return 0;
+}
+
+/* The segment with this number, made when it is the next one. */
+static int put_segment(struct store_put *put, uint64_t segment_idx, struct segment **ret_segment)
+{
+	uint32_t checks = SEGMENT_CHECKS_MAX;
+	int ret;
+
+	if (segment_idx > put->segment_count || segment_idx >= SEGMENTS_MAX)
+		return -EINVAL;
+	if (segment_idx == put->segment_count) {
+		if (put->segment_count == put->segment_cap) {
+			uint32_t cap = MAX(put->segment_cap * 2, SEGMENTS_FIRST);
+			void *grown = realloc(put->segments, cap * sizeof(struct segment *));
+
+			if (!grown)
+				return -ENOMEM;
+			put->segments = (struct segment **)grown;
+			put->segment_cap = cap;
+		}
+		if (put->bytes_max < SEGMENT_BYTES)
+			checks = (uint32_t)(put->bytes_max / STORE_CHECK_BYTES) + 1;
+		ret = segment_open(EXTENTS_FIRST, checks, &put->segments[segment_idx]);
+		if (ret)
+			return ret;
+		put->segment_count++;
+	}
+	*ret_segment = put->segments[segment_idx];
+	return 0;
+}
+
+uint64_t store_put_stream(const struct store_put *put)
+{
+	put_check(put);
+	return put->data_id;
+}
+
+int store_put_space(
+	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+{
+	uint64_t segment_left = SEGMENT_BYTES - offset % SEGMENT_BYTES;
+	struct segment *segment;
+	uint32_t blocks;
+	uint64_t block;
+	int ret;
+
+	put_check(put);
+	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data ||
+		put->adoption.count)
+		return -EINVAL;
+	if (offset + bytes > LIMIT_PUT_BYTES_MAX || bytes > put->bytes_max - offset)
+		return -EFBIG;
+	ret = put_segment(put, offset / SEGMENT_BYTES, &segment);
+	if (ret)
+		return ret;
+	bytes = (uint32_t)MIN((uint64_t)MIN(bytes, STORE_CHUNK_BYTES), segment_left);
+	ret = grow_lease(put->store, region_frames_for(bytes), &block, &blocks);
+	if (ret)
+		return ret;
+	ret = segment_add(segment, block, blocks);
+	if (ret) {
+		space_give(put->store->space, block, blocks);
+		return ret;
+	}
+	ret_run->target = put->store->target;
+	ret_run->volume_offset = block << BLOCK_SHIFT;
+	ret_run->bytes = MIN(bytes, blocks << BLOCK_SHIFT);
+	put->space_bytes += ret_run->bytes;
+	return 0;
+}
+
+/* The segment that the piece at offset is of. */
+static int piece_segment(struct store_put *put, uint64_t offset, struct segment **ret_segment)
+{
+	put_check(put);
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
+		return -EINVAL;
+	return put_segment(put, offset / SEGMENT_BYTES, ret_segment);
+}
+
+int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+{
+	struct segment *segment;
+	uint32_t check;
+	int ret = piece_segment(put, offset, &segment);
+
+	if (ret)
+		return ret;
+	check = (uint32_t)(offset % SEGMENT_BYTES / STORE_CHECK_BYTES);
+	if (check != segment->check_count)
+		return -EINVAL;
+	segment->checks[segment->check_count++] = crc32c;
+	return 0;
+}
+
+int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
+{
+	struct segment *segment;
+	int ret = piece_segment(put, offset, &segment);
+
+	if (ret)
+		return ret;
+	if (offset % SEGMENT_BYTES / STORE_CHECK_BYTES != segment->tag_count)
+		return -EINVAL;
+	return segment_tag_add(segment, tag);
+}
+
+void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
+{
+	put_check(put);
+	CHECK(span.data);
+	CHECK(!put->span.data && put->space_bytes == 0 && !put->adoption.count);
+	CHECK(bytes <= STORE_GROUPED_BYTES_MAX && bytes <= region_span_bytes(span));
+	put->span = span;
+	put->grouped_bytes = bytes;
+}
+
+void store_put_cache_take(
+	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes)
+{
+	struct store *store = put->store;
+	struct cache_offer offer = {
+		.data_id = put->data_id,
+		.chunk_idx = (uint32_t)(offset / STORE_CHUNK_BYTES),
+		.bytes = bytes,
+		.span = span,
+		.owner = OWNER_DISK,
+	};
+
+	put_check(put);
+	CHECK(bytes <= region_span_bytes(span));
+	if (offset % STORE_CHUNK_BYTES || bytes > STORE_CHUNK_BYTES || !store->cache ||
+		!cache_add(store->cache, &offer))
+		region_give(store->region, span, OWNER_DISK);
+}
+
+static int put_adopt(struct store_put *put, struct slice bucket_name, struct slice key,
+	const struct store_get *get, bool drop)
+{
+	struct bucket *bucket;
+	int ret;
+
+	put_check(put);
+	store_get_check(get);
+	if (put->span.data || put->segment_count || put->append.base)
+		return -EINVAL;
+	bucket = buckets_find(put->store->buckets, bucket_name);
+	if (!bucket)
+		return -ENOENT;
+	if (bucket == put->bucket && slice_eq(key, slice_of(put->key, put->key_len)))
+		ret = -EINVAL;
+	else
+		ret = adoption_add(put->store, &put->adoption, bucket, key, get, drop);
+	bucket_put(bucket);
+	return ret;
+}
+
+int store_put_adopt(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
+{
+	return put_adopt(put, bucket, key, get, false);
+}
+
+int store_put_drop(
+	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
+{
+	return put_adopt(put, bucket, key, get, true);
+}
+
+void store_put_message(struct store_put *put, struct store_message *message)
+{
+	put_check(put);
+	put->message = message;
+}
+
+int store_put_append(struct store_put *put, const struct store_get *get)
+{
+	int ret;
+
+	put_check(put);
+	store_get_check(get);
+	ret = put->adoption.count ? -EINVAL : append_open(&put->append, put->bucket, get);
+	put->adoptable |= !ret;
+	return ret;
+}
+
+/* Frees what is left of the put; its space goes back unless an object took it over. */
+static void put_close(struct store_put *put)
+{
+	struct store *store = put->store;
+
+	if (put->span.data)
+		region_give(store->region, put->span, OWNER_APP);
+	for (uint32_t i = 0; i < put->segment_count; i++) {
+		struct segment *segment = put->segments[i];
+
+		for (uint32_t e = 0; e < segment->extent_count; e++)
+			space_give(store->space, segment->extents[e].block,
+				segment->extents[e].blocks);
+		segment_close(segment);
+	}
+	if (store->cache && put->space_bytes)
+		cache_drop(store->cache, put->data_id,
+			(uint32_t)((put->space_bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES));
+	adoption_close(store, &put->adoption);
+	append_close(store, &put->append, put->stored);
+	bucket_put(put->bucket);
+	free(put->segments);
+	put->magic = 0;
+	atomic_fetch_sub(&store->puts_open[put->phase % 2], 1);
+	free(put);
+}
+
+void store_put_abort(struct store_put *put)
+{
+	if (!put)
+		return;
+	put_check(put);
+	put_close(put);
+}
+
+/* Whether space and checks cover exactly so many bytes. */
+static bool put_covers(const struct store_put *put, uint64_t bytes)
+{
+	uint64_t left = bytes;
+
+	if (put->space_bytes != bytes)
+		return false;
+	for (uint32_t i = 0; i < put->segment_count; i++) {
+		uint64_t part = MIN(left, (uint64_t)SEGMENT_BYTES);
+
+		if (put->segments[i]->check_count !=
+			(part + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES)
+			return false;
+		left -= part;
+	}
+	return left == 0;
+}
+
+/* Whether all pieces have tags, or none has. */
+static bool tags_cover(const struct store_put *put)
+{
+	for (uint32_t i = 0; i < put->segment_count; i++)
+		if (put->segments[i]->tag_count !=
+			(put->segments[0]->tag_count ? put->segments[i]->check_count : 0))
+			return false;
+	return true;
+}
+
+/* A body that goes to the index has no segment, but may have a tag. */
+static void inline_tag_take(struct store_put *put, struct object *object)
+{
+	if (!put->segment_count)
+		return;
+	object->has_tag = true;
+	memcpy(object->tag, put->segments[0]->tags, sizeof(object->tag));
+	segment_close(put->segments[0]);
+	put->segment_count = 0;
+}
+
+/* Gives a grouped body its place, sums it and pads it: then it is a direct object like any other,
+ * but not written yet. */
+static int grouped_prepare(struct store_put *put, struct commit *commit)
+{
+	uint32_t blocks = region_frames_for(put->grouped_bytes);
+	uint32_t padding = (blocks << BLOCK_SHIFT) - put->grouped_bytes;
+	struct segment *segment;
+	uint32_t leased;
+	uint64_t block;
+	int ret = put_segment(put, 0, &segment);
+
+	if (ret)
+		return ret;
+	while (segment->blocks < blocks) {
+		ret = grow_lease(put->store, blocks - segment->blocks, &block, &leased);
+		if (ret)
+			return ret;
+		ret = segment_add(segment, block, leased);
+		if (ret) {
+			space_give(put->store->space, block, leased);
+			return ret;
+		}
+	}
+	for (uint32_t at = 0; at < put->grouped_bytes; at += STORE_CHECK_BYTES)
+		segment->checks[segment->check_count++] = crc32c_update(
+			0, put->span.data + at, MIN(put->grouped_bytes - at, STORE_CHECK_BYTES));
+	memset(put->span.data + put->grouped_bytes, 0, padding);
+	commit->span = put->span;
+	put->span.data = NULL;
+	region_switch(put->store->region, commit->span, OWNER_APP, OWNER_DISK);
+	return 0;
+}
+
+/* Waits until everything written so far is on the medium. */
+static int body_flush(struct store *store)
+{
+	struct disk_io flush = {.op = DISK_FLUSH};
+	int32_t result = disk_run(store->volume.disk, &flush);
+
+	if (result < 0)
+		store_fence(store, "the volume", result);
+	return result;
+}
+
+/* The object out of what was given, in memory. */
+static int object_build(struct store_put *put, const struct store_meta *meta, struct commit *commit)
+{
+	struct store *store = put->store;
+	bool in_index = put->span.data &&
+			meta->bytes <= (put->adoptable ? 0 : store->opts.inline_bytes_max);
+	uint64_t bytes = meta->bytes;
+	struct object *object;
+	uint32_t first;
+	int ret;
+
+	if (put->adoption.count) {
+		commit->adoption = &put->adoption;
+		return adoption_object(
+			&put->adoption, meta, put->data_id, &commit->items[0].object);
+	}
+	if (put->append.base)
+		bytes = meta->bytes - MIN(put->append.base->meta.bytes, meta->bytes);
+	if (put->span.data ? bytes != put->grouped_bytes : !put_covers(put, bytes))
+		return -EINVAL;
+	if (put->span.data && !in_index) {
+		ret = grouped_prepare(put, commit);
+		if (ret)
+			return ret;
+	}
+	if (!in_index && !tags_cover(put))
+		return -EINVAL;
+	if (put->append.base)
+		ret = append_object(store, &put->append, meta, put->data_id, &object);
+	else
+		ret = object_open(
+			meta, put->data_id, in_index ? (uint32_t)meta->bytes : 0, &object);
+	if (ret)
+		return ret;
+	if (in_index) {
+		region_copy(object->inline_data, put->span.data, meta->bytes, COPY_INDEX);
+		inline_tag_take(put, object);
+	}
+	if (put->adoptable && object->body == BODY_DIRECT)
+		object->body = BODY_SEGMENTED;
+	first = append_first(object);
+	CHECK(object->segment_count - first == put->segment_count);
+	for (uint32_t i = 0; i < put->segment_count; i++)
+		atomic_init(&object->segments[first + i], put->segments[i]);
+	put->segment_count = 0;
+	commit->items[0].object = object;
+	commit->span_segment = first;
+	commit->append = put->append.base ? &put->append : NULL;
+	if (bytes <= BODY_VERIFY_BYTES_MAX)
+		return 0;
+	object->body_flushed = true;
+	return body_flush(store);
+}
+
+/* The frames of a grouped body are hot once it is stored. */
+static void span_end(struct store *store, const struct commit *commit, uint64_t data_id,
+	uint32_t bytes, bool stored)
+{
+	struct cache_offer offer = {
+		.data_id = data_id, .bytes = bytes, .span = commit->span, .owner = OWNER_DISK};
+
+	if (!commit->span.data)
+		return;
+	if (!stored || !store->cache || !cache_add(store->cache, &offer))
+		region_give(store->region, commit->span, OWNER_DISK);
+}
+
+/* Until the state of the bucket that it was made ready for is the one it is decided in. */
+static int put_run(struct store *store, struct commit *commit, struct slice key)
+{
+	struct commit_item *item = &commit->items[0];
+	int ret = hot_pin(store->hot, commit->bucket->info.id, key, &item->entry);
+
+	if (ret)
+		return ret;
+	commit_run(store, commit);
+	if (item->result == -ERESTART) {
+		ret = hot_pin(
+			store->hot, commit->bucket->info.id | HOT_NULL, key, &item->null_entry);
+		if (ret)
+			item->result = ret;
+		else
+			commit_run(store, commit);
+	}
+	version_unprepare(store, item);
+	if (!item->entry_taken)
+		hot_unpin(store->hot, item->entry);
+	return item->result;
+}
+
+/* What the object took over goes back to who had it. */
+static void object_unbuild(struct store_put *put, const struct commit *commit)
+{
+	struct object *object = commit->items[0].object;
+
+	/* Adopted bodies stay whose they were, and so does what an append was to come behind. */
+	atomic_store(&object->dead, !commit->adoption && !commit->append);
+	if (commit->append) {
+		uint32_t first = append_first(object);
+
+		put->segment_count = object->segment_count - first;
+		for (uint32_t i = 0; i < put->segment_count; i++)
+			put->segments[i] = segment_get(atomic_load(&object->segments[first + i]));
+	}
+	object_put(put->store, object);
+}
+
+int store_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
+{
+	struct store *store = put->store;
+	struct commit_item item = {.check = check, .arg = arg, .message = put->message};
+	struct commit commit = {
+		.bucket = put->bucket, .items = &item, .item_count = 1, .regains = put->regains};
+	struct slice key = slice_of(put->key, put->key_len);
+	int ret;
+
+	put_check(put);
+	if (meta->checksum_len > sizeof(meta->checksum) ||
+		meta->headers_len > STORE_HEADERS_BYTES_MAX)
+		ret = -EINVAL;
+	else
+		ret = store_refuses(store);
+	if (!ret)
+		ret = object_build(put, meta, &commit);
+	if (!ret)
+		ret = put_run(store, &commit, key);
+	span_end(store, &commit, put->data_id, put->grouped_bytes, ret == 0);
+	if (ret && item.object)
+		object_unbuild(put, &commit);
+	if (!ret) {
+		put->stored = true;
+		meta->mtime_ns = item.mtime_ns;
+		memcpy(meta->version_id, item.ret_version_id, sizeof(meta->version_id));
+		counter_add(&puts_total, 1);
+		counter_add(&put_bytes_total, meta->bytes);
+		put->space_bytes = 0; /* the cached chunks are the object's now */
+	}
+	put_close(put);
+	return ret;
+}

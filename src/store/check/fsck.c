@@ -1,0 +1,345 @@
+/* store/check/fsck.c: holds the index against the volume: every record, every extent, and (deep)
+ * every checksum. The log is replayed first, as a start would. */
+#include "store/check/check.h"
+#include "store/commit/commit.h"
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/volume.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fsck {
+	struct store *store;
+	struct store_fsck_report *report;
+	struct buf *out;
+	bool deep;
+	uint8_t *piece; /* STORE_CHECK_BYTES, aligned */
+	uint64_t segments_named, segments_found;
+	uint64_t inlines_named, inlines_found;
+};
+
+/* An object as findings name it. */
+struct subject {
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
+	struct slice key; /* of the row */
+};
+
+/* Begins a finding. */
+static void subject_put(const struct fsck *fsck, const struct subject *subject)
+{
+	buf_printf(fsck->out, "%s/", subject->bucket);
+	shown_put(fsck->out, subject->key);
+}
+
+static void subject_fill(struct fsck *fsck, struct slice index_key, struct subject *ret_subject)
+{
+	struct bucket *bucket;
+	uint64_t bucket_id;
+
+	memcpy(&bucket_id, index_key.data + 1, sizeof(bucket_id));
+	bucket = buckets_find_id(fsck->store->buckets, be64toh(bucket_id));
+	snprintf(ret_subject->bucket, sizeof(ret_subject->bucket), "%s",
+		bucket ? bucket->info.name : "?");
+	bucket_put(bucket);
+	ret_subject->key = slice_from(index_key, 9);
+}
+
+static void extents_check(
+	struct fsck *fsck, const struct subject *subject, const struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		const struct extent *extent = &segment->extents[i];
+		int ret = space_mark(fsck->store->space, extent->block, extent->blocks);
+
+		fsck->report->extents++;
+		if (ret == -EEXIST) {
+			fsck->report->overlaps++;
+			subject_put(fsck, subject);
+			buf_printf(fsck->out, ": blocks %llu+%u belong to another object, too\n",
+				(unsigned long long)extent->block, extent->blocks);
+		} else if (ret) {
+			fsck->report->bad_records++;
+			subject_put(fsck, subject);
+			buf_printf(fsck->out, ": blocks %llu+%u lie outside the volume\n",
+				(unsigned long long)extent->block, extent->blocks);
+		}
+	}
+}
+
+static void segment_check(struct fsck *fsck, const struct subject *subject,
+	const struct object *object, uint32_t segment_idx)
+{
+	const struct segment *segment = atomic_load(&object->segments[segment_idx]);
+	uint64_t from, bytes;
+	int ret;
+
+	object_segment_range(object, segment_idx, &from, &bytes);
+	extents_check(fsck, subject, segment);
+	if (!fsck->deep)
+		return;
+	ret = recover_segment_verify(&fsck->store->volume, segment, bytes, fsck->piece);
+	if (!ret)
+		return;
+	fsck->report->bad_checksums++;
+	subject_put(fsck, subject);
+	buf_printf(fsck->out, ": bytes %llu to %llu: %s\n", (unsigned long long)from,
+		(unsigned long long)(from + bytes - 1),
+		ret == -EUCLEAN ? "a checksum is wrong" : strerror(-ret));
+}
+
+static void record_bad(struct fsck *fsck, const struct subject *subject, const char *what)
+{
+	fsck->report->bad_records++;
+	subject_put(fsck, subject);
+	buf_printf(fsck->out, ": %s\n", what);
+}
+
+static void inline_check(
+	struct fsck *fsck, const struct subject *subject, const struct object *object)
+{
+	struct key key;
+	char *value;
+	size_t len;
+	int ret;
+
+	fsck->inlines_named++;
+	key_inline(&key, object->data_id);
+	ret = index_get(fsck->store->index, &key, true, &value, &len);
+	if (ret <= 0) {
+		record_bad(fsck, subject, "its inline body is missing");
+		return;
+	}
+	if (len != object->meta.bytes)
+		record_bad(fsck, subject, "its inline body has another length");
+	free(value);
+}
+
+static bool object_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct subject subject;
+	struct object *object;
+
+	fsck->report->objects++;
+	if (key.len <= 9) {
+		fsck->report->bad_records++;
+		buf_put_str(fsck->out, "an object row without a key\n");
+		return true;
+	}
+	subject_fill(fsck, key, &subject);
+	if (subject.bucket[0] == '?')
+		record_bad(fsck, &subject, "belongs to no bucket");
+	if (record_parse(value, &object)) {
+		record_bad(fsck, &subject, "its record is damaged");
+		return true;
+	}
+	fsck->report->bytes += object->meta.bytes;
+	if (object->body == BODY_INLINE)
+		inline_check(fsck, &subject, object);
+	for (uint32_t i = 0; i < object->segment_count; i++) {
+		struct segment *segment;
+
+		fsck->segments_named += object->body == BODY_SEGMENTED;
+		if (object_segment_load(fsck->store, object, i, &segment))
+			record_bad(fsck, &subject, "a segment is missing or damaged");
+		else
+			segment_check(fsck, &subject, object, i);
+	}
+	object_put(fsck->store, object);
+	return true;
+}
+
+static bool bucket_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct store_bucket info;
+
+	fsck->report->buckets++;
+	if (bucket_record_parse(slice_from(key, 1), value, &info)) {
+		fsck->report->bad_records++;
+		buf_put_str(fsck->out, "bucket ");
+		shown_put(fsck->out, slice_from(key, 1));
+		buf_put_str(fsck->out, ": its record is damaged\n");
+	}
+	return true;
+}
+
+static bool message_visit(struct slice key, struct slice value, void *arg)
+{
+	struct fsck *fsck = (struct fsck *)arg;
+	struct slice version_id, text;
+	uint64_t number;
+
+	if (message_parse(key, value, &number, &version_id, &text)) {
+		fsck->report->bad_records++;
+		buf_put_str(fsck->out, "a damaged message of a commit\n");
+	}
+	return true;
+}
+
+static bool row_count(struct slice key, struct slice value, void *arg)
+{
+	(void)key;
+	(void)value;
+	++*(uint64_t *)arg;
+	return true;
+}
+
+/* Rows of kinds that this program does not have: a later program's, when the index says so. */
+static int unknown_visit(struct fsck *fsck)
+{
+	static const char KINDS[] = "ABDMNOSV";
+	uint32_t features = fsck->store->features & ~INDEX_FEATURES;
+	uint64_t count = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i <= UINT8_MAX && !ret; i++) {
+		const char kind = (char)i;
+
+		if (!memchr(KINDS, kind, sizeof(KINDS) - 1))
+			ret = index_visit(
+				fsck->store->index, slice_of(&kind, 1), row_count, &count);
+	}
+	if (!count || ret)
+		return ret;
+	if (features) {
+		fsck->report->unknown_rows = count;
+		return 0;
+	}
+	fsck->report->bad_records += count;
+	buf_printf(fsck->out, "%llu rows of a kind that an index does not have\n",
+		(unsigned long long)count);
+	return 0;
+}
+
+/* Rows that no object names are left-overs. */
+static void orphans_check(struct fsck *fsck)
+{
+	if (fsck->segments_found > fsck->segments_named) {
+		fsck->report->bad_records += fsck->segments_found - fsck->segments_named;
+		buf_printf(fsck->out, "%llu segments that no object names\n",
+			(unsigned long long)(fsck->segments_found - fsck->segments_named));
+	}
+	if (fsck->inlines_found > fsck->inlines_named) {
+		fsck->report->bad_records += fsck->inlines_found - fsck->inlines_named;
+		buf_printf(fsck->out, "%llu inline bodies that no object names\n",
+			(unsigned long long)(fsck->inlines_found - fsck->inlines_named));
+	}
+}
+
+/* Holds what the index names against the last clean shutdown's snapshot, where there is one. */
+static void snapshot_check(struct fsck *fsck)
+{
+	struct space *space = fsck->store->space;
+	uint64_t first = fsck->store->volume.super.data_offset / BLOCK_BYTES / 64;
+	uint64_t lost = 0, unmarked = 0, count;
+	uint64_t *words;
+
+	if (snapshot_load(fsck->store, &words, &count))
+		return;
+	for (uint64_t i = first; i < count; i++) {
+		uint64_t named = space_word(space, i);
+
+		lost += (uint64_t)__builtin_popcountll(words[i] & ~named);
+		unmarked += (uint64_t)__builtin_popcountll(named & ~words[i]);
+	}
+	free(words);
+	fsck->report->lost_bytes = lost * BLOCK_BYTES;
+	if (lost)
+		buf_printf(fsck->out, "%llu bytes are neither free nor named by an object\n",
+			(unsigned long long)(lost * BLOCK_BYTES));
+	if (unmarked) {
+		fsck->report->overlaps += unmarked;
+		buf_printf(fsck->out, "%llu blocks of objects are marked as free\n",
+			(unsigned long long)unmarked);
+	}
+}
+
+static int fsck_run(struct fsck *fsck)
+{
+	struct index *index = fsck->store->index;
+	int ret = index_visit(index, SLICE("B"), bucket_visit, fsck);
+
+	fsck->report->opened = true;
+	if (!ret)
+		ret = index_visit(index, SLICE("O"), object_visit, fsck);
+	if (!ret)
+		ret = index_visit(index, SLICE("V"), object_visit, fsck);
+	if (!ret)
+		ret = index_visit(index, SLICE("N"), object_visit, fsck);
+	if (!ret)
+		ret = index_visit(index, SLICE("S"), row_count, &fsck->segments_found);
+	if (!ret)
+		ret = index_visit(index, SLICE("D"), row_count, &fsck->inlines_found);
+	if (!ret)
+		ret = index_visit(index, SLICE("M"), message_visit, fsck);
+	if (!ret)
+		ret = unknown_visit(fsck);
+	if (ret) {
+		fsck->report->bad_records++;
+		buf_printf(fsck->out, "the index cannot be read: %s\n", strerror(-ret));
+		return -EUCLEAN;
+	}
+	orphans_check(fsck);
+	snapshot_check(fsck);
+	fsck->report->repairable = fsck->store->volume.mended;
+	return fsck->report->bad_records || fsck->report->bad_checksums || fsck->report->overlaps ||
+			       fsck->report->lost_bytes
+		       ? -EUCLEAN
+		       : 0;
+}
+
+static int check(const char *dir, struct salvage *salvage, struct fsck *fsck)
+{
+	struct store_opts opts = {.dir = dir};
+	void *piece;
+	int ret;
+
+	if (posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES))
+		return -ENOMEM;
+	fsck->piece = (uint8_t *)piece;
+	fsck->store = store_alloc(&opts);
+	if (!fsck->store) {
+		free(piece);
+		return -ENOMEM;
+	}
+	fsck->store->findings = fsck->out;
+	fsck->store->salvage = salvage;
+	ret = slice_copy_str(slice_str(dir), fsck->store->dir, sizeof(fsck->store->dir));
+	if (!ret)
+		ret = store_load(fsck->store, false);
+	if (!ret)
+		ret = fsck_run(fsck);
+	else if (ret != -EUCLEAN || !fsck->out->len)
+		buf_printf(fsck->out, "%s: cannot be opened: %s\n", dir, strerror(-ret));
+	store_unload(fsck->store);
+	free(piece);
+	return ret;
+}
+
+int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out)
+{
+	struct fsck fsck = {.report = ret_report, .out = out, .deep = deep};
+
+	*ret_report = (struct store_fsck_report){0};
+	return check(dir, NULL, &fsck);
+}
+
+int store_salvage(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out)
+{
+	struct fsck fsck = {.report = ret_report, .out = out, .deep = deep};
+	struct salvage salvage = {.out = out, .report = ret_report};
+
+	*ret_report = (struct store_fsck_report){0};
+	return check(dir, &salvage, &fsck);
+}

@@ -1,0 +1,222 @@
+/* store/check/load.c: what a start and a check have in common: locks the directory, opens the
+ * volume and the index, replays the log. */
+#include "base/file.h"
+#include "store/check/check.h"
+#include "store/commit/applier.h"
+#include "store/commit/committer.h"
+#include "store/index/index.h"
+#include "store/object/cache.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define INDEX_CACHE_BYTES_DEFAULT (64 * MIB)
+
+static int dir_lock(struct store *store)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/LOCK", store->dir);
+	store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (store->lock_fd < 0) {
+		int error = errno;
+
+		log_error("store", "%s: %s", path, strerror(error));
+		return -error;
+	}
+	if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	if (errno != EWOULDBLOCK)
+		return -errno;
+	log_error("store", "%s: another process has this store open", store->dir);
+	return -EBUSY;
+}
+
+static void opts_default(struct store_opts *opts)
+{
+	if (!opts->hot_records_bytes_max)
+		opts->hot_records_bytes_max = STORE_HOT_BYTES_DEFAULT;
+	if (!opts->index_cache_bytes)
+		opts->index_cache_bytes = INDEX_CACHE_BYTES_DEFAULT;
+	if (opts->inline_bytes_max == 0)
+		opts->inline_bytes_max = STORE_INLINE_BYTES_DEFAULT;
+	else if (opts->inline_bytes_max == UINT32_MAX)
+		opts->inline_bytes_max = 0;
+	opts->inline_bytes_max = MIN(opts->inline_bytes_max, STORE_INLINE_BYTES_MAX);
+}
+
+/* A new volume beside an old index: the volume was lost or is not mounted. The index is not
+ * touched.
+ */
+static int index_unexpected(const struct store *store)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/index/CURRENT", store->dir);
+	if (access(path, F_OK))
+		return 0;
+	log_error("store",
+		"%s: there is an index but no volume: put the volume back; to begin anew, move "
+		"this directory away",
+		store->dir);
+	return -EUCLEAN;
+}
+
+/* A store whose creation was cut short has epoch 0: its index is made afresh. */
+static int index_prepare(struct store *store)
+{
+	struct superblock *super = &store->volume.super;
+	struct state_record state = {.version = INDEX_VERSION,
+		.features = INDEX_FEATURES,
+		.data_id_next = 1,
+		.bucket_id_next = 1};
+	struct index_opts opts = {
+		.cache_bytes = store->opts.index_cache_bytes,
+		.write_buffer_bytes = MAX(super->log_bytes, 4 * MIB),
+		.create = super->epoch == 0,
+	};
+	char path[4096];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/index", store->dir);
+	opts.dir = path;
+	if (opts.create) {
+		ret = index_destroy(path);
+		if (ret)
+			return ret;
+	}
+	ret = index_open(&opts, &store->index);
+	if (ret || !opts.create)
+		return ret;
+	memcpy(state.uuid, super->uuid, sizeof(state.uuid));
+	ret = index_state_write(store->index, &state);
+	if (!ret)
+		ret = index_flush(store->index);
+	/* From its first epoch on the volume counts on an index. */
+	return ret ? ret : file_dir_sync(store->dir);
+}
+
+static void volumes_modes_check(const struct volume *volume)
+{
+	if (!volume->set_count)
+		modes_check_file(volume->path);
+	for (uint32_t i = 0; i < volume->set_count; i++)
+		modes_check_file(volume->set_paths[i]);
+}
+
+/* What only a store that is made can be given. */
+static void log_size_check(const struct store *store, bool created)
+{
+	uint64_t now = store->volume.super.log_bytes, asked = store->opts.log_bytes;
+
+	if (!created && asked && asked != now)
+		log_warn("store",
+			"the log has %llu KiB since the store was made, and stays so: the %llu KiB "
+			"that are configured have no effect",
+			(unsigned long long)(now / KIB), (unsigned long long)(asked / KIB));
+}
+
+int store_load(struct store *store, bool create)
+{
+	bool created = false;
+	struct volume_opts volume = {
+		.dir = store->dir,
+		.path = store->opts.volume,
+		.format = store->opts.format,
+		.discard_files = store->opts.discard_files,
+		.erasure_data = store->opts.erasure_data,
+		.erasure_parity = store->opts.erasure_parity,
+		.faults = store->opts.disk_faults,
+		.log_bytes = store->opts.log_bytes,
+		.step_bytes = store->opts.step_bytes,
+		.create = create,
+		.ret_created = &created,
+	};
+	int ret = dir_lock(store);
+
+	if (!ret)
+		modes_check(store->dir);
+	if (!ret)
+		ret = volume_locate(&volume, &store->volume);
+	if (!ret && volume_missing(&store->volume))
+		ret = index_unexpected(store);
+	if (!ret)
+		ret = volume_open(&volume, &store->volume);
+	if (!ret) {
+		volumes_modes_check(&store->volume);
+		log_size_check(store, created);
+	}
+	if (!ret)
+		ret = index_prepare(store);
+	if (!ret)
+		ret = recover_replay(store);
+	if (!ret)
+		ret = snapshot_size_check(store);
+	if (!ret && store->opts.volume && store->opts.volume[0])
+		ret = volume_link(store->dir, &store->volume);
+	if (!ret)
+		ret = buckets_open(&store->buckets);
+	if (!ret)
+		ret = recover_buckets(store);
+	if (!ret)
+		ret = space_open(store->volume.super.data_offset / BLOCK_BYTES,
+			disk_bytes(store->volume.disk) / BLOCK_BYTES, &store->space);
+	if (!ret)
+		space_stripe(store->space, disk_array_data(store->volume.disk));
+	return ret;
+}
+
+void store_unload(struct store *store)
+{
+	index_close(store->index);
+	buckets_close(store->buckets);
+	space_close(store->space);
+	volume_close(&store->volume);
+	if (store->lock_fd >= 0)
+		close(store->lock_fd);
+	pthread_mutex_destroy(&store->grow_lock);
+	pthread_mutex_destroy(&store->watch_lock);
+	rebuild_noted_fini(store->noted);
+	free(store);
+}
+
+/* A store with what it only points at, in one piece. */
+struct store_whole {
+	struct store store; /* the first: freed by its address */
+	struct applier applier;
+	struct committer committer;
+	struct rebuild_noted noted;
+};
+
+struct store *store_alloc(const struct store_opts *opts)
+{
+	struct store_whole *whole = (struct store_whole *)calloc(1, sizeof(*whole));
+	struct store *store;
+
+	if (!whole)
+		return NULL;
+	store = &whole->store;
+	store->applier = &whole->applier;
+	store->committer = &whole->committer;
+	store->noted = &whole->noted;
+	store->opts = *opts;
+	store->lock_fd = -1;
+	atomic_store(&store->regains, 1);
+	opts_default(&store->opts);
+	pthread_mutex_init(&store->grow_lock, NULL);
+	pthread_mutex_init(&store->watch_lock, NULL);
+	rebuild_noted_init(store->noted);
+	list_init(&store->watches);
+	return store;
+}

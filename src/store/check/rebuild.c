@@ -1,0 +1,294 @@
+/* store/check/rebuild.c: a volume that came back or was replaced is made whole from the others, in
+ * the background: a walk over the index, a batch of rows at a time, while all goes on.
+ *
+ * What the walk need not see: bodies that are put after it began are written to the volume by
+ * their own put; the blocks of rows that end are not used anew while a batch that may name them is
+ * worked on. What it could miss: a body that was there before and whose row moves from before it
+ * to behind it (a rename, a version that becomes current again, a body that is adopted). The index
+ * thread notes such rows while it applies them, and each is looked up again; the volume is whole
+ * when the walk is over and no row is noted. */
+#include "store/check/check.h"
+#include "store/commit/applier.h"
+#include "store/commit/committer.h"
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a batch: extents, and rows looked at for them. */
+#define BATCH_STRIPES 256u
+#define BATCH_ROWS    16384u
+
+DEFINE_COUNTER(stripes_rebuilt, "nebulaio_store_stripes_rebuilt_total", NULL,
+	"Stripes of which a part was made anew for a volume that is rebuilt.");
+DEFINE_COUNTER(volumes_rebuilt, "nebulaio_store_volumes_rebuilt_total", NULL,
+	"Volumes that were rebuilt entirely.");
+
+/* The rows that name extents, by kind and then by key, and where we are among them. */
+static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
+
+struct store_rebuild {
+	struct store *store;
+	uint32_t kind;
+	struct key after;	  /* len 0: from the start of the kind */
+	uint64_t data_id_first;	  /* bodies from here on are on the volume already */
+	struct rebuild_keys keys; /* noted, and taken to be looked up from keys_at on */
+	size_t keys_at;
+	uint32_t count;
+	uint64_t stripes[2 * (BATCH_STRIPES + SEGMENT_EXTENTS_MAX)]; /* noted, and walked */
+	uint64_t total;
+	int ret;
+};
+
+/* ---- Noting. ---- */
+
+static void noting_begin(struct store_rebuild *rebuild)
+{
+	struct rebuild_noted *noted = rebuild->store->noted;
+
+	rebuild->data_id_first = atomic_load(&rebuild->store->data_id_next);
+	pthread_mutex_lock(&noted->lock);
+	noted->on = true;
+	noted->lost = false;
+	noted->keys.len = 0;
+	noted->data_id_first = rebuild->data_id_first;
+	pthread_mutex_unlock(&noted->lock);
+}
+
+static void noting_end(struct store_rebuild *rebuild)
+{
+	struct rebuild_noted *noted = rebuild->store->noted;
+
+	pthread_mutex_lock(&noted->lock);
+	noted->on = false;
+	pthread_cond_broadcast(&noted->room);
+	pthread_mutex_unlock(&noted->lock);
+	free(rebuild->keys.bytes);
+}
+
+/* Takes what is noted by now over, when what was taken before is looked up. False: there is
+ * nothing. */
+static bool noted_take(struct store_rebuild *rebuild)
+{
+	struct rebuild_noted *noted = rebuild->store->noted;
+	struct rebuild_keys looked_up = rebuild->keys;
+
+	if (rebuild->keys_at < rebuild->keys.len)
+		return true;
+	looked_up.len = 0;
+	pthread_mutex_lock(&noted->lock);
+	rebuild->keys = noted->keys;
+	noted->keys = looked_up;
+	if (noted->lost)
+		rebuild->ret = -ENOMEM;
+	pthread_cond_broadcast(&noted->room);
+	pthread_mutex_unlock(&noted->lock);
+	rebuild->keys_at = 0;
+	return rebuild->keys.len > 0;
+}
+
+/* ---- Gathering, on a helper thread. ---- */
+
+static void stripes_take(struct store_rebuild *rebuild, const struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->extent_count; i++)
+		rebuild->stripes[rebuild->count++] = segment->extents[i].block;
+}
+
+static void row_take(struct store_rebuild *rebuild, struct slice key, struct slice value)
+{
+	struct segment *segment;
+	struct object *object;
+
+	if (!rebuild_row_counts(rebuild->data_id_first, key, value))
+		return;
+	if (key.data[0] == 'S') {
+		if (segment_record_parse(value, &segment))
+			return;
+		stripes_take(rebuild, segment);
+		segment_close(segment);
+		return;
+	}
+	if (record_parse(value, &object))
+		return;
+	stripes_take(rebuild, atomic_load(&object->segments[0]));
+	object_put(rebuild->store, object);
+}
+
+/* The extents of rows that were noted. One that has moved on since then was noted again. */
+static int noted_gather(struct store_rebuild *rebuild)
+{
+	int ret = 0;
+
+	while (ret >= 0 && rebuild->count < BATCH_STRIPES && noted_take(rebuild) && !rebuild->ret) {
+		const uint8_t *at = rebuild->keys.bytes + rebuild->keys_at;
+		struct key key;
+		uint16_t len;
+		char *value;
+		size_t value_len;
+
+		memcpy(&len, at, sizeof(len));
+		memcpy(key.bytes, at + sizeof(len), len);
+		key.len = len;
+		rebuild->keys_at += sizeof(len) + len;
+		ret = index_get(rebuild->store->index, &key, true, &value, &value_len);
+		if (ret <= 0)
+			continue;
+		row_take(rebuild, slice_of(key.bytes, key.len), slice_of(value, value_len));
+		free(value);
+	}
+	return MIN(ret, rebuild->ret);
+}
+
+/* The extents of the next rows. */
+static int walk_gather(struct store_rebuild *rebuild)
+{
+	struct slice kind = KINDS[rebuild->kind], key, value;
+	struct slice from =
+		rebuild->after.len ? slice_of(rebuild->after.bytes, rebuild->after.len) : kind;
+	uint32_t enough = rebuild->count + BATCH_STRIPES, rows = 0;
+	struct index_walk *walk;
+	bool there;
+	int ret = index_walk_open(rebuild->store->index, from, SLICE_NONE, &walk);
+
+	if (ret)
+		return ret;
+	while ((there = index_walk_get(walk, &key, &value) && slice_starts(key, kind)) &&
+		rebuild->count < enough && rows++ < BATCH_ROWS) {
+		if (!rebuild->after.len || !slice_eq(key, from)) {
+			row_take(rebuild, key, value);
+			rebuild->after.len = (uint32_t)key.len;
+			memcpy(rebuild->after.bytes, key.data, key.len);
+		}
+		index_walk_next(walk);
+	}
+	if (!there) {
+		rebuild->kind++;
+		rebuild->after.len = 0;
+	}
+	ret = index_walk_error(walk);
+	index_walk_close(walk);
+	return ret;
+}
+
+static void batch_gather(void *arg)
+{
+	struct store_rebuild *rebuild = (struct store_rebuild *)arg;
+
+	rebuild->count = 0;
+	rebuild->ret = noted_gather(rebuild);
+	if (!rebuild->ret && rebuild->kind < ARRAY_LEN(KINDS))
+		rebuild->ret = walk_gather(rebuild);
+}
+
+/* ---- Rebuilding. ---- */
+
+static uint64_t members_rebuilding(const struct disk *disk)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t i = 0; i < disk_array_members(disk); i++)
+		if (disk_array_state(disk, i) == DISK_MEMBER_REBUILDING)
+			mask |= 1ull << i;
+	return mask;
+}
+
+/* Nobody's blocks are used anew between the look into the index and the write: what a row names
+ * stays what it was. */
+static int batch_run(struct store_rebuild *rebuild)
+{
+	struct disk *disk = rebuild->store->volume.disk;
+	uint64_t members = members_rebuilding(disk);
+	int ret;
+
+	space_hold(rebuild->store->space);
+	fiber_offload_long(batch_gather, rebuild);
+	ret = rebuild->ret;
+	for (uint32_t i = 0; i < rebuild->count && !ret; i++) {
+		for (uint32_t m = 0; members >> m && !ret; m++)
+			if (members >> m & 1)
+				ret = disk_array_rebuild(disk, rebuild->stripes[i], m);
+		if (atomic_load(&rebuild->store->quiescing))
+			break;
+	}
+	if (!ret && atomic_load(&rebuild->store->quiescing))
+		ret = -ESHUTDOWN;
+	space_let_go(rebuild->store->space);
+	rebuild->total += rebuild->count;
+	counter_add(&stripes_rebuilt, rebuild->count);
+	return ret;
+}
+
+static int rows_run(struct store_rebuild *rebuild)
+{
+	int ret = 0;
+
+	noting_begin(rebuild);
+	while (!ret && (rebuild->kind < ARRAY_LEN(KINDS) || noted_take(rebuild))) {
+		ret = batch_run(rebuild);
+		fiber_yield();
+	}
+	noting_end(rebuild);
+	return ret ? ret : rebuild->ret;
+}
+
+static void heal_run(void *arg)
+{
+	struct store_rebuild *rebuild = (struct store_rebuild *)arg;
+	struct store *store = rebuild->store;
+	struct disk *disk = store->volume.disk;
+	uint64_t members = members_rebuilding(disk);
+
+	/* The log before the tail is not on the rebuilt volumes, so the tail moves first. */
+	rebuild->ret = disk_flush_now(disk);
+	if (!rebuild->ret)
+		rebuild->ret = applier_checkpoint_now(store);
+	if (rebuild->ret)
+		return;
+	members &= members_rebuilding(disk); /* one may have failed */
+	for (uint32_t m = 0; members >> m; m++)
+		if (members >> m & 1)
+			disk_array_heal(disk, m);
+	pthread_mutex_lock(&store->volume.lock);
+	rebuild->ret = volume_super_write(&store->volume);
+	pthread_mutex_unlock(&store->volume.lock);
+	for (uint32_t m = 0; members >> m && !rebuild->ret; m++)
+		if (members >> m & 1) {
+			counter_add(&volumes_rebuilt, 1);
+			log_info("store", "volume %u is rebuilt: %llu stripes read", m,
+				(unsigned long long)rebuild->total);
+		}
+}
+
+int store_rebuild(struct store *store)
+{
+	struct store_rebuild *rebuild;
+	int ret;
+
+	if (!store->volume.set_count || !members_rebuilding(store->volume.disk))
+		return 0;
+	rebuild = (struct store_rebuild *)calloc(1, sizeof(*rebuild));
+	if (!rebuild)
+		return -ENOMEM;
+	rebuild->store = store;
+	ret = rows_run(rebuild);
+	if (!ret)
+		ret = applier_wait(store, atomic_load(&store->committer->published_seq));
+	if (!ret) {
+		fiber_offload_long(heal_run, rebuild);
+		ret = rebuild->ret;
+	}
+	if (ret && ret != -ESHUTDOWN)
+		log_error("store", "rebuilding stopped: %s; it is begun anew", strerror(-ret));
+	free(rebuild);
+	return ret;
+}

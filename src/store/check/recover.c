@@ -1,0 +1,170 @@
+/* store/check/recover.c: what a start does once the index has all (replay.c): loads the buckets and
+ * finds out which blocks are in use; and how bodies are verified. */
+#include "codec/crc.h"
+#include "store/check/check.h"
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/volume.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRESS_INTERVAL_NS (2 * NS_PER_S)
+#define COMPLAINTS_MAX	     10u
+
+/* ---- Checksums. ---- */
+
+int recover_segment_verify(
+	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
+{
+	const struct recover_range range = {.to = bytes};
+
+	return recover_range_verify(volume, segment, &range, piece);
+}
+
+int recover_range_verify(struct volume *volume, const struct segment *segment,
+	const struct recover_range *range, uint8_t *piece)
+{
+	volume_check(volume);
+	CHECK(range->from % STORE_CHECK_BYTES == 0);
+	for (uint64_t at = range->from; at < range->to; at += STORE_CHECK_BYTES) {
+		uint32_t len = (uint32_t)MIN(range->to - at, (uint64_t)STORE_CHECK_BYTES);
+		uint32_t padded = ALIGN_UP(len, BLOCK_BYTES);
+
+		for (uint32_t done = 0; done < padded;) {
+			uint64_t offset, run;
+			int ret = segment_find(segment, at + done, &offset, &run);
+
+			if (ret)
+				return ret;
+			run = MIN(run, (uint64_t)(padded - done));
+			if (!disk_in_range(volume->disk, offset, run))
+				return -EUCLEAN;
+			ret = disk_read_now(volume->disk, piece + done, run, offset);
+			if (ret)
+				return ret;
+			done += (uint32_t)run;
+		}
+		if (crc32c_update(0, piece, len) != segment->checks[at / STORE_CHECK_BYTES]) {
+			const struct stripe_piece wrong = {.at = at,
+				.data = piece,
+				.bytes = len,
+				.crc32c = segment->checks[at / STORE_CHECK_BYTES]};
+
+			if (stripe_mend(volume, segment, &wrong, range->amend))
+				return -EUCLEAN;
+			volume->mended++;
+		}
+	}
+	return 0;
+}
+
+/* ---- Buckets and space. ---- */
+
+static bool bucket_visit(struct slice key, struct slice value, void *arg)
+{
+	struct store *store = (struct store *)arg;
+	struct store_bucket info;
+
+	if (bucket_record_parse(slice_from(key, 1), value, &info)) {
+		log_error("store", "a damaged bucket record in the index: run fsck");
+		return true;
+	}
+	return buckets_add(store->buckets, &info) == 0;
+}
+
+int recover_buckets(struct store *store)
+{
+	return index_visit(store->index, SLICE("B"), bucket_visit, store);
+}
+
+struct scan {
+	struct store *store;
+	uint64_t rows;
+	uint64_t complaints;
+	uint64_t reported_ns;
+};
+
+static void scan_complain(struct scan *scan, const char *what)
+{
+	if (scan->complaints++ < COMPLAINTS_MAX)
+		log_error("store", "the index is damaged: %s: run fsck", what);
+}
+
+static void scan_segment(struct scan *scan, const struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		int ret = space_mark(
+			scan->store->space, segment->extents[i].block, segment->extents[i].blocks);
+
+		if (ret)
+			scan_complain(scan, ret == -EEXIST ? "two objects name the same block"
+							   : "an extent lies outside the volume");
+	}
+}
+
+static void scan_object(struct scan *scan, struct slice key, struct slice value)
+{
+	struct store *store = scan->store;
+	struct bucket *bucket;
+	struct object *object;
+	uint64_t bucket_id;
+
+	memcpy(&bucket_id, key.data + 1, sizeof(bucket_id));
+	if (record_parse(value, &object)) {
+		scan_complain(scan, "an object record");
+		return;
+	}
+	bucket = buckets_find_id(store->buckets, be64toh(bucket_id));
+	if (bucket) {
+		atomic_fetch_add(&bucket->objects, 1);
+		atomic_fetch_add(&store->objects, 1);
+		bucket_put(bucket);
+	} else {
+		scan_complain(scan, "an object of no bucket");
+	}
+	if (object->body == BODY_DIRECT)
+		scan_segment(scan, atomic_load(&object->segments[0]));
+	object_put(store, object);
+}
+
+static bool scan_visit(struct slice key, struct slice value, void *arg)
+{
+	struct scan *scan = (struct scan *)arg;
+	struct segment *segment;
+
+	if (key_is_object(key) && key.len > 9) {
+		scan_object(scan, key, value);
+	} else if (key.data[0] == 'S' && segment_record_parse(value, &segment) == 0) {
+		scan_segment(scan, segment);
+		segment_close(segment);
+	} else {
+		scan_complain(scan, "a row of no known kind");
+	}
+	scan->rows++;
+	if (scan->rows % 4096 == 0 && clock_now_ns() - scan->reported_ns > PROGRESS_INTERVAL_NS) {
+		log_info("store", "recovery: %llu rows of the index read to find the space in use",
+			(unsigned long long)scan->rows);
+		scan->reported_ns = clock_now_ns();
+	}
+	return true;
+}
+
+int recover_scan(struct store *store)
+{
+	struct scan scan = {.store = store, .reported_ns = clock_now_ns()};
+	static const struct slice kinds[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
+	int ret = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(kinds) && !ret; i++)
+		ret = index_visit(store->index, kinds[i], scan_visit, &scan);
+	return ret;
+}

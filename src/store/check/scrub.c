@@ -1,0 +1,317 @@
+/* store/check/scrub.c: reads all bodies from time to time, at a leisurely rate, and holds them
+ * against their checksums, and over several volumes parity against the data. What other volumes
+ * have right is written anew; what nobody has right is told. */
+#include "store/check/check.h"
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+DEFINE_COUNTER(runs, "nebulaio_store_scrub_runs_total", NULL, "Scrubs that came to their end.");
+DEFINE_COUNTER(read_bytes, "nebulaio_store_scrub_bytes_total", NULL, "Bytes of bodies scrubbed.");
+DEFINE_COUNTER(damaged, "nebulaio_store_scrub_damaged_total", NULL,
+	"Places (of at most a MiB) that a scrub found damaged and that nothing mends.");
+DEFINE_COUNTER(mended, "nebulaio_store_scrub_mended_total", NULL,
+	"Pieces of data that a scrub found wrong on a volume and mended from the others.");
+DEFINE_COUNTER(parity_mended, "nebulaio_store_scrub_parity_mended_total", NULL,
+	"Shards of parity that a scrub found wrong and made anew.");
+
+static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N")};
+
+/* A run, and what is looked at: a row, one of its segments, a chunk of that. */
+struct scrub {
+	struct store *store;
+	const struct store_scrub_opts *opts;
+	uint64_t next_ns; /* when the next chunk may be read */
+	uint64_t damaged, mended, parity;
+	uint32_t kind;
+	struct key key; /* len 0: none of the kind yet */
+	uint64_t data_id;
+	uint32_t segment_count, segment_idx;
+	/* On a helper thread. */
+	struct object *object;
+	struct segment *segment;
+	uint64_t segment_bytes, at, to;
+	uint8_t *piece;
+	int ret;
+};
+
+/* ---- Steps on a helper thread. ---- */
+
+static void row_note(struct scrub *scrub, struct slice value)
+{
+	struct object *object;
+
+	scrub->segment_count = 0;
+	if (record_parse(value, &object))
+		return; /* its record is damaged, which is fsck's to tell */
+	scrub->data_id = object->data_id;
+	scrub->segment_count = object->segment_count;
+	object_put(scrub->store, object);
+}
+
+/* The row after the last one of the kind. -ENOENT: there is none. */
+static void row_next(void *arg)
+{
+	struct scrub *scrub = (struct scrub *)arg;
+	struct slice kind = KINDS[scrub->kind], key, value;
+	struct slice from = scrub->key.len ? slice_of(scrub->key.bytes, scrub->key.len) : kind;
+	struct index_walk *walk;
+
+	scrub->ret = index_walk_open(scrub->store->index, from, SLICE_NONE, &walk);
+	if (scrub->ret)
+		return;
+	scrub->ret = -ENOENT;
+	while (scrub->ret == -ENOENT && index_walk_get(walk, &key, &value) &&
+		slice_starts(key, kind)) {
+		if (!scrub->key.len || !slice_eq(key, from)) {
+			row_note(scrub, value);
+			scrub->key.len = (uint32_t)key.len;
+			memcpy(scrub->key.bytes, key.data, key.len);
+			scrub->ret = 0;
+			break;
+		}
+		index_walk_next(walk);
+	}
+	if (scrub->ret == -ENOENT && index_walk_error(walk))
+		scrub->ret = index_walk_error(walk);
+	index_walk_close(walk);
+}
+
+/* The row again, with its blocks held: -ENOENT when it is not the same any more. */
+static void segment_open_run(void *arg)
+{
+	struct scrub *scrub = (struct scrub *)arg;
+	uint64_t from;
+	char *value;
+	size_t len;
+	int ret = index_get(scrub->store->index, &scrub->key, true, &value, &len);
+
+	scrub->ret = ret < 0 ? ret : -ENOENT;
+	if (ret <= 0)
+		return;
+	scrub->ret = record_parse(slice_of(value, len), &scrub->object);
+	free(value);
+	if (scrub->ret) {
+		scrub->object = NULL;
+		return;
+	}
+	scrub->ret = -ENOENT;
+	if (scrub->object->data_id != scrub->data_id ||
+		scrub->segment_idx >= scrub->object->segment_count)
+		return;
+	scrub->ret = object_segment_load(
+		scrub->store, scrub->object, scrub->segment_idx, &scrub->segment);
+	object_segment_range(scrub->object, scrub->segment_idx, &from, &scrub->segment_bytes);
+}
+
+/* Whether the row still names this body: what is deleted meanwhile is no damage. */
+static bool row_stands(struct scrub *scrub)
+{
+	struct object *object;
+	bool stands = false;
+	char *value;
+	size_t len;
+
+	if (index_get(scrub->store->index, &scrub->key, true, &value, &len) <= 0)
+		return false;
+	if (record_parse(slice_of(value, len), &object) == 0) {
+		stands = object->data_id == scrub->data_id;
+		object_put(scrub->store, object);
+	}
+	free(value);
+	return stands;
+}
+
+static void chunk_run(void *arg)
+{
+	struct scrub *scrub = (struct scrub *)arg;
+	struct volume *volume = &scrub->store->volume;
+	const struct recover_range range = {.from = scrub->at, .to = scrub->to, .amend = true};
+	uint64_t before = volume->mended;
+	int ret = recover_range_verify(volume, scrub->segment, &range, scrub->piece);
+
+	scrub->mended += volume->mended - before;
+	counter_add(&mended, volume->mended - before);
+	counter_add(&read_bytes, scrub->to - scrub->at);
+	/* What too few volumes have is not damaged; another run looks at it. */
+	if (ret && stripe_lacking(scrub->store))
+		scrub->ret = -EHOSTDOWN;
+	if (!ret || scrub->ret || !row_stands(scrub))
+		return;
+	scrub->damaged++;
+	counter_add(&damaged, 1);
+	log_error("store", "scrub: %.*s: bytes %llu to %llu of segment %u are damaged: %s",
+		scrub->key.len > 9 ? (int)MIN(scrub->key.len - 9, 200u) : 0,
+		(const char *)scrub->key.bytes + 9, (unsigned long long)scrub->at,
+		(unsigned long long)scrub->to - 1, scrub->segment_idx,
+		ret == -EUCLEAN ? "a checksum is wrong, and no volume has it right"
+				: strerror(-ret));
+}
+
+/* After the data was found to be right. */
+static void parity_run(void *arg)
+{
+	struct scrub *scrub = (struct scrub *)arg;
+	const struct segment *segment = scrub->segment;
+
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		uint32_t wrong;
+
+		if (disk_array_parity(
+			    scrub->store->volume.disk, segment->extents[i].block, true, &wrong))
+			continue; /* too few volumes: nothing to hold it against */
+		scrub->parity += wrong;
+		counter_add(&parity_mended, wrong);
+	}
+}
+
+/* ---- A run. ---- */
+
+/* Keeps to the rate; false: the store quiesces. */
+static bool pace(struct scrub *scrub, uint64_t bytes)
+{
+	struct store *store = scrub->store;
+	uint64_t now_ns = clock_now_ns();
+
+	atomic_fetch_add(&store->scrub_done_bytes, bytes);
+	scrub->next_ns = MAX(scrub->next_ns, now_ns) +
+			 (uint64_t)((double)bytes * NS_PER_S / (double)scrub->opts->bytes_per_s);
+	while (!atomic_load(&store->quiescing) && clock_now_ns() < scrub->next_ns)
+		(void)fiber_park_until(scrub->next_ns);
+	return !atomic_load(&store->quiescing);
+}
+
+/* Its blocks are nobody else's while it is looked at, which is no longer than a segment takes. */
+static bool segment_run(struct scrub *scrub)
+{
+	bool go_on = true;
+	uint64_t damaged_before = scrub->damaged;
+
+	scrub->object = NULL;
+	space_hold(scrub->store->space);
+	fiber_offload_long(segment_open_run, scrub);
+	for (scrub->at = 0; !scrub->ret && go_on && scrub->at < scrub->segment_bytes;) {
+		scrub->to = MIN(scrub->at + STORE_CHUNK_BYTES, scrub->segment_bytes);
+		fiber_offload_long(chunk_run, scrub);
+		go_on = pace(scrub, scrub->to - scrub->at);
+		scrub->at = scrub->to;
+	}
+	if (!scrub->ret && go_on && scrub->store->volume.set_count &&
+		scrub->damaged == damaged_before)
+		fiber_offload_long(parity_run, scrub);
+	space_let_go(scrub->store->space);
+	if (scrub->object)
+		object_put(scrub->store, scrub->object);
+	if (scrub->ret == -EHOSTDOWN) {
+		log_warn("store", "scrub: broken off: too few volumes are left");
+		return false;
+	}
+	return go_on;
+}
+
+static bool kind_run(struct scrub *scrub)
+{
+	scrub->key.len = 0;
+	for (;;) {
+		fiber_offload_long(row_next, scrub);
+		if (scrub->ret == -ENOENT)
+			return true;
+		if (scrub->ret) {
+			log_error("store", "scrub: the index cannot be read: %s",
+				strerror(-scrub->ret));
+			return false;
+		}
+		for (scrub->segment_idx = 0; scrub->segment_idx < scrub->segment_count;
+			scrub->segment_idx++)
+			if (!segment_run(scrub))
+				return false;
+		if (atomic_load(&scrub->store->quiescing))
+			return false;
+	}
+}
+
+static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
+{
+	struct scrub *scrub = (struct scrub *)calloc(1, sizeof(*scrub));
+	struct store_usage usage;
+	bool whole = scrub != NULL;
+	void *piece = NULL;
+
+	if (!scrub || posix_memalign(&piece, BLOCK_BYTES, STORE_CHECK_BYTES)) {
+		log_error("store", "scrub: no memory");
+		free(scrub);
+		return;
+	}
+	scrub->store = store;
+	scrub->opts = opts;
+	scrub->piece = (uint8_t *)piece;
+	store_usage(store, &usage);
+	atomic_store(&store->scrub_done_bytes, 0);
+	atomic_store(&store->scrub_all_bytes, MAX(usage.used_bytes, 1u));
+	log_info("store", "scrub: begins, about %llu MiB",
+		(unsigned long long)(usage.used_bytes / MIB));
+	for (; whole && scrub->kind < ARRAY_LEN(KINDS); scrub->kind++)
+		whole = kind_run(scrub);
+	if (whole) {
+		counter_add(&runs, 1);
+		log_info("store",
+			"scrub: ended: %llu MiB read, %llu pieces and %llu shards of parity "
+			"mended, %llu places damaged",
+			(unsigned long long)(atomic_load(&store->scrub_done_bytes) / MIB),
+			(unsigned long long)scrub->mended, (unsigned long long)scrub->parity,
+			(unsigned long long)scrub->damaged);
+	}
+	atomic_store(&store->scrub_all_bytes, 0);
+	free(piece);
+	free(scrub);
+}
+
+/* ---- From time to time. ---- */
+
+void store_scrub_watch(struct store *store, const struct store_scrub_opts *opts)
+{
+	store->scrubber = fiber_self();
+	while (!atomic_load(&store->quiescing)) {
+		uint64_t due_ns =
+			opts->interval_ns ? clock_now_ns() + opts->interval_ns : DEADLINE_NONE;
+
+		while (!atomic_load(&store->quiescing) && !atomic_load(&store->scrub_asked) &&
+			clock_now_ns() < due_ns)
+			(void)fiber_park_until(MIN(due_ns, clock_now_ns() + NS_PER_S));
+		if (atomic_load(&store->quiescing))
+			break;
+		scrub_run(store, opts);
+		atomic_store(&store->scrub_asked, false);
+	}
+	store->scrubber = NULL;
+}
+
+int store_scrub_ask(struct store *store)
+{
+	if (atomic_load(&store->scrub_all_bytes) || atomic_exchange(&store->scrub_asked, true))
+		return -EALREADY;
+	return 0;
+}
+
+void store_scrub_status(struct store *store, struct store_scrub *ret_status)
+{
+	*ret_status = (struct store_scrub){
+		.running = atomic_load(&store->scrub_all_bytes) || atomic_load(&store->scrub_asked),
+		.done_bytes = atomic_load(&store->scrub_done_bytes),
+		.all_bytes = atomic_load(&store->scrub_all_bytes),
+		.runs = counter_read(&runs),
+		.bytes = counter_read(&read_bytes),
+		.damaged = counter_read(&damaged),
+		.mended = counter_read(&mended),
+		.parity_mended = counter_read(&parity_mended),
+	};
+}

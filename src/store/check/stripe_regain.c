@@ -1,0 +1,117 @@
+/* store/check/stripe_regain.c: a store over several volumes of which too many are gone takes no
+ * writes, and goes on by itself when enough are back.
+ *
+ * What is back is behind by nothing that was acknowledged: a commit is acknowledged when it is on
+ * all volumes that the superblocks call good, and when one that missed it is called lost there. So
+ * the good ones of the last superblocks, as many as are back, are good again, as they would be at a
+ * start; and as at a start the log goes on in a new epoch, so that a group that was told to have
+ * failed is never replayed, and its space can be used anew. A body that was written before may lack
+ * a part on a volume that is called good now: its commit fails. */
+#include "store/check/check.h"
+#include "store/commit/applier.h"
+#include "store/commit/commit.h"
+#include "store/state/state.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+bool stripe_lacking(const struct store *store)
+{
+	return store->volume.set_count &&
+	       (stripe_suspended(store) || !disk_array_quorum(store->volume.disk));
+}
+
+/* On a helper thread: which of those that were good can be reached again. */
+struct regain {
+	struct store *store;
+	uint64_t members;
+	int ret;
+};
+
+static bool member_back(struct store *store, uint32_t member)
+{
+	struct disk *disk = disk_array_member(store->volume.disk, member);
+
+	return disk && store->volume.path_of[member] != STRIPE_PATH_NONE && !disk_revive(disk) &&
+	       stripe_member_whole(&store->volume, member) &&
+	       !disk_grow(disk, disk_bytes(store->volume.disk));
+}
+
+static void look_run(void *arg)
+{
+	struct regain *regain = (struct regain *)arg;
+	const struct volume *volume = &regain->store->volume;
+
+	for (uint32_t m = 0; m < volume->super.set_count; m++)
+		if (disk_array_state(volume->disk, m) == DISK_MEMBER_MISSING &&
+			!(volume->super.set_lost >> m & 1) && member_back(regain->store, m))
+			regain->members |= 1ull << m;
+}
+
+static bool enough(const struct regain *regain)
+{
+	const struct volume *volume = &regain->store->volume;
+	uint64_t lost = disk_array_lost(volume->disk) & ~regain->members;
+
+	return (uint32_t)__builtin_popcountll(lost) <= volume->super.set_parity;
+}
+
+/* On a helper thread, with nothing on its way to the volumes. */
+static void regain_run(void *arg)
+{
+	struct regain *regain = (struct regain *)arg;
+
+	disk_array_regain(regain->store->volume.disk, regain->members);
+	regain->ret = applier_checkpoint_anew(regain->store);
+}
+
+int stripe_regain(struct store *store)
+{
+	struct regain regain = {.store = store};
+
+	fiber_offload_long(look_run, &regain);
+	if (!enough(&regain))
+		return -EHOSTDOWN;
+	/* Commits of bodies that were written before are refused from here on; groups that were
+	 * begun before are over, and the index has all that was acknowledged. */
+	atomic_fetch_add(&store->regains, 1);
+	commit_barrier(store);
+	regain.ret = applier_settle(store);
+	if (!regain.ret)
+		fiber_offload_long(regain_run, &regain);
+	if (regain.ret) {
+		log_error("store", "%s: enough volumes are back, but cannot be written to: %s",
+			store->dir, strerror(-regain.ret));
+		return regain.ret;
+	}
+	disk_resume(store->volume.disk);
+	atomic_store(&store->suspended, false);
+	log_info("store", "%s: enough volumes are back: the store takes writes again", store->dir);
+	return 0;
+}
+
+bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
+{
+	const struct disk *disk = store->volume.disk;
+	uint32_t count = disk_array_members(disk);
+
+	if (atomic_load(&store->fenced)) {
+		snprintf(ret_why, why_cap,
+			"the store takes no more writes: its volume or its index failed; see the "
+			"log, then restart on a sound disk");
+		return false;
+	}
+	if (stripe_lacking(store)) {
+		uint32_t lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
+
+		snprintf(ret_why, why_cap,
+			"the store takes no writes: %u of %u volumes are there and whole, and %u "
+			"are needed",
+			count - lost, count, disk_array_data(disk));
+		return false;
+	}
+	return true;
+}

@@ -1,0 +1,356 @@
+/* store/check/stripe_watch.c: looks after several volumes while the store is open: what is gone is
+ * given up, what can be reached again is taken back and rebuilt. docs/design/stripe.md. */
+#include "store/check/check.h"
+#include "store/commit/applier.h"
+#include "store/commit/commit.h"
+#include "store/commit/committer.h"
+#include "store/state/state.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS NS_PER_S
+/* Places that stand empty are looked into at every so many looks. */
+#define LOOKS_VACANT 5u
+/* A rebuilding that failed is begun anew after so many. */
+#define LOOKS_REST   5u
+#define PUTS_LOOK_NS (20 * NS_PER_MS)
+
+DEFINE_COUNTER(returned, "nebulaio_store_volumes_returned_total", NULL,
+	"Volumes that were missing and were taken back, or replaced, while the store was open.");
+
+struct watch {
+	struct store *store;
+	uint32_t looks;
+	/* Of a look, on a helper thread. */
+	uint32_t member; /* found; UINT32_MAX: none */
+	struct disk *disk;
+	bool fresh; /* the disk is not attached */
+	int ret;
+};
+
+/* ---- Looking, on a helper thread. ---- */
+
+static bool missing(const struct store *store, uint32_t member)
+{
+	return disk_array_state(store->volume.disk, member) == DISK_MEMBER_MISSING;
+}
+
+/* How what may be taken for a member is looked at. */
+static struct volume_opts volume_opts_of(const struct store *store)
+{
+	return (struct volume_opts){.dir = store->dir,
+		.format = store->opts.format,
+		.discard_files = store->opts.discard_files};
+}
+
+/* A member whose disk is open and can be reached again. */
+static bool own_find(struct watch *watch)
+{
+	struct store *store = watch->store;
+	const struct volume_opts opts = volume_opts_of(store);
+
+	for (uint32_t m = 0; m < store->volume.super.set_count; m++) {
+		struct disk *disk = disk_array_member(store->volume.disk, m);
+
+		if (!missing(store, m) || !disk || store->volume.path_of[m] == STRIPE_PATH_NONE ||
+			disk_revive(disk))
+			continue;
+		if (stripe_member_known(&opts, &store->volume, m))
+			continue;
+		watch->member = m;
+		watch->disk = disk;
+		watch->fresh = false;
+		return true;
+	}
+	return false;
+}
+
+static void look_run(void *arg)
+{
+	struct watch *watch = (struct watch *)arg;
+	const struct volume_opts opts = volume_opts_of(watch->store);
+
+	watch->member = UINT32_MAX;
+	if (own_find(watch) || watch->looks % LOOKS_VACANT)
+		return;
+	if (stripe_candidate(&opts, &watch->store->volume, &watch->member, &watch->disk) == 0)
+		watch->fresh = true;
+	else
+		watch->member = UINT32_MAX;
+}
+
+/* ---- Attaching, on each reactor's own thread. ---- */
+
+struct attach {
+	struct reactor_msg msg;
+	struct watch *watch;
+	struct reactor *reactor;
+	struct fiber *fiber;
+	_Atomic uint32_t *pending;
+	int ret;
+};
+
+static void attach_here(struct reactor_msg *msg)
+{
+	struct attach *attach = CONTAINER_OF(msg, struct attach, msg);
+	struct fiber *fiber = attach->fiber;
+
+	attach->ret =
+		disk_attach(attach->watch->disk, attach->reactor, attach->watch->store->region);
+	if (atomic_fetch_sub(attach->pending, 1) == 1)
+		fiber_wake_remote(fiber);
+}
+
+static int attach_all(struct watch *watch)
+{
+	struct attach attaches[LIMIT_CORES_MAX];
+	_Atomic uint32_t pending = 0;
+	uint32_t count = 0;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
+		if (watch->store->cores[i].reactor)
+			attaches[count++] = (struct attach){.msg = {.fn = attach_here},
+				.watch = watch,
+				.reactor = watch->store->cores[i].reactor,
+				.fiber = fiber_self(),
+				.pending = &pending};
+	atomic_store(&pending, count);
+	for (uint32_t i = 0; i < count; i++)
+		reactor_post(attaches[i].reactor, &attaches[i].msg);
+	while (atomic_load(&pending))
+		fiber_park();
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = attaches[i].ret;
+	return ret;
+}
+
+/* ---- Taking back. ---- */
+
+static void super_run(void *arg)
+{
+	struct watch *watch = (struct watch *)arg;
+
+	pthread_mutex_lock(&watch->store->volume.lock);
+	watch->ret = volume_super_write(&watch->store->volume);
+	pthread_mutex_unlock(&watch->store->volume.lock);
+}
+
+/* Puts that began before now may have left the volume out, and so may the group that is being
+ * written: they end first, and their rows come into the index, so that the rebuilding finds all
+ * that the volume lacks, and the log's tail moves behind what it lacks of the log. */
+static void puts_await(struct store *store)
+{
+	uint32_t before = atomic_fetch_add(&store->put_phase, 1);
+
+	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing))
+		fiber_sleep_ns(PUTS_LOOK_NS);
+	commit_barrier(store);
+	(void)applier_wait(store, atomic_load(&store->committer->published_seq));
+}
+
+static void member_take(struct watch *watch)
+{
+	struct store *store = watch->store;
+	int ret = watch->fresh ? attach_all(watch) : 0;
+
+	if (!ret)
+		ret = disk_array_return(store->volume.disk, watch->member, watch->disk);
+	if (!ret) {
+		counter_add(&returned, 1);
+		log_info("store", "volume %u is there again, and is made whole from the others",
+			watch->member);
+		fiber_offload_long(super_run, watch);
+		ret = watch->ret;
+	}
+	if (ret)
+		log_error("store", "volume %u cannot be taken back: %s", watch->member,
+			strerror(-ret));
+}
+
+/* ---- Replacing. ---- */
+
+struct replace {
+	struct store *store;
+	const char *path;
+	uint32_t member;
+	int ret;
+};
+
+static bool path_of_another(const struct volume *volume, uint32_t member, const char *path)
+{
+	for (uint32_t i = 0; i < volume->set_count; i++)
+		if (volume->path_of[member] != i && strcmp(volume->set_paths[i], path) == 0)
+			return true;
+	return false;
+}
+
+static int replace_note(const struct replace *replace)
+{
+	struct volume *volume = &replace->store->volume;
+	uint32_t lost = (uint32_t)__builtin_popcountll(
+		disk_array_lost(volume->disk) & ~(1ull << replace->member));
+
+	if (volume->replace_path)
+		return -EALREADY;
+	if (path_of_another(volume, replace->member, replace->path))
+		return -EEXIST;
+	if (lost + 1 > volume->super.set_parity)
+		return -EBUSY;
+	volume->replace_path = strdup(replace->path);
+	if (!volume->replace_path)
+		return -ENOMEM;
+	volume->replace_member = (int)replace->member;
+	return 0;
+}
+
+/* On a helper thread: a checkpoint may hold the lock for seconds. */
+static void note_run(void *arg)
+{
+	struct replace *replace = (struct replace *)arg;
+	struct volume *volume = &replace->store->volume;
+
+	pthread_mutex_lock(&volume->lock);
+	replace->ret = replace_note(replace);
+	pthread_mutex_unlock(&volume->lock);
+}
+
+int store_volume_replace(struct store *store, uint32_t member, const char *path)
+{
+	struct replace replace = {.store = store, .path = path, .member = member};
+	const struct volume *volume = &store->volume;
+
+	if (!volume->set_count || member >= volume->super.set_count)
+		return -ENOENT;
+	/* DIR/volumes has a line for each, and relative names are whose? */
+	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
+		return -EINVAL;
+	fiber_offload_long(note_run, &replace);
+	return replace.ret;
+}
+
+/* The place of a path that no member has, for the new one. */
+static uint32_t path_place(const struct volume *volume, uint32_t member)
+{
+	if (volume->path_of[member] != STRIPE_PATH_NONE)
+		return volume->path_of[member];
+	for (uint32_t i = 0; i < volume->set_count; i++) {
+		bool taken = false;
+
+		for (uint32_t m = 0; m < volume->super.set_count; m++)
+			taken |= volume->path_of[m] == i;
+		if (!taken)
+			return i;
+	}
+	return STRIPE_PATH_NONE;
+}
+
+/* On a helper thread: the old volume is given up, the new path stands in its place. */
+static void replace_run(void *arg)
+{
+	struct watch *watch = (struct watch *)arg;
+	struct volume *volume = &watch->store->volume;
+	uint32_t member, place;
+
+	pthread_mutex_lock(&volume->lock);
+	member = (uint32_t)volume->replace_member;
+	place = path_place(volume, member);
+	if (volume->replace_path && place != STRIPE_PATH_NONE) {
+		log_info("store", "volume %u (%s) is replaced by %s", member,
+			volume->set_paths[place], volume->replace_path);
+		disk_array_fail(volume->disk, member, -ESTALE);
+		free(volume->set_paths[place]);
+		volume->set_paths[place] = volume->replace_path;
+		volume->path_of[member] = STRIPE_PATH_NONE;
+		volume->paths_refused &= ~(1u << place);
+		watch->looks = 0;
+		if (stripe_remember(watch->store->dir, volume))
+			log_warn("store", "%s: the folder cannot remember it", watch->store->dir);
+	}
+	volume->replace_path = NULL;
+	pthread_mutex_unlock(&volume->lock);
+}
+
+/* ---- Watching. ---- */
+
+static bool any_missing(const struct store *store)
+{
+	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
+		if (missing(store, m))
+			return true;
+	return false;
+}
+
+static void gone_take(struct store *store)
+{
+	struct disk *disk = store->volume.disk;
+
+	for (uint32_t m = 0; m < store->volume.super.set_count; m++)
+		if (!missing(store, m) && disk_gone(disk_array_member(disk, m)))
+			disk_array_fail(disk, m, -ENOTCONN);
+	if (stripe_settle(&store->volume) == -EHOSTDOWN || !disk_array_quorum(disk))
+		stripe_suspend(store);
+}
+
+static void look(struct watch *watch)
+{
+	bool taken = false;
+
+	fiber_offload_long(replace_run, watch);
+	gone_take(watch->store);
+	if (stripe_suspended(watch->store) &&
+		(atomic_load(&watch->store->fenced) || stripe_regain(watch->store)))
+		return;
+	while (any_missing(watch->store) && !atomic_load(&watch->store->quiescing)) {
+		fiber_offload_long(look_run, watch);
+		if (watch->member == UINT32_MAX)
+			break;
+		member_take(watch);
+		taken = true;
+	}
+	if (taken)
+		puts_await(watch->store);
+	watch->looks++;
+}
+
+void store_volumes_watch(struct store *store)
+{
+	struct watch watch = {.store = store};
+	uint32_t rest = 0;
+
+	if (!store->volume.set_count)
+		return;
+	store->watcher = fiber_self();
+	rest = store_rebuild(store) ? LOOKS_REST : 0;
+	while (!atomic_load(&store->quiescing)) {
+		if (fiber_park_until(clock_now_ns() + LOOK_NS) == 0)
+			continue;
+		look(&watch);
+		if (stripe_suspended(store))
+			continue;
+		if (rest)
+			rest--;
+		else
+			rest = store_rebuild(store) ? LOOKS_REST : 0;
+	}
+	store->watcher = NULL;
+}
+
+uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
+{
+	struct disk *disk = store->volume.disk;
+	uint32_t count = MIN(disk_array_members(disk), max);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct disk *member = disk_array_member(disk, i);
+
+		ret_volumes[i] = (struct store_volume){.bytes = member ? disk_bytes(member) : 0,
+			.state = disk_array_state(disk, i)};
+	}
+	return count;
+}

@@ -1,0 +1,76 @@
+/* store/commit/body.h: what becomes of the bodies that a commit does not write: those that stay
+ * where they are, those that another one follows; and room for new ones. */
+#ifndef STORE_BODY_H
+#define STORE_BODY_H
+
+#include "store/store.h"
+
+#include <stdbool.h>
+
+#include "store/object/object.h"
+
+struct bucket;
+struct group;
+struct hot_entry;
+
+/* ---- adopt.c: bodies that change their object and stay where they are. ---- */
+struct adopted {
+	struct bucket *bucket;	 /* with a reference */
+	struct hot_entry *entry; /* pinned; the group's when decided */
+	struct object *object;	 /* with a reference */
+	bool dropped;		 /* deleted together with its body */
+	bool moved;		 /* what has its body is what it was, under another key */
+	uint32_t segment_first;	 /* among the adopter's */
+};
+struct adoption {
+	struct adopted *list;
+	uint32_t count;
+	uint32_t cap;
+	uint32_t adopted_count; /* those that are not just dropped */
+	uint64_t bytes;		/* theirs */
+	bool decided;
+};
+/* Adds an object that the caller has open. -ESTALE, -EINVAL, -EFBIG, -ENOMEM. */
+int adoption_add(struct store *store, struct adoption *adoption, struct bucket *bucket,
+	struct slice key, const struct store_get *get, bool drop);
+/* The same of one that is to have another key, whatever its body is. */
+int adoption_move(struct store *store, struct adoption *adoption, struct bucket *bucket,
+	struct slice key, const struct store_get *get);
+/* The object of the adopted bodies. -EINVAL: meta->bytes is not their sum. */
+int adoption_object(struct adoption *adoption, const struct store_meta *meta, uint64_t data_id,
+	struct object **ret_object);
+/* Upper bound of what it adds to a group. */
+size_t adoption_bytes(const struct adoption *adoption);
+/* Whether all is still as it was added (else -ESTALE); then it is taken out of the order. */
+int adoption_decide(struct adoption *adoption, struct group *group);
+void adoption_undo(struct adoption *adoption);
+void adoption_publish(struct store *store, struct adoption *adoption, struct object *adopter,
+	struct group *group);
+void adoption_close(struct store *store, struct adoption *adoption);
+
+/* ---- append.c: a body behind what its key holds. ---- */
+struct append {
+	struct object *base;   /* with a reference */
+	struct segment *moved; /* where an inline base's body is now; NULL: it was none */
+};
+/* -E2BIG, -EINVAL: as store_put_append. */
+int append_open(struct append *append, const struct bucket *bucket, const struct store_get *get);
+/* The object of both, without the segments of the body that comes behind (data_id), which begin at
+ * append_first. Fiber call. */
+int append_object(struct store *store, struct append *append, const struct store_meta *meta,
+	uint64_t data_id, struct object **ret_object);
+uint32_t append_first(const struct object *object);
+/* Upper bound of what its record and its rows add to a group; and the rows. */
+size_t append_bytes(const struct append *append, const struct object *object);
+void append_add(struct group *group, const struct append *append, const struct object *object,
+	uint8_t flags);
+void append_close(struct store *store, struct append *append, bool stored);
+
+/* ---- grow.c: room. ---- */
+/* Fiber call: a run of up to `blocks`, growing the volume when it is full or too broken up for so
+ * many. -ENOSPC. */
+int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks);
+/* -ENOSPC when the file system's free space is below the reserve; looked up once a second. */
+int grow_check(struct store *store);
+
+#endif

@@ -1,0 +1,234 @@
+/* store/commit/commit.c: a commit's way: queued by its caller, decided in commit order (decide.c
+ * has the items, this file the buckets), and published once it is durable. Runs on the committer's
+ * fiber but for commit_run, the caller's end. */
+#include "store/commit/body.h"
+#include "store/commit/commit.h"
+#include "store/commit/committer.h"
+#include "store/log/journal.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/waiter.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static void committer_kick(struct committer *committer)
+{
+	if (committer->reactor != reactor_self()) {
+		if (!atomic_exchange(&committer->kicked, true))
+			reactor_post(committer->reactor, &committer->kick);
+	} else if (committer->fiber && !committer->ended) {
+		fiber_wake(committer->fiber);
+	}
+}
+
+/* Between the two the committer does not end. */
+static int commit_enter(struct store *store)
+{
+	atomic_fetch_add(&store->committer->callers, 1);
+	if (atomic_load(&store->quiescing))
+		return -ESHUTDOWN;
+	return atomic_load(&store->fenced) ? -EIO : 0;
+}
+
+static void commit_leave(struct store *store)
+{
+	if (atomic_fetch_sub(&store->committer->callers, 1) == 1 && atomic_load(&store->quiescing))
+		committer_kick(store->committer);
+}
+
+void commit_run(struct store *store, struct commit *commit)
+{
+	int error = commit_enter(store);
+
+	if (error) {
+		commit_undo(store, commit, error);
+	} else {
+		waiter_init(&commit->waiter);
+		mpsc_push(&store->committer->queue, &commit->node);
+		committer_kick(store->committer);
+		waiter_wait(&commit->waiter);
+	}
+	commit_leave(store);
+}
+
+void commit_barrier(struct store *store)
+{
+	/* It asks for nothing, but comes to its turn like any other. */
+	struct commit commit = {.kind = COMMIT_ITEMS};
+
+	commit_run(store, &commit);
+}
+
+size_t commit_bytes(const struct commit *commit)
+{
+	size_t bytes = commit->adoption ? adoption_bytes(commit->adoption) : 0;
+
+	if (commit->kind == COMMIT_MESSAGES_END)
+		return messages_end_bytes(commit);
+	if (commit->kind != COMMIT_ITEMS)
+		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
+	for (uint32_t i = 0; i < commit->item_count; i++)
+		bytes += commit_item_bytes(&commit->items[i], commit) +
+			 message_bytes(&commit->items[i]);
+	return bytes;
+}
+
+/* Takes the reference over. */
+static void bucket_edit_decide(struct commit *commit, struct bucket *bucket, struct group *group)
+{
+	uint8_t record[BUCKET_RECORD_BYTES_MAX];
+	struct store_bucket edited;
+	struct key key;
+	size_t len;
+
+	commit->result = -ENOENT;
+	if (!bucket)
+		return;
+	edited = bucket->info;
+	commit->result = commit->bucket_edit(&edited, commit->arg);
+	if (!commit->result && (edited.versioning > STORE_VERSIONING_SUSPENDED ||
+				       edited.versioning < MIN(bucket->info.versioning, 1u) ||
+				       (edited.flags & ~STORE_BUCKET_FLAGS)))
+		commit->result = -EINVAL;
+	if (commit->result) {
+		bucket_put(bucket);
+		return;
+	}
+	commit->bucket_info = bucket->info;
+	commit->bucket_info.versioning = edited.versioning;
+	commit->bucket_info.flags = edited.flags;
+	commit->bucket = bucket;
+	key_bucket(&key, slice_str(bucket->info.name));
+	len = bucket_record_put(&commit->bucket_info, record);
+	memcpy(group_add(group, MUTATION_PUT, 0, &key, len), record, len);
+}
+
+static void bucket_decide(struct store *store, struct commit *commit, struct group *group)
+{
+	struct slice name = slice_str(commit->bucket_info.name);
+	struct bucket *bucket = buckets_find(store->buckets, name);
+	uint8_t record[BUCKET_RECORD_BYTES_MAX];
+	struct key key;
+	size_t len;
+
+	key_bucket(&key, name);
+	commit->result = 0;
+	if (commit->kind == COMMIT_BUCKET_EDIT) {
+		bucket_edit_decide(commit, bucket, group);
+		return;
+	}
+	if (commit->kind == COMMIT_BUCKET_CREATE) {
+		if (bucket)
+			commit->result = -EEXIST;
+		else if (buckets_count(store->buckets) >= STORE_BUCKETS_MAX)
+			commit->result = -EDQUOT;
+		bucket_put(bucket);
+		if (commit->result)
+			return;
+		commit->bucket_info.id = atomic_fetch_add(&store->bucket_id_next, 1);
+		if (!commit->bucket_info.created_ns)
+			commit->bucket_info.created_ns = clock_real_ns();
+		len = bucket_record_put(&commit->bucket_info, record);
+		memcpy(group_add(group, MUTATION_PUT, 0, &key, len), record, len);
+		return;
+	}
+	if (!bucket)
+		commit->result = -ENOENT;
+	else if (atomic_load(&bucket->objects))
+		commit->result = -ENOTEMPTY;
+	if (commit->result) {
+		bucket_put(bucket);
+		return;
+	}
+	commit->bucket = bucket;
+	group_add(group, MUTATION_DELETE, 0, &key, 0);
+}
+
+void commit_decide(struct store *store, struct commit *commit, struct group *group)
+{
+	if (commit->kind == COMMIT_MESSAGES_END) {
+		messages_end_add(group, commit);
+		return;
+	}
+	if (commit->kind != COMMIT_ITEMS) {
+		bucket_decide(store, commit, group);
+		return;
+	}
+	for (uint32_t i = 0; i < commit->item_count; i++)
+		commit_item_decide(store, commit, &commit->items[i], group);
+}
+
+static void change_publish(
+	struct store *store, struct bucket *bucket, struct change *change, struct group *group)
+{
+	struct object *old = hot_publish(store->hot, change->entry, change->object);
+
+	change->entry->has_pending = false;
+	if (old)
+		object_unseat(store, old);
+	if (old && change->old == OLD_EDITED)
+		atomic_store(&old->adopter, object_get(change->object));
+	if (old && change->old == OLD_DIES) {
+		atomic_store(&old->dead, true);
+		atomic_fetch_sub(&bucket->objects, 1);
+		atomic_fetch_sub(&store->objects, 1);
+	}
+	if (change->flags & CHANGE_NEW) {
+		atomic_fetch_add(&bucket->objects, 1);
+		atomic_fetch_add(&store->objects, 1);
+	}
+	group->touched[group->touched_count++] =
+		(struct touched){.entry = change->entry, .old = old};
+}
+
+static void item_publish(
+	struct store *store, struct bucket *bucket, struct commit_item *item, struct group *group)
+{
+	for (uint32_t i = 0; i < item->change_count; i++)
+		change_publish(store, bucket, &item->changes[i], group);
+	if (bucket->info.versioning != STORE_VERSIONING_NEVER)
+		atomic_fetch_add(&item->entry->changes, 1);
+}
+
+void commit_publish(struct store *store, struct commit *commit, struct group *group)
+{
+	if (commit->kind == COMMIT_BUCKET_CREATE && !commit->result)
+		commit->result = buckets_add(store->buckets, &commit->bucket_info);
+	if (commit->kind == COMMIT_BUCKET_DELETE && !commit->result) {
+		buckets_remove(store->buckets, commit->bucket);
+		bucket_put(commit->bucket);
+		commit->bucket = NULL;
+	}
+	if (commit->kind == COMMIT_BUCKET_EDIT && !commit->result) {
+		buckets_change(store->buckets, commit->bucket, &commit->bucket_info);
+		bucket_put(commit->bucket);
+		commit->bucket = NULL;
+	}
+	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++)
+		if (commit->items[i].decided)
+			item_publish(store, commit->bucket, &commit->items[i], group);
+	if (commit->adoption && commit->adoption->decided)
+		adoption_publish(store, commit->adoption, commit->items[0].object, group);
+}
+
+void commit_undo(struct store *store, struct commit *commit, int error)
+{
+	if (commit->kind != COMMIT_ITEMS && commit->bucket) {
+		bucket_put(commit->bucket);
+		commit->bucket = NULL;
+	}
+	commit->result = error;
+	if (commit->adoption)
+		adoption_undo(commit->adoption);
+	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++) {
+		struct commit_item *item = &commit->items[i];
+
+		commit_item_drop(store, item);
+		item->result = error;
+	}
+}

@@ -1,0 +1,155 @@
+/* store/commit/commit.h: what the files of store share about commits.
+ *
+ *   caller's fiber                committer (a fiber of the first reactor)      index thread
+ *   put/delete/bucket calls  ──►  queue ─► decide in order ─► group ─►          apply to RocksDB,
+ *                                 write bodies + log, one fdatasync ─►          unpin, free space
+ *                                 publish in the hot table ─► wake        ──►   of the dead
+ *
+ * The checkpoint thread flushes RocksDB and moves the log's tail. */
+#ifndef STORE_COMMIT_H
+#define STORE_COMMIT_H
+
+#include "store/store.h"
+
+#include <stdbool.h>
+
+#include "store/log/journal.h"
+#include "store/state/state.h"
+#include "store/volume/waiter.h"
+
+struct adoption;
+struct append;
+struct bucket;
+struct hot_entry;
+struct object;
+
+/* What a group numbers in commit order: versions, messages. */
+#define GROUP_NUMBER_SHIFT 20u
+/* A group takes commits until one of these is reached. */
+#define GROUP_COMMITS_MAX 256u
+#define GROUP_BYTES_GOAL  (1 * MIB)
+#define GROUP_PIECES_MAX  1024u
+/* Groups written but not applied to the index yet; beyond it the committer waits. */
+#define INDEX_LAG_BYTES_MAX (16 * MIB)
+/* Bodies larger than this are flushed by their own fiber before they are committed, so that
+ * recovery has little to verify. */
+#define BODY_VERIFY_BYTES_MAX (4 * MIB)
+_Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write");
+
+/* ---- commit.c: deciding and publishing; committer.c: the fiber and its writes. ---- */
+/* What becomes of what an entry held: its body ends; it lives on elsewhere; its body lives on in
+ * the object that takes its place. */
+enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
+#define CHANGE_NEW     1u /* an object or a delete marker more */
+#define CHANGE_BODY    2u /* the body's rows are new, too */
+#define CHANGE_FLUSHED 4u /* the body is durable already */
+struct change {
+	struct hot_entry *entry; /* pinned: the group's when published */
+	struct object *object;	 /* what it will hold; NULL: nothing */
+	uint8_t old;		 /* enum change_old */
+	uint8_t flags;
+};
+#define CHANGES_MAX 3u
+enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE };
+/* Entries are pinned by the caller, who unpins them after; but for `entry` when it was taken. */
+struct commit_item {
+	struct hot_entry *entry; /* the key's current version; of an edit: the version's own */
+	enum commit_item_kind kind;
+	struct object *object; /* NULL: delete; the table's when decided and durable */
+	store_check_fn *check;
+	store_edit_fn *edit;
+	void *arg;
+	struct store_flags flags;     /* of an edit: bits to set */
+	struct slice version_id;      /* that is meant; empty: the current */
+	struct hot_entry *null_entry; /* where versioning was suspended */
+	/* Of the deletion of a version: its entry (NULL: it is the current), one that is newer, the
+	 * one that comes after it, and when that was so. */
+	struct hot_entry *target, *newest, *promote;
+	uint32_t changes_seen;
+	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
+	char ret_version_id[33];
+	bool ret_marker;
+	struct store_message *message; /* or NULL */
+	int result;		       /* -ERESTART: look again what is there */
+	bool decided;		       /* has mutations in the group */
+	bool entry_taken;	       /* entry's pin is the group's */
+	uint32_t change_count;
+	struct change changes[CHANGES_MAX];
+};
+enum commit_kind {
+	COMMIT_ITEMS,
+	COMMIT_MESSAGES_END,
+	COMMIT_BUCKET_CREATE,
+	COMMIT_BUCKET_EDIT,
+	COMMIT_BUCKET_DELETE
+};
+struct commit {
+	struct mpsc_node node;
+	struct commit *next; /* in its group */
+	enum commit_kind kind;
+	struct bucket *bucket;		 /* borrowed; of a bucket's own commits: by the committer */
+	struct store_bucket bucket_info; /* of a creation; the name, of the others */
+	store_bucket_edit_fn *bucket_edit;
+	void *arg;
+	struct commit_item *items;
+	uint32_t item_count;
+	uint32_t number_count; /* of messages that end */
+	const uint64_t *numbers;
+	struct adoption *adoption; /* what the (one) item's object adopts; or NULL */
+	struct append *append;	   /* what the (one) item's object has its body behind; or NULL */
+	struct region_span span;   /* a grouped body, OWNER_DISK; data NULL: none */
+	uint32_t span_segment;	   /* of the object: the grouped body's */
+	uint64_t regains;	   /* as they were when a body was begun; 0: none was written */
+	int result;
+	struct waiter waiter;
+};
+/* Fiber call: queues it and waits; fills in the results. */
+void commit_run(struct store *store, struct commit *commit);
+/* Fiber call: until every group that was begun before is written and published. */
+void commit_barrier(struct store *store);
+/* Upper bound of what the commit adds to a group. */
+size_t commit_bytes(const struct commit *commit);
+/* Decides each item against what its key holds, in order, and adds the mutations. Room is there. */
+void commit_decide(struct store *store, struct commit *commit, struct group *group);
+/* Makes it visible, once it is durable; or takes it back with the error. */
+void commit_publish(struct store *store, struct commit *commit, struct group *group);
+void commit_undo(struct store *store, struct commit *commit, int error);
+
+/* ---- decide.c: one item. ---- */
+/* Upper bound of what it adds to a group. */
+size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit);
+void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
+	struct group *group);
+/* The next number of what the group being decided has in order. */
+uint64_t group_number_next(const struct store *store, struct group *group);
+/* Takes back what was decided. */
+void commit_item_drop(struct store *store, struct commit_item *item);
+
+/* Deletes the rows of an object's bodies: so many mutations at most (NULL: of nothing). */
+uint32_t commit_rows_max(const struct object *object);
+void commit_rows_delete(struct group *group, const struct object *object);
+
+/* ---- message.c: what commits leave to be told. ---- */
+/* Upper bound of what the item's message adds to a group. */
+size_t message_bytes(const struct commit_item *item);
+/* Once the item is decided. */
+void message_add(struct store *store, struct commit_item *item, struct group *group);
+size_t messages_end_bytes(const struct commit *commit);
+void messages_end_add(struct group *group, const struct commit *commit);
+/* -EUCLEAN: no such row. */
+int message_parse(struct slice key, struct slice value, uint64_t *ret_number,
+	struct slice *ret_version_id, struct slice *ret_text);
+
+/* ---- version.c: which row a version has. ---- */
+/* The sequence number that a version id stands for. False: no id of ours, or "null". */
+bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
+/* Fiber call: pins the entry that holds the version (empty: the current one, which need not be
+ * there). By the time it is decided on it may hold another. -ENOENT: there is no such version. */
+int version_pin(struct store *store, struct bucket *bucket, struct slice key,
+	struct slice version_id, struct hot_entry **ret_entry);
+/* Fiber call: what a deletion of the item's version_id needs besides the pinned entry: target,
+ * newest, promote. -ENOENT: there is no such version. */
+int version_prepare(struct store *store, struct bucket *bucket, struct commit_item *item);
+void version_unprepare(struct store *store, struct commit_item *item);
+
+#endif

@@ -1,0 +1,460 @@
+/* store/commit/decide.c: what one item of a commit does to the rows of its key, decided in commit
+ * order: first which entries change and to what (nothing is written when that fails), then the
+ * mutations.
+ *
+ *   rows of a key:   O current object   V/N versions that are not current, and delete markers
+ *   put, enabled:    the current one moves to V or N, the new one takes O
+ *   put, suspended:  the same, but the null version is replaced
+ *   delete:          the current one moves, a delete marker goes to V (suspended: N); O is empty
+ *   delete by id:    that row goes; was it the newest, the next takes O unless it is a marker */
+#include "store/commit/body.h"
+#include "store/commit/commit.h"
+#include "store/commit/committer.h"
+#include "store/log/journal.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define INLINE_KEY_BYTES 9u
+#define RECORD_SLACK	 256u /* a delete marker; a sequence number that came to be */
+
+_Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
+	"a group's versions and messages have numbers of their own");
+
+/* What the entry holds at this place in the order: decided before in this group, or published. */
+static struct object *entry_view(const struct hot_entry *entry)
+{
+	return entry->has_pending ? entry->pending : entry->object;
+}
+
+static bool is_null_version(const struct object *object)
+{
+	return object->meta.version_id[0] == 'n';
+}
+
+uint32_t commit_rows_max(const struct object *object)
+{
+	return object && object->part_count > 1 ? object->segment_count : 1;
+}
+
+static size_t rows_bytes(const struct hot_entry *entry)
+{
+	return entry ? MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * commit_rows_max(entry_view(entry))
+		     : 0;
+}
+
+static size_t record_bytes_of(const struct object *object)
+{
+	return object ? record_bytes(object) + RECORD_SLACK : RECORD_SLACK;
+}
+
+static size_t object_bytes(const struct object *object, bool adopts)
+{
+	size_t bytes = record_bytes(object);
+
+	if (adopts)
+		return bytes;
+	if (object->body == BODY_INLINE)
+		bytes += MUTATION_BYTES(INLINE_KEY_BYTES, object->meta.bytes);
+	for (uint32_t i = 0; object->body == BODY_SEGMENTED && i < object->segment_count; i++)
+		bytes += MUTATION_BYTES(
+			SEGMENT_KEY_BYTES, segment_record_bytes(atomic_load(&object->segments[i])));
+	return bytes;
+}
+
+size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit)
+{
+	const struct object *current = entry_view(item->entry);
+	size_t row = MUTATION_BYTES(1 + 8 + item->entry->key_len, 0);
+	size_t bytes = row + rows_bytes(item->entry);
+
+	if (item->kind == ITEM_EDIT)
+		return bytes + row + record_bytes_of(current) + STORE_HEADERS_BYTES_MAX;
+	if (item->object && commit->append)
+		return bytes + append_bytes(commit->append, item->object);
+	if (item->object)
+		bytes += object_bytes(item->object, commit->adoption != NULL);
+	if (commit->bucket->info.versioning == STORE_VERSIONING_NEVER)
+		return bytes;
+	row = MUTATION_BYTES(1 + 8 + 2 * item->entry->key_len + 10, 0);
+	bytes += CHANGES_MAX * (row + RECORD_SLACK) + record_bytes_of(current);
+	bytes += rows_bytes(item->null_entry) + rows_bytes(item->target);
+	return bytes + (item->promote ? record_bytes_of(entry_view(item->promote)) : 0);
+}
+
+void commit_rows_delete(struct group *group, const struct object *object)
+{
+	struct key key;
+
+	if (object->body == BODY_INLINE) {
+		key_inline(&key, object->data_id);
+		group_add(group, MUTATION_DELETE, 0, &key, 0);
+	}
+	if (object->body != BODY_SEGMENTED)
+		return;
+	if (object->part_count == 1 && object->segment_count > 1) {
+		key_segments(&key, object->data_id);
+		group_add(group, MUTATION_DELETE_PREFIX, 0, &key, 0);
+		return;
+	}
+	/* Each by its key: a search per part would be too many. */
+	for (uint32_t i = 0; i < object->segment_count; i++) {
+		const struct object_part *part = object_part_of(object, i);
+
+		key_segment(&key, part->data_id, i - part->segment_first);
+		group_add(group, MUTATION_DELETE, 0, &key, 0);
+	}
+}
+
+/* The rows of a body that is new in the index. */
+static void body_add(struct group *group, const struct object *object, uint8_t flags)
+{
+	struct key key;
+
+	if (object->body == BODY_INLINE) {
+		key_inline(&key, object->data_id);
+		region_copy(group_add(group, MUTATION_PUT, 0, &key, object->meta.bytes),
+			object->inline_data, object->meta.bytes, COPY_INDEX);
+	}
+	if (object->body != BODY_SEGMENTED)
+		return;
+	for (uint32_t i = 0; i < object->segment_count; i++) {
+		const struct segment *segment = atomic_load(&object->segments[i]);
+
+		key_segment(&key, object->data_id, i);
+		segment_record_put(segment,
+			group_add(group, MUTATION_PUT, flags, &key, segment_record_bytes(segment)));
+	}
+}
+
+/* Modification times never go back, whatever the clock does. */
+static uint64_t mtime_next(struct store *store)
+{
+	struct committer *committer = store->committer;
+
+	committer->mtime_last_ns = MAX(committer->mtime_last_ns, clock_real_ns());
+	return committer->mtime_last_ns;
+}
+
+uint64_t group_number_next(const struct store *store, struct group *group)
+{
+	return store->committer->seq_next << GROUP_NUMBER_SHIFT | ++group->number_count;
+}
+
+/* ---- Planning. ---- */
+
+/* The entry is pinned for the change, which takes that over with the reference to the object. */
+static void change_add(struct commit_item *item, struct hot_entry *entry, struct object *object,
+	enum change_old old, uint8_t flags)
+{
+	CHECK(item->change_count < CHANGES_MAX);
+	item->changes[item->change_count++] = (struct change){
+		.entry = entry, .object = object, .old = (uint8_t)old, .flags = flags};
+}
+
+/* What moves from the entry's row to another was flushed with its group when it is published. */
+static uint8_t moved_flags(const struct hot_entry *entry, const struct object *object)
+{
+	return object->body_flushed || !entry->has_pending ? CHANGE_FLUSHED : 0;
+}
+
+void commit_item_drop(struct store *store, struct commit_item *item)
+{
+	for (uint32_t i = 0; i < item->change_count; i++) {
+		struct change *change = &item->changes[i];
+
+		if (item->decided)
+			change->entry->has_pending = false;
+		if (change->object != item->object)
+			object_put(store, change->object);
+		if (change->entry != item->entry)
+			hot_unpin(store->hot, change->entry);
+	}
+	item->change_count = 0;
+	item->entry_taken = false;
+	item->decided = false;
+}
+
+/* The current version moves to a row of its own. */
+static int plan_demotion(
+	struct store *store, struct commit_item *item, struct object *current, struct group *group)
+{
+	struct slice key = slice_of(item->entry->key, item->entry->key_len);
+	struct hot_entry *entry;
+
+	if (!current->seq)
+		current->seq = group_number_next(store, group);
+	entry = hot_pin_fresh(store->hot, item->entry->bucket_id, key,
+		is_null_version(current) ? 0 : current->seq);
+	if (!entry)
+		return -ENOMEM;
+	change_add(item, entry, object_get(current), OLD_STAYS, moved_flags(item->entry, current));
+	return 0;
+}
+
+static void version_name(struct store_meta *meta, uint64_t seq)
+{
+	snprintf(meta->version_id, sizeof(meta->version_id), "%016llx", (unsigned long long)seq);
+}
+
+/* A delete marker becomes the newest version. */
+static int plan_marker(
+	struct store *store, struct commit_item *item, bool enabled, struct group *group)
+{
+	struct slice key = slice_of(item->entry->key, item->entry->key_len);
+	struct store_meta meta = {.delete_marker = true, .version_id = "null"};
+	uint64_t seq = group_number_next(store, group);
+	struct hot_entry *entry = item->null_entry;
+	struct object *marker;
+	int ret;
+
+	meta.mtime_ns = mtime_next(store);
+	if (enabled)
+		version_name(&meta, seq);
+	ret = object_open(&meta, atomic_fetch_add(&store->data_id_next, 1), 0, &marker);
+	if (ret)
+		return ret;
+	marker->body = BODY_MARKER;
+	marker->seq = seq;
+	if (enabled)
+		entry = hot_pin_fresh(store->hot, item->entry->bucket_id, key, seq);
+	else
+		hot_pin_more(store->hot, entry);
+	if (!entry) {
+		object_put(store, marker);
+		return -ENOMEM;
+	}
+	change_add(item, entry, marker, OLD_DIES, CHANGE_NEW | CHANGE_FLUSHED);
+	slice_copy_str(
+		slice_str(meta.version_id), item->ret_version_id, sizeof(item->ret_version_id));
+	item->ret_marker = true;
+	return 0;
+}
+
+/* The object takes the key's row; without one the row goes. */
+static void plan_current(struct store *store, struct commit_item *item, enum change_old old)
+{
+	uint8_t flags = 0;
+
+	if (item->object) {
+		if (!item->mtime_ns)
+			item->mtime_ns = mtime_next(store);
+		item->object->meta.mtime_ns = item->mtime_ns;
+		flags = CHANGE_NEW | CHANGE_BODY |
+			(item->object->body_flushed ? CHANGE_FLUSHED : 0);
+	}
+	change_add(item, item->entry, item->object, old, flags);
+}
+
+static int plan_versioned_write(struct store *store, const struct commit *commit,
+	struct commit_item *item, struct group *group)
+{
+	bool enabled = commit->bucket->info.versioning == STORE_VERSIONING_ENABLED;
+	struct object *current = entry_view(item->entry);
+	enum change_old old = OLD_DIES;
+	int ret = 0;
+
+	if (current && (enabled || !is_null_version(current))) {
+		ret = plan_demotion(store, item, current, group);
+		old = OLD_STAYS;
+	}
+	if (ret)
+		return ret;
+	if (item->object && enabled) {
+		item->object->seq = group_number_next(store, group);
+		version_name(&item->object->meta, item->object->seq);
+	}
+	if (item->object || current)
+		plan_current(store, item, old);
+	if (!item->object)
+		return plan_marker(store, item, enabled, group);
+	if (!enabled && entry_view(item->null_entry)) {
+		hot_pin_more(store->hot, item->null_entry);
+		change_add(item, item->null_entry, NULL, OLD_DIES, 0);
+	}
+	return 0;
+}
+
+/* The body of what is there goes on in the object that takes its place. */
+static int plan_append(struct store *store, const struct commit *commit, struct commit_item *item)
+{
+	struct hot_entry *entry = item->entry;
+	int ret;
+
+	/* What is pending came after the base: it has been published. */
+	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER || entry->has_pending ||
+		entry->object != commit->append->base)
+		return -ESTALE;
+	ret = item->check ? item->check(&entry->object->meta, item->arg) : 0;
+	if (ret)
+		return ret;
+	item->mtime_ns = mtime_next(store);
+	item->object->meta.mtime_ns = item->mtime_ns;
+	memcpy(item->object->meta.version_id, "null", sizeof("null"));
+	memcpy(item->ret_version_id, "null", sizeof("null"));
+	change_add(item, entry, item->object, OLD_EDITED,
+		CHANGE_BODY | (item->object->body_flushed ? CHANGE_FLUSHED : 0));
+	return 0;
+}
+
+static int plan_write(struct store *store, const struct commit *commit, struct commit_item *item,
+	struct group *group)
+{
+	struct object *current = entry_view(item->entry);
+	uint8_t versioning = commit->bucket->info.versioning;
+	int ret = 0;
+
+	if (versioning == STORE_VERSIONING_SUSPENDED && !item->null_entry)
+		return -ERESTART;
+	if (item->check)
+		ret = item->check(current ? &current->meta : NULL, item->arg);
+	if (ret)
+		return ret;
+	if (item->object)
+		memcpy(item->object->meta.version_id, "null", sizeof("null"));
+	if (versioning != STORE_VERSIONING_NEVER)
+		ret = plan_versioned_write(store, commit, item, group);
+	else if (item->object || current)
+		plan_current(store, item, OLD_DIES);
+	if (!ret && item->object)
+		memcpy(item->ret_version_id, item->object->meta.version_id,
+			sizeof(item->ret_version_id));
+	return ret;
+}
+
+/* Other headers for the same body. */
+static int plan_edit(struct commit_item *item)
+{
+	struct object *current = entry_view(item->entry);
+	struct slice headers = SLICE_NONE;
+	int ret;
+
+	if (item->version_id.len &&
+		(!current || !slice_eq(slice_str(current->meta.version_id), item->version_id)))
+		return -ERESTART;
+	if (!current)
+		return -ENOENT;
+	ret = item->edit(&current->meta, &headers, item->arg);
+	if (!ret && headers.len > STORE_HEADERS_BYTES_MAX)
+		ret = -EINVAL;
+	if (!ret)
+		ret = object_open_edited(current, headers, &item->object);
+	if (ret)
+		return ret;
+	item->object->seq = current->seq;
+	item->object->meta.checksum_flags &= (uint8_t)~item->flags.mask;
+	item->object->meta.checksum_flags |= item->flags.flags & item->flags.mask;
+	/* What is published is durable with its body. */
+	item->object->body_flushed |= !item->entry->has_pending;
+	change_add(item, item->entry, item->object, OLD_EDITED,
+		item->object->body_flushed ? CHANGE_FLUSHED : 0);
+	return 0;
+}
+
+/* The newest version ends: the next becomes current, unless it is a delete marker. */
+static void plan_promotion(struct store *store, struct commit_item *item, bool was_current)
+{
+	struct object *next = item->promote ? entry_view(item->promote) : NULL;
+
+	if (next && next->body != BODY_MARKER) {
+		hot_pin_more(store->hot, item->promote);
+		change_add(item, item->entry, object_get(next), OLD_DIES,
+			moved_flags(item->promote, next));
+		change_add(item, item->promote, NULL, OLD_STAYS, 0);
+	} else if (was_current) {
+		change_add(item, item->entry, NULL, OLD_DIES, 0);
+	}
+}
+
+static int plan_version_delete(struct store *store, struct commit_item *item)
+{
+	struct object *current = entry_view(item->entry);
+	struct object *victim = item->target ? entry_view(item->target) : current;
+	bool unchanged = atomic_load(&item->entry->changes) == item->changes_seen;
+	bool newest = !item->target || (!current && !(item->newest && entry_view(item->newest)));
+	int ret = 0;
+
+	if (!victim || !slice_eq(slice_str(victim->meta.version_id), item->version_id) ||
+		(newest && !unchanged))
+		return -ERESTART;
+	if (item->check)
+		ret = item->check(&victim->meta, item->arg);
+	if (ret)
+		return ret;
+	memcpy(item->ret_version_id, victim->meta.version_id, sizeof(item->ret_version_id));
+	item->ret_marker = victim->meta.delete_marker;
+	if (item->target) {
+		hot_pin_more(store->hot, item->target);
+		change_add(item, item->target, NULL, OLD_DIES, 0);
+	}
+	if (newest)
+		plan_promotion(store, item, !item->target);
+	return 0;
+}
+
+/* ---- Mutations. ---- */
+
+static void change_apply(struct group *group, struct change *change, const struct commit *commit)
+{
+	uint8_t flags = change->flags & CHANGE_FLUSHED ? MUTATION_BODY_FLUSHED : 0;
+	const struct object *old = entry_view(change->entry);
+	const struct object *object = change->object;
+	struct key key;
+
+	if (old && change->old == OLD_DIES)
+		commit_rows_delete(group, old);
+	hot_key(change->entry, &key);
+	if (object)
+		record_put(
+			object, group_add(group, MUTATION_PUT, flags, &key, record_bytes(object)));
+	else
+		group_add(group, MUTATION_DELETE, 0, &key, 0);
+	if (object && (change->flags & CHANGE_BODY) && commit->append)
+		append_add(group, commit->append, object, flags);
+	else if (object && (change->flags & CHANGE_BODY) && !commit->adoption)
+		body_add(group, object, flags);
+	change->entry->pending = change->object;
+	change->entry->has_pending = true;
+}
+
+static int item_plan(struct store *store, const struct commit *commit, struct commit_item *item,
+	struct group *group)
+{
+	if (atomic_load(&commit->bucket->dead))
+		return -ENOENT;
+	if (item->kind == ITEM_EDIT)
+		return plan_edit(item);
+	if (item->kind == ITEM_VERSION_DELETE)
+		return plan_version_delete(store, item);
+	if (commit->append)
+		return plan_append(store, commit, item);
+	return plan_write(store, commit, item, group);
+}
+
+void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
+	struct group *group)
+{
+	item->result = item_plan(store, commit, item, group);
+	if (!item->result && commit->adoption)
+		item->result = adoption_decide(commit->adoption, group);
+	if (item->result) {
+		commit_item_drop(store, item);
+		return;
+	}
+	for (uint32_t i = 0; i < item->change_count; i++) {
+		item->entry_taken |= item->changes[i].entry == item->entry;
+		change_apply(group, &item->changes[i], commit);
+	}
+	item->decided = item->change_count > 0;
+	if (item->message)
+		message_add(store, item, group);
+	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER)
+		atomic_fetch_add(&item->entry->changes, 1);
+}

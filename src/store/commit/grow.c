@@ -1,0 +1,222 @@
+/* store/commit/grow.c: room on the volume: runs from the allocator, and more of the file when it
+ * runs low. Growing prewrites, which takes a while: a fiber does it ahead of need, and only who
+ * finds nothing at all waits. */
+#include "store/commit/applier.h"
+#include "store/commit/body.h"
+#include "store/object/cache.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/volume.h"
+#include "store/volume/waiter.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/statvfs.h>
+
+DEFINE_COUNTER_FULL(volume_full, "volume");
+
+/* Grown ahead when less than this part of a step is free. */
+#define AHEAD_PART	 2u
+#define LOOK_INTERVAL_NS NS_PER_S
+#define FULL_TOLD_NS	 (60 * NS_PER_S) /* no more often */
+/* A run shorter than this part of what was asked for is taken only when the volume cannot grow; and
+ * so is a part of a small body. */
+#define SHORT_PART   8u
+#define WHOLE_BLOCKS (STORE_GROUPED_BYTES_MAX / BLOCK_BYTES)
+
+struct growth {
+	struct store *store;
+	int ret;
+};
+
+/* Free bytes of the file system for us; UINT64_MAX when it does not say. */
+static uint64_t file_system_free(const struct store *store)
+{
+	struct statvfs st;
+
+	if (statvfs(store->dir, &st))
+		return UINT64_MAX;
+	return (uint64_t)st.f_bavail * st.f_frsize;
+}
+
+int grow_check(struct store *store)
+{
+	uint64_t now = clock_now_ns();
+	uint64_t looked = atomic_load_explicit(&store->space_looked_ns, memory_order_relaxed);
+
+	if (now - looked > LOOK_INTERVAL_NS &&
+		atomic_compare_exchange_strong(&store->space_looked_ns, &looked, now)) {
+		bool low = file_system_free(store) < store->opts.reserve_bytes;
+
+		if (low && !atomic_load(&store->space_low))
+			log_warn("store",
+				"%s: less than the reserve of %llu bytes is free on the file "
+				"system: no more objects are taken until there is room",
+				store->dir, (unsigned long long)store->opts.reserve_bytes);
+		atomic_store(&store->space_low, low);
+	}
+	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? -ENOSPC : 0;
+}
+
+/* The volume's length after one more step, or 0 when it must not grow. */
+static uint64_t next_bytes(const struct store *store)
+{
+	uint64_t step = store->volume.super.step_bytes;
+	uint64_t next = disk_bytes(store->volume.disk) + step;
+	uint64_t free_bytes;
+
+	if (!disk_can_grow(store->volume.disk))
+		return 0;
+	if (store->opts.volume_bytes_max && next > store->opts.volume_bytes_max)
+		return 0;
+	free_bytes = file_system_free(store);
+	return free_bytes < step || free_bytes - step < store->opts.reserve_bytes ? 0 : next;
+}
+
+/* On a helper thread. */
+static void growth_run(void *arg)
+{
+	struct growth *growth = (struct growth *)arg;
+	struct store *store = growth->store;
+	uint64_t next = next_bytes(store);
+
+	growth->ret = next ? disk_grow(store->volume.disk, next) : -ENOSPC;
+	if (!growth->ret)
+		growth->ret =
+			space_grow(store->space, disk_bytes(store->volume.disk) / BLOCK_BYTES);
+}
+
+static void growth_end(struct store *store, int ret)
+{
+	struct waiter *waiters;
+
+	pthread_mutex_lock(&store->grow_lock);
+	store->growing = false;
+	store->grow_result = ret;
+	store->grow_ended_ns = clock_now_ns();
+	waiters = store->grow_waiters;
+	store->grow_waiters = NULL;
+	pthread_mutex_unlock(&store->grow_lock);
+	waiters_wake(waiters);
+}
+
+static void growth_fiber(void *arg)
+{
+	struct growth growth = {.store = (struct store *)arg};
+
+	fiber_offload(growth_run, &growth);
+	growth_end(growth.store, growth.ret);
+}
+
+/* Whether a refusal is so fresh that asking again is pointless. The lock is held. */
+static bool refused_lately(const struct store *store)
+{
+	return store->grow_result && clock_now_ns() - store->grow_ended_ns < LOOK_INTERVAL_NS;
+}
+
+/* Starts a growth unless one runs or was just refused. The lock is held. */
+static void growth_start(struct store *store)
+{
+	if (store->growing || refused_lately(store))
+		return;
+	store->growing = true;
+	if (fiber_spawn(reactor_self(), "store growth", growth_fiber, store))
+		store->growing = false;
+}
+
+/* Waits for a growth; -ENOSPC when there is none to wait for. */
+static int growth_wait(struct store *store)
+{
+	struct waiter waiter;
+
+	pthread_mutex_lock(&store->grow_lock);
+	growth_start(store);
+	if (!store->growing) {
+		pthread_mutex_unlock(&store->grow_lock);
+		return -ENOSPC;
+	}
+	waiter_init(&waiter);
+	waiter.next = store->grow_waiters;
+	store->grow_waiters = &waiter;
+	pthread_mutex_unlock(&store->grow_lock);
+	waiter_wait(&waiter);
+	return 0;
+}
+
+/* Who runs the server learns it here; who asked is told by the answer. */
+static void full_tell(struct store *store)
+{
+	uint64_t now = clock_now_ns();
+	uint64_t told = atomic_load(&store->full_told_ns);
+	struct store_usage usage;
+
+	if ((told && now - told < FULL_TOLD_NS) ||
+		!atomic_compare_exchange_strong(&store->full_told_ns, &told, now))
+		return;
+	store_usage(store, &usage);
+	log_error("store",
+		"%s: the store is full: %llu of %llu MiB are in use, and its volume cannot grow: "
+		"objects are refused until others are deleted, the volume or its file system is "
+		"made larger, or data.volume_bytes_max is raised",
+		store->dir, (unsigned long long)(usage.used_bytes / MIB),
+		(unsigned long long)(usage.volume_bytes / MIB));
+}
+
+/* Whether a run is so much shorter than what was asked for that growing is better. */
+static bool too_short(uint32_t leased, uint32_t blocks)
+{
+	return leased < blocks / SHORT_PART || (leased < blocks && blocks <= WHOLE_BLOCKS);
+}
+
+int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32_t *ret_blocks)
+{
+	uint64_t ahead = store->volume.super.step_bytes / BLOCK_BYTES / AHEAD_PART;
+	bool refused = false, settled = false;
+
+	for (;;) {
+		uint32_t leased = space_lease(store->space, blocks, ret_block);
+
+		if (leased && (refused || !too_short(leased, blocks))) {
+			*ret_blocks = leased;
+			if (space_free_blocks(store->space) < ahead) {
+				pthread_mutex_lock(&store->grow_lock);
+				growth_start(store);
+				pthread_mutex_unlock(&store->grow_lock);
+			}
+			return 0;
+		}
+		if (refused && settled) {
+			counter_add(&volume_full, 1);
+			full_tell(store);
+			return -ENOSPC;
+		}
+		if (leased)
+			space_give(store->space, *ret_block, leased);
+		/* What was deleted just now is free once the index knows. */
+		if (refused) {
+			settled = true;
+			if (applier_settle(store))
+				return -EIO;
+		} else {
+			refused = growth_wait(store) != 0;
+		}
+	}
+}
+
+void store_usage(struct store *store, struct store_usage *ret_usage)
+{
+	/* Several volumes hold so many times what one does. */
+	uint64_t data = MAX(disk_array_data(store->volume.disk), 1u);
+
+	*ret_usage = (struct store_usage){
+		.volume_bytes = disk_bytes(store->volume.disk) * data,
+		.used_bytes = space_used_blocks(store->space) * BLOCK_BYTES * data,
+		.free_bytes = space_free_blocks(store->space) * BLOCK_BYTES * data,
+		.objects = atomic_load(&store->objects),
+		.buckets = buckets_count(store->buckets),
+		.cache_bytes = store->cache ? cache_bytes(store->cache) : 0,
+		.log_bytes = store->volume.super.log_bytes,
+	};
+}

@@ -1,0 +1,319 @@
+/* store/index/index.c: RocksDB behind few calls: no log of its own (the store's log is it), one
+ * column family, bounded background work. Most calls may block and belong on helper threads;
+ * index_get can be told to look into memory only. */
+#include "store/index/coalesce.h"
+#include "store/index/index.h"
+#include "store/log/journal.h"
+#include "store/log/key.h"
+
+#include <errno.h>
+#include <rocksdb/c.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BACKGROUND_JOBS_MAX 2
+#define BLOOM_BITS_PER_KEY  10.0
+#define TABLE_BLOCK_BYTES   4096u
+#define INFO_LOG_BYTES_MAX  (1 * MIB)
+#define TIER_MEMORY	    1 /* rocksdb::kBlockCacheTier */
+
+struct index {
+	rocksdb_t *db;
+	rocksdb_options_t *options;
+	rocksdb_cache_t *cache;
+	rocksdb_writeoptions_t *write;
+	rocksdb_readoptions_t *read;
+	rocksdb_readoptions_t *read_memory;
+	rocksdb_flushoptions_t *flush;
+	rocksdb_writebatch_t *batch; /* the one writer's */
+};
+
+/* Logs and frees RocksDB's message. */
+static int failed(const char *what, char *message)
+{
+	log_error("store", "index: %s: %s", what, message);
+	rocksdb_free(message);
+	return -EIO;
+}
+
+static void table_options(struct index *index, const struct index_opts *opts)
+{
+	rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+
+	index->cache = rocksdb_cache_create_lru(opts->cache_bytes);
+	rocksdb_block_based_options_set_block_cache(table, index->cache);
+	rocksdb_block_based_options_set_block_size(table, TABLE_BLOCK_BYTES);
+	rocksdb_block_based_options_set_filter_policy(
+		table, rocksdb_filterpolicy_create_bloom_full(BLOOM_BITS_PER_KEY));
+	rocksdb_block_based_options_set_format_version(table, 5);
+	rocksdb_options_set_block_based_table_factory(index->options, table);
+	rocksdb_block_based_options_destroy(table);
+}
+
+static void options_init(struct index *index, const struct index_opts *opts)
+{
+	index->options = rocksdb_options_create();
+	rocksdb_options_set_create_if_missing(index->options, opts->create);
+	rocksdb_options_set_error_if_exists(index->options, opts->create);
+	rocksdb_options_set_write_buffer_size(index->options, opts->write_buffer_bytes);
+	rocksdb_options_set_max_write_buffer_number(index->options, 3);
+	rocksdb_options_set_max_background_jobs(index->options, BACKGROUND_JOBS_MAX);
+	rocksdb_options_set_compression(index->options, rocksdb_lz4_compression);
+	rocksdb_options_set_memtable_prefix_bloom_size_ratio(index->options, 0.05);
+	rocksdb_options_set_memtable_whole_key_filtering(index->options, 1);
+	rocksdb_options_set_level_compaction_dynamic_level_bytes(index->options, 1);
+	rocksdb_options_set_keep_log_file_num(index->options, 2);
+	rocksdb_options_set_max_log_file_size(index->options, INFO_LOG_BYTES_MAX);
+	rocksdb_options_set_stats_dump_period_sec(index->options, 0);
+	rocksdb_options_set_stats_persist_period_sec(index->options, 0);
+	rocksdb_options_set_info_log_level(index->options, 2); /* warnings */
+	rocksdb_options_set_bytes_per_sync(index->options, MIB);
+	table_options(index, opts);
+	index->write = rocksdb_writeoptions_create();
+	rocksdb_writeoptions_disable_WAL(index->write, 1);
+	index->read = rocksdb_readoptions_create();
+	index->read_memory = rocksdb_readoptions_create();
+	rocksdb_readoptions_set_read_tier(index->read_memory, TIER_MEMORY);
+	index->flush = rocksdb_flushoptions_create();
+	rocksdb_flushoptions_set_wait(index->flush, 1);
+	index->batch = rocksdb_writebatch_create();
+}
+
+int index_open(const struct index_opts *opts, struct index **ret_index)
+{
+	struct index *index = (struct index *)calloc(1, sizeof(*index));
+	char *message = NULL;
+
+	if (!index)
+		return -ENOMEM;
+	options_init(index, opts);
+	index->db = rocksdb_open(index->options, opts->dir, &message);
+	if (message) {
+		failed("open", message);
+		index_close(index);
+		return -EUCLEAN;
+	}
+	*ret_index = index;
+	return 0;
+}
+
+void index_close(struct index *index)
+{
+	if (!index)
+		return;
+	if (index->db)
+		rocksdb_close(index->db);
+	rocksdb_writebatch_destroy(index->batch);
+	rocksdb_flushoptions_destroy(index->flush);
+	rocksdb_readoptions_destroy(index->read_memory);
+	rocksdb_readoptions_destroy(index->read);
+	rocksdb_writeoptions_destroy(index->write);
+	rocksdb_options_destroy(index->options);
+	rocksdb_cache_destroy(index->cache);
+	free(index);
+}
+
+int index_destroy(const char *dir)
+{
+	rocksdb_options_t *options = rocksdb_options_create();
+	char *message = NULL;
+
+	rocksdb_destroy_db(options, dir, &message);
+	rocksdb_options_destroy(options);
+	return message ? failed("destroy", message) : 0;
+}
+
+int index_get(struct index *index, const struct key *key, bool may_block, char **ret_value,
+	size_t *ret_len)
+{
+	static const char INCOMPLETE[] = "Result incomplete";
+	char *message = NULL;
+	char *value;
+	size_t len;
+
+	value = rocksdb_get(index->db, may_block ? index->read : index->read_memory,
+		(const char *)key->bytes, key->len, &len, &message);
+	if (message) {
+		if (!may_block && strncmp(message, INCOMPLETE, sizeof(INCOMPLETE) - 1) == 0) {
+			rocksdb_free(message);
+			return -EAGAIN;
+		}
+		return failed("get", message);
+	}
+	if (!value)
+		return 0;
+	*ret_value = value;
+	*ret_len = len;
+	return 1;
+}
+
+/* Deletes every key with the prefix: those in the index, and those that the group itself put before
+ * position `until`. They are few and known to be there: a range tombstone would slow down every
+ * later walk. */
+static int batch_delete_prefix(
+	struct index *index, struct slice prefix, struct slice group, size_t until)
+{
+	rocksdb_iterator_t *it = rocksdb_create_iterator(index->db, index->read);
+	struct mutation mutation;
+	char *message = NULL;
+	size_t at = 0;
+
+	for (rocksdb_iter_seek(it, prefix.data, prefix.len); rocksdb_iter_valid(it);
+		rocksdb_iter_next(it)) {
+		size_t len;
+		const char *key = rocksdb_iter_key(it, &len);
+
+		if (!slice_starts(slice_of(key, len), prefix))
+			break;
+		rocksdb_writebatch_delete(index->batch, key, len);
+	}
+	rocksdb_iter_get_error(it, &message);
+	rocksdb_iter_destroy(it);
+	while (group_next(group, &at, &mutation) == 1 && at < until)
+		if (mutation.op == MUTATION_PUT && slice_starts(mutation.key, prefix))
+			rocksdb_writebatch_delete(
+				index->batch, mutation.key.data, mutation.key.len);
+	return message ? failed("walk", message) : 0;
+}
+
+static void batch_add(struct index *index, const struct mutation *mutation)
+{
+	if (mutation->op == MUTATION_PUT)
+		rocksdb_writebatch_put(index->batch, mutation->key.data, mutation->key.len,
+			mutation->value.data, mutation->value.len);
+	else
+		rocksdb_writebatch_delete(index->batch, mutation->key.data, mutation->key.len);
+}
+
+static int batch_write(struct index *index, const struct state_record *state)
+{
+	char *message = NULL;
+	struct key key;
+
+	key_state(&key);
+	rocksdb_writebatch_put(index->batch, (const char *)key.bytes, key.len, (const char *)state,
+		sizeof(*state));
+	rocksdb_write(index->db, index->write, index->batch, &message);
+	return message ? failed("write", message) : 0;
+}
+
+int index_state_write(struct index *index, const struct state_record *state)
+{
+	rocksdb_writebatch_clear(index->batch);
+	return batch_write(index, state);
+}
+
+int index_apply(struct index *index, struct slice group, const struct state_record *state)
+{
+	struct mutation mutation;
+	size_t at = 0;
+	int ret;
+
+	rocksdb_writebatch_clear(index->batch);
+	while ((ret = group_next(group, &at, &mutation)) == 1) {
+		if (mutation.op != MUTATION_DELETE_PREFIX)
+			batch_add(index, &mutation);
+		else if (batch_delete_prefix(index, mutation.key, group, at))
+			return -EIO;
+	}
+	return ret < 0 ? ret : batch_write(index, state);
+}
+
+int index_apply_coalesced(
+	struct index *index, const struct coalesce *coalesce, const struct state_record *state)
+{
+	rocksdb_writebatch_clear(index->batch);
+	for (uint32_t i = 0; i < coalesce->settled_count; i++)
+		batch_add(index, coalesce->order[i]);
+	return batch_write(index, state);
+}
+
+int index_flush(struct index *index)
+{
+	char *message = NULL;
+
+	rocksdb_flush(index->db, index->flush, &message);
+	return message ? failed("flush", message) : 0;
+}
+
+struct index_walk {
+	rocksdb_iterator_t *it;
+	rocksdb_readoptions_t *read;
+	char *bound; /* RocksDB keeps pointers to it */
+};
+
+static int walk_open(struct index *index, const rocksdb_snapshot_t *view,
+	const struct index_range *range, struct index_walk **ret_walk)
+{
+	struct index_walk *walk = (struct index_walk *)calloc(1, sizeof(*walk) + range->to.len);
+
+	if (!walk)
+		return -ENOMEM;
+	walk->bound = (char *)(walk + 1);
+	walk->read = rocksdb_readoptions_create();
+	rocksdb_readoptions_set_total_order_seek(walk->read, 1);
+	if (view)
+		rocksdb_readoptions_set_snapshot(walk->read, view);
+	if (range->to.len) {
+		memcpy(walk->bound, range->to.data, range->to.len);
+		rocksdb_readoptions_set_iterate_upper_bound(walk->read, walk->bound, range->to.len);
+	}
+	walk->it = rocksdb_create_iterator(index->db, walk->read);
+	rocksdb_iter_seek(walk->it, range->from.data, range->from.len);
+	*ret_walk = walk;
+	return 0;
+}
+
+int index_walk_open(
+	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk)
+{
+	return walk_open(index, NULL, &(struct index_range){.from = from, .to = to}, ret_walk);
+}
+
+int index_walks_open(struct index *index, const struct index_range *ranges, uint32_t count,
+	struct index_walk **ret_walks)
+{
+	const rocksdb_snapshot_t *view = rocksdb_create_snapshot(index->db);
+	int ret = 0;
+
+	for (uint32_t i = 0; i < count && !ret; i++)
+		ret = walk_open(index, view, &ranges[i], &ret_walks[i]);
+	/* A walk keeps what it saw when it was opened. */
+	rocksdb_release_snapshot(index->db, view);
+	return ret;
+}
+
+void index_walk_close(struct index_walk *walk)
+{
+	rocksdb_iter_destroy(walk->it);
+	rocksdb_readoptions_destroy(walk->read);
+	free(walk);
+}
+
+bool index_walk_get(struct index_walk *walk, struct slice *ret_key, struct slice *ret_value)
+{
+	if (!rocksdb_iter_valid(walk->it))
+		return false;
+	ret_key->data = rocksdb_iter_key(walk->it, &ret_key->len);
+	ret_value->data = rocksdb_iter_value(walk->it, &ret_value->len);
+	return true;
+}
+
+void index_walk_next(struct index_walk *walk)
+{
+	rocksdb_iter_next(walk->it);
+}
+
+void index_walk_seek(struct index_walk *walk, struct slice key)
+{
+	rocksdb_iter_seek(walk->it, key.data, key.len);
+}
+
+int index_walk_error(struct index_walk *walk)
+{
+	char *message = NULL;
+
+	rocksdb_iter_get_error(walk->it, &message);
+	return message ? failed("walk", message) : 0;
+}

@@ -1,0 +1,74 @@
+/* store/index/index.h: what the files of store share about the index. */
+#ifndef STORE_INDEX_H
+#define STORE_INDEX_H
+
+#include "store/store.h"
+
+#include <stdbool.h>
+
+#include "store/index/coalesce.h"
+#include "store/log/key.h"
+
+#define INDEX_VERSION 2u /* 1: without versions, is read, too */
+/* What an index holds beyond its version, a bit each. The low half a program must know to open it;
+ * the high half it may pass over: rows of their own, which it keeps. */
+#define INDEX_FEATURES_NEEDED  0xffffu
+#define INDEX_FEATURE_MESSAGES (1u << 16)
+#define INDEX_FEATURES	       INDEX_FEATURE_MESSAGES /* those of this program */
+
+struct state_record {
+	uint32_t version;
+	uint32_t features;
+	uint8_t uuid[16];
+	uint64_t applied_seq;
+	uint64_t data_id_next;
+	uint64_t bucket_id_next;
+};
+_Static_assert(sizeof(struct state_record) == 48, "as docs/spec/disk.md has it");
+
+/* ---- index.c: RocksDB, its thread and the checkpoints. ---- */
+struct index;
+struct index_opts {
+	const char *dir;
+	uint64_t cache_bytes;
+	uint64_t write_buffer_bytes;
+	bool create;
+};
+int index_open(const struct index_opts *opts, struct index **ret_index);
+void index_close(struct index *index);
+/* Removes a database and its directory; 0 also when there is none. */
+int index_destroy(const char *dir);
+/* A value, to be freed. 1: found; 0: absent; -EAGAIN: not in memory and may_block is false; -EIO.
+ */
+int index_get(struct index *index, const struct key *key, bool may_block, char **ret_value,
+	size_t *ret_len);
+int index_state_read(struct index *index, struct state_record *ret_state);
+/* Applies a group's mutations and the state, at once. Blocks. */
+int index_apply(struct index *index, struct slice group, const struct state_record *state);
+/* The same of what a settled coalesce has left. Blocks. */
+int index_apply_coalesced(
+	struct index *index, const struct coalesce *coalesce, const struct state_record *state);
+/* The state alone, likewise. Blocks. */
+int index_state_write(struct index *index, const struct state_record *state);
+/* Makes all that was applied durable. Blocks. */
+int index_flush(struct index *index);
+/* Calls visit for every row from a prefix; false stops. Blocks. */
+typedef bool index_visit_fn(struct slice key, struct slice value, void *arg);
+int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit, void *arg);
+/* An iterator over [from, to). */
+struct index_walk;
+int index_walk_open(
+	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk);
+/* Several, of the same state of the index; on failure those that were opened stay so. */
+struct index_range {
+	struct slice from, to;
+};
+int index_walks_open(struct index *index, const struct index_range *ranges, uint32_t count,
+	struct index_walk **ret_walks);
+void index_walk_close(struct index_walk *walk);
+bool index_walk_get(struct index_walk *walk, struct slice *ret_key, struct slice *ret_value);
+void index_walk_next(struct index_walk *walk);
+void index_walk_seek(struct index_walk *walk, struct slice key);
+int index_walk_error(struct index_walk *walk);
+
+#endif

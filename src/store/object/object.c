@@ -1,0 +1,411 @@
+/* store/object/object.c: an object as it is in memory, and its segments. There is one instance for
+ * each live object, so that its reference count says whether anybody still reads its extents. */
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/cache.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/space/space.h"
+#include "store/state/state.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_segment)
+{
+	struct segment *segment;
+
+	segment = (struct segment *)calloc(1, sizeof(*segment) + check_cap * sizeof(uint32_t));
+	if (!segment)
+		return -ENOMEM;
+	extent_cap = MAX(extent_cap, 1u);
+	segment->extents = (struct extent *)malloc(extent_cap * sizeof(struct extent));
+	if (!segment->extents) {
+		free(segment);
+		return -ENOMEM;
+	}
+	segment->extent_cap = extent_cap;
+	atomic_init(&segment->refs, 1);
+	segment->checks = (uint32_t *)(void *)(segment + 1);
+	segment->check_cap = check_cap;
+	*ret_segment = segment;
+	return 0;
+}
+
+void segment_close(struct segment *segment)
+{
+	if (!segment || atomic_fetch_sub_explicit(&segment->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	free(segment->extents);
+	free(segment->tags);
+	free(segment);
+}
+
+int segment_tag_add(struct segment *segment, const uint8_t tag[STORE_TAG_BYTES])
+{
+	if (segment->tag_count == segment->check_cap)
+		return -EINVAL;
+	if (!segment->tags)
+		segment->tags = (uint8_t *)malloc((size_t)segment->check_cap * STORE_TAG_BYTES);
+	if (!segment->tags)
+		return -ENOMEM;
+	memcpy(segment->tags + (size_t)segment->tag_count++ * STORE_TAG_BYTES, tag,
+		STORE_TAG_BYTES);
+	return 0;
+}
+
+int segment_add(struct segment *segment, uint64_t block, uint32_t blocks)
+{
+	struct extent *last;
+
+	if (segment->blocks + blocks > SEGMENT_EXTENTS_MAX)
+		return -EUCLEAN;
+	last = segment->extent_count ? &segment->extents[segment->extent_count - 1] : NULL;
+	if (last && last->block + last->blocks == block) {
+		last->blocks += blocks;
+		segment->blocks += blocks;
+		return 0;
+	}
+	if (segment->extent_count == segment->extent_cap) {
+		uint32_t cap = segment->extent_cap * 2;
+		void *grown = realloc(segment->extents, cap * sizeof(struct extent));
+
+		if (!grown)
+			return -ENOMEM;
+		segment->extents = (struct extent *)grown;
+		segment->extent_cap = cap;
+	}
+	segment->extents[segment->extent_count++] =
+		(struct extent){.block = block, .blocks = blocks, .start = segment->blocks};
+	segment->blocks += blocks;
+	return 0;
+}
+
+int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_volume_offset,
+	uint64_t *ret_bytes)
+{
+	uint64_t block = offset >> BLOCK_SHIFT;
+	uint32_t low = 0, high = segment->extent_count;
+	const struct extent *extent;
+
+	if (block >= segment->blocks)
+		return -EUCLEAN;
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (segment->extents[middle].start <= block)
+			low = middle;
+		else
+			high = middle;
+	}
+	extent = &segment->extents[low];
+	*ret_volume_offset =
+		(extent->block << BLOCK_SHIFT) + offset - ((uint64_t)extent->start << BLOCK_SHIFT);
+	*ret_bytes = ((uint64_t)(extent->start + extent->blocks) << BLOCK_SHIFT) - offset;
+	return 0;
+}
+
+static uint32_t segments_for(uint64_t bytes)
+{
+	return (uint32_t)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
+}
+
+/* What follows the struct in its memory: segments, parts (of several), headers, inline body. */
+struct object_shape {
+	uint32_t segment_count;
+	uint32_t part_count;
+	uint32_t inline_bytes;
+};
+
+static int object_alloc(const struct store_meta *meta, uint64_t data_id,
+	const struct object_shape *shape, struct object **ret_object)
+{
+	size_t parts = shape->part_count > 1 ? shape->part_count : 0;
+	size_t bytes = sizeof(struct object) + shape->segment_count * sizeof(void *) +
+		       parts * sizeof(struct object_part) + meta->headers_len + shape->inline_bytes;
+	struct object *object = (struct object *)calloc(1, bytes);
+	char *tail;
+
+	if (!object)
+		return -ENOMEM;
+	atomic_init(&object->refs, 1);
+	object->bytes_in_memory = (uint32_t)bytes;
+	object->data_id = data_id;
+	object->segment_count = shape->segment_count;
+	object->segments = (_Atomic(struct segment *) *)(void *)(object + 1);
+	tail = (char *)(object->segments + shape->segment_count);
+	object->part_count = shape->part_count;
+	object->parts = parts ? (struct object_part *)(void *)tail : &object->whole;
+	tail += parts * sizeof(struct object_part);
+	object->meta = *meta;
+	object->meta.headers = tail;
+	if (meta->headers_len && meta->headers)
+		memcpy(tail, meta->headers, meta->headers_len);
+	object->inline_data = tail + meta->headers_len;
+	*ret_object = object;
+	return 0;
+}
+
+int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
+	struct object **ret_object)
+{
+	struct object_shape shape = {.part_count = 1, .inline_bytes = inline_bytes};
+	struct object *object;
+	int ret;
+
+	if (!inline_bytes)
+		shape.segment_count = segments_for(meta->bytes);
+	ret = object_alloc(meta, data_id, &shape, &object);
+	if (ret)
+		return ret;
+	object->whole = (struct object_part){
+		.data_id = data_id, .bytes = meta->bytes, .segment_count = shape.segment_count};
+	object->body = meta->bytes == 0		  ? BODY_EMPTY
+		       : inline_bytes		  ? BODY_INLINE
+		       : shape.segment_count == 1 ? BODY_DIRECT
+						  : BODY_SEGMENTED;
+	*ret_object = object;
+	return 0;
+}
+
+int object_open_parts(const struct store_meta *meta, uint64_t data_id,
+	const struct part_record *parts, uint32_t part_count, struct object **ret_object)
+{
+	struct object_shape shape = {.part_count = part_count};
+	struct object *object;
+	uint64_t start = 0;
+	uint32_t segment = 0;
+	int ret;
+
+	if (part_count < 2 || part_count > STORE_PARTS_MAX)
+		return -EUCLEAN;
+	for (uint32_t i = 0; i < part_count; i++) {
+		if (!parts[i].data_id || !parts[i].bytes || parts[i].bytes > LIMIT_PUT_BYTES_MAX)
+			return -EUCLEAN;
+		shape.segment_count += segments_for(parts[i].bytes);
+		start += parts[i].bytes;
+	}
+	if (start != meta->bytes)
+		return -EUCLEAN;
+	ret = object_alloc(meta, data_id, &shape, &object);
+	if (ret)
+		return ret;
+	object->body = BODY_SEGMENTED;
+	start = 0;
+	for (uint32_t i = 0; i < part_count; i++) {
+		object->parts[i] = (struct object_part){.data_id = parts[i].data_id,
+			.bytes = parts[i].bytes,
+			.start = start,
+			.segment_first = segment,
+			.segment_count = segments_for(parts[i].bytes)};
+		start += parts[i].bytes;
+		segment += object->parts[i].segment_count;
+	}
+	*ret_object = object;
+	return 0;
+}
+
+void object_segments_share(const struct object *from, struct object *to, uint32_t at)
+{
+	for (uint32_t i = 0; i < from->segment_count; i++) {
+		struct segment *loaded =
+			atomic_load_explicit(&from->segments[i], memory_order_acquire);
+
+		/* What is not in memory is in the index. */
+		if (loaded)
+			atomic_init(&to->segments[at + i], segment_get(loaded));
+	}
+}
+
+int object_open_edited(const struct object *from, struct slice headers, struct object **ret_object)
+{
+	struct object_shape shape = {
+		.segment_count = from->segment_count,
+		.part_count = from->part_count,
+		.inline_bytes = from->body == BODY_INLINE ? (uint32_t)from->meta.bytes : 0,
+	};
+	struct store_meta meta = from->meta;
+	struct object *object;
+	int ret;
+
+	meta.headers = headers.data;
+	meta.headers_len = (uint32_t)headers.len;
+	ret = object_alloc(&meta, from->data_id, &shape, &object);
+	if (ret)
+		return ret;
+	object->body = from->body;
+	object->has_tag = from->has_tag;
+	memcpy(object->tag, from->tag, sizeof(object->tag));
+	object->body_flushed = from->body_flushed;
+	object->whole = from->whole;
+	if (from->part_count > 1)
+		memcpy(object->parts, from->parts, from->part_count * sizeof(*from->parts));
+	if (shape.inline_bytes)
+		region_copy(object->inline_data, from->inline_data, shape.inline_bytes, COPY_INDEX);
+	object_segments_share(from, object, 0);
+	*ret_object = object;
+	return 0;
+}
+
+const struct object_part *object_part_find(const struct object *object, uint64_t offset)
+{
+	uint32_t low = 0, high = object->part_count;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (object->parts[middle].start <= offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &object->parts[low];
+}
+
+const struct object_part *object_part_of(const struct object *object, uint32_t segment_idx)
+{
+	uint32_t low = 0, high = object->part_count;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (object->parts[middle].segment_first <= segment_idx)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &object->parts[low];
+}
+
+void object_segment_range(
+	const struct object *object, uint32_t segment_idx, uint64_t *ret_from, uint64_t *ret_bytes)
+{
+	const struct object_part *part = object_part_of(object, segment_idx);
+	uint64_t from = (uint64_t)(segment_idx - part->segment_first) * SEGMENT_BYTES;
+
+	*ret_from = part->start + from;
+	*ret_bytes = MIN(part->bytes - from, (uint64_t)SEGMENT_BYTES);
+}
+
+/* Checks, and about as many runs as chunks. */
+size_t object_segments_memory(const struct object *object)
+{
+	return object->segment_count * (sizeof(struct segment) + 2 * sizeof(struct extent)) +
+	       object->meta.bytes / STORE_CHECK_BYTES * sizeof(uint32_t) +
+	       object->meta.bytes / STORE_CHUNK_BYTES * sizeof(struct extent);
+}
+
+static void object_close(struct store *store, struct object *object)
+{
+	bool dead = atomic_load(&object->dead);
+
+	for (uint32_t i = 0; i < object->segment_count; i++) {
+		struct segment *segment = atomic_load(&object->segments[i]);
+
+		for (uint32_t e = 0; dead && segment && e < segment->extent_count; e++)
+			space_give(store->space, segment->extents[e].block,
+				segment->extents[e].blocks);
+		segment_close(segment);
+	}
+	for (uint32_t i = 0; dead && store->cache && i < object->part_count; i++) {
+		const struct object_part *part = &object->parts[i];
+
+		if (part->segment_count)
+			cache_drop(store->cache, part->data_id,
+				(uint32_t)((part->bytes + STORE_CHUNK_BYTES - 1) /
+					   STORE_CHUNK_BYTES));
+	}
+	free(object);
+}
+
+/* The last reference to an object is also the end of its own to the one that has its body: there
+ * may be a long row of them. */
+void object_put(struct store *store, struct object *object)
+{
+	while (object && atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1) {
+		struct object *adopter = atomic_load(&object->adopter);
+
+		object_close(store, object);
+		object = adopter;
+	}
+}
+
+/* Reads the segment's row. 1: there; 0: there is none; -EIO, -ENOMEM. */
+static int segment_fetch(struct store *store, const struct object *object, uint32_t segment_idx,
+	struct segment **ret)
+{
+	const struct object_part *part = object_part_of(object, segment_idx);
+	uint64_t from, bytes;
+	struct key key;
+	char *value;
+	size_t len;
+	int found;
+
+	key_segment(&key, part->data_id, segment_idx - part->segment_first);
+	found = index_get(store->index, &key, true, &value, &len);
+	if (found <= 0)
+		return found;
+	found = segment_record_parse(slice_of(value, len), ret);
+	free(value);
+	if (found)
+		return found == -ENOMEM ? found : -EIO;
+	object_segment_range(object, segment_idx, &from, &bytes);
+	if (segment_covers(*ret, bytes))
+		return 1;
+	segment_close(*ret);
+	return -EIO;
+}
+
+/* From memory or the object's own row: 1 with *ret; 0: there is neither; -EIO, -ENOMEM. */
+static int segment_find_own(
+	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
+{
+	struct segment *segment, *none = NULL;
+	int found;
+
+	segment = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
+	if (segment) {
+		*ret = segment;
+		return 1;
+	}
+	found = segment_fetch(store, object, segment_idx, &segment);
+	if (found <= 0)
+		return found;
+	/* Two readers may have loaded it: the first one's stays. */
+	if (!atomic_compare_exchange_strong(&object->segments[segment_idx], &none, segment)) {
+		segment_close(segment);
+		segment = none;
+	}
+	*ret = segment;
+	return 1;
+}
+
+int object_segment_load(
+	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
+{
+	for (;;) {
+		struct object *adopter;
+		int found;
+
+		CHECK(segment_idx < object->segment_count);
+		found = segment_find_own(store, object, segment_idx, ret);
+		if (found)
+			return MIN(found, 0);
+		/* Deleted meanwhile: the index thread loads all segments of who has the body before
+		 * it deletes their rows. */
+		adopter = atomic_load(&object->adopter);
+		if (!adopter)
+			break;
+		segment_idx += object->adopted_at;
+		object = adopter;
+	}
+	*ret = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
+	if (*ret)
+		return 0;
+	log_error("store", "object data %llu: segment %u is missing in the index",
+		(unsigned long long)object->data_id, segment_idx);
+	return -EIO;
+}

@@ -1,0 +1,32 @@
+/* store/object/record.h: values of the index: records. */
+#ifndef STORE_RECORD_H
+#define STORE_RECORD_H
+
+#include "store/store.h"
+
+#include <stdbool.h>
+
+#include "store/object/object.h"
+
+/* ---- record.c ---- */
+size_t record_bytes(const struct object *object);
+/* Writes record_bytes(). */
+void record_put(const struct object *object, uint8_t *out);
+/* -EUCLEAN: not a record. A direct body's segment is loaded; an inline body is room to be filled.
+ */
+int record_parse(struct slice value, struct object **ret_object);
+/* Only what a list needs, which is the record's first record_meta_bytes(); headers stay NULL.
+ * -EUCLEAN. */
+int record_parse_meta(struct slice value, struct store_meta *ret_meta);
+size_t record_meta_bytes(struct slice value);
+uint64_t record_seq(struct slice value); /* 0: it has none */
+/* The number of the body whose extents the row names; UINT64_MAX: it names none. */
+uint64_t record_body(struct slice key, struct slice value);
+size_t segment_record_bytes(const struct segment *segment);
+void segment_record_put(const struct segment *segment, uint8_t *out);
+int segment_record_parse(struct slice value, struct segment **ret_segment);
+#define BUCKET_RECORD_BYTES_MAX (24u + 64u + 32u)
+size_t bucket_record_put(const struct store_bucket *bucket, uint8_t out[BUCKET_RECORD_BYTES_MAX]);
+int bucket_record_parse(struct slice name, struct slice value, struct store_bucket *ret_bucket);
+
+#endif

@@ -1,0 +1,57 @@
+/* store/object/stripe_mend.c: what several volumes are for: a piece whose checksum is wrong is read
+ * anew from the others and put right. */
+#include "codec/crc.h"
+#include "store/object/object.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+
+DEFINE_COUNTER(mended, "nebulaio_store_pieces_mended_total", NULL,
+	"Pieces whose checksum was wrong and that other volumes made right.");
+
+/* Reads the piece in one way (or writes what was read that way over what is wrong). */
+static int piece_go(struct disk *disk, const struct segment *segment,
+	const struct stripe_piece *piece, uint32_t way, bool amend)
+{
+	uint32_t padded = ALIGN_UP(piece->bytes, BLOCK_BYTES);
+	int ret = 0;
+
+	for (uint32_t done = 0; done < padded && !ret;) {
+		uint64_t offset, run;
+
+		ret = segment_find(segment, piece->at + done, &offset, &run);
+		if (ret)
+			return ret;
+		run = MIN(run, (uint64_t)(padded - done));
+		if (amend)
+			ret = disk_array_amend(
+				disk, piece->data + done, (uint32_t)run, offset, way);
+		else
+			ret = disk_array_reread(
+				disk, piece->data + done, (uint32_t)run, offset, way);
+		done += (uint32_t)run;
+	}
+	return ret;
+}
+
+int stripe_mend(struct volume *volume, const struct segment *segment,
+	const struct stripe_piece *piece, bool amend)
+{
+	volume_check(volume);
+	CHECK(piece->bytes && piece->bytes <= STORE_CHECK_BYTES);
+	if (!volume->set_count)
+		return -EIO;
+	for (uint32_t way = 0;; way++) {
+		int ret = piece_go(volume->disk, segment, piece, way, false);
+
+		if (ret == -ENOENT || ret == -ENOMEM)
+			return -EIO;
+		if (ret || crc32c_update(0, piece->data, piece->bytes) != piece->crc32c)
+			continue;
+		counter_add(&mended, 1);
+		/* Not written anew is read anew the next time. */
+		if (amend)
+			(void)piece_go(volume->disk, segment, piece, way, true);
+		return 0;
+	}
+}

@@ -1,0 +1,90 @@
+/* store/object/watch.c: who must hear that an object is no longer what its key holds, before
+ * whoever replaced or deleted it hears that he did. Few objects are watched; the others cost their
+ * publication one look at a flag. */
+#include "store/object/object.h"
+#include "store/state/state.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+uint64_t store_watch_epoch(const struct store *store)
+{
+	return atomic_load(&((struct store *)(uintptr_t)store)->watch_epoch);
+}
+
+int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t epoch)
+{
+	struct store *store = get->store;
+	struct object *object = get->object;
+	int ret = 0;
+
+	store_get_check(get);
+	pthread_mutex_lock(&store->watch_lock);
+	/* Either this is seen by who unseats the object, or that was before and is seen here. */
+	atomic_store(&object->watched, true);
+	if (atomic_load(&object->unseated) || store->watch_epoch != epoch) {
+		ret = -ESTALE;
+	} else {
+		watch->object = object_get(object);
+		watch->next = object->watches;
+		object->watches = watch;
+		list_push_back(&store->watches, &watch->link);
+	}
+	pthread_mutex_unlock(&store->watch_lock);
+	return ret;
+}
+
+/* Locked. Off both lists; the object is to be put by the caller. */
+static struct object *watch_take(struct store_watch *watch)
+{
+	struct object *object = watch->object;
+	struct store_watch **at = &object->watches;
+
+	while (*at != watch)
+		at = &(*at)->next;
+	*at = watch->next;
+	list_remove(&watch->link);
+	watch->object = NULL;
+	return object;
+}
+
+void store_watch_end(struct store *store, struct store_watch *watch)
+{
+	struct object *object = NULL;
+
+	pthread_mutex_lock(&store->watch_lock);
+	if (watch->object)
+		object = watch_take(watch);
+	pthread_mutex_unlock(&store->watch_lock);
+	object_put(store, object);
+}
+
+void store_watch_rights_changed(struct store *store)
+{
+	struct list *link;
+
+	pthread_mutex_lock(&store->watch_lock);
+	atomic_fetch_add(&store->watch_epoch, 1);
+	while ((link = list_pop(&store->watches)) != NULL) {
+		struct store_watch *watch = CONTAINER_OF(link, struct store_watch, link);
+		struct object *object = watch_take(watch);
+
+		watch->ended(watch, true);
+		object_put(store, object);
+	}
+	pthread_mutex_unlock(&store->watch_lock);
+}
+
+void object_unseat_watched(struct store *store, struct object *object)
+{
+	pthread_mutex_lock(&store->watch_lock);
+	while (object->watches) {
+		struct store_watch *watch = object->watches;
+
+		/* Who unseats it has a reference of its own. */
+		object_put(store, watch_take(watch));
+		watch->ended(watch, false);
+	}
+	pthread_mutex_unlock(&store->watch_lock);
+}

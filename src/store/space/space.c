@@ -1,0 +1,613 @@
+/* store/space/space.c: which blocks of the volume are in use: a bitmap in memory, one bit a block
+ * (32 MiB for a TiB), with counts a chunk (1 MiB) and a shelf (64 chunks) so that searching skips
+ * what is full. It is never written but as a snapshot: the index says what is in use.
+ *
+ * Whole chunks go to large bodies. Small runs are taken one after the other from one chunk at a
+ * time, so that the bodies of a group lie side by side and are written at once; a chunk is taken up
+ * again when half of it is free, and a whole one is only broken while there are plenty. */
+#include "store/space/space.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_BITS    64u
+#define CHUNK_WORDS  (CHUNK_BLOCKS / WORD_BITS)
+#define SHELF_CHUNKS 64u
+#define CHUNK_NONE   UINT64_MAX
+#define HELD_FIRST   64u
+/* Runs that are discarded: shorter ones are hardly worth a command; longer ones, or more than this
+ * part of what is free, would be missing meanwhile. */
+#define DISCARD_BLOCKS_MIN 16u
+#define DISCARD_BLOCKS_MAX (16 * CHUNK_BLOCKS)
+#define DISCARD_PART	   16u
+/* A chunk with so much free is taken up again for small runs. */
+#define CHUNK_ROOMY (CHUNK_BLOCKS / 2)
+/* Whole chunks are plenty while they are more than this part of all. */
+#define PLENTY_PART 8u
+
+_Static_assert(SHELF_CHUNKS == WORD_BITS, "a word has a bit for each chunk of a shelf");
+
+struct shelf {
+	uint32_t free_blocks;
+	uint32_t whole_chunks; /* with nothing in use */
+};
+
+struct space_run {
+	uint64_t block;
+	uint32_t blocks;
+};
+
+struct space {
+	pthread_mutex_t lock;
+	uint64_t first_block;
+	uint64_t chunk_count;
+	uint64_t free_blocks;
+	uint64_t whole_chunks;
+	uint64_t small_chunk; /* where small runs are taken; CHUNK_NONE */
+	uint64_t shelf_cursor;
+	uint32_t stripe_data; /* shards of data of a stripe; 0: runs are no stripes */
+	uint32_t holds;	      /* while there are any, what is given back waits in held */
+	uint32_t held_count;
+	uint32_t held_cap;
+	struct space_run *held;
+	uint64_t lent_blocks; /* free, but being discarded: marked as in use */
+	uint64_t *words;      /* 1: in use */
+	uint64_t *given; /* a bit a chunk: something was given back that was not discarded since */
+	uint16_t *chunk_free;
+	struct shelf *shelves;
+};
+
+static uint64_t shelf_count(const struct space *space)
+{
+	return (space->chunk_count + SHELF_CHUNKS - 1) / SHELF_CHUNKS;
+}
+
+/* Notes that a chunk has `now` free blocks. */
+static void chunk_account(struct space *space, uint64_t chunk, uint32_t now)
+{
+	struct shelf *shelf = &space->shelves[chunk / SHELF_CHUNKS];
+	uint32_t before = space->chunk_free[chunk];
+
+	space->free_blocks += now;
+	space->free_blocks -= before;
+	shelf->free_blocks += now;
+	shelf->free_blocks -= before;
+	if (before == CHUNK_BLOCKS) {
+		shelf->whole_chunks--;
+		space->whole_chunks--;
+	}
+	if (now == CHUNK_BLOCKS) {
+		shelf->whole_chunks++;
+		space->whole_chunks++;
+	}
+	space->chunk_free[chunk] = (uint16_t)now;
+}
+
+/* Makes room for so many chunks, all of the new ones in use. */
+static int arrays_grow(struct space *space, uint64_t chunk_count)
+{
+	uint64_t shelves_now = shelf_count(space);
+	uint64_t shelves = (chunk_count + SHELF_CHUNKS - 1) / SHELF_CHUNKS;
+	uint64_t more = chunk_count - space->chunk_count;
+	void *grown;
+
+	grown = realloc(space->words, chunk_count * CHUNK_WORDS * sizeof(uint64_t));
+	if (!grown)
+		return -ENOMEM;
+	space->words = (uint64_t *)grown;
+	grown = realloc(space->chunk_free, chunk_count * sizeof(uint16_t));
+	if (!grown)
+		return -ENOMEM;
+	space->chunk_free = (uint16_t *)grown;
+	grown = realloc(space->shelves, shelves * sizeof(struct shelf));
+	if (!grown)
+		return -ENOMEM;
+	space->shelves = (struct shelf *)grown;
+	grown = realloc(space->given, shelves * sizeof(uint64_t));
+	if (!grown)
+		return -ENOMEM;
+	space->given = (uint64_t *)grown;
+	memset(&space->given[shelves_now], 0, (shelves - shelves_now) * sizeof(uint64_t));
+	memset(&space->words[space->chunk_count * CHUNK_WORDS], 0xff,
+		more * CHUNK_WORDS * sizeof(uint64_t));
+	memset(&space->chunk_free[space->chunk_count], 0, more * sizeof(uint16_t));
+	memset(&space->shelves[shelves_now], 0, (shelves - shelves_now) * sizeof(struct shelf));
+	return 0;
+}
+
+int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_space)
+{
+	struct space *space = (struct space *)calloc(1, sizeof(*space));
+	int ret;
+
+	if (!space)
+		return -ENOMEM;
+	CHECK(first_block % CHUNK_BLOCKS == 0);
+	CHECK(first_block < block_count);
+	pthread_mutex_init(&space->lock, NULL);
+	space->first_block = first_block;
+	space->small_chunk = CHUNK_NONE;
+	space->shelf_cursor = first_block / CHUNK_BLOCKS / SHELF_CHUNKS;
+	ret = space_grow(space, block_count);
+	if (ret) {
+		space_close(space);
+		return ret;
+	}
+	*ret_space = space;
+	return 0;
+}
+
+void space_stripe(struct space *space, uint32_t data)
+{
+	space->stripe_data = data;
+}
+
+/* What a run takes of each volume. False: it is none of ours. */
+static bool run_of(const struct space *space, uint64_t *block, uint32_t *blocks)
+{
+	if (!space->stripe_data)
+		return true;
+	if (!disk_stripe_is(*block) || disk_stripe_blocks(*block) != *blocks)
+		return false;
+	*block = disk_stripe_first(*block);
+	*blocks = (*blocks + space->stripe_data - 1) / space->stripe_data;
+	return true;
+}
+
+void space_close(struct space *space)
+{
+	if (!space)
+		return;
+	pthread_mutex_destroy(&space->lock);
+	free(space->held);
+	free(space->words);
+	free(space->given);
+	free(space->chunk_free);
+	free(space->shelves);
+	free(space);
+}
+
+int space_grow(struct space *space, uint64_t block_count)
+{
+	uint64_t chunk_count = block_count / CHUNK_BLOCKS;
+	uint64_t chunk;
+	int ret = 0;
+
+	pthread_mutex_lock(&space->lock);
+	if (chunk_count > space->chunk_count) {
+		ret = arrays_grow(space, chunk_count);
+		if (!ret) {
+			chunk = MAX(space->chunk_count, space->first_block / CHUNK_BLOCKS);
+			space->chunk_count = chunk_count;
+			for (; chunk < chunk_count; chunk++) {
+				memset(&space->words[chunk * CHUNK_WORDS], 0,
+					CHUNK_WORDS * sizeof(uint64_t));
+				chunk_account(space, chunk, CHUNK_BLOCKS);
+			}
+		}
+	}
+	pthread_mutex_unlock(&space->lock);
+	return ret;
+}
+
+/* The first bit at or after `at` with this value; CHUNK_BLOCKS when there is none. */
+static uint32_t bit_find(const uint64_t *words, uint32_t at, bool value)
+{
+	while (at < CHUNK_BLOCKS) {
+		uint64_t word = words[at / WORD_BITS];
+		uint64_t hits = (value ? word : ~word) >> (at % WORD_BITS);
+
+		if (hits)
+			return at + (uint32_t)__builtin_ctzll(hits);
+		at = (at / WORD_BITS + 1) * WORD_BITS;
+	}
+	return CHUNK_BLOCKS;
+}
+
+/* The first free run of at least `blocks` in a chunk, or the longest there is; returns its length
+ * up to blocks. */
+static uint32_t run_find(
+	const struct space *space, uint64_t chunk, uint32_t blocks, uint32_t *ret_bit)
+{
+	const uint64_t *words = &space->words[chunk * CHUNK_WORDS];
+	uint32_t at = 0, longest = 0;
+
+	while (longest < blocks) {
+		uint32_t from = bit_find(words, at, false);
+
+		if (from >= CHUNK_BLOCKS)
+			break;
+		at = bit_find(words, from, true);
+		if (at - from > longest) {
+			longest = at - from;
+			*ret_bit = from;
+		}
+	}
+	return MIN(longest, blocks);
+}
+
+/* Sets or clears a run inside one chunk; returns how many bits changed. */
+static uint32_t bits_change(struct space *space, uint64_t block, uint32_t blocks, bool used)
+{
+	uint32_t changed = 0;
+
+	for (uint64_t at = block, end = block + blocks; at < end;) {
+		uint32_t bit = (uint32_t)(at % WORD_BITS);
+		uint32_t count = (uint32_t)MIN((uint64_t)(WORD_BITS - bit), end - at);
+		uint64_t mask = (count == WORD_BITS ? UINT64_MAX : (1ull << count) - 1) << bit;
+		uint64_t *word = &space->words[at / WORD_BITS];
+		uint64_t now = used ? *word | mask : *word & ~mask;
+
+		changed += (uint32_t)__builtin_popcountll(*word ^ now);
+		*word = now;
+		at += count;
+	}
+	return changed;
+}
+
+static uint32_t run_take(
+	struct space *space, uint64_t chunk, uint32_t bit, uint32_t blocks, uint64_t *ret_block)
+{
+	uint64_t block = chunk * CHUNK_BLOCKS + bit;
+	uint32_t changed = bits_change(space, block, blocks, true);
+
+	CHECK(changed == blocks);
+	chunk_account(space, chunk, space->chunk_free[chunk] - blocks);
+	*ret_block = block;
+	return blocks;
+}
+
+/* A chunk with nothing in use, or CHUNK_NONE. */
+static uint64_t whole_find(struct space *space)
+{
+	uint64_t shelves = shelf_count(space);
+
+	if (!space->whole_chunks)
+		return CHUNK_NONE;
+	for (uint64_t i = 0; i < shelves; i++) {
+		uint64_t shelf = (space->shelf_cursor + i) % shelves;
+		uint64_t end = MIN((shelf + 1) * SHELF_CHUNKS, space->chunk_count);
+
+		if (!space->shelves[shelf].whole_chunks)
+			continue;
+		space->shelf_cursor = shelf;
+		for (uint64_t chunk = shelf * SHELF_CHUNKS; chunk < end; chunk++)
+			if (space->chunk_free[chunk] == CHUNK_BLOCKS)
+				return chunk;
+	}
+	return CHUNK_NONE;
+}
+
+/* A chunk with at least free_min free blocks and a run of so many blocks; or, with the best run
+ * there is, when exact is false. */
+static uint64_t part_find(
+	struct space *space, uint32_t free_min, uint32_t blocks, bool exact, uint32_t *ret_bit)
+{
+	uint64_t shelves = shelf_count(space);
+	uint64_t best = CHUNK_NONE;
+	uint32_t best_blocks = 0;
+
+	for (uint64_t i = 0; i < shelves; i++) {
+		uint64_t shelf = (space->shelf_cursor + i) % shelves;
+		uint64_t end = MIN((shelf + 1) * SHELF_CHUNKS, space->chunk_count);
+
+		if (space->shelves[shelf].free_blocks < free_min)
+			continue;
+		for (uint64_t chunk = shelf * SHELF_CHUNKS; chunk < end; chunk++) {
+			uint32_t bit, found;
+
+			if (space->chunk_free[chunk] < free_min ||
+				space->chunk_free[chunk] <= best_blocks)
+				continue;
+			found = run_find(space, chunk, blocks, &bit);
+			if (found == blocks || (!exact && found > best_blocks)) {
+				best = chunk;
+				best_blocks = found;
+				*ret_bit = bit;
+			}
+			if (found == blocks)
+				return best;
+		}
+	}
+	return best;
+}
+
+/* Where the next small run is taken when the current chunk has none. */
+static uint64_t small_find(struct space *space, uint32_t blocks, uint32_t *ret_bit)
+{
+	bool plenty = space->whole_chunks > space->chunk_count / PLENTY_PART;
+	uint64_t chunk = CHUNK_NONE;
+
+	*ret_bit = 0;
+	if (plenty)
+		return whole_find(space);
+	chunk = part_find(space, MAX(blocks, CHUNK_ROOMY), blocks, true, ret_bit);
+	if (chunk == CHUNK_NONE)
+		chunk = part_find(space, blocks, blocks, true, ret_bit);
+	if (chunk == CHUNK_NONE) {
+		*ret_bit = 0;
+		chunk = whole_find(space);
+	}
+	return chunk;
+}
+
+static uint32_t lease_locked(struct space *space, uint32_t blocks, uint64_t *ret_block)
+{
+	uint64_t chunk;
+	uint32_t bit = 0;
+
+	if (!space->free_blocks)
+		return 0;
+	if (blocks == CHUNK_BLOCKS) {
+		chunk = whole_find(space);
+		if (chunk != CHUNK_NONE)
+			return run_take(space, chunk, 0, blocks, ret_block);
+	} else {
+		chunk = space->small_chunk;
+		if (chunk != CHUNK_NONE && space->chunk_free[chunk] >= blocks &&
+			run_find(space, chunk, blocks, &bit) == blocks)
+			return run_take(space, chunk, bit, blocks, ret_block);
+		chunk = small_find(space, blocks, &bit);
+		if (chunk != CHUNK_NONE) {
+			space->small_chunk = chunk;
+			return run_take(space, chunk, bit, blocks, ret_block);
+		}
+	}
+	chunk = part_find(space, 1, blocks, false, &bit);
+	CHECK(chunk != CHUNK_NONE);
+	return run_take(space, chunk, bit, run_find(space, chunk, blocks, &bit), ret_block);
+}
+
+uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block)
+{
+	uint32_t data = space->stripe_data;
+	uint32_t leased;
+
+	CHECK(blocks > 0 && blocks <= CHUNK_BLOCKS);
+	pthread_mutex_lock(&space->lock);
+	leased = lease_locked(space, data ? (blocks + data - 1) / data : blocks, ret_block);
+	pthread_mutex_unlock(&space->lock);
+	if (!data || !leased)
+		return leased;
+	leased = MIN(blocks, leased * data);
+	*ret_block = disk_stripe(*ret_block, leased);
+	return leased;
+}
+
+/* Changes a run that may cross chunks; returns how many blocks changed. */
+static uint64_t run_change(struct space *space, uint64_t block, uint64_t blocks, bool used)
+{
+	uint64_t changed_all = 0;
+
+	while (blocks) {
+		uint64_t chunk = block / CHUNK_BLOCKS;
+		uint32_t count =
+			(uint32_t)MIN(blocks, (uint64_t)CHUNK_BLOCKS - block % CHUNK_BLOCKS);
+		uint32_t changed = bits_change(space, block, count, used);
+		uint32_t now = space->chunk_free[chunk];
+
+		chunk_account(space, chunk, used ? now - changed : now + changed);
+		changed_all += changed;
+		block += count;
+		blocks -= count;
+	}
+	return changed_all;
+}
+
+static void run_free(struct space *space, struct space_run run)
+{
+	uint64_t changed = run_change(space, run.block, run.blocks, false);
+
+	CHECK(changed == run.blocks);
+	for (uint64_t chunk = run.block / CHUNK_BLOCKS;
+		chunk <= (run.block + run.blocks - 1) / CHUNK_BLOCKS; chunk++)
+		space->given[chunk / SHELF_CHUNKS] |= 1ull << chunk % SHELF_CHUNKS;
+}
+
+/* Without memory for it the run is lost until the next start, which is better than used too early.
+ */
+static void held_add(struct space *space, uint64_t block, uint32_t blocks)
+{
+	if (space->held_count == space->held_cap) {
+		uint32_t cap = MAX(space->held_cap * 2, HELD_FIRST);
+		void *grown = realloc(space->held, cap * sizeof(*space->held));
+
+		if (!grown)
+			return;
+		space->held = (struct space_run *)grown;
+		space->held_cap = cap;
+	}
+	space->held[space->held_count++] = (struct space_run){.block = block, .blocks = blocks};
+}
+
+void space_give(struct space *space, uint64_t block, uint32_t blocks)
+{
+	bool ours = run_of(space, &block, &blocks);
+
+	CHECK(ours);
+	CHECK(block >= space->first_block);
+	pthread_mutex_lock(&space->lock);
+	CHECK(block + blocks <= space->chunk_count * CHUNK_BLOCKS);
+	if (space->holds)
+		held_add(space, block, blocks);
+	else
+		run_free(space, (struct space_run){.block = block, .blocks = blocks});
+	pthread_mutex_unlock(&space->lock);
+}
+
+void space_hold(struct space *space)
+{
+	pthread_mutex_lock(&space->lock);
+	space->holds++;
+	pthread_mutex_unlock(&space->lock);
+}
+
+void space_let_go(struct space *space)
+{
+	pthread_mutex_lock(&space->lock);
+	if (--space->holds == 0) {
+		for (uint32_t i = 0; i < space->held_count; i++)
+			run_free(space, space->held[i]);
+		space->held_count = 0;
+	}
+	pthread_mutex_unlock(&space->lock);
+}
+
+/* ---- Discarding. ---- */
+
+/* The next chunk from this one on that was given something back; CHUNK_NONE. */
+static uint64_t given_find(const struct space *space, uint64_t chunk)
+{
+	while (chunk < space->chunk_count) {
+		uint64_t bits = space->given[chunk / SHELF_CHUNKS] >> chunk % SHELF_CHUNKS;
+
+		if (bits)
+			return chunk + (uint64_t)__builtin_ctzll(bits);
+		chunk = (chunk / SHELF_CHUNKS + 1) * SHELF_CHUNKS;
+	}
+	return CHUNK_NONE;
+}
+
+static void given_clear(struct space *space, uint64_t chunk)
+{
+	space->given[chunk / SHELF_CHUNKS] &= ~(1ull << chunk % SHELF_CHUNKS);
+}
+
+/* Whole free chunks side by side, all of which were given something back. */
+static uint64_t given_whole(struct space *space, uint64_t chunk, uint64_t blocks_max)
+{
+	uint64_t blocks = 0;
+
+	while (blocks + CHUNK_BLOCKS <= blocks_max && given_find(space, chunk) == chunk &&
+		space->chunk_free[chunk] == CHUNK_BLOCKS) {
+		given_clear(space, chunk++);
+		blocks += CHUNK_BLOCKS;
+	}
+	return blocks;
+}
+
+/* The next free run of a chunk from the block on; 0: none that is long enough. */
+static uint64_t given_part(struct space *space, uint64_t *block, uint64_t blocks_max)
+{
+	uint64_t chunk = *block / CHUNK_BLOCKS;
+	const uint64_t *words = &space->words[chunk * CHUNK_WORDS];
+	uint32_t at = *block % CHUNK_BLOCKS;
+
+	if (at == 0)
+		given_clear(space, chunk);
+	while (at < CHUNK_BLOCKS) {
+		uint32_t from = bit_find(words, at, false);
+
+		at = bit_find(words, from, true);
+		if (at - from < DISCARD_BLOCKS_MIN)
+			continue;
+		*block = chunk * CHUNK_BLOCKS + from;
+		return MIN((uint64_t)(at - from), blocks_max);
+	}
+	return 0;
+}
+
+uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *ret_block)
+{
+	uint64_t at, most, blocks = 0;
+
+	pthread_mutex_lock(&space->lock);
+	at = *cursor;
+	most = MIN(DISCARD_BLOCKS_MAX, space->free_blocks / DISCARD_PART);
+	while (most >= DISCARD_BLOCKS_MIN && !blocks) {
+		if (at % CHUNK_BLOCKS == 0) {
+			uint64_t chunk = given_find(space, at / CHUNK_BLOCKS);
+
+			if (chunk == CHUNK_NONE)
+				break;
+			at = chunk * CHUNK_BLOCKS;
+			blocks = given_whole(space, chunk, most);
+		}
+		if (!blocks)
+			blocks = given_part(space, &at, most);
+		if (!blocks)
+			at = (at / CHUNK_BLOCKS + 1) * CHUNK_BLOCKS;
+	}
+	if (blocks) {
+		uint64_t changed = run_change(space, at, blocks, true);
+
+		CHECK(changed == blocks);
+		space->lent_blocks += blocks;
+		*ret_block = at;
+		*cursor = at + blocks;
+	}
+	pthread_mutex_unlock(&space->lock);
+	return blocks;
+}
+
+void space_discard_end(struct space *space, uint64_t block, uint64_t blocks)
+{
+	uint64_t changed;
+
+	pthread_mutex_lock(&space->lock);
+	changed = run_change(space, block, blocks, false);
+	CHECK(changed == blocks);
+	space->lent_blocks -= blocks;
+	pthread_mutex_unlock(&space->lock);
+}
+
+int space_mark(struct space *space, uint64_t block, uint32_t blocks)
+{
+	int ret = 0;
+
+	if (!run_of(space, &block, &blocks))
+		return -ERANGE;
+	pthread_mutex_lock(&space->lock);
+	if (block < space->first_block || block + blocks < block ||
+		block + blocks > space->chunk_count * CHUNK_BLOCKS)
+		ret = -ERANGE;
+	else if (run_change(space, block, blocks, true) != blocks)
+		ret = -EEXIST;
+	pthread_mutex_unlock(&space->lock);
+	return ret;
+}
+
+uint64_t space_free_blocks(struct space *space)
+{
+	uint64_t blocks;
+
+	pthread_mutex_lock(&space->lock);
+	blocks = space->free_blocks + space->lent_blocks;
+	pthread_mutex_unlock(&space->lock);
+	return blocks;
+}
+
+uint64_t space_used_blocks(struct space *space)
+{
+	uint64_t blocks;
+
+	pthread_mutex_lock(&space->lock);
+	blocks = space->chunk_count * CHUNK_BLOCKS - space->first_block - space->free_blocks -
+		 space->lent_blocks;
+	pthread_mutex_unlock(&space->lock);
+	return blocks;
+}
+
+uint64_t space_word_count(const struct space *space)
+{
+	return space->chunk_count * CHUNK_WORDS;
+}
+
+uint64_t space_word(const struct space *space, uint64_t word_idx)
+{
+	return space->words[word_idx];
+}
+
+void space_word_set(struct space *space, uint64_t word_idx, uint64_t word)
+{
+	uint64_t chunk = word_idx / CHUNK_WORDS;
+	uint32_t used_before = (uint32_t)__builtin_popcountll(space->words[word_idx]);
+	uint32_t used = (uint32_t)__builtin_popcountll(word);
+
+	CHECK(word_idx >= space->first_block / WORD_BITS);
+	space->words[word_idx] = word;
+	chunk_account(space, chunk, space->chunk_free[chunk] + used_before - used);
+}

@@ -1,0 +1,59 @@
+/* store/state/fence.c: what ends writes: the medium failed, or too few volumes are left; and where
+ * what is wrong with a medium is told. */
+#include "store/state/state.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+DEFINE_COUNTER(suspensions, "nebulaio_store_suspensions_total", NULL,
+	"Times that too many volumes were gone to take writes.");
+
+void stripe_suspend(struct store *store)
+{
+	disk_suspend(store->volume.disk);
+	if (atomic_exchange(&store->suspended, true))
+		return;
+	counter_add(&suspensions, 1);
+	log_error("store",
+		"%s: too few volumes are left: the store takes no writes, and reads only what the "
+		"others hold, until enough can be reached again; it then goes on by itself. A "
+		"volume that failed a write is tried again at the next start only",
+		store->dir);
+}
+
+bool stripe_suspended(const struct store *store)
+{
+	return atomic_load_explicit(&store->suspended, memory_order_relaxed);
+}
+
+void store_fence(struct store *store, const char *what, int error)
+{
+	if (error == -EHOSTDOWN) {
+		stripe_suspend(store);
+		return;
+	}
+	if (atomic_exchange(&store->fenced, true))
+		return;
+	log_error("store",
+		"%s: %s failed (%s): the store takes no more writes; what is stored can "
+		"still be read",
+		store->dir, what, strerror(-error));
+	disk_fence(store->volume.disk);
+}
+
+void store_find(const struct store *store, const char *fmt, ...)
+{
+	char text[2048 + 3 * sizeof(store->dir)];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (store->findings)
+		buf_printf(store->findings, "%s\n", text);
+	else
+		log_error("store", "%s", text);
+}

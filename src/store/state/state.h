@@ -1,0 +1,106 @@
+/* store/state/state.h: a store: what its rooms share, and what ends its writes. */
+#ifndef STORE_STATE_H
+#define STORE_STATE_H
+
+#include "store/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "store/volume/volume.h"
+
+struct applier;
+struct buckets;
+struct buf;
+struct cache;
+struct committer;
+struct fiber;
+struct hot;
+struct index;
+struct rebuild_noted;
+struct salvage;
+struct space;
+struct waiter;
+
+/* ---- The store. ---- */
+struct store_core {
+	struct reactor *reactor;
+	struct store_get *free_gets;
+};
+
+struct store {
+	struct store_opts opts;
+	char dir[4096 - 64];
+	int lock_fd;
+	struct region *region;
+	struct volume volume;
+	uint16_t target;
+	struct space *space;
+	struct index *index;
+	struct hot *hot;
+	struct cache *cache;
+	struct buckets *buckets;
+	struct applier *applier;
+	struct committer *committer;
+	struct rebuild_noted *noted;
+	_Atomic uint64_t data_id_next;
+	_Atomic uint64_t bucket_id_next;
+	struct buf *findings;	 /* of a check: where they go; NULL: to the log */
+	struct salvage *salvage; /* NULL: damage of the log is refused */
+	uint32_t features;	 /* of the index, with those that this program does not know */
+	uint64_t message_first;	 /* of this start: those below are of earlier ones */
+	_Atomic uint64_t objects;
+	_Atomic uint64_t tail_pos; /* of the log */
+	_Atomic bool fenced;
+	_Atomic bool suspended; /* too few volumes are left */
+	_Atomic uint64_t
+		regains; /* from 1: bodies that were written before one cannot be committed */
+	_Atomic bool quiescing;
+	struct fiber *watcher;	/* of the volumes; on the committer's reactor */
+	struct fiber *scrubber; /* there, too */
+	struct fiber *discarder;
+	_Atomic bool scrub_asked;
+	_Atomic uint64_t scrub_done_bytes, scrub_all_bytes; /* of the run under way; 0: none is */
+	/* Puts that are open, by the parity of the phase that they began in: who moves the phase on
+	 * and waits knows that those before are over. */
+	_Atomic uint32_t put_phase;
+	_Atomic uint32_t puts_open[2];
+	_Atomic uint64_t space_looked_ns;
+	_Atomic bool space_low;
+	_Atomic uint64_t full_told_ns;
+	pthread_mutex_t grow_lock; /* of the next four */
+	bool growing;
+	int grow_result;
+	uint64_t grow_ended_ns;
+	struct waiter *grow_waiters;
+	pthread_mutex_t watch_lock;
+	struct list watches; /* struct store_watch.link */
+	_Atomic uint64_t watch_epoch;
+	struct store_core cores[LIMIT_CORES_MAX];
+};
+
+/* ---- fence.c ---- */
+/* Too few volumes are left: what writes answers -EHOSTDOWN. Logs once. */
+void stripe_suspend(struct store *store);
+bool stripe_suspended(const struct store *store);
+/* The medium failed: everything that writes answers -EIO from now on; when it is that too few
+ * volumes are left (-EHOSTDOWN), until they are back. Logs once. */
+void store_fence(struct store *store, const char *what, int error);
+
+/* 0, or what everything that writes is refused with. Any thread. */
+static inline int store_refuses(const struct store *store)
+{
+	if (__builtin_expect(atomic_load_explicit(&store->fenced, memory_order_relaxed), 0))
+		return -EIO;
+	return __builtin_expect(atomic_load_explicit(&store->suspended, memory_order_relaxed), 0)
+		       ? -EHOSTDOWN
+		       : 0;
+}
+
+/* What is wrong with what was found on the medium: to the log, or among a check's findings. */
+void store_find(const struct store *store, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,530 @@
+/* store/table/hot.c: the record table in front of the index: what a key holds, also when that is
+ * nothing. In shards, each with its lock, its CLOCK and its share of the bytes.
+ *
+ * An entry:  loading (one fiber asks the index, others wait) → ready → evicted
+ * An entry stays while it is pinned: by a commit that is about to change it, and by a group until
+ * the index has its change; so what is not in the table is in the index. An object stays while
+ * somebody reads it, so that there is one instance of each. */
+#include "store/index/index.h"
+#include "store/log/key.h"
+#include "store/object/object.h"
+#include "store/object/record.h"
+#include "store/state/state.h"
+#include "store/table/table.h"
+#include "store/volume/waiter.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHARD_COUNT 64u
+#define SLOTS_MIN   64u
+
+DEFINE_COUNTER(
+	hot_hits, "nebulaio_store_hot_hits_total", NULL, "Records found in the in-memory table.");
+DEFINE_COUNTER(
+	hot_misses, "nebulaio_store_hot_misses_total", NULL, "Records looked up in the index.");
+DEFINE_COUNTER(hot_evictions, "nebulaio_store_hot_evictions_total", NULL,
+	"Records that left the in-memory table.");
+DEFINE_COUNTER(hot_offloads, "nebulaio_store_index_blocking_reads_total", NULL,
+	"Index look-ups that had to wait for a disk read.");
+
+struct hot_shard {
+	_Alignas(64) pthread_mutex_t lock;
+	uint32_t slot_count; /* a power of two */
+	uint32_t entry_count;
+	uint64_t bytes;
+	struct hot_entry **slots;
+	struct list clock; /* the hand is its front */
+};
+
+struct hot {
+	struct store *store;
+	uint64_t seed[2];
+	uint64_t shard_bytes_max;
+	struct hot_shard shards[SHARD_COUNT];
+};
+
+/* A keyed multiply-and-fold hash, eight bytes a step; the key is drawn at start, so that nobody can
+ * choose object keys that collide. */
+static uint64_t fold(uint64_t a, uint64_t b)
+{
+	__uint128_t product = (__uint128_t)a * b;
+
+	return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t key_hash(const struct hot *hot, uint64_t bucket_id, struct slice key)
+{
+	uint64_t hash = fold(bucket_id ^ hot->seed[0], key.len ^ hot->seed[1]);
+	uint64_t word = 0;
+	size_t at = 0;
+
+	for (; at + sizeof(word) <= key.len; at += sizeof(word)) {
+		memcpy(&word, key.data + at, sizeof(word));
+		hash = fold(hash ^ word, hot->seed[1]);
+	}
+	word = 0;
+	if (at < key.len)
+		memcpy(&word, key.data + at, key.len - at);
+	return fold(hash ^ word, hot->seed[0] | 1);
+}
+
+static struct hot_shard *shard_of(struct hot *hot, uint64_t hash)
+{
+	return &hot->shards[hash >> 58];
+}
+
+_Static_assert(SHARD_COUNT == 64, "six bits choose a shard");
+
+int hot_open(struct store *store, uint64_t bytes_max, struct hot **ret_hot)
+{
+	struct hot *hot;
+	void *memory;
+
+	if (posix_memalign(&memory, 64, sizeof(*hot)))
+		return -ENOMEM;
+	hot = (struct hot *)memory;
+	memset(hot, 0, sizeof(*hot));
+	hot->store = store;
+	hot->shard_bytes_max = bytes_max / SHARD_COUNT;
+	random_fill(hot->seed, sizeof(hot->seed));
+	for (uint32_t i = 0; i < SHARD_COUNT; i++) {
+		struct hot_shard *shard = &hot->shards[i];
+
+		pthread_mutex_init(&shard->lock, NULL);
+		list_init(&shard->clock);
+		shard->slots = (struct hot_entry **)calloc(SLOTS_MIN, sizeof(*shard->slots));
+		shard->slot_count = SLOTS_MIN;
+	}
+	for (uint32_t i = 0; i < SHARD_COUNT; i++)
+		if (!hot->shards[i].slots) {
+			hot_close(hot);
+			return -ENOMEM;
+		}
+	*ret_hot = hot;
+	return 0;
+}
+
+void hot_close(struct hot *hot)
+{
+	if (!hot)
+		return;
+	for (uint32_t i = 0; i < SHARD_COUNT; i++) {
+		struct hot_shard *shard = &hot->shards[i];
+		struct list *link;
+
+		while ((link = list_pop(&shard->clock))) {
+			struct hot_entry *entry = CONTAINER_OF(link, struct hot_entry, clock);
+
+			object_put(hot->store, entry->object);
+			free(entry);
+		}
+		free(shard->slots);
+		pthread_mutex_destroy(&shard->lock);
+	}
+	free(hot);
+}
+
+static struct hot_entry **entry_slot(
+	struct hot_shard *shard, uint64_t hash, uint64_t bucket_id, struct slice key)
+{
+	struct hot_entry **slot = &shard->slots[hash & (shard->slot_count - 1)];
+
+	while (*slot && !((*slot)->hash == hash && (*slot)->bucket_id == bucket_id &&
+				slice_eq(slice_of((*slot)->key, (*slot)->key_len), key)))
+		slot = &(*slot)->chain;
+	return slot;
+}
+
+static void entry_remove(struct hot_shard *shard, struct hot_entry *entry)
+{
+	struct hot_entry **slot = &shard->slots[entry->hash & (shard->slot_count - 1)];
+
+	while (*slot != entry)
+		slot = &(*slot)->chain;
+	*slot = entry->chain;
+	list_remove(&entry->clock);
+	shard->bytes -= entry->bytes;
+	shard->entry_count--;
+}
+
+/* Twice the slots, once there is an entry for each. Without memory it stays as it is. */
+static void slots_grow(struct hot_shard *shard)
+{
+	uint32_t count = shard->slot_count * 2;
+	struct hot_entry **slots;
+
+	if (shard->entry_count < shard->slot_count)
+		return;
+	slots = (struct hot_entry **)calloc(count, sizeof(*slots));
+	if (!slots)
+		return;
+	LIST_FOR_EACH (link, &shard->clock) {
+		struct hot_entry *entry = CONTAINER_OF(link, struct hot_entry, clock);
+		struct hot_entry **slot = &slots[entry->hash & (count - 1)];
+
+		entry->chain = *slot;
+		*slot = entry;
+	}
+	free(shard->slots);
+	shard->slots = slots;
+	shard->slot_count = count;
+}
+
+/* One in use by nobody. An object with more than the table's reference is being read. */
+static bool entry_idle(const struct hot_entry *entry)
+{
+	return entry->pins == 0 && !entry->loading &&
+	       (!entry->object || atomic_load(&entry->object->refs) == 1);
+}
+
+/* Sends the hand round until the shard has its measure; at most twice, for what is in use stays. */
+static void shard_evict(struct hot *hot, struct hot_shard *shard)
+{
+	uint32_t steps = shard->entry_count * 2;
+
+	while (shard->bytes > hot->shard_bytes_max && steps--) {
+		struct hot_entry *entry = CONTAINER_OF(shard->clock.next, struct hot_entry, clock);
+
+		if (entry_idle(entry) && !entry->used) {
+			entry_remove(shard, entry);
+			object_put(hot->store, entry->object);
+			free(entry);
+			counter_add(&hot_evictions, 1);
+			continue;
+		}
+		entry->used = false;
+		list_remove(&entry->clock);
+		list_push_back(&shard->clock, &entry->clock);
+	}
+}
+
+/* Counts the entry again after its object changed. */
+static void entry_measure(struct hot_shard *shard, struct hot_entry *entry)
+{
+	size_t bytes = sizeof(*entry) + entry->key_len;
+
+	if (entry->object) {
+		bytes += entry->object->bytes_in_memory;
+		if (entry->object->body == BODY_DIRECT)
+			bytes += segment_record_bytes(atomic_load(&entry->object->segments[0]));
+		else
+			bytes += object_segments_memory(entry->object);
+	}
+	shard->bytes -= entry->bytes;
+	entry->bytes = (uint32_t)bytes;
+	shard->bytes += entry->bytes;
+}
+
+int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct object **ret_object)
+{
+	uint64_t hash = key_hash(hot, bucket_id, key);
+	struct hot_shard *shard = shard_of(hot, hash);
+	struct hot_entry *entry;
+	int found = 0;
+
+	pthread_mutex_lock(&shard->lock);
+	entry = *entry_slot(shard, hash, bucket_id, key);
+	if (entry && !entry->loading) {
+		entry->used = true;
+		*ret_object = entry->object ? object_get(entry->object) : NULL;
+		found = 1;
+	}
+	pthread_mutex_unlock(&shard->lock);
+	if (found)
+		counter_add(&hot_hits, 1);
+	return found;
+}
+
+/* ---- Loading from the index. ---- */
+
+struct load {
+	struct store *store;
+	const struct hot_entry *entry;
+	bool may_block;
+	struct object *object;
+	int ret;
+};
+
+static int load_inline(struct load *load)
+{
+	struct object *object = load->object;
+	struct key key;
+	char *value;
+	size_t len;
+	int ret;
+
+	key_inline(&key, object->data_id);
+	ret = index_get(load->store->index, &key, load->may_block, &value, &len);
+	if (ret < 0)
+		return ret;
+	if (ret == 0 || len != object->meta.bytes) {
+		log_error("store", "object data %llu: its inline body is %s in the index",
+			(unsigned long long)object->data_id, ret ? "damaged" : "missing");
+		if (ret)
+			free(value);
+		return -EIO;
+	}
+	region_copy(object->inline_data, value, len, COPY_INDEX);
+	free(value);
+	return 0;
+}
+
+void hot_key(const struct hot_entry *entry, struct key *ret_key)
+{
+	uint64_t bucket_id = entry->bucket_id & ~HOT_KINDS;
+	struct slice key = slice_of(entry->key, entry->key_len);
+	uint64_t seq;
+
+	if (entry->bucket_id & HOT_VERSION) {
+		CHECK(key.len > sizeof(seq));
+		key.len -= sizeof(seq);
+		memcpy(&seq, key.data + key.len, sizeof(seq));
+		key_version(ret_key, bucket_id, key, seq);
+	} else if (entry->bucket_id & HOT_NULL) {
+		key_null(ret_key, bucket_id, key);
+	} else {
+		key_object(ret_key, bucket_id, key);
+	}
+}
+
+/* The entry's object out of the index, or NULL when there is none. */
+static void load_run(void *arg)
+{
+	struct load *load = (struct load *)arg;
+	struct key key;
+	char *value;
+	size_t len;
+
+	load->object = NULL;
+	hot_key(load->entry, &key);
+	load->ret = index_get(load->store->index, &key, load->may_block, &value, &len);
+	if (load->ret <= 0)
+		return;
+	load->ret = record_parse(slice_of(value, len), &load->object);
+	free(value);
+	if (load->ret == -EUCLEAN) {
+		log_error("store", "a damaged object record in the index (bucket %llu): run fsck",
+			(unsigned long long)(load->entry->bucket_id & ~HOT_KINDS));
+		load->ret = -EIO;
+	}
+	if (load->ret)
+		return;
+	if (load->object->body == BODY_INLINE)
+		load->ret = load_inline(load);
+	if (load->ret) {
+		object_put(load->store, load->object);
+		load->object = NULL;
+	}
+}
+
+/* The shard is locked. */
+static struct waiter *entry_ready(struct hot_entry *entry)
+{
+	struct waiter *waiters = entry->waiters;
+
+	entry->waiters = NULL;
+	entry->loading = false;
+	return waiters;
+}
+
+/* Ends loading: the entry is ready, or gone when that failed. What the committer decided meanwhile
+ * is newer than what was loaded. Returns what pinning comes to. */
+static int entry_loaded(struct hot *hot, struct hot_entry *entry, const struct load *load)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct waiter *waiters = NULL;
+	int ret = load->ret;
+
+	pthread_mutex_lock(&shard->lock);
+	if (!entry->loading) {
+		pthread_mutex_unlock(&shard->lock);
+		object_put(hot->store, load->object);
+		return 0;
+	}
+	waiters = entry_ready(entry);
+	if (ret) {
+		entry_remove(shard, entry);
+		free(entry);
+	} else {
+		entry->object = load->object;
+		entry_measure(shard, entry);
+		shard_evict(hot, shard);
+	}
+	pthread_mutex_unlock(&shard->lock);
+	waiters_wake(waiters);
+	return ret;
+}
+
+static int entry_load(struct hot *hot, struct hot_entry *entry)
+{
+	struct load load = {.store = hot->store, .entry = entry};
+
+	counter_add(&hot_misses, 1);
+	load_run(&load);
+	if (load.ret == -EAGAIN) {
+		load.may_block = true;
+		counter_add(&hot_offloads, 1);
+		fiber_offload(load_run, &load);
+	}
+	return entry_loaded(hot, entry, &load);
+}
+
+/* A new entry, loading and pinned. The shard is locked. */
+static struct hot_entry *entry_add(
+	struct hot_shard *shard, uint64_t hash, uint64_t bucket_id, struct slice key)
+{
+	struct hot_entry *entry;
+	struct hot_entry **slot;
+
+	entry = (struct hot_entry *)calloc(1, sizeof(*entry) + key.len);
+	if (!entry)
+		return NULL;
+	slots_grow(shard);
+	entry->loading = true;
+	entry->used = true;
+	entry->pins = 1;
+	entry->hash = hash;
+	entry->bucket_id = bucket_id;
+	entry->key_len = (uint16_t)key.len;
+	if (key.len)
+		memcpy(entry->key, key.data, key.len);
+	slot = &shard->slots[hash & (shard->slot_count - 1)];
+	entry->chain = *slot;
+	*slot = entry;
+	list_push_back(&shard->clock, &entry->clock);
+	shard->entry_count++;
+	entry_measure(shard, entry);
+	return entry;
+}
+
+int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_entry **ret_entry)
+{
+	uint64_t hash = key_hash(hot, bucket_id, key);
+	struct hot_shard *shard = shard_of(hot, hash);
+
+	for (;;) {
+		struct hot_entry *entry;
+		struct waiter waiter;
+		int ret;
+
+		pthread_mutex_lock(&shard->lock);
+		entry = *entry_slot(shard, hash, bucket_id, key);
+		if (entry && !entry->loading) {
+			entry->used = true;
+			entry->pins++;
+			pthread_mutex_unlock(&shard->lock);
+			*ret_entry = entry;
+			return 0;
+		}
+		if (!entry) {
+			entry = entry_add(shard, hash, bucket_id, key);
+			pthread_mutex_unlock(&shard->lock);
+			if (!entry)
+				return -ENOMEM;
+			ret = entry_load(hot, entry);
+			if (!ret)
+				*ret_entry = entry;
+			return ret;
+		}
+		waiter_init(&waiter);
+		waiter.next = entry->waiters;
+		entry->waiters = &waiter;
+		pthread_mutex_unlock(&shard->lock);
+		waiter_wait(&waiter);
+	}
+}
+
+int hot_pin_version(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq,
+	struct hot_entry **ret_entry)
+{
+	char name[LIMIT_KEY_LEN_MAX + sizeof(seq)];
+
+	CHECK(key.len <= LIMIT_KEY_LEN_MAX);
+	memcpy(name, key.data, key.len);
+	memcpy(name + key.len, &seq, sizeof(seq));
+	return hot_pin(
+		hot, bucket_id | HOT_VERSION, slice_of(name, key.len + sizeof(seq)), ret_entry);
+}
+
+struct hot_entry *hot_pin_fresh(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq)
+{
+	char name[LIMIT_KEY_LEN_MAX + sizeof(seq)];
+	struct waiter *waiters = NULL;
+	struct hot_shard *shard;
+	struct hot_entry *entry;
+	uint64_t hash;
+
+	CHECK(key.len <= LIMIT_KEY_LEN_MAX);
+	bucket_id |= seq ? HOT_VERSION : HOT_NULL;
+	if (seq) {
+		memcpy(name, key.data, key.len);
+		memcpy(name + key.len, &seq, sizeof(seq));
+		key = slice_of(name, key.len + sizeof(seq));
+	}
+	hash = key_hash(hot, bucket_id, key);
+	shard = shard_of(hot, hash);
+	pthread_mutex_lock(&shard->lock);
+	entry = *entry_slot(shard, hash, bucket_id, key);
+	if (entry)
+		entry->pins++;
+	else
+		entry = entry_add(shard, hash, bucket_id, key);
+	if (entry && entry->loading)
+		waiters = entry_ready(entry);
+	pthread_mutex_unlock(&shard->lock);
+	waiters_wake(waiters);
+	return entry;
+}
+
+void hot_pin_more(struct hot *hot, struct hot_entry *entry)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+
+	pthread_mutex_lock(&shard->lock);
+	CHECK(entry->pins > 0);
+	entry->pins++;
+	pthread_mutex_unlock(&shard->lock);
+}
+
+void hot_unpin(struct hot *hot, struct hot_entry *entry)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+
+	pthread_mutex_lock(&shard->lock);
+	CHECK(entry->pins > 0);
+	entry->pins--;
+	if (entry->pins == 0)
+		shard_evict(hot, shard);
+	pthread_mutex_unlock(&shard->lock);
+}
+
+struct object *hot_object(struct hot *hot, struct hot_entry *entry)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct object *object;
+
+	pthread_mutex_lock(&shard->lock);
+	CHECK(entry->pins > 0);
+	object = entry->object ? object_get(entry->object) : NULL;
+	pthread_mutex_unlock(&shard->lock);
+	return object;
+}
+
+struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct object *object)
+{
+	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct object *old;
+
+	pthread_mutex_lock(&shard->lock);
+	CHECK(entry->pins > 0);
+	old = entry->object;
+	entry->object = object;
+	entry->used = true;
+	entry_measure(shard, entry);
+	pthread_mutex_unlock(&shard->lock);
+	return old;
+}

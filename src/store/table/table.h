@@ -1,0 +1,96 @@
+/* store/table/table.h: what the files of store share about its tables: records of keys, and
+ * buckets. */
+#ifndef STORE_TABLE_H
+#define STORE_TABLE_H
+
+#include "store/store.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "store/log/key.h"
+
+struct object;
+struct waiter;
+
+/* ---- bucket.c: all buckets, in memory, by name and by id. ---- */
+struct bucket {
+	struct store_bucket info;
+	_Atomic uint32_t refs;
+	_Atomic bool dead;
+	_Atomic uint64_t objects; /* the committer writes it */
+	struct bucket *by_name;
+	struct bucket *by_id;
+};
+struct buckets;
+int buckets_open(struct buckets **ret_buckets);
+void buckets_close(struct buckets *buckets);
+/* A reference, or NULL. Any thread. */
+struct bucket *buckets_find(struct buckets *buckets, struct slice name);
+struct bucket *buckets_find_id(struct buckets *buckets, uint64_t id);
+/* The id alone, without a reference; 0: no such bucket. */
+uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name);
+void bucket_put(struct bucket *bucket);
+uint32_t buckets_count(struct buckets *buckets);
+/* -ENOMEM; the name must not be there. */
+int buckets_add(struct buckets *buckets, const struct store_bucket *info);
+/* Takes over versioning and flags. */
+void buckets_change(
+	struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info);
+/* A copy of what the bucket is now. */
+void buckets_info(struct buckets *buckets, struct bucket *bucket, struct store_bucket *ret_info);
+void buckets_remove(struct buckets *buckets, struct bucket *bucket);
+/* Buckets after a name, in order, copied; *ret_count of them, to be freed. -ENOMEM. */
+int buckets_sorted(struct buckets *buckets, struct slice after, struct store_bucket **ret_sorted,
+	uint32_t *ret_count);
+void buckets_visit(struct buckets *buckets, void (*visit)(struct bucket *, void *), void *arg);
+
+/* ---- hot.c: the record table in front of the index. ---- */
+struct hot;
+/* Beside what keys hold now, with the bucket's id alone, the table has what other rows hold: a bit
+ * of the id says which. A version's key has its sequence number behind it. */
+#define HOT_VERSION (1ull << 63)
+#define HOT_NULL    (1ull << 62)
+#define HOT_KINDS   (HOT_VERSION | HOT_NULL)
+struct hot_entry {
+	struct hot_entry *chain;
+	struct object *object;	/* published; NULL: known to be absent */
+	struct object *pending; /* the committer's: decided in the group being written */
+	bool has_pending;
+	bool loading;
+	bool used;
+	uint32_t pins;
+	uint32_t bytes;
+	uint64_t hash;
+	uint64_t bucket_id;
+	_Atomic uint32_t
+		changes; /* of the key's versions, counted when decided and when published */
+	struct waiter *waiters;
+	struct list clock;
+	uint16_t key_len;
+	char key[];
+};
+int hot_open(struct store *store, uint64_t bytes_max, struct hot **ret_hot);
+void hot_close(struct hot *hot);
+/* From memory alone: 1 with *ret_object a reference (NULL: known absent); 0: not in memory. */
+int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct object **ret_object);
+/* Pins the entry, loading it from the index when it must. Fiber call. -ENOMEM, -EIO. */
+int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_entry **ret_entry);
+int hot_pin_version(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq,
+	struct hot_entry **ret_entry);
+/* Pins the entry of a version (seq 0: the null version's) that has no row, without asking the
+ * index. Any thread. NULL: no memory. */
+struct hot_entry *hot_pin_fresh(
+	struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq);
+/* Once more, of a pinned entry. */
+void hot_pin_more(struct hot *hot, struct hot_entry *entry);
+/* The index key of an entry. */
+void hot_key(const struct hot_entry *entry, struct key *ret_key);
+void hot_unpin(struct hot *hot, struct hot_entry *entry);
+/* The entry's published object with a reference, or NULL. The entry is pinned. */
+struct object *hot_object(struct hot *hot, struct hot_entry *entry);
+/* Publishes object (taking over the caller's reference) and returns what it replaces, with its
+ * reference. The entry is pinned. */
+struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct object *object);
+
+#endif

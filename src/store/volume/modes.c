@@ -1,0 +1,103 @@
+/* store/volume/modes.c: who may read what the store keeps: its owner alone. The index has the
+ * names, the headers and the small bodies of all objects; the volume has the others. */
+#include "store/volume/volume.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OTHERS (S_IRWXG | S_IRWXO)
+
+struct modes {
+	const char *dir;
+	uint32_t tightened; /* what was open to others, and is not any more */
+	uint32_t left;	    /* that cannot be changed: somebody else's */
+	char first_left[NAME_MAX + 1];
+};
+
+/* A file or directory of the store, by its own name: what a link leads to is not looked at here. */
+static void tighten(struct modes *modes, int at_fd, const char *name)
+{
+	struct stat info;
+	int fd;
+
+	if (fstatat(at_fd, name, &info, AT_SYMLINK_NOFOLLOW) || !(info.st_mode & OTHERS) ||
+		!(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))
+		return;
+	/* Not by name once more: it could be another's by then. */
+	fd = openat(at_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && info.st_uid == geteuid() &&
+		fchmod(fd, info.st_mode & 07777 & ~(mode_t)OTHERS) == 0) {
+		modes->tightened++;
+	} else {
+		if (!modes->left++)
+			snprintf(modes->first_left, sizeof(modes->first_left), "%s", name);
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+static void tighten_index(struct modes *modes, int dir_fd)
+{
+	int fd = openat(dir_fd, "index", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *entry;
+
+	if (fd >= 0 && !listing)
+		close(fd);
+	if (!listing)
+		return;
+	while ((entry = readdir(listing)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			tighten(modes, dirfd(listing), entry->d_name);
+	closedir(listing);
+}
+
+void modes_check(const char *dir)
+{
+	static const char *const NAMES[] = {"LOCK", "volume", "volumes", "index", "space",
+		"secrets.key", "encryption.keys", "tls"};
+	struct modes modes = {.dir = dir};
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	tighten(&modes, fd, ".");
+	for (uint32_t i = 0; i < ARRAY_LEN(NAMES); i++)
+		tighten(&modes, fd, NAMES[i]);
+	tighten_index(&modes, fd);
+	close(fd);
+	if (modes.tightened)
+		log_warn("store",
+			"%s: it, or files in it (%u), could be used by other users: closed to them "
+			"now; whoever read them knows names, headers and small bodies",
+			dir, modes.tightened);
+	if (modes.left)
+		log_warn("store",
+			"%s: %s (and %u more) can be used by other users and is not ours to "
+			"change: see that you trust them, or take their rights (chmod -R go-rwx)",
+			dir, strcmp(modes.first_left, ".") == 0 ? "the folder" : modes.first_left,
+			modes.left - 1);
+}
+
+void modes_check_file(const char *path)
+{
+	struct modes modes = {0};
+	struct stat info;
+
+	/* Who may use a device is its administrator's to say. */
+	if (strstr(path, "://") || stat(path, &info) || !S_ISREG(info.st_mode))
+		return;
+	tighten(&modes, AT_FDCWD, path);
+	if (modes.tightened)
+		log_warn("store", "%s: the volume could be used by other users: closed to them",
+			path);
+	else if (modes.left)
+		log_warn("store",
+			"%s: the volume can be used by other users, and is not ours to change",
+			path);
+}

@@ -1,0 +1,402 @@
+/* store/volume/volume.c: the volume's layout: superblocks, log, extents; and whether what lies on a
+ * device is ours. Blocking; for opening, for checkpoints and for checking. */
+#include "base/file.h"
+#include "codec/crc.h"
+#include "store/volume/volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char MAGIC[8] = {'N', 'E', 'B', 'S', 'T', 'O', 'R', 'E'};
+
+/* The store's own lock is ours already, so whoever holds the volume is on its way out. */
+#define LOCK_WAIT_NS (30 * NS_PER_S)
+/* A read that fails is asked again. */
+#define SUPER_READ_TRIES 4u
+
+enum slot { SLOT_VALID, SLOT_BLANK, SLOT_NEWER, SLOT_DAMAGED };
+
+static uint32_t super_crc(const uint8_t block[BLOCK_BYTES])
+{
+	static const uint32_t zero;
+	uint32_t crc = crc32c_update(0, block, 12);
+
+	crc = crc32c_update(crc, &zero, sizeof(zero));
+	return crc32c_update(crc, block + 16, BLOCK_BYTES - 16);
+}
+
+static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock *ret_super)
+{
+	static const uint8_t blank[BLOCK_BYTES];
+	struct superblock super;
+
+	if (memcmp(block, blank, BLOCK_BYTES) == 0)
+		return SLOT_BLANK;
+	memcpy(&super, block, sizeof(super));
+	if (memcmp(super.magic, MAGIC, sizeof(MAGIC)) != 0)
+		return SLOT_DAMAGED;
+	if (super.version != STORE_VERSION)
+		return SLOT_NEWER;
+	if (super.crc32c != super_crc(block))
+		return SLOT_DAMAGED;
+	if (super.log_bytes < STORE_LOG_BYTES_MIN || super.log_bytes % BLOCK_BYTES ||
+		super.step_bytes == 0 || super.step_bytes % STORE_CHUNK_BYTES ||
+		super.data_offset != ALIGN_UP(VOLUME_LOG_OFFSET + super.log_bytes,
+					     (uint64_t)STORE_CHUNK_BYTES) ||
+		super.set_count > DISK_MEMBERS_MAX ||
+		super.set_count != super.set_data + super.set_parity)
+		return SLOT_DAMAGED;
+	*ret_super = super;
+	return SLOT_VALID;
+}
+
+/* Both slots; of a file that is too short, zeros. One that cannot be read is damaged: there is the
+ * other. */
+static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BLOCK_BYTES])
+{
+	uint32_t unreadable = 0;
+	void *aligned;
+	int ret = 0;
+
+	memset(blocks, 0, 2 * (size_t)BLOCK_BYTES);
+	if (disk_bytes(disk) < 2 * BLOCK_BYTES)
+		return 0;
+	if (posix_memalign(&aligned, BLOCK_BYTES, BLOCK_BYTES))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < 2; i++) {
+		ret = -EIO;
+		for (uint32_t try = 0; try < SUPER_READ_TRIES && ret; try++)
+			ret = disk_read_now(disk, aligned, BLOCK_BYTES, i * (uint64_t)BLOCK_BYTES);
+		if (ret) {
+			log_warn("store", "%s: superblock %u of 2 cannot be read: %s", path, i + 1,
+				strerror(-ret));
+			memset(aligned, 0xff, BLOCK_BYTES);
+			unreadable++;
+		}
+		memcpy(&blocks[i * (size_t)BLOCK_BYTES], aligned, BLOCK_BYTES);
+	}
+	free(aligned);
+	return unreadable == 2 ? ret : 0;
+}
+
+/* The newer of the two slots. 0; -ENOENT: there is no volume yet, or one whose creation was cut
+ * short; -EMEDIUMTYPE: what is there is not ours, or damaged; -EUCLEAN with a log line. */
+int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super)
+{
+	uint8_t blocks[2 * BLOCK_BYTES];
+	struct superblock supers[2];
+	enum slot slots[2];
+	int ret = slots_read(disk, path, blocks);
+
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < 2; i++)
+		slots[i] = slot_parse(&blocks[i * BLOCK_BYTES], &supers[i]);
+	if (slots[0] == SLOT_NEWER || slots[1] == SLOT_NEWER) {
+		log_error("store",
+			"%s: written by another version of the disk format (this program has "
+			"version %u): use the program that wrote it",
+			path, STORE_VERSION);
+		return -EUCLEAN;
+	}
+	if (slots[0] == SLOT_BLANK && slots[1] == SLOT_BLANK)
+		return -ENOENT;
+	if (slots[0] != SLOT_VALID && slots[1] != SLOT_VALID)
+		return -EMEDIUMTYPE;
+	*ret_super =
+		supers[slots[1] == SLOT_VALID &&
+			(slots[0] != SLOT_VALID || supers[1].generation > supers[0].generation)];
+	return 0;
+}
+
+int volume_super_read(const char *path, bool probe, struct superblock *ret_super)
+{
+	struct disk_opts opts = {
+		.path = path, .read_only = true, .probe = probe, .step_bytes = BLOCK_BYTES};
+	struct disk *disk;
+	int ret = disk_open(&opts, &disk);
+
+	if (ret)
+		return ret;
+	ret = volume_super_of(disk, path, ret_super);
+	disk_close(disk);
+	return ret;
+}
+
+bool volume_missing(const struct volume *volume)
+{
+	struct superblock super;
+
+	return !volume->set_count && volume_super_read(volume->path, false, &super) == -ENOENT;
+}
+
+/* The same file or device, by whatever names. */
+static bool same_node(const char *a, const char *b)
+{
+	struct stat st_a, st_b;
+
+	if (stat(a, &st_a) || stat(b, &st_b))
+		return false;
+	if (S_ISREG(st_a.st_mode))
+		return st_a.st_dev == st_b.st_dev && st_a.st_ino == st_b.st_ino;
+	return (st_a.st_mode & S_IFMT) == (st_b.st_mode & S_IFMT) && st_a.st_rdev == st_b.st_rdev;
+}
+
+/* Absolute, as links need it (a name on another host is), but by the name that was given: that may
+ * be one that stays. */
+static int path_absolute(const char *path, char *out, size_t cap)
+{
+	char cwd[2048];
+
+	if (path[0] == '/' || strstr(path, "://"))
+		return (size_t)snprintf(out, cap, "%s", path) < cap ? 0 : -ENAMETOOLONG;
+	if (!getcwd(cwd, sizeof(cwd)))
+		return -errno;
+	return (size_t)snprintf(out, cap, "%s/%s", cwd, path) < cap ? 0 : -ENAMETOOLONG;
+}
+
+int volume_locate(const struct volume_opts *opts, struct volume *volume)
+{
+	struct stat st;
+	char own[4096];
+
+	int ret = stripe_locate(opts, volume);
+
+	if (ret || (size_t)snprintf(own, sizeof(own), "%s/volume", opts->dir) >= sizeof(own))
+		return ret ? ret : -ENAMETOOLONG;
+	if (volume->set_count) {
+		snprintf(volume->path, sizeof(volume->path), "%u volumes", volume->set_count);
+		return 0;
+	}
+	if (!opts->path || !opts->path[0]) {
+		ssize_t len = readlink(own, volume->path, sizeof(volume->path) - 1);
+
+		volume->path[MAX(len, 0)] = '\0';
+		/* A volume of another host is no file that the link could lead to. */
+		return strstr(volume->path, "://")
+			       ? 0
+			       : slice_copy_str(slice_str(own), volume->path, sizeof(volume->path));
+	}
+	if (lstat(own, &st) == 0 && S_ISREG(st.st_mode) && !same_node(own, opts->path)) {
+		log_error("store",
+			"%s: the store's volume is the file %s; another one (%s) would be another "
+			"store: copy the objects, or leave storage.volume out",
+			opts->dir, own, opts->path);
+		return -EUCLEAN;
+	}
+	return path_absolute(opts->path, volume->path, sizeof(volume->path));
+}
+
+void volume_super_fill(struct superblock *super, uint8_t block[BLOCK_BYTES])
+{
+	memset(block, 0, BLOCK_BYTES);
+	super->crc32c = 0;
+	memcpy(block, super, sizeof(*super));
+	super->crc32c = super_crc(block);
+	memcpy(block, super, sizeof(*super));
+}
+
+int volume_super_write(struct volume *volume)
+{
+	struct superblock *super = &volume->super;
+	void *block;
+	int ret;
+
+	if (volume->set_count)
+		return stripe_super_write(volume);
+	if (posix_memalign(&block, BLOCK_BYTES, BLOCK_BYTES))
+		return -ENOMEM;
+	super->generation++;
+	volume_super_fill(super, (uint8_t *)block);
+	ret = disk_write_now(
+		volume->disk, block, BLOCK_BYTES, super->generation % 2 * (uint64_t)BLOCK_BYTES);
+	free(block);
+	return ret ? ret : disk_flush_now(volume->disk);
+}
+
+void volume_super_init(struct superblock *super, const struct volume_opts *opts)
+{
+	*super = (struct superblock){.version = STORE_VERSION, .tail_seq = 1};
+	memcpy(super->magic, MAGIC, sizeof(MAGIC));
+	random_fill(super->uuid, sizeof(super->uuid));
+	super->log_bytes = opts->log_bytes ? opts->log_bytes : STORE_LOG_BYTES_DEFAULT;
+	super->step_bytes = opts->step_bytes ? opts->step_bytes : DISK_STEP_BYTES;
+	super->log_bytes =
+		ALIGN_UP(MAX(super->log_bytes, STORE_LOG_BYTES_MIN), (uint64_t)BLOCK_BYTES);
+	super->step_bytes = ALIGN_UP(super->step_bytes, (uint64_t)STORE_CHUNK_BYTES);
+	super->data_offset =
+		ALIGN_UP(VOLUME_LOG_OFFSET + super->log_bytes, (uint64_t)STORE_CHUNK_BYTES);
+	super->created_ns = clock_real_ns();
+}
+
+int volume_link(const char *dir, const struct volume *volume)
+{
+	char own[4096], fresh[4096 + 8];
+
+	if (volume->set_count)
+		return 0;
+	if ((size_t)snprintf(own, sizeof(own), "%s/volume", dir) >= sizeof(own))
+		return -ENAMETOOLONG;
+	if (same_node(own, volume->path))
+		return 0;
+	snprintf(fresh, sizeof(fresh), "%s.new", own);
+	if ((unlink(fresh) && errno != ENOENT) || symlink(volume->path, fresh) ||
+		rename(fresh, own))
+		return -errno;
+	return file_dir_sync(dir);
+}
+
+/* ---- Labels: a device is taken only when it is blank, ours, or given up for us. ---- */
+
+bool volume_index_present(const char *dir)
+{
+	char path[4096];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/index/CURRENT", dir) < sizeof(path) &&
+	       access(path, F_OK) == 0;
+}
+
+/* On the open disk, before anything is written to it. found: what super_read said. */
+int volume_label_check(
+	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
+{
+	char what[128];
+	int foreign;
+
+	if (found == 0)
+		return 0;
+	foreign = disk_foreign(disk, what, sizeof(what));
+	if (foreign < 0)
+		return foreign;
+	if (!foreign && found == -ENOENT)
+		return 0;
+	if (!foreign)
+		snprintf(what, sizeof(what), "a damaged superblock");
+	if (!opts->format) {
+		log_error("store",
+			"%s: there is %s on it: not touched; to give that up and use it for this "
+			"store, start once with --format",
+			path, what);
+		return -EUCLEAN;
+	}
+	log_warn("store", "%s: --format: there was %s on it, which is destroyed now", path, what);
+	return disk_wipe_now(disk);
+}
+
+/* What a device's size is now, against what it was. */
+static int size_check(struct volume *volume)
+{
+	uint64_t now = disk_can_grow(volume->disk) ? 0 : disk_medium_bytes(volume->disk);
+	uint64_t then = volume->super.medium_bytes;
+
+	if (now < then) {
+		log_error("store",
+			"%s: the device has %llu bytes and had %llu when it was last used: "
+			"objects may lie beyond its end: give it its size back",
+			volume->path, (unsigned long long)now, (unsigned long long)then);
+		return -EUCLEAN;
+	}
+	if (then && now > then)
+		log_info("store", "%s: the device grew from %llu to %llu MiB: all of it is used",
+			volume->path, (unsigned long long)(then / MIB),
+			(unsigned long long)(now / MIB));
+	volume->super.medium_bytes = now;
+	return 0;
+}
+
+static int volume_init(const struct volume_opts *opts, struct volume *volume, int found)
+{
+	struct disk_opts disk = {.path = volume->path,
+		.faults = opts->faults,
+		.create = found == -ENOENT,
+		.discard_files = opts->discard_files,
+		.step_bytes = volume->super.step_bytes,
+		/* A mounted file system does not go away by waiting. */
+		.lock_wait_ns = found == -EMEDIUMTYPE ? 0 : LOCK_WAIT_NS};
+	int ret = disk_open(&disk, &volume->disk);
+
+	if (!ret)
+		ret = volume_label_check(opts, volume->path, volume->disk, found);
+	/* The log, and at least a chunk of extents. */
+	if (!ret)
+		ret = disk_grow(volume->disk, volume->super.data_offset + STORE_CHUNK_BYTES);
+	if (ret == -ENOSPC)
+		log_error("store", "%s: no room for the log: at least %llu MiB are needed",
+			volume->path, (unsigned long long)(volume->super.data_offset / MIB + 1));
+	if (!ret)
+		ret = size_check(volume);
+	if (!ret && found)
+		ret = volume_super_write(volume);
+	if (!ret && found)
+		ret = volume_link(opts->dir, volume);
+	/* The volume's name, and that of the link, must be there when it is counted on. */
+	if (!ret && found && !strstr(volume->path, "://"))
+		ret = file_parent_sync(volume->path);
+	return !ret && found ? file_dir_sync(opts->dir) : ret;
+}
+
+static void volume_opened(struct volume *volume)
+{
+	volume->magic = VOLUME_MAGIC;
+	volume_check(volume);
+}
+
+int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
+{
+	struct volume *volume = ret_volume;
+	int ret = volume->path[0] ? 0 : volume_locate(opts, volume);
+	bool known = volume_index_present(opts->dir);
+	bool begun;
+	int found;
+
+	if (ret)
+		return ret;
+	if (volume->set_count) {
+		ret = stripe_open(opts, volume);
+		if (!ret)
+			volume_opened(volume);
+		return ret;
+	}
+	found = volume_super_read(volume->path, false, &volume->super);
+	begun = found == 0 && volume->super.epoch > 0;
+	if (begun && opts->create && !known) {
+		/* Somebody's objects, whose index is elsewhere. */
+		found = -EMEDIUMTYPE;
+	} else if (found == -EMEDIUMTYPE && (known || !opts->create)) {
+		log_error("store",
+			"%s: no valid superblock: this is not a store's volume, or it is "
+			"damaged: restore it from a copy",
+			volume->path);
+		return -EUCLEAN;
+	}
+	if (found && !(opts->create && (found == -ENOENT || found == -EMEDIUMTYPE)))
+		return found;
+	*opts->ret_created = found != 0;
+	if (found)
+		volume_super_init(&volume->super, opts);
+	pthread_mutex_init(&volume->lock, NULL);
+	volume->uuid_crc = crc32c_update(0, volume->super.uuid, sizeof(volume->super.uuid));
+	ret = volume_init(opts, volume, found);
+	if (ret)
+		volume_close(volume);
+	else
+		volume_opened(volume);
+	return ret;
+}
+
+void volume_close(struct volume *volume)
+{
+	stripe_paths_free(volume);
+	if (!volume->disk)
+		return;
+	disk_close(volume->disk);
+	volume->disk = NULL;
+	volume->magic = 0;
+	pthread_mutex_destroy(&volume->lock);
+}
