@@ -135,12 +135,6 @@ static inline const struct object_part *get_part(const struct store_get *get, ui
 	return part;
 }
 
-const struct store_meta *store_get_meta(const struct store_get *get)
-{
-	store_get_check(get);
-	return &get->object->meta;
-}
-
 bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 {
 	const struct object *object = get->object;
