@@ -112,6 +112,7 @@ static void welcome(struct target_lane *lane, struct target_volume *volume)
 		volume->writers++;
 	}
 	lane->state = TARGET_OPEN;
+	lane->heard_ns = clock_now_ns();
 	counter_add(&opened, 1);
 	log_info("export", "%s: %s volume %s, as its reactor %u", lane->peer,
 		lane->writes ? "writes" : "reads", volume->name, lane->hello.lane);

@@ -248,7 +248,9 @@ static void received(struct target_lane *lane, const struct rp_wc *wc)
 	uint32_t n = work_n(wc->wr_id);
 	union wire_capsule capsule = lane->capsules.recvs[n];
 
-	lane->heard_ns = reactor_now_ns(lane->target->opts.reactor);
+	/* Words of set-up do not prolong it. */
+	if (lane->state == TARGET_OPEN)
+		lane->heard_ns = reactor_now_ns(lane->target->opts.reactor);
 	/* First, for the answer gives the initiator its credit back. */
 	if (target_recv_post(lane, n))
 		target_lane_fail(lane, "a receive cannot be posted");

@@ -70,7 +70,7 @@ struct target_lane {
 	bool writes;	    /* holds the volume */
 	uint32_t answering; /* commands without an answer */
 	uint32_t working;
-	uint64_t heard_ns;
+	uint64_t heard_ns; /* until the lane is open: when it was accepted */
 	struct reactor_timer timer;
 	struct target_slot slots[TARGET_SLOTS];
 };
