@@ -85,6 +85,9 @@ int bench_priority_raise(int *ret_session_nice)
 		return 0;
 	at = strstr(text, "nice ");
 	nice = at ? (int)strtol(at + 5, NULL, 10) : 0;
+	/* By another bench, or by one that was killed. */
+	if (nice == PRIORITY_HIGH)
+		nice = 0;
 	if (at && !write_autogroup(PRIORITY_HIGH))
 		*ret_session_nice = nice;
 	return 0;

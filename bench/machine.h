@@ -26,7 +26,8 @@ int bench_idle_poll(void);
 /* This process, and all that it starts from now on, goes before processes of normal priority, so
  * that they disturb less. Where the kernel groups processes by session (sched(7), autogroup), a
  * priority holds within the session only, and the session itself is raised too, for which
- * *ret_session_nice is what it was. 0 or -errno: nothing was raised. */
+ * *ret_session_nice is what it was, or 0 where a bench had raised it. 0 or -errno: nothing was
+ * raised. */
 #define BENCH_NO_SESSION INT_MIN
 int bench_priority_raise(int *ret_session_nice);
 /* Puts the session back where it was. */
