@@ -84,7 +84,9 @@ static void on_sealed(struct native_session *session, struct native_recv *recv)
 {
 	struct capsule_head *head = (void *)recv->span.data;
 
-	if (session->phase != NATIVE_OPEN && session->phase != NATIVE_DRAINING) {
+	/* One that was refused drains, and has no keys: zeros are none. */
+	if (!session->proven ||
+		(session->phase != NATIVE_OPEN && session->phase != NATIVE_DRAINING)) {
 		native_session_fail(session, "a capsule came before the session was open");
 		return;
 	}
