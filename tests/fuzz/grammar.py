@@ -92,7 +92,7 @@ HEADERS = {"range": ("bytes=0-9", "bytes=5-", "bytes=-7", "bytes=0-9,20-29"), "i
            "x-amz-mp-object-size": ("100",), "x-amz-bucket-object-lock-enabled": ("true",), "expect": ("100-continue",),
            "x-amz-object-ownership": ("ObjectWriter",), "x-amz-website-redirect-location": ("/x",),
            "origin": ("http://a.example",), "referer": ("http://r",), "user-agent": ("fuzz",), "accept-encoding": ("gzip",),
-           "x-amz-create-session-mode": ("ReadOnly",), "x-amz-rdma-token": ("1",)}
+           "x-amz-create-session-mode": ("ReadOnly",), "x-amz-rdma-token": ("1", "0" * 16 + ":00000064:00000001:0000:000001:1:" + "fd4e5349" + "0" * 24)}
 NUMBERS = ("0", "1", "-1", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808",
            "18446744073709551615", "18446744073709551616", "1e9", "0x10", "00", "10001", " 1", "+1")
 WORDS = NUMBERS + ("", "null", "*", "/", "//", "../", "..%2F", "%00", "%", "%zz", "%25", "%F0%9F%92%A9", "\xff\xfe", "\xc3", "\t",
@@ -238,8 +238,49 @@ def target_of(chance, level, parameter, beside):
     return path, query
 
 
+def token(chance, size):
+    """Of one of a few queue pairs with nobody at their other end."""
+    fields = [f"{chance.choice((4096, 0, (1 << 64) - 1)):016x}", f"{size:08x}", f"{chance.randrange(4):08x}", "0000",
+              f"{chance.randrange(1, 4):06x}", "1", f"fd4e53494d00{0:04x}{chance.randrange(2):016x}"]
+    if chance.random() < 0.2:
+        field = chance.randrange(len(fields))
+        fields[field] = chance.choice(("f", "0")) * len(fields[field])
+    found = ":".join(fields) + (chance.choice(("", f":{4096:016x}:{size:016x}", f":{1:016x}:{'f' * 16}")) if chance.random() < 0.2 else "")
+    return re.sub(r"[\r\n]", " ", bend(chance, found)) if chance.random() < 0.2 else found
+
+
+def by_token(chance):
+    """A body by RDMA, or a queue pair that is joined or left."""
+    case = {"payload": chance.choice(("UNSIGNED-PAYLOAD", "UNSIGNED-PAYLOAD", "hash")), "presigned": chance.random() < 0.1, "body": "",
+            "chunked": None, "transfer": False, "length": None, "service": "s3"}
+    if chance.random() < 0.5:
+        case.update(method=chance.choice(("POST",) * 6 + ("DELETE", "DELETE", "GET")), path=chance.choice(("/",) * 9 + ("/fz-plain",)),
+                    query=[["rdma-connect", ""]])
+        headers = [["x-amz-rdma-token", token(chance, 0)], ["x-nebulaio-rdma-psn", str(chance.randrange(1 << 24))],
+                   ["x-nebulaio-rdma-mtu", chance.choice(("256", "1024", "4096", "4095"))]]
+        for header in headers[1:]:
+            if chance.random() < 0.15:
+                header[1] = chance.choice(NUMBERS + ("A" * 300, "", "1,2"))
+        if chance.random() < 0.1:
+            headers.pop(chance.randrange(3))
+    else:
+        case.update(method=chance.choice(("GET", "PUT", "HEAD")), path=f"/{chance.choice(BUCKETS)}/{chance.choice(KEYS)}", query=[])
+        headers = [["x-amz-rdma-token", token(chance, chance.choice((0, 1, 100, 600_000, 0xffffffff)))]]
+        if case["method"] == "GET" and chance.random() < 0.3:
+            headers.append(["range", chance.choice(HEADERS["range"])])
+        if case["method"] == "PUT" and chance.random() < 0.3:
+            case.update(query=[["partNumber", "1"], ["uploadId", "{upload}"]], path=f"/{BUCKETS[0]}/multi")
+        if chance.random() < 0.1:
+            case["body"] = "b" * 100
+    if chance.random() < 0.05:
+        headers.append(list(chance.choice(headers or [["x-amz-rdma-token", "1"]])))
+    return {**case, "headers": headers}
+
+
 def make(chance):
     """A case."""
+    if chance.random() < 0.08:
+        return by_token(chance)
     method, level, parameter, header, beside = chance.choice(ROUTES)
     path, query = target_of(chance, level, parameter, beside)
     headers, body, chunked = headers_of(chance, header), "", None
