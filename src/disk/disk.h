@@ -302,7 +302,8 @@ int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member);
  * against it; amend: writes anew what differs. ret_wrong: how many shards did. Members that are not
  * good are left out. Fiber call, or blocking. */
 int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *ret_wrong);
-/* Blocking: reads a mirrored range from one certain member: -ENOENT past the last copy. */
+/* Blocking: reads a mirrored range from one certain member: -ENOENT past the last copy, -EHOSTDOWN
+ * when there is none. A member that is lost then counts no more: the next one's copy is read. */
 int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);
 

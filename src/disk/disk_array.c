@@ -313,17 +313,32 @@ static int array_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 	return -EOPNOTSUPP;
 }
 
+/* The member that has that copy of mirrored ranges; parity + 1: none. */
+static uint32_t copy_member(const struct array *array, uint32_t copy)
+{
+	uint32_t member = 0;
+
+	while (member <= array->parity && (!array_readable(array, member, 0) || copy-- > 0))
+		member++;
+	return member;
+}
+
 int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset)
 {
 	struct array *array = disk->array;
+	uint32_t member;
+	int ret;
 
 	if (!array)
 		return copy ? -ENOENT : disk_read_now(disk, data, bytes, offset);
-	for (uint32_t i = 0; i <= array->parity; i++)
-		if (array_readable(array, i, 0) && copy-- == 0)
-			return disk_read_now(array->members[i].disk, data, bytes, offset);
-	return -ENOENT;
+	while ((member = copy_member(array, copy)) <= array->parity) {
+		ret = disk_read_now(array->members[member].disk, data, bytes, offset);
+		if (ret != -ENOTCONN)
+			return ret;
+		array_member_fail(disk, member, ret);
+	}
+	return copy_member(array, 0) <= array->parity ? -ENOENT : -EHOSTDOWN;
 }
 
 bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes)

@@ -333,6 +333,52 @@ static void frames_move_without_a_copy(void **state)
 	teardown(&target);
 }
 
+static struct disk *file_open(const char *path)
+{
+	const struct disk_opts opts = {
+		.path = path, .create = true, .bytes_min = BYTES, .step_bytes = BYTES};
+	struct disk *disk;
+
+	assert_int_equal(disk_open(&opts, &disk), 0);
+	return disk;
+}
+
+static void the_next_copy_is_read_when_one_is_gone(void **state)
+{
+	char dir[] = "/tmp/remote-array-XXXXXX", paths[2][64];
+	struct disk_array_opts opts = {.data = 2, .parity = 1, .name = "array"};
+	struct remote *remote = initiator_open(SECRET);
+	uint8_t *data = memory(4096, 7), *back = memory(4096, 0);
+	struct target target = {0};
+	struct disk *array;
+
+	(void)state;
+	setup(&target);
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(volume_open(&target, "shard", &opts.members[0]), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		snprintf(paths[i], sizeof(paths[i]), "%s/volume%u", dir, i);
+		opts.members[1 + i] = file_open(paths[i]);
+	}
+	assert_int_equal(disk_array_open(&opts, &array), 0);
+	assert_int_equal(disk_write_now(array, data, 4096, 0), 0);
+	target_end(&target);
+	assert_int_equal(disk_copy_read_now(array, 0, back, 4096, 0), 0);
+	assert_memory_equal(back, data, 4096);
+	assert_int_equal(disk_array_state(array, 0), DISK_MEMBER_MISSING);
+	assert_int_equal(disk_copy_read_now(array, 1, back, 4096, 0), -ENOENT);
+	disk_array_fail(array, 1, -ENOTCONN);
+	assert_int_equal(disk_copy_read_now(array, 0, back, 4096, 0), -EHOSTDOWN);
+	disk_close(array);
+	remote_initiator_close(remote);
+	for (uint32_t i = 0; i < 2; i++)
+		unlink(paths[i]);
+	rmdir(dir);
+	unlink(target.path);
+	free(data);
+	free(back);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,6 +387,7 @@ int main(void)
 		cmocka_unit_test(paths_are_checked),
 		cmocka_unit_test(to_look_is_not_to_write),
 		cmocka_unit_test(gone_stays_gone_until_revived),
+		cmocka_unit_test(the_next_copy_is_read_when_one_is_gone),
 		cmocka_unit_test(frames_move_without_a_copy),
 	};
 
