@@ -49,13 +49,13 @@ void scrub_check(struct store *store)
 void store_check(const char *dir)
 {
 	struct store_fsck_report report = {0};
+	struct remote *remote = opts.exported ? peer_reach() : NULL;
 	struct buf out;
 	int ret;
 
-	if (opts.faulty)
-		return;
 	buf_init(&out, MIB);
 	ret = store_fsck(dir, true, &report, &out);
+	remote_initiator_close(remote);
 	if (ret == 0 || (ret == -EUCLEAN && opts.damaged && !opts.repairs && report.opened &&
 				!report.bad_records && !report.overlaps && !report.lost_bytes)) {
 		buf_free(&out);

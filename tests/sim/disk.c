@@ -38,6 +38,8 @@ struct disk {
 	uint64_t order;
 	uint64_t dead_until_ns;
 	int32_t number; /* of several: "volume2" */
+	bool hosted;	/* by the peer */
+	bool power_lost;
 };
 
 struct request {
@@ -53,6 +55,7 @@ struct request {
 struct world_disk_chances world_disk_chances;
 
 static struct disk disks[DISKS_MAX];
+static uint64_t host_stalled_until_ns;
 
 ssize_t __real_pread64(int fd, void *data, size_t bytes, off_t offset);
 ssize_t __real_pwrite64(int fd, const void *data, size_t bytes, off_t offset);
@@ -247,17 +250,35 @@ static void disk_power_lost(struct disk *disk)
 		write_remains(disk, write);
 	}
 	free(all);
+	LIST_FOR_EACH_SAFE (link, &disk->writes)
+		write_forget(CONTAINER_OF(link, struct write, link));
 	if (bytes_now > disk->flushed_bytes)
 		CHECK(ftruncate(disk->fd,
 			      (off_t)(disk->flushed_bytes +
 				      world_below(bytes_now - disk->flushed_bytes + 1))) == 0);
 }
 
-void world_disk_power_lost(void)
+void world_disk_power_lost(bool peer_too)
 {
 	for (uint32_t i = 0; i < DISKS_MAX; i++)
-		if (disks[i].fd > 0)
+		if (disks[i].fd > 0 && (peer_too || !disks[i].hosted))
 			disk_power_lost(&disks[i]);
+}
+
+void world_disk_host_lost(bool kept)
+{
+	for (uint32_t i = 0; i < DISKS_MAX; i++) {
+		if (disks[i].fd <= 0 || !disks[i].hosted)
+			continue;
+		disks[i].power_lost = true;
+		if (!kept)
+			disk_power_lost(&disks[i]);
+	}
+}
+
+void world_disk_host_stall(uint64_t until_ns)
+{
+	host_stalled_until_ns = until_ns;
 }
 
 /* ---- Operations. ---- */
@@ -310,6 +331,8 @@ static bool is_dead(struct disk *disk)
 {
 	bool others = false;
 
+	if (disk->power_lost)
+		return true;
 	for (uint32_t i = 0; i < DISKS_MAX; i++)
 		others |= disks[i].fd && disks[i].dead_until_ns > world_now_ns();
 	if (!others && world_chance(world_disk_chances.death)) {
@@ -363,6 +386,7 @@ static uint64_t request_ns(enum world_disk_op op)
 void world_disk_start(int fd, const struct world_disk_io *io, world_disk_done_fn *done, void *arg)
 {
 	struct request *request = (struct request *)calloc(1, sizeof(*request));
+	uint64_t due_ns;
 
 	CHECK(request != NULL);
 	request->disk = disk_of(fd);
@@ -376,7 +400,10 @@ void world_disk_start(int fd, const struct world_disk_io *io, world_disk_done_fn
 	memcpy(request->iov, io->iov, io->iov_count * sizeof(*io->iov));
 	request->event.fn = request_happen;
 	request->event.arg = request;
-	world_event_set(&request->event, world_now_ns() + request_ns(io->op));
+	due_ns = world_now_ns() + request_ns(io->op);
+	if (request->disk->hosted)
+		due_ns = MAX(due_ns, host_stalled_until_ns);
+	world_event_set(&request->event, due_ns);
 }
 
 /* ---- The calls that block. ---- */
@@ -434,7 +461,9 @@ int __wrap_open64(const char *path, int flags, ...)
 	for (uint32_t i = 0; fd >= 0 && i < DISKS_MAX; i++) {
 		if (disks[i].fd)
 			continue;
-		disks[i] = (struct disk){.fd = fd, .number = volume_number(path)};
+		disks[i] = (struct disk){.fd = fd,
+			.number = volume_number(path),
+			.hosted = strstr(path, "/peer/") != NULL};
 		disks[i].flushed_bytes = file_bytes(fd);
 		list_init(&disks[i].writes);
 		break;

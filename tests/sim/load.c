@@ -13,6 +13,7 @@
 #define START_NS_MAX	  (5 * NS_PER_MS)
 #define POWER_NS_MAX	  NS_PER_MS
 #define ROTTEN_MAX	  200u
+#define REST_NS_MAX	  NS_PER_S
 #define CLOCK_JUMP_NS_MAX (3600 * NS_PER_S)
 
 bool world_history_wanted;
@@ -20,7 +21,6 @@ struct world_opts opts;
 struct world_shared *shared;
 struct server *server;
 
-static struct region *server_region;
 static struct store *server_store;
 static struct world_event power;
 static uint32_t power_after; /* operations; 0: not by them */
@@ -61,6 +61,9 @@ static void one_op(struct client *client)
 	uint64_t what = prng_below(&client->prng, 8);
 
 	count_down();
+	/* The store looks after its volumes each second. */
+	if (opts.peer_fails && prng_below(&client->prng, 4) == 0)
+		world_block(client, world_now_ns() + prng_below(&client->prng, REST_NS_MAX));
 	if (prng_below(&client->prng, 100) == 0)
 		clock_is_set(client);
 	if (opts.versions && what < 3)
@@ -97,7 +100,6 @@ int __wrap_store_open(
 	struct store_opts small = *asked;
 	int ret;
 
-	server_region = region;
 	small.log_bytes = opts.log_bytes;
 	small.step_bytes = opts.step_bytes;
 	ret = __real_store_open(&small, region, ret_store);
@@ -106,13 +108,13 @@ int __wrap_store_open(
 	return ret;
 }
 
-/* When the server ends, every frame is nobody's again. */
+/* When the server ends, or the peer, every frame is nobody's again. */
 void __real_region_close(struct region *region);
 void __wrap_region_close(struct region *region)
 {
 	struct region_usage usage;
 
-	if (region && region == server_region) {
+	if (region) {
 		region_usage(region, &usage);
 		for (uint32_t owner = OWNER_FREE + 1; owner < OWNER_COUNT; owner++)
 			if (usage.frames_by_owner[owner])
@@ -136,6 +138,53 @@ static void set_number(struct config *config, const char *path, uint64_t value)
 
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
 	set(config, path, text);
+}
+
+/* A volume died while the server was down: a blank one lies at its path. */
+static void volume_replace(const char *dir, uint32_t member)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%svolume%u", dir,
+		opts.exported >> member & 1 ? "peer/" : "", member);
+	world_trace("a volume is replaced", member, 0);
+	CHECK(truncate(path, 0) == 0);
+}
+
+static void set_volumes(struct config *config, const char *dir)
+{
+	char list[4096], *at = list, secret[300];
+
+	snprintf(secret, sizeof(secret), "%s/peer/secret", dir);
+	set(config, "storage.remote.secret_file", opts.exported ? secret : "");
+	for (uint32_t i = 0; i < opts.volumes; i++) {
+		size_t room = (size_t)(list + sizeof(list) - at);
+
+		if (i) {
+			*at++ = ',';
+			room--;
+		}
+		at += opts.exported >> i & 1 ? peer_path(i, at, room)
+					     : snprintf(at, room, "%s/volume%u", dir, i);
+	}
+	if (opts.volumes > 1) {
+		set(config, "storage.volumes", list);
+		set_number(config, "storage.erasure.data", opts.volumes - 1);
+		set_number(config, "storage.erasure.parity", 1);
+	} else if (opts.exported) {
+		set(config, "storage.volume", list);
+	}
+}
+
+/* Whether the peer takes more volumes with it than parity makes up for. */
+static bool peer_takes_all(void)
+{
+	return opts.peer_fails && (opts.volumes == 1 || __builtin_popcount(opts.exported) > 1);
+}
+
+static bool may_not_start(void)
+{
+	return opts.faulty || peer_takes_all() || (opts.peer_fails && !shared->served);
 }
 
 static void server_begin(const char *dir)
@@ -168,26 +217,18 @@ static void server_begin(const char *dir)
 	set_number(&config, "cpu.idle_spin_us", 0);
 	set(&config, "cpu.pin", "false");
 	set_number(&config, "data.volume_bytes_max", opts.volume_bytes_max);
-	if (opts.volumes > 1) {
-		char list[4096], *at = list;
-
-		for (uint32_t i = 0; i < opts.volumes; i++)
-			at += snprintf(at, (size_t)(list + sizeof(list) - at), "%s%s/volume%u",
-				i ? "," : "", dir, i);
-		set(&config, "storage.volumes", list);
-		set_number(&config, "storage.erasure.data", opts.volumes - 1);
-		set_number(&config, "storage.erasure.parity", 1);
-	}
+	set_volumes(&config, dir);
 	ret = server_open(&config, &server);
-	if (ret && opts.faulty)
+	if (ret && may_not_start())
 		power_fails(NULL);
 	if (ret)
 		world_fault("the server does not open: %s", strerror(-ret));
 	ret = server_start(server);
-	if (ret && opts.faulty)
+	if (ret && may_not_start())
 		power_fails(NULL);
 	if (ret)
 		world_fault("the server does not start: %s", strerror(-ret));
+	shared->served = true;
 }
 
 /* ---- A life. ---- */
@@ -196,7 +237,7 @@ static void power_fails(void *arg)
 {
 	(void)arg;
 	world_trace("power fails", 0, 0);
-	world_disk_power_lost();
+	world_disk_power_lost(prng_below(world_prng(), 2));
 	world_index_power_lost();
 	history_life_end(&shared->history);
 	world_end(WORLD_END_POWER);
@@ -218,6 +259,39 @@ static void damage_draw(struct prng *prng)
 	world_disk_chances.damage_from = MIB + opts.log_bytes;
 	world_disk_chances.damage_disk =
 		opts.volumes > 1 ? (int32_t)prng_below(prng, opts.volumes) : -1;
+}
+
+static void faults_draw(struct prng *prng)
+{
+	world_disk_chances.read_error = prng_below(prng, 2) ? 40 : 0;
+	world_disk_chances.write_error = prng_below(prng, 2) ? 100 : 0;
+	world_disk_chances.death = opts.volumes > 1 && prng_below(prng, 2) ? 60 : 0;
+}
+
+/* Mostly one volume of an array; that it fails is then no reason for anything else to fail. What is
+ * damaged as well would be lost. */
+static void peer_draw(struct prng *prng)
+{
+	opts.exported = 0;
+	if (prng_below(prng, opts.volumes > 1 ? 2 : 16))
+		return;
+	opts.exported = 1u << prng_below(prng, opts.volumes);
+	if (prng_below(prng, 3) == 0)
+		opts.exported |= (uint32_t)prng_below(prng, 1ull << opts.volumes);
+	opts.peer_fails = !opts.damaged && prng_below(prng, 4);
+	if (peer_takes_all())
+		opts.all_is_well = false;
+}
+
+/* Of one array no more than one volume is ever behind. */
+static void replaced_draw(struct prng *prng)
+{
+	opts.replaced = -1;
+	if (opts.volumes == 1 || opts.faulty || opts.damaged || peer_takes_all() ||
+		prng_below(prng, 3))
+		return;
+	opts.replaced = opts.peer_fails ? __builtin_ctz(opts.exported)
+					: (int32_t)prng_below(prng, opts.volumes);
 }
 
 /* Of the seed alone: all its lives are of one kind. */
@@ -251,11 +325,11 @@ static void opts_draw(void)
 	opts.all_is_well = !opts.faulty && (!opts.damaged || opts.repairs);
 	if (opts.damaged)
 		damage_draw(&prng);
-	if (!opts.faulty)
-		return;
-	world_disk_chances.read_error = prng_below(&prng, 2) ? 40 : 0;
-	world_disk_chances.write_error = prng_below(&prng, 2) ? 100 : 0;
-	world_disk_chances.death = opts.volumes > 1 && prng_below(&prng, 2) ? 60 : 0;
+	if (opts.faulty)
+		faults_draw(&prng);
+	prng_seed(&prng, shared->seed * 7 + 2);
+	peer_draw(&prng);
+	replaced_draw(&prng);
 }
 
 static void bucket_make(struct client *client, const char *name)
@@ -319,6 +393,10 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 		power_plan();
 	for (uint32_t key = 0; key < KEYS; key++)
 		shared->known[key].lost = 0;
+	if (opts.replaced >= 0 && shared->served && prng_below(world_prng(), 2))
+		volume_replace(dir, (uint32_t)opts.replaced);
+	if (opts.exported)
+		peer_begin(dir, life);
 	server_begin(dir);
 	world_disk_chances.damage = opts.damage;
 	if (opts.damaged)
@@ -335,6 +413,11 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 	}
 	for (uint32_t i = 0; i < opts.clients; i++)
 		CHECK(pthread_join(clients[i].thread, NULL) == 0);
+	if ((opts.peer_fails || opts.replaced >= 0) && opts.volumes > 1 && !opts.faulty &&
+		(life == WORLD_LIVES - 1 || prng_below(world_prng(), 2))) {
+		whole_await(server_store);
+		opts.all_is_well = true;
+	}
 	look_at_all(&one);
 	if (life == WORLD_LIVES - 1)
 		scrub_check(server_store);
@@ -343,8 +426,9 @@ void world_load_run(struct world_shared *of, const char *dir, uint32_t life)
 	server_close(server);
 	world_event_cancel(&power);
 	history_life_end(&shared->history);
-	if (life == WORLD_LIVES - 1)
+	if (life == WORLD_LIVES - 1 && !opts.faulty)
 		store_check(dir);
+	peer_end();
 }
 
 /* ---- Sweeps. ---- */
@@ -371,6 +455,9 @@ static void sweep_world(const struct world_sweep *sweep)
 	opts_draw();
 	opts.reactors = 1;
 	opts.volumes = 1;
+	opts.exported = 0;
+	opts.peer_fails = false;
+	opts.replaced = -1;
 	opts.volume_bytes_max = 0;
 	opts.one_sided = true;
 	opts.cache_bytes = 4 * MIB;

@@ -10,6 +10,7 @@
 #include "history.h"
 #include "http.h"
 #include "nebulaio/nebulaio.h"
+#include "remote/remote.h"
 #include "server/server.h"
 #include "store/store.h"
 
@@ -54,6 +55,7 @@ struct world_shared {
 	} known[KEYS];
 	struct known_upload uploads[UPLOADS_KNOWN];
 	uint32_t upload_count;
+	bool served; /* a server of an earlier life, or of this one, started */
 };
 
 /* What one seed's world is like. */
@@ -73,6 +75,9 @@ struct world_opts {
 	bool versions, uploads, copies;
 	uint32_t volumes; /* with one of parity; 1: no array */
 	uint64_t volume_bytes_max;
+	uint32_t exported; /* volumes of another host, a bit for each */
+	bool peer_fails;   /* that host */
+	int32_t replaced;  /* a volume that a blank one takes the place of; -1: none */
 };
 extern struct world_opts opts;
 extern struct world_shared *shared;
@@ -150,6 +155,18 @@ void late_error(struct client *client, struct http_answer *answer);
 
 void copies_op(struct client *client);
 void copies_look(struct client *client);
+
+/* ---- peer.c: another host, which exports volumes. ---- */
+/* It lives and dies by itself from here on. */
+void peer_begin(const char *dir, uint32_t life);
+/* Takes one that was not begun. */
+void peer_end(void);
+/* Where the server finds a volume of it: snprintf's result. */
+int peer_path(uint32_t member, char *path, size_t room);
+/* Nothing befalls it any more; returns when the store of an array has all its volumes again. */
+void whole_await(struct store *store);
+/* For who opens the store's volumes without the server. */
+struct remote *peer_reach(void);
 
 /* ---- damage.c ---- */
 /* The store that the server opened; reads all of it, when nothing else happens. */

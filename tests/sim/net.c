@@ -18,6 +18,7 @@
 #define PORT_FIRST     20000u
 #define SHORT_ONE_OF   8u
 #define ADDRESS_PREFIX "nebulaio-sim"
+#define DEVICE_PREFIX  "nebulaio-sim/"
 
 static bool is_tcp[FDS_MAX];
 static uint16_t port_of[FDS_MAX];
@@ -106,14 +107,34 @@ static uint16_t asked_port(const struct sockaddr *addr)
 	return ntohs(inet.sin_port);
 }
 
+/* A name of the simulated RDMA device becomes one of this process, so that worlds that run side by
+ * side have the same ports. */
+static socklen_t device_address(
+	struct sockaddr_un *local, const struct sockaddr *addr, socklen_t len)
+{
+	size_t path = offsetof(struct sockaddr_un, sun_path), at = (size_t)len - path;
+
+	memset(local, 0, sizeof(*local));
+	memcpy(local, addr, MIN((size_t)len, sizeof(*local)));
+	if (local->sun_family != AF_UNIX || (size_t)len <= path || local->sun_path[0] ||
+		strncmp(local->sun_path + 1, DEVICE_PREFIX, strlen(DEVICE_PREFIX)))
+		return len;
+	at += (size_t)snprintf(
+		local->sun_path + at, sizeof(local->sun_path) - at, ".%d", (int)getpid());
+	CHECK(at < sizeof(local->sun_path));
+	return (socklen_t)(path + at);
+}
+
 int __wrap_bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_un local;
 	socklen_t local_len;
 	uint32_t at;
 
-	if (!tcp(fd))
-		return __real_bind(fd, addr, len);
+	if (!tcp(fd)) {
+		local_len = device_address(&local, addr, len);
+		return __real_bind(fd, (struct sockaddr *)&local, local_len);
+	}
 	/* Several may be told of one connection, and only one gets it. */
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	at = port_find(asked_port(addr));
@@ -128,8 +149,10 @@ int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 	socklen_t local_len;
 	uint32_t at, first;
 
-	if (!tcp(fd))
-		return __real_connect(fd, addr, len);
+	if (!tcp(fd)) {
+		local_len = device_address(&local, addr, len);
+		return __real_connect(fd, (struct sockaddr *)&local, local_len);
+	}
 	at = port_find(asked_port(addr));
 	if (!ports[at].listeners) {
 		errno = ECONNREFUSED;

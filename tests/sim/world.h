@@ -121,8 +121,14 @@ struct world_disk_io {
  */
 typedef void world_disk_done_fn(void *arg, int result);
 void world_disk_start(int fd, const struct world_disk_io *io, world_disk_done_fn *done, void *arg);
-/* Power fails: of what was not flushed, some sectors stay and others do not. */
-void world_disk_power_lost(void);
+/* Power fails: of what was not flushed, some sectors stay and others do not. The other host's disks
+ * ("peer/volume") lose nothing unless it fails there, too. */
+void world_disk_power_lost(bool peer_too);
+/* The other host dies: until they are closed its disks do nothing. kept: what was not flushed
+ * is. */
+void world_disk_host_lost(bool kept);
+/* What its disks begin from now on does not end before then. */
+void world_disk_host_stall(uint64_t until_ns);
 
 /* ---- index.c: an ordered map behind the index's interface. ---- */
 void world_index_power_lost(void);
