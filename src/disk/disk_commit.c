@@ -10,13 +10,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/wake.h"
+
 /* As many as a commit has writes: the bodies, which lie side by side, and the log. */
 #define WRITERS 2u
 
 struct disk_writers {
 	struct disk *disk;
 	pthread_mutex_t lock;
-	pthread_cond_t more;
+	struct list sleepers;
 	struct list queue; /* commits that have writes nobody took yet */
 	bool ending;
 	uint32_t count;
@@ -98,7 +100,7 @@ static struct disk_io *write_take(struct disk_writers *writers, struct disk_comm
 	struct disk_io *io;
 
 	while (list_empty(&writers->queue) && !writers->ending)
-		pthread_cond_wait(&writers->more, &writers->lock);
+		wake_wait(&writers->sleepers, &writers->lock, NULL);
 	if (list_empty(&writers->queue))
 		return NULL;
 	commit = CONTAINER_OF(writers->queue.next, struct disk_commit, link);
@@ -138,10 +140,10 @@ static void threads_start(struct disk_writers *writers, struct disk_commit *comm
 	reactor_help_begin(commit->reactor);
 	pthread_mutex_lock(&writers->lock);
 	list_push_back(&writers->queue, &commit->link);
-	pthread_mutex_unlock(&writers->lock);
+	for (uint32_t i = 0; i < count && wake_one(&writers->sleepers); i++)
+		continue;
 	/* The commit may be over from here on. */
-	for (uint32_t i = 0; i < count; i++)
-		pthread_cond_signal(&writers->more);
+	pthread_mutex_unlock(&writers->lock);
 }
 
 void disk_writers_open(struct disk *disk)
@@ -158,7 +160,7 @@ void disk_writers_open(struct disk *disk)
 	writers->disk = disk;
 	list_init(&writers->queue);
 	pthread_mutex_init(&writers->lock, NULL);
-	pthread_cond_init(&writers->more, NULL);
+	list_init(&writers->sleepers);
 	disk->writers = writers;
 	/* Signals are for the threads that expect them. */
 	sigfillset(&all);
@@ -183,11 +185,10 @@ void disk_writers_close(struct disk *disk)
 	pthread_mutex_lock(&writers->lock);
 	CHECK(list_empty(&writers->queue));
 	writers->ending = true;
+	wake_all(&writers->sleepers);
 	pthread_mutex_unlock(&writers->lock);
-	pthread_cond_broadcast(&writers->more);
 	for (uint32_t i = 0; i < writers->count; i++)
 		pthread_join(writers->threads[i], NULL);
-	pthread_cond_destroy(&writers->more);
 	pthread_mutex_destroy(&writers->lock);
 	free(writers);
 	disk->writers = NULL;

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/wake.h"
+
 #define HELPERS_MAX	   8u /* of each pool */
 #define HELPER_IDLE_S	   10
 #define HELPER_STACK_BYTES MIB /* RocksDB and getaddrinfo are not modest */
@@ -49,21 +51,21 @@ struct pool {
 	int nice; /* of its helpers, more than the process's */
 	struct counter *full, *waiting;
 	pthread_mutex_t lock;
-	pthread_cond_t more;
+	struct list sleepers;
 	struct list turns;
 	uint32_t queued, helpers, idle;
 	struct turn turn_of[REACTOR_GROUPS];
 };
 
-#define POOL(var, thread_name, more_nice)          \
-	static struct pool var = {                 \
-		.name = thread_name,               \
-		.nice = more_nice,                 \
-		.full = &var##_full,               \
-		.waiting = &var##_waiting,         \
-		.lock = PTHREAD_MUTEX_INITIALIZER, \
-		.more = PTHREAD_COND_INITIALIZER,  \
-		.turns = {&var.turns, &var.turns}, \
+#define POOL(var, thread_name, more_nice)                   \
+	static struct pool var = {                          \
+		.name = thread_name,                        \
+		.nice = more_nice,                          \
+		.full = &var##_full,                        \
+		.waiting = &var##_waiting,                  \
+		.lock = PTHREAD_MUTEX_INITIALIZER,          \
+		.sleepers = {&var.sleepers, &var.sleepers}, \
+		.turns = {&var.turns, &var.turns},          \
 	}
 POOL(short_calls, "offload", 0);
 POOL(long_calls, "offload-long", LONG_NICE);
@@ -160,7 +162,7 @@ static struct offload *next(struct pool *pool)
 	until.tv_sec += HELPER_IDLE_S;
 	pool->idle++;
 	while (list_empty(&pool->turns) && error != ETIMEDOUT)
-		error = pthread_cond_clockwait(&pool->more, &pool->lock, CLOCK_MONOTONIC, &until);
+		error = wake_wait(&pool->sleepers, &pool->lock, &until);
 	pool->idle--;
 	offload = queue_first(pool);
 	if (offload)
@@ -245,7 +247,7 @@ static void offload_to(struct pool *pool, fiber_fn *fn, void *arg)
 		fn(arg);
 		return;
 	}
-	pthread_cond_signal(&pool->more);
+	wake_one(&pool->sleepers);
 	pthread_mutex_unlock(&pool->lock);
 	fiber_wait();
 }

@@ -1,0 +1,98 @@
+/* Threads that wait for work: each job finds a thread, whoever is quicker. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "base/wake.h"
+
+#define THREADS 4u
+#define JOBS	20000u
+
+struct shop {
+	pthread_mutex_t lock;
+	struct list sleepers;
+	struct list waiters; /* for a job to be done */
+	uint32_t jobs, done;
+	bool ending;
+};
+
+static void *work(void *arg)
+{
+	struct shop *shop = arg;
+
+	pthread_mutex_lock(&shop->lock);
+	for (;;) {
+		while (!shop->jobs && !shop->ending)
+			wake_wait(&shop->sleepers, &shop->lock, NULL);
+		if (!shop->jobs)
+			break;
+		shop->jobs--;
+		pthread_mutex_unlock(&shop->lock);
+		pthread_mutex_lock(&shop->lock);
+		shop->done++;
+		wake_one(&shop->waiters);
+	}
+	pthread_mutex_unlock(&shop->lock);
+	return NULL;
+}
+
+/* Two at a time, as a commit has writes, and the next only when both are done: a job that nobody
+ * hears of would wait for ever. */
+static void test_every_job_is_done(void **state)
+{
+	struct shop shop = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	pthread_t threads[THREADS];
+
+	(void)state;
+	list_init(&shop.sleepers);
+	list_init(&shop.waiters);
+	for (uint32_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, work, &shop), 0);
+	pthread_mutex_lock(&shop.lock);
+	for (uint32_t i = 2; i <= JOBS; i += 2) {
+		shop.jobs += 2;
+		wake_one(&shop.sleepers);
+		wake_one(&shop.sleepers);
+		while (shop.done < i)
+			wake_wait(&shop.waiters, &shop.lock, NULL);
+	}
+	shop.ending = true;
+	wake_all(&shop.sleepers);
+	pthread_mutex_unlock(&shop.lock);
+	for (uint32_t i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(shop.done, JOBS);
+	assert_true(list_empty(&shop.sleepers) && list_empty(&shop.waiters));
+}
+
+static void test_time_runs_out(void **state)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct list sleepers;
+	struct timespec now;
+
+	(void)state;
+	list_init(&sleepers);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	pthread_mutex_lock(&lock);
+	assert_int_equal(wake_wait(&sleepers, &lock, &now), ETIMEDOUT);
+	assert_true(list_empty(&sleepers));
+	assert_false(wake_one(&sleepers));
+	pthread_mutex_unlock(&lock);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_job_is_done),
+		cmocka_unit_test(test_time_runs_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
