@@ -187,6 +187,8 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->start_ns = clock_now_ns();
 	call->log_start_ns = 0;
 	call->body_bytes = 0;
+	call->received_bytes = 0;
+	call->sent_bytes = 0;
 	call->message = NULL;
 	call->detail = SLICE_NONE;
 	call->blamed_bucket = SLICE_NONE;

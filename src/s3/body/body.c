@@ -253,6 +253,7 @@ const struct s3_error *s3_read_body(
 	if (!ret_body->data)
 		return s3_error_at(S3_E_SLOW_DOWN);
 	call->body_bytes += ret_body->len;
+	call->received_bytes += ret_body->len;
 	return verify_document(call, sums, *ret_body);
 }
 
@@ -418,11 +419,15 @@ const struct s3_error *s3_check_length(struct s3_call *call)
 const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums *sums,
 	struct store_put *put, struct store_meta *meta)
 {
+	uint64_t before = call->body_bytes;
+	const struct s3_error *error;
 	struct flow_source *source;
 	int ret = open_body(call, &source);
 
 	if (ret)
 		return s3_fail_errno(call, ret);
 	meta->bytes = call->request->body ? call->request->body->bytes : 0;
-	return s3_store_source(call, sums, source, put, meta);
+	error = s3_store_source(call, sums, source, put, meta);
+	call->received_bytes += call->body_bytes - before;
+	return error;
 }

@@ -89,6 +89,7 @@ static const struct s3_error *policy_answer(struct s3_call *call, struct slice d
 		(call->request->method != S3_HEAD && reply->ops->text(reply, document)))
 		reply->broken = true;
 	call->body_bytes += document.len;
+	call->sent_bytes += document.len;
 	return NULL;
 }
 

@@ -79,6 +79,7 @@ void s3_answer_text(struct s3_call *call, uint32_t status, struct slice type, st
 	if (reply->ops->text(reply, text))
 		reply->broken = true;
 	call->body_bytes += text.len;
+	call->sent_bytes += text.len;
 }
 
 const struct s3_error *s3_answer_xml(struct s3_call *call, uint32_t status, struct buf *xml)

@@ -90,7 +90,8 @@ struct s3_call {
 		*sse; /* what the body that is being stored is encrypted with; or NULL */
 	uint64_t start_ns;
 	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
-	uint64_t body_bytes;   /* moved, either way */
+	uint64_t body_bytes;   /* moved, either way; a copy's, too, of which its client sees none */
+	uint64_t received_bytes, sent_bytes; /* of these, from and to the client */
 	/* What an error says beyond its table entry. */
 	const char *message; /* NULL: the table's */
 	struct slice detail; /* XML elements for the error document */

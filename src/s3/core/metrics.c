@@ -1,5 +1,5 @@
-/* s3/core/metrics.c: requests that are worked on, those answered by operation and status class, and
- * how long they took by operation and transport. */
+/* s3/core/metrics.c: requests that are worked on, those answered by operation and status class, how
+ * long they took by operation and transport, and the bytes of their bodies by transport. */
 #include "s3/core/call.h"
 
 DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
@@ -46,6 +46,19 @@ static struct counter_hist durations[S3_OPERATION_COUNT][TRANSPORT_COUNT] = {
 #undef OPERATION
 };
 
+#define BODY_BYTES(direction, transport)                                                         \
+	{                                                                                        \
+		.name = "nebulaio_s3_body_bytes_total",                                          \
+		.labels = "direction=\"" direction "\",transport=\"" transport "\"",             \
+		.help = "Bytes of bodies that requests brought and answers took, by transport; " \
+			"no heads.",                                                             \
+	}
+
+static struct counter received[TRANSPORT_COUNT] = {BODY_BYTES("in", "http"),
+	BODY_BYTES("in", "https"), BODY_BYTES("in", "rdma-token"), BODY_BYTES("in", "rdma")};
+static struct counter sent[TRANSPORT_COUNT] = {BODY_BYTES("out", "http"),
+	BODY_BYTES("out", "https"), BODY_BYTES("out", "rdma-token"), BODY_BYTES("out", "rdma")};
+
 __attribute__((constructor)) static void register_counters(void)
 {
 	for (uint32_t i = 0; i < S3_OPERATION_COUNT; i++) {
@@ -53,6 +66,10 @@ __attribute__((constructor)) static void register_counters(void)
 			counter_register(&counters[i][class]);
 		for (uint32_t transport = 0; transport < TRANSPORT_COUNT; transport++)
 			counter_hist_register(&durations[i][transport]);
+	}
+	for (uint32_t transport = 0; transport < TRANSPORT_COUNT; transport++) {
+		counter_register(&received[transport]);
+		counter_register(&sent[transport]);
 	}
 }
 
@@ -72,11 +89,13 @@ void s3_metrics_begin(void)
 void s3_metrics_end(const struct s3_call *call)
 {
 	enum s3_operation_id id = call->operation->id;
+	enum transport transport = transport_of(call->request->transport);
 	uint32_t status = call->reply->status;
 
 	counter_sub(&in_flight, 1);
-	counter_hist_add(&durations[id][transport_of(call->request->transport)],
-		clock_now_ns() - call->start_ns);
+	counter_hist_add(&durations[id][transport], clock_now_ns() - call->start_ns);
+	counter_add(&received[transport], call->received_bytes);
+	counter_add(&sent[transport], call->sent_bytes);
 	if (status >= 200 && status < 600)
 		counter_add(&counters[id][status / 100 - 2], 1);
 }

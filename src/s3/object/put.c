@@ -28,6 +28,7 @@ static const struct s3_error *open_put(
 static const struct s3_error *move_body(struct s3_call *call, const struct s3_sums *sums,
 	const struct s3_put_input *input, struct store_put *put, struct store_meta *meta)
 {
+	uint64_t before = call->body_bytes;
 	const struct s3_error *error;
 	char digits[SLICE_U64_MAX];
 
@@ -35,6 +36,7 @@ static const struct s3_error *move_body(struct s3_call *call, const struct s3_su
 		return s3_store_body(call, sums, put, meta);
 	meta->bytes = input->bytes;
 	error = s3_store_source(call, sums, input->source, put, meta);
+	call->received_bytes += call->body_bytes - before;
 	if (error || meta->bytes >= input->bytes_min)
 		return error;
 	s3_fail_detail(call, "ProposedSize", slice_of_u64(meta->bytes, digits));

@@ -28,6 +28,7 @@ static const struct s3_error *send_body(
 		source->share = s3_call_share(call);
 	ret = flow_run(source, NULL, 0, sink, &moved);
 	call->body_bytes += moved;
+	call->sent_bytes += moved;
 	if (!ret && moved == read->bytes)
 		return NULL;
 	if (ret && !reply->status) {
