@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "codec/hash.h"
 #include "remote/remote.h"
-#include "store/store.h"
+#include "store/local.h"
 
 static const char USAGE[] =
 	"usage: nebulaio fsck [--deep] [--salvage] [--json]\n"

@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "base/mem_arena.h"
 #include "flow/flow.h"
-#include "store/store.h"
+#include "store/api.h"
 
 /* To whom the buckets of the server's own belong: its root. */
 #define DOCUMENT_OWNER_ID  "5e94f7bd1fdc4dbdf3a15d5cd91f5e8a20e5a7ac9f8ed0e4f2d3c6ab0f5ec1d7"

@@ -11,8 +11,9 @@
 #include "base/base.h"
 #include "codec/codec.h"
 #include "rdma/rdma.h"
+#include "reactor/reactor.h"
 #include "region/region.h"
-#include "store/store.h"
+#include "store/api.h"
 
 #define FLOW_WINDOW_DEFAULT 4u /* pieces of STORE_CHUNK_BYTES in flight per side */
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "flow/flow_priv.h"
+#include "store/local.h"
 
 DEFINE_COUNTER_FULL(queue_full, "transfer_queue");
 

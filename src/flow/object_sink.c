@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/local.h"
+
 DEFINE_COUNTER(aside_bytes_total, "nebulaio_flow_aside_bytes_total", NULL,
 	"Bytes of bodies that were kept outside the region for want of frames.");
 

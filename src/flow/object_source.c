@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "store/local.h"
+
 /* The bytes around [offset, end) that begin and end on boundaries of `unit`, counted from where the
  * stretch starts; its end is a boundary, too. */
 struct around {

@@ -21,6 +21,7 @@
 #include "server/keys.h"
 #include "server/lifecycle.h"
 #include "server/numa.h"
+#include "store/local.h"
 
 #define ADMIN_CONNECTIONS_MAX 64u
 

@@ -3,7 +3,7 @@
 #ifndef STORE_LIFECYCLE_H
 #define STORE_LIFECYCLE_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 struct store_lifecycle_version {
 	struct slice key;

@@ -2,7 +2,7 @@
 #ifndef STORE_PRIV_H
 #define STORE_PRIV_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include "store/check/check.h"
 #include "store/commit/applier.h"

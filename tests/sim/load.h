@@ -12,7 +12,7 @@
 #include "nebulaio/nebulaio.h"
 #include "remote/remote.h"
 #include "server/server.h"
-#include "store/store.h"
+#include "store/local.h"
 
 #define KEYS_PLAIN	10u
 #define KEYS_VERSIONED	4u

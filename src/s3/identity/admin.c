@@ -8,6 +8,7 @@
 
 #include "s3/body/body.h"
 #include "s3/core/call.h"
+#include "store/local.h"
 
 #define PARTS_MAX  8u
 #define BODY_DEPTH 24u

@@ -10,7 +10,7 @@
 #include "reactor/reactor.h"
 #include "region/region.h"
 #include "s3/s3.h"
-#include "store/store.h"
+#include "store/local.h"
 
 struct admin_opts {
 	struct region *region;

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "reactor/reactor.h"
 #include "store/lifecycle.h"
+#include "store/local.h"
 
 /* ---- Lifecycle: walks all versions of the buckets that have rules, again and again. ---- */
 /* Called on the job's fiber; may block, but for may_delete, which runs in a commit. */

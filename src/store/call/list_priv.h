@@ -2,7 +2,7 @@
 #ifndef STORE_LIST_PRIV_H
 #define STORE_LIST_PRIV_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #ifndef STORE_CHECK_H
 #define STORE_CHECK_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <stdbool.h>
 

@@ -3,7 +3,7 @@
 #ifndef STORE_APPLIER_H
 #define STORE_APPLIER_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef STORE_BODY_H
 #define STORE_BODY_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdbool.h>
 

@@ -9,7 +9,7 @@
 #ifndef STORE_COMMIT_H
 #define STORE_COMMIT_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdbool.h>
 

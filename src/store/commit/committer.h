@@ -2,7 +2,7 @@
 #ifndef STORE_COMMITTER_H
 #define STORE_COMMITTER_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

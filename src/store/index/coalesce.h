@@ -2,7 +2,7 @@
 #ifndef STORE_COALESCE_H
 #define STORE_COALESCE_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include "store/log/journal.h"
 

@@ -2,7 +2,7 @@
 #ifndef STORE_INDEX_H
 #define STORE_INDEX_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdbool.h>
 

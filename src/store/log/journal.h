@@ -3,7 +3,7 @@
 #ifndef STORE_JOURNAL_H
 #define STORE_JOURNAL_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #ifndef STORE_KEY_H
 #define STORE_KEY_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 #ifndef STORE_CACHE_H
 #define STORE_CACHE_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <stdbool.h>
 

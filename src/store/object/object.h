@@ -3,7 +3,7 @@
 #ifndef STORE_OBJECT_H
 #define STORE_OBJECT_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

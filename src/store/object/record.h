@@ -2,7 +2,7 @@
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
 
-#include "store/store.h"
+#include "store/api.h"
 
 #include <stdbool.h>
 

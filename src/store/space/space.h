@@ -2,7 +2,7 @@
 #ifndef STORE_SPACE_H
 #define STORE_SPACE_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <stdint.h>
 

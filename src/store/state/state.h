@@ -2,7 +2,7 @@
 #ifndef STORE_STATE_H
 #define STORE_STATE_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #ifndef STORE_WAITER_H
 #define STORE_WAITER_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #include <stdbool.h>
 

@@ -4,6 +4,7 @@
 #include "rig.h"
 
 #include "codec/capsule.h"
+#include "store/local.h"
 
 #include <errno.h>
 #include <stdio.h>

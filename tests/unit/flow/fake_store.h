@@ -4,7 +4,7 @@
 #ifndef TESTS_FLOW_FAKE_STORE_H
 #define TESTS_FLOW_FAKE_STORE_H
 
-#include "store/store.h"
+#include "store/local.h"
 
 #define FAKE_VOLUME_BYTES (16u * 1024u * 1024u)
 #define FAKE_CHECKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHECK_BYTES)

@@ -899,34 +899,6 @@ bool fake_reply_has(const struct fake_call *call, const char *text)
 	return slice_find(buf_slice(&call->reply_body), slice_str(text)) >= 0;
 }
 
-uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
-{
-	(void)store;
-	(void)ret_volumes;
-	(void)max;
-	return 0;
-}
-
-int store_volume_replace(struct store *store, uint32_t member, const char *path)
-{
-	(void)store;
-	(void)member;
-	(void)path;
-	return -ENOENT; /* it has one volume */
-}
-
-int store_scrub_ask(struct store *store)
-{
-	(void)store;
-	return -EALREADY;
-}
-
-void store_scrub_status(struct store *store, struct store_scrub *ret_status)
-{
-	(void)store;
-	*ret_status = (struct store_scrub){0};
-}
-
 void store_usage(struct store *store, struct store_usage *ret_usage)
 {
 	*ret_usage = (struct store_usage){0};

@@ -1,7 +1,9 @@
-/* tests/unit/s3/fake_frames.c: frames that never run short, and belong to nobody. */
+/* tests/unit/s3/fake_frames.c: frames that never run short and belong to nobody, and one volume. */
+#include <errno.h>
 #include <string.h>
 
 #include "fake.h"
+#include "store/local.h"
 
 struct flow_core fake_core;
 bool fake_walks_refused;
@@ -58,4 +60,32 @@ void flow_walk_end(struct flow_budget *budget, uint16_t share)
 void fiber_request_set(const char *id)
 {
 	(void)id;
+}
+
+uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
+{
+	(void)store;
+	(void)ret_volumes;
+	(void)max;
+	return 0;
+}
+
+int store_volume_replace(struct store *store, uint32_t member, const char *path)
+{
+	(void)store;
+	(void)member;
+	(void)path;
+	return -ENOENT; /* it has one volume */
+}
+
+int store_scrub_ask(struct store *store)
+{
+	(void)store;
+	return -EALREADY;
+}
+
+void store_scrub_status(struct store *store, struct store_scrub *ret_status)
+{
+	(void)store;
+	*ret_status = (struct store_scrub){0};
 }

@@ -14,7 +14,7 @@
 #include "disk/disk.h"
 #include "reactor/reactor.h"
 #include "region/region.h"
-#include "store/store.h"
+#include "store/local.h"
 
 #define RIG_CORES_MAX 2u
 

@@ -1,23 +1,18 @@
-/* store/store.h: DECIDES. Buckets, objects, where their bytes lie, what is durable. It never
- * touches a socket or a queue pair and moves no payload itself: flow moves bytes to where the store
- * said, then the store commits.
+/* store/api.h: DECIDES. Buckets, objects, what is durable: what every engine offers to those who
+ * serve objects. It never touches a socket or a queue pair. store/local.h has the rest of the
+ * local engine: opening it, its volumes, checking them.
  *
- *   data under DIR:  volume (superblock, log, extents)   index/ (RocksDB)   space   LOCK
+ * A commit is durable when it returns: its bytes and its record would survive power loss. After a
+ * crash every key has its old object or its new one, never a mixture.
  *
- * A commit is durable when it returns: its bytes and its record would survive power loss. Commits
- * of many fibers and cores are grouped: one log write, one flush. After a crash every key has its
- * old object or its new one, never a mixture.
- *
- * Fiber calls from any reactor that was attached, unless marked otherwise. docs/spec/disk.md has
- * the formats. */
-#ifndef STORE_STORE_H
-#define STORE_STORE_H
+ * Fiber calls from any reactor that was attached, unless marked otherwise. */
+#ifndef STORE_API_H
+#define STORE_API_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/base.h"
-#include "disk/disk.h"
 #include "region/region.h"
 
 struct store;
@@ -33,50 +28,8 @@ struct store_get; /* an object being read: a snapshot that stays readable until 
 /* Stored headers of one object. */
 #define STORE_HEADERS_BYTES_MAX (2 * LIMIT_HTTP_HEAD_BYTES_MAX)
 /* Bodies that one object may adopt. */
-#define STORE_PARTS_MAX 10000u
-
-struct store_opts {
-	const char *dir; /* created when absent */
-	/* Where the volume lies: a file, a block device, an NVMe passthrough device (/dev/ng…).
-	 * NULL or "": DIR/volume, a file, or what an earlier start named. */
-	const char *volume;
-	/* A new store may take a volume on which something else lies, which is destroyed. A store
-	 * that exists is never touched by it. */
-	bool format;
-	/* A volume that is a file may be told what is free (store_discard_watch): see disk_opts. */
-	bool discard_files;
-	/* At creation, when volume names several, separated by commas: bodies are cut into so many
-	 * shards of data and of parity, one for each volume. */
-	uint32_t erasure_data;
-	uint32_t erasure_parity;
-	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
-	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
-	uint64_t cache_bytes_max;	/* region frames the read cache may hold; 0: no cache */
-	uint64_t hot_records_bytes_max; /* the in-memory record table */
-	uint32_t inline_bytes_max;  /* bodies up to this live in the index; UINT32_MAX: none do */
-	const char *disk_faults;    /* tests: see struct disk_opts */
-	uint64_t log_bytes;	    /* at creation only; 0: 64 MiB */
-	uint64_t step_bytes;	    /* by which the volume grows, at creation only; 0: 64 MiB */
-	uint64_t index_cache_bytes; /* RocksDB's block cache; 0: 64 MiB */
-};
-/* Defaults for what is not set (0): all but dir. */
-#define STORE_HOT_BYTES_DEFAULT	   (64 * MIB)
-#define STORE_INLINE_BYTES_DEFAULT 2048u
-#define STORE_INLINE_BYTES_MAX	   8192u
-#define STORE_BUCKETS_MAX	   65536u
-
-/* Opens, recovers (with progress in the log), checks formats. Blocks; before reactors run. -EBUSY:
- * another process has it; -EUCLEAN: a format is damaged or of a newer version, or the volume is
- * not this store's (the log line says what and what to do). */
-int store_open(const struct store_opts *opts, struct region *region, struct store **ret_store);
-/* Once per reactor, before it runs. The first attached reactor runs the committer. */
-int store_attach(struct store *store, struct reactor *reactor);
-/* In a fiber of the first reactor, at shutdown: finishes commits, checkpoints. Then reactors stop,
- * then close. */
-void store_quiesce(struct store *store);
-void store_close(struct store *store);
-/* What tells this store from others: it is the same as long as the store lives, and never 0. */
-uint64_t store_id(const struct store *store);
+#define STORE_PARTS_MAX	  10000u
+#define STORE_BUCKETS_MAX 65536u
 
 /* ---- Buckets. ---- */
 struct store_bucket {
@@ -146,31 +99,11 @@ int store_put_open(
 /* A number that no other body of this store has, had or will have. It stays with the body, also
  * when another object adopts it. */
 uint64_t store_put_stream(const struct store_put *put);
-/* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
- * volume, contiguous. Ask in order of offset. -ENOSPC. */
-struct store_run {
-	uint16_t target; /* of the base ring */
-	uint64_t volume_offset;
-	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment apart from the
-			   object's end */
-};
-int store_put_space(
-	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
- */
-int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
-/* The same of what authenticates such a piece, by who encrypted it: opaque to the store, which
- * keeps it beside the checksums. All pieces of a body have one, or none has. */
+/* Notes what authenticates the piece of at most STORE_CHECK_BYTES at offset, by who encrypted it:
+ * opaque to the store, which keeps it beside the checksums. All pieces of a body have one, or none
+ * has. */
 #define STORE_TAG_BYTES 16u
 int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
-/* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes the frames over (owner OWNER_APP); they are
- * written by the commit. Either this or space, never both. */
-void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
-/* Offers a span that was just written to the read cache; takes it over (owner OWNER_DISK) in any
- * case. */
-void store_put_cache_take(
-	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
-
 /* Instead of bytes of its own, a put may adopt the bodies of other objects, up to STORE_PARTS_MAX
  * and LIMIT_OBJECT_BYTES_MAX, in order. Nothing is moved: the commit makes them the new object's
  * and deletes the others' keys, all or nothing. get is what the caller has open of the key, and may
@@ -287,24 +220,7 @@ int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
 /* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
  * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
 bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
-/* Where bytes from offset on lie; contiguous, at most `bytes`. */
-int store_get_run(
-	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Verifies pieces of one stretch, from a multiple of STORE_CHECK_BYTES of it on: 0 or -EIO (logged
- * and counted). A store over several
- * volumes reads what is wrong anew from the others into data, whose last block is there as a whole,
- * and puts it right on the medium; so it may wait. */
-int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
-/* Offers a verified whole chunk, which starts at offset, held by the caller as OWNER_APP, to the
- * cache; the caller keeps a reference of its own (owner becomes OWNER_CACHE and the reference count
- * 2, true), or the cache declines (false, nothing changed). */
-bool store_get_cache_offer(
-	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes);
 void store_get_close(struct store_get *get);
-/* Gives frames of the cache back to the region, least used first, when a lease failed: at least
- * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */
-uint32_t store_cache_shrink(struct store *store, uint32_t frames);
-
 /* ---- Watching: for what is known outside of an object's bytes, or of who may have them. ---- */
 struct object;
 struct store_watch {
@@ -390,75 +306,7 @@ int store_list(struct store *store, const struct store_list_opts *opts, store_li
 int store_list_versions(struct store *store, const struct store_list_opts *opts,
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
 
-/* ---- Checking (nebulaio fsck): the store must not be open elsewhere. Blocks. ---- */
-struct store_fsck_report {
-	uint64_t buckets, objects, extents, bytes;
-	uint64_t bad_records, bad_checksums, overlaps,
-		lost_bytes; /* lost: neither free nor named */
-	/* Pieces of at most STORE_CHECK_BYTES that a volume has wrong and others right: no damage
-	 * yet; reading or a scrub mends them. */
-	uint64_t repairable;
-	uint64_t unknown_rows; /* of features of a later program: not checked, and no damage */
-	bool opened;	       /* false: damage kept it from being opened, and the rest unchecked */
-	/* Of store_salvage: groups given up; what was taken out of the index because of that; and
-	 * buckets made for objects whose own is not known any more. */
-	uint64_t groups_lost, objects_removed, rows_removed, buckets_remade;
-};
-/* Verifies the log, every record, that extents neither overlap nor leave the volume, and (deep)
- * every checksum. Replays the log first, as a start would. Writes findings to out as it goes. 0:
- * clean; -EUCLEAN: damage was found; -ENOENT: there is no store; -EBUSY: it is open elsewhere. */
-int store_fsck(const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
-/* Gives up the groups of the log that are damaged, and then checks as store_fsck: applies all that
- * are whole, keeps the damaged part in files of dir ("damaged-log.…"), takes out of the index what
- * the lost ones left half-done. Findings begin with all that is known of what was lost. Without
- * damage of the log it is store_fsck. */
-int store_salvage(
-	const char *dir, bool deep, struct store_fsck_report *ret_report, struct buf *out);
-
-/* ---- Several volumes. ---- */
-struct store_volume {
-	uint64_t bytes;
-	enum disk_member_state state;
-};
-/* How they are; 0: the store has one volume. Any thread. */
-uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max);
-/* Looks after them until the store quiesces: gives up those that are gone, takes back those that
- * can be reached again and blank ones in the place of missing ones, and makes them whole, while all
- * goes on. At once when there is one volume. Fiber call of the first reactor. */
-void store_volumes_watch(struct store *store);
-
-/* Whether writes are taken; if not, why, in a sentence for people. Any thread. */
-bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
-
-/* Has a volume replaced by what lies at another path, which must be blank or it itself: soon, while
- * all goes on; it is then rebuilt. -ENOENT: no such volume, or the store has only one; -EINVAL: the
- * path; -EEXIST: another volume lies there; -EALREADY: one waits to be replaced; -EBUSY: too many
- * others are missing to give it up. Fiber call. */
-int store_volume_replace(struct store *store, uint32_t member, const char *path);
-
-/* Tells volumes that can deallocate which space was given back since the start, in the background
- * and no faster than so many bytes a second, until the store quiesces or is fenced. Fiber call of
- * the first reactor. */
-void store_discard_watch(struct store *store, uint64_t bytes_per_s);
-
-/* ---- Scrub: reads all bodies at a leisurely rate and holds them against their checksums; over
- * several volumes parity, too; and puts right what the others know. ---- */
-struct store_scrub_opts {
-	uint64_t interval_ns; /* from the end of one run to the next; 0: only when asked */
-	uint64_t bytes_per_s;
-};
-/* Until the store quiesces. Fiber call of the first reactor. */
-void store_scrub_watch(struct store *store, const struct store_scrub_opts *opts);
-/* Begins a run soon. -EALREADY: one is under way, or asked for. Any thread. */
-int store_scrub_ask(struct store *store);
-struct store_scrub {
-	bool running;
-	uint64_t done_bytes, all_bytes; /* of the run under way; all: about */
-	/* Since the start of the program. */
-	uint64_t runs, bytes, damaged, mended, parity_mended;
-};
-void store_scrub_status(struct store *store, struct store_scrub *ret_status);
-
+/* ---- How full it is. Any thread. ---- */
 struct store_usage {
 	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;
 };
