@@ -269,7 +269,7 @@ static int replay_fetch(struct replay *replay, struct journal_at *at, uint8_t **
 	struct log_hole hole = {.at = *at, .lost_first = MAX(at->seq, applied + 1)};
 	int ret = journal_read(&store->volume, at, ret_bytes, ret_head);
 
-	if (ret == 1 || ret == -ENOMEM)
+	if (ret == 1 || ret == -ENOMEM || ret == -EHOSTDOWN)
 		return ret;
 	/* Nothing was ever written to a log that is being made. */
 	if (!ret && store->volume.super.epoch == 0)

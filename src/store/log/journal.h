@@ -115,7 +115,8 @@ struct journal_at {
 	uint64_t seq;
 };
 /* Reads the group at the position, or at the next lap: 1 and a buffer to free; 0: neither holds it
- * whole; -EIO: the medium does not give what lies there, asked several times. */
+ * whole; -EIO: the medium does not give what lies there, asked several times; -EHOSTDOWN: too few
+ * volumes are left. */
 int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,
 	struct group_head *ret_head);
 /* The whole groups that lie anywhere in the log and were written after the one that belongs at

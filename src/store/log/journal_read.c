@@ -18,6 +18,12 @@
 
 _Static_assert(PIECE_BYTES % BLOCK_BYTES == 0, "a piece is whole blocks");
 
+/* What no other copy makes good: too few volumes are left, or there is no memory. */
+static bool is_final(int error)
+{
+	return error == -ENOMEM || error == -EHOSTDOWN;
+}
+
 static int log_read(
 	struct volume *volume, uint32_t copy, void *data, uint64_t bytes, uint64_t log_offset)
 {
@@ -31,7 +37,7 @@ static int log_read(
 				"%s: the log at %llu could not be read (%s), and could when asked "
 				"again: look at the medium",
 				volume->path, (unsigned long long)offset, strerror(-first));
-		if (!ret || ret == -ENOENT || ret == -ENOMEM)
+		if (!ret || ret == -ENOENT || is_final(ret))
 			return ret;
 		first = first ? first : ret;
 	}
@@ -120,7 +126,7 @@ static int read_at(struct volume *volume, const struct journal_at *at, uint8_t *
 				"%s: group %llu of the log is not whole on %u of its volumes, and "
 				"was read from another",
 				volume->path, (unsigned long long)at->seq, copy);
-		if (ret == 1 || ret == -ENOMEM)
+		if (ret == 1 || is_final(ret))
 			return ret;
 		best = ret == 0 || best == 0 ? 0 : ret;
 	}
@@ -137,7 +143,7 @@ int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **r
 
 	volume_check(volume);
 	CHECK(at->pos % BLOCK_BYTES == 0);
-	if (ret == 1 || ret == -ENOMEM || at->pos % log_bytes == 0)
+	if (ret == 1 || is_final(ret) || at->pos % log_bytes == 0)
 		return ret;
 	lap = read_at(volume, &next_lap, ret_bytes, ret_head);
 	return lap ? lap : ret;
@@ -154,7 +160,7 @@ int journal_raw(struct volume *volume, uint32_t copy, uint64_t pos, uint8_t *out
 	for (uint64_t at = 0; at < bytes; at += BLOCK_BYTES) {
 		int ret = log_read(volume, copy, out + at, BLOCK_BYTES, (pos + at) % log_bytes);
 
-		if (ret == -ENOENT || ret == -ENOMEM)
+		if (ret == -ENOENT || is_final(ret))
 			return ret;
 		if (!ret)
 			continue;
@@ -206,7 +212,7 @@ static int block_look(struct search *search, const uint8_t *block, uint64_t log_
 	} else {
 		search->spoilt_bytes += head.bytes;
 	}
-	return ret == -ENOMEM ? ret : 0;
+	return is_final(ret) ? ret : 0;
 }
 
 /* Block by block, so that one that cannot be read hides no other. */
@@ -217,7 +223,7 @@ static int piece_read(struct search *search, uint64_t log_offset, uint32_t bytes
 		VOLUME_LOG_OFFSET + log_offset);
 	uint64_t unreadable;
 
-	if (!ret || ret == -ENOENT)
+	if (!ret || ret == -ENOENT || is_final(ret))
 		return ret;
 	for (uint32_t at = 0; at < bytes; at += BLOCK_BYTES) {
 		ret = journal_raw(search->volume, search->copy, log_offset + at, search->piece + at,
@@ -334,8 +340,9 @@ int journal_heal(struct volume *volume)
 				break;
 			if (!ret)
 				continue;
-			ret = disk_write_now(
-				volume->disk, zeros, BLOCK_BYTES, VOLUME_LOG_OFFSET + at);
+			if (!is_final(ret))
+				ret = disk_write_now(
+					volume->disk, zeros, BLOCK_BYTES, VOLUME_LOG_OFFSET + at);
 			if (ret) {
 				free(block);
 				return ret;

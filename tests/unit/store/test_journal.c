@@ -366,7 +366,7 @@ static void test_another_version_is_refused(void **state)
 }
 
 /* Three volumes, as a start finds them whose data folder knows of none. */
-static int set_open(struct fixture *fixture, uint64_t epoch)
+static int set_volume_open(const struct fixture *fixture, struct volume *volume)
 {
 	char dir[600], paths[2000];
 	bool created;
@@ -378,18 +378,25 @@ static int set_open(struct fixture *fixture, uint64_t epoch)
 		.erasure_parity = 1,
 		.create = true,
 		.ret_created = &created};
-	struct volume volume = {0};
 	int ret;
 
 	snprintf(dir, sizeof(dir), "%s/set", fixture->dir);
 	mkdir(dir, 0700);
 	snprintf(paths, sizeof(paths), "%s/a,%s/b,%s/c", fixture->dir, fixture->dir, fixture->dir);
-	ret = volume_open(&opts, &volume);
+	ret = volume_open(&opts, volume);
+	assert_true(ret || created);
+	return ret;
+}
+
+static int set_open(struct fixture *fixture, uint64_t epoch)
+{
+	struct volume volume = {0};
+	int ret = set_volume_open(fixture, &volume);
+
 	if (ret) {
 		volume_close(&volume);
 		return ret;
 	}
-	assert_true(created);
 	volume.super.epoch = epoch;
 	assert_int_equal(volume_super_write(&volume), 0);
 	volume_close(&volume);
@@ -411,10 +418,39 @@ static void test_a_set_whose_creation_was_cut_short_is_made_afresh(void **state)
 	fixture_close(&fixture);
 }
 
+/* Neither a group, nor the end of the log, nor a medium that is dying. */
+static void test_too_few_volumes_are_said_to_be_too_few(void **state)
+{
+	struct fixture fixture;
+	struct volume volume = {0};
+	struct journal_at at = {.pos = BLOCK_BYTES, .seq = 1};
+	struct journal_find find;
+	struct group_head head;
+	uint8_t *bytes, block[BLOCK_BYTES];
+	uint64_t unreadable;
+
+	(void)state;
+	fixture_open(&fixture);
+	assert_int_equal(set_volume_open(&fixture, &volume), 0);
+	assert_int_equal(journal_read(&volume, &at, &bytes, &head), 0);
+	assert_int_equal(journal_search(&volume, &at, &find), 0);
+	disk_array_fail(volume.disk, 0, -ENOTCONN);
+	assert_int_equal(journal_read(&volume, &at, &bytes, &head), 0);
+	disk_array_fail(volume.disk, 1, -ENOTCONN);
+	assert_int_equal(journal_read(&volume, &at, &bytes, &head), -EHOSTDOWN);
+	assert_int_equal(journal_search(&volume, &at, &find), -EHOSTDOWN);
+	assert_int_equal(
+		journal_raw(&volume, 0, at.pos, block, sizeof(block), &unreadable), -EHOSTDOWN);
+	assert_int_equal(journal_heal(&volume), -EHOSTDOWN);
+	volume_close(&volume);
+	fixture_close(&fixture);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_set_whose_creation_was_cut_short_is_made_afresh),
+		cmocka_unit_test(test_too_few_volumes_are_said_to_be_too_few),
 		cmocka_unit_test(test_reads_what_was_written_over_many_laps),
 		cmocka_unit_test(test_any_torn_block_ends_the_log),
 		cmocka_unit_test(test_any_flipped_bit_ends_the_log),
