@@ -31,6 +31,7 @@ static struct {
 	struct reactor *reactor;
 	struct disk *disks[DISK_MEMBERS_MAX];
 	struct remote_target *target; /* NULL: the host is down */
+	bool up;		      /* and it does not go down */
 	pthread_t thread;
 	struct reactor_msg msg;
 	bool dies; /* and its volumes with it */
@@ -113,6 +114,7 @@ static bool host_up(void)
 		return false;
 	}
 	CHECK(pthread_create(&peer.thread, NULL, reactor_main, peer.reactor) == 0);
+	peer.up = true;
 	return true;
 }
 
@@ -136,6 +138,7 @@ static void host_down(bool dies)
 {
 	peer.dies = dies;
 	peer.kept = prng_below(&peer.prng, 3) == 0;
+	peer.up = false;
 	world_trace("the peer goes", dies, peer.kept);
 	peer.msg.fn = drain_post;
 	reactor_post(peer.reactor, &peer.msg);
@@ -250,7 +253,7 @@ static void peer_settle(void)
 	peer.staying = true;
 	world_disk_host_stall(0);
 	world_wake(&peer);
-	while (!peer.target)
+	while (!peer.up)
 		world_block(&peer.staying, world_now_ns() + RETRY_NS);
 }
 
