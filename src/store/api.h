@@ -27,7 +27,7 @@ struct store_get; /* an object being read: a snapshot that stays readable until 
 #define STORE_GROUPED_BYTES_MAX (64u * 1024u)
 /* Stored headers of one object. */
 #define STORE_HEADERS_BYTES_MAX (2 * LIMIT_HTTP_HEAD_BYTES_MAX)
-/* Bodies that one object may adopt. */
+/* Bodies that one object may be composed of. */
 #define STORE_PARTS_MAX	  10000u
 #define STORE_BUCKETS_MAX 65536u
 
@@ -89,32 +89,33 @@ struct store_meta {
 struct store_put_opts {
 	struct slice bucket;
 	struct slice key;
-	uint64_t bytes; /* known length; UINT64_MAX when it is not known yet */
-	bool adoptable; /* another object is to adopt the body: it never lives in the index */
+	uint64_t bytes;	 /* known length; UINT64_MAX when it is not known yet */
+	bool composable; /* another object is to be composed of the body: it never lives in the
+			    index */
 };
 /* -ENOENT: no such bucket; -ENOSPC: the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO:
  * the store is fenced. Nothing is visible until commit. bucket and key are copied. */
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 /* A number that no other body of this store has, had or will have. It stays with the body, also
- * when another object adopts it. */
+ * when another object is composed of it. */
 uint64_t store_put_stream(const struct store_put *put);
 /* Notes what authenticates the piece of at most STORE_CHECK_BYTES at offset, by who encrypted it:
  * opaque to the store, which keeps it beside the checksums. All pieces of a body have one, or none
  * has. */
 #define STORE_TAG_BYTES 16u
 int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
-/* Instead of bytes of its own, a put may adopt the bodies of other objects, up to STORE_PARTS_MAX
- * and LIMIT_OBJECT_BYTES_MAX, in order. Nothing is moved: the commit makes them the new object's
- * and deletes the others' keys, all or nothing. get is what the caller has open of the key, and may
- * be closed after. -ESTALE: the key holds something else by now; -EINVAL: the body lives in the
- * index (put it as adoptable) or was itself adopted, the key is the put's own, or the put has bytes
- * of its own; -EFBIG; -ENOENT: no such bucket. After an error the put can still be committed or
- * aborted. Abort leaves the others alone. */
-int store_put_adopt(
+/* Instead of bytes of its own, a put may be composed of the bodies of other objects, up to
+ * STORE_PARTS_MAX and LIMIT_OBJECT_BYTES_MAX, in order. Nothing is moved: the commit makes them the
+ * new object's and deletes the others' keys, all or nothing. get is what the caller has open of the
+ * key, and may be closed after. -ESTALE: the key holds something else by now; -EINVAL: the body
+ * lives in the index (put it as composable) or is itself composed, the key is the put's own, or the
+ * put has bytes of its own; -EFBIG; -ENOENT: no such bucket. After an error the put can still be
+ * committed or aborted. Abort leaves the others alone. */
+int store_put_compose(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
-/* An object that ends in the same commit, with its body. With the adopted at most STORE_PARTS_MAX +
- * 16; else like adopt. */
+/* An object that ends in the same commit, with its body. With the composed ones at most
+ * STORE_PARTS_MAX + 16; else as store_put_compose. */
 int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
 
@@ -147,9 +148,9 @@ void store_put_message(struct store_put *put, struct store_message *message);
 typedef int store_check_fn(const struct store_meta *current, void *arg);
 /* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length, and what
  * was given (frames, or space and checks) must cover it; mtime_ns and version_id are filled in.
- * -ENOENT: the bucket went away; -ESTALE: something that was to be adopted or dropped was replaced
- * or deleted, and nothing changed; -EFBIG: more adopted than the log can take at once; -ENOSPC;
- * -EIO: the store is fenced; -ESHUTDOWN: it is quiescing; or what check said. */
+ * -ENOENT: the bucket went away; -ESTALE: something that was to be composed or dropped was
+ * replaced or deleted, and nothing changed; -EFBIG: more bodies than the log can take at once;
+ * -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: it is quiescing; or what check said. */
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
@@ -209,7 +210,7 @@ const struct store_meta *store_get_meta(const struct store_get *get); /* lives u
 /* The body when it lives in the record; false when it has extents. */
 bool store_get_inline(const struct store_get *get, struct slice *ret_body);
 /* The stretch that holds the offset: chunks and pieces to verify are counted from its start, and
- * runs end with it. A plain object is one stretch; one that adopted bodies has one for each. */
+ * runs end with it. A plain object is one stretch; a composed one has one for each body. */
 void store_get_stretch(
 	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
 /* store_put_stream of the body that this stretch was put as. */
@@ -256,9 +257,9 @@ struct store_deletion {
 	bool delete_marker;	       /* out: one was put on top, or the version was one */
 	char version_id_out[33];       /* that of the marker or of the version; empty: none */
 };
-/* Durable when it returns 0, in one commit where that is possible (adopted bodies by thousands, and
- * newest versions of a key, take several). -ENOENT: no such bucket; -EINVAL: a key that cannot be,
- * or more than LIMIT_DELETE_KEYS_MAX. */
+/* Durable when it returns 0, in one commit where that is possible (composed bodies by thousands,
+ * and newest versions of a key, take several). -ENOENT: no such bucket; -EINVAL: a key that cannot
+ * be, or more than LIMIT_DELETE_KEYS_MAX. */
 int store_delete_each(
 	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
 /* One key; what check said, else 0 or -errno. */

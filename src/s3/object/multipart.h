@@ -18,7 +18,7 @@
 #define S3_UPLOADS_BUCKET ".uploads"
 #define S3_UPLOAD_ID_LEN  40u /* 24 random hex digits, 16 of the key's hash */
 #define S3_PARTS_MAX	  10000u
-_Static_assert(S3_PARTS_MAX <= STORE_PARTS_MAX, "an object can adopt all parts of an upload");
+_Static_assert(S3_PARTS_MAX <= STORE_PARTS_MAX, "an object can have all parts of an upload");
 #define S3_PART_BYTES_MIN  (5 * MIB) /* all but the last */
 #define S3_UPLOAD_NAME_MAX (2 + LIMIT_BUCKET_LEN_MAX + 1 + S3_UPLOAD_ID_LEN + 1 + 5 + 1)
 

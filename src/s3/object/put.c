@@ -16,7 +16,7 @@ static const struct s3_error *open_put(
 		.bucket = call->bucket,
 		.key = call->key,
 		.bytes = input->bytes,
-		.adoptable = input->appendable,
+		.composable = input->appendable,
 	};
 	int ret = store_put_open(call->s3->store, &opts, ret_put);
 

@@ -198,7 +198,7 @@ static const struct s3_error *open_parts(
 
 /* What was open is not what is there any more: the upload ended meanwhile, or a part was uploaded
  * again. */
-static const struct s3_error *adopt_failed(
+static const struct s3_error *compose_failed(
 	struct s3_call *call, const struct s3_upload *upload, int error)
 {
 	char name[S3_UPLOAD_NAME_MAX];
@@ -406,7 +406,7 @@ static int drop_unnamed(struct s3_call *call, const struct s3_upload *upload,
 }
 
 /* The parts' bodies become the object's, and all else of the upload ends with them. */
-static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload *upload,
+static const struct s3_error *compose(struct s3_call *call, const struct s3_upload *upload,
 	const struct completion *completion, struct store_put *put)
 {
 	char name[S3_UPLOAD_NAME_MAX];
@@ -415,7 +415,7 @@ static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload
 	for (uint32_t i = 0; i < completion->count && !ret; i++) {
 		const struct part *part = &completion->parts[i];
 
-		ret = store_put_adopt(put, SLICE(S3_UPLOADS_BUCKET),
+		ret = store_put_compose(put, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, upload->id, part->number, name), part->get);
 	}
 	if (!ret)
@@ -423,7 +423,7 @@ static const struct s3_error *adopt(struct s3_call *call, const struct s3_upload
 	if (!ret)
 		ret = store_put_drop(put, SLICE(S3_UPLOADS_BUCKET),
 			s3_upload_name(call->bucket, upload->id, 0, name), upload->get);
-	return ret ? adopt_failed(call, upload, ret) : NULL;
+	return ret ? compose_failed(call, upload, ret) : NULL;
 }
 
 /* What GetObjectAttributes tells of parts whose sums make the whole's. */
@@ -503,14 +503,14 @@ static const struct s3_error *store_object(struct s3_call *call, const struct s3
 	if (!error)
 		error = join(call, upload, completion, meta);
 	if (!error)
-		error = adopt(call, upload, completion, put);
+		error = compose(call, upload, completion, put);
 	if (error) {
 		store_put_abort(put);
 		return error;
 	}
 	ret = s3_event_commit(call, S3_EVENT_COMPLETE, put, meta, &condition);
 	if (ret == -ESTALE || ret == -EFBIG)
-		return adopt_failed(call, upload, ret);
+		return compose_failed(call, upload, ret);
 	return ret ? s3_write_failed(call, &condition, ret) : NULL;
 }
 

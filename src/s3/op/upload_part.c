@@ -32,7 +32,7 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 		.bucket = SLICE(S3_UPLOADS_BUCKET),
 		.key = s3_upload_name(call->bucket, upload->id, number, name),
 		.bytes = call->request->body ? call->request->body->bytes : 0,
-		.adoptable = true,
+		.composable = true,
 	};
 	struct store_meta meta = {0};
 	const struct s3_error *error;

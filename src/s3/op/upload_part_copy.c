@@ -80,7 +80,7 @@ static const struct s3_error *store_part(struct s3_call *call, const struct s3_u
 	char name[S3_UPLOAD_NAME_MAX];
 	struct store_put_opts opts = {.bucket = SLICE(S3_UPLOADS_BUCKET),
 		.key = s3_upload_name(call->bucket, upload->id, number, name),
-		.adoptable = true};
+		.composable = true};
 	const struct s3_error *error;
 	struct store_put *put;
 	struct range range;

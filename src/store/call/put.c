@@ -22,7 +22,8 @@
 DEFINE_COUNTER(puts_total, "nebulaio_store_puts_total", NULL, "Objects stored.");
 DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes of objects stored.");
 
-/* open → (frames | (checked, space, cache)* | (adopt, drop)*) → commit or abort, which free it. */
+/* open → (frames | (checked, space, cache)* | (compose, drop)*) → commit or abort, which free it.
+ */
 #define PUT_MAGIC 0x5707e907u
 struct store_put {
 	uint32_t magic; /* until it is committed or aborted */
@@ -36,10 +37,10 @@ struct store_put {
 	uint32_t segment_count;
 	uint32_t segment_cap;
 	struct segment **segments;
-	struct adoption adoption;
+	struct composition composition;
 	struct append append; /* base NULL: the body stands alone */
 	struct store_message *message;
-	bool adoptable;
+	bool composable;
 	bool stored;
 	uint32_t phase;
 	uint64_t regains;
@@ -55,8 +56,8 @@ static void put_check(const struct store_put *put)
 	CHECK(put->space_bytes <= put->bytes_max);
 	CHECK(put->segment_count <= put->segment_cap && put->segment_cap <= 2 * SEGMENTS_MAX);
 	CHECK(put->grouped_bytes <= STORE_GROUPED_BYTES_MAX);
-	CHECK(!put->span.data || (!put->space_bytes && !put->adoption.count));
-	CHECK(!put->adoption.count || (!put->space_bytes && !put->append.base));
+	CHECK(!put->span.data || (!put->space_bytes && !put->composition.count));
+	CHECK(!put->composition.count || (!put->space_bytes && !put->append.base));
 	CHECK(!put->stored);
 }
 
@@ -102,7 +103,7 @@ int store_put_open(
 	put->regains = atomic_load(&store->regains);
 	put->bucket = bucket;
 	put->bytes_max = opts->bytes;
-	put->adoptable = opts->adoptable;
+	put->composable = opts->composable;
 	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
 	put->key_len = (uint16_t)opts->key.len;
 	memcpy(put->key, opts->key.data, opts->key.len);
@@ -156,7 +157,7 @@ int store_put_space(
 
 	put_check(put);
 	if (offset != put->space_bytes || offset % BLOCK_BYTES || bytes == 0 || put->span.data ||
-		put->adoption.count)
+		put->composition.count)
 		return -EINVAL;
 	if (offset + bytes > LIMIT_PUT_BYTES_MAX || bytes > put->bytes_max - offset)
 		return -EFBIG;
@@ -183,7 +184,7 @@ int store_put_space(
 static int piece_segment(struct store_put *put, uint64_t offset, struct segment **ret_segment)
 {
 	put_check(put);
-	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->adoption.count)
+	if (offset % STORE_CHECK_BYTES || offset >= put->bytes_max || put->composition.count)
 		return -EINVAL;
 	return put_segment(put, offset / SEGMENT_BYTES, ret_segment);
 }
@@ -219,7 +220,7 @@ void store_put_frames_take(struct store_put *put, struct region_span span, uint3
 {
 	put_check(put);
 	CHECK(span.data);
-	CHECK(!put->span.data && put->space_bytes == 0 && !put->adoption.count);
+	CHECK(!put->span.data && put->space_bytes == 0 && !put->composition.count);
 	CHECK(bytes <= STORE_GROUPED_BYTES_MAX && bytes <= region_span_bytes(span));
 	put->span = span;
 	put->grouped_bytes = bytes;
@@ -244,7 +245,7 @@ void store_put_cache_take(
 		region_give(store->region, span, OWNER_DISK);
 }
 
-static int put_adopt(struct store_put *put, struct slice bucket_name, struct slice key,
+static int put_compose(struct store_put *put, struct slice bucket_name, struct slice key,
 	const struct store_get *get, bool drop)
 {
 	struct bucket *bucket;
@@ -260,21 +261,21 @@ static int put_adopt(struct store_put *put, struct slice bucket_name, struct sli
 	if (bucket == put->bucket && slice_eq(key, slice_of(put->key, put->key_len)))
 		ret = -EINVAL;
 	else
-		ret = adoption_add(put->store, &put->adoption, bucket, key, get, drop);
+		ret = composition_add(put->store, &put->composition, bucket, key, get, drop);
 	bucket_put(bucket);
 	return ret;
 }
 
-int store_put_adopt(
+int store_put_compose(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
 {
-	return put_adopt(put, bucket, key, get, false);
+	return put_compose(put, bucket, key, get, false);
 }
 
 int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
 {
-	return put_adopt(put, bucket, key, get, true);
+	return put_compose(put, bucket, key, get, true);
 }
 
 void store_put_message(struct store_put *put, struct store_message *message)
@@ -289,8 +290,8 @@ int store_put_append(struct store_put *put, const struct store_get *get)
 
 	put_check(put);
 	store_get_check(get);
-	ret = put->adoption.count ? -EINVAL : append_open(&put->append, put->bucket, get);
-	put->adoptable |= !ret;
+	ret = put->composition.count ? -EINVAL : append_open(&put->append, put->bucket, get);
+	put->composable |= !ret;
 	return ret;
 }
 
@@ -312,7 +313,7 @@ static void put_close(struct store_put *put)
 	if (store->cache && put->space_bytes)
 		cache_drop(store->cache, put->data_id,
 			(uint32_t)((put->space_bytes + STORE_CHUNK_BYTES - 1) / STORE_CHUNK_BYTES));
-	adoption_close(store, &put->adoption);
+	composition_close(store, &put->composition);
 	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
 	free(put->segments);
@@ -417,16 +418,16 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 {
 	struct store *store = put->store;
 	bool in_index = put->span.data &&
-			meta->bytes <= (put->adoptable ? 0 : store->opts.inline_bytes_max);
+			meta->bytes <= (put->composable ? 0 : store->opts.inline_bytes_max);
 	uint64_t bytes = meta->bytes;
 	struct object *object;
 	uint32_t first;
 	int ret;
 
-	if (put->adoption.count) {
-		commit->adoption = &put->adoption;
-		return adoption_object(
-			&put->adoption, meta, put->data_id, &commit->items[0].object);
+	if (put->composition.count) {
+		commit->composition = &put->composition;
+		return composition_object(
+			&put->composition, meta, put->data_id, &commit->items[0].object);
 	}
 	if (put->append.base)
 		bytes = meta->bytes - MIN(put->append.base->meta.bytes, meta->bytes);
@@ -450,7 +451,7 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 		region_copy(object->inline_data, put->span.data, meta->bytes, COPY_INDEX);
 		inline_tag_take(put, object);
 	}
-	if (put->adoptable && object->body == BODY_DIRECT)
+	if (put->composable && object->body == BODY_DIRECT)
 		object->body = BODY_SEGMENTED;
 	first = append_first(object);
 	CHECK(object->segment_count - first == put->segment_count);
@@ -507,8 +508,8 @@ static void object_unbuild(struct store_put *put, const struct commit *commit)
 {
 	struct object *object = commit->items[0].object;
 
-	/* Adopted bodies stay whose they were, and so does what an append was to come behind. */
-	atomic_store(&object->dead, !commit->adoption && !commit->append);
+	/* Composed bodies stay whose they were, and so does what an append was to come behind. */
+	atomic_store(&object->dead, !commit->composition && !commit->append);
 	if (commit->append) {
 		uint32_t first = append_first(object);
 

@@ -218,8 +218,8 @@ int store_rename(struct store *store, const struct store_name *from, const struc
 	struct commit_item item = {.check = condition.check,
 		.arg = condition.arg,
 		.mtime_ns = store_get_meta(get)->mtime_ns};
-	struct adoption adoption = {0};
-	struct commit commit = {.items = &item, .item_count = 1, .adoption = &adoption};
+	struct composition composition = {0};
+	struct commit commit = {.items = &item, .item_count = 1, .composition = &composition};
 	int ret;
 
 	if (to.len == 0 || to.len > LIMIT_KEY_LEN_MAX || slice_eq(to, from->key) ||
@@ -230,7 +230,7 @@ int store_rename(struct store *store, const struct store_name *from, const struc
 		return -ENOENT;
 	ret = commit.bucket->info.versioning == STORE_VERSIONING_NEVER ? 0 : -EINVAL;
 	if (!ret)
-		ret = adoption_move(store, &adoption, commit.bucket, from->key, get);
+		ret = composition_move(store, &composition, commit.bucket, from->key, get);
 	if (!ret)
 		ret = object_open_edited(get->object, headers, &item.object);
 	if (!ret) {
@@ -239,7 +239,7 @@ int store_rename(struct store *store, const struct store_name *from, const struc
 	}
 	if (ret)
 		object_put(store, item.object);
-	adoption_close(store, &adoption);
+	composition_close(store, &composition);
 	bucket_put(commit.bucket);
 	return ret;
 }

@@ -100,8 +100,7 @@ void applier_group_give(struct store *store, struct group *group)
 }
 
 /* A dead object's extents are known only from its segments: they are read before their rows go (of
- * an object that was adopted they stay). One
- * that cannot be read (logged) keeps its space until the next scan. */
+ * a component they stay). One that cannot be read (logged) keeps its space until the next scan. */
 static void dead_load(struct store *store, const struct group *group)
 {
 	for (uint32_t i = 0; i < group->touched_count; i++) {

@@ -13,40 +13,40 @@ struct bucket;
 struct group;
 struct hot_entry;
 
-/* ---- adopt.c: bodies that change their object and stay where they are. ---- */
-struct adopted {
+/* ---- compose.c: bodies that change their object and stay where they are. ---- */
+struct component {
 	struct bucket *bucket;	 /* with a reference */
 	struct hot_entry *entry; /* pinned; the group's when decided */
 	struct object *object;	 /* with a reference */
 	bool dropped;		 /* deleted together with its body */
 	bool moved;		 /* what has its body is what it was, under another key */
-	uint32_t segment_first;	 /* among the adopter's */
+	uint32_t segment_first;	 /* among the composed object's */
 };
-struct adoption {
-	struct adopted *list;
+struct composition {
+	struct component *list;
 	uint32_t count;
 	uint32_t cap;
-	uint32_t adopted_count; /* those that are not just dropped */
-	uint64_t bytes;		/* theirs */
+	uint32_t component_count; /* those that are not just dropped */
+	uint64_t bytes;		  /* theirs */
 	bool decided;
 };
 /* Adds an object that the caller has open. -ESTALE, -EINVAL, -EFBIG, -ENOMEM. */
-int adoption_add(struct store *store, struct adoption *adoption, struct bucket *bucket,
+int composition_add(struct store *store, struct composition *composition, struct bucket *bucket,
 	struct slice key, const struct store_get *get, bool drop);
 /* The same of one that is to have another key, whatever its body is. */
-int adoption_move(struct store *store, struct adoption *adoption, struct bucket *bucket,
+int composition_move(struct store *store, struct composition *composition, struct bucket *bucket,
 	struct slice key, const struct store_get *get);
-/* The object of the adopted bodies. -EINVAL: meta->bytes is not their sum. */
-int adoption_object(struct adoption *adoption, const struct store_meta *meta, uint64_t data_id,
-	struct object **ret_object);
+/* The object composed of those bodies. -EINVAL: meta->bytes is not their sum. */
+int composition_object(struct composition *composition, const struct store_meta *meta,
+	uint64_t data_id, struct object **ret_object);
 /* Upper bound of what it adds to a group. */
-size_t adoption_bytes(const struct adoption *adoption);
+size_t composition_bytes(const struct composition *composition);
 /* Whether all is still as it was added (else -ESTALE); then it is taken out of the order. */
-int adoption_decide(struct adoption *adoption, struct group *group);
-void adoption_undo(struct adoption *adoption);
-void adoption_publish(struct store *store, struct adoption *adoption, struct object *adopter,
-	struct group *group);
-void adoption_close(struct store *store, struct adoption *adoption);
+int composition_decide(struct composition *composition, struct group *group);
+void composition_undo(struct composition *composition);
+void composition_publish(struct store *store, struct composition *composition,
+	struct object *composed, struct group *group);
+void composition_close(struct store *store, struct composition *composition);
 
 /* ---- append.c: a body behind what its key holds. ---- */
 struct append {

@@ -66,7 +66,7 @@ void commit_barrier(struct store *store)
 
 size_t commit_bytes(const struct commit *commit)
 {
-	size_t bytes = commit->adoption ? adoption_bytes(commit->adoption) : 0;
+	size_t bytes = commit->composition ? composition_bytes(commit->composition) : 0;
 
 	if (commit->kind == COMMIT_MESSAGES_END)
 		return messages_end_bytes(commit);
@@ -172,7 +172,7 @@ static void change_publish(
 	if (old)
 		object_unseat(store, old);
 	if (old && change->old == OLD_EDITED)
-		atomic_store(&old->adopter, object_get(change->object));
+		atomic_store(&old->body_owner, object_get(change->object));
 	if (old && change->old == OLD_DIES) {
 		atomic_store(&old->dead, true);
 		atomic_fetch_sub(&bucket->objects, 1);
@@ -212,8 +212,8 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++)
 		if (commit->items[i].decided)
 			item_publish(store, commit->bucket, &commit->items[i], group);
-	if (commit->adoption && commit->adoption->decided)
-		adoption_publish(store, commit->adoption, commit->items[0].object, group);
+	if (commit->composition && commit->composition->decided)
+		composition_publish(store, commit->composition, commit->items[0].object, group);
 }
 
 void commit_undo(struct store *store, struct commit *commit, int error)
@@ -223,8 +223,8 @@ void commit_undo(struct store *store, struct commit *commit, int error)
 		commit->bucket = NULL;
 	}
 	commit->result = error;
-	if (commit->adoption)
-		adoption_undo(commit->adoption);
+	if (commit->composition)
+		composition_undo(commit->composition);
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++) {
 		struct commit_item *item = &commit->items[i];
 

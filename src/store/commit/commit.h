@@ -17,7 +17,7 @@
 #include "store/state/state.h"
 #include "store/volume/waiter.h"
 
-struct adoption;
+struct composition;
 struct append;
 struct bucket;
 struct hot_entry;
@@ -95,11 +95,11 @@ struct commit {
 	uint32_t item_count;
 	uint32_t number_count; /* of messages that end */
 	const uint64_t *numbers;
-	struct adoption *adoption; /* what the (one) item's object adopts; or NULL */
-	struct append *append;	   /* what the (one) item's object has its body behind; or NULL */
-	struct region_span span;   /* a grouped body, OWNER_DISK; data NULL: none */
-	uint32_t span_segment;	   /* of the object: the grouped body's */
-	uint64_t regains;	   /* as they were when a body was begun; 0: none was written */
+	struct composition *composition; /* what the (one) item's object is composed of; or NULL */
+	struct append *append;	 /* what the (one) item's object has its body behind; or NULL */
+	struct region_span span; /* a grouped body, OWNER_DISK; data NULL: none */
+	uint32_t span_segment;	 /* of the object: the grouped body's */
+	uint64_t regains;	 /* as they were when a body was begun; 0: none was written */
 	int result;
 	struct waiter waiter;
 };

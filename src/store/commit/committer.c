@@ -86,7 +86,7 @@ static bool group_gather(struct store *store, struct group *group)
 		size_t bytes = commit_bytes(commit);
 		bool alone = commit->kind >= COMMIT_BUCKET_CREATE;
 		uint32_t touched = commit->item_count * CHANGES_MAX +
-				   (commit->adoption ? commit->adoption->count : 0);
+				   (commit->composition ? commit->composition->count : 0);
 		int error = 0;
 
 		if (group->commit_count && (alone || group->len + bytes > bytes_max ||

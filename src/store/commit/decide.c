@@ -55,11 +55,11 @@ static size_t record_bytes_of(const struct object *object)
 	return object ? record_bytes(object) + RECORD_SLACK : RECORD_SLACK;
 }
 
-static size_t object_bytes(const struct object *object, bool adopts)
+static size_t object_bytes(const struct object *object, bool composes)
 {
 	size_t bytes = record_bytes(object);
 
-	if (adopts)
+	if (composes)
 		return bytes;
 	if (object->body == BODY_INLINE)
 		bytes += MUTATION_BYTES(INLINE_KEY_BYTES, object->meta.bytes);
@@ -80,7 +80,7 @@ size_t commit_item_bytes(const struct commit_item *item, const struct commit *co
 	if (item->object && commit->append)
 		return bytes + append_bytes(commit->append, item->object);
 	if (item->object)
-		bytes += object_bytes(item->object, commit->adoption != NULL);
+		bytes += object_bytes(item->object, commit->composition != NULL);
 	if (commit->bucket->info.versioning == STORE_VERSIONING_NEVER)
 		return bytes;
 	row = MUTATION_BYTES(1 + 8 + 2 * item->entry->key_len + 10, 0);
@@ -418,7 +418,7 @@ static void change_apply(struct group *group, struct change *change, const struc
 		group_add(group, MUTATION_DELETE, 0, &key, 0);
 	if (object && (change->flags & CHANGE_BODY) && commit->append)
 		append_add(group, commit->append, object, flags);
-	else if (object && (change->flags & CHANGE_BODY) && !commit->adoption)
+	else if (object && (change->flags & CHANGE_BODY) && !commit->composition)
 		body_add(group, object, flags);
 	change->entry->pending = change->object;
 	change->entry->has_pending = true;
@@ -442,8 +442,8 @@ void commit_item_decide(struct store *store, const struct commit *commit, struct
 	struct group *group)
 {
 	item->result = item_plan(store, commit, item, group);
-	if (!item->result && commit->adoption)
-		item->result = adoption_decide(commit->adoption, group);
+	if (!item->result && commit->composition)
+		item->result = composition_decide(commit->composition, group);
 	if (item->result) {
 		commit_item_drop(store, item);
 		return;

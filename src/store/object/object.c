@@ -326,10 +326,10 @@ static void object_close(struct store *store, struct object *object)
 void object_put(struct store *store, struct object *object)
 {
 	while (object && atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1) {
-		struct object *adopter = atomic_load(&object->adopter);
+		struct object *owner = atomic_load(&object->body_owner);
 
 		object_close(store, object);
-		object = adopter;
+		object = owner;
 	}
 }
 
@@ -387,7 +387,7 @@ int object_segment_load(
 	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
 {
 	for (;;) {
-		struct object *adopter;
+		struct object *owner;
 		int found;
 
 		CHECK(segment_idx < object->segment_count);
@@ -396,11 +396,11 @@ int object_segment_load(
 			return MIN(found, 0);
 		/* Deleted meanwhile: the index thread loads all segments of who has the body before
 		 * it deletes their rows. */
-		adopter = atomic_load(&object->adopter);
-		if (!adopter)
+		owner = atomic_load(&object->body_owner);
+		if (!owner)
 			break;
-		segment_idx += object->adopted_at;
-		object = adopter;
+		segment_idx += object->owner_segment_first;
+		object = owner;
 	}
 	*ret = atomic_load_explicit(&object->segments[segment_idx], memory_order_acquire);
 	if (*ret)

@@ -25,7 +25,7 @@ struct segment {
 	uint32_t extent_cap;
 	uint32_t check_count;
 	uint32_t blocks;
-	_Atomic uint32_t refs; /* of an adopted object and its adopter */
+	_Atomic uint32_t refs; /* of an object and its body_owner */
 	uint32_t *checks;      /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
 	uint32_t check_cap;
 	uint32_t tag_count; /* of each check, or 0 */
@@ -34,7 +34,7 @@ struct segment {
 };
 
 /* A stretch of an object's bytes that was written as one body: all of a plain object, or one of the
- * bodies that it adopted. */
+ * bodies that it was composed of. */
 struct object_part {
 	uint64_t data_id; /* names its rows and cached chunks */
 	uint64_t bytes;
@@ -67,13 +67,13 @@ struct object {
 	bool has_tag;		/* an inline body's only one */
 	uint8_t tag[STORE_TAG_BYTES];
 	_Atomic(struct segment *)
-		*segments;   /* NULL entries are loaded from the index when needed */
-	uint32_t part_count; /* 1: plain */
-	uint32_t adopted_at; /* my first segment among the adopter's */
+		*segments;	      /* NULL entries are loaded from the index when needed */
+	uint32_t part_count;	      /* 1: plain */
+	uint32_t owner_segment_first; /* my first segment among body_owner's */
 	struct object_part *parts;
 	struct object_part whole; /* a plain object's only part */
 	/* Who has my body now, with a reference: so its space stays while I am read. */
-	_Atomic(struct object *) adopter;
+	_Atomic(struct object *) body_owner;
 	struct store_watch *watches; /* under the store's watch_lock */
 };
 /* With one reference; copies meta's headers. -ENOMEM. */

@@ -319,7 +319,7 @@ static int parse_plain(struct object *object, const struct record_head *head, st
 	struct segment *segment;
 	int ret;
 
-	/* A body that is to be adopted has rows of its own, however short it is. */
+	/* A composable body has rows of its own, however short it is. */
 	if (head->body == BODY_SEGMENTED && object->body == BODY_DIRECT)
 		object->body = BODY_SEGMENTED;
 	if (head->body == BODY_MARKER)

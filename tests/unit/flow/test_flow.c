@@ -197,7 +197,7 @@ static void store_content(uint32_t bytes)
 	fake_store_fill(&fake, content, bytes);
 }
 
-/* An object that adopted bodies of these lengths. */
+/* An object composed of bodies of these lengths. */
 static uint64_t store_stretches(void)
 {
 	static const uint32_t lengths[] = {1, 4095, 65537, STORE_CHUNK_BYTES + 1, 100,

@@ -35,7 +35,7 @@ struct store_put {
 	struct ending {
 		struct bucket *bucket;
 		struct object *object;
-	} * endings; /* what was adopted or dropped */
+	} * endings; /* what was composed or dropped */
 	uint32_t ending_count;
 	struct object *base; /* what an append was opened of */
 	struct store_message *message;
@@ -202,7 +202,7 @@ int store_put_drop(struct store_put *put, struct slice bucket_name, struct slice
 	return 0;
 }
 
-int store_put_adopt(
+int store_put_compose(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
 {
 	int ret = store_put_drop(put, bucket, key, get);

@@ -421,7 +421,7 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 	if (how) {
 		if (how->length_unknown)
 			opts.bytes = UINT64_MAX;
-		opts.adoptable = how->adoptable;
+		opts.composable = how->composable;
 		meta.headers = how->headers.data;
 		meta.headers_len = (uint32_t)how->headers.len;
 	}
@@ -431,12 +431,12 @@ int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uin
 	return ret;
 }
 
-/* Puts one part and has the whole adopt it. */
+/* Puts one part and composes the whole of it. */
 static int part_join(struct rig *rig, struct store_put *whole, struct slice name,
 	const uint8_t *body, uint64_t bytes)
 {
 	const struct store_put_opts opts = {
-		.bucket = SLICE("parts"), .key = name, .bytes = bytes, .adoptable = true};
+		.bucket = SLICE("parts"), .key = name, .bytes = bytes, .composable = true};
 	struct store_meta meta;
 	struct store_get *get;
 	bool exists;
@@ -448,7 +448,7 @@ static int part_join(struct rig *rig, struct store_put *whole, struct slice name
 		ret = store_get_open(rig->store, opts.bucket, name, &get, &exists);
 	if (ret)
 		return ret;
-	ret = store_put_adopt(whole, opts.bucket, name, get);
+	ret = store_put_compose(whole, opts.bucket, name, get);
 	store_get_close(get);
 	return ret;
 }

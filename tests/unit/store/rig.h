@@ -65,12 +65,12 @@ struct put_how {
 	void *arg;
 	struct slice headers;
 	bool length_unknown; /* when the put is opened */
-	bool adoptable;
+	bool composable;
 	struct store_message *message;
 };
 int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, const struct put_how *how);
-/* Puts the same body in parts (in the bucket "parts"), which the object then adopts. */
+/* Puts the same body in parts (in the bucket "parts"), of which the object is then composed. */
 int object_join_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, uint32_t part_count);
 /* Puts the first piece of the same body under another key, the others behind it, and renames that.

@@ -378,14 +378,14 @@ static void test_kill_at_any_moment(void **state)
 
 struct torn {
 	_Atomic uint64_t volume_offset;
-	bool adoptable; /* the body's segment has a row of its own */
+	bool composable; /* the body's segment has a row of its own */
 };
 
 /* The last commit of this process is the second version. */
 static void torn_run(struct rig *rig, void *arg)
 {
 	struct torn *torn = (struct torn *)arg;
-	const struct put_how how = {.adoptable = torn->adoptable};
+	const struct put_how how = {.composable = torn->composable};
 	struct store_run run;
 	struct store_get *get;
 	bool exists;
@@ -437,7 +437,7 @@ static void test_a_record_without_its_body_never_happened(void **state)
 		torn = (struct torn *)mmap(NULL, sizeof(*torn), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 		assert_true(torn != MAP_FAILED);
-		torn->adoptable = way / 2;
+		torn->composable = way / 2;
 		rig_init(&crash_rig, 1);
 		assert_int_equal(run_fork(torn_run, torn, false), 0);
 		if (torn_body) {

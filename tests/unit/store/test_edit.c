@@ -65,7 +65,7 @@ static uint64_t mtime_of(struct rig *rig, struct slice key)
 
 static struct slice body_key(char buf[32], uint32_t kind, uint32_t i)
 {
-	static const char *const KINDS[] = {"plain", "adoptable", "joined"};
+	static const char *const KINDS[] = {"plain", "composable", "joined"};
 
 	snprintf(buf, 32, "%s/%u", KINDS[kind], i);
 	return slice_str(buf);
@@ -74,7 +74,7 @@ static struct slice body_key(char buf[32], uint32_t kind, uint32_t i)
 static void bodies_edit(struct rig *rig, void *arg)
 {
 	const struct put_how plain = {.headers = OLD_HEADERS};
-	const struct put_how adoptable = {.headers = OLD_HEADERS, .adoptable = true};
+	const struct put_how composable = {.headers = OLD_HEADERS, .composable = true};
 	char buf[32];
 
 	(void)arg;
@@ -91,7 +91,7 @@ static void bodies_edit(struct rig *rig, void *arg)
 					object_join_seeded(rig, "b", key, SIZES[i] + 4, i, 3), 0);
 			else
 				assert_int_equal(object_put_seeded(rig, "b", key, SIZES[i], i,
-							 kind ? &adoptable : &plain),
+							 kind ? &composable : &plain),
 					0);
 			mtime = mtime_of(rig, key);
 			used = rig_usage(rig).used_bytes;
@@ -317,7 +317,7 @@ static void mix_fiber(struct rig *rig, void *arg)
 	prng_seed(&prng, mixer->idx);
 	for (uint32_t step = 0; step < 60; step++) {
 		struct edit edit = {.headers = NEW_HEADERS};
-		const struct put_how how = {.adoptable = prng_below(&prng, 2)};
+		const struct put_how how = {.composable = prng_below(&prng, 2)};
 		uint64_t size = prng_below(&prng, 12) * 1000;
 		struct slice key = prng_below(&prng, 2) ? SLICE("k") : SLICE("l");
 		int ret;

@@ -412,7 +412,7 @@ static void find_bugs(struct rig *rig, void *arg)
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
 	/* A body behind another's, or made of others': not both. */
 	assert_int_equal(store_put_append(put, get), 0);
-	assert_int_equal(store_put_adopt(put, SLICE("b"), SLICE("other"), get), -EINVAL);
+	assert_int_equal(store_put_compose(put, SLICE("b"), SLICE("other"), get), -EINVAL);
 	store_get_close(get);
 	store_put_abort(put);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);

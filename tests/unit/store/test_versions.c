@@ -81,7 +81,7 @@ static void model_push(struct model *model, uint32_t k, const struct version *ve
 struct put_version {
 	uint64_t bytes;
 	uint64_t seed;
-	bool adoptable;
+	bool composable;
 	char id[33];
 };
 
@@ -99,7 +99,7 @@ static void version_put(struct rig *rig, struct model *model, uint32_t k, struct
 	static const uint64_t SIZES[] = {0, 40, 3000, 9000, 70000, 1300000};
 	struct version version = {.seed = ++model->seed,
 		.bytes = SIZES[prng_below(prng, prng_below(prng, 8) ? 5 : 6)]};
-	struct put_how how = {.adoptable = prng_below(prng, 2)};
+	struct put_how how = {.composable = prng_below(prng, 2)};
 	struct put_version put;
 	int ret;
 

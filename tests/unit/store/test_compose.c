@@ -1,4 +1,6 @@
-/* tests/unit/store/test_adopt.c: an object takes over the bodies of others without moving them. */
+/* tests/unit/store/test_compose.c: an object is composed of the bodies of others, which do not
+ * move.
+ */
 #include "rig.h"
 
 #include <errno.h>
@@ -17,7 +19,7 @@ struct upload {
 	const uint64_t *sizes;
 	uint32_t count;
 	uint64_t seed; /* part i has seed + i */
-	bool plain;    /* parts are put as any object, not as adoptable */
+	bool plain;    /* parts are put as any object, not as composable */
 };
 
 static uint64_t upload_bytes(const struct upload *upload)
@@ -41,7 +43,7 @@ static void uploader_run(struct rig *rig, void *arg)
 {
 	const struct uploader *uploader = (const struct uploader *)arg;
 	const struct upload *upload = uploader->upload;
-	const struct put_how how = {.adoptable = !upload->plain};
+	const struct put_how how = {.composable = !upload->plain};
 	char buf[32];
 
 	for (uint32_t i = uploader->first; i < upload->count; i += UPLOAD_FIBERS)
@@ -60,8 +62,8 @@ static void upload_parts(struct rig *rig, const struct upload *upload)
 	rig_fibers(rig, count, uploader_run, uploaders, sizeof(uploaders[0]));
 }
 
-/* Adopts all parts into a put of the key, in order. */
-static int upload_adopt(struct rig *rig, const struct upload *upload, struct store_put *put)
+/* Composes a put of the key of all parts, in order. */
+static int upload_compose(struct rig *rig, const struct upload *upload, struct store_put *put)
 {
 	int ret = 0;
 
@@ -74,7 +76,7 @@ static int upload_adopt(struct rig *rig, const struct upload *upload, struct sto
 			rig->store, SLICE("parts"), name_of(buf, "p", i), &get, &exists);
 		if (ret)
 			break;
-		ret = store_put_adopt(put, SLICE("parts"), slice_str(buf), get);
+		ret = store_put_compose(put, SLICE("parts"), slice_str(buf), get);
 		store_get_close(get);
 	}
 	return ret;
@@ -99,7 +101,7 @@ static int put_end(struct store_put *put, uint64_t bytes)
 static int complete(struct rig *rig, const struct upload *upload, struct slice key)
 {
 	struct store_put *put = put_begin(rig, key);
-	int ret = upload_adopt(rig, upload, put);
+	int ret = upload_compose(rig, upload, put);
 
 	if (ret) {
 		store_put_abort(put);
@@ -360,7 +362,7 @@ static void test_stretches(void **state)
 
 static void stale_run(struct rig *rig, void *arg)
 {
-	const struct put_how how = {.adoptable = true};
+	const struct put_how how = {.composable = true};
 	struct store_put *put;
 	char buf[32];
 
@@ -371,7 +373,7 @@ static void stale_run(struct rig *rig, void *arg)
 		for (uint32_t replaced = 0; replaced < 2; replaced++) {
 			upload_parts(rig, &TWO);
 			put = put_begin(rig, SLICE("k"));
-			assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+			assert_int_equal(upload_compose(rig, &TWO, put), 0);
 			name_of(buf, "p", victim);
 			assert_int_equal(replaced ? object_put_seeded(rig, "parts", slice_str(buf),
 							    TWO_SIZES[victim], 99, &how)
@@ -386,7 +388,7 @@ static void stale_run(struct rig *rig, void *arg)
 				0);
 		}
 	}
-	/* Already at adopting. */
+	/* Already at composing. */
 	upload_parts(rig, &TWO);
 	{
 		struct store_get *get;
@@ -398,18 +400,18 @@ static void stale_run(struct rig *rig, void *arg)
 		upload_parts(rig, &TWO);
 		put = put_begin(rig, SLICE("k"));
 		assert_int_equal(
-			store_put_adopt(put, SLICE("parts"), slice_str(buf), get), -ESTALE);
+			store_put_compose(put, SLICE("parts"), slice_str(buf), get), -ESTALE);
 		store_put_abort(put);
 		store_get_close(get);
 	}
 	/* The same one twice. */
 	put = put_begin(rig, SLICE("k"));
-	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
-	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(upload_compose(rig, &TWO, put), 0);
+	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(put_end(put, 2 * upload_bytes(&TWO)), -ESTALE);
 	/* Two that want the same: one has it. */
 	put = put_begin(rig, SLICE("k"));
-	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(complete(rig, &TWO, SLICE("other")), 0);
 	assert_int_equal(put_end(put, upload_bytes(&TWO)), -ESTALE);
 	upload_verify(rig, &TWO, SLICE("other"));
@@ -418,7 +420,7 @@ static void stale_run(struct rig *rig, void *arg)
 	k_delete(rig, NULL);
 }
 
-static void test_what_changed_is_not_adopted(void **state)
+static void test_what_changed_is_not_composed(void **state)
 {
 	(void)state;
 	rig_once(stale_run, rig_empty);
@@ -445,15 +447,15 @@ static void refusals_run(struct rig *rig, void *arg)
 	buckets_make(rig);
 	upload_parts(rig, &TWO);
 	put = put_begin(rig, SLICE("k"));
-	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	store_put_abort(put);
 	put = put_begin(rig, SLICE("k"));
-	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(store_put_space(put, 0, 4096, &run), -EINVAL);
 	assert_int_equal(store_put_checked(put, 0, 1), -EINVAL);
 	assert_int_equal(put_end(put, upload_bytes(&TWO) - 1), -EINVAL);
 	put = put_begin(rig, SLICE("k"));
-	assert_int_equal(upload_adopt(rig, &TWO, put), 0);
+	assert_int_equal(upload_compose(rig, &TWO, put), 0);
 	assert_int_equal(store_put_commit(put, &meta, refuse, NULL), -EEXIST);
 	/* Nothing of it touched the parts. */
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
@@ -461,12 +463,12 @@ static void refusals_run(struct rig *rig, void *arg)
 	/* What has parts has no body to give; nor has what lives in the index. */
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &joined, &exists), 0);
 	put = put_begin(rig, SLICE("other"));
-	assert_int_equal(store_put_adopt(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
-	assert_int_equal(store_put_adopt(put, SLICE("nobody"), SLICE("k"), joined), -ENOENT);
+	assert_int_equal(store_put_compose(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
+	assert_int_equal(store_put_compose(put, SLICE("nobody"), SLICE("k"), joined), -ENOENT);
 	assert_int_equal(object_put_seeded(rig, "parts", name_of(buf, "p", 0), 10, 1, NULL), 0);
 	assert_int_equal(
 		store_get_open(rig->store, SLICE("parts"), slice_str(buf), &get, &exists), 0);
-	assert_int_equal(store_put_adopt(put, SLICE("parts"), slice_str(buf), get), -EINVAL);
+	assert_int_equal(store_put_compose(put, SLICE("parts"), slice_str(buf), get), -EINVAL);
 	store_get_close(get);
 	/* Bytes or bodies, never both. */
 	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
@@ -506,7 +508,7 @@ static void replace_run(struct rig *rig, void *arg)
 			0);
 		upload_parts(rig, i % 2 ? &TWO : &EVERY);
 		put = put_begin(rig, SLICE("k"));
-		assert_int_equal(upload_adopt(rig, i % 2 ? &TWO : &EVERY, put), 0);
+		assert_int_equal(upload_compose(rig, i % 2 ? &TWO : &EVERY, put), 0);
 		assert_int_equal(store_put_drop(put, SLICE("parts"), SLICE("record"), get), 0);
 		assert_int_equal(put_end(put, upload_bytes(i % 2 ? &TWO : &EVERY)), 0);
 		store_get_close(get);
@@ -520,7 +522,7 @@ static void replace_run(struct rig *rig, void *arg)
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
 	upload_parts(rig, &ONE);
 	put = put_begin(rig, SLICE("other"));
-	assert_int_equal(upload_adopt(rig, &ONE, put), 0);
+	assert_int_equal(upload_compose(rig, &ONE, put), 0);
 	assert_int_equal(store_put_drop(put, SLICE("b"), SLICE("k"), get), 0);
 	assert_int_equal(put_end(put, upload_bytes(&ONE)), 0);
 	store_get_close(get);
@@ -543,7 +545,7 @@ static void test_replacing_gives_all_space_back(void **state)
 	rig_once(replace_run, rig_empty);
 }
 
-/* ---- Who reads a part while it is adopted, and the whole deleted. ---- */
+/* ---- Who reads a part while it is composed, and the whole deleted. ---- */
 
 static void reader_run(struct rig *rig, void *arg)
 {
@@ -581,7 +583,7 @@ static void test_a_reader_of_a_part_keeps_its_extents(void **state)
 	rig_dir_remove(&rig);
 }
 
-/* Its segments are not in memory when it is adopted, and gone from the index when it asks. */
+/* Its segments are not in memory when it is composed, and gone from the index when it asks. */
 static void late_reader_run(struct rig *rig, void *arg)
 {
 	struct store_get *get;
@@ -606,7 +608,7 @@ static void parts_only(struct rig *rig, void *arg)
 	upload_parts(rig, &TWO);
 }
 
-static void test_a_late_reader_asks_the_adopter(void **state)
+static void test_a_late_reader_asks_the_composed_object(void **state)
 {
 	struct rig rig;
 
@@ -637,11 +639,11 @@ static void tiny_put(struct rig *rig, void *arg)
 	upload_parts(rig, &tiny);
 	tiny.count = STORE_PARTS_MAX;
 	put = put_begin(rig, SLICE("k"));
-	assert_int_equal(upload_adopt(rig, &tiny, put), 0);
+	assert_int_equal(upload_compose(rig, &tiny, put), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("parts"),
 				 name_of(buf, "p", STORE_PARTS_MAX), &get, &exists),
 		0);
-	assert_int_equal(store_put_adopt(put, SLICE("parts"), slice_str(buf), get), -EFBIG);
+	assert_int_equal(store_put_compose(put, SLICE("parts"), slice_str(buf), get), -EFBIG);
 	store_get_close(get);
 	assert_int_equal(put_end(put, upload_bytes(&tiny)), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("parts"), slice_str(buf), NULL, NULL), 0);
@@ -723,14 +725,14 @@ int main(void)
 		cmocka_unit_test(test_one_body_makes_a_plain_object),
 		cmocka_unit_test(test_cached_chunks_stay),
 		cmocka_unit_test(test_stretches),
-		cmocka_unit_test(test_what_changed_is_not_adopted),
+		cmocka_unit_test(test_what_changed_is_not_composed),
 		cmocka_unit_test(test_refusals_leave_the_parts_alone),
 		cmocka_unit_test(test_replacing_gives_all_space_back),
 		cmocka_unit_test(test_a_reader_of_a_part_keeps_its_extents),
-		cmocka_unit_test(test_a_late_reader_asks_the_adopter),
+		cmocka_unit_test(test_a_late_reader_asks_the_composed_object),
 		cmocka_unit_test(test_ten_thousand_bodies),
 		cmocka_unit_test(test_more_than_the_log_takes),
 	};
 
-	return cmocka_run_group_tests_name("adopt", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("compose", tests, NULL, NULL);
 }
