@@ -250,9 +250,9 @@ enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifec
 	const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 /* Whether no lock keeps the version. Any thread, never blocks. */
 bool s3_lifecycle_may_delete(const struct store_meta *version);
-/* Events of what is about to be done: the commit takes the message along; NULL: nobody is told. One
- * at a time, between the two. */
-struct store_message *s3_lifecycle_tell_begin(
+/* Events of what is about to be done: the commit takes the outbox row along; NULL: nobody is told.
+ * One at a time, between the two. */
+struct store_outbox_row *s3_lifecycle_tell_begin(
 	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed);
 void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome);
 /* Ends uploads of the bucket that rules say were left. */

@@ -125,10 +125,11 @@ int store_put_drop(
  * -EINVAL: versions, or called twice. */
 int store_put_append(struct store_put *put, const struct store_get *get);
 
-/* What a commit leaves to be told to somebody outside of the store: part of it, so that after a
- * crash there are both or neither. It is kept until store_messages_end. */
-#define STORE_MESSAGE_BYTES_MAX (64u * 1024u)
-struct store_message {
+/* An outbox row: what a commit leaves to be told to somebody outside of the store. It is part of
+ * the commit, so that after a crash there are both or neither. It is kept until store_outbox_end.
+ */
+#define STORE_OUTBOX_ROW_BYTES_MAX (64u * 1024u)
+struct store_outbox_row {
 	/* What is kept, where the commit puts no delete marker and where it does; data NULL:
 	 * nothing. */
 	struct slice text, marker_text;
@@ -141,7 +142,7 @@ struct store_outcome {
 	struct slice version_id;
 };
 /* For the commit that follows; borrowed until then. */
-void store_put_message(struct store_put *put, struct store_message *message);
+void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox_row);
 
 /* Looks at what the key holds now (NULL: nothing), in commit order, and decides: 0 to go on, or
  * -errno that commit returns. Must not block. */
@@ -182,14 +183,14 @@ struct store_name {
 	struct slice version_id;
 };
 int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
-	struct store_message *message); /* may be NULL */
+	struct store_outbox_row *outbox_row); /* may be NULL */
 
 /* Sets those bits of checksum_flags, in place like an edit; check (may be NULL) decides. */
 struct store_flags {
 	uint8_t mask, flags;
 };
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
-	struct store_condition condition, struct store_message *message);
+	struct store_condition condition, struct store_outbox_row *outbox_row);
 
 /* ---- Reading. ---- */
 /* -ENOENT with *ret_bucket_exists telling which of the two is missing. From memory when hot: well
@@ -252,10 +253,10 @@ struct store_deletion {
 	struct slice version_id;
 	store_check_fn *check;
 	void *arg;
-	struct store_message *message; /* may be NULL */
-	int result;		       /* 0 or -errno */
-	bool delete_marker;	       /* out: one was put on top, or the version was one */
-	char version_id_out[33];       /* that of the marker or of the version; empty: none */
+	struct store_outbox_row *outbox_row; /* may be NULL */
+	int result;			     /* 0 or -errno */
+	bool delete_marker;		     /* out: one was put on top, or the version was one */
+	char version_id_out[33];	     /* that of the marker or of the version; empty: none */
 };
 /* Durable when it returns 0, in one commit where that is possible (composed bodies by thousands,
  * and newest versions of a key, take several). -ENOENT: no such bucket; -EINVAL: a key that cannot
@@ -270,16 +271,16 @@ int store_delete(struct store *store, struct slice bucket, struct slice key, sto
 int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
 	uint32_t key_count, int *results);
 
-/* ---- Messages of commits. ---- */
+/* ---- The outbox: what commits left to be told. ---- */
 /* Those that an earlier start left, in the order of their numbers, after `after`; visit returns
  * false to stop. It runs on the fiber and may wait; text and version id (what the commit made or
  * deleted; empty: an edit) live for the call. -EIO, -ENOMEM. */
-typedef bool store_message_visit_fn(
+typedef bool store_outbox_visit_fn(
 	uint64_t number, struct slice version_id, struct slice text, void *arg);
-int store_messages_visit(
-	struct store *store, uint64_t after, store_message_visit_fn *visit, void *arg);
+int store_outbox_visit(
+	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
 /* They need not be kept any longer. Durable when it returns 0; else as store_put_commit. */
-int store_messages_end(struct store *store, const uint64_t *numbers, uint32_t count);
+int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count);
 
 /* ---- Listing, in key order, sees every commit that returned before the call. ---- */
 struct store_list_opts {

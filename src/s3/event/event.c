@@ -115,7 +115,7 @@ static struct slice text_of(const struct scene *scene, const struct s3_event *ev
 	message = json_pack("{s:[o]}", "Records", record);
 	json = message ? json_dumps(message, JSON_COMPACT) : NULL;
 	json_decref(message);
-	buf_init(&out, STORE_MESSAGE_BYTES_MAX);
+	buf_init(&out, STORE_OUTBOX_ROW_BYTES_MAX);
 	buf_put_slice(&out, rule->target);
 	buf_put(&out, "", 1);
 	buf_put_slice(&out, rule->arn);
@@ -230,9 +230,9 @@ static void begin(const struct scene *scene, const struct s3_event *event,
 static void begin_both(const struct scene *scene, const struct s3_event *event,
 	const struct s3_event *marker, struct s3_telling *telling)
 {
-	*telling = (struct s3_telling){.message = {.number = 0}};
-	begin(scene, event, &telling->parts[0], &telling->message.text);
-	begin(scene, marker, &telling->parts[1], &telling->message.marker_text);
+	*telling = (struct s3_telling){.outbox_row = {.number = 0}};
+	begin(scene, event, &telling->parts[0], &telling->outbox_row.text);
+	begin(scene, marker, &telling->parts[1], &telling->outbox_row.marker_text);
 }
 
 void s3_event_begin(struct s3_call *call, const struct s3_event *event,
@@ -244,7 +244,7 @@ void s3_event_begin(struct s3_call *call, const struct s3_event *event,
 		.peer = call->request->peer,
 		.request_id = call->request->request_id};
 
-	*telling = (struct s3_telling){.message = {.number = 0}};
+	*telling = (struct s3_telling){.outbox_row = {.number = 0}};
 	if (s3_call_settings(call, &settings) || !settings ||
 		!settings->parsed[S3_CONFIG_NOTIFICATION])
 		return;
@@ -269,7 +269,7 @@ void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
 
 void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome)
 {
-	uint64_t number = outcome->ret ? 0 : telling->message.number;
+	uint64_t number = outcome->ret ? 0 : telling->outbox_row.number;
 
 	for (uint32_t i = 0; i < ARRAY_LEN(telling->parts); i++) {
 		struct s3_telling_part *part = &telling->parts[i];
@@ -295,7 +295,7 @@ void s3_event_delete_begin(
 	const struct s3_event marker = {.id = S3_EVENT_MARKER, .key = deletion->key};
 
 	s3_event_begin(call, &event, deletion->version_id.len ? NULL : &marker, telling);
-	deletion->message = s3_telling_message(telling);
+	deletion->outbox_row = s3_telling_outbox_row(telling);
 }
 
 void s3_event_delete_end(const struct store_deletion *deletion, struct s3_telling *telling, int ret)
@@ -315,7 +315,7 @@ int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put 
 	struct store_outcome outcome;
 
 	s3_event_begin(call, &event, NULL, &telling);
-	store_put_message(put, s3_telling_message(&telling));
+	store_put_outbox_row(put, s3_telling_outbox_row(&telling));
 	outcome.ret = store_put_commit(put, meta,
 		s3_write_condition_any(condition) ? s3_write_condition_check : NULL, condition);
 	outcome.delete_marker = false;

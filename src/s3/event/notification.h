@@ -65,7 +65,7 @@ struct s3_notice;
 /* An event with the commit that it tells of: begun before, ended after. At most one rule of a
  * bucket wants it, so it goes to one target. */
 struct s3_telling {
-	struct store_message message; /* for the commit */
+	struct store_outbox_row outbox_row; /* for the commit */
 	struct s3_telling_part {
 		struct s3_notice *notice; /* NULL: nobody is told */
 		struct slice text;	  /* allocated */
@@ -73,9 +73,9 @@ struct s3_telling {
 	} parts[2]; /* the event; the one in its place when a delete marker came */
 };
 /* What the commit takes along; NULL: nothing. */
-static inline struct store_message *s3_telling_message(struct s3_telling *telling)
+static inline struct store_outbox_row *s3_telling_outbox_row(struct s3_telling *telling)
 {
-	return telling->parts[0].notice || telling->parts[1].notice ? &telling->message : NULL;
+	return telling->parts[0].notice || telling->parts[1].notice ? &telling->outbox_row : NULL;
 }
 /* An event without a version id has that of the outcome. Costs a bucket that wants no events one
  * look. marker may be NULL. */
@@ -85,7 +85,7 @@ void s3_event_begin(struct s3_call *call, const struct s3_event *event,
 void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
 	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling);
 void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome);
-/* The event of a deletion, which takes its message along. */
+/* The event of a deletion, which takes its outbox row along. */
 void s3_event_delete_begin(
 	struct s3_call *call, struct store_deletion *deletion, struct s3_telling *telling);
 void s3_event_delete_end(

@@ -82,7 +82,7 @@ static bool resume(uint64_t number, struct slice version_id, struct slice text, 
 	course->through = number;
 	outbox->walk_resumed++;
 	if (ret)
-		(void)store_messages_end(outbox->s3->store, &number, 1);
+		(void)store_outbox_end(outbox->s3->store, &number, 1);
 	else
 		outbox->resumed++;
 	return true;
@@ -98,7 +98,7 @@ static int walk(struct s3_outbox *outbox)
 	outbox->first_held = 0;
 	outbox->walk_resumed = 0;
 	outbox->room = false;
-	return store_messages_visit(outbox->s3->store, after, resume, outbox);
+	return store_outbox_visit(outbox->s3->store, after, resume, outbox);
 }
 
 /* Walks take a small part of the time. Places of topics are also left without a word. */
@@ -174,7 +174,7 @@ static void settle(struct s3_outbox *outbox)
 	uint32_t count;
 
 	while ((count = s3_notify_take_done(outbox->s3->notify, numbers, SETTLE_COUNT))) {
-		int ret = store_messages_end(outbox->s3->store, numbers, count);
+		int ret = store_outbox_end(outbox->s3->store, numbers, count);
 
 		if (ret)
 			log_warn("s3",

@@ -104,7 +104,7 @@ enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifec
 	return STORE_LIFECYCLE_KEEP;
 }
 
-struct store_message *s3_lifecycle_tell_begin(
+struct store_outbox_row *s3_lifecycle_tell_begin(
 	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed)
 {
 	const struct store_meta classed = {.checksum_flags = deed->flags.flags};
@@ -118,7 +118,7 @@ struct store_message *s3_lifecycle_tell_begin(
 
 	s3_event_begin_of_server(lifecycle->s3, lifecycle->settings, &event,
 		deed->verdict == STORE_LIFECYCLE_EXPIRE ? &marker : NULL, &lifecycle->telling);
-	return s3_telling_message(&lifecycle->telling);
+	return s3_telling_outbox_row(&lifecycle->telling);
 }
 
 void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome)

@@ -17,9 +17,10 @@ struct job_lifecycle_ops {
 	enum store_lifecycle_verdict (*judge)(void *rules,
 		const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 	bool (*may_delete)(const struct store_meta *version);
-	/* Who is told of what is about to be done, if it is: the commit takes the message along;
+	/* Who is told of what is about to be done, if it is: the commit takes the outbox row along;
 	 * NULL: nobody. Between the two. */
-	struct store_message *(*tell_begin)(void *rules, const struct store_lifecycle_deed *deed);
+	struct store_outbox_row *(*tell_begin)(
+		void *rules, const struct store_lifecycle_deed *deed);
 	void (*tell_end)(void *rules, const struct store_outcome *outcome);
 	/* Ends uploads that were left in the bucket. */
 	int (*abort_uploads)(void *rules, uint32_t *ret_count);

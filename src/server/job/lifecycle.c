@@ -89,7 +89,7 @@ static void version_end(
 	struct store_deletion deletion = {.key = version->key,
 		.check = check_unchanged,
 		.arg = &unchanged,
-		.message = walk->job->opts.ops->tell_begin(walk->rules, &deed)};
+		.outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &deed)};
 	struct store_outcome outcome;
 
 	if (!expire)
@@ -114,10 +114,10 @@ static void version_reclass(
 		.key = version->key,
 		.meta = version->meta,
 		.flags = flags};
-	struct store_message *message = walk->job->opts.ops->tell_begin(walk->rules, &deed);
+	struct store_outbox_row *outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &deed);
 	struct store_outcome outcome = {.delete_marker = false};
 
-	outcome.ret = store_set_flags(walk->job->opts.store, &name, flags, condition, message);
+	outcome.ret = store_set_flags(walk->job->opts.store, &name, flags, condition, outbox_row);
 	told(walk, &reclassed, &outcome);
 }
 

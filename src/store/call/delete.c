@@ -61,7 +61,7 @@ static int item_prepare(
 		.arg = deletion->arg,
 		.kind = deletion->version_id.len ? ITEM_VERSION_DELETE : ITEM_WRITE,
 		.version_id = deletion->version_id,
-		.message = deletion->message};
+		.outbox_row = deletion->outbox_row};
 	ret = hot_pin(store->hot, round->bucket->info.id, deletion->key, &item->entry);
 	if (ret)
 		return ret;
@@ -115,7 +115,7 @@ static void round_add(struct round *round, uint32_t idx)
 	}
 	round->of[round->item_count++] = idx;
 	round->rows += rows_of(round->store, item->entry) + rows_of(round->store, item->target);
-	round->bytes += DELETION_BYTES(item->entry->key_len) + message_bytes(item);
+	round->bytes += DELETION_BYTES(item->entry->key_len) + outbox_row_bytes(item);
 	if (round->rows >= rows_max(round->store) || round->bytes >= log_bytes / 8)
 		round_commit(round);
 }
@@ -150,8 +150,8 @@ static void delete_rounds(struct round *round)
 		deletion->result = -ERESTART;
 		deletion->delete_marker = false;
 		deletion->version_id_out[0] = 0;
-		if (deletion->message)
-			deletion->message->number = 0;
+		if (deletion->outbox_row)
+			deletion->outbox_row->number = 0;
 	}
 	for (uint32_t turn = 0; again && turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
 		again = false;

@@ -45,13 +45,13 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 }
 
 int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
-	struct store_message *message)
+	struct store_outbox_row *outbox_row)
 {
 	struct commit_item item = {.kind = ITEM_EDIT,
 		.edit = edit,
 		.arg = arg,
 		.version_id = name->version_id,
-		.message = message};
+		.outbox_row = outbox_row};
 
 	return edit_run(store, name, &item);
 }
@@ -65,14 +65,14 @@ static int flags_edit(const struct store_meta *current, struct slice *ret_header
 }
 
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
-	struct store_condition condition, struct store_message *message)
+	struct store_condition condition, struct store_outbox_row *outbox_row)
 {
 	struct commit_item item = {.kind = ITEM_EDIT,
 		.edit = flags_edit,
 		.arg = &condition,
 		.flags = flags,
 		.version_id = name->version_id,
-		.message = message};
+		.outbox_row = outbox_row};
 
 	return edit_run(store, name, &item);
 }

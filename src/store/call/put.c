@@ -39,7 +39,7 @@ struct store_put {
 	struct segment **segments;
 	struct composition composition;
 	struct append append; /* base NULL: the body stands alone */
-	struct store_message *message;
+	struct store_outbox_row *outbox_row;
 	bool composable;
 	bool stored;
 	uint32_t phase;
@@ -278,10 +278,10 @@ int store_put_drop(
 	return put_compose(put, bucket, key, get, true);
 }
 
-void store_put_message(struct store_put *put, struct store_message *message)
+void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox_row)
 {
 	put_check(put);
-	put->message = message;
+	put->outbox_row = outbox_row;
 }
 
 int store_put_append(struct store_put *put, const struct store_get *get)
@@ -524,7 +524,7 @@ int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
 	struct store *store = put->store;
-	struct commit_item item = {.check = check, .arg = arg, .message = put->message};
+	struct commit_item item = {.check = check, .arg = arg, .outbox_row = put->outbox_row};
 	struct commit commit = {
 		.bucket = put->bucket, .items = &item, .item_count = 1, .regains = put->regains};
 	struct slice key = slice_of(put->key, put->key_len);

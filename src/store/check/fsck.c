@@ -174,15 +174,15 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	return true;
 }
 
-static bool message_visit(struct slice key, struct slice value, void *arg)
+static bool outbox_row_visit(struct slice key, struct slice value, void *arg)
 {
 	struct fsck *fsck = (struct fsck *)arg;
 	struct slice version_id, text;
 	uint64_t number;
 
-	if (message_parse(key, value, &number, &version_id, &text)) {
+	if (outbox_row_parse(key, value, &number, &version_id, &text)) {
 		fsck->report->bad_records++;
-		buf_put_str(fsck->out, "a damaged message of a commit\n");
+		buf_put_str(fsck->out, "a damaged outbox row\n");
 	}
 	return true;
 }
@@ -282,7 +282,7 @@ static int fsck_run(struct fsck *fsck)
 	if (!ret)
 		ret = index_visit(index, SLICE("D"), row_count, &fsck->inlines_found);
 	if (!ret)
-		ret = index_visit(index, SLICE("M"), message_visit, fsck);
+		ret = index_visit(index, SLICE("M"), outbox_row_visit, fsck);
 	if (!ret)
 		ret = unknown_visit(fsck);
 	if (ret) {

@@ -504,7 +504,7 @@ int recover_replay(struct store *store)
 	atomic_store(&store->tail_pos, super->tail_pos);
 	store->committer->head_pos = super->tail_pos;
 	store->committer->seq_next = super->tail_seq;
-	store->message_first = super->tail_seq << GROUP_NUMBER_SHIFT;
+	store->outbox_first = super->tail_seq << GROUP_NUMBER_SHIFT;
 	atomic_store(&store->committer->published_seq, super->tail_seq - 1);
 	store->applier->applied_pos = super->tail_pos;
 	store->applier->applied_seq = super->tail_seq - 1;

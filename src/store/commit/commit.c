@@ -68,13 +68,13 @@ size_t commit_bytes(const struct commit *commit)
 {
 	size_t bytes = commit->composition ? composition_bytes(commit->composition) : 0;
 
-	if (commit->kind == COMMIT_MESSAGES_END)
-		return messages_end_bytes(commit);
+	if (commit->kind == COMMIT_OUTBOX_END)
+		return outbox_end_bytes(commit);
 	if (commit->kind != COMMIT_ITEMS)
 		return MUTATION_BYTES(1 + LIMIT_BUCKET_LEN_MAX, BUCKET_RECORD_BYTES_MAX);
 	for (uint32_t i = 0; i < commit->item_count; i++)
 		bytes += commit_item_bytes(&commit->items[i], commit) +
-			 message_bytes(&commit->items[i]);
+			 outbox_row_bytes(&commit->items[i]);
 	return bytes;
 }
 
@@ -151,8 +151,8 @@ static void bucket_decide(struct store *store, struct commit *commit, struct gro
 
 void commit_decide(struct store *store, struct commit *commit, struct group *group)
 {
-	if (commit->kind == COMMIT_MESSAGES_END) {
-		messages_end_add(group, commit);
+	if (commit->kind == COMMIT_OUTBOX_END) {
+		outbox_end_add(group, commit);
 		return;
 	}
 	if (commit->kind != COMMIT_ITEMS) {

@@ -23,7 +23,7 @@ struct bucket;
 struct hot_entry;
 struct object;
 
-/* What a group numbers in commit order: versions, messages. */
+/* What a group numbers in commit order: versions, outbox rows. */
 #define GROUP_NUMBER_SHIFT 20u
 /* A group takes commits until one of these is reached. */
 #define GROUP_COMMITS_MAX 256u
@@ -69,16 +69,16 @@ struct commit_item {
 	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
 	char ret_version_id[33];
 	bool ret_marker;
-	struct store_message *message; /* or NULL */
-	int result;		       /* -ERESTART: look again what is there */
-	bool decided;		       /* has mutations in the group */
-	bool entry_taken;	       /* entry's pin is the group's */
+	struct store_outbox_row *outbox_row; /* or NULL */
+	int result;			     /* -ERESTART: look again what is there */
+	bool decided;			     /* has mutations in the group */
+	bool entry_taken;		     /* entry's pin is the group's */
 	uint32_t change_count;
 	struct change changes[CHANGES_MAX];
 };
 enum commit_kind {
 	COMMIT_ITEMS,
-	COMMIT_MESSAGES_END,
+	COMMIT_OUTBOX_END,
 	COMMIT_BUCKET_CREATE,
 	COMMIT_BUCKET_EDIT,
 	COMMIT_BUCKET_DELETE
@@ -93,7 +93,7 @@ struct commit {
 	void *arg;
 	struct commit_item *items;
 	uint32_t item_count;
-	uint32_t number_count; /* of messages that end */
+	uint32_t number_count; /* of outbox rows that end */
 	const uint64_t *numbers;
 	struct composition *composition; /* what the (one) item's object is composed of; or NULL */
 	struct append *append;	 /* what the (one) item's object has its body behind; or NULL */
@@ -129,15 +129,15 @@ void commit_item_drop(struct store *store, struct commit_item *item);
 uint32_t commit_rows_max(const struct object *object);
 void commit_rows_delete(struct group *group, const struct object *object);
 
-/* ---- message.c: what commits leave to be told. ---- */
-/* Upper bound of what the item's message adds to a group. */
-size_t message_bytes(const struct commit_item *item);
+/* ---- outbox.c: what commits leave to be told. ---- */
+/* Upper bound of what the item's outbox row adds to a group. */
+size_t outbox_row_bytes(const struct commit_item *item);
 /* Once the item is decided. */
-void message_add(struct store *store, struct commit_item *item, struct group *group);
-size_t messages_end_bytes(const struct commit *commit);
-void messages_end_add(struct group *group, const struct commit *commit);
+void outbox_row_add(struct store *store, struct commit_item *item, struct group *group);
+size_t outbox_end_bytes(const struct commit *commit);
+void outbox_end_add(struct group *group, const struct commit *commit);
 /* -EUCLEAN: no such row. */
-int message_parse(struct slice key, struct slice value, uint64_t *ret_number,
+int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	struct slice *ret_version_id, struct slice *ret_text);
 
 /* ---- version.c: which row a version has. ---- */

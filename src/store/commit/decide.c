@@ -26,7 +26,7 @@
 #define RECORD_SLACK	 256u /* a delete marker; a sequence number that came to be */
 
 _Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
-	"a group's versions and messages have numbers of their own");
+	"a group's versions and outbox rows have numbers of their own");
 
 /* What the entry holds at this place in the order: decided before in this group, or published. */
 static struct object *entry_view(const struct hot_entry *entry)
@@ -453,8 +453,8 @@ void commit_item_decide(struct store *store, const struct commit *commit, struct
 		change_apply(group, &item->changes[i], commit);
 	}
 	item->decided = item->change_count > 0;
-	if (item->message)
-		message_add(store, item, group);
+	if (item->outbox_row)
+		outbox_row_add(store, item, group);
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER)
 		atomic_fetch_add(&item->entry->changes, 1);
 }

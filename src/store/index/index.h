@@ -12,9 +12,9 @@
 #define INDEX_VERSION 2u /* 1: without versions, is read, too */
 /* What an index holds beyond its version, a bit each. The low half a program must know to open it;
  * the high half it may pass over: rows of their own, which it keeps. */
-#define INDEX_FEATURES_NEEDED  0xffffu
-#define INDEX_FEATURE_MESSAGES (1u << 16)
-#define INDEX_FEATURES	       INDEX_FEATURE_MESSAGES /* those of this program */
+#define INDEX_FEATURES_NEEDED 0xffffu
+#define INDEX_FEATURE_OUTBOX  (1u << 16)
+#define INDEX_FEATURES	      INDEX_FEATURE_OUTBOX /* those of this program */
 
 struct state_record {
 	uint32_t version;

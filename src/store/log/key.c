@@ -126,7 +126,7 @@ void key_segments(struct key *key, uint64_t data_id)
 	key_u64(key, data_id);
 }
 
-void key_message(struct key *key, uint64_t number)
+void key_outbox(struct key *key, uint64_t number)
 {
 	key_start(key, 'M');
 	key_u64(key, number);

@@ -33,10 +33,10 @@ void key_inline(struct key *key, uint64_t data_id);
 void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx);
 /* The prefix of all of an object's segments. */
 void key_segments(struct key *key, uint64_t data_id);
-void key_message(struct key *key, uint64_t number);
+void key_outbox(struct key *key, uint64_t number);
 /* Whether a row has an object's record: of a current version, a former one, a null version. */
 bool key_is_object(struct slice key);
-/* Whether a row is put once, and deleted once: of a body (inline, a segment), a message. */
+/* Whether a row is put once, and deleted once: of a body (inline, a segment), an outbox row. */
 bool key_is_used_once(struct slice key);
 
 #endif

@@ -50,7 +50,7 @@ struct store {
 	struct buf *findings;	 /* of a check: where they go; NULL: to the log */
 	struct salvage *salvage; /* NULL: damage of the log is refused */
 	uint32_t features;	 /* of the index, with those that this program does not know */
-	uint64_t message_first;	 /* of this start: those below are of earlier ones */
+	uint64_t outbox_first;	 /* of this start: those below are of earlier ones */
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;

@@ -138,13 +138,13 @@ int store_delete_each(
 }
 
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
-	struct store_condition condition, struct store_message *message)
+	struct store_condition condition, struct store_outbox_row *outbox_row)
 {
 	int ret =
 		committed(version_of(name->key, name->version_id), condition.check, condition.arg);
 
 	(void)store;
-	(void)message;
+	(void)outbox_row;
 	note("flags %.*s %x: %d; ", (int)name->key.len, name->key.data, flags.mask, ret);
 	return ret;
 }
@@ -251,7 +251,7 @@ static bool may_delete(const struct store_meta *version)
 	return !locked;
 }
 
-static struct store_message *tell_begin(void *rules, const struct store_lifecycle_deed *deed)
+static struct store_outbox_row *tell_begin(void *rules, const struct store_lifecycle_deed *deed)
 {
 	(void)rules;
 	assert_non_null(deed->meta);

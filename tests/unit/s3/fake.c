@@ -26,7 +26,7 @@ struct store {
 	struct bucket *buckets;
 	uint64_t now_ns;
 	uint64_t last_id;
-	uint64_t last_message;
+	uint64_t last_outbox_row;
 };
 struct store_put {
 	struct bucket *bucket;
@@ -38,7 +38,7 @@ struct store_put {
 	} * endings; /* what was composed or dropped */
 	uint32_t ending_count;
 	struct object *base; /* what an append was opened of */
-	struct store_message *message;
+	struct store_outbox_row *outbox_row;
 };
 struct store_get {
 	struct object *object;
@@ -218,16 +218,16 @@ int store_put_append(struct store_put *put, const struct store_get *get)
 	return 0;
 }
 
-void store_put_message(struct store_put *put, struct store_message *message)
+void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox_row)
 {
-	put->message = message;
+	put->outbox_row = outbox_row;
 }
 
 /* This store keeps none. */
-static void message_number(struct store *store, struct store_message *message)
+static void outbox_row_number(struct store *store, struct store_outbox_row *outbox_row)
 {
-	if (message)
-		message->number = ++store->last_message;
+	if (outbox_row)
+		outbox_row->number = ++store->last_outbox_row;
 }
 
 static void remove_object(struct bucket *bucket, struct slice key)
@@ -265,7 +265,7 @@ int store_put_commit(
 	for (uint32_t i = 0; i < put->ending_count; i++)
 		remove_object(put->endings[i].bucket, buf_slice(&put->endings[i].object->key));
 	free(put->endings);
-	message_number(put->store, put->message);
+	outbox_row_number(put->store, put->outbox_row);
 	put->store->now_ns += NS_PER_S;
 	meta->mtime_ns = put->store->now_ns;
 	memcpy(meta->version_id, "null", 5);
@@ -348,7 +348,7 @@ static bool is_named(struct slice version_id)
 }
 
 int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
-	struct store_message *message)
+	struct store_outbox_row *outbox_row)
 {
 	struct bucket *bucket = bucket_at(store, name->bucket);
 	struct object *object = bucket ? object_at(bucket, name->key) : NULL;
@@ -369,12 +369,12 @@ int store_edit(struct store *store, const struct store_name *name, store_edit_fn
 	object->headers = edited;
 	object->meta.headers = edited.data;
 	object->meta.headers_len = (uint32_t)edited.len;
-	message_number(store, message);
+	outbox_row_number(store, outbox_row);
 	return 0;
 }
 
 int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
-	struct store_condition condition, struct store_message *message)
+	struct store_condition condition, struct store_outbox_row *outbox_row)
 {
 	struct bucket *bucket = bucket_at(store, name->bucket);
 	struct object *object = bucket ? object_at(bucket, name->key) : NULL;
@@ -383,7 +383,7 @@ int store_set_flags(struct store *store, const struct store_name *name, struct s
 	if (!ret && condition.check)
 		ret = condition.check(&object->meta, condition.arg);
 	if (!ret)
-		message_number(store, message);
+		outbox_row_number(store, outbox_row);
 	if (!ret)
 		object->meta.checksum_flags =
 			(uint8_t)((object->meta.checksum_flags & ~flags.mask) | flags.flags);
@@ -455,7 +455,7 @@ int store_delete_each(
 			list[i].result = store_delete(
 				store, bucket, list[i].key, list[i].check, list[i].arg);
 		if (!list[i].result)
-			message_number(store, list[i].message);
+			outbox_row_number(store, list[i].outbox_row);
 	}
 	return 0;
 }

@@ -400,7 +400,7 @@ static int body_put(struct rig *rig, const struct store_put_opts *opts, const ui
 		store_put_abort(put);
 		return ret;
 	}
-	store_put_message(put, how ? how->message : NULL);
+	store_put_outbox_row(put, how ? how->outbox_row : NULL);
 	ret = store_put_commit(put, meta, how ? how->check : NULL, how ? how->arg : NULL);
 	if (!ret) {
 		assert_true(meta->mtime_ns > 0);

@@ -66,7 +66,7 @@ struct put_how {
 	struct slice headers;
 	bool length_unknown; /* when the put is opened */
 	bool composable;
-	struct store_message *message;
+	struct store_outbox_row *outbox_row;
 };
 int object_put_seeded(struct rig *rig, const char *bucket, struct slice key, uint64_t bytes,
 	uint64_t seed, const struct put_how *how);

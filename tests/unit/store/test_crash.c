@@ -1,8 +1,8 @@
 /* tests/unit/store/test_crash.c: kill -9 at random moments under a random load of PUT, DELETE,
  * joining of parts, appends, renames and edits in place.
  * After each restart every acknowledged object is there and whole, and what was not acknowledged is
- * as before or as it was to become, never half; and so is the message that its commit left. fsck is
- * clean.
+ * as before or as it was to become, never half; and so is the outbox row that its commit left. fsck
+ * is clean.
  *
  * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
 #include "rig.h"
@@ -35,7 +35,7 @@ struct slot {
 
 struct shared {
 	_Atomic uint64_t version;
-	uint64_t told_from; /* versions before it have their messages ended */
+	uint64_t told_from; /* versions before it have their outbox rows ended */
 	_Atomic uint64_t acks;
 	_Atomic bool running;
 	int began[2]; /* a pipe: a byte once the load runs; closed when the process is gone */
@@ -126,9 +126,9 @@ static void writer_run(struct rig *rig, void *arg)
 		struct slot *slot = &shared->slots[writer->idx][k];
 		struct slice key = key_of(buf, writer->idx, k);
 		uint64_t version = prng_below(&prng, 4) ? atomic_fetch_add(&shared->version, 1) : 0;
-		struct store_message message = {
+		struct store_outbox_row outbox_row = {
 			.text = slice_of((const char *)&version, sizeof(version))};
-		const struct put_how told = {.message = &message};
+		const struct put_how told = {.outbox_row = &outbox_row};
 		const char *bucket = bucket_of(writer->idx);
 		int ret;
 
@@ -188,7 +188,7 @@ static bool version_is(struct rig *rig, const char *bucket, struct slice key, ui
 	return version ? ret == 0 && headers_are(rig, bucket, key, version) : ret == -ENOENT;
 }
 
-/* ---- Messages of plain puts. ---- */
+/* ---- Outbox rows of plain puts. ---- */
 
 static bool is_told(const char *bucket, uint64_t version)
 {
@@ -219,14 +219,14 @@ static bool told_visit(uint64_t number, struct slice version_id, struct slice te
 }
 
 /* Once it is known which of the two each key holds: both are there, or neither. */
-static void messages_verify(struct rig *rig, struct shared *shared)
+static void outbox_verify(struct rig *rig, struct shared *shared)
 {
 	struct told told = {.first = shared->told_from};
 
 	told.count = atomic_load(&shared->version) - told.first + 1;
 	told.seen = (uint8_t *)calloc(told.count, 1);
 	told.numbers = (uint64_t *)calloc(told.count, sizeof(*told.numbers));
-	if (store_messages_visit(rig->store, 0, told_visit, &told))
+	if (store_outbox_visit(rig->store, 0, told_visit, &told))
 		_exit(9);
 	for (uint32_t w = 0; w < WRITERS; w++)
 		for (uint32_t k = 0; k < KEYS; k++) {
@@ -240,7 +240,7 @@ static void messages_verify(struct rig *rig, struct shared *shared)
 			if (lost >= told.first && told.seen[lost - told.first])
 				_exit(11);
 		}
-	if (store_messages_end(rig->store, told.numbers, told.number_count))
+	if (store_outbox_end(rig->store, told.numbers, told.number_count))
 		_exit(12);
 	shared->told_from = atomic_load(&shared->version);
 	free(told.seen);
@@ -276,7 +276,7 @@ static void verify_run(struct rig *rig, void *arg)
 				_exit(4);
 			}
 		}
-	messages_verify(rig, shared);
+	outbox_verify(rig, shared);
 }
 
 static struct rig crash_rig; /* in every process */

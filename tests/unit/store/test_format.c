@@ -87,11 +87,11 @@ static void nothing(struct rig *rig, void *arg)
 	(void)arg;
 }
 
-/* With a message, which an earlier program does not know. */
+/* With an outbox row, which an earlier program does not know. */
 static void put_second(struct rig *rig, void *arg)
 {
-	struct store_message message = {.text = SLICE("told")};
-	const struct put_how how = {.message = &message};
+	struct store_outbox_row outbox_row = {.text = SLICE("told")};
+	const struct put_how how = {.outbox_row = &outbox_row};
 
 	(void)arg;
 	assert_int_equal(object_verify_seeded(rig, "b", SLICE("first"), 70000, 1), 0);

@@ -1,4 +1,4 @@
-/* tests/unit/store/test_message.c: what commits leave to be told: it is there after the next start
+/* tests/unit/store/test_outbox.c: what commits leave to be told: it is there after the next start
  * when the commit is, numbered in commit order, until it is ended. That both survive a crash
  * together: test_crash. */
 #include "rig.h"
@@ -37,7 +37,7 @@ static void visit_run(struct rig *rig, void *arg)
 	uint64_t after = *(uint64_t *)arg;
 
 	seen.count = 0;
-	assert_int_equal(store_messages_visit(rig->store, after, visit, &seen), 0);
+	assert_int_equal(store_outbox_visit(rig->store, after, visit, &seen), 0);
 }
 
 static int refuse(const struct store_meta *current, void *arg)
@@ -75,9 +75,9 @@ static int note_id(const struct store_meta *current, struct slice *ret_headers, 
 static void kinds_run(struct rig *rig, void *arg)
 {
 	static const struct store_name k = {.bucket = SLICE("v"), .key = SLICE("k")};
-	struct store_message m = {.text = SLICE("put"), .marker_text = SLICE("marker")};
-	struct put_how how = {.message = &m};
-	struct store_deletion deletion = {.key = SLICE("k"), .message = &m};
+	struct store_outbox_row m = {.text = SLICE("put"), .marker_text = SLICE("marker")};
+	struct put_how how = {.outbox_row = &m};
+	struct store_deletion deletion = {.key = SLICE("k"), .outbox_row = &m};
 	uint64_t last;
 
 	(void)arg;
@@ -129,9 +129,9 @@ static void kinds_run(struct rig *rig, void *arg)
 static void end_run(struct rig *rig, void *arg)
 {
 	(void)arg;
-	assert_int_equal(store_messages_end(rig->store, seen.numbers, seen.count), 0);
+	assert_int_equal(store_outbox_end(rig->store, seen.numbers, seen.count), 0);
 	/* What is gone may be ended again. */
-	assert_int_equal(store_messages_end(rig->store, seen.numbers, 1), 0);
+	assert_int_equal(store_outbox_end(rig->store, seen.numbers, 1), 0);
 }
 
 static void assert_fsck(const struct rig *rig)
@@ -182,8 +182,8 @@ static void many_run(struct rig *rig, void *arg)
 	memset(text, 'x', 4 * KIB);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	for (uint32_t i = 0; i < MANY; i++) {
-		struct store_message m = {.text = slice_of(text, 4 * KIB)};
-		const struct put_how how = {.message = &m};
+		struct store_outbox_row m = {.text = slice_of(text, 4 * KIB)};
+		const struct put_how how = {.outbox_row = &m};
 		char key[16];
 
 		snprintf(key, sizeof(key), "%u", i);
@@ -192,7 +192,7 @@ static void many_run(struct rig *rig, void *arg)
 		assert_int_equal(object_put_seeded(rig, "b", slice_str(key), 10, i, &how), 0);
 	}
 	seen.count = 0;
-	assert_int_equal(store_messages_visit(rig->store, 0, visit, &seen), 0);
+	assert_int_equal(store_outbox_visit(rig->store, 0, visit, &seen), 0);
 	assert_int_equal(seen.count, 0);
 	free(text);
 }
@@ -232,26 +232,27 @@ static void test_parse(void **state)
 	char bad[8];
 
 	(void)state;
-	key_message(&key, 0x0102030405060708);
+	key_outbox(&key, 0x0102030405060708);
 	assert_int_equal(
-		message_parse(slice_of(key.bytes, key.len), value, &number, &version_id, &text), 0);
+		outbox_row_parse(slice_of(key.bytes, key.len), value, &number, &version_id, &text),
+		0);
 	assert_int_equal(number, 0x0102030405060708);
 	assert_true(slice_eq(version_id, SLICE("id")) && slice_eq(text, SLICE("text")));
-	assert_int_equal(
-		message_parse(slice_of(key.bytes, key.len - 1), value, &number, &version_id, &text),
+	assert_int_equal(outbox_row_parse(slice_of(key.bytes, key.len - 1), value, &number,
+				 &version_id, &text),
 		-EUCLEAN);
 	for (size_t len = 0; len < 6; len++)
-		assert_int_equal(message_parse(slice_of(key.bytes, key.len), slice_to(value, len),
-					 &number, &version_id, &text),
+		assert_int_equal(outbox_row_parse(slice_of(key.bytes, key.len),
+					 slice_to(value, len), &number, &version_id, &text),
 			-EUCLEAN);
 	memcpy(bad, good, sizeof(bad));
 	bad[0] = 2;
-	assert_int_equal(message_parse(slice_of(key.bytes, key.len), slice_of(bad, sizeof(bad)),
+	assert_int_equal(outbox_row_parse(slice_of(key.bytes, key.len), slice_of(bad, sizeof(bad)),
 				 &number, &version_id, &text),
 		-EUCLEAN);
 	memcpy(bad, good, sizeof(bad));
 	bad[2] = 1;
-	assert_int_equal(message_parse(slice_of(key.bytes, key.len), slice_of(bad, sizeof(bad)),
+	assert_int_equal(outbox_row_parse(slice_of(key.bytes, key.len), slice_of(bad, sizeof(bad)),
 				 &number, &version_id, &text),
 		-EUCLEAN);
 }
@@ -264,5 +265,5 @@ int main(void)
 		cmocka_unit_test(test_parse),
 	};
 
-	return cmocka_run_group_tests_name("message", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("outbox", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* store/commit/message.c: what commits leave to be told to somebody outside: rows of the index that
- * are put by the group of their commit, read by the next start, and deleted when they were told. */
+/* store/commit/outbox.c: the outbox: what commits leave to be told to somebody outside, as rows of
+ * the index that are put by the group of their commit, read by the next start, and deleted when
+ * they were told. */
 #include "store/commit/commit.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
@@ -10,79 +11,79 @@
 #include <errno.h>
 #include <string.h>
 
-#define MESSAGE_VERSION	  1u
-#define MESSAGE_KEY_BYTES 9u
-#define END_MAX		  1024u /* in one commit */
-#define PAGE_BYTES	  (256 * KIB)
+#define OUTBOX_ROW_VERSION 1u
+#define OUTBOX_KEY_BYTES   9u
+#define END_MAX		   1024u /* in one commit */
+#define PAGE_BYTES	   (256 * KIB)
 
-struct message_head {
+struct outbox_row_head {
 	uint8_t version;
 	uint8_t version_id_len;
 	uint16_t reserved;
 };
-_Static_assert(sizeof(struct message_head) == 4, "as docs/spec/disk.md has it");
+_Static_assert(sizeof(struct outbox_row_head) == 4, "as docs/spec/disk.md has it");
 
-DEFINE_COUNTER(messages_total, "nebulaio_store_messages_total", NULL,
-	"Messages that commits left to be told.");
+DEFINE_COUNTER(outbox_rows_total, "nebulaio_store_outbox_rows_total", NULL,
+	"Outbox rows that commits put: events to be told to somebody outside.");
 
 /* ---- In a group. ---- */
 
-size_t message_bytes(const struct commit_item *item)
+size_t outbox_row_bytes(const struct commit_item *item)
 {
-	const struct store_message *message = item->message;
+	const struct store_outbox_row *outbox_row = item->outbox_row;
 
-	if (!message)
+	if (!outbox_row)
 		return 0;
-	CHECK(message->text.len <= STORE_MESSAGE_BYTES_MAX);
-	CHECK(message->marker_text.len <= STORE_MESSAGE_BYTES_MAX);
+	CHECK(outbox_row->text.len <= STORE_OUTBOX_ROW_BYTES_MAX);
+	CHECK(outbox_row->marker_text.len <= STORE_OUTBOX_ROW_BYTES_MAX);
 	return MUTATION_BYTES(
-		MESSAGE_KEY_BYTES, sizeof(struct message_head) + sizeof(item->ret_version_id) +
-					   MAX(message->text.len, message->marker_text.len));
+		OUTBOX_KEY_BYTES, sizeof(struct outbox_row_head) + sizeof(item->ret_version_id) +
+					  MAX(outbox_row->text.len, outbox_row->marker_text.len));
 }
 
-void message_add(struct store *store, struct commit_item *item, struct group *group)
+void outbox_row_add(struct store *store, struct commit_item *item, struct group *group)
 {
-	struct store_message *message = item->message;
-	struct slice text =
-		item->ret_marker && item->kind == ITEM_WRITE ? message->marker_text : message->text;
+	struct store_outbox_row *outbox_row = item->outbox_row;
+	struct slice text = item->ret_marker && item->kind == ITEM_WRITE ? outbox_row->marker_text
+									 : outbox_row->text;
 	size_t id_len = strlen(item->ret_version_id);
-	const struct message_head head = {
-		.version = MESSAGE_VERSION, .version_id_len = (uint8_t)id_len};
+	const struct outbox_row_head head = {
+		.version = OUTBOX_ROW_VERSION, .version_id_len = (uint8_t)id_len};
 	struct key key;
 	uint8_t *out;
 
-	message->number = group_number_next(store, group);
+	outbox_row->number = group_number_next(store, group);
 	if (!text.data)
 		return;
-	key_message(&key, message->number);
+	key_outbox(&key, outbox_row->number);
 	out = group_add(group, MUTATION_PUT, 0, &key, sizeof(head) + id_len + text.len);
 	memcpy(out, &head, sizeof(head));
 	memcpy(out + sizeof(head), item->ret_version_id, id_len);
 	memcpy(out + sizeof(head) + id_len, text.data, text.len);
-	counter_add(&messages_total, 1);
+	counter_add(&outbox_rows_total, 1);
 }
 
-size_t messages_end_bytes(const struct commit *commit)
+size_t outbox_end_bytes(const struct commit *commit)
 {
-	return commit->number_count * MUTATION_BYTES(MESSAGE_KEY_BYTES, 0);
+	return commit->number_count * MUTATION_BYTES(OUTBOX_KEY_BYTES, 0);
 }
 
-void messages_end_add(struct group *group, const struct commit *commit)
+void outbox_end_add(struct group *group, const struct commit *commit)
 {
 	struct key key;
 
 	for (uint32_t i = 0; i < commit->number_count; i++) {
-		key_message(&key, commit->numbers[i]);
+		key_outbox(&key, commit->numbers[i]);
 		group_add(group, MUTATION_DELETE, 0, &key, 0);
 	}
 }
 
-int store_messages_end(struct store *store, const uint64_t *numbers, uint32_t count)
+int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count)
 {
 	int ret = 0;
 
 	for (uint32_t at = 0; at < count && !ret; at += END_MAX) {
-		struct commit commit = {.kind = COMMIT_MESSAGES_END,
+		struct commit commit = {.kind = COMMIT_OUTBOX_END,
 			.numbers = numbers + at,
 			.number_count = MIN(count - at, END_MAX)};
 
@@ -94,19 +95,20 @@ int store_messages_end(struct store *store, const uint64_t *numbers, uint32_t co
 
 /* ---- What an earlier start left. ---- */
 
-int message_parse(struct slice key, struct slice value, uint64_t *ret_number,
+int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	struct slice *ret_version_id, struct slice *ret_text)
 {
-	struct message_head head;
+	struct outbox_row_head head;
 	uint64_t number;
 
-	if (key.len != MESSAGE_KEY_BYTES || value.len < sizeof(head))
+	if (key.len != OUTBOX_KEY_BYTES || value.len < sizeof(head))
 		return -EUCLEAN;
 	memcpy(&number, key.data + 1, sizeof(number));
 	memcpy(&head, value.data, sizeof(head));
 	value = slice_from(value, sizeof(head));
-	if (head.version != MESSAGE_VERSION || head.reserved || value.len < head.version_id_len ||
-		value.len - head.version_id_len > STORE_MESSAGE_BYTES_MAX)
+	if (head.version != OUTBOX_ROW_VERSION || head.reserved ||
+		value.len < head.version_id_len ||
+		value.len - head.version_id_len > STORE_OUTBOX_ROW_BYTES_MAX)
 		return -EUCLEAN;
 	*ret_number = be64toh(number);
 	*ret_version_id = slice_to(value, head.version_id_len);
@@ -135,8 +137,8 @@ static void page_run(void *arg)
 	struct index_walk *walk;
 	struct key from, to;
 
-	key_message(&from, page->after + 1);
-	key_message(&to, page->store->message_first);
+	key_outbox(&from, page->after + 1);
+	key_outbox(&to, page->store->outbox_first);
 	page->more = false;
 	page->last = page->after;
 	page->ret = index_walk_open(page->store->index, slice_of(from.bytes, from.len),
@@ -152,7 +154,7 @@ static void page_run(void *arg)
 		buf_put(&page->rows, &row, sizeof(row));
 		buf_put_slice(&page->rows, row_key);
 		buf_put_slice(&page->rows, row_value);
-		if (row_key.len == MESSAGE_KEY_BYTES) {
+		if (row_key.len == OUTBOX_KEY_BYTES) {
 			memcpy(&page->last, row_key.data + 1, sizeof(page->last));
 			page->last = be64toh(page->last);
 		}
@@ -162,7 +164,7 @@ static void page_run(void *arg)
 }
 
 /* False: enough. */
-static bool page_visit(const struct page *page, store_message_visit_fn *visit, void *arg)
+static bool page_visit(const struct page *page, store_outbox_visit_fn *visit, void *arg)
 {
 	struct slice rest = buf_slice(&page->rows);
 	bool on = true;
@@ -177,8 +179,8 @@ static bool page_visit(const struct page *page, store_message_visit_fn *visit, v
 		key = slice_to(rest, row.key_len);
 		value = slice_to(slice_from(rest, row.key_len), row.value_len);
 		rest = slice_from(rest, (size_t)row.key_len + row.value_len);
-		if (message_parse(key, value, &number, &version_id, &text)) {
-			log_error("store", "a damaged message of a commit is left out: run fsck");
+		if (outbox_row_parse(key, value, &number, &version_id, &text)) {
+			log_error("store", "a damaged outbox row is left out: run fsck");
 			continue;
 		}
 		on = visit(number, version_id, text, arg);
@@ -186,16 +188,15 @@ static bool page_visit(const struct page *page, store_message_visit_fn *visit, v
 	return on;
 }
 
-int store_messages_visit(
-	struct store *store, uint64_t after, store_message_visit_fn *visit, void *arg)
+int store_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
 {
 	struct page page = {.store = store, .after = after};
 	bool on = true;
 
-	if (after >= store->message_first)
+	if (after >= store->outbox_first)
 		return 0;
 	do {
-		buf_init(&page.rows, PAGE_BYTES + 2 * STORE_MESSAGE_BYTES_MAX);
+		buf_init(&page.rows, PAGE_BYTES + 2 * STORE_OUTBOX_ROW_BYTES_MAX);
 		fiber_offload_long(page_run, &page);
 		if (!page.ret)
 			on = page_visit(&page, visit, arg);
