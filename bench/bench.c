@@ -65,8 +65,8 @@ static int make_folder(struct bench_rig *rig)
 	char *full;
 
 	if (!parent) {
-		fprintf(stderr, "nebulaio bench: no folder here can be written and is on a disk; "
-				"name one with --dir\n");
+		fprintf(stderr, "nebulaio bench: found no writable folder on a disk; name one with "
+				"--dir\n");
 		return -EROFS;
 	}
 	full = realpath(parent, NULL);
@@ -84,7 +84,8 @@ static int make_folder(struct bench_rig *rig)
 	rig->folder_is_tmpfs = bench_path_is_tmpfs(rig->folder);
 	if (rig->folder_is_tmpfs)
 		fprintf(stderr,
-			"nebulaio bench: %s is a tmpfs: no disk is measured, nothing is durable\n",
+			"nebulaio bench: %s is a tmpfs: the results say nothing about a disk, and "
+			"nothing is durable\n",
 			rig->folder);
 	return 0;
 }
@@ -263,7 +264,8 @@ int bench_run(const struct bench_opts *opts, struct bench_outcome *ret_outcome)
 	*ret_outcome = (struct bench_outcome){0};
 	ret = bench_plan_open(opts, &plan);
 	if (ret) {
-		fprintf(stderr, "nebulaio bench: no row's name has \"%s\" in it; see --list\n",
+		fprintf(stderr,
+			"nebulaio bench: no row has \"%s\" in its name; --list prints the names\n",
 			opts->only ? opts->only : "");
 		return ret;
 	}

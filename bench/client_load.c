@@ -8,7 +8,7 @@
 #define DEPTH_MAX     256u
 #define ANSWER_NS_MAX (30 * NS_PER_S)
 
-_Static_assert(BENCH_QUERY_BYTES >= BENCH_KEY_BYTES, "a name is a key or a query");
+_Static_assert(BENCH_QUERY_BYTES >= BENCH_KEY_BYTES, "a name must be a key or a query");
 
 struct slot {
 	struct neb_iov iov;

@@ -288,7 +288,7 @@ static void answered(struct bench_http_load *load, struct connection *connection
 	else
 		result->bytes += body_bytes + set->body_bytes;
 	if (answer->closes) {
-		fail(load, connection, "the server closed a connection that should live on");
+		fail(load, connection, "the server closed a connection that should stay open");
 		return;
 	}
 	finish(load, connection);
@@ -329,7 +329,7 @@ static void read_more(struct bench_http_load *load, struct connection *connectio
 		return;
 	if (got <= 0 || !connection->request) {
 		if (connection->request) {
-			fail(load, connection, "the connection broke while an answer was awaited");
+			fail(load, connection, "the connection broke before the answer came");
 		} else { /* idle too long for the server, or bytes that nobody asked for */
 			close(connection->fd);
 			if (connection_open(load, connection))
@@ -344,7 +344,7 @@ static void read_more(struct bench_http_load *load, struct connection *connectio
 		if (head_len == -EAGAIN && connection->got < HEAD_BYTES_MAX)
 			return;
 		if (head_len < 0) {
-			fail(load, connection, "the answer's head is not understood");
+			fail(load, connection, "the answer's head cannot be parsed");
 			return;
 		}
 		connection->head_len = (size_t)head_len;
@@ -352,7 +352,7 @@ static void read_more(struct bench_http_load *load, struct connection *connectio
 	want = connection->head_len +
 	       (load->set->answers_without_body ? 0 : connection->answer.body_bytes);
 	if (want > load->buf_bytes || connection->got > want) {
-		fail(load, connection, "the answer is longer than it may be");
+		fail(load, connection, "the answer is too long");
 		return;
 	}
 	if (connection->got == want)

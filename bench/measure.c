@@ -301,7 +301,7 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	struct bench_result result;
 
 	if (deletes && bench_target_pass(&rig->target, member->data, BENCH_PUT, &result)) {
-		failed(record, "the objects to be deleted could not be stored");
+		failed(record, "could not store the objects that the row deletes");
 		return;
 	}
 	if (record->subject.heat == BENCH_COLD)
@@ -342,7 +342,7 @@ static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
 	bench_ticks_now(&end);
 	bench_usage_self(&after);
 	if (ret || !got.received) {
-		failed(record, "%s", ret ? strerror(-ret) : "not a packet was received");
+		failed(record, "%s", ret ? strerror(-ret) : "no packet was received");
 		return;
 	}
 	bench_usage_add(&used, &after, &before);

@@ -96,14 +96,15 @@ void bench_report_head(const struct bench_rig *rig)
 	printf("nebulaio bench\n");
 	print_model();
 	if (server->child.pid)
-		printf("  server      its own, one reactor, on processor %d; data in %s%s\n",
+		printf("  server      started by bench, one reactor, on processor %d; data in "
+		       "%s%s\n",
 			rig->cpus.server, rig->folder,
 			rig->folder_is_tmpfs ? "  ** a tmpfs: nothing here is durable **" : "");
 	else
-		printf("  server      %s, running already\n", server->endpoints);
+		printf("  server      %s, already running\n", server->endpoints);
 	printf("  client      one thread that never sleeps, on processor %d%s\n", rig->cpus.client,
 		rig->cpus.client == rig->cpus.server
-			? "  ** the server's too: only one is allowed **"
+			? "  ** the server runs there too: only one processor is available **"
 			: "");
 	printf("  rdma        %s\n", !rig->target.client	 ? rig->target.client_failed
 				     : server->rdma_is_simulated ? SIMULATED_TEXT
@@ -112,18 +113,19 @@ void bench_report_head(const struct bench_rig *rig)
 		printf("  idle        poll: idle processors stay awake (cpu_dma_latency 0)\n");
 	else
 		printf("  idle        default: idle processors sleep, waits are longer (%s)\n",
-			opts->idle_default ? "as asked for" : strerror(-rig->idle_fd));
+			opts->idle_default ? "as requested" : strerror(-rig->idle_fd));
 	printf("  priority    %s%s\n",
 		rig->priority_error ? "normal: other processes disturb: "
-				    : "all that is measured goes before other processes",
+				    : "the measured programs run before other processes",
 		!rig->priority_error	? ""
-		: opts->priority_normal ? "as asked for"
+		: opts->priority_normal ? "as requested"
 					: strerror(-rig->priority_error));
-	printf("  method      %u repetitions, members of a group in turn, %llu ms a slice, %s",
+	printf("  method      %u repetitions, members of a group take turns, %llu ms a slice, %s",
 		opts->repetitions, (unsigned long long)(opts->slice_ns / NS_PER_MS),
 		opts->rate ? "open loop: " : "closed loop\n");
 	if (opts->rate)
-		printf("%llu starts a second, latency since an operation was due\n",
+		printf("%llu starts a second, latency counts from the moment when an operation "
+		       "was due\n",
 			(unsigned long long)opts->rate);
 	printf("  checked     CRC-64 of every %uth answer; every stored object is read back\n",
 		opts->verify_every);

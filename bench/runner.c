@@ -393,7 +393,7 @@ int bench_target_open(struct bench_target *target, const struct bench_opts *opts
 		return ret;
 	connect_rdma(target);
 	if (!target->client && !target->server.http_address[0]) {
-		fprintf(stderr, "nebulaio bench: no way to the server: %s\n",
+		fprintf(stderr, "nebulaio bench: cannot reach the server: %s\n",
 			target->client_failed);
 		bench_target_close(target);
 		return -EHOSTUNREACH;

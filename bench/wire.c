@@ -72,9 +72,9 @@ const char *bench_wire_refused(void)
 	if (home < 0)
 		return "no network namespaces";
 	if (geteuid() != 0)
-		why = "packets are measured as root only";
+		why = "packet rows need root";
 	else if (unshare(CLONE_NEWNET))
-		why = "a network namespace of its own is not permitted";
+		why = "not permitted to make a network namespace";
 	else
 		go_back(home);
 	close(home);

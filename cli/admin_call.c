@@ -8,9 +8,9 @@
 #include "codec/codec.h"
 
 #define ANSWER_BYTES_MAX (64 * MIB)
-#define NO_ADMIN                                                                 \
-	"nebulaio: %s: what answers there is no admin interface; --endpoint or " \
-	"NEBULAIO_ADMIN_ENDPOINT say where it is: the server's admin.address\n"
+#define NO_ADMIN                                                                      \
+	"nebulaio: %s: the answer is not from an admin interface; set --endpoint or " \
+	"NEBULAIO_ADMIN_ENDPOINT to the server's admin.address\n"
 
 enum { OWN_ACCOUNT = REMOTE_OWN, OWN_ENDPOINT, OWN_NO_KEY };
 
@@ -62,12 +62,12 @@ int admin_run(const struct admin_verbs *verbs, int argc, char **argv)
 	if (ret)
 		return ret;
 	if (optind == argc)
-		return cli_usage_error(command, "expected what to do");
+		return cli_usage_error(command, "name what to do");
 	for (size_t i = 0; i < verbs->count; i++)
 		if (strcmp(argv[optind], verbs->verbs[i].name) == 0)
 			verb = &verbs->verbs[i];
 	if (!verb)
-		return cli_usage_error(command, "'%s' is nothing it does", argv[optind]);
+		return cli_usage_error(command, "'%s' is not one of its commands", argv[optind]);
 	count = argc - optind - 1;
 	if (count < verb->arguments_min || count > verb->arguments_max)
 		return cli_usage_error(command, "%s: wrong number of arguments", verb->name);
@@ -145,8 +145,8 @@ int admin_request(struct admin *admin, const struct admin_request *request, json
 	for (size_t i = 0; request->parts[i]; i++)
 		if (strchr(request->parts[i], '/')) {
 			free(into.data);
-			return cli_usage_error(
-				admin->command, "'%s': a name has no '/'", request->parts[i]);
+			return cli_usage_error(admin->command, "'%s': a name must not contain '/'",
+				request->parts[i]);
 		}
 	buf_init(&path, 8192);
 	buf_put_str(&path, "/admin/v1");
@@ -156,7 +156,7 @@ int admin_request(struct admin *admin, const struct admin_request *request, json
 	}
 	buf_put(&path, "", 1);
 	if (path.failed || !into.data) {
-		fprintf(stderr, "nebulaio: a name is too long, or there is no memory\n");
+		fprintf(stderr, "nebulaio: a name is too long, or no memory is left\n");
 		ret = CLI_FAILED;
 	} else if (perform(admin, request, path.data, &into, &result)) {
 		ret = refused(admin->opts.endpoints, request, &result);

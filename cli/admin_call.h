@@ -25,13 +25,13 @@ struct admin_verb {
 };
 
 #define ADMIN_USAGE                                                                         \
-	"  --account NUMBER   whose (default root: the server's own account)\n"             \
+	"  --account NUMBER   the account (default root: the server's own account)\n"       \
 	"  --endpoint URL     the admin interface (NEBULAIO_ADMIN_ENDPOINT, `admin` in a\n" \
 	"                     profile; default http://127.0.0.1:9001)\n"                    \
 	"  --access-key KEY   the server's root (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n" \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"               \
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"   \
-	"      --json         what is printed as JSON\n"
+	"      --json         print JSON\n"
 
 /* The words of a command. */
 struct admin_verbs {

@@ -15,12 +15,13 @@ static const char USAGE[] =
 	"       nebulaio admin [OPTIONS] scrub | scrub-status\n"
 	"       nebulaio admin [OPTIONS] volume-replace NUMBER PATH\n"
 	"\n"
-	"health tells the state of each volume, and ends with 1 when one is not good. account-key\n"
-	"makes a key of the account's own root. policies, policy-put and policy-remove are about\n"
-	"the account that --account names; FILE is a policy as JSON. scrub begins to read all\n"
-	"bodies, which finds and mends what is wrong; scrub-status tells how far it is, and ends\n"
-	"with 6 when something was found that nothing mends. volume-replace gives a volume of\n"
-	"several up for what lies at PATH on the server, which must be blank, and is rebuilt.\n"
+	"health prints the state of each volume; its exit code is 1 when a volume is not good.\n"
+	"account-key makes a key for the account's own root user. policies, policy-put and\n"
+	"policy-remove act on the account of --account; FILE is a policy as JSON. scrub starts\n"
+	"to read all bodies; it finds damage and repairs it. scrub-status prints the progress;\n"
+	"its exit code is 6 when the scrub found damage that it cannot repair. volume-replace\n"
+	"replaces one of several volumes by the volume at PATH on the server. PATH must be\n"
+	"blank; the server rebuilds the volume's contents there.\n"
 	"\n" ADMIN_USAGE;
 
 static int get(struct admin *admin, const char *what, json_t **ret_json)
@@ -56,7 +57,7 @@ static int admin_info(struct admin *admin, int count, char **arguments)
 		admin_print_json(info);
 	else
 		printf("%s of %s used, %s of cache\n%llu object%s in %llu bucket%s of %llu "
-		       "account%s, the server's own documents with them\n%zu volume%s\n",
+		       "account%s, including the server's own documents\n%zu volume%s\n",
 			remote_bytes_text(number(store, "used_bytes"), used),
 			remote_bytes_text(number(store, "volume_bytes"), whole),
 			remote_bytes_text(number(store, "cache_bytes"), cache),
@@ -105,8 +106,8 @@ static int scrub_print(const struct admin *admin, const json_t *scrub)
 			remote_bytes_text(number(scrub, "done_bytes"), at),
 			remote_bytes_text(number(scrub, "all_bytes"), all));
 	if (!admin->opts.json)
-		printf("%llu runs, %s read: %llu pieces and %llu shards of parity mended, %llu "
-		       "places damaged for good\n",
+		printf("%llu runs, %s read: repaired %llu pieces and %llu shards of parity, %llu "
+		       "places cannot be repaired\n",
 			(unsigned long long)number(scrub, "runs"),
 			remote_bytes_text(number(scrub, "bytes"), bytes),
 			(unsigned long long)number(scrub, "mended"),
@@ -235,7 +236,7 @@ static int account_create(struct admin *admin, int count, char **arguments)
 	int ret = account_get(admin, arguments[0], true, NULL);
 
 	if (ret == CLI_OK) {
-		fprintf(stderr, "nebulaio: there is an account %s already\n", arguments[0]);
+		fprintf(stderr, "nebulaio: account %s exists already\n", arguments[0]);
 		ret = CLI_FAILED;
 	} else if (ret == CLI_NOT_FOUND) {
 		if (count > 1)

@@ -11,38 +11,39 @@
 	"usage: nebulaio bench [--quick] [--only TEXT] [--json FILE] [OPTIONS]\n"                  \
 	"       nebulaio bench --endpoint URLS [--metrics ADDR:PORT] [--pid PID] [OPTIONS]\n"      \
 	"\n"                                                                                       \
-	"Measures operations over RDMA and HTTP beside what this machine can do at best\n"         \
-	"(anchors), in turn, so that ratios hold whatever else the machine does. Starts a\n"       \
-	"server of its own on one processor and runs the client on another; or measures\n"         \
-	"one that runs already, in a bucket of its own. docs/guide/bench.md explains every\n"      \
-	"column.\n"                                                                                \
+	"Measures operations over RDMA and HTTP, and the limits of this machine (anchors).\n"      \
+	"It measures them in turn, so that the ratios hold when other programs run too.\n"         \
+	"It starts its own server on one processor and runs the client on another one. With\n"     \
+	"--endpoint it measures a running server, in a new bucket. docs/guide/bench.md\n"          \
+	"explains every column.\n"                                                                 \
 	"\n"                                                                                       \
-	"  --quick             only the rows that marks need; about a minute\n"                    \
-	"  --only TEXT         the rows with TEXT in their name: \"get 4KiB\", \"cold\"; or\n"     \
-	"                      the one row of that name\n"                                         \
-	"  --list              print the rows' names and measure nothing\n"                        \
-	"  --json FILE         write everything there too\n"                                       \
+	"  --quick             only the rows that the marks (targets) need; about a minute\n"      \
+	"  --only TEXT         the rows with TEXT in their name, e.g. \"get 4KiB\" or \"cold\";\n" \
+	"                      if a row has exactly this name, only that row\n"                    \
+	"  --list              print the names of the rows and measure nothing\n"                  \
+	"  --json FILE         also write all results to FILE\n"                                   \
 	"  --dir DIR           folder for the server's data and the raw log, on the disk\n"        \
 	"                      to be measured (default ./build, TMPDIR or here, whichever\n"       \
 	"                      is on a disk)\n"                                                    \
-	"  --repetitions N     slices of each row (default 5, at most 64)\n"                       \
+	"  --repetitions N     number of slices per row (default 5, at most 64)\n"                 \
 	"  --slice MS          length of a slice (default 200)\n"                                  \
-	"  --rate N            open loop: N starts a second, latency since each was due\n"         \
+	"  --rate N            open loop: N starts a second; latency counts from the moment\n"     \
+	"                      when each request was due\n"                                        \
 	"  --verify N          check the CRC of every Nth answer (default 64)\n"                   \
-	"  --list-keys N       keys that are listed (default 100000; --quick: 10000)\n"            \
-	"  --idle poll|default keep idle processors awake (default, where permitted), or\n"        \
-	"                      let them sleep\n"                                                   \
-	"  --priority high|normal  go before other processes (default, where permitted)\n"         \
-	"  --set KEY=VALUE     configuration of the server that is started\n"                      \
+	"  --list-keys N       number of keys to list (default 100000; --quick: 10000)\n"          \
+	"  --idle poll|default poll: keep idle processors awake (used where permitted);\n"         \
+	"                      default: let them sleep\n"                                          \
+	"  --priority high|normal  high: run before other processes (used where permitted)\n"      \
+	"  --set KEY=VALUE     configuration of the server that bench starts\n"                    \
 	"  --endpoint URLS     measure this server: rdma://HOST:PORT,http://HOST:PORT\n"           \
-	"  --metrics ADDR:PORT where it tells its metrics: copies, flushes\n"                      \
-	"  --pid PID           its process: processor time, context switches\n"                    \
-	"  --device NAME       RDMA device to reach it with (default: the one that leads there)\n" \
+	"  --metrics ADDR:PORT its metrics address: for the counts of copies and flushes\n"        \
+	"  --pid PID           its process: for processor time and context switches\n"             \
+	"  --device NAME       RDMA device to use (default: the one that leads to the server)\n"   \
 	"  --access-key KEY, --secret-key KEY\n"                                                   \
 	"                      its keys\n"                                                         \
 	"\n"                                                                                       \
-	"Ends with 1 when a row could not be measured or had errors. Marks that are missed\n"      \
-	"are only told.\n"
+	"Exit code 1: a row could not be measured or had errors. A missed mark is reported but\n"  \
+	"does not change the exit code.\n"
 
 enum {
 	OPT_QUICK = REMOTE_OWN,
@@ -159,7 +160,7 @@ static int own_option(struct bench_opts *opts, int option)
 	case OPT_SET:
 		if (opts->server_set_count == BENCH_SERVER_SETS_MAX)
 			return cli_usage_error(
-				&CLI_BENCH, "--set: at most %u", BENCH_SERVER_SETS_MAX);
+				&CLI_BENCH, "--set: at most %u times", BENCH_SERVER_SETS_MAX);
 		opts->server_sets[opts->server_set_count++] = optarg;
 		return CLI_OK;
 	default:
@@ -196,9 +197,9 @@ static int parse(struct bench_opts *opts, struct remote_opts *remote, int argc, 
 		opts->device_name = remote->device_name;
 		if (opts->server_set_count)
 			return cli_usage_error(&CLI_BENCH,
-				"--set is for a server of bench's own, not for --endpoint");
+				"--set needs a server that bench starts, not --endpoint");
 	} else if (opts->metrics_address || opts->server_pid) {
-		return cli_usage_error(&CLI_BENCH, "--metrics and --pid go with --endpoint");
+		return cli_usage_error(&CLI_BENCH, "--metrics and --pid need --endpoint");
 	}
 	if (opts->quick && !list_keys)
 		opts->list_keys = 10000;
@@ -234,7 +235,7 @@ static int bench_command(int argc, char **argv)
 
 const struct cli_command CLI_BENCH = {
 	.name = "bench",
-	.summary = "measure a server, beside what its machine can do at best",
+	.summary = "measure a server and compare it with the limits of its machine",
 	.usage = USAGE,
 	.run = bench_command,
 };

@@ -7,8 +7,8 @@
 static const char USAGE[] =
 	"usage: nebulaio completion bash\n"
 	"\n"
-	"Prints a script; in ~/.bashrc: source <(nebulaio completion bash). It asks\n"
-	"`nebulaio help` for commands and options, so that it never lags behind.\n";
+	"Prints a script. In ~/.bashrc: source <(nebulaio completion bash). The script reads\n"
+	"the commands and options from `nebulaio help`, so they are always current.\n";
 
 static const char BASH[] =
 	"_nebulaio()\n"

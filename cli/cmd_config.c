@@ -17,9 +17,9 @@ static const char TAG_USAGE[] =
 	"       nebulaio tag [OPTIONS] s3://BUCKET[/KEY] NAME=VALUE...  these tags and no others\n"
 	"       nebulaio tag --delete [OPTIONS] s3://BUCKET[/KEY]       none\n"
 	"\n"
-	"Tags of an object, or without KEY of the bucket.\n"
+	"Shows or sets the tags of an object; without KEY, those of the bucket.\n"
 	"\n"
-	"      --version-id ID  of that version of the object\n" REMOTE_USAGE;
+	"      --version-id ID  use this version of the object\n" REMOTE_USAGE;
 
 static const char VERSION_USAGE[] =
 	"usage: nebulaio version                                    of this program\n"
@@ -38,8 +38,9 @@ static const char POLICY_USAGE[] =
 	"                                                           public access first\n"
 	"       nebulaio policy --delete [OPTIONS] s3://BUCKET      no policy\n"
 	"\n"
-	"A policy is a JSON document of the policy language of S3. New buckets refuse one that\n"
-	"lets everybody in, until their block of public access ends.\n"
+	"A policy is a JSON document in the S3 policy language. A new bucket blocks public\n"
+	"access: it refuses a policy that lets everybody in, until the block is removed\n"
+	"(--public).\n"
 	"\n" REMOTE_USAGE;
 
 enum { OWN_DELETE = REMOTE_OWN, OWN_ENABLE, OWN_SUSPEND, OWN_LIST, OWN_VERSION_ID, OWN_PUBLIC };
@@ -68,7 +69,7 @@ static int ask(const struct cli_command *command, const struct option *options, 
 			continue;
 		}
 		if (option >= REMOTE_OWN && asked->action)
-			return cli_usage_error(command, "one thing at a time");
+			return cli_usage_error(command, "give only one of these options");
 		if (option >= REMOTE_OWN) {
 			asked->action = option;
 			continue;
@@ -99,7 +100,7 @@ static int perform(struct asked *asked, const char *method, const char *query,
 	int ret;
 
 	if (body && body->failed) {
-		fprintf(stderr, "nebulaio: that is too much for one request\n");
+		fprintf(stderr, "nebulaio: too long for one request\n");
 		return CLI_FAILED;
 	}
 	ret = remote_open(&asked->opts, &client);
@@ -382,7 +383,7 @@ static int file_read(const char *path, struct buf *to)
 		fclose(file);
 	if (!to->failed)
 		return CLI_OK;
-	fprintf(stderr, "nebulaio: %s: longer than a policy may be, %llu bytes\n", path,
+	fprintf(stderr, "nebulaio: %s: too long; a policy has at most %llu bytes\n", path,
 		(unsigned long long)POLICY_BYTES_MAX);
 	return CLI_FAILED;
 }

@@ -15,36 +15,37 @@ static const char CP_USAGE[] =
 	"       nebulaio cp -r [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] FOLDER|s3://BUCKET[/PREFIX]\n"
 	"       nebulaio cp [OPTIONS] 's3://BUCKET/GLOB' FOLDER|s3://BUCKET[/PREFIX]\n"
 	"\n"
-	"\"-\" for FILE is standard input or output. A file that is being fetched gets its name "
-	"only\n"
-	"when it is whole. Says in the end how much went which way.\n"
-	"With -r and with a GLOB (*, ?, [...]; '*' takes '/' too) each name that was copied is\n"
-	"printed, and what follows the prefix, or the glob's last '/' before its first *, is the\n"
-	"name below the target. All are tried; the exit code is of the worst.\n"
+	"FILE \"-\" is standard input or output. A downloaded file gets its name only when it is\n"
+	"complete. At the end, cp prints how many bytes each transport moved.\n"
+	"With -r or a GLOB (*, ?, [...]; '*' also matches '/'), cp prints each name it copied.\n"
+	"The name below the target is the rest of the key after the prefix, or after the last\n"
+	"'/' before the glob's first wildcard. cp tries all names; the exit code is that of the\n"
+	"worst failure.\n"
 	"\n"
-	"  -r, --recursive    all below the source\n"
-	"  -P, --parallel N   so many at a time (4)\n"
-	"      --resume       go on with uploads of large files that were cut off, and keep those\n"
-	"                     that fail: what the server has is compared by checksum, not sent\n"
-	"                     again. Without it such an upload is ended, and a new one begins.\n"
+	"  -r, --recursive    everything below the source\n"
+	"  -P, --parallel N   copy N files at a time (4)\n"
+	"      --resume       continue interrupted uploads of large files, and keep an upload\n"
+	"                     that fails for a later try. Parts that the server has are compared\n"
+	"                     by checksum and not sent again. Without --resume, cp aborts an\n"
+	"                     interrupted upload and starts a new one.\n"
 	"  -q, --quiet        print no names\n"
-	"      --content-type TYPE     of what is stored; --cache-control, --content-encoding and\n"
-	"                     --storage-class likewise\n"
-	"      --metadata NAME=VALUE   user metadata; several of them\n"
-	"      --encryption KIND       AES256, aws:kms or aws:kms:KEY: encrypted at rest\n"
-	"      --md5          the MD5 for ETag over RDMA too, up to 8 MiB: for tools that\n"
+	"      --content-type TYPE     of the stored object; also --cache-control,\n"
+	"                     --content-encoding and --storage-class\n"
+	"      --metadata NAME=VALUE   user metadata; may be given several times\n"
+	"      --encryption KIND       encrypt at rest: AES256, aws:kms or aws:kms:KEY\n"
+	"      --md5          use the MD5 as ETag over RDMA too, up to 8 MiB: for tools that\n"
 	"                     compare ETags\n"
-	"A file's time of change is kept in the metadata mtime, as rclone reads it.\n" REMOTE_USAGE;
+	"cp stores a file's modification time as metadata mtime, as rclone does.\n" REMOTE_USAGE;
 
 static const char MV_USAGE[] =
 	"usage: nebulaio mv [OPTIONS] SOURCE TARGET\n"
 	"       nebulaio mv -r [OPTIONS] SOURCE TARGET\n"
 	"\n"
-	"As cp, and deletes each source once it is copied.\n"
+	"Works as cp, and deletes each source after its copy is complete.\n"
 	"\n"
-	"  -r, --recursive    all below the source\n"
-	"  -P, --parallel N   so many at a time (4)\n"
-	"      --resume, --content-type, --metadata, --encryption, --md5 …: as cp's\n"
+	"  -r, --recursive    everything below the source\n"
+	"  -P, --parallel N   move N files at a time (4)\n"
+	"      --resume, --content-type, --metadata, --encryption, --md5 …: as for cp\n"
 	"  -q, --quiet        print no names\n" REMOTE_USAGE;
 
 static const char CAT_USAGE[] = "usage: nebulaio cat [OPTIONS] s3://BUCKET/KEY\n\n" REMOTE_USAGE;
@@ -97,7 +98,7 @@ static void report(const struct transfer *transfer, uint64_t start_ns, char *con
 		return;
 	}
 	if (transfer->bytes_resumed)
-		fprintf(stderr, "%s of it was there already\n",
+		fprintf(stderr, "%s were already on the server\n",
 			remote_bytes_text(transfer->bytes_resumed, size));
 
 	remote_bytes_text(transfer->bytes, size);
@@ -115,9 +116,9 @@ static int cp(struct transfer *transfer, char *from, char *to)
 	char key[LIMIT_KEY_LEN_MAX + 1];
 
 	if (from_url && (!remote_parse(from, &from_bucket, &from_key) || !*from_key))
-		return cli_usage_error(&CLI_CP, "the source lacks its key");
+		return cli_usage_error(&CLI_CP, "the source has no key");
 	if (to_url && !remote_parse(to, &to_bucket, &to_key))
-		return cli_usage_error(&CLI_CP, "the target lacks its bucket");
+		return cli_usage_error(&CLI_CP, "the target has no bucket");
 	if (from_url && !to_url) {
 		transfer->bucket = from_bucket;
 		transfer->key = from_key;
@@ -129,7 +130,7 @@ static int cp(struct transfer *transfer, char *from, char *to)
 		const char *name = transfer_base_name(from_url ? from_key : from);
 
 		if (!*name || !strcmp(name, "-"))
-			return cli_usage_error(&CLI_CP, "the target lacks its key");
+			return cli_usage_error(&CLI_CP, "the target has no key");
 		if (snprintf(key, sizeof(key), "%s%s", to_key, name) >= (int)sizeof(key))
 			return cli_usage_error(&CLI_CP, "the target's key is longer than %d bytes",
 				LIMIT_KEY_LEN_MAX);
@@ -271,8 +272,8 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 	if ((opts->headers.count || opts->md5) &&
 		(remote_is_url(argv[optind]) || !remote_is_url(argv[optind + 1])))
 		return cli_usage_error(command,
-			"--content-type, --metadata, --encryption, --md5 and their like are for "
-			"files that are stored");
+			"--content-type, --metadata, --encryption, --md5 and similar options work "
+			"only for uploads");
 	return CLI_OK;
 }
 
@@ -300,7 +301,7 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	for (size_t i = 0; copy.items && i < tree.count; i++)
 		copy.items[copy.count++] = &tree.items[i];
 	if (!ret && copy.count == 0) {
-		fprintf(stderr, "nebulaio: %s: nothing is there\n", copy.from.prefix);
+		fprintf(stderr, "nebulaio: %s: no object matches\n", copy.from.prefix);
 		ret = CLI_NOT_FOUND;
 	}
 	if (copy.count) {
@@ -371,7 +372,7 @@ static int cat_run(int argc, char **argv)
 		!*transfer.key)
 		return cli_usage_error(&CLI_CAT, "expected one s3://BUCKET/KEY");
 	if (opts.json)
-		return cli_usage_error(&CLI_CAT, "an object's bytes are no JSON");
+		return cli_usage_error(&CLI_CAT, "cat cannot print an object as JSON");
 	ret = remote_open(&opts, &transfer.client);
 	if (ret)
 		return ret;

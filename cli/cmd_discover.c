@@ -21,13 +21,13 @@
 static const char USAGE[] =
 	"usage: nebulaio discover [OPTIONS]\n\n"
 	"Lists the servers that answer on an RDMA device's fabric. An answer is a\n"
-	"hint, not a proof: whoever connects authenticates.\n\n"
-	"      --device NAME      where to look: an RDMA device, simulated, or auto (the\n"
+	"hint, not a proof: client and server authenticate when the client connects.\n\n"
+	"      --device NAME      the device to use: an RDMA device, simulated, or auto (the\n"
 	"                         default): the first card whose port is up, else simulated\n"
 	"      --timeout SECONDS  how long to listen (default 1)\n"
-	"      --count N          do not listen on when so many have answered\n"
+	"      --count N          stop when N servers have answered\n"
 	"      --group ADDRESS    multicast address (default " DISCOVERY_GROUP ")\n"
-	"      --json             one JSON object a line\n";
+	"      --json             print one JSON object a line\n";
 
 struct discover {
 	struct rp_member member;
@@ -202,7 +202,7 @@ static int discover_all(const struct discover_opts *opts)
 		print_table(discover);
 	}
 	if (!err && !discover->count) {
-		fprintf(stderr, "nebulaio discover: nobody answered on %s\n", opts->device_name);
+		fprintf(stderr, "nebulaio discover: no server answered on %s\n", opts->device_name);
 		ret = CLI_NOT_FOUND;
 	}
 	if (discover)
@@ -243,23 +243,24 @@ static int discover_run(int argc, char **argv)
 		case 't':
 			seconds = strtod(optarg, &end);
 			if (end == optarg || *end || !(seconds > 0 && seconds <= 60))
-				return cli_usage_error(
-					&CLI_DISCOVER, "--timeout is more than 0 and at most 60");
+				return cli_usage_error(&CLI_DISCOVER,
+					"--timeout must be more than 0 and at most 60");
 			opts.timeout_ns = (uint64_t)(seconds * (double)NS_PER_S);
 			break;
 		case 'n':
 			if (slice_to_u64(slice_str(optarg), &count) || !count ||
 				count > SERVERS_MAX)
-				return cli_usage_error(&CLI_DISCOVER,
-					"--count is at least 1 and at most %u", SERVERS_MAX);
+				return cli_usage_error(
+					&CLI_DISCOVER, "--count must be 1 to %u", SERVERS_MAX);
 			opts.count_max = (uint32_t)count;
 			break;
 		default:
-			return cli_usage_error(&CLI_DISCOVER, "what is '%s'?", argv[optind - 1]);
+			return cli_usage_error(
+				&CLI_DISCOVER, "'%s' is not an option", argv[optind - 1]);
 		}
 	}
 	if (optind != argc)
-		return cli_usage_error(&CLI_DISCOVER, "there are no operands");
+		return cli_usage_error(&CLI_DISCOVER, "discover takes no operands");
 	if (cli_device_find(opts.device_name, "", 0, true, device))
 		return CLI_FAILED;
 	opts.device_name = device;

@@ -17,21 +17,21 @@ static const char USAGE[] =
 	"usage: nebulaio doctor [--json] [--setup [--yes]] [--config FILE] [--sysfs DIR]\n"
 	"                       [--root DIR]\n"
 	"\n"
-	"Looks at the host: memory limits, huge pages, NUMA placement, kernel, clock, io_uring,\n"
-	"RDMA devices, ports, GIDs and error counters, network interfaces with PFC, DSCP maps,\n"
-	"ECN, counters of pause frames and discards, and AF_XDP, NVMe passthrough. Says what\n"
-	"each finding means and which command changes it.\n"
+	"Checks the host: memory limits, huge pages, NUMA placement, kernel, clock, io_uring,\n"
+	"RDMA devices, ports, GIDs and error counters, network interfaces (PFC, DSCP maps, ECN,\n"
+	"counters of pause frames and discards), AF_XDP and NVMe passthrough. For each finding,\n"
+	"doctor prints what it means and which command changes it.\n"
 	"Exit code 1 when something is broken.\n"
 	"\n"
-	"  --config FILE   judge by this configuration (and the environment's NEBULAIO_*): its\n"
-	"                  memory.bytes, and what it asks of GPUs, DPU and network\n"
-	"  --setup         run the fixes that are safe, as root: limits, modules, and of RDMA\n"
-	"                  cards' interfaces flow control, ECN, DSCP and MTU; shows each\n"
-	"                  command, what takes it back, and asks at the terminal first\n"
+	"  --config FILE   check against this configuration (and the NEBULAIO_* environment):\n"
+	"                  its memory.bytes, and its requirements for GPUs, DPU and network\n"
+	"  --setup         run the safe fixes, as root: limits, modules, and for the interfaces\n"
+	"                  of RDMA cards flow control, ECN, DSCP and MTU. Shows each command\n"
+	"                  and its reverse, and asks at the terminal first\n"
 	"  --yes           with --setup: agree to all of them\n"
-	"  --json          an array of findings\n"
-	"  --sysfs DIR     read devices' attributes there and not in /sys: another host's copy\n"
-	"  --root DIR      read boot/config-RELEASE, proc/config.gz and proc/net/route there\n";
+	"  --json          print an array of findings\n"
+	"  --sysfs DIR     read device attributes from DIR instead of /sys: another host's copy\n"
+	"  --root DIR      read boot/config-RELEASE, proc/config.gz and proc/net/route from DIR\n";
 
 static const char *const STATE_NAMES[] = {"ok", "info", "warn", "FAIL"};
 
@@ -93,8 +93,8 @@ static void note_hardware(void *arg, const struct hardware_finding *found)
 		doctor_undo(finding, "%s", found->undo);
 	if (own)
 		doctor_why(finding,
-			"this host's default route goes by it: change it by hand, where a host "
-			"that is cut off can be reached");
+			"this host's default route uses it: change it by hand, on a console that "
+			"works without the network");
 }
 
 /* The device that "auto" is here, for the checks of the configuration. */
@@ -133,7 +133,7 @@ static int doctor_run(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
 		if (option == '?')
 			return cli_usage_error(&CLI_DOCTOR,
-				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+				"'%s' is not an option, or its value is missing", argv[optind - 1]);
 		json |= option == 'j';
 		set_up |= option == 's';
 		yes |= option == 'y';
@@ -175,7 +175,7 @@ static int doctor_run(int argc, char **argv)
 
 const struct cli_command CLI_DOCTOR = {
 	.name = "doctor",
-	.summary = "check this host, and say how to mend it",
+	.summary = "check this host and print how to repair it",
 	.usage = USAGE,
 	.run = doctor_run,
 };

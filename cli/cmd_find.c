@@ -11,17 +11,17 @@
 static const char FIND_USAGE[] =
 	"usage: nebulaio find [OPTIONS] s3://BUCKET[/PREFIX or /GLOB]\n"
 	"\n"
-	"Prints the address of each object that all of these hold for:\n"
+	"Prints the address of each object that meets all of these conditions:\n"
 	"\n"
-	"      --name GLOB    the key's last part matches\n"
-	"      --larger SIZE  more bytes: a number, with K, M, G or T for 1024s of them\n"
-	"      --smaller SIZE fewer bytes\n"
-	"      --older AGE    changed longer ago: a number with s, m, h or d\n"
-	"      --newer AGE    changed since\n" REMOTE_USAGE;
+	"      --name GLOB    the last part of the key matches GLOB\n"
+	"      --larger SIZE  more bytes than SIZE: a number, with K, M, G or T (powers of 1024)\n"
+	"      --smaller SIZE fewer bytes than SIZE\n"
+	"      --older AGE    changed more than AGE ago: a number with s, m, h or d\n"
+	"      --newer AGE    changed less than AGE ago\n" REMOTE_USAGE;
 
 static const char DU_USAGE[] = "usage: nebulaio du [OPTIONS] s3://BUCKET[/PREFIX or /GLOB]\n"
 			       "\n"
-			       "The bytes and the number of objects below PREFIX.\n"
+			       "Prints the bytes and the number of objects below PREFIX.\n"
 			       "\n" REMOTE_USAGE;
 
 enum { FIND_NAME = REMOTE_OWN, FIND_LARGER, FIND_SMALLER, FIND_OLDER, FIND_NEWER };
@@ -152,7 +152,8 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, REMOTE_SHORT, OPTIONS, NULL)) != -1) {
 		if (!find && option >= REMOTE_OWN)
-			return cli_usage_error(command, "'%s' is find's", argv[optind - 1]);
+			return cli_usage_error(
+				command, "'%s' is an option of find only", argv[optind - 1]);
 		ret = option >= REMOTE_OWN ? wanted_option(&wanted, option)
 					   : remote_option(command, &opts, option, argv);
 		if (ret)
@@ -192,7 +193,7 @@ const struct cli_command CLI_FIND = {
 
 const struct cli_command CLI_DU = {
 	.name = "du",
-	.summary = "sum up what lies below a prefix",
+	.summary = "sum up the objects below a prefix",
 	.usage = DU_USAGE,
 	.run = du_run,
 };

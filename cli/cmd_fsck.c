@@ -15,24 +15,23 @@ static const char USAGE[] =
 	"                     [--secret-file FILE [--device NAME]] DIR\n"
 	"\n"
 	"Verifies the log, every record, and that extents neither overlap nor leave the volume.\n"
-	"--deep also reads every extent and verifies its checksums. The server must not be "
-	"running\n"
-	"on DIR. The log is replayed as by a start; nothing else is changed. Exit code 0: clean;\n"
-	"6: damage was found.\n"
+	"--deep also reads every extent and verifies its checksums. No server may run on DIR.\n"
+	"fsck replays the log, as a start does; it changes nothing else. Exit code 0: clean; 6:\n"
+	"damage was found.\n"
 	"\n"
-	"  --salvage           of a damaged log: give up what cannot be read, apply all else,\n"
-	"                      keep the damaged part in DIR/damaged-log.*, tell what is lost;\n"
-	"                      then check. Exit code 0: what is left is clean\n"
+	"  --salvage           for a damaged log: drop the unreadable groups, apply all others,\n"
+	"                      keep the damaged part in DIR/damaged-log.*, print the losses,\n"
+	"                      then check. Exit code 0: the rest is clean\n"
 	"  --secret-file FILE  the secret of volumes on other hosts (rdma://…)\n"
-	"  --device NAME       the RDMA device to reach them by (default simulated)\n";
+	"  --device NAME       the RDMA device that reaches those hosts (default simulated)\n";
 
 #define FINDINGS_BYTES_MAX (64 * MIB)
 
 static void print_salvaged(const struct store_fsck_report *report)
 {
 	if (report->groups_lost)
-		printf("salvaged: %llu groups of the log are lost; because of that %llu objects "
-		       "and %llu rows were removed, and %llu buckets made\n",
+		printf("salvaged: %llu groups of the log are lost; as a result, %llu objects and "
+		       "%llu rows were removed, and %llu buckets made\n",
 			(unsigned long long)report->groups_lost,
 			(unsigned long long)report->objects_removed,
 			(unsigned long long)report->rows_removed,
@@ -56,7 +55,7 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 	if (!json)
 		print_salvaged(report);
 	if (!json && !report->opened) {
-		printf("DAMAGED: nothing else was checked\n");
+		printf("DAMAGED: fsck checked nothing else\n");
 		return;
 	}
 	printf(format, json ? (clean ? "true" : "false") : (clean ? "clean" : "DAMAGED"),
@@ -109,7 +108,7 @@ static int fsck_run(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
 		if (option == '?')
 			return cli_usage_error(
-				&CLI_FSCK, "'%s' is not understood", argv[optind - 1]);
+				&CLI_FSCK, "'%s' is not an option", argv[optind - 1]);
 		if (option == 'd')
 			deep = true;
 		else if (option == 'j')
@@ -133,7 +132,7 @@ static int fsck_run(int argc, char **argv)
 	remote_initiator_close(remote);
 	if (ret && ret != -EUCLEAN) {
 		fprintf(stderr, "nebulaio fsck: %s: %s%s\n", argv[optind], strerror(-ret),
-			ret == -EBUSY ? "; a server runs on it, stop that first" : "");
+			ret == -EBUSY ? "; a server runs on it, stop it first" : "");
 		return ret == -ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
 	}
 	print_report(&report, ret == 0, json);

@@ -9,8 +9,9 @@ static const char USAGE[] =
 	"usage: nebulaio ls [OPTIONS] [s3://BUCKET[/PREFIX]]\n"
 	"       nebulaio ls [OPTIONS] 's3://BUCKET/GLOB'\n"
 	"\n"
-	"Without an address, lists buckets. With one, keys below PREFIX up to the next '/'.\n"
-	"With a GLOB (*, ?, [...]; '*' takes '/' too) all keys that it matches.\n"
+	"Without an address, ls lists the buckets. With one, it lists the keys below PREFIX up\n"
+	"to the next '/'. With a GLOB (*, ?, [...]; '*' also matches '/') it lists all matching\n"
+	"keys.\n"
 	"\n"
 	"  -r, --recursive    all keys below PREFIX\n" REMOTE_USAGE;
 
@@ -134,7 +135,7 @@ static int ls_run(int argc, char **argv)
 
 const struct cli_command CLI_LS = {
 	.name = "ls",
-	.summary = "list buckets, or what a bucket holds",
+	.summary = "list buckets or objects",
 	.usage = USAGE,
 	.run = ls_run,
 };

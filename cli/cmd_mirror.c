@@ -9,20 +9,21 @@
 static const char MIRROR_USAGE[] =
 	"usage: nebulaio mirror [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] FOLDER|s3://BUCKET[/PREFIX]\n"
 	"\n"
-	"Makes the second like the first: copies what is missing or differs. A name differs\n"
-	"when its length does, or both have ETags that are plain digests and differ,\n"
-	"or else when the first is younger; equal ETags are never a difference.\n"
+	"Makes the second like the first: copies every name that is missing or differs. A name\n"
+	"differs when the lengths differ. When both have ETags that are plain digests, the ETags\n"
+	"decide. Otherwise it differs when the first is newer.\n"
 	"\n"
-	"      --delete       and delete what only the second has\n"
-	"  -n, --dry-run      only say what would be done\n"
-	"  -P, --parallel N   so many at a time (4)\n"
+	"      --delete       also delete names that only the second has\n"
+	"  -n, --dry-run      only print what mirror would do\n"
+	"  -P, --parallel N   copy N files at a time (4)\n"
 	"  -q, --quiet        print no names\n" REMOTE_USAGE;
 
 static const char DIFF_USAGE[] =
 	"usage: nebulaio diff [OPTIONS] FOLDER|s3://BUCKET[/PREFIX] FOLDER|s3://BUCKET[/PREFIX]\n"
 	"\n"
-	"'<' only the first has it, '>' only the second, '!' both and they differ (see mirror).\n"
-	"Exit code 0 when there is no difference, 1 when there is one.\n"
+	"Prints one line per difference: '<' only the first has the name, '>' only the second\n"
+	"has it, '!' both have it and they differ (see mirror). Exit code 0: no difference; 1:\n"
+	"at least one.\n"
 	"\n" REMOTE_USAGE;
 
 struct both {
@@ -50,7 +51,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 	while (!ret &&
 		(option = getopt_long(argc, argv, REMOTE_SHORT "nP:q", OPTIONS, NULL)) != -1) {
 		if (!mirror && strchr("DnPq", option < 256 ? option : '?'))
-			return cli_usage_error(command, "'%s' is not understood", argv[optind - 1]);
+			return cli_usage_error(command, "'%s' is not an option", argv[optind - 1]);
 		both->delete |= option == 'D';
 		both->dry_run |= option == 'n';
 		both->copy.quiet |= option == 'q';

@@ -13,8 +13,8 @@
 static const char USAGE[] =
 	"usage: nebulaio presign [OPTIONS] s3://BUCKET/KEY\n"
 	"\n"
-	"Prints a URL of the first HTTP endpoint that does what METHOD says without keys. Asks no\n"
-	"server: whether the keys hold is known when the URL is used.\n"
+	"Prints a URL of the first HTTP endpoint. The URL performs METHOD and needs no keys. No\n"
+	"server is asked: invalid keys show only when the URL is used.\n"
 	"\n"
 	"      --method NAME  GET (default), PUT, HEAD or DELETE\n"
 	"      --expires S    seconds, up to 604800 (3600)\n" REMOTE_USAGE;
@@ -105,7 +105,7 @@ static int own_option(struct presign *presign, int option)
 				return CLI_OK;
 			}
 		}
-		return cli_usage_error(&CLI_PRESIGN, "--method: '%s' is not one", optarg);
+		return cli_usage_error(&CLI_PRESIGN, "--method: '%s' is not a method", optarg);
 	}
 	presign->expires_s = strtoul(optarg, &end, 10);
 	if (*end || presign->expires_s < 1 || presign->expires_s > EXPIRES_S_MAX)

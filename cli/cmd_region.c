@@ -14,9 +14,9 @@
 static const char USAGE[] =
 	"usage: nebulaio region dump [--pid PID] [--json]\n"
 	"\n"
-	"Maps the memory region of a running server read-only and shows what lies where: layout,\n"
-	"rings of each core, registered memory, targets, frames by owner. Without --pid the one\n"
-	"process of this host that has a region is taken.\n";
+	"Maps the memory region of a running server read-only and shows its contents: layout,\n"
+	"rings of each core, registered memory, targets, frames by owner. Without --pid it takes\n"
+	"the only process of this host that has a region.\n";
 
 #define DUMP_BYTES_MAX (16 * MIB)
 
@@ -90,7 +90,7 @@ static int region_run(int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
 		if (option == '?')
 			return cli_usage_error(&CLI_REGION,
-				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+				"'%s' is not an option, or its value is missing", argv[optind - 1]);
 		if (option == 'p' && (pid = atoi(optarg)) <= 0)
 			return cli_usage_error(
 				&CLI_REGION, "--pid: '%s' is not a process id", optarg);

@@ -11,11 +11,10 @@ static const char USAGE[] =
 	"       nebulaio rm -r [OPTIONS] s3://BUCKET[/PREFIX]\n"
 	"       nebulaio rm [OPTIONS] 's3://BUCKET/GLOB'\n"
 	"\n"
-	"Deletes one object; a key that is not there is an error (exit code 3), unless -f is "
-	"given.\n"
+	"Deletes objects. A missing key is an error (exit code 3), unless -f is given.\n"
 	"\n"
 	"  -r, --recursive    all objects whose key starts with PREFIX\n"
-	"  -f, --force        a missing key is fine\n" REMOTE_USAGE;
+	"  -f, --force        a missing key is no error\n" REMOTE_USAGE;
 
 /* All below a prefix, or all that a glob matches. */
 static int delete_all(
@@ -98,7 +97,8 @@ static int rm_run(int argc, char **argv)
 		return cli_usage_error(&CLI_RM, "expected one s3://BUCKET/KEY");
 	if (!recursive && !*key)
 		return cli_usage_error(&CLI_RM,
-			"a key is missing; -r deletes all that a bucket holds, rb the bucket");
+			"the key is missing; rm -r deletes all objects of a bucket, rb deletes "
+			"the bucket");
 	ret = remote_open(&opts, &client);
 	if (ret)
 		return ret;

@@ -26,28 +26,29 @@ static const char USAGE[] =
 	"                      [--rdma ADDR:PORT] [--config FILE] [--set KEY=VALUE]...\n"
 	"                      [--accounts FILE] [--log-level LEVEL]\n"
 	"\n"
-	"Runs the server in the foreground until SIGTERM or SIGINT, then finishes what runs and\n"
-	"ends. Prints one line that begins with \"ready\" when it accepts work. SIGHUP reads the\n"
-	"certificate files again, as does a change of them.\n"
+	"Runs the server in the foreground until SIGTERM or SIGINT. Then it finishes the running\n"
+	"requests and ends. It prints one line that begins with \"ready\" when it accepts work.\n"
+	"It reads the certificate files again on SIGHUP and when they change.\n"
 	"\n"
-	"  --data DIR          where objects are kept (created when absent; default ./data)\n"
-	"  --volume PATH       where their bytes lie: a file, a block device or an NVMe\n"
+	"  --data DIR          folder of the store (created when absent; default ./data)\n"
+	"  --volume PATH       where objects are stored: a file, a block device or an NVMe\n"
 	"                      passthrough device (/dev/ng0n1); default a file in DIR;\n"
 	"                      several (--volume A --volume B …): erasure coded over them\n"
-	"  --format            destroys what else is on PATH, for a new store\n"
-	"  --http ADDR:PORT    S3 over HTTP; port 0 takes a free one; \"off\" for none\n"
-	"  --https ADDR:PORT   S3 over HTTPS (https.certificate, https.key); \"off\" for none\n"
-	"  --rdma ADDR:PORT    S3 over RDMA; switches it on; \"off\" for none\n"
-	"  --config FILE       YAML; see --help-config for its keys\n"
-	"  --accounts FILE     accounts, users and keys that there are to be (auth.accounts_file)\n"
+	"  --format            for a new store: destroy other data on PATH\n"
+	"  --http ADDR:PORT    address of S3 over HTTP; port 0: any free port; \"off\": no HTTP\n"
+	"  --https ADDR:PORT   address of S3 over HTTPS (https.certificate, https.key); \"off\":\n"
+	"                      no HTTPS\n"
+	"  --rdma ADDR:PORT    switch S3 over RDMA on, at this address; \"off\": no RDMA\n"
+	"  --config FILE       YAML file; --help-config lists its keys\n"
+	"  --accounts FILE     accounts, users and keys to create (auth.accounts_file)\n"
 	"  --set KEY=VALUE     one key of the configuration, e.g. --set memory.bytes=2GiB\n"
 	"  --log-level LEVEL   trace, debug, info, warn or error\n"
-	"  --help-config       lists every key with its default, bounds and meaning\n"
+	"  --help-config       list every key with its default, bounds and meaning\n"
 	"\n"
-	"Order: defaults, then the file, then environment variables (NEBULAIO_<SECTION>_<KEY>),\n"
-	"then the command line. Without keys of its own (auth.root_user, auth.root_password) the\n"
-	"server runs the development profile: minioadmin/minioadmin, loopback only, RDMA on port\n"
-	"9100, HTTPS on port 9443 with a certificate of its own making.\n";
+	"Later sources win: defaults, then the file, then environment variables\n"
+	"(NEBULAIO_<SECTION>_<KEY>), then the command line. Without auth.root_user and\n"
+	"auth.root_password the server runs the development profile: keys minioadmin/minioadmin,\n"
+	"loopback only, RDMA on port 9100, HTTPS on port 9443 with a self-made certificate.\n";
 
 static int print_config_help(void)
 {
@@ -194,7 +195,7 @@ static int configure(struct config *config, bool development, int argc, char **a
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
 		if (option == '?')
 			return cli_usage_error(&CLI_SERVE,
-				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+				"'%s' is not an option, or its value is missing", argv[optind - 1]);
 		if (option == OPT_HELP_CONFIG)
 			exit(print_config_help());
 		if (option == OPT_CONFIG)
@@ -251,12 +252,10 @@ static void print_welcome_https(const struct server *server)
 	if (!file)
 		return;
 	server_https_fingerprint(server, fingerprint, sizeof(fingerprint));
-	printf("\n"
-	       "  Over HTTPS, with a certificate of the server's own making (SHA-256\n"
-	       "  %s):\n"
-	       "  curl --cacert %s --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin "
-	       "https://localhost:%u/demo/README.md\n"
-	       "  AWS_CA_BUNDLE=%s aws --endpoint-url https://localhost:%u s3 ls s3://demo\n",
+	printf("\n  Over HTTPS, with the server's self-made certificate (SHA-256\n  %s):\n  curl "
+	       "--cacert %s --aws-sigv4 aws:amz:us-east-1:s3 --user minioadmin:minioadmin "
+	       "https://localhost:%u/demo/README.md\n  AWS_CA_BUNDLE=%s aws --endpoint-url "
+	       "https://localhost:%u s3 ls s3://demo\n",
 		fingerprint, file, server_https_port(server), file, server_https_port(server));
 }
 
@@ -295,14 +294,10 @@ static void print_welcome(const struct config *config, const struct server *serv
 		return;
 	snprintf(http, sizeof(http), "http://%.*s:%u", (int)(colon - config->http.address),
 		config->http.address, server_http_port(server));
-	printf("\n"
-	       "  DEVELOPMENT PROFILE: access key minioadmin, secret key minioadmin, loopback "
-	       "only. Everybody knows\n"
-	       "  these keys; set NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD before you "
-	       "serve anybody else.\n"
-	       "\n"
-	       "Try it from another terminal:\n"
-	       "\n");
+	printf("\n  DEVELOPMENT PROFILE: access key minioadmin, secret key minioadmin, loopback "
+	       "only. These\n  keys are public; set NEBULAIO_ROOT_USER and "
+	       "NEBULAIO_ROOT_PASSWORD before you serve other users.\n\nTry it from another "
+	       "terminal:\n\n");
 	print_welcome_own(config, server, http);
 	printf("\n"
 	       "With other clients (apt install awscli curl):\n"
@@ -387,16 +382,16 @@ static int serve_until_signal(const struct config *config, bool development)
 	}
 	print_ready(config, server);
 	if (config->flow_count && serve_flows_start(config, server_http_port(server)))
-		log_error("flows", "no memory or thread for them: they do not run");
+		log_error("flows", "no memory or no thread: no flow runs");
 	if (development)
 		print_welcome(config, server);
 	number = await_end(server, &signals);
-	log_info("server", "SIG%s: finishing what runs", sigabbrev_np(number));
+	log_info("server", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve_flows_stop();
 	pthread_sigmask(SIG_UNBLOCK, &signals, NULL); /* a second signal ends it at once */
 	server_stop(server);
 	server_close(server);
-	log_info("server", "ended in order");
+	log_info("server", "stopped cleanly");
 	return CLI_OK;
 }
 

@@ -17,19 +17,19 @@
 static const char USAGE[] =
 	"usage: nebulaio top [--pid PID] [--metrics HOST:PORT] [--once] [--json] [--interval S]\n"
 	"\n"
-	"Shows, every second, what a process with a memory region does: queue depths and rates of\n"
-	"its rings, latencies and errors of the completions that lie in them (a server's in whole\n"
-	"turns of its event loop), frames by owner, and what /metrics counts: requests, bytes,\n"
-	"cache hits, copies. Of flows, clients and programs with a region also what they show of\n"
-	"themselves: AF_XDP's counts, those of the packet filter's rules, registrations that a\n"
-	"client found in its cache.\n"
+	"Shows, every second, the activity of a process with a memory region: queue depths and\n"
+	"rates of its rings, latencies and errors of the completions in them (a server's latency\n"
+	"is counted in whole turns of its event loop), frames by owner, and the counters of\n"
+	"/metrics: requests, bytes, cache hits, copies. Flows, clients and programs with a\n"
+	"region also publish counters of their own: AF_XDP, the rules of the packet filter, hits\n"
+	"in a client's registration cache.\n"
 	"\n"
 	"  --pid PID            the process: `nebulaio serve`, `nebulaio flow`, a client, …\n"
-	"                       (the one process of this host that has a region)\n"
-	"  --metrics HOST:PORT  its metrics (127.0.0.1:9001; left out when nobody answers)\n"
-	"  --once               one picture after one interval\n"
+	"                       (default: the only process of this host that has a region)\n"
+	"  --metrics HOST:PORT  its metrics (127.0.0.1:9001; omitted when nothing answers)\n"
+	"  --once               print one picture after one interval, then end\n"
 	"  --interval SECONDS   1 to 3600 (1)\n"
-	"  --json               one line of JSON a picture\n";
+	"  --json               print each picture as one line of JSON\n";
 
 #define METRICS_BYTES_MAX (4 * MIB)
 #define SERIES_MAX	  1024u
@@ -219,7 +219,7 @@ static void text_show(const struct top *top, const struct picture *now, const st
 	if (now->series_count)
 		printf("\n\n%-64s %16s %14s\n", "metric", "value", "a second");
 	else
-		printf("\n\nno metrics: nobody answers at %s (--metrics HOST:PORT)\n",
+		printf("\n\nno metrics: nothing answers at %s (--metrics HOST:PORT)\n",
 			top->metrics);
 	for (uint32_t i = 0; i < now->series_count; i++) {
 		const struct series *series = &now->series[i];
@@ -312,7 +312,7 @@ static int options_take(struct top *top, int argc, char **argv)
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
 		if (option == '?')
 			return cli_usage_error(&CLI_TOP,
-				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+				"'%s' is not an option, or its value is missing", argv[optind - 1]);
 		if (option == 'p' && (top->pid = atoi(optarg)) <= 0)
 			return cli_usage_error(&CLI_TOP, "--pid: '%s' is not a process id", optarg);
 		if (option == 'i' &&
@@ -342,7 +342,8 @@ static int top_run(int argc, char **argv)
 		ret = 0; /* a client: it has counts, and no region */
 	if (ret) {
 		fprintf(stderr, "nebulaio top: process %d: %s\n", top.pid,
-			ret == -ENOENT ? "it has no region, and shows no counts" : strerror(-ret));
+			ret == -ENOENT ? "it has no region and publishes no counters"
+				       : strerror(-ret));
 		return ret == -ENOENT || ret == -ESRCH ? CLI_NOT_FOUND : CLI_DENIED;
 	}
 	sigaction(SIGINT, &action, NULL);

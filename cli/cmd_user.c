@@ -14,12 +14,12 @@ static const char USAGE[] =
 	"       nebulaio user [OPTIONS] key-create NAME\n"
 	"       nebulaio user [OPTIONS] key-disable | key-enable | key-remove | rotate NAME KEY\n"
 	"\n"
-	"create makes a first key, too, and tells it; a secret is told this once. disable\n"
-	"switches all keys of a user off, enable on. rotate makes a new key and switches KEY off;\n"
-	"key-remove ends it when nobody misses it. A POLICY is an ARN, the name of one of the\n"
-	"account's (`nebulaio admin policies`), or of one that is built in: AmazonS3FullAccess,\n"
-	"AmazonS3ReadOnlyAccess, …\n"
-	"\n" ADMIN_USAGE "      --no-key       create: no first key\n";
+	"create also makes a first key and prints it. A secret is printed only once, when it is\n"
+	"made. disable switches all keys of a user off; enable switches them on. rotate makes a\n"
+	"new key and switches KEY off; use key-remove when no program needs KEY any more. A\n"
+	"POLICY is an ARN, the name of a policy of the account (`nebulaio admin policies`), or\n"
+	"the name of a built-in one: AmazonS3FullAccess, AmazonS3ReadOnlyAccess, …\n"
+	"\n" ADMIN_USAGE "      --no-key       with create: make no first key\n";
 
 static int user_get(struct admin *admin, const char *name, json_t **ret_user)
 {
@@ -136,7 +136,7 @@ static json_t *policy_arn(struct admin *admin, const json_t *account, const char
 	if (is_built_in(name))
 		return json_sprintf("arn:aws:iam::aws:policy/%s", name);
 	fprintf(stderr,
-		"nebulaio: account %s has no policy %s, and none of that name is built in\n",
+		"nebulaio: account %s has no policy %s, and no built-in policy has this name\n",
 		admin->account, name);
 	return NULL;
 }
@@ -220,7 +220,7 @@ static int user_create(struct admin *admin, int count, char **arguments)
 	int ret = admin_request(admin, &there, NULL);
 
 	if (ret == CLI_OK) {
-		fprintf(stderr, "nebulaio: there is a user %s already\n", arguments[0]);
+		fprintf(stderr, "nebulaio: user %s exists already\n", arguments[0]);
 		ret = CLI_FAILED;
 	} else if (ret == CLI_NOT_FOUND) {
 		ret = policies_read(admin, count - 1, arguments + 1, list);

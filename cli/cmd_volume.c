@@ -20,17 +20,17 @@
 static const char USAGE[] =
 	"usage: nebulaio volume serve --secret-file FILE [OPTIONS] NAME=PATH...\n"
 	"\n"
-	"Exports volumes: each PATH, a file (made when absent), a block device or an NVMe\n"
-	"passthrough device, is served under its NAME to one server at a time, which names it\n"
-	"rdma://HOST:PORT/NAME in storage.volumes. Runs until SIGTERM or SIGINT. Prints one\n"
+	"Exports volumes. Each PATH is a file (made when absent), a block device or an NVMe\n"
+	"passthrough device. One server at a time uses it under its NAME; that server's\n"
+	"storage.volumes has rdma://HOST:PORT/NAME. Runs until SIGTERM or SIGINT. Prints one\n"
 	"line that begins with \"ready\" when it accepts work.\n"
 	"\n"
-	"  --secret-file FILE   a secret of 16 to 256 characters that the server has, too\n"
-	"                       (storage.remote.secret_file)\n"
-	"  --listen ADDR:PORT   where (default 0.0.0.0:9110); port 0 takes a free one\n"
-	"  --device NAME        by which RDMA device (default auto: the card that has\n"
-	"                       the address, else simulated)\n"
-	"  --memory MIB         for data on its way (default 64)\n"
+	"  --secret-file FILE   file with a secret of 16 to 256 characters; the server has the\n"
+	"                       same one (storage.remote.secret_file)\n"
+	"  --listen ADDR:PORT   address to listen on (default 0.0.0.0:9110); port 0: any free\n"
+	"  --device NAME        RDMA device (default auto: the card that has the address, else\n"
+	"                       simulated)\n"
+	"  --memory MIB         memory for data in transit (default 64)\n"
 	"  --log-level LEVEL    trace, debug, info, warn or error\n";
 
 struct volume_serve {
@@ -89,8 +89,9 @@ static int option_take(struct volume_serve *serve, int option, const char *value
 	case OPT_MEMORY:
 		if (slice_to_u64(slice_str(value), &mib) || mib > MEMORY_MIB_MAX ||
 			mib * MIB < MEMORY_BYTES_MIN)
-			return cli_usage_error(&CLI_VOLUME, "--memory: '%s' is not %llu to %llu",
-				value, (unsigned long long)(MEMORY_BYTES_MIN / MIB),
+			return cli_usage_error(&CLI_VOLUME,
+				"--memory: '%s' is not a number from %llu to %llu", value,
+				(unsigned long long)(MEMORY_BYTES_MIN / MIB),
 				(unsigned long long)MEMORY_MIB_MAX);
 		serve->memory_bytes = mib * MIB;
 		return 0;
@@ -128,7 +129,7 @@ static int volume_take(struct volume_serve *serve, const char *pair)
 			slice_of(pair, (size_t)(equals - pair)), name, sizeof(serve->names[0])) ||
 		name_taken(serve, name))
 		return cli_usage_error(&CLI_VOLUME,
-			"'%s' is not NAME=PATH with a name of its own, without '/'", pair);
+			"'%s' is not NAME=PATH; each NAME must differ and have no '/'", pair);
 	ret = disk_open(&opts, &disk);
 	if (ret) {
 		fprintf(stderr, "nebulaio volume: %s cannot be opened: %s\n", opts.path,
@@ -150,13 +151,13 @@ static int command_line(struct volume_serve *serve, int argc, char **argv)
 	while (!ret && (option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1) {
 		if (option == '?')
 			return cli_usage_error(&CLI_VOLUME,
-				"'%s' is not understood, or lacks its value", argv[optind - 1]);
+				"'%s' is not an option, or its value is missing", argv[optind - 1]);
 		ret = option_take(serve, option, optarg);
 	}
 	if (!ret && !serve->secret_file)
 		return cli_usage_error(&CLI_VOLUME,
-			"--secret-file is needed: anybody who has the secret can read and write "
-			"the volumes, and nobody else");
+			"--secret-file is needed: only a server with this secret can read and "
+			"write the volumes");
 	if (!ret && optind == argc)
 		return cli_usage_error(&CLI_VOLUME, "expected NAME=PATH");
 	for (; !ret && optind < argc; optind++)
@@ -247,7 +248,7 @@ static int serve_until_signal(struct volume_serve *serve)
 	fflush(stdout);
 	while (sigwait(&signals, &number))
 		;
-	log_info("export", "SIG%s: finishing what runs", sigabbrev_np(number));
+	log_info("export", "SIG%s: finishing running requests", sigabbrev_np(number));
 	serve->end.fn = drain_post;
 	reactor_post(serve->reactor, &serve->end);
 	pthread_join(thread, NULL);
@@ -272,7 +273,7 @@ static int volume_run(int argc, char **argv)
 
 const struct cli_command CLI_VOLUME = {
 	.name = "volume",
-	.summary = "export this host's volumes to a server on another one, over RDMA",
+	.summary = "export this host's volumes over RDMA to a server on another host",
 	.usage = USAGE,
 	.run = volume_run,
 };

@@ -68,7 +68,7 @@ static void check_port(
 			number, link_name(&port), mtu_bytes(port.active_mtu));
 		if (port.active_mtu < port.max_mtu) {
 			finding = doctor_note(doctor, FINDING_WARN, "rdma",
-				"%s port %u moves %u bytes a packet; it could do %u", device,
+				"%s port %u sends %u bytes a packet; it supports %u", device,
 				number, mtu_bytes(port.active_mtu), mtu_bytes(port.max_mtu));
 			doctor_fix(finding, false,
 				"ip link set dev INTERFACE mtu 9000   # on both ends and the "
@@ -77,9 +77,8 @@ static void check_port(
 	} else {
 		finding = doctor_note(doctor, FINDING_FAIL, "rdma", "%s port %u is %s", device,
 			number, ibv_port_state_str(port.state));
-		doctor_why(finding, "no session can be set up over it");
-		doctor_fix(
-			finding, false, "ip link set dev INTERFACE up   # and look at the cable");
+		doctor_why(finding, "no session can use this port");
+		doctor_fix(finding, false, "ip link set dev INTERFACE up   # and check the cable");
 	}
 	check_gids(doctor, context, device, number, &port);
 }
@@ -94,7 +93,7 @@ static void check_device(struct doctor *doctor, struct ibv_device *device)
 	if (!context) {
 		finding = doctor_note(doctor, FINDING_FAIL, "rdma", "%s cannot be opened: %s", name,
 			strerror(errno));
-		doctor_fix(finding, false, "ls -l /dev/infiniband   # its group must be yours");
+		doctor_fix(finding, false, "ls -l /dev/infiniband   # you must be in its group");
 		return;
 	}
 	if (ibv_query_device(context, &attr) == 0) {
@@ -137,10 +136,10 @@ void doctor_check_rdma(struct doctor *doctor)
 		ibv_free_device_list(devices);
 	if (count)
 		return;
-	finding = doctor_note(doctor, FINDING_INFO, "rdma", "no RDMA device here");
+	finding = doctor_note(doctor, FINDING_INFO, "rdma", "this host has no RDMA device");
 	doctor_why(finding,
-		"the device `simulated` works between processes of this host; soft-RoCE makes a "
-		"real one of any network card");
+		"the device `simulated` works between processes of this host; soft-RoCE turns any "
+		"network card into a real RDMA device");
 	doctor_fix(finding, false,
 		"modprobe rdma_rxe && rdma link add rxe0 type rxe netdev INTERFACE");
 }

@@ -50,12 +50,11 @@ static void check_limits(struct doctor *doctor)
 		} else {
 			finding = doctor_note(doctor, FINDING_WARN, "memory",
 				"the limit of locked memory is %llu KiB; a region of %llu MiB "
-				"wants more",
+				"needs more",
 				(unsigned long long)limit.rlim_cur / KIB,
 				doctor->region_bytes / MIB);
 			doctor_why(finding,
-				"RDMA registration fails and disk I/O goes without fixed "
-				"buffers");
+				"RDMA registration fails, and disk I/O runs without fixed buffers");
 			doctor_fix(finding, true,
 				"printf '* soft memlock unlimited\\n"
 				"* hard memlock unlimited\\n' > "
@@ -65,7 +64,7 @@ static void check_limits(struct doctor *doctor)
 	}
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max < FILES_WANTED) {
 		finding = doctor_note(doctor, FINDING_WARN, "memory",
-			"at most %llu open files: that many connections less a few",
+			"at most %llu open files: slightly fewer connections",
 			(unsigned long long)limit.rlim_max);
 		doctor_fix(finding, true,
 			"printf '* hard nofile 65536\\n' > "
@@ -87,9 +86,9 @@ static void check_huge_pages(struct doctor *doctor)
 		return;
 	}
 	finding = doctor_note(doctor, FINDING_WARN, "memory",
-		"%llu huge pages of 2 MiB are free; a region of %llu MiB takes %llu", free_pages,
+		"%llu huge pages of 2 MiB are free; a region of %llu MiB needs %llu", free_pages,
 		doctor->region_bytes / MIB, wanted);
-	doctor_why(finding, "the server uses plain pages: slower start, more translation misses");
+	doctor_why(finding, "the server uses 4 KiB pages: slower start, more TLB misses");
 	doctor_fix(finding, true, "sysctl -w vm.nr_hugepages=%llu", total - free_pages + wanted);
 	doctor_undo(finding, "sysctl -w vm.nr_hugepages=%llu", total);
 }
@@ -168,8 +167,8 @@ static void check_options(struct doctor *doctor)
 
 	if (!file) {
 		doctor_note(doctor, FINDING_INFO, "kernel",
-			"the kernel's configuration is neither in /boot nor in /proc/config.gz: "
-			"its options were not checked");
+			"doctor did not check the kernel's options: the configuration is neither "
+			"in /boot nor in /proc/config.gz");
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_LEN(OPTIONS); i++) {
@@ -177,8 +176,8 @@ static void check_options(struct doctor *doctor)
 
 		if (state == '?') {
 			doctor_note(doctor, FINDING_INFO, "kernel",
-				"the kernel's configuration cannot be read: its options were not "
-				"checked");
+				"doctor did not check the kernel's options: it cannot read the "
+				"configuration");
 			break;
 		}
 		doctor_note(doctor, state == 'n' ? FINDING_WARN : FINDING_OK, "kernel",
@@ -201,7 +200,8 @@ static void check_clock(struct doctor *doctor)
 		return;
 	}
 	finding = doctor_note(doctor, FINDING_WARN, "kernel", "clock source %s", source);
-	doctor_why(finding, "reading the time costs a system call or worse, many times a request");
+	doctor_why(
+		finding, "each read of the time costs a system call or more, many times a request");
 	doctor_fix(finding, false,
 		"echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource");
 }
@@ -218,7 +218,7 @@ void doctor_check_kernel(struct doctor *doctor)
 			doctor, old ? FINDING_WARN : FINDING_OK, "kernel", "Linux %s", uts.release);
 
 		if (old)
-			doctor_why(finding, "6.1 is the oldest that NebulaIO is tested on");
+			doctor_why(finding, "6.1 is the oldest kernel that NebulaIO is tested on");
 	}
 	check_io_uring(doctor);
 	check_options(doctor);
@@ -269,6 +269,6 @@ void doctor_check_disks(struct doctor *doctor)
 		closedir(dir);
 	if (!found)
 		doctor_note(doctor, FINDING_INFO, "disk",
-			"no NVMe passthrough device (/dev/ng*): volumes can be files and block "
-			"devices");
+			"no NVMe passthrough device (/dev/ng*): use files or block devices as "
+			"volumes");
 }

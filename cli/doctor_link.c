@@ -36,13 +36,13 @@ static const char *af_xdp_way(const char *driver)
 
 	for (size_t i = 0; i < ARRAY_LEN(zero_copy); i++) {
 		if (!strcmp(driver, zero_copy[i]))
-			return "its driver has zero-copy mode";
+			return "its driver supports zero-copy mode";
 	}
 	for (size_t i = 0; i < ARRAY_LEN(native); i++) {
 		if (!strcmp(driver, native[i]))
-			return "its driver has native mode, with a copy";
+			return "its driver supports native mode, with a copy";
 	}
-	return "generic mode; what its driver can do is not known here";
+	return "generic mode; doctor does not know this driver's modes";
 }
 
 static unsigned rx_queues(const struct doctor *doctor, const char *name)
@@ -89,19 +89,21 @@ static const struct {
 } COUNTERS[] = {
 	{"counters/link_downed", "the link went down: cable, transceiver or switch"},
 	{"counters/symbol_error", "the cable or transceiver is bad"},
-	{"counters/port_rcv_errors", "packets came in broken: cable or transceiver"},
-	{"counters/port_xmit_discards", "packets could not be sent: the switch does not take them"},
-	{"hw_counters/out_of_sequence", "packets were lost on the way: PFC or ECN is missing"},
-	{"hw_counters/packet_seq_err", "the peer lost packets of ours: PFC or ECN is missing"},
+	{"counters/port_rcv_errors", "corrupted packets arrived: cable or transceiver"},
+	{"counters/port_xmit_discards",
+		"packets could not be sent: the switch does not accept them"},
+	{"hw_counters/out_of_sequence", "packets were lost in the network: PFC or ECN is missing"},
+	{"hw_counters/packet_seq_err", "the peer lost our packets: PFC or ECN is missing"},
 	{"hw_counters/local_ack_timeout_err", "the peer did not answer in time, see rdma.timeout"},
 	{"hw_counters/rnr_nak_retry_err", "a receiver was never ready: its process hangs"},
-	{"hw_counters/out_of_buffer", "a receive was not posted in time"},
+	{"hw_counters/out_of_buffer", "no receive was posted in time"},
 	{"hw_counters/np_ecn_marked_roce_packets",
 		"switches marked packets: the path is congested"},
-	{"hw_counters/rp_cnp_handled", "we were told to slow down: the path is congested"},
+	{"hw_counters/rp_cnp_handled",
+		"the network asked this host to slow down: the path is congested"},
 	{"hw_counters/retry_exceeded_err", "the peer did not answer: it died, or packets are lost"},
-	{"hw_counters/rcvd_seq_err", "packets were lost on the way"},
-	{"hw_counters/send_rnr_err", "a receive was not posted in time"},
+	{"hw_counters/rcvd_seq_err", "packets were lost in the network"},
+	{"hw_counters/send_rnr_err", "no receive was posted in time"},
 };
 
 static void check_port_counters(struct doctor *doctor, const char *device, unsigned port)
@@ -123,7 +125,8 @@ static void check_port_counters(struct doctor *doctor, const char *device, unsig
 		doctor_why(
 			doctor_note(doctor, FINDING_INFO, "rdma", "%s port %u: %s is %llu", device,
 				port, strchr(COUNTERS[i].file, '/') + 1, (unsigned long long)value),
-			"%s; since the driver was loaded: look whether it grows", COUNTERS[i].why);
+			"%s; counted since the driver was loaded: check whether it grows",
+			COUNTERS[i].why);
 	}
 	if (seen && !shown)
 		doctor_note(doctor, FINDING_OK, "rdma",
@@ -153,8 +156,8 @@ static void tell_node(struct doctor *doctor, const char *kind, const char *name)
 	if (!doctor_sysfs(doctor, cpus, sizeof(cpus), "devices/system/node/node%s/cpulist", node))
 		snprintf(cpus, sizeof(cpus), "unknown");
 	doctor_why(doctor_note(doctor, FINDING_INFO, "memory", "%s is on NUMA node %s", name, node),
-		"its processors: %s; numa.node: %s puts the server there, and auto does for its "
-		"RDMA device",
+		"its processors: %s; numa.node: %s runs the server there; numa.node: auto does so "
+		"when the server uses this RDMA device",
 		cpus, node);
 }
 
@@ -175,7 +178,7 @@ void doctor_check_placement(struct doctor *doctor)
 	doctor_each(doctor, "class/infiniband", check_counters);
 	if (!doctor_sysfs(doctor, nodes, sizeof(nodes), "devices/system/node/online") ||
 		!strcmp(nodes, "0")) {
-		doctor_note(doctor, FINDING_OK, "memory", "one NUMA node: nothing to place");
+		doctor_note(doctor, FINDING_OK, "memory", "one NUMA node: no placement needed");
 		return;
 	}
 	doctor_note(doctor, FINDING_INFO, "memory",

@@ -31,8 +31,9 @@ static void tell_pfc(struct doctor *doctor, const char *name, bool rdma, uint8_t
 		return;
 	finding =
 		doctor_note(doctor, FINDING_WARN, "network", "%s: no priority flow control", name);
-	doctor_why(
-		finding, "when a switch's buffer is full, RoCE packets are dropped and sent again");
+	doctor_why(finding,
+		"when a switch's buffer is full, it drops RoCE packets, and they are sent "
+		"again");
 	doctor_fix(finding, true, "dcb pfc set dev %s prio-pfc 3:on   # and on the switch", name);
 	doctor_undo(finding, "dcb pfc set dev %s prio-pfc 3:off", name);
 }
@@ -49,14 +50,14 @@ static void tell_pfc_frames(struct doctor *doctor, const char *name, const struc
 			(unsigned long long)dcb->pfc_received[i],
 			(unsigned long long)dcb->pfc_sent[i]);
 		doctor_why(finding,
-			"received: the switch has no room, a receiver behind it is slow; sent: "
-			"this host does not take packets as fast as they come");
+			"received: the switch has no room, because a receiver behind it is slow; "
+			"sent: this host accepts packets more slowly than they arrive");
 		doctor_fix(finding, false,
 			dcb->pfc_sent[i] > dcb->pfc_received[i]
 				? "ethtool -G %s rx 4096   # more receive descriptors; and the "
 				  "server on the card's NUMA node"
-				: "dcb pfc show dev %s requests indications   # on every host: who "
-				  "sends them is slow",
+				: "dcb pfc show dev %s requests indications   # on every "
+				  "host: the host that sends them is slow",
 			name);
 	}
 }
@@ -92,8 +93,8 @@ static void tell_dscp(
 			"%s: DSCP %u, which the server sends, has no priority of its own", name,
 			doctor->dscp);
 		doctor_why(finding,
-			"its packets go with all others, and priority flow control does not "
-			"protect them");
+			"its packets share the default priority, and priority flow control does "
+			"not protect them");
 		doctor_fix(finding, true, "dcb app add dev %s dscp-prio %u:3   # and on the switch",
 			name, doctor->dscp);
 		doctor_undo(finding, "dcb app del dev %s dscp-prio %u:3", name, doctor->dscp);
@@ -102,7 +103,7 @@ static void tell_dscp(
 			"%s: DSCP %u, which the server sends, has priority %d, which has no flow "
 			"control",
 			name, doctor->dscp, priority);
-		doctor_why(finding, "its packets are dropped when a buffer on the way is full");
+		doctor_why(finding, "its packets are dropped when a buffer in the network is full");
 		doctor_fix(finding, true, "dcb pfc set dev %s prio-pfc %d:on   # and on the switch",
 			name, priority);
 		doctor_undo(finding, "dcb pfc set dev %s prio-pfc %d:off", name, priority);
@@ -120,7 +121,7 @@ void doctor_tell_dcb(struct doctor *doctor, const char *interface, bool rdma, in
 		err = -EOPNOTSUPP;
 	if (err && rdma)
 		doctor_note(doctor, FINDING_INFO, "network",
-			"%s: its driver does not tell whether it has priority flow control: %s",
+			"%s: its driver does not report whether it has priority flow control: %s",
 			interface, strerror(-err));
 	else if (!err)
 		tell_pfc(doctor, interface, rdma, dcb->pfc_priorities);
@@ -197,24 +198,24 @@ static const struct {
 	enum finding_state state;
 	const char *what, *why, *fix;
 } KINDS[KIND_COUNT] = {
-	[KIND_DISCARD] = {FINDING_WARN, "packets were thrown away for want of room",
-		"RoCE sends them again, and all that came after them; since the driver was loaded: "
-		"look whether it grows",
+	[KIND_DISCARD] = {FINDING_WARN, "packets were dropped because no buffer was free",
+		"RoCE sends them and all later packets again; counted since the driver was "
+		"loaded: check whether it grows",
 		"ethtool -G %s rx 4096   # more receive descriptors; and priority flow control, "
 		"here and on the switch"},
-	[KIND_ECN] = {FINDING_INFO, "packets were marked as congested, or senders told so",
-		"the path is congested, and its ends slow down as they should; since the driver "
-		"was loaded: look whether it grows",
-		"rdma statistic show link; ethtool -S %s   # which end is told; then move load, or "
-		"raise the switch's marking threshold"},
-	[KIND_PFC] = {FINDING_INFO, "pause frames of single priorities",
-		"rx: the switch has no room, a receiver behind it is slow; tx: this host does not "
-		"take packets as fast as they come",
-		"ethtool -S %s | grep -i -e prio -e pfc   # where tx grows: ethtool -G, and the "
-		"server on the card's NUMA node"},
+	[KIND_ECN] = {FINDING_INFO, "packets were marked as congested, or senders were notified",
+		"the path is congested, and its ends slow down as they should; counted since the "
+		"driver was loaded: check whether it grows",
+		"rdma statistic show link; ethtool -S %s   # which end is notified; then move "
+		"load, or raise the switch's marking threshold"},
+	[KIND_PFC] = {FINDING_INFO, "pause frames of one priority",
+		"rx: the switch has no room, because a receiver behind it is slow; tx: this host "
+		"accepts packets more slowly than they arrive",
+		"ethtool -S %s | grep -i -e prio -e pfc   # where tx grows: ethtool -G, and run "
+		"the server on the card's NUMA node"},
 	[KIND_PAUSE] = {FINDING_INFO, "pause frames that stop the whole link",
-		"every priority waits for the slowest; beside priority flow control they must be "
-		"off, at both ends",
+		"every priority waits for the slowest; with priority flow control they must be "
+		"off at both ends",
 		"ethtool -A %s autoneg off rx off tx off   # where priority flow control is on"},
 };
 
@@ -381,7 +382,7 @@ static void check_counters(struct doctor *doctor, const char *interface)
 		ret = counters_tell(doctor, &ethtool, interface);
 	if (ret)
 		doctor_note(doctor, FINDING_INFO, "network",
-			"%s: its driver does not tell its counters (ethtool -S): %s", interface,
+			"%s: its driver does not report its counters (ethtool -S): %s", interface,
 			strerror(-ret));
 	if (ethtool.fd >= 0)
 		close(ethtool.fd);

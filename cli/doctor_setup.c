@@ -13,7 +13,7 @@ static bool agreed(const struct finding *finding, bool yes)
 
 	printf("%s: %s\nrun: %s\n", finding->area, finding->what, finding->fix);
 	if (finding->undo[0])
-		printf("     taken back by: %s\n", finding->undo);
+		printf("     undo: %s\n", finding->undo);
 	fflush(stdout);
 	if (yes)
 		return true;
@@ -46,8 +46,9 @@ int doctor_setup(const struct doctor *doctor, bool yes)
 		return CLI_DENIED;
 	}
 	if (!yes && !isatty(STDIN_FILENO)) {
-		fprintf(stderr, "nebulaio doctor: --setup asks at a terminal, and this is none: "
-				"nothing was run; --yes agrees to all\n");
+		fprintf(stderr,
+			"nebulaio doctor: --setup asks at a terminal, and there is none: nothing "
+			"was run; --yes agrees to all fixes\n");
 		return CLI_USAGE;
 	}
 	for (size_t i = 0; i < doctor->count; i++) {
@@ -58,17 +59,19 @@ int doctor_setup(const struct doctor *doctor, bool yes)
 			continue;
 		shown++;
 		if (!agreed(finding, yes)) {
-			printf("     left as it is\n");
+			printf("     not changed\n");
 			continue;
 		}
 		ret = run_command(finding->fix);
 		if (ret) {
 			failed++;
-			fprintf(stderr, "nebulaio doctor: that failed (%d); the others go on\n",
+			fprintf(stderr,
+				"nebulaio doctor: that failed (%d); doctor goes on with the "
+				"others\n",
 				ret);
 		}
 	}
 	if (!shown)
-		printf("there is nothing to set up\n");
+		printf("nothing needs a fix\n");
 	return failed ? CLI_FAILED : CLI_OK;
 }

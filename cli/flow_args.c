@@ -15,17 +15,18 @@ static int packets_check(struct flow_args *args)
 	if (!flow_spec_parse(args->from_text, &args->xdp, why))
 		return cli_usage_error(args->command, "--from: %s", why);
 	if (args->rules_path && args->xdp.rule_count)
-		return cli_usage_error(args->command,
-			"what to take is said either in --from or in --rules, not in both");
+		return cli_usage_error(
+			args->command, "both --from and --rules have a filter: use one");
 	if (args->rules_path && !flow_rules_load(args->rules_path, &args->xdp, why))
 		return cli_usage_error(args->command, "--rules: %s", why);
 	if (args->xdp.rule_count == 0)
 		return cli_usage_error(
-			args->command, "--from does not say what to take: udp=PORT, src=…, or all");
+			args->command, "--from has no filter: add udp=PORT, src=…, or all");
 	if (args->transform.set)
-		return cli_usage_error(args->command, "--transform does not go with packets");
+		return cli_usage_error(args->command, "--transform does not work with packets");
 	if (args->to.kind == FLOW_RDMA && (args->roll_bytes || args->roll_seconds))
-		return cli_usage_error(args->command, "a stream is one body: it cannot be rolled");
+		return cli_usage_error(args->command,
+			"a stream is one body: --roll-bytes and --roll-seconds do not apply");
 	if (args->form == FLOW_FORM_PRESET)
 		args->form = args->to.kind == FLOW_DISK || args->to.kind == FLOW_RDMA
 				     ? FLOW_FORM_PAYLOAD
@@ -40,11 +41,11 @@ static int bytes_check(struct flow_args *args)
 	if (!flow_end_parse(args->from_text, true, &args->from, why))
 		return cli_usage_error(args->command, "--from: %s", why);
 	if (args->from.kind == FLOW_NULL)
-		return cli_usage_error(args->command, "nothing comes from null:");
+		return cli_usage_error(args->command, "null: cannot be a source");
 	if (args->rules_path || args->count || args->seconds || args->roll_bytes ||
 		args->roll_seconds || args->form != FLOW_FORM_PRESET)
 		return cli_usage_error(args->command,
-			"--rules, --count, --seconds, --roll-… and --form go with xdp: sources "
+			"--rules, --count, --seconds, --roll-… and --form work with xdp: sources "
 			"only");
 	return CLI_OK;
 }
@@ -58,7 +59,7 @@ static int args_check(struct flow_args *args)
 	if (!flow_end_parse(args->to_text, false, &args->to, why))
 		return cli_usage_error(args->command, "--to: %s", why);
 	if (args->memory_mib < 16 || args->memory_mib > 65536)
-		return cli_usage_error(args->command, "--memory: 16 to 65536");
+		return cli_usage_error(args->command, "--memory: must be 16 to 65536");
 	return strncmp(args->from_text, "xdp:", 4) ? bytes_check(args) : packets_check(args);
 }
 
@@ -135,7 +136,7 @@ static int option_take(struct flow_args *args, int option, char **argv)
 		if (flow_amount_parse(optarg, amounts[option - FLOW_OPT_FROM]) &&
 			*amounts[option - FLOW_OPT_FROM])
 			return CLI_OK;
-		return cli_usage_error(args->command, "'%s' is not an amount", optarg);
+		return cli_usage_error(args->command, "'%s' is not a number", optarg);
 	default:
 		return remote_option(args->command, &args->remote, option, argv);
 	}
@@ -172,7 +173,7 @@ int flow_args_take(const struct cli_command *command, struct flow_args *args, in
 			return ret;
 	}
 	if (optind != argc)
-		return cli_usage_error(args->command, "'%s' is not understood", argv[optind]);
+		return cli_usage_error(args->command, "'%s' is not an option", argv[optind]);
 	return args_check(args);
 }
 

@@ -193,13 +193,12 @@ static int fabrics_open(struct flow_base *base)
 
 static bool volume_blank(struct disk *disk, const char *path)
 {
-	char what[128] = "something that cannot be read";
+	char what[128] = "data that cannot be read";
 
 	if (disk_foreign(disk, what, sizeof(what)) == 0)
 		return true;
-	fprintf(stderr,
-		"nebulaio flow: %s: there is %s on it: not touched; --force gives that up\n", path,
-		what);
+	fprintf(stderr, "nebulaio flow: %s: it holds %s: not changed; --force overwrites it\n",
+		path, what);
 	return false;
 }
 

@@ -36,7 +36,7 @@ static void rules_reload(void *arg)
 	if (!args->rules_path)
 		return;
 	if (!flow_rules_load(args->rules_path, &args->xdp, why)) {
-		fprintf(stderr, "nebulaio flow: %s; the rules stay as they were\n", why);
+		fprintf(stderr, "nebulaio flow: %s; the old rules stay in force\n", why);
 		return;
 	}
 	ret = job->taking ? xp_rules_set(job->port, args->xdp.rules, args->xdp.rule_count) : 0;
@@ -179,7 +179,7 @@ static void body_failed(struct job *job, const char *name, int error)
 			flow_link_peer(job->link), flow_link_why(job->link),
 			(unsigned long long)job->link_stats.acknowledged);
 	else if (error == -EEXIST)
-		fprintf(stderr, "nebulaio flow: %s is there already; --force replaces it\n", name);
+		fprintf(stderr, "nebulaio flow: %s exists already; --force replaces it\n", name);
 	else
 		fprintf(stderr, "nebulaio flow: %s: %s\n", name, strerror(-error));
 	job->exit_code = CLI_FAILED;
@@ -297,7 +297,7 @@ static void body_main(void *arg)
 		body_store(job);
 	if (ret < 0) {
 		fprintf(stderr,
-			"nebulaio flow: the interface %s is gone; what came before is stored\n",
+			"nebulaio flow: the interface %s is gone; all earlier packets are stored\n",
 			job->base.args->xdp.interface);
 		job->exit_code = CLI_FAILED;
 	}
@@ -389,8 +389,8 @@ static void summary(const struct job *job)
 		remote_bytes_text(copied + client_copied, copies));
 	if (stats.unfit)
 		fprintf(stderr,
-			"%llu packets were not stored: no UDP payload of a multiple of %u bytes in "
-			"an untagged IPv4 packet without options\n",
+			"%llu packets were not stored: each must be an untagged IPv4 packet "
+			"without options, with a UDP payload of a multiple of %u bytes\n",
 			(unsigned long long)stats.unfit, XP_PAYLOAD_OFFSET);
 }
 
@@ -414,9 +414,8 @@ static int port_open(struct job *job)
 		return CLI_FAILED;
 	if (args->xdp.hardware_time && !xp_asks_hardware_time(job->port)) {
 		fprintf(stderr,
-			"nebulaio flow: the driver of %s cannot be asked for the card's times: "
-			"it needs Linux 6.3, a driver that tells them, and a build with "
-			"-Dhardware_times=true\n",
+			"nebulaio flow: %s has no hardware timestamps: they need Linux 6.3, a "
+			"driver that reports them, and a build with -Dhardware_times=true\n",
 			args->xdp.interface);
 		return CLI_FAILED;
 	}

@@ -142,7 +142,7 @@ static bool disk_parse(const char *text, struct flow_end_spec *end, char why[FLO
 	while ((word = strsep(&rest, ",")) != NULL) {
 		if (!disk_option(word, end))
 			return refuse(why,
-				"behind the path of a disk: offset=N (a multiple of 4096), bytes=N",
+				"after the path of a disk: offset=N (a multiple of 4096), bytes=N",
 				word);
 	}
 	return true;
@@ -195,7 +195,7 @@ bool flow_end_parse(
 		else if (!disk && scheme_len(text))
 			good = refuse(why,
 				"no such kind of end: s3://, rdma:, disk:, nvme:, null: or a path "
-				"(./ before a file's name that looks like one)",
+				"(put ./ before a file name that looks like this)",
 				text);
 		else if (disk && is_source)
 			good = disk_parse(text, &end, why);

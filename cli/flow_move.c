@@ -137,8 +137,8 @@ static void report_main(void *arg)
 static void end_failed(struct move *move, const char *what, int error)
 {
 	if (error == -EEXIST)
-		snprintf(move->why, sizeof(move->why),
-			"%.120s is there already; --force replaces it", what);
+		snprintf(move->why, sizeof(move->why), "%.120s exists already; --force replaces it",
+			what);
 	else
 		snprintf(move->why, sizeof(move->why), "%.120s: %s", what, strerror(-error));
 }
@@ -231,8 +231,8 @@ static int source_open(struct move *move, struct flow_source **ret_source)
 			      ? flow_volume_source_open(&base->core, &base->volume_from, ret_source)
 			      : flow_file_source_open(&base->core, &range, ret_source);
 		if (ret == -ERANGE)
-			snprintf(move->why, sizeof(move->why), "%.120s is shorter than that",
-				from->path);
+			snprintf(move->why, sizeof(move->why),
+				"%.120s is shorter than offset and bytes", from->path);
 		else if (ret)
 			end_failed(move, from->path, ret);
 		return ret;

@@ -15,7 +15,7 @@
 #define POOL_BYTES    (4 * MIB)
 
 _Static_assert(PART_PIECES <= NEB_IOV_MAX, "a part is one request");
-_Static_assert(PART_PIECES *STORE_CHUNK_BYTES >= 5 * MIB, "S3 takes parts from 5 MiB on");
+_Static_assert(PART_PIECES *STORE_CHUNK_BYTES >= 5 * MIB, "S3 needs parts of at least 5 MiB");
 
 struct s3_sink;
 
@@ -440,8 +440,8 @@ static void memory_register(struct flow_s3 *uploads)
 
 		if (ret)
 			log_warn("flow",
-				"the region's memory cannot be registered with the client: %s; "
-				"parts are copied or registered one by one",
+				"cannot register the region's memory with the client: %s; each "
+				"part is copied or registered on its own",
 				strerror(-ret));
 	}
 }

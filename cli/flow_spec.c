@@ -219,7 +219,8 @@ static bool rule_parse(char *line, struct xp_rule *ret_rule, char why[FLOW_WHY_B
 		if (first) {
 			if (!action_parse(word, &rule))
 				return refuse(why,
-					"a rule begins with count, drop, pass or redirect", word);
+					"a rule must begin with count, drop, pass or redirect",
+					word);
 			first = false;
 			continue;
 		}

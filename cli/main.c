@@ -26,7 +26,7 @@ static void print_help(FILE *out)
 		VERSION);
 	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(COMMANDS[0]); i++)
 		fprintf(out, "  %-10s %s\n", COMMANDS[i]->name, COMMANDS[i]->summary);
-	fprintf(out, "\n`nebulaio help COMMAND` says more.\n");
+	fprintf(out, "\n`nebulaio help COMMAND` prints the help of a command.\n");
 }
 
 static int help(int argc, char **argv)
@@ -39,7 +39,7 @@ static int help(int argc, char **argv)
 	}
 	command = find(argv[2]);
 	if (!command) {
-		fprintf(stderr, "nebulaio: there is no command '%s'; `nebulaio help` lists them\n",
+		fprintf(stderr, "nebulaio: no command '%s'; `nebulaio help` lists the commands\n",
 			argv[2]);
 		return CLI_USAGE;
 	}
@@ -74,7 +74,7 @@ int main(int argc, char **argv)
 	}
 	command = find(argv[1]);
 	if (!command) {
-		fprintf(stderr, "nebulaio: there is no command '%s'; `nebulaio help` lists them\n",
+		fprintf(stderr, "nebulaio: no command '%s'; `nebulaio help` lists the commands\n",
 			argv[1]);
 		return CLI_USAGE;
 	}

@@ -100,6 +100,6 @@ int profile_read(const char *name, struct profile *ret_profile)
 	if (ret == CLI_NOT_FOUND && !name)
 		return CLI_OK;
 	if (ret == CLI_NOT_FOUND)
-		fprintf(stderr, "nebulaio: there is no profile '%s' in %s\n", name, path);
+		fprintf(stderr, "nebulaio: no profile '%s' in %s\n", name, path);
 	return ret;
 }

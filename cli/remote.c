@@ -110,8 +110,8 @@ int remote_option(
 		opts->verbose = true;
 		return CLI_OK;
 	default:
-		return cli_usage_error(
-			command, "'%s' is not understood, or lacks its value", argv[optind - 1]);
+		return cli_usage_error(command, "'%s' is not an option, or its value is missing",
+			argv[optind - 1]);
 	}
 }
 
@@ -208,14 +208,16 @@ static const char *status_text(uint32_t status)
 	static const struct {
 		uint32_t status;
 		const char *text;
-	} TEXTS[] = {{304, "it has not changed"}, {400, "the server does not take the request"},
-		{403, "the keys may not do that"}, {404, "there is no such bucket or object"},
-		{405, "a delete marker stands there"}, {412, "a condition does not hold"}};
+	} TEXTS[] = {{304, "it has not changed"},
+		{400, "the server refused the request as invalid"},
+		{403, "the keys have no right to do that"}, {404, "no such bucket or object"},
+		{405, "the object's newest version is a delete marker"},
+		{412, "a condition of the request is not met"}};
 
 	for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++)
 		if (TEXTS[i].status == status)
 			return TEXTS[i].text;
-	return "the server does not say why";
+	return "the server gave no reason";
 }
 
 int remote_failed(const char *what, const struct neb_result *result)

@@ -28,16 +28,16 @@ struct remote_opts {
 #define REMOTE_USAGE                                                                               \
 	"  --endpoint URLS    servers in order of preference: rdma://HOST:PORT,http://HOST:PORT\n" \
 	"                     (NEBULAIO_ENDPOINT; else 127.0.0.1, ports 9100 and 9000)\n"          \
-	"  --transport WAY    auto (RDMA, else HTTP; default), rdma, http, or strict (RDMA at\n"   \
-	"                     once or not at all)\n"                                               \
-	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME); else the card that\n"       \
-	"                     leads to the server, or simulated on this host\n"                    \
-	"  --encrypted        over RDMA everything encrypted, or nothing goes\n"                   \
+	"  --transport WAY    auto (RDMA, else HTTP; default), rdma, http, or strict (RDMA, and\n" \
+	"                     an error at once if it fails)\n"                                     \
+	"  --device NAME      RDMA device (NEBULAIO_RDMA_DEVICE_NAME); default: the card that\n"   \
+	"                     leads to the server; for a server on this host: simulated\n"         \
+	"  --encrypted        over RDMA: encrypt everything; refuse a connection that cannot\n"    \
 	"  --access-key KEY   (NEBULAIO_ACCESS_KEY, AWS_ACCESS_KEY_ID)\n"                          \
 	"  --secret-key KEY   (NEBULAIO_SECRET_KEY, AWS_SECRET_ACCESS_KEY)\n"                      \
 	"  --profile NAME     of ~/.config/nebulaio/config (NEBULAIO_PROFILE; default)\n"          \
-	"  -v, --verbose      say which way each request went\n"                                   \
-	"      --json         what is printed as JSON, one object a line\n"
+	"  -v, --verbose      print which transport each request used\n"                           \
+	"      --json         print JSON, one object a line\n"
 
 /* getopt_long's short options and the long ones, to be followed by a command's own. */
 #define REMOTE_SHORT "v"

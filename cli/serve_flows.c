@@ -31,17 +31,18 @@ static const struct {
 	[FLOW_BYTES] = {"nebulaio_flow_bytes_total", "Bytes that a flow moved."},
 	[FLOW_PACKETS] = {"nebulaio_flow_packets_total", "Packets that a flow received."},
 	[FLOW_LOST] = {"nebulaio_flow_lost_packets_total", "Packets that a flow lost."},
-	[FLOW_BODIES] = {"nebulaio_flow_bodies_total", "Bodies that a flow stored whole."},
+	[FLOW_BODIES] = {"nebulaio_flow_bodies_total", "Bodies that a flow stored completely."},
 	[FLOW_RING_FULL] = {"nebulaio_flow_xdp_ring_full_total",
 		"Packets lost because a receive ring was full."},
 	[FLOW_FILL_EMPTY] = {"nebulaio_flow_xdp_fill_empty_total",
 		"Times the kernel found no frame in a fill ring."},
 	[FLOW_DROPPED] = {"nebulaio_flow_xdp_dropped_total",
-		"Packets that AF_XDP dropped for other reasons, most often for want of a frame."},
+		"Packets that AF_XDP dropped for other reasons, most often because no frame was "
+		"free."},
 	[FLOW_INVALID] = {"nebulaio_flow_xdp_invalid_total",
 		"Descriptors that the kernel refused."},
 	[FLOW_STAMPED] = {"nebulaio_flow_xdp_hardware_time_total",
-		"Packets whose time the card told."},
+		"Packets with a timestamp of the card."},
 	[FLOW_MATCHED] = {"nebulaio_flow_filter_matched_total",
 		"Packets that a rule of the filter matched."},
 	[COUNT_RUNNING] = {"nebulaio_flow_running", "1 while a flow runs."},
@@ -102,7 +103,7 @@ int serve_flows_check(const struct config *config)
 
 		if (count >= 0 && flow_args_check(count, args) == CLI_OK)
 			continue;
-		fprintf(stderr, "nebulaio serve: the flow '%s' of the configuration is refused%s\n",
+		fprintf(stderr, "nebulaio serve: the flow '%s' of the configuration is invalid%s\n",
 			config->flows[i].name, count < 0 ? ": too many options" : "");
 		return CLI_USAGE;
 	}
@@ -298,7 +299,8 @@ static void child_stop(struct flow_child *child)
 		fd.fd = child->status;
 		now_ns = clock_now_ns();
 		if (now_ns >= deadline_ns) {
-			log_warn("flows", "%s does not end: killed", child->flow->name);
+			log_warn("flows", "%s does not end: the server killed it",
+				child->flow->name);
 			kill(child->pid, SIGKILL);
 			deadline_ns = DEADLINE_NONE;
 		}
@@ -366,7 +368,7 @@ void serve_flows_stop(void)
 	if (!flows.started)
 		return;
 	if (write(flows.stop_fd, &one, sizeof(one)) != sizeof(one))
-		log_error("flows", "they cannot be told to end: %s", strerror(errno));
+		log_error("flows", "cannot signal the flows to end: %s", strerror(errno));
 	pthread_join(flows.thread, NULL);
 	close(flows.stop_fd);
 	flows.started = false;

@@ -78,7 +78,7 @@ int transfer_from_file(struct transfer *transfer, const char *source)
 		return errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
 	}
 	if (S_ISDIR(st.st_mode)) {
-		fprintf(stderr, "nebulaio: %s: a folder; name a file\n", remote_text(source));
+		fprintf(stderr, "nebulaio: %s is a folder; name a file\n", remote_text(source));
 		close(fd);
 		return CLI_FAILED;
 	}

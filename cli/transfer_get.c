@@ -33,7 +33,7 @@ static int write_all(int fd, const char *data, size_t len)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			fprintf(stderr, "nebulaio: writing the output: %s\n", strerror(errno));
+			fprintf(stderr, "nebulaio: cannot write the output: %s\n", strerror(errno));
 			return CLI_FAILED;
 		}
 		data += n;
@@ -90,7 +90,7 @@ static int part_finish(struct download *download, int fd)
 	if (result.error)
 		return remote_failed(transfer->key, &result);
 	if (result.bytes != part->bytes) {
-		fprintf(stderr, "nebulaio: %s: %llu bytes came where %u were asked for\n",
+		fprintf(stderr, "nebulaio: %s: received %llu bytes instead of %u\n",
 			remote_text(transfer->key), (unsigned long long)result.bytes, part->bytes);
 		return CLI_FAILED;
 	}

@@ -46,7 +46,7 @@ static int part_read(struct upload *upload, struct part *part)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0) {
-			fprintf(stderr, "nebulaio: reading %s: %s\n", remote_text(upload->name),
+			fprintf(stderr, "nebulaio: cannot read %s: %s\n", remote_text(upload->name),
 				strerror(errno));
 			return CLI_FAILED;
 		}
@@ -124,13 +124,13 @@ static int multipart_create(struct upload *upload)
 	if (neb_perform(transfer->client, &request, &result))
 		return remote_failed(transfer->key, &result);
 	if (answer_text(upload->answer, result.bytes, "UploadId", upload_id, sizeof(upload_id))) {
-		fprintf(stderr, "nebulaio: %s: the server began an upload without naming it\n",
+		fprintf(stderr, "nebulaio: %s: the server began an upload but sent no upload id\n",
 			remote_text(transfer->key));
 		return CLI_FAILED;
 	}
 	ret = upload_state_begin(&upload->state, upload->part_bytes, upload_id);
 	if (ret && transfer->resume)
-		fprintf(stderr, "nebulaio: %s: nothing can be written down to resume it by: %s\n",
+		fprintf(stderr, "nebulaio: %s: cannot save the state that resumes the upload: %s\n",
 			remote_text(upload->name), strerror(-ret));
 	return CLI_OK;
 }
@@ -151,7 +151,7 @@ static void multipart_abort(struct upload *upload)
 	}
 	fprintf(stderr,
 		"nebulaio: %s: the unfinished upload %s stays on the server: %s; `nebulaio cp` of "
-		"the same file ends it, with --resume goes on with it\n",
+		"the same file aborts it; with --resume it continues it\n",
 		remote_text(transfer->key), upload->state.upload_id, result.message);
 }
 
@@ -333,7 +333,7 @@ static int put_parts(struct upload *upload)
 	if (!ret)
 		upload_state_drop(&upload->state);
 	else if (upload->transfer->resume && upload->state.path[0])
-		fprintf(stderr, "nebulaio: %s: the same command goes on from here\n",
+		fprintf(stderr, "nebulaio: %s: the same command continues from here\n",
 			remote_text(upload->name));
 	else
 		multipart_abort(upload);

@@ -175,7 +175,7 @@ int tree_read(struct neb_client *client, const struct tree_place *place, struct 
 	if (neb_list(client, &list, &result))
 		return remote_failed(place->bucket, &result);
 	if (reading.no_memory) {
-		fprintf(stderr, "nebulaio: no memory for so many names\n");
+		fprintf(stderr, "nebulaio: not enough memory for the names\n");
 		return CLI_FAILED;
 	}
 	return CLI_OK;

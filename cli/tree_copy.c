@@ -20,8 +20,8 @@ int tree_lanes_parse(const struct cli_command *command, const char *text, unsign
 	unsigned long lanes = strtoul(text, &end, 10);
 
 	if (*end || lanes < 1 || lanes > TREE_LANES_MAX)
-		return cli_usage_error(
-			command, "--parallel: '%s' is not 1 to %u", text, TREE_LANES_MAX);
+		return cli_usage_error(command, "--parallel: '%s' is not a number from 1 to %u",
+			text, TREE_LANES_MAX);
 	*ret_lanes = (unsigned)lanes;
 	return CLI_OK;
 }
@@ -75,7 +75,7 @@ static int fetch(
 	int ret;
 
 	if (!name_is_safe(item->name)) {
-		fprintf(stderr, "nebulaio: %s: not a name for a file below %s: left out\n",
+		fprintf(stderr, "nebulaio: %s: cannot be a file name below %s: skipped\n",
 			remote_text(transfer->key), to->prefix);
 		return CLI_FAILED;
 	}

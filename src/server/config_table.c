@@ -40,178 +40,192 @@
 
 const struct config_key CONFIG_KEYS[] = {
 	CHOICE("log_level", log_level, "info", "trace|debug|info|warn|error",
-		"Least serious lines that are logged"),
+		"The least serious level that is logged"),
 	CHOICE("log_format", log_format, "text", "text|json",
-		"Lines of text, or a JSON object for each"),
+		"Log lines as text, or as one JSON object each"),
 
-	TEXT("data.dir", data.dir, "./data", "Folder of the volume, its log and its index"),
+	TEXT("data.dir", data.dir, "./data", "Folder that holds the volume, its log and its index"),
 	BYTES("data.reserve_bytes", data.reserve_bytes, 16 * MIB, TIB, "256MiB",
-		"Free space kept on the file system; below it, writes answer that the disk is "
-		"full"),
+		"Free space to keep on the file system; when less is free, writes fail with "
+		"the answer that the disk is full"),
 	BYTES("data.volume_bytes_max", data.volume_bytes_max, 0, 1024 * TIB, "0",
-		"The volume grows no further; 0: as far as the file system goes"),
+		"Maximum size of the volume; 0: as large as the file system allows"),
 	BYTES_OR_AUTO("data.log_bytes", data.log_bytes, 1 * MIB, 1 * GIB,
-		"Size of the log of a store that is made; auto: 64MiB. What one commit changes "
-		"must fit half of it: it bounds how many parts an upload may have"),
+		"Size of the log when a new store is made; auto: 64MiB. The changes of one "
+		"commit must fit half of it, so it limits how many parts an upload may have"),
 	BYTES("data.inline_bytes_max", data.inline_bytes_max, 0, 16 * KIB, "2KiB",
-		"Objects up to this size live in their index record"),
+		"Objects up to this size are stored in their index record"),
 
 	TEXT("storage.volume", storage.volume, "",
-		"Where objects lie: a file, a block device, an NVMe passthrough device "
-		"(/dev/ng0n1), or a volume of another host (rdma://HOST:PORT/NAME); empty: a file "
-		"in data.dir, or what an earlier start named"),
+		"Where objects are stored: a file, a block device, an NVMe passthrough device "
+		"(/dev/ng0n1), or a volume of another host (rdma://HOST:PORT/NAME); empty: "
+		"the volume of an earlier start, else a file in data.dir"),
 	TEXT("storage.volumes", storage.volumes, "",
-		"Instead of one volume several, with erasure coding over them: a list, or their "
-		"paths separated by commas"),
+		"Several volumes instead of one, with erasure coding over them: a list, or "
+		"their paths separated by commas"),
 	NUMBER("storage.erasure.data", storage.erasure.data, 2, 16, "10",
-		"Shards of data of a body, each on a volume of its own"),
+		"Data shards of each body; each shard is on its own volume"),
 	NUMBER("storage.erasure.parity", storage.erasure.parity, 1, 8, "4",
-		"Shards of parity: so many volumes may be lost; less than data"),
+		"Parity shards of each body: how many volumes may be lost; must be less than "
+		"data"),
 	TEXT("storage.remote.secret_file", storage.remote.secret_file, "",
-		"File with the secret that `nebulaio volume serve` on other hosts has, too; needed "
-		"for volumes rdma://HOST:PORT/NAME"),
+		"File with the secret that `nebulaio volume serve` on the other hosts also "
+		"has; needed for volumes rdma://HOST:PORT/NAME"),
 	TEXT("storage.remote.device_name", storage.remote.device_name, "",
-		"RDMA device to reach them by; empty: rdma.device_name"),
+		"RDMA device that reaches the volumes of other hosts; empty: rdma.device_name"),
 	NUMBER("storage.scrub.interval_s", storage.scrub.interval_s, 0, 31536000, "604800",
-		"So long after a scrub the next one begins, which reads all bodies and mends what "
-		"is wrong; 0: only when asked by `nebulaio admin scrub`"),
+		"Seconds from the end of a scrub to the start of the next; a scrub reads all "
+		"bodies and repairs damage; 0: only when `nebulaio admin scrub` asks for one"),
 	BYTES("storage.scrub.bytes_per_s", storage.scrub.bytes_per_s, 1 * MIB, 1 * TIB, "32MiB",
-		"A scrub reads no faster"),
+		"Maximum read rate of a scrub"),
 	BYTES("storage.discard.bytes_per_s", storage.discard.bytes_per_s, 0, 1 * TIB, "64MiB",
-		"Volumes that can deallocate (block devices, NVMe, also of other hosts) are told "
-		"which space is free again, no faster than this; 0: not at all"),
+		"The server tells volumes that can deallocate (block devices, NVMe, also of "
+		"other hosts) which space is free again, at most at this rate; 0: never"),
 	FLAG("storage.discard.files", storage.discard.files, "false",
-		"Volumes that are files, too: free space goes back to the file system, and what "
-		"lies there later is allocated anew, which costs time, and fails when the file "
-		"system is full"),
+		"Also deallocate free space of volumes that are files. The space goes back to "
+		"the file system. A later write there allocates it again, which takes time "
+		"and fails when the file system is full"),
 	FLAG("storage.format", storage.format, "false",
-		"A new store may take a volume on which something else lies, and destroys that"),
+		"Allow a new store to take a volume that holds other data; that data is "
+		"destroyed"),
 
-	TEXT("http.address", http.address, "127.0.0.1:9000", "Where S3 over HTTP listens"),
+	TEXT("http.address", http.address, "127.0.0.1:9000", "Address where S3 over HTTP listens"),
 	NUMBER("http.idle_timeout_s", http.idle_timeout_s, 1, 3600, "75",
-		"A connection without requests is closed"),
+		"A connection without requests is closed after this time"),
 	NUMBER("http.head_timeout_s", http.head_timeout_s, 1, 300, "15",
-		"A request's head must have come; before it, a TLS handshake"),
+		"Time limit for a request's head to arrive; also for the TLS handshake before "
+		"it"),
 	NUMBER("http.stall_timeout_s", http.stall_timeout_s, 1, 600, "30",
-		"A body that makes no progress is given up"),
+		"A transfer of a body that makes no progress for this time is ended"),
 
 	TEXT("https.address", https.address, "",
-		"Where S3 over HTTPS listens; empty: nowhere (127.0.0.1:9443 in the development "
-		"profile)"),
+		"Address where S3 over HTTPS listens; empty: HTTPS is off (127.0.0.1:9443 in "
+		"the development profile)"),
 	TEXT("https.certificate", https.certificate, "",
-		"PEM file: the server's certificate and its chain, read again on SIGHUP and when "
-		"it changes"),
-	TEXT("https.key", https.key, "", "PEM file: the certificate's private key"),
+		"PEM file with the server's certificate and its chain; read again on SIGHUP "
+		"and when the file changes"),
+	TEXT("https.key", https.key, "", "PEM file with the certificate's private key"),
 	TEXT("https.client_ca", https.client_ca, "",
-		"PEM file of authorities: clients must have a certificate of one; empty: anybody"),
+		"PEM file of certificate authorities: clients must have a certificate of one "
+		"of them; empty: clients need no certificate"),
 
 	TEXT("admin.address", admin.address, "127.0.0.1:9001",
-		"Where /metrics and /health listen, without keys; empty: nowhere"),
+		"Address where /metrics and /health listen; they need no keys; empty: off"),
 
 	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
 	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),
 	TEXT("auth.accounts_file", auth.accounts_file, "",
-		"YAML or JSON file of accounts, users and keys that there are to be "
+		"YAML or JSON file of the accounts, users and keys to create "
 		"(docs/spec/admin.md); read at start"),
 	TEXT("auth.secrets_key_file", auth.secrets_key_file, "",
-		"File of 32 bytes that seal secrets in the store; empty: secrets.key in the data "
-		"folder, made when absent"),
+		"File with the 32-byte key that encrypts secrets in the store; empty: "
+		"secrets.key in the data folder, made when absent"),
 	CHOICE("auth.web_identity", auth.web_identity, "public", "none|public|any",
-		"Which OpenID Connect issuers are asked for their keys, for "
-		"AssumeRoleWithWebIdentity: none, https:// outside private and local networks, "
-		"or any, also http://"),
+		"Which OpenID Connect issuers the server fetches keys from, for "
+		"AssumeRoleWithWebIdentity: none; public: https:// outside private and local "
+		"networks; any: also http://"),
 
-	TEXT("s3.region", s3.region, "us-east-1", "Region told to clients"),
+	TEXT("s3.region", s3.region, "us-east-1", "Region name that clients see"),
 	TEXT("s3.domain", s3.domain, "", "Domain for virtual-host style requests: bucket.DOMAIN"),
 	TEXT("s3.website_domain", s3.website_domain, "",
-		"Domain of buckets' websites: bucket.DOMAIN; empty: none"),
+		"Domain of bucket websites: bucket.DOMAIN; empty: no websites"),
 	FLAG("s3.signature_v2", s3.signature_v2, "false",
-		"Signature Version 2, of old clients and of URLs and forms that they signed, is "
-		"accepted; it signs no body and less of a request than Version 4"),
+		"Accept Signature Version 2, which old clients use for requests, URLs and "
+		"forms. It does not sign the body, and it signs less of a request than "
+		"Version 4"),
 	CHOICE("s3.new_buckets", s3.new_buckets, "closed", "closed|open",
-		"What buckets are made with: closed, as at AWS since 2023 (BucketOwnerEnforced, "
-		"public access blocked), or open, as before (lists count, nothing is blocked)"),
+		"Settings of new buckets: closed, as at AWS since 2023 (BucketOwnerEnforced, "
+		"public access blocked), or open, as before (access control lists count, "
+		"nothing is blocked)"),
 	CHOICE("s3.new_bucket_encryption", s3.new_bucket_encryption, "auto", "auto|AES256|none",
-		"Whether new buckets encrypt what a write says nothing of (SSE-S3): auto does "
-		"where encryption.key_file is set"),
+		"Default encryption of new buckets (SSE-S3), for writes that name none: auto: "
+		"AES256 when encryption.key_file is set"),
 
 	NUMBER("logging.flush_seconds", logging.flush_seconds, 1, 3600, "60",
-		"Server access logs gather for so long before they are put"),
+		"How long server access log records are collected before they are written as "
+		"an object"),
 
 	TEXT("notification.targets", notification.targets, "",
-		"Webhooks for buckets' events: NAME=URL, separated by commas; a bucket names one "
-		"by an ARN that ends in :NAME"),
+		"Webhooks for bucket events: NAME=URL, separated by commas; a bucket refers "
+		"to one by an ARN that ends in :NAME"),
 	TEXT("notification.log_file", notification.log_file, "",
-		"File for buckets' events, a line of JSON each, its ARN ends in :log; empty: none"),
+		"File for bucket events, one JSON line each; a bucket refers to it by an ARN "
+		"that ends in :log; empty: none"),
 	CHOICE("notification.topics", notification.topics, "public", "none|public|any",
-		"Where endpoints of topics may lie that clients make by SNS calls: nowhere, "
-		"outside private and local networks, or anywhere the server reaches"),
+		"Where the endpoints of topics that clients create by SNS calls may be: none: "
+		"nowhere; public: outside private and local networks; any: anywhere the "
+		"server reaches"),
 	NUMBER("notification.queue_events", notification.queue_events, 1, 1000000, "10000",
-		"So many events wait for each target, kept in the store; what comes beyond is "
-		"dropped"),
+		"Maximum number of events that wait for one target, kept in the store; "
+		"further events are dropped"),
 	BYTES("notification.queue_bytes", notification.queue_bytes, 64 * KIB, 1 * TIB, "64MiB",
-		"So much of events waits for all targets together, in memory and in the store; "
-		"none has more than it leaves to others"),
+		"Maximum bytes of events that wait for all targets together, in memory and in "
+		"the store; one target may use at most as much as remains free for the "
+		"others"),
 	NUMBER("notification.retry_seconds", notification.retry_seconds, 1, 31536000, "86400",
-		"An event is tried again for so long, then dropped"),
+		"How long the delivery of an event is retried before the event is dropped"),
 
 	TEXT("encryption.key_file", encryption.key_file, "",
-		"Master keys of encryption at rest, a line `ID BASE64` each, the first in use; "
-		"empty: encryption.keys in data.dir, made at the first start"),
+		"Master keys of encryption at rest, one line `ID BASE64` each; the first is "
+		"used for new objects; empty: encryption.keys in data.dir, made at the first "
+		"start"),
 	TEXT("encryption.kms.keys", encryption.kms.keys, "",
-		"Names of keys for aws:kms, separated by commas; empty: none"),
+		"Names of the keys for aws:kms, separated by commas; empty: none"),
 	TEXT("encryption.kms.vault.address", encryption.kms.vault.address, "",
-		"URL of a key service that speaks the API of Vault's transit engine; empty: none"),
+		"URL of a key service with the API of Vault's transit engine; empty: none"),
 	TEXT("encryption.kms.vault.token_file", encryption.kms.vault.token_file, "",
-		"File with the token for it, read at each call"),
+		"File with the token for the key service; read at each call"),
 	TEXT("encryption.kms.vault.mount", encryption.kms.vault.mount, "transit",
-		"Path that the transit engine is mounted at"),
+		"Path where the transit engine is mounted"),
 	TEXT("encryption.kms.vault.keys", encryption.kms.vault.keys, "",
-		"Names of its keys for aws:kms, separated by commas; they go before those of "
-		"encryption.kms.keys"),
+		"Names of the key service's keys for aws:kms, separated by commas; on equal "
+		"names these are used, not encryption.kms.keys"),
 	TEXT("encryption.kms.vault.ca_file", encryption.kms.vault.ca_file, "",
-		"PEM file of the authorities of its certificate; empty: the system's"),
+		"PEM file with the authorities of the key service's certificate; empty: the "
+		"system's"),
 	NUMBER("encryption.kms.vault.cache_seconds", encryption.kms.vault.cache_seconds, 1, 86400,
-		"300", "How long a key that it opened stays in memory"),
+		"300", "How long a data key that the key service decrypted stays in memory"),
 	TEXT("encryption.kms.default_key", encryption.kms.default_key, "",
-		"The one for aws:kms without a key id; empty: such writes are refused"),
+		"Key for aws:kms writes that name no key; empty: such writes are refused"),
 
 	NUMBER("lifecycle.day_seconds", lifecycle.day_seconds, 1, 86400, "86400",
-		"How long a day of a lifecycle rule is; less than 86400 is for trying rules out"),
+		"Length of a day of a lifecycle rule; values below 86400 are for trying rules "
+		"out"),
 
 	BYTES("memory.bytes", memory.bytes, 8 * MIB, 4 * TIB, "512MiB",
-		"The unified region's data frames"),
+		"Size of the unified region's data frames"),
 	BYTES_OR_AUTO("memory.cache_bytes", memory.cache_bytes, 0, 4 * TIB,
-		"Part of the region that may hold cached objects; auto: half of it"),
+		"Part of the region that may hold cached objects; auto: half"),
 	BYTES("memory.records_bytes", memory.records_bytes, 1 * MIB, 1 * TIB, "64MiB",
-		"In-memory table of object records"),
+		"Size of the in-memory table of object records"),
 	FLAG("memory.huge_pages", memory.huge_pages, "true",
-		"Use 2 MiB pages where there are some"),
+		"Use 2 MiB pages where they are available"),
 
 	NUMBER("cpu.reactors", cpu.reactors, 0, LIMIT_CORES_MAX, "0",
-		"Event loops; 0: one per processor, less one"),
+		"Number of event loops; 0: one per processor, less one"),
 	FLAG("cpu.pin", cpu.pin, "false", "Pin each event loop to a processor"),
 	NUMBER("cpu.idle_spin_us", cpu.idle_spin_us, 0, 1000000, "50",
-		"Spin this long without work before sleeping"),
+		"How long an event loop without work spins before it sleeps"),
 	TEXT("numa.node", numa.node, "auto",
-		"The NUMA node whose processors and memory the server uses: its number; auto, that "
-		"of the RDMA device or of the interface that HTTP listens on; none"),
+		"NUMA node whose processors and memory the server uses: its number; auto: the "
+		"node of the RDMA device or of the interface where HTTP listens; none"),
 
 	FLAG("rdma.enabled", rdma.enabled, "false", "Serve S3 over RDMA"),
-	TEXT("rdma.address", rdma.address, "", "Address that RDMA listens on; empty: any"),
-	NUMBER("rdma.port", rdma.port, 0, 65535, "9100", "Port that RDMA listens on"),
+	TEXT("rdma.address", rdma.address, "", "Address where RDMA listens; empty: any"),
+	NUMBER("rdma.port", rdma.port, 0, 65535, "9100", "Port where RDMA listens"),
 	TEXT("rdma.device_name", rdma.device_name, "auto",
-		"RDMA device: mlx5_0, simulated, or auto: the card that has rdma.address (or "
-		"the first whose port is up), simulated on loopback or without a card"),
+		"RDMA device: a name such as mlx5_0; simulated; or auto: the card that has "
+		"rdma.address (or the first whose port is up), and simulated on loopback or "
+		"without a card"),
 	NUMBER("rdma.ib_port", rdma.ib_port, 0, 254, "0",
-		"Port of the device; 0: the first active"),
+		"Port of the device; 0: the first active one"),
 	{.path = "rdma.gid_index",
 		.type = CONFIG_I64,
 		CONFIG_AT(rdma.gid_index),
 		.min = -1,
 		.max = 255,
 		.preset = "-1",
-		.help = "GID table index; -1: choose"},
+		.help = "GID table index; -1: the server chooses"},
 	LATER("rdma.enable_zero_copy", rdma.enable_zero_copy, "true",
 		"Bodies move by one-sided READ and WRITE",
 		"bodies always move without a copy here, there is nothing to switch off"),
@@ -222,91 +236,102 @@ const struct config_key CONFIG_KEYS[] = {
 	NUMBER("rdma.max_sge", rdma.max_sge, 1, LIMIT_SGE_MAX, "4",
 		"Scatter/gather entries per work request"),
 	NUMBER("rdma.cq_size", rdma.cq_size, 16, 4194304, "256",
-		"Completion queue entries, at least; grown to what the sessions need"),
+		"Minimum number of completion queue entries; the server adds more when the "
+		"sessions need them"),
 	NUMBER("rdma.max_inline_data", rdma.max_inline_data, 0, 4096, "256",
-		"Bytes that a send takes at post time"),
+		"Maximum bytes that a send work request carries inline, copied when it is "
+		"posted"),
 	NUMBER("rdma.path_mtu", rdma.path_mtu, 0, 4096, "0",
-		"Payload of a packet at most: 256, 512, 1024, 2048 or 4096; 0: the port's. No "
-		"effect on the simulated device"),
+		"Maximum payload of a packet: 256, 512, 1024, 2048 or 4096; 0: the port's "
+		"value. No effect on the simulated device"),
 	NUMBER("rdma.service_level", rdma.service_level, 0, 15, "0",
-		"Service level of connections; 0: as the subnet manager or the kernel says. No "
-		"effect on the simulated device"),
+		"Service level of connections; 0: the choice of the subnet manager or the "
+		"kernel. No effect on the simulated device"),
 	{.path = "rdma.traffic_class",
 		.type = CONFIG_I64,
 		CONFIG_AT(rdma.traffic_class),
 		.min = -1,
 		.max = 255,
 		.preset = "-1",
-		.help = "Traffic class (IPv4: TOS) of RoCE packets, with its ECN bits; -1: "
-			"network.dscp's. No effect on the simulated device"},
+		.help = "Traffic class (IPv4: TOS) of RoCE packets, including the ECN bits; -1: "
+			"derived from network.dscp. No effect on the simulated device"},
 	NUMBER("rdma.retry_count", rdma.retry_count, 0, 7, "7",
-		"So often is sent again what nobody acknowledged"),
+		"How many times an unacknowledged packet is sent again"),
 	NUMBER("rdma.rnr_retry", rdma.rnr_retry, 0, 7, "7",
-		"So often is sent again what the receiver was not ready for; 7: for ever"),
+		"How many times a message is sent again when the receiver was not ready; 7: "
+		"without limit"),
 	NUMBER("rdma.timeout", rdma.timeout, 1, 24, "16",
 		"How long to wait for an acknowledgement: 4.096 us * 2^N"),
 	NUMBER("rdma.sessions_max", rdma.sessions_max, 1, LIMIT_RDMA_SESSIONS_MAX, "256",
-		"Sessions at a time"),
+		"Maximum number of sessions at a time"),
 	NUMBER("rdma.session_requests", rdma.session_requests, 0, LIMIT_SESSION_REQUESTS_MAX, "0",
-		"Requests that a session may have under way; two less than rdma.max_recv_wr at "
-		"most; 0: half of it"),
+		"Maximum number of requests in flight on one session; at most "
+		"rdma.max_recv_wr less two; 0: half of rdma.max_recv_wr"),
 	NUMBER("rdma.idle_timeout_s", rdma.idle_timeout_s, 1, 86400, "300",
-		"A session without requests is closed"),
+		"A session without requests is closed after this time"),
 	NUMBER("rdma.keepalive_s", rdma.keepalive_s, 0, 3600, "5",
-		"A session whose client has been silent for so long is asked whether its host is "
-		"there, and ended when it is not; 0: never"),
+		"When a client has been silent for this time, the server checks that its host "
+		"still answers, and ends the session if it does not; 0: never"),
 	NUMBER("rdma.request_timeout_s", rdma.request_timeout_s, 1, 9, "8",
-		"A transfer of which nothing moves for so long is given up"),
+		"A transfer that makes no progress for this time is ended"),
 	CHOICE("rdma.encryption", rdma.encryption, "off", "off|required",
-		"Encryption of sessions: required of all, or off: for clients that ask for it"),
+		"Encryption of sessions: required: of all sessions; off: only for clients "
+		"that ask for it"),
 	BYTES("rdma.lease_bytes", rdma.lease_bytes, 0, 1ull << 30, "4MiB",
-		"Copies of hot objects that a session's client may read by itself; 0: none"),
+		"Memory for copies of hot objects that a session's client may read by itself; "
+		"0: none"),
 	NUMBER("rdma.lease_seconds", rdma.lease_seconds, 1, 300, "20",
-		"How long such a copy may be read; less when the object or rights change"),
+		"How long a client may read such a copy; shorter when the object or the "
+		"client's rights change"),
 	FLAG("rdma.strict_token", rdma.strict_token, "false",
-		"Refuse RDMA tokens with the two fields that older clients append"),
+		"Refuse RDMA tokens that have the two fields which older clients append"),
 	CHOICE("rdma.decline", rdma.decline, "s3-error", "s3-error|aws-draft",
-		"How a request whose RDMA token cannot be served is answered"),
+		"How the server answers a request whose RDMA token it cannot serve"),
 	NUMBER("rdma.token_queue_pairs", rdma.token_queue_pairs, 1, LIMIT_TOKEN_QUEUE_PAIRS_MAX,
-		"256", "Queue pairs that clients may join by ?rdma-connect at a time"),
+		"256",
+		"Maximum number of queue pairs that clients connect by ?rdma-connect at a "
+		"time"),
 	NUMBER("rdma.token_timeout_s", rdma.token_timeout_s, 1, 9, "6",
-		"A transfer by RDMA token takes no longer: its client gives up after 10 s"),
+		"Time limit of a transfer by RDMA token; the client gives up after 10 s"),
 	NUMBER("rdma.dc_key", rdma.dc_key, 0, UINT64_MAX, "4293844428",
-		"Access key of clients' DC targets; 0xffeeddcc by common default"),
+		"Access key of clients' DC targets; the common default is 0xffeeddcc"),
 	FLAG("rdma.discovery", rdma.discovery, "true",
 		"Answer `nebulaio discover` on the device's fabric"),
 	TEXT("rdma.discovery_group", rdma.discovery_group, DISCOVERY_GROUP,
-		"Multicast address that discovery listens to"),
-	TEXT("rdma.zone", rdma.zone, "", "Where this server stands, as discovery tells it"),
-	TEXT("rdma.note", rdma.note, "", "Anything else that discovery shall tell"),
+		"Multicast address where discovery listens"),
+	TEXT("rdma.zone", rdma.zone, "", "Location of this server, as discovery reports it"),
+	TEXT("rdma.note", rdma.note, "", "Free text that discovery reports"),
 
 	FLAG("gpudirect.enabled", gpudirect.enabled, "false",
-		"Bodies move straight to and from clients' GPU memory; says at start what is "
-		"missing for it"),
+		"Bodies move directly to and from clients' GPU memory; at start the server "
+		"logs what is missing for that"),
 	FLAG("dpu.enabled", dpu.enabled, "false",
-		"This host has a BlueField DPU; says at start what is missing for it"),
+		"This host has a BlueField DPU; at start the server logs what is missing for "
+		"it"),
 	FLAG("dpu.enable_rdma", dpu.enable_rdma, "false",
-		"RDMA goes by the DPU's device; says at start when it does not"),
+		"RDMA uses the DPU's device; at start the server logs when it does not"),
 	FLAG("dpu.enable_crypto", dpu.enable_crypto, "false",
-		"The DPU encrypts RDMA traffic (IPsec, set up on it); says at start what of that "
-		"cannot be seen"),
+		"The DPU encrypts RDMA traffic (IPsec, set up on the DPU); at start the "
+		"server logs what it cannot verify of that"),
 	FLAG("s3_express.enabled", s3_express.enabled, "false",
-		"Directory buckets (S3 Express One Zone) can be made and used, of any zone"),
+		"Allow directory buckets (S3 Express One Zone), in any zone"),
 
 	FLAG("network.pfc.enabled", network.pfc.enabled, "false",
-		"The RDMA device's interface must have priority flow control; says at start when "
-		"it has not"),
+		"The RDMA device's interface must have priority flow control; at start the "
+		"server logs when it has none"),
 	NUMBER("network.pfc.priority", network.pfc.priority, 0, 7, "3",
-		"Priority of RDMA traffic; goes with network.pfc.enabled and network.ecn.enabled"),
+		"Priority of RDMA traffic; used with network.pfc.enabled and "
+		"network.ecn.enabled"),
 	FLAG("network.ecn.enabled", network.ecn.enabled, "false",
-		"The RDMA device's interface must have ECN for RoCE; says at start when it has "
-		"not"),
+		"The RDMA device's interface must have ECN for RoCE; at start the server logs "
+		"when it has none"),
 	NUMBER("network.ecn.threshold", network.ecn.threshold, 1, 1000000, "100",
-		"Packets, on the switches; goes with network.ecn.enabled"),
+		"ECN marking threshold of the switches, in packets; used with "
+		"network.ecn.enabled"),
 	NUMBER("network.dscp", network.dscp, 0, 63, "26",
 		"DSCP of RDMA traffic; no effect on the simulated device"),
 	NUMBER("network.mtu", network.mtu, 0, 65535, "0",
-		"MTU that the RDMA device's interface must have; says at start when it has less; "
-		"0: any"),
+		"Minimum MTU of the RDMA device's interface; at start the server logs when it "
+		"is smaller; 0: any"),
 };
 const size_t CONFIG_KEY_COUNT = ARRAY_LEN(CONFIG_KEYS);

@@ -87,7 +87,7 @@ static void test_dscp_without_priority(void **state)
 
 	(void)state;
 	doctor_tell_dcb(&doctor, "card0", true, 0, &dcb);
-	assert_found(FINDING_WARN, "card0: no priority flow control", "dropped and sent again",
+	assert_found(FINDING_WARN, "card0: no priority flow control", "it drops RoCE packets",
 		"dcb pfc set dev card0 prio-pfc 3:on");
 	assert_found(FINDING_WARN,
 		"card0: DSCP 26, which the server sends, has no priority of its own",
@@ -106,7 +106,7 @@ static void test_paused_priorities(void **state)
 	assert_found(FINDING_INFO, "card0: priority 3 was paused: 12 frames received, 0 sent",
 		"a receiver behind it is slow", "dcb pfc show dev card0");
 	assert_found(FINDING_INFO, "card0: priority 5 was paused: 0 frames received, 7 sent",
-		"this host does not take", "ethtool -G card0 rx 4096");
+		"this host accepts packets more slowly", "ethtool -G card0 rx 4096");
 	/* Nothing that a plain interface lacks is called amiss. */
 	assert_not_found("DSCP");
 }
@@ -120,14 +120,14 @@ static void test_nothing_told(void **state)
 	assert_int_equal(doctor.count, 0);
 	doctor_tell_dcb(&doctor, "card0", true, -EOPNOTSUPP, NULL);
 	assert_found(FINDING_INFO,
-		"card0: its driver does not tell whether it has priority flow control: Operation "
+		"card0: its driver does not report whether it has priority flow control: Operation "
 		"not supported",
 		"", "");
 	dcb.pfc_told = false;
 	dcb.dscp_count = 1;
 	dcb.dscp_priority[26] = 3;
 	doctor_tell_dcb(&doctor, "card1", true, 0, &dcb);
-	assert_found(FINDING_INFO, "card1: its driver does not tell", "", "");
+	assert_found(FINDING_INFO, "card1: its driver does not report", "", "");
 	assert_found(FINDING_INFO, "card1: priority by DSCP: 26:3", "", "");
 	assert_int_equal(doctor.count, 3);
 }
@@ -151,13 +151,13 @@ static void test_counters(void **state)
 	(void)state;
 	doctor_tell_counters(&doctor, "card0", COUNTERS, sizeof(COUNTERS) / sizeof(COUNTERS[0]));
 	assert_found(FINDING_WARN,
-		"card0: packets were thrown away for want of room: rx_discards_phy 77", "grows",
-		"ethtool -G card0 rx 4096");
+		"card0: packets were dropped because no buffer was free: rx_discards_phy 77",
+		"grows", "ethtool -G card0 rx 4096");
 	assert_found(FINDING_INFO,
-		"card0: packets were marked as congested, or senders told so: rx_ecn_mark 5",
+		"card0: packets were marked as congested, or senders were notified: rx_ecn_mark 5",
 		"congested", "ethtool -S card0");
 	assert_found(FINDING_INFO,
-		"card0: pause frames of single priorities: rx_prio3_pause 12, "
+		"card0: pause frames of one priority: rx_prio3_pause 12, "
 		"tx_priority_5_xoff.nic 1, rx_pfc_ena_frames_pri3 3",
 		"a receiver behind it is slow", "ethtool -S card0");
 	assert_found(FINDING_INFO,
@@ -208,15 +208,15 @@ static void test_here(void **state)
 	assert_found(FINDING_INFO, "lo: its driver ", "", "");
 	doctor_check_lossless(&doctor, "none0", true);
 	assert_found(FINDING_INFO,
-		"none0: its driver does not tell whether it has priority flow control: No such "
+		"none0: its driver does not report whether it has priority flow control: No such "
 		"device",
 		"", "");
 	assert_found(FINDING_INFO,
-		"none0: its driver does not tell its counters (ethtool -S): No such device", "",
+		"none0: its driver does not report its counters (ethtool -S): No such device", "",
 		"");
 	doctor_check_lossless(&doctor, "an-interface-with-a-long-name", true);
 	assert_found(
-		FINDING_INFO, "an-interface-with-a-long-name: its driver does not tell", "", "");
+		FINDING_INFO, "an-interface-with-a-long-name: its driver does not report", "", "");
 }
 
 int main(void)
