@@ -16,6 +16,9 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 {
 	static const char *const NAMES[] = {"read", "write", "flush", "discard", "zero"};
 
+	/* Its caller writes them. */
+	if (io->op == DISK_ZERO && result == -EOPNOTSUPP)
+		return;
 	counter_add(&failures, 1);
 	/* A lost connection is told once, by who had it; that too few members are left, by whose
 	 * array it is. */

@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define ZERO_BYTES MIB /* at a time, when zeros have to be written */
 
 static const struct disk_driver *the_driver;
 
@@ -90,9 +93,26 @@ static int driven_flush_now(struct disk *disk)
 	return disk->driver->now(disk->driven, DISK_FLUSH, NULL, 0, 0);
 }
 
+static int driven_zeros_write(struct disk *disk, uint64_t bytes, uint64_t offset)
+{
+	void *zeros;
+	int ret = 0;
+
+	if (posix_memalign(&zeros, DISK_ALIGN_BYTES, ZERO_BYTES))
+		return -ENOMEM;
+	memset(zeros, 0, ZERO_BYTES);
+	for (uint64_t at = 0; at < bytes && !ret; at += ZERO_BYTES)
+		ret = driven_write_now(disk, zeros, MIN(bytes - at, ZERO_BYTES), offset + at);
+	free(zeros);
+	return ret;
+}
+
+/* Not every medium can make zeros by itself: tmpfs and NFS cannot. */
 static int driven_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset)
 {
-	return disk->driver->now(disk->driven, DISK_ZERO, NULL, bytes, offset);
+	int ret = disk->driver->now(disk->driven, DISK_ZERO, NULL, bytes, offset);
+
+	return ret == -EOPNOTSUPP ? driven_zeros_write(disk, bytes, offset) : ret;
 }
 
 bool disk_gone(const struct disk *disk)

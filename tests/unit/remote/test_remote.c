@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "disk/disk.h"
@@ -167,6 +168,33 @@ static void bytes_come_back(void **state)
 	disk_close(disk);
 	remote_initiator_close(remote);
 	teardown(&target);
+	free(out);
+	free(in);
+}
+
+/* In memory, which has no way to make zeros but to write them. */
+static void zeros_are_written_where_they_cannot_be_made(void **state)
+{
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	uint8_t *out = memory(3 * MIB, 0x5a), *in = memory(3 * MIB, 1);
+	int fd = memfd_create("volume", MFD_CLOEXEC);
+	struct disk *disk;
+
+	(void)state;
+	assert_true(fd >= 0);
+	snprintf(target.path, sizeof(target.path), "/proc/self/fd/%d", fd);
+	target_start(&target, 0);
+	assert_int_equal(volume_open(&target, "shard", &disk), 0);
+	assert_int_equal(disk_write_now(disk, out, 3 * MIB, 4096), 0);
+	assert_int_equal(disk_zero_now(disk, 2 * MIB + 8192, 8192), 0);
+	assert_int_equal(disk_read_now(disk, in, 3 * MIB, 4096), 0);
+	for (size_t i = 0; i < 3 * MIB; i++)
+		assert_int_equal(in[i], i < 4096 || i >= 2 * MIB + 12288 ? 0x5a : 0);
+	disk_close(disk);
+	remote_initiator_close(remote);
+	target_end(&target);
+	close(fd);
 	free(out);
 	free(in);
 }
@@ -383,6 +411,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_come_back),
+		cmocka_unit_test(zeros_are_written_where_they_cannot_be_made),
 		cmocka_unit_test(strangers_are_refused),
 		cmocka_unit_test(paths_are_checked),
 		cmocka_unit_test(to_look_is_not_to_write),
