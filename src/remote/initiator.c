@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SENDS (REMOTE_DEPTH + 1u)
-#define RECVS (REMOTE_DEPTH + REMOTE_SPARE_RECVS)
-
 DEFINE_COUNTER(connected, "nebulaio_remote_connections_total", "result=\"open\"",
 	"Connections to volumes of other hosts, by how setting them up ended.");
 DEFINE_COUNTER(failed, "nebulaio_remote_connections_total", "result=\"failed\"",
@@ -46,8 +43,8 @@ static int lane_qp_open(struct remote_lane *lane)
 		.type = RP_QP_RC,
 		.send_cq = rp_port_cq(port),
 		.recv_cq = rp_port_cq(port),
-		.cap = {.max_send_wr = SENDS + 1,
-			.max_recv_wr = RECVS,
+		.cap = {.max_send_wr = REMOTE_SEND_WRS,
+			.max_recv_wr = REMOTE_RECVS,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
 		.retry_count = 7,
@@ -56,7 +53,7 @@ static int lane_qp_open(struct remote_lane *lane)
 	};
 	int ret = rp_qp_open(rp_port_pd(port), &attr, &lane->qp);
 
-	for (uint32_t n = 0; n < RECVS && !ret; n++)
+	for (uint32_t n = 0; n < REMOTE_RECVS && !ret; n++)
 		ret = remote_recv_post(lane, n);
 	return ret;
 }
@@ -288,11 +285,11 @@ int remote_lane_add(struct remote_port *port, struct remote_volume *volume)
 	uint32_t idx = 0;
 	int ret;
 
-	while (idx < REMOTE_LANES_MAX && port->lanes[idx])
+	while (idx < port->lanes_max && port->lanes[idx])
 		idx++;
-	if (!lane || idx == REMOTE_LANES_MAX) {
+	if (!lane || idx == port->lanes_max) {
 		free(lane);
-		return idx == REMOTE_LANES_MAX ? -ENOSPC : -ENOMEM;
+		return idx == port->lanes_max ? -ENOSPC : -ENOMEM;
 	}
 	lane->volume = volume;
 	lane->port = port;
@@ -302,8 +299,8 @@ int remote_lane_add(struct remote_port *port, struct remote_volume *volume)
 	lane->state = LANE_WAITING;
 	lane->quiet = volume->quiet;
 	lane->timer = (struct reactor_timer){.fn = lane_due, .arg = lane};
-	ret = capsules_open(
-		port->region, port->port, (const uint32_t[]){SENDS, RECVS}, &lane->capsules);
+	ret = capsules_open(port->region, port->port,
+		(const uint32_t[]){REMOTE_SENDS, REMOTE_RECVS}, &lane->capsules);
 	if (ret) {
 		free(lane);
 		return ret;

@@ -21,6 +21,13 @@
 #define REMOTE_BACKOFF_NS     (50 * NS_PER_MS)
 #define REMOTE_BACKOFF_MAX_NS (5 * NS_PER_S)
 #define REMOTE_LANES_MAX      128u /* of one reactor */
+/* Of a lane: each command and a word of set-up, and one more. */
+#define REMOTE_SENDS	(REMOTE_DEPTH + 1u)
+#define REMOTE_SEND_WRS (REMOTE_SENDS + 1u)
+#define REMOTE_RECVS	(REMOTE_DEPTH + REMOTE_SPARE_RECVS)
+/* A lane that ends puts all that it posted into the completion queue at once. */
+#define REMOTE_LANE_CQES (REMOTE_SEND_WRS + REMOTE_RECVS)
+#define REMOTE_CQES	 (REMOTE_LANES_MAX * REMOTE_LANE_CQES)
 
 /* What both ends say when they connect. */
 struct remote_private {
@@ -90,7 +97,7 @@ struct remote_port {
 	struct rp_port *port;
 	uint32_t number;
 	struct remote_lane *lanes[REMOTE_LANES_MAX];
-	uint32_t lane_count;
+	uint32_t lane_count, lanes_max; /* as many as the completion queue holds */
 	struct reactor_timer tick;
 };
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TARGET_CQES 16384u
-
 DEFINE_COUNTER(opened, "nebulaio_export_connections_total", "result=\"opened\"",
 	"Connections of initiators, by how setting them up ended.");
 DEFINE_COUNTER(refused, "nebulaio_export_connections_total", "result=\"refused\"",
@@ -200,7 +198,7 @@ static int lane_qp_open(struct target_lane *lane)
 		.type = RP_QP_RC,
 		.send_cq = rp_port_cq(target->port),
 		.recv_cq = rp_port_cq(target->port),
-		.cap = {.max_send_wr = 2 * TARGET_SLOTS + 4,
+		.cap = {.max_send_wr = TARGET_SEND_WRS,
 			.max_recv_wr = TARGET_RECVS,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
@@ -239,9 +237,9 @@ static int lane_accept(struct remote_target *target, struct rp_cm_event *event)
 	uint32_t idx = 0;
 	int ret;
 
-	while (idx < TARGET_LANES_MAX && target->lanes[idx])
+	while (idx < target->lanes_max && target->lanes[idx])
 		idx++;
-	if (!lane || idx == TARGET_LANES_MAX) {
+	if (!lane || idx == target->lanes_max) {
 		free(lane);
 		return -ENOSPC;
 	}
@@ -319,6 +317,17 @@ static void tick(struct reactor_timer *timer, void *arg)
 
 /* ---- Opening and closing. ---- */
 
+static void lanes_limit(struct remote_target *target)
+{
+	const struct rp_device_attr *attr = rp_port_attr(target->port);
+
+	target->lanes_max = MIN(TARGET_LANES_MAX, attr->max_cqe / TARGET_LANE_CQES);
+	if (target->lanes_max < TARGET_LANES_MAX)
+		log_warn("export",
+			"%s: its completion queues have %u entries: %u connections instead of %u",
+			attr->name, attr->max_cqe, target->lanes_max, TARGET_LANES_MAX);
+}
+
 int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target)
 {
 	struct remote_target *target = calloc(1, sizeof(*target));
@@ -347,6 +356,8 @@ int remote_target_open(const struct remote_target_opts *opts, struct remote_targ
 		.arg = target,
 	};
 	ret = rp_port_open(&port, &target->port);
+	if (!ret)
+		lanes_limit(target);
 	if (!ret)
 		ret = rp_listen(rp_port_device(target->port), opts->address, opts->port, target,
 			&target->listener);

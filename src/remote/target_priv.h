@@ -9,6 +9,11 @@
 /* An answer's send may complete after the command that its credit allowed has come. */
 #define TARGET_SLOTS (2u * REMOTE_DEPTH)
 #define TARGET_SENDS (TARGET_SLOTS + 2u)
+/* Of a queue pair: the data and the answer of each command, words of set-up. */
+#define TARGET_SEND_WRS (2u * TARGET_SLOTS + 4u)
+/* A lane that ends puts all that it posted into the completion queue at once. */
+#define TARGET_LANE_CQES (TARGET_SEND_WRS + TARGET_RECVS)
+#define TARGET_CQES	 (TARGET_LANES_MAX * TARGET_LANE_CQES)
 
 struct target_volume {
 	struct remote_export export;
@@ -24,8 +29,8 @@ struct remote_target {
 	struct rp_listener *listener;
 	struct target_volume volumes[REMOTE_VOLUMES_MAX];
 	struct target_lane *lanes[TARGET_LANES_MAX];
-	uint32_t lane_count;
-	struct list starved; /* slots that want frames */
+	uint32_t lane_count, lanes_max; /* as many as the completion queue holds */
+	struct list starved;		/* slots that want frames */
 	struct reactor_timer tick;
 	struct fiber *drainer;
 };

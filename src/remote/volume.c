@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define OWN_REGION_BYTES (16 * MIB)
-#define CQES		 (REMOTE_LANES_MAX * 8u * 9u)
 
 /* ---- The secret. ---- */
 
@@ -66,7 +65,7 @@ static int port_get(
 		.reactor = reactor,
 		.region = region,
 		.access = RP_ACCESS_LOCAL_WRITE | RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_WRITE,
-		.cqe_count = CQES,
+		.cqe_count = REMOTE_CQES,
 		.name = "remote volumes",
 		.on_wc = remote_wc,
 		.on_event = remote_event,
@@ -79,6 +78,8 @@ static int port_get(
 		free(port);
 		return ret;
 	}
+	port->lanes_max =
+		MIN(REMOTE_LANES_MAX, rp_port_attr(port->port)->max_cqe / REMOTE_LANE_CQES);
 	remote->ports[number] = port;
 	return 0;
 }
