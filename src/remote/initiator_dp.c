@@ -235,8 +235,7 @@ static void answered(struct remote_lane *lane, const struct wire_response *respo
 	} else if (io && !error && slot->op == WIRE_WRITE) {
 		counter_add(&write_bytes, slot->bytes);
 	} else if (!error && slot->op == WIRE_GROW) {
-		lane->volume->identity.bytes = response->bytes;
-		lane->volume->identity.medium_bytes = response->medium_bytes;
+		remote_volume_grown(lane->volume, response);
 	}
 	bounce_give(lane, slot);
 	slot->answered = true;

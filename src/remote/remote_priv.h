@@ -157,6 +157,7 @@ struct remote_volume {
 	struct remote_lane *lanes[LIMIT_CORES_MAX + 1];
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* of lane 0 */
+	/* Under the lock. */
 	uint32_t tries;
 	int try_error;
 	struct wire_identity identity;
@@ -196,6 +197,8 @@ void remote_drop(struct remote_lane *lane);
 
 /* volume.c: lanes tell their volume. */
 void remote_volume_opened(struct remote_lane *lane, const struct wire_identity *identity);
+/* Seldom: takes the volume's lock. */
+void remote_volume_grown(struct remote_volume *volume, const struct wire_response *response);
 /* was_open: work may have been lost. */
 void remote_volume_lost(struct remote_lane *lane, bool was_open);
 

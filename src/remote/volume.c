@@ -228,6 +228,15 @@ void remote_volume_opened(struct remote_lane *lane, const struct wire_identity *
 	log_info("remote", "%s, core %d: connected", volume->path, (int)lane->port->number - 1);
 }
 
+__attribute__((noinline, cold)) void remote_volume_grown(
+	struct remote_volume *volume, const struct wire_response *response)
+{
+	pthread_mutex_lock(&volume->lock);
+	volume->identity.bytes = response->bytes;
+	volume->identity.medium_bytes = response->medium_bytes;
+	pthread_mutex_unlock(&volume->lock);
+}
+
 void remote_volume_lost(struct remote_lane *lane, bool was_open)
 {
 	struct remote_volume *volume = lane->volume;

@@ -371,6 +371,41 @@ static struct disk *file_open(const char *path)
 	return disk;
 }
 
+struct looker {
+	struct disk *disk;
+	_Atomic bool over;
+};
+
+static void *looker_main(void *arg)
+{
+	struct looker *looker = arg;
+
+	while (!atomic_load(&looker->over))
+		assert_int_equal(disk_revive(looker->disk), 0);
+	return NULL;
+}
+
+/* For ThreadSanitizer: the answer comes on another thread than either of these. */
+static void grows_while_it_is_looked_at(void **state)
+{
+	struct target target = {0};
+	struct remote *remote = initiator_open(SECRET);
+	struct looker looker = {0};
+	pthread_t thread;
+
+	(void)state;
+	setup(&target);
+	assert_int_equal(volume_open(&target, "shard", &looker.disk), 0);
+	assert_int_equal(pthread_create(&thread, NULL, looker_main, &looker), 0);
+	for (uint64_t steps = 2; steps <= 4; steps++)
+		assert_int_equal(disk_grow(looker.disk, steps * BYTES), 0);
+	atomic_store(&looker.over, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	disk_close(looker.disk);
+	remote_initiator_close(remote);
+	teardown(&target);
+}
+
 static void the_next_copy_is_read_when_one_is_gone(void **state)
 {
 	char dir[] = "/tmp/remote-array-XXXXXX", paths[2][64];
@@ -416,6 +451,7 @@ int main(void)
 		cmocka_unit_test(paths_are_checked),
 		cmocka_unit_test(to_look_is_not_to_write),
 		cmocka_unit_test(gone_stays_gone_until_revived),
+		cmocka_unit_test(grows_while_it_is_looked_at),
 		cmocka_unit_test(the_next_copy_is_read_when_one_is_gone),
 		cmocka_unit_test(frames_move_without_a_copy),
 	};
