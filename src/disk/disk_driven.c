@@ -127,9 +127,12 @@ int disk_revive(struct disk *disk)
 
 	if (!disk->driver)
 		return -EOPNOTSUPP;
+	/* What it says now must not come after what a growth says later. */
+	pthread_mutex_lock(&disk->grow_lock);
 	ret = disk->driver->revive(disk->driven, &identity);
 	if (!ret)
 		identity_take(disk, &identity);
+	pthread_mutex_unlock(&disk->grow_lock);
 	return ret;
 }
 

@@ -397,8 +397,10 @@ static void grows_while_it_is_looked_at(void **state)
 	setup(&target);
 	assert_int_equal(volume_open(&target, "shard", &looker.disk), 0);
 	assert_int_equal(pthread_create(&thread, NULL, looker_main, &looker), 0);
-	for (uint64_t steps = 2; steps <= 4; steps++)
+	for (uint64_t steps = 2; steps <= 4; steps++) {
 		assert_int_equal(disk_grow(looker.disk, steps * BYTES), 0);
+		assert_int_equal(disk_bytes(looker.disk), steps * BYTES);
+	}
 	atomic_store(&looker.over, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	disk_close(looker.disk);
