@@ -90,6 +90,8 @@ struct scan {
 	struct store *store;
 	uint64_t rows;
 	uint64_t complaints;
+	uint64_t beyond;     /* extents behind the volume's end */
+	uint64_t end_blocks; /* where the last of them ends, on a volume that is no array */
 	uint64_t reported_ns;
 };
 
@@ -99,16 +101,54 @@ static void scan_complain(struct scan *scan, const char *what)
 		log_error("store", "the index is damaged: %s: run fsck", what);
 }
 
+/* Not one that no volume could have. */
+static bool is_beyond(const struct volume *volume, const struct extent *extent)
+{
+	return disk_stripe_is(extent->block) == (volume->set_count != 0) &&
+	       !disk_in_range(volume->disk, extent->block * BLOCK_BYTES,
+		       (uint64_t)extent->blocks * BLOCK_BYTES);
+}
+
 static void scan_segment(struct scan *scan, const struct segment *segment)
 {
 	for (uint32_t i = 0; i < segment->extent_count; i++) {
-		int ret = space_mark(
-			scan->store->space, segment->extents[i].block, segment->extents[i].blocks);
+		const struct extent *extent = &segment->extents[i];
+		int ret = space_mark(scan->store->space, extent->block, extent->blocks);
 
-		if (ret)
+		if (ret == -ERANGE && is_beyond(&scan->store->volume, extent)) {
+			scan->beyond++;
+			scan->end_blocks = MAX(scan->end_blocks, extent->block + extent->blocks);
+		} else if (ret) {
 			scan_complain(scan, ret == -EEXIST ? "two objects name the same block"
 							   : "an extent lies outside the volume");
+		}
 	}
+}
+
+/* Grown again, it would have other bodies where those lay. */
+static int beyond_refuse(const struct scan *scan)
+{
+	const struct store *store = scan->store;
+	const struct volume *volume = &store->volume;
+	uint64_t bytes =
+		ALIGN_UP(scan->end_blocks * BLOCK_BYTES, (uint64_t)volume->super.step_bytes);
+
+	if (volume->set_count)
+		log_error("store",
+			"%s: %llu pieces of bodies lie behind the end of the shortest of its "
+			"volumes: it was cut short. Put a whole copy of it back, or a blank one "
+			"in its place, which is rebuilt from the others",
+			store->dir, (unsigned long long)scan->beyond);
+	else
+		log_error("store",
+			"%s: %llu pieces of bodies lie behind the end of the volume, which has "
+			"%llu bytes: it was cut short. Put a whole copy of it back; if there is "
+			"none: truncate -s %llu %s, and nebulaio fsck --deep names the objects "
+			"that lay there",
+			volume->path, (unsigned long long)scan->beyond,
+			(unsigned long long)disk_bytes(volume->disk), (unsigned long long)bytes,
+			volume->path);
+	return -EUCLEAN;
 }
 
 static void scan_object(struct scan *scan, struct slice key, struct slice value)
@@ -166,5 +206,5 @@ int recover_scan(struct store *store)
 
 	for (uint32_t i = 0; i < ARRAY_LEN(kinds) && !ret; i++)
 		ret = index_visit(store->index, kinds[i], scan_visit, &scan);
-	return ret;
+	return !ret && scan.beyond ? beyond_refuse(&scan) : ret;
 }

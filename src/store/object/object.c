@@ -298,6 +298,22 @@ size_t object_segments_memory(const struct object *object)
 	       object->meta.bytes / STORE_CHUNK_BYTES * sizeof(struct extent);
 }
 
+/* The index is outside input. */
+static void segment_give(struct store *store, const struct segment *segment)
+{
+	for (uint32_t i = 0; i < segment->extent_count; i++) {
+		const struct extent *extent = &segment->extents[i];
+
+		if (space_has(store->space, extent->block, extent->blocks))
+			space_give(store->space, extent->block, extent->blocks);
+		else
+			log_error("store",
+				"%s: the index is damaged: an object that was deleted named blocks "
+				"%llu+%u, which are no blocks of bodies: run fsck",
+				store->dir, (unsigned long long)extent->block, extent->blocks);
+	}
+}
+
 static void object_close(struct store *store, struct object *object)
 {
 	bool dead = atomic_load(&object->dead);
@@ -305,9 +321,8 @@ static void object_close(struct store *store, struct object *object)
 	for (uint32_t i = 0; i < object->segment_count; i++) {
 		struct segment *segment = atomic_load(&object->segments[i]);
 
-		for (uint32_t e = 0; dead && segment && e < segment->extent_count; e++)
-			space_give(store->space, segment->extents[e].block,
-				segment->extents[e].blocks);
+		if (dead && segment)
+			segment_give(store, segment);
 		segment_close(segment);
 	}
 	for (uint32_t i = 0; dead && store->cache && i < object->part_count; i++) {

@@ -423,14 +423,32 @@ static void held_add(struct space *space, uint64_t block, uint32_t blocks)
 	space->held[space->held_count++] = (struct space_run){.block = block, .blocks = blocks};
 }
 
+/* Under the lock; of a volume's blocks. */
+static bool is_inside(const struct space *space, uint64_t block, uint32_t blocks)
+{
+	return block >= space->first_block && block + blocks >= block &&
+	       block + blocks <= space->chunk_count * CHUNK_BLOCKS;
+}
+
+bool space_has(struct space *space, uint64_t block, uint32_t blocks)
+{
+	bool has;
+
+	if (!run_of(space, &block, &blocks))
+		return false;
+	pthread_mutex_lock(&space->lock);
+	has = is_inside(space, block, blocks);
+	pthread_mutex_unlock(&space->lock);
+	return has;
+}
+
 void space_give(struct space *space, uint64_t block, uint32_t blocks)
 {
 	bool ours = run_of(space, &block, &blocks);
 
 	CHECK(ours);
-	CHECK(block >= space->first_block);
 	pthread_mutex_lock(&space->lock);
-	CHECK(block + blocks <= space->chunk_count * CHUNK_BLOCKS);
+	CHECK(is_inside(space, block, blocks));
 	if (space->holds)
 		held_add(space, block, blocks);
 	else
@@ -561,8 +579,7 @@ int space_mark(struct space *space, uint64_t block, uint32_t blocks)
 	if (!run_of(space, &block, &blocks))
 		return -ERANGE;
 	pthread_mutex_lock(&space->lock);
-	if (block < space->first_block || block + blocks < block ||
-		block + blocks > space->chunk_count * CHUNK_BLOCKS)
+	if (!is_inside(space, block, blocks))
 		ret = -ERANGE;
 	else if (run_change(space, block, blocks, true) != blocks)
 		ret = -EEXIST;

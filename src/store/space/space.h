@@ -4,6 +4,7 @@
 
 #include "store/local.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* ---- space.c: the allocator. Any thread. ---- */
@@ -18,6 +19,8 @@ int space_grow(struct space *space, uint64_t block_count);
 /* A run of up to `blocks` (1 to CHUNK_BLOCKS), the whole of it where there is such a run; otherwise
  * the longest there is. Returns its length, 0 when nothing is free. */
 uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block);
+/* Whether it is a run of the space: what the index names is asked before it is given. */
+bool space_has(struct space *space, uint64_t block, uint32_t blocks);
 /* CHECKs that they were in use. */
 void space_give(struct space *space, uint64_t block, uint32_t blocks);
 /* Between the two nothing that is given back is leased anew. */

@@ -334,6 +334,18 @@ static void steps_verify(struct rig *rig, void *arg)
 	}
 }
 
+static void steps_delete(struct rig *rig, void *arg)
+{
+	char key[32];
+
+	(void)arg;
+	for (uint32_t i = 0; i < 8; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		assert_int_equal(
+			store_delete(rig->store, SLICE("b"), slice_str(key), NULL, NULL), 0);
+	}
+}
+
 static void test_a_volume_that_is_one_block_short(void **state)
 {
 	struct store_fsck_report report;
@@ -361,6 +373,62 @@ static void test_a_volume_that_is_one_block_short(void **state)
 	assert_int_equal(rig.open_result, -EUCLEAN);
 	assert_int_equal(truncate(path, info.st_size), 0);
 	fsck_expect(&rig, 0, &report);
+	rig_run(&rig, steps_verify, NULL);
+	assert_int_equal(rig.open_result, 0);
+	rig_dir_remove(&rig);
+}
+
+/* After a crash there is no note of how long the volume was: the objects tell. */
+static void test_a_volume_that_lacks_a_step_is_refused(void **state)
+{
+	struct store_fsck_report report;
+	char path[600], space[600];
+	struct rig rig;
+	struct stat info;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.log_bytes = 1 * MIB;
+	rig.opts.step_bytes = 2 * MIB;
+	rig_run(&rig, steps_put, NULL);
+	snprintf(path, sizeof(path), "%s/volume", rig.dir);
+	snprintf(space, sizeof(space), "%s/space", rig.dir);
+	assert_int_equal(unlink(space), 0);
+	assert_int_equal(stat(path, &info), 0);
+	assert_int_equal(truncate(path, info.st_size - (off_t)(4 * MIB)), 0);
+	rig_run(&rig, steps_verify, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	fsck_expect(&rig, -EUCLEAN, &report);
+	assert_true(report.bad_records > 0);
+	/* Whoever makes it long again loses what lay there, and nothing else. */
+	assert_int_equal(truncate(path, info.st_size), 0);
+	rig_run(&rig, steps_delete, NULL);
+	assert_int_equal(rig.open_result, 0);
+	fsck_expect(&rig, 0, &report);
+	rig_dir_remove(&rig);
+}
+
+/* One of several: the others make it whole, when it is none of theirs any more. */
+static void test_a_volume_of_a_set_that_lacks_a_step_is_refused(void **state)
+{
+	char volumes[2048], path[600];
+	struct rig rig;
+
+	(void)state;
+	rig_init(&rig, 1);
+	rig.opts.log_bytes = 1 * MIB;
+	rig.opts.step_bytes = 2 * MIB;
+	rig.opts.erasure_data = 2;
+	rig.opts.erasure_parity = 1;
+	snprintf(volumes, sizeof(volumes), "%s/m0,%s/m1,%s/m2", rig.dir, rig.dir, rig.dir);
+	rig.opts.volume = volumes;
+	rig_run(&rig, steps_put, NULL);
+	assert_int_equal(rig.open_result, 0);
+	snprintf(path, sizeof(path), "%s/m1", rig.dir);
+	assert_int_equal(truncate(path, (off_t)(4 * MIB)), 0);
+	rig_run(&rig, steps_verify, NULL);
+	assert_int_equal(rig.open_result, -EUCLEAN);
+	assert_int_equal(truncate(path, 0), 0);
 	rig_run(&rig, steps_verify, NULL);
 	assert_int_equal(rig.open_result, 0);
 	rig_dir_remove(&rig);
@@ -437,6 +505,8 @@ int main(void)
 		cmocka_unit_test(test_a_failing_medium_is_fenced),
 		cmocka_unit_test(test_a_changed_byte_is_found),
 		cmocka_unit_test(test_a_volume_that_is_one_block_short),
+		cmocka_unit_test(test_a_volume_that_lacks_a_step_is_refused),
+		cmocka_unit_test(test_a_volume_of_a_set_that_lacks_a_step_is_refused),
 		cmocka_unit_test(test_parts_of_two_stores_are_refused),
 		cmocka_unit_test(test_fsck_of_no_store),
 	};
