@@ -9,8 +9,6 @@
 #define QPN_MAX	 0xffffffu
 #define VLAN_MAX 4094u
 
-static const struct rp_ops *const providers[] = {&rp_simulated_ops, &rp_verbs_ops};
-
 /* ---- Device. ---- */
 
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
@@ -19,13 +17,13 @@ int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
 
 	if (!opts || !opts->device_name || !opts->device_name[0])
 		return -EINVAL;
-	for (size_t i = 0; i < ARRAY_LEN(providers); i++) {
-		if (providers[i]->claims(opts->device_name))
-			return providers[i]->open(opts, ret_device);
+	for (size_t i = 0; i < rp_provider_count; i++) {
+		if (rp_providers[i]->claims(opts->device_name))
+			return rp_providers[i]->open(opts, ret_device);
 	}
 	buf_init(&known, 4 * KIB);
-	for (size_t i = 0; i < ARRAY_LEN(providers); i++)
-		providers[i]->list(&known);
+	for (size_t i = 0; i < rp_provider_count; i++)
+		rp_providers[i]->list(&known);
 	log_error("rdma", "no RDMA device \"%s\"; there are:%.*s", opts->device_name,
 		SLICE_FMT(buf_slice(&known)));
 	buf_free(&known);

@@ -4,6 +4,7 @@
 #ifndef RDMA_PROVIDER_PROVIDER_H
 #define RDMA_PROVIDER_PROVIDER_H
 
+#include "base/counter.h"
 #include "rdma/rdma.h"
 
 struct rp_ops;
@@ -65,15 +66,69 @@ struct rp_conn_request {
 	const struct rp_ops *ops;
 };
 
-/* Which provider's counts an operation joins. */
-enum rp_counted { RP_COUNTED_SIMULATED, RP_COUNTED_VERBS, RP_COUNTED_PROVIDERS };
+/* What a provider's queue pairs took, by kind, and what of it failed, by enum rp_status. */
+enum rp_kind {
+	RP_KIND_SEND,
+	RP_KIND_SEND_IMM,
+	RP_KIND_WRITE,
+	RP_KIND_WRITE_IMM,
+	RP_KIND_READ,
+	RP_KIND_ATOMIC,
+	RP_KIND_RECV,
+	RP_KIND_BIND,
+	RP_KIND_COUNT
+};
+struct rp_counts {
+	struct counter asked[RP_KIND_COUNT];
+	struct counter failed[RP_WC_GENERAL_ERR + 1]; /* of RP_WC_SUCCESS: nothing */
+};
+#define RP_COUNT_ASKED(provider, what)                                                     \
+	{                                                                                  \
+		.name = "nebulaio_rdma_work_requests_total",                               \
+		.labels = "provider=\"" provider "\",kind=\"" what "\"",                   \
+		.help = "Work requests that queue pairs took, by provider and operation.", \
+	}
+#define RP_COUNT_FAILED(provider, what)                                                  \
+	{                                                                                \
+		.name = "nebulaio_rdma_completion_errors_total",                         \
+		.labels = "provider=\"" provider "\",status=\"" what "\"",               \
+		.help = "Work requests that failed, by provider and completion status.", \
+	}
+/* The counts of the provider of that name. They join the registry before main(). */
+#define RP_COUNTS(provider)                                                                    \
+	{                                                                                      \
+		.asked =                                                                       \
+			{                                                                      \
+				[RP_KIND_SEND] = RP_COUNT_ASKED(provider, "send"),             \
+				[RP_KIND_SEND_IMM] = RP_COUNT_ASKED(provider, "send_imm"),     \
+				[RP_KIND_WRITE] = RP_COUNT_ASKED(provider, "write"),           \
+				[RP_KIND_WRITE_IMM] = RP_COUNT_ASKED(provider, "write_imm"),   \
+				[RP_KIND_READ] = RP_COUNT_ASKED(provider, "read"),             \
+				[RP_KIND_ATOMIC] = RP_COUNT_ASKED(provider, "atomic"),         \
+				[RP_KIND_RECV] = RP_COUNT_ASKED(provider, "recv"),             \
+				[RP_KIND_BIND] = RP_COUNT_ASKED(provider, "bind"),             \
+			},                                                                     \
+		.failed = {                                                                    \
+			[RP_WC_LOC_LEN_ERR] = RP_COUNT_FAILED(provider, "local_length"),       \
+			[RP_WC_LOC_PROT_ERR] = RP_COUNT_FAILED(provider, "local_protection"),  \
+			[RP_WC_WR_FLUSH_ERR] = RP_COUNT_FAILED(provider, "flushed"),           \
+			[RP_WC_REM_INV_REQ_ERR] =                                              \
+				RP_COUNT_FAILED(provider, "remote_invalid_request"),           \
+			[RP_WC_REM_ACCESS_ERR] = RP_COUNT_FAILED(provider, "remote_access"),   \
+			[RP_WC_REM_OP_ERR] = RP_COUNT_FAILED(provider, "remote_operation"),    \
+			[RP_WC_RETRY_EXC_ERR] = RP_COUNT_FAILED(provider, "retries_exceeded"), \
+			[RP_WC_RNR_RETRY_EXC_ERR] =                                            \
+				RP_COUNT_FAILED(provider, "receiver_not_ready"),               \
+			[RP_WC_GENERAL_ERR] = RP_COUNT_FAILED(provider, "general"),            \
+		},                                                                             \
+	}
 
 /* Contracts are those of the rp_ functions of the same name in rdma.h. The dispatcher has already
  * refused NULL and out-of-range arguments, filled in a queue pair's default capacities, and copied
  * context, so a provider needs not. */
 struct rp_ops {
 	const char *name; /* "simulated" */
-	enum rp_counted counted;
+	struct rp_counts *counts;
 	/* True when this provider is the one to open such a name. */
 	bool (*claims)(const char *device_name);
 	/* Appends the names of the devices there are, for the log line of -ENODEV. */
@@ -151,6 +206,10 @@ void rp_count_completions(const struct rp_cq *cq, const struct rp_wc *wcs, int g
 /* Logs why a queue pair failed, with all that is known of it. */
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);
 
+/* The providers there are, in the order in which a device's name is offered to them: providers.c.
+ * Whoever links the library and has a provider of its own defines both instead. */
+extern const struct rp_ops *const rp_providers[];
+extern const size_t rp_provider_count;
 extern const struct rp_ops rp_simulated_ops;
 extern const struct rp_ops rp_verbs_ops;
 

@@ -381,9 +381,11 @@ static void sim_mw_close(struct rp_mw *base)
 	free(mw);
 }
 
+static struct rp_counts counts = RP_COUNTS(PREFIX);
+
 const struct rp_ops rp_simulated_ops = {
 	.name = PREFIX,
-	.counted = RP_COUNTED_SIMULATED,
+	.counts = &counts,
 	.claims = sim_claims,
 	.list = sim_list,
 	.open = sim_open,

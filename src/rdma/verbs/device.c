@@ -485,9 +485,11 @@ static void verbs_mw_close(struct rp_mw *base)
 	free(mw);
 }
 
+static struct rp_counts counts = RP_COUNTS("verbs");
+
 const struct rp_ops rp_verbs_ops = {
 	.name = "verbs",
-	.counted = RP_COUNTED_VERBS,
+	.counts = &counts,
 	.claims = verbs_claims,
 	.list = verbs_list,
 	.open = verbs_open,

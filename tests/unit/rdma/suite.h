@@ -10,6 +10,7 @@
 #include "rdma/rdma.h"
 
 struct suite {
+	const char *provider;
 	const char *device_name;
 	const char *address; /* to listen on and to connect to */
 	int gid_index;

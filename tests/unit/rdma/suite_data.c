@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #define S RP_SEND_SIGNALED
@@ -110,10 +111,11 @@ struct counted {
 static void find_counted(const struct counter *counter, void *arg)
 {
 	struct counted *want = arg;
-	bool ours = strncmp(suite->device_name, "simulated", 9) == 0
-			    ? strstr(counter->labels ? counter->labels : "", "simulated") != NULL
-			    : strstr(counter->labels ? counter->labels : "", "verbs") != NULL;
+	char provider[64];
+	bool ours;
 
+	snprintf(provider, sizeof(provider), "provider=\"%s\"", suite->provider);
+	ours = counter->labels && strstr(counter->labels, provider);
 	if (strcmp(counter->name, want->name) == 0 && strstr(counter->labels, want->label) &&
 		(ours || strcmp(want->name, COUNTER_FULL) == 0))
 		want->value += counter_read(counter);

@@ -20,10 +20,13 @@
 
 #define SCRIBBLES 400u
 
-static const struct suite simulated = {.device_name = "simulated", .address = "127.0.0.1"};
-static const struct suite assisted = {.device_name = "simulated:direct=0", .address = "127.0.0.1"};
-static const struct suite lossy = {
-	.device_name = "simulated:seed=3,drop=0.02,rnr=0.02,delay_us=1", .address = "localhost"};
+static const struct suite simulated = {
+	.provider = "simulated", .device_name = "simulated", .address = "127.0.0.1"};
+static const struct suite assisted = {
+	.provider = "simulated", .device_name = "simulated:direct=0", .address = "127.0.0.1"};
+static const struct suite lossy = {.provider = "simulated",
+	.device_name = "simulated:seed=3,drop=0.02,rnr=0.02,delay_us=1",
+	.address = "localhost"};
 const struct suite *suite = &simulated;
 
 /* ---- Faults. ---- */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct suite verbs = {.gid_index = -1};
+static struct suite verbs = {.provider = "verbs", .gid_index = -1};
 const struct suite *suite = &verbs;
 
 /* ---- What only this provider has. ---- */
