@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "s3/auth/access.h"
 #include "s3/auth/auth.h"
@@ -34,8 +33,6 @@ static int copy_option(const char *value, const char *fallback, char *buf, size_
 
 static int copy_options(const struct s3_opts *opts, struct s3 *s3)
 {
-	char host[256] = "";
-	uint8_t digest[SHA256_BYTES];
 	int ret;
 
 	if (!opts->root_access_key || !opts->root_access_key[0] || !opts->root_secret_key ||
@@ -59,9 +56,7 @@ static int copy_options(const struct s3_opts *opts, struct s3 *s3)
 	s3->signature_v2 = opts->signature_v2;
 	s3->closed_buckets = opts->closed_buckets;
 	s3->encrypted_buckets = opts->encrypted_buckets;
-	gethostname(host, sizeof(host) - 1);
-	sha256_of(host, strlen(host), digest);
-	s3->host_id[base64_encode(digest, sizeof(digest), s3->host_id)] = '\0';
+	s3_host_id(s3->host_id);
 	return ret;
 }
 

@@ -113,9 +113,8 @@ int http_refuse(struct http_conn *conn, uint32_t status)
 
 	len = snprintf(xml, sizeof(xml),
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code><Message>%s"
-		"</Message><RequestId>%s</RequestId><HostId>%.*s</HostId></Error>",
-		refusal->code, refusal->message, conn->request.request_id, (int)HTTP_HOST_ID_LEN,
-		http_thread()->host_id);
+		"</Message><RequestId>%s</RequestId><HostId>%s</HostId></Error>",
+		refusal->code, refusal->message, conn->request.request_id, http_thread()->host_id);
 	CHECK(len > 0 && (size_t)len < sizeof(xml));
 	err = reply->ops->head(reply, status, headers, status == 503 ? 2 : 1, (uint64_t)len);
 	return err ? err : reply->ops->text(reply, slice_of(xml, (size_t)len));

@@ -26,21 +26,17 @@ static __attribute__((noinline, cold)) void thread_start(struct http_thread *thr
 	static const char date_title[] = "Server: NebulaIO\r\nDate: ";
 	static const char id_title[] = "\r\nx-amz-id-2: ";
 	static const char request_title[] = "\r\nx-amz-request-id: ";
-	uint8_t id[HTTP_HOST_ID_LEN / 4 * 3];
 	char *at = thread->common;
 	uint64_t seed;
-	size_t len;
 
 	random_fill(&seed, sizeof(seed));
 	prng_seed(&thread->prng, seed);
-	random_fill(id, sizeof(id));
-	len = base64_encode(id, sizeof(id), thread->host_id);
-	CHECK(len == sizeof(thread->host_id));
+	s3_host_id(thread->host_id);
 	at = mempcpy(at, date_title, sizeof(date_title) - 1);
 	thread->date_at = (uint32_t)(at - thread->common);
 	at += DATE_HTTP_LEN;
 	at = mempcpy(at, id_title, sizeof(id_title) - 1);
-	at = mempcpy(at, thread->host_id, sizeof(thread->host_id));
+	at = mempcpy(at, thread->host_id, S3_HOST_ID_LEN);
 	at = mempcpy(at, request_title, sizeof(request_title) - 1);
 	thread->common_len = (uint32_t)(at - thread->common);
 	CHECK(thread->common_len <= sizeof(thread->common));

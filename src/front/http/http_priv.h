@@ -32,7 +32,6 @@
 #define HTTP_LINGER_NS	      (2 * NS_PER_S)
 #define HTTP_EMPTY_LINES_MAX  4u
 #define HTTP_TRAILERS_MAX     16u
-#define HTTP_HOST_ID_LEN      32u
 #define HTTP_REQUEST_ID_LEN   16u
 
 _Static_assert(HTTP_TARGET_BYTES_MAX < LIMIT_HTTP_HEAD_BYTES_MAX, "a target fits a head");
@@ -231,7 +230,7 @@ struct http_thread {
 	uint32_t common_len;
 	uint32_t date_at;
 	char common[192];
-	char host_id[HTTP_HOST_ID_LEN];
+	char host_id[S3_HOST_ID_LEN + 1];
 };
 struct http_thread *http_thread(void);
 

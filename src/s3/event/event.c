@@ -16,19 +16,22 @@
 #include "s3/event/notify.h"
 #include "s3/event/topic.h"
 
-static const char *const names[S3_EVENT_COUNT] = {
-	[S3_EVENT_PUT] = "ObjectCreated:Put",
-	[S3_EVENT_POST] = "ObjectCreated:Post",
-	[S3_EVENT_COPY] = "ObjectCreated:Copy",
-	[S3_EVENT_COMPLETE] = "ObjectCreated:CompleteMultipartUpload",
-	[S3_EVENT_DELETE] = "ObjectRemoved:Delete",
-	[S3_EVENT_MARKER] = "ObjectRemoved:DeleteMarkerCreated",
-	[S3_EVENT_TAGGING_PUT] = "ObjectTagging:Put",
-	[S3_EVENT_TAGGING_DELETE] = "ObjectTagging:Delete",
-	[S3_EVENT_ACL_PUT] = "ObjectAcl:Put",
-	[S3_EVENT_EXPIRATION] = "LifecycleExpiration:Delete",
-	[S3_EVENT_EXPIRATION_MARKER] = "LifecycleExpiration:DeleteMarkerCreated",
-	[S3_EVENT_TRANSITION] = "LifecycleTransition",
+/* The events that came later to S3 have a later version of the format. */
+static const struct kind {
+	const char *name, *version;
+} kinds[S3_EVENT_COUNT] = {
+	[S3_EVENT_PUT] = {"ObjectCreated:Put", "2.1"},
+	[S3_EVENT_POST] = {"ObjectCreated:Post", "2.1"},
+	[S3_EVENT_COPY] = {"ObjectCreated:Copy", "2.1"},
+	[S3_EVENT_COMPLETE] = {"ObjectCreated:CompleteMultipartUpload", "2.1"},
+	[S3_EVENT_DELETE] = {"ObjectRemoved:Delete", "2.1"},
+	[S3_EVENT_MARKER] = {"ObjectRemoved:DeleteMarkerCreated", "2.1"},
+	[S3_EVENT_TAGGING_PUT] = {"ObjectTagging:Put", "2.3"},
+	[S3_EVENT_TAGGING_DELETE] = {"ObjectTagging:Delete", "2.3"},
+	[S3_EVENT_ACL_PUT] = {"ObjectAcl:Put", "2.3"},
+	[S3_EVENT_EXPIRATION] = {"LifecycleExpiration:Delete", "2.3"},
+	[S3_EVENT_EXPIRATION_MARKER] = {"LifecycleExpiration:DeleteMarkerCreated", "2.3"},
+	[S3_EVENT_TRANSITION] = {"LifecycleTransition", "2.3"},
 };
 
 #define HOLE_NUMBER  "\"sequencer\":\"\""
@@ -44,6 +47,13 @@ struct scene {
 	const char *peer;
 	const char *request_id;
 };
+
+/* S3 tells no size with these. */
+static bool about_metadata(enum s3_event_id id)
+{
+	return id == S3_EVENT_TAGGING_PUT || id == S3_EVENT_TAGGING_DELETE ||
+	       id == S3_EVENT_ACL_PUT;
+}
 
 static json_t *object_of(const struct s3_event *event)
 {
@@ -62,7 +72,9 @@ static json_t *object_of(const struct s3_event *event)
 	json_object_set_new(object, "key", json_stringn(key.data, key.len));
 	buf_free(&key);
 	if (event->meta) {
-		json_object_set_new(object, "size", json_integer((json_int_t)event->meta->bytes));
+		if (!about_metadata(event->id))
+			json_object_set_new(
+				object, "size", json_integer((json_int_t)event->meta->bytes));
 		json_object_set_new(object, "eTag", json_string(event->meta->etag));
 	}
 	/* Empty: the holes, one behind the other. */
@@ -85,10 +97,11 @@ static json_t *record_of(const struct scene *scene, const struct s3_event *event
 	snprintf(arn, sizeof(arn), "arn:aws:s3:::%s", bucket->name);
 	record = json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:s%}, s:{s:s%}, s:{s:s, s:s},"
 			   "s:{s:s, s:{s:s, s:{s:s}, s:s}, s:o}}",
-		"eventVersion", "2.3", "eventSource", "aws:s3", "awsRegion", bucket->region,
-		"eventTime", time, "eventName", names[event->id], "userIdentity", "principalId",
-		scene->user.len ? scene->user.data : "", scene->user.len, "requestParameters",
-		"sourceIPAddress", address.len ? address.data : "", address.len, "responseElements",
+		"eventVersion", kinds[event->id].version, "eventSource", "aws:s3", "awsRegion",
+		bucket->region, "eventTime", time, "eventName", kinds[event->id].name,
+		"userIdentity", "principalId", scene->user.len ? scene->user.data : "",
+		scene->user.len, "requestParameters", "sourceIPAddress",
+		address.len ? address.data : "", address.len, "responseElements",
 		"x-amz-request-id", scene->request_id, "x-amz-id-2", scene->s3->host_id, "s3",
 		"s3SchemaVersion", "1.0", "bucket", "name", bucket->name, "ownerIdentity",
 		"principalId", bucket->owner, "arn", arn, "object", object_of(event));

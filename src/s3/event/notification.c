@@ -40,16 +40,30 @@ static const struct {
 /* How each kind of target is named. */
 static const struct kind {
 	struct slice element, field, service;
+	const char *argument;
 } kinds[] = {
-	{SLICE("TopicConfiguration"), SLICE("Topic"), SLICE("sns")},
-	{SLICE("QueueConfiguration"), SLICE("Queue"), SLICE("sqs")},
-	{SLICE("CloudFunctionConfiguration"), SLICE("CloudFunction"), SLICE("lambda")},
+	{SLICE("TopicConfiguration"), SLICE("Topic"), SLICE("sns"), "Topic"},
+	{SLICE("QueueConfiguration"), SLICE("Queue"), SLICE("sqs"), "Queue"},
+	{SLICE("CloudFunctionConfiguration"), SLICE("CloudFunction"), SLICE("lambda"),
+		"CloudFunction"},
 };
+/* Of the destinations that do not exist, an error names at most this many. */
+#define MISSING_SHOWN_MAX 10u
 
 static int wrong(
 	struct s3_notification_wrong *ret_wrong, enum s3_error_id error, const char *message)
 {
 	*ret_wrong = (struct s3_notification_wrong){.error = error, .message = message};
+	return -EINVAL;
+}
+
+static int wrong_argument(struct s3_notification_wrong *ret_wrong, const char *argument,
+	struct slice value, const char *message)
+{
+	*ret_wrong = (struct s3_notification_wrong){.error = S3_E_INVALID_ARGUMENT,
+		.message = message,
+		.argument = argument,
+		.value = value};
 	return -EINVAL;
 }
 
@@ -94,7 +108,7 @@ static int parse_filter(const struct s3_xml *filter, struct s3_notification_rule
 		if (!slice_eq(node->name, SLICE("FilterRule")))
 			return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
 		if (!prefix && !slice_eq_nocase(name, SLICE("suffix")))
-			return wrong(ret_wrong, S3_E_INVALID_ARGUMENT,
+			return wrong_argument(ret_wrong, "FilterRule.Name", name,
 				"filter rule name must be either prefix or suffix");
 		if (prefix ? has_prefix : has_suffix)
 			return wrong(ret_wrong, S3_E_INVALID_ARGUMENT,
@@ -149,7 +163,8 @@ static int parse_rule(struct s3_xml *node, const struct kind *kind, struct mem_a
 		return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
 	rule->target = target_of(rule->arn, kind->service);
 	if (!rule->target.len)
-		return wrong(ret_wrong, S3_E_INVALID_ARGUMENT, "The ARN could not be parsed");
+		return wrong_argument(
+			ret_wrong, kind->argument, rule->arn, "The ARN could not be parsed");
 	return rule->id.len ? 0 : name_rule(node, arena, &rule->id);
 }
 
@@ -257,6 +272,56 @@ static void send_test(struct s3_call *call, const struct s3_notification_rule *r
 	json_decref(json);
 }
 
+static const struct s3_error *fail(struct s3_call *call, const struct s3_notification_wrong *bad)
+{
+	if (bad->argument)
+		return s3_fail_argument(call, bad->argument, bad->value, bad->message);
+	return bad->message ? s3_fail(call, bad->error, "%s", bad->message)
+			    : s3_error_at(bad->error);
+}
+
+/* Each target exists, and the caller may publish to it. Those that do not exist are all named. */
+static const struct s3_error *check_targets(
+	struct s3_call *call, const struct s3_notification *notification)
+{
+	const struct s3_error *error = NULL;
+	uint32_t missing = 0;
+
+	for (uint32_t i = 0; i < notification->count; i++) {
+		const struct s3_notification_rule *rule = &notification->rules[i];
+		char name[32];
+
+		if (s3_notify_has(call->s3->notify, rule->target) ||
+			s3_topic_exists(call->s3, rule->arn) || missing++ >= MISSING_SHOWN_MAX)
+			continue;
+		snprintf(name, sizeof(name), "ArgumentName%u", missing);
+		s3_fail_detail(call, name, rule->arn);
+		snprintf(name, sizeof(name), "ArgumentValue%u", missing);
+		s3_fail_detail(call, name, SLICE("The destination does not exist"));
+	}
+	if (missing)
+		return s3_fail(call, S3_E_INVALID_ARGUMENT,
+			"Unable to validate the following destination configurations");
+	for (uint32_t i = 0; !error && i < notification->count; i++)
+		if (!s3_notify_has(call->s3->notify, notification->rules[i].target))
+			error = s3_topic_may_publish(call, notification->rules[i].arn);
+	return error;
+}
+
+/* S3 answers with these names' first letters large, however they came. */
+static void name_filters(struct s3_xml *root)
+{
+	for (struct s3_xml *node = root->child; node; node = node->next) {
+		name_filters(node);
+		if (slice_eq(node->name, SLICE("FilterRule")))
+			for (struct s3_xml *part = node->child; part; part = part->next)
+				if (slice_eq(part->name, SLICE("Name")))
+					part->text = slice_eq_nocase(part->text, SLICE("prefix"))
+							     ? SLICE("Prefix")
+							     : SLICE("Suffix");
+	}
+}
+
 static const struct s3_error *check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
@@ -271,15 +336,13 @@ static const struct s3_error *check(
 		return error;
 	ret = s3_notification_parse(root, &call->arena, &notification, &bad);
 	if (ret == -EINVAL)
-		return bad.message ? s3_fail(call, bad.error, "%s", bad.message)
-				   : s3_error_at(bad.error);
+		return fail(call, &bad);
 	if (ret)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	for (uint32_t i = 0; !error && i < notification.count; i++)
-		if (!s3_notify_has(call->s3->notify, notification.rules[i].target))
-			error = s3_topic_may_publish(call, notification.rules[i].arn);
+	error = check_targets(call, &notification);
 	if (error)
 		return error;
+	name_filters(root);
 	error = s3_config_xml_text(call, root, ret_document);
 	for (uint32_t i = 0; !error && i < notification.count; i++)
 		send_test(call, &notification.rules[i]);

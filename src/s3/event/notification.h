@@ -43,6 +43,9 @@ struct s3_notification {
 struct s3_notification_wrong {
 	enum s3_error_id error;
 	const char *message; /* NULL: the error's own */
+	/* The field and what it held, as S3 tells it; no field: NULL. */
+	const char *argument;
+	struct slice value;
 };
 /* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree, in which rules without an Id
  * are given one. */

@@ -61,6 +61,15 @@ const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_accoun
 	return topic;
 }
 
+bool s3_topic_exists(struct s3 *s3, struct slice arn)
+{
+	json_t *account = NULL;
+	bool exists = s3_topic_find(s3, arn, &account) != NULL;
+
+	json_decref(account);
+	return exists;
+}
+
 const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice arn)
 {
 	struct slice mine = s3_call_principal(call)->who.account;
@@ -70,11 +79,9 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 	json_t *account;
 
 	topic = s3_topic_find(call->s3, arn, &account);
-	if (!topic) {
-		s3_fail_detail(call, "ArgumentName1", arn);
+	if (!topic)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
 			"Unable to validate the following destination configurations");
-	}
 	if (s3_topic_name_parse(arn, &name) && !call->identity->root &&
 		!slice_eq(name.account, mine) &&
 		!s3_call_published(call, arn, json_member_text(topic, S3_TOPIC_POLICY)))

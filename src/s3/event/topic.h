@@ -30,6 +30,7 @@ struct slice s3_topic_arn(const struct s3 *s3, struct slice account, struct slic
 	char ret_text[S3_TOPIC_ARN_BYTES]);
 /* The topic's attributes; a reference of the account's document, or NULL: there is none. */
 const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_account);
+bool s3_topic_exists(struct s3 *s3, struct slice arn);
 /* Whether the call may have its bucket's events sent there: NULL when it may. InvalidArgument: no
  * such topic; AccessDenied: it is another account's, and its policy does not allow sns:Publish. */
 const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice arn);

@@ -94,6 +94,16 @@ static int parse_tag(struct parser *parser, const struct s3_xml *node, struct s3
 	return 0;
 }
 
+static int check_tags(struct parser *parser, const struct s3_lifecycle_rule *rule)
+{
+	for (uint32_t i = 1; i < rule->tag_count; i++)
+		for (uint32_t k = 0; k < i; k++)
+			if (slice_eq(rule->tags[i].key, rule->tags[k].key))
+				return wrong(parser, S3_E_INVALID_REQUEST,
+					"Duplicate Tag Keys are not allowed.");
+	return 0;
+}
+
 /* Of two prefixes the longer one has to begin with the other, and counts. */
 static int parse_prefix(struct parser *parser, struct slice prefix, struct s3_lifecycle_rule *rule)
 {
@@ -160,7 +170,7 @@ static int parse_filter(
 	ret = parse_terms(parser, filter, tags, rule);
 	if (!ret && all)
 		ret = parse_terms(parser, all, tags, rule);
-	return ret;
+	return ret ? ret : check_tags(parser, rule);
 }
 
 /* ---- Actions. ---- */

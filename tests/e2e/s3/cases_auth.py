@@ -155,6 +155,8 @@ def test_errors_tell_what_they_are_about(s):
         assert text.encode() in body, text
     request_id = body.split(b"<RequestId>")[1].split(b"<")[0].decode()
     equal(headers["x-amz-request-id"], request_id)
+    host_id = body.split(b"<HostId>")[1].split(b"<")[0].decode()
+    equal(headers.get("x-amz-id-2", host_id), host_id)
     equal(headers["content-type"], "application/xml")
 
 

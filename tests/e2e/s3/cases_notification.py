@@ -49,7 +49,7 @@ def events(id, wanted):
 def test_configuration(s):
     bucket = s.bucket()
     equal(told(s, bucket), {})
-    one = rule("s3:ObjectCreated:*", prefix="a/", suffix=".jpg")
+    one = rule("s3:ObjectCreated:*", Prefix="a/", Suffix=".jpg")
     two = rule("s3:ObjectRemoved:Delete", "s3:ObjectTagging:*", id="two")
     configure(s, bucket, one, two)
     equal(told(s, bucket), {"TopicConfigurations": [one, two]})
@@ -71,10 +71,23 @@ def test_refusals(s):
                 rule("s3:ObjectCreated:Put", arn=ARN[:-3] + "no-such-target")):
         refused(400, "InvalidArgument", configure, s, bucket, bad)
     refused(400, "InvalidArgument", configure, s, bucket, rule("s3:ObjectCreated:Put"), rule("s3:ObjectCreated:*", id="two"))
+    for field, value, found in [
+            ("QueueConfigurations", {"QueueArn": "invalid"}, {"ArgumentName": "Queue", "ArgumentValue": "invalid"}),
+            ("QueueConfigurations", {"QueueArn": ARN.replace(":sns:", ":sqs:") + "-none"},
+             {"ArgumentName1": ARN.replace(":sns:", ":sqs:") + "-none", "ArgumentValue1": "The destination does not exist"}),
+            ("TopicConfigurations", {"TopicArn": ARN, "Filter": {"Key": {"FilterRules": [{"Name": "infix", "Value": "x"}]}}},
+             {"ArgumentName": "FilterRule.Name", "ArgumentValue": "infix"})]:
+        error = refused(400, "InvalidArgument", s.s3.put_bucket_notification_configuration, Bucket=bucket,
+                        NotificationConfiguration={field: [{"Events": ["s3:ObjectCreated:Put"], **value}]})
+        if not s.by_rdma:  # its library hands no details on
+            equal({name: error["Error"][name] for name in found}, found)
     refused(404, "NoSuchBucket", configure, s, bucket + "-none", rule("s3:ObjectCreated:Put"))
     status, _, body = s.raw("PUT", f"/{bucket}", b"<NotificationConfiguration><Other/></NotificationConfiguration>", {"notification": ""})
     assert status == 400 and b"MalformedXML" in body
     equal(told(s, bucket), {})
+    configure(s, bucket, rule("s3:ObjectCreated:Put", prefix="x"))
+    kept = s.s3.get_bucket_notification_configuration(Bucket=bucket)["TopicConfigurations"][0]
+    equal(kept["Filter"]["Key"]["FilterRules"], [{"Name": "Prefix", "Value": "x"}])
 
 
 def test_events(s):
@@ -97,7 +110,9 @@ def test_events(s):
         ("ObjectCreated:CompleteMultipartUpload", "in/3"), ("ObjectTagging:Put", "in/3"), ("ObjectTagging:Delete", "in/3"),
         ("ObjectAcl:Put", "in/3"), ("ObjectRemoved:Delete", "in/2"), ("ObjectRemoved:Delete", "in/3")])
     first, third = found[0], found[2]
-    equal((first["eventVersion"], first["eventSource"], first["awsRegion"]), ("2.3", "aws:s3", "us-east-1"))
+    equal((first["eventVersion"], first["eventSource"], first["awsRegion"]), ("2.1", "aws:s3", "us-east-1"))
+    tagged = found[3]
+    equal((tagged["eventVersion"], "size" in tagged["s3"]["object"]), ("2.3", False))
     equal((first["s3"]["configurationId"], first["s3"]["bucket"]["arn"]), (id, f"arn:aws:s3:::{bucket}"))
     equal((first["s3"]["object"]["size"], third["s3"]["object"]["size"]), (5, 3))
     equal(third["s3"]["object"]["eTag"], done["ETag"].strip('"'))

@@ -232,6 +232,11 @@ static void test_refusals(void **state)
 		{"<L><Rule><Status>Enabled</Status><Filter><And><ObjectSizeLessThan>x"
 		 "</ObjectSizeLessThan></And></Filter></Rule></L>",
 			S3_E_MALFORMED_XML},
+		{"<L><Rule><Status>Enabled</Status><Filter><And>"
+		 "<Tag><Key>k</Key><Value>1</Value></Tag><Tag><Key>k</Key><Value>2</Value></Tag>"
+		 "</And></Filter>"
+		 "<Expiration><Days>1</Days></Expiration></Rule></L>",
+			S3_E_INVALID_REQUEST},
 		{"<L><Rule><Status>Enabled</Status><Filter><Tag><Key>k</Key><Value/></Tag></Filter>"
 		 "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>"
 		 "</AbortIncompleteMultipartUpload></Rule></L>",
