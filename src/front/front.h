@@ -28,6 +28,9 @@ struct front_http_opts {
 	 * pages. NULL: s3_handle. */
 	void (*handle)(void *arg, const struct s3_request *request, struct s3_reply *reply);
 	void *handle_arg;
+	/* Paths below /minio/ that are not S3's: true when it answered. NULL: there are none. */
+	bool (*page)(void *arg, const struct s3_request *request, struct s3_reply *reply);
+	void *page_arg;
 };
 /* Serves one connection until it ends; closes the stream. A fiber's whole life. */
 void front_http_serve(const struct front_http_opts *opts, struct net_stream *stream);

@@ -6,6 +6,7 @@
 #include <openssl/core_names.h>
 #include <openssl/ecdsa.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/param_build.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -125,7 +126,17 @@ static int read_header(const json_t *header, struct jwt *jwt)
 	return 0;
 }
 
-int jwt_parse(struct slice text, struct jwt *ret_jwt)
+static int read_shared_header(const json_t *header, struct jwt *jwt)
+{
+	bool known = slice_eq(json_member_text(header, "alg"), SLICE("HS512"));
+
+	return known && !json_object_get(header, "crit") && jwt->signature_len == SHA512_BYTES
+		       ? 0
+		       : -EBADMSG;
+}
+
+typedef int read_header_fn(const json_t *header, struct jwt *jwt);
+static int parse(struct slice text, read_header_fn *read, struct jwt *ret_jwt)
 {
 	struct slice rest = text, header_text, claims_text;
 	json_t *header = NULL;
@@ -142,12 +153,32 @@ int jwt_parse(struct slice text, struct jwt *ret_jwt)
 	if (!ret)
 		ret = decode_json(header_text, &header);
 	if (!ret)
-		ret = read_header(header, ret_jwt);
+		ret = read(header, ret_jwt);
 	json_decref(header);
 	if (!ret)
 		ret = decode_json(claims_text, &ret_jwt->claims);
 	ret_jwt->signed_text = slice_to(text, header_text.len + 1 + claims_text.len);
 	return ret;
+}
+
+int jwt_parse(struct slice text, struct jwt *ret_jwt)
+{
+	return parse(text, read_header, ret_jwt);
+}
+
+int jwt_shared_parse(struct slice text, struct jwt *ret_jwt)
+{
+	return parse(text, read_shared_header, ret_jwt);
+}
+
+bool jwt_shared_verify(const struct jwt *jwt, struct slice secret)
+{
+	uint8_t mac[EVP_MAX_MD_SIZE];
+	unsigned len = 0;
+
+	return HMAC(EVP_sha512(), secret.data, (int)secret.len,
+		       (const uint8_t *)jwt->signed_text.data, jwt->signed_text.len, mac, &len) &&
+	       len == jwt->signature_len && secret_equal(mac, jwt->signature, len);
 }
 
 void jwt_free(struct jwt *jwt)

@@ -1,5 +1,6 @@
 /* iam/jwt.h: signed tokens of OpenID Connect providers (JWT), and the providers' public keys (JWK
- * sets). Pure: no clock, no network. Signatures by a shared secret, and none, are not known here.
+ * sets); and tokens that a shared secret signed, which have functions of their own. Pure: no clock,
+ * no network. Tokens without a signature are not known here.
  *
  * Source: RFC 7515 (JWS, compact serialization), RFC 7517 (JWK), RFC 7518 (algorithms), RFC 7519.
  */
@@ -42,5 +43,11 @@ uint32_t jwt_keys_count(const struct jwt_keys *keys);
 /* -ENOKEY: no key of that id, or none said and there are several; -EBADMSG: the key did not sign
  * this; -ENOMEM. */
 int jwt_verify(const struct jwt *jwt, const struct jwt_keys *keys);
+
+/* A token that a secret signed which both sides know (HS512). Kept apart: no token chooses to be
+ * checked that way. As jwt_parse. */
+int jwt_shared_parse(struct slice text, struct jwt *ret_jwt);
+/* Whether this secret signed it. */
+bool jwt_shared_verify(const struct jwt *jwt, struct slice secret);
 
 #endif

@@ -417,3 +417,21 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	answer_admin(&call, &answer);
 	call_end(&call, NULL);
 }
+
+void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_page_fn *page, void *arg)
+{
+	const struct s3_error *error;
+	struct s3_call call;
+
+	call_begin(&call, s3, request, reply);
+	call.operation = s3_operation_at(s3, S3_OPERATION_SERVICE);
+	error = s3_authenticate_bearer(&call, (int64_t)(clock_real_ns() / NS_PER_S));
+	if (!error)
+		error = s3_call_may_service(&call, "admin:Prometheus", SLICE("arn:aws:s3:::*"));
+	if (error)
+		s3_answer_error(&call, error);
+	else
+		page(arg, request, reply);
+	call_end(&call, error);
+}

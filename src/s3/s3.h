@@ -233,6 +233,13 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
  * In a fiber. */
 void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
 
+/* Lets page answer a request whose bearer token says who asks (a JWT, as Prometheus is given one
+ * for MinIO), when that one is the server's root or may "admin:Prometheus"; else answers
+ * AccessDenied. In a fiber. */
+typedef void s3_page_fn(void *arg, const struct s3_request *request, struct s3_reply *reply);
+void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_page_fn *page, void *arg);
+
 /* An S3 error as the table in core/error.c has it. */
 struct s3_error {
 	const char *code;    /* "NoSuchKey" */

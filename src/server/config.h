@@ -70,6 +70,7 @@ struct config {
 	} https;
 	struct {
 		char address[CONFIG_TEXT_MAX]; /* metrics and health; "" switches it off */
+		char minio_metrics[8];	       /* "token", "public", "off" */
 	} admin;
 	struct {
 		char root_user[LIMIT_ACCESS_KEY_LEN_MAX + 1];

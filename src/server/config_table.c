@@ -111,6 +111,9 @@ const struct config_key CONFIG_KEYS[] = {
 
 	TEXT("admin.address", admin.address, "127.0.0.1:9001",
 		"Address where /metrics and /health listen; they need no keys; empty: off"),
+	CHOICE("admin.minio_metrics", admin.minio_metrics, "token", "token|public|off",
+		"Who may read MinIO's scrape paths (/minio/v2/metrics/cluster and node) where S3 "
+		"listens: token: clients with a bearer token; public: everybody; off: nobody"),
 
 	TEXT("auth.root_user", auth.root_user, "", "Access key of the root user"),
 	TEXT("auth.root_password", auth.root_password, "", "Secret key of the root user"),

@@ -432,11 +432,26 @@ static void listen_refused(const char *section, const char *address, int ret)
 			strerror(-ret));
 }
 
+/* What operators are told, on the admin listener and on MinIO's paths. */
+static void fill_admin_opts(struct server *server)
+{
+	server->admin_opts = (struct admin_opts){
+		.region = server->region,
+		.store = server->store,
+		.s3 = server->s3,
+		.reactors = server->reactors,
+		.reactor_count = server->core_count,
+		.draining = &server->draining,
+		.minio_public = strcmp(server->config.admin.minio_metrics, "public") == 0,
+	};
+}
+
 static int open_endpoint(
 	struct core *core, const struct endpoint *endpoint, struct listen **ret_listen)
 {
 	struct server *server = core->server;
 	const struct config *config = &server->config;
+	bool pages = strcmp(config->admin.minio_metrics, "off") != 0;
 	const struct listen_opts opts = {
 		.core = &core->flow,
 		.http = {.s3 = server->s3,
@@ -444,7 +459,9 @@ static int open_endpoint(
 			.transport = endpoint->transport,
 			.idle_timeout_ns = config->http.idle_timeout_s * NS_PER_S,
 			.head_timeout_ns = config->http.head_timeout_s * NS_PER_S,
-			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S},
+			.body_stall_timeout_ns = config->http.stall_timeout_s * NS_PER_S,
+			.page = pages ? admin_minio_handle : NULL,
+			.page_arg = &server->admin_opts},
 		.connections_max = LIMIT_HTTP_CONNECTIONS_MAX / server->core_count,
 		.tls = endpoint->tls,
 		.handshake_timeout_ns = config->http.head_timeout_s * NS_PER_S,
@@ -490,14 +507,6 @@ static int open_admin(struct server *server, struct core *core)
 	};
 	int ret;
 
-	server->admin_opts = (struct admin_opts){
-		.region = server->region,
-		.store = server->store,
-		.s3 = server->s3,
-		.reactors = server->reactors,
-		.reactor_count = server->core_count,
-		.draining = &server->draining,
-	};
 	ret = listen_open(&opts, config->admin.address, &core->admin);
 	if (ret)
 		listen_refused("admin", config->admin.address, ret);
@@ -550,6 +559,8 @@ static int open_core(struct server *server, uint32_t core_idx)
 		if (!ret)
 			ret = open_token(server, core);
 	}
+	if (core_idx == 0)
+		fill_admin_opts(server);
 	if (!ret)
 		ret = open_http(core);
 	if (core_idx == 0 && config->admin.address[0] && !ret)

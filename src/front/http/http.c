@@ -216,6 +216,9 @@ static void handle(struct http_conn *conn)
 	request->query = head->query;
 	request->headers = head->headers;
 	request->header_count = head->header_count;
+	if (conn->opts->page && slice_starts(request->path, SLICE("/minio/")) &&
+		conn->opts->page(conn->opts->page_arg, request, &conn->reply.reply))
+		return;
 	if (conn->opts->handle)
 		conn->opts->handle(conn->opts->handle_arg, request, &conn->reply.reply);
 	else if (conn->opts->token && front_token_wanted(request))

@@ -19,6 +19,7 @@ struct admin_opts {
 	struct reactor *const *reactors; /* borrowed for the life of the server */
 	uint32_t reactor_count;
 	const _Atomic bool *draining; /* not ready any more */
+	bool minio_public;	      /* MinIO's scrape paths ask for no token */
 };
 
 /* Answers GET /metrics (Prometheus text format 0.0.4), /health/live, /health/ready, and what is
@@ -26,5 +27,9 @@ struct admin_opts {
 void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 /* The text of /metrics; any thread that may call store_usage. */
 void admin_metrics(const struct admin_opts *opts, struct buf *out);
+/* Answers GET /minio/v2/metrics/cluster and .../node, by bearer token or without, as minio_public
+ * says; false: the request is another one. As front_http_opts.page; arg is a struct admin_opts. In
+ * a fiber. */
+bool admin_minio_handle(void *arg, const struct s3_request *request, struct s3_reply *reply);
 
 #endif

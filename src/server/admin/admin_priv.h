@@ -9,8 +9,21 @@ void metric_head(struct buf *out, const char *name, const char *help);
 /* labels may be NULL. */
 void metric_line(struct buf *out, const char *name, const char *labels, uint64_t value);
 
-/* What the kernel says of this process, by the names that Prometheus' own clients use. Left out is
- * what it does not say. Any thread; reads /proc. */
+/* What the kernel says of this process; 0 is what it does not say. Any thread; reads /proc. */
+struct admin_process {
+	double cpu_s, started_s; /* since 1970 */
+	uint64_t virtual_bytes, resident_bytes, descriptors, descriptors_max;
+};
+void admin_process_read(struct admin_process *ret_process);
+/* The same, by the names that Prometheus' own clients use. Left out is
+ * what it does not say. */
 void admin_process_metrics(struct buf *out);
+
+#define ADMIN_METRICS_BYTES_MAX (4 * MIB)
+/* Answers with a text that make writes, on a helper thread: much is asked and printed. In a fiber,
+ * or on any thread. */
+typedef void admin_make_fn(const struct admin_opts *opts, struct buf *out);
+void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request *request,
+	struct s3_reply *reply, admin_make_fn *make);
 
 #endif

@@ -1,10 +1,8 @@
 /* server/admin/pages.c: the admin listener's paths. */
-#include "server/admin/admin.h"
+#include "server/admin/admin_priv.h"
 
 #include <errno.h>
 #include <stdio.h>
-
-#define METRICS_BYTES_MAX (4 * MIB)
 
 static void answer(const struct s3_request *request, struct s3_reply *reply, uint32_t status,
 	struct slice type, struct slice body)
@@ -28,6 +26,7 @@ static void answer_text(
 
 struct metrics_job {
 	const struct admin_opts *opts;
+	admin_make_fn *make;
 	struct buf *out;
 };
 
@@ -35,20 +34,21 @@ static void metrics_make(void *arg)
 {
 	const struct metrics_job *job = arg;
 
-	admin_metrics(job->opts, job->out);
+	job->make(job->opts, job->out);
 }
 
-static void answer_metrics(
-	const struct admin_opts *opts, const struct s3_request *request, struct s3_reply *reply)
+void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request *request,
+	struct s3_reply *reply, admin_make_fn *make)
 {
 	struct buf out;
 
-	buf_init(&out, METRICS_BYTES_MAX);
-	/* Much is asked and printed: on a helper, so that requests of this core do not wait. */
+	buf_init(&out, ADMIN_METRICS_BYTES_MAX);
+	/* On a helper, so that requests of this core do not wait. */
 	if (fiber_self())
-		fiber_offload(metrics_make, &(struct metrics_job){.opts = opts, .out = &out});
+		fiber_offload(metrics_make,
+			&(struct metrics_job){.opts = opts, .make = make, .out = &out});
 	else
-		admin_metrics(opts, &out);
+		make(opts, &out);
 	if (out.failed)
 		answer_text(request, reply, 500, "the metrics do not fit in memory\n");
 	else
@@ -82,7 +82,7 @@ void admin_handle(void *arg, const struct s3_request *request, struct s3_reply *
 	else if (request->method != S3_GET && request->method != S3_HEAD)
 		answer_text(request, reply, 405, "only GET and HEAD here\n");
 	else if (slice_eq(request->path, SLICE("/metrics")))
-		answer_metrics(opts, request, reply);
+		admin_answer_metrics(opts, request, reply, admin_metrics);
 	else if (slice_eq(request->path, SLICE("/health/live")))
 		answer_text(request, reply, 200, "live\n");
 	else if (slice_eq(request->path, SLICE("/health/ready")))

@@ -54,71 +54,79 @@ static void started_find(void)
 		    (double)fields[STAT_STARTTIME] / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Its size is their number since Linux 6.2; before, it is 0 and they are counted. */
+static uint64_t descriptors_count(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	uint64_t count = 0;
+	struct stat st;
+
+	if (!dir)
+		return 0;
+	if (fstat(dirfd(dir), &st) == 0 && st.st_size > 0) {
+		count = (uint64_t)st.st_size;
+	} else {
+		for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
+			count += entry->d_name[0] != '.';
+	}
+	closedir(dir);
+	return count - 1; /* without the one that looks */
+}
+
+void admin_process_read(struct admin_process *ret_process)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	uint64_t fields[STAT_END];
+	struct rusage usage;
+	struct rlimit limit;
+
+	pthread_once(&once, started_find);
+	*ret_process =
+		(struct admin_process){.started_s = started_s, .descriptors = descriptors_count()};
+	if (getrusage(RUSAGE_SELF, &usage) == 0)
+		ret_process->cpu_s =
+			(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+			(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+	if (stat_read(fields)) {
+		ret_process->virtual_bytes = fields[STAT_VSIZE];
+		ret_process->resident_bytes = fields[STAT_RSS] * (uint64_t)sysconf(_SC_PAGESIZE);
+	}
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+		ret_process->descriptors_max = limit.rlim_cur;
+}
+
 static void put_seconds(struct buf *out, const char *name, const char *help, double value)
 {
+	if (!(value > 0))
+		return;
 	metric_head(out, name, help);
 	buf_printf(out, "%s %.6f\n", name, value);
 }
 
 static void put_count(struct buf *out, const char *name, const char *help, uint64_t value)
 {
+	if (!value)
+		return;
 	metric_head(out, name, help);
 	metric_line(out, name, NULL, value);
 }
 
-/* Its size is their number since Linux 6.2; before, it is 0 and they are counted. */
-static bool descriptors_count(uint64_t *ret_count)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct stat st;
-
-	if (!dir)
-		return false;
-	*ret_count = 0;
-	if (fstat(dirfd(dir), &st) == 0 && st.st_size > 0) {
-		*ret_count = (uint64_t)st.st_size;
-	} else {
-		for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir))
-			*ret_count += entry->d_name[0] != '.';
-	}
-	closedir(dir);
-	(*ret_count)--; /* the one that looks */
-	return true;
-}
-
-static void put_descriptors(struct buf *out)
-{
-	struct rlimit limit;
-	uint64_t count;
-
-	if (descriptors_count(&count))
-		put_count(out, "process_open_fds", "File descriptors that are open.", count);
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		put_count(out, "process_max_fds", "File descriptors that may be open.",
-			limit.rlim_cur);
-}
-
 void admin_process_metrics(struct buf *out)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	uint64_t fields[STAT_END];
-	struct rusage usage;
+	struct admin_process process;
 
-	pthread_once(&once, started_find);
-	if (getrusage(RUSAGE_SELF, &usage) == 0)
-		put_seconds(out, "process_cpu_seconds_total",
-			"Processor time of all threads, in the program and for it in the kernel.",
-			(double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-				(double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
-	if (started_s > 0)
-		put_seconds(out, "process_start_time_seconds",
-			"When the process began, in seconds since 1970.", started_s);
-	if (stat_read(fields)) {
-		put_count(out, "process_virtual_memory_bytes", "Address space in use.",
-			fields[STAT_VSIZE]);
-		put_count(out, "process_resident_memory_bytes",
-			"Memory that is in use, what is shared with others included.",
-			fields[STAT_RSS] * (uint64_t)sysconf(_SC_PAGESIZE));
-	}
-	put_descriptors(out);
+	admin_process_read(&process);
+	put_seconds(out, "process_cpu_seconds_total",
+		"Processor time of all threads, in the program and for it in the kernel.",
+		process.cpu_s);
+	put_seconds(out, "process_start_time_seconds",
+		"When the process began, in seconds since 1970.", process.started_s);
+	put_count(out, "process_virtual_memory_bytes", "Address space in use.",
+		process.virtual_bytes);
+	put_count(out, "process_resident_memory_bytes",
+		"Memory that is in use, what is shared with others included.",
+		process.resident_bytes);
+	put_count(out, "process_open_fds", "File descriptors that are open.", process.descriptors);
+	put_count(out, "process_max_fds", "File descriptors that may be open.",
+		process.descriptors_max);
 }

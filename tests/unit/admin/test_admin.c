@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/admin/admin.h"
 
@@ -51,6 +52,32 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	(void)request;
 	reply->status = 299;
 	admin_calls++;
+}
+
+static bool bearer_good;
+static uint32_t bearer_calls;
+
+void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply,
+	s3_page_fn *page, void *arg)
+{
+	(void)s3;
+	bearer_calls++;
+	if (bearer_good)
+		page(arg, request, reply);
+	else
+		reply->status = 403;
+}
+
+int store_bucket_list(
+	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg)
+{
+	(void)store;
+	assert_int_equal(after.len, 0);
+	return visit(&(struct store_bucket){.name = ".config"}, arg) &&
+			       visit(&(struct store_bucket){.name = "photos"}, arg) &&
+			       visit(&(struct store_bucket){.name = "tables"}, arg)
+		       ? 0
+		       : -1;
 }
 
 /* ---- A request and its answer. ---- */
@@ -301,6 +328,112 @@ static void test_what_the_parts_say(void **state)
 	region_give(region, span, OWNER_DISK);
 }
 
+/* ---- MinIO's paths. ---- */
+
+DEFINE_COUNTER(parts_good, "nebulaio_s3_requests_total", "operation=\"UploadPart\",status=\"2xx\"",
+	"S3 requests.");
+DEFINE_COUNTER(parts_bad, "nebulaio_s3_requests_total", "operation=\"UploadPart\",status=\"4xx\"",
+	"S3 requests.");
+DEFINE_COUNTER(parts_worse, "nebulaio_s3_requests_total", "operation=\"UploadPart\",status=\"5xx\"",
+	"S3 requests.");
+DEFINE_COUNTER(lists_none, "nebulaio_s3_requests_total",
+	"operation=\"ListObjectsV2\",status=\"2xx\"", "S3 requests.");
+DEFINE_COUNTER(
+	received, "nebulaio_s3_body_bytes_total", "direction=\"in\",transport=\"http\"", "Bytes.");
+DEFINE_COUNTER(received_by_rdma, "nebulaio_s3_body_bytes_total",
+	"direction=\"in\",transport=\"rdma\"", "Bytes.");
+DEFINE_COUNTER(
+	sent, "nebulaio_s3_body_bytes_total", "direction=\"out\",transport=\"http\"", "Bytes.");
+
+/* 0: it is not for these paths. */
+static uint32_t ask_minio(enum s3_method method, const char *path, const char *authorization)
+{
+	const struct s3_header header = {
+		SLICE("Authorization"), slice_str(authorization ? authorization : "")};
+	struct s3_request request = {.method = method,
+		.path = slice_str(path),
+		.headers = &header,
+		.header_count = authorization != NULL};
+	struct s3_reply reply = {.ops = &REPLY_OPS};
+
+	buf_free(&got.text);
+	memset(&got, 0, sizeof(got));
+	buf_init(&got.text, 8 * MIB);
+	return admin_minio_handle(&opts, &request, &reply) ? reply.status : 0;
+}
+
+static void test_minio_paths(void **state)
+{
+	(void)state;
+	bearer_good = false;
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", "Bearer x"), 403);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", NULL), 403);
+	assert_int_equal(bearer_calls, 2);
+	bearer_good = true;
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", "Bearer x"), 200);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/node", "Bearer x"), 200);
+	assert_int_equal(ask_minio(S3_HEAD, "/minio/v2/metrics/node", "Bearer x"), 200);
+	assert_false(got.has_text);
+	assert_int_equal(bearer_calls, 5);
+	/* Objects of a bucket "minio", and what is not known of one. */
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", "AWS4-HMAC-SHA256 x"), 0);
+	assert_int_equal(ask_minio(S3_PUT, "/minio/v2/metrics/cluster", "Bearer x"), 0);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/bucket", "Bearer x"), 0);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/", "Bearer x"), 0);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster/", "Bearer x"), 0);
+	assert_int_equal(ask_minio(S3_GET, "/minio/", NULL), 0);
+	assert_int_equal(bearer_calls, 5);
+	opts.minio_public = true;
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", NULL), 200);
+	assert_int_equal(bearer_calls, 5);
+}
+
+/* Whether there is this line, with the label of the server. */
+static bool has_value(const char *name, const char *labels, const char *value)
+{
+	char host[65] = "", line[512];
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(line, sizeof(line), "\n%s{%sserver=\"%s\"} %s\n", name, labels, host, value);
+	return has(line);
+}
+
+static void test_minio_names(void **state)
+{
+	(void)state;
+	opts.minio_public = true;
+	counter_add(&parts_good, 5);
+	counter_add(&parts_bad, 2);
+	counter_add(&parts_worse, 1);
+	counter_add(&received, 100);
+	counter_add(&received_by_rdma, 11);
+	counter_add(&sent, 7);
+	counter_add(&lists_none, 0);
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", NULL), 200);
+	assert_true(has_value("minio_s3_requests_total", "api=\"putobjectpart\",", "8"));
+	assert_true(has_value("minio_s3_requests_errors_total", "api=\"putobjectpart\",", "3"));
+	assert_true(has_value("minio_s3_requests_4xx_errors_total", "api=\"putobjectpart\",", "2"));
+	assert_true(has_value("minio_s3_requests_5xx_errors_total", "api=\"putobjectpart\",", "1"));
+	assert_false(has("listobjectsv2"));
+	assert_true(has_value("minio_s3_traffic_received_bytes", "", "111"));
+	assert_true(has_value("minio_s3_traffic_sent_bytes", "", "7"));
+	assert_true(has_value("minio_cluster_bucket_total", "", "2"));
+	assert_true(has_value("minio_cluster_health_status", "", "1"));
+	/* A store of one volume. */
+	assert_true(has_value("minio_cluster_drive_online_total", "", "1"));
+	volume_count = 3;
+	not_writable = "Too many volumes are gone.";
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/cluster", NULL), 200);
+	assert_true(has_value("minio_cluster_health_status", "", "0"));
+	assert_true(has_value("minio_cluster_drive_total", "", "3"));
+	assert_true(has_value("minio_cluster_drive_online_total", "", "1"));
+	assert_true(has_value("minio_node_drive_offline_total", "", "2"));
+	/* A node says nothing of the cluster. */
+	assert_int_equal(ask_minio(S3_GET, "/minio/v2/metrics/node", NULL), 200);
+	assert_false(has("minio_cluster_"));
+	assert_true(has("# TYPE minio_node_process_uptime_seconds gauge\n"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +445,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_every_metric_has_one_head, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_the_parts_say, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_metric_is_left_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_minio_paths, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_minio_names, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("admin", tests, NULL, NULL);

@@ -49,6 +49,15 @@ static const char es384[] =
 	"{\"kty\":\"EC\",\"crv\":\"P-384\",\"x\":\"BFlBXp1Qo4rGYAxZ6Fr-_BKlLpsWDxi2vtq25E-8w7" \
 	"a2QRx4EFnxeI4TCWuxfUGx\",\"y\":\"Fyu-ByuDSEFyuuUzQwVESNlyvamWf8eyp8tigovX5pzu-_6jRH-" \
 	"ZBMAYm57_iolf\",\"kid\":\"p384\",\"alg\":\"ES384\"}"
+/* Signed by "a-secret", by HMAC with SHA-512 and with SHA-256. */
+#define HS512_BEGIN \
+	"eyJhbGciOiAiSFM1MTIiLCAidHlwIjogIkpXVCJ9.eyJleHAiOiA0MDAwMDAwMDAwLCAic3ViIjogImFsaWN" \
+	"lIiwgImlzcyI6ICJwcm9tZXRoZXVzIn0."
+static const char hs512[] = HS512_BEGIN
+	"erExh3oTB3SWI00d1vzxYKLqfZjMRhDQwvLWvKuXnAwwiZLJygzlj9323pQjC9wiAGSvufFZFEHIxynrLc_VvA";
+static const char hs256[] =
+	"eyJhbGciOiAiSFMyNTYiLCAidHlwIjogIkpXVCJ9.eyJleHAiOiA0MDAwMDAwMDAwLCAic3ViIjogImFsaWN"
+	"lIiwgImlzcyI6ICJwcm9tZXRoZXVzIn0.UaCIMsevAvsdZNwtQ6faBoOzVrk3m-UKGfbA2f6k4dM";
 /* clang-format on */
 #define SET(keys) "{\"keys\":[" keys "]}"
 
@@ -214,6 +223,39 @@ static void test_sets(void **state)
 	assert_int_equal(jwt_keys_parse(SLICE(""), &keys), -EBADMSG);
 }
 
+static int parse_shared(const char *token)
+{
+	struct jwt jwt;
+	int ret = jwt_shared_parse(slice_str(token), &jwt);
+
+	jwt_free(&jwt);
+	return ret;
+}
+
+static void test_shared_secrets(void **state)
+{
+	struct jwt jwt;
+
+	(void)state;
+	assert_int_equal(jwt_shared_parse(slice_str(hs512), &jwt), 0);
+	assert_true(slice_eq(json_member_text(jwt.claims, "sub"), SLICE("alice")));
+	assert_true(jwt_shared_verify(&jwt, SLICE("a-secret")));
+	assert_false(jwt_shared_verify(&jwt, SLICE("another-secret")));
+	assert_false(jwt_shared_verify(&jwt, SLICE("a-secreT")));
+	assert_false(jwt_shared_verify(&jwt, SLICE_NONE));
+	jwt.signature[63] ^= 1;
+	assert_false(jwt_shared_verify(&jwt, SLICE("a-secret")));
+	jwt_free(&jwt);
+	/* Another algorithm; a signature that is too short, or none. */
+	assert_int_equal(parse_shared(hs256), -EBADMSG);
+	assert_int_equal(parse_shared(HS512_BEGIN "erExh3oTB3SWI00d"), -EBADMSG);
+	assert_int_equal(parse_shared(HS512_BEGIN), -EBADMSG);
+	/* Neither kind is taken for the other. */
+	assert_int_equal(parse_shared(rs512), -EBADMSG);
+	assert_int_equal(parse(hs512), -EBADMSG);
+	assert_int_equal(parse(hs256), -EBADMSG);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +265,7 @@ int main(void)
 		cmocka_unit_test(test_headers),
 		cmocka_unit_test(test_texts_that_are_none),
 		cmocka_unit_test(test_sets),
+		cmocka_unit_test(test_shared_secrets),
 	};
 
 	return cmocka_run_group_tests_name("iam: jwt", tests, NULL, NULL);
