@@ -1,6 +1,6 @@
 /* client/call.c: one call: copied from the caller's request, tried again when its way is lost,
  * finished. */
-#include "client_priv.h"
+#include "call_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* client/client.c: a client's options and endpoints, opening and closing. */
-#include "client_priv.h"
+#include "http_priv.h"
+#include "session_priv.h"
 
 #include "reg_cache.h"
 

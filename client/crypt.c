@@ -1,7 +1,7 @@
 /* client/crypt.c: bodies of encrypted sessions (docs/spec/wire.md section 7). What we send is
  * encrypted into memory of its own, for the caller's is read only; what we get is decrypted where
  * the server wrote it. */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* client/http.c: the same requests over HTTP, by libcurl: many at a time, connections kept. */
-#include "client_priv.h"
+#include "http_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

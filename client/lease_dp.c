@@ -4,7 +4,7 @@
  * lasted, the checksum that the bytes are its bytes; else the request goes to the server. Data
  * path.
  */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* client/memory.c: the pool of registered memory, the user's registrations, and what the device may
  * touch for one call. */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include "reg_cache.h"
 

@@ -1,5 +1,5 @@
 /* client/ops.c: the common operations at once, and listings page by page. */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include <errno.h>
 #include <expat.h>

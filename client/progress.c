@@ -1,6 +1,7 @@
 /* client/progress.c: the rounds and waits that drive everything: each call is given a way, by RDMA
  * or HTTP, until it is done; and the calls of nebulaio.h that submit and wait. */
-#include "client_priv.h"
+#include "http_priv.h"
+#include "session_priv.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* client/session.c: an RDMA session: connected, proven, open, lost. docs/spec/wire.md section 3. No
  * call here sleeps: set-up goes on while the client makes progress. */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* client/session_dp.c: requests out as capsules, responses in. Data path: no system call while the
  * answer comes within the spin. */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* client/session_post_dp.c: what a session posts to its queue pair: capsules, receives and the
  * write that asks whether the server's device is there. Data path. */
-#include "client_priv.h"
+#include "session_priv.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* client/sigv4.c: signs a request for HTTP (AWS Signature Version 4, "Authenticating Requests:
  * Using the Authorization Header"). The payload is not signed: a body's integrity is its checksum's
  * and TLS's. */
-#include "client_priv.h"
+#include "http_priv.h"
 
 #include <ctype.h>
 #include <stdio.h>

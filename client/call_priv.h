@@ -1,0 +1,129 @@
+/* client/call_priv.h: a request's life, whichever way it goes. */
+#ifndef CLIENT_CALL_PRIV_H
+#define CLIENT_CALL_PRIV_H
+
+#include "client_priv.h"
+
+#define CLIENT_ATTEMPTS_MAX 4u
+#define CLIENT_BUSY_NS_MIN  (50 * NS_PER_MS) /* after a 503, the first time */
+#define CLIENT_GRACE_NS	    (1 * NS_PER_S)   /* past a deadline that the server knows, too */
+#define CLIENT_TEXT_BYTES   512u
+
+/* The life of a call:
+ *
+ *   QUEUED   wants a way            -> RDMA with a slot of an open session, HTTP, or DONE
+ *   RDMA     capsule sent           -> DONE by its response; QUEUED when the session is lost
+ *   HTTP     with libcurl           -> DONE; QUEUED when the connection is lost
+ *   DONE     has its result         -> free, once the result is taken */
+enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
+
+/* A list's pages, as they come: each in the into that its number says; the last one comes with the
+ * result. */
+struct client_pages {
+	void (*page)(void *arg, const void *data, uint64_t bytes);
+	void *arg;
+	uint32_t count; /* that came before the last */
+};
+
+struct client_session;
+struct client_lease;
+struct reg_cache;
+struct reg_entry;
+struct client_call {
+	struct list link; /* the client's list of its phase */
+	struct neb_client *client;
+	enum client_phase phase;
+	uint8_t op; /* enum neb_op */
+	uint8_t method;
+	bool want_headers;
+	bool idempotent;
+	uint8_t attempts;
+	uint32_t retries;      /* after a 503 */
+	uint64_t not_again_ns; /* before: 0 but for those */
+	neb_done_fn *done;
+	struct client_pages *pages; /* NULL: it has one answer */
+	uint64_t begun_ns, deadline_ns;
+	struct slice bucket, key, version_id, query; /* key: NEB_S3's path */
+	struct slice headers;			     /* encoded as in a capsule */
+	uint32_t header_count;
+	uint32_t body_count, into_count;
+	struct neb_iov body[NEB_IOV_MAX], into[NEB_IOV_MAX];
+	uint64_t body_bytes, into_bytes;
+	uint64_t range_offset, range_bytes;
+	uint8_t checksum_kind;
+	uint8_t checksum[CHECKSUM_BYTES_MAX];
+	/* Over RDMA. */
+	struct client_session *session;
+	uint32_t slot_idx;
+	void *bounce; /* of the pool, for body or into */
+	void *sealed; /* an encrypted body that the pool did not hold */
+	uint64_t sealed_bytes;
+	uint64_t counter;	    /* of the request's capsule */
+	struct client_lease *lease; /* it reads by, or would like to have */
+	struct capsule_lease grant; /* as it was when the read began */
+	uint64_t landing_bytes;
+	void *landing;	   /* where the bytes come to lie */
+	uint32_t mr_count; /* made for this call */
+	struct rp_mr *mrs[NEB_IOV_MAX];
+	uint32_t cached_count; /* in use by this call */
+	struct reg_entry *cached[NEB_IOV_MAX];
+	/* Over HTTP. */
+	CURL *easy;
+	struct client_endpoint *endpoint;
+	bool other_store; /* the endpoint is of another one */
+	bool by_token;	  /* of this try: the body moves by RDMA */
+	uint8_t declines; /* of its tokens */
+	void (*internal)(struct client_call
+			*call); /* the library's own: takes its result; NULL: the caller's */
+	uint32_t token_reply;	/* x-amz-rdma-reply; 0: none */
+	uint64_t token_moved;
+	char token[TOKEN_LEN + 1];
+	struct curl_slist *curl_headers;
+	struct buf answer_error; /* an error document */
+	uint64_t moved;		 /* of body or into */
+	struct neb_result result;
+	char *more_text; /* from the heap, when text does not hold it */
+	char text[CLIENT_TEXT_BYTES];
+};
+
+/* ---- call.c ---- */
+/* A queued call with a copy of all that the request names but its body and into. -EINVAL, -ENOMEM,
+ * -EIO. */
+int client_call_make(struct neb_client *client, const struct neb_request *request,
+	struct client_call **ret_call);
+/* The call is over and its result handed out. */
+void client_call_give(struct client_call *call);
+void client_result_init(struct neb_result *result, uint64_t id, void *user_data);
+/* Copies the result; its pointers lead into the copy. */
+void client_result_copy(struct neb_result *to, const struct neb_result *from);
+/* Its way was lost before an answer: another try, another way, or the end. */
+void client_call_retry(struct client_call *call, int error, const char *why);
+/* With the result's answer filled in, or error when there is none. */
+void client_call_finish(struct client_call *call, int error);
+/* Queues a request of the library's own, which goes to the endpoint over HTTP; internal takes its
+ * result. */
+int client_call_internal(struct neb_client *client, const struct neb_request *request,
+	struct client_endpoint *endpoint, void (*internal)(struct client_call *call));
+/* The errno of an S3 status. */
+int client_status_error(uint32_t status);
+/* Has queued calls routed in the next round: a session opened, was lost, or a slot came free. */
+static inline void client_calls_kick(struct neb_client *client)
+{
+	client->kick = true;
+}
+/* What an opcode is over HTTP; NULL: no operation of ours. */
+struct client_op {
+	const char *method;
+	const char *query; /* the parameter that selects it, or NULL */
+	bool idempotent;
+};
+const struct client_op *client_op_of(const struct client_call *call);
+
+/* ---- progress.c ---- */
+/* One round of everything that does not sleep. */
+void client_progress(struct neb_client *client);
+/* neb_perform, with pages told as they come. */
+int client_perform(struct neb_client *client, const struct neb_request *request,
+	struct client_pages *pages, struct neb_result *ret_result);
+
+#endif

@@ -1,0 +1,78 @@
+/* client/memory_priv.h: memory that the device may touch: the pool, registrations, a GPU's. */
+#ifndef CLIENT_MEMORY_PRIV_H
+#define CLIENT_MEMORY_PRIV_H
+
+#include "codec/capsule.h"
+#include "rdma/rdma.h"
+
+#define CLIENT_REGISTRATIONS_MAX 256u
+/* Unregistered bodies up to here go through the pool by copy, larger ones are registered. */
+#define CLIENT_BOUNCE_BYTES_MAX (64 * KIB)
+
+struct neb_client;
+struct client_call;
+
+struct client_registration {
+	uint8_t *data;
+	uint64_t bytes;
+	struct rp_mr *mr;
+};
+
+/* The pool: one memfd, first fit in whole pages, free runs joined at once. */
+struct client_pool {
+	uint8_t *base;
+	uint64_t bytes;
+	int fd;
+	struct rp_mr *mr;
+	uint32_t page_count;
+	uint32_t hint;	/* where to begin looking */
+	uint32_t *runs; /* of pages: at a run's first page its length, with CLIENT_RUN_USED */
+};
+#define CLIENT_RUN_USED 0x80000000u
+
+/* ---- memory.c ---- */
+int client_pool_open(struct neb_client *client, uint64_t bytes);
+void client_pool_close(struct neb_client *client);
+void *client_pool_get(struct neb_client *client, uint64_t bytes);
+void client_pool_put(struct neb_client *client, void *data);
+/* The runs for a call's into, or with body for its body (and for its into: the same runs then
+ * serve one after the other). Known memory is named as it is; other memory is copied through the
+ * pool or registered for the call. */
+int client_runs(
+	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count);
+/* All of the call's into lies in memory that the device knows. */
+bool client_memory_known(const struct client_call *call);
+/* Ends what client_runs did; moved: bytes of into that came through the pool. */
+void client_runs_end(struct client_call *call, uint64_t moved);
+/* 0 bytes, or no device: none. */
+int client_reg_cache_open(struct neb_client *client, uint64_t bytes);
+void client_registrations_close(struct neb_client *client);
+/* Copies into the call's into, or out of its body, from an offset on; counted. */
+void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes);
+void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes);
+/* theirs is to or from, and may be a GPU's. */
+void client_piece_copy(
+	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs);
+
+/* The local key of memory that the device knows; false: it does not, or the processor cannot read
+ * it. */
+bool client_memory_lkey(
+	const struct neb_client *client, const void *data, uint64_t bytes, uint32_t *ret_lkey);
+/* Any memory that the device knows for the call: of the pool, or mapped and registered for it. */
+int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run);
+
+/* ---- gpu.c ---- */
+/* Whether the program has loaded CUDA by now; cheap, and any thread may ask. */
+void client_gpu_look(void);
+/* The address is a GPU's: the processor cannot reach it. */
+bool client_gpu_owns(const void *data);
+/* Waits until the GPU has done what it was told before, so that its memory is what the program
+ * means. -EIO. */
+int client_gpu_settle(const void *data);
+/* Between a GPU's memory and ours, or two of a GPU's. -EIO. */
+int client_gpu_copy(void *to, const void *from, uint64_t bytes);
+/* -EOPNOTSUPP, or as rp_mr_open: the card cannot reach it. */
+int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, uint32_t access,
+	struct rp_mr **ret_mr);
+
+#endif

@@ -1,0 +1,136 @@
+/* client/session_priv.h: RDMA sessions: set-up, capsules, encrypted bodies, reads by lease. */
+#ifndef CLIENT_SESSION_PRIV_H
+#define CLIENT_SESSION_PRIV_H
+
+#include "call_priv.h"
+
+#define CLIENT_CAPSULE_BYTES	 8192u
+#define CLIENT_CONNECT_NS	 (2 * NS_PER_S)
+#define CLIENT_CONNECT_ALONE_NS	 (30 * NS_PER_S) /* where there is no other way to go */
+#define CLIENT_KEEPALIVE_NS	 (5 * NS_PER_S)
+#define CLIENT_LATE_NS		 (300 * NS_PER_MS) /* between two looks: we did not run */
+#define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
+#define CLIENT_WC_BATCH		 16u
+#define CLIENT_SEND_INLINE_BYTES 512u
+/* Pages of a list that the server may be ahead; a receive for each beside the credits'. */
+#define CLIENT_LIST_PAGES 4u
+
+/* A posted receive. */
+struct client_recv {
+	struct client_session *session;
+	uint8_t *data;
+};
+
+/* A work request's wr_id: the session's serial number, what it was, and for a receive its index. A
+ * completion that outlives its session names none. */
+#define CLIENT_WR_SEND 0x80000000u
+#define CLIENT_WR_READ 0x40000000u /* with the slot's index */
+#define CLIENT_WR_KEEP 0x20000000u /* a keepalive */
+
+struct client_slot {
+	struct client_call *call; /* NULL: free */
+	uint32_t generation;
+	uint8_t *data; /* the capsule being sent: ours again when the response has come */
+};
+
+/* The life of a session:
+ *
+ *   CONNECTING  -> GREETING by ESTABLISHED: HELLO is sent
+ *   GREETING    -> PROVING by CHALLENGE: PROOF is sent
+ *   PROVING     -> OPEN by a WELCOME that holds
+ *   OPEN        -> LEAVING by the server's GOODBYE: no new calls
+ *   any         -> LOST; freed when no completion can name it any more */
+enum session_phase {
+	SESSION_CONNECTING,
+	SESSION_GREETING,
+	SESSION_PROVING,
+	SESSION_OPEN,
+	SESSION_LEAVING,
+	SESSION_LOST,
+};
+
+struct client_session {
+	struct list link;
+	struct neb_client *client;
+	struct client_endpoint *endpoint;
+	uint32_t serial;
+	enum session_phase phase;
+	struct rp_qp *qp;
+	struct rp_mr *mr; /* of the capsules: local only */
+	uint8_t *memory;
+	uint64_t memory_bytes;
+	uint64_t deadline_ns; /* of set-up */
+	struct capsule_lane in, out;
+	bool encrypted;
+	bool leases;  /* may be asked for */
+	bool streams; /* of lists may be asked for */
+	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
+	uint32_t lkey;
+	uint32_t wr_inline_bytes;
+	uint32_t capsule_bytes, inline_bytes; /* negotiated */
+	uint64_t transfer_bytes_max;
+	uint64_t store_id;
+	uint32_t recv_count, slot_count, free_count;
+	uint32_t sends_quiet, quiet_max;
+	uint64_t heard, heard_ns; /* of in.counter: what it was when it last moved, and when */
+	bool keeping;		  /* a keepalive is on its way */
+	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];
+	struct client_recv
+		recvs[LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + CLIENT_LIST_PAGES];
+	struct client_slot slots[LIMIT_SESSION_REQUESTS_MAX];
+	uint8_t transcript[32];
+	uint8_t auth_key[32];
+	char hello[CAPSULE_HELLO_BYTES_MAX] __attribute__((aligned(8)));
+};
+
+/* ---- crypt.c ---- */
+/* Encrypts the call's body into memory of its own, which the run names, for the session's next
+ * capsule; what comes back from the server may land there, too. */
+int client_body_seal(struct client_session *session, struct client_call *call,
+	struct capsule_run *ret_run, uint8_t ret_tag[AEAD_TAG_BYTES]);
+/* Decrypts what the server wrote, where it lies. -EBADMSG: it is not what the server sent, and has
+ * been wiped. */
+int client_answer_open(struct client_session *session, struct client_call *call, uint64_t bytes,
+	struct slice payload_tag);
+
+/* ---- session_post_dp.c ---- */
+int client_recv_post(struct client_recv *recv);
+int client_send(struct client_session *session, const void *capsule, uint8_t *registered);
+/* Asks the server's device whether it is there. */
+void client_keepalive_send(struct client_session *session) __attribute__((cold));
+
+/* ---- session.c ---- */
+/* A session that is open or on its way, begun if one is due; NULL: none can be had now. */
+struct client_session *client_session_want(struct neb_client *client);
+void client_session_lose(struct client_session *session, int error, const char *why)
+	__attribute__((cold));
+void client_sessions_bury(struct neb_client *client);
+/* Connection events, and set-ups that take too long. */
+void client_cm_progress(struct neb_client *client, uint64_t now_ns);
+/* Looks after servers that have been silent for long. */
+void client_sessions_keep(struct neb_client *client, uint64_t now_ns);
+/* Work on the session's queue pair ended so. */
+void client_session_broken(struct client_session *session, enum rp_status status)
+	__attribute__((cold));
+/* A set-up capsule came. */
+void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes);
+
+/* ---- session_dp.c ---- */
+/* 0; -EAGAIN: no free slot; else this call cannot go. */
+int client_session_start(struct client_session *session, struct client_call *call);
+/* Handles completions; returns how many. */
+uint32_t client_cq_progress(struct neb_client *client);
+
+/* ---- lease_dp.c ---- */
+int client_leases_open(struct neb_client *client);
+void client_leases_close(struct neb_client *client);
+/* Reads the call's object from the server's memory, if there is a lease on it: true, it is on its
+ * way. Else call->lease says whether to ask for one. */
+bool client_lease_read(struct client_session *session, struct client_call *call);
+/* An answer may have brought a lease. */
+void client_lease_take(struct client_session *session, struct client_call *call,
+	const struct capsule_response *response);
+/* A read has ended. */
+void client_lease_landed(struct client_session *session, uint32_t slot_idx, const struct rp_wc *wc);
+
+#endif
