@@ -1,6 +1,6 @@
 /* region/arena.c: gets the memory: memfds, huge pages where there are some, mapped next to each
  * other, faulted in and locked. */
-#include "region/region_priv.h"
+#include "region/frames_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* region/frames.c: the frame allocator beneath the threads' caches: a buddy allocator an arena,
  * claiming and raiding caches, usage, and leaks found at close. The hot part is frames_dp.c. */
-#include "region/region_priv.h"
+#include "region/frames_priv.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* region/frames_dp.c: leasing and giving frames, the common case: from and to the calling thread's
  * own cache. What a cache cannot serve goes to frames.c. */
-#include "region/region_priv.h"
+#include "region/frames_priv.h"
 
 #include <errno.h>
 

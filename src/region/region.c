@@ -1,6 +1,6 @@
 /* region/region.c: opening and closing the region: plan, memory, header, frames, rings; and the
  * arenas' face for devices. */
-#include "region/region_priv.h"
+#include "region/frames_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>

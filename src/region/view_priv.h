@@ -2,7 +2,7 @@
 #ifndef REGION_VIEW_PRIV_H
 #define REGION_VIEW_PRIV_H
 
-#include "region/region_priv.h"
+#include "region/shared_priv.h"
 
 struct region_view {
 	const uint8_t *base; /* arena 0, read-only; the owner goes on writing */

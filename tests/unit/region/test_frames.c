@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "region/region_priv.h"
+#include "region/frames_priv.h"
 
 #define REGION_BYTES (16 * MIB)
 
