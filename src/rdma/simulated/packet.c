@@ -160,7 +160,7 @@ int sim_packet_recv(int fd, struct sim_packet *ret_packet, int *fds, int *ret_fd
 	take_control(&msg, fds, ret_fd_count, ret_sender);
 	if (len != sizeof(*ret_packet) || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) ||
 		ret_packet->magic != SIM_MAGIC || ret_packet->version != SIM_VERSION ||
-		ret_packet->private_len > sizeof(ret_packet->private_data))
+		ret_packet->private_len > RP_PRIVATE_BYTES_MAX)
 		return -EPROTO;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
+#include "rdma/rdma.h"
 #include "rdma/simulated/wire.h"
 
 /* A non-blocking socket that learns which process sends: the descriptor, or -errno. */

@@ -302,6 +302,26 @@ static void test_damaged_bells_and_no_key(void **state)
 	pair_close(&pair);
 }
 
+/* More private data than an event has room for is nonsense. */
+static void test_private_bytes_of_a_packet(void **state)
+{
+	struct sim_packet packet = {.type = SIM_PKT_REJECT}, got;
+	int pair[2], fds[SIM_HELLO_FDS], count;
+	struct ucred sender;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair), 0);
+	for (uint32_t over = 0; over < 2; over++) {
+		packet.private_len = RP_PRIVATE_BYTES_MAX + over;
+		assert_int_equal(sim_packet_send(pair[0], &packet, NULL, 0), 0);
+		count = 0;
+		assert_int_equal(
+			sim_packet_recv(pair[1], &got, fds, &count, &sender), over ? -EPROTO : 0);
+	}
+	close(pair[0]);
+	close(pair[1]);
+}
+
 /* Who says nothing of sense to a listener is dropped, and the next one is served. */
 static void test_nonsense_on_the_socket(void **state)
 {
@@ -747,6 +767,7 @@ static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_nonsense_datagrams),
 	cmocka_unit_test(test_scribbled_wire),
 	cmocka_unit_test(test_damaged_bells_and_no_key),
+	cmocka_unit_test(test_private_bytes_of_a_packet),
 	cmocka_unit_test(test_nonsense_on_the_socket),
 	cmocka_unit_test(test_join_refused),
 };
