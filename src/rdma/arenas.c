@@ -16,6 +16,7 @@ static int arena_open(
 
 	if (ret)
 		return ret;
+	CHECK(idx < LIMIT_ARENAS_MAX);
 	arenas->lkeys[idx] = rp_mr_lkey(arenas->mrs[idx]);
 	mr.lkey = arenas->lkeys[idx];
 	if (access & (RP_ACCESS_REMOTE_READ | RP_ACCESS_REMOTE_WRITE))
@@ -44,6 +45,7 @@ int rp_arenas_open(struct rp_arenas *arenas, struct region *region, struct rp_pd
 
 void rp_arenas_close(struct rp_arenas *arenas)
 {
+	CHECK(arenas->count <= LIMIT_ARENAS_MAX);
 	while (arenas->count) {
 		arenas->count--;
 		region_mr_remove(arenas->region, arenas->mr_idx[arenas->count]);

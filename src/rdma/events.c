@@ -26,7 +26,8 @@ static void events_take(struct uring_op *op, int result, uint32_t cqe_flags)
 
 void rp_events_begin(struct rp_events *events)
 {
-	CHECK(!events->waiting && events->ready);
+	CHECK(!events->waiting);
+	CHECK(events->ready != NULL);
 	events->op = (struct uring_op){.done = events_take, .arg = events};
 	events->ending = false;
 	events_await(events);
@@ -39,6 +40,7 @@ static void events_cancel(struct io_uring_sqe *sqe, void *arg)
 
 void rp_events_end(struct rp_events *events)
 {
+	CHECK(!events->ending);
 	events->ending = true;
 	events->waiter = fiber_self();
 	if (events->waiting)

@@ -28,6 +28,7 @@ int rp_member_post(struct rp_member *member, uint64_t slot)
 		rp_mr_lkey(member->mr)};
 	uint32_t posted;
 
+	CHECK(slot < member->slot_count);
 	rp_ah_close(member->to[slot]);
 	member->to[slot] = NULL;
 	return rp_post_recv(member->qp, &(struct rp_recv_wr){slot, &sge, 1}, 1, &posted);
@@ -47,19 +48,25 @@ static int out_send(struct rp_member *member, uint64_t slot, struct rp_ah *ah, u
 		.remote_qkey = RP_GROUP_QKEY};
 	uint32_t posted;
 
+	/* The last one asks. */
+	CHECK(slot <= member->slot_count);
 	return rp_post_send(member->qp, &wr, 1, &posted);
 }
 
 int rp_member_ask(struct rp_member *member)
 {
+	CHECK(member->group != NULL);
 	return out_send(member, member->slot_count, rp_group_ah(member->group), RP_GROUP_QPN);
 }
 
 int rp_member_answer(struct rp_member *member, const struct rp_wc *wc)
 {
-	int err = rp_ah_from_wc(
-		member->pd, wc, rp_member_in(member, wc->wr_id), &member->to[wc->wr_id]);
+	int err;
 
+	CHECK(wc->wr_id < member->slot_count);
+	CHECK(!member->to[wc->wr_id]);
+	err = rp_ah_from_wc(
+		member->pd, wc, rp_member_in(member, wc->wr_id), &member->to[wc->wr_id]);
 	return err ? err : out_send(member, wc->wr_id, member->to[wc->wr_id], wc->src_qpn);
 }
 

@@ -6,8 +6,10 @@
 #include "rdma/port.h"
 
 #define EVENT_POLLS_MAX 64u
+#define PORT_MAGIC	0x72580001u
 
 struct rp_port {
+	uint32_t magic;
 	struct rp_port_opts opts;
 	struct rp_device *device;
 	struct rp_device_attr attr;
@@ -19,12 +21,19 @@ struct rp_port {
 	struct rp_events events;
 };
 
+static void port_check(const struct rp_port *port)
+{
+	CHECK(port->magic == PORT_MAGIC);
+}
+
 static uint32_t port_poll(void *arg)
 {
 	struct rp_port *port = arg;
 	struct rp_wc wcs[32];
-	int got = rp_cq_poll(port->cq, wcs, ARRAY_LEN(wcs));
+	int got;
 
+	port_check(port);
+	got = rp_cq_poll(port->cq, wcs, ARRAY_LEN(wcs));
 	for (int i = 0; i < got; i++)
 		port->opts.on_wc(port->opts.arg, &wcs[i]);
 	return got > 0 ? (uint32_t)got : 0;
@@ -59,6 +68,7 @@ int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port)
 
 	if (!port)
 		return -ENOMEM;
+	port->magic = PORT_MAGIC;
 	port->opts = *opts;
 	ret = rp_open(&opts->device, &port->device);
 	if (!ret) {
@@ -95,32 +105,38 @@ void rp_port_close(struct rp_port *port)
 {
 	if (!port)
 		return;
+	port_check(port);
 	if (port->polled)
 		reactor_poller_remove(port->opts.reactor, &port->poller);
 	rp_cq_close(port->cq);
 	rp_arenas_close(&port->arenas);
 	rp_pd_close(port->pd);
 	rp_close(port->device);
+	port->magic = 0;
 	free(port);
 }
 
 struct rp_device *rp_port_device(const struct rp_port *port)
 {
+	port_check(port);
 	return port->device;
 }
 
 const struct rp_device_attr *rp_port_attr(const struct rp_port *port)
 {
+	port_check(port);
 	return &port->attr;
 }
 
 struct rp_pd *rp_port_pd(const struct rp_port *port)
 {
+	port_check(port);
 	return port->pd;
 }
 
 struct rp_cq *rp_port_cq(const struct rp_port *port)
 {
+	port_check(port);
 	return port->cq;
 }
 

@@ -18,6 +18,12 @@
 #define TARGETS_MAX	(1u << TARGET_BITS)
 #define GENERATION_MASK 0x3ffffu
 #define BATCH		32u
+#define TARGET_MAGIC	0x72540001u
+
+_Static_assert(BATCH <= INT32_MAX / 8, "what a drain takes is counted in 32 bits");
+_Static_assert(TARGETS_MAX <= 1u << (62 - 50), "a target's index lies above its generation");
+_Static_assert(GENERATION_MASK < 1u << (50 - 32), "a generation lies above the sequence number");
+_Static_assert(LIMIT_REGION_TARGETS_MAX <= UINT16_MAX + 1u, "a target's number has 16 bits");
 
 struct flight { /* a ring entry on its way */
 	uint64_t user_data;
@@ -29,6 +35,7 @@ struct circle {
 	struct flight *flights;
 };
 struct rp_target {
+	uint32_t magic;
 	struct rp_qp *qp;
 	struct region *region;
 	struct region_ring *ring; /* that last submitted */
@@ -46,6 +53,20 @@ DEFINE_COUNTER(posted_writes, "nebulaio_rdma_posted_bytes_total", "op=\"write\""
 static pthread_mutex_t targets_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct rp_target *) targets[TARGETS_MAX];
 static uint32_t target_generation;
+
+static void circle_check(const struct circle *circle)
+{
+	CHECK(circle->tail - circle->head <= circle->count_max);
+}
+
+/* Where one comes in: from a region's ring, by a work request's id, to be released. */
+static void target_check(const struct rp_target *target)
+{
+	CHECK(target->magic == TARGET_MAGIC);
+	CHECK(target->qp->target == target);
+	circle_check(&target->sends);
+	circle_check(&target->recvs);
+}
 
 static uint64_t wr_id_make(const struct rp_target *target, bool recv, uint32_t seq)
 {
@@ -90,6 +111,7 @@ static struct flight *circle_put(struct circle *circle, const struct region_wr *
 {
 	struct flight *flight = &circle->flights[circle->tail++ & circle->mask];
 
+	circle_check(circle);
 	*flight =
 		(struct flight){entry->user_data, entry->submitted_ns, entry->opcode, entry->flags};
 	return flight;
@@ -97,6 +119,7 @@ static struct flight *circle_put(struct circle *circle, const struct region_wr *
 
 static void sges_convert(const struct region_wr *entry, struct rp_sge *sges)
 {
+	CHECK(entry->sge_count <= ARRAY_LEN(entry->sge));
 	for (uint32_t i = 0; i < entry->sge_count; i++)
 		sges[i] =
 			(struct rp_sge){entry->sge[i].addr, entry->sge[i].len, entry->sge[i].lkey};
@@ -134,6 +157,7 @@ static struct rp_send_wr send_convert(
 		[REGION_OP_FETCH_ADD] = RP_FETCH_ADD,
 	};
 
+	CHECK(entry->opcode < REGION_OP_COUNT);
 	sges_convert(entry, sges);
 	return (struct rp_send_wr){
 		.wr_id = wr_id_make(target, false, target->sends.tail),
@@ -236,6 +260,7 @@ static uint32_t target_submit_wr(
 	struct rp_target *target = device;
 	uint32_t taken = 0;
 
+	target_check(target);
 	target->ring = ring;
 	while (taken < count) {
 		uint32_t run = 0, got;
@@ -285,6 +310,7 @@ static int circle_init(struct circle *circle, uint32_t count_max)
 {
 	uint32_t entries = 1;
 
+	CHECK(count_max > 0);
 	while (entries < count_max)
 		entries <<= 1;
 	circle->count_max = count_max;
@@ -330,13 +356,16 @@ static void circle_cancel(struct rp_target *target, struct circle *circle)
 
 static void target_release(struct rp_target *target)
 {
+	target_check(target);
 	circle_cancel(target, &target->sends);
 	circle_cancel(target, &target->recvs);
 	region_target_remove(target->region, target->number);
 	pthread_mutex_lock(&targets_lock);
+	CHECK(atomic_load(&targets[target->idx]) == target);
 	atomic_store_explicit(&targets[target->idx], NULL, memory_order_release);
 	pthread_mutex_unlock(&targets_lock);
 	target->qp->target = NULL;
+	target->magic = 0;
 	target_free(target);
 }
 
@@ -346,11 +375,13 @@ int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target)
 	char label[32];
 	int err;
 
+	rp_qp_check(qp);
 	if (qp->target)
 		return -EEXIST;
 	target = calloc(1, sizeof(*target));
 	if (!target)
 		return -ENOMEM;
+	target->magic = TARGET_MAGIC;
 	target->qp = qp;
 	target->region = region;
 	err = circle_init(&target->sends, qp->cap.max_send_wr);
@@ -412,7 +443,9 @@ static bool complete_wc(struct region_ring *ring, const struct rp_wc *wc)
 
 	if (!target)
 		return false;
+	CHECK(target->magic == TARGET_MAGIC);
 	circle = recv ? &target->recvs : &target->sends;
+	circle_check(circle);
 	if (seq - circle->head >= circle->tail - circle->head)
 		return false;
 	circle->head = seq + 1;
@@ -454,6 +487,7 @@ uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, v
 	uint32_t count = 0;
 	int got;
 
+	rp_cq_check(cq);
 	do {
 		got = rp_cq_poll(cq, wcs, BATCH);
 		for (int i = 0; i < got; i++) {

@@ -43,6 +43,7 @@ const char *rp_qp_type_str(enum rp_qp_type type)
 
 void rp_qp_info(struct rp_qp *qp, struct rp_qp_info *ret_info)
 {
+	rp_qp_check(qp);
 	*ret_info = (struct rp_qp_info){.type = qp->type, .qpn = qp->num};
 	qp->ops->qp_info(qp, ret_info);
 }

@@ -4,128 +4,13 @@
 #ifndef RDMA_PROVIDER_PROVIDER_H
 #define RDMA_PROVIDER_PROVIDER_H
 
-#include "base/counter.h"
+#include "rdma/provider/counts.h"
+#include "rdma/provider/handles.h"
 #include "rdma/rdma.h"
 
-struct rp_ops;
-
-/* The common part of every handle; a provider embeds it first in its own struct. */
-struct rp_device {
-	const struct rp_ops *ops;
-};
-struct rp_pd {
-	const struct rp_ops *ops;
-};
-struct rp_mr {
-	const struct rp_ops *ops;
-	uint32_t lkey;
-	uint32_t rkey;
-	uint32_t access; /* enum rp_access */
-};
-struct rp_mw {
-	const struct rp_ops *ops;
-	uint32_t rkey;
-};
-struct rp_cq {
-	const struct rp_ops *ops;
-	int fd;	     /* rp_cq_fd() */
-	bool failed; /* completions were lost, and the log has said so */
-};
-struct rp_srq {
-	const struct rp_ops *ops;
-};
-struct rp_ah {
-	const struct rp_ops *ops;
-};
-struct rp_group {
-	const struct rp_ops *ops;
-	struct rp_ah *ah; /* once joined */
-};
-struct rp_flow {
-	const struct rp_ops *ops;
-};
-struct rp_target;
-struct rp_qp {
-	const struct rp_ops *ops;
-	void *context;
-	struct rp_cq *send_cq, *recv_cq;
-	enum rp_qp_type type;
-	uint32_t num;
-	uint32_t qkey;	      /* UD */
-	struct rp_qp_cap cap; /* as granted */
-	/* Set while the queue pair is a target of a region's rings. */
-	struct rp_target *target;
-	void (*target_release)(struct rp_target *target);
-};
-struct rp_listener {
-	const struct rp_ops *ops;
-	void *context;
-	uint16_t port;
-};
-struct rp_conn_request {
-	const struct rp_ops *ops;
-};
-
-/* What a provider's queue pairs took, by kind, and what of it failed, by enum rp_status. */
-enum rp_kind {
-	RP_KIND_SEND,
-	RP_KIND_SEND_IMM,
-	RP_KIND_WRITE,
-	RP_KIND_WRITE_IMM,
-	RP_KIND_READ,
-	RP_KIND_ATOMIC,
-	RP_KIND_RECV,
-	RP_KIND_BIND,
-	RP_KIND_COUNT
-};
-struct rp_counts {
-	struct counter asked[RP_KIND_COUNT];
-	struct counter failed[RP_WC_GENERAL_ERR + 1]; /* of RP_WC_SUCCESS: nothing */
-};
-#define RP_COUNT_ASKED(provider, what)                                                     \
-	{                                                                                  \
-		.name = "nebulaio_rdma_work_requests_total",                               \
-		.labels = "provider=\"" provider "\",kind=\"" what "\"",                   \
-		.help = "Work requests that queue pairs took, by provider and operation.", \
-	}
-#define RP_COUNT_FAILED(provider, what)                                                  \
-	{                                                                                \
-		.name = "nebulaio_rdma_completion_errors_total",                         \
-		.labels = "provider=\"" provider "\",status=\"" what "\"",               \
-		.help = "Work requests that failed, by provider and completion status.", \
-	}
-/* The counts of the provider of that name. They join the registry before main(). */
-#define RP_COUNTS(provider)                                                                    \
-	{                                                                                      \
-		.asked =                                                                       \
-			{                                                                      \
-				[RP_KIND_SEND] = RP_COUNT_ASKED(provider, "send"),             \
-				[RP_KIND_SEND_IMM] = RP_COUNT_ASKED(provider, "send_imm"),     \
-				[RP_KIND_WRITE] = RP_COUNT_ASKED(provider, "write"),           \
-				[RP_KIND_WRITE_IMM] = RP_COUNT_ASKED(provider, "write_imm"),   \
-				[RP_KIND_READ] = RP_COUNT_ASKED(provider, "read"),             \
-				[RP_KIND_ATOMIC] = RP_COUNT_ASKED(provider, "atomic"),         \
-				[RP_KIND_RECV] = RP_COUNT_ASKED(provider, "recv"),             \
-				[RP_KIND_BIND] = RP_COUNT_ASKED(provider, "bind"),             \
-			},                                                                     \
-		.failed = {                                                                    \
-			[RP_WC_LOC_LEN_ERR] = RP_COUNT_FAILED(provider, "local_length"),       \
-			[RP_WC_LOC_PROT_ERR] = RP_COUNT_FAILED(provider, "local_protection"),  \
-			[RP_WC_WR_FLUSH_ERR] = RP_COUNT_FAILED(provider, "flushed"),           \
-			[RP_WC_REM_INV_REQ_ERR] =                                              \
-				RP_COUNT_FAILED(provider, "remote_invalid_request"),           \
-			[RP_WC_REM_ACCESS_ERR] = RP_COUNT_FAILED(provider, "remote_access"),   \
-			[RP_WC_REM_OP_ERR] = RP_COUNT_FAILED(provider, "remote_operation"),    \
-			[RP_WC_RETRY_EXC_ERR] = RP_COUNT_FAILED(provider, "retries_exceeded"), \
-			[RP_WC_RNR_RETRY_EXC_ERR] =                                            \
-				RP_COUNT_FAILED(provider, "receiver_not_ready"),               \
-			[RP_WC_GENERAL_ERR] = RP_COUNT_FAILED(provider, "general"),            \
-		},                                                                             \
-	}
-
 /* Contracts are those of the rp_ functions of the same name in rdma.h. The dispatcher has already
- * refused NULL and out-of-range arguments, filled in a queue pair's default capacities, and copied
- * context, so a provider needs not. */
+ * refused NULL and out-of-range arguments, checked that handles are what they should be, filled in
+ * a queue pair's default capacities, and copied context, so a provider needs not. */
 struct rp_ops {
 	const char *name; /* "simulated" */
 	struct rp_counts *counts;
@@ -192,16 +77,6 @@ void rp_event_fd_set(int fd);
 void rp_event_fd_clear(int fd);
 struct itimerspec;
 void rp_timer_fd_set(int fd, const struct itimerspec *when);
-
-/* ---- Counts of what queue pairs are asked to do, by provider (count_dp.c). ---- */
-void rp_count_sends(const struct rp_ops *ops, const struct rp_send_wr *wrs, uint32_t count);
-void rp_count_recvs(const struct rp_ops *ops, uint32_t count);
-void rp_count_bind(const struct rp_ops *ops);
-/* What was not taken, for want of room. */
-void rp_count_send_full(void);
-void rp_count_recv_full(void);
-/* Of what a completion queue gave: failed ones by status, or that it lost some. */
-void rp_count_completions(const struct rp_cq *cq, const struct rp_wc *wcs, int got);
 
 /* Logs why a queue pair failed, with all that is known of it. */
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);

@@ -41,6 +41,7 @@ void sim_ah_close(struct rp_ah *base)
 	struct sim_ah *ah = CONTAINER_OF(base, struct sim_ah, base);
 
 	pthread_mutex_lock(&ah->device->lock);
+	CHECK(ah->device->open_objects > 0);
 	ah->device->open_objects--;
 	pthread_mutex_unlock(&ah->device->lock);
 	free(ah);

@@ -259,6 +259,7 @@ static void describe(const struct sim_qp *qp, struct slice private_data, struct 
 	packet->bell_bit[1] = qp->send_bit;
 	packet->witness_addr = (uintptr_t)qp->device->witness;
 	memcpy(packet->witness, qp->device->witness, sizeof(packet->witness));
+	CHECK(private_data.len <= RP_PRIVATE_BYTES_MAX);
 	packet->private_len = (uint32_t)private_data.len;
 	if (private_data.len)
 		memcpy(packet->private_data, private_data.data, private_data.len);
@@ -316,6 +317,7 @@ static int bring_up(struct sim_conn *conn, const struct sim_packet *packet, int 
 	uint32_t me = !conn->active, init = RP_QPS_INIT;
 	int err;
 
+	CHECK(qp != NULL);
 	for (int i = 0; i < 2; i++) {
 		if (packet->bell_idx[i] >= SIM_CQS_MAX || packet->bell_bit[i] >= SIM_CQ_QPS_MAX)
 			return -EPROTO;
@@ -678,6 +680,7 @@ int sim_accept(struct rp_conn_request *request, struct rp_qp *base, struct slice
 	struct sim_device *device = conn->device;
 	int err;
 
+	CHECK(!conn->active);
 	pthread_mutex_lock(&device->lock);
 	err = accept_locked(conn, CONTAINER_OF(base, struct sim_qp, base), private_data);
 	pthread_mutex_unlock(&device->lock);
@@ -688,6 +691,7 @@ static void reject_locked(struct sim_conn *conn, struct slice private_data)
 {
 	struct sim_packet packet = {.type = SIM_PKT_REJECT};
 
+	CHECK(!conn->qp);
 	packet.private_len = (uint32_t)private_data.len;
 	if (private_data.len)
 		memcpy(packet.private_data, private_data.data, private_data.len);

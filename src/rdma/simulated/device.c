@@ -145,6 +145,8 @@ static void sim_close(struct rp_device *base)
 
 	if (device->join_listener)
 		device->base.ops->listener_close(device->join_listener);
+	CHECK(list_empty(&device->listeners));
+	CHECK(list_empty(&device->joins));
 	CHECK(device->open_objects == 0);
 	CHECK(device->mr_count == 0);
 	sim_cm_fini(device);
@@ -197,6 +199,7 @@ static void sim_pd_close(struct rp_pd *base)
 	struct sim_pd *pd = CONTAINER_OF(base, struct sim_pd, base);
 
 	pthread_mutex_lock(&pd->device->lock);
+	CHECK(pd->device->open_objects > 0);
 	pd->device->open_objects--;
 	pthread_mutex_unlock(&pd->device->lock);
 	free(pd);
@@ -240,6 +243,7 @@ static struct sim_entry *entry_open(struct sim_device *device, const struct rp_m
 
 	if (!entry)
 		return NULL;
+	CHECK(device->mr_count < SIM_MRS_MAX);
 	entry->access = opts->access;
 	entry->addr = (uintptr_t)opts->addr;
 	entry->bytes = opts->bytes;
@@ -322,10 +326,14 @@ static void hazard_wait(struct sim_device *device, uint32_t key, uint32_t qpn)
 
 static void entry_close(struct sim_device *device, struct sim_entry *entry)
 {
-	uint32_t key;
+	uint32_t key, idx;
 
 	pthread_mutex_lock(&device->lock);
 	key = atomic_exchange(&entry->key, 0);
+	idx = sim_key_idx(key);
+	CHECK(key != 0);
+	CHECK(&device->table[idx] == entry);
+	CHECK(device->mr_count > 0);
 	hazard_wait(device, key, entry->qpn);
 	if (entry->backing)
 		sim_backing_put(device, entry->backing);

@@ -110,12 +110,15 @@ static int socket_add(struct sim_qp *qp, const char *name, int *ret_fd)
 
 static void socket_remove(struct sim_dgram *dgram, int fd)
 {
+	uint32_t before = dgram->fd_count;
+
 	for (uint32_t i = 0; i < dgram->fd_count; i++) {
 		if (dgram->fds[i] != fd)
 			continue;
 		dgram->fds[i] = dgram->fds[--dgram->fd_count];
 		break;
 	}
+	CHECK(dgram->fd_count + 1 == before);
 	close(fd);
 }
 
@@ -128,6 +131,7 @@ int sim_dgram_open(struct sim_qp *qp)
 
 	if (err)
 		return err;
+	CHECK(!qp->dgram);
 	qp->dgram = calloc(1, sizeof(*qp->dgram));
 	if (!qp->dgram)
 		return -ENOMEM;
@@ -159,6 +163,7 @@ static void count_object(struct sim_device *device, int change)
 {
 	pthread_mutex_lock(&device->lock);
 	device->open_objects += (uint32_t)change;
+	CHECK(device->open_objects < UINT32_MAX / 2);
 	pthread_mutex_unlock(&device->lock);
 }
 
@@ -236,6 +241,7 @@ int sim_dgram_send(struct sim_qp *qp, struct sim_send *send, const struct rp_sge
 	struct iovec iov[1 + LIMIT_SGE_MAX] = {{&header, sizeof(header)}};
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
 
+	CHECK(send->sge_count <= LIMIT_SGE_MAX);
 	memcpy(header.src, qp->device->gid, sizeof(header.src));
 	if (!header.raw) {
 		ah = (const struct sim_ah *)(uintptr_t)send->remote_addr;
@@ -307,6 +313,7 @@ static bool receive_take(struct sim_qp *qp, uint32_t need, struct sim_recv *ret_
 	const struct sim_recv *recv = &rq->recvs[rq->head & rq->mask];
 	uint64_t room = 0;
 
+	sim_rq_check(rq);
 	if (rq->head == rq->tail || sim_qp_state(&qp->base) != RP_QPS_RTS)
 		return false;
 	for (uint32_t i = 0; i < recv->sge_count; i++) {

@@ -90,6 +90,7 @@ int sim_peer_get(struct sim_device *device, const struct sim_packet *hello, cons
 		return -errno;
 	LIST_FOR_EACH (link, &device->peers) {
 		peer = CONTAINER_OF(link, struct sim_peer, link);
+		CHECK(peer->refs > 0);
 		if (peer_is(peer, &st, pid, hello)) {
 			peer->refs++;
 			*ret_peer = peer;
@@ -127,7 +128,10 @@ static void mapping_drop(struct sim_mapping *mapping)
 
 void sim_peer_put(struct sim_peer *peer)
 {
-	if (!peer || --peer->refs)
+	if (!peer)
+		return;
+	CHECK(peer->refs > 0);
+	if (--peer->refs)
 		return;
 	for (uint32_t i = 0; i < SIM_BACKINGS_MAX; i++)
 		mapping_drop(&peer->mappings[i]);
@@ -273,6 +277,8 @@ void sim_backing_put(struct sim_device *device, uint32_t backing_num)
 {
 	struct sim_backing *backing = &device->backings[backing_num % SIM_BACKINGS_MAX];
 
+	CHECK(backing->refs > 0);
+	CHECK(backing->num == backing_num);
 	if (backing->refs > 1) {
 		backing->refs--;
 		return;

@@ -23,6 +23,7 @@ static void count_object(struct sim_device *device, int change)
 {
 	pthread_mutex_lock(&device->lock);
 	device->open_objects += (uint32_t)change;
+	CHECK(device->open_objects < UINT32_MAX / 2);
 	pthread_mutex_unlock(&device->lock);
 }
 
@@ -51,6 +52,9 @@ static int bell_take(struct sim_device *device, uint32_t *ret_idx)
 static void bell_give(struct sim_device *device, uint32_t idx)
 {
 	pthread_mutex_lock(&device->lock);
+	CHECK(idx < SIM_CQS_MAX);
+	CHECK(device->cqs_used[idx / 64] >> (idx % 64) & 1);
+	CHECK(device->open_objects > 0);
 	device->cqs_used[idx / 64] &= ~(1ull << (idx % 64));
 	device->open_objects--;
 	pthread_mutex_unlock(&device->lock);
@@ -113,6 +117,8 @@ void sim_cq_close(struct rp_cq *base)
 
 	CHECK(cq->qp_count == 0);
 	CHECK(list_empty(&cq->dgrams));
+	CHECK(list_empty(&cq->busy));
+	sim_cq_check(cq);
 	bell_give(cq->device, cq->bell_idx);
 	if (cq->base.fd >= 0)
 		close(cq->base.fd);
@@ -169,6 +175,9 @@ static int cq_attach(struct sim_cq *cq, struct sim_qp *qp, uint32_t *ret_bit)
 
 static void cq_detach(struct sim_cq *cq, uint32_t bit)
 {
+	CHECK(bit < cq->qp_slots);
+	CHECK(cq->qp_count > 0);
+	CHECK(cq->qps[bit] != NULL);
 	cq->qps[bit] = NULL;
 	cq->qp_count--;
 	while (cq->qp_slots && !cq->qps[cq->qp_slots - 1])
@@ -226,6 +235,7 @@ void sim_srq_close(struct rp_srq *base)
 	struct sim_srq *srq = CONTAINER_OF(base, struct sim_srq, base);
 
 	CHECK(list_empty(&srq->stalled));
+	sim_rq_check(&srq->rq);
 	count_object(srq->pd->device, -1);
 	rq_fini(&srq->rq);
 	free(srq);
@@ -352,6 +362,7 @@ static void say_error(struct sim_qp *qp)
 {
 	if (!qp->started)
 		return;
+	CHECK(qp->mine != NULL);
 	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&qp->mine->state, SIM_SIDE_ERROR, memory_order_release);
 	sim_ring(qp);
@@ -363,6 +374,7 @@ void sim_qp_close(struct rp_qp *base)
 	struct sim_qp *qp = CONTAINER_OF(base, struct sim_qp, base);
 	struct sim_device *device = qp->device;
 
+	sim_qp_check(qp);
 	if (atomic_exchange(&qp->state, RP_QPS_ERR) == RP_QPS_RTS)
 		say_error(qp);
 	list_remove(&qp->busy);
@@ -393,6 +405,10 @@ enum rp_qp_state sim_qp_state(const struct rp_qp *base)
 
 void sim_qp_start(struct sim_qp *qp)
 {
+	CHECK(!qp->started);
+	CHECK(qp->wire != NULL);
+	CHECK(qp->peer != NULL);
+	CHECK(qp->bell_count == 1 || qp->bell_count == 2);
 	qp->started = true;
 	sanitizer_release(qp->pairing);
 	atomic_store_explicit(&qp->mine->posted, qp->rq.tail, memory_order_relaxed);
@@ -463,6 +479,7 @@ void sim_qp_fail(struct sim_qp *qp, const char *why)
 		qp->tally.errors += qp->sq_head != qp->sq_tail;
 		sim_tally_flush(qp);
 	}
+	sim_qp_check(qp);
 	qp->timing = false;
 	list_remove(&qp->stalled);
 	for (; qp->sq_head != qp->sq_tail; qp->sq_head++) {

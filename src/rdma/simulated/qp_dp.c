@@ -53,6 +53,7 @@ void sim_ring(struct sim_qp *qp)
 void sim_cq_push(struct sim_cq *cq, const struct rp_wc *wc)
 {
 	if (SIM_UNLIKELY(cq->tail - cq->head >= cq->cqe_count)) {
+		sim_cq_check(cq);
 		sim_cq_overrun(cq);
 		return;
 	}
@@ -168,6 +169,9 @@ static int begin_receive(struct sim_qp *qp)
 			stall(qp);
 		return -EAGAIN;
 	}
+	sim_rq_check(rq);
+	CHECK(!qp->rx_busy);
+	CHECK(recv->sge_count <= rq->sge_max);
 	if (qp->srq)
 		atomic_store_explicit(&qp->mine->stalled, 0, memory_order_relaxed);
 	qp->rx_recv = *recv;
@@ -202,6 +206,8 @@ static void end_receive(struct sim_qp *qp, const struct sim_slot_head *head)
 		.src_qpn = qp->peer_qpn,
 	};
 
+	CHECK(qp->rx_busy);
+	CHECK(qp->rx_len <= qp->rx_room);
 	qp->rx_busy = false;
 	if (SIM_LIKELY(qp->base.type == RP_QP_RC))
 		qp->rx_acked++;
@@ -429,6 +435,8 @@ static int execute_one(struct sim_qp *qp, struct sim_send *send)
 	const struct rp_sge *sges = &qp->sq_sges[(qp->sq_exec & qp->sq_mask) * qp->sq_sge_max];
 	int err;
 
+	CHECK(send->phase != SIM_DONE);
+	CHECK(send->offset <= send->total);
 	if (send->phase == SIM_QUEUED && !begin_send(qp, send, sges))
 		return -EIO;
 	if (SIM_UNLIKELY(qp->device->faults.any)) {
@@ -457,6 +465,7 @@ void sim_retire(struct sim_qp *qp)
 		struct sim_send *send = &qp->sq[qp->sq_head & qp->sq_mask];
 		struct rp_wc wc;
 
+		CHECK(send->phase == SIM_DONE);
 		if (send->needs_ack && (int32_t)(qp->acked - send->msn) < 0 && !send->status) {
 			if (SIM_LIKELY(!qp->nak || send->msn != qp->acked + 1))
 				return;
@@ -567,6 +576,7 @@ static void put_send(struct sim_qp *qp, const struct rp_send_wr *wr, uint32_t to
 	send->sge_count = (uint8_t)count;
 	qp->signaled += wr->flags & RP_SEND_SIGNALED;
 	qp->sq_tail++;
+	sim_qp_check(qp);
 }
 
 /* What only a reliable connection can do, and what datagrams need. */
@@ -660,6 +670,7 @@ static int put_recvs(
 {
 	uint32_t posted;
 
+	sim_rq_check(rq);
 	*ret_posted = 0;
 	for (posted = 0; posted < count; posted++) {
 		const struct rp_recv_wr *wr = &wrs[posted];
@@ -737,8 +748,10 @@ static __attribute__((cold)) void await_shared_queue(struct sim_qp *qp)
 		!atomic_load_explicit(&qp->theirs->stalled, memory_order_relaxed) ||
 		sim_rnr_step(qp, send) != -EIO)
 		return;
-	if (qp->sq_head == qp->sq_exec)
+	if (qp->sq_head == qp->sq_exec) {
+		send->phase = SIM_DONE;
 		qp->sq_exec++;
+	}
 	qp->broken = true;
 	sim_execute(qp);
 }
@@ -855,6 +868,7 @@ int sim_cq_poll(struct rp_cq *base, struct rp_wc *wcs, uint32_t max)
 
 	if (cq->tail - cq->head < max)
 		progress(cq, false);
+	sim_cq_check(cq);
 	count = MIN(cq->tail - cq->head, max);
 	for (uint32_t i = 0; i < count; i++)
 		wcs[i] = cq->wcs[cq->head++ & cq->mask];

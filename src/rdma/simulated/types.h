@@ -205,4 +205,35 @@ struct sim_qp {
 	void *pairing; /* sim_pairing() of the wire */
 };
 
+static inline void sim_rq_check(const struct sim_rq *rq)
+{
+	CHECK(rq->tail - rq->head <= rq->wr_max);
+}
+
+static inline void sim_cq_check(const struct sim_cq *cq)
+{
+	CHECK(cq->tail - cq->head <= cq->cqe_count);
+}
+
+/* Of what is posted, what is executed lies between what is retired and what is not yet. */
+static inline void sim_qp_check(const struct sim_qp *qp)
+{
+	CHECK(qp->sq_tail - qp->sq_head <= qp->base.cap.max_send_wr);
+	CHECK(qp->sq_exec - qp->sq_head <= qp->sq_tail - qp->sq_head);
+}
+
+_Static_assert(LIMIT_SGE_MAX <= UINT8_MAX, "a send counts its list in a byte");
+_Static_assert(SIM_QP_WRS_MAX <= INT32_MAX, "positions are compared by their difference");
+_Static_assert(SIM_SLOTS <= SIM_QP_WRS_MAX, "a full ring does not hold back a queue's posting");
+_Static_assert((SIM_SLOTS & (SIM_SLOTS - 1)) == 0, "slots are numbered by a counter that wraps");
+_Static_assert((SIM_BACKINGS_MAX & (SIM_BACKINGS_MAX - 1)) == 0, "so are shared files");
+_Static_assert(SIM_CQS_MAX % 64 == 0, "a bit in whole words for each bell");
+_Static_assert(SIM_INLINE_BYTES_MIN <= SIM_INLINE_BYTES_MAX, "what is given is what may be asked");
+_Static_assert(SIM_MTU <= SIM_FRAME_BYTES_MAX, "a datagram fits where frames do");
+_Static_assert(SIM_MESSAGE_BYTES_MAX <= INT32_MAX, "a message's length is counted in 32 bits");
+_Static_assert(sizeof(((struct sim_packet *)0)->private_data) >= RP_PRIVATE_BYTES_MAX,
+	"a greeting carries all private data");
+_Static_assert(RP_FETCH_ADD <= UINT8_MAX, "a send keeps its opcode in a byte");
+_Static_assert(RP_WC_GENERAL_ERR <= UINT8_MAX, "and its status");
+
 #endif

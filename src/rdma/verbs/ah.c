@@ -41,7 +41,7 @@ static int ah_new(struct verbs_pd *pd, struct ibv_ah *created, struct rp_ah **re
 		ibv_destroy_ah(created);
 		return -ENOMEM;
 	}
-	*ah = (struct verbs_ah){{&rp_verbs_ops}, pd->device, created};
+	*ah = (struct verbs_ah){.base.ops = &rp_verbs_ops, .device = pd->device, .ah = created};
 	atomic_fetch_add(&ah->device->open_objects, 1);
 	*ret_ah = &ah->base;
 	return 0;
@@ -109,6 +109,6 @@ void verbs_ah_close(struct rp_ah *base)
 	struct verbs_ah *ah = CONTAINER_OF(base, struct verbs_ah, base);
 
 	verbs_ended(ah->device, "address handle", ibv_destroy_ah(ah->ah));
-	atomic_fetch_sub(&ah->device->open_objects, 1);
+	verbs_object_gone(ah->device);
 	free(ah);
 }

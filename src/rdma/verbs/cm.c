@@ -90,6 +90,7 @@ bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *i
 static uint8_t private_pack(const struct verbs_device *device, enum rp_qp_type type,
 	struct slice data, uint8_t out[VERBS_HELLO_BYTES])
 {
+	CHECK(data.len <= RP_PRIVATE_BYTES_MAX);
 	out[0] = (uint8_t)(data.len | PRIVATE_OURS | (type == RP_QP_UC ? PRIVATE_UC : 0));
 	if (data.len)
 		memcpy(out + 1, data.data, data.len);
@@ -125,6 +126,7 @@ static void tell(struct verbs_qp *qp, enum rp_cm_type type)
 
 	if (qp->joined || !list_empty(&qp->told_link))
 		return;
+	CHECK(type != RP_CM_CONNECT_REQUEST);
 	if (list_empty(&device->told))
 		rp_event_fd_set(device->event_fd);
 	qp->told = type;
@@ -411,7 +413,7 @@ static struct verbs_request *request_of(struct rp_conn_request *base)
 
 static void request_free(struct verbs_request *request)
 {
-	atomic_fetch_sub(&request->device->open_objects, 1);
+	verbs_object_gone(request->device);
 	free(request);
 }
 
@@ -782,7 +784,7 @@ void verbs_listener_close(struct rp_listener *base)
 	pthread_mutex_lock(&listener->device->lock);
 	rdma_destroy_id(listener->id);
 	pthread_mutex_unlock(&listener->device->lock);
-	atomic_fetch_sub(&listener->device->open_objects, 1);
+	verbs_object_gone(listener->device);
 	free(listener);
 }
 

@@ -368,7 +368,7 @@ static void verbs_pd_close(struct rp_pd *base)
 	struct verbs_pd *pd = CONTAINER_OF(base, struct verbs_pd, base);
 
 	verbs_ended(pd->device, "protection domain", ibv_dealloc_pd(pd->pd));
-	atomic_fetch_sub(&pd->device->open_objects, 1);
+	verbs_object_gone(pd->device);
 	free(pd);
 }
 
@@ -435,7 +435,7 @@ static void verbs_mr_close(struct rp_mr *base)
 	struct verbs_mr *mr = CONTAINER_OF(base, struct verbs_mr, base);
 
 	verbs_ended(mr->device, "memory region", ibv_dereg_mr(mr->mr));
-	atomic_fetch_sub(&mr->device->open_objects, 1);
+	verbs_object_gone(mr->device);
 	free(mr);
 }
 
@@ -481,7 +481,7 @@ static void verbs_mw_close(struct rp_mw *base)
 	struct verbs_mw *mw = CONTAINER_OF(base, struct verbs_mw, base);
 
 	verbs_ended(mw->device, "memory window", ibv_dealloc_mw(mw->mw));
-	atomic_fetch_sub(&mw->device->open_objects, 1);
+	verbs_object_gone(mw->device);
 	free(mw);
 }
 

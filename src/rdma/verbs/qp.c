@@ -74,13 +74,14 @@ void verbs_cq_close(struct rp_cq *base)
 	else
 		verbs_ended(
 			cq->device, "completion channel", ibv_destroy_comp_channel(cq->channel));
-	atomic_fetch_sub(&cq->device->open_objects, 1);
+	verbs_object_gone(cq->device);
 	free(cq->kept);
 	free(cq);
 }
 
 void verbs_cq_keep(struct verbs_cq *cq, const struct rp_wc *wc)
 {
+	verbs_cq_check(cq);
 	if (cq->kept_count == cq->kept_slots) {
 		uint32_t slots = MAX(2 * cq->kept_slots, VERBS_BATCH);
 		struct rp_wc *kept = realloc(cq->kept, slots * sizeof(*kept));
@@ -99,6 +100,7 @@ static void verbs_cq_forget(struct verbs_cq *cq, uint32_t qpn)
 	struct rp_wc wcs[VERBS_BATCH];
 	int got;
 
+	verbs_cq_check(cq);
 	if (count)
 		memmove(cq->kept, cq->kept + cq->kept_head, count * sizeof(*cq->kept));
 	cq->kept_head = cq->kept_count = 0;
@@ -150,7 +152,7 @@ void verbs_srq_close(struct rp_srq *base)
 	struct verbs_srq *srq = CONTAINER_OF(base, struct verbs_srq, base);
 
 	verbs_ended(srq->device, "shared receive queue", ibv_destroy_srq(srq->srq));
-	atomic_fetch_sub(&srq->device->open_objects, 1);
+	verbs_object_gone(srq->device);
 	free(srq);
 }
 
@@ -223,6 +225,7 @@ static int qp_create(struct verbs_qp *qp, struct ibv_pd *pd, const struct rp_qp_
 	qp->qp = ibv_create_qp(pd, &init);
 	if (!qp->qp)
 		return -errno;
+	CHECK(qp->device->port_num > 0);
 	err = -ibv_modify_qp(qp->qp, &move, mask);
 	if (!err && (attr->type == RP_QP_UD || attr->type == RP_QP_RAW))
 		err = verbs_ud_ready(qp);
@@ -286,7 +289,9 @@ void verbs_qp_close(struct rp_qp *base)
 	uint32_t qpn = qp->base.num;
 	int err;
 
+	verbs_qp_check(qp);
 	verbs_cm_forget(qp);
+	CHECK(!qp->id);
 	err = ibv_destroy_qp(qp->qp);
 	verbs_ended(qp->device, "queue pair", err);
 	/* In this state it completes nothing: what was posted names memory that goes now. */
@@ -296,7 +301,7 @@ void verbs_qp_close(struct rp_qp *base)
 	verbs_cq_forget(qp->send_cq, qpn);
 	if (qp->recv_cq != qp->send_cq)
 		verbs_cq_forget(qp->recv_cq, qpn);
-	atomic_fetch_sub(&qp->device->open_objects, 1);
+	verbs_object_gone(qp->device);
 	verbs_dc_free(qp->dci);
 	free(qp);
 }

@@ -100,6 +100,7 @@ int verbs_take(struct verbs_cq *cq, struct rp_wc *wcs, uint32_t max)
 
 	if (VERBS_UNLIKELY(got < 0))
 		return -EIO;
+	CHECK(got <= (int)VERBS_BATCH);
 	for (int i = 0; i < got; i++) {
 		wc_convert(&from[i], &wcs[i]);
 		if (VERBS_UNLIKELY(from[i].status != IBV_WC_SUCCESS &&
@@ -126,6 +127,7 @@ int verbs_cq_poll(struct rp_cq *base, struct rp_wc *wcs, uint32_t max)
 	struct verbs_cq *cq = verbs_cq(base);
 	uint32_t count = 0;
 
+	verbs_cq_check(cq);
 	if (VERBS_UNLIKELY(cq->kept_count))
 		count = take_kept(cq, wcs, max);
 	while (count < max) {
@@ -283,6 +285,7 @@ static uint32_t send_batch(
 	int err;
 
 	*ret_err = 0;
+	CHECK(count <= VERBS_BATCH);
 	for (; ready < count; ready++) {
 		if (VERBS_UNLIKELY(verbs_send_is_wrong(qp, &wrs[ready]))) {
 			*ret_err = -EINVAL;
@@ -308,6 +311,7 @@ int verbs_post_send(
 	uint32_t posted = 0;
 	int err = 0;
 
+	verbs_qp_check(qp);
 	*ret_posted = 0;
 	if (VERBS_UNLIKELY(state != RP_QPS_RTS && state != RP_QPS_ERR))
 		return -ENOTCONN;
@@ -331,6 +335,7 @@ static uint32_t recv_convert(struct ibv_recv_wr batch[VERBS_BATCH], const struct
 {
 	uint32_t ready = 0;
 
+	CHECK(count <= VERBS_BATCH);
 	for (; ready < count && wrs[ready].sge_count <= sge_max; ready++)
 		batch[ready] = (struct ibv_recv_wr){
 			.wr_id = wrs[ready].wr_id,
@@ -350,6 +355,7 @@ int verbs_post_recv(
 	uint32_t posted = 0;
 	int err = 0;
 
+	verbs_qp_check(qp);
 	*ret_posted = 0;
 	if (VERBS_UNLIKELY(qp->has_srq))
 		return -EINVAL;

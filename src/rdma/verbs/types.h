@@ -218,6 +218,31 @@ struct verbs_request {
 	char peer[64];
 };
 
+/* What was counted when it opened. */
+static inline void verbs_object_gone(struct verbs_device *device)
+{
+	uint32_t before = atomic_fetch_sub(&device->open_objects, 1);
+
+	CHECK(before > 0);
+}
+
+static inline void verbs_cq_check(const struct verbs_cq *cq)
+{
+	CHECK(cq->kept_head <= cq->kept_count);
+	CHECK(cq->kept_count <= cq->kept_slots);
+}
+
+static inline void verbs_qp_check(const struct verbs_qp *qp)
+{
+	CHECK(qp->handle == VERBS_HANDLE_QP);
+	CHECK(qp->qp != NULL);
+}
+
+_Static_assert(VERBS_HELLO_BYTES == 56, "all that InfiniBand's REQ carries past rdma_cm's own");
+_Static_assert(VERBS_READS_MAX <= UINT8_MAX, "rdma_cm counts them in a byte");
+_Static_assert(RP_GRH_BYTES == sizeof(struct ibv_grh), "what a device puts before a datagram");
+_Static_assert((int)RP_QPS_INIT == 0, "a queue pair that is zero is unconnected");
+
 static inline bool verbs_is_iwarp(const struct verbs_device *device)
 {
 	return device->context->device->transport_type == IBV_TRANSPORT_IWARP;

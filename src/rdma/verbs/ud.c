@@ -209,7 +209,7 @@ void verbs_group_leave(struct rp_group *base)
 	/* Leaves, too. */
 	rdma_destroy_id(group->id);
 	pthread_mutex_unlock(&device->lock);
-	atomic_fetch_sub(&device->open_objects, 1);
+	verbs_object_gone(device);
 	free(group);
 }
 
@@ -281,6 +281,6 @@ void verbs_flow_close(struct rp_flow *base)
 	struct verbs_flow *flow = CONTAINER_OF(base, struct verbs_flow, base);
 
 	verbs_ended(flow->device, "flow rule", ibv_destroy_flow(flow->flow));
-	atomic_fetch_sub(&flow->device->open_objects, 1);
+	verbs_object_gone(flow->device);
 	free(flow);
 }

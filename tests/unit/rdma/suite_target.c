@@ -248,7 +248,7 @@ static int poll_repeats(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max)
 static void test_ring_completed_twice(void **state)
 {
 	const struct rp_ops ops = {.cq_poll = poll_repeats};
-	struct rp_cq repeating = {.ops = &ops};
+	struct rp_cq repeating = {.ops = &ops, .magic = RP_CQ};
 	struct region_cqe cqes[2];
 	struct region_span span;
 	struct region_wr wr;

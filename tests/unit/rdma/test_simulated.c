@@ -1,5 +1,6 @@
 /* tests/unit/rdma/test_simulated.c: the provider suite over the simulated provider, and what only
  * it has: injected faults, help by the responder, and shared memory that a peer may damage. */
+#include "tests/unit/abort.h"
 #include "tests/unit/rdma/suite.h"
 
 #include <errno.h>
@@ -28,6 +29,48 @@ static const struct suite lossy = {.provider = "simulated",
 	.device_name = "simulated:seed=3,drop=0.02,rnr=0.02,delay_us=1",
 	.address = "localhost"};
 const struct suite *suite = &simulated;
+
+/* ---- Bugs of a caller's. ---- */
+
+static void poll_as_a_queue(void *handle)
+{
+	struct rp_wc wc;
+
+	rp_cq_poll(handle, &wc, 1);
+}
+
+static void read_key(void *handle)
+{
+	rp_mr_rkey(handle);
+}
+
+static void close_with_a_queue(void *handle)
+{
+	rp_close(handle);
+}
+
+static void overfill(void *handle)
+{
+	struct sim_qp *qp = CONTAINER_OF((struct rp_qp *)handle, struct sim_qp, base);
+
+	qp->rq.tail = qp->rq.head + qp->rq.wr_max + 1;
+	rp_post_recv(handle, &(struct rp_recv_wr){.wr_id = 1}, 1, &(uint32_t){0});
+	rp_qp_close(handle);
+}
+
+/* A handle of another kind, a device whose objects are open, a queue whose positions cannot be. */
+static void test_closed_handles(void **state)
+{
+	struct end end;
+
+	(void)state;
+	end_open(&end, &(struct end_opts){0});
+	abort_expected(poll_as_a_queue, end.qp);
+	abort_expected(read_key, end.cq);
+	abort_expected(close_with_a_queue, end.device);
+	abort_expected(overfill, end.qp);
+	end_close(&end);
+}
 
 /* ---- Faults. ---- */
 
@@ -759,6 +802,7 @@ static const struct CMUnitTest own_tests[] = {
 	cmocka_unit_test(test_other_users),
 	cmocka_unit_test(test_executed_since),
 	cmocka_unit_test(test_witness),
+	cmocka_unit_test(test_closed_handles),
 	cmocka_unit_test(test_device_keys),
 	cmocka_unit_test(test_each_fault),
 	cmocka_unit_test(test_seed_repeats),

@@ -138,6 +138,7 @@ static void told_to(struct mlx5dv_qp_ex *direct, struct ibv_ah *ah, uint32_t num
 static struct mlx5dv_qp_ex direct = {.wr_set_dc_addr = told_to};
 static struct verbs_dci dci;
 static struct verbs_qp qp;
+static struct ibv_qp device_qp;
 static struct ibv_ah device_ahs[2];
 static struct verbs_ah ahs[2];
 
@@ -147,14 +148,17 @@ static int set_up(void **state)
 	call_count = 0;
 	complete_result = 0;
 	dci = (struct verbs_dci){.wr = &builder, .direct = &direct};
-	qp = (struct verbs_qp){.type = RP_QP_DCI,
+	qp = (struct verbs_qp){.handle = VERBS_HANDLE_QP,
+		.type = RP_QP_DCI,
 		.dci = &dci,
+		.qp = &device_qp,
 		.base = {.ops = &rp_verbs_ops,
+			.magic = RP_QP,
 			.type = RP_QP_DCI,
 			.cap = {.max_send_sge = 2, .max_inline_data = 64}}};
 	atomic_store(&qp.state, RP_QPS_RTS);
 	for (size_t i = 0; i < ARRAY_LEN(ahs); i++)
-		ahs[i] = (struct verbs_ah){.base = {.ops = &rp_verbs_ops}, .ah = &device_ahs[i]};
+		ahs[i] = (struct verbs_ah){.base = {&rp_verbs_ops, RP_AH}, .ah = &device_ahs[i]};
 	return 0;
 }
 

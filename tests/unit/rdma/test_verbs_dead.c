@@ -116,7 +116,7 @@ static void rig_open(struct rig *rig)
 	context.ops.dealloc_mw = mw_dealloc;
 	destroyed = resets = 0;
 	post_answer = 0;
-	rig->device.base.ops = &rp_verbs_ops;
+	rig->device.base = (struct rp_device){.ops = &rp_verbs_ops, .magic = RP_DEVICE};
 	pthread_mutex_init(&rig->device.lock, NULL);
 	rig->device.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
 	rig->device.event_fd = eventfd(0, EFD_CLOEXEC);
@@ -124,18 +124,20 @@ static void rig_open(struct rig *rig)
 	list_init(&rig->device.kept);
 	list_init(&rig->device.told);
 	rig->pd = zeroed(sizeof(*rig->pd));
-	rig->pd->base.ops = &rp_verbs_ops;
+	rig->pd->base = (struct rp_pd){.ops = &rp_verbs_ops, .magic = RP_PD};
 	rig->pd->device = &rig->device;
 	rig->pd->pd = &the_pd;
 	rig->ibv_cq = (struct ibv_cq){.context = &context, .cqe = 16};
 	rig->cq = zeroed(sizeof(*rig->cq));
-	rig->cq->base.ops = &rp_verbs_ops;
+	rig->cq->base = (struct rp_cq){.ops = &rp_verbs_ops, .magic = RP_CQ};
 	rig->cq->device = &rig->device;
 	rig->cq->cq = &rig->ibv_cq;
 	rig->ibv_cq.cq_context = rig->cq;
 	rig->ibv_qp = (struct ibv_qp){.context = &context, .pd = &the_pd};
 	rig->qp = zeroed(sizeof(*rig->qp));
-	rig->qp->base = (struct rp_qp){.ops = &rp_verbs_ops, .type = RP_QP_RC, .num = 17};
+	rig->qp->base =
+		(struct rp_qp){.ops = &rp_verbs_ops, .magic = RP_QP, .type = RP_QP_RC, .num = 17};
+	rig->qp->handle = VERBS_HANDLE_QP;
 	rig->qp->device = &rig->device;
 	rig->qp->qp = &rig->ibv_qp;
 	rig->qp->send_cq = rig->qp->recv_cq = rig->cq;
@@ -170,9 +172,10 @@ static void test_nothing_is_given_back(void **state)
 	(void)state;
 	answer = EIO;
 	rig_open(&rig);
-	*srq = (struct verbs_srq){.base.ops = &rp_verbs_ops, .device = &rig.device};
-	*ah = (struct verbs_ah){.base.ops = &rp_verbs_ops, .device = &rig.device};
-	*mr = (struct verbs_mr){.base.ops = &rp_verbs_ops, .device = &rig.device};
+	*srq = (struct verbs_srq){.base = {&rp_verbs_ops, RP_SRQ}, .device = &rig.device};
+	*ah = (struct verbs_ah){.base = {&rp_verbs_ops, RP_AH}, .device = &rig.device};
+	*mr = (struct verbs_mr){
+		.base = {.ops = &rp_verbs_ops, .magic = RP_MR}, .device = &rig.device};
 	atomic_fetch_add(&rig.device.open_objects, 3);
 	rp_srq_close(&srq->base);
 	rp_ah_close(&ah->base);
@@ -188,7 +191,8 @@ static void test_nothing_is_given_back(void **state)
  */
 static void test_window_is_bound(void **state)
 {
-	struct verbs_mr mr = {.base = {.ops = &rp_verbs_ops, .access = RP_ACCESS_WINDOW}};
+	struct verbs_mr mr = {
+		.base = {.ops = &rp_verbs_ops, .magic = RP_MR, .access = RP_ACCESS_WINDOW}};
 	struct ibv_mr region = {
 		.context = &context, .pd = &the_pd, .addr = (void *)0x10000, .length = 8192};
 	struct rp_mw *mw;
