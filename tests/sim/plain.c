@@ -52,20 +52,30 @@ void plain_put(struct client *client, uint16_t key)
 	put_value(client, &op, history_bytes(&shared->history, op.content));
 }
 
-void delete_key(struct client *client, uint16_t key)
+/* Asks for the key, and has it in the history: its number there. */
+static uint32_t key_ask(
+	struct client *client, enum history_kind kind, uint16_t key, struct http_answer *ret_answer)
 {
-	const struct history_op what = {.kind = HISTORY_DELETE, .key = key};
+	const struct history_op what = {.kind = kind, .key = key};
+	bool read = kind == HISTORY_READ;
 	char name[16];
-	const struct ask ask = {.method = "DELETE",
-		.op = NEB_DELETE_OBJECT,
+	const struct ask ask = {.method = read ? "GET" : "DELETE",
+		.op = read ? NEB_GET_OBJECT : NEB_DELETE_OBJECT,
 		.bucket = bucket_of(key),
 		.name = name,
 		.again = key < KEY_VERSIONED};
 	uint32_t op = history_begin(&shared->history, &what);
-	struct http_answer answer;
 
 	name_of_key(key, name);
-	client_ask(client, &ask, &answer);
+	client_ask(client, &ask, ret_answer);
+	return op;
+}
+
+void delete_key(struct client *client, uint16_t key)
+{
+	struct http_answer answer;
+	uint32_t op = key_ask(client, HISTORY_DELETE, key, &answer);
+
 	write_ended(op, &answer);
 }
 
@@ -98,18 +108,9 @@ static void got(struct client *client, uint32_t number, const struct http_answer
 
 void plain_get(struct client *client, uint16_t key)
 {
-	const struct history_op what = {.kind = HISTORY_READ, .key = key};
-	char name[16];
-	const struct ask ask = {.method = "GET",
-		.op = NEB_GET_OBJECT,
-		.bucket = bucket_of(key),
-		.name = name,
-		.again = key < KEY_VERSIONED};
-	uint32_t op = history_begin(&shared->history, &what);
 	struct http_answer answer;
+	uint32_t op = key_ask(client, HISTORY_READ, key, &answer);
 
-	name_of_key(key, name);
-	client_ask(client, &ask, &answer);
 	got(client, op, &answer);
 }
 

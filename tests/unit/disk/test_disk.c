@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../ring_poller.h"
 #include "disk/disk.h"
 
 #define STEP (4 * MIB)
@@ -125,39 +126,6 @@ static void test_faults_are_parsed(void **state)
 }
 
 /* ---- On a reactor. ---- */
-
-struct io {
-	struct fiber *fiber;
-	int32_t result;
-	bool done;
-};
-
-static uint32_t ring_poll(void *arg)
-{
-	struct region_ring *ring = (struct region_ring *)arg;
-	struct region_cqe cqes[64];
-	uint32_t moved = region_ring_turn(ring);
-	uint32_t count = region_reap(ring, cqes, 64);
-
-	for (uint32_t i = 0; i < count; i++) {
-		struct io *io = (struct io *)(uintptr_t)cqes[i].user_data;
-
-		io->result = cqes[i].result;
-		io->done = true;
-		fiber_wake(io->fiber);
-	}
-	return moved + count;
-}
-
-static bool ring_arm(void *arg)
-{
-	return region_ring_idle((struct region_ring *)arg);
-}
-
-static void ring_disarm(void *arg)
-{
-	(void)arg;
-}
 
 static void io_start(struct fixture *fixture, struct io *io, struct region_sqe sqe)
 {

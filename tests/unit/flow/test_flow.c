@@ -5,58 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fake_store.h"
-#include "flow/flow.h"
-
-/* ---- The rig: a reactor, a region, a core, and a test's body run as a fiber. ---- */
-
-static struct region *region;
-static struct reactor *reactor;
-static struct flow_core core;
-static struct fake_store fake;
-static uint8_t *content; /* FAKE_VOLUME_BYTES of it */
-
-typedef void body_fn(void);
-static body_fn *body;
-
-static void body_main(void *arg)
-{
-	(void)arg;
-	body();
-	reactor_stop(reactor);
-}
-
-static uint64_t leased_frames(void)
-{
-	struct region_usage usage;
-
-	region_usage(region, &usage);
-	return usage.frames_total - usage.frames_by_owner[OWNER_FREE];
-}
-
-static void run_with(uint64_t region_bytes, body_fn *fn)
-{
-	const struct region_opts region_opts = {
-		.bytes = region_bytes, .core_count = 1, .name = "flowtest"};
-	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 64};
-
-	assert_int_equal(region_open(&region_opts, &region), 0);
-	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
-	assert_int_equal(flow_core_open(reactor, region, &core), 0);
-	fake_store_open(&fake, region);
-	body = fn;
-	assert_int_equal(fiber_spawn(reactor, "test", body_main, NULL), 0);
-	reactor_run(reactor);
-	fake_store_close(&fake);
-	assert_int_equal(leased_frames(), 0);
-	flow_core_close(&core);
-	reactor_close(reactor);
-	region_close(region);
-}
+#include "rig.h"
 
 static void run(body_fn *fn)
 {
-	run_with(64 * MIB, fn);
+	rig_run(64 * MIB, false, fn);
 }
 
 static int put_memory(const void *data, size_t len, uint64_t bytes_total)
@@ -683,8 +636,8 @@ static void test_copies(void **state)
 static void test_short_of_frames(void **state)
 {
 	(void)state;
-	run_with(8 * MIB, leases_wait_in_order);
-	run_with(32 * MIB, transfers_share_few_frames);
+	rig_run(8 * MIB, false, leases_wait_in_order);
+	rig_run(32 * MIB, false, transfers_share_few_frames);
 }
 
 static void test_rings(void **state)
@@ -758,13 +711,6 @@ int main(void)
 		cmocka_unit_test(test_short_of_frames),
 		cmocka_unit_test(test_rings),
 	};
-	struct prng prng;
-	int failed;
 
-	content = malloc(FAKE_VOLUME_BYTES);
-	prng_seed(&prng, 1);
-	prng_fill(&prng, content, FAKE_VOLUME_BYTES);
-	failed = cmocka_run_group_tests_name("flow", tests, NULL, NULL);
-	free(content);
-	return failed;
+	return rig_main("flow", tests, ARRAY_LEN(tests));
 }

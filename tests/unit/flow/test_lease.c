@@ -1,61 +1,21 @@
-#include "../unit.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fake_store.h"
-#include "flow/flow.h"
 #include "flow/reader.h"
+#include "rig.h"
 
-/* ---- The rig: a reactor, a region of few frames with a budget, and a test's body as a fiber. ----
- */
+/* ---- The rig: a region of few frames, with a budget. ---- */
 
 #define REGION_BYTES (16 * MIB)
 #define CHUNK_FRAMES (STORE_CHUNK_BYTES / FRAME_BYTES)
 #define SPANS_MAX    64u
 
-static struct region *region;
-static struct reactor *reactor;
-static struct flow_core core;
-static struct flow_budget *budget;
-static struct fake_store fake;
-static uint8_t *content;
 static struct region_span spans[SPANS_MAX]; /* what a test takes away */
 static uint32_t span_count;
 
-typedef void body_fn(void);
-static body_fn *body;
-
-static void body_main(void *arg)
-{
-	(void)arg;
-	body();
-	reactor_stop(reactor);
-}
-
 static void run(body_fn *fn)
 {
-	const struct region_opts region_opts = {
-		.bytes = REGION_BYTES, .core_count = 1, .name = "leasetest"};
-	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 64};
-	struct region_usage usage;
-
-	assert_int_equal(region_open(&region_opts, &region), 0);
-	assert_int_equal(reactor_open(&reactor_opts, &reactor), 0);
-	assert_int_equal(flow_budget_open(region, &budget), 0);
-	assert_int_equal(flow_core_open(reactor, region, &core), 0);
-	core.budget = budget;
-	fake_store_open(&fake, region);
-	body = fn;
-	assert_int_equal(fiber_spawn(reactor, "test", body_main, NULL), 0);
-	reactor_run(reactor);
-	fake_store_close(&fake);
-	region_usage(region, &usage);
-	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
-	flow_core_close(&core);
-	reactor_close(reactor);
-	flow_budget_close(budget);
-	region_close(region);
+	rig_run(REGION_BYTES, true, fn);
 }
 
 static void take_all(uint32_t frame_count)
@@ -367,13 +327,6 @@ int main(void)
 		cmocka_unit_test(test_sinks),
 		cmocka_unit_test(test_sources),
 	};
-	struct prng prng;
-	int failed;
 
-	content = malloc(FAKE_VOLUME_BYTES);
-	prng_seed(&prng, 1);
-	prng_fill(&prng, content, FAKE_VOLUME_BYTES);
-	failed = cmocka_run_group_tests_name("lease", tests, NULL, NULL);
-	free(content);
-	return failed;
+	return rig_main("lease", tests, ARRAY_LEN(tests));
 }

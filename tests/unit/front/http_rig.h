@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_FRONT_HTTP_RIG_H
 #define TESTS_UNIT_FRONT_HTTP_RIG_H
 
-#include "../unit.h"
+#include "fiber_rig.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,8 @@
 
 #include "front/http/http_priv.h"
 
-#define RIG_ALARM_S	 240
-#define RIG_REGION_BYTES (16 * MIB)
-#define RIG_SEEN_MAX	 (4 * MIB)
+#define RIG_SEEN_MAX (4 * MIB)
 
-static struct reactor *rig;
-static struct region *rig_region;
-static struct flow_core rig_core;
 static struct front_http_opts rig_opts;
 static _Atomic bool rig_draining;
 static bool rig_idle, rig_asked;
@@ -48,13 +43,8 @@ static void rig_handle(void *arg, const struct s3_request *request, struct s3_re
 
 static int rig_setup(void **state)
 {
-	const struct reactor_opts opts = {.cpu = -1};
-	const struct region_opts region_opts = {.bytes = RIG_REGION_BYTES, .core_count = 1};
-
 	(void)state;
-	alarm(RIG_ALARM_S);
-	assert_int_equal(reactor_open(&opts, &rig), 0);
-	assert_int_equal(region_open(&region_opts, &rig_region), 0);
+	rig_begin(0);
 	rig_core = (struct flow_core){.region = rig_region, .reactor = rig};
 	rig_draining = false;
 	rig_signing = NULL;
@@ -76,16 +66,10 @@ static int rig_setup(void **state)
 /* No frame may be left with anybody. */
 static int rig_teardown(void **state)
 {
-	struct region_usage usage;
-
 	(void)state;
 	assert_false(rig_serving);
-	region_usage(rig_region, &usage);
-	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
 	free(seen.body);
-	region_close(rig_region);
-	reactor_close(rig);
-	alarm(0);
+	rig_end();
 	return 0;
 }
 
@@ -269,21 +253,6 @@ static uint32_t client_ask(struct client *client, const char *text, struct answe
 	return answer->status;
 }
 
-static inline void rig_run(fiber_fn *fn)
-{
-	assert_int_equal(fiber_spawn(rig, "test", fn, NULL), 0);
-	reactor_stop(rig);
-	reactor_run(rig);
-}
-
-/* A test is a fiber's work of its name. */
-#define RIG_TEST(fn)                        \
-	static void test_##fn(void **state) \
-	{                                   \
-		(void)state;                \
-		rig_run(fn);                \
-	}                                   \
-	_Static_assert(1, "")
 #define RIG_UNIT(fn) cmocka_unit_test_setup_teardown(test_##fn, rig_setup, rig_teardown)
 
 /* ---- The handler. ---- */

@@ -3,7 +3,7 @@
 #ifndef TESTS_UNIT_FRONT_NATIVE_RIG_H
 #define TESTS_UNIT_FRONT_NATIVE_RIG_H
 
-#include "../unit.h"
+#include "fiber_rig.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,9 +15,7 @@
 #include "fake_s3.h"
 #include "front/session/native_priv.h"
 
-#define RIG_ALARM_S	 240
-#define RIG_REGION_BYTES (16 * MIB)
-#define RIG_SPANS_MAX	 4096u
+#define RIG_SPANS_MAX 4096u
 
 struct rig_opts {
 	uint32_t credits, sessions_max; /* 0: 8, 4 */
@@ -28,9 +26,6 @@ struct rig_opts {
 	bool leases;
 };
 
-static struct reactor *rig;
-static struct region *rig_region;
-static struct flow_core rig_core;
 static struct front_native *rig_front;
 static struct front_native_opts rig_front_opts;
 
@@ -38,17 +33,13 @@ static int rig_setup(void **state)
 {
 	static const struct rig_opts none;
 	const struct rig_opts *opts = *state ? *state : &none;
-	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = opts->fibers_max};
-	const struct region_opts region_opts = {.bytes = RIG_REGION_BYTES, .core_count = 1};
 
-	alarm(RIG_ALARM_S);
 	fake_open();
 	fake_s3_reset();
 	fake.send_room = opts->send_room;
 	if (opts->inline_bytes)
 		fake.inline_bytes = opts->inline_bytes == UINT32_MAX ? 0 : opts->inline_bytes;
-	assert_int_equal(reactor_open(&reactor_opts, &rig), 0);
-	assert_int_equal(region_open(&region_opts, &rig_region), 0);
+	rig_begin(opts->fibers_max);
 	assert_int_equal(flow_core_open(rig, rig_region, &rig_core), 0);
 	rig_front_opts = (struct front_native_opts){.core = &rig_core,
 		.device = fake_device(),
@@ -68,36 +59,16 @@ static int rig_setup(void **state)
 /* All is given back: sessions, queue pairs, frames. */
 static int rig_teardown(void **state)
 {
-	struct region_usage usage;
-
 	(void)state;
 	assert_int_equal(front_native_sessions(rig_front), 0);
 	front_native_close(rig_front);
 	assert_int_equal(fake.qps_open, 0);
 	flow_core_close(&rig_core);
-	reactor_close(rig);
-	region_usage(rig_region, &usage);
-	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
-	region_close(rig_region);
+	rig_end();
 	fake_close();
-	alarm(0);
 	return 0;
 }
 
-static inline void rig_run(fiber_fn *fn)
-{
-	assert_int_equal(fiber_spawn(rig, "test", fn, NULL), 0);
-	reactor_stop(rig);
-	reactor_run(rig);
-}
-
-#define RIG_TEST(fn)                        \
-	static void test_##fn(void **state) \
-	{                                   \
-		(void)state;                \
-		rig_run(fn);                \
-	}                                   \
-	_Static_assert(1, "")
 #define RIG_UNIT(fn, ...)                         \
 	cmocka_unit_test_prestate_setup_teardown( \
 		test_##fn, rig_setup, rig_teardown, &((struct rig_opts){__VA_ARGS__}))

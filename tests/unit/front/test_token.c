@@ -1,4 +1,4 @@
-#include "../unit.h"
+#include "fiber_rig.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,11 +10,6 @@
 #include "fake_s3.h"
 #include "front/token/token_priv.h"
 
-#define RIG_ALARM_S 240
-
-static struct reactor *rig;
-static struct region *rig_region;
-static struct flow_core rig_core;
 static struct front_token *rig_front;
 static struct front_token_opts rig_opts;
 static struct rp_pd *rig_pd;
@@ -25,16 +20,11 @@ static const struct s3_identity alice = {.access_key = "alice"}, bob = {.access_
 
 static int rig_setup(void **state)
 {
-	const struct reactor_opts reactor_opts = {.cpu = -1, .fibers_max = 8};
-	const struct region_opts region_opts = {.bytes = 16 * MIB, .core_count = 1};
-
-	alarm(RIG_ALARM_S);
 	fake_open();
 	fake_s3_reset();
 	if (*state)
 		fake.attr.qp_types |= 1u << RP_QP_DCI;
-	assert_int_equal(reactor_open(&reactor_opts, &rig), 0);
-	assert_int_equal(region_open(&region_opts, &rig_region), 0);
+	rig_begin(8);
 	assert_int_equal(flow_core_open(rig, rig_region, &rig_core), 0);
 	assert_int_equal(rp_pd_open(fake_device(), &rig_pd), 0);
 	rig_opts = (struct front_token_opts){.core = &rig_core,
@@ -50,37 +40,17 @@ static int rig_setup(void **state)
 
 static int rig_teardown(void **state)
 {
-	struct region_usage usage;
-
 	(void)state;
 	front_token_close(rig_front);
 	assert_int_equal(fake.qps_open, 0);
 	assert_int_equal(fake.ahs_open, 0);
 	rp_pd_close(rig_pd);
 	flow_core_close(&rig_core);
-	reactor_close(rig);
-	region_usage(rig_region, &usage);
-	assert_int_equal(usage.frames_by_owner[OWNER_FREE], usage.frames_total);
-	region_close(rig_region);
+	rig_end();
 	fake_close();
-	alarm(0);
 	return 0;
 }
 
-static void rig_run(fiber_fn *fn)
-{
-	assert_int_equal(fiber_spawn(rig, "test", fn, NULL), 0);
-	reactor_stop(rig);
-	reactor_run(rig);
-}
-
-#define RIG_TEST(fn)                        \
-	static void test_##fn(void **state) \
-	{                                   \
-		(void)state;                \
-		rig_run(fn);                \
-	}                                   \
-	_Static_assert(1, "")
 #define RIG_UNIT(fn) cmocka_unit_test_setup_teardown(test_##fn, rig_setup, rig_teardown)
 #define RIG_UNIT_DC(fn) \
 	cmocka_unit_test_prestate_setup_teardown(test_##fn, rig_setup, rig_teardown, &rig)

@@ -1,11 +1,10 @@
 /* tests/unit/remote/test_hostile.c: an initiator that knows the secret and bends what it sends
  * before it seals it: each command is answered or ends the lane, the volume and the initiator's
  * memory change only where a command says, and nothing of a lane that ended is left. */
-#include "../unit.h"
+#include "target_rig.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +12,8 @@
 #include <unistd.h>
 
 #include "../fuzz.h"
-#include "disk/disk.h"
 #include "remote/remote_priv.h"
 
-#define SECRET		"a secret of sixteen and more"
-#define BYTES		(8 * MIB)
 #define CONTROL_AT	(3 * MIB)
 #define CONTROL_BYTES	(64 * KIB)
 #define RECVS		(REMOTE_DEPTH + REMOTE_SPARE_RECVS)
@@ -29,82 +25,28 @@
 #define COMMAND_CONTENT ((uint32_t)offsetof(struct wire_command, op))
 #define COMMAND_TAG	((uint32_t)offsetof(struct wire_command, tag))
 
-/* ---- The target, on its own thread. ---- */
+/* ---- The target. ---- */
 
-struct target {
-	int fd;
-	char path[64];
-	struct region *region;
-	struct reactor *reactor;
-	struct disk *disk;
-	struct remote_target *target;
+struct victim {
+	struct target target;
+	int fd; /* of its volume */
 	uint64_t frames_idle;
-	pthread_t thread;
-	struct reactor_msg end;
 };
 
-static void *target_main(void *arg)
-{
-	reactor_run(((struct target *)arg)->reactor);
-	return NULL;
-}
-
-static uint64_t frames_used(const struct target *target)
+static uint64_t frames_used(const struct victim *victim)
 {
 	struct region_usage usage;
 
-	region_usage(target->region, &usage);
+	region_usage(victim->target.region, &usage);
 	return usage.frames_total - usage.frames_by_owner[OWNER_FREE];
 }
 
-static void target_start(struct target *target)
-{
-	const struct region_opts region = {.bytes = 32 * MIB, .core_count = 1};
-	const struct reactor_opts reactor = {.cpu = -1};
-	struct disk_opts disk = {
-		.path = target->path, .create = true, .bytes_min = BYTES, .step_bytes = BYTES};
-	struct remote_export export = {.name = "shard"};
-	struct remote_target_opts opts = {
-		.device = {.device_name = "simulated", .gid_index = -1},
-		.secret = SECRET,
-		.address = "127.0.0.1",
-		.exports = &export,
-		.export_count = 1,
-	};
-
-	assert_int_equal(region_open(&region, &target->region), 0);
-	assert_int_equal(reactor_open(&reactor, &target->reactor), 0);
-	assert_int_equal(disk_open(&disk, &target->disk), 0);
-	assert_int_equal(disk_attach(target->disk, target->reactor, target->region), 0);
-	export.disk = target->disk;
-	opts.reactor = target->reactor;
-	opts.region = target->region;
-	assert_int_equal(remote_target_open(&opts, &target->target), 0);
-	target->frames_idle = frames_used(target);
-	assert_int_equal(pthread_create(&target->thread, NULL, target_main, target), 0);
-}
-
-static void drain_main(void *arg)
-{
-	struct target *target = arg;
-
-	remote_target_drain(target->target);
-	reactor_stop(target->reactor);
-}
-
-static void drain_post(struct reactor_msg *msg)
-{
-	struct target *target = CONTAINER_OF(msg, struct target, end);
-
-	fiber_spawn(target->reactor, "drain", drain_main, target);
-}
-
 /* The capsules of a lane lie in frames: all are back when no lane is left. */
-static void expect_idle(const struct target *target)
+static void expect_idle(const struct victim *victim)
 {
 	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 
-	while (frames_used(target) != target->frames_idle) {
+	while (frames_used(victim) != victim->frames_idle) {
 		assert_true(clock_now_ns() < deadline_ns);
 		sched_yield();
 	}
@@ -112,21 +54,22 @@ static void expect_idle(const struct target *target)
 
 static int setup(void **state)
 {
-	struct target *target = calloc(1, sizeof(*target));
+	struct victim *victim = calloc(1, sizeof(*victim));
 
 	/* In memory: hundreds of sessions wait for no disk. */
-	target->fd = memfd_create("volume", 0);
-	assert_true(target->fd >= 0);
-	snprintf(target->path, sizeof(target->path), "/proc/self/fd/%d", target->fd);
-	target_start(target);
-	*state = target;
+	victim->fd = memfd_create("volume", 0);
+	assert_true(victim->fd >= 0);
+	snprintf(victim->target.path, sizeof(victim->target.path), "/proc/self/fd/%d", victim->fd);
+	target_start(&victim->target, 0);
+	victim->frames_idle = frames_used(victim);
+	*state = victim;
 	return 0;
 }
 
 /* A fresh initiator is served, whatever came before. */
 static int teardown(void **state)
 {
-	struct target *target = *state;
+	struct victim *victim = *state;
 	const struct remote_opts opts = {
 		.device = {.device_name = "simulated", .gid_index = -1}, .secret = SECRET};
 	char path[128], data[4096] __attribute__((aligned(4096)));
@@ -134,8 +77,7 @@ static int teardown(void **state)
 	struct remote *remote;
 	struct disk *disk;
 
-	snprintf(path, sizeof(path), "rdma://127.0.0.1:%u/shard",
-		remote_target_port(target->target));
+	snprintf(path, sizeof(path), "rdma://127.0.0.1:%u/shard", victim->target.port);
 	assert_int_equal(remote_initiator_open(&opts, &remote), 0);
 	assert_int_equal(disk_open(&disk_opts, &disk), 0);
 	memset(data, 'f', sizeof(data));
@@ -145,16 +87,10 @@ static int teardown(void **state)
 	assert_int_equal(data[4095], 'f');
 	disk_close(disk);
 	remote_initiator_close(remote);
-	expect_idle(target);
-	target->end.fn = drain_post;
-	reactor_post(target->reactor, &target->end);
-	pthread_join(target->thread, NULL);
-	remote_target_close(target->target);
-	disk_close(target->disk);
-	reactor_close(target->reactor);
-	region_close(target->region);
-	close(target->fd);
-	free(target);
+	expect_idle(victim);
+	target_end(&victim->target);
+	close(victim->fd);
+	free(victim);
 	return 0;
 }
 
@@ -254,8 +190,8 @@ static void peer_open(struct peer *peer, const struct target *target, uint32_t r
 	assert_int_equal(rp_qp_open(peer->pd, &attr, &peer->qp), 0);
 	for (uint64_t n = 0; n < recvs; n++)
 		recv_post(peer, n);
-	assert_int_equal(rp_connect(peer->qp, "127.0.0.1", remote_target_port(target->target),
-				 &private, sizeof(private), clock_now_ns() + 60 * NS_PER_S),
+	assert_int_equal(rp_connect(peer->qp, "127.0.0.1", target->port, &private, sizeof(private),
+				 clock_now_ns() + 60 * NS_PER_S),
 		0);
 	established(peer);
 }
@@ -640,7 +576,7 @@ static uint32_t burst(struct peer *peer, struct prng *prng)
 
 static void test_bent_commands(void **state)
 {
-	const struct target *target = *state;
+	const struct victim *victim = *state;
 	uint8_t *control = NULL, *now = NULL;
 	uint32_t sessions = 0, opened = 0, answered = 0;
 	uint64_t until_ns = 0;
@@ -651,21 +587,22 @@ static void test_bent_commands(void **state)
 	assert_int_equal(posix_memalign((void **)&now, 4096, CONTROL_BYTES), 0);
 	prng_seed(&prng, 7);
 	prng_fill(&prng, control, CONTROL_BYTES);
-	assert_int_equal(disk_write_now(target->disk, control, CONTROL_BYTES, CONTROL_AT), 0);
+	assert_int_equal(
+		disk_write_now(victim->target.disk, control, CONTROL_BYTES, CONTROL_AT), 0);
 	while (fuzz_next(&prng, SESSIONS, &until_ns)) {
 		sessions++;
-		peer_open(&peer, target, RECVS);
+		peer_open(&peer, &victim->target, RECVS);
 		if (set_up(&peer, &prng)) {
 			opened++;
 			for (uint32_t i = 0; i < BURSTS && !peer.gone; i++)
 				answered += burst(&peer, &prng);
 		}
 		peer_close(&peer);
-		expect_idle(target);
+		expect_idle(victim);
 	}
 	print_message("# %u sessions, %u of them opened, %u commands answered\n", sessions, opened,
 		answered);
-	assert_int_equal(disk_read_now(target->disk, now, CONTROL_BYTES, CONTROL_AT), 0);
+	assert_int_equal(disk_read_now(victim->target.disk, now, CONTROL_BYTES, CONTROL_AT), 0);
 	assert_memory_equal(now, control, CONTROL_BYTES);
 	assert_true(opened > sessions / 4 && answered > 10 * opened);
 	free(control);
@@ -676,13 +613,13 @@ static void test_bent_commands(void **state)
  * last word, that it is refused, cannot reach an initiator without receives. */
 static void test_talk_is_not_set_up(void **state)
 {
-	const struct target *target = *state;
+	const struct victim *victim = *state;
 	uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
 	const struct wire_proof word = {0};
 	struct pollfd fd = {.events = POLLIN};
 	struct peer peer;
 
-	peer_open(&peer, target, 0);
+	peer_open(&peer, &victim->target, 0);
 	fd.fd = rp_cm_fd(peer.device);
 	while (!peer.gone) {
 		assert_true(clock_now_ns() < deadline_ns);
@@ -692,7 +629,7 @@ static void test_talk_is_not_set_up(void **state)
 			continue;
 	}
 	peer_close(&peer);
-	expect_idle(target);
+	expect_idle(victim);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* tests/unit/store/rig.c: see rig.h. */
 #include "rig.h"
+#include "../ring_poller.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,39 +40,6 @@ void rig_init(struct rig *rig, uint32_t core_count)
 }
 
 /* ---- Rings: what flow does with them in the server. ---- */
-
-struct io {
-	struct fiber *fiber;
-	int32_t result;
-	bool done;
-};
-
-static uint32_t ring_poll(void *arg)
-{
-	struct region_ring *ring = (struct region_ring *)arg;
-	struct region_cqe cqes[32];
-	uint32_t moved = region_ring_turn(ring);
-	uint32_t count = region_reap(ring, cqes, 32);
-
-	for (uint32_t i = 0; i < count; i++) {
-		struct io *io = (struct io *)(uintptr_t)cqes[i].user_data;
-
-		io->result = cqes[i].result;
-		io->done = true;
-		fiber_wake(io->fiber);
-	}
-	return moved + count;
-}
-
-static bool ring_arm(void *arg)
-{
-	return region_ring_idle((struct region_ring *)arg);
-}
-
-static void ring_disarm(void *arg)
-{
-	(void)arg;
-}
 
 static int32_t io_run(struct rig *rig, uint8_t opcode, const struct store_run *run, void *data)
 {

@@ -1,0 +1,42 @@
+/* tests/unit/ring_poller.h: a region's ring as a poller of the test's reactor: an entry's user data
+ * is the struct io that waits for it. */
+#ifndef TESTS_UNIT_RING_POLLER_H
+#define TESTS_UNIT_RING_POLLER_H
+
+#include "reactor/reactor.h"
+#include "region/region.h"
+
+struct io {
+	struct fiber *fiber;
+	int32_t result;
+	bool done;
+};
+
+static inline uint32_t ring_poll(void *arg)
+{
+	struct region_ring *ring = (struct region_ring *)arg;
+	struct region_cqe cqes[64];
+	uint32_t moved = region_ring_turn(ring);
+	uint32_t count = region_reap(ring, cqes, 64);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct io *io = (struct io *)(uintptr_t)cqes[i].user_data;
+
+		io->result = cqes[i].result;
+		io->done = true;
+		fiber_wake(io->fiber);
+	}
+	return moved + count;
+}
+
+static inline bool ring_arm(void *arg)
+{
+	return region_ring_idle((struct region_ring *)arg);
+}
+
+static inline void ring_disarm(void *arg)
+{
+	(void)arg;
+}
+
+#endif
