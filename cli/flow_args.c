@@ -22,7 +22,7 @@ static int packets_check(struct flow_args *args)
 	if (args->xdp.rule_count == 0)
 		return cli_usage_error(
 			args->command, "--from has no filter: add udp=PORT, src=…, or all");
-	if (args->transform.set)
+	if (args->transform_count)
 		return cli_usage_error(args->command, "--transform does not work with packets");
 	if (args->to.kind == FLOW_RDMA && (args->roll_bytes || args->roll_seconds))
 		return cli_usage_error(args->command,
@@ -87,6 +87,20 @@ static int form_take(struct flow_args *args)
 	return CLI_OK;
 }
 
+/* Several stand one behind the other. */
+static int transform_take(struct flow_args *args)
+{
+	char why[FLOW_TRANSFORM_WHY_BYTES];
+
+	if (args->transform_count == FLOW_TRANSFORMS_MAX)
+		return cli_usage_error(
+			args->command, "--transform: at most %u", FLOW_TRANSFORMS_MAX);
+	if (!flow_transform_check(optarg, why))
+		return cli_usage_error(args->command, "--transform: %s", why);
+	args->transforms[args->transform_count++] = optarg;
+	return CLI_OK;
+}
+
 static int option_take(struct flow_args *args, int option, char **argv)
 {
 	uint64_t *const amounts[] = {
@@ -96,7 +110,6 @@ static int option_take(struct flow_args *args, int option, char **argv)
 		[FLOW_OPT_ROLL_SECONDS - FLOW_OPT_FROM] = &args->roll_seconds,
 		[FLOW_OPT_MEMORY - FLOW_OPT_FROM] = &args->memory_mib,
 	};
-	char why[FLOW_WHY_BYTES];
 
 	switch (option) {
 	case FLOW_OPT_FROM:
@@ -125,9 +138,7 @@ static int option_take(struct flow_args *args, int option, char **argv)
 			return CLI_OK;
 		return cli_usage_error(args->command, "--status-fd: '%s' is not open", optarg);
 	case FLOW_OPT_TRANSFORM:
-		if (flow_transform_parse(optarg, &args->transform, why))
-			return CLI_OK;
-		return cli_usage_error(args->command, "--transform: %s", why);
+		return transform_take(args);
 	case FLOW_OPT_COUNT:
 	case FLOW_OPT_SECONDS:
 	case FLOW_OPT_ROLL_BYTES:

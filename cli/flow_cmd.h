@@ -6,6 +6,7 @@
 #include "flow/file.h"
 #include "flow/ingest.h"
 #include "flow/link.h"
+#include "flow/transform.h"
 #include "remote.h"
 
 #define FLOW_WHY_BYTES 256u
@@ -45,15 +46,6 @@ bool flow_end_parse(
 	const char *text, bool is_source, struct flow_end_spec *ret_end, char why[FLOW_WHY_BYTES]);
 /* A decimal number, with K, M or G. */
 bool flow_amount_parse(const char *text, uint64_t *ret_amount);
-/* "aes256ctr:FILE": 48 bytes, the key and the first counter. */
-struct flow_transform {
-	bool set;
-	uint8_t key[FLOW_CIPHER_KEY_BYTES];
-	uint8_t counter[FLOW_CIPHER_COUNTER_BYTES];
-};
-bool flow_transform_parse(
-	const char *text, struct flow_transform *ret_transform, char why[FLOW_WHY_BYTES]);
-
 /* The name of a body that begins now: strftime's conversions in UTC, %t for 20260102T030405Z, %n
  * for the number of the body. False: too long. */
 bool flow_name(const char *pattern, uint64_t real_ns, uint32_t number, char *out, size_t out_bytes);
@@ -65,7 +57,8 @@ struct flow_args {
 	struct remote_opts remote;
 	struct flow_spec xdp; /* from.kind is FLOW_XDP */
 	struct flow_end_spec from, to;
-	struct flow_transform transform;
+	const char *transforms[FLOW_TRANSFORMS_MAX]; /* texts */
+	uint32_t transform_count;
 	const char *from_text, *to_text, *rules_path;
 	enum flow_form form;
 	uint64_t count, seconds, roll_bytes, roll_seconds, memory_mib;

@@ -1,6 +1,4 @@
-/* cli/flow_ends.c: the text forms of `nebulaio flow`'s ends that are not packets, and of
- * transforms.
- */
+/* cli/flow_ends.c: the text forms of `nebulaio flow`'s ends that are not packets. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,27 +203,4 @@ bool flow_end_parse(
 	if (good)
 		*ret_end = end;
 	return good;
-}
-
-bool flow_transform_parse(
-	const char *text, struct flow_transform *ret_transform, char why[FLOW_WHY_BYTES])
-{
-	static const char NAME[] = "aes256ctr:";
-	struct flow_transform transform = {.set = true};
-	FILE *file;
-	bool whole;
-
-	if (strncmp(text, NAME, sizeof(NAME) - 1))
-		return refuse(why, "not of the form aes256ctr:FILE", text);
-	file = fopen(text + sizeof(NAME) - 1, "re");
-	if (!file)
-		return refuse(why, strerror(errno), text);
-	whole = fread(transform.key, sizeof(transform.key), 1, file) == 1 &&
-		fread(transform.counter, sizeof(transform.counter), 1, file) == 1 &&
-		fgetc(file) == EOF;
-	fclose(file);
-	if (!whole)
-		return refuse(why, "it must hold 48 bytes, the key and the first counter", text);
-	*ret_transform = transform;
-	return true;
 }

@@ -15,7 +15,7 @@
 struct gate {
 	struct flow_stage stage;
 	uint64_t bytes;
-	bool stop;
+	const bool *stop;
 };
 
 struct move {
@@ -23,12 +23,13 @@ struct move {
 	struct flow_link *link_in, *link_out;
 	struct flow_listener *listener;
 	struct flow_checksum sum_in, sum_out;
-	struct gate gate;
-	struct flow_stage *cipher;
+	struct gate gate_in, gate_out; /* before and behind the transforms */
+	bool stop;
+	struct flow_transforms *transforms; /* NULL: none */
 	char target[1100];
-	uint64_t bytes, acknowledged;
+	uint64_t bytes, bytes_out, acknowledged;
 	struct flow_link_stats in, out;
-	char why[200];
+	char why[FLOW_TRANSFORM_WHY_BYTES];
 	struct fiber *reporter;
 	uint64_t end_ns;
 	uint32_t ends_asked;
@@ -40,7 +41,7 @@ static int gate_piece(struct flow_stage *stage, const struct flow_piece *piece)
 {
 	struct gate *gate = CONTAINER_OF(stage, struct gate, stage);
 
-	if (gate->stop)
+	if (*gate->stop)
 		return -ECANCELED;
 	gate->bytes += piece->bytes;
 	return 0;
@@ -57,13 +58,16 @@ static void sink_failed(void *arg)
 
 	if (move->link_in)
 		flow_link_interrupt(move->link_in);
-	move->gate.stop = true;
+	move->stop = true;
 }
 
 static void sink_durable(void *arg, uint64_t bytes)
 {
 	struct move *move = arg;
 
+	/* Bytes of the target say nothing of the source's when lengths change. */
+	if (move->transforms && !flow_transforms_same_length(move->transforms))
+		return;
 	move->acknowledged = bytes;
 	if (move->link_in)
 		flow_link_acknowledge(move->link_in, bytes);
@@ -74,7 +78,7 @@ static void end_asked(void *arg)
 {
 	struct move *move = arg;
 
-	move->gate.stop = true;
+	move->stop = true;
 	if (move->listener)
 		flow_link_cancel(move->listener);
 	if (move->link_in)
@@ -96,7 +100,7 @@ static void report_line(const struct move *move, uint64_t bytes, double seconds)
 
 	fprintf(stderr, "%5.0f s  %s  %s/s  acknowledged %s\n",
 		(double)(clock_now_ns() - move->base.start_ns) / (double)NS_PER_S,
-		remote_bytes_text(move->gate.bytes, total),
+		remote_bytes_text(move->gate_in.bytes, total),
 		remote_bytes_text((uint64_t)((double)bytes / seconds), rate),
 		remote_bytes_text(move->acknowledged, acknowledged));
 }
@@ -105,7 +109,7 @@ static void report_now(void *arg)
 {
 	const struct move *move = arg;
 
-	report_line(move, move->gate.bytes,
+	report_line(move, move->gate_in.bytes,
 		(double)(clock_now_ns() - move->base.start_ns + 1) / (double)NS_PER_S);
 }
 
@@ -121,12 +125,12 @@ static void report_main(void *arg)
 			;
 		if (move->over)
 			break;
-		flow_status(
-			move->base.args, &(struct flow_counts){.of[FLOW_BYTES] = move->gate.bytes});
+		flow_status(move->base.args,
+			&(struct flow_counts){.of[FLOW_BYTES] = move->gate_in.bytes});
 		if (!move->base.args->quiet)
-			report_line(move, move->gate.bytes - last,
+			report_line(move, move->gate_in.bytes - last,
 				(double)(clock_now_ns() - last_ns) / (double)NS_PER_S);
-		last = move->gate.bytes;
+		last = move->gate_in.bytes;
 		last_ns = clock_now_ns();
 	}
 	move->reporter = NULL;
@@ -259,22 +263,39 @@ static int ends_open(struct move *move, struct flow_source **source, struct flow
 
 /* ---- The run. ---- */
 
-static uint32_t stages_set(struct move *move, struct flow_stage *stages[4])
-{
-	uint32_t count = 0;
+/* What looks at bytes on one side of the transforms. */
+struct sides {
+	struct flow_stage *in[4], *out[4];
+	uint32_t in_count, out_count;
+};
 
-	move->gate.stage.ops = &GATE_OPS;
-	stages[count++] = &move->gate.stage;
+static void sides_set(struct move *move, struct sides *sides)
+{
+	*sides = (struct sides){.in_count = 0};
+	move->gate_in = (struct gate){.stage.ops = &GATE_OPS, .stop = &move->stop};
+	move->gate_out = move->gate_in;
+	sides->in[sides->in_count++] = &move->gate_in.stage;
 	flow_checksum_init(&move->sum_in, CHECKSUM_CRC64NVME);
 	flow_checksum_init(&move->sum_out, CHECKSUM_CRC64NVME);
 	if (!move->link_in)
-		stages[count++] = &move->sum_in.stage;
-	if (move->cipher) {
-		stages[count++] = move->cipher;
-		if (!move->link_out)
-			stages[count++] = &move->sum_out.stage;
-	}
-	return count;
+		sides->in[sides->in_count++] = &move->sum_in.stage;
+	if (!move->transforms)
+		return;
+	sides->out[sides->out_count++] = &move->gate_out.stage;
+	if (!move->link_out)
+		sides->out[sides->out_count++] = &move->sum_out.stage;
+}
+
+/* The source's bytes as they leave the transforms. */
+static int transforms_enter(
+	struct move *move, const struct sides *sides, struct flow_source **source)
+{
+	const struct flow_transform_opts opts = {.stages = sides->in,
+		.stage_count = sides->in_count,
+		.unit = MEMORY_UNIT,
+		.prompt = move->link_in != NULL};
+
+	return flow_transform_source_open(*source, move->transforms, &opts, source);
 }
 
 static void link_leave(struct flow_link **link, struct flow_link_stats *ret_stats)
@@ -290,6 +311,10 @@ static void why_note(struct move *move)
 {
 	const struct flow_link *blamed = move->link_in;
 
+	if (move->transforms && flow_transforms_why(move->transforms)[0]) {
+		snprintf(move->why, sizeof(move->why), "%s", flow_transforms_why(move->transforms));
+		return;
+	}
 	if (move->link_out && flow_link_why(move->link_out)[0])
 		blamed = move->link_out;
 	if (move->why[0])
@@ -303,22 +328,31 @@ static void why_note(struct move *move)
 		end_failed(move, move->target, move->result);
 }
 
+static int ends_run(struct move *move, struct flow_source *source, struct flow_sink *sink)
+{
+	struct sides sides;
+	int ret;
+
+	sides_set(move, &sides);
+	move->base.start_ns = clock_now_ns();
+	if (!move->transforms)
+		return flow_run(source, sides.in, sides.in_count, sink, &move->bytes_out);
+	ret = transforms_enter(move, &sides, &source);
+	if (!ret)
+		return flow_run(source, sides.out, sides.out_count, sink, &move->bytes_out);
+	flow_sink_finish(sink, true);
+	return ret;
+}
+
 static void move_bytes(struct move *move)
 {
-	struct flow_stage *stages[4];
 	struct flow_source *source;
 	struct flow_sink *sink;
 
 	move->result = ends_open(move, &source, &sink);
-	if (move->result) {
-		move->bytes = 0;
-	} else {
-		move->running = true;
-		move->base.start_ns = clock_now_ns();
-		move->result =
-			flow_run(source, stages, stages_set(move, stages), sink, &move->bytes);
-		move->running = false;
-	}
+	if (!move->result)
+		move->result = ends_run(move, source, sink);
+	move->bytes = move->transforms ? move->gate_in.bytes : move->bytes_out;
 	if (move->result && (move->link_in || move->link_out))
 		why_note(move);
 	if (move->link_in)
@@ -363,14 +397,16 @@ static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_
 	const struct flow_base *base = &move->base;
 	const struct flow_args *args = base->args;
 
-	printf("{\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%llu,\"acknowledged\":%llu,"
-	       "\"records_in\":%llu,\"records_out\":%llu,\"crc64nvme_in\":\"%016llx\","
-	       "\"crc64nvme_out\":\"%016llx\",\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
+	printf("{\"from\":\"%s\",\"to\":\"%s\",\"bytes\":%llu,\"bytes_out\":%llu,"
+	       "\"acknowledged\":%llu,\"records_in\":%llu,\"records_out\":%llu,"
+	       "\"crc64nvme_in\":\"%016llx\",\"crc64nvme_out\":\"%016llx\","
+	       "\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
 	       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\",\"error\":",
 		kind_name(args->from.kind), kind_name(args->to.kind),
-		(unsigned long long)move->bytes, (unsigned long long)move->acknowledged,
-		(unsigned long long)move->in.records, (unsigned long long)move->out.records,
-		(unsigned long long)crc_in, (unsigned long long)crc_out,
+		(unsigned long long)move->bytes, (unsigned long long)move->bytes_out,
+		(unsigned long long)move->acknowledged, (unsigned long long)move->in.records,
+		(unsigned long long)move->out.records, (unsigned long long)crc_in,
+		(unsigned long long)crc_out,
 		(double)(move->end_ns - base->start_ns) / (double)NS_PER_S,
 		flow_cpu_seconds() - base->start_cpu_seconds,
 		(unsigned long long)region_copy_bytes_all(),
@@ -389,22 +425,24 @@ static void summary(const struct move *move)
 	uint64_t crc_in = base->args->from.kind == FLOW_RDMA ? move->in.crc64nvme
 							     : move->sum_in.checksum.as.crc;
 	uint64_t crc_out = base->args->to.kind == FLOW_RDMA ? move->out.crc64nvme
-			   : move->cipher		    ? move->sum_out.checksum.as.crc
+			   : move->transforms		    ? move->sum_out.checksum.as.crc
 							    : crc_in;
 	uint64_t copied =
 		region_copy_bytes_all() + (base->client ? flow_s3_copied(base->client) : 0);
 	double seconds = (double)(move->end_ns - base->start_ns) / (double)NS_PER_S;
-	char total[32], copies[32];
+	char total[32], copies[32], out[48] = "";
 
+	if (move->bytes_out != move->bytes)
+		snprintf(out, sizeof(out), ", %llu bytes out", (unsigned long long)move->bytes_out);
 	flow_status(base->args, &(struct flow_counts){.of[FLOW_BYTES] = move->bytes,
 					.of[FLOW_BODIES] = !move->result});
 	if (base->args->json)
 		summary_json(move, crc_in, crc_out);
 	fprintf(stderr,
-		"%llu bytes (%s), %.1f s; CRC-64/NVME in %016llx, out %016llx; acknowledged %llu; "
-		"%s copied by this process\n",
-		(unsigned long long)move->bytes, remote_bytes_text(move->bytes, total), seconds,
-		(unsigned long long)crc_in, (unsigned long long)crc_out,
+		"%llu bytes (%s)%s, %.1f s; CRC-64/NVME in %016llx, out %016llx; "
+		"acknowledged %llu; %s copied by this process\n",
+		(unsigned long long)move->bytes, remote_bytes_text(move->bytes, total), out,
+		seconds, (unsigned long long)crc_in, (unsigned long long)crc_out,
 		(unsigned long long)move->acknowledged, remote_bytes_text(copied, copies));
 	if (move->result)
 		fprintf(stderr, "nebulaio flow: %s\n", move->why);
@@ -450,8 +488,14 @@ int flow_move_run(struct flow_args *args)
 {
 	static struct move move;
 	const struct flow_end_spec *to = &args->to;
+	char why[FLOW_TRANSFORM_WHY_BYTES];
 	int ret;
 
+	if (args->transform_count && flow_transforms_open(args->transforms, args->transform_count,
+					     &move.transforms, why)) {
+		fprintf(stderr, "nebulaio flow: --transform: %s\n", why);
+		return CLI_USAGE;
+	}
 	if (to->kind != FLOW_RDMA && to->kind != FLOW_NULL &&
 		!flow_name(to->kind == FLOW_S3 ? to->key : to->path, clock_real_ns(), 1,
 			move.target, sizeof(move.target))) {
@@ -459,9 +503,6 @@ int flow_move_run(struct flow_args *args)
 		return CLI_USAGE;
 	}
 	ret = flow_base_open(&move.base, args, 0, 20 * NS_PER_US);
-	if (!ret && args->transform.set &&
-		flow_cipher_open(args->transform.key, args->transform.counter, &move.cipher))
-		ret = CLI_FAILED;
 	if (!ret) {
 		move.base.on.end = end_asked;
 		move.base.on.reload = nothing;
@@ -472,7 +513,7 @@ int flow_move_run(struct flow_args *args)
 	}
 	if (!ret)
 		ret = run(&move);
-	flow_cipher_close(move.cipher);
+	flow_transforms_close(move.transforms);
 	flow_base_close(&move.base);
 	return ret;
 }

@@ -10,7 +10,7 @@
 /* Summing a whole chunk takes the processor for milliseconds: others have their turn in between. */
 #define STAGES_BYTES (64 * KIB)
 
-static int stages_run(
+int flow_stages_run(
 	struct flow_stage *const *stages, uint32_t stage_count, const struct flow_piece *piece)
 {
 	struct flow_piece part = *piece;
@@ -53,7 +53,7 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 		ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece);
 		if (ret <= 0)
 			break;
-		ret = stages_run(stages, stage_count, &piece);
+		ret = flow_stages_run(stages, stage_count, &piece);
 		if (ret) {
 			flow_piece_end(core, &piece, OWNER_APP);
 			break;

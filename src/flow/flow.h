@@ -4,7 +4,7 @@
  * A piece is a run of bytes inside a span. Sources produce pieces in order; a sink takes each over,
  * and may hold up to its window of them while a device works. Who holds a piece ends it by
  * flow_piece_end(), which gives the frames back or drops the cache's reference. Stages look at a
- * piece in between (checksums, later encryption in place). */
+ * piece in between (checksums); transforms (transform.h) change it. */
 #ifndef FLOW_FLOW_H
 #define FLOW_FLOW_H
 
@@ -268,7 +268,7 @@ static inline int flow_sink_finish(struct flow_sink *sink, bool failed)
 	return sink->ops->finish(sink, failed);
 }
 
-/* ---- Stages: look at a piece (or change it in place) on its way. ---- */
+/* ---- Stages: look at a piece on its way. ---- */
 struct flow_stage;
 struct flow_stage_ops {
 	const char *name;
@@ -283,14 +283,10 @@ struct flow_checksum {
 	struct checksum checksum; /* codec; read it after the run */
 };
 int flow_checksum_init(struct flow_checksum *stage, enum checksum_kind kind);
-/* Encrypts, or decrypts, in place, from the first byte of the first piece on: AES-256 in counter
- * mode. A key and a counter must never meet two different streams. Its pieces must be leases
- * (-EROFS). -ENOMEM. */
-#define FLOW_CIPHER_KEY_BYTES	  32u
-#define FLOW_CIPHER_COUNTER_BYTES 16u
-int flow_cipher_open(const uint8_t key[FLOW_CIPHER_KEY_BYTES],
-	const uint8_t counter[FLOW_CIPHER_COUNTER_BYTES], struct flow_stage **ret_stage);
-void flow_cipher_close(struct flow_stage *stage); /* takes NULL */
+/* All stages over all of the piece, in parts between which others have their turn. The first
+ * -errno of a stage. */
+int flow_stages_run(
+	struct flow_stage *const *stages, uint32_t stage_count, const struct flow_piece *piece);
 
 /* Moves everything. Closes the source and finishes the sink in any case. *ret_bytes: moved, also on
  * error. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "flow/file.h"
+#include "flow/transform.h"
 
 /* Files and volumes as ends. ---- The rig: a reactor, a region, and a test's body run as a fiber.
  */
@@ -383,38 +384,237 @@ static void test_volumes_fail(void **state)
 	run_on(volumes_fail, "lba=512,mdts=8,status=0x281,after=4");
 }
 
-/* ---- The transform. ---- */
+/* ---- Transforms on their way. ---- */
 
-static void cipher_is_its_own_inverse(void)
+static struct flow_transforms *chain_of(const char *text)
 {
-	const uint8_t key[FLOW_CIPHER_KEY_BYTES] = {7}, counter[FLOW_CIPHER_COUNTER_BYTES] = {9};
-	struct flow_piece piece = piece_at(0, 10000), borrowed = {.hold = FLOW_HOLD_BORROWED};
+	struct flow_transforms *chain;
+	char why[FLOW_TRANSFORM_WHY_BYTES];
 
-	for (int i = 0; i < 2; i++) {
-		struct flow_stage *stage;
-		struct flow_piece part = piece;
-		uint32_t differs = 0;
-
-		assert_int_equal(flow_cipher_open(key, counter, &stage), 0);
-		part.bytes = 33;
-		assert_int_equal(stage->ops->piece(stage, &part), 0);
-		part.data += 33;
-		part.bytes = piece.bytes - 33;
-		assert_int_equal(stage->ops->piece(stage, &part), 0);
-		assert_int_equal(stage->ops->piece(stage, &borrowed), -EROFS);
-		flow_cipher_close(stage);
-		for (uint32_t at = 0; at < piece.bytes; at++)
-			differs += piece.data[at] != byte_at(at);
-		assert_in_range(differs, i ? 0 : 9000, i ? 0 : 10000);
-	}
-	flow_cipher_close(NULL);
-	flow_piece_end(&core, &piece, OWNER_APP);
+	assert_int_equal(flow_transforms_open(&text, 1, &chain, why), 0);
+	return chain;
 }
 
-static void test_cipher(void **state)
+static struct flow_source *file_through(
+	const char *from, struct flow_transforms *chain, bool prompt, struct flow_stage *stage)
+{
+	const struct flow_file_range range = {.path = from, .fixed = fixed};
+	static struct flow_stage *stages[1];
+	const struct flow_transform_opts opts = {.stages = stages,
+		.stage_count = stage != NULL,
+		.unit = FRAME_BYTES,
+		.prompt = prompt};
+	struct flow_source *source;
+
+	stages[0] = stage;
+	assert_int_equal(flow_file_source_open(&core, &range, &source), 0);
+	assert_int_equal(flow_transform_source_open(source, chain, &opts, &source), 0);
+	return source;
+}
+
+static void file_fill(const char *to, uint64_t bytes)
+{
+	const struct flow_file_opts opts = {
+		.path = to, .fixed = fixed, .unit = 512, .replace = true};
+	struct flow_sink *sink;
+
+	assert_int_equal(flow_file_sink_open(&core, &opts, &sink), 0);
+	assert_int_equal(fill(sink, bytes, MIB), 0);
+}
+
+/* Into the other file, whose sink takes whole units only. */
+static int file_store(struct flow_source *source, uint64_t *ret_bytes)
+{
+	const struct flow_file_opts opts = {
+		.path = other, .fixed = fixed, .unit = FRAME_BYTES, .replace = true};
+	struct flow_sink *sink;
+
+	assert_int_equal(flow_file_sink_open(&core, &opts, &sink), 0);
+	return flow_run(source, NULL, 0, sink, ret_bytes);
+}
+
+static void transforms_move(void)
+{
+	static const uint64_t SIZES[] = {0, 1, 4096, MIB, 5 * MIB + 3, 20 * MIB};
+
+	for (uint32_t i = 0; i < 2 * ARRAY_LEN(SIZES); i++) {
+		struct flow_transforms *there = chain_of("zstd"), *back = chain_of("unzstd");
+		uint64_t bytes_in = SIZES[i / 2], packed, bytes, copied;
+		struct flow_checksum sum, expected;
+		struct stat st;
+
+		file_fill(path, bytes_in);
+		flow_checksum_init(&sum, CHECKSUM_CRC64NVME);
+		flow_checksum_init(&expected, CHECKSUM_CRC64NVME);
+		copied = region_copy_bytes_all();
+		assert_int_equal(
+			file_store(file_through(path, there, i % 2, &sum.stage), &packed), 0);
+		assert_int_equal(stat(other, &st), 0);
+		assert_int_equal(st.st_size, packed);
+		/* Beside what is left of a unit: what lies where one piece ends. */
+		assert_in_range(region_copy_bytes_all() - copied, 0,
+			packed / 8 + FRAME_BYTES * (1 + bytes_in / MIB));
+		assert_int_equal(drain(file_through(other, back, i % 2, NULL), 0, &bytes), 0);
+		assert_int_equal(bytes, bytes_in);
+		for (uint64_t at = 0; at < bytes_in; at++)
+			checksum_update(&expected.checksum, &(uint8_t){byte_at(at)}, 1);
+		assert_int_equal(sum.checksum.as.crc, expected.checksum.as.crc);
+		flow_transforms_close(there);
+		flow_transforms_close(back);
+	}
+}
+
+static void test_transforms_move(void **state)
 {
 	(void)state;
-	run_on(cipher_is_its_own_inverse, NULL);
+	run_on(transforms_move, NULL);
+}
+
+static void key_make(const char *to)
+{
+	FILE *file = fopen(to, "we");
+
+	assert_non_null(file);
+	for (int i = 0; i < 48; i++)
+		fputc(i, file);
+	assert_int_equal(fclose(file), 0);
+}
+
+/* Where lengths stay nothing is copied, and the length is known before. */
+static void transforms_in_place(void)
+{
+	const uint64_t bytes_in = 5 * MIB + 777;
+	char text[700];
+	uint64_t copied = region_copy_bytes_all(), bytes;
+	struct flow_transforms *chain;
+	struct flow_source *source;
+
+	key_make(other);
+	snprintf(text, sizeof(text), "aes256ctr:%s", other);
+	chain = chain_of(text);
+	assert_true(flow_transforms_same_length(chain));
+	file_fill(path, bytes_in);
+	source = file_through(path, chain, false, NULL);
+	assert_int_equal(source->bytes_total, bytes_in);
+	assert_int_equal(file_store(source, &bytes), 0);
+	assert_int_equal(bytes, bytes_in);
+	flow_transforms_close(chain);
+	assert_int_equal(rename(other, path), 0);
+	key_make(other);
+	chain = chain_of(text);
+	assert_int_equal(drain(file_through(path, chain, false, NULL), 0, &bytes), 0);
+	assert_int_equal(bytes, bytes_in);
+	assert_int_equal(region_copy_bytes_all(), copied);
+	flow_transforms_close(chain);
+}
+
+static void test_transforms_in_place(void **state)
+{
+	(void)state;
+	run_on(transforms_in_place, NULL);
+}
+
+/* Whatever fails, and whoever leaves early: all frames come back (run_on looks). */
+static void transforms_fail(void)
+{
+	struct flow_transforms *chain = chain_of("unzstd");
+	const struct flow_transform_opts opts = {.unit = 1};
+	struct flow_source *source;
+	struct flow_piece piece;
+	uint64_t bytes;
+
+	file_fill(path, 3 * MIB);
+	assert_int_equal(drain(file_through(path, chain, false, NULL), 0, &bytes), -EBADMSG);
+	assert_string_equal(
+		flow_transforms_why(chain), "the transform unzstd: Unknown frame descriptor");
+	flow_transforms_close(chain);
+	chain = chain_of("zstd");
+	flow_source_close(file_through(path, chain, false, NULL));
+	source = file_through(path, chain, true, NULL);
+	assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);
+	flow_piece_end(&core, &piece, OWNER_APP);
+	flow_source_close(source);
+	flow_transforms_close(chain);
+	chain = chain_of("zstd");
+	assert_int_equal(flow_memory_source_open(&core, slice_str("borrowed"), &source), 0);
+	assert_int_equal(flow_transform_source_open(source, chain, &opts, &source), 0);
+	assert_int_equal(drain(source, 0, &bytes), -EROFS);
+	flow_transforms_close(chain);
+	/* The end is part of the stream. */
+	assert_int_equal(truncate(path, 0), 0);
+	chain = chain_of("unzstd");
+	assert_int_equal(drain(file_through(path, chain, false, NULL), 0, &bytes), -EBADMSG);
+	flow_transforms_close(chain);
+}
+
+static void test_transforms_fail(void **state)
+{
+	(void)state;
+	run_on(transforms_fail, NULL);
+}
+
+/* Three pieces of 5,000 bytes. */
+struct trickle {
+	struct flow_source source;
+	uint32_t asked;
+};
+
+static int trickle_next(
+	struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct trickle *self = CONTAINER_OF(source, struct trickle, source);
+
+	(void)bytes_max;
+	if (self->asked++ >= 3)
+		return 0;
+	*ret_piece = piece_at(5000 * (self->asked - 1), 5000);
+	return 1;
+}
+
+static void trickle_close(struct flow_source *source)
+{
+	(void)source;
+}
+
+/* What comes goes on, in whole units, before more is waited for; or pieces are filled first. */
+static void transforms_prompt(void)
+{
+	static const struct flow_source_ops OPS = {
+		.name = "trickle", .next = trickle_next, .close = trickle_close};
+
+	for (int prompt = 0; prompt < 2; prompt++) {
+		struct trickle trickle = {
+			{.magic = FLOW_SOURCE_MAGIC, .ops = &OPS, .core = &core}, 0};
+		const struct flow_transform_opts opts = {.unit = 512, .prompt = prompt};
+		struct flow_transforms *chain = chain_of("filter:record=8,not=ffffffffffffffff");
+		struct flow_source *source;
+		struct flow_piece piece;
+		uint64_t at = 0;
+		uint32_t pieces = 0;
+
+		assert_int_equal(
+			flow_transform_source_open(&trickle.source, chain, &opts, &source), 0);
+		while (flow_source_next(source, STORE_CHUNK_BYTES, &piece) == 1) {
+			pieces++;
+			assert_int_equal(piece.offset, at);
+			assert_int_equal(piece.bytes % 512, pieces < 4 && prompt ? 0 : 15000 % 512);
+			assert_int_equal(trickle.asked, prompt ? pieces : 4);
+			for (uint32_t i = 0; i < piece.bytes; i++)
+				assert_int_equal(piece.data[i], byte_at(at + i));
+			at += piece.bytes;
+			flow_piece_end(&core, &piece, OWNER_APP);
+		}
+		assert_int_equal(at, 15000);
+		assert_int_equal(pieces, prompt ? 4 : 1);
+		flow_source_close(source);
+		flow_transforms_close(chain);
+	}
+}
+
+static void test_transforms_prompt(void **state)
+{
+	(void)state;
+	run_on(transforms_prompt, NULL);
 }
 
 int main(void)
@@ -426,7 +626,10 @@ int main(void)
 		cmocka_unit_test(test_volumes),
 		cmocka_unit_test(test_volumes_have_ends),
 		cmocka_unit_test(test_volumes_fail),
-		cmocka_unit_test(test_cipher),
+		cmocka_unit_test(test_transforms_move),
+		cmocka_unit_test(test_transforms_in_place),
+		cmocka_unit_test(test_transforms_fail),
+		cmocka_unit_test(test_transforms_prompt),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

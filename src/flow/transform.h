@@ -1,0 +1,82 @@
+/* flow/transform.h: transforms of a flow's bytes, one behind the other: built-in ones, and shared
+ * objects by the interface of nebulaio/transform.h. The chain itself is bytes to bytes, without
+ * frames or fibers; a source around another moves frames through it.
+ *
+ *	text → flow_transforms_open → piece, pull … → over, pull … → close
+ */
+#ifndef FLOW_TRANSFORM_H
+#define FLOW_TRANSFORM_H
+
+#include "flow/flow.h"
+#include "nebulaio/transform.h"
+
+#define FLOW_TRANSFORMS_MAX	 8u
+#define FLOW_TRANSFORM_WHY_BYTES 256u
+
+_Static_assert(NEB_TRANSFORM_ROOM <= STORE_CHUNK_BYTES / 2, "a piece has room for several calls");
+
+struct flow_transforms;
+
+/* Whether the text, "NAME[:OPTIONS]" or "PATH[:OPTIONS]", means something: a built-in transform is
+ * opened and closed, of a path it is seen that a file is there. Nothing is loaded. False with the
+ * reason. */
+bool flow_transform_check(const char *text, char why[FLOW_TRANSFORM_WHY_BYTES]);
+/* Opens the transforms in this order; shared objects are loaded, with all that their constructors
+ * do. -EINVAL: a text or a shared object is wrong; -ENOMEM; what a transform's own open returned.
+ * why says which, in words. Any thread. */
+int flow_transforms_open(const char *const *texts, uint32_t count, struct flow_transforms **ret,
+	char why[FLOW_TRANSFORM_WHY_BYTES]);
+/* The same with one transform that is there already: for tests. Its name is for messages. */
+int flow_transforms_open_one(const struct neb_transform *transform, const char *options,
+	struct flow_transforms **ret, char why[FLOW_TRANSFORM_WHY_BYTES]);
+/* Adds another behind the last, before the first piece. -E2BIG beside the errors of open. */
+int flow_transforms_add(struct flow_transforms *self, const struct neb_transform *transform,
+	const char *options, char why[FLOW_TRANSFORM_WHY_BYTES]);
+void flow_transforms_close(struct flow_transforms *self); /* takes NULL */
+/* Every piece leaves in its own place and as long as it came. */
+bool flow_transforms_same_length(const struct flow_transforms *self);
+/* After an error: which transform, and what it says. "" before. */
+const char *flow_transforms_why(const struct flow_transforms *self);
+
+/* ---- The chain. One thread at a time; none of these waits. ---- */
+
+/* A run of a buffer: bytes [from, to) of data are in use. */
+struct flow_run {
+	uint8_t *data;
+	size_t from, to, capacity;
+};
+/* The next bytes of the stream, which stay the caller's and are changed: until pull is hungry
+ * again or, where lengths stay, until the call returns. Only when the chain has none left. -EPROTO:
+ * a transform returned what cannot be; its own errors. */
+int flow_transforms_piece(struct flow_transforms *self, struct flow_run *piece);
+/* No piece follows. Where lengths stay this is the whole end: 0 or an error. */
+int flow_transforms_over(struct flow_transforms *self);
+
+enum flow_pull {
+	FLOW_PULL_HUNGRY, /* all input is taken: give the next piece */
+	FLOW_PULL_FULL,	  /* out has less than NEB_TRANSFORM_ROOM left */
+	FLOW_PULL_OVER	  /* nothing follows */
+};
+/* Appends to out what the chain gives, where lengths do not stay. enum flow_pull, or -errno. */
+int flow_transforms_pull(struct flow_transforms *self, struct flow_run *out);
+
+/* ---- As a source. ---- */
+struct flow_transform_opts {
+	/* Look at what comes from the inner source, before it is changed. Borrowed, as the chain.
+	 */
+	struct flow_stage *const *stages;
+	uint32_t stage_count;
+	/* Pieces but the last are multiples of it, where lengths do not stay; FRAME_BYTES at most.
+	 */
+	uint32_t unit;
+	/* Whatever fills a unit goes on before the next piece is waited for; else pieces are
+	 * filled. */
+	bool prompt;
+};
+/* inner belongs to the source from then on, also when it fails: -ENOMEM. The chain is borrowed
+ * until the source is closed; it works on a helper thread. next: -EROFS: a piece of the inner
+ * source is no lease. */
+int flow_transform_source_open(struct flow_source *inner, struct flow_transforms *transforms,
+	const struct flow_transform_opts *opts, struct flow_source **ret_source);
+
+#endif
