@@ -1,7 +1,7 @@
 # Verbs only; the work is in scripts/ and meson.build. `make` alone lists them.
 SEEDS ?= 1000
 
-.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz install deps clean
+.PHONY: help run build test minute quarter bench tidy asan tsan sim fuzz install deb deps clean
 .DEFAULT_GOAL := help
 
 help: ## print this list
@@ -55,8 +55,12 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (30)
 install: build ## install into /usr/local, or below DESTDIR
 	/usr/bin/meson install -C build --no-rebuild
 
+deb: ## Debian packages and their bill of materials, in build-deb/packages (ARGS=--twice: and once more, to compare)
+	@scripts/deps build test
+	@scripts/deb $(ARGS)
+
 deps: ## install the Debian packages that scripts/packages.txt lists
 	@scripts/deps
 
 clean: ## remove what the verbs above built
-	rm -rf build build-asan build-tsan build-sim build-fuzz
+	rm -rf build build-asan build-tsan build-sim build-fuzz build-deb
