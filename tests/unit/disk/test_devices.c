@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #include "disk/disk.h"
+#include "medium.h"
 #include "disk/disk_nvme.h"
 
 #define REGION_BYTES (16 * MIB)
 #define MEDIUM_BYTES (16 * MIB)
 
 struct fixture {
-	char path[600];
-	char dir[512];
+	struct medium medium;
 	struct disk *disk;
 	struct region *region;
 	struct reactor *reactor;
@@ -28,29 +28,19 @@ struct fixture {
 
 static void fixture_init(struct fixture *fixture, uint64_t bytes)
 {
-	const char *base = getenv("TMPDIR");
-	int fd;
-
 	memset(fixture, 0, sizeof(*fixture));
-	snprintf(
-		fixture->dir, sizeof(fixture->dir), "%s/nebulaio-device-XXXXXX", base ? base : ".");
-	assert_non_null(mkdtemp(fixture->dir));
-	snprintf(fixture->path, sizeof(fixture->path), "%s/medium", fixture->dir);
-	fd = open(fixture->path, O_RDWR | O_CREAT, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-	close(fd);
+	medium_make(&fixture->medium, bytes);
 }
 
 static void fixture_end(struct fixture *fixture)
 {
-	unlink(fixture->path);
-	assert_int_equal(rmdir(fixture->dir), 0);
+	medium_remove(&fixture->medium);
 }
 
 static int nvme_sim_open(struct fixture *fixture, const char *nvme, struct disk **ret_disk)
 {
-	struct disk_opts opts = {.kind = DISK_NVME_SIMULATED, .path = fixture->path, .nvme = nvme};
+	struct disk_opts opts = {
+		.kind = DISK_NVME_SIMULATED, .path = fixture->medium.path, .nvme = nvme};
 
 	return disk_open(&opts, ret_disk);
 }
@@ -370,7 +360,7 @@ static void test_an_array_discards_where_it_can(void **state)
 		struct disk_opts opts = KINDS[i];
 
 		fixture_init(&members[i], MEDIUM_BYTES);
-		opts.path = members[i].path;
+		opts.path = members[i].medium.path;
 		assert_int_equal(disk_open(&opts, &array.members[i]), 0);
 	}
 	assert_int_equal(disk_array_open(&array, &fixture.disk), 0);
@@ -499,7 +489,7 @@ static int loop_attach(const struct fixture *fixture, char *path, size_t path_ca
 		number = ioctl(control, LOOP_CTL_GET_FREE);
 		snprintf(path, path_cap, "/dev/loop%d", number);
 		loop = number < 0 ? -1 : open(path, O_RDWR | O_CLOEXEC);
-		fd = loop < 0 ? -1 : open(fixture->path, O_RDWR | O_CLOEXEC);
+		fd = loop < 0 ? -1 : open(fixture->medium.path, O_RDWR | O_CLOEXEC);
 		if (fd >= 0 && ioctl(loop, LOOP_SET_FD, fd) == 0) {
 			close(fd);
 			close(control);

@@ -11,48 +11,23 @@
 #include <unistd.h>
 
 #include "disk/disk.h"
+#include "medium.h"
 
 #define MEDIUM_BYTES (16 * MIB)
 #define UNKNOWN	     "data of a kind that we do not know"
 
-struct fixture {
-	char path[600];
-	char dir[512];
-};
-
-static void fixture_init(struct fixture *fixture, uint64_t bytes)
+static void stamp(const struct medium *medium, uint64_t offset, const char *bytes, size_t len)
 {
-	const char *base = getenv("TMPDIR");
-	int fd;
-
-	snprintf(fixture->dir, sizeof(fixture->dir), "%s/nebulaio-foreign-XXXXXX",
-		base ? base : ".");
-	assert_non_null(mkdtemp(fixture->dir));
-	snprintf(fixture->path, sizeof(fixture->path), "%s/medium", fixture->dir);
-	fd = open(fixture->path, O_RDWR | O_CREAT, 0600);
-	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-	close(fd);
-}
-
-static void fixture_end(struct fixture *fixture)
-{
-	unlink(fixture->path);
-	assert_int_equal(rmdir(fixture->dir), 0);
-}
-
-static void stamp(const struct fixture *fixture, uint64_t offset, const char *bytes, size_t len)
-{
-	int fd = open(fixture->path, O_WRONLY);
+	int fd = open(medium->path, O_WRONLY);
 
 	assert_true(fd >= 0);
 	assert_int_equal(pwrite(fd, bytes, len, (off_t)offset), len);
 	close(fd);
 }
 
-static char byte_at(const struct fixture *fixture, uint64_t offset)
+static char byte_at(const struct medium *medium, uint64_t offset)
 {
-	int fd = open(fixture->path, O_RDONLY);
+	int fd = open(medium->path, O_RDONLY);
 	char byte = 0;
 
 	assert_true(fd >= 0);
@@ -61,18 +36,18 @@ static char byte_at(const struct fixture *fixture, uint64_t offset)
 	return byte;
 }
 
-static struct disk *kind_open(const struct fixture *fixture, enum disk_kind kind)
+static struct disk *kind_open(const struct medium *medium, enum disk_kind kind)
 {
-	struct disk_opts opts = {.path = fixture->path, .kind = kind, .read_only = true};
+	struct disk_opts opts = {.path = medium->path, .kind = kind, .read_only = true};
 	struct disk *disk;
 
 	assert_int_equal(disk_open(&opts, &disk), 0);
 	return disk;
 }
 
-static void foreign_expect(const struct fixture *fixture, enum disk_kind kind, const char *what)
+static void foreign_expect(const struct medium *medium, enum disk_kind kind, const char *what)
 {
-	struct disk *disk = kind_open(fixture, kind);
+	struct disk *disk = kind_open(medium, kind);
 	char found[128] = "";
 
 	assert_int_equal(disk_foreign(disk, found, sizeof(found)), what ? 1 : 0);
@@ -106,13 +81,13 @@ static void test_foreign_media_are_recognised(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 2 * ARRAY_LEN(CASES); i++) {
 		enum disk_kind kind = i % 2 ? DISK_NVME_SIMULATED : DISK_FILE;
-		struct fixture fixture;
+		struct medium medium;
 
-		fixture_init(&fixture, MEDIUM_BYTES);
-		foreign_expect(&fixture, kind, NULL);
-		stamp(&fixture, CASES[i / 2].offset, CASES[i / 2].bytes, CASES[i / 2].len);
-		foreign_expect(&fixture, kind, CASES[i / 2].what);
-		fixture_end(&fixture);
+		medium_make(&medium, MEDIUM_BYTES);
+		foreign_expect(&medium, kind, NULL);
+		stamp(&medium, CASES[i / 2].offset, CASES[i / 2].bytes, CASES[i / 2].len);
+		foreign_expect(&medium, kind, CASES[i / 2].what);
+		medium_remove(&medium);
 	}
 }
 
@@ -129,13 +104,13 @@ static void test_a_file_is_blank_only_if_all_of_it_is(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < ARRAY_LEN(CASES); i++) {
-		struct fixture fixture;
+		struct medium medium;
 
-		fixture_init(&fixture, CASES[i].bytes);
-		foreign_expect(&fixture, DISK_FILE, NULL);
-		stamp(&fixture, CASES[i].offset, "x", 1);
-		foreign_expect(&fixture, DISK_FILE, UNKNOWN);
-		fixture_end(&fixture);
+		medium_make(&medium, CASES[i].bytes);
+		foreign_expect(&medium, DISK_FILE, NULL);
+		stamp(&medium, CASES[i].offset, "x", 1);
+		foreign_expect(&medium, DISK_FILE, UNKNOWN);
+		medium_remove(&medium);
 	}
 }
 
@@ -143,44 +118,44 @@ static void test_a_file_is_blank_only_if_all_of_it_is(void **state)
 static void test_an_empty_file_and_a_file_of_zeros_are_blank(void **state)
 {
 	static const char zeros[65536];
-	struct fixture fixture;
+	struct medium medium;
 
 	(void)state;
-	fixture_init(&fixture, 0);
-	foreign_expect(&fixture, DISK_FILE, NULL);
+	medium_make(&medium, 0);
+	foreign_expect(&medium, DISK_FILE, NULL);
 	for (uint64_t at = 0; at < 3 * MIB; at += sizeof(zeros))
-		stamp(&fixture, at, zeros, sizeof(zeros));
-	stamp(&fixture, 3 * MIB, zeros, 77);
-	foreign_expect(&fixture, DISK_FILE, NULL);
-	fixture_end(&fixture);
+		stamp(&medium, at, zeros, sizeof(zeros));
+	stamp(&medium, 3 * MIB, zeros, 77);
+	foreign_expect(&medium, DISK_FILE, NULL);
+	medium_remove(&medium);
 }
 
 static void test_a_devices_end_and_samples_are_looked_at(void **state)
 {
-	struct fixture fixture;
+	struct medium medium;
 
 	(void)state;
-	fixture_init(&fixture, MEDIUM_BYTES);
-	stamp(&fixture, MEDIUM_BYTES - 512, "EFI PART", 8);
+	medium_make(&medium, MEDIUM_BYTES);
+	stamp(&medium, MEDIUM_BYTES - 512, "EFI PART", 8);
 	foreign_expect(
-		&fixture, DISK_NVME_SIMULATED, "the copy of a GPT partition table at the end");
-	fixture_end(&fixture);
-	fixture_init(&fixture, MEDIUM_BYTES);
-	stamp(&fixture, MEDIUM_BYTES - 1, "x", 1);
-	foreign_expect(&fixture, DISK_NVME_SIMULATED, UNKNOWN);
-	fixture_end(&fixture);
+		&medium, DISK_NVME_SIMULATED, "the copy of a GPT partition table at the end");
+	medium_remove(&medium);
+	medium_make(&medium, MEDIUM_BYTES);
+	stamp(&medium, MEDIUM_BYTES - 1, "x", 1);
+	foreign_expect(&medium, DISK_NVME_SIMULATED, UNKNOWN);
+	medium_remove(&medium);
 	/* Written in its middle; the front was wiped. */
-	fixture_init(&fixture, MEDIUM_BYTES);
+	medium_make(&medium, MEDIUM_BYTES);
 	for (uint64_t at = 4 * MIB; at < 8 * MIB; at += 4096)
-		stamp(&fixture, at, "x", 1);
-	foreign_expect(&fixture, DISK_NVME_SIMULATED, UNKNOWN);
-	fixture_end(&fixture);
+		stamp(&medium, at, "x", 1);
+	foreign_expect(&medium, DISK_NVME_SIMULATED, UNKNOWN);
+	medium_remove(&medium);
 	/* Smaller than what is looked at. */
-	fixture_init(&fixture, 16384);
-	foreign_expect(&fixture, DISK_NVME_SIMULATED, NULL);
-	stamp(&fixture, 12288, "x", 1);
-	foreign_expect(&fixture, DISK_NVME_SIMULATED, UNKNOWN);
-	fixture_end(&fixture);
+	medium_make(&medium, 16384);
+	foreign_expect(&medium, DISK_NVME_SIMULATED, NULL);
+	stamp(&medium, 12288, "x", 1);
+	foreign_expect(&medium, DISK_NVME_SIMULATED, UNKNOWN);
+	medium_remove(&medium);
 }
 
 static void test_a_wipe_makes_blank(void **state)
@@ -189,13 +164,13 @@ static void test_a_wipe_makes_blank(void **state)
 
 	(void)state;
 	for (uint32_t i = 0; i < ARRAY_LEN(KINDS); i++) {
-		struct fixture fixture;
+		struct medium medium;
 		struct disk *disk;
 
-		fixture_init(&fixture, MEDIUM_BYTES);
-		stamp(&fixture, 0, "LUKS\xba\xbe", 6);
-		stamp(&fixture, MEDIUM_BYTES - 512, "EFI PART", 8);
-		assert_int_equal(disk_open(&(struct disk_opts){.path = fixture.path,
+		medium_make(&medium, MEDIUM_BYTES);
+		stamp(&medium, 0, "LUKS\xba\xbe", 6);
+		stamp(&medium, MEDIUM_BYTES - 512, "EFI PART", 8);
+		assert_int_equal(disk_open(&(struct disk_opts){.path = medium.path,
 						   .kind = KINDS[i],
 						   .step_bytes = MIB},
 					 &disk),
@@ -204,31 +179,31 @@ static void test_a_wipe_makes_blank(void **state)
 		assert_int_equal(disk_grow(disk, 2 * MIB), 0);
 		assert_true(disk_bytes(disk) >= 2 * MIB);
 		disk_close(disk);
-		foreign_expect(&fixture, KINDS[i], NULL);
-		fixture_end(&fixture);
+		foreign_expect(&medium, KINDS[i], NULL);
+		medium_remove(&medium);
 	}
 }
 
 /* The last step of a file is there in part: zeros are a growth that was cut short. */
 static void test_growth_spares_what_is_no_volume(void **state)
 {
-	struct fixture fixture;
+	struct medium medium;
 	struct disk *disk;
 
 	(void)state;
-	fixture_init(&fixture, 5 * MIB + 100);
-	stamp(&fixture, 5 * MIB + 99, "x", 1);
+	medium_make(&medium, 5 * MIB + 100);
+	stamp(&medium, 5 * MIB + 99, "x", 1);
 	assert_int_equal(
-		disk_open(&(struct disk_opts){.path = fixture.path, .step_bytes = 4 * MIB}, &disk),
+		disk_open(&(struct disk_opts){.path = medium.path, .step_bytes = 4 * MIB}, &disk),
 		0);
 	assert_int_equal(disk_bytes(disk), 4 * MIB);
 	assert_int_equal(disk_grow(disk, 5 * MIB), -EUCLEAN);
-	assert_int_equal(byte_at(&fixture, 5 * MIB + 99), 'x');
-	stamp(&fixture, 5 * MIB + 99, "", 1);
+	assert_int_equal(byte_at(&medium, 5 * MIB + 99), 'x');
+	stamp(&medium, 5 * MIB + 99, "", 1);
 	assert_int_equal(disk_grow(disk, 5 * MIB), 0);
 	assert_int_equal(disk_bytes(disk), 8 * MIB);
 	disk_close(disk);
-	fixture_end(&fixture);
+	medium_remove(&medium);
 }
 
 int main(void)
