@@ -23,54 +23,23 @@ static void nonce_make(uint64_t stream, uint64_t offset, uint8_t nonce[AEAD_NONC
 		nonce[i] = (uint8_t)piece;
 }
 
-/* Where a piece goes: its own frames, or elsewhere. */
-struct target {
-	struct flow_piece piece;
-	uint8_t *data;
-};
-
-/* Where `bytes` can go. Ends the piece when it fails. */
-static int target_make(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
-	struct target *ret_target)
+static int crypted(struct flow_core *core, struct flow_piece *piece,
+	const struct flow_change *change, uint32_t bytes, int ret)
 {
-	int ret;
-
-	ret_target->piece = *piece;
-	ret_target->data = piece->span.data;
-	if (piece->hold == FLOW_HOLD_LEASE)
-		return 0;
-	ret = flow_elsewhere(elsewhere, bytes, &ret_target->piece);
-	if (ret)
-		flow_piece_end(elsewhere->core, piece, OWNER_APP);
-	ret_target->data = ret_target->piece.data;
-	return ret;
-}
-
-/* The piece is what went to target now, or ended with ret. */
-static int target_end(struct flow_core *core, struct flow_piece *piece, struct target *target,
-	uint32_t bytes, int ret)
-{
-	bool in_place = piece->hold == FLOW_HOLD_LEASE;
-
-	counter_add(in_place ? &crypted_in_place : &crypted_across, bytes);
-	if (!in_place)
-		flow_piece_end(core, piece, OWNER_APP);
-	*piece = target->piece;
-	if (ret)
-		flow_piece_end(core, piece, OWNER_APP);
-	return ret;
+	counter_add(change->in_place ? &crypted_in_place : &crypted_across, bytes);
+	return flow_change_end(core, piece, change, ret);
 }
 
 static int ctr_piece(struct flow_elsewhere *elsewhere, struct ctr *ctr, uint64_t stream,
 	uint64_t offset, struct flow_piece *piece)
 {
-	struct target target;
-	int ret = target_make(elsewhere, piece, piece->bytes, &target);
+	struct flow_change change;
+	int ret = flow_change_begin(elsewhere, piece, piece->bytes, &change);
 
 	if (ret)
 		return ret;
-	ret = ctr_apply(ctr, stream, offset, piece->data, target.piece.data, piece->bytes);
-	return target_end(elsewhere->core, piece, &target, piece->bytes, ret);
+	ret = ctr_apply(ctr, stream, offset, piece->data, change.piece.data, piece->bytes);
+	return crypted(elsewhere->core, piece, &change, piece->bytes, ret);
 }
 
 /* ---- The source. ---- */
@@ -144,14 +113,14 @@ static int aead_piece(struct flow_crypt_source *self, uint64_t at, struct flow_p
 {
 	struct whole whole = whole_of(self, at, piece);
 	uint32_t bytes = (uint32_t)(whole.to - whole.from);
-	struct target target;
-	int ret = target_make(&self->elsewhere, piece, bytes, &target);
+	struct flow_change change;
+	int ret = flow_change_begin(&self->elsewhere, piece, bytes, &change);
 
 	if (ret)
 		return ret;
-	ret = unseal(self, store_get_stream(self->get, at), &whole, target.data);
-	target.piece.data = target.data + (at - whole.from);
-	return target_end(self->source.core, piece, &target, bytes, ret);
+	ret = unseal(self, store_get_stream(self->get, at), &whole, change.room);
+	change.piece.data = change.room + (at - whole.from);
+	return crypted(self->source.core, piece, &change, bytes, ret);
 }
 
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
@@ -264,14 +233,14 @@ static int seal(struct flow_crypt_sink *self, const uint8_t *src, uint8_t *dst, 
 
 static int seal_piece(struct flow_crypt_sink *self, struct flow_piece *piece)
 {
-	struct target target;
-	int ret = target_make(&self->elsewhere, piece, piece->bytes, &target);
+	struct flow_change change;
+	int ret = flow_change_begin(&self->elsewhere, piece, piece->bytes, &change);
 
 	if (ret)
 		return ret;
 	CHECK(piece->offset == self->offset);
-	ret = seal(self, piece->data, target.piece.data, piece->bytes);
-	return target_end(self->sink.core, piece, &target, piece->bytes, ret);
+	ret = seal(self, piece->data, change.piece.data, piece->bytes);
+	return crypted(self->sink.core, piece, &change, piece->bytes, ret);
 }
 
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)

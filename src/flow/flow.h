@@ -163,6 +163,20 @@ void flow_piece_pass(struct flow_core *core, struct flow_piece *piece);
 /* owner: who the piece was switched to last (leases). */
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner);
 
+/* A piece whose bytes are changed on their way, as ends that encrypt do: in its own frames where
+ * those are the piece's alone, else elsewhere, for the cache's frames are others' to read. */
+struct flow_change {
+	struct flow_piece piece; /* as it will be, with data where the changed bytes go */
+	uint8_t *room;		 /* where they go that are changed together with the piece's */
+	bool in_place;
+};
+/* Finds room for bytes, at most STORE_CHUNK_BYTES. -ENOMEM, and the piece is ended. */
+int flow_change_begin(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
+	struct flow_change *ret_change);
+/* The piece is what it was changed to; or, with an error, is ended. Returns ret. */
+int flow_change_end(struct flow_core *core, struct flow_piece *piece,
+	const struct flow_change *change, int ret);
+
 /* What whoever has a piece may count on: its bytes lie in its frames. */
 static inline void flow_piece_check(const struct flow_piece *piece)
 {

@@ -151,3 +151,31 @@ void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum regio
 		core->frames_came = true;
 	piece->data = NULL;
 }
+
+int flow_change_begin(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
+	struct flow_change *ret_change)
+{
+	int ret;
+
+	*ret_change = (struct flow_change){.piece = *piece,
+		.room = piece->span.data,
+		.in_place = piece->hold == FLOW_HOLD_LEASE};
+	if (ret_change->in_place)
+		return 0;
+	ret = flow_elsewhere(elsewhere, bytes, &ret_change->piece);
+	if (ret)
+		flow_piece_end(elsewhere->core, piece, OWNER_APP);
+	ret_change->room = ret_change->piece.data;
+	return ret;
+}
+
+int flow_change_end(
+	struct flow_core *core, struct flow_piece *piece, const struct flow_change *change, int ret)
+{
+	if (!change->in_place)
+		flow_piece_end(core, piece, OWNER_APP);
+	*piece = change->piece;
+	if (ret)
+		flow_piece_end(core, piece, OWNER_APP);
+	return ret;
+}

@@ -117,42 +117,22 @@ int native_crypt_source(struct native_request *request, struct flow_source **sou
 
 /* ---- Out. ---- */
 
-/* The cache's frames are others' to read, and bytes outside the region are no frames. */
-static int seal_elsewhere(struct native_crypt *crypt, struct flow_piece *piece)
-{
-	struct flow_core *core = crypt->sink.core;
-	struct flow_piece sealed = *piece;
-	int ret = flow_elsewhere(&crypt->elsewhere, piece->bytes, &sealed);
-
-	if (ret)
-		return ret;
-	ret = aead_stream_update(crypt->stream, piece->data, sealed.data, piece->bytes);
-	if (ret) {
-		flow_piece_end(core, &sealed, OWNER_APP);
-		return ret;
-	}
-	flow_piece_end(core, piece, OWNER_CACHE);
-	*piece = sealed;
-	return 0;
-}
-
 static int seal_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct native_crypt *crypt = CONTAINER_OF(sink, struct native_crypt, sink);
+	uint32_t bytes = piece->bytes;
+	struct flow_change change;
 	int ret;
 
 	crypt->inner_sink->share = sink->share;
 	crypt->elsewhere.share = sink->share;
-	counter_add(&sealed_bytes, piece->bytes);
-	if (piece->hold == FLOW_HOLD_LEASE)
-		ret = aead_stream_update(crypt->stream, piece->data, piece->data, piece->bytes);
-	else
-		ret = seal_elsewhere(crypt, piece);
-	if (ret) {
-		flow_piece_end(sink->core, piece, OWNER_APP);
+	counter_add(&sealed_bytes, bytes);
+	ret = flow_change_begin(&crypt->elsewhere, piece, bytes, &change);
+	if (ret)
 		return ret;
-	}
-	return flow_sink_push(crypt->inner_sink, piece);
+	ret = aead_stream_update(crypt->stream, piece->data, change.piece.data, bytes);
+	ret = flow_change_end(sink->core, piece, &change, ret);
+	return ret ? ret : flow_sink_push(crypt->inner_sink, piece);
 }
 
 static int seal_finish(struct flow_sink *sink, bool failed)
