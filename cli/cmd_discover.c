@@ -10,7 +10,7 @@
 
 #include "cli.h"
 #include "codec/discovery.h"
-#include "rdma/rdma.h"
+#include "rdma/datagram.h"
 #include "remote.h"
 
 #define SLOTS	     64u

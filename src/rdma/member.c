@@ -1,6 +1,6 @@
 /* rdma/member.c: a member of a multicast group: all that a UD queue pair needs, and memory for its
  * datagrams. Serves those who look for servers and the servers that answer. */
-#include "rdma/rdma.h"
+#include "rdma/datagram.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -27,7 +27,7 @@ struct rp_listener;
 
 /* What each is for: docs/guide/rdma.md. UC is RC without acknowledgements: what is lost is lost in
  * silence, there are no reads and no atomics, and a message for which no receive is posted is
- * dropped. UD and raw packets: see datagrams below. The last two are the ends of mlx5's dynamically
+ * dropped. UD and raw packets: rdma/datagram.h. The last two are the ends of mlx5's dynamically
  * connected transport. */
 enum rp_qp_type { RP_QP_RC, RP_QP_UC, RP_QP_UD, RP_QP_RAW, RP_QP_DCI, RP_QP_DCT };
 const char *rp_qp_type_str(enum rp_qp_type type);
@@ -349,82 +349,13 @@ int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address);
  * device's own error. */
 int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first);
 
-/* ---- Datagrams: UD and raw packets. Such queue pairs are RTS from the beginning. ----
- *
- * UD: SEND and SEND_IMM of at most one MTU (rp_device_attr().active_mtu; more is -EINVAL) to any UD
- * queue pair, named by an address handle, its number and its qkey; what has another qkey, no posted
- * receive or too small a one is dropped in silence. A receive begins with RP_GRH_BYTES that are not
- * payload, and byte_len counts them.
- *
- * Raw: SEND of whole Ethernet frames (14 bytes and more, without checksum) from the port; frames
- * come in by flow rules. A card's Ethernet port and CAP_NET_RAW, or the simulated device, whose
- * ports stand on one switch: -EOPNOTSUPP and a log line elsewhere. */
-#define RP_GRH_BYTES 40u
-
-/* Groups of UD queue pairs: what is sent to one reaches every member, perhaps the sender too. */
-#define RP_GROUP_QPN 0xffffffu
-#define RP_GROUP_QKEY \
-	0x01234567u /* rdma_cm's for datagrams: members open their queue pair with it */
-/* Starts to join; GROUP_JOINED or GROUP_FAILED follows from rp_cm_poll(). address is an IPv4 or
- * IPv6 multicast address. -EINVAL: it is not, or the queue pair is not UD with that qkey. Leave
- * before the queue pair closes, also after GROUP_FAILED. */
-int rp_group_join(struct rp_qp *qp, const char *address, struct rp_group **ret_group);
-void rp_group_leave(struct rp_group *group); /* takes NULL */
-/* To send to the group, at number RP_GROUP_QPN; NULL before GROUP_JOINED. Lives until it is left.
- */
-struct rp_ah *rp_group_ah(const struct rp_group *group);
-
-/* What a raw queue pair receives: frames that match any of its rules. */
-struct rp_flow_rule {
-	bool everything;     /* that no other rule of the port takes; the rest is not looked at */
-	uint8_t dst_mac[6];  /* always compared */
-	uint16_t ether_type; /* 0: any */
-	uint16_t vlan;	     /* 1 to 4094; 0: any, and none */
-};
-int rp_flow_open(struct rp_qp *qp, const struct rp_flow_rule *rule, struct rp_flow **ret_flow);
-void rp_flow_close(struct rp_flow *flow); /* takes NULL; before its queue pair */
-
-/* A member of a group for questions and answers of one size: a UD queue pair with a device handle
- * of its own, and slots, in each of which a datagram comes in and an answer goes out. Used by one
- * thread at a time, which polls cq and, for GROUP_JOINED, device. */
-struct rp_member_opts {
-	struct rp_open_opts device;
-	const char *group;
-	uint32_t slot_count;
-	uint32_t bytes; /* of a datagram */
-};
-struct rp_member {
-	struct rp_device *device;
-	struct rp_pd *pd;
-	struct rp_cq *cq;
-	struct rp_qp *qp;
-	struct rp_mr *mr;
-	struct rp_group *group;
-	uint32_t slot_count, bytes;
-	uint8_t *memory;
-	struct rp_ah **to; /* whom a slot answers */
-};
-/* With all receives posted, and joining. */
-int rp_member_open(const struct rp_member_opts *opts, struct rp_member *ret_member);
-void rp_member_close(struct rp_member *member); /* takes one that is zero */
-/* What came, RP_GRH_BYTES before its payload; what goes. A completion's wr_id is its slot. */
-uint8_t *rp_member_in(const struct rp_member *member, uint64_t slot);
-uint8_t *rp_member_out(const struct rp_member *member, uint64_t slot);
-/* The slot is free: what came was looked at, or its answer went. */
-int rp_member_post(struct rp_member *member, uint64_t slot);
-/* Sends the slot's out to who sent what is in it; the slot is busy until that completes, or failed
- * here. */
-int rp_member_answer(struct rp_member *member, const struct rp_wc *wc);
-/* Sends the out of slot slot_count, which receives nothing, to the group. After GROUP_JOINED. */
-int rp_member_ask(struct rp_member *member);
-
 /* ---- Address handles. ---- */
 /* Of an address' lid and gid; the rest is not looked at. -EINVAL: no address that this fabric
  * knows (no GID on Ethernet), -EOPNOTSUPP: iWARP. Must outlive what was posted with it. */
 int rp_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
 void rp_ah_close(struct rp_ah *ah); /* takes NULL */
-/* To answer a datagram: grh is the first RP_GRH_BYTES of its receive. -EINVAL: it has none, and on
- * this fabric the sender cannot be known without. */
+/* To answer a datagram: grh is the first RP_GRH_BYTES (rdma/datagram.h) of its receive. -EINVAL: it
+ * has none, and on this fabric the sender cannot be known without. */
 int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
 
 /* ---- Dynamically connected transport (DC): mlx5 devices only; rp_device_attr().qp_types says

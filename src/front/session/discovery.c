@@ -14,6 +14,7 @@
 
 #include "codec/discovery.h"
 #include "front/front.h"
+#include "rdma/datagram.h"
 
 #define SLOTS	     16u
 #define ANSWERS_MAX  64u /* in a burst, and a second */

@@ -6,7 +6,7 @@
 
 #include "rdma/provider/counts.h"
 #include "rdma/provider/handles.h"
-#include "rdma/rdma.h"
+#include "rdma/datagram.h"
 
 /* Contracts are those of the rp_ functions of the same name in rdma.h. The dispatcher has already
  * refused NULL and out-of-range arguments, checked that handles are what they should be, filled in

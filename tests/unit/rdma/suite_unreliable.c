@@ -2,6 +2,8 @@
  * with its groups, and raw Ethernet packets where the device has them. */
 #include "tests/unit/rdma/suite.h"
 
+#include "rdma/datagram.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
