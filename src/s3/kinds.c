@@ -4,8 +4,6 @@
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
 
-extern const struct s3_config_ops s3_config_versioning;
-
 const struct s3_config_kind s3_config_kinds[S3_CONFIG_COUNT] = {
 #define ACTIONS(get, put, delete) "s3:" get, "s3:" put, "s3:" delete
 #define EMPTY(root, inside)	  S3_CONFIG_XML(root, inside)

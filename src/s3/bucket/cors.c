@@ -1,5 +1,5 @@
-/* s3/bucket/cors.c: a bucket's rules for pages of other origins: kept, asked by a preflight, and
- * told with every answer to such a page. */
+/* s3/bucket/cors.c: a bucket's rules for pages of other origins: kept, and told with every answer
+ * to such a page. A preflight asks for them, too (op/options.c). */
 #include <ctype.h>
 #include <errno.h>
 
@@ -9,14 +9,9 @@
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
-#include "s3/operation.h"
 
-#define ORIGIN_HEADER  "origin"
-#define METHOD_HEADER  "access-control-request-method"
-#define HEADERS_HEADER "access-control-request-headers"
-#define VARY	       "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
-#define MAX_AGE_MAX    2147483647u
-#define ID_CHARS_MAX   255u
+#define MAX_AGE_MAX  2147483647u
+#define ID_CHARS_MAX 255u
 
 /* Text against a pattern that has at most one "*". */
 static bool pattern_matches(struct slice pattern, struct slice text, bool nocase)
@@ -188,10 +183,6 @@ const struct s3_config_ops s3_config_cors = {
 
 /* ---- Requests of pages. ---- */
 
-struct asked {
-	struct slice origin, method, headers;
-};
-
 static const struct s3_cors_names *find(
 	const struct s3_cors_names *patterns, struct slice text, bool nocase)
 {
@@ -201,7 +192,7 @@ static const struct s3_cors_names *find(
 	return NULL;
 }
 
-static bool rule_allows(const struct s3_cors_rule *rule, const struct asked *asked)
+static bool rule_allows(const struct s3_cors_rule *rule, const struct s3_cors_asked *asked)
 {
 	struct slice rest = asked->headers;
 
@@ -217,7 +208,7 @@ static bool rule_allows(const struct s3_cors_rule *rule, const struct asked *ask
 	return true;
 }
 
-static const struct s3_cors_rule *find_rule(struct s3_call *call, const struct asked *asked)
+const struct s3_cors_rule *s3_cors_find(struct s3_call *call, const struct s3_cors_asked *asked)
 {
 	const struct s3_cors_rule *rule = call->settings->parsed[S3_CONFIG_CORS];
 
@@ -236,8 +227,8 @@ static struct slice in_lower_case(struct s3_call *call, struct slice names)
 	return text ? slice_of(text, names.len) : names;
 }
 
-static void answer_rule(
-	struct s3_call *call, const struct s3_cors_rule *rule, const struct asked *asked)
+void s3_cors_answer_rule(
+	struct s3_call *call, const struct s3_cors_rule *rule, const struct s3_cors_asked *asked)
 {
 	const struct s3_cors_names *origin = find(rule->origins, asked->origin, false);
 
@@ -259,7 +250,7 @@ static void answer_rule(
 
 const struct s3_error *s3_cors_answer(struct s3_call *call)
 {
-	struct asked asked = {.origin = s3_call_header(call, SLICE(ORIGIN_HEADER))};
+	struct s3_cors_asked asked = {.origin = s3_call_header(call, SLICE(S3_CORS_ORIGIN))};
 	const struct s3_settings *settings;
 	const struct s3_cors_rule *rule;
 	const struct s3_error *error;
@@ -269,57 +260,12 @@ const struct s3_error *s3_cors_answer(struct s3_call *call)
 	error = s3_call_settings(call, &settings);
 	if (error || !settings || !settings->parsed[S3_CONFIG_CORS])
 		return error;
-	asked.method = s3_call_header(call, SLICE(METHOD_HEADER));
+	asked.method = s3_call_header(call, SLICE(S3_CORS_METHOD));
 	if (!asked.method.len)
 		asked.method = call->request->method_text;
-	rule = find_rule(call, &asked);
+	rule = s3_cors_find(call, &asked);
 	if (rule)
-		answer_rule(call, rule, &asked);
-	s3_answer_header(call, SLICE("Vary"), SLICE(VARY));
+		s3_cors_answer_rule(call, rule, &asked);
+	s3_answer_header(call, SLICE("Vary"), SLICE(S3_CORS_VARY));
 	return NULL;
-}
-
-/* Method: what the page would send, where it says so. */
-static const struct s3_error *forbidden(
-	struct s3_call *call, const struct asked *asked, const char *resource, const char *message)
-{
-	s3_fail_detail(
-		call, "Method", asked->method.len ? asked->method : call->request->method_text);
-	s3_fail_detail(call, "ResourceType", slice_str(resource));
-	return s3_fail(call, S3_E_ACCESS_FORBIDDEN, "CORSResponse: %s", message);
-}
-
-/* A preflight: a browser asks for a page whether it may; nobody signs it. */
-const struct s3_error *s3_op_options(struct s3_call *call)
-{
-	const struct asked asked = {.origin = s3_call_header(call, SLICE(ORIGIN_HEADER)),
-		.method = s3_call_header(call, SLICE(METHOD_HEADER)),
-		.headers = s3_call_header(call, SLICE(HEADERS_HEADER))};
-	const struct s3_settings *settings;
-	const struct s3_cors_rule *rule;
-	const struct s3_error *error;
-
-	if (!asked.origin.len)
-		return s3_fail(call, S3_E_BAD_REQUEST,
-			"Insufficient information. Origin request header needed.");
-	error = s3_call_settings(call, &settings);
-	if (error)
-		return error;
-	if (!settings)
-		return forbidden(call, &asked, "BUCKET", "Bucket not found");
-	if (!settings->parsed[S3_CONFIG_CORS])
-		return forbidden(call, &asked, "BUCKET", "CORS is not enabled for this bucket.");
-	if (!asked.method.len)
-		return s3_fail(
-			call, S3_E_BAD_REQUEST, "Invalid Access-Control-Request-Method: null");
-	rule = find_rule(call, &asked);
-	s3_answer_header(call, SLICE("Vary"), SLICE(VARY));
-	if (!rule)
-		return forbidden(call, &asked, call->key.len ? "OBJECT" : "BUCKET",
-			"This CORS request is not allowed. This is usually because the evalution "
-			"of Origin, request method / Access-Control-Request-Method or "
-			"Access-Control-Request-Headers are not whitelisted by the resource's CORS "
-			"spec.");
-	answer_rule(call, rule, &asked);
-	return s3_answer_empty(call, 200);
 }

@@ -1,13 +1,11 @@
-/* s3/op/versioning.c: PutBucketVersioning (as the check of a configuration), and the GETs of what a
- * bucket itself keeps: its versioning, and whether it has object lock. */
+/* s3/bucket/versioning.c: the versioning of a bucket as a configuration: a PUT changes the bucket
+ * itself, which the GET (op/get_bucket_versioning.c) is answered from. */
 #include <errno.h>
 
-#include "s3/core/answer.h"
+#include "s3/bucket/bucket.h"
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
-#include "s3/object/lock.h"
-#include "s3/operation.h"
 
 struct wanted {
 	uint8_t versioning;
@@ -63,42 +61,3 @@ const struct s3_config_ops s3_config_versioning = {
 	.put_status = 200,
 	.can_delete = false,
 };
-
-const struct s3_error *s3_op_get_bucket_versioning(struct s3_call *call)
-{
-	struct store_bucket bucket;
-	const struct s3_error *error = s3_call_bucket(call, &bucket);
-	struct buf xml;
-
-	if (error)
-		return error;
-	s3_xml_begin(&xml, "VersioningConfiguration");
-	if (bucket.versioning != STORE_VERSIONING_NEVER)
-		xml_element("Status",
-			bucket.versioning == STORE_VERSIONING_ENABLED ? SLICE("Enabled")
-								      : SLICE("Suspended"),
-			&xml);
-	s3_xml_end(&xml, "VersioningConfiguration");
-	return s3_answer_xml(call, 200, &xml);
-}
-
-const struct s3_error *s3_op_get_object_lock(struct s3_call *call)
-{
-	const struct s3_settings *settings;
-	const struct s3_error *error;
-	struct buf xml;
-
-	error = s3_call_settings(call, &settings);
-	if (error)
-		return error;
-	if (!settings)
-		return s3_error_at(S3_E_NO_SUCH_BUCKET);
-	if (!(settings->bucket.flags & STORE_BUCKET_LOCK))
-		return s3_error_at(S3_E_OBJECT_LOCK_MISSING);
-	if (settings->documents[S3_CONFIG_OBJECT_LOCK].data)
-		return s3_config_answer_xml(call, settings->documents[S3_CONFIG_OBJECT_LOCK]);
-	s3_xml_begin(&xml, "ObjectLockConfiguration");
-	buf_put_str(&xml, "<ObjectLockEnabled>Enabled</ObjectLockEnabled>");
-	s3_xml_end(&xml, "ObjectLockConfiguration");
-	return s3_answer_xml(call, 200, &xml);
-}
