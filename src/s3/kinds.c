@@ -1,19 +1,20 @@
-/* s3/kinds.c: the kinds of configuration that a bucket can have. */
+/* s3/kinds.c: the kinds of configuration that a bucket can have: s3_config_table.inc as records. */
 #include "s3/bucket/bucket.h"
 #include "s3/core/settings.h"
 #include "s3/event/notification.h"
 #include "s3/object/lock.h"
 
+/* The words of a row. The first of each request, S3's name of it, is for documents. */
+#define GETS(name_, action_, log_)    .get = {.action = action_, .log = log_}
+#define PUTS(name_, action_, log_)    .put = {.action = action_, .log = log_}
+#define DELETES(name_, action_, log_) .delete = {.action = action_, .log = log_}
+#define MISSING(error_)		      .missing = S3_E_##error_
+#define EMPTY(root_, inside_)	      .empty = S3_CONFIG_XML(root_, inside_)
+#define EXPRESS(who_)		      .express = S3_EXPRESS_##who_
+
 const struct s3_config_kind s3_config_kinds[S3_CONFIG_COUNT] = {
-#define ACTIONS(get, put, delete) "s3:" get, "s3:" put, "s3:" delete
-#define EMPTY(root, inside)	  S3_CONFIG_XML(root, inside)
-#define CONFIG(config_id, config_param, actions, config_missing, config_empty, config_ops)         \
-	[S3_CONFIG_##config_id] = KIND(S3_CONFIG_##config_id, config_param, actions, config_empty, \
-		config_missing, &config_ops),
-#define KIND(kind_id, kind_param, ...)                  \
-	{                                               \
-		kind_id, SLICE(kind_param), __VA_ARGS__ \
-	}
+#define CONFIG(id_, param_, ops_, ...) \
+	[S3_CONFIG_##id_] = {          \
+		.id = S3_CONFIG_##id_, .param = SLICE(param_), .ops = &ops_, __VA_ARGS__},
 #include "s3/s3_config_table.inc"
-#undef CONFIG
 };

@@ -1,11 +1,11 @@
-/* s3/operation.h: every operation's handler, by s3_operation_table.inc: one file each, op/. */
+/* s3/operation.h: every operation's handler, as its row of s3_operation_table.inc names it; their
+ * files are in op/. */
 #ifndef S3_OPERATION_H
 #define S3_OPERATION_H
 
 #include "s3/core/call.h"
 
-#define OPERATION(id, name, run, action) s3_operation_fn run;
+#define OPERATION(id, name, handler, ...) s3_operation_fn handler;
 #include "s3/s3_operation_table.inc"
-#undef OPERATION
 
 #endif

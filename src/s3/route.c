@@ -1,74 +1,125 @@
 /* s3/route.c: from method, host, path and query to an operation, a bucket and a key, by the rows of
- * s3_route_table.inc. */
+ * s3_operation_table.inc and s3_config_table.inc. */
 #include <errno.h>
 
 #include "s3/auth/auth.h"
 #include "s3/bucket/website.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/core/text.h"
-#include "s3/operation.h"
 #include "s3/s3_priv.h"
 
-const struct s3_operation s3_operations[S3_OPERATION_COUNT] = {
-#define OPERATION(operation_id, operation_name, operation_run, operation_action) \
-	[S3_OPERATION_##operation_id] = {.id = S3_OPERATION_##operation_id,      \
-		.name = operation_name,                                          \
-		.run = operation_run,                                            \
-		.action = operation_action},
-#include "s3/s3_operation_table.inc"
-#undef OPERATION
-};
-
-/* What chooses operations of S3 that are not served here. */
-#define S3_NOT_SERVED                                                                      \
-	"abac analytics annotation intelligent-tiering inventory metadataAnnotationTable " \
-	"metadataConfiguration metadataInventoryTable metadataJournalTable metadataTable " \
-	"metrics select"
-
-/* What a request of one kind has to have, and what it may have. */
-struct s3_route {
-	enum s3_method method;
-	enum s3_level level;
-	struct slice param;  /* must be in the query; empty: none need be */
-	struct slice header; /* must be among the headers */
+/* What a request is, by a row of one of the two tables. */
+struct choice {
 	enum s3_operation_id id;
-	const char *log;     /* what access logs call it, behind "REST." */
-	struct slice params; /* may be in the query: names with blanks between them */
+	struct slice param, takes; /* as struct s3_route has them */
+	const char *log;
 };
 
-static const struct s3_route routes[] = {
-#define ROUTE(method, level, param, header, id, log, params)                                 \
-	{S3_##method, S3_LEVEL_##level, SLICE(param), SLICE(header), S3_OPERATION_##id, log, \
-		SLICE(params)},
-#include "s3/s3_route_table.inc"
-#undef ROUTE
-};
-
-static bool route_fits(
-	const struct s3_route *route, const struct s3_call *call, enum s3_level level)
+static struct choice choice_of(enum s3_operation_id id)
 {
-	return route->method == call->request->method && route->level == level &&
-	       (!route->param.len || s3_call_param(call, route->param, NULL)) &&
-	       (!route->header.len || s3_call_has_header(call, route->header) ||
-		       s3_presigned_has(call, route->header));
+	const struct s3_route *route = &s3_operation_at(id)->route;
+
+	return (struct choice){id, route->param, route->takes, route->log};
 }
 
-static const struct s3_route *find_route(const struct s3_call *call, enum s3_level level)
+/* ---- Which row. ---- */
+
+static bool has_header(const struct s3_call *call, struct slice name)
 {
-	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
-		if (route_fits(&routes[i], call, level))
-			return &routes[i];
-	return NULL;
+	return !name.len || s3_call_has_header(call, name) || s3_presigned_has(call, name);
 }
 
-/* That of an operation that is chosen without the query: the row that needs nothing of it. */
-static const struct s3_route *route_of(enum s3_operation_id id)
+/* Of the operations that this parameter selects (empty: that need none) the one that fits: one that
+ * a header selects goes before one that needs none. */
+static bool find_row(const struct s3_call *call, enum s3_level level, struct slice param,
+	struct choice *ret_choice)
 {
-	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
-		if (routes[i].id == id)
-			return &routes[i];
-	return NULL;
+	const struct s3_route *found = NULL;
+
+	for (int id = 0; id < S3_OPERATION_COUNT; id++) {
+		const struct s3_route *route = &s3_operations[id].route;
+
+		if (route->level != level || route->method != call->request->method ||
+			!slice_eq(route->param, param) || (found && !route->header.len) ||
+			!has_header(call, route->header))
+			continue;
+		found = route;
+		*ret_choice = choice_of((enum s3_operation_id)id);
+	}
+	return found != NULL;
 }
+
+static const struct s3_config_verb *verb_of(
+	const struct s3_config_kind *kind, enum s3_method method, enum s3_operation_id *ret_id)
+{
+	switch (method) {
+	case S3_GET:
+		*ret_id = S3_OPERATION_GET_CONFIG;
+		return &kind->get;
+	case S3_PUT:
+		*ret_id = S3_OPERATION_PUT_CONFIG;
+		return &kind->put;
+	case S3_DELETE:
+		*ret_id = S3_OPERATION_DELETE_CONFIG;
+		return &kind->delete;
+	default:
+		return NULL;
+	}
+}
+
+/* A configuration of a bucket of which there is one. */
+static bool find_config(const struct s3_call *call, struct slice param, struct choice *ret_choice)
+{
+	for (int i = 0; i < S3_CONFIG_COUNT; i++) {
+		const struct s3_config_kind *kind = &s3_config_kinds[i];
+		const struct s3_config_verb *verb;
+		enum s3_operation_id id;
+
+		if (!slice_eq(kind->param, param))
+			continue;
+		verb = verb_of(kind, call->request->method, &id);
+		if (!verb || !verb->action)
+			return false;
+		*ret_choice = (struct choice){id, kind->param, SLICE_NONE, verb->log};
+		return true;
+	}
+	return false;
+}
+
+/* One of those of which a bucket could have many. */
+static bool find_named_config(
+	const struct s3_call *call, struct slice param, struct choice *ret_choice)
+{
+	const struct s3_named_kind *kind = s3_named_kind(param);
+	enum s3_method method = call->request->method;
+
+	if (!kind || (method != S3_GET && method != S3_DELETE))
+		return false;
+	*ret_choice = method == S3_GET ? (struct choice){S3_OPERATION_GET_NAMED_CONFIG, kind->param,
+						 SLICE("id continuation-token"), kind->get_log}
+				       : (struct choice){S3_OPERATION_DELETE_NAMED_CONFIG,
+						 kind->param, SLICE("id"), kind->delete_log};
+	return true;
+}
+
+/* The most specific row: by the first parameter that selects one, else by none. */
+static bool find_choice(const struct s3_call *call, enum s3_level level, struct choice *ret_choice)
+{
+	for (uint32_t i = 0; i < call->params.count; i++) {
+		struct slice param = call->params.items[i].name;
+
+		if (param.len &&
+			(find_row(call, level, param, ret_choice) ||
+				(level == S3_LEVEL_BUCKET &&
+					(find_config(call, param, ret_choice) ||
+						find_named_config(call, param, ret_choice)))))
+			return true;
+	}
+	return find_row(call, level, SLICE_NONE, ret_choice);
+}
+
+/* ---- What a row does not take. ---- */
 
 static bool is_word_of(struct slice name, struct slice words)
 {
@@ -89,36 +140,49 @@ static bool is_of_every_request(const struct s3_call *call, struct slice name)
 /* Whether S3 has an operation that the parameter chooses: one that is served here, or another. */
 static bool chooses_operation(struct slice name)
 {
-	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
-		if (slice_eq(name, routes[i].param))
+	for (int i = 0; i < S3_OPERATION_COUNT; i++)
+		if (slice_eq(name, s3_operations[i].route.param))
 			return true;
-	return is_word_of(name, SLICE(S3_NOT_SERVED));
+	for (int i = 0; i < S3_CONFIG_COUNT; i++)
+		if (slice_eq(name, s3_config_kinds[i].param))
+			return true;
+	return s3_named_kind(name) || s3_not_served(name);
 }
 
 /* A read passes over what S3 does not know, as S3 does: "style.css?v=3". */
-static bool is_passed_over(enum s3_method method, struct slice name)
+static bool is_passed_over(const struct s3_call *call, struct slice name)
 {
+	enum s3_method method = call->request->method;
+
 	return (method == S3_GET || method == S3_HEAD) && !chooses_operation(name);
 }
 
-/* The first parameter that the row does not take; NULL: an operation without parameters. S3 tells
- * operations apart by parameters, and gets new ones every year: a request with one that is not
- * known may ask for something else than its method and path say, which must not overwrite or
- * delete. */
-static struct slice foreign_param(const struct s3_call *call, const struct s3_route *route)
+/* The first parameter that the choice does not take. S3 tells operations apart by parameters, and
+ * gets new ones every year: a request with one that is not known may ask for something else than
+ * its method and path say, which must not overwrite or delete. */
+static struct slice foreign_param(const struct s3_call *call, const struct choice *choice)
 {
-	enum s3_method method = route ? route->method : call->request->method;
-
 	for (uint32_t i = 0; i < call->params.count; i++) {
 		struct slice name = call->params.items[i].name;
 
-		if (is_of_every_request(call, name) || is_passed_over(method, name) ||
-			(route &&
-				(slice_eq(name, route->param) || is_word_of(name, route->params))))
-			continue;
-		return name;
+		if (!is_of_every_request(call, name) && !slice_eq(name, choice->param) &&
+			!is_word_of(name, choice->takes) && !is_passed_over(call, name))
+			return name;
 	}
 	return SLICE_NONE;
+}
+
+static void set_operation(struct s3_call *call, const struct choice *choice)
+{
+	struct slice foreign = foreign_param(call, choice);
+
+	call->log_name = choice->log;
+	call->operation = s3_operation_at(choice->id);
+	if (!foreign.len)
+		return;
+	call->log_name = NULL;
+	call->declined = foreign;
+	call->operation = s3_operation_at(S3_OPERATION_DECLINED);
 }
 
 /* Who has no signature to say it by (a session over RDMA) names the operation, as SDKs do. */
@@ -131,33 +195,23 @@ static bool is_directory_list(const struct s3_call *call, enum s3_level level)
 	       slice_eq(id, SLICE("ListDirectoryBuckets"));
 }
 
-static void set_operation(
-	struct s3_call *call, const struct s3_route *route, enum s3_operation_id id)
-{
-	struct slice foreign = foreign_param(call, route);
-
-	call->log_name = route ? route->log : NULL;
-	call->operation = &s3_operations[id];
-	if (!foreign.len)
-		return;
-	call->log_name = NULL;
-	call->declined = foreign;
-	call->operation = &s3_operations[S3_OPERATION_DECLINED];
-}
-
 static void find_operation(struct s3_call *call, enum s3_level level)
 {
-	const struct s3_route *route;
+	struct choice choice = choice_of(S3_OPERATION_UNKNOWN);
 
 	if (call->request->method == S3_OPTIONS) {
-		call->log_name = "OPTIONS.PREFLIGHT";
-		call->operation = &s3_operations[S3_OPERATION_OPTIONS];
+		call->operation = s3_operation_at(S3_OPERATION_OPTIONS);
+		call->log_name = call->operation->route.log;
 		return;
 	}
-	route = is_directory_list(call, level) ? route_of(S3_OPERATION_LIST_DIRECTORY_BUCKETS)
-					       : find_route(call, level);
-	set_operation(call, route, route ? route->id : S3_OPERATION_UNKNOWN);
+	if (is_directory_list(call, level))
+		choice = choice_of(S3_OPERATION_LIST_DIRECTORY_BUCKETS);
+	else
+		find_choice(call, level, &choice);
+	set_operation(call, &choice);
 }
+
+/* ---- The path. ---- */
 
 /* Decodes into the arena; text without escapes stays where it is. */
 static int decode(struct s3_call *call, struct slice text, struct slice *ret_decoded)
@@ -248,44 +302,36 @@ static const struct s3_error *check_names(struct s3_call *call, enum s3_level le
 }
 
 /* A call of S3 Control, told from an object of that name by the account that it names. */
-static bool find_account_operation(struct s3_call *call)
+static bool is_of_account(const struct s3_call *call)
 {
-	static const enum s3_operation_id ids[] = {
-		[S3_GET] = S3_OPERATION_GET_ACCOUNT_PUBLIC_ACCESS,
-		[S3_HEAD] = S3_OPERATION_UNKNOWN,
-		[S3_PUT] = S3_OPERATION_PUT_ACCOUNT_PUBLIC_ACCESS,
-		[S3_POST] = S3_OPERATION_UNKNOWN,
-		[S3_DELETE] = S3_OPERATION_DELETE_ACCOUNT_PUBLIC_ACCESS,
-	};
-
-	if (!slice_eq(call->request->path, SLICE("/v20180820/configuration/publicAccessBlock")) ||
-		call->request->method > S3_DELETE ||
-		!s3_call_has_header(call, SLICE("x-amz-account-id")))
-		return false;
-	call->operation = &s3_operations[ids[call->request->method]];
-	return true;
+	return slice_eq(call->request->path, SLICE("/v20180820/configuration/publicAccessBlock")) &&
+	       call->request->method <= S3_DELETE &&
+	       s3_call_has_header(call, SLICE("x-amz-account-id"));
 }
 
-/* An opcode of the native transport: it says what is asked for, but for what headers make of it. */
+/* An opcode of the native protocol says what is asked for, but for what headers make of it. */
 static const struct s3_error *route_native(struct s3_call *call)
 {
 	const struct s3_request *request = call->request;
-	enum s3_operation_id id = s3_operation_native(request->op)->id;
+	const struct s3_operation *operation = s3_operation_of_opcode(request->opcode);
 	const struct s3_error *error = NULL;
+	struct choice choice;
 
+	CHECK(operation && operation->direct);
 	/* A copy is a PUT with a header. */
-	if (id == S3_OPERATION_PUT_OBJECT && s3_call_has_header(call, SLICE("x-amz-copy-source")))
-		id = S3_OPERATION_COPY_OBJECT;
-	call->operation = &s3_operations[id];
+	if (operation->id == S3_OPERATION_PUT_OBJECT &&
+		s3_call_has_header(call, SLICE("x-amz-copy-source")))
+		operation = s3_operation_at(S3_OPERATION_COPY_OBJECT);
+	call->operation = operation;
 	call->bucket = request->bucket;
 	call->key = request->key;
 	if (request->query.len)
 		error = parse_query(call);
 	if (error)
 		return error;
-	set_operation(call, route_of(id), id);
-	return check_names(
-		call, id == S3_OPERATION_LIST_OBJECTS_V2 ? S3_LEVEL_BUCKET : S3_LEVEL_OBJECT);
+	choice = choice_of(operation->id);
+	set_operation(call, &choice);
+	return check_names(call, operation->route.level);
 }
 
 const struct s3_error *s3_route(struct s3_call *call)
@@ -293,19 +339,19 @@ const struct s3_error *s3_route(struct s3_call *call)
 	const struct s3_error *error;
 	enum s3_level level;
 
-	if (call->request->op != S3_OP_ROUTE)
+	if (call->request->opcode)
 		return route_native(call);
-	if (find_account_operation(call)) {
+	if (is_of_account(call)) {
 		error = parse_query(call);
 		if (!error)
-			set_operation(call, NULL, call->operation->id);
+			find_operation(call, S3_LEVEL_ACCOUNT);
 		return error;
 	}
 	if (s3_split_path(call, &level))
 		return s3_error_at(S3_E_INVALID_URI);
 	if (call->website) {
 		/* Pages have no parameters of ours. */
-		call->operation = &s3_operations[S3_OPERATION_WEBSITE];
+		call->operation = s3_operation_at(S3_OPERATION_WEBSITE);
 		call->log_name = call->request->method == S3_HEAD ? "WEBSITE.HEAD.OBJECT"
 								  : "WEBSITE.GET.OBJECT";
 		return check_names(call, level);
@@ -315,19 +361,4 @@ const struct s3_error *s3_route(struct s3_call *call)
 		return error;
 	find_operation(call, level);
 	return check_names(call, level);
-}
-
-const struct s3_operation *s3_operation_native(enum s3_op op)
-{
-	static const enum s3_operation_id ids[] = {
-		[S3_OP_ROUTE] = S3_OPERATION_UNKNOWN,
-		[S3_OP_GET_OBJECT] = S3_OPERATION_GET_OBJECT,
-		[S3_OP_PUT_OBJECT] = S3_OPERATION_PUT_OBJECT,
-		[S3_OP_DELETE_OBJECT] = S3_OPERATION_DELETE_OBJECT,
-		[S3_OP_HEAD_OBJECT] = S3_OPERATION_HEAD_OBJECT,
-		[S3_OP_LIST_OBJECTS_V2] = S3_OPERATION_LIST_OBJECTS_V2,
-	};
-
-	CHECK((size_t)op < sizeof(ids) / sizeof(ids[0]));
-	return &s3_operations[ids[op]];
 }

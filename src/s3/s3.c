@@ -21,6 +21,7 @@
 #include "s3/identity/admin.h"
 #include "s3/identity/oidc.h"
 #include "s3/object/object.h"
+#include "s3/operation.h"
 #include "s3/s3_priv.h"
 #include "s3/sse/sse.h"
 
@@ -93,7 +94,6 @@ int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3)
 	if (!s3)
 		return -ENOMEM;
 	s3->store = store;
-	s3->operations = s3_operations;
 	s3->config_kinds = s3_config_kinds;
 	s3->store_id = opts->store_id;
 	s3->lifecycle_day_s = opts->lifecycle_day_s ? opts->lifecycle_day_s : 86400;
@@ -156,7 +156,7 @@ static void call_begin(struct s3_call *call, struct s3 *s3, const struct s3_requ
 	call->s3 = s3;
 	call->request = request;
 	call->reply = reply;
-	call->operation = s3_operation_native(S3_OP_ROUTE);
+	call->operation = s3_operation_at(S3_OPERATION_UNKNOWN);
 	call->log_name = NULL;
 	call->declined = SLICE_NONE;
 	call->bucket = SLICE_NONE;
@@ -214,18 +214,14 @@ static const struct s3_error *store_check(struct s3_call *call)
 		(int)MIN(meant.len, S3_STORE_ID_BYTES), meant.data, id);
 }
 
-static bool walks_index(const struct s3_call *call)
+static const struct s3_error *run_handler(struct s3_call *call)
 {
-	switch (call->operation->id) {
-	case S3_OPERATION_LIST_OBJECTS:
-	case S3_OPERATION_LIST_OBJECTS_V2:
-	case S3_OPERATION_LIST_OBJECT_VERSIONS:
-	case S3_OPERATION_LIST_MULTIPART_UPLOADS:
-	case S3_OPERATION_LIST_PARTS:
-		return true;
-	default:
-		return false;
-	}
+	static s3_operation_fn *const handlers[S3_OPERATION_COUNT] = {
+#define OPERATION(id, name, handler, ...) [S3_OPERATION_##id] = handler,
+#include "s3/s3_operation_table.inc"
+	};
+
+	return handlers[call->operation->id](call);
 }
 
 /* Who lists a great deal waits for himself, and is told so, before the helpers are all his. */
@@ -235,12 +231,12 @@ static const struct s3_error *call_operate(struct s3_call *call)
 	const struct s3_error *error;
 	uint16_t share;
 
-	if (__builtin_expect(!walks_index(call), 1))
-		return call->operation->run(call);
+	if (__builtin_expect(!call->operation->walks_index, 1))
+		return run_handler(call);
 	share = s3_call_share(call);
 	if (!flow_walk_begin(budget, share))
 		return s3_error_at(S3_E_SLOW_DOWN);
-	error = call->operation->run(call);
+	error = run_handler(call);
 	flow_walk_end(budget, share);
 	return error;
 }
@@ -270,14 +266,14 @@ static const struct s3_error *call_run(struct s3_call *call)
 
 	/* Browsers sign no preflight, and must be let read whatever is answered. */
 	if (!error && call->request->method == S3_OPTIONS)
-		return call->operation->run(call);
+		return run_handler(call);
 	if (!error)
 		error = s3_cors_answer(call);
 	if (!error && !call->identity)
 		error = store_check(call);
 	call->header_base = call->header_count;
 	if (!error && call->website)
-		return call->operation->run(call);
+		return run_handler(call);
 	if (call->website)
 		return error;
 	/* Who may not ask is not told what was wrong with the question. */
@@ -292,8 +288,8 @@ static const struct s3_error *call_run(struct s3_call *call)
 	if (error)
 		return error;
 	/* A form says who asks, and for which key, in its fields. */
-	if (call->operation->id == S3_OPERATION_POST_OBJECT)
-		return call->operation->run(call);
+	if (call->operation->authorize == S3_AUTHORIZE_FORM)
+		return run_handler(call);
 	error = s3_call_authorize(call);
 	if (!error)
 		error = s3_payer_check(call);
@@ -401,7 +397,7 @@ void s3_admin_handle(struct s3 *s3, const struct s3_request *request, struct s3_
 	struct s3_call call;
 
 	call_begin(&call, s3, request, reply);
-	call.operation = s3_operation_at(s3, S3_OPERATION_SERVICE);
+	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
 	error = request->query.len ? s3_error_at(S3_E_INVALID_URI)
 				   : s3_authenticate(&call, (int64_t)(clock_real_ns() / NS_PER_MS));
 	if (!error && !call.identity->root)
@@ -425,7 +421,7 @@ void s3_bearer_handle(struct s3 *s3, const struct s3_request *request, struct s3
 	struct s3_call call;
 
 	call_begin(&call, s3, request, reply);
-	call.operation = s3_operation_at(s3, S3_OPERATION_SERVICE);
+	call.operation = s3_operation_at(S3_OPERATION_SERVICE);
 	error = s3_authenticate_bearer(&call, (int64_t)(clock_real_ns() / NS_PER_S));
 	if (!error)
 		error = s3_call_may_service(&call, "admin:Prometheus", SLICE("arn:aws:s3:::*"));

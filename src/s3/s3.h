@@ -147,21 +147,12 @@ struct s3_token {
 	bool failed;	 /* not all of the bytes could be moved */
 };
 
-/* What a request asks for, where the front knows it already (native opcodes). */
-enum s3_op {
-	S3_OP_ROUTE, /* from method, path and query */
-	S3_OP_GET_OBJECT,
-	S3_OP_PUT_OBJECT,
-	S3_OP_DELETE_OBJECT,
-	S3_OP_HEAD_OBJECT,
-	S3_OP_LIST_OBJECTS_V2
-};
-
 struct s3_request {
-	/* Not S3_OP_ROUTE: bucket and key are set, decoded, and path is not looked at (query still
-	 * is, for LIST). Headers may be given as usual (range, conditions, metadata). This is the
-	 * way of the microsecond: no parsing, no malloc. */
-	enum s3_op op;
+	/* 0: method, path and query say what is asked for. Else an opcode of the native protocol
+	 * that is direct (s3_native): bucket and key are set, decoded, and path is not looked at
+	 * (query still is, for a list). Headers may be given as usual (range, conditions,
+	 * metadata). This is the way of the microsecond: no parsing, no malloc. */
+	uint8_t opcode;
 	struct slice bucket;
 	struct slice key;
 	enum s3_method method;
@@ -223,7 +214,16 @@ struct s3_reply {
 /* Any fiber of an attached reactor. Always answers through reply unless the transport broke. */
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
 
-/* ---- The fast way for the native protocol's opcodes: no header parsing, no XML. ---- */
+/* ---- The native protocol. ---- */
+/* What an opcode (docs/spec/wire.md, section 5) asks for, as HTTP says it. */
+struct s3_native {
+	enum s3_method method;
+	const char *method_text;
+	const char *query; /* the parameter that the opcode stands for; empty: none */
+	bool direct;	   /* may be a request's opcode */
+};
+/* False: no operation has this opcode. Any thread. */
+bool s3_native(uint8_t opcode, struct s3_native *ret_native);
 /* Session set-up: the derived key of an access key for authenticating a transport session:
  * HMAC-SHA256("NEBULA1" + secret, context). -ENOENT: no such key. */
 int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,

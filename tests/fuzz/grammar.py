@@ -6,12 +6,12 @@ import base64
 import json
 import pathlib
 import re
+import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUCKETS = ("fz-plain", "fz-versioned", "fz-locked", "fz-dir--here--x-s3")
 KEYS = ("a", "dir/b", "large", "folder/", "%C3%BC", "a b", "multi", "x" * 900)
 CONTENTS = (0, 1, 100, 4096, 70_000, 300_000)
-ROUTE = re.compile(r'^ROUTE\((\w+), (\w+), ("[^"]*"|\w+), "([^"]*)", (\w+), "[^"]*", (.*)\)$', re.MULTILINE)
 NS = ' xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 XML = {
     "accelerate": "<AccelerateConfiguration><Status>Suspended</Status></AccelerateConfiguration>",
@@ -117,16 +117,10 @@ PAYLOADS = ("hash", "UNSIGNED-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "S
 
 
 def routes():
-    """(method, level, parameter, header, parameters beside it) of each row of the server's own table."""
-    text = (ROOT / "src/s3/s3_route_table.inc").read_text()
-    macros = dict(re.findall(r'^#define (\w+)\s+(".*?")(?: /\*.*)?$', text, re.MULTILINE))
-    found = []
-    for method, level, parameter, header, _, beside in ROUTE.findall(text):
-        for name, value in macros.items():
-            beside = re.sub(rf"\b{name}\b", value, beside)
-        parameter = parameter.strip('"') if parameter.startswith('"') else "rdma-connect"
-        found.append((method, level, parameter, header, beside.replace('"', " ").split()))
-    return found
+    """(method, level, parameter, header, parameters beside it) of each request that the server's own tables have."""
+    table = subprocess.run([ROOT / "scripts/s3-table", "--json"], check=True, capture_output=True, text=True).stdout
+    return [(row["method"], row["level"], row["param"], row["header"], row["takes"]) for row in json.loads(table)
+            if row["level"] != "ACCOUNT"]
 
 
 ROUTES = routes()

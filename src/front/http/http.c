@@ -321,8 +321,7 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 		.bytes_max = sizeof(conn->in_data),
 		.recv = conn_recv,
 		.arg = conn};
-	conn->request = (struct s3_request){.op = S3_OP_ROUTE,
-		.body = &conn->body.body,
+	conn->request = (struct s3_request){.body = &conn->body.body,
 		.transport = opts->transport,
 		.peer = net_peer(stream),
 		.core = opts->core};

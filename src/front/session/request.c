@@ -6,49 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an opcode asks for. With S3_OP_ROUTE the request is written out as HTTP would have it. */
-struct native_op {
-	enum s3_op op;
-	enum s3_method method;
-	bool known;
-	const char *method_text;
-	const char *query; /* the parameter that selects the operation, or NULL */
-};
-#define OP(op_, method_, query_)                                                                   \
-	{                                                                                          \
-		.op = S3_OP_##op_, .method = S3_##method_, .known = true, .method_text = #method_, \
-		.query = query_                                                                    \
+/* The methods of requests that are written out as HTTP has them: CAPSULE_OP_S3. */
+#define METHOD(method_)                                         \
+	{                                                       \
+		.method = S3_##method_, .method_text = #method_ \
 	}
-static const struct native_op OPS[] = {
-	[CAPSULE_OP_GET] = OP(GET_OBJECT, GET, NULL),
-	[CAPSULE_OP_PUT] = OP(PUT_OBJECT, PUT, NULL),
-	[CAPSULE_OP_DELETE] = OP(DELETE_OBJECT, DELETE, NULL),
-	[CAPSULE_OP_HEAD] = OP(HEAD_OBJECT, HEAD, NULL),
-	[CAPSULE_OP_LIST] = OP(LIST_OBJECTS_V2, GET, "list-type=2"),
-	[CAPSULE_OP_CREATE_MULTIPART] = OP(ROUTE, POST, "uploads"),
-	[CAPSULE_OP_UPLOAD_PART] = OP(ROUTE, PUT, NULL),
-	[CAPSULE_OP_COMPLETE_MULTIPART] = OP(ROUTE, POST, NULL),
-	[CAPSULE_OP_ABORT_MULTIPART] = OP(ROUTE, DELETE, NULL),
-	[CAPSULE_OP_COPY] = OP(ROUTE, PUT, NULL),
-	[CAPSULE_OP_DELETE_MANY] = OP(ROUTE, POST, "delete"),
-	[CAPSULE_OP_LIST_MULTIPART] = OP(ROUTE, GET, "uploads"),
-	[CAPSULE_OP_LIST_PARTS] = OP(ROUTE, GET, NULL),
-	[CAPSULE_OP_LIST_VERSIONS] = OP(ROUTE, GET, "versions"),
-	[CAPSULE_OP_GET_TAGGING] = OP(ROUTE, GET, "tagging"),
-	[CAPSULE_OP_PUT_TAGGING] = OP(ROUTE, PUT, "tagging"),
-	[CAPSULE_OP_DELETE_TAGGING] = OP(ROUTE, DELETE, "tagging"),
-	[CAPSULE_OP_LIST_BUCKETS] = OP(ROUTE, GET, NULL),
-	[CAPSULE_OP_CREATE_BUCKET] = OP(ROUTE, PUT, NULL),
-	[CAPSULE_OP_DELETE_BUCKET] = OP(ROUTE, DELETE, NULL),
-	[CAPSULE_OP_HEAD_BUCKET] = OP(ROUTE, HEAD, NULL),
-	[CAPSULE_OP_GET_BUCKET_LOCATION] = OP(ROUTE, GET, "location"),
-};
-static const struct native_op METHODS[] = {
-	[CAPSULE_METHOD_GET] = OP(ROUTE, GET, NULL),
-	[CAPSULE_METHOD_HEAD] = OP(ROUTE, HEAD, NULL),
-	[CAPSULE_METHOD_PUT] = OP(ROUTE, PUT, NULL),
-	[CAPSULE_METHOD_POST] = OP(ROUTE, POST, NULL),
-	[CAPSULE_METHOD_DELETE] = OP(ROUTE, DELETE, NULL),
+static const struct s3_native METHODS[] = {
+	[CAPSULE_METHOD_GET] = METHOD(GET),
+	[CAPSULE_METHOD_HEAD] = METHOD(HEAD),
+	[CAPSULE_METHOD_PUT] = METHOD(PUT),
+	[CAPSULE_METHOD_POST] = METHOD(POST),
+	[CAPSULE_METHOD_DELETE] = METHOD(DELETE),
 };
 
 #define REQUEST_TARGET_BYTES_MAX                                                 \
@@ -415,7 +383,7 @@ static void query_add(struct buf *target, size_t query_at, struct slice part)
 
 /* Writes path and query out as HTTP has them. */
 static int target_prepare(
-	struct native_request *request, struct request_text *text, const struct native_op *op)
+	struct native_request *request, struct request_text *text, const struct s3_native *op)
 {
 	const struct capsule_request *in = &request->in;
 	struct buf *target = &text->target;
@@ -483,15 +451,12 @@ static int bounds_check(struct native_request *request)
 	return 0;
 }
 
-static const struct native_op *op_of(const struct capsule_request *in)
+static bool op_of(const struct capsule_request *in, struct s3_native *ret_op)
 {
-	const struct native_op *op = NULL;
-
-	if (in->opcode == CAPSULE_OP_S3)
-		op = &METHODS[in->method];
-	else if (in->opcode < ARRAY_LEN(OPS))
-		op = &OPS[in->opcode];
-	return op && op->known ? op : NULL;
+	if (in->opcode != CAPSULE_OP_S3)
+		return s3_native(in->opcode, ret_op);
+	*ret_op = METHODS[in->method];
+	return true;
 }
 
 static void id_text(uint64_t id, char ret_text[17])
@@ -504,16 +469,16 @@ static void id_text(uint64_t id, char ret_text[17])
 }
 
 static int prepare(
-	struct native_request *request, struct request_text *text, const struct native_op *op)
+	struct native_request *request, struct request_text *text, const struct s3_native *op)
 {
 	struct native_session *session = request->session;
-	bool routed = op->op == S3_OP_ROUTE || request->in.version_id.len;
+	bool routed = !op->direct || request->in.version_id.len;
 	int ret;
 
 	peer_prepare(request);
 	request->body = (struct s3_body){.ops = &BODY_OPS, .bytes = request->in.body_bytes};
 	request->s3 = (struct s3_request){
-		.op = routed ? S3_OP_ROUTE : op->op,
+		.opcode = routed ? 0 : request->in.opcode,
 		.bucket = request->in.bucket,
 		.key = request->in.key,
 		.method = op->method,
@@ -538,19 +503,19 @@ static int prepare(
 
 static void run(struct native_request *request)
 {
-	const struct native_op *op = op_of(&request->in);
 	struct request_text text;
+	struct s3_native op;
 
 	text.target.data = NULL;
 	if (request->in.opcode == CAPSULE_OP_PING) {
 		request->reply.status = 200;
 		return;
 	}
-	if (!op) {
+	if (!op_of(&request->in, &op)) {
 		refuse(request, 501, "NotImplemented", "This server does not know the operation.");
 		return;
 	}
-	if (prepare(request, &text, op) == 0) {
+	if (prepare(request, &text, &op) == 0) {
 		if (__builtin_expect(request->in.flags & CAPSULE_REQUEST_STREAM, 0))
 			native_stream_list(request);
 		else

@@ -82,77 +82,51 @@ static bool has_version(const struct s3_call *call)
 }
 
 /* What is not served here, or never there, is told to who could have it: an action that AWS knows
- * where the parameter names one, else who may do everything. */
+ * where a parameter names one, else who may do everything. */
+static const char *action_of_param(struct slice param, bool reads)
+{
+	const struct s3_named_kind *kind = s3_named_kind(param);
+	const struct s3_not_served *other = s3_not_served(param);
+
+	if (kind)
+		return reads ? kind->get_action : kind->put_action;
+	return other && other->action[0] ? other->action : NULL;
+}
+
 static const char *declined_action(const struct s3_call *call)
 {
-	static const struct {
-		struct slice param;
-		const char *get, *put;
-	} all[] = {
-		{SLICE("analytics"), "s3:GetAnalyticsConfiguration",
-			"s3:PutAnalyticsConfiguration"},
-		{SLICE("intelligent-tiering"), "s3:GetIntelligentTieringConfiguration",
-			"s3:PutIntelligentTieringConfiguration"},
-		{SLICE("inventory"), "s3:GetInventoryConfiguration",
-			"s3:PutInventoryConfiguration"},
-		{SLICE("metrics"), "s3:GetMetricsConfiguration", "s3:PutMetricsConfiguration"},
-		{SLICE("select"), "s3:GetObject", "s3:GetObject"},
-	};
 	bool reads = call->request->method == S3_GET || call->request->method == S3_HEAD;
+	const char *action = NULL;
 
-	for (size_t i = 0; i < ARRAY_LEN(all); i++)
-		if (call->declined.len ? slice_eq(call->declined, all[i].param)
-				       : s3_call_param(call, all[i].param, NULL))
-			return reads ? all[i].get : all[i].put;
-	return ACTION_ALL;
+	if (call->declined.len)
+		action = action_of_param(call->declined, reads);
+	for (uint32_t i = 0; !call->declined.len && !action && i < call->params.count; i++)
+		action = action_of_param(call->params.items[i].name, reads);
+	return action ? action : ACTION_ALL;
 }
 
 /* The action of IAM that the call is. */
 static const char *access_action(const struct s3_call *call)
 {
-	/* What an action is called when it is on one version. */
-	static const struct {
-		const char *plain, *version;
-	} versions[] = {
-		{"s3:GetObject", "s3:GetObjectVersion"},
-		{"s3:DeleteObject", "s3:DeleteObjectVersion"},
-		{"s3:GetObjectAcl", "s3:GetObjectVersionAcl"},
-		{"s3:PutObjectAcl", "s3:PutObjectVersionAcl"},
-		{"s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"},
-		{"s3:GetObjectTagging", "s3:GetObjectVersionTagging"},
-		{"s3:PutObjectTagging", "s3:PutObjectVersionTagging"},
-		{"s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging"},
-	};
-	const char *action = call->operation->action;
+	const struct s3_operation *operation = call->operation;
 	const struct s3_config_kind *kind = s3_config_kind_of(call);
 
-	switch (call->operation->id) {
+	switch (operation->id) {
 	case S3_OPERATION_GET_CONFIG:
-		return kind ? kind->get_action : ACTION_ALL;
+		return kind ? kind->get.action : ACTION_ALL;
 	case S3_OPERATION_PUT_CONFIG:
-		return kind ? kind->put_action : ACTION_ALL;
+		return kind ? kind->put.action : ACTION_ALL;
 	case S3_OPERATION_DELETE_CONFIG:
-		return kind ? kind->delete_action : ACTION_ALL;
+		return kind ? kind->delete.action : ACTION_ALL;
 	case S3_OPERATION_DECLINED:
 	case S3_OPERATION_UNKNOWN:
 	case S3_OPERATION_GET_NAMED_CONFIG:
 	case S3_OPERATION_DELETE_NAMED_CONFIG:
 		return declined_action(call);
-	case S3_OPERATION_GET_ACL:
-		action = call->key.len ? "s3:GetObjectAcl" : "s3:GetBucketAcl";
-		break;
-	case S3_OPERATION_PUT_ACL:
-		action = call->key.len ? "s3:PutObjectAcl" : "s3:PutBucketAcl";
-		break;
 	default:
-		break;
+		return operation->version_action && has_version(call) ? operation->version_action
+								      : operation->action;
 	}
-	if (!has_version(call))
-		return action;
-	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
-		if (strcmp(versions[i].plain, action) == 0)
-			return versions[i].version;
-	return action;
 }
 
 /* The permission of a list that allows an action; false: none does. */
@@ -635,7 +609,8 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 	const struct s3_settings *settings;
 	const struct s3_error *error;
 
-	if (!expected.len || !call->bucket.len || call->operation->id == S3_OPERATION_CREATE_BUCKET)
+	if (!expected.len || !call->bucket.len ||
+		call->operation->authorize == S3_AUTHORIZE_NEW_BUCKET)
 		return NULL;
 	error = s3_call_settings(call, &settings);
 	if (error || !settings)
@@ -643,61 +618,22 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 	return check_owner(call, expected, settings->bucket.owner);
 }
 
-/* They ask once more, with what they put: conditions may be about it. Who is denied whatever that
- * is, is told so before it is read. */
-static bool asks_with_its_document(const struct s3_call *call)
+/* On the bucket or the object that the request names. */
+static const struct s3_error *authorize_named(struct s3_call *call)
 {
-	return call->operation->id == S3_OPERATION_PUT_OBJECT_TAGGING ||
-	       call->operation->id == S3_OPERATION_PUT_OBJECT_RETENTION ||
-	       call->operation->id == S3_OPERATION_PUT_OBJECT_LEGAL_HOLD;
-}
+	const struct s3_operation *operation = call->operation;
+	const struct s3_error *error;
 
-const struct s3_error *s3_call_authorize(struct s3_call *call)
-{
-	const struct s3_error *error = NULL;
-
-	if (call->request->header_count)
-		error = check_expected_owner(call);
-	if (error || call->identity->root)
-		return error;
-	switch (call->operation->id) {
-	case S3_OPERATION_LIST_BUCKETS:
-		/* Nobody owns nothing, and is told so. */
-		if (call->identity->anonymous)
-			return NULL;
-		return s3_call_may_service(call, "s3:ListAllMyBuckets", SLICE("arn:aws:s3:::*"));
-	case S3_OPERATION_LIST_DIRECTORY_BUCKETS:
-		if (call->identity->anonymous)
-			return s3_error_at(S3_E_ACCESS_DENIED);
-		return s3_call_may_service(call, call->operation->action, SLICE("*"));
-	case S3_OPERATION_CREATE_BUCKET:
-		error = s3_call_may_service(
-			call, "s3:CreateBucket", access_resource(call, call->bucket, SLICE_NONE));
-		return error ? error : access_headers(call);
-	case S3_OPERATION_GET_ACCOUNT_PUBLIC_ACCESS:
-	case S3_OPERATION_PUT_ACCOUNT_PUBLIC_ACCESS:
-	case S3_OPERATION_DELETE_ACCOUNT_PUBLIC_ACCESS:
-		return may_account(call);
-	/* Queue pairs of one's own: whoever has a key. */
-	case S3_OPERATION_RDMA_CONNECT:
-	case S3_OPERATION_RDMA_DISCONNECT:
-		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
-	/* They ask for each of their keys, or are judged by what they find in their body. */
-	case S3_OPERATION_DELETE_OBJECTS:
-	case S3_OPERATION_SERVICE:
-		return NULL;
-	default:
-		break;
-	}
 	/* Beside buckets there is nothing of anybody's that could be asked for. */
 	if (!call->bucket.len)
 		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
 	error = s3_call_may(call, access_action(call), call->key);
-	if (error == s3_error_at(S3_E_ACCESS_DENIED) && call->conditional &&
-		asks_with_its_document(call))
+	/* They ask once more, with what they put. Who is denied whatever that is, is told so before
+	 * it is read. */
+	if (error == s3_error_at(S3_E_ACCESS_DENIED) && call->conditional && operation->judges_body)
 		error = NULL;
 	/* Of what is there: its attributes tell what reading it would. */
-	if (!error && call->operation->id == S3_OPERATION_GET_OBJECT_ATTRIBUTES)
+	if (!error && operation->needs_read)
 		error = s3_call_may(call,
 			has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject", call->key);
 	if (!error)
@@ -706,4 +642,40 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 	if (!error && s3_lock_bypass(call) && call->key.len)
 		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);
 	return error;
+}
+
+const struct s3_error *s3_call_authorize(struct s3_call *call)
+{
+	const struct s3_operation *operation = call->operation;
+	const struct s3_error *error = NULL;
+
+	if (call->request->header_count)
+		error = check_expected_owner(call);
+	if (error || call->identity->root)
+		return error;
+	switch (operation->authorize) {
+	case S3_AUTHORIZE_BUCKETS:
+		/* Nobody owns nothing, and is told so. */
+		if (call->identity->anonymous)
+			return NULL;
+		return s3_call_may_service(call, operation->action, SLICE("arn:aws:s3:::*"));
+	case S3_AUTHORIZE_ALL:
+		if (call->identity->anonymous)
+			return s3_error_at(S3_E_ACCESS_DENIED);
+		return s3_call_may_service(call, operation->action, SLICE("*"));
+	case S3_AUTHORIZE_NEW_BUCKET:
+		error = s3_call_may_service(
+			call, operation->action, access_resource(call, call->bucket, SLICE_NONE));
+		return error ? error : access_headers(call);
+	case S3_AUTHORIZE_ACCOUNT:
+		return may_account(call);
+	case S3_AUTHORIZE_BY_KEY:
+		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
+	case S3_AUTHORIZE_BY_ITSELF:
+		return NULL;
+	case S3_AUTHORIZE_NAMED:
+	case S3_AUTHORIZE_FORM:
+		return authorize_named(call);
+	}
+	CHECK_FAIL("an operation is authorised in no way");
 }

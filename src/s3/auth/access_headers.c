@@ -75,20 +75,12 @@ static const struct s3_error *may_bucket(struct s3_call *call, const struct s3_h
 
 const struct s3_error *access_headers(struct s3_call *call)
 {
-	bool bucket = call->operation->id == S3_OPERATION_CREATE_BUCKET;
+	bool bucket = call->operation->authorize == S3_AUTHORIZE_NEW_BUCKET;
 	const struct s3_request *request = call->request;
 	const struct s3_error *error = NULL;
 
-	switch (call->operation->id) {
-	case S3_OPERATION_CREATE_BUCKET:
-	case S3_OPERATION_PUT_OBJECT:
-	case S3_OPERATION_COPY_OBJECT:
-	case S3_OPERATION_CREATE_MULTIPART_UPLOAD:
-	case S3_OPERATION_POST_OBJECT:
-		break;
-	default:
+	if (!call->operation->headers_act)
 		return NULL;
-	}
 	for (uint32_t i = 0; i < request->header_count && !error; i++)
 		if (is_amz(&request->headers[i]))
 			error = bucket ? may_bucket(call, &request->headers[i])

@@ -300,15 +300,7 @@ static struct slice signature_age(struct access *access)
 /* Parts of an upload, and its begin, are put before there is an object. */
 static struct slice creates_object(const struct s3_call *call)
 {
-	switch (call->operation->id) {
-	case S3_OPERATION_PUT_OBJECT:
-	case S3_OPERATION_COPY_OBJECT:
-	case S3_OPERATION_POST_OBJECT:
-	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
-		return SLICE("true");
-	default:
-		return SLICE("false");
-	}
+	return call->operation->creates_object ? SLICE("true") : SLICE("false");
 }
 
 /* What is made of a request, beside its parameters and headers. */

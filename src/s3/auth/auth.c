@@ -333,7 +333,7 @@ static struct s3_auth_token find_token(const struct s3_call *call, const struct 
 static const struct s3_error *check_express(struct s3_call *call)
 {
 	if (call->operation->id == S3_OPERATION_LIST_BUCKETS)
-		call->operation = s3_operation_at(call->s3, S3_OPERATION_LIST_DIRECTORY_BUCKETS);
+		call->operation = s3_operation_at(S3_OPERATION_LIST_DIRECTORY_BUCKETS);
 	if (call->operation->id == S3_OPERATION_LIST_DIRECTORY_BUCKETS || s3_express_bucket(call))
 		return NULL;
 	return s3_fail(call, S3_E_AUTHORIZATION_HEADER_MALFORMED,

@@ -9,47 +9,19 @@
 
 /* ---- What there is. ---- */
 
-enum needs { NOT_THERE, BY_KEY, BY_READER, BY_WRITER };
-
-/* What of a directory bucket: by a key alone, or by a session of either mode, too. */
-static enum needs needs_of(const struct s3_call *call)
+/* Of a configuration its kind says it. */
+static enum s3_express needs_of(const struct s3_call *call)
 {
+	const struct s3_config_kind *kind;
+
 	switch (call->operation->id) {
-	case S3_OPERATION_CREATE_BUCKET:
-	case S3_OPERATION_DELETE_BUCKET:
-	case S3_OPERATION_CREATE_SESSION:
-		return BY_KEY;
-	case S3_OPERATION_HEAD_BUCKET:
-	case S3_OPERATION_GET_OBJECT:
-	case S3_OPERATION_HEAD_OBJECT:
-	case S3_OPERATION_GET_OBJECT_ATTRIBUTES:
-	case S3_OPERATION_LIST_OBJECTS_V2:
-	case S3_OPERATION_LIST_PARTS:
-	case S3_OPERATION_LIST_MULTIPART_UPLOADS:
-		return BY_READER;
-	case S3_OPERATION_PUT_OBJECT:
-	case S3_OPERATION_COPY_OBJECT:
-	case S3_OPERATION_RENAME_OBJECT:
-	case S3_OPERATION_DELETE_OBJECT:
-	case S3_OPERATION_DELETE_OBJECTS:
-	case S3_OPERATION_CREATE_MULTIPART_UPLOAD:
-	case S3_OPERATION_UPLOAD_PART:
-	case S3_OPERATION_UPLOAD_PART_COPY:
-	case S3_OPERATION_COMPLETE_MULTIPART_UPLOAD:
-	case S3_OPERATION_ABORT_MULTIPART_UPLOAD:
-		return BY_WRITER;
 	case S3_OPERATION_GET_CONFIG:
 	case S3_OPERATION_PUT_CONFIG:
-	case S3_OPERATION_DELETE_CONFIG: {
-		const struct s3_config_kind *kind = s3_config_kind_of(call);
-
-		return kind && (kind->id == S3_CONFIG_POLICY || kind->id == S3_CONFIG_ENCRYPTION ||
-				       kind->id == S3_CONFIG_LIFECYCLE)
-			       ? BY_KEY
-			       : NOT_THERE;
-	}
+	case S3_OPERATION_DELETE_CONFIG:
+		kind = s3_config_kind_of(call);
+		return kind ? kind->express : S3_EXPRESS_NONE;
 	default:
-		return NOT_THERE;
+		return call->operation->express;
 	}
 }
 
@@ -98,14 +70,14 @@ static const struct s3_error *open_beside(struct s3_call *call, struct slice tex
 	return NULL;
 }
 
-static const struct s3_error *check_session(struct s3_call *call, enum needs needs)
+static const struct s3_error *check_session(struct s3_call *call, enum s3_express needs)
 {
 	if (!slice_eq(call->session_bucket, call->bucket))
 		return s3_fail(call, S3_E_ACCESS_DENIED, "The session is one of another bucket.");
-	if (needs == BY_KEY)
+	if (needs == S3_EXPRESS_KEY)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
 			"This operation takes the caller's own key, not a session of a bucket.");
-	if (needs == BY_WRITER && call->session_read_only)
+	if (needs == S3_EXPRESS_WRITER && call->session_read_only)
 		return s3_fail(call, S3_E_ACCESS_DENIED, "The session is ReadOnly.");
 	return NULL;
 }
@@ -115,7 +87,7 @@ const struct s3_error *s3_express_check(struct s3_call *call)
 	const struct s3_error *error = NULL;
 	bool express = s3_express_bucket(call);
 	struct slice token;
-	enum needs needs;
+	enum s3_express needs;
 
 	if (call->request->session && express && call->request->header_count) {
 		token = s3_call_header(call, SLICE("x-amz-s3session-token"));
@@ -123,12 +95,12 @@ const struct s3_error *s3_express_check(struct s3_call *call)
 	}
 	if (error || (!express && !call->session_bucket.len))
 		return error;
-	needs = express ? needs_of(call) : BY_KEY;
+	needs = express ? needs_of(call) : S3_EXPRESS_KEY;
 	if (call->session_bucket.len)
 		error = check_session(call, needs);
 	if (error)
 		return error;
-	if (needs == NOT_THERE)
+	if (needs == S3_EXPRESS_NONE)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"This operation is not supported for directory buckets.");
 	call->etag_md5 = false;

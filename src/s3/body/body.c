@@ -230,10 +230,12 @@ const struct s3_error *s3_read_body(
 	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body)
 {
 	struct s3_body *body = call->request->body;
+	enum s3_body_rule rule = call->operation->body;
 	struct flow_source *source;
 	struct buf text;
 	int ret = 0;
 
+	CHECK(rule == S3_BODY_DOCUMENT || rule == S3_BODY_FORM);
 	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
 	if (body && body->bytes) {
 		if (body->bytes != UINT64_MAX && body->bytes > LIMIT_XML_BODY_BYTES_MAX)
@@ -422,8 +424,10 @@ const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums 
 	uint64_t before = call->body_bytes;
 	const struct s3_error *error;
 	struct flow_source *source;
-	int ret = open_body(call, &source);
+	int ret;
 
+	CHECK(call->operation->body == S3_BODY_OBJECT);
+	ret = open_body(call, &source);
 	if (ret)
 		return s3_fail_errno(call, ret);
 	meta->bytes = call->request->body ? call->request->body->bytes : 0;

@@ -11,7 +11,7 @@
 
 static bool is_write(const struct s3_call *call)
 {
-	return call->operation->id != S3_OPERATION_GET_OBJECT;
+	return call->operation->body != S3_BODY_ANSWERED;
 }
 
 static bool is_connect(const struct s3_call *call)
@@ -28,7 +28,7 @@ const struct s3_error *s3_token_decline(struct s3_call *call, const char *why)
 	struct slice detail = slice_str(why ? why : "RDMA is not enabled on this server.");
 
 	s3_answer_header(call, token_header(TOKEN_HEADER_REPLY), SLICE("501"));
-	if (call->s3->decline_by_draft && call->operation->id == S3_OPERATION_GET_OBJECT)
+	if (call->s3->decline_by_draft && !is_write(call))
 		return NULL;
 	s3_fail_detail(call, "Reason", detail);
 	s3_fail(call, S3_E_NOT_IMPLEMENTED,
@@ -72,14 +72,7 @@ static const struct s3_error *check_token(struct s3_call *call, const struct s3_
 
 static bool carries_token(const struct s3_call *call)
 {
-	switch (call->operation->id) {
-	case S3_OPERATION_GET_OBJECT:
-	case S3_OPERATION_PUT_OBJECT:
-	case S3_OPERATION_UPLOAD_PART:
-		return true;
-	default:
-		return false;
-	}
+	return call->operation->body == S3_BODY_OBJECT || call->operation->body == S3_BODY_ANSWERED;
 }
 
 const struct s3_error *s3_token_check(struct s3_call *call)

@@ -97,7 +97,6 @@ const struct s3_config_ops s3_config_policy = {
 	.load = policy_load,
 	.answer = policy_answer,
 	.put_status = 204,
-	.can_delete = true,
 };
 
 /* ---- The bucket's list. ---- */
@@ -200,7 +199,6 @@ const struct s3_config_ops s3_config_ownership = {
 	.load = ownership_load,
 	.answer = ownership_answer,
 	.put_status = 200,
-	.can_delete = true,
 };
 
 /* ---- Public access. ---- */
@@ -259,5 +257,4 @@ const struct s3_config_ops s3_config_public_access = {
 	.load = public_load,
 	.answer = public_answer,
 	.put_status = 200,
-	.can_delete = true,
 };

@@ -178,7 +178,6 @@ const struct s3_config_ops s3_config_cors = {
 	.load = load,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = true,
 };
 
 /* ---- Requests of pages. ---- */

@@ -88,5 +88,4 @@ const struct s3_config_ops s3_config_encryption = {
 	.load = load,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = true,
 };

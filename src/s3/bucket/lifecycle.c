@@ -131,5 +131,4 @@ const struct s3_config_ops s3_config_lifecycle = {
 	.load = lifecycle_load,
 	.answer = lifecycle_answer,
 	.put_status = 200,
-	.can_delete = true,
 };

@@ -237,5 +237,4 @@ const struct s3_config_ops s3_config_logging = {
 	.load = load,
 	.answer = answer,
 	.put_status = 200,
-	.can_delete = false,
 };

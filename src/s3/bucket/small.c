@@ -52,7 +52,6 @@ const struct s3_config_ops s3_config_request_payment = {
 	.load = load_payment,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = false,
 };
 
 const struct s3_error *s3_payer_check(struct s3_call *call)
@@ -93,7 +92,6 @@ const struct s3_config_ops s3_config_accelerate = {
 	.load = s3_config_load_nothing,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = false,
 };
 
 /* S3 first looks whether the bucket keeps versions. */
@@ -123,5 +121,4 @@ const struct s3_config_ops s3_config_replication = {
 	.load = s3_config_load_nothing,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = true,
 };

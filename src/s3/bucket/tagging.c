@@ -47,5 +47,4 @@ const struct s3_config_ops s3_config_tagging = {
 	.load = load,
 	.answer = answer,
 	.put_status = 204,
-	.can_delete = true,
 };

@@ -59,5 +59,4 @@ const struct s3_config_ops s3_config_versioning = {
 	.load = s3_config_load_nothing,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = false,
 };

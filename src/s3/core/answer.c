@@ -97,7 +97,7 @@ static void put_resource(const struct s3_call *call, struct buf *xml)
 	const struct s3_request *request = call->request;
 
 	buf_put_str(xml, "<Resource>");
-	if (request->op == S3_OP_ROUTE) {
+	if (!request->opcode) {
 		if (utf8_is_valid(request->path))
 			xml_escape(request->path, xml);
 	} else if (utf8_is_valid(call->bucket) && utf8_is_valid(call->key)) {

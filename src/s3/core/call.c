@@ -175,12 +175,6 @@ struct slice s3_host_bucket(const struct s3_call *call, struct slice domain)
 	return slice_to(host, host.len - domain.len - 1);
 }
 
-const struct s3_operation *s3_operation_at(const struct s3 *s3, enum s3_operation_id id)
-{
-	CHECK(id < S3_OPERATION_COUNT);
-	return &s3->operations[id];
-}
-
 #define DECLINED_NAME_MAX 128u
 
 const struct s3_error *s3_fail_declined(struct s3_call *call)

@@ -6,6 +6,7 @@
 #define S3_CORE_CALL_H
 
 #include "base/mem_arena.h"
+#include "s3/core/operation.h"
 #include "s3/core/text.h"
 #include "s3/s3.h"
 
@@ -21,7 +22,6 @@ enum s3_error_id {
 const struct s3_error *s3_error_at(enum s3_error_id id);
 
 /* ---- The server's side of s3. ---- */
-struct s3_operation;
 struct s3_config_kind;
 struct s3 {
 	struct store *store;
@@ -46,14 +46,12 @@ struct s3 {
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct iam *iam;
-	/* What stands above all rooms, by id. */
-	const struct s3_operation *operations;
-	const struct s3_config_kind *config_kinds;
+	const struct s3_config_kind *config_kinds; /* by id: what they do stands above this room */
 };
 /* ---- One request being answered. ----
  *
  *   made ──────► routed ──────► authenticated ──────► running ──────► answered
- *   s3_handle    s3_route       s3_authenticate       op->run         reply->status != 0
+ *   s3_handle    s3_route       s3_authenticate       its handler     reply->status != 0
  *
  * A native opcode is routed and authenticated from the start. */
 struct iam_session;
@@ -118,23 +116,6 @@ static inline void s3_call_check(const struct s3_call *call)
 /* Answers wholly, and returns NULL; or sends nothing, and returns the error to answer with. */
 typedef const struct s3_error *s3_operation_fn(struct s3_call *call);
 
-enum s3_level { S3_LEVEL_SERVICE, S3_LEVEL_BUCKET, S3_LEVEL_OBJECT };
-
-enum s3_operation_id {
-#define OPERATION(id, name, run, action) S3_OPERATION_##id,
-#include "s3/s3_operation_table.inc"
-#undef OPERATION
-	S3_OPERATION_COUNT
-};
-struct s3_operation {
-	enum s3_operation_id id;
-	const char *name; /* as S3 names it */
-	s3_operation_fn *run;
-	/* IAM's name of what it needs ("s3:GetObject"); empty: access_action() or the operation
-	 * itself knows. */
-	const char *action;
-};
-
 /* The value of a request header, empty data when absent. */
 struct slice s3_call_header(const struct s3_call *call, struct slice name);
 bool s3_call_has_header(const struct s3_call *call, struct slice name);
@@ -163,8 +144,6 @@ const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket 
 
 /* What stands before ".domain" in the request's host; empty: it is another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
-/* By its id. */
-const struct s3_operation *s3_operation_at(const struct s3 *s3, enum s3_operation_id id);
 /* Requests that are worked on, and how they end. */
 void s3_metrics_begin(void);
 void s3_metrics_end(const struct s3_call *call);

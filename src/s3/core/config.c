@@ -24,6 +24,20 @@ const struct s3_config_kind *s3_config_kind_of(const struct s3_call *call)
 	return NULL;
 }
 
+const struct s3_named_kind *s3_named_kind(struct slice param)
+{
+	static const struct s3_named_kind kinds[] = {
+#define NAMED_CONFIG(param_, name_, log_, list_root_) \
+	{SLICE(param_), "s3:Get" name_, "s3:Put" name_, "GET." log_, "DELETE." log_, list_root_},
+#include "s3/s3_config_table.inc"
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+		if (slice_eq(param, kinds[i].param))
+			return &kinds[i];
+	return NULL;
+}
+
 struct slice s3_config_name(
 	struct slice bucket, struct slice param, char ret_name[S3_CONFIG_NAME_MAX])
 {

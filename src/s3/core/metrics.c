@@ -15,11 +15,10 @@ DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
 	}
 
 static struct counter counters[S3_OPERATION_COUNT][CLASS_COUNT] = {
-#define OPERATION(id, name, run, action)                                               \
+#define OPERATION(id, name, handler, ...)                                              \
 	[S3_OPERATION_##id] = {CLASS_COUNTER(name, "2xx"), CLASS_COUNTER(name, "3xx"), \
 		CLASS_COUNTER(name, "4xx"), CLASS_COUNTER(name, "5xx")},
 #include "s3/s3_operation_table.inc"
-#undef OPERATION
 };
 
 enum transport {
@@ -39,11 +38,10 @@ enum transport {
 	}
 
 static struct counter_hist durations[S3_OPERATION_COUNT][TRANSPORT_COUNT] = {
-#define OPERATION(id, name, run, action)                                        \
+#define OPERATION(id, name, handler, ...)                                       \
 	[S3_OPERATION_##id] = {DURATION(name, "http"), DURATION(name, "https"), \
 		DURATION(name, "rdma-token"), DURATION(name, "rdma")},
 #include "s3/s3_operation_table.inc"
-#undef OPERATION
 };
 
 #define BODY_BYTES(direction, transport)                                                         \

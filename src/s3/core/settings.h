@@ -12,9 +12,8 @@
 #include "s3/core/xml_in.h"
 
 enum s3_config_id {
-#define CONFIG(id, param, actions, missing, empty, ops) S3_CONFIG_##id,
+#define CONFIG(id, param, ops, ...) S3_CONFIG_##id,
 #include "s3/s3_config_table.inc"
-#undef CONFIG
 	S3_CONFIG_COUNT
 };
 
@@ -30,12 +29,17 @@ struct s3_config_ops {
 	/* Answers a GET of what is kept. */
 	const struct s3_error *(*answer)(struct s3_call *call, struct slice document);
 	uint32_t put_status; /* 200 or 204 */
-	bool can_delete;
+};
+/* A request for a kind's documents. */
+struct s3_config_verb {
+	const char *action; /* of IAM: "s3:GetBucketCORS"; NULL: there is no such request */
+	const char *log;    /* as s3_route has it */
 };
 struct s3_config_kind {
 	enum s3_config_id id;
 	struct slice param; /* of the query, and the document's name */
-	const char *get_action, *put_action, *delete_action; /* of IAM: "s3:GetBucketCORS" */
+	struct s3_config_verb get, put, delete;
+	enum s3_express express;
 	/* A bucket without one answers this document, or (empty NULL) this error. */
 	const char *empty;
 	enum s3_error_id missing;
@@ -46,6 +50,16 @@ const struct s3_config_kind *s3_config_kind_at(const struct s3 *s3, enum s3_conf
 extern const struct s3_config_kind s3_config_kinds[];
 /* The kind that the call's query names, or NULL. */
 const struct s3_config_kind *s3_config_kind_of(const struct s3_call *call);
+
+/* A kind of which a bucket could have many, each by an id; none can be put. */
+struct s3_named_kind {
+	struct slice param;
+	const char *get_action, *put_action; /* DELETE needs put_action, too */
+	const char *get_log, *delete_log;
+	const char *list_root; /* of the document that lists them */
+};
+/* NULL: the parameter is of none. */
+const struct s3_named_kind *s3_named_kind(struct slice param);
 
 /* An empty document of a kind, or one that says little. */
 #define S3_CONFIG_XML(root, inside)                          \

@@ -367,5 +367,4 @@ const struct s3_config_ops s3_config_notification = {
 	.load = load,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = false,
 };

@@ -235,5 +235,4 @@ const struct s3_config_ops s3_config_object_lock = {
 	.load = lock_load,
 	.answer = s3_config_answer_xml,
 	.put_status = 200,
-	.can_delete = false,
 };

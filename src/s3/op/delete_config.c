@@ -13,8 +13,6 @@ const struct s3_error *s3_op_delete_config(struct s3_call *call)
 
 	CHECK(kind);
 	error = s3_call_bucket(call, &bucket);
-	if (!error && !kind->ops->can_delete)
-		error = s3_op_method_not_allowed(call);
 	if (!error)
 		error = s3_config_delete(call, &bucket, kind->id);
 	return error ? error : s3_answer_empty(call, 204);

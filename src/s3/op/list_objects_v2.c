@@ -18,7 +18,7 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list, 
 	size_t len;
 
 	s3_call_param(call, SLICE("list-type"), &value);
-	if (call->request->op == S3_OP_ROUTE && !slice_eq(value, SLICE("2")))
+	if (!call->request->opcode && !slice_eq(value, SLICE("2")))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT, "list-type must be 2.");
 	list->owner = s3_call_param(call, SLICE("fetch-owner"), &value) &&
 		      slice_eq_nocase(value, SLICE("true"));

@@ -3,31 +3,20 @@
  * look at all of a bucket hear so. */
 #include "s3/core/answer.h"
 #include "s3/core/call.h"
+#include "s3/core/settings.h"
 #include "s3/operation.h"
-
-/* S3 API reference: the roots of the lists' documents. */
-static const struct {
-	struct slice param;
-	const char *list_root;
-} kinds[] = {
-	{SLICE("analytics"), "ListBucketAnalyticsConfigurationResult"},
-	{SLICE("intelligent-tiering"), "ListBucketIntelligentTieringConfigurationsOutput"},
-	{SLICE("inventory"), "ListInventoryConfigurationsResult"},
-	{SLICE("metrics"), "ListMetricsConfigurationsResult"},
-};
 
 static const struct s3_error *answer_none(struct s3_call *call)
 {
-	size_t kind = 0;
+	const struct s3_named_kind *kind = NULL;
 	struct buf xml;
 
-	while (!s3_call_param(call, kinds[kind].param, NULL)) {
-		kind++;
-		CHECK(kind < ARRAY_LEN(kinds));
-	}
-	s3_xml_begin(&xml, kinds[kind].list_root);
+	for (uint32_t i = 0; !kind && i < call->params.count; i++)
+		kind = s3_named_kind(call->params.items[i].name);
+	CHECK(kind);
+	s3_xml_begin(&xml, kind->list_root);
 	buf_put_str(&xml, "<IsTruncated>false</IsTruncated>");
-	s3_xml_end(&xml, kinds[kind].list_root);
+	s3_xml_end(&xml, kind->list_root);
 	return s3_answer_xml(call, 200, &xml);
 }
 

@@ -8,7 +8,6 @@ from suite import code_of, equal, refused
 CONFIGURATIONS = {"accelerate", "cors", "encryption", "lifecycle", "logging", "notification", "object-lock",
                   "ownershipControls", "policy", "publicAccessBlock", "replication", "requestPayment", "tagging",
                   "versioning", "website"}
-LISTS = {"GetBucketAcl": "GetAcl", "GetObjectAcl": "GetAcl", "PutBucketAcl": "PutAcl", "PutObjectAcl": "PutAcl"}
 OWN = {"GetBucketVersioning", "GetObjectLockConfiguration", "GetBucketLocation", "GetBucketPolicyStatus"}
 # Operations of S3 that are not served, by the parameter that asks for them: of the newest SDKs, which the botocore at
 # hand may not know.
@@ -66,8 +65,6 @@ def requests_of(operation, bucket):
 def served_as(operation):
     """What the server counts it as."""
     path, fixed = target_of(operation)
-    if operation.name in LISTS:
-        return LISTS[operation.name]
     if fixed in NAMED:
         return operation.http["method"].capitalize() + "NamedConfiguration"
     if fixed in CONFIGURATIONS and "{Key+}" not in path and operation.name not in OWN:

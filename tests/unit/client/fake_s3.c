@@ -404,17 +404,17 @@ static void op_route(const struct s3_request *request, struct s3_reply *reply)
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)
 {
 	CHECK(request->session && request->session->root);
-	switch (request->op) {
-	case S3_OP_GET_OBJECT:
+	switch (request->opcode) {
+	case CAPSULE_OP_GET:
 		op_get(s3, request, reply, true);
 		break;
-	case S3_OP_HEAD_OBJECT:
+	case CAPSULE_OP_HEAD:
 		op_get(s3, request, reply, false);
 		break;
-	case S3_OP_PUT_OBJECT:
+	case CAPSULE_OP_PUT:
 		op_put(s3, request, reply);
 		break;
-	case S3_OP_DELETE_OBJECT: {
+	case CAPSULE_OP_DELETE: {
 		struct object *object = object_find(s3, request->key);
 
 		if (object)
@@ -422,10 +422,10 @@ void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply 
 		reply->ops->head(reply, 204, NULL, 0, 0);
 		break;
 	}
-	case S3_OP_LIST_OBJECTS_V2:
+	case CAPSULE_OP_LIST:
 		op_list(s3, request, reply);
 		break;
-	case S3_OP_ROUTE:
+	case 0:
 		op_route(request, reply);
 		break;
 	}

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "codec/capsule.h"
 #include "fake.h"
 
 #define MD5_OF_BODY	   "841a2d689ad86bd1611447453c22c6fc" /* of "body" */
@@ -417,14 +418,14 @@ static void test_native_opcodes(void **state)
 {
 	(void)state;
 	begin("PUT", "", "");
-	call.request.op = S3_OP_PUT_OBJECT;
+	call.request.opcode = CAPSULE_OP_PUT;
 	call.request.bucket = SLICE("bkt");
 	call.request.key = SLICE("a/../b c");
 	call.request.transport = "rdma";
 	body("body");
 	run(200, NULL);
 	begin("GET", "", "");
-	call.request.op = S3_OP_GET_OBJECT;
+	call.request.opcode = CAPSULE_OP_GET;
 	call.request.bucket = SLICE("bkt");
 	call.request.key = SLICE("a/../b c");
 	run(200, NULL);
@@ -433,29 +434,29 @@ static void test_native_opcodes(void **state)
 	run(200, NULL);
 	check_body("body");
 	begin("HEAD", "", "");
-	call.request.op = S3_OP_HEAD_OBJECT;
+	call.request.opcode = CAPSULE_OP_HEAD;
 	call.request.bucket = SLICE("bkt");
 	call.request.key = SLICE("missing");
 	run(404, NULL);
 	begin("GET", "", "prefix=a/");
-	call.request.op = S3_OP_LIST_OBJECTS_V2;
+	call.request.opcode = CAPSULE_OP_LIST;
 	call.request.bucket = SLICE("bkt");
 	run(200, NULL);
 	assert_true(fake_reply_has(&call, "<Key>a/../b c</Key>"));
 	begin("PUT", "", "");
-	call.request.op = S3_OP_PUT_OBJECT;
+	call.request.opcode = CAPSULE_OP_PUT;
 	call.request.bucket = SLICE("bkt");
 	call.request.key = SLICE("copy");
 	header("x-amz-copy-source", "bkt/a/../b%20c");
 	run(200, NULL);
 	assert_true(fake_reply_has(&call, "<CopyObjectResult"));
 	begin("DELETE", "", "");
-	call.request.op = S3_OP_DELETE_OBJECT;
+	call.request.opcode = CAPSULE_OP_DELETE;
 	call.request.bucket = SLICE("bkt");
 	call.request.key = SLICE("copy");
 	run(204, NULL);
 	begin("GET", "", "");
-	call.request.op = S3_OP_GET_OBJECT;
+	call.request.opcode = CAPSULE_OP_GET;
 	call.request.bucket = SLICE("bkt");
 	call.request.key = SLICE("\xff");
 	run(400, "InvalidArgument");
