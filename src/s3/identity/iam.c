@@ -27,6 +27,13 @@ static const struct {
 		"OpenIDConnectProvider", "", "", ""},
 };
 
+struct slice api_field(const struct api *api, const char *name)
+{
+	const struct s3_param *param = s3_query_find(&api->form, slice_str(name));
+
+	return param ? param->value : SLICE_NONE;
+}
+
 const char *api_members(enum api_kind kind)
 {
 	return kinds[kind].members;

@@ -1,5 +1,4 @@
-/* s3/identity/service.c: POST /: the calls of IAM, STS and SNS, told apart by their form's Action.
- */
+/* s3/op/service.c: POST /: the calls of IAM, STS and SNS, told apart by their form's Action. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -94,13 +93,6 @@ static const struct {
 } services[] = {[API_IAM] = {"iam", "2010-05-08"},
 	[API_STS] = {"sts", "2011-06-15"},
 	[API_SNS] = {"sns", "2010-03-31"}};
-
-struct slice api_field(const struct api *api, const char *name)
-{
-	const struct s3_param *param = s3_query_find(&api->form, slice_str(name));
-
-	return param ? param->value : SLICE_NONE;
-}
 
 /* ---- The form. ---- */
 
