@@ -76,7 +76,7 @@ api_fn api_group_add, api_group_remove, api_groups_of_user, api_trust, api_summa
 api_fn api_create_provider, api_get_provider, api_list_providers, api_delete_provider;
 api_fn api_add_client, api_remove_client, api_update_thumbprints;
 api_fn api_caller, api_assume_role, api_assume_role_web, api_session_token;
-api_fn api_create_topic, api_list_topics, api_get_topic, api_get_topic_attributes;
-api_fn api_set_topic_attributes, api_delete_topic;
+api_fn api_create_topic, api_list_topics, api_get_topic, api_set_topic_attributes;
+api_fn api_delete_topic;
 
 #endif

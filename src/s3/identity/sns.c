@@ -189,19 +189,12 @@ static void put_entry(struct api *api, const char *name, struct slice value)
 	buf_put_str(&api->xml, "</entry>");
 }
 
-const struct s3_error *api_get_topic_attributes(struct api *api, json_t *account)
+static void put_attributes(struct api *api, const struct s3_topic_name *name, const json_t *topic)
 {
-	struct s3_topic_name name;
-	const struct s3_error *error;
-	json_t *topic;
-
-	error = must_be(api, account, &name, &topic);
-	if (error)
-		return error;
 	buf_put_str(&api->xml, "<Attributes>");
 	put_entry(api, "TopicArn", api_field(api, "TopicArn"));
-	put_entry(api, "Owner", name.account);
-	put_entry(api, "Name", name.name);
+	put_entry(api, "Owner", name->account);
+	put_entry(api, "Name", name->name);
 	for (size_t i = 0; i < ARRAY_LEN(attributes); i++) {
 		struct slice value = json_member_text(topic, attributes[i]);
 
@@ -209,10 +202,24 @@ const struct s3_error *api_get_topic_attributes(struct api *api, json_t *account
 			put_entry(api, attributes[i], value);
 	}
 	buf_put_str(&api->xml, "</Attributes>");
-	return NULL;
 }
 
-/* Ceph's own call, which SNS does not have. */
+/* As Ceph tells it. */
+static void put_topic(struct api *api, const struct s3_topic_name *name, const json_t *topic)
+{
+	buf_put_str(&api->xml, "<Topic>");
+	api_put(api, "User", name->account);
+	api_put(api, "Name", name->name);
+	buf_put_str(&api->xml, "<EndPoint>");
+	api_put(api, "EndpointAddress", json_member_text(topic, S3_TOPIC_ENDPOINT));
+	api_put(api, "EndpointTopic", name->name);
+	buf_put_str(&api->xml, "</EndPoint>");
+	api_put(api, "TopicArn", api_field(api, "TopicArn"));
+	api_put(api, "OpaqueData", json_member_text(topic, S3_TOPIC_OPAQUE));
+	buf_put_str(&api->xml, "</Topic>");
+}
+
+/* GetTopicAttributes, and Ceph's own GetTopic, which SNS does not have. */
 const struct s3_error *api_get_topic(struct api *api, json_t *account)
 {
 	struct s3_topic_name name;
@@ -222,16 +229,10 @@ const struct s3_error *api_get_topic(struct api *api, json_t *account)
 	error = must_be(api, account, &name, &topic);
 	if (error)
 		return error;
-	buf_put_str(&api->xml, "<Topic>");
-	api_put(api, "User", name.account);
-	api_put(api, "Name", name.name);
-	buf_put_str(&api->xml, "<EndPoint>");
-	api_put(api, "EndpointAddress", json_member_text(topic, S3_TOPIC_ENDPOINT));
-	api_put(api, "EndpointTopic", name.name);
-	buf_put_str(&api->xml, "</EndPoint>");
-	api_put(api, "TopicArn", api_field(api, "TopicArn"));
-	api_put(api, "OpaqueData", json_member_text(topic, S3_TOPIC_OPAQUE));
-	buf_put_str(&api->xml, "</Topic>");
+	if (strcmp(api->action->name, "GetTopic") == 0)
+		put_topic(api, &name, topic);
+	else
+		put_attributes(api, &name, topic);
 	return NULL;
 }
 

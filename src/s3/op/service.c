@@ -83,7 +83,7 @@ static const struct api_action actions[] = {
 	{"CreateTopic", api_create_topic, API_NONE, true, API_SNS},
 	{"ListTopics", api_list_topics, API_NONE, false, API_SNS},
 	{"GetTopic", api_get_topic, API_NONE, false, API_SNS},
-	{"GetTopicAttributes", api_get_topic_attributes, API_NONE, false, API_SNS},
+	{"GetTopicAttributes", api_get_topic, API_NONE, false, API_SNS},
 	{"SetTopicAttributes", api_set_topic_attributes, API_NONE, true, API_SNS},
 	{"DeleteTopic", api_delete_topic, API_NONE, true, API_SNS},
 };

@@ -202,6 +202,17 @@ def test_topic_calls(s):
     sns.delete_topic(TopicArn=arn)
 
 
+def test_a_topic_as_ceph_tells_it(s):
+    sns = s.client(service="sns")
+    arn = sns.create_topic(Name="ceph", Attributes={"OpaqueData": "a&b"})["TopicArn"]
+    for name, status, told in ((arn, 200, b"<OpaqueData>a&amp;b</OpaqueData></Topic></GetTopicResult>"),
+                               (arn + "-none", 404, b"<Code>NotFound</Code>")):
+        form = urllib.parse.urlencode({"Action": "GetTopic", "TopicArn": name}).encode()
+        answer = s.ask("POST", "/", form)
+        assert answer[0] == status and told in answer[2], answer
+    sns.delete_topic(TopicArn=arn)
+
+
 def test_topic_events(s):
     sns, s3 = s.one("sns"), s.one()
     bucket = f"{s.prefix}{next(s.numbers)}"
