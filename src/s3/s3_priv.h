@@ -1,4 +1,4 @@
-/* s3/s3_priv.h: what stands above all rooms: routes. */
+/* s3/s3_priv.h: what the files above all rooms share: how a request is routed. */
 #ifndef S3_S3_PRIV_H
 #define S3_S3_PRIV_H
 

@@ -1,4 +1,5 @@
-/* s3/auth/access_priv.h: one question about access while it is answered. */
+/* s3/auth/access_priv.h: what the files of access share: one question about access while it is
+ * answered. */
 #ifndef S3_ACCESS_PRIV_H
 #define S3_ACCESS_PRIV_H
 

@@ -1,4 +1,5 @@
-/* s3/auth/auth.h: who asks: by the signature of a request, or by a session. */
+/* s3/auth/auth.h: what s3.c and route.c need of the files of signatures: who asks, by the signature
+ * of a request or by a session. */
 #ifndef S3_AUTH_AUTH_H
 #define S3_AUTH_AUTH_H
 

@@ -1,4 +1,5 @@
-/* s3/body/body.h: bodies: how their bytes come and what they are held against. */
+/* s3/body/body.h: what operations that take a body share: how its bytes come, and the sums that
+ * they are checked against. */
 #ifndef S3_BODY_BODY_H
 #define S3_BODY_BODY_H
 

@@ -1,5 +1,5 @@
-/* s3/bucket/bucket.h: the configurations of a bucket that clients put: how each kind is held
- * against its schema, kept, parsed and told. */
+/* s3/bucket/bucket.h: what the configurations of a bucket share with the table of them: each one's
+ * operations (how it is checked, parsed and told); and who pays, which one of them says. */
 #ifndef S3_BUCKET_BUCKET_H
 #define S3_BUCKET_BUCKET_H
 

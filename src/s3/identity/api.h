@@ -1,5 +1,6 @@
-/* s3/identity/api.h: the calls of IAM and STS: a form with an Action in, XML out. Each call is one
- * row of a table; one that changes an account works on a copy, which is kept when it succeeds.
+/* s3/identity/api.h: what the calls of IAM, STS and SNS share: a form with an Action in, XML out.
+ * Each call is one row of a table (op/service.c); one that changes an account works on a copy,
+ * which is kept when it succeeds.
  *
  * Source: IAM API reference, version 2010-05-08; STS API reference, version 2011-06-15; SNS API
  * reference, version 2010-03-31. */

@@ -1,4 +1,4 @@
-/* s3/object/object.h: objects: put, kept, read, copied. */
+/* s3/object/object.h: what operations on objects share: how one is put, kept, read, copied. */
 #ifndef S3_OBJECT_OBJECT_H
 #define S3_OBJECT_OBJECT_H
 
