@@ -459,6 +459,61 @@ static void test_a_record_without_its_body_never_happened(void **state)
 	}
 }
 
+/* ---- The same of one of several volumes: the others make the body good. ---- */
+
+#define SHARD_BYTES 4096u
+
+static int member_open(const struct rig *rig, uint32_t member)
+{
+	char path[600];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/m%u", rig->dir, member);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* Data or parity: what a start accepts is whole on each of them, or the next damage could not be
+ * made good. */
+static void test_what_a_start_accepts_is_whole_on_all_volumes(void **state)
+{
+	static const uint8_t ZEROS[SHARD_BYTES];
+	char volumes[2048];
+	uint64_t seed = 2;
+
+	(void)state;
+	for (uint32_t member = 0; member < 3; member++) {
+		struct torn *torn = (struct torn *)mmap(NULL, sizeof(*torn), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		uint8_t before[SHARD_BYTES], after[SHARD_BYTES];
+		off_t at;
+		int fd;
+
+		assert_true(torn != MAP_FAILED);
+		rig_init(&crash_rig, 1);
+		snprintf(volumes, sizeof(volumes), "%s/m0,%s/m1,%s/m2", crash_rig.dir,
+			crash_rig.dir, crash_rig.dir);
+		crash_rig.opts.volume = volumes;
+		crash_rig.opts.erasure_data = 2;
+		crash_rig.opts.erasure_parity = 1;
+		assert_int_equal(run_fork(torn_run, torn, false), 0);
+		at = (off_t)(disk_stripe_first(atomic_load(&torn->volume_offset) / SHARD_BYTES) *
+			     SHARD_BYTES);
+		fd = member_open(&crash_rig, member);
+		assert_int_equal(pread(fd, before, SHARD_BYTES, at), SHARD_BYTES);
+		assert_memory_not_equal(before, ZEROS, SHARD_BYTES);
+		assert_int_equal(pwrite(fd, ZEROS, SHARD_BYTES, at), SHARD_BYTES);
+		assert_int_equal(run_fork(torn_verify, &seed, false), 0);
+		assert_int_equal(pread(fd, after, SHARD_BYTES, at), SHARD_BYTES);
+		assert_memory_equal(after, before, SHARD_BYTES);
+		close(fd);
+		assert_int_equal(run_fork(torn_verify, &seed, true), 0);
+		rig_dir_remove(&crash_rig);
+		munmap(torn, sizeof(*torn));
+	}
+}
+
 /* ---- The same of what was to come behind another body. ---- */
 
 struct grown {
@@ -541,6 +596,7 @@ static void test_an_append_without_its_body_never_happened(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_a_start_accepts_is_whole_on_all_volumes),
 		cmocka_unit_test(test_an_append_without_its_body_never_happened),
 		cmocka_unit_test(test_kill_at_any_moment),
 		cmocka_unit_test(test_a_record_without_its_body_never_happened),
