@@ -7,6 +7,10 @@
 
 #include "iam/iam_priv.h"
 
+#if !JSON_HAVE_ATOMIC_BUILTINS && !JSON_HAVE_SYNC_BUILTINS
+#error "jansson counts references plainly here, and several threads count those of an account"
+#endif
+
 #define CHANGE_TRIES 16
 #define NAME_PREFIX  "i/a/"
 
@@ -322,6 +326,14 @@ json_t *iam_account(struct iam *iam, struct slice number)
 	return account_now(iam, number, NULL);
 }
 
+/* As json_decref, which only releases: on a machine that orders memory weakly, who ends the
+ * document must also have acquired what the others did with it before. */
+void iam_account_put(json_t *account)
+{
+	if (account && __atomic_sub_fetch(&account->refcount, 1, __ATOMIC_ACQ_REL) == 0)
+		json_delete(account);
+}
+
 void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg)
 {
 	char number[IAM_ACCOUNT_LEN_MAX + 1] = "";
@@ -343,7 +355,7 @@ void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg)
 		pthread_rwlock_unlock(&iam->lock);
 		if (doc)
 			visit(doc, arg);
-		json_decref(doc);
+		iam_account_put(doc);
 	}
 }
 
@@ -459,8 +471,8 @@ static int install(struct iam *iam, json_t *doc, const char *stamp, struct entri
 		entries_put(iam, entries);
 	}
 	pthread_rwlock_unlock(&iam->lock);
-	json_decref(old_doc);
-	json_decref(doc);
+	iam_account_put(old_doc);
+	iam_account_put(doc);
 	entries_free(&old);
 	entries_free(entries);
 	return ret;
@@ -512,7 +524,7 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 	if (!old && !edit->create)
 		return -ENOENT;
 	doc = old ? json_deep_copy(old) : json_object();
-	json_decref(old);
+	iam_account_put(old);
 	ret = doc ? json_member_set_text(doc, "account_id", edit->account) : -ENOMEM;
 	if (!ret)
 		ret = edit->change(doc, edit->arg);
@@ -561,7 +573,7 @@ int iam_delete(struct iam *iam, struct slice number)
 
 	if (!doc)
 		return -ENOENT;
-	json_decref(doc);
+	iam_account_put(doc);
 	ret = document_delete(iam->store, document_name(number, name));
 	if (ret)
 		return ret;
@@ -576,7 +588,7 @@ int iam_delete(struct iam *iam, struct slice number)
 	}
 	entries_take(iam, number, &old);
 	pthread_rwlock_unlock(&iam->lock);
-	json_decref(doc);
+	iam_account_put(doc);
 	entries_free(&old);
 	store_watch_rights_changed(iam->store);
 	return 0;

@@ -101,9 +101,11 @@ void iam_owner_or_id(struct iam *iam, struct slice id, struct iam_owner *ret_own
 int iam_owner_by_user(struct iam *iam, struct slice user_id, struct iam_owner *ret_owner);
 
 /* ---- Accounts as documents. ---- */
-/* The account's document as it is now: not to be changed, to be given back by json_decref; NULL:
- * there is none. */
+/* The account's document as it is now: not to be changed, to be given back by iam_account_put;
+ * NULL: there is none. Any thread. */
 json_t *iam_account(struct iam *iam, struct slice number);
+/* Takes NULL. */
+void iam_account_put(json_t *account);
 /* Calls visit with each account's document, in order of their numbers. */
 typedef void iam_visit_fn(const json_t *account, void *arg);
 void iam_visit(struct iam *iam, iam_visit_fn *visit, void *arg);

@@ -268,7 +268,7 @@ int iam_principal_of_session(
 		ret = iam_principal_of_user(account, entity, &principal);
 	if (!ret)
 		ret = narrow(principal, account, session);
-	json_decref(account);
+	iam_account_put(account);
 	if (ret) {
 		iam_principal_put(principal);
 		return ret;

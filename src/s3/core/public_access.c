@@ -71,6 +71,6 @@ struct s3_public_access s3_account_public_access(struct s3 *s3, const char *owne
 		return access;
 	account = iam_account(s3->iam, slice_str(owner.account));
 	s3_public_access_parse(json_member_text(account, S3_PUBLIC_ACCESS_MEMBER), &access);
-	json_decref(account);
+	iam_account_put(account);
 	return access;
 }

@@ -57,7 +57,7 @@ const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_accoun
 	if (topic)
 		*ret_account = account;
 	else
-		json_decref(account);
+		iam_account_put(account);
 	return topic;
 }
 
@@ -87,7 +87,7 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 		!s3_call_published(call, arn, json_member_text(topic, S3_TOPIC_POLICY)))
 		error = s3_fail(call, S3_E_ACCESS_DENIED,
 			"The topic is another account's, and its policy does not let you publish.");
-	json_decref(account);
+	iam_account_put(account);
 	return error;
 }
 
@@ -125,7 +125,7 @@ int s3_topic_way(struct s3 *s3, struct slice target, struct slice arn, struct s3
 
 void s3_topic_way_put(struct s3_topic_way *way)
 {
-	json_decref(way->account);
+	iam_account_put(way->account);
 	way->account = NULL;
 }
 

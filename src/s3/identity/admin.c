@@ -136,7 +136,7 @@ static void tell_account(struct admin *admin)
 		done(admin, account_json(account));
 	else
 		fail_errno(admin, -ENOENT, "there is no such account");
-	json_decref(account);
+	iam_account_put(account);
 }
 
 static void tell_entity(struct admin *admin)
@@ -148,7 +148,7 @@ static void tell_entity(struct admin *admin)
 		done(admin, without_secrets(entity));
 	else
 		fail_errno(admin, -ENOENT, NULL);
-	json_decref(account);
+	iam_account_put(account);
 }
 
 struct buckets {
@@ -326,7 +326,7 @@ static void put_entity(struct admin *admin)
 		fail_errno(admin, -ENOENT, "there is no such account");
 	else if (put(admin, description))
 		tell_entity(admin);
-	json_decref(account);
+	iam_account_put(account);
 	json_decref(description);
 }
 
@@ -349,7 +349,7 @@ static void delete_account(struct admin *admin)
 		slice_copy_str(json_member_text(user, "id"), owner, sizeof(owner));
 		ret = store_bucket_list(admin->call->s3->store, SLICE_NONE, visit_bucket, &buckets);
 	}
-	json_decref(account);
+	iam_account_put(account);
 	if (!ret && buckets.found)
 		ret = -EBUSY;
 	if (!ret)

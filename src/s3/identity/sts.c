@@ -183,7 +183,7 @@ static const struct s3_error *read_arns(struct api *api, struct sts_wish *wish)
 			error = s3_error_at(S3_E_SLOW_DOWN);
 	}
 	buf_free(&text);
-	json_decref(account);
+	iam_account_put(account);
 	return error;
 }
 
@@ -373,7 +373,7 @@ const struct s3_error *api_assume_role(struct api *api, json_t *ignored)
 		error = sts_give_role(api, &wish, account, role);
 	if (!error)
 		sts_put_assumed(api, account, role);
-	json_decref(account);
+	iam_account_put(account);
 	return error;
 }
 

@@ -248,7 +248,7 @@ const struct s3_error *api_assume_role_web(struct api *api, json_t *ignored)
 		error = read_tags(api, web.jwt.claims, &wish);
 	if (!error)
 		error = enter_role(api, &wish, account, &web);
-	json_decref(account);
+	iam_account_put(account);
 	jwt_free(&web.jwt);
 	return error;
 }

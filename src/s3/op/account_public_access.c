@@ -63,7 +63,7 @@ const struct s3_error *s3_op_get_account_public_access(struct s3_call *call)
 		mem_arena_copy(&call->arena, json_member_text(account, S3_PUBLIC_ACCESS_MEMBER));
 	struct s3_public_access access;
 
-	json_decref(account);
+	iam_account_put(account);
 	if (s3_public_access_parse(text, &access))
 		return s3_error_at(S3_E_PUBLIC_ACCESS_MISSING);
 	return s3_config_public_access.answer(call, text);

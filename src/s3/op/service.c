@@ -229,7 +229,7 @@ static const struct s3_error *run(struct api *api)
 		ret = iam_change(call->s3->iam, call->request->core, &edit);
 	if (!error && !ret && api->action->changes && api->action->service == API_SNS)
 		tell_topic(api, number);
-	json_decref(account);
+	iam_account_put(account);
 	if (error || !ret)
 		return error;
 	switch (ret) {
