@@ -38,6 +38,11 @@ void scrub_check(struct store *store)
 	if (first.damaged && opts.all_is_well)
 		world_fault("a scrub finds %llu places that nothing mends",
 			(unsigned long long)first.damaged);
+	/* What was acknowledged is on each volume that is called good. */
+	if (!opts.damaged && (first.mended || first.parity_mended))
+		world_fault("a scrub mends %llu pieces and %llu shards of parity, and nobody "
+			    "damaged any",
+			(unsigned long long)first.mended, (unsigned long long)first.parity_mended);
 	scrub_run(store, &second);
 	if (second.mended != first.mended || second.parity_mended != first.parity_mended)
 		world_fault("a scrub finds %llu pieces and %llu shards of parity that the one "
