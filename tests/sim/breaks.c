@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "remote/remote_priv.h"
 #include "store/store_priv.h"
 
 #define FLUSH_ONE_OF	  8u
@@ -15,6 +16,7 @@
 #define DROP_ONE_OF	  2u
 #define VERIFY_ONE_OF	  2u
 #define CONDITION_ONE_OF  2u
+#define LOST_ONE_OF	  1u
 
 const struct world_break WORLD_BREAKS[] = {
 	{"flush", "a flush of the volume that is none"},
@@ -25,6 +27,7 @@ const struct world_break WORLD_BREAKS[] = {
 	{"drop", "an upload that outlives its completion"},
 	{"verify", "a checksum that nobody looks at"},
 	{"condition", "a write's condition that nobody looks at"},
+	{"lost", "a connection to a volume that broke, and all that was under way is done"},
 };
 const size_t WORLD_BREAK_COUNT = ARRAY_LEN(WORLD_BREAKS);
 
@@ -98,4 +101,20 @@ void __wrap_object_put(struct store *store, struct object *object)
 	if (object && breaks("reference", REFERENCE_ONE_OF))
 		__real_object_put(store, object);
 	__real_object_put(store, object);
+}
+
+void __real_remote_volume_lost(struct remote_lane *lane, bool was_open);
+void __wrap_remote_volume_lost(struct remote_lane *lane, bool was_open)
+{
+	bool gone = atomic_load(&lane->volume->gone);
+
+	__real_remote_volume_lost(lane, was_open);
+	if (breaks("lost", LOST_ONE_OF))
+		atomic_store(&lane->volume->gone, gone);
+}
+
+void __real_disk_io_end(struct disk_io *io, int32_t result);
+void __wrap_disk_io_end(struct disk_io *io, int32_t result)
+{
+	__real_disk_io_end(io, result == -ENOTCONN && breaks("lost", LOST_ONE_OF) ? 0 : result);
 }
