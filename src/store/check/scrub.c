@@ -142,8 +142,8 @@ static void chunk_run(void *arg)
 	scrub->mended += volume->mended - before;
 	counter_add(&mended, volume->mended - before);
 	counter_add(&read_bytes, scrub->to - scrub->at);
-	/* What too few volumes have is not damaged; another run looks at it. */
-	if (ret && stripe_lacking(scrub->store))
+	/* What cannot be reached is not damaged; another run looks at it. */
+	if (ret == -ENOTCONN || (ret && stripe_lacking(scrub->store)))
 		scrub->ret = -EHOSTDOWN;
 	if (!ret || scrub->ret || !row_stands(scrub))
 		return;
@@ -212,7 +212,8 @@ static bool segment_run(struct scrub *scrub)
 	if (scrub->object)
 		object_put(scrub->store, scrub->object);
 	if (scrub->ret == -EHOSTDOWN) {
-		log_warn("store", "scrub: broken off: too few volumes are left");
+		log_warn("store",
+			"scrub: broken off: the volume, or too many of several, cannot be reached");
 		return false;
 	}
 	return go_on;
