@@ -295,6 +295,7 @@ static struct disk *file_open(const char *path)
 
 struct looker {
 	struct disk *disk;
+	_Atomic uint32_t looks;
 	_Atomic bool over;
 };
 
@@ -302,8 +303,10 @@ static void *looker_main(void *arg)
 {
 	struct looker *looker = arg;
 
-	while (!atomic_load(&looker->over))
+	while (!atomic_load(&looker->over)) {
 		assert_int_equal(disk_revive(looker->disk), 0);
+		atomic_fetch_add_explicit(&looker->looks, 1, memory_order_relaxed);
+	}
 	return NULL;
 }
 
@@ -319,7 +322,11 @@ static void grows_while_it_is_looked_at(void **state)
 	setup(&target);
 	assert_int_equal(volume_open(&target, "shard", &looker.disk), 0);
 	assert_int_equal(pthread_create(&thread, NULL, looker_main, &looker), 0);
-	for (uint64_t steps = 2; steps <= 4; steps++) {
+	for (uint64_t steps = 2; steps <= 16; steps++) {
+		uint32_t looks = atomic_load_explicit(&looker.looks, memory_order_relaxed);
+
+		while (atomic_load_explicit(&looker.looks, memory_order_relaxed) == looks)
+			sched_yield();
 		assert_int_equal(disk_grow(looker.disk, steps * BYTES), 0);
 		assert_int_equal(disk_bytes(looker.disk), steps * BYTES);
 	}
