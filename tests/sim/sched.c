@@ -373,6 +373,8 @@ static void turn_give(void)
 {
 	struct thread *self = world.current;
 	struct thread *next = next_choose();
+	/* Asked now: what runs next may make a new thread in the place of one that ended. */
+	bool ended = self->state == THREAD_ENDED;
 
 	next->quantum_until_ns = world.now_ns + QUANTUM_NS + world_below(QUANTUM_NS);
 	if (next == self)
@@ -380,7 +382,7 @@ static void turn_give(void)
 	world.current = next;
 	__atomic_store_n(&next->go, 1, __ATOMIC_RELEASE);
 	__real_syscall(SYS_futex, &next->go, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-	if (self->state == THREAD_ENDED)
+	if (ended)
 		return;
 	futex_sleep(self);
 }
