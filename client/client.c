@@ -164,7 +164,7 @@ void neb_client_close(struct neb_client *client)
 	client->http_count = 0;
 	LIST_FOR_EACH_SAFE (link, &client->sessions)
 		client_session_lose(CONTAINER_OF(link, struct client_session, link), -ECANCELED,
-			"the client closes");
+			"the client is closing");
 	client_sessions_bury(client);
 	client_http_close(client);
 	client_tokens_close(client);

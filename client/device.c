@@ -78,7 +78,7 @@ static int objects_open(struct neb_client *client, const char *device_name)
 
 int client_device_open(struct neb_client *client, const char *wanted)
 {
-	struct rp_found found = {.why = "as it was told"};
+	struct rp_found found = {.why = "as configured"};
 	bool goes_on = client->transport == NEB_AUTO && client->http_count;
 	int ret = 0;
 
@@ -97,7 +97,7 @@ int client_device_open(struct neb_client *client, const char *wanted)
 		client_device_close(client);
 		client->rdma_error = ret;
 		client_log(client, goes_on ? NEB_LOG_WARN : NEB_LOG_ERROR, "%s%s", found.why,
-			goes_on ? "; requests go by HTTP" : "");
+			goes_on ? "; requests use HTTP" : "");
 		return ret;
 	}
 	memcpy(client->device_name, found.device_name, sizeof(client->device_name));

@@ -170,7 +170,7 @@ void client_endpoint_failed(
 	client_log(client, NEB_LOG_WARN, "rdma://%s:%u: %s%s", endpoint->host, endpoint->port,
 		endpoint->why,
 		client->transport == NEB_AUTO && client->http_count
-			? "; requests go by HTTP until it is back"
+			? "; requests use HTTP until it is back"
 			: "");
 }
 
@@ -184,7 +184,8 @@ int client_store_learn(
 		known == store_id)
 		return 0;
 	snprintf(endpoint->why, sizeof(endpoint->why),
-		"it is of another store (%016llx) than the others (%016llx): name endpoints of one",
+		"it serves another store (%016llx) than the others (%016llx): name endpoints of "
+		"one store",
 		(unsigned long long)store_id, (unsigned long long)known);
 	return -EXDEV;
 }

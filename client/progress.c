@@ -177,7 +177,7 @@ static void deadlines_check(struct neb_client *client, uint64_t now_ns)
 		if (call->phase == CLIENT_ON_RDMA &&
 			now_ns >= call->deadline_ns + CLIENT_GRACE_NS) {
 			client_session_lose(
-				call->session, -ETIMEDOUT, "a request was not answered in time");
+				call->session, -ETIMEDOUT, "a request got no answer in time");
 			break;
 		}
 	}
@@ -377,7 +377,7 @@ int client_perform(struct neb_client *client, const struct neb_request *request,
 			ret_result->error = ret;
 		if (ret_result && ret == -EINVAL)
 			snprintf(ret_result->message, sizeof(ret_result->message),
-				"the request is out of bounds: a key has at most %u bytes, a "
+				"the request exceeds a limit: a key has at most %u bytes, a "
 				"bucket's name %u, all headers %u",
 				(unsigned)LIMIT_KEY_LEN_MAX, (unsigned)LIMIT_BUCKET_LEN_MAX,
 				(unsigned)CAPSULE_HEADERS_BYTES_MAX);

@@ -190,7 +190,7 @@ static void on_challenge(
 	session->streams = challenge->features & CAPSULE_FEATURE_STREAMS;
 	session->leases = challenge->features & CAPSULE_FEATURE_LEASES;
 	if (client->require_encryption && !session->encrypted) {
-		client_session_lose(session, -EACCES, "the server does not encrypt");
+		client_session_lose(session, -EACCES, "the server does not offer encryption");
 		return;
 	}
 	session->store_id = challenge->store_id;
@@ -231,7 +231,8 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 	capsule_proof(session->auth_key, true, expected);
 	if (welcome->head.bytes != sizeof(*welcome) ||
 		!secret_equal(expected, welcome->proof, sizeof(expected))) {
-		client_session_lose(session, -EPROTO, "the server cannot prove that it knows us");
+		client_session_lose(session, -EPROTO,
+			"the server could not prove that it knows the secret key");
 		return;
 	}
 	/* Believed only now: the transcript has it. */
@@ -348,7 +349,7 @@ void client_session_broken(struct client_session *session, enum rp_status status
 	} else if (session->phase != SESSION_LOST) {
 		/* What waits goes another way at once. */
 		client_session_lose(session, -EHOSTUNREACH,
-			gone(client, "the server's device does not answer any more"));
+			gone(client, "the server's device no longer answers"));
 		client_endpoint_failed(client, endpoint, -EHOSTUNREACH, endpoint->why);
 	}
 }
@@ -412,9 +413,9 @@ void client_cm_progress(struct neb_client *client, uint64_t now_ns)
 				event.why ? event.why : "the connection was rejected");
 		else if (event.type == RP_CM_UNREACHABLE)
 			client_session_lose(session, -ECONNREFUSED,
-				client->simulated ? "nobody listens there on this host's simulated "
-						    "device"
-						  : "nobody listens there");
+				client->simulated
+					? "no server listens there on this host's simulated device"
+					: "no server listens there");
 		else if (event.type != RP_CM_ESTABLISHED)
 			client_session_lose(
 				session, -ECONNRESET, gone(client, "the server is gone"));

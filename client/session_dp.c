@@ -183,7 +183,7 @@ static void answer_take(struct client_call *call, const struct capsule_response 
 		result->bytes = 0;
 		text_take(result->code, sizeof(result->code), SLICE("BufferTooSmall"));
 		text_take(result->message, sizeof(result->message),
-			SLICE("The memory given is smaller than the answer."));
+			SLICE("The buffer is smaller than the answer."));
 	} else if (response->body.len) {
 		client_scatter(call, 0, response->body.data, response->body.len);
 	}
@@ -227,17 +227,17 @@ static void on_response(struct client_session *session, const void *capsule, uin
 	call = slot && slot->generation == response.request_id >> 32 ? slot->call : NULL;
 	if (!call || (response.body.len ? response.body.len != response.bytes_moved
 					: response.bytes_moved > call->into_bytes)) {
-		client_session_lose(session, -EPROTO, "a response answers no request of ours");
+		client_session_lose(session, -EPROTO, "a response matches no request");
 		return;
 	}
 	if (__builtin_expect(response.flags & CAPSULE_RESPONSE_MORE, 0)) {
 		if (!page_take(call, &response))
-			client_session_lose(session, -EPROTO, "a page of no list of ours");
+			client_session_lose(session, -EPROTO, "a page matches no list");
 		return;
 	}
 	if (session->encrypted && response.bytes_moved && !response.body.len &&
 		client_answer_open(session, call, response.bytes_moved, response.payload_tag)) {
-		client_session_lose(session, -EPROTO, "an answer's body does not verify");
+		client_session_lose(session, -EPROTO, "an answer's body fails verification");
 		return;
 	}
 	if (__builtin_expect(call->lease != NULL, 0))
@@ -253,7 +253,7 @@ static void on_sealed(struct client_session *session, void *capsule, uint32_t by
 	const struct capsule_head *head = capsule;
 
 	if (session->phase < SESSION_OPEN || capsule_unseal(&session->in, capsule, bytes) != 0) {
-		client_session_lose(session, -EPROTO, "a capsule does not verify");
+		client_session_lose(session, -EPROTO, "a capsule fails verification");
 		return;
 	}
 	if (head->kind == CAPSULE_RESPONSE) {
@@ -265,7 +265,8 @@ static void on_sealed(struct client_session *session, void *capsule, uint32_t by
 			session->client->session = NULL;
 		client_calls_kick(session->client);
 	} else {
-		client_session_lose(session, -EPROTO, "a capsule of a kind servers do not send");
+		client_session_lose(
+			session, -EPROTO, "a capsule of a kind that servers do not send");
 	}
 }
 

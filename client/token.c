@@ -103,7 +103,7 @@ static void connected(struct client_call *call)
 			result->code[0] ? result->code : strerror(-result->error));
 		lose(tokens, why, now_ns + RETRY_NS);
 	} else if (join(tokens, result)) {
-		lose(tokens, "the queue pair cannot be joined", now_ns + RETRY_NS);
+		lose(tokens, "cannot connect the queue pair", now_ns + RETRY_NS);
 	} else {
 		tokens->phase = TOKEN_JOINING;
 		tokens->deadline_ns = now_ns + call->client->connect_timeout_ns;
@@ -152,7 +152,7 @@ static int want(struct neb_client *client, struct client_endpoint *endpoint)
 		tokens->phase = TOKEN_UP;
 	if (tokens->phase == TOKEN_JOINING &&
 		(state == RP_QPS_ERR || now_ns >= tokens->deadline_ns))
-		lose(tokens, "the queue pair is not joined", now_ns + RETRY_NS);
+		lose(tokens, "the queue pair is not connected", now_ns + RETRY_NS);
 	if (tokens->phase == TOKEN_UP && state != RP_QPS_RTS)
 		lose(tokens, "the queue pair broke", 0);
 	if (tokens->phase == TOKEN_CLOSED && now_ns >= tokens->retry_ns && ask(client, endpoint))
@@ -226,7 +226,8 @@ int client_token_prepare(struct client_call *call, struct client_endpoint *endpo
 	if (call->declines >= DECLINES_MAX)
 		return go_without(call, "the server declined the RDMA token");
 	if (!is_one_window(call))
-		return go_without(call, "a token names one run of memory below 4 GiB");
+		return go_without(
+			call, "a token describes one contiguous range of memory below 4 GiB");
 	if (!endpoint->tokens)
 		endpoint->tokens = calloc(1, sizeof(*endpoint->tokens));
 	if (!endpoint->tokens)

@@ -85,11 +85,11 @@ void neb_region_usage(const struct neb_region *region, struct neb_usage *ret_usa
 
 static int disk_blank(struct disk *disk, const char *path)
 {
-	char what[128] = "something that cannot be read";
+	char what[128] = "data that cannot be read";
 
 	if (disk_kind(disk) == DISK_FILE || disk_foreign(disk, what, sizeof(what)) == 0)
 		return 0;
-	log_error("region", "%s: there is %s on it: not touched", path, what);
+	log_error("region", "%s: it holds %s: not changed", path, what);
 	return -EEXIST;
 }
 

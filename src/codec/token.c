@@ -108,7 +108,8 @@ int token_parse(struct slice text, bool strict, struct token *ret_token, const c
 	}
 	if (overridden && strict) {
 		*ret_why =
-			"The RDMA token has fields behind its seventh, and this server is strict.";
+			"The RDMA token has more than seven fields, and this server refuses that "
+			"(rdma.strict_token).";
 		return -EINVAL;
 	}
 	if (overridden && !override_of(text.data + TOKEN_LEN, token))

@@ -27,8 +27,8 @@ bool disk_wait_more(const struct disk *disk, struct disk_wait *wait)
 	if (!wait->told && clock_now_ns() - wait->start_ns > WAIT_TOLD_NS) {
 		wait->told = true;
 		log_info("disk",
-			"%s: in use; waiting up to %llu s, for the kernel may still hold it for a "
-			"process that was killed",
+			"%s: in use; waiting up to %llu s: the kernel may still hold it for a "
+			"killed process",
 			disk->path,
 			(unsigned long long)((wait->deadline_ns - wait->start_ns) / NS_PER_S));
 	}
@@ -91,7 +91,7 @@ static int kind_choose(const struct disk_opts *opts, enum disk_kind *ret_kind)
 	/* A device that is not there is no reason to make a file in its place. */
 	if (ret == -ENOENT && strncmp(opts->path, "/dev/", 5) == 0 &&
 		strncmp(opts->path, "/dev/shm/", 9) != 0) {
-		log_error("disk", "%s: there is no such device", opts->path);
+		log_error("disk", "%s: no such device", opts->path);
 		return -ENODEV;
 	}
 	if (ret == -ENOENT && opts->create) {
@@ -231,7 +231,7 @@ bool disk_arenas_register(
 		return true;
 	counter_add(&attach_refused, 1);
 	log_warn("disk",
-		"core %u: the region cannot be registered with io_uring (%s): going on with plain "
+		"core %u: the region cannot be registered with io_uring (%s): using plain "
 		"buffers, which costs some processor time; raise the limit of locked memory "
 		"(ulimit -l, LimitMEMLOCK= in systemd)",
 		reactor_core_idx(reactor), strerror(-ret));
@@ -324,7 +324,7 @@ void disk_fence(struct disk *disk)
 	disk_check(disk);
 	if (atomic_exchange(&disk->fenced, -EIO) != -EIO)
 		log_error("disk",
-			"%s: fenced: the medium failed, so nothing more is written to it; "
+			"%s: fenced: the medium failed, so the server writes nothing more to it; "
 			"see the kernel's log, then restart on a sound disk",
 			disk->path);
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 DEFINE_COUNTER(members_failed, "nebulaio_array_members_failed_total", NULL,
-	"Volumes that were given up because a write to them failed.");
+	"Volumes that the server stopped using because a write to them failed.");
 
 static void array_close(struct disk *disk)
 {
@@ -153,7 +153,7 @@ void array_member_fail(struct disk *disk, uint32_t member, int error)
 		member, at->disk ? at->disk->path : "?",
 		error == -ENOTCONN ? "is lost" : "failed a write", strerror(-error),
 		disk->array->count - lost, disk->array->count, disk->array->data,
-		error == -ENOTCONN ? "it is rebuilt when it can be reached again"
+		error == -ENOTCONN ? "the server rebuilds it when it can be reached again"
 				   : "replace it (nebulaio admin volume-replace)");
 }
 

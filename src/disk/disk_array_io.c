@@ -7,9 +7,9 @@
 #include <string.h>
 
 DEFINE_COUNTER(degraded_reads, "nebulaio_array_degraded_reads_total", NULL,
-	"Shards made out of the others because their volume is missing or failed a read.");
+	"Shards computed from the others because their volume is missing or failed a read.");
 DEFINE_COUNTER(degraded_writes, "nebulaio_array_degraded_writes_total", NULL,
-	"Stripes that were written without all of their volumes.");
+	"Stripes written while at least one volume was missing.");
 
 static const uint8_t ZEROS[DISK_STRIPE_BLOCKS_MAX * DISK_ALIGN_BYTES];
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 DEFINE_COUNTER(amended, "nebulaio_array_amended_total", NULL,
-	"Pieces that a volume had wrong and that were written anew.");
+	"Pieces that were wrong on a volume and were written again.");
 DEFINE_COUNTER(rebuilt_bytes, "nebulaio_array_rebuilt_bytes_total", NULL,
 	"Bytes written to volumes that are rebuilt.");
 
@@ -61,12 +61,12 @@ int disk_array_amend(
 	for (uint32_t i = 0; i < batch->count; i++) {
 		if (batch->transfers[i].result)
 			ret = batch->transfers[i].result;
-		log_warn("disk", "volume %u (%s) had %llu bytes at %llu wrong: %s",
+		log_warn("disk", "volume %u (%s): %llu bytes at %llu were wrong: %s",
 			batch->transfers[i].member,
 			array->members[batch->transfers[i].member].disk->path,
 			(unsigned long long)batch->transfers[i].iov.iov_len,
 			(unsigned long long)batch->transfers[i].io.offset,
-			ret ? "and they cannot be written anew" : "written anew");
+			ret ? "and cannot be written again" : "written anew");
 	}
 	counter_add(&amended, 1);
 	free(batch);
@@ -121,7 +121,7 @@ static bool parity_differs(
 	array_batch_run(batch);
 	if (!batch->transfers[0].result && memcmp(lies, right + s * bytes, bytes) == 0)
 		return false;
-	log_warn("disk", "volume %u (%s) had parity at %llu wrong", member,
+	log_warn("disk", "volume %u (%s): parity at %llu was wrong", member,
 		batch->transfers[0].disk->path,
 		(unsigned long long)(stripe->first * DISK_ALIGN_BYTES));
 	return true;

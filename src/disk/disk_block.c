@@ -28,7 +28,7 @@ static int block_node_open(struct disk *disk, uint64_t wait_ns)
 	} while (disk_wait_more(disk, &wait));
 	log_error("disk",
 		"%s: in use: mounted, part of a RAID or LVM volume, swap, or another process has "
-		"it (lsblk and fuser tell)",
+		"it (see lsblk and fuser)",
 		disk->path);
 	return -EBUSY;
 }

@@ -10,7 +10,7 @@
 DEFINE_COUNTER(read_bytes, "nebulaio_disk_read_bytes_total", NULL, "Bytes read from volumes.");
 DEFINE_COUNTER(write_bytes, "nebulaio_disk_written_bytes_total", NULL, "Bytes written to volumes.");
 DEFINE_COUNTER(flushes, "nebulaio_disk_flushes_total", NULL, "Flushes of volumes' caches.");
-DEFINE_COUNTER(failures, "nebulaio_disk_errors_total", NULL, "Operations that a volume failed.");
+DEFINE_COUNTER(failures, "nebulaio_disk_errors_total", NULL, "Operations that failed on a volume.");
 
 static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_t result)
 {
@@ -26,7 +26,7 @@ static __attribute__((noinline, cold)) void io_failed(struct disk_io *io, int32_
 		return;
 	if (io->op == DISK_DISCARD && result == -EOPNOTSUPP) {
 		if (atomic_exchange(&io->disk->discards, false))
-			log_info("disk", "%s: it cannot deallocate after all: not asked again",
+			log_info("disk", "%s: it cannot deallocate: the server does not ask again",
 				io->disk->path);
 		return;
 	}

@@ -13,7 +13,7 @@
 #define ZERO_BYTES (1 * MIB)
 
 DEFINE_COUNTER(grown_bytes, "nebulaio_disk_grown_bytes_total", NULL,
-	"Bytes by which volumes were grown and prewritten.");
+	"Bytes that were added to volumes and prewritten.");
 
 /* O_DIRECT where it is offered: some file systems refuse it at open. */
 static int file_node_open(struct disk *disk, bool create)
@@ -118,7 +118,7 @@ static int tail_check(struct disk *disk, uint64_t from)
 		return 0;
 	log_error("disk",
 		"%s: the file's length (%llu bytes) is no multiple of %llu MiB and its end holds "
-		"data: it is not a volume of this kind: not touched",
+		"data: it is not a volume of this kind: not changed",
 		disk->path, (unsigned long long)st.st_size,
 		(unsigned long long)(disk->step_bytes / MIB));
 	return -EUCLEAN;
@@ -146,7 +146,7 @@ static int file_grow(struct disk *disk, uint64_t bytes_total)
 		if (ret == -EDQUOT || ret == -EFBIG)
 			ret = -ENOSPC;
 		if (ftruncate(disk->fd, (off_t)from))
-			log_warn("disk", "%s: cannot take back a failed growth: %s", disk->path,
+			log_warn("disk", "%s: cannot undo a failed growth: %s", disk->path,
 				strerror(errno));
 		return ret;
 	}

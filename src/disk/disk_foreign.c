@@ -12,7 +12,7 @@
 #define SAMPLES	     64u
 #define SAMPLE_BYTES (64 * KIB)
 
-#define UNKNOWN_DATA "data of a kind that we do not know"
+#define UNKNOWN_DATA "data of an unknown kind"
 
 struct signature {
 	uint32_t offset;

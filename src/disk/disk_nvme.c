@@ -48,8 +48,8 @@ static int format_take(struct disk *disk, const uint8_t space[NVME_IDENTIFY_BYTE
 
 	if (metadata_bytes) {
 		log_error("disk",
-			"%s: its logical blocks have %u bytes of metadata each, which we cannot "
-			"use: choose a format without (nvme format)",
+			"%s: its logical blocks have %u bytes of metadata each, which NebulaIO "
+			"does not support: choose a format without metadata (nvme format)",
 			disk->path, metadata_bytes);
 		return -EOPNOTSUPP;
 	}
@@ -170,7 +170,7 @@ static int ring_open(
 	if (ret) {
 		log_error("disk",
 			"core %u: no io_uring for NVMe passthrough (%s): Linux 5.19 or later is "
-			"needed; the block device beside it can be used instead",
+			"needed; or use the block device of the same namespace",
 			reactor_core_idx(core->reactor), strerror(-ret));
 		return ret;
 	}

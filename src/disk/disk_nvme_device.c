@@ -64,8 +64,8 @@ static bool polling_is_safe(const char *path)
 		(major > 6 || (major == 6 && minor >= 6)))
 		return true;
 	log_info("disk",
-		"%s: the driver has queues to be polled, which is safe from Linux 6.6 on: going "
-		"on by interrupt",
+		"%s: the driver has polled queues, which are safe only from Linux 6.6 on: using "
+		"interrupts",
 		path);
 	return false;
 }

@@ -9,7 +9,7 @@
 DEFINE_COUNTER(commands_total, "nebulaio_disk_nvme_commands_total", NULL,
 	"Commands sent to NVMe controllers by passthrough.");
 DEFINE_COUNTER(polled_total, "nebulaio_disk_nvme_polled_total", NULL,
-	"Of these, commands whose completion was polled for.");
+	"Of these, commands whose completion was polled.");
 DEFINE_COUNTER(statuses_total, "nebulaio_disk_nvme_errors_total", NULL,
 	"Commands that an NVMe controller ended with an error status.");
 
@@ -212,8 +212,7 @@ static __attribute__((noinline, cold)) void fixed_refused(
 	if (ring->registered)
 		log_info("disk",
 			"%s: core %u: this kernel takes no passthrough commands from registered "
-			"buffers of this size: going on with plain ones, which costs some "
-			"processor time",
+			"buffers of this size: using plain ones, which costs some processor time",
 			self->disk->path, reactor_core_idx(self->core->reactor));
 	ring->registered = false;
 }

@@ -5,8 +5,8 @@
 #include <errno.h>
 
 DEFINE_COUNTER(refused, "nebulaio_disk_nvme_refused_total", NULL,
-	"Transfers that the kernel or the controller refused for their form, and that were done a "
-	"page at a time.");
+	"Transfers that the kernel or the controller refused because of their layout, and that "
+	"were then done page by page.");
 
 struct pieces {
 	struct nvme_core *self;
@@ -75,9 +75,9 @@ bool nvme_pieces_start(struct nvme_core *self, struct nvme_command *command)
 	counter_add(&refused, 1);
 	if (!atomic_exchange(&disk->nvme->refusal_told, true))
 		log_warn("disk",
-			"%s: a command of %u bytes in %u parts was refused for its form, and is "
-			"done a page at a time, as all such are: a limit that this program does "
-			"not know; please report it",
+			"%s: a command of %u bytes in %u parts was refused because of its layout; "
+			"this and similar commands are now done page by page: the device has a "
+			"limit that this program does not know; please report it",
 			disk->path, command->bytes,
 			command->vectored ? command->words.data_len : 1);
 	return fiber_spawn(self->core->reactor, "nvme pieces", pieces_fiber, command) == 0;

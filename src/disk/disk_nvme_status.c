@@ -67,5 +67,5 @@ const char *nvme_status_name(uint32_t status)
 	for (size_t i = 0; i < ARRAY_LEN(STATUSES); i++)
 		if (STATUSES[i].status == (status & STATUS_MASK))
 			return STATUSES[i].name;
-	return "a status that is not in our table";
+	return "an unknown status";
 }

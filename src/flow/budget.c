@@ -15,7 +15,7 @@ DEFINE_COUNTER_FULL(walks_full, "listings");
 #define REFRESH_NS (10 * NS_PER_MS)
 
 DEFINE_COUNTER(walks_refused, "nebulaio_flow_walk_refusals_total", NULL,
-	"Listings refused because their principal had as many under way as it may.");
+	"Listings refused because their principal already had the maximum number in progress.");
 
 struct share {
 	_Alignas(64) _Atomic uint32_t held;

@@ -7,9 +7,9 @@
 #include "flow/flow_priv.h"
 
 DEFINE_COUNTER(crypted_in_place, "nebulaio_flow_crypted_bytes_total", "frames=\"own\"",
-	"Bytes encrypted or decrypted on their way, by where they went.");
+	"Bytes encrypted or decrypted in transit, by direction.");
 DEFINE_COUNTER(crypted_across, "nebulaio_flow_crypted_bytes_total", "frames=\"other\"",
-	"Bytes encrypted or decrypted on their way, by where they went.");
+	"Bytes encrypted or decrypted in transit, by direction.");
 DEFINE_COUNTER(not_authentic, "nebulaio_flow_not_authentic_total", NULL,
 	"Pieces of encrypted bodies whose tag was missing or wrong.");
 
@@ -50,10 +50,10 @@ static __attribute__((noinline, cold)) int refused(uint64_t stream, uint64_t off
 		return error;
 	counter_add(&not_authentic, 1);
 	log_error("flow",
-		"object data %llu: the piece at %llu is %s: somebody changed what lies on the "
-		"volume, or its record",
+		"object data %llu: the piece at %llu is %s: the data on the volume, or its "
+		"record, was changed",
 		(unsigned long long)stream, (unsigned long long)offset,
-		error == -ENOENT ? "without its tag" : "not what was encrypted");
+		error == -ENOENT ? "without its tag" : "not the data that was encrypted");
 	return -EIO;
 }
 

@@ -82,7 +82,7 @@ static void write_failed(struct flow_file_sink *self, uint64_t offset, int error
 	if (self->error)
 		return;
 	self->error = error;
-	log_error("flow", "%s: writing at %llu: %s", self->path, (unsigned long long)offset,
+	log_error("flow", "%s: cannot write at %llu: %s", self->path, (unsigned long long)offset,
 		strerror(-error));
 	if (self->opts.failed)
 		self->opts.failed(self->opts.arg);
@@ -336,7 +336,7 @@ static int file_open(struct flow_file_sink *self)
 	flags |= self->device ? O_EXCL : O_CREAT | O_TRUNC;
 	self->fd = open(self->opts.path, flags | O_DIRECT, 0644);
 	if (self->fd < 0 && errno == EINVAL) {
-		log_debug("flow", "%s: its file system has no direct writes", self->opts.path);
+		log_debug("flow", "%s: its file system does not support O_DIRECT", self->opts.path);
 		self->fd = open(self->opts.path, flags, 0644);
 	}
 	return self->fd < 0 ? -errno : 0;
@@ -351,7 +351,7 @@ static int unit_check(const struct flow_file_sink *self)
 		return 0;
 	if (stx.stx_dio_offset_align <= self->opts.unit && stx.stx_dio_mem_align <= self->opts.unit)
 		return 0;
-	log_error("flow", "%s: its medium takes multiples of %u bytes, not of %u", self->opts.path,
+	log_error("flow", "%s: its medium needs multiples of %u bytes, not of %u", self->opts.path,
 		MAX(stx.stx_dio_offset_align, stx.stx_dio_mem_align), self->opts.unit);
 	return -EINVAL;
 }

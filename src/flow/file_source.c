@@ -54,9 +54,9 @@ static void read_failed(const struct file_read *read, int error)
 	struct file_source *self = read->source;
 
 	if (!self->failed)
-		log_error("flow", "%s: reading at %llu: %s", self->path,
+		log_error("flow", "%s: cannot read at %llu: %s", self->path,
 			(unsigned long long)(self->start + read->slot->piece.offset),
-			error == -EPIPE ? "it became shorter" : strerror(-error));
+			error == -EPIPE ? "the file became shorter" : strerror(-error));
 	self->failed = true;
 }
 

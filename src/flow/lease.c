@@ -24,9 +24,9 @@ DEFINE_COUNTER_FULL(queue_full, "transfer_queue");
 DEFINE_COUNTER(waits_total, "nebulaio_flow_frame_waits_total", NULL,
 	"Times that a transfer had to wait for frames.");
 DEFINE_COUNTER(refused_total, "nebulaio_flow_frame_refusals_total", NULL,
-	"Times that a transfer was refused for want of frames.");
+	"Times that a transfer was refused because no frames were free.");
 DEFINE_COUNTER(called_in_total, "nebulaio_flow_loans_called_in_total", NULL,
-	"Times that idle frames of transfers were called in for others.");
+	"Times that idle frames of a transfer were reclaimed for others.");
 
 /* Small leases and large ones never wait behind each other. */
 enum size { SIZE_SMALL, SIZE_LARGE, SIZE_COUNT };

@@ -486,7 +486,7 @@ static int done_judge(struct flow_link *link)
 	const struct link_control *done = &link->done;
 
 	if (done->status != LINK_GOOD) {
-		snprintf(link->why, sizeof(link->why), "the receiver ended it%s%s",
+		snprintf(link->why, sizeof(link->why), "the receiver ended the stream%s%s",
 			done->why[0] ? ": " : "", done->why);
 		return done->status == LINK_NO_SPACE ? -ENOSPC : -EPIPE;
 	}

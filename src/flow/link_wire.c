@@ -69,18 +69,18 @@ const char *link_refusal_text(const void *data, uint32_t bytes)
 	struct link_refusal refusal;
 
 	if (bytes < sizeof(refusal))
-		return "it gave no reason";
+		return "the peer gave no reason";
 	memcpy(&refusal, data, sizeof(refusal));
 	if (refusal.magic != LINK_MAGIC)
-		return "it is no flow";
+		return "the peer is no flow";
 	switch (refusal.reason) {
 	case LINK_SAME_ROLE:
 		return "both ends would send, or both receive";
 	case LINK_UNFIT_UNIT:
-		return "it needs records in larger multiples than this source has";
+		return "the peer needs records in larger multiples than this source has";
 	case LINK_BUSY:
-		return "it is busy with another stream";
+		return "the peer is busy with another stream";
 	default:
-		return "it did not understand the hello";
+		return "the peer did not understand the hello";
 	}
 }

@@ -16,7 +16,7 @@
 #include "store/local.h"
 
 DEFINE_COUNTER(aside_bytes_total, "nebulaio_flow_aside_bytes_total", NULL,
-	"Bytes of bodies that were kept outside the region for want of frames.");
+	"Bytes of bodies that were kept outside the region because no frames were free.");
 
 static struct flow_object_sink *sink_of(struct flow_writer *writer)
 {

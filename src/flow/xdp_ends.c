@@ -72,7 +72,7 @@ static uint64_t lost_so_far(const struct flow_capture *capture)
 void flow_capture_stop(struct flow_capture *capture)
 {
 	if (!capture->stopping && xp_rules_set(capture->port, NULL, 0))
-		log_warn("flow", "the packet filter cannot be told to stop");
+		log_warn("flow", "cannot stop the packet filter");
 	capture->stopping = true;
 	if (capture->waiter)
 		fiber_wake(capture->waiter);

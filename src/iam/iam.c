@@ -118,8 +118,8 @@ static int credential_make(struct iam *iam, const json_t *key, struct iam_princi
 	ret = iam_unseal(iam, access_key, json_member_text(key, "sealed"), &secret);
 	if (ret == -EBADMSG) {
 		log_error("iam",
-			"the secret of access key %.*s was sealed with another key than the "
-			"server has now: the key is refused",
+			"the secret of access key %.*s was encrypted with another key than the "
+			"server has now: the access key is refused",
 			SLICE_FMT(access_key));
 		credential->active = false;
 		ret = 0;

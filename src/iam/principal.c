@@ -25,7 +25,9 @@ static const struct policy *compile(struct iam_principal *principal, struct slic
 	int ret = policy_compile(text, POLICY_IDENTITY, &principal->arena, &policy, &refusal);
 
 	if (ret == -EINVAL) {
-		log_error("iam", "a stored policy of %.*s cannot be used, all is denied to it: %s",
+		log_error("iam",
+			"a stored policy of %.*s cannot be used, so every request of it is "
+			"denied: %s",
 			SLICE_FMT(principal->who.arn), refusal.text);
 		ret = policy_compile(slice_of(deny_all, sizeof(deny_all) - 1), POLICY_IDENTITY,
 			&principal->arena, &policy, &refusal);

@@ -40,7 +40,7 @@ static int check_members(struct seed *seed, const json_t *in, const char *known)
 
 		snprintf(wanted, sizeof(wanted), " %.64s ", name);
 		if (!strstr(known, wanted))
-			return wrong(seed, "%.64s means nothing here; known are:%s", name, known);
+			return wrong(seed, "unknown field %.64s; known fields:%s", name, known);
 	}
 	return 0;
 }
@@ -218,7 +218,7 @@ static int take_user(struct seed *seed, json_t *account, const json_t *in)
 		struct slice name = slice_str(json_string_value(json_array_get(wanted, i)));
 
 		if (!iam_entity(account, "groups", name) || iam_lower(name, lower))
-			return wrong(seed, "there is no group %.*s", SLICE_FMT(name));
+			return wrong(seed, "no group %.*s", SLICE_FMT(name));
 		json_array_append_new(groups, json_string(lower));
 	}
 	return 0;
@@ -357,7 +357,7 @@ int iam_put(struct iam *iam, struct flow_core *core, const json_t *in, struct bu
 		buf_put_str(why, seed.why[0] ? seed.why : "a name or an id is too long");
 	else if (ret == -EEXIST)
 		buf_put_str(why,
-			"an access key, an id or an e-mail is of another account, or comes "
+			"an access key, an id or an e-mail belongs to another account, or appears "
 			"twice");
 	else if (ret)
 		buf_put_str(why, strerror(-ret));

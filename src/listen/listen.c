@@ -12,7 +12,7 @@ DEFINE_COUNTER(
 DEFINE_COUNTER(connections_now, "nebulaio_http_connections", NULL, "HTTP connections open now.");
 
 DEFINE_COUNTER(evicted, "nebulaio_http_connections_evicted_total", NULL,
-	"Connections that were closed to make room for others.");
+	"Connections closed to make room for others.");
 
 /* When no connection can make room: until it is looked again. */
 #define EVICT_LOOK_NS (50 * NS_PER_MS)

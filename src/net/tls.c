@@ -56,7 +56,7 @@ const char *tls_reason(char *buf, size_t buf_bytes)
 	else if (code && ERR_SYSTEM_ERROR(code))
 		snprintf(buf, buf_bytes, "%s", strerror(ERR_GET_REASON(code)));
 	else
-		snprintf(buf, buf_bytes, "%s", "it is not understood");
+		snprintf(buf, buf_bytes, "%s", "it cannot be parsed");
 	ERR_clear_error();
 	return buf;
 }
@@ -104,8 +104,7 @@ static int file_open(const struct net_tls *tls, enum tls_file file, BIO **ret_bi
 		return err;
 	}
 	if (file == TLS_KEY && !fstat(fileno(stream), &st) && (st.st_mode & (S_IRWXG | S_IRWXO)))
-		log_warn("tls", "key %s: others than its owner may read it; chmod 600",
-			tls->paths[file]);
+		log_warn("tls", "key %s: other users may read it; run chmod 600", tls->paths[file]);
 	*ret_bio = BIO_new_fp(stream, BIO_CLOSE);
 	if (!*ret_bio) {
 		fclose(stream);
@@ -194,11 +193,12 @@ static int load_key(const struct net_tls *tls, SSL_CTX *context)
 	key = PEM_read_bio_PrivateKey(bio, NULL, no_passphrase, &asked);
 	BIO_free(bio);
 	if (asked && !key)
-		err = refuse(tls, TLS_KEY, "it has a passphrase; a server has nobody to ask");
+		err = refuse(tls, TLS_KEY,
+			"it has a passphrase; remove it, the server cannot ask for one");
 	else if (!key)
 		err = refuse_by_library(tls, TLS_KEY, "it holds no PEM private key");
 	else if (X509_check_private_key(SSL_CTX_get0_certificate(context), key) != 1)
-		err = refuse(tls, TLS_KEY, "it is not the certificate's key");
+		err = refuse(tls, TLS_KEY, "it does not belong to the certificate");
 	else if (!SSL_CTX_use_PrivateKey(context, key))
 		err = refuse_by_library(tls, TLS_KEY, "it cannot be used");
 	EVP_PKEY_free(key);

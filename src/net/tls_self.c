@@ -211,7 +211,7 @@ static int make(const struct self *self)
 	char why[160];
 
 	if (!key || !certificate || !fill(self, certificate, key)) {
-		log_error("tls", "no certificate for %s can be made: %s", self->certificate,
+		log_error("tls", "cannot make a certificate for %s: %s", self->certificate,
 			tls_reason(why, sizeof(why)));
 		err = -EINVAL;
 	}
@@ -221,7 +221,7 @@ static int make(const struct self *self)
 	EVP_PKEY_free(key);
 	ERR_clear_error();
 	if (!err)
-		log_info("tls", "made a self-signed certificate, good for %d days: %s", SELF_DAYS,
+		log_info("tls", "made a self-signed certificate, valid for %d days: %s", SELF_DAYS,
 			self->certificate);
 	return err;
 }

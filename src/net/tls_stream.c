@@ -10,7 +10,7 @@
 DEFINE_COUNTER(handshakes_total, "nebulaio_tls_handshakes_total", NULL,
 	"TLS handshakes that succeeded, resumptions included.");
 DEFINE_COUNTER(failures_total, "nebulaio_tls_handshake_failures_total", NULL,
-	"TLS handshakes that failed: refused, broken off, or too slow.");
+	"TLS handshakes that failed: refused, aborted, or too slow.");
 DEFINE_COUNTER(resumptions_total, "nebulaio_tls_resumptions_total", NULL,
 	"TLS handshakes that resumed an earlier session.");
 

@@ -153,13 +153,13 @@ int rp_find(const char *address, uint16_t port, struct rp_found *ret_found)
 	if (strcmp(address, "localhost") == 0)
 		address = "127.0.0.1"; /* as the simulated device has it */
 	if (verbs_address_parse(address, port ? port : FIND_PORT, &to))
-		return chosen(ret_found, "", "'%s' is no address", address);
+		return chosen(ret_found, "", "'%s' is not an address", address);
 	err = route_source(&to, &from);
 	if (err)
 		return chosen(ret_found, "", "no route leads to %s: %s", address, strerror(-err));
 	local = is_loopback(&to) || is_same(&to, &from);
 	if (local && (!cards || simulated_listens(address, port)))
-		return chosen(ret_found, SIMULATED, "%s is of this host%s", address,
+		return chosen(ret_found, SIMULATED, "%s is an address of this host%s", address,
 			cards ? ", and a server listens there on the simulated device"
 			      : ", which has no RDMA card");
 	if (!cards)
@@ -168,14 +168,15 @@ int rp_find(const char *address, uint16_t port, struct rp_found *ret_found)
 	address_text(&from, leaves);
 	err = card_of(&from, card, sizeof(card));
 	if (!err)
-		return chosen(ret_found, card, "packets to %s leave from %s, which is its address",
-			address, leaves);
+		return chosen(ret_found, card,
+			"packets to %s leave from %s, which is the card's address", address,
+			leaves);
 	if (local)
-		return chosen(ret_found, SIMULATED, "%s is of this host, and no RDMA card has it",
-			address);
+		return chosen(ret_found, SIMULATED,
+			"%s is an address of this host, and no RDMA card has it", address);
 	return chosen(ret_found, "",
-		"packets to %s leave from %s, which no RDMA card has with its port up (%s; see "
-		"`rdma link`)",
+		"packets to %s leave from %s, and no RDMA card with an active port has that "
+		"address (%s; see `rdma link`)",
 		address, leaves, strerror(-err));
 }
 
@@ -216,26 +217,26 @@ int rp_find_listening(const char *address, struct rp_found *ret_found)
 	int err;
 
 	if (verbs_address_parse(address, 0, &at))
-		return chosen(ret_found, "", "'%s' is no address", address);
+		return chosen(ret_found, "", "'%s' is not an address", address);
 	any = at.any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&at.in6.sin6_addr)
 					   : !at.in.sin_addr.s_addr;
 	if (is_loopback(&at))
 		return chosen(
-			ret_found, SIMULATED, "only processes of this host reach %s", address);
+			ret_found, SIMULATED, "only processes of this host can reach %s", address);
 	if (!cards_there())
 		return chosen(ret_found, SIMULATED,
-			"this host has no RDMA card: other hosts do not reach it by RDMA");
+			"this host has no RDMA card: other hosts cannot reach it by RDMA");
 	if (any)
 		return card_active(card, sizeof(card))
 			       ? chosen(ret_found, card, "the first RDMA card whose port is up")
 			       : chosen(ret_found, SIMULATED,
-					 "no RDMA card's port is up (see `rdma link`): other hosts "
-					 "do not reach it by RDMA");
+					 "no RDMA card's port is up (see `rdma link`): other "
+					 "hosts cannot reach it by RDMA");
 	err = card_of(&at, card, sizeof(card));
 	if (!err)
 		return chosen(ret_found, card, "it has %s", address);
 	return chosen(ret_found, SIMULATED,
-		"no RDMA card has %s with its port up (%s; see `rdma link`): other hosts do not "
-		"reach it by RDMA",
+		"no RDMA card with an active port has %s (%s; see `rdma link`): other hosts "
+		"cannot reach it by RDMA",
 		address, strerror(-err));
 }

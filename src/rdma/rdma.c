@@ -32,7 +32,7 @@ int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device)
 	buf_init(&known, 4 * KIB);
 	for (size_t i = 0; i < rp_provider_count; i++)
 		rp_providers[i]->list(&known);
-	log_error("rdma", "no RDMA device \"%s\"; there are:%.*s", opts->device_name,
+	log_error("rdma", "no RDMA device \"%s\"; this host has:%.*s", opts->device_name,
 		SLICE_FMT(buf_slice(&known)));
 	buf_free(&known);
 	return -ENODEV;

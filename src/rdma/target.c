@@ -463,8 +463,8 @@ static __attribute__((cold)) void cq_fail(struct rp_cq *cq, int error)
 {
 	if (!cq->failed)
 		log_error("rdma",
-			"a completion queue is lost (%s): its queue pairs end, with what is in "
-			"flight on them",
+			"a completion queue failed (%s): its queue pairs end, and all work in "
+			"flight on them fails",
 			strerror(-error));
 	cq->failed = true;
 	/* Others' targets come and go, but none of those that are seen here. */
@@ -494,7 +494,7 @@ uint32_t rp_cq_drain(struct rp_cq *cq, struct region_ring *ring, rp_wc_fn *fn, v
 			if (!(wcs[i].wr_id & RP_WR_ID_RING))
 				fn(arg, &wcs[i]);
 			else if (!complete_wc(ring, &wcs[i]))
-				log_trace("rdma", "a completion came that nobody waits for");
+				log_trace("rdma", "a completion belongs to no request");
 			count++;
 		}
 	} while (got == (int)BATCH && count < 8 * BATCH);

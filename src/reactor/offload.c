@@ -22,7 +22,7 @@
 #define LONG_NICE 10
 
 #define WAITING	     "nebulaio_helper_calls_waiting"
-#define WAITING_HELP "Calls that may block and wait for a helper thread, by pool."
+#define WAITING_HELP "Blocking calls that wait for a helper thread, by pool."
 
 /* All of a pool's helpers are busy: the call waits for one. */
 DEFINE_COUNTER_FULL(short_calls_full, "helpers");

@@ -129,8 +129,8 @@ static void arena_bind(const struct region_arena *arena, uint32_t node)
 		errno = EINVAL;
 	}
 	log_warn("region",
-		"cannot prefer memory node %u (%s); fix: a node of /sys/devices/system/node", node,
-		strerror(errno));
+		"cannot prefer memory node %u (%s); fix: name a node of /sys/devices/system/node",
+		node, strerror(errno));
 }
 
 static int range_populate(uint8_t *from, uint64_t bytes)

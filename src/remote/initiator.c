@@ -8,11 +8,11 @@
 #include <string.h>
 
 DEFINE_COUNTER(connected, "nebulaio_remote_connections_total", "result=\"open\"",
-	"Connections to volumes of other hosts, by how setting them up ended.");
+	"Connections to volumes of other hosts, by result of the set-up.");
 DEFINE_COUNTER(failed, "nebulaio_remote_connections_total", "result=\"failed\"",
-	"Connections to volumes of other hosts, by how setting them up ended.");
+	"Connections to volumes of other hosts, by result of the set-up.");
 DEFINE_COUNTER(lost, "nebulaio_remote_connections_lost_total", NULL,
-	"Connections to volumes of other hosts that broke off.");
+	"Connections to volumes of other hosts that broke.");
 
 /* ---- Work requests. ---- */
 
@@ -154,7 +154,7 @@ void remote_setup_heard(struct remote_lane *lane, const union wire_capsule *caps
 	else if (lane->state == LANE_PROOF && wire_check(capsule, bytes, WIRE_WELCOME) == 0)
 		welcomed(lane, &capsule->welcome);
 	else
-		remote_lane_fail(lane, -EPROTO, "it answers something else");
+		remote_lane_fail(lane, -EPROTO, "it sent an unexpected answer");
 }
 
 void remote_event(void *arg, struct rp_cm_event *event)
@@ -178,7 +178,7 @@ void remote_event(void *arg, struct rp_cm_event *event)
 		remote_lane_fail(
 			lane, -ECONNREFUSED, event->why ? event->why : "it refuses the connection");
 	} else if (event->type == RP_CM_UNREACHABLE) {
-		remote_lane_fail(lane, -EHOSTUNREACH, "nobody listens there");
+		remote_lane_fail(lane, -EHOSTUNREACH, "nothing listens there");
 	} else {
 		remote_lane_fail(lane, -ENOTCONN, "it is gone");
 	}
@@ -268,7 +268,7 @@ static void port_tick(struct reactor_timer *timer, void *arg)
 			if (now_ns > lane->since_ns + REMOTE_SETUP_NS)
 				remote_lane_fail(lane, -ETIMEDOUT, "it does not answer");
 		} else if (lane_overdue(lane, now_ns)) {
-			remote_lane_fail(lane, -ETIMEDOUT, "a command is not answered");
+			remote_lane_fail(lane, -ETIMEDOUT, "a command got no answer");
 		} else if (now_ns > lane->said_ns + REMOTE_IDLE_NS) {
 			remote_word(lane);
 		}

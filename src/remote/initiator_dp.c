@@ -225,7 +225,7 @@ static void answered(struct remote_lane *lane, const struct wire_response *respo
 	struct disk_io *io = slot->io;
 
 	if (response->slot >= lane->depth || !slot->busy || slot->answered) {
-		remote_lane_fail(lane, -EPROTO, "an answer to nothing");
+		remote_lane_fail(lane, -EPROTO, "an answer to no command");
 		return;
 	}
 	if (io && !error && slot->op == WIRE_READ) {
@@ -254,7 +254,7 @@ static void received(struct remote_lane *lane, const struct rp_wc *wc)
 		remote_setup_heard(lane, &capsule, wc->byte_len);
 	} else if (wire_check_sealed(&capsule, wc->byte_len, WIRE_RESPONSE, lane->counter_in + 1,
 			   lane->keys.target)) {
-		remote_lane_fail(lane, -EPROTO, "an answer does not verify");
+		remote_lane_fail(lane, -EPROTO, "an answer fails verification");
 	} else {
 		lane->counter_in++;
 		answered(lane, &capsule.response);

@@ -8,9 +8,9 @@
 #include <string.h>
 
 DEFINE_COUNTER(opened, "nebulaio_export_connections_total", "result=\"opened\"",
-	"Connections of initiators, by how setting them up ended.");
+	"Connections of initiators, by result of the set-up.");
 DEFINE_COUNTER(refused, "nebulaio_export_connections_total", "result=\"refused\"",
-	"Connections of initiators, by how setting them up ended.");
+	"Connections of initiators, by result of the set-up.");
 
 /* ---- Set-up. ---- */
 
@@ -74,7 +74,7 @@ static bool volume_busy(struct target_lane *lane, struct target_volume *volume)
 		if (!other || other == lane || other->volume != volume || !other->writes ||
 			other->hello.lane != lane->hello.lane)
 			continue;
-		target_lane_fail(other, "its initiator connects anew");
+		target_lane_fail(other, "its initiator connects again");
 		busy = true;
 	}
 	return busy;
@@ -275,8 +275,9 @@ static void on_request(struct remote_target *target, struct rp_cm_event *event)
 		!target->drainer && lane_accept(target, event) == 0)
 		return;
 	log_warn("export", "%s: rejected: %s", event->peer,
-		hello.magic == WIRE_MAGIC ? "as many connections as there can be, or draining"
-					  : "it is no initiator of volumes");
+		hello.magic == WIRE_MAGIC
+			? "the maximum number of connections is reached, or the server is draining"
+			: "it is no initiator of volumes");
 	rp_reject(event->request, NULL, 0);
 }
 

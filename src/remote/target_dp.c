@@ -228,12 +228,12 @@ static void command_heard(
 
 	if (wire_check_sealed(
 		    capsule, bytes, WIRE_COMMAND, lane->counter_in + 1, lane->keys.initiator)) {
-		target_lane_fail(lane, "a command does not verify");
+		target_lane_fail(lane, "a command fails verification");
 		return;
 	}
 	lane->counter_in++;
 	if (!slot || lane->answering == lane->challenge.depth) {
-		target_lane_fail(lane, "it sends more commands than it may");
+		target_lane_fail(lane, "it sends more commands than its credits allow");
 		return;
 	}
 	counter_add(&commands, 1);

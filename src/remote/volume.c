@@ -26,16 +26,16 @@ int remote_secret_read(const char *path, char ret_secret[REMOTE_SECRET_BYTES])
 	if (fd >= 0)
 		close(fd);
 	if (ret) {
-		log_error("remote", "%s: the volumes' secret cannot be read: %s", path,
-			strerror(-ret));
+		log_error(
+			"remote", "%s: cannot read the volumes' secret: %s", path, strerror(-ret));
 		return ret;
 	}
 	secret = slice_trim(slice_of(text, (size_t)len));
 	if (secret.len < WIRE_SECRET_MIN || secret.len > WIRE_SECRET_MAX ||
 		memchr(secret.data, '\0', secret.len)) {
 		log_error("remote",
-			"%s: a secret of %u to %u characters is wanted: make one by `openssl rand "
-			"-hex 32`",
+			"%s: the secret must have %u to %u characters: make one with `openssl "
+			"rand -hex 32`",
 			path, WIRE_SECRET_MIN, WIRE_SECRET_MAX);
 		ret = -EINVAL;
 	} else {
@@ -73,8 +73,8 @@ static int port_get(
 	};
 	ret = rp_port_open(&opts, &port->port);
 	if (ret) {
-		log_error("remote", "the RDMA device '%s' cannot be opened: %s",
-			remote->device_name, strerror(-ret));
+		log_error("remote", "cannot open the RDMA device '%s': %s", remote->device_name,
+			strerror(-ret));
 		free(port);
 		return ret;
 	}

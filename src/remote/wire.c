@@ -153,7 +153,7 @@ const char *wire_reason_text(uint32_t reason)
 {
 	switch (reason) {
 	case WIRE_MALFORMED:
-		return "it did not understand the hello";
+		return "it did not understand the hello message";
 	case WIRE_NO_VOLUME:
 		return "it has no volume of that name";
 	case WIRE_WRONG_SECRET:
@@ -162,7 +162,7 @@ const char *wire_reason_text(uint32_t reason)
 		return "the volume is in use by another server, or by an earlier connection of "
 		       "this one";
 	case WIRE_FULL:
-		return "it serves as many connections as it can";
+		return "its maximum number of connections is reached";
 	default:
 		return "for a reason that this version does not know";
 	}

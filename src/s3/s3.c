@@ -209,8 +209,8 @@ static const struct s3_error *store_check(struct s3_call *call)
 	if (slice_eq(meant, SLICE("?")) || slice_eq(meant, slice_str(id)))
 		return NULL;
 	return s3_fail(call, S3_E_WRONG_STORE,
-		"The request is for the store %.*s, and this endpoint is of %s: name endpoints of "
-		"one store.",
+		"The request is for the store %.*s, but this endpoint serves the store %s: use "
+		"endpoints of one store.",
 		(int)MIN(meant.len, S3_STORE_ID_BYTES), meant.data, id);
 }
 

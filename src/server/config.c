@@ -150,8 +150,8 @@ int config_set(struct config *config, const char *path, const char *value, const
 
 	if (!key)
 		return config_refuse(ret_error,
-			"%s: there is no key '%s'; `nebulaio serve --help-config` lists them all",
-			where, path);
+			"%s: no key '%s'; `nebulaio serve --help-config` lists all keys", where,
+			path);
 	return set_key(config, key, value, where, ret_error);
 }
 
@@ -217,7 +217,7 @@ static int key_said(struct yaml_walk *walk, const char *where)
 	if (idx >= CONFIG_KEYS_MAX)
 		return 0; /* unknown: refused by its name */
 	if (walk->said[idx])
-		return config_refuse(walk->error, "%s: %s stands twice in the file: leave one out",
+		return config_refuse(walk->error, "%s: %s appears twice in the file: remove one",
 			where, walk->path);
 	walk->said[idx] = true;
 	return 0;
@@ -254,7 +254,7 @@ static int list_begin(struct yaml_walk *walk, size_t line)
 		return 0;
 	}
 	if (!walk->awaits_value || walk->in_list || strcmp(walk->path, "storage.volumes") != 0)
-		return config_refuse(walk->error, "%s:%zu: lists and aliases have no meaning here",
+		return config_refuse(walk->error, "%s:%zu: lists and aliases are not allowed here",
 			walk->file, line);
 	walk->in_list = true;
 	walk->list[0] = 0;
@@ -287,7 +287,7 @@ static int walk_event(struct yaml_walk *walk, const yaml_event_t *event)
 	case YAML_MAPPING_START_EVENT:
 		if (walk->in_list)
 			return config_refuse(walk->error,
-				"%s:%zu: a list of single values is expected", walk->file, line);
+				"%s:%zu: expected a list of single values", walk->file, line);
 		if (walk->depth == CONFIG_DEPTH_MAX)
 			return config_refuse(
 				walk->error, "%s:%zu: nested too deeply", walk->file, line);
@@ -302,7 +302,7 @@ static int walk_event(struct yaml_walk *walk, const yaml_event_t *event)
 	case YAML_SEQUENCE_END_EVENT:
 		return list_end(walk, line);
 	case YAML_ALIAS_EVENT:
-		return config_refuse(walk->error, "%s:%zu: lists and aliases have no meaning here",
+		return config_refuse(walk->error, "%s:%zu: lists and aliases are not allowed here",
 			walk->file, line);
 	default:
 		return 0;
@@ -411,8 +411,7 @@ int config_load_env(struct config *config, char *const *env, struct config_error
 			*env);
 		key = env_key(name, (size_t)(equals - name));
 		if (!key)
-			return config_refuse(
-				ret_error, "%s: it names no key of the configuration", where);
+			return config_refuse(ret_error, "%s: no such configuration key", where);
 		ret = set_key(config, key, equals + 1, where, ret_error);
 		if (ret)
 			return ret;
@@ -507,10 +506,9 @@ static void check_exposed(
 				len ? ", " : "", PLACES[i].key, PLACES[i].address);
 	if (len && (development || known))
 		complain(ret_error,
-			"the development keys %s/%s are known to everybody, so they work on "
-			"loopback only, which these are not: %s: set NEBULAIO_ROOT_USER and "
-			"NEBULAIO_ROOT_PASSWORD to keys of your own, or the addresses to "
-			"127.0.0.1",
+			"the development keys %s/%s are public, so they work on loopback only, "
+			"and these addresses are not loopback: %s: set NEBULAIO_ROOT_USER and "
+			"NEBULAIO_ROOT_PASSWORD to your own keys, or the addresses to 127.0.0.1",
 			CONFIG_DEVELOPMENT_KEY, CONFIG_DEVELOPMENT_KEY, list);
 }
 
@@ -520,12 +518,12 @@ static void check_https(
 	bool certificate = config->https.certificate[0], key = config->https.key[0];
 
 	if (certificate != key)
-		complain(ret_error, "https.%s is set, but https.%s is not: they go together",
+		complain(ret_error, "https.%s is set, but https.%s is not: set both",
 			certificate ? "certificate" : "key", certificate ? "key" : "certificate");
 	if (config->https.address[0] && !certificate && !key && !development)
 		complain(ret_error,
-			"https.address is %s, but https.certificate and https.key name no PEM "
-			"files (only the development profile makes its own)",
+			"https.address is %s, but https.certificate and https.key are not set "
+			"(only the development profile makes its own certificate)",
 			config->https.address);
 }
 
@@ -533,7 +531,7 @@ static void check_storage(const struct config *config, struct config_error *ret_
 {
 	if (config->storage.volume[0] && config->storage.volumes[0])
 		complain(ret_error,
-			"storage.volume and storage.volumes are both set: one volume, or several");
+			"storage.volume and storage.volumes are both set: set only one of them");
 	if (config->storage.erasure.parity >= config->storage.erasure.data)
 		complain(ret_error,
 			"storage.erasure.parity is %llu, but must be less than "
@@ -550,7 +548,7 @@ static void check_numa(const struct config *config, struct config_error *ret_err
 	if (strcmp(node, "auto") == 0 || strcmp(node, "none") == 0 ||
 		(digits && digits <= 4 && !node[digits]))
 		return;
-	complain(ret_error, "numa.node: '%s' is no node: a number, auto or none", node);
+	complain(ret_error, "numa.node: '%s' is not a node: use a number, auto or none", node);
 }
 
 /* What a number's bounds cannot say. */
@@ -560,13 +558,13 @@ static void check_rdma(const struct config *config, struct config_error *ret_err
 
 	if (mtu && (mtu < 256 || (mtu & (mtu - 1))))
 		complain(ret_error,
-			"rdma.path_mtu: %llu is no RDMA MTU; those are 256, 512, 1024, 2048 and "
-			"4096, and 0 takes the port's",
+			"rdma.path_mtu: %llu is not an RDMA MTU; use 256, 512, 1024, 2048 or "
+			"4096, or 0 for the port's",
 			(unsigned long long)mtu);
 	if (config_session_requests(config) + CAPSULE_SPARE_RECEIVES > config->rdma.max_recv_wr)
 		complain(ret_error,
-			"rdma.session_requests is %llu, and a session takes %u receives more than "
-			"that: lower it to %llu, or raise rdma.max_recv_wr to %llu",
+			"rdma.session_requests is %llu, and a session needs %u receives more: "
+			"lower it to %llu, or raise rdma.max_recv_wr to %llu",
 			(unsigned long long)config->rdma.session_requests, CAPSULE_SPARE_RECEIVES,
 			(unsigned long long)config->rdma.max_recv_wr - CAPSULE_SPARE_RECEIVES,
 			(unsigned long long)config->rdma.session_requests + CAPSULE_SPARE_RECEIVES);
@@ -579,8 +577,7 @@ static void check_memory(const struct config *config, struct config_error *ret_e
 	if (config_cache_bytes(config) > most)
 		complain(ret_error,
 			"memory.cache_bytes is more than three quarters of memory.bytes (%llu "
-			"MiB); transfers need the rest: lower it to %lluMiB or less, or leave it "
-			"out",
+			"MiB); transfers need the rest: lower it to %lluMiB or less, or remove it",
 			(unsigned long long)(config->memory.bytes / MIB),
 			(unsigned long long)(most / MIB));
 }
@@ -602,7 +599,7 @@ int config_check(const struct config *config, bool development, struct config_er
 			"configuration or as NEBULAIO_ROOT_USER and NEBULAIO_ROOT_PASSWORD");
 	if (!config->http.address[0] && !config->https.address[0] && !config->rdma.enabled)
 		complain(ret_error,
-			"http.address and https.address are empty and rdma.enabled is false: "
-			"nothing would listen");
+			"http.address and https.address are empty and rdma.enabled is false: the "
+			"server would listen nowhere");
 	return ret_error->text[0] ? -EINVAL : 0;
 }

@@ -27,8 +27,8 @@ static int option_take(struct config_flows_walk *walk, const char *value, const 
 
 	for (size_t i = 0; i < ARRAY_LEN(OURS); i++) {
 		if (!strcmp(walk->key, OURS[i]))
-			return config_refuse(walk->error, "%s: flows: '%s' is no option of a flow",
-				where, walk->key);
+			return config_refuse(walk->error,
+				"%s: flows: '%s' is not an option of a flow", where, walk->key);
 	}
 	if (walk->key[strspn(walk->key, NAME_ALPHABET)] || strchr(value, '\n'))
 		return config_refuse(walk->error, "%s: flows: '%s' is no option", where, walk->key);
@@ -68,8 +68,8 @@ static int field_take(struct config_flows_walk *walk, const char *value, const c
 			       : 0;
 	}
 	return config_refuse(walk->error,
-		"%s: flows: there is no key '%s'; a flow has name, from, to, restart and options",
-		where, walk->key);
+		"%s: flows: no key '%s'; a flow has name, from, to, restart and options", where,
+		walk->key);
 }
 
 static int flow_end(struct config_flows_walk *walk, const char *where)
@@ -82,12 +82,12 @@ static int flow_end(struct config_flows_walk *walk, const char *where)
 			walk->error, "%s: flows: a flow needs a name, from and to", where);
 	if (flow->name[strspn(flow->name, NAME_ALPHABET)])
 		return config_refuse(walk->error,
-			"%s: flows: the name '%s' has more than letters, digits, - and _", where,
+			"%s: flows: the name '%s' may only have letters, digits, - and _", where,
 			flow->name);
 	for (uint32_t i = 0; i < config->flow_count; i++) {
 		if (!strcmp(config->flows[i].name, flow->name))
-			return config_refuse(
-				walk->error, "%s: flows: two are named '%s'", where, flow->name);
+			return config_refuse(walk->error, "%s: flows: two flows have the name '%s'",
+				where, flow->name);
 	}
 	config->flow_count++;
 	walk->level = CONFIG_FLOWS_LIST;
@@ -100,11 +100,12 @@ static int scalar(struct config_flows_walk *walk, const char *text, const char *
 
 	if (walk->level == CONFIG_FLOWS_LIST)
 		return config_refuse(walk->error,
-			"%s: flows: each is a mapping of name, from, to and options", where);
+			"%s: flows: each flow must be a mapping of name, from, to and options",
+			where);
 	if (!walk->key[0])
 		return !*text || slice_copy_str(slice_str(text), walk->key, sizeof(walk->key))
 			       ? config_refuse(
-					 walk->error, "%s: flows: '%s' is no key", where, text)
+					 walk->error, "%s: flows: '%s' is not a key", where, text)
 			       : 0;
 	ret = walk->level == CONFIG_FLOWS_ONE ? field_take(walk, text, where)
 					      : option_take(walk, text, where);
@@ -136,5 +137,5 @@ int config_flows_event(struct config_flows_walk *walk, const yaml_event_t *event
 		walk->level = CONFIG_FLOWS_OUTSIDE;
 		return 0;
 	}
-	return config_refuse(walk->error, "%s: flows: single values are expected", where);
+	return config_refuse(walk->error, "%s: flows: expected single values", where);
 }

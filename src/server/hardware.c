@@ -148,20 +148,21 @@ static void check_gpudirect(struct check *check)
 		return;
 	if (!check->config->rdma.enabled) {
 		find(check, key, false,
-			"GPUDirect goes by RDMA, which is off: bodies pass through the clients' "
+			"GPUDirect needs RDMA, which is off: bodies pass through the clients' "
 			"host memory");
 		told_how(check, "rdma.enabled: true");
 		return;
 	}
 	if (simulated(check)) {
 		find(check, key, false,
-			"the simulated device does not reach GPU memory: clients stage GPU bodies "
-			"through host memory, and count it");
+			"the simulated device does not reach GPU memory: clients copy GPU bodies "
+			"through host memory, and count the copies");
 		told_how(check, "rdma.device_name: an RDMA card");
 		return;
 	}
 	find(check, key, true,
-		"bodies move by %s straight to and from the memory that clients name, a GPU's too",
+		"bodies move by %s directly to and from the memory of clients, including GPU "
+		"memory",
 		check->config->rdma.device_name);
 	told(check);
 	if (!there(check, "module/nvidia"))
@@ -172,7 +173,7 @@ static void check_gpudirect(struct check *check)
 	} else {
 		find(check, key, false,
 			"module nvidia_peermem is not loaded: clients on this host register GPU "
-			"memory by dma-buf, where driver and kernel can");
+			"memory by dma-buf, if driver and kernel support it");
 		told_how(check, "modprobe nvidia-peermem");
 	}
 }
@@ -238,12 +239,13 @@ static void check_dpu_rdma(struct check *check)
 	snprintf(folder, sizeof(folder), "class/infiniband/%s/device", device);
 	name = simulated(check) ? NULL : dpu_at(check, folder);
 	if (name) {
-		find(check, "dpu.enable_rdma", true, "RDMA device %s is the %s's", device, name);
+		find(check, "dpu.enable_rdma", true, "RDMA device %s belongs to the %s", device,
+			name);
 		told(check);
 		return;
 	}
 	find(check, "dpu.enable_rdma", false,
-		"RDMA device %s is no DPU's: RDMA goes by it all the same", device);
+		"RDMA device %s does not belong to a DPU: RDMA uses it nevertheless", device);
 	told_how(check, "rdma.device_name: the DPU's device (ibv_devices lists them)");
 }
 
@@ -251,9 +253,9 @@ static void check_dpu_rdma(struct check *check)
 static void check_dpu_crypto(struct check *check, const char *name)
 {
 	find(check, "dpu.enable_crypto", false,
-		name ? "whether the %s encrypts RDMA traffic cannot be seen from here; the server "
-		       "hands it plain text"
-		     : "%sRDMA traffic is not encrypted by any DPU",
+		name ? "the server cannot see whether the %s encrypts RDMA traffic; it gives it "
+		       "plain text"
+		     : "%sno DPU encrypts RDMA traffic",
 		name ? name : "");
 	told_how(check,
 		"ip xfrm state add ... offload packet dev INTERFACE dir out   # IPsec in the "
@@ -268,8 +270,8 @@ static void check_dpu(struct check *check)
 	if (!check->config->dpu.enabled) {
 		if (check->config->dpu.enable_rdma || check->config->dpu.enable_crypto) {
 			find(check, "dpu.enabled", false,
-				"dpu.enabled is false: dpu.enable_rdma "
-				"and dpu.enable_crypto ask for nothing");
+				"dpu.enabled is false: dpu.enable_rdma and dpu.enable_crypto have "
+				"no effect");
 			told_how(check, "dpu.enabled: true");
 		}
 		return;
@@ -281,7 +283,7 @@ static void check_dpu(struct check *check)
 	} else {
 		find(check, "dpu.enabled", false,
 			"no BlueField DPU on this host's PCI bus: nothing is offloaded");
-		told_how(check, "lspci -d 15b3:   # lists what there is");
+		told_how(check, "lspci -d 15b3:   # lists the devices");
 	}
 	if (check->config->dpu.enable_rdma)
 		check_dpu_rdma(check);
@@ -310,7 +312,7 @@ static void check_mtu(struct check *check, const char *interface)
 		slice_to_u64(slice_str(text), &mtu))
 		return;
 	find(check, "network.mtu", mtu >= want, "%s has MTU %llu%s", interface,
-		(unsigned long long)mtu, mtu >= want ? "" : ", less than was asked for");
+		(unsigned long long)mtu, mtu >= want ? "" : ", less than network.mtu");
 	if (mtu >= want)
 		told(check);
 	else
@@ -336,10 +338,12 @@ static void check_pfc(struct check *check, const char *interface)
 		return;
 	}
 	if (ret)
-		find(check, key, false, "%s: whether priority %u has flow control is not told: %s",
-			interface, priority, strerror(-ret));
+		find(check, key, false,
+			"%s: cannot find out whether priority %u has flow control: %s", interface,
+			priority, strerror(-ret));
 	else
-		find(check, key, false, "%s: priority %u has no flow control: RoCE may drop",
+		find(check, key, false,
+			"%s: priority %u has no flow control: RoCE packets may be dropped",
 			interface, priority);
 	for (unsigned i = 0; i < 8; i++) {
 		masks[2 * i] = i == priority ? '1' : '0';
@@ -365,10 +369,11 @@ static void check_ecn(struct check *check, const char *interface)
 		if (!line_of(check, text, sizeof(text), "class/net/%s/ecn/%s/enable/%u", interface,
 			    POINTS[i], priority)) {
 			find(check, key, false,
-				"%s: its driver does not tell whether ECN (%s) is on", interface,
+				"%s: its driver does not report whether ECN (%s) is on", interface,
 				POINTS[i]);
 			told_how(check,
-				"mlxconfig and the driver's manual; most RoCE cards have it on");
+				"see mlxconfig and the driver's manual; it is on by default on "
+				"most RoCE cards");
 			continue;
 		}
 		find(check, key, text[0] == '1', "%s: ECN (%s) is %s for priority %u", interface,
@@ -380,8 +385,8 @@ static void check_ecn(struct check *check, const char *interface)
 				POINTS[i], priority);
 	}
 	find(check, "network.ecn.threshold", false,
-		"from how many queued packets on (%llu) packets are marked is the switches' "
-		"setting: it cannot be seen from here",
+		"the ECN marking threshold (%llu packets) is a setting of the switches: the "
+		"server cannot check it",
 		(unsigned long long)check->config->network.ecn.threshold);
 	told_how(check, "set it on each switch between clients and server");
 }
@@ -398,16 +403,16 @@ static void check_network(struct check *check)
 		return;
 	if (!config->rdma.enabled || simulated(check)) {
 		find(check, key, false,
-			"network.pfc, ecn and mtu are about the wire below RoCE, and %s: nothing "
-			"was checked",
+			"network.pfc, ecn and mtu apply to the network below RoCE, and %s: "
+			"nothing was checked",
 			config->rdma.enabled ? "the simulated device has none" : "RDMA is off");
 		told_how(check, "rdma.enabled: true with rdma.device_name: a RoCE card");
 		return;
 	}
 	if (!device_interface(check, interface, sizeof(interface))) {
 		find(check, key, false,
-			"no network interface belongs to %s (InfiniBand has none of this): nothing "
-			"was checked",
+			"no network interface belongs to %s (InfiniBand has none of these "
+			"settings): nothing was checked",
 			config->rdma.device_name);
 		told_how(check, "rdma.device_name: a RoCE card");
 		return;

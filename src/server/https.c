@@ -50,7 +50,8 @@ static void watch_folder_of(struct https *https, const char *path)
 		return;
 	snprintf(copy, sizeof(copy), "%s", path);
 	if (inotify_add_watch(https->watch_fd, dirname(copy), WATCHED) < 0)
-		log_warn("https", "changes of %s are not noticed (%s); send SIGHUP after them",
+		log_warn("https",
+			"the server cannot watch %s for changes (%s); send SIGHUP after a change",
 			path, strerror(errno));
 }
 
@@ -59,7 +60,8 @@ static void watch(struct https *https)
 	https->watch_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (https->watch_fd < 0)
 		log_warn("https",
-			"changes of the certificate are not noticed (%s); send SIGHUP after them",
+			"the server cannot watch the certificate for changes (%s); send SIGHUP "
+			"after a change",
 			strerror(errno));
 	watch_folder_of(https, https->certificate);
 	watch_folder_of(https, https->key);
@@ -128,7 +130,7 @@ void https_reload(struct https *https, bool in_any_case)
 	if (!in_any_case && !net_tls_changed(https->tls))
 		return;
 	if (net_tls_reload(https->tls))
-		log_warn("https", "the certificate stays as it was");
+		log_warn("https", "the old certificate stays in use");
 	else
 		announce(https, "now serving with");
 }

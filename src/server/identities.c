@@ -123,7 +123,7 @@ static int read_document(
 		*ret_root = to_json(&document, 1, 0);
 	if (!ret && !*ret_root)
 		ret = refuse(ret_error, -EINVAL,
-			"%s: it is empty, nests too deeply, or a key comes twice", path);
+			"%s: it is empty, nests too deeply, or has a key twice", path);
 	yaml_document_delete(&document);
 	yaml_parser_delete(&parser);
 	return ret;
@@ -143,7 +143,8 @@ int identities_load(const char *path, char **ret_json, struct config_error *ret_
 		return ret;
 	}
 	if ((uint64_t)info.st_size > FILE_BYTES_MAX)
-		ret = refuse(ret_error, -EFBIG, "%s: an accounts' file has at most 4 MiB", path);
+		ret = refuse(
+			ret_error, -EFBIG, "%s: an accounts file may have at most 4 MiB", path);
 	else
 		ret = read_document(file, path, &root, ret_error);
 	fclose(file);
@@ -184,13 +185,15 @@ int identities_key(const char *path, bool fresh, uint8_t ret_key[IDENTITIES_KEY_
 
 	if (fd < 0 && errno == ENOENT && !fresh)
 		return refuse(ret_error, -ENOKEY,
-			"%s is missing, and the store has data: without it no key of an account "
-			"can be read. Put it back from your copy. If there is none, those keys are "
-			"lost; to make new ones: (umask 077; head -c 32 /dev/urandom > %s)",
+			"%s is missing, and the store has data: without this file the server "
+			"cannot read any account's keys. Restore it from your copy. If you have "
+			"none, those keys are lost; to make new ones: (umask 077; head -c 32 "
+			"/dev/urandom > %s)",
 			path, path);
 	if (fd < 0 && errno == ENOENT) {
 		ret = make_key(path, ret_key);
-		return ret ? refuse(ret_error, ret, "%s: cannot be made: %s", path, strerror(-ret))
+		return ret ? refuse(ret_error, ret, "%s: cannot create it: %s", path,
+				     strerror(-ret))
 			   : 0;
 	}
 	if (fd < 0)
@@ -198,7 +201,7 @@ int identities_key(const char *path, bool fresh, uint8_t ret_key[IDENTITIES_KEY_
 	got = read(fd, bytes, sizeof(bytes));
 	close(fd);
 	if (got != (ssize_t)IDENTITIES_KEY_BYTES)
-		return refuse(ret_error, -EINVAL, "%s: a key is a file of exactly %u bytes", path,
+		return refuse(ret_error, -EINVAL, "%s: the file must have exactly %u bytes", path,
 			IDENTITIES_KEY_BYTES);
 	memcpy(ret_key, bytes, IDENTITIES_KEY_BYTES);
 	return 0;

@@ -38,11 +38,11 @@ static int make(const char *folder, const char *path)
 	if (folder_fd >= 0)
 		close(folder_fd);
 	if (ret)
-		log_error("server", "%s cannot be made: %s", path, strerror(-ret));
+		log_error("server", "%s cannot be created: %s", path, strerror(-ret));
 	else
 		log_info("server",
 			"made the master key of encryption at rest in %s; keep a copy elsewhere: "
-			"without it no encrypted object can be read",
+			"without this key no encrypted object can be read",
 			path);
 	return ret;
 }
@@ -51,13 +51,13 @@ static int make(const char *folder, const char *path)
 static int refuse(const char *path)
 {
 	log_error("server",
-		"encryption: %s is missing, and the store has data: without it no encrypted object "
-		"can be read",
+		"encryption: %s is missing, and the store has data: without this file no "
+		"encrypted object can be read",
 		path);
 	log_error("server",
-		"put it back from your copy. If there is none, what is encrypted is lost; to serve "
-		"the rest with a new key: (umask 077; echo \"$(openssl rand -hex 4) $(openssl rand "
-		"-base64 32)\" > %s)",
+		"restore it from your copy. If you have none, the encrypted objects are lost; to "
+		"serve the rest with a new key: (umask 077; echo \"$(openssl rand -hex 4) "
+		"$(openssl rand -base64 32)\" > %s)",
 		path);
 	return -ENOKEY;
 }

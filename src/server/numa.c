@@ -121,15 +121,15 @@ static int choose(const struct config *config, const char *sysfs, struct numa_pl
 	}
 	node = name[0] ? device_node(sysfs, kind, name) : -1;
 	if (node >= 0)
-		snprintf(plan->why, sizeof(plan->why), "auto: node %d, that of %s", node, name);
+		snprintf(plan->why, sizeof(plan->why), "auto: node %d, the node of %s", node, name);
 	else if (name[0])
 		snprintf(plan->why, sizeof(plan->why),
-			"auto: nobody says which node %s is on: nothing is placed; name a node",
+			"auto: the node of %s is unknown: the server is not placed; name a node",
 			name);
 	else
 		snprintf(plan->why, sizeof(plan->why),
-			"auto: no RDMA device, and http.address is no interface's own: nothing is "
-			"placed; name a node");
+			"auto: no RDMA device, and no single interface has http.address: the "
+			"server is not placed; name a node");
 	return node;
 }
 
@@ -177,14 +177,12 @@ int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *
 	node = named ? atoi(wanted) : -1;
 	if (named && (node >= CPU_SETSIZE || !CPU_ISSET(node, &nodes))) {
 		snprintf(plan->why, sizeof(plan->why),
-			"there is no node %s: %s/devices/system/node/online has those that there "
-			"are",
-			wanted, sysfs);
+			"no node %s: %s/devices/system/node/online lists the nodes", wanted, sysfs);
 		return -EINVAL;
 	}
 	if (CPU_COUNT(&nodes) == 1) {
 		snprintf(plan->why, sizeof(plan->why),
-			"%s: this host has one NUMA node: nothing to place", wanted);
+			"%s: this host has one NUMA node: no placement needed", wanted);
 		return 0;
 	}
 	if (named) {
@@ -206,12 +204,12 @@ void numa_apply(const struct numa_plan *plan)
 	if (plan->node < 0)
 		return;
 	if (sched_setaffinity(0, sizeof(plan->cpus), &plan->cpus))
-		log_warn("server", "numa.node: not put on the processors of node %d: %s",
+		log_warn("server", "numa.node: cannot run on the processors of node %d: %s",
 			plan->node, strerror(errno));
 	nodes[(uint32_t)plan->node / bits] = 1ul << (uint32_t)plan->node % bits;
 	/* The kernel takes one off maxnode before it counts bits. */
 	if (syscall(SYS_set_mempolicy, MPOL_PREFERRED, nodes, CPU_SETSIZE + 1))
-		log_warn("server", "numa.node: memory of node %d is not preferred: %s", plan->node,
+		log_warn("server", "numa.node: cannot prefer memory of node %d: %s", plan->node,
 			strerror(errno));
 }
 

@@ -79,8 +79,8 @@ static void raise_limits(void)
 		limit.rlim_cur = limit.rlim_max;
 		if (setrlimit(RLIMIT_NOFILE, &limit))
 			log_warn("server",
-				"at most %llu open files: more connections than that will be "
-				"refused",
+				"the limit of open files is %llu: the server refuses more "
+				"connections than that",
 				(unsigned long long)limit.rlim_cur);
 	}
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
@@ -106,7 +106,7 @@ static int place(struct server *server)
 	}
 	if (config->cpu.pin && server->core_count > numa->cpu_count) {
 		log_error("server",
-			"cpu.pin: %u event loops, but %u processors that they may use: lower "
+			"cpu.pin: %u event loops, but only %u processors are allowed: lower "
 			"cpu.reactors or set cpu.pin: false",
 			server->core_count, numa->cpu_count);
 		return -EINVAL;
@@ -190,7 +190,7 @@ static int open_store(struct server *server)
 		return ret;
 	ret = store_open(&store_opts, server->region, &server->store);
 	if (ret)
-		log_error("server", "the store in %s cannot be opened: %s", config->data.dir,
+		log_error("server", "cannot open the store in %s: %s", config->data.dir,
 			strerror(-ret));
 	return ret;
 }
@@ -289,9 +289,8 @@ static int open_device(struct server *server)
 	ret = rp_open(&opts, &server->device);
 	if (ret) {
 		log_error("server",
-			"rdma.device_name: '%s' cannot be opened: %s; name a device that is "
-			"there, `simulated` to try without "
-			"hardware, or set rdma.enabled: false",
+			"rdma.device_name: cannot open '%s': %s; name an existing device, or "
+			"`simulated` to try without hardware, or set rdma.enabled: false",
 			config->rdma.device_name, strerror(-ret));
 		return ret;
 	}
@@ -345,9 +344,11 @@ static int listen_native(struct server *server)
 	if (ret) {
 		log_error("server", "RDMA cannot listen on '%s' port %llu: %s%s",
 			config->rdma.address, (unsigned long long)config->rdma.port, strerror(-ret),
-			ret == -EADDRINUSE ? ": end the server that has it, or give it another, "
-					     "--rdma ADDR:PORT (make run ARGS=\"--rdma ...\")"
-					   : "");
+			ret == -EADDRINUSE
+				? ": stop the server that uses it, or use another, --rdma "
+				  "ADDR:PORT "
+				  "(make run ARGS=\"--rdma ...\")"
+				: "");
 		return ret;
 	}
 	server->rdma_port = front_native_port(first);
@@ -402,7 +403,7 @@ static void open_discovery(struct server *server)
 	ret = front_discovery_open(&opts, &server->discovery);
 	if (ret)
 		log_warn("server",
-			"rdma.discovery: %s cannot answer to %s: %s; `nebulaio discover` does not "
+			"rdma.discovery: %s cannot answer on %s: %s; `nebulaio discover` will not "
 			"find this server",
 			config->rdma.device_name, opts.group, strerror(-ret));
 }
@@ -420,12 +421,12 @@ static void listen_refused(const char *section, const char *address, int ret)
 {
 	if (ret == -EADDRINUSE)
 		log_error("server",
-			"%s.address: %s is in use by another process (`ss -ltnp` tells which): "
-			"end that one, or give %s.address another port, --set "
-			"%s.address=ADDR:PORT (make run ARGS=\"--set ...\")",
+			"%s.address: %s is in use by another process (`ss -ltnp` shows which): "
+			"stop it, or give %s.address another port, --set %s.address=ADDR:PORT "
+			"(make run ARGS=\"--set ...\")",
 			section, address, section, section);
 	else if (ret == -EINVAL)
-		log_error("server", "%s.address: '%s' is no address; write ADDR:PORT", section,
+		log_error("server", "%s.address: '%s' is not an address; write ADDR:PORT", section,
 			address);
 	else
 		log_error("server", "%s.address: cannot listen on %s: %s", section, address,
@@ -754,7 +755,7 @@ int server_start(struct server *server)
 	while (sem_wait(&server->identities_done))
 		;
 	if (server->identities_error)
-		log_error("server", "accounts and users cannot be read: %s",
+		log_error("server", "cannot read accounts and users: %s",
 			strerror(-server->identities_error));
 	return server->identities_error;
 }
@@ -829,7 +830,7 @@ static void drain_post(struct reactor_msg *msg)
 	int ret = fiber_spawn(core->reactor, "drain", drain_main, core);
 
 	if (ret) {
-		log_error("server", "no fiber to shut down with: %s; stopping at once",
+		log_error("server", "cannot start the orderly shutdown: %s; stopping at once",
 			strerror(-ret));
 		reactor_stop(core->reactor);
 	}

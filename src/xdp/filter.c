@@ -55,12 +55,12 @@ static void load_refused(int error)
 {
 	if (error == -EPERM)
 		log_error("xdp",
-			"the packet filter may not be loaded: run as root, or give CAP_BPF and "
-			"CAP_NET_ADMIN");
+			"no permission to load the packet filter: run as root, or give CAP_BPF "
+			"and CAP_NET_ADMIN");
 	else
 		log_error("xdp",
 			"the kernel refuses the packet filter: %s; it needs Linux 5.18 or later "
-			"with CONFIG_BPF_SYSCALL (log level debug has the kernel's words)",
+			"with CONFIG_BPF_SYSCALL (log level debug shows the kernel's message)",
 			strerror(-error));
 }
 

@@ -124,7 +124,7 @@ static int mode_try(struct xp_port *port, uint32_t queue_first, enum xp_mode mod
 			ret = filter_attach(&port->filter, port->ifindex, mode);
 	}
 	if (ret) {
-		log_debug("xdp", "%s: the filter does not attach for %s: %s", port->interface,
+		log_debug("xdp", "%s: cannot attach the filter for %s: %s", port->interface,
 			xp_mode_name(mode), strerror(-ret));
 		return ret;
 	}
@@ -134,7 +134,7 @@ static int mode_try(struct xp_port *port, uint32_t queue_first, enum xp_mode mod
 		for (uint32_t i = 0; i < port->queue_count && !ret; i++)
 			ret = queue_busy_set(&port->queues[i]);
 		if (ret)
-			log_debug("xdp", "%s: the sockets do not bind for %s: %s", port->interface,
+			log_debug("xdp", "%s: cannot bind the sockets for %s: %s", port->interface,
 				xp_mode_name(mode), strerror(-ret));
 	}
 	if (ret) {
@@ -148,8 +148,8 @@ static void modes_refused(const struct xp_port *port, const struct xp_opts *opts
 {
 	if (error == -EBUSY || error == -EEXIST)
 		log_error("xdp",
-			"%s is taken: another XDP program is attached, or another socket has queue "
-			"%u (`ip link show %s`, `bpftool net`)",
+			"%s is in use: another XDP program is attached, or another socket has "
+			"queue %u (`ip link show %s`, `bpftool net`)",
 			port->interface, opts->queue_first, port->interface);
 	else if (error == -EPERM)
 		log_error("xdp",
@@ -161,7 +161,7 @@ static void modes_refused(const struct xp_port *port, const struct xp_opts *opts
 			port->interface, opts->queue_first,
 			opts->queue_first + port->queue_count - 1, port->interface);
 	else
-		log_error("xdp", "%s: AF_XDP cannot be had %s: %s", port->interface,
+		log_error("xdp", "%s: no AF_XDP %s: %s", port->interface,
 			opts->mode_only ? xp_mode_name(opts->mode_best) : "in any mode",
 			strerror(-error));
 }
@@ -194,15 +194,15 @@ static int queues_start(struct xp_port *port)
 		queue_refill(queue);
 		if (queue->in_kernel < port->ring_entries) {
 			log_error("xdp",
-				"%s: the region has too few frames free for %u queues of %u: "
+				"%s: the region has too few free frames for %u queues of %u: "
 				"enlarge it, or shorten the rings",
 				port->interface, port->queue_count, port->ring_entries);
 			return -ENOBUFS;
 		}
 		ret = filter_socket_set(&port->filter, queue->queue_id, queue->fd);
 		if (ret)
-			log_error("xdp", "%s: queue %u cannot be redirected to: %s",
-				port->interface, queue->queue_id, strerror(-ret));
+			log_error("xdp", "%s: cannot redirect to queue %u: %s", port->interface,
+				queue->queue_id, strerror(-ret));
 	}
 	return ret;
 }
@@ -230,8 +230,7 @@ static int port_start(struct xp_port *port, const struct xp_opts *opts)
 
 	port->ifindex = (int)if_nametoindex(opts->interface);
 	if (!port->ifindex) {
-		log_error("xdp", "there is no interface '%s' (`ip link` lists them)",
-			opts->interface);
+		log_error("xdp", "no interface '%s' (`ip link` lists them)", opts->interface);
 		return -ENODEV;
 	}
 	ret = memory_find(port);
@@ -270,11 +269,12 @@ int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **
 		xp_close(port);
 		return ret;
 	}
-	log_info("xdp", "%s: %u queue%s from %u on, %s, %s%s", port->interface, port->queue_count,
-		port->queue_count == 1 ? "" : "s", opts->queue_first, xp_mode_name(port->mode),
+	log_info("xdp", "%s: %u queue%s from queue %u, %s, %s%s", port->interface,
+		port->queue_count, port->queue_count == 1 ? "" : "s", opts->queue_first,
+		xp_mode_name(port->mode),
 		port->multi_buffer ? "packets of any length"
 				   : "packets that fit one frame of the region",
-		port->filter.stamped ? ", the card is asked for times" : "");
+		port->filter.stamped ? ", with timestamps of the card" : "");
 	*ret_port = port;
 	return 0;
 }

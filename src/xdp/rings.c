@@ -55,8 +55,8 @@ static int memory_register(struct xp_queue *queue)
 
 	if (ret == -ENOBUFS || ret == -ENOMEM)
 		log_error("xdp",
-			"%s: %llu MiB of the region cannot be locked for AF_XDP: raise `ulimit -l` "
-			"or give CAP_IPC_LOCK",
+			"%s: cannot lock %llu MiB of the region for AF_XDP: raise `ulimit -l` or "
+			"give CAP_IPC_LOCK",
 			port->interface, (unsigned long long)(port->bytes / MIB));
 	else if (ret)
 		log_error("xdp", "%s: the kernel refuses the region's memory: %s", port->interface,
@@ -105,8 +105,8 @@ static void socket_refused(const struct xp_port *port, int error)
 {
 	if (error == -EPERM)
 		log_error("xdp",
-			"%s: AF_XDP sockets are for those with CAP_NET_RAW: run as root, or give "
-			"CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF",
+			"%s: AF_XDP sockets need CAP_NET_RAW: run as root, or give CAP_NET_RAW, "
+			"CAP_NET_ADMIN and CAP_BPF",
 			port->interface);
 	else
 		log_error("xdp", "%s: no AF_XDP socket: %s%s", port->interface, strerror(-error),
@@ -131,7 +131,7 @@ int queue_open(struct xp_queue *queue, int umem_fd)
 	if (!ret)
 		ret = rings_map(queue);
 	if (ret)
-		log_error("xdp", "%s: the rings cannot be made: %s", queue->port->interface,
+		log_error("xdp", "%s: cannot make the rings: %s", queue->port->interface,
 			strerror(-ret));
 	return ret;
 }

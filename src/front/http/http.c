@@ -14,8 +14,8 @@
 
 #include "base/probe.h"
 
-DEFINE_COUNTER(requests_total, "nebulaio_http_requests_total", NULL,
-	"HTTP requests whose head was understood.");
+DEFINE_COUNTER(
+	requests_total, "nebulaio_http_requests_total", NULL, "HTTP requests with a valid head.");
 DEFINE_COUNTER(refused_total, "nebulaio_http_refused_total", NULL,
 	"HTTP requests refused before they reached S3: malformed, too long or too slow.");
 

@@ -16,7 +16,7 @@ DEFINE_COUNTER(capsules_in, "nebulaio_native_capsules_total", "direction=\"in\""
 DEFINE_COUNTER(capsules_out, "nebulaio_native_capsules_total", "direction=\"out\"",
 	"Capsules received and sent by the native front.");
 DEFINE_COUNTER(keepalives, "nebulaio_native_keepalives_total", NULL,
-	"Empty writes that looked after silent clients of the native front.");
+	"Empty writes that checked whether silent clients of the native front still answer.");
 
 static uint64_t tag_recv(struct native_recv *recv)
 {

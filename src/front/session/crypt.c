@@ -61,7 +61,7 @@ static int refuse_payload(struct native_request *request)
 {
 	request->reply.status = 400;
 	request->refusal = "PayloadTagMismatch";
-	request->refusal_message = "The body is not the one that its tag was made of.";
+	request->refusal_message = "The body does not match its authentication tag.";
 	return -EBADMSG;
 }
 

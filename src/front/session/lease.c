@@ -25,10 +25,10 @@ DEFINE_COUNTER_FULL(shelf_full, "lease_shelf");
 #define SHELF_PARTS 8u
 
 DEFINE_COUNTER(grants, "nebulaio_lease_grants_total", NULL,
-	"Objects that a session's client was let read by itself.");
-DEFINE_COUNTER(leases_now, "nebulaio_leases", NULL, "Such leases on record now.");
+	"Objects that a session's client was allowed to read by itself.");
+DEFINE_COUNTER(leases_now, "nebulaio_leases", NULL, "Such leases in force now.");
 #define ENDS	  "nebulaio_lease_ends_total"
-#define ENDS_HELP "Leases by why they ended."
+#define ENDS_HELP "Ended leases, by reason."
 DEFINE_COUNTER(ended_changed, ENDS, "why=\"changed\"", ENDS_HELP);
 DEFINE_COUNTER(ended_rights, ENDS, "why=\"rights\"", ENDS_HELP);
 DEFINE_COUNTER(ended_time, ENDS, "why=\"time\"", ENDS_HELP);

@@ -61,7 +61,7 @@ static void session_keep(struct native_session *session, uint64_t now_ns)
 	if (!front->opts.keepalive_ns || now_ns - heard_ns < front->opts.keepalive_ns)
 		return;
 	if (session->keeping && !front->attr.simulated) {
-		native_session_fail(session, "the client's device does not answer any more");
+		native_session_fail(session, "the client's device no longer answers");
 	} else if (!session->sends_signaled) {
 		session->kept_ns = now_ns;
 		native_keepalive_send(session);
@@ -76,7 +76,8 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 		request_look(CONTAINER_OF(link, struct native_request, link), now_ns);
 	LIST_FOR_EACH (link, &session->requests) {
 		if (request_stalls(CONTAINER_OF(link, struct native_request, link), now_ns)) {
-			native_session_fail(session, "a transfer stalls, or outlasts its deadline");
+			native_session_fail(
+				session, "a transfer made no progress, or passed its deadline");
 			return;
 		}
 	}
@@ -97,7 +98,7 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 		break;
 	case NATIVE_DRAINING:
 		if (session->in_flight == 0 && now_ns - session->last_ns > NATIVE_SETUP_NS)
-			native_session_fail(session, "the client does not take its last answers");
+			native_session_fail(session, "the client does not accept its last answers");
 		break;
 	case NATIVE_FAILED:
 		if (now_ns - session->failed_ns > NATIVE_FLUSH_NS)
@@ -183,9 +184,9 @@ static int recvs_check(const struct front_native *front)
 	if (each <= most)
 		return 0;
 	log_error("rdma",
-		"the receives of one session of %u requests take %llu KiB, and those of all "
-		"sessions may take %llu KiB, one part in %u of the region: fewer requests "
-		"(rdma.session_requests), or more memory (memory.bytes)",
+		"the receives of one session of %u requests need %llu KiB, and all sessions "
+		"together may use %llu KiB, 1/%u of the region: lower rdma.session_requests, or "
+		"raise memory.bytes",
 		front->opts.credits, (unsigned long long)each * FRAME_BYTES / KIB,
 		(unsigned long long)most * FRAME_BYTES / KIB, NATIVE_RECV_PARTS);
 	return -EINVAL;
@@ -227,8 +228,8 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 	}
 	if (!opts->first && opts->lease_bytes && !front->attr.windows)
 		log_warn("rdma",
-			"%s has no memory windows of type 2, which open memory to one session "
-			"alone: there are no leases",
+			"%s has no memory windows of type 2, which give one session alone access "
+			"to memory: leases are off",
 			front->attr.name);
 	front->poller = (struct reactor_poller){.name = "native",
 		.poll = native_poll,
@@ -268,7 +269,7 @@ static void drain_rest(struct front_native *front)
 	while (!list_empty(&front->sessions)) {
 		if (fiber_park_until(tell_ns) == 0)
 			continue;
-		log_warn("rdma", "%u sessions wait for %u requests that the store has not ended",
+		log_warn("rdma", "%u sessions wait for %u requests that the store has not finished",
 			front_native_sessions(front), requests_running(front));
 		tell_ns = clock_now_ns() + DRAIN_TELL_NS;
 	}
@@ -288,7 +289,7 @@ void front_native_drain(struct front_native *front, uint64_t deadline_ns)
 		continue;
 	LIST_FOR_EACH (link, &front->sessions)
 		native_session_fail(CONTAINER_OF(link, struct native_session, link),
-			"the server stops and its requests took too long");
+			"the server stops, and the session's requests took too long");
 	drain_rest(front);
 	front->drain_waiter = NULL;
 	if (front->poller_added) {

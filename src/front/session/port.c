@@ -8,7 +8,7 @@
 
 #include "front/session/native_priv.h"
 
-#define NO_RECEIVES "the sessions' receives hold all that they may of memory.bytes"
+#define NO_RECEIVES "the sessions' receives use their whole share of memory.bytes"
 
 DEFINE_COUNTER_FULL(sessions_full, "native_sessions");
 DEFINE_COUNTER_FULL(receives_full, "native_receives");
@@ -33,7 +33,7 @@ static void reject(const struct rp_cm_event *event, const char *why)
 static void reject_full(const struct rp_cm_event *event)
 {
 	counter_add(&sessions_full, 1);
-	reject(event, "there are as many sessions as allowed");
+	reject(event, "the maximum number of sessions is reached");
 }
 
 static void place_give(struct front_native *front)
@@ -174,7 +174,7 @@ static void on_connect_request(struct native_port *port, const struct rp_cm_even
 
 	memcpy(&hello, event->private_data, sizeof(hello));
 	if (event->private_len < sizeof(hello) || hello.magic != CAPSULE_MAGIC) {
-		reject(event, "it does not speak our protocol");
+		reject(event, "it speaks another protocol");
 		return;
 	}
 	if (!port->listener) {

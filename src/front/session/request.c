@@ -280,8 +280,8 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 		(!request->peer.run_count || (request->in.flags & CAPSULE_REQUEST_INLINE)))
 		return inline_sink(request, ret_sink);
 	if (runs_bytes(request) < bytes)
-		return refuse(request, 400, "BufferTooSmall",
-			"The memory given is smaller than the answer.");
+		return refuse(
+			request, 400, "BufferTooSmall", "The buffer is smaller than the answer.");
 	if (request->peer.run_count == 1 && bytes <= NATIVE_DIRECT_BYTES_MAX) {
 		native_direct_sink_open(request, ret_sink);
 		return sink_seal(request, ret_sink);
@@ -348,7 +348,7 @@ static int headers_prepare(struct native_request *request, struct request_text *
 	while (capsule_header_next(&rest, &header)) {
 		if (header_is_ours(header.name))
 			return refuse(request, 400, "MalformedCapsule",
-				"A header that has no meaning in a capsule.");
+				"This header is not allowed in a capsule.");
 		text->headers[count++] =
 			(struct s3_header){.name = header.name, .value = slice_trim(header.value)};
 	}
@@ -441,7 +441,7 @@ static int bounds_check(struct native_request *request)
 			"An inline body is larger than this session allows.");
 	if (!in->payload_tag.len != !(session->encrypted && in->body_bytes && !in->body.len))
 		return refuse(request, 400, "MalformedCapsule",
-			"The payloads of encrypted sessions have a tag, and no others.");
+			"A payload must have a tag if, and only if, the session is encrypted.");
 	if (in->body_bytes > session->transfer_bytes_max)
 		return refuse(request, 400, "TransferTooLarge",
 			"A body is larger than this session allows.");
@@ -624,7 +624,7 @@ void native_request_fiber(void *arg)
 	ret = capsule_request_decode(request.recv->span.data, request.recv->bytes, &request.in);
 	if (ret) {
 		refuse(&request, 400, "MalformedCapsule",
-			"The request's parts do not hold together.");
+			"The request's parts contradict each other.");
 	} else {
 		request.deadline_ns = deadline_of(&request);
 		if (bounds_check(&request) == 0)

@@ -228,8 +228,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 	session->encrypted =
 		front->opts.encryption_required || (hello->features & CAPSULE_FEATURE_DEMAND);
 	if (session->encrypted && !(hello->features & CAPSULE_FEATURE_ENCRYPTION)) {
-		refuse(session, 403, "EncryptionRequired",
-			"This server encrypts, or does not talk.");
+		refuse(session, 403, "EncryptionRequired", "This server requires encryption.");
 		return;
 	}
 	/* What lies on the shelf is not encrypted. */
@@ -445,8 +444,8 @@ void native_session_abandon(struct native_session *session)
 	if (!session->qp)
 		return;
 	log_error("rdma",
-		"%s: the device %s has not ended the work of a broken queue pair: %u receives, "
-		"%u sends; it is destroyed as it is",
+		"%s: the device %s has not completed the work of a broken queue pair: %u "
+		"receives, %u sends; the server destroys it nevertheless",
 		session->peer, session->front->attr.name, session->recvs_posted,
 		session->sends_signaled);
 	queue_pair_close(session);
@@ -470,8 +469,8 @@ bool native_session_yield(struct front_native *front)
 		if (now_ns < session->accepted_ns + NATIVE_YIELD_NS)
 			return false;
 		counter_add(&sessions_yielded, 1);
-		native_session_fail(
-			session, "it has proven no key yet, and another one needs its place");
+		native_session_fail(session,
+			"it has not yet proven a key, and another session needs its place");
 		return true;
 	}
 	return false;

@@ -6,7 +6,7 @@
 #include "front/session/native_priv.h"
 
 DEFINE_COUNTER(pages_total, "nebulaio_native_streamed_pages_total", NULL,
-	"Pages of lists that another one followed in the same request.");
+	"Pages of lists that were followed by another page in the same request.");
 
 #define TOKEN_BYTES_MAX (BASE64_LEN(LIMIT_KEY_LEN_MAX) + 1u)
 

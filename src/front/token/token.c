@@ -14,9 +14,9 @@ _Static_assert(LIMIT_TOKEN_QUEUE_PAIRS_MAX *(TOKEN_SEND_WRS + 1) <= CQ_ENTRIES_M
 	"all queue pairs that may be configured fit a completion queue");
 
 DEFINE_COUNTER(queue_pairs, "nebulaio_token_queue_pairs", NULL,
-	"Queue pairs joined by clients that speak the RDMA token contract, now.");
+	"Queue pairs now connected by clients that use the RDMA token contract.");
 DEFINE_COUNTER(joined_total, "nebulaio_token_queue_pairs_joined_total", NULL,
-	"Queue pairs ever joined by ?rdma-connect.");
+	"Queue pairs connected by ?rdma-connect since the start.");
 
 /* ---- The poller: there while there are queue pairs. ---- */
 
@@ -251,7 +251,7 @@ struct token_qp *token_dci_lease(struct front_token *front, const struct token *
 		ret = rp_dci_aim(qp->qp, qp->ah, target->qpn, front->opts.dc_key);
 	if (ret == 0)
 		return qp;
-	log_info("token", "no way to DC target %06x: %s", target->qpn, strerror(-ret));
+	log_info("token", "cannot reach DC target %06x: %s", target->qpn, strerror(-ret));
 	rp_ah_close(qp->ah);
 	qp->ah = NULL;
 	return NULL;
@@ -283,7 +283,7 @@ int token_qp_join(
 	if (ret == 0)
 		ret = qp_meet(qp, end);
 	if (ret) {
-		log_info("token", "queue pair %06x of %s is not joined: %s", qp->peer.qpn,
+		log_info("token", "queue pair %06x of %s is not connected: %s", qp->peer.qpn,
 			qp->access_key, strerror(-ret));
 		front->group->qp_count--;
 		rp_qp_close(qp->qp);
@@ -292,7 +292,7 @@ int token_qp_join(
 	}
 	qp_enlist(qp);
 	counter_add(&joined_total, 1);
-	log_debug("token", "queue pair %06x of %s is joined to our %06x", qp->peer.qpn,
+	log_debug("token", "queue pair %06x of %s is connected to the server's %06x", qp->peer.qpn,
 		qp->access_key, end->token.qpn);
 	return 0;
 }

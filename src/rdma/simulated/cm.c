@@ -129,7 +129,7 @@ static void events_close(struct sim_device *device)
 	struct list *link;
 
 	while (event_pop(device, &event))
-		log_debug("rdma", "simulated: an event was not taken");
+		log_debug("rdma", "simulated: an event was not consumed");
 	while ((link = list_pop(&device->events_spare)) != NULL)
 		free(CONTAINER_OF(link, struct sim_event, link));
 }
@@ -276,8 +276,7 @@ static void send_backing(struct sim_conn *conn, const struct sim_backing *backin
 
 	/* A peer that does not read its socket, or is gone, does without. */
 	if (sim_packet_send(conn->fd, &packet, &backing->fd, gone ? 0 : 1))
-		log_debug(
-			"rdma", "simulated: pid %d was not told of a shared file", (int)conn->pid);
+		log_debug("rdma", "simulated: cannot send a shared file to pid %d", (int)conn->pid);
 }
 
 /* Whether the peer of this connection may use a key of what lies in the file. */

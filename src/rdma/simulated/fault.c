@@ -17,13 +17,13 @@ DEFINE_COUNTER(atomics, "nebulaio_rdma_simulated_operations_total", "op=\"atomic
 DEFINE_COUNTER(bytes, "nebulaio_rdma_simulated_bytes_total", NULL,
 	"Payload bytes moved by operations of the simulated provider.");
 DEFINE_COUNTER(wire_bytes, "nebulaio_rdma_simulated_wire_bytes_total", NULL,
-	"Bytes the processor copied in place of a wire.");
+	"Bytes that the processor copied instead of a network.");
 DEFINE_COUNTER(retries, "nebulaio_rdma_simulated_retries_total", NULL,
 	"Transmissions repeated after an injected loss.");
 DEFINE_COUNTER(rnr_waits, "nebulaio_rdma_simulated_rnr_total", NULL,
-	"Waits for a receiver that had posted no receive.");
+	"Waits because the receiver had posted no receive.");
 DEFINE_COUNTER(assists, "nebulaio_rdma_simulated_assists_total", NULL,
-	"One-sided requests that the responder had to execute.");
+	"One-sided requests that the responder's processor had to execute.");
 DEFINE_COUNTER(errors, "nebulaio_rdma_simulated_errors_total", NULL,
 	"Queue pairs that went to the error state with work outstanding.");
 
@@ -113,7 +113,7 @@ int sim_faults_parse(const char *device_name, struct sim_faults *ret_faults)
 				key = &fault_keys[i];
 		}
 		if (!key) {
-			log_error("rdma", "device \"%s\": there is no key \"%.*s\"", device_name,
+			log_error("rdma", "device \"%s\": no such key: \"%.*s\"", device_name,
 				SLICE_FMT(name));
 			return -EINVAL;
 		}

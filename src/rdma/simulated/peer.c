@@ -65,7 +65,8 @@ static int memory_open(pid_t pid, const struct sim_packet *hello)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd >= 0 && witness_seen(fd, hello))
 		return fd;
-	log_debug("rdma", "simulated: the memory of pid %d is not to be had: it has to help",
+	log_debug("rdma",
+		"simulated: cannot access the memory of pid %d: that process must copy itself",
 		(int)pid);
 	if (fd >= 0)
 		close(fd);
@@ -188,8 +189,7 @@ int sim_peer_backing_add(
 		return -EPROTO;
 	base = mmap(NULL, packet->bytes, prot, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED) {
-		log_warn("rdma",
-			"a peer's memory cannot be mapped (%s): copying through the kernel",
+		log_warn("rdma", "cannot map a peer's memory (%s): copying through the kernel",
 			strerror(errno));
 		return 0;
 	}

@@ -293,7 +293,8 @@ static int qp_check_attr(const struct rp_qp_attr *attr)
 	const struct rp_qp_cap *cap = &attr->cap;
 
 	if (attr->type > RP_QP_RAW) {
-		log_error("rdma", "simulated: no %s queue pairs here", rp_qp_type_str(attr->type));
+		log_error("rdma", "simulated: %s queue pairs are not supported",
+			rp_qp_type_str(attr->type));
 		return -EOPNOTSUPP;
 	}
 	if (cap->max_send_wr > SIM_QP_WRS_MAX || cap->max_recv_wr > SIM_QP_WRS_MAX ||

@@ -257,8 +257,7 @@ static int qp_bring_up(struct verbs_qp *qp, const struct verbs_request *passive)
 	if (!err && !verbs_is_iwarp(qp->device))
 		err = qp_move(qp, IBV_QPS_RTS, passive);
 	if (err)
-		log_warn(
-			"rdma", "queue pair %u does not come up: %s", qp->base.num, strerror(-err));
+		log_warn("rdma", "cannot bring queue pair %u up: %s", qp->base.num, strerror(-err));
 	return err;
 }
 
@@ -336,8 +335,8 @@ static void on_addr_resolved(struct verbs_qp *qp)
 		qp->id->verbs ? ibv_get_device_name(qp->id->verbs->device) : "no device";
 
 	if (!verbs_is_ours(qp->device, qp->id)) {
-		log_error("rdma", "%s is reached through %s, and %s was opened", qp->peer, found,
-			device_name(qp->device));
+		log_error("rdma", "the route to %s goes through %s, but %s was opened", qp->peer,
+			found, device_name(qp->device));
 		attempt_fail(qp, RP_CM_UNREACHABLE, "it is not on this device's network");
 	} else if (rdma_resolve_route(qp->id, RESOLVE_MS_MAX)) {
 		attempt_fail(qp, RP_CM_UNREACHABLE, strerror(errno));
@@ -366,7 +365,7 @@ static bool on_reply(struct verbs_qp *qp, struct slice data, struct rp_cm_event 
 	*ret_event = (struct rp_cm_event){.type = RP_CM_ESTABLISHED, .qp = &qp->base};
 	memcpy(ret_event->peer, qp->peer, sizeof(qp->peer));
 	if (!private_unpack(data, ret_event, &type, &qp->peer_mtu)) {
-		attempt_fail(qp, RP_CM_UNREACHABLE, "the reply is not one of ours");
+		attempt_fail(qp, RP_CM_UNREACHABLE, "the reply is of another protocol");
 		return false;
 	}
 	if (!verbs_is_iwarp(qp->device)) {
@@ -395,7 +394,7 @@ static bool on_rejected(
 	/* Whoever else rejects is the connection manager over there: nobody listens. */
 	if ((status != REJECT_CONSUMER && !verbs_is_iwarp(qp->device)) ||
 		!private_unpack(data, ret_event, &type, &mtu)) {
-		attempt_fail(qp, RP_CM_UNREACHABLE, "nobody listens there");
+		attempt_fail(qp, RP_CM_UNREACHABLE, "nothing listens there");
 		return false;
 	}
 	verbs_id_close(qp);
@@ -431,10 +430,10 @@ static bool on_request(struct verbs_device *device, const struct verbs_notice *n
 	if (!request)
 		why = "out of memory";
 	else if (!verbs_is_ours(device, notice->id))
-		why = "it came in on another device";
+		why = "it arrived on another device";
 	else if (!private_unpack(slice_of(notice->data, notice->data_bytes), ret_event,
 			 &request->type, &request->peer_mtu))
-		why = "its private data is not of our kind";
+		why = "its private data is of another protocol";
 	if (why) {
 		log_warn("rdma", "%s: connection rejected: %s", ret_event->peer, why);
 		rdma_reject(notice->id, NULL, 0);
@@ -760,7 +759,7 @@ int verbs_listen(struct rp_device *base, const char *address, uint16_t port,
 	else if (rdma_bind_addr(listener->id, &at.any) || rdma_listen(listener->id, BACKLOG))
 		err = -errno;
 	if (!err && listener->id->verbs && !verbs_is_ours(device, listener->id)) {
-		log_error("rdma", "%s is an address of %s, and %s was opened", address,
+		log_error("rdma", "%s is an address of %s, but %s was opened", address,
 			ibv_get_device_name(listener->id->verbs->device), device_name(device));
 		err = -EADDRNOTAVAIL;
 	}

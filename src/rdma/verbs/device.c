@@ -105,8 +105,8 @@ static int limit_mtu(struct verbs_device *device)
 {
 	if (device->mtu_limit > device->port.active_mtu) {
 		log_error("rdma",
-			"%s: a path MTU of %u is asked for, and its port does %u; its network "
-			"interface's MTU decides that (`ip link`)",
+			"%s: the configured path MTU is %u, but the port supports %u; the MTU of "
+			"its network interface decides that (`ip link`)",
 			ibv_get_device_name(device->context->device), 128u << device->mtu_limit,
 			128u << device->port.active_mtu);
 		return -EMSGSIZE;
@@ -234,7 +234,7 @@ static int open_context(struct verbs_device *device, const struct verbs_name *na
 	device->context = open_named(name->device);
 	if (!device->context) {
 		err = -errno;
-		log_error("rdma", "%s does not open: %s", name->device, strerror(-err));
+		log_error("rdma", "cannot open %s: %s", name->device, strerror(-err));
 		return err;
 	}
 	err = ibv_query_device(device->context, &device->attr);
@@ -256,8 +256,7 @@ static int open_context(struct verbs_device *device, const struct verbs_name *na
 void verbs_ended(const struct verbs_device *device, const char *what, int err)
 {
 	if (err)
-		log_warn("rdma",
-			"%s: a %s could not be given back to the device, and is left to it: %s",
+		log_warn("rdma", "%s: the device did not destroy a %s, which stays allocated: %s",
 			ibv_get_device_name(device->context->device), what, strerror(abs(err)));
 }
 
@@ -396,12 +395,12 @@ static void log_unregistered(const struct rp_mr_opts *opts, int err)
 	getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (err == -ENOMEM && limit.rlim_cur < opts->bytes)
 		log_error("rdma",
-			"%llu bytes cannot be registered: the locked-memory limit is %llu; raise "
-			"it (`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service)",
+			"cannot register %llu bytes: the locked-memory limit is %llu; raise it "
+			"(`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service)",
 			(unsigned long long)opts->bytes, (unsigned long long)limit.rlim_cur);
 	else
-		log_error("rdma", "%llu bytes cannot be registered: %s",
-			(unsigned long long)opts->bytes, strerror(-err));
+		log_error("rdma", "cannot register %llu bytes: %s", (unsigned long long)opts->bytes,
+			strerror(-err));
 }
 
 static int verbs_mr_open(struct rp_pd *base, const struct rp_mr_opts *opts, struct rp_mr **ret_mr)

@@ -78,7 +78,7 @@ static int join_locked(struct verbs_qp *qp, const struct rp_address *peer)
 	if (!err)
 		err = to_rts(qp);
 	if (err) {
-		log_info("rdma", "queue pair %u is not joined to %u: %s", qp->base.num, peer->qpn,
+		log_info("rdma", "cannot connect queue pair %u to %u: %s", qp->base.num, peer->qpn,
 			strerror(-err));
 		return err;
 	}

@@ -176,8 +176,8 @@ static int check_attr(const struct verbs_device *device, const struct rp_qp_attr
 
 	device->base.ops->device_attr(&device->base, &can);
 	if (attr->type > RP_QP_DCT || !(can.qp_types & (1u << attr->type))) {
-		log_error(
-			"rdma", "%s: no %s queue pairs here", can.name, rp_qp_type_str(attr->type));
+		log_error("rdma", "%s: %s queue pairs are not supported", can.name,
+			rp_qp_type_str(attr->type));
 		if (attr->type == RP_QP_RAW)
 			verbs_raw_explain(device);
 		return -EOPNOTSUPP;
@@ -328,7 +328,7 @@ void verbs_qp_flush(struct verbs_qp *qp)
 	int err = ibv_modify_qp(qp->qp, &attr, IBV_QP_STATE);
 
 	if (err)
-		log_warn("rdma", "queue pair %u does not go to the error state: %s", qp->base.num,
+		log_warn("rdma", "cannot move queue pair %u to the error state: %s", qp->base.num,
 			strerror(err));
 }
 

@@ -127,7 +127,7 @@ int verbs_group_join(struct rp_qp *base, const char *address, struct rp_group **
 		err = bind_or_resolve(group);
 	pthread_mutex_unlock(&device->lock);
 	if (err) {
-		log_warn("rdma", "%s: the group %s cannot be joined: %s",
+		log_warn("rdma", "%s: cannot join the group %s: %s",
 			ibv_get_device_name(device->context->device), address, strerror(-err));
 		if (group->id)
 			rdma_destroy_id(group->id);
@@ -184,7 +184,7 @@ bool verbs_group_notice(
 		return false;
 	}
 	if (err)
-		log_warn("rdma", "%s: a group is not joined: %s",
+		log_warn("rdma", "%s: cannot join a group: %s",
 			ibv_get_device_name(group->qp->device->context->device),
 			strerror(abs(err)));
 	group->failed = err != 0;

@@ -436,7 +436,7 @@ static bool parse_v2(struct s3_call *call, struct slice authorization, struct si
 			       claim->payload != S3_PAYLOAD_STREAMING_SIGNED_TRAILER))
 		return parsed;
 	*refusal = (struct sigv4_refusal){
-		"InvalidRequest", "A body of signed chunks needs Signature Version 4."};
+		"InvalidRequest", "A body in signed chunks needs Signature Version 4."};
 	return false;
 }
 

@@ -47,7 +47,7 @@ static const struct s3_error *check_headers(struct s3_call *call)
 		return s3_error_at(S3_E_INVALID_STORAGE_CLASS);
 	if (s3_call_param(call, SLICE("versionId"), &value) && !slice_eq(value, SLICE("null")))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Objects of directory buckets have no version but null.");
+			"Objects of directory buckets have only the version null.");
 	return NULL;
 }
 

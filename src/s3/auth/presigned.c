@@ -125,7 +125,7 @@ const struct s3_error *s3_presigned_headers(struct s3_call *call)
 	}
 	if (count > LIMIT_HTTP_HEADERS_MAX)
 		return s3_fail(call, S3_E_INVALID_URI,
-			"The URL brings more headers than a request may have, %u.",
+			"The URL has more headers than a request may have, %u.",
 			LIMIT_HTTP_HEADERS_MAX);
 	*copy = *request;
 	copy->headers = headers;

@@ -24,7 +24,7 @@ const struct s3_error *s3_token_decline(struct s3_call *call, const char *why)
 {
 	static const struct s3_error by_draft = {.code = "NotImplemented",
 		.status = 200,
-		.message = "The bytes do not move by RDMA here."};
+		.message = "This server cannot move the bytes by RDMA."};
 	struct slice detail = slice_str(why ? why : "RDMA is not enabled on this server.");
 
 	s3_answer_header(call, token_header(TOKEN_HEADER_REPLY), SLICE("501"));
@@ -32,7 +32,8 @@ const struct s3_error *s3_token_decline(struct s3_call *call, const char *why)
 		return NULL;
 	s3_fail_detail(call, "Reason", detail);
 	s3_fail(call, S3_E_NOT_IMPLEMENTED,
-		"The bytes do not move by RDMA here: %.*s Send the request again without a token.",
+		"This server cannot move the bytes by RDMA: %.*s Send the request again without a "
+		"token.",
 		SLICE_FMT(detail));
 	if (call->s3->decline_by_draft && !is_connect(call))
 		return &by_draft;
@@ -47,13 +48,14 @@ static const struct s3_error *check_message(struct s3_call *call, const struct s
 
 	if (token->has_body)
 		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"A request with an RDMA token has no body: its Content-Length is 0.");
+			"A request with an RDMA token must have no body: its Content-Length must "
+			"be 0.");
 	/* Readers may sign the nothing that they send. */
 	if (!is_write(call) && payload == S3_PAYLOAD_SHA256)
 		unsigned_payload = strcmp(call->content_sha256, EMPTY_SHA256) == 0;
 	if (!unsigned_payload)
 		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"A request with an RDMA token says x-amz-content-sha256: "
+			"A request with an RDMA token must have x-amz-content-sha256: "
 			"UNSIGNED-PAYLOAD.");
 	return NULL;
 }
@@ -87,7 +89,8 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 		return NULL;
 	if (!carries_token(call) || call->request->session)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
-			"%s takes no RDMA token: GetObject, PutObject and UploadPart over HTTP do.",
+			"%s takes no RDMA token; only GetObject, PutObject and UploadPart over "
+			"HTTP do.",
 			call->operation->name);
 	if (call->identity->anonymous)
 		return s3_fail(call, S3_E_ACCESS_DENIED, "An RDMA token must be signed.");

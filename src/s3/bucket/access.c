@@ -62,8 +62,8 @@ static const struct s3_error *policy_check(
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
 	if (s3_settings_public_access(settings).block_policy && policy_is_public(policy))
 		return s3_fail(call, S3_E_ACCESS_DENIED,
-			"The policy lets everybody in, which is prevented by the BlockPublicPolicy "
-			"setting in S3 Block Public Access.");
+			"The policy grants public access, and the BlockPublicPolicy setting in S3 "
+			"Block Public Access prevents that.");
 	return keep_policy(call, body, ret_document);
 }
 

@@ -21,17 +21,18 @@ static const struct s3_error *judge(struct s3_call *call, const struct store_buc
 	if (strcmp(from->owner, to->bucket.owner) != 0 &&
 		!s3_log_is_allowed(call, from, to, prefix))
 		return s3_fail(call, S3_E_ACCESS_DENIED,
-			"The policy of the target bucket does not let " S3_LOG_SERVICE
-			" put objects with this prefix.");
+			"The policy of the target bucket does not allow " S3_LOG_SERVICE
+			" to put objects with this prefix.");
 	if (strcmp(from->name, to->bucket.name) == 0 || to->parsed[S3_CONFIG_LOGGING])
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"The target bucket is logged itself: each log would make another.");
+			"The target bucket has logging enabled: each log would create another.");
 	if (to->parsed[S3_CONFIG_ENCRYPTION])
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"The target bucket encrypts what is put into it; logs are not encrypted.");
+			"The target bucket encrypts new objects; logs are not encrypted.");
 	if (to->parsed[S3_CONFIG_REQUEST_PAYMENT])
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Who asks pays in the target bucket; nobody asks for logs to be put.");
+			"The target bucket is a Requester Pays bucket, and logs have no "
+			"requester.");
 	return NULL;
 }
 

@@ -124,7 +124,7 @@ void s3_configs_delete_all(struct s3_call *call)
 		call->s3->store, s3_config_name(call->bucket, SLICE_NONE, name));
 
 	if (ret)
-		log_warn("s3", "configurations of the deleted bucket %.*s stay behind: %s",
+		log_warn("s3", "configurations of the deleted bucket %.*s remain in the store: %s",
 			SLICE_FMT(call->bucket), strerror(-ret));
 	s3_settings_changed(call->s3, call->bucket);
 }

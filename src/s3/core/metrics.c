@@ -3,7 +3,7 @@
 #include "s3/core/call.h"
 
 DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
-	"S3 requests that are being read, worked on or answered now, over every transport.");
+	"S3 requests in progress, over every transport.");
 
 #define CLASS_COUNT 4u /* 2xx to 5xx */
 
@@ -29,12 +29,12 @@ enum transport {
 	TRANSPORT_COUNT
 };
 
-#define DURATION(operation, transport)                                                         \
-	{                                                                                      \
-		.name = "nebulaio_s3_request_duration_seconds",                                \
-		.labels = "operation=\"" operation "\",transport=\"" transport "\"",           \
-		.help = "From a request's head, read, to the end of its answer, by operation " \
-			"and transport; those that there have been.",                          \
+#define DURATION(operation, transport)                                                      \
+	{                                                                                   \
+		.name = "nebulaio_s3_request_duration_seconds",                             \
+		.labels = "operation=\"" operation "\",transport=\"" transport "\"",        \
+		.help = "Time from a request's complete head to the end of its answer, by " \
+			"operation and transport; only combinations that occurred.",        \
 	}
 
 static struct counter_hist durations[S3_OPERATION_COUNT][TRANSPORT_COUNT] = {
@@ -44,12 +44,11 @@ static struct counter_hist durations[S3_OPERATION_COUNT][TRANSPORT_COUNT] = {
 #include "s3/s3_operation_table.inc"
 };
 
-#define BODY_BYTES(direction, transport)                                                         \
-	{                                                                                        \
-		.name = "nebulaio_s3_body_bytes_total",                                          \
-		.labels = "direction=\"" direction "\",transport=\"" transport "\"",             \
-		.help = "Bytes of bodies that requests brought and answers took, by transport; " \
-			"no heads.",                                                             \
+#define BODY_BYTES(direction, transport)                                                    \
+	{                                                                                   \
+		.name = "nebulaio_s3_body_bytes_total",                                     \
+		.labels = "direction=\"" direction "\",transport=\"" transport "\"",        \
+		.help = "Bytes of request and answer bodies, without heads, by transport.", \
 	}
 
 static struct counter received[TRANSPORT_COUNT] = {BODY_BYTES("in", "http"),

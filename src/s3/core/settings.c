@@ -128,7 +128,8 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 	if (!ret)
 		ret = kind->ops->load(document.text, &settings->arena, &settings->parsed[kind->id]);
 	if (ret == -EINVAL || ret == -EBADMSG) {
-		log_error("s3", "the document %s is damaged: requests to its bucket are refused",
+		log_error("s3",
+			"the document %s is damaged: the server refuses requests to its bucket",
 			name);
 		ret = -EIO;
 	}

@@ -20,7 +20,7 @@ DEFINE_COUNTER_FULL(lines_full, "access_log");
 #define DAY_NS	(86400 * NS_PER_S)
 
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
-	"Access log lines that could not be kept or put.");
+	"Access log lines that were lost: no memory, or the log object could not be written.");
 
 /* What is still to be put into one place: made with its first line, gone once it is put. */
 struct source {
@@ -130,7 +130,7 @@ static void put_lines(struct source *source)
 	}
 	if (ret) {
 		counter_add(&dropped, 1);
-		log_warn("s3", "an access log of %s cannot be put into %s: %s", source->from.name,
+		log_warn("s3", "cannot write an access log of %s into %s: %s", source->from.name,
 			source->bucket, strerror(-ret));
 	}
 	buf_free(&key);
@@ -353,7 +353,7 @@ static const struct s3_logging *place_of(struct s3_call *call)
 	if (!logging || s3_log_is_let_in(call, logging))
 		return logging;
 	counter_add(&dropped, 1);
-	log_debug("s3", "%.*s does not let the access log of %s in", SLICE_FMT(logging->bucket),
+	log_debug("s3", "%.*s refuses the access log of %s", SLICE_FMT(logging->bucket),
 		call->settings->bucket.name);
 	return NULL;
 }

@@ -223,8 +223,8 @@ int s3_notification_parse(struct s3_xml *root, struct mem_arena *arena,
 
 		if (slice_eq(node->name, SLICE("EventBridgeConfiguration")))
 			return wrong(ret_wrong, S3_E_NOT_IMPLEMENTED,
-				"There is no EventBridge here; events go to the targets that "
-				"notification.targets names.");
+				"This server has no EventBridge; events go to the targets in "
+				"notification.targets.");
 		if (!kind)
 			return wrong(ret_wrong, S3_E_MALFORMED_XML, NULL);
 		ret = parse_rule(node, kind, arena, rule, ret_wrong);

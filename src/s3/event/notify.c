@@ -21,11 +21,11 @@ DEFINE_COUNTER_FULL(queue_full, "notification_queue");
 #define GONE	       "the topic, or its endpoint, is gone"
 
 DEFINE_COUNTER(
-	sent, "nebulaio_notification_sent_total", NULL, "Events that their target has taken.");
+	sent, "nebulaio_notification_sent_total", NULL, "Events that their target accepted.");
 DEFINE_COUNTER(failed_tries, "nebulaio_notification_failed_tries_total", NULL,
-	"Times that a target did not take an event.");
+	"Times that a target did not accept an event.");
 DEFINE_COUNTER(dropped, "nebulaio_notification_dropped_total", NULL,
-	"Events that were given up: the queue full, the target silent or gone.");
+	"Events that were dropped: the queue was full, or the target silent or gone.");
 DEFINE_COUNTER(waiting, "nebulaio_notification_waiting", NULL, "Events in the queues.");
 DEFINE_COUNTER(waiting_bytes, "nebulaio_notification_waiting_bytes", NULL,
 	"Bytes of the events in the queues.");
@@ -280,12 +280,14 @@ static void abandon(struct target *target)
 		if (notice->kept)
 			kept++;
 		else
-			drop(target, "the server ends");
+			drop(target, "the server is stopping");
 		notice->kept = false;
 		forget(notice);
 	}
 	if (kept)
-		log_info("s3", "%u events for the notification target %s wait for the next start",
+		log_info("s3",
+			"%u events for the notification target %s remain in the store until the "
+			"next start",
 			kept, target->name);
 }
 
@@ -307,7 +309,7 @@ static void failed(struct target *target, struct s3_notice *notice, bool refused
 		again_ns = now_ns + notice->pause_ns;
 	}
 	if (!notify->closing && again_ns >= notice->queued_ns + notify->retry_ns) {
-		drop(target, "it does not take them");
+		drop(target, "it does not accept them");
 		forget(notice);
 	} else if (refused || notice->again_ns) {
 		notice->again_ns = again_ns;
@@ -669,10 +671,9 @@ void s3_notify_refused(
 	if (!target)
 		log_warn("s3", "an event for the notification target %.*s is dropped: %s",
 			SLICE_FMT(endpoint->name),
-			error == -EBUSY ? "too many topics have events at once"
-			: error == -ENOENT
-				? "there is no such target, or notification.topics is none"
-				: strerror(-error));
+			error == -EBUSY	   ? "too many topics have events at the same time"
+			: error == -ENOENT ? "no such target, or notification.topics is none"
+					   : strerror(-error));
 }
 
 uint32_t s3_notify_take_done(struct s3_notify *notify, uint64_t *numbers, uint32_t max)

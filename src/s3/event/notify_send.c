@@ -21,7 +21,7 @@ static enum s3_notify_result append_line(const char *path, struct slice text)
 	whole = write(fd, text.data, text.len) == (ssize_t)text.len;
 	/* A line is whole or not there. */
 	if (!whole && end >= 0 && ftruncate(fd, end))
-		log_warn("s3", "a torn line stays in %s: %s", path, strerror(errno));
+		log_warn("s3", "an incomplete line remains in %s: %s", path, strerror(errno));
 	close(fd);
 	return whole ? S3_NOTIFY_TAKEN : S3_NOTIFY_AWAY;
 }

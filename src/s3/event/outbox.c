@@ -130,15 +130,16 @@ static void resume_main(void *arg)
 		rest(outbox, &pause_ns, clock_now_ns() - start_ns);
 	}
 	if (ret)
-		log_error("s3", "events that an earlier start left cannot be read: %s; they stay",
+		log_error("s3",
+			"cannot read the events of an earlier start: %s; they remain in the store",
 			strerror(-ret));
 	if (outbox->left_over && !outbox->stopping)
 		log_warn("s3",
-			"an earlier start left events for more than %u targets: the next "
-			"start sends the others",
+			"events of an earlier start are for more than %u targets: the next start "
+			"sends the others",
 			COURSES_MAX);
 	if (outbox->resumed)
-		log_info("s3", "%u events that an earlier start left are sent", outbox->resumed);
+		log_info("s3", "%u events of an earlier start were sent", outbox->resumed);
 	outbox->resumer = NULL;
 	outbox->resuming = false;
 	if (outbox->stopper)
@@ -178,7 +179,7 @@ static void settle(struct s3_outbox *outbox)
 
 		if (ret)
 			log_warn("s3",
-				"%u events that were sent stay in the store: %s; the next start "
+				"cannot remove %u sent events from the store: %s; the next start "
 				"sends them again",
 				count, strerror(-ret));
 	}

@@ -35,11 +35,11 @@ static void fail_errno(struct admin *admin, int error, const char *why)
 {
 	switch (error) {
 	case -ENOENT:
-		fail(admin, 404, "NotFound", why ? why : "there is none of that name");
+		fail(admin, 404, "NotFound", why ? why : "no such name");
 		break;
 	case -EEXIST:
 		fail(admin, 409, "Conflict",
-			why ? why : "an access key, an id or an e-mail is taken already");
+			why ? why : "an access key, an id or an e-mail is already in use");
 		break;
 	case -EBUSY:
 		fail(admin, 409, "Conflict", why);
@@ -257,15 +257,16 @@ static void replace_volume(struct admin *admin)
 		ret = path ? store_volume_replace(admin->call->s3->store, (uint32_t)member, path)
 			   : -EINVAL;
 	if (ret == -ENOENT)
-		fail(admin, 404, "NotFound", "there is no such volume");
+		fail(admin, 404, "NotFound", "no such volume");
 	else if (ret == -EINVAL)
 		fail(admin, 400, "Invalid", "a path is wanted: absolute, or rdma://HOST:PORT/NAME");
 	else if (ret == -EEXIST)
-		fail(admin, 409, "Conflict", "that is already one of the store's volumes");
+		fail(admin, 409, "Conflict", "this is already one of the store's volumes");
 	else if (ret == -EALREADY)
 		fail(admin, 409, "Conflict", "another volume waits to be replaced");
 	else if (ret == -EBUSY)
-		fail(admin, 409, "Conflict", "too many others are missing to give this one up");
+		fail(admin, 409, "Conflict",
+			"too many other volumes are missing: this one cannot be replaced now");
 	else if (ret)
 		fail_errno(admin, ret, NULL);
 	else
@@ -277,7 +278,7 @@ static void begin_scrub(struct admin *admin)
 	int ret = store_scrub_ask(admin->call->s3->store);
 
 	if (ret)
-		fail(admin, 409, "Conflict", "a scrub is under way");
+		fail(admin, 409, "Conflict", "a scrub is already running");
 	else
 		tell_scrub(admin);
 }
@@ -323,7 +324,7 @@ static void put_entity(struct admin *admin)
 
 	json_member_set_text(description, "account_id", account_of(admin));
 	if (!account && !is_part(admin, 1, "root"))
-		fail_errno(admin, -ENOENT, "there is no such account");
+		fail_errno(admin, -ENOENT, "no such account");
 	else if (put(admin, description))
 		tell_entity(admin);
 	iam_account_put(account);
@@ -355,8 +356,8 @@ static void delete_account(struct admin *admin)
 	if (!ret)
 		ret = iam_delete(admin->call->s3->iam, account_of(admin));
 	if (ret)
-		fail_errno(admin, ret,
-			ret == -EBUSY ? "the account owns buckets" : "there is no such account");
+		fail_errno(
+			admin, ret, ret == -EBUSY ? "the account owns buckets" : "no such account");
 	else
 		done(admin, NULL);
 }
@@ -435,7 +436,7 @@ static int change_attached(struct admin *admin, json_t *account, const char *mem
 		if (!ret)
 			continue;
 		snprintf(admin->why, sizeof(admin->why),
-			ret == -ENOENT && change == iam_attach ? "there is no policy %s"
+			ret == -ENOENT && change == iam_attach ? "no policy %s"
 			: ret == -ENOENT		       ? "%s is not attached"
 							       : "%s: too many are attached",
 			json_string_value(arn));
@@ -463,7 +464,7 @@ static bool edit(struct admin *admin, iam_change_fn *change)
 		fail_errno(admin, ret,
 			admin->why[0]	 ? admin->why
 			: ret == -EDQUOT ? "one identity has at most 4 keys"
-			: ret == -EINVAL ? "the body says nothing that can be done"
+			: ret == -EINVAL ? "the body names no change"
 					 : NULL);
 	else
 		done(admin, NULL);
@@ -484,7 +485,7 @@ static void add_key(struct admin *admin)
 
 static void not_allowed(struct admin *admin)
 {
-	fail(admin, 405, "MethodNotAllowed", "that method means nothing here");
+	fail(admin, 405, "MethodNotAllowed", "this path does not support the method");
 }
 
 static void run_keys(struct admin *admin, uint32_t idx)
@@ -556,7 +557,8 @@ static void run(struct admin *admin)
 	else if (admin->count == 1 && is_part(admin, 0, "accounts") && get)
 		tell_accounts(admin);
 	else if (!is_part(admin, 0, "accounts"))
-		fail_errno(admin, -ENOENT, "there are info, buckets, scrub, volumes and accounts");
+		fail_errno(admin, -ENOENT,
+			"no such path; valid: info, buckets, scrub, volumes and accounts");
 	else if (admin->count == 2)
 		run_account(admin);
 	else if (is_part(admin, 2, "keys"))
@@ -569,7 +571,7 @@ static void run(struct admin *admin)
 		 is_part(admin, 4, "policies"))
 		run_attached(admin);
 	else
-		fail_errno(admin, -ENOENT, "there is nothing at that path");
+		fail_errno(admin, -ENOENT, "no such path");
 }
 
 /* The parts behind /admin/v1/, decoded, each with a NUL behind it. */
@@ -610,7 +612,7 @@ void s3_admin_run(struct s3_call *call, struct admin_answer *ret_answer)
 	if (body.len && !json_is_object(admin.body))
 		fail(&admin, 400, "Invalid", "the body must be a JSON object");
 	else if (!split(&admin))
-		fail_errno(&admin, -ENOENT, "there is nothing at that path");
+		fail_errno(&admin, -ENOENT, "no such path");
 	else
 		run(&admin);
 	json_decref(admin.body);

@@ -28,9 +28,9 @@
 #define SHA1_BYTES	20u
 
 DEFINE_COUNTER(fetches, "nebulaio_oidc_fetches_total", NULL,
-	"Times that the keys of an OpenID Connect issuer were asked for.");
+	"Times that the server fetched the keys of an OpenID Connect issuer.");
 DEFINE_COUNTER(failures, "nebulaio_oidc_failures_total", NULL,
-	"Times that an OpenID Connect issuer did not give its keys.");
+	"Times that a fetch of an OpenID Connect issuer's keys failed.");
 
 /* What is known of one issuer, as one provider of IAM trusts it: those that trust other
  * certificates share nothing. */
@@ -162,7 +162,7 @@ static int get(struct fetch *fetch, CURL *curl, const char *url, struct buf *rep
 	if (code == CURLE_OK && status == 200)
 		return 0;
 	log_warn("s3", "OpenID Connect issuer %s: %s: %s (HTTP %ld)", fetch->url, url,
-		code ? curl_easy_strerror(code) : "not the answer that was asked for", status);
+		code ? curl_easy_strerror(code) : "an unexpected answer", status);
 	return code == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT : -EIO;
 }
 
@@ -177,7 +177,9 @@ static int find_keys(struct fetch *fetch, struct slice document, char ret_url[UR
 	if (slice_ends(issuer, SLICE("/")))
 		issuer.len--;
 	if (!slice_eq(issuer, slice_str(fetch->url)))
-		log_warn("s3", "OpenID Connect issuer %s: its discovery document is of %.*s",
+		log_warn("s3",
+			"OpenID Connect issuer %s: its discovery document names another issuer, "
+			"%.*s",
 			fetch->url, SLICE_FMT(slice_to(issuer, 256)));
 	else if (slice_copy_str(json_member_text(json, "jwks_uri"), ret_url, URL_LEN_MAX + 1) ||
 		 !ret_url[0])

@@ -38,8 +38,7 @@ static const struct s3_error *check_endpoint(struct api *api, struct slice url)
 		if ((uint8_t)url.data[i] <= ' ' || (uint8_t)url.data[i] >= 0x7f)
 			return invalid(api, "push-endpoint has a character that URLs cannot have");
 	if (!s3_notify_takes_topics(api->call->s3->notify))
-		return invalid(api, "this server sends nothing to endpoints of topics "
-				    "(notification.topics)");
+		return invalid(api, "this server sends no events to topics (notification.topics)");
 	return NULL;
 }
 
@@ -56,7 +55,7 @@ static const struct s3_error *check_value(struct api *api, const char *name, str
 		return check_endpoint(api, value);
 	if ((strcmp(name, S3_TOPIC_VERIFY) == 0 || strcmp(name, S3_TOPIC_PERSIST) == 0) &&
 		!slice_eq_nocase(value, SLICE("true")) && !slice_eq_nocase(value, SLICE("false")))
-		return invalid(api, "verify-ssl and persistent are true or false");
+		return invalid(api, "verify-ssl and persistent must be true or false");
 	if (strcmp(name, S3_TOPIC_POLICY) == 0 && value.len &&
 		(policy_compile(value, POLICY_RESOURCE, &api->call->arena, &policy, &refusal) ||
 			policy_check_document(policy, &refusal)))

@@ -205,8 +205,8 @@ const struct s3_error *sts_add_tag(
 	for (uint32_t i = 0; i < wish->tag_count; i++)
 		if (slice_eq_nocase(wish->tags[i].key, tag->key))
 			return s3_fail(api->call, S3_E_VALIDATION,
-				"The tag %.*s is there twice, or a transitive one of the session "
-				"that asks.",
+				"The tag %.*s appears twice, or is a transitive tag of the "
+				"calling session.",
 				SLICE_FMT(tag->key));
 	if (wish->tag_count == IAM_TAGS_MAX)
 		return api_invalid(api, "Tags");

@@ -42,7 +42,8 @@ static const struct s3_error *check_times(struct api *api, const json_t *claims)
 
 	if (!json_is_number(expires) || (since && !json_is_number(since)) ||
 		(issued && !json_is_number(issued)))
-		return invalid_token(api, "The token's exp, nbf or iat is missing or no number.");
+		return invalid_token(
+			api, "The token's exp, nbf or iat is missing or not a number.");
 	if (json_number_value(expires) + LEEWAY_S <= now)
 		return s3_error_at(S3_E_EXPIRED_WEB_IDENTITY);
 	if (json_number_value(since) - LEEWAY_S > now || json_number_value(issued) - LEEWAY_S > now)
@@ -110,7 +111,8 @@ static const struct s3_error *read_tags(
 			.transitive = json_list_find_text(transitive, slice_str(key), &ignored)};
 
 		if (!error && (!json_is_string(one) || json_array_size(value) > 1))
-			error = invalid_token(api, "A tag of the token has no value, or several.");
+			error = invalid_token(
+				api, "A tag of the token has no value, or several values.");
 		if (!error)
 			error = sts_add_tag(api, wish, &tag);
 	}
@@ -128,16 +130,18 @@ static const struct s3_error *check_signature(struct api *api, const struct web_
 
 	if (!s3_oidc_reaches(oidc, issuer.url))
 		return s3_fail(api->call, S3_E_IDP_COMMUNICATION,
-			"The server's configuration (auth.web_identity) does not let it ask %.*s.",
+			"The server's configuration (auth.web_identity) does not allow requests "
+			"to %.*s.",
 			SLICE_FMT(issuer.url));
 	ret = s3_oidc_verify(oidc, &issuer, &web->jwt);
 	switch (ret) {
 	case 0:
 		return NULL;
 	case -EBADMSG:
-		return invalid_token(api, "The token's signature is not its issuer's.");
+		return invalid_token(
+			api, "The token's signature is not valid for its issuer's key.");
 	case -ENOKEY:
-		return invalid_token(api, "The token's key is not among its issuer's.");
+		return invalid_token(api, "The token's key is not one of its issuer's keys.");
 	case -EIO:
 	case -ETIMEDOUT:
 		return s3_error_at(S3_E_IDP_COMMUNICATION);
@@ -232,7 +236,7 @@ const struct s3_error *api_assume_role_web(struct api *api, json_t *ignored)
 		return error;
 	if (api_field(api, "ProviderId").len)
 		return s3_fail(api->call, S3_E_VALIDATION,
-			"ProviderId is not served here: tokens are of OpenID Connect.");
+			"ProviderId is not supported: tokens must come from OpenID Connect.");
 	if (token.len < TOKEN_LEN_MIN || token.len > JWT_LEN_MAX)
 		return api_invalid(api, "WebIdentityToken");
 	if (jwt_parse(token, &web.jwt)) {

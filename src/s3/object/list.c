@@ -39,7 +39,7 @@ static const struct s3_error *parse(struct s3_call *call, struct s3_list *list)
 	if (list->delimiter.len && s3_call_param(call, SLICE("allow-unordered"), &value) &&
 		slice_eq_nocase(value, SLICE("true")))
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"allow-unordered and a delimiter do not go together.");
+			"allow-unordered cannot be combined with a delimiter.");
 	if (s3_express_bucket(call)) {
 		const struct s3_error *error =
 			s3_express_check_list(call, list->prefix, list->delimiter);

@@ -289,8 +289,7 @@ static const struct s3_error *gather_headers(struct s3_call *call, struct store_
 	if (!call->request->header_count && call->identity->root && !s3_express_bucket(call))
 		return NULL;
 	if (!all_clean(call->request))
-		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"A header has a character that headers cannot have.");
+		return s3_fail(call, S3_E_INVALID_ARGUMENT, "A header has an invalid character.");
 	buf_init(&out, S3_META_BYTES_MAX);
 	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
 		struct slice value = s3_call_header(call, kept[i]);
@@ -357,8 +356,7 @@ static const struct s3_error *answer_overrides(
 				"Request specific response headers cannot be used for anonymous "
 				"GET requests.");
 		if (!is_clean_value(value))
-			return s3_fail(call, S3_E_INVALID_ARGUMENT,
-				"%s has a character that headers cannot have.",
+			return s3_fail(call, S3_E_INVALID_ARGUMENT, "%s has an invalid character.",
 				overrides[i].param.data);
 		s3_answer_header(call, told_name(overrides[i].header), value);
 		ret_names[count++] = overrides[i].header;

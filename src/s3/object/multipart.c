@@ -155,7 +155,8 @@ void s3_uploads_delete_all(struct s3_call *call)
 			call->s3->store, SLICE(S3_UPLOADS_BUCKET), slice_of(prefix, (size_t)len));
 
 		if (ret)
-			log_error("s3", "uploads of the deleted bucket %.*s stay behind: %s",
+			log_error("s3",
+				"uploads of the deleted bucket %.*s remain in the store: %s",
 				SLICE_FMT(call->bucket), strerror(-ret));
 	}
 }

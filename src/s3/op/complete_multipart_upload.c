@@ -207,7 +207,7 @@ static const struct s3_error *compose_failed(
 
 	if (error == -EFBIG)
 		return s3_fail(call, S3_E_ENTITY_TOO_LARGE,
-			"The upload has more parts than the store's log can take at once.");
+			"The upload has more parts than one commit in the store's log can hold.");
 	if (error != -ESTALE)
 		return s3_fail_errno(call, error);
 	s3_fail_detail(call, "UploadId", slice_str(upload->id));
@@ -630,7 +630,7 @@ const struct s3_error *s3_op_complete_multipart_upload(struct s3_call *call)
 		return error;
 	/* The object stands and the upload is gone; what came while that was decided goes, too. */
 	if (s3_upload_delete(call, upload.id))
-		log_warn("s3", "parts of the completed upload %s stay behind", upload.id);
+		log_warn("s3", "parts of the completed upload %s remain in the store", upload.id);
 	s3_sse_describe(slice_of(meta.headers, meta.headers_len), &sse);
 	s3_sse_answer(call, &sse);
 	return answer(call, &meta);

@@ -33,12 +33,11 @@ static const struct s3_error *check_directory(struct s3_call *call, const struct
 
 	if (!location || !bucket || s3_xml_child(root, "LocationConstraint"))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"A directory bucket is made with Location and Bucket, and without "
-			"LocationConstraint.");
+			"A directory bucket needs Location and Bucket, and no LocationConstraint.");
 	if (!slice_eq(slice_trim(s3_xml_text(location, "Type")), SLICE("AvailabilityZone")) ||
 		!slice_eq(slice_trim(s3_xml_text(location, "Name")), s3_express_zone(call->bucket)))
 		return s3_fail(call, S3_E_INVALID_LOCATION,
-			"The Location must be the AvailabilityZone that the bucket's name says.");
+			"The Location must be the AvailabilityZone in the bucket's name.");
 	redundancy = slice_trim(s3_xml_text(bucket, "DataRedundancy"));
 	if (!slice_eq(slice_trim(s3_xml_text(bucket, "Type")), SLICE("Directory")) ||
 		(redundancy.len && !slice_eq(redundancy, SLICE("SingleAvailabilityZone"))))
@@ -79,7 +78,7 @@ static const struct s3_error *parse_config(
 	*ret_tags = SLICE_NONE;
 	if (!body.len && s3_express_bucket(call))
 		return s3_fail(call, S3_E_INVALID_REQUEST,
-			"A directory bucket is made with a CreateBucketConfiguration.");
+			"A directory bucket needs a CreateBucketConfiguration.");
 	if (!body.len)
 		return NULL;
 	ret = s3_xml_parse(body, &call->arena, &root);
@@ -152,7 +151,7 @@ static const struct s3_error *parse_making(struct s3_call *call, struct making *
 	}
 	if (s3_express_bucket(call) && name.len && ownership != S3_OWNERSHIP_ENFORCED)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"Objects of directory buckets are owned as BucketOwnerEnforced says.");
+			"Object ownership of directory buckets is BucketOwnerEnforced.");
 	if (s3_express_bucket(call))
 		ownership = S3_OWNERSHIP_ENFORCED;
 	else if (name.len)

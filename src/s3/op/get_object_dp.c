@@ -66,7 +66,7 @@ static const struct s3_error *check_window(struct s3_call *call, const struct s3
 		return NULL;
 	call->header_count = 0;
 	return s3_fail(call, S3_E_INVALID_RDMA_TOKEN,
-		"The RDMA token's window has %llu bytes, and %llu were asked for.",
+		"The RDMA token's window has %llu bytes, and the request needs %llu.",
 		(unsigned long long)token->window.bytes, (unsigned long long)read->bytes);
 }
 

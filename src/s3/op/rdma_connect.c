@@ -33,11 +33,11 @@ static const struct s3_error *read_token(struct s3_call *call)
 
 	if (!s3_call_has_header(call, token_header(TOKEN_HEADER_TOKEN)))
 		return s3_fail(call, S3_E_INVALID_RDMA_TOKEN,
-			"The queue pair is described by an RDMA token, and there is none.");
+			"The request has no RDMA token to describe the queue pair.");
 	if (!token)
 		return s3_token_decline(call, call->request->declined);
 	if (token->has_body)
-		return s3_fail(call, S3_E_INVALID_REQUEST, "This request has no body.");
+		return s3_fail(call, S3_E_INVALID_REQUEST, "This request must have no body.");
 	if (!token->bad)
 		return NULL;
 	call->message = token->bad;
@@ -87,12 +87,13 @@ const struct s3_error *s3_op_rdma_connect(struct s3_call *call)
 		return answer_end(call, &end);
 	case -ENOSPC:
 		return s3_fail(call, S3_E_SLOW_DOWN,
-			"There are as many queue pairs as this server allows.");
+			"The server's maximum number of queue pairs is reached.");
 	case -EINVAL:
 		return s3_fail(call, S3_E_INVALID_RDMA_TOKEN,
 			"The server's device cannot reach this queue pair.");
 	default:
-		return s3_token_decline(call, "The server's device has no such queue pairs.");
+		return s3_token_decline(
+			call, "The server's device does not support such queue pairs.");
 	}
 }
 

@@ -29,5 +29,5 @@ const struct s3_error *s3_op_get_object_torrent(struct s3_call *call)
 		return error;
 	store_get_close(get);
 	return s3_fail(call, S3_E_NO_SUCH_KEY,
-		"There is no torrent of this object: the server does not speak BitTorrent.");
+		"This object has no torrent: the server does not support BitTorrent.");
 }

@@ -285,9 +285,9 @@ static const struct s3_error *vault_failed(struct s3_call *call, int error)
 {
 	if (error == -EACCES)
 		return s3_fail(call, S3_E_KMS_NOT_FOUND,
-			"The key service refuses the key; the server's log says why.");
+			"The key service refuses the key; the server's log has the reason.");
 	return s3_fail(call, S3_E_SERVICE_UNAVAILABLE,
-		"The key service cannot be reached. Try again; the server's log says why.");
+		"The key service cannot be reached. Try again; the server's log has the reason.");
 }
 
 /* What is sealed under: *ret_id says which key it is, in the arena. */
@@ -371,7 +371,7 @@ static const struct s3_error *begin(
 			"the encryption method specified");
 	if (!algorithm.len && key_id.len)
 		return s3_fail(call, S3_E_INVALID_ARGUMENT,
-			"A KMS key id comes with the header x-amz-server-side-encryption: aws:kms");
+			"A KMS key id needs the header x-amz-server-side-encryption: aws:kms");
 	if (given)
 		ret_sse->kind = S3_SSE_CUSTOMER;
 	else if (algorithm.len)

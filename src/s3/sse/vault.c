@@ -28,7 +28,7 @@ DEFINE_COUNTER(calls, "nebulaio_kms_calls_total", NULL, "Calls to the key servic
 DEFINE_COUNTER(
 	failures, "nebulaio_kms_failures_total", NULL, "Calls to the key service that failed.");
 DEFINE_COUNTER(cache_hits, "nebulaio_kms_cache_hits_total", NULL,
-	"Keys that were in memory and needed no call to the key service.");
+	"Keys found in memory, without a call to the key service.");
 
 struct cached {
 	uint64_t until_ns; /* 0: nobody's */

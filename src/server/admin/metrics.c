@@ -236,8 +236,8 @@ static void put_rings(const struct region *region, struct buf *out)
 		RING_METRIC("nebulaio_ring_errors_total", "Entries that failed.", errors),
 		RING_METRIC("nebulaio_ring_submission_depth", "Entries that wait for their device.",
 			submit_depth),
-		RING_METRIC("nebulaio_ring_completion_depth", "Completions that wait to be reaped.",
-			complete_depth),
+		RING_METRIC("nebulaio_ring_completion_depth",
+			"Completions not yet taken by the event loop.", complete_depth),
 	};
 
 	for (size_t f = 0; f < ARRAY_LEN(FIELDS); f++) {
@@ -265,7 +265,7 @@ static void put_volumes(const struct admin_opts *opts, struct buf *out)
 	if (!count)
 		return;
 	metric_head(out, "nebulaio_store_volume_state",
-		"1 for the state that each volume of an erasure coded store is in.");
+		"1 for the current state of each volume of an erasure coded store.");
 	for (uint32_t i = 0; i < count; i++)
 		for (uint32_t s = 0; s < ARRAY_LEN(STATES); s++) {
 			snprintf(
@@ -284,7 +284,7 @@ static void put_store(const struct admin_opts *opts, struct buf *out)
 		const uint64_t *value;
 	} gauges[] = {
 		{"nebulaio_store_volume_bytes", "Size of the volume.", &usage.volume_bytes},
-		{"nebulaio_store_used_bytes", "Bytes of the volume that extents take.",
+		{"nebulaio_store_used_bytes", "Bytes of the volume in use by extents.",
 			&usage.used_bytes},
 		{"nebulaio_store_free_bytes", "Bytes of the volume that are free.",
 			&usage.free_bytes},
@@ -312,9 +312,9 @@ static void put_reactors(const struct admin_opts *opts, struct buf *out)
 	} FIELDS[] = {
 		{"nebulaio_reactor_turns_total", "Turns of the event loop.",
 			offsetof(struct reactor_stats, turns)},
-		{"nebulaio_reactor_sleeps_total", "Times that the loop slept.",
+		{"nebulaio_reactor_sleeps_total", "Times that the event loop slept.",
 			offsetof(struct reactor_stats, sleeps)},
-		{"nebulaio_reactor_busy_nanoseconds_total", "Time in turns that did work.",
+		{"nebulaio_reactor_busy_nanoseconds_total", "Time spent in turns that did work.",
 			offsetof(struct reactor_stats, busy_ns)},
 		{"nebulaio_reactor_fiber_switches_total", "Switches to a fiber.",
 			offsetof(struct reactor_stats, fiber_switches)},
@@ -340,7 +340,7 @@ static void put_reactors(const struct admin_opts *opts, struct buf *out)
 /* Which program this is; its value is always 1. */
 static void put_build(struct buf *out)
 {
-	metric_head(out, "nebulaio_build_info", "The program's version and what it was built by.");
+	metric_head(out, "nebulaio_build_info", "The program's version and its compiler.");
 	metric_line(out, "nebulaio_build_info",
 		"version=\"" NEBULAIO_VERSION "\",compiler=\"" COMPILER "\",arch=\"" ARCH "\"", 1);
 }

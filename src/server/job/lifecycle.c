@@ -11,7 +11,7 @@
 #define PAGE_REST_NS (2 * NS_PER_MS)
 
 DEFINE_COUNTER(walks, "nebulaio_lifecycle_walks_total", NULL,
-	"Walks over all buckets with lifecycle rules.");
+	"Passes over all buckets with lifecycle rules.");
 DEFINE_COUNTER(
 	expired, "nebulaio_lifecycle_expired_total", NULL, "Current objects that rules expired.");
 DEFINE_COUNTER(deleted, "nebulaio_lifecycle_versions_deleted_total", NULL,
@@ -19,9 +19,9 @@ DEFINE_COUNTER(deleted, "nebulaio_lifecycle_versions_deleted_total", NULL,
 DEFINE_COUNTER(reclassed, "nebulaio_lifecycle_transitions_total", NULL,
 	"Versions whose storage class rules changed.");
 DEFINE_COUNTER(aborted, "nebulaio_lifecycle_uploads_aborted_total", NULL,
-	"Uploads in parts that rules ended.");
+	"Multipart uploads that rules aborted.");
 DEFINE_COUNTER(failures, "nebulaio_lifecycle_failures_total", NULL,
-	"Steps of the lifecycle that failed, and are tried again on the next walk.");
+	"Lifecycle steps that failed; the next walk tries them again.");
 
 struct job_lifecycle {
 	struct job_lifecycle_opts opts;
@@ -230,7 +230,7 @@ static void bucket_run(struct job_lifecycle *job, const char *name)
 	free(walk);
 	if (ret && ret != -ENOENT && ret != -ESHUTDOWN) {
 		counter_add(&failures, 1);
-		log_warn("job", "lifecycle of bucket %s: %s; it is tried again", name,
+		log_warn("job", "lifecycle of bucket %s: %s; the server will try again", name,
 			strerror(-ret));
 	}
 }

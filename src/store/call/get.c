@@ -14,7 +14,7 @@
 
 DEFINE_COUNTER(gets_total, "nebulaio_store_gets_total", NULL, "Objects opened for reading.");
 DEFINE_COUNTER(verify_failures, "nebulaio_store_verify_failures_total", NULL,
-	"Pieces whose checksum was not right.");
+	"Pieces with a wrong checksum.");
 
 /* A reader's handle comes from its reactor's own list; fibers stay on their reactor. */
 static struct store_get *get_lease(struct store *store)
@@ -263,8 +263,8 @@ static __attribute__((noinline, cold)) int verify_failed(
 {
 	counter_add(&verify_failures, 1);
 	log_error("store",
-		"object data %llu: the checksum of the piece at %llu is wrong: the medium changed "
-		"it; run fsck",
+		"object data %llu: the checksum of the piece at %llu is wrong: the data on the "
+		"medium is damaged; run fsck",
 		(unsigned long long)part->data_id, (unsigned long long)offset);
 	return -EIO;
 }

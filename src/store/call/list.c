@@ -153,7 +153,7 @@ static void page_visit(const struct list_page *page, store_list_visit_fn *visit,
 
 		if (row->record_len &&
 			record_parse_meta(slice_of(key + row->key_len, row->record_len), &meta))
-			log_error("store", "list: a damaged object record is left out: run fsck");
+			log_error("store", "list: skipped a damaged object record: run fsck");
 		else
 			visit(&entry, arg);
 	}

@@ -65,7 +65,7 @@ static void extents_check(
 		if (ret == -EEXIST) {
 			fsck->report->overlaps++;
 			subject_put(fsck, subject);
-			buf_printf(fsck->out, ": blocks %llu+%u belong to another object, too\n",
+			buf_printf(fsck->out, ": blocks %llu+%u also belong to another object\n",
 				(unsigned long long)extent->block, extent->blocks);
 		} else if (ret) {
 			fsck->report->bad_records++;
@@ -217,8 +217,7 @@ static int unknown_visit(struct fsck *fsck)
 		return 0;
 	}
 	fsck->report->bad_records += count;
-	buf_printf(fsck->out, "%llu rows of a kind that an index does not have\n",
-		(unsigned long long)count);
+	buf_printf(fsck->out, "%llu rows of an unknown kind\n", (unsigned long long)count);
 	return 0;
 }
 
@@ -227,12 +226,12 @@ static void orphans_check(struct fsck *fsck)
 {
 	if (fsck->segments_found > fsck->segments_named) {
 		fsck->report->bad_records += fsck->segments_found - fsck->segments_named;
-		buf_printf(fsck->out, "%llu segments that no object names\n",
+		buf_printf(fsck->out, "%llu segments that belong to no object\n",
 			(unsigned long long)(fsck->segments_found - fsck->segments_named));
 	}
 	if (fsck->inlines_found > fsck->inlines_named) {
 		fsck->report->bad_records += fsck->inlines_found - fsck->inlines_named;
-		buf_printf(fsck->out, "%llu inline bodies that no object names\n",
+		buf_printf(fsck->out, "%llu inline bodies that belong to no object\n",
 			(unsigned long long)(fsck->inlines_found - fsck->inlines_named));
 	}
 }
@@ -256,7 +255,7 @@ static void snapshot_check(struct fsck *fsck)
 	free(words);
 	fsck->report->lost_bytes = lost * BLOCK_BYTES;
 	if (lost)
-		buf_printf(fsck->out, "%llu bytes are neither free nor named by an object\n",
+		buf_printf(fsck->out, "%llu bytes are neither free nor in use by an object\n",
 			(unsigned long long)(lost * BLOCK_BYTES));
 	if (unmarked) {
 		fsck->report->overlaps += unmarked;
@@ -287,7 +286,7 @@ static int fsck_run(struct fsck *fsck)
 		ret = unknown_visit(fsck);
 	if (ret) {
 		fsck->report->bad_records++;
-		buf_printf(fsck->out, "the index cannot be read: %s\n", strerror(-ret));
+		buf_printf(fsck->out, "cannot read the index: %s\n", strerror(-ret));
 		return -EUCLEAN;
 	}
 	orphans_check(fsck);
@@ -321,7 +320,7 @@ static int check(const char *dir, struct salvage *salvage, struct fsck *fsck)
 	if (!ret)
 		ret = fsck_run(fsck);
 	else if (ret != -EUCLEAN || !fsck->out->len)
-		buf_printf(fsck->out, "%s: cannot be opened: %s\n", dir, strerror(-ret));
+		buf_printf(fsck->out, "%s: cannot open it: %s\n", dir, strerror(-ret));
 	store_unload(fsck->store);
 	free(piece);
 	return ret;

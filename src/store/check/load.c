@@ -67,8 +67,8 @@ static int index_unexpected(const struct store *store)
 	if (access(path, F_OK))
 		return 0;
 	log_error("store",
-		"%s: there is an index but no volume: put the volume back; to begin anew, move "
-		"this directory away",
+		"%s: the store has an index but no volume: put the volume back; for a new store, "
+		"move this directory away",
 		store->dir);
 	return -EUCLEAN;
 }
@@ -122,8 +122,8 @@ static void log_size_check(const struct store *store, bool created)
 
 	if (!created && asked && asked != now)
 		log_warn("store",
-			"the log has %llu KiB since the store was made, and stays so: the %llu KiB "
-			"that are configured have no effect",
+			"the log keeps the size it got when the store was made, %llu KiB: the "
+			"configured %llu KiB have no effect",
 			(unsigned long long)(now / KIB), (unsigned long long)(asked / KIB));
 }
 

@@ -29,9 +29,9 @@
 #define BATCH_ROWS    16384u
 
 DEFINE_COUNTER(stripes_rebuilt, "nebulaio_store_stripes_rebuilt_total", NULL,
-	"Stripes of which a part was made anew for a volume that is rebuilt.");
+	"Stripes of which a part was computed again for a volume under rebuild.");
 DEFINE_COUNTER(volumes_rebuilt, "nebulaio_store_volumes_rebuilt_total", NULL,
-	"Volumes that were rebuilt entirely.");
+	"Volumes that were rebuilt completely.");
 
 /* The rows that name extents, by kind and then by key, and where we are among them. */
 static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
@@ -264,7 +264,7 @@ static void heal_run(void *arg)
 	for (uint32_t m = 0; members >> m && !rebuild->ret; m++)
 		if (members >> m & 1) {
 			counter_add(&volumes_rebuilt, 1);
-			log_info("store", "volume %u is rebuilt: %llu stripes read", m,
+			log_info("store", "volume %u is rebuilt: %llu stripes were read", m,
 				(unsigned long long)rebuild->total);
 		}
 }
@@ -288,7 +288,8 @@ int store_rebuild(struct store *store)
 		ret = rebuild->ret;
 	}
 	if (ret && ret != -ESHUTDOWN)
-		log_error("store", "rebuilding stopped: %s; it is begun anew", strerror(-ret));
+		log_error("store", "rebuilding stopped: %s; it starts again from the beginning",
+			strerror(-ret));
 	free(rebuild);
 	return ret;
 }

@@ -119,7 +119,7 @@ static void scan_segment(struct scan *scan, const struct segment *segment)
 			scan->beyond++;
 			scan->end_blocks = MAX(scan->end_blocks, extent->block + extent->blocks);
 		} else if (ret) {
-			scan_complain(scan, ret == -EEXIST ? "two objects name the same block"
+			scan_complain(scan, ret == -EEXIST ? "two objects use the same block"
 							   : "an extent lies outside the volume");
 		}
 	}
@@ -169,7 +169,7 @@ static void scan_object(struct scan *scan, struct slice key, struct slice value)
 		atomic_fetch_add(&store->objects, 1);
 		bucket_put(bucket);
 	} else {
-		scan_complain(scan, "an object of no bucket");
+		scan_complain(scan, "an object without a bucket");
 	}
 	if (object->body == BODY_DIRECT)
 		scan_segment(scan, atomic_load(&object->segments[0]));
@@ -187,11 +187,11 @@ static bool scan_visit(struct slice key, struct slice value, void *arg)
 		scan_segment(scan, segment);
 		segment_close(segment);
 	} else {
-		scan_complain(scan, "a row of no known kind");
+		scan_complain(scan, "a row of an unknown kind");
 	}
 	scan->rows++;
 	if (scan->rows % 4096 == 0 && clock_now_ns() - scan->reported_ns > PROGRESS_INTERVAL_NS) {
-		log_info("store", "recovery: %llu rows of the index read to find the space in use",
+		log_info("store", "recovery: read %llu rows of the index to find the space in use",
 			(unsigned long long)scan->rows);
 		scan->reported_ns = clock_now_ns();
 	}

@@ -22,7 +22,7 @@
 #define DATA_IDS_SKIPPED     (1ull << 32)
 
 DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
-	"Groups that a start found in the log and not in the index.");
+	"Groups that a start found in the log but not in the index.");
 
 /* ---- The last group's bodies. ---- */
 
@@ -176,11 +176,11 @@ static void hole_refuse(const struct store *store, const struct log_hole *hole)
 		volume->path, hole->error ? "cannot be read" : "is not whole",
 		hole->find.found ? "but " : "and it may have been the last one",
 		hole->find.found ? behind : "",
-		hole->find.found ? " came after it, when it was durable" : "");
+		hole->find.found ? " came after it, so it was durable" : "");
 	store_find(store,
-		"%s: what %s changed was acknowledged and may be lost. Nothing was changed now. "
-		"Put a good copy of the volume back; or give it up, keep all else and be told what "
-		"is lost: nebulaio fsck --salvage %s",
+		"%s: the changes of %s were acknowledged and may be lost. This start changed "
+		"nothing. Put a good copy of the volume back; or, to drop these changes, keep all "
+		"others and print the losses: nebulaio fsck --salvage %s",
 		store->dir, lost, store->dir);
 }
 
@@ -188,7 +188,7 @@ static void hole_pass(const struct store *store, const struct log_hole *hole)
 {
 	log_warn("store",
 		"%s: the log is damaged at byte %llu of %s, where group %llu was, but the index "
-		"has what it held: nothing is lost; look at the medium",
+		"has its changes: nothing is lost; check the medium",
 		store->dir,
 		(unsigned long long)(VOLUME_LOG_OFFSET +
 				     hole->at.pos % store->volume.super.log_bytes),
@@ -200,8 +200,9 @@ static int search_failed(const struct store *store, const struct journal_at *at,
 {
 	if (error == -EIO)
 		store_find(store,
-			"%s: the log of %s cannot be read behind group %llu: is the medium dying? "
-			"Copy the volume to another one (ddrescue) and start with that",
+			"%s: cannot read the log of %s after group %llu: the medium may be "
+			"failing. Copy the volume to another one (ddrescue) and start with the "
+			"copy",
 			store->dir, store->volume.path, (unsigned long long)(at->seq - 1));
 	return error;
 }
@@ -222,8 +223,8 @@ static int hole_settle(struct store *store, const struct log_hole *hole)
 static void carried_tell(const struct store *store, const struct log_hole *hole)
 {
 	log_warn("store",
-		"%s: the log is damaged at byte %llu of %s: group %llu was read from the copy that "
-		"group %llu carries: nothing is lost; look at the medium",
+		"%s: the log is damaged at byte %llu of %s: group %llu was read from its copy in "
+		"group %llu: nothing is lost; check the medium",
 		store->dir,
 		(unsigned long long)(VOLUME_LOG_OFFSET +
 				     hole->at.pos % store->volume.super.log_bytes),
@@ -308,8 +309,8 @@ static int index_old_refuse(struct replay *replay)
 		return salvage_hole(store, store->salvage, &hole);
 	store_find(store,
 		"%s: the index is older than the volume: it ends with group %llu, and the log "
-		"begins with %llu: was it put back from an old copy? Put back the newest one, or "
-		"give up what the groups between them changed with: nebulaio fsck --salvage %s",
+		"begins with %llu. Was it restored from an old copy? Put the newest one back; or, "
+		"to drop the changes of the groups in between: nebulaio fsck --salvage %s",
 		store->dir, (unsigned long long)replay->state.applied_seq,
 		(unsigned long long)super->tail_seq, store->dir);
 	return -EUCLEAN;
@@ -343,8 +344,8 @@ static int last_verify(struct replay *replay, struct slice bytes, const struct g
 	ret = bodies_verify(&store->volume, bytes);
 	if (ret == -EUCLEAN) {
 		log_info("store",
-			"recovery: the last group (%llu) was cut short by the crash and had not "
-			"been acknowledged: dropped",
+			"recovery: the crash cut the last group (%llu) short before it was "
+			"acknowledged: dropped",
 			(unsigned long long)head->seq);
 		return 0;
 	}
@@ -356,9 +357,9 @@ static int last_verify(struct replay *replay, struct slice bytes, const struct g
 		return 1;
 	}
 	store_find(store,
-		"%s: bodies of objects in the last group (%llu) cannot be read from %s, so whether "
-		"it was acknowledged is not known: look at the medium; to go on with it: nebulaio "
-		"fsck --salvage %s",
+		"%s: cannot read bodies of objects in the last group (%llu) from %s, so it is not "
+		"known whether the group was acknowledged: check the medium; to go on without the "
+		"damaged part: nebulaio fsck --salvage %s",
 		store->dir, (unsigned long long)head->seq, store->volume.path, store->dir);
 	return -EUCLEAN;
 }
@@ -422,8 +423,8 @@ static int state_load(struct store *store, struct state_record *ret_state)
 	if (ret == -ENOENT || (!ret && memcmp(ret_state->uuid, store->volume.super.uuid,
 					       sizeof(ret_state->uuid)) != 0)) {
 		log_error("store",
-			"%s: volume and index do not belong to the same store: put back "
-			"the one that was moved or replaced",
+			"%s: volume and index belong to different stores: put back the one that "
+			"was moved or replaced",
 			store->dir);
 		return -EUCLEAN;
 	}
@@ -436,8 +437,8 @@ static int state_load(struct store *store, struct state_record *ret_state)
 	}
 	if (!ret && (ret_state->features & INDEX_FEATURES_NEEDED & ~INDEX_FEATURES)) {
 		log_error("store",
-			"%s: the index has features (0x%x) that this program does not know: use "
-			"the program that wrote it, or a later one",
+			"%s: the index has features (0x%x) that this program does not support: "
+			"use the program that wrote it, or a later one",
 			store->dir, ret_state->features & INDEX_FEATURES_NEEDED & ~INDEX_FEATURES);
 		return -EUCLEAN;
 	}

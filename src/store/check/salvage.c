@@ -86,14 +86,14 @@ static int part_keep(const struct part *part, uint64_t unreadable)
 		ret = file_dir_sync(store->dir);
 	if (ret) {
 		store_find(store,
-			"%s: the damaged part of the log cannot be kept aside (%s): nothing was "
+			"%s: cannot save a copy of the damaged part of the log (%s): nothing was "
 			"changed; make room and run this again",
 			path, strerror(-ret));
 		return ret;
 	}
-	store_find(store, "%s: the %llu damaged bytes of the log, as they are%s", path,
+	store_find(store, "%s: a copy of the %llu damaged bytes of the log%s", path,
 		(unsigned long long)part->len,
-		unreadable ? "; blocks that cannot be read are zeros there" : "");
+		unreadable ? "; unreadable blocks are zeros there" : "");
 	return 0;
 }
 
@@ -119,7 +119,7 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 static void mutation_name(struct part *part, const struct mutation *mutation)
 {
 	struct buf *out = part->salvage->out;
-	struct bucket_name bucket = {.name = "a bucket that is not known"};
+	struct bucket_name bucket = {.name = "an unknown bucket"};
 	struct object_name version;
 	bool put = mutation->op == MUTATION_PUT;
 
@@ -207,8 +207,7 @@ int salvage_hole(struct store *store, struct salvage *salvage, const struct log_
 	salvage->unreadable |= hole->error || hole->find.unreadable_blocks;
 	salvage->report->groups_lost += hole->lost_end - hole->lost_first;
 	groups_say(hole->lost_first, hole->lost_end - 1, lost);
-	store_find(store, "%s: %s of the log: lost, with all that was changed there", store->dir,
-		lost);
+	store_find(store, "%s: %s of the log: lost, with all changes in them", store->dir, lost);
 	for (uint32_t copy = 0; !ret; copy++) {
 		struct part part = {.store = store, .salvage = salvage, .hole = hole, .copy = copy};
 

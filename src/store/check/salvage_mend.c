@@ -111,7 +111,7 @@ static void bucket_remake(struct mend *mend, uint64_t id)
 		mend->ret = buckets_add(mend->store->buckets, &info);
 	mend->salvage->report->buckets_remade++;
 	buf_printf(mend->salvage->out,
-		"made: bucket %s, of root, for objects whose bucket's own record is lost\n",
+		"made: bucket %s, owned by root, for objects whose bucket record is lost\n",
 		info.name);
 }
 
@@ -161,7 +161,7 @@ static const char *object_wrong(struct mend *mend, struct object *object)
 		struct segment *segment;
 
 		if (object_segment_load(mend->store, object, i, &segment))
-			return "where its body lies is lost";
+			return "the location of its body is lost";
 		for (uint32_t e = 0; e < segment->extent_count; e++) {
 			const struct extent *extent = &segment->extents[e];
 			int ret = space_mark(mend->used, extent->block, extent->blocks);
@@ -244,8 +244,8 @@ static bool shared_visit(struct slice row, struct slice value, void *arg)
 		whole = object_segment_load(mend->store, object, i, &segment) == 0;
 	}
 	if (whole && is_shared(mend, object) && !body_is_right(mend, object))
-		object_remove(mend, row,
-			"it was deleted or replaced, and its space given to another object");
+		object_remove(
+			mend, row, "it was deleted or replaced, and another object has its space");
 	object_put(mend->store, object);
 	return !mend->ret;
 }

@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-DEFINE_COUNTER(runs, "nebulaio_store_scrub_runs_total", NULL, "Scrubs that came to their end.");
+DEFINE_COUNTER(runs, "nebulaio_store_scrub_runs_total", NULL, "Completed scrubs.");
 DEFINE_COUNTER(read_bytes, "nebulaio_store_scrub_bytes_total", NULL, "Bytes of bodies scrubbed.");
 DEFINE_COUNTER(damaged, "nebulaio_store_scrub_damaged_total", NULL,
-	"Places (of at most a MiB) that a scrub found damaged and that nothing mends.");
+	"Places (of at most 1 MiB) that a scrub found damaged and could not repair.");
 DEFINE_COUNTER(mended, "nebulaio_store_scrub_mended_total", NULL,
-	"Pieces of data that a scrub found wrong on a volume and mended from the others.");
+	"Pieces of data that a scrub found wrong on a volume and repaired from the others.");
 DEFINE_COUNTER(parity_mended, "nebulaio_store_scrub_parity_mended_total", NULL,
-	"Shards of parity that a scrub found wrong and made anew.");
+	"Shards of parity that a scrub found wrong and computed again.");
 
 static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N")};
 
@@ -153,7 +153,7 @@ static void chunk_run(void *arg)
 		scrub->key.len > 9 ? (int)MIN(scrub->key.len - 9, 200u) : 0,
 		(const char *)scrub->key.bytes + 9, (unsigned long long)scrub->at,
 		(unsigned long long)scrub->to - 1, scrub->segment_idx,
-		ret == -EUCLEAN ? "a checksum is wrong, and no volume has it right"
+		ret == -EUCLEAN ? "a checksum is wrong, and no volume has the right data"
 				: strerror(-ret));
 }
 
@@ -227,8 +227,8 @@ static bool kind_run(struct scrub *scrub)
 		if (scrub->ret == -ENOENT)
 			return true;
 		if (scrub->ret) {
-			log_error("store", "scrub: the index cannot be read: %s",
-				strerror(-scrub->ret));
+			log_error(
+				"store", "scrub: cannot read the index: %s", strerror(-scrub->ret));
 			return false;
 		}
 		for (scrub->segment_idx = 0; scrub->segment_idx < scrub->segment_count;
@@ -265,8 +265,8 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 	if (whole) {
 		counter_add(&runs, 1);
 		log_info("store",
-			"scrub: ended: %llu MiB read, %llu pieces and %llu shards of parity "
-			"mended, %llu places damaged",
+			"scrub: ended: %llu MiB read, repaired %llu pieces and %llu shards of "
+			"parity, %llu places damaged",
 			(unsigned long long)(atomic_load(&store->scrub_done_bytes) / MIB),
 			(unsigned long long)scrub->mended, (unsigned long long)scrub->parity,
 			(unsigned long long)scrub->damaged);

@@ -200,9 +200,9 @@ int snapshot_size_check(const struct store *store)
 	if (then <= now || !disk_can_grow(disk))
 		return 0;
 	store_find(store,
-		"%s: the volume has %llu bytes and had %llu when the store was last closed: it was "
-		"cut short. Put a whole copy of it back; if there is none: truncate -s %llu %s, "
-		"and nebulaio fsck --deep names the objects that lay there",
+		"%s: the volume has %llu bytes but had %llu when the store was last closed: it "
+		"was truncated. Restore a complete copy; if you have none: truncate -s %llu %s, "
+		"and nebulaio fsck --deep names the objects that were in the lost part",
 		store->volume.path, (unsigned long long)now, (unsigned long long)then,
 		(unsigned long long)then, store->volume.path);
 	return -EUCLEAN;

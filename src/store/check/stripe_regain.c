@@ -83,13 +83,14 @@ int stripe_regain(struct store *store)
 	if (!regain.ret)
 		fiber_offload_long(regain_run, &regain);
 	if (regain.ret) {
-		log_error("store", "%s: enough volumes are back, but cannot be written to: %s",
+		log_error("store", "%s: enough volumes are back, but writing to them fails: %s",
 			store->dir, strerror(-regain.ret));
 		return regain.ret;
 	}
 	disk_resume(store->volume.disk);
 	atomic_store(&store->suspended, false);
-	log_info("store", "%s: enough volumes are back: the store takes writes again", store->dir);
+	log_info(
+		"store", "%s: enough volumes are back: the store accepts writes again", store->dir);
 	return 0;
 }
 
@@ -100,16 +101,16 @@ bool store_writable(const struct store *store, char *ret_why, size_t why_cap)
 
 	if (atomic_load(&store->fenced)) {
 		snprintf(ret_why, why_cap,
-			"the store takes no more writes: its volume or its index failed; see the "
-			"log, then restart on a sound disk");
+			"the store accepts no more writes: its volume or its index failed; see "
+			"the log, then restart on a sound disk");
 		return false;
 	}
 	if (stripe_lacking(store)) {
 		uint32_t lost = (uint32_t)__builtin_popcountll(disk_array_lost(disk));
 
 		snprintf(ret_why, why_cap,
-			"the store takes no writes: %u of %u volumes are there and whole, and %u "
-			"are needed",
+			"the store accepts no writes: %u of %u volumes are present and complete, "
+			"and %u are needed",
 			count - lost, count, disk_array_data(disk));
 		return false;
 	}

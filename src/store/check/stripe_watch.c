@@ -21,7 +21,7 @@
 #define PUTS_LOOK_NS (20 * NS_PER_MS)
 
 DEFINE_COUNTER(returned, "nebulaio_store_volumes_returned_total", NULL,
-	"Volumes that were missing and were taken back, or replaced, while the store was open.");
+	"Missing volumes that were taken back, or replaced, while the store was open.");
 
 struct watch {
 	struct store *store;
@@ -163,14 +163,13 @@ static void member_take(struct watch *watch)
 		ret = disk_array_return(store->volume.disk, watch->member, watch->disk);
 	if (!ret) {
 		counter_add(&returned, 1);
-		log_info("store", "volume %u is there again, and is made whole from the others",
+		log_info("store", "volume %u is back, and is rebuilt from the others",
 			watch->member);
 		fiber_offload_long(super_run, watch);
 		ret = watch->ret;
 	}
 	if (ret)
-		log_error("store", "volume %u cannot be taken back: %s", watch->member,
-			strerror(-ret));
+		log_error("store", "cannot take volume %u back: %s", watch->member, strerror(-ret));
 }
 
 /* ---- Replacing. ---- */
@@ -270,7 +269,8 @@ static void replace_run(void *arg)
 		volume->paths_refused &= ~(1u << place);
 		watch->looks = 0;
 		if (stripe_remember(watch->store->dir, volume))
-			log_warn("store", "%s: the folder cannot remember it", watch->store->dir);
+			log_warn("store", "%s: cannot record it in the data folder",
+				watch->store->dir);
 	}
 	volume->replace_path = NULL;
 	pthread_mutex_unlock(&volume->lock);

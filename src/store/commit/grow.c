@@ -53,7 +53,7 @@ int grow_check(struct store *store)
 		if (low && !atomic_load(&store->space_low))
 			log_warn("store",
 				"%s: less than the reserve of %llu bytes is free on the file "
-				"system: no more objects are taken until there is room",
+				"system: the store accepts no more objects until there is room",
 				store->dir, (unsigned long long)store->opts.reserve_bytes);
 		atomic_store(&store->space_low, low);
 	}
@@ -158,8 +158,8 @@ static void full_tell(struct store *store)
 	store_usage(store, &usage);
 	log_error("store",
 		"%s: the store is full: %llu of %llu MiB are in use, and its volume cannot grow: "
-		"objects are refused until others are deleted, the volume or its file system is "
-		"made larger, or data.volume_bytes_max is raised",
+		"delete objects, enlarge the volume or its file system, or raise "
+		"data.volume_bytes_max; until then new objects are refused",
 		store->dir, (unsigned long long)(usage.used_bytes / MIB),
 		(unsigned long long)(usage.volume_bytes / MIB));
 }

@@ -24,7 +24,7 @@ struct outbox_row_head {
 _Static_assert(sizeof(struct outbox_row_head) == 4, "as docs/spec/disk.md has it");
 
 DEFINE_COUNTER(outbox_rows_total, "nebulaio_store_outbox_rows_total", NULL,
-	"Outbox rows that commits put: events to be told to somebody outside.");
+	"Outbox rows that commits wrote: events to be delivered.");
 
 /* ---- In a group. ---- */
 

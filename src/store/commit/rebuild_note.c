@@ -16,7 +16,7 @@
 #define NOTED_BYTES_FIRST 4096u
 
 DEFINE_COUNTER(rows_noted, "nebulaio_store_rebuild_rows_noted_total", NULL,
-	"Rows of older bodies that were written while a volume was rebuilt, and looked at again.");
+	"Rows of older bodies that were written during a rebuild, and checked again.");
 
 bool rebuild_row_counts(uint64_t data_id_first, struct slice key, struct slice value)
 {

@@ -34,8 +34,8 @@ static int log_read(
 		ret = disk_copy_read_now(volume->disk, copy, data, bytes, offset);
 		if (!ret && first)
 			log_warn("store",
-				"%s: the log at %llu could not be read (%s), and could when asked "
-				"again: look at the medium",
+				"%s: a read of the log at %llu failed (%s), and the retry "
+				"succeeded: check the medium",
 				volume->path, (unsigned long long)offset, strerror(-first));
 		if (!ret || ret == -ENOENT || is_final(ret))
 			return ret;
@@ -123,7 +123,7 @@ static int read_at(struct volume *volume, const struct journal_at *at, uint8_t *
 			return best;
 		if (ret == 1 && copy)
 			log_warn("store",
-				"%s: group %llu of the log is not whole on %u of its volumes, and "
+				"%s: group %llu of the log is damaged on %u of its volumes, and "
 				"was read from another",
 				volume->path, (unsigned long long)at->seq, copy);
 		if (ret == 1 || is_final(ret))

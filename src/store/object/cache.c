@@ -16,8 +16,8 @@
 DEFINE_COUNTER(cache_hits, "nebulaio_store_cache_hits_total", NULL, "Chunks found in memory.");
 DEFINE_COUNTER(
 	cache_misses, "nebulaio_store_cache_misses_total", NULL, "Chunks that were not in memory.");
-DEFINE_COUNTER(
-	cache_evictions, "nebulaio_store_cache_evictions_total", NULL, "Chunks that left memory.");
+DEFINE_COUNTER(cache_evictions, "nebulaio_store_cache_evictions_total", NULL,
+	"Chunks dropped from memory.");
 
 struct cache_entry {
 	struct cache_entry *chain;

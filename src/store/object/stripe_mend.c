@@ -7,7 +7,7 @@
 #include <errno.h>
 
 DEFINE_COUNTER(mended, "nebulaio_store_pieces_mended_total", NULL,
-	"Pieces whose checksum was wrong and that other volumes made right.");
+	"Pieces with a wrong checksum that were repaired from other volumes.");
 
 /* Reads the piece in one way (or writes what was read that way over what is wrong). */
 static int piece_go(struct disk *disk, const struct segment *segment,

@@ -18,11 +18,11 @@
 #define PAUSE_NS (5 * NS_PER_MS) /* at least, from one to the next */
 
 DEFINE_COUNTER(discards, "nebulaio_store_discards_total", NULL,
-	"Runs of free space that volumes were told to deallocate.");
+	"Deallocations of free space sent to volumes.");
 DEFINE_COUNTER(discarded_bytes, "nebulaio_store_discarded_bytes_total", NULL,
-	"Bytes of these, of each volume.");
+	"Bytes of these deallocations, of each volume.");
 DEFINE_COUNTER(failures, "nebulaio_store_discards_failed_total", NULL,
-	"Runs of free space that a volume failed to deallocate.");
+	"Deallocations that failed on a volume.");
 
 static int run_discard(struct store *store, uint64_t block, uint64_t blocks)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 DEFINE_COUNTER(suspensions, "nebulaio_store_suspensions_total", NULL,
-	"Times that too many volumes were gone to take writes.");
+	"Times that too few volumes were left to accept writes.");
 
 void stripe_suspend(struct store *store)
 {
@@ -18,9 +18,10 @@ void stripe_suspend(struct store *store)
 		return;
 	counter_add(&suspensions, 1);
 	log_error("store",
-		"%s: too few volumes are left: the store takes no writes, and reads only what the "
-		"others hold, until enough can be reached again; it then goes on by itself. A "
-		"volume that failed a write is tried again at the next start only",
+		"%s: too few volumes are left: the store accepts no writes, and reads only data "
+		"that the other volumes hold. It continues by itself when enough volumes can be "
+		"reached again. A volume that failed a write is used again only after the next "
+		"start",
 		store->dir);
 }
 
@@ -38,8 +39,8 @@ void store_fence(struct store *store, const char *what, int error)
 	if (atomic_exchange(&store->fenced, true))
 		return;
 	log_error("store",
-		"%s: %s failed (%s): the store takes no more writes; what is stored can "
-		"still be read",
+		"%s: %s failed (%s): the store accepts no more writes; stored data can still be "
+		"read",
 		store->dir, what, strerror(-error));
 	disk_fence(store->volume.disk);
 }

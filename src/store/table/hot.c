@@ -27,7 +27,7 @@ DEFINE_COUNTER(
 DEFINE_COUNTER(
 	hot_misses, "nebulaio_store_hot_misses_total", NULL, "Records looked up in the index.");
 DEFINE_COUNTER(hot_evictions, "nebulaio_store_hot_evictions_total", NULL,
-	"Records that left the in-memory table.");
+	"Records dropped from the in-memory table.");
 DEFINE_COUNTER(hot_offloads, "nebulaio_store_index_blocking_reads_total", NULL,
 	"Index look-ups that had to wait for a disk read.");
 

@@ -73,13 +73,15 @@ void modes_check(const char *dir)
 	close(fd);
 	if (modes.tightened)
 		log_warn("store",
-			"%s: it, or files in it (%u), could be used by other users: closed to them "
-			"now; whoever read them knows names, headers and small bodies",
+			"%s: other users had access to it or to files in it (%u): the server has "
+			"removed that access; a user who read them knows names, headers and small "
+			"bodies",
 			dir, modes.tightened);
 	if (modes.left)
 		log_warn("store",
-			"%s: %s (and %u more) can be used by other users and is not ours to "
-			"change: see that you trust them, or take their rights (chmod -R go-rwx)",
+			"%s: other users have access to %s (and %u more), and the server may not "
+			"change that: make sure that you trust them, or remove their access "
+			"(chmod -R go-rwx)",
 			dir, strcmp(modes.first_left, ".") == 0 ? "the folder" : modes.first_left,
 			modes.left - 1);
 }
@@ -94,10 +96,12 @@ void modes_check_file(const char *path)
 		return;
 	tighten(&modes, AT_FDCWD, path);
 	if (modes.tightened)
-		log_warn("store", "%s: the volume could be used by other users: closed to them",
+		log_warn("store",
+			"%s: other users had access to the volume: the server has removed it",
 			path);
 	else if (modes.left)
 		log_warn("store",
-			"%s: the volume can be used by other users, and is not ours to change",
+			"%s: other users have access to the volume, and the server may not change "
+			"that",
 			path);
 }

@@ -95,7 +95,7 @@ int stripe_locate(const struct volume_opts *opts, struct volume *volume)
 		return -EUCLEAN;
 	}
 	if (!strchr(opts->path, ',') && several) {
-		log_error("store", "%s: the store has several volumes: name them all, or none",
+		log_error("store", "%s: the store has several volumes: name all of them, or none",
 			opts->dir);
 		return -EUCLEAN;
 	}
@@ -255,7 +255,7 @@ static int member_open(
 		ret = disk_wipe_now(disk);
 	if (!ret && ours && !disk_can_grow(disk) &&
 		disk_medium_bytes(disk) < candidate->super.medium_bytes) {
-		log_error("store", "%s: the device is smaller than it was: not used", path);
+		log_error("store", "%s: the device is smaller than before: not used", path);
 		ret = -EUCLEAN;
 	}
 	if (!ret)
@@ -277,7 +277,7 @@ static int set_create(struct set *set)
 
 	if (volume->set_count != count) {
 		log_error("store",
-			"%u volumes are named, but erasure coding %u+%u takes %u "
+			"%u volumes are named, but erasure coding %u+%u needs %u "
 			"(storage.erasure.data, storage.erasure.parity)",
 			volume->set_count, set->opts->erasure_data, set->opts->erasure_parity,
 			count);
@@ -374,7 +374,7 @@ static void spares_take(struct set *set, uint64_t bytes)
 		while (member < super->set_count && set->array.members[member])
 			member++;
 		if (member == super->set_count) {
-			log_warn("store", "%s: there is no place for it: not used",
+			log_warn("store", "%s: the store has no place for it: not used",
 				set->volume->set_paths[i]);
 			continue;
 		}
@@ -399,7 +399,8 @@ static int set_assemble(struct set *set)
 	uint32_t good = 0;
 
 	if (!best) {
-		log_error("store", "none of the %u volumes is this store's: are they connected?",
+		log_error("store",
+			"none of the %u volumes belongs to this store: are they connected?",
 			set->volume->set_count);
 		return -EUCLEAN;
 	}
@@ -415,8 +416,8 @@ static int set_assemble(struct set *set)
 		}
 	if (good < super->set_data) {
 		log_error("store",
-			"only %u of %u volumes are there and good, and %u are needed: connect the "
-			"others",
+			"only %u of %u volumes are present and good, and %u are needed: connect "
+			"the others",
 			good, super->set_count, super->set_data);
 		return -EUCLEAN;
 	}
@@ -468,8 +469,8 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume)
 		if (disk_array_state(volume->disk, i) != DISK_MEMBER_GOOD)
 			log_warn("store", "volume %u is %s", i,
 				disk_array_state(volume->disk, i) == DISK_MEMBER_MISSING
-					? "missing: reads that need it are made out of the others"
-					: "behind, and is made whole from the others");
+					? "missing: its data is computed from the others"
+					: "behind, and is rebuilt from the others");
 	if (!ret && !known)
 		ret = stripe_super_write(volume);
 	if (!ret && opts->create)
@@ -533,7 +534,8 @@ int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint
 			continue;
 		if (member_open(set, i, disk_bytes(volume->disk), false, ret_disk)) {
 			volume->paths_refused |= 1u << i;
-			log_error("store", "%s cannot be volume %u: not tried again",
+			log_error("store",
+				"%s cannot be volume %u: the server does not try it again",
 				volume->set_paths[i], member);
 			continue;
 		}

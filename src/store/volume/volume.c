@@ -74,7 +74,7 @@ static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BL
 		for (uint32_t try = 0; try < SUPER_READ_TRIES && ret; try++)
 			ret = disk_read_now(disk, aligned, BLOCK_BYTES, i * (uint64_t)BLOCK_BYTES);
 		if (ret) {
-			log_warn("store", "%s: superblock %u of 2 cannot be read: %s", path, i + 1,
+			log_warn("store", "%s: cannot read superblock %u of 2: %s", path, i + 1,
 				strerror(-ret));
 			memset(aligned, 0xff, BLOCK_BYTES);
 			unreadable++;
@@ -186,7 +186,7 @@ int volume_locate(const struct volume_opts *opts, struct volume *volume)
 	if (lstat(own, &st) == 0 && S_ISREG(st.st_mode) && !same_node(own, opts->path)) {
 		log_error("store",
 			"%s: the store's volume is the file %s; another one (%s) would be another "
-			"store: copy the objects, or leave storage.volume out",
+			"store: copy the objects, or remove storage.volume",
 			opts->dir, own, opts->path);
 		return -EUCLEAN;
 	}
@@ -280,12 +280,12 @@ int volume_label_check(
 		snprintf(what, sizeof(what), "a damaged superblock");
 	if (!opts->format) {
 		log_error("store",
-			"%s: there is %s on it: not touched; to give that up and use it for this "
-			"store, start once with --format",
+			"%s: it holds %s: not changed; to destroy that and use it for this store, "
+			"start once with --format",
 			path, what);
 		return -EUCLEAN;
 	}
-	log_warn("store", "%s: --format: there was %s on it, which is destroyed now", path, what);
+	log_warn("store", "%s: --format: it held %s, which is now destroyed", path, what);
 	return disk_wipe_now(disk);
 }
 
@@ -297,13 +297,14 @@ static int size_check(struct volume *volume)
 
 	if (now < then) {
 		log_error("store",
-			"%s: the device has %llu bytes and had %llu when it was last used: "
-			"objects may lie beyond its end: give it its size back",
+			"%s: the device has %llu bytes but had %llu when it was last used: "
+			"objects may lie beyond its end: restore its size",
 			volume->path, (unsigned long long)now, (unsigned long long)then);
 		return -EUCLEAN;
 	}
 	if (then && now > then)
-		log_info("store", "%s: the device grew from %llu to %llu MiB: all of it is used",
+		log_info("store",
+			"%s: the device grew from %llu to %llu MiB: the store uses all of it",
 			volume->path, (unsigned long long)(then / MIB),
 			(unsigned long long)(now / MIB));
 	volume->super.medium_bytes = now;
@@ -370,7 +371,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 		found = -EMEDIUMTYPE;
 	} else if (found == -EMEDIUMTYPE && (known || !opts->create)) {
 		log_error("store",
-			"%s: no valid superblock: this is not a store's volume, or it is "
+			"%s: no valid superblock: this is not a volume of a store, or it is "
 			"damaged: restore it from a copy",
 			volume->path);
 		return -EUCLEAN;

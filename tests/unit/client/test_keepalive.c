@@ -92,7 +92,7 @@ static void test_server_vanishes(void **state)
 	put_held(rig, data);
 	assert_int_equal(neb_get(client, B, "held-1", data, sizeof(data), &result), -EHOSTUNREACH);
 	assert_int_equal(result.status, 0);
-	assert_string_equal(result.message, "the server's device does not answer any more");
+	assert_string_equal(result.message, "the server's device no longer answers");
 	neb_client_stats(client, &stats);
 	assert_int_equal(stats.keepalives, 1);
 	assert_int_equal(stats.sessions_lost, 1);

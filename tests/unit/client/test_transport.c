@@ -274,7 +274,7 @@ static void test_nobody_there(void **state)
 	options.device_name = "simulated";
 	assert_int_equal(neb_client_open(&options, &client), 0);
 	assert_int_equal(neb_ping(client, &result), -ECONNREFUSED);
-	assert_non_null(strstr(result.message, "nobody listens there"));
+	assert_non_null(strstr(result.message, "server listens there"));
 	neb_client_close(client);
 }
 

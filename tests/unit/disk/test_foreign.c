@@ -14,7 +14,7 @@
 #include "medium.h"
 
 #define MEDIUM_BYTES (16 * MIB)
-#define UNKNOWN	     "data of a kind that we do not know"
+#define UNKNOWN	     "data of an unknown kind"
 
 static void stamp(const struct medium *medium, uint64_t offset, const char *bytes, size_t len)
 {

@@ -88,9 +88,10 @@ static void test_refusals(void **state)
 		"no PEM private key");
 	refused(opts_of("server.pem", "server.key", "empty"), -EINVAL, "empty",
 		"no PEM certificates");
-	refused(opts_of("server.pem", "ca.key", NULL), -EINVAL, "ca.key", "not the certificate's");
+	refused(opts_of("server.pem", "ca.key", NULL), -EINVAL, "ca.key",
+		"belong to the certificate");
 	refused(opts_of("server.pem", "rsa.key", NULL), -EINVAL, "rsa.key",
-		"not the certificate's");
+		"belong to the certificate");
 	refused(opts_of("locked.pem", "locked.key", NULL), -EINVAL, "locked.key", "passphrase");
 }
 

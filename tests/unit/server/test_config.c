@@ -90,10 +90,10 @@ static void test_refusals_name_their_line(void **state)
 {
 	(void)state;
 	assert_int_equal(load("rdma:\n  enabled: true\n  cq_szie: 4\n"), -EINVAL);
-	assert_says(":3: there is no key 'rdma.cq_szie'");
+	assert_says(":3: no key 'rdma.cq_szie'");
 	assert_int_equal(
 		load("rdma:\n  port: 1\nhttp:\n  address: a:1\nrdma:\n  port: 2\n"), -EINVAL);
-	assert_says(":6: rdma.port stands twice in the file");
+	assert_says(":6: rdma.port appears twice in the file");
 	assert_true(CONFIG_KEY_COUNT <= 512);
 	assert_int_equal(load("rdma:\n  cq_size: many\n"), -EINVAL);
 	assert_says(":2: rdma.cq_size: 'many' is not a number");
@@ -223,7 +223,7 @@ static void test_environment(void **state)
 	assert_string_equal(config.rdma.device_name, "simulated");
 	assert_string_equal(config.auth.root_user, "someone");
 	assert_int_equal(config_load_env(&config, unknown, &error), -EINVAL);
-	assert_says("NEBULAIO_RDMA_PROT: it names no key");
+	assert_says("NEBULAIO_RDMA_PROT: no such configuration key");
 	assert_int_equal(config_load_env(&config, bad, &error), -EINVAL);
 	assert_says("NEBULAIO_RDMA_PORT: rdma.port: 'nine' is not a number");
 }
@@ -244,7 +244,7 @@ static void test_rules_of_the_whole(void **state)
 	assert_says("loopback only");
 	strcpy(config.http.address, "");
 	assert_int_equal(config_check(&config, false, &error), -EINVAL);
-	assert_says("nothing would listen");
+	assert_says("would listen nowhere");
 	config_defaults(&config);
 	config.memory.cache_bytes = config.memory.bytes;
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
@@ -288,7 +288,7 @@ static void test_rdma_keys(void **state)
 	config_defaults(&config);
 	config.rdma.path_mtu = 1000;
 	assert_int_equal(config_check(&config, true, &error), -EINVAL);
-	assert_says("rdma.path_mtu: 1000 is no RDMA MTU");
+	assert_says("rdma.path_mtu: 1000 is not an RDMA MTU");
 }
 
 /* HTTPS is on by itself only where the server may make its own certificate, and nobody said

@@ -63,10 +63,10 @@ static void test_numa(void **state)
 	set("numa.node", "0");
 	check();
 	assert_string_equal(
-		said, "+numa.node: 0: this host has one NUMA node: nothing to place | \n");
+		said, "+numa.node: 0: this host has one NUMA node: no placement needed | \n");
 	set("numa.node", "7");
 	check();
-	assert_said("-numa.node: there is no node 7");
+	assert_said("-numa.node: no node 7");
 	assert_said("| numa.node: auto\n");
 }
 
@@ -75,7 +75,7 @@ static void test_gpudirect(void **state)
 	(void)state;
 	set("gpudirect.enabled", "true");
 	check();
-	assert_said("-gpudirect.enabled: GPUDirect goes by RDMA, which is off");
+	assert_said("-gpudirect.enabled: GPUDirect needs RDMA, which is off");
 	set("rdma.enabled", "true");
 	set("rdma.device_name", "simulated:seed=1");
 	check();
@@ -83,8 +83,8 @@ static void test_gpudirect(void **state)
 	set("rdma.device_name", "mlx5_0");
 	check();
 	assert_string_equal(said,
-		"+gpudirect.enabled: bodies move by mlx5_0 straight to and from the "
-		"memory that clients name, a GPU's too | \n");
+		"+gpudirect.enabled: bodies move by mlx5_0 directly to and from the "
+		"memory of clients, including GPU memory | \n");
 	sysfs_put("module/nvidia/version", "1\n");
 	check();
 	assert_said("| modprobe nvidia-peermem\n");
@@ -107,17 +107,17 @@ static void test_dpu(void **state)
 	sysfs_put("bus/pci/devices/0000:01:00.0/device", "0xa2d6\n");
 	check();
 	assert_said("-dpu.enabled: no BlueField DPU");
-	assert_said("-dpu.enable_rdma: RDMA device mlx5_0 is no DPU's");
-	assert_said("-dpu.enable_crypto: RDMA traffic is not encrypted by any DPU");
+	assert_said("-dpu.enable_rdma: RDMA device mlx5_0 does not belong to a DPU");
+	assert_said("-dpu.enable_crypto: no DPU encrypts RDMA traffic");
 	sysfs_put("bus/pci/devices/0000:03:00.0/vendor", "0x15b3\n");
 	sysfs_put("bus/pci/devices/0000:03:00.0/device", "0xa2d6\n");
 	sysfs_put("class/infiniband/mlx5_0/device/vendor", "0x15b3\n");
 	sysfs_put("class/infiniband/mlx5_0/device/device", "0xa2d6\n");
 	check();
 	assert_said("+dpu.enabled: BlueField-2 at 0000:03:00.0");
-	assert_said("+dpu.enable_rdma: RDMA device mlx5_0 is the BlueField-2's");
+	assert_said("+dpu.enable_rdma: RDMA device mlx5_0 belongs to the BlueField-2");
 	/* What cannot be seen is never called met. */
-	assert_said("-dpu.enable_crypto: whether the BlueField-2 encrypts");
+	assert_said("-dpu.enable_crypto: the server cannot see whether the BlueField-2 encrypts");
 }
 
 static void test_network(void **state)
@@ -127,7 +127,7 @@ static void test_network(void **state)
 	set("network.mtu", "9000");
 	check();
 	assert_said(
-		"-network.mtu: network.pfc, ecn and mtu are about the wire below RoCE, and RDMA is "
+		"-network.mtu: network.pfc, ecn and mtu apply to the network below RoCE, and RDMA is "
 		"off");
 	set("rdma.enabled", "true");
 	check();
@@ -136,7 +136,7 @@ static void test_network(void **state)
 	sysfs_put("class/net/none0/mtu", "1500\n");
 	check();
 	assert_said(
-		"-network.mtu: none0 has MTU 1500, less than was asked for | ip link set dev none0 "
+		"-network.mtu: none0 has MTU 1500, less than network.mtu | ip link set dev none0 "
 		"mtu 9000\n");
 	sysfs_put("class/net/none0/mtu", "9000\n");
 	check();
@@ -146,25 +146,25 @@ static void test_network(void **state)
 	sysfs_put("class/net/none0/ecn/roce_np/enable/3", "1\n");
 	check();
 	assert_said(
-		"-network.pfc.enabled: none0: whether priority 3 has flow control is not told: ");
+		"-network.pfc.enabled: none0: cannot find out whether priority 3 has flow control: ");
 	assert_said(
 		"| mlnx_qos -i none0 --pfc 0,0,0,1,0,0,0,0   # or: dcb pfc set dev none0 prio-pfc "
 		"3:on\n");
 	assert_said("+network.ecn.enabled: none0: ECN (roce_np) is on for priority 3");
-	assert_said("-network.ecn.enabled: none0: its driver does not tell whether ECN "
+	assert_said("-network.ecn.enabled: none0: its driver does not report whether ECN "
 		    "(roce_rp) is on");
-	assert_said("-network.ecn.threshold: from how many queued packets on (100)");
+	assert_said("-network.ecn.threshold: the ECN marking threshold (100 packets)");
 	sysfs_put("class/net/none0/ecn/roce_rp/enable/3", "0\n");
 	check();
 	assert_said("| echo 1 > /sys/class/net/none0/ecn/roce_rp/enable/3\n");
 	/* A GID's interface is nearer than the card's first. */
 	sysfs_put("class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "vlan7\n");
 	check();
-	assert_said("vlan7: whether priority 3");
+	assert_said("vlan7: cannot find out whether priority 3");
 	set("rdma.device_name", "simulated");
 	check();
 	assert_said(
-		"-network.pfc.enabled: network.pfc, ecn and mtu are about the wire below RoCE, and "
+		"-network.pfc.enabled: network.pfc, ecn and mtu apply to the network below RoCE, and "
 		"the simulated device has none");
 }
 

@@ -55,12 +55,12 @@ static void test_one_node(void **state)
 	/* A kernel without NUMA has no such folder. */
 	for (int i = 0; i < 2; i++) {
 		set("numa.node", "auto");
-		assert_plan(0, -1, "auto: this host has one NUMA node: nothing to place");
+		assert_plan(0, -1, "auto: this host has one NUMA node: no placement needed");
 		set("numa.node", "0");
-		assert_plan(0, -1, "0: this host has one NUMA node: nothing to place");
+		assert_plan(0, -1, "0: this host has one NUMA node: no placement needed");
 		assert_true(CPU_EQUAL(&plan.cpus, &allowed));
 		set("numa.node", "7");
-		assert_plan(-EINVAL, -1, "there is no node 7");
+		assert_plan(-EINVAL, -1, "no node 7");
 		sysfs_put("devices/system/node/online", "0\n");
 	}
 }
@@ -78,9 +78,9 @@ static void test_named(void **state)
 	set("numa.node", "0");
 	assert_plan(-EINVAL, -1, "node 0 has no processor that this process may use");
 	set("numa.node", "2");
-	assert_plan(-EINVAL, -1, "there is no node 2");
+	assert_plan(-EINVAL, -1, "no node 2");
 	set("numa.node", "9999");
-	assert_plan(-EINVAL, -1, "there is no node 9999");
+	assert_plan(-EINVAL, -1, "no node 9999");
 }
 
 static void test_some_processors(void **state)
@@ -112,19 +112,19 @@ static void test_auto(void **state)
 	assert_plan(0, -1, "no RDMA device");
 	/* The interface that HTTP listens on. */
 	set("http.address", "127.0.0.1:9000");
-	assert_plan(0, -1, "nobody says which node lo is on");
+	assert_plan(0, -1, "the node of lo is unknown");
 	sysfs_put("class/net/lo/device/numa_node", "1\n");
-	assert_plan(0, 1, "auto: node 1, that of lo");
+	assert_plan(0, 1, "auto: node 1, the node of lo");
 	/* The RDMA device goes first, unless it is none. */
 	set("rdma.enabled", "true");
 	set("rdma.device_name", "simulated:seed=1");
-	assert_plan(0, 1, "auto: node 1, that of lo");
+	assert_plan(0, 1, "auto: node 1, the node of lo");
 	set("rdma.device_name", "mlx5_0:1");
-	assert_plan(0, -1, "nobody says which node mlx5_0 is on");
+	assert_plan(0, -1, "the node of mlx5_0 is unknown");
 	sysfs_put("class/infiniband/mlx5_0/device/numa_node", "-1\n");
-	assert_plan(0, -1, "nobody says which node mlx5_0 is on");
+	assert_plan(0, -1, "the node of mlx5_0 is unknown");
 	sysfs_put("class/infiniband/mlx5_0/device/numa_node", "1\n");
-	assert_plan(0, 1, "auto: node 1, that of mlx5_0");
+	assert_plan(0, 1, "auto: node 1, the node of mlx5_0");
 	/* A choice that cannot be had is no error. */
 	sysfs_put("class/infiniband/mlx5_0/device/numa_node", "0\n");
 	assert_plan(0, -1, "node 0 has no processor");
