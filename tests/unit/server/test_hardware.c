@@ -127,8 +127,8 @@ static void test_network(void **state)
 	set("network.mtu", "9000");
 	check();
 	assert_said(
-		"-network.mtu: network.pfc, ecn and mtu apply to the network below RoCE, and RDMA is "
-		"off");
+		"-network.mtu: network.pfc, ecn and mtu apply to the network below RoCE, and RDMA "
+		"is off");
 	set("rdma.enabled", "true");
 	check();
 	assert_said("-network.mtu: no network interface belongs to mlx5_0");
@@ -145,8 +145,8 @@ static void test_network(void **state)
 	set("network.ecn.enabled", "true");
 	sysfs_put("class/net/none0/ecn/roce_np/enable/3", "1\n");
 	check();
-	assert_said(
-		"-network.pfc.enabled: none0: cannot find out whether priority 3 has flow control: ");
+	assert_said("-network.pfc.enabled: none0: cannot find out whether priority 3 has flow "
+		    "control: ");
 	assert_said(
 		"| mlnx_qos -i none0 --pfc 0,0,0,1,0,0,0,0   # or: dcb pfc set dev none0 prio-pfc "
 		"3:on\n");
@@ -164,8 +164,8 @@ static void test_network(void **state)
 	set("rdma.device_name", "simulated");
 	check();
 	assert_said(
-		"-network.pfc.enabled: network.pfc, ecn and mtu apply to the network below RoCE, and "
-		"the simulated device has none");
+		"-network.pfc.enabled: network.pfc, ecn and mtu apply to the network below RoCE, "
+		"and the simulated device has none");
 }
 
 /* ---- The kernel's answer about priorities. ---- */
