@@ -292,7 +292,7 @@ static int stream_receive(struct bench_anchors *anchors, int fd, uint64_t bytes,
 		now_ns = clock_now_ns();
 		if (have < bytes)
 			continue;
-		/* What came beyond belongs to the next. */
+		/* Further bytes belong to the next one. */
 		hist_add(&anchors->hist, (now_ns - before_ns) * bytes / have);
 		have = 0;
 		before_ns = now_ns;

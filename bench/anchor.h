@@ -23,8 +23,8 @@ int bench_anchor_memcpy(
 	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns);
 /* 64 bytes over TCP on the loopback device and back; both sides spin in recv. */
 int bench_anchor_tcp(struct bench_anchors *anchors, uint64_t budget_ns, double *ret_ns);
-/* So many bytes of a TCP stream on the loopback device that never ends: one side sends, the
- * client's receives, each from and to the same 256 KiB again and again. */
+/* A given number of bytes of an endless TCP stream on the loopback device: one side sends, the
+ * client's side receives, each with the same 256 KiB of memory again and again. */
 int bench_anchor_stream(
 	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns);
 /* blocks of 4 KiB in one O_DIRECT write into a prewritten file, and fdatasync: the median commit.

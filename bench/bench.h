@@ -44,7 +44,7 @@ struct bench_opts {
 
 void bench_defaults(struct bench_opts *opts);
 
-/* What came of it. */
+/* The outcome of a run. */
 struct bench_outcome {
 	uint32_t rows;
 	uint32_t rows_failed; /* not measured, or with operations that failed */

@@ -11,7 +11,7 @@
 
 /* ---- Objects of one size whose content follows from their number. ---- */
 
-/* So many different contents; windows into one run of random bytes, a cache line apart. */
+/* The number of different contents: windows into one run of random bytes, a cache line apart. */
 #define BENCH_CONTENTS	    1021u
 #define BENCH_CONTENT_STEP  64u
 #define BENCH_CONTENT_SLACK (BENCH_CONTENTS * BENCH_CONTENT_STEP)
@@ -45,7 +45,7 @@ int bench_check_object(const void *arg, uint64_t object_idx, const void *body, u
 /* A page of a listing: arg is the number of keys, uint32_t, that it must have. */
 int bench_check_page(const void *arg, uint64_t object_idx, const void *body, uint64_t bytes);
 
-/* ---- What a load did. ---- */
+/* ---- The result of a load. ---- */
 struct bench_result {
 	struct hist *hist; /* latencies in ns; set by the caller, added to */
 	uint64_t ops;	   /* done, errors among them */

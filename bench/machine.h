@@ -33,7 +33,7 @@ int bench_priority_raise(int *ret_session_nice);
 /* Puts the session back where it was. */
 void bench_priority_restore(int session_nice);
 
-/* ---- What processes took. ---- */
+/* ---- Resources that processes used. ---- */
 struct bench_usage {
 	uint64_t cpu_ns;
 	uint64_t switches;	   /* context switches, wanted and not */
@@ -46,7 +46,7 @@ void bench_usage_self(struct bench_usage *ret_usage);
 void bench_usage_add(struct bench_usage *into, const struct bench_usage *after,
 	const struct bench_usage *before);
 
-/* ---- What others took meanwhile. ---- */
+/* ---- Processor time that others used meanwhile. ---- */
 struct bench_ticks {
 	uint64_t wall_ns;
 	uint64_t busy_ns;  /* all processors, all processes */

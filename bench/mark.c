@@ -84,7 +84,7 @@ static double value_of(const struct bench_mark *mark, const struct bench_sample 
 	}
 }
 
-/* What is known of a whole row only, not of its slices. */
+/* Values that exist only for a whole row, not for its slices. */
 static double whole_value(enum bench_measure measure, const struct bench_record *row)
 {
 	if (measure == BENCH_COPIES)

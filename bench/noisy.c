@@ -22,7 +22,7 @@
 	"a-long-prefix-that-every-key-of-this-bucket-has-in-front-of-its-own-" \
 	"number-so-that-a-page-of-a-thousand-keys-is-some-hundred-kilobytes-"
 
-/* What each kind sends. */
+/* The requests of each kind. */
 static const struct noise {
 	uint32_t connections;
 	uint32_t objects; /* that it goes through */

@@ -14,7 +14,7 @@ void bench_noisy_begin(struct bench_noisy *noisy);
 /* Returns when nothing of it is under way; how many requests were answered as they should be since
  * begin. */
 uint64_t bench_noisy_end(struct bench_noisy *noisy);
-/* What went wrong since it was opened; "" when nothing did. Between end and begin. */
+/* The first error since it was opened; "" without one. Between end and begin. */
 const char *bench_noisy_error(const struct bench_noisy *noisy);
 void bench_noisy_close(struct bench_noisy *noisy); /* takes NULL; ended */
 

@@ -287,7 +287,7 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	}
 	if (!any)
 		return 0;
-	/* What it is held against comes along. */
+	/* The row that it is compared with comes along. */
 	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
@@ -315,7 +315,7 @@ static int make_tenants(const struct bench_opts *opts, const struct row_group *f
 		apart.noise = beside.noise = (enum bench_noise_kind)noise;
 		if (!wanted(opts, &apart, whole) && !wanted(opts, &beside, whole))
 			continue;
-		/* What it is held against comes along. */
+		/* The row that it is compared with comes along. */
 		if (!group->count)
 			ret = add(group, &quiet);
 		if (!ret)

@@ -42,7 +42,7 @@ enum bench_way {
 	BENCH_WAY_COUNT,
 };
 const char *bench_way_word(enum bench_way way); /* "rdma", "http", "sealed", … */
-/* What the noisy client does. */
+/* The kinds of noise. */
 enum bench_noise_kind {
 	BENCH_NO_NOISE,
 	BENCH_UPLOADS,	 /* PUT of 1 MiB */
@@ -78,7 +78,7 @@ bool bench_subject_same(const struct bench_subject *a, const struct bench_subjec
 const char *bench_subject_name(const struct bench_subject *subject, char buf[BENCH_NAME_BYTES]);
 bool bench_subject_is_read(const struct bench_subject *subject); /* has bodies to verify */
 
-/* What one slice says. */
+/* The measurements of one slice. */
 struct bench_sample {
 	double p50_ns;	      /* of an operation */
 	double rate;	      /* operations a second */

@@ -204,7 +204,7 @@ static double p99_share(const struct bench_record *record, const struct bench_re
 	       (double)hist_quantile(&anchor->hist, 0.99);
 }
 
-/* What a noisy client costs a quiet one, and what of that is the server's doing. */
+/* The cost of a noisy client for a quiet one, and the server's part of it. */
 static void print_tenants(const struct bench_group *group, const struct bench_record *record,
 	const struct bench_record *anchor)
 {

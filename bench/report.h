@@ -5,12 +5,12 @@
 #include "bench/mark.h"
 #include "bench/measure.h"
 
-/* What the figures were taken on and how. */
+/* The machine and the method of the measurements. */
 void bench_report_head(const struct bench_rig *rig);
 /* The speeds of one group: its anchors, then its rows. */
 void bench_report_speeds_head(void);
 void bench_report_speeds(const struct bench_rig *rig, const struct bench_group *group);
-/* What an operation of each row costs, on both sides. */
+/* The cost of an operation of each row, on both sides. */
 void bench_report_costs(const struct bench_rig *rig, const struct bench_plan *plan);
 /* Each mark, reached or not. */
 void bench_report_marks(const struct bench_rig *rig, const struct bench_plan *plan);

@@ -11,7 +11,7 @@
 
 #define JSON_BYTES_MAX (16 * MIB)
 
-/* Members are written one after the other; whoever opens an object or a list says so. */
+/* Members are written one after the other; the caller opens and closes objects and lists. */
 struct json {
 	struct buf out;
 	bool first; /* of the object or list that is open */
@@ -61,7 +61,7 @@ static void put_text(struct json *json, const char *name, const char *text)
 	put_string(json, text);
 }
 
-/* What is not known is null. */
+/* Unknown values are null. */
 static void put_number(struct json *json, const char *name, double value)
 {
 	put_name(json, name);

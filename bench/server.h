@@ -30,7 +30,7 @@ int bench_server_open(const struct bench_opts *opts, const struct bench_cpus *cp
 	const char *folder, struct bench_server *ret_server);
 void bench_server_close(struct bench_server *server);
 
-/* What the metrics say, as running sums. */
+/* The server's metrics, as running sums. */
 struct bench_counts {
 	bool known;
 	double copied_bytes;

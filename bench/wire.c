@@ -56,7 +56,7 @@ struct bench_wire {
 	double rates[2]; /* packets a second that were sent last: to ingest, to recvmmsg */
 };
 
-/* Whoever could leave a namespace can come back. */
+/* A process that could leave a namespace can return to it. */
 static void go_back(int home)
 {
 	int ret = setns(home, CLONE_NEWNET);
@@ -372,7 +372,7 @@ static void *receiver_main(void *arg)
 		iov[i] = (struct iovec){packets[i], sizeof(packets[i])};
 		messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1};
 	}
-	/* What the socket still holds at the end counts as well. */
+	/* The packets that remain in the socket at the end count as well. */
 	while (!atomic_load_explicit(&receiver->stop, memory_order_relaxed) || got > 0) {
 		got = recvmmsg(receiver->fd, messages, RECEIVE_BATCH, MSG_WAITFORONE, NULL);
 		if (got > 0)

@@ -17,7 +17,7 @@ struct admin {
 	bool no_key, takes_no_key; /* said; may be said */
 };
 
-/* What one word behind the command does; arguments are those behind that word. An exit code. */
+/* One verb of the command; its arguments are the words after the verb. Returns an exit code. */
 struct admin_verb {
 	const char *name;
 	int arguments_min, arguments_max;

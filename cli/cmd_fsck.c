@@ -70,7 +70,7 @@ static void print_report(const struct store_fsck_report *report, bool clean, boo
 		(unsigned long long)report->buckets_remade);
 }
 
-/* What volumes of other hosts need. */
+/* Options for volumes of other hosts. */
 static int remote_begin(const char *secret_file, const char *device, struct remote **ret_remote)
 {
 	char secret[REMOTE_SECRET_BYTES];

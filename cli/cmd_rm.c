@@ -57,7 +57,7 @@ static int delete_one(struct neb_client *client, const struct remote_opts *opts,
 	return CLI_OK;
 }
 
-/* What stands before the glob's first special character. */
+/* The part of the glob before its first special character. */
 static const char *glob_prefix(const char *glob)
 {
 	static char prefix[LIMIT_KEY_LEN_MAX + 1];

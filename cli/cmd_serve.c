@@ -284,7 +284,7 @@ static void print_welcome_own(
 			endpoint, server_rdma_device(server));
 }
 
-/* What a newcomer sees after `make run`. */
+/* The text that a newcomer sees after `make run`. */
 static void print_welcome(const struct config *config, const struct server *server)
 {
 	const char *colon = strrchr(config->http.address, ':');

@@ -144,7 +144,7 @@ static double series_before(const struct picture *last, const char *name)
 	return 0;
 }
 
-/* What the process shows of itself, without an address to ask. */
+/* The counters that the process publishes in its memory, without a network address. */
 static void board_take(struct picture *picture, int pid)
 {
 	struct board_entry entries[BOARD_ENTRIES_MAX];

@@ -67,11 +67,11 @@ void doctor_check_network(struct doctor *doctor);
 void doctor_check_placement(struct doctor *doctor);
 void doctor_check_disks(struct doctor *doctor);
 
-/* ---- What keeps an interface's packets from being lost: doctor_lossless.c. ---- */
+/* ---- Settings that prevent the loss of an interface's packets: doctor_lossless.c. ---- */
 struct hardware_dcb;
 /* rdma: it lies below an RDMA device, which loses by what is missing. */
 void doctor_check_lossless(struct doctor *doctor, const char *interface, bool rdma);
-/* What the kernel answered about priorities; err: why it did not, or 0. */
+/* The kernel's answer about priorities; err: the error of the query, or 0. */
 void doctor_tell_dcb(struct doctor *doctor, const char *interface, bool rdma, int err,
 	const struct hardware_dcb *dcb);
 /* One of the counters that the driver keeps by its own names. */

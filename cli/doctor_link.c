@@ -81,7 +81,7 @@ void doctor_check_network(struct doctor *doctor)
 	doctor_each(doctor, "class/net", check_interface);
 }
 
-/* ---- What ports count. ---- */
+/* ---- Counters of ports. ---- */
 
 /* Not errors each, but signs of what is wrong on the way. */
 static const struct {

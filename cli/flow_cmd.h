@@ -70,7 +70,7 @@ int flow_args_take(
 	const struct cli_command *command, struct flow_args *args, int argc, char **argv);
 /* The same for a command line of `nebulaio flow` that somebody else wrote. */
 int flow_args_check(int argc, char **argv);
-/* What is told on --status-fd, a line a second and one at the end: these numbers, in this order. */
+/* The counters on --status-fd, a line each second and one at the end, in this order. */
 enum flow_count {
 	FLOW_BYTES,
 	FLOW_PACKETS,
@@ -92,7 +92,7 @@ void flow_status(const struct flow_args *args, const struct flow_counts *counts)
 int flow_capture_run(struct flow_args *args);
 int flow_move_run(struct flow_args *args);
 
-/* ---- What every job has. ---- */
+/* ---- The parts that every job has. ---- */
 struct flow_s3;
 struct flow_base {
 	struct flow_args *args;

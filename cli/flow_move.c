@@ -49,7 +49,7 @@ static int gate_piece(struct flow_stage *stage, const struct flow_piece *piece)
 
 static const struct flow_stage_ops GATE_OPS = {.name = "gate", .piece = gate_piece};
 
-/* ---- What happens beside the run. ---- */
+/* ---- Work beside the run. ---- */
 
 /* The sink has failed: a source that waits for its peer need not. */
 static void sink_failed(void *arg)

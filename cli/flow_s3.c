@@ -106,7 +106,7 @@ static int upload_create(struct s3_sink *self)
 		self->uploads->answer, result.bytes, self->upload_id, sizeof(self->upload_id));
 }
 
-/* What the pieces hold, as one request of op; empty objects have no piece. */
+/* The pieces' bytes, as one request of op; empty objects have no piece. */
 static int pieces_send(struct s3_sink *self, enum neb_op op, const char *query, char etag[84])
 {
 	struct neb_iov body[PART_PIECES];

@@ -202,7 +202,7 @@ const char *remote_text(const char *text)
 	return buf;
 }
 
-/* What an answer without a body, which is that to a HEAD, lets one say. */
+/* The text for an answer without a body (the answer to a HEAD). */
 static const char *status_text(uint32_t status)
 {
 	static const struct {

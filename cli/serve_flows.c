@@ -23,7 +23,7 @@
 #define BACK_OFF_NS_MAX (60 * NS_PER_S)
 #define END_NS_MAX	(20 * NS_PER_S) /* to end in order, before it is killed */
 
-/* What a flow reports, then ours. */
+/* The counters that a flow reports, then the server's own. */
 enum count { COUNT_RUNNING = FLOW_COUNT_COUNT, COUNT_STARTS, COUNT_FAILURES, COUNT_COUNT };
 static const struct {
 	const char *name, *help;
@@ -252,7 +252,7 @@ static void child_ended(struct flow_child *child, bool stopping)
 	}
 }
 
-/* What it has said; its end of the pipe closes with it. */
+/* Reads the child's output; its end of the pipe closes when it ends. */
 static void child_read(struct flow_child *child, bool stopping)
 {
 	char chunk[256];

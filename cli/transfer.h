@@ -69,7 +69,7 @@ int transfer_copy(struct transfer *transfer, const char *from_bucket, const char
 /* Waits for the next result of the transfer's parts, whose transport is told. CLI_OK, whatever the
  * result is; CLI_FAILED, said why: there will be none. */
 int transfer_wait(struct transfer *transfer, struct neb_result *ret_result);
-/* What follows the last '/'. */
+/* The part after the last '/'. */
 const char *transfer_base_name(const char *path);
 
 #endif

@@ -40,7 +40,7 @@ bool tree_place_parse(char *text, bool whole_names, struct tree_place *ret_place
 int tree_read(struct neb_client *client, const struct tree_place *place, struct tree *ret_tree);
 void tree_free(struct tree *tree);
 
-/* What is to be done with one name. */
+/* The work to do for one name. */
 enum tree_action { TREE_KEEP, TREE_COPY, TREE_CHANGED, TREE_EXTRA };
 typedef int tree_visit_fn(void *arg, enum tree_action action, const struct tree_item *item);
 /* Walks both in order: COPY, only in from; EXTRA, only in to; CHANGED, in both and different, KEEP

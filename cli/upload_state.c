@@ -120,7 +120,7 @@ bool upload_state_read(struct upload_state *state, bool *ret_same)
 	return ok;
 }
 
-/* ---- What the server has. ---- */
+/* ---- The parts that the server has. ---- */
 
 struct listed {
 	struct upload_state *state;

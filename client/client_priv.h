@@ -112,7 +112,7 @@ void client_log(struct neb_client *client, enum neb_log_level level, const char 
 /* An outage of an endpoint: when to try again, and a warning once. */
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
-/* Those of the text that the transport has a use for; -EINVAL, which is logged. */
+/* Parses the endpoints in the text that the transport can use; -EINVAL, which is logged. */
 int client_endpoints_parse(struct neb_client *client, const char *endpoints);
 
 /* The endpoint says which store it is of: 0, or -EXDEV, and the endpoint's why: not the one that

@@ -42,8 +42,8 @@ static int endpoint_host_parse(struct client_endpoint *endpoint, struct slice te
 	return 0;
 }
 
-/* NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…": whoever is sent to the first goes to the second, so
- * that a program runs on another network as it is written. Not for programs with privileges. */
+/* NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…": a connection to the first goes to the second, so
+ * that a program runs unchanged on another network. Not for programs with privileges. */
 static int endpoint_led(struct neb_client *client, struct client_endpoint *endpoint)
 {
 	struct slice rest = slice_str(secure_getenv("NEBULAIO_CONNECT_TO"));

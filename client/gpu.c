@@ -1,6 +1,6 @@
 /* client/gpu.c: memory of a GPU. Nothing here is linked against CUDA: a program that has such
- * memory has loaded its driver's library, and only then is it used. What the card can reach itself
- * it reads and writes; the rest is staged through the pool. */
+ * memory has loaded its driver's library, and only then is it used. The card reads and writes the
+ * memory that it can reach; other memory is staged through the pool. */
 #include "client_priv.h"
 
 #include <dlfcn.h>

@@ -9,7 +9,7 @@
 #define ANSWER_ERROR_BYTES_MAX (64 * KIB)
 #define EXPECT_BYTES_MIN       (1 * MIB) /* ask before sending a body of this size */
 
-/* ---- What curl calls. ---- */
+/* ---- Callbacks of curl. ---- */
 
 /* By a token nothing of the body is sent. */
 static uint64_t sent_bytes(const struct client_call *call)
@@ -67,7 +67,7 @@ static void take(char *text, size_t text_bytes, struct slice value)
 }
 
 /* User metadata beyond ASCII comes over HTTP as RFC 2047 has it, "=?UTF-8?B?…?=", and over a
- * session as its bytes: here as those too. What is not quite that stays what it is. */
+ * session as its bytes: here as those too. Other values stay unchanged. */
 static struct slice header_plain(struct slice name, struct slice value, char *space, size_t bytes)
 {
 	static const struct slice prefix = SLICE("x-amz-meta-"), begin = SLICE("=?UTF-8?B?"),

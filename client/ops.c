@@ -313,7 +313,8 @@ static void on_page(void *arg, const void *data, uint64_t bytes)
 		page->error = page_read(page, data, bytes);
 }
 
-/* One request's pages. Those that came before it failed count: the next one goes on behind them. */
+/* One request's pages. The pages that arrived before a failure count: the next request continues
+ * after them. */
 static int list_pages(struct neb_client *client, struct neb_request *request,
 	const struct page_room *room, struct page *page, struct neb_result *result)
 {

@@ -95,7 +95,8 @@ static bool evict_one(struct reg_cache *cache)
 	return true;
 }
 
-/* Those that overlap what is to come, if nobody uses them: one interval covers an address. */
+/* Removes the intervals that overlap the new one, if nobody uses them: one interval covers an
+ * address. */
 static int overlaps_remove(struct reg_cache *cache, uint64_t from, uint64_t to)
 {
 	uint32_t first = find(cache, from), at = first;

@@ -347,7 +347,7 @@ void client_session_broken(struct client_session *session, enum rp_status status
 	} else if (status != RP_WC_RETRY_EXC_ERR || session->phase < SESSION_OPEN) {
 		client_session_lose(session, -ECONNRESET, rp_status_str(status));
 	} else if (session->phase != SESSION_LOST) {
-		/* What waits goes another way at once. */
+		/* Waiting requests use another endpoint at once. */
 		client_session_lose(session, -EHOSTUNREACH,
 			gone(client, "the server's device no longer answers"));
 		client_endpoint_failed(client, endpoint, -EHOSTUNREACH, endpoint->why);
@@ -382,7 +382,8 @@ void client_sessions_keep(struct neb_client *client, uint64_t now_ns)
 	LIST_FOR_EACH_SAFE (link, &client->sessions) {
 		struct client_session *session = CONTAINER_OF(link, struct client_session, link);
 
-		/* Who did not look for a while blames nobody for what did not come meanwhile. */
+		/* If this thread did not poll for a while, the peer is not blamed for the
+		 * silence. */
 		if (late_ns > CLIENT_LATE_NS)
 			session->heard_ns = MIN(session->heard_ns + late_ns, now_ns);
 		if (session->phase == SESSION_OPEN || session->phase == SESSION_LEAVING)

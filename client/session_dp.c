@@ -7,7 +7,7 @@
 
 /* ---- Out. ---- */
 
-/* What the request has left, as the server is told it. The first try has just read the clock. */
+/* The request's remaining time, for the server. The first try has just read the clock. */
 static uint32_t deadline_ms(const struct client_call *call)
 {
 	uint64_t now_ns = call->attempts ? clock_now_ns() : call->begun_ns;
@@ -259,7 +259,7 @@ static void on_sealed(struct client_session *session, void *capsule, uint32_t by
 	if (head->kind == CAPSULE_RESPONSE) {
 		on_response(session, capsule, bytes);
 	} else if (head->kind == CAPSULE_GOODBYE) {
-		/* What is in flight will still be answered; the rest finds another way. */
+		/* Requests in flight will still be answered; the others use another endpoint. */
 		session->phase = SESSION_LEAVING;
 		if (session->client->session == session)
 			session->client->session = NULL;

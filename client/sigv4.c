@@ -37,7 +37,7 @@ static void header_set(struct signed_header *header, struct slice name, struct s
 	header->value = slice_trim(value);
 }
 
-/* Parameters in order, each with its '='. What is encoded already stays as it is. */
+/* Parameters in order, each with its '='. Encoded characters stay as they are. */
 static void query_put(struct buf *out, struct slice query)
 {
 	struct slice params[QUERY_PARAMS_MAX];

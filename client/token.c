@@ -141,7 +141,7 @@ static int ask(struct neb_client *client, struct client_endpoint *endpoint)
 	return client_call_internal(client, &request, endpoint, connected);
 }
 
-/* 0: UP; -EAGAIN: on its way; else it cannot be had now. */
+/* 0: UP; -EAGAIN: being connected; else it is not available now. */
 static int want(struct neb_client *client, struct client_endpoint *endpoint)
 {
 	struct client_token *tokens = endpoint->tokens;

@@ -19,7 +19,7 @@
 /* Work under way: its entry's user data is its place. */
 struct lib_work {
 	struct neb_work work;
-	enum region_owner owner; /* whom the spans were switched to; OWNER_FREE: there is none */
+	enum region_owner owner; /* the owner that the spans were given to; OWNER_FREE: none */
 	int32_t result;		 /* of the parts that are done */
 	uint8_t entries;	 /* in the ring, that are not done */
 	uint8_t weight;		 /* all of them */

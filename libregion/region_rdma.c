@@ -282,7 +282,7 @@ void neb_rdma_disconnect(struct neb_region *region, uint16_t target)
 		conn_close(conn);
 }
 
-/* ---- What peers may touch. ---- */
+/* ---- Memory that peers may access. ---- */
 
 int neb_rdma_expose(
 	struct neb_region *region, const struct neb_span *span, bool writable, uint32_t *ret_rkey)

@@ -117,7 +117,7 @@ int lib_rings_open(struct neb_region *self)
 	return 0;
 }
 
-/* What the devices still had comes back as cancelled. */
+/* Work that the devices still had comes back as cancelled. */
 void lib_works_end(struct neb_region *self)
 {
 	uint64_t deadline_ns = clock_now_ns() + 10 * NS_PER_S;

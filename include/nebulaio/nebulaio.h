@@ -28,17 +28,17 @@
  * alone; or let threads lease clients from a neb_pool, which any thread may use. Functions without
  * a client may be called from anywhere. A client does not outlive a fork in the child.
  *
- * ERRORS. Functions return 0 or a negative errno. What was asked of the server also fills a struct
- * neb_result: S3's status, code, message and request id, and by which way the request went. The
+ * ERRORS. Functions return 0 or a negative errno. A request to the server also fills a struct
+ * neb_result: S3's status, code, message and request id, and the transport of the request. The
  * errno of an answer: -ENOENT 404, -EACCES 401 and 403, -EEXIST 409, -ERANGE 416, -ESTALE 304 and
  * 412, -EMSGSIZE your memory is smaller than the object, -EINVAL any other 4xx, -EAGAIN 503, -EIO
  * any other 5xx. Without an answer (status 0): -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT,
  * -EHOSTUNREACH, -ENETDOWN; -EXDEV: the endpoint is of another store than the others.
  *
- * MEMORY. Any memory will do. What is neither from the pool nor registered is copied through the
- * pool when it is small, and registered for the one request when it is large: that costs a system
- * call or two. The server reads and writes your memory by itself while a request lasts: do not free
- * it, nor look at it, before the request's result has come.
+ * MEMORY. Any memory will do. Memory that is neither from the pool nor registered is copied through
+ * the pool when it is small, and registered for the one request when it is large, which costs a
+ * system call or two. The server reads and writes your memory by itself while a request lasts: do
+ * not free it, nor look at it, before the request's result has come.
  *
  * GPU MEMORY. An address of CUDA's device memory is memory like any other. neb_register() makes it
  * known to an RDMA card that can reach it (by dma-buf, or with the module nvidia-peermem), and the
@@ -322,8 +322,8 @@ NEB_API int neb_perform(struct neb_client *client, const struct neb_request *req
  * -EMSGSIZE: it is longer, and nothing of data is promised; neb_head() says how long. */
 NEB_API int neb_get(struct neb_client *client, const char *bucket, const char *key, void *data,
 	size_t bytes, struct neb_result *ret_result);
-/* Stores an object: bytes of data, up to 5 GiB. What had the key before is replaced at once or not
- * at all; on success it is on disk. */
+/* Stores an object: bytes of data, up to 5 GiB. The key's old object is replaced completely or not
+ * at all; on success the new one is on disk. */
 NEB_API int neb_put(struct neb_client *client, const char *bucket, const char *key,
 	const void *data, size_t bytes, struct neb_result *ret_result);
 /* Asks for an object's length (result.object_bytes), ETag and headers. */
@@ -353,8 +353,8 @@ struct neb_entry {
 /* False ends the listing. The entry lives for the call, which may make no other call on the client.
  */
 typedef bool neb_list_fn(void *arg, const struct neb_entry *entry);
-/* What to list: every key that starts with prefix, in order. prefix, delimiter and after may be
- * NULL.
+/* Selects the keys to list: every key that starts with prefix, in order. prefix, delimiter and
+ * after may be NULL.
  */
 struct neb_list {
 	const char *bucket;
@@ -391,7 +391,7 @@ NEB_API int neb_pool_lease(
  * stay. Any thread. */
 NEB_API void neb_pool_give(struct neb_pool *pool, struct neb_client *client);
 
-/* ---- What it did. ---- */
+/* ---- Statistics. ---- */
 struct neb_stats {
 	uint64_t requests_rdma, requests_http; /* answered */
 	uint64_t fallbacks;		       /* went by HTTP though RDMA was wanted */
@@ -407,7 +407,7 @@ struct neb_stats {
 	uint64_t leases, one_sided_reads, one_sided_misses;
 	uint64_t keepalives; /* posted: neb_options.keepalive_ns */
 };
-/* What the client did since it was opened. */
+/* Counters since the client was opened. */
 NEB_API void neb_client_stats(const struct neb_client *client, struct neb_stats *ret_stats);
 
 #ifdef __cplusplus

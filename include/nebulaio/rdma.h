@@ -46,7 +46,7 @@
 namespace nebulaio
 {
 
-// What came of a request.
+// The result of a request.
 struct Result {
 	std::uint64_t bytes = 0; // of the answer's body, in your memory
 	std::uint64_t object_bytes =
@@ -250,8 +250,8 @@ struct Entry {
 	std::string last_modified;
 };
 
-// What a context is opened with. Everything has a default; keys come from the environment where
-// none are given.
+// The options of a context. Everything has a default; keys come from the environment where none are
+// given.
 struct Options {
 	// "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated"; "auto": the one that leads to the
 	// server.

@@ -21,10 +21,10 @@
  * Build with `pkg-config --cflags --libs nebulaio-region`. examples/ has a program for each flow.
  *
  * FRAMES. The region is frames of 4 KiB. A span is a lease of some that follow each other. Every
- * span has an owner: work takes it from the program (NEB_APP) to a device and its completion
- * brings it back, so one span is at one device at a time, and a program that uses a span which
- * it has given away, or which is at a device, is told so (-EPERM, -ESTALE) rather than harmed.
- * Data that came from one device can go to another without being copied.
+ * span has an owner: work takes it from the program (NEB_APP) to a device and its completion brings
+ * it back, so one span is at one device at a time, and a program that uses a span which it has
+ * given away, or which is at a device, gets an error (-EPERM, -ESTALE) and no damage. Data that
+ * came from one device can go to another without being copied.
  *
  * THREADS. A region, with everything attached to it, is used by one thread at a time. There is no
  * hidden thread but the kernel's. Nothing happens outside the calls: a program that has work under
@@ -94,7 +94,7 @@ NEB_REGION_API int neb_span_give(struct neb_region *region, const struct neb_spa
  * socket has it, to NEB_CACHE while it is kept. -EPERM: from is not its owner; -ESTALE; -EINVAL. */
 NEB_REGION_API int neb_span_hand(struct neb_region *region, const struct neb_span *span,
 	enum neb_owner from, enum neb_owner to);
-/* Who has a span: an enum neb_owner, or -ESTALE. */
+/* The owner of a span: an enum neb_owner, or -ESTALE. */
 NEB_REGION_API int neb_span_owner(const struct neb_region *region, const struct neb_span *span);
 
 struct neb_usage {
@@ -118,7 +118,7 @@ NEB_REGION_API int neb_attach_disk(struct neb_region *region, const char *path, 
 	uint64_t bytes, uint16_t *ret_target);
 /* A disk's size; 0: no such disk. */
 NEB_REGION_API uint64_t neb_disk_bytes(const struct neb_region *region, uint16_t target);
-/* What offsets, lengths and places in a span are multiples of; 0: no such disk. */
+/* Offsets, lengths and places in a span must be multiples of this; 0: no such disk. */
 NEB_REGION_API uint32_t neb_disk_align(const struct neb_region *region, uint16_t target);
 
 /* ---- RDMA: reliable connections. One device for a region. ---- */

@@ -24,7 +24,7 @@ import (
 
 const (
 	poolBytesPreset = 64 << 20
-	// What the library keeps of its own pool for sessions and small copies.
+	// The part of its pool that the library keeps for sessions and small copies.
 	ownBytes    = 16 << 20
 	resultBatch = 16
 	forever     = ^C.uint64_t(0)
@@ -75,7 +75,7 @@ type Client struct {
 	// Guess of an object's length, for who has not said how long it is.
 	guess int64
 	device, deviceWhy string
-	// What one PutObject takes, and what a part has.
+	// The most bytes of one PutObject, and the bytes of a part.
 	putBytes, partBytes int
 
 	mutex   sync.Mutex
@@ -201,8 +201,8 @@ func (c *Client) logEnd() {
 	}
 }
 
-// Close cuts off what is in flight and ends the client; calls that wait return ErrClosed. Buffers of AllocateBuffer are
-// no more: whoever still reads or writes one crashes. It may be called twice.
+// Close cuts off what is in flight and ends the client; calls that wait return ErrClosed. Buffers of AllocateBuffer no
+// longer exist: a goroutine that still reads or writes one crashes. It may be called twice.
 func (c *Client) Close() error {
 	c.mutex.Lock()
 	c.closing = true

@@ -38,7 +38,7 @@ const (
 	LogError
 )
 
-// Config says where the server is and how to talk to it. What is left out has a default.
+// Config says where the server is and how to talk to it. Omitted fields have defaults.
 //
 // The environment adds to it:
 //
@@ -57,7 +57,7 @@ type Config struct {
 	SecretKey string
 	Region    string // us-east-1
 
-	// FallbackHTTP asks the same hosts by HTTP on port 9000 where RDMA cannot be had, unless an HTTP endpoint is named.
+	// FallbackHTTP uses HTTP on port 9000 of the same hosts when RDMA fails, unless an HTTP endpoint is named.
 	FallbackHTTP bool
 	// Transport is Auto when there is an HTTP endpoint, else RDMA.
 	Transport Transport

@@ -40,7 +40,7 @@ func (c *Client) putParts(ctx context.Context, request *Request, partBytes int) 
 	}
 	abort, cancel := context.WithTimeout(context.Background(), abortTime)
 	defer cancel()
-	// What went wrong is what the caller wants to know, not what of it could not be undone.
+	// The caller needs the first error, not the error of the clean-up.
 	c.Do(abort, &Request{Op: AbortMultipart, Bucket: request.Bucket, Key: request.Key, Query: "uploadId=" + id})
 	return Result{}, err
 }

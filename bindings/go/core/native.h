@@ -1,4 +1,4 @@
-/* What Go cannot say in C's types: a request whose strings are one run of Go's memory. */
+/* A request in a form that Go can build: its strings are one run of Go's memory. */
 #ifndef CORE_NATIVE_H
 #define CORE_NATIVE_H
 

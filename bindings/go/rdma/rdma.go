@@ -8,7 +8,7 @@ import (
 	"github.com/piwi3910/nebulaio/client/core"
 )
 
-// What is said of these stands in package core.
+// For their documentation see package core.
 type (
 	Config      = core.Config
 	PoolSize    = core.PoolSize

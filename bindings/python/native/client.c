@@ -133,7 +133,7 @@ static void log_keep(void *arg, enum neb_log_level level, const char *text)
 	PyOS_snprintf(self->log[self->log_count++].text, LOG_LINE_BYTES, "%s", text);
 }
 
-/* What was logged, as a list for nebulaio.errors.log(); NULL when that is nothing. */
+/* The logged lines, as a list for nebulaio.errors.log(); NULL when there are none. */
 static PyObject *log_take(struct client *self)
 {
 	static const int LEVELS[] = {10, 20, 30, 40};
@@ -270,7 +270,7 @@ static void calls_drop(struct client *self)
 	self->done_last = NULL;
 }
 
-/* What is due whenever the lock is about to be released; the end of the session, too, once it is
+/* Work to do whenever the lock is about to be released; also the end of the session, once it is
  * closed and no Python object needs its memory. */
 static void client_end(struct client *self)
 {

@@ -46,9 +46,9 @@ void client_forked(void);
 struct neb_client *client_enter(struct _object *client);
 void client_leave(struct _object *client);
 
-/* What has to be given back to the library some time after its Python object is gone. Zeroed by its
- * maker; from client_adopt() on the client knows of it, and stays open behind its close() until
- * client_discard(), which takes it over. */
+/* An object of the library that must be given back some time after its Python object is gone.
+ * Zeroed by its maker; from client_adopt() on the client knows of it, and stays open behind its
+ * close() until client_discard(), which takes it over. */
 struct leftover {
 	struct leftover *next;
 	void *pooled;		   /* of neb_buffer_alloc, or NULL */

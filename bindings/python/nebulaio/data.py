@@ -104,7 +104,7 @@ def prefetch(client: RDMAClient, bucket: str, keys: Iterable[Any] | None = None,
                 launch()
             yield land(ahead.popleft())
     finally:
-        # What is on its way still has its memory; its results are nobody's.
+        # Requests in flight still use their memory; nobody needs their results.
         while ahead and not native.closed:
             wait_for(ahead.popleft())
 

@@ -1,4 +1,4 @@
-"""What a request that failed raises. Each is an OSError with its errno, so that what expects FileNotFoundError,
+"""The exceptions of failed requests. Each is an OSError with its errno, so that what expects FileNotFoundError,
 PermissionError, ConnectionError or TimeoutError catches it too."""
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
         bucket, _, key = path.partition("/")
         return bucket, key
 
-    # ---- What there is. ----
+    # ---- Reading the namespace. ----
 
     @staticmethod
     def _info_of(bucket: str, entry: ObjectInfo) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class NebulaFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def checksum(self, path: str) -> int:
         return int.from_bytes(self.info(path)["ETag"].encode(), "big")
 
-    # ---- What changes. ----
+    # ---- Changing the namespace. ----
 
     def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
         bucket, key = self._split(self._strip_protocol(path))

@@ -66,7 +66,7 @@ class RDMAClient:
 
     endpoint: "HOST:PORT" of the server's RDMA listener, or a URL (rdma://, http://, https://); endpoints: several, in
     order of preference. With neither, NEBULAIO_ENDPOINT, or connect() names it.
-    fallback_http: where RDMA cannot be had, the same hosts are asked by HTTP on port 9000; results say so.
+    fallback_http: when RDMA fails, requests use HTTP on port 9000 of the same hosts; results show it.
     transport: "rdma", "auto" (RDMA where it can be had, HTTP while it cannot), "http" or "strict" (RDMA at once or
     not at all). Left out it is "auto" when there is an HTTP endpoint, else "rdma".
     device_name: "mlx5_0", "mlx5_0:1", "mlx5_0:1:3", "simulated" (servers of this host); left out, the one that leads to
@@ -156,7 +156,7 @@ class RDMAClient:
 
     @property
     def native(self) -> _native.Client:
-        """What requests go through."""
+        """The native client that performs the requests."""
         if self._native is None:
             raise ValueError("the client is closed" if self._endpoints else "no endpoint: call connect(host, port)")
         return self._native

@@ -196,7 +196,7 @@ def _read_header(client: RDMAClient, bucket: str, key: str) -> _Header:
         result = client.get_into(bucket, key, room, length=HEADER_GUESS_BYTES)
         with memoryview(room) as view:
             start = bytes(view[:result.bytes])
-    # What a header claims is held against the object's length before memory is made for it.
+    # The lengths in a header are checked against the object's length before memory is allocated for them.
     total = len(start) if len(start) < HEADER_GUESS_BYTES else client.head_object(bucket, key).object_bytes
     size = int.from_bytes(start[:8], "little")
     if len(start) < 8 or size > min(HEADER_BYTES_MAX, total - 8):
@@ -213,7 +213,7 @@ def _read_header(client: RDMAClient, bucket: str, key: str) -> _Header:
 
 
 def list_tensors(client: RDMAClient, bucket: str, key: str) -> tuple[dict[str, TensorInfo], dict[str, str]]:
-    """What a stored object has, in the order it lies there, and its metadata: only the header is read."""
+    """The tensors of a stored object, in its order, and its metadata: only the header is read."""
     header = _read_header(client, bucket, key)
     return header.tensors, header.metadata
 
@@ -228,9 +228,9 @@ def _target(name: str, info: TensorInfo, tensor: Any) -> Any:
 
 def load_tensors(client: RDMAClient, bucket: str, key: str, into: Mapping[str, Any] | None = None, *,
                  names: Iterable[str] | None = None, framework: str = "numpy") -> dict[str, Any]:
-    """What save_tensors() or safetensors stored, by name. into: arrays or tensors to receive into, of the stored type and
-    shape; the others are made, as numpy arrays or, by framework="torch", as tensors. names: only these (a rank's share of a
-    model, say). Everything comes straight into its memory. KeyError: a name that is not there."""
+    """The tensors that save_tensors() or safetensors stored, by name. into: arrays or tensors to receive into, of the
+    stored type and shape; the others are made, as numpy arrays or, by framework="torch", as tensors. names: only these
+    (a rank's share of a model, say). Everything comes straight into its memory. KeyError: a name that is not there."""
     if framework not in ("numpy", "torch"):
         raise ValueError(f"framework={framework!r}: numpy and torch are known")
     header = _read_header(client, bucket, key)
