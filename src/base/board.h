@@ -1,5 +1,5 @@
-/* base/board.h: counts that a process shows to whoever may look at it: a page of named numbers in
- * a memfd, which another process finds through /proc/PID/fd and reads while the owner goes on. For
+/* base/board.h: counters that a process publishes: a page of named numbers in a memfd. A process
+ * with the right to look finds it through /proc/PID/fd and reads it while the owner runs. For
  * processes without an address to ask for metrics: flows, clients, programs with a region. */
 #ifndef BASE_BOARD_H
 #define BASE_BOARD_H

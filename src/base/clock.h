@@ -59,9 +59,10 @@ static inline uint64_t clock_ticks(void)
 #endif
 }
 
-/* Who spins longer than this yields its processor once, and again after each such while: a kernel
- * thread that waits there, such as the one that completes direct writes, may be what it waits for,
- * and would otherwise wait for the end of the time slice, milliseconds. */
+/* A thread that spins longer than this yields its processor once, and again after each such period.
+ * A kernel thread that waits for this processor (such as the one that completes direct writes) may
+ * be the one that the thread waits for; without the yield it would wait for the end of the time
+ * slice, milliseconds. */
 #define CLOCK_YIELD_NS (16 * NS_PER_US)
 /* A hint to the processor inside a spin loop. */
 static inline void clock_relax(void)

@@ -63,7 +63,7 @@ struct counter_hist {
 void counter_hist_register(struct counter_hist *hist);
 /* One duration: two additions to the thread's lane. */
 void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns);
-/* What each bucket holds by itself, and the sum. */
+/* Reads the count of each bucket alone, and the sum. */
 void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES]);
 /* In order of registration. Any thread. */
 typedef void counter_hist_visit_fn(const struct counter_hist *hist, void *arg);

@@ -21,11 +21,11 @@ extern enum log_level log_level_now;
 void log_set_format(enum log_format format, const char *stderr_tag);
 /* "text" or "json"; false when name is neither. */
 bool log_format_parse(const char *name, enum log_format *ret_format);
-/* What tells which request the calling thread serves now: its id, or NULL or "". At start. */
+/* Returns the id of the request that the calling thread serves now, or NULL or "". At start. */
 typedef const char *log_request_fn(void);
 void log_set_request(log_request_fn *fn);
 
-/* What a line says, once more for programs: in JSON a member of its own, in text nothing. */
+/* A value of the line, once more for programs: a separate member in JSON, nothing in text. */
 struct log_field {
 	const char *name;
 	const char *text; /* NULL: the number */

@@ -1,5 +1,5 @@
-/* base/mem_arena.h: the memory of one request or one job: a bump allocator whose first block lies
- * in whoever has it. Nothing of it is freed by itself; all of it at once. One thread at a time. */
+/* base/mem_arena.h: the memory of one request or one job: a bump allocator whose first block is
+ * inside its owner. Nothing of it is freed by itself; all of it at once. One thread at a time. */
 #ifndef BASE_MEM_ARENA_H
 #define BASE_MEM_ARENA_H
 

@@ -34,9 +34,9 @@ void AnnotateIgnoreWritesBegin(const char *file, int line);
 void AnnotateIgnoreWritesEnd(const char *file, int line);
 #endif
 
-/* What a thread did before release(word) comes before what another does after acquire(word), as by
- * a release store and the acquire load that reads it. For pairs of atomics that have one address
- * each. */
+/* The accesses of a thread before release(word) happen before those of another thread after
+ * acquire(word), as with a release store and the acquire load that reads it. For pairs of atomics
+ * that have one address each. */
 static inline void sanitizer_release(void *word)
 {
 #if SANITIZER_THREAD

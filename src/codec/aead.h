@@ -45,7 +45,7 @@ int aead_stream_open(const uint8_t key[AEAD_KEY_BYTES], const uint8_t nonce[AEAD
 void aead_stream_close(struct aead_stream *stream); /* wipes; takes NULL */
 /* Begins another message under the same key, whatever became of the one before. -EIO. */
 int aead_stream_restart(struct aead_stream *stream, const uint8_t nonce[AEAD_NONCE_BYTES]);
-/* src and dst as in a message. What unsealing gives out is not to be believed before the end. */
+/* src and dst as in a message. Do not trust decrypted output before the end has verified it. */
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len);
 /* Seals: writes the tag; unseals: 0, or -EBADMSG when it does not fit. */
 int aead_stream_end(struct aead_stream *stream, uint8_t tag[AEAD_TAG_BYTES]);

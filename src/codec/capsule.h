@@ -236,8 +236,8 @@ struct capsule_goodbye_wire {
 };
 _Static_assert(sizeof(struct capsule_goodbye_wire) == 48, "wire.md section 6");
 
-/* What a client may read by itself (section 8): a slot in the server's memory, whose body has
- * bytes_total bytes. */
+/* Memory that a client may read by itself (section 8): a slot in the server's memory, whose body
+ * has bytes_total bytes. */
 struct capsule_lease {
 	uint64_t addr; /* of the slot */
 	uint64_t generation;

@@ -37,7 +37,7 @@ struct discovery_wire {
 };
 _Static_assert(sizeof(struct discovery_wire) == DISCOVERY_BYTES, "no padding but our own");
 
-/* What asks. */
+/* Builds a question. */
 void discovery_ask(uint64_t nonce, struct discovery_wire *ret_wire);
 /* True: it asks, and *ret_nonce is what the answer repeats. */
 bool discovery_is_ask(const void *bytes, size_t len, uint64_t *ret_nonce);

@@ -1,6 +1,6 @@
 /* codec/signing.h: what AWS Signature Version 4 computes, for who signs and for who verifies: the
- * string to sign, the key of a day, region and service, and the signature. What is signed (the
- * canonical request) is the caller's.
+ * string to sign, the key of a day, region and service, and the signature. The caller builds the
+ * signed text (the canonical request).
  *
  * Source: "Signature Version 4 for API requests", AWS General Reference. */
 #ifndef CODEC_SIGNING_H
@@ -14,7 +14,7 @@
 #define SIGNING_TERMINAL      "aws4_request"
 #define SIGNING_SIGNATURE_LEN 64u /* hex digits */
 
-/* What a key is for. */
+/* The scope of a signing key. */
 struct signing_scope {
 	struct slice date; /* DATE_DAY_LEN: 20260101; of a longer text its first characters count */
 	struct slice region;

@@ -76,7 +76,7 @@ void disk_close(struct disk *disk);
 enum disk_kind disk_kind(const struct disk *disk);
 /* One line about the medium, for the log: model, sizes, polled or not. */
 const char *disk_describe(const struct disk *disk);
-/* What the path leads to: 0, -ENOENT, -EINVAL (neither a file nor a device we know). */
+/* The kind of volume at the path: 0, -ENOENT, -EINVAL (neither a file nor a known device). */
 int disk_kind_of(const char *path, enum disk_kind *ret_kind);
 /* Once per reactor before it runs I/O: registers the region's arenas as fixed buffers of its
  * io_uring. When the locked-memory limit forbids it, logs the fix and goes on with plain buffers.
@@ -216,8 +216,9 @@ void disk_driver_set(const struct disk_driver *driver);
 /* A driver's operation is over, on the reactor that started it. */
 void disk_io_end(struct disk_io *io, int32_t result);
 
-/* Whether a volume has lost its medium: it fails all with -ENOTCONN, also when it can be reached
- * again, until it is revived: whoever uses it must know that writes may be missing on it. */
+/* Whether a volume has lost its medium: it then fails every operation with -ENOTCONN, also when it
+ * can be reached again, until it is revived: its user must know that writes may be missing on
+ * it. */
 bool disk_gone(const struct disk *disk);
 /* 0: all may begin anew; -ENOTCONN: it cannot be reached yet; -EOPNOTSUPP: this kind does not come
  * back. Blocks. */
@@ -228,8 +229,8 @@ int disk_revive(struct disk *disk);
  * An address below 2^62 is mirrored: it lies at the same place on the first parity + 1 members
  * (superblocks, log). A striped address names a stripe: so many blocks of data (1 to
  * DISK_STRIPE_BLOCKS_MAX), cut into `data` shards of equal length, which lie with `parity` more at
- * one and the same offset of all members, one each; whose is whose turns with the offset. What a
- * shard has beyond the data counts as zeros and is not written. A stripe is written as a whole and
+ * one and the same offset of all members, one each; whose is whose turns with the offset. The part
+ * of a shard beyond the data counts as zeros and is not written. A stripe is written as a whole and
  * read in parts of whole blocks.
  *
  * A member is good, missing (not there, or it failed a write: nothing goes to it any more), or
@@ -307,7 +308,7 @@ int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *r
 int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);
 
-/* ---- What lies on a medium that is not ours. ---- */
+/* ---- The contents of a medium that does not belong to a store. ---- */
 /* Looks for the signatures of partition tables, file systems, volume managers and encryption, and
  * then for anything that is not zero: in all of a file, at the beginning, at the end and at samples
  * of a device. 0: blank; 1: a sentence's worth in ret_what ("an ext4 file system"); -errno. Blocks.

@@ -55,7 +55,7 @@ struct nvme_transport {
 	int (*now)(struct disk *disk, const struct nvme_command *command);
 	void (*prep)(struct disk *disk, struct io_uring_sqe *sqe,
 		const struct nvme_command *command, int arena);
-	/* What a completion's res means: 0, a status or -errno. */
+	/* Translates a completion's res: 0, a status or -errno. */
 	int32_t (*result)(struct disk *disk, const struct nvme_command *command, int32_t res);
 };
 extern const struct nvme_transport NVME_DEVICE_TRANSPORT, NVME_SIMULATED_TRANSPORT;

@@ -19,11 +19,11 @@ struct nvme_core;
 struct array;
 struct disk_writers;
 
-/* What the kinds of volume do differently. */
+/* The operations that differ between the kinds of volume. */
 struct disk_ops {
 	const char *name;
-	/* Opens and locks what is at disk->path, and finds its size. What it leaves half-done,
-	 * close takes. */
+	/* Opens and locks what is at disk->path, and finds its size. close accepts what a failed
+	 * open left half-done. */
 	int (*open)(struct disk *disk, const struct disk_opts *opts);
 	void (*close)(struct disk *disk);
 	int (*attach)(struct disk *disk, struct disk_core *core);
@@ -169,7 +169,7 @@ void disk_writers_open(struct disk *disk);
 void disk_writers_close(struct disk *disk);
 
 /* disk_dp.c */
-/* What every operation begins with. */
+/* The start of every operation. */
 void disk_io_begin(struct disk *disk, struct disk_io *io);
 /* Drops what was moved from the front of the vector. */
 void disk_iov_advance(struct disk_io *io, uint64_t bytes);

@@ -16,7 +16,7 @@
 #include "flow/flow.h"
 #include "store/api.h"
 
-/* To whom the buckets of the server's own belong: its root. */
+/* The owner of the server's own buckets: its root. */
 #define DOCUMENT_OWNER_ID  "5e94f7bd1fdc4dbdf3a15d5cd91f5e8a20e5a7ac9f8ed0e4f2d3c6ab0f5ec1d7"
 #define DOCUMENTS_BUCKET   ".config"
 #define DOCUMENT_BYTES_MAX (1 * MIB)
@@ -49,7 +49,7 @@ typedef bool document_visit_fn(struct slice name, void *arg);
 int document_list(struct store *store, struct slice prefix, struct slice after,
 	document_visit_fn *visit, void *arg);
 
-/* ---- What other hidden buckets need, too. ---- */
+/* ---- Functions that other hidden buckets need, too. ---- */
 /* Opens a put in a bucket of the server's own, which the first one makes. */
 int document_own_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);

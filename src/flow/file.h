@@ -12,7 +12,8 @@ struct flow_file_opts {
 	bool replace;  /* an existing file, or what lies on a block device; else -EEXIST */
 	bool fixed;    /* flow_file_register() succeeded */
 	uint32_t unit; /* of the pieces' lengths and addresses, a power of two, 512 or more */
-	/* Called once, when a write has failed: whoever waits for a source need not wait on. */
+	/* Called once, when a write has failed: a fiber that waits for a source need not wait any
+	 * longer. */
 	void (*failed)(void *arg);
 	/* Makes what is written durable each time so many bytes more are, and tells durable that
 	 * everything before bytes is; 0: only at the end. */

@@ -2,7 +2,7 @@
  * devices (disk, rdma, xdp) and nothing of S3. One transfer runs on one fiber.
  *
  * A piece is a run of bytes inside a span. Sources produce pieces in order; a sink takes each over,
- * and may hold up to its window of them while a device works. Who holds a piece ends it by
+ * and may hold up to its window of them while a device works. The holder of a piece ends it by
  * flow_piece_end(), which gives the frames back or drops the cache's reference. Stages look at a
  * piece in between (checksums); transforms (transform.h) change it. */
 #ifndef FLOW_FLOW_H
@@ -32,7 +32,7 @@ void flow_budget_close(struct flow_budget *budget); /* takes NULL; CHECKs that n
 /* Which share a principal has: 1 to FLOW_SHARES - 1, by a hash that differs from start to start.
  * Two principals of the same share divide it. FLOW_SHARE_OWN without a budget. Any thread. */
 uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal);
-/* Whom a peer's address, "192.0.2.1:40001", stands for: the address without its port. */
+/* The peer of an address such as "192.0.2.1:40001": the address without its port. */
 static inline struct slice flow_peer_name(struct slice peer)
 {
 	const char *port = peer.len ? memrchr(peer.data, ':', peer.len) : NULL;
@@ -95,11 +95,11 @@ void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_
 int flow_io_wait(struct flow_io *io);
 /* Outside fibers: -EAGAIN when the ring is full; nothing was started then. */
 int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
-/* For an operation that is none of the rings': begin counts it, and whoever is told that it is over
- * ends it, on the core's thread. */
+/* For an operation that is none of the rings': begin counts it, and the code that learns of its
+ * completion ends it, on the core's thread. */
 void flow_io_begin(struct flow_io *io);
 void flow_io_end(struct flow_io *io, int32_t result);
-/* Frames, for whom and on what terms. */
+/* A request for frames: the share they count for, and the terms. */
 struct flow_want {
 	uint32_t frame_count;
 	enum region_owner owner;
@@ -113,7 +113,8 @@ struct flow_want {
  * its turn. -ENOBUFS: the server is overloaded, or the share is; -ETIMEDOUT at the deadline.
  *
  * The calling fiber holds no frames that only it can give back: CHECKed of the piece that a running
- * transfer has in hand, and else the caller's to see to. Who holds some asks flow_lease_now. */
+ * transfer has in hand, and else the caller's to see to. A fiber that already holds frames calls
+ * flow_lease_now instead. */
 int flow_lease(struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
 /* The same without waiting: -ENOBUFS. Outside fibers, too. */
 int flow_lease_now(
@@ -208,7 +209,7 @@ struct flow_source {
 	struct flow_core *core;
 	uint64_t bytes_total; /* UINT64_MAX: not known */
 	uint64_t deadline_ns;
-	uint16_t share; /* whose frames it leases; set after open by whoever knows, before next */
+	uint16_t share; /* whose frames it leases; set by the caller after open, before next */
 };
 
 /* By which a source is used: never by its ops. */
@@ -363,8 +364,8 @@ struct flow_remote {
 	uint64_t bytes;
 	uint32_t rkey;
 };
-/* How far the transfers with a peer are, for whoever decides that they stall. Zero it first; read
- * it on the core's own thread. */
+/* The progress of the transfers with a peer, for the code that decides that they stall. Zero it
+ * first; read it on the core's own thread. */
 struct flow_watch {
 	const struct flow_window *window; /* flow's; NULL: no transfer runs */
 	uint64_t posted;		  /* work requests, ever */

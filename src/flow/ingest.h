@@ -5,9 +5,9 @@
  * ends when it is long or old enough, and the next may begin while the last is still being made
  * durable, so that nothing is lost in between. A port's packets are taken by one body at a time.
  *
- * What is copied: a pcapng body is packets with headers between them, gathered into chunks, so each
- * packet is copied once (COPY_GATHER). Bare payloads go from the frame that the packet came in to
- * the disk, uncopied.
+ * Copies: a pcapng body is packets with headers between them, gathered into chunks, so each packet
+ * is copied once (COPY_GATHER). Bare payloads go from the frame that the packet came in to the
+ * disk, uncopied.
  *
  * All calls inside fibers of the core's reactor, unless it says otherwise. */
 #ifndef FLOW_INGEST_H
@@ -23,7 +23,7 @@
 
 /* The section header and the one interface, timestamps in nanoseconds; returns the length. */
 uint32_t pcapng_head(uint8_t out[PCAPNG_HEAD_BYTES_MAX], const char *interface);
-/* What stands before a packet (28 bytes) … */
+/* The head before a packet (28 bytes) … */
 void pcapng_packet_head(uint8_t out[28], uint64_t real_ns, uint32_t bytes, uint32_t bytes_on_wire);
 /* … and behind it: padding to 4 bytes and the block's length again; returns how many (4 to 7). */
 uint32_t pcapng_packet_tail(uint8_t out[8], uint32_t bytes);

@@ -92,7 +92,7 @@ struct flow_link_stats {
 void flow_link_stats(const struct flow_link *link, struct flow_link_stats *ret_stats);
 bool flow_link_sends(const struct flow_link *link);
 const char *flow_link_peer(const struct flow_link *link);
-/* What went wrong, in words: of a link that failed, or of a connect that was refused. */
+/* The reason in words: of a link that failed, or of a connect that was refused. */
 const char *flow_link_why(const struct flow_link *link);
 const char *flow_fabric_why(const struct flow_fabric *fabric);
 

@@ -104,7 +104,7 @@ struct flow_link {
 };
 
 /* fabric.c */
-/* The first error stays; the queue pair ends, whoever waits is woken. */
+/* The first error stays; the queue pair ends, and waiting fibers are woken. */
 void link_fail(struct flow_link *link, int error, const char *why);
 void link_wake(struct flow_link *link);
 

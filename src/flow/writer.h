@@ -18,8 +18,8 @@ struct flow_writer {
 };
 void flow_writer_init(struct flow_writer *writer, struct flow_core *core,
 	void (*ended)(struct flow_writer *writer, struct flow_slot *slot));
-/* Takes the piece over, when there is room for it. Whatever operations are started on the slot's io
- * then, the piece ends when all have completed, and not before started is called. */
+/* Takes the piece over, when there is room for it. The caller then starts operations on the slot's
+ * io. The piece ends when all of them have completed, and not before started is called. */
 struct flow_slot *flow_writer_begin(struct flow_writer *writer, const struct flow_piece *piece);
 void flow_writer_started(struct flow_slot *slot);
 /* Parks until all pieces have ended; the first error. */

@@ -24,8 +24,8 @@ struct front_http_opts {
 	bool *ret_idle; /* kept true while the connection awaits a request's first byte, so that who
 			   drains may shut it down; not NULL */
 	bool *ret_serving; /* true from a whole head to the end of its answer; not NULL */
-	/* What answers requests: s3_handle's shape, so that the admin listener serves its own
-	 * pages. NULL: s3_handle. */
+	/* The handler of requests, with the signature of s3_handle, so that the admin listener can
+	 * serve its own pages. NULL: s3_handle. */
 	void (*handle)(void *arg, const struct s3_request *request, struct s3_reply *reply);
 	void *handle_arg;
 	/* Paths below /minio/ that are not S3's: true when it answered. NULL: there are none. */
@@ -72,8 +72,9 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 int front_native_listen(struct front_native *first, const char *address, uint16_t port);
 /* Where it listens; 0 when it does not. */
 uint16_t front_native_port(const struct front_native *front);
-/* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. What
- * lasts past the deadline is cut off. In a fiber; needed before close once the reactor has run. */
+/* Ends sessions in order: no new requests, those in flight finish, then queue pairs close. Requests
+ * that last past the deadline are cut off. In a fiber; needed before close once the reactor has
+ * run. */
 void front_native_drain(struct front_native *front, uint64_t deadline_ns);
 /* In a fiber of the first front's reactor, when all fronts have drained and the others' reactors
  * still run: takes no more connection events. */
@@ -81,7 +82,7 @@ void front_native_unlisten(struct front_native *first);
 void front_native_close(struct front_native *front); /* takes NULL; the first one last */
 /* Any thread; those about to come included. */
 uint32_t front_native_sessions(const struct front_native *front);
-/* What others need to move the region's bytes by the same device: they live until close. */
+/* Objects that others need to move the region's bytes by the same device: they live until close. */
 struct rp_pd *front_native_pd(const struct front_native *front);
 const uint32_t *front_native_lkeys(const struct front_native *front); /* by arena index */
 

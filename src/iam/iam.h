@@ -24,8 +24,8 @@
 #define IAM_ACCOUNT_OF_ROOT   "000000000000"
 #define IAM_SECRETS_KEY_BYTES 32u
 
-/* The server's own root, to whom nothing is denied: a canonical user id that no change of keys
- * changes. */
+/* The server's own root user: nothing is denied to it. A canonical user id that stays the same when
+ * keys change. */
 #define IAM_ROOT_OWNER_ID   DOCUMENT_OWNER_ID
 #define IAM_ROOT_OWNER_NAME "root"
 
@@ -44,11 +44,12 @@ struct iam_tag {
 };
 #define IAM_TAGS_MAX 50u
 
-/* Who asks, with all that is known of him. Shared, never changed after it was made. */
+/* The caller of a request, with everything known about it. Shared, never changed after it was
+ * made. */
 struct iam_principal {
 	_Atomic uint32_t references;
 	struct policy_principal who; /* in the arena, as all below */
-	struct iam_owner owner;	     /* to whom it belongs what this one makes */
+	struct iam_owner owner;	     /* the owner of everything that this one makes */
 	struct slice user_name;	     /* empty: the account's root, or a role's session */
 	struct slice session_name;   /* of a session */
 	struct iam_tag *tags;	     /* of the user or the role; a session's own go before */
@@ -130,7 +131,7 @@ int iam_put(struct iam *iam, struct flow_core *core, const json_t *description, 
 /* All of a file, as JSON; failures are logged. */
 int iam_seed(struct iam *iam, struct flow_core *core, struct slice text);
 
-/* ---- What documents are made of (doc.c). ---- */
+/* ---- The parts of documents (doc.c). ---- */
 /* An entity ("users", "groups", "roles", "policies") by its name without case; NULL. */
 json_t *iam_entity(const json_t *account, const char *kind, struct slice name);
 /* Writes the lower-case name under which entities are kept; -EINVAL: not a name. */
@@ -168,7 +169,7 @@ const char *iam_builtin_policy(struct slice arn);
 /* Of an account's root (user NULL) or of a user; *ret_principal has one reference. */
 int iam_principal_of_user(
 	const json_t *account, const json_t *user, struct iam_principal **ret_principal);
-/* What a session is: of a role, or of a user or root (role empty). */
+/* A session: of a role, or of a user or root (role empty). */
 struct iam_session {
 	struct slice account, user, role, name;
 	struct slice policy;	  /* empty: none */
@@ -200,7 +201,7 @@ struct iam_token {
 		bucket; /* good for nothing but this directory bucket; empty: a session of STS */
 	bool read_only;
 };
-/* What a token says, in the arena. -EBADMSG: not a token of this server. */
+/* Opens a token; its contents are in the arena. -EBADMSG: not a token of this server. */
 int iam_token_open(
 	struct iam *iam, struct slice sealed, struct mem_arena *arena, struct iam_token *ret_token);
 /* Appends the token. -ENOMEM; -EMSGSIZE: the session's policy is too long. */

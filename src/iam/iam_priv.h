@@ -8,7 +8,7 @@
 
 #define IAM_SLOTS 4096u
 
-/* What an owner can be found by. */
+/* The names by which an owner can be found. */
 enum iam_name_kind { IAM_OWNER_ID, IAM_ACCOUNT, IAM_EMAIL, IAM_USER_ID };
 struct iam_name {
 	struct iam_name *next;

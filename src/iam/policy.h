@@ -31,7 +31,7 @@ struct policy_refusal {
 int policy_compile(struct slice text, enum policy_kind kind, struct mem_arena *arena,
 	const struct policy **ret_policy, struct policy_refusal *ret_refusal);
 
-/* Who asks. Empty slices are what nobody has. */
+/* The caller. Empty slices are what nobody has. */
 struct policy_principal {
 	struct slice arn;     /* arn:aws:iam::123456789012:user/path/name; a session's own */
 	struct slice role;    /* a session's role: its ARN */
@@ -64,7 +64,7 @@ enum policy_decision {
 	POLICY_DECISION_ALLOW,
 	POLICY_DECISION_DENY,
 };
-/* What one policy says; a denial goes over everything. NULL says nothing. */
+/* The decision of one policy; a denial overrides everything. NULL says nothing. */
 enum policy_decision policy_decide(
 	const struct policy *policy, const struct policy_question *question);
 
@@ -73,9 +73,9 @@ enum policy_decision policy_decide(
 bool policy_is_public(const struct policy *policy);
 /* Whether each resource of it can be the bucket or lie in it. */
 bool policy_is_of_bucket(const struct policy *policy, struct slice bucket);
-/* What a policy must be when it is put (policy_check.c): for a bucket it names actions and
- * condition keys that there are, on what they can be on; else actions of some service, or of STS
- * where it says who is trusted. -EINVAL, with the reason. */
+/* The checks of a policy when it is put (policy_check.c): a bucket's policy must name existing
+ * actions and condition keys, on resources that they apply to; other policies must name actions of
+ * some service, and a trust policy actions of STS. -EINVAL, with the reason. */
 int policy_check_bucket(
 	const struct policy *policy, struct slice bucket, struct policy_refusal *ret_refusal);
 int policy_check_document(const struct policy *policy, struct policy_refusal *ret_refusal);

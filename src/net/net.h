@@ -1,5 +1,6 @@
 /* net/net.h: byte streams on io_uring: TCP, and TLS over it. Fiber calls; one fiber at a time reads
- * and one writes a stream. Every wait has a deadline. Who holds a stream need not know its kind. */
+ * and one writes a stream. Every wait has a deadline. The holder of a stream need not know its
+ * kind. */
 #ifndef NET_NET_H
 #define NET_NET_H
 
@@ -56,7 +57,7 @@ int net_sendv_stall(struct net_stream *stream, struct iovec *iov, uint32_t iov_c
 int net_wait_readable(struct net_stream *stream, uint64_t deadline_ns);
 /* Tells the peer that no more comes; it may go on sending. TLS may wait a moment for room. */
 void net_send_end(struct net_stream *stream);
-/* Wakes whoever waits on the stream with -ECANCELED, and so does every later call. */
+/* Wakes the fibers that wait on the stream with -ECANCELED; every later call returns that too. */
 void net_shutdown(struct net_stream *stream);
 /* No fiber may be in a call on it. Takes NULL. */
 void net_close(struct net_stream *stream);
@@ -66,7 +67,7 @@ const char *net_peer(struct net_stream *stream);
 
 /* ---- TLS 1.2 and 1.3 (RFC 5246, RFC 8446), the server's side. ---- */
 
-/* What a server proves itself with, for streams of any reactor. */
+/* A server's certificate and key, for streams of any reactor. */
 struct net_tls;
 
 struct net_tls_opts {
@@ -75,10 +76,10 @@ struct net_tls_opts {
 	const char *client_ca;	 /* PEM file: clients must have a certificate of one of these
 				    authorities; NULL or "": anybody */
 };
-/* Any thread, but not a reactor's: it reads files. The strings are copied. Who gets an error finds
- * the file and the reason in the log; a certificate that has ended, or soon will, is warned of.
- * -EINVAL: a file holds something else, or the key is another certificate's; -ENOENT, -EACCES and
- * what else opening a file says; -ENOMEM. */
+/* Any thread, but not a reactor's: it reads files. The strings are copied. On an error the log has
+ * the file and the reason; a certificate that has expired, or will soon, causes a warning. -EINVAL:
+ * a file holds something else, or the key is another certificate's; -ENOENT, -EACCES and what else
+ * opening a file says; -ENOMEM. */
 int net_tls_open(const struct net_tls_opts *opts, struct net_tls **ret_tls);
 /* Reads the files anew, for the handshakes to come; streams go on as they are. Errors as above, and
  * then what was read before stays. Where and whether as for open; one thread at a time. */

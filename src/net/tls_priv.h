@@ -12,7 +12,7 @@
 #include "net/net_priv.h"
 
 #define TLS_RECORD_BYTES SSL3_RT_MAX_PLAIN_LENGTH
-/* Who moves much does not keep the other fibers waiting for all of it. */
+/* A large transfer does not make the other fibers wait for all of it. */
 #define TLS_TURN_BYTES (256 * KIB)
 /* How long saying goodbye may wait for room in the socket. */
 #define TLS_END_NS (2 * NS_PER_S)

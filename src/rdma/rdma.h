@@ -25,7 +25,7 @@ struct rp_srq;
 struct rp_qp;
 struct rp_listener;
 
-/* What each is for: docs/guide/rdma.md. UC is RC without acknowledgements: what is lost is lost in
+/* For their uses see docs/guide/rdma.md. UC is RC without acknowledgements: what is lost is lost in
  * silence, there are no reads and no atomics, and a message for which no receive is posted is
  * dropped. UD and raw packets: rdma/datagram.h. The last two are the ends of mlx5's dynamically
  * connected transport. */
@@ -74,7 +74,7 @@ enum rp_status { /* the order and meaning of enum ibv_wc_status's common ones */
 	RP_WC_GENERAL_ERR,
 };
 const char *rp_status_str(enum rp_status status);
-/* What a region completion carries instead: 0 or -errno (flushed: -ECANCELED, remote access:
+/* The value in a region completion instead: 0 or -errno (flushed: -ECANCELED, remote access:
  * -EACCES, retries: -ETIMEDOUT, lengths: -EMSGSIZE, local protection: -EFAULT, others: -EIO). */
 int rp_status_errno(enum rp_status status);
 
@@ -262,8 +262,8 @@ int rp_post_recv(
 /* To the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR. */
 void rp_qp_error(struct rp_qp *qp);
 
-/* What a queue pair is and was told, for people. What a provider or type does not have is 0. On the
- * simulated device a message has a sequence number, on a card a packet. */
+/* The state and attributes of a queue pair, for people. A value that a provider or type does not
+ * have is 0. On the simulated device a message has a sequence number, on a card a packet. */
 struct rp_qp_info {
 	char device[32];
 	enum rp_qp_type type;
@@ -330,7 +330,8 @@ int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event);
 int rp_cm_fd(const struct rp_device *device);
 
 /* ---- Joining by hand: for ends that tell each other their addresses by other means. ---- */
-/* What a queue pair is called by a peer. On the simulated device gid names the device, lid is 0. */
+/* The address of a queue pair, as a peer uses it. On the simulated device gid names the device, lid
+ * is 0. */
 struct rp_address {
 	uint8_t gid[16]; /* zeroes without has_gid */
 	bool has_gid;
@@ -366,8 +367,8 @@ int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, str
  * the beginning. An error ends it: open another. A target, RP_QP_DCT, takes what comes by its key
  * and gives its shared receive queue's receives; it posts nothing. Its rp_qp_num() is what
  * initiators name. */
-/* What is posted from now on without an address handle of its own goes there: this is how the
- * region's rings use an initiator. The handle must outlive what was posted. -EINVAL: no DCI. */
+/* Later work requests without their own address handle go there: this is how the region's rings use
+ * an initiator. The handle must outlive what was posted. -EINVAL: no DCI. */
 int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
 
 /* ---- As a target of the unified rings. ---- */

@@ -152,7 +152,7 @@ extern _Thread_local struct reactor *reactor_current;
 extern _Atomic uint32_t reactor_fence_word;
 #endif
 
-/* What was stored before it is seen by others before what is loaded after it is loaded. */
+/* Stores before it are visible to others before loads after it happen. */
 static inline void full_fence(void)
 {
 #if SANITIZER_THREAD

@@ -21,7 +21,7 @@
 
 #include "base/base.h"
 
-/* Who holds a frame. A hand-over is an explicit, checked switch from one owner to the next. */
+/* The holder of a frame. A hand-over is an explicit, checked switch from one owner to the next. */
 enum region_owner {
 	OWNER_FREE,
 	OWNER_APP,   /* the server's own code, between devices */
@@ -230,7 +230,8 @@ void region_timed_set(struct region *region, bool timed);
 /* … or the ring is told once a turn, and a latency is counted in whole turns. Owner thread. */
 void region_ring_now(struct region_ring *ring, uint64_t now_ns);
 
-/* What a device gives the region. All slots filled. Called on the ring's own thread. */
+/* The functions that a device gives the region. All slots filled. Called on the ring's own
+ * thread. */
 struct region_device_ops {
 	const char *name;
 	/* Takes up to count entries in order; returns how many it took (fewer: busy, the rest is
@@ -291,12 +292,12 @@ void region_complete(struct region_ring *ring, const struct region_cqe *cqe);
 uint32_t region_ring_turn(struct region_ring *ring);
 /* Takes up to max completions, both pairs of rings; returns how many. */
 uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t max);
-/* True when there are neither submissions nor completions to handle (the reactor may sleep). What a
- * busy device left counts as work: it has to be offered again. */
+/* True when there are neither submissions nor completions to handle (the reactor may sleep).
+ * Entries that a busy device left count as work: they must be offered again. */
 bool region_ring_idle(const struct region_ring *ring);
 
-/* What one pair of rings has done since it was opened, and holds now. Latencies by upper bound:
- * bucket i counts those of at most REGION_LATENCY_NS(i), the last all that are longer. */
+/* The counters of one pair of rings since it was opened, and its current depth. Latencies by upper
+ * bound: bucket i counts those of at most REGION_LATENCY_NS(i), the last all that are longer. */
 #define REGION_LATENCY_BUCKETS 13u
 #define REGION_LATENCY_NS(i)   (1024ull << 2 * (i))
 struct region_ring_stats {
@@ -330,8 +331,8 @@ struct region_view;
  * -EPROTO: it has one, but its header is of another version or does not hold together. */
 int region_view_open(int pid, struct region_view **ret_view);
 void region_view_close(struct region_view *view); /* takes NULL */
-/* What a core's pair of rings has done, from the completions that still lie in them: a sample,
- * while the owner goes on. Latencies where the region is timed. -1: no such core, or no memory. */
+/* The recent work of a core's pair of rings, from the completions that are still in them: a sample,
+ * while the owner runs. Latencies where the region is timed. -1: no such core, or no memory. */
 struct region_recent {
 	uint32_t entries, submit_depth, complete_depth;
 	uint64_t submitted, completed;	 /* ever */

@@ -29,7 +29,7 @@
 #define REMOTE_LANE_CQES (REMOTE_SEND_WRS + REMOTE_RECVS)
 #define REMOTE_CQES	 (REMOTE_LANES_MAX * REMOTE_LANE_CQES)
 
-/* What both ends say when they connect. */
+/* The data that both ends send when they connect. */
 struct remote_private {
 	uint32_t magic;
 	uint16_t version;

@@ -65,7 +65,7 @@ struct wire_proof {
 	uint8_t proof[SHA256_BYTES];
 };
 
-/* What the volume is: under the proof. */
+/* The identity of the volume, protected by the proof. */
 struct wire_identity {
 	uint64_t bytes;
 	uint64_t medium_bytes;
@@ -160,7 +160,7 @@ union wire_capsule {
 	uint8_t room[WIRE_RECV_BYTES];
 };
 
-/* What both ends make of the secret and the set-up. Holds secrets: secret_wipe. */
+/* The keys that both ends derive from the secret and the set-up. Holds secrets: secret_wipe. */
 struct wire_keys {
 	uint8_t key[SHA256_BYTES];
 	uint8_t initiator[SIPHASH_BYTES]; /* of tags */

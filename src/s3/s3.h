@@ -80,7 +80,8 @@ enum s3_payload {
 	S3_PAYLOAD_STREAMING_UNSIGNED_TRAILER,
 };
 
-/* What a body needs to verify chunk signatures; given by s3 once the request is authenticated. */
+/* The data that a body needs to verify chunk signatures; s3 provides it once the request is
+ * authenticated. */
 struct s3_chunk_signing {
 	enum s3_payload payload;
 	uint8_t signing_key[32];
@@ -113,7 +114,7 @@ static inline struct slice s3_body_no_trailer(struct s3_body *body, const char *
 	return SLICE_NONE;
 }
 
-/* Who asks: what a session keeps of him. Secrets never leave s3/. */
+/* The caller, as a session keeps it. Secrets never leave s3/. */
 struct s3_identity {
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX + 1];
 	bool root;
@@ -128,7 +129,7 @@ struct s3_token_end {
 	uint32_t psn, mtu;
 };
 struct s3_token_ops {
-	/* Who asks is known and may have what it asks for: 0 when the bytes can move,
+	/* Called when the caller is known and its request is allowed: 0 when the bytes can move,
 	 * -EOPNOTSUPP when they cannot. */
 	int (*admit)(struct s3_token *token, const struct s3_identity *identity);
 	/* Joins a queue pair to the one of the request: *end is theirs, and then ours. -EINVAL: it
@@ -184,7 +185,7 @@ struct s3_lease {
 	uint64_t bytes_max; /* longer ones are not offered */
 	/* Copies the body to where the client may read it, until the watch ends; NULL: no room. */
 	struct store_watch *(*copy)(struct s3_lease *lease, struct slice body);
-	/* What was copied is not what the key holds any more: take it back. */
+	/* The copy is no longer the key's object: revoke it. */
 	void (*stale)(struct s3_lease *lease);
 };
 uint64_t s3_lease_epoch(const struct s3 *s3);
@@ -208,7 +209,7 @@ struct s3_reply {
 	uint32_t status; /* set by head; 0: nothing sent yet */
 	bool broken; /* the body could not be finished: the front must end the connection or fail
 			the transfer */
-	int error;   /* why, from whom the body came or went to: -errno; 0: not known */
+	int error;   /* the error of the body's source or sink: -errno; 0: unknown */
 };
 
 /* Any fiber of an attached reactor. Always answers through reply unless the transport broke. */

@@ -15,7 +15,7 @@
 
 #define CONFIG_FLOWS_MAX 16u
 
-/* What is moved while the server runs: `nebulaio flow --from … --to … options`. */
+/* A flow that runs with the server: `nebulaio flow --from … --to … options`. */
 struct config_flow {
 	char name[32];
 	char from[512], to[512];
@@ -242,7 +242,7 @@ bool config_is_loopback(const char *address);
 uint64_t config_cache_bytes(const struct config *config);
 /* How many requests a session may have under way. */
 uint32_t config_session_requests(const struct config *config);
-/* What only all keys together can tell: profile rules, sums that must fit. All that is broken is in
+/* Checks that need all keys together: profile rules, sums that must fit. All that is broken is in
  * the error text, a line each. */
 int config_check(const struct config *config, bool development, struct config_error *ret_error);
 

@@ -14,8 +14,8 @@ struct net_tls *https_tls(const struct https *https);
 const char *https_self_signed(const struct https *https);
 /* Readable when something happened in a folder of the files; -1 where that cannot be watched. */
 int https_watch_fd(const struct https *https);
-/* Takes that, and reads the files again if one of them is another now, or in any case. What cannot
- * be used is logged, and what was in use stays. */
+/* Takes that, and reads the files again if one of them is another now, or in any case. Unusable
+ * files are logged, and the old ones stay in use. */
 void https_reload(struct https *https, bool in_any_case);
 /* Takes NULL. */
 void https_close(struct https *https);

@@ -6,7 +6,7 @@
 #include "server/job/job.h"
 #include "s3/s3.h"
 
-/* What the job's functions are given: on its reactor. */
+/* The argument of the job's functions, on its reactor. */
 struct lifecycle {
 	struct s3 *s3;
 	struct flow_core *core;

@@ -18,8 +18,8 @@ struct numa_plan {
 /* sysfs is "/sys", or a test's own folder. -EINVAL, with why: the node that was asked for is not
  * there, or has no processor that this process may use. */
 int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *ret_plan);
-/* The calling thread, and all that it starts from now on. What the kernel refuses is logged, and
- * gone on without. */
+/* The calling thread, and all that it starts from now on. If the kernel refuses, that is logged,
+ * and the server continues without. */
 void numa_apply(const struct numa_plan *plan);
 /* The processor of an event loop, by its number, less than cpu_count. */
 int numa_cpu(const struct numa_plan *plan, uint32_t idx);

@@ -13,7 +13,7 @@ bool server_device_settle(struct config *config, char *why, size_t why_bytes);
 /* Opens everything that the configuration asks for; says in the log what it goes on without. Errors
  * are logged with what to do. Blocks (recovery of the store shows its progress). */
 int server_open(const struct config *config, struct server **ret_server);
-/* What it listens on, with the ports the kernel gave. */
+/* The addresses it listens on, with the ports from the kernel. */
 uint16_t server_http_port(const struct server *server);
 uint16_t server_https_port(const struct server *server); /* 0: HTTPS is off */
 /* The file that clients are to trust when the certificate is self-signed, else NULL; and the

@@ -68,7 +68,7 @@ typedef bool store_bucket_visit_fn(const struct store_bucket *bucket, void *arg)
 int store_bucket_list(
 	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg);
 
-/* ---- What is kept of an object besides its bytes. ---- */
+/* ---- The metadata of an object. ---- */
 struct store_meta {
 	uint64_t bytes;
 	uint64_t mtime_ns;	/* real time; the commit sets it */
@@ -130,7 +130,7 @@ int store_put_append(struct store_put *put, const struct store_get *get);
  */
 #define STORE_OUTBOX_ROW_BYTES_MAX (64u * 1024u)
 struct store_outbox_row {
-	/* What is kept, where the commit puts no delete marker and where it does; data NULL:
+	/* The text to store if the commit puts no delete marker, and if it does; data NULL:
 	 * nothing. */
 	struct slice text, marker_text;
 	uint64_t number; /* out: in commit order, never used again; 0: there was no commit */
@@ -216,8 +216,8 @@ void store_get_stretch(
 	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
 /* store_put_stream of the body that this stretch was put as. */
 uint64_t store_get_stream(const struct store_get *get, uint64_t offset);
-/* What store_put_tagged noted of the piece that begins at offset, a multiple of STORE_CHECK_BYTES
- * of its stretch. -ENOENT: nothing; may wait for the index. */
+/* The tag that store_put_tagged stored for the piece that begins at offset, a multiple of
+ * STORE_CHECK_BYTES of its stretch. -ENOENT: nothing; may wait for the index. */
 int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
 /* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
  * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
@@ -226,9 +226,10 @@ void store_get_close(struct store_get *get);
 /* ---- Watching: for what is known outside of an object's bytes, or of who may have them. ---- */
 struct object;
 struct store_watch {
-	/* Called once, when the object is no longer what its key holds: before the caller that
-	 * replaced, edited or deleted it is told so; or (rights) by store_watch_rights_changed. On
-	 * any thread, under a lock: must not call the store, nor wait. The watch is over then. */
+	/* Called once, when the object is no longer the key's object: before the caller that
+	 * replaced, edited or deleted it gets its result; or (rights) by
+	 * store_watch_rights_changed. On any thread, under a lock: must not call the store, nor
+	 * wait. The watch is over then. */
 	void (*ended)(struct store_watch *watch, bool rights);
 	struct object *object; /* the rest is the store's; NULL: not watching */
 	struct store_watch *next;
@@ -272,9 +273,9 @@ int store_delete_many(struct store *store, struct slice bucket, const struct sli
 	uint32_t key_count, int *results);
 
 /* ---- The outbox: what commits left to be told. ---- */
-/* Those that an earlier start left, in the order of their numbers, after `after`; visit returns
- * false to stop. It runs on the fiber and may wait; text and version id (what the commit made or
- * deleted; empty: an edit) live for the call. -EIO, -ENOMEM. */
+/* Visits the rows that an earlier start left, in the order of their numbers, after `after`; visit
+ * returns false to stop. It runs on the fiber and may wait; text and version id (what the commit
+ * made or deleted; empty: an edit) live for the call. -EIO, -ENOMEM. */
 typedef bool store_outbox_visit_fn(
 	uint64_t number, struct slice version_id, struct slice text, void *arg);
 int store_outbox_visit(

@@ -1,5 +1,5 @@
-/* store/lifecycle.h: what a job that walks a bucket's versions asks of whoever knows the bucket's
- * rules, and what it tells of what it does. job asks and s3 answers; neither knows the other. */
+/* store/lifecycle.h: the questions of a job that walks a bucket's versions to the code that knows
+ * the bucket's rules, and the job's reports. job asks and s3 answers; neither knows the other. */
 #ifndef STORE_LIFECYCLE_H
 #define STORE_LIFECYCLE_H
 
@@ -21,7 +21,7 @@ enum store_lifecycle_verdict {
 	STORE_LIFECYCLE_DELETE_VERSION,
 	STORE_LIFECYCLE_RECLASS
 };
-/* What is done to a version. */
+/* The action on a version. */
 struct store_lifecycle_deed {
 	enum store_lifecycle_verdict verdict;
 	struct slice key;

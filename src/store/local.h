@@ -54,7 +54,7 @@ int store_attach(struct store *store, struct reactor *reactor);
  * then close. */
 void store_quiesce(struct store *store);
 void store_close(struct store *store);
-/* What tells this store from others: it is the same as long as the store lives, and never 0. */
+/* The id of this store: the same as long as the store lives, and never 0. */
 uint64_t store_id(const struct store *store);
 
 /* ---- Where the bytes of a put go. ---- */

@@ -2,9 +2,9 @@
  * frames, past the kernel's network stack.
  *
  * A port is an interface with the packet filter (bpf/filter.bpf.c) attached and one socket for each
- * of its receive queues. What a rule redirects lands in a frame of the region, so that its UDP
- * payload (IPv4, no options, no VLAN tag) begins at byte 512 of the frame: a disk can write it from
- * there. What no rule matches goes to the kernel untouched.
+ * of its receive queues. A redirected packet is received into a frame of the region, so that its
+ * UDP payload (IPv4, no options, no VLAN tag) begins at byte 512 of the frame: a disk can write it
+ * from there. Packets that match no rule go to the kernel unchanged.
  *
  * While a frame is in a ring the kernel may write into it: its owner is OWNER_XDP. xp_receive()
  * hands it over to OWNER_APP; xp_recycle() or a region_give() ends that.
@@ -61,17 +61,17 @@ struct xp_opts {
 	uint32_t ring_entries;
 	enum xp_mode mode_best; /* the best one to try; worse ones follow */
 	bool mode_only;		/* that mode or none */
-	/* Busy polling: whoever waits runs the driver himself for so long before he sleeps, at most
-	 * so many packets at once (0: 64), and the card is asked for no interrupts meanwhile.
-	 * 0: none. -EOPNOTSUPP where the kernel has none (5.11). */
+	/* Busy polling: a waiting thread polls the driver for this long before it sleeps, at most
+	 * this many packets at once (0: 64), and meanwhile disables the card's interrupts. 0: none.
+	 * -EOPNOTSUPP where the kernel has none (5.11). */
 	uint32_t busy_poll_us, busy_poll_budget;
 };
 
 /* Opens sockets, attaches the filter without a rule (so everything still goes to the kernel).
  * -ENODEV: no such interface, or no such queue; -EPERM: needs CAP_NET_ADMIN, CAP_NET_RAW and
  * CAP_BPF; -EBUSY: another program filters this interface or holds this queue; -EOPNOTSUPP: the
- * kernel or the driver has no AF_XDP; -ENOBUFS: the region has not that many frames; -EINVAL.
- * Whoever is refused finds a line in the log with the reason and what to do. May block. */
+ * kernel or the driver has no AF_XDP; -ENOBUFS: the region has not that many frames; -EINVAL. On an
+ * error the log has a line with the reason and the remedy. May block. */
 int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **ret_port);
 /* Detaches the filter, closes the sockets, gives all frames back that the rings held. Takes NULL.
  * The kernel does the same, frames apart, when the process dies. */
@@ -103,7 +103,7 @@ struct xp_rule {
 /* Replaces all rules at once, between two packets; counts start at 0. First match wins. -EINVAL: a
  * rule contradicts itself, or there are more than FILTER_RULES_MAX. Any one thread at a time. */
 int xp_rules_set(struct xp_port *port, const struct xp_rule *rules, uint32_t count);
-/* What rule idx has matched since it was set. -ENOENT. */
+/* The matches of rule idx since it was set. -ENOENT. */
 int xp_rule_count(const struct xp_port *port, uint32_t idx, struct filter_count *ret_count);
 
 /* ---- Receiving. ---- */
@@ -133,7 +133,7 @@ int xp_health(struct xp_port *port);
  * turn, by a timer of the reactor. */
 int xp_target(struct xp_queue *queue, struct reactor *reactor, uint16_t *ret_target);
 
-/* ---- What happened. ---- */
+/* ---- Counters. ---- */
 struct xp_stats {
 	uint64_t received, received_bytes; /* frames handed over */
 	uint64_t sent;

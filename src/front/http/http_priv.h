@@ -23,9 +23,11 @@
 #define HTTP_OUT_BYTES (LIMIT_HTTP_HEAD_BYTES_MAX + 4 * KIB)
 /* Bytes asked for when a chunk head is due: what is payload among them must be copied. */
 #define HTTP_READ_AHEAD_BYTES 128u
-/* What a handler left of a body is read and thrown away up to here; past it the connection ends. */
+/* The rest of a body that a handler did not read is read and dropped up to this size; past it the
+ * connection ends. */
 #define HTTP_DRAIN_BYTES_MAX (256 * KIB)
-/* Who moves a body more slowly than this over a whole piece is cut off: a piece holds frames. */
+/* A peer that moves a body more slowly than this over a whole piece is cut off: a piece holds
+ * frames. */
 #define HTTP_BODY_RATE_MIN (4 * KIB) /* bytes a second */
 /* After the last answer the peer may need this to stop sending, so that it sees the answer. */
 #define HTTP_LINGER_BYTES_MAX (32 * MIB)
@@ -221,7 +223,7 @@ uint64_t http_deadline_ns(const struct http_conn *conn, uint64_t bytes);
 int http_refuse(struct http_conn *conn, uint32_t status);
 const char *http_reason(uint32_t status);
 
-/* What a thread keeps for its connections. */
+/* A thread's state for its connections. */
 struct http_thread {
 	bool ready;
 	struct prng prng;

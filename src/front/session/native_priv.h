@@ -49,7 +49,7 @@ void native_session_abandon(struct native_session *session) __attribute__((cold)
 uint32_t native_sessions_bury(struct front_native *front);
 
 /* ---- session/capsule_dp.c ---- */
-/* What an unsignaled work request is told by when it fails, which may outlive the session. */
+/* Identifies an unsignaled work request when it fails, which may be after the session's end. */
 static inline uint64_t native_tag_session(const struct native_session *session)
 {
 	return session->id << 2 | NATIVE_TAG_SESSION;
@@ -86,8 +86,8 @@ void native_inline_sink_open(struct native_request *request, struct flow_sink **
  * sends behind the direct sink's writes. Ends the request's hold on the session. */
 void native_respond(struct native_request *request, const struct capsule_response *response);
 
-/* The same, but the request goes on: neither its receive nor its credit is given back. What the
- * response lay in and the writes before it are gone in any case. */
+/* The same, but the request goes on: neither its receive nor its credit is given back. The frames
+ * of the response and of the writes before it are given back in any case. */
 int native_respond_more(struct native_request *request, const struct capsule_response *response);
 
 /* ---- session/stream.c ---- */
@@ -113,7 +113,7 @@ void native_leases_sweep(struct native_session *session, uint64_t now_ns);
 void native_leases_close(struct native_session *session);
 
 /* ---- session/request.c ---- */
-/* What has been answered so far, and where it is encoded. */
+/* The answer so far, and the place of its encoding. */
 void native_response_fill(struct native_request *request, struct capsule_response *response);
 /* Sees to it that there is room to encode it. Waits for frames in a fiber only. -EMSGSIZE: the
  * client's receives do not hold it; -ENOBUFS, -ETIMEDOUT: no frames. */

@@ -18,8 +18,8 @@
 #define NATIVE_SWEEP_LATE_NS  (300 * NS_PER_MS) /* between two: more says that we did not run */
 #define NATIVE_SWEEP_NS	      (100 * NS_PER_MS)
 #define NATIVE_SWEEP_WIPE_MAX (64 * MIB)
-/* A session that has proven nothing in this time yields its place when no other is free. So many of
- * a front may be on their way out for that, beyond the sessions that it may have. */
+/* A session that has proven nothing in this time yields its place when no other is free. At most
+ * this many sessions of a front may be closing for that, beyond its maximum of sessions. */
 #define NATIVE_YIELD_NS	      (500 * NS_PER_MS)
 #define NATIVE_YIELDING_MAX   8u
 #define NATIVE_SEND_WRS_MIN   8u
@@ -33,8 +33,8 @@
 #define NATIVE_DIRECT_BYTES_MAX (256 * KIB)
 #define NATIVE_POLL_ROUNDS_MAX	8u
 
-/* What a work request's wr_id is, in its two lowest bits: a pointer to a receive or a send, or a
- * session's number. */
+/* The kind of a work request's wr_id, in its two lowest bits: a pointer to a receive or a send, or
+ * a session's number. */
 enum native_tag { NATIVE_TAG_RECV = 0, NATIVE_TAG_SEND = 1, NATIVE_TAG_SESSION = 2 };
 #define NATIVE_TAG_MASK 3u
 
@@ -140,8 +140,8 @@ struct native_session {
 	uint64_t moved_ns; /* when bodies were last seen to move */
 	uint64_t id;
 	struct s3_identity identity;
-	/* Those that the device has, until their completion; what was posted in part, and so has
-	 * none, until the queue pair closes. */
+	/* Sends that the device has, until their completion; a send that was posted only in part
+	 * has no completion, and stays until the queue pair closes. */
 	struct list sends;
 	struct native_recv *recvs;
 	uint32_t recv_count;
@@ -191,7 +191,7 @@ struct front_native {
 	struct list dying;
 	struct list idle_sends;
 	struct list send_waiters; /* fibers whose capsule found a send queue full */
-	/* Those on their way here included: the port counts them in, sessions count themselves out.
+	/* Includes sessions on their way to this core: the port increments, sessions decrement.
 	 */
 	_Atomic uint32_t session_count;
 	_Atomic uint32_t unproven_count; /* of these, what has not proven a key yet */

@@ -5,7 +5,8 @@
  *   token/request.c  a request: to the queue pairs' reactor and back, its body, its answer
  *
  * All but handing over runs on the front's own reactor. There is one front a reactor; a queue pair
- * belongs to the one that its client's end names, so whoever meets its token finds it. */
+ * belongs to the front that the number of its client's end selects, so every front that receives
+ * its token can find it. */
 #ifndef FRONT_TOKEN_TOKEN_PRIV_H
 #define FRONT_TOKEN_TOKEN_PRIV_H
 
@@ -76,7 +77,7 @@ struct token_job {
 	struct reactor *home;
 	struct fiber *waiter;
 	bool done;
-	/* What s3 is asked. */
+	/* The request to s3. */
 	struct s3_request request;
 	struct s3_token token;
 	struct s3_body body;

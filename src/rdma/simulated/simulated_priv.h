@@ -64,7 +64,7 @@ void sim_move_half(struct sim_qp *qp, struct sim_send *send);
 enum rp_status sim_assist_serve(struct sim_qp *qp);
 
 /* ---- simulated/peer.c: what is mapped of other devices, and what of ours is shared. ---- */
-/* What a greeting says of the device that process pid opened; fds: its bells, its table. */
+/* Takes a greeting of the device that process pid opened; fds: its bells, its table. */
 int sim_peer_get(struct sim_device *device, const struct sim_packet *hello, const int *fds,
 	pid_t pid, struct sim_peer **ret_peer);
 void sim_peer_put(struct sim_peer *peer);
@@ -73,8 +73,8 @@ int sim_peer_backing_add(
 	struct sim_device *device, struct sim_peer *peer, const struct sim_packet *packet, int fd);
 void sim_peer_backing_remove(
 	struct sim_device *device, struct sim_peer *peer, const struct sim_packet *packet);
-/* Shares a file with whom the entry's key is for, or finds it shared; entry->backing is its number,
- * untouched when it cannot be. */
+/* Shares a file with the peers of the entry's key, or finds it shared; entry->backing is its
+ * number, unchanged when it cannot be shared. */
 void sim_backing_get(
 	struct sim_device *device, const struct rp_mr_opts *opts, struct sim_entry *entry);
 void sim_backing_put(struct sim_device *device, uint32_t backing);

@@ -1,8 +1,8 @@
 /* rdma/simulated/types.h: the simulated provider's own structures.
  *
- * Who touches what: the device's lock guards connections, peers, shared files, listeners and
- * events; it is never taken on the data path. A queue pair's queues belong to the thread that polls
- * its completion queues. The connection manager's thread speaks to that thread through the atomic
+ * Locking: the device's lock guards connections, peers, shared files, listeners and events; it is
+ * never taken on the data path. A queue pair's queues belong to the thread that polls its
+ * completion queues. The connection manager's thread speaks to that thread through the atomic
  * fields only (state, gone, bell bits). */
 #ifndef RDMA_SIMULATED_TYPES_H
 #define RDMA_SIMULATED_TYPES_H

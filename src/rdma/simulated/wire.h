@@ -5,8 +5,8 @@
  *   table   one memfd per device, read by peers: its memory regions.
  *
  * All three are sealed against resizing before they are sent, and checked for that before they are
- * mapped, so that no peer can make us fault. What they hold is outside input all the same: it is
- * copied once into local variables, checked, and never looked at twice. Indices and counters run
+ * mapped, so that no peer can make us fault. Their contents are untrusted input nevertheless: they
+ * are copied once into local variables, checked, and never read twice. Indices and counters run
  * freely and wrap. */
 #ifndef RDMA_SIMULATED_WIRE_H
 #define RDMA_SIMULATED_WIRE_H
@@ -57,8 +57,8 @@ struct sim_slot {
 _Static_assert(sizeof(struct sim_slot_head) + 4 == SIM_SLOT_HEAD_BYTES, "half a cache line");
 _Static_assert(sizeof(struct sim_slot) == SIM_SLOT_BYTES, "whole cache lines");
 
-/* What one end tells the other. Written by its owner only. The peer reads it now and then, not on
- * every look, so that writing it stays cheap. */
+/* The values that one end gives the other. Written by its owner only. The peer reads it now and
+ * then, not on every look, so that writing it stays cheap. */
 struct sim_side {
 	_Alignas(64) _Atomic uint32_t acked; /* messages of the peer that are in place */
 	_Atomic uint32_t posted;	     /* receives ever posted */
@@ -68,7 +68,8 @@ struct sim_side {
 	_Atomic uint32_t assisted;	     /* assist requests of the peer that are done */
 	_Atomic uint32_t assist_status;	     /* of the last one */
 	_Atomic uint32_t stalled; /* shared receive queue: a message waits for a receive */
-	/* The remote key this end is using right now. Who closes a memory region waits for it. */
+	/* The remote key this end is using right now. The thread that closes a memory region waits
+	 * for it. */
 	_Alignas(64) _Atomic uint32_t hazard;
 };
 enum sim_side_state { SIM_SIDE_NEW, SIM_SIDE_UP, SIM_SIDE_UP_SRQ, SIM_SIDE_ERROR };

@@ -111,7 +111,7 @@ struct verbs_srq {
 	uint32_t wr_max, sge_max;
 };
 
-/* What an rdma_cm identifier's context points at. */
+/* The kind of object that an rdma_cm identifier's context points at. */
 enum verbs_handle {
 	VERBS_HANDLE_LISTENER,
 	VERBS_HANDLE_REQUEST,
@@ -193,8 +193,8 @@ struct verbs_group {
 	bool attached, failed;
 };
 
-/* What an rdma_cm event says, copied so that the event can be acknowledged before it is acted on:
- * closing an identifier waits for its events. */
+/* A copy of an rdma_cm event, so that the event can be acknowledged before it is handled: closing
+ * an identifier waits for its events. */
 struct verbs_notice {
 	enum rdma_cm_event_type type;
 	int status;

@@ -12,7 +12,7 @@
 #include "rdma/verbs/types.h"
 
 /* ---- Devices (verbs/device.c). ---- */
-/* What the device answered when something of it was given back. A device that is gone, or a driver
+/* Logs the device's answer when an object of it was destroyed. A device that is gone, or a driver
  * that fails, may refuse: that is told, and what it kept is lost until the process ends. */
 void verbs_ended(const struct verbs_device *device, const char *what, int err);
 
@@ -80,7 +80,7 @@ int verbs_post_recv(
 	struct rp_qp *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
 int verbs_srq_post(
 	struct rp_srq *base, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
-/* What devices do not all refuse by themselves. */
+/* Errors that not all devices refuse by themselves. */
 bool verbs_send_is_wrong(const struct verbs_qp *qp, const struct rp_send_wr *wr);
 unsigned int verbs_send_flags(uint32_t flags);
 /* Up to max completions straight from the device. */
@@ -112,7 +112,7 @@ bool verbs_is_ours(const struct verbs_device *device, const struct rdma_cm_id *i
 void verbs_cm_forget(struct verbs_qp *qp);
 /* Sets the timer to the first deadline there is. Locked, as all below but verbs_async_read(). */
 void verbs_timer_update(struct verbs_device *device);
-/* The connection is over; its user is told so. */
+/* The connection is over; its user gets the event. */
 void verbs_conn_down(struct verbs_qp *qp, enum rp_cm_type type);
 
 /* ---- The device's asynchronous events (verbs/async.c). ---- */

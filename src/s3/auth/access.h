@@ -1,4 +1,4 @@
-/* s3/auth/access.h: may this one do that? Explicit denials first, then whoever may allow it: the
+/* s3/auth/access.h: may this one do that? Explicit denials come first, then the grants: the
  * bucket's policy, the identity's own policies, ownership, access control lists. Across accounts
  * both sides must.
  *
@@ -14,9 +14,9 @@
 #include "s3/core/settings.h"
 #include "s3/core/tags.h"
 
-/* Who asks, of any call that was authenticated; never NULL. The server's root has one, too. */
+/* The caller of any authenticated call; never NULL. The server's root has one, too. */
 const struct iam_principal *s3_call_principal(const struct s3_call *call);
-/* To whom belongs what the call makes. */
+/* The owner of everything that the call makes. */
 const struct iam_owner *s3_call_owner(const struct s3_call *call);
 
 /* The whole call, before it runs: its operation's action on its bucket or key. NULL: allowed. */
@@ -36,8 +36,8 @@ const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
 /* Taking the tags of a copy's source over. */
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);
-/* What the owner of the bucket may do with an object of somebody else is for that object's list to
- * say; a call that is let in because the bucket is its own asks with the object open. */
+/* An object's list decides the rights of the bucket's owner on an object of another owner; a call
+ * that is allowed only because of the bucket's ownership checks again with the object open. */
 const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
 	const struct store_meta *meta, enum s3_permission permission);
 /* An action that is on no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
@@ -49,7 +49,7 @@ bool s3_lock_bypass(const struct s3_call *call);
 /* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
 struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key);
 
-/* What the trust policy of a role is asked. */
+/* The question to a role's trust policy. */
 struct s3_trust {
 	const char *action; /* "sts:AssumeRole" */
 	struct slice role_arn, policy;

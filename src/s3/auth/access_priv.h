@@ -19,7 +19,7 @@ struct access {
 	const struct s3_given *given; /* what stands in the call's document; NULL: in its headers */
 	policy_values_fn *more;	      /* keys that only this question has; NULL: none */
 	void *more_arg;
-	/* What was found out on the way. */
+	/* Findings on the way. */
 	bool object_missing;
 	struct slice listed; /* in whose place a list of that prefix is asked for; or empty */
 	bool object_known;
@@ -34,7 +34,7 @@ struct access {
 /* One more action on the call's bucket and key; made: on the object that it makes. */
 const struct s3_error *access_may(
 	struct s3_call *call, const char *action, struct slice key, bool made);
-/* What the request's headers do beside its operation. NULL: allowed. */
+/* The rights for the effects of the request's headers, besides its operation. NULL: allowed. */
 const struct s3_error *access_headers(struct s3_call *call);
 /* The object's list; -ENOENT when there is no object. */
 int access_object_acl(struct access *access, struct s3_acl *ret_acl);

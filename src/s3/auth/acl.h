@@ -50,8 +50,8 @@ bool s3_acl_is_public(const struct s3_acl *acl);
 bool s3_acl_allows(const struct s3_acl *acl, enum s3_permission permission,
 	const struct iam_principal *principal, bool ignore_public);
 
-/* What request headers ask for (x-amz-acl, x-amz-grant-*); *ret_given: whether they do. bucket:
- * the bucket's owner, for the canned lists that name it. */
+/* The list that request headers ask for (x-amz-acl, x-amz-grant-*); *ret_given: whether there are
+ * such headers. bucket: the bucket's owner, for the canned lists that name it. */
 struct s3_acl_parties {
 	struct slice owner, bucket_owner;
 	bool of_bucket; /* the list is a bucket's */

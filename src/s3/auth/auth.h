@@ -10,7 +10,7 @@ const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
 /* By a bearer token in place of a signature: fills identity, credential and principal.
  * (auth/bearer.c) */
 const struct s3_error *s3_authenticate_bearer(struct s3_call *call, int64_t now_s);
-/* What is told of a signature of Version 2 where that is switched off. */
+/* The answer to a signature of Version 2 when that is switched off. */
 extern const char s3_no_signature_v2[];
 /* Of a presigned URL, once it is known to be good: puts the parameters that stand for headers among
  * the request's headers. Before: whether one of that name is there. (auth/presigned.c) */

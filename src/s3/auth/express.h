@@ -11,7 +11,7 @@
 /* Once it is known who asks: holds what is asked of a directory bucket against what it has, and a
  * session against its bucket, its mode and its end. */
 const struct s3_error *s3_express_check(struct s3_call *call);
-/* What a list's parameters must be. */
+/* The checks of a list's parameters. */
 const struct s3_error *s3_express_check_list(
 	struct s3_call *call, struct slice prefix, struct slice delimiter);
 

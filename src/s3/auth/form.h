@@ -31,7 +31,7 @@ struct slice s3_form_field(const struct s3_form *form, struct slice name);
 
 #define S3_FORM_CONDITION_LEN_MAX 255u
 
-/* What a policy lets a form upload: NULL, or why not. */
+/* Whether a policy allows a form's upload: NULL, or the refusal. */
 struct s3_form_refusal {
 	bool malformed; /* the policy itself: 400; else the form does not meet it: 403 */
 	const char *why;

@@ -1,5 +1,5 @@
-/* s3/auth/sigv2.h: AWS Signature Version 2 as S3 used it before Version 4, on plain buffers. What a
- * request claims fills the fields of a sigv4_claim that have their like; it signs no payload.
+/* s3/auth/sigv2.h: AWS Signature Version 2 as S3 used it before Version 4, on plain buffers. A
+ * request's claim fills the matching fields of a sigv4_claim; Version 2 signs no payload.
  *
  * Source: S3 API reference, "Signing and authenticating REST requests (AWS signature version
  * 2)". */
@@ -29,7 +29,8 @@ void sigv2_string_to_sign(const struct s3_request *request, const struct s3_para
 	const struct sigv4_claim *claim, struct slice bucket, enum sigv2_dialect dialect,
 	struct buf *out);
 /* Whether a request by that dialect signs all that its query asks for; else *ret_name is a
- * parameter that anybody could have put behind it. What only pages a list needs no signature. */
+ * parameter that anybody could have put behind it. Parameters that only page a list need no
+ * signature. */
 bool sigv2_covers(const struct s3_params *params, const struct sigv4_claim *claim,
 	enum sigv2_dialect dialect, struct slice *ret_name);
 /* Whether signature is what secret makes of text. */

@@ -14,7 +14,7 @@
 #define SIGV4_EXPIRES_S_MAX	  604800u
 #define SIGV4_CANONICAL_BYTES_MAX (4u * LIMIT_HTTP_HEAD_BYTES_MAX)
 
-/* What a request claims. Slices point into the request (or its decoded query). */
+/* The claim of a request. Slices point into the request (or its decoded query). */
 struct sigv4_claim {
 	bool presigned;
 	bool version2; /* auth/sigv2.h */
@@ -32,7 +32,7 @@ struct sigv4_claim {
 	enum s3_payload payload;
 };
 
-/* What a refusal says, when the table's message does not. A literal. */
+/* The text of a refusal, when it differs from the table's message. A literal. */
 struct sigv4_refusal {
 	const char *code;    /* NULL: none */
 	const char *message; /* NULL: the table's */

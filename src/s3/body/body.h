@@ -5,7 +5,7 @@
 
 #include "s3/core/call.h"
 
-/* What a body is held against: the sums announced in headers or in its trailer. */
+/* The checksums to verify a body with, from headers or its trailer. */
 struct s3_sums {
 	bool etag_md5;	     /* the ETag is to be an MD5 */
 	bool payload_sha256; /* the signature binds the body's SHA-256 */

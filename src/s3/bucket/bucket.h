@@ -11,7 +11,8 @@ extern const struct s3_config_ops s3_config_accelerate, s3_config_acl, s3_config
 	s3_config_policy, s3_config_public_access, s3_config_replication, s3_config_request_payment,
 	s3_config_tagging, s3_config_versioning, s3_config_website;
 
-/* Who pays for a request: 403 unless its bucket's owner does, or asks, or it says that it will. */
+/* Requester pays: 403 unless the bucket's owner pays, or is the caller, or the request accepts the
+ * charge. */
 const struct s3_error *s3_payer_check(struct s3_call *call);
 
 #endif

@@ -90,7 +90,7 @@ struct s3_call {
 	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
 	uint64_t body_bytes;   /* moved, either way; a copy's, too, of which its client sees none */
 	uint64_t received_bytes, sent_bytes; /* of these, from and to the client */
-	/* What an error says beyond its table entry. */
+	/* Details of an error beyond its table entry. */
 	const char *message; /* NULL: the table's */
 	struct slice detail; /* XML elements for the error document */
 	/* The source of a copy, while an error is of it; empty: errors are of the call's own. */
@@ -137,12 +137,12 @@ const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
 uint16_t s3_call_share(const struct s3_call *call);
 /* That alone, as cheaply as each request needs it. */
 void s3_call_join(struct s3_call *call);
-/* What a client that is told 503 is told besides. */
+/* The Retry-After of a 503. */
 #define S3_RETRY_AFTER_S "1"
 /* Looks the bucket up; NULL when it is there. */
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
 
-/* What stands before ".domain" in the request's host; empty: it is another host. */
+/* The part before ".domain" in the request's host; empty: another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
 /* Requests that are worked on, and how they end. */
 void s3_metrics_begin(void);

@@ -26,7 +26,7 @@ const struct s3_error *s3_write_condition_parse(
 	struct s3_call *call, struct s3_write_condition *ret_condition);
 bool s3_write_condition_any(const struct s3_write_condition *condition);
 store_check_fn s3_write_condition_check;
-/* What an -errno of a commit with that check means. */
+/* The S3 error for an -errno of a commit with that check. */
 const struct s3_error *s3_write_failed(
 	struct s3_call *call, const struct s3_write_condition *condition, int error);
 

@@ -17,7 +17,7 @@ enum s3_config_id {
 	S3_CONFIG_COUNT
 };
 
-/* What can be done with a kind's documents. */
+/* The operations on a kind's documents. */
 struct s3_config_ops {
 	/* Holds what a client sent against the schema; *ret_document is what is kept of it, in the
 	 * call's arena. */
@@ -81,8 +81,8 @@ const struct s3_error *s3_config_get(
 /* A preset is gone for good. */
 const struct s3_error *s3_config_delete(
 	struct s3_call *call, const struct store_bucket *bucket, enum s3_config_id id);
-/* What the bucket was made with, and has until something is put in its place: the document; data
- * NULL: none of this kind. */
+/* The document that the bucket was made with and keeps until another one is put; data NULL: none of
+ * this kind. */
 struct slice s3_config_preset(const struct store_bucket *bucket, enum s3_config_id id);
 /* Kept in the place of a preset that was deleted. */
 #define S3_CONFIG_DELETED "-"
@@ -95,7 +95,7 @@ const struct s3_error *s3_config_xml(
 /* The tree as a document again, in the arena: names, texts, nothing else. */
 const struct s3_error *s3_config_xml_text(
 	struct s3_call *call, const struct s3_xml *root, struct slice *ret_text);
-/* What stands inside a node. */
+/* The contents of a node. */
 void s3_config_put_xml(const struct s3_xml *node, struct buf *xml);
 /* An answer function: the document as it is kept, as XML. */
 const struct s3_error *s3_config_answer_xml(struct s3_call *call, struct slice document);
@@ -123,8 +123,8 @@ struct s3_settings {
  * bucket. */
 const struct s3_error *s3_call_settings(
 	struct s3_call *call, const struct s3_settings **ret_settings);
-/* Any bucket's, for whoever has no call. -ENOENT: no such bucket; -EIO: one of its documents is
- * damaged (logged). Given back on the same reactor. */
+/* The settings of any bucket, for code without a call. -ENOENT: no such bucket; -EIO: one of its
+ * documents is damaged (logged). Given back on the same reactor. */
 int s3_settings_get(struct s3 *s3, struct flow_core *core, struct slice bucket,
 	struct s3_settings **ret_settings);
 void s3_settings_put(struct s3_settings *settings); /* takes NULL */
@@ -133,7 +133,7 @@ void s3_settings_changed(struct s3 *s3, struct slice bucket);
 /* After something changed that all buckets of somebody share. */
 void s3_settings_all_changed(struct s3 *s3);
 
-/* ---- What settings say of who may (core/public_access.c). ---- */
+/* ---- The access rules in settings (core/public_access.c). ---- */
 #define S3_POLICY_BINDS_OWNER	"binds-owner\n" /* what a policy's document begins with that does */
 #define S3_PUBLIC_SWITCHES	4u		/* "1011", as public access is kept */
 #define S3_PUBLIC_ACCESS_MEMBER "public_access_block" /* of an account's document */

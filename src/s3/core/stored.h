@@ -6,14 +6,14 @@
 #include "s3/core/call.h"
 
 #define S3_META_BYTES_MAX (2u * LIMIT_HTTP_HEAD_BYTES_MAX) /* what the store keeps of them */
-/* What s3 keeps in an object's flags: a listing has them, but not the headers. */
+/* s3's bits in an object's flags: a listing has them, but not the headers. */
 #define S3_FLAG_COMPOSITE   1u /* the checksum is one of the parts' checksums */
 #define S3_FLAG_ENCRYPTED   2u /* the body is: see sse/sse.h */
 #define S3_FLAG_FOREIGN	    4u /* it is not the bucket's owner's: its headers say whose */
 #define S3_FLAG_UNASKED	    8u /* of an upload's record: it asked for no checksum, is told none */
 #define S3_FLAG_CLASS_SHIFT 4  /* from here on: the storage class */
-/* What is kept of an object but shown to nobody as it stands: stored headers of these names, which
- * stand behind all others. What a value holds is its owner's, but never a NUL. */
+/* Stored headers that no answer shows directly have names with this prefix; they come after all
+ * others. The owner of a header defines its value, which never has a NUL. */
 #define S3_HIDDEN_PREFIX "x-nebulaio-"
 /* The next stored header of what rest holds; its name and value are followed by a NUL. False at the
  * end, or where the record is not of that form. */

@@ -34,7 +34,7 @@ const struct s3_error *s3_tags_of_header(
 /* As they are kept, in the arena; data NULL when there is no memory or (count 0) nothing to keep.
  */
 struct slice s3_tags_encode(const struct s3_tags *tags, struct mem_arena *arena);
-/* What encode made. -EINVAL; -ENOMEM. */
+/* Decodes the result of encode. -EINVAL; -ENOMEM. */
 int s3_tags_decode(struct slice encoded, struct mem_arena *arena, struct s3_tags *ret_tags);
 /* An object's tags as they are kept; data NULL when it has none. */
 struct slice s3_tags_of_object(const struct store_meta *meta);

@@ -23,7 +23,7 @@ struct s3_settings;
 enum s3_log_keys { S3_LOG_SIMPLE, S3_LOG_BY_DELIVERY, S3_LOG_BY_EVENT };
 struct s3_logging {
 	struct slice bucket, prefix;
-	struct slice grants; /* to whom logs are given besides their bucket's owner; auth/acl.h */
+	struct slice grants; /* grantees of logs besides their bucket's owner; auth/acl.h */
 	enum s3_log_keys keys;
 };
 

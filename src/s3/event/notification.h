@@ -11,7 +11,7 @@
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
 
-/* What happened to an object. */
+/* The kinds of events. */
 enum s3_event_id {
 	S3_EVENT_PUT,
 	S3_EVENT_POST,
@@ -56,7 +56,7 @@ bool s3_notification_wants(
 
 extern const struct s3_config_ops s3_config_notification;
 
-/* What happened to a key of the call's bucket. */
+/* An event of a key of the call's bucket. */
 struct s3_event {
 	enum s3_event_id id;
 	struct slice key;
@@ -75,7 +75,7 @@ struct s3_telling {
 		bool kept;
 	} parts[2]; /* the event; the one in its place when a delete marker came */
 };
-/* What the commit takes along; NULL: nothing. */
+/* The outbox row for the commit; NULL: none. */
 static inline struct store_outbox_row *s3_telling_outbox_row(struct s3_telling *telling)
 {
 	return telling->parts[0].notice || telling->parts[1].notice ? &telling->outbox_row : NULL;
@@ -96,10 +96,10 @@ void s3_event_delete_end(
 /* store_put_commit of the call's own key, with the event that tells of it. */
 int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
 	struct store_meta *meta, struct s3_write_condition *condition);
-/* What an earlier start left of an event: to its target. -ENOBUFS, -EBUSY, -ENOMEM: not now; else
+/* Sends an event that an earlier start left to its target. -ENOBUFS, -EBUSY, -ENOMEM: not now; else
  * it is given up, which was told: -ENOENT, -ENODATA as s3_topic_way, -EUCLEAN: no such text. */
 int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, struct slice text);
-/* Whom such a text is for: the same for all that go to one target. */
+/* The target of such a text: equal for all texts of one target. */
 struct slice s3_event_target(struct slice text);
 
 #endif

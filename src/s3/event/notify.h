@@ -21,8 +21,8 @@ struct s3_notify;
 struct s3_notify_opts {
 	const char *targets;  /* "NAME=URL,NAME=URL"; NULL: none */
 	const char *log_file; /* NULL or empty: none */
-	/* What comes beyond is dropped: of each target; of all, of which one target has at most as
-	 * much as it leaves. 0: the default. */
+	/* Further events are dropped: per target; for all targets together, of which one target has
+	 * at most as much as remains free. 0: the default. */
 	uint32_t queue_events;
 	uint64_t queue_bytes;
 	/* Where events go that topics of clients ask for. */
@@ -39,9 +39,9 @@ void s3_notify_close(struct s3_notify *notify);
 bool s3_notify_has(const struct s3_notify *notify, struct slice target);
 bool s3_notify_takes_topics(const struct s3_notify *notify);
 
-/* A target of the configuration; or, with a URL, an endpoint that a client named.
- * S3_TOPICS_PUBLIC: only at addresses that are of no private, local or reserved network, whatever
- * its name stands for when it is sent. So many of those can have events waiting at a time. */
+/* A target of the configuration; or, with a URL, an endpoint that a client named. S3_TOPICS_PUBLIC:
+ * only at addresses that are of no private, local or reserved network, whatever its name stands for
+ * when it is sent. The maximum number of topics with waiting events. */
 #define S3_NOTIFY_TOPICS_ACTIVE_MAX 64u
 struct s3_notify_endpoint {
 	struct slice name; /* of a topic: one and the same, whatever its URL */

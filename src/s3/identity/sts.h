@@ -10,7 +10,7 @@
 int s3_sts_credentials(struct iam *iam, struct iam_token *token, uint64_t seconds, struct buf *xml);
 
 /* ---- Sessions of roles. ---- */
-/* What a session is asked to be. */
+/* The requested properties of a session. */
 struct sts_wish {
 	struct slice name, policy, policy_arns;
 	struct iam_tag tags[IAM_TAGS_MAX];
@@ -26,7 +26,7 @@ json_t *sts_role(const json_t *account, struct slice arn, char ret_own[IAM_ARN_L
 /* One tag more, in memory that outlives the wish. */
 const struct s3_error *sts_add_tag(
 	struct api *api, struct sts_wish *wish, const struct iam_tag *tag);
-/* What policies can ask about a wish for a session of a role. */
+/* The condition values of a request for a role's session. */
 struct sts_ask {
 	const struct sts_wish *wish;
 	const struct api *api;

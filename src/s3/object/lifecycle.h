@@ -40,7 +40,7 @@ struct s3_lifecycle_rule {
 struct s3_lifecycle_rules {
 	const struct s3_lifecycle_rule *list;
 	uint32_t count;
-	/* What moves is at least S3_LIFECYCLE_MOVE_BYTES_MIN long, where its rule says nothing of
+	/* An object that moves has at least S3_LIFECYCLE_MOVE_BYTES_MIN bytes, if its rule has no
 	 * sizes. */
 	enum s3_lifecycle_minimum {
 		S3_LIFECYCLE_MOVE_ANY,

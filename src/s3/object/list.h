@@ -15,7 +15,7 @@ struct s3_list {
 	uint64_t keys_max;
 	bool url;			  /* encoding-type=url */
 	bool owner;			  /* entries name their owner */
-	bool owner_of_all;		  /* it is the bucket's, whoever put them */
+	bool owner_of_all;		  /* the bucket's owner, for every writer */
 	char owner_xml[S3_OWNER_XML_MAX]; /* <Owner>…</Owner>; empty when it is too long */
 	size_t owner_xml_len;
 	bool version; /* entries are versions */
@@ -40,8 +40,8 @@ const struct s3_error *s3_list_open(struct s3_call *call, struct s3_list **ret_l
 void s3_list_close(struct s3_list *list); /* takes NULL */
 const struct s3_error *s3_list_walk(struct s3_call *call, struct s3_list *list);
 
-/* What one of the three documents is, and does by itself: reads the call's parameters that are its
- * own, tells where its page begins and ends. */
+/* The parts that differ between the three documents: they read their own parameters, and set where
+ * the page begins and ends. */
 struct s3_listing {
 	const char *root;
 	const struct s3_error *(*parse)(struct s3_call *call, struct s3_list *list, void *arg);

@@ -13,7 +13,7 @@
 #define S3_LOCK_DAYS_MAX     36500u
 #define S3_LOCK_YEARS_MAX    100u
 
-/* What a bucket's new objects get, as S3_CONFIG_OBJECT_LOCK is parsed. */
+/* The default lock of a bucket's new objects, parsed from S3_CONFIG_OBJECT_LOCK. */
 struct s3_lock_default {
 	struct slice mode; /* empty: nothing */
 	uint32_t days;

@@ -22,7 +22,7 @@ _Static_assert(S3_PARTS_MAX <= STORE_PARTS_MAX, "an object can have all parts of
 #define S3_PART_BYTES_MIN  (5 * MIB) /* all but the last */
 #define S3_UPLOAD_NAME_MAX (2 + LIMIT_BUCKET_LEN_MAX + 1 + S3_UPLOAD_ID_LEN + 1 + 5 + 1)
 
-/* What an object keeps of the upload that made it: completing that again is no error. */
+/* The upload id that an object keeps: completing the same upload again is no error. */
 #define S3_UPLOAD_HEADER S3_HIDDEN_PREFIX "upload"
 
 struct s3_upload {
@@ -48,7 +48,7 @@ const struct s3_error *s3_upload_open(struct s3_call *call, struct s3_upload *re
  * that no part is left that nobody could find. */
 const struct s3_error *s3_upload_still_there(
 	struct s3_call *call, const struct s3_upload *upload, uint32_t part_number);
-/* What its parts are encrypted with; a client's own key must come with the request. */
+/* The encryption of its parts; a client's own key must be in the request. */
 struct s3_sse;
 const struct s3_error *s3_upload_sse(
 	struct s3_call *call, const struct s3_upload *upload, struct s3_sse *ret_sse);

@@ -11,7 +11,7 @@
 const struct s3_error *s3_edit_version(
 	struct s3_call *call, store_edit_fn *edit, void *arg, enum s3_event_id event);
 
-/* What a deletion is held against, at its commit. */
+/* The conditions of a deletion, checked at its commit. */
 struct s3_deletion_check {
 	struct slice if_match;
 	bool has_time, has_size;
@@ -20,7 +20,7 @@ struct s3_deletion_check {
 	bool by_version; /* then a lock keeps the version */
 	bool bypass;
 	int64_t now_ms;
-	/* What is newest of a key that has no current object, when conditions ask. */
+	/* The newest delete marker of a key without a current object, for conditions. */
 	bool has_marker;
 	int64_t marker_s;
 	const struct s3_error *refused; /* why check refused */

@@ -45,8 +45,8 @@ struct s3_sse {
 	bool bucket_key;
 	struct slice customer_md5; /* base64 */
 };
-/* What a write asks for, by its headers or its bucket's default: kind S3_SSE_NONE when neither
- * does. *ret_record: what S3_SSE_HEADER is to hold, in the arena. */
+/* The encryption of a write, from its headers or its bucket's default: kind S3_SSE_NONE without
+ * either. *ret_record: what S3_SSE_HEADER is to hold, in the arena. */
 const struct s3_error *s3_sse_begin(
 	struct s3_call *call, struct s3_sse *ret_sse, struct slice *ret_record);
 /* The same of a copy: of what lies encrypted nothing becomes plain text unasked. */
@@ -58,7 +58,7 @@ const struct s3_error *s3_sse_begin_copy(
 #define S3_SSE_COPY_CLIENT "x-amz-copy-source-server-side-encryption-customer-"
 const struct s3_error *s3_sse_open(
 	struct s3_call *call, struct slice headers, const char *prefix, struct s3_sse *ret_sse);
-/* What is kept, but for the data key, which stays sealed. */
+/* The stored encryption data, except for the data key, which stays encrypted. */
 void s3_sse_describe(struct slice headers, struct s3_sse *ret_sse);
 /* True when a header says anything of encryption. */
 bool s3_sse_asked(const struct s3_call *call);

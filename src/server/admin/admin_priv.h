@@ -9,7 +9,7 @@ void metric_head(struct buf *out, const char *name, const char *help);
 /* labels may be NULL. */
 void metric_line(struct buf *out, const char *name, const char *labels, uint64_t value);
 
-/* What the kernel says of this process; 0 is what it does not say. Any thread; reads /proc. */
+/* The kernel's figures of this process; 0: unknown. Any thread; reads /proc. */
 struct admin_process {
 	double cpu_s, started_s; /* since 1970 */
 	uint64_t virtual_bytes, resident_bytes, descriptors, descriptors_max;

@@ -1,5 +1,5 @@
-/* server/job/job.h: background work: one fiber each, which gives way between its steps. What S3
- * means by it comes in through functions: job knows the store alone. */
+/* server/job/job.h: background work: one fiber each, which gives way between its steps. The S3
+ * rules come in through functions: job uses only the store. */
 #ifndef SERVER_JOB_JOB_H
 #define SERVER_JOB_JOB_H
 
@@ -17,8 +17,8 @@ struct job_lifecycle_ops {
 	enum store_lifecycle_verdict (*judge)(void *rules,
 		const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 	bool (*may_delete)(const struct store_meta *version);
-	/* Who is told of what is about to be done, if it is: the commit takes the outbox row along;
-	 * NULL: nobody. Between the two. */
+	/* Prepares the event of the coming change: the commit includes the outbox row; NULL: no
+	 * event. Between the two. */
 	struct store_outbox_row *(*tell_begin)(
 		void *rules, const struct store_lifecycle_deed *deed);
 	void (*tell_end)(void *rules, const struct store_outcome *outcome);

@@ -36,8 +36,8 @@ struct applier {
 	bool started;
 	bool failed;
 };
-/* Groups wait for one another until so many bytes are queued, or so long, so that they are applied
- * together; whoever needs the index up to date has it hurry. */
+/* Groups wait until this many bytes are queued, or for this time, so that they are applied
+ * together; an operation that needs the index up to date makes it hurry. */
 #define APPLY_BYTES_GOAL (1 * MIB)
 #define APPLY_WAIT_NS	 (50 * NS_PER_MS)
 void applier_init(struct applier *applier);

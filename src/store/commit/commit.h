@@ -23,7 +23,7 @@ struct bucket;
 struct hot_entry;
 struct object;
 
-/* What a group numbers in commit order: versions, outbox rows. */
+/* The items that a group numbers in commit order: versions, outbox rows. */
 #define GROUP_NUMBER_SHIFT 20u
 /* A group takes commits until one of these is reached. */
 #define GROUP_COMMITS_MAX 256u
@@ -37,8 +37,8 @@ struct object;
 _Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write");
 
 /* ---- commit.c: deciding and publishing; committer.c: the fiber and its writes. ---- */
-/* What becomes of what an entry held: its body ends; it lives on elsewhere; its body lives on in
- * the object that takes its place. */
+/* The fate of an entry's old object: its body ends; it lives on elsewhere; its body lives on in the
+ * object that replaces it. */
 enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
 #define CHANGE_NEW     1u /* an object or a delete marker more */
 #define CHANGE_BODY    2u /* the body's rows are new, too */

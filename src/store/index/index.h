@@ -10,8 +10,8 @@
 #include "store/log/key.h"
 
 #define INDEX_VERSION 2u /* 1: without versions, is read, too */
-/* What an index holds beyond its version, a bit each. The low half a program must know to open it;
- * the high half it may pass over: rows of their own, which it keeps. */
+/* The features of an index beyond its version, one bit each. The low half a program must know to
+ * open it; the high half it may pass over: rows of their own, which it keeps. */
 #define INDEX_FEATURES_NEEDED 0xffffu
 #define INDEX_FEATURE_OUTBOX  (1u << 16)
 #define INDEX_FEATURES	      INDEX_FEATURE_OUTBOX /* those of this program */

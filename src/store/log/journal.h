@@ -44,7 +44,7 @@ struct mutation {
 	struct slice key;
 	struct slice value;
 };
-/* What a group changed in the hot table: pinned until the index has it. */
+/* A group's change in the hot table: pinned until the index has it. */
 struct touched {
 	struct hot_entry *entry;
 	struct object *old; /* dead, with a reference; or NULL */

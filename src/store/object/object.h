@@ -72,7 +72,8 @@ struct object {
 	uint32_t owner_segment_first; /* my first segment among body_owner's */
 	struct object_part *parts;
 	struct object_part whole; /* a plain object's only part */
-	/* Who has my body now, with a reference: so its space stays while I am read. */
+	/* The object that has this one's body now, with a reference: so the space stays while this
+	 * object is read. */
 	_Atomic(struct object *) body_owner;
 	struct store_watch *watches; /* under the store's watch_lock */
 };

@@ -99,7 +99,7 @@ static inline int store_refuses(const struct store *store)
 		       : 0;
 }
 
-/* What is wrong with what was found on the medium: to the log, or among a check's findings. */
+/* Reports damage on the medium: to the log, or to a check's findings. */
 void store_find(const struct store *store, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -9,7 +9,7 @@
 #define FILTER_RULES_MAX  64u
 #define FILTER_QUEUES_MAX 64u
 
-/* What the program does with a packet that a rule matches. Count goes on with the next rule. */
+/* The program's action on a packet that a rule matches. Count goes on with the next rule. */
 enum filter_action { FILTER_COUNT, FILTER_DROP, FILTER_PASS, FILTER_REDIRECT };
 
 /* A packet matches when every masked field is equal and its destination port lies in the range; a
