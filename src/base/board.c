@@ -1,4 +1,5 @@
-/* base/board.c: the process's board, and a look at another's. What is read there is outside input.
+/* base/board.c: the process's board, and a look at another's. The values read there are untrusted
+ * input.
  */
 #include "base/board.h"
 

@@ -80,7 +80,7 @@ void counter_lane_open(void)
 	counter_lane = lane;
 }
 
-/* What the lane has of them goes where they keep what has no lane. */
+/* The lane's counts are added to the part that has no lane. */
 static void lane_fold(const struct counter_lane *lane)
 {
 	for (struct counter *c = registry_first; c && c->number <= lane->count; c = c->next)

@@ -11,7 +11,7 @@
 
 #define LINE_BYTES    1024
 #define MESSAGE_BYTES 960
-/* A control character takes six. What has no room is cut, so that the object still ends. */
+/* A control character takes six. Text without room is cut, so that the object is still complete. */
 #define JSON_BYTES	4096
 #define JSON_TAIL_BYTES 4 /* a quote, a brace, the line's end */
 
@@ -232,7 +232,7 @@ void log_line_with(
 	va_end(args);
 }
 
-/* ---- What is printed to stderr. ---- */
+/* ---- Lines printed to stderr. ---- */
 
 /* The stream is line-buffered, so that whole lines come. Our own messages of failures begin with
  * the program's name. */

@@ -1,4 +1,4 @@
-/* base/mem_arena.c: a bump allocator whose first block lies in whoever has it; freed whole. */
+/* base/mem_arena.c: a bump allocator whose first block is inside its owner; freed whole. */
 #include "base/mem_arena.h"
 
 #include <stdlib.h>

@@ -87,7 +87,7 @@ void capsule_payload_nonce(uint64_t counter, uint8_t ret_nonce[AEAD_NONCE_BYTES]
 	memcpy(ret_nonce + AEAD_NONCE_BYTES - sizeof(counter), &counter, sizeof(counter));
 }
 
-/* What of a capsule is encrypted: all between its head and its tag. nonce is filled in. */
+/* The encrypted part of a capsule: everything between its head and its tag. nonce is filled in. */
 static struct aead_message sealed_part(void *capsule, size_t len, uint8_t nonce[AEAD_NONCE_BYTES])
 {
 	struct capsule_head *head = capsule;
@@ -336,7 +336,7 @@ int capsule_header_put(
 	return 0;
 }
 
-/* What a request carries in its body and checksum fields, all in one place. */
+/* All checks of a request's body and checksum fields, in one place. */
 static bool request_is_sound(const struct capsule_request_wire *wire)
 {
 	uint32_t key_len_max =
@@ -369,7 +369,7 @@ static bool request_is_sound(const struct capsule_request_wire *wire)
 		return false;
 	if (wire->flags & CAPSULE_REQUEST_STREAM && wire->opcode != CAPSULE_OP_LIST)
 		return false;
-	/* What is inline is encrypted with its capsule. */
+	/* An inline body is encrypted with its capsule. */
 	if (wire->flags & CAPSULE_REQUEST_TAG && (wire->inline_bytes || !wire->body_bytes))
 		return false;
 	if (wire->inline_bytes)

@@ -1,5 +1,5 @@
-/* codec/checksum.c: one switch over S3's checksums, for whoever moves bytes and need not know which
- * one was asked for. */
+/* codec/checksum.c: one switch over S3's checksums, for code that moves bytes and need not know
+ * which checksum was requested. */
 #include "codec/checksum.h"
 
 #include <errno.h>

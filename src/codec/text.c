@@ -246,7 +246,7 @@ bool utf8_is_valid(struct slice text)
 	return true;
 }
 
-/* What stands for c in XML, or NULL when it stands for itself or is a control character. */
+/* The XML entity for c, or NULL when c needs none or is a control character. */
 static const char *xml_entity(char c)
 {
 	switch (c) {

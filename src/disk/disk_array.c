@@ -21,7 +21,7 @@ static void array_close(struct disk *disk)
 	free(disk->array);
 }
 
-/* What all good members have. */
+/* The size that all good members have. */
 static uint64_t bytes_of(const struct array *array)
 {
 	uint64_t bytes = UINT64_MAX;
@@ -263,7 +263,7 @@ static void op_fiber(void *arg)
 	struct disk_io *io = (struct disk_io *)arg;
 	int32_t result = op_run(io);
 
-	/* What the members moved they have counted. */
+	/* The members have counted the bytes that they moved. */
 	if (result < 0)
 		disk_io_finish(io, result);
 	else

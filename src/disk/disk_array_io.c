@@ -431,7 +431,8 @@ int array_flush(struct disk *disk)
 }
 
 /* One member after the other: a block device holds a helper thread meanwhile, of which there are
- * few. Who cannot, or fails it, has missed nothing: nobody counts on what is there. */
+ * few. A member that cannot deallocate, or fails, has missed nothing: nobody relies on that
+ * space. */
 int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset)
 {
 	struct array *array = disk->array;

@@ -33,7 +33,7 @@ static int block_node_open(struct disk *disk, uint64_t wait_ns)
 	return -EBUSY;
 }
 
-/* What the kernel says of the device, or of the one that it is a partition of. */
+/* The kernel's attribute of the device, or of the device that it is a partition of. */
 static bool block_discards(const struct disk *disk)
 {
 	static const char *const PLACES[] = {"queue", "../queue"};

@@ -78,7 +78,7 @@ static int32_t write_whole(struct disk_io *io)
 	return 0;
 }
 
-/* Who writes last flushes, unless a write failed. */
+/* The last writer flushes, unless a write failed. */
 static void write_run(struct disk_commit *commit, struct disk_io *io)
 {
 	struct reactor *reactor = commit->reactor;

@@ -238,7 +238,7 @@ static void entry_done(struct disk_io *io, int32_t result)
 	entry->core->free = entry;
 }
 
-/* What a volume can do: whole blocks below its end. */
+/* Checks that a volume can do it: whole blocks below its end. */
 static int entry_check(const struct disk *disk, const struct region_sqe *sqe)
 {
 	if (sqe->opcode == REGION_OP_FLUSH)

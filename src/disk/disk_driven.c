@@ -127,7 +127,7 @@ int disk_revive(struct disk *disk)
 
 	if (!disk->driver)
 		return -EOPNOTSUPP;
-	/* What it says now must not come after what a growth says later. */
+	/* This answer must not be applied after the answer of a later growth. */
 	pthread_mutex_lock(&disk->grow_lock);
 	ret = disk->driver->revive(disk->driven, &identity);
 	if (!ret)

@@ -91,8 +91,8 @@ struct look {
 	const char *found;
 };
 
-/* So many bytes from a multiple of DISK_ALIGN_BYTES on, or up to the end, which need not be one;
- * zeros behind that. */
+/* Reads this many bytes from a multiple of DISK_ALIGN_BYTES on, or up to the end, which need not be
+ * a multiple; zeros after that. */
 static int look_read(struct look *look, uint64_t offset, uint64_t bytes)
 {
 	uint64_t rest = MIN(bytes, look->bytes - offset);

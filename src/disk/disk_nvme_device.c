@@ -70,7 +70,7 @@ static bool polling_is_safe(const char *path)
 	return false;
 }
 
-/* What one command may move: the controller's own limit comes on top. */
+/* The most bytes of one command: the controller's own limit applies in addition. */
 static void limits_read(struct disk *disk, const char *name)
 {
 	struct nvme *nvme = disk->nvme;

@@ -122,7 +122,8 @@ static off_t offset_of(const struct nvme *nvme, const struct nvme_command *comma
 	return (off_t)(lba << nvme->lba_shift);
 }
 
-/* What a transfer moves by the command's own words, so that a wrong one is found out. */
+/* The bytes of a transfer according to the command's own fields, so that a wrong command is
+ * detected. */
 static uint32_t bytes_of(const struct nvme *nvme, const struct nvme_command *command)
 {
 	return ((command->words.cdw12 & 0xffffu) + 1) << nvme->lba_shift;

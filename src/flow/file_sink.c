@@ -298,7 +298,8 @@ static int file_finish(struct flow_sink *sink, bool failed)
 	struct flow_file_sink *self = CONTAINER_OF(sink, struct flow_file_sink, sink);
 	int ret;
 
-	/* What was taken over is written also when the flow failed: it is good as far as it goes.
+	/* The sink writes the pieces that it has taken over even when the flow failed: they are
+	 * valid.
 	 */
 	(void)failed;
 	filling_start(self);

@@ -48,7 +48,7 @@ static void read_issue(struct file_read *read)
 		io_uring_prep_read(sqe, self->fd, data, bytes, offset);
 }
 
-/* Those in flight behind it fail alike. */
+/* Later reads in flight fail in the same way. */
 static void read_failed(const struct file_read *read, int error)
 {
 	struct file_source *self = read->source;

@@ -1,9 +1,9 @@
-/* flow/lease.c: frames for whoever can wait for them: shares first, then the region, and when both
- * are out, a queue for each share. docs/design/flow.md says why nobody waits for ever.
+/* flow/lease.c: frames for fibers that can wait for them: shares first, then the region, and when
+ * both are out, a queue for each share. docs/design/flow.md says why nobody waits for ever.
  *
- * A waiter is given its frames by whoever serves the queues: it does not race for them. The queues
- * are served in the turn after frames of this core came back, and every so often for those of
- * others, which come back without telling this one. */
+ * The fiber that serves the queues gives a waiter its frames: the waiter does not race for them.
+ * The queues are served in the turn after frames of this core came back, and every so often for
+ * those of others, which come back without telling this one. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -378,7 +378,7 @@ void link_pump(struct flow_link *link)
 	}
 }
 
-/* What the peer or the device has said against going on. */
+/* An error of the peer or the device that ends the stream. */
 static int sender_error(const struct flow_link *link)
 {
 	if (link->error)
@@ -499,7 +499,7 @@ static int done_judge(struct flow_link *link)
 	return 0;
 }
 
-/* What was queued and never started. */
+/* Drops work that was queued and never started. */
 static void queued_drop(struct flow_link *link)
 {
 	if (link->filling)

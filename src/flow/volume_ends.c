@@ -140,7 +140,7 @@ static int volume_finish(struct flow_sink *sink, bool failed)
 	struct volume_sink *self = CONTAINER_OF(sink, struct volume_sink, sink);
 	int ret;
 
-	/* What was taken over is good as far as it goes. */
+	/* The pieces that it has taken over are valid. */
 	(void)failed;
 	writes_wait(self, 0);
 	if (!self->error)

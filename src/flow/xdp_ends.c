@@ -1,4 +1,4 @@
-/* flow/xdp_ends.c: a capture: packets of an AF_XDP port as bodies. What comes in is taken in
+/* flow/xdp_ends.c: a capture: packets of an AF_XDP port as bodies. Received packets are taken in
  * batches; a body gathers it into chunks (pcapng) or hands the frames on (payloads). */
 #include <errno.h>
 #include <netinet/in.h>
@@ -185,7 +185,7 @@ int flow_capture_wait(struct flow_capture *capture)
 	return capture->error;
 }
 
-/* ---- What ends a body. ---- */
+/* ---- The end of a body. ---- */
 
 static void body_end(struct flow_xdp_source *self)
 {
@@ -262,8 +262,8 @@ static void put_gathered(struct flow_xdp_source *self, const uint8_t *data, uint
 	}
 }
 
-/* How far the real clock is ahead of the monotonic one, from the quickest of a few looks at both:
- * whoever is interrupted between the two clocks has measured the interruption. */
+/* How far the real clock is ahead of the monotonic one, from the quickest of a few looks at both: a
+ * look that is interrupted between the two clocks has measured the interruption. */
 static uint64_t clock_offset(uint64_t *ret_at_ns)
 {
 	uint64_t best_ns = UINT64_MAX, offset_ns = 0;
@@ -281,8 +281,8 @@ static uint64_t clock_offset(uint64_t *ret_at_ns)
 	return offset_ns;
 }
 
-/* The filter marks packets with the monotonic clock; bodies tell the real time. What two looks
- * differ by anyway is no reason to let it go back. */
+/* The filter marks packets with the monotonic clock; bodies tell the real time. The normal
+ * difference between two looks is no reason to let the time go back. */
 static uint64_t real_time(struct flow_capture *capture, uint64_t time_ns)
 {
 	uint64_t offset_ns;

@@ -84,7 +84,7 @@ json_t *iam_key_find(const json_t *keys, struct slice access_key, size_t *ret_id
 	return NULL;
 }
 
-/* What can stand in an Authorization header, and lies in a file without quotes. */
+/* Text that is valid in an Authorization header, and needs no quotes in a file. */
 static bool is_key_text(struct slice text, size_t len_max)
 {
 	for (size_t i = 0; i < text.len; i++)

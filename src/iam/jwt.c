@@ -118,7 +118,7 @@ static int read_header(const json_t *header, struct jwt *jwt)
 {
 	int algorithm = find_algorithm(json_member_text(header, "alg"));
 
-	/* What is critical is not known here. */
+	/* Critical extensions are not supported. */
 	if (algorithm < 0 || json_object_get(header, "crit") ||
 		slice_copy_str(json_member_text(header, "kid"), jwt->key_id, sizeof(jwt->key_id)))
 		return -EBADMSG;

@@ -14,7 +14,7 @@ struct compile {
 	bool variables; /* Version 2012-10-17 has them */
 };
 
-/* What makes it no policy; -EINVAL. */
+/* Notes why it is not a policy; -EINVAL. */
 static int refuse(struct compile *compile, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static int refuse(struct compile *compile, const char *fmt, ...)

@@ -66,7 +66,7 @@ static bool can_begin(struct slice pattern, struct slice text)
 	return fits[text.len];
 }
 
-/* What a resource can be: the bucket, objects in it, both. */
+/* The kinds of a resource: the bucket, objects in it, both. */
 static unsigned resource_on(const struct policy_pattern *resource, struct slice bucket)
 {
 	char text[ARN_BYTES_MAX];

@@ -133,7 +133,7 @@ static bool is_counted(
 	return false;
 }
 
-/* What all open statements allow, taken together: halves of the internet are the internet. */
+/* All open statements are taken together: two halves of the internet are the internet. */
 static bool ranges_are_broad(const struct policy *policy)
 {
 	struct place place = {.statement = policy->statements};

@@ -116,7 +116,7 @@ static bool has_tag(const struct iam_session *session, struct slice key)
 	return false;
 }
 
-/* Those of the user or the role, but where the session (NULL: none) has its own. */
+/* The tags of the user or the role, except where the session (NULL: none) has its own. */
 static int keep_tags(
 	struct iam_principal *principal, const json_t *entity, const struct iam_session *session)
 {

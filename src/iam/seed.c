@@ -265,7 +265,7 @@ static int take_all(struct seed *seed, json_t *account, const char *kind,
 	return ret;
 }
 
-/* What an account has to have: an id of its own, made of its number, and a name. */
+/* The required parts of an account: its own id, made from its number, and a name. */
 static int take_head(struct seed *seed, json_t *account)
 {
 	struct slice number = json_member_text(account, "account_id");

@@ -17,12 +17,12 @@ DEFINE_COUNTER(evicted, "nebulaio_http_connections_evicted_total", NULL,
 /* When no connection can make room: until it is looked again. */
 #define EVICT_LOOK_NS (50 * NS_PER_MS)
 
-/* What somebody is told who speaks plain HTTP where TLS is spoken. */
+/* The answer to plain HTTP on a TLS port. */
 #define HTTP_TO_HTTPS                                                                  \
 	"HTTP/1.1 400 Bad Request\r\nServer: NebulaIO\r\nContent-Type: text/plain\r\n" \
 	"Content-Length: 54\r\nConnection: close\r\n\r\n"                              \
 	"This is an HTTPS port: begin the address with https://"
-/* What somebody is told for whose connection there is no fiber: overload passes. */
+/* The answer to a connection without a fiber: overload passes. */
 #define TOO_MANY_FIBERS                                                                   \
 	"HTTP/1.1 503 Slow Down\r\nServer: NebulaIO\r\nContent-Type: application/xml\r\n" \
 	"Retry-After: 1\r\nContent-Length: 126\r\nConnection: close\r\n\r\n"              \

@@ -62,9 +62,10 @@ static int socket_listen(const union net_addr *addr, bool shared, int *ret_fd)
 }
 
 /* The first of those that share a port in this process. Sockets with SO_REUSEPORT share with any
- * process of the user, in silence, so a port is taken by a socket without it, which the kernel
- * gives to one only, whoever else begins at the same time. That one stands until the shared socket
- * does; from then on who comes without SO_REUSEPORT is refused because of this. */
+ * process of the user, in silence, so the port is first taken by a socket without it, which the
+ * kernel gives to one process only, even if others start at the same time. That one stands until
+ * the shared socket does; from then on who comes without SO_REUSEPORT is refused because of
+ * this. */
 static int socket_first(union net_addr *addr, int *ret_fd)
 {
 	socklen_t len = sizeof(*addr);

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <poll.h>
 
-/* What leaves in one call, from so many places: less while somebody else waits for the processor.
+/* The most bytes and buffers of one call: fewer while another fiber waits for the processor.
  */
 #define SEND_TURN_BYTES	       (1 * MIB)
 #define SEND_TURN_SHARED_BYTES (128 * KIB)
@@ -85,7 +85,7 @@ static int plain_recv_full(
 	}
 	done = recv_ring(
 		stream, (struct iovec){(char *)buf + have, len - have}, MSG_WAITALL, deadline_ns);
-	/* What went wrong after the first bytes shows again on the next call. */
+	/* An error after the first bytes shows again on the next call. */
 	if (done < 0 && !have)
 		return done;
 	*ret_bytes = have + (done > 0 ? (size_t)done : 0);
@@ -165,9 +165,9 @@ static size_t send_slice(
 	return bytes;
 }
 
-/* In slices, so that a peer that takes all at once does not keep the others waiting. What the
- * socket has no room for waits for it in the ring, and not as a send there: the kernel would copy
- * for all that found room before anybody's turn comes. */
+/* In slices, so that a peer that takes all at once does not keep the others waiting. When the
+ * socket has no room, the fiber waits for room in the ring, not with a send there: the kernel would
+ * otherwise copy for all sockets with room before any fiber's turn. */
 static int plain_send(struct net_stream *stream, struct msghdr *msg, struct net_patience patience)
 {
 	size_t left = net_iov_advance(msg, 0);

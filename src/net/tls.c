@@ -229,7 +229,8 @@ static int load_client_ca(const struct net_tls *tls, SSL_CTX *context)
 
 /* ---- Rules. ---- */
 
-/* HTTP/1.1 is all that is spoken here: who offers only other protocols is told so (RFC 7301). */
+/* Only HTTP/1.1 is supported here: a client that offers only other protocols gets an alert (RFC
+ * 7301). */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 	const unsigned char *in, unsigned int in_len, void *arg)
 {

@@ -4,9 +4,9 @@
  * straight from there: between the two is no buffer of ours, and a session at rest holds none at
  * all. The one copy that TLS adds is the library's, between its record and the caller's memory.
  * Where the socket has nothing, or no room, the call ends and the fiber waits in the ring. A send
- * is cut into records. What is smaller than one is copied together first, so that a head and its
- * body share a record; all records but the last are marked as followed by more, so that they share
- * packets. */
+ * is cut into records. Buffers smaller than a record are first copied together, so that a head and
+ * its body share a record; all records but the last are marked as followed by more, so that they
+ * share packets. */
 #include "net/tls_priv.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ static int tls_recv_full(
 			err = stream->shut ? -ECANCELED : session->error;
 		}
 	}
-	/* What went wrong after the first bytes shows again on the next call. */
+	/* An error after the first bytes shows again on the next call. */
 	if (err && err != -ESHUTDOWN && !have)
 		return err;
 	*ret_bytes = have;

@@ -141,7 +141,8 @@ static bool add_serial(X509 *certificate)
 	return ok;
 }
 
-/* What strict clients ask of a certificate that is its own authority (RFC 5280 section 4.2). */
+/* The extensions that strict clients require of a certificate that is its own authority (RFC 5280
+ * section 4.2). */
 static bool fill(const struct self *self, X509 *certificate, EVP_PKEY *key)
 {
 	X509_NAME *subject = X509_get_subject_name(certificate);

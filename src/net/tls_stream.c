@@ -173,7 +173,7 @@ static void say_goodbye(struct net_stream *stream, uint64_t deadline_ns)
 {
 	struct tls_session *session = stream->tls;
 
-	/* Who was cut off, or met an error, shall not read it as an end in order. */
+	/* A peer that is cut off, or meets an error, must not read it as a clean end. */
 	if (session->error || stream->shut)
 		return;
 	session->more = false;

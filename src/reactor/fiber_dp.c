@@ -91,7 +91,7 @@ int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg
 
 	if (ret || reactor->running || reactor_current != reactor)
 		return ret;
-	/* Who is spawned outside fibers is of the server's own group. */
+	/* A fiber that is spawned outside fibers belongs to the server's own group. */
 	fiber = CONTAINER_OF(reactor->groups[0].runnable.prev, struct fiber, link);
 	group_take(reactor, fiber);
 	fiber_enter(reactor, fiber);

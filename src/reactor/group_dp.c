@@ -11,7 +11,7 @@
  *   old    waits until those before it had theirs   -> idle when it is served without a fiber */
 #include "reactor/reactor_priv.h"
 
-/* What a group may use before the next one is served. */
+/* The time that a group may use before the next one is served. */
 #define QUANTUM_NS (50 * NS_PER_US)
 /* More than so many quanta nobody owes. */
 #define DEBT_QUANTA 64
@@ -84,8 +84,8 @@ static void group_retire(struct reactor *reactor, struct group *group)
 		list_push_back(&reactor->groups_old, &group->link);
 }
 
-/* Used up: behind the others, with another quantum. What it owes beyond that is forgiven who is
- * alone. */
+/* Used up: behind the others, with another quantum. A group that is alone is forgiven its further
+ * debt. */
 static void group_rotate(struct reactor *reactor, struct group *group)
 {
 	list_remove(&group->link);
@@ -105,7 +105,7 @@ static struct group *group_next(struct reactor *reactor)
 	return list_empty(from) ? NULL : CONTAINER_OF(from->next, struct group, link);
 }
 
-/* Those of clients, until the round's time is over. */
+/* Serves the groups of clients, until the round's time is over. */
 static uint32_t serve_clients(struct reactor *reactor)
 {
 	uint64_t now_ticks = reactor->round_begin_ticks;
@@ -158,7 +158,7 @@ uint32_t fibers_round(struct reactor *reactor)
 		return 0;
 	if (__builtin_expect(reactor->now_ticks >= reactor->speed_due_ticks, 0))
 		speed_measure(reactor);
-	/* Those that become runnable during the round wait for the next. */
+	/* Fibers that become runnable during the round wait for the next. */
 	reactor->round++;
 	while ((fiber = group_first(reactor, &reactor->groups[0])) != NULL) {
 		group_take(reactor, fiber);

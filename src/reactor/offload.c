@@ -77,8 +77,8 @@ void reactor_help_begin(struct reactor *reactor)
 
 void reactor_help_end(struct reactor *reactor, struct reactor_msg *msg)
 {
-	/* From the post on whoever waits for it and even the reactor's run may be over: only the
-	 * count keeps the reactor's memory. */
+	/* After the post, the waiting fiber and even the reactor's run may be over: only the count
+	 * keeps the reactor's memory. */
 	reactor_post(reactor, msg);
 	atomic_fetch_sub_explicit(&reactor->helpers, 1, memory_order_release);
 }

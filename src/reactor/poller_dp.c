@@ -7,7 +7,7 @@ static void wait_done(struct uring_op *op, int result, uint32_t cqe_flags)
 {
 	struct poller_wait *wait = CONTAINER_OF(op, struct poller_wait, op);
 
-	/* Whatever it says, the poller is asked in the next turn. */
+	/* For every result, the poller is asked in the next turn. */
 	(void)result;
 	(void)cqe_flags;
 	wait->in_kernel = false;
@@ -61,7 +61,7 @@ uint32_t pollers_poll(struct reactor *reactor)
 	return count;
 }
 
-/* Those before end. */
+/* Disarms the pollers before end. */
 static void disarm_until(struct reactor *reactor, struct list *end)
 {
 	struct list *link = reactor->pollers.next;

@@ -106,7 +106,8 @@ uint32_t wheel_turn(struct wheel *wheel, uint64_t now_ns)
 	if (now_tick <= wheel->tick)
 		return 0;
 	advance(wheel, now_tick);
-	/* What the functions set goes to the wheel, so this ends; what they cancel leaves the list.
+	/* Timers that the functions set go to the wheel, so this ends; cancelled timers leave the
+	 * list.
 	 */
 	while ((link = list_pop(&wheel->due)) != NULL) {
 		struct reactor_timer *timer = CONTAINER_OF(link, struct reactor_timer, link);

@@ -1,5 +1,5 @@
 /* region/frames_dp.c: leasing and giving frames, the common case: from and to the calling thread's
- * own cache. What a cache cannot serve goes to frames.c. */
+ * own cache. Requests that a cache cannot serve go to frames.c. */
 #include "region/frames_priv.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ int region_lease(struct region *region, uint32_t frame_count, enum region_owner 
 	return 0;
 }
 
-/* What frame a span names, once its numbers are known to be the region's. */
+/* The frame of a span, once its numbers are known to be valid. */
 static inline struct region_frame *span_frame(const struct region *region, struct region_span span,
 	const char *call, enum region_owner owner)
 {

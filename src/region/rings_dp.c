@@ -178,7 +178,7 @@ void region_complete(struct region_ring *ring, const struct region_cqe *cqe)
 		ring, &ring->pairs[cqe->opcode >= REGION_OP_SEND ? PAIR_RDMA : PAIR_BASE], cqe);
 }
 
-/* What the ring completes by itself: NOP, and entries for a target that is gone. */
+/* Entries that the ring completes by itself: NOP, and entries for a target that is gone. */
 static void run_complete(struct region_ring *ring, enum ring_pair_idx pair_idx, const void *entries,
 	uint32_t count, int32_t result)
 {
@@ -245,8 +245,8 @@ static inline uint32_t run_length(
 	return count;
 }
 
-/* Drains one submission ring. What busy devices left is moved together at the head, in order; when
- * nothing was left, which is nearly always, nothing is moved. */
+/* Drains one submission ring. Entries that busy devices left are moved together at the head, in
+ * order; usually none are left, and nothing is moved. */
 static uint32_t pair_turn(struct region_ring *ring, enum ring_pair_idx pair_idx)
 {
 	struct ring_queue *sq = &ring->pairs[pair_idx].sq;
@@ -321,7 +321,7 @@ uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t
 	uint32_t first = ring->reap_first;
 	uint32_t count = pair_reap(&ring->pairs[first], cqes, max);
 
-	/* Whoever came second goes first next time, so that neither starves the other. */
+	/* The pair that came second goes first next time, so that neither starves the other. */
 	ring->reap_first = (uint8_t)(first ^ 1);
 	return count + pair_reap(&ring->pairs[first ^ 1], cqes + count, max - count);
 }

@@ -56,8 +56,8 @@ static void hello_heard(struct target_lane *lane, const struct wire_hello *hello
 	word_send(lane, TARGET_SLOTS);
 }
 
-/* One server at a time writes to a volume; of one server, a reactor has one connection. What an
- * earlier one began at the volume must be over before a new one begins. */
+/* One server at a time writes to a volume; of one server, a reactor has one connection. The earlier
+ * connection's work at the volume must be over before a new one begins. */
 static bool volume_busy(struct target_lane *lane, struct target_volume *volume)
 {
 	struct remote_target *target = lane->target;
@@ -298,7 +298,7 @@ static void on_event(void *arg, struct rp_cm_event *event)
 	}
 }
 
-/* Who says nothing for long is dead, or gives up the volume. */
+/* An initiator that is silent for long is dead, or has given up the volume. */
 static void tick(struct reactor_timer *timer, void *arg)
 {
 	struct remote_target *target = (struct remote_target *)arg;

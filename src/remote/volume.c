@@ -1,5 +1,5 @@
 /* remote/volume.c: remote volumes as disk's driver has them: opening by a path, calls that block,
- * and being gone. What blocks runs on a reactor of our own, so that there is one way to do a
+ * and being gone. Blocking calls run on a reactor of their own, so that there is one way to do a
  * command. */
 #include "remote/remote_priv.h"
 
@@ -347,7 +347,7 @@ static int lane_change(struct remote_volume *volume, reactor_msg_fn *fn)
 	return change.ret;
 }
 
-/* Waits for the first lane. Whoever had the volume before may need a moment to be gone. */
+/* Waits for the first lane. The previous user of the volume may need a moment to be gone. */
 static int volume_await(struct remote_volume *volume, uint64_t wait_ns)
 {
 	uint64_t deadline_ns = clock_now_ns() + wait_ns;

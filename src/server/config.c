@@ -551,7 +551,7 @@ static void check_numa(const struct config *config, struct config_error *ret_err
 	complain(ret_error, "numa.node: '%s' is not a node: use a number, auto or none", node);
 }
 
-/* What a number's bounds cannot say. */
+/* Checks beyond a number's bounds. */
 static void check_rdma(const struct config *config, struct config_error *ret_error)
 {
 	uint64_t mtu = config->rdma.path_mtu;

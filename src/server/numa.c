@@ -19,7 +19,7 @@
 #define PATH_BYTES     512
 #define LIST_BYTES     4096
 
-/* As sysfs writes sets: "0-3,8,10-11". What is no such list adds nothing. */
+/* As sysfs writes sets: "0-3,8,10-11". Text that is not such a list adds nothing. */
 static void list_parse(const char *text, cpu_set_t *ret_set)
 {
 	CPU_ZERO(ret_set);
@@ -190,7 +190,7 @@ int numa_plan(const struct config *config, const char *sysfs, struct numa_plan *
 		return place(sysfs, node, plan);
 	}
 	node = choose(config, sysfs, plan);
-	/* A choice of ours that cannot be had is no reason not to start. */
+	/* An automatic choice that fails is no reason not to start. */
 	if (node >= 0)
 		(void)place(sysfs, node, plan);
 	return 0;

@@ -86,7 +86,7 @@ static void raise_limits(void)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
 		limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
 		setrlimit(RLIMIT_MEMLOCK,
-			&limit); /* whoever needs it reports the refusal with the fix */
+			&limit); /* the code that needs it reports the refusal with the fix */
 	}
 }
 
@@ -416,7 +416,7 @@ struct endpoint {
 	struct net_tls *tls;
 };
 
-/* What to do is said, too: a port that is taken is what new users meet first. */
+/* The message names the remedy, too: a port in use is the first problem of new users. */
 static void listen_refused(const char *section, const char *address, int ret)
 {
 	if (ret == -EADDRINUSE)
@@ -433,7 +433,7 @@ static void listen_refused(const char *section, const char *address, int ret)
 			strerror(-ret));
 }
 
-/* What operators are told, on the admin listener and on MinIO's paths. */
+/* The pages for operators, on the admin listener and on MinIO's paths. */
 static void fill_admin_opts(struct server *server)
 {
 	server->admin_opts = (struct admin_opts){
@@ -719,7 +719,7 @@ const char *server_rdma_device(const struct server *server)
 	return server->device ? server->device_attr.name : "off";
 }
 
-/* Who there is must be known before anybody is told that the server is ready. */
+/* The identities must be loaded before the server reports that it is ready. */
 static void identities_main(void *arg)
 {
 	struct server *server = arg;

@@ -99,7 +99,7 @@ static int await_bytes(struct http_body *body)
 	return net_wait_readable(conn->stream, conn->recv_deadline_ns);
 }
 
-/* What the client has sent already keeps no frames waiting for it, so a small piece of that is not
+/* Bytes that the client has already sent keep no frames waiting, so a small piece of them is not
  * counted in its share. */
 static struct flow_want piece_terms(const struct http_body *body, uint32_t want)
 {
@@ -223,7 +223,7 @@ static int body_open(struct s3_body *s3_body, const struct s3_chunk_signing *sig
 		http_chunked_init(&body->stream, coding, &body->aws_in, signing,
 			MIN(body->announced, LIMIT_PUT_BYTES_MAX));
 	} else {
-		/* Whatever the head announced of a decoded length, this body is not coded. */
+		/* This body is not coded, even if the head announced a decoded length. */
 		body->announced = body->chunked ? UINT64_MAX : body->raw_left;
 	}
 	if (body->expect) {
@@ -285,7 +285,7 @@ uint32_t http_body_init(struct http_body *body, struct http_conn *conn)
 	return 0;
 }
 
-/* ---- What the handler left. ---- */
+/* ---- The rest that the handler did not read. ---- */
 
 bool http_body_can_drain(const struct http_body *body)
 {
@@ -293,7 +293,8 @@ bool http_body_can_drain(const struct http_body *body)
 		return false;
 	if (body->ended)
 		return true;
-	/* Whoever still awaits leave to send may send the body, or may not. */
+	/* A client that has not yet received 100 Continue may send the body anyway (RFC 9110,
+	 * 10.1.1). */
 	return !body->expect && !body->chunked && body->raw_left <= HTTP_DRAIN_BYTES_MAX;
 }
 

@@ -1,9 +1,9 @@
 /* front/http/head_dp.c: the bytes of a head into a request.
  *
  * A head is scanned for its end first, which also refuses lone LFs and folded lines, and then given
- * to llhttp whole, so that every name and value is one run of the head's own bytes. What llhttp
- * lets pass and a proxy in front might read differently is refused here: spaces in names, several
- * lengths, a length beside a transfer coding, codings other than chunked.
+ * to llhttp whole, so that every name and value is one run of the head's own bytes. Heads that
+ * llhttp accepts but a proxy in front might read differently are refused here: spaces in names,
+ * several lengths, a length beside a transfer coding, codings other than chunked.
  *
  * Sources: RFC 9112 sections 2 to 6, RFC 9110 sections 7 and 10.1.1. */
 #include "front/http/http_priv.h"
@@ -118,7 +118,7 @@ static const llhttp_settings_t settings = {
 	.on_headers_complete = on_headers_end,
 };
 
-/* ---- What the head says about the connection and the body. ---- */
+/* ---- The head's fields about the connection and the body. ---- */
 
 /* One token after the other of a comma-separated list. */
 static struct slice list_next(struct slice *rest)
@@ -179,7 +179,7 @@ static uint32_t note_header(struct http_head *head, const struct s3_header *head
 		}
 		break;
 	case 6:
-		/* What else is expected is not understood, and S3 does not mind. */
+		/* Other expectations are ignored, as S3 does. */
 		if (slice_eq_nocase(name, SLICE("expect")) &&
 			slice_eq_nocase(value, SLICE("100-continue")))
 			head->expect = value;
@@ -279,7 +279,7 @@ static uint32_t judge(struct http_head *head)
 		return status;
 	if (head->host_count > 1 || (!head->host_count && !head->http_1_0))
 		return 400;
-	/* Who is asked must not depend on which of the two is read. */
+	/* The addressed host must not depend on which of the two is read. */
 	if (head->authority.len && head->host_count &&
 		!slice_eq_nocase(head->authority, head->host))
 		return 400;

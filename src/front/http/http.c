@@ -88,7 +88,8 @@ static int wait_first(struct http_conn *conn)
 	int err;
 
 	if (in->start != in->end) {
-		/* Who sends many requests at once does not keep the others waiting for all. */
+		/* A client that sends many requests at once does not make the others wait for all
+		 * of them. */
 		fiber_yield();
 		return 0;
 	}
@@ -267,7 +268,7 @@ static bool serve_one(struct http_conn *conn)
 		status = (int)http_body_init(&conn->body, conn);
 	conn->close_after = status || !conn->head.keep_alive;
 	if (status) {
-		/* What follows cannot be told apart any more. */
+		/* The following bytes can no longer be parsed. */
 		conn->body.failed = true;
 		counter_add(&refused_total, 1);
 		http_refuse(conn, (uint32_t)status);

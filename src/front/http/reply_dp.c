@@ -36,7 +36,7 @@ static void put_u64(struct writer *out, uint64_t value)
 	put(out, digits + at, sizeof(digits) - at);
 }
 
-/* Whatever a value is made of, it ends in this line. */
+/* A value never leaves its line, whatever its bytes are. */
 static void put_value(struct writer *out, struct slice value)
 {
 	char *from = out->at;

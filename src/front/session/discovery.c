@@ -1,7 +1,7 @@
 /* front/session/discovery.c: answers those who look for servers on the fabric: a UD queue pair in a
  * multicast group, on a device handle and a thread of its own, so that nothing of it touches a
- * request. What it gives away is bounded: an answer is as long as what asked for it, and there are
- * only so many of them a second. */
+ * request. Its use for attacks is bounded: an answer is as long as its question, and the number of
+ * answers a second is limited. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

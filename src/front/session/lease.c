@@ -87,7 +87,7 @@ static void lease_free(struct native_session *session, struct native_lease *leas
 static void lease_end(
 	struct native_session *session, struct native_lease *lease, struct counter *why)
 {
-	/* Those that ended before were counted then. */
+	/* Leases that ended earlier were counted then. */
 	if (__atomic_load_n(&lease->slot->generation, __ATOMIC_SEQ_CST))
 		counter_add(why, 1);
 	lease_free(session, lease);
@@ -190,8 +190,8 @@ static struct native_request *request_of(struct s3_lease *ask)
 	return CONTAINER_OF(ask, struct native_request, ask);
 }
 
-/* Never 0, which no lease has. Whoever could guess it could make bytes of an object of his look
- * like the slot that lay there before. */
+/* Never 0, which no lease has. A client that could guess it could make bytes of its own object look
+ * like the slot that was there before. */
 static uint64_t generation_draw(void)
 {
 	uint64_t generation;

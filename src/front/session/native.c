@@ -1,5 +1,5 @@
 /* front/session/native.c: one reactor's native front: its completion queue, the sweep for idleness
- * and deadlines, drain. What all reactors' fronts share is session/port.c, the data path
+ * and deadlines, drain. The part that all reactors' fronts share is session/port.c, the data path
  * session/capsule_dp.c. */
 #include "front/session/native_priv.h"
 
@@ -34,8 +34,8 @@ static bool request_stalls(const struct native_request *request, uint64_t now_ns
 	       (now_ns >= request->deadline_ns || (timeout_ns && now_ns - moved_ns > timeout_ns));
 }
 
-/* Who did not run for a while, stopped or starved, has nobody else to blame for what did not move
- * meanwhile. */
+/* If this thread did not run for a while (stopped or starved), the stall is not the client's
+ * fault. */
 static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint64_t now_ns)
 {
 	session->last_ns = MIN(session->last_ns + lost_ns, now_ns);
@@ -139,11 +139,12 @@ static void front_disarm(void *arg)
 	rp_cq_disarm(((struct front_native *)arg)->cq);
 }
 
-/* What a session may put into the completion queue at a time bounds how many sessions fit it. */
+/* A session's maximum number of completions limits how many sessions fit the completion queue. */
 static int cq_open(struct front_native *front)
 {
 	uint32_t each = front->opts.credits + CAPSULE_SPARE_RECEIVES + front->send_wrs;
-	/* Those that yield have posted no more than set-up takes: receives, CHALLENGE, REFUSE. */
+	/* Yielding sessions have posted only the work of the set-up: receives, CHALLENGE,
+	 * REFUSE. */
 	uint32_t yielding = NATIVE_YIELDING_MAX * (CAPSULE_SPARE_RECEIVES + 2);
 	uint64_t want =
 		MAX((uint64_t)front->sessions_max * each + yielding, (uint64_t)front->opts.cq_size);

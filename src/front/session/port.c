@@ -141,9 +141,9 @@ static struct front_native *place_crowded(const struct native_port *port)
 	return best;
 }
 
-/* The front with the fewest sessions, its place counted; NULL: there are as many as allowed. Who
- * only connects keeps nobody out: where there is no place, the oldest that has proven nothing has
- * to go. */
+/* The front with the fewest sessions, its place counted; NULL: there are as many as allowed. A
+ * silent connection keeps nobody out: when no place is free, the oldest session that has proven
+ * nothing must go. */
 static struct front_native *place_take(struct native_port *port, bool *ret_crowded)
 {
 	struct front_native *best = NULL;

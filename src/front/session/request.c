@@ -256,7 +256,7 @@ static uint64_t runs_bytes(const struct native_request *request)
 	return bytes;
 }
 
-/* What leaves the capsule is encrypted by itself. */
+/* A payload outside the capsule is encrypted separately. */
 static int sink_seal(struct native_request *request, struct flow_sink **sink)
 {
 	int ret = request->session->encrypted ? native_crypt_sink(request, sink) : 0;
@@ -573,9 +573,9 @@ static uint64_t deadline_of(const struct native_request *request)
 	       request->in.deadline_ms * NS_PER_MS;
 }
 
-/* What the client's receives do not hold, or finds no frames, is refused instead. A refusal fits
- * every client; one that finds no frames either ends the session, on devices that take less than a
- * refusal inside a work request. */
+/* An answer that does not fit the client's receives, or finds no frames, is replaced by a refusal.
+ * A refusal fits every client; one that finds no frames either ends the session, on devices that
+ * take less than a refusal inside a work request. */
 static void response_fit(struct native_request *request, struct capsule_response *response)
 {
 	int ret = response_room(request, response_bytes(response));

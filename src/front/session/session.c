@@ -84,7 +84,7 @@ static int session_qp_open(struct native_session *session)
 	return rp_qp_target(session->qp, front->region, &session->target);
 }
 
-/* Ring work on it that has not ended is cancelled, so that whoever waits for it goes on. */
+/* Ring work on it that has not ended is cancelled, so that the fibers that wait for it continue. */
 static void queue_pair_close(struct native_session *session)
 {
 	struct rp_qp *qp = session->qp;
@@ -231,7 +231,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 		refuse(session, 403, "EncryptionRequired", "This server requires encryption.");
 		return;
 	}
-	/* What lies on the shelf is not encrypted. */
+	/* Leased copies are not encrypted. */
 	session->leases = !session->encrypted && front->opts.lease_bytes && front->attr.windows &&
 			  (hello->features & CAPSULE_FEATURE_LEASES);
 	/* An encrypted body has the nonce of its request, of which there is one. */

@@ -99,7 +99,7 @@ static void source_close(struct flow_source *source)
 	struct token_job *job = CONTAINER_OF(source, struct token_job, source);
 
 	flow_source_close(job->inner_source);
-	/* What the store takes from here on is no concern of the client's memory. */
+	/* From here on the store's work does not touch the client's memory. */
 	list_remove(&job->link);
 }
 
@@ -227,7 +227,7 @@ static int sink_finish(struct flow_sink *sink, bool gave_up)
 static const struct flow_sink_ops SINK_OPS = {
 	.name = "token", .push = sink_push, .finish = sink_finish};
 
-/* What the object's own checksum does not speak of, a range say, is summed on its way. */
+/* Bytes without a stored checksum (a range, for example) are summed in transit. */
 static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 {
 	struct token_job *job = job_of_reply(reply);

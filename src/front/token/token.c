@@ -137,7 +137,7 @@ struct token_qp *token_qp_find(
 		if (qp->gone || qp->dc || !token_same_peer(&qp->peer, peer) ||
 			strcmp(qp->access_key, access_key) != 0)
 			continue;
-		/* Those in use stand in front. */
+		/* Queue pairs in use are at the front. */
 		list_remove(&qp->link);
 		list_push_front(&front->qps, &qp->link);
 		return qp;

@@ -129,7 +129,7 @@ struct hist_walk {
 	const char *name; /* of the one before */
 };
 
-/* Those of one name are registered together. */
+/* Histograms of one name are registered together. */
 static void next_hist(const struct counter_hist *hist, void *arg)
 {
 	struct hist_walk *walk = arg;

@@ -63,7 +63,7 @@ struct operations {
 	uint64_t in_flight, received, sent;
 };
 
-/* Those of one operation are registered together. */
+/* Counters of one operation are registered together. */
 static void count_requests(struct operations *operations, const struct counter *counter)
 {
 	struct slice name = label(counter, SLICE("operation="));

@@ -17,7 +17,7 @@ static double started_s;
 /* Fields of /proc/self/stat, counted as in proc(5). */
 enum { STAT_STATE = 3, STAT_STARTTIME = 22, STAT_VSIZE, STAT_RSS, STAT_END };
 
-/* What stands before its state is a name that may have spaces in it. */
+/* The name before the state may have spaces in it. */
 static bool stat_read(uint64_t fields[STAT_END])
 {
 	char text[1024];

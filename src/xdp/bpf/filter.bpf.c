@@ -48,7 +48,7 @@ struct {
 	__type(value, __u32);
 } filter_sockets SEC(".maps");
 
-/* What is known of a packet. */
+/* The parsed fields of a packet. */
 struct key {
 	__u32 source[4];
 	__u32 dest[4];
