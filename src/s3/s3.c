@@ -224,7 +224,7 @@ static const struct s3_error *run_handler(struct s3_call *call)
 	return handlers[call->operation->id](call);
 }
 
-/* Who lists a great deal waits for himself, and is told so, before the helpers are all his. */
+/* A principal with many listings is refused (503) before it occupies all helpers. */
 static const struct s3_error *call_operate(struct s3_call *call)
 {
 	struct flow_budget *budget = call->request->core->budget;
@@ -241,7 +241,7 @@ static const struct s3_error *call_operate(struct s3_call *call)
 	return error;
 }
 
-/* Who may read an object, and not list the bucket, is not told that there is none. */
+/* A caller who may read an object, but not list the bucket, does not learn that it is missing. */
 static const struct s3_error *hide_absence(struct s3_call *call, const struct s3_error *error)
 {
 	bool version = error == s3_error_at(S3_E_NO_SUCH_VERSION);
@@ -276,7 +276,7 @@ static const struct s3_error *call_run(struct s3_call *call)
 		return run_handler(call);
 	if (call->website)
 		return error;
-	/* Who may not ask is not told what was wrong with the question. */
+	/* A caller without the right does not learn the error of its request. */
 	refused = call->identity ? s3_authenticate_session(call)
 				 : s3_authenticate(call, (int64_t)(clock_real_ns() / NS_PER_MS));
 	if (refused || error)

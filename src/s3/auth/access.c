@@ -183,7 +183,7 @@ static bool is_narrowed(
 	return principal->narrowed && decision != POLICY_DECISION_ALLOW;
 }
 
-/* What the policies of the identity itself say. */
+/* The decision of the identity's own policies. */
 static enum policy_decision identity_says(
 	const struct iam_principal *principal, const struct policy_question *question)
 {
@@ -248,8 +248,8 @@ static bool same_account(const struct access *access)
 	       slice_eq(slice_str(owner.account), access->principal->who.account);
 }
 
-/* What the bucket's policy says to this one. Denials bind everybody; what a public policy allows
- * does not count for others where public access is restricted. */
+/* The decision of the bucket's policy for this caller. Denials bind everybody; what a public policy
+ * allows does not count for others where public access is restricted. */
 static enum policy_decision bucket_says(
 	const struct access *access, const struct policy_question *question, bool same)
 {
@@ -308,7 +308,8 @@ static bool access_allowed(struct access *access, const char *action, struct sli
 		return false;
 	if (theirs == POLICY_DECISION_ALLOW)
 		return true;
-	/* What an account is given is its root's, and of whom a policy of its own passes it on to.
+	/* A grant to an account is for its root user, and for users to whom a policy of the account
+	 * passes it on.
 	 */
 	if (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW)
 		return true;
@@ -348,7 +349,7 @@ static const struct s3_error *decide(
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (access_allowed(access, action, resource))
 		return NULL;
-	/* Who may list the bucket is told that an object is not there. */
+	/* A caller who may list the bucket learns that an object is missing. */
 	if (access->object_missing) {
 		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
 
@@ -476,7 +477,8 @@ const struct s3_error *s3_call_may_service(
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
-/* Who is of another account than the role, and no owner, needs a policy of its own as well. */
+/* A caller of another account than the role's, who is not an owner, also needs a policy of its
+ * own. */
 static bool trust_suffices(const struct access *access, struct slice role_arn)
 {
 	for (int part = 0; part < 4; part++)

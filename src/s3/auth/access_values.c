@@ -16,7 +16,7 @@
 
 /* ---- The object that is there. ---- */
 
-/* What opening has to say to a client is not said yet. */
+/* An error of opening is not yet the answer to the client. */
 static const struct s3_error *open_object(struct access *access, struct store_get **ret_get)
 {
 	struct s3_call *call = access->call;
@@ -93,7 +93,7 @@ static const struct s3_tags *request_tags(struct access *access)
 	if (access->request_tags_known)
 		return &access->request_tags;
 	access->request_tags_known = true;
-	/* What is not well-formed is refused later, by who takes it. */
+	/* A malformed header is refused later, by its reader. */
 	if (!header.len || s3_tags_of_header(access->call, header, &access->request_tags))
 		access->request_tags.count = 0;
 	return &access->request_tags;
@@ -258,7 +258,7 @@ static uint32_t header_values(struct access *access, struct slice name, struct s
 	return one(given(s3_call_header(access->call, name)), ret_values);
 }
 
-/* What the request says of a lock: its document, or else its headers. */
+/* The request's values of a lock: its document, or else its headers. */
 static struct slice lock_value(struct access *access, struct slice header)
 {
 	const struct s3_given *given = access->given;
@@ -303,7 +303,7 @@ static struct slice creates_object(const struct s3_call *call)
 	return call->operation->creates_object ? SLICE("true") : SLICE("false");
 }
 
-/* What is made of a request, beside its parameters and headers. */
+/* Values derived from a request, besides its parameters and headers. */
 static struct slice made_value(struct access *access, struct slice name)
 {
 	if (slice_eq_nocase(name, SLICE("resourceaccount")))

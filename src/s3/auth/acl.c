@@ -115,7 +115,7 @@ bool s3_acl_allows(const struct s3_acl *acl, enum s3_permission permission,
 {
 	bool acp = permission == S3_PERMISSION_READ_ACP || permission == S3_PERMISSION_WRITE_ACP;
 
-	/* Whatever the list says, its owner can read and write it. */
+	/* The owner of a list can always read and write it. */
 	if (acp && !principal->who.anonymous && slice_eq(acl->owner, principal->who.owner))
 		return true;
 	for (uint32_t i = 0; i < acl->count; i++) {

@@ -336,7 +336,7 @@ const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *
 	return s3_answer_xml(call, 200, &xml);
 }
 
-/* ---- What a call makes. ---- */
+/* ---- Lists of new objects and buckets. ---- */
 
 static const struct s3_error *check_public(
 	const struct s3_settings *settings, const struct s3_acl *acl)
@@ -376,7 +376,7 @@ const struct s3_error *s3_acl_of_made(struct s3_call *call, struct s3_made *ret_
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
 	ownership = s3_settings_ownership(settings);
 	parties.bucket_owner = slice_str(settings->bucket.owner);
-	/* What the server's root puts somewhere belongs where it is put. */
+	/* An object that the server's root puts belongs to the owner of its bucket. */
 	if (call->identity->root || ownership == S3_OWNERSHIP_ENFORCED ||
 		(ownership == S3_OWNERSHIP_PREFERRED && asks_full_control(call)))
 		parties.owner = parties.bucket_owner;

@@ -102,7 +102,8 @@ static void fail_bytes(struct s3_call *call, const char *name, struct slice text
 	s3_fail_detail(call, name, slice_trim(slice_of(hex, 3 * text.len)));
 }
 
-/* What the client should have signed, as S3 tells it; Version 2 has no canonical request. */
+/* The text that the client should have signed, as in S3's answer; Version 2 has no canonical
+ * request. */
 static const struct s3_error *mismatch(struct s3_call *call, const struct sigv4_claim *claim,
 	struct slice canonical, struct slice string_to_sign)
 {
@@ -212,7 +213,7 @@ static const struct s3_error *check_signature_v2(
 	return error;
 }
 
-/* What the body needs to go on from the request's signature. */
+/* The data with which the body continues from the request's signature. */
 static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
 {
 	struct s3_chunk_signing *signing = &call->signing;

@@ -8,7 +8,7 @@
 
 #define ISSUER "prometheus"
 
-/* What it says is looked at before its signature, and believed after. */
+/* Its claims are read before its signature is checked, and trusted only after. */
 static bool claims_hold(const json_t *claims, int64_t now_s)
 {
 	const json_t *expires = json_object_get(claims, "exp");

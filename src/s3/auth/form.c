@@ -204,7 +204,7 @@ static int give_carry(struct s3_form_source *self, uint32_t bytes, struct flow_p
 	return give(self, ret_piece);
 }
 
-/* Whatever follows the file says nothing that counts, but the connection goes on behind it. */
+/* The fields after the file have no effect, but the connection continues after them. */
 static int drain(struct s3_form_source *self)
 {
 	int ret;

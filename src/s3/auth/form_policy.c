@@ -53,7 +53,7 @@ static struct slice text_of(const json_t *json)
 	return slice_of(json_string_value(json), json_string_length(json));
 }
 
-/* What the form has for a condition's name; notes that it was asked for. */
+/* The form's value for a condition's name; notes that the policy covers it. */
 static struct slice value_of(struct check *check, struct slice name)
 {
 	struct slice value = SLICE_NONE;

@@ -65,7 +65,7 @@ static bool stands_for_header(const struct s3_call *call, struct slice name)
 	       !is_of_body(name);
 }
 
-/* What else says who asks leaves the query unsigned. */
+/* Another kind of authentication leaves the query unsigned. */
 static bool is_presigned(const struct s3_call *call)
 {
 	if (call->request->session || s3_call_has_header(call, SLICE("authorization")))

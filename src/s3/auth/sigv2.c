@@ -237,7 +237,7 @@ static bool is_of_signature(struct slice name)
 	return slice_among(name, names, ARRAY_LEN(names)) || is_amz(name);
 }
 
-/* What chooses the page of a list, and nothing else: the documents leave it unsigned. */
+/* Parameters that only choose the page of a list: AWS's documents leave them unsigned. */
 static bool is_of_page(struct slice name)
 {
 	static const struct slice names[] = {SLICE("continuation-token"), SLICE("delimiter"),

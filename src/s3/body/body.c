@@ -13,7 +13,7 @@
 #define ETAG_HEADER "x-nebulaio-etag" /* "md5": a native client asks for an MD5 as ETag */
 #define STAGES_MAX  4u
 
-/* ---- What the client announced. ---- */
+/* ---- The sums that the client announced. ---- */
 
 static const struct s3_error *parse_md5(struct s3_call *call, struct s3_sums *sums)
 {
@@ -131,7 +131,7 @@ const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_s
 	return error ? error : check_algorithm(call, ret_sums);
 }
 
-/* ---- What it came to. ---- */
+/* ---- The computed sums. ---- */
 
 static const struct s3_error *check_sha256(struct s3_call *call, const uint8_t digest[SHA256_BYTES])
 {

@@ -1,6 +1,6 @@
 /* s3/body/token.c: requests with an RDMA token: which may carry one, and what is answered when
- * their bytes cannot move by RDMA. Whatever happens, a PUT whose bytes did not come by RDMA stores
- * nothing and is answered without an ETag. docs/spec/wire.md, part B. */
+ * their bytes cannot move by RDMA. In every case, a PUT whose bytes did not arrive by RDMA stores
+ * nothing, and its answer has no ETag. docs/spec/wire.md, part B. */
 #include <errno.h>
 
 #include "s3/body/body.h"
@@ -40,7 +40,7 @@ const struct s3_error *s3_token_decline(struct s3_call *call, const char *why)
 	return s3_error_at(S3_E_NOT_IMPLEMENTED);
 }
 
-/* What a token stands for takes the body's place. */
+/* The memory that the token describes takes the body's place. */
 static const struct s3_error *check_message(struct s3_call *call, const struct s3_token *token)
 {
 	enum s3_payload payload = call->signing.payload;

@@ -37,7 +37,7 @@ static bool has_two_wildcards(struct slice text)
 	return star >= 0 && slice_find(slice_from(text, (size_t)star + 1), SLICE("*")) >= 0;
 }
 
-/* What is kept comes back as a header's value. */
+/* The stored text is returned as a header's value. */
 static bool is_header_text(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)

@@ -14,7 +14,7 @@ static const struct s3_xml *preset_of(const struct s3_xml *root)
 	return rule ? s3_xml_child(rule, "ApplyServerSideEncryptionByDefault") : NULL;
 }
 
-/* What a rule does not say of bucket keys is told all the same. */
+/* The answer has the bucket-key setting even if the rule lacks it. */
 static const struct s3_error *say_bucket_key(struct s3_call *call, const struct s3_xml *root)
 {
 	const struct s3_xml *rule = s3_xml_child(root, "Rule");

@@ -113,7 +113,7 @@ static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *
 	return NULL;
 }
 
-/* What is kept of <TargetGrants> is the list's text; of none, nothing. */
+/* The store keeps the list's text of <TargetGrants>; without grants, nothing. */
 static const struct s3_error *keep_grants(
 	struct s3_call *call, struct s3_xml *enabled, const struct s3_acl *grants)
 {

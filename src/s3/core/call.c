@@ -111,7 +111,7 @@ uint16_t s3_call_share(const struct s3_call *call)
 			text, (size_t)snprintf(text, sizeof(text), "%s/%.*s", principal->owner.id,
 				      SLICE_FMT(slice_to(principal->user_name, IAM_NAME_LEN_MAX))));
 	} else if (!name.len && call->request->peer) {
-		/* Nobody in particular: whoever asks from that address. */
+		/* An anonymous caller: the share of its address. */
 		name = flow_peer_name(slice_str(call->request->peer));
 	}
 	share = flow_share_of(budget, name);
@@ -119,8 +119,8 @@ uint16_t s3_call_share(const struct s3_call *call)
 	return share;
 }
 
-/* What the last keys' shares were: a share is asked for by each request. Who gets another user's
- * key meanwhile is in that one's share until it is worked out again, which costs nobody anything.
+/* A cache of the last keys' shares: each request needs its share. A user that gets another user's
+ * key meanwhile stays in that user's share until the share is computed again, which does no harm.
  */
 #define SEEN_KEYS	   64u
 #define SEEN_KEY_BYTES_MAX 40u

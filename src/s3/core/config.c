@@ -129,7 +129,7 @@ void s3_configs_delete_all(struct s3_call *call)
 	s3_settings_changed(call->s3, call->bucket);
 }
 
-/* ---- What kinds share. ---- */
+/* ---- Functions shared by the kinds. ---- */
 
 const struct s3_error *s3_config_xml(
 	struct s3_call *call, struct slice body, const char *root, struct s3_xml **ret_root)

@@ -1,5 +1,5 @@
-/* s3/core/public_access.c: what settings say of who may: ownership, public access, whom a policy
- * binds. */
+/* s3/core/public_access.c: the access rules in settings: ownership, public access, the principals
+ * that a policy binds. */
 #include <errno.h>
 
 #include "iam/iam.h"

@@ -27,7 +27,7 @@ bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_
 	return true;
 }
 
-/* What stands before the hidden ones. */
+/* The headers before the hidden ones. */
 static size_t plain_len(struct slice headers)
 {
 	struct slice rest = headers, name, value;

@@ -112,7 +112,7 @@ struct slice s3_peer_address(const char *peer)
 	return colon && strchr(peer, ':') == colon ? slice_to(text, (size_t)(colon - peer)) : text;
 }
 
-/* What a character may be in a bucket's name; 0: not there at all. */
+/* The allowed uses of a character in a bucket's name; 0: not allowed. */
 enum { BUCKET_END = 1, BUCKET_DASH = 2, BUCKET_DOT = 4 };
 
 static const uint8_t bucket_chars[256] = {

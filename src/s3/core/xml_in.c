@@ -105,7 +105,7 @@ static void character_data(void *arg, const XML_Char *data, int len)
 		memcpy(joined, node->text.data, node->text.len);
 	memcpy(joined + node->text.len, data, (size_t)len);
 	node->text = slice_of(joined, node->text.len + (size_t)len);
-	/* What was asked for beyond this is where the next piece goes. */
+	/* The next piece goes into the rest of the allocation. */
 	parse->arena->at = joined + node->text.len;
 }
 

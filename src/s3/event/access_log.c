@@ -1,5 +1,5 @@
-/* s3/event/access_log.c: server access logging: its lines, and their way into objects. What goes to
- * one place gathers together, of whichever buckets it is. */
+/* s3/event/access_log.c: server access logging: its lines, and their way into objects. Lines for
+ * one place are collected together, from all buckets. */
 #include "s3/event/access_log.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ DEFINE_COUNTER_FULL(lines_full, "access_log");
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
 	"Access log lines that were lost: no memory, or the log object could not be written.");
 
-/* What is still to be put into one place: made with its first line, gone once it is put. */
+/* The lines that wait for one place: made with the first line, freed once they are put. */
 struct source {
 	struct source *next;
 	struct s3 *s3;
@@ -178,7 +178,7 @@ static const char *operation_name(const struct s3_call *call, char *buf, size_t 
 	return buf;
 }
 
-/* What a client wrote, so that it can neither end its quotes nor the line. */
+/* Text of a client, escaped so that it cannot end its quotes or the line. */
 static void put_quoted(struct slice text, struct buf *line)
 {
 	if (!text.len) {
@@ -218,7 +218,7 @@ static void put_request(const struct s3_call *call, struct buf *line)
 	buf_free(&uri);
 }
 
-/* What every line begins with, up to the key. */
+/* The start of every line, up to the key. */
 static void put_head(
 	const struct s3_call *call, const char *operation, struct slice key, struct buf *line)
 {

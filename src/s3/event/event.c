@@ -36,7 +36,7 @@ static const struct kind {
 
 #define HOLE_NUMBER  "\"sequencer\":\"\""
 #define HOLE_VERSION "\"versionId\":\"\","
-/* What filling them adds at most. */
+/* The most bytes that filling them adds. */
 #define HOLES_BYTES 64u
 
 /* Where it happened, and who did it. */

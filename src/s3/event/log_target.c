@@ -55,7 +55,7 @@ static bool list_allows(const struct s3_settings *to)
 	return false;
 }
 
-/* What is the server's root's may log to what is. */
+/* Buckets of the server's root may log to buckets of the server's root. */
 bool s3_log_is_allowed(struct s3_call *call, const struct store_bucket *from,
 	const struct s3_settings *to, struct slice prefix)
 {
@@ -88,7 +88,7 @@ bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging)
 	struct s3_settings *to;
 	bool allowed;
 
-	/* Who asks is nobody here: the service that delivers logs is asked for. */
+	/* The caller does not count here: the rights of the log delivery service are checked. */
 	if (s3_settings_get(call->s3, call->request->core, logging->bucket, &to))
 		return false;
 	allowed = s3_log_is_allowed(call, &call->settings->bucket, to, logging->prefix);

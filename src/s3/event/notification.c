@@ -280,7 +280,8 @@ static const struct s3_error *fail(struct s3_call *call, const struct s3_notific
 			    : s3_error_at(bad->error);
 }
 
-/* Each target exists, and the caller may publish to it. Those that do not exist are all named. */
+/* Each target exists, and the caller may publish to it. The error names all targets that do not
+ * exist. */
 static const struct s3_error *check_targets(
 	struct s3_call *call, const struct s3_notification *notification)
 {

@@ -376,7 +376,7 @@ static void *target_main(void *arg)
 	return NULL;
 }
 
-/* ---- What others call. ---- */
+/* ---- Functions for others. ---- */
 
 static int start(struct target *target)
 {
@@ -489,7 +489,7 @@ static struct target *topic_find(struct s3_notify *notify, struct slice name)
 	return NULL;
 }
 
-/* What waits goes the new way, at once. -EINVAL: the URL is too long. */
+/* Waiting events use the new endpoint at once. -EINVAL: the URL is too long. */
 static int topic_move(struct target *topic, const struct s3_notify_endpoint *endpoint)
 {
 	struct list *link;

@@ -26,7 +26,7 @@ static enum s3_notify_result append_line(const char *path, struct slice text)
 	return whole ? S3_NOTIFY_TAKEN : S3_NOTIFY_AWAY;
 }
 
-/* ---- Whom clients may have asked. ---- */
+/* ---- The addresses that clients may make the server connect to. ---- */
 
 static bool v4_is_public(uint32_t address)
 {
@@ -83,7 +83,7 @@ void s3_curl_only_public(CURL *curl)
 
 /* ---- A webhook. ---- */
 
-/* What a target answers is of no use. */
+/* The body of a target's answer is ignored. */
 static size_t take_nothing(char *data, size_t size, size_t count, void *arg)
 {
 	(void)data;

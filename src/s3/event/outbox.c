@@ -10,14 +10,15 @@
 
 #define SETTLE_NS    (100 * NS_PER_MS) /* what is done gathers for so long */
 #define SETTLE_COUNT 256u
-/* What an earlier start left is for few targets: those that had events waiting at a time. More are
- * left to the next start. */
+/* The rows of an earlier start are for few targets: those that had waiting events at one time. More
+ * are left to the next start. */
 #define COURSES_MAX 1024u
 /* Between two walks over it: as long as nothing finds room, longer and longer. */
 #define WALK_NS_MIN (10 * NS_PER_MS)
 #define WALK_NS_MAX (10 * NS_PER_S)
 
-/* One target of what an earlier start left: it gets its own in order, whoever else has no room. */
+/* One target of the rows of an earlier start: it gets its rows in order, even if other targets have
+ * no room. */
 struct course {
 	uint64_t target;  /* SipHash of its name */
 	uint64_t through; /* the number of the last that was queued, or given up */
@@ -42,7 +43,7 @@ struct s3_outbox {
 	bool left_over;
 };
 
-/* ---- What an earlier start left. ---- */
+/* ---- The rows of an earlier start. ---- */
 
 /* NULL: there are too many. */
 static struct course *course_of(struct s3_outbox *outbox, struct slice text)
@@ -146,7 +147,7 @@ static void resume_main(void *arg)
 		fiber_wake(outbox->stopper);
 }
 
-/* ---- What is done. ---- */
+/* ---- Completed rows. ---- */
 
 static void room_arrived(struct reactor_msg *msg)
 {

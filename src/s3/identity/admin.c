@@ -362,7 +362,7 @@ static void delete_account(struct admin *admin)
 		done(admin, NULL);
 }
 
-/* What of an account a change is about: a user, or the account itself. */
+/* The object of a change in an account: a user, or the account itself. */
 static json_t *whose_keys(const struct admin *admin, json_t *account)
 {
 	return is_part(admin, 2, "users") ? iam_entity(account, "users", admin->parts[3]) : account;
@@ -415,7 +415,7 @@ static int change_key(json_t *account, void *arg)
 		       : 0;
 }
 
-/* What the body's list says, to the entity. */
+/* Applies the body's list to the entity. */
 static int change_attached(struct admin *admin, json_t *account, const char *member,
 	int (*change)(json_t *account, json_t *entity, struct slice arn))
 {

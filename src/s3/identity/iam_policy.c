@@ -1,5 +1,5 @@
 /* s3/identity/iam_policy.c: policies inside users, groups and roles, and those attached to them;
- * who is in which group; whom a role trusts. */
+ * the members of groups; the trust policies of roles. */
 #include <errno.h>
 #include <stdio.h>
 

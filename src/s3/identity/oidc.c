@@ -32,7 +32,7 @@ DEFINE_COUNTER(fetches, "nebulaio_oidc_fetches_total", NULL,
 DEFINE_COUNTER(failures, "nebulaio_oidc_failures_total", NULL,
 	"Times that a fetch of an OpenID Connect issuer's keys failed.");
 
-/* What is known of one issuer, as one provider of IAM trusts it: those that trust other
+/* The cached data of one issuer, as one provider of IAM trusts it: providers that trust other
  * certificates share nothing. */
 struct cached {
 	uint8_t id[SHA256_BYTES]; /* of URL and thumbprints */
@@ -279,8 +279,8 @@ static struct cached *find(struct s3_oidc *oidc, const uint8_t id[SHA256_BYTES])
 
 enum turn { TURN_KEYS, TURN_FETCH, TURN_WAIT, TURN_FAILED };
 
-/* What is to be done now: look into the keys that are there, fetch, wait for who does, give up.
- * want_new: those that are there were no good. Under the lock. */
+/* The next step: use the cached keys, fetch, wait for the fiber that fetches, give up. want_new:
+ * those that are there were no good. Under the lock. */
 static enum turn turn_of(struct s3_oidc *oidc, struct cached *cached, bool want_new)
 {
 	uint64_t now_ns = clock_now_ns();

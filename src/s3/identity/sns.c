@@ -9,7 +9,7 @@
 
 #define PAGE_TOPICS 100u
 
-/* What a topic may be told of itself; whatever else is asked for would not be done. */
+/* The attributes that a topic may have; others would have no effect and are refused. */
 static const char *const attributes[] = {S3_TOPIC_ENDPOINT, S3_TOPIC_OPAQUE, S3_TOPIC_POLICY,
 	S3_TOPIC_VERIFY, S3_TOPIC_PERSIST, "DisplayName"};
 

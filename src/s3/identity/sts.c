@@ -141,7 +141,7 @@ static const struct s3_error *check_policy(struct api *api, struct slice text)
 	return ret ? s3_fail_errno(api->call, ret) : NULL;
 }
 
-/* What would narrow the session, or tell more of it, is never left out in silence. */
+/* A parameter that would restrict the session, or add to it, is never ignored silently. */
 static const struct s3_error *check_known(struct api *api)
 {
 	static const struct slice unknown[] = {SLICE("SerialNumber"), SLICE("TokenCode"),
@@ -214,7 +214,7 @@ const struct s3_error *sts_add_tag(
 	return NULL;
 }
 
-/* Those that the session that asks hands on, then those of the form. */
+/* The tags that the calling session passes on, then those of the form. */
 static const struct s3_error *read_tags(struct api *api, struct sts_wish *wish)
 {
 	const struct iam_principal *principal = s3_call_principal(api->call);
@@ -247,7 +247,7 @@ const struct s3_error *sts_read_wish(struct api *api, struct sts_wish *ret_wish)
 	return error ? error : read_arns(api, ret_wish);
 }
 
-/* ---- What policies ask. ---- */
+/* ---- Condition values for policies. ---- */
 
 static uint32_t tag_value(const struct sts_wish *wish, struct slice key, struct slice *ret_values)
 {

@@ -31,7 +31,7 @@ static const struct s3_error *invalid_token(struct api *api, const char *why)
 	return s3_fail(api->call, S3_E_INVALID_IDENTITY_TOKEN, "%s", why);
 }
 
-/* ---- What a token claims. ---- */
+/* ---- The claims of a token. ---- */
 
 static const struct s3_error *check_times(struct api *api, const json_t *claims)
 {
@@ -119,7 +119,7 @@ static const struct s3_error *read_tags(
 	return error;
 }
 
-/* ---- Who signed it. ---- */
+/* ---- The signature. ---- */
 
 static const struct s3_error *check_signature(struct api *api, const struct web_identity *web)
 {
@@ -150,7 +150,7 @@ static const struct s3_error *check_signature(struct api *api, const struct web_
 	}
 }
 
-/* ---- Whom the role trusts. ---- */
+/* ---- The role's trust policy. ---- */
 
 static uint32_t text_values(const json_t *value, struct slice *ret_values, uint32_t max)
 {

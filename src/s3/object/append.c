@@ -1,6 +1,6 @@
 /* s3/object/append.c: PutObject with x-amz-write-offset-bytes, in a directory bucket: a body that
- * comes behind what the object has. What is there stays where it lies; the sums of the whole are
- * made of both sums.
+ * comes behind what the object has. The existing bytes stay in place; the sums of the whole are
+ * computed from both sums.
  *
  * Source: S3 API reference, PutObject; S3 User Guide, "Appending data to objects in directory
  * buckets". */

@@ -43,7 +43,7 @@ void s3_lease_offer(struct s3_call *call, const struct s3_read *read)
 		uint64_t start, stretch_bytes;
 
 		store_get_stretch(read->get, 0, &start, &stretch_bytes);
-		/* What is not in memory yet will be the next time. */
+		/* A body that is not in memory yet will be there the next time. */
 		if (stretch_bytes != read->bytes || !store_get_cached(read->get, 0, &span))
 			return;
 		body = slice_of(span.data, read->bytes);

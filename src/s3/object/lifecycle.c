@@ -321,7 +321,7 @@ int s3_lifecycle_parse(const struct s3_xml *root, struct mem_arena *arena,
 	return ret;
 }
 
-/* ---- What rules say. ---- */
+/* ---- Evaluation of rules. ---- */
 
 static bool fits(
 	const struct s3_lifecycle_rule *rule, const struct store_lifecycle_version *version)

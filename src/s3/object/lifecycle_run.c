@@ -1,5 +1,5 @@
-/* s3/object/lifecycle_run.c: the rules of one bucket for whoever walks its versions: what they say
- * of each, what a lock forbids, and the end of uploads that were left. */
+/* s3/object/lifecycle_run.c: the rules of one bucket for the job that walks its versions: their
+ * decision on each, the locks that forbid it, and the end of abandoned uploads. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ bool s3_lifecycle_may_delete(const struct store_meta *meta)
 		(int64_t)(clock_real_ns() / NS_PER_MS), false);
 }
 
-/* What is locked is not tried. */
+/* Locked versions are skipped. */
 static enum store_lifecycle_verdict judge_deletion(
 	const struct s3_lifecycle *lifecycle, const struct store_lifecycle_version *version)
 {

@@ -101,7 +101,7 @@ static const struct s3_error *check_request(struct s3_call *call, struct slice v
 	return NULL;
 }
 
-/* What the bucket gives those that say nothing of retention. */
+/* The bucket's default for objects without a retention of their own. */
 static const struct s3_error *fill_default(
 	struct s3_call *call, const struct s3_settings *settings, struct slice values[3])
 {

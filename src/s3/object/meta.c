@@ -207,7 +207,7 @@ static uint64_t gather_user_metadata(const struct s3_request *request, struct bu
 	return bytes;
 }
 
-/* What is kept comes back as a header to whoever reads the object. */
+/* Stored values are returned as headers to every reader of the object. */
 static bool all_clean(const struct s3_request *request)
 {
 	for (uint32_t i = 0; i < request->header_count; i++)
@@ -365,7 +365,7 @@ static const struct s3_error *answer_overrides(
 	return NULL;
 }
 
-/* What is told of a hidden header without being asked. */
+/* The part of a hidden header that every answer has. */
 static void answer_hidden(struct s3_call *call, struct slice name, struct slice value)
 {
 	if (slice_eq(name, SLICE(S3_TAGS_HEADER)))

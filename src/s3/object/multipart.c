@@ -116,7 +116,7 @@ const struct s3_error *s3_upload_sse(
 	const struct s3_error *error = s3_sse_open(call,
 		slice_of(upload->meta->headers, upload->meta->headers_len), S3_SSE_CLIENT, ret_sse);
 
-	/* Who reads with another key may not; who writes with one asks for what cannot be. */
+	/* A read with another key is denied; a write with another key is an invalid request. */
 	return error == s3_error_at(S3_E_ACCESS_DENIED) ? s3_error_at(S3_E_INVALID_REQUEST) : error;
 }
 
@@ -161,7 +161,7 @@ void s3_uploads_delete_all(struct s3_call *call)
 	}
 }
 
-/* ---- What requests say of uploads. ---- */
+/* ---- Parameters of uploads in requests. ---- */
 
 const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number)
 {
@@ -176,8 +176,8 @@ const struct s3_error *s3_part_number(struct s3_call *call, uint32_t *ret_number
 	return NULL;
 }
 
-/* Hashes cannot be had of a whole from its parts, CRC-64 is not defined of parts' sums; the other
- * CRCs go both ways. */
+/* A hash of the whole cannot be computed from its parts' hashes, and CRC-64 is not defined over
+ * parts' sums; the other CRCs support both. */
 const struct s3_error *s3_upload_checksum(
 	struct s3_call *call, enum checksum_kind *ret_kind, uint8_t *ret_flags)
 {

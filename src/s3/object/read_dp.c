@@ -159,7 +159,7 @@ static __attribute__((noinline)) void answer_checksum(
 		s3_answer_checksum(call, read->meta);
 }
 
-/* What only a request with headers or parameters can ask for. */
+/* The choices that only a request with headers or parameters has. */
 static const struct s3_error *read_choose(struct s3_call *call, struct s3_read *read)
 {
 	const struct s3_error *error = call->whole ? NULL : check_conditions(call, read);

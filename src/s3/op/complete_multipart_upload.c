@@ -31,7 +31,7 @@ struct completion {
 	uint64_t bytes;
 };
 
-/* ---- What the client says. ---- */
+/* ---- The client's document. ---- */
 
 static const struct s3_error *parse_part(
 	struct s3_call *call, const struct s3_xml *node, enum checksum_kind kind, struct part *part)
@@ -105,7 +105,7 @@ static const struct s3_error *parse(
 	return NULL;
 }
 
-/* ---- What there is. ---- */
+/* ---- The stored parts. ---- */
 
 static const struct s3_error *bad_part(struct s3_call *call, const struct part *part)
 {
@@ -196,8 +196,8 @@ static const struct s3_error *open_parts(
 							  : NULL;
 }
 
-/* What was open is not what is there any more: the upload ended meanwhile, or a part was uploaded
- * again. */
+/* The stored parts are no longer those that were opened: the upload ended meanwhile, or a part was
+ * uploaded again. */
 static const struct s3_error *compose_failed(
 	struct s3_call *call, const struct s3_upload *upload, int error)
 {
@@ -227,7 +227,7 @@ static void close_parts(struct completion *completion)
 			store_get_close(completion->parts[i].get);
 }
 
-/* ---- What it becomes. ---- */
+/* ---- The new object. ---- */
 
 /* The MD5 of the parts' MD5s, and their number. A part that has no MD5 counts by its ETag's text.
  */
@@ -426,7 +426,7 @@ static const struct s3_error *compose(struct s3_call *call, const struct s3_uplo
 	return ret ? compose_failed(call, upload, ret) : NULL;
 }
 
-/* What GetObjectAttributes tells of parts whose sums make the whole's. */
+/* The data for GetObjectAttributes about parts whose sums form the whole's. */
 static void put_part_sums(
 	const struct s3_upload *upload, const struct completion *completion, struct buf *out)
 {

@@ -100,7 +100,7 @@ static const struct s3_error *parse_config(
 					  : NULL;
 }
 
-/* What a bucket is made with besides its name: who owns what is put into it, and its list. */
+/* The settings of a new bucket besides its name: object ownership, and its list. */
 struct making {
 	struct slice ownership, acl, tags; /* documents; data NULL: none */
 	uint8_t flags;			   /* of its presets */

@@ -40,7 +40,7 @@ const struct s3_error *s3_op_create_session(struct s3_call *call)
 		error = s3_call_bucket(call, &bucket);
 	if (error)
 		return error;
-	/* Whoever asks by a session of STS stays what that session is. */
+	/* A caller with a session of STS keeps that session's identity. */
 	if (call->sts)
 		token.session = *call->sts;
 	s3_xml_begin(&xml, "CreateSessionResult");

@@ -13,7 +13,7 @@
 #include "s3/object/versions.h"
 #include "s3/operation.h"
 
-/* What the document asks for. Those that cannot be deleted have their error in refused. */
+/* The deletions of the document. Keys that cannot be deleted have their error in refused. */
 struct deletion {
 	struct store_deletion *list;
 	struct s3_deletion_check *checks;

@@ -30,7 +30,7 @@ struct listing {
 	struct upload *uploads;
 	uint32_t count;
 	bool failed;
-	/* What the request asks. */
+	/* The request's parameters. */
 	struct slice prefix, delimiter, key_marker, id_marker;
 	uint64_t uploads_max;
 	bool url;

@@ -118,7 +118,7 @@ static const struct s3_error *take_key(struct s3_call *call, const struct post *
 		       : s3_fail(call, S3_E_INVALID_ARGUMENT, "The key is not valid UTF-8.");
 }
 
-/* ---- Who asks. ---- */
+/* ---- Authentication. ---- */
 
 static bool signed_v4(struct s3_call *call, const struct sigv4_claim *claim, struct slice secret,
 	struct slice policy)

@@ -25,7 +25,7 @@ const struct s3_error *s3_op_put_config(struct s3_call *call)
 		error = kind->ops->check(call, body, &document);
 	if (!error)
 		error = s3_call_settings(call, &settings);
-	/* What is put again stays as old as it is. */
+	/* A document that is put again unchanged keeps its time. */
 	if (!error && !(settings && settings->documents[kind->id].data &&
 			      slice_eq(settings->documents[kind->id], document)))
 		error = s3_config_put(call, bucket.id, kind->id, document);

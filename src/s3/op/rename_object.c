@@ -1,5 +1,5 @@
 /* s3/op/rename_object.c: RenameObject: an object of a directory bucket gets another key, in one
- * commit that moves none of its bytes; whoever has that key ends in it.
+ * commit that moves none of its bytes; the old object of that key ends in the same commit.
  *
  * Source: S3 API reference, RenameObject. */
 #include <errno.h>
@@ -65,7 +65,7 @@ static const struct s3_error *parse_source(struct s3_call *call, struct slice *r
 	return NULL;
 }
 
-/* What the object is to say of this request; empty without a token. */
+/* The mark of this request on the object; empty without a token. */
 static const struct s3_error *make_mark(
 	struct s3_call *call, struct slice source, struct slice *ret_mark)
 {

@@ -164,7 +164,7 @@ static const struct s3_error *authorize(struct api *api, json_t *account)
 		return NULL;
 	if (api->call->identity->anonymous)
 		return s3_error_at(S3_E_MISSING_TOKEN);
-	/* Who one is may always be asked; roles have a policy of their own. */
+	/* Every caller may ask for its own identity; roles have a policy of their own. */
 	if (api->action->service == API_STS)
 		return NULL;
 	snprintf(action, sizeof(action), "%s:%s", services[api->action->service].word,

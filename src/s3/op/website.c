@@ -93,7 +93,7 @@ static const struct s3_website_rule *find_rule(
 
 /* ---- Pages. ---- */
 
-/* Who may not list is not told what is there. */
+/* A caller without the right to list does not learn whether a key exists. */
 static const struct s3_error *missing(struct s3_call *call)
 {
 	const struct s3_error *error = s3_call_may(call, "s3:ListBucket", SLICE_NONE);

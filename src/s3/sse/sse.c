@@ -154,7 +154,7 @@ static int unseal(const uint8_t *key, struct slice text, struct s3_sse *sse)
 	return ret;
 }
 
-/* ---- What requests say. ---- */
+/* ---- Parameters of requests. ---- */
 
 static struct slice header(struct s3_call *call, const char *prefix, const char *name)
 {
@@ -290,7 +290,7 @@ static const struct s3_error *vault_failed(struct s3_call *call, int error)
 		"The key service cannot be reached. Try again; the server's log has the reason.");
 }
 
-/* What is sealed under: *ret_id says which key it is, in the arena. */
+/* The key that encrypts the data key: *ret_id is its id, in the arena. */
 static const struct s3_error *master_choose(struct s3_call *call, struct s3_sse *sse,
 	uint8_t ret_key[S3_SSE_KEY_BYTES], struct slice *ret_id)
 {
@@ -398,7 +398,7 @@ const struct s3_error *s3_sse_begin_copy(
 	return begin(call, encrypted, ret_sse, ret_record);
 }
 
-/* ---- What is kept. ---- */
+/* ---- Stored encryption data. ---- */
 
 static const struct s3_error *open_customer(
 	struct s3_call *call, struct slice sealed, const char *prefix, struct s3_sse *sse)

@@ -150,7 +150,7 @@ static int credentials_read(const struct s3_vault *vault, struct curl_slist **re
 	return *ret_headers ? 0 : len ? -ENOMEM : -EACCES;
 }
 
-/* What the answer's data says, or why there is none. */
+/* Parses the answer's data, or the reason why there is none. */
 static int answer_parse(struct call *call, const struct buf *reply, long status)
 {
 	json_t *json = json_loadb(reply->data ? reply->data : "", reply->len, 0, NULL);
