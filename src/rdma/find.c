@@ -22,7 +22,7 @@
 #define CARDS_MAX 64
 #define FIND_PORT 9 /* of a socket that never sends */
 
-/* ---- What there is. ---- */
+/* ---- Cards of this host. ---- */
 
 static bool cards_there(void)
 {

@@ -214,7 +214,7 @@ static uint32_t submit_sends(struct rp_target *target, struct region_ring *ring,
 		return 0;
 	}
 	err = rp_post_send(target->qp, wrs, built, &posted);
-	/* What did not go never was in flight. */
+	/* Sends that were not posted never were in flight. */
 	target->sends.tail = first + posted;
 	count_posted(entries, posted);
 	if (posted < built && err != -ENOMEM) {
@@ -456,9 +456,9 @@ static bool complete_wc(struct region_ring *ring, const struct rp_wc *wc)
 	return true;
 }
 
-/* The queue lost completions, and will have none any more: its queue pairs end, and whoever waits
- * for ring work on them is told now and not when they close, which may be for those to do that
- * wait. */
+/* The queue lost completions, and will have none any more: its queue pairs end, and fibers that
+ * wait for ring work on them are woken now, not when they close: the waiting fibers may be the ones
+ * that close them. */
 static __attribute__((cold)) void cq_fail(struct rp_cq *cq, int error)
 {
 	if (!cq->failed)

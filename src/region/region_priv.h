@@ -1,6 +1,6 @@
 /* region/region_priv.h: the private handle of a region: arenas, threads' caches, a core's view of
- * its rings. What another process reads is in shared_priv.h, the allocator's inline part in
- * frames_priv.h.
+ * its rings. The part that another process reads is in shared_priv.h, the allocator's inline part
+ * in frames_priv.h.
  *
  * Addresses: all arenas lie in one reservation of address space, ARENA_STRIDE apart, and all but
  * the last are that big. So a page's number over the whole region is (address - base) >>

@@ -31,7 +31,7 @@ static int dirs_make(const char *dir)
 	return ret ? ret : dir_make(path);
 }
 
-/* What a running store has beyond what is on disk. */
+/* The parts of a running store beyond its state on disk. */
 static int store_start(struct store *store, struct region *region)
 {
 	int ret;

@@ -81,8 +81,8 @@ void rp_timer_fd_set(int fd, const struct itimerspec *when);
 /* Logs why a queue pair failed, with all that is known of it. */
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);
 
-/* The providers there are, in the order in which a device's name is offered to them: providers.c.
- * Whoever links the library and has a provider of its own defines both instead. */
+/* The providers there are, in the order in which a device's name is offered to them: providers.c. A
+ * program that links the library and has its own provider defines both instead. */
 extern const struct rp_ops *const rp_providers[];
 extern const size_t rp_provider_count;
 extern const struct rp_ops rp_simulated_ops;

@@ -1,8 +1,8 @@
 /* rdma/simulated/cm.c: the simulated provider's connection manager, over SOCK_SEQPACKET sockets in
  * the abstract namespace: "nebulaio-sim/ADDRESS:PORT", in this network namespace. Files (the wire,
  * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's user and pid are the
- * kernel's word (SO_PEERCRED, SCM_CREDENTIALS), not the peer's. Who is another user is refused, at
- * both ends. The socket's end is how a peer's death shows.
+ * kernel's word (SO_PEERCRED, SCM_CREDENTIALS), not the peer's. A process of another user is
+ * refused, at both ends. The socket's end is how a peer's death shows.
  *
  * Phases of a connection:
  *
@@ -108,7 +108,7 @@ static void event_drop(
 	CHECK(popped);
 }
 
-/* What happens to a connection is told also when there is no memory. */
+/* Events of a connection are delivered even without memory. */
 static int events_open(struct sim_device *device)
 {
 	list_init(&device->events);
@@ -363,7 +363,8 @@ static int send_hello(struct sim_conn *conn, int wire_fd)
 	return sim_packet_send(conn->fd, &conn->hello, fds, SIM_HELLO_FDS);
 }
 
-/* Tries the exact address, then whoever listens on any. -EAGAIN: the backlog is full. */
+/* Tries the listener on the exact address, then one on any address. -EAGAIN: the backlog is
+ * full. */
 static int try_connect(struct sim_conn *conn)
 {
 	struct sockaddr_un addr;
@@ -537,7 +538,8 @@ static int take_backing(struct sim_conn *conn, const struct sim_packet *packet, 
 	return sim_peer_backing_add(conn->device, conn->peer, packet, fds[0]);
 }
 
-/* What may come when, with how many files. On an error the connection must end. */
+/* The packets allowed in each state, with their number of files. On an error the connection must
+ * end. */
 static int take_packet(struct sim_conn *conn, const struct sim_packet *packet, int *fds, int count)
 {
 	switch (packet->type) {
@@ -585,7 +587,7 @@ static void conn_end(struct sim_conn *conn)
 	}
 }
 
-/* Reads what has come. What follows a request waits in the socket until that is decided. */
+/* Reads what has come. Packets after a request wait in the socket until it is decided. */
 static void conn_readable(struct sim_conn *conn)
 {
 	for (int i = 0; i < PACKETS_AT_ONCE && conn->phase != SIM_CONN_REQUESTED; i++) {

@@ -7,8 +7,8 @@
  *   nebulaio-sim/raw:GID:QPN           a raw packet queue pair; all of them stand on one switch
  *
  * Who is a member of a group, or has a port on the switch, the kernel's list of sockets tells; it
- * forgets those who died. What a socket brings is outside input: it is checked, and dropped when
- * wrong, as a network would. */
+ * forgets those who died. Data from a socket is untrusted input: it is checked, and dropped when
+ * wrong, as on a network. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stddef.h>

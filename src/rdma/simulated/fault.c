@@ -217,7 +217,8 @@ static int step_again(struct sim_qp *qp, struct sim_send *send)
 	return 1;
 }
 
-/* What has no acknowledgement is lost without a word: 1; 0: this fault is none for it. */
+/* An operation without acknowledgement is lost without an error: 1; 0: this fault does not apply to
+ * it. */
 static int lose(struct sim_qp *qp, struct sim_send *send)
 {
 	switch (send->fault) {
@@ -239,7 +240,7 @@ int sim_fault_step(struct sim_qp *qp, struct sim_send *send)
 	const struct sim_faults *faults = &qp->device->faults;
 	int err;
 
-	/* What has begun to move is past its faults. */
+	/* An operation that has begun to move gets no more faults. */
 	if (send->asked || send->moved || send->needs_ack || send->assisting)
 		return 0;
 	if (faults->delay_ns && !send->delayed) {

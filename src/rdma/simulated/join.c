@@ -10,7 +10,7 @@
 #define JOIN_PORT    1
 #define JOIN_WAIT_NS (5 * NS_PER_S)
 
-/* What the caller says, in the hello's private data. */
+/* The caller's part, in the hello's private data. */
 struct join_hello {
 	uint8_t gid[16]; /* the caller's */
 	uint32_t psn;

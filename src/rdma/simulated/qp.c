@@ -395,7 +395,7 @@ enum rp_qp_state sim_qp_state(const struct rp_qp *base)
 	struct sim_qp *qp = CONTAINER_OF((struct rp_qp *)(uintptr_t)base, struct sim_qp, base);
 	uint32_t state = atomic_load_explicit(&qp->state, memory_order_acquire);
 
-	/* What the peer has said, though no poll has come to it yet. */
+	/* The peer's state, even if no poll has seen it yet. */
 	if (state == RP_QPS_RTS && qp->theirs &&
 		atomic_load_explicit(&qp->theirs->state, memory_order_acquire) == SIM_SIDE_ERROR) {
 		sanitizer_acquire(qp->pairing);
@@ -510,7 +510,7 @@ void sim_qp_error(struct rp_qp *base)
 
 void sim_qp_gone(struct sim_qp *qp)
 {
-	/* What had arrived before the end counts. */
+	/* Messages that arrived before the end count. */
 	sim_receive(qp);
 	if (atomic_load(&qp->state) == RP_QPS_RTS)
 		sim_refresh(qp);

@@ -62,7 +62,7 @@ void sim_cq_push(struct sim_cq *cq, const struct rp_wc *wc)
 		sim_wake(cq->bell, cq->event_fd);
 }
 
-/* ---- What the peer tells. ---- */
+/* ---- Values from the peer. ---- */
 
 /* Takes over control values; older ones than we know are passed over. False: they cannot be. */
 static bool absorb(struct sim_qp *qp, uint32_t acked, uint32_t posted, uint32_t consumed)
@@ -375,7 +375,7 @@ static int execute_send(struct sim_qp *qp, struct sim_send *send, const struct r
 	return 0;
 }
 
-/* How a move ended. What UC moves is refused in silence. */
+/* How a move ended. Refused transfers of UC report no error. */
 static int moved_status(const struct sim_qp *qp, struct sim_send *send)
 {
 	if (SIM_UNLIKELY(qp->base.type == RP_QP_UC))
@@ -579,7 +579,7 @@ static void put_send(struct sim_qp *qp, const struct rp_send_wr *wr, uint32_t to
 	sim_qp_check(qp);
 }
 
-/* What only a reliable connection can do, and what datagrams need. */
+/* Operations that only a reliable connection has, and the needs of datagrams. */
 static __attribute__((noinline)) bool type_takes(
 	const struct sim_qp *qp, const struct rp_send_wr *wr, uint64_t total)
 {

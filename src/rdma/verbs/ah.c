@@ -61,9 +61,9 @@ int verbs_ah_open(struct rp_pd *base, const struct rp_address *to, struct rp_ah 
 	return ah_new(pd, ibv_create_ah(pd->pd, &attr), ret_ah);
 }
 
-/* Whether the 40 bytes end in the IPv4 header of RoCE v2 (IBTA annex A17). What is before it has no
- * meaning then, so one that looks like a routing header must fail in its checksum; only there, for
- * soft-RoCE leaves it out on the way to itself. */
+/* Whether the 40 bytes end in the IPv4 header of RoCE v2 (IBTA annex A17). The bytes before it have
+ * no meaning then, so an IPv4 header that looks like a routing header must fail in its checksum;
+ * only there, for soft-RoCE leaves it out on the way to itself. */
 static bool has_ipv4(const uint8_t *grh)
 {
 	const uint8_t *header = grh + IPV4_AT;

@@ -80,9 +80,9 @@ void verbs_kept_free(struct verbs_device *device)
 	kept_end_all(device);
 }
 
-/* What the kernel says to the peer when an identifier ends would be lost while the port is down,
- * and with soft-RoCE the connection manager's own queue pair, for good: it goes to error when it
- * has a packet and no route, and the kernel only brings such a queue pair back whose sends alone
+/* The kernel's message to the peer at the end of an identifier would be lost while the port is
+ * down, and with soft-RoCE the connection manager's own queue pair, for good: it goes to error when
+ * it has a packet and no route, and the kernel only brings such a queue pair back whose sends alone
  * failed. Routes go some milliseconds before the port is said to be down, and the first to notice
  * is a queue pair whose own packets fail: what ends with it waits until that would be known. */
 static bool must_wait(const struct verbs_qp *qp)
@@ -135,7 +135,7 @@ static void port_up(struct verbs_device *device)
 	verbs_timer_update(device);
 }
 
-/* Who only waits for the peer's writes would never learn of it. */
+/* An end that only waits for the peer's writes would never learn of it. */
 void verbs_port_lose(struct verbs_device *device)
 {
 	log_warn("rdma", "%s port %u stays down: its connections end", device_name(device),

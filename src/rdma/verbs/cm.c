@@ -211,7 +211,7 @@ static enum ibv_mtu mtu_least(enum ibv_mtu mtu, enum ibv_mtu limit)
 	return limit && limit < mtu ? limit : mtu;
 }
 
-/* What rdma_cm says for a state, with our own retries and timers in it. */
+/* The attributes that rdma_cm gives for a state, with our own retries and timers. */
 static int qp_move(
 	struct verbs_qp *qp, enum ibv_qp_state state, const struct verbs_request *passive)
 {
@@ -319,7 +319,7 @@ int verbs_connect(struct rp_qp *base, const char *address, uint16_t port, struct
 	if (err == -EINVAL && !qp->id) {
 		qp->conn = VERBS_CONN_NONE;
 	} else {
-		/* What the network says at once is told like what it says later. */
+		/* An immediate answer of the network is handled like a later one. */
 		if (err)
 			attempt_fail(qp, RP_CM_UNREACHABLE, strerror(-err));
 		verbs_timer_update(qp->device);
@@ -391,7 +391,7 @@ static bool on_rejected(
 
 	*ret_event = (struct rp_cm_event){.type = RP_CM_REJECTED, .qp = &qp->base};
 	memcpy(ret_event->peer, qp->peer, sizeof(qp->peer));
-	/* Whoever else rejects is the connection manager over there: nobody listens. */
+	/* Every other rejection comes from the peer's connection manager: nothing listens there. */
 	if ((status != REJECT_CONSUMER && !verbs_is_iwarp(qp->device)) ||
 		!private_unpack(data, ret_event, &type, &mtu)) {
 		attempt_fail(qp, RP_CM_UNREACHABLE, "nothing listens there");

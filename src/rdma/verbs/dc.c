@@ -62,7 +62,7 @@ static int to_init(struct verbs_device *device, struct ibv_qp *qp, bool target)
 	return -ibv_modify_qp(qp, &attr, mask);
 }
 
-/* The address vector says how this port talks, not to whom: each request does. */
+/* The address vector describes this port, not the peer: each request names its peer. */
 static int to_rtr(struct verbs_device *device, struct ibv_qp *qp, bool target)
 {
 	int mask = IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV;

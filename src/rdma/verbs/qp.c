@@ -12,7 +12,7 @@
  * find a dead peer in seconds and a busy one is left alone. */
 #define TIMEOUT_DEFAULT 16u
 #define TIMEOUT_MAX	31u
-/* What a peer gets inline when it asked for nothing: a credit or a short reply. */
+/* The inline bytes when none were requested: a credit or a short reply fits. */
 #define INLINE_BYTES_LEAST 64u
 
 /* ---- Completion queues. ---- */

@@ -174,7 +174,7 @@ bool verbs_cq_arm(struct rp_cq *base)
 	if (!cq->armed && ibv_req_notify_cq(cq->cq, 0))
 		return false;
 	cq->armed = true;
-	/* What came before the device was asked is not told of: look once more. */
+	/* The device does not report completions from before the request: look once more. */
 	if (!cq->kept_count) {
 		struct rp_wc wc;
 		int got = verbs_take(cq, &wc, 1);

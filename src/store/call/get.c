@@ -85,7 +85,7 @@ int store_get_open(struct store *store, struct slice bucket, struct slice key,
 	return object ? get_make(store, object, ret_get) : -ENOENT;
 }
 
-/* What the version's entry holds; it may have moved since it was found. */
+/* The object of the version's entry; it may have moved since it was found. */
 static int version_object(struct store *store, struct bucket *bucket, const struct store_name *name,
 	struct object **ret_object)
 {

@@ -503,7 +503,7 @@ static int put_run(struct store *store, struct commit *commit, struct slice key)
 	return item->result;
 }
 
-/* What the object took over goes back to who had it. */
+/* Everything that the object took over goes back to its owner. */
 static void object_unbuild(struct store_put *put, const struct commit *commit)
 {
 	struct object *object = commit->items[0].object;

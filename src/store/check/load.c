@@ -115,7 +115,7 @@ static void volumes_modes_check(const struct volume *volume)
 		modes_check_file(volume->set_paths[i]);
 }
 
-/* What only a store that is made can be given. */
+/* Settings that apply only when a store is made. */
 static void log_size_check(const struct store *store, bool created)
 {
 	uint64_t now = store->volume.super.log_bytes, asked = store->opts.log_bytes;

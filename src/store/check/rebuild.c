@@ -1,12 +1,12 @@
 /* store/check/rebuild.c: a volume that came back or was replaced is made whole from the others, in
  * the background: a walk over the index, a batch of rows at a time, while all goes on.
  *
- * What the walk need not see: bodies that are put after it began are written to the volume by their
- * own put; the blocks of rows that end are not used anew while a batch that may name them is worked
- * on. What it could miss: a body that was there before and whose row moves from before it to behind
- * it (a rename, a version that becomes current again, a body that another object is composed of).
- * The index thread notes such rows while it applies them, and each is looked up again; the volume
- * is whole when the walk is over and no row is noted. */
+ * The walk need not see these: bodies that are put after it began are written to the volume by
+ * their own put; the blocks of rows that end are not used anew while a batch that may name them is
+ * worked on. It could miss this: a body that was there before and whose row moves from before it to
+ * behind it (a rename, a version that becomes current again, a body that another object is composed
+ * of). The index thread notes such rows while it applies them, and each is looked up again; the
+ * volume is whole when the walk is over and no row is noted. */
 #include "store/check/check.h"
 #include "store/commit/applier.h"
 #include "store/commit/committer.h"

@@ -26,8 +26,8 @@ DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 
 /* ---- The last group's bodies. ---- */
 
-/* What the others make good now could be lost with one of them: it is written anew, parity like
- * data. Where too few volumes are there, parity is held against nothing. */
+/* Data that the others can supply now could be lost with one of them: it is written again, parity
+ * as well as data. Where too few volumes are there, parity is held against nothing. */
 static int segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
 {
@@ -232,7 +232,7 @@ static void carried_tell(const struct store *store, const struct log_hole *hole)
 		(unsigned long long)hole->find.first.seq);
 }
 
-/* What comes behind a hole, with the search's result in it: as replay_fetch. */
+/* Fetches the group after a hole, with the search's result in it: as replay_fetch. */
 static int hole_fetch(struct replay *replay, struct log_hole *hole, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {

@@ -147,7 +147,7 @@ static void mutation_name(struct part *part, const struct mutation *mutation)
 	buf_put_str(out, "\n");
 }
 
-/* What can still be read of groups whose header can. */
+/* The readable parts of groups with a readable header. */
 static void part_name(struct part *part)
 {
 	uint64_t log_bytes = part->store->volume.super.log_bytes;

@@ -1,6 +1,6 @@
 /* store/check/scrub.c: reads all bodies from time to time, at a leisurely rate, and holds them
- * against their checksums, and over several volumes parity against the data. What other volumes
- * have right is written anew; what nobody has right is told. */
+ * against their checksums, and over several volumes parity against the data. Damage that other
+ * volumes can repair is written again; other damage is reported. */
 #include "store/check/check.h"
 #include "store/index/index.h"
 #include "store/log/key.h"

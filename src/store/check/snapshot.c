@@ -165,7 +165,7 @@ static bool read_all(FILE *file, struct snapshot *snapshot)
 	       fgetc(file) == EOF && snapshot_crc(snapshot) == head->crc32c;
 }
 
-/* What the volume had at the last clean end; 0: not known. */
+/* The volume's size at the last clean end; 0: unknown. */
 static uint64_t volume_bytes_then(const struct store *store)
 {
 	struct snapshot snapshot;

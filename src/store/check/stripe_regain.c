@@ -1,7 +1,7 @@
 /* store/check/stripe_regain.c: a store over several volumes of which too many are gone takes no
  * writes, and goes on by itself when enough are back.
  *
- * What is back is behind by nothing that was acknowledged: a commit is acknowledged when it is on
+ * A volume that is back lacks nothing that was acknowledged: a commit is acknowledged when it is on
  * all volumes that the superblocks call good, and when one that missed it is called lost there. So
  * the good ones of the last superblocks, as many as are back, are good again, as they would be at a
  * start; and as at a start the log goes on in a new epoch, so that a group that was told to have

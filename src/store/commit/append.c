@@ -153,7 +153,7 @@ size_t append_bytes(const struct append *append, const struct object *object)
 	const struct segment *row = base_row(append);
 	size_t bytes = record_bytes(object);
 
-	/* What could not be deleted again must not come to be. */
+	/* An object that could not be deleted later must not be created. */
 	bytes += MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * (object->segment_count + 1);
 	if (row)
 		bytes += MUTATION_BYTES(SEGMENT_KEY_BYTES, segment_record_bytes(row));

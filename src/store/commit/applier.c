@@ -202,7 +202,7 @@ static void run_finish(struct store *store, struct group *first)
 		store_fence(store, "the index", ret);
 	else
 		counter_add(&groups_applied, count);
-	/* Who waits for the run finds the space of what it superseded given back. */
+	/* A fiber that waits for the run finds the space of superseded objects given back. */
 	applied = !ret && !applier->failed;
 	for (const struct group *group = first; group; group = group->next)
 		touched_release(store, group, applied);

@@ -112,10 +112,10 @@ static bool group_gather(struct store *store, struct group *group)
 	return group->commit_count < GROUP_COMMITS_MAX && group->len < bytes_goal;
 }
 
-/* Whoever was woken by the last group is often soon back with more, and finds the next group gone
- * with the other half of all there are: then half of them wait for each flush. So the next one
- * waits for them, for a part of what its write will take; and when that was in vain, not again for
- * a while. */
+/* A fiber that the last group woke often soon commits again, and finds that the next group has left
+ * with the other half of the fibers: then half of them wait for each flush. So the next one waits
+ * for them, for a part of what its write will take; and when that was in vain, not again for a
+ * while. */
 static void group_await(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -301,7 +301,7 @@ static void group_run(struct store *store, struct group *group)
 		commits_wake(commits);
 		return;
 	}
-	/* Whoever sees something of it and then waits for this number finds it in the index. */
+	/* A reader that sees a part of it and then waits for this number finds it in the index. */
 	atomic_store(&committer->published_seq, group_head(group)->seq);
 	for (struct commit *commit = commits; commit; commit = commit->next)
 		commit_publish(store, commit, group);

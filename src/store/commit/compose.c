@@ -1,7 +1,7 @@
 /* store/commit/compose.c: bodies that change their object and stay where they are: an object is
  * composed of the bodies of others, which end in the same commit. Only names move.
  *
- * Whoever still reads one of the others keeps the composed object in memory, and with it the space.
+ * A reader of one of the others keeps the composed object in memory, and with it the space.
  */
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
@@ -176,7 +176,7 @@ size_t composition_bytes(const struct composition *composition)
 		delete_bytes +=
 			MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * component->object->segment_count;
 	}
-	/* What could not be deleted again must not come to be. */
+	/* An object that could not be deleted later must not be created. */
 	return MAX(bytes, delete_bytes);
 }
 
@@ -210,7 +210,7 @@ int composition_decide(struct composition *composition, struct group *group)
 	for (uint32_t i = 0; i < composition->count; i++) {
 		struct hot_entry *entry = composition->list[i].entry;
 
-		/* What is pending came after the object: it has been published. */
+		/* A pending change came after the object: the object has been published. */
 		if (entry->has_pending || entry->object != composition->list[i].object) {
 			undo_first(composition, i);
 			return -ESTALE;

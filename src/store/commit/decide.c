@@ -28,7 +28,7 @@
 _Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
 	"a group's versions and outbox rows have numbers of their own");
 
-/* What the entry holds at this place in the order: decided before in this group, or published. */
+/* The entry's object at this place in the order: decided earlier in this group, or published. */
 static struct object *entry_view(const struct hot_entry *entry)
 {
 	return entry->has_pending ? entry->pending : entry->object;
@@ -159,7 +159,8 @@ static void change_add(struct commit_item *item, struct hot_entry *entry, struct
 		.entry = entry, .object = object, .old = (uint8_t)old, .flags = flags};
 }
 
-/* What moves from the entry's row to another was flushed with its group when it is published. */
+/* A body that moves from the entry's row to another was flushed with its group if it is
+ * published. */
 static uint8_t moved_flags(const struct hot_entry *entry, const struct object *object)
 {
 	return object->body_flushed || !entry->has_pending ? CHANGE_FLUSHED : 0;
@@ -288,7 +289,7 @@ static int plan_append(struct store *store, const struct commit *commit, struct 
 	struct hot_entry *entry = item->entry;
 	int ret;
 
-	/* What is pending came after the base: it has been published. */
+	/* A pending change came after the base: the base has been published. */
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER || entry->has_pending ||
 		entry->object != commit->append->base)
 		return -ESTALE;
@@ -351,7 +352,7 @@ static int plan_edit(struct commit_item *item)
 	item->object->seq = current->seq;
 	item->object->meta.checksum_flags &= (uint8_t)~item->flags.mask;
 	item->object->meta.checksum_flags |= item->flags.flags & item->flags.mask;
-	/* What is published is durable with its body. */
+	/* A published object is durable with its body. */
 	item->object->body_flushed |= !item->entry->has_pending;
 	change_add(item, item->entry, item->object, OLD_EDITED,
 		item->object->body_flushed ? CHANGE_FLUSHED : 0);

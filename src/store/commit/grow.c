@@ -145,7 +145,7 @@ static int growth_wait(struct store *store)
 	return 0;
 }
 
-/* Who runs the server learns it here; who asked is told by the answer. */
+/* The log informs the operator; the answer informs the client. */
 static void full_tell(struct store *store)
 {
 	uint64_t now = clock_now_ns();
@@ -194,7 +194,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 		}
 		if (leased)
 			space_give(store->space, *ret_block, leased);
-		/* What was deleted just now is free once the index knows. */
+		/* The space of recent deletions is free once the index has them. */
 		if (refused) {
 			settled = true;
 			if (applier_settle(store))

@@ -93,7 +93,7 @@ int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t coun
 	return ret;
 }
 
-/* ---- What an earlier start left. ---- */
+/* ---- Rows of an earlier start. ---- */
 
 int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	struct slice *ret_version_id, struct slice *ret_text)

@@ -1,6 +1,6 @@
 /* store/index/coalesce.c: the mutations of many groups become one batch for the index: for each key
- * the last word alone, in key order. What is overwritten or deleted soon after it was written costs
- * the index nothing, and neighbours go in side by side. */
+ * the last word alone, in key order. A row that is overwritten or deleted soon after it was written
+ * costs the index nothing, and neighbouring rows are written together. */
 #include "store/index/coalesce.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"

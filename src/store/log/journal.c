@@ -1,5 +1,5 @@
 /* store/log/journal.c: the log's groups: building, sealing and walking them (docs/spec/disk.md).
- * Who writes them is the committer; journal_read.c finds them again. */
+ * The committer writes them; journal_read.c finds them again. */
 #include "codec/crc.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"
@@ -116,7 +116,7 @@ void carry_add(struct carry *carry, const struct group *group)
 
 	if (bytes > CARRIED_BYTES_MAX)
 		return;
-	/* Those that still fit behind it, whole. */
+	/* The groups that still fit after it, complete. */
 	while (kept < carry->len) {
 		struct group_head head;
 		uint32_t next;

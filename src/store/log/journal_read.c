@@ -13,12 +13,12 @@
 #define PIECE_BYTES ((uint32_t)MIB)
 /* A medium on which more blocks than these cannot be read is not searched any further. */
 #define UNREADABLE_MAX 256u
-/* What a search reads in vain of groups that look like some and are not whole, in logs. */
+/* The most bytes, in logs, that a search reads of incomplete groups. */
 #define SPOILT_LOGS_MAX 4u
 
 _Static_assert(PIECE_BYTES % BLOCK_BYTES == 0, "a piece is whole blocks");
 
-/* What no other copy makes good: too few volumes are left, or there is no memory. */
+/* Errors that no other copy can repair: too few volumes are left, or no memory. */
 static bool is_final(int error)
 {
 	return error == -ENOMEM || error == -EHOSTDOWN;
@@ -74,7 +74,7 @@ static int group_load(
 	if (posix_memalign(&bytes, BLOCK_BYTES, padded))
 		return -ENOMEM;
 	ret = log_read(volume, copy, bytes, padded, head->pos % volume->super.log_bytes);
-	/* What was read last may be other than the header was. */
+	/* The last read may differ from the header's read. */
 	if (!ret && memcmp(bytes, head, sizeof(*head)) == 0 &&
 		journal_crc((const uint8_t *)bytes, head->bytes, volume->uuid_crc) == head->crc32c)
 		ret = 1;
@@ -149,7 +149,7 @@ int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **r
 	return lap ? lap : ret;
 }
 
-/* ---- What comes after it. ---- */
+/* ---- The bytes after it. ---- */
 
 int journal_raw(struct volume *volume, uint32_t copy, uint64_t pos, uint8_t *out, uint64_t bytes,
 	uint64_t *ret_unreadable)

@@ -113,7 +113,7 @@ static uint32_t segments_for(uint64_t bytes)
 	return (uint32_t)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
 }
 
-/* What follows the struct in its memory: segments, parts (of several), headers, inline body. */
+/* The parts after the struct in its memory: segments, parts (of several), headers, inline body. */
 struct object_shape {
 	uint32_t segment_count;
 	uint32_t part_count;
@@ -214,7 +214,7 @@ void object_segments_share(const struct object *from, struct object *to, uint32_
 		struct segment *loaded =
 			atomic_load_explicit(&from->segments[i], memory_order_acquire);
 
-		/* What is not in memory is in the index. */
+		/* Parts that are not in memory are in the index. */
 		if (loaded)
 			atomic_init(&to->segments[at + i], segment_get(loaded));
 	}

@@ -1,5 +1,5 @@
-/* store/object/record.c: values of the index, in and out (docs/spec/disk.md). What comes out of
- * the index is checked like any input. */
+/* store/object/record.c: values of the index, in and out (docs/spec/disk.md). Values from the index
+ * are checked like any input. */
 #include "store/log/key.h"
 #include "store/object/object.h"
 #include "store/object/record.h"

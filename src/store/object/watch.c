@@ -1,6 +1,6 @@
-/* store/object/watch.c: who must hear that an object is no longer what its key holds, before
- * whoever replaced or deleted it hears that he did. Few objects are watched; the others cost their
- * publication one look at a flag. */
+/* store/object/watch.c: watchers that must learn that an object is no longer its key's object,
+ * before the caller that replaced or deleted it gets its result. Few objects are watched; the
+ * others cost their publication one look at a flag. */
 #include "store/object/object.h"
 #include "store/state/state.h"
 

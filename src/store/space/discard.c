@@ -3,9 +3,9 @@
  * background, a while after the deletion, one run at a time and no faster than it is told.
  *
  * A run that is told of is taken from the allocator first and given back after: nobody can be
- * writing there. What is free is so because the commit that ended it is durable, so no recovery
- * reads it. What was given back after a group failed to be written is not, but then the store is
- * fenced. */
+ * writing there. Space is free only after the commit that ended its object is durable, so no
+ * recovery reads it. The exception is space given back after the write of a group failed, but then
+ * the store is fenced. */
 #include "store/space/space.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"

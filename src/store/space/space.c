@@ -145,7 +145,7 @@ void space_stripe(struct space *space, uint32_t data)
 	space->stripe_data = data;
 }
 
-/* What a run takes of each volume. False: it is none of ours. */
+/* The part of a run on each volume. False: it is none of ours. */
 static bool run_of(const struct space *space, uint64_t *block, uint32_t *blocks)
 {
 	if (!space->stripe_data)

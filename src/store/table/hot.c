@@ -331,8 +331,8 @@ static struct waiter *entry_ready(struct hot_entry *entry)
 	return waiters;
 }
 
-/* Ends loading: the entry is ready, or gone when that failed. What the committer decided meanwhile
- * is newer than what was loaded. Returns what pinning comes to. */
+/* Ends loading: the entry is ready, or gone when that failed. The committer's decision in the
+ * meantime is newer than the loaded record. Returns what pinning comes to. */
 static int entry_loaded(struct hot *hot, struct hot_entry *entry, const struct load *load)
 {
 	struct hot_shard *shard = shard_of(hot, entry->hash);

@@ -91,7 +91,7 @@ void modes_check_file(const char *path)
 	struct modes modes = {0};
 	struct stat info;
 
-	/* Who may use a device is its administrator's to say. */
+	/* The administrator decides who may use a device. */
 	if (strstr(path, "://") || stat(path, &info) || !S_ISREG(info.st_mode))
 		return;
 	tighten(&modes, AT_FDCWD, path);

@@ -17,7 +17,7 @@
 #define LIST_BYTES_MAX 32768u
 #define LOCK_WAIT_NS   (30 * NS_PER_S)
 
-/* What was found at one path. */
+/* The volume found at one path. */
 struct candidate {
 	struct superblock super;
 	int found; /* as volume_super_read, or -ENODEV: nothing at the path */

@@ -15,7 +15,7 @@
 
 static const char MAGIC[8] = {'N', 'E', 'B', 'S', 'T', 'O', 'R', 'E'};
 
-/* The store's own lock is ours already, so whoever holds the volume is on its way out. */
+/* This process already has the store's own lock, so the holder of the volume is about to end. */
 #define LOCK_WAIT_NS (30 * NS_PER_S)
 /* A read that fails is asked again. */
 #define SUPER_READ_TRIES 4u
@@ -289,7 +289,7 @@ int volume_label_check(
 	return disk_wipe_now(disk);
 }
 
-/* What a device's size is now, against what it was. */
+/* Compares a device's size with its former size. */
 static int size_check(struct volume *volume)
 {
 	uint64_t now = disk_can_grow(volume->disk) ? 0 : disk_medium_bytes(volume->disk);
