@@ -27,7 +27,7 @@ struct rp_counts {
 	{                                                                                  \
 		.name = "nebulaio_rdma_work_requests_total",                               \
 		.labels = "provider=\"" provider "\",kind=\"" what "\"",                   \
-		.help = "Work requests that queue pairs took, by provider and operation.", \
+		.help = "Work requests posted to queue pairs, by provider and operation.", \
 	}
 #define RP_COUNT_FAILED(provider, what)                                                  \
 	{                                                                                \

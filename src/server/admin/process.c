@@ -117,16 +117,15 @@ void admin_process_metrics(struct buf *out)
 
 	admin_process_read(&process);
 	put_seconds(out, "process_cpu_seconds_total",
-		"Processor time of all threads, in the program and for it in the kernel.",
-		process.cpu_s);
+		"Processor time of all threads, in user space and in the kernel.", process.cpu_s);
 	put_seconds(out, "process_start_time_seconds",
-		"When the process began, in seconds since 1970.", process.started_s);
+		"Start time of the process, in seconds since 1970.", process.started_s);
 	put_count(out, "process_virtual_memory_bytes", "Address space in use.",
 		process.virtual_bytes);
 	put_count(out, "process_resident_memory_bytes",
-		"Memory that is in use, what is shared with others included.",
+		"Resident memory, including memory shared with other processes.",
 		process.resident_bytes);
-	put_count(out, "process_open_fds", "File descriptors that are open.", process.descriptors);
-	put_count(out, "process_max_fds", "File descriptors that may be open.",
+	put_count(out, "process_open_fds", "Open file descriptors.", process.descriptors);
+	put_count(out, "process_max_fds", "Maximum number of open file descriptors.",
 		process.descriptors_max);
 }
