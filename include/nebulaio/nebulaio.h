@@ -1,8 +1,8 @@
 /* nebulaio/nebulaio.h: the C client of NebulaIO, and its manual.
  *
- * A client talks S3 to a server over RDMA where it can, and over HTTP where it must. Objects move
- * between the server's storage and your memory; with memory from neb_buffer_alloc() or given to
- * neb_register() nothing copies them on the way.
+ * A client sends S3 requests to a server over RDMA if possible, else over HTTP. Objects move
+ * between the server's storage and your memory; if that memory is from neb_buffer_alloc() or
+ * registered by neb_register(), nothing copies them.
  *
  *	struct neb_options options = {
  *		.endpoints = "rdma://127.0.0.1:9100,http://127.0.0.1:9000",
@@ -23,29 +23,29 @@
  *
  * Build with `pkg-config --cflags --libs nebulaio`.
  *
- * THREADS. A client, with everything that belongs to it, is used by one thread at a time; there is
- * no hidden thread and no lock. Open one client per thread: they are cheap, and each is fastest
- * alone; or let threads lease clients from a neb_pool, which any thread may use. Functions without
- * a client may be called from anywhere. A client does not outlive a fork in the child.
+ * THREADS. A client, with everything that belongs to it, is used by one thread at a time; the
+ * library has no hidden thread and no lock. Open one client per thread, which is cheap and fastest;
+ * or let threads lease clients from a neb_pool, which any thread may use. Any thread may call
+ * functions without a client. A child process cannot use a client after a fork.
  *
  * ERRORS. Functions return 0 or a negative errno. A request to the server also fills a struct
  * neb_result: S3's status, code, message and request id, and the transport of the request. The
  * errno of an answer: -ENOENT 404, -EACCES 401 and 403, -EEXIST 409, -ERANGE 416, -ESTALE 304 and
  * 412, -EMSGSIZE your memory is smaller than the object, -EINVAL any other 4xx, -EAGAIN 503, -EIO
  * any other 5xx. Without an answer (status 0): -ECONNREFUSED, -ECONNRESET, -ETIMEDOUT,
- * -EHOSTUNREACH, -ENETDOWN; -EXDEV: the endpoint is of another store than the others.
+ * -EHOSTUNREACH, -ENETDOWN; -EXDEV: the endpoint serves another store than the others.
  *
- * MEMORY. Any memory will do. Memory that is neither from the pool nor registered is copied through
+ * MEMORY. Any memory works. Memory that is neither from the pool nor registered is copied through
  * the pool when it is small, and registered for the one request when it is large, which costs a
- * system call or two. The server reads and writes your memory by itself while a request lasts: do
- * not free it, nor look at it, before the request's result has come.
+ * system call or two. The server reads and writes your memory directly during a request: do not
+ * free or read it before the request's result has arrived.
  *
- * GPU MEMORY. An address of CUDA's device memory is memory like any other. neb_register() makes it
- * known to an RDMA card that can reach it (by dma-buf, or with the module nvidia-peermem), and the
- * bytes move between server and GPU without touching the host. Where the card cannot, or nothing
- * was registered, or by HTTP, they are staged through the pool, which must have room for the whole
- * body; neb_stats counts them. Before a body is sent, what the GPU was told before is waited for;
- * before an answer is received, that is the caller's to do. */
+ * GPU MEMORY. An address of CUDA's device memory is memory like any other. neb_register() registers
+ * it with an RDMA card that can reach it (by dma-buf, or with the module nvidia-peermem), and the
+ * bytes move between server and GPU without touching the host. If the card cannot, or the memory is
+ * not registered, or over HTTP, the bytes are staged through the pool, which must have room for the
+ * whole body; neb_stats counts them. Before the client sends a body, it waits for the GPU's earlier
+ * work; before an answer is received, the caller must do that. */
 #ifndef NEBULAIO_NEBULAIO_H
 #define NEBULAIO_NEBULAIO_H
 
@@ -68,113 +68,114 @@ extern "C" {
 
 struct neb_client;
 
-/* ---- Which way. ---- */
+/* ---- Transports. ---- */
 enum neb_transport {
-	NEB_AUTO,   /* RDMA where an endpoint offers it, HTTP while it does not; comes back */
-	NEB_RDMA,   /* RDMA only; a lost session is set up anew until the request's time is up, one
-		       that never was fails at once */
-	NEB_HTTP,   /* HTTP only */
-	NEB_STRICT, /* RDMA only, and no second try: what cannot go at once fails */
-	NEB_NONE,   /* in a result: it went nowhere */
-	NEB_TOKEN,  /* in a result: asked over HTTP, and the body moved by an RDMA token */
+	NEB_AUTO, /* RDMA if an endpoint offers it, else HTTP; returns to RDMA */
+	NEB_RDMA, /* RDMA only; a lost session is set up again until the request's timeout; a first
+		     connection that fails is an error at once */
+	NEB_HTTP, /* HTTP only */
+	NEB_STRICT, /* RDMA only, and no retry: a request that cannot be sent at once fails */
+	NEB_NONE,   /* in a result: the request was not sent */
+	NEB_TOKEN,  /* in a result: the request used HTTP, and an RDMA token moved the body */
 };
-/* A transport's name in lower case: "rdma", "http", … It lives for ever. */
+/* A transport's name in lower case: "rdma", "http", … The string is static. */
 NEB_API const char *neb_transport_name(enum neb_transport transport);
 /* The transport that is meant by "auto", "rdma", "http" or "strict". -EINVAL on anything else. */
 NEB_API int neb_transport_parse(const char *name, enum neb_transport *ret_transport);
 
 /* ---- A client. ---- */
 enum neb_log_level { NEB_LOG_DEBUG, NEB_LOG_INFO, NEB_LOG_WARN, NEB_LOG_ERROR };
-/* Called inside the library's calls; text has no line end and lives for the call. */
+/* Called inside the library's functions; text has no line end and is valid during the call. */
 typedef void neb_log_fn(void *arg, enum neb_log_level level, const char *text);
 
 /* Zero it, then set what you need: every 0 or NULL is the default in brackets. Strings are copied.
  */
 struct neb_options {
 	/* Comma or space separated, in order of preference: rdma://HOST:PORT, http://HOST:PORT,
-	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. The environment's
-	 * NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", leads those who say the first to the
-	 * second. All must be of one store: the first that answers says which, the others are held
-	 * against it, and one of another store does nothing that it is asked. With "?rdma" behind
-	 * it, an HTTP endpoint moves the bodies of GetObject, PutObject and UploadPart by RDMA
-	 * tokens, over a queue pair that the first of them connects (docs/spec/wire.md, part B);
-	 * what lies in several runs of memory, or is declined, goes by HTTP, and the result's
-	 * fallback says why. */
+	 * https://HOST:PORT. The port may be left out (9100, 9000, 9443). Needed. The environment
+	 * variable NEBULAIO_CONNECT_TO, "HOST:PORT=HOST:PORT,…", redirects connections from the
+	 * first address to the second. All endpoints must serve one store: the first that answers
+	 * determines it, and requests to an endpoint of another store fail without effect. With
+	 * "?rdma" at its end, an HTTP endpoint moves the bodies of GetObject, PutObject and
+	 * UploadPart by RDMA tokens, over a queue pair that the first such request connects
+	 * (docs/spec/wire.md, part B); a body in several runs of memory, or a declined token, uses
+	 * HTTP, and the result's fallback has the reason. */
 	const char *endpoints;
 	const char *access_key; /* needed */
 	const char *secret_key; /* needed */
 	const char *region;	/* ["us-east-1"] */
 	enum neb_transport transport;
 	/* The RDMA device: "mlx5_0", "mlx5_0:1", "mlx5_0:1:3" (port, GID), "simulated" (same host
-	 * only), or "auto": the card whose address packets to the first RDMA endpoint leave from;
-	 * "simulated" when a server of this host listens there on it, or no card leads to an
-	 * address of this host; else none, and NEB_AUTO goes by HTTP and says so.
-	 * neb_client_device() tells the choice. ["auto"] */
+	 * only), or "auto": the card that has the source address of packets to the first RDMA
+	 * endpoint; "simulated" when a server of this host listens there on it, or no card has that
+	 * address of this host; else none, and NEB_AUTO uses HTTP and logs it. neb_client_device()
+	 * returns the choice. ["auto"] */
 	const char *device_name;
 	uint64_t pool_bytes;	     /* memory for neb_buffer_alloc [64 MiB] */
 	uint32_t requests_max;	     /* in flight at a time, 1 to 256 [64]; more wait their turn */
 	uint32_t inline_bytes_max;   /* bodies sent inside a message [256]; UINT32_MAX: none */
 	uint64_t connect_timeout_ns; /* of an RDMA session [2 s; 30 s unless NEB_AUTO] */
 	uint64_t request_timeout_ns; /* [30 s] */
-	/* How often a request that changes nothing by being sent twice is sent again when the
-	 * server answers 503, SlowDown and its like, [4]; UINT32_MAX: never. After 50 ms, then
-	 * twice as long each time, half of it by chance, while its time lasts. NEB_STRICT: never.
+	/* How many times an idempotent request is sent again when the server answers 503 (SlowDown
+	 * and similar) [4]; UINT32_MAX: never. The first retry comes after 50 ms; the wait doubles
+	 * each time, half of it random, within the request's timeout. NEB_STRICT: never.
 	 */
 	uint32_t retries_max;
-	/* How long a wait looks for its answer before it sleeps [50 µs]; UINT64_MAX: for ever. A
-	 * wait that sleeps costs two context switches more and no processor. */
+	/* How long a wait polls for its answer before it sleeps [50 µs]; UINT64_MAX: without limit.
+	 * A wait that sleeps costs two more context switches and no processor time. */
 	uint64_t spin_ns;
-	/* Encrypt what goes over RDMA, whether or not the server demands it. */
+	/* Encrypt all data over RDMA, even if the server does not require it. */
 	bool require_encryption;
-	/* Keeps registrations of memory that is used in requests and was not registered, up to so
-	 * many bytes [0: off, each such request registers for itself]. With it, tell
-	 * neb_memory_forget() before memory that requests have used is freed or unmapped: the
-	 * device would go on using the old pages of that address, in silence. */
+	/* Keeps registrations of unregistered memory that requests use, up to this many bytes [0:
+	 * off, each such request makes its own registration]. With it, call neb_memory_forget()
+	 * before you free or unmap memory that requests have used: otherwise the device continues
+	 * to use the old pages of that address, without an error. */
 	uint64_t registration_cache_bytes;
-	/* Read small objects that are asked for again and again straight from the server's memory,
-	 * by RDMA READ, with no work for its processor: as soon as the object or the rights to it
-	 * change, such a read finds that out and the request goes to the server as always, so what
-	 * comes is what the key holds. Not on encrypted sessions, and only requests of a whole
-	 * object without headers or want_headers. Such reads are not in the server's counters. */
+	/* Read small objects that are requested often directly from the server's memory, by RDMA
+	 * READ, without work for its processor. When the object or the rights to it change, such a
+	 * read detects that and the request goes to the server as usual, so the data is always the
+	 * key's current object. Not on encrypted sessions, and only requests of a whole object
+	 * without headers or want_headers. Such reads are not in the server's counters. */
 	bool one_sided_reads;
-	/* A server that has said nothing for so long, while requests are in flight, is looked after
-	 * [5 s; UINT64_MAX: never]: by an empty RDMA WRITE, which its device acknowledges by
-	 * itself, however busy the server is. If nothing acknowledges it in as long again, or the
-	 * transport's retries are over sooner, the host has vanished: the session is lost, and its
-	 * requests go another way at once, or come back with -EHOSTUNREACH. */
+	/* When a server has been silent for this time while requests are in flight, the client
+	 * checks that it still answers [5 s; UINT64_MAX: never]: by an empty RDMA WRITE, which the
+	 * server's device acknowledges by itself, even if the server is busy. If no acknowledgement
+	 * comes in the same time again, or the transport's retries are used up, the host is gone:
+	 * the session is lost, and its requests use another endpoint at once, or fail with
+	 * -EHOSTUNREACH. */
 	uint64_t keepalive_ns;
 	neb_log_fn *log; /* [warnings and errors go to standard error] */
 	void *log_arg;
 };
 
 /* Opens a client. NEB_STRICT connects here and fails when it cannot; the others connect at the
- * first request. Blocks at most to look host names up. -EINVAL: an option (the log says which);
- * -ENOMEM, -ENODEV: no such RDMA device, and no other way.
+ * first request. Blocks only to resolve host names. -EINVAL: an option (the log names it); -ENOMEM;
+ * -ENODEV: no such RDMA device, and no other transport.
  */
 NEB_API int neb_client_open(const struct neb_options *options, struct neb_client **ret_client);
-/* The RDMA device that the client goes by: "mlx5_0:1", "simulated"; "" without one. It lives as
- * long as the client. */
+/* The client's RDMA device: "mlx5_0:1", "simulated"; "" without one. The string lives as long as
+ * the client. */
 NEB_API const char *neb_client_device(const struct neb_client *client);
-/* Why it is that one, or why there is none: a sentence for people. */
+/* The reason for this device, or for none: a sentence for people. */
 NEB_API const char *neb_client_device_why(const struct neb_client *client);
 /* Ends a client; takes NULL. Requests in flight are cut off without a result; buffers and
  * registrations end. */
 NEB_API void neb_client_close(struct neb_client *client);
 
-/* ---- Memory the device knows. ---- */
+/* ---- Registered memory. ---- */
 /* Memory from the pool, page-aligned. -ENOMEM: the pool is full. Lives until free or close. */
 NEB_API int neb_buffer_alloc(struct neb_client *client, size_t bytes, void **ret_data);
 /* Gives memory back to the pool; takes NULL. No request may be using it. */
 NEB_API void neb_buffer_free(struct neb_client *client, void *data);
-/* Makes memory of yours known to the device; parts of it may then be used in requests. Not for
- * every request: it pins pages. -EEXIST: it overlaps what is registered. */
+/* Registers your memory with the device; requests may then use parts of it. Do not do this for
+ * every request: it pins pages. -EEXIST: it overlaps registered memory. */
 NEB_API int neb_register(struct neb_client *client, void *data, size_t bytes);
 /* Ends a registration: data as given to neb_register; no request may be using it. -ENOENT. */
 NEB_API int neb_unregister(struct neb_client *client, void *data);
 
-/* Says that memory which requests have used goes away: whatever the cache of registrations has of
- * it ends. Needed with neb_options.registration_cache_bytes, before free() or munmap(); harmless
- * without. -EBUSY: a request is using it, and has it until it ends. -EINVAL. */
+/* Announces that memory which requests have used will be freed: its registrations in the cache end.
+ * Needed with neb_options.registration_cache_bytes, before free() or munmap(); harmless without.
+ * -EBUSY: a request is using it until that request ends. -EINVAL. */
 NEB_API int neb_memory_forget(struct neb_client *client, const void *data, size_t bytes);
 
 /* ---- Requests. ---- */
@@ -233,13 +234,13 @@ enum neb_checksum {
 };
 
 struct neb_result;
-/* A request's result, told inside neb_poll or neb_wait in place of being handed out there. It lives
- * for the call, which may submit more to the client and free buffers, nothing else. arg is the
- * request's user_data. */
+/* Receives a request's result inside neb_poll or neb_wait, which then do not return it. The result
+ * is valid during the call, which may submit requests to the client and free buffers, nothing else.
+ * arg is the request's user_data. */
 typedef void neb_done_fn(void *arg, const struct neb_result *result);
 
 /* Zero it, then set what the operation needs. It and the strings it points at are copied by submit;
- * the memory in body and into is used until the result has come. */
+ * the memory in body and into is used until the result has arrived. */
 struct neb_request {
 	enum neb_op op;
 	const char *bucket;
@@ -278,7 +279,7 @@ struct neb_result {
 	char code[64]; /* "NoSuchKey"; empty on success */
 	char message[256];
 	char request_id[33]; /* the server's */
-	/* Why a request that might have gone by RDMA went by HTTP; empty otherwise. */
+	/* The reason why a request that could use RDMA used HTTP; else empty. */
 	char fallback[128];
 	bool one_sided; /* read from the server's memory: neb_options.one_sided_reads */
 	/* With want_headers: "name: value\n" lines, cut at a line's end; else empty. */
@@ -289,17 +290,17 @@ struct neb_result {
 NEB_API int neb_result_header(
 	const struct neb_result *result, const char *name, const char **ret_value);
 
-/* Starts a request. Blocks at most to look a host name up. Any number may be submitted. -EINVAL: a
- * field is out of bounds; nothing was started. A request that was started has exactly one result.
+/* Starts a request. Blocks only to resolve a host name. Any number may be submitted. -EINVAL: a
+ * field is out of bounds; nothing was started. A started request has exactly one result.
  */
 NEB_API int neb_submit(
 	struct neb_client *client, const struct neb_request *request, uint64_t *ret_id);
-/* Takes results without waiting: tells those that have a done function, and takes up to max of
- * those that have none, in order of completion. How many it took. */
+/* Takes results without waiting: calls the done functions of requests that have one, and returns up
+ * to max results of the others, in order of completion. Returns how many. */
 NEB_API int neb_poll(struct neb_client *client, struct neb_result *results, uint32_t max);
-/* Waits for results: as neb_poll, but until at least one is told or taken. 0: nothing is in flight,
- * or all were told; -ETIMEDOUT; -EINTR: neb_wake() was called. Where every request has a done
- * function:
+/* Waits for results: as neb_poll, but until at least one is delivered or returned. 0: nothing is in
+ * flight, or all were delivered; -ETIMEDOUT; -EINTR: neb_wake() was called. If every request has a
+ * done function:
  *	do
  *		neb_wait(client, NULL, 0, timeout_ns);
  *	while (neb_in_flight(client));
@@ -307,8 +308,8 @@ NEB_API int neb_poll(struct neb_client *client, struct neb_result *results, uint
 NEB_API int neb_wait(
 	struct neb_client *client, struct neb_result *results, uint32_t max, uint64_t timeout_ns);
 /* Ends the neb_wait() that another thread is in, or the next one: so that a thread which waits for
- * results takes new requests from others. The one call on a client that any thread may make at any
- * time before neb_client_close. */
+ * results can take new requests from other threads. This is the only call on a client that any
+ * thread may make at any time before neb_client_close. */
 NEB_API void neb_wake(struct neb_client *client);
 /* How many requests have no result yet. */
 NEB_API uint32_t neb_in_flight(const struct neb_client *client);
@@ -317,9 +318,10 @@ NEB_API uint32_t neb_in_flight(const struct neb_client *client);
 NEB_API int neb_perform(struct neb_client *client, const struct neb_request *request,
 	struct neb_result *ret_result);
 
-/* ---- The common ones, at once. All return result->error; ret_result may be NULL. ---- */
-/* Fetches an object, whole, into data, which has room for bytes; result.bytes says how long it is.
- * -EMSGSIZE: it is longer, and nothing of data is promised; neb_head() says how long. */
+/* ---- Common requests, synchronous. All return result->error; ret_result may be NULL. ---- */
+/* Fetches a whole object into data, which has room for bytes; result.bytes is its length.
+ * -EMSGSIZE: it is longer, and the contents of data are undefined; neb_head() returns the
+ * length. */
 NEB_API int neb_get(struct neb_client *client, const char *bucket, const char *key, void *data,
 	size_t bytes, struct neb_result *ret_result);
 /* Stores an object: bytes of data, up to 5 GiB. The key's old object is replaced completely or not
@@ -329,17 +331,17 @@ NEB_API int neb_put(struct neb_client *client, const char *bucket, const char *k
 /* Asks for an object's length (result.object_bytes), ETag and headers. */
 NEB_API int neb_head(struct neb_client *client, const char *bucket, const char *key,
 	struct neb_result *ret_result);
-/* Deletes an object. That there is none is no error, as in S3. */
+/* Deletes an object. A missing object is no error, as in S3. */
 NEB_API int neb_delete(struct neb_client *client, const char *bucket, const char *key,
 	struct neb_result *ret_result);
 /* Creates a bucket; by a name of the form base--zone--x-s3 a directory bucket of that zone.
- * -EEXIST: somebody has it. */
+ * -EEXIST: the bucket exists. */
 NEB_API int neb_bucket_create(
 	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
-/* Deletes a bucket. -EEXIST: there is something in it. */
+/* Deletes a bucket. -EEXIST: it is not empty. */
 NEB_API int neb_bucket_delete(
 	struct neb_client *client, const char *bucket, struct neb_result *ret_result);
-/* Goes to the server and back, and connects where there is no connection yet. */
+/* Sends an empty request to the server, and connects if there is no connection yet. */
 NEB_API int neb_ping(struct neb_client *client, struct neb_result *ret_result);
 
 /* One entry of a listing: a key, or with a delimiter a common prefix. */
@@ -350,7 +352,8 @@ struct neb_entry {
 	const char *etag;	   /* without quotes */
 	const char *last_modified; /* 2026-01-02T03:04:05.000Z */
 };
-/* False ends the listing. The entry lives for the call, which may make no other call on the client.
+/* False ends the listing. The entry is valid during the call, which may make no other call on the
+ * client.
  */
 typedef bool neb_list_fn(void *arg, const struct neb_entry *entry);
 /* Selects the keys to list: every key that starts with prefix, in order. prefix, delimiter and
@@ -375,15 +378,15 @@ NEB_API int neb_list_buckets(
 
 /* ---- Clients for many threads. ---- */
 struct neb_pool;
-/* Opens a pool of up to clients_max clients (1 to 1,024), opened as they are needed. Each starts at
- * another one of the endpoints that have the same scheme, in turn, and goes to the others when that
- * fails: so that work spreads over several endpoints. -EINVAL, -ENOMEM. */
+/* Opens a pool of up to clients_max clients (1 to 1,024), opened as they are needed. The clients
+ * start at the endpoints of the same scheme in turn, and use the others when theirs fails: so work
+ * is spread over several endpoints. -EINVAL, -ENOMEM. */
 NEB_API int neb_pool_open(
 	const struct neb_options *options, uint32_t clients_max, struct neb_pool **ret_pool);
 /* Ends a pool and its clients; takes NULL. All that was leased must have been given back. */
 NEB_API void neb_pool_close(struct neb_pool *pool);
-/* Leases a client, which is the caller's alone until it is given back: the one used last, a new
- * one, or the first that somebody gives back in time. -ETIMEDOUT, or as neb_client_open. Any
+/* Leases a client, which only the caller may use until it is given back: the one used last, a new
+ * one, or the first that another thread gives back in time. -ETIMEDOUT, or as neb_client_open. Any
  * thread. */
 NEB_API int neb_pool_lease(
 	struct neb_pool *pool, uint64_t timeout_ns, struct neb_client **ret_client);
@@ -394,13 +397,13 @@ NEB_API void neb_pool_give(struct neb_pool *pool, struct neb_client *client);
 /* ---- Statistics. ---- */
 struct neb_stats {
 	uint64_t requests_rdma, requests_http; /* answered */
-	uint64_t fallbacks;		       /* went by HTTP though RDMA was wanted */
+	uint64_t fallbacks;		       /* used HTTP although RDMA was wanted */
 	uint64_t sessions_opened, sessions_lost;
 	uint64_t bytes_copied;	/* by the client, between your memory and the pool or a message */
 	uint64_t registrations; /* made for single requests */
 	uint64_t bytes_staged;	/* of bytes_copied: to and from a GPU's memory */
 	uint64_t retries;	/* sent again after a 503 */
-	uint64_t sleeps;	/* waits that went to the kernel */
+	uint64_t sleeps;	/* waits that slept in the kernel */
 	/* Of the cache of registrations: neb_options.registration_cache_bytes. */
 	uint64_t registration_hits, registration_misses, registration_evictions;
 	/* neb_options.one_sided_reads: objects leased, read so, and found to have changed. */

@@ -1,6 +1,6 @@
-/* nebulaio/region.h: the unified memory region as a library, and its manual: memory that an RDMA
- * device, AF_XDP and disks all know, and one way to give them work. For programs that want the
- * region without the object store.
+/* nebulaio/region.h: the unified memory region as a library, and its manual: memory that is
+ * registered with an RDMA device, AF_XDP and disks, and one interface to submit work to them. For
+ * programs that use the region without the object store.
  *
  *	struct neb_region_options options = {.bytes = 64 << 20};
  *	struct neb_region *region;
@@ -20,18 +20,18 @@
  *
  * Build with `pkg-config --cflags --libs nebulaio-region`. examples/ has a program for each flow.
  *
- * FRAMES. The region is frames of 4 KiB. A span is a lease of some that follow each other. Every
- * span has an owner: work takes it from the program (NEB_APP) to a device and its completion brings
- * it back, so one span is at one device at a time, and a program that uses a span which it has
- * given away, or which is at a device, gets an error (-EPERM, -ESTALE) and no damage. Data that
- * came from one device can go to another without being copied.
+ * FRAMES. The region consists of frames of 4 KiB. A span is a lease of adjacent frames. Every span
+ * has an owner: work takes it from the program (NEB_APP) to a device and its completion brings it
+ * back, so one span is at one device at a time, and a program that uses a span which it has given
+ * away, or which is at a device, gets an error (-EPERM, -ESTALE) and no damage. Data from one
+ * device can go to another without a copy.
  *
- * THREADS. A region, with everything attached to it, is used by one thread at a time. There is no
- * hidden thread but the kernel's. Nothing happens outside the calls: a program that has work under
- * way calls neb_work_reap() to make it go on.
+ * THREADS. A region, with everything attached to it, is used by one thread at a time. The library
+ * has no hidden thread, only the kernel's. Nothing happens outside the calls: a program with work
+ * in progress calls neb_work_reap() to make it continue.
  *
- * ERRORS. Functions return 0 or a negative errno. Why a device could not be had is said on standard
- * error, once. */
+ * ERRORS. Functions return 0 or a negative errno. When a device cannot be used, the reason is
+ * printed once on standard error. */
 #ifndef NEBULAIO_REGION_H
 #define NEBULAIO_REGION_H
 
@@ -67,8 +67,8 @@ struct neb_region_options {
 /* Creates a region. -EINVAL: an option; -ENOMEM; -EPERM, -ENOSYS: no io_uring here. */
 NEB_REGION_API int neb_region_create(
 	const struct neb_region_options *options, struct neb_region **ret_region);
-/* Ends a region; takes NULL. Ends connections, detaches devices; work under way is cut off, spans
- * are void. */
+/* Ends a region; takes NULL. Ends connections, detaches devices; work in progress is cut off, spans
+ * become invalid. */
 NEB_REGION_API void neb_region_destroy(struct neb_region *region);
 /* Payload that this process copied by the processor, ever: 0 as long as only devices move it. */
 NEB_REGION_API uint64_t neb_region_copied(const struct neb_region *region);
@@ -76,7 +76,7 @@ NEB_REGION_API uint64_t neb_region_copied(const struct neb_region *region);
 /* ---- Frames. ---- */
 enum neb_owner { NEB_FREE, NEB_APP, NEB_RDMA, NEB_XDP, NEB_DISK, NEB_NET, NEB_CACHE };
 
-/* A plain value: copy it freely, but it is held once. */
+/* A plain value: copy it freely, but it has only one holder. */
 struct neb_span {
 	void *data;
 	uint32_t bytes; /* whole frames */
@@ -84,14 +84,15 @@ struct neb_span {
 	uint32_t generation; /* a copy that is out of date is recognised by it */
 };
 
-/* Leases as many frames as hold so many bytes, 1 to NEB_SPAN_BYTES_MAX, page-aligned; not cleared.
+/* Leases enough frames for this many bytes, 1 to NEB_SPAN_BYTES_MAX, page-aligned; not cleared.
  * -ENOBUFS: none free now; -EINVAL. */
 NEB_REGION_API int neb_span_lease(
 	struct neb_region *region, uint32_t bytes, struct neb_span *ret_span);
 /* Ends a lease. -EPERM: a device has it; -ESTALE: it was given back before. */
 NEB_REGION_API int neb_span_give(struct neb_region *region, const struct neb_span *span);
-/* The checked hand-over between owners, for what is no device of this library: to NEB_NET while a
- * socket has it, to NEB_CACHE while it is kept. -EPERM: from is not its owner; -ESTALE; -EINVAL. */
+/* A checked transfer between owners, for users that are not devices of this library: to NEB_NET
+ * while a socket has it, to NEB_CACHE while it is kept. -EPERM: from is not its owner; -ESTALE;
+ * -EINVAL. */
 NEB_REGION_API int neb_span_hand(struct neb_region *region, const struct neb_span *span,
 	enum neb_owner from, enum neb_owner to);
 /* The owner of a span: an enum neb_owner, or -ESTALE. */
@@ -102,18 +103,18 @@ struct neb_usage {
 	uint64_t frames_by_owner[7]; /* by enum neb_owner */
 	uint64_t work_in_flight;
 };
-/* How many frames each owner has, and how much work is under way. */
+/* How many frames each owner has, and how much work is in progress. */
 NEB_REGION_API void neb_region_usage(const struct neb_region *region, struct neb_usage *ret_usage);
 
-/* ---- Disks: files, block devices, NVMe passthrough (/dev/ng0n1): the path says which. ---- */
+/* ---- Disks: files, block devices, NVMe passthrough (/dev/ng0n1), by the path. ---- */
 enum neb_disk_flags {
 	NEB_DISK_CREATE = 1, /* a file that does not exist */
 	NEB_DISK_READ_ONLY = 2,
-	NEB_DISK_OVERWRITE = 4, /* a device on which there is something */
+	NEB_DISK_OVERWRITE = 4, /* a device that is not blank */
 };
-/* Attaches a file, a block device or an NVMe character device. bytes: the least that it must hold;
- * a file grows to it. *ret_target: for work. -ENOENT, -EACCES, -EBUSY, -ENOSPC, -EEXIST: there is
- * something on the device. */
+/* Attaches a file, a block device or an NVMe character device. bytes: its minimum size; a file
+ * grows to it. *ret_target: for work. -ENOENT, -EACCES, -EBUSY, -ENOSPC, -EEXIST: the device is not
+ * blank. */
 NEB_REGION_API int neb_attach_disk(struct neb_region *region, const char *path, uint32_t flags,
 	uint64_t bytes, uint16_t *ret_target);
 /* A disk's size; 0: no such disk. */
@@ -125,8 +126,8 @@ NEB_REGION_API uint32_t neb_disk_align(const struct neb_region *region, uint16_t
 /* Attaches an RDMA device: "simulated" (processes of this host), "mlx5_0", "mlx5_0:1:3" (port,
  * GID). -ENODEV; -EEXIST. */
 NEB_REGION_API int neb_attach_rdma(struct neb_region *region, const char *device);
-/* Listens for peers. address "" is any; *port 0 chooses one and says which. -EADDRINUSE; -EEXIST:
- * it listens already.
+/* Listens for peers. address "" is any; *port 0 chooses one and returns it. -EADDRINUSE; -EEXIST:
+ * the region already listens.
  */
 NEB_REGION_API int neb_rdma_listen(struct neb_region *region, const char *address, uint16_t *port);
 /* How to connect. receives: spans of receive_bytes each that are posted before the
@@ -142,9 +143,9 @@ NEB_REGION_API int neb_rdma_accept(
 /* Connects to a peer that listens: a queue pair for work. -ETIMEDOUT; -ECONNREFUSED; -ENOBUFS. */
 NEB_REGION_API int neb_rdma_connect(struct neb_region *region, const char *address, uint16_t port,
 	const struct neb_rdma_options *options, uint16_t *ret_target);
-/* Whether a connection stands. */
+/* Whether a connection is up. */
 NEB_REGION_API bool neb_rdma_connected(const struct neb_region *region, uint16_t target);
-/* Ends a connection: work under way completes with -ECANCELED. */
+/* Ends a connection: work in progress completes with -ECANCELED. */
 NEB_REGION_API void neb_rdma_disconnect(struct neb_region *region, uint16_t target);
 /* Lets peers read a span, or also write it, while it is exposed: the key is a credential. -ENOSPC.
  */
@@ -155,9 +156,9 @@ NEB_REGION_API int neb_rdma_conceal(struct neb_region *region, uint32_t rkey);
 
 /* ---- Packets: AF_XDP on the region's frames. ---- */
 /* Several interfaces may be attached, each with several of its receive queues: one socket for each
- * queue, all over the same frames, so that what came in by one goes out by any other, to a disk or
- * a peer without being copied. An interface's number is its place in the order of attaching, from
- * 0; a queue's is its own among those of its interface that are attached, from 0. */
+ * queue, all over the same frames, so that a packet that one received can be sent by any other, to
+ * a disk or to a peer without a copy. An interface's number is its place in the order of attaching,
+ * from 0; a queue's is its own among those of its interface that are attached, from 0. */
 #define NEB_INTERFACES_MAX 16u
 #define NEB_QUEUES_MAX	   64u
 struct neb_xdp_options {
@@ -167,9 +168,10 @@ struct neb_xdp_options {
 	uint32_t queue_first; /* of the interface's receive queues (`ethtool -l`) [0] */
 	uint32_t queue_count; /* from there on [1] */
 };
-/* -ENODEV: no such interface; -EPERM, -EOPNOTSUPP; -EBUSY: another program has it, or a queue;
- * -EINVAL: it has not those queues; -EEXIST: it is attached; -ENOSPC: too many are; -ENOBUFS: too
- * few frames are free for the rings; -ENOSYS: the library was built without it. */
+/* -ENODEV: no such interface; -EPERM, -EOPNOTSUPP; -EBUSY: another program uses it, or a queue;
+ * -EINVAL: it lacks those queues; -EEXIST: it is already attached; -ENOSPC: too many are attached;
+ * -ENOBUFS: too few frames are free for the rings; -ENOSYS: the library was built without
+ * AF_XDP. */
 NEB_REGION_API int neb_attach_xdp_queues(struct neb_region *region, const char *interface,
 	const struct neb_xdp_options *options, uint32_t *ret_interface);
 /* The same with the interface's first queue alone. */
@@ -189,18 +191,18 @@ struct neb_packet {
 	uint64_t received_ns;	   /* CLOCK_MONOTONIC, as early as the driver's filter saw it */
 	uint32_t interface, queue; /* that it came by */
 };
-/* Waits until there are some, of any interface and queue: how many; those of one queue are in
- * order, and every queue has its turn. 0 at the timeout; -ENODEV: none is attached, or one is gone
- * and the others have nothing. */
+/* Waits for packets of any interface and queue, and returns how many; packets of one queue are in
+ * order, and the queues take turns. 0 at the timeout; -ENODEV: none is attached, or one is gone and
+ * the others have no packets. */
 NEB_REGION_API int neb_xdp_receive(struct neb_region *region, struct neb_packet *packets,
 	uint32_t packets_max, uint64_t timeout_ns);
-/* Packets that were lost for want of a place, on all interfaces. */
+/* Packets that were lost because a queue was full, on all interfaces. */
 NEB_REGION_API uint64_t neb_xdp_lost(const struct neb_region *region);
-/* Packets that were lost for want of a place, on one interface, by its number. */
+/* Packets that were lost because a queue was full, on one interface, by its number. */
 NEB_REGION_API uint64_t neb_xdp_interface_lost(const struct neb_region *region, uint32_t interface);
 
-/* For work of op NEB_PACKET: packets sent from a queue, as they are, from the Ethernet header on,
- * past the kernel's stack. -ENODEV: no such interface or queue. */
+/* For work of op NEB_PACKET: packets that a queue sends unchanged, from the Ethernet header on,
+ * without the kernel's stack. -ENODEV: no such interface or queue. */
 NEB_REGION_API int neb_xdp_queue_target(
 	struct neb_region *region, uint32_t interface, uint32_t queue, uint16_t *ret_target);
 /* Of interface 0's first queue. */
@@ -210,7 +212,7 @@ NEB_REGION_API int neb_xdp_target(struct neb_region *region, uint16_t *ret_targe
 enum neb_work_op {
 	NEB_READ = 1, /* disks: offset */
 	NEB_WRITE,
-	NEB_FLUSH,   /* what was written before is durable; no span */
+	NEB_FLUSH,   /* earlier writes become durable; no span */
 	NEB_DISCARD, /* disks: offset, bytes; no span */
 	NEB_SEND,    /* queue pairs; imm above 0 goes with it */
 	NEB_RECV,
@@ -218,9 +220,8 @@ enum neb_work_op {
 	NEB_RDMA_WRITE,
 	NEB_PACKET, /* neb_xdp_queue_target(): one packet in one frame of the span */
 };
-/* A scatter list: what goes on behind the work's own span, in this order, as if it followed it
- * there; read into, written or sent as one. Of disks each part is a multiple of neb_disk_align();
- * packets have none. */
+/* A scatter list: memory that continues the work's own span, in this order, and is read, written or
+ * sent as one. For disks each part is a multiple of neb_disk_align(); packets have no parts. */
 #define NEB_PARTS_MAX 3u
 struct neb_part {
 	struct neb_span span;
@@ -253,12 +254,12 @@ struct neb_done {
 	uint32_t part_count;
 	struct neb_span parts[NEB_PARTS_MAX]; /* yours again as well */
 };
-/* Submits work; takes its spans over. -EAGAIN: as much is under way as may be, reap first; -ENOENT:
- * no such target; -EPERM, -ESTALE: a span is not yours; -EINVAL: it does not fit the span or the
- * target, or a span is there twice; -EMSGSIZE: a packet crosses a frame's end. */
+/* Submits work; takes its spans over. -EAGAIN: the maximum is in progress, reap first; -ENOENT: no
+ * such target; -EPERM, -ESTALE: a span is not yours; -EINVAL: it does not fit the span or the
+ * target, or a span appears twice; -EMSGSIZE: a packet crosses a frame's end. */
 NEB_REGION_API int neb_work_submit(struct neb_region *region, const struct neb_work *work);
-/* Makes work go on and takes up to max completions; waits for at least one: how many; 0 at the
- * timeout, or when nothing is under way. */
+/* Makes work continue and takes up to max completions; waits for at least one, and returns how
+ * many; 0 at the timeout, or when no work is in progress. */
 NEB_REGION_API int neb_work_reap(
 	struct neb_region *region, struct neb_done *dones, uint32_t max, uint64_t timeout_ns);
 
