@@ -38,7 +38,8 @@ struct bench_rig {
 	struct hist slice;  /* of the slice in progress */
 };
 
-/* What cannot be measured is noted in its record; nothing else fails. Ends early when *stop is set.
+/* If a row cannot be measured, its record says so; nothing else fails. Ends early when *stop is
+ * set.
  */
 void bench_measure_group(
 	struct bench_rig *rig, struct bench_group *group, const volatile sig_atomic_t *stop);

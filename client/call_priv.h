@@ -111,7 +111,7 @@ static inline void client_calls_kick(struct neb_client *client)
 {
 	client->kick = true;
 }
-/* What an opcode is over HTTP; NULL: no operation of ours. */
+/* The HTTP form of an opcode; NULL: not one of our operations. */
 struct client_op {
 	const char *method;
 	const char *query; /* the parameter that selects it, or NULL */

@@ -77,7 +77,7 @@ extern "C" {
 struct neb_transform_in {
 	const uint8_t *data;
 	size_t bytes;
-	size_t taken; /* 0 at the call; set it. What is left comes again with the next call */
+	size_t taken; /* 0 at the call; set it. The rest comes again with the next call */
 };
 struct neb_transform_out {
 	uint8_t *data;

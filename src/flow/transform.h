@@ -69,8 +69,7 @@ struct flow_transform_opts {
 	/* Pieces but the last are multiples of it, where lengths do not stay; FRAME_BYTES at most.
 	 */
 	uint32_t unit;
-	/* Whatever fills a unit goes on before the next piece is waited for; else pieces are
-	 * filled. */
+	/* A full unit is passed on before the next piece is awaited; else pieces are filled. */
 	bool prompt;
 };
 /* inner belongs to the source from then on, also when it fails: -ENOMEM. The chain is borrowed

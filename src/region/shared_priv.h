@@ -90,7 +90,7 @@ struct target_slot {
 };
 _Static_assert(sizeof(struct target_slot) == 64, "one cache line");
 
-/* What a page is to the allocator. The word of a block's first page says the rest. */
+/* The state of a page in the allocator. The word of a block's first page has the rest. */
 enum frame_kind {
 	FRAME_INTERIOR, /* inside a block, not its first page */
 	FRAME_LISTED,	/* first page of a free block on an arena's list */

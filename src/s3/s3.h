@@ -49,7 +49,7 @@ struct s3_opts {
 	uint32_t lifecycle_day_s;   /* how long a day of a lifecycle rule is; 0: 86,400 s */
 };
 int s3_open(const struct s3_opts *opts, struct store *store, struct s3 **ret_s3);
-/* What tells this host's answers from another's: x-amz-id-2, and HostId of errors and of events. */
+/* The id of this host in its answers: x-amz-id-2, and HostId of errors and of events. */
 #define S3_HOST_ID_LEN 44u
 void s3_host_id(char ret_id[S3_HOST_ID_LEN + 1]);
 void s3_close(struct s3 *s3);

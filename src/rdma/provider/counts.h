@@ -7,7 +7,8 @@
 
 struct rp_ops;
 
-/* What a provider's queue pairs took, by kind, and what of it failed, by enum rp_status. */
+/* Work requests posted to a provider's queue pairs, by kind, and the failed ones, by enum
+ * rp_status. */
 enum rp_kind {
 	RP_KIND_SEND,
 	RP_KIND_SEND_IMM,
@@ -67,7 +68,7 @@ struct rp_counts {
 void rp_count_sends(const struct rp_ops *ops, const struct rp_send_wr *wrs, uint32_t count);
 void rp_count_recvs(const struct rp_ops *ops, uint32_t count);
 void rp_count_bind(const struct rp_ops *ops);
-/* What was not taken, for want of room. */
+/* Counts work requests that were refused because a queue was full. */
 void rp_count_send_full(void);
 void rp_count_recv_full(void);
 /* Of what a completion queue gave: failed ones by status, or that it lost some. */

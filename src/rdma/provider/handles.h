@@ -7,8 +7,8 @@
 
 struct rp_ops;
 
-/* What rdma.c writes into a handle when it hands it out, and takes away when it closes it: who
- * comes in with another one has a bug. A provider leaves it alone. */
+/* The value that rdma.c writes into a handle when it hands it out, and removes when it closes it: a
+ * caller with another value has a bug. A provider leaves it alone. */
 enum rp_magic {
 	RP_CLOSED = 0,
 	RP_DEVICE = 0x72500001,

@@ -218,7 +218,7 @@ struct verbs_request {
 	char peer[64];
 };
 
-/* What was counted when it opened. */
+/* Undoes the count of the open. */
 static inline void verbs_object_gone(struct verbs_device *device)
 {
 	uint32_t before = atomic_fetch_sub(&device->open_objects, 1);
