@@ -117,10 +117,9 @@ PAYLOADS = ("hash", "UNSIGNED-PAYLOAD", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD", "S
 
 
 def routes():
-    """(method, level, parameter, header, parameters beside it) of each request that the server's own tables have."""
+    """(method, level, parameter, header, parameters beside it, body) of each request that the server's own tables have."""
     table = subprocess.run([ROOT / "scripts/s3-table", "--json"], check=True, capture_output=True, text=True).stdout
-    return [(row["method"], row["level"], row["param"], row["header"], row["takes"]) for row in json.loads(table)
-            if row["level"] != "ACCOUNT"]
+    return [(row["method"], row["level"], row["param"], row["header"], row["takes"], row["body"]) for row in json.loads(table)]
 
 
 ROUTES = routes()
@@ -214,8 +213,8 @@ def headers_of(chance, wanted):
 
 
 def target_of(chance, level, parameter, beside):
-    path = "/"
-    if level != "SERVICE":
+    path = "/v20180820/configuration/publicAccessBlock" if level == "ACCOUNT" else "/"
+    if level in ("BUCKET", "OBJECT"):
         path += chance.choice(BUCKETS) if chance.random() < 0.95 else "fz-other"
     if level == "OBJECT":
         path += "/" + chance.choice(KEYS)
@@ -275,22 +274,24 @@ def make(chance):
     """A case."""
     if chance.random() < 0.08:
         return by_token(chance)
-    method, level, parameter, header, beside = chance.choice(ROUTES)
+    method, level, parameter, header, beside, rule = chance.choice(ROUTES)
     path, query = target_of(chance, level, parameter, beside)
     headers, body, chunked = headers_of(chance, header), "", None
     case = {"method": method, "payload": "hash", "presigned": chance.random() < 0.05}
-    if method == "POST" and level == "SERVICE" and not parameter:
+    if level == "ACCOUNT":
+        account = "000000000000" if chance.random() < 0.9 else bend(chance, "000000000000")
+        headers.append(["x-amz-account-id", re.sub(r"[\r\n]", " ", account)])
+    if rule == "FORM" and level == "SERVICE":
         body = chance.choice(IAM).replace("{policy}", "%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%5B%5D%7D")
         body = body if chance.random() < 0.4 else bend(chance, body)
         headers.append(["content-type", "application/x-www-form-urlencoded"])
-    elif method == "POST" and level == "BUCKET" and not parameter:
+    elif rule == "FORM":
         kind, case["boundary"], case["fields"] = form(chance)
         headers.append(["content-type", kind])
         case["bent_form"] = chance.random() < 0.15
-    elif method in ("PUT", "POST") and (parameter in XML or parameter == "policy") and not (
-            level == "OBJECT" and (method == "PUT" and parameter in ("", "uploadId"))) and (method, level) != ("PUT", "OBJECT") \
-            or parameter in ("legal-hold", "retention", "tagging", "acl") and method == "PUT":
-        body = document(chance, parameter) if parameter or chance.random() < 0.5 else ""
+    elif rule == "DOCUMENT":
+        kind = "publicAccessBlock" if level == "ACCOUNT" else parameter
+        body = document(chance, kind) if kind or chance.random() < 0.5 else ""
     elif method == "PUT":
         body = "b" * chance.choice(CONTENTS)
         case["payload"] = chance.choice(PAYLOADS)
