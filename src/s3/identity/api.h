@@ -46,6 +46,8 @@ const struct s3_error *api_provider(struct api *api, json_t *account, json_t **r
 const json_t *api_provider_of(const json_t *account, struct slice issuer);
 /* That ARN, or the one that a new provider will have. */
 struct slice api_provider_arn(struct api *api, const json_t *account, char text[IAM_ARN_LEN_MAX]);
+/* The document is a policy of that kind; MalformedPolicyDocument. */
+const struct s3_error *api_policy_check(struct api *api, enum policy_kind kind, struct slice text);
 const struct s3_error *api_no_such(struct api *api, const char *what, struct slice name);
 const struct s3_error *api_invalid(struct api *api, const char *what);
 /* <Name>text</Name> of a member of an entity. */

@@ -244,17 +244,10 @@ static const struct s3_error *take_policy(struct api *api, enum policy_kind kind
 	json_t *entity, const char *member)
 {
 	struct slice text = api_field(api, field);
-	struct policy_refusal refusal = {""};
-	const struct policy *policy;
-	int ret = policy_compile(text, kind, &api->call->arena, &policy, &refusal);
+	const struct s3_error *error = api_policy_check(api, kind, text);
+	int ret = error ? 0 : json_member_set_text(entity, member, text);
 
-	if (!ret)
-		ret = policy_check_document(policy, &refusal);
-	if (ret == -EINVAL)
-		return s3_fail(api->call, S3_E_MALFORMED_POLICY_DOCUMENT, "%s", refusal.text);
-	if (!ret)
-		ret = json_member_set_text(entity, member, text);
-	return ret ? s3_fail_errno(api->call, ret) : NULL;
+	return ret ? s3_fail_errno(api->call, ret) : error;
 }
 
 const struct s3_error *api_create(struct api *api, json_t *account)

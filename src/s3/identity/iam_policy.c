@@ -7,7 +7,7 @@
 #include "s3/core/call.h"
 #include "s3/identity/api.h"
 
-static const struct s3_error *compile(struct api *api, enum policy_kind kind, struct slice text)
+const struct s3_error *api_policy_check(struct api *api, enum policy_kind kind, struct slice text)
 {
 	struct policy_refusal refusal = {""};
 	const struct policy *policy;
@@ -41,7 +41,7 @@ const struct s3_error *api_put_policy(struct api *api, json_t *account)
 	if (!error)
 		error = policy_name(api, name);
 	if (!error)
-		error = compile(api, POLICY_IDENTITY, text);
+		error = api_policy_check(api, POLICY_IDENTITY, text);
 	if (!error && json_member_set_text(json_member_object(entity, "inline"), name, text))
 		error = s3_error_at(S3_E_SLOW_DOWN);
 	return error;
@@ -273,7 +273,7 @@ const struct s3_error *api_trust(struct api *api, json_t *account)
 
 	error = api_entity(api, account, API_ROLE, &role);
 	if (!error)
-		error = compile(api, POLICY_TRUST, text);
+		error = api_policy_check(api, POLICY_TRUST, text);
 	if (!error && json_member_set_text(role, "trust", text))
 		error = s3_error_at(S3_E_SLOW_DOWN);
 	return error;
