@@ -62,12 +62,8 @@ static void race_run(struct rig *rig, void *arg)
 
 static void test_one_of_many_creates(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, race_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(race_run, NULL);
 }
 
 /* ---- If-match: a chain of increments loses none, from both cores. ---- */
@@ -303,12 +299,8 @@ static void many_run(struct rig *rig, void *arg)
 
 static void test_many_keys_go_in_one_commit(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, many_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(many_run, NULL);
 }
 
 /* ---- Cold keys that many want at once: one asks the index, the others wait for it. ---- */
@@ -411,12 +403,8 @@ static void edges_run(struct rig *rig, void *arg)
 
 static void test_edges(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, edges_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(edges_run, NULL);
 }
 
 int main(void)

@@ -307,12 +307,8 @@ static void cached_run(struct rig *rig, void *arg)
 
 static void test_cached_chunks_stay(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, cached_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(cached_run, NULL);
 }
 
 /* ---- A piece is of one stretch. ---- */
@@ -350,12 +346,8 @@ static void stretches_run(struct rig *rig, void *arg)
 
 static void test_stretches(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, stretches_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(stretches_run, NULL);
 }
 
 /* ---- All or nothing. ---- */

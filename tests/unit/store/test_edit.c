@@ -178,12 +178,8 @@ static void refusals_run(struct rig *rig, void *arg)
 
 static void test_refusals_change_nothing(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, refusals_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(refusals_run, NULL);
 }
 
 /* ---- Who reads the object meanwhile, through very many edits and its end. ---- */

@@ -233,12 +233,8 @@ static void buckets_run(struct rig *rig, void *arg)
 
 static void test_buckets_are_listed_in_order(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, buckets_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(buckets_run, NULL);
 }
 
 int main(void)

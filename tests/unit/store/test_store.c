@@ -327,12 +327,8 @@ static void second_run(struct rig *rig, void *arg)
 
 static void test_a_second_opener_is_refused(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, second_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(second_run, NULL);
 }
 
 /* ---- Many records, little memory: what left the table comes back from the index. ---- */
@@ -424,12 +420,8 @@ static void find_bugs(struct rig *rig, void *arg)
 
 static void test_callers_bugs_are_found(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, find_bugs, NULL);
-	rig_dir_remove(&rig);
+	rig_once(find_bugs, NULL);
 }
 
 int main(void)

@@ -607,12 +607,8 @@ static void list_run(struct rig *rig, void *arg)
 
 static void test_lists_of_versions(void **state)
 {
-	struct rig rig;
-
 	(void)state;
-	rig_init(&rig, 1);
-	rig_run(&rig, list_run, NULL);
-	rig_dir_remove(&rig);
+	rig_once(list_run, NULL);
 }
 
 /* ---- Refusals, conditions, buckets. ---- */
