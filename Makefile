@@ -56,7 +56,7 @@ install: build ## install into /usr/local, or below DESTDIR
 	/usr/bin/meson install -C build --no-rebuild
 
 deb: ## Debian packages and their bill of materials, in build-deb/packages (ARGS=--twice: and once more, to compare)
-	@scripts/deps build test
+	@scripts/deps build deb
 	@scripts/deb $(ARGS)
 
 deps: ## install the Debian packages that scripts/packages.txt lists
