@@ -512,7 +512,8 @@ static void run(struct native_request *request)
 		return;
 	}
 	if (!op_of(&request->in, &op)) {
-		refuse(request, 501, "NotImplemented", "This server does not know the operation.");
+		refuse(request, 501, "NotImplemented",
+			"This server does not support the operation.");
 		return;
 	}
 	if (prepare(request, &text, &op) == 0) {

@@ -73,10 +73,10 @@ static const struct s3_error *open_beside(struct s3_call *call, struct slice tex
 static const struct s3_error *check_session(struct s3_call *call, enum s3_express needs)
 {
 	if (!slice_eq(call->session_bucket, call->bucket))
-		return s3_fail(call, S3_E_ACCESS_DENIED, "The session is one of another bucket.");
+		return s3_fail(call, S3_E_ACCESS_DENIED, "The session belongs to another bucket.");
 	if (needs == S3_EXPRESS_KEY)
 		return s3_fail(call, S3_E_ACCESS_DENIED,
-			"This operation takes the caller's own key, not a session of a bucket.");
+			"This operation needs the caller's own key, not the session of a bucket.");
 	if (needs == S3_EXPRESS_WRITER && call->session_read_only)
 		return s3_fail(call, S3_E_ACCESS_DENIED, "The session is ReadOnly.");
 	return NULL;

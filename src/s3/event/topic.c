@@ -86,7 +86,8 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 		!slice_eq(name.account, mine) &&
 		!s3_call_published(call, arn, json_member_text(topic, S3_TOPIC_POLICY)))
 		error = s3_fail(call, S3_E_ACCESS_DENIED,
-			"The topic is another account's, and its policy does not let you publish.");
+			"The topic belongs to another account, and its policy does not allow you "
+			"to publish.");
 	iam_account_put(account);
 	return error;
 }

@@ -135,7 +135,7 @@ static void tell_account(struct admin *admin)
 	if (account)
 		done(admin, account_json(account));
 	else
-		fail_errno(admin, -ENOENT, "there is no such account");
+		fail_errno(admin, -ENOENT, "no such account");
 	iam_account_put(account);
 }
 
