@@ -174,7 +174,7 @@ static int open_store(struct server *server)
 		.volume_bytes_max = config->data.volume_bytes_max,
 		.reserve_bytes = config->data.reserve_bytes,
 		.cache_bytes_max = config_cache_bytes(config),
-		.hot_records_bytes_max = config->memory.records_bytes,
+		.record_table_bytes_max = config->memory.records_bytes,
 		.inline_bytes_max = (uint32_t)config->data.inline_bytes_max,
 		.log_bytes = config->data.log_bytes == CONFIG_AUTO ? 0 : config->data.log_bytes,
 	};

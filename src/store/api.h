@@ -193,8 +193,8 @@ int store_set_flags(struct store *store, const struct store_name *name, struct s
 	struct store_condition condition, struct store_outbox_row *outbox_row);
 
 /* ---- Reading. ---- */
-/* -ENOENT with *ret_bucket_exists telling which of the two is missing. From memory when hot: well
- * under a µs. */
+/* -ENOENT with *ret_bucket_exists telling which of the two is missing. From memory when the record
+ * table has it: well under a µs. */
 int store_get_open(struct store *store, struct slice bucket, struct slice key,
 	struct store_get **ret_get, bool *ret_bucket_exists);
 /* The same of a version (empty: the current one); also a delete marker can be had by its id: it

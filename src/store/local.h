@@ -31,8 +31,8 @@ struct store_opts {
 	uint32_t erasure_parity;
 	uint64_t volume_bytes_max; /* 0: as the file system allows, less reserve_bytes */
 	uint64_t reserve_bytes; /* free space kept for the index; below it writes answer -ENOSPC */
-	uint64_t cache_bytes_max;	/* region frames the read cache may hold; 0: no cache */
-	uint64_t hot_records_bytes_max; /* the in-memory record table */
+	uint64_t cache_bytes_max;	 /* region frames the read cache may hold; 0: no cache */
+	uint64_t record_table_bytes_max; /* the in-memory record table */
 	uint32_t inline_bytes_max;  /* bodies up to this live in the index; UINT32_MAX: none do */
 	const char *disk_faults;    /* tests: see struct disk_opts */
 	uint64_t log_bytes;	    /* at creation only; 0: 64 MiB */
@@ -40,9 +40,9 @@ struct store_opts {
 	uint64_t index_cache_bytes; /* RocksDB's block cache; 0: 64 MiB */
 };
 /* Defaults for what is not set (0): all but dir. */
-#define STORE_HOT_BYTES_DEFAULT	   (64 * MIB)
-#define STORE_INLINE_BYTES_DEFAULT 2048u
-#define STORE_INLINE_BYTES_MAX	   8192u
+#define STORE_RECORD_TABLE_BYTES_DEFAULT (64 * MIB)
+#define STORE_INLINE_BYTES_DEFAULT	 2048u
+#define STORE_INLINE_BYTES_MAX		 8192u
 
 /* Opens, recovers (with progress in the log), checks formats. Blocks; before reactors run. -EBUSY:
  * another process has it; -EUCLEAN: a format is damaged or of a newer version, or the volume is

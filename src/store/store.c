@@ -37,7 +37,7 @@ static int store_start(struct store *store, struct region *region)
 	int ret;
 
 	store->region = region;
-	ret = hot_open(store, store->opts.hot_records_bytes_max, &store->hot);
+	ret = record_table_open(store, store->opts.record_table_bytes_max, &store->records);
 	if (!ret && store->opts.cache_bytes_max)
 		ret = cache_open(region, store->opts.cache_bytes_max, &store->cache);
 	if (!ret)
@@ -128,7 +128,7 @@ void store_close(struct store *store)
 		(store->committer->ended || !store->committer->reactor);
 	applier_stop(store);
 	/* After the last reference to a dead object is gone: its space is free in the snapshot. */
-	hot_close(store->hot);
+	record_table_close(store->records);
 	if (clean && snapshot_write(store))
 		log_warn("store",
 			"%s: no snapshot of the space in use: the next start reads the "

@@ -21,9 +21,9 @@ static uint64_t rows_max(const struct store *store)
 /* About what one deletion adds to a group: rows of a key, and records that move. */
 #define DELETION_BYTES(key_len) (3 * (2 * (key_len) + 64) + 2 * 512)
 
-static uint32_t rows_of(struct store *store, struct hot_entry *entry)
+static uint32_t rows_of(struct store *store, struct record_entry *entry)
 {
-	struct object *object = entry ? hot_object(store->hot, entry) : NULL;
+	struct object *object = entry ? record_entry_object(store->records, entry) : NULL;
 	uint32_t rows = commit_rows_max(object);
 
 	object_put(store, object);
@@ -47,7 +47,7 @@ static void item_release(struct round *round, struct commit_item *item)
 {
 	version_unprepare(round->store, item);
 	if (!item->entry_taken)
-		hot_unpin(round->store->hot, item->entry);
+		record_entry_unpin(round->store->records, item->entry);
 }
 
 static int item_prepare(
@@ -62,14 +62,15 @@ static int item_prepare(
 		.kind = deletion->version_id.len ? ITEM_VERSION_DELETE : ITEM_WRITE,
 		.version_id = deletion->version_id,
 		.outbox_row = deletion->outbox_row};
-	ret = hot_pin(store->hot, round->bucket->info.id, deletion->key, &item->entry);
+	ret = record_entry_pin(store->records, round->bucket->info.id, deletion->key, &item->entry);
 	if (ret)
 		return ret;
 	buckets_info(store->buckets, round->bucket, &info);
 	if (deletion->version_id.len)
 		ret = version_prepare(store, round->bucket, item);
 	else if (info.versioning == STORE_VERSIONING_SUSPENDED)
-		ret = hot_pin(store->hot, info.id | HOT_NULL, deletion->key, &item->null_entry);
+		ret = record_entry_pin(
+			store->records, info.id | ENTRY_NULL, deletion->key, &item->null_entry);
 	if (ret)
 		item_release(round, item);
 	return ret;
@@ -126,17 +127,17 @@ static bool is_newest(struct round *round, const struct store_deletion *deletion
 {
 	struct store_bucket info;
 	struct object *object;
-	struct hot_entry *entry;
+	struct record_entry *entry;
 	bool newest;
 
 	buckets_info(round->store->buckets, round->bucket, &info);
 	if (!deletion->version_id.len || info.versioning == STORE_VERSIONING_NEVER ||
-		hot_pin(round->store->hot, info.id, deletion->key, &entry))
+		record_entry_pin(round->store->records, info.id, deletion->key, &entry))
 		return false;
-	object = hot_object(round->store->hot, entry);
+	object = record_entry_object(round->store->records, entry);
 	newest = !object || slice_eq(slice_str(object->meta.version_id), deletion->version_id);
 	object_put(round->store, object);
-	hot_unpin(round->store->hot, entry);
+	record_entry_unpin(round->store->records, entry);
 	return newest;
 }
 

@@ -30,7 +30,7 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 		commit_run(store, &commit);
 		ret = item->result;
 		if (!item->entry_taken)
-			hot_unpin(store->hot, item->entry);
+			record_entry_unpin(store->records, item->entry);
 		if (ret) {
 			object_put(store, item->object);
 			item->object = NULL;

@@ -41,13 +41,13 @@ static void get_give(struct store_get *get)
 static int object_fetch(
 	struct store *store, uint64_t bucket_id, struct slice key, struct object **ret_object)
 {
-	struct hot_entry *entry;
-	int ret = hot_pin(store->hot, bucket_id, key, &entry);
+	struct record_entry *entry;
+	int ret = record_entry_pin(store->records, bucket_id, key, &entry);
 
 	if (ret)
 		return ret;
-	*ret_object = hot_object(store->hot, entry);
-	hot_unpin(store->hot, entry);
+	*ret_object = record_entry_object(store->records, entry);
+	record_entry_unpin(store->records, entry);
 	return 0;
 }
 
@@ -78,7 +78,7 @@ int store_get_open(struct store *store, struct slice bucket, struct slice key,
 	*ret_bucket_exists = bucket_id != 0;
 	if (!bucket_id || key.len == 0 || key.len > LIMIT_KEY_LEN_MAX)
 		return -ENOENT;
-	if (!hot_find(store->hot, bucket_id, key, &object))
+	if (!record_table_find(store->records, bucket_id, key, &object))
 		ret = object_fetch(store, bucket_id, key, &object);
 	if (ret)
 		return ret;
@@ -90,13 +90,13 @@ static int version_object(struct store *store, struct bucket *bucket, const stru
 	struct object **ret_object)
 {
 	for (uint32_t turn = 0; turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
-		struct hot_entry *entry;
+		struct record_entry *entry;
 		int ret = version_pin(store, bucket, name->key, name->version_id, &entry);
 
 		if (ret)
 			return ret;
-		*ret_object = hot_object(store->hot, entry);
-		hot_unpin(store->hot, entry);
+		*ret_object = record_entry_object(store->records, entry);
+		record_entry_unpin(store->records, entry);
 		if (*ret_object &&
 			slice_eq(slice_str((*ret_object)->meta.version_id), name->version_id))
 			return 0;

@@ -484,14 +484,14 @@ static void span_end(struct store *store, const struct commit *commit, uint64_t 
 static int put_run(struct store *store, struct commit *commit, struct slice key)
 {
 	struct commit_item *item = &commit->items[0];
-	int ret = hot_pin(store->hot, commit->bucket->info.id, key, &item->entry);
+	int ret = record_entry_pin(store->records, commit->bucket->info.id, key, &item->entry);
 
 	if (ret)
 		return ret;
 	commit_run(store, commit);
 	if (item->result == -ERESTART) {
-		ret = hot_pin(
-			store->hot, commit->bucket->info.id | HOT_NULL, key, &item->null_entry);
+		ret = record_entry_pin(store->records, commit->bucket->info.id | ENTRY_NULL, key,
+			&item->null_entry);
 		if (ret)
 			item->result = ret;
 		else
@@ -499,7 +499,7 @@ static int put_run(struct store *store, struct commit *commit, struct slice key)
 	}
 	version_unprepare(store, item);
 	if (!item->entry_taken)
-		hot_unpin(store->hot, item->entry);
+		record_entry_unpin(store->records, item->entry);
 	return item->result;
 }
 

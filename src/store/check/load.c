@@ -45,8 +45,8 @@ static int dir_lock(struct store *store)
 
 static void opts_default(struct store_opts *opts)
 {
-	if (!opts->hot_records_bytes_max)
-		opts->hot_records_bytes_max = STORE_HOT_BYTES_DEFAULT;
+	if (!opts->record_table_bytes_max)
+		opts->record_table_bytes_max = STORE_RECORD_TABLE_BYTES_DEFAULT;
 	if (!opts->index_cache_bytes)
 		opts->index_cache_bytes = INDEX_CACHE_BYTES_DEFAULT;
 	if (opts->inline_bytes_max == 0)

@@ -202,13 +202,13 @@ void append_close(struct store *store, struct append *append, bool stored)
 static int rename_run(struct store *store, struct commit *commit, struct slice to)
 {
 	struct commit_item *item = &commit->items[0];
-	int ret = hot_pin(store->hot, commit->bucket->info.id, to, &item->entry);
+	int ret = record_entry_pin(store->records, commit->bucket->info.id, to, &item->entry);
 
 	if (ret)
 		return ret;
 	commit_run(store, commit);
 	if (!item->entry_taken)
-		hot_unpin(store->hot, item->entry);
+		record_entry_unpin(store->records, item->entry);
 	return item->result;
 }
 

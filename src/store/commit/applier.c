@@ -117,7 +117,7 @@ static void touched_release(struct store *store, const struct group *group, bool
 {
 	for (uint32_t i = 0; i < group->touched_count; i++) {
 		if (unpin)
-			hot_unpin(store->hot, group->touched[i].entry);
+			record_entry_unpin(store->records, group->touched[i].entry);
 		object_put(store, group->touched[i].old);
 	}
 }

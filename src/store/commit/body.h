@@ -11,16 +11,16 @@
 
 struct bucket;
 struct group;
-struct hot_entry;
+struct record_entry;
 
 /* ---- compose.c: bodies that change their object and stay where they are. ---- */
 struct component {
-	struct bucket *bucket;	 /* with a reference */
-	struct hot_entry *entry; /* pinned; the group's when decided */
-	struct object *object;	 /* with a reference */
-	bool dropped;		 /* deleted together with its body */
-	bool moved;		 /* what has its body is what it was, under another key */
-	uint32_t segment_first;	 /* among the composed object's */
+	struct bucket *bucket;	    /* with a reference */
+	struct record_entry *entry; /* pinned; the group's when decided */
+	struct object *object;	    /* with a reference */
+	bool dropped;		    /* deleted together with its body */
+	bool moved;		    /* what has its body is what it was, under another key */
+	uint32_t segment_first;	    /* among the composed object's */
 };
 struct composition {
 	struct component *list;

@@ -166,7 +166,7 @@ void commit_decide(struct store *store, struct commit *commit, struct group *gro
 static void change_publish(
 	struct store *store, struct bucket *bucket, struct change *change, struct group *group)
 {
-	struct object *old = hot_publish(store->hot, change->entry, change->object);
+	struct object *old = record_entry_publish(store->records, change->entry, change->object);
 
 	change->entry->has_pending = false;
 	if (old)

@@ -3,7 +3,7 @@
  *   caller's fiber                committer (a fiber of the first reactor)      index thread
  *   put/delete/bucket calls  ──►  queue ─► decide in order ─► group ─►          apply to RocksDB,
  *                                 write bodies + log, one fdatasync ─►          unpin, free space
- *                                 publish in the hot table ─► wake        ──►   of the dead
+ *                                 publish in the record table ─► wake     ──►   of the dead
  *
  * The checkpoint thread flushes RocksDB and moves the log's tail. */
 #ifndef STORE_COMMIT_H
@@ -20,7 +20,7 @@
 struct composition;
 struct append;
 struct bucket;
-struct hot_entry;
+struct record_entry;
 struct object;
 
 /* The items that a group numbers in commit order: versions, outbox rows. */
@@ -44,27 +44,27 @@ enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
 #define CHANGE_BODY    2u /* the body's rows are new, too */
 #define CHANGE_FLUSHED 4u /* the body is durable already */
 struct change {
-	struct hot_entry *entry; /* pinned: the group's when published */
-	struct object *object;	 /* what it will hold; NULL: nothing */
-	uint8_t old;		 /* enum change_old */
+	struct record_entry *entry; /* pinned: the group's when published */
+	struct object *object;	    /* what it will hold; NULL: nothing */
+	uint8_t old;		    /* enum change_old */
 	uint8_t flags;
 };
 #define CHANGES_MAX 3u
 enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE };
 /* Entries are pinned by the caller, who unpins them after; but for `entry` when it was taken. */
 struct commit_item {
-	struct hot_entry *entry; /* the key's current version; of an edit: the version's own */
+	struct record_entry *entry; /* the key's current version; of an edit: the version's own */
 	enum commit_item_kind kind;
 	struct object *object; /* NULL: delete; the table's when decided and durable */
 	store_check_fn *check;
 	store_edit_fn *edit;
 	void *arg;
-	struct store_flags flags;     /* of an edit: bits to set */
-	struct slice version_id;      /* that is meant; empty: the current */
-	struct hot_entry *null_entry; /* where versioning was suspended */
+	struct store_flags flags;	 /* of an edit: bits to set */
+	struct slice version_id;	 /* that is meant; empty: the current */
+	struct record_entry *null_entry; /* where versioning was suspended */
 	/* Of the deletion of a version: its entry (NULL: it is the current), one that is newer, the
 	 * one that comes after it, and when that was so. */
-	struct hot_entry *target, *newest, *promote;
+	struct record_entry *target, *newest, *promote;
 	uint32_t changes_seen;
 	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
 	char ret_version_id[33];
@@ -146,7 +146,7 @@ bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
 /* Fiber call: pins the entry that holds the version (empty: the current one, which need not be
  * there). By the time it is decided on it may hold another. -ENOENT: there is no such version. */
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,
-	struct slice version_id, struct hot_entry **ret_entry);
+	struct slice version_id, struct record_entry **ret_entry);
 /* Fiber call: what a deletion of the item's version_id needs besides the pinned entry: target,
  * newest, promote. -ENOENT: there is no such version. */
 int version_prepare(struct store *store, struct bucket *bucket, struct commit_item *item);

@@ -45,7 +45,7 @@ int composition_add(struct store *store, struct composition *composition, struct
 	struct slice key, const struct store_get *get, bool drop)
 {
 	struct object *object = get->object;
-	struct hot_entry *entry;
+	struct record_entry *entry;
 	struct object *current;
 	int ret;
 
@@ -57,13 +57,13 @@ int composition_add(struct store *store, struct composition *composition, struct
 		return -EFBIG;
 	ret = list_grow(composition);
 	if (!ret)
-		ret = hot_pin(store->hot, bucket->info.id, key, &entry);
+		ret = record_entry_pin(store->records, bucket->info.id, key, &entry);
 	if (ret)
 		return ret;
-	current = hot_object(store->hot, entry);
+	current = record_entry_object(store->records, entry);
 	object_put(store, current);
 	if (current != object) {
-		hot_unpin(store->hot, entry);
+		record_entry_unpin(store->records, entry);
 		return -ESTALE;
 	}
 	atomic_fetch_add(&bucket->refs, 1);
@@ -182,7 +182,7 @@ size_t composition_bytes(const struct composition *composition)
 
 static void component_add(struct group *group, const struct component *component)
 {
-	const struct hot_entry *entry = component->entry;
+	const struct record_entry *entry = component->entry;
 	const struct object *object = component->object;
 	const struct segment *segment;
 	struct key key;
@@ -208,7 +208,7 @@ static void undo_first(struct composition *composition, uint32_t count)
 int composition_decide(struct composition *composition, struct group *group)
 {
 	for (uint32_t i = 0; i < composition->count; i++) {
-		struct hot_entry *entry = composition->list[i].entry;
+		struct record_entry *entry = composition->list[i].entry;
 
 		/* A pending change came after the object: the object has been published. */
 		if (entry->has_pending || entry->object != composition->list[i].object) {
@@ -237,7 +237,7 @@ void composition_publish(struct store *store, struct composition *composition,
 {
 	for (uint32_t i = 0; i < composition->count; i++) {
 		struct component *component = &composition->list[i];
-		struct object *old = hot_publish(store->hot, component->entry, NULL);
+		struct object *old = record_entry_publish(store->records, component->entry, NULL);
 
 		CHECK(old == component->object);
 		object_unseat(store, old);
@@ -261,7 +261,7 @@ void composition_close(struct store *store, struct composition *composition)
 		struct component *component = &composition->list[i];
 
 		if (!composition->decided)
-			hot_unpin(store->hot, component->entry);
+			record_entry_unpin(store->records, component->entry);
 		object_put(store, component->object);
 		bucket_put(component->bucket);
 	}

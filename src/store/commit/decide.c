@@ -29,7 +29,7 @@ _Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER
 	"a group's versions and outbox rows have numbers of their own");
 
 /* The entry's object at this place in the order: decided earlier in this group, or published. */
-static struct object *entry_view(const struct hot_entry *entry)
+static struct object *entry_view(const struct record_entry *entry)
 {
 	return entry->has_pending ? entry->pending : entry->object;
 }
@@ -44,7 +44,7 @@ uint32_t commit_rows_max(const struct object *object)
 	return object && object->part_count > 1 ? object->segment_count : 1;
 }
 
-static size_t rows_bytes(const struct hot_entry *entry)
+static size_t rows_bytes(const struct record_entry *entry)
 {
 	return entry ? MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * commit_rows_max(entry_view(entry))
 		     : 0;
@@ -151,7 +151,7 @@ uint64_t group_number_next(const struct store *store, struct group *group)
 /* ---- Planning. ---- */
 
 /* The entry is pinned for the change, which takes that over with the reference to the object. */
-static void change_add(struct commit_item *item, struct hot_entry *entry, struct object *object,
+static void change_add(struct commit_item *item, struct record_entry *entry, struct object *object,
 	enum change_old old, uint8_t flags)
 {
 	CHECK(item->change_count < CHANGES_MAX);
@@ -161,7 +161,7 @@ static void change_add(struct commit_item *item, struct hot_entry *entry, struct
 
 /* A body that moves from the entry's row to another was flushed with its group if it is
  * published. */
-static uint8_t moved_flags(const struct hot_entry *entry, const struct object *object)
+static uint8_t moved_flags(const struct record_entry *entry, const struct object *object)
 {
 	return object->body_flushed || !entry->has_pending ? CHANGE_FLUSHED : 0;
 }
@@ -176,7 +176,7 @@ void commit_item_drop(struct store *store, struct commit_item *item)
 		if (change->object != item->object)
 			object_put(store, change->object);
 		if (change->entry != item->entry)
-			hot_unpin(store->hot, change->entry);
+			record_entry_unpin(store->records, change->entry);
 	}
 	item->change_count = 0;
 	item->entry_taken = false;
@@ -188,11 +188,11 @@ static int plan_demotion(
 	struct store *store, struct commit_item *item, struct object *current, struct group *group)
 {
 	struct slice key = slice_of(item->entry->key, item->entry->key_len);
-	struct hot_entry *entry;
+	struct record_entry *entry;
 
 	if (!current->seq)
 		current->seq = group_number_next(store, group);
-	entry = hot_pin_fresh(store->hot, item->entry->bucket_id, key,
+	entry = record_entry_pin_fresh(store->records, item->entry->bucket_id, key,
 		is_null_version(current) ? 0 : current->seq);
 	if (!entry)
 		return -ENOMEM;
@@ -212,7 +212,7 @@ static int plan_marker(
 	struct slice key = slice_of(item->entry->key, item->entry->key_len);
 	struct store_meta meta = {.delete_marker = true, .version_id = "null"};
 	uint64_t seq = group_number_next(store, group);
-	struct hot_entry *entry = item->null_entry;
+	struct record_entry *entry = item->null_entry;
 	struct object *marker;
 	int ret;
 
@@ -225,9 +225,9 @@ static int plan_marker(
 	marker->body = BODY_MARKER;
 	marker->seq = seq;
 	if (enabled)
-		entry = hot_pin_fresh(store->hot, item->entry->bucket_id, key, seq);
+		entry = record_entry_pin_fresh(store->records, item->entry->bucket_id, key, seq);
 	else
-		hot_pin_more(store->hot, entry);
+		record_entry_pin_more(store->records, entry);
 	if (!entry) {
 		object_put(store, marker);
 		return -ENOMEM;
@@ -277,7 +277,7 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 	if (!item->object)
 		return plan_marker(store, item, enabled, group);
 	if (!enabled && entry_view(item->null_entry)) {
-		hot_pin_more(store->hot, item->null_entry);
+		record_entry_pin_more(store->records, item->null_entry);
 		change_add(item, item->null_entry, NULL, OLD_DIES, 0);
 	}
 	return 0;
@@ -286,7 +286,7 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 /* The body of what is there goes on in the object that takes its place. */
 static int plan_append(struct store *store, const struct commit *commit, struct commit_item *item)
 {
-	struct hot_entry *entry = item->entry;
+	struct record_entry *entry = item->entry;
 	int ret;
 
 	/* A pending change came after the base: the base has been published. */
@@ -365,7 +365,7 @@ static void plan_promotion(struct store *store, struct commit_item *item, bool w
 	struct object *next = item->promote ? entry_view(item->promote) : NULL;
 
 	if (next && next->body != BODY_MARKER) {
-		hot_pin_more(store->hot, item->promote);
+		record_entry_pin_more(store->records, item->promote);
 		change_add(item, item->entry, object_get(next), OLD_DIES,
 			moved_flags(item->promote, next));
 		change_add(item, item->promote, NULL, OLD_STAYS, 0);
@@ -392,7 +392,7 @@ static int plan_version_delete(struct store *store, struct commit_item *item)
 	memcpy(item->ret_version_id, victim->meta.version_id, sizeof(item->ret_version_id));
 	item->ret_marker = victim->meta.delete_marker;
 	if (item->target) {
-		hot_pin_more(store->hot, item->target);
+		record_entry_pin_more(store->records, item->target);
 		change_add(item, item->target, NULL, OLD_DIES, 0);
 	}
 	if (newest)
@@ -411,7 +411,7 @@ static void change_apply(struct group *group, struct change *change, const struc
 
 	if (old && change->old == OLD_DIES)
 		commit_rows_delete(group, old);
-	hot_key(change->entry, &key);
+	record_entry_key(change->entry, &key);
 	if (object)
 		record_put(
 			object, group_add(group, MUTATION_PUT, flags, &key, record_bytes(object)));

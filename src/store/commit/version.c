@@ -45,18 +45,18 @@ bool store_version_id_valid(struct slice version_id)
 	return slice_eq(version_id, SLICE("null")) || version_seq_parse(version_id, &seq);
 }
 
-static bool entry_holds(struct store *store, struct hot_entry *entry, struct slice version_id)
+static bool entry_holds(struct store *store, struct record_entry *entry, struct slice version_id)
 {
-	struct object *object = hot_object(store->hot, entry);
+	struct object *object = record_entry_object(store->records, entry);
 	bool holds = object && slice_eq(slice_str(object->meta.version_id), version_id);
 
 	object_put(store, object);
 	return holds;
 }
 
-static bool entry_empty(struct store *store, struct hot_entry *entry)
+static bool entry_empty(struct store *store, struct record_entry *entry)
 {
-	struct object *object = hot_object(store->hot, entry);
+	struct object *object = record_entry_object(store->records, entry);
 
 	object_put(store, object);
 	return !object;
@@ -64,27 +64,28 @@ static bool entry_empty(struct store *store, struct hot_entry *entry)
 
 /* The entry that the version has when it is not current. */
 static int row_pin(struct store *store, struct bucket *bucket, struct slice key,
-	struct slice version_id, struct hot_entry **ret_entry)
+	struct slice version_id, struct record_entry **ret_entry)
 {
 	uint64_t seq;
 
 	if (slice_eq(version_id, SLICE("null")))
-		return hot_pin(store->hot, bucket->info.id | HOT_NULL, key, ret_entry);
+		return record_entry_pin(
+			store->records, bucket->info.id | ENTRY_NULL, key, ret_entry);
 	if (!version_seq_parse(version_id, &seq))
 		return -ENOENT;
-	return hot_pin_version(store->hot, bucket->info.id, key, seq, ret_entry);
+	return record_entry_pin_version(store->records, bucket->info.id, key, seq, ret_entry);
 }
 
 /* Finds the version: *ret_target NULL when it is what `current` holds. A version that moves while
  * it is looked for changes the count. */
-static int version_find(struct store *store, struct bucket *bucket, struct hot_entry *current,
-	struct slice version_id, struct hot_entry **ret_target)
+static int version_find(struct store *store, struct bucket *bucket, struct record_entry *current,
+	struct slice version_id, struct record_entry **ret_target)
 {
 	struct slice key = slice_of(current->key, current->key_len);
 
 	for (uint32_t turn = 0; turn < LIMIT_COMMIT_TURNS_MAX; turn++) {
 		uint32_t changes = atomic_load(&current->changes);
-		struct hot_entry *entry;
+		struct record_entry *entry;
 		int ret;
 
 		*ret_target = NULL;
@@ -97,7 +98,7 @@ static int version_find(struct store *store, struct bucket *bucket, struct hot_e
 			*ret_target = entry;
 			return 0;
 		}
-		hot_unpin(store->hot, entry);
+		record_entry_unpin(store->records, entry);
 		if (atomic_load(&current->changes) == changes)
 			return -ENOENT;
 		fiber_yield();
@@ -106,10 +107,10 @@ static int version_find(struct store *store, struct bucket *bucket, struct hot_e
 }
 
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,
-	struct slice version_id, struct hot_entry **ret_entry)
+	struct slice version_id, struct record_entry **ret_entry)
 {
-	struct hot_entry *current, *target;
-	int ret = hot_pin(store->hot, bucket->info.id, key, &current);
+	struct record_entry *current, *target;
+	int ret = record_entry_pin(store->records, bucket->info.id, key, &current);
 
 	if (ret)
 		return ret;
@@ -120,7 +121,7 @@ int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 	if (!ret && target)
 		*ret_entry = target;
 	if (ret || target)
-		hot_unpin(store->hot, current);
+		record_entry_unpin(store->records, current);
 	return ret;
 }
 
@@ -238,19 +239,21 @@ int store_newest(
 /* ---- Preparing a deletion. ---- */
 
 static int newest_pin(struct store *store, struct bucket *bucket, const struct newest *newest,
-	uint32_t idx, struct hot_entry **ret_entry)
+	uint32_t idx, struct record_entry **ret_entry)
 {
 	if (idx >= newest->count)
 		return 0;
 	if (newest->versions[idx].is_null)
-		return hot_pin(store->hot, bucket->info.id | HOT_NULL, newest->key, ret_entry);
-	return hot_pin_version(
-		store->hot, bucket->info.id, newest->key, newest->versions[idx].seq, ret_entry);
+		return record_entry_pin(
+			store->records, bucket->info.id | ENTRY_NULL, newest->key, ret_entry);
+	return record_entry_pin_version(
+		store->records, bucket->info.id, newest->key, newest->versions[idx].seq, ret_entry);
 }
 
 static uint64_t target_seq(struct store *store, const struct commit_item *item)
 {
-	struct object *object = item->target ? hot_object(store->hot, item->target) : NULL;
+	struct object *object =
+		item->target ? record_entry_object(store->records, item->target) : NULL;
 	uint64_t seq = object ? object->seq : 0;
 
 	object_put(store, object);
@@ -279,12 +282,12 @@ int version_prepare(struct store *store, struct bucket *bucket, struct commit_it
 
 void version_unprepare(struct store *store, struct commit_item *item)
 {
-	struct hot_entry **pins[] = {
+	struct record_entry **pins[] = {
 		&item->null_entry, &item->target, &item->newest, &item->promote};
 
 	for (uint32_t i = 0; i < ARRAY_LEN(pins); i++) {
 		if (*pins[i])
-			hot_unpin(store->hot, *pins[i]);
+			record_entry_unpin(store->records, *pins[i]);
 		*pins[i] = NULL;
 	}
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 struct commit;
-struct hot_entry;
+struct record_entry;
 struct key;
 struct object;
 struct volume;
@@ -46,7 +46,7 @@ struct mutation {
 };
 /* A group's change in the hot table: pinned until the index has it. */
 struct touched {
-	struct hot_entry *entry;
+	struct record_entry *entry;
 	struct object *old; /* dead, with a reference; or NULL */
 };
 /* A group being built, written, then applied to the index: block-aligned memory that grows. */

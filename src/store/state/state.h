@@ -17,7 +17,7 @@ struct buf;
 struct cache;
 struct committer;
 struct fiber;
-struct hot;
+struct record_table;
 struct index;
 struct rebuild_noted;
 struct salvage;
@@ -39,7 +39,7 @@ struct store {
 	uint16_t target;
 	struct space *space;
 	struct index *index;
-	struct hot *hot;
+	struct record_table *records;
 	struct cache *cache;
 	struct buckets *buckets;
 	struct applier *applier;

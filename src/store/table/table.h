@@ -45,15 +45,15 @@ int buckets_sorted(struct buckets *buckets, struct slice after, struct store_buc
 	uint32_t *ret_count);
 void buckets_visit(struct buckets *buckets, void (*visit)(struct bucket *, void *), void *arg);
 
-/* ---- hot.c: the record table in front of the index. ---- */
-struct hot;
+/* ---- record_table.c: the record table in front of the index. ---- */
+struct record_table;
 /* Beside what keys hold now, with the bucket's id alone, the table has what other rows hold: a bit
  * of the id says which. A version's key has its sequence number behind it. */
-#define HOT_VERSION (1ull << 63)
-#define HOT_NULL    (1ull << 62)
-#define HOT_KINDS   (HOT_VERSION | HOT_NULL)
-struct hot_entry {
-	struct hot_entry *chain;
+#define ENTRY_VERSION (1ull << 63)
+#define ENTRY_NULL    (1ull << 62)
+#define ENTRY_KINDS   (ENTRY_VERSION | ENTRY_NULL)
+struct record_entry {
+	struct record_entry *chain;
 	struct object *object;	/* published; NULL: known to be absent */
 	struct object *pending; /* the committer's: decided in the group being written */
 	bool has_pending;
@@ -70,27 +70,30 @@ struct hot_entry {
 	uint16_t key_len;
 	char key[];
 };
-int hot_open(struct store *store, uint64_t bytes_max, struct hot **ret_hot);
-void hot_close(struct hot *hot);
+int record_table_open(struct store *store, uint64_t bytes_max, struct record_table **ret_table);
+void record_table_close(struct record_table *table);
 /* From memory alone: 1 with *ret_object a reference (NULL: known absent); 0: not in memory. */
-int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct object **ret_object);
+int record_table_find(struct record_table *table, uint64_t bucket_id, struct slice key,
+	struct object **ret_object);
 /* Pins the entry, loading it from the index when it must. Fiber call. -ENOMEM, -EIO. */
-int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_entry **ret_entry);
-int hot_pin_version(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq,
-	struct hot_entry **ret_entry);
+int record_entry_pin(struct record_table *table, uint64_t bucket_id, struct slice key,
+	struct record_entry **ret_entry);
+int record_entry_pin_version(struct record_table *table, uint64_t bucket_id, struct slice key,
+	uint64_t seq, struct record_entry **ret_entry);
 /* Pins the entry of a version (seq 0: the null version's) that has no row, without asking the
  * index. Any thread. NULL: no memory. */
-struct hot_entry *hot_pin_fresh(
-	struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq);
+struct record_entry *record_entry_pin_fresh(
+	struct record_table *table, uint64_t bucket_id, struct slice key, uint64_t seq);
 /* Once more, of a pinned entry. */
-void hot_pin_more(struct hot *hot, struct hot_entry *entry);
+void record_entry_pin_more(struct record_table *table, struct record_entry *entry);
 /* The index key of an entry. */
-void hot_key(const struct hot_entry *entry, struct key *ret_key);
-void hot_unpin(struct hot *hot, struct hot_entry *entry);
+void record_entry_key(const struct record_entry *entry, struct key *ret_key);
+void record_entry_unpin(struct record_table *table, struct record_entry *entry);
 /* The entry's published object with a reference, or NULL. The entry is pinned. */
-struct object *hot_object(struct hot *hot, struct hot_entry *entry);
+struct object *record_entry_object(struct record_table *table, struct record_entry *entry);
 /* Publishes object (taking over the caller's reference) and returns what it replaces, with its
  * reference. The entry is pinned. */
-struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct object *object);
+struct object *record_entry_publish(
+	struct record_table *table, struct record_entry *entry, struct object *object);
 
 #endif

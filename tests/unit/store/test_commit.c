@@ -251,7 +251,7 @@ static void test_a_random_load_on_two_cores(void **state)
 	rig_init(&rig, 2);
 	rig.opts.log_bytes = 512 * KIB; /* many laps, many checkpoints */
 	rig.opts.cache_bytes_max = 4 * MIB;
-	rig.opts.hot_records_bytes_max = 256 * KIB;
+	rig.opts.record_table_bytes_max = 256 * KIB;
 	rig_run(&rig, load_run, load);
 	rig_run(&rig, load_verify, load);
 	buf_init(&out, 64 * KIB);

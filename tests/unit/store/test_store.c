@@ -357,7 +357,7 @@ static void test_records_come_back_from_the_index(void **state)
 
 	(void)state;
 	rig_init(&rig, 1);
-	rig.opts.hot_records_bytes_max = 128 * KIB;
+	rig.opts.record_table_bytes_max = 128 * KIB;
 	rig_run(&rig, many_run, &first);
 	first = false;
 	rig_run(&rig, many_run, &first);

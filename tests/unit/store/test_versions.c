@@ -404,7 +404,7 @@ static void test_versions_as_the_model_has_them(void **state)
 
 	(void)state;
 	rig_init(&rig, 1);
-	rig.opts.hot_records_bytes_max = 64 * KIB; /* entries come and go */
+	rig.opts.record_table_bytes_max = 64 * KIB; /* entries come and go */
 	for (uint32_t round = 0; round < 6; round++) {
 		rig_run(&rig, model_run, model);
 		rig_fsck(&rig);

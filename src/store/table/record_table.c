@@ -1,5 +1,5 @@
-/* store/table/hot.c: the record table in front of the index: what a key holds, also when that is
- * nothing. In shards, each with its lock, its CLOCK and its share of the bytes.
+/* store/table/record_table.c: the record table in front of the index: what a key holds, also when
+ * that is nothing. In shards, each with its lock, its CLOCK and its share of the bytes.
  *
  * An entry:  loading (one fiber asks the index, others wait) → ready → evicted
  * An entry stays while it is pinned: by a commit that is about to change it, and by a group until
@@ -22,29 +22,29 @@
 #define SHARD_COUNT 64u
 #define SLOTS_MIN   64u
 
-DEFINE_COUNTER(
-	hot_hits, "nebulaio_store_hot_hits_total", NULL, "Records found in the in-memory table.");
-DEFINE_COUNTER(
-	hot_misses, "nebulaio_store_hot_misses_total", NULL, "Records looked up in the index.");
-DEFINE_COUNTER(hot_evictions, "nebulaio_store_hot_evictions_total", NULL,
+DEFINE_COUNTER(record_table_hits, "nebulaio_store_record_table_hits_total", NULL,
+	"Records found in the in-memory table.");
+DEFINE_COUNTER(record_table_misses, "nebulaio_store_record_table_misses_total", NULL,
+	"Records looked up in the index.");
+DEFINE_COUNTER(record_table_evictions, "nebulaio_store_record_table_evictions_total", NULL,
 	"Records dropped from the in-memory table.");
-DEFINE_COUNTER(hot_offloads, "nebulaio_store_index_blocking_reads_total", NULL,
+DEFINE_COUNTER(record_table_offloads, "nebulaio_store_index_blocking_reads_total", NULL,
 	"Index look-ups that had to wait for a disk read.");
 
-struct hot_shard {
+struct record_shard {
 	_Alignas(64) pthread_mutex_t lock;
 	uint32_t slot_count; /* a power of two */
 	uint32_t entry_count;
 	uint64_t bytes;
-	struct hot_entry **slots;
+	struct record_entry **slots;
 	struct list clock; /* the hand is its front */
 };
 
-struct hot {
+struct record_table {
 	struct store *store;
 	uint64_t seed[2];
 	uint64_t shard_bytes_max;
-	struct hot_shard shards[SHARD_COUNT];
+	struct record_shard shards[SHARD_COUNT];
 };
 
 /* A keyed multiply-and-fold hash, eight bytes a step; the key is drawn at start, so that nobody can
@@ -56,82 +56,82 @@ static uint64_t fold(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-static uint64_t key_hash(const struct hot *hot, uint64_t bucket_id, struct slice key)
+static uint64_t key_hash(const struct record_table *table, uint64_t bucket_id, struct slice key)
 {
-	uint64_t hash = fold(bucket_id ^ hot->seed[0], key.len ^ hot->seed[1]);
+	uint64_t hash = fold(bucket_id ^ table->seed[0], key.len ^ table->seed[1]);
 	uint64_t word = 0;
 	size_t at = 0;
 
 	for (; at + sizeof(word) <= key.len; at += sizeof(word)) {
 		memcpy(&word, key.data + at, sizeof(word));
-		hash = fold(hash ^ word, hot->seed[1]);
+		hash = fold(hash ^ word, table->seed[1]);
 	}
 	word = 0;
 	if (at < key.len)
 		memcpy(&word, key.data + at, key.len - at);
-	return fold(hash ^ word, hot->seed[0] | 1);
+	return fold(hash ^ word, table->seed[0] | 1);
 }
 
-static struct hot_shard *shard_of(struct hot *hot, uint64_t hash)
+static struct record_shard *shard_of(struct record_table *table, uint64_t hash)
 {
-	return &hot->shards[hash >> 58];
+	return &table->shards[hash >> 58];
 }
 
 _Static_assert(SHARD_COUNT == 64, "six bits choose a shard");
 
-int hot_open(struct store *store, uint64_t bytes_max, struct hot **ret_hot)
+int record_table_open(struct store *store, uint64_t bytes_max, struct record_table **ret_table)
 {
-	struct hot *hot;
+	struct record_table *table;
 	void *memory;
 
-	if (posix_memalign(&memory, 64, sizeof(*hot)))
+	if (posix_memalign(&memory, 64, sizeof(*table)))
 		return -ENOMEM;
-	hot = (struct hot *)memory;
-	memset(hot, 0, sizeof(*hot));
-	hot->store = store;
-	hot->shard_bytes_max = bytes_max / SHARD_COUNT;
-	random_fill(hot->seed, sizeof(hot->seed));
+	table = (struct record_table *)memory;
+	memset(table, 0, sizeof(*table));
+	table->store = store;
+	table->shard_bytes_max = bytes_max / SHARD_COUNT;
+	random_fill(table->seed, sizeof(table->seed));
 	for (uint32_t i = 0; i < SHARD_COUNT; i++) {
-		struct hot_shard *shard = &hot->shards[i];
+		struct record_shard *shard = &table->shards[i];
 
 		pthread_mutex_init(&shard->lock, NULL);
 		list_init(&shard->clock);
-		shard->slots = (struct hot_entry **)calloc(SLOTS_MIN, sizeof(*shard->slots));
+		shard->slots = (struct record_entry **)calloc(SLOTS_MIN, sizeof(*shard->slots));
 		shard->slot_count = SLOTS_MIN;
 	}
 	for (uint32_t i = 0; i < SHARD_COUNT; i++)
-		if (!hot->shards[i].slots) {
-			hot_close(hot);
+		if (!table->shards[i].slots) {
+			record_table_close(table);
 			return -ENOMEM;
 		}
-	*ret_hot = hot;
+	*ret_table = table;
 	return 0;
 }
 
-void hot_close(struct hot *hot)
+void record_table_close(struct record_table *table)
 {
-	if (!hot)
+	if (!table)
 		return;
 	for (uint32_t i = 0; i < SHARD_COUNT; i++) {
-		struct hot_shard *shard = &hot->shards[i];
+		struct record_shard *shard = &table->shards[i];
 		struct list *link;
 
 		while ((link = list_pop(&shard->clock))) {
-			struct hot_entry *entry = CONTAINER_OF(link, struct hot_entry, clock);
+			struct record_entry *entry = CONTAINER_OF(link, struct record_entry, clock);
 
-			object_put(hot->store, entry->object);
+			object_put(table->store, entry->object);
 			free(entry);
 		}
 		free(shard->slots);
 		pthread_mutex_destroy(&shard->lock);
 	}
-	free(hot);
+	free(table);
 }
 
-static struct hot_entry **entry_slot(
-	struct hot_shard *shard, uint64_t hash, uint64_t bucket_id, struct slice key)
+static struct record_entry **entry_slot(
+	struct record_shard *shard, uint64_t hash, uint64_t bucket_id, struct slice key)
 {
-	struct hot_entry **slot = &shard->slots[hash & (shard->slot_count - 1)];
+	struct record_entry **slot = &shard->slots[hash & (shard->slot_count - 1)];
 
 	while (*slot && !((*slot)->hash == hash && (*slot)->bucket_id == bucket_id &&
 				slice_eq(slice_of((*slot)->key, (*slot)->key_len), key)))
@@ -139,9 +139,9 @@ static struct hot_entry **entry_slot(
 	return slot;
 }
 
-static void entry_remove(struct hot_shard *shard, struct hot_entry *entry)
+static void entry_remove(struct record_shard *shard, struct record_entry *entry)
 {
-	struct hot_entry **slot = &shard->slots[entry->hash & (shard->slot_count - 1)];
+	struct record_entry **slot = &shard->slots[entry->hash & (shard->slot_count - 1)];
 
 	while (*slot != entry)
 		slot = &(*slot)->chain;
@@ -152,19 +152,19 @@ static void entry_remove(struct hot_shard *shard, struct hot_entry *entry)
 }
 
 /* Twice the slots, once there is an entry for each. Without memory it stays as it is. */
-static void slots_grow(struct hot_shard *shard)
+static void slots_grow(struct record_shard *shard)
 {
 	uint32_t count = shard->slot_count * 2;
-	struct hot_entry **slots;
+	struct record_entry **slots;
 
 	if (shard->entry_count < shard->slot_count)
 		return;
-	slots = (struct hot_entry **)calloc(count, sizeof(*slots));
+	slots = (struct record_entry **)calloc(count, sizeof(*slots));
 	if (!slots)
 		return;
 	LIST_FOR_EACH (link, &shard->clock) {
-		struct hot_entry *entry = CONTAINER_OF(link, struct hot_entry, clock);
-		struct hot_entry **slot = &slots[entry->hash & (count - 1)];
+		struct record_entry *entry = CONTAINER_OF(link, struct record_entry, clock);
+		struct record_entry **slot = &slots[entry->hash & (count - 1)];
 
 		entry->chain = *slot;
 		*slot = entry;
@@ -175,25 +175,26 @@ static void slots_grow(struct hot_shard *shard)
 }
 
 /* One in use by nobody. An object with more than the table's reference is being read. */
-static bool entry_idle(const struct hot_entry *entry)
+static bool entry_idle(const struct record_entry *entry)
 {
 	return entry->pins == 0 && !entry->loading &&
 	       (!entry->object || atomic_load(&entry->object->refs) == 1);
 }
 
 /* Sends the hand round until the shard has its measure; at most twice, for what is in use stays. */
-static void shard_evict(struct hot *hot, struct hot_shard *shard)
+static void shard_evict(struct record_table *table, struct record_shard *shard)
 {
 	uint32_t steps = shard->entry_count * 2;
 
-	while (shard->bytes > hot->shard_bytes_max && steps--) {
-		struct hot_entry *entry = CONTAINER_OF(shard->clock.next, struct hot_entry, clock);
+	while (shard->bytes > table->shard_bytes_max && steps--) {
+		struct record_entry *entry =
+			CONTAINER_OF(shard->clock.next, struct record_entry, clock);
 
 		if (entry_idle(entry) && !entry->used) {
 			entry_remove(shard, entry);
-			object_put(hot->store, entry->object);
+			object_put(table->store, entry->object);
 			free(entry);
-			counter_add(&hot_evictions, 1);
+			counter_add(&record_table_evictions, 1);
 			continue;
 		}
 		entry->used = false;
@@ -203,7 +204,7 @@ static void shard_evict(struct hot *hot, struct hot_shard *shard)
 }
 
 /* Counts the entry again after its object changed. */
-static void entry_measure(struct hot_shard *shard, struct hot_entry *entry)
+static void entry_measure(struct record_shard *shard, struct record_entry *entry)
 {
 	size_t bytes = sizeof(*entry) + entry->key_len;
 
@@ -219,11 +220,12 @@ static void entry_measure(struct hot_shard *shard, struct hot_entry *entry)
 	shard->bytes += entry->bytes;
 }
 
-int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct object **ret_object)
+int record_table_find(struct record_table *table, uint64_t bucket_id, struct slice key,
+	struct object **ret_object)
 {
-	uint64_t hash = key_hash(hot, bucket_id, key);
-	struct hot_shard *shard = shard_of(hot, hash);
-	struct hot_entry *entry;
+	uint64_t hash = key_hash(table, bucket_id, key);
+	struct record_shard *shard = shard_of(table, hash);
+	struct record_entry *entry;
 	int found = 0;
 
 	pthread_mutex_lock(&shard->lock);
@@ -235,7 +237,7 @@ int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct objec
 	}
 	pthread_mutex_unlock(&shard->lock);
 	if (found)
-		counter_add(&hot_hits, 1);
+		counter_add(&record_table_hits, 1);
 	return found;
 }
 
@@ -243,7 +245,7 @@ int hot_find(struct hot *hot, uint64_t bucket_id, struct slice key, struct objec
 
 struct load {
 	struct store *store;
-	const struct hot_entry *entry;
+	const struct record_entry *entry;
 	bool may_block;
 	struct object *object;
 	int ret;
@@ -273,18 +275,18 @@ static int load_inline(struct load *load)
 	return 0;
 }
 
-void hot_key(const struct hot_entry *entry, struct key *ret_key)
+void record_entry_key(const struct record_entry *entry, struct key *ret_key)
 {
-	uint64_t bucket_id = entry->bucket_id & ~HOT_KINDS;
+	uint64_t bucket_id = entry->bucket_id & ~ENTRY_KINDS;
 	struct slice key = slice_of(entry->key, entry->key_len);
 	uint64_t seq;
 
-	if (entry->bucket_id & HOT_VERSION) {
+	if (entry->bucket_id & ENTRY_VERSION) {
 		CHECK(key.len > sizeof(seq));
 		key.len -= sizeof(seq);
 		memcpy(&seq, key.data + key.len, sizeof(seq));
 		key_version(ret_key, bucket_id, key, seq);
-	} else if (entry->bucket_id & HOT_NULL) {
+	} else if (entry->bucket_id & ENTRY_NULL) {
 		key_null(ret_key, bucket_id, key);
 	} else {
 		key_object(ret_key, bucket_id, key);
@@ -300,7 +302,7 @@ static void load_run(void *arg)
 	size_t len;
 
 	load->object = NULL;
-	hot_key(load->entry, &key);
+	record_entry_key(load->entry, &key);
 	load->ret = index_get(load->store->index, &key, load->may_block, &value, &len);
 	if (load->ret <= 0)
 		return;
@@ -308,7 +310,7 @@ static void load_run(void *arg)
 	free(value);
 	if (load->ret == -EUCLEAN) {
 		log_error("store", "a damaged object record in the index (bucket %llu): run fsck",
-			(unsigned long long)(load->entry->bucket_id & ~HOT_KINDS));
+			(unsigned long long)(load->entry->bucket_id & ~ENTRY_KINDS));
 		load->ret = -EIO;
 	}
 	if (load->ret)
@@ -322,7 +324,7 @@ static void load_run(void *arg)
 }
 
 /* The shard is locked. */
-static struct waiter *entry_ready(struct hot_entry *entry)
+static struct waiter *entry_ready(struct record_entry *entry)
 {
 	struct waiter *waiters = entry->waiters;
 
@@ -333,16 +335,17 @@ static struct waiter *entry_ready(struct hot_entry *entry)
 
 /* Ends loading: the entry is ready, or gone when that failed. The committer's decision in the
  * meantime is newer than the loaded record. Returns what pinning comes to. */
-static int entry_loaded(struct hot *hot, struct hot_entry *entry, const struct load *load)
+static int entry_loaded(
+	struct record_table *table, struct record_entry *entry, const struct load *load)
 {
-	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct record_shard *shard = shard_of(table, entry->hash);
 	struct waiter *waiters = NULL;
 	int ret = load->ret;
 
 	pthread_mutex_lock(&shard->lock);
 	if (!entry->loading) {
 		pthread_mutex_unlock(&shard->lock);
-		object_put(hot->store, load->object);
+		object_put(table->store, load->object);
 		return 0;
 	}
 	waiters = entry_ready(entry);
@@ -352,35 +355,35 @@ static int entry_loaded(struct hot *hot, struct hot_entry *entry, const struct l
 	} else {
 		entry->object = load->object;
 		entry_measure(shard, entry);
-		shard_evict(hot, shard);
+		shard_evict(table, shard);
 	}
 	pthread_mutex_unlock(&shard->lock);
 	waiters_wake(waiters);
 	return ret;
 }
 
-static int entry_load(struct hot *hot, struct hot_entry *entry)
+static int entry_load(struct record_table *table, struct record_entry *entry)
 {
-	struct load load = {.store = hot->store, .entry = entry};
+	struct load load = {.store = table->store, .entry = entry};
 
-	counter_add(&hot_misses, 1);
+	counter_add(&record_table_misses, 1);
 	load_run(&load);
 	if (load.ret == -EAGAIN) {
 		load.may_block = true;
-		counter_add(&hot_offloads, 1);
+		counter_add(&record_table_offloads, 1);
 		fiber_offload(load_run, &load);
 	}
-	return entry_loaded(hot, entry, &load);
+	return entry_loaded(table, entry, &load);
 }
 
 /* A new entry, loading and pinned. The shard is locked. */
-static struct hot_entry *entry_add(
-	struct hot_shard *shard, uint64_t hash, uint64_t bucket_id, struct slice key)
+static struct record_entry *entry_add(
+	struct record_shard *shard, uint64_t hash, uint64_t bucket_id, struct slice key)
 {
-	struct hot_entry *entry;
-	struct hot_entry **slot;
+	struct record_entry *entry;
+	struct record_entry **slot;
 
-	entry = (struct hot_entry *)calloc(1, sizeof(*entry) + key.len);
+	entry = (struct record_entry *)calloc(1, sizeof(*entry) + key.len);
 	if (!entry)
 		return NULL;
 	slots_grow(shard);
@@ -401,13 +404,14 @@ static struct hot_entry *entry_add(
 	return entry;
 }
 
-int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_entry **ret_entry)
+int record_entry_pin(struct record_table *table, uint64_t bucket_id, struct slice key,
+	struct record_entry **ret_entry)
 {
-	uint64_t hash = key_hash(hot, bucket_id, key);
-	struct hot_shard *shard = shard_of(hot, hash);
+	uint64_t hash = key_hash(table, bucket_id, key);
+	struct record_shard *shard = shard_of(table, hash);
 
 	for (;;) {
-		struct hot_entry *entry;
+		struct record_entry *entry;
 		struct waiter waiter;
 		int ret;
 
@@ -425,7 +429,7 @@ int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_en
 			pthread_mutex_unlock(&shard->lock);
 			if (!entry)
 				return -ENOMEM;
-			ret = entry_load(hot, entry);
+			ret = entry_load(table, entry);
 			if (!ret)
 				*ret_entry = entry;
 			return ret;
@@ -438,35 +442,36 @@ int hot_pin(struct hot *hot, uint64_t bucket_id, struct slice key, struct hot_en
 	}
 }
 
-int hot_pin_version(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq,
-	struct hot_entry **ret_entry)
+int record_entry_pin_version(struct record_table *table, uint64_t bucket_id, struct slice key,
+	uint64_t seq, struct record_entry **ret_entry)
 {
 	char name[LIMIT_KEY_LEN_MAX + sizeof(seq)];
 
 	CHECK(key.len <= LIMIT_KEY_LEN_MAX);
 	memcpy(name, key.data, key.len);
 	memcpy(name + key.len, &seq, sizeof(seq));
-	return hot_pin(
-		hot, bucket_id | HOT_VERSION, slice_of(name, key.len + sizeof(seq)), ret_entry);
+	return record_entry_pin(
+		table, bucket_id | ENTRY_VERSION, slice_of(name, key.len + sizeof(seq)), ret_entry);
 }
 
-struct hot_entry *hot_pin_fresh(struct hot *hot, uint64_t bucket_id, struct slice key, uint64_t seq)
+struct record_entry *record_entry_pin_fresh(
+	struct record_table *table, uint64_t bucket_id, struct slice key, uint64_t seq)
 {
 	char name[LIMIT_KEY_LEN_MAX + sizeof(seq)];
 	struct waiter *waiters = NULL;
-	struct hot_shard *shard;
-	struct hot_entry *entry;
+	struct record_shard *shard;
+	struct record_entry *entry;
 	uint64_t hash;
 
 	CHECK(key.len <= LIMIT_KEY_LEN_MAX);
-	bucket_id |= seq ? HOT_VERSION : HOT_NULL;
+	bucket_id |= seq ? ENTRY_VERSION : ENTRY_NULL;
 	if (seq) {
 		memcpy(name, key.data, key.len);
 		memcpy(name + key.len, &seq, sizeof(seq));
 		key = slice_of(name, key.len + sizeof(seq));
 	}
-	hash = key_hash(hot, bucket_id, key);
-	shard = shard_of(hot, hash);
+	hash = key_hash(table, bucket_id, key);
+	shard = shard_of(table, hash);
 	pthread_mutex_lock(&shard->lock);
 	entry = *entry_slot(shard, hash, bucket_id, key);
 	if (entry)
@@ -480,9 +485,9 @@ struct hot_entry *hot_pin_fresh(struct hot *hot, uint64_t bucket_id, struct slic
 	return entry;
 }
 
-void hot_pin_more(struct hot *hot, struct hot_entry *entry)
+void record_entry_pin_more(struct record_table *table, struct record_entry *entry)
 {
-	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct record_shard *shard = shard_of(table, entry->hash);
 
 	pthread_mutex_lock(&shard->lock);
 	CHECK(entry->pins > 0);
@@ -490,21 +495,21 @@ void hot_pin_more(struct hot *hot, struct hot_entry *entry)
 	pthread_mutex_unlock(&shard->lock);
 }
 
-void hot_unpin(struct hot *hot, struct hot_entry *entry)
+void record_entry_unpin(struct record_table *table, struct record_entry *entry)
 {
-	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct record_shard *shard = shard_of(table, entry->hash);
 
 	pthread_mutex_lock(&shard->lock);
 	CHECK(entry->pins > 0);
 	entry->pins--;
 	if (entry->pins == 0)
-		shard_evict(hot, shard);
+		shard_evict(table, shard);
 	pthread_mutex_unlock(&shard->lock);
 }
 
-struct object *hot_object(struct hot *hot, struct hot_entry *entry)
+struct object *record_entry_object(struct record_table *table, struct record_entry *entry)
 {
-	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct record_shard *shard = shard_of(table, entry->hash);
 	struct object *object;
 
 	pthread_mutex_lock(&shard->lock);
@@ -514,9 +519,10 @@ struct object *hot_object(struct hot *hot, struct hot_entry *entry)
 	return object;
 }
 
-struct object *hot_publish(struct hot *hot, struct hot_entry *entry, struct object *object)
+struct object *record_entry_publish(
+	struct record_table *table, struct record_entry *entry, struct object *object)
 {
-	struct hot_shard *shard = shard_of(hot, entry->hash);
+	struct record_shard *shard = shard_of(table, entry->hash);
 	struct object *old;
 
 	pthread_mutex_lock(&shard->lock);
