@@ -93,7 +93,7 @@ static void round_commit(struct round *round)
 		deletion->delete_marker = item->ret_marker;
 		memcpy(deletion->version_id_out, item->ret_version_id,
 			sizeof(deletion->version_id_out));
-		if (item->decided)
+		if (item->planned)
 			counter_add(&deletes_total, 1);
 		item_release(round, item);
 	}

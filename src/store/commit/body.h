@@ -16,7 +16,7 @@ struct record_entry;
 /* ---- compose.c: bodies that change their object and stay where they are. ---- */
 struct component {
 	struct bucket *bucket;	    /* with a reference */
-	struct record_entry *entry; /* pinned; the group's when decided */
+	struct record_entry *entry; /* pinned; the group's when planned */
 	struct object *object;	    /* with a reference */
 	bool dropped;		    /* deleted together with its body */
 	bool moved;		    /* what has its body is what it was, under another key */
@@ -28,7 +28,7 @@ struct composition {
 	uint32_t cap;
 	uint32_t component_count; /* those that are not just dropped */
 	uint64_t bytes;		  /* theirs */
-	bool decided;
+	bool planned;
 };
 /* Adds an object that the caller has open. -ESTALE, -EINVAL, -EFBIG, -ENOMEM. */
 int composition_add(struct store *store, struct composition *composition, struct bucket *bucket,
@@ -42,7 +42,7 @@ int composition_object(struct composition *composition, const struct store_meta 
 /* Upper bound of what it adds to a group. */
 size_t composition_bytes(const struct composition *composition);
 /* Whether all is still as it was added (else -ESTALE); then it is taken out of the order. */
-int composition_decide(struct composition *composition, struct group *group);
+int composition_plan(struct composition *composition, struct group *group);
 void composition_undo(struct composition *composition);
 void composition_publish(struct store *store, struct composition *composition,
 	struct object *composed, struct group *group);

@@ -1,5 +1,5 @@
-/* store/commit/commit.c: a commit's way: queued by its caller, decided in commit order (decide.c
- * has the items, this file the buckets), and published once it is durable. Runs on the committer's
+/* store/commit/commit.c: a commit's way: queued by its caller, planned in commit order (plan.c has
+ * the items, this file the buckets), and published once it is durable. Runs on the committer's
  * fiber but for commit_run, the caller's end. */
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
@@ -79,7 +79,7 @@ size_t commit_bytes(const struct commit *commit)
 }
 
 /* Takes the reference over. */
-static void bucket_edit_decide(struct commit *commit, struct bucket *bucket, struct group *group)
+static void bucket_edit_plan(struct commit *commit, struct bucket *bucket, struct group *group)
 {
 	uint8_t record[BUCKET_RECORD_BYTES_MAX];
 	struct store_bucket edited;
@@ -108,7 +108,7 @@ static void bucket_edit_decide(struct commit *commit, struct bucket *bucket, str
 	memcpy(group_add(group, MUTATION_PUT, 0, &key, len), record, len);
 }
 
-static void bucket_decide(struct store *store, struct commit *commit, struct group *group)
+static void bucket_plan(struct store *store, struct commit *commit, struct group *group)
 {
 	struct slice name = slice_str(commit->bucket_info.name);
 	struct bucket *bucket = buckets_find(store->buckets, name);
@@ -119,7 +119,7 @@ static void bucket_decide(struct store *store, struct commit *commit, struct gro
 	key_bucket(&key, name);
 	commit->result = 0;
 	if (commit->kind == COMMIT_BUCKET_EDIT) {
-		bucket_edit_decide(commit, bucket, group);
+		bucket_edit_plan(commit, bucket, group);
 		return;
 	}
 	if (commit->kind == COMMIT_BUCKET_CREATE) {
@@ -149,18 +149,18 @@ static void bucket_decide(struct store *store, struct commit *commit, struct gro
 	group_add(group, MUTATION_DELETE, 0, &key, 0);
 }
 
-void commit_decide(struct store *store, struct commit *commit, struct group *group)
+void commit_plan(struct store *store, struct commit *commit, struct group *group)
 {
 	if (commit->kind == COMMIT_OUTBOX_END) {
 		outbox_end_add(group, commit);
 		return;
 	}
 	if (commit->kind != COMMIT_ITEMS) {
-		bucket_decide(store, commit, group);
+		bucket_plan(store, commit, group);
 		return;
 	}
 	for (uint32_t i = 0; i < commit->item_count; i++)
-		commit_item_decide(store, commit, &commit->items[i], group);
+		commit_item_plan(store, commit, &commit->items[i], group);
 }
 
 static void change_publish(
@@ -210,9 +210,9 @@ void commit_publish(struct store *store, struct commit *commit, struct group *gr
 		commit->bucket = NULL;
 	}
 	for (uint32_t i = 0; commit->kind == COMMIT_ITEMS && i < commit->item_count; i++)
-		if (commit->items[i].decided)
+		if (commit->items[i].planned)
 			item_publish(store, commit->bucket, &commit->items[i], group);
-	if (commit->composition && commit->composition->decided)
+	if (commit->composition && commit->composition->planned)
 		composition_publish(store, commit->composition, commit->items[0].object, group);
 }
 

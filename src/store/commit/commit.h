@@ -1,7 +1,7 @@
 /* store/commit/commit.h: what the files of store share about commits.
  *
  *   caller's fiber                committer (a fiber of the first reactor)      index thread
- *   put/delete/bucket calls  ──►  queue ─► decide in order ─► group ─►          apply to RocksDB,
+ *   put/delete/bucket calls  ──►  queue ─► plan in order ─► group ─►            apply to RocksDB,
  *                                 write bodies + log, one fdatasync ─►          unpin, free space
  *                                 publish in the record table ─► wake     ──►   of the dead
  *
@@ -36,7 +36,7 @@ struct object;
 #define BODY_VERIFY_BYTES_MAX (4 * MIB)
 _Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write");
 
-/* ---- commit.c: deciding and publishing; committer.c: the fiber and its writes. ---- */
+/* ---- commit.c: planning and publishing; committer.c: the fiber and its writes. ---- */
 /* The fate of an entry's old object: its body ends; it lives on elsewhere; its body lives on in the
  * object that replaces it. */
 enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
@@ -55,7 +55,7 @@ enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE };
 struct commit_item {
 	struct record_entry *entry; /* the key's current version; of an edit: the version's own */
 	enum commit_item_kind kind;
-	struct object *object; /* NULL: delete; the table's when decided and durable */
+	struct object *object; /* NULL: delete; the table's when planned and durable */
 	store_check_fn *check;
 	store_edit_fn *edit;
 	void *arg;
@@ -71,7 +71,7 @@ struct commit_item {
 	bool ret_marker;
 	struct store_outbox_row *outbox_row; /* or NULL */
 	int result;			     /* -ERESTART: look again what is there */
-	bool decided;			     /* has mutations in the group */
+	bool planned;			     /* has mutations in the group */
 	bool entry_taken;		     /* entry's pin is the group's */
 	uint32_t change_count;
 	struct change changes[CHANGES_MAX];
@@ -109,20 +109,20 @@ void commit_run(struct store *store, struct commit *commit);
 void commit_barrier(struct store *store);
 /* Upper bound of what the commit adds to a group. */
 size_t commit_bytes(const struct commit *commit);
-/* Decides each item against what its key holds, in order, and adds the mutations. Room is there. */
-void commit_decide(struct store *store, struct commit *commit, struct group *group);
+/* Plans each item against what its key holds, in order, and adds the mutations. Room is there. */
+void commit_plan(struct store *store, struct commit *commit, struct group *group);
 /* Makes it visible, once it is durable; or takes it back with the error. */
 void commit_publish(struct store *store, struct commit *commit, struct group *group);
 void commit_undo(struct store *store, struct commit *commit, int error);
 
-/* ---- decide.c: one item. ---- */
+/* ---- plan.c: one item. ---- */
 /* Upper bound of what it adds to a group. */
 size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit);
-void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
+void commit_item_plan(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group);
-/* The next number of what the group being decided has in order. */
+/* The next number of what the group being planned has in order. */
 uint64_t group_number_next(const struct store *store, struct group *group);
-/* Takes back what was decided. */
+/* Takes back what was planned. */
 void commit_item_drop(struct store *store, struct commit_item *item);
 
 /* Deletes the rows of an object's bodies: so many mutations at most (NULL: of nothing). */
@@ -132,7 +132,7 @@ void commit_rows_delete(struct group *group, const struct object *object);
 /* ---- outbox.c: what commits leave to be told. ---- */
 /* Upper bound of what the item's outbox row adds to a group. */
 size_t outbox_row_bytes(const struct commit_item *item);
-/* Once the item is decided. */
+/* Once the item is planned. */
 void outbox_row_add(struct store *store, struct commit_item *item, struct group *group);
 size_t outbox_end_bytes(const struct commit *commit);
 void outbox_end_add(struct group *group, const struct commit *commit);
@@ -144,7 +144,8 @@ int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 /* The sequence number that a version id stands for. False: no id of ours, or "null". */
 bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
 /* Fiber call: pins the entry that holds the version (empty: the current one, which need not be
- * there). By the time it is decided on it may hold another. -ENOENT: there is no such version. */
+ * there). By the time the commit is planned it may hold another. -ENOENT: there is no such version.
+ */
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 	struct slice version_id, struct record_entry **ret_entry);
 /* Fiber call: what a deletion of the item's version_id needs besides the pinned entry: target,

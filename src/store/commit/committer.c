@@ -70,8 +70,8 @@ static uint32_t body_piece_count(const struct commit *commit)
 	return atomic_load(&commit->items[0].object->segments[commit->span_segment])->extent_count;
 }
 
-/* Takes what waits, decides it and fills the group. A bucket's creation or deletion stands alone,
- * so that it is decided on what is published. False: the group takes no more. */
+/* Takes what waits, plans it and fills the group. A bucket's creation or deletion stands alone, so
+ * that it is planned on what is published. False: the group takes no more. */
 static bool group_gather(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -105,7 +105,7 @@ static bool group_gather(struct store *store, struct group *group)
 		if (error)
 			commit_undo(store, commit, error);
 		else
-			commit_decide(store, commit, group);
+			commit_plan(store, commit, group);
 		if (alone)
 			return false;
 	}
@@ -159,7 +159,7 @@ static void pieces_collect(struct committer *committer, const struct group *grou
 	for (const struct commit *commit = group->commits; commit; commit = commit->next) {
 		const struct segment *segment;
 
-		if (!commit->span.data || !commit->items[0].decided)
+		if (!commit->span.data || !commit->items[0].planned)
 			continue;
 		segment = atomic_load(&commit->items[0].object->segments[commit->span_segment]);
 		for (uint32_t i = 0; i < segment->extent_count; i++)

@@ -205,7 +205,7 @@ static void undo_first(struct composition *composition, uint32_t count)
 		composition->list[i].entry->has_pending = false;
 }
 
-int composition_decide(struct composition *composition, struct group *group)
+int composition_plan(struct composition *composition, struct group *group)
 {
 	for (uint32_t i = 0; i < composition->count; i++) {
 		struct record_entry *entry = composition->list[i].entry;
@@ -218,7 +218,7 @@ int composition_decide(struct composition *composition, struct group *group)
 		entry->pending = NULL;
 		entry->has_pending = true;
 	}
-	composition->decided = true;
+	composition->planned = true;
 	for (uint32_t i = 0; i < composition->count; i++)
 		component_add(group, &composition->list[i]);
 	return 0;
@@ -226,10 +226,10 @@ int composition_decide(struct composition *composition, struct group *group)
 
 void composition_undo(struct composition *composition)
 {
-	if (!composition->decided)
+	if (!composition->planned)
 		return;
 	undo_first(composition, composition->count);
-	composition->decided = false;
+	composition->planned = false;
 }
 
 void composition_publish(struct store *store, struct composition *composition,
@@ -260,7 +260,7 @@ void composition_close(struct store *store, struct composition *composition)
 	for (uint32_t i = 0; i < composition->count; i++) {
 		struct component *component = &composition->list[i];
 
-		if (!composition->decided)
+		if (!composition->planned)
 			record_entry_unpin(store->records, component->entry);
 		object_put(store, component->object);
 		bucket_put(component->bucket);

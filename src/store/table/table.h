@@ -55,7 +55,7 @@ struct record_table;
 struct record_entry {
 	struct record_entry *chain;
 	struct object *object;	/* published; NULL: known to be absent */
-	struct object *pending; /* the committer's: decided in the group being written */
+	struct object *pending; /* the committer's: planned in the group being written */
 	bool has_pending;
 	bool loading;
 	bool used;
@@ -64,7 +64,7 @@ struct record_entry {
 	uint64_t hash;
 	uint64_t bucket_id;
 	_Atomic uint32_t
-		changes; /* of the key's versions, counted when decided and when published */
+		changes; /* of the key's versions, counted when planned and when published */
 	struct waiter *waiters;
 	struct list clock;
 	uint16_t key_len;

@@ -1,6 +1,6 @@
-/* store/commit/decide.c: what one item of a commit does to the rows of its key, decided in commit
- * order: first which entries change and to what (nothing is written when that fails), then the
- * mutations.
+/* store/commit/plan.c: the plan of a commit: what each item does to the rows of its key, made in
+ * commit order: first which entries change and to what (nothing is written when that fails), then
+ * the mutations.
  *
  *   rows of a key:   O current object   V/N versions that are not current, and delete markers
  *   put, enabled:    the current one moves to V or N, the new one takes O
@@ -28,7 +28,7 @@
 _Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
 	"a group's versions and outbox rows have numbers of their own");
 
-/* The entry's object at this place in the order: decided earlier in this group, or published. */
+/* The entry's object at this place in the order: planned earlier in this group, or published. */
 static struct object *entry_view(const struct record_entry *entry)
 {
 	return entry->has_pending ? entry->pending : entry->object;
@@ -171,7 +171,7 @@ void commit_item_drop(struct store *store, struct commit_item *item)
 	for (uint32_t i = 0; i < item->change_count; i++) {
 		struct change *change = &item->changes[i];
 
-		if (item->decided)
+		if (item->planned)
 			change->entry->has_pending = false;
 		if (change->object != item->object)
 			object_put(store, change->object);
@@ -180,7 +180,7 @@ void commit_item_drop(struct store *store, struct commit_item *item)
 	}
 	item->change_count = 0;
 	item->entry_taken = false;
-	item->decided = false;
+	item->planned = false;
 }
 
 /* The current version moves to a row of its own. */
@@ -439,12 +439,12 @@ static int item_plan(struct store *store, const struct commit *commit, struct co
 	return plan_write(store, commit, item, group);
 }
 
-void commit_item_decide(struct store *store, const struct commit *commit, struct commit_item *item,
+void commit_item_plan(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group)
 {
 	item->result = item_plan(store, commit, item, group);
 	if (!item->result && commit->composition)
-		item->result = composition_decide(commit->composition, group);
+		item->result = composition_plan(commit->composition, group);
 	if (item->result) {
 		commit_item_drop(store, item);
 		return;
@@ -453,7 +453,7 @@ void commit_item_decide(struct store *store, const struct commit *commit, struct
 		item->entry_taken |= item->changes[i].entry == item->entry;
 		change_apply(group, &item->changes[i], commit);
 	}
-	item->decided = item->change_count > 0;
+	item->planned = item->change_count > 0;
 	if (item->outbox_row)
 		outbox_row_add(store, item, group);
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER)
