@@ -43,7 +43,7 @@ static int store_start(struct store *store, struct region *region)
 	if (!ret)
 		ret = disk_target(store->volume.disk, region, &store->target);
 	if (!ret)
-		ret = applier_start(store);
+		ret = index_apply_start(store);
 	return ret;
 }
 
@@ -54,7 +54,7 @@ int store_open(const struct store_opts *opts, struct region *region, struct stor
 
 	if (!store)
 		return -ENOMEM;
-	applier_init(store->applier);
+	index_apply_init(store->apply);
 	ret = slice_copy_str(slice_str(opts->dir), store->dir, sizeof(store->dir));
 	if (!ret)
 		ret = dirs_make(opts->dir);
@@ -95,7 +95,7 @@ static void checkpoint_run(void *arg)
 {
 	struct store *store = (struct store *)arg;
 
-	if (applier_checkpoint_now(store))
+	if (index_apply_checkpoint_now(store))
 		log_warn("store", "%s: no checkpoint at shutdown: the next start replays the log",
 			store->dir);
 }
@@ -114,7 +114,7 @@ void store_quiesce(struct store *store)
 	}
 	committer_end(store);
 	/* A failed index was logged; the log has everything, and the next start replays it. */
-	(void)applier_wait(store, atomic_load(&store->committer->published_seq));
+	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));
 	fiber_offload_long(checkpoint_run, store);
 }
 
@@ -124,9 +124,9 @@ void store_close(struct store *store)
 
 	if (!store)
 		return;
-	clean = store->applier->started && !atomic_load(&store->fenced) &&
+	clean = store->apply->started && !atomic_load(&store->fenced) &&
 		(store->committer->ended || !store->committer->reactor);
-	applier_stop(store);
+	index_apply_stop(store);
 	/* After the last reference to a dead object is gone: its space is free in the snapshot. */
 	record_table_close(store->records);
 	if (clean && snapshot_write(store))

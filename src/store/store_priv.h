@@ -5,7 +5,7 @@
 #include "store/local.h"
 
 #include "store/check/check.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"

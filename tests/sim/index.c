@@ -324,7 +324,7 @@ int index_state_write(struct index *index, const struct state_record *state)
 	return commit(index, map_copy(now(index)), state);
 }
 
-int index_apply(struct index *index, struct slice group, const struct state_record *state)
+int index_write_group(struct index *index, struct slice group, const struct state_record *state)
 {
 	struct mutation mutation;
 	struct map *map;
@@ -341,7 +341,7 @@ int index_apply(struct index *index, struct slice group, const struct state_reco
 	return ret;
 }
 
-int index_apply_coalesced(
+int index_write_merged(
 	struct index *index, const struct coalesce *coalesce, const struct state_record *state)
 {
 	struct map *map;

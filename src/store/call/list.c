@@ -1,7 +1,7 @@
 /* store/call/list.c: a page of a bucket's keys in order. The walk runs on a helper thread, since
  * the index may have to read; everything under a common prefix costs one seek. */
 #include "store/call/list_priv.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/committer.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
@@ -175,7 +175,7 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 		return -EINVAL;
 	counter_add(&lists_total, 1);
 	if (opts->entries_max && opts->prefix.len <= LIMIT_KEY_LEN_MAX) {
-		ret = applier_wait(store, seq);
+		ret = index_apply_wait(store, seq);
 		if (ret)
 			return ret;
 		fiber_offload_long(run, page);

@@ -2,7 +2,7 @@
  * volume and the index, replays the log. */
 #include "base/file.h"
 #include "store/check/check.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/committer.h"
 #include "store/index/index.h"
 #include "store/object/cache.h"
@@ -194,7 +194,7 @@ void store_unload(struct store *store)
 /* A store with what it only points at, in one piece. */
 struct store_whole {
 	struct store store; /* the first: freed by its address */
-	struct applier applier;
+	struct index_apply apply;
 	struct committer committer;
 	struct rebuild_noted noted;
 };
@@ -207,7 +207,7 @@ struct store *store_alloc(const struct store_opts *opts)
 	if (!whole)
 		return NULL;
 	store = &whole->store;
-	store->applier = &whole->applier;
+	store->apply = &whole->apply;
 	store->committer = &whole->committer;
 	store->noted = &whole->noted;
 	store->opts = *opts;

@@ -8,7 +8,7 @@
  * of). The index thread notes such rows while it applies them, and each is looked up again; the
  * volume is whole when the walk is over and no row is noted. */
 #include "store/check/check.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/committer.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
@@ -251,7 +251,7 @@ static void heal_run(void *arg)
 	/* The log before the tail is not on the rebuilt volumes, so the tail moves first. */
 	rebuild->ret = disk_flush_now(disk);
 	if (!rebuild->ret)
-		rebuild->ret = applier_checkpoint_now(store);
+		rebuild->ret = index_apply_checkpoint_now(store);
 	if (rebuild->ret)
 		return;
 	members &= members_rebuilding(disk); /* one may have failed */
@@ -282,7 +282,7 @@ int store_rebuild(struct store *store)
 	rebuild->store = store;
 	ret = rows_run(rebuild);
 	if (!ret)
-		ret = applier_wait(store, atomic_load(&store->committer->published_seq));
+		ret = index_apply_wait(store, atomic_load(&store->committer->published_seq));
 	if (!ret) {
 		fiber_offload_long(heal_run, rebuild);
 		ret = rebuild->ret;

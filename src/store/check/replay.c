@@ -1,7 +1,7 @@
 /* store/check/replay.c: what a start does with the log: applies its tail to the index, and tells
  * where the log ends from where it is damaged. Blocks. */
 #include "store/check/check.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/index/index.h"
@@ -326,7 +326,7 @@ static int replay_one(struct replay *replay, const uint8_t *bytes, const struct 
 		state->applied_seq = head->seq;
 		state->data_id_next = MAX(state->data_id_next, head->data_id_next);
 		state->bucket_id_next = MAX(state->bucket_id_next, head->bucket_id_next);
-		ret = index_apply(store->index, slice_of(bytes, head->bytes), state);
+		ret = index_write_group(store->index, slice_of(bytes, head->bytes), state);
 		replay->replayed++;
 		counter_add(&groups_replayed, 1);
 	}
@@ -507,7 +507,7 @@ int recover_replay(struct store *store)
 	store->committer->seq_next = super->tail_seq;
 	store->outbox_first = super->tail_seq << GROUP_NUMBER_SHIFT;
 	atomic_store(&store->committer->published_seq, super->tail_seq - 1);
-	store->applier->applied_pos = super->tail_pos;
-	store->applier->applied_seq = super->tail_seq - 1;
+	store->apply->applied_pos = super->tail_pos;
+	store->apply->applied_seq = super->tail_seq - 1;
 	return volume_super_write(&store->volume);
 }

@@ -45,7 +45,7 @@ static int batch_flush(struct mend *mend)
 		return 0;
 	ret = index_state_read(mend->store->index, &state);
 	if (!ret)
-		ret = index_apply(
+		ret = index_write_group(
 			mend->store->index, slice_of(mend->batch->bytes, mend->batch->len), &state);
 	group_reset(mend->batch);
 	return ret;

@@ -8,7 +8,7 @@
  * failed is never replayed, and its space can be used anew. A body that was written before may lack
  * a part on a volume that is called good now: its commit fails. */
 #include "store/check/check.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
@@ -65,7 +65,7 @@ static void regain_run(void *arg)
 	struct regain *regain = (struct regain *)arg;
 
 	disk_array_regain(regain->store->volume.disk, regain->members);
-	regain->ret = applier_checkpoint_anew(regain->store);
+	regain->ret = index_apply_checkpoint_anew(regain->store);
 }
 
 int stripe_regain(struct store *store)
@@ -79,7 +79,7 @@ int stripe_regain(struct store *store)
 	 * begun before are over, and the index has all that was acknowledged. */
 	atomic_fetch_add(&store->regains, 1);
 	commit_barrier(store);
-	regain.ret = applier_settle(store);
+	regain.ret = index_apply_settle(store);
 	if (!regain.ret)
 		fiber_offload_long(regain_run, &regain);
 	if (regain.ret) {

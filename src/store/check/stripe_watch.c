@@ -1,7 +1,7 @@
 /* store/check/stripe_watch.c: looks after several volumes while the store is open: what is gone is
  * given up, what can be reached again is taken back and rebuilt. docs/design/stripe.md. */
 #include "store/check/check.h"
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/state/state.h"
@@ -151,7 +151,7 @@ static void puts_await(struct store *store)
 	while (atomic_load(&store->puts_open[before % 2]) && !atomic_load(&store->quiescing))
 		fiber_sleep_ns(PUTS_LOOK_NS);
 	commit_barrier(store);
-	(void)applier_wait(store, atomic_load(&store->committer->published_seq));
+	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));
 }
 
 static void member_take(struct watch *watch)

@@ -1,7 +1,7 @@
 /* store/commit/committer.c: the one writer: a fiber of the first reactor that takes all commits
  * that wait, writes their small bodies and one log group beside each other, flushes once, publishes
  * and wakes. While a group is being flushed the next one gathers. */
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -232,7 +232,7 @@ static int group_write(struct store *store, struct group *group)
 	};
 	struct iovec *iov = &committer->iov[GROUP_PIECES_MAX];
 	uint64_t begin_ns;
-	int ret = applier_wait_room(store, pos + padded);
+	int ret = index_apply_wait_room(store, pos + padded);
 
 	if (ret)
 		return ret;
@@ -286,7 +286,7 @@ static void group_run(struct store *store, struct group *group)
 		group_await(store, group);
 	commits = group->commits;
 	if (!group->count) {
-		applier_group_give(store, group);
+		index_apply_group_give(store, group);
 		commits_wake(commits);
 		return;
 	}
@@ -297,7 +297,7 @@ static void group_run(struct store *store, struct group *group)
 		store_fence(store, "the log", ret);
 		for (struct commit *commit = commits; commit; commit = commit->next)
 			commit_undo(store, commit, ret == -EHOSTDOWN ? ret : -EIO);
-		applier_group_give(store, group);
+		index_apply_group_give(store, group);
 		commits_wake(commits);
 		return;
 	}
@@ -308,7 +308,7 @@ static void group_run(struct store *store, struct group *group)
 	counter_add(&commits_total, group->commit_count);
 	committer->woken = group->commit_count;
 	committer->parked = false;
-	applier_push(store, group);
+	index_apply_push(store, group);
 	commits_wake(commits);
 }
 
@@ -331,7 +331,7 @@ static void committer_main(void *arg)
 			continue;
 		}
 		committer->held = commit;
-		group = applier_group(store);
+		group = index_apply_group(store);
 		if (!group) {
 			committer->held = NULL;
 			commit_undo(store, commit, -ENOMEM);

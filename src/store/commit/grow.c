@@ -1,7 +1,7 @@
 /* store/commit/grow.c: room on the volume: runs from the allocator, and more of the file when it
  * runs low. Growing prewrites, which takes a while: a fiber does it ahead of need, and only who
  * finds nothing at all waits. */
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/body.h"
 #include "store/object/cache.h"
 #include "store/space/space.h"
@@ -197,7 +197,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 		/* The space of recent deletions is free once the index has them. */
 		if (refused) {
 			settled = true;
-			if (applier_settle(store))
+			if (index_apply_settle(store))
 				return -EIO;
 		} else {
 			refused = growth_wait(store) != 0;

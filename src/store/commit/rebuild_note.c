@@ -1,6 +1,6 @@
 /* store/commit/rebuild_note.c: the index thread notes the rows of older bodies that it writes while
  * a volume is rebuilt, so that check/rebuild.c looks at them again. */
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/log/journal.h"
 #include "store/object/record.h"
 #include "store/state/state.h"

@@ -1,7 +1,7 @@
 /* store/commit/version.c: which row a version of a key has, and which versions are its newest. A
  * version id names its sequence number, so its row is found without a search; only the end of a
  * key's newest version asks the index what comes after it. */
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/index/index.h"
@@ -209,7 +209,7 @@ static void newest_run(void *arg)
 static int newest_find(
 	struct store *store, uint64_t bucket_id, struct slice key, struct newest *newest)
 {
-	int ret = applier_wait(store, atomic_load(&store->committer->published_seq));
+	int ret = index_apply_wait(store, atomic_load(&store->committer->published_seq));
 
 	if (ret)
 		return ret;

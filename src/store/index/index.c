@@ -204,7 +204,7 @@ int index_state_write(struct index *index, const struct state_record *state)
 	return batch_write(index, state);
 }
 
-int index_apply(struct index *index, struct slice group, const struct state_record *state)
+int index_write_group(struct index *index, struct slice group, const struct state_record *state)
 {
 	struct mutation mutation;
 	size_t at = 0;
@@ -220,7 +220,7 @@ int index_apply(struct index *index, struct slice group, const struct state_reco
 	return ret < 0 ? ret : batch_write(index, state);
 }
 
-int index_apply_coalesced(
+int index_write_merged(
 	struct index *index, const struct coalesce *coalesce, const struct state_record *state)
 {
 	rocksdb_writebatch_clear(index->batch);

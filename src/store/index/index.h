@@ -44,9 +44,9 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 	size_t *ret_len);
 int index_state_read(struct index *index, struct state_record *ret_state);
 /* Applies a group's mutations and the state, at once. Blocks. */
-int index_apply(struct index *index, struct slice group, const struct state_record *state);
+int index_write_group(struct index *index, struct slice group, const struct state_record *state);
 /* The same of what a settled coalesce has left. Blocks. */
-int index_apply_coalesced(
+int index_write_merged(
 	struct index *index, const struct coalesce *coalesce, const struct state_record *state);
 /* The state alone, likewise. Blocks. */
 int index_state_write(struct index *index, const struct state_record *state);

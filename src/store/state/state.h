@@ -11,7 +11,7 @@
 
 #include "store/volume/volume.h"
 
-struct applier;
+struct index_apply;
 struct buckets;
 struct buf;
 struct cache;
@@ -42,7 +42,7 @@ struct store {
 	struct record_table *records;
 	struct cache *cache;
 	struct buckets *buckets;
-	struct applier *applier;
+	struct index_apply *apply;
 	struct committer *committer;
 	struct rebuild_noted *noted;
 	_Atomic uint64_t data_id_next;

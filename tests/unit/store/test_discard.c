@@ -77,7 +77,7 @@ static void discard_always(struct rig *rig, void *arg)
 		assert_int_equal(discard_pass(rig->store, BYTES_S), 0);
 		fiber_sleep_ns(NS_PER_MS);
 	}
-	assert_int_equal(applier_settle(rig->store), 0);
+	assert_int_equal(index_apply_settle(rig->store), 0);
 	assert_int_equal(discard_pass(rig->store, BYTES_S), 0);
 }
 
@@ -149,7 +149,7 @@ static void put_and_delete(struct rig *rig)
 {
 	assert_int_equal(object_put_seeded(rig, BUCKET, SLICE("k"), 2 * MIB, 1, NULL), 0);
 	assert_int_equal(store_delete(rig->store, slice_str(BUCKET), SLICE("k"), NULL, NULL), 0);
-	assert_int_equal(applier_settle(rig->store), 0);
+	assert_int_equal(index_apply_settle(rig->store), 0);
 }
 
 static void failing(struct rig *rig, void *arg)

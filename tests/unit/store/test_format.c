@@ -50,7 +50,8 @@ static struct state_record edit(const struct rig *rig, const struct index_edit *
 			memcpy(group_add(group, MUTATION_PUT, 0, &key, key.len), edit->row,
 				key.len);
 		}
-		assert_int_equal(index_apply(index, slice_of(group->bytes, group->len), &state), 0);
+		assert_int_equal(
+			index_write_group(index, slice_of(group->bytes, group->len), &state), 0);
 		assert_int_equal(index_flush(index), 0);
 		group_close(group);
 	}

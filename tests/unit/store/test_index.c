@@ -60,8 +60,8 @@ static void apply(struct fixture *fixture)
 {
 	fixture->state.applied_seq++;
 	assert_int_equal(
-		index_apply(fixture->index, slice_of(fixture->group->bytes, fixture->group->len),
-			&fixture->state),
+		index_write_group(fixture->index,
+			slice_of(fixture->group->bytes, fixture->group->len), &fixture->state),
 		0);
 	group_reset(fixture->group);
 }
@@ -96,7 +96,7 @@ static void test_applies_groups_with_their_state(void **state)
 	/* A damaged group changes nothing. */
 	add(fixture, MUTATION_PUT, &key, "x");
 	assert_int_equal(
-		index_apply(fixture->index,
+		index_write_group(fixture->index,
 			slice_of(fixture->group->bytes, fixture->group->len - 1), &fixture->state),
 		-EUCLEAN);
 	assert_int_equal(has(fixture, &key), 0);

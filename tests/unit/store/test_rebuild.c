@@ -119,7 +119,7 @@ static void rebuild_and_move(struct rig *rig, void *arg)
 	rename_one(rig, "a/k0599", "a/again");
 	newest_delete(rig, "older");
 	newest_delete(rig, "null");
-	assert_int_equal(applier_settle(rig->store), 0);
+	assert_int_equal(index_apply_settle(rig->store), 0);
 	memory_disk_let_go(2);
 	for (uint32_t i = 0; i < WRITTEN_ANEW; i++) {
 		snprintf(key, sizeof(key), "k%04u", i);

@@ -1,7 +1,7 @@
-/* store/commit/applier.h: the index thread and the checkpoint thread, and what they note for a
+/* store/commit/index_apply.h: the index thread and the checkpoint thread, and what they note for a
  * rebuild. */
-#ifndef STORE_APPLIER_H
-#define STORE_APPLIER_H
+#ifndef STORE_INDEX_APPLY_H
+#define STORE_INDEX_APPLY_H
 
 #include "store/local.h"
 
@@ -13,8 +13,8 @@
 struct group;
 struct waiter;
 
-/* ---- applier.c: the index thread and the checkpoint thread. ---- */
-struct applier {
+/* ---- index_apply.c: the index thread and the checkpoint thread. ---- */
+struct index_apply {
 	pthread_t apply_thread;
 	pthread_t checkpoint_thread;
 	pthread_mutex_t lock;
@@ -40,26 +40,27 @@ struct applier {
  * together; an operation that needs the index up to date makes it hurry. */
 #define APPLY_BYTES_GOAL (1 * MIB)
 #define APPLY_WAIT_NS	 (50 * NS_PER_MS)
-void applier_init(struct applier *applier);
-int applier_start(struct store *store);
+void index_apply_init(struct index_apply *apply);
+int index_apply_start(struct store *store);
 /* Ends the threads when the queue is empty, and takes init back. */
-void applier_stop(struct store *store);
+void index_apply_stop(struct store *store);
 /* Takes the group over. */
-void applier_push(struct store *store, struct group *group);
-struct group *applier_group(struct store *store); /* a fresh or kept one; NULL: no memory */
-void applier_group_give(struct store *store, struct group *group); /* one that was not written */
+void index_apply_push(struct store *store, struct group *group);
+struct group *index_apply_group(struct store *store); /* a fresh or kept one; NULL: no memory */
+void index_apply_group_give(
+	struct store *store, struct group *group); /* one that was not written */
 /* Fiber call: until everything up to seq is applied. -EIO: the index failed. */
-int applier_wait(struct store *store, uint64_t seq);
+int index_apply_wait(struct store *store, uint64_t seq);
 /* Fiber call: until everything published so far is applied, and the space of what it replaced is
  * free but for what is being read. -EIO. */
-int applier_settle(struct store *store);
+int index_apply_settle(struct store *store);
 /* Fiber call: until the log has room for a group that ends at end_pos and the index keeps up. */
-int applier_wait_room(struct store *store, uint64_t end_pos);
+int index_apply_wait_room(struct store *store, uint64_t end_pos);
 /* A checkpoint on the calling thread. Blocks. */
-int applier_checkpoint_now(struct store *store);
+int index_apply_checkpoint_now(struct store *store);
 /* The same, and the log goes on in a new epoch: what it has behind the tail counts no more. All
  * that was published is applied, and no group is on its way. */
-int applier_checkpoint_anew(struct store *store);
+int index_apply_checkpoint_anew(struct store *store);
 
 /* ---- rebuild_note.c ---- */
 /* Keys one after the other, each behind its length (2). */

@@ -1,8 +1,8 @@
-/* store/commit/applier.c: what happens to a group after it is durable: the index thread applies it
- * to RocksDB, many groups at a time, unpins their records and frees the space of what they
+/* store/commit/index_apply.c: what happens to a group after it is durable: the index thread applies
+ * it to RocksDB, many groups at a time, unpins their records and frees the space of what they
  * replaced; the checkpoint thread flushes RocksDB and moves the log's tail, so that its space can
  * be used again. */
-#include "store/commit/applier.h"
+#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/index/coalesce.h"
@@ -34,69 +34,69 @@ DEFINE_COUNTER(checkpoints, "nebulaio_store_checkpoints_total", NULL,
 	"Times that the index was flushed and the log's tail moved.");
 
 /* The lock is held. */
-static struct waiter *waiters_take(struct applier *applier)
+static struct waiter *waiters_take(struct index_apply *apply)
 {
-	struct waiter *waiters = applier->waiters;
+	struct waiter *waiters = apply->waiters;
 
-	applier->waiters = NULL;
+	apply->waiters = NULL;
 	return waiters;
 }
 
 /* Fiber call with the lock held; returns with it held. */
-static void progress_wait(struct applier *applier)
+static void progress_wait(struct index_apply *apply)
 {
 	struct waiter waiter;
 
 	waiter_init(&waiter);
-	waiter.next = applier->waiters;
-	applier->waiters = &waiter;
-	if (!applier->hurry) {
-		applier->hurry = true;
-		pthread_cond_signal(&applier->work);
+	waiter.next = apply->waiters;
+	apply->waiters = &waiter;
+	if (!apply->hurry) {
+		apply->hurry = true;
+		pthread_cond_signal(&apply->work);
 	}
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	waiter_wait(&waiter);
-	pthread_mutex_lock(&applier->lock);
+	pthread_mutex_lock(&apply->lock);
 }
 
-static void group_keep(struct applier *applier, struct group *group)
+static void group_keep(struct index_apply *apply, struct group *group)
 {
 	bool keep;
 
 	group_reset(group);
-	pthread_mutex_lock(&applier->lock);
-	keep = applier->spare_count < SPARE_GROUPS_MAX && group->cap <= SPARE_BYTES_MAX;
+	pthread_mutex_lock(&apply->lock);
+	keep = apply->spare_count < SPARE_GROUPS_MAX && group->cap <= SPARE_BYTES_MAX;
 	if (keep) {
-		group->next = applier->spare;
-		applier->spare = group;
-		applier->spare_count++;
+		group->next = apply->spare;
+		apply->spare = group;
+		apply->spare_count++;
 	}
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	if (!keep)
 		group_close(group);
 }
 
-struct group *applier_group(struct store *store)
+struct group *index_apply_group(struct store *store)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	struct group *group;
 
-	pthread_mutex_lock(&applier->lock);
-	group = applier->spare;
+	pthread_mutex_lock(&apply->lock);
+	group = apply->spare;
 	if (group) {
-		applier->spare = group->next;
-		applier->spare_count--;
+		apply->spare = group->next;
+		apply->spare_count--;
 		group->next = NULL;
 	}
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	if (!group && group_open(&group))
 		return NULL;
 	return group;
 }
 
-void applier_group_give(struct store *store, struct group *group)
+void index_apply_group_give(struct store *store, struct group *group)
 {
-	group_keep(store->applier, group);
+	group_keep(store->apply, group);
 }
 
 /* A dead object's extents are known only from its segments: they are read before their rows go (of
@@ -134,12 +134,12 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 		.data_id_next = head->data_id_next,
 		.bucket_id_next = head->bucket_id_next,
 	};
-	struct coalesce *coalesce = &store->applier->coalesce;
+	struct coalesce *coalesce = &store->apply->coalesce;
 
 	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
 	coalesce_reset(coalesce);
 	if (first->alone)
-		return index_apply(
+		return index_write_group(
 			store->index, slice_of(first->bytes, group_head(first)->bytes), &state);
 	for (struct group *group = first; group; group = group->next) {
 		int ret = coalesce_add(
@@ -150,7 +150,7 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 	}
 	coalesce_settle(coalesce);
 	counter_add(&rows_merged, coalesce->count - coalesce->settled_count);
-	return index_apply_coalesced(store->index, coalesce, &state);
+	return index_write_merged(store->index, coalesce, &state);
 }
 
 static int run_apply(struct store *store, struct group *first, const struct group *last)
@@ -169,26 +169,26 @@ static int run_apply(struct store *store, struct group *first, const struct grou
 static void run_book(
 	struct store *store, const struct group *first, const struct group *last, int ret)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	struct waiter *waiters;
 
-	pthread_mutex_lock(&applier->lock);
+	pthread_mutex_lock(&apply->lock);
 	if (ret)
-		applier->failed = true;
-	if (!applier->failed) {
-		applier->applied_seq = group_head(last)->seq;
-		applier->applied_pos = last->end_pos;
+		apply->failed = true;
+	if (!apply->failed) {
+		apply->applied_seq = group_head(last)->seq;
+		apply->applied_pos = last->end_pos;
 	}
 	for (const struct group *group = first; group; group = group->next)
-		applier->queued_bytes -= group->len;
-	waiters = waiters_take(applier);
-	pthread_mutex_unlock(&applier->lock);
+		apply->queued_bytes -= group->len;
+	waiters = waiters_take(apply);
+	pthread_mutex_unlock(&apply->lock);
 	waiters_wake(waiters);
 }
 
 static void run_finish(struct store *store, struct group *first)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	const struct group *last = first;
 	uint32_t count = 1;
 	bool applied;
@@ -196,21 +196,21 @@ static void run_finish(struct store *store, struct group *first)
 
 	for (; last->next; last = last->next)
 		count++;
-	if (!applier->failed)
+	if (!apply->failed)
 		ret = run_apply(store, first, last);
 	if (ret)
 		store_fence(store, "the index", ret);
 	else
 		counter_add(&groups_applied, count);
 	/* A fiber that waits for the run finds the space of superseded objects given back. */
-	applied = !ret && !applier->failed;
+	applied = !ret && !apply->failed;
 	for (const struct group *group = first; group; group = group->next)
 		touched_release(store, group, applied);
 	run_book(store, first, last, ret);
 	while (first) {
 		struct group *next = first->next;
 
-		group_keep(applier, first);
+		group_keep(apply, first);
 		first = next;
 	}
 }
@@ -219,49 +219,49 @@ static void run_finish(struct store *store, struct group *first)
  * held. */
 static bool run_due(struct store *store, uint64_t *ret_until_ns)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 
-	*ret_until_ns = applier->waiting_since_ns + APPLY_WAIT_NS;
-	return applier->hurry || applier->stopping ||
-	       applier->waiting_bytes >= MIN(APPLY_BYTES_GOAL, store->volume.super.log_bytes / 8) ||
+	*ret_until_ns = apply->waiting_since_ns + APPLY_WAIT_NS;
+	return apply->hurry || apply->stopping ||
+	       apply->waiting_bytes >= MIN(APPLY_BYTES_GOAL, store->volume.super.log_bytes / 8) ||
 	       clock_now_ns() >= *ret_until_ns;
 }
 
 /* Waits for a run of groups that is due, and takes it off the queue; NULL at the end. */
 static struct group *run_take(struct store *store)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	struct group *first, *last;
 	uint64_t until_ns;
 
-	pthread_mutex_lock(&applier->lock);
-	while (!applier->first || !run_due(store, &until_ns)) {
-		if (!applier->first && applier->stopping)
+	pthread_mutex_lock(&apply->lock);
+	while (!apply->first || !run_due(store, &until_ns)) {
+		if (!apply->first && apply->stopping)
 			break;
-		if (!applier->first) {
-			applier->hurry = false;
-			pthread_cond_wait(&applier->work, &applier->lock);
+		if (!apply->first) {
+			apply->hurry = false;
+			pthread_cond_wait(&apply->work, &apply->lock);
 		} else {
 			struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
 				.tv_nsec = (long)(until_ns % NS_PER_S)};
 
-			pthread_cond_timedwait(&applier->work, &applier->lock, &until);
+			pthread_cond_timedwait(&apply->work, &apply->lock, &until);
 		}
 	}
-	first = last = applier->first;
+	first = last = apply->first;
 	if (first) {
-		applier->waiting_bytes -= first->len;
+		apply->waiting_bytes -= first->len;
 		while (!first->alone && last->next && !last->next->alone) {
 			last = last->next;
-			applier->waiting_bytes -= last->len;
+			apply->waiting_bytes -= last->len;
 		}
-		applier->first = last->next;
+		apply->first = last->next;
 		last->next = NULL;
-		if (!applier->first)
-			applier->last = NULL;
-		applier->hurry &= applier->first != NULL;
+		if (!apply->first)
+			apply->last = NULL;
+		apply->hurry &= apply->first != NULL;
 	}
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	return first;
 }
 
@@ -275,45 +275,45 @@ static void *apply_main(void *arg)
 	return NULL;
 }
 
-void applier_push(struct store *store, struct group *group)
+void index_apply_push(struct store *store, struct group *group)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	bool was_empty, due;
 	uint64_t until_ns;
 
 	group->next = NULL;
-	pthread_mutex_lock(&applier->lock);
-	was_empty = !applier->first;
-	if (applier->last)
-		applier->last->next = group;
+	pthread_mutex_lock(&apply->lock);
+	was_empty = !apply->first;
+	if (apply->last)
+		apply->last->next = group;
 	else
-		applier->first = group;
-	applier->last = group;
-	applier->queued_bytes += group->len;
-	applier->waiting_bytes += group->len;
+		apply->first = group;
+	apply->last = group;
+	apply->queued_bytes += group->len;
+	apply->waiting_bytes += group->len;
 	if (was_empty)
-		applier->waiting_since_ns = clock_now_ns();
+		apply->waiting_since_ns = clock_now_ns();
 	due = run_due(store, &until_ns);
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	if (was_empty || due)
-		pthread_cond_signal(&applier->work);
+		pthread_cond_signal(&apply->work);
 }
 
 static int checkpoint_do(struct store *store, bool anew)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	struct volume *volume = &store->volume;
 	struct waiter *waiters;
 	uint64_t pos, seq;
 	int ret = 0;
 
 	pthread_mutex_lock(&volume->lock);
-	pthread_mutex_lock(&applier->lock);
-	pos = applier->applied_pos;
-	seq = applier->applied_seq;
-	if (applier->failed)
+	pthread_mutex_lock(&apply->lock);
+	pos = apply->applied_pos;
+	seq = apply->applied_seq;
+	if (apply->failed)
 		ret = -EIO;
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	if (!ret && (anew || pos != volume->super.tail_pos)) {
 		ret = index_flush(store->index);
 		if (!ret) {
@@ -330,24 +330,24 @@ static int checkpoint_do(struct store *store, bool anew)
 		else
 			counter_add(&checkpoints, 1);
 	}
-	pthread_mutex_lock(&applier->lock);
+	pthread_mutex_lock(&apply->lock);
 	if (ret && ret != -EHOSTDOWN)
-		applier->failed = true;
+		apply->failed = true;
 	else if (!ret)
 		atomic_store(&store->tail_pos, pos);
-	waiters = waiters_take(applier);
-	pthread_mutex_unlock(&applier->lock);
+	waiters = waiters_take(apply);
+	pthread_mutex_unlock(&apply->lock);
 	pthread_mutex_unlock(&volume->lock);
 	waiters_wake(waiters);
 	return ret;
 }
 
-int applier_checkpoint_now(struct store *store)
+int index_apply_checkpoint_now(struct store *store)
 {
 	return checkpoint_do(store, false);
 }
 
-int applier_checkpoint_anew(struct store *store)
+int index_apply_checkpoint_anew(struct store *store)
 {
 	return checkpoint_do(store, true);
 }
@@ -355,140 +355,140 @@ int applier_checkpoint_anew(struct store *store)
 static void *checkpoint_main(void *arg)
 {
 	struct store *store = (struct store *)arg;
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 
-	pthread_mutex_lock(&applier->lock);
-	while (!applier->stopping) {
-		if (!applier->checkpoint_wanted || applier->failed) {
-			pthread_cond_wait(&applier->checkpoint, &applier->lock);
+	pthread_mutex_lock(&apply->lock);
+	while (!apply->stopping) {
+		if (!apply->checkpoint_wanted || apply->failed) {
+			pthread_cond_wait(&apply->checkpoint, &apply->lock);
 			continue;
 		}
-		applier->checkpoint_wanted = false;
-		pthread_mutex_unlock(&applier->lock);
-		applier_checkpoint_now(store);
-		pthread_mutex_lock(&applier->lock);
+		apply->checkpoint_wanted = false;
+		pthread_mutex_unlock(&apply->lock);
+		index_apply_checkpoint_now(store);
+		pthread_mutex_lock(&apply->lock);
 	}
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	return NULL;
 }
 
 /* The lock is held. */
-static void checkpoint_want(struct applier *applier)
+static void checkpoint_want(struct index_apply *apply)
 {
-	if (applier->checkpoint_wanted)
+	if (apply->checkpoint_wanted)
 		return;
-	applier->checkpoint_wanted = true;
-	pthread_cond_signal(&applier->checkpoint);
+	apply->checkpoint_wanted = true;
+	pthread_cond_signal(&apply->checkpoint);
 }
 
-int applier_wait(struct store *store, uint64_t seq)
+int index_apply_wait(struct store *store, uint64_t seq)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	int ret = 0;
 
-	pthread_mutex_lock(&applier->lock);
-	while (applier->applied_seq < seq && !applier->failed)
-		progress_wait(applier);
-	if (applier->applied_seq < seq)
+	pthread_mutex_lock(&apply->lock);
+	while (apply->applied_seq < seq && !apply->failed)
+		progress_wait(apply);
+	if (apply->applied_seq < seq)
 		ret = -EIO;
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	return ret;
 }
 
-int applier_settle(struct store *store)
+int index_apply_settle(struct store *store)
 {
-	return applier_wait(store, atomic_load(&store->committer->published_seq));
+	return index_apply_wait(store, atomic_load(&store->committer->published_seq));
 }
 
-int applier_wait_room(struct store *store, uint64_t end_pos)
+int index_apply_wait_room(struct store *store, uint64_t end_pos)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	uint64_t log_bytes = store->volume.super.log_bytes;
 	bool waited = false;
 	int ret = 0;
 
-	pthread_mutex_lock(&applier->lock);
+	pthread_mutex_lock(&apply->lock);
 	for (;;) {
 		uint64_t used = end_pos - atomic_load(&store->tail_pos);
 
-		if (applier->failed || stripe_suspended(store)) {
-			ret = applier->failed ? -EIO : -EHOSTDOWN;
+		if (apply->failed || stripe_suspended(store)) {
+			ret = apply->failed ? -EIO : -EHOSTDOWN;
 			break;
 		}
 		/* Only what is applied can be let go. */
 		if (used > log_bytes / 2 &&
-			applier->applied_pos - atomic_load(&store->tail_pos) >= log_bytes / 4)
-			checkpoint_want(applier);
-		if (used <= log_bytes && applier->queued_bytes <= INDEX_LAG_BYTES_MAX)
+			apply->applied_pos - atomic_load(&store->tail_pos) >= log_bytes / 4)
+			checkpoint_want(apply);
+		if (used <= log_bytes && apply->queued_bytes <= INDEX_LAG_BYTES_MAX)
 			break;
-		if (used > log_bytes && !applier->first)
-			checkpoint_want(applier);
+		if (used > log_bytes && !apply->first)
+			checkpoint_want(apply);
 		if (!waited)
 			counter_add(used > log_bytes ? &log_full : &index_queue_full, 1);
 		waited = true;
-		progress_wait(applier);
+		progress_wait(apply);
 	}
-	pthread_mutex_unlock(&applier->lock);
+	pthread_mutex_unlock(&apply->lock);
 	return ret;
 }
 
-int applier_start(struct store *store)
+int index_apply_start(struct store *store)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 	int ret;
 
-	ret = pthread_create(&applier->apply_thread, NULL, apply_main, store);
+	ret = pthread_create(&apply->apply_thread, NULL, apply_main, store);
 	if (ret)
 		return -ret;
-	ret = pthread_create(&applier->checkpoint_thread, NULL, checkpoint_main, store);
+	ret = pthread_create(&apply->checkpoint_thread, NULL, checkpoint_main, store);
 	if (ret) {
-		pthread_mutex_lock(&applier->lock);
-		applier->stopping = true;
-		pthread_cond_broadcast(&applier->work);
-		pthread_mutex_unlock(&applier->lock);
-		pthread_join(applier->apply_thread, NULL);
+		pthread_mutex_lock(&apply->lock);
+		apply->stopping = true;
+		pthread_cond_broadcast(&apply->work);
+		pthread_mutex_unlock(&apply->lock);
+		pthread_join(apply->apply_thread, NULL);
 		return -ret;
 	}
-	pthread_setname_np(applier->apply_thread, "store-index");
-	pthread_setname_np(applier->checkpoint_thread, "store-check");
-	applier->started = true;
+	pthread_setname_np(apply->apply_thread, "store-index");
+	pthread_setname_np(apply->checkpoint_thread, "store-check");
+	apply->started = true;
 	return 0;
 }
 
-void applier_init(struct applier *applier)
+void index_apply_init(struct index_apply *apply)
 {
 	pthread_condattr_t attr;
 
-	pthread_mutex_init(&applier->lock, NULL);
+	pthread_mutex_init(&apply->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&applier->work, &attr);
+	pthread_cond_init(&apply->work, &attr);
 	pthread_condattr_destroy(&attr);
-	pthread_cond_init(&applier->checkpoint, NULL);
+	pthread_cond_init(&apply->checkpoint, NULL);
 }
 
-void applier_stop(struct store *store)
+void index_apply_stop(struct store *store)
 {
-	struct applier *applier = store->applier;
+	struct index_apply *apply = store->apply;
 
-	if (applier->started) {
-		pthread_mutex_lock(&applier->lock);
-		applier->stopping = true;
-		pthread_cond_broadcast(&applier->work);
-		pthread_cond_broadcast(&applier->checkpoint);
-		pthread_mutex_unlock(&applier->lock);
-		pthread_join(applier->apply_thread, NULL);
-		pthread_join(applier->checkpoint_thread, NULL);
-		applier->started = false;
+	if (apply->started) {
+		pthread_mutex_lock(&apply->lock);
+		apply->stopping = true;
+		pthread_cond_broadcast(&apply->work);
+		pthread_cond_broadcast(&apply->checkpoint);
+		pthread_mutex_unlock(&apply->lock);
+		pthread_join(apply->apply_thread, NULL);
+		pthread_join(apply->checkpoint_thread, NULL);
+		apply->started = false;
 	}
-	while (applier->spare) {
-		struct group *group = applier->spare;
+	while (apply->spare) {
+		struct group *group = apply->spare;
 
-		applier->spare = group->next;
+		apply->spare = group->next;
 		group_close(group);
 	}
-	coalesce_close(&applier->coalesce);
-	pthread_cond_destroy(&applier->work);
-	pthread_cond_destroy(&applier->checkpoint);
-	pthread_mutex_destroy(&applier->lock);
+	coalesce_close(&apply->coalesce);
+	pthread_cond_destroy(&apply->work);
+	pthread_cond_destroy(&apply->checkpoint);
+	pthread_mutex_destroy(&apply->lock);
 }
