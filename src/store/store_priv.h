@@ -9,7 +9,7 @@
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
-#include "store/index/coalesce.h"
+#include "store/index/merge.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"

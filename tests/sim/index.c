@@ -342,14 +342,14 @@ int index_write_group(struct index *index, struct slice group, const struct stat
 }
 
 int index_write_merged(
-	struct index *index, const struct coalesce *coalesce, const struct state_record *state)
+	struct index *index, const struct index_merge *merge, const struct state_record *state)
 {
 	struct map *map;
 
 	work();
 	map = map_copy(now(index));
-	for (uint32_t i = 0; i < coalesce->settled_count; i++)
-		change(map, coalesce->order[i]);
+	for (uint32_t i = 0; i < merge->settled_count; i++)
+		change(map, merge->order[i]);
 	return commit(index, map, state);
 }
 

@@ -5,7 +5,7 @@
 #include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
-#include "store/index/coalesce.h"
+#include "store/index/merge.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
 #include "store/object/object.h"
@@ -134,23 +134,23 @@ static int run_batch(struct store *store, struct group *first, const struct grou
 		.data_id_next = head->data_id_next,
 		.bucket_id_next = head->bucket_id_next,
 	};
-	struct coalesce *coalesce = &store->apply->coalesce;
+	struct index_merge *merge = &store->apply->merge;
 
 	memcpy(state.uuid, store->volume.super.uuid, sizeof(state.uuid));
-	coalesce_reset(coalesce);
+	index_merge_reset(merge);
 	if (first->alone)
 		return index_write_group(
 			store->index, slice_of(first->bytes, group_head(first)->bytes), &state);
 	for (struct group *group = first; group; group = group->next) {
-		int ret = coalesce_add(
-			coalesce, slice_of(group->bytes, group_head(group)->bytes), group->count);
+		int ret = index_merge_add(
+			merge, slice_of(group->bytes, group_head(group)->bytes), group->count);
 
 		if (ret)
 			return ret;
 	}
-	coalesce_settle(coalesce);
-	counter_add(&rows_merged, coalesce->count - coalesce->settled_count);
-	return index_write_merged(store->index, coalesce, &state);
+	index_merge_settle(merge);
+	counter_add(&rows_merged, merge->count - merge->settled_count);
+	return index_write_merged(store->index, merge, &state);
 }
 
 static int run_apply(struct store *store, struct group *first, const struct group *last)
@@ -487,7 +487,7 @@ void index_apply_stop(struct store *store)
 		apply->spare = group->next;
 		group_close(group);
 	}
-	coalesce_close(&apply->coalesce);
+	index_merge_close(&apply->merge);
 	pthread_cond_destroy(&apply->work);
 	pthread_cond_destroy(&apply->checkpoint);
 	pthread_mutex_destroy(&apply->lock);

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "store/index/coalesce.h"
+#include "store/index/merge.h"
 
 struct group;
 struct waiter;
@@ -23,7 +23,7 @@ struct index_apply {
 	struct group *first, *last;
 	struct group *spare; /* kept buffers */
 	uint32_t spare_count;
-	struct coalesce coalesce; /* the index thread's */
+	struct index_merge merge; /* the index thread's */
 	uint64_t queued_bytes;	  /* with what is being applied */
 	uint64_t waiting_bytes;	  /* of the queue */
 	uint64_t waiting_since_ns;

@@ -1,7 +1,7 @@
 /* store/index/index.c: RocksDB behind few calls: no log of its own (the store's log is it), one
  * column family, bounded background work. Most calls may block and belong on helper threads;
  * index_get can be told to look into memory only. */
-#include "store/index/coalesce.h"
+#include "store/index/merge.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"
@@ -221,11 +221,11 @@ int index_write_group(struct index *index, struct slice group, const struct stat
 }
 
 int index_write_merged(
-	struct index *index, const struct coalesce *coalesce, const struct state_record *state)
+	struct index *index, const struct index_merge *merge, const struct state_record *state)
 {
 	rocksdb_writebatch_clear(index->batch);
-	for (uint32_t i = 0; i < coalesce->settled_count; i++)
-		batch_add(index, coalesce->order[i]);
+	for (uint32_t i = 0; i < merge->settled_count; i++)
+		batch_add(index, merge->order[i]);
 	return batch_write(index, state);
 }
 

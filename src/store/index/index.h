@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "store/index/coalesce.h"
+#include "store/index/merge.h"
 #include "store/log/key.h"
 
 #define INDEX_VERSION 2u /* 1: without versions, is read, too */
@@ -45,9 +45,9 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 int index_state_read(struct index *index, struct state_record *ret_state);
 /* Applies a group's mutations and the state, at once. Blocks. */
 int index_write_group(struct index *index, struct slice group, const struct state_record *state);
-/* The same of what a settled coalesce has left. Blocks. */
+/* The same of what a settled merge has left. Blocks. */
 int index_write_merged(
-	struct index *index, const struct coalesce *coalesce, const struct state_record *state);
+	struct index *index, const struct index_merge *merge, const struct state_record *state);
 /* The state alone, likewise. Blocks. */
 int index_state_write(struct index *index, const struct state_record *state);
 /* Makes all that was applied durable. Blocks. */

@@ -1,4 +1,4 @@
-/* tests/unit/store/test_coalesce.c: of many groups' mutations the last of each key is left, in key
+/* tests/unit/store/test_merge.c: of many groups' mutations the last of each key is left, in key
  * order. */
 #include "../unit.h"
 
@@ -31,19 +31,19 @@ static struct key object(const char *name)
 	return key;
 }
 
-static void add(struct coalesce *coalesce, struct group *group)
+static void add(struct index_merge *merge, struct group *group)
 {
 	struct group_head head = {.seq = 1};
 
 	group_seal(group, &head, 0, NULL);
 	assert_int_equal(
-		coalesce_add(coalesce, slice_of(group->bytes, group->len), group->count), 0);
+		index_merge_add(merge, slice_of(group->bytes, group->len), group->count), 0);
 }
 
-static void assert_left(const struct coalesce *coalesce, uint32_t idx, const struct key *key,
+static void assert_left(const struct index_merge *merge, uint32_t idx, const struct key *key,
 	int op, const char *value)
 {
-	const struct mutation *row = coalesce->order[idx];
+	const struct mutation *row = merge->order[idx];
 
 	assert_true(slice_eq(row->key, slice_of(key->bytes, key->len)));
 	assert_int_equal(row->op, op);
@@ -54,7 +54,7 @@ static void test_last_word(void **state)
 {
 	struct key a = object("a"), b = object("b"), c = object("c");
 	struct group *first, *second;
-	struct coalesce coalesce = {0};
+	struct index_merge merge = {0};
 
 	(void)state;
 	assert_int_equal(group_open(&first), 0);
@@ -65,19 +65,19 @@ static void test_last_word(void **state)
 	group_put(first, &b, "b1");
 	group_delete(second, &b);
 	group_put(second, &c, "c2");
-	add(&coalesce, first);
-	add(&coalesce, second);
-	coalesce_settle(&coalesce);
-	assert_int_equal(coalesce.count, 6);
-	assert_int_equal(coalesce.settled_count, 3);
-	assert_left(&coalesce, 0, &a, MUTATION_PUT, "a2");
+	add(&merge, first);
+	add(&merge, second);
+	index_merge_settle(&merge);
+	assert_int_equal(merge.count, 6);
+	assert_int_equal(merge.settled_count, 3);
+	assert_left(&merge, 0, &a, MUTATION_PUT, "a2");
 	/* The index may know an older b: it has to be told. */
-	assert_left(&coalesce, 1, &b, MUTATION_DELETE, "");
-	assert_left(&coalesce, 2, &c, MUTATION_PUT, "c2");
-	coalesce_reset(&coalesce);
-	coalesce_settle(&coalesce);
-	assert_int_equal(coalesce.settled_count, 0);
-	coalesce_close(&coalesce);
+	assert_left(&merge, 1, &b, MUTATION_DELETE, "");
+	assert_left(&merge, 2, &c, MUTATION_PUT, "c2");
+	index_merge_reset(&merge);
+	index_merge_settle(&merge);
+	assert_int_equal(merge.settled_count, 0);
+	index_merge_close(&merge);
 	group_close(first);
 	group_close(second);
 }
@@ -86,7 +86,7 @@ static void test_bodies_that_came_and_went(void **state)
 {
 	struct key here, gone, segment, older;
 	struct group *group;
-	struct coalesce coalesce = {0};
+	struct index_merge merge = {0};
 
 	(void)state;
 	key_inline(&here, 1);
@@ -100,18 +100,18 @@ static void test_bodies_that_came_and_went(void **state)
 	group_delete(group, &segment);
 	group_delete(group, &gone);
 	group_delete(group, &older);
-	add(&coalesce, group);
-	coalesce_settle(&coalesce);
-	assert_int_equal(coalesce.settled_count, 2);
-	assert_left(&coalesce, 0, &here, MUTATION_PUT, "stays");
-	assert_left(&coalesce, 1, &older, MUTATION_DELETE, "");
-	coalesce_close(&coalesce);
+	add(&merge, group);
+	index_merge_settle(&merge);
+	assert_int_equal(merge.settled_count, 2);
+	assert_left(&merge, 0, &here, MUTATION_PUT, "stays");
+	assert_left(&merge, 1, &older, MUTATION_DELETE, "");
+	index_merge_close(&merge);
 	group_close(group);
 }
 
 static void test_grows(void **state)
 {
-	struct coalesce coalesce = {0};
+	struct index_merge merge = {0};
 	struct group *group;
 
 	(void)state;
@@ -124,18 +124,18 @@ static void test_grows(void **state)
 		key = object(name);
 		group_put(group, &key, name);
 	}
-	add(&coalesce, group);
-	coalesce_settle(&coalesce);
-	assert_int_equal(coalesce.settled_count, 3000);
+	add(&merge, group);
+	index_merge_settle(&merge);
+	assert_int_equal(merge.settled_count, 3000);
 	for (uint32_t i = 0; i < 3000; i++) {
 		char name[16];
 		struct key key;
 
 		snprintf(name, sizeof(name), "%04u", i);
 		key = object(name);
-		assert_left(&coalesce, i, &key, MUTATION_PUT, name);
+		assert_left(&merge, i, &key, MUTATION_PUT, name);
 	}
-	coalesce_close(&coalesce);
+	index_merge_close(&merge);
 	group_close(group);
 }
 
@@ -144,15 +144,15 @@ static void test_damaged_group(void **state)
 {
 	struct key a = object("a");
 	struct group_head head = {.seq = 1};
-	struct coalesce coalesce = {0};
+	struct index_merge merge = {0};
 	struct group *group;
 
 	(void)state;
 	assert_int_equal(group_open(&group), 0);
 	group_put(group, &a, "a1");
 	group_seal(group, &head, 0, NULL);
-	assert_int_equal(coalesce_add(&coalesce, slice_of(group->bytes, group->len), 2), -EUCLEAN);
-	coalesce_close(&coalesce);
+	assert_int_equal(index_merge_add(&merge, slice_of(group->bytes, group->len), 2), -EUCLEAN);
+	index_merge_close(&merge);
 	group_close(group);
 }
 
