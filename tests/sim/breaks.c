@@ -88,11 +88,11 @@ int __wrap_s3_write_condition_check(const struct store_meta *current, void *arg)
 		       : __real_s3_write_condition_check(current, arg);
 }
 
-void __real_object_unseat_watched(struct store *store, struct object *object);
-void __wrap_object_unseat_watched(struct store *store, struct object *object)
+void __real_object_supersede_watched(struct store *store, struct object *object);
+void __wrap_object_supersede_watched(struct store *store, struct object *object)
 {
 	if (!breaks("revocation", REVOCATION_ONE_OF))
-		__real_object_unseat_watched(store, object);
+		__real_object_supersede_watched(store, object);
 }
 
 void __real_object_put(struct store *store, struct object *object);

@@ -170,7 +170,7 @@ static void change_publish(
 
 	change->entry->has_pending = false;
 	if (old)
-		object_unseat(store, old);
+		object_supersede(store, old);
 	if (old && change->old == OLD_EDITED)
 		atomic_store(&old->body_owner, object_get(change->object));
 	if (old && change->old == OLD_DIES) {

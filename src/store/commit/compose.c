@@ -240,7 +240,7 @@ void composition_publish(struct store *store, struct composition *composition,
 		struct object *old = record_entry_publish(store->records, component->entry, NULL);
 
 		CHECK(old == component->object);
-		object_unseat(store, old);
+		object_supersede(store, old);
 		component->entry->has_pending = false;
 		if (component->dropped) {
 			atomic_store(&old->dead, true);

@@ -53,11 +53,12 @@ enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED, BODY_MA
 
 struct object {
 	_Atomic uint32_t refs;
-	_Atomic bool dead;     /* replaced or deleted: its space is freed with the last reference */
-	_Atomic bool unseated; /* no longer what its key holds, as those who watch it have heard */
-	_Atomic bool watched;  /* has been: watches must be looked at */
-	bool body_flushed;     /* durable before its group was written */
-	uint8_t body;	       /* enum object_body */
+	_Atomic bool dead; /* replaced or deleted: its space is freed with the last reference */
+	_Atomic bool
+		superseded;	/* no longer what its key holds, as those who watch it have heard */
+	_Atomic bool watched;	/* has been: watches must be looked at */
+	bool body_flushed;	/* durable before its group was written */
+	uint8_t body;		/* enum object_body */
 	uint32_t segment_count; /* by length; 0 for empty and inline */
 	uint32_t bytes_in_memory;
 	uint64_t data_id;
@@ -147,14 +148,14 @@ static inline void store_get_check(const struct store_get *get)
 }
 
 /* ---- watch.c ---- */
-void object_unseat_watched(struct store *store, struct object *object);
+void object_supersede_watched(struct store *store, struct object *object);
 /* Another object, or none, has taken its place in the record table: before the commit is told to
  * have been done. */
-static inline void object_unseat(struct store *store, struct object *object)
+static inline void object_supersede(struct store *store, struct object *object)
 {
-	atomic_store(&object->unseated, true);
+	atomic_store(&object->superseded, true);
 	if (__builtin_expect(atomic_load(&object->watched), 0))
-		object_unseat_watched(store, object);
+		object_supersede_watched(store, object);
 }
 
 /* ---- stripe_mend.c: what other volumes have right. ---- */

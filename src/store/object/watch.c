@@ -21,9 +21,9 @@ int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t
 
 	store_get_check(get);
 	pthread_mutex_lock(&store->watch_lock);
-	/* Either this is seen by who unseats the object, or that was before and is seen here. */
+	/* Either this is seen by who supersedes the object, or that was before and is seen here. */
 	atomic_store(&object->watched, true);
-	if (atomic_load(&object->unseated) || store->watch_epoch != epoch) {
+	if (atomic_load(&object->superseded) || store->watch_epoch != epoch) {
 		ret = -ESTALE;
 	} else {
 		watch->object = object_get(object);
@@ -76,13 +76,13 @@ void store_watch_rights_changed(struct store *store)
 	pthread_mutex_unlock(&store->watch_lock);
 }
 
-void object_unseat_watched(struct store *store, struct object *object)
+void object_supersede_watched(struct store *store, struct object *object)
 {
 	pthread_mutex_lock(&store->watch_lock);
 	while (object->watches) {
 		struct store_watch *watch = object->watches;
 
-		/* Who unseats it has a reference of its own. */
+		/* Who supersedes it has a reference of its own. */
 		object_put(store, watch_take(watch));
 		watch->ended(watch, false);
 	}
