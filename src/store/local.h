@@ -23,7 +23,7 @@ struct store_opts {
 	/* A new store may take a volume on which something else lies, which is destroyed. A store
 	 * that exists is never touched by it. */
 	bool format;
-	/* A volume that is a file may be told what is free (store_discard_watch): see disk_opts. */
+	/* A volume that is a file may be told what is free (store_discard_run): see disk_opts. */
 	bool discard_files;
 	/* At creation, when volume names several, separated by commas: bodies are cut into so many
 	 * shards of data and of parity, one for each volume. */
@@ -131,7 +131,7 @@ uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, ui
 /* Looks after them until the store quiesces: gives up those that are gone, takes back those that
  * can be reached again and blank ones in the place of missing ones, and makes them whole, while all
  * goes on. At once when there is one volume. Fiber call of the first reactor. */
-void store_volumes_watch(struct store *store);
+void store_array_monitor(struct store *store);
 
 /* Whether writes are taken; if not, why, in a sentence for people. Any thread. */
 bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
@@ -145,7 +145,7 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 /* Tells volumes that can deallocate which space was given back since the start, in the background
  * and no faster than so many bytes a second, until the store quiesces or is fenced. Fiber call of
  * the first reactor. */
-void store_discard_watch(struct store *store, uint64_t bytes_per_s);
+void store_discard_run(struct store *store, uint64_t bytes_per_s);
 
 /* ---- Scrub: reads all bodies at a leisurely rate and holds them against their checksums; over
  * several volumes parity, too; and puts right what the others know. ---- */
@@ -154,7 +154,7 @@ struct store_scrub_opts {
 	uint64_t bytes_per_s;
 };
 /* Until the store quiesces. Fiber call of the first reactor. */
-void store_scrub_watch(struct store *store, const struct store_scrub_opts *opts);
+void store_scrub_run(struct store *store, const struct store_scrub_opts *opts);
 /* Begins a run soon. -EALREADY: one is under way, or asked for. Any thread. */
 int store_scrub_ask(struct store *store);
 struct store_scrub {

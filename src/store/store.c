@@ -103,8 +103,8 @@ static void checkpoint_run(void *arg)
 void store_quiesce(struct store *store)
 {
 	atomic_store(&store->quiescing, true);
-	if (store->watcher)
-		fiber_wake(store->watcher);
+	if (store->array_monitor)
+		fiber_wake(store->array_monitor);
 	if (store->scrubber)
 		fiber_wake(store->scrubber);
 	/* It may be waiting for a volume. */

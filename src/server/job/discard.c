@@ -5,7 +5,7 @@ static void discard_main(void *arg)
 {
 	const struct job_discard_opts *opts = (const struct job_discard_opts *)arg;
 
-	store_discard_watch(opts->store, opts->bytes_per_s);
+	store_discard_run(opts->store, opts->bytes_per_s);
 }
 
 int job_discard_start(struct reactor *reactor, const struct job_discard_opts *opts)

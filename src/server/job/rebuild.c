@@ -4,7 +4,7 @@
 
 static void rebuild_main(void *arg)
 {
-	store_volumes_watch((struct store *)arg);
+	store_array_monitor((struct store *)arg);
 }
 
 int job_rebuild_start(struct reactor *reactor, struct store *store)

@@ -5,7 +5,7 @@ static void scrub_main(void *arg)
 {
 	const struct job_scrub_opts *opts = (const struct job_scrub_opts *)arg;
 
-	store_scrub_watch(opts->store, &opts->scrub);
+	store_scrub_run(opts->store, &opts->scrub);
 }
 
 int job_scrub_start(struct reactor *reactor, const struct job_scrub_opts *opts)

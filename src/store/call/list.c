@@ -1,8 +1,8 @@
 /* store/call/list.c: a page of a bucket's keys in order. The walk runs on a helper thread, since
  * the index may have to read; everything under a common prefix costs one seek. */
 #include "store/call/list_priv.h"
-#include "store/commit/index_apply.h"
 #include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/record.h"

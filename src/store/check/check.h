@@ -68,7 +68,7 @@ int salvage_mend(struct store *store, struct salvage *salvage);
 int store_rebuild(struct store *store);
 /* Whether fewer are good than are needed, be it noticed or not. Any thread. */
 bool stripe_lacking(const struct store *store);
-/* Fiber call of the watcher: 0 when enough are back, and writes are taken again. */
+/* Fiber call of the array monitor: 0 when enough are back, and writes are taken again. */
 int stripe_regain(struct store *store);
 
 #endif

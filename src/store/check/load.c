@@ -2,8 +2,8 @@
  * volume and the index, replays the log. */
 #include "base/file.h"
 #include "store/check/check.h"
-#include "store/commit/index_apply.h"
 #include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/index/index.h"
 #include "store/object/cache.h"
 #include "store/space/space.h"

@@ -8,8 +8,8 @@
  * of). The index thread notes such rows while it applies them, and each is looked up again; the
  * volume is whole when the walk is over and no row is noted. */
 #include "store/check/check.h"
-#include "store/commit/index_apply.h"
 #include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"

@@ -1,9 +1,9 @@
 /* store/check/replay.c: what a start does with the log: applies its tail to the index, and tells
  * where the log ends from where it is damaged. Blocks. */
 #include "store/check/check.h"
-#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"

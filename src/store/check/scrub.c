@@ -278,7 +278,7 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 
 /* ---- From time to time. ---- */
 
-void store_scrub_watch(struct store *store, const struct store_scrub_opts *opts)
+void store_scrub_run(struct store *store, const struct store_scrub_opts *opts)
 {
 	store->scrubber = fiber_self();
 	while (!atomic_load(&store->quiescing)) {

@@ -8,8 +8,8 @@
  * failed is never replayed, and its space can be used anew. A body that was written before may lack
  * a part on a volume that is called good now: its commit fails. */
 #include "store/check/check.h"
-#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
+#include "store/commit/index_apply.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
 

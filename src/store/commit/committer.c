@@ -1,10 +1,10 @@
 /* store/commit/committer.c: the one writer: a fiber of the first reactor that takes all commits
  * that wait, writes their small bodies and one log group beside each other, flushes once, publishes
  * and wakes. While a group is being flushed the next one gathers. */
-#include "store/commit/index_apply.h"
+#include "store/commit/committer.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
-#include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/log/journal.h"
 #include "store/object/object.h"
 #include "store/state/state.h"

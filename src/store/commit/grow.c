@@ -1,8 +1,8 @@
 /* store/commit/grow.c: room on the volume: runs from the allocator, and more of the file when it
  * runs low. Growing prewrites, which takes a while: a fiber does it ahead of need, and only who
  * finds nothing at all waits. */
-#include "store/commit/index_apply.h"
 #include "store/commit/body.h"
+#include "store/commit/index_apply.h"
 #include "store/object/cache.h"
 #include "store/space/space.h"
 #include "store/state/state.h"

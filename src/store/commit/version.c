@@ -1,9 +1,9 @@
 /* store/commit/version.c: which row a version of a key has, and which versions are its newest. A
  * version id names its sequence number, so its row is found without a search; only the end of a
  * key's newest version asks the index what comes after it. */
-#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"

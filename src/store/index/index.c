@@ -1,8 +1,8 @@
 /* store/index/index.c: RocksDB behind few calls: no log of its own (the store's log is it), one
  * column family, bounded background work. Most calls may block and belong on helper threads;
  * index_get can be told to look into memory only. */
-#include "store/index/merge.h"
 #include "store/index/index.h"
+#include "store/index/merge.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"
 

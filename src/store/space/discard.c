@@ -66,7 +66,7 @@ int discard_pass(struct store *store, uint64_t bytes_per_s)
 	return ret;
 }
 
-void store_discard_watch(struct store *store, uint64_t bytes_per_s)
+void store_discard_run(struct store *store, uint64_t bytes_per_s)
 {
 	uint64_t next_ns = clock_now_ns() + LOOK_NS;
 

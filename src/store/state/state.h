@@ -58,8 +58,8 @@ struct store {
 	_Atomic uint64_t
 		regains; /* from 1: bodies that were written before one cannot be committed */
 	_Atomic bool quiescing;
-	struct fiber *watcher;	/* of the volumes; on the committer's reactor */
-	struct fiber *scrubber; /* there, too */
+	struct fiber *array_monitor; /* of the volumes; on the committer's reactor */
+	struct fiber *scrubber;	     /* there, too */
 	struct fiber *discarder;
 	_Atomic bool scrub_asked;
 	_Atomic uint64_t scrub_done_bytes, scrub_all_bytes; /* of the run under way; 0: none is */

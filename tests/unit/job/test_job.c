@@ -177,21 +177,21 @@ void store_get_close(struct store_get *get)
 	gets_open -= get != NULL;
 }
 
-void store_scrub_watch(struct store *store, const struct store_scrub_opts *opts)
+void store_scrub_run(struct store *store, const struct store_scrub_opts *opts)
 {
 	(void)store;
 	assert_int_equal(opts->bytes_per_s, 11);
 	scrubs++;
 }
 
-void store_discard_watch(struct store *store, uint64_t bytes_per_s)
+void store_discard_run(struct store *store, uint64_t bytes_per_s)
 {
 	(void)store;
 	assert_int_equal(bytes_per_s, 12);
 	discards++;
 }
 
-void store_volumes_watch(struct store *store)
+void store_array_monitor(struct store *store)
 {
 	(void)store;
 	rebuilds++;

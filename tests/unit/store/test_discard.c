@@ -193,16 +193,16 @@ static void test_failures_end_it(void **state)
 
 /* ---- In the background. ---- */
 
-static void watch_fiber(void *arg)
+static void discard_fiber(void *arg)
 {
-	store_discard_watch(((struct rig *)arg)->store, BYTES_S);
+	store_discard_run(((struct rig *)arg)->store, BYTES_S);
 }
 
 static void in_background(struct rig *rig, void *arg)
 {
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, BUCKET), 0);
-	assert_int_equal(fiber_spawn(reactor_self(), "discard", watch_fiber, rig), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "discard", discard_fiber, rig), 0);
 	put_and_delete(rig);
 	while (memory_disk(0)->discarded_bytes < 2 * MIB)
 		fiber_sleep_ns(10 * NS_PER_MS);

@@ -48,9 +48,9 @@ static void state_await(const struct rig *rig, uint32_t member, enum disk_member
 		fiber_sleep_ns(NS_PER_MS);
 }
 
-static void watch_fiber(void *arg)
+static void monitor_fiber(void *arg)
 {
-	store_volumes_watch(((struct rig *)arg)->store);
+	store_array_monitor(((struct rig *)arg)->store);
 }
 
 static void put_begin(struct rig *rig, struct store_put **ret_put)
@@ -71,7 +71,7 @@ static void lose_and_regain(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "watch", watch_fiber, rig), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
 	put_begin(rig, &begun);
 	epoch = rig->store->volume.super.epoch;
 	memory_disk_lose(2);
@@ -117,7 +117,7 @@ static void lose_and_spoil(struct rig *rig, void *arg)
 	(void)arg;
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	keys_put(rig, 100);
-	assert_int_equal(fiber_spawn(reactor_self(), "watch", watch_fiber, rig), 0);
+	assert_int_equal(fiber_spawn(reactor_self(), "monitor", monitor_fiber, rig), 0);
 	memory_disk_lose(1);
 	memory_disk_lose(2);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("new"), BYTES, 1, NULL), -EHOSTDOWN);

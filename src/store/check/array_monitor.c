@@ -1,9 +1,9 @@
-/* store/check/stripe_watch.c: looks after several volumes while the store is open: what is gone is
+/* store/check/array_monitor.c: looks after several volumes while the store is open: what is gone is
  * given up, what can be reached again is taken back and rebuilt. docs/design/stripe.md. */
 #include "store/check/check.h"
-#include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
+#include "store/commit/index_apply.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
 
@@ -23,7 +23,7 @@
 DEFINE_COUNTER(returned, "nebulaio_store_volumes_returned_total", NULL,
 	"Missing volumes that were taken back, or replaced, while the store was open.");
 
-struct watch {
+struct array_monitor {
 	struct store *store;
 	uint32_t looks;
 	/* Of a look, on a helper thread. */
@@ -49,9 +49,9 @@ static struct volume_opts volume_opts_of(const struct store *store)
 }
 
 /* A member whose disk is open and can be reached again. */
-static bool own_find(struct watch *watch)
+static bool own_find(struct array_monitor *monitor)
 {
-	struct store *store = watch->store;
+	struct store *store = monitor->store;
 	const struct volume_opts opts = volume_opts_of(store);
 
 	for (uint32_t m = 0; m < store->volume.super.set_count; m++) {
@@ -62,9 +62,9 @@ static bool own_find(struct watch *watch)
 			continue;
 		if (stripe_member_known(&opts, &store->volume, m))
 			continue;
-		watch->member = m;
-		watch->disk = disk;
-		watch->fresh = false;
+		monitor->member = m;
+		monitor->disk = disk;
+		monitor->fresh = false;
 		return true;
 	}
 	return false;
@@ -72,23 +72,23 @@ static bool own_find(struct watch *watch)
 
 static void look_run(void *arg)
 {
-	struct watch *watch = (struct watch *)arg;
-	const struct volume_opts opts = volume_opts_of(watch->store);
+	struct array_monitor *monitor = (struct array_monitor *)arg;
+	const struct volume_opts opts = volume_opts_of(monitor->store);
 
-	watch->member = UINT32_MAX;
-	if (own_find(watch) || watch->looks % LOOKS_VACANT)
+	monitor->member = UINT32_MAX;
+	if (own_find(monitor) || monitor->looks % LOOKS_VACANT)
 		return;
-	if (stripe_candidate(&opts, &watch->store->volume, &watch->member, &watch->disk) == 0)
-		watch->fresh = true;
+	if (stripe_candidate(&opts, &monitor->store->volume, &monitor->member, &monitor->disk) == 0)
+		monitor->fresh = true;
 	else
-		watch->member = UINT32_MAX;
+		monitor->member = UINT32_MAX;
 }
 
 /* ---- Attaching, on each reactor's own thread. ---- */
 
 struct attach {
 	struct reactor_msg msg;
-	struct watch *watch;
+	struct array_monitor *monitor;
 	struct reactor *reactor;
 	struct fiber *fiber;
 	_Atomic uint32_t *pending;
@@ -101,12 +101,12 @@ static void attach_here(struct reactor_msg *msg)
 	struct fiber *fiber = attach->fiber;
 
 	attach->ret =
-		disk_attach(attach->watch->disk, attach->reactor, attach->watch->store->region);
+		disk_attach(attach->monitor->disk, attach->reactor, attach->monitor->store->region);
 	if (atomic_fetch_sub(attach->pending, 1) == 1)
 		fiber_wake_remote(fiber);
 }
 
-static int attach_all(struct watch *watch)
+static int attach_all(struct array_monitor *monitor)
 {
 	struct attach attaches[LIMIT_CORES_MAX];
 	_Atomic uint32_t pending = 0;
@@ -114,10 +114,10 @@ static int attach_all(struct watch *watch)
 	int ret = 0;
 
 	for (uint32_t i = 0; i < LIMIT_CORES_MAX; i++)
-		if (watch->store->cores[i].reactor)
+		if (monitor->store->cores[i].reactor)
 			attaches[count++] = (struct attach){.msg = {.fn = attach_here},
-				.watch = watch,
-				.reactor = watch->store->cores[i].reactor,
+				.monitor = monitor,
+				.reactor = monitor->store->cores[i].reactor,
 				.fiber = fiber_self(),
 				.pending = &pending};
 	atomic_store(&pending, count);
@@ -134,11 +134,11 @@ static int attach_all(struct watch *watch)
 
 static void super_run(void *arg)
 {
-	struct watch *watch = (struct watch *)arg;
+	struct array_monitor *monitor = (struct array_monitor *)arg;
 
-	pthread_mutex_lock(&watch->store->volume.lock);
-	watch->ret = volume_super_write(&watch->store->volume);
-	pthread_mutex_unlock(&watch->store->volume.lock);
+	pthread_mutex_lock(&monitor->store->volume.lock);
+	monitor->ret = volume_super_write(&monitor->store->volume);
+	pthread_mutex_unlock(&monitor->store->volume.lock);
 }
 
 /* Puts that began before now may have left the volume out, and so may the group that is being
@@ -154,22 +154,23 @@ static void puts_await(struct store *store)
 	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));
 }
 
-static void member_take(struct watch *watch)
+static void member_take(struct array_monitor *monitor)
 {
-	struct store *store = watch->store;
-	int ret = watch->fresh ? attach_all(watch) : 0;
+	struct store *store = monitor->store;
+	int ret = monitor->fresh ? attach_all(monitor) : 0;
 
 	if (!ret)
-		ret = disk_array_return(store->volume.disk, watch->member, watch->disk);
+		ret = disk_array_return(store->volume.disk, monitor->member, monitor->disk);
 	if (!ret) {
 		counter_add(&returned, 1);
 		log_info("store", "volume %u is back, and is rebuilt from the others",
-			watch->member);
-		fiber_offload_long(super_run, watch);
-		ret = watch->ret;
+			monitor->member);
+		fiber_offload_long(super_run, monitor);
+		ret = monitor->ret;
 	}
 	if (ret)
-		log_error("store", "cannot take volume %u back: %s", watch->member, strerror(-ret));
+		log_error(
+			"store", "cannot take volume %u back: %s", monitor->member, strerror(-ret));
 }
 
 /* ---- Replacing. ---- */
@@ -252,8 +253,8 @@ static uint32_t path_place(const struct volume *volume, uint32_t member)
 /* On a helper thread: the old volume is given up, the new path stands in its place. */
 static void replace_run(void *arg)
 {
-	struct watch *watch = (struct watch *)arg;
-	struct volume *volume = &watch->store->volume;
+	struct array_monitor *monitor = (struct array_monitor *)arg;
+	struct volume *volume = &monitor->store->volume;
 	uint32_t member, place;
 
 	pthread_mutex_lock(&volume->lock);
@@ -267,10 +268,10 @@ static void replace_run(void *arg)
 		volume->set_paths[place] = volume->replace_path;
 		volume->path_of[member] = STRIPE_PATH_NONE;
 		volume->paths_refused &= ~(1u << place);
-		watch->looks = 0;
-		if (stripe_remember(watch->store->dir, volume))
+		monitor->looks = 0;
+		if (stripe_remember(monitor->store->dir, volume))
 			log_warn("store", "%s: cannot record it in the data folder",
-				watch->store->dir);
+				monitor->store->dir);
 	}
 	volume->replace_path = NULL;
 	pthread_mutex_unlock(&volume->lock);
@@ -297,40 +298,40 @@ static void gone_take(struct store *store)
 		stripe_suspend(store);
 }
 
-static void look(struct watch *watch)
+static void look(struct array_monitor *monitor)
 {
 	bool taken = false;
 
-	fiber_offload_long(replace_run, watch);
-	gone_take(watch->store);
-	if (stripe_suspended(watch->store) &&
-		(atomic_load(&watch->store->fenced) || stripe_regain(watch->store)))
+	fiber_offload_long(replace_run, monitor);
+	gone_take(monitor->store);
+	if (stripe_suspended(monitor->store) &&
+		(atomic_load(&monitor->store->fenced) || stripe_regain(monitor->store)))
 		return;
-	while (any_missing(watch->store) && !atomic_load(&watch->store->quiescing)) {
-		fiber_offload_long(look_run, watch);
-		if (watch->member == UINT32_MAX)
+	while (any_missing(monitor->store) && !atomic_load(&monitor->store->quiescing)) {
+		fiber_offload_long(look_run, monitor);
+		if (monitor->member == UINT32_MAX)
 			break;
-		member_take(watch);
+		member_take(monitor);
 		taken = true;
 	}
 	if (taken)
-		puts_await(watch->store);
-	watch->looks++;
+		puts_await(monitor->store);
+	monitor->looks++;
 }
 
-void store_volumes_watch(struct store *store)
+void store_array_monitor(struct store *store)
 {
-	struct watch watch = {.store = store};
+	struct array_monitor monitor = {.store = store};
 	uint32_t rest = 0;
 
 	if (!store->volume.set_count)
 		return;
-	store->watcher = fiber_self();
+	store->array_monitor = fiber_self();
 	rest = store_rebuild(store) ? LOOKS_REST : 0;
 	while (!atomic_load(&store->quiescing)) {
 		if (fiber_park_until(clock_now_ns() + LOOK_NS) == 0)
 			continue;
-		look(&watch);
+		look(&monitor);
 		if (stripe_suspended(store))
 			continue;
 		if (rest)
@@ -338,7 +339,7 @@ void store_volumes_watch(struct store *store)
 		else
 			rest = store_rebuild(store) ? LOOKS_REST : 0;
 	}
-	store->watcher = NULL;
+	store->array_monitor = NULL;
 }
 
 uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
