@@ -542,7 +542,7 @@ static int change_once(struct iam *iam, struct flow_core *core, const struct iam
 		ret = document_swap(iam->store, core, edit->account, doc, stamp);
 	if (!ret) {
 		ret = install(iam, doc, stamp, &entries);
-		store_watch_rights_changed(iam->store);
+		store_rights_changed(iam->store);
 		return ret;
 	}
 	entries_free(&entries);
@@ -590,7 +590,7 @@ int iam_delete(struct iam *iam, struct slice number)
 	pthread_rwlock_unlock(&iam->lock);
 	iam_account_put(doc);
 	entries_free(&old);
-	store_watch_rights_changed(iam->store);
+	store_rights_changed(iam->store);
 	return 0;
 }
 

@@ -184,12 +184,12 @@ struct s3_lease {
 	uint64_t epoch;	    /* s3_lease_epoch, before the request is handled */
 	uint64_t bytes_max; /* longer ones are not offered */
 	/* Copies the body to where the client may read it, until the watch ends; NULL: no room. */
-	struct store_watch *(*copy)(struct s3_lease *lease, struct slice body);
+	struct store_object_watch *(*copy)(struct s3_lease *lease, struct slice body);
 	/* The copy is no longer the key's object: revoke it. */
 	void (*stale)(struct s3_lease *lease);
 };
 uint64_t s3_lease_epoch(const struct s3 *s3);
-void s3_lease_end(struct s3 *s3, struct store_watch *watch);
+void s3_lease_end(struct s3 *s3, struct store_object_watch *watch);
 
 /* The answer, implemented by the front. head, then (unless bytes is 0 or the method is HEAD) the
  * body. */

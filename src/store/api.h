@@ -223,27 +223,28 @@ int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
  * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
 bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
 void store_get_close(struct store_get *get);
-/* ---- Watching: for what is known outside of an object's bytes, or of who may have them. ---- */
+/* ---- Object watches: for what is known outside of an object's bytes, or of who may have them.
+ * ---- */
 struct object;
-struct store_watch {
+struct store_object_watch {
 	/* Called once, when the object is no longer the key's object: before the caller that
-	 * replaced, edited or deleted it gets its result; or (rights) by
-	 * store_watch_rights_changed. On any thread, under a lock: must not call the store, nor
-	 * wait. The watch is over then. */
-	void (*ended)(struct store_watch *watch, bool rights);
+	 * replaced, edited or deleted it gets its result; or (rights) by store_rights_changed. On
+	 * any thread, under a lock: must not call the store, nor wait. The watch is over then. */
+	void (*ended)(struct store_object_watch *watch, bool rights);
 	struct object *object; /* the rest is the store's; NULL: not watching */
-	struct store_watch *next;
+	struct store_object_watch *next;
 	struct list link;
 };
 /* To be read before it is asked who may. */
-uint64_t store_watch_epoch(const struct store *store);
+uint64_t store_rights_epoch(const struct store *store);
 /* Watches the object that was opened as what its key holds now. -ESTALE: it is so no longer, or
  * rights changed since the epoch was read. Any thread. */
-int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t epoch);
+int store_object_watch_begin(
+	struct store_get *get, struct store_object_watch *watch, uint64_t epoch);
 /* After it ended is not called, and has returned if it was. Harmless when it was. Any thread. */
-void store_watch_end(struct store *store, struct store_watch *watch);
+void store_object_watch_end(struct store *store, struct store_object_watch *watch);
 /* Somebody's rights changed: ends all watches. */
-void store_watch_rights_changed(struct store *store);
+void store_rights_changed(struct store *store);
 
 /* ---- Deleting. ---- */
 /* Deletes a key (version_id empty) or a version of it. A missing key or version is success (S3).

@@ -38,7 +38,7 @@ DEFINE_COUNTER(ended_session, ENDS, "why=\"session\"", ENDS_HELP);
 struct native_lease {
 	struct native_shelf *shelf;
 	struct list link; /* the shelf's, oldest first, which is also the order of their slots */
-	struct store_watch watch;
+	struct store_object_watch watch;
 	struct capsule_slot *slot;
 	uint64_t bytes; /* of the slot */
 	uint64_t expires_ns;
@@ -62,7 +62,7 @@ static void slot_close(struct capsule_slot *slot)
 }
 
 /* Any thread. */
-static void on_ended(struct store_watch *watch, bool rights)
+static void on_ended(struct store_object_watch *watch, bool rights)
 {
 	struct native_lease *lease = CONTAINER_OF(watch, struct native_lease, watch);
 
@@ -202,7 +202,7 @@ static uint64_t generation_draw(void)
 	return generation;
 }
 
-static struct store_watch *lease_copy(struct s3_lease *ask, struct slice body)
+static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice body)
 {
 	struct native_request *request = request_of(ask);
 	struct native_session *session = request->session;

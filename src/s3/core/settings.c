@@ -89,14 +89,14 @@ void s3_settings_changed(struct s3 *s3, struct slice bucket)
 {
 	atomic_fetch_add_explicit(&s3->settings->generations[hash_of(bucket) % GENERATION_COUNT], 1,
 		memory_order_release);
-	store_watch_rights_changed(s3->store);
+	store_rights_changed(s3->store);
 }
 
 void s3_settings_all_changed(struct s3 *s3)
 {
 	for (uint32_t i = 0; i < GENERATION_COUNT; i++)
 		atomic_fetch_add_explicit(&s3->settings->generations[i], 1, memory_order_release);
-	store_watch_rights_changed(s3->store);
+	store_rights_changed(s3->store);
 }
 
 void s3_settings_put(struct s3_settings *settings)

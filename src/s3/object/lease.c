@@ -8,12 +8,12 @@
 
 uint64_t s3_lease_epoch(const struct s3 *s3)
 {
-	return store_watch_epoch(s3->store);
+	return store_rights_epoch(s3->store);
 }
 
-void s3_lease_end(struct s3 *s3, struct store_watch *watch)
+void s3_lease_end(struct s3 *s3, struct store_object_watch *watch)
 {
-	store_watch_end(s3->store, watch);
+	store_object_watch_end(s3->store, watch);
 }
 
 /* Conditions may hold differently the next time; reads that are logged must be seen. */
@@ -33,7 +33,7 @@ void s3_lease_offer(struct s3_call *call, const struct s3_read *read)
 {
 	struct s3_lease *lease = call->request->lease;
 	struct region_span span = {.data = NULL};
-	struct store_watch *watch;
+	struct store_object_watch *watch;
 	struct slice body;
 
 	if (!read->bytes || read->bytes > MIN(lease->bytes_max, (uint64_t)STORE_CHUNK_BYTES) ||
@@ -49,7 +49,7 @@ void s3_lease_offer(struct s3_call *call, const struct s3_read *read)
 		body = slice_of(span.data, read->bytes);
 	}
 	watch = lease->copy(lease, body);
-	if (watch && store_watch_begin(read->get, watch, lease->epoch))
+	if (watch && store_object_watch_begin(read->get, watch, lease->epoch))
 		lease->stale(lease);
 	if (span.data)
 		region_put(call->request->core->region, span, OWNER_CACHE);

@@ -11,7 +11,7 @@
 #include "store/state/state.h"
 #include "store/volume/volume.h"
 
-struct store_watch;
+struct store_object_watch;
 
 /* ---- object.c: an object as it is in memory: one instance per object, shared, counted. ---- */
 struct extent {
@@ -76,7 +76,7 @@ struct object {
 	/* The object that has this one's body now, with a reference: so the space stays while this
 	 * object is read. */
 	_Atomic(struct object *) body_owner;
-	struct store_watch *watches; /* under the store's watch_lock */
+	struct store_object_watch *watches; /* under the store's watch_lock */
 };
 /* With one reference; copies meta's headers. -ENOMEM. */
 int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,

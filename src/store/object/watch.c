@@ -8,12 +8,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-uint64_t store_watch_epoch(const struct store *store)
+uint64_t store_rights_epoch(const struct store *store)
 {
-	return atomic_load(&((struct store *)(uintptr_t)store)->watch_epoch);
+	return atomic_load(&((struct store *)(uintptr_t)store)->rights_epoch);
 }
 
-int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t epoch)
+int store_object_watch_begin(
+	struct store_get *get, struct store_object_watch *watch, uint64_t epoch)
 {
 	struct store *store = get->store;
 	struct object *object = get->object;
@@ -23,7 +24,7 @@ int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t
 	pthread_mutex_lock(&store->watch_lock);
 	/* Either this is seen by who supersedes the object, or that was before and is seen here. */
 	atomic_store(&object->watched, true);
-	if (atomic_load(&object->superseded) || store->watch_epoch != epoch) {
+	if (atomic_load(&object->superseded) || store->rights_epoch != epoch) {
 		ret = -ESTALE;
 	} else {
 		watch->object = object_get(object);
@@ -36,10 +37,10 @@ int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t
 }
 
 /* Locked. Off both lists; the object is to be put by the caller. */
-static struct object *watch_take(struct store_watch *watch)
+static struct object *watch_take(struct store_object_watch *watch)
 {
 	struct object *object = watch->object;
-	struct store_watch **at = &object->watches;
+	struct store_object_watch **at = &object->watches;
 
 	while (*at != watch)
 		at = &(*at)->next;
@@ -49,7 +50,7 @@ static struct object *watch_take(struct store_watch *watch)
 	return object;
 }
 
-void store_watch_end(struct store *store, struct store_watch *watch)
+void store_object_watch_end(struct store *store, struct store_object_watch *watch)
 {
 	struct object *object = NULL;
 
@@ -60,14 +61,15 @@ void store_watch_end(struct store *store, struct store_watch *watch)
 	object_put(store, object);
 }
 
-void store_watch_rights_changed(struct store *store)
+void store_rights_changed(struct store *store)
 {
 	struct list *link;
 
 	pthread_mutex_lock(&store->watch_lock);
-	atomic_fetch_add(&store->watch_epoch, 1);
+	atomic_fetch_add(&store->rights_epoch, 1);
 	while ((link = list_pop(&store->watches)) != NULL) {
-		struct store_watch *watch = CONTAINER_OF(link, struct store_watch, link);
+		struct store_object_watch *watch =
+			CONTAINER_OF(link, struct store_object_watch, link);
 		struct object *object = watch_take(watch);
 
 		watch->ended(watch, true);
@@ -80,7 +82,7 @@ void object_supersede_watched(struct store *store, struct object *object)
 {
 	pthread_mutex_lock(&store->watch_lock);
 	while (object->watches) {
-		struct store_watch *watch = object->watches;
+		struct store_object_watch *watch = object->watches;
 
 		/* Who supersedes it has a reference of its own. */
 		object_put(store, watch_take(watch));

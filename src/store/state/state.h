@@ -76,8 +76,8 @@ struct store {
 	uint64_t grow_ended_ns;
 	struct waiter *grow_waiters;
 	pthread_mutex_t watch_lock;
-	struct list watches; /* struct store_watch.link */
-	_Atomic uint64_t watch_epoch;
+	struct list watches; /* struct store_object_watch.link */
+	_Atomic uint64_t rights_epoch;
 	struct store_core cores[LIMIT_CORES_MAX];
 };
 

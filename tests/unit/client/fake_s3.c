@@ -22,7 +22,7 @@ struct object {
 	uint64_t bytes;
 	uint64_t etag;
 	uint8_t record[RECORD_BYTES];
-	struct store_watch *watches[4]; /* of leases */
+	struct store_object_watch *watches[4]; /* of leases */
 	uint32_t chunk_count;
 	struct region_span chunks[CHUNKS_MAX];
 };
@@ -49,7 +49,7 @@ static void object_drop(struct s3 *s3, struct object *object)
 	for (uint32_t i = 0; i < object->chunk_count; i++)
 		region_put(s3->region, object->chunks[i], OWNER_CACHE);
 	for (uint32_t i = 0; i < ARRAY_LEN(object->watches); i++) {
-		struct store_watch *watch = object->watches[i];
+		struct store_object_watch *watch = object->watches[i];
 
 		object->watches[i] = NULL;
 		if (watch)
@@ -66,7 +66,7 @@ uint64_t s3_lease_epoch(const struct s3 *s3)
 	return 1;
 }
 
-void s3_lease_end(struct s3 *s3, struct store_watch *watch)
+void s3_lease_end(struct s3 *s3, struct store_object_watch *watch)
 {
 	for (uint32_t i = 0; i < OBJECTS_MAX; i++)
 		for (uint32_t j = 0; j < ARRAY_LEN(s3->objects[i].watches); j++)

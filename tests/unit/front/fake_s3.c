@@ -54,7 +54,7 @@ uint64_t s3_lease_epoch(const struct s3 *s3)
 	return 1;
 }
 
-void s3_lease_end(struct s3 *s3, struct store_watch *watch)
+void s3_lease_end(struct s3 *s3, struct store_object_watch *watch)
 {
 	(void)s3;
 	(void)watch;

@@ -938,13 +938,14 @@ bool region_put(struct region *region, struct region_span span, enum region_owne
 	return false;
 }
 
-uint64_t store_watch_epoch(const struct store *store)
+uint64_t store_rights_epoch(const struct store *store)
 {
 	(void)store;
 	return 0;
 }
 
-int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t epoch)
+int store_object_watch_begin(
+	struct store_get *get, struct store_object_watch *watch, uint64_t epoch)
 {
 	(void)get;
 	(void)watch;
@@ -952,13 +953,13 @@ int store_watch_begin(struct store_get *get, struct store_watch *watch, uint64_t
 	return -ESTALE;
 }
 
-void store_watch_end(struct store *store, struct store_watch *watch)
+void store_object_watch_end(struct store *store, struct store_object_watch *watch)
 {
 	(void)store;
 	(void)watch;
 }
 
-void store_watch_rights_changed(struct store *store)
+void store_rights_changed(struct store *store)
 {
 	(void)store;
 }
