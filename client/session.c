@@ -64,7 +64,7 @@ static int session_qp(struct client_session *session)
 		return ret;
 	rp_qp_cap(session->qp, &cap);
 	session->wr_inline_bytes = cap.max_inline_data;
-	session->quiet_max = cap.max_send_wr / 4;
+	session->unsignaled_max = cap.max_send_wr / 4;
 	for (uint32_t i = 0; ret == 0 && i < session->recv_count; i++)
 		ret = client_recv_post(&session->recvs[i]);
 	return ret;

@@ -48,11 +48,12 @@ int client_send(struct client_session *session, const void *capsule, uint8_t *re
 	}
 	/* A slot's memory is ours again when its response has come, so completions are only needed
 	 * now and then, to free the send queue. */
-	if (session->sends_quiet >= session->quiet_max)
+	if (session->sends_unsignaled >= session->unsignaled_max)
 		wr.flags |= RP_SEND_SIGNALED;
 	ret = rp_post_send(session->qp, &wr, 1, &posted);
 	if (ret == 0)
-		session->sends_quiet = wr.flags & RP_SEND_SIGNALED ? 0 : session->sends_quiet + 1;
+		session->sends_unsignaled =
+			wr.flags & RP_SEND_SIGNALED ? 0 : session->sends_unsignaled + 1;
 	return ret;
 }
 

@@ -71,7 +71,7 @@ struct client_session {
 	uint64_t transfer_bytes_max;
 	uint64_t store_id;
 	uint32_t recv_count, slot_count, free_count;
-	uint32_t sends_quiet, quiet_max;
+	uint32_t sends_unsignaled, unsignaled_max;
 	uint64_t heard, heard_ns; /* of in.counter: what it was when it last moved, and when */
 	bool keeping;		  /* a keepalive is on its way */
 	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];

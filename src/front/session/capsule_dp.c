@@ -148,7 +148,7 @@ static void on_send(struct native_send *send, const struct rp_wc *wc)
 		native_session_settle(session);
 }
 
-static void on_quiet_send(struct front_native *front, uint64_t id, const struct rp_wc *wc)
+static void on_unsignaled_send(struct front_native *front, uint64_t id, const struct rp_wc *wc)
 {
 	LIST_FOR_EACH (link, &front->sessions) {
 		struct native_session *session = CONTAINER_OF(link, struct native_session, link);
@@ -172,7 +172,7 @@ static void on_wc(void *arg, const struct rp_wc *wc)
 		on_send(what, wc);
 		break;
 	case NATIVE_TAG_SESSION:
-		on_quiet_send(arg, wc->wr_id >> 2, wc);
+		on_unsignaled_send(arg, wc->wr_id >> 2, wc);
 		break;
 	}
 }
@@ -328,7 +328,7 @@ static int send_record(
 	struct native_send *send = out->send;
 
 	if (!send && (out->span.data || session->phase != NATIVE_OPEN ||
-			     session->sends_quiet >= session->quiet_max)) {
+			     session->sends_unsignaled >= session->unsignaled_max)) {
 		send = send_lease(session);
 		if (!send)
 			return -ENOMEM;
@@ -360,9 +360,9 @@ static void send_posted(
 	if (send) {
 		list_push_back(&session->sends, &send->link);
 		session->sends_signaled++;
-		session->sends_quiet = 0;
+		session->sends_unsignaled = 0;
 	} else {
-		session->sends_quiet++;
+		session->sends_unsignaled++;
 	}
 }
 
@@ -412,7 +412,7 @@ void native_keepalive_send(struct native_session *session)
 	}
 	list_push_back(&session->sends, &send->link);
 	session->sends_signaled++;
-	session->sends_quiet = 0;
+	session->sends_unsignaled = 0;
 	session->keeping = true;
 	counter_add(&keepalives, 1);
 }

@@ -150,7 +150,7 @@ static struct native_shelf *shelf_open(struct native_session *session)
 		ret = rp_mw_open(session->qp, shelf->mr, native_tag_session(session), &shelf->mw);
 	if (!ret) {
 		/* Binding took a place in the send queue. */
-		session->sends_quiet++;
+		session->sends_unsignaled++;
 		return shelf;
 	}
 	log_warn("rdma", "%s: no leases: %llu bytes cannot be registered: %s", session->peer,

@@ -80,7 +80,7 @@ static int session_qp_open(struct native_session *session)
 		return ret;
 	rp_qp_cap(session->qp, &cap);
 	session->wr_inline_bytes = MIN(cap.max_inline_data, NATIVE_INLINE_WR_BYTES);
-	session->quiet_max = cap.max_send_wr / NATIVE_QUIET_PART;
+	session->unsignaled_max = cap.max_send_wr / NATIVE_UNSIGNALED_PART;
 	return rp_qp_target(session->qp, front->region, &session->target);
 }
 

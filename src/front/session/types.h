@@ -54,9 +54,9 @@ _Static_assert(LIMIT_SESSION_REQUESTS_MAX + CAPSULE_SPARE_RECEIVES + NATIVE_SEND
 	"a session fits a completion queue");
 /* One in so many sends is signaled at least, and frees its place in the send queue and that of all
  * before it. */
-#define NATIVE_QUIET_PART 4u
-_Static_assert(
-	NATIVE_SEND_WRS_MIN / NATIVE_QUIET_PART + NATIVE_SEND_PIECES_MAX + 1 <= NATIVE_SEND_WRS_MIN,
+#define NATIVE_UNSIGNALED_PART 4u
+_Static_assert(NATIVE_SEND_WRS_MIN / NATIVE_UNSIGNALED_PART + NATIVE_SEND_PIECES_MAX + 1 <=
+		       NATIVE_SEND_WRS_MIN,
 	"a send queue that is full has a signaled send in it");
 _Static_assert(LIMIT_SESSION_REQUESTS_MAX <= UINT16_MAX, "credits are 16 bits on the wire");
 _Static_assert(NATIVE_DIRECT_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
@@ -128,9 +128,9 @@ struct native_session {
 	uint32_t
 		in_flight; /* requests whose answer is not posted yet: each refers to the session */
 	uint32_t recvs_posted;
-	uint32_t sends_signaled; /* without their completion */
-	uint32_t sends_quiet;	 /* unsignaled ones since the last signaled */
-	uint32_t quiet_max;
+	uint32_t sends_signaled;   /* without their completion */
+	uint32_t sends_unsignaled; /* since the last signaled one */
+	uint32_t unsignaled_max;
 	uint32_t wr_inline_bytes; /* what a work request takes inline */
 	struct list requests;	  /* those with a transfer, for their deadlines */
 	uint64_t accepted_ns;

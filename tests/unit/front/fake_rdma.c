@@ -58,7 +58,7 @@ struct rp_qp {
 	uint32_t recv_head, recv_tail;
 	struct fake_send sends[SENDS_MAX];
 	uint32_t send_head, send_tail; /* held */
-	uint32_t quiet;		       /* done, and their place not free yet */
+	uint32_t unsignaled;	       /* done, and their place not free yet */
 	struct list outbox;
 	struct region *region;
 	uint16_t target;
@@ -323,7 +323,7 @@ void fake_flush(struct rp_qp *qp)
 		complete(qp, qp->attr.send_cq, qp->sends[qp->send_head % SENDS_MAX].wr.wr_id,
 			RP_WC_WR_FLUSH_ERR);
 	ring_end(qp, true);
-	qp->quiet = 0;
+	qp->unsignaled = 0;
 }
 
 void rp_qp_error(struct rp_qp *qp)
@@ -419,9 +419,9 @@ static void send_do(struct rp_qp *qp, const struct fake_send *send)
 	}
 	if (wr->flags & RP_SEND_SIGNALED) {
 		complete(qp, qp->attr.send_cq, wr->wr_id, RP_WC_SUCCESS);
-		qp->quiet = 0;
+		qp->unsignaled = 0;
 	} else {
-		qp->quiet++;
+		qp->unsignaled++;
 	}
 }
 
@@ -448,7 +448,7 @@ int rp_post_send(
 	for (uint32_t i = 0; i < count; i++) {
 		struct fake_send *send = &qp->sends[qp->send_tail % SENDS_MAX];
 
-		if (fake_sends(qp) + qp->quiet >= qp->cap.max_send_wr) {
+		if (fake_sends(qp) + qp->unsignaled >= qp->cap.max_send_wr) {
 			if (!fake.hold_sends)
 				fake_sends_go(qp, UINT32_MAX);
 			return -ENOMEM;
