@@ -165,7 +165,7 @@ void neb_client_close(struct neb_client *client)
 	LIST_FOR_EACH_SAFE (link, &client->sessions)
 		client_session_lose(CONTAINER_OF(link, struct client_session, link), -ECANCELED,
 			"the client is closing");
-	client_sessions_bury(client);
+	client_sessions_reap(client);
 	client_http_close(client);
 	client_tokens_close(client);
 	calls_free(&client->queued);

@@ -202,7 +202,7 @@ static void slow_round(struct neb_client *client)
 void client_progress(struct neb_client *client)
 {
 	if (__builtin_expect(!list_empty(&client->lost_sessions), 0))
-		client_sessions_bury(client);
+		client_sessions_reap(client);
 	if (client->cq) {
 		client_cq_progress(client);
 		if (++client->idle_rounds < 64 && !client->kick && !client->http_running)

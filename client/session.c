@@ -391,7 +391,7 @@ void client_sessions_keep(struct neb_client *client, uint64_t now_ns)
 	}
 }
 
-void client_sessions_bury(struct neb_client *client)
+void client_sessions_reap(struct neb_client *client)
 {
 	LIST_FOR_EACH_SAFE (link, &client->lost_sessions)
 		session_free(CONTAINER_OF(link, struct client_session, link));

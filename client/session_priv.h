@@ -104,7 +104,7 @@ void client_keepalive_send(struct client_session *session) __attribute__((cold))
 struct client_session *client_session_want(struct neb_client *client);
 void client_session_lose(struct client_session *session, int error, const char *why)
 	__attribute__((cold));
-void client_sessions_bury(struct neb_client *client);
+void client_sessions_reap(struct neb_client *client);
 /* Connection events, and set-ups that take too long. */
 void client_cm_progress(struct neb_client *client, uint64_t now_ns);
 /* Looks after servers that have been silent for long. */

@@ -211,7 +211,7 @@ void remote_lane_fail(struct remote_lane *lane, int error, const char *why)
 }
 
 /* The queue pair goes first: then nobody but us reaches the memory of what is under way. */
-static void lane_bury(struct remote_lane *lane)
+static void lane_reap(struct remote_lane *lane)
 {
 	rp_qp_close(lane->qp);
 	lane->qp = NULL;
@@ -236,7 +236,7 @@ static void lane_due(struct reactor_timer *timer, void *arg)
 	struct remote_lane *lane = (struct remote_lane *)arg;
 
 	if (lane->state == LANE_FAILED) {
-		lane_bury(lane);
+		lane_reap(lane);
 		lane_go(lane, LANE_WAITING);
 		reactor_timer_set(lane->port->reactor, timer, clock_now_ns() + backoff_next(lane));
 	} else if (lane->state == LANE_WAITING) {

@@ -203,8 +203,8 @@ uint32_t native_poll(void *arg)
 		LIST_FOR_EACH (link, &front->send_waiters)
 			fiber_wake(CONTAINER_OF(link, struct send_waiter, link)->fiber);
 	}
-	if (__builtin_expect(!list_empty(&front->dying), 0))
-		work += native_sessions_bury(front);
+	if (__builtin_expect(!list_empty(&front->closing), 0))
+		work += native_sessions_reap(front);
 	return work;
 }
 

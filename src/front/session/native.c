@@ -131,7 +131,7 @@ static bool front_arm(void *arg)
 {
 	struct front_native *front = arg;
 
-	return list_empty(&front->dying) && rp_cq_arm(front->cq);
+	return list_empty(&front->closing) && rp_cq_arm(front->cq);
 }
 
 static void front_disarm(void *arg)
@@ -213,7 +213,7 @@ int front_native_open(const struct front_native_opts *opts, struct front_native 
 		MAX(ALIGN_UP(2u * opts->inline_bytes_max, FRAME_BYTES), 2u * FRAME_BYTES),
 		LIMIT_CAPSULE_BYTES_MAX);
 	list_init(&front->sessions);
-	list_init(&front->dying);
+	list_init(&front->closing);
 	list_init(&front->idle_sends);
 	list_init(&front->send_waiters);
 	random_fill(&front->prng, sizeof(front->prng));

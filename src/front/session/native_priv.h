@@ -44,9 +44,9 @@ void native_session_settle(struct native_session *session);
 /* Closes the queue pair of a session that has failed, flushed or not: then no device refers to the
  * session any more. */
 void native_session_abandon(struct native_session *session) __attribute__((cold));
-/* Frees those on the dying list; returns how many. From the poller; from drain once that is gone.
+/* Frees those on the closing list; returns how many. From the poller; from drain once that is gone.
  */
-uint32_t native_sessions_bury(struct front_native *front);
+uint32_t native_sessions_reap(struct front_native *front);
 
 /* ---- session/capsule_dp.c ---- */
 /* Identifies an unsignaled work request when it fails, which may be after the session's end. */

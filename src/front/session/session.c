@@ -1,5 +1,5 @@
 /* front/session/session.c: a session of the native front: accepted, proven, open, drained, failed,
- * buried. docs/spec/wire.md section 3. Slow path. */
+ * reaped. docs/spec/wire.md section 3. Slow path. */
 #include "front/session/native_priv.h"
 
 #include <errno.h>
@@ -143,7 +143,7 @@ static struct native_session *session_new(struct front_native *front, const char
 	session->id = atomic_fetch_add(&front->port->next_id, 1) + 1;
 	memcpy(session->peer, peer, sizeof(session->peer));
 	session->peer[sizeof(session->peer) - 1] = '\0';
-	list_init(&session->dying);
+	list_init(&session->closing);
 	list_init(&session->requests);
 	list_init(&session->sends);
 	list_push_back(&front->sessions, &session->link);
@@ -417,8 +417,8 @@ void native_session_settle(struct native_session *session)
 		native_session_fail(session, NULL);
 	if (session->phase == NATIVE_FAILED && session->in_flight == 0 &&
 		session->recvs_posted == 0 && session->sends_signaled == 0 &&
-		!session->proof_running && list_empty(&session->dying))
-		list_push_back(&session->front->dying, &session->dying);
+		!session->proof_running && list_empty(&session->closing))
+		list_push_back(&session->front->closing, &session->closing);
 }
 
 void native_session_fail(struct native_session *session, const char *why)
@@ -512,13 +512,13 @@ void native_session_drain(struct native_session *session, enum capsule_goodbye_r
 	native_session_settle(session);
 }
 
-uint32_t native_sessions_bury(struct front_native *front)
+uint32_t native_sessions_reap(struct front_native *front)
 {
-	struct list *dying;
+	struct list *closing;
 	uint32_t count = 0;
 
-	while ((dying = list_pop(&front->dying)) != NULL) {
-		session_free(CONTAINER_OF(dying, struct native_session, dying));
+	while ((closing = list_pop(&front->closing)) != NULL) {
+		session_free(CONTAINER_OF(closing, struct native_session, closing));
 		count++;
 	}
 	if (count && front->drain_waiter)

@@ -103,9 +103,9 @@ enum native_phase {
 
 #define NATIVE_SESSION_MAGIC 0x5e551011u
 struct native_session {
-	uint32_t magic;	   /* until it is freed */
-	struct list link;  /* the front's */
-	struct list dying; /* on the front's list once nothing refers to it */
+	uint32_t magic;	     /* until it is freed */
+	struct list link;    /* the front's */
+	struct list closing; /* on the front's list once nothing refers to it */
 	struct front_native *front;
 	struct rp_qp *qp;
 	uint16_t target;
@@ -188,7 +188,7 @@ struct front_native {
 	uint64_t swept_ns;	  /* when it was last */
 	uint64_t wipe_bytes_left; /* that one sweep may wipe of ended leases */
 	struct list sessions;
-	struct list dying;
+	struct list closing;
 	struct list idle_sends;
 	struct list send_waiters; /* fibers whose capsule found a send queue full */
 	/* Includes sessions on their way to this core: the port increments, sessions decrement.
