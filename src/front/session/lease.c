@@ -1,7 +1,7 @@
 /* front/session/lease.c: copies of objects that a session's client reads by itself, by RDMA READ
- * (docs/design/lease.md). They lie on the session's shelf: memory outside the region, in a memory
+ * (docs/design/lease.md). They lie on the session's pool: memory outside the region, in a memory
  * window that is bound to this session's queue pair once the session is proven: its key opens
- * nothing to anybody else. Slots go round the shelf: the oldest leases make room.
+ * nothing to anybody else. Slots go round the pool: the oldest leases make room.
  *
  * A slot is written while no generation names it, gets its generation last, and loses it first,
  * from whichever thread ends the lease. Its body is wiped by the session's thread, at the next
@@ -18,11 +18,11 @@
 #include "base/sanitizer.h"
 #include "front/session/native_priv.h"
 
-DEFINE_COUNTER_FULL(shelf_full, "lease_shelf");
+DEFINE_COUNTER_FULL(pool_full, "lease_pool");
 
 #define SLOT_ALIGN 64u
-/* A body takes at most this part of a shelf, so that one does not end all others. */
-#define SHELF_PARTS 8u
+/* A body takes at most this part of a pool, so that one does not end all others. */
+#define POOL_PARTS 8u
 
 DEFINE_COUNTER(grants, "nebulaio_lease_grants_total", NULL,
 	"Objects that a session's client was allowed to read by itself.");
@@ -36,15 +36,15 @@ DEFINE_COUNTER(ended_room, ENDS, "why=\"room\"", ENDS_HELP);
 DEFINE_COUNTER(ended_session, ENDS, "why=\"session\"", ENDS_HELP);
 
 struct native_lease {
-	struct native_shelf *shelf;
-	struct list link; /* the shelf's, oldest first, which is also the order of their slots */
+	struct native_lease_pool *pool;
+	struct list link; /* the pool's, oldest first, which is also the order of their slots */
 	struct store_object_watch watch;
 	struct capsule_slot *slot;
 	uint64_t bytes; /* of the slot */
 	uint64_t expires_ns;
 };
 
-struct native_shelf {
+struct native_lease_pool {
 	int fd;
 	uint8_t *base;
 	uint64_t bytes, at; /* where the next slot goes */
@@ -67,7 +67,7 @@ static void on_ended(struct store_object_watch *watch, bool rights)
 	struct native_lease *lease = CONTAINER_OF(watch, struct native_lease, watch);
 
 	slot_close(lease->slot);
-	atomic_store(&lease->shelf->ended, true);
+	atomic_store(&lease->pool->ended, true);
 	counter_add(rights ? &ended_rights : &ended_changed, 1);
 }
 
@@ -93,69 +93,69 @@ static void lease_end(
 	lease_free(session, lease);
 }
 
-static struct native_lease *oldest(const struct native_shelf *shelf)
+static struct native_lease *oldest(const struct native_lease_pool *pool)
 {
-	return list_empty(&shelf->leases)
+	return list_empty(&pool->leases)
 		       ? NULL
-		       : CONTAINER_OF(shelf->leases.next, struct native_lease, link);
+		       : CONTAINER_OF(pool->leases.next, struct native_lease, link);
 }
 
-/* ---- The shelf. ---- */
+/* ---- The pool. ---- */
 
-static void shelf_close(struct native_shelf *shelf)
+static void pool_close(struct native_lease_pool *pool)
 {
-	rp_mw_close(shelf->mw);
-	rp_mr_close(shelf->mr);
-	if (shelf->base)
-		munmap(shelf->base, shelf->bytes);
-	if (shelf->fd >= 0)
-		close(shelf->fd);
-	free(shelf);
+	rp_mw_close(pool->mw);
+	rp_mr_close(pool->mr);
+	if (pool->base)
+		munmap(pool->base, pool->bytes);
+	if (pool->fd >= 0)
+		close(pool->fd);
+	free(pool);
 }
 
 /* A file that cannot shrink, so that the simulated device's peer may map it. */
-static int shelf_map(struct native_shelf *shelf)
+static int pool_map(struct native_lease_pool *pool)
 {
 	void *base;
 
-	shelf->fd = memfd_create("nebulaio-shelf", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (shelf->fd < 0 || ftruncate(shelf->fd, (off_t)shelf->bytes) ||
-		fcntl(shelf->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+	pool->fd = memfd_create("nebulaio-leases", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (pool->fd < 0 || ftruncate(pool->fd, (off_t)pool->bytes) ||
+		fcntl(pool->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return -errno;
-	base = mmap(NULL, shelf->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shelf->fd, 0);
+	base = mmap(NULL, pool->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, pool->fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
-	shelf->base = base;
+	pool->base = base;
 	return 0;
 }
 
-static struct native_shelf *shelf_open(struct native_session *session)
+static struct native_lease_pool *pool_open(struct native_session *session)
 {
 	const struct front_native *front = session->front;
-	struct native_shelf *shelf = calloc(1, sizeof(*shelf));
+	struct native_lease_pool *pool = calloc(1, sizeof(*pool));
 	struct rp_mr_opts opts = {.access = RP_ACCESS_WINDOW};
 	int ret;
 
-	if (!shelf)
+	if (!pool)
 		return NULL;
-	list_init(&shelf->leases);
-	shelf->bytes = ALIGN_UP(front->opts.lease_bytes, FRAME_BYTES);
-	ret = shelf_map(shelf);
-	opts.addr = shelf->base;
-	opts.bytes = shelf->bytes;
-	opts.fd = shelf->fd;
+	list_init(&pool->leases);
+	pool->bytes = ALIGN_UP(front->opts.lease_bytes, FRAME_BYTES);
+	ret = pool_map(pool);
+	opts.addr = pool->base;
+	opts.bytes = pool->bytes;
+	opts.fd = pool->fd;
 	if (!ret)
-		ret = rp_mr_open(front->port->pd, &opts, &shelf->mr);
+		ret = rp_mr_open(front->port->pd, &opts, &pool->mr);
 	if (!ret)
-		ret = rp_mw_open(session->qp, shelf->mr, native_tag_session(session), &shelf->mw);
+		ret = rp_mw_open(session->qp, pool->mr, native_tag_session(session), &pool->mw);
 	if (!ret) {
 		/* Binding took a place in the send queue. */
 		session->sends_unsignaled++;
-		return shelf;
+		return pool;
 	}
 	log_warn("rdma", "%s: no leases: %llu bytes cannot be registered: %s", session->peer,
-		(unsigned long long)shelf->bytes, strerror(-ret));
-	shelf_close(shelf);
+		(unsigned long long)pool->bytes, strerror(-ret));
+	pool_close(pool);
 	session->leases = false;
 	return NULL;
 }
@@ -163,23 +163,23 @@ static struct native_shelf *shelf_open(struct native_session *session)
 /* Where the next slot of so many bytes goes; what lies there ends. */
 static struct capsule_slot *slot_take(struct native_session *session, uint64_t bytes)
 {
-	struct native_shelf *shelf = session->shelf;
+	struct native_lease_pool *pool = session->lease_pool;
 	uint8_t *from, *to;
 	struct native_lease *lease;
 
-	if (shelf->at + bytes > shelf->bytes) {
-		counter_add(&shelf_full, 1);
-		from = shelf->base + shelf->at;
-		while ((lease = oldest(shelf)) != NULL && (uint8_t *)lease->slot >= from)
+	if (pool->at + bytes > pool->bytes) {
+		counter_add(&pool_full, 1);
+		from = pool->base + pool->at;
+		while ((lease = oldest(pool)) != NULL && (uint8_t *)lease->slot >= from)
 			lease_end(session, lease, &ended_room);
-		shelf->at = 0;
+		pool->at = 0;
 	}
-	from = shelf->base + shelf->at;
+	from = pool->base + pool->at;
 	to = from + bytes;
-	while ((lease = oldest(shelf)) != NULL && (uint8_t *)lease->slot < to &&
+	while ((lease = oldest(pool)) != NULL && (uint8_t *)lease->slot < to &&
 		(uint8_t *)lease->slot + lease->bytes > from)
 		lease_end(session, lease, &ended_room);
-	shelf->at += bytes;
+	pool->at += bytes;
 	return (struct capsule_slot *)(void *)from;
 }
 
@@ -211,12 +211,12 @@ static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice 
 
 	if (session->phase != NATIVE_OPEN)
 		return NULL;
-	if (!session->shelf)
-		session->shelf = shelf_open(session);
-	lease = session->shelf ? calloc(1, sizeof(*lease)) : NULL;
+	if (!session->lease_pool)
+		session->lease_pool = pool_open(session);
+	lease = session->lease_pool ? calloc(1, sizeof(*lease)) : NULL;
 	if (!lease)
 		return NULL;
-	lease->shelf = session->shelf;
+	lease->pool = session->lease_pool;
 	lease->watch.ended = on_ended;
 	lease->bytes = ALIGN_UP(sizeof(*lease->slot) + body.len, SLOT_ALIGN);
 	lease->slot = slot_take(session, lease->bytes);
@@ -229,13 +229,13 @@ static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice 
 		.addr = (uint64_t)(uintptr_t)lease->slot,
 		.generation = generation_draw(),
 		.crc64nvme = crc64nvme_update(0, lease->slot + 1, body.len),
-		.rkey = rp_mw_rkey(session->shelf->mw),
+		.rkey = rp_mw_rkey(session->lease_pool->mw),
 		.lease_ms = (uint32_t)(front->opts.lease_ns / NS_PER_MS),
 	};
 	sanitizer_overtaken_begin();
 	__atomic_store_n(&lease->slot->generation, request->lease.generation, __ATOMIC_SEQ_CST);
 	sanitizer_overtaken_end();
-	list_push_back(&session->shelf->leases, &lease->link);
+	list_push_back(&session->lease_pool->leases, &lease->link);
 	counter_add(&grants, 1);
 	counter_add(&leases_now, 1);
 	request->has_lease = true;
@@ -245,7 +245,7 @@ static struct store_object_watch *lease_copy(struct s3_lease *ask, struct slice 
 static void lease_stale(struct s3_lease *ask)
 {
 	struct native_request *request = request_of(ask);
-	struct list *newest = request->session->shelf->leases.prev;
+	struct list *newest = request->session->lease_pool->leases.prev;
 
 	request->has_lease = false;
 	lease_end(
@@ -258,7 +258,7 @@ void native_lease_ask(struct native_request *request)
 
 	request->ask = (struct s3_lease){
 		.epoch = s3_lease_epoch(opts->s3),
-		.bytes_max = opts->lease_bytes / SHELF_PARTS,
+		.bytes_max = opts->lease_bytes / POOL_PARTS,
 		.copy = lease_copy,
 		.stale = lease_stale,
 	};
@@ -272,18 +272,19 @@ void native_leases_sweep(struct native_session *session, uint64_t now_ns)
 	struct native_lease *lease;
 	uint64_t *left = &session->front->wipe_bytes_left;
 
-	while (*left && (lease = oldest(session->shelf)) != NULL && lease->expires_ns <= now_ns) {
+	while (*left && (lease = oldest(session->lease_pool)) != NULL &&
+		lease->expires_ns <= now_ns) {
 		*left -= MIN(*left, lease->bytes);
 		lease_end(session, lease, &ended_time);
 	}
-	if (!atomic_exchange(&session->shelf->ended, false))
+	if (!atomic_exchange(&session->lease_pool->ended, false))
 		return;
-	LIST_FOR_EACH_SAFE (link, &session->shelf->leases) {
+	LIST_FOR_EACH_SAFE (link, &session->lease_pool->leases) {
 		lease = CONTAINER_OF(link, struct native_lease, link);
 		if (__atomic_load_n(&lease->slot->generation, __ATOMIC_SEQ_CST))
 			continue;
 		if (!*left) {
-			atomic_store(&session->shelf->ended, true);
+			atomic_store(&session->lease_pool->ended, true);
 			return;
 		}
 		*left -= MIN(*left, lease->bytes);
@@ -295,10 +296,10 @@ void native_leases_close(struct native_session *session)
 {
 	struct native_lease *lease;
 
-	if (!session->shelf)
+	if (!session->lease_pool)
 		return;
-	while ((lease = oldest(session->shelf)) != NULL)
+	while ((lease = oldest(session->lease_pool)) != NULL)
 		lease_end(session, lease, &ended_session);
-	shelf_close(session->shelf);
-	session->shelf = NULL;
+	pool_close(session->lease_pool);
+	session->lease_pool = NULL;
 }

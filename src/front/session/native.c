@@ -81,7 +81,7 @@ static void sweep_session(struct native_session *session, uint64_t now_ns)
 			return;
 		}
 	}
-	if (session->shelf)
+	if (session->lease_pool)
 		native_leases_sweep(session, now_ns);
 	switch (session->phase) {
 	case NATIVE_ACCEPTED:

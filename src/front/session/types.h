@@ -63,7 +63,7 @@ _Static_assert(NATIVE_DIRECT_BYTES_MAX <= LIMIT_SPAN_FRAMES_MAX * FRAME_BYTES,
 	"a small body outside the region fits one span");
 
 struct native_session;
-struct native_shelf;
+struct native_lease_pool;
 struct native_stream;
 struct front_native;
 
@@ -118,11 +118,11 @@ struct native_session {
 	struct capsule_lane in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
-	uint32_t inline_bytes;	    /* negotiated */
-	uint32_t capsule_bytes;	    /* that the client can receive */
-	bool streams;		    /* its client knows them */
-	bool leases;		    /* its client may ask for them */
-	struct native_shelf *shelf; /* NULL until one was granted */
+	uint32_t inline_bytes;		      /* negotiated */
+	uint32_t capsule_bytes;		      /* that the client can receive */
+	bool streams;			      /* its client knows them */
+	bool leases;			      /* its client may ask for them */
+	struct native_lease_pool *lease_pool; /* NULL until one was granted */
 	uint64_t transfer_bytes_max;
 	uint32_t credits;
 	uint32_t

@@ -108,8 +108,8 @@ static void test_overwritten(void **state)
 	close_all(&f);
 }
 
-/* More objects than the shelf holds: the oldest leases end, nothing is mixed up. */
-static void test_shelf_goes_round(void **state)
+/* More objects than the pool holds: the oldest leases end, nothing is mixed up. */
+static void test_pool_goes_round(void **state)
 {
 	const struct rig_opts opts = {.lease_bytes = 16 * KIB};
 	struct fixture f = open_with(&opts, false);
@@ -240,7 +240,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_third_read),
 		cmocka_unit_test(test_overwritten),
-		cmocka_unit_test(test_shelf_goes_round),
+		cmocka_unit_test(test_pool_goes_round),
 		cmocka_unit_test(test_time),
 		cmocka_unit_test(test_not_plain),
 		cmocka_unit_test(test_encrypted),
