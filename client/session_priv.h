@@ -60,7 +60,7 @@ struct client_session {
 	uint8_t *memory;
 	uint64_t memory_bytes;
 	uint64_t deadline_ns; /* of set-up */
-	struct capsule_lane in, out;
+	struct capsule_cipher in, out;
 	bool encrypted;
 	bool leases;  /* may be asked for */
 	bool streams; /* of lists may be asked for */

@@ -102,7 +102,7 @@ static struct aead_message sealed_part(void *capsule, size_t len, uint8_t nonce[
 		.tag = (uint8_t *)capsule + len - CAPSULE_TAG_BYTES};
 }
 
-static void encrypt(struct capsule_lane *lane, void *capsule)
+static void encrypt(struct capsule_cipher *cipher, void *capsule)
 {
 	struct capsule_head *head = capsule;
 	uint8_t nonce[AEAD_NONCE_BYTES];
@@ -111,65 +111,65 @@ static void encrypt(struct capsule_lane *lane, void *capsule)
 
 	head->flags |= CAPSULE_FLAG_SEALED;
 	message = sealed_part(capsule, head->bytes, nonce);
-	err = aead_seal(lane->aead, &message);
+	err = aead_seal(cipher->aead, &message);
 	CHECK(!err);
 }
 
-void capsule_seal(struct capsule_lane *lane, void *capsule)
+void capsule_seal(struct capsule_cipher *cipher, void *capsule)
 {
 	struct capsule_head *head = capsule;
 	uint32_t content_bytes = head->bytes - CAPSULE_TAG_BYTES;
 
-	head->counter = ++lane->counter;
-	if (lane->aead) {
-		encrypt(lane, capsule);
+	head->counter = ++cipher->counter;
+	if (cipher->aead) {
+		encrypt(cipher, capsule);
 		return;
 	}
-	mac_siphash128(lane->key, capsule, content_bytes, (uint8_t *)capsule + content_bytes);
+	mac_siphash128(cipher->key, capsule, content_bytes, (uint8_t *)capsule + content_bytes);
 }
 
-void capsule_seal_undo(struct capsule_lane *lane, void *capsule)
+void capsule_seal_undo(struct capsule_cipher *cipher, void *capsule)
 {
 	struct capsule_head *head = capsule;
 	uint8_t nonce[AEAD_NONCE_BYTES];
 	struct aead_message message;
 	int err;
 
-	CHECK(head->counter == lane->counter);
-	lane->counter--;
-	if (!lane->aead)
+	CHECK(head->counter == cipher->counter);
+	cipher->counter--;
+	if (!cipher->aead)
 		return;
 	message = sealed_part(capsule, head->bytes, nonce);
-	err = aead_unseal(lane->aead, &message);
+	err = aead_unseal(cipher->aead, &message);
 	CHECK(!err);
 	head->flags &= (uint16_t)~CAPSULE_FLAG_SEALED;
 }
 
-static int decrypt(struct capsule_lane *lane, void *capsule, size_t len)
+static int decrypt(struct capsule_cipher *cipher, void *capsule, size_t len)
 {
 	uint8_t nonce[AEAD_NONCE_BYTES];
 	struct aead_message message = sealed_part(capsule, len, nonce);
 
-	if (aead_unseal(lane->aead, &message))
+	if (aead_unseal(cipher->aead, &message))
 		return -EPROTO;
-	lane->counter++;
+	cipher->counter++;
 	return 0;
 }
 
-int capsule_unseal(struct capsule_lane *lane, void *capsule, size_t len)
+int capsule_unseal(struct capsule_cipher *cipher, void *capsule, size_t len)
 {
 	const struct capsule_head *head = capsule;
 	uint8_t tag[CAPSULE_TAG_BYTES];
 
-	if (len < sizeof(*head) + CAPSULE_TAG_BYTES || head->counter != lane->counter + 1 ||
-		head->flags != (lane->aead ? CAPSULE_FLAG_SEALED : 0))
+	if (len < sizeof(*head) + CAPSULE_TAG_BYTES || head->counter != cipher->counter + 1 ||
+		head->flags != (cipher->aead ? CAPSULE_FLAG_SEALED : 0))
 		return -EPROTO;
-	if (lane->aead)
-		return decrypt(lane, capsule, len);
-	mac_siphash128(lane->key, capsule, len - CAPSULE_TAG_BYTES, tag);
+	if (cipher->aead)
+		return decrypt(cipher, capsule, len);
+	mac_siphash128(cipher->key, capsule, len - CAPSULE_TAG_BYTES, tag);
 	if (!secret_equal(tag, (const uint8_t *)capsule + len - CAPSULE_TAG_BYTES, sizeof(tag)))
 		return -EPROTO;
-	lane->counter++;
+	cipher->counter++;
 	return 0;
 }
 

@@ -278,19 +278,19 @@ void capsule_keys_derive(
 
 /* One direction's tag key and the counter of the last capsule; with aead, whose it is to close,
  * capsules are encrypted (section 7) and the tag is its. */
-struct capsule_lane {
+struct capsule_cipher {
 	uint8_t key[16];
 	uint64_t counter;
 	struct aead *aead;
 };
 /* Gives the capsule, whose head.bytes counts the tag already, the next counter and its tag, and
  * encrypts it in place. */
-void capsule_seal(struct capsule_lane *lane, void *capsule);
+void capsule_seal(struct capsule_cipher *cipher, void *capsule);
 /* Takes back the last seal, of a capsule that nobody has seen: it may be sealed again. */
-void capsule_seal_undo(struct capsule_lane *lane, void *capsule);
+void capsule_seal_undo(struct capsule_cipher *cipher, void *capsule);
 /* 0, or -EPROTO: wrong tag or counter, the session must close. len is the message's length, already
  * held against head.bytes by capsule_head_check. Decrypts in place. */
-int capsule_unseal(struct capsule_lane *lane, void *capsule, size_t len);
+int capsule_unseal(struct capsule_cipher *cipher, void *capsule, size_t len);
 /* The nonce of a payload that goes with the request of this counter. */
 void capsule_payload_nonce(uint64_t counter, uint8_t ret_nonce[AEAD_NONCE_BYTES]);
 

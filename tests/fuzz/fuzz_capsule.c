@@ -88,7 +88,7 @@ static void try_setup(size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct capsule_lane lane = {.key = {1}};
+	struct capsule_cipher cipher = {.key = {1}};
 	ptrdiff_t bytes;
 
 	if (len > sizeof(capsule))
@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	bytes = capsule_head_check(capsule, len, sizeof(capsule));
 	CHECK(bytes <= (ptrdiff_t)len);
 	if (bytes > 0)
-		(void)capsule_unseal(&lane, capsule, (size_t)bytes);
+		(void)capsule_unseal(&cipher, capsule, (size_t)bytes);
 	/* Behind a tag that holds: all contents, whatever the head said. */
 	try_setup(len);
 	if (len < sizeof(struct capsule_head) + CAPSULE_TAG_BYTES)

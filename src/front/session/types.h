@@ -115,7 +115,7 @@ struct native_session {
 	bool proof_running;    /* its fiber refers to the session */
 	uint32_t goodbye_owed; /* for this reason: the send queue was full when it was due; or 0 */
 	uint64_t failed_ns;    /* when it became FAILED */
-	struct capsule_lane in, out;
+	struct capsule_cipher in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint32_t inline_bytes;		      /* negotiated */

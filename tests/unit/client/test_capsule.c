@@ -58,7 +58,7 @@ static void get_request(struct capsule_request *request, struct capsule_run *run
 
 static void test_request_vector(void **state)
 {
-	struct capsule_lane lane = {0}, other;
+	struct capsule_cipher cipher = {0}, other;
 	struct capsule_request request, back;
 	struct capsule_run run;
 	uint8_t expected[256];
@@ -67,12 +67,12 @@ static void test_request_vector(void **state)
 
 	(void)state;
 	for (uint8_t i = 0; i < 16; i++)
-		lane.key[i] = i;
-	other = lane;
+		cipher.key[i] = i;
+	other = cipher;
 	get_request(&request, &run);
 	bytes = capsule_request_encode(&request, buf, sizeof(buf));
 	assert_int_equal(bytes, len);
-	capsule_seal(&lane, buf);
+	capsule_seal(&cipher, buf);
 	assert_memory_equal(buf, expected, len);
 	assert_int_equal(capsule_head_check(buf, (size_t)bytes, sizeof(buf)), bytes);
 	assert_int_equal(capsule_unseal(&other, buf, (size_t)bytes), 0);
@@ -90,7 +90,7 @@ static void test_request_vector(void **state)
 
 static void test_tag(void **state)
 {
-	struct capsule_lane out = {.key = {1, 2, 3}}, in = out, again;
+	struct capsule_cipher out = {.key = {1, 2, 3}}, in = out, again;
 	struct capsule_request request;
 	struct capsule_run run;
 	ptrdiff_t bytes;
@@ -121,7 +121,7 @@ static void test_tag(void **state)
 static void test_sealed(void **state)
 {
 	uint8_t key[AEAD_KEY_BYTES] = {7, 8, 9}, plain[sizeof(buf)];
-	struct capsule_lane out = {0}, in = {0}, other = {.key = {1}};
+	struct capsule_cipher out = {0}, in = {0}, other = {.key = {1}};
 	struct capsule_request request, back;
 	struct capsule_run run;
 	ptrdiff_t bytes;

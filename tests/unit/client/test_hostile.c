@@ -29,7 +29,7 @@ struct peer {
 	struct rp_mr *mr, *data_mr;
 	uint8_t *memory; /* receives, then one slot to send from, then data */
 	uint8_t *data;	 /* the server may write here too */
-	struct capsule_lane in, out;
+	struct capsule_cipher in, out;
 	struct capsule_challenge_wire challenge;
 	bool encrypted;
 	bool mute; /* without receives at first */
@@ -543,11 +543,11 @@ static void test_plain_capsule(void **state)
 {
 	uint8_t capsule[256] __attribute__((aligned(8)));
 	struct peer peer = {.encrypted = true};
-	struct capsule_lane plain;
+	struct capsule_cipher plain;
 	size_t bytes = ping(capsule, 1);
 
 	peer_prove(&peer, *state);
-	plain = (struct capsule_lane){.counter = peer.out.counter};
+	plain = (struct capsule_cipher){.counter = peer.out.counter};
 	memcpy(plain.key, peer.out.key, sizeof(plain.key));
 	capsule_seal(&plain, capsule);
 	peer_send(&peer, capsule, (uint32_t)bytes);
@@ -673,7 +673,7 @@ static bool bent_receive(struct bent *bent)
 /* A word that is not due. What needs keys has zeros for them. */
 static void out_of_turn(struct bent *bent)
 {
-	struct capsule_lane nobody = {.counter = 0};
+	struct capsule_cipher nobody = {.counter = 0};
 	struct capsule_goodbye_wire *goodbye = (void *)bent->capsule;
 	struct capsule_proof_wire *proof = (void *)bent->capsule;
 	size_t bytes = sizeof(*goodbye);

@@ -113,7 +113,7 @@ struct peer {
 	struct rp_conn_request request;
 	struct rp_qp *qp;
 	struct native_session *session; /* the server's end of it */
-	struct capsule_lane in, out;
+	struct capsule_cipher in, out;
 	bool encrypted;
 	uint8_t payload_in[AEAD_KEY_BYTES], payload_out[AEAD_KEY_BYTES];
 	uint16_t credits;
