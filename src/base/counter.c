@@ -1,4 +1,4 @@
-/* base/counter.c: the registry of counters, and the lanes of threads. */
+/* base/counter.c: the registry of counters, and the shards of threads. */
 #include "base/counter.h"
 
 #include <pthread.h>
@@ -12,15 +12,15 @@ static struct counter *registry_first;
 static struct counter **registry_last = &registry_first;
 static struct counter_hist *hists_first;
 static struct counter_hist **hists_last = &hists_first;
-static uint32_t registry_count; /* places that a lane has for them */
+static uint32_t registry_count; /* places that a shard has for them */
 
 /* Taken after the registry's, where both are. */
-static pthread_mutex_t lanes_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct counter_lane *lanes;
+static pthread_mutex_t shards_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct counter_shard *shards;
 
 const uint64_t counter_hist_bounds_ns[COUNTER_HIST_BUCKETS - 1] = COUNTER_HIST_BOUNDS;
 
-_Thread_local struct counter_lane *counter_lane;
+_Thread_local struct counter_shard *counter_shard;
 
 void counter_register(struct counter *counter)
 {
@@ -59,67 +59,67 @@ void counter_hist_visit(counter_hist_visit_fn *fn, void *arg)
 	pthread_mutex_unlock(&registry_lock);
 }
 
-void counter_lane_open(void)
+void counter_shard_open(void)
 {
-	struct counter_lane *lane;
+	struct counter_shard *shard;
 	size_t bytes;
 
-	CHECK(!counter_lane);
+	CHECK(!counter_shard);
 	pthread_mutex_lock(&registry_lock);
-	bytes = ALIGN_UP(sizeof(*lane) + registry_count * sizeof(lane->shares[0]), 64u);
-	lane = aligned_alloc(64, bytes);
-	if (lane) {
-		memset(lane, 0, bytes);
-		lane->count = registry_count;
-		pthread_mutex_lock(&lanes_lock);
-		lane->next = lanes;
-		lanes = lane;
-		pthread_mutex_unlock(&lanes_lock);
+	bytes = ALIGN_UP(sizeof(*shard) + registry_count * sizeof(shard->shares[0]), 64u);
+	shard = aligned_alloc(64, bytes);
+	if (shard) {
+		memset(shard, 0, bytes);
+		shard->count = registry_count;
+		pthread_mutex_lock(&shards_lock);
+		shard->next = shards;
+		shards = shard;
+		pthread_mutex_unlock(&shards_lock);
 	}
 	pthread_mutex_unlock(&registry_lock);
-	counter_lane = lane;
+	counter_shard = shard;
 }
 
-/* The lane's counts are added to the part that has no lane. */
-static void lane_fold(const struct counter_lane *lane)
+/* The shard's counts are added to the part that has no shard. */
+static void shard_fold(const struct counter_shard *shard)
 {
-	for (struct counter *c = registry_first; c && c->number <= lane->count; c = c->next)
+	for (struct counter *c = registry_first; c && c->number <= shard->count; c = c->next)
 		atomic_fetch_add_explicit(
-			&c->value, lane->shares[c->number - 1], memory_order_relaxed);
-	for (struct counter_hist *h = hists_first; h && h->number <= lane->count; h = h->next)
+			&c->value, shard->shares[c->number - 1], memory_order_relaxed);
+	for (struct counter_hist *h = hists_first; h && h->number <= shard->count; h = h->next)
 		for (uint32_t i = 0; i < COUNTER_HIST_PLACES; i++)
-			atomic_fetch_add_explicit(&h->values[i], lane->shares[h->number - 1 + i],
+			atomic_fetch_add_explicit(&h->values[i], shard->shares[h->number - 1 + i],
 				memory_order_relaxed);
 }
 
-void counter_lane_close(void)
+void counter_shard_close(void)
 {
-	struct counter_lane *lane = counter_lane;
-	struct counter_lane **at = &lanes;
+	struct counter_shard *shard = counter_shard;
+	struct counter_shard **at = &shards;
 
-	if (!lane)
+	if (!shard)
 		return;
 	pthread_mutex_lock(&registry_lock);
-	pthread_mutex_lock(&lanes_lock);
-	while (*at != lane)
+	pthread_mutex_lock(&shards_lock);
+	while (*at != shard)
 		at = &(*at)->next;
-	*at = lane->next;
-	lane_fold(lane);
-	pthread_mutex_unlock(&lanes_lock);
+	*at = shard->next;
+	shard_fold(shard);
+	pthread_mutex_unlock(&shards_lock);
 	pthread_mutex_unlock(&registry_lock);
-	counter_lane = NULL;
-	free(lane);
+	counter_shard = NULL;
+	free(shard);
 }
 
-/* Called with the lanes' lock. */
+/* Called with the shards' lock. */
 static uint64_t read_at(const _Atomic uint64_t *at, uint32_t idx)
 {
 	uint64_t value =
 		atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)at, memory_order_relaxed);
 
-	for (struct counter_lane *lane = lanes; lane; lane = lane->next)
-		if (idx < lane->count)
-			value += atomic_load_explicit(&lane->shares[idx], memory_order_relaxed);
+	for (struct counter_shard *shard = shards; shard; shard = shard->next)
+		if (idx < shard->count)
+			value += atomic_load_explicit(&shard->shares[idx], memory_order_relaxed);
 	return value;
 }
 
@@ -127,9 +127,9 @@ uint64_t counter_read(const struct counter *counter)
 {
 	uint64_t value;
 
-	pthread_mutex_lock(&lanes_lock);
+	pthread_mutex_lock(&shards_lock);
 	value = read_at(&counter->value, counter->number - 1);
-	pthread_mutex_unlock(&lanes_lock);
+	pthread_mutex_unlock(&shards_lock);
 	return value;
 }
 
@@ -146,8 +146,8 @@ void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns)
 
 void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES])
 {
-	pthread_mutex_lock(&lanes_lock);
+	pthread_mutex_lock(&shards_lock);
 	for (uint32_t i = 0; i < COUNTER_HIST_PLACES; i++)
 		ret_values[i] = read_at(&hist->values[i], hist->number - 1 + i);
-	pthread_mutex_unlock(&lanes_lock);
+	pthread_mutex_unlock(&shards_lock);
 }

@@ -1,6 +1,6 @@
 /* base/counter.h: named counters and gauges that any part registers once and metrics read from any
- * thread. A thread that counts all the time has a lane: its own share of every counter, to which it
- * adds without a locked instruction, for that would wait until everything stored before has left
+ * thread. A thread that counts all the time has a shard: its own share of every counter, to which
+ * it adds without a locked instruction, for that would wait until everything stored before has left
  * the processor. A name follows the Prometheus conventions. */
 #ifndef BASE_COUNTER_H
 #define BASE_COUNTER_H
@@ -12,7 +12,7 @@ struct counter {
 	const char *name;   /* "nebulaio_store_puts_total" */
 	const char *labels; /* "op=\"get\"" or NULL */
 	const char *help;
-	_Atomic uint64_t value; /* what threads without a lane added, and lanes that are closed */
+	_Atomic uint64_t value; /* what threads without a shard added, and shards that are closed */
 	uint32_t number;	/* from 1, in order of registration; 0: not registered */
 	struct counter *next;	/* the registry's chain */
 };
@@ -39,7 +39,7 @@ void counter_register(struct counter *counter);
 typedef void counter_visit_fn(const struct counter *counter, void *arg);
 void counter_visit(counter_visit_fn *fn, void *arg);
 
-/* ---- Histograms of durations, on the same lanes. ---- */
+/* ---- Histograms of durations, on the same shards. ---- */
 /* Upper bounds of the buckets; the last bucket has none. */
 #define COUNTER_HIST_BOUNDS                                                                       \
 	{                                                                                         \
@@ -61,7 +61,7 @@ struct counter_hist {
 	struct counter_hist *next;
 };
 void counter_hist_register(struct counter_hist *hist);
-/* One duration: two additions to the thread's lane. */
+/* One duration: two additions to the thread's shard. */
 void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns);
 /* Reads the count of each bucket alone, and the sum. */
 void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES]);
@@ -69,27 +69,27 @@ void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUN
 typedef void counter_hist_visit_fn(const struct counter_hist *hist, void *arg);
 void counter_hist_visit(counter_hist_visit_fn *fn, void *arg);
 
-/* Gives the calling thread a lane for the counters registered so far, until it closes it. Without
+/* Gives the calling thread a shard for the counters registered so far, until it closes it. Without
  * memory, or for counters registered later, it adds as other threads do. */
-void counter_lane_open(void);
-void counter_lane_close(void);
+void counter_shard_open(void);
+void counter_shard_close(void);
 /* Exact once all that added have been waited for. Any thread. */
 uint64_t counter_read(const struct counter *counter);
 
-struct counter_lane {
-	struct counter_lane *next;
+struct counter_shard {
+	struct counter_shard *next;
 	uint32_t count;
-	_Atomic uint64_t shares[]; /* only the lane's thread writes */
+	_Atomic uint64_t shares[]; /* only the shard's thread writes */
 };
-extern _Thread_local struct counter_lane *counter_lane;
+extern _Thread_local struct counter_shard *counter_shard;
 
 static inline void counter_add_at(uint32_t idx, _Atomic uint64_t *value, uint64_t n)
 {
-	struct counter_lane *lane = counter_lane;
+	struct counter_shard *shard = counter_shard;
 
-	if (lane && idx < lane->count)
-		atomic_store_explicit(&lane->shares[idx],
-			atomic_load_explicit(&lane->shares[idx], memory_order_relaxed) + n,
+	if (shard && idx < shard->count)
+		atomic_store_explicit(&shard->shares[idx],
+			atomic_load_explicit(&shard->shares[idx], memory_order_relaxed) + n,
 			memory_order_relaxed);
 	else
 		atomic_fetch_add_explicit(value, n, memory_order_relaxed);

@@ -137,7 +137,7 @@ void reactor_run(struct reactor *reactor)
 
 	reactor_pin(reactor);
 	if (counts)
-		counter_lane_open();
+		counter_shard_open();
 	for (;;) {
 		if (turn(reactor)) {
 			busy_until_ns = reactor->now_ns;
@@ -157,7 +157,7 @@ void reactor_run(struct reactor *reactor)
 		}
 	}
 	if (counts)
-		counter_lane_close();
+		counter_shard_close();
 	reactor_current = outer;
 }
 

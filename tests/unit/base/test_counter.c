@@ -1,4 +1,4 @@
-/* base/counter.c: counters that threads add to with and without a lane. */
+/* base/counter.c: counters that threads add to with and without a shard. */
 #include "../unit.h"
 
 #include <pthread.h>
@@ -10,13 +10,13 @@
 DEFINE_COUNTER(things, "test_things_total", NULL, "Counted by every thread.");
 DEFINE_COUNTER(present, "test_things", NULL, "Goes up and down.");
 
-static void *add_by_lane(void *arg)
+static void *add_by_shard(void *arg)
 {
 	(void)arg;
-	counter_lane_open();
+	counter_shard_open();
 	for (uint32_t i = 0; i < ADDS; i++)
 		counter_add(&things, 1);
-	counter_lane_close();
+	counter_shard_close();
 	return NULL;
 }
 
@@ -36,7 +36,7 @@ static void test_every_thread_counts(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < ARRAY_LEN(threads); i++)
 		assert_int_equal(
-			pthread_create(&threads[i], NULL, i % 2 ? add_by_lane : add_without, NULL),
+			pthread_create(&threads[i], NULL, i % 2 ? add_by_shard : add_without, NULL),
 			0);
 	for (uint32_t i = 0; i < ARRAY_LEN(threads); i++)
 		pthread_join(threads[i], NULL);
@@ -48,42 +48,42 @@ static void test_read_while_a_lane_is_open(void **state)
 	uint64_t before = counter_read(&things);
 
 	(void)state;
-	counter_lane_open();
+	counter_shard_open();
 	counter_add(&things, 3);
 	assert_int_equal(counter_read(&things) - before, 3);
 	counter_add(&things, 4);
 	assert_int_equal(counter_read(&things) - before, 7);
-	counter_lane_close();
+	counter_shard_close();
 	assert_int_equal(counter_read(&things) - before, 7);
-	counter_lane_close(); /* none is open: nothing happens */
+	counter_shard_close(); /* none is open: nothing happens */
 	assert_int_equal(counter_read(&things) - before, 7);
 }
 
-/* What one thread added another takes away: the lane's share wraps, the sum is right. */
+/* What one thread added another takes away: the shard's share wraps, the sum is right. */
 static void test_down_on_a_lane(void **state)
 {
 	(void)state;
 	counter_add(&present, 5);
-	counter_lane_open();
+	counter_shard_open();
 	counter_sub(&present, 2);
 	assert_int_equal(counter_read(&present), 3);
-	counter_lane_close();
+	counter_shard_close();
 	assert_int_equal(counter_read(&present), 3);
 	counter_sub(&present, 3);
 	assert_int_equal(counter_read(&present), 0);
 }
 
-/* Registered after the lane was opened: counted all the same. */
+/* Registered after the shard was opened: counted all the same. */
 static void test_late_counter(void **state)
 {
 	static struct counter late = {.name = "test_late_total", .help = "Registered late."};
 
 	(void)state;
-	counter_lane_open();
+	counter_shard_open();
 	counter_register(&late);
 	counter_add(&late, 2);
 	assert_int_equal(counter_read(&late), 2);
-	counter_lane_close();
+	counter_shard_close();
 	assert_int_equal(counter_read(&late), 2);
 }
 
@@ -96,7 +96,7 @@ static void test_durations_fall_into_buckets(void **state)
 	(void)state;
 	counter_hist_register(&durations);
 	counter_hist_add(&durations, 0);
-	counter_lane_open();
+	counter_shard_open();
 	/* A bound belongs to its own bucket, what is one longer to the next. */
 	for (uint32_t i = 0; i < COUNTER_HIST_BUCKETS - 1; i++) {
 		counter_hist_add(&durations, counter_hist_bounds_ns[i]);
@@ -112,21 +112,21 @@ static void test_durations_fall_into_buckets(void **state)
 			assert_int_equal(values[i], 2);
 		assert_int_equal(values[COUNTER_HIST_BUCKETS - 1], 1);
 		assert_int_equal(values[COUNTER_HIST_SUM], sum);
-		counter_lane_close();
+		counter_shard_close();
 	}
 }
 
 static void *add_durations(void *arg)
 {
 	(void)arg;
-	counter_lane_open();
+	counter_shard_open();
 	for (uint32_t i = 0; i < ADDS; i++)
 		counter_hist_add(&durations, 30000);
-	counter_lane_close();
+	counter_shard_close();
 	return NULL;
 }
 
-/* Lanes need no lock among them, and nothing that one adds is lost by another. */
+/* Shards need no lock among them, and nothing that one adds is lost by another. */
 static void test_every_thread_adds_durations(void **state)
 {
 	uint64_t before[COUNTER_HIST_PLACES], after[COUNTER_HIST_PLACES];
