@@ -207,7 +207,7 @@ static void on_challenge(
 		client_session_lose(session, -ECONNRESET, "PROOF could not be sent");
 }
 
-static int lanes_open(struct client_session *session, const struct capsule_keys *keys)
+static int ciphers_open(struct client_session *session, const struct capsule_keys *keys)
 {
 	int ret;
 
@@ -242,7 +242,7 @@ static void on_welcome(struct client_session *session, const struct capsule_proo
 		return;
 	}
 	capsule_keys_derive(session->auth_key, session->transcript, &keys);
-	ret = lanes_open(session, &keys);
+	ret = ciphers_open(session, &keys);
 	secret_wipe(&keys, sizeof(keys));
 	if (ret) {
 		client_session_lose(session, ret, "no memory for a session");

@@ -263,7 +263,7 @@ static void on_hello(struct native_session *session, struct native_recv *recv)
 }
 
 /* -ENOMEM: no cipher. */
-static int lanes_open(struct native_session *session, const struct capsule_keys *keys)
+static int ciphers_open(struct native_session *session, const struct capsule_keys *keys)
 {
 	int ret;
 
@@ -304,7 +304,7 @@ static void open_session(
 		return;
 	}
 	capsule_keys_derive(auth_key, transcript, &keys);
-	ret = lanes_open(session, &keys);
+	ret = ciphers_open(session, &keys);
 	secret_wipe(&keys, sizeof(keys));
 	if (ret) {
 		refuse(session, 503, "SlowDown", "The server has no memory for another session.");
