@@ -164,7 +164,7 @@ enum {
 struct cp_opts {
 	struct remote_opts remote;
 	bool recursive, quiet, move, resume;
-	unsigned lanes;
+	unsigned workers;
 	bool md5;
 	struct transfer_headers headers; /* of what is stored */
 };
@@ -248,7 +248,7 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 	int option, ret;
 
 	remote_defaults(&opts->remote);
-	opts->lanes = 4;
+	opts->workers = 4;
 	optind = 1;
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, REMOTE_SHORT "rP:q", CP_OPTIONS, NULL)) != -1) {
@@ -262,7 +262,7 @@ static int parse_cp(const struct cli_command *command, struct cp_opts *opts, int
 				return ret;
 			continue;
 		}
-		ret = option == 'P' ? tree_lanes_parse(command, optarg, &opts->lanes)
+		ret = option == 'P' ? tree_workers_parse(command, optarg, &opts->workers)
 				    : remote_option(command, &opts->remote, option, argv);
 		if (ret)
 			return ret;
@@ -282,7 +282,7 @@ static int cp_tree(const struct cli_command *command, struct cp_opts *opts,
 	struct neb_client *client, char **argv)
 {
 	struct tree_copy copy = {.opts = &opts->remote,
-		.lanes = opts->lanes,
+		.workers = opts->workers,
 		.move = opts->move,
 		.headers = &opts->headers,
 		.md5 = opts->md5,

@@ -45,7 +45,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 	int option, ret = CLI_OK;
 
 	remote_defaults(&both->opts);
-	both->copy.lanes = 4;
+	both->copy.workers = 4;
 	optind = 1;
 	opterr = 0;
 	while (!ret &&
@@ -56,7 +56,7 @@ static int both_parse(const struct cli_command *command, struct both *both, int 
 		both->dry_run |= option == 'n';
 		both->copy.quiet |= option == 'q';
 		if (option == 'P')
-			ret = tree_lanes_parse(command, optarg, &both->copy.lanes);
+			ret = tree_workers_parse(command, optarg, &both->copy.workers);
 		else if (!strchr("Dnq", option < 256 ? option : '?'))
 			ret = remote_option(command, &both->opts, option, argv);
 	}

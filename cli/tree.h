@@ -9,7 +9,7 @@
 #include "remote.h"
 #include "transfer.h"
 
-#define TREE_LANES_MAX 32u
+#define TREE_WORKERS_MAX 32u
 
 struct tree_item {
 	char *name; /* below the place: what follows the prefix, or the path in the folder */
@@ -54,7 +54,7 @@ struct tree_copy {
 	struct tree_place from, to;
 	struct tree_item **items; /* borrowed */
 	size_t count;
-	unsigned lanes;
+	unsigned workers;
 	bool move;				/* delete each source when it is copied */
 	const struct transfer_headers *headers; /* this and the next two as transfer.h's */
 	bool md5;
@@ -63,8 +63,9 @@ struct tree_copy {
 	uint64_t bytes, done; /* out */
 };
 /* -P's value. CLI_OK; CLI_USAGE (said why). */
-int tree_lanes_parse(const struct cli_command *command, const char *text, unsigned *ret_lanes);
-/* Each lane is a thread with a client of its own. All are tried; the exit code is of the worst. */
+int tree_workers_parse(const struct cli_command *command, const char *text, unsigned *ret_workers);
+/* Each worker is a thread with a client of its own. All are tried; the exit code is of the worst.
+ */
 int tree_copy(struct tree_copy *copy);
 /* Deletes names below the place. Exit code. */
 int tree_delete(struct neb_client *client, const struct tree_place *place, const char *name);

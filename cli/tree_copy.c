@@ -1,4 +1,4 @@
-/* cli/tree_copy.c: many transfers at a time, each lane a thread with a client of its own. */
+/* cli/tree_copy.c: many transfers at a time, each worker a thread with a client of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,19 +14,19 @@
 
 #define PATH_BYTES 8192
 
-int tree_lanes_parse(const struct cli_command *command, const char *text, unsigned *ret_lanes)
+int tree_workers_parse(const struct cli_command *command, const char *text, unsigned *ret_workers)
 {
 	char *end;
-	unsigned long lanes = strtoul(text, &end, 10);
+	unsigned long workers = strtoul(text, &end, 10);
 
-	if (*end || lanes < 1 || lanes > TREE_LANES_MAX)
+	if (*end || workers < 1 || workers > TREE_WORKERS_MAX)
 		return cli_usage_error(command, "--parallel: '%s' is not a number from 1 to %u",
-			text, TREE_LANES_MAX);
-	*ret_lanes = (unsigned)lanes;
+			text, TREE_WORKERS_MAX);
+	*ret_workers = (unsigned)workers;
 	return CLI_OK;
 }
 
-struct lanes {
+struct workers {
 	struct tree_copy *copy;
 	atomic_size_t next;
 	pthread_mutex_t mutex; /* of what follows */
@@ -151,21 +151,21 @@ static int copy_one(struct transfer *transfer, struct tree_copy *copy, const str
 	return ret;
 }
 
-static void *lane_main(void *arg)
+static void *worker_main(void *arg)
 {
-	struct lanes *lanes = arg;
-	struct tree_copy *copy = lanes->copy;
+	struct workers *workers = arg;
+	struct tree_copy *copy = workers->copy;
 	struct neb_client *client = NULL;
 	int ret = remote_open(copy->opts, &client);
 	size_t i;
 
 	if (ret) {
-		pthread_mutex_lock(&lanes->mutex);
-		lanes->worst = MAX(lanes->worst, ret);
-		pthread_mutex_unlock(&lanes->mutex);
+		pthread_mutex_lock(&workers->mutex);
+		workers->worst = MAX(workers->worst, ret);
+		pthread_mutex_unlock(&workers->mutex);
 		return NULL;
 	}
-	while ((i = atomic_fetch_add(&lanes->next, 1)) < copy->count) {
+	while ((i = atomic_fetch_add(&workers->next, 1)) < copy->count) {
 		const struct tree_item *item = copy->items[i];
 		struct transfer transfer = {.client = client,
 			.opts = copy->opts,
@@ -175,14 +175,14 @@ static void *lane_main(void *arg)
 			.resume = copy->resume};
 
 		ret = copy_one(&transfer, copy, item);
-		pthread_mutex_lock(&lanes->mutex);
-		lanes->worst = MAX(lanes->worst, ret);
+		pthread_mutex_lock(&workers->mutex);
+		workers->worst = MAX(workers->worst, ret);
 		if (!ret) {
 			copy->done++;
 			copy->bytes += item->bytes;
 		}
-		progress_add(&lanes->progress, item->bytes);
-		pthread_mutex_unlock(&lanes->mutex);
+		progress_add(&workers->progress, item->bytes);
+		pthread_mutex_unlock(&workers->mutex);
 		/* Nobody there: the others will not be found either. */
 		if (ret == CLI_UNREACHABLE)
 			break;
@@ -193,24 +193,25 @@ static void *lane_main(void *arg)
 
 int tree_copy(struct tree_copy *copy)
 {
-	struct lanes lanes = {.copy = copy, .mutex = PTHREAD_MUTEX_INITIALIZER};
-	unsigned count = (unsigned)MIN((size_t)copy->lanes, copy->count), started = 0;
-	pthread_t threads[TREE_LANES_MAX];
+	struct workers workers = {.copy = copy, .mutex = PTHREAD_MUTEX_INITIALIZER};
+	unsigned count = (unsigned)MIN((size_t)copy->workers, copy->count), started = 0;
+	pthread_t threads[TREE_WORKERS_MAX];
 	uint64_t total = 0;
 
 	for (size_t i = 0; i < copy->count; i++)
 		total += copy->items[i]->bytes;
-	progress_start(&lanes.progress, "copying", total);
-	while (started < count && pthread_create(&threads[started], NULL, lane_main, &lanes) == 0)
+	progress_start(&workers.progress, "copying", total);
+	while (started < count &&
+		pthread_create(&threads[started], NULL, worker_main, &workers) == 0)
 		started++;
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
-	progress_end(&lanes.progress);
+	progress_end(&workers.progress);
 	if (count && !started) {
 		fprintf(stderr, "nebulaio: no thread for the transfers\n");
 		return CLI_FAILED;
 	}
-	return lanes.worst;
+	return workers.worst;
 }
 
 int tree_delete(struct neb_client *client, const struct tree_place *place, const char *name)
