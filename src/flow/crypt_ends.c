@@ -118,7 +118,7 @@ static int aead_piece(struct flow_crypt_source *self, uint64_t at, struct flow_p
 
 	if (ret)
 		return ret;
-	ret = unseal(self, store_get_stream(self->get, at), &whole, change.room);
+	ret = unseal(self, store_get_body_number(self->get, at), &whole, change.room);
 	change.piece.data = change.room + (at - whole.from);
 	return crypted(self->source.core, piece, &change, bytes, ret);
 }
@@ -143,7 +143,7 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		/* Pieces end with their stretch, and each stretch was written as a body of its own.
 		 */
 		store_get_stretch(self->get, at, &start, &bytes);
-		ret = ctr_piece(&self->elsewhere, self->ctr, store_get_stream(self->get, at),
+		ret = ctr_piece(&self->elsewhere, self->ctr, store_get_body_number(self->get, at),
 			at - start, &piece);
 	}
 	if (ret)
@@ -290,7 +290,7 @@ int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key
 			.deadline_ns = inner->deadline_ns},
 		.inner = inner,
 		.put = put,
-		.stream = store_put_stream(put),
+		.stream = store_put_body_number(put),
 		.elsewhere = {.core = inner->core},
 	};
 	ret = key.authenticated ? aead_stream_open(key.key, none, true, &self->aead)

@@ -322,7 +322,7 @@ int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_
 	struct flow_sink **ret_sink);
 
 /* Around an object's ends, for a body that lies encrypted under a key of its own: each piece of
- * STORE_CHECK_BYTES is a message of AES-256-GCM, whose nonce is store_put_stream's number (8,
+ * STORE_CHECK_BYTES is a message of AES-256-GCM, whose nonce is store_put_body_number's number (8,
  * big-endian) and the piece's (4), and whose tag the store keeps. Nothing of a piece that does not
  * verify is handed on: -EIO, logged and counted. Or, as it was done before there were tags, all of
  * it is one stream by ctr.h, unauthenticated. The structs are the caller's and live as long as the

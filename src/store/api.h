@@ -99,7 +99,7 @@ int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 /* A number that no other body of this store has, had or will have. It stays with the body, also
  * when another object is composed of it. */
-uint64_t store_put_stream(const struct store_put *put);
+uint64_t store_put_body_number(const struct store_put *put);
 /* Notes what authenticates the piece of at most STORE_CHECK_BYTES at offset, by who encrypted it:
  * opaque to the store, which keeps it beside the checksums. All pieces of a body have one, or none
  * has. */
@@ -214,8 +214,8 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body);
  * runs end with it. A plain object is one stretch; a composed one has one for each body. */
 void store_get_stretch(
 	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
-/* store_put_stream of the body that this stretch was put as. */
-uint64_t store_get_stream(const struct store_get *get, uint64_t offset);
+/* store_put_body_number of the body that this stretch was put as. */
+uint64_t store_get_body_number(const struct store_get *get, uint64_t offset);
 /* The tag that store_put_tagged stored for the piece that begins at offset, a multiple of
  * STORE_CHECK_BYTES of its stretch. -ENOENT: nothing; may wait for the index. */
 int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);

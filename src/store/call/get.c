@@ -156,7 +156,7 @@ void store_get_stretch(
 	*ret_bytes = part->bytes;
 }
 
-uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
+uint64_t store_get_body_number(const struct store_get *get, uint64_t offset)
 {
 	return get_part(get, offset)->data_id;
 }

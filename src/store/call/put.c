@@ -140,7 +140,7 @@ static int put_segment(struct store_put *put, uint64_t segment_idx, struct segme
 	return 0;
 }
 
-uint64_t store_put_stream(const struct store_put *put)
+uint64_t store_put_body_number(const struct store_put *put)
 {
 	put_check(put);
 	return put->data_id;

@@ -125,7 +125,7 @@ int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[S
 	return 0;
 }
 
-uint64_t store_put_stream(const struct store_put *put)
+uint64_t store_put_body_number(const struct store_put *put)
 {
 	return fake_of(put)->stream;
 }
@@ -224,7 +224,7 @@ int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
 	return 0;
 }
 
-uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
+uint64_t store_get_body_number(const struct store_get *get, uint64_t offset)
 {
 	(void)offset;
 	return fake_of(get)->stream;

@@ -619,12 +619,12 @@ int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_
 	return 0;
 }
 
-uint64_t store_put_stream(const struct store_put *put)
+uint64_t store_put_body_number(const struct store_put *put)
 {
 	return (uint64_t)put->bucket->info.id;
 }
 
-uint64_t store_get_stream(const struct store_get *get, uint64_t offset)
+uint64_t store_get_body_number(const struct store_get *get, uint64_t offset)
 {
 	(void)offset;
 	return get->object->stream;
@@ -694,7 +694,7 @@ int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key
 	self->sink.magic = FLOW_SINK_MAGIC;
 	self->sink.ops = &crypt_sink_ops;
 	self->inner = inner;
-	self->stream = store_put_stream(put);
+	self->stream = store_put_body_number(put);
 	return ctr_open(key.key, &self->ctr);
 }
 
