@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum stream_kind { STREAM_CURRENT, STREAM_NULL, STREAM_VERSIONS, STREAMS };
+enum cursor_kind { CURSOR_CURRENT, CURSOR_NULL, CURSOR_VERSIONS, CURSORS };
 
-struct stream {
-	enum stream_kind kind;
+struct cursor {
+	enum cursor_kind kind;
 	struct index_walk *walk;
 	bool ended;
 	struct slice key;
@@ -25,7 +25,7 @@ struct stream {
 
 struct merge {
 	struct list_page *page;
-	struct stream streams[STREAMS];
+	struct cursor cursors[CURSORS];
 	/* Continuing within a key: what is left of it is older than this. */
 	bool within;
 	uint64_t within_seq;
@@ -37,18 +37,18 @@ struct merge {
 };
 
 static void key_from(
-	enum stream_kind kind, struct key *key, uint64_t bucket_id, struct slice prefix)
+	enum cursor_kind kind, struct key *key, uint64_t bucket_id, struct slice prefix)
 {
-	if (kind == STREAM_CURRENT)
+	if (kind == CURSOR_CURRENT)
 		key_object(key, bucket_id, prefix);
-	else if (kind == STREAM_NULL)
+	else if (kind == CURSOR_NULL)
 		key_null(key, bucket_id, prefix);
 	else
 		key_version_prefix(key, bucket_id, prefix);
 }
 
 /* Where the walk starts: at the prefix, at the key that is continued, or behind `after`. */
-static void stream_from(const struct merge *merge, enum stream_kind kind, struct key *from)
+static void cursor_from(const struct merge *merge, enum cursor_kind kind, struct key *from)
 {
 	const struct store_list_opts *opts = merge->page->opts;
 	struct slice after = slice_to(opts->after, LIMIT_KEY_LEN_MAX);
@@ -63,7 +63,7 @@ static void stream_from(const struct merge *merge, enum stream_kind kind, struct
 		return;
 	if (list_prefix_len(opts, after) == after.len)
 		key_successor(from);
-	else if (kind != STREAM_VERSIONS)
+	else if (kind != CURSOR_VERSIONS)
 		from->bytes[from->len++] = 0; /* the struct has room */
 	else {
 		key_versions(from, bucket_id, after);
@@ -71,91 +71,91 @@ static void stream_from(const struct merge *merge, enum stream_kind kind, struct
 	}
 }
 
-static int stream_load(struct stream *stream)
+static int cursor_load(struct cursor *cursor)
 {
 	struct slice row;
 
-	stream->ended = !index_walk_get(stream->walk, &row, &stream->record);
-	if (stream->ended)
-		return index_walk_error(stream->walk);
-	stream->key = slice_from(row, 1 + sizeof(uint64_t));
-	stream->seq = UINT64_MAX; /* what is current is the newest */
-	if (stream->kind == STREAM_NULL)
-		stream->seq = record_seq(stream->record);
-	if (stream->kind != STREAM_VERSIONS)
+	cursor->ended = !index_walk_get(cursor->walk, &row, &cursor->record);
+	if (cursor->ended)
+		return index_walk_error(cursor->walk);
+	cursor->key = slice_from(row, 1 + sizeof(uint64_t));
+	cursor->seq = UINT64_MAX; /* what is current is the newest */
+	if (cursor->kind == CURSOR_NULL)
+		cursor->seq = record_seq(cursor->record);
+	if (cursor->kind != CURSOR_VERSIONS)
 		return 0;
-	if (key_version_parse(row, &stream->name)) {
+	if (key_version_parse(row, &cursor->name)) {
 		log_error("store", "list: a damaged version's key: run fsck");
 		return -EIO;
 	}
-	stream->key = slice_of(stream->name.key, stream->name.key_len);
-	stream->seq = stream->name.seq;
+	cursor->key = slice_of(cursor->name.key, cursor->name.key_len);
+	cursor->seq = cursor->name.seq;
 	return 0;
 }
 
-static int stream_next(struct stream *stream)
+static int cursor_next(struct cursor *cursor)
 {
-	index_walk_next(stream->walk);
-	return stream_load(stream);
+	index_walk_next(cursor->walk);
+	return cursor_load(cursor);
 }
 
-static int streams_open(struct merge *merge)
+static int cursors_open(struct merge *merge)
 {
-	struct index_walk *walks[STREAMS] = {NULL};
+	struct index_walk *walks[CURSORS] = {NULL};
 	struct list_page *page = merge->page;
-	struct key from[STREAMS], to[STREAMS];
-	struct index_range ranges[STREAMS];
+	struct key from[CURSORS], to[CURSORS];
+	struct index_range ranges[CURSORS];
 	int ret;
 
-	for (uint32_t i = 0; i < STREAMS; i++) {
-		stream_from(merge, (enum stream_kind)i, &from[i]);
-		key_from((enum stream_kind)i, &to[i], page->bucket_id, page->opts->prefix);
+	for (uint32_t i = 0; i < CURSORS; i++) {
+		cursor_from(merge, (enum cursor_kind)i, &from[i]);
+		key_from((enum cursor_kind)i, &to[i], page->bucket_id, page->opts->prefix);
 		key_successor(&to[i]);
 		ranges[i] = (struct index_range){.from = slice_of(from[i].bytes, from[i].len),
 			.to = slice_of(to[i].bytes, to[i].len)};
 	}
-	ret = index_walks_open(page->store->index, ranges, STREAMS, walks);
-	for (uint32_t i = 0; i < STREAMS; i++) {
-		merge->streams[i].kind = (enum stream_kind)i;
-		merge->streams[i].walk = walks[i];
+	ret = index_walks_open(page->store->index, ranges, CURSORS, walks);
+	for (uint32_t i = 0; i < CURSORS; i++) {
+		merge->cursors[i].kind = (enum cursor_kind)i;
+		merge->cursors[i].walk = walks[i];
 		if (!ret)
-			ret = stream_load(&merge->streams[i]);
+			ret = cursor_load(&merge->cursors[i]);
 	}
 	return ret;
 }
 
-static struct stream *streams_least(struct merge *merge)
+static struct cursor *cursors_least(struct merge *merge)
 {
-	struct stream *least = NULL;
+	struct cursor *least = NULL;
 
-	for (uint32_t i = 0; i < STREAMS; i++) {
-		struct stream *stream = &merge->streams[i];
+	for (uint32_t i = 0; i < CURSORS; i++) {
+		struct cursor *cursor = &merge->cursors[i];
 		int order;
 
-		if (stream->ended)
+		if (cursor->ended)
 			continue;
-		order = least ? slice_cmp(stream->key, least->key) : -1;
-		if (order < 0 || (order == 0 && stream->seq > least->seq))
-			least = stream;
+		order = least ? slice_cmp(cursor->key, least->key) : -1;
+		if (order < 0 || (order == 0 && cursor->seq > least->seq))
+			least = cursor;
 	}
 	return least;
 }
 
 /* Past all that is under a common prefix. */
-static int streams_skip(struct merge *merge, struct slice prefix)
+static int cursors_skip(struct merge *merge, struct slice prefix)
 {
 	int ret = 0;
 
-	for (uint32_t i = 0; i < STREAMS && !ret; i++) {
-		struct stream *stream = &merge->streams[i];
+	for (uint32_t i = 0; i < CURSORS && !ret; i++) {
+		struct cursor *cursor = &merge->cursors[i];
 		struct key next;
 
-		if (stream->ended || !slice_starts(stream->key, prefix))
+		if (cursor->ended || !slice_starts(cursor->key, prefix))
 			continue;
-		key_from(stream->kind, &next, merge->page->bucket_id, prefix);
+		key_from(cursor->kind, &next, merge->page->bucket_id, prefix);
 		key_successor(&next);
-		index_walk_seek(stream->walk, slice_of(next.bytes, next.len));
-		ret = stream_load(stream);
+		index_walk_seek(cursor->walk, slice_of(next.bytes, next.len));
+		ret = cursor_load(cursor);
 	}
 	return ret;
 }
@@ -218,50 +218,50 @@ static int within_find(struct merge *merge)
 	return found < 0 ? found : 0;
 }
 
-static bool was_told(const struct merge *merge, const struct stream *stream)
+static bool was_told(const struct merge *merge, const struct cursor *cursor)
 {
-	if (!merge->within || merge->within_all || !slice_eq(stream->key, merge->page->opts->after))
+	if (!merge->within || merge->within_all || !slice_eq(cursor->key, merge->page->opts->after))
 		return false;
-	return (stream->kind == STREAM_CURRENT ? current_seq(stream->record) : stream->seq) >=
+	return (cursor->kind == CURSOR_CURRENT ? current_seq(cursor->record) : cursor->seq) >=
 	       merge->within_seq;
 }
 
 /* Adds a version, or leaves it out since it was on an earlier page. */
-static int version_add(struct merge *merge, const struct stream *stream)
+static int version_add(struct merge *merge, const struct cursor *cursor)
 {
 	bool first =
-		!merge->has_last || !slice_eq(stream->key, slice_of(merge->last, merge->last_len));
+		!merge->has_last || !slice_eq(cursor->key, slice_of(merge->last, merge->last_len));
 
 	if (first) {
-		merge->last_len = MIN(stream->key.len, sizeof(merge->last));
-		memcpy(merge->last, stream->key.data, merge->last_len);
+		merge->last_len = MIN(cursor->key.len, sizeof(merge->last));
+		memcpy(merge->last, cursor->key.data, merge->last_len);
 		merge->has_last = true;
 	}
-	if (was_told(merge, stream))
+	if (was_told(merge, cursor))
 		return 0;
 	if (merge->page->row_count == merge->page->opts->entries_max) {
 		merge->page->more = true;
 		return 0;
 	}
-	return list_page_add(merge->page, stream->key,
-		slice_to(stream->record, record_meta_bytes(stream->record)), first);
+	return list_page_add(merge->page, cursor->key,
+		slice_to(cursor->record, record_meta_bytes(cursor->record)), first);
 }
 
 static int merge_run(struct merge *merge)
 {
 	struct list_page *page = merge->page;
 	int ret = within_find(merge);
-	struct stream *least;
+	struct cursor *least;
 
 	if (!ret)
-		ret = streams_open(merge);
-	while (!ret && !page->more && (least = streams_least(merge))) {
+		ret = cursors_open(merge);
+	while (!ret && !page->more && (least = cursors_least(merge))) {
 		size_t prefix_len = list_prefix_len(page->opts, least->key);
 
 		if (!prefix_len) {
 			ret = version_add(merge, least);
 			if (!ret)
-				ret = stream_next(least);
+				ret = cursor_next(least);
 		} else if (page->row_count == page->opts->entries_max) {
 			page->more = true;
 		} else {
@@ -271,7 +271,7 @@ static int merge_run(struct merge *merge)
 			least->key = slice_of(prefix.bytes + prefix.len - prefix_len, prefix_len);
 			ret = list_page_add(page, least->key, SLICE_NONE, false);
 			if (!ret)
-				ret = streams_skip(merge, least->key);
+				ret = cursors_skip(merge, least->key);
 		}
 	}
 	return ret;
@@ -283,7 +283,7 @@ void list_versions_run(void *arg)
 	struct merge merge = {.page = page};
 
 	page->ret = merge_run(&merge);
-	for (uint32_t i = 0; i < STREAMS; i++)
-		if (merge.streams[i].walk)
-			index_walk_close(merge.streams[i].walk);
+	for (uint32_t i = 0; i < CURSORS; i++)
+		if (merge.cursors[i].walk)
+			index_walk_close(merge.cursors[i].walk);
 }
