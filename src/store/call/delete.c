@@ -115,7 +115,8 @@ static void round_add(struct round *round, uint32_t idx)
 		return;
 	}
 	round->of[round->item_count++] = idx;
-	round->rows += rows_of(round->store, item->entry) + rows_of(round->store, item->target);
+	round->rows +=
+		rows_of(round->store, item->entry) + rows_of(round->store, item->version_entry);
 	round->bytes += DELETION_BYTES(item->entry->key_len) + outbox_row_bytes(item);
 	if (round->rows >= rows_max(round->store) || round->bytes >= log_bytes / 8)
 		round_commit(round);

@@ -64,7 +64,7 @@ struct commit_item {
 	struct record_entry *null_entry; /* where versioning was suspended */
 	/* Of the deletion of a version: its entry (NULL: it is the current), one that is newer, the
 	 * one that comes after it, and when that was so. */
-	struct record_entry *target, *newest, *promote;
+	struct record_entry *version_entry, *newest, *promote;
 	uint32_t changes_seen;
 	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
 	char ret_version_id[33];
@@ -148,8 +148,8 @@ bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
  */
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 	struct slice version_id, struct record_entry **ret_entry);
-/* Fiber call: what a deletion of the item's version_id needs besides the pinned entry: target,
- * newest, promote. -ENOENT: there is no such version. */
+/* Fiber call: what a deletion of the item's version_id needs besides the pinned entry:
+ * version_entry, newest, promote. -ENOENT: there is no such version. */
 int version_prepare(struct store *store, struct bucket *bucket, struct commit_item *item);
 void version_unprepare(struct store *store, struct commit_item *item);
 

@@ -85,7 +85,7 @@ size_t commit_item_bytes(const struct commit_item *item, const struct commit *co
 		return bytes;
 	row = MUTATION_BYTES(1 + 8 + 2 * item->entry->key_len + 10, 0);
 	bytes += CHANGES_MAX * (row + RECORD_SLACK) + record_bytes_of(current);
-	bytes += rows_bytes(item->null_entry) + rows_bytes(item->target);
+	bytes += rows_bytes(item->null_entry) + rows_bytes(item->version_entry);
 	return bytes + (item->promote ? record_bytes_of(entry_view(item->promote)) : 0);
 }
 
@@ -377,9 +377,10 @@ static void plan_promotion(struct store *store, struct commit_item *item, bool w
 static int plan_version_delete(struct store *store, struct commit_item *item)
 {
 	struct object *current = entry_view(item->entry);
-	struct object *victim = item->target ? entry_view(item->target) : current;
+	struct object *victim = item->version_entry ? entry_view(item->version_entry) : current;
 	bool unchanged = atomic_load(&item->entry->changes) == item->changes_seen;
-	bool newest = !item->target || (!current && !(item->newest && entry_view(item->newest)));
+	bool newest =
+		!item->version_entry || (!current && !(item->newest && entry_view(item->newest)));
 	int ret = 0;
 
 	if (!victim || !slice_eq(slice_str(victim->meta.version_id), item->version_id) ||
@@ -391,12 +392,12 @@ static int plan_version_delete(struct store *store, struct commit_item *item)
 		return ret;
 	memcpy(item->ret_version_id, victim->meta.version_id, sizeof(item->ret_version_id));
 	item->ret_marker = victim->meta.delete_marker;
-	if (item->target) {
-		record_entry_pin_more(store->records, item->target);
-		change_add(item, item->target, NULL, OLD_DIES, 0);
+	if (item->version_entry) {
+		record_entry_pin_more(store->records, item->version_entry);
+		change_add(item, item->version_entry, NULL, OLD_DIES, 0);
 	}
 	if (newest)
-		plan_promotion(store, item, !item->target);
+		plan_promotion(store, item, !item->version_entry);
 	return 0;
 }
 

@@ -109,7 +109,7 @@ static int version_find(struct store *store, struct bucket *bucket, struct recor
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 	struct slice version_id, struct record_entry **ret_entry)
 {
-	struct record_entry *current, *target;
+	struct record_entry *current, *version_entry;
 	int ret = record_entry_pin(store->records, bucket->info.id, key, &current);
 
 	if (ret)
@@ -117,10 +117,10 @@ int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 	*ret_entry = current;
 	if (!version_id.len)
 		return 0;
-	ret = version_find(store, bucket, current, version_id, &target);
-	if (!ret && target)
-		*ret_entry = target;
-	if (ret || target)
+	ret = version_find(store, bucket, current, version_id, &version_entry);
+	if (!ret && version_entry)
+		*ret_entry = version_entry;
+	if (ret || version_entry)
 		record_entry_unpin(store->records, current);
 	return ret;
 }
@@ -252,8 +252,9 @@ static int newest_pin(struct store *store, struct bucket *bucket, const struct n
 
 static uint64_t target_seq(struct store *store, const struct commit_item *item)
 {
-	struct object *object =
-		item->target ? record_entry_object(store->records, item->target) : NULL;
+	struct object *object = item->version_entry
+					? record_entry_object(store->records, item->version_entry)
+					: NULL;
 	uint64_t seq = object ? object->seq : 0;
 
 	object_put(store, object);
@@ -267,23 +268,24 @@ int version_prepare(struct store *store, struct bucket *bucket, struct commit_it
 	int ret;
 
 	item->changes_seen = atomic_load(&item->entry->changes);
-	ret = version_find(store, bucket, item->entry, item->version_id, &item->target);
-	if (ret || (item->target && !entry_empty(store, item->entry)))
+	ret = version_find(store, bucket, item->entry, item->version_id, &item->version_entry);
+	if (ret || (item->version_entry && !entry_empty(store, item->entry)))
 		return ret;
 	ret = newest_find(
 		store, bucket->info.id, slice_of(item->entry->key, item->entry->key_len), &newest);
 	seq = target_seq(store, item);
-	if (!ret && item->target && newest.count && newest.versions[0].seq > seq)
+	if (!ret && item->version_entry && newest.count && newest.versions[0].seq > seq)
 		ret = newest_pin(store, bucket, &newest, 0, &item->newest);
 	else if (!ret)
-		ret = newest_pin(store, bucket, &newest, item->target ? 1 : 0, &item->promote);
+		ret = newest_pin(
+			store, bucket, &newest, item->version_entry ? 1 : 0, &item->promote);
 	return ret;
 }
 
 void version_unprepare(struct store *store, struct commit_item *item)
 {
 	struct record_entry **pins[] = {
-		&item->null_entry, &item->target, &item->newest, &item->promote};
+		&item->null_entry, &item->version_entry, &item->newest, &item->promote};
 
 	for (uint32_t i = 0; i < ARRAY_LEN(pins); i++) {
 		if (*pins[i])
