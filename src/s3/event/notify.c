@@ -68,8 +68,8 @@ struct s3_notify {
 	uint64_t queue_bytes, bytes; /* of all */
 	uint64_t retry_ns;
 	struct list done;
-	void (*watch)(void *arg);
-	void *watch_arg;
+	void (*on_room)(void *arg);
+	void *on_room_arg;
 	uint32_t started;
 	uint32_t count;
 	struct target targets[S3_TARGETS_MAX];
@@ -242,8 +242,8 @@ static void leave(struct s3_notice *notice)
 	notify->bytes -= notice->bytes;
 	counter_sub(&waiting, 1);
 	counter_sub(&waiting_bytes, notice->bytes);
-	if (notify->watch)
-		notify->watch(notify->watch_arg);
+	if (notify->on_room)
+		notify->on_room(notify->on_room_arg);
 }
 
 /* It is in no list, and was sent or given up. */
@@ -692,10 +692,10 @@ uint32_t s3_notify_take_done(struct s3_notify *notify, uint64_t *numbers, uint32
 	return count;
 }
 
-void s3_notify_watch(struct s3_notify *notify, void (*fn)(void *arg), void *arg)
+void s3_notify_on_room(struct s3_notify *notify, void (*fn)(void *arg), void *arg)
 {
 	pthread_mutex_lock(&notify->lock);
-	notify->watch = fn;
-	notify->watch_arg = arg;
+	notify->on_room = fn;
+	notify->on_room_arg = arg;
 	pthread_mutex_unlock(&notify->lock);
 }

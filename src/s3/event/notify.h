@@ -65,7 +65,7 @@ void s3_notify_refused(
 /* Numbers of kept events that were sent or given up, each once. */
 uint32_t s3_notify_take_done(struct s3_notify *notify, uint64_t *numbers, uint32_t max);
 /* Calls fn on any thread, under a lock, whenever a place in a queue was left; NULL: no more. */
-void s3_notify_watch(struct s3_notify *notify, void (*fn)(void *arg), void *arg);
+void s3_notify_on_room(struct s3_notify *notify, void (*fn)(void *arg), void *arg);
 /* A topic has another endpoint now: what waits goes there, at once. Without a URL it is gone, and
  * what waits is given up. */
 void s3_notify_move(struct s3_notify *notify, const struct s3_notify_endpoint *endpoint);

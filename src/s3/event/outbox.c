@@ -226,7 +226,7 @@ int s3_outbox_start(struct s3 *s3)
 		return ret;
 	}
 	s3->outbox = outbox;
-	s3_notify_watch(s3->notify, on_room, outbox);
+	s3_notify_on_room(s3->notify, on_room, outbox);
 	ret = fiber_spawn(reactor, "event resumer", resume_main, outbox);
 	outbox->resuming = !ret;
 	return ret;
@@ -250,7 +250,7 @@ void s3_outbox_stop(struct s3 *s3)
 	while (outbox->resuming)
 		fiber_park();
 	fiber_offload_long(stop_notify, s3->notify);
-	s3_notify_watch(s3->notify, NULL, NULL);
+	s3_notify_on_room(s3->notify, NULL, NULL);
 	outbox->ending = true;
 	if (outbox->settler)
 		fiber_wake(outbox->settler);

@@ -193,7 +193,7 @@ static void test_order(void **state)
 	snprintf(path, sizeof(path), "%s/later/log", folder);
 	sem_init(&room, 0, 0);
 	assert_int_equal(s3_notify_open(&opts, &notify), 0);
-	s3_notify_watch(notify, on_room, &room);
+	s3_notify_on_room(notify, on_room, &room);
 	for (uint32_t i = 0; i < 4; i++)
 		notices[i] = reserve(notify, 1, 0);
 	s3_notify_queue(notices[0], SLICE("a"), 1, true);
