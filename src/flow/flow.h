@@ -366,18 +366,18 @@ struct flow_remote {
 };
 /* The progress of the transfers with a peer, for the code that decides that they stall. Zero it
  * first; read it on the core's own thread. */
-struct flow_watch {
+struct flow_progress {
 	const struct flow_window *window; /* flow's; NULL: no transfer runs */
 	uint64_t posted;		  /* work requests, ever */
 };
 /* Work requests that the device has yet to complete; *ret_done counts those that it has. */
-uint32_t flow_watch_pending(const struct flow_watch *watch, uint64_t *ret_done);
+uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *ret_done);
 struct flow_peer {
 	uint16_t target;		/* rp_qp_target() */
 	const uint32_t *lkeys;		/* of the region's arenas, by arena index */
 	const struct flow_remote *runs; /* borrowed for the run; at most LIMIT_SGE_MAX */
 	uint32_t run_count;
-	struct flow_watch *watch; /* or NULL */
+	struct flow_progress *progress; /* or NULL */
 };
 /* -EMSGSIZE: the runs hold fewer than bytes. */
 int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,

@@ -64,8 +64,8 @@ static void cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum
 					.lkey = cursor->peer.lkeys[arena]},
 			};
 
-			if (cursor->peer.watch)
-				cursor->peer.watch->posted++;
+			if (cursor->peer.progress)
+				cursor->peer.progress->posted++;
 			flow_io_start_wr(core, &slot->io, &wr);
 		}
 		data += bytes;
@@ -78,26 +78,26 @@ static void cursor_post(struct flow_core *core, struct flow_cursor *cursor, enum
 	}
 }
 
-static void watch_begin(const struct flow_peer *peer, const struct flow_window *window)
+static void progress_begin(const struct flow_peer *peer, const struct flow_window *window)
 {
-	if (peer->watch)
-		peer->watch->window = window;
+	if (peer->progress)
+		peer->progress->window = window;
 }
 
-static void watch_end(const struct flow_peer *peer)
+static void progress_end(const struct flow_peer *peer)
 {
-	if (peer->watch)
-		peer->watch->window = NULL;
+	if (peer->progress)
+		peer->progress->window = NULL;
 }
 
-uint32_t flow_watch_pending(const struct flow_watch *watch, uint64_t *ret_done)
+uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *ret_done)
 {
-	const struct flow_window *window = watch->window;
+	const struct flow_window *window = progress->window;
 	uint32_t pending = 0;
 
 	for (uint32_t i = 0; window && i < FLOW_WINDOW_MAX; i++)
 		pending += window->slots[i].io.pending;
-	*ret_done = watch->posted - pending;
+	*ret_done = progress->posted - pending;
 	return pending;
 }
 
@@ -122,7 +122,7 @@ static void rdma_close(struct flow_source *source)
 		CONTAINER_OF(source, struct flow_rdma_source, reader.source);
 
 	flow_reader_close(&self->reader);
-	watch_end(&self->cursor.peer);
+	progress_end(&self->cursor.peer);
 	flow_end_give(source->core, self);
 }
 
@@ -155,7 +155,7 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 	self->reader.end = bytes;
 	flow_window_init(&self->reader.window, FLOW_WINDOW_DEFAULT);
 	flow_reader_open(&self->reader);
-	watch_begin(peer, &self->reader.window);
+	progress_begin(peer, &self->reader.window);
 	*ret_source = &self->reader.source;
 	return 0;
 }
@@ -204,8 +204,8 @@ static int rdma_push(struct flow_sink *sink, struct flow_piece *piece)
 	self->bytes_left -= piece->bytes;
 	slot = flow_writer_begin(&self->writer, piece);
 	/* Until it is started the slot itself counts as an operation under way. */
-	if (self->cursor.peer.watch)
-		self->cursor.peer.watch->posted++;
+	if (self->cursor.peer.progress)
+		self->cursor.peer.progress->posted++;
 	cursor_post(sink->core, &self->cursor, REGION_OP_RDMA_WRITE, slot);
 	flow_writer_started(slot);
 	return 0;
@@ -217,7 +217,7 @@ static int rdma_finish(struct flow_sink *sink, bool failed)
 	int ret = flow_writer_finish(&self->writer);
 
 	(void)failed;
-	watch_end(&self->cursor.peer);
+	progress_end(&self->cursor.peer);
 	flow_end_give(sink->core, self);
 	return ret;
 }
@@ -244,7 +244,7 @@ int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, ui
 		.deadline_ns = DEADLINE_NONE};
 	self->bytes_left = bytes;
 	flow_writer_init(&self->writer, core, write_ended);
-	watch_begin(peer, &self->writer.window);
+	progress_begin(peer, &self->writer.window);
 	*ret_sink = &self->sink;
 	return 0;
 }

@@ -13,14 +13,14 @@
 static void request_look(struct native_request *request, uint64_t now_ns)
 {
 	uint64_t done;
-	uint32_t pending = flow_watch_pending(&request->watch, &done);
+	uint32_t pending = flow_progress_pending(&request->progress, &done);
 
-	if (done != request->watch_done)
+	if (done != request->progress_done)
 		request->session->moved_ns = now_ns;
 	if (!pending)
-		request->watch_ns = now_ns;
-	request->watch_done = done;
-	request->watch_pending = pending;
+		request->progress_ns = now_ns;
+	request->progress_done = done;
+	request->progress_pending = pending;
 }
 
 /* Whether the peer keeps the transfer waiting. A queue pair moves one after the other: while
@@ -28,9 +28,9 @@ static void request_look(struct native_request *request, uint64_t now_ns)
 static bool request_stalls(const struct native_request *request, uint64_t now_ns)
 {
 	uint64_t timeout_ns = request->session->front->opts.request_timeout_ns;
-	uint64_t moved_ns = MAX(request->watch_ns, request->session->moved_ns);
+	uint64_t moved_ns = MAX(request->progress_ns, request->session->moved_ns);
 
-	return request->watch_pending &&
+	return request->progress_pending &&
 	       (now_ns >= request->deadline_ns || (timeout_ns && now_ns - moved_ns > timeout_ns));
 }
 
@@ -45,7 +45,7 @@ static void sweep_forgive(struct native_session *session, uint64_t lost_ns, uint
 	LIST_FOR_EACH (link, &session->requests) {
 		struct native_request *request = CONTAINER_OF(link, struct native_request, link);
 
-		request->watch_ns = MIN(request->watch_ns + lost_ns, now_ns);
+		request->progress_ns = MIN(request->progress_ns + lost_ns, now_ns);
 	}
 }
 

@@ -68,7 +68,7 @@ static int body_open(struct s3_body *body, const struct s3_chunk_signing *signin
 			return ret;
 		}
 	}
-	request->watch_ns = reactor_now_ns(core->reactor);
+	request->progress_ns = reactor_now_ns(core->reactor);
 	list_push_back(&request->session->requests, &request->link);
 	return 0;
 }
@@ -291,7 +291,7 @@ static int reply_sink(struct s3_reply *reply, struct flow_sink **ret_sink)
 	if (ret)
 		return ret;
 	(*ret_sink)->deadline_ns = request->deadline_ns;
-	request->watch_ns = reactor_now_ns(request->session->front->reactor);
+	request->progress_ns = reactor_now_ns(request->session->front->reactor);
 	if (list_empty(&request->link))
 		list_push_back(&request->session->requests, &request->link);
 	request->bytes_moved = bytes;
@@ -423,7 +423,7 @@ static void peer_prepare(struct native_request *request)
 			.addr = run->addr, .bytes = run->bytes, .rkey = run->rkey};
 	}
 	request->peer = (struct flow_peer){.target = request->session->target,
-		.watch = &request->watch,
+		.progress = &request->progress,
 		.lkeys = request->session->front->port->arenas.lkeys,
 		.runs = request->runs,
 		.run_count = request->in.run_count};
@@ -536,10 +536,10 @@ static void request_init(struct native_request *request, struct native_recv *rec
 	request->recv = recv;
 	request->reply = (struct s3_reply){.ops = &REPLY_OPS};
 	request->peer.run_count = 0;
-	request->peer.watch = &request->watch;
-	request->watch = (struct flow_watch){0};
-	request->watch_done = 0;
-	request->watch_ns = 0;
+	request->peer.progress = &request->progress;
+	request->progress = (struct flow_progress){0};
+	request->progress_done = 0;
+	request->progress_ns = 0;
 	request->runs[0] = (struct flow_remote){0};
 	list_init(&request->link);
 	request->deadline_ns = DEADLINE_NONE;
@@ -599,7 +599,7 @@ static void answer(struct native_request *request)
 
 	native_request_check(request);
 	/* No sweep sees it any more. */
-	if (request->watch.posted)
+	if (request->progress.posted)
 		request->session->moved_ns = reactor_now_ns(request->session->front->reactor);
 	list_remove(&request->link);
 	native_crypt_end(request);

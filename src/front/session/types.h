@@ -218,12 +218,12 @@ struct native_request {
 	struct capsule_lease lease; /* granted */
 	struct flow_peer peer;
 	struct flow_remote runs[LIMIT_SGE_MAX];
-	struct list link;	 /* session->requests once it has a transfer */
-	uint64_t deadline_ns;	 /* the client's; DEADLINE_NONE when it named none */
-	struct flow_watch watch; /* on the transfer, if one runs */
-	uint64_t watch_done;	 /* what the last sweep saw of it */
-	uint64_t watch_ns;	 /* when it last had not waited for the device */
-	uint32_t watch_pending;	 /* work requests that the device had yet to do */
+	struct list link;	       /* session->requests once it has a transfer */
+	uint64_t deadline_ns;	       /* the client's; DEADLINE_NONE when it named none */
+	struct flow_progress progress; /* on the transfer, if one runs */
+	uint64_t progress_done;	       /* what the last sweep saw of it */
+	uint64_t progress_ns;	       /* when it last had not waited for the device */
+	uint32_t progress_pending;     /* work requests that the device had yet to do */
 	/* The answer. */
 	uint64_t server_id;
 	uint64_t bytes_announced, bytes_moved;

@@ -337,7 +337,7 @@ static void transfers_stall(void *arg)
 	RIG_UNTIL(fake_ring_held(peer.qp));
 	assert_false(list_empty(&peer.session->requests));
 	age(&peer.session->moved_ns);
-	age(&CONTAINER_OF(peer.session->requests.next, struct native_request, link)->watch_ns);
+	age(&CONTAINER_OF(peer.session->requests.next, struct native_request, link)->progress_ns);
 	peer_ended(&peer);
 	assert_int_equal(body_came, -ECANCELED);
 	/* Its own deadline is shorter. */
