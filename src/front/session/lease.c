@@ -1,7 +1,7 @@
 /* front/session/lease.c: copies of objects that a session's client reads by itself, by RDMA READ
- * (docs/design/lease.md). They lie on the session's pool: memory outside the region, in a memory
- * window that is bound to this session's queue pair once the session is proven: its key opens
- * nothing to anybody else. Slots go round the pool: the oldest leases make room.
+ * (docs/design/lease.md). They lie in the session's lease pool: memory outside the region, in a
+ * memory window that is bound to this session's queue pair once the session is proven: its key
+ * opens nothing to anybody else. Slots go round the pool: the oldest leases make room.
  *
  * A slot is written while no generation names it, gets its generation last, and loses it first,
  * from whichever thread ends the lease. Its body is wiped by the session's thread, at the next
@@ -100,7 +100,7 @@ static struct native_lease *oldest(const struct native_lease_pool *pool)
 		       : CONTAINER_OF(pool->leases.next, struct native_lease, link);
 }
 
-/* ---- The pool. ---- */
+/* ---- The lease pool. ---- */
 
 static void pool_close(struct native_lease_pool *pool)
 {

@@ -11,7 +11,7 @@
 DEFINE_COUNTER(edits_total, "nebulaio_store_edits_total", NULL,
 	"Objects whose stored headers were changed in place.");
 
-/* Until the entry that was pinned is the one that holds the version when the commit is planned. */
+/* Again, when another entry holds the version by the time the commit is planned. */
 static int edit_run(struct store *store, const struct store_name *name, struct commit_item *item)
 {
 	struct commit commit = {.items = item, .item_count = 1};

@@ -480,7 +480,7 @@ static void span_end(struct store *store, const struct commit *commit, uint64_t 
 		region_give(store->region, commit->span, OWNER_DISK);
 }
 
-/* Until the state of the bucket that it was made ready for is still so when it is planned. */
+/* Again, when the bucket has another state by the time the commit is planned. */
 static int put_run(struct store *store, struct commit *commit, struct slice key)
 {
 	struct commit_item *item = &commit->items[0];

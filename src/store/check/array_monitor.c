@@ -1,5 +1,6 @@
-/* store/check/array_monitor.c: looks after several volumes while the store is open: what is gone is
- * given up, what can be reached again is taken back and rebuilt. docs/design/stripe.md. */
+/* store/check/array_monitor.c: the array monitor looks after several volumes while the store is
+ * open: what is gone is given up, what can be reached again is taken back and rebuilt.
+ * docs/design/stripe.md. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"

@@ -44,7 +44,7 @@ struct mutation {
 	struct slice key;
 	struct slice value;
 };
-/* A group's change in the hot table: pinned until the index has it. */
+/* A group's change in the record table: pinned until the index has it. */
 struct touched {
 	struct record_entry *entry;
 	struct object *old; /* dead, with a reference; or NULL */
