@@ -71,6 +71,7 @@ static const char USAGE[] =
 	"  --rules FILE       instead of FILTER: lines of count|drop|pass|redirect and matches;\n"
 	"                     the first match wins; SIGHUP reads the file again\n"
 	"  --force            replace existing files; write to block devices\n"
+	"  --sync-bytes N     make a file or device durable after each N bytes (64M)\n"
 	"  --memory MIB       memory for data in transit (128)\n"
 	"  --status-fd N      write the counters to this descriptor each second\n"
 	"  -q, --quiet        print no line each second\n" REMOTE_USAGE "\n"

@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "flow_cmd.h"
+
+#define SYNC_BYTES (64 * MIB)
 
 static int packets_check(struct flow_args *args)
 {
@@ -58,6 +61,11 @@ static int args_check(struct flow_args *args)
 		return cli_usage_error(args->command, "--from and --to are needed");
 	if (!flow_end_parse(args->to_text, false, &args->to, why))
 		return cli_usage_error(args->command, "--to: %s", why);
+	if (args->sync_bytes && args->to.kind != FLOW_FILE && args->to.kind != FLOW_DISK)
+		return cli_usage_error(
+			args->command, "--sync-bytes works with files and devices only");
+	if (!args->sync_bytes)
+		args->sync_bytes = SYNC_BYTES;
 	if (args->memory_mib < 16 || args->memory_mib > 65536)
 		return cli_usage_error(args->command, "--memory: must be 16 to 65536");
 	return strncmp(args->from_text, "xdp:", 4) ? bytes_check(args) : packets_check(args);
@@ -76,6 +84,7 @@ enum {
 	FLOW_OPT_FORM,
 	FLOW_OPT_TRANSFORM,
 	FLOW_OPT_STATUS,
+	FLOW_OPT_SYNC,
 };
 
 static int form_take(struct flow_args *args)
@@ -109,6 +118,7 @@ static int option_take(struct flow_args *args, int option, char **argv)
 		[FLOW_OPT_ROLL_BYTES - FLOW_OPT_FROM] = &args->roll_bytes,
 		[FLOW_OPT_ROLL_SECONDS - FLOW_OPT_FROM] = &args->roll_seconds,
 		[FLOW_OPT_MEMORY - FLOW_OPT_FROM] = &args->memory_mib,
+		[FLOW_OPT_SYNC - FLOW_OPT_FROM] = &args->sync_bytes,
 	};
 
 	switch (option) {
@@ -144,6 +154,7 @@ static int option_take(struct flow_args *args, int option, char **argv)
 	case FLOW_OPT_ROLL_BYTES:
 	case FLOW_OPT_ROLL_SECONDS:
 	case FLOW_OPT_MEMORY:
+	case FLOW_OPT_SYNC:
 		if (flow_amount_parse(optarg, amounts[option - FLOW_OPT_FROM]) &&
 			*amounts[option - FLOW_OPT_FROM])
 			return CLI_OK;
@@ -169,6 +180,7 @@ int flow_args_take(const struct cli_command *command, struct flow_args *args, in
 		{"form", required_argument, NULL, FLOW_OPT_FORM},
 		{"transform", required_argument, NULL, FLOW_OPT_TRANSFORM},
 		{"status-fd", required_argument, NULL, FLOW_OPT_STATUS},
+		{"sync-bytes", required_argument, NULL, FLOW_OPT_SYNC},
 		{"quiet", no_argument, NULL, 'q'},
 		{0},
 	};
@@ -188,15 +200,22 @@ int flow_args_take(const struct cli_command *command, struct flow_args *args, in
 	return args_check(args);
 }
 
-void flow_status(const struct flow_args *args, const struct flow_counts *counts)
+void flow_status(const struct flow_base *base, const struct flow_counts *counts)
 {
-	char line[FLOW_COUNT_COUNT * 21 + 1];
+	char line[FLOW_STATUS_LINE_BYTES];
+	uint64_t numbers[FLOW_STATUS_NUMBERS];
 	size_t len = 0;
 
-	if (!args->status_fd)
+	if (!base->args->status_fd)
 		return;
-	for (uint32_t i = 0; i < FLOW_COUNT_COUNT; i++)
+	memcpy(numbers, counts->of, sizeof(counts->of));
+	for (uint32_t i = 0; i < FLOW_TOOK_COUNT; i++)
+		counter_hist_read(base->took[i].counted,
+			&numbers[FLOW_COUNT_COUNT + i * COUNTER_HIST_PLACES]);
+	for (uint32_t i = 0; i < FLOW_STATUS_NUMBERS; i++)
 		len += (size_t)snprintf(line + len, sizeof(line) - len, "%llu%c",
-			(unsigned long long)counts->of[i], i + 1 < FLOW_COUNT_COUNT ? ' ' : '\n');
-	dprintf(args->status_fd, "%s", line);
+			(unsigned long long)numbers[i], i + 1 < FLOW_STATUS_NUMBERS ? ' ' : '\n');
+	/* At once or not at all; the next line says it, too. */
+	if (write(base->args->status_fd, line, len) < 0)
+		log_debug("flow", "nobody reads the counters: %s", strerror(errno));
 }

@@ -99,6 +99,71 @@ double flow_cpu_seconds(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
 }
 
+/* ---- How long bytes take. ---- */
+
+#define TOOK_METRIC "nebulaio_flow_latency_seconds"
+#define TOOK_HELP   "How long bytes of flows took."
+static struct counter_hist took_counted[FLOW_TOOK_COUNT] = {
+	[FLOW_TOOK_DURABLE] = {.name = TOOK_METRIC, .labels = "to=\"durable\"", .help = TOOK_HELP},
+	[FLOW_TOOK_PEER] = {.name = TOOK_METRIC, .labels = "to=\"peer\"", .help = TOOK_HELP},
+};
+
+const char *flow_took_name(enum flow_took took)
+{
+	return took == FLOW_TOOK_DURABLE ? "durable" : "peer";
+}
+
+static void took_open(struct flow_base *base)
+{
+	for (uint32_t i = 0; i < FLOW_TOOK_COUNT; i++) {
+		if (!took_counted[i].number)
+			counter_hist_register(&took_counted[i]);
+		flow_latency_init(&base->took[i], &took_counted[i]);
+	}
+}
+
+static void took_bucket(uint64_t value_ns, uint32_t count, void *arg)
+{
+	bool *first = arg;
+
+	printf("%s[%llu,%u]", *first ? "" : ",", (unsigned long long)value_ns, count);
+	*first = false;
+}
+
+void flow_took_json(const struct flow_base *base)
+{
+	printf("\"latency\":{");
+	for (uint32_t i = 0; i < FLOW_TOOK_COUNT; i++) {
+		const struct hist *hist = &base->took[i].hist;
+		bool first = true;
+
+		printf("%s\"%s\":{\"count\":%llu,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,"
+		       "\"histogram_ns\":[",
+			i ? "," : "", flow_took_name((enum flow_took)i),
+			(unsigned long long)hist->count, (double)hist_quantile(hist, 0.5) / 1e3,
+			(double)hist_quantile(hist, 0.99) / 1e3,
+			hist->count ? (double)hist->max / 1e3 : 0.0);
+		hist_visit(hist, took_bucket, &first);
+		printf("]}");
+	}
+	printf("},");
+}
+
+void flow_took_lines(const struct flow_base *base)
+{
+	static const char *const WHAT[] = {"durable", "in the peer's memory"};
+
+	for (uint32_t i = 0; i < FLOW_TOOK_COUNT; i++) {
+		const struct hist *hist = &base->took[i].hist;
+
+		if (hist->count)
+			fprintf(stderr,
+				"%s after %.3f ms (median), %.3f ms (p99), %.3f ms (maximum)\n",
+				WHAT[i], (double)hist_quantile(hist, 0.5) / 1e6,
+				(double)hist_quantile(hist, 0.99) / 1e6, (double)hist->max / 1e6);
+	}
+}
+
 /* ---- Links. ---- */
 
 static int link_connect(struct flow_fabric *fabric, const struct flow_end_spec *end,
@@ -244,6 +309,7 @@ int flow_base_open(
 	const struct reactor_opts reactor_opts = {.cpu = -1, .idle_spin_ns = idle_spin_ns};
 	int ret;
 
+	took_open(base);
 	base->args = args;
 	ret = region_open(&region_opts, &base->region);
 	if (!ret)

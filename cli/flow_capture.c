@@ -8,11 +8,18 @@
 
 #define STREAM_RECORD_BYTES (16 * KIB) /* a few packets each */
 
+/* One that is under way. */
+struct body {
+	struct job *job;
+	struct flow_marker marker;
+};
+
 struct job {
 	struct flow_base base;
 	struct xp_port *port;
 	struct flow_capture *capture;
 	struct flow_link *link; /* to RDMA: the one body's */
+	struct body *streamed;	/* it, while it is under way */
 	struct flow_listener *listener;
 	struct flow_link_stats link_stats;
 	struct fiber *reporter;
@@ -78,7 +85,7 @@ static void status_tell(const struct job *job, const struct flow_capture_stats *
 	for (uint32_t i = 0; xp_rule_count(job->port, i, &matched) == 0; i++)
 		counts.of[FLOW_MATCHED] += matched.packets;
 	xp_show(job->port);
-	flow_status(job->base.args, &counts);
+	flow_status(&job->base, &counts);
 }
 
 /* As the line of a second, with the rates since the start. */
@@ -131,9 +138,39 @@ static bool body_name(struct job *job, char *out, size_t out_bytes)
 
 static void body_write_failed(void *arg)
 {
+	struct body *body = arg;
+
+	flow_capture_stop(body->job->capture);
+}
+
+static void body_durable(void *arg, uint64_t bytes)
+{
+	struct body *body = arg;
+
+	flow_marks_reached(&body->marker.durable, bytes, clock_now_ns());
+}
+
+static void link_failed(void *arg)
+{
 	struct job *job = arg;
 
 	flow_capture_stop(job->capture);
+}
+
+static void link_acknowledged(void *arg, uint64_t bytes)
+{
+	struct job *job = arg;
+
+	if (job->streamed)
+		body_durable(job->streamed, bytes);
+}
+
+static void link_delivered(void *arg, uint64_t bytes)
+{
+	struct job *job = arg;
+
+	if (job->streamed)
+		flow_marks_reached(&job->streamed->marker.delivered, bytes, clock_now_ns());
 }
 
 static bool payloads(const struct flow_args *args)
@@ -141,8 +178,9 @@ static bool payloads(const struct flow_args *args)
 	return args->form == FLOW_FORM_PAYLOAD;
 }
 
-static int body_sink_open(struct job *job, const char *name, struct flow_sink **ret_sink)
+static int body_sink_open(struct body *body, const char *name, struct flow_sink **ret_sink)
 {
+	struct job *job = body->job;
 	const struct flow_args *args = job->base.args;
 	const struct flow_file_opts opts = {
 		.path = name,
@@ -150,7 +188,9 @@ static int body_sink_open(struct job *job, const char *name, struct flow_sink **
 		.fixed = job->base.fixed,
 		.unit = payloads(args) ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
 		.failed = body_write_failed,
-		.arg = job,
+		.sync_bytes = args->sync_bytes,
+		.durable = body_durable,
+		.arg = body,
 	};
 
 	if (args->to.kind == FLOW_RDMA) {
@@ -161,7 +201,9 @@ static int body_sink_open(struct job *job, const char *name, struct flow_sink **
 		struct flow_volume volume = job->base.volume_to;
 
 		volume.failed = body_write_failed;
-		volume.arg = job;
+		volume.sync_bytes = args->sync_bytes;
+		volume.durable = body_durable;
+		volume.arg = body;
 		return flow_volume_sink_open(&job->base.core, &volume, ret_sink);
 	}
 	if (args->to.kind == FLOW_NULL)
@@ -193,7 +235,24 @@ static void body_refused(struct job *job, struct flow_source *source, const char
 	flow_source_close(source);
 }
 
-static void body_store(struct job *job)
+static int body_run(
+	struct body *body, struct flow_source *source, struct flow_sink *sink, uint64_t *ret_bytes)
+{
+	struct job *job = body->job;
+	struct flow_stage *stages[] = {&body->marker.stage};
+	int ret;
+
+	flow_marker_init(&body->marker, source, &job->base.took[FLOW_TOOK_DURABLE],
+		&job->base.took[FLOW_TOOK_PEER]);
+	job->streamed = job->link ? body : NULL;
+	ret = flow_run(source, stages, 1, sink, ret_bytes);
+	job->streamed = NULL;
+	if (!ret && job->base.args->to.kind != FLOW_NULL)
+		body_durable(body, UINT64_MAX);
+	return ret;
+}
+
+static void body_store(struct job *job, struct body *body)
 {
 	struct flow_source *source;
 	struct flow_sink *sink;
@@ -205,6 +264,7 @@ static void body_store(struct job *job)
 		body_failed(job, "the next body", ret);
 		return;
 	}
+	body->job = job;
 	if (job->link)
 		snprintf(name, sizeof(name), "%s", flow_link_peer(job->link));
 	else if (!body_name(job, name, sizeof(name))) {
@@ -212,12 +272,12 @@ static void body_store(struct job *job)
 		return;
 	}
 	job->bodies_begun++;
-	ret = body_sink_open(job, name, &sink);
+	ret = body_sink_open(body, name, &sink);
 	if (ret) {
 		body_refused(job, source, name, ret);
 		return;
 	}
-	ret = flow_run(source, NULL, 0, sink, &bytes);
+	ret = body_run(body, source, sink, &bytes);
 	if (job->link)
 		flow_link_stats(job->link, &job->link_stats);
 	if (ret) {
@@ -237,7 +297,9 @@ static int taking_start(struct job *job)
 		.record_bytes = payloads(args) ? STREAM_RECORD_BYTES : 0,
 		.unit = payloads(args) ? XP_PAYLOAD_OFFSET : FRAME_BYTES,
 		.bytes_total = UINT64_MAX,
-		.failed = body_write_failed,
+		.acknowledged = link_acknowledged,
+		.delivered = link_delivered,
+		.failed = link_failed,
 		.arg = job};
 	int ret = 0;
 
@@ -282,6 +344,7 @@ static void stream_end(struct job *job)
 static void body_main(void *arg)
 {
 	struct job *job = arg;
+	struct body *body = NULL;
 	int ret = taking_start(job);
 
 	if (ret) {
@@ -294,7 +357,12 @@ static void body_main(void *arg)
 	if (ret == 0 && job->link && !job->bodies_begun)
 		stream_end(job);
 	if (ret == 1)
-		body_store(job);
+		body = calloc(1, sizeof(*body));
+	if (ret == 1 && !body)
+		body_failed(job, "the next body", -ENOMEM);
+	else if (ret == 1)
+		body_store(job, body);
+	free(body);
 	if (ret < 0) {
 		fprintf(stderr,
 			"nebulaio flow: the interface %s is gone; all earlier packets are stored\n",
@@ -364,8 +432,10 @@ static void summary(const struct job *job)
 
 	flow_capture_stats(job->capture, &stats);
 	status_tell(job, &stats);
-	if (job->base.args->json)
-		printf("{\"packets\":%llu,\"packet_bytes\":%llu,\"body_bytes\":%llu,\"bodies\":%u,"
+	if (job->base.args->json) {
+		printf("{");
+		flow_took_json(&job->base);
+		printf("\"packets\":%llu,\"packet_bytes\":%llu,\"body_bytes\":%llu,\"bodies\":%u,"
 		       "\"lost\":%llu,\"unfit\":%llu,\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
 		       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\","
 		       "\"mode\":\"%s\",\"hardware_times\":%llu,\"acknowledged\":%llu,"
@@ -380,6 +450,7 @@ static void summary(const struct job *job)
 			(unsigned long long)job->link_stats.acknowledged,
 			(unsigned long long)job->link_stats.records,
 			(unsigned long long)job->link_stats.crc64nvme);
+	}
 	fprintf(stderr,
 		"%llu packets, %s, in %u bodies, %.1f s; lost %llu; %s, times by %s; %s "
 		"copied by this process\n",
@@ -387,6 +458,7 @@ static void summary(const struct job *job)
 		job->bodies_stored, seconds, (unsigned long long)stats.lost,
 		xp_mode_name(xp_mode(job->port)), times_text(&stats, times),
 		remote_bytes_text(copied + client_copied, copies));
+	flow_took_lines(&job->base);
 	if (stats.unfit)
 		fprintf(stderr,
 			"%llu packets were not stored: each must be an untagged IPv4 packet "

@@ -5,6 +5,7 @@
 
 #include "flow/file.h"
 #include "flow/ingest.h"
+#include "flow/latency.h"
 #include "flow/link.h"
 #include "flow/transform.h"
 #include "remote.h"
@@ -62,6 +63,7 @@ struct flow_args {
 	const char *from_text, *to_text, *rules_path;
 	enum flow_form form;
 	uint64_t count, seconds, roll_bytes, roll_seconds, memory_mib;
+	uint64_t sync_bytes; /* of files and devices, and so of what a peer is told */
 	bool force, quiet, json;
 	int status_fd; /* 0: none */
 };
@@ -87,7 +89,12 @@ enum flow_count {
 struct flow_counts {
 	uint64_t of[FLOW_COUNT_COUNT];
 };
-void flow_status(const struct flow_args *args, const struct flow_counts *counts);
+/* Behind the counts, how long bytes took: the places of a histogram (base/counter.h) for each. */
+enum flow_took { FLOW_TOOK_DURABLE, FLOW_TOOK_PEER, FLOW_TOOK_COUNT };
+#define FLOW_STATUS_NUMBERS    (FLOW_COUNT_COUNT + FLOW_TOOK_COUNT * COUNTER_HIST_PLACES)
+#define FLOW_STATUS_LINE_BYTES (FLOW_STATUS_NUMBERS * 21 + 1)
+struct flow_base;
+void flow_status(const struct flow_base *base, const struct flow_counts *counts);
 /* Packets into bodies; any other source into any sink. An exit code. */
 int flow_capture_run(struct flow_args *args);
 int flow_move_run(struct flow_args *args);
@@ -113,7 +120,13 @@ struct flow_base {
 	struct reactor_poller signals;
 	uint64_t start_ns;
 	double start_cpu_seconds;
+	struct flow_latency took[FLOW_TOOK_COUNT];
 };
+/* "durable", "peer". */
+const char *flow_took_name(enum flow_took took);
+/* A member of the summary's object, with a comma behind it; a line each. */
+void flow_took_json(const struct flow_base *base);
+void flow_took_lines(const struct flow_base *base);
 /* extra_bytes: of the region, beside --memory. An exit code; said why. */
 int flow_base_open(struct flow_base *base, struct flow_args *args, uint64_t extra_bytes,
 	uint64_t idle_spin_ns);

@@ -6,8 +6,7 @@
 
 #include "flow_cmd.h"
 
-#define SYNC_BYTES  (64 * MIB) /* acknowledged to the peer in such steps */
-#define RELAY_UNIT  512u       /* what comes in goes on in the same multiples */
+#define RELAY_UNIT  512u /* what comes in goes on in the same multiples */
 #define FILE_UNIT   512u
 #define MEMORY_UNIT FRAME_BYTES
 
@@ -27,6 +26,7 @@ struct move {
 	bool stop;
 	struct flow_transforms *transforms; /* NULL: none */
 	char target[1100];
+	struct flow_marker marker;
 	uint64_t bytes, bytes_out, acknowledged;
 	struct flow_link_stats in, out;
 	char why[FLOW_TRANSFORM_WHY_BYTES];
@@ -65,12 +65,20 @@ static void sink_durable(void *arg, uint64_t bytes)
 {
 	struct move *move = arg;
 
+	flow_marks_reached(&move->marker.durable, bytes, clock_now_ns());
 	/* Bytes of the target say nothing of the source's when lengths change. */
 	if (move->transforms && !flow_transforms_same_length(move->transforms))
 		return;
 	move->acknowledged = bytes;
 	if (move->link_in)
 		flow_link_acknowledge(move->link_in, bytes);
+}
+
+static void sink_delivered(void *arg, uint64_t bytes)
+{
+	struct move *move = arg;
+
+	flow_marks_reached(&move->marker.delivered, bytes, clock_now_ns());
 }
 
 /* Once: in order. Twice: at once. */
@@ -125,8 +133,8 @@ static void report_main(void *arg)
 			;
 		if (move->over)
 			break;
-		flow_status(move->base.args,
-			&(struct flow_counts){.of[FLOW_BYTES] = move->gate_in.bytes});
+		flow_status(
+			&move->base, &(struct flow_counts){.of[FLOW_BYTES] = move->gate_in.bytes});
 		if (!move->base.args->quiet)
 			report_line(move, move->gate_in.bytes - last,
 				(double)(clock_now_ns() - last_ns) / (double)NS_PER_S);
@@ -153,7 +161,7 @@ static int volume_sink_open(struct move *move, struct flow_sink **ret_sink)
 	int ret;
 
 	volume.failed = sink_failed;
-	volume.sync_bytes = SYNC_BYTES;
+	volume.sync_bytes = move->base.args->sync_bytes;
 	volume.durable = sink_durable;
 	volume.arg = move;
 	ret = flow_volume_sink_open(&move->base.core, &volume, ret_sink);
@@ -172,13 +180,14 @@ static int sink_open(struct move *move, uint64_t bytes_total, struct flow_sink *
 		.fixed = base->fixed,
 		.unit = args->from.kind == FLOW_RDMA ? FILE_UNIT : MEMORY_UNIT,
 		.failed = sink_failed,
-		.sync_bytes = SYNC_BYTES,
+		.sync_bytes = args->sync_bytes,
 		.durable = sink_durable,
 		.arg = move};
 	const struct flow_link_opts link = {.sends = true,
 		.unit = args->from.kind == FLOW_RDMA ? RELAY_UNIT : MEMORY_UNIT,
 		.bytes_total = bytes_total,
 		.acknowledged = sink_durable,
+		.delivered = sink_delivered,
 		.failed = sink_failed,
 		.arg = move};
 	int ret;
@@ -279,9 +288,12 @@ static void sides_set(struct move *move, struct sides *sides)
 	flow_checksum_init(&move->sum_out, CHECKSUM_CRC64NVME);
 	if (!move->link_in)
 		sides->in[sides->in_count++] = &move->sum_in.stage;
-	if (!move->transforms)
+	if (!move->transforms) {
+		sides->in[sides->in_count++] = &move->marker.stage;
 		return;
+	}
 	sides->out[sides->out_count++] = &move->gate_out.stage;
+	sides->out[sides->out_count++] = &move->marker.stage;
 	if (!move->link_out)
 		sides->out[sides->out_count++] = &move->sum_out.stage;
 }
@@ -335,12 +347,19 @@ static int ends_run(struct move *move, struct flow_source *source, struct flow_s
 
 	sides_set(move, &sides);
 	move->base.start_ns = clock_now_ns();
-	if (!move->transforms)
-		return flow_run(source, sides.in, sides.in_count, sink, &move->bytes_out);
-	ret = transforms_enter(move, &sides, &source);
-	if (!ret)
-		return flow_run(source, sides.out, sides.out_count, sink, &move->bytes_out);
-	flow_sink_finish(sink, true);
+	ret = move->transforms ? transforms_enter(move, &sides, &source) : 0;
+	if (ret) {
+		flow_sink_finish(sink, true);
+		return ret;
+	}
+	flow_marker_init(&move->marker, source, &move->base.took[FLOW_TOOK_DURABLE],
+		&move->base.took[FLOW_TOOK_PEER]);
+	if (move->transforms)
+		ret = flow_run(source, sides.out, sides.out_count, sink, &move->bytes_out);
+	else
+		ret = flow_run(source, sides.in, sides.in_count, sink, &move->bytes_out);
+	if (!ret && move->base.args->to.kind != FLOW_NULL)
+		flow_marks_reached(&move->marker.durable, UINT64_MAX, clock_now_ns());
 	return ret;
 }
 
@@ -401,7 +420,7 @@ static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_
 	       "\"acknowledged\":%llu,\"records_in\":%llu,\"records_out\":%llu,"
 	       "\"crc64nvme_in\":\"%016llx\",\"crc64nvme_out\":\"%016llx\","
 	       "\"seconds\":%.3f,\"cpu_seconds\":%.3f,"
-	       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\",\"error\":",
+	       "\"copied_bytes\":%llu,\"client_copied_bytes\":%llu,\"transport\":\"%s\",",
 		kind_name(args->from.kind), kind_name(args->to.kind),
 		(unsigned long long)move->bytes, (unsigned long long)move->bytes_out,
 		(unsigned long long)move->acknowledged, (unsigned long long)move->in.records,
@@ -412,6 +431,8 @@ static void summary_json(const struct move *move, uint64_t crc_in, uint64_t crc_
 		(unsigned long long)region_copy_bytes_all(),
 		(unsigned long long)(base->client ? flow_s3_copied(base->client) : 0),
 		base->client ? flow_s3_transport(base->client) : "none");
+	flow_took_json(base);
+	printf("\"error\":");
 	if (move->result)
 		remote_print_json(stdout, move->why);
 	else
@@ -434,8 +455,8 @@ static void summary(const struct move *move)
 
 	if (move->bytes_out != move->bytes)
 		snprintf(out, sizeof(out), ", %llu bytes out", (unsigned long long)move->bytes_out);
-	flow_status(base->args, &(struct flow_counts){.of[FLOW_BYTES] = move->bytes,
-					.of[FLOW_BODIES] = !move->result});
+	flow_status(base, &(struct flow_counts){
+				  .of[FLOW_BYTES] = move->bytes, .of[FLOW_BODIES] = !move->result});
 	if (base->args->json)
 		summary_json(move, crc_in, crc_out);
 	fprintf(stderr,
@@ -444,6 +465,7 @@ static void summary(const struct move *move)
 		(unsigned long long)move->bytes, remote_bytes_text(move->bytes, total), out,
 		seconds, (unsigned long long)crc_in, (unsigned long long)crc_out,
 		(unsigned long long)move->acknowledged, remote_bytes_text(copied, copies));
+	flow_took_lines(base);
 	if (move->result)
 		fprintf(stderr, "nebulaio flow: %s\n", move->why);
 }

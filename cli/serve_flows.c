@@ -55,13 +55,14 @@ struct flow_child {
 	const struct config_flow *flow;
 	pid_t pid;  /* 0: does not run */
 	int status; /* the pipe's end, nonblocking */
-	char line[256];
+	char line[FLOW_STATUS_LINE_BYTES];
 	size_t line_len;
-	uint64_t seen[FLOW_COUNT_COUNT]; /* since its start */
-	uint64_t start_ns;		 /* last one, or the next: DEADLINE_NONE: never */
+	uint64_t seen[FLOW_STATUS_NUMBERS]; /* since its start */
+	uint64_t start_ns;		    /* last one, or the next: DEADLINE_NONE: never */
 	uint64_t back_off_ns;
-	char labels[48];
-	struct counter counters[COUNT_COUNT]; /* in the registry for good */
+	char labels[48], took_labels[FLOW_TOOK_COUNT][64];
+	struct counter counters[COUNT_COUNT]; /* in the registry for good, both */
+	struct counter_hist took[FLOW_TOOK_COUNT];
 };
 
 static struct {
@@ -210,9 +211,10 @@ static void child_start(struct flow_child *child, uint64_t now_ns)
 
 static void line_take(struct flow_child *child)
 {
+	uint64_t grown[FLOW_STATUS_NUMBERS];
 	const char *at = child->line;
 
-	for (uint32_t i = 0; i < FLOW_COUNT_COUNT; i++) {
+	for (uint32_t i = 0; i < FLOW_STATUS_NUMBERS; i++) {
 		char *end;
 		uint64_t now = strtoull(at, &end, 10);
 
@@ -221,9 +223,14 @@ static void line_take(struct flow_child *child)
 		at = end;
 		if (now < child->seen[i]) /* new rules, whose counts begin again */
 			child->seen[i] = 0;
-		counter_add(&child->counters[i], now - child->seen[i]);
+		grown[i] = now - child->seen[i];
 		child->seen[i] = now;
 	}
+	for (uint32_t i = 0; i < FLOW_COUNT_COUNT; i++)
+		counter_add(&child->counters[i], grown[i]);
+	for (uint32_t i = 0; i < FLOW_TOOK_COUNT; i++)
+		counter_hist_add_values(
+			&child->took[i], &grown[FLOW_COUNT_COUNT + i * COUNTER_HIST_PLACES]);
 }
 
 static void child_ended(struct flow_child *child, bool stopping)
@@ -355,6 +362,16 @@ int serve_flows_start(const struct config *config, uint16_t http_port)
 				.help = METRICS[k].help,
 				.labels = child->labels};
 			counter_register(&child->counters[k]);
+		}
+		for (uint32_t k = 0; k < FLOW_TOOK_COUNT; k++) {
+			snprintf(child->took_labels[k], sizeof(child->took_labels[k]),
+				"%s,to=\"%s\"", child->labels, flow_took_name((enum flow_took)k));
+			child->took[k] = (struct counter_hist){
+				.name = "nebulaio_flow_latency_seconds",
+				.labels = child->took_labels[k],
+				.help = "How long bytes of a flow took from their source to where "
+					"they are durable, or to the peer's memory."};
+			counter_hist_register(&child->took[k]);
 		}
 	}
 	flows.started = pthread_create(&flows.thread, NULL, watch, NULL) == 0;

@@ -144,6 +144,12 @@ void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns)
 		hist->number - 1 + COUNTER_HIST_SUM, &hist->values[COUNTER_HIST_SUM], duration_ns);
 }
 
+void counter_hist_add_values(struct counter_hist *hist, const uint64_t values[COUNTER_HIST_PLACES])
+{
+	for (uint32_t i = 0; i < COUNTER_HIST_PLACES; i++)
+		counter_add_at(hist->number - 1 + i, &hist->values[i], values[i]);
+}
+
 void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES])
 {
 	pthread_mutex_lock(&shards_lock);

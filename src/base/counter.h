@@ -63,6 +63,9 @@ struct counter_hist {
 void counter_hist_register(struct counter_hist *hist);
 /* One duration: two additions to the thread's shard. */
 void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns);
+/* Adds the values of another histogram, in the form that counter_hist_read gives: of another
+ * process. */
+void counter_hist_add_values(struct counter_hist *hist, const uint64_t values[COUNTER_HIST_PLACES]);
 /* Reads the count of each bucket alone, and the sum. */
 void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES]);
 /* In order of registration. Any thread. */

@@ -31,15 +31,28 @@ void hist_reset(struct hist *hist)
 	hist->min = UINT64_MAX;
 }
 
-void hist_add(struct hist *hist, uint64_t value)
+void hist_add_many(struct hist *hist, uint64_t value, uint32_t count)
 {
-	hist->buckets[bucket_of(value)]++;
-	hist->count++;
-	hist->sum += value;
+	hist->buckets[bucket_of(value)] += count;
+	hist->count += count;
+	hist->sum += value * count;
 	if (value < hist->min)
 		hist->min = value;
 	if (value > hist->max)
 		hist->max = value;
+}
+
+void hist_add(struct hist *hist, uint64_t value)
+{
+	hist_add_many(hist, value, 1);
+}
+
+void hist_visit(const struct hist *hist, hist_visit_fn *fn, void *arg)
+{
+	for (unsigned i = 0; i < HIST_BUCKETS; i++) {
+		if (hist->buckets[i])
+			fn(bucket_top(i), hist->buckets[i], arg);
+	}
 }
 
 void hist_merge(struct hist *into, const struct hist *from)

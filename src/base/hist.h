@@ -18,6 +18,11 @@ struct hist {
 
 void hist_reset(struct hist *hist);
 void hist_add(struct hist *hist, uint64_t value);
+/* Adds the value count times. */
+void hist_add_many(struct hist *hist, uint64_t value, uint32_t count);
+/* Each value that is there, as hist_quantile tells them, from the least on. */
+typedef void hist_visit_fn(uint64_t value, uint32_t count, void *arg);
+void hist_visit(const struct hist *hist, hist_visit_fn *fn, void *arg);
 void hist_merge(struct hist *into, const struct hist *from);
 /* The value at a quantile of 0 to 1 (0.5 is the median), at most 1.6 % high; 0 when empty. */
 uint64_t hist_quantile(const struct hist *hist, double quantile);

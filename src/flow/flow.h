@@ -210,6 +210,9 @@ struct flow_source {
 	uint64_t bytes_total; /* UINT64_MAX: not known */
 	uint64_t deadline_ns;
 	uint16_t share; /* whose frames it leases; set by the caller after open, before next */
+	/* Of the piece that next returned last: when its oldest packet or record arrived, or its
+	 * read began; monotonic. 0: not known. */
+	uint64_t arrived_ns;
 };
 
 /* By which a source is used: never by its ops. */

@@ -38,6 +38,8 @@ struct flow_link_opts {
 	uint64_t timeout_ns;  /* without a word of the peer; 0: LINK_TIMEOUT_NS */
 	/* Sender: the peer has acknowledged so many bytes. May be NULL. */
 	void (*acknowledged)(void *arg, uint64_t bytes);
+	/* Sender: so many bytes lie in the peer's memory. May be NULL. */
+	void (*delivered)(void *arg, uint64_t bytes);
 	/* Once, when the link fails or its peer ends it: a source that waits need not wait on. May
 	 * be NULL. */
 	void (*failed)(void *arg);

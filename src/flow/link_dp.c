@@ -109,6 +109,7 @@ static void recv_done(struct flow_io *io)
 	recv->bytes = (uint32_t)io->result;
 	recv->control = io->imm == LINK_IMM_CONTROL;
 	recv->arrived = true;
+	recv->arrived_ns = link->heard_ns;
 	link_wake(link);
 }
 
@@ -191,6 +192,7 @@ static int record_take(struct flow_link *link, struct link_recv *recv, struct fl
 			.offset = link->bytes,
 			.hold = FLOW_HOLD_LEASE};
 		recv->span.data = NULL;
+		link->source.arrived_ns = recv->arrived_ns;
 		link->records++;
 		link->bytes += recv->bytes;
 		link->crc = crc64nvme_update(link->crc, ret_piece->data, recv->bytes);
@@ -327,6 +329,16 @@ static void send_pieces_end(struct link_send *send)
 	send->piece_count = 0;
 }
 
+/* A message that has completed lies in the peer's memory; they complete in order. */
+static void send_delivered(struct flow_link *link, const struct link_send *send)
+{
+	if (send->control)
+		return;
+	link->delivered += send->bytes;
+	if (link->opts.delivered)
+		link->opts.delivered(link->opts.arg, link->delivered);
+}
+
 static void send_done(struct flow_io *io)
 {
 	struct link_send *send = CONTAINER_OF(io, struct link_send, io);
@@ -334,10 +346,12 @@ static void send_done(struct flow_io *io)
 
 	send_pieces_end(send);
 	link->completed++;
-	if (io->error)
+	if (io->error) {
 		link_fail(link, -EPIPE, "the peer is gone");
-	else
+	} else {
+		send_delivered(link, send);
 		link_pump(link);
+	}
 	link_wake(link);
 }
 

@@ -42,6 +42,7 @@ struct link_recv {
 	struct region_span span; /* data NULL: not posted */
 	uint32_t bytes;
 	bool arrived, control;
+	uint64_t arrived_ns;
 };
 
 /* A message: up to four runs, and the pieces that end with it. */
@@ -97,6 +98,7 @@ struct flow_link {
 	struct flow_sink sink;
 	struct link_send *sends;
 	uint32_t queued, started, completed, granted;
+	uint64_t delivered; /* bytes of messages that have completed */
 	uint32_t unit_peer;
 	bool filling; /* message number queued is open for more pieces */
 	bool end_queued, done_heard;

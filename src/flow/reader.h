@@ -12,6 +12,7 @@ struct flow_slot {
 	struct flow_piece piece;
 	struct flow_io io;
 	struct flow_writer *writer; /* of a sink's piece that has not ended; else NULL */
+	uint64_t begun_ns;	    /* a reader's: its turn's time */
 };
 
 /* Slots in order of offset: begun at the head, ended at the tail. */

@@ -51,10 +51,12 @@ int flow_reader_lease(struct flow_reader *reader, struct flow_slot *slot, uint32
 static int read_ahead(struct flow_reader *reader, uint32_t bytes_max)
 {
 	while (reader->offset < reader->end && !flow_window_full(&reader->window)) {
-		int ret = reader->begin(reader, flow_window_next(&reader->window), bytes_max);
+		struct flow_slot *slot = flow_window_next(&reader->window);
+		int ret = reader->begin(reader, slot, bytes_max);
 
 		if (ret <= 0)
 			return ret;
+		slot->begun_ns = reactor_now_ns(reader->source.core->reactor);
 		reader->window.head++;
 	}
 	return 0;
@@ -83,6 +85,7 @@ int flow_reader_next(struct flow_source *source, uint32_t bytes_max, struct flow
 	if (slot->piece.hold == FLOW_HOLD_LEASE)
 		region_switch(source->core->region, slot->piece.span, reader->owner, OWNER_APP);
 	reader->begun = true;
+	source->arrived_ns = slot->begun_ns;
 	*ret_piece = slot->piece;
 	return 1;
 }

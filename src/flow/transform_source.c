@@ -21,8 +21,9 @@ struct transform_source {
 	struct flow_run run;   /* out's bytes */
 	/* What the chain gave and did not fit into out: goes into the next one. */
 	struct flow_run spill;
-	uint64_t offset; /* of the next piece that goes on */
-	bool over;	 /* the chain gives no more */
+	uint64_t offset;    /* of the next piece that goes on */
+	uint64_t oldest_ns; /* arrival of what is in out; 0: nothing */
+	bool over;	    /* the chain gives no more */
 };
 
 /* ---- On the helper thread. ---- */
@@ -164,6 +165,8 @@ static void hand_on(struct transform_source *self, struct flow_piece *ret_piece)
 	ret_piece->offset = self->offset;
 	self->offset += bytes;
 	self->out.data = NULL;
+	self->source.arrived_ns = self->oldest_ns;
+	self->oldest_ns = self->in.data || has_spilt(self) ? self->inner->arrived_ns : 0;
 }
 
 /* Now, rather than later with more in it. */
@@ -198,6 +201,8 @@ static int resized_next(
 			ret = piece_take(self, bytes_max, &self->in);
 			if (ret < 0)
 				return ret;
+			if (!self->oldest_ns)
+				self->oldest_ns = self->inner->arrived_ns;
 		}
 	}
 	return 0;
@@ -210,8 +215,12 @@ static int transform_next(
 {
 	struct transform_source *self = CONTAINER_OF(source, struct transform_source, source);
 
-	if (flow_transforms_same_length(self->transforms))
-		return piece_take(self, bytes_max, ret_piece);
+	if (flow_transforms_same_length(self->transforms)) {
+		int ret = piece_take(self, bytes_max, ret_piece);
+
+		source->arrived_ns = self->inner->arrived_ns;
+		return ret;
+	}
 	return resized_next(self, bytes_max, ret_piece);
 }
 

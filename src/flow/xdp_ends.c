@@ -56,7 +56,8 @@ struct flow_xdp_source {
 	uint64_t lost_before;
 	/* pcapng: the chunk at hand, and what a packet at its end spills into. */
 	struct region_span chunk, spill;
-	uint32_t used; /* of both */
+	uint32_t used;	    /* of both */
+	uint64_t oldest_ns; /* arrival of the first packet that began in the chunk; 0: none did */
 };
 
 /* ---- Taking packets. ---- */
@@ -380,6 +381,8 @@ static int chunk_fill(struct flow_xdp_source *self)
 
 			if (!packet_take(capture))
 				continue;
+			if (!self->oldest_ns)
+				self->oldest_ns = time_ns;
 			put_packet(self);
 			parts_recycle(capture);
 			over = body_is_over(self, self->offset + self->used, time_ns);
@@ -415,6 +418,8 @@ static int pcapng_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		.offset = self->offset,
 		.hold = FLOW_HOLD_LEASE,
 	};
+	self->source.arrived_ns = self->oldest_ns;
+	self->oldest_ns = 0;
 	self->used -= ret_piece->bytes;
 	self->offset += ret_piece->bytes;
 	self->capture->stats.body_bytes += ret_piece->bytes;
@@ -481,6 +486,7 @@ static int payload_next(
 			.bytes = bytes,
 			.offset = self->offset,
 			.hold = FLOW_HOLD_LEASE};
+		source->arrived_ns = packet->received_ns;
 		self->offset += bytes;
 		self->packets++;
 		capture->stats.packets++;

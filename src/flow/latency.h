@@ -1,0 +1,47 @@
+/* flow/latency.h: how long the bytes of a flow take from their source to where they are safe, or to
+ * a peer's memory. A stage in front of the sink marks where a piece ends in the body and when it
+ * came; when the sink says how far it is, the marks before that place become measurements. */
+#ifndef FLOW_LATENCY_H
+#define FLOW_LATENCY_H
+
+#include "flow/flow.h"
+
+/* Measurements of one kind, of all bodies of a flow. One thread. */
+struct flow_latency {
+	struct hist hist;	      /* ns */
+	struct counter_hist *counted; /* the same in the buckets of metrics; or NULL */
+};
+void flow_latency_init(struct flow_latency *self, struct counter_hist *counted);
+
+/* Of one body: places that are not reached yet, in order. When there are too many, neighbours
+ * become one, which counts from the older of the two, and so do pieces from then on. */
+#define FLOW_MARKS_MAX 1024u /* a power of two */
+struct flow_marks {
+	struct flow_latency *latency;
+	uint32_t head, tail; /* ever made, ever reached */
+	uint32_t stride;     /* pieces of a mark: doubled when there are too many marks */
+	uint32_t pieces;     /* of the newest mark */
+	struct flow_mark {
+		uint64_t end;	     /* in the body */
+		uint64_t arrived_ns; /* monotonic */
+	} marks[FLOW_MARKS_MAX];
+};
+void flow_marks_init(struct flow_marks *self, struct flow_latency *latency);
+/* Bytes up to end came at this time; no mark for a time of 0. again: they belong to the piece
+ * before. */
+void flow_marks_note(struct flow_marks *self, uint64_t end, uint64_t arrived_ns, bool again);
+/* Everything before bytes is there now. */
+void flow_marks_reached(struct flow_marks *self, uint64_t bytes, uint64_t now_ns);
+
+/* The stage. */
+struct flow_marker {
+	struct flow_stage stage;
+	const struct flow_source *source; /* whose pieces it sees */
+	const uint8_t *frames;		  /* of the last piece */
+	uint64_t arrived_ns;		  /* its time */
+	struct flow_marks durable, delivered;
+};
+void flow_marker_init(struct flow_marker *self, const struct flow_source *source,
+	struct flow_latency *durable, struct flow_latency *delivered);
+
+#endif
