@@ -103,6 +103,15 @@ static bool plan_has(const struct bench_plan *plan, enum bench_kind kind)
 	return false;
 }
 
+static bool plan_has_packets(const struct bench_plan *plan)
+{
+	for (uint32_t g = 0; g < plan->group_count; g++)
+		for (uint32_t m = 0; m < plan->groups[g].count; m++)
+			if (plan->groups[g].members[m]->subject.op == BENCH_INGEST)
+				return true;
+	return plan_has(plan, BENCH_RECVMMSG);
+}
+
 static bool plan_has_coded(const struct bench_plan *plan)
 {
 	for (uint32_t g = 0; g < plan->group_count; g++)
@@ -186,7 +195,7 @@ static int rig_open(
 		open_nginx(rig);
 	if (plan_has_coded(plan))
 		rig->coded_error = bench_coded_open(opts, &rig->cpus, rig->folder, &rig->coded);
-	if (plan_has(plan, BENCH_RECVMMSG))
+	if (plan_has_packets(plan))
 		rig->wire_error = bench_wire_open(opts->program, &rig->cpus, &rig->wire);
 	bench_cpu_pin(rig->cpus.client);
 	*ret_rig = rig;

@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/plan.h"
+
 #define DEPTH_MAX     256u
 #define ANSWER_NS_MAX (30 * NS_PER_S)
 
 _Static_assert(BENCH_QUERY_BYTES >= BENCH_KEY_BYTES, "a name must be a key or a query");
 
 struct slot {
+	struct neb_client *client;
 	struct neb_iov iov;
 	uint64_t since_ns;
 	uint64_t object_idx;
@@ -71,7 +74,7 @@ static int make_buffers(struct bench_client_load *load)
 	void *data;
 	int ret;
 
-	if (opts->op == NEB_PUT_OBJECT) {
+	if (opts->op == NEB_PUT_OBJECT || opts->mixed) {
 		ret = neb_buffer_alloc(opts->client, pool_bytes, &data);
 		if (ret)
 			return ret;
@@ -79,7 +82,7 @@ static int make_buffers(struct bench_client_load *load)
 		memcpy(load->pool, opts->data->pool, pool_bytes);
 	}
 	for (uint32_t i = 0; i < opts->depth && opts->answer_bytes_max; i++) {
-		ret = neb_buffer_alloc(opts->client, opts->answer_bytes_max, &data);
+		ret = neb_buffer_alloc(load->slots[i].client, opts->answer_bytes_max, &data);
 		if (ret)
 			return ret;
 		memset(data, 0, opts->answer_bytes_max); /* its pages are there from now on */
@@ -101,6 +104,11 @@ int bench_client_load_open(
 	load->name_count = 1;
 	for (uint32_t i = 0; i < opts->depth; i++)
 		load->idle[load->idle_count++] = opts->depth - 1 - i;
+	for (uint32_t i = 0; i < opts->depth; i++) {
+		uint32_t who = i % (1 + opts->other_count);
+
+		load->slots[i].client = who ? opts->others[who - 1] : opts->client;
+	}
 	ret = opts->data ? make_names(load) : 0;
 	if (!ret)
 		ret = make_buffers(load);
@@ -117,10 +125,17 @@ void bench_client_load_close(struct bench_client_load *load)
 	if (!load)
 		return;
 	for (uint32_t i = 0; i < load->opts.depth && load->opts.answer_bytes_max; i++)
-		neb_buffer_free(load->opts.client, load->slots[i].iov.data);
+		neb_buffer_free(load->slots[i].client, load->slots[i].iov.data);
 	neb_buffer_free(load->opts.client, load->pool);
 	free(load->names);
 	free(load);
+}
+
+static enum neb_op op_of(const struct bench_client_opts *opts, const struct slot *slot)
+{
+	if (!opts->mixed)
+		return opts->op;
+	return bench_mixed_writes(slot->object_idx) ? NEB_PUT_OBJECT : NEB_GET_OBJECT;
 }
 
 static void start(struct bench_client_load *load, uint64_t since_ns)
@@ -135,6 +150,7 @@ static void start(struct bench_client_load *load, uint64_t since_ns)
 
 	slot->since_ns = since_ns;
 	slot->object_idx = bench_data_pick(load->turn++, load->name_count);
+	request.op = op_of(opts, slot);
 	if (opts->data) {
 		request.bucket = opts->bucket;
 		if (opts->op == NEB_LIST_OBJECTS)
@@ -142,7 +158,7 @@ static void start(struct bench_client_load *load, uint64_t since_ns)
 		else
 			request.key = load->names[slot->object_idx];
 	}
-	if (opts->op == NEB_PUT_OBJECT) {
+	if (request.op == NEB_PUT_OBJECT) {
 		body = (struct neb_iov){
 			load->pool + bench_data_offset(slot->object_idx), opts->data->bytes};
 		request.body = &body;
@@ -151,7 +167,7 @@ static void start(struct bench_client_load *load, uint64_t since_ns)
 		request.into = &slot->iov;
 		request.into_count = 1;
 	}
-	ret = neb_submit(opts->client, &request, &id);
+	ret = neb_submit(slot->client, &request, &id);
 	if (ret) {
 		load->result->ops++;
 		bench_result_error(load->result, "not submitted: %s", strerror(-ret));
@@ -159,11 +175,12 @@ static void start(struct bench_client_load *load, uint64_t since_ns)
 	}
 }
 
-static bool length_is_right(const struct bench_client_load *load, const struct neb_result *answer)
+static bool length_is_right(
+	const struct bench_client_load *load, enum neb_op op, const struct neb_result *answer)
 {
-	if (load->opts.op == NEB_GET_OBJECT)
+	if (op == NEB_GET_OBJECT)
 		return answer->bytes == load->opts.data->bytes;
-	if (load->opts.op == NEB_HEAD_OBJECT)
+	if (op == NEB_HEAD_OBJECT)
 		return answer->object_bytes == load->opts.data->bytes;
 	return true;
 }
@@ -175,6 +192,7 @@ static void answered(
 	struct slot *slot = answer->user_data;
 	struct bench_result *result = load->result;
 	uint32_t every = load->run->verify_every;
+	enum neb_op op = op_of(opts, slot);
 
 	hist_add(result->hist, now_ns - slot->since_ns);
 	result->ops++;
@@ -189,13 +207,13 @@ static void answered(
 			answer->fallback);
 		return;
 	}
-	if (!length_is_right(load, answer)) {
+	if (!length_is_right(load, op, answer)) {
 		bench_result_error(result, "wrong length: %llu bytes",
 			(unsigned long long)MAX(answer->bytes, answer->object_bytes));
 		return;
 	}
-	result->bytes += opts->op == NEB_PUT_OBJECT ? opts->data->bytes : answer->bytes;
-	if (!opts->check || !every || result->ops % every)
+	result->bytes += op == NEB_PUT_OBJECT ? opts->data->bytes : answer->bytes;
+	if (!opts->check || op == NEB_PUT_OBJECT || !every || result->ops % every)
 		return;
 	if (opts->check(opts->check_arg, slot->object_idx, slot->iov.data, answer->bytes)) {
 		bench_result_error(result, "wrong bytes in the answer");
@@ -203,6 +221,23 @@ static void answered(
 		result->verified_ops++;
 		result->verified_bytes += answer->bytes;
 	}
+}
+
+/* Several clients are asked in turn: nobody waits for one of them. */
+static int answers_take(struct bench_client_load *load)
+{
+	const struct bench_client_opts *opts = &load->opts;
+	int count, more;
+
+	if (!load->run->rate && !opts->other_count)
+		return neb_wait(opts->client, load->results, opts->depth, ANSWER_NS_MAX);
+	count = neb_poll(opts->client, load->results, opts->depth);
+	for (uint32_t i = 0; i < opts->other_count && count >= 0; i++) {
+		more = neb_poll(
+			opts->others[i], load->results + count, opts->depth - (uint32_t)count);
+		count = more < 0 ? more : count + more;
+	}
+	return count;
 }
 
 uint64_t bench_client_load_run(struct bench_client_load *load, const struct bench_run_opts *opts,
@@ -219,11 +254,7 @@ uint64_t bench_client_load_run(struct bench_client_load *load, const struct benc
 	while (true) {
 		while (load->idle_count && bench_pace_take(&pace, now_ns, &since_ns))
 			start(load, since_ns);
-		if (opts->rate)
-			count = neb_poll(load->opts.client, load->results, load->opts.depth);
-		else
-			count = neb_wait(
-				load->opts.client, load->results, load->opts.depth, ANSWER_NS_MAX);
+		count = answers_take(load);
 		now_ns = clock_now_ns();
 		verified_ops = result->verified_ops;
 		for (int i = 0; i < count; i++)

@@ -8,6 +8,10 @@
 
 struct bench_client_opts {
 	struct neb_client *client; /* borrowed until close, as all else here */
+	/* More of them, among which requests are divided. */
+	struct neb_client *const *others;
+	uint32_t other_count;
+	bool mixed; /* op is PUT for the objects that bench_mixed_writes, else GET */
 	enum neb_op op;
 	enum neb_transport transport; /* by which answers must come; NEB_AUTO: any */
 	const char *bucket;

@@ -260,6 +260,7 @@ static void start(struct bench_http_load *load, uint64_t since_ns)
 
 	connection->checks = set->check && every && load->turn % every == 0;
 	connection->request = &set->requests[bench_data_pick(load->turn++, set->count)];
+	connection->checks &= !connection->request->body;
 	connection->since_ns = since_ns;
 	connection->sent = 0;
 	connection->got = 0;
@@ -277,16 +278,18 @@ static void answered(struct bench_http_load *load, struct connection *connection
 	const char *body = connection->buf + connection->head_len;
 	uint64_t body_bytes = connection->got - connection->head_len;
 	uint64_t object_idx = connection->request->object_idx;
+	bool writes = connection->request->body != NULL;
 
 	if (answer->status != set->status)
 		bench_result_error(result, "status %u instead of %u: %.*s", answer->status,
 			set->status, (int)MIN(connection->kept - connection->head_len, 100), body);
-	else if (set->answer_bytes != UINT64_MAX && answer->body_bytes != set->answer_bytes)
+	else if (!writes && set->answer_bytes != UINT64_MAX &&
+		 answer->body_bytes != set->answer_bytes)
 		bench_result_error(result, "%llu bytes instead of %llu",
 			(unsigned long long)answer->body_bytes,
 			(unsigned long long)set->answer_bytes);
 	else
-		result->bytes += body_bytes + set->body_bytes;
+		result->bytes += body_bytes + (writes ? set->body_bytes : 0);
 	if (answer->closes) {
 		fail(load, connection, "the server closed a connection that should stay open");
 		return;

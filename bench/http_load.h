@@ -20,13 +20,14 @@ struct bench_http_set {
 	struct bench_http_request *requests;
 	uint32_t count;
 	uint32_t count_max;
-	uint64_t body_bytes; /* of each request */
+	uint64_t body_bytes; /* of each request that has a body */
 
 	unsigned status;	   /* that each answer must have */
 	bool answers_without_body; /* HEAD: a length, and no body */
-	uint64_t answer_bytes;	   /* length of each answer; UINT64_MAX: any */
+	uint64_t answer_bytes; /* length of each answer to a request without a body; UINT64_MAX: any
+				*/
 	uint64_t answer_bytes_max;
-	bench_check_fn *check; /* for every Nth answer; or NULL */
+	bench_check_fn *check; /* for every Nth answer, but to requests with a body; or NULL */
 	const void *check_arg;
 };
 int bench_http_set_open(struct bench_http_set *set, uint32_t count_max);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bench/flows.h"
+
 #define ANCHOR_NS     (20 * NS_PER_MS)
 #define ANCHOR_TCP_NS (50 * NS_PER_MS)
 #define ANCHOR_LOG_NS (100 * NS_PER_MS)
@@ -140,9 +142,15 @@ static void warm(struct bench_rig *rig, struct member *member)
 		failed(member->record, "%s", result.first_error);
 }
 
+/* Packets and flows go without one. */
+static bool uses_server(const struct bench_subject *subject)
+{
+	return subject->op != BENCH_INGEST && subject->op != BENCH_FLOW;
+}
+
 static void open_member(struct bench_rig *rig, struct member *member)
 {
-	if (member->record->subject.op == BENCH_INGEST)
+	if (!uses_server(&member->record->subject))
 		return;
 	if (member->record->subject.kind == BENCH_NGINX)
 		open_nginx(rig, member);
@@ -228,6 +236,12 @@ static void read_fast(struct bench_rig *rig, const struct member *member, struct
 
 	readings->server_known = pid && bench_usage_of(pid, &readings->server) == 0;
 	bench_usage_self(&readings->client);
+	if (member->runner.clients) {
+		struct bench_usage theirs, none = {0};
+
+		bench_clients_usage(member->runner.clients, &theirs);
+		bench_usage_add(&readings->client, &theirs, &none);
+	}
 	bench_ticks_now(&readings->ticks);
 }
 
@@ -324,41 +338,83 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 	add_sample(rig, record, &before);
 }
 
-/* ---- A slice of packets. ---- */
+/* ---- A slice of packets, or of a stream. ---- */
+
+/* What came of processes that are started for the slice and tell how long their bytes took. */
+static void add_told(struct bench_record *record, struct hist *took,
+	const struct bench_wire_result *got, const struct bench_usage *used)
+{
+	record->client.cpu_ns += used->cpu_ns;
+	record->client.switches += used->switches;
+	record->server.cpu_ns += got->cpu_ns;
+	record->server_known = record->counts.known = true;
+	record->counts.copied_bytes += (double)got->copied_bytes;
+	record->result.ops += got->received;
+	record->result.bytes += got->received * record->subject.bytes;
+	record->result.elapsed_ns += got->elapsed_ns;
+	if (took)
+		hist_merge(&record->hist, took);
+}
+
+/* As packets are told: so many of the subject's bytes. */
+static int stream_run(
+	struct bench_rig *rig, const struct bench_subject *subject, struct bench_wire_result *got)
+{
+	struct bench_flow_result result = {.took = got->took};
+	int ret = bench_flow_run(
+		rig->opts->program, &rig->cpus, rig->folder, subject->way == BENCH_PEER, &result);
+
+	got->received = result.bytes / subject->bytes;
+	got->elapsed_ns = result.elapsed_ns;
+	got->cpu_ns = result.cpu_ns;
+	return ret;
+}
+
+static int packets_run(
+	struct bench_rig *rig, const struct bench_subject *subject, struct bench_wire_result *got)
+{
+	char path[sizeof(rig->folder) + 16];
+
+	if (rig->wire_error)
+		return rig->wire_error;
+	if (subject->kind == BENCH_RECVMMSG)
+		return bench_wire_recvmmsg(rig->wire, (uint32_t)subject->bytes,
+			rig->opts->slice_ns * PACKET_SLICES, got);
+	if (subject->way != BENCH_DURABLE)
+		return bench_wire_ingest(rig->wire, NULL, (uint32_t)subject->bytes,
+			rig->opts->slice_ns * PACKET_SLICES, got);
+	snprintf(path, sizeof(path), "%s/packets", rig->folder);
+	return bench_wire_ingest(
+		rig->wire, path, (uint32_t)subject->bytes, rig->opts->slice_ns, got);
+}
 
 static void slice_of_packets(struct bench_rig *rig, struct bench_record *record)
 {
-	bool row = record->subject.kind == BENCH_ROW;
-	struct bench_wire_result got;
+	const struct bench_subject *subject = &record->subject;
+	bool row = subject->kind == BENCH_ROW;
+	bool told = subject->way == BENCH_DURABLE || subject->way == BENCH_PEER;
+	struct bench_wire_result got = {.took = &rig->slice};
 	struct bench_usage before, after, used = {0};
 	struct bench_ticks begin, end;
-	int ret = rig->wire_error;
+	int ret;
 
+	hist_reset(&rig->slice);
 	bench_usage_self(&before);
 	bench_ticks_now(&begin);
-	if (!ret)
-		ret = (row ? bench_wire_ingest : bench_wire_recvmmsg)(rig->wire,
-			(uint32_t)record->subject.bytes, rig->opts->slice_ns * PACKET_SLICES, &got);
+	ret = (subject->op == BENCH_FLOW ? stream_run : packets_run)(rig, subject, &got);
 	bench_ticks_now(&end);
 	bench_usage_self(&after);
-	if (ret || !got.received) {
-		failed(record, "%s", ret ? strerror(-ret) : "no packet was received");
+	if (ret || !got.received || (told && !rig->slice.count)) {
+		failed(record, "%s", ret ? strerror(-ret) : "nothing was received");
 		return;
 	}
 	bench_usage_add(&used, &after, &before);
-	if (row) {
-		record->client.cpu_ns += used.cpu_ns;
-		record->client.switches += used.switches;
-		record->server.cpu_ns += got.cpu_ns;
-		record->server_known = record->counts.known = true;
-		record->counts.copied_bytes += (double)got.copied_bytes;
-		record->result.ops += got.received;
-		record->result.bytes += got.received * record->subject.bytes;
-		record->result.elapsed_ns += got.elapsed_ns;
-	}
+	if (row)
+		add_told(record, told ? &rig->slice : NULL, &got, &used);
 	bench_noise_add(&record->noise, &begin, &end, used.cpu_ns + (row ? got.cpu_ns : 0));
 	record->samples[record->sample_count++] = (struct bench_sample){
-		.p50_ns = (double)got.elapsed_ns / (double)got.received,
+		.p50_ns = told ? (double)hist_quantile(&rig->slice, 0.5)
+			       : (double)got.elapsed_ns / (double)got.received,
 		.rate = (double)got.received * 1e9 / (double)got.elapsed_ns,
 		.server_cpu_ns = (double)got.cpu_ns / (double)got.received,
 	};
@@ -372,7 +428,7 @@ static void slice(struct bench_rig *rig, struct member *member)
 
 	if (member->record->failed[0])
 		return;
-	if (kind == BENCH_RECVMMSG || member->record->subject.op == BENCH_INGEST)
+	if (kind == BENCH_RECVMMSG || (kind == BENCH_ROW && !uses_server(&member->record->subject)))
 		slice_of_packets(rig, member->record);
 	else if (kind == BENCH_ROW || kind == BENCH_NGINX)
 		slice_of_load(rig, member);
@@ -387,7 +443,7 @@ static void verify_puts(struct bench_rig *rig, struct member *member)
 	struct bench_result result;
 
 	if (record->failed[0] || record->subject.kind != BENCH_ROW ||
-		record->subject.op != BENCH_PUT)
+		(record->subject.op != BENCH_PUT && record->subject.op != BENCH_MIXED))
 		return;
 	if (bench_target_pass(target_of(rig, &record->subject), member->data, BENCH_GET, &result))
 		bench_result_error(&record->result, "read back: %s", result.first_error);

@@ -63,6 +63,9 @@ static const struct row_group GROUPS[] = {
 	{BENCH_LIST, BENCH_HOT, 0, 1, ROWS_QUICK},
 	{BENCH_LIST, BENCH_HOT, 0, 4, ROWS_FULL},
 	{BENCH_LIST, BENCH_HOT, 0, 16, ROWS_FULL},
+	{BENCH_MIXED, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
+	{BENCH_MIXED, BENCH_HOT, 4 * KIB, 16, ROWS_QUICK},
+	{BENCH_MIXED, BENCH_HOT, 1 * MIB, 4, ROWS_FULL},
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 1, ROWS_FULL},
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 16, ROWS_FULL},
 	{BENCH_DELETE, BENCH_HOT, 4 * KIB, 64, ROWS_FULL},
@@ -72,8 +75,10 @@ static const struct row_group GROUPS[] = {
 	{BENCH_PUT, BENCH_HOT, 1 * MIB, 16, ROWS_CODED},
 	{BENCH_GET, BENCH_HOT, 4 * KIB, 1, ROWS_TENANTS},
 	{BENCH_PUT, BENCH_HOT, 4 * KIB, 1, ROWS_TENANTS},
+	{BENCH_FLOW, BENCH_HOT, 1 * MIB, 1, ROWS_QUICK},
 	{BENCH_INGEST, BENCH_HOT, 64, 1, ROWS_FULL},
 	{BENCH_INGEST, BENCH_HOT, 1500, 1, ROWS_QUICK},
+	{BENCH_INGEST, BENCH_HOT, BENCH_PAYLOAD_PACKET, 1, ROWS_QUICK},
 };
 
 static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
@@ -82,6 +87,10 @@ static const char *const WAY_WORDS[BENCH_WAY_COUNT] = {
 	[BENCH_SEALED] = "sealed",
 	[BENCH_TOKEN] = "token",
 	[BENCH_AT_REST] = "atrest",
+	[BENCH_SESSIONS] = "sessions",
+	[BENCH_CLIENTS] = "clients",
+	[BENCH_DURABLE] = "durable",
+	[BENCH_PEER] = "peer",
 	[BENCH_XDP] = "xdp",
 	[BENCH_ONESIDED] = "onesided",
 	[BENCH_STRIPED] = "striped",
@@ -110,7 +119,8 @@ const char *bench_noise_word(enum bench_noise_kind noise)
 	return NOISE_WORDS[noise];
 }
 
-static const char *const OP_NAMES[] = {"empty", "get", "put", "head", "delete", "list", "ingest"};
+static const char *const OP_NAMES[] = {
+	"empty", "get", "put", "head", "delete", "list", "mixed", "flow", "ingest"};
 
 bool bench_subject_same(const struct bench_subject *a, const struct bench_subject *b)
 {
@@ -211,10 +221,20 @@ static bool has_way(const struct row_group *from, enum bench_way way)
 		return from->set == ROWS_CODED && (way == BENCH_STRIPED || way == BENCH_REMOTE);
 	if (from->set == ROWS_TENANTS || way >= BENCH_QUIET)
 		return from->set == ROWS_TENANTS && way >= BENCH_QUIET;
+	/* Packets of less than 512 bytes have no payload that goes to disk from where it lies. */
+	if (way == BENCH_DURABLE)
+		return from->op == BENCH_FLOW ||
+		       (from->op == BENCH_INGEST && from->bytes == BENCH_PAYLOAD_PACKET);
+	if (from->op == BENCH_FLOW || way == BENCH_PEER)
+		return from->op == BENCH_FLOW && way == BENCH_PEER;
 	if (from->op == BENCH_INGEST || way == BENCH_XDP)
-		return from->op == BENCH_INGEST && way == BENCH_XDP;
+		return from->op == BENCH_INGEST && way == BENCH_XDP &&
+		       from->bytes != BENCH_PAYLOAD_PACKET;
 	if (way == BENCH_RDMA || way == BENCH_HTTP)
 		return true;
+	if (way == BENCH_SESSIONS || way == BENCH_CLIENTS)
+		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->depth == 16 &&
+		       (from->bytes == 4 * KIB || from->bytes == MIB);
 	if (way == BENCH_ONESIDED)
 		return from->op == BENCH_GET && from->heat == BENCH_HOT && from->bytes == 4 * KIB;
 	return (from->op == BENCH_GET || from->op == BENCH_PUT) && from->heat == BENCH_HOT &&
@@ -246,23 +266,31 @@ static int add_anchors(
 	const struct row_group *from, bool has_rdma, bool has_http, struct bench_group *group)
 {
 	bool large = from->op == BENCH_GET && from->bytes >= 64 * KIB;
+	bool writes = from->op == BENCH_PUT || from->op == BENCH_MIXED;
 	uint64_t log_blocks = MIN(from->bytes * from->depth / (4 * KIB), (uint64_t)4096);
 	int ret = 0;
 
 	if (from->set == ROWS_CODED || from->set == ROWS_TENANTS)
 		return 0;
+	if (from->op == BENCH_FLOW ||
+		(from->op == BENCH_INGEST && from->bytes == BENCH_PAYLOAD_PACKET))
+		return add(group, &(struct bench_subject){.kind = BENCH_LOG,
+					  .depth = BENCH_FLOW_SYNC_BYTES / (4 * KIB)});
 	if (from->op == BENCH_INGEST)
 		return add(group,
 			&(struct bench_subject){.kind = BENCH_RECVMMSG, .bytes = from->bytes});
-	if (from->op == BENCH_PUT)
+	if (from->op == BENCH_MIXED)
+		log_blocks = MAX(log_blocks * (BENCH_MIXED_OF - BENCH_MIXED_READS) / BENCH_MIXED_OF,
+			(uint64_t)1);
+	if (writes)
 		ret = add(group,
 			&(struct bench_subject){.kind = BENCH_LOG, .depth = (uint32_t)log_blocks});
-	if (has_rdma && !ret && from->op != BENCH_PUT)
+	if (has_rdma && !ret && !writes)
 		ret = add(group, &(struct bench_subject){.kind = BENCH_PINGPONG});
 	if (has_rdma && !ret && large)
 		ret = add(
 			group, &(struct bench_subject){.kind = BENCH_MEMCPY, .bytes = from->bytes});
-	if (has_http && !ret && from->op != BENCH_PUT)
+	if (has_http && !ret && !writes)
 		ret = add(group, &(struct bench_subject){.kind = large ? BENCH_STREAM : BENCH_TCP,
 					 .bytes = large ? from->bytes : 0});
 	if (has_http && !ret && from->op == BENCH_GET && from->heat == BENCH_HOT &&
@@ -288,7 +316,8 @@ static int make_group(const struct bench_opts *opts, const struct row_group *fro
 	if (!any)
 		return 0;
 	/* The row that it is compared with comes along. */
-	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED];
+	has[BENCH_RDMA] |= has[BENCH_SEALED] || has[BENCH_ONESIDED] || has[BENCH_SESSIONS] ||
+			   has[BENCH_CLIENTS];
 	has[BENCH_HTTP] |= has[BENCH_TOKEN] || has[BENCH_AT_REST];
 	has[BENCH_STRIPED] |= has[BENCH_REMOTE];
 	ret = add_anchors(from, has[BENCH_RDMA], has[BENCH_HTTP], group);
@@ -309,9 +338,10 @@ static int make_tenants(const struct bench_opts *opts, const struct row_group *f
 	struct bench_subject quiet = row_of(from, BENCH_QUIET);
 	struct bench_subject apart = row_of(from, BENCH_APART);
 	struct bench_subject beside = row_of(from, BENCH_BESIDE);
+	int end = opts->quick ? BENCH_UPLOADS + 1 : BENCH_NOISE_COUNT;
 	int ret = wanted(opts, &quiet, whole) ? add(group, &quiet) : 0;
 
-	for (int noise = BENCH_UPLOADS; noise < BENCH_NOISE_COUNT && !ret; noise++) {
+	for (int noise = BENCH_UPLOADS; noise < end && !ret; noise++) {
 		apart.noise = beside.noise = (enum bench_noise_kind)noise;
 		if (!wanted(opts, &apart, whole) && !wanted(opts, &beside, whole))
 			continue;
@@ -326,6 +356,12 @@ static int make_tenants(const struct bench_opts *opts, const struct row_group *f
 	return ret;
 }
 
+/* A mark needs it, or there is no other like it: of the tenants the reads, beside uploads. */
+static bool is_quick(const struct row_group *from)
+{
+	return from->set == ROWS_QUICK || (from->set == ROWS_TENANTS && from->op == BENCH_GET);
+}
+
 int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 {
 	struct bench_plan plan = {.groups = calloc(ARRAY_LEN(GROUPS), sizeof(plan.groups[0]))};
@@ -334,9 +370,11 @@ int bench_plan_open(const struct bench_opts *opts, struct bench_plan *ret_plan)
 	int ret = plan.groups ? 0 : -ENOMEM;
 
 	for (size_t i = 0; i < ARRAY_LEN(GROUPS) && !ret; i++) {
-		if (opts->quick && GROUPS[i].set != ROWS_QUICK)
+		if (opts->quick && !is_quick(&GROUPS[i]))
 			continue;
 		if (GROUPS[i].op == BENCH_INGEST && !packets)
+			continue;
+		if (GROUPS[i].op == BENCH_FLOW && opts->endpoints)
 			continue;
 		if (GROUPS[i].set >= ROWS_CODED && opts->endpoints)
 			continue;

@@ -24,8 +24,21 @@ enum bench_op {
 	BENCH_HEAD,
 	BENCH_DELETE,
 	BENCH_LIST,
-	BENCH_INGEST
+	BENCH_MIXED, /* of ten objects seven are read and three written */
+	BENCH_FLOW,  /* a stream between two processes of `nebulaio flow`, disk to disk */
+	BENCH_INGEST /* packets */
 };
+/* Flows are made durable each time that so much has come. */
+#define BENCH_FLOW_SYNC_BYTES (1 * MIB)
+/* Ethernet, IP and UDP heads, and a payload of 1,024 bytes. */
+#define BENCH_PAYLOAD_PACKET 1066u
+#define BENCH_MIXED_OF	     10u
+#define BENCH_MIXED_READS    7u
+/* Whether a mixed load writes this object, each time, or reads it. */
+static inline bool bench_mixed_writes(uint64_t object_idx)
+{
+	return object_idx % BENCH_MIXED_OF >= BENCH_MIXED_READS;
+}
 enum bench_way {
 	BENCH_RDMA,
 	BENCH_HTTP,
@@ -34,6 +47,10 @@ enum bench_way {
 	BENCH_XDP,	/* packets by AF_XDP: no server is in the way */
 	BENCH_ONESIDED, /* RDMA, read from the server's memory by the client */
 	BENCH_AT_REST,	/* HTTP, objects that lie encrypted (SSE-S3) */
+	BENCH_SESSIONS, /* RDMA, over several sessions of one process */
+	BENCH_CLIENTS,	/* RDMA, by several processes that sleep while they wait */
+	BENCH_DURABLE,	/* FLOW, INGEST: until it is durable on the disk of who receives it */
+	BENCH_PEER,	/* FLOW: until it is in the memory of who receives it */
 	BENCH_STRIPED,	/* RDMA, of a store over six volumes (4+2) of the server's host */
 	BENCH_REMOTE,	/* the same over volumes of six other processes */
 	BENCH_QUIET,	/* HTTP, by a client that sleeps while it waits */
@@ -56,11 +73,12 @@ enum bench_noise_kind {
 const char *bench_noise_word(enum bench_noise_kind noise);
 enum bench_heat { BENCH_HOT, BENCH_COLD };
 
-#define BENCH_HOT_BYTES	  (2 * MIB)
-#define BENCH_COLD_BYTES  (512 * MIB) /* twice our server's cache */
-#define BENCH_HUGE_BYTES  (64 * MIB)
-#define BENCH_DEPTH_MAX	  64u
-#define BENCH_NGINX_DEPTH 16u
+#define BENCH_HOT_BYTES	    (2 * MIB)
+#define BENCH_COLD_BYTES    (512 * MIB) /* twice our server's cache */
+#define BENCH_HUGE_BYTES    (64 * MIB)
+#define BENCH_DEPTH_MAX	    64u
+#define BENCH_NGINX_DEPTH   16u
+#define BENCH_SESSION_COUNT 4u /* and of client processes */
 
 struct bench_subject {
 	enum bench_kind kind;

@@ -6,7 +6,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-static const char *const OP_NAMES[] = {"empty", "GET", "PUT", "HEAD", "DELETE", "LIST", "ingest"};
+static const char *const OP_NAMES[] = {
+	"empty", "GET", "PUT", "HEAD", "DELETE", "LIST", "mixed", "flow", "ingest"};
 
 const char *bench_way_name(const struct bench_rig *rig, const struct bench_subject *row)
 {
@@ -30,6 +31,14 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 		return simulated ? "token (simul.)" : "token";
 	if (row->way == BENCH_ONESIDED)
 		return simulated ? "1-sided (simul.)" : "rdma one-sided";
+	if (row->way == BENCH_SESSIONS)
+		return simulated ? "sessions (sim.)" : "rdma sessions";
+	if (row->way == BENCH_CLIENTS)
+		return simulated ? "clients (simul.)" : "rdma clients";
+	if (row->way == BENCH_DURABLE)
+		return row->op == BENCH_FLOW ? "stream to disk" : "packets to disk";
+	if (row->way == BENCH_PEER)
+		return "disk to memory";
 	if (row->way == BENCH_STRIPED)
 		return "4+2 (simul.)"; /* as its server is always */
 	if (row->way == BENCH_REMOTE)
@@ -39,7 +48,8 @@ const char *bench_way_name(const struct bench_rig *rig, const struct bench_subje
 
 double bench_kernel_copies(const struct bench_subject *row)
 {
-	bool has_body = row->op == BENCH_GET || row->op == BENCH_PUT || row->op == BENCH_LIST;
+	bool has_body = row->op == BENCH_GET || row->op == BENCH_PUT || row->op == BENCH_LIST ||
+			row->op == BENCH_MIXED;
 
 	/* A socket copies once on its way in and once on its way out. Remote memory is reached, and
 	 * the disk by O_DIRECT, without the kernel's touching the bytes. */
@@ -59,6 +69,8 @@ struct span bench_share(const struct bench_record *row, const struct bench_recor
 
 	if (anchor && anchor->subject.kind == BENCH_LOG)
 		unit = (double)row->subject.bytes / BENCH_LOG_BLOCK_BYTES;
+	if (row->subject.op == BENCH_MIXED)
+		unit *= (double)(BENCH_MIXED_OF - BENCH_MIXED_READS) / BENCH_MIXED_OF;
 	for (uint32_t i = 0; i < count; i++)
 		shares[i] = row->samples[i].rate * unit / anchor->samples[i].rate;
 	return bench_span_of(shares, count);
@@ -137,6 +149,7 @@ void bench_report_head(const struct bench_rig *rig)
 /* ---- Speeds. ---- */
 
 #define SPEED_COLUMNS 176
+#define COST_COLUMNS  194
 
 void bench_report_speeds_head(void)
 {
@@ -285,15 +298,17 @@ static void print_costs(const struct bench_rig *rig, const struct bench_record *
 	double ops = (double)record->result.ops, bytes = (double)record->result.bytes;
 	bool known = record->server_known, counted = record->counts.known;
 	bool row = subject->kind == BENCH_ROW, rdma = row && subject->way == BENCH_RDMA;
-	char t[11][BENCH_TEXT_BYTES], size[BENCH_TEXT_BYTES];
+	char t[13][BENCH_TEXT_BYTES], size[BENCH_TEXT_BYTES];
 
 	printf("%-7s %-7s %5u %-16s %-4s ", row ? OP_NAMES[subject->op] : "GET",
 		subject->bytes ? bench_text_bytes(subject->bytes, size) : "-", subject->depth,
 		row ? bench_way_name(rig, subject) : "nginx",
 		subject->heat == BENCH_COLD ? "cold" : "hot");
-	printf("%9s %9s %9s %9s %8s %8s %8s %8.0f %9s %9s %9s %9s %6.2f %6.3f%s\n",
+	printf("%9s %9s %8s %8s %9s %9s %8s %8s %8s %8.0f %9s %9s %9s %9s %6.2f %6.3f%s\n",
 		per((double)record->server.cpu_ns / 1e3, ops, known, t[0]),
 		per((double)record->client.cpu_ns / 1e3, ops, true, t[1]),
+		per((double)record->server.cpu_ns, bytes, known, t[11]),
+		per((double)record->client.cpu_ns, bytes, true, t[12]),
 		per((double)record->server.switches, ops, known, t[2]),
 		per((double)record->client.switches, ops, true, t[3]),
 		per(record->counts.copied_bytes, bytes, counted, t[4]),
@@ -312,13 +327,14 @@ static void print_costs(const struct bench_rig *rig, const struct bench_record *
 
 void bench_report_costs(const struct bench_rig *rig, const struct bench_plan *plan)
 {
-	printf("\n%-42s  %19s %19s %35s %9s %19s %9s %13s\n", "", "CPU us/op", "switches/op",
-		"copies of each byte", "", "disk bytes/byte", "", "others");
-	printf("%-7s %-7s %5s %-16s %-4s %9s %9s %9s %9s %8s %8s %8s %8s %9s %9s %9s %9s %6s %6s\n",
+	printf("\n%-42s  %19s %17s %19s %35s %9s %19s %9s %13s\n", "", "CPU us/op", "CPU s/GB",
+		"switches/op", "copies of each byte", "", "disk bytes/byte", "", "others");
+	printf("%-7s %-7s %5s %-16s %-4s %9s %9s %8s %8s %9s %9s %8s %8s %8s %8s %9s %9s %9s %9s "
+	       "%6s %6s\n",
 		"op", "size", "depth", "transport", "set", "server", "client", "server", "client",
-		"server", "client", "wire", "kernel", "fsync/op", "written", "read", "fallback",
-		"cores", "steal");
-	print_rule('-', SPEED_COLUMNS);
+		"server", "client", "server", "client", "wire", "kernel", "fsync/op", "written",
+		"read", "fallback", "cores", "steal");
+	print_rule('-', COST_COLUMNS);
 	for (uint32_t g = 0; g < plan->group_count; g++) {
 		const struct bench_group *group = &plan->groups[g];
 

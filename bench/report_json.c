@@ -168,6 +168,10 @@ static void put_result(struct json *json, const struct bench_record *record)
 		ratio((double)record->server.cpu_ns / 1e3, ops, record->server_known));
 	put_number(json, "client_cpu_us_per_op",
 		ratio((double)record->client.cpu_ns / 1e3, ops, true));
+	put_number(json, "server_cpu_s_per_gb",
+		ratio((double)record->server.cpu_ns, (double)result->bytes, record->server_known));
+	put_number(json, "client_cpu_s_per_gb",
+		ratio((double)record->client.cpu_ns, (double)result->bytes, true));
 	put_number(json, "server_switches_per_op",
 		ratio((double)record->server.switches, ops, record->server_known));
 	put_number(

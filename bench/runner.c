@@ -25,17 +25,23 @@ static const struct {
 	[BENCH_HEAD] = {"HEAD", NEB_HEAD_OBJECT, 200},
 	[BENCH_DELETE] = {"DELETE", NEB_DELETE_OBJECT, 204},
 	[BENCH_LIST] = {"GET", NEB_LIST_OBJECTS, 200},
+	[BENCH_MIXED] = {"GET", NEB_GET_OBJECT, 200}, /* and PUT */
 };
 
 /* ---- A load. ---- */
 
 static uint64_t answer_bytes_max(const struct bench_load_opts *opts)
 {
-	if (opts->op == BENCH_GET)
+	if (opts->op == BENCH_GET || opts->op == BENCH_MIXED)
 		return opts->data->bytes;
 	if (opts->op == BENCH_LIST)
 		return PAGE_BYTES_MAX;
 	return 0;
+}
+
+static bool reads_objects(enum bench_op op)
+{
+	return op == BENCH_GET || op == BENCH_MIXED;
 }
 
 static void client_log(void *arg, enum neb_log_level level, const char *text)
@@ -63,7 +69,7 @@ static int client_open(
 		.pool_bytes =
 			target->opts->quick || way > BENCH_HTTP ? 64 * MIB : 6 * BENCH_HUGE_BYTES,
 		.requests_max = BENCH_DEPTH_MAX,
-		.spin_ns = UINT64_MAX,
+		.spin_ns = way == BENCH_CLIENTS ? 1 : UINT64_MAX,
 		.log = client_log,
 		.log_arg = target,
 	};
@@ -73,6 +79,12 @@ static int client_open(
 	else
 		snprintf(endpoint, sizeof(endpoint), "rdma://%s", server->rdma_address);
 	return neb_client_open(&options, ret_client);
+}
+
+/* In a process of its own: a client that is nobody else's. */
+static int client_of_child(void *arg, struct neb_client **ret_client)
+{
+	return client_open(arg, BENCH_CLIENTS, ret_client);
 }
 
 /* NULL: there is no such way. */
@@ -89,25 +101,46 @@ static struct neb_client *client_of(struct bench_target *target, enum bench_way 
 	return *client;
 }
 
+static int sessions_open(struct bench_target *target)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(target->sessions) && !ret; i++) {
+		if (!target->sessions[i])
+			ret = client_open(target, BENCH_SESSIONS, &target->sessions[i]);
+	}
+	return ret;
+}
+
 static int open_client(struct bench_target *target, const struct bench_load_opts *opts,
 	struct bench_runner *runner)
 {
+	const bool sessions = opts->way == BENCH_SESSIONS;
 	const struct bench_client_opts client = {
 		.client = client_of(target, opts->way),
+		.others = target->sessions,
+		.other_count = sessions ? ARRAY_LEN(target->sessions) : 0,
 		.transport = opts->way == BENCH_TOKEN ? NEB_TOKEN : NEB_AUTO,
 		.op = OPS[opts->op].op,
 		.bucket = target->bucket,
 		.data = opts->data,
 		.depth = opts->depth,
 		.answer_bytes_max = answer_bytes_max(opts),
-		.check = opts->op == BENCH_GET	  ? bench_check_object
+		.mixed = opts->op == BENCH_MIXED,
+		.check = reads_objects(opts->op)  ? bench_check_object
 			 : opts->op == BENCH_LIST ? bench_check_page
 						  : NULL,
 		.check_arg = opts->op == BENCH_LIST ? (const void *)&runner->page_keys
 						    : (const void *)opts->data,
 	};
 
-	return client.client ? bench_client_load_open(&client, &runner->client) : -ENODEV;
+	int ret = client.client ? 0 : -ENODEV;
+
+	if (!ret && opts->way == BENCH_CLIENTS)
+		return bench_clients_open(&client, client_of_child, target, &runner->clients);
+	if (!ret && sessions)
+		ret = sessions_open(target);
+	return ret ? ret : bench_client_load_open(&client, &runner->client);
 }
 
 /* The requests of one operation on all objects, or all pages. */
@@ -125,7 +158,9 @@ static int make_requests(struct bench_target *target, const struct bench_load_op
 		else if (opts->data)
 			snprintf(path, sizeof(path), "/%s/%s", target->bucket,
 				bench_data_key(opts->data, i, key));
-		line.has_body = opts->op == BENCH_PUT;
+		line.has_body =
+			opts->op == BENCH_PUT || (opts->op == BENCH_MIXED && bench_mixed_writes(i));
+		line.method = line.has_body ? "PUT" : OPS[opts->op].method;
 		line.encrypted = line.has_body && opts->way == BENCH_AT_REST;
 		line.body_bytes = line.has_body ? opts->data->bytes : 0;
 		ret = bench_http_set_add(set, signer, &line, i,
@@ -156,11 +191,11 @@ static int open_http(struct bench_target *target, const struct bench_load_opts *
 	secret_wipe(&signer, sizeof(signer));
 	set->status = OPS[opts->op].status;
 	set->answers_without_body = opts->op == BENCH_HEAD;
-	set->body_bytes = opts->op == BENCH_PUT ? opts->data->bytes : 0;
+	set->body_bytes = opts->op == BENCH_PUT || opts->op == BENCH_MIXED ? opts->data->bytes : 0;
 	set->answer_bytes =
-		opts->op == BENCH_GET || opts->op == BENCH_HEAD ? opts->data->bytes : UINT64_MAX;
+		reads_objects(opts->op) || opts->op == BENCH_HEAD ? opts->data->bytes : UINT64_MAX;
 	set->answer_bytes_max = MAX(answer_bytes_max(opts), (uint64_t)EMPTY_BYTES_MAX);
-	set->check = opts->op == BENCH_GET    ? bench_check_object
+	set->check = reads_objects(opts->op)  ? bench_check_object
 		     : opts->op == BENCH_LIST ? bench_check_page
 					      : NULL;
 	set->check_arg = opts->op == BENCH_LIST ? (const void *)&runner->page_keys
@@ -219,12 +254,17 @@ void bench_runner_run(
 	struct bench_run_opts run = *opts;
 
 	run.turn = runner->turn;
-	runner->turn = runner->client ? bench_client_load_run(runner->client, &run, result)
-				      : bench_http_load_run(runner->http, &run, result);
+	if (runner->clients)
+		bench_clients_run(runner->clients, &run, result);
+	else if (runner->client)
+		runner->turn = bench_client_load_run(runner->client, &run, result);
+	else
+		runner->turn = bench_http_load_run(runner->http, &run, result);
 }
 
 void bench_runner_close(struct bench_runner *runner)
 {
+	bench_clients_close(runner->clients);
 	bench_client_load_close(runner->client);
 	bench_http_load_close(runner->http);
 	bench_http_set_close(&runner->set);
@@ -284,6 +324,9 @@ static uint32_t name_data(
 		snprintf(prefix, 40, "put-%s-%llu-", bench_way_word(subject->way), bytes);
 		if (bytes >= BENCH_HUGE_BYTES)
 			return HUGE_OBJECTS;
+		return (uint32_t)MAX(BENCH_HOT_BYTES / bytes, (uint64_t)BENCH_DEPTH_MAX);
+	case BENCH_MIXED:
+		snprintf(prefix, 40, "mixed-%s-%llu-", bench_way_word(subject->way), bytes);
 		return (uint32_t)MAX(BENCH_HOT_BYTES / bytes, (uint64_t)BENCH_DEPTH_MAX);
 	case BENCH_DELETE:
 		snprintf(prefix, 40, "delete-%s-%llu-", bench_way_word(subject->way), bytes);
@@ -424,6 +467,8 @@ void bench_target_close(struct bench_target *target)
 	neb_client_close(target->sealed);
 	neb_client_close(target->token);
 	neb_client_close(target->one_sided);
+	for (uint32_t i = 0; i < ARRAY_LEN(target->sessions); i++)
+		neb_client_close(target->sessions[i]);
 	neb_client_close(target->client);
 	bench_server_close(&target->server);
 	*target = (struct bench_target){0};

@@ -5,6 +5,7 @@
 
 #include "bench/anchor.h"
 #include "bench/client_load.h"
+#include "bench/clients.h"
 #include "bench/http_load.h"
 #include "bench/nginx.h"
 #include "bench/plan.h"
@@ -18,6 +19,7 @@ struct bench_target {
 	struct neb_client *client; /* NULL: no RDMA, and client_failed says why */
 	char client_failed[160];
 	struct neb_client *sealed, *token, *one_sided; /* opened when a row first asks for them */
+	struct neb_client *sessions[BENCH_SESSION_COUNT - 1]; /* beside client; the same */
 	struct bench_data data[BENCH_DATA_SETS_MAX];
 	uint32_t data_count;
 };
@@ -35,6 +37,7 @@ int bench_target_data(struct bench_target *target, const struct bench_subject *s
 /* ---- A load. ---- */
 struct bench_runner {
 	struct bench_client_load *client;
+	struct bench_clients *clients;
 	struct bench_http_load *http;
 	struct bench_http_set set;
 	uint64_t turn;

@@ -26,6 +26,8 @@
 
 #include "base/base.h"
 #include "bench/child.h"
+#include "bench/flows.h"
+#include "bench/plan.h"
 
 #define NEAR	       "near0"
 #define FAR	       "far0"
@@ -40,7 +42,7 @@
 #define RECEIVE_BATCH  64u
 #define RECEIVE_BUFFER (32u << 20)
 #define PATIENCE_US    20000
-#define SUMMARY_BYTES  1024u
+#define SUMMARY_BYTES  (64 * KIB)
 
 /* Written at build time from generator.bpf.c. */
 extern const uint8_t bench_generator_object[];
@@ -317,17 +319,29 @@ static double summary_number(const char *summary, const char *name)
 	return at ? strtod(at + strlen(name), NULL) : 0;
 }
 
-int bench_wire_ingest(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+static int summary_read(const char *line, bool durable, struct bench_wire_result *result)
+{
+	result->received = (uint64_t)summary_number(line, "\"packets\":");
+	result->cpu_ns = (uint64_t)(summary_number(line, "\"cpu_seconds\":") * 1e9);
+	result->copied_bytes = (uint64_t)summary_number(line, "\"copied_bytes\":");
+	return durable ? bench_flow_took(line, "durable", result->took) : 0;
+}
+
+int bench_wire_ingest(struct bench_wire *wire, const char *path, uint32_t bytes, uint64_t budget_ns,
 	struct bench_wire_result *ret_result)
 {
+	char line[SUMMARY_BYTES], sync[40], to[4200];
 	const char *argv[] = {wire->program, "flow", "--from", "xdp:" NEAR ",udp=" PORT_TEXT,
-		"--to", "null:", "--quiet", "--json", NULL};
+		"--to", to, "--quiet", "--json", "--force", path ? sync : NULL, NULL};
 	const struct bench_child_opts opts = {
 		.argv = argv, .cpu = wire->cpus.server, .log_path = NULL};
-	struct bench_wire_result result = {0};
-	char line[SUMMARY_BYTES];
+	struct bench_wire_result result = {.took = ret_result->took};
 	struct bench_child child;
 	int ret;
+
+	snprintf(to, sizeof(to), "%s%s", path ? "disk:" : "null:", path ? path : "");
+	snprintf(
+		sync, sizeof(sync), "--sync-bytes=%llu", (unsigned long long)BENCH_FLOW_SYNC_BYTES);
 
 	if (setns(wire->near, CLONE_NEWNET))
 		return -errno;
@@ -342,13 +356,11 @@ int bench_wire_ingest(struct bench_wire *wire, uint32_t bytes, uint64_t budget_n
 	if (!ret)
 		ret = bench_child_await(&child, "{", line, sizeof(line));
 	bench_child_stop(&child);
-	if (ret)
-		return ret;
-	result.received = (uint64_t)summary_number(line, "\"packets\":");
-	result.cpu_ns = (uint64_t)(summary_number(line, "\"cpu_seconds\":") * 1e9);
-	result.copied_bytes = (uint64_t)summary_number(line, "\"copied_bytes\":");
-	*ret_result = result;
-	return 0;
+	if (!ret)
+		ret = summary_read(line, path != NULL, &result);
+	if (!ret)
+		*ret_result = result;
+	return ret;
 }
 
 struct receiver {

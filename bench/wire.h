@@ -17,6 +17,8 @@ int bench_wire_open(
 void bench_wire_close(struct bench_wire *wire); /* takes NULL */
 
 struct bench_wire_result {
+	struct hist *took; /* bench_wire_ingest to a file: until it was durable; else not used */
+
 	uint64_t sent, received;
 	uint64_t elapsed_ns;   /* of sending */
 	uint64_t cpu_ns;       /* of the receiver */
@@ -26,7 +28,8 @@ struct bench_wire_result {
 #define BENCH_WIRE_BYTES_MAX 1514u /* an MTU of 1500 */
 /* Packets of so many bytes are sent for about budget_ns from the client's processor; the receiver
  * runs on the server's. By `nebulaio flow` to null:, or by a plain loop of recvmmsg. */
-int bench_wire_ingest(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+/* With a path, payloads go to this file, which is replaced, and take's histogram is added to. */
+int bench_wire_ingest(struct bench_wire *wire, const char *path, uint32_t bytes, uint64_t budget_ns,
 	struct bench_wire_result *ret_result);
 int bench_wire_recvmmsg(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
 	struct bench_wire_result *ret_result);

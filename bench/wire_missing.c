@@ -20,10 +20,10 @@ void bench_wire_close(struct bench_wire *wire)
 	(void)wire;
 }
 
-int bench_wire_ingest(struct bench_wire *wire, uint32_t bytes, uint64_t budget_ns,
+int bench_wire_ingest(struct bench_wire *wire, const char *path, uint32_t bytes, uint64_t budget_ns,
 	struct bench_wire_result *ret_result)
 {
-	(void)wire, (void)bytes, (void)budget_ns, (void)ret_result;
+	(void)wire, (void)path, (void)bytes, (void)budget_ns, (void)ret_result;
 	return -EOPNOTSUPP;
 }
 

@@ -71,6 +71,69 @@ static void test_packets_are_held_against_recvmmsg(void **state)
 		return;
 	}
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	/* 64 and 1,500 bytes, and those whose way to the disk is timed. */
+	assert_int_equal(rows_of(&plan), 3);
+	bench_plan_close(&plan);
+}
+
+static const struct bench_record *find(const struct bench_group *group, enum bench_way way)
+{
+	for (uint32_t m = 0; m < group->count; m++) {
+		if (group->members[m]->subject.kind == BENCH_ROW &&
+			group->members[m]->subject.way == way)
+			return group->members[m];
+	}
+	return NULL;
+}
+
+/* Each of the rows that are few has its anchor beside it, in a quick run, too. */
+static void test_quick_rows_have_anchors(void **state)
+{
+	static const struct {
+		enum bench_op op;
+		enum bench_way way;
+		enum bench_kind kind;
+		enum bench_way anchor; /* kind is BENCH_ROW */
+	} WANTED[] = {
+		{BENCH_GET, BENCH_SESSIONS, BENCH_ROW, BENCH_RDMA},
+		{BENCH_GET, BENCH_CLIENTS, BENCH_ROW, BENCH_RDMA},
+		{BENCH_MIXED, BENCH_RDMA, BENCH_LOG, BENCH_RDMA},
+		{BENCH_MIXED, BENCH_HTTP, BENCH_LOG, BENCH_RDMA},
+		{BENCH_FLOW, BENCH_DURABLE, BENCH_LOG, BENCH_RDMA},
+		{BENCH_FLOW, BENCH_PEER, BENCH_LOG, BENCH_RDMA},
+		{BENCH_GET, BENCH_BESIDE, BENCH_ROW, BENCH_APART},
+		{BENCH_GET, BENCH_APART, BENCH_ROW, BENCH_QUIET},
+	};
+	struct bench_opts opts;
+	struct bench_plan plan;
+
+	(void)state;
+	bench_defaults(&opts);
+	opts.quick = true;
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
+	for (size_t i = 0; i < ARRAY_LEN(WANTED); i++) {
+		uint32_t found = 0;
+
+		for (uint32_t g = 0; g < plan.group_count; g++) {
+			const struct bench_record *row = find(&plan.groups[g], WANTED[i].way);
+			const struct bench_record *anchor;
+
+			if (!row || row->subject.op != WANTED[i].op)
+				continue;
+			found++;
+			anchor = bench_group_anchor(&plan.groups[g], row);
+			assert_non_null(anchor);
+			assert_int_equal(anchor->subject.kind, WANTED[i].kind);
+			if (anchor->subject.kind == BENCH_ROW)
+				assert_int_equal(anchor->subject.way, WANTED[i].anchor);
+		}
+		assert_in_range(found, 1, 2);
+	}
+	bench_plan_close(&plan);
+	/* What they are held against comes along. */
+	opts.quick = false;
+	opts.only = "get 4KiB d16 clients";
+	assert_int_equal(bench_plan_open(&opts, &plan), 0);
 	assert_int_equal(rows_of(&plan), 2);
 	bench_plan_close(&plan);
 }
@@ -94,16 +157,6 @@ static void test_only_picks(void **state)
 	bench_plan_close(&plan);
 	opts.only = "no such row";
 	assert_int_equal(bench_plan_open(&opts, &plan), -EINVAL);
-}
-
-static const struct bench_record *find(const struct bench_group *group, enum bench_way way)
-{
-	for (uint32_t m = 0; m < group->count; m++) {
-		if (group->members[m]->subject.kind == BENCH_ROW &&
-			group->members[m]->subject.way == way)
-			return group->members[m];
-	}
-	return NULL;
 }
 
 static void test_rows_have_the_closest_anchor(void **state)
@@ -234,6 +287,7 @@ int main(void)
 		cmocka_unit_test(test_names_are_unique),
 		cmocka_unit_test(test_only_picks),
 		cmocka_unit_test(test_packets_are_held_against_recvmmsg),
+		cmocka_unit_test(test_quick_rows_have_anchors),
 		cmocka_unit_test(test_rows_have_the_closest_anchor),
 		cmocka_unit_test(test_rows_beside_the_plain_ones),
 		cmocka_unit_test(test_noisy_tenants),
