@@ -21,8 +21,8 @@
 #define ASIDE_BYTES	(256 * KIB)
 #define SLEEP_MS_MAX	10
 
-/* idle -> (start) -> sending -> (all sent) -> waiting -> (answer whole) -> idle. Whatever goes
- * wrong ends in a new connection. */
+/* idle -> (start) -> sending -> (all sent) -> waiting -> (answer whole) -> idle. Every error ends
+ * in a new connection. */
 struct connection {
 	int fd;
 	bool writes;				  /* waits for room to send */

@@ -20,7 +20,7 @@
 /* Warming up: every object once, but no longer than this. */
 #define WARM_NS (2 * NS_PER_S)
 
-/* What is open for a member of the group between its slices. */
+/* The open resources of a member of the group between its slices. */
 struct member {
 	struct bench_record *record;
 	const struct bench_data *data;
@@ -436,7 +436,7 @@ static void slice(struct bench_rig *rig, struct member *member)
 		slice_of_anchor(rig, member->record);
 }
 
-/* What PUT stored is read back, every object of it. */
+/* Every object that PUT stored is read back. */
 static void verify_puts(struct bench_rig *rig, struct member *member)
 {
 	struct bench_record *record = member->record;

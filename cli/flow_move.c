@@ -272,7 +272,7 @@ static int ends_open(struct move *move, struct flow_source **source, struct flow
 
 /* ---- The run. ---- */
 
-/* What looks at bytes on one side of the transforms. */
+/* The stages that look at bytes on each side of the transforms. */
 struct sides {
 	struct flow_stage *in[4], *out[4];
 	uint32_t in_count, out_count;

@@ -1,6 +1,6 @@
-/* client/crypt.c: bodies of encrypted sessions (docs/spec/wire.md section 7). What we send is
- * encrypted into memory of its own, for the caller's is read only; what we get is decrypted where
- * the server wrote it. */
+/* client/crypt.c: bodies of encrypted sessions (docs/spec/wire.md section 7). Sent bodies are
+ * encrypted into separate memory, because the caller's memory is read only; received bodies are
+ * decrypted where the server wrote them. */
 #include "session_priv.h"
 
 #include <errno.h>

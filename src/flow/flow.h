@@ -178,7 +178,7 @@ int flow_change_begin(struct flow_elsewhere *elsewhere, struct flow_piece *piece
 int flow_change_end(struct flow_core *core, struct flow_piece *piece,
 	const struct flow_change *change, int ret);
 
-/* What whoever has a piece may count on: its bytes lie in its frames. */
+/* Checks the invariant of a piece: its bytes are inside its frames. */
 static inline void flow_piece_check(const struct flow_piece *piece)
 {
 	CHECK(piece->data || !piece->bytes);

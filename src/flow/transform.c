@@ -38,7 +38,7 @@ static __attribute__((format(printf, 2, 3))) int refuse(
 	return -EINVAL;
 }
 
-/* What has a slash before its first colon is a path. */
+/* A text with a slash before its first colon is a path. */
 static int parts_of(const char *text, struct parts *parts, char why[FLOW_TRANSFORM_WHY_BYTES])
 {
 	size_t len = strcspn(text, ":");

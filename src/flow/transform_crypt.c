@@ -84,7 +84,7 @@ struct seal {
 	struct aead *aead; /* NULL before the head */
 	struct seal_head head;
 	uint64_t number; /* of the next message */
-	/* What does not fill a message yet, or is a whole one that may be the last. */
+	/* Bytes that do not fill a message yet, or a whole message that may be the last. */
 	size_t held;
 	uint8_t bytes[SEAL_MESSAGE_BYTES + AEAD_TAG_BYTES];
 	const char *why;

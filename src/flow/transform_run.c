@@ -198,7 +198,8 @@ int flow_transforms_piece(struct flow_transforms *self, struct flow_run *piece)
 	return 0;
 }
 
-/* What the segment's transforms have left, through those behind each. enum flow_pull; -errno. */
+/* Passes the bytes that the segment's transforms still hold through the transforms after each. enum
+ * flow_pull; -errno. */
 static int segment_flush(
 	struct flow_transforms *self, struct flow_segment *segment, struct flow_run *out)
 {

@@ -19,7 +19,7 @@ struct transform_source {
 	struct flow_piece in;  /* what the chain takes from; data NULL: none */
 	struct flow_piece out; /* what is being filled; data NULL: none */
 	struct flow_run run;   /* out's bytes */
-	/* What the chain gave and did not fit into out: goes into the next one. */
+	/* The chain's output that did not fit into out: it goes into the next one. */
 	struct flow_run spill;
 	uint64_t offset;    /* of the next piece that goes on */
 	uint64_t oldest_ns; /* arrival of what is in out; 0: nothing */
@@ -57,7 +57,7 @@ static int offload(struct transform_source *self, enum work work, struct flow_ru
 	return call.result;
 }
 
-/* ---- What comes in. ---- */
+/* ---- Input. ---- */
 
 /* 1: a piece, seen by the stages and changed by the chain's first transforms; 0: the end; -errno.
  */
@@ -90,7 +90,7 @@ static int piece_take(
 	return 1;
 }
 
-/* ---- What goes out. ---- */
+/* ---- Output. ---- */
 
 static int out_open(struct transform_source *self)
 {

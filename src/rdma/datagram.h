@@ -30,7 +30,7 @@ void rp_group_leave(struct rp_group *group); /* takes NULL */
  */
 struct rp_ah *rp_group_ah(const struct rp_group *group);
 
-/* What a raw queue pair receives: frames that match any of its rules. */
+/* A rule of a raw queue pair, which receives frames that match any of its rules. */
 struct rp_flow_rule {
 	bool everything;     /* that no other rule of the port takes; the rest is not looked at */
 	uint8_t dst_mac[6];  /* always compared */
@@ -58,12 +58,13 @@ struct rp_member {
 	struct rp_group *group;
 	uint32_t slot_count, bytes;
 	uint8_t *memory;
-	struct rp_ah **to; /* whom a slot answers */
+	struct rp_ah **to; /* the peer that a slot answers */
 };
 /* With all receives posted, and joining. */
 int rp_member_open(const struct rp_member_opts *opts, struct rp_member *ret_member);
 void rp_member_close(struct rp_member *member); /* takes one that is zero */
-/* What came, RP_GRH_BYTES before its payload; what goes. A completion's wr_id is its slot. */
+/* The received datagram, RP_GRH_BYTES before its payload; the datagram to send. A completion's
+ * wr_id is its slot. */
 uint8_t *rp_member_in(const struct rp_member *member, uint64_t slot);
 uint8_t *rp_member_out(const struct rp_member *member, uint64_t slot);
 /* The slot is free: what came was looked at, or its answer went. */

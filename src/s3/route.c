@@ -9,7 +9,7 @@
 #include "s3/core/text.h"
 #include "s3/s3_priv.h"
 
-/* What a request is, by a row of one of the two tables. */
+/* The operation of a request, by a row of one of the two tables. */
 struct choice {
 	enum s3_operation_id id;
 	struct slice param, takes; /* as struct s3_route has them */
@@ -119,7 +119,7 @@ static bool find_choice(const struct s3_call *call, enum s3_level level, struct 
 	return find_row(call, level, SLICE_NONE, ret_choice);
 }
 
-/* ---- What a row does not take. ---- */
+/* ---- Parameters that a row does not take. ---- */
 
 static bool is_word_of(struct slice name, struct slice words)
 {
@@ -185,7 +185,7 @@ static void set_operation(struct s3_call *call, const struct choice *choice)
 	call->operation = s3_operation_at(S3_OPERATION_DECLINED);
 }
 
-/* Who has no signature to say it by (a session over RDMA) names the operation, as SDKs do. */
+/* A request without a signature (a session over RDMA) names the operation, as SDKs do. */
 static bool is_directory_list(const struct s3_call *call, enum s3_level level)
 {
 	struct slice id;

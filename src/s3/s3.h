@@ -216,7 +216,7 @@ struct s3_reply {
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply);
 
 /* ---- The native protocol. ---- */
-/* What an opcode (docs/spec/wire.md, section 5) asks for, as HTTP says it. */
+/* The operation of an opcode (docs/spec/wire.md, section 5), in the terms of HTTP. */
 struct s3_native {
 	enum s3_method method;
 	const char *method_text;

@@ -81,8 +81,9 @@ static bool has_version(const struct s3_call *call)
 	return s3_call_param(call, SLICE("versionId"), NULL);
 }
 
-/* What is not served here, or never there, is told to who could have it: an action that AWS knows
- * where a parameter names one, else who may do everything. */
+/* An operation that is not served, or a document that never exists, answers so only to a caller
+ * with the right to it: the action that AWS defines for the parameter, else the right to
+ * everything. */
 static const char *action_of_param(struct slice param, bool reads)
 {
 	const struct s3_named_kind *kind = s3_named_kind(param);
@@ -630,8 +631,8 @@ static const struct s3_error *authorize_named(struct s3_call *call)
 	if (!call->bucket.len)
 		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
 	error = s3_call_may(call, access_action(call), call->key);
-	/* They ask once more, with what they put. Who is denied whatever that is, is told so before
-	 * it is read. */
+	/* They ask once more, with what they put. A caller who is denied in any case is refused
+	 * before it is read. */
 	if (error == s3_error_at(S3_E_ACCESS_DENIED) && call->conditional && operation->judges_body)
 		error = NULL;
 	/* Of what is there: its attributes tell what reading it would. */
@@ -640,7 +641,7 @@ static const struct s3_error *authorize_named(struct s3_call *call)
 			has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject", call->key);
 	if (!error)
 		error = access_headers(call);
-	/* Who wants a lock passed over may, or is told that he may not. */
+	/* A caller who asks to bypass a lock needs the right to do so. */
 	if (!error && s3_lock_bypass(call) && call->key.len)
 		error = s3_call_may(call, "s3:BypassGovernanceRetention", call->key);
 	return error;
@@ -657,7 +658,7 @@ const struct s3_error *s3_call_authorize(struct s3_call *call)
 		return error;
 	switch (operation->authorize) {
 	case S3_AUTHORIZE_BUCKETS:
-		/* Nobody owns nothing, and is told so. */
+		/* An anonymous caller owns nothing, and gets an empty answer. */
 		if (call->identity->anonymous)
 			return NULL;
 		return s3_call_may_service(call, operation->action, SLICE("arn:aws:s3:::*"));

@@ -23,7 +23,7 @@ struct s3_cors_rule {
 #define S3_CORS_METHOD	"access-control-request-method"
 #define S3_CORS_HEADERS "access-control-request-headers"
 #define S3_CORS_VARY	"Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
-/* What a page asks for, from those headers. */
+/* The request of a page, from those headers. */
 struct s3_cors_asked {
 	struct slice origin, method, headers;
 };

@@ -6,7 +6,7 @@
 
 #include "s3/s3.h"
 
-/* What a request's path names. An account's is a path of its own (route.c). */
+/* The kind of thing that a request's path names. An account's is a path of its own (route.c). */
 enum s3_level {
 	S3_LEVEL_NONE, /* of rows that no path chooses */
 	S3_LEVEL_SERVICE,
@@ -15,7 +15,7 @@ enum s3_level {
 	S3_LEVEL_OBJECT
 };
 
-/* What chooses an operation, and what its requests may have. */
+/* The parts of a request that select an operation, and the parts that its requests may have. */
 struct s3_route {
 	enum s3_method method;
 	enum s3_level level;
@@ -28,11 +28,12 @@ struct s3_route {
 /* On what the operation's action is asked for. */
 enum s3_authorize {
 	S3_AUTHORIZE_NAMED,	 /* on the bucket or the object that the request names */
-	S3_AUTHORIZE_BUCKETS,	 /* on all buckets; nobody has none, and is told so */
+	S3_AUTHORIZE_BUCKETS,	 /* on all buckets; an anonymous caller has none, and gets an empty
+				    list */
 	S3_AUTHORIZE_ALL,	 /* on everything */
 	S3_AUTHORIZE_NEW_BUCKET, /* on a bucket that need not be there */
 	S3_AUTHORIZE_ACCOUNT,	 /* on the caller's own account */
-	S3_AUTHORIZE_BY_KEY,	 /* whoever has a key may */
+	S3_AUTHORIZE_BY_KEY,	 /* everybody with a key may */
 	S3_AUTHORIZE_BY_ITSELF,	 /* its handler asks, for each key or for what its body says */
 	S3_AUTHORIZE_FORM	 /* a form's fields say who asks: its handler authenticates, too */
 };
@@ -90,7 +91,7 @@ const struct s3_operation *s3_operation_of_opcode(uint8_t opcode);
 /* A parameter of S3 that chooses what is not served here. */
 struct s3_not_served {
 	struct slice param;
-	const char *action; /* who may do this is told so; empty: who may do everything */
+	const char *action; /* callers with this right learn it; empty: the right to everything */
 };
 /* NULL: the parameter is none of them. */
 const struct s3_not_served *s3_not_served(struct slice param);

@@ -142,7 +142,7 @@ static void chunk_run(void *arg)
 	scrub->mended += volume->mended - before;
 	counter_add(&mended, volume->mended - before);
 	counter_add(&read_bytes, scrub->to - scrub->at);
-	/* What cannot be reached is not damaged; another run looks at it. */
+	/* Data that cannot be reached is not damaged; another run checks it. */
 	if (ret == -ENOTCONN || (ret && stripe_lacking(scrub->store)))
 		scrub->ret = -EHOSTDOWN;
 	if (!ret || scrub->ret || !row_stands(scrub))
