@@ -47,7 +47,7 @@ static bool record_parse(const char *text, uint32_t *ret_bytes)
 	uint64_t bytes;
 
 	if (!flow_amount_parse(text, &bytes) || bytes == 0 || bytes % FRAME_BYTES ||
-		bytes > STORE_CHUNK_BYTES)
+		bytes > FLOW_PIECE_BYTES_MAX)
 		return false;
 	*ret_bytes = (uint32_t)bytes;
 	return true;

@@ -15,7 +15,7 @@
 #define POOL_BYTES    (4 * MIB)
 
 _Static_assert(PART_PIECES <= NEB_IOV_MAX, "a part is one request");
-_Static_assert(PART_PIECES *STORE_CHUNK_BYTES >= 5 * MIB, "S3 needs parts of at least 5 MiB");
+_Static_assert(PART_PIECES *FLOW_PIECE_BYTES_MAX >= 5 * MIB, "S3 needs parts of at least 5 MiB");
 
 struct s3_sink;
 
@@ -334,7 +334,7 @@ static int staging_flush(struct s3_sink *self)
 static int staging_open(struct flow_core *core, struct flow_piece *staging)
 {
 	const struct flow_want want = {
-		.frame_count = STORE_CHUNK_BYTES / FRAME_BYTES, .owner = OWNER_APP};
+		.frame_count = FLOW_PIECE_BYTES_MAX / FRAME_BYTES, .owner = OWNER_APP};
 	uint64_t deadline_ns = clock_now_ns() + STAGING_WAIT_NS;
 	int ret;
 
@@ -361,11 +361,11 @@ static int staging_fill(struct s3_sink *self, struct flow_piece *piece)
 			if (ret)
 				break;
 		}
-		bytes = MIN(piece->bytes - at, STORE_CHUNK_BYTES - staging->bytes);
+		bytes = MIN(piece->bytes - at, FLOW_PIECE_BYTES_MAX - staging->bytes);
 		region_copy(staging->data + staging->bytes, piece->data + at, bytes, COPY_GATHER);
 		staging->bytes += bytes;
 		at += bytes;
-		if (staging->bytes == STORE_CHUNK_BYTES)
+		if (staging->bytes == FLOW_PIECE_BYTES_MAX)
 			ret = staging_flush(self);
 	}
 	flow_piece_end(core, piece, OWNER_APP);
@@ -376,7 +376,7 @@ static int s3_push(struct flow_sink *sink, struct flow_piece *piece)
 {
 	struct s3_sink *self = CONTAINER_OF(sink, struct s3_sink, sink);
 
-	if (piece->bytes < STORE_CHUNK_BYTES || self->staging.data)
+	if (piece->bytes < FLOW_PIECE_BYTES_MAX || self->staging.data)
 		return staging_fill(self, piece);
 	return piece_submit(self, piece);
 }

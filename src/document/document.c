@@ -83,7 +83,7 @@ int document_get(struct store *store, struct flow_core *core, struct slice name,
 	if (!ret)
 		ret = slice_copy_str(slice_str(meta->etag), document.stamp, sizeof(document.stamp));
 	if (!ret && meta->bytes) {
-		ret = flow_object_source_open(core, get, 0, meta->bytes, &source);
+		ret = store_get_source(get, core, 0, meta->bytes, &source);
 		if (!ret)
 			ret = document_read_source(core, source, &text);
 	}
@@ -134,7 +134,7 @@ static int move_text(
 		ret = flow_memory_source_open(core, text, &source);
 	if (ret)
 		return ret;
-	ret = flow_object_sink_open(core, put, text.len, &sink);
+	ret = store_put_sink(put, core, text.len, &sink);
 	if (ret) {
 		flow_source_close(source);
 		return ret;

@@ -246,7 +246,7 @@ static int file_push(struct flow_sink *sink, struct flow_piece *piece)
 	slot->bytes += padded;
 	self->offset += padded;
 	self->size += piece->bytes;
-	if (slot->count == SLOT_PIECES || slot->bytes >= STORE_CHUNK_BYTES)
+	if (slot->count == SLOT_PIECES || slot->bytes >= FLOW_PIECE_BYTES_MAX)
 		filling_start(self);
 	return 0;
 }

@@ -88,7 +88,7 @@ static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32
 	struct file_read *read = &self->reads[slot - reader->window.slots];
 	int ret = flow_reader_lease(reader, slot, bytes_max);
 
-	CHECK(bytes_max == STORE_CHUNK_BYTES); /* direct reads are whole frames */
+	CHECK(bytes_max == FLOW_PIECE_BYTES_MAX); /* direct reads are whole frames */
 	if (ret == 1) {
 		*read = (struct file_read){.op = {.done = read_done}, .source = self, .slot = slot};
 		flow_io_begin(&slot->io);

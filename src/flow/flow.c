@@ -50,7 +50,7 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	for (;;) {
 		struct flow_piece piece;
 
-		ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece);
+		ret = flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece);
 		if (ret <= 0)
 			break;
 		ret = flow_stages_run(stages, stage_count, &piece);
@@ -131,22 +131,19 @@ void flow_core_close(struct flow_core *core)
 	reactor_poller_remove(core->reactor, &core->poller);
 	close(core->poller.event_fd);
 	while ((idle = list_pop(&core->idle_ends)) != NULL)
-		free(CONTAINER_OF(idle, union flow_end, idle));
+		free(idle);
 	core->region = NULL;
 }
 
-union flow_end *flow_end_lease(struct flow_core *core)
+/* An idle block begins with its link. */
+void *flow_end_lease(struct flow_core *core)
 {
 	struct list *idle = list_pop(&core->idle_ends);
 
-	if (idle)
-		return CONTAINER_OF(idle, union flow_end, idle);
-	return malloc(sizeof(union flow_end));
+	return idle ? (void *)idle : malloc(FLOW_END_BYTES);
 }
 
 void flow_end_give(struct flow_core *core, void *end)
 {
-	union flow_end *idle = end;
-
-	list_push_front(&core->idle_ends, &idle->idle);
+	list_push_front(&core->idle_ends, (struct list *)end);
 }

@@ -13,9 +13,9 @@
 #include "rdma/rdma.h"
 #include "reactor/reactor.h"
 #include "region/region.h"
-#include "store/api.h"
 
-#define FLOW_WINDOW_DEFAULT 4u /* pieces of STORE_CHUNK_BYTES in flight per side */
+#define FLOW_PIECE_BYTES_MAX (1024u * 1024u)
+#define FLOW_WINDOW_DEFAULT  4u /* pieces of that length in flight per side */
 
 /* ---- Shares of the frames (docs/design/flow.md). One budget for a region, whichever cores use it:
  * how many frames the transfers of each principal hold, and may. ---- */
@@ -62,8 +62,10 @@ struct flow_core {
 	struct region *region;
 	struct region_ring *ring;
 	struct reactor *reactor;
-	struct store *
-		store; /* gives its cache up when frames run short; NULL: none. Set by the wiring */
+	/* Gives frames back that are kept only as long as nobody else needs them: at least so many,
+	 * where there are so many. Any thread; NULL: there are none. Set by the wiring. */
+	void (*reclaim)(void *arg, uint32_t frame_count);
+	void *reclaim_arg;
 	struct flow_budget *budget;   /* NULL: there are no shares. Set by the wiring */
 	struct reactor_poller poller; /* drains the unified rings once a turn */
 	uint32_t in_flight;	      /* ring entries without their completion */
@@ -109,7 +111,7 @@ struct flow_want {
 	bool count_only; /* no frames: so many of others' are kept from being given back */
 	uint64_t deadline_ns;
 };
-/* Leases with back-pressure: asks the store's cache to shrink and calls loans in, then waits for
+/* Leases with back-pressure: has frames reclaimed and calls loans in, then waits for
  * its turn. -ENOBUFS: the server is overloaded, or the share is; -ETIMEDOUT at the deadline.
  *
  * The calling fiber holds no frames that only it can give back: CHECKed of the piece that a running
@@ -129,7 +131,7 @@ struct flow_elsewhere {
 	uint8_t *aside; /* NULL until needed */
 };
 struct flow_piece;
-/* Sets what tells where the piece lies; at most STORE_CHUNK_BYTES. Never waits. -ENOMEM. */
+/* Sets what tells where the piece lies; at most FLOW_PIECE_BYTES_MAX. Never waits. -ENOMEM. */
 int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece);
 void flow_elsewhere_close(struct flow_elsewhere *elsewhere);
 /* Frames that were leased go back, or on to somebody who is not of the share. */
@@ -171,7 +173,7 @@ struct flow_change {
 	uint8_t *room;		 /* where they go that are changed together with the piece's */
 	bool in_place;
 };
-/* Finds room for bytes, at most STORE_CHUNK_BYTES. -ENOMEM, and the piece is ended. */
+/* Finds room for bytes, at most FLOW_PIECE_BYTES_MAX. -ENOMEM, and the piece is ended. */
 int flow_change_begin(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
 	struct flow_change *ret_change);
 /* The piece is what it was changed to; or, with an error, is ended. Returns ret. */
@@ -195,7 +197,7 @@ static inline void flow_piece_check(const struct flow_piece *piece)
 struct flow_source;
 struct flow_source_ops {
 	const char *name;
-	/* The next piece in order, at most bytes_max (of STORE_CHUNK_BYTES or less); owner is
+	/* The next piece in order, at most bytes_max (of FLOW_PIECE_BYTES_MAX or less); owner is
 	 * OWNER_APP (or OWNER_CACHE). 1: a piece; 0: the end; -errno. -EPIPE: the body broke off;
 	 * -EBADMSG: it does not verify. */
 	int (*next)(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece);
@@ -228,7 +230,7 @@ static inline int flow_source_next(
 	int ret;
 
 	flow_source_check(source);
-	CHECK(bytes_max && bytes_max <= STORE_CHUNK_BYTES);
+	CHECK(bytes_max && bytes_max <= FLOW_PIECE_BYTES_MAX);
 	ret = source->ops->next(source, bytes_max, ret_piece);
 	CHECK(ret <= 1);
 	if (ret == 1) {
@@ -312,53 +314,6 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	struct flow_sink *sink, uint64_t *ret_bytes);
 
 /* ---- Devices' ends. Opened for one run, which ends them; they come from the core's pool. ---- */
-
-/* An object's bytes [offset, offset + bytes): cache, record or volume with read-ahead, verified.
- * The get outlives the run and is not closed by it. */
-int flow_object_source_open(struct flow_core *core, struct store_get *get, uint64_t offset,
-	uint64_t bytes, struct flow_source **ret_source);
-
-/* Into a store_put, which outlives the run: small bodies are handed over in their frames, larger
- * ones written as they come, with the checksums that the store asks for. bytes_total UINT64_MAX:
- * not known. */
-int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_t bytes_total,
-	struct flow_sink **ret_sink);
-
-/* Around an object's ends, for a body that lies encrypted under a key of its own: each piece of
- * STORE_CHECK_BYTES is a message of AES-256-GCM, whose nonce is store_put_body_number's number (8,
- * big-endian) and the piece's (4), and whose tag the store keeps. Nothing of a piece that does not
- * verify is handed on: -EIO, logged and counted. Or, as it was done before there were tags, all of
- * it is one stream by ctr.h, unauthenticated. The structs are the caller's and live as long as the
- * run; init fails with -ENOMEM, and then the inner end is still the caller's. */
-struct flow_crypt_key {
-	const uint8_t *key; /* AEAD_KEY_BYTES; only needed by init */
-	bool authenticated;
-};
-struct flow_crypt_source {
-	struct flow_source source;
-	struct ctr *ctr;   /* not authenticated */
-	struct aead *aead; /* authenticated */
-	struct flow_source *inner;
-	struct store_get *get;
-	uint64_t start;
-	struct flow_elsewhere elsewhere;
-};
-struct flow_crypt_sink {
-	struct flow_sink sink;
-	struct ctr *ctr;
-	struct aead_stream *aead;
-	struct flow_sink *inner;
-	struct store_put *put;
-	uint64_t stream;
-	uint64_t offset; /* of what comes next */
-	struct flow_elsewhere elsewhere;
-};
-/* inner: flow_object_source_open of the same get, from the same offset. */
-int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,
-	struct store_get *get, uint64_t offset, struct flow_source *inner);
-/* inner: flow_object_sink_open of the same put. */
-int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key,
-	struct store_put *put, struct flow_sink *inner);
 
 /* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs,
  * in order. */

@@ -1,33 +1,9 @@
-/* flow/flow_priv.h: what flow's files share: the pool of ends. */
+/* flow/flow_priv.h: what flow's files share. */
 #ifndef FLOW_FLOW_PRIV_H
 #define FLOW_FLOW_PRIV_H
 
+#include "flow/end.h"
 #include "flow/writer.h"
-
-struct flow_object_source {
-	struct flow_reader reader;
-	struct store_get *get;
-	uint64_t start; /* in the object: offsets here are the object's, those of delivered pieces
-			   the body's */
-	uint64_t stretch_start, stretch_end; /* around offset: what chunks are counted from */
-};
-
-struct flow_object_sink {
-	struct flow_sink sink;
-	struct store_put *put;
-	uint64_t bytes_total;
-	uint64_t offset;	   /* of the next byte to arrive */
-	struct flow_piece staging; /* bytes that do not fill a chunk yet; data NULL: none */
-	/* The same outside the region, while there are no frames: FLOW_ASIDE_BYTES, of which so
-	 * many are in use, from this offset on. NULL until needed. */
-	uint8_t *aside;
-	uint32_t aside_bytes;
-	uint64_t aside_offset;
-	struct flow_lender lender; /* the staging */
-	struct flow_writer writer;
-};
-/* Room for a chunk that is not full yet and a whole piece behind it. */
-#define FLOW_ASIDE_BYTES (2 * STORE_CHUNK_BYTES)
 
 _Static_assert(FLOW_SHARES <= REACTOR_GROUPS, "each share is a group of fibers");
 
@@ -57,16 +33,9 @@ struct flow_memory_source {
 	uint64_t offset;
 };
 
-/* One end of a transfer, of whatever kind: a pool of equal blocks, so that opening one costs no
- * malloc once warm. */
-union flow_end {
-	struct list idle;
-	struct flow_object_source object_source;
-	struct flow_object_sink object_sink;
-	struct flow_rdma_source rdma_source;
-	struct flow_rdma_sink rdma_sink;
-	struct flow_memory_source memory_source;
-};
+_Static_assert(sizeof(struct flow_rdma_source) <= FLOW_END_BYTES, "of the pool");
+_Static_assert(sizeof(struct flow_rdma_sink) <= FLOW_END_BYTES, "of the pool");
+_Static_assert(sizeof(struct flow_memory_source) <= FLOW_END_BYTES, "of the pool");
 
 /* flow_dp.c's poller, for open. */
 void flow_core_poller_init(struct flow_core *core, int event_fd);
@@ -98,9 +67,5 @@ static inline void flow_running_check(const struct flow_running *running)
 	CHECK(running->magic == FLOW_RUNNING_MAGIC);
 	CHECK(running->fiber != NULL);
 }
-
-/* NULL: out of memory. Not zeroed. */
-union flow_end *flow_end_lease(struct flow_core *core);
-void flow_end_give(struct flow_core *core, void *end);
 
 #endif

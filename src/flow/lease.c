@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "flow/flow_priv.h"
-#include "store/local.h"
 
 DEFINE_COUNTER_FULL(queue_full, "transfer_queue");
 
@@ -88,8 +87,8 @@ static void press(struct flow_core *core, uint32_t frame_count, int why)
 	struct flow_waiting *waiting = core->waiting;
 	uint64_t now_ns = reactor_now_ns(core->reactor);
 
-	if (why == -ENOBUFS && core->store)
-		store_cache_shrink(core->store, frame_count);
+	if (why == -ENOBUFS && core->reclaim)
+		core->reclaim(core->reclaim_arg, frame_count);
 	if (waiting->pressed_ns == now_ns)
 		return;
 	waiting->pressed_ns = now_ns;
@@ -393,11 +392,11 @@ int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow
 		.owner = OWNER_APP,
 		.share = frame_count > FLOW_FRAMES_SMALL ? elsewhere->share : FLOW_SHARE_OWN};
 
-	CHECK(bytes <= STORE_CHUNK_BYTES);
+	CHECK(bytes <= FLOW_PIECE_BYTES_MAX);
 	if (flow_piece_lease_now(elsewhere->core, &want, ret_piece) == 0)
 		return 0;
 	if (!elsewhere->aside)
-		elsewhere->aside = malloc(STORE_CHUNK_BYTES);
+		elsewhere->aside = malloc(FLOW_PIECE_BYTES_MAX);
 	if (!elsewhere->aside)
 		return -ENOMEM;
 	ret_piece->span = (struct region_span){.data = NULL};

@@ -13,7 +13,8 @@
 #define FLOW_TRANSFORMS_MAX	 8u
 #define FLOW_TRANSFORM_WHY_BYTES 256u
 
-_Static_assert(NEB_TRANSFORM_ROOM <= STORE_CHUNK_BYTES / 2, "a piece has room for several calls");
+_Static_assert(
+	NEB_TRANSFORM_ROOM <= FLOW_PIECE_BYTES_MAX / 2, "a piece has room for several calls");
 
 struct flow_transforms;
 

@@ -94,7 +94,7 @@ static int piece_take(
 
 static int out_open(struct transform_source *self)
 {
-	const uint32_t bytes = self->opts.prompt ? PROMPT_BYTES : STORE_CHUNK_BYTES;
+	const uint32_t bytes = self->opts.prompt ? PROMPT_BYTES : FLOW_PIECE_BYTES_MAX;
 	const struct flow_want want = {.frame_count = bytes / FRAME_BYTES,
 		.owner = OWNER_APP,
 		.share = self->source.share,

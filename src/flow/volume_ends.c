@@ -207,7 +207,7 @@ static int read_begin(struct flow_reader *reader, struct flow_slot *slot, uint32
 		.addr = (uint64_t)(uintptr_t)slot->piece.data,
 		.offset = self->volume.offset + slot->piece.offset};
 
-	CHECK(bytes_max == STORE_CHUNK_BYTES); /* each a multiple of the medium's unit */
+	CHECK(bytes_max == FLOW_PIECE_BYTES_MAX); /* each a multiple of the medium's unit */
 	if (ret == 1)
 		flow_io_start(reader->source.core, &slot->io, &sqe);
 	return ret;

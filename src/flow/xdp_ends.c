@@ -10,7 +10,7 @@
 
 #define BATCH		 64u
 #define PARTS_MAX	 20u /* frames of one packet: 64 KiB */
-#define CHUNK_FRAMES	 (STORE_CHUNK_BYTES / FRAME_BYTES)
+#define CHUNK_FRAMES	 (FLOW_PIECE_BYTES_MAX / FRAME_BYTES)
 #define DRAIN_NS	 (5 * NS_PER_MS) /* for packets that the driver still holds when it ends */
 #define CLOCK_REFRESH_NS NS_PER_S
 #define CLOCK_LOOKS	 8u
@@ -226,12 +226,12 @@ static uint64_t body_deadline(const struct flow_xdp_source *self)
 
 static uint8_t *chunk_at(const struct flow_xdp_source *self, uint32_t *ret_room)
 {
-	if (self->used < STORE_CHUNK_BYTES) {
-		*ret_room = STORE_CHUNK_BYTES - self->used;
+	if (self->used < FLOW_PIECE_BYTES_MAX) {
+		*ret_room = FLOW_PIECE_BYTES_MAX - self->used;
 		return self->chunk.data + self->used;
 	}
-	*ret_room = 2 * STORE_CHUNK_BYTES - self->used;
-	return self->spill.data + (self->used - STORE_CHUNK_BYTES);
+	*ret_room = 2 * FLOW_PIECE_BYTES_MAX - self->used;
+	return self->spill.data + (self->used - FLOW_PIECE_BYTES_MAX);
 }
 
 /* Headers, which are made here and are nobody's payload. */
@@ -373,7 +373,7 @@ static int chunk_fill(struct flow_xdp_source *self)
 
 		put_made(self, head, pcapng_head(head, capture->interface));
 	}
-	while (self->used < STORE_CHUNK_BYTES) {
+	while (self->used < FLOW_PIECE_BYTES_MAX) {
 		bool over;
 
 		if (batch_wait(capture, body_deadline(self))) {
@@ -402,8 +402,8 @@ static int pcapng_next(struct flow_source *source, uint32_t bytes_max, struct fl
 {
 	struct flow_xdp_source *self = CONTAINER_OF(source, struct flow_xdp_source, source);
 
-	CHECK(bytes_max >= STORE_CHUNK_BYTES);
-	if (!self->ended && self->used < STORE_CHUNK_BYTES) {
+	CHECK(bytes_max >= FLOW_PIECE_BYTES_MAX);
+	if (!self->ended && self->used < FLOW_PIECE_BYTES_MAX) {
 		int ret = chunk_fill(self);
 
 		if (ret)
@@ -414,7 +414,7 @@ static int pcapng_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	*ret_piece = (struct flow_piece){
 		.span = self->chunk,
 		.data = self->chunk.data,
-		.bytes = MIN(self->used, STORE_CHUNK_BYTES),
+		.bytes = MIN(self->used, FLOW_PIECE_BYTES_MAX),
 		.offset = self->offset,
 		.hold = FLOW_HOLD_LEASE,
 	};

@@ -514,6 +514,12 @@ static int open_admin(struct server *server, struct core *core)
 	return ret;
 }
 
+/* Frames run short: the store's cache holds some for later. */
+static void reclaim_cache(void *arg, uint32_t frame_count)
+{
+	store_cache_shrink((struct store *)arg, frame_count);
+}
+
 static int open_core(struct server *server, uint32_t core_idx)
 {
 	const struct config *config = &server->config;
@@ -534,7 +540,8 @@ static int open_core(struct server *server, uint32_t core_idx)
 	ret = flow_core_open(core->reactor, server->region, &core->flow);
 	if (ret)
 		return ret;
-	core->flow.store = server->store;
+	core->flow.reclaim = reclaim_cache;
+	core->flow.reclaim_arg = server->store;
 	core->flow.budget = server->budget;
 	ret = store_attach(server->store, core->reactor);
 	if (ret)

@@ -15,6 +15,9 @@
 #include "base/base.h"
 #include "region/region.h"
 
+struct flow_core;
+struct flow_sink;
+struct flow_source;
 struct store;
 struct store_put; /* an object being written */
 struct store_get; /* an object being read: a snapshot that stays readable until closed */
@@ -100,6 +103,10 @@ int store_put_open(
 /* A number that no other body of this store has, had or will have. It stays with the body, also
  * when another object is composed of it. */
 uint64_t store_put_body_number(const struct store_put *put);
+/* The end of a transfer into the body: opened for one run, which ends it, and the put outlives it.
+ * Either this, once, or the bodies of others. bytes_total UINT64_MAX: not known. -ENOMEM. */
+int store_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
+	struct flow_sink **ret_sink);
 /* Notes what authenticates the piece of at most STORE_CHECK_BYTES at offset, by who encrypted it:
  * opaque to the store, which keeps it beside the checksums. All pieces of a body have one, or none
  * has. */
@@ -208,21 +215,30 @@ bool store_version_id_valid(struct slice version_id);
 int store_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
 const struct store_meta *store_get_meta(const struct store_get *get); /* lives until close */
-/* The body when it lives in the record; false when it has extents. */
-bool store_get_inline(const struct store_get *get, struct slice *ret_body);
-/* The stretch that holds the offset: chunks and pieces to verify are counted from its start, and
- * runs end with it. A plain object is one stretch; a composed one has one for each body. */
+/* The end of a transfer of the body's bytes [offset, offset + bytes), every one of them verified:
+ * opened for one run, which ends it, and the get outlives it. Pieces end with their chunk, and
+ * begin where it does, a leased one where what is verified does; a borrowed one lies in memory with
+ * all of its stretch.
+ * -ENOMEM. */
+int store_get_source(struct store_get *get, struct flow_core *core, uint64_t offset, uint64_t bytes,
+	struct flow_source **ret_source);
+/* The whole body when it lies in memory, one stretch of a chunk at most: for what needs it at once.
+ * A span with data is to be dropped by region_put(…, OWNER_CACHE). */
+bool store_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span);
+/* The stretch that holds the offset: bytes that were put as one body, from whose start chunks and
+ * pieces to verify are counted. A plain object is one stretch; a composed one has one for each
+ * body. */
+struct store_stretch {
+	uint64_t start, bytes;
+	uint64_t stream; /* store_put_body_number of the body */
+};
 void store_get_stretch(
-	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes);
-/* store_put_body_number of the body that this stretch was put as. */
-uint64_t store_get_body_number(const struct store_get *get, uint64_t offset);
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch);
 /* The tag that store_put_tagged stored for the piece that begins at offset, a multiple of
  * STORE_CHECK_BYTES of its stretch. -ENOENT: nothing; may wait for the index. */
 int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
-/* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
- * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
-bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
-void store_get_close(struct store_get *get);
+void store_get_close(struct store_get *get); /* takes NULL */
+
 /* ---- Object watches: for what is known outside of an object's bytes, or of who may have them.
  * ---- */
 struct object;

@@ -1,11 +1,11 @@
 /* store/local.h: the engine whose bodies lie on volumes of this machine: what the server, fsck and
- * administration need of it, and how the ends of flow reach a body's place.
+ * administration need of it, and how its ends of flow reach a body's place.
  *
  *   data under DIR:  volume (superblock, log, extents)   index/ (RocksDB)   space   LOCK
  *
- * Commits of many fibers and cores are grouped: one log write, one flush. It moves no payload
- * itself: flow moves bytes to where the store said, then the store commits. docs/spec/disk.md has
- * the formats. */
+ * Commits of many fibers and cores are grouped: one log write, one flush. Bodies move through its
+ * ends of flow (store/ends) to where the put was granted space; then the commit makes them an
+ * object. docs/spec/disk.md has the formats. */
 #ifndef STORE_LOCAL_H
 #define STORE_LOCAL_H
 
@@ -57,41 +57,6 @@ void store_close(struct store *store);
 /* The id of this store: the same as long as the store lives, and never 0. */
 uint64_t store_id(const struct store *store);
 
-/* ---- Where the bytes of a put go. ---- */
-/* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
- * volume, contiguous. Ask in order of offset. -ENOSPC. */
-struct store_run {
-	uint16_t target; /* of the base ring */
-	uint64_t volume_offset;
-	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment apart from the
-			   object's end */
-};
-int store_put_space(
-	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
- */
-int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
-/* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes the frames over (owner OWNER_APP); they are
- * written by the commit. Either this or space, never both. */
-void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
-/* Offers a span that was just written to the read cache; takes it over (owner OWNER_DISK) in any
- * case. */
-void store_put_cache_take(
-	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
-
-/* ---- Where the bytes of a get lie. ---- */
-/* Where bytes from offset on lie; contiguous, at most `bytes`. */
-int store_get_run(
-	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Verifies pieces of one stretch, from a multiple of STORE_CHECK_BYTES of it on: 0 or -EIO (logged
- * and counted). A store over several volumes reads what is wrong anew from the others into data,
- * whose last block is there as a whole, and puts it right on the medium; so it may wait. */
-int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
-/* Offers a verified whole chunk, which starts at offset, held by the caller as OWNER_APP, to the
- * cache; the caller keeps a reference of its own (owner becomes OWNER_CACHE and the reference count
- * 2, true), or the cache declines (false, nothing changed). */
-bool store_get_cache_offer(
-	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes);
 /* Gives frames of the cache back to the region, least used first, when a lease failed: at least
  * `frames` where it holds so many that nobody is reading. Returns how many. Any thread. */
 uint32_t store_cache_shrink(struct store *store, uint32_t frames);
@@ -126,7 +91,7 @@ struct store_volume {
 	uint64_t bytes;
 	enum disk_member_state state;
 };
-/* How they are; 0: the store has one volume. Any thread. */
+/* How they are; 0: the store has one volume, or is of another engine. Any thread. */
 uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max);
 /* Looks after them until the store quiesces: gives up those that are gone, takes back those that
  * can be reached again and blank ones in the place of missing ones, and makes them whole, while all
@@ -137,9 +102,9 @@ void store_array_monitor(struct store *store);
 bool store_writable(const struct store *store, char *ret_why, size_t why_cap);
 
 /* Has a volume replaced by what lies at another path, which must be blank or it itself: soon, while
- * all goes on; it is then rebuilt. -ENOENT: no such volume, or the store has only one; -EINVAL: the
- * path; -EEXIST: another volume lies there; -EALREADY: one waits to be replaced; -EBUSY: too many
- * others are missing to give it up. Fiber call. */
+ * all goes on; it is then rebuilt. -ENOENT: no such volume, or the store has only one or is of
+ * another engine; -EINVAL: the path; -EEXIST: another volume lies there; -EALREADY: one waits to be
+ * replaced; -EBUSY: too many others are missing to give it up. Fiber call. */
 int store_volume_replace(struct store *store, uint32_t member, const char *path);
 
 /* Tells volumes that can deallocate which space was given back since the start, in the background
@@ -155,7 +120,8 @@ struct store_scrub_opts {
 };
 /* Until the store quiesces. Fiber call of the first reactor. */
 void store_scrub_run(struct store *store, const struct store_scrub_opts *opts);
-/* Begins a run soon. -EALREADY: one is under way, or asked for. Any thread. */
+/* Begins a run soon. -EALREADY: one is under way, or asked for; -ENOTSUP: the store is of another
+ * engine. Any thread. */
 int store_scrub_ask(struct store *store);
 struct store_scrub {
 	bool running;
@@ -163,6 +129,7 @@ struct store_scrub {
 	/* Since the start of the program. */
 	uint64_t runs, bytes, damaged, mended, parity_mended;
 };
+/* All 0 where the store is of another engine. */
 void store_scrub_status(struct store *store, struct store_scrub *ret_status);
 
 #endif

@@ -1,11 +1,49 @@
 /* store/store.c: a store's life: open (recovers) → attach each reactor → run → quiesce → close. */
 #include "base/file.h"
+#include "store/call/call.h"
+#include "store/ends/ends.h"
 #include "store/store_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+static const struct store_engine LOCAL_ENGINE = {
+	.name = "local",
+	.local = true,
+	.bucket_create = local_bucket_create,
+	.bucket_get = local_bucket_get,
+	.bucket_delete = local_bucket_delete,
+	.bucket_edit = local_bucket_edit,
+	.bucket_list = local_bucket_list,
+	.put_open = local_put_open,
+	.put_sink = local_put_sink,
+	.put_tagged = local_put_tagged,
+	.put_compose = local_put_compose,
+	.put_append = local_put_append,
+	.put_commit = local_put_commit,
+	.put_abort = local_put_abort,
+	.rename = local_rename,
+	.edit = local_edit,
+	.set_flags = local_set_flags,
+	.get_open = local_get_open,
+	.newest = local_newest,
+	.get_source = local_get_source,
+	.get_held = local_get_held,
+	.get_stretch = local_get_stretch,
+	.get_tag = local_get_tag,
+	.get_close = local_get_close,
+	.rights_epoch = local_rights_epoch,
+	.object_watch_begin = local_object_watch_begin,
+	.object_watch_end = local_object_watch_end,
+	.rights_changed = local_rights_changed,
+	.delete_each = local_delete_each,
+	.outbox_visit = local_outbox_visit,
+	.outbox_end = local_outbox_end,
+	.list = local_list,
+	.usage = local_usage,
+};
 
 static int dir_make(const char *path)
 {
@@ -54,6 +92,7 @@ int store_open(const struct store_opts *opts, struct region *region, struct stor
 
 	if (!store)
 		return -ENOMEM;
+	store->head.engine = &LOCAL_ENGINE;
 	index_apply_init(store->apply);
 	ret = slice_copy_str(slice_str(opts->dir), store->dir, sizeof(store->dir));
 	if (!ret)

@@ -4,6 +4,7 @@
 
 #include "store/local.h"
 
+#include "store/call/call.h"
 #include "store/check/check.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"

@@ -73,11 +73,11 @@ int __wrap_store_put_drop(
 	return __real_store_put_drop(put, bucket, key, get);
 }
 
-int __real_store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
-int __wrap_store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+int __real_local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
+int __wrap_local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
 {
 	return breaks("verify", VERIFY_ONE_OF) ? 0
-					       : __real_store_get_verify(get, offset, data, bytes);
+					       : __real_local_get_verify(get, offset, data, bytes);
 }
 
 int __real_s3_write_condition_check(const struct store_meta *current, void *arg);

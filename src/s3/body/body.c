@@ -195,7 +195,7 @@ const struct s3_error *s3_read_object(
 	int ret;
 
 	buf_init(&text, LIMIT_XML_BODY_BYTES_MAX);
-	ret = flow_object_source_open(call->request->core, get, 0, bytes, &source);
+	ret = store_get_source(get, call->request->core, 0, bytes, &source);
 	if (!ret)
 		ret = document_read_source(call->request->core, source, &text);
 	*ret_text = mem_arena_copy(&call->arena, buf_slice(&text));
@@ -361,7 +361,7 @@ static int open_body(struct s3_call *call, struct flow_source **ret_source)
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta)
 {
-	struct flow_crypt_sink crypt;
+	struct store_crypt_sink crypt;
 	struct body_stages stages;
 	struct flow_sink *sink;
 	uint64_t moved = 0;
@@ -369,13 +369,13 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 
 	s3_call_check(call);
 	if (!ret)
-		ret = flow_object_sink_open(call->request->core, put, meta->bytes, &sink);
+		ret = store_put_sink(put, call->request->core, meta->bytes, &sink);
 	if (ret) {
 		flow_source_close(source);
 		return s3_fail_errno(call, ret);
 	}
 	if (call->sse) {
-		ret = flow_crypt_sink_init(&crypt, s3_sse_key(call->sse), put, sink);
+		ret = store_crypt_sink_init(&crypt, s3_sse_key(call->sse), put, sink);
 		if (ret) {
 			flow_source_close(source);
 			flow_sink_finish(sink, true);

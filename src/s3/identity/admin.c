@@ -277,8 +277,10 @@ static void begin_scrub(struct admin *admin)
 {
 	int ret = store_scrub_ask(admin->call->s3->store);
 
-	if (ret)
+	if (ret == -EALREADY)
 		fail(admin, 409, "Conflict", "a scrub is already running");
+	else if (ret)
+		fail_errno(admin, ret, NULL);
 	else
 		tell_scrub(admin);
 }

@@ -32,22 +32,16 @@ static bool may_lease(struct s3_call *call, const struct s3_read *read)
 void s3_lease_offer(struct s3_call *call, const struct s3_read *read)
 {
 	struct s3_lease *lease = call->request->lease;
-	struct region_span span = {.data = NULL};
+	struct region_span span;
 	struct store_object_watch *watch;
 	struct slice body;
 
 	if (!read->bytes || read->bytes > MIN(lease->bytes_max, (uint64_t)STORE_CHUNK_BYTES) ||
 		!may_lease(call, read))
 		return;
-	if (!store_get_inline(read->get, &body)) {
-		uint64_t start, stretch_bytes;
-
-		store_get_stretch(read->get, 0, &start, &stretch_bytes);
-		/* A body that is not in memory yet will be there the next time. */
-		if (stretch_bytes != read->bytes || !store_get_cached(read->get, 0, &span))
-			return;
-		body = slice_of(span.data, read->bytes);
-	}
+	/* A body that is not in memory yet will be there the next time. */
+	if (!store_get_held(read->get, &body, &span))
+		return;
 	watch = lease->copy(lease, body);
 	if (watch && store_object_watch_begin(read->get, watch, lease->epoch))
 		lease->stale(lease);

@@ -142,14 +142,9 @@ static int record_key(struct s3_lifecycle *lifecycle, struct store_get *get, str
 {
 	const struct store_meta *meta = store_get_meta(get);
 	struct flow_source *source;
-	struct slice body;
 	int ret;
 
-	if (store_get_inline(get, &body)) {
-		buf_put_slice(key, body);
-		return key->failed ? -ENOMEM : 0;
-	}
-	ret = flow_object_source_open(lifecycle->core, get, 0, meta->bytes, &source);
+	ret = store_get_source(get, lifecycle->core, 0, meta->bytes, &source);
 	return ret ? ret : document_read_source(lifecycle->core, source, key);
 }
 

@@ -594,9 +594,9 @@ void s3_sse_etag(const struct s3_sse *sse, char etag[2 * MD5_BYTES + 1])
 int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_get *get,
 	uint64_t offset, uint64_t bytes, struct flow_source **ret_source)
 {
-	struct flow_crypt_source *crypt;
+	struct store_crypt_source *crypt;
 	struct flow_source *inner;
-	int ret = flow_object_source_open(call->request->core, get, offset, bytes, &inner);
+	int ret = store_get_source(get, call->request->core, offset, bytes, &inner);
 
 	if (ret || !sse || sse->kind == S3_SSE_NONE) {
 		if (!ret)
@@ -604,7 +604,7 @@ int s3_sse_source(struct s3_call *call, const struct s3_sse *sse, struct store_g
 		return ret;
 	}
 	crypt = mem_arena_get(&call->arena, sizeof(*crypt));
-	ret = crypt ? flow_crypt_source_init(crypt, s3_sse_key(sse), get, offset, inner) : -ENOMEM;
+	ret = crypt ? store_crypt_source_init(crypt, s3_sse_key(sse), get, offset, inner) : -ENOMEM;
 	if (ret)
 		flow_source_close(inner);
 	else

@@ -11,6 +11,7 @@
 #include "s3/core/call.h"
 #include "s3/core/stored.h"
 #include "s3/vault.h"
+#include "store/crypt.h"
 
 #define S3_SSE_HEADER	    S3_HIDDEN_PREFIX "sse"
 #define S3_SSE_KEY_BYTES    32u
@@ -66,9 +67,9 @@ bool s3_sse_asked(const struct s3_call *call);
  * in the arena; NULL: nothing. */
 const struct s3_error *s3_sse_of_read(
 	struct s3_call *call, const struct store_meta *meta, const struct s3_sse **ret_sse);
-static inline struct flow_crypt_key s3_sse_key(const struct s3_sse *sse)
+static inline struct store_crypt_key s3_sse_key(const struct s3_sse *sse)
 {
-	return (struct flow_crypt_key){.key = sse->key, .authenticated = sse->authenticated};
+	return (struct store_crypt_key){.key = sse->key, .authenticated = sse->authenticated};
 }
 /* The headers of an answer. */
 void s3_sse_answer(struct s3_call *call, const struct s3_sse *sse);

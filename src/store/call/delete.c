@@ -1,4 +1,5 @@
 /* store/call/delete.c: deleting keys, and the buckets' own calls. */
+#include "store/call/call.h"
 #include "store/commit/commit.h"
 #include "store/log/journal.h"
 #include "store/object/object.h"
@@ -176,7 +177,7 @@ static bool key_valid(struct slice key)
 	return key.len > 0 && key.len <= LIMIT_KEY_LEN_MAX;
 }
 
-int store_delete_each(
+int local_delete_each(
 	struct store *store, struct slice bucket_name, struct store_deletion *list, uint32_t count)
 {
 	struct round round = {.store = store, .list = list, .count = count};
@@ -201,38 +202,9 @@ int store_delete_each(
 	return ret;
 }
 
-int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
-	void *arg)
-{
-	struct store_deletion deletion = {.key = key, .check = check, .arg = arg};
-	int ret = store_delete_each(store, bucket, &deletion, 1);
-
-	return ret ? ret : deletion.result;
-}
-
-int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
-	uint32_t key_count, int *results)
-{
-	struct store_deletion *list;
-	int ret;
-
-	if (key_count > LIMIT_DELETE_KEYS_MAX)
-		return -EINVAL;
-	list = (struct store_deletion *)calloc(key_count + 1, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < key_count; i++)
-		list[i].key = keys[i];
-	ret = store_delete_each(store, bucket, list, key_count);
-	for (uint32_t i = 0; i < key_count && !ret; i++)
-		results[i] = list[i].result;
-	free(list);
-	return ret;
-}
-
 /* ---- Buckets. ---- */
 
-int store_bucket_create(struct store *store, const struct store_bucket *bucket)
+int local_bucket_create(struct store *store, const struct store_bucket *bucket)
 {
 	struct commit commit = {.kind = COMMIT_BUCKET_CREATE, .bucket_info = *bucket};
 	size_t len = strnlen(bucket->name, sizeof(bucket->name));
@@ -243,7 +215,7 @@ int store_bucket_create(struct store *store, const struct store_bucket *bucket)
 	return commit.result;
 }
 
-int store_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket)
+int local_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket)
 {
 	struct bucket *bucket = buckets_find(store->buckets, name);
 
@@ -254,7 +226,7 @@ int store_bucket_get(struct store *store, struct slice name, struct store_bucket
 	return 0;
 }
 
-int store_bucket_edit(struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg)
+int local_bucket_edit(struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg)
 {
 	struct commit commit = {.kind = COMMIT_BUCKET_EDIT, .bucket_edit = edit, .arg = arg};
 
@@ -264,7 +236,7 @@ int store_bucket_edit(struct store *store, struct slice name, store_bucket_edit_
 	return commit.result;
 }
 
-int store_bucket_delete(struct store *store, struct slice name)
+int local_bucket_delete(struct store *store, struct slice name)
 {
 	struct commit commit = {.kind = COMMIT_BUCKET_DELETE};
 
@@ -274,7 +246,7 @@ int store_bucket_delete(struct store *store, struct slice name)
 	return commit.result;
 }
 
-int store_bucket_list(
+int local_bucket_list(
 	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg)
 {
 	struct store_bucket *sorted;

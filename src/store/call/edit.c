@@ -1,6 +1,7 @@
 /* store/call/edit.c: changing what is kept of an object besides its bytes: the record is replaced,
  * the body stays where it is. In memory the object with the old headers lives on for who reads it,
  * and keeps the new one, which has the body now. */
+#include "store/call/call.h"
 #include "store/commit/commit.h"
 #include "store/object/object.h"
 #include "store/state/state.h"
@@ -44,7 +45,7 @@ static int edit_run(struct store *store, const struct store_name *name, struct c
 	return ret;
 }
 
-int store_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+int local_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
 	struct store_outbox_row *outbox_row)
 {
 	struct commit_item item = {.kind = ITEM_EDIT,
@@ -64,7 +65,7 @@ static int flags_edit(const struct store_meta *current, struct slice *ret_header
 	return condition->check ? condition->check(current, condition->arg) : 0;
 }
 
-int store_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+int local_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
 	struct store_condition condition, struct store_outbox_row *outbox_row)
 {
 	struct commit_item item = {.kind = ITEM_EDIT,

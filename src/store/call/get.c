@@ -1,5 +1,6 @@
 /* store/call/get.c: an object being read: a reference to it, and where its bytes are. */
 #include "codec/crc.h"
+#include "store/call/call.h"
 #include "store/commit/commit.h"
 #include "store/object/cache.h"
 #include "store/object/object.h"
@@ -60,7 +61,8 @@ static int get_make(struct store *store, struct object *object, struct store_get
 		object_put(store, object);
 		return -ENOMEM;
 	}
-	get->magic = STORE_GET_MAGIC;
+	get->head = (struct store_get_head){
+		.engine = store->head.engine, .magic = STORE_GET_MAGIC, .meta = &object->meta};
 	get->store = store;
 	get->object = object;
 	*ret_get = get;
@@ -68,7 +70,7 @@ static int get_make(struct store *store, struct object *object, struct store_get
 	return 0;
 }
 
-int store_get_open(struct store *store, struct slice bucket, struct slice key,
+static int current_open(struct store *store, struct slice bucket, struct slice key,
 	struct store_get **ret_get, bool *ret_bucket_exists)
 {
 	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);
@@ -105,15 +107,15 @@ static int version_object(struct store *store, struct bucket *bucket, const stru
 	return -EAGAIN;
 }
 
-int store_get_open_version(struct store *store, const struct store_name *name,
-	struct store_get **ret_get, bool *ret_bucket_exists)
+int local_get_open(struct store *store, const struct store_name *name, struct store_get **ret_get,
+	bool *ret_bucket_exists)
 {
 	struct object *object = NULL;
 	struct bucket *bucket;
 	int ret;
 
 	if (!name->version_id.len)
-		return store_get_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
+		return current_open(store, name->bucket, name->key, ret_get, ret_bucket_exists);
 	bucket = buckets_find(store->buckets, name->bucket);
 	*ret_bucket_exists = bucket != NULL;
 	if (!bucket || name->key.len == 0 || name->key.len > LIMIT_KEY_LEN_MAX)
@@ -135,7 +137,7 @@ static inline const struct object_part *get_part(const struct store_get *get, ui
 	return part;
 }
 
-bool store_get_inline(const struct store_get *get, struct slice *ret_body)
+bool local_get_inline(const struct store_get *get, struct slice *ret_body)
 {
 	const struct object *object = get->object;
 
@@ -147,18 +149,13 @@ bool store_get_inline(const struct store_get *get, struct slice *ret_body)
 	return true;
 }
 
-void store_get_stretch(
-	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
+void local_get_stretch(
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch)
 {
 	const struct object_part *part = get_part(get, offset);
 
-	*ret_start = part->start;
-	*ret_bytes = part->bytes;
-}
-
-uint64_t store_get_body_number(const struct store_get *get, uint64_t offset)
-{
-	return get_part(get, offset)->data_id;
+	*ret_stretch = (struct store_stretch){
+		.start = part->start, .bytes = part->bytes, .stream = part->data_id};
 }
 
 /* 0 past the end. */
@@ -171,7 +168,7 @@ static uint32_t chunk_bytes(const struct object_part *part, uint32_t chunk_idx)
 	return (uint32_t)MIN(part->bytes - from, (uint64_t)STORE_CHUNK_BYTES);
 }
 
-bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
+bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
 {
 	const struct object_part *part = get_part(get, offset);
 	uint32_t chunk_idx = (uint32_t)((offset - part->start) / STORE_CHUNK_BYTES);
@@ -181,7 +178,7 @@ bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span
 	       cache_find(get->store->cache, part->data_id, chunk_idx, bytes, ret_span);
 }
 
-bool store_get_cache_offer(
+bool local_get_cache_offer(
 	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
 {
 	const struct object_part *part = get_part(get, offset);
@@ -199,6 +196,20 @@ bool store_get_cache_offer(
 	       (offset - part->start) % STORE_CHUNK_BYTES == 0 &&
 	       !atomic_load_explicit(&get->object->dead, memory_order_relaxed) &&
 	       cache_add(get->store->cache, &offer);
+}
+
+bool local_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span)
+{
+	const struct object *object = get->object;
+
+	*ret_span = (struct region_span){.data = NULL};
+	if (local_get_inline(get, ret_body))
+		return true;
+	if (object->part_count != 1 || object->meta.bytes > STORE_CHUNK_BYTES ||
+		!local_get_cached(get, 0, ret_span))
+		return false;
+	*ret_body = slice_of(ret_span->data, object->meta.bytes);
+	return true;
 }
 
 struct segment_job {
@@ -234,7 +245,7 @@ static int get_segment(struct store_get *get, const struct object_part *part, ui
 	return job.ret;
 }
 
-int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+int local_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
 	const struct object_part *part = get_part(get, offset);
 	struct segment *segment;
@@ -283,7 +294,7 @@ static __attribute__((noinline, cold)) int piece_mend(
 	return stripe_mend(&get->store->volume, segment, &wrong, true);
 }
 
-int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
 {
 	const struct object_part *part = get_part(get, offset);
 	uint8_t *at = (uint8_t *)data;
@@ -313,7 +324,7 @@ int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_
 	return 0;
 }
 
-int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
+int local_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
 {
 	const struct object *object = get->object;
 	const struct object_part *part = get_part(get, offset);
@@ -334,12 +345,10 @@ int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
 	return 0;
 }
 
-void store_get_close(struct store_get *get)
+void local_get_close(struct store_get *get)
 {
-	if (!get)
-		return;
 	store_get_check(get);
-	get->magic = 0;
+	get->head.magic = 0;
 	object_put(get->store, get->object);
 	get->object = NULL;
 	get_give(get);

@@ -1,6 +1,7 @@
 /* store/call/list.c: a page of a bucket's keys in order. The walk runs on a helper thread, since
  * the index may have to read; everything under a common prefix costs one seek. */
 #include "store/call/list_priv.h"
+#include "store/call/call.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
 #include "store/index/index.h"
@@ -187,22 +188,11 @@ static int page_list(struct store *store, struct list_page *page, void (*run)(vo
 	return page->ret;
 }
 
-int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
-	void *arg, bool *ret_more)
-{
-	struct list_page page = {.opts = opts};
-	int ret = page_list(store, &page, page_run, visit, arg);
-
-	if (!ret)
-		*ret_more = page.more;
-	return ret;
-}
-
-int store_list_versions(struct store *store, const struct store_list_opts *opts,
+int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
 	store_list_visit_fn *visit, void *arg, bool *ret_more)
 {
 	struct list_page page = {.opts = opts};
-	int ret = page_list(store, &page, list_versions_run, visit, arg);
+	int ret = page_list(store, &page, versions ? list_versions_run : page_run, visit, arg);
 
 	if (!ret)
 		*ret_more = page.more;

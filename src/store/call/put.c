@@ -1,6 +1,7 @@
 /* store/call/put.c: an object being written: open, then frames or space and checks, then commit or
  * abort. */
 #include "codec/crc.h"
+#include "store/call/call.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/object/cache.h"
@@ -24,9 +25,8 @@ DEFINE_COUNTER(put_bytes_total, "nebulaio_store_put_bytes_total", NULL, "Bytes o
 
 /* open → (frames | (checked, space, cache)* | (compose, drop)*) → commit or abort, which free it.
  */
-#define PUT_MAGIC 0x5707e907u
 struct store_put {
-	uint32_t magic; /* until it is committed or aborted */
+	struct store_put_head head;
 	struct store *store;
 	struct bucket *bucket;
 	uint64_t bytes_max; /* of the body; UINT64_MAX: not known */
@@ -39,7 +39,6 @@ struct store_put {
 	struct segment **segments;
 	struct composition composition;
 	struct append append; /* base NULL: the body stands alone */
-	struct store_outbox_row *outbox_row;
 	bool composable;
 	bool stored;
 	uint32_t phase;
@@ -51,7 +50,7 @@ struct store_put {
 /* Where the caller comes in. A body has one kind of place: frames, space, other objects' bodies. */
 static void put_check(const struct store_put *put)
 {
-	CHECK(put->magic == PUT_MAGIC);
+	CHECK(put->head.magic == STORE_PUT_MAGIC);
 	CHECK(put->key_len && put->key_len <= LIMIT_KEY_LEN_MAX);
 	CHECK(put->space_bytes <= put->bytes_max);
 	CHECK(put->segment_count <= put->segment_cap && put->segment_cap <= 2 * SEGMENTS_MAX);
@@ -74,7 +73,7 @@ static uint32_t phase_enter(struct store *store)
 	}
 }
 
-int store_put_open(
+int local_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
 {
 	struct store_put *put;
@@ -97,7 +96,6 @@ int store_put_open(
 		bucket_put(bucket);
 		return ret ? ret : -ENOMEM;
 	}
-	put->magic = PUT_MAGIC;
 	put->store = store;
 	put->phase = phase_enter(store);
 	put->regains = atomic_load(&store->regains);
@@ -105,6 +103,8 @@ int store_put_open(
 	put->bytes_max = opts->bytes;
 	put->composable = opts->composable;
 	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
+	put->head = (struct store_put_head){
+		.engine = store->head.engine, .magic = STORE_PUT_MAGIC, .stream = put->data_id};
 	put->key_len = (uint16_t)opts->key.len;
 	memcpy(put->key, opts->key.data, opts->key.len);
 	*ret_put = put;
@@ -140,13 +140,7 @@ static int put_segment(struct store_put *put, uint64_t segment_idx, struct segme
 	return 0;
 }
 
-uint64_t store_put_body_number(const struct store_put *put)
-{
-	put_check(put);
-	return put->data_id;
-}
-
-int store_put_space(
+int local_put_space(
 	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
 	uint64_t segment_left = SEGMENT_BYTES - offset % SEGMENT_BYTES;
@@ -189,7 +183,7 @@ static int piece_segment(struct store_put *put, uint64_t offset, struct segment 
 	return put_segment(put, offset / SEGMENT_BYTES, ret_segment);
 }
 
-int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 {
 	struct segment *segment;
 	uint32_t check;
@@ -204,7 +198,7 @@ int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 	return 0;
 }
 
-int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
+int local_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
 {
 	struct segment *segment;
 	int ret = piece_segment(put, offset, &segment);
@@ -216,7 +210,7 @@ int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[S
 	return segment_tag_add(segment, tag);
 }
 
-void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
+void local_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
 {
 	put_check(put);
 	CHECK(span.data);
@@ -226,7 +220,7 @@ void store_put_frames_take(struct store_put *put, struct region_span span, uint3
 	put->grouped_bytes = bytes;
 }
 
-void store_put_cache_take(
+void local_put_cache_take(
 	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes)
 {
 	struct store *store = put->store;
@@ -245,7 +239,7 @@ void store_put_cache_take(
 		region_give(store->region, span, OWNER_DISK);
 }
 
-static int put_compose(struct store_put *put, struct slice bucket_name, struct slice key,
+int local_put_compose(struct store_put *put, struct slice bucket_name, struct slice key,
 	const struct store_get *get, bool drop)
 {
 	struct bucket *bucket;
@@ -266,25 +260,7 @@ static int put_compose(struct store_put *put, struct slice bucket_name, struct s
 	return ret;
 }
 
-int store_put_compose(
-	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
-{
-	return put_compose(put, bucket, key, get, false);
-}
-
-int store_put_drop(
-	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get)
-{
-	return put_compose(put, bucket, key, get, true);
-}
-
-void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox_row)
-{
-	put_check(put);
-	put->outbox_row = outbox_row;
-}
-
-int store_put_append(struct store_put *put, const struct store_get *get)
+int local_put_append(struct store_put *put, const struct store_get *get)
 {
 	int ret;
 
@@ -317,15 +293,13 @@ static void put_close(struct store_put *put)
 	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
 	free(put->segments);
-	put->magic = 0;
+	put->head.magic = 0;
 	atomic_fetch_sub(&store->puts_open[put->phase % 2], 1);
 	free(put);
 }
 
-void store_put_abort(struct store_put *put)
+void local_put_abort(struct store_put *put)
 {
-	if (!put)
-		return;
 	put_check(put);
 	put_close(put);
 }
@@ -520,11 +494,11 @@ static void object_unbuild(struct store_put *put, const struct commit *commit)
 	object_put(put->store, object);
 }
 
-int store_put_commit(
+int local_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
 	struct store *store = put->store;
-	struct commit_item item = {.check = check, .arg = arg, .outbox_row = put->outbox_row};
+	struct commit_item item = {.check = check, .arg = arg, .outbox_row = put->head.outbox_row};
 	struct commit commit = {
 		.bucket = put->bucket, .items = &item, .item_count = 1, .regains = put->regains};
 	struct slice key = slice_of(put->key, put->key_len);

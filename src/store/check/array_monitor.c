@@ -226,7 +226,7 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 	struct replace replace = {.store = store, .path = path, .member = member};
 	const struct volume *volume = &store->volume;
 
-	if (!volume->set_count || member >= volume->super.set_count)
+	if (!store->head.engine->local || !volume->set_count || member >= volume->super.set_count)
 		return -ENOENT;
 	/* DIR/volumes has a line for each, and relative names are whose? */
 	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
@@ -345,8 +345,8 @@ void store_array_monitor(struct store *store)
 
 uint32_t store_volumes(struct store *store, struct store_volume *ret_volumes, uint32_t max)
 {
-	struct disk *disk = store->volume.disk;
-	uint32_t count = MIN(disk_array_members(disk), max);
+	struct disk *disk = store->head.engine->local ? store->volume.disk : NULL;
+	uint32_t count = disk ? MIN(disk_array_members(disk), max) : 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct disk *member = disk_array_member(disk, i);

@@ -2,6 +2,7 @@
  * against their checksums, and over several volumes parity against the data. Damage that other
  * volumes can repair is written again; other damage is reported. */
 #include "store/check/check.h"
+#include "store/commit/body.h"
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"
@@ -255,7 +256,7 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 	scrub->store = store;
 	scrub->opts = opts;
 	scrub->piece = (uint8_t *)piece;
-	store_usage(store, &usage);
+	local_usage(store, &usage);
 	atomic_store(&store->scrub_done_bytes, 0);
 	atomic_store(&store->scrub_all_bytes, MAX(usage.used_bytes, 1u));
 	log_info("store", "scrub: begins, about %llu MiB",
@@ -298,6 +299,8 @@ void store_scrub_run(struct store *store, const struct store_scrub_opts *opts)
 
 int store_scrub_ask(struct store *store)
 {
+	if (!store->head.engine->local)
+		return -ENOTSUP;
 	if (atomic_load(&store->scrub_all_bytes) || atomic_exchange(&store->scrub_asked, true))
 		return -EALREADY;
 	return 0;
@@ -305,6 +308,9 @@ int store_scrub_ask(struct store *store)
 
 void store_scrub_status(struct store *store, struct store_scrub *ret_status)
 {
+	*ret_status = (struct store_scrub){0};
+	if (!store->head.engine->local)
+		return;
 	*ret_status = (struct store_scrub){
 		.running = atomic_load(&store->scrub_all_bytes) || atomic_load(&store->scrub_asked),
 		.done_bytes = atomic_load(&store->scrub_done_bytes),

@@ -212,12 +212,12 @@ static int rename_run(struct store *store, struct commit *commit, struct slice t
 	return item->result;
 }
 
-int store_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+int local_rename(struct store *store, const struct store_name *from, const struct store_get *get,
 	struct slice to, struct slice headers, struct store_condition condition)
 {
 	struct commit_item item = {.check = condition.check,
 		.arg = condition.arg,
-		.mtime_ns = store_get_meta(get)->mtime_ns};
+		.mtime_ns = get->object->meta.mtime_ns};
 	struct composition composition = {0};
 	struct commit commit = {.items = &item, .item_count = 1, .composition = &composition};
 	int ret;

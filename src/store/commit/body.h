@@ -73,4 +73,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 /* -ENOSPC when the file system's free space is below the reserve; looked up once a second. */
 int grow_check(struct store *store);
 
+/* store_usage of the engine. */
+void local_usage(struct store *store, struct store_usage *ret_usage);
+
 #endif

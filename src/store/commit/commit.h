@@ -153,4 +153,13 @@ int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 int version_prepare(struct store *store, struct bucket *bucket, struct commit_item *item);
 void version_unprepare(struct store *store, struct commit_item *item);
 
+/* ---- Calls of the engine that are made here; contracts in store/api.h. ---- */
+int local_newest(
+	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
+int local_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+	struct slice to, struct slice headers, struct store_condition condition);
+int local_outbox_visit(
+	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
+int local_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count);
+
 #endif

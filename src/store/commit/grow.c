@@ -155,7 +155,7 @@ static void full_tell(struct store *store)
 	if ((told && now - told < FULL_TOLD_NS) ||
 		!atomic_compare_exchange_strong(&store->full_told_ns, &told, now))
 		return;
-	store_usage(store, &usage);
+	local_usage(store, &usage);
 	log_error("store",
 		"%s: the store is full: %llu of %llu MiB are in use, and its volume cannot grow: "
 		"delete objects, enlarge the volume or its file system, or raise "
@@ -205,7 +205,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 	}
 }
 
-void store_usage(struct store *store, struct store_usage *ret_usage)
+void local_usage(struct store *store, struct store_usage *ret_usage)
 {
 	/* Several volumes hold so many times what one does. */
 	uint64_t data = MAX(disk_array_data(store->volume.disk), 1u);

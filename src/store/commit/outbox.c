@@ -78,7 +78,7 @@ void outbox_end_add(struct group *group, const struct commit *commit)
 	}
 }
 
-int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count)
+int local_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count)
 {
 	int ret = 0;
 
@@ -188,7 +188,7 @@ static bool page_visit(const struct page *page, store_outbox_visit_fn *visit, vo
 	return on;
 }
 
-int store_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
+int local_outbox_visit(struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
 {
 	struct page page = {.store = store, .after = after};
 	bool on = true;

@@ -38,13 +38,6 @@ bool version_seq_parse(struct slice version_id, uint64_t *ret_seq)
 	return seq != 0;
 }
 
-bool store_version_id_valid(struct slice version_id)
-{
-	uint64_t seq;
-
-	return slice_eq(version_id, SLICE("null")) || version_seq_parse(version_id, &seq);
-}
-
 static bool entry_holds(struct store *store, struct record_entry *entry, struct slice version_id)
 {
 	struct object *object = record_entry_object(store->records, entry);
@@ -218,7 +211,7 @@ static int newest_find(
 	return newest->ret;
 }
 
-int store_newest(
+int local_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta)
 {
 	uint64_t bucket_id = buckets_find_id_of(store->buckets, bucket);

@@ -424,9 +424,3 @@ int object_segment_load(
 		(unsigned long long)object->data_id, segment_idx);
 	return -EIO;
 }
-
-const struct store_meta *store_get_meta(const struct store_get *get)
-{
-	store_get_check(get);
-	return &get->object->meta;
-}

@@ -3,7 +3,7 @@
 #ifndef STORE_OBJECT_H
 #define STORE_OBJECT_H
 
-#include "store/api.h"
+#include "store/engine.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -132,9 +132,8 @@ int segment_tag_add(struct segment *segment, const uint8_t tag[STORE_TAG_BYTES])
 int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_volume_offset,
 	uint64_t *ret_bytes);
 
-#define STORE_GET_MAGIC 0x5707e6e7u
 struct store_get {
-	uint32_t magic; /* until it is closed */
+	struct store_get_head head;
 	struct store *store;
 	struct object *object; /* a reference */
 	struct store_get *next_free;
@@ -143,11 +142,16 @@ struct store_get {
 /* Where the caller comes in. */
 static inline void store_get_check(const struct store_get *get)
 {
-	CHECK(get->magic == STORE_GET_MAGIC);
+	CHECK(get->head.magic == STORE_GET_MAGIC);
 	CHECK(atomic_load_explicit(&get->object->refs, memory_order_relaxed) > 0);
 }
 
-/* ---- watch.c ---- */
+/* ---- watch.c: contracts in store/api.h. ---- */
+uint64_t local_rights_epoch(const struct store *store);
+int local_object_watch_begin(
+	struct store_get *get, struct store_object_watch *watch, uint64_t epoch);
+void local_object_watch_end(struct store *store, struct store_object_watch *watch);
+void local_rights_changed(struct store *store);
 void object_supersede_watched(struct store *store, struct object *object);
 /* Another object, or none, has taken its place in the record table: before the commit is told to
  * have been done. */

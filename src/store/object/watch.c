@@ -8,12 +8,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-uint64_t store_rights_epoch(const struct store *store)
+uint64_t local_rights_epoch(const struct store *store)
 {
 	return atomic_load(&((struct store *)(uintptr_t)store)->rights_epoch);
 }
 
-int store_object_watch_begin(
+int local_object_watch_begin(
 	struct store_get *get, struct store_object_watch *watch, uint64_t epoch)
 {
 	struct store *store = get->store;
@@ -50,7 +50,7 @@ static struct object *watch_take(struct store_object_watch *watch)
 	return object;
 }
 
-void store_object_watch_end(struct store *store, struct store_object_watch *watch)
+void local_object_watch_end(struct store *store, struct store_object_watch *watch)
 {
 	struct object *object = NULL;
 
@@ -61,7 +61,7 @@ void store_object_watch_end(struct store *store, struct store_object_watch *watc
 	object_put(store, object);
 }
 
-void store_rights_changed(struct store *store)
+void local_rights_changed(struct store *store)
 {
 	struct list *link;
 

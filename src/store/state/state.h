@@ -2,6 +2,7 @@
 #ifndef STORE_STATE_H
 #define STORE_STATE_H
 
+#include "store/engine.h"
 #include "store/local.h"
 
 #include <errno.h>
@@ -31,6 +32,7 @@ struct store_core {
 };
 
 struct store {
+	struct store_head head;
 	struct store_opts opts;
 	char dir[4096 - 64];
 	int lock_fd;

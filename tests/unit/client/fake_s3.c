@@ -4,7 +4,7 @@
 #include "rig.h"
 
 #include "codec/capsule.h"
-#include "store/local.h"
+#include "store/api.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -440,13 +440,5 @@ int s3_session_key(struct s3 *s3, struct slice access_key, struct slice context,
 	capsule_auth_key(SLICE(RIG_SECRET_KEY), (const uint8_t *)context.data, ret_key);
 	*ret_identity = (struct s3_identity){.root = true};
 	slice_copy_str(access_key, ret_identity->access_key, sizeof(ret_identity->access_key));
-	return 0;
-}
-
-/* flow asks the store's cache for frames; there is none here. */
-uint32_t store_cache_shrink(struct store *store, uint32_t frame_count)
-{
-	(void)store;
-	(void)frame_count;
 	return 0;
 }

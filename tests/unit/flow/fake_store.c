@@ -61,6 +61,7 @@ static const struct region_device_ops RAM_OPS = {
 void fake_store_open(struct fake_store *fake, struct region *region)
 {
 	*fake = (struct fake_store){
+		.head.meta = &fake->meta,
 		.region = region,
 		.volume = calloc(1, FAKE_VOLUME_BYTES),
 		.run_bytes_max = STORE_CHUNK_BYTES,
@@ -101,13 +102,13 @@ static int run_at(
 	return 0;
 }
 
-int store_put_space(
+int local_put_space(
 	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
 	return run_at(fake_of(put), offset, bytes, ret_run);
 }
 
-int store_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
+int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c)
 {
 	struct fake_store *fake = fake_of(put);
 
@@ -130,7 +131,7 @@ uint64_t store_put_body_number(const struct store_put *put)
 	return fake_of(put)->stream;
 }
 
-void store_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
+void local_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(put);
 
@@ -140,7 +141,7 @@ void store_put_frames_take(struct store_put *put, struct region_span span, uint3
 	region_give(fake->region, span, OWNER_APP);
 }
 
-void store_put_cache_take(
+void local_put_cache_take(
 	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(put);
@@ -150,12 +151,7 @@ void store_put_cache_take(
 	region_give(fake->region, span, OWNER_DISK);
 }
 
-const struct store_meta *store_get_meta(const struct store_get *get)
-{
-	return &fake_of(get)->meta;
-}
-
-bool store_get_inline(const struct store_get *get, struct slice *ret_body)
+bool local_get_inline(const struct store_get *get, struct slice *ret_body)
 {
 	const struct fake_store *fake = fake_of(get);
 
@@ -195,13 +191,19 @@ void fake_store_fill(struct fake_store *fake, const uint8_t *content, uint64_t b
 	}
 }
 
-void store_get_stretch(
-	const struct store_get *get, uint64_t offset, uint64_t *ret_start, uint64_t *ret_bytes)
+void local_get_stretch(
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch)
 {
 	struct fake_stretch stretch = stretch_of(fake_of(get), offset);
 
-	*ret_start = stretch.start;
-	*ret_bytes = stretch.bytes;
+	*ret_stretch = (struct store_stretch){
+		.start = stretch.start, .bytes = stretch.bytes, .stream = fake_of(get)->stream};
+}
+
+void store_get_stretch(
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch)
+{
+	local_get_stretch(get, offset, ret_stretch);
 }
 
 /* Where the object's byte lies in the volume. */
@@ -224,13 +226,7 @@ int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
 	return 0;
 }
 
-uint64_t store_get_body_number(const struct store_get *get, uint64_t offset)
-{
-	(void)offset;
-	return fake_of(get)->stream;
-}
-
-bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
+bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span)
 {
 	struct fake_store *fake = fake_of(get);
 	uint32_t chunk_idx = (uint32_t)(volume_at(fake, offset) / STORE_CHUNK_BYTES);
@@ -242,7 +238,7 @@ bool store_get_cached(struct store_get *get, uint64_t offset, struct region_span
 	return true;
 }
 
-int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
+int local_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run)
 {
 	struct fake_stretch stretch = stretch_of(fake_of(get), offset);
 	uint64_t left = stretch.start + stretch.bytes - offset;
@@ -251,7 +247,7 @@ int store_get_run(struct store_get *get, uint64_t offset, uint32_t bytes, struct
 		(uint32_t)MIN(left, (uint64_t)bytes), ret_run);
 }
 
-int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
+int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(get);
 	struct fake_stretch stretch = stretch_of(fake, offset);
@@ -269,7 +265,7 @@ int store_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_
 	return 0;
 }
 
-bool store_get_cache_offer(
+bool local_get_cache_offer(
 	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes)
 {
 	struct fake_store *fake = fake_of(get);
@@ -284,11 +280,4 @@ bool store_get_cache_offer(
 	region_get(fake->region, span);
 	fake->cached[chunk_idx] = span;
 	return true;
-}
-
-uint32_t store_cache_shrink(struct store *store, uint32_t frame_count)
-{
-	(void)store;
-	(void)frame_count;
-	return 0;
 }

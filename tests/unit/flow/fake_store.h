@@ -4,7 +4,7 @@
 #ifndef TESTS_FLOW_FAKE_STORE_H
 #define TESTS_FLOW_FAKE_STORE_H
 
-#include "store/local.h"
+#include "store/call/call.h"
 
 #define FAKE_VOLUME_BYTES (16u * 1024u * 1024u)
 #define FAKE_CHECKS_MAX	  (FAKE_VOLUME_BYTES / STORE_CHECK_BYTES)
@@ -17,6 +17,7 @@ struct fake_stretch {
 };
 
 struct fake_store {
+	struct store_get_head head; /* of the get that it is */
 	struct region *region;
 	uint16_t target;
 	uint8_t *volume; /* the stretch's byte n lies at n from its chunk: runs are short, but in

@@ -120,7 +120,7 @@ static int drain(struct flow_source *source, uint64_t from, uint64_t *ret_bytes)
 	uint64_t at = 0;
 	int ret;
 
-	while ((ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
+	while ((ret = flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece)) == 1) {
 		assert_int_equal(piece.offset, at);
 		for (uint32_t i = 0; i < piece.bytes; i++)
 			if (piece.data[i] != byte_at(from + at + i))
@@ -531,7 +531,7 @@ static void transforms_fail(void)
 	chain = chain_of("zstd");
 	flow_source_close(file_through(path, chain, false, NULL));
 	source = file_through(path, chain, true, NULL);
-	assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);
+	assert_int_equal(flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece), 1);
 	flow_piece_end(&core, &piece, OWNER_APP);
 	flow_source_close(source);
 	flow_transforms_close(chain);
@@ -594,7 +594,7 @@ static void transforms_prompt(void)
 
 		assert_int_equal(
 			flow_transform_source_open(&trickle.source, chain, &opts, &source), 0);
-		while (flow_source_next(source, STORE_CHUNK_BYTES, &piece) == 1) {
+		while (flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece) == 1) {
 			pieces++;
 			assert_int_equal(piece.offset, at);
 			assert_int_equal(piece.bytes % 512, pieces < 4 && prompt ? 0 : 15000 % 512);

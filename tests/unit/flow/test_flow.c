@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include "rig.h"
+#include "store/crypt.h"
+#include "store/ends/ends.h"
+#include "store/crypt.h"
 
 static void run(body_fn *fn)
 {
@@ -20,7 +23,7 @@ static int put_memory(const void *data, size_t len, uint64_t bytes_total)
 	int ret;
 
 	assert_int_equal(flow_memory_source_open(&core, slice_of(data, len), &source), 0);
-	assert_int_equal(flow_object_sink_open(&core, fake_put(&fake), bytes_total, &sink), 0);
+	assert_int_equal(local_put_sink(fake_put(&fake), &core, bytes_total, &sink), 0);
 	ret = flow_run(source, NULL, 0, sink, &moved);
 	if (ret == 0)
 		assert_int_equal(moved, len);
@@ -81,8 +84,7 @@ static int get_range(struct gather *gather, uint64_t offset, uint64_t bytes)
 	gather->bytes = 0;
 	gather->pieces = 0;
 	gather->from_cache = 0;
-	assert_int_equal(
-		flow_object_source_open(&core, fake_get(&fake), offset, bytes, &source), 0);
+	assert_int_equal(local_get_source(fake_get(&fake), &core, offset, bytes, &source), 0);
 	return flow_run(source, NULL, 0, &gather->sink, &moved);
 }
 
@@ -324,8 +326,8 @@ static void cache_empty(void)
 
 static int crypt_put(uint32_t bytes, uint32_t piece_bytes, bool authenticated)
 {
-	struct flow_crypt_key key = {.key = crypt_key, .authenticated = authenticated};
-	struct flow_crypt_sink crypt;
+	struct store_crypt_key key = {.key = crypt_key, .authenticated = authenticated};
+	struct store_crypt_sink crypt;
 	struct flow_sink *sink;
 	int ret = 0;
 
@@ -334,8 +336,8 @@ static int crypt_put(uint32_t bytes, uint32_t piece_bytes, bool authenticated)
 	fake.grouped = false;
 	fake.stream = 0x0102030405060708;
 	memset(fake.volume, 0xee, FAKE_VOLUME_BYTES);
-	assert_int_equal(flow_object_sink_open(&core, fake_put(&fake), bytes, &sink), 0);
-	assert_int_equal(flow_crypt_sink_init(&crypt, key, fake_put(&fake), sink), 0);
+	assert_int_equal(local_put_sink(fake_put(&fake), &core, bytes, &sink), 0);
+	assert_int_equal(store_crypt_sink_init(&crypt, key, fake_put(&fake), sink), 0);
 	for (uint32_t at = 0; at < bytes && !ret; at += piece_bytes) {
 		struct flow_piece piece = {.data = content + at,
 			.bytes = MIN(piece_bytes, bytes - at),
@@ -360,15 +362,14 @@ static void volume_sum(void)
 
 static int crypt_get(struct gather *gather, uint64_t offset, uint64_t bytes, bool authenticated)
 {
-	struct flow_crypt_key key = {.key = crypt_key, .authenticated = authenticated};
-	struct flow_crypt_source crypt;
+	struct store_crypt_key key = {.key = crypt_key, .authenticated = authenticated};
+	struct store_crypt_source crypt;
 	struct flow_source *source;
 	uint64_t moved;
 
 	gather->bytes = 0;
-	assert_int_equal(
-		flow_object_source_open(&core, fake_get(&fake), offset, bytes, &source), 0);
-	assert_int_equal(flow_crypt_source_init(&crypt, key, fake_get(&fake), offset, source), 0);
+	assert_int_equal(local_get_source(fake_get(&fake), &core, offset, bytes, &source), 0);
+	assert_int_equal(store_crypt_source_init(&crypt, key, fake_get(&fake), offset, source), 0);
 	gather->sink.magic = FLOW_SINK_MAGIC;
 	return flow_run(&crypt.source, NULL, 0, &gather->sink, &moved);
 }
@@ -464,19 +465,16 @@ static void object_to_object_copies_nothing(void)
 	other = malloc(sizeof(*other));
 	fake_store_open(other, region);
 	copied = region_copy_bytes_all();
-	assert_int_equal(
-		flow_object_source_open(&core, fake_get(&fake), 0, fake.meta.bytes, &source), 0);
-	assert_int_equal(flow_object_sink_open(&core, fake_put(other), fake.meta.bytes, &sink), 0);
+	assert_int_equal(local_get_source(fake_get(&fake), &core, 0, fake.meta.bytes, &source), 0);
+	assert_int_equal(local_put_sink(fake_put(other), &core, fake.meta.bytes, &sink), 0);
 	assert_int_equal(flow_run(source, NULL, 0, sink, &moved), 0);
 	assert_int_equal(region_copy_bytes_all() - copied, 0);
 	assert_memory_equal(other->volume, content, fake.meta.bytes);
 	/* From an odd place it must be gathered, and that is counted. */
 	other->check_count = 0;
-	assert_int_equal(flow_object_source_open(
-				 &core, fake_get(&fake), 100, 2 * STORE_CHUNK_BYTES, &source),
-		0);
 	assert_int_equal(
-		flow_object_sink_open(&core, fake_put(other), 2 * STORE_CHUNK_BYTES, &sink), 0);
+		local_get_source(fake_get(&fake), &core, 100, 2 * STORE_CHUNK_BYTES, &source), 0);
+	assert_int_equal(local_put_sink(fake_put(other), &core, 2 * STORE_CHUNK_BYTES, &sink), 0);
 	assert_int_equal(flow_run(source, NULL, 0, sink, &moved), 0);
 	assert_int_equal(region_copy_bytes_all() - copied, 2 * STORE_CHUNK_BYTES);
 	assert_memory_equal(other->volume, content + 100, 2 * STORE_CHUNK_BYTES);

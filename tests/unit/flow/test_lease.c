@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "store/ends/ends.h"
 #include "flow/reader.h"
 #include "rig.h"
 
@@ -200,7 +201,7 @@ static struct flow_sink *sink_open(uint64_t bytes)
 {
 	struct flow_sink *sink;
 
-	assert_int_equal(flow_object_sink_open(&core, fake_put(&fake), bytes, &sink), 0);
+	assert_int_equal(local_put_sink(fake_put(&fake), &core, bytes, &sink), 0);
 	sink->share = 1;
 	return sink;
 }
@@ -237,7 +238,7 @@ static void read_ahead_is_called_in(void)
 	uint64_t offset = 0;
 
 	fake_store_fill(&fake, content, bytes);
-	assert_int_equal(flow_object_source_open(&core, fake_get(&fake), 0, bytes, &source), 0);
+	assert_int_equal(local_get_source(fake_get(&fake), &core, 0, bytes, &source), 0);
 	source->share = 1;
 	while (offset < bytes) {
 		assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);

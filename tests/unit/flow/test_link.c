@@ -234,7 +234,7 @@ static int receive_all(uint64_t *ret_bytes)
 	uint64_t at = 0;
 	int ret;
 
-	while ((ret = flow_source_next(source, STORE_CHUNK_BYTES, &piece)) == 1) {
+	while ((ret = flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece)) == 1) {
 		assert_int_equal(piece.offset, at);
 		for (uint32_t i = 0; i < piece.bytes; i += 97)
 			assert_int_equal(piece.data[i], byte_at(at + i));
@@ -323,7 +323,7 @@ static void acknowledgements_come_on_the_way(void)
 	links_open();
 	send_all(64 * MIB, 1 * MIB);
 	source = flow_link_source(in);
-	assert_int_equal(flow_source_next(source, STORE_CHUNK_BYTES, &piece), 1);
+	assert_int_equal(flow_source_next(source, FLOW_PIECE_BYTES_MAX, &piece), 1);
 	flow_piece_end(&core, &piece, OWNER_APP);
 	flow_link_acknowledge(in, 512);
 	while (acknowledged_last != 512)

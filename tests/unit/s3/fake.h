@@ -1,10 +1,13 @@
-/* tests/unit/s3/fake.h: a store and a flow in plain memory, without fibers or devices, so that
- * whole requests can be answered in a unit test; and a front that keeps what it was told. What the
- * real store and flow do is tested over them. */
+/* tests/unit/s3/fake.h: a reactor and a store, so that whole requests can be answered in a unit
+ * test; and a front that keeps what it was told. STORE_ENGINE says whose the store is: "memory" or
+ * "local". */
 #ifndef TESTS_FAKE_H
 #define TESTS_FAKE_H
 
 #include "s3/core/call.h"
+
+/* All of a program: runs the tests on a fiber and returns what they returned. */
+int fake_main(int (*tests)(void));
 
 struct store *fake_store_open(void);
 void fake_store_close(struct store *store);

@@ -659,7 +659,7 @@ static void test_open_refuses(void **state)
 	s3_close(NULL);
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_header_signature),
@@ -681,4 +681,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

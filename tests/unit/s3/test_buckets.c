@@ -404,7 +404,7 @@ static void test_presets(void **state)
 	assert_int_equal(ask("GET", "/preset", "publicAccessBlock", NULL), 404);
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_life),
@@ -421,4 +421,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

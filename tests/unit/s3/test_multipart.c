@@ -539,7 +539,7 @@ static void test_checksum_requests(void **state)
 	run(404, "NoSuchBucket");
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_life),
@@ -555,4 +555,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

@@ -731,7 +731,7 @@ static void test_attributes(void **state)
 
 #define OBJECT_TEST(test) cmocka_unit_test_setup_teardown(test, bucket_setup, nothing_open)
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		OBJECT_TEST(test_put_get_head_delete),
@@ -757,4 +757,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

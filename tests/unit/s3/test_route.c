@@ -237,7 +237,7 @@ static int close_all(void **state)
 	return 0;
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_row_is_chosen),
@@ -247,4 +247,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

@@ -34,12 +34,12 @@ static int put(const char *name, const char *text, uint64_t owner, const char *e
 {
 	const struct document document = {.text = slice_str(text), .owner = owner};
 
-	return document_put(s3->store, NULL, slice_str(name), &document, expected);
+	return document_put(s3->store, &fake_core, slice_str(name), &document, expected);
 }
 
 static int get(const char *name, struct document *ret_document)
 {
-	return document_get(s3->store, NULL, slice_str(name), &arena, ret_document);
+	return document_get(s3->store, &fake_core, slice_str(name), &arena, ret_document);
 }
 
 static void test_documents(void **state)
@@ -74,9 +74,10 @@ static void test_document_errors(void **state)
 	struct document document = {.text = slice_of(large, sizeof(large))};
 
 	(void)state;
-	assert_int_equal(document_put(s3->store, NULL, SLICE("i/a"), &document, NULL), -EFBIG);
+	assert_int_equal(
+		document_put(s3->store, &fake_core, SLICE("i/a"), &document, NULL), -EFBIG);
 	document.text.len--;
-	assert_int_equal(document_put(s3->store, NULL, SLICE("i/a"), &document, NULL), 0);
+	assert_int_equal(document_put(s3->store, &fake_core, SLICE("i/a"), &document, NULL), 0);
 	assert_int_equal(get("i/a", &document), 0);
 	assert_int_equal(document.text.len, DOCUMENT_BYTES_MAX);
 	fake_put_error = -ENOSPC;
@@ -149,7 +150,7 @@ static struct slice tags_of(struct slice bucket, uint64_t *ret_id)
 	struct s3_settings *settings;
 	struct slice text;
 
-	assert_int_equal(s3_settings_get(s3, NULL, bucket, &settings), 0);
+	assert_int_equal(s3_settings_get(s3, &fake_core, bucket, &settings), 0);
 	text = mem_arena_copy(&arena, settings->documents[S3_CONFIG_REPLICATION]);
 	if (!settings->documents[S3_CONFIG_REPLICATION].data)
 		text = SLICE_NONE;
@@ -164,7 +165,7 @@ static void test_settings(void **state)
 	uint64_t id, next_id;
 
 	(void)state;
-	assert_int_equal(s3_settings_get(s3, NULL, SLICE("one"), &settings), -ENOENT);
+	assert_int_equal(s3_settings_get(s3, &fake_core, SLICE("one"), &settings), -ENOENT);
 	assert_int_equal(ask("PUT", "/one", ""), 200);
 	assert_null(tags_of(SLICE("one"), &id).data);
 	assert_int_equal(put("b/one/replication", "first", id, NULL), 0);
@@ -173,7 +174,7 @@ static void test_settings(void **state)
 	s3_settings_changed(s3, SLICE("one"));
 	assert_string_equal(tags_of(SLICE("one"), &id).data, "first");
 	assert_int_equal(ask("GET", "/one", "replication"), 200);
-	assert_int_equal(s3_settings_get(s3, NULL, SLICE("one"), &held), 0);
+	assert_int_equal(s3_settings_get(s3, &fake_core, SLICE("one"), &held), 0);
 	assert_int_equal(ask("DELETE", "/one", "replication"), 204);
 	assert_int_equal(ask("GET", "/one", "replication"), 404);
 	assert_string_equal(held->documents[S3_CONFIG_REPLICATION].data, "first");
@@ -223,7 +224,7 @@ static void test_more_buckets_than_remembered(void **state)
 		}
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_documents, open_all, close_all),
@@ -236,4 +237,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

@@ -156,7 +156,7 @@ static void test_hidden(void **state)
 	mem_arena_free(&arena);
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kept),
@@ -166,4 +166,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

@@ -287,7 +287,7 @@ static void test_payer(void **state)
 	assert_int_equal(call.reply.status, 403);
 }
 
-int main(void)
+static int tests_run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_pages, open_public, close_all),
@@ -301,4 +301,9 @@ int main(void)
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+	return fake_main(tests_run);
 }

@@ -3,6 +3,8 @@
  *   measure [keys of the list] */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +102,7 @@ static void put_fiber(struct rig *rig, void *arg)
 		assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
 		while (region_lease(rig->region, 1, OWNER_APP, &span))
 			store_cache_shrink(rig->store, 16);
-		store_put_frames_take(put, span, BODY_BYTES);
+		local_put_frames_take(put, span, BODY_BYTES);
 		assert_int_equal(store_put_commit(put, &meta, NULL, NULL), 0);
 		sample_add(clock_now_ns() - from);
 	}

@@ -2,6 +2,8 @@
 #include "rig.h"
 #include "../ring_poller.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,14 +314,14 @@ static int chunk_write(struct rig *rig, struct store_put *put, uint64_t offset,
 	int ret = 0;
 
 	for (uint32_t at = 0; at < bytes && !ret; at += STORE_CHECK_BYTES)
-		ret = store_put_checked(put, offset + at,
+		ret = local_put_checked(put, offset + at,
 			crc32c_update(0, span.data + at, MIN(bytes - at, STORE_CHECK_BYTES)));
 	region_switch(rig->region, span, OWNER_APP, OWNER_DISK);
 	for (uint32_t at = 0; at < bytes && !ret;) {
 		struct store_run run;
 		int32_t moved;
 
-		ret = store_put_space(put, offset + at, bytes - at, &run);
+		ret = local_put_space(put, offset + at, bytes - at, &run);
 		if (ret)
 			break;
 		moved = io_run(rig, REGION_OP_WRITE, &run, span.data + at);
@@ -330,7 +332,7 @@ static int chunk_write(struct rig *rig, struct store_put *put, uint64_t offset,
 	if (ret)
 		region_give(rig->region, span, OWNER_DISK);
 	else
-		store_put_cache_take(put, offset, span, bytes);
+		local_put_cache_take(put, offset, span, bytes);
 	return ret;
 }
 
@@ -342,7 +344,7 @@ static int body_write(struct rig *rig, struct store_put *put, const uint8_t *bod
 		struct region_span span = frames_lease(rig, bytes);
 
 		memcpy(span.data, body, bytes);
-		store_put_frames_take(put, span, (uint32_t)bytes);
+		local_put_frames_take(put, span, (uint32_t)bytes);
 	}
 	for (uint64_t at = 0; bytes > STORE_GROUPED_BYTES_MAX && at < bytes && !ret;) {
 		uint32_t part = (uint32_t)MIN(bytes - at, (uint64_t)STORE_CHUNK_BYTES);
@@ -514,7 +516,7 @@ static int chunk_read(
 	struct region_span span;
 	int ret = 0;
 
-	if (store_get_cached(get, offset, &span)) {
+	if (local_get_cached(get, offset, &span)) {
 		memcpy(out, span.data, bytes);
 		region_put(rig->region, span, OWNER_CACHE);
 		return 0;
@@ -524,7 +526,7 @@ static int chunk_read(
 		struct store_run run;
 		int32_t moved;
 
-		ret = store_get_run(get, offset + at, bytes - at, &run);
+		ret = local_get_run(get, offset + at, bytes - at, &run);
 		if (ret)
 			break;
 		moved = io_run(rig, REGION_OP_READ, &run, span.data + at);
@@ -533,10 +535,10 @@ static int chunk_read(
 		at += run.bytes;
 	}
 	if (!ret)
-		ret = store_get_verify(get, offset, span.data, bytes);
+		ret = local_get_verify(get, offset, span.data, bytes);
 	if (!ret)
 		memcpy(out, span.data, bytes);
-	if (!ret && store_get_cache_offer(get, offset, span, bytes))
+	if (!ret && local_get_cache_offer(get, offset, span, bytes))
 		region_put(rig->region, span, OWNER_CACHE);
 	else
 		region_give(rig->region, span, OWNER_APP);
@@ -551,16 +553,16 @@ static int get_read(struct rig *rig, struct store_get *get, uint8_t *out, uint64
 
 	if (bytes > out_bytes)
 		return -EMSGSIZE;
-	if (store_get_inline(get, &body)) {
+	if (local_get_inline(get, &body)) {
 		assert_int_equal(body.len, bytes);
 		memcpy(out, body.data, body.len);
 		return 0;
 	}
 	for (uint64_t at = 0, chunk; at < bytes && !ret; at += chunk) {
-		uint64_t start, stretch;
+		struct store_stretch stretch;
 
-		store_get_stretch(get, at, &start, &stretch);
-		chunk = MIN(start + stretch - at, (uint64_t)STORE_CHUNK_BYTES);
+		store_get_stretch(get, at, &stretch);
+		chunk = MIN(stretch.start + stretch.bytes - at, (uint64_t)STORE_CHUNK_BYTES);
 		ret = chunk_read(rig, get, at, (uint32_t)chunk, out + at);
 	}
 	return ret;

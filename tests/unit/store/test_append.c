@@ -1,6 +1,8 @@
 /* tests/unit/store/test_append.c: bodies that come behind others, and keys that get other names. */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +96,7 @@ static int frames_put(struct rig *rig, struct slice key, const struct store_get 
 	assert_int_equal(store_put_append(put, get), -EINVAL);
 	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
 	memset(span.data, 'x', 10);
-	store_put_frames_take(put, span, 10);
+	local_put_frames_take(put, span, 10);
 	return store_put_commit(put, &meta, check, NULL);
 }
 

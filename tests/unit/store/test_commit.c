@@ -2,6 +2,8 @@
  * commit order; quiescing. */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -390,7 +392,7 @@ static void edges_run(struct rig *rig, void *arg)
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
 	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
-	store_put_frames_take(put, span, 10);
+	local_put_frames_take(put, span, 10);
 	assert_int_equal(store_bucket_delete(rig->store, SLICE("b")), 0);
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	/* The bucket of that name is another one now. */

@@ -3,6 +3,8 @@
  */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,7 +297,7 @@ static void cached_run(struct rig *rig, void *arg)
 	for (uint32_t i = 0; i < ARRAY_LEN(starts); i++) {
 		struct region_span span;
 
-		assert_true(store_get_cached(get, starts[i], &span));
+		assert_true(local_get_cached(get, starts[i], &span));
 		assert_memory_equal(span.data, body + starts[i], 100);
 		region_put(rig->region, span, OWNER_CACHE);
 	}
@@ -316,7 +318,8 @@ static void test_cached_chunks_stay(void **state)
 static void stretches_run(struct rig *rig, void *arg)
 {
 	uint8_t *body = upload_body(&TWO);
-	uint64_t start, bytes, second = TWO_SIZES[0];
+	uint64_t second = TWO_SIZES[0];
+	struct store_stretch stretch;
 	struct store_run run;
 	struct store_get *get;
 	bool exists;
@@ -326,20 +329,20 @@ static void stretches_run(struct rig *rig, void *arg)
 	upload_parts(rig, &TWO);
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
-	store_get_stretch(get, second - 1, &start, &bytes);
-	assert_int_equal(start, 0);
-	assert_int_equal(bytes, second);
-	store_get_stretch(get, second, &start, &bytes);
-	assert_int_equal(start, second);
-	assert_int_equal(bytes, TWO_SIZES[1]);
-	assert_int_equal(store_get_run(get, second - 100, 4096, &run), 0);
+	store_get_stretch(get, second - 1, &stretch);
+	assert_int_equal(stretch.start, 0);
+	assert_int_equal(stretch.bytes, second);
+	store_get_stretch(get, second, &stretch);
+	assert_int_equal(stretch.start, second);
+	assert_int_equal(stretch.bytes, TWO_SIZES[1]);
+	assert_int_equal(local_get_run(get, second - 100, 4096, &run), 0);
 	assert_int_equal(run.bytes, 100);
-	assert_int_equal(store_get_run(get, second + bytes, 1, &run), -ERANGE);
-	assert_int_equal(store_get_verify(get, second, body + second, STORE_CHECK_BYTES), 0);
-	assert_int_equal(store_get_verify(get, second - 100, body + second - 100, 200), 0 - EINVAL);
-	assert_int_equal(store_get_verify(get, second + 4096, body, 4096), -EINVAL);
+	assert_int_equal(local_get_run(get, second + stretch.bytes, 1, &run), -ERANGE);
+	assert_int_equal(local_get_verify(get, second, body + second, STORE_CHECK_BYTES), 0);
+	assert_int_equal(local_get_verify(get, second - 100, body + second - 100, 200), 0 - EINVAL);
+	assert_int_equal(local_get_verify(get, second + 4096, body, 4096), -EINVAL);
 	body[second] ^= 1;
-	assert_int_equal(store_get_verify(get, second, body + second, STORE_CHECK_BYTES), -EIO);
+	assert_int_equal(local_get_verify(get, second, body + second, STORE_CHECK_BYTES), -EIO);
 	store_get_close(get);
 	free(body);
 }
@@ -443,8 +446,8 @@ static void refusals_run(struct rig *rig, void *arg)
 	store_put_abort(put);
 	put = put_begin(rig, SLICE("k"));
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
-	assert_int_equal(store_put_space(put, 0, 4096, &run), -EINVAL);
-	assert_int_equal(store_put_checked(put, 0, 1), -EINVAL);
+	assert_int_equal(local_put_space(put, 0, 4096, &run), -EINVAL);
+	assert_int_equal(local_put_checked(put, 0, 1), -EINVAL);
 	assert_int_equal(put_end(put, upload_bytes(&TWO) - 1), -EINVAL);
 	put = put_begin(rig, SLICE("k"));
 	assert_int_equal(upload_compose(rig, &TWO, put), 0);
@@ -464,7 +467,7 @@ static void refusals_run(struct rig *rig, void *arg)
 	store_get_close(get);
 	/* Bytes or bodies, never both. */
 	assert_int_equal(region_lease(rig->region, 1, OWNER_APP, &span), 0);
-	store_put_frames_take(put, span, 10);
+	local_put_frames_take(put, span, 10);
 	assert_int_equal(store_put_drop(put, SLICE("b"), SLICE("k"), joined), -EINVAL);
 	store_put_abort(put);
 	put = put_begin(rig, SLICE("k"));
@@ -551,13 +554,13 @@ static void reader_run(struct rig *rig, void *arg)
 	upload_parts(rig, &TWO);
 	assert_int_equal(
 		store_get_open(rig->store, SLICE("parts"), name_of(buf, "p", 1), &get, &exists), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	for (uint64_t i = 0; i < 20; i++)
 		assert_int_equal(
 			object_put_seeded(rig, "b", SLICE("k"), TWO_SIZES[1], 100 + i, NULL), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &after), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &after), 0);
 	assert_int_equal(before.volume_offset, after.volume_offset);
 	assert_true(rig_usage(rig).used_bytes >= TWO_SIZES[1] + upload_bytes(&TWO));
 	store_get_close(get);
@@ -589,7 +592,7 @@ static void late_reader_run(struct rig *rig, void *arg)
 	assert_int_equal(complete(rig, &TWO, SLICE("k")), 0);
 	k_delete(rig, NULL);
 	rig_index_wait(rig);
-	assert_int_equal(store_get_run(get, STORE_CHUNK_BYTES, 4096, &run), 0);
+	assert_int_equal(local_get_run(get, STORE_CHUNK_BYTES, 4096, &run), 0);
 	store_get_close(get);
 }
 

@@ -7,6 +7,8 @@
  * The parent only forks: a process that has had RocksDB open cannot fork a working one. */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -395,7 +397,7 @@ static void torn_run(struct rig *rig, void *arg)
 		object_put_seeded(rig, "b", SLICE("k"), 8000, 1, &how) ||
 		object_put_seeded(rig, "b", SLICE("k"), 8000, 2, &how) ||
 		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists) ||
-		store_get_run(get, 0, 8000, &run))
+		local_get_run(get, 0, 8000, &run))
 		_exit(3);
 	atomic_store(&torn->volume_offset, run.volume_offset);
 	_exit(0);
@@ -538,7 +540,7 @@ static void grown_run(struct rig *rig, void *arg)
 		store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists))
 		_exit(3);
 	if (grown->torn_at != UINT32_MAX) {
-		if (store_get_run(get, grown->torn_at, 1, &run))
+		if (local_get_run(get, grown->torn_at, 1, &run))
 			_exit(3);
 		atomic_store(&grown->volume_offset, run.volume_offset);
 	}

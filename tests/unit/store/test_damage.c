@@ -2,6 +2,8 @@
  * group: clean errors, and nothing else is harmed. */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -257,7 +259,7 @@ static void victim_put(struct rig *rig, void *arg)
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("good"), VICTIM_BYTES, 1, NULL), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("bad"), VICTIM_BYTES, 2, NULL), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("bad"), &get, &exists), 0);
-	assert_int_equal(store_get_run(get, 128 * KIB, 4096, &run), 0);
+	assert_int_equal(local_get_run(get, 128 * KIB, 4096, &run), 0);
 	victim->volume_offset = run.volume_offset + 77;
 	store_get_close(get);
 }

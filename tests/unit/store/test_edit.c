@@ -2,6 +2,8 @@
  * are, and nobody's change is lost. */
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -195,7 +197,7 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("k"), 65000, 1, NULL), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("k"), &get, &exists), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
 	for (uint32_t i = 0; i < 3000; i++) {
 		struct edit edit = {.headers = slice_of(text, sizeof(text))};
 
@@ -206,7 +208,7 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("k"), NULL, NULL), 0);
 	for (uint64_t i = 0; i < 20; i++)
 		assert_int_equal(object_put_seeded(rig, "b", SLICE("o"), 65000, i, NULL), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &after), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &after), 0);
 	assert_int_equal(before.volume_offset, after.volume_offset);
 	assert_int_equal(store_get_meta(get)->headers_len, 0);
 	rig_index_wait(rig);

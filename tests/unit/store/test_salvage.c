@@ -729,7 +729,7 @@ static uint64_t volume_offset(struct rig *rig, struct slice key)
 	bool exists;
 
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), key, &get, &exists), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &run), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &run), 0);
 	store_get_close(get);
 	return run.volume_offset;
 }

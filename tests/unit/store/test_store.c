@@ -3,6 +3,8 @@
 #include "../abort.h"
 #include "rig.h"
 
+#include "store/call/call.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,13 +197,13 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), 0);
 	assert_int_equal(object_put_seeded(rig, "b", SLICE("old"), bytes, 1, NULL), 0);
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("old"), &get, &exists), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &before), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("old"), NULL, NULL), 0);
 	/* What is written now must not land on what is being read. */
 	for (uint64_t i = 0; i < 30; i++)
 		assert_int_equal(
 			object_put_seeded(rig, "b", SLICE("new"), bytes, 100 + i, NULL), 0);
-	assert_int_equal(store_get_run(get, 0, 4096, &after), 0);
+	assert_int_equal(local_get_run(get, 0, 4096, &after), 0);
 	assert_int_equal(before.volume_offset, after.volume_offset);
 	store_usage(rig->store, &usage);
 	assert_true(usage.used_bytes >= 2 * ALIGN_UP(bytes, (uint64_t)4096));
@@ -278,10 +280,10 @@ static void refusals_run(struct rig *rig, void *arg)
 	assert_int_equal(bucket_make(rig->store, "b"), -EEXIST);
 	assert_int_equal(bucket_make(rig->store, ""), -EINVAL);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
-	assert_int_equal(store_put_space(put, 4096, 4096, &run), -EINVAL);
-	assert_int_equal(store_put_space(put, 0, 200 * KIB, &run), -EFBIG);
-	assert_int_equal(store_put_checked(put, 1, 0), -EINVAL);
-	assert_int_equal(store_put_space(put, 0, 64 * KIB, &run), 0);
+	assert_int_equal(local_put_space(put, 4096, 4096, &run), -EINVAL);
+	assert_int_equal(local_put_space(put, 0, 200 * KIB, &run), -EFBIG);
+	assert_int_equal(local_put_checked(put, 1, 0), -EINVAL);
+	assert_int_equal(local_put_space(put, 0, 64 * KIB, &run), 0);
 	/* Not all of it was given. */
 	assert_int_equal(store_put_commit(put, &meta, NULL, NULL), -EINVAL);
 	opts.bytes = LIMIT_PUT_BYTES_MAX + 1;
@@ -387,7 +389,7 @@ static void has_frames_and_space(void *arg)
 	struct store_put *put = (struct store_put *)arg;
 	struct region_span span = {.data = (uint8_t *)put, .frame_count = 1};
 
-	store_put_frames_take(put, span, 100);
+	local_put_frames_take(put, span, 100);
 }
 
 static void find_bugs(struct rig *rig, void *arg)
@@ -412,7 +414,7 @@ static void find_bugs(struct rig *rig, void *arg)
 	store_get_close(get);
 	store_put_abort(put);
 	assert_int_equal(store_put_open(rig->store, &opts, &put), 0);
-	assert_int_equal(store_put_space(put, 0, STORE_CHUNK_BYTES, &place), 0);
+	assert_int_equal(local_put_space(put, 0, STORE_CHUNK_BYTES, &place), 0);
 	abort_expected(has_frames_and_space, put);
 	abort_expected(aborts_twice, put);
 	store_put_abort(put);

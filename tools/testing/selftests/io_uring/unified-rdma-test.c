@@ -245,7 +245,7 @@ static int note_take(struct flow_link *link, struct note *ret_note)
 {
 	struct flow_source *source = flow_link_source(link);
 	struct flow_piece piece;
-	int ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
+	int ret = source->ops->next(source, FLOW_PIECE_BYTES_MAX, &piece);
 
 	if (ret <= 0)
 		return ret ? ret : -EPROTO;
@@ -255,7 +255,7 @@ static int note_take(struct flow_link *link, struct note *ret_note)
 		memcpy(ret_note, piece.data, sizeof(*ret_note));
 	flow_piece_end(&machine.core, &piece, OWNER_APP);
 	if (ret > 0)
-		ret = source->ops->next(source, STORE_CHUNK_BYTES, &piece);
+		ret = source->ops->next(source, FLOW_PIECE_BYTES_MAX, &piece);
 	return ret;
 }
 
@@ -476,8 +476,8 @@ static int ask_rdma_in(uint64_t *ret_crc)
 	if (ret)
 		return ret;
 	sink = flow_link_sink(link);
-	for (uint64_t at = 0; at < STREAM_BYTES && !ret; at += STORE_CHUNK_BYTES) {
-		struct flow_piece piece = piece_new(STORE_CHUNK_BYTES);
+	for (uint64_t at = 0; at < STREAM_BYTES && !ret; at += FLOW_PIECE_BYTES_MAX) {
+		struct flow_piece piece = piece_new(FLOW_PIECE_BYTES_MAX);
 
 		if (!piece.data) {
 			ret = -ENOBUFS;

@@ -1,10 +1,20 @@
-/* flow/object_source.c: an object's bytes as pieces: from the cache, from its record, or from the
+/* store/ends/source.c: an object's bytes as pieces: from the cache, from its record, or from the
  * volume with read-ahead, every byte that comes from the volume verified. Data path. */
-#include "flow/flow_priv.h"
+#include "flow/end.h"
+#include "flow/reader.h"
+#include "store/call/call.h"
+#include "store/ends/ends.h"
 
 #include <errno.h>
 
-#include "store/local.h"
+struct get_source {
+	struct flow_reader reader;
+	struct store_get *get;
+	uint64_t start; /* in the object: offsets here are the object's, those of delivered pieces
+			   the body's */
+	uint64_t stretch_start, stretch_end; /* around offset: what chunks are counted from */
+};
+_Static_assert(sizeof(struct get_source) <= FLOW_END_BYTES, "of the pool");
 
 /* The bytes around [offset, end) that begin and end on boundaries of `unit`, counted from where the
  * stretch starts; its end is a boundary, too. */
@@ -21,25 +31,25 @@ static struct around around(
 	};
 }
 
-static void stretch_enter(struct flow_object_source *self)
+static void stretch_enter(struct get_source *self)
 {
-	uint64_t bytes;
+	struct store_stretch stretch;
 
-	store_get_stretch(self->get, self->reader.offset, &self->stretch_start, &bytes);
-	self->stretch_end = self->stretch_start + bytes;
+	local_get_stretch(self->get, self->reader.offset, &stretch);
+	self->stretch_start = stretch.start;
+	self->stretch_end = stretch.start + stretch.bytes;
 }
 
 /* Starts the reads of [from, to) into the slot's span; from lies on a check boundary of the chunk.
  */
-static int read_start(
-	struct flow_object_source *self, struct flow_slot *slot, uint64_t from, uint64_t to)
+static int read_start(struct get_source *self, struct flow_slot *slot, uint64_t from, uint64_t to)
 {
 	uint8_t *data = slot->piece.span.data;
 
 	while (from < to) {
 		struct region_sqe sqe = {.opcode = REGION_OP_READ};
 		struct store_run run;
-		int ret = store_get_run(self->get, from, (uint32_t)(to - from), &run);
+		int ret = local_get_run(self->get, from, (uint32_t)(to - from), &run);
 
 		if (ret)
 			return ret;
@@ -56,7 +66,7 @@ static int read_start(
 
 /* The chunk from the cache, held for this piece: 1; 0: not now; -ENOENT: it is not there; -errno. A
  * piece that a slow client keeps is counted as if the frames were its own. */
-static int cached_begin(struct flow_object_source *self, struct flow_slot *slot)
+static int cached_begin(struct get_source *self, struct flow_slot *slot)
 {
 	struct flow_core *core = self->reader.source.core;
 	struct flow_piece *piece = &slot->piece;
@@ -64,7 +74,7 @@ static int cached_begin(struct flow_object_source *self, struct flow_slot *slot)
 	struct flow_want want;
 	int ret;
 
-	if (!store_get_cached(self->get, piece->offset, &piece->span))
+	if (!local_get_cached(self->get, piece->offset, &piece->span))
 		return -ENOENT;
 	piece->hold = FLOW_HOLD_CACHE;
 	want = flow_reader_want(&self->reader, piece->span.frame_count);
@@ -79,7 +89,7 @@ static int cached_begin(struct flow_object_source *self, struct flow_slot *slot)
 		ret = flow_lease(core, &want, &none);
 		if (ret)
 			return ret;
-		if (!store_get_cached(self->get, piece->offset, &piece->span)) {
+		if (!local_get_cached(self->get, piece->offset, &piece->span)) {
 			flow_share_give(core, want.share, want.frame_count);
 			return -ENOENT;
 		}
@@ -95,7 +105,7 @@ static int cached_begin(struct flow_object_source *self, struct flow_slot *slot)
 
 static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint32_t bytes_max)
 {
-	struct flow_object_source *self = CONTAINER_OF(reader, struct flow_object_source, reader);
+	struct get_source *self = CONTAINER_OF(reader, struct get_source, reader);
 	uint64_t offset = reader->offset;
 	struct around chunk, check;
 	uint64_t end;
@@ -130,23 +140,25 @@ static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 }
 
 /* Checks what came from the volume and lets the cache have whole chunks. */
-static int piece_verify(struct flow_object_source *self, struct flow_piece *piece)
+static int piece_verify(struct get_source *self, struct flow_piece *piece)
 {
 	uint64_t piece_end = piece->offset + piece->bytes;
 	struct around check, chunk;
-	uint64_t start, bytes;
+	struct store_stretch stretch;
+	uint64_t end;
 	int ret;
 
 	/* The piece's own: reads ahead may be in a later one. */
-	store_get_stretch(self->get, piece->offset, &start, &bytes);
-	check = around(start, start + bytes, piece->offset, piece_end, STORE_CHECK_BYTES);
-	chunk = around(start, start + bytes, piece->offset, piece_end, STORE_CHUNK_BYTES);
-	ret = store_get_verify(
+	local_get_stretch(self->get, piece->offset, &stretch);
+	end = stretch.start + stretch.bytes;
+	check = around(stretch.start, end, piece->offset, piece_end, STORE_CHECK_BYTES);
+	chunk = around(stretch.start, end, piece->offset, piece_end, STORE_CHUNK_BYTES);
+	ret = local_get_verify(
 		self->get, check.from, piece->span.data, (uint32_t)(check.to - check.from));
 	if (ret)
 		return ret;
 	if (check.from == chunk.from && check.to == chunk.to &&
-		store_get_cache_offer(
+		local_get_cache_offer(
 			self->get, check.from, piece->span, (uint32_t)(check.to - check.from)))
 		piece->hold = FLOW_HOLD_CACHE;
 	return 0;
@@ -154,8 +166,7 @@ static int piece_verify(struct flow_object_source *self, struct flow_piece *piec
 
 static int object_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct flow_object_source *self =
-		CONTAINER_OF(source, struct flow_object_source, reader.source);
+	struct get_source *self = CONTAINER_OF(source, struct get_source, reader.source);
 	struct flow_piece piece;
 	int ret = flow_reader_next(source, bytes_max, &piece);
 
@@ -175,8 +186,7 @@ static int object_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 static void object_close(struct flow_source *source)
 {
-	struct flow_object_source *self =
-		CONTAINER_OF(source, struct flow_object_source, reader.source);
+	struct get_source *self = CONTAINER_OF(source, struct get_source, reader.source);
 
 	flow_reader_close(&self->reader);
 	flow_end_give(source->core, self);
@@ -188,18 +198,18 @@ static const struct flow_source_ops OBJECT_SOURCE_OPS = {
 	.close = object_close,
 };
 
-int flow_object_source_open(struct flow_core *core, struct store_get *get, uint64_t offset,
-	uint64_t bytes, struct flow_source **ret_source)
+int local_get_source(struct store_get *get, struct flow_core *core, uint64_t offset, uint64_t bytes,
+	struct flow_source **ret_source)
 {
-	const struct store_meta *meta = store_get_meta(get);
-	struct flow_object_source *self;
+	const struct store_meta *meta = ((const struct store_get_head *)get)->meta;
+	struct get_source *self;
 	struct slice body;
 
 	CHECK(offset <= meta->bytes && bytes <= meta->bytes - offset);
-	if (store_get_inline(get, &body))
+	if (local_get_inline(get, &body))
 		return flow_memory_source_open(
 			core, slice_to(slice_from(body, offset), bytes), ret_source);
-	self = (struct flow_object_source *)flow_end_lease(core);
+	self = (struct get_source *)flow_end_lease(core);
 	if (!self)
 		return -ENOMEM;
 	self->reader.source = (struct flow_source){

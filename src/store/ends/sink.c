@@ -1,4 +1,4 @@
-/* flow/object_sink.c: a body into the store. Small ones are handed over in their frames for the
+/* store/ends/sink.c: a body into the store. Small ones are handed over in their frames for the
  * group that commits them; larger ones are written chunk by chunk where the store says, a window in
  * flight. Bytes that come in odd lengths or places are gathered into whole chunks first, and that
  * copy is counted. Data path.
@@ -7,20 +7,40 @@
  * work: they are then aside, outside the region, and so are those that come while there are no
  * frames. Only when a whole chunk is aside, and no piece is in hand, does the sink wait for frames.
  */
-#include "flow/flow_priv.h"
+#include "flow/end.h"
+#include "flow/writer.h"
+#include "store/call/call.h"
+#include "store/ends/ends.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/local.h"
+struct put_sink {
+	struct flow_sink sink;
+	struct store_put *put;
+	uint64_t bytes_total;
+	uint64_t offset;	   /* of the next byte to arrive */
+	struct flow_piece staging; /* bytes that do not fill a chunk yet; data NULL: none */
+	/* The same outside the region, while there are no frames: STORE_ASIDE_BYTES, of which so
+	 * many are in use, from this offset on. NULL until needed. */
+	uint8_t *aside;
+	uint32_t aside_bytes;
+	uint64_t aside_offset;
+	struct flow_lender lender; /* the staging */
+	struct flow_writer writer;
+};
+/* Room for a chunk that is not full yet and a whole piece behind it. */
+#define STORE_ASIDE_BYTES (2 * STORE_CHUNK_BYTES)
+_Static_assert(STORE_CHUNK_BYTES == FLOW_PIECE_BYTES_MAX, "a piece is at most a chunk");
+_Static_assert(sizeof(struct put_sink) <= FLOW_END_BYTES, "of the pool");
 
 DEFINE_COUNTER(aside_bytes_total, "nebulaio_flow_aside_bytes_total", NULL,
 	"Bytes of bodies that were kept outside the region because no frames were free.");
 
-static struct flow_object_sink *sink_of(struct flow_writer *writer)
+static struct put_sink *sink_of(struct flow_writer *writer)
 {
-	return CONTAINER_OF(writer, struct flow_object_sink, writer);
+	return CONTAINER_OF(writer, struct put_sink, writer);
 }
 
 /* A write has ended: the store's cache may have its frames, unless others wait for some. */
@@ -33,14 +53,14 @@ static void write_ended(struct flow_writer *writer, struct flow_slot *slot)
 		return;
 	}
 	flow_piece_pass(writer->core, piece);
-	store_put_cache_take(sink_of(writer)->put, piece->offset, piece->span, piece->bytes);
+	local_put_cache_take(sink_of(writer)->put, piece->offset, piece->span, piece->bytes);
 }
 
-static int checks_note(struct flow_object_sink *self, const struct flow_piece *piece)
+static int checks_note(struct put_sink *self, const struct flow_piece *piece)
 {
 	for (uint32_t at = 0; at < piece->bytes; at += STORE_CHECK_BYTES) {
 		uint32_t bytes = MIN(piece->bytes - at, STORE_CHECK_BYTES);
-		int ret = store_put_checked(
+		int ret = local_put_checked(
 			self->put, piece->offset + at, crc32c_update(0, piece->data + at, bytes));
 
 		if (ret)
@@ -51,7 +71,7 @@ static int checks_note(struct flow_object_sink *self, const struct flow_piece *p
 
 /* Starts the writes of a piece that begins on a chunk boundary and is whole, or the body's last.
  * Takes it over. */
-static int chunk_write(struct flow_object_sink *self, struct flow_piece *piece)
+static int chunk_write(struct put_sink *self, struct flow_piece *piece)
 {
 	struct flow_core *core = self->sink.core;
 	struct flow_slot *slot;
@@ -68,7 +88,7 @@ static int chunk_write(struct flow_object_sink *self, struct flow_piece *piece)
 		struct region_sqe sqe = {.opcode = REGION_OP_WRITE};
 		struct store_run run;
 
-		ret = store_put_space(self->put, piece->offset + at, piece->bytes - at, &run);
+		ret = local_put_space(self->put, piece->offset + at, piece->bytes - at, &run);
 		if (ret)
 			break;
 		sqe.target = run.target;
@@ -87,7 +107,7 @@ static int chunk_write(struct flow_object_sink *self, struct flow_piece *piece)
 }
 
 /* Whether the piece can go to the volume as it is. */
-static bool fits_as_is(const struct flow_object_sink *self, const struct flow_piece *piece)
+static bool fits_as_is(const struct put_sink *self, const struct flow_piece *piece)
 {
 	bool last = piece->offset + piece->bytes == self->bytes_total;
 
@@ -100,13 +120,13 @@ static bool fits_as_is(const struct flow_object_sink *self, const struct flow_pi
 /* ---- Gathering. ---- */
 
 /* How much of the body is still to come from there on, as far as that is known. */
-static uint64_t bytes_from(const struct flow_object_sink *self, uint64_t offset)
+static uint64_t bytes_from(const struct put_sink *self, uint64_t offset)
 {
 	return self->bytes_total - offset;
 }
 
 /* Small ones are not counted: they can be called in. */
-static struct flow_want staging_want(const struct flow_object_sink *self, uint64_t bytes)
+static struct flow_want staging_want(const struct put_sink *self, uint64_t bytes)
 {
 	uint32_t frame_count = region_frames_for(MIN(bytes, (uint64_t)STORE_CHUNK_BYTES));
 
@@ -117,7 +137,7 @@ static struct flow_want staging_want(const struct flow_object_sink *self, uint64
 		.deadline_ns = self->sink.deadline_ns};
 }
 
-static int staging_flush(struct flow_object_sink *self)
+static int staging_flush(struct put_sink *self)
 {
 	struct flow_piece piece = self->staging;
 
@@ -125,18 +145,18 @@ static int staging_flush(struct flow_object_sink *self)
 	return chunk_write(self, &piece);
 }
 
-static void aside_put(struct flow_object_sink *self, const uint8_t *data, uint32_t bytes)
+static void aside_put(struct put_sink *self, const uint8_t *data, uint32_t bytes)
 {
-	CHECK(bytes <= FLOW_ASIDE_BYTES - self->aside_bytes);
+	CHECK(bytes <= STORE_ASIDE_BYTES - self->aside_bytes);
 	region_copy(self->aside + self->aside_bytes, data, bytes, COPY_ALIGN);
 	self->aside_bytes += bytes;
 	counter_add(&aside_bytes_total, bytes);
 }
 
-static int aside_open(struct flow_object_sink *self, uint64_t offset)
+static int aside_open(struct put_sink *self, uint64_t offset)
 {
 	if (!self->aside)
-		self->aside = malloc(FLOW_ASIDE_BYTES);
+		self->aside = malloc(STORE_ASIDE_BYTES);
 	if (!self->aside)
 		return -ENOMEM;
 	if (!self->aside_bytes)
@@ -147,7 +167,7 @@ static int aside_open(struct flow_object_sink *self, uint64_t offset)
 /* The staging goes aside: others need its frames more. */
 static void call_in(struct flow_lender *lender)
 {
-	struct flow_object_sink *self = CONTAINER_OF(lender, struct flow_object_sink, lender);
+	struct put_sink *self = CONTAINER_OF(lender, struct put_sink, lender);
 
 	if (!self->staging.data || aside_open(self, self->staging.offset))
 		return;
@@ -156,7 +176,7 @@ static void call_in(struct flow_lender *lender)
 }
 
 /* Up to a chunk of what is aside becomes the staging, whose frames are there. */
-static void aside_take(struct flow_object_sink *self)
+static void aside_take(struct put_sink *self)
 {
 	uint32_t bytes = MIN(self->aside_bytes, STORE_CHUNK_BYTES);
 
@@ -169,7 +189,7 @@ static void aside_take(struct flow_object_sink *self)
 }
 
 /* Writes whole chunks that are aside, or all of it: waits for frames, and holds none. */
-static int aside_flush(struct flow_object_sink *self, bool all)
+static int aside_flush(struct put_sink *self, bool all)
 {
 	int ret = 0;
 
@@ -189,7 +209,7 @@ static int aside_flush(struct flow_object_sink *self, bool all)
 }
 
 /* Frames to gather in, with what is aside already. */
-static int staging_open(struct flow_object_sink *self, uint64_t offset)
+static int staging_open(struct put_sink *self, uint64_t offset)
 {
 	const struct flow_want want = staging_want(
 		self, bytes_from(self, self->aside_bytes ? self->aside_offset : offset));
@@ -205,7 +225,7 @@ static int staging_open(struct flow_object_sink *self, uint64_t offset)
 }
 
 /* Whether the piece's own frames can be the staging: it begins a chunk, and has room for one. */
-static bool becomes_staging(const struct flow_object_sink *self, const struct flow_piece *piece)
+static bool becomes_staging(const struct put_sink *self, const struct flow_piece *piece)
 {
 	return !self->staging.data && !self->aside_bytes && piece->hold == FLOW_HOLD_LEASE &&
 	       piece->data == piece->span.data && piece->offset % STORE_CHUNK_BYTES == 0 &&
@@ -216,7 +236,7 @@ static bool becomes_staging(const struct flow_object_sink *self, const struct fl
 
 /* There are no frames to gather in: the rest of the piece goes aside, and the piece's own frames
  * back, before frames are waited for. */
-static int gather_aside(struct flow_object_sink *self, struct flow_piece *piece, uint32_t at)
+static int gather_aside(struct put_sink *self, struct flow_piece *piece, uint32_t at)
 {
 	int ret = aside_open(self, piece->offset + at);
 
@@ -227,7 +247,7 @@ static int gather_aside(struct flow_object_sink *self, struct flow_piece *piece,
 }
 
 /* Gathers the piece's bytes into whole chunks. Ends the piece. */
-static int gather(struct flow_object_sink *self, struct flow_piece *piece)
+static int gather(struct put_sink *self, struct flow_piece *piece)
 {
 	uint32_t at = 0;
 	int ret = 0;
@@ -260,7 +280,7 @@ static int gather(struct flow_object_sink *self, struct flow_piece *piece)
 
 static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 {
-	struct flow_object_sink *self = CONTAINER_OF(sink, struct flow_object_sink, sink);
+	struct put_sink *self = CONTAINER_OF(sink, struct put_sink, sink);
 	bool whole = piece->offset == 0 && piece->bytes == self->bytes_total;
 	int ret;
 
@@ -273,7 +293,7 @@ static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 	if (whole && piece->bytes <= STORE_GROUPED_BYTES_MAX && piece->hold == FLOW_HOLD_LEASE &&
 		piece->data == piece->span.data) {
 		flow_piece_pass(sink->core, piece);
-		store_put_frames_take(self->put, piece->span, piece->bytes);
+		local_put_frames_take(self->put, piece->span, piece->bytes);
 		return 0;
 	}
 	ret = fits_as_is(self, piece) ? chunk_write(self, piece) : gather(self, piece);
@@ -283,7 +303,7 @@ static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 }
 
 /* The rest of the body, once all of it is there: to the store in its frames, or written. */
-static void staging_finish(struct flow_object_sink *self)
+static void staging_finish(struct put_sink *self)
 {
 	int ret = aside_flush(self, true);
 
@@ -293,7 +313,7 @@ static void staging_finish(struct flow_object_sink *self)
 		return;
 	if (self->offset == self->staging.bytes && self->offset <= STORE_GROUPED_BYTES_MAX) {
 		flow_piece_pass(self->sink.core, &self->staging);
-		store_put_frames_take(self->put, self->staging.span, self->staging.bytes);
+		local_put_frames_take(self->put, self->staging.span, self->staging.bytes);
 	} else {
 		staging_flush(self);
 	}
@@ -301,7 +321,7 @@ static void staging_finish(struct flow_object_sink *self)
 
 static int object_finish(struct flow_sink *sink, bool failed)
 {
-	struct flow_object_sink *self = CONTAINER_OF(sink, struct flow_object_sink, sink);
+	struct put_sink *self = CONTAINER_OF(sink, struct put_sink, sink);
 	int ret;
 
 	flow_lender_remove(&self->lender);
@@ -324,10 +344,10 @@ static const struct flow_sink_ops OBJECT_SINK_OPS = {
 	.finish = object_finish,
 };
 
-int flow_object_sink_open(struct flow_core *core, struct store_put *put, uint64_t bytes_total,
+int local_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
 	struct flow_sink **ret_sink)
 {
-	struct flow_object_sink *self = (struct flow_object_sink *)flow_end_lease(core);
+	struct put_sink *self = (struct put_sink *)flow_end_lease(core);
 
 	if (!self)
 		return -ENOMEM;

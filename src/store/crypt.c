@@ -1,10 +1,10 @@
-/* flow/crypt_ends.c: a source and a sink around others, for bodies that lie encrypted: what passes
+/* store/crypt.c: a source and a sink around others, for bodies that lie encrypted: what passes
  * is changed in its own frames where those are the piece's alone, else into others. A piece is read
  * together with all of the 64 KiB around it, as its checksums are, so that it can be held against
  * its tag before anything of it is handed on. Data path. */
 #include <errno.h>
 
-#include "flow/flow_priv.h"
+#include "store/crypt.h"
 
 DEFINE_COUNTER(crypted_in_place, "nebulaio_flow_crypted_bytes_total", "frames=\"own\"",
 	"Bytes encrypted or decrypted in transit, by direction.");
@@ -60,26 +60,29 @@ static __attribute__((noinline, cold)) int refused(uint64_t stream, uint64_t off
 /* The 64 KiB that hold a piece of a stretch, from a piece's start to another's end. */
 struct whole {
 	uint64_t start; /* of the stretch */
+	uint64_t stream;
 	uint64_t from, to;
 	const uint8_t *data;
 };
 
 static struct whole whole_of(
-	struct flow_crypt_source *self, uint64_t at, const struct flow_piece *piece)
+	struct store_crypt_source *self, uint64_t at, const struct flow_piece *piece)
 {
-	uint64_t bytes, chunk;
+	struct store_stretch stretch;
 	struct whole whole;
-	struct slice body;
+	uint64_t chunk;
 
-	store_get_stretch(self->get, at, &whole.start, &bytes);
+	store_get_stretch(self->get, at, &stretch);
+	whole.start = stretch.start;
+	whole.stream = stretch.stream;
 	whole.from = whole.start + ALIGN_DOWN(at - whole.start, (uint64_t)STORE_CHECK_BYTES);
 	whole.to = MIN(whole.start + ALIGN_UP(at + piece->bytes - whole.start,
 					     (uint64_t)STORE_CHECK_BYTES),
-		whole.start + bytes);
+		whole.start + stretch.bytes);
 	chunk = whole.start + ALIGN_DOWN(at - whole.start, (uint64_t)STORE_CHUNK_BYTES);
-	/* As object_source.c makes them. */
-	if (piece->hold == FLOW_HOLD_BORROWED && store_get_inline(self->get, &body))
-		whole.data = (const uint8_t *)body.data;
+	/* As a store's source makes them. */
+	if (piece->hold == FLOW_HOLD_BORROWED)
+		whole.data = piece->data - (at - whole.from);
 	else if (piece->hold == FLOW_HOLD_CACHE)
 		whole.data = piece->span.data + (whole.from - chunk);
 	else
@@ -87,8 +90,7 @@ static struct whole whole_of(
 	return whole;
 }
 
-static int unseal(
-	struct flow_crypt_source *self, uint64_t stream, const struct whole *whole, uint8_t *out)
+static int unseal(struct store_crypt_source *self, const struct whole *whole, uint8_t *out)
 {
 	uint8_t nonce[AEAD_NONCE_BYTES], tag[STORE_TAG_BYTES];
 
@@ -100,16 +102,16 @@ static int unseal(
 			.tag = tag};
 		int ret = store_get_tag(self->get, at, tag);
 
-		nonce_make(stream, at - whole->start, nonce);
+		nonce_make(whole->stream, at - whole->start, nonce);
 		if (!ret)
 			ret = aead_unseal(self->aead, &message);
 		if (__builtin_expect(ret != 0, 0))
-			return refused(stream, at - whole->start, ret);
+			return refused(whole->stream, at - whole->start, ret);
 	}
 	return 0;
 }
 
-static int aead_piece(struct flow_crypt_source *self, uint64_t at, struct flow_piece *piece)
+static int aead_piece(struct store_crypt_source *self, uint64_t at, struct flow_piece *piece)
 {
 	struct whole whole = whole_of(self, at, piece);
 	uint32_t bytes = (uint32_t)(whole.to - whole.from);
@@ -118,16 +120,17 @@ static int aead_piece(struct flow_crypt_source *self, uint64_t at, struct flow_p
 
 	if (ret)
 		return ret;
-	ret = unseal(self, store_get_body_number(self->get, at), &whole, change.room);
+	ret = unseal(self, &whole, change.room);
 	change.piece.data = change.room + (at - whole.from);
 	return crypted(self->source.core, piece, &change, bytes, ret);
 }
 
 static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
 {
-	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
+	struct store_crypt_source *self = CONTAINER_OF(source, struct store_crypt_source, source);
 	struct flow_piece piece;
-	uint64_t at, start, bytes;
+	struct store_stretch stretch;
+	uint64_t at;
 	int ret;
 
 	self->inner->share = source->share;
@@ -142,9 +145,9 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	} else {
 		/* Pieces end with their stretch, and each stretch was written as a body of its own.
 		 */
-		store_get_stretch(self->get, at, &start, &bytes);
-		ret = ctr_piece(&self->elsewhere, self->ctr, store_get_body_number(self->get, at),
-			at - start, &piece);
+		store_get_stretch(self->get, at, &stretch);
+		ret = ctr_piece(
+			&self->elsewhere, self->ctr, stretch.stream, at - stretch.start, &piece);
 	}
 	if (ret)
 		return ret;
@@ -154,7 +157,7 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 
 static void source_close(struct flow_source *source)
 {
-	struct flow_crypt_source *self = CONTAINER_OF(source, struct flow_crypt_source, source);
+	struct store_crypt_source *self = CONTAINER_OF(source, struct store_crypt_source, source);
 
 	flow_source_close(self->inner);
 	flow_elsewhere_close(&self->elsewhere);
@@ -168,12 +171,12 @@ static const struct flow_source_ops SOURCE_OPS = {
 	.close = source_close,
 };
 
-int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key key,
+int store_crypt_source_init(struct store_crypt_source *self, struct store_crypt_key key,
 	struct store_get *get, uint64_t offset, struct flow_source *inner)
 {
 	int ret;
 
-	*self = (struct flow_crypt_source){
+	*self = (struct store_crypt_source){
 		.source = {.magic = FLOW_SOURCE_MAGIC,
 			.ops = &SOURCE_OPS,
 			.core = inner->core,
@@ -190,7 +193,7 @@ int flow_crypt_source_init(struct flow_crypt_source *self, struct flow_crypt_key
 
 /* ---- The sink. ---- */
 
-static int message_begin(struct flow_crypt_sink *self)
+static int message_begin(struct store_crypt_sink *self)
 {
 	uint8_t nonce[AEAD_NONCE_BYTES];
 
@@ -199,7 +202,7 @@ static int message_begin(struct flow_crypt_sink *self)
 }
 
 /* The message that ends at self->offset. */
-static int message_end(struct flow_crypt_sink *self)
+static int message_end(struct store_crypt_sink *self)
 {
 	uint64_t from = ALIGN_DOWN(self->offset - 1, (uint64_t)STORE_CHECK_BYTES);
 	uint8_t tag[STORE_TAG_BYTES];
@@ -209,7 +212,7 @@ static int message_end(struct flow_crypt_sink *self)
 }
 
 /* Bytes come in any lengths: a message goes on from one piece to the next. */
-static int seal(struct flow_crypt_sink *self, const uint8_t *src, uint8_t *dst, uint32_t bytes)
+static int seal(struct store_crypt_sink *self, const uint8_t *src, uint8_t *dst, uint32_t bytes)
 {
 	int ret = 0;
 
@@ -231,7 +234,7 @@ static int seal(struct flow_crypt_sink *self, const uint8_t *src, uint8_t *dst, 
 	return ret;
 }
 
-static int seal_piece(struct flow_crypt_sink *self, struct flow_piece *piece)
+static int seal_piece(struct store_crypt_sink *self, struct flow_piece *piece)
 {
 	struct flow_change change;
 	int ret = flow_change_begin(&self->elsewhere, piece, piece->bytes, &change);
@@ -245,7 +248,7 @@ static int seal_piece(struct flow_crypt_sink *self, struct flow_piece *piece)
 
 static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 {
-	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
+	struct store_crypt_sink *self = CONTAINER_OF(sink, struct store_crypt_sink, sink);
 	int ret;
 
 	self->inner->share = sink->share;
@@ -259,7 +262,7 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 
 static int sink_finish(struct flow_sink *sink, bool failed)
 {
-	struct flow_crypt_sink *self = CONTAINER_OF(sink, struct flow_crypt_sink, sink);
+	struct store_crypt_sink *self = CONTAINER_OF(sink, struct store_crypt_sink, sink);
 	int ret = 0, inner;
 
 	if (self->aead && !failed && self->offset % STORE_CHECK_BYTES)
@@ -277,13 +280,13 @@ static const struct flow_sink_ops SINK_OPS = {
 	.finish = sink_finish,
 };
 
-int flow_crypt_sink_init(struct flow_crypt_sink *self, struct flow_crypt_key key,
+int store_crypt_sink_init(struct store_crypt_sink *self, struct store_crypt_key key,
 	struct store_put *put, struct flow_sink *inner)
 {
 	static const uint8_t none[AEAD_NONCE_BYTES]; /* each message has its own */
 	int ret;
 
-	*self = (struct flow_crypt_sink){
+	*self = (struct store_crypt_sink){
 		.sink = {.magic = FLOW_SINK_MAGIC,
 			.ops = &SINK_OPS,
 			.core = inner->core,

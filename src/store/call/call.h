@@ -1,0 +1,85 @@
+/* store/call/call.h: the local engine's calls, of which store.c makes its table, and how its ends
+ * reach the place of a body's bytes. Those without a contract here have it in store/api.h. */
+#ifndef STORE_CALL_H
+#define STORE_CALL_H
+
+#include "store/engine.h"
+
+int local_bucket_create(struct store *store, const struct store_bucket *bucket);
+int local_bucket_get(struct store *store, struct slice name, struct store_bucket *ret_bucket);
+int local_bucket_delete(struct store *store, struct slice name);
+int local_bucket_edit(
+	struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg);
+int local_bucket_list(
+	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg);
+
+int local_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
+int local_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
+int local_put_compose(struct store_put *put, struct slice bucket, struct slice key,
+	const struct store_get *get, bool drop);
+int local_put_append(struct store_put *put, const struct store_get *get);
+int local_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
+void local_put_abort(struct store_put *put);
+
+int local_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+	struct store_outbox_row *outbox_row);
+int local_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+	struct store_condition condition, struct store_outbox_row *outbox_row);
+
+int local_get_open(struct store *store, const struct store_name *name, struct store_get **ret_get,
+	bool *ret_bucket_exists);
+bool local_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span);
+void local_get_stretch(
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch);
+int local_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
+void local_get_close(struct store_get *get);
+
+int local_delete_each(
+	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+int local_list(struct store *store, const struct store_list_opts *opts, bool versions,
+	store_list_visit_fn *visit, void *arg, bool *ret_more);
+
+/* ---- Where the bytes of a put go. ---- */
+/* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
+ * volume, contiguous. Ask in order of offset. -ENOSPC. */
+struct store_run {
+	uint16_t target; /* of the base ring */
+	uint64_t volume_offset;
+	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment apart from the
+			   object's end */
+};
+int local_put_space(
+	struct store_put *put, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
+/* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
+ */
+int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
+/* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes the frames over (owner OWNER_APP); they are
+ * written by the commit. Either this or space, never both. */
+void local_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
+/* Offers a span that was just written to the read cache; takes it over (owner OWNER_DISK) in any
+ * case. */
+void local_put_cache_take(
+	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
+
+/* ---- Where the bytes of a get lie. ---- */
+/* The body when it lives in the record; false when it has extents. */
+bool local_get_inline(const struct store_get *get, struct slice *ret_body);
+/* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
+ * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
+bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
+/* Where bytes from offset on lie; contiguous, at most `bytes`. */
+int local_get_run(
+	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
+/* Verifies pieces of one stretch, from a multiple of STORE_CHECK_BYTES of it on: 0 or -EIO (logged
+ * and counted). A store over several volumes reads what is wrong anew from the others into data,
+ * whose last block is there as a whole, and puts it right on the medium; so it may wait. */
+int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
+/* Offers a verified whole chunk, which starts at offset, held by the caller as OWNER_APP, to the
+ * cache; the caller keeps a reference of its own (owner becomes OWNER_CACHE and the reference count
+ * 2, true), or the cache declines (false, nothing changed). */
+bool local_get_cache_offer(
+	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes);
+
+#endif

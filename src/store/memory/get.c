@@ -1,0 +1,354 @@
+/* store/memory/get.c: reading a store in memory: what is open is a reference, and pieces of a body
+ * are handed out where they lie. A page of a listing is copied under the lock and visited without.
+ */
+#include "flow/end.h"
+#include "store/memory/tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Open, close. ---- */
+
+int memory_get_open(struct store *store, const struct store_name *name, struct store_get **ret_get,
+	bool *ret_bucket_exists)
+{
+	struct store_get *get = (struct store_get *)malloc(sizeof(*get));
+	const struct bucket *bucket;
+	struct object *object = NULL;
+	uint32_t at;
+
+	if (!get)
+		return -ENOMEM;
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, name->bucket);
+	*ret_bucket_exists = bucket != NULL;
+	if (bucket)
+		object = memory_key_version(
+			memory_key_find(bucket, name->key), name->version_id, &at);
+	if (object)
+		object->refs++;
+	pthread_mutex_unlock(&store->lock);
+	if (!object) {
+		free(get);
+		return -ENOENT;
+	}
+	*get = (struct store_get){
+		.head = {.engine = store->head.engine,
+			.magic = STORE_GET_MAGIC,
+			.meta = &object->meta},
+		.store = store,
+		.object = object,
+	};
+	*ret_get = get;
+	return 0;
+}
+
+void memory_get_close(struct store_get *get)
+{
+	pthread_mutex_lock(&get->store->lock);
+	memory_object_put(get->object);
+	pthread_mutex_unlock(&get->store->lock);
+	get->head.magic = 0;
+	free(get);
+}
+
+int memory_newest(struct store *store, struct slice bucket_name, struct slice name,
+	struct store_meta *ret_meta)
+{
+	const struct bucket *bucket;
+	const struct key *key;
+	uint32_t at;
+	int ret = -ENOENT;
+
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, bucket_name);
+	key = bucket ? memory_key_find(bucket, name) : NULL;
+	at = memory_key_current(key) ? 1 : 0;
+	if (key && at < key->version_count) {
+		*ret_meta = key->versions[at]->meta;
+		ret_meta->headers = NULL;
+		ret_meta->headers_len = 0;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+/* ---- Bytes. What is open does not change. ---- */
+
+struct memory_source {
+	struct flow_source source;
+	const struct object *object;
+	uint64_t start, offset, end;
+};
+_Static_assert(sizeof(struct memory_source) <= FLOW_END_BYTES, "of the pool");
+
+static int source_next(struct flow_source *source, uint32_t bytes_max, struct flow_piece *ret_piece)
+{
+	struct memory_source *self = CONTAINER_OF(source, struct memory_source, source);
+	const struct object_part *part = memory_object_part(self->object, self->offset);
+	uint64_t at = self->offset - part->start;
+	uint64_t end = MIN(
+		ALIGN_DOWN(at, (uint64_t)STORE_CHUNK_BYTES) + STORE_CHUNK_BYTES, part->body->bytes);
+
+	if (self->offset == self->end)
+		return 0;
+	end = MIN(MIN(end, at + bytes_max), self->end - part->start);
+	*ret_piece = (struct flow_piece){.data = part->body->data + at,
+		.bytes = (uint32_t)(end - at),
+		.offset = self->offset - self->start,
+		.hold = FLOW_HOLD_BORROWED};
+	self->offset += end - at;
+	return 1;
+}
+
+static void source_close(struct flow_source *source)
+{
+	flow_end_give(source->core, CONTAINER_OF(source, struct memory_source, source));
+}
+
+static const struct flow_source_ops SOURCE_OPS = {
+	.name = "memory",
+	.next = source_next,
+	.close = source_close,
+};
+
+int memory_get_source(struct store_get *get, struct flow_core *core, uint64_t offset,
+	uint64_t bytes, struct flow_source **ret_source)
+{
+	struct memory_source *self;
+
+	CHECK(offset <= get->object->meta.bytes && bytes <= get->object->meta.bytes - offset);
+	self = (struct memory_source *)flow_end_lease(core);
+	if (!self)
+		return -ENOMEM;
+	*self = (struct memory_source){
+		.source = {.magic = FLOW_SOURCE_MAGIC,
+			.ops = &SOURCE_OPS,
+			.core = core,
+			.bytes_total = bytes,
+			.deadline_ns = DEADLINE_NONE},
+		.object = get->object,
+		.start = offset,
+		.offset = offset,
+		.end = offset + bytes,
+	};
+	*ret_source = &self->source;
+	return 0;
+}
+
+bool memory_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span)
+{
+	const struct object *object = get->object;
+
+	if (object->part_count > 1 || object->meta.bytes > STORE_CHUNK_BYTES)
+		return false;
+	*ret_body = slice_of(object->parts[0].body->data, object->meta.bytes);
+	*ret_span = (struct region_span){.data = NULL};
+	return true;
+}
+
+void memory_get_stretch(
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch)
+{
+	const struct object_part *part = memory_object_part(get->object, offset);
+
+	*ret_stretch = (struct store_stretch){
+		.start = part->start, .bytes = part->body->bytes, .stream = part->body->stream};
+}
+
+int memory_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])
+{
+	const struct object_part *part = memory_object_part(get->object, offset);
+	uint64_t idx = (offset - part->start) / STORE_CHECK_BYTES;
+
+	if (idx >= part->body->tag_count)
+		return -ENOENT;
+	memcpy(ret_tag, part->body->tags + idx * STORE_TAG_BYTES, STORE_TAG_BYTES);
+	return 0;
+}
+
+/* ---- Listing. ---- */
+
+struct row {
+	char *key;
+	size_t len;
+	struct object *object; /* with a reference; NULL: a common prefix */
+	bool latest;
+};
+
+struct page {
+	const struct store_list_opts *opts;
+	bool versions;
+	struct row *rows;
+	uint32_t count, cap;
+	bool more;
+	int ret;
+};
+
+/* The length of the common prefix that the key falls under, or 0. */
+static size_t prefix_len(const struct store_list_opts *opts, struct slice key)
+{
+	ptrdiff_t at;
+
+	if (!opts->delimiter.len || !slice_starts(key, opts->prefix))
+		return 0;
+	at = slice_find(slice_from(key, opts->prefix.len), opts->delimiter);
+	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
+}
+
+/* False: the page is full, or failed. */
+static bool row_add(struct page *page, struct slice key, struct object *object, bool latest)
+{
+	struct row *row;
+
+	page->more = page->count == page->opts->entries_max;
+	if (page->more)
+		return false;
+	page->ret =
+		memory_array_reserve((void **)&page->rows, page->count, &page->cap, sizeof(*row));
+	if (page->ret)
+		return false;
+	row = &page->rows[page->count];
+	*row = (struct row){
+		.key = (char *)malloc(key.len), .len = key.len, .object = object, .latest = latest};
+	if (!row->key) {
+		page->ret = -ENOMEM;
+		return false;
+	}
+	memcpy(row->key, key.data, key.len);
+	if (object)
+		object->refs++;
+	page->count++;
+	return true;
+}
+
+/* Where a key that is continued goes on: behind the version, or where that was. */
+static uint32_t versions_from(const struct page *page, const struct key *key)
+{
+	struct slice behind = page->opts->version_after;
+	uint64_t seq = 0;
+	uint32_t at;
+
+	if (!behind.len || !slice_eq(memory_key_name(key), page->opts->after))
+		return 0;
+	if (memory_key_version(key, behind, &at))
+		return at + 1;
+	for (uint32_t i = 0; i < behind.len; i++)
+		seq = seq << 4 | (uint64_t)(behind.data[i] <= '9' ? behind.data[i] - '0'
+								  : behind.data[i] - 'a' + 10);
+	for (at = 0; at < key->version_count && key->versions[at]->seq >= seq; at++)
+		;
+	/* The null version's place is not known any more: all are told again. */
+	return slice_eq(behind, SLICE("null")) ? 0 : at;
+}
+
+static bool key_add(struct page *page, const struct key *key)
+{
+	if (!page->versions)
+		return !memory_key_current(key) ||
+		       row_add(page, memory_key_name(key), key->versions[0], true);
+	for (uint32_t i = versions_from(page, key); i < key->version_count; i++)
+		if (!row_add(page, memory_key_name(key), key->versions[i], i == 0))
+			return false;
+	return true;
+}
+
+/* Behind `after`: a key, of which versions may be left, or a common prefix. */
+static bool is_behind(const struct page *page, struct slice key)
+{
+	struct slice after = page->opts->after;
+	bool within = page->versions && page->opts->version_after.len;
+
+	if (!after.len)
+		return true;
+	if (slice_cmp(key, after) < (within ? 0 : 1))
+		return false;
+	return within || prefix_len(page->opts, after) != after.len || !slice_starts(key, after);
+}
+
+static bool prefix_shows(
+	const struct page *page, const struct bucket *bucket, uint32_t at, struct slice prefix)
+{
+	for (; at < bucket->key_count && slice_starts(memory_key_name(bucket->keys[at]), prefix);
+		at++)
+		if (page->versions || memory_key_current(bucket->keys[at]))
+			return true;
+	return false;
+}
+
+static void page_fill(struct page *page, const struct bucket *bucket)
+{
+	const struct store_list_opts *opts = page->opts;
+	struct slice told = SLICE_NONE;
+
+	for (uint32_t at = memory_key_place(bucket, opts->prefix); at < bucket->key_count; at++) {
+		const struct key *key = bucket->keys[at];
+		struct slice name = memory_key_name(key),
+			     prefix = slice_to(name, prefix_len(opts, name));
+
+		if (!slice_starts(name, opts->prefix))
+			return;
+		if (!is_behind(page, name) || (told.len && slice_starts(name, told)))
+			continue;
+		if (!prefix.len) {
+			if (!key_add(page, key))
+				return;
+		} else if (prefix_shows(page, bucket, at, prefix)) {
+			if (!row_add(page, prefix, NULL, false))
+				return;
+			told = prefix;
+		}
+	}
+}
+
+static void page_visit(const struct page *page, store_list_visit_fn *visit, void *arg)
+{
+	for (uint32_t i = 0; i < page->count; i++) {
+		const struct row *row = &page->rows[i];
+		struct store_meta meta;
+		const struct store_list_entry entry = {
+			.key = slice_of(row->key, row->len),
+			.is_prefix = !row->object,
+			.is_latest = row->latest,
+			.meta = row->object ? &meta : NULL,
+		};
+
+		if (row->object) {
+			meta = row->object->meta;
+			meta.headers = NULL;
+			meta.headers_len = 0;
+		}
+		visit(&entry, arg);
+	}
+}
+
+int memory_list(struct store *store, const struct store_list_opts *opts, bool versions,
+	store_list_visit_fn *visit, void *arg, bool *ret_more)
+{
+	struct page page = {.opts = opts, .versions = versions};
+	const struct bucket *bucket;
+
+	if (opts->entries_max > LIMIT_LIST_KEYS_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, opts->bucket);
+	if (bucket && opts->entries_max)
+		page_fill(&page, bucket);
+	else if (!bucket)
+		page.ret = -ENOENT;
+	pthread_mutex_unlock(&store->lock);
+	if (!page.ret) {
+		*ret_more = page.more;
+		page_visit(&page, visit, arg);
+	}
+	pthread_mutex_lock(&store->lock);
+	for (uint32_t i = 0; i < page.count; i++) {
+		memory_object_put(page.rows[i].object);
+		free(page.rows[i].key);
+	}
+	pthread_mutex_unlock(&store->lock);
+	free(page.rows);
+	return page.ret;
+}

@@ -1,0 +1,299 @@
+/* store/memory/memory.c: the engine whose store is in memory: its table, its buckets and watches.
+ */
+#include "store/memory/tree.h"
+#include "store/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Buckets. ---- */
+
+static int create_locked(struct store *store, const struct store_bucket *info)
+{
+	struct slice name = slice_str(info->name);
+	uint32_t at = memory_bucket_place(store, name);
+	struct bucket *bucket;
+
+	if (memory_bucket_find(store, name))
+		return -EEXIST;
+	if (store->bucket_count >= STORE_BUCKETS_MAX)
+		return -EDQUOT;
+	if (memory_array_reserve((void **)&store->buckets, store->bucket_count, &store->bucket_cap,
+		    sizeof(*store->buckets)))
+		return -ENOMEM;
+	bucket = (struct bucket *)calloc(1, sizeof(*bucket));
+	if (!bucket)
+		return -ENOMEM;
+	bucket->refs = 1;
+	bucket->info = *info;
+	bucket->info.id = ++store->seq_last;
+	if (!bucket->info.created_ns)
+		bucket->info.created_ns = clock_real_ns();
+	memmove(&store->buckets[at + 1], &store->buckets[at],
+		(store->bucket_count - at) * sizeof(*store->buckets));
+	store->buckets[at] = bucket;
+	store->bucket_count++;
+	return 0;
+}
+
+static int memory_bucket_create(struct store *store, const struct store_bucket *info)
+{
+	size_t len = strnlen(info->name, sizeof(info->name));
+	int ret;
+
+	if (len == 0 || len > LIMIT_BUCKET_LEN_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&store->lock);
+	ret = create_locked(store, info);
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+static int memory_bucket_get(
+	struct store *store, struct slice name, struct store_bucket *ret_bucket)
+{
+	const struct bucket *bucket;
+
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, name);
+	if (bucket)
+		*ret_bucket = bucket->info;
+	pthread_mutex_unlock(&store->lock);
+	return bucket ? 0 : -ENOENT;
+}
+
+static int memory_bucket_delete(struct store *store, struct slice name)
+{
+	struct bucket *bucket;
+	uint32_t at;
+	int ret = 0;
+
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, name);
+	if (!bucket) {
+		ret = -ENOENT;
+	} else if (bucket->key_count) {
+		ret = -ENOTEMPTY;
+	} else {
+		at = memory_bucket_place(store, name);
+		store->bucket_count--;
+		memmove(&store->buckets[at], &store->buckets[at + 1],
+			(store->bucket_count - at) * sizeof(*store->buckets));
+		bucket->dead = true;
+		memory_bucket_put(bucket);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+static int memory_bucket_edit(
+	struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg)
+{
+	struct store_bucket edited;
+	struct bucket *bucket;
+	int ret = -ENOENT;
+
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, name);
+	if (bucket) {
+		edited = bucket->info;
+		ret = edit(&edited, arg);
+		if (!ret && edited.versioning == STORE_VERSIONING_NEVER &&
+			bucket->info.versioning != STORE_VERSIONING_NEVER)
+			ret = -EINVAL;
+	}
+	if (!ret) {
+		bucket->info.versioning = edited.versioning;
+		bucket->info.flags = edited.flags;
+	}
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+/* The visitor may call the store: it is shown copies. */
+static int memory_bucket_list(
+	struct store *store, struct slice after, store_bucket_visit_fn *visit, void *arg)
+{
+	struct store_bucket *copies;
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&store->lock);
+	copies = (struct store_bucket *)malloc((store->bucket_count + 1) * sizeof(*copies));
+	for (uint32_t i = 0; copies && i < store->bucket_count; i++)
+		if (slice_cmp(slice_str(store->buckets[i]->info.name), after) > 0)
+			copies[count++] = store->buckets[i]->info;
+	pthread_mutex_unlock(&store->lock);
+	for (uint32_t i = 0; i < count && visit(&copies[i], arg); i++)
+		;
+	free(copies);
+	return copies ? 0 : -ENOMEM;
+}
+
+/* ---- Watching. ---- */
+
+static uint64_t memory_rights_epoch(const struct store *store)
+{
+	struct store *self = (struct store *)(uintptr_t)store;
+	uint64_t epoch;
+
+	pthread_mutex_lock(&self->lock);
+	epoch = self->rights_epoch;
+	pthread_mutex_unlock(&self->lock);
+	return epoch;
+}
+
+static int memory_object_watch_begin(
+	struct store_get *get, struct store_object_watch *watch, uint64_t epoch)
+{
+	struct store *store = get->store;
+	int ret = 0;
+
+	pthread_mutex_lock(&store->lock);
+	if (get->object->superseded || store->rights_epoch != epoch) {
+		ret = -ESTALE;
+	} else {
+		watch->object = get->object;
+		watch->object->refs++;
+		watch->next = watch->object->watches;
+		watch->object->watches = watch;
+		list_push_back(&store->watches, &watch->link);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+/* Off both lists. */
+static void watch_remove(struct store_object_watch *watch)
+{
+	struct object *object = watch->object;
+	struct store_object_watch **at = &object->watches;
+
+	while (*at != watch)
+		at = &(*at)->next;
+	*at = watch->next;
+	list_remove(&watch->link);
+	watch->object = NULL;
+	memory_object_put(object);
+}
+
+static void memory_object_watch_end(struct store *store, struct store_object_watch *watch)
+{
+	pthread_mutex_lock(&store->lock);
+	if (watch->object)
+		watch_remove(watch);
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void memory_rights_changed(struct store *store)
+{
+	pthread_mutex_lock(&store->lock);
+	store->rights_epoch++;
+	while (!list_empty(&store->watches)) {
+		struct store_object_watch *watch =
+			CONTAINER_OF(store->watches.next, struct store_object_watch, link);
+
+		watch_remove(watch);
+		watch->ended(watch, true);
+	}
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- What there is of an outbox, and how full it is. ---- */
+
+/* Rows end with the process, and so do the starts that could have left some. */
+static int memory_outbox_visit(
+	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
+{
+	(void)store;
+	(void)after;
+	(void)visit;
+	(void)arg;
+	return 0;
+}
+
+static int memory_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count)
+{
+	(void)store;
+	(void)numbers;
+	(void)count;
+	return 0;
+}
+
+static void memory_usage(struct store *store, struct store_usage *ret_usage)
+{
+	*ret_usage = (struct store_usage){0};
+	pthread_mutex_lock(&store->lock);
+	ret_usage->buckets = store->bucket_count;
+	for (uint32_t b = 0; b < store->bucket_count; b++)
+		for (uint32_t k = 0; k < store->buckets[b]->key_count; k++) {
+			const struct key *key = store->buckets[b]->keys[k];
+
+			for (uint32_t v = 0; v < key->version_count; v++) {
+				ret_usage->objects += !key->versions[v]->meta.delete_marker;
+				ret_usage->used_bytes += key->versions[v]->meta.bytes;
+			}
+		}
+	pthread_mutex_unlock(&store->lock);
+	ret_usage->volume_bytes = ret_usage->used_bytes;
+}
+
+static const struct store_engine MEMORY_ENGINE = {
+	.name = "memory",
+	.local = false,
+	.bucket_create = memory_bucket_create,
+	.bucket_get = memory_bucket_get,
+	.bucket_delete = memory_bucket_delete,
+	.bucket_edit = memory_bucket_edit,
+	.bucket_list = memory_bucket_list,
+	.put_open = memory_put_open,
+	.put_sink = memory_put_sink,
+	.put_tagged = memory_put_tagged,
+	.put_compose = memory_put_compose,
+	.put_append = memory_put_append,
+	.put_commit = memory_put_commit,
+	.put_abort = memory_put_abort,
+	.rename = memory_rename,
+	.edit = memory_edit,
+	.set_flags = memory_set_flags,
+	.get_open = memory_get_open,
+	.newest = memory_newest,
+	.get_source = memory_get_source,
+	.get_held = memory_get_held,
+	.get_stretch = memory_get_stretch,
+	.get_tag = memory_get_tag,
+	.get_close = memory_get_close,
+	.rights_epoch = memory_rights_epoch,
+	.object_watch_begin = memory_object_watch_begin,
+	.object_watch_end = memory_object_watch_end,
+	.rights_changed = memory_rights_changed,
+	.delete_each = memory_delete_each,
+	.outbox_visit = memory_outbox_visit,
+	.outbox_end = memory_outbox_end,
+	.list = memory_list,
+	.usage = memory_usage,
+};
+
+int store_memory_open(struct store **ret_store)
+{
+	struct store *store = (struct store *)calloc(1, sizeof(*store));
+
+	if (!store)
+		return -ENOMEM;
+	store->head.engine = &MEMORY_ENGINE;
+	pthread_mutex_init(&store->lock, NULL);
+	list_init(&store->watches);
+	*ret_store = store;
+	return 0;
+}
+
+void store_memory_close(struct store *store)
+{
+	if (!store)
+		return;
+	for (uint32_t i = 0; i < store->bucket_count; i++)
+		memory_bucket_put(store->buckets[i]);
+	free(store->buckets);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+}

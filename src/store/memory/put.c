@@ -1,0 +1,552 @@
+/* store/memory/put.c: what changes a store in memory: a put gathers its bytes by itself, and the
+ * commit decides and changes the maps under the lock. */
+#include "flow/flow.h"
+#include "store/memory/tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Another object that ends with the commit. */
+struct ending {
+	struct bucket *bucket; /* with a reference */
+	struct object *object; /* with a reference */
+	char *key;
+	size_t key_len;
+	bool drop;
+};
+
+struct store_put {
+	struct store_put_head head;
+	struct store *store;
+	struct bucket *bucket; /* with a reference */
+	struct body *body;
+	bool composable;
+	struct object *base; /* of an append, with a reference; NULL: none */
+	struct ending *endings;
+	uint32_t ending_count, ending_cap, composed_count;
+	struct flow_sink sink;
+	uint64_t bytes_total; /* that the sink waits for */
+	size_t key_len;
+	char key[];
+};
+
+static bool key_valid(struct slice key)
+{
+	return key.len && key.len <= LIMIT_KEY_LEN_MAX;
+}
+
+int memory_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put)
+{
+	struct store_put *put;
+	int ret = 0;
+
+	if (!key_valid(opts->key))
+		return -EINVAL;
+	if (opts->bytes != UINT64_MAX && opts->bytes > LIMIT_PUT_BYTES_MAX)
+		return -EFBIG;
+	put = (struct store_put *)calloc(1, sizeof(*put) + opts->key.len);
+	if (put)
+		put->body = (struct body *)calloc(1, sizeof(*put->body));
+	if (!put || !put->body) {
+		free(put);
+		return -ENOMEM;
+	}
+	put->body->refs = 1;
+	put->store = store;
+	put->composable = opts->composable;
+	put->key_len = opts->key.len;
+	memcpy(put->key, opts->key.data, opts->key.len);
+	pthread_mutex_lock(&store->lock);
+	put->bucket = memory_bucket_find(store, opts->bucket);
+	if (put->bucket)
+		put->bucket->refs++;
+	else
+		ret = -ENOENT;
+	put->body->stream = ++store->seq_last;
+	pthread_mutex_unlock(&store->lock);
+	put->head = (struct store_put_head){.engine = store->head.engine,
+		.magic = STORE_PUT_MAGIC,
+		.stream = put->body->stream};
+	if (ret)
+		memory_put_abort(put);
+	else
+		*ret_put = put;
+	return ret;
+}
+
+/* ---- The sink. ---- */
+
+static int body_add(struct body *body, const uint8_t *data, uint32_t bytes)
+{
+	if (body->bytes + bytes > body->cap) {
+		uint64_t cap = MAX(body->cap * 2, body->bytes + bytes);
+		void *grown = realloc(body->data, cap);
+
+		if (!grown)
+			return -ENOMEM;
+		body->data = (uint8_t *)grown;
+		body->cap = cap;
+	}
+	memcpy(body->data + body->bytes, data, bytes);
+	body->bytes += bytes;
+	return 0;
+}
+
+static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
+{
+	struct store_put *put = CONTAINER_OF(sink, struct store_put, sink);
+	int ret = 0;
+
+	CHECK(piece->offset == put->body->bytes);
+	if (piece->bytes > put->bytes_total - put->body->bytes)
+		ret = -EMSGSIZE;
+	else if (put->body->bytes + piece->bytes > LIMIT_PUT_BYTES_MAX)
+		ret = -EFBIG;
+	if (!ret)
+		ret = body_add(put->body, piece->data, piece->bytes);
+	flow_piece_end(sink->core, piece, OWNER_APP);
+	return ret;
+}
+
+static int sink_finish(struct flow_sink *sink, bool failed)
+{
+	const struct store_put *put = CONTAINER_OF(sink, struct store_put, sink);
+
+	return failed || put->bytes_total == UINT64_MAX || put->body->bytes == put->bytes_total
+		       ? 0
+		       : -EPIPE;
+}
+
+static const struct flow_sink_ops SINK_OPS = {
+	.name = "memory",
+	.push = sink_push,
+	.finish = sink_finish,
+};
+
+int memory_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
+	struct flow_sink **ret_sink)
+{
+	put->sink = (struct flow_sink){.magic = FLOW_SINK_MAGIC,
+		.ops = &SINK_OPS,
+		.core = core,
+		.deadline_ns = DEADLINE_NONE};
+	put->bytes_total = bytes_total;
+	*ret_sink = &put->sink;
+	return 0;
+}
+
+int memory_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES])
+{
+	struct body *body = put->body;
+
+	if (offset != (uint64_t)body->tag_count * STORE_CHECK_BYTES)
+		return -EINVAL;
+	if (memory_array_reserve(
+		    (void **)&body->tags, body->tag_count, &body->tag_cap, STORE_TAG_BYTES))
+		return -ENOMEM;
+	memcpy(body->tags + (size_t)body->tag_count++ * STORE_TAG_BYTES, tag, STORE_TAG_BYTES);
+	return 0;
+}
+
+/* ---- The bodies of others. ---- */
+
+int memory_put_compose(struct store_put *put, struct slice bucket_name, struct slice key,
+	const struct store_get *get, bool drop)
+{
+	struct ending *ending;
+	struct bucket *bucket;
+	int ret = 0;
+
+	if (put->body->bytes || put->base ||
+		(!drop && (get->object->part_count > 1 || !get->object->composable)))
+		return -EINVAL;
+	if (put->composed_count + !drop > STORE_PARTS_MAX ||
+		put->ending_count >= STORE_PARTS_MAX + 16)
+		return -EFBIG;
+	if (memory_array_reserve(
+		    (void **)&put->endings, put->ending_count, &put->ending_cap, sizeof(*ending)))
+		return -ENOMEM;
+	ending = &put->endings[put->ending_count];
+	*ending = (struct ending){.key = (char *)malloc(key.len), .key_len = key.len, .drop = drop};
+	if (!ending->key)
+		return -ENOMEM;
+	memcpy(ending->key, key.data, key.len);
+	pthread_mutex_lock(&put->store->lock);
+	bucket = memory_bucket_find(put->store, bucket_name);
+	if (!bucket)
+		ret = -ENOENT;
+	else if (bucket == put->bucket && slice_eq(key, slice_of(put->key, put->key_len)))
+		ret = -EINVAL;
+	else if (memory_key_current(memory_key_find(bucket, key)) != get->object)
+		ret = -ESTALE;
+	if (!ret) {
+		bucket->refs++;
+		get->object->refs++;
+		ending->bucket = bucket;
+		ending->object = get->object;
+		put->ending_count++;
+		put->composed_count += !drop;
+	}
+	pthread_mutex_unlock(&put->store->lock);
+	if (ret)
+		free(ending->key);
+	return ret;
+}
+
+int memory_put_append(struct store_put *put, const struct store_get *get)
+{
+	int ret = 0;
+
+	if (put->base || put->ending_count)
+		return -EINVAL;
+	if (get->object->part_count >= STORE_PARTS_MAX)
+		return -E2BIG;
+	pthread_mutex_lock(&put->store->lock);
+	if (put->bucket->info.versioning != STORE_VERSIONING_NEVER)
+		ret = -EINVAL;
+	else
+		get->object->refs++;
+	pthread_mutex_unlock(&put->store->lock);
+	if (!ret)
+		put->base = get->object;
+	return ret;
+}
+
+void memory_put_abort(struct store_put *put)
+{
+	pthread_mutex_lock(&put->store->lock);
+	for (uint32_t i = 0; i < put->ending_count; i++) {
+		memory_object_put(put->endings[i].object);
+		memory_bucket_put(put->endings[i].bucket);
+		free(put->endings[i].key);
+	}
+	memory_object_put(put->base);
+	memory_body_put(put->body);
+	memory_bucket_put(put->bucket);
+	pthread_mutex_unlock(&put->store->lock);
+	put->head.magic = 0;
+	free(put->endings);
+	free(put);
+}
+
+/* ---- The commit. All under the lock. ---- */
+
+/* Modification times never go back, whatever the clock does. */
+static uint64_t mtime_next(struct store *store)
+{
+	store->mtime_last_ns = MAX(store->mtime_last_ns, clock_real_ns());
+	return store->mtime_last_ns;
+}
+
+/* What earlier starts left is told: this store has none, and keeps no rows. */
+static void row_number(struct store *store, struct store_outbox_row *row)
+{
+	if (row)
+		row->number = ++store->seq_last;
+}
+
+static void version_name(struct store *store, const struct bucket *bucket, struct object *object)
+{
+	object->seq = ++store->seq_last;
+	if (bucket->info.versioning == STORE_VERSIONING_ENABLED)
+		snprintf(object->meta.version_id, sizeof(object->meta.version_id), "%016llx",
+			(unsigned long long)object->seq);
+	else
+		memcpy(object->meta.version_id, "null", sizeof("null"));
+}
+
+static void part_add(struct object *object, struct body *body)
+{
+	const struct object_part *last = &object->parts[object->part_count];
+
+	object->parts[object->part_count].start =
+		object->part_count ? last[-1].start + last[-1].body->bytes : 0;
+	object->parts[object->part_count++].body = body;
+	body->refs++;
+}
+
+/* Of the base's bodies, those it is composed of, and its own. */
+static struct object *put_object(const struct store_put *put, const struct store_meta *meta)
+{
+	uint32_t count = 1 + put->composed_count + (put->base ? put->base->part_count : 0);
+	struct object *object =
+		memory_object_open(meta, slice_of(meta->headers, meta->headers_len), count);
+
+	if (!object)
+		return NULL;
+	object->part_count = 0;
+	object->composable = put->composable;
+	for (uint32_t i = 0; put->base && i < put->base->part_count; i++)
+		part_add(object, put->base->parts[i].body);
+	for (uint32_t i = 0; i < put->ending_count; i++)
+		if (!put->endings[i].drop)
+			part_add(object, put->endings[i].object->parts[0].body);
+	if (!object->part_count || put->body->bytes)
+		part_add(object, put->body);
+	return object;
+}
+
+static int endings_check(const struct store_put *put)
+{
+	for (uint32_t i = 0; i < put->ending_count; i++) {
+		const struct ending *ending = &put->endings[i];
+		struct slice key = slice_of(ending->key, ending->key_len);
+
+		if (ending->bucket->dead ||
+			memory_key_current(memory_key_find(ending->bucket, key)) != ending->object)
+			return -ESTALE;
+	}
+	return 0;
+}
+
+static int commit_check(const struct store_put *put, store_check_fn *check, void *arg)
+{
+	struct slice key = slice_of(put->key, put->key_len);
+	const struct object *current = memory_key_current(memory_key_find(put->bucket, key));
+	int ret = 0;
+
+	if (put->bucket->dead)
+		return -ENOENT;
+	if (put->base &&
+		(put->base != current || put->bucket->info.versioning != STORE_VERSIONING_NEVER))
+		return -ESTALE;
+	if (check)
+		ret = check(current ? &current->meta : NULL, arg);
+	return ret ? ret : endings_check(put);
+}
+
+static int commit_locked(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
+{
+	struct object *object;
+	uint64_t bytes;
+	int ret = commit_check(put, check, arg);
+
+	if (ret)
+		return ret;
+	object = put_object(put, meta);
+	if (!object)
+		return -ENOMEM;
+	bytes = object->parts[object->part_count - 1].start +
+		object->parts[object->part_count - 1].body->bytes;
+	if (bytes != meta->bytes) {
+		memory_object_put(object);
+		return -EINVAL;
+	}
+	version_name(put->store, put->bucket, object);
+	object->meta.mtime_ns = mtime_next(put->store);
+	meta->mtime_ns = object->meta.mtime_ns;
+	memcpy(meta->version_id, object->meta.version_id, sizeof(meta->version_id));
+	ret = memory_version_add(put->bucket, slice_of(put->key, put->key_len), object);
+	for (uint32_t i = 0; !ret && i < put->ending_count; i++) {
+		const struct ending *ending = &put->endings[i];
+
+		memory_version_replace(ending->bucket,
+			memory_key_find(ending->bucket, slice_of(ending->key, ending->key_len)), 0,
+			NULL);
+	}
+	if (!ret)
+		row_number(put->store, put->head.outbox_row);
+	return ret;
+}
+
+int memory_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
+{
+	int ret = -EINVAL;
+
+	if (meta->checksum_len <= sizeof(meta->checksum) &&
+		meta->headers_len <= STORE_HEADERS_BYTES_MAX) {
+		pthread_mutex_lock(&put->store->lock);
+		ret = commit_locked(put, meta, check, arg);
+		pthread_mutex_unlock(&put->store->lock);
+	}
+	memory_put_abort(put);
+	return ret;
+}
+
+/* ---- Changes in place. ---- */
+
+static int rename_locked(struct bucket *bucket, const struct store_name *from,
+	const struct store_get *get, const struct store_name *to, struct slice headers,
+	struct store_condition condition)
+{
+	const struct object *held = memory_key_current(memory_key_find(bucket, to->key));
+	struct object *object;
+	int ret = 0;
+
+	if (bucket->info.versioning != STORE_VERSIONING_NEVER)
+		return -EINVAL;
+	if (condition.check)
+		ret = condition.check(held ? &held->meta : NULL, condition.arg);
+	if (!ret && memory_key_current(memory_key_find(bucket, from->key)) != get->object)
+		ret = -ESTALE;
+	if (ret)
+		return ret;
+	object = memory_object_open_edited(get->object, headers);
+	ret = object ? memory_version_add(bucket, to->key, object) : -ENOMEM;
+	if (!ret)
+		memory_version_replace(bucket, memory_key_find(bucket, from->key), 0, NULL);
+	return ret;
+}
+
+int memory_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+	struct slice to, struct slice headers, struct store_condition condition)
+{
+	const struct store_name name = {.key = to};
+	struct bucket *bucket;
+	int ret;
+
+	if (!key_valid(to) || slice_eq(to, from->key) || headers.len > STORE_HEADERS_BYTES_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, from->bucket);
+	ret = bucket ? rename_locked(bucket, from, get, &name, headers, condition) : -ENOENT;
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+struct change {
+	store_edit_fn *edit; /* NULL: the headers stay */
+	struct store_condition condition;
+	struct store_flags flags;
+	void *arg;
+};
+
+static int change_locked(
+	struct store *store, const struct store_name *name, const struct change *change)
+{
+	struct bucket *bucket = memory_bucket_find(store, name->bucket);
+	struct key *key = bucket ? memory_key_find(bucket, name->key) : NULL;
+	struct object *object, *edited;
+	struct slice headers;
+	uint32_t at;
+	int ret = 0;
+
+	object = memory_key_version(key, name->version_id, &at);
+	if (!object)
+		return -ENOENT;
+	headers = slice_of(object->meta.headers, object->meta.headers_len);
+	if (change->edit)
+		ret = change->edit(&object->meta, &headers, change->arg);
+	else if (change->condition.check)
+		ret = change->condition.check(&object->meta, change->condition.arg);
+	if (!ret && headers.len > STORE_HEADERS_BYTES_MAX)
+		ret = -EINVAL;
+	if (ret)
+		return ret;
+	edited = memory_object_open_edited(object, headers);
+	if (!edited)
+		return -ENOMEM;
+	edited->meta.checksum_flags &= (uint8_t)~change->flags.mask;
+	edited->meta.checksum_flags |= change->flags.flags & change->flags.mask;
+	memory_version_replace(bucket, key, at, edited);
+	return 0;
+}
+
+static int change_run(struct store *store, const struct store_name *name,
+	const struct change *change, struct store_outbox_row *outbox_row)
+{
+	int ret;
+
+	if (!key_valid(name->key))
+		return -EINVAL;
+	pthread_mutex_lock(&store->lock);
+	ret = change_locked(store, name, change);
+	if (!ret)
+		row_number(store, outbox_row);
+	pthread_mutex_unlock(&store->lock);
+	return ret;
+}
+
+int memory_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+	struct store_outbox_row *outbox_row)
+{
+	const struct change change = {.edit = edit, .arg = arg};
+
+	return change_run(store, name, &change, outbox_row);
+}
+
+int memory_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+	struct store_condition condition, struct store_outbox_row *outbox_row)
+{
+	const struct change change = {.condition = condition, .flags = flags};
+
+	return change_run(store, name, &change, outbox_row);
+}
+
+/* ---- Deleting. ---- */
+
+static int marker_add(struct store *store, struct bucket *bucket, struct store_deletion *deletion)
+{
+	const struct store_meta meta = {.delete_marker = true, .mtime_ns = mtime_next(store)};
+	struct object *marker = memory_object_open(&meta, SLICE_NONE, 1);
+	struct body *none = (struct body *)calloc(1, sizeof(*none));
+
+	if (!marker || !none) {
+		memory_object_put(marker);
+		free(none);
+		return -ENOMEM;
+	}
+	none->refs = 1;
+	marker->parts[0].body = none;
+	version_name(store, bucket, marker);
+	deletion->delete_marker = true;
+	memcpy(deletion->version_id_out, marker->meta.version_id, sizeof(deletion->version_id_out));
+	return memory_version_add(bucket, deletion->key, marker);
+}
+
+static int delete_locked(
+	struct store *store, struct bucket *bucket, struct store_deletion *deletion)
+{
+	struct key *key = memory_key_find(bucket, deletion->key);
+	bool named = deletion->version_id.len;
+	uint32_t at;
+	struct object *object = memory_key_version(key, deletion->version_id, &at);
+	int ret = 0;
+
+	if (named && !object)
+		return 0;
+	if (deletion->check)
+		ret = deletion->check(object ? &object->meta : NULL, deletion->arg);
+	if (ret)
+		return ret;
+	if (named) {
+		deletion->delete_marker = object->meta.delete_marker;
+		memcpy(deletion->version_id_out, object->meta.version_id,
+			sizeof(deletion->version_id_out));
+	}
+	if (!named && bucket->info.versioning != STORE_VERSIONING_NEVER)
+		ret = marker_add(store, bucket, deletion);
+	else if (object)
+		memory_version_replace(bucket, key, at, NULL);
+	if (!ret)
+		row_number(store, deletion->outbox_row);
+	return ret;
+}
+
+int memory_delete_each(
+	struct store *store, struct slice bucket_name, struct store_deletion *list, uint32_t count)
+{
+	struct bucket *bucket;
+
+	if (count > LIMIT_DELETE_KEYS_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; i < count; i++)
+		if (!key_valid(list[i].key))
+			return -EINVAL;
+	pthread_mutex_lock(&store->lock);
+	bucket = memory_bucket_find(store, bucket_name);
+	for (uint32_t i = 0; bucket && i < count; i++) {
+		list[i].delete_marker = false;
+		list[i].version_id_out[0] = 0;
+		if (list[i].outbox_row)
+			list[i].outbox_row->number = 0;
+		list[i].result = delete_locked(store, bucket, &list[i]);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return bucket ? 0 : -ENOENT;
+}

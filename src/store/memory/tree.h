@@ -1,0 +1,141 @@
+/* store/memory/tree.h: what a store in memory is made of: buckets in order of name, their keys in
+ * order, and of each key its versions from the newest on. All under the store's lock. */
+#ifndef STORE_TREE_H
+#define STORE_TREE_H
+
+#include "store/engine.h"
+
+#include <pthread.h>
+
+/* The bytes of one put: of one object, and of those that it was composed into. */
+struct body {
+	uint32_t refs;
+	uint64_t stream;
+	uint64_t bytes, cap;
+	uint8_t *data;
+	uint32_t tag_count, tag_cap;
+	uint8_t *tags; /* STORE_TAG_BYTES each, one for each STORE_CHECK_BYTES */
+};
+
+struct object_part {
+	struct body *body; /* with a reference */
+	uint64_t start;	   /* in the object */
+};
+
+struct object {
+	uint32_t refs;
+	bool superseded; /* no longer what its key holds */
+	bool composable;
+	uint64_t seq; /* among the store's versions */
+	struct store_meta meta;
+	char *headers; /* meta's */
+	uint32_t part_count;
+	struct object_part *parts; /* at least one */
+	struct store_object_watch *watches;
+};
+
+struct key {
+	char *name;
+	size_t len;
+	struct object **versions; /* the newest first; each with a reference */
+	uint32_t version_count;
+};
+
+struct bucket {
+	struct store_bucket info;
+	uint32_t refs;
+	bool dead;
+	struct key **keys;
+	uint32_t key_count, key_cap;
+};
+
+struct store {
+	struct store_head head;
+	pthread_mutex_t lock;
+	struct bucket **buckets;
+	uint32_t bucket_count, bucket_cap;
+	uint64_t seq_last; /* of versions, buckets, bodies and outbox rows */
+	uint64_t mtime_last_ns;
+	uint64_t rights_epoch;
+	struct list watches; /* struct store_object_watch.link */
+};
+
+struct store_get {
+	struct store_get_head head;
+	struct store *store;
+	struct object *object; /* a reference */
+};
+
+/* Makes room for one more element; -ENOMEM. */
+int memory_array_reserve(void **array, uint32_t count, uint32_t *cap, size_t element_bytes);
+
+struct bucket *memory_bucket_find(const struct store *store, struct slice name);
+/* Where the name is, or belongs. */
+uint32_t memory_bucket_place(const struct store *store, struct slice name);
+void memory_bucket_put(struct bucket *bucket); /* drops a reference; takes NULL */
+
+struct key *memory_key_find(const struct bucket *bucket, struct slice name);
+/* The first key that is not before the name. */
+uint32_t memory_key_place(const struct bucket *bucket, struct slice name);
+/* What the key holds: NULL when there is none, or a delete marker. Takes NULL. */
+struct object *memory_key_current(const struct key *key);
+/* Its version of that id (empty: the current one) and where it is. */
+struct object *memory_key_version(const struct key *key, struct slice version_id, uint32_t *ret_at);
+static inline struct slice memory_key_name(const struct key *key)
+{
+	return slice_of(key->name, key->len);
+}
+
+/* Copies meta's headers; the parts are the caller's to fill. NULL: out of memory. */
+struct object *memory_object_open(
+	const struct store_meta *meta, struct slice headers, uint32_t part_count);
+/* The same body with other headers. NULL: out of memory. */
+struct object *memory_object_open_edited(const struct object *from, struct slice headers);
+void memory_object_put(struct object *object); /* drops a reference; takes NULL */
+const struct object_part *memory_object_part(const struct object *object, uint64_t offset);
+void memory_body_put(struct body *body); /* drops a reference; takes NULL */
+/* It is no longer what its key holds: who watches it is told. */
+void memory_object_supersede(struct object *object);
+
+/* Puts a version on top of the key, which is made where there is none: takes the object over, also
+ * on -ENOMEM. Where the id is "null", the null version before it ends. */
+int memory_version_add(struct bucket *bucket, struct slice key, struct object *object);
+/* Another object in its place, or none; a key without versions goes. */
+void memory_version_replace(
+	struct bucket *bucket, struct key *key, uint32_t at, struct object *object);
+
+/* ---- What the table is made of; contracts in store/api.h. ---- */
+int memory_put_open(
+	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
+int memory_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
+	struct flow_sink **ret_sink);
+int memory_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
+int memory_put_compose(struct store_put *put, struct slice bucket, struct slice key,
+	const struct store_get *get, bool drop);
+int memory_put_append(struct store_put *put, const struct store_get *get);
+int memory_put_commit(
+	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
+void memory_put_abort(struct store_put *put);
+int memory_rename(struct store *store, const struct store_name *from, const struct store_get *get,
+	struct slice to, struct slice headers, struct store_condition condition);
+int memory_edit(struct store *store, const struct store_name *name, store_edit_fn *edit, void *arg,
+	struct store_outbox_row *outbox_row);
+int memory_set_flags(struct store *store, const struct store_name *name, struct store_flags flags,
+	struct store_condition condition, struct store_outbox_row *outbox_row);
+int memory_delete_each(
+	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
+int memory_get_open(struct store *store, const struct store_name *name, struct store_get **ret_get,
+	bool *ret_bucket_exists);
+int memory_newest(
+	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
+int memory_get_source(struct store_get *get, struct flow_core *core, uint64_t offset,
+	uint64_t bytes, struct flow_source **ret_source);
+bool memory_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span);
+void memory_get_stretch(
+	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch);
+int memory_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
+void memory_get_close(struct store_get *get);
+int memory_list(struct store *store, const struct store_list_opts *opts, bool versions,
+	store_list_visit_fn *visit, void *arg, bool *ret_more);
+
+#endif
