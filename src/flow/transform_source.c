@@ -77,12 +77,13 @@ static int piece_take(
 	ret = flow_stages_run(self->opts.stages, self->opts.stage_count, ret_piece);
 	if (!ret && ret_piece->hold != FLOW_HOLD_LEASE)
 		ret = -EROFS;
-	run = (struct flow_run){.data = ret_piece->data,
-		.to = ret_piece->bytes,
-		.capacity = (size_t)(ret_piece->span.data + region_span_bytes(ret_piece->span) -
-				     ret_piece->data)};
-	if (!ret)
+	if (!ret) {
+		run = (struct flow_run){.data = ret_piece->data,
+			.to = ret_piece->bytes,
+			.capacity = (size_t)(ret_piece->span.data +
+					     region_span_bytes(ret_piece->span) - ret_piece->data)};
 		ret = offload(self, WORK_PIECE, &run);
+	}
 	if (ret) {
 		flow_piece_end(core, ret_piece, OWNER_APP);
 		return ret;
