@@ -264,7 +264,7 @@ bool s3_lifecycle_may_delete(const struct store_meta *version);
 /* Events of what is about to be done: the commit takes the outbox row along; NULL: nobody is told.
  * One at a time, between the two. */
 struct store_outbox_row *s3_lifecycle_tell_begin(
-	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed);
+	struct s3_lifecycle *lifecycle, const struct store_lifecycle_action *action);
 void s3_lifecycle_tell_end(struct s3_lifecycle *lifecycle, const struct store_outcome *outcome);
 /* Ends uploads of the bucket that rules say were left. */
 int s3_lifecycle_abort_uploads(struct s3_lifecycle *lifecycle, uint32_t *ret_count);

@@ -28,9 +28,9 @@ static enum store_lifecycle_verdict judge(
 	return s3_lifecycle_judge(rules, version, ret_flags);
 }
 
-static struct store_outbox_row *tell_begin(void *rules, const struct store_lifecycle_deed *deed)
+static struct store_outbox_row *tell_begin(void *rules, const struct store_lifecycle_action *action)
 {
-	return s3_lifecycle_tell_begin(rules, deed);
+	return s3_lifecycle_tell_begin(rules, action);
 }
 
 static void tell_end(void *rules, const struct store_outcome *outcome)

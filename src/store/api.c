@@ -65,7 +65,7 @@ int store_put_open(
 
 uint64_t store_put_body_number(const struct store_put *put)
 {
-	return put_head(put)->stream;
+	return put_head(put)->body_number;
 }
 
 int store_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,

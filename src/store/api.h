@@ -230,7 +230,7 @@ bool store_get_held(struct store_get *get, struct slice *ret_body, struct region
  * body. */
 struct store_stretch {
 	uint64_t start, bytes;
-	uint64_t stream; /* store_put_body_number of the body */
+	uint64_t body_number; /* store_put_body_number of the body */
 };
 void store_get_stretch(
 	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch);

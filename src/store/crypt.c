@@ -13,12 +13,12 @@ DEFINE_COUNTER(crypted_across, "nebulaio_flow_crypted_bytes_total", "frames=\"ot
 DEFINE_COUNTER(not_authentic, "nebulaio_flow_not_authentic_total", NULL,
 	"Pieces of encrypted bodies whose tag was missing or wrong.");
 
-static void nonce_make(uint64_t stream, uint64_t offset, uint8_t nonce[AEAD_NONCE_BYTES])
+static void nonce_make(uint64_t body_number, uint64_t offset, uint8_t nonce[AEAD_NONCE_BYTES])
 {
 	uint32_t piece = (uint32_t)(offset / STORE_CHECK_BYTES);
 
-	for (int i = 7; i >= 0; i--, stream >>= 8)
-		nonce[i] = (uint8_t)stream;
+	for (int i = 7; i >= 0; i--, body_number >>= 8)
+		nonce[i] = (uint8_t)body_number;
 	for (int i = 11; i >= 8; i--, piece >>= 8)
 		nonce[i] = (uint8_t)piece;
 }
@@ -30,7 +30,7 @@ static int crypted(struct flow_core *core, struct flow_piece *piece,
 	return flow_change_end(core, piece, change, ret);
 }
 
-static int ctr_piece(struct flow_elsewhere *elsewhere, struct ctr *ctr, uint64_t stream,
+static int ctr_piece(struct flow_elsewhere *elsewhere, struct ctr *ctr, uint64_t body_number,
 	uint64_t offset, struct flow_piece *piece)
 {
 	struct flow_change change;
@@ -38,13 +38,13 @@ static int ctr_piece(struct flow_elsewhere *elsewhere, struct ctr *ctr, uint64_t
 
 	if (ret)
 		return ret;
-	ret = ctr_apply(ctr, stream, offset, piece->data, change.piece.data, piece->bytes);
+	ret = ctr_apply(ctr, body_number, offset, piece->data, change.piece.data, piece->bytes);
 	return crypted(elsewhere->core, piece, &change, piece->bytes, ret);
 }
 
 /* ---- The source. ---- */
 
-static __attribute__((noinline, cold)) int refused(uint64_t stream, uint64_t offset, int error)
+static __attribute__((noinline, cold)) int refused(uint64_t body_number, uint64_t offset, int error)
 {
 	if (error != -EBADMSG && error != -ENOENT)
 		return error;
@@ -52,7 +52,7 @@ static __attribute__((noinline, cold)) int refused(uint64_t stream, uint64_t off
 	log_error("flow",
 		"object data %llu: the piece at %llu is %s: the data on the volume, or its "
 		"record, was changed",
-		(unsigned long long)stream, (unsigned long long)offset,
+		(unsigned long long)body_number, (unsigned long long)offset,
 		error == -ENOENT ? "without its tag" : "not the data that was encrypted");
 	return -EIO;
 }
@@ -60,7 +60,7 @@ static __attribute__((noinline, cold)) int refused(uint64_t stream, uint64_t off
 /* The 64 KiB that hold a piece of a stretch, from a piece's start to another's end. */
 struct whole {
 	uint64_t start; /* of the stretch */
-	uint64_t stream;
+	uint64_t body_number;
 	uint64_t from, to;
 	const uint8_t *data;
 };
@@ -74,7 +74,7 @@ static struct whole whole_of(
 
 	store_get_stretch(self->get, at, &stretch);
 	whole.start = stretch.start;
-	whole.stream = stretch.stream;
+	whole.body_number = stretch.body_number;
 	whole.from = whole.start + ALIGN_DOWN(at - whole.start, (uint64_t)STORE_CHECK_BYTES);
 	whole.to = MIN(whole.start + ALIGN_UP(at + piece->bytes - whole.start,
 					     (uint64_t)STORE_CHECK_BYTES),
@@ -102,11 +102,11 @@ static int unseal(struct store_crypt_source *self, const struct whole *whole, ui
 			.tag = tag};
 		int ret = store_get_tag(self->get, at, tag);
 
-		nonce_make(whole->stream, at - whole->start, nonce);
+		nonce_make(whole->body_number, at - whole->start, nonce);
 		if (!ret)
 			ret = aead_unseal(self->aead, &message);
 		if (__builtin_expect(ret != 0, 0))
-			return refused(whole->stream, at - whole->start, ret);
+			return refused(whole->body_number, at - whole->start, ret);
 	}
 	return 0;
 }
@@ -146,8 +146,8 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 		/* Pieces end with their stretch, and each stretch was written as a body of its own.
 		 */
 		store_get_stretch(self->get, at, &stretch);
-		ret = ctr_piece(
-			&self->elsewhere, self->ctr, stretch.stream, at - stretch.start, &piece);
+		ret = ctr_piece(&self->elsewhere, self->ctr, stretch.body_number,
+			at - stretch.start, &piece);
 	}
 	if (ret)
 		return ret;
@@ -197,7 +197,7 @@ static int message_begin(struct store_crypt_sink *self)
 {
 	uint8_t nonce[AEAD_NONCE_BYTES];
 
-	nonce_make(self->stream, self->offset, nonce);
+	nonce_make(self->body_number, self->offset, nonce);
 	return aead_stream_restart(self->aead, nonce);
 }
 
@@ -253,9 +253,9 @@ static int sink_push(struct flow_sink *sink, struct flow_piece *piece)
 
 	self->inner->share = sink->share;
 	self->elsewhere.share = sink->share;
-	ret = self->aead
-		      ? seal_piece(self, piece)
-		      : ctr_piece(&self->elsewhere, self->ctr, self->stream, piece->offset, piece);
+	ret = self->aead ? seal_piece(self, piece)
+			 : ctr_piece(&self->elsewhere, self->ctr, self->body_number, piece->offset,
+				   piece);
 
 	return ret ? ret : flow_sink_push(self->inner, piece);
 }
@@ -293,7 +293,7 @@ int store_crypt_sink_init(struct store_crypt_sink *self, struct store_crypt_key 
 			.deadline_ns = inner->deadline_ns},
 		.inner = inner,
 		.put = put,
-		.stream = store_put_body_number(put),
+		.body_number = store_put_body_number(put),
 		.elsewhere = {.core = inner->core},
 	};
 	ret = key.authenticated ? aead_stream_open(key.key, none, true, &self->aead)

@@ -31,7 +31,7 @@ struct store_crypt_sink {
 	struct aead_stream *aead;
 	struct flow_sink *inner;
 	struct store_put *put;
-	uint64_t stream;
+	uint64_t body_number;
 	uint64_t offset; /* of what comes next */
 	struct flow_elsewhere elsewhere;
 };

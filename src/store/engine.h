@@ -80,7 +80,7 @@ struct store_head {
 struct store_put_head {
 	const struct store_engine *engine;
 	uint32_t magic; /* until it is committed or aborted */
-	uint64_t stream;
+	uint64_t body_number;
 	struct store_outbox_row *outbox_row; /* for the commit; NULL: none */
 };
 struct store_get_head {

@@ -22,7 +22,7 @@ enum store_lifecycle_verdict {
 	STORE_LIFECYCLE_RECLASS
 };
 /* The action on a version. */
-struct store_lifecycle_deed {
+struct store_lifecycle_action {
 	enum store_lifecycle_verdict verdict;
 	struct slice key;
 	const struct store_meta *meta; /* of the version, as it is */

@@ -105,19 +105,19 @@ enum store_lifecycle_verdict s3_lifecycle_judge(const struct s3_lifecycle *lifec
 }
 
 struct store_outbox_row *s3_lifecycle_tell_begin(
-	struct s3_lifecycle *lifecycle, const struct store_lifecycle_deed *deed)
+	struct s3_lifecycle *lifecycle, const struct store_lifecycle_action *action)
 {
-	const struct store_meta classed = {.checksum_flags = deed->flags.flags};
-	const bool deletion = deed->verdict != STORE_LIFECYCLE_RECLASS;
+	const struct store_meta classed = {.checksum_flags = action->flags.flags};
+	const bool deletion = action->verdict != STORE_LIFECYCLE_RECLASS;
 	const struct s3_event event = {.id = deletion ? S3_EVENT_EXPIRATION : S3_EVENT_TRANSITION,
-		.key = deed->key,
-		.version_id = slice_str(deed->meta->version_id),
-		.meta = deed->meta->delete_marker ? NULL : deed->meta,
+		.key = action->key,
+		.version_id = slice_str(action->meta->version_id),
+		.meta = action->meta->delete_marker ? NULL : action->meta,
 		.class = deletion ? SLICE_NONE : s3_meta_storage_class(&classed)};
-	const struct s3_event marker = {.id = S3_EVENT_EXPIRATION_MARKER, .key = deed->key};
+	const struct s3_event marker = {.id = S3_EVENT_EXPIRATION_MARKER, .key = action->key};
 
 	s3_event_begin_of_server(lifecycle->s3, lifecycle->settings, &event,
-		deed->verdict == STORE_LIFECYCLE_EXPIRE ? &marker : NULL, &lifecycle->telling);
+		action->verdict == STORE_LIFECYCLE_EXPIRE ? &marker : NULL, &lifecycle->telling);
 	return s3_telling_outbox_row(&lifecycle->telling);
 }
 

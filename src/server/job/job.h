@@ -20,7 +20,7 @@ struct job_lifecycle_ops {
 	/* Prepares the event of the coming change: the commit includes the outbox row; NULL: no
 	 * event. Between the two. */
 	struct store_outbox_row *(*tell_begin)(
-		void *rules, const struct store_lifecycle_deed *deed);
+		void *rules, const struct store_lifecycle_action *action);
 	void (*tell_end)(void *rules, const struct store_outcome *outcome);
 	/* Ends uploads that were left in the bucket. */
 	int (*abort_uploads)(void *rules, uint32_t *ret_count);

@@ -82,14 +82,14 @@ static void version_end(
 {
 	struct unchanged unchanged = {
 		.job = walk->job, .mtime_ns = version->meta->mtime_ns, .lockable = !expire};
-	const struct store_lifecycle_deed deed = {
+	const struct store_lifecycle_action action = {
 		.verdict = expire ? STORE_LIFECYCLE_EXPIRE : STORE_LIFECYCLE_DELETE_VERSION,
 		.key = version->key,
 		.meta = version->meta};
 	struct store_deletion deletion = {.key = version->key,
 		.check = check_unchanged,
 		.arg = &unchanged,
-		.outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &deed)};
+		.outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &action)};
 	struct store_outcome outcome;
 
 	if (!expire)
@@ -110,11 +110,11 @@ static void version_reclass(
 	const struct store_name name = {.bucket = walk->bucket,
 		.key = version->key,
 		.version_id = slice_str(version->meta->version_id)};
-	const struct store_lifecycle_deed deed = {.verdict = STORE_LIFECYCLE_RECLASS,
+	const struct store_lifecycle_action action = {.verdict = STORE_LIFECYCLE_RECLASS,
 		.key = version->key,
 		.meta = version->meta,
 		.flags = flags};
-	struct store_outbox_row *outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &deed);
+	struct store_outbox_row *outbox_row = walk->job->opts.ops->tell_begin(walk->rules, &action);
 	struct store_outcome outcome = {.delete_marker = false};
 
 	outcome.ret = store_set_flags(walk->job->opts.store, &name, flags, condition, outbox_row);

@@ -155,7 +155,7 @@ void local_get_stretch(
 	const struct object_part *part = get_part(get, offset);
 
 	*ret_stretch = (struct store_stretch){
-		.start = part->start, .bytes = part->bytes, .stream = part->data_id};
+		.start = part->start, .bytes = part->bytes, .body_number = part->data_id};
 }
 
 /* 0 past the end. */

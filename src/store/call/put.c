@@ -103,8 +103,9 @@ int local_put_open(
 	put->bytes_max = opts->bytes;
 	put->composable = opts->composable;
 	put->data_id = atomic_fetch_add(&store->data_id_next, 1);
-	put->head = (struct store_put_head){
-		.engine = store->head.engine, .magic = STORE_PUT_MAGIC, .stream = put->data_id};
+	put->head = (struct store_put_head){.engine = store->head.engine,
+		.magic = STORE_PUT_MAGIC,
+		.body_number = put->data_id};
 	put->key_len = (uint16_t)opts->key.len;
 	memcpy(put->key, opts->key.data, opts->key.len);
 	*ret_put = put;

@@ -154,8 +154,9 @@ void memory_get_stretch(
 {
 	const struct object_part *part = memory_object_part(get->object, offset);
 
-	*ret_stretch = (struct store_stretch){
-		.start = part->start, .bytes = part->body->bytes, .stream = part->body->stream};
+	*ret_stretch = (struct store_stretch){.start = part->start,
+		.bytes = part->body->bytes,
+		.body_number = part->body->body_number};
 }
 
 int memory_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES])

@@ -65,11 +65,11 @@ int memory_put_open(
 		put->bucket->refs++;
 	else
 		ret = -ENOENT;
-	put->body->stream = ++store->seq_last;
+	put->body->body_number = ++store->seq_last;
 	pthread_mutex_unlock(&store->lock);
 	put->head = (struct store_put_head){.engine = store->head.engine,
 		.magic = STORE_PUT_MAGIC,
-		.stream = put->body->stream};
+		.body_number = put->body->body_number};
 	if (ret)
 		memory_put_abort(put);
 	else

@@ -10,7 +10,7 @@
 /* The bytes of one put: of one object, and of those that it was composed into. */
 struct body {
 	uint32_t refs;
-	uint64_t stream;
+	uint64_t body_number;
 	uint64_t bytes, cap;
 	uint8_t *data;
 	uint32_t tag_count, tag_cap;

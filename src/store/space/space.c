@@ -1,5 +1,5 @@
 /* store/space/space.c: which blocks of the volume are in use: a bitmap in memory, one bit a block
- * (32 MiB for a TiB), with counts a chunk (1 MiB) and a shelf (64 chunks) so that searching skips
+ * (32 MiB for a TiB), with counts a chunk (1 MiB) and a summary (64 chunks) so that searching skips
  * what is full. It is never written but as a snapshot: the index says what is in use.
  *
  * Whole chunks go to large bodies. Small runs are taken one after the other from one chunk at a
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_BITS    64u
-#define CHUNK_WORDS  (CHUNK_BLOCKS / WORD_BITS)
-#define SHELF_CHUNKS 64u
-#define CHUNK_NONE   UINT64_MAX
-#define HELD_FIRST   64u
+#define WORD_BITS      64u
+#define CHUNK_WORDS    (CHUNK_BLOCKS / WORD_BITS)
+#define SUMMARY_CHUNKS 64u
+#define CHUNK_NONE     UINT64_MAX
+#define HELD_FIRST     64u
 /* Runs that are discarded: shorter ones are hardly worth a command; longer ones, or more than this
  * part of what is free, would be missing meanwhile. */
 #define DISCARD_BLOCKS_MIN 16u
@@ -28,9 +28,9 @@
 /* Whole chunks are plenty while they are more than this part of all. */
 #define PLENTY_PART 8u
 
-_Static_assert(SHELF_CHUNKS == WORD_BITS, "a word has a bit for each chunk of a shelf");
+_Static_assert(SUMMARY_CHUNKS == WORD_BITS, "a word has a bit for each chunk of a summary");
 
-struct shelf {
+struct summary {
 	uint32_t free_blocks;
 	uint32_t whole_chunks; /* with nothing in use */
 };
@@ -47,7 +47,7 @@ struct space {
 	uint64_t free_blocks;
 	uint64_t whole_chunks;
 	uint64_t small_chunk; /* where small runs are taken; CHUNK_NONE */
-	uint64_t shelf_cursor;
+	uint64_t summary_cursor;
 	uint32_t stripe_data; /* shards of data of a stripe; 0: runs are no stripes */
 	uint32_t holds;	      /* while there are any, what is given back waits in held */
 	uint32_t held_count;
@@ -57,30 +57,30 @@ struct space {
 	uint64_t *words;      /* 1: in use */
 	uint64_t *given; /* a bit a chunk: something was given back that was not discarded since */
 	uint16_t *chunk_free;
-	struct shelf *shelves;
+	struct summary *summaries;
 };
 
-static uint64_t shelf_count(const struct space *space)
+static uint64_t summary_count(const struct space *space)
 {
-	return (space->chunk_count + SHELF_CHUNKS - 1) / SHELF_CHUNKS;
+	return (space->chunk_count + SUMMARY_CHUNKS - 1) / SUMMARY_CHUNKS;
 }
 
 /* Notes that a chunk has `now` free blocks. */
 static void chunk_account(struct space *space, uint64_t chunk, uint32_t now)
 {
-	struct shelf *shelf = &space->shelves[chunk / SHELF_CHUNKS];
+	struct summary *summary = &space->summaries[chunk / SUMMARY_CHUNKS];
 	uint32_t before = space->chunk_free[chunk];
 
 	space->free_blocks += now;
 	space->free_blocks -= before;
-	shelf->free_blocks += now;
-	shelf->free_blocks -= before;
+	summary->free_blocks += now;
+	summary->free_blocks -= before;
 	if (before == CHUNK_BLOCKS) {
-		shelf->whole_chunks--;
+		summary->whole_chunks--;
 		space->whole_chunks--;
 	}
 	if (now == CHUNK_BLOCKS) {
-		shelf->whole_chunks++;
+		summary->whole_chunks++;
 		space->whole_chunks++;
 	}
 	space->chunk_free[chunk] = (uint16_t)now;
@@ -89,8 +89,8 @@ static void chunk_account(struct space *space, uint64_t chunk, uint32_t now)
 /* Makes room for so many chunks, all of the new ones in use. */
 static int arrays_grow(struct space *space, uint64_t chunk_count)
 {
-	uint64_t shelves_now = shelf_count(space);
-	uint64_t shelves = (chunk_count + SHELF_CHUNKS - 1) / SHELF_CHUNKS;
+	uint64_t summaries_now = summary_count(space);
+	uint64_t summaries = (chunk_count + SUMMARY_CHUNKS - 1) / SUMMARY_CHUNKS;
 	uint64_t more = chunk_count - space->chunk_count;
 	void *grown;
 
@@ -102,19 +102,20 @@ static int arrays_grow(struct space *space, uint64_t chunk_count)
 	if (!grown)
 		return -ENOMEM;
 	space->chunk_free = (uint16_t *)grown;
-	grown = realloc(space->shelves, shelves * sizeof(struct shelf));
+	grown = realloc(space->summaries, summaries * sizeof(struct summary));
 	if (!grown)
 		return -ENOMEM;
-	space->shelves = (struct shelf *)grown;
-	grown = realloc(space->given, shelves * sizeof(uint64_t));
+	space->summaries = (struct summary *)grown;
+	grown = realloc(space->given, summaries * sizeof(uint64_t));
 	if (!grown)
 		return -ENOMEM;
 	space->given = (uint64_t *)grown;
-	memset(&space->given[shelves_now], 0, (shelves - shelves_now) * sizeof(uint64_t));
+	memset(&space->given[summaries_now], 0, (summaries - summaries_now) * sizeof(uint64_t));
 	memset(&space->words[space->chunk_count * CHUNK_WORDS], 0xff,
 		more * CHUNK_WORDS * sizeof(uint64_t));
 	memset(&space->chunk_free[space->chunk_count], 0, more * sizeof(uint16_t));
-	memset(&space->shelves[shelves_now], 0, (shelves - shelves_now) * sizeof(struct shelf));
+	memset(&space->summaries[summaries_now], 0,
+		(summaries - summaries_now) * sizeof(struct summary));
 	return 0;
 }
 
@@ -130,7 +131,7 @@ int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_sp
 	pthread_mutex_init(&space->lock, NULL);
 	space->first_block = first_block;
 	space->small_chunk = CHUNK_NONE;
-	space->shelf_cursor = first_block / CHUNK_BLOCKS / SHELF_CHUNKS;
+	space->summary_cursor = first_block / CHUNK_BLOCKS / SUMMARY_CHUNKS;
 	ret = space_grow(space, block_count);
 	if (ret) {
 		space_close(space);
@@ -166,7 +167,7 @@ void space_close(struct space *space)
 	free(space->words);
 	free(space->given);
 	free(space->chunk_free);
-	free(space->shelves);
+	free(space->summaries);
 	free(space);
 }
 
@@ -263,18 +264,18 @@ static uint32_t run_take(
 /* A chunk with nothing in use, or CHUNK_NONE. */
 static uint64_t whole_find(struct space *space)
 {
-	uint64_t shelves = shelf_count(space);
+	uint64_t summaries = summary_count(space);
 
 	if (!space->whole_chunks)
 		return CHUNK_NONE;
-	for (uint64_t i = 0; i < shelves; i++) {
-		uint64_t shelf = (space->shelf_cursor + i) % shelves;
-		uint64_t end = MIN((shelf + 1) * SHELF_CHUNKS, space->chunk_count);
+	for (uint64_t i = 0; i < summaries; i++) {
+		uint64_t summary = (space->summary_cursor + i) % summaries;
+		uint64_t end = MIN((summary + 1) * SUMMARY_CHUNKS, space->chunk_count);
 
-		if (!space->shelves[shelf].whole_chunks)
+		if (!space->summaries[summary].whole_chunks)
 			continue;
-		space->shelf_cursor = shelf;
-		for (uint64_t chunk = shelf * SHELF_CHUNKS; chunk < end; chunk++)
+		space->summary_cursor = summary;
+		for (uint64_t chunk = summary * SUMMARY_CHUNKS; chunk < end; chunk++)
 			if (space->chunk_free[chunk] == CHUNK_BLOCKS)
 				return chunk;
 	}
@@ -286,17 +287,17 @@ static uint64_t whole_find(struct space *space)
 static uint64_t part_find(
 	struct space *space, uint32_t free_min, uint32_t blocks, bool exact, uint32_t *ret_bit)
 {
-	uint64_t shelves = shelf_count(space);
+	uint64_t summaries = summary_count(space);
 	uint64_t best = CHUNK_NONE;
 	uint32_t best_blocks = 0;
 
-	for (uint64_t i = 0; i < shelves; i++) {
-		uint64_t shelf = (space->shelf_cursor + i) % shelves;
-		uint64_t end = MIN((shelf + 1) * SHELF_CHUNKS, space->chunk_count);
+	for (uint64_t i = 0; i < summaries; i++) {
+		uint64_t summary = (space->summary_cursor + i) % summaries;
+		uint64_t end = MIN((summary + 1) * SUMMARY_CHUNKS, space->chunk_count);
 
-		if (space->shelves[shelf].free_blocks < free_min)
+		if (space->summaries[summary].free_blocks < free_min)
 			continue;
-		for (uint64_t chunk = shelf * SHELF_CHUNKS; chunk < end; chunk++) {
+		for (uint64_t chunk = summary * SUMMARY_CHUNKS; chunk < end; chunk++) {
 			uint32_t bit, found;
 
 			if (space->chunk_free[chunk] < free_min ||
@@ -404,7 +405,7 @@ static void run_free(struct space *space, struct space_run run)
 	CHECK(changed == run.blocks);
 	for (uint64_t chunk = run.block / CHUNK_BLOCKS;
 		chunk <= (run.block + run.blocks - 1) / CHUNK_BLOCKS; chunk++)
-		space->given[chunk / SHELF_CHUNKS] |= 1ull << chunk % SHELF_CHUNKS;
+		space->given[chunk / SUMMARY_CHUNKS] |= 1ull << chunk % SUMMARY_CHUNKS;
 }
 
 /* Without memory for it the run is lost until the next start, which is better than used too early.
@@ -480,18 +481,18 @@ void space_let_go(struct space *space)
 static uint64_t given_find(const struct space *space, uint64_t chunk)
 {
 	while (chunk < space->chunk_count) {
-		uint64_t bits = space->given[chunk / SHELF_CHUNKS] >> chunk % SHELF_CHUNKS;
+		uint64_t bits = space->given[chunk / SUMMARY_CHUNKS] >> chunk % SUMMARY_CHUNKS;
 
 		if (bits)
 			return chunk + (uint64_t)__builtin_ctzll(bits);
-		chunk = (chunk / SHELF_CHUNKS + 1) * SHELF_CHUNKS;
+		chunk = (chunk / SUMMARY_CHUNKS + 1) * SUMMARY_CHUNKS;
 	}
 	return CHUNK_NONE;
 }
 
 static void given_clear(struct space *space, uint64_t chunk)
 {
-	space->given[chunk / SHELF_CHUNKS] &= ~(1ull << chunk % SHELF_CHUNKS);
+	space->given[chunk / SUMMARY_CHUNKS] &= ~(1ull << chunk % SUMMARY_CHUNKS);
 }
 
 /* Whole free chunks side by side, all of which were given something back. */

@@ -128,7 +128,7 @@ int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[S
 
 uint64_t store_put_body_number(const struct store_put *put)
 {
-	return fake_of(put)->stream;
+	return fake_of(put)->body_number;
 }
 
 void local_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes)
@@ -196,8 +196,9 @@ void local_get_stretch(
 {
 	struct fake_stretch stretch = stretch_of(fake_of(get), offset);
 
-	*ret_stretch = (struct store_stretch){
-		.start = stretch.start, .bytes = stretch.bytes, .stream = fake_of(get)->stream};
+	*ret_stretch = (struct store_stretch){.start = stretch.start,
+		.bytes = stretch.bytes,
+		.body_number = fake_of(get)->body_number};
 }
 
 void store_get_stretch(

@@ -29,7 +29,7 @@ struct fake_store {
 	uint32_t check_count;
 	uint8_t tags[FAKE_CHECKS_MAX][STORE_TAG_BYTES];
 	uint32_t tag_count;
-	uint64_t stream;
+	uint64_t body_number;
 	bool grouped; /* the body came in its frames */
 	uint32_t grouped_bytes;
 	uint32_t cache_takes, cache_offers;

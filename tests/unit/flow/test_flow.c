@@ -334,7 +334,7 @@ static int crypt_put(uint32_t bytes, uint32_t piece_bytes, bool authenticated)
 	fake.check_count = fake.tag_count = 0;
 	cache_empty();
 	fake.grouped = false;
-	fake.stream = 0x0102030405060708;
+	fake.body_number = 0x0102030405060708;
 	memset(fake.volume, 0xee, FAKE_VOLUME_BYTES);
 	assert_int_equal(local_put_sink(fake_put(&fake), &core, bytes, &sink), 0);
 	assert_int_equal(store_crypt_sink_init(&crypt, key, fake_put(&fake), sink), 0);
@@ -440,9 +440,9 @@ static void encrypted_bodies_that_were_changed(void)
 	assert_int_equal(crypt_get(&gather, 196608, 3391, true), -EIO);
 	fake.meta.bytes = 200000;
 	volume_sum();
-	fake.stream++;
+	fake.body_number++;
 	assert_int_equal(crypt_get(&gather, 0, 10, true), -EIO);
-	fake.stream--;
+	fake.body_number--;
 	fake.tag_count = 1;
 	assert_int_equal(crypt_get(&gather, 65536, 10, true), -EIO);
 	assert_int_equal(gather.bytes, 0);

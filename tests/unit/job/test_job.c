@@ -251,10 +251,10 @@ static bool may_delete(const struct store_meta *version)
 	return !locked;
 }
 
-static struct store_outbox_row *tell_begin(void *rules, const struct store_lifecycle_deed *deed)
+static struct store_outbox_row *tell_begin(void *rules, const struct store_lifecycle_action *action)
 {
 	(void)rules;
-	assert_non_null(deed->meta);
+	assert_non_null(action->meta);
 	tells_open++;
 	return NULL;
 }
