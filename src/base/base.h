@@ -1,4 +1,4 @@
-/* base/base.h: the ground floor's one face; includes all of it. */
+/* base/base.h: includes every header of base. */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H
 

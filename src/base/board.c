@@ -1,5 +1,5 @@
-/* base/board.c: the process's board, and a look at another's. The values read there are untrusted
- * input.
+/* base/board.c: makes the process's board and reads the boards of other processes. What it reads
+ * there is untrusted input.
  */
 #include "base/board.h"
 
@@ -19,7 +19,7 @@
 #define MAGIC		  "nebbrd01"
 #define FDS_LOOKED_AT_MAX 65536u
 
-/* A name is whole once used says so; places are not given back. */
+/* A place's name is complete once `used` is set. Places are never freed. */
 struct place {
 	char name[BOARD_NAME_BYTES];
 	_Atomic uint64_t value;
@@ -37,7 +37,8 @@ static struct board *own;
 static bool tried;
 static _Atomic uint64_t unseen;
 
-/* Kept open for as long as the process lives: that is how it is found. */
+/* The descriptor stays open for as long as the process lives, because readers find the board
+ * through it. */
 static struct board *board_make(void)
 {
 	struct board *board = MAP_FAILED;
@@ -84,7 +85,7 @@ _Atomic uint64_t *board_place(const char *name)
 	return place ? &place->value : &unseen;
 }
 
-/* ---- Another's. ---- */
+/* ---- Reading another process's board. ---- */
 
 static void text_clean(char *dst, const char *src)
 {
@@ -112,8 +113,8 @@ static uint32_t board_copy(struct board *board, struct board_entry *entries, uin
 	return used;
 }
 
-/* Entry N of the directory, when it is a board. Unsealed it could be cut short under us, and
- * reading would end in SIGBUS. */
+/* Entry N of the directory, when it is a board. The memfd must be sealed: its owner could shorten
+ * an unsealed one while we read, and reading would end in SIGBUS. */
 static int fd_read(int dir_fd, const char *name, struct board_entry *entries, uint32_t max)
 {
 	static const char PREFIX[] = "/memfd:" BOARD_FD_PREFIX;

@@ -1,5 +1,5 @@
-/* base/buf.h: a growing byte buffer for text that is built piece by piece (XML, headers, JSON).
- * Bounded: past its maximum it takes no more and remembers that it overflowed. Not for payload. */
+/* base/buf.h: a growing byte buffer for text that is built piece by piece (XML, headers, JSON). It
+ * is bounded: past its maximum it takes no more bytes and sets `failed`. Not for payload. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
@@ -14,7 +14,7 @@ struct buf {
 	size_t len;
 	size_t cap;
 	size_t bytes_max;
-	bool failed; /* out of memory or past bytes_max; what is there must not be used */
+	bool failed; /* out of memory, or past bytes_max; the contents must not be used */
 };
 
 void buf_init(struct buf *buf, size_t bytes_max);

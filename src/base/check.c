@@ -1,4 +1,4 @@
-/* base/check.c: what happens when one of our own assumptions is false: say so, then abort. */
+/* base/check.c: logs a CHECK that failed, then aborts. */
 #include "base/check.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
-/* base/check.h: assertions about our own bugs, on in production. Never used on outside input. */
+/* base/check.h: assertions that find our own bugs. They stay on in production and are never used on
+ * outside input. */
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 
-/* Logs the failed fact and aborts; declared cold so that the compiler moves it out of the way. */
+/* Logs the failed fact and aborts. Declared cold so that the compiler moves it off the hot path. */
 void check_failed(const char *file, int line, const char *func, const char *fact)
 	__attribute__((noreturn, cold));
 

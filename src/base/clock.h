@@ -1,4 +1,5 @@
-/* base/clock.h: time. Monotonic for deadlines and latencies, real for dates on the wire. */
+/* base/clock.h: time. The monotonic clock is for deadlines and latencies, the real-time clock for
+ * dates on the wire. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
@@ -30,8 +31,8 @@ static inline uint64_t clock_real_ns(void)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* Rests for 1 ms, for what can be asked and tells nobody when it changes; false at once when the
- * deadline has passed. Blocks the thread: not for event loops. */
+/* Sleeps for 1 ms, for polling a condition that sends no notification. Returns false at once when
+ * the deadline has passed. Blocks the thread: not for event loops. */
 static inline bool clock_rest(uint64_t deadline_ns)
 {
 	const struct timespec rest = {.tv_nsec = (long)NS_PER_MS};

@@ -14,7 +14,7 @@ static struct counter_hist *hists_first;
 static struct counter_hist **hists_last = &hists_first;
 static uint32_t registry_count; /* places that a shard has for them */
 
-/* Taken after the registry's, where both are. */
+/* When both locks are needed, the registry's is taken first. */
 static pthread_mutex_t shards_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct counter_shard *shards;
 
@@ -80,7 +80,7 @@ void counter_shard_open(void)
 	counter_shard = shard;
 }
 
-/* The shard's counts are added to the part that has no shard. */
+/* Adds the shard's counts to the part of each counter that has no shard. */
 static void shard_fold(const struct counter_shard *shard)
 {
 	for (struct counter *c = registry_first; c && c->number <= shard->count; c = c->next)

@@ -1,7 +1,7 @@
 /* base/counter.h: named counters and gauges that any part registers once and metrics read from any
- * thread. A thread that counts all the time has a shard: its own share of every counter, to which
- * it adds without a locked instruction, for that would wait until everything stored before has left
- * the processor. A name follows the Prometheus conventions. */
+ * thread. A thread that counts often has a shard: its own share of every counter. It adds to the
+ * shard without a locked instruction, which would wait for all earlier stores to leave the
+ * processor. Names follow the Prometheus conventions. */
 #ifndef BASE_COUNTER_H
 #define BASE_COUNTER_H
 
@@ -12,7 +12,7 @@ struct counter {
 	const char *name;   /* "nebulaio_store_puts_total" */
 	const char *labels; /* "op=\"get\"" or NULL */
 	const char *help;
-	_Atomic uint64_t value; /* what threads without a shard added, and shards that are closed */
+	_Atomic uint64_t value; /* from threads without a shard, and from closed shards */
 	uint32_t number;	/* from 1, in order of registration; 0: not registered */
 	struct counter *next;	/* the registry's chain */
 };
@@ -27,8 +27,8 @@ struct counter {
 	}                                                                                      \
 	_Static_assert(1, "")
 
-/* Something that is bounded was full: one metric, by what. The one who finds it full counts it,
- * each time, whether it waits, refuses or makes room then. */
+/* Counts how often a bounded resource was full: one metric, labelled by resource. The code that
+ * finds it full counts it every time, whether it then waits, refuses or makes room. */
 #define COUNTER_FULL	  "nebulaio_full_total"
 #define COUNTER_FULL_HELP "Times that something bounded was found full, by what it is."
 #define DEFINE_COUNTER_FULL(var, what) \
@@ -57,26 +57,26 @@ struct counter_hist {
 	const char *labels; /* or NULL */
 	const char *help;
 	_Atomic uint64_t values[COUNTER_HIST_PLACES]; /* as a counter's value */
-	uint32_t number;			      /* of its first place; its others follow */
+	uint32_t number;			      /* of its first place; the others follow */
 	struct counter_hist *next;
 };
 void counter_hist_register(struct counter_hist *hist);
-/* One duration: two additions to the thread's shard. */
+/* Adds one duration: two additions to the thread's shard. */
 void counter_hist_add(struct counter_hist *hist, uint64_t duration_ns);
-/* Adds the values of another histogram, in the form that counter_hist_read gives: of another
- * process. */
+/* Adds the values of another process's histogram, in the form that counter_hist_read gives. */
 void counter_hist_add_values(struct counter_hist *hist, const uint64_t values[COUNTER_HIST_PLACES]);
-/* Reads the count of each bucket alone, and the sum. */
+/* Reads the count of each bucket (not cumulative) and the sum. */
 void counter_hist_read(const struct counter_hist *hist, uint64_t ret_values[COUNTER_HIST_PLACES]);
 /* In order of registration. Any thread. */
 typedef void counter_hist_visit_fn(const struct counter_hist *hist, void *arg);
 void counter_hist_visit(counter_hist_visit_fn *fn, void *arg);
 
-/* Gives the calling thread a shard for the counters registered so far, until it closes it. Without
- * memory, or for counters registered later, it adds as other threads do. */
+/* Gives the calling thread a shard for the counters registered so far, until the thread closes it.
+ * When there is no memory for a shard, and for counters registered later, the thread adds as
+ * threads without a shard do. */
 void counter_shard_open(void);
 void counter_shard_close(void);
-/* Exact once all that added have been waited for. Any thread. */
+/* Exact once the threads that added have been joined or otherwise synchronized with. Any thread. */
 uint64_t counter_read(const struct counter *counter);
 
 struct counter_shard {

@@ -1,4 +1,4 @@
-/* base/file.c: see file.h. */
+/* base/file.c: reads small files of /proc and /sys, and flushes directories. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ int file_dir_sync(const char *dir)
 
 	if (fd < 0)
 		return -errno;
-	/* A file system that has nothing to flush for directories says so. */
+	/* A file system that has nothing to flush for a directory returns EINVAL or EROFS. */
 	ret = fsync(fd) && errno != EINVAL && errno != EROFS ? -errno : 0;
 	close(fd);
 	return ret;

@@ -1,17 +1,18 @@
-/* base/file.h: small files of /proc and /sys; and names that must last. */
+/* base/file.h: reads small files of /proc and /sys, and makes changes of directories durable. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The file's first line, without its end, cut to what fits. False: it cannot be read, or is empty;
- * buf is then "". */
+/* Reads the file's first line, without its newline, cut to what fits. False when the file cannot be
+ * read or is empty; buf is then "". */
 bool file_line(const char *path, char *buf, size_t buf_bytes);
 
-/* Flushes a directory: what was made, renamed or removed in it survives a crash. 0 or -errno. */
+/* Flushes a directory: files that were made, renamed or removed in it stay so after a crash. 0 or
+ * -errno. */
 int file_dir_sync(const char *dir);
-/* The same of the directory that holds the path. */
+/* Flushes the directory that holds the path. */
 int file_parent_sync(const char *path);
 
 #endif

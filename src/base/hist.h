@@ -1,5 +1,5 @@
 /* base/hist.h: a log-linear histogram of latencies: 64 sub-buckets a power of two, under 1.6 %
- * error, fixed memory. One writer; merge for several. */
+ * error, fixed memory. One writer each; histograms of several writers are merged. */
 #ifndef BASE_HIST_H
 #define BASE_HIST_H
 
@@ -20,7 +20,8 @@ void hist_reset(struct hist *hist);
 void hist_add(struct hist *hist, uint64_t value);
 /* Adds the value count times. */
 void hist_add_many(struct hist *hist, uint64_t value, uint32_t count);
-/* Each value that is there, as hist_quantile tells them, from the least on. */
+/* Visits each recorded value with its count, from the smallest on, at the precision of
+ * hist_quantile. */
 typedef void hist_visit_fn(uint64_t value, uint32_t count, void *arg);
 void hist_visit(const struct hist *hist, hist_visit_fn *fn, void *arg);
 void hist_merge(struct hist *into, const struct hist *from);

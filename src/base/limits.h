@@ -18,7 +18,8 @@
 #define LIMIT_PUT_BYTES_MAX	      (5 * GIB)
 #define LIMIT_LIST_KEYS_MAX	      1000
 #define LIMIT_DELETE_KEYS_MAX	      1000
-/* How often an operation looks again at what others changed under it; then it answers "slow down".
+/* How many times an operation starts again because others changed the object; after that it
+ * answers "slow down".
  */
 #define LIMIT_COMMIT_TURNS_MAX	 256u
 #define LIMIT_XML_BODY_BYTES_MAX (3 * MIB)
@@ -31,8 +32,8 @@
 #define LIMIT_HTTP_CHUNK_HEAD_BYTES_MAX (1 * KIB)
 #define LIMIT_HTTP_TRAILER_BYTES_MAX	(4 * KIB)
 
-/* Frames of the unified region. A frame is one page: also the largest AF_XDP chunk. A span is a run
- * of frames that one lease gives out; devices see a span as one contiguous buffer. */
+/* Frames of the unified region. A frame is one page, which is also the largest AF_XDP chunk. A span
+ * is a run of frames that one lease gives out; devices see a span as one contiguous buffer. */
 #define FRAME_BYTES		 4096u
 #define FRAME_SHIFT		 12u
 #define LIMIT_SPAN_FRAMES_MAX	 1024u /* 4 MiB */

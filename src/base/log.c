@@ -11,7 +11,8 @@
 
 #define LINE_BYTES    1024
 #define MESSAGE_BYTES 960
-/* A control character takes six. Text without room is cut, so that the object is still complete. */
+/* A control character takes six bytes. Text that does not fit is cut, so that the object is always
+ * complete. */
 #define JSON_BYTES	4096
 #define JSON_TAIL_BYTES 4 /* a quote, a brace, the line's end */
 
@@ -94,7 +95,7 @@ static bool json_put(struct json *json, const char *text, size_t len)
 	return true;
 }
 
-/* How many bytes the UTF-8 character has that begins there; 0: none does (RFC 3629). */
+/* Returns the length of the UTF-8 character that begins at `at`; 0 when none does (RFC 3629). */
 static size_t utf8_len(const unsigned char *at)
 {
 	size_t len = at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : at[0] < 0xf5 ? 4 : 0;
@@ -108,7 +109,8 @@ static size_t utf8_len(const unsigned char *at)
 	return len;
 }
 
-/* One character, which is replaced when it is none. Returns what it took of the text. */
+/* Writes one character, or a replacement when the bytes are no valid one. Returns how many bytes of
+ * the text it took. */
 static size_t json_put_char(struct json *json, const unsigned char *at)
 {
 	char escaped[8];
@@ -131,7 +133,7 @@ static size_t json_put_char(struct json *json, const unsigned char *at)
 	return json_put(json, "\xef\xbf\xbd", 3) ? 1 : 0;
 }
 
-/* Ends in a quote, however little room there is. */
+/* Always writes the closing quote, however little room there is. */
 static void json_put_text(struct json *json, const char *text)
 {
 	const unsigned char *at = (const unsigned char *)text;
@@ -144,7 +146,7 @@ static void json_put_text(struct json *json, const char *text)
 	json->text[json->len++] = '"';
 }
 
-/* A member that does not fit with at least its name is left out. */
+/* A member is left out when not even its name fits. */
 static void json_put_member(struct json *json, const struct log_field *field)
 {
 	char head[64], number[24];
@@ -234,8 +236,8 @@ void log_line_with(
 
 /* ---- Lines printed to stderr. ---- */
 
-/* The stream is line-buffered, so that whole lines come. Our own messages of failures begin with
- * the program's name. */
+/* The stream is line-buffered, so each write is a whole line. Error messages of this program begin
+ * with its name. */
 static ssize_t stream_write(void *cookie, const char *data, size_t len)
 {
 	const char *at = data, *end = data + len;

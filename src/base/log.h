@@ -1,6 +1,6 @@
 /* base/log.h: one line per event on standard error, with time, level and a tag that names the part
- * ("rdma", "store", …), as text or as a JSON object; with the id of the request that is served,
- * where one is. Thread-safe; a line is written by one write(2). Not for data paths above TRACE. */
+ * ("rdma", "store", …), as text or as a JSON object. A line has the id of the request being served,
+ * when there is one. Thread-safe; each line is one write(2). Not for data paths above TRACE. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -15,17 +15,17 @@ void log_set_level(enum log_level level);
 bool log_level_parse(const char *name, enum log_level *ret_level);
 extern enum log_level log_level_now;
 
-/* At start, before there are other threads. In JSON, what this program prints to the stream stderr
- * by itself becomes lines of the log as well, with the tag; what libraries write to the descriptor
- * does not. */
+/* Called at start, before there are other threads. In JSON, lines that this program itself prints
+ * to the stream stderr also become log entries, with the tag. Output that libraries write to the
+ * descriptor does not. */
 void log_set_format(enum log_format format, const char *stderr_tag);
 /* "text" or "json"; false when name is neither. */
 bool log_format_parse(const char *name, enum log_format *ret_format);
-/* Returns the id of the request that the calling thread serves now, or NULL or "". At start. */
+/* Returns the id of the request that the calling thread serves now, or NULL or "". Set at start. */
 typedef const char *log_request_fn(void);
 void log_set_request(log_request_fn *fn);
 
-/* A value of the line, once more for programs: a separate member in JSON, nothing in text. */
+/* A value of the line for programs to read: a separate member in JSON, nothing in text. */
 struct log_field {
 	const char *name;
 	const char *text; /* NULL: the number */

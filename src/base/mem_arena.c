@@ -1,4 +1,5 @@
-/* base/mem_arena.c: a bump allocator whose first block is inside its owner; freed whole. */
+/* base/mem_arena.c: a bump allocator whose first block is inside its owner. All of it is freed at
+ * once. */
 #include "base/mem_arena.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ void mem_arena_free(struct mem_arena *arena)
 	mem_arena_init(arena);
 }
 
-/* A block for what did not fit; a large request gets a block of its own size. */
+/* Adds a block. A request larger than a block gets a block of its own size. */
 static bool arena_grow(struct mem_arena *arena, size_t bytes)
 {
 	size_t header = (sizeof(struct mem_arena_block) + ARENA_ALIGN - 1) & ~(ARENA_ALIGN - 1);

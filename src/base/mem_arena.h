@@ -1,5 +1,6 @@
 /* base/mem_arena.h: the memory of one request or one job: a bump allocator whose first block is
- * inside its owner. Nothing of it is freed by itself; all of it at once. One thread at a time. */
+ * inside its owner. Allocations are not freed one by one, only all at once. One thread at a
+ * time. */
 #ifndef BASE_MEM_ARENA_H
 #define BASE_MEM_ARENA_H
 

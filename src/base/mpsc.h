@@ -61,7 +61,7 @@ static inline struct mpsc_node *mpsc_pop(struct mpsc *q)
 	return tail;
 }
 
-/* Consumer only. False also while a push is half-finished: there is, or will be, something. */
+/* Consumer only. False also while a push is half-finished: an entry is there, or will be soon. */
 static inline bool mpsc_empty(const struct mpsc *q)
 {
 	return q->tail == &q->stub &&

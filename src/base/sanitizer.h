@@ -1,7 +1,8 @@
 /* base/sanitizer.h: which of the compiler's sanitizers watches this build, and what the thread
- * sanitizer must be told. It knows an atomic by its address and sees accesses that this process
- * makes: memory that is mapped twice, and moves that another end is allowed to overtake, look like
- * races to it. In other builds the calls are empty. */
+ * sanitizer must be told. The thread sanitizer identifies an atomic by its address and sees only
+ * this process's accesses. So it reports races for memory that is mapped twice, and for copies
+ * whose reader checks afterwards whether they were overwritten. In other builds the calls are
+ * empty. */
 #ifndef BASE_SANITIZER_H
 #define BASE_SANITIZER_H
 
@@ -55,7 +56,8 @@ static inline void sanitizer_acquire(void *word)
 #endif
 }
 
-/* Writes between the two may be overtaken by reads that find out afterwards. */
+/* Between the two calls, writes may race with reads that check afterwards whether they read old
+ * bytes. */
 static inline void sanitizer_overtaken_begin(void)
 {
 #if SANITIZER_THREAD

@@ -35,8 +35,8 @@ static inline bool slice_eq(struct slice a, struct slice b)
 
 static inline bool slice_eq_nocase(struct slice a, struct slice b)
 {
-	/* Two letters that are the same but for their case differ in one bit: most that are of one
-	 * length are told apart by their first. */
+	/* The first letters are compared before the rest, ignoring case (the cases of a letter
+	 * differ in one bit). This tells most slices of equal length apart. */
 	return a.len == b.len && (a.len == 0 || (((a.data[0] ^ b.data[0]) & ~0x20) == 0 &&
 							strncasecmp(a.data, b.data, a.len) == 0));
 }

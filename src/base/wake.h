@@ -1,9 +1,9 @@
-/* base/wake.h: threads that wait for work behind a mutex, woken one by one. Each waits on a
- * condition variable of its own: one that several threads wait on can lose a signal in glibc 2.25
- * to 2.41, and then a job waits although a thread is idle.
+/* base/wake.h: threads that wait for work behind a mutex, woken one by one. Each waits on its own
+ * condition variable: in glibc 2.25 to 2.41, a condition variable with several waiters can lose a
+ * signal, and then a job waits although a thread is idle.
  *
- * The list is list_init()'s, guarded by the caller's mutex, which every call finds held. The thread
- * that slept last is woken first. */
+ * The list is prepared by list_init(). The caller's mutex guards it and is held in every call. The
+ * thread that slept last is woken first. */
 #ifndef BASE_WAKE_H
 #define BASE_WAKE_H
 
@@ -13,11 +13,11 @@
 
 #include "base/list.h"
 
-/* Until it is woken: 0; or, by CLOCK_MONOTONIC, until (NULL: without end): ETIMEDOUT. Gives the
- * mutex back meanwhile. The caller looks again whether there is work: somebody may have been
- * quicker. */
+/* Waits until the thread is woken (0), or until the time `until` on CLOCK_MONOTONIC (ETIMEDOUT);
+ * NULL waits for ever. Releases the mutex while it waits. The caller checks again whether there is
+ * work, because another thread may have taken it. */
 int wake_wait(struct list *sleepers, pthread_mutex_t *lock, const struct timespec *until);
-/* False: nobody sleeps. */
+/* False when no thread sleeps. */
 bool wake_one(struct list *sleepers);
 void wake_all(struct list *sleepers);
 

@@ -1,5 +1,5 @@
-/* region/arena.c: gets the memory: memfds, huge pages where there are some, mapped next to each
- * other, faulted in and locked. */
+/* region/arena.c: allocates the region's memory: memfds, of huge pages where available, mapped next
+ * to each other, faulted in and locked. */
 #include "region/frames_priv.h"
 
 #include <errno.h>
@@ -20,7 +20,8 @@
 #define MPOL_PREFERRED 1 /* linux/mempolicy.h; no libnuma for one call */
 #define NUMA_NODES_MAX 1024u
 
-/* A line of /proc/meminfo, as it stands (most are in KiB); fallback when there is none. */
+/* Reads a line of /proc/meminfo in the unit that it has there (most are in KiB); returns fallback
+ * when the line is missing. */
 static uint64_t meminfo(const char *key, uint64_t fallback)
 {
 	FILE *file = fopen("/proc/meminfo", "re");
@@ -52,7 +53,7 @@ static void log_no_huge_pages(uint64_t bytes)
 		missing, total + missing);
 }
 
-/* A sealed memfd of so many bytes, or -errno. */
+/* Makes a sealed memfd of the given size, or returns -errno. */
 static int memfd_open(const char *name, uint32_t arena_idx, uint64_t bytes, bool huge)
 {
 	char fd_name[sizeof(REGION_FD_PREFIX) + REGION_NAME_BYTES + 4];
@@ -121,7 +122,7 @@ static void arena_bind(const struct region_arena *arena, uint32_t node)
 
 	if (node < NUMA_NODES_MAX) {
 		nodes[node / bits] = 1ul << node % bits;
-		/* The kernel takes one off maxnode before it counts bits. */
+		/* The kernel subtracts one from maxnode before it counts bits. */
 		if (syscall(SYS_mbind, arena->base, arena->bytes, MPOL_PREFERRED, nodes,
 			    NUMA_NODES_MAX + 1, 0) == 0)
 			return;
@@ -139,13 +140,13 @@ static int range_populate(uint8_t *from, uint64_t bytes)
 		return 0;
 	if (errno != EINVAL)
 		return -ENOMEM;
-	/* Before Linux 5.14: write a byte of each page, all of which are zero yet. */
+	/* Before Linux 5.14: write a byte of each page. All pages are still zero. */
 	for (uint64_t offset = 0; offset < bytes; offset += FRAME_BYTES)
 		((volatile uint8_t *)from)[offset] = 0;
 	return 0;
 }
 
-/* Faults in all that is used and locks it. Between tables and data lies a gap that is neither. */
+/* Faults in and locks all used memory. The gap between tables and data is not used. */
 static int arenas_populate(struct region *region, const struct layout_plan *plan)
 {
 	uint64_t data_offset = plan->data_page << FRAME_SHIFT;
@@ -166,7 +167,7 @@ static int arenas_populate(struct region *region, const struct layout_plan *plan
 	return 0;
 }
 
-/* One run of addresses for all arenas, aligned to the largest block. */
+/* Reserves one address range for all arenas, aligned to the largest block. */
 static int reserve(struct region *region)
 {
 	region->reservation_bytes = region->bytes + BLOCK_BYTES_MAX;
@@ -191,7 +192,8 @@ int arenas_open(
 		if (error == 0 && opts->numa_bind)
 			arena_bind(&region->arenas[i].face, opts->numa_node);
 	}
-	/* Refuse what the host cannot give before faulting it in gets somebody killed. */
+	/* Refuse more memory than the host has: faulting it in would make the kernel kill a
+	 * process. */
 	if (error == 0 && !huge && region->bytes / KIB > meminfo("MemAvailable", UINT64_MAX))
 		error = -ENOMEM;
 	if (error == 0)

@@ -1,5 +1,5 @@
-/* region/copy_dp.c: the one permitted copy of payload, counted by reason in the calling thread.
- * Readers sum over the threads that live and what those that ended left behind. */
+/* region/copy_dp.c: the only permitted copy of payload, counted by reason in the calling thread.
+ * Readers sum the counts of live threads and of threads that have ended. */
 #include "region/region_priv.h"
 
 #include <string.h>
@@ -52,7 +52,8 @@ static __attribute__((noinline, cold)) void thread_begins(struct copy_counts *co
 	int err;
 
 	pthread_once(&thread_key_once, thread_key_create);
-	/* Unlisted, its counts would be lost; and its memory must leave the list at its end. */
+	/* A thread outside the list would lose its counts, and its memory must leave the list when
+	 * it ends. */
 	err = pthread_setspecific(thread_key, counts);
 	CHECK(err == 0);
 	pthread_mutex_lock(&threads_lock);

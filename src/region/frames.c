@@ -1,5 +1,6 @@
-/* region/frames.c: the frame allocator beneath the threads' caches: a buddy allocator an arena,
- * claiming and raiding caches, usage, and leaks found at close. The hot part is frames_dp.c. */
+/* region/frames.c: the frame allocator beneath the threads' caches: a buddy allocator for each
+ * arena, claiming and raiding caches, usage counts, and the report of leaks at close. The hot part
+ * is frames_dp.c. */
 #include "region/frames_priv.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ static void block_free(
 	list_put(region, arena, frame_idx, order);
 }
 
-/* Frees a run that lies anywhere: as the fewest aligned blocks. */
+/* Frees a run at any position, as the fewest aligned blocks. */
 static void run_free(struct region *region, struct arena *arena, uint32_t from, uint32_t end)
 {
 	while (from < end) {
@@ -112,7 +113,7 @@ static uint32_t arena_alloc(struct region *region, struct arena *arena, uint32_t
 		split--;
 		list_put(region, arena, frame_idx + (1u << split), split);
 	}
-	/* The tail of a size that is no power of two goes back at once. */
+	/* The unused tail of a block whose size is no power of two is freed at once. */
 	run_free(region, arena, frame_idx + frame_count, frame_idx + (1u << order));
 	region->frames[frame_idx].kind = FRAME_HELD;
 	region->frames[frame_idx].frame_count = frame_count;
@@ -156,7 +157,8 @@ static uint32_t blocks_take(
 	return taken;
 }
 
-/* Gives all but keep of a class back, the coldest first. The cache is locked. */
+/* Returns all but `keep` blocks of a class to the arenas, the coldest first. The cache is
+ * locked. */
 static void class_flush(
 	struct region *region, struct frame_cache *cache, uint32_t class_idx, uint32_t keep)
 {
@@ -176,8 +178,8 @@ static void cache_flush(struct region *region, struct frame_cache *cache)
 		class_flush(region, cache, i, 0);
 }
 
-/* Returns what every cache holds to the arenas, so that nothing is refused while there is some. A
- * cache whose thread is inside just now is passed over. */
+/* Returns the blocks of all caches to the arenas, so that no lease is refused while free blocks
+ * exist. Skips a cache that its thread is using at this moment. */
 static void caches_raid(struct region *region)
 {
 	for (uint32_t i = 0; i < THREAD_CACHES_MAX; i++) {
@@ -190,7 +192,7 @@ static void caches_raid(struct region *region)
 	}
 }
 
-/* Takes a block, and for a cached size half a cacheful more. */
+/* Takes a block. For a cached size it also takes half a cacheful more. */
 static uint32_t block_lease(struct region *region, struct frame_cache *cache, uint32_t frame_count)
 {
 	uint32_t class_idx = cache_class(frame_count);
@@ -204,7 +206,7 @@ static uint32_t block_lease(struct region *region, struct frame_cache *cache, ui
 	if (count == 0)
 		return FRAME_NONE;
 	if (count > 1 && cache_try_lock(cache)) {
-		/* The shared cache may have been filled by others meanwhile. */
+		/* Other threads may have filled the shared cache meanwhile. */
 		while (count > 1 && cache->counts[class_idx] < region->cache_caps[class_idx])
 			cache_slots(cache, class_idx)[cache->counts[class_idx]++] = taken[--count];
 		cache_unlock(cache);
@@ -222,7 +224,7 @@ int frames_lease_slow(struct region *region, uint32_t frame_count, enum region_o
 
 	if (frame_idx == FRAME_NONE) {
 		caches_raid(region);
-		/* Exactly this block: what was raided is scarce. */
+		/* Takes exactly one block: after a raid, blocks are scarce. */
 		if (blocks_take(region, frame_count, &frame_idx, 1) == 0) {
 			atomic_fetch_add_explicit(
 				&region->header->lease_failures, 1, memory_order_relaxed);
@@ -235,7 +237,7 @@ int frames_lease_slow(struct region *region, uint32_t frame_count, enum region_o
 	return 0;
 }
 
-/* A free, held block that its cache has no room for. */
+/* Returns a free, held block for which its cache has no room. */
 void frames_free_slow(struct region *region, struct frame_cache *cache, uint32_t frame_idx)
 {
 	uint32_t class_idx = cache_class(region->frames[frame_idx].frame_count);
@@ -290,7 +292,8 @@ struct frame_cache *frames_cache_claim(struct region *region)
 {
 	struct cache_ref *ref = &cache_refs[region->slot];
 
-	/* Without the key's memory a thread could not be cleaned up after: it shares cache 0. */
+	/* Without memory for the key, the thread's end could not be noticed: the thread uses the
+	 * shared cache 0. */
 	ref->cache = &region->caches[0];
 	if (pthread_setspecific(thread_key, cache_refs) == 0) {
 		for (uint32_t i = 1; i < THREAD_CACHES_MAX; i++) {
@@ -405,7 +408,7 @@ void region_usage(const struct region *region, struct region_usage *ret_usage)
 		for (uint32_t i = 0; i < THREAD_CACHES_MAX; i++)
 			leased += atomic_load_explicit(
 				&region->caches[i].leased[owner], memory_order_relaxed);
-		leased = MAX(leased, 0); /* seen between a give here and its lease elsewhere */
+		leased = MAX(leased, 0); /* a give may be counted before its lease */
 		usage.frames_by_owner[owner] = (uint64_t)leased;
 		leased_all += leased;
 	}

@@ -1,5 +1,5 @@
-/* region/frames_dp.c: leasing and giving frames, the common case: from and to the calling thread's
- * own cache. Requests that a cache cannot serve go to frames.c. */
+/* region/frames_dp.c: the common case of leasing and giving frames: through the calling thread's
+ * own cache. frames.c serves the requests that a cache cannot. */
 #include "region/frames_priv.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ static inline struct region_frame *span_frame(const struct region *region, struc
 	return frame;
 }
 
-/* The block's word says free already; its memory goes back. Poisoned first: a moment later another
- * thread may have leased it. */
+/* The block's word already says free; this returns its memory. The memory is poisoned first,
+ * because another thread may lease it a moment later. */
 static void block_freed(struct region *region, struct region_span span, enum region_owner owner)
 {
 	struct frame_cache *cache = cache_of(region);
@@ -110,7 +110,7 @@ int region_span_check(
 
 	if (span.frame_idx < region->data_page || span.frame_idx >= region->page_count)
 		return -ESTALE;
-	/* Its address is its first frame's, not just any of the region's. */
+	/* The address must be that of the span's first frame, not only inside the region. */
 	if (span.data != region->base + ((uint64_t)span.frame_idx << FRAME_SHIFT))
 		return -ESTALE;
 	frame = &region->frames[span.frame_idx];

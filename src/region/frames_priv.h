@@ -1,5 +1,5 @@
-/* region/frames_priv.h: leasing and giving frames through the calling thread's cache: the inline
- * part of frames_dp.c, and what it falls back to in frames.c. */
+/* region/frames_priv.h: leasing and giving frames through the calling thread's cache. It has the
+ * inline part of frames_dp.c, and the functions of frames.c that serve what a cache cannot. */
 #ifndef REGION_FRAMES_PRIV_H
 #define REGION_FRAMES_PRIV_H
 
@@ -21,7 +21,7 @@
 #define FRAMES_UNPOISON(data, bytes) ((void)(data), (void)(bytes))
 #endif
 
-/* The calling thread's caches, one a region of the process. */
+/* The calling thread's caches, one for each region of the process. */
 struct cache_ref {
 	uint64_t serial;
 	struct frame_cache *cache;
@@ -30,7 +30,7 @@ extern _Thread_local struct cache_ref cache_refs[REGIONS_MAX];
 
 /* frames.c: the allocator beneath the threads' caches. */
 int frames_open(struct region *region);
-void frames_close(struct region *region); /* half-built too */
+void frames_close(struct region *region); /* also for a half-built region */
 struct frame_cache *frames_cache_claim(struct region *region);
 int frames_lease_slow(struct region *region, uint32_t frame_count, enum region_owner owner,
 	struct region_span *ret_span);
@@ -38,7 +38,7 @@ void frames_free_slow(struct region *region, struct frame_cache *cache, uint32_t
 void frames_refused(const struct region *region, struct region_span span, const char *call,
 	enum region_owner expected) __attribute__((noreturn, cold));
 
-/* The class that keeps blocks of so many frames, CACHE_CLASSES for none. */
+/* Returns the class that keeps blocks of this many frames; CACHE_CLASSES when there is none. */
 static inline uint32_t cache_class(uint32_t frame_count)
 {
 	static const uint8_t of_order[] = {0, 1, 0, 0, 2, 0, 3, 0, 4};
@@ -74,7 +74,7 @@ static inline struct frame_cache *cache_of(struct region *region)
 	return frames_cache_claim(region);
 }
 
-/* One writer but for the shared cache, so a load and a store do. */
+/* Except for the shared cache there is one writer, so a load and a store are enough. */
 static inline void cache_count(struct frame_cache *cache, enum region_owner owner, int64_t frames)
 {
 	_Atomic int64_t *count = &cache->leased[owner];

@@ -1,5 +1,5 @@
-/* region/layout.c: decides where everything in the region lies. Pure arithmetic: the same options
- * give the same layout. */
+/* region/layout.c: decides where each part of the region lies. The same options always give the
+ * same layout. */
 #include "region/region_priv.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static void put(
 	plan->meta_bytes = ALIGN_UP(plan->meta_bytes + entry->bytes, (uint64_t)FRAME_BYTES);
 }
 
-/* All that lies before the data, for a frame table of so many entries. */
+/* Places everything before the data, for a frame table of this many entries. */
 static void put_meta(struct layout_plan *plan, const struct region_opts *opts, uint64_t page_count)
 {
 	uint64_t cores = opts->core_count;
@@ -46,7 +46,8 @@ static void put_meta(struct layout_plan *plan, const struct region_opts *opts, u
 	plan->meta_bytes = 0;
 	put(plan, LAYOUT_HEADER, 1, FRAME_BYTES);
 	put(plan, LAYOUT_BASE_SQ, cores, control + entries * sizeof(struct region_sqe));
-	/* Twice the entries: a place for each signaled one, as many again for failures of others.
+	/* Twice the entries: one place for each signaled entry, and as many again for failures of
+	 * unsignaled ones.
 	 */
 	put(plan, LAYOUT_BASE_CQ, cores, control + 2 * entries * sizeof(struct region_cqe));
 	put(plan, LAYOUT_RDMA_SQ, cores, control + entries * sizeof(struct region_wr));

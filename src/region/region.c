@@ -9,7 +9,7 @@
 
 #define RING_ENTRIES_DEFAULT 1024u
 
-/* Fills in what was left open and checks the rest. */
+/* Sets the defaults and checks the other options. */
 static int opts_check(const struct region_opts *opts, struct region_opts *ret_opts)
 {
 	struct region_opts checked = *opts;
@@ -38,7 +38,7 @@ static void *table_of(struct region *region, const struct layout_plan *plan, enu
 	return region->base + plan->entries[kind].offset;
 }
 
-/* The magic comes last: a view that finds it finds the rest. */
+/* The magic is written last: a view that finds it can read the rest. */
 static void header_open(
 	struct region *region, const struct region_opts *opts, const struct layout_plan *plan)
 {

@@ -45,14 +45,14 @@ struct region_opts {
 	uint32_t numa_node;
 };
 
-/* Creates the region, its memory faulted in. The caller owns it. -ENOMEM: the host has not so much
- * to give. -EINVAL: a bound is broken. -EMFILE: too many files, or REGIONS_MAX regions are open.
- * Missing huge pages, a refused locked-memory limit or node are no errors: one log line with the
- * fix, and gone on without. */
+/* Creates the region, its memory faulted in. The caller owns it. -ENOMEM: the host has too little
+ * memory. -EINVAL: an option is out of its bounds. -EMFILE: too many files, or REGIONS_MAX regions
+ * are open. Missing huge pages, a locked-memory limit and a NUMA node that the kernel refuses are
+ * no errors: the region logs one line with the fix and goes on without them. */
 int region_open(const struct region_opts *opts, struct region **ret_region);
 #define REGIONS_MAX 64u /* open at a time in one process */
-/* Takes NULL. Logs every span that is still leased (a leak) with its owner; returns its memory all
- * the same. No other thread may be using the region. */
+/* Takes NULL. Logs every span that is still leased (a leak) with its owner, and frees its memory
+ * too. No other thread may be using the region. */
 void region_close(struct region *region);
 
 /* ---- Arenas: what devices register, once, at start. ---- */
@@ -64,14 +64,14 @@ struct region_arena {
 };
 uint32_t region_arena_count(const struct region *region);
 struct region_arena region_arena(const struct region *region, uint32_t arena_idx);
-/* The arena that [data, data + len) lies in wholly, or -1 when it is not the region's memory. A few
- * ns. */
+/* Returns the arena that holds all of [data, data + len), or -1 when it is not the region's memory.
+ * Takes a few ns. */
 int region_arena_of(const struct region *region, const void *data, size_t len);
 
 /* ---- Frames. Any thread; a per-thread cache keeps the common case free of locks. ---- */
 
-/* A lease of 1 to LIMIT_SPAN_FRAMES_MAX contiguous frames. Plain value; copy it freely, but it is
- * held once. The generation of its first frame makes a stale copy detectable. */
+/* A lease of 1 to LIMIT_SPAN_FRAMES_MAX contiguous frames. A plain value that may be copied, but
+ * the lease has one holder. The generation of its first frame makes a stale copy detectable. */
 struct region_span {
 	uint8_t *data;	    /* NULL: no span */
 	uint32_t frame_idx; /* global, over all arenas */
@@ -84,7 +84,7 @@ static inline uint32_t region_span_bytes(struct region_span span)
 	return span.frame_count * FRAME_BYTES;
 }
 
-/* The fewest frames that hold so many bytes. */
+/* The number of frames that hold this many bytes. */
 static inline uint32_t region_frames_for(uint64_t bytes)
 {
 	return (uint32_t)((bytes + FRAME_BYTES - 1) >> FRAME_SHIFT);
@@ -101,28 +101,29 @@ void region_give(struct region *region, struct region_span span, enum region_own
 /* The checked hand-over: CHECKs that from holds the span and its generation is current. */
 void region_switch(struct region *region, struct region_span span, enum region_owner from,
 	enum region_owner to);
-/* For spans that come from outside our own code: 0 and the owner; -ESTALE: it is not, or no longer,
- * a lease of this region. */
+/* For spans that come from outside our own code: 0 and the owner, or -ESTALE when the span is not,
+ * or no longer, a lease of this region. */
 int region_span_check(
 	const struct region *region, struct region_span span, enum region_owner *ret_owner);
-/* Shared use (the cache): get adds a reference (at most REGION_REFS_MAX), put drops one and frees
- * the span at the last; put returns true when it freed. */
+/* Shared use (the cache): get adds a reference (at most REGION_REFS_MAX); put drops one, and frees
+ * the span and returns true when it was the last. */
 #define REGION_REFS_MAX 0xffffffu
 void region_get(struct region *region, struct region_span span);
 bool region_put(struct region *region, struct region_span span, enum region_owner owner);
 
-/* "free", "app", "rdma", …; "unknown" for no owner of ours. Static. */
+/* "free", "app", "rdma", …; "unknown" for a number that is no owner. Static. */
 const char *region_owner_name(enum region_owner owner);
 
-/* Exact whenever no lease, give or switch is under way; frames in the threads' caches are free. */
+/* Exact while no lease, give or switch is in progress. Frames in the threads' caches count as
+ * free. */
 struct region_usage {
-	uint64_t frames_total; /* all owners' sum */
+	uint64_t frames_total; /* the sum over all owners */
 	uint64_t frames_by_owner[OWNER_COUNT];
 	uint64_t lease_failures;
 };
 void region_usage(const struct region *region, struct region_usage *ret_usage);
 
-/* ---- Copies are counted. The only way payload is copied by the processor. ---- */
+/* ---- Copies are counted. The processor copies payload only through this call. ---- */
 enum region_copy_why {
 	COPY_INLINE_IN,	 /* a small body out of a capsule or HTTP head buffer */
 	COPY_INLINE_OUT, /* a small body into a capsule or HTTP buffer */
@@ -131,7 +132,7 @@ enum region_copy_why {
 	COPY_DECODE,	 /* a transfer decoding that cannot be done in place */
 	COPY_CLIENT,	 /* between a caller's unregistered buffer and the pool */
 	COPY_GATHER,	 /* packets put together into the body of a capture */
-	COPY_LEASE,	 /* an object's body to where a client may read it by itself */
+	COPY_LEASE,	 /* an object's body into memory that a client may read by itself */
 	COPY_WHY_COUNT
 };
 void region_copy(void *dst, const void *src, size_t bytes, enum region_copy_why why);
@@ -143,8 +144,8 @@ const char *region_copy_why_name(enum region_copy_why why);
 /* ---- The unified rings: the one way to submit. One set per core; a set is used by one thread.
  * ---- An entry names an opcode, a run of the region's memory and a target; completions come back
  * with the same user data. Targets are registered devices (a volume, a queue pair, a socket).
- * region_ring_turn() drains what was submitted in one turn to each device in one batch, then the
- * device rings its bell once. */
+ * region_ring_turn() hands the entries submitted in one turn to each device as one batch, then the
+ * device rings its doorbell once. */
 enum region_op {
 	REGION_OP_NOP,
 	REGION_OP_READ, /* base ring: a volume */
@@ -225,29 +226,30 @@ struct region_ring; /* one core's set */
 struct region_ring *region_ring(struct region *region, uint32_t core_idx);
 
 /* Completions carry a latency where the ring knows the time. Either each entry is timed by itself,
- * at one clock reading more at both ends (any thread; off at first) … */
+ * which costs one more clock reading at both ends (any thread; off by default) … */
 void region_timed_set(struct region *region, bool timed);
-/* … or the ring is told once a turn, and a latency is counted in whole turns. Owner thread. */
+/* … or the ring is given the time once a turn, and latencies are counted in whole turns. Owner
+ * thread. */
 void region_ring_now(struct region_ring *ring, uint64_t now_ns);
 
-/* The functions that a device gives the region. All slots filled. Called on the ring's own
+/* The functions that a device gives the region. Every slot is filled. Called on the ring's own
  * thread. */
 struct region_device_ops {
 	const char *name;
-	/* Takes up to count entries in order; returns how many it took (fewer: busy, the rest is
-	 * offered again next turn). A refused entry is completed with its -errno by the device
-	 * itself. The entries are the ring's: copy what must outlive the call. May complete, must
-	 * not submit. */
+	/* Takes up to count entries in order and returns how many it took. A busy device takes
+	 * fewer; the rest is offered again next turn. The device itself completes an entry that it
+	 * refuses, with -errno. The ring owns the entries: copy what must outlive the call. The
+	 * function may complete entries but must not submit any. */
 	uint32_t (*submit)(void *device, struct region_ring *ring, const struct region_sqe *entries,
 		uint32_t count);
 	uint32_t (*submit_wr)(void *device, struct region_ring *ring,
 		const struct region_wr *entries, uint32_t count);
-	/* Rings the bell for what was taken this turn: once, after all batches. */
+	/* Rings the doorbell for the entries taken this turn: once, after all batches. */
 	void (*bell)(void *device, struct region_ring *ring);
 };
 
-/* Gives a device a target number on this region; -ENOSPC past LIMIT_REGION_TARGETS_MAX. label is
- * shown by dump. Any thread. Entries that still wait for a removed target complete with -ENODEV;
+/* Gives a device a target number on this region; -ENOSPC past LIMIT_REGION_TARGETS_MAX. The dump
+ * shows the label. Any thread. Entries that still wait for a removed target complete with -ENODEV;
  * numbers are reused as late as possible. */
 int region_target_add(struct region *region, const struct region_device_ops *ops, void *device,
 	const char *label, uint16_t *ret_target);
@@ -282,18 +284,18 @@ static inline struct region_cqe region_wr_done(const struct region_wr *wr, int32
 }
 
 /* A device completes an entry; flags are the entry's, latency_ns its submitted_ns. Never fails:
- * every signaled entry has its place. Success of an unsignaled entry need not be told, and is
- * dropped when it is; failure of one is always delivered. */
+ * every signaled entry has its place. A device need not report success of an unsignaled entry, and
+ * the ring drops such a report; failure is always delivered. */
 void region_complete(struct region_ring *ring, const struct region_cqe *cqe);
-/* Drains submissions to the devices; returns how many entries moved. Once a reactor turn. Runs of
- * entries for one target go as one batch, in order. Entries a busy device did not take keep their
- * place and their order, and do not hold up other targets: every target with work is offered it in
- * every turn. */
+/* Drains submissions to the devices; returns how many entries moved. Called once in each turn of
+ * the reactor. Runs of entries for one target go as one batch, in order. Entries that a busy device
+ * did not take keep their place and order and do not delay other targets: in every turn, every
+ * target is offered its work. */
 uint32_t region_ring_turn(struct region_ring *ring);
 /* Takes up to max completions, both pairs of rings; returns how many. */
 uint32_t region_reap(struct region_ring *ring, struct region_cqe *cqes, uint32_t max);
-/* True when there are neither submissions nor completions to handle (the reactor may sleep).
- * Entries that a busy device left count as work: they must be offered again. */
+/* True when there is no submission and no completion to handle, so the reactor may sleep. Entries
+ * that a busy device left count as work: they must be offered again. */
 bool region_ring_idle(const struct region_ring *ring);
 
 /* The counters of one pair of rings since it was opened, and its current depth. Latencies by upper
@@ -311,7 +313,8 @@ void region_ring_stats(const struct region *region, uint32_t core_idx, bool rdma
 	struct region_ring_stats *ret_stats);
 uint32_t region_core_count(const struct region *region);
 
-/* ---- The memory-region table: what is registered with which device, for all to see. ---- */
+/* ---- The memory-region table: which memory is registered with which device, readable by any
+ * process that looks. ---- */
 struct region_mr {
 	uint64_t addr;
 	uint64_t bytes;
@@ -320,23 +323,24 @@ struct region_mr {
 	uint32_t access; /* enum rp_access bits */
 	char device[20];
 };
-/* Any thread. -ENOSPC past LIMIT_REGION_MRS_MAX, -EINVAL for no bytes or an unended name. */
+/* Any thread. -ENOSPC past LIMIT_REGION_MRS_MAX, -EINVAL for 0 bytes or a name without its NUL. */
 int region_mr_add(struct region *region, const struct region_mr *mr, uint32_t *ret_mr_idx);
 void region_mr_remove(struct region *region, uint32_t mr_idx);
 
 /* ---- Seeing it from another process. ---- */
 struct region_view;
-/* Maps the region of a running process read-only through /proc/PID/fd; of several, the first it
- * opened. -ESRCH: no such process. -EACCES, -EPERM: not ours to look at. -ENOENT: it has none.
- * -EPROTO: it has one, but its header is of another version or does not hold together. */
+/* Maps the region of a running process read-only through /proc/PID/fd; of several, the first that
+ * it opened. -ESRCH: no such process. -EACCES, -EPERM: the caller may not look at it. -ENOENT: it
+ * has no region. -EPROTO: its region's header is of another version or is inconsistent. */
 int region_view_open(int pid, struct region_view **ret_view);
 void region_view_close(struct region_view *view); /* takes NULL */
-/* The recent work of a core's pair of rings, from the completions that are still in them: a sample,
- * while the owner runs. Latencies where the region is timed. -1: no such core, or no memory. */
+/* The recent work of a core's pair of rings, from the completions that are still in them. It is a
+ * sample, because the owner goes on running. It has latencies when the region is timed. -1: no such
+ * core, or no memory. */
 struct region_recent {
 	uint32_t entries, submit_depth, complete_depth;
 	uint64_t submitted, completed;	 /* ever */
-	uint32_t sampled, errors, timed; /* of the completions that lie there */
+	uint32_t sampled, errors, timed; /* of the completions that are still there */
 	uint64_t latency_p50_ns, latency_p99_ns, latency_max_ns;
 };
 int region_view_recent(const struct region_view *view, uint32_t core_idx, bool rdma,

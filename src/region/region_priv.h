@@ -3,9 +3,9 @@
  * in frames_priv.h.
  *
  * Addresses: all arenas lie in one reservation of address space, ARENA_STRIDE apart, and all but
- * the last are that big. So a page's number over the whole region is (address - base) >>
- * FRAME_SHIFT, whatever its arena, and that number is the frame's index; the pages of the header
- * have frame indexes too, which no lease gives out. */
+ * the last are that big. So in every arena, a page's number in the whole region is (address - base)
+ * >> FRAME_SHIFT, and that number is the frame's index. The header's pages have frame indexes too;
+ * they are never leased. */
 #ifndef REGION_REGION_PRIV_H
 #define REGION_REGION_PRIV_H
 
@@ -39,15 +39,15 @@ struct arena {
 #define CACHE_SIZES_MASK (1u | 2u | 16u | 64u | 256u)
 #define CACHE_SLOTS	 (64u + 32u + 16u + 8u + 4u)
 
-/* A thread's free blocks and its share of the usage counts. The lock is only ever tried: its
- * thread goes to the arenas when a raid holds it, and a raid skips a cache whose thread is in. */
+/* A thread's free blocks and its share of the usage counts. Nobody waits for the lock: when a raid
+ * holds it, the thread goes to the arenas; when the thread holds it, the raid skips this cache. */
 struct frame_cache {
 	_Alignas(2 * LINE_BYTES) _Atomic uint32_t lock;
 	uint32_t counts[CACHE_CLASSES];
 	_Atomic int64_t leased[OWNER_COUNT]; /* frames; one thread may lease what another gives */
 	uint32_t slots[CACHE_SLOTS];
 	_Atomic bool claimed;
-	bool shared; /* cache 0: for threads beyond the others */
+	bool shared; /* cache 0: for threads that found no cache of their own */
 };
 #define THREAD_CACHES_MAX 128u
 
@@ -82,12 +82,12 @@ struct ring_pair {
 struct region_ring {
 	struct region *region;
 	struct ring_pair pairs[PAIR_COUNT];
-	uint64_t now_ns; /* of this turn; 0: nobody says */
+	uint64_t now_ns; /* of this turn; 0: nobody gives the time */
 	uint32_t turn;
 	bool turning;
 	uint8_t reap_first; /* the pair to reap first next time */
 	uint32_t touched_count;
-	uint16_t touched[LIMIT_REGION_TARGETS_MAX];   /* to ring the bell of */
+	uint16_t touched[LIMIT_REGION_TARGETS_MAX];   /* targets whose doorbell this turn rings */
 	uint32_t bell_turn[LIMIT_REGION_TARGETS_MAX]; /* the turn in which it was touched */
 	uint32_t busy_turn[LIMIT_REGION_TARGETS_MAX]; /* the turn in which it refused */
 };
@@ -98,8 +98,8 @@ struct region {
 	uint64_t bytes; /* all arenas */
 	struct region_frame *frames;
 	struct frame_cache *caches; /* THREAD_CACHES_MAX */
-	uint64_t serial;	    /* unique in the process: tells a reused slot */
-	uint32_t slot;		    /* in the process's table of regions */
+	uint64_t serial; /* unique in the process: tells a reused slot from its earlier region */
+	uint32_t slot;	 /* in the process's table of regions */
 	uint32_t page_count;
 	uint32_t data_page;
 	uint32_t arena_count;
@@ -122,7 +122,7 @@ struct region {
 struct layout_plan {
 	struct layout_entry entries[LAYOUT_ENTRIES_MAX];
 	uint32_t entry_count;
-	uint64_t meta_bytes; /* header and tables, up to where data begins or a gap */
+	uint64_t meta_bytes; /* header and tables, up to the data or the gap before it */
 	uint64_t page_count;
 	uint64_t data_page;
 	uint32_t arena_count;
@@ -133,11 +133,11 @@ int layout_plan(const struct region_opts *opts, struct layout_plan *ret_plan);
 /* arena.c: the memory itself. */
 int arenas_open(
 	struct region *region, const struct region_opts *opts, const struct layout_plan *plan);
-void arenas_close(struct region *region); /* half-built too */
+void arenas_close(struct region *region); /* also for a half-built region */
 
 /* rings.c: setting up; the turn is in rings_dp.c. */
 int rings_open(struct region *region, const struct layout_plan *plan);
-void rings_close(struct region *region); /* half-built too */
+void rings_close(struct region *region); /* also for a half-built region */
 void ring_spill(struct ring_pair *pair, const struct region_cqe *cqe) __attribute__((cold));
 uint32_t ring_spill_reap(struct ring_pair *pair, struct region_cqe *cqes, uint32_t max)
 	__attribute__((cold));

@@ -1,5 +1,5 @@
 /* region/rings.c: sets up each core's rings in the shared part, and keeps the rare completions that
- * found no place. Submitting, turning and reaping are in rings_dp.c. */
+ * found the ring full. Submitting, turning and reaping are in rings_dp.c. */
 #include "region/region_priv.h"
 
 #include <errno.h>
@@ -105,8 +105,8 @@ void region_ring_stats(const struct region *region, uint32_t core_idx, bool rdma
 			&pair->counts.latency_buckets[i], memory_order_relaxed);
 }
 
-/* Signaled entries have their places, so what comes here failed without having been signaled: a
- * queue pair in its error state flushes thousands at once. A failure must not be lost. */
+/* Signaled entries have reserved places, so only failures of unsignaled entries come here: a queue
+ * pair in its error state flushes thousands at once. A failure must not be lost. */
 void ring_spill(struct ring_pair *pair, const struct region_cqe *cqe)
 {
 	if (pair->spill_count == pair->spill_cap) {

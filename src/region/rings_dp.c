@@ -1,5 +1,6 @@
 /* region/rings_dp.c: submitting, the turn that drains submissions to the devices, completing and
- * reaping. One thread a ring, so head and tail need no more than to be whole for a viewer. */
+ * reaping. One thread uses a ring, so head and tail only need to be atomic for a viewer in another
+ * process. */
 #include "region/region_priv.h"
 
 #include <errno.h>
@@ -8,10 +9,10 @@
 DEFINE_COUNTER_FULL(ring_full, "ring");
 DEFINE_COUNTER_FULL(rdma_ring_full, "rdma_ring");
 
-/* Base operations that move bytes; the others' addresses mean nothing. */
+/* Base operations that move bytes. The address of the other operations is ignored. */
 #define OPS_WITH_MEMORY (1u << REGION_OP_READ | 1u << REGION_OP_WRITE | 1u << REGION_OP_PACKET_TX)
 
-/* The head both kinds of entries share. */
+/* The fields that both kinds of entries begin with. */
 struct entry_head {
 	uint8_t opcode;
 	uint8_t flags;
@@ -127,14 +128,14 @@ int region_submit_wr(struct region_ring *ring, const struct region_wr *wr)
 	return 0;
 }
 
-/* One writer, so a load and a store do. */
+/* There is one writer, so a load and a store are enough. */
 static inline void count_add(_Atomic uint64_t *count, uint64_t n)
 {
 	atomic_store_explicit(
 		count, atomic_load_explicit(count, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
-/* At least 1: within one turn is a latency, too. */
+/* At least 1: an entry that completes within its turn has a latency, too. */
 static inline uint64_t latency_count(
 	const struct region_ring *ring, struct ring_pair *pair, uint64_t submitted_ns)
 {
@@ -162,7 +163,7 @@ static void pair_complete(
 		count_add(&pair->counts.errors, 1);
 	if ((cqe->flags & REGION_F_UNSIGNALED) != 0 && cqe->result >= 0)
 		return;
-	/* Behind what was kept aside already, too: order holds. */
+	/* When completions are already kept aside, this one goes behind them, to keep the order. */
 	if (__builtin_expect(
 		    tail - queue_head(&pair->cq) > pair->cq.mask || pair->spill_count > 0, 0)) {
 		ring_spill(pair, cqe);
@@ -178,7 +179,7 @@ void region_complete(struct region_ring *ring, const struct region_cqe *cqe)
 		ring, &ring->pairs[cqe->opcode >= REGION_OP_SEND ? PAIR_RDMA : PAIR_BASE], cqe);
 }
 
-/* Entries that the ring completes by itself: NOP, and entries for a target that is gone. */
+/* Completes entries that need no device: NOP, and entries for a target that is gone. */
 static void run_complete(struct region_ring *ring, enum ring_pair_idx pair_idx, const void *entries,
 	uint32_t count, int32_t result)
 {
@@ -226,7 +227,7 @@ static uint32_t run_offer(struct region_ring *ring, enum ring_pair_idx pair_idx,
 	return taken;
 }
 
-/* How many entries from pos on are alike and lie in one piece. */
+/* Returns how many entries from pos on have the same target and lie in one piece. */
 static inline uint32_t run_length(
 	const struct ring_queue *sq, uint32_t pos, uint32_t tail, size_t entry_bytes)
 {

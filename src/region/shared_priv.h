@@ -1,5 +1,5 @@
 /* region/shared_priv.h: the layout of a region's shared part, which another process reads
- * (docs/design/region.md). It is fixed: change it, and REGION_VERSION goes up. */
+ * (docs/design/region.md). The layout is fixed: a change to it increments REGION_VERSION. */
 #ifndef REGION_SHARED_PRIV_H
 #define REGION_SHARED_PRIV_H
 
@@ -48,15 +48,16 @@ struct region_header {
 	char magic[8];
 	uint32_t version;
 	uint32_t header_bytes;
-	uint32_t pid; /* as its own namespace counts */
+	uint32_t pid; /* as the owner's PID namespace counts */
 	uint32_t arena_count;
 	uint32_t core_count;
 	uint32_t ring_entries;
 	uint64_t opened_real_ns;
-	uint64_t base_addr; /* in the owning process: for reading entries' addresses, no pointer */
+	uint64_t base_addr; /* in the owning process: for reading entries' addresses, never
+			       dereferenced */
 	uint64_t page_count;
 	uint64_t data_page;   /* the first page of data */
-	uint64_t huge_arenas; /* a bit an arena */
+	uint64_t huge_arenas; /* one bit for each arena */
 	char name[REGION_NAME_BYTES];
 	_Atomic uint64_t lease_failures;
 	uint32_t layout_count;

@@ -1,5 +1,5 @@
-/* region/tables.c: the tables that devices enter themselves into, for the rings and for all to see:
- * targets and memory regions. */
+/* region/tables.c: the tables in which devices enter themselves and their memory: targets and
+ * memory regions. */
 #include "region/region_priv.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@ int region_target_add(struct region *region, const struct region_device_ops *ops
 	int error = -ENOSPC;
 
 	pthread_mutex_lock(&region->tables_lock);
-	/* On from the last one, so that a number stays unused for as long as can be. */
+	/* The search starts behind the last number given out, so that a number stays unused for as
+	 * long as possible. */
 	for (uint32_t i = 0; i < LIMIT_REGION_TARGETS_MAX && error < 0; i++) {
 		uint32_t idx = (region->target_next + i) % LIMIT_REGION_TARGETS_MAX;
 		struct region_target *target = &region->targets[idx];

@@ -1,6 +1,6 @@
 /* region/view.c: looks at another process's region: finds its memfd, maps it read-only and copies
- * the header out. All of it is outside input: nothing is believed before it is checked, and what
- * changes while we look is read once. The report is view_dump.c. */
+ * the header out. All of it is outside input: every value is checked before it is used, and a value
+ * that may change is read once. The report is view_dump.c. */
 #include "region/view_priv.h"
 
 #include <ctype.h>
@@ -61,7 +61,7 @@ static bool data_holds(const struct region_header *header, uint32_t idx)
 	       entry->bytes == (uint64_t)entry->count * FRAME_BYTES;
 }
 
-/* True when every number of the header is within its bound and fits the others. */
+/* True when every number of the header is within its bound and consistent with the others. */
 static bool header_holds(const struct region_header *header, uint64_t mapped_bytes)
 {
 	uint64_t pages_max = (uint64_t)header->arena_count << (ARENA_SHIFT - FRAME_SHIFT);
@@ -98,7 +98,8 @@ int region_view_map(int fd, struct region_view **ret_view)
 	uint64_t bytes;
 	void *base;
 
-	/* Unsealed it could be cut short under us, and reading would end in SIGBUS. */
+	/* The memfd must be sealed: its owner could shorten an unsealed one while we read, and
+	 * reading would end in SIGBUS. */
 	if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &stat) != 0)
 		return -EPROTO;
 	bytes = (uint64_t)stat.st_size;
@@ -154,7 +155,7 @@ static int fd_open(int dir_fd, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Prefers a region the process opened itself to one it was handed by another. */
+/* Prefers a region that the process opened itself to one that another process handed to it. */
 static int dir_look(DIR *dir, int pid, struct region_view **ret_view)
 {
 	struct region_view *found = NULL;

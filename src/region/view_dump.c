@@ -1,5 +1,5 @@
-/* region/view_dump.c: the report on a region, as text for people or as JSON for programs. Gathers
- * each part from the shared memory once, into numbers of its own, then prints those. */
+/* region/view_dump.c: the report on a region, as text for people or as JSON for programs. Reads
+ * each part of the shared memory once, into its own variables, then prints those. */
 #include "region/view_priv.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ struct ring_report {
 struct frames_report {
 	uint64_t total;
 	uint64_t by_owner[OWNER_COUNT];
-	uint64_t unclear; /* changing just as we looked */
+	uint64_t unclear; /* changed while we read it */
 	uint64_t spans;
 	uint64_t cached;		     /* free, in a thread's cache */
 	uint64_t free_blocks[ORDER_MAX + 1]; /* on the arenas' lists */
@@ -42,8 +42,8 @@ static void ring_gather(const struct region_view *view, enum layout_kind kind, u
 	*ret_report = report;
 }
 
-/* Walks from block to block. The allocator may be splitting and merging meanwhile: a page that is
- * no first page where one should be is stepped over and counted as unclear. */
+/* Walks from block to block. The allocator may be splitting and merging meanwhile: where a block
+ * should begin but none does, the page is skipped and counted as unclear. */
 static void frames_gather(const struct region_view *view, struct frames_report *ret_report)
 {
 	const struct region_frame *table = table_of(view, LAYOUT_FRAMES);
@@ -101,7 +101,7 @@ static double fragmentation(const struct frames_report *report)
 	return 1.0 - (double)(report->free_blocks[ORDER_MAX] << ORDER_MAX) / (double)listed;
 }
 
-/* Text out of shared memory: ended, and nothing but printable ASCII that needs no escape. */
+/* Copies text from shared memory: terminated, and only printable ASCII that needs no escape. */
 static void text_gather(char *dst, const char *src, size_t bytes)
 {
 	memcpy(dst, src, bytes);

@@ -1,4 +1,4 @@
-/* region/view_priv.h: what looking at a region and reporting on it share. */
+/* region/view_priv.h: shared by the files that map a region's view and report on it. */
 #ifndef REGION_VIEW_PRIV_H
 #define REGION_VIEW_PRIV_H
 
@@ -10,8 +10,8 @@ struct region_view {
 	struct region_header header; /* our copy, checked */
 };
 
-/* Maps and checks the first arena behind fd, which stays the caller's. -EPROTO: it does not hold
- * together. */
+/* Maps and checks the first arena behind fd, which stays the caller's. -EPROTO: its header is
+ * inconsistent. */
 int region_view_map(int fd, struct region_view **ret_view);
 
 #endif

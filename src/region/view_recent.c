@@ -1,5 +1,5 @@
-/* region/view_recent.c: what a region's rings have done of late, from the completions that still
- * lie in them: the ring's owner goes on writing, so this is a sample and never exact. */
+/* region/view_recent.c: reports what a region's rings did recently, from the completions that are
+ * still in them. The ring's owner goes on writing, so the report is a sample and never exact. */
 #include "region/view_priv.h"
 
 #include <stdlib.h>
