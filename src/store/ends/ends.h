@@ -4,6 +4,10 @@
 
 #include "store/api.h"
 
+/* Of an upload that finds no frames: room for a chunk that is not full yet and a whole piece behind
+ * it. */
+#define STORE_ASIDE_BYTES (2 * STORE_CHUNK_BYTES)
+
 int local_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
 	struct flow_sink **ret_sink);
 int local_get_source(struct store_get *get, struct flow_core *core, uint64_t offset, uint64_t bytes,

@@ -30,8 +30,6 @@ struct put_sink {
 	struct flow_lender lender; /* the staging */
 	struct flow_writer writer;
 };
-/* Room for a chunk that is not full yet and a whole piece behind it. */
-#define STORE_ASIDE_BYTES (2 * STORE_CHUNK_BYTES)
 _Static_assert(STORE_CHUNK_BYTES == FLOW_PIECE_BYTES_MAX, "a piece is at most a chunk");
 _Static_assert(sizeof(struct put_sink) <= FLOW_END_BYTES, "of the pool");
 
