@@ -1,7 +1,7 @@
 /* codec/aead.h: AES-256-GCM (NIST SP 800-38D) with a 96-bit nonce and a 128-bit tag.
  *
- * The caller owns the rule that breaks GCM when broken: a key never sees one nonce twice. Use one
- * key per direction and a counter. */
+ * The caller must never use one nonce twice with the same key: that breaks GCM. Use one key per
+ * direction and a counter. */
 #ifndef CODEC_AEAD_H
 #define CODEC_AEAD_H
 
@@ -34,20 +34,21 @@ struct aead_message {
 
 /* No heap use. -EIO when libcrypto refuses. */
 int aead_seal(struct aead *aead, const struct aead_message *message);
-/* -EBADMSG when the tag does not fit: dst is then zeroed, and nothing of it may be used. */
+/* -EBADMSG when the tag does not match: dst is then zeroed and must not be used. */
 int aead_unseal(struct aead *aead, const struct aead_message *message);
 
-/* ---- A message that comes piece by piece: the same bytes as in one go. ---- */
+/* ---- A message in pieces: the output is the same as in one call. ---- */
 struct aead_stream;
 /* -ENOMEM. */
 int aead_stream_open(const uint8_t key[AEAD_KEY_BYTES], const uint8_t nonce[AEAD_NONCE_BYTES],
 	bool seal, struct aead_stream **ret_stream);
 void aead_stream_close(struct aead_stream *stream); /* wipes; takes NULL */
-/* Begins another message under the same key, whatever became of the one before. -EIO. */
+/* Begins another message under the same key, whatever the state of the previous one. -EIO. */
 int aead_stream_restart(struct aead_stream *stream, const uint8_t nonce[AEAD_NONCE_BYTES]);
-/* src and dst as in a message. Do not trust decrypted output before the end has verified it. */
+/* src and dst as in struct aead_message. Do not trust decrypted output before aead_stream_end has
+ * verified the tag. */
 int aead_stream_update(struct aead_stream *stream, const void *src, void *dst, size_t len);
-/* Seals: writes the tag; unseals: 0, or -EBADMSG when it does not fit. */
+/* Seals: writes the tag. Unseals: 0, or -EBADMSG when the tag does not match. */
 int aead_stream_end(struct aead_stream *stream, uint8_t tag[AEAD_TAG_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
-/* codec/capsule.c: capsules to structs and back, tags, and the keys of a session. Both ends of the
- * native protocol run this and nothing else on what comes from the other. */
+/* codec/capsule.c: encodes and decodes capsules, and computes tags and session keys. Both ends of
+ * the native protocol use only this code on what they receive from the other. */
 #include "codec/capsule.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "codec/checksum.h"
 #include "codec/hash.h"
 
-/* Walks a decoded capsule's variable part. Lengths were summed up and checked before. */
+/* Walks a decoded capsule's variable part. The lengths were summed and checked before. */
 struct cursor {
 	const char *at;
 };
@@ -22,7 +22,7 @@ static struct slice cursor_take(struct cursor *cursor, size_t len)
 	return taken;
 }
 
-/* The other way: room was checked before. */
+/* The same for writing: the room was checked before. */
 static uint8_t *put(uint8_t *at, struct slice part)
 {
 	if (part.len)
@@ -283,7 +283,7 @@ static bool is_value(struct slice value)
 	return true;
 }
 
-/* Takes one header by lengths alone; false when it leaves rest. */
+/* Takes one header by its lengths alone; false when it does not fit in rest. */
 static bool header_take(struct slice *rest, struct capsule_header *ret_header)
 {
 	uint16_t lens[2];
@@ -392,7 +392,7 @@ static uint32_t response_lease_bytes(uint32_t flags)
 	return flags & CAPSULE_RESPONSE_LEASE ? sizeof(struct capsule_lease) : 0;
 }
 
-/* The runs' sum does not wrap and, for a body that is not inline, holds it. */
+/* The runs' sum does not overflow, and the runs hold the body unless it is inline. */
 static bool runs_are_sound(const struct capsule_request_wire *wire, const struct capsule_run *runs)
 {
 	uint64_t bytes = 0;

@@ -1,5 +1,5 @@
-/* codec/capsule.h: the native protocol's capsules as both ends compile them. docs/spec/wire.md is
- * this file in words; its numbers are these numbers.
+/* codec/capsule.h: the native protocol's capsules as both ends compile them. docs/spec/wire.md
+ * describes the same format and has the same numbers.
  *
  * Pure bytes to bytes: no heap, every length checked before it is used. A capsule buffer is 8-byte
  * aligned. Slices of a decoded capsule point into its buffer. */
@@ -90,18 +90,18 @@ enum capsule_goodbye_reason {
 
 #define CAPSULE_FLAG_SEALED 1u /* head */
 
-#define CAPSULE_FEATURE_ENCRYPTION 1u /* HELLO: can encrypt; CHALLENGE: this session does */
-#define CAPSULE_FEATURE_DEMAND	   2u /* HELLO: does not go without */
-#define CAPSULE_FEATURE_STREAMS	   8u /* HELLO: knows them; CHALLENGE: may ask for streamed lists */
+#define CAPSULE_FEATURE_ENCRYPTION 1u  /* HELLO: can encrypt; CHALLENGE: this session does */
+#define CAPSULE_FEATURE_DEMAND	   2u  /* HELLO: refuses a session without encryption */
+#define CAPSULE_FEATURE_STREAMS	   8u  /* HELLO: knows them; CHALLENGE: the client may use them */
 #define CAPSULE_FEATURE_STORE	   16u /* HELLO: asks for the store's id */
-#define CAPSULE_FEATURE_LEASES	   4u  /* HELLO: wants to; CHALLENGE: may ask for leases */
+#define CAPSULE_FEATURE_LEASES	   4u  /* HELLO: wants them; CHALLENGE: the client may use them */
 
 #define CAPSULE_REQUEST_RANGE	1u
 #define CAPSULE_REQUEST_HEADERS 2u
 #define CAPSULE_REQUEST_INLINE	4u
 #define CAPSULE_REQUEST_TAG	8u  /* of an encrypted body in the runs */
 #define CAPSULE_REQUEST_LEASE	16u /* of a GET: a lease is welcome */
-#define CAPSULE_REQUEST_STREAM	32u /* of a LIST: page after page, each into a run of its own */
+#define CAPSULE_REQUEST_STREAM	32u /* of a LIST: pages one by one, each into its own run */
 #define CAPSULE_REQUEST_FLAGS	63u
 
 #define CAPSULE_RESPONSE_INLINE 1u
@@ -236,8 +236,8 @@ struct capsule_goodbye_wire {
 };
 _Static_assert(sizeof(struct capsule_goodbye_wire) == 48, "wire.md section 6");
 
-/* Memory that a client may read by itself (section 8): a slot in the server's memory, whose body
- * has bytes_total bytes. */
+/* Memory that a client may read by itself (section 8): a slot in the server's memory that holds a
+ * body of bytes_total bytes. */
 struct capsule_lease {
 	uint64_t addr; /* of the slot */
 	uint64_t generation;
@@ -247,7 +247,7 @@ struct capsule_lease {
 };
 _Static_assert(sizeof(struct capsule_lease) == 32, "wire.md section 8");
 struct capsule_slot {
-	uint64_t generation; /* another one: the lease has ended */
+	uint64_t generation; /* when the slot has another one, the lease has ended */
 	uint64_t reserved;
 	/* body */
 };
@@ -267,36 +267,37 @@ _Static_assert(sizeof(struct capsule_keys) == 160, "wire.md section 3");
 /* SHA-256 over both set-up capsules, as sent. */
 void capsule_transcript(const struct capsule_hello_wire *hello,
 	const struct capsule_challenge_wire *challenge, uint8_t ret_transcript[32]);
-/* K, for a side that has the secret itself; the server gets the same from s3_session_key(). */
+/* K, for a side that knows the secret itself; the server gets the same value from
+ * s3_session_key(). */
 void capsule_auth_key(
 	struct slice secret_key, const uint8_t transcript[32], uint8_t ret_auth_key[32]);
 /* The proof of one side. */
 void capsule_proof(const uint8_t auth_key[32], bool server, uint8_t ret_proof[CAPSULE_PROOF_BYTES]);
-/* Secret: give it to secret_wipe when the session ends. */
+/* Secret: pass it to secret_wipe when the session ends. */
 void capsule_keys_derive(
 	const uint8_t auth_key[32], const uint8_t transcript[32], struct capsule_keys *ret_keys);
 
-/* One direction's tag key and the counter of the last capsule; with aead, whose it is to close,
- * capsules are encrypted (section 7) and the tag is its. */
+/* One direction's tag key and the counter of its last capsule. With aead, which the owner of this
+ * struct closes, capsules are encrypted (section 7) and aead makes the tag. */
 struct capsule_cipher {
 	uint8_t key[16];
 	uint64_t counter;
 	struct aead *aead;
 };
-/* Gives the capsule, whose head.bytes counts the tag already, the next counter and its tag, and
- * encrypts it in place. */
+/* Writes the next counter and the tag into the capsule and encrypts it in place. Its head.bytes
+ * already counts the tag. */
 void capsule_seal(struct capsule_cipher *cipher, void *capsule);
-/* Takes back the last seal, of a capsule that nobody has seen: it may be sealed again. */
+/* Undoes the last seal of a capsule that was not sent, so that it may be sealed again. */
 void capsule_seal_undo(struct capsule_cipher *cipher, void *capsule);
-/* 0, or -EPROTO: wrong tag or counter, the session must close. len is the message's length, already
- * held against head.bytes by capsule_head_check. Decrypts in place. */
+/* 0, or -EPROTO: the tag or the counter is wrong and the session must close. len is the message's
+ * length, which capsule_head_check has compared with head.bytes. Decrypts in place. */
 int capsule_unseal(struct capsule_cipher *cipher, void *capsule, size_t len);
 /* The nonce of a payload that goes with the request of this counter. */
 void capsule_payload_nonce(uint64_t counter, uint8_t ret_nonce[AEAD_NONCE_BYTES]);
 
 /* ---- Reading. ---- */
-/* Three ways: the capsule's length, when it is whole; -EAGAIN while [data, data + len) is only the
- * start of one; -EPROTO when it is none, or longer than bytes_max. */
+/* Three results: the capsule's length, when it is complete; -EAGAIN while [data, data + len) is
+ * only its beginning; -EPROTO when it is no capsule, or longer than bytes_max. */
 ptrdiff_t capsule_head_check(const void *data, size_t len, size_t bytes_max);
 
 /* The set-up capsules: 0, or -EPROTO. len is what capsule_head_check returned, and the kind is the
@@ -333,11 +334,12 @@ struct capsule_request {
 	struct slice payload_tag; /* with CAPSULE_REQUEST_TAG */
 	struct slice body;	  /* inline */
 };
-/* 0; -EBADMSG: malformed, only ret->request_id holds, answer it with MalformedCapsule; -EPROTO: not
- * even that, close the session. The tag must have been verified. */
+/* 0; -EBADMSG: the request is malformed and only ret->request_id is valid, answer it with
+ * MalformedCapsule; -EPROTO: not even the id is valid, close the session. The tag must have been
+ * verified. */
 int capsule_request_decode(const void *capsule, size_t len, struct capsule_request *ret_request);
-/* The length with the tag's room, or -EMSGSIZE when it does not fit buf_bytes, or -EINVAL when a
- * part is past its limit. The tag is capsule_seal's. */
+/* Returns the length, room for the tag included; -EMSGSIZE when it does not fit buf_bytes, or
+ * -EINVAL when a part is over its limit. capsule_seal writes the tag. */
 ptrdiff_t capsule_request_encode(
 	const struct capsule_request *request, void *buf, size_t buf_bytes);
 
@@ -382,7 +384,7 @@ void capsule_proof_finish(struct capsule_proof_wire *proof, enum capsule_kind ki
 /* Texts are cut to what a set-up receive holds (CAPSULE_BYTES_MIN). */
 size_t capsule_refuse_encode(
 	uint16_t status, struct slice code, struct slice message, void *buf, size_t buf_bytes);
-/* The tag is capsule_seal's. */
+/* capsule_seal writes the tag. */
 void capsule_goodbye_finish(
 	struct capsule_goodbye_wire *goodbye, enum capsule_goodbye_reason reason);
 

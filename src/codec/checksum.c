@@ -1,5 +1,5 @@
-/* codec/checksum.c: one switch over S3's checksums, for code that moves bytes and need not know
- * which checksum was requested. */
+/* codec/checksum.c: one switch over S3's checksums, for code that moves bytes and does not depend
+ * on the kind of checksum. */
 #include "codec/checksum.h"
 
 #include <errno.h>

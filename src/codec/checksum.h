@@ -1,8 +1,8 @@
 /* codec/checksum.h: S3's object checksums, MD5 for ETags among them, behind one struct, so that
- * whatever moves bytes can sum them without knowing which sum was asked for.
+ * code that moves bytes can compute any of them.
  *
- * Source: S3 User Guide, "Checking object integrity". CRCs leave as big-endian bytes, which is what
- * S3 puts into base64. */
+ * Source: S3 User Guide, "Checking object integrity". CRCs are written as big-endian bytes, which
+ * S3 encodes in base64. */
 #ifndef CODEC_CHECKSUM_H
 #define CODEC_CHECKSUM_H
 
@@ -14,7 +14,7 @@
 #include "codec/hash.h"
 #include "codec/xxh.h"
 
-/* On disk and on the wire: the numbers never change. */
+/* Stored on disk and sent on the wire: the numbers never change. */
 enum checksum_kind {
 	CHECKSUM_NONE = 0,
 	CHECKSUM_CRC32 = 1,
@@ -37,8 +37,8 @@ enum checksum_kind {
 #define CHECKSUM_NAMES \
 	"CRC32, CRC32C, CRC64NVME, SHA1, SHA256, SHA512, MD5, XXHASH64, XXHASH3, XXHASH128"
 
-/* Plain data: copied by assignment, no heap; aligned as XXH3 wants it, which malloc does not
- * promise, so it is for stacks. CHECKSUM_NONE takes any update and has 0 bytes. */
+/* Plain data: copied by assignment, no heap. XXH3 needs an alignment that malloc does not promise,
+ * so keep it on the stack. CHECKSUM_NONE accepts any update and has a digest of 0 bytes. */
 struct checksum {
 	enum checksum_kind kind;
 	union {
@@ -57,7 +57,7 @@ void checksum_update(struct checksum *sum, const void *data, size_t len);
 /* Writes checksum_bytes(kind) bytes and returns that number; then only init may follow. */
 size_t checksum_final(struct checksum *sum, uint8_t ret_digest[CHECKSUM_BYTES_MAX]);
 
-/* All at once. */
+/* Computes the digest of a whole buffer in one call. */
 size_t checksum_of(enum checksum_kind kind, const void *data, size_t len,
 	uint8_t ret_digest[CHECKSUM_BYTES_MAX]);
 
@@ -66,7 +66,7 @@ size_t checksum_bytes(enum checksum_kind kind);
 
 /* S3's name ("CRC32", "SHA256" ...) as x-amz-checksum-algorithm and XML have it; "NONE". */
 struct slice checksum_name(enum checksum_kind kind);
-/* Any case, as S3 takes it. -EINVAL for other than S3's checksums. */
+/* Any case, as S3 accepts it. -EINVAL when S3 has no such checksum. */
 int checksum_kind_of_name(struct slice name, enum checksum_kind *ret_kind);
 
 /* The header that carries it in lower case, "x-amz-checksum-crc32"; empty for NONE. */
@@ -74,7 +74,7 @@ struct slice checksum_header(enum checksum_kind kind);
 /* Any case. -EINVAL when the header is none of them. */
 int checksum_kind_of_header(struct slice header, enum checksum_kind *ret_kind);
 
-/* True for the CRCs: the digest of a whole can be had from the digests of its parts. */
+/* True for the CRCs: the digest of a whole can be computed from the digests of its parts. */
 bool checksum_can_join(enum checksum_kind kind);
 /* Digest of A followed by B into a. -EINVAL when the kind cannot join. */
 int checksum_join(enum checksum_kind kind, uint8_t a[CHECKSUM_BYTES_MAX],

@@ -1,6 +1,7 @@
-/* codec/codec.h: the one face of codec: pure bytes to bytes. No I/O, no clock, no heap but where a
- * call says so; every function may be called from any thread, and a context belongs to one thread
- * at a time. Nothing here logs: the caller knows what a refusal means. */
+/* codec/codec.h: includes every header of codec, which turns bytes into bytes. There is no I/O, no
+ * clock, and no heap unless a call says so. Every function may be called from any thread; a context
+ * belongs to one thread at a time. Nothing here logs, because only the caller knows what a refusal
+ * means. */
 #ifndef CODEC_CODEC_H
 #define CODEC_CODEC_H
 

@@ -1,5 +1,4 @@
-/* codec/codec_priv.h: what codec's files share among themselves: arithmetic modulo a CRC's
- * polynomial.
+/* codec/codec_priv.h: shared by the files of codec: arithmetic modulo a CRC's polynomial.
  *
  * A polynomial over GF(2) of degree below width is kept reflected, as these CRCs keep it: bit
  * (width - 1 - i) is the coefficient of x^i. So 1 is the top bit, and times x is a shift right. */

@@ -34,7 +34,7 @@ uint32_t crc32c_update(uint32_t crc, const void *data, size_t len)
 	return ~crc32_iscsi(pos, (int)len, rest);
 }
 
-/* Without branches: the bits of a CRC are noise, and each would be guessed wrong half the time. */
+/* Without branches: the bits of a CRC are random, so half of the predictions would be wrong. */
 static uint64_t times_x(const struct crc_field *field, uint64_t a)
 {
 	return (a >> 1) ^ (field->polynomial & -(a & 1));
@@ -66,14 +66,14 @@ uint64_t crc_field_power(const struct crc_field *field, uint64_t n)
 	return power;
 }
 
-/* x^(8 * 2^i): what 2^i bytes behind it do to a CRC, for the three fields in the order of
- * join_kind. */
+/* x^(8 * 2^i): the factor that 2^i following bytes apply to a CRC, for the three fields in the
+ * order of join_kind. */
 enum join_kind { JOIN_CRC32, JOIN_CRC32C, JOIN_CRC64NVME, JOIN_KIND_COUNT };
 static uint64_t shifts[JOIN_KIND_COUNT][64];
 static const struct crc_field *const fields[JOIN_KIND_COUNT] = {
 	&crc32_field, &crc32c_field, &crc64nvme_field};
 
-/* Before main, so that no join has to ask. */
+/* Runs before main, so that no join has to test whether the tables exist. */
 __attribute__((constructor)) static void prepare(void)
 {
 	for (int kind = 0; kind < JOIN_KIND_COUNT; kind++) {

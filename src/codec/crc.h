@@ -28,8 +28,8 @@ uint32_t crc32_join(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes);
 uint32_t crc32c_join(uint32_t crc_a, uint32_t crc_b, uint64_t b_bytes);
 uint64_t crc64nvme_join(uint64_t crc_a, uint64_t crc_b, uint64_t b_bytes);
 
-/* The ways crc64nvme_update can go; it takes the last one that the processor has. For tests and
- * bench: crc64nvme_update_by returns what update returns, by the way asked for. */
+/* The implementations of crc64nvme_update, which uses the last one that the processor supports. For
+ * tests and bench, crc64nvme_update_by computes the same with the given one. */
 enum crc64_way {
 	CRC64_TABLES,  /* any processor: eight table look-ups per eight bytes */
 	CRC64_PCLMUL,  /* 128-bit carry-less multiply */
@@ -37,7 +37,7 @@ enum crc64_way {
 	CRC64_WAY_COUNT,
 };
 
-enum crc64_way crc64nvme_way(void); /* the way taken here */
+enum crc64_way crc64nvme_way(void); /* the implementation used on this processor */
 /* way must not be above crc64nvme_way(). */
 uint64_t crc64nvme_update_by(enum crc64_way way, uint64_t crc, const void *data, size_t len);
 

@@ -28,7 +28,8 @@
 
 #define SLICES 8
 
-/* table[i][b]: what byte b does to the register when i more bytes follow it in the same step. */
+/* table[i][b]: the effect of byte b on the register when i more bytes follow it in the same
+ * step. */
 static uint64_t table[SLICES][256];
 
 /* Works on the bare register, without the inversions. */
@@ -54,7 +55,7 @@ static uint64_t by_tables(uint64_t crc, const uint8_t *pos, size_t len)
 
 #if defined(__x86_64__)
 
-/* For one distance: x^(D + 63) for a block's first half, x^(D - 1) for its second. */
+/* For one distance: x^(D + 63) for a block's first half, x^(D - 1) for its second half. */
 struct fold {
 	uint64_t first;
 	uint64_t second;
@@ -94,7 +95,7 @@ static inline PCLMUL __m128i fold_into(__m128i block, __m128i constants, __m128i
 	return _mm_xor_si128(_mm_xor_si128(first, second), next);
 }
 
-/* Folds on by sixteen bytes while there are any, then ends by the tables. */
+/* Folds sixteen bytes at a time as long as there are as many, then ends by the tables. */
 static PCLMUL uint64_t fold_tail(__m128i block, const uint8_t *pos, size_t len)
 {
 	__m128i constants = load_fold(&fold_16);
@@ -225,7 +226,7 @@ static uint64_t (*const ways[CRC64_WAY_COUNT])(uint64_t crc, const uint8_t *pos,
 };
 static enum crc64_way way_here;
 
-/* Before main, so that the hot call has nothing to test. */
+/* Runs before main, so that the hot call has nothing to test. */
 __attribute__((constructor)) static void prepare(void)
 {
 	for (unsigned byte = 0; byte < 256; byte++) {

@@ -1,9 +1,9 @@
 /* codec/ctr.h: AES-256 in counter mode (NIST SP 800-38A), for bodies at rest: any byte of a stream
- * can be had without those before it, and the text is as long as what it was made of.
+ * can be decrypted without the bytes before it, and the ciphertext is as long as the plaintext.
  *
- * The counter's first half is the stream's number, the second the block's in it. The caller owns
- * the rule that breaks the mode when broken: under one key a stream's number stands for one body,
- * written once. Nothing is authenticated. */
+ * The first half of the counter is the stream's number, the second half is the block's number in
+ * the stream. The caller must use each stream number for one body only, written once, under the
+ * same key: another use breaks the mode. Nothing is authenticated. */
 #ifndef CODEC_CTR_H
 #define CODEC_CTR_H
 
@@ -17,8 +17,8 @@ struct ctr; /* a key with its schedule; one thread at a time */
 /* -ENOMEM. */
 int ctr_open(const uint8_t key[CTR_KEY_BYTES], struct ctr **ret_ctr);
 void ctr_close(struct ctr *ctr); /* wipes; takes NULL */
-/* The bytes of the stream from offset on, either way. src and dst are the same memory or do not
- * overlap. -EIO when libcrypto refuses. */
+/* Encrypts or decrypts the bytes of the stream from offset on. src and dst are the same memory or
+ * do not overlap. -EIO when libcrypto refuses. */
 int ctr_apply(
 	struct ctr *ctr, uint64_t stream, uint64_t offset, const void *src, void *dst, size_t len);
 

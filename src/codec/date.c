@@ -1,4 +1,4 @@
-/* codec/date.c: dates by patterns: one reader and one writer for all the forms.
+/* codec/date.c: one parser and one formatter for all forms of dates, driven by patterns.
  *
  * In a pattern a lower-case letter is a field and anything else stands for itself. A run of y, o,
  * d, h, m, s or f is a number of that many digits (year, month, day, hour, minute, second,
@@ -182,7 +182,8 @@ static struct fields of_ms(int64_t ms)
 
 	CHECK(ms >= 0);
 	CHECK(ms <= DATE_MS_MAX);
-	/* Too late by up to a year, because no year is shorter; then back. */
+	/* Begins with a year that is up to one too late, because no year is shorter than 365 days,
+	 * then goes back. */
 	fields.year = 1970 + (int)(days / 365);
 	while (days_before_year(fields.year) > days)
 		fields.year--;

@@ -1,9 +1,9 @@
 /* codec/date.h: points in time as S3 writes and reads them. Time is milliseconds since 1970-01-01
- * UTC, years 1970 to 9999; no leap seconds, no time zone but UTC out.
+ * UTC, years 1970 to 9999; no leap seconds; output is always in UTC.
  *
- * Every parser is strict: the whole text, in range digits, a day that its month has, and (but
- * for mail) a weekday that fits; -EINVAL otherwise. A formatter writes its fixed length and no NUL;
- * ms must be in range, from 0 to DATE_MS_MAX. */
+ * Every parser is strict: the whole text, in range digits, a day that its month has, and (but for
+ * mail) a weekday that fits; -EINVAL otherwise. A formatter writes its fixed length and no NUL; ms
+ * must be in range, from 0 to DATE_MS_MAX. */
 #ifndef CODEC_DATE_H
 #define CODEC_DATE_H
 
@@ -23,8 +23,8 @@
 void date_http_format(int64_t ms, char ret_text[DATE_HTTP_LEN]);
 int date_http_parse(struct slice text, int64_t *ret_ms);
 
-/* RFC 5322 section 3.3, the dates of mail, which older clients write for HTTP's: the day may have
- * one digit, the zone is a name of UTC's or +hhmm, and a weekday need not be the right one. */
+/* RFC 5322 section 3.3, the dates of mail, which older clients send in HTTP: the day may have one
+ * digit, the zone is a name for UTC or +hhmm, and a wrong weekday is accepted. */
 int date_mail_parse(struct slice text, int64_t *ret_ms);
 
 /* ISO 8601 extended, as S3's XML has it. Reads with or without a fraction of one to nine digits

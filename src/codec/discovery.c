@@ -1,4 +1,4 @@
-/* codec/discovery.c: the datagrams by which servers are found: made and taken apart. */
+/* codec/discovery.c: builds and parses the datagrams by which clients find servers. */
 #include "codec/discovery.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ static bool all_zero(const void *bytes, size_t len)
 	return true;
 }
 
-/* Ends within its field, zeros after that, and nothing that a terminal would act on. */
+/* The text ends within its field, has zeros after its end, and has no characters that a terminal
+ * would interpret. */
 static bool text_ok(const char *text, size_t bytes)
 {
 	size_t len = strnlen(text, bytes);

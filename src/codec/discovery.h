@@ -1,6 +1,6 @@
-/* codec/discovery.h: the datagrams by which servers on a fabric are found, byte for byte:
- * docs/spec/wire.md, "Discovery". Both are of one size, so that an answer is never more than what
- * was asked for it. */
+/* codec/discovery.h: the datagrams by which clients find servers on a fabric, byte for byte:
+ * docs/spec/wire.md, "Discovery". Question and answer have the same size, so that an answer is
+ * never larger than its question (no amplification). */
 #ifndef CODEC_DISCOVERY_H
 #define CODEC_DISCOVERY_H
 
@@ -20,8 +20,8 @@ struct discovery_wire {
 	uint16_t version;
 	uint8_t kind;
 	uint8_t reserved;
-	uint64_t nonce; /* the asker's; the answer repeats it */
-	/* Zero in what asks, from here on. Texts end in zeros. */
+	uint64_t nonce; /* chosen by the client; the answer repeats it */
+	/* From here on, zero in a question. Texts end in zeros. */
 	uint16_t rdma_port;
 	uint16_t http_port;
 	uint32_t reserved2;
@@ -39,11 +39,12 @@ _Static_assert(sizeof(struct discovery_wire) == DISCOVERY_BYTES, "no padding but
 
 /* Builds a question. */
 void discovery_ask(uint64_t nonce, struct discovery_wire *ret_wire);
-/* True: it asks, and *ret_nonce is what the answer repeats. */
+/* True when it is a question; *ret_nonce is then the value that the answer repeats. */
 bool discovery_is_ask(const void *bytes, size_t len, uint64_t *ret_nonce);
-/* Makes about, whose texts and ports the caller has filled in, the answer to that nonce. */
+/* Turns about, whose texts and ports the caller has filled in, into the answer to that nonce. */
 void discovery_answer(uint64_t nonce, struct discovery_wire *about);
-/* Takes an answer to that nonce: true, with texts that end and hold no control characters. */
+/* Takes an answer to that nonce: true when it is one, and its texts end and hold no control
+ * characters. */
 bool discovery_is_answer(
 	const void *bytes, size_t len, uint64_t nonce, struct discovery_wire *ret_wire);
 

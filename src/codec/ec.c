@@ -1,8 +1,8 @@
 /* codec/ec.c: Reed-Solomon by ISA-L's vector kernels; this file chooses the matrices.
  *
  * The code's matrix is the identity over parity_count rows of a Cauchy matrix. Any data_count of
- * its rows form an invertible square, which is the whole promise: with the rows of the shards that
- * are left as S, the data is S^-1 * shards, and a lost shard is its own row times that. */
+ * its rows form an invertible square matrix. With S as the rows of the remaining shards, the data
+ * is S^-1 * shards, and a lost shard is its own row times that data. */
 #include "codec/ec.h"
 
 #include <errno.h>
@@ -72,7 +72,8 @@ int ec_plan_init(struct ec_plan *plan, const struct ec *ec, uint32_t have, uint3
 		return -EINVAL;
 	if ((uint32_t)__builtin_popcount(have) < data_count)
 		return -ENODATA;
-	/* The lowest ones: a data shard's row is a row of the identity, which inverts for nothing.
+	/* The lowest shards are chosen: a data shard's row is a row of the identity, which costs
+	 * nothing to invert.
 	 */
 	for (uint32_t i = 0; source_count < data_count; i++) {
 		if (have >> i & 1) {

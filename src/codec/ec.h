@@ -1,7 +1,7 @@
-/* codec/ec.h: Reed-Solomon erasure coding: data_count shards of data and parity_count of parity,
- * any data_count of which give back all the others. Systematic (the data shards are the data
- * itself), over GF(2^8) with a Cauchy matrix, so every pattern of losses up to parity_count can be
- * mended.
+/* codec/ec.h: Reed-Solomon erasure coding: data_count shards of data and parity_count of parity;
+ * any data_count of them are enough to compute all the others. Systematic (the data shards are the
+ * data itself), over GF(2^8) with a Cauchy matrix, so every loss of up to parity_count shards can
+ * be repaired.
  *
  * Shard i is data for i < data_count, parity above that; a mask has bit i for shard i. All shards
  * of a call have one length, 1 byte to EC_SHARD_BYTES_MAX; any alignment. No heap: the structs are
@@ -26,8 +26,8 @@ struct ec {
 	uint8_t tables[EC_TABLE_BYTES * EC_DATA_MAX * EC_PARITY_MAX];
 };
 
-/* How to make the shards in `want` from those in `source`: worth keeping when many stripes miss
- * the same shards. */
+/* A plan to compute the shards in `want` from those in `source`. Keep it when many stripes miss the
+ * same shards. */
 struct ec_plan {
 	uint32_t data_count;
 	uint32_t source; /* mask of the data_count shards that are read */
@@ -43,7 +43,7 @@ int ec_init(struct ec *ec, uint32_t data_count, uint32_t parity_count);
 int ec_encode(
 	const struct ec *ec, size_t shard_bytes, const void *const *data, void *const *parity);
 
-/* have: mask of the shards that are good; want: mask of those to make, none of which is in have.
+/* have: mask of the good shards; want: mask of the shards to compute, none of which is in have.
  * -EINVAL when a mask has a bit past the last shard or they overlap, -ENODATA when have has fewer
  * than data_count shards. */
 int ec_plan_init(struct ec_plan *plan, const struct ec *ec, uint32_t have, uint32_t want);

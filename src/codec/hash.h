@@ -1,6 +1,6 @@
 /* codec/hash.h: MD5, SHA-1, SHA-256, SHA-512, HMAC of the middle two, HKDF-SHA-256 and SipHash as
- * plain structs: no heap, copied by assignment (a copy goes on by itself), thrown away without a
- * call.
+ * plain structs: no heap; copied by assignment (the copy is independent); no call is needed to free
+ * them.
  *
  * Life of each: init, any number of updates, final; then init again. */
 #ifndef CODEC_HASH_H
@@ -18,7 +18,7 @@
 #define SHA512_BYTES  64u
 #define SIPHASH_BYTES 16u
 
-/* The bodies are libcrypto's own contexts, whose sizes hash.c holds against these. */
+/* The bodies are libcrypto's own contexts; hash.c asserts that their sizes match. */
 struct md5 {
 	uint64_t state[12];
 };
@@ -74,7 +74,7 @@ void hmac_final(struct hmac *hmac, uint8_t ret_mac[SHA256_BYTES]);
  * chain of keys is four calls on one buffer. */
 void hmac_by_key(const struct hmac_key *key, struct slice message, uint8_t ret_mac[SHA256_BYTES]);
 void hmac_sha256(struct slice secret, struct slice message, uint8_t ret_mac[SHA256_BYTES]);
-/* RFC 2104 over SHA-1: for what is signed by older protocols only. */
+/* RFC 2104 over SHA-1: only for signatures of older protocols. */
 void hmac_sha1(struct slice secret, struct slice message, uint8_t ret_mac[SHA1_BYTES]);
 
 /* RFC 5869, extract and expand. salt and info may be empty. -EINVAL when out_len is over

@@ -1,6 +1,6 @@
-/* codec/signing.h: what AWS Signature Version 4 computes, for who signs and for who verifies: the
- * string to sign, the key of a day, region and service, and the signature. The caller builds the
- * signed text (the canonical request).
+/* codec/signing.h: computes AWS Signature Version 4, for signers and verifiers: the string to sign,
+ * the key of a day, region and service, and the signature. The caller builds the signed text (the
+ * canonical request).
  *
  * Source: "Signature Version 4 for API requests", AWS General Reference. */
 #ifndef CODEC_SIGNING_H
@@ -32,7 +32,7 @@ void signing_string(
 /* By a prepared key. */
 void signing_sign(const struct hmac_key *key, struct slice string_to_sign,
 	char ret_signature[SIGNING_SIGNATURE_LEN]);
-/* The same in one call, for a signer of one request; with a NUL at the end. */
+/* The same in one call, for a signer of one request. The result ends in a NUL. */
 void signing_signature(const uint8_t key[SHA256_BYTES], const struct signing_scope *scope,
 	struct slice timestamp, struct slice canonical,
 	char ret_signature[SIGNING_SIGNATURE_LEN + 1]);

@@ -22,10 +22,10 @@ void hex_encode(const void *data, size_t len, char *ret_text)
 	}
 }
 
-/* 0 to 15, or -1. By a table: of a digest's digits no branch can be foreseen. */
+/* 0 to 15, or -1. Uses a table, because branches on the digits of a digest cannot be predicted. */
 static int hex_value(char c)
 {
-	/* One more than the value, so that what is no digit is 0. */
+	/* One more than the value, so that a character that is no digit has 0. */
 	static const uint8_t values[256] = {['0'] = 1,
 		2,
 		3,
@@ -145,7 +145,7 @@ static bool is_unreserved(char c)
 
 void uri_encode(struct slice text, unsigned flags, struct buf *out)
 {
-	size_t run = 0; /* length of what stands at the head of text and goes out as it is */
+	size_t run = 0; /* length of the text at the head that is copied unchanged */
 
 	while (run < text.len) {
 		uint8_t byte = (uint8_t)text.data[run];
@@ -202,7 +202,8 @@ static size_t utf8_sequence(const uint8_t *byte, size_t len)
 	sequence = byte[0] < 0xe0 ? 2 : byte[0] < 0xf0 ? 3 : 4;
 	if (sequence > len)
 		return 0;
-	/* Where the second byte alone tells an overlong form, a surrogate or too high a number. */
+	/* For these first bytes, the second byte alone shows an overlong form, a surrogate or a
+	 * number that is too high. */
 	if (byte[0] == 0xe0)
 		second_min = 0xa0;
 	else if (byte[0] == 0xed)
@@ -267,7 +268,7 @@ static const char *xml_entity(char c)
 
 void xml_escape(struct slice text, struct buf *out)
 {
-	size_t run = 0; /* length of what stands at the head of text and goes out as it is */
+	size_t run = 0; /* length of the text at the head that is copied unchanged */
 
 	while (run < text.len) {
 		uint8_t byte = (uint8_t)text.data[run];

@@ -1,7 +1,8 @@
 /* codec/text.h: bytes as text and back: hex, base64, percent-encoding, UTF-8, XML.
  *
- * Encoders into a caller's buffer write no NUL and have a macro or function for the exact length.
- * Decoders are strict: what they accept encodes back to the same text (percent-encoding apart). */
+ * Encoders into a caller's buffer write no NUL; a macro or function gives the exact length.
+ * Decoders are strict: text that they accept encodes back to the same text (except
+ * percent-encoding). */
 #ifndef CODEC_TEXT_H
 #define CODEC_TEXT_H
 
@@ -31,11 +32,11 @@ enum uri_flags {
 	URI_PLUS_IS_SPACE = 2, /* decode: "+" is a space (a query part); otherwise itself */
 };
 /* Percent-encodes all but RFC 3986's unreserved characters, with upper-case hex, as SigV4 and
- * encoding-type=url ask; appends to out (see buf.h for its failure). */
+ * encoding-type=url require. Appends to out (buf.h describes how that fails). */
 void uri_encode(struct slice text, unsigned flags, struct buf *out);
 /* Decodes into ret_data, which may be text's own memory (the result is never longer). -EINVAL on a
- * "%" that two hex digits do not follow, -ENOBUFS past data_bytes_max. Takes and gives any byte,
- * NUL too: the caller checks what it may mean. */
+ * "%" that two hex digits do not follow, -ENOBUFS past data_bytes_max. Accepts and returns any
+ * byte, NUL too: the caller checks the result. */
 int uri_decode(
 	struct slice text, unsigned flags, char *ret_data, size_t data_bytes_max, size_t *ret_len);
 

@@ -20,7 +20,7 @@ struct slice token_header(enum token_header header)
 	return headers[header];
 }
 
-/* The fields in their order: how many hex digits each has. */
+/* The fields in their order, and the number of hex digits of each. */
 enum field { ADDR, SIZE, RKEY, LID, QPN, GID_PRESENT, GID, FIELD_COUNT };
 static const uint8_t widths[FIELD_COUNT] = {
 	[ADDR] = 16,

@@ -11,7 +11,7 @@
 
 #include "base/slice.h"
 
-/* ---- Names. They may still move: nobody else spells them. ---- */
+/* ---- Names. They may still change: this is the only place that spells them. ---- */
 enum token_header {
 	TOKEN_HEADER_TOKEN, /* request: the token; to and from ?rdma-connect: a queue pair */
 	TOKEN_HEADER_REPLY, /* answer: 200, 204, 206: moved by RDMA; 501: declined */
@@ -44,7 +44,7 @@ struct token {
 int token_parse(struct slice text, bool strict, struct token *ret_token, const char **ret_why);
 /* Writes TOKEN_LEN characters without a NUL. bytes must be below 4 GiB. */
 void token_format(const struct token *token, char *ret_text);
-/* Of the same queue pair, by lid, qpn and gid. */
+/* True when both are of the same queue pair, by lid, qpn and gid. */
 bool token_same_peer(const struct token *a, const struct token *b);
 
 #endif

@@ -12,11 +12,11 @@
 #define XXH3_BYTES   8u
 #define XXH128_BYTES 16u
 
-/* The bodies are libxxhash's own states, whose sizes xxh.c holds against these. */
+/* The bodies are libxxhash's own states; xxh.c asserts that their sizes match. */
 struct xxh64 {
 	uint64_t state[11];
 };
-/* Of both lengths: which it was is said at the end. */
+/* One state for both lengths: the caller chooses the length at the end. */
 struct xxh3 {
 	_Alignas(64) uint64_t state[72];
 };

@@ -1,5 +1,5 @@
-/* disk/disk.c: opening and closing a volume of whatever kind, and what the kinds have in common.
- * All of it may block and none of it is on a data path; that is disk_dp.c. */
+/* disk/disk.c: opens and closes volumes of every kind, and has the code that the kinds share. All
+ * of it may block; the data path is disk_dp.c. */
 #include "disk/disk_array.h"
 
 #include <errno.h>

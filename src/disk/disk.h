@@ -1,6 +1,6 @@
-/* disk/disk.h: volumes: where extents and the log lie. A volume is a file (created, grown, O_DIRECT
- * where the file system allows), a whole block device, or an NVMe namespace's passthrough device
- * (/dev/ng…), behind the same calls; the path says which.
+/* disk/disk.h: volumes, which hold the extents and the log. A volume is a file (created, grown,
+ * O_DIRECT where the file system allows), a whole block device, or an NVMe namespace's passthrough
+ * device (/dev/ng…), behind the same calls; the path decides the kind.
  *
  * Payload goes through the unified rings: a volume is a target of the region's base rings (READ,
  * WRITE, FLUSH, DISCARD with byte offsets), served by the submitting core's io_uring with the
@@ -25,8 +25,8 @@
 
 struct disk;
 
-/* AUTO: as the path says. The simulated ones are for tests: a file with faults, and a file behind
- * an NVMe controller that is made up. */
+/* AUTO: the path decides. The simulated kinds are for tests: a file with injected faults, and a
+ * file behind a simulated NVMe controller. */
 enum disk_kind {
 	DISK_AUTO,
 	DISK_FILE,
@@ -44,13 +44,13 @@ struct disk_opts {
 	uint64_t bytes_min;  /* grown to at least this at open, prewritten */
 	uint64_t step_bytes; /* the volume is a whole number of these; 0: DISK_STEP_BYTES */
 	bool create;	     /* a file, when it does not exist */
-	bool read_only;	     /* to look at it: not locked, not grown, writes fail */
-	bool probe;	     /* that it cannot be reached is no news */
-	/* A file takes DISCARD: what is given back to its file system is no longer prewritten, so
-	 * that writing there again allocates, and fails where the file system is full. */
+	bool read_only;	     /* only for reading: not locked, not grown, writes fail */
+	bool probe;	     /* a volume that cannot be reached is not logged */
+	/* A file accepts DISCARD. The discarded range is no longer prewritten, so a later write
+	 * there allocates space, and fails when the file system is full. */
 	bool discard_files;
-	/* How long to wait for the lock. A killed process's io_uring holds the volume until its
-	 * last write has ended, which may be a moment after the process is gone. */
+	/* How long to wait for the lock. The io_uring of a killed process holds the volume until
+	 * its last write has ended, which may be shortly after the process is gone. */
 	uint64_t lock_wait_ns;
 	/* Faults, with any kind: "seed=7,eio=0.01,torn=0.01,enospc_at=BYTES,eio_after=N". eio: an
 	 * operation fails; torn: a write stops half-way and fails; enospc_at: growing beyond this
@@ -66,20 +66,21 @@ struct disk_opts {
 
 #define DISK_STEP_BYTES (64 * MIB)
 
-/* -ENOENT, -EACCES, -ENOSPC (a device smaller than bytes_min, too), -EBUSY (another process holds
+/* -ENOENT, -EACCES, -ENOSPC (also a device smaller than bytes_min), -EBUSY (another process holds
  * the volume's lock; a device is mounted or otherwise in use), -EINVAL (bad faults text; neither
- * file nor device), -EOPNOTSUPP (a device whose blocks we cannot use: the log says why), -EROFS.
- * Not for reactors: may block. */
+ * file nor device), -EOPNOTSUPP (a device with unusable blocks: the log says why), -EROFS. May
+ * block: not for reactors. */
 int disk_open(const struct disk_opts *opts, struct disk **ret_disk);
-/* Takes NULL. No operation may be in flight, and the attached reactors turn no more. */
+/* Takes NULL. No operation may be in flight, and the attached reactors have stopped. */
 void disk_close(struct disk *disk);
 enum disk_kind disk_kind(const struct disk *disk);
 /* One line about the medium, for the log: model, sizes, polled or not. */
 const char *disk_describe(const struct disk *disk);
 /* The kind of volume at the path: 0, -ENOENT, -EINVAL (neither a file nor a known device). */
 int disk_kind_of(const char *path, enum disk_kind *ret_kind);
-/* Once per reactor before it runs I/O: registers the region's arenas as fixed buffers of its
- * io_uring. When the locked-memory limit forbids it, logs the fix and goes on with plain buffers.
+/* Called once for each reactor before it runs I/O: registers the region's arenas as fixed buffers
+ * of its io_uring. When the locked-memory limit forbids that, logs the fix and continues with plain
+ * buffers.
  */
 int disk_attach(struct disk *disk, struct reactor *reactor, struct region *region);
 /* Makes the volume a target of the region's base rings. */
@@ -87,21 +88,24 @@ int disk_target(struct disk *disk, struct region *region, uint16_t *ret_target);
 /* Bytes; a power of two, at most FRAME_BYTES: a device's logical block, so that payload need not be
  * moved to reach it. */
 uint32_t disk_align(const struct disk *disk);
-/* Written at least once and so writable without allocation. Any thread. */
+/* The bytes that have been written at least once, so that writing them needs no allocation. Any
+ * thread. */
 uint64_t disk_bytes(const struct disk *disk);
-/* The whole medium, as it was opened: a device's last part of a MiB is not used. */
+/* The size of the medium when it was opened. A device's last part of less than a MiB is not
+ * used. */
 uint64_t disk_medium_bytes(const struct disk *disk);
 bool disk_can_grow(const struct disk *disk); /* files can */
-/* Whether it takes DISCARD: a device that can; a file that was opened so; an array with such a
- * member. Any thread. */
+/* True when the volume accepts DISCARD: a device that can, a file opened with discard_files, an
+ * array with such a member. Any thread. */
 bool disk_can_discard(const struct disk *disk);
-/* Grows by whole steps and prewrites them; several callers at once are served in turn. Blocks: a
- * fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. -EUCLEAN, with a log
- * line: a file's last step is there in part and holds something. */
+/* Grows by whole steps and prewrites them; concurrent callers are served one after another. Blocks:
+ * a fiber calls it through fiber_offload(). -ENOSPC leaves the volume as it was. -EUCLEAN, with a
+ * log line: a file's last step is incomplete and holds data. */
 int disk_grow(struct disk *disk, uint64_t bytes_total);
 /* Fails all further writes and flushes with -EIO, after the medium failed. Any thread. */
 void disk_fence(struct disk *disk);
-/* Fails them with -EHOSTDOWN until it is resumed: an array with too few members. Any thread. */
+/* Fails all further writes and flushes with -EHOSTDOWN until the volume is resumed: an array has
+ * too few members. Any thread. */
 void disk_suspend(struct disk *disk);
 void disk_resume(struct disk *disk);
 
@@ -139,16 +143,18 @@ struct disk_io {
 };
 #define DISK_IOV_MAX 1024u
 
-/* On an attached reactor. DISCARD gives a run back, to the device or to a file's file system: until
- * it is written again it may read as anything (-EOPNOTSUPP where that cannot be). Of an array: the
- * same run of every member that takes it. ZERO makes a run read as zeros. */
+/* Called on an attached reactor. DISCARD releases a run, to the device or to a file's file system:
+ * until the run is written again, reading it may return anything (-EOPNOTSUPP where the volume
+ * cannot discard). On an array, it discards the same run on every member that can. ZERO makes a run
+ * read as zeros. */
 void disk_start(struct disk *disk, struct disk_io *io);
 /* On a fiber of one: starts it and waits; done and arg are not the caller's. Bytes or -errno. */
 int32_t disk_run(struct disk *disk, struct disk_io *io);
 
-/* Writes side by side and then one flush: what was written is durable when done is called, on the
- * same reactor. result: 0, or the first -errno; then some of it may be on the medium and some not.
- * The caller's from start until then. To a file, two writes at most go a shorter way. */
+/* Several writes at once and then one flush: the writes are durable when done is called, on the
+ * same reactor. result: 0, or the first -errno; then some of the data may be on the medium. The
+ * caller keeps the struct, unchanged, from start until then. Up to two writes to a file take a
+ * faster path. */
 struct disk_commit;
 typedef void disk_commit_done_fn(struct disk_commit *commit, int32_t result);
 struct disk_commit {
@@ -178,12 +184,12 @@ int disk_write_now(struct disk *disk, const void *data, uint64_t bytes, uint64_t
 int disk_flush_now(struct disk *disk);
 int disk_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
 
-/* Whether a range is one of the disk's: what outside data (the index) names is asked before it is
- * read. */
+/* True when a range lies on the disk. Called before reading a range that outside data (the index)
+ * names. */
 bool disk_in_range(const struct disk *disk, uint64_t offset, uint64_t bytes);
 
-/* ---- Drivers: volumes that are no matter of this folder (on other hosts). A path that begins with
- * a driver's scheme is the driver's. ---- */
+/* ---- Drivers: volumes that other folders implement (on other hosts). A path that begins with a
+ * driver's scheme belongs to the driver. ---- */
 struct disk_identity {
 	uint64_t bytes;
 	uint64_t medium_bytes;
@@ -199,7 +205,7 @@ struct disk_driver {
 	/* May block. As disk_open. */
 	int (*open)(void *arg, const struct disk_opts *opts, struct disk_identity *ret_identity,
 		void **ret_volume);
-	/* The attached reactors turn no more. */
+	/* The attached reactors have stopped. */
 	void (*close)(void *volume);
 	int (*attach)(void *volume, struct reactor *reactor, struct region *region);
 	/* On an attached reactor; ends in disk_io_end(). -ENOTCONN: the volume is gone. */
@@ -211,31 +217,31 @@ struct disk_driver {
 	int (*revive)(void *volume, struct disk_identity *ret_identity);
 	bool (*gone)(void *volume);
 };
-/* Kept by pointer; at most one, before any volume is opened. NULL: none any more. */
+/* Sets the driver: kept by pointer, at most one, before any volume is opened. NULL: removes it. */
 void disk_driver_set(const struct disk_driver *driver);
 /* A driver's operation is over, on the reactor that started it. */
 void disk_io_end(struct disk_io *io, int32_t result);
 
-/* Whether a volume has lost its medium: it then fails every operation with -ENOTCONN, also when it
- * can be reached again, until it is revived: its user must know that writes may be missing on
- * it. */
+/* True when a volume has lost its medium. It then fails every operation with -ENOTCONN, even when
+ * the medium can be reached again, until it is revived: its user must know that writes may be
+ * missing on it. */
 bool disk_gone(const struct disk *disk);
-/* 0: all may begin anew; -ENOTCONN: it cannot be reached yet; -EOPNOTSUPP: this kind does not come
- * back. Blocks. */
+/* 0: the volume can be used again; -ENOTCONN: it cannot be reached yet; -EOPNOTSUPP: this kind
+ * cannot be revived. Blocks. */
 int disk_revive(struct disk *disk);
 
 /* ---- Arrays: several volumes as one, with erasure coding. ----
  *
  * An address below 2^62 is mirrored: it lies at the same place on the first parity + 1 members
  * (superblocks, log). A striped address names a stripe: so many blocks of data (1 to
- * DISK_STRIPE_BLOCKS_MAX), cut into `data` shards of equal length, which lie with `parity` more at
- * one and the same offset of all members, one each; whose is whose turns with the offset. The part
- * of a shard beyond the data counts as zeros and is not written. A stripe is written as a whole and
- * read in parts of whole blocks.
+ * DISK_STRIPE_BLOCKS_MAX), cut into `data` shards of equal length, which lie with `parity` more
+ * shards at the same offset of all members, one on each; the offset decides which shard is on which
+ * member. The part of a shard beyond the data counts as zeros and is not written. A stripe is
+ * written as a whole and read in parts of whole blocks.
  *
- * A member is good, missing (not there, or it failed a write: nothing goes to it any more), or
- * rebuilding (written, not read). With at least `data` good members all is served; with fewer,
- * writes, and reads that cannot be made out of the others, fail with -EHOSTDOWN. */
+ * A member is good, missing (absent, or it failed a write: it gets no more operations), or
+ * rebuilding (written, not read). With at least `data` good members every operation is served. With
+ * fewer, writes fail with -EHOSTDOWN, and so do reads that cannot be computed from the others. */
 #define DISK_MEMBERS_MAX       24u
 #define DISK_STRIPE_BLOCKS_MAX 256u
 enum disk_member_state { DISK_MEMBER_GOOD, DISK_MEMBER_MISSING, DISK_MEMBER_REBUILDING };
@@ -246,7 +252,7 @@ struct disk_array_opts {
 	uint32_t parity; /* 1 to 8, less than data */
 	const char *name;
 };
-/* Takes the members over, also when it fails. -EINVAL, -ENOMEM. */
+/* Takes ownership of the members, also when it fails. -EINVAL, -ENOMEM. */
 int disk_array_open(const struct disk_array_opts *opts, struct disk **ret_disk);
 uint32_t disk_array_members(const struct disk *disk); /* 0: no array */
 uint32_t disk_array_data(const struct disk *disk);
@@ -254,21 +260,21 @@ struct disk *disk_array_member(const struct disk *disk, uint32_t member);
 enum disk_member_state disk_array_state(const struct disk *disk, uint32_t member);
 /* One bit for each member that is not good. */
 uint64_t disk_array_lost(const struct disk *disk);
-/* Enough members to write to. */
+/* True when there are enough members to write to. */
 bool disk_array_quorum(const struct disk *disk);
-/* How often who is good has changed: that must be written down before anything that was written
- * since is acknowledged. 0: no array. Any thread. */
+/* How many times the set of good members has changed. The change must be recorded before any later
+ * write is acknowledged. 0: not an array. Any thread. */
 uint64_t disk_array_changes(const struct disk *disk);
-/* error: why a member is not used any more; -ESTALE: it is replaced, -ENOTCONN: lost. */
+/* error: why a member is no longer used; -ESTALE: it is replaced, -ENOTCONN: lost. */
 void disk_array_fail(struct disk *disk, uint32_t member, int error);
-/* A missing member is there again, and behind: rebuilding, with this disk in place of what it had;
- * its own again, or one that is attached to the same reactors. -EBUSY: it is not missing; -ENOSPC:
- * too often replaced. */
+/* A missing member is available again with old data, and is now rebuilding, with this disk in place
+ * of its former one. The disk is the member's own again, or another that is attached to the same
+ * reactors. -EBUSY: the member is not missing; -ENOSPC: it was replaced too often. */
 int disk_array_return(struct disk *disk, uint32_t member, struct disk *with);
 /* A rebuilt member is good from now on. */
 void disk_array_heal(struct disk *disk, uint32_t member);
-/* Missing members (one bit each) that can be reached again, and lack nothing that was acknowledged,
- * are good again. */
+/* Missing members (one bit each) are good again: they can be reached and lack no acknowledged
+ * write. */
 void disk_array_regain(struct disk *disk, uint64_t members);
 
 /* Blocks of 4096 bytes as extents name them: a stripe of `blocks` that begins at block `first` of
@@ -291,32 +297,32 @@ static inline uint32_t disk_stripe_blocks(uint64_t block)
 	return (uint32_t)(block >> 42 & 0xff) + 1;
 }
 
-/* Reads again in another way, as long as there is one, when what was read was wrong though no
- * member said so: 0, -EIO, -ENOENT (there are no more ways). Fiber calls; ways count from 0. */
+/* Reads again in another way when the data was wrong although no member reported an error: 0, -EIO,
+ * or -ENOENT when there is no other way. Fiber call; ways count from 0. */
 int disk_array_reread(struct disk *disk, void *data, uint32_t bytes, uint64_t offset, uint32_t way);
-/* Writes what was read in that way over what was wrong. */
+/* Writes the data that was read in that way over the wrong data. */
 int disk_array_amend(
 	struct disk *disk, const void *data, uint32_t bytes, uint64_t offset, uint32_t way);
-/* Makes a member's part of a stripe out of the others and writes it. Fiber call. */
+/* Computes a member's part of a stripe from the others and writes it. Fiber call. */
 int disk_array_rebuild(struct disk *disk, uint64_t block, uint32_t member);
-/* Makes a stripe's parity out of its data, which is known to be right, and holds the members
- * against it; amend: writes anew what differs. ret_wrong: how many shards did. Members that are not
- * good are left out. Fiber call, or blocking. */
+/* Computes a stripe's parity from its data, which is known to be right, and compares it with the
+ * members' parity. amend: rewrites what differs. ret_wrong: how many shards differed. Skips members
+ * that are not good. Fiber call, or blocking. */
 int disk_array_parity(struct disk *disk, uint64_t block, bool amend, uint32_t *ret_wrong);
-/* Blocking: reads a mirrored range from one certain member: -ENOENT past the last copy, -EHOSTDOWN
- * when there is none. A member that is lost then counts no more: the next one's copy is read. */
+/* Blocking: reads a mirrored range from one given copy. -ENOENT past the last copy, -EHOSTDOWN when
+ * there is none. A member that is lost then no longer counts: the next one's copy is read. */
 int disk_copy_read_now(
 	struct disk *disk, uint32_t copy, void *data, uint64_t bytes, uint64_t offset);
 
 /* ---- The contents of a medium that does not belong to a store. ---- */
 /* Looks for the signatures of partition tables, file systems, volume managers and encryption, and
- * then for anything that is not zero: in all of a file, at the beginning, at the end and at samples
- * of a device. 0: blank; 1: a sentence's worth in ret_what ("an ext4 file system"); -errno. Blocks.
+ * then for anything that is not zero: in all of a file; at the beginning, at the end and at samples
+ * of a device. 0: blank; 1: ret_what says what was found ("an ext4 file system"); -errno. Blocks.
  */
 #define DISK_LABEL_BYTES (1 * MIB)
 int disk_foreign(struct disk *disk, char *ret_what, size_t what_cap);
-/* Gives up what was there: a file becomes empty, of a device the first MiB and the last become
- * zeros. Blocks. */
+/* Erases the contents: a file becomes empty; on a device, the first and the last MiB become zeros.
+ * Blocks. */
 int disk_wipe_now(struct disk *disk);
 
 #endif

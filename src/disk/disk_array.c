@@ -1,5 +1,5 @@
-/* disk/disk_array.c: several volumes as one: its members and who of them is good; attaching,
- * growing; and operations from rings, each on a fiber of its own. */
+/* disk/disk_array.c: arrays, several volumes as one: the state of the members, attaching, growing,
+ * and operations from rings, each on its own fiber. */
 #include "disk/disk_array.h"
 
 #include <errno.h>

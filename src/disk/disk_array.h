@@ -1,11 +1,11 @@
-/* disk/disk_array.h: what the files of arrays share. */
+/* disk/disk_array.h: shared by the files of arrays. */
 #ifndef DISK_ARRAY_H
 #define DISK_ARRAY_H
 
 #include "codec/ec.h"
 #include "disk/disk_priv.h"
 
-/* Disks that were replaced stay open until the array closes: somebody may still be at them. */
+/* Replaced disks stay open until the array closes, because operations on them may still run. */
 #define ARRAY_RETIRED_MAX 64u
 
 struct array_member {
@@ -33,8 +33,8 @@ struct stripe {
 	uint32_t turn;	 /* shard s lies on member (turn + s) % count */
 };
 
-/* Transfers of members, side by side. On a reactor's fiber they are waited for; elsewhere they
- * block. */
+/* Transfers of several members at once. On a reactor's fiber the fiber waits for them; elsewhere
+ * they block. */
 struct array_batch;
 struct array_transfer {
 	struct disk_io io;
@@ -81,13 +81,13 @@ int array_discard(struct disk *disk, uint64_t bytes, uint64_t offset);
 struct stripe array_stripe(const struct array *array, uint64_t block);
 /* How many blocks of data a shard has. */
 uint32_t array_shard_blocks(const struct array *array, const struct stripe *stripe, uint32_t shard);
-/* A part of a shard, in bytes, made without those of `avoid`. */
+/* A part of a shard, in bytes, computed without the members in `avoid`. */
 struct array_part {
 	uint32_t shard;
 	uint64_t from, to;
 	uint64_t avoid;
 };
-/* Makes it out of the others' into data. */
+/* Computes it from the other members' parts into data. */
 int array_rescue(struct disk *disk, const struct stripe *stripe, const struct array_part *part,
 	uint8_t *data);
 void array_batch_add(struct array_batch *batch, enum disk_op op, uint32_t member, void *data,

@@ -1,5 +1,5 @@
-/* disk/disk_array_io.c: reading and writing stripes and mirrored ranges over the members that are
- * there, on a fiber or blocking; and making what is missing out of what is not. */
+/* disk/disk_array_io.c: reads and writes stripes and mirrored ranges on the available members, on a
+ * fiber or blocking, and computes the shards of missing members from the others. */
 #include "disk/disk_array.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* disk/disk_array_mend.c: when a checksum says that a member gave wrong bytes: reading in other
- * ways; and a member's part of a stripe made anew. */
+/* disk/disk_array_mend.c: repairs after a checksum showed that a member returned wrong bytes: reads
+ * the data in other ways, and rebuilds a member's part of a stripe. */
 #include "disk/disk_array.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* disk/disk_block.c: a volume that is a whole block device, or a partition: opened exclusively, so
- * that neither a mount nor a second server can have it; its size is what the kernel says. */
+ * that neither a mount nor a second server can use it. Its size comes from the kernel. */
 #include "disk/disk_priv.h"
 
 #include <errno.h>

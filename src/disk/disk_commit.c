@@ -1,7 +1,7 @@
-/* disk/disk_commit.c: writes and a flush as one operation. To a file they are done by two threads
- * that block in the calls themselves: a direct write by io_uring ends in a kernel worker on
- * whatever processor took the interrupt, and its flush begins and ends in another, and behind
- * reactors that spin each of those waits for its turn. Elsewhere by disk_start. */
+/* disk/disk_commit.c: writes and a flush as one operation. For a file, two threads make blocking
+ * calls. A direct write by io_uring would end in a kernel worker on the processor that took the
+ * interrupt, and its flush in another worker; each of them would have to wait for a processor
+ * behind spinning reactors. Other kinds use disk_start. */
 #include "disk/disk_priv.h"
 
 #include <errno.h>

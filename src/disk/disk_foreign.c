@@ -1,6 +1,6 @@
-/* disk/disk_foreign.c: what lies on a medium that is not ours, so that nothing of somebody
- * else's is overwritten unasked. A file is read to its end, without its holes; of a device the
- * first MiB, the last, and samples between them. */
+/* disk/disk_foreign.c: looks for foreign data on a medium, so that it is not overwritten without
+ * permission. A file is read to its end, except its holes; a device is read in its first MiB, its
+ * last MiB, and at samples between them. */
 #include "disk/disk_priv.h"
 
 #include <errno.h>

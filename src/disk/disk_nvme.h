@@ -1,5 +1,5 @@
-/* disk/disk_nvme.h: what the files of NVMe passthrough share. Numbers are of the NVM Express base
- * specification 2.0 and its NVM command set 1.0. */
+/* disk/disk_nvme.h: shared by the files of NVMe passthrough. Numbers are those of the NVM Express
+ * base specification 2.0 and its NVM command set 1.0. */
 #ifndef DISK_NVME_H
 #define DISK_NVME_H
 
@@ -78,14 +78,14 @@ struct nvme {
 	struct {
 		uint32_t lba_shift, mdts, metadata_bytes, status;
 		uint64_t after;
-		/* The kernel refuses more than this and does not tell. 0: no bound */
+		/* The kernel refuses more than this but does not report the limit. 0: no limit */
 		uint64_t bytes_taken, segments_taken, fixed_rest;
 		bool bare;
 		_Atomic uint64_t commands;
 	} simulated;
 };
 
-/* A ring of its own, for its entries are larger than the reactor's. */
+/* A separate ring, because its entries are larger than the reactor's. */
 struct nvme_ring {
 	struct io_uring ring;
 	bool open;
@@ -107,7 +107,7 @@ struct nvme_core {
 };
 
 /* disk_nvme.c */
-/* Takes what a controller and a namespace say of themselves into disk->nvme and disk->bytes. */
+/* Takes the identify data of a controller and a namespace into disk->nvme and disk->bytes. */
 int nvme_identified(struct disk *disk, const uint8_t controller[NVME_IDENTIFY_BYTES],
 	const uint8_t space[NVME_IDENTIFY_BYTES]);
 
@@ -117,9 +117,9 @@ int nvme_status_errno(uint32_t status);
 const char *nvme_status_name(uint32_t status);
 
 /* disk_nvme_pieces.c */
-/* The kernel or the controller refused a transfer for its form, which is a limit that we do not
- * know: it is done in pieces of one page, by a helper thread, and ends in nvme_command_late. False:
- * there is no fiber for it. */
+/* The kernel or the controller refused a transfer for its form, because of a limit that we do not
+ * know. A helper thread repeats it in pieces of one page, and it ends in nvme_command_late. False:
+ * no fiber is free for it. */
 bool nvme_pieces_start(struct nvme_core *self, struct nvme_command *command);
 
 /* disk_nvme_dp.c */
@@ -129,14 +129,14 @@ static inline uint32_t nvme_segments_of(const void *data, uint64_t bytes)
 
 	return (uint32_t)(((uint64_t)(uintptr_t)data + bytes - 1) / NVME_PAGE_BYTES - first + 1);
 }
-/* A command ended elsewhere than in its ring, on its core's fiber. result: 0, a status or -errno.
- */
+/* A command ended outside its ring, on its core's fiber. result: 0, a status or -errno. */
 void nvme_command_late(struct nvme_core *self, struct nvme_command *command, int32_t result);
 void nvme_issue(struct disk_io *io, const struct disk_core *core);
 uint32_t nvme_poll(void *arg);
 bool nvme_arm(void *arg);
 void nvme_disarm(void *arg);
-/* The words of a command over a run of bytes; address and length of its data are the caller's. */
+/* The words of a command for a run of bytes; the caller sets the address and the length of its
+ * data. */
 void nvme_words(const struct nvme *nvme, struct nvme_command *command, uint8_t opcode,
 	uint64_t offset, uint64_t bytes);
 

@@ -1,6 +1,6 @@
 /* disk/disk_nvme_device.c: commands to a real controller: /dev/ngXnY by ioctl where we may block,
- * as uring_cmd where we may not. The block device beside it is claimed, so that nobody mounts it
- * under us. */
+ * as uring_cmd where we may not. The block device of the same namespace is opened exclusively, so
+ * that nobody can mount it meanwhile. */
 #include "disk/disk_nvme.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* disk/disk_nvme_dp.c: operations as NVMe commands: split by what one command may move, into the
- * core's own ring of large entries, and back. Data path. */
+/* disk/disk_nvme_dp.c: turns operations into NVMe commands, split by the size limit of one command,
+ * submits them to the core's own ring of large entries, and takes completions. Data path. */
 #include "disk/disk_nvme.h"
 
 #include <errno.h>

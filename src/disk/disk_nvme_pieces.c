@@ -1,5 +1,6 @@
-/* disk/disk_nvme_pieces.c: a transfer that was refused for its form, a page at a time: what every
- * kernel and every controller takes. Slow, and never needed as long as we know all limits. */
+/* disk/disk_nvme_pieces.c: repeats a transfer that was refused for its form, one page at a time,
+ * which every kernel and every controller accepts. Slow, and not needed as long as we know all
+ * limits. */
 #include "disk/disk_nvme.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* disk/disk_nvme_simulated.c: a controller that is made up, with a file as its medium: the same
- * commands, the same rings, and statuses to order. For tests. */
+/* disk/disk_nvme_simulated.c: a simulated controller with a file as its medium: the same commands
+ * and rings, and statuses that a test chooses. */
 #include "disk/disk_nvme.h"
 
 #include <errno.h>

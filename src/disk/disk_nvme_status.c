@@ -1,5 +1,4 @@
-/* disk/disk_nvme_status.c: the statuses that NVMe commands end with: what they are called, and
- * which errno they are to us. */
+/* disk/disk_nvme_status.c: the statuses of NVMe commands: their names, and the errno of each. */
 #include "disk/disk_nvme.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* disk/disk_priv.h: what the files of disk share. */
+/* disk/disk_priv.h: shared by the files of disk. */
 #ifndef DISK_PRIV_H
 #define DISK_PRIV_H
 
@@ -22,8 +22,8 @@ struct disk_writers;
 /* The operations that differ between the kinds of volume. */
 struct disk_ops {
 	const char *name;
-	/* Opens and locks what is at disk->path, and finds its size. close accepts what a failed
-	 * open left half-done. */
+	/* Opens and locks the volume at disk->path, and finds its size. close also accepts the
+	 * half-open state of a failed open. */
 	int (*open)(struct disk *disk, const struct disk_opts *opts);
 	void (*close)(struct disk *disk);
 	int (*attach)(struct disk *disk, struct disk_core *core);
@@ -86,8 +86,8 @@ struct disk {
 	struct array *array;
 	const struct disk_driver *driver;
 	void *driven; /* the driver's volume */
-	/* A driven volume that grows or comes back says these anew while others read them: each
-	 * stands for itself, and bytes is stored last. */
+	/* A driven volume that grows or comes back stores these again while other threads read
+	 * them. Each is read on its own, and bytes is stored last. */
 	_Atomic bool driven_grows;
 	_Atomic bool discards; /* not of an array */
 	bool direct;
@@ -96,7 +96,7 @@ struct disk {
 	uint64_t step_bytes;
 	_Atomic uint64_t medium_bytes; /* as it was opened */
 	_Atomic uint64_t bytes;
-	_Atomic int32_t fenced; /* 0, or what writes fail with */
+	_Atomic int32_t fenced; /* 0, or the -errno that writes fail with */
 	pthread_mutex_t grow_lock;
 	struct disk_writers *writers; /* NULL: none */
 	struct disk_faults faults;
@@ -136,8 +136,9 @@ bool disk_driver_takes(const char *path);
 /* disk.c */
 /* With nothing open; NULL: no memory. */
 struct disk *disk_alloc(const char *path, uint64_t step_bytes);
-/* Waiting for who has the volume: begun before it is asked for, then after each refusal; false when
- * it took too long. Blocks the thread; a log line when it is more than a moment. */
+/* Waiting for the process that holds the volume: begun before the first attempt, then called after
+ * each refusal; false when the wait took too long. Blocks the thread; logs a line when the wait is
+ * not short. */
 struct disk_wait {
 	uint64_t start_ns, deadline_ns;
 	bool told;
@@ -159,7 +160,7 @@ int disk_fd_flush_now(struct disk *disk);
 int disk_fd_zero_now(struct disk *disk, uint64_t bytes, uint64_t offset);
 void disk_fd_close(struct disk *disk);
 
-/* disk_foreign.c: whether a file holds nothing but zeros there. from: a multiple of
+/* disk_foreign.c: true when a file holds only zeros from there on. from: a multiple of
  * DISK_ALIGN_BYTES. */
 bool disk_file_blank(struct disk *disk, uint64_t from, uint64_t to);
 
@@ -171,7 +172,7 @@ void disk_writers_close(struct disk *disk);
 /* disk_dp.c */
 /* The start of every operation. */
 void disk_io_begin(struct disk *disk, struct disk_io *io);
-/* Drops what was moved from the front of the vector. */
+/* Removes the bytes already moved from the front of the vector. */
 void disk_iov_advance(struct disk_io *io, uint64_t bytes);
 void disk_fd_issue(struct disk_io *io, const struct disk_core *core);
 void disk_io_finish(struct disk_io *io, int32_t result);

@@ -1,5 +1,5 @@
-/* reactor/fiber.c: where fibers come from: their mappings (guard page, stack, structure), made on
- * demand, cached when they end, unmapped with the reactor. */
+/* reactor/fiber.c: creates fibers. Their mappings (guard page, stack, structure) are made on
+ * demand, cached when a fiber ends, and unmapped with the reactor. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* reactor/fiber_dp.c: running, stopping and waking fibers. Fibers switch to the loop and the loop
- * to fibers, never one fiber to another. */
+/* reactor/fiber_dp.c: runs, stops and wakes fibers. A fiber always switches to the loop and the
+ * loop to a fiber, never one fiber to another. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>

@@ -1,10 +1,11 @@
-/* reactor/group_dp.c: whose turn it is: fibers queue in groups, and groups share the processor.
+/* reactor/group_dp.c: decides which fiber runs next: fibers queue in groups, and groups share the
+ * processor.
  *
  * The server's own group is served first, once a round. The others are served by deficit round
  * robin (M. Shreedhar, G. Varghese, "Efficient fair queueing using deficit round robin", 1995),
- * counted in time, a group that was empty before those that were not (RFC 8290, section 4.2): who
- * asks for little waits for one slice of somebody else at most, and who asks for much waits for
- * himself.
+ * counted in time, and a group that was empty goes before groups that were not (RFC 8290, section
+ * 4.2). So a client that asks for little waits for at most one slice of another client, and a
+ * client that asks for much waits for its own work.
  *
  *   idle   in no list, no fiber                     -> fresh by a fiber
  *   fresh  with a whole quantum                     -> old when that is used up or its fibers are

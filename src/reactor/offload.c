@@ -1,10 +1,10 @@
 /* reactor/offload.c: helper threads, shared by all reactors, for calls that block: a few for short
- * ones and a few for long ones, so that walks and waits for other hosts never stand in the way of
- * somebody's read. They start when there is work for them and end after a while without. The queues
- * are as long as there are fibers at most: each waits for one call.
+ * calls and a few for long ones, so that index walks and waits for other hosts never delay a read.
+ * They start when there is work and end after some time without work. A queue is never longer than
+ * the number of fibers, because each fiber waits for one call.
  *
- * Groups take turns, one call each, and the server's own goes before them: who has many calls waits
- * for himself. */
+ * Groups take turns, one call each, after the server's own group. So a client with many calls waits
+ * for its own calls. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>

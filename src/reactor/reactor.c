@@ -1,4 +1,4 @@
-/* reactor/reactor.c: the reactor's beginning and end, and its figures. */
+/* reactor/reactor.c: opens, closes and runs a reactor, and reports its statistics. */
 #include "reactor/reactor_priv.h"
 
 #include <errno.h>

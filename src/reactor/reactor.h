@@ -2,8 +2,8 @@
  *
  * A turn: pollers, mailbox, io_uring completions, due timers, runnable fibers, io_uring submission.
  * The reactor spins while there is work, goes on spinning for idle_spin_ns, then arms its pollers
- * and sleeps in io_uring_enter until a completion, a message, a poller's event or a timer. Asleep
- * it costs nothing.
+ * and sleeps in io_uring_enter until a completion, a message, a poller's event or a timer. A
+ * sleeping reactor uses no processor time.
  *
  * Unless it says "any thread", a call is made on the reactor's own thread: the one that first turns
  * it, by reactor_run or reactor_turn. Between open and then any one thread may prepare it (spawn,
@@ -36,14 +36,14 @@ struct reactor_opts {
  * LIMIT_FIBERS_MAX, uring_entries within 32768: -EINVAL. -EPERM or -ENOSYS where io_uring is not
  * permitted: the log then says how to permit it. */
 int reactor_open(const struct reactor_opts *opts, struct reactor **ret_reactor);
-/* After run has returned, on any thread; NULL is fine. CHECKs that no fiber is left. Nobody may
- * post to it any more; messages still in the mailbox are dropped, operations in the ring are
- * cancelled without their done. */
+/* After run has returned, on any thread; NULL is fine. CHECKs that no fiber is left. No thread may
+ * post to the reactor any more; messages still in the mailbox are dropped, and operations in the
+ * ring are cancelled without a call of their done. */
 void reactor_close(struct reactor *reactor);
 /* Runs on the calling thread, pinned to opts.cpu, until reactor_stop(). */
 void reactor_run(struct reactor *reactor);
 /* Any thread, or a signal handler: run returns once every fiber has ended and the mailbox is empty.
- * For good: a stopped reactor does not run again. Fibers are not woken by it. */
+ * A stopped reactor cannot run again. The call does not wake fibers. */
 void reactor_stop(struct reactor *reactor);
 /* One turn without sleeping, for clients that drive the loop themselves; returns work done. Never
  * inside one of this reactor's own fibers. */
@@ -62,7 +62,7 @@ struct reactor_stats {
 	uint64_t busy_ns; /* time in turns that did work */
 	uint32_t fibers;
 };
-/* Any thread: each figure is exact, together they are no snapshot. */
+/* Any thread: each figure is exact, but they are not read at one moment. */
 void reactor_stats(const struct reactor *reactor, struct reactor_stats *ret_stats);
 
 /* ---- Fibers: stackful, one per request in flight; a switch is tens of nanoseconds, no system
@@ -72,57 +72,59 @@ typedef void fiber_fn(void *arg);
  * completion or a timer, the next turn's when called by a fiber. -EAGAIN past fibers_max, -ENOMEM.
  * name is kept by pointer. */
 int fiber_spawn(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
-/* The same, but fn runs at once until it stops for the first time, when called by a poller, a
- * message, a completion or a timer: what never waits is over on return, and the next one runs on
- * its warm stack. The caller must be ready for all that fn does. */
+/* The same, but when called by a poller, a message, a completion or a timer, fn runs at once until
+ * it stops for the first time. A function that never waits is finished on return, and the next one
+ * runs on its warm stack. The caller must be ready for everything that fn does. */
 int fiber_run(struct reactor *reactor, const char *name, fiber_fn *fn, void *arg);
 /* The running fiber; NULL outside fibers. */
 struct fiber *fiber_self(void);
-/* The running fiber serves this request from now on: lines that are logged by it, by what it
- * offloads and by fibers that it spawns carry the id. "": no request any more. Without a fiber it
- * does nothing. Longer ones are cut. */
+/* Sets the request that the running fiber serves from now on: log lines of the fiber, of its
+ * offloaded calls and of fibers that it spawns carry the id. "": no request. Does nothing outside
+ * fibers. A longer id is cut. */
 #define FIBER_REQUEST_BYTES 24u
 void fiber_request_set(const char *id);
-/* Of the fiber that runs, or on a helper thread of the one that waits for it; NULL: of none. */
+/* Returns the request of the running fiber or, on a helper thread, of the fiber that waits for it;
+ * NULL when there is none. */
 const char *fiber_request(void);
 /* Gives the others a turn. */
 void fiber_yield(void);
 
 /* Fibers that work for clients are in groups, one for each client, which share the processor: a
- * group with much to do keeps the others waiting for one slice of its work at most. A slice is what
- * a fiber does between two stops, so long work stops now and then. Group 0 is the server's own: it
+ * group with much to do delays the others by at most one slice of its work. A slice is the work of
+ * a fiber between two stops, so long work must stop now and then. Group 0 is the server's own: it
  * is served before the others. A fiber spawned by a fiber is of its group; others are of group 0.
  */
 #define REACTOR_GROUPS 1024u
-/* Of the running fiber, from its next stop on; does nothing outside fibers. */
+/* Sets the group of the running fiber, from its next stop on; does nothing outside fibers. */
 void fiber_group_set(uint16_t group);
-/* Whether more groups than the running fiber's had the processor lately, or it is in none: pieces
- * of long work are better short then, and better long otherwise. */
+/* True when groups other than the running fiber's have used the processor recently, or when the
+ * fiber is in no group. Long work should then be cut into short pieces; otherwise into long
+ * ones. */
 bool fiber_shares(void);
-/* Gives the others a turn when clients have had the processor for a while (some 100 µs) since the
- * loop last looked what is new. For long work of clients, between its pieces; does nothing outside
- * fibers and in group 0. */
+/* Yields when clients have used the processor for some time (about 100 µs) since the loop last
+ * looked for new events. For long work of clients, between its pieces; does nothing outside fibers
+ * and in group 0. */
 void fiber_yield_due(void);
 /* Sleeps until fiber_wake(). A wake that came before park is not lost (one is remembered), so
  * callers loop on their own condition. */
 void fiber_park(void);
-/* Same reactor (CHECK: same thread). Waking a running or runnable fiber is harmless. A fiber that
- * waits for something else (an event, an operation, an offload, a sleep) finishes that first and
- * then finds the wake remembered. */
+/* The fiber must be of the same reactor (CHECK: same thread). Waking a running or runnable fiber is
+ * harmless. A fiber that waits for something else (an event, an operation, an offload, a sleep)
+ * finishes that first and then finds the wake remembered. */
 void fiber_wake(struct fiber *fiber);
-/* Any thread; through the mailbox. Wakes that were not delivered yet count as one. The fiber must
- * not end before the wake arrives. */
+/* Any thread; through the mailbox. Several wakes before the first one is delivered count as one.
+ * The fiber must not end before the wake arrives. */
 void fiber_wake_remote(struct fiber *fiber);
 /* Parks until woken or until the deadline: 0, or -ETIMEDOUT. */
 int fiber_park_until(uint64_t deadline_ns);
 void fiber_sleep_ns(uint64_t ns);
 
-/* Runs fn on a helper thread while the fiber waits: for calls that may block, but are short (a look
- * into RocksDB), or of which there is one at a time. All reactors share a few helpers, at which
- * groups take turns, one call each. No fiber call inside fn. */
+/* Runs fn on a helper thread while the fiber waits. For calls that may block but are short (a
+ * RocksDB lookup), or of which only one runs at a time. All reactors share a few helpers; groups
+ * take turns at them, one call each. fn must not make fiber calls. */
 void fiber_offload(fiber_fn *fn, void *arg);
-/* The same on helpers of their own, for what takes long and may be many at once: walks over the
- * index, files as a whole, other hosts. Their threads have a lower priority. */
+/* The same on other helpers, for long calls of which many may run at once: walks over the index,
+ * whole files, other hosts. Their threads have a lower priority. */
 void fiber_offload_long(fiber_fn *fn, void *arg);
 
 /* ---- io_uring. ---- */
@@ -157,8 +159,9 @@ struct reactor_poller {
 	/* Asks to be woken through event_fd: true when armed, false when there is work after all.
 	 */
 	bool (*arm)(void *arg);
-	/* After a sleep, or when another poller refused to arm. Takes from event_fd what made it
-	 * readable: the reactor only looks at it, and one that stays readable ends every sleep. */
+	/* Called after a sleep, or when another poller refused to arm. It must read event_fd until
+	 * that is no longer readable: the reactor only polls it, and a readable descriptor ends
+	 * every sleep. */
 	void (*disarm)(void *arg);
 	void *arg;
 	int event_fd; /* readable when there is work; -1: this poller cannot be waited for, so the
@@ -198,12 +201,12 @@ struct reactor_msg {
 	struct mpsc_node node;
 	reactor_msg_fn *fn;
 };
-/* Any thread. Wakes the reactor when it sleeps; costs no system call when it does not. Messages of
+/* Any thread. Wakes the reactor when it sleeps; makes no system call when it does not. Messages of
  * one thread arrive in order. */
 void reactor_post(struct reactor *reactor, struct reactor_msg *msg);
-/* A thread works for the reactor, and when it is done it ends that by a message. Meanwhile a
- * reactor that has nothing to do and no processor to spare for that thread sleeps instead of
- * spinning, and reactor_close waits. begin: the reactor's own thread; end: any. */
+/* Announces that a thread works for the reactor and will post a message when it is done. Meanwhile
+ * reactor_close waits, and a reactor without work sleeps instead of spinning when there is no spare
+ * processor for that thread. begin: the reactor's own thread; end: any. */
 void reactor_help_begin(struct reactor *reactor);
 void reactor_help_end(struct reactor *reactor, struct reactor_msg *msg);
 #endif

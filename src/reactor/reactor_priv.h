@@ -1,4 +1,4 @@
-/* reactor/reactor_priv.h: what the files of src/reactor share: the reactor, the fiber, the timer
+/* reactor/reactor_priv.h: shared by the files of src/reactor: the reactor, the fiber, the timer
  * wheel. */
 #ifndef REACTOR_REACTOR_PRIV_H
 #define REACTOR_REACTOR_PRIV_H
@@ -36,7 +36,7 @@ _Static_assert(WHEEL_LEVELS *WHEEL_DIGIT_BITS + TICK_SHIFT >= 64, "the wheel spa
 _Static_assert(WHEEL_SLOTS == 64, "a level's slots are the bits of one word");
 
 struct wheel {
-	uint64_t tick;			 /* all timers due at or before it have been taken out */
+	uint64_t tick; /* all timers due at or before this tick have been taken out */
 	uint64_t occupied[WHEEL_LEVELS]; /* bit n: slot n holds timers */
 	struct list slots[WHEEL_LEVELS][WHEEL_SLOTS];
 	struct list due;
@@ -53,7 +53,7 @@ struct wheel {
  *             reactor's                        remembered for the next park */
 enum fiber_state { FIBER_IDLE, FIBER_RUNNABLE, FIBER_RUNNING, FIBER_PARKED, FIBER_WAITING };
 
-/* Why a fiber became runnable, as far as a later wake has to know. */
+/* Why a fiber became runnable; a later wake depends on it. */
 enum fiber_cause { CAUSE_OTHER, CAUSE_WAKE, CAUSE_DEADLINE };
 
 struct fiber {
@@ -66,7 +66,8 @@ struct fiber {
 	uint16_t group;
 	uint32_t round; /* in which it became runnable */
 	const char *name;
-	char request[FIBER_REQUEST_BYTES]; /* whose work it does; empty: no request's */
+	char request[FIBER_REQUEST_BYTES]; /* the id of the request that it works for; empty: none
+					    */
 	fiber_fn *fn;
 	void *arg;
 	struct reactor_msg remote_msg;
@@ -105,8 +106,8 @@ struct reactor {
 	uint32_t round;
 	struct list groups_fresh, groups_old;
 	uint64_t round_begin_ticks, round_ticks, speed_due_ticks;
-	uint64_t mixed_ticks; /* when the group that is served was another than before */
-	uint16_t group_last;  /* that was served */
+	uint64_t mixed_ticks; /* when the served group last changed */
+	uint16_t group_last;  /* the last group that was served */
 	int64_t quantum_ticks;
 	struct fiber *running; /* NULL: the loop itself runs */
 	struct switch_ctx loop_ctx;
@@ -115,7 +116,7 @@ struct reactor {
 	uint64_t open_ns, open_ticks;
 	uint64_t busy_ticks; /* in turns that did work */
 	bool bound;	     /* the ring is enabled and belongs to owner */
-	bool stop_seen;	     /* by a whole turn: what came before it was heeded */
+	bool stop_seen;	     /* seen by a whole turn: earlier work has been handled */
 	pthread_t owner;
 	struct io_uring ring;
 	struct list pollers;
@@ -152,12 +153,12 @@ extern _Thread_local struct reactor *reactor_current;
 extern _Atomic uint32_t reactor_fence_word;
 #endif
 
-/* Stores before it are visible to others before loads after it happen. */
+/* Makes earlier stores visible to other threads before later loads are done. */
 static inline void full_fence(void)
 {
 #if SANITIZER_THREAD
-	/* The thread sanitizer does not know fences; a read-modify-write of one common word orders
-	 * all who do it. */
+	/* The thread sanitizer does not know fences. A read-modify-write of one common word orders
+	 * all threads that do it. */
 	atomic_fetch_add(&reactor_fence_word, 1);
 #else
 	atomic_thread_fence(memory_order_seq_cst);
@@ -170,9 +171,8 @@ static inline void stat_add(uint64_t *figure, uint64_t n)
 	__atomic_store_n(figure, *figure + n, __ATOMIC_RELAXED);
 }
 
-/* Calls that are for the reactor's own thread find out here when another makes them: the one
- * mistake that would otherwise show as a lost wake, much later. Before the first turn any thread
- * will do. */
+/* CHECKs that a call that is only for the reactor's own thread is made on it. Otherwise this
+ * mistake would show much later, as a lost wake. Before the first turn any thread may call. */
 static inline void check_thread(const struct reactor *reactor)
 {
 	CHECK(!reactor->bound || pthread_equal(reactor->owner, pthread_self()));
@@ -185,9 +185,9 @@ void fiber_unmap(struct fiber *fiber);
 
 /* fiber_dp.c */
 void fiber_main(void *arg);
-/* A runnable fiber that no queue holds, until it stops or ends. */
+/* Runs a runnable fiber that is in no queue, until it stops or ends. */
 void fiber_enter(struct reactor *reactor, struct fiber *fiber);
-/* Stops the running fiber until fiber_resume, and by nothing else. */
+/* Stops the running fiber until fiber_resume; nothing else wakes it. */
 void fiber_wait(void);
 void fiber_resume(struct fiber *fiber);
 void fiber_remote_arrived(struct reactor_msg *msg);
@@ -196,8 +196,8 @@ void fiber_remote_arrived(struct reactor_msg *msg);
 void groups_init(struct reactor *reactor);
 void group_push(struct reactor *reactor, struct fiber *fiber);
 void group_take(struct reactor *reactor, struct fiber *fiber);
-/* Runs the fibers that are runnable now, each once: all of the server's own, and those of clients
- * until their time is over; returns how many. */
+/* Runs the fibers that are runnable now, each once: all fibers of the server's own group, and those
+ * of clients until their time is used up. Returns how many it ran. */
 uint32_t fibers_round(struct reactor *reactor);
 
 /* timer_dp.c */
@@ -212,11 +212,12 @@ uint32_t mailbox_drain(struct reactor *reactor);
 void mailbox_ring(struct reactor *reactor);
 
 /* uring.c */
-/* Tries sets of features from the given one on, best first, as far as the kernel refuses them. */
+/* Tries sets of features in order, best first, from the given one on, until the kernel accepts
+ * one. */
 #define URING_FEATURE_SETS 3u
 int uring_open(struct reactor *reactor, uint32_t feature_set);
 void uring_bind(struct reactor *reactor);
-/* The kernel took less than it was given: waits for it, or gives up with a CHECK. */
+/* The kernel accepted fewer entries than it was given: waits, or fails a CHECK in the end. */
 void uring_flush_stuck(struct reactor *reactor, int error) __attribute__((cold, noinline));
 
 /* uring_dp.c */

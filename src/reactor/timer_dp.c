@@ -1,5 +1,6 @@
-/* reactor/timer_dp.c: the timer wheel: set and cancel in constant time, no work per tick, and the
- * next due time from eight words, so that an idle reactor sleeps exactly as long as it may. */
+/* reactor/timer_dp.c: the timer wheel. Setting and cancelling take constant time, a tick costs
+ * nothing, and eight words give the next due time, so that an idle reactor sleeps until exactly
+ * then. */
 #include "reactor/reactor_priv.h"
 
 void wheel_init(struct wheel *wheel, uint64_t now_ns)

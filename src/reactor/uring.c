@@ -1,4 +1,5 @@
-/* reactor/uring.c: opening the ring, with what the kernel offers, and its rare troubles.
+/* reactor/uring.c: opens the ring with the features that the kernel offers, and handles its rare
+ * failures.
  *
  * The ring is created disabled, so that open may be called on another thread than run: the first
  * turn enables it, and with SINGLE_ISSUER that thread is then its only user. Registering buffers
