@@ -1,5 +1,5 @@
-/* net/listener.c: accepting connections, a few at a time: what nobody has taken yet stays in the
- * kernel's backlog, where it waits instead of being cut. */
+/* net/listener.c: accepts connections, a few at a time. A connection that no fiber has accepted yet
+ * waits in the kernel's backlog instead of being closed. */
 #include "net/net_priv.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* net/net_priv.h: what the files of src/net share. */
+/* net/net_priv.h: shared by the files of src/net. */
 #ifndef NET_NET_PRIV_H
 #define NET_NET_PRIV_H
 
@@ -13,7 +13,7 @@
 #define NET_HOST_LEN_MAX  255u
 
 /* One operation in the ring. Life: idle → start (pending) → completion (idle); the fiber that
- * started it waits in between, so that the buffers are its own. */
+ * started it waits in between, so the buffers stay valid. */
 struct net_op {
 	struct uring_op op;
 	struct fiber *fiber;
@@ -24,14 +24,14 @@ struct net_op {
 	bool more; /* the kernel said that the socket holds more */
 };
 
-/* How long a send may wait: at most until deadline_ns, and no longer than stall_ns (0: no bound)
- * for any one step. */
+/* How long a send may wait: at most until deadline_ns, and at most stall_ns (0: no limit) for each
+ * step. */
 struct net_patience {
 	uint64_t deadline_ns;
 	uint64_t stall_ns;
 };
 
-/* Until when the next step may take. */
+/* The deadline of the next step. */
 static inline uint64_t net_step_deadline_ns(struct net_patience patience)
 {
 	uint64_t stall_until_ns =
@@ -40,8 +40,8 @@ static inline uint64_t net_step_deadline_ns(struct net_patience patience)
 	return MIN(patience.deadline_ns, stall_until_ns);
 }
 
-/* One kind of stream. The contracts are those of net.h; every slot is filled. The stream was not
- * shut when an operation is called. */
+/* One kind of stream. The contracts are those of net.h; every slot is filled. The caller has
+ * checked that the stream is not shut. */
 struct net_stream_ops {
 	const char *name;
 	int (*recv)(struct net_stream *stream, void *buf, size_t len, uint64_t deadline_ns,
@@ -51,7 +51,7 @@ struct net_stream_ops {
 	int (*send)(struct net_stream *stream, struct msghdr *msg, struct net_patience patience);
 	int (*wait_readable)(struct net_stream *stream, uint64_t deadline_ns);
 	void (*send_end)(struct net_stream *stream);
-	void (*release)(struct net_stream *stream); /* what the kind itself holds */
+	void (*release)(struct net_stream *stream); /* frees the data of this kind */
 };
 extern const struct net_stream_ops net_plain_ops;
 extern const struct net_stream_ops net_tls_ops;
@@ -92,16 +92,16 @@ int net_addr_resolve(const struct net_name *name, union net_addr *ret_addrs, uin
 socklen_t net_addr_len(const union net_addr *addr);
 void net_addr_print(const union net_addr *addr, char *buf, size_t buf_bytes);
 
-/* Marks op as started under the stream's timer, and its completion's way back. */
+/* Marks op as started under the stream's timer, and sets where its completion goes. */
 void net_op_begin(struct net_stream *stream, struct net_op *op, uint64_t deadline_ns);
-/* Parks until it has completed; its result, -ETIMEDOUT or -ECANCELED. -EINTR: cancelled for another
- * operation's sake, start it again. */
+/* Parks until op has completed; returns its result, -ETIMEDOUT or -ECANCELED. -EINTR: it was
+ * cancelled because of another operation, start it again. */
 int net_op_wait(struct net_stream *stream, struct net_op *op);
 /* Waits for events of poll(2) on the socket, by op. 0, or as net_op_wait. */
 int net_poll(struct net_stream *stream, struct net_op *op, uint32_t events, uint64_t deadline_ns);
-/* Moves the list past what was sent; how much is left to send. */
+/* Advances the list past the bytes that were sent; returns how many are left. */
 size_t net_iov_advance(struct msghdr *msg, size_t done);
-/* Asks the kernel to end all operations on the descriptor. */
+/* Asks the kernel to cancel all operations on the descriptor. */
 void net_cancel(struct reactor *reactor, int fd);
 
 #endif

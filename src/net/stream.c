@@ -1,4 +1,4 @@
-/* net/stream.c: the life of a stream, its waits and its deadlines, connecting. */
+/* net/stream.c: opens, connects and closes streams, and handles their waits and deadlines. */
 #include "net/net_priv.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
-/* net/stream_dp.c: receiving and sending on a stream, whatever its kind, and on a plain one.
+/* net/stream_dp.c: receives and sends on streams of every kind, and implements plain streams.
  *
- * A send asks the socket first: its buffer almost always takes an answer whole, and then the
- * caller's memory is free again without a round through the ring. A receive asks the socket first
- * only when there is reason to think that it holds something; otherwise it waits in the ring, whose
- * submissions leave in one batch at the end of the turn. */
+ * A send asks the socket first: its buffer almost always takes a whole answer, and then the
+ * caller's memory is free without a round through the ring. A receive asks the socket first only
+ * when the socket probably holds data; otherwise it waits in the ring, whose submissions leave in
+ * one batch at the end of the turn. */
 #include "net/net_priv.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* net/tls.c: what a server proves itself with: its certificate and key and the rules of its
- * handshakes, read from files at the start and again when asked to. */
+/* net/tls.c: a server's certificate and key and the rules of its handshakes, read from files at
+ * start and again on request. */
 #include "net/tls_priv.h"
 
 #include <errno.h>

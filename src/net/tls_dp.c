@@ -1,12 +1,12 @@
 /* net/tls_dp.c: records in and out.
  *
  * The library receives from the socket straight into its own record buffer and sends its records
- * straight from there: between the two is no buffer of ours, and a session at rest holds none at
- * all. The one copy that TLS adds is the library's, between its record and the caller's memory.
- * Where the socket has nothing, or no room, the call ends and the fiber waits in the ring. A send
- * is cut into records. Buffers smaller than a record are first copied together, so that a head and
- * its body share a record; all records but the last are marked as followed by more, so that they
- * share packets. */
+ * straight from there: we have no buffer in between, and an idle session holds no buffer at all.
+ * The one copy that TLS adds is the library's, between its record and the caller's memory. Where
+ * the socket has nothing, or no room, the call ends and the fiber waits in the ring. A send is cut
+ * into records. Buffers smaller than a record are first copied together, so that a head and its
+ * body share a record; all records except the last are sent with "more follows", so that they share
+ * packets. */
 #include "net/tls_priv.h"
 
 #include <errno.h>

@@ -12,33 +12,34 @@
 #include "net/net_priv.h"
 
 #define TLS_RECORD_BYTES SSL3_RT_MAX_PLAIN_LENGTH
-/* A large transfer does not make the other fibers wait for all of it. */
+/* A fiber with a large transfer yields after this many bytes. */
 #define TLS_TURN_BYTES (256 * KIB)
-/* How long saying goodbye may wait for room in the socket. */
+/* How long the TLS close message may wait for room in the socket. */
 #define TLS_END_NS (2 * NS_PER_S)
 
-/* Life: handshake (the stream is plain still) → open (net_tls_ops) → failed, by the first error for
- * good → freed with the stream. Its end in order is the library's to remember. */
+/* Life: handshake (the stream is still plain) → open (net_tls_ops) → failed, permanently, by the
+ * first error → freed with the stream. The library remembers whether the peer closed in order. */
 struct tls_session {
 	struct net_stream *stream;
 	SSL *ssl;
-	int error;	    /* why nothing can be read or written any more; 0: it can */
-	int io_error;	    /* what the socket said, when it was the socket */
-	bool more;	    /* what is sent now is not the last: the socket may wait for the rest */
-	uint8_t first_byte; /* that the peer ever sent */
+	int error;	    /* why nothing can be read or written any more; 0: no error */
+	int io_error;	    /* the error of the socket, when the socket failed */
+	bool more;	    /* more will be sent: the socket may wait for it */
+	uint8_t first_byte; /* the first byte that the peer sent */
 };
 
-/* A session's library object by the files of now; NULL without memory. Any thread. */
+/* Makes a session's library object with the current files; NULL without memory. Any thread. */
 SSL *tls_ssl_new(struct net_tls *tls);
 int tls_bio_write(BIO *bio, const char *buf, size_t len, size_t *ret_bytes);
 int tls_bio_read(BIO *bio, char *buf, size_t len, size_t *ret_bytes);
-/* After a call of the library that did not succeed: waits for what it lacks, and 0: try again.
- * -ESHUTDOWN: the peer has ended in order; else as net_poll, or the session's error. */
+/* After a library call that did not succeed: waits for the socket as the library needs. 0: try
+ * again. -ESHUTDOWN: the peer has closed in order; otherwise as net_poll, or the session's
+ * error. */
 int tls_wait(struct net_stream *stream, struct net_op *op, uint64_t deadline_ns);
 void tls_send_end(struct net_stream *stream);
 void tls_release(struct net_stream *stream);
 
-/* The newest complaint of the library as words; empties its queue. */
+/* The newest error of the library as text; empties its error queue. */
 const char *tls_reason(char *buf, size_t buf_bytes);
 
 #endif

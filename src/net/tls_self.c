@@ -1,4 +1,4 @@
-/* net/tls_self.c: the certificate that a server makes for itself where nobody gave it one.
+/* net/tls_self.c: makes the certificate of a server that was configured without one.
  *
  * It is its own authority, so that clients trust it by naming its file, and it is good for this
  * machine's names only. */

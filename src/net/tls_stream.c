@@ -1,4 +1,4 @@
-/* net/tls_stream.c: the life of a TLS session: its handshake, its waits, its end. */
+/* net/tls_stream.c: opens a TLS session (the handshake), waits for its socket, and ends it. */
 #include "net/tls_priv.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
-/* rdma/count_dp.c: what queue pairs are asked to do, and what of it failed, counted where it passes
- * to and from a provider: work requests by kind, failed completions by status, queues that were
- * full. A batch is one addition for each kind in it. */
+/* rdma/count_dp.c: counts work requests by kind, failed completions by status, and full queues, at
+ * the calls to and from a provider. A batch is one addition for each kind in it. */
 #include <errno.h>
 
 #include "rdma/provider/provider.h"

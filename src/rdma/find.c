@@ -1,5 +1,5 @@
-/* rdma/find.c: which RDMA device leads to an address, as the host's routes say. Nothing is sent:
- * whether anybody answers there is found out by connecting.
+/* rdma/find.c: finds the RDMA device that leads to an address by the host's routes. It sends
+ * nothing, so only a connection attempt shows whether anybody answers.
  *
  * A route has a source address, and a card's device is the one that has that address: the kernel's
  * connection manager knows it for InfiniBand, RoCE and iWARP alike, over bonds and VLANs too. */

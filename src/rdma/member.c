@@ -1,5 +1,6 @@
-/* rdma/member.c: a member of a multicast group: all that a UD queue pair needs, and memory for its
- * datagrams. Serves those who look for servers and the servers that answer. */
+/* rdma/member.c: a member of a multicast group: a UD queue pair with everything that it needs, and
+ * memory for its datagrams. Used by clients that look for servers, and by the servers that
+ * answer. */
 #include "rdma/datagram.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* rdma/port.c: a device as one reactor uses it: what every user of a device opens, in one place.
+/* rdma/port.c: a device as one reactor uses it: the objects that every user of a device opens.
  * Completions are polled. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* rdma/port.h: a device as reactors use it: the region's arenas registered, connection events
- * waited for, and both with a completion queue in one port. */
+/* rdma/port.h: a device as reactors use it: registration of the region's arenas, waiting for
+ * connection events, and a port, which has both and a completion queue. */
 #ifndef RDMA_PORT_H
 #define RDMA_PORT_H
 
@@ -14,18 +14,19 @@ struct rp_arenas {
 	uint32_t lkeys[LIMIT_ARENAS_MAX];
 	uint32_t mr_idx[LIMIT_ARENAS_MAX]; /* in the region's table */
 };
-/* With those rights (enum rp_access); device is the name for the table. rp_mr_open's errors and
- * region_mr_add's; then nothing is registered. */
+/* Registers all arenas with these rights (enum rp_access); device is the name for the table. Errors
+ * of rp_mr_open and region_mr_add; then nothing is registered. */
 int rp_arenas_open(struct rp_arenas *arenas, struct region *region, struct rp_pd *pd,
 	const char *device, uint32_t access);
-/* Also of what was never opened. */
+/* Also accepts a struct that was never opened. */
 void rp_arenas_close(struct rp_arenas *arenas);
 
-/* ---- Connection events, waited for through io_uring: a busy turn costs nothing. ---- */
+/* ---- Connection events, waited for through io_uring, so that a busy turn costs nothing. ---- */
 struct rp_events {
 	struct reactor *reactor;
 	struct rp_device *device;
-	/* There may be some: takes them by rp_cm_poll. On the reactor, outside of fibers. */
+	/* Called when there may be events: takes them by rp_cm_poll. On the reactor, outside of
+	 * fibers. */
 	void (*ready)(void *arg);
 	void *arg;
 	/* The rest is private. */
@@ -33,9 +34,9 @@ struct rp_events {
 	bool waiting, ending;
 	struct fiber *waiter;
 };
-/* Before the reactor's first turn, or on it; the struct stays where it is. */
+/* Before the reactor's first turn, or on it; the struct must not move. */
 void rp_events_begin(struct rp_events *events);
-/* Fiber call: ready is not called any more. */
+/* Fiber call: after it, ready is not called any more. */
 void rp_events_end(struct rp_events *events);
 
 /* ---- Ports: a device as one reactor uses it: protection domain, the region's arenas registered, a
@@ -52,16 +53,16 @@ struct rp_port_opts {
 	void (*on_event)(void *arg, struct rp_cm_event *event);
 	void *arg;
 };
-/* Before the reactor's first turn, or on it. rp_open's errors and rp_mr_open's. */
+/* Before the reactor's first turn, or on it. Errors of rp_open and rp_mr_open. */
 int rp_port_open(const struct rp_port_opts *opts, struct rp_port **ret_port);
-/* Takes NULL. The reactor turns no more, or never did; everything else that was opened on the port
+/* Takes NULL. The reactor has stopped or never ran, and everything else that was opened on the port
  * is closed. */
 void rp_port_close(struct rp_port *port);
 struct rp_device *rp_port_device(const struct rp_port *port);
 const struct rp_device_attr *rp_port_attr(const struct rp_port *port);
 struct rp_pd *rp_port_pd(const struct rp_port *port);
 struct rp_cq *rp_port_cq(const struct rp_port *port);
-/* The registration that memory lies in; NULL: it is not the region's. */
+/* The registration that contains the memory; NULL when it is not the region's. */
 struct rp_mr *rp_port_mr(const struct rp_port *port, const void *data, size_t len);
 
 #endif

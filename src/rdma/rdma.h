@@ -3,7 +3,7 @@
  *
  * Providers: `verbs` (libibverbs and librdmacm: InfiniBand, RoCE, iWARP) and `simulated` (device
  * name "simulated": processes on one host, real bytes). Semantics are those of ibv_* and rdma_cm
- * where not said otherwise; one test suite runs over every provider.
+ * unless a comment says otherwise; one test suite runs over every provider.
  *
  * Threads: a queue pair and its completion queues are used by one thread at a time. Device, pd and
  * mr calls: any. Prefix rp_ (RDMA provider): librdmacm owns rdma_. */
@@ -25,8 +25,8 @@ struct rp_srq;
 struct rp_qp;
 struct rp_listener;
 
-/* For their uses see docs/guide/rdma.md. UC is RC without acknowledgements: what is lost is lost in
- * silence, there are no reads and no atomics, and a message for which no receive is posted is
+/* For their uses see docs/guide/rdma.md. UC is RC without acknowledgements: lost messages are not
+ * reported, there are no reads and no atomics, and a message for which no receive is posted is
  * dropped. UD and raw packets: rdma/datagram.h. The last two are the ends of mlx5's dynamically
  * connected transport. */
 enum rp_qp_type { RP_QP_RC, RP_QP_UC, RP_QP_UD, RP_QP_RAW, RP_QP_DCI, RP_QP_DCT };
@@ -144,7 +144,7 @@ struct rp_qp_attr {
 	uint8_t rnr_retry_count; /* 7: for ever */
 	uint32_t timeout_us;	 /* local ack timeout; 0: the provider's default */
 	uint32_t qkey;		 /* UD */
-	uint64_t dc_key;	 /* DCT: what senders must know */
+	uint64_t dc_key;	 /* DCT: the key that senders need */
 	void *context;
 };
 
@@ -157,7 +157,7 @@ struct rp_device_attr {
 	uint32_t qp_types; /* 1 << enum rp_qp_type */
 	bool atomics, srq;
 	bool windows;
-	bool port_lost; /* now: it went down, and did not come back before connections ended */
+	bool port_lost; /* the port is down now, and did not come back before connections ended */
 };
 
 /* ---- Device. ---- */
@@ -167,47 +167,49 @@ struct rp_open_opts {
 	const char *device_name;
 	uint8_t ib_port; /* 0: the first active */
 	int gid_index;	 /* -1: choose, and log the choice */
-	/* Of the packets that our queue pairs send; the verbs provider only. */
+	/* For the packets that our queue pairs send; only the verbs provider uses them. */
 	uint8_t traffic_class; /* the IP header's byte, on RoCE; 0: as the kernel has it */
 	uint8_t service_level; /* 0 to 15; 0: as the connection manager says */
-	/* Payload at most, 256 to 4096: of connections the peer's is counted too, if it has said
-	 * one. 0, the port's; more than the port's is -EMSGSIZE, other values -EINVAL. */
+	/* Largest payload of a packet, 256 to 4096; for connections, the peer's limit applies too,
+	 * if it sent one. 0: the port's. More than the port's is -EMSGSIZE, other values are
+	 * -EINVAL. */
 	uint32_t path_mtu;
 };
-/* -ENODEV: no such device (the log says which there are); -EINVAL: the name does not parse. */
+/* -ENODEV: no such device (the log lists the devices); -EINVAL: the name does not parse. */
 int rp_open(const struct rp_open_opts *opts, struct rp_device **ret_device);
 void rp_close(
 	struct rp_device *device); /* takes NULL; everything opened on it must be closed before */
 void rp_device_attr(const struct rp_device *device, struct rp_device_attr *ret_attr);
 
-/* Which device leads to an address, by the host's routes; nothing is sent, so whether anybody is
- * there only a connection shows. */
+/* The device that leads to an address by the host's routes. Nothing is sent, so only a connection
+ * shows whether anybody answers there. */
 struct rp_found {
 	char device_name[64]; /* for rp_open: "mlx5_0:1", "simulated"; empty: none */
 	char why[192];	      /* for people, in either case */
 };
-/* For a client: the card whose address packets to there leave from; simulated, when a server
- * listens there on it or no card leads to an address of this host. The address is in digits.
- * -ENODEV: none. */
+/* For a client: the card whose address is the source address of packets to that address. The
+ * simulated device, when a server listens there on it, or when no card leads to an address of this
+ * host. The address is numeric. -ENODEV: none. */
 int rp_find(const char *address, uint16_t port, struct rp_found *ret_found);
-/* For a server that listens there; "" and "0.0.0.0" are any address: the card that has it, or the
- * first whose port is up; simulated, where only this host's processes come, or no card is. */
+/* For a server that listens at the address; "" and "0.0.0.0" are any address. The card that has the
+ * address, or for any address the first card whose port is up. The simulated device, when only
+ * processes of this host can reach the address, or when there is no card. */
 int rp_find_listening(const char *address, struct rp_found *ret_found);
 
 int rp_pd_open(struct rp_device *device, struct rp_pd **ret_pd);
 void rp_pd_close(struct rp_pd *pd);
 
-/* Registers [addr, addr + bytes) of this process. Memory of a memfd-backed arena is named by fd and
- * fd_offset (-1 when it is not): the simulated provider shares the file then; others ignore it. Not
- * for the request path. */
+/* Registers [addr, addr + bytes) of this process. For memory of a memfd-backed arena, fd and
+ * fd_offset name the file, which the simulated provider shares and others ignore; otherwise fd is
+ * -1. Not for the request path. */
 struct rp_mr_opts {
 	void *addr;
 	uint64_t bytes;
 	uint32_t access; /* enum rp_access */
 	int fd;
 	uint64_t fd_offset;
-	/* fd is a dma-buf, of a GPU's memory: addr is what work requests call its fd_offset. Only
-	 * on cards: -EOPNOTSUPP elsewhere. */
+	/* fd is a dma-buf of a GPU's memory, and work requests use addr for its fd_offset. Only on
+	 * cards: -EOPNOTSUPP elsewhere. */
 	bool dma_buf;
 };
 int rp_mr_open(struct rp_pd *pd, const struct rp_mr_opts *opts, struct rp_mr **ret_mr);
@@ -215,7 +217,7 @@ void rp_mr_close(struct rp_mr *mr);
 uint32_t rp_mr_lkey(const struct rp_mr *mr);
 uint32_t rp_mr_rkey(const struct rp_mr *mr);
 
-/* ---- Memory windows: a region that the peer of one queue pair may read, and nobody else. ---- */
+/* ---- Memory windows: memory that only the peer of one queue pair may read. ---- */
 /* A region's own key is good on every queue pair of its protection domain. That of a window (type 2
  * on cards: IBTA 10.6.7.2) is good on one, an RC queue pair in RTS of the same domain. Binding
  * takes a place in the send queue; it comes before whatever is posted later, and completes, with
@@ -230,10 +232,11 @@ uint32_t rp_mw_rkey(const struct rp_mw *mw);
 /* ---- Completion queues. ---- */
 int rp_cq_open(struct rp_device *device, uint32_t cqe_count, struct rp_cq **ret_cq);
 void rp_cq_close(struct rp_cq *cq);
-/* Takes up to max completions; returns how many, or -EIO when the queue overran. Makes progress in
- * the simulated provider. No system call while both sides spin (but for simulated datagrams). */
+/* Takes up to max completions; returns how many, or -EIO when the queue overran. In the simulated
+ * provider the call also makes progress. No system call while both sides spin (except for simulated
+ * datagrams). */
 int rp_cq_poll(struct rp_cq *cq, struct rp_wc *wcs, uint32_t max);
-/* Asks for an event on rp_cq_fd(); true: armed; false: look again first. */
+/* Asks for an event on rp_cq_fd(). True: armed; false: poll again first. */
 bool rp_cq_arm(struct rp_cq *cq);
 void rp_cq_disarm(struct rp_cq *cq);
 int rp_cq_fd(const struct rp_cq *cq); /* readable when a completion came after arming */
@@ -251,15 +254,15 @@ void rp_qp_close(struct rp_qp *qp); /* takes NULL; disconnects */
 uint32_t rp_qp_num(const struct rp_qp *qp);
 void *rp_qp_context(const struct rp_qp *qp);
 enum rp_qp_state rp_qp_state(const struct rp_qp *qp);
-/* As granted, at least what was asked for. */
+/* The granted capacities, which are at least the requested ones. */
 void rp_qp_cap(const struct rp_qp *qp, struct rp_qp_cap *ret_cap);
-/* Posts in order, one bell for all. 0, or -ENOMEM (queue full), -EINVAL, -ENOTCONN; *ret_posted
- * says how many went. */
+/* Posts in order, with one doorbell for all. 0, or -ENOMEM (queue full), -EINVAL, -ENOTCONN;
+ * *ret_posted is how many were posted. */
 int rp_post_send(
 	struct rp_qp *qp, const struct rp_send_wr *wrs, uint32_t count, uint32_t *ret_posted);
 int rp_post_recv(
 	struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count, uint32_t *ret_posted);
-/* To the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR. */
+/* Moves the queue pair to the error state: outstanding work is flushed with RP_WC_WR_FLUSH_ERR. */
 void rp_qp_error(struct rp_qp *qp);
 
 /* The state and attributes of a queue pair, for people. A value that a provider or type does not
@@ -276,10 +279,10 @@ struct rp_qp_info {
 	uint8_t gid[16]; /* the peer's */
 	bool has_gid;
 };
-/* As the device says it now. Any thread, while the queue pair lives. */
+/* As the device reports it now. Any thread, while the queue pair lives. */
 void rp_qp_info(struct rp_qp *qp, struct rp_qp_info *ret_info);
-/* One line: "RC queue pair 17 of rxe0: state ERR, sq_psn 0x…". Providers log it as a warning
- * when a queue pair's first work request fails that was not merely flushed. */
+/* One line: "RC queue pair 17 of rxe0: state ERR, sq_psn 0x…". Providers log it as a warning when
+ * the first work request of a queue pair fails (a flushed one does not count). */
 #define RP_QP_INFO_TEXT_BYTES 320u
 void rp_qp_info_text(const struct rp_qp_info *info, char *text, size_t size);
 
@@ -289,28 +292,28 @@ enum rp_cm_type {
 	RP_CM_ESTABLISHED,
 	RP_CM_REJECTED,
 	RP_CM_UNREACHABLE,
-	RP_CM_DISCONNECTED, /* the peer closed, died or its process ended; or our port is lost */
+	RP_CM_DISCONNECTED, /* the peer closed, failed or died; or our port is lost */
 	RP_CM_DEVICE_FATAL,
 	RP_CM_GROUP_JOINED,
 	RP_CM_GROUP_FAILED,
 };
-/* InfiniBand's REQ carries 56 past rdma_cm's own header; one of them says how many are used, one
- * the path MTU that the sender is limited to. */
+/* InfiniBand's REQ carries 56 bytes besides rdma_cm's own header; one of them has the length in
+ * use, one the path MTU that the sender is limited to. */
 #define RP_PRIVATE_BYTES_MAX 54u
 struct rp_conn_request;
 struct rp_cm_event {
 	enum rp_cm_type type;
 	struct rp_listener *listener;
-	struct rp_conn_request *request; /* CONNECT_REQUEST: ours until accepted or rejected */
+	struct rp_conn_request *request; /* CONNECT_REQUEST: to be accepted or rejected */
 	struct rp_qp *qp;		 /* the other types */
 	struct rp_group *group;		 /* GROUP_JOINED, GROUP_FAILED */
-	const char *why; /* REJECTED: in our own words, for people; NULL: the peer has not said */
+	const char *why; /* REJECTED: a text for people; NULL: the peer gave no reason */
 	char peer[64];	 /* "192.0.2.1:40001"; simulated: "127.0.0.1:" and the process */
 	uint8_t private_data[RP_PRIVATE_BYTES_MAX];
 	uint32_t private_len;
 };
-/* address "" or "0.0.0.0": any. port 0: a free one is chosen, rp_listener_port() says which.
- * -EADDRINUSE. */
+/* address "" or "0.0.0.0": any. port 0: the call chooses a free one, which rp_listener_port()
+ * returns. -EADDRINUSE. */
 int rp_listen(struct rp_device *device, const char *address, uint16_t port, void *context,
 	struct rp_listener **ret_listener);
 void rp_listener_close(struct rp_listener *listener);
@@ -329,7 +332,7 @@ void rp_disconnect(struct rp_qp *qp);
 int rp_cm_poll(struct rp_device *device, struct rp_cm_event *ret_event);
 int rp_cm_fd(const struct rp_device *device);
 
-/* ---- Joining by hand: for ends that tell each other their addresses by other means. ---- */
+/* ---- Joining by hand: for ends that exchange their addresses in another way. ---- */
 /* The address of a queue pair, as a peer uses it. On the simulated device gid names the device, lid
  * is 0. */
 struct rp_address {
@@ -340,23 +343,24 @@ struct rp_address {
 	uint32_t psn; /* 24 bits: of the first packet that it sends */
 	uint32_t mtu; /* 256 to 4096 bytes */
 };
-/* Reads one's own; the same at every call. */
+/* Reads the queue pair's own address; every call returns the same. */
 int rp_qp_address(struct rp_qp *qp, struct rp_address *ret_address);
-/* Joins an unconnected RC queue pair to that peer, with the smaller of both mtus. Both ends do it:
- * first is true at the end that does it before the other. On a card the queue pair is in RTS when
- * this returns. On the simulated device both are in RTS once the second has called and both have
- * polled the connection manager; a refused call ends in ERR. No connection event ever comes of a
- * joined queue pair: its state tells. -EINVAL, -EISCONN, -EOPNOTSUPP (not RC, or iWARP), or the
+/* Joins an unconnected RC queue pair to that peer, with the smaller of both mtus. Both ends call
+ * it; first is true at the end that calls it before the other. On a card the queue pair is in RTS
+ * when this returns. On the simulated device both are in RTS once the second has called and both
+ * have polled the connection manager; a refused one ends in ERR. A joined queue pair has no
+ * connection events: read its state. -EINVAL, -EISCONN, -EOPNOTSUPP (not RC, or iWARP), or the
  * device's own error. */
 int rp_qp_join(struct rp_qp *qp, const struct rp_address *peer, bool first);
 
 /* ---- Address handles. ---- */
-/* Of an address' lid and gid; the rest is not looked at. -EINVAL: no address that this fabric
- * knows (no GID on Ethernet), -EOPNOTSUPP: iWARP. Must outlive what was posted with it. */
+/* Made from an address' lid and gid; the other fields are ignored. -EINVAL: not an address of this
+ * fabric (no GID on Ethernet), -EOPNOTSUPP: iWARP. Must outlive the work requests posted with
+ * it. */
 int rp_ah_open(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
 void rp_ah_close(struct rp_ah *ah); /* takes NULL */
 /* To answer a datagram: grh is the first RP_GRH_BYTES (rdma/datagram.h) of its receive. -EINVAL: it
- * has none, and on this fabric the sender cannot be known without. */
+ * has none, and this fabric needs it to find the sender. */
 int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, struct rp_ah **ret_ah);
 
 /* ---- Dynamically connected transport (DC): mlx5 devices only; rp_device_attr().qp_types says
@@ -367,18 +371,18 @@ int rp_ah_from_wc(struct rp_pd *pd, const struct rp_wc *wc, const void *grh, str
  * the beginning. An error ends it: open another. A target, RP_QP_DCT, takes what comes by its key
  * and gives its shared receive queue's receives; it posts nothing. Its rp_qp_num() is what
  * initiators name. */
-/* Later work requests without their own address handle go there: this is how the region's rings use
- * an initiator. The handle must outlive what was posted. -EINVAL: no DCI. */
+/* Later work requests without their own address handle go there; the region's rings use an
+ * initiator this way. The handle must outlive the posted work requests. -EINVAL: not a DCI. */
 int rp_dci_aim(struct rp_qp *dci, struct rp_ah *ah, uint32_t target_qpn, uint64_t dc_key);
 
 /* ---- As a target of the unified rings. ---- */
-/* Work request ids with this bit are the rings': nobody else uses it on a queue pair that is a
- * target. */
+/* Work request ids with this bit belong to the rings: other code must not use it on a queue pair
+ * that is a target. */
 #define RP_WR_ID_RING (1ull << 63)
 /* Makes the queue pair a target of the region's RDMA rings: work requests submitted there are
  * posted in one batch a turn; rp_cq_drain() turns completions of ring work into region completions
- * and hands all others to fn. A queue that overran ends its queue pairs: what of the rings is in
- * flight on them completes with -ECANCELED. -EEXIST: it is one already. Ends when the queue pair
+ * and hands all others to fn. A queue that overran ends its queue pairs: the rings' work in flight
+ * on them completes with -ECANCELED. -EEXIST: it is a target already. Ends when the queue pair
  * closes. */
 int rp_qp_target(struct rp_qp *qp, struct region *region, uint16_t *ret_target);
 typedef void rp_wc_fn(void *arg, const struct rp_wc *wc);

@@ -1,6 +1,6 @@
 /* rdma/target.c: queue pairs as targets of the region's RDMA rings. Ring entries become work
- * requests, posted in batches; their completions find back through wr_id, whose top bit says that
- * the request came from a ring:
+ * requests, posted in batches; wr_id leads from a completion back to its entry, and its top bit
+ * says that the request came from a ring:
  *
  *   63 ring | 62 receive | 61..50 target | 49..32 its generation | 31..0 sequence number
  *

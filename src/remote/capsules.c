@@ -1,4 +1,5 @@
-/* remote/capsules.c: the memory of a lane's capsules, at either end, and what posts one. */
+/* remote/capsules.c: the memory of a lane's capsules, at either end, and the functions that post
+ * one. */
 #include "remote/remote_priv.h"
 
 #include <string.h>

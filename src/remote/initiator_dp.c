@@ -1,5 +1,5 @@
-/* remote/initiator_dp.c: operations on a remote volume become commands, and answers end them. Data
- * path. */
+/* remote/initiator_dp.c: turns operations on a remote volume into commands, and completes them by
+ * the answers. Data path. */
 #include "remote/remote_priv.h"
 
 #include <errno.h>

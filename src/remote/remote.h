@@ -1,7 +1,7 @@
 /* remote/remote.h: volumes of other hosts over RDMA: docs/spec/wire.md, "Volumes". The initiator
  * makes paths `rdma://HOST:PORT/NAME` volumes of disk; the target exports this host's volumes. Data
  * moves by RDMA READ and WRITE that the target issues between its frames and the initiator's; no
- * processor copies it on the way. */
+ * processor copies the data. */
 #ifndef REMOTE_REMOTE_H
 #define REMOTE_REMOTE_H
 
@@ -16,7 +16,7 @@
 #define REMOTE_SECRET_BYTES 257u
 
 /* The shared secret: a file's text without the white space around it, 16 to 256 bytes. -ENOENT,
- * -EACCES, -EINVAL; the log says what is wrong. */
+ * -EACCES, -EINVAL; the log has the reason. */
 int remote_secret_read(const char *path, char ret_secret[REMOTE_SECRET_BYTES]);
 
 /* ---- Initiator. ---- */
@@ -25,9 +25,9 @@ struct remote_opts {
 	struct rp_open_opts device;
 	const char *secret; /* copied */
 };
-/* Makes disk_open() take REMOTE_SCHEME; nothing is opened before it does. One at a time. */
+/* Makes disk_open() accept REMOTE_SCHEME; call it before anything is opened. One at a time. */
 int remote_initiator_open(const struct remote_opts *opts, struct remote **ret_remote);
-/* Takes NULL. No remote volume is open. */
+/* Takes NULL. No remote volume may be open. */
 void remote_initiator_close(struct remote *remote);
 
 /* ---- Target. ---- */
@@ -50,10 +50,10 @@ struct remote_target_opts {
 int remote_target_open(const struct remote_target_opts *opts, struct remote_target **ret_target);
 uint16_t remote_target_port(const struct remote_target *target);
 const struct rp_device_attr *remote_target_device(const struct remote_target *target);
-/* In a fiber of the reactor: takes no more connections, ends those there are, waits for what they
- * have at the volumes. */
+/* In a fiber of the reactor: accepts no more connections, ends the existing ones, and waits for
+ * their operations on the volumes. */
 void remote_target_drain(struct remote_target *target);
-/* Takes NULL. The reactor turns no more. */
+/* Takes NULL. The reactor has stopped. */
 void remote_target_close(struct remote_target *target);
 
 #endif

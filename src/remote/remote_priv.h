@@ -1,4 +1,4 @@
-/* remote/remote_priv.h: what the files of remote share. */
+/* remote/remote_priv.h: shared by the files of remote. */
 #ifndef REMOTE_REMOTE_PRIV_H
 #define REMOTE_REMOTE_PRIV_H
 
@@ -15,8 +15,8 @@
 #define REMOTE_SETUP_NS	      (3 * NS_PER_S)
 #define REMOTE_COMMAND_NS     (10 * NS_PER_S)
 #define REMOTE_SLOW_NS	      (120 * NS_PER_S) /* growing, deallocating, zeroing */
-#define REMOTE_IDLE_NS	      (3 * NS_PER_S)   /* then the initiator says a word */
-#define REMOTE_SILENCE_NS     (15 * NS_PER_S)  /* then the target closes */
+#define REMOTE_IDLE_NS	      (3 * NS_PER_S)  /* after this the initiator sends a keep-alive word */
+#define REMOTE_SILENCE_NS     (15 * NS_PER_S) /* after this the target closes */
 #define REMOTE_TICK_NS	      (500 * NS_PER_MS)
 #define REMOTE_BACKOFF_NS     (50 * NS_PER_MS)
 #define REMOTE_BACKOFF_MAX_NS (5 * NS_PER_S)
@@ -25,7 +25,7 @@
 #define REMOTE_SENDS	(REMOTE_DEPTH + 1u)
 #define REMOTE_SEND_WRS (REMOTE_SENDS + 1u)
 #define REMOTE_RECVS	(REMOTE_DEPTH + REMOTE_SPARE_RECVS)
-/* A lane that ends puts all that it posted into the completion queue at once. */
+/* When a lane ends, everything that it posted goes into the completion queue at once. */
 #define REMOTE_LANE_CQES (REMOTE_SEND_WRS + REMOTE_RECVS)
 #define REMOTE_CQES	 (REMOTE_LANES_MAX * REMOTE_LANE_CQES)
 
@@ -37,7 +37,7 @@ struct remote_private {
 };
 _Static_assert(sizeof(struct remote_private) == 8, "as specified");
 
-/* Work requests of a lane: whose, and which of its lives. Bit 63 is the rings'. */
+/* Ids of a lane's work requests: the lane, and which of its lives. Bit 63 belongs to the rings. */
 enum remote_work { WORK_SEND, WORK_RECV, WORK_READ };
 static inline uint64_t work_id(uint32_t lane, uint16_t life, enum remote_work work, uint32_t n)
 {
@@ -80,7 +80,7 @@ struct remote {
 	char device_name[64];
 	uint8_t holder[WIRE_HOLDER_BYTES];
 	struct disk_driver driver;
-	/* For calls that block: a reactor of our own, on a thread of its own. */
+	/* For blocking calls: our own reactor, on its own thread. */
 	pthread_mutex_t lock;
 	bool started;
 	pthread_t thread;
@@ -118,7 +118,7 @@ struct remote_slot {
 	uint32_t bytes;
 	uint8_t op;		   /* enum wire_op */
 	struct region_span bounce; /* data NULL: the caller's memory is the region's */
-	bool sent, answered;	   /* a slot is free when both are so again */
+	bool sent, answered;	   /* a slot is free when both are set again */
 	bool busy;
 };
 
@@ -177,7 +177,7 @@ void remote_call_done(struct disk_io *io, int32_t result);
 
 /* initiator.c */
 int remote_lane_add(struct remote_port *port, struct remote_volume *volume);
-/* On its reactor, or when that turns no more; nothing of a user is under way. */
+/* On its reactor, or after that has stopped; no operation of a user may be in progress. */
 void remote_lane_remove(struct remote_lane *lane);
 void remote_lane_fail(struct remote_lane *lane, int error, const char *why);
 void remote_setup_heard(
@@ -189,17 +189,17 @@ void remote_event(void *arg, struct rp_cm_event *event);
 /* initiator_dp.c */
 void remote_start(struct remote_lane *lane, struct disk_io *io);
 void remote_pump(struct remote_lane *lane);
-/* An operation without data and without anybody who waits: it must be answered. */
+/* Sends a command without data that nobody waits for, to check that the target answers. */
 void remote_word(struct remote_lane *lane);
 void remote_wc(void *arg, const struct rp_wc *wc);
-/* Ends whatever a lane has with -ENOTCONN; its queue pair is closed. */
+/* Completes all operations of a lane with -ENOTCONN; its queue pair is closed. */
 void remote_drop(struct remote_lane *lane);
 
-/* volume.c: lanes tell their volume. */
+/* volume.c: a lane reports to its volume. */
 void remote_volume_opened(struct remote_lane *lane, const struct wire_identity *identity);
-/* Seldom: takes the volume's lock. */
+/* Rare: takes the volume's lock. */
 void remote_volume_grown(struct remote_volume *volume, const struct wire_response *response);
-/* was_open: work may have been lost. */
+/* was_open: operations may have been lost. */
 void remote_volume_lost(struct remote_lane *lane, bool was_open);
 
 #endif

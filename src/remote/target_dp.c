@@ -1,5 +1,6 @@
-/* remote/target_dp.c: commands of initiators: from the volume into frames and by RDMA WRITE to the
- * initiator, by RDMA READ from it into frames and to the volume; then the answer. Data path. */
+/* remote/target_dp.c: executes the commands of initiators. A read goes from the volume into frames
+ * and by RDMA WRITE to the initiator; a write goes by RDMA READ from the initiator into frames and
+ * to the volume. Then the answer is sent. Data path. */
 #include "remote/target_priv.h"
 
 #include <errno.h>

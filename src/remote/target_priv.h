@@ -1,4 +1,4 @@
-/* remote/target_priv.h: what the files of the target share. */
+/* remote/target_priv.h: shared by the files of the target. */
 #ifndef REMOTE_TARGET_PRIV_H
 #define REMOTE_TARGET_PRIV_H
 
@@ -6,12 +6,12 @@
 
 #define TARGET_LANES_MAX 256u
 #define TARGET_RECVS	 (REMOTE_DEPTH + REMOTE_SPARE_RECVS)
-/* An answer's send may complete after the command that its credit allowed has come. */
+/* A command may arrive before the send of the answer that granted its credit has completed. */
 #define TARGET_SLOTS (2u * REMOTE_DEPTH)
 #define TARGET_SENDS (TARGET_SLOTS + 2u)
-/* Of a queue pair: the data and the answer of each command, words of set-up. */
+/* For each queue pair: the data and the answer of each command, and the messages of set-up. */
 #define TARGET_SEND_WRS (2u * TARGET_SLOTS + 4u)
-/* A lane that ends puts all that it posted into the completion queue at once. */
+/* When a lane ends, everything that it posted goes into the completion queue at once. */
 #define TARGET_LANE_CQES (TARGET_SEND_WRS + TARGET_RECVS)
 #define TARGET_CQES	 (TARGET_LANES_MAX * TARGET_LANE_CQES)
 
@@ -84,13 +84,13 @@ struct target_lane {
 void target_lane_fail(struct target_lane *lane, const char *why);
 void target_setup_heard(
 	struct target_lane *lane, const union wire_capsule *capsule, uint32_t bytes);
-/* A failed lane that has nothing under way any more. */
+/* Ends a failed lane that has no operation in progress any more. */
 void target_lane_settle(struct target_lane *lane);
 int target_recv_post(struct target_lane *lane, uint32_t n);
 
 /* target_dp.c */
 void target_wc(void *arg, const struct rp_wc *wc);
-/* The queue pair is closed: gives back what no volume is at. */
+/* The queue pair is closed: frees the slots that no volume is working on. */
 void target_slots_drop(struct target_lane *lane);
 void target_starved_serve(struct remote_target *target);
 

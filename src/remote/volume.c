@@ -1,6 +1,6 @@
-/* remote/volume.c: remote volumes as disk's driver has them: opening by a path, calls that block,
- * and being gone. Blocking calls run on a reactor of their own, so that there is one way to do a
- * command. */
+/* remote/volume.c: the disk driver for remote volumes: opening by a path, blocking calls, and
+ * losing a volume. Blocking calls run on a reactor of their own, so that commands have one
+ * implementation. */
 #include "remote/remote_priv.h"
 
 #include <errno.h>

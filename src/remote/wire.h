@@ -1,5 +1,5 @@
-/* remote/wire.h: docs/spec/wire.md, "Volumes", in C: what crosses the wire between a host and a
- * volume of another. All of it is outside input: decoding checks every field. */
+/* remote/wire.h: docs/spec/wire.md, "Volumes", in C: the messages between a host and a volume on
+ * another host. All of it is outside input: decoding checks every field. */
 #ifndef REMOTE_WIRE_H
 #define REMOTE_WIRE_H
 
@@ -175,8 +175,8 @@ void wire_welcome_make(const struct wire_keys *keys, const struct wire_identity 
 void wire_head_fill(struct wire_head *head, enum wire_kind kind, uint16_t bytes, uint64_t counter);
 /* The tag is the capsule's end. */
 void wire_seal(void *capsule, const uint8_t key[SIPHASH_BYTES]);
-/* 0, or -EPROTO: not a capsule of that kind, or anything in it that cannot be; commands and
- * responses with the tag and the counter. */
+/* 0, or -EPROTO: not a capsule of that kind, or a field is invalid; for commands and responses, the
+ * tag and the counter are checked too. */
 int wire_check(const union wire_capsule *capsule, uint32_t bytes, enum wire_kind kind);
 int wire_check_sealed(const union wire_capsule *capsule, uint32_t bytes, enum wire_kind kind,
 	uint64_t counter, const uint8_t key[SIPHASH_BYTES]);

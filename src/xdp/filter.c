@@ -1,5 +1,5 @@
-/* xdp/filter.c: the packet filter's life in the kernel: loaded from the object that this program
- * carries, attached by a link that ends with the process, its rules written into its maps. */
+/* xdp/filter.c: loads the packet filter into the kernel from the object embedded in this program,
+ * attaches it by a link that ends with the process, and writes its rules into its maps. */
 #include "xdp/xdp_priv.h"
 
 #include <bpf/bpf.h>

@@ -1,4 +1,5 @@
-/* xdp/port.c: an interface opened for AF_XDP: which way it can be had, its queues, its end. */
+/* xdp/port.c: opens an interface for AF_XDP in the best mode that works, with its queues, and
+ * closes it. */
 #include "xdp/xdp_priv.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* xdp/queue_dp.c: packets out of a queue's receive ring into the caller's hands, and frames back
+/* xdp/queue_dp.c: takes packets from a queue's receive ring for the caller, and puts frames back
  * into its fill ring. Data path. */
 #include "xdp/xdp_priv.h"
 

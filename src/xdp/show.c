@@ -1,4 +1,4 @@
-/* xdp/show.c: what happened at a port, on the process's board. */
+/* xdp/show.c: publishes a port's counters on the process's board. */
 #include <stdio.h>
 
 #include "base/board.h"

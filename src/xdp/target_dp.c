@@ -1,7 +1,7 @@
-/* xdp/target_dp.c: a queue as a target of the region's base rings: packets out of frames onto the
- * wire. The kernel tells of a packet's end in the completion ring, in any order and without an
- * event, so it is looked at with every submission and, while packets are on their way, by a timer.
- * Data path. */
+/* xdp/target_dp.c: a queue as a target of the region's base rings: it sends packets from frames.
+ * The kernel reports a sent packet in the completion ring, in any order and without an event, so
+ * the ring is read with every submission and, while packets are in flight, by a timer. Data
+ * path. */
 #include "xdp/xdp_priv.h"
 
 #include <errno.h>

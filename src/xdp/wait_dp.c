@@ -1,5 +1,5 @@
 /* xdp/wait_dp.c: a fiber sleeps until a port has packets. The sockets are pollers of the reactor
- * only meanwhile: packets that nobody is ready to take keep no reactor awake. Data path. */
+ * only during that time, so packets that no fiber waits for keep no reactor awake. Data path. */
 #include "xdp/xdp_priv.h"
 
 #include <errno.h>

@@ -62,29 +62,31 @@ struct xp_opts {
 	enum xp_mode mode_best; /* the best one to try; worse ones follow */
 	bool mode_only;		/* that mode or none */
 	/* Busy polling: a waiting thread polls the driver for this long before it sleeps, at most
-	 * this many packets at once (0: 64), and meanwhile disables the card's interrupts. 0: none.
-	 * -EOPNOTSUPP where the kernel has none (5.11). */
+	 * this many packets at once (0: 64); meanwhile the card's interrupts are off. 0: no busy
+	 * polling. -EOPNOTSUPP: the kernel has no busy polling (Linux 5.11 has). */
 	uint32_t busy_poll_us, busy_poll_budget;
 };
 
 /* Opens sockets, attaches the filter without a rule (so everything still goes to the kernel).
  * -ENODEV: no such interface, or no such queue; -EPERM: needs CAP_NET_ADMIN, CAP_NET_RAW and
  * CAP_BPF; -EBUSY: another program filters this interface or holds this queue; -EOPNOTSUPP: the
- * kernel or the driver has no AF_XDP; -ENOBUFS: the region has not that many frames; -EINVAL. On an
+ * kernel or the driver has no AF_XDP; -ENOBUFS: the region has too few free frames; -EINVAL. On an
  * error the log has a line with the reason and the remedy. May block. */
 int xp_open(struct region *region, const struct xp_opts *opts, struct xp_port **ret_port);
-/* Detaches the filter, closes the sockets, gives all frames back that the rings held. Takes NULL.
- * The kernel does the same, frames apart, when the process dies. */
+/* Detaches the filter, closes the sockets, and gives back all frames that the rings held. Takes
+ * NULL. When the process dies, the kernel does the same, except for the frames. */
 void xp_close(struct xp_port *port);
 
 enum xp_mode xp_mode(const struct xp_port *port);
-/* The kernel attached the filter for packets of several frames, and the sockets take them. */
+/* True when the kernel attached the filter for packets of several frames and the sockets accept
+ * such packets. */
 bool xp_multi_buffer(const struct xp_port *port);
-/* The filter asks the driver for the card's time of each packet; it may have none to tell. */
+/* True when the filter asks the driver for the card's time of each packet; the driver may have
+ * none. */
 bool xp_asks_hardware_time(const struct xp_port *port);
 uint32_t xp_queue_count(const struct xp_port *port);
 const char *xp_interface(const struct xp_port *port);
-/* Of each ring: so many packets wait for a reader that is late. */
+/* The size of each ring: how many packets can wait for a late reader. */
 uint32_t xp_ring_entries(const struct xp_port *port);
 struct xp_queue *xp_queue(struct xp_port *port, uint32_t idx);
 
@@ -103,7 +105,7 @@ struct xp_rule {
 /* Replaces all rules at once, between two packets; counts start at 0. First match wins. -EINVAL: a
  * rule contradicts itself, or there are more than FILTER_RULES_MAX. Any one thread at a time. */
 int xp_rules_set(struct xp_port *port, const struct xp_rule *rules, uint32_t count);
-/* The matches of rule idx since it was set. -ENOENT. */
+/* How many packets matched rule idx since it was set. -ENOENT. */
 int xp_rule_count(const struct xp_port *port, uint32_t idx, struct filter_count *ret_count);
 
 /* ---- Receiving. ---- */
@@ -115,13 +117,13 @@ struct xp_packet {
 	uint64_t received_ns; /* CLOCK_MONOTONIC: in the driver where it was marked, else now */
 	uint64_t hardware_ns; /* by the card's clock, whatever that is set to; 0: it told none */
 };
-/* Takes up to max; the frames are the caller's. Never sleeps. Keeps the fill ring full from the
- * region meanwhile. */
+/* Takes up to max packets; the caller owns their frames. Never sleeps. Also refills the fill ring
+ * from the region. */
 uint32_t xp_receive(struct xp_queue *queue, struct xp_packet *packets, uint32_t max);
-/* Gives a frame of xp_receive() back to its rings: cheaper than give and lease. */
+/* Puts a frame of xp_receive() back into its rings: cheaper than give and lease. */
 void xp_recycle(struct xp_queue *queue, struct region_span span);
-/* Lets the calling fiber sleep until a queue of the port has packets: 0; -ETIMEDOUT; -EINTR when
- * somebody else woke the fiber; -ENODEV when the interface is gone. One fiber at a time. */
+/* Makes the calling fiber sleep until a queue of the port has packets: 0; -ETIMEDOUT; -EINTR when
+ * something else woke the fiber; -ENODEV when the interface is gone. One fiber at a time. */
 int xp_wait(struct xp_port *port, struct reactor *reactor, uint64_t deadline_ns);
 /* -ENODEV when the interface is gone (it was removed, or moved to another namespace). */
 int xp_health(struct xp_port *port);
@@ -129,23 +131,23 @@ int xp_health(struct xp_port *port);
 /* ---- Sending. ---- */
 /* Makes a queue a target of the region's base rings: REGION_OP_PACKET_TX with addr at the Ethernet
  * header and the whole packet in one frame, which the submitter has switched to OWNER_XDP and gets
- * back with the completion. -EMSGSIZE: it crosses a frame's end. Completions are looked for once a
- * turn, by a timer of the reactor. */
+ * back with the completion. -EMSGSIZE: it crosses a frame's end. A timer of the reactor looks for
+ * completions. */
 int xp_target(struct xp_queue *queue, struct reactor *reactor, uint16_t *ret_target);
 
 /* ---- Counters. ---- */
 struct xp_stats {
 	uint64_t received, received_bytes; /* frames handed over */
 	uint64_t sent;
-	/* Lost: ring_full, no place in the receive ring; dropped, anything else, most often no
-	 * frame in the fill ring (fill_empty: how often the kernel found none). */
+	/* Lost packets. ring_full: no place in the receive ring. dropped: any other cause, most
+	 * often no frame in the fill ring (fill_empty: how many times the kernel found none). */
 	uint64_t ring_full, fill_empty, dropped;
 	uint64_t invalid_rx, invalid_tx; /* descriptors that the kernel refused */
 	uint64_t unmarked;		 /* packets whose time is the receiver's */
 	uint64_t stamped;		 /* packets whose time the card told */
 };
 void xp_stats(const struct xp_port *port, struct xp_stats *ret_stats);
-/* Puts them, and what each rule has matched, on the process's board for `nebulaio top`. */
+/* Publishes them, and the matches of each rule, on the process's board for `nebulaio top`. */
 void xp_show(struct xp_port *port);
 
 #endif

@@ -1,4 +1,4 @@
-/* xdp/xdp_priv.h: what the files of xdp share: rings, queues, the port, the filter. */
+/* xdp/xdp_priv.h: shared by the files of xdp: rings, queues, the port, the filter. */
 #ifndef XDP_XDP_PRIV_H
 #define XDP_XDP_PRIV_H
 
@@ -104,7 +104,7 @@ struct xp_port {
 /* With umem_fd below 0 the socket registers the region's memory itself, else it shares that of
  * umem_fd. -errno, logged. */
 int queue_open(struct xp_queue *queue, int umem_fd);
-/* flags: XDP_ZEROCOPY or XDP_COPY; of a shared memory, XDP_SHARED_UMEM. Says nothing. */
+/* flags: XDP_ZEROCOPY or XDP_COPY; of a shared memory, XDP_SHARED_UMEM. Logs nothing. */
 int queue_bind(struct xp_queue *queue, uint32_t flags, int umem_fd);
 /* After bind, where the port polls busily. -errno, logged. */
 int queue_busy_set(struct xp_queue *queue);
@@ -125,10 +125,10 @@ void link_unwatch(struct xp_port *port);
 void queue_target_close(struct xp_queue *queue);
 
 /* ---- filter.c ---- */
-/* For one interface (ifindex) the one that asks its driver for the card's time: says nothing when
- * it is refused. 0: the plain one, for any. */
+/* For one interface (ifindex), loads the filter that asks its driver for the card's time, and logs
+ * nothing when that is refused. 0: loads the plain filter, for any interface. */
 int filter_load(struct xp_filter *filter, int ifindex);
-/* mode XP_GENERIC, or another for the driver's own. Says nothing. */
+/* mode: XP_GENERIC, or another value for the driver's own. Logs nothing. */
 int filter_attach(struct xp_filter *filter, int ifindex, enum xp_mode mode);
 void filter_detach(struct xp_filter *filter);
 int filter_socket_set(struct xp_filter *filter, uint32_t queue_id, int fd);

@@ -1,4 +1,5 @@
-/* rdma/provider/counts.h: a provider's counters, and what adds to them (count_dp.c). */
+/* rdma/provider/counts.h: a provider's counters, and the functions that add to them
+ * (count_dp.c). */
 #ifndef RDMA_PROVIDER_COUNTS_H
 #define RDMA_PROVIDER_COUNTS_H
 
@@ -71,7 +72,8 @@ void rp_count_bind(const struct rp_ops *ops);
 /* Counts work requests that were refused because a queue was full. */
 void rp_count_send_full(void);
 void rp_count_recv_full(void);
-/* Of what a completion queue gave: failed ones by status, or that it lost some. */
+/* Counts the completions that a completion queue returned: failed ones by status, and whether it
+ * lost some. */
 void rp_count_completions(const struct rp_cq *cq, const struct rp_wc *wcs, int got);
 
 #endif

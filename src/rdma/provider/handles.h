@@ -1,5 +1,5 @@
 /* rdma/provider/handles.h: the common part of every handle, which leads back to the provider's
- * table, and the magic number by which it is known at the door. */
+ * table, and the magic number that every public call checks. */
 #ifndef RDMA_PROVIDER_HANDLES_H
 #define RDMA_PROVIDER_HANDLES_H
 
@@ -7,8 +7,8 @@
 
 struct rp_ops;
 
-/* The value that rdma.c writes into a handle when it hands it out, and removes when it closes it: a
- * caller with another value has a bug. A provider leaves it alone. */
+/* The value that rdma.c writes into a handle when it returns it, and removes when it closes it: a
+ * caller with another value has a bug. A provider does not touch it. */
 enum rp_magic {
 	RP_CLOSED = 0,
 	RP_DEVICE = 0x72500001,

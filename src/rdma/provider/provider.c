@@ -1,5 +1,5 @@
-/* rdma/provider/provider.c: what all providers say alike: names of statuses and types, what is
- * known of a queue pair, and the log line of its failure. */
+/* rdma/provider/provider.c: the texts that all providers share: names of statuses and types, a
+ * queue pair's state for people, and the log line of its failure. */
 #include "rdma/provider/provider.h"
 
 #include <arpa/inet.h>

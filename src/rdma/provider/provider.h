@@ -1,6 +1,7 @@
-/* rdma/provider/provider.h: what a provider is: one typed ops table with every slot filled, and
- * handles whose first member leads back to it. rdma.c checks arguments that are wrong for every
- * provider and then calls through the table; nothing above knows which provider it talks to. */
+/* rdma/provider/provider.h: the interface of a provider: one typed ops table with every slot
+ * filled, and handles whose first member points to it. rdma.c checks arguments that are wrong for
+ * every provider and then calls through the table; code above it does not know which provider it
+ * uses. */
 #ifndef RDMA_PROVIDER_PROVIDER_H
 #define RDMA_PROVIDER_PROVIDER_H
 
@@ -9,14 +10,14 @@
 #include "rdma/datagram.h"
 
 /* Contracts are those of the rp_ functions of the same name in rdma.h. The dispatcher has already
- * refused NULL and out-of-range arguments, checked that handles are what they should be, filled in
- * a queue pair's default capacities, and copied context, so a provider needs not. */
+ * refused NULL and out-of-range arguments, checked handles, filled in a queue pair's default
+ * capacities, and copied context, so a provider need not do that. */
 struct rp_ops {
 	const char *name; /* "simulated" */
 	struct rp_counts *counts;
-	/* True when this provider is the one to open such a name. */
+	/* True when this provider opens devices of this name. */
 	bool (*claims)(const char *device_name);
-	/* Appends the names of the devices there are, for the log line of -ENODEV. */
+	/* Appends the names of the existing devices, for the log line of -ENODEV. */
 	void (*list)(struct buf *out);
 	int (*open)(const struct rp_open_opts *opts, struct rp_device **ret_device);
 	void (*close)(struct rp_device *device);
@@ -45,7 +46,7 @@ struct rp_ops {
 	int (*post_recv)(struct rp_qp *qp, const struct rp_recv_wr *wrs, uint32_t count,
 		uint32_t *ret_posted);
 	void (*qp_error)(struct rp_qp *qp);
-	/* Finds a cleared struct. */
+	/* The struct is zeroed before the call. */
 	void (*qp_info)(struct rp_qp *qp, struct rp_qp_info *ret_info);
 	int (*ah_open)(struct rp_pd *pd, const struct rp_address *to, struct rp_ah **ret_ah);
 	int (*ah_from_wc)(
@@ -71,17 +72,17 @@ struct rp_ops {
 	int (*cm_fd)(const struct rp_device *device);
 };
 
-/* A device's own descriptors, which are there as long as it is: an eventfd that says whether
- * something waits (set only when it is clear, cleared only when it is set), and a timer. */
+/* A device's own descriptors, which live as long as the device: an eventfd that says whether an
+ * event waits (set only when it is clear, cleared only when it is set), and a timer. */
 void rp_event_fd_set(int fd);
 void rp_event_fd_clear(int fd);
 struct itimerspec;
 void rp_timer_fd_set(int fd, const struct itimerspec *when);
 
-/* Logs why a queue pair failed, with all that is known of it. */
+/* Logs why a queue pair failed, with all its known attributes. */
 void rp_qp_log_failure(const struct rp_qp_info *info, const char *why);
 
-/* The providers there are, in the order in which a device's name is offered to them: providers.c. A
+/* The list of providers, in the order in which they are offered a device's name: providers.c. A
  * program that links the library and has its own provider defines both instead. */
 extern const struct rp_ops *const rp_providers[];
 extern const size_t rp_provider_count;

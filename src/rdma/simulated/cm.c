@@ -1,8 +1,8 @@
 /* rdma/simulated/cm.c: the simulated provider's connection manager, over SOCK_SEQPACKET sockets in
  * the abstract namespace: "nebulaio-sim/ADDRESS:PORT", in this network namespace. Files (the wire,
- * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's user and pid are the
- * kernel's word (SO_PEERCRED, SCM_CREDENTIALS), not the peer's. A process of another user is
- * refused, at both ends. The socket's end is how a peer's death shows.
+ * bells, table, eventfds, shared arenas) travel as SCM_RIGHTS; the peer's user and pid come from
+ * the kernel (SO_PEERCRED, SCM_CREDENTIALS), not from the peer. Both ends refuse a process of
+ * another user. When a peer dies, its socket closes.
  *
  * Phases of a connection:
  *

@@ -6,8 +6,8 @@
  *   nebulaio-sim/group:MGID:GID:QPN    the same as a member of a group
  *   nebulaio-sim/raw:GID:QPN           a raw packet queue pair; all of them stand on one switch
  *
- * Who is a member of a group, or has a port on the switch, the kernel's list of sockets tells; it
- * forgets those who died. Data from a socket is untrusted input: it is checked, and dropped when
+ * The kernel's list of sockets has the members of a group and the ports of the switch; it drops
+ * processes that died. Data from a socket is untrusted input: it is checked, and dropped when
  * wrong, as on a network. */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* rdma/simulated/join.c: simulated queue pairs that are joined by hand. A device that tells of an
- * address listens under its GID, a number drawn for it; the end that joins second calls there. The
- * hello names both queue pairs and both first packet numbers, so that nobody who was not told them
- * is taken for the peer. */
+/* rdma/simulated/join.c: simulated queue pairs that are joined by hand. A device whose address was
+ * read listens under its GID, a random number; the end that joins second connects there. The hello
+ * names both queue pairs and both first packet numbers, so that a process that does not know them
+ * cannot pass as the peer. */
 #include <errno.h>
 #include <stdio.h>
 

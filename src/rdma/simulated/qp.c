@@ -1,5 +1,5 @@
 /* rdma/simulated/qp.c: lives of the simulated provider's queues: opening, closing, coming up, and
- * going to the error state. The data path calls in here only when something ends. */
+ * going to the error state. The data path calls this file only when something ends. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * A send executes in order, at post time when nothing holds it back: its payload goes into slots of
  * the ring to the peer (SEND), or its bytes are moved at once (one-sided, simulated/move_dp.c). A
- * poll receives what stands in the rings, acknowledges it, goes on with sends that had to wait, and
+ * poll receives the records in the rings, acknowledges them, continues sends that had to wait, and
  * retires sends in order. No system call happens here unless the peer sleeps. */
 #include <errno.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
  * are events of one epoll descriptor: the channel, the device, a timer for deadlines, and a bell
  * for events that we make ourselves.
  *
- * Private data begins with a byte of our own: its length, for InfiniBand pads what it carries, and
- * whether the queue pair is UC, for rdma_cm's exchange knows RC only. */
+ * Private data begins with a byte of our own. It has the length, because InfiniBand pads private
+ * data, and whether the queue pair is UC, because rdma_cm's exchange knows only RC. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

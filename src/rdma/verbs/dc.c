@@ -1,6 +1,6 @@
 /* rdma/verbs/dc.c: mlx5's dynamically connected transport, by libmlx5's direct verbs: see
- * mlx5dv_create_qp(3) and mlx5dv_wr_post(3). Elsewhere, and without that library, every call
- * answers that there is none. */
+ * mlx5dv_create_qp(3) and mlx5dv_wr_post(3). On other devices, and without that library, every call
+ * returns -EOPNOTSUPP. */
 #include <errno.h>
 #include <stdlib.h>
 

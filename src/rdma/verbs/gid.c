@@ -1,4 +1,5 @@
-/* rdma/verbs/gid.c: names of verbs devices, and which GID of a port to meet peers with. */
+/* rdma/verbs/gid.c: parses names of verbs devices, and chooses the GID of a port for
+ * connections. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>

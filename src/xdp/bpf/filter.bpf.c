@@ -1,9 +1,9 @@
 /* xdp/bpf/filter.bpf.c: the packet filter: runs in the kernel, on every packet of an interface,
  * before the network stack sees it. Reads addresses, protocol, port and VLAN, walks the rules in
- * order and does what the first match says; a packet that none matches goes to the kernel as if
- * this program was not there. Uses nothing of the kernel but its stable interface, so one object
- * runs on every kernel from 5.18 on, whatever its configuration (the one that asks for the card's
- * time: from 6.3 on). */
+ * order and takes the action of the first match; a packet without a match goes to the kernel as if
+ * this program were absent. Uses nothing of the kernel but its stable interface, so one object runs
+ * on every kernel from 5.18 on, whatever its configuration (the one that asks for the card's time:
+ * from 6.3 on). */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>

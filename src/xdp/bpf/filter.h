@@ -1,6 +1,6 @@
-/* xdp/bpf/filter.h: what the packet filter in the kernel and the program outside share: the shape
- * of its maps' entries and of the mark that it puts before a packet. Included by both sides, so
- * nothing but fixed-width numbers. */
+/* xdp/bpf/filter.h: shared by the packet filter in the kernel and the program in user space: the
+ * layout of its maps' entries and of the mark that it puts before a packet. Both sides include it,
+ * so it has only fixed-width numbers. */
 #ifndef XDP_BPF_FILTER_H
 #define XDP_BPF_FILTER_H
 
