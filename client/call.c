@@ -308,7 +308,7 @@ void client_call_retry(struct client_call *call, int error, const char *why)
 	client_runs_end(call, 0);
 	call->session = NULL;
 	call->attempts++;
-	/* Pages that were told of are not told again: who lists goes on behind them. */
+	/* Pages that were reported are not reported again: the list continues behind them. */
 	if (client->transport == NEB_STRICT || !call->idempotent ||
 		(call->pages && call->pages->count) || call->attempts >= CLIENT_ATTEMPTS_MAX ||
 		clock_now_ns() >= call->deadline_ns) {

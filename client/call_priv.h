@@ -1,4 +1,4 @@
-/* client/call_priv.h: a request's life, whichever way it goes. */
+/* client/call_priv.h: a request's life, over RDMA or HTTP. */
 #ifndef CLIENT_CALL_PRIV_H
 #define CLIENT_CALL_PRIV_H
 
@@ -17,8 +17,8 @@
  *   DONE     has its result         -> free, once the result is taken */
 enum client_phase { CLIENT_QUEUED, CLIENT_ON_RDMA, CLIENT_ON_HTTP, CLIENT_DONE };
 
-/* A list's pages, as they come: each in the into that its number says; the last one comes with the
- * result. */
+/* The pages of a list as they arrive: each goes into the `into` with its number; the last one comes
+ * with the result. */
 struct client_pages {
 	void (*page)(void *arg, const void *data, uint64_t bytes);
 	void *arg;
@@ -39,7 +39,7 @@ struct client_call {
 	bool idempotent;
 	uint8_t attempts;
 	uint32_t retries;      /* after a 503 */
-	uint64_t not_again_ns; /* before: 0 but for those */
+	uint64_t not_again_ns; /* not tried again before this; 0 unless it was retried */
 	neb_done_fn *done;
 	struct client_pages *pages; /* NULL: it has one answer */
 	uint64_t begun_ns, deadline_ns;
@@ -59,10 +59,10 @@ struct client_call {
 	void *sealed; /* an encrypted body that the pool did not hold */
 	uint64_t sealed_bytes;
 	uint64_t counter;	    /* of the request's capsule */
-	struct client_lease *lease; /* it reads by, or would like to have */
+	struct client_lease *lease; /* the lease that it reads by, or wants to get */
 	struct capsule_lease grant; /* as it was when the read began */
 	uint64_t landing_bytes;
-	void *landing;	   /* where the bytes come to lie */
+	void *landing;	   /* the address where the received bytes land */
 	uint32_t mr_count; /* made for this call */
 	struct rp_mr *mrs[NEB_IOV_MAX];
 	uint32_t cached_count; /* in use by this call */
@@ -70,8 +70,8 @@ struct client_call {
 	/* Over HTTP. */
 	CURL *easy;
 	struct client_endpoint *endpoint;
-	bool other_store; /* the endpoint is of another one */
-	bool by_token;	  /* of this try: the body moves by RDMA */
+	bool other_store; /* the endpoint belongs to another store */
+	bool by_token;	  /* in this try, the body moves by RDMA */
 	uint8_t declines; /* of its tokens */
 	void (*internal)(struct client_call
 			*call); /* the library's own: takes its result; NULL: the caller's */
@@ -87,26 +87,27 @@ struct client_call {
 };
 
 /* ---- call.c ---- */
-/* A queued call with a copy of all that the request names but its body and into. -EINVAL, -ENOMEM,
- * -EIO. */
+/* Makes a queued call with a copy of everything that the request names, except its body and into.
+ * -EINVAL, -ENOMEM, -EIO. */
 int client_call_make(struct neb_client *client, const struct neb_request *request,
 	struct client_call **ret_call);
-/* The call is over and its result handed out. */
+/* Frees a call that has ended and whose result was taken. */
 void client_call_give(struct client_call *call);
 void client_result_init(struct neb_result *result, uint64_t id, void *user_data);
-/* Copies the result; its pointers lead into the copy. */
+/* Copies the result; its pointers point into the copy. */
 void client_result_copy(struct neb_result *to, const struct neb_result *from);
-/* Its way was lost before an answer: another try, another way, or the end. */
+/* The connection was lost before an answer: tries again, tries the other transport, or ends the
+ * call. */
 void client_call_retry(struct client_call *call, int error, const char *why);
-/* With the result's answer filled in, or error when there is none. */
+/* Ends the call, with the result's answer filled in, or with error when there is none. */
 void client_call_finish(struct client_call *call, int error);
-/* Queues a request of the library's own, which goes to the endpoint over HTTP; internal takes its
+/* Queues a request of the library itself, which goes to the endpoint over HTTP; internal takes its
  * result. */
 int client_call_internal(struct neb_client *client, const struct neb_request *request,
 	struct client_endpoint *endpoint, void (*internal)(struct client_call *call));
 /* The errno of an S3 status. */
 int client_status_error(uint32_t status);
-/* Has queued calls routed in the next round: a session opened, was lost, or a slot came free. */
+/* Routes queued calls in the next round: a session opened or was lost, or a slot came free. */
 static inline void client_calls_kick(struct neb_client *client)
 {
 	client->kick = true;
@@ -120,9 +121,9 @@ struct client_op {
 const struct client_op *client_op_of(const struct client_call *call);
 
 /* ---- progress.c ---- */
-/* One round of everything that does not sleep. */
+/* One round of all the work that does not sleep. */
 void client_progress(struct neb_client *client);
-/* neb_perform, with pages told as they come. */
+/* As neb_perform, and reports pages as they arrive. */
 int client_perform(struct neb_client *client, const struct neb_request *request,
 	struct client_pages *pages, struct neb_result *ret_result);
 

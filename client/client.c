@@ -1,4 +1,4 @@
-/* client/client.c: a client's options and endpoints, opening and closing. */
+/* client/client.c: opens and closes a client, and checks its options and endpoints. */
 #include "http_priv.h"
 #include "session_priv.h"
 

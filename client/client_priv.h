@@ -46,8 +46,8 @@ struct client_endpoint {
 	uint16_t port;
 	char host[CLIENT_HOST_LEN_MAX + 1];
 	uint64_t retry_ns;   /* not tried again before this */
-	uint64_t backoff_ns; /* 0: it was well the last time */
-	bool warned;	     /* of this outage */
+	uint64_t backoff_ns; /* 0: the last try succeeded */
+	bool warned;	     /* this outage was logged */
 	bool token;	     /* bodies move by RDMA tokens */
 	struct client_token *tokens;
 	int error;     /* and */
@@ -67,7 +67,8 @@ struct neb_client {
 	uint32_t endpoint_count, rdma_count, http_count, token_count;
 	struct client_endpoint endpoints[CLIENT_ENDPOINTS_MAX];
 	struct prng prng;
-	/* Which store the endpoints are of; 0: none has said yet. Its own, or its pool's. */
+	/* The store that the endpoints belong to; 0: not known yet. The client's own variable, or
+	 * its pool's. */
 	_Atomic uint64_t *store_id, own_store_id;
 	/* RDMA; all NULL without an RDMA endpoint. */
 	struct rp_device *device;
@@ -76,16 +77,16 @@ struct neb_client {
 	struct client_session *session; /* for new calls; NULL: none, or being set up */
 	struct list sessions, lost_sessions;
 	uint32_t next_serial;
-	bool gpu_failed;    /* a copy to or from a GPU did */
+	bool gpu_failed;    /* a copy to or from a GPU failed */
 	int rdma_error;	    /* of the last outage */
-	int wake_fd;	    /* an eventfd: what neb_wake rings */
-	_Atomic bool woken; /* and what a wait that spins looks at */
+	int wake_fd;	    /* an eventfd that neb_wake writes */
+	_Atomic bool woken; /* a wait that spins reads this */
 	bool simulated;	    /* the device is */
 	char device_name[sizeof(((struct rp_found *)0)->device_name)];
 	char device_why[sizeof(((struct rp_found *)0)->why)]; /* it is that one, or none */
-	uint64_t kept_ns; /* when sessions were last looked after */
+	uint64_t kept_ns;				      /* when sessions were last checked */
 	uint64_t cm_polled_ns;
-	uint32_t idle_rounds; /* since the clock was last looked at */
+	uint32_t idle_rounds; /* since the clock was last read */
 	bool kick;
 	struct client_pool pool;
 	struct reg_cache *reg_cache; /* NULL: off */
@@ -109,31 +110,32 @@ struct neb_client {
 void client_log(struct neb_client *client, enum neb_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* ---- endpoint.c ---- */
-/* An outage of an endpoint: when to try again, and a warning once. */
+/* Records an outage of an endpoint: when to try again, and one warning. */
 void client_endpoint_failed(
 	struct neb_client *client, struct client_endpoint *endpoint, int error, const char *why);
 /* Parses the endpoints in the text that the transport can use; -EINVAL, which is logged. */
 int client_endpoints_parse(struct neb_client *client, const char *endpoints);
 
-/* The endpoint says which store it is of: 0, or -EXDEV, and the endpoint's why: not the one that
- * the others are of. */
+/* An endpoint names its store: 0, or -EXDEV and the endpoint's why when it is not the store of the
+ * other endpoints. */
 int client_store_learn(
 	struct neb_client *client, struct client_endpoint *endpoint, uint64_t store_id);
-/* The header that tells an endpoint which store is meant: its name, and its value for now. */
+/* The header that tells an endpoint which store the client expects: its name, and its current
+ * value. */
 #define CLIENT_STORE_HEADER "x-nebulaio-store"
 void client_store_text(const struct neb_client *client, char text[17]);
 
 /* ---- device.c ---- */
-/* Opens the named device, or with NULL, "" or "auto" the one that leads to an endpoint; logged, and
- * client->device_why says why. */
+/* Opens the named device. With NULL, "" or "auto", opens the device that leads to an endpoint.
+ * Logged; client->device_why has the reason. */
 int client_device_open(struct neb_client *client, const char *wanted);
 void client_device_close(struct neb_client *client);
-/* The host's address in digits, which is what a connection manager takes. May ask a name server.
+/* The host's numeric address, which a connection manager needs. May ask a name server.
  * -EHOSTUNREACH, with why. */
 int client_resolve(const char *host, char *ret_address, size_t address_bytes, const char **ret_why);
 
 /* ---- client.c ---- */
-/* neb_client_open, of a pool's: with the id that its clients share. */
+/* neb_client_open for a client of a pool: with the store id that the pool's clients share. */
 int client_open(const struct neb_options *options, _Atomic uint64_t *store_id,
 	struct neb_client **ret_client);
 

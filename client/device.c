@@ -1,5 +1,5 @@
-/* client/device.c: the client's RDMA device: the one it was told, or the one that leads to its
- * endpoints; opened, and its name told. */
+/* client/device.c: opens the client's RDMA device, which the options name or which leads to its
+ * endpoints, and returns its name. */
 #include "client_priv.h"
 
 #include <errno.h>
@@ -25,8 +25,8 @@ int client_resolve(const char *host, char *ret_address, size_t address_bytes, co
 	return ret ? -EHOSTUNREACH : 0;
 }
 
-/* Every endpoint is looked at in the order of preference; the first that a device leads to decides,
- * for a client has one device. why says why there is none: that of the first. */
+/* Tries the endpoints in the order of preference. The first that a device leads to decides, because
+ * a client has one device. why says why there is none: the reason of the first endpoint. */
 static int device_find(struct neb_client *client, struct rp_found *ret_found)
 {
 	struct rp_found none = {0}, found;

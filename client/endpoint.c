@@ -1,5 +1,5 @@
-/* client/endpoint.c: where a client goes: its endpoints, and where NEBULAIO_CONNECT_TO leads them.
- */
+/* client/endpoint.c: a client's endpoints, and the addresses that NEBULAIO_CONNECT_TO gives
+ * them. */
 #include "client_priv.h"
 
 #include <errno.h>

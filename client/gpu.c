@@ -1,6 +1,6 @@
-/* client/gpu.c: memory of a GPU. Nothing here is linked against CUDA: a program that has such
- * memory has loaded its driver's library, and only then is it used. The card reads and writes the
- * memory that it can reach; other memory is staged through the pool. */
+/* client/gpu.c: memory of a GPU. This file is not linked against CUDA: a program with such memory
+ * has loaded CUDA's driver library, and only then this file uses it. The card reads and writes the
+ * memory that it can reach; other memory is copied through the pool. */
 #include "client_priv.h"
 
 #include <dlfcn.h>

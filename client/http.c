@@ -113,7 +113,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 	struct slice value = slice_of(data, size * count);
 	struct slice name = slice_split(&value, ':');
 
-	if (!value.data) /* a status line: what came before was "100 Continue" */
+	if (!value.data) /* a status line: the earlier one was "100 Continue" */
 		return size * count;
 	while (value.len &&
 		(value.data[value.len - 1] == '\r' || value.data[value.len - 1] == '\n'))

@@ -10,13 +10,14 @@ void client_http_progress(struct neb_client *client);
 void client_http_close(struct neb_client *client);
 
 /* ---- token.c ---- */
-/* Readies the call for its way by token: 0: call->token is set, or it goes without one; -EAGAIN:
- * the queue pair is being connected, the call stays queued. */
+/* Prepares the call for RDMA tokens: 0: call->token is set, or the call goes without a token;
+ * -EAGAIN: the queue pair is still connecting, and the call stays queued. */
 int client_token_prepare(struct client_call *call, struct client_endpoint *endpoint);
-/* Its answer, or its end without one, has come: true when it was declined and must be asked again.
+/* The call's answer, or its end without one, has come. True when the server declined the token and
+ * the call must be sent again.
  */
 bool client_token_finish(struct client_call *call, bool answered);
-/* Takes a header of its answer. */
+/* Reads a header of the answer. */
 void client_token_header(struct client_call *call, struct slice name, struct slice value);
 void client_tokens_close(struct neb_client *client);
 

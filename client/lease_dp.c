@@ -1,8 +1,8 @@
 /* client/lease_dp.c: objects that are asked for again and again are read from the server's memory,
  * by one RDMA READ of a slot: its generation and the body (docs/spec/wire.md section 8). The
- * generation that was granted says that the object was still what its key held while the read
- * lasted, the checksum that the bytes are its bytes; else the request goes to the server. Data
- * path.
+ * granted generation proves that the key still held this object during the read; the checksum
+ * proves that the bytes are the object's. If one of them does not match, the request goes to the
+ * server. Data path.
  */
 #include "session_priv.h"
 

@@ -1,4 +1,4 @@
-/* client/log.c: what a client tells its program's log. */
+/* client/log.c: writes a client's messages to its program's log. */
 #include "client_priv.h"
 
 #include <stdarg.h>

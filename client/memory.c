@@ -1,5 +1,5 @@
-/* client/memory.c: the pool of registered memory, the user's registrations, and what the device may
- * touch for one call. */
+/* client/memory.c: the pool of registered memory, the user's registrations, and the memory that the
+ * device may access for one call. */
 #include "session_priv.h"
 
 #include "reg_cache.h"

@@ -6,7 +6,7 @@
 #include "rdma/rdma.h"
 
 #define CLIENT_REGISTRATIONS_MAX 256u
-/* Unregistered bodies up to here go through the pool by copy, larger ones are registered. */
+/* Unregistered bodies up to this size are copied through the pool; larger ones are registered. */
 #define CLIENT_BOUNCE_BYTES_MAX (64 * KIB)
 
 struct neb_client;
@@ -42,36 +42,35 @@ int client_runs(
 	struct client_call *call, bool body, struct capsule_run *ret_runs, uint32_t *ret_run_count);
 /* All of the call's into lies in memory that the device knows. */
 bool client_memory_known(const struct client_call *call);
-/* Ends what client_runs did; moved: bytes of into that came through the pool. */
+/* Undoes client_runs; moved: bytes of into that came through the pool. */
 void client_runs_end(struct client_call *call, uint64_t moved);
-/* 0 bytes, or no device: none. */
+/* 0 bytes, or no device: no cache. */
 int client_reg_cache_open(struct neb_client *client, uint64_t bytes);
 void client_registrations_close(struct neb_client *client);
-/* Copies into the call's into, or out of its body, from an offset on; counted. */
+/* Copies into the call's into, or out of its body, from an offset on. The copy is counted. */
 void client_scatter(struct client_call *call, uint64_t offset, const void *data, uint64_t bytes);
 void client_gather(struct client_call *call, uint64_t offset, void *data, uint64_t bytes);
-/* theirs is to or from, and may be a GPU's. */
+/* `theirs` is to or from, and may be memory of a GPU. */
 void client_piece_copy(
 	struct neb_client *client, void *to, const void *from, uint64_t bytes, const void *theirs);
 
-/* The local key of memory that the device knows; false: it does not, or the processor cannot read
- * it. */
+/* The local key of memory that is registered with the device; false: it is not registered, or the
+ * processor cannot read it. */
 bool client_memory_lkey(
 	const struct neb_client *client, const void *data, uint64_t bytes, uint32_t *ret_lkey);
-/* Any memory that the device knows for the call: of the pool, or mapped and registered for it. */
+/* Any registered memory for the call: from the pool, or mapped and registered for it. */
 int client_memory_lease(struct client_call *call, uint64_t bytes, struct capsule_run *ret_run);
 
 /* ---- gpu.c ---- */
-/* Whether the program has loaded CUDA by now; cheap, and any thread may ask. */
+/* Checks whether the program has loaded CUDA by now. Cheap; any thread. */
 void client_gpu_look(void);
-/* The address is a GPU's: the processor cannot reach it. */
+/* True when the address is a GPU's, which the processor cannot read. */
 bool client_gpu_owns(const void *data);
-/* Waits until the GPU has done what it was told before, so that its memory is what the program
- * means. -EIO. */
+/* Waits until the GPU has finished its earlier work, so that its memory is up to date. -EIO. */
 int client_gpu_settle(const void *data);
-/* Between a GPU's memory and ours, or two of a GPU's. -EIO. */
+/* Copies between a GPU's memory and ours, or within GPU memory. -EIO. */
 int client_gpu_copy(void *to, const void *from, uint64_t bytes);
-/* -EOPNOTSUPP, or as rp_mr_open: the card cannot reach it. */
+/* -EOPNOTSUPP: the card cannot reach the memory; other errors as rp_mr_open. */
 int client_gpu_register(struct neb_client *client, void *data, uint64_t bytes, uint32_t access,
 	struct rp_mr **ret_mr);
 

@@ -1,4 +1,4 @@
-/* client/ops.c: the common operations at once, and listings page by page. */
+/* client/ops.c: the blocking calls for the common operations, and listings page by page. */
 #include "session_priv.h"
 
 #include <errno.h>

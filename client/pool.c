@@ -1,5 +1,5 @@
-/* client/pool.c: clients leased to threads, each starting at another endpoint. The only part of the
- * library with a lock. */
+/* client/pool.c: leases clients to threads; each client starts at another endpoint. The only part
+ * of the library with a lock. */
 #include "client_priv.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static int text_take(const char **text)
 	return *text ? 0 : -ENOMEM;
 }
 
-/* Copies the strings; what could not be copied is NULL. */
+/* Copies the strings; a string that could not be copied is NULL. */
 static int options_take(struct neb_pool *pool, const struct neb_options *options)
 {
 	struct neb_options *ours = &pool->options;

@@ -1,5 +1,5 @@
-/* client/progress.c: the rounds and waits that drive everything: each call is given a way, by RDMA
- * or HTTP, until it is done; and the calls of nebulaio.h that submit and wait. */
+/* client/progress.c: the rounds and waits that drive all calls: each call is routed by RDMA or HTTP
+ * until it is done. Also the calls of nebulaio.h that submit and wait. */
 #include "http_priv.h"
 #include "session_priv.h"
 
@@ -73,8 +73,8 @@ static void finish_unsent(struct client_call *call, const struct client_endpoint
 	client_call_finish(call, error ? error : -ENETDOWN);
 }
 
-/* Keys that were refused will be refused again, and another store stays another; and who never had
- * a session is told at once that nobody is there, for that is where a name or a port was misspelt.
+/* Refused keys will be refused again, and an endpoint of another store stays one. A client that
+ * never had a session gets the error at once, because then a name or a port is probably misspelt.
  */
 static bool hopeless(const struct neb_client *client)
 {
@@ -302,7 +302,8 @@ int neb_submit(struct neb_client *client, const struct neb_request *request, uin
 	return ret;
 }
 
-/* Off its list first: what it submits may be done at once, and be told in the next round. */
+/* Taken off its list first: a call that it submits may end at once, and is reported in the next
+ * round. */
 static void call_tell(struct client_call *call)
 {
 	list_remove(&call->link);

@@ -1,5 +1,5 @@
 /* client/reg_cache.c: a cache of registrations: intervals that do not overlap, in order of address,
- * found by halving; the one used longest ago goes first. */
+ * found by binary search; the least recently used one is evicted first. */
 #include "reg_cache.h"
 
 #include <errno.h>

@@ -2,10 +2,10 @@
  * for, so that the next one with the same buffer costs no system call.
  *
  * The hazard: a registration pins the pages that an address had when it was made. Memory that is
- * unmapped and mapped anew at the same address has other pages, and a device would go on using the
- * old ones: a GET would land nowhere, a PUT would send what was there once. Nothing tells a library
- * of that without hooking the allocator or the kernel. So the cache is off unless asked for, and
- * who asks for it says what goes away, with neb_memory_forget(), before it does. */
+ * unmapped and mapped again at the same address has other pages, and a device would go on using the
+ * old ones: a GET would write to lost pages, a PUT would send old bytes. A library cannot notice
+ * that without hooking the allocator or the kernel. So the cache is off by default, and a program
+ * that turns it on must call neb_memory_forget() before it unmaps memory. */
 #ifndef CLIENT_REG_CACHE_H
 #define CLIENT_REG_CACHE_H
 
@@ -21,13 +21,13 @@ struct reg_cache_stats {
 	uint32_t entries;
 };
 
-/* Holds at most so many bytes. Used by one thread at a time. The pd must outlive it. */
+/* Holds at most this many bytes. Used by one thread at a time. The pd must outlive it. */
 int reg_cache_open(
 	struct rp_pd *pd, uint64_t bytes_max, uint32_t access, struct reg_cache **ret_cache);
 void reg_cache_close(struct reg_cache *cache); /* takes NULL; nothing may be in use */
 /* A registration that covers [data, data + bytes), made now if there is none; in use until it is
- * put. -ENOSPC: it cannot be kept (too large, or it overlaps one that is in use, or all that would
- * have to go is in use); or the device's error. */
+ * put. -ENOSPC: the cache cannot keep it (too large, or it overlaps a registration in use, or
+ * everything that it would have to evict is in use); or the device's error. */
 int reg_cache_get(
 	struct reg_cache *cache, const void *data, uint64_t bytes, struct reg_entry **ret_entry);
 void reg_cache_put(struct reg_cache *cache, struct reg_entry *entry);

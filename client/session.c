@@ -1,5 +1,6 @@
-/* client/session.c: an RDMA session: connected, proven, open, lost. docs/spec/wire.md section 3. No
- * call here sleeps: set-up goes on while the client makes progress. */
+/* client/session.c: an RDMA session's life: connecting, authenticating, open, lost.
+ * docs/spec/wire.md section 3. No call here sleeps: set-up goes on while the client makes
+ * progress. */
 #include "session_priv.h"
 
 #include <errno.h>
@@ -354,9 +355,9 @@ void client_session_broken(struct client_session *session, enum rp_status status
 	}
 }
 
-/* A card's queue pair may retry for minutes, and soft-RoCE's, told 7 times, for ever: what is not
- * acknowledged in as long again is not waited for. Simulated, a send waits for the peer's process,
- * whose end is told at once. */
+/* A card's queue pair may retry for minutes, and soft-RoCE's, with a retry count of 7, for ever:
+ * after the same time again the session stops waiting for acknowledgements. On the simulated
+ * device, a send waits for the peer's process, and its end is reported at once. */
 static void session_keep(struct client_session *session, uint64_t now_ns)
 {
 	struct neb_client *client = session->client;

@@ -1,5 +1,5 @@
-/* client/session_post_dp.c: what a session posts to its queue pair: capsules, receives and the
- * write that asks whether the server's device is there. Data path. */
+/* client/session_post_dp.c: posts a session's work to its queue pair: capsules, receives, and the
+ * write that checks that the server's device still answers. Data path. */
 #include "session_priv.h"
 
 #include <string.h>

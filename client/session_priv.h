@@ -12,7 +12,8 @@
 #define CLIENT_CM_POLL_NS	 (1 * NS_PER_MS)
 #define CLIENT_WC_BATCH		 16u
 #define CLIENT_SEND_INLINE_BYTES 512u
-/* Pages of a list that the server may be ahead; a receive for each beside the credits'. */
+/* How many pages of a list the server may send ahead; each needs a receive besides those of the
+ * credits. */
 #define CLIENT_LIST_PAGES 4u
 
 /* A posted receive. */
@@ -30,7 +31,7 @@ struct client_recv {
 struct client_slot {
 	struct client_call *call; /* NULL: free */
 	uint32_t generation;
-	uint8_t *data; /* the capsule being sent: ours again when the response has come */
+	uint8_t *data; /* the capsule being sent; free again when the response has come */
 };
 
 /* The life of a session:
@@ -72,7 +73,7 @@ struct client_session {
 	uint64_t store_id;
 	uint32_t recv_count, slot_count, free_count;
 	uint32_t sends_unsignaled, unsignaled_max;
-	uint64_t heard, heard_ns; /* of in.counter: what it was when it last moved, and when */
+	uint64_t heard, heard_ns; /* the last value of in.counter, and when it changed */
 	bool keeping;		  /* a keepalive is on its way */
 	uint16_t free_slots[LIMIT_SESSION_REQUESTS_MAX];
 	struct client_recv
@@ -84,11 +85,11 @@ struct client_session {
 };
 
 /* ---- crypt.c ---- */
-/* Encrypts the call's body into memory of its own, which the run names, for the session's next
- * capsule; what comes back from the server may land there, too. */
+/* Encrypts the call's body into separate memory, which the run names, for the session's next
+ * capsule. The server's answer may land there, too. */
 int client_body_seal(struct client_session *session, struct client_call *call,
 	struct capsule_run *ret_run, uint8_t ret_tag[AEAD_TAG_BYTES]);
-/* Decrypts what the server wrote, where it lies. -EBADMSG: it is not what the server sent, and has
+/* Decrypts in place what the server wrote. -EBADMSG: the bytes were changed on the way, and have
  * been wiped. */
 int client_answer_open(struct client_session *session, struct client_call *call, uint64_t bytes,
 	struct slice payload_tag);
@@ -96,27 +97,28 @@ int client_answer_open(struct client_session *session, struct client_call *call,
 /* ---- session_post_dp.c ---- */
 int client_recv_post(struct client_recv *recv);
 int client_send(struct client_session *session, const void *capsule, uint8_t *registered);
-/* Asks the server's device whether it is there. */
+/* Checks that the server's device still answers. */
 void client_keepalive_send(struct client_session *session) __attribute__((cold));
 
 /* ---- session.c ---- */
-/* A session that is open or on its way, begun if one is due; NULL: none can be had now. */
+/* Returns an open session or one being set up, and begins one if it is due; NULL: none is possible
+ * now. */
 struct client_session *client_session_want(struct neb_client *client);
 void client_session_lose(struct client_session *session, int error, const char *why)
 	__attribute__((cold));
 void client_sessions_reap(struct neb_client *client);
-/* Connection events, and set-ups that take too long. */
+/* Handles connection events, and set-ups that take too long. */
 void client_cm_progress(struct neb_client *client, uint64_t now_ns);
-/* Looks after servers that have been silent for long. */
+/* Checks servers that have been silent for long. */
 void client_sessions_keep(struct neb_client *client, uint64_t now_ns);
-/* Work on the session's queue pair ended so. */
+/* The session's queue pair failed with this status. */
 void client_session_broken(struct client_session *session, enum rp_status status)
 	__attribute__((cold));
 /* A set-up capsule came. */
 void client_session_setup(struct client_session *session, const void *capsule, uint32_t bytes);
 
 /* ---- session_dp.c ---- */
-/* 0; -EAGAIN: no free slot; else this call cannot go. */
+/* 0; -EAGAIN: no free slot; other errors: this call cannot be sent. */
 int client_session_start(struct client_session *session, struct client_call *call);
 /* Handles completions; returns how many. */
 uint32_t client_cq_progress(struct neb_client *client);
@@ -124,13 +126,13 @@ uint32_t client_cq_progress(struct neb_client *client);
 /* ---- lease_dp.c ---- */
 int client_leases_open(struct neb_client *client);
 void client_leases_close(struct neb_client *client);
-/* Reads the call's object from the server's memory, if there is a lease on it: true, it is on its
- * way. Else call->lease says whether to ask for one. */
+/* Reads the call's object from the server's memory if there is a lease on it: true, the read has
+ * started. Otherwise call->lease says whether to ask for a lease. */
 bool client_lease_read(struct client_session *session, struct client_call *call);
-/* An answer may have brought a lease. */
+/* Takes the lease that an answer may have brought. */
 void client_lease_take(struct client_session *session, struct client_call *call,
 	const struct capsule_response *response);
-/* A read has ended. */
+/* Handles the end of such a read. */
 void client_lease_landed(struct client_session *session, uint32_t slot_idx, const struct rp_wc *wc);
 
 #endif

@@ -1,7 +1,7 @@
 /* client/token.c: bodies by RDMA tokens in HTTP requests (docs/spec/wire.md, part B): a queue pair
  * for each endpoint that asks for it, connected by the first request that wants one, and each
- * request's window of memory. A request that cannot use a token uses HTTP, and its result has the
- * reason. */
+ * request's window of memory. A request that cannot use a token moves its body by HTTP, and its
+ * result has the reason. */
 #include "http_priv.h"
 
 #include <errno.h>

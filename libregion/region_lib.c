@@ -1,5 +1,5 @@
-/* libregion/region_lib.c: the region as a library: its life and its disks. A reactor without fibers
- * drives the rings, inside the caller's calls only. */
+/* libregion/region_lib.c: the region as a library: opens and closes it and its disks. A reactor
+ * without fibers drives the rings, only during the caller's calls. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* libregion/region_lib.h: what the files of libnebulaio-region share. */
+/* libregion/region_lib.h: shared by the files of libnebulaio-region. */
 #ifndef LIBREGION_REGION_LIB_H
 #define LIBREGION_REGION_LIB_H
 
@@ -16,7 +16,7 @@
 #define LIB_EXPOSED_MAX 256u
 #define LIB_WORK_MAX	8192u
 
-/* Work under way: its entry's user data is its place. */
+/* Work in progress: the user data of its entry is its index. */
 struct lib_work {
 	struct neb_work work;
 	enum region_owner owner; /* the owner that the spans were given to; OWNER_FREE: none */
@@ -77,7 +77,7 @@ struct neb_region {
 #ifdef NEBULAIO_XDP
 	struct lib_port ports[NEB_INTERFACES_MAX];
 	uint32_t port_count;
-	uint32_t port_turn, queue_turn; /* who is looked at first */
+	uint32_t port_turn, queue_turn; /* which one is polled first */
 	bool packet_targets[LIMIT_REGION_TARGETS_MAX];
 #endif
 };
@@ -101,7 +101,7 @@ static inline struct neb_span neb_span_of(struct region_span span)
 
 /* ---- region_span.c ---- */
 uint64_t lib_deadline(uint64_t timeout_ns);
-/* 0 when that owner has it; -EPERM, or as neb_span_owner. */
+/* 0 when that owner holds it; -EPERM, or as neb_span_owner. */
 int lib_span_held(
 	const struct neb_region *region, const struct neb_span *span, enum neb_owner owner);
 /* NULL: no such target. */

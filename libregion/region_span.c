@@ -1,5 +1,5 @@
-/* libregion/region_span.c: spans and who has them; and the disk, connection or key that a work's
- * numbers mean. */
+/* libregion/region_span.c: spans and their owners; and the lookup of the disk, connection or key
+ * that a work's numbers name. */
 #include <errno.h>
 
 #include "libregion/region_lib.h"

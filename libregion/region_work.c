@@ -1,5 +1,5 @@
-/* libregion/region_work.c: work for the devices: checked, put into the ring, and told of when it is
- * done. */
+/* libregion/region_work.c: work for the devices: checks it, puts it into the ring, and reports its
+ * completion. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* libregion/region_xdp.c: the region's interfaces and their queues: packets in the region's own
- * frames. */
+/* libregion/region_xdp.c: the region's network interfaces and their queues: packets in the region's
+ * own frames. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -75,8 +75,8 @@ static void connection_end(struct connection *connection)
 		fiber_wake(listen->drainer);
 }
 
-/* Ends in order a connection that never became one of HTTP: what the peer was told last arrives,
- * which a close with bytes unread would prevent. */
+/* Ends in order a connection that never became one of HTTP. The last message to the peer arrives,
+ * which a close with unread bytes would prevent. */
 static void connection_refuse(
 	struct connection *connection, struct slice last_words, uint64_t linger_ns)
 {
@@ -115,8 +115,8 @@ static bool connection_secure(struct connection *connection)
 	return false;
 }
 
-/* Until somebody proves who asks, the processor's time is that of all at the peer's address; what
- * the admin listener serves goes before clients. */
+/* Until a client has authenticated, its processor time counts for all clients at the peer's
+ * address. Requests of the admin listener go before clients. */
 static void connection_join(struct connection *connection)
 {
 	const struct flow_budget *budget = connection->listen->opts.core->budget;

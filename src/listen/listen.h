@@ -15,15 +15,16 @@ struct listen_opts {
 	struct flow_core *core;
 	struct front_http_opts http; /* copied for each connection; core, draining and ret_idle are
 					filled in here */
-	/* At this many, one that waits for a request makes room for the next; when none does, the
-	 * next ones wait in the kernel's backlog. */
+	/* At this many connections, one that waits for a request is closed to make room for the
+	 * next. When none waits, new connections wait in the kernel's backlog. */
 	uint32_t connections_max;
-	/* When none waits for a request, the one whose request began first makes room: nobody can
-	 * keep others out. */
+	/* When none waits for a request, the connection whose request began first is closed: nobody
+	 * can keep others out. */
 	bool evict_serving;
 	struct net_tls *tls; /* every connection begins with a handshake by this; NULL: none */
 	uint64_t handshake_timeout_ns;
-	/* Another reactor's on whose address this one listens, too; NULL: it is the first. */
+	/* The listener of another reactor that has the same address; NULL: this is the first
+	 * one. */
 	const struct listen *beside;
 };
 
@@ -33,11 +34,12 @@ int listen_open(const struct listen_opts *opts, const char *address, struct list
 /* Begins to accept. Before the reactor runs. */
 int listen_start(struct listen *listen);
 uint16_t listen_port(const struct listen *listen);
-/* In a fiber: accepts nothing more, ends idle connections at once, and lets the others end with
- * their request. Then drain, once; who drains several listeners begins with all. */
+/* In a fiber: accepts no more connections, ends idle ones at once, and lets the others finish their
+ * request. Then call drain, once. A caller that drains several listeners begins with this call for
+ * all of them. */
 void listen_drain_begin(struct listen *listen);
-/* In a fiber: waits until the last connection has ended, and at the deadline ends them whatever
- * they do. */
+/* In a fiber: waits until the last connection has ended; at the deadline it ends all that are
+ * left. */
 void listen_drain(struct listen *listen, uint64_t deadline_ns);
 /* After the reactor ended, or before it ran. Takes NULL. */
 void listen_close(struct listen *listen);

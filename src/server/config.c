@@ -1,5 +1,5 @@
-/* server/config.c: reads the configuration from its four places and refuses what it does not
- * understand. */
+/* server/config.c: reads the configuration from its four places and refuses keys and values that it
+ * does not know. */
 
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -1,6 +1,6 @@
-/* server/config.h: what the server was told: defaults, then the YAML file, then environment
- * variables, then the command line. Every key stands in one table (config_table.c) with its type,
- * bounds and help text. */
+/* server/config.h: the server's configuration, from defaults, then the YAML file, then environment
+ * variables, then the command line; later sources win. Every key is in one table (config_table.c)
+ * with its type, bounds and help text. */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
@@ -206,7 +206,7 @@ struct config_key {
 	uint64_t max;
 	const char *preset; /* as text: the default */
 	const char *help;
-	const char *not_yet; /* set: any value but the default is refused, and this says why */
+	const char *not_yet; /* set: any value but the default is refused with this reason */
 	const char *choices; /* texts: "off|required" or NULL */
 	bool may_be_auto;    /* a number: "auto" is CONFIG_AUTO */
 };
@@ -219,31 +219,32 @@ struct config_error {
 	char text[4096];
 };
 
-/* Of a number that may be "auto", and is then derived. */
+/* The value of a number that may be "auto"; the server then computes it. */
 #define CONFIG_AUTO UINT64_MAX
-/* Both the access key and the secret key of a server that was given none. */
+/* The access key and the secret key of a server that was configured without them. */
 #define CONFIG_DEVELOPMENT_KEY "minioadmin"
 
 void config_defaults(struct config *config);
-/* -ENOENT and its like: the file; -EINVAL: its content. The error text is filled in. */
+/* -ENOENT and other errors of opening the file; -EINVAL: wrong content. The error text is filled
+ * in. */
 int config_load_file(struct config *config, const char *path, struct config_error *ret_error);
 /* NEBULAIO_<SECTION>_<KEY> for each key, and NEBULAIO_ROOT_USER, NEBULAIO_ROOT_PASSWORD. A variable
  * with our prefix that names no key is an error. */
 int config_load_env(struct config *config, char *const *env, struct config_error *ret_error);
-/* One key by its path; where says who asks ("--set", "file.yaml:12"). */
+/* Sets one key by its path; where names the source for messages ("--set", "file.yaml:12"). */
 int config_set(struct config *config, const char *path, const char *value, const char *where,
 	struct config_error *ret_error);
-/* The embedded configuration, of a server that was given no file: stands below environment and
- * command line. The development profile has RDMA and HTTPS on. */
+/* The embedded configuration of a server that was started without a file; environment and command
+ * line override it. The development profile turns RDMA and HTTPS on. */
 void config_embed(struct config *config, bool development);
-/* Only this host's processes reach the address. */
+/* True when only processes of this host can reach the address. */
 bool config_is_loopback(const char *address);
 /* memory.cache_bytes, also when it is "auto". */
 uint64_t config_cache_bytes(const struct config *config);
-/* How many requests a session may have under way. */
+/* How many requests a session may have in flight. */
 uint32_t config_session_requests(const struct config *config);
-/* Checks that need all keys together: profile rules, sums that must fit. All that is broken is in
- * the error text, a line each. */
+/* Checks that need all keys together: profile rules, sums that must fit. The error text has one
+ * line for each problem. */
 int config_check(const struct config *config, bool development, struct config_error *ret_error);
 
 #endif

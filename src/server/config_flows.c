@@ -1,5 +1,5 @@
-/* server/config_flows.c: the list `flows:` of the configuration file, event by event: what is to be
- * moved while the server runs. The code that starts a flow checks its texts. */
+/* server/config_flows.c: the list `flows:` of the configuration file, event by event: the flows
+ * that run with the server. The code that starts a flow checks its texts. */
 #include "server/config_priv.h"
 
 #define NAME_ALPHABET "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"

@@ -1,4 +1,4 @@
-/* server/config_priv.h: what the files that read the configuration share. */
+/* server/config_priv.h: shared by the files that read the configuration. */
 #ifndef SERVER_CONFIG_PRIV_H
 #define SERVER_CONFIG_PRIV_H
 
@@ -21,7 +21,7 @@ struct config_flows_walk {
 	struct config *config;
 	struct config_error *error;
 	enum config_flows_level level;
-	char key[64]; /* whose value comes next; "": a key comes */
+	char key[64]; /* the key whose value comes next; "": a key comes */
 };
 /* One event inside the list. where: "FILE:LINE". 0 or -EINVAL. */
 int config_flows_event(

@@ -1,4 +1,4 @@
-/* server/device.c: which RDMA device rdma.device_name: auto is on this host. */
+/* server/device.c: chooses the RDMA device of this host for rdma.device_name: auto. */
 #include "server/server.h"
 
 #include <stdio.h>

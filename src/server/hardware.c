@@ -1,4 +1,4 @@
-/* server/hardware.c: what was asked of the hardware, and whether it is there. */
+/* server/hardware.c: checks whether this host has the hardware that the configuration asks for. */
 #include "server/hardware.h"
 
 #include <dirent.h>

@@ -1,7 +1,7 @@
-/* server/https.c: which certificate the HTTPS listeners show, and when it is read again.
+/* server/https.c: chooses the certificate of the HTTPS listeners, and reads it again when it
+ * changes.
  *
- * Folders are watched, not files: who renews a certificate puts another file, or another link, in
- * its place. */
+ * It watches folders, not files, because renewing a certificate replaces the file or the link. */
 #include "server/https.h"
 
 #include <errno.h>

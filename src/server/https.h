@@ -1,4 +1,4 @@
-/* server/https.h: the certificate that the HTTPS listeners share, and its files' changes. */
+/* server/https.h: the certificate that the HTTPS listeners share, and changes of its files. */
 #ifndef SERVER_HTTPS_H
 #define SERVER_HTTPS_H
 
@@ -7,15 +7,16 @@
 
 struct https;
 
-/* After the store, whose folder a self-signed certificate is kept in. Errors are logged. */
+/* Called after the store is open, because its folder keeps a self-signed certificate. Errors are
+ * logged. */
 int https_open(const struct config *config, struct https **ret_https);
 struct net_tls *https_tls(const struct https *https);
-/* The certificate that clients are to trust when it is self-signed, else NULL. */
+/* The certificate file that clients should trust when it is self-signed, else NULL. */
 const char *https_self_signed(const struct https *https);
-/* Readable when something happened in a folder of the files; -1 where that cannot be watched. */
+/* Readable when something changed in a folder of the files; -1 when that cannot be watched. */
 int https_watch_fd(const struct https *https);
-/* Takes that, and reads the files again if one of them is another now, or in any case. Unusable
- * files are logged, and the old ones stay in use. */
+/* Consumes the event, and reads the files again if one of them changed, or in any case. Unusable
+ * files are logged, and the old certificate stays in use. */
 void https_reload(struct https *https, bool in_any_case);
 /* Takes NULL. */
 void https_close(struct https *https);

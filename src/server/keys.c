@@ -1,4 +1,4 @@
-/* server/keys.c: reads the master keys of encryption at rest, and makes the first of them. */
+/* server/keys.c: reads the master keys of encryption at rest, and creates the first one. */
 #include "server/keys.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 
 #define KEYS_BYTES_MAX 4096u
 
-/* The text of encryption.key_file; the file of its own is made for a store that is fresh, which has
- * nothing that a key is missed for. Logs what is wrong. */
+/* Reads the text of encryption.key_file. The store's own key file is created only for a fresh
+ * store, where no encrypted data can need another key. Logs what is wrong. */
 int keys_read(const struct config *config, bool fresh, char ret_text[KEYS_BYTES_MAX]);
 
 #endif

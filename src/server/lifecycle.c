@@ -1,4 +1,4 @@
-/* server/lifecycle.c: the job's questions become S3's, and its answers the job's. */
+/* server/lifecycle.c: implements the lifecycle job's functions by S3's rules. */
 #include "server/lifecycle.h"
 
 #define INTERVAL_NS_MIN (NS_PER_S)

@@ -1,4 +1,4 @@
-/* server/lifecycle.h: joins the job that walks versions to what S3's rules say of them. */
+/* server/lifecycle.h: connects the job that walks versions to S3's lifecycle rules. */
 #ifndef SERVER_LIFECYCLE_H
 #define SERVER_LIFECYCLE_H
 
@@ -12,10 +12,10 @@ struct lifecycle {
 	struct flow_core *core;
 	struct job_lifecycle *job;
 };
-/* day_seconds: how long a day of a rule is; how often the job walks follows. Before the reactor
+/* day_seconds: the length of a day in a rule; the job's interval depends on it. Before the reactor
  * runs, or on it. */
 int lifecycle_open(struct lifecycle *lifecycle, struct store *store, uint64_t day_seconds);
-/* Fiber call on its reactor. Nothing to do when it was not opened. */
+/* Fiber call on its reactor. Does nothing when it was not opened. */
 void lifecycle_close(struct lifecycle *lifecycle);
 
 #endif

@@ -1,4 +1,4 @@
-/* server/numa.c: the host's memory nodes as sysfs tells them, and the choice of one. */
+/* server/numa.c: reads the host's NUMA nodes from sysfs, and chooses one. */
 #include "server/numa.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-/* server/server.c: wires the layers together in start order and takes them apart in reverse. */
+/* server/server.c: opens the layers in start order, connects them, and closes them in reverse. */
 #include "server/server.h"
 #include "s3/vault.h"
 

@@ -1,27 +1,27 @@
-/* server/admin/admin_priv.h: what the files of this folder share: how a metric is written. */
+/* server/admin/admin_priv.h: shared by the files of this folder: how a metric is written. */
 #ifndef SERVER_ADMIN_ADMIN_PRIV_H
 #define SERVER_ADMIN_ADMIN_PRIV_H
 
 #include "server/admin/admin.h"
 
-/* A metric's head, once, before its lines; a name that ends in _total is a counter's. */
+/* Writes a metric's head, once, before its lines; a metric whose name ends in _total is a
+ * counter. */
 void metric_head(struct buf *out, const char *name, const char *help);
 /* labels may be NULL. */
 void metric_line(struct buf *out, const char *name, const char *labels, uint64_t value);
 
-/* The kernel's figures of this process; 0: unknown. Any thread; reads /proc. */
+/* The kernel's statistics of this process; 0: unknown. Any thread; reads /proc. */
 struct admin_process {
 	double cpu_s, started_s; /* since 1970 */
 	uint64_t virtual_bytes, resident_bytes, descriptors, descriptors_max;
 };
 void admin_process_read(struct admin_process *ret_process);
-/* The same, by the names that Prometheus' own clients use. Left out is
- * what it does not say. */
+/* The same, by the names that Prometheus' own clients use. Unknown values are left out. */
 void admin_process_metrics(struct buf *out);
 
 #define ADMIN_METRICS_BYTES_MAX (4 * MIB)
-/* Answers with a text that make writes, on a helper thread: much is asked and printed. In a fiber,
- * or on any thread. */
+/* Answers with a text that make writes on a helper thread, because it is long. In a fiber, or on
+ * any thread. */
 typedef void admin_make_fn(const struct admin_opts *opts, struct buf *out);
 void admin_answer_metrics(const struct admin_opts *opts, const struct s3_request *request,
 	struct s3_reply *reply, admin_make_fn *make);

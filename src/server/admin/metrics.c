@@ -1,4 +1,4 @@
-/* server/admin/metrics.c: everything that is counted, in Prometheus' text format. */
+/* server/admin/metrics.c: writes all counters in Prometheus' text format. */
 #include "server/admin/admin_priv.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* server/admin/minio.c: what MinIO's scrape paths answer, on the S3 port: MinIO's names (its
- * metrics, version 2) for what means the same here, and none for what does not. */
+/* server/admin/minio.c: the answers of MinIO's scrape paths, on the S3 port: a metric that means
+ * the same here has MinIO's name (its metrics, version 2); others are left out. */
 #include "server/admin/admin_priv.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* server/admin/process.c: what the kernel says of this process, by the names that Prometheus'
+/* server/admin/process.c: the kernel's statistics of this process, by the names that Prometheus'
  * clients use (Prometheus, "Writing client libraries", process metrics). */
 #include "server/admin/admin_priv.h"
 

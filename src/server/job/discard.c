@@ -1,4 +1,4 @@
-/* server/job/discard.c: volumes are told what is free again. */
+/* server/job/discard.c: tells the volumes which space is free (DISCARD). */
 #include "server/job/job.h"
 
 static void discard_main(void *arg)

@@ -1,5 +1,5 @@
-/* server/job/job.h: background work: one fiber each, which gives way between its steps. The S3
- * rules come in through functions: job uses only the store. */
+/* server/job/job.h: background jobs, one fiber each, which yields between its steps. Functions of
+ * the caller implement the S3 rules, because job uses only the store. */
 #ifndef SERVER_JOB_JOB_H
 #define SERVER_JOB_JOB_H
 
@@ -9,7 +9,7 @@
 #include "store/local.h"
 
 /* ---- Lifecycle: walks all versions of the buckets that have rules, again and again. ---- */
-/* Called on the job's fiber; may block, but for may_delete, which runs in a commit. */
+/* Called on the job's fiber. They may block, except may_delete, which runs in a commit. */
 struct job_lifecycle_ops {
 	/* A bucket's rules. -ENOENT: it has none. */
 	int (*open)(void *arg, struct slice bucket, void **ret_rules);
@@ -18,11 +18,11 @@ struct job_lifecycle_ops {
 		const struct store_lifecycle_version *version, struct store_flags *ret_flags);
 	bool (*may_delete)(const struct store_meta *version);
 	/* Prepares the event of the coming change: the commit includes the outbox row; NULL: no
-	 * event. Between the two. */
+	 * event. Called between open and close. */
 	struct store_outbox_row *(*tell_begin)(
 		void *rules, const struct store_lifecycle_action *action);
 	void (*tell_end)(void *rules, const struct store_outcome *outcome);
-	/* Ends uploads that were left in the bucket. */
+	/* Aborts uploads that were abandoned in the bucket. */
 	int (*abort_uploads)(void *rules, uint32_t *ret_count);
 };
 struct job_lifecycle_opts {
@@ -39,16 +39,15 @@ int job_lifecycle_open(struct reactor *reactor, const struct job_lifecycle_opts 
 void job_lifecycle_close(struct job_lifecycle *job);
 
 /* ---- Rebuilding: volumes of the store that came back or were replaced. ---- */
-/* Until the store quiesces. Before the reactor runs, or on
- * it. -ENOMEM, -EAGAIN. */
+/* Runs until the store quiesces. Call it before the reactor runs, or on it. -ENOMEM, -EAGAIN. */
 int job_rebuild_start(struct reactor *reactor, struct store *store);
 
 /* ---- Discarding of free space. ---- */
 struct job_discard_opts {
 	struct store *store;
-	uint64_t bytes_per_s; /* 0: there is none */
+	uint64_t bytes_per_s; /* 0: no limit */
 };
-/* As above; opts is borrowed until then. */
+/* As above; opts is borrowed until the store quiesces. */
 int job_discard_start(struct reactor *reactor, const struct job_discard_opts *opts);
 
 /* ---- Scrub. ---- */
@@ -56,7 +55,7 @@ struct job_scrub_opts {
 	struct store *store;
 	struct store_scrub_opts scrub;
 };
-/* Until the store quiesces; opts is borrowed until then. As above. */
+/* Runs until the store quiesces; opts is borrowed until then. Errors as above. */
 int job_scrub_start(struct reactor *reactor, const struct job_scrub_opts *opts);
 
 #endif

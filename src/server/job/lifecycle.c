@@ -1,6 +1,6 @@
-/* server/job/lifecycle.c: carries out what buckets' lifecycle rules say: one fiber walks the
- * versions of each bucket with rules page by page, and rests between pages, so that requests go
- * first. Every change is decided again in its commit: what was written meanwhile is left alone. */
+/* server/job/lifecycle.c: carries out buckets' lifecycle rules. One fiber walks the versions of
+ * each bucket with rules, page by page, and rests between pages, so that requests go first. Its
+ * commit decides every change again, so a version written meanwhile is not changed. */
 #include "server/job/job.h"
 
 #include <errno.h>

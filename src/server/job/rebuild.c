@@ -1,5 +1,4 @@
-/* server/job/rebuild.c: looks after the store's volumes: those that come back or are replaced are
- * made whole again. */
+/* server/job/rebuild.c: rebuilds the store's volumes that came back or were replaced. */
 #include "server/job/job.h"
 
 static void rebuild_main(void *arg)

@@ -1,4 +1,4 @@
-/* server/job/scrub.c: bodies are read and held against their checksums from time to time. */
+/* server/job/scrub.c: reads bodies from time to time and compares them with their checksums. */
 #include "server/job/job.h"
 
 static void scrub_main(void *arg)
