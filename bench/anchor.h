@@ -1,5 +1,5 @@
-/* bench/anchor.h: what this machine can do at best, with nothing of ours in the way. Each anchor
- * measures for about budget_ns and gives nanoseconds: of one round trip, one copy, one commit. */
+/* bench/anchor.h: the local limits of this machine, without our code. Each anchor measures for
+ * about budget_ns and returns nanoseconds: of one round trip, one copy, one commit. */
 #ifndef BENCH_ANCHOR_H
 #define BENCH_ANCHOR_H
 
@@ -9,8 +9,8 @@
 
 struct bench_anchors;
 
-/* dir: where the raw log's file is made: the same disk as the server's data. The file goes at
- * close.
+/* dir: the folder of the raw log's file, on the same disk as the server's data. The file is removed
+ * at close.
  */
 int bench_anchors_open(
 	const char *dir, const struct bench_cpus *cpus, struct bench_anchors **ret_anchors);
@@ -18,7 +18,7 @@ void bench_anchors_close(struct bench_anchors *anchors); /* takes NULL */
 
 /* A word in shared memory, from the client's core to the server's and back; both spin. */
 int bench_anchor_pingpong(struct bench_anchors *anchors, uint64_t budget_ns, double *ret_ns);
-/* One memcpy of so many bytes between two warm buffers, up to 64 MiB. */
+/* One memcpy of this many bytes between two warm buffers, up to 64 MiB. */
 int bench_anchor_memcpy(
 	struct bench_anchors *anchors, uint64_t bytes, uint64_t budget_ns, double *ret_ns);
 /* 64 bytes over TCP on the loopback device and back; both sides spin in recv. */

@@ -1,4 +1,4 @@
-/* bench/bench.c: a run from beginning to end: folder, server, anchors, groups, reports. */
+/* bench/bench.c: a whole run: folder, server, anchors, groups, reports. */
 #include "bench/bench.h"
 
 #include <errno.h>

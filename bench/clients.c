@@ -1,6 +1,6 @@
-/* bench/clients.c: processes that load a server side by side. What they find lies in memory that
- * they share with the one that started them; a byte through a socket pair starts a slice, and one
- * comes back at its end. */
+/* bench/clients.c: processes that load a server side by side. Their results lie in memory that they
+ * share with the process that started them. A byte through a socket pair starts a slice, and a byte
+ * back reports its end. */
 #include "bench/clients.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void child_slices(struct child *child)
 	}
 }
 
-/* It leaves as it came: what the other process has open is not its to close. */
+/* Leaves by _exit: it must not close what the other process has open. */
 static _Noreturn void child_main(struct child *child,
 	int (*client_open)(void *arg, struct neb_client **ret_client), void *arg, pid_t parent)
 {
@@ -96,7 +96,7 @@ static int child_start(struct bench_clients *clients, const struct bench_client_
 	clients->pids[idx] = fork();
 	if (clients->pids[idx] == 0) {
 		close(ends[0]);
-		/* Those before it end when theirs close. */
+		/* The processes before this one end when their sockets are closed. */
 		for (uint32_t i = 0; i < idx; i++)
 			close(clients->sockets[i]);
 		child_main(&child, client_open, arg, parent);

@@ -1,6 +1,6 @@
 /* bench/coded.h: two more servers of our own, over six volumes each with erasure coding 4+2: on
- * volumes of this host, and on volumes of six other processes, by RDMA. Neither caches: what is
- * read comes from the volumes. */
+ * volumes of this host, and on volumes of six other processes, by RDMA. Neither has a cache: every
+ * read goes to the volumes. */
 #ifndef BENCH_CODED_H
 #define BENCH_CODED_H
 
@@ -20,7 +20,7 @@ struct bench_coded {
 	char secret_set[4300]; /* "storage.remote.secret_file=…" */
 	struct bench_coded_store local, remote;
 };
-/* -ENOMEM; what else goes wrong is noted as the stores' errors, and said on standard error. The
+/* -ENOMEM; other failures are recorded as the stores' errors and printed to standard error. The
  * processes that export volumes share the server's processor. */
 int bench_coded_open(const struct bench_opts *opts, const struct bench_cpus *cpus,
 	const char *folder, struct bench_coded **ret_coded);

@@ -1,5 +1,5 @@
 /* bench/flows.h: streams of `nebulaio flow`, from a file through the simulated device into a file,
- * by two processes; and how long their bytes take, as the two tell it. */
+ * by two processes; and the latencies that both report. */
 #ifndef BENCH_FLOWS_H
 #define BENCH_FLOWS_H
 
@@ -20,7 +20,7 @@ struct bench_flow_result {
 int bench_flow_run(const char *program, const struct bench_cpus *cpus, const char *folder,
 	bool peer, struct bench_flow_result *result);
 
-/* Adds what a summary of a flow says of "durable" or "peer". -EPROTO: it says nothing. */
+/* Adds a flow's summary of "durable" or "peer". -EPROTO: the summary has none. */
 int bench_flow_took(const char *summary, const char *what, struct hist *took);
 
 #endif

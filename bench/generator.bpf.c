@@ -1,6 +1,6 @@
 /* bench/generator.bpf.c: a packet generator inside the kernel: run again and again on packets that
  * the kernel makes for it, it sends each out of an interface without a socket, a system call or a
- * copy. So the sender is never what limits a rate. */
+ * copy. So the sender never limits the rate. */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

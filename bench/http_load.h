@@ -1,6 +1,6 @@
 /* bench/http_load.h: a load of HTTP requests over N connections, one request at a time on each. One
- * thread that never sleeps, unless it is told to; requests are made before, so that the load costs
- * the client little beside its system calls. Good for any HTTP server. */
+ * thread, which never sleeps unless the options ask for it. Requests are built before the run, so
+ * that the client spends little time outside its system calls. Works with any HTTP server. */
 #ifndef BENCH_HTTP_LOAD_H
 #define BENCH_HTTP_LOAD_H
 
@@ -41,8 +41,8 @@ struct bench_http_load;
 int bench_http_load_open(const char *address, uint32_t connections,
 	const struct bench_http_set *set, struct bench_http_load **ret_load);
 void bench_http_load_close(struct bench_http_load *load); /* takes NULL */
-/* Runs until its time is up or its operations are done, and what was begun has ended. Adds to
- * *result. Returns the turn after the last. */
+/* Runs until its time is up or its operations are done, and the operations in flight have ended.
+ * Adds to *result. Returns the turn after the last. */
 uint64_t bench_http_load_run(struct bench_http_load *load, const struct bench_run_opts *opts,
 	struct bench_result *result);
 

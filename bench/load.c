@@ -1,4 +1,4 @@
-/* bench/load.c: objects whose bytes are known, and the pace of a load. */
+/* bench/load.c: objects with known bytes, and the pace of a load. */
 #include "bench/load.h"
 
 #include <errno.h>

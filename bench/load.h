@@ -1,5 +1,4 @@
-/* bench/load.h: what every load has in common: objects whose bytes are known, the pace, and what
- * came of it. */
+/* bench/load.h: shared by all loads: objects with known bytes, the pace, and the result. */
 #ifndef BENCH_LOAD_H
 #define BENCH_LOAD_H
 
@@ -38,7 +37,7 @@ static inline uint64_t bench_data_pick(uint64_t turn, uint32_t count)
 {
 	return count > 1 ? turn * 7919 % count : 0;
 }
-/* Whether an answer's body is what it must be: 0 or -EBADMSG. */
+/* Compares an answer's body with the expected bytes: 0 or -EBADMSG. */
 typedef int bench_check_fn(const void *arg, uint64_t object_idx, const void *body, uint64_t bytes);
 /* arg is a struct bench_data. */
 int bench_check_object(const void *arg, uint64_t object_idx, const void *body, uint64_t bytes);
@@ -71,8 +70,8 @@ struct bench_run_opts {
 };
 
 /* The pace of one run. In an open loop operations are due at fixed times, and a latency counts from
- * when the operation was due, whether or not it could be started then: a server that stands still
- * does not hide the requests that would have come meanwhile. */
+ * when the operation was due, whether or not it could be started then: so a server that stalls does
+ * not hide the requests that would have come meanwhile. */
 struct bench_pace {
 	uint64_t end_ns;
 	uint64_t left; /* starts */
@@ -80,7 +79,7 @@ struct bench_pace {
 	uint64_t interval_ns; /* 0: closed loop */
 };
 void bench_pace_start(struct bench_pace *pace, const struct bench_run_opts *opts, uint64_t now_ns);
-/* Whether an operation may start now, and since when it counts. */
+/* Returns whether an operation may start now, and from when its latency counts. */
 static inline bool bench_pace_take(struct bench_pace *pace, uint64_t now_ns, uint64_t *ret_since_ns)
 {
 	if (now_ns >= pace->end_ns || !pace->left || (pace->interval_ns && now_ns < pace->due_ns))

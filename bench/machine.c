@@ -1,4 +1,4 @@
-/* bench/machine.c: what /proc tells of processors and processes. */
+/* bench/machine.c: reads processor and process statistics from /proc. */
 #include "bench/machine.h"
 
 #include <dirent.h>

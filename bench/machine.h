@@ -1,5 +1,5 @@
-/* bench/machine.h: the machine under the measurement: which processors, what processes took, what
- * others took, and how deep idle processors sleep. */
+/* bench/machine.h: the machine under the measurement: which processors to use, the resources that
+ * the measured processes and others used, and how deep idle processors sleep. */
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
 
@@ -23,14 +23,14 @@ int bench_cpu_pin(int cpu);
  * (/dev/cpu_dma_latency). The descriptor, or -errno. */
 int bench_idle_poll(void);
 
-/* This process, and all that it starts from now on, goes before processes of normal priority, so
- * that they disturb less. Where the kernel groups processes by session (sched(7), autogroup), a
- * priority holds within the session only, and the session itself is raised too, for which
- * *ret_session_nice is what it was, or 0 where a bench had raised it. 0 or -errno: nothing was
- * raised. */
+/* Raises the priority of this process, and of all that it starts from now on, over processes of
+ * normal priority, so that they disturb less. Where the kernel groups processes by session
+ * (sched(7), autogroup), a priority is only valid within the session, so the session itself is
+ * raised too; *ret_session_nice is its former value, or 0 where a bench had raised it. 0 or -errno:
+ * nothing was raised. */
 #define BENCH_NO_SESSION INT_MIN
 int bench_priority_raise(int *ret_session_nice);
-/* Puts the session back where it was. */
+/* Restores the session's former value. */
 void bench_priority_restore(int session_nice);
 
 /* ---- Resources that processes used. ---- */
@@ -46,7 +46,7 @@ void bench_usage_self(struct bench_usage *ret_usage);
 void bench_usage_add(struct bench_usage *into, const struct bench_usage *after,
 	const struct bench_usage *before);
 
-/* ---- Processor time that others used meanwhile. ---- */
+/* ---- Processor time that other processes used meanwhile. ---- */
 struct bench_ticks {
 	uint64_t wall_ns;
 	uint64_t busy_ns;  /* all processors, all processes */

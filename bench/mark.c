@@ -1,4 +1,4 @@
-/* bench/mark.c: the table of marks, and holding a run against it. */
+/* bench/mark.c: the table of marks, and the comparison of a run with it. */
 #include "bench/mark.h"
 
 #include <math.h>

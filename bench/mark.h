@@ -1,5 +1,5 @@
-/* bench/mark.h: the marks: what a figure must be, and what we aim for, as a ratio to an anchor that
- * took turns with it wherever there is one. */
+/* bench/mark.h: the marks: the required and the desired value of a figure, as a ratio to an anchor
+ * measured in the same group where there is one. */
 #ifndef BENCH_MARK_H
 #define BENCH_MARK_H
 
@@ -39,7 +39,7 @@ struct bench_mark_result {
 	enum bench_verdict aim;
 };
 bool bench_mark_has_other(const struct bench_mark *mark);
-/* False: the run has not measured its row, or not its other. */
+/* False when the run has not measured its row, or the row or anchor that it is compared with. */
 bool bench_mark_judge(const struct bench_mark *mark, const struct bench_plan *plan,
 	struct bench_mark_result *ret_result);
 

@@ -340,7 +340,7 @@ static void slice_of_load(struct bench_rig *rig, struct member *member)
 
 /* ---- A slice of packets, or of a stream. ---- */
 
-/* What came of processes that are started for the slice and tell how long their bytes took. */
+/* Starts processes for the slice, and takes the latencies that they report. */
 static void add_told(struct bench_record *record, struct hist *took,
 	const struct bench_wire_result *got, const struct bench_usage *used)
 {

@@ -1,4 +1,5 @@
-/* bench/measure.h: a group is measured: a slice of each member in turn, as often as asked. */
+/* bench/measure.h: measures a group: a slice of each member in turn, repeated as often as the
+ * options ask. */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
 
@@ -23,8 +24,8 @@ struct bench_rig {
 	struct bench_target target;
 	struct bench_coded *coded; /* NULL: no row asks for it, or coded_error says why */
 	int coded_error;
-	/* Opened when a row first asks for them: the server that is apart, and the noisy tenant of
-	 * it [0] and of the target [1]. */
+	/* Opened when a row first needs them: the separate server, and the noisy tenants of it [0]
+	 * and of the target [1]. */
 	struct bench_server apart;
 	struct bench_noisy *noisy[2][BENCH_NOISE_COUNT];
 	struct bench_anchors *anchors;
@@ -33,8 +34,7 @@ struct bench_rig {
 	struct bench_nginx nginx;
 	int nginx_error; /* 0: it runs; else why not */
 	struct bench_data nginx_data[2];
-	uint64_t cold_turn; /* all cold slices go on where the one before ended: nothing comes again
-			       soon */
+	uint64_t cold_turn; /* cold slices continue where the one before ended */
 	struct hist slice;  /* of the slice in progress */
 };
 

@@ -13,7 +13,8 @@ struct bench_nginx {
 	struct bench_child child;
 	char address[32];
 };
-/* folder: for its files. sets: what it serves, each as /KEY. -ENOENT: nginx is not installed. */
+/* folder: for its files. sets: the objects that it serves, each as /KEY. -ENOENT: nginx is not
+ * installed. */
 int bench_nginx_open(const char *folder, const struct bench_cpus *cpus,
 	const struct bench_data *sets[], size_t set_count, struct bench_nginx *ret_nginx);
 void bench_nginx_close(struct bench_nginx *nginx);

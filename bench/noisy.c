@@ -1,6 +1,6 @@
 /* bench/noisy.c: the noisy tenant: one thread with many connections, which sleeps while it waits
- * and lets everybody else go first. It runs where the client runs: on a machine of two processors
- * there is no other place, and the client is woken before it. */
+ * and has a lower priority than all others. It runs on the client's processor: a machine of two
+ * processors has no other, and the client is woken before it. */
 #include "bench/noisy.h"
 
 #include <errno.h>

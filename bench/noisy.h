@@ -1,4 +1,4 @@
-/* bench/noisy.h: a noisy tenant, who asks for as much as a server gives it while the quiet one is
+/* bench/noisy.h: a noisy tenant, which loads a server as much as it can while the quiet tenant is
  * measured. */
 #ifndef BENCH_NOISY_H
 #define BENCH_NOISY_H
@@ -11,8 +11,8 @@ struct bench_noisy;
 int bench_noisy_open(const struct bench_server *server, enum bench_noise_kind kind,
 	struct bench_noisy **ret_noisy);
 void bench_noisy_begin(struct bench_noisy *noisy);
-/* Returns when nothing of it is under way; how many requests were answered as they should be since
- * begin. */
+/* Returns when none of its requests is in flight: how many requests since begin had the expected
+ * answer. */
 uint64_t bench_noisy_end(struct bench_noisy *noisy);
 /* The first error since it was opened; "" without one. Between end and begin. */
 const char *bench_noisy_error(const struct bench_noisy *noisy);

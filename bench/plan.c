@@ -1,4 +1,4 @@
-/* bench/plan.c: which rows there are, and beside which anchors they stand. */
+/* bench/plan.c: the list of rows, and the anchors of each. */
 #include "bench/plan.h"
 
 #include <errno.h>
@@ -213,8 +213,8 @@ static struct bench_subject row_of(const struct row_group *from, enum bench_way 
 		.depth = from->depth};
 }
 
-/* Encryption and tokens are held against the plain ways where nothing else is in the way, one-sided
- * reads where they are for: small and hot. */
+/* Encryption and tokens are compared with the plain transports where nothing else limits them;
+ * one-sided reads are compared for small, hot objects, which they are made for. */
 static bool has_way(const struct row_group *from, enum bench_way way)
 {
 	if (from->set == ROWS_CODED || way == BENCH_STRIPED || way == BENCH_REMOTE)

@@ -1,4 +1,4 @@
-/* bench/plan.h: what is measured: rows and anchors, in groups whose members take turns. */
+/* bench/plan.h: the plan of a run: rows and anchors, in groups whose members take turns. */
 #ifndef BENCH_PLAN_H
 #define BENCH_PLAN_H
 
@@ -28,13 +28,13 @@ enum bench_op {
 	BENCH_FLOW,  /* a stream between two processes of `nebulaio flow`, disk to disk */
 	BENCH_INGEST /* packets */
 };
-/* Flows are made durable each time that so much has come. */
+/* A flow makes its bytes durable each time that this many have arrived. */
 #define BENCH_FLOW_SYNC_BYTES (1 * MIB)
 /* Ethernet, IP and UDP heads, and a payload of 1,024 bytes. */
 #define BENCH_PAYLOAD_PACKET 1066u
 #define BENCH_MIXED_OF	     10u
 #define BENCH_MIXED_READS    7u
-/* Whether a mixed load writes this object, each time, or reads it. */
+/* True when a mixed load writes this object, each time; false when it reads it. */
 static inline bool bench_mixed_writes(uint64_t object_idx)
 {
 	return object_idx % BENCH_MIXED_OF >= BENCH_MIXED_READS;
@@ -103,7 +103,7 @@ struct bench_sample {
 	double server_cpu_ns; /* of an operation; NAN: unknown */
 };
 
-/* A subject with all that was measured of it. */
+/* A subject with all its measurements. */
 struct bench_record {
 	struct bench_subject subject;
 	struct bench_sample samples[BENCH_REPETITIONS_MAX];
@@ -116,7 +116,7 @@ struct bench_record {
 	struct bench_counts counts; /* differences over the slices */
 	uint64_t client_copied_bytes;
 	uint64_t fallbacks;
-	uint64_t noisy_ops; /* what the noisy client did meanwhile */
+	uint64_t noisy_ops; /* operations of the noisy client meanwhile */
 	struct bench_noise noise;
 	char failed[160]; /* why it was not measured; "" when it was */
 };

@@ -1,4 +1,4 @@
-/* bench/report.h: what was measured, for people and for programs. */
+/* bench/report.h: reports of a run, for people and for programs. */
 #ifndef BENCH_REPORT_H
 #define BENCH_REPORT_H
 
@@ -21,7 +21,7 @@ bool bench_report_judge(const struct bench_rig *rig, const struct bench_plan *pl
 /* -EIO and its like: the file could not be written. */
 int bench_report_json(const struct bench_rig *rig, const struct bench_plan *plan, const char *path);
 
-/* Of the row's speed at its anchor's: 1 is as fast. NAN entries where there is none. */
+/* The row's speed relative to its anchor's: 1 is as fast. NAN entries without an anchor. */
 struct span bench_share(const struct bench_record *row, const struct bench_record *anchor);
 /* Copies that the kernel makes of each byte of a body, both hosts together: from a table of what
  * each path does, see docs/guide/bench.md. */

@@ -1,4 +1,4 @@
-/* bench/runner.c: loads on a target, over libnebulaio or HTTP, whichever a row asks for. */
+/* bench/runner.c: loads on a target, over libnebulaio or HTTP, as a row asks. */
 #include "bench/runner.h"
 
 #include <errno.h>

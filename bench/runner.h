@@ -27,10 +27,11 @@ struct bench_target {
  * our own. Says on standard error why it failed. */
 int bench_target_open(struct bench_target *target, const struct bench_opts *opts,
 	const struct bench_cpus *cpus, const char *folder);
-/* Ends our own server, or removes what was made from one that lives on. Takes a zeroed one. */
+/* Ends our own server, or removes the data that the run made on another one. Accepts a zeroed
+ * one. */
 void bench_target_close(struct bench_target *target);
-/* The objects that a row works on, made when they are first asked for: GET's, HEAD's and LIST's are
- * stored then. Says on standard error why it failed. */
+/* Returns the objects that a row works on. They are made at the first request; GET's, HEAD's and
+ * LIST's are stored then. On failure standard error has the reason. */
 int bench_target_data(struct bench_target *target, const struct bench_subject *subject,
 	const struct bench_data **ret_data);
 
@@ -58,7 +59,8 @@ void bench_runner_run(struct bench_runner *runner, const struct bench_run_opts *
 	struct bench_result *result);
 void bench_runner_close(struct bench_runner *runner); /* takes a zeroed one */
 
-/* Every object of data once: stored, read and compared, or deleted. -EIO: not all; said why. */
+/* Processes every object of data once: stores it, reads and compares it, or deletes it. -EIO: not
+ * all of them; standard error has the reason. */
 int bench_target_pass(struct bench_target *target, const struct bench_data *data, enum bench_op op,
 	struct bench_result *ret_result);
 

@@ -1,5 +1,5 @@
-/* bench/server.h: the server under measurement: one of our own, or one that runs already; and what
- * it counts. */
+/* bench/server.h: the server under measurement: our own, or one that runs already; and its
+ * counters. */
 #ifndef BENCH_SERVER_H
 #define BENCH_SERVER_H
 

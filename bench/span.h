@@ -1,4 +1,4 @@
-/* bench/span.h: what repetitions of one measurement say together. */
+/* bench/span.h: summarizes the repetitions of one measurement. */
 #ifndef BENCH_SPAN_H
 #define BENCH_SPAN_H
 

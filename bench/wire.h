@@ -7,10 +7,10 @@
 
 struct bench_wire;
 
-/* NULL when packets can be measured here; else why not. Starts nothing that stays. */
+/* NULL when packets can be measured here; otherwise the reason. Leaves nothing running. */
 const char *bench_wire_refused(void);
 
-/* program: what is run as `PROGRAM flow`, NULL: this one. -EPERM; -EOPNOTSUPP: built without
+/* program: the program to run as `PROGRAM flow`, NULL: this one. -EPERM; -EOPNOTSUPP: built without
  * AF_XDP, or the kernel has no live packets for BPF programs (5.18). */
 int bench_wire_open(
 	const char *program, const struct bench_cpus *cpus, struct bench_wire **ret_wire);

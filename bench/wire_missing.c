@@ -1,4 +1,4 @@
-/* bench/wire_missing.c: stands for wire.c where the program was built without AF_XDP. */
+/* bench/wire_missing.c: replaces wire.c in a build without AF_XDP. */
 #include "bench/wire.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* cli/admin_call.c: how `user` and `admin` reach the admin API, and what they tell alike. */
+/* cli/admin_call.c: calls the admin API for `user` and `admin`, and prints the output that they
+ * share. */
 #include "admin_call.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cli/cmd_admin.c: `nebulaio admin`: accounts, managed policies, and how the store and its volumes
- * are. */
+/* cli/cmd_admin.c: `nebulaio admin`: accounts, managed policies, and the state of the store and its
+ * volumes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

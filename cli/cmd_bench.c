@@ -1,4 +1,4 @@
-/* cli/cmd_bench.c: `nebulaio bench`: options in, a run of bench/, what came of it out. */
+/* cli/cmd_bench.c: `nebulaio bench`: reads the options, runs bench/, and returns its outcome. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

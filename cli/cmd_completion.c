@@ -1,4 +1,5 @@
-/* cli/cmd_completion.c: `nebulaio completion`: what a shell needs to complete our commands. */
+/* cli/cmd_completion.c: `nebulaio completion`: prints a script with which a shell completes our
+ * commands. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* cli/cmd_config.c: `nebulaio tag`, `version` and `policy`: what S3 keeps beside objects, read and
- * written. */
+/* cli/cmd_config.c: `nebulaio tag`, `version` and `policy`: read and write the settings that S3
+ * keeps besides objects. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

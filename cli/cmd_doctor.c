@@ -1,5 +1,5 @@
-/* cli/cmd_doctor.c: `nebulaio doctor`: what this host can do for the server, what it cannot, and
- * the command that changes it. */
+/* cli/cmd_doctor.c: `nebulaio doctor`: checks whether this host has what the server needs, and
+ * prints the command that changes it. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static void note_hardware(void *arg, const struct hardware_finding *found)
 			"works without the network");
 }
 
-/* The device that "auto" is here, for the checks of the configuration. */
+/* The device that "auto" means on this host, for the checks of the configuration. */
 static void note_device(struct config *config, struct doctor *doctor)
 {
 	char why[256];

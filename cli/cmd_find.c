@@ -1,5 +1,4 @@
-/* cli/cmd_find.c: `nebulaio find` and `nebulaio du`: what lies below a prefix, chosen and summed.
- */
+/* cli/cmd_find.c: `nebulaio find` and `nebulaio du`: select and sum the objects below a prefix. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* cli/cmd_flow.c: `nebulaio flow`: the command line. Packets are flow_capture.c's, everything else
- * is flow_move.c's. */
+/* cli/cmd_flow.c: `nebulaio flow`: the command line. flow_capture.c runs packet flows, flow_move.c
+ * all others. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

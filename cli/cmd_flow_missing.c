@@ -1,4 +1,5 @@
-/* cli/cmd_flow_missing.c: xdp: sources of a build without AF_XDP: says what the build lacked. */
+/* cli/cmd_flow_missing.c: refuses xdp: sources in a build without AF_XDP, and says what the build
+ * lacked. */
 #include <stdio.h>
 
 #include "flow_cmd.h"

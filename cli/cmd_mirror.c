@@ -1,5 +1,4 @@
-/* cli/cmd_mirror.c: `nebulaio mirror` and `nebulaio diff`: two folders or prefixes held against
- * each other. */
+/* cli/cmd_mirror.c: `nebulaio mirror` and `nebulaio diff`: compare two folders or prefixes. */
 #include <stdlib.h>
 #include <string.h>
 

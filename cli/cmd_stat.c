@@ -1,4 +1,4 @@
-/* cli/cmd_stat.c: `nebulaio stat`: what is kept of an object besides its bytes. */
+/* cli/cmd_stat.c: `nebulaio stat`: prints an object's metadata. */
 #include <string.h>
 
 #include "remote.h"

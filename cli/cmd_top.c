@@ -1,4 +1,4 @@
-/* cli/cmd_top.c: `nebulaio top`: a running server, flow or program with a region, seen live: its
+/* cli/cmd_top.c: `nebulaio top`: shows a running server, flow or program with a region live: its
  * rings and frames through the shared mapping, its counters through /metrics. */
 #include <errno.h>
 #include <getopt.h>
@@ -118,7 +118,7 @@ static char *metrics_fetch(const char *address)
 	return text;
 }
 
-/* Lines of "name{labels} value"; what is nothing is left out. */
+/* Lines of "name{labels} value"; zero values are left out. */
 static void metrics_take(struct picture *picture, char *text)
 {
 	char *line;

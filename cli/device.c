@@ -1,4 +1,4 @@
-/* cli/device.c: which RDMA device a command that works with one itself goes by. */
+/* cli/device.c: chooses the RDMA device for commands that use one directly. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* cli/doctor.c: how a finding is noted, and sysfs read, for all of the doctor's checks. */
+/* cli/doctor.c: records findings and reads sysfs, for all checks of the doctor. */
 #include "doctor.h"
 
 #include <dirent.h>

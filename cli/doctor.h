@@ -1,4 +1,4 @@
-/* cli/doctor.h: what `nebulaio doctor` looks at, and how a finding is told. */
+/* cli/doctor.h: the checks of `nebulaio doctor`, and the form of a finding. */
 #ifndef CLI_DOCTOR_H
 #define CLI_DOCTOR_H
 
@@ -17,24 +17,23 @@ struct finding {
 	enum finding_state state;
 	const char *area; /* "memory", "rdma", … */
 	char what[FINDING_TEXT_MAX];
-	char why[FINDING_TEXT_MAX];  /* what it means; may be empty */
+	char why[FINDING_TEXT_MAX];  /* the consequence; may be empty */
 	char fix[FINDING_TEXT_MAX];  /* a command to run as root, or empty */
 	bool safe;		     /* --setup may run the fix, when it is agreed to */
-	char undo[FINDING_TEXT_MAX]; /* what takes it back; empty: nothing need, or it is said by
-					why */
+	char undo[FINDING_TEXT_MAX]; /* the command that undoes it; empty: none, or in why */
 };
 
 #define FINDINGS_MAX 256
 struct doctor {
 	struct finding findings[FINDINGS_MAX];
 	size_t count;
-	unsigned long long region_bytes; /* what the server is going to lock */
+	unsigned long long region_bytes; /* the memory that the server will lock */
 	unsigned dscp;			 /* that the server puts into its packets */
 	const char *sysfs;		 /* "/sys", or a copy */
 	const char *root;		 /* "", or a folder with a copy of /boot and /proc */
 };
 
-/* Adds a finding; what is printf-style. Returns it for why and fix, never NULL. */
+/* Adds a finding; `what` is printf-style. Returns it for why and fix, never NULL. */
 struct finding *doctor_note(struct doctor *doctor, enum finding_state state, const char *area,
 	const char *what, ...) __attribute__((format(printf, 4, 5)));
 /* The same text into a finding's why or fix. */

@@ -1,4 +1,4 @@
-/* cli/doctor_host.c: memory, kernel, disks: what the host gives every part. */
+/* cli/doctor_host.c: checks of memory, kernel and disks, which every part needs. */
 #include <dirent.h>
 #include <errno.h>
 #include <liburing.h>

@@ -1,5 +1,5 @@
-/* cli/doctor_link.c: what lies below RDMA and AF_XDP: network interfaces, what RDMA ports count
- * when packets are lost, which NUMA node a device is on. */
+/* cli/doctor_link.c: checks below RDMA and AF_XDP: network interfaces, the RDMA ports' counters of
+ * lost packets, the NUMA node of a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* cli/doctor_lossless.c: what keeps an interface's packets from being lost: pause frames, priority
- * flow control, ECN, which priority a DSCP has; and what its driver counts of all that. */
+/* cli/doctor_lossless.c: checks the settings that prevent packet loss on an interface: pause
+ * frames, priority flow control, ECN, the priority of each DSCP; and the driver's counters of
+ * them. */
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -281,7 +282,7 @@ void doctor_tell_counters(struct doctor *doctor, const char *interface,
 
 /* ---- Asked of the driver: ethtool's ioctl. ---- */
 
-/* mlx5 has some thousand; what is more is not looked at. */
+/* mlx5 has some thousand counters; more than this are ignored. */
 #define COUNTERS_MAX 16384u
 
 struct ethtool {

@@ -1,5 +1,5 @@
-/* cli/doctor_setup.c: `nebulaio doctor --setup`: runs the fixes that are safe, each shown before it
- * runs, with what takes it back, and only when it is agreed to. */
+/* cli/doctor_setup.c: `nebulaio doctor --setup`: runs the safe fixes. It shows each fix and the
+ * command that undoes it, and runs it only after confirmation. */
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

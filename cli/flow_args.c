@@ -1,5 +1,5 @@
-/* cli/flow_args.c: the command line of `nebulaio flow`, read and checked; and the numbers for who
- * asked for them with --status-fd. */
+/* cli/flow_args.c: the command line of `nebulaio flow`, read and checked; and the figures for a
+ * caller that passed --status-fd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

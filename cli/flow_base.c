@@ -1,4 +1,4 @@
-/* cli/flow_base.c: what every job of `nebulaio flow` has: region, reactor, devices, client,
+/* cli/flow_base.c: the parts of every job of `nebulaio flow`: region, reactor, devices, client,
  * signals, and the links that it opens. */
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* cli/flow_cmd.h: what the files of `nebulaio flow` share: the command line, the text forms of
- * sources and targets, names of bodies, the machinery of a job, and the ends that need a client. */
+/* cli/flow_cmd.h: shared by the files of `nebulaio flow`: the command line, the text forms of
+ * sources and targets, names of bodies, the parts of a job, and the ends that need a client. */
 #ifndef CLI_FLOW_CMD_H
 #define CLI_FLOW_CMD_H
 

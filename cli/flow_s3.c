@@ -1,7 +1,7 @@
 /* cli/flow_s3.c: the client of `nebulaio flow` and its sink that uploads. libnebulaio waits for its
- * server, a reactor must not: so the client lives on a thread of its own, which takes pieces over
- * in order and tells the reactor by a message when it is done with one. The server reads an RDMA
- * part out of the very frames that the flow filled. */
+ * server, a reactor must not: so the client runs on its own thread, which takes pieces in order and
+ * sends the reactor a message when it has finished one. The server reads an RDMA part directly from
+ * the frames that the flow filled. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

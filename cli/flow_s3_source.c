@@ -1,5 +1,6 @@
 /* cli/flow_s3_source.c: an object as a source of `nebulaio flow`: ranges read ahead into the
- * region's frames, where the server writes them by RDMA. The ETag holds all of them to one object.
+ * region's frames, where the server writes them by RDMA. The ETag makes sure that all of them are
+ * of one object.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* cli/progress.c: how far a transfer is, for people who look at it. */
+/* cli/progress.c: shows people the progress of a transfer. */
 #include <unistd.h>
 
 #include "base/base.h"

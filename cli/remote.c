@@ -1,4 +1,4 @@
-/* cli/remote.c: how the commands find their server, and how they say what went wrong. */
+/* cli/remote.c: finds the commands' server, and prints their errors. */
 #include "remote.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* cli/remote.h: what the commands that talk to a server share: where it is, with which keys, s3://
+/* cli/remote.h: shared by the commands that talk to a server: its address, the keys, s3://
  * addresses, and how a result becomes a message and an exit code. */
 #ifndef CLI_REMOTE_H
 #define CLI_REMOTE_H

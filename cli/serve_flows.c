@@ -1,5 +1,5 @@
-/* cli/serve_flows.c: a thread that starts flows, reads their counters from a pipe, and starts those
- * that failed again, later each time. A flow ends with the thread, however that ends. */
+/* cli/serve_flows.c: a thread that starts flows, reads their counters from a pipe, and restarts
+ * failed ones, after a longer delay each time. A flow ends when the thread ends, for any reason. */
 #include "serve_flows.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* cli/tree.c: reading and comparing what lies below a folder or a prefix. */
+/* cli/tree.c: reads and compares the contents of a folder or a prefix. */
 #include "tree.h"
 
 #include <errno.h>

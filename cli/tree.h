@@ -1,5 +1,5 @@
-/* cli/tree.h: what lies below a folder or a prefix, as a sorted list of names, and many transfers
- * between two such places at a time. */
+/* cli/tree.h: the contents of a folder or a prefix as a sorted list of names, and many transfers at
+ * a time between two such places. */
 #ifndef CLI_TREE_H
 #define CLI_TREE_H
 

@@ -1,4 +1,4 @@
-/* cli/upload_state.c: what is written down of an upload in parts. */
+/* cli/upload_state.c: the saved state of a multipart upload. */
 #include "upload_state.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static int folders_make(char *path)
 	return 0;
 }
 
-/* XDG's place for what should outlive a reboot but is nobody's document. */
+/* The XDG folder for state that survives a reboot but that the user does not edit. */
 static int folder_name(char *buf, size_t buf_bytes)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -111,7 +111,7 @@ bool upload_state_read(struct upload_state *state, bool *ret_same)
 	     sscanf(line, "%" SCNu64 " %" SCNd64 " %" SCNu32 " %255s", &bytes, &mtime_ns,
 		     &state->part_bytes, state->upload_id) == 4 &&
 	     state->part_bytes > 0;
-	/* A line that was cut off is no part; what follows it was written by a later run. */
+	/* A line that was cut off is no part; the lines after it were written by a later run. */
 	while (ok && fgets(line, sizeof(line), file))
 		part_line_read(state, line);
 	fclose(file);

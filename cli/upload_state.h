@@ -1,9 +1,9 @@
-/* cli/upload_state.h: what is written down of an upload in parts, so that a later `cp --resume`
- * goes on where this one was cut off: a text file for each target below the user's state folder.
+/* cli/upload_state.h: the saved state of a multipart upload, with which a later `cp --resume`
+ * continues an interrupted one: a text file for each target below the user's state folder.
  *
- *	nebulaio upload 1
- *	SIZE MTIME_NS PART_BYTES UPLOAD_ID
- *	NUMBER CRC64 ETAG		for each part that the server has taken
+ *  *	nebulaio upload 1
+ *  *	SIZE MTIME_NS PART_BYTES UPLOAD_ID
+ *  *	NUMBER CRC64 ETAG		for each part that the server has taken
  */
 #ifndef CLI_UPLOAD_STATE_H
 #define CLI_UPLOAD_STATE_H

@@ -64,8 +64,8 @@ static inline struct neb_region *region_new(void)
 struct forward {
 	struct neb_region *region;
 	uint32_t packets_max;
-	/* What becomes of a packet: fills in work, which has its span. False: nothing, and the span
-	 * is given back. */
+	/* Decides what to do with a packet: fills in work, which has its span. False: no work, and
+	 * the span is given back. */
 	bool (*make)(
 		struct forward *forward, const struct neb_packet *packet, struct neb_work *work);
 	uint16_t target;

@@ -1,5 +1,5 @@
-/* base/board.c: makes the process's board and reads the boards of other processes. Everything that
- * it reads there is untrusted input.
+/* base/board.c: makes the process's board and reads the boards of other processes, whose contents
+ * are untrusted input.
  */
 #include "base/board.h"
 

@@ -44,7 +44,7 @@ void scrub_check(struct store *store)
 	if (first.damaged && opts.all_is_well)
 		world_fault("a scrub finds %llu places that nothing mends",
 			(unsigned long long)first.damaged);
-	/* What was acknowledged is on each volume that is called good. */
+	/* Acknowledged data is on each volume that is marked good. */
 	if (!opts.damaged && (first.mended || first.parity_mended))
 		world_fault("a scrub mends %llu pieces and %llu shards of parity, and nobody "
 			    "damaged any",

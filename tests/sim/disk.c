@@ -476,8 +476,8 @@ int __wrap_close(int fd)
 	struct disk *disk = disk_of(fd);
 
 	if (disk) {
-		/* What was not flushed may still be lost; but nobody of this life writes there
-		 * again. */
+		/* Data that was not flushed may still be lost, but no code of this life writes
+		 * there again. */
 		disk_flush(disk, UINT64_MAX);
 		disk->fd = 0;
 	}

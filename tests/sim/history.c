@@ -121,7 +121,7 @@ struct upload {
 	uint32_t parts[HISTORY_PARTS_MAX];
 };
 
-/* What lies behind the counts is zero, so that states compare byte by byte. */
+/* The bytes behind the counts are zero, so that states compare byte by byte. */
 struct state {
 	uint64_t happened; /* a bit for each open operation */
 	uint32_t mode, version_count, upload_count;

@@ -109,7 +109,8 @@ uint32_t history_name(struct history *history, const char *name);
 /* Listed by the last operation that began. */
 void history_entry_add(struct history *history, uint32_t op, const struct history_entry *entry);
 
-/* An operation begins: its number. What it is told is put into history->ops before its end. */
+/* An operation begins: its number. The answer is put into history->ops before the operation's
+ * end. */
 uint32_t history_begin(struct history *history, const struct history_op *op);
 void history_end(struct history *history, uint32_t op, enum history_outcome outcome);
 /* A life is over: what did not happen by now never will. */

@@ -206,7 +206,7 @@ static int map_load(struct map *map, const char *dir)
 
 /* ---- The index. ---- */
 
-/* What blocks takes time, in which others run. */
+/* A blocking call takes time, in which other fibers run. */
 static void work(void)
 {
 	int here;
@@ -360,7 +360,7 @@ int index_flush(struct index *index)
 	if (world_checkpoint_is_early())
 		return 0;
 	work();
-	/* What was applied while it ran may or may not be part of it. */
+	/* Changes applied while it ran may or may not be part of it. */
 	for (uint32_t i = 0; i + 1 < count; i++)
 		map_put(index->states[i]);
 	memmove(index->states, index->states + count - 1,

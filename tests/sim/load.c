@@ -268,8 +268,8 @@ static void faults_draw(struct prng *prng)
 	world_disk_chances.death = opts.volumes > 1 && prng_below(prng, 2) ? 60 : 0;
 }
 
-/* Mostly one volume of an array; that it fails is then no reason for anything else to fail. What is
- * damaged as well would be lost. */
+/* Damages mostly one volume of an array; its failure is then no reason for other failures. Data
+ * damaged on a second volume as well would be lost. */
 static void peer_draw(struct prng *prng)
 {
 	opts.exported = 0;
@@ -364,7 +364,7 @@ static void buckets_make(struct client *client, uint32_t life)
 	asker_close(client);
 }
 
-/* What every key holds, once nothing else happens. */
+/* Reads what every key holds, once no other operation runs. */
 static void look_at_all(struct client *client)
 {
 	asker_open(client);

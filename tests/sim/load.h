@@ -58,7 +58,7 @@ struct world_shared {
 	bool served; /* a server of an earlier life, or of this one, started */
 };
 
-/* What one seed's world is like. */
+/* The parameters of one seed's world. */
 struct world_opts {
 	uint32_t clients, ops;
 	uint64_t log_bytes, step_bytes, cache_bytes;

@@ -71,7 +71,7 @@ static void folder_remove(const char *dir)
 
 static void life_run(struct world_shared *shared, const char *dir, uint64_t seed, uint32_t life)
 {
-	/* What it logs takes time, so it is the same whether somebody reads it or not. */
+	/* Logging takes time, so it is done in every run, whether its output is shown or not. */
 	if (!verbose && !freopen(log_path, "a", stderr))
 		_exit(WORLD_END_FAULT);
 	/* Large blocks come from memory that is there already. */

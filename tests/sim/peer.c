@@ -118,7 +118,7 @@ static bool host_up(void)
 	return true;
 }
 
-/* What its volumes have not done yet they do not do any more, and nobody hears an answer. */
+/* Operations that its volumes have not done yet are dropped, and nobody gets an answer. */
 static void drain_main(void *arg)
 {
 	(void)arg;

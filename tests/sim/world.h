@@ -127,7 +127,7 @@ void world_disk_power_lost(bool peer_too);
 /* The other host dies: until they are closed its disks do nothing. kept: what was not flushed
  * is. */
 void world_disk_host_lost(bool kept);
-/* What its disks begin from now on does not end before then. */
+/* Operations that its disks begin from now on do not end before then. */
 void world_disk_host_stall(uint64_t until_ns);
 
 /* ---- index.c: an ordered map behind the index's interface. ---- */

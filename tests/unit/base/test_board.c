@@ -55,7 +55,7 @@ static void test_no_board(void **state)
 	assert_int_equal(board_read(1 << 22, &entry, 1), -ESRCH);
 }
 
-/* Whoever calls something by a board's name is not believed. */
+/* A descriptor with a board's name that is no board is ignored. */
 static void test_false_boards(void **state)
 {
 	struct board_entry entries[BOARD_ENTRIES_MAX];

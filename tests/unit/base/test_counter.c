@@ -59,7 +59,7 @@ static void test_read_while_a_lane_is_open(void **state)
 	assert_int_equal(counter_read(&things) - before, 7);
 }
 
-/* What one thread added another takes away: the shard's share wraps, the sum is right. */
+/* One thread adds what another subtracts: the shard's share wraps, and the sum is right. */
 static void test_down_on_a_lane(void **state)
 {
 	(void)state;

@@ -25,7 +25,7 @@ static void catch_begin(void)
 	assert_true(dup2(pipe_fds[1], STDERR_FILENO) >= 0);
 }
 
-/* What was written since, ended. */
+/* The text written since then, terminated. */
 static const char *catch_end(void)
 {
 	ssize_t len = read(pipe_fds[0], got, sizeof(got) - 1);
@@ -144,7 +144,7 @@ static void test_json(void **state)
 	request = NULL;
 }
 
-/* Whatever a message holds, its line is one object of UTF-8. */
+/* For any content of the message, its line is one JSON object in UTF-8. */
 static void test_json_takes_any_bytes(void **state)
 {
 	static const struct {

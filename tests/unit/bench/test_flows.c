@@ -6,7 +6,7 @@
 #include "bench/flows.h"
 #include "bench/plan.h"
 
-/* What `nebulaio flow --json` says. */
+/* The output of `nebulaio flow --json`. */
 static void test_took(void **state)
 {
 	static const char SUMMARY[] = "{\"latency\":{\"durable\":{\"count\":4,\"p50_us\":1.0,"

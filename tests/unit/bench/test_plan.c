@@ -130,7 +130,7 @@ static void test_quick_rows_have_anchors(void **state)
 		assert_in_range(found, 1, 2);
 	}
 	bench_plan_close(&plan);
-	/* What they are held against comes along. */
+	/* The anchors that they are compared with are included. */
 	opts.quick = false;
 	opts.only = "get 4KiB d16 clients";
 	assert_int_equal(bench_plan_open(&opts, &plan), 0);

@@ -147,7 +147,7 @@ static void test_sealed(void **state)
 		assert_int_equal(capsule_unseal(&in, copy, (size_t)bytes), -EPROTO);
 		assert_int_equal(in.counter, 0);
 	}
-	/* Who does not encrypt takes none, and the other way round. */
+	/* A side that does not encrypt accepts no encrypted capsule, and the other way round. */
 	assert_int_equal(capsule_unseal(&other, buf, (size_t)bytes), -EPROTO);
 	assert_int_equal(capsule_unseal(&in, buf, (size_t)bytes), 0);
 	assert_int_equal(capsule_request_decode(buf, (size_t)bytes, &back), 0);

@@ -79,7 +79,7 @@ static void test_slow_server(void **state)
 	rig_close(rig);
 }
 
-/* Who waits for a host that is gone learns of it, long before his request's time is up. */
+/* A client that waits for a dead host notices it long before its request's time is up. */
 static void test_server_vanishes(void **state)
 {
 	struct rig *rig = rig_open(NULL);

@@ -144,7 +144,7 @@ static void test_time(void **state)
 	close_all(&f);
 }
 
-/* What asks for more than the whole object, or has no room for it, goes to the server. */
+/* A request that asks for more than the whole object, or has no room for it, goes to the server. */
 static void test_not_plain(void **state)
 {
 	struct fixture f = open_with(NULL, false);

@@ -128,7 +128,8 @@ static void test_oldest_goes_first(void **state)
 	touch(30, 4);
 	expect(1, 4, 1, 3);
 	assert_int_equal(touch(0, 4), first);
-	/* What is in use does not go; with all in use there is no room; too large never fits. */
+	/* A registration in use is not evicted; with all in use there is no room; one that is too
+	 * large never fits. */
 	held[0] = get(0, 4);
 	held[1] = get(20, 4);
 	held[2] = get(30, 4);

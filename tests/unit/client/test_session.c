@@ -603,7 +603,7 @@ static void test_wake(void **state)
 	neb_client_close(client);
 }
 
-/* What was in flight when the server began to stop is still answered. */
+/* Requests in flight when the server began to stop are still answered. */
 static void test_drain_in_flight(void **state)
 {
 	struct rig *rig = *state;
@@ -762,7 +762,7 @@ static void test_queued_transfers(void **state)
 }
 
 /* A queue pair that breaks costs its session; requests that may be repeated are, on the next one.
- * What succeeds is right, what fails says so, and nothing stays leased. */
+ * Successful requests have right results, failed ones an error, and nothing stays leased. */
 static void test_broken_queue_pairs(void **state)
 {
 	struct rig_opts opts = {.device_name = "simulated:seed=6,qp_error=0.01,bad_rkey=0.01"};

@@ -123,7 +123,7 @@ static struct neb_client *client_of(const char *endpoints, enum neb_transport tr
 	return client;
 }
 
-/* What is put by one way is got by the other, byte for byte, under the same ETag. */
+/* A body that was put by one transport is read by the other, byte for byte, with the same ETag. */
 static void test_both_ways(void **state)
 {
 	static const size_t sizes[] = {0, 1, 256, 257, 4096, 65536, 65537, MIB, MIB + 1, 64 * MIB};
@@ -256,7 +256,7 @@ static void test_two_stores(void **state)
 	assert_int_equal(child_close(&second), 0);
 }
 
-/* Who never had a session is told at once that there is none to be had. */
+/* A client that never had a session gets the error at once. */
 static void test_nobody_there(void **state)
 {
 	struct neb_options options = {.access_key = RIG_ACCESS_KEY,

@@ -21,7 +21,7 @@ struct fake_rdma {
 	bool hold_sends;     /* until fake_sends_go */
 	bool hold_ring;	     /* until fake_ring_go */
 	bool never_flushes;  /* a queue pair in error keeps what it has: the card is broken */
-	/* What was asked of it. */
+	/* The calls that it received. */
 	uint32_t qps_open, ahs_open, state_asked, rejected;
 	struct list qps; /* those that closed too */
 };

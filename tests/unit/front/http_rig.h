@@ -20,7 +20,7 @@ static _Atomic bool rig_draining;
 static bool rig_idle, rig_asked;
 static bool rig_serving; /* front_http_serve has not returned */
 
-/* What the handler saw of the last request. */
+/* The last request as the handler saw it. */
 static struct {
 	uint32_t calls;
 	char method[16];

@@ -405,7 +405,7 @@ static void expectation(void *arg)
 	put_head(client, "/echo", "Content-Length: 0\r\nExpect: 100-continue\r\n");
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 200);
-	/* What nobody understands is not waited for. */
+	/* The server does not wait for an expectation that it does not know. */
 	put_head(client, "/echo", "Content-Length: 0\r\nExpect: 200\r\n");
 	client_answer(client, &answer, false);
 	assert_int_equal(answer.status, 200);
@@ -844,7 +844,7 @@ static void no_frames(void *arg)
 }
 RIG_TEST(no_frames);
 
-/* Who only announces a body holds no frames. */
+/* A client that has only announced a body holds no frames. */
 static void announced_only(void *arg)
 {
 	struct client *client = client_open();

@@ -167,7 +167,7 @@ static void connections_come_in(void *arg)
 	/* The device fails: all end. */
 	fake_event(RP_CM_DEVICE_FATAL, NULL);
 	RIG_UNTIL(front_native_sessions(rig_front) == 0);
-	/* Whoever connects while it drains is refused. */
+	/* A client that connects while the server drains is refused. */
 	rig_front->drained = true;
 	fake_connect(&requests[4], &PRIVATE, sizeof(PRIVATE));
 	RIG_UNTIL(requests[4].rejected);
@@ -376,7 +376,7 @@ static void a_client_says_goodbye(void *arg)
 	struct peer peer;
 
 	(void)arg;
-	/* What is in flight is answered first; what comes after it is not begun. */
+	/* Requests in flight are answered first; later ones are not begun. */
 	peer_open(&peer);
 	waiter_hold();
 	peer_request(&peer, &HEAD);

@@ -83,7 +83,7 @@ static void test_make(void **state)
 	assert_int_equal(verify(certificate, "example.com", NULL), X509_V_ERR_HOSTNAME_MISMATCH);
 	assert_int_equal(verify(certificate, NULL, "127.0.0.2"), X509_V_ERR_IP_ADDRESS_MISMATCH);
 	X509_free(certificate);
-	/* What is there and good stays. */
+	/* A file that exists and is still valid is not replaced. */
 	fingerprint_now(first);
 	assert_int_equal(net_tls_make_self_signed(dir, "0.0.0.0"), 0);
 	assert_int_equal(net_tls_make_self_signed(dir, ""), 0);

@@ -378,7 +378,7 @@ static void still_peer(struct peer *client)
 		pthread_cond_wait(&gate_opened, &gate);
 	peer_may_go = false;
 	pthread_mutex_unlock(&gate);
-	/* Who was cut off in the middle must not take it for an end in order. */
+	/* A peer whose stream was cut off in the middle must not take that for an end in order. */
 	do {
 		got = SSL_read(client->ssl, buf, sizeof(buf));
 	} while (got > 0);
@@ -736,7 +736,7 @@ static void mutual(void *arg)
 	peer.certificate = "friend";
 	hello(false);
 	hello(true);
-	/* Who is trusted no longer cannot come back by an old ticket. */
+	/* A client that is no longer trusted cannot come back with an old ticket. */
 	pki_rename("other.pem", "trusted.pem");
 	assert_true(net_tls_changed(tls));
 	assert_int_equal(net_tls_reload(tls), 0);

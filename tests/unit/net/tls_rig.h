@@ -1,5 +1,5 @@
 /* tests/unit/net/tls_rig.h: certificates for a test, and a peer of another make: the library's own
- * client on a blocking socket, in a thread. What goes wrong in the thread ends the program. */
+ * client on a blocking socket, in a thread. An error in the thread ends the program. */
 #ifndef TESTS_UNIT_NET_TLS_RIG_H
 #define TESTS_UNIT_NET_TLS_RIG_H
 

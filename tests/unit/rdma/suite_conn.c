@@ -263,7 +263,7 @@ static void test_disconnect_tells_both(void **state)
 	assert_ptr_equal(event.qp, pair.b.qp);
 	wc_expect(&pair.b, NULL, 4, RP_WC_WR_FLUSH_ERR);
 	assert_int_equal(rp_qp_state(pair.b.qp), RP_QPS_ERR);
-	/* What is posted from now on is flushed as well. */
+	/* Work posted from now on is flushed as well. */
 	assert_int_equal(post_recv_at(&pair.b, 6, 0, 64), 0);
 	wc_expect(&pair.b, NULL, 6, RP_WC_WR_FLUSH_ERR);
 	assert_int_equal(post_send_sge(&pair.b, (struct rp_send_wr){.wr_id = 7, .opcode = RP_SEND},

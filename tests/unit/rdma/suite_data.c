@@ -312,7 +312,7 @@ static void refused(enum rp_opcode opcode, uint32_t access, int64_t addr_off, ui
 	pair_close(&pair);
 }
 
-/* What the peer refuses fails, and flushes what follows. */
+/* A request that the peer refuses fails, and later ones are flushed. */
 static void test_failures_are_counted_by_status(void **state)
 {
 	static const char ERRORS[] = "nebulaio_rdma_completion_errors_total";

@@ -75,7 +75,7 @@ static void test_uc_refuses(void **state)
 	pair_close(&pair);
 }
 
-/* What cannot be received is lost; the sender never knows and what follows arrives. */
+/* A message that cannot be received is lost; the sender does not know, and later ones arrive. */
 static void test_uc_loses_in_silence(void **state)
 {
 	struct rp_send_wr wr;
@@ -425,7 +425,7 @@ static void test_groups(void **state)
 		assert_int_equal(post_recv_at(&ends[i], i, 4096, GRH + 64), 0);
 	}
 	wc_expect_none(&ends[3], NULL);
-	/* Who leaves hears no more of it, and the others do. */
+	/* A member that left receives nothing more, and the others do. */
 	rp_group_leave(groups[1]);
 	assert_int_equal(send_to(&ends[0], rp_group_ah(groups[0]), RP_GROUP_QPN, QKEY, 64), 0);
 	wc_expect(&ends[2], NULL, 2, RP_WC_SUCCESS);

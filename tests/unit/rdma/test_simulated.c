@@ -201,7 +201,7 @@ static void test_datagram_faults(void **state)
 	assert_int_equal(datagrams_arrived("simulated:drop=1"), 0);
 }
 
-/* Who writes to a datagram socket what is no datagram of ours is not listened to. */
+/* A datagram that is not in our format is ignored. */
 static void test_nonsense_datagrams(void **state)
 {
 	struct end_opts opts = {.attr = {.type = RP_QP_UD}};
@@ -365,7 +365,7 @@ static void test_private_bytes_of_a_packet(void **state)
 	close(pair[1]);
 }
 
-/* Who says nothing of sense to a listener is dropped, and the next one is served. */
+/* A process that sends garbage to a listener is dropped, and the next one is served. */
 static void test_nonsense_on_the_socket(void **state)
 {
 	struct sim_packet packets[3] = {{.type = SIM_PKT_HELLO},
@@ -402,7 +402,8 @@ static void test_nonsense_on_the_socket(void **state)
 	pair_close(&pair);
 }
 
-/* Who was not told the right packet number is not taken for the peer, and who was still is. */
+/* A process that does not know the right packet number is not taken for the peer; one that knows it
+ * is. */
 static void test_join_refused(void **state)
 {
 	const struct end_opts plain = {.attr = {.retry_count = 7}};

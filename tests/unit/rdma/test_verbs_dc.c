@@ -288,7 +288,7 @@ static void test_refusals(void **state)
 	complete_result = ENOMEM;
 	assert_int_equal(verbs_post_send(&qp.base, wrs, 1, &posted), -ENOMEM);
 	assert_int_equal(posted, 0);
-	/* What is no initiator has no aim, and a target posts nothing. */
+	/* A queue pair that is no initiator cannot be aimed, and a target posts nothing. */
 	qp.dci = NULL;
 	assert_int_equal(verbs_dci_aim(&qp.base, &ahs[0].base, 9, 1), -EINVAL);
 	atomic_store(&qp.state, RP_QPS_RTR);

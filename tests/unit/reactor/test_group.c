@@ -75,8 +75,7 @@ static void end(void)
 	reactor_run(rig);
 }
 
-/* What comes while somebody else keeps many fibers busy runs in the next turn, and not after them
- * all. */
+/* A fiber that comes while another group has many runs in the next turn, not after all of them. */
 static void test_who_asks_seldom_waits_for_one_slice(void **state)
 {
 	(void)state;

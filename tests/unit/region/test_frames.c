@@ -105,7 +105,7 @@ static void test_free_frames_are_poisoned(void **state)
 #endif
 }
 
-/* Whatever order it is taken and given in, all memory comes back as the largest blocks. */
+/* In any order of leasing and giving, all memory comes back as the largest blocks. */
 static void test_coalesces(void **state)
 {
 	static struct region_span spans[REGION_BYTES / FRAME_BYTES];
@@ -321,8 +321,8 @@ static void *give_and_end(void *arg)
 	return NULL;
 }
 
-/* What an ended thread had in its cache serves others again, for more threads than there are
- * caches, and its usage is not forgotten. */
+/* Other threads can lease the frames in an ended thread's cache, for more threads than there are
+ * caches, and its usage stays counted. */
 static void test_ended_threads_leave_nothing(void **state)
 {
 	struct region *region = region_test_open(REGION_BYTES);

@@ -93,7 +93,7 @@ static void test_no_more_regions(void **state)
 		region_close(regions[--count]);
 }
 
-/* What is asked for and not to be had is gone on without. */
+/* The region opens without options that the host cannot give. */
 static void test_best_effort(void **state)
 {
 	struct region_opts opts = {

@@ -362,7 +362,7 @@ static void test_digests(void **state)
 	header("x-amz-checksum-crc32c", "4waSgw==");
 	body("123456789");
 	run(400, "InvalidRequest");
-	/* What was refused left the object as it was. */
+	/* A refused request left the object as it was. */
 	begin("GET", "/bkt/sum", "");
 	header("x-amz-checksum-mode", "ENABLED");
 	run(200, NULL);

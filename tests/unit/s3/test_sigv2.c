@@ -80,7 +80,7 @@ static const struct example examples[] = {
 		"GET\n\n\n\nx-amz-date:Tue, 27 Mar 2007 21:20:26 GMT\n"
 		"/b/k?partNumber=&response-content-type=a b&uploads&versionId=a/b",
 		NULL},
-	/* What was signed as a header may come as a parameter of the URL. */
+	/* A value signed as a header may come as a parameter of the URL. */
 	{"PUT", "", "/b/k",
 		"Expires=1175139620&Signature=YQ%3D%3D&AWSAccessKeyId=" KEY_ID
 		"&x-amz-acl=private&content-type=a/b",

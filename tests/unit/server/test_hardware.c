@@ -116,7 +116,7 @@ static void test_dpu(void **state)
 	check();
 	assert_said("+dpu.enabled: BlueField-2 at 0000:03:00.0");
 	assert_said("+dpu.enable_rdma: RDMA device mlx5_0 belongs to the BlueField-2");
-	/* What cannot be seen is never called met. */
+	/* A setting that cannot be read is never reported as met. */
 	assert_said("-dpu.enable_crypto: the server cannot see whether the BlueField-2 encrypts");
 }
 

@@ -99,7 +99,7 @@ static void test_some_processors(void **state)
 	assert_int_equal(plan.cpu_count, 1);
 	assert_int_equal(numa_cpu(&plan, 0), last);
 	assert_int_equal(numa_cpu(&plan, 1), -1);
-	/* What is no list names no processor. */
+	/* A text that is no list names no processor. */
 	sysfs_put("devices/system/node/node1/cpulist", "x\n");
 	assert_plan(-EINVAL, -1, "no processor");
 }

@@ -44,7 +44,7 @@ static void full_run(struct rig *rig, void *arg)
 		snprintf(key, sizeof(key), "%u", i);
 		assert_int_equal(object_verify_seeded(rig, "b", slice_str(key), 700 * KIB, i), 0);
 	}
-	/* What is deleted makes room. */
+	/* Deleted objects make room. */
 	for (uint32_t i = 0; i < 4; i++) {
 		snprintf(key, sizeof(key), "%u", i * 5);
 		assert_int_equal(

@@ -199,7 +199,7 @@ static void reader_run(struct rig *rig, void *arg)
 	assert_int_equal(store_get_open(rig->store, SLICE("b"), SLICE("old"), &get, &exists), 0);
 	assert_int_equal(local_get_run(get, 0, 4096, &before), 0);
 	assert_int_equal(store_delete(rig->store, SLICE("b"), SLICE("old"), NULL, NULL), 0);
-	/* What is written now must not land on what is being read. */
+	/* A new write must not land on blocks that are being read. */
 	for (uint64_t i = 0; i < 30; i++)
 		assert_int_equal(
 			object_put_seeded(rig, "b", SLICE("new"), bytes, 100 + i, NULL), 0);
