@@ -3,6 +3,8 @@
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 
+#include <stdint.h>
+
 /* Logs the failed fact and aborts. Declared cold so that the compiler moves it off the hot path. */
 void check_failed(const char *file, int line, const char *func, const char *fact)
 	__attribute__((noreturn, cold));
@@ -24,5 +26,11 @@ void check_failed(const char *file, int line, const char *func, const char *fact
 	} while (0)
 
 #define CHECK_FAIL(why) check_failed(__FILE__, __LINE__, __func__, why)
+
+/* Ends a struct's magic. Before free() a plain store is dead, and the compiler leaves it out. */
+static inline void magic_clear(uint32_t *magic)
+{
+	*(volatile uint32_t *)magic = 0;
+}
 
 #endif

@@ -196,7 +196,7 @@ void disk_close(struct disk *disk)
 	disk->ops->close(disk);
 	pthread_mutex_destroy(&disk->grow_lock);
 	pthread_mutex_destroy(&disk->faults.lock);
-	disk->magic = 0;
+	magic_clear(&disk->magic);
 	free(disk);
 }
 

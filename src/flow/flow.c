@@ -67,7 +67,7 @@ int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint3
 	}
 	finished = flow_sink_finish(sink, ret != 0);
 	list_remove(&running.link);
-	running.magic = 0;
+	magic_clear(&running.magic);
 	flow_source_close(source);
 	*ret_bytes = bytes;
 	/* A source that was told to stop says nothing about why. */

@@ -243,7 +243,7 @@ static inline int flow_source_next(
 static inline void flow_source_close(struct flow_source *source)
 {
 	flow_source_check(source);
-	source->magic = 0;
+	magic_clear(&source->magic);
 	source->ops->close(source);
 }
 
@@ -284,7 +284,7 @@ static inline int flow_sink_push(struct flow_sink *sink, struct flow_piece *piec
 static inline int flow_sink_finish(struct flow_sink *sink, bool failed)
 {
 	flow_sink_check(sink);
-	sink->magic = 0;
+	magic_clear(&sink->magic);
 	return sink->ops->finish(sink, failed);
 }
 

@@ -231,7 +231,7 @@ void flow_transforms_close(struct flow_transforms *self)
 	}
 	for (uint32_t i = 0; i < self->segment_count; i++)
 		free(self->segments[i].buffer);
-	self->magic = 0;
+	magic_clear(&self->magic);
 	free(self);
 }
 

@@ -65,7 +65,7 @@ static void connection_end(struct connection *connection)
 	CHECK(connection->magic == CONNECTION_MAGIC);
 	CHECK(listen->connection_count);
 	list_remove(&connection->link);
-	connection->magic = 0;
+	magic_clear(&connection->magic);
 	free(connection);
 	listen->connection_count--;
 	counter_sub(&connections_now, 1);

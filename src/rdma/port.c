@@ -112,7 +112,7 @@ void rp_port_close(struct rp_port *port)
 	rp_arenas_close(&port->arenas);
 	rp_pd_close(port->pd);
 	rp_close(port->device);
-	port->magic = 0;
+	magic_clear(&port->magic);
 	free(port);
 }
 

@@ -365,7 +365,7 @@ static void target_release(struct rp_target *target)
 	atomic_store_explicit(&targets[target->idx], NULL, memory_order_release);
 	pthread_mutex_unlock(&targets_lock);
 	target->qp->target = NULL;
-	target->magic = 0;
+	magic_clear(&target->magic);
 	target_free(target);
 }
 

@@ -342,7 +342,7 @@ static void call_end(struct s3_call *call, const struct s3_error *error)
 	iam_principal_put(call->principal);
 	iam_credential_put(call->credential);
 	mem_arena_free(&call->arena);
-	call->magic = 0;
+	magic_clear(&call->magic);
 }
 
 void s3_handle(struct s3 *s3, const struct s3_request *request, struct s3_reply *reply)

@@ -331,7 +331,7 @@ void front_http_serve(const struct front_http_opts *opts, struct net_stream *str
 	fiber_request_set("");
 	if (conn->close_after)
 		linger(conn);
-	conn->magic = 0;
+	magic_clear(&conn->magic);
 	free(conn);
 	net_close(stream);
 }

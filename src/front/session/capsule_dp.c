@@ -473,7 +473,7 @@ void native_respond(struct native_request *request, const struct capsule_respons
 	} else {
 		respond_nobody(request);
 	}
-	request->magic = 0;
+	magic_clear(&request->magic);
 	session->in_flight--;
 	native_session_settle(session);
 }

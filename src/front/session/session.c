@@ -121,7 +121,7 @@ static void session_free(struct native_session *session)
 	secret_wipe(session->payload_in, sizeof(session->payload_in));
 	secret_wipe(session->payload_out, sizeof(session->payload_out));
 	free(session->recvs);
-	session->magic = 0;
+	magic_clear(&session->magic);
 	free(session);
 }
 

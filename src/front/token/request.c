@@ -442,6 +442,6 @@ void front_token_handle(
 		answer(job, reply);
 	}
 	buf_free(&job->document);
-	job->magic = 0;
+	magic_clear(&job->magic);
 	free(job);
 }

@@ -66,7 +66,7 @@ static void qp_free(struct token_qp *qp)
 	list_remove(&qp->link);
 	rp_qp_close(qp->qp);
 	rp_ah_close(qp->ah);
-	qp->magic = 0;
+	magic_clear(&qp->magic);
 	free(qp);
 	counter_sub(&queue_pairs, 1);
 	front->group->qp_count--;

@@ -348,7 +348,7 @@ int local_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_
 void local_get_close(struct store_get *get)
 {
 	store_get_check(get);
-	get->head.magic = 0;
+	magic_clear(&get->head.magic);
 	object_put(get->store, get->object);
 	get->object = NULL;
 	get_give(get);

@@ -294,7 +294,7 @@ static void put_close(struct store_put *put)
 	append_close(store, &put->append, put->stored);
 	bucket_put(put->bucket);
 	free(put->segments);
-	put->head.magic = 0;
+	magic_clear(&put->head.magic);
 	atomic_fetch_sub(&store->puts_open[put->phase % 2], 1);
 	free(put);
 }

@@ -49,7 +49,7 @@ void memory_get_close(struct store_get *get)
 	pthread_mutex_lock(&get->store->lock);
 	memory_object_put(get->object);
 	pthread_mutex_unlock(&get->store->lock);
-	get->head.magic = 0;
+	magic_clear(&get->head.magic);
 	free(get);
 }
 

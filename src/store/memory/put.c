@@ -227,7 +227,7 @@ void memory_put_abort(struct store_put *put)
 	memory_body_put(put->body);
 	memory_bucket_put(put->bucket);
 	pthread_mutex_unlock(&put->store->lock);
-	put->head.magic = 0;
+	magic_clear(&put->head.magic);
 	free(put->endings);
 	free(put);
 }

@@ -398,6 +398,6 @@ void volume_close(struct volume *volume)
 		return;
 	disk_close(volume->disk);
 	volume->disk = NULL;
-	volume->magic = 0;
+	magic_clear(&volume->magic);
 	pthread_mutex_destroy(&volume->lock);
 }
