@@ -1,4 +1,4 @@
-/* store/api.c: the calls of store/api.h, as the store's engine does them. */
+/* store/api.c: the calls of store/api.h: each checks its arguments and calls the store's engine. */
 #include "store/commit/commit.h"
 #include "store/engine.h"
 

@@ -1,6 +1,6 @@
-/* store/api.h: DECIDES. Buckets, objects, what is durable: what every engine offers to those who
- * serve objects. It never touches a socket or a queue pair. store/local.h has the rest of the
- * local engine: opening it, its volumes, checking them.
+/* store/api.h: DECIDES. Buckets, objects and durability: the calls that every engine offers to its
+ * callers. It never touches a socket or a queue pair. store/local.h has the rest of the local
+ * engine: opening it, its volumes, checking them.
  *
  * A commit is durable when it returns: its bytes and its record would survive power loss. After a
  * crash every key has its old object or its new one, never a mixture.
@@ -22,15 +22,15 @@ struct store;
 struct store_put; /* an object being written */
 struct store_get; /* an object being read: a snapshot that stays readable until closed */
 
-/* The unit in which payload moves, is cached and (its CHECK pieces) is verified. */
+/* The unit in which payload moves and is cached; its CHECK pieces are the unit of verification. */
 #define STORE_CHUNK_BYTES (1024u * 1024u)
 #define STORE_CHECK_BYTES \
 	(64u * 1024u) /* a checksum covers this much of an extent; ranges read whole pieces */
-/* Up to here a body is handed over in its frames and written with its group in one go. */
+/* A body of at most this size stays in its frames and is written with its group in one write. */
 #define STORE_GROUPED_BYTES_MAX (64u * 1024u)
 /* Stored headers of one object. */
 #define STORE_HEADERS_BYTES_MAX (2 * LIMIT_HTTP_HEAD_BYTES_MAX)
-/* Bodies that one object may be composed of. */
+/* The most bodies that one object can be composed of. */
 #define STORE_PARTS_MAX	  10000u
 #define STORE_BUCKETS_MAX 65536u
 
@@ -50,19 +50,19 @@ enum store_versioning {
 	STORE_VERSIONING_SUSPENDED
 };
 #define STORE_BUCKET_LOCK      1u /* versions may be locked: versioning stays enabled */
-#define STORE_BUCKET_CLOSED    2u /* its presets keep others out; what they are is s3's */
+#define STORE_BUCKET_CLOSED    2u /* its presets deny access to others; s3 defines the presets */
 #define STORE_BUCKET_ENCRYPTED 4u /* its preset encrypts */
 #define STORE_BUCKET_FLAGS     7u /* all of them */
 int store_bucket_create(struct store *store, const struct store_bucket *bucket); /* -EEXIST */
 int store_bucket_get(
 	struct store *store, struct slice name, struct store_bucket *ret_bucket); /* -ENOENT */
 int store_bucket_delete(struct store *store, struct slice name); /* -ENOENT, -ENOTEMPTY */
-/* create fills in nothing: id is the store's own and created_ns is kept when given. -EINVAL: a name
- * of no length or longer than LIMIT_BUCKET_LEN_MAX; -EDQUOT: past STORE_BUCKETS_MAX. */
-/* Sees a copy of the bucket, in commit order, and changes its versioning and flags (nothing else
- * counts): 0, or -errno that store_bucket_edit returns. Must not block. */
+/* create fills in nothing. If id or created_ns is given, the store keeps it. -EINVAL: the name is
+ * empty or longer than LIMIT_BUCKET_LEN_MAX; -EDQUOT: past STORE_BUCKETS_MAX. */
+/* Gets a copy of the bucket, in commit order, and changes its versioning and flags (other changes
+ * are ignored). Returns 0, or -errno, which store_bucket_edit then returns. Must not block. */
 typedef int store_bucket_edit_fn(struct store_bucket *bucket, void *arg);
-/* -ENOENT; -EINVAL: back to never versioned. */
+/* -ENOENT; -EINVAL: versioning cannot go back to "never enabled". */
 int store_bucket_edit(
 	struct store *store, struct slice name, store_bucket_edit_fn *edit, void *arg);
 /* Calls visit for each bucket in name order, starting after `after`; visit returns false to stop.
@@ -85,7 +85,8 @@ struct store_meta {
 	const char *headers;
 	uint32_t headers_len;
 	char version_id[33]; /* "null": written while versioning was not enabled */
-	bool delete_marker;  /* a version that says the key was deleted; it has no bytes */
+	bool delete_marker;  /* a delete marker: a version that says the key was deleted; it has no
+				bytes */
 };
 
 /* ---- Writing. open → (space, move bytes)* or frames → commit | abort. ---- */
@@ -93,80 +94,83 @@ struct store_put_opts {
 	struct slice bucket;
 	struct slice key;
 	uint64_t bytes;	 /* known length; UINT64_MAX when it is not known yet */
-	bool composable; /* another object is to be composed of the body: it never lives in the
-			    index */
+	bool composable; /* another object will be composed of the body, so the body is never stored
+			    in the index */
 };
 /* -ENOENT: no such bucket; -ENOSPC: the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO:
  * the store is fenced. Nothing is visible until commit. bucket and key are copied. */
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
-/* A number that no other body of this store has, had or will have. It stays with the body, also
- * when another object is composed of it. */
+/* A number that no other body of this store has, had or will have. It stays with the body when
+ * another object is composed of the body. */
 uint64_t store_put_body_number(const struct store_put *put);
-/* The end of a transfer into the body: opened for one run, which ends it, and the put outlives it.
- * Either this, once, or the bodies of others. bytes_total UINT64_MAX: not known. -ENOMEM. */
+/* The sink of a transfer into the body. It is opened for one run, which ends it; the put lives
+ * longer. A put has either one sink or the bodies of other objects. bytes_total UINT64_MAX: not
+ * known. -ENOMEM. */
 int store_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
 	struct flow_sink **ret_sink);
-/* Notes what authenticates the piece of at most STORE_CHECK_BYTES at offset, by who encrypted it:
- * opaque to the store, which keeps it beside the checksums. All pieces of a body have one, or none
- * has. */
+/* Notes the authentication tag of the piece of at most STORE_CHECK_BYTES at offset. The caller, who
+ * encrypted the piece, supplies the tag; the store keeps it beside the checksums and does not
+ * interpret it. Either all pieces of a body have a tag, or none has. */
 #define STORE_TAG_BYTES 16u
 int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
-/* Instead of bytes of its own, a put may be composed of the bodies of other objects, up to
- * STORE_PARTS_MAX and LIMIT_OBJECT_BYTES_MAX, in order. Nothing is moved: the commit makes them the
- * new object's and deletes the others' keys, all or nothing. get is what the caller has open of the
- * key, and may be closed after. -ESTALE: the key holds something else by now; -EINVAL: the body
- * lives in the index (put it as composable) or is itself composed, the key is the put's own, or the
- * put has bytes of its own; -EFBIG; -ENOENT: no such bucket. After an error the put can still be
- * committed or aborted. Abort leaves the others alone. */
+/* A put without bytes of its own can be composed of the bodies of other objects, up to
+ * STORE_PARTS_MAX and LIMIT_OBJECT_BYTES_MAX, in order. No bytes move: the commit gives the bodies
+ * to the new object and deletes the other objects' keys, all or nothing. get is the object that the
+ * caller has open at the key; the caller may close it after this call. -ESTALE: the key holds
+ * another object by now; -EINVAL: the body lives in the index (put it as composable) or is itself
+ * composed, the key is the put's own, or the put has bytes of its own; -EFBIG; -ENOENT: no such
+ * bucket. After an error the caller can still commit or abort the put. An abort does not change the
+ * other objects. */
 int store_put_compose(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
-/* An object that ends in the same commit, with its body. With the composed ones at most
- * STORE_PARTS_MAX + 16; else as store_put_compose. */
+/* Deletes another object, with its body, in the same commit. Composed and dropped objects together:
+ * at most STORE_PARTS_MAX + 16. Otherwise as store_put_compose. */
 int store_put_drop(
 	struct store_put *put, struct slice bucket, struct slice key, const struct store_get *get);
 
-/* The put's body is to come behind what the caller has open of its key, in a bucket that never had
- * versions. Nothing of that is moved. meta->bytes is then the length of both, and the commit is
- * -ESTALE when the key holds anything else by then. -E2BIG: it has STORE_PARTS_MAX bodies already;
- * -EINVAL: versions, or called twice. */
+/* Appends the put's body to the object that the caller has open at the put's key, in a bucket that
+ * never had versions. The existing bytes do not move. meta->bytes is then the length of both. The
+ * commit returns -ESTALE if the key holds another object by then. -E2BIG: the object has
+ * STORE_PARTS_MAX bodies already; -EINVAL: the bucket has versions, or the call was made twice. */
 int store_put_append(struct store_put *put, const struct store_get *get);
 
-/* An outbox row: what a commit leaves to be told to somebody outside of the store. It is part of
- * the commit, so that after a crash there are both or neither. It is kept until store_outbox_end.
- */
+/* An outbox row: a message about a commit to a receiver outside the store. The row is part of the
+ * commit, so after a crash both exist or neither. The store keeps it until store_outbox_end. */
 #define STORE_OUTBOX_ROW_BYTES_MAX (64u * 1024u)
 struct store_outbox_row {
-	/* The text to store if the commit puts no delete marker, and if it does; data NULL:
-	 * nothing. */
+	/* The text to store if the commit adds no delete marker, and the text if it does. data
+	 * NULL: no row. */
 	struct slice text, marker_text;
-	uint64_t number; /* out: in commit order, never used again; 0: there was no commit */
+	uint64_t number; /* out: in commit order, never reused; 0: there was no commit */
 };
-/* How such a commit went, for who fills in what only it knows. */
+/* The result of such a commit, from which the caller completes the message. */
 struct store_outcome {
 	int ret;
-	bool delete_marker; /* one was put on top */
+	bool delete_marker; /* a delete marker was added */
 	struct slice version_id;
 };
 /* For the commit that follows; borrowed until then. */
 void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox_row);
 
-/* Looks at what the key holds now (NULL: nothing), in commit order, and decides: 0 to go on, or
- * -errno that commit returns. Must not block. */
+/* Gets the object that the key holds now (NULL: none), in commit order, and decides: 0 to go on, or
+ * -errno, which commit then returns. Must not block. */
 typedef int store_check_fn(const struct store_meta *current, void *arg);
-/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length, and what
- * was given (frames, or space and checks) must cover it; mtime_ns and version_id are filled in.
- * -ENOENT: the bucket went away; -ESTALE: something that was to be composed or dropped was
- * replaced or deleted, and nothing changed; -EFBIG: more bodies than the log can take at once;
- * -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: it is quiescing; or what check said. */
+/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length; the
+ * frames, or the space and the checks, must cover it exactly. The call fills in mtime_ns and
+ * version_id. -ENOENT: the bucket was deleted; -ESTALE: an object to be composed or dropped was
+ * replaced or deleted, and nothing changed; -EFBIG: more bodies than one group of the log can hold;
+ * -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: the store is quiescing; or the error that check
+ * returned. */
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
-void store_put_abort(struct store_put *put); /* space goes back; takes NULL */
+void store_put_abort(struct store_put *put); /* frees the space; takes NULL */
 
-/* Gives what the caller has open of a key another name in its bucket, which never had versions, and
- * other stored headers, in one commit: whatever the other key held ends, mtime and all else stays.
- * condition.check (may be NULL) sees what the other key holds. -ESTALE: the key holds something
- * else by now; -EINVAL: the same key, or versions; else as store_put_commit. */
+/* Renames the object that the caller has open, within a bucket that never had versions, and
+ * replaces its stored headers, in one commit. The object that the new key held is deleted; mtime
+ * and everything else stay. condition.check (may be NULL) gets the object that the new key holds.
+ * -ESTALE: the old key holds another object by now; -EINVAL: the keys are the same, or the bucket
+ * has versions; otherwise as store_put_commit. */
 struct store_name;
 struct store_condition {
 	store_check_fn *check;
@@ -175,15 +179,15 @@ struct store_condition {
 int store_rename(struct store *store, const struct store_name *from, const struct store_get *get,
 	struct slice to, struct slice headers, struct store_condition condition);
 
-/* ---- Changing what is kept besides the bytes. ---- */
-/* Sees what the key holds, in commit order, and says what its stored headers shall be: 0 with
- * *ret_headers (borrowed until store_edit returns; all of them, also those that stay), or -errno
- * that store_edit returns. Runs on the committer's fiber: must not block. */
+/* ---- Changing metadata. ---- */
+/* Gets the object that the key holds, in commit order, and sets its new stored headers: returns 0
+ * with *ret_headers (the complete set; borrowed until store_edit returns), or -errno, which
+ * store_edit then returns. Runs on the committer's fiber: must not block. */
 typedef int store_edit_fn(const struct store_meta *current, struct slice *ret_headers, void *arg);
 /* Replaces the stored headers of a version in place (version_id empty: the current one); bytes,
  * mtime and ETag stay. Durable when it returns 0. -ENOENT: no such bucket, key or version; -EINVAL:
- * more than STORE_HEADERS_BYTES_MAX; else as store_put_commit, or what edit said.
- */
+ * more than STORE_HEADERS_BYTES_MAX; otherwise as store_put_commit, or the error that edit
+ * returned. */
 struct store_name {
 	struct slice bucket;
 	struct slice key;
@@ -200,34 +204,34 @@ int store_set_flags(struct store *store, const struct store_name *name, struct s
 	struct store_condition condition, struct store_outbox_row *outbox_row);
 
 /* ---- Reading. ---- */
-/* -ENOENT with *ret_bucket_exists telling which of the two is missing. From memory when the record
- * table has it: well under a µs. */
+/* -ENOENT: *ret_bucket_exists tells whether the bucket or the key is missing. Answered from memory
+ * when the record table has the key: well under a µs. */
 int store_get_open(struct store *store, struct slice bucket, struct slice key,
 	struct store_get **ret_get, bool *ret_bucket_exists);
-/* The same of a version (empty: the current one); also a delete marker can be had by its id: it
- * says so in its meta and has no bytes. */
+/* The same for a version (version_id empty: the current one). It can also open a delete marker by
+ * its id; the meta of a delete marker says so, and it has no bytes. */
 int store_get_open_version(struct store *store, const struct store_name *name,
 	struct store_get **ret_get, bool *ret_bucket_exists);
-/* Whether it can be a version id of this store. */
+/* Whether the text has the form of a version id of this store. */
 bool store_version_id_valid(struct slice version_id);
-/* The newest version of a key that is none of its current: of a key that has no current one, its
- * delete marker. Without headers. Asks the index. -ENOENT: there is none. */
+/* The newest version of a key that is not the current one. If the key has no current version, that
+ * is its delete marker. Without headers. Reads the index. -ENOENT: there is no such version. */
 int store_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
 const struct store_meta *store_get_meta(const struct store_get *get); /* lives until close */
-/* The end of a transfer of the body's bytes [offset, offset + bytes), every one of them verified:
- * opened for one run, which ends it, and the get outlives it. Pieces end with their chunk, and
- * begin where it does, a leased one where what is verified does; a borrowed one lies in memory with
- * all of its stretch.
+/* The source of a transfer of the body's bytes [offset, offset + bytes), all of them verified. It
+ * is opened for one run, which ends it; the get lives longer. A piece begins and ends with its
+ * chunk, but a leased piece begins where a verified piece begins, and a borrowed piece is a whole
+ * stretch in memory.
  * -ENOMEM. */
 int store_get_source(struct store_get *get, struct flow_core *core, uint64_t offset, uint64_t bytes,
 	struct flow_source **ret_source);
-/* The whole body when it lies in memory, one stretch of a chunk at most: for what needs it at once.
- * A span with data is to be dropped by region_put(…, OWNER_CACHE). */
+/* The whole body, if it is in memory and is one stretch of at most one chunk: for callers that need
+ * it at once. The caller drops a span with data by region_put(…, OWNER_CACHE). */
 bool store_get_held(struct store_get *get, struct slice *ret_body, struct region_span *ret_span);
-/* The stretch that holds the offset: bytes that were put as one body, from whose start chunks and
- * pieces to verify are counted. A plain object is one stretch; a composed one has one for each
- * body. */
+/* The stretch that holds the offset. A stretch is the bytes that one put wrote; chunks and pieces
+ * to verify are counted from its start. A plain object has one stretch; a composed object has one
+ * for each body. */
 struct store_stretch {
 	uint64_t start, bytes;
 	uint64_t body_number; /* store_put_body_number of the body */
@@ -235,31 +239,32 @@ struct store_stretch {
 void store_get_stretch(
 	const struct store_get *get, uint64_t offset, struct store_stretch *ret_stretch);
 /* The tag that store_put_tagged stored for the piece that begins at offset, a multiple of
- * STORE_CHECK_BYTES of its stretch. -ENOENT: nothing; may wait for the index. */
+ * STORE_CHECK_BYTES in its stretch. -ENOENT: there is no tag. May wait for the index. */
 int store_get_tag(struct store_get *get, uint64_t offset, uint8_t ret_tag[STORE_TAG_BYTES]);
 void store_get_close(struct store_get *get); /* takes NULL */
 
-/* ---- Object watches: for what is known outside of an object's bytes, or of who may have them.
- * ---- */
+/* ---- Object watches: for state derived from an object or from the access rights to it. ---- */
 struct object;
 struct store_object_watch {
 	/* Called once, when the object is no longer the key's object: before the caller that
-	 * replaced, edited or deleted it gets its result; or (rights) by store_rights_changed. On
-	 * any thread, under a lock: must not call the store, nor wait. The watch is over then. */
+	 * replaced, edited or deleted it gets its result; or (rights) by store_rights_changed. Runs
+	 * on any thread, under a lock: must not call the store or wait. The watch has then ended.
+	 */
 	void (*ended)(struct store_object_watch *watch, bool rights);
-	struct object *object; /* the rest is the store's; NULL: not watching */
+	struct object *object; /* the remaining fields are the store's; NULL: not watching */
 	struct store_object_watch *next;
 	struct list link;
 };
-/* To be read before it is asked who may. */
+/* Read the epoch before you check access rights. */
 uint64_t store_rights_epoch(const struct store *store);
-/* Watches the object that was opened as what its key holds now. -ESTALE: it is so no longer, or
- * rights changed since the epoch was read. Any thread. */
+/* Watches an object that was opened as the current object of its key. -ESTALE: it is not the
+ * current object any more, or rights changed since the caller read the epoch. Any thread. */
 int store_object_watch_begin(
 	struct store_get *get, struct store_object_watch *watch, uint64_t epoch);
-/* After it ended is not called, and has returned if it was. Harmless when it was. Any thread. */
+/* When it returns, ended is not running and will not be called. Harmless after ended was called.
+ * Any thread. */
 void store_object_watch_end(struct store *store, struct store_object_watch *watch);
-/* Somebody's rights changed: ends all watches. */
+/* Access rights changed: ends all watches. */
 void store_rights_changed(struct store *store);
 
 /* ---- Deleting. ---- */
@@ -273,40 +278,40 @@ struct store_deletion {
 	void *arg;
 	struct store_outbox_row *outbox_row; /* may be NULL */
 	int result;			     /* 0 or -errno */
-	bool delete_marker;		     /* out: one was put on top, or the version was one */
-	char version_id_out[33];	     /* that of the marker or of the version; empty: none */
+	bool delete_marker; /* out: a delete marker was added, or the deleted version was one */
+	char version_id_out[33]; /* that of the marker or of the version; empty: none */
 };
-/* Durable when it returns 0, in one commit where that is possible (composed bodies by thousands,
- * and newest versions of a key, take several). -ENOENT: no such bucket; -EINVAL: a key that cannot
- * be, or more than LIMIT_DELETE_KEYS_MAX. */
+/* Durable when it returns 0. All deletions are in one commit where possible; thousands of composed
+ * bodies, or newest versions of keys, take several. -ENOENT: no such bucket; -EINVAL: an invalid
+ * key, or more than LIMIT_DELETE_KEYS_MAX. */
 int store_delete_each(
 	struct store *store, struct slice bucket, struct store_deletion *list, uint32_t count);
-/* One key; what check said, else 0 or -errno. */
+/* Deletes one key. Returns the error of check, or 0 or -errno. */
 int store_delete(struct store *store, struct slice bucket, struct slice key, store_check_fn *check,
 	void *arg);
 
-/* The same of keys without conditions. */
+/* As store_delete_many, for keys without conditions. */
 int store_delete_many(struct store *store, struct slice bucket, const struct slice *keys,
 	uint32_t key_count, int *results);
 
-/* ---- The outbox: what commits left to be told. ---- */
+/* ---- The outbox: messages that commits left for receivers outside the store. ---- */
 /* Visits the rows that an earlier start left, in the order of their numbers, after `after`; visit
- * returns false to stop. It runs on the fiber and may wait; text and version id (what the commit
- * made or deleted; empty: an edit) live for the call. -EIO, -ENOMEM. */
+ * returns false to stop. visit runs on the fiber and may wait. Text and version id (of the version
+ * that the commit made or deleted; empty for an edit) are valid during the call. -EIO, -ENOMEM. */
 typedef bool store_outbox_visit_fn(
 	uint64_t number, struct slice version_id, struct slice text, void *arg);
 int store_outbox_visit(
 	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg);
-/* They need not be kept any longer. Durable when it returns 0; else as store_put_commit. */
+/* Deletes these rows. Durable when it returns 0; otherwise as store_put_commit. */
 int store_outbox_end(struct store *store, const uint64_t *numbers, uint32_t count);
 
-/* ---- Listing, in key order, sees every commit that returned before the call. ---- */
+/* ---- Listing, in key order. A listing sees every commit that returned before the call. ---- */
 struct store_list_opts {
 	struct slice bucket;
 	struct slice prefix;
-	struct slice delimiter; /* may be longer than a byte */
+	struct slice delimiter; /* may be longer than one byte */
 	struct slice after;	/* exclusive; for continuing also past a common prefix */
-	/* Versions only: continue among those of the key `after`, behind this one. */
+	/* Versions only: continue within the versions of the key `after`, behind this version. */
 	struct slice version_after;
 	uint32_t entries_max; /* keys and prefixes together, 0 to LIMIT_LIST_KEYS_MAX */
 };
@@ -322,11 +327,12 @@ typedef void store_list_visit_fn(const struct store_list_entry *entry, void *arg
 int store_list(struct store *store, const struct store_list_opts *opts, store_list_visit_fn *visit,
 	void *arg, bool *ret_more);
 
-/* Versions and delete markers, too: in key order, of one key the newest first. */
+/* As store_list, with all versions and delete markers: in key order, the newest version of a key
+ * first. */
 int store_list_versions(struct store *store, const struct store_list_opts *opts,
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
 
-/* ---- How full it is. Any thread. ---- */
+/* ---- Usage. Any thread. ---- */
 struct store_usage {
 	uint64_t volume_bytes, used_bytes, free_bytes, objects, buckets, cache_bytes, log_bytes;
 };

@@ -1,7 +1,7 @@
-/* store/crypt.c: a source and a sink around others, for bodies that lie encrypted: what passes
- * is changed in its own frames where those are the piece's alone, else into others. A piece is read
- * together with all of the 64 KiB around it, as its checksums are, so that it can be held against
- * its tag before anything of it is handed on. Data path. */
+/* store/crypt.c: a source and a sink that wrap others, for encrypted bodies. A piece is changed in
+ * its own frames if no one else uses them, otherwise into other frames. The whole 64 KiB around a
+ * piece are read, as for checksums: so the tag can be verified before any byte is passed on. Data
+ * path. */
 #include <errno.h>
 
 #include "store/crypt.h"
@@ -57,7 +57,8 @@ static __attribute__((noinline, cold)) int refused(uint64_t body_number, uint64_
 	return -EIO;
 }
 
-/* The 64 KiB that hold a piece of a stretch, from a piece's start to another's end. */
+/* The 64 KiB units that hold a piece of a stretch: from the start of the first to the end of the
+ * last. */
 struct whole {
 	uint64_t start; /* of the stretch */
 	uint64_t body_number;
@@ -80,7 +81,7 @@ static struct whole whole_of(
 					     (uint64_t)STORE_CHECK_BYTES),
 		whole.start + stretch.bytes);
 	chunk = whole.start + ALIGN_DOWN(at - whole.start, (uint64_t)STORE_CHUNK_BYTES);
-	/* As a store's source makes them. */
+	/* Pieces are cut as a store's source cuts them. */
 	if (piece->hold == FLOW_HOLD_BORROWED)
 		whole.data = piece->data - (at - whole.from);
 	else if (piece->hold == FLOW_HOLD_CACHE)
@@ -143,8 +144,8 @@ static int source_next(struct flow_source *source, uint32_t bytes_max, struct fl
 	if (self->aead) {
 		ret = aead_piece(self, at, &piece);
 	} else {
-		/* Pieces end with their stretch, and each stretch was written as a body of its own.
-		 */
+		/* Pieces end with their stretch, because each stretch was written as a body of its
+		 * own. */
 		store_get_stretch(self->get, at, &stretch);
 		ret = ctr_piece(&self->elsewhere, self->ctr, stretch.body_number,
 			at - stretch.start, &piece);
@@ -211,7 +212,7 @@ static int message_end(struct store_crypt_sink *self)
 	return ret ? ret : store_put_tagged(self->put, from, tag);
 }
 
-/* Bytes come in any lengths: a message goes on from one piece to the next. */
+/* Pieces have any length: a message continues from one piece to the next. */
 static int seal(struct store_crypt_sink *self, const uint8_t *src, uint8_t *dst, uint32_t bytes)
 {
 	int ret = 0;

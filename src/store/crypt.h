@@ -1,17 +1,15 @@
-/* store/crypt.h: ends around an engine's, for bodies that lie encrypted under a key of their own.
- */
+/* store/crypt.h: wrappers of an engine's ends, for bodies encrypted under a key of their own. */
 #ifndef STORE_CRYPT_H
 #define STORE_CRYPT_H
 
 #include "flow/flow.h"
 #include "store/api.h"
 
-/* Each piece of STORE_CHECK_BYTES is a message of AES-256-GCM, whose nonce is
- * store_put_body_number's number (8, big-endian) and the piece's (4), and whose tag the store
- * keeps. Nothing of a piece that does not verify is handed on: -EIO, logged and counted. Or, as it
- * was done before there were tags, all of it is one stream by ctr.h, unauthenticated. The structs
- * are the caller's and live as long as the run; init fails with -ENOMEM, and then the inner end is
- * still the caller's. */
+/* Each piece of STORE_CHECK_BYTES is a message of AES-256-GCM. Its nonce is the number of
+ * store_put_body_number (8, big-endian) and the piece's number (4); the store keeps its tag. A
+ * piece that does not verify is not passed on: -EIO, logged and counted. Bodies from before tags
+ * existed are one stream by ctr.h, unauthenticated. The caller owns the structs, which must live as
+ * long as the run. If init fails with -ENOMEM, the caller still owns the inner end. */
 struct store_crypt_key {
 	const uint8_t *key; /* AEAD_KEY_BYTES; only needed by init */
 	bool authenticated;
@@ -32,7 +30,7 @@ struct store_crypt_sink {
 	struct flow_sink *inner;
 	struct store_put *put;
 	uint64_t body_number;
-	uint64_t offset; /* of what comes next */
+	uint64_t offset; /* of the next byte */
 	struct flow_elsewhere elsewhere;
 };
 /* inner: store_get_source of the same get, from the same offset. */

@@ -1,5 +1,5 @@
-/* store/engine.h: what an engine fills: one slot for each call of store/api.h that needs it, none
- * empty. The contracts are those of store/api.h. */
+/* store/engine.h: the table that an engine fills: one slot for each call of store/api.h that needs
+ * it, none empty. The contracts are those of store/api.h. */
 #ifndef STORE_ENGINE_H
 #define STORE_ENGINE_H
 
@@ -7,7 +7,7 @@
 
 struct store_engine {
 	const char *name;
-	bool local; /* bodies lie on volumes: the calls of store/local.h are for it */
+	bool local; /* bodies lie on volumes: the engine has the calls of store/local.h */
 
 	int (*bucket_create)(struct store *store, const struct store_bucket *bucket);
 	int (*bucket_get)(struct store *store, struct slice name, struct store_bucket *ret_bucket);
@@ -70,8 +70,8 @@ struct store_engine {
 	void (*usage)(struct store *store, struct store_usage *ret_usage);
 };
 
-/* Every engine's struct store, store_put and store_get begins with its head. A put and a get take
- * the store's engine when they are opened. */
+/* Every engine's struct store, store_put and store_get begins with its head. The open calls copy
+ * the store's engine into the put or get. */
 #define STORE_PUT_MAGIC 0x5707e907u
 #define STORE_GET_MAGIC 0x5707e6e7u
 struct store_head {

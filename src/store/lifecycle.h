@@ -1,5 +1,6 @@
-/* store/lifecycle.h: the questions of a job that walks a bucket's versions to the code that knows
- * the bucket's rules, and the job's reports. job asks and s3 answers; neither knows the other. */
+/* store/lifecycle.h: the interface between a job that walks a bucket's versions and the code that
+ * knows the bucket's rules: the job's questions and its reports. job asks and s3 answers; neither
+ * depends on the other. */
 #ifndef STORE_LIFECYCLE_H
 #define STORE_LIFECYCLE_H
 
@@ -11,12 +12,12 @@ struct store_lifecycle_version {
 	bool whole; /* meta has the stored headers */
 	bool current;
 	bool alone;		/* its key has no other version */
-	uint64_t noncurrent_ns; /* since when it is not current */
-	uint32_t newer;		/* how many versions are newer that are not current */
+	uint64_t noncurrent_ns; /* time since which it is not current */
+	uint32_t newer;		/* number of newer versions that are not current */
 };
 enum store_lifecycle_verdict {
 	STORE_LIFECYCLE_KEEP,
-	STORE_LIFECYCLE_LOOK, /* ask again with the version whole */
+	STORE_LIFECYCLE_LOOK, /* ask again with the complete version */
 	STORE_LIFECYCLE_EXPIRE,
 	STORE_LIFECYCLE_DELETE_VERSION,
 	STORE_LIFECYCLE_RECLASS

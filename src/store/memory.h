@@ -1,6 +1,6 @@
-/* store/memory.h: the engine whose store is in memory and ends with the process: every call of
- * store/api.h, no volume, no index, no fiber that it would need. Durable means until then. Any
- * thread. */
+/* store/memory.h: the engine that keeps a store in memory until the process ends: every call of
+ * store/api.h, without volume, index or fibers. Durable means until the process ends. Any thread.
+ */
 #ifndef STORE_MEMORY_H
 #define STORE_MEMORY_H
 
@@ -8,7 +8,7 @@
 
 /* -ENOMEM. */
 int store_memory_open(struct store **ret_store);
-/* Nothing of it is open any more. Takes NULL. */
+/* Nothing of the store may be open. Takes NULL. */
 void store_memory_close(struct store *store);
 
 #endif

@@ -1,4 +1,5 @@
-/* store/store.c: a store's life: open (recovers) → attach each reactor → run → quiesce → close. */
+/* store/store.c: the life of a store: open (recovers) → attach each reactor → run → quiesce →
+ * close. */
 #include "base/file.h"
 #include "store/call/call.h"
 #include "store/ends/ends.h"
@@ -52,7 +53,7 @@ static int dir_make(const char *path)
 	return file_parent_sync(path);
 }
 
-/* Makes the directory and what lies above it. */
+/* Makes the directory and its parents. */
 static int dirs_make(const char *dir)
 {
 	int ret = 0;
@@ -69,7 +70,7 @@ static int dirs_make(const char *dir)
 	return ret ? ret : dir_make(path);
 }
 
-/* The parts of a running store beyond its state on disk. */
+/* Makes the parts of a running store that are not part of its state on disk. */
 static int store_start(struct store *store, struct region *region)
 {
 	int ret;
@@ -146,13 +147,14 @@ void store_quiesce(struct store *store)
 		fiber_wake(store->array_monitor);
 	if (store->scrubber)
 		fiber_wake(store->scrubber);
-	/* It may be waiting for a volume. */
+	/* The fiber may be waiting for a volume. */
 	while (store->discarder) {
 		fiber_wake(store->discarder);
 		fiber_sleep_ns(NS_PER_MS);
 	}
 	committer_end(store);
-	/* A failed index was logged; the log has everything, and the next start replays it. */
+	/* The failure of the index was logged. The log has everything, and the next start replays
+	 * it. */
 	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));
 	fiber_offload_long(checkpoint_run, store);
 }
@@ -166,7 +168,8 @@ void store_close(struct store *store)
 	clean = store->apply->started && !atomic_load(&store->fenced) &&
 		(store->committer->ended || !store->committer->reactor);
 	index_apply_stop(store);
-	/* After the last reference to a dead object is gone: its space is free in the snapshot. */
+	/* After the last reference to a dead object is dropped, the snapshot counts its space as
+	 * free. */
 	record_table_close(store->records);
 	if (clean && snapshot_write(store))
 		log_warn("store",

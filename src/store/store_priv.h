@@ -1,4 +1,4 @@
-/* store/store_priv.h: all of store, for what stands on top of its rooms, and for its tests. */
+/* store/store_priv.h: all headers of store, for its top-level files and its tests. */
 #ifndef STORE_PRIV_H
 #define STORE_PRIV_H
 

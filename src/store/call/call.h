@@ -1,5 +1,6 @@
-/* store/call/call.h: the local engine's calls, of which store.c makes its table, and how its ends
- * reach the place of a body's bytes. Those without a contract here have it in store/api.h. */
+/* store/call/call.h: the local engine's calls, from which store.c builds its table, and the calls
+ * by which the engine's ends find the place of a body's bytes. store/api.h has the contracts that
+ * are not here. */
 #ifndef STORE_CALL_H
 #define STORE_CALL_H
 
@@ -42,12 +43,12 @@ int local_list(struct store *store, const struct store_list_opts *opts, bool ver
 	store_list_visit_fn *visit, void *arg, bool *ret_more);
 
 /* ---- Where the bytes of a put go. ---- */
-/* Where the next bytes go (multiples of STORE_CHUNK_BYTES apart from the last): a run of the
- * volume, contiguous. Ask in order of offset. -ENOSPC. */
+/* The place of the next bytes (a multiple of STORE_CHUNK_BYTES, but for the last): a contiguous run
+ * of the volume. Call it in order of offset. -ENOSPC. */
 struct store_run {
 	uint16_t target; /* of the base ring */
 	uint64_t volume_offset;
-	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment apart from the
+	uint32_t bytes; /* granted, ≤ asked; a multiple of the disk's alignment, but for the
 			   object's end */
 };
 int local_put_space(
@@ -55,30 +56,31 @@ int local_put_space(
 /* Notes the checksum of a piece of at most STORE_CHECK_BYTES that was written at offset (crc32c).
  */
 int local_put_checked(struct store_put *put, uint64_t offset, uint32_t crc32c);
-/* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes the frames over (owner OWNER_APP); they are
- * written by the commit. Either this or space, never both. */
+/* Small bodies (≤ STORE_GROUPED_BYTES_MAX): takes over the frames (owner OWNER_APP), which the
+ * commit writes. A put uses either this call or space, never both. */
 void local_put_frames_take(struct store_put *put, struct region_span span, uint32_t bytes);
-/* Offers a span that was just written to the read cache; takes it over (owner OWNER_DISK) in any
+/* Offers a span that was just written to the read cache. Takes it over (owner OWNER_DISK) in any
  * case. */
 void local_put_cache_take(
 	struct store_put *put, uint64_t offset, struct region_span span, uint32_t bytes);
 
-/* ---- Where the bytes of a get lie. ---- */
+/* ---- The place of a get's bytes. ---- */
 /* The body when it lives in the record; false when it has extents. */
 bool local_get_inline(const struct store_get *get, struct slice *ret_body);
-/* The chunk that holds the offset, when it is in the cache: true, with a reference to be dropped by
- * region_put(…, OWNER_CACHE); the span holds the whole chunk from its start. */
+/* The cached chunk that holds the offset: true, with a reference that the caller drops by
+ * region_put(…, OWNER_CACHE). The span holds the whole chunk from its start. False: not cached. */
 bool local_get_cached(struct store_get *get, uint64_t offset, struct region_span *ret_span);
-/* Where bytes from offset on lie; contiguous, at most `bytes`. */
+/* The place of the bytes from offset on; contiguous, at most `bytes`. */
 int local_get_run(
 	struct store_get *get, uint64_t offset, uint32_t bytes, struct store_run *ret_run);
-/* Verifies pieces of one stretch, from a multiple of STORE_CHECK_BYTES of it on: 0 or -EIO (logged
- * and counted). A store over several volumes reads what is wrong anew from the others into data,
- * whose last block is there as a whole, and puts it right on the medium; so it may wait. */
+/* Verifies pieces of one stretch; the offset is a multiple of STORE_CHECK_BYTES in the stretch. 0
+ * or -EIO (logged and counted). A store over several volumes reads a damaged piece from the other
+ * volumes into data (whose last block must be there as a whole) and repairs the medium; so the call
+ * may wait. */
 int local_get_verify(struct store_get *get, uint64_t offset, void *data, uint32_t bytes);
-/* Offers a verified whole chunk, which starts at offset, held by the caller as OWNER_APP, to the
- * cache; the caller keeps a reference of its own (owner becomes OWNER_CACHE and the reference count
- * 2, true), or the cache declines (false, nothing changed). */
+/* Offers a verified whole chunk to the cache. The chunk starts at offset and the caller holds it as
+ * OWNER_APP. True: the cache took it; owner becomes OWNER_CACHE, the reference count 2, and one
+ * reference is the caller's. False: the cache declined and nothing changed. */
 bool local_get_cache_offer(
 	struct store_get *get, uint64_t offset, struct region_span span, uint32_t bytes);
 

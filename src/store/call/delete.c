@@ -12,14 +12,14 @@
 
 DEFINE_COUNTER(deletes_total, "nebulaio_store_deletes_total", NULL, "Objects deleted.");
 
-/* How many rows of bodies one commit may delete, so that it surely fits a group: an object that has
- * more has them deleted alone. */
+/* How many rows of bodies one commit may delete, so that it surely fits a group. The rows of a
+ * larger object are deleted in commits of their own. */
 static uint64_t rows_max(const struct store *store)
 {
 	return store->volume.super.log_bytes / 4 / MUTATION_BYTES(sizeof(uint64_t) * 2, 0);
 }
 
-/* About what one deletion adds to a group: rows of a key, and records that move. */
+/* Estimate of a deletion's size in a group: rows of a key, and records that move. */
 #define DELETION_BYTES(key_len) (3 * (2 * (key_len) + 64) + 2 * 512)
 
 static uint32_t rows_of(struct store *store, struct record_entry *entry)
@@ -31,14 +31,14 @@ static uint32_t rows_of(struct store *store, struct record_entry *entry)
 	return rows;
 }
 
-/* A deletion under way: in rounds, each of which commits what is ready for it. */
+/* A deletion in progress. Each round commits the items that are ready. */
 struct round {
 	struct store *store;
 	struct bucket *bucket;
 	struct store_deletion *list;
 	uint32_t count;
-	struct commit_item *items; /* as many; those of a commit side by side */
-	uint32_t *of;		   /* whose deletion an item is */
+	struct commit_item *items; /* as many; those of one commit are adjacent */
+	uint32_t *of;		   /* the deletion that an item belongs to */
 	uint32_t item_count;
 	uint64_t rows;
 	size_t bytes;
@@ -77,7 +77,7 @@ static int item_prepare(
 	return ret;
 }
 
-/* Commits the items at hand and notes what came of them. */
+/* Commits the gathered items and stores their results. */
 static void round_commit(struct round *round)
 {
 	struct commit commit = {
@@ -103,14 +103,14 @@ static void round_commit(struct round *round)
 	round->bytes = 0;
 }
 
-/* Adds a deletion to the commit at hand; one that has enough is committed first. */
+/* Adds a deletion to the gathered commit; a full commit is committed first. */
 static void round_add(struct round *round, uint32_t idx)
 {
 	struct commit_item *item = &round->items[round->item_count];
 	uint64_t log_bytes = round->store->volume.super.log_bytes;
 	int ret = item_prepare(round, &round->list[idx], item);
 
-	/* A version that is not there is deleted. */
+	/* Deleting a version that does not exist is success. */
 	if (ret) {
 		round->list[idx].result = ret == -ENOENT ? 0 : ret;
 		return;
@@ -123,8 +123,8 @@ static void round_add(struct round *round, uint32_t idx)
 		round_commit(round);
 }
 
-/* Versions that are not their key's newest go first: what comes after the newest is looked up once
- * then, and not once for each. */
+/* Versions that are not their key's newest are deleted first: then the successor of the newest is
+ * looked up once, and not once per version. */
 static bool is_newest(struct round *round, const struct store_deletion *deletion)
 {
 	struct store_bucket info;

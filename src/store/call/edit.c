@@ -1,6 +1,6 @@
-/* store/call/edit.c: changing what is kept of an object besides its bytes: the record is replaced,
- * the body stays where it is. In memory the object with the old headers lives on for who reads it,
- * and keeps the new one, which has the body now. */
+/* store/call/edit.c: changes an object's metadata without its bytes: the record is replaced, the
+ * body stays in place. The old object stays in memory for its readers; it holds a reference to the
+ * new object, which owns the body now. */
 #include "store/call/call.h"
 #include "store/commit/commit.h"
 #include "store/object/object.h"
@@ -12,7 +12,7 @@
 DEFINE_COUNTER(edits_total, "nebulaio_store_edits_total", NULL,
 	"Objects whose stored headers were changed in place.");
 
-/* Again, when another entry holds the version by the time the commit is planned. */
+/* Tries again when another entry holds the version by the time the commit is planned. */
 static int edit_run(struct store *store, const struct store_name *name, struct commit_item *item)
 {
 	struct commit commit = {.items = item, .item_count = 1};

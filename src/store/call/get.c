@@ -1,4 +1,4 @@
-/* store/call/get.c: an object being read: a reference to it, and where its bytes are. */
+/* store/call/get.c: an open object: a reference to it, and the place of its bytes. */
 #include "codec/crc.h"
 #include "store/call/call.h"
 #include "store/commit/commit.h"
@@ -17,7 +17,7 @@ DEFINE_COUNTER(gets_total, "nebulaio_store_gets_total", NULL, "Objects opened fo
 DEFINE_COUNTER(verify_failures, "nebulaio_store_verify_failures_total", NULL,
 	"Pieces with a wrong checksum.");
 
-/* A reader's handle comes from its reactor's own list; fibers stay on their reactor. */
+/* A reader's handle comes from its reactor's own list; a fiber stays on its reactor. */
 static struct store_get *get_lease(struct store *store)
 {
 	struct store_core *core = &store->cores[reactor_core_idx(reactor_self())];
@@ -38,7 +38,7 @@ static void get_give(struct store_get *get)
 	core->free_gets = get;
 }
 
-/* The object through the index. */
+/* Loads the object from the index. */
 static int object_fetch(
 	struct store *store, uint64_t bucket_id, struct slice key, struct object **ret_object)
 {
@@ -87,7 +87,7 @@ static int current_open(struct store *store, struct slice bucket, struct slice k
 	return object ? get_make(store, object, ret_get) : -ENOENT;
 }
 
-/* The object of the version's entry; it may have moved since it was found. */
+/* The object of the version's entry; the version may have moved since the entry was found. */
 static int version_object(struct store *store, struct bucket *bucket, const struct store_name *name,
 	struct object **ret_object)
 {
@@ -126,7 +126,7 @@ int local_get_open(struct store *store, const struct store_name *name, struct st
 	return ret ? ret : get_make(store, object, ret_get);
 }
 
-/* The part that holds the offset. */
+/* The part of the object that holds the offset. */
 static inline const struct object_part *get_part(const struct store_get *get, uint64_t offset)
 {
 	const struct object_part *part;
@@ -158,7 +158,7 @@ void local_get_stretch(
 		.start = part->start, .bytes = part->bytes, .body_number = part->data_id};
 }
 
-/* 0 past the end. */
+/* 0 if the offset is past the end. */
 static uint32_t chunk_bytes(const struct object_part *part, uint32_t chunk_idx)
 {
 	uint64_t from = (uint64_t)chunk_idx * STORE_CHUNK_BYTES;
@@ -227,7 +227,7 @@ static void segment_job_run(void *arg)
 	job->ret = object_segment_load(job->store, job->object, job->segment_idx, &job->segment);
 }
 
-/* The segment that holds the part's byte `offset`; only the first access may wait for the index. */
+/* The segment that holds the part's byte `offset`. Only the first access may wait for the index. */
 static int get_segment(struct store_get *get, const struct object_part *part, uint64_t offset,
 	struct segment **ret_segment)
 {
@@ -280,7 +280,7 @@ static __attribute__((noinline, cold)) int verify_failed(
 	return -EIO;
 }
 
-/* By other volumes, where there are some. */
+/* Repairs from other volumes, if there are any. */
 static __attribute__((noinline, cold)) int piece_mend(
 	struct store_get *get, const struct segment *segment, uint64_t offset, struct slice piece)
 {

@@ -31,7 +31,7 @@ size_t list_prefix_len(const struct store_list_opts *opts, struct slice key)
 	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
 }
 
-/* Where the walk starts: at the prefix, or past `after`, which may itself be a common prefix. */
+/* The walk starts at the prefix, or past `after`, which may itself be a common prefix. */
 static void walk_from(const struct list_page *page, struct key *from)
 {
 	const struct store_list_opts *opts = page->opts;
@@ -45,7 +45,8 @@ static void walk_from(const struct list_page *page, struct key *from)
 	if (list_prefix_len(opts, after) == after.len)
 		key_successor(from);
 	else
-		from->bytes[from->len++] = 0; /* the next key there can be; the struct has room */
+		from->bytes[from->len++] =
+			0; /* the smallest possible next key; the struct has room */
 }
 
 static int page_reserve(struct list_page *page, size_t bytes)
@@ -160,7 +161,7 @@ static void page_visit(const struct list_page *page, store_list_visit_fn *visit,
 	}
 }
 
-/* Fills a page by run, on a helper, and visits it. */
+/* Fills a page by run on a helper, then visits its entries. */
 static int page_list(struct store *store, struct list_page *page, void (*run)(void *),
 	store_list_visit_fn *visit, void *arg)
 {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /* ---- list.c, list_versions.c: pages. ---- */
-/* Key and record lie one after the other in the page's bytes: few pages of memory are touched. */
+/* Key and record are adjacent in the page's bytes, so that a visit touches few pages of memory. */
 struct list_row {
 	uint32_t at;
 	uint16_t key_len;
@@ -30,8 +30,8 @@ struct list_page {
 };
 /* The length of the common prefix that the key falls under, or 0. */
 size_t list_prefix_len(const struct store_list_opts *opts, struct slice key);
-/* A key with the part of its record that lists need, or a common prefix (an empty record). -ENOMEM.
- */
+/* Adds a key with the part of its record that lists need, or a common prefix (empty record).
+ * -ENOMEM. */
 int list_page_add(struct list_page *page, struct slice key, struct slice record, bool latest);
 /* Fills a struct list_page with versions. Blocks. */
 void list_versions_run(void *arg);

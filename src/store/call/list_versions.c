@@ -1,5 +1,5 @@
-/* store/call/list_versions.c: a page of a bucket's versions: three walks side by side, one over
- * each kind of rows, merged by key and then from the newest to the oldest. */
+/* store/call/list_versions.c: a page of a bucket's versions: three parallel walks, one over each
+ * kind of row, merged by key and then from the newest to the oldest. */
 #include "store/call/list_priv.h"
 #include "store/commit/commit.h"
 #include "store/index/index.h"
@@ -26,10 +26,10 @@ struct cursor {
 struct merge {
 	struct list_page *page;
 	struct cursor cursors[CURSORS];
-	/* Continuing within a key: what is left of it is older than this. */
+	/* Continuing within a key: the remaining versions are older than this. */
 	bool within;
 	uint64_t within_seq;
-	bool within_all; /* all of it is */
+	bool within_all; /* all versions of the key remain */
 	/* The key of the last row. */
 	bool has_last;
 	size_t last_len;
@@ -47,7 +47,7 @@ static void key_from(
 		key_version_prefix(key, bucket_id, prefix);
 }
 
-/* Where the walk starts: at the prefix, at the key that is continued, or behind `after`. */
+/* The walk starts at the prefix, at the key that is continued, or behind `after`. */
 static void cursor_from(const struct merge *merge, enum cursor_kind kind, struct key *from)
 {
 	const struct store_list_opts *opts = merge->page->opts;
@@ -79,7 +79,7 @@ static int cursor_load(struct cursor *cursor)
 	if (cursor->ended)
 		return index_walk_error(cursor->walk);
 	cursor->key = slice_from(row, 1 + sizeof(uint64_t));
-	cursor->seq = UINT64_MAX; /* what is current is the newest */
+	cursor->seq = UINT64_MAX; /* the current version is the newest */
 	if (cursor->kind == CURSOR_NULL)
 		cursor->seq = record_seq(cursor->record);
 	if (cursor->kind != CURSOR_VERSIONS)
@@ -141,7 +141,7 @@ static struct cursor *cursors_least(struct merge *merge)
 	return least;
 }
 
-/* Past all that is under a common prefix. */
+/* Moves past all keys under a common prefix. */
 static int cursors_skip(struct merge *merge, struct slice prefix)
 {
 	int ret = 0;
@@ -160,8 +160,8 @@ static int cursors_skip(struct merge *merge, struct slice prefix)
 	return ret;
 }
 
-/* The order of what is current among the versions that there are and were. A null version gets its
- * number when another follows it: without one it is newer than all. */
+/* The order of the current version among all versions of its key, past ones included. A null
+ * version gets its number when another version follows it: before that it is newer than all. */
 static uint64_t current_seq(struct slice record)
 {
 	uint64_t seq = record_seq(record);
@@ -177,7 +177,7 @@ static bool is_null_record(struct slice record)
 	       slice_eq(slice_str(meta.version_id), SLICE("null"));
 }
 
-/* The order of the null version of `after`, which may be current. 1: found; 0: it is gone; or
+/* The order of the null version of `after`, which may be current. 1: found; 0: it was deleted; or
  * -errno. */
 static int null_seq(const struct list_page *page, struct slice after, uint64_t *ret_seq)
 {
@@ -202,9 +202,9 @@ static int null_seq(const struct list_page *page, struct slice after, uint64_t *
 	return found;
 }
 
-/* The order of the version that the page continues behind. It need not be there any more, and then
- * the one behind it may be current by now; with a null version its place is gone, too, and all of
- * its key are told, some of them again. */
+/* The order of the version that the page continues behind. If that version was deleted, the one
+ * behind it may be current by now. The place of a deleted null version is lost, so all versions of
+ * its key are listed, some of them again. */
 static int within_find(struct merge *merge)
 {
 	const struct list_page *page = merge->page;
@@ -226,7 +226,7 @@ static bool was_told(const struct merge *merge, const struct cursor *cursor)
 	       merge->within_seq;
 }
 
-/* Adds a version, or leaves it out since it was on an earlier page. */
+/* Adds a version, or skips it because it was on an earlier page. */
 static int version_add(struct merge *merge, const struct cursor *cursor)
 {
 	bool first =

@@ -38,7 +38,7 @@ struct store_put {
 	uint32_t segment_cap;
 	struct segment **segments;
 	struct composition composition;
-	struct append append; /* base NULL: the body stands alone */
+	struct append append; /* base NULL: not an append */
 	bool composable;
 	bool stored;
 	uint32_t phase;
@@ -47,7 +47,8 @@ struct store_put {
 	char key[];
 };
 
-/* Where the caller comes in. A body has one kind of place: frames, space, other objects' bodies. */
+/* Checks a put at the entry of each call. A body has one kind of place: frames, space, or other
+ * objects' bodies. */
 static void put_check(const struct store_put *put)
 {
 	CHECK(put->head.magic == STORE_PUT_MAGIC);
@@ -60,7 +61,7 @@ static void put_check(const struct store_put *put)
 	CHECK(!put->stored);
 }
 
-/* Counts the put in the phase that it begins in; again when that moved on meanwhile. */
+/* Counts the put in the phase in which it begins. Counts again if the phase changed meanwhile. */
 static uint32_t phase_enter(struct store *store)
 {
 	for (;;) {
@@ -112,7 +113,7 @@ int local_put_open(
 	return 0;
 }
 
-/* The segment with this number, made when it is the next one. */
+/* The segment with this number; the call makes it if it is the next one. */
 static int put_segment(struct store_put *put, uint64_t segment_idx, struct segment **ret_segment)
 {
 	uint32_t checks = SEGMENT_CHECKS_MAX;
@@ -175,7 +176,7 @@ int local_put_space(
 	return 0;
 }
 
-/* The segment that the piece at offset is of. */
+/* The segment that holds the piece at offset. */
 static int piece_segment(struct store_put *put, uint64_t offset, struct segment **ret_segment)
 {
 	put_check(put);
@@ -272,7 +273,7 @@ int local_put_append(struct store_put *put, const struct store_get *get)
 	return ret;
 }
 
-/* Frees what is left of the put; its space goes back unless an object took it over. */
+/* Frees the rest of the put. Its space is freed unless an object took it over. */
 static void put_close(struct store_put *put)
 {
 	struct store *store = put->store;
@@ -305,7 +306,7 @@ void local_put_abort(struct store_put *put)
 	put_close(put);
 }
 
-/* Whether space and checks cover exactly so many bytes. */
+/* Whether space and checks cover exactly this many bytes. */
 static bool put_covers(const struct store_put *put, uint64_t bytes)
 {
 	uint64_t left = bytes;
@@ -344,8 +345,8 @@ static void inline_tag_take(struct store_put *put, struct object *object)
 	put->segment_count = 0;
 }
 
-/* Gives a grouped body its place, sums it and pads it: then it is a direct object like any other,
- * but not written yet. */
+/* Gives a grouped body its place, computes its checksums and pads it. It is then a direct object
+ * like any other, but not written yet. */
 static int grouped_prepare(struct store_put *put, struct commit *commit)
 {
 	uint32_t blocks = region_frames_for(put->grouped_bytes);
@@ -377,7 +378,7 @@ static int grouped_prepare(struct store_put *put, struct commit *commit)
 	return 0;
 }
 
-/* Waits until everything written so far is on the medium. */
+/* Waits until all writes of this put so far are on the medium. */
 static int body_flush(struct store *store)
 {
 	struct disk_io flush = {.op = DISK_FLUSH};
@@ -388,7 +389,7 @@ static int body_flush(struct store *store)
 	return result;
 }
 
-/* The object out of what was given, in memory. */
+/* Makes the object in memory. */
 static int object_build(struct store_put *put, const struct store_meta *meta, struct commit *commit)
 {
 	struct store *store = put->store;
@@ -442,7 +443,7 @@ static int object_build(struct store_put *put, const struct store_meta *meta, st
 	return body_flush(store);
 }
 
-/* The frames of a grouped body are hot once it is stored. */
+/* The frames of a grouped body go to the cache once it is stored. */
 static void span_end(struct store *store, const struct commit *commit, uint64_t data_id,
 	uint32_t bytes, bool stored)
 {
@@ -455,7 +456,7 @@ static void span_end(struct store *store, const struct commit *commit, uint64_t 
 		region_give(store->region, commit->span, OWNER_DISK);
 }
 
-/* Again, when the bucket has another state by the time the commit is planned. */
+/* Tries again when the bucket has another state by the time the commit is planned. */
 static int put_run(struct store *store, struct commit *commit, struct slice key)
 {
 	struct commit_item *item = &commit->items[0];
@@ -478,12 +479,12 @@ static int put_run(struct store *store, struct commit *commit, struct slice key)
 	return item->result;
 }
 
-/* Everything that the object took over goes back to its owner. */
+/* Returns everything that the object took over to its owner. */
 static void object_unbuild(struct store_put *put, const struct commit *commit)
 {
 	struct object *object = commit->items[0].object;
 
-	/* Composed bodies stay whose they were, and so does what an append was to come behind. */
+	/* Composed bodies stay with their owners, and so does the base of an append. */
 	atomic_store(&object->dead, !commit->composition && !commit->append);
 	if (commit->append) {
 		uint32_t first = append_first(object);

@@ -1,6 +1,6 @@
-/* store/check/array_monitor.c: the array monitor looks after several volumes while the store is
- * open: what is gone is given up, what can be reached again is taken back and rebuilt.
- * docs/design/stripe.md. */
+/* store/check/array_monitor.c: the array monitor watches the volumes of an array while the store is
+ * open. It gives up volumes that are gone; it takes back volumes that can be reached again, and
+ * rebuilds them. docs/design/stripe.md. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -15,9 +15,9 @@
 #include <string.h>
 
 #define LOOK_NS NS_PER_S
-/* Places that stand empty are looked into at every so many looks. */
+/* Empty places are checked once in this many looks. */
 #define LOOKS_VACANT 5u
-/* A rebuilding that failed is begun anew after so many. */
+/* A failed rebuild starts again after this many looks. */
 #define LOOKS_REST   5u
 #define PUTS_LOOK_NS (20 * NS_PER_MS)
 
@@ -27,7 +27,7 @@ DEFINE_COUNTER(returned, "nebulaio_store_volumes_returned_total", NULL,
 struct array_monitor {
 	struct store *store;
 	uint32_t looks;
-	/* Of a look, on a helper thread. */
+	/* State of one look, on a helper thread. */
 	uint32_t member; /* found; UINT32_MAX: none */
 	struct disk *disk;
 	bool fresh; /* the disk is not attached */
@@ -41,7 +41,7 @@ static bool missing(const struct store *store, uint32_t member)
 	return disk_array_state(store->volume.disk, member) == DISK_MEMBER_MISSING;
 }
 
-/* How what may be taken for a member is looked at. */
+/* Options for probing a possible member. */
 static struct volume_opts volume_opts_of(const struct store *store)
 {
 	return (struct volume_opts){.dir = store->dir,
@@ -142,9 +142,9 @@ static void super_run(void *arg)
 	pthread_mutex_unlock(&monitor->store->volume.lock);
 }
 
-/* Puts that began before now may have left the volume out, and so may the group that is being
- * written: they end first, and their rows come into the index, so that the rebuilding finds all
- * that the volume lacks, and the log's tail moves behind what it lacks of the log. */
+/* Puts that began earlier may have skipped the volume, and so may the group that is being written.
+ * They must end first and their rows must be in the index: then the rebuild finds everything that
+ * the volume lacks, and the log's tail moves past the part that it lacks. */
 static void puts_await(struct store *store)
 {
 	uint32_t before = atomic_fetch_add(&store->put_phase, 1);
@@ -228,14 +228,15 @@ int store_volume_replace(struct store *store, uint32_t member, const char *path)
 
 	if (!store->head.engine->local || !volume->set_count || member >= volume->super.set_count)
 		return -ENOENT;
-	/* DIR/volumes has a line for each, and relative names are whose? */
+	/* Relative names are refused: DIR/volumes has one line per member, and a relative name has
+	 * no fixed base. */
 	if ((path[0] != '/' && !strstr(path, "://")) || strchr(path, '\n') || strchr(path, ','))
 		return -EINVAL;
 	fiber_offload_long(note_run, &replace);
 	return replace.ret;
 }
 
-/* The place of a path that no member has, for the new one. */
+/* The place of a path that no member has, for the new member. */
 static uint32_t path_place(const struct volume *volume, uint32_t member)
 {
 	if (volume->path_of[member] != STRIPE_PATH_NONE)
@@ -251,7 +252,7 @@ static uint32_t path_place(const struct volume *volume, uint32_t member)
 	return STRIPE_PATH_NONE;
 }
 
-/* On a helper thread: the old volume is given up, the new path stands in its place. */
+/* On a helper thread: gives up the old volume and puts the new path in its place. */
 static void replace_run(void *arg)
 {
 	struct array_monitor *monitor = (struct array_monitor *)arg;

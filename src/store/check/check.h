@@ -18,7 +18,7 @@ int store_load(struct store *store, bool create);
 void store_unload(struct store *store);
 int recover_replay(struct store *store);
 int recover_buckets(struct store *store);
-/* Fills space and the buckets' counts from the index. */
+/* Computes space and the buckets' counts from the index. */
 int recover_scan(struct store *store);
 /* Reads a segment of `bytes` and compares the checksums: 0, -EUCLEAN, -EIO. piece:
  * STORE_CHECK_BYTES, aligned to a block. */
@@ -27,25 +27,25 @@ int recover_segment_verify(
 /* A part of a segment, from a multiple of STORE_CHECK_BYTES on. */
 struct recover_range {
 	uint64_t from, to;
-	bool amend; /* what other volumes have right is written anew */
+	bool amend; /* damaged pieces that other volumes have intact are rewritten */
 };
 int recover_range_verify(struct volume *volume, const struct segment *segment,
 	const struct recover_range *range, uint8_t *piece);
-/* Fills space and the buckets' counts from the snapshot. -ENOENT: there is none that counts. */
+/* Reads space and the buckets' counts from the snapshot. -ENOENT: no valid snapshot. */
 int snapshot_read(struct store *store);
-/* The snapshot's bitmap alone, to be freed; also sets the buckets' counts. */
+/* Only the snapshot's bitmap, which the caller frees; also sets the buckets' counts. */
 int snapshot_load(struct store *store, uint64_t **ret_words, uint64_t *ret_word_count);
 int snapshot_write(struct store *store);
-/* -EUCLEAN, told: a volume that is a file is shorter than the last clean end left it. */
+/* -EUCLEAN (reported): a volume that is a file is shorter than at the last clean shutdown. */
 int snapshot_size_check(const struct store *store);
 
 /* ---- salvage.c ---- */
-/* A place where the log lacks groups. */
+/* A place where groups are missing from the log. */
 struct log_hole {
-	struct journal_at at; /* where the first one belongs */
-	int error;	      /* of reading it; 0: what lies there is not it */
+	struct journal_at at; /* position of the first missing group */
+	int error;	      /* error of reading it; 0: other bytes are there */
 	struct journal_find find;
-	uint64_t lost_first, lost_end; /* groups that neither log nor index have: [first, end) */
+	uint64_t lost_first, lost_end; /* groups that neither log nor index has: [first, end) */
 };
 struct salvage {
 	struct buf *out;
@@ -53,22 +53,24 @@ struct salvage {
 	bool lost; /* groups were given up */
 	bool unreadable;
 };
-/* Keeps aside what lies there, and tells what can be known of it. */
+/* Copies the damaged bytes to files and reports everything known about them. */
 int salvage_hole(struct store *store, struct salvage *salvage, const struct log_hole *hole);
-/* Once the index has all that there is, before the log is let go: takes out of the index what the
- * lost groups left half-done, and has the medium give other blocks for those it cannot read. */
+/* Called when the index has all remaining groups, before the log is released. Takes out of the
+ * index what the lost groups left half-done, and makes the medium reallocate the log's unreadable
+ * blocks. */
 int salvage_end(struct store *store, struct salvage *salvage);
 
-/* ---- salvage_mend.c: the first of these. ---- */
+/* ---- salvage_mend.c: the first part of salvage_finish. ---- */
 int salvage_mend(struct store *store, struct salvage *salvage);
 
 /* ---- rebuild.c, stripe_regain.c ---- */
-/* Makes volumes that came back or were replaced whole again; at once when there is
- * none. Fiber call. -ESHUTDOWN: the store was told to quiesce; else it is to be begun anew. */
+/* Rebuilds volumes that came back or were replaced; returns at once when there are none. Fiber
+ * call. -ESHUTDOWN: the store is quiescing; another error: start again. */
 int store_rebuild(struct store *store);
-/* Whether fewer are good than are needed, be it noticed or not. Any thread. */
+/* Whether fewer volumes are good than the store needs, noticed by the store or not. Any thread. */
 bool stripe_lacking(const struct store *store);
-/* Fiber call of the array monitor: 0 when enough are back, and writes are taken again. */
+/* Fiber call of the array monitor: 0 when enough volumes are back and the store takes writes again.
+ */
 int stripe_regain(struct store *store);
 
 #endif

@@ -1,5 +1,5 @@
-/* store/check/fsck.c: holds the index against the volume: every record, every extent, and (deep)
- * every checksum. The log is replayed first, as a start would. */
+/* store/check/fsck.c: compares the index with the volume: every record, every extent, and (deep)
+ * every checksum. The log is replayed first, as at a start. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/index/index.h"
@@ -28,7 +28,7 @@ struct fsck {
 	uint64_t inlines_named, inlines_found;
 };
 
-/* An object as findings name it. */
+/* The name of an object in findings. */
 struct subject {
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1];
 	struct slice key; /* of the row */
@@ -195,7 +195,8 @@ static bool row_count(struct slice key, struct slice value, void *arg)
 	return true;
 }
 
-/* Rows of kinds that this program does not have: a later program's, when the index says so. */
+/* Rows of kinds that this program does not know. They belong to a later program if the index says
+ * so. */
 static int unknown_visit(struct fsck *fsck)
 {
 	static const char KINDS[] = "ABDMNOSV";
@@ -236,7 +237,7 @@ static void orphans_check(struct fsck *fsck)
 	}
 }
 
-/* Holds what the index names against the last clean shutdown's snapshot, where there is one. */
+/* Compares the index with the snapshot of the last clean shutdown, if there is one. */
 static void snapshot_check(struct fsck *fsck)
 {
 	struct space *space = fsck->store->space;

@@ -1,5 +1,5 @@
-/* store/check/load.c: what a start and a check have in common: locks the directory, opens the
- * volume and the index, replays the log. */
+/* store/check/load.c: the common part of a start and a check: locks the directory, opens the volume
+ * and the index, replays the log. */
 #include "base/file.h"
 #include "store/check/check.h"
 #include "store/commit/committer.h"
@@ -56,9 +56,8 @@ static void opts_default(struct store_opts *opts)
 	opts->inline_bytes_max = MIN(opts->inline_bytes_max, STORE_INLINE_BYTES_MAX);
 }
 
-/* A new volume beside an old index: the volume was lost or is not mounted. The index is not
- * touched.
- */
+/* A new volume beside an old index: the volume was lost or is not mounted. The index is left as it
+ * is. */
 static int index_unexpected(const struct store *store)
 {
 	char path[4096];
@@ -73,7 +72,7 @@ static int index_unexpected(const struct store *store)
 	return -EUCLEAN;
 }
 
-/* A store whose creation was cut short has epoch 0: its index is made afresh. */
+/* A store whose creation was interrupted has epoch 0: its index is created again. */
 static int index_prepare(struct store *store)
 {
 	struct superblock *super = &store->volume.super;
@@ -103,7 +102,7 @@ static int index_prepare(struct store *store)
 	ret = index_state_write(store->index, &state);
 	if (!ret)
 		ret = index_flush(store->index);
-	/* From its first epoch on the volume counts on an index. */
+	/* From the first epoch on, a volume must have an index. */
 	return ret ? ret : file_dir_sync(store->dir);
 }
 
@@ -115,7 +114,7 @@ static void volumes_modes_check(const struct volume *volume)
 		modes_check_file(volume->set_paths[i]);
 }
 
-/* Settings that apply only when a store is made. */
+/* Settings that apply only when a store is created. */
 static void log_size_check(const struct store *store, bool created)
 {
 	uint64_t now = store->volume.super.log_bytes, asked = store->opts.log_bytes;
@@ -191,7 +190,7 @@ void store_unload(struct store *store)
 	free(store);
 }
 
-/* A store with what it only points at, in one piece. */
+/* A store and the structs that it points at, in one allocation. */
 struct store_whole {
 	struct store store; /* the first: freed by its address */
 	struct index_apply apply;

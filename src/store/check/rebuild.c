@@ -1,12 +1,12 @@
-/* store/check/rebuild.c: a volume that came back or was replaced is made whole from the others, in
- * the background: a walk over the index, a batch of rows at a time, while all goes on.
+/* store/check/rebuild.c: makes a volume that came back or was replaced whole from the others, in
+ * the background: a walk over the index, a batch of rows at a time, while the store keeps working.
  *
- * The walk need not see these: bodies that are put after it began are written to the volume by
- * their own put; the blocks of rows that end are not used anew while a batch that may name them is
- * worked on. It could miss this: a body that was there before and whose row moves from before it to
- * behind it (a rename, a version that becomes current again, a body that another object is composed
- * of). The index thread notes such rows while it applies them, and each is looked up again; the
- * volume is whole when the walk is over and no row is noted. */
+ * The walk need not see bodies whose put began after the walk: the put writes them to the volume.
+ * Nor do rows that end matter: their blocks are not reused while a batch that may name them is in
+ * work. The walk could miss an older body whose row moves from before the walk's position to behind
+ * it (a rename, a version that becomes current again, a body that another object is composed of).
+ * The index thread notes such rows when it applies them, and the rebuild looks each of them up
+ * again. The volume is whole when the walk is over and no row is noted. */
 #include "store/check/check.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a batch: extents, and rows looked at for them. */
+/* Limits of a batch: extents, and rows read to find them. */
 #define BATCH_STRIPES 256u
 #define BATCH_ROWS    16384u
 
@@ -33,18 +33,20 @@ DEFINE_COUNTER(stripes_rebuilt, "nebulaio_store_stripes_rebuilt_total", NULL,
 DEFINE_COUNTER(volumes_rebuilt, "nebulaio_store_volumes_rebuilt_total", NULL,
 	"Volumes that were rebuilt completely.");
 
-/* The rows that name extents, by kind and then by key, and where we are among them. */
+/* The rows that name extents, by kind and then by key, and the walk's position in them. */
 static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N"), SLICE("S")};
 
 struct store_rebuild {
 	struct store *store;
 	uint32_t kind;
-	struct key after;	  /* len 0: from the start of the kind */
-	uint64_t data_id_first;	  /* bodies from here on are on the volume already */
-	struct rebuild_keys keys; /* noted, and taken to be looked up from keys_at on */
+	struct key after;	/* len 0: from the start of the kind */
+	uint64_t data_id_first; /* the volume has bodies from this number on already */
+	struct rebuild_keys
+		keys; /* noted rows that were taken over, to be looked up from keys_at on */
 	size_t keys_at;
 	uint32_t count;
-	uint64_t stripes[2 * (BATCH_STRIPES + SEGMENT_EXTENTS_MAX)]; /* noted, and walked */
+	uint64_t stripes[2 *
+			 (BATCH_STRIPES + SEGMENT_EXTENTS_MAX)]; /* rows noted, and rows walked */
 	uint64_t total;
 	int ret;
 };
@@ -75,8 +77,7 @@ static void noting_end(struct store_rebuild *rebuild)
 	free(rebuild->keys.bytes);
 }
 
-/* Takes what is noted by now over, when what was taken before is looked up. False: there is
- * nothing. */
+/* Takes over the rows noted so far, after the earlier ones are looked up. False: there are none. */
 static bool noted_take(struct store_rebuild *rebuild)
 {
 	struct rebuild_noted *noted = rebuild->store->noted;
@@ -124,7 +125,7 @@ static void row_take(struct store_rebuild *rebuild, struct slice key, struct sli
 	object_put(rebuild->store, object);
 }
 
-/* The extents of rows that were noted. One that has moved on since then was noted again. */
+/* The extents of noted rows. A row that moved since then was noted again. */
 static int noted_gather(struct store_rebuild *rebuild)
 {
 	int ret = 0;
@@ -202,8 +203,8 @@ static uint64_t members_rebuilding(const struct disk *disk)
 	return mask;
 }
 
-/* Nobody's blocks are used anew between the look into the index and the write: what a row names
- * stays what it was. */
+/* Between the look into the index and the write no block is reused, so a row still names the same
+ * body. */
 static int batch_run(struct store_rebuild *rebuild)
 {
 	struct disk *disk = rebuild->store->volume.disk;
@@ -248,13 +249,13 @@ static void heal_run(void *arg)
 	struct disk *disk = store->volume.disk;
 	uint64_t members = members_rebuilding(disk);
 
-	/* The log before the tail is not on the rebuilt volumes, so the tail moves first. */
+	/* The rebuilt volumes lack the log before the tail, so the tail moves first. */
 	rebuild->ret = disk_flush_now(disk);
 	if (!rebuild->ret)
 		rebuild->ret = index_apply_checkpoint_now(store);
 	if (rebuild->ret)
 		return;
-	members &= members_rebuilding(disk); /* one may have failed */
+	members &= members_rebuilding(disk); /* a volume may have failed */
 	for (uint32_t m = 0; members >> m; m++)
 		if (members >> m & 1)
 			disk_array_heal(disk, m);

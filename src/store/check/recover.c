@@ -1,5 +1,5 @@
-/* store/check/recover.c: what a start does once the index has all (replay.c): loads the buckets and
- * finds out which blocks are in use; and how bodies are verified. */
+/* store/check/recover.c: the steps of a start after the log is replayed (replay.c): loads the
+ * buckets and computes which blocks are in use. Also verifies bodies. */
 #include "codec/crc.h"
 #include "store/check/check.h"
 #include "store/index/index.h"
@@ -101,7 +101,7 @@ static void scan_complain(struct scan *scan, const char *what)
 		log_error("store", "the index is damaged: %s: run fsck", what);
 }
 
-/* Not one that no volume could have. */
+/* Impossible for any volume, so not counted. */
 static bool is_beyond(const struct volume *volume, const struct extent *extent)
 {
 	return disk_stripe_is(extent->block) == (volume->set_count != 0) &&
@@ -125,7 +125,7 @@ static void scan_segment(struct scan *scan, const struct segment *segment)
 	}
 }
 
-/* Grown again, it would have other bodies where those lay. */
+/* If the volume grew again, other bodies would use the places of the lost ones. */
 static int beyond_refuse(const struct scan *scan)
 {
 	const struct store *store = scan->store;

@@ -1,5 +1,5 @@
-/* store/check/replay.c: what a start does with the log: applies its tail to the index, and tells
- * where the log ends from where it is damaged. Blocks. */
+/* store/check/replay.c: a start's work on the log: applies its tail to the index, and tells the end
+ * of the log from damage. Blocks. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -26,8 +26,8 @@ DEFINE_COUNTER(groups_replayed, "nebulaio_store_groups_replayed_total", NULL,
 
 /* ---- The last group's bodies. ---- */
 
-/* Data that the others can supply now could be lost with one of them: it is written again, parity
- * as well as data. Where too few volumes are there, parity is held against nothing. */
+/* Data that was recovered from the other volumes could be lost with one more volume, so data and
+ * parity are written again. If too few volumes are left, parity cannot be checked. */
 static int segment_verify(
 	struct volume *volume, const struct segment *segment, uint64_t bytes, uint8_t *piece)
 {
@@ -70,7 +70,8 @@ static bool changed_later(struct slice group, size_t at, struct slice key)
 	return false;
 }
 
-/* The part whose segment the mutation puts, and which one. NULL: none of the object's. */
+/* The part whose segment the mutation puts, and the segment's number. NULL: not a segment of this
+ * object. */
 static const struct object_part *part_put(
 	const struct object *object, const struct mutation *mutation, uint32_t *ret_idx)
 {
@@ -91,7 +92,7 @@ static const struct object_part *part_put(
 	return NULL;
 }
 
-/* Gives an object those of its segments that the group puts. */
+/* Gives an object the segments that the group puts. */
 static int segments_take(struct slice group, struct object *object)
 {
 	struct mutation mutation;
@@ -123,8 +124,8 @@ static int segments_take(struct slice group, struct object *object)
 	return 0;
 }
 
-/* Whether the bodies that the group names are on the medium. Only asked of the last group: it may
- * not have been flushed. */
+/* Whether the bodies that the group names are on the medium. Asked only about the last group, which
+ * may not have been flushed. */
 static int bodies_verify(struct volume *volume, struct slice group)
 {
 	struct mutation mutation;
@@ -156,12 +157,12 @@ static int bodies_verify(struct volume *volume, struct slice group)
 struct replay {
 	struct store *store;
 	struct state_record state;
-	struct journal_at at; /* where the next group belongs */
+	struct journal_at at; /* the position of the next group */
 	uint64_t replayed;
-	bool hole_at_end; /* what follows the last group cannot be read */
+	bool hole_at_end; /* the bytes after the last group cannot be read */
 };
 
-/* ---- Holes: places where the log lacks groups, though it goes on behind them. ---- */
+/* ---- Holes: groups are missing, but the log goes on behind them. ---- */
 
 static void hole_refuse(const struct store *store, const struct log_hole *hole)
 {
@@ -195,7 +196,7 @@ static void hole_pass(const struct store *store, const struct log_hole *hole)
 		store->volume.path, (unsigned long long)hole->at.seq);
 }
 
-/* The medium lets no search be made: whether the log goes on is not known. */
+/* The medium's errors prevent a search: whether the log goes on is unknown. */
 static int search_failed(const struct store *store, const struct journal_at *at, int error)
 {
 	if (error == -EIO)
@@ -207,7 +208,7 @@ static int search_failed(const struct store *store, const struct journal_at *at,
 	return error;
 }
 
-/* 0: the hole may be passed; -EUCLEAN, told: not by a start. */
+/* 0: the hole may be passed; -EUCLEAN (reported): a start must not pass it. */
 static int hole_settle(struct store *store, const struct log_hole *hole)
 {
 	if (hole->lost_first == hole->lost_end) {
@@ -232,7 +233,7 @@ static void carried_tell(const struct store *store, const struct log_hole *hole)
 		(unsigned long long)hole->find.first.seq);
 }
 
-/* Fetches the group after a hole, with the search's result in it: as replay_fetch. */
+/* Fetches the group after a hole, from the search's result; as replay_fetch. */
 static int hole_fetch(struct replay *replay, struct log_hole *hole, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {
@@ -254,14 +255,14 @@ static int hole_fetch(struct replay *replay, struct log_hole *hole, uint8_t **re
 		free(*ret_bytes);
 	if (ret)
 		return ret;
-	/* Of a later epoch: the newer of the superblock's slots is damaged. */
+	/* It is of a later epoch: the newer superblock slot is damaged. */
 	store->volume.super.epoch = hole->find.first_epoch;
 	hole->at = next;
 	return carried ? 1 : journal_read(&store->volume, &next, ret_bytes, ret_head);
 }
 
-/* The group that belongs at `at`, or, behind a hole that may be passed, the next one, with *at
- * moved to it. 1; 0: the log is at its end; -EUCLEAN, told: it is damaged. */
+/* Reads the group at `at`, or the next one behind a hole that may be passed, and moves *at to it.
+ * 1; 0: the log ends here; -EUCLEAN (reported): the log is damaged. */
 static int replay_fetch(struct replay *replay, struct journal_at *at, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {
@@ -272,7 +273,7 @@ static int replay_fetch(struct replay *replay, struct journal_at *at, uint8_t **
 
 	if (ret == 1 || ret == -ENOMEM || ret == -EHOSTDOWN)
 		return ret;
-	/* Nothing was ever written to a log that is being made. */
+	/* A log that is being created has no groups. */
 	if (!ret && store->volume.super.epoch == 0)
 		return 0;
 	hole.error = ret;
@@ -293,8 +294,8 @@ static int replay_fetch(struct replay *replay, struct journal_at *at, uint8_t **
 	return ret;
 }
 
-/* The tail moves when the index has all before it. An index that lacks some of that is not the one
- * that the volume had last. */
+/* The tail moves only when the index has everything before it. An index that lacks some of that is
+ * not the volume's latest index. */
 static int index_old_refuse(struct replay *replay)
 {
 	struct store *store = replay->store;
@@ -333,7 +334,7 @@ static int replay_one(struct replay *replay, const uint8_t *bytes, const struct 
 	return ret;
 }
 
-/* Of the last group. 1: it counts; 0: it never happened; -EUCLEAN, told: not known. */
+/* For the last group. 1: it counts; 0: it does not count; -EUCLEAN (reported): unknown. */
 static int last_verify(struct replay *replay, struct slice bytes, const struct group_head *head)
 {
 	struct store *store = replay->store;
@@ -364,8 +365,8 @@ static int last_verify(struct replay *replay, struct slice bytes, const struct g
 	return -EUCLEAN;
 }
 
-/* Applies the group at hand, unless it is the last and its bodies did not make it. Returns 1 with
- * the next group at hand. */
+/* Applies the current group, unless it is the last one and its bodies are not on the medium.
+ * Returns 1 with the next group as the current one. */
 static int replay_step(struct replay *replay, uint8_t **bytes, struct group_head *head)
 {
 	struct journal_at next = {
@@ -445,7 +446,7 @@ static int state_load(struct store *store, struct state_record *ret_state)
 	return ret;
 }
 
-/* An index of an earlier program says what it is from now on, before the log has anything of it.
+/* The index of an earlier program gets the new version before the log has anything of that version.
  */
 static int state_upgrade(struct store *store, struct state_record *state)
 {
@@ -480,7 +481,7 @@ int recover_replay(struct store *store)
 	if (replay.replayed)
 		log_info("store", "%s: recovered: %llu groups replayed from the log", store->dir,
 			(unsigned long long)replay.replayed);
-	/* Groups that were given up at the log's end count as applied: it begins behind them. */
+	/* Groups given up at the log's end count as applied: the new log begins behind them. */
 	if (replay.state.applied_seq + 1 < replay.at.seq) {
 		replay.state.applied_seq = replay.at.seq - 1;
 		ret = index_state_write(store->index, &replay.state);
@@ -499,7 +500,7 @@ int recover_replay(struct store *store)
 	super->epoch++;
 	super->tail_pos = replay.at.pos;
 	super->tail_seq = replay.at.seq;
-	/* Puts that came to no commit may have used numbers that no group has told of. */
+	/* Puts without a commit may have used numbers that no group records. */
 	atomic_store(&store->data_id_next, replay.state.data_id_next + DATA_IDS_SKIPPED);
 	atomic_store(&store->bucket_id_next, MAX(replay.state.bucket_id_next, 1u));
 	atomic_store(&store->tail_pos, super->tail_pos);

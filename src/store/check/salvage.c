@@ -1,5 +1,5 @@
-/* store/check/salvage.c: what becomes of a log from which groups are missing, when its owner gives
- * them up: the damaged part is kept aside, and what can be known of it is told. Blocks. */
+/* store/check/salvage.c: handles missing groups of a log when the owner gives them up: copies the
+ * damaged part to files and reports everything that is known about it. Blocks. */
 #include "base/file.h"
 #include "store/check/check.h"
 #include "store/index/index.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Rows named of one hole. */
+/* The most rows that are reported of one hole. */
 #define NAMES_MAX 1000u
 
 /* A hole's bytes, of one of the log's copies. */
@@ -31,10 +31,10 @@ struct part {
 	uint32_t named;
 };
 
-/* ---- Kept aside. ---- */
+/* ---- Copies of the damage. ---- */
 
-/* Up to the next group that is whole; where there is none, the one that belongs here, as long as it
- * says it is. */
+/* The hole extends to the next whole group; without one, to the length in the damaged group's
+ * header. */
 static uint64_t part_bytes(const struct part *part)
 {
 	const struct volume *volume = &part->store->volume;
@@ -97,7 +97,7 @@ static int part_keep(const struct part *part, uint64_t unreadable)
 	return 0;
 }
 
-/* ---- Named. ---- */
+/* ---- Reports. ---- */
 
 struct bucket_name {
 	uint64_t id;
@@ -115,7 +115,7 @@ static bool bucket_visit(struct slice key, struct slice value, void *arg)
 	return false;
 }
 
-/* Rows of bodies go with the records that name them, and are not named. */
+/* Rows of bodies accompany the records that name them, and are not reported. */
 static void mutation_name(struct part *part, const struct mutation *mutation)
 {
 	struct buf *out = part->salvage->out;
@@ -191,7 +191,7 @@ static int part_run(struct part *part)
 		part->salvage->unreadable |= unreadable != 0;
 		ret = part_keep(part, unreadable);
 	}
-	/* All copies say the same, as far as they are right. */
+	/* All copies agree in their undamaged parts. */
 	if (!ret && part->copy == 0)
 		part_name(part);
 	free(bytes);
@@ -223,7 +223,7 @@ int salvage_end(struct store *store, struct salvage *salvage)
 	char path[sizeof(store->dir) + 8];
 	int ret = salvage->lost ? salvage_mend(store, salvage) : 0;
 
-	/* It is of a store that had not lost anything. */
+	/* The snapshot describes a store without losses. */
 	snprintf(path, sizeof(path), "%s/space", store->dir);
 	if (!ret && salvage->lost && unlink(path) && errno != ENOENT)
 		ret = -errno;

@@ -1,6 +1,6 @@
-/* store/check/salvage_mend.c: takes out of the index what lost groups left half-done: records whose
- * body's rows are gone, objects whose space was given to others, rows that no record names, objects
- * of buckets that nobody knows. Blocks. */
+/* store/check/salvage_mend.c: takes out of the index what lost groups left half-done: records
+ * without their body's rows, objects whose space belongs to other objects now, rows that no record
+ * names, objects of unknown buckets. Blocks. */
 #include "store/check/check.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
@@ -24,12 +24,12 @@
 struct mend {
 	struct store *store;
 	struct salvage *salvage;
-	struct group *batch;  /* mutations that the index does not have yet */
-	struct space *used;   /* what is named */
-	struct space *shared; /* what more than one object names */
+	struct group *batch;  /* mutations that are not in the index yet */
+	struct space *used;   /* blocks that objects name */
+	struct space *shared; /* blocks that more than one object names */
 	bool any_shared;
 	uint8_t *piece; /* STORE_CHECK_BYTES, aligned */
-	uint64_t *ids;	/* bodies that are named */
+	uint64_t *ids;	/* bodies that records name */
 	size_t id_count, id_cap;
 	int ret;
 };
@@ -152,7 +152,7 @@ static bool inline_is_there(struct mend *mend, const struct object *object)
 	return len == object->meta.bytes;
 }
 
-/* NULL: nothing is. */
+/* NULL: no extents are checked */
 static const char *object_wrong(struct mend *mend, struct object *object)
 {
 	if (object->body == BODY_INLINE && !inline_is_there(mend, object))
@@ -194,8 +194,8 @@ static bool broken_visit(struct slice row, struct slice value, void *arg)
 	return !mend->ret;
 }
 
-/* An object that was deleted or replaced by a lost group may have lost its space to another one
- * since: its checksums tell. */
+/* A lost group may have deleted or replaced the object, and a later one may have given its space to
+ * another object: the checksums show which object owns the space. */
 static bool is_shared(struct mend *mend, const struct object *object)
 {
 	bool shared = false;
@@ -369,7 +369,7 @@ int salvage_mend(struct store *store, struct salvage *salvage)
 		passes(&mend);
 	if (!mend.ret)
 		mend.ret = index_flush(store->index);
-	/* The start that goes on loads them again. */
+	/* The following start loads the buckets again. */
 	buckets_close(store->buckets);
 	store->buckets = NULL;
 	space_close(mend.used);

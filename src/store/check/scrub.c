@@ -1,6 +1,6 @@
-/* store/check/scrub.c: reads all bodies from time to time, at a leisurely rate, and holds them
- * against their checksums, and over several volumes parity against the data. Damage that other
- * volumes can repair is written again; other damage is reported. */
+/* store/check/scrub.c: reads all bodies periodically, at a limited rate, and compares them with
+ * their checksums, and over several volumes also parity with data. Damage that other volumes can
+ * repair is written again; other damage is reported. */
 #include "store/check/check.h"
 #include "store/commit/body.h"
 #include "store/index/index.h"
@@ -27,7 +27,7 @@ DEFINE_COUNTER(parity_mended, "nebulaio_store_scrub_parity_mended_total", NULL,
 
 static const struct slice KINDS[] = {SLICE("O"), SLICE("V"), SLICE("N")};
 
-/* A run, and what is looked at: a row, one of its segments, a chunk of that. */
+/* A run, and its position: a row, one of its segments, a chunk of that. */
 struct scrub {
 	struct store *store;
 	const struct store_scrub_opts *opts;
@@ -53,13 +53,13 @@ static void row_note(struct scrub *scrub, struct slice value)
 
 	scrub->segment_count = 0;
 	if (record_parse(value, &object))
-		return; /* its record is damaged, which is fsck's to tell */
+		return; /* its record is damaged, which fsck reports */
 	scrub->data_id = object->data_id;
 	scrub->segment_count = object->segment_count;
 	object_put(scrub->store, object);
 }
 
-/* The row after the last one of the kind. -ENOENT: there is none. */
+/* The next row of the kind. -ENOENT: there is none. */
 static void row_next(void *arg)
 {
 	struct scrub *scrub = (struct scrub *)arg;
@@ -87,7 +87,7 @@ static void row_next(void *arg)
 	index_walk_close(walk);
 }
 
-/* The row again, with its blocks held: -ENOENT when it is not the same any more. */
+/* Reads the row again, with its blocks held. -ENOENT: the row changed. */
 static void segment_open_run(void *arg)
 {
 	struct scrub *scrub = (struct scrub *)arg;
@@ -114,7 +114,7 @@ static void segment_open_run(void *arg)
 	object_segment_range(scrub->object, scrub->segment_idx, &from, &scrub->segment_bytes);
 }
 
-/* Whether the row still names this body: what is deleted meanwhile is no damage. */
+/* Whether the row still names this body: a deletion meanwhile is not damage. */
 static bool row_stands(struct scrub *scrub)
 {
 	struct object *object;
@@ -143,7 +143,7 @@ static void chunk_run(void *arg)
 	scrub->mended += volume->mended - before;
 	counter_add(&mended, volume->mended - before);
 	counter_add(&read_bytes, scrub->to - scrub->at);
-	/* Data that cannot be reached is not damaged; another run checks it. */
+	/* Unreachable data is not damaged; another run checks it. */
 	if (ret == -ENOTCONN || (ret && stripe_lacking(scrub->store)))
 		scrub->ret = -EHOSTDOWN;
 	if (!ret || scrub->ret || !row_stands(scrub))
@@ -158,7 +158,7 @@ static void chunk_run(void *arg)
 				: strerror(-ret));
 }
 
-/* After the data was found to be right. */
+/* Called after the data was verified. */
 static void parity_run(void *arg)
 {
 	struct scrub *scrub = (struct scrub *)arg;
@@ -169,7 +169,7 @@ static void parity_run(void *arg)
 
 		if (disk_array_parity(
 			    scrub->store->volume.disk, segment->extents[i].block, true, &wrong))
-			continue; /* too few volumes: nothing to hold it against */
+			continue; /* too few volumes: there is no parity to compare */
 		scrub->parity += wrong;
 		counter_add(&parity_mended, wrong);
 	}
@@ -177,7 +177,7 @@ static void parity_run(void *arg)
 
 /* ---- A run. ---- */
 
-/* Keeps to the rate; false: the store quiesces. */
+/* Keeps to the rate; false: the store is quiescing. */
 static bool pace(struct scrub *scrub, uint64_t bytes)
 {
 	struct store *store = scrub->store;
@@ -191,7 +191,7 @@ static bool pace(struct scrub *scrub, uint64_t bytes)
 	return !atomic_load(&store->quiescing);
 }
 
-/* Its blocks are nobody else's while it is looked at, which is no longer than a segment takes. */
+/* Its blocks are not reused while they are checked, which takes no longer than one segment. */
 static bool segment_run(struct scrub *scrub)
 {
 	bool go_on = true;
@@ -277,7 +277,7 @@ static void scrub_run(struct store *store, const struct store_scrub_opts *opts)
 	free(scrub);
 }
 
-/* ---- From time to time. ---- */
+/* ---- The schedule. ---- */
 
 void store_scrub_run(struct store *store, const struct store_scrub_opts *opts)
 {

@@ -1,5 +1,5 @@
-/* store/check/snapshot.c: the allocator's state and the buckets' counts as a clean shutdown leaves
- * them (docs/spec/disk.md, "space"), so that the next start need not read the whole index. */
+/* store/check/snapshot.c: the allocator's state and the buckets' counts, saved by a clean shutdown
+ * (docs/spec/disk.md, "space"), so that the next start need not read the whole index. */
 #include "codec/crc.h"
 #include "store/check/check.h"
 #include "store/commit/committer.h"
@@ -165,7 +165,7 @@ static bool read_all(FILE *file, struct snapshot *snapshot)
 	       fgetc(file) == EOF && snapshot_crc(snapshot) == head->crc32c;
 }
 
-/* The volume's size at the last clean end; 0: unknown. */
+/* The volume's size at the last clean shutdown; 0: unknown. */
 static uint64_t volume_bytes_then(const struct store *store)
 {
 	struct snapshot snapshot;

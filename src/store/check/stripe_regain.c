@@ -1,12 +1,12 @@
-/* store/check/stripe_regain.c: a store over several volumes of which too many are gone takes no
- * writes, and goes on by itself when enough are back.
+/* store/check/stripe_regain.c: a store over several volumes takes no writes while too many volumes
+ * are gone, and continues by itself when enough are back.
  *
- * A volume that is back lacks nothing that was acknowledged: a commit is acknowledged when it is on
- * all volumes that the superblocks call good, and when one that missed it is called lost there. So
- * the good ones of the last superblocks, as many as are back, are good again, as they would be at a
- * start; and as at a start the log goes on in a new epoch, so that a group that was told to have
- * failed is never replayed, and its space can be used anew. A body that was written before may lack
- * a part on a volume that is called good now: its commit fails. */
+ * A volume that is back has everything that was acknowledged: a commit is acknowledged when it is
+ * on all volumes that the superblocks call good, and when a volume that missed it is called lost
+ * there. So the good volumes of the last superblocks that are back are good again, as at a start.
+ * Also as at a start, the log goes on in a new epoch: a group that was reported as failed is never
+ * replayed, and its space can be reused. A body that was written earlier may lack a part on a
+ * volume that is called good now: its commit fails. */
 #include "store/check/check.h"
 #include "store/commit/commit.h"
 #include "store/commit/index_apply.h"
@@ -24,7 +24,7 @@ bool stripe_lacking(const struct store *store)
 	       (stripe_suspended(store) || !disk_array_quorum(store->volume.disk));
 }
 
-/* On a helper thread: which of those that were good can be reached again. */
+/* On a helper thread: which of the formerly good volumes can be reached again. */
 struct regain {
 	struct store *store;
 	uint64_t members;
@@ -59,7 +59,7 @@ static bool enough(const struct regain *regain)
 	return (uint32_t)__builtin_popcountll(lost) <= volume->super.set_parity;
 }
 
-/* On a helper thread, with nothing on its way to the volumes. */
+/* On a helper thread, while no I/O of the volumes is in flight. */
 static void regain_run(void *arg)
 {
 	struct regain *regain = (struct regain *)arg;
@@ -75,8 +75,8 @@ int stripe_regain(struct store *store)
 	fiber_offload_long(look_run, &regain);
 	if (!enough(&regain))
 		return -EHOSTDOWN;
-	/* Commits of bodies that were written before are refused from here on; groups that were
-	 * begun before are over, and the index has all that was acknowledged. */
+	/* From here on, commits of bodies that were written earlier are refused. Groups that were
+	 * begun earlier have ended, and the index has everything that was acknowledged. */
 	atomic_fetch_add(&store->regains, 1);
 	commit_barrier(store);
 	regain.ret = index_apply_settle(store);

@@ -1,9 +1,9 @@
-/* store/commit/append.c: a body that comes to lie behind what its key holds, and a key that gets
- * another name. Nothing that is on the volume moves: an append is one more body of the object, as
- * the parts of an upload are, and a rename is a record at another key.
+/* store/commit/append.c: appends a body to the object of a key, and renames a key. Bytes on the
+ * volume do not move: an append adds one more body to the object, like a part of an upload, and a
+ * rename is a record at another key.
  *
- * Only a body that lives in the index (at most STORE_INLINE_BYTES_MAX) is written anew by the first
- * append to it: bodies of several have places on the volume. */
+ * The exception is a body in the index (at most STORE_INLINE_BYTES_MAX): the first append writes it
+ * to the volume, because an object of several bodies needs places on the volume. */
 #include "codec/crc.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- A small body leaves the index. ---- */
+/* ---- Moving a small body out of the index. ---- */
 
 static int move_extent(struct store *store, const struct extent *extent, uint8_t *bytes)
 {
@@ -122,7 +122,7 @@ int append_object(struct store *store, struct append *append, const struct store
 			.data_id = base->parts[i].data_id, .bytes = base->parts[i].bytes};
 	parts[count] =
 		(struct part_record){.data_id = data_id, .bytes = meta->bytes - base->meta.bytes};
-	/* The object's own number names nothing. */
+	/* The object's own number names no rows. */
 	ret = object_open_parts(
 		meta, atomic_fetch_add(&store->data_id_next, 1), parts, count + 1, ret_object);
 	free(parts);
@@ -140,7 +140,7 @@ uint32_t append_first(const struct object *object)
 	return object->parts[object->part_count - 1].segment_first;
 }
 
-/* The row that the base's body gets: its record goes. NULL: it has rows. */
+/* The row for the base's body, whose record is deleted. NULL: the body has rows already. */
 static const struct segment *base_row(const struct append *append)
 {
 	if (append->moved)
@@ -153,7 +153,7 @@ size_t append_bytes(const struct append *append, const struct object *object)
 	const struct segment *row = base_row(append);
 	size_t bytes = record_bytes(object);
 
-	/* An object that could not be deleted later must not be created. */
+	/* An object that is too large to delete later must not be created. */
 	bytes += MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * (object->segment_count + 1);
 	if (row)
 		bytes += MUTATION_BYTES(SEGMENT_KEY_BYTES, segment_record_bytes(row));
@@ -234,7 +234,7 @@ int local_rename(struct store *store, const struct store_name *from, const struc
 	if (!ret)
 		ret = object_open_edited(get->object, headers, &item.object);
 	if (!ret) {
-		item.object->body_flushed = true; /* what can be read is durable */
+		item.object->body_flushed = true; /* a reader sees only durable bytes */
 		ret = rename_run(store, &commit, to);
 	}
 	if (ret)

@@ -1,6 +1,6 @@
-/* store/commit/commit.c: a commit's way: queued by its caller, planned in commit order (plan.c has
- * the items, this file the buckets), and published once it is durable. Runs on the committer's
- * fiber but for commit_run, the caller's end. */
+/* store/commit/commit.c: the steps of a commit: its caller queues it, the committer plans it in
+ * commit order (plan.c has the items, this file the buckets) and publishes it once it is durable.
+ * All runs on the committer's fiber, except commit_run, which is the caller's side. */
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -26,7 +26,7 @@ static void committer_kick(struct committer *committer)
 	}
 }
 
-/* Between the two the committer does not end. */
+/* The committer does not end between these two calls. */
 static int commit_enter(struct store *store)
 {
 	atomic_fetch_add(&store->committer->callers, 1);
@@ -58,7 +58,7 @@ void commit_run(struct store *store, struct commit *commit)
 
 void commit_barrier(struct store *store)
 {
-	/* It asks for nothing, but comes to its turn like any other. */
+	/* It changes nothing, but waits for its turn like any other commit. */
 	struct commit commit = {.kind = COMMIT_ITEMS};
 
 	commit_run(store, &commit);

@@ -25,11 +25,11 @@ struct object;
 
 /* The items that a group numbers in commit order: versions, outbox rows. */
 #define GROUP_NUMBER_SHIFT 20u
-/* A group takes commits until one of these is reached. */
+/* A group stops taking commits when one of these limits is reached. */
 #define GROUP_COMMITS_MAX 256u
 #define GROUP_BYTES_GOAL  (1 * MIB)
 #define GROUP_PIECES_MAX  1024u
-/* Groups written but not applied to the index yet; beyond it the committer waits. */
+/* The most groups written but not applied to the index; at the limit the committer waits. */
 #define INDEX_LAG_BYTES_MAX (16 * MIB)
 /* Bodies larger than this are flushed by their own fiber before they are committed, so that
  * recovery has little to verify. */
@@ -37,40 +37,41 @@ struct object;
 _Static_assert(GROUP_PIECES_MAX <= DISK_IOV_MAX, "a group's bodies fit one write");
 
 /* ---- commit.c: planning and publishing; committer.c: the fiber and its writes. ---- */
-/* The fate of an entry's old object: its body ends; it lives on elsewhere; its body lives on in the
- * object that replaces it. */
+/* What happens to an entry's old object: its body ends; it lives on elsewhere; its body lives on in
+ * the object that replaces it. */
 enum change_old { OLD_DIES, OLD_STAYS, OLD_EDITED };
-#define CHANGE_NEW     1u /* an object or a delete marker more */
+#define CHANGE_NEW     1u /* adds an object or a delete marker */
 #define CHANGE_BODY    2u /* the body's rows are new, too */
 #define CHANGE_FLUSHED 4u /* the body is durable already */
 struct change {
 	struct record_entry *entry; /* pinned: the group's when published */
-	struct object *object;	    /* what it will hold; NULL: nothing */
+	struct object *object;	    /* planned content; NULL: nothing */
 	uint8_t old;		    /* enum change_old */
 	uint8_t flags;
 };
 #define CHANGES_MAX 3u
 enum commit_item_kind { ITEM_WRITE, ITEM_EDIT, ITEM_VERSION_DELETE };
-/* Entries are pinned by the caller, who unpins them after; but for `entry` when it was taken. */
+/* The caller pins the entries and unpins them afterwards, except `entry` if the group took its pin.
+ */
 struct commit_item {
-	struct record_entry *entry; /* the key's current version; of an edit: the version's own */
+	struct record_entry *entry; /* the key's current version; for an edit: the version's own */
 	enum commit_item_kind kind;
-	struct object *object; /* NULL: delete; the table's when planned and durable */
+	struct object *object; /* NULL: delete; the table's once planned and durable */
 	store_check_fn *check;
 	store_edit_fn *edit;
 	void *arg;
-	struct store_flags flags;	 /* of an edit: bits to set */
-	struct slice version_id;	 /* that is meant; empty: the current */
+	struct store_flags flags;	 /* for an edit: bits to set */
+	struct slice version_id;	 /* the version meant; empty: the current one */
 	struct record_entry *null_entry; /* where versioning was suspended */
-	/* Of the deletion of a version: its entry (NULL: it is the current), one that is newer, the
-	 * one that comes after it, and when that was so. */
+	/* For the deletion of a version: its entry (NULL: it is the current one), a newer version,
+	 * the version that comes after it, and the change count at which that was true. */
 	struct record_entry *version_entry, *newest, *promote;
 	uint32_t changes_seen;
-	uint64_t mtime_ns; /* out, as what follows; in, when it is not 0: it stays */
+	uint64_t mtime_ns; /* out, like the following fields; in, if not 0: the value is kept */
 	char ret_version_id[33];
 	bool ret_marker;
 	struct store_outbox_row *outbox_row; /* or NULL */
-	int result;			     /* -ERESTART: look again what is there */
+	int result;			     /* -ERESTART: read the entries again and retry */
 	bool planned;			     /* has mutations in the group */
 	bool entry_taken;		     /* entry's pin is the group's */
 	uint32_t change_count;
@@ -87,52 +88,54 @@ struct commit {
 	struct mpsc_node node;
 	struct commit *next; /* in its group */
 	enum commit_kind kind;
-	struct bucket *bucket;		 /* borrowed; of a bucket's own commits: by the committer */
-	struct store_bucket bucket_info; /* of a creation; the name, of the others */
+	struct bucket *bucket; /* borrowed; for a bucket's own commits: by the committer */
+	struct store_bucket bucket_info; /* for a creation; the name, for the others */
 	store_bucket_edit_fn *bucket_edit;
 	void *arg;
 	struct commit_item *items;
 	uint32_t item_count;
-	uint32_t number_count; /* of outbox rows that end */
+	uint32_t number_count; /* outbox rows to delete */
 	const uint64_t *numbers;
-	struct composition *composition; /* what the (one) item's object is composed of; or NULL */
-	struct append *append;	 /* what the (one) item's object has its body behind; or NULL */
-	struct region_span span; /* a grouped body, OWNER_DISK; data NULL: none */
-	uint32_t span_segment;	 /* of the object: the grouped body's */
-	uint64_t regains;	 /* as they were when a body was begun; 0: none was written */
+	struct composition *composition; /* the bodies that the (single) item's object is composed
+					    of; or NULL */
+	struct append *append;		 /* the append of the (single) item's object; or NULL */
+	struct region_span span;	 /* a grouped body, OWNER_DISK; data NULL: none */
+	uint32_t span_segment;		 /* of the object with the grouped body */
+	uint64_t regains; /* values at the start of a body's write; 0: none was written */
 	int result;
 	struct waiter waiter;
 };
-/* Fiber call: queues it and waits; fills in the results. */
+/* Fiber call: queues the commit, waits for it, and fills in the results. */
 void commit_run(struct store *store, struct commit *commit);
-/* Fiber call: until every group that was begun before is written and published. */
+/* Fiber call: waits until every group that was begun earlier is written and published. */
 void commit_barrier(struct store *store);
-/* Upper bound of what the commit adds to a group. */
+/* Upper bound of the commit's size in a group. */
 size_t commit_bytes(const struct commit *commit);
-/* Plans each item against what its key holds, in order, and adds the mutations. Room is there. */
+/* Plans each item against the content of its key, in order, and adds the mutations. The group has
+ * room. */
 void commit_plan(struct store *store, struct commit *commit, struct group *group);
-/* Makes it visible, once it is durable; or takes it back with the error. */
+/* Makes the commit visible once it is durable, or undoes it with the error. */
 void commit_publish(struct store *store, struct commit *commit, struct group *group);
 void commit_undo(struct store *store, struct commit *commit, int error);
 
 /* ---- plan.c: one item. ---- */
-/* Upper bound of what it adds to a group. */
+/* Upper bound of the item's size in a group. */
 size_t commit_item_bytes(const struct commit_item *item, const struct commit *commit);
 void commit_item_plan(struct store *store, const struct commit *commit, struct commit_item *item,
 	struct group *group);
-/* The next number of what the group being planned has in order. */
+/* The next number for an item that the group orders. */
 uint64_t group_number_next(const struct store *store, struct group *group);
-/* Takes back what was planned. */
+/* Undoes the plan. */
 void commit_item_drop(struct store *store, struct commit_item *item);
 
-/* Deletes the rows of an object's bodies: so many mutations at most (NULL: of nothing). */
+/* Deletes the rows of an object's bodies: the most mutations that takes (NULL: 0). */
 uint32_t commit_rows_max(const struct object *object);
 void commit_rows_delete(struct group *group, const struct object *object);
 
-/* ---- outbox.c: what commits leave to be told. ---- */
-/* Upper bound of what the item's outbox row adds to a group. */
+/* ---- outbox.c: messages about commits. ---- */
+/* Upper bound of the outbox row's size in a group. */
 size_t outbox_row_bytes(const struct commit_item *item);
-/* Once the item is planned. */
+/* Called once the item is planned. */
 void outbox_row_add(struct store *store, struct commit_item *item, struct group *group);
 size_t outbox_end_bytes(const struct commit *commit);
 void outbox_end_add(struct group *group, const struct commit *commit);
@@ -141,19 +144,18 @@ int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	struct slice *ret_version_id, struct slice *ret_text);
 
 /* ---- version.c: which row a version has. ---- */
-/* The sequence number that a version id stands for. False: no id of ours, or "null". */
+/* The sequence number that a version id stands for. False: not an id of this store, or "null". */
 bool version_seq_parse(struct slice version_id, uint64_t *ret_seq);
-/* Fiber call: pins the entry that holds the version (empty: the current one, which need not be
- * there). By the time the commit is planned it may hold another. -ENOENT: there is no such version.
- */
+/* Fiber call: pins the entry that holds the version (empty: the current one, which may not exist).
+ * When the commit is planned, the entry may hold another version. -ENOENT: no such version. */
 int version_pin(struct store *store, struct bucket *bucket, struct slice key,
 	struct slice version_id, struct record_entry **ret_entry);
-/* Fiber call: what a deletion of the item's version_id needs besides the pinned entry:
- * version_entry, newest, promote. -ENOENT: there is no such version. */
+/* Fiber call: looks up what a deletion of the item's version_id needs besides the pinned entry:
+ * version_entry, newest, promote. -ENOENT: no such version. */
 int version_prepare(struct store *store, struct bucket *bucket, struct commit_item *item);
 void version_unprepare(struct store *store, struct commit_item *item);
 
-/* ---- Calls of the engine that are made here; contracts in store/api.h. ---- */
+/* ---- Calls of the engine implemented here; contracts in store/api.h. ---- */
 int local_newest(
 	struct store *store, struct slice bucket, struct slice key, struct store_meta *ret_meta);
 int local_rename(struct store *store, const struct store_name *from, const struct store_get *get,

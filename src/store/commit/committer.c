@@ -1,6 +1,6 @@
-/* store/commit/committer.c: the one writer: a fiber of the first reactor that takes all commits
- * that wait, writes their small bodies and one log group beside each other, flushes once, publishes
- * and wakes. While a group is being flushed the next one gathers. */
+/* store/commit/committer.c: the one writer: a fiber of the first reactor. It takes all waiting
+ * commits, writes their small bodies and one log group in parallel, flushes once, publishes and
+ * wakes the callers. While a group is being flushed, the next one gathers. */
 #include "store/commit/committer.h"
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A group waits for at most this part of a usual write for who may be back soon; after n waits in
- * vain 2^n groups do not. */
+/* A group waits at most this part of a usual write for fibers that may commit again soon. After n
+ * waits in vain, the next 2^n groups do not wait. */
 #define AWAIT_PART	 2u
 #define AWAIT_MISSES_MAX 6u
 
@@ -62,7 +62,7 @@ static void group_take(struct group *group, struct commit *commit)
 	group->commit_count++;
 }
 
-/* How many pieces a commit's grouped body is in. */
+/* The number of pieces of a commit's grouped body. */
 static uint32_t body_piece_count(const struct commit *commit)
 {
 	if (!commit->span.data)
@@ -70,8 +70,8 @@ static uint32_t body_piece_count(const struct commit *commit)
 	return atomic_load(&commit->items[0].object->segments[commit->span_segment])->extent_count;
 }
 
-/* Takes what waits, plans it and fills the group. A bucket's creation or deletion stands alone, so
- * that it is planned on what is published. False: the group takes no more. */
+/* Takes waiting commits, plans them and fills the group. A bucket's creation or deletion is alone
+ * in its group, so that it is planned against published state. False: the group is full. */
 static bool group_gather(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -112,10 +112,10 @@ static bool group_gather(struct store *store, struct group *group)
 	return group->commit_count < GROUP_COMMITS_MAX && group->len < bytes_goal;
 }
 
-/* A fiber that the last group woke often soon commits again, and finds that the next group has left
- * with the other half of the fibers: then half of them wait for each flush. So the next one waits
- * for them, for a part of what its write will take; and when that was in vain, not again for a
- * while. */
+/* A fiber that the last group woke often commits again soon. If the next group has then left with
+ * the other half of the fibers, half of the fibers wait at each flush. So the next group waits for
+ * them, for a part of its own usual write time. If the wait was in vain, some groups do not wait.
+ */
 static void group_await(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -184,7 +184,7 @@ static void write_add(
 	io->iov_count = iov_count;
 }
 
-/* The writes of the group's small bodies: those that lie side by side in one. */
+/* The writes of the group's small bodies: adjacent ones are one write. */
 static void bodies_add(struct committer *committer, const struct group *group)
 {
 	pieces_collect(committer, group);
@@ -215,7 +215,7 @@ static void write_done(struct disk_commit *write, int32_t result)
 	fiber_wake(committer->fiber);
 }
 
-/* Bodies and log side by side, then one flush for all of it. */
+/* Writes bodies and log in parallel, then flushes once for all of them. */
 static int group_write(struct store *store, struct group *group)
 {
 	struct committer *committer = store->committer;
@@ -301,7 +301,8 @@ static void group_run(struct store *store, struct group *group)
 		commits_wake(commits);
 		return;
 	}
-	/* A reader that sees a part of it and then waits for this number finds it in the index. */
+	/* A reader that sees a part of the group and then waits for this number finds the group in
+	 * the index. */
 	atomic_store(&committer->published_seq, group_head(group)->seq);
 	for (struct commit *commit = commits; commit; commit = commit->next)
 		commit_publish(store, commit, group);
@@ -325,7 +326,7 @@ static void committer_main(void *arg)
 		if (!commit) {
 			if (committer->ending && !atomic_load(&committer->callers))
 				break;
-			/* Half a push ends in a kick. */
+			/* Half of a push is followed by a kick. */
 			committer->parked = true;
 			fiber_park();
 			continue;

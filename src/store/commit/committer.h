@@ -32,12 +32,12 @@ struct committer {
 	uint64_t seq_next;
 	uint64_t mtime_last_ns;
 	_Atomic uint64_t published_seq;
-	struct commit *held;  /* taken from the queue, starts the next group */
-	uint64_t ended_ns;    /* when the last group was on the medium */
-	uint64_t write_ns;    /* what that usually takes */
-	uint32_t woken;	      /* by the last group */
-	bool parked;	      /* nothing waited since */
-	uint32_t await_skips; /* groups that wait for nobody */
+	struct commit *held;  /* taken from the queue, first of the next group */
+	uint64_t ended_ns;    /* time when the last group was on the medium */
+	uint64_t write_ns;    /* usual duration of a group's write */
+	uint32_t woken;	      /* fibers woken by the last group */
+	bool parked;	      /* no commit was waiting at some time since */
+	uint32_t await_skips; /* groups that do not wait */
 	uint32_t await_misses;
 	bool writing; /* until the group is on the medium */
 	int32_t write_result;
@@ -45,7 +45,7 @@ struct committer {
 	uint32_t piece_count; /* of the group under way */
 	struct body_piece pieces[GROUP_PIECES_MAX];
 	struct iovec iov[GROUP_PIECES_MAX + 1];
-	struct disk_io writes[GROUP_PIECES_MAX + 1]; /* the bodies', then the log's */
+	struct disk_io writes[GROUP_PIECES_MAX + 1]; /* the bodies' writes, then the log's */
 };
 int committer_open(struct store *store, struct reactor *reactor);
 /* Fiber call on the committer's reactor: ends it when the queue is empty. */

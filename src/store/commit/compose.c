@@ -1,7 +1,7 @@
-/* store/commit/compose.c: bodies that change their object and stay where they are: an object is
- * composed of the bodies of others, which end in the same commit. Only names move.
+/* store/commit/compose.c: composes an object of the bodies of other objects, which are deleted in
+ * the same commit. The bodies stay in place; only names move.
  *
- * A reader of one of the others keeps the composed object in memory, and with it the space.
+ * A reader of one of the other objects keeps the composed object in memory, and with it the space.
  */
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
@@ -35,7 +35,7 @@ static int list_grow(struct composition *composition)
 	return 0;
 }
 
-/* Whether the body can have another object's name without being moved. */
+/* Whether another object can take over the body without moving it. */
 static bool composable(const struct object *object)
 {
 	return object->part_count == 1 && object->body != BODY_INLINE;
@@ -87,7 +87,7 @@ static uint32_t body_count(const struct composition *composition)
 	return count;
 }
 
-/* One body, or none, makes a plain object. */
+/* A single body, or none, makes a plain object. */
 static int shell_open(const struct composition *composition, const struct store_meta *meta,
 	uint64_t data_id, struct object **ret_object)
 {
@@ -153,7 +153,7 @@ int composition_object(struct composition *composition, const struct store_meta 
 	return 0;
 }
 
-/* A component's direct body gets a row of its own: its record goes. */
+/* A component's direct body gets a row of its own, because its record is deleted. */
 static bool needs_row(const struct component *component)
 {
 	return !component->dropped && !component->moved && component->object->body == BODY_DIRECT;
@@ -176,7 +176,7 @@ size_t composition_bytes(const struct composition *composition)
 		delete_bytes +=
 			MUTATION_BYTES(SEGMENT_KEY_BYTES, 0) * component->object->segment_count;
 	}
-	/* An object that could not be deleted later must not be created. */
+	/* An object that is too large to delete later must not be created. */
 	return MAX(bytes, delete_bytes);
 }
 
@@ -210,7 +210,7 @@ int composition_plan(struct composition *composition, struct group *group)
 	for (uint32_t i = 0; i < composition->count; i++) {
 		struct record_entry *entry = composition->list[i].entry;
 
-		/* A pending change came after the object: the object has been published. */
+		/* A change after the object is pending: so the object has been published. */
 		if (entry->has_pending || entry->object != composition->list[i].object) {
 			undo_first(composition, i);
 			return -ESTALE;

@@ -1,6 +1,6 @@
-/* store/commit/grow.c: room on the volume: runs from the allocator, and more of the file when it
- * runs low. Growing prewrites, which takes a while: a fiber does it ahead of need, and only who
- * finds nothing at all waits. */
+/* store/commit/grow.c: space on the volume: leases runs from the allocator, and grows the file when
+ * it runs low. Growing prewrites the new space, which takes a while, so a fiber does it ahead of
+ * need. Only a caller that finds no space at all waits. */
 #include "store/commit/body.h"
 #include "store/commit/index_apply.h"
 #include "store/object/cache.h"
@@ -17,12 +17,12 @@
 
 DEFINE_COUNTER_FULL(volume_full, "volume");
 
-/* Grown ahead when less than this part of a step is free. */
+/* Grow ahead when less than this part of a step is free. */
 #define AHEAD_PART	 2u
 #define LOOK_INTERVAL_NS NS_PER_S
-#define FULL_TOLD_NS	 (60 * NS_PER_S) /* no more often */
-/* A run shorter than this part of what was asked for is taken only when the volume cannot grow; and
- * so is a part of a small body. */
+#define FULL_TOLD_NS	 (60 * NS_PER_S) /* shortest interval between two log messages */
+/* A run, or a part of a small body, that is shorter than this part of the request is taken only
+ * when the volume cannot grow. */
 #define SHORT_PART   8u
 #define WHOLE_BLOCKS (STORE_GROUPED_BYTES_MAX / BLOCK_BYTES)
 
@@ -31,7 +31,7 @@ struct growth {
 	int ret;
 };
 
-/* Free bytes of the file system for us; UINT64_MAX when it does not say. */
+/* Free bytes of the file system for this store; UINT64_MAX: unknown. */
 static uint64_t file_system_free(const struct store *store)
 {
 	struct statvfs st;
@@ -60,7 +60,7 @@ int grow_check(struct store *store)
 	return atomic_load_explicit(&store->space_low, memory_order_relaxed) ? -ENOSPC : 0;
 }
 
-/* The volume's length after one more step, or 0 when it must not grow. */
+/* The volume's length after one more step; 0: it must not grow. */
 static uint64_t next_bytes(const struct store *store)
 {
 	uint64_t step = store->volume.super.step_bytes;
@@ -110,13 +110,13 @@ static void growth_fiber(void *arg)
 	growth_end(growth.store, growth.ret);
 }
 
-/* Whether a refusal is so fresh that asking again is pointless. The lock is held. */
+/* Whether the last refusal is so recent that another attempt is pointless. The lock is held. */
 static bool refused_lately(const struct store *store)
 {
 	return store->grow_result && clock_now_ns() - store->grow_ended_ns < LOOK_INTERVAL_NS;
 }
 
-/* Starts a growth unless one runs or was just refused. The lock is held. */
+/* Starts a growth unless one is running or was just refused. The lock is held. */
 static void growth_start(struct store *store)
 {
 	if (store->growing || refused_lately(store))
@@ -126,7 +126,7 @@ static void growth_start(struct store *store)
 		store->growing = false;
 }
 
-/* Waits for a growth; -ENOSPC when there is none to wait for. */
+/* Waits for a running growth; -ENOSPC: none is running. */
 static int growth_wait(struct store *store)
 {
 	struct waiter waiter;
@@ -164,7 +164,7 @@ static void full_tell(struct store *store)
 		(unsigned long long)(usage.volume_bytes / MIB));
 }
 
-/* Whether a run is so much shorter than what was asked for that growing is better. */
+/* Whether a run is so much shorter than requested that growing is better. */
 static bool too_short(uint32_t leased, uint32_t blocks)
 {
 	return leased < blocks / SHORT_PART || (leased < blocks && blocks <= WHOLE_BLOCKS);
@@ -194,7 +194,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 		}
 		if (leased)
 			space_give(store->space, *ret_block, leased);
-		/* The space of recent deletions is free once the index has them. */
+		/* The space of recent deletions is free once the index has applied them. */
 		if (refused) {
 			settled = true;
 			if (index_apply_settle(store))
@@ -207,7 +207,7 @@ int grow_lease(struct store *store, uint32_t blocks, uint64_t *ret_block, uint32
 
 void local_usage(struct store *store, struct store_usage *ret_usage)
 {
-	/* Several volumes hold so many times what one does. */
+	/* An array of volumes holds this many times the data of one volume. */
 	uint64_t data = MAX(disk_array_data(store->volume.disk), 1u);
 
 	*ret_usage = (struct store_usage){

@@ -1,7 +1,7 @@
-/* store/commit/index_apply.c: what happens to a group after it is durable: the index thread applies
- * it to RocksDB, many groups at a time, unpins their records and frees the space of what they
- * replaced; the checkpoint thread flushes RocksDB and moves the log's tail, so that its space can
- * be used again. */
+/* store/commit/index_apply.c: handles groups after they are durable. The index thread applies many
+ * groups at a time to RocksDB, unpins their records and frees the space of the objects they
+ * replaced. The checkpoint thread flushes RocksDB and moves the log's tail, so that its space can
+ * be reused. */
 #include "store/commit/index_apply.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -99,8 +99,9 @@ void index_apply_group_give(struct store *store, struct group *group)
 	group_keep(store->apply, group);
 }
 
-/* A dead object's extents are known only from its segments: they are read before their rows go (of
- * a component they stay). One that cannot be read (logged) keeps its space until the next scan. */
+/* Only a dead object's segments list its extents, so they are read before their rows are deleted (a
+ * component's rows stay). The space of a segment that cannot be read (logged) stays in use until
+ * the next scan. */
 static void dead_load(struct store *store, const struct group *group)
 {
 	for (uint32_t i = 0; i < group->touched_count; i++) {
@@ -112,7 +113,7 @@ static void dead_load(struct store *store, const struct group *group)
 	}
 }
 
-/* After a failure the entries stay pinned: they know what the index does not. */
+/* After a failure the entries stay pinned, because they hold what the index lacks. */
 static void touched_release(struct store *store, const struct group *group, bool unpin)
 {
 	for (uint32_t i = 0; i < group->touched_count; i++) {
@@ -122,8 +123,8 @@ static void touched_release(struct store *store, const struct group *group, bool
 	}
 }
 
-/* The run's groups as one batch; a deletion by prefix reads the index, so its group stands alone.
- */
+/* Applies the run's groups as one batch. A deletion by prefix reads the index, so its group is
+ * applied alone. */
 static int run_batch(struct store *store, struct group *first, const struct group *last)
 {
 	const struct group_head *head = group_head(last);
@@ -165,7 +166,7 @@ static int run_apply(struct store *store, struct group *first, const struct grou
 	return ret;
 }
 
-/* Books the run as applied, or the index as failed, and wakes who waits for that. */
+/* Records the run as applied, or the index as failed, and wakes the waiting fibers. */
 static void run_book(
 	struct store *store, const struct group *first, const struct group *last, int ret)
 {
@@ -202,7 +203,7 @@ static void run_finish(struct store *store, struct group *first)
 		store_fence(store, "the index", ret);
 	else
 		counter_add(&groups_applied, count);
-	/* A fiber that waits for the run finds the space of superseded objects given back. */
+	/* A fiber that waited for the run sees the space of superseded objects as free. */
 	applied = !ret && !apply->failed;
 	for (const struct group *group = first; group; group = group->next)
 		touched_release(store, group, applied);
@@ -215,7 +216,7 @@ static void run_finish(struct store *store, struct group *first)
 	}
 }
 
-/* Whether the queue is to be applied now; otherwise *ret_until says when it will be. The lock is
+/* Whether the queue must be applied now; otherwise *ret_until is the time when it must. The lock is
  * held. */
 static bool run_due(struct store *store, uint64_t *ret_until_ns)
 {
@@ -227,7 +228,7 @@ static bool run_due(struct store *store, uint64_t *ret_until_ns)
 	       clock_now_ns() >= *ret_until_ns;
 }
 
-/* Waits for a run of groups that is due, and takes it off the queue; NULL at the end. */
+/* Waits for a due run of groups and takes it off the queue; NULL: the thread ends. */
 static struct group *run_take(struct store *store)
 {
 	struct index_apply *apply = store->apply;
@@ -317,8 +318,8 @@ static int checkpoint_do(struct store *store, bool anew)
 	if (!ret && (anew || pos != volume->super.tail_pos)) {
 		ret = index_flush(store->index);
 		if (!ret) {
-			/* The committer reads it without a lock; anew, nothing is being
-			 * committed. */
+			/* The committer reads it without a lock; when the epoch changes, nothing is
+			 * being committed. */
 			if (anew)
 				volume->super.epoch++;
 			volume->super.tail_pos = pos;
@@ -415,7 +416,7 @@ int index_apply_wait_room(struct store *store, uint64_t end_pos)
 			ret = apply->failed ? -EIO : -EHOSTDOWN;
 			break;
 		}
-		/* Only what is applied can be let go. */
+		/* Only applied groups may be released. */
 		if (used > log_bytes / 2 &&
 			apply->applied_pos - atomic_load(&store->tail_pos) >= log_bytes / 4)
 			checkpoint_want(apply);

@@ -1,6 +1,6 @@
-/* store/commit/outbox.c: the outbox: what commits leave to be told to somebody outside, as rows of
- * the index that are put by the group of their commit, read by the next start, and deleted when
- * they were told. */
+/* store/commit/outbox.c: the outbox: messages about commits to receivers outside the store. They
+ * are rows of the index: the group of their commit puts them, the next start reads them, and they
+ * are deleted once they were delivered. */
 #include "store/commit/commit.h"
 #include "store/index/index.h"
 #include "store/log/journal.h"
@@ -13,7 +13,7 @@
 
 #define OUTBOX_ROW_VERSION 1u
 #define OUTBOX_KEY_BYTES   9u
-#define END_MAX		   1024u /* in one commit */
+#define END_MAX		   1024u /* limit of one commit */
 #define PAGE_BYTES	   (256 * KIB)
 
 struct outbox_row_head {
@@ -116,7 +116,7 @@ int outbox_row_parse(struct slice key, struct slice value, uint64_t *ret_number,
 	return 0;
 }
 
-/* Rows one after the other: the lengths of key and value, key, value. */
+/* Rows one after another: the lengths of key and value, key, value. */
 struct page {
 	struct store *store;
 	uint64_t after;
@@ -163,7 +163,7 @@ static void page_run(void *arg)
 	index_walk_close(walk);
 }
 
-/* False: enough. */
+/* False: stop. */
 static bool page_visit(const struct page *page, store_outbox_visit_fn *visit, void *arg)
 {
 	struct slice rest = buf_slice(&page->rows);

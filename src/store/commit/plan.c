@@ -1,12 +1,12 @@
-/* store/commit/plan.c: the plan of a commit: what each item does to the rows of its key, made in
- * commit order: first which entries change and to what (nothing is written when that fails), then
- * the mutations.
+/* store/commit/plan.c: the plan of a commit: the changes of each item to the rows of its key, in
+ * commit order. First come the entries that change and their new objects (if that fails, nothing is
+ * written), then the mutations.
  *
  *   rows of a key:   O current object   V/N versions that are not current, and delete markers
  *   put, enabled:    the current one moves to V or N, the new one takes O
  *   put, suspended:  the same, but the null version is replaced
  *   delete:          the current one moves, a delete marker goes to V (suspended: N); O is empty
- *   delete by id:    that row goes; was it the newest, the next takes O unless it is a marker */
+ *   delete by id:    that row goes; if it was the newest, the next takes O unless it is a marker */
 #include "store/commit/body.h"
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
@@ -23,12 +23,12 @@
 #include <string.h>
 
 #define INLINE_KEY_BYTES 9u
-#define RECORD_SLACK	 256u /* a delete marker; a sequence number that came to be */
+#define RECORD_SLACK	 256u /* a delete marker; a number that was assigned */
 
 _Static_assert(GROUP_COMMITS_MAX *LIMIT_DELETE_KEYS_MAX * 3 < 1u << GROUP_NUMBER_SHIFT,
 	"a group's versions and outbox rows have numbers of their own");
 
-/* The entry's object at this place in the order: planned earlier in this group, or published. */
+/* The entry's object at this point of the order: planned earlier in this group, or published. */
 static struct object *entry_view(const struct record_entry *entry)
 {
 	return entry->has_pending ? entry->pending : entry->object;
@@ -104,7 +104,7 @@ void commit_rows_delete(struct group *group, const struct object *object)
 		group_add(group, MUTATION_DELETE_PREFIX, 0, &key, 0);
 		return;
 	}
-	/* Each by its key: a search per part would be too many. */
+	/* Deletes each row by its key: a search for each part would be too many. */
 	for (uint32_t i = 0; i < object->segment_count; i++) {
 		const struct object_part *part = object_part_of(object, i);
 
@@ -113,7 +113,7 @@ void commit_rows_delete(struct group *group, const struct object *object)
 	}
 }
 
-/* The rows of a body that is new in the index. */
+/* The rows of a body that the index does not have yet. */
 static void body_add(struct group *group, const struct object *object, uint8_t flags)
 {
 	struct key key;
@@ -134,7 +134,7 @@ static void body_add(struct group *group, const struct object *object, uint8_t f
 	}
 }
 
-/* Modification times never go back, whatever the clock does. */
+/* Modification times never go back, even if the clock does. */
 static uint64_t mtime_next(struct store *store)
 {
 	struct committer *committer = store->committer;
@@ -150,7 +150,8 @@ uint64_t group_number_next(const struct store *store, struct group *group)
 
 /* ---- Planning. ---- */
 
-/* The entry is pinned for the change, which takes that over with the reference to the object. */
+/* The entry is pinned for the change; the change takes over the pin and the reference to the
+ * object. */
 static void change_add(struct commit_item *item, struct record_entry *entry, struct object *object,
 	enum change_old old, uint8_t flags)
 {
@@ -159,8 +160,7 @@ static void change_add(struct commit_item *item, struct record_entry *entry, str
 		.entry = entry, .object = object, .old = (uint8_t)old, .flags = flags};
 }
 
-/* A body that moves from the entry's row to another was flushed with its group if it is
- * published. */
+/* A body that moves from a published entry's row to another was flushed with its group. */
 static uint8_t moved_flags(const struct record_entry *entry, const struct object *object)
 {
 	return object->body_flushed || !entry->has_pending ? CHANGE_FLUSHED : 0;
@@ -239,7 +239,7 @@ static int plan_marker(
 	return 0;
 }
 
-/* The object takes the key's row; without one the row goes. */
+/* The object takes the key's row; without an object the row is deleted. */
 static void plan_current(struct store *store, struct commit_item *item, enum change_old old)
 {
 	uint8_t flags = 0;
@@ -283,13 +283,13 @@ static int plan_versioned_write(struct store *store, const struct commit *commit
 	return 0;
 }
 
-/* The body of what is there goes on in the object that takes its place. */
+/* The body of the current object continues in the object that replaces it. */
 static int plan_append(struct store *store, const struct commit *commit, struct commit_item *item)
 {
 	struct record_entry *entry = item->entry;
 	int ret;
 
-	/* A pending change came after the base: the base has been published. */
+	/* A change after the base is pending: so the base has been published. */
 	if (commit->bucket->info.versioning != STORE_VERSIONING_NEVER || entry->has_pending ||
 		entry->object != commit->append->base)
 		return -ESTALE;
@@ -330,7 +330,7 @@ static int plan_write(struct store *store, const struct commit *commit, struct c
 	return ret;
 }
 
-/* Other headers for the same body. */
+/* New headers for the same body. */
 static int plan_edit(struct commit_item *item)
 {
 	struct object *current = entry_view(item->entry);
@@ -352,14 +352,14 @@ static int plan_edit(struct commit_item *item)
 	item->object->seq = current->seq;
 	item->object->meta.checksum_flags &= (uint8_t)~item->flags.mask;
 	item->object->meta.checksum_flags |= item->flags.flags & item->flags.mask;
-	/* A published object is durable with its body. */
+	/* The body of a published object is durable. */
 	item->object->body_flushed |= !item->entry->has_pending;
 	change_add(item, item->entry, item->object, OLD_EDITED,
 		item->object->body_flushed ? CHANGE_FLUSHED : 0);
 	return 0;
 }
 
-/* The newest version ends: the next becomes current, unless it is a delete marker. */
+/* The newest version is deleted: the next becomes current, unless it is a delete marker. */
 static void plan_promotion(struct store *store, struct commit_item *item, bool was_current)
 {
 	struct object *next = item->promote ? entry_view(item->promote) : NULL;

@@ -1,5 +1,5 @@
-/* store/commit/rebuild_note.c: the index thread notes the rows of older bodies that it writes while
- * a volume is rebuilt, so that check/rebuild.c looks at them again. */
+/* store/commit/rebuild_note.c: while a volume is rebuilt, the index thread notes the rows of older
+ * bodies that it writes, and check/rebuild.c looks at them again. */
 #include "store/commit/index_apply.h"
 #include "store/log/journal.h"
 #include "store/object/record.h"
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The index thread waits while more than this is noted: rows must not move faster, for ever, than
- * they are looked at. */
+/* The index thread waits while more than this is noted: otherwise rows could move faster than the
+ * rebuild can look at them, and it would never end. */
 #define NOTED_BYTES_GOAL  (1 * MIB)
 #define NOTED_BYTES_FIRST 4096u
 

@@ -1,6 +1,6 @@
-/* store/commit/version.c: which row a version of a key has, and which versions are its newest. A
- * version id names its sequence number, so its row is found without a search; only the end of a
- * key's newest version asks the index what comes after it. */
+/* store/commit/version.c: finds the row of a version, and the newest versions of a key. A version
+ * id names its sequence number, so its row is found without a search. Only the deletion of a key's
+ * newest version asks the index which version comes next. */
 #include "store/commit/commit.h"
 #include "store/commit/committer.h"
 #include "store/commit/index_apply.h"
@@ -55,7 +55,7 @@ static bool entry_empty(struct store *store, struct record_entry *entry)
 	return !object;
 }
 
-/* The entry that the version has when it is not current. */
+/* The entry of the version if it is not current. */
 static int row_pin(struct store *store, struct bucket *bucket, struct slice key,
 	struct slice version_id, struct record_entry **ret_entry)
 {
@@ -69,8 +69,8 @@ static int row_pin(struct store *store, struct bucket *bucket, struct slice key,
 	return record_entry_pin_version(store->records, bucket->info.id, key, seq, ret_entry);
 }
 
-/* Finds the version: *ret_target NULL when it is what `current` holds. A version that moves while
- * it is looked for changes the count. */
+/* Finds the version: *ret_target NULL when `current` holds it. A version that moves during the
+ * search changes the count. */
 static int version_find(struct store *store, struct bucket *bucket, struct record_entry *current,
 	struct slice version_id, struct record_entry **ret_target)
 {

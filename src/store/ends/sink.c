@@ -1,12 +1,12 @@
-/* store/ends/sink.c: a body into the store. Small ones are handed over in their frames for the
- * group that commits them; larger ones are written chunk by chunk where the store says, a window in
- * flight. Bytes that come in odd lengths or places are gathered into whole chunks first, and that
- * copy is counted. Data path.
+/* store/ends/sink.c: the sink of a body into the store. A small body is handed over in its frames,
+ * for the group that commits it. A larger body is written chunk by chunk to the store's places,
+ * with a window of writes in flight. Bytes with odd lengths or offsets are first copied into whole
+ * chunks; the copies are counted. Data path.
  *
- * Bytes gather in the staging, a chunk's frames, which can be called in while the sink is not at
- * work: they are then aside, outside the region, and so are those that come while there are no
- * frames. Only when a whole chunk is aside, and no piece is in hand, does the sink wait for frames.
- */
+ * The copy's target is the staging, a chunk's frames. The core can call these frames in while the
+ * sink is idle: then the bytes move aside, to memory outside the region. Bytes that arrive while no
+ * frames are free go aside, too. The sink waits for frames only when a whole chunk is aside and it
+ * holds no piece. */
 #include "flow/end.h"
 #include "flow/writer.h"
 #include "store/call/call.h"
@@ -20,14 +20,14 @@ struct put_sink {
 	struct flow_sink sink;
 	struct store_put *put;
 	uint64_t bytes_total;
-	uint64_t offset;	   /* of the next byte to arrive */
-	struct flow_piece staging; /* bytes that do not fill a chunk yet; data NULL: none */
-	/* The same outside the region, while there are no frames: STORE_ASIDE_BYTES, of which so
-	 * many are in use, from this offset on. NULL until needed. */
+	uint64_t offset;	   /* of the next byte */
+	struct flow_piece staging; /* bytes of an incomplete chunk; data NULL: none */
+	/* Bytes outside the region, used while no frames are free: a buffer of STORE_ASIDE_BYTES,
+	 * the number of bytes in it, and their offset. NULL until needed. */
 	uint8_t *aside;
 	uint32_t aside_bytes;
 	uint64_t aside_offset;
-	struct flow_lender lender; /* the staging */
+	struct flow_lender lender; /* of the staging */
 	struct flow_writer writer;
 };
 _Static_assert(STORE_CHUNK_BYTES == FLOW_PIECE_BYTES_MAX, "a piece is at most a chunk");
@@ -41,7 +41,7 @@ static struct put_sink *sink_of(struct flow_writer *writer)
 	return CONTAINER_OF(writer, struct put_sink, writer);
 }
 
-/* A write has ended: the store's cache may have its frames, unless others wait for some. */
+/* A write has ended: the store's cache gets its frames, unless others wait for frames. */
 static void write_ended(struct flow_writer *writer, struct flow_slot *slot)
 {
 	struct flow_piece *piece = &slot->piece;
@@ -67,8 +67,8 @@ static int checks_note(struct put_sink *self, const struct flow_piece *piece)
 	return 0;
 }
 
-/* Starts the writes of a piece that begins on a chunk boundary and is whole, or the body's last.
- * Takes it over. */
+/* Starts the writes of a piece that begins on a chunk boundary and is a whole chunk, or the body's
+ * last piece. Takes it over. */
 static int chunk_write(struct put_sink *self, struct flow_piece *piece)
 {
 	struct flow_core *core = self->sink.core;
@@ -104,7 +104,7 @@ static int chunk_write(struct put_sink *self, struct flow_piece *piece)
 	return self->writer.error;
 }
 
-/* Whether the piece can go to the volume as it is. */
+/* Whether the piece can be written to the volume without a copy. */
 static bool fits_as_is(const struct put_sink *self, const struct flow_piece *piece)
 {
 	bool last = piece->offset + piece->bytes == self->bytes_total;
@@ -115,15 +115,15 @@ static bool fits_as_is(const struct put_sink *self, const struct flow_piece *pie
 	       (piece->bytes == STORE_CHUNK_BYTES || last);
 }
 
-/* ---- Gathering. ---- */
+/* ---- Copying into chunks. ---- */
 
-/* How much of the body is still to come from there on, as far as that is known. */
+/* The number of bytes still to come from there on, as far as it is known. */
 static uint64_t bytes_from(const struct put_sink *self, uint64_t offset)
 {
 	return self->bytes_total - offset;
 }
 
-/* Small ones are not counted: they can be called in. */
+/* Small bodies are not counted: their frames can be called in. */
 static struct flow_want staging_want(const struct put_sink *self, uint64_t bytes)
 {
 	uint32_t frame_count = region_frames_for(MIN(bytes, (uint64_t)STORE_CHUNK_BYTES));
@@ -162,7 +162,7 @@ static int aside_open(struct put_sink *self, uint64_t offset)
 	return 0;
 }
 
-/* The staging goes aside: others need its frames more. */
+/* Moves the staging aside: others need its frames more. */
 static void call_in(struct flow_lender *lender)
 {
 	struct put_sink *self = CONTAINER_OF(lender, struct put_sink, lender);
@@ -173,7 +173,7 @@ static void call_in(struct flow_lender *lender)
 	flow_piece_end(self->sink.core, &self->staging, OWNER_APP);
 }
 
-/* Up to a chunk of what is aside becomes the staging, whose frames are there. */
+/* Moves up to a chunk from aside into the staging, which has its frames. */
 static void aside_take(struct put_sink *self)
 {
 	uint32_t bytes = MIN(self->aside_bytes, STORE_CHUNK_BYTES);
@@ -186,7 +186,7 @@ static void aside_take(struct put_sink *self)
 	self->aside_offset += bytes;
 }
 
-/* Writes whole chunks that are aside, or all of it: waits for frames, and holds none. */
+/* Writes the whole chunks that are aside, or all of it. Waits for frames while it holds none. */
 static int aside_flush(struct put_sink *self, bool all)
 {
 	int ret = 0;
@@ -200,13 +200,13 @@ static int aside_flush(struct put_sink *self, bool all)
 			break;
 		aside_take(self);
 		if (self->staging.bytes < STORE_CHUNK_BYTES)
-			break; /* the body's last: finish knows what becomes of it */
+			break; /* the body's last bytes: finish writes them or hands them over */
 		ret = staging_flush(self);
 	}
 	return ret;
 }
 
-/* Frames to gather in, with what is aside already. */
+/* Leases the staging's frames and fills them with the bytes that are aside. */
 static int staging_open(struct put_sink *self, uint64_t offset)
 {
 	const struct flow_want want = staging_want(
@@ -222,7 +222,8 @@ static int staging_open(struct put_sink *self, uint64_t offset)
 	return 0;
 }
 
-/* Whether the piece's own frames can be the staging: it begins a chunk, and has room for one. */
+/* Whether the piece's own frames can become the staging: the piece begins a chunk, and its frames
+ * hold a chunk. */
 static bool becomes_staging(const struct put_sink *self, const struct flow_piece *piece)
 {
 	return !self->staging.data && !self->aside_bytes && piece->hold == FLOW_HOLD_LEASE &&
@@ -232,8 +233,8 @@ static bool becomes_staging(const struct put_sink *self, const struct flow_piece
 		       MIN(bytes_from(self, piece->offset), (uint64_t)STORE_CHUNK_BYTES);
 }
 
-/* There are no frames to gather in: the rest of the piece goes aside, and the piece's own frames
- * back, before frames are waited for. */
+/* No frames are free: moves the rest of the piece aside and returns the piece's own frames before
+ * the wait for frames. */
 static int gather_aside(struct put_sink *self, struct flow_piece *piece, uint32_t at)
 {
 	int ret = aside_open(self, piece->offset + at);
@@ -244,7 +245,7 @@ static int gather_aside(struct put_sink *self, struct flow_piece *piece, uint32_
 	return ret ? ret : aside_flush(self, false);
 }
 
-/* Gathers the piece's bytes into whole chunks. Ends the piece. */
+/* Copies the piece's bytes into whole chunks. Ends the piece. */
 static int gather(struct put_sink *self, struct flow_piece *piece)
 {
 	uint32_t at = 0;
@@ -300,7 +301,8 @@ static int object_push(struct flow_sink *sink, struct flow_piece *piece)
 	return ret;
 }
 
-/* The rest of the body, once all of it is there: to the store in its frames, or written. */
+/* Finishes the body once all of it has arrived: hands its frames to the store, or writes the rest.
+ */
 static void staging_finish(struct put_sink *self)
 {
 	int ret = aside_flush(self, true);

@@ -1,5 +1,5 @@
 /* store/ends/source.c: an object's bytes as pieces: from the cache, from its record, or from the
- * volume with read-ahead, every byte that comes from the volume verified. Data path. */
+ * volume with read-ahead. All bytes from the volume are verified. Data path. */
 #include "flow/end.h"
 #include "flow/reader.h"
 #include "store/call/call.h"
@@ -10,14 +10,14 @@
 struct get_source {
 	struct flow_reader reader;
 	struct store_get *get;
-	uint64_t start; /* in the object: offsets here are the object's, those of delivered pieces
-			   the body's */
-	uint64_t stretch_start, stretch_end; /* around offset: what chunks are counted from */
+	uint64_t start; /* in the object: offsets here are the object's; delivered pieces have the
+			   body's */
+	uint64_t stretch_start, stretch_end; /* around offset: chunks are counted from its start */
 };
 _Static_assert(sizeof(struct get_source) <= FLOW_END_BYTES, "of the pool");
 
-/* The bytes around [offset, end) that begin and end on boundaries of `unit`, counted from where the
- * stretch starts; its end is a boundary, too. */
+/* Extends [offset, end) to boundaries of `unit`, counted from the start of the stretch; the
+ * stretch's end is a boundary, too. */
 struct around {
 	uint64_t from, to;
 };
@@ -64,8 +64,8 @@ static int read_start(struct get_source *self, struct flow_slot *slot, uint64_t 
 	return 0;
 }
 
-/* The chunk from the cache, held for this piece: 1; 0: not now; -ENOENT: it is not there; -errno. A
- * piece that a slow client keeps is counted as if the frames were its own. */
+/* Gets the chunk from the cache, held for this piece: 1; 0: not now; -ENOENT: not cached; -errno.
+ * The frames count as the piece's own, in case a slow client keeps it. */
 static int cached_begin(struct get_source *self, struct flow_slot *slot)
 {
 	struct flow_core *core = self->reader.source.core;
@@ -93,7 +93,7 @@ static int cached_begin(struct get_source *self, struct flow_slot *slot)
 			flow_share_give(core, want.share, want.frame_count);
 			return -ENOENT;
 		}
-		/* It may have been read anew meanwhile. */
+		/* The cache may have the chunk again by now. */
 		if (piece->span.frame_count != want.frame_count) {
 			flow_share_give(core, want.share, want.frame_count);
 			return 1;
@@ -139,7 +139,7 @@ static int piece_begin(struct flow_reader *reader, struct flow_slot *slot, uint3
 	return 1;
 }
 
-/* Checks what came from the volume and lets the cache have whole chunks. */
+/* Verifies bytes from the volume and offers whole chunks to the cache. */
 static int piece_verify(struct get_source *self, struct flow_piece *piece)
 {
 	uint64_t piece_end = piece->offset + piece->bytes;
@@ -148,7 +148,7 @@ static int piece_verify(struct get_source *self, struct flow_piece *piece)
 	uint64_t end;
 	int ret;
 
-	/* The piece's own: reads ahead may be in a later one. */
+	/* The piece's own stretch: reads ahead may be in a later one. */
 	local_get_stretch(self->get, piece->offset, &stretch);
 	end = stretch.start + stretch.bytes;
 	check = around(stretch.start, end, piece->offset, piece_end, STORE_CHECK_BYTES);

@@ -1,6 +1,6 @@
-/* store/index/index.c: RocksDB behind few calls: no log of its own (the store's log is it), one
- * column family, bounded background work. Most calls may block and belong on helper threads;
- * index_get can be told to look into memory only. */
+/* store/index/index.c: a thin layer over RocksDB: without a log of its own (the store's log
+ * replaces it), one column family, bounded background work. Most calls may block and belong on
+ * helper threads; index_get can be limited to memory. */
 #include "store/index/index.h"
 #include "store/index/merge.h"
 #include "store/log/journal.h"
@@ -26,7 +26,7 @@ struct index {
 	rocksdb_readoptions_t *read;
 	rocksdb_readoptions_t *read_memory;
 	rocksdb_flushoptions_t *flush;
-	rocksdb_writebatch_t *batch; /* the one writer's */
+	rocksdb_writebatch_t *batch; /* the single writer's */
 };
 
 /* Logs and frees RocksDB's message. */
@@ -148,9 +148,9 @@ int index_get(struct index *index, const struct key *key, bool may_block, char *
 	return 1;
 }
 
-/* Deletes every key with the prefix: those in the index, and those that the group itself put before
- * position `until`. They are few and known to be there: a range tombstone would slow down every
- * later walk. */
+/* Deletes every key with the prefix: the keys in the index, and the keys that the group itself put
+ * before position `until`. They are few and known: a range tombstone would slow down every later
+ * walk. */
 static int batch_delete_prefix(
 	struct index *index, struct slice prefix, struct slice group, size_t until)
 {
@@ -279,7 +279,7 @@ int index_walks_open(struct index *index, const struct index_range *ranges, uint
 
 	for (uint32_t i = 0; i < count && !ret; i++)
 		ret = walk_open(index, view, &ranges[i], &ret_walks[i]);
-	/* A walk keeps what it saw when it was opened. */
+	/* A walk keeps the state that it saw when it was opened. */
 	rocksdb_release_snapshot(index->db, view);
 	return ret;
 }

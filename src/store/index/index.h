@@ -9,9 +9,9 @@
 #include "store/index/merge.h"
 #include "store/log/key.h"
 
-#define INDEX_VERSION 2u /* 1: without versions, is read, too */
-/* The features of an index beyond its version, one bit each. The low half a program must know to
- * open it; the high half it may pass over: rows of their own, which it keeps. */
+#define INDEX_VERSION 2u /* version 1 has no versioning; it can be read, too */
+/* The features of an index beyond its version, one bit each. A program must know all of the low
+ * half to open the index. It may ignore the high half, which are kinds of rows: it keeps them. */
 #define INDEX_FEATURES_NEEDED 0xffffu
 #define INDEX_FEATURE_OUTBOX  (1u << 16)
 #define INDEX_FEATURES	      INDEX_FEATURE_OUTBOX /* those of this program */
@@ -43,14 +43,14 @@ int index_destroy(const char *dir);
 int index_get(struct index *index, const struct key *key, bool may_block, char **ret_value,
 	size_t *ret_len);
 int index_state_read(struct index *index, struct state_record *ret_state);
-/* Applies a group's mutations and the state, at once. Blocks. */
+/* Applies a group's mutations and the state atomically. Blocks. */
 int index_write_group(struct index *index, struct slice group, const struct state_record *state);
-/* The same of what a settled merge has left. Blocks. */
+/* Applies the result of a settled merge and the state atomically. Blocks. */
 int index_write_merged(
 	struct index *index, const struct index_merge *merge, const struct state_record *state);
-/* The state alone, likewise. Blocks. */
+/* Applies the state alone. Blocks. */
 int index_state_write(struct index *index, const struct state_record *state);
-/* Makes all that was applied durable. Blocks. */
+/* Makes all applied mutations durable. Blocks. */
 int index_flush(struct index *index);
 /* Calls visit for every row from a prefix; false stops. Blocks. */
 typedef bool index_visit_fn(struct slice key, struct slice value, void *arg);
@@ -59,7 +59,8 @@ int index_visit(struct index *index, struct slice prefix, index_visit_fn *visit,
 struct index_walk;
 int index_walk_open(
 	struct index *index, struct slice from, struct slice to, struct index_walk **ret_walk);
-/* Several, of the same state of the index; on failure those that were opened stay so. */
+/* Opens several iterators over the same state of the index. On failure the iterators that were
+ * opened stay open. */
 struct index_range {
 	struct slice from, to;
 };

@@ -1,6 +1,5 @@
-/* store/index/index_rows.c: reads of the index that are made of its other calls, whatever lies
- * behind them.
- */
+/* store/index/index_rows.c: reads of the index that are built from its other calls, and so are
+ * independent of the database behind it. */
 #include "store/index/index.h"
 #include "store/log/key.h"
 

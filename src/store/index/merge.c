@@ -1,6 +1,6 @@
-/* store/index/merge.c: the mutations of many groups become one batch for the index: for each key
- * the last word alone, in key order. A row that is overwritten or deleted soon after it was written
- * costs the index nothing, and neighbouring rows are written together. */
+/* store/index/merge.c: merges the mutations of many groups into one batch for the index: only the
+ * last mutation of each key, in key order. A row that is overwritten or deleted soon after it was
+ * written costs the index nothing, and adjacent rows are written together. */
 #include "store/index/merge.h"
 #include "store/log/journal.h"
 #include "store/log/key.h"
@@ -63,7 +63,7 @@ int index_merge_add(struct index_merge *merge, struct slice group, uint32_t coun
 	return 0;
 }
 
-/* By key; of one key in the order of the log, which is that of the rows in memory. */
+/* By key; mutations of one key in log order, which is their order in memory. */
 static int by_key(const void *a, const void *b)
 {
 	const struct mutation *row_a = *(const struct mutation *const *)a;
@@ -73,8 +73,8 @@ static int by_key(const void *a, const void *b)
 	return order ? order : (row_a > row_b) - (row_a < row_b);
 }
 
-/* Such a row has a number that is never used again: when both are here the index need not hear of
- * it. */
+/* Such a row has a number that is never used again: when both the put and the deletion are here,
+ * the index needs neither. */
 static bool came_and_went(const struct mutation *first, const struct mutation *last)
 {
 	return first->op == MUTATION_PUT && last->op == MUTATION_DELETE &&

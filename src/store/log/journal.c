@@ -116,7 +116,7 @@ void carry_add(struct carry *carry, const struct group *group)
 
 	if (bytes > CARRIED_BYTES_MAX)
 		return;
-	/* The groups that still fit after it, complete. */
+	/* Keeps the older groups that still fit behind the new one, whole groups only. */
 	while (kept < carry->len) {
 		struct group_head head;
 		uint32_t next;
@@ -133,7 +133,7 @@ void carry_add(struct carry *carry, const struct group *group)
 	carry->len = taken + kept;
 }
 
-/* The copies that fit into so many bytes, whole, newest first. */
+/* The number of bytes of whole copies, newest first, that fit into this many bytes. */
 static uint32_t carry_fits(const struct carry *carry, uint32_t room)
 {
 	uint32_t len = 0;

@@ -1,5 +1,5 @@
-/* store/log/journal_read.c: reads the log's groups back, and looks for what the log has behind a
- * place where a group should be. Blocks. */
+/* store/log/journal_read.c: reads the log's groups back, and searches the log for groups behind a
+ * place where one is missing. Blocks. */
 #include "store/log/journal.h"
 #include "store/volume/volume.h"
 
@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A read that fails is asked again: a path or a link may have been away for a moment. */
+/* A failed read is retried: a path or a link may have been down for a moment. */
 #define READ_TRIES  4u
 #define PIECE_BYTES ((uint32_t)MIB)
-/* A medium on which more blocks than these cannot be read is not searched any further. */
+/* The search stops on a medium with more unreadable blocks than this. */
 #define UNREADABLE_MAX 256u
-/* The most bytes, in logs, that a search reads of incomplete groups. */
+/* The most bytes of incomplete groups that a search reads, as a multiple of the log's size. */
 #define SPOILT_LOGS_MAX 4u
 
 _Static_assert(PIECE_BYTES % BLOCK_BYTES == 0, "a piece is whole blocks");
 
-/* Errors that no other copy can repair: too few volumes are left, or no memory. */
+/* Errors for which another copy is no help: too few volumes are left, or no memory. */
 static bool is_final(int error)
 {
 	return error == -ENOMEM || error == -EHOSTDOWN;
@@ -63,7 +63,7 @@ bool journal_head_is(const struct volume *volume, const struct group_head *head)
 		       log_bytes;
 }
 
-/* The group of that header: 1 and its bytes when it is whole; 0; -errno. */
+/* Reads the group of that header: 1 and its bytes if it is whole; 0; -errno. */
 static int group_load(
 	struct volume *volume, uint32_t copy, const struct group_head *head, uint8_t **ret_bytes)
 {
@@ -74,7 +74,7 @@ static int group_load(
 	if (posix_memalign(&bytes, BLOCK_BYTES, padded))
 		return -ENOMEM;
 	ret = log_read(volume, copy, bytes, padded, head->pos % volume->super.log_bytes);
-	/* The last read may differ from the header's read. */
+	/* The last read may not match the read of the header. */
 	if (!ret && memcmp(bytes, head, sizeof(*head)) == 0 &&
 		journal_crc((const uint8_t *)bytes, head->bytes, volume->uuid_crc) == head->crc32c)
 		ret = 1;
@@ -85,7 +85,7 @@ static int group_load(
 	return ret;
 }
 
-/* ---- The group that belongs at a place. ---- */
+/* ---- Reading the group at a place. ---- */
 
 static int read_copy(struct volume *volume, const struct journal_at *at, uint32_t copy,
 	uint8_t **ret_bytes, struct group_head *ret_head)
@@ -110,7 +110,7 @@ static int read_copy(struct volume *volume, const struct journal_at *at, uint32_
 	return ret;
 }
 
-/* A copy that is damaged or lags behind is no reason to give up: another may be whole. */
+/* If a copy is damaged or out of date, another may still be whole. */
 static int read_at(struct volume *volume, const struct journal_at *at, uint8_t **ret_bytes,
 	struct group_head *ret_head)
 {
@@ -149,7 +149,7 @@ int journal_read(struct volume *volume, const struct journal_at *at, uint8_t **r
 	return lap ? lap : ret;
 }
 
-/* ---- The bytes after it. ---- */
+/* ---- Searching the bytes after it. ---- */
 
 int journal_raw(struct volume *volume, uint32_t copy, uint64_t pos, uint8_t *out, uint64_t bytes,
 	uint64_t *ret_unreadable)
@@ -191,7 +191,7 @@ static void found_note(struct journal_find *find, const struct group_head *head)
 	find->found = true;
 }
 
-/* A header alone proves nothing: what users store lies in groups, too, and could look like one. */
+/* A header alone proves nothing: groups contain users' data, which can look like a header. */
 static int block_look(struct search *search, const uint8_t *block, uint64_t log_offset)
 {
 	const struct superblock *super = &search->volume->super;
@@ -215,7 +215,7 @@ static int block_look(struct search *search, const uint8_t *block, uint64_t log_
 	return is_final(ret) ? ret : 0;
 }
 
-/* Block by block, so that one that cannot be read hides no other. */
+/* Reads block by block, so that an unreadable block does not hide others. */
 static int piece_read(struct search *search, uint64_t log_offset, uint32_t bytes)
 {
 	struct journal_find *find = search->find;
@@ -272,8 +272,8 @@ int journal_search(
 	return ret == -ENOENT ? 0 : ret;
 }
 
-/* Among the copies in a group's padding, the one with the lowest number from at->seq on: where it
- * begins, or 0. */
+/* The offset of the copy with the lowest number from at->seq on, among the copies in a group's
+ * padding; or 0. */
 static uint64_t copy_find(const struct volume *volume, const uint8_t *bytes,
 	const struct group_head *carrier, const struct journal_at *at)
 {

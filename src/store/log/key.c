@@ -1,4 +1,4 @@
-/* store/log/key.c: keys of the index, in and out (docs/spec/disk.md). */
+/* store/log/key.c: encodes and decodes keys of the index (docs/spec/disk.md). */
 #include "store/log/key.h"
 
 #include <endian.h>
@@ -54,7 +54,7 @@ void key_object(struct key *key, uint64_t bucket_id, struct slice object_key)
 	key_bytes(key, object_key.data, object_key.len);
 }
 
-/* The key of a version's row as far as it is the same for all versions of an object. */
+/* The part of a version row's key that all versions of an object share. */
 void key_versions(struct key *key, uint64_t bucket_id, struct slice object_key)
 {
 	key_version_prefix(key, bucket_id, object_key);

@@ -12,7 +12,7 @@ struct key {
 	uint32_t len;
 	uint8_t bytes[KEY_BYTES_MAX + 7];
 };
-/* The least key above all that start with this one; false when there is none. */
+/* The smallest key above all keys with this prefix; false: there is none. */
 bool key_successor(struct key *key);
 void key_state(struct key *key);
 void key_bucket(struct key *key, struct slice name);
@@ -34,9 +34,11 @@ void key_segment(struct key *key, uint64_t data_id, uint32_t segment_idx);
 /* The prefix of all of an object's segments. */
 void key_segments(struct key *key, uint64_t data_id);
 void key_outbox(struct key *key, uint64_t number);
-/* Whether a row has an object's record: of a current version, a former one, a null version. */
+/* Whether a row holds an object's record: of a current version, a noncurrent version, a null
+ * version. */
 bool key_is_object(struct slice key);
-/* Whether a row is put once, and deleted once: of a body (inline, a segment), an outbox row. */
+/* Whether a row of this kind is put once and deleted once: of a body (inline, a segment), an outbox
+ * row. */
 bool key_is_used_once(struct slice key);
 
 #endif

@@ -1,6 +1,5 @@
-/* store/memory/get.c: reading a store in memory: what is open is a reference, and pieces of a body
- * are handed out where they lie. A page of a listing is copied under the lock and visited without.
- */
+/* store/memory/get.c: reading a store in memory: an open object is a reference, and pieces of a
+ * body point into it. A page of a listing is copied under the lock and visited without it. */
 #include "flow/end.h"
 #include "store/memory/tree.h"
 
@@ -75,7 +74,7 @@ int memory_newest(struct store *store, struct slice bucket_name, struct slice na
 	return ret;
 }
 
-/* ---- Bytes. What is open does not change. ---- */
+/* ---- Bytes. An open object does not change. ---- */
 
 struct memory_source {
 	struct flow_source source;
@@ -199,7 +198,7 @@ static size_t prefix_len(const struct store_list_opts *opts, struct slice key)
 	return at < 0 ? 0 : opts->prefix.len + (size_t)at + opts->delimiter.len;
 }
 
-/* False: the page is full, or failed. */
+/* Adds an entry. False: the page is full, or failed. */
 static bool row_add(struct page *page, struct slice key, struct object *object, bool latest)
 {
 	struct row *row;
@@ -225,7 +224,7 @@ static bool row_add(struct page *page, struct slice key, struct object *object, 
 	return true;
 }
 
-/* Where a key that is continued goes on: behind the version, or where that was. */
+/* The index at which a continued key goes on: behind the version, or behind its former place. */
 static uint32_t versions_from(const struct page *page, const struct key *key)
 {
 	struct slice behind = page->opts->version_after;
@@ -241,7 +240,7 @@ static uint32_t versions_from(const struct page *page, const struct key *key)
 								  : behind.data[i] - 'a' + 10);
 	for (at = 0; at < key->version_count && key->versions[at]->seq >= seq; at++)
 		;
-	/* The null version's place is not known any more: all are told again. */
+	/* The null version's former place is unknown: list all versions again. */
 	return slice_eq(behind, SLICE("null")) ? 0 : at;
 }
 
@@ -256,7 +255,7 @@ static bool key_add(struct page *page, const struct key *key)
 	return true;
 }
 
-/* Behind `after`: a key, of which versions may be left, or a common prefix. */
+/* Behind `after`, which is a key that may have versions left, or a common prefix. */
 static bool is_behind(const struct page *page, struct slice key)
 {
 	struct slice after = page->opts->after;

@@ -1,5 +1,5 @@
-/* store/memory/memory.c: the engine whose store is in memory: its table, its buckets and watches.
- */
+/* store/memory/memory.c: the engine that keeps a store in memory: its call table, its buckets and
+ * watches. */
 #include "store/memory/tree.h"
 #include "store/memory.h"
 
@@ -163,7 +163,7 @@ static int memory_object_watch_begin(
 	return ret;
 }
 
-/* Off both lists. */
+/* Removes it from both lists. */
 static void watch_remove(struct store_object_watch *watch)
 {
 	struct object *object = watch->object;
@@ -199,9 +199,9 @@ static void memory_rights_changed(struct store *store)
 	pthread_mutex_unlock(&store->lock);
 }
 
-/* ---- What there is of an outbox, and how full it is. ---- */
+/* ---- The outbox, and usage. ---- */
 
-/* Rows end with the process, and so do the starts that could have left some. */
+/* Rows end with the process, so an earlier start leaves none. */
 static int memory_outbox_visit(
 	struct store *store, uint64_t after, store_outbox_visit_fn *visit, void *arg)
 {

@@ -1,5 +1,5 @@
-/* store/memory/put.c: what changes a store in memory: a put gathers its bytes by itself, and the
- * commit decides and changes the maps under the lock. */
+/* store/memory/put.c: changes to a store in memory: a put collects its bytes alone; the commit
+ * decides and changes the maps under the lock. */
 #include "flow/flow.h"
 #include "store/memory/tree.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Another object that ends with the commit. */
+/* Another object that the commit deletes. */
 struct ending {
 	struct bucket *bucket; /* with a reference */
 	struct object *object; /* with a reference */
@@ -23,11 +23,11 @@ struct store_put {
 	struct bucket *bucket; /* with a reference */
 	struct body *body;
 	bool composable;
-	struct object *base; /* of an append, with a reference; NULL: none */
+	struct object *base; /* for an append, with a reference; NULL: none */
 	struct ending *endings;
 	uint32_t ending_count, ending_cap, composed_count;
 	struct flow_sink sink;
-	uint64_t bytes_total; /* that the sink waits for */
+	uint64_t bytes_total; /* that the sink expects */
 	size_t key_len;
 	char key[];
 };
@@ -234,14 +234,14 @@ void memory_put_abort(struct store_put *put)
 
 /* ---- The commit. All under the lock. ---- */
 
-/* Modification times never go back, whatever the clock does. */
+/* Modification times never go back, even if the clock does. */
 static uint64_t mtime_next(struct store *store)
 {
 	store->mtime_last_ns = MAX(store->mtime_last_ns, clock_real_ns());
 	return store->mtime_last_ns;
 }
 
-/* What earlier starts left is told: this store has none, and keeps no rows. */
+/* Ends rows of earlier starts: this store keeps no rows, so there is nothing to do. */
 static void row_number(struct store *store, struct store_outbox_row *row)
 {
 	if (row)
@@ -268,7 +268,7 @@ static void part_add(struct object *object, struct body *body)
 	body->refs++;
 }
 
-/* Of the base's bodies, those it is composed of, and its own. */
+/* The bodies of the append's base, the composed bodies, and the put's own. */
 static struct object *put_object(const struct store_put *put, const struct store_meta *meta)
 {
 	uint32_t count = 1 + put->composed_count + (put->base ? put->base->part_count : 0);

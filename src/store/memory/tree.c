@@ -1,4 +1,4 @@
-/* store/memory/tree.c: the maps of a store in memory: sorted arrays, searched by halves. */
+/* store/memory/tree.c: the maps of a store in memory: sorted arrays with binary search. */
 #include "store/memory/tree.h"
 
 #include <errno.h>
@@ -271,6 +271,6 @@ void memory_object_supersede(struct object *object)
 		list_remove(&watch->link);
 		watch->object = NULL;
 		watch->ended(watch, false);
-		object->refs--; /* who supersedes it has a reference of its own */
+		object->refs--; /* the superseding call has a reference of its own */
 	}
 }

@@ -1,5 +1,5 @@
-/* store/memory/tree.h: what a store in memory is made of: buckets in order of name, their keys in
- * order, and of each key its versions from the newest on. All under the store's lock. */
+/* store/memory/tree.h: the data of a store in memory: buckets in order of name, their keys in
+ * order, and the versions of each key, newest first. All under the store's lock. */
 #ifndef STORE_TREE_H
 #define STORE_TREE_H
 
@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-/* The bytes of one put: of one object, and of those that it was composed into. */
+/* The bytes of one put: shared by the put's object and by the objects that are composed of it. */
 struct body {
 	uint32_t refs;
 	uint64_t body_number;
@@ -19,14 +19,14 @@ struct body {
 
 struct object_part {
 	struct body *body; /* with a reference */
-	uint64_t start;	   /* in the object */
+	uint64_t start;	   /* offset in the object */
 };
 
 struct object {
 	uint32_t refs;
-	bool superseded; /* no longer what its key holds */
+	bool superseded; /* no longer the object of its key */
 	bool composable;
-	uint64_t seq; /* among the store's versions */
+	uint64_t seq; /* its order among the store's versions */
 	struct store_meta meta;
 	char *headers; /* meta's */
 	uint32_t part_count;
@@ -54,7 +54,7 @@ struct store {
 	pthread_mutex_t lock;
 	struct bucket **buckets;
 	uint32_t bucket_count, bucket_cap;
-	uint64_t seq_last; /* of versions, buckets, bodies and outbox rows */
+	uint64_t seq_last; /* last number of a version, bucket, body or outbox row */
 	uint64_t mtime_last_ns;
 	uint64_t rights_epoch;
 	struct list watches; /* struct store_object_watch.link */
@@ -70,23 +70,23 @@ struct store_get {
 int memory_array_reserve(void **array, uint32_t count, uint32_t *cap, size_t element_bytes);
 
 struct bucket *memory_bucket_find(const struct store *store, struct slice name);
-/* Where the name is, or belongs. */
+/* The index of the name, or the index where it would be inserted. */
 uint32_t memory_bucket_place(const struct store *store, struct slice name);
 void memory_bucket_put(struct bucket *bucket); /* drops a reference; takes NULL */
 
 struct key *memory_key_find(const struct bucket *bucket, struct slice name);
 /* The first key that is not before the name. */
 uint32_t memory_key_place(const struct bucket *bucket, struct slice name);
-/* What the key holds: NULL when there is none, or a delete marker. Takes NULL. */
+/* The current object of the key: NULL when there is none, or a delete marker. Takes NULL. */
 struct object *memory_key_current(const struct key *key);
-/* Its version of that id (empty: the current one) and where it is. */
+/* The key's version with that id (empty: the current one), and its index. */
 struct object *memory_key_version(const struct key *key, struct slice version_id, uint32_t *ret_at);
 static inline struct slice memory_key_name(const struct key *key)
 {
 	return slice_of(key->name, key->len);
 }
 
-/* Copies meta's headers; the parts are the caller's to fill. NULL: out of memory. */
+/* Copies meta's headers; the caller fills in the parts. NULL: out of memory. */
 struct object *memory_object_open(
 	const struct store_meta *meta, struct slice headers, uint32_t part_count);
 /* The same body with other headers. NULL: out of memory. */
@@ -94,17 +94,17 @@ struct object *memory_object_open_edited(const struct object *from, struct slice
 void memory_object_put(struct object *object); /* drops a reference; takes NULL */
 const struct object_part *memory_object_part(const struct object *object, uint64_t offset);
 void memory_body_put(struct body *body); /* drops a reference; takes NULL */
-/* It is no longer what its key holds: who watches it is told. */
+/* Ends the object's watches: it is no longer the object of its key. */
 void memory_object_supersede(struct object *object);
 
-/* Puts a version on top of the key, which is made where there is none: takes the object over, also
- * on -ENOMEM. Where the id is "null", the null version before it ends. */
+/* Puts a version on top of the key; makes the key if it does not exist. Takes the object over, also
+ * on -ENOMEM. If the id is "null", the earlier null version ends. */
 int memory_version_add(struct bucket *bucket, struct slice key, struct object *object);
-/* Another object in its place, or none; a key without versions goes. */
+/* Replaces the object by another, or by none; a key without versions is deleted. */
 void memory_version_replace(
 	struct bucket *bucket, struct key *key, uint32_t at, struct object *object);
 
-/* ---- What the table is made of; contracts in store/api.h. ---- */
+/* ---- Calls of the engine; contracts in store/api.h. ---- */
 int memory_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 int memory_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,

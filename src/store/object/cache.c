@@ -1,6 +1,7 @@
-/* store/object/cache.c: verified chunks in region frames, by object data id and chunk. The frames
- * belong to OWNER_CACHE and are shared: the cache holds one reference, each reader one. A data id
- * is never used again, so what is in here is never stale, only useless once its object is gone. */
+/* store/object/cache.c: caches verified chunks in region frames, by the object's data id and chunk.
+ * The frames belong to OWNER_CACHE and are shared: the cache holds one reference, and each reader
+ * one. A data id is never reused, so a cached chunk is never stale, only useless after its object
+ * is deleted. */
 #include "store/object/cache.h"
 
 #include <errno.h>
@@ -99,8 +100,8 @@ static struct cache_entry **entry_slot(
 	return slot;
 }
 
-/* Removes the entry that *slot points at and drops the cache's reference; returns the frames that
- * came free. */
+/* Removes the entry at *slot and drops the cache's reference; returns the number of frames freed.
+ */
 static uint32_t entry_drop(
 	struct cache *cache, struct cache_shard *shard, struct cache_entry **slot)
 {
@@ -153,7 +154,7 @@ bool cache_find(struct cache *cache, uint64_t data_id, uint32_t chunk_idx, uint3
 	return entry != NULL;
 }
 
-/* The hand goes round until at least so many frames came free, at most twice. */
+/* The CLOCK hand moves until at least this many frames are free, at most twice round. */
 static uint32_t shard_evict(
 	struct cache *cache, struct cache_shard *shard, uint64_t bytes_goal, uint32_t frames_wanted)
 {
@@ -216,8 +217,8 @@ bool cache_add(struct cache *cache, const struct cache_offer *offer)
 	struct cache_entry *entry;
 	struct cache_entry **slot;
 
-	/* A span much larger than what it holds would waste the cache; nor may one chunk fill it.
-	 */
+	/* A span much larger than its content would waste the cache; and one chunk must not fill
+	 * it. */
 	if (frames > 2 * frames_charged(region_frames_for(offer->bytes)) ||
 		(uint64_t)frames * FRAME_BYTES > cache->shard_bytes_max / 2)
 		return false;

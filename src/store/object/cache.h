@@ -1,4 +1,4 @@
-/* store/object/cache.h: verified chunks. */
+/* store/object/cache.h: the cache of verified chunks. */
 #ifndef STORE_CACHE_H
 #define STORE_CACHE_H
 
@@ -17,10 +17,10 @@ struct cache_offer {
 	uint32_t chunk_idx;
 	uint32_t bytes;
 	struct region_span span;
-	enum region_owner owner; /* who holds it now */
-	bool keep_reference;	 /* the caller keeps one of its own */
+	enum region_owner owner; /* the new owner of the span */
+	bool keep_reference;	 /* the caller keeps a reference of its own */
 };
-/* Takes the span over as OWNER_CACHE, or declines: false, and nothing changed. */
+/* Takes the span over as OWNER_CACHE, or declines: then returns false and changes nothing. */
 bool cache_add(struct cache *cache, const struct cache_offer *offer);
 void cache_drop(struct cache *cache, uint64_t data_id, uint32_t chunk_count);
 uint32_t cache_shrink(struct cache *cache, uint32_t frames);

@@ -1,5 +1,5 @@
-/* store/object/object.c: an object as it is in memory, and its segments. There is one instance for
- * each live object, so that its reference count says whether anybody still reads its extents. */
+/* store/object/object.c: objects in memory, and their segments. Each live object has one instance,
+ * so its reference count tells whether anybody still reads its extents. */
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/cache.h"
@@ -113,7 +113,8 @@ static uint32_t segments_for(uint64_t bytes)
 	return (uint32_t)((bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES);
 }
 
-/* The parts after the struct in its memory: segments, parts (of several), headers, inline body. */
+/* Lays out the parts behind the struct in its memory: segments, parts (of several), headers, inline
+ * body. */
 struct object_shape {
 	uint32_t segment_count;
 	uint32_t part_count;
@@ -214,7 +215,7 @@ void object_segments_share(const struct object *from, struct object *to, uint32_
 		struct segment *loaded =
 			atomic_load_explicit(&from->segments[i], memory_order_acquire);
 
-		/* Parts that are not in memory are in the index. */
+		/* Loads from the index the parts that are not in memory. */
 		if (loaded)
 			atomic_init(&to->segments[at + i], segment_get(loaded));
 	}
@@ -290,7 +291,7 @@ void object_segment_range(
 	*ret_bytes = MIN(part->bytes - from, (uint64_t)SEGMENT_BYTES);
 }
 
-/* Checks, and about as many runs as chunks. */
+/* Expects checks, and about as many runs as chunks. */
 size_t object_segments_memory(const struct object *object)
 {
 	return object->segment_count * (sizeof(struct segment) + 2 * sizeof(struct extent)) +
@@ -298,7 +299,7 @@ size_t object_segments_memory(const struct object *object)
 	       object->meta.bytes / STORE_CHUNK_BYTES * sizeof(struct extent);
 }
 
-/* The index is outside input. */
+/* Rows of the index are untrusted input. */
 static void segment_give(struct store *store, const struct segment *segment)
 {
 	for (uint32_t i = 0; i < segment->extent_count; i++) {
@@ -336,8 +337,8 @@ static void object_close(struct store *store, struct object *object)
 	free(object);
 }
 
-/* The last reference to an object is also the end of its own to the one that has its body: there
- * may be a long row of them. */
+/* The last reference to an object also drops its reference to the object that owns its body. The
+ * loop avoids recursion, because the chain may be long. */
 void object_put(struct store *store, struct object *object)
 {
 	while (object && atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) == 1) {
@@ -348,7 +349,7 @@ void object_put(struct store *store, struct object *object)
 	}
 }
 
-/* Reads the segment's row. 1: there; 0: there is none; -EIO, -ENOMEM. */
+/* Reads the segment's row. 1: found; 0: no such row; -EIO, -ENOMEM. */
 static int segment_fetch(struct store *store, const struct object *object, uint32_t segment_idx,
 	struct segment **ret)
 {
@@ -374,7 +375,7 @@ static int segment_fetch(struct store *store, const struct object *object, uint3
 	return -EIO;
 }
 
-/* From memory or the object's own row: 1 with *ret; 0: there is neither; -EIO, -ENOMEM. */
+/* Gets it from memory or the object's own row: 1 with *ret; 0: in neither; -EIO, -ENOMEM. */
 static int segment_find_own(
 	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret)
 {
@@ -389,7 +390,7 @@ static int segment_find_own(
 	found = segment_fetch(store, object, segment_idx, &segment);
 	if (found <= 0)
 		return found;
-	/* Two readers may have loaded it: the first one's stays. */
+	/* Two readers may have loaded it: the first copy stays. */
 	if (!atomic_compare_exchange_strong(&object->segments[segment_idx], &none, segment)) {
 		segment_close(segment);
 		segment = none;
@@ -409,8 +410,8 @@ int object_segment_load(
 		found = segment_find_own(store, object, segment_idx, ret);
 		if (found)
 			return MIN(found, 0);
-		/* Deleted meanwhile: the index thread loads all segments of who has the body before
-		 * it deletes their rows. */
+		/* Deleted meanwhile: before the index thread deletes the rows of a body, it loads
+		 * all segments of the body's owner. */
 		owner = atomic_load(&object->body_owner);
 		if (!owner)
 			break;

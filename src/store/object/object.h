@@ -1,5 +1,5 @@
-/* store/object/object.h: what the files of store share about objects: as they are in memory, their
- * segments, and who has one open or watches it. */
+/* store/object/object.h: objects in memory, their segments, and their users: readers and watchers.
+ */
 #ifndef STORE_OBJECT_H
 #define STORE_OBJECT_H
 
@@ -13,11 +13,11 @@
 
 struct store_object_watch;
 
-/* ---- object.c: an object as it is in memory: one instance per object, shared, counted. ---- */
+/* ---- object.c: an object in memory: one instance per object, shared, reference-counted. ---- */
 struct extent {
 	uint64_t block;
 	uint32_t blocks;
-	uint32_t start; /* blocks of the segment before this one */
+	uint32_t start; /* blocks of the earlier segments */
 };
 
 struct segment {
@@ -25,24 +25,24 @@ struct segment {
 	uint32_t extent_cap;
 	uint32_t check_count;
 	uint32_t blocks;
-	_Atomic uint32_t refs; /* of an object and its body_owner */
+	_Atomic uint32_t refs; /* shared by an object and its body_owner */
 	uint32_t *checks;      /* SEGMENT_CHECKS_MAX at most; allocated with the struct */
 	uint32_t check_cap;
-	uint32_t tag_count; /* of each check, or 0 */
+	uint32_t tag_count; /* one for each check, or 0 */
 	uint8_t *tags;	    /* STORE_TAG_BYTES each; NULL: none */
 	struct extent *extents;
 };
 
-/* A stretch of an object's bytes that was written as one body: all of a plain object, or one of the
- * bodies that it was composed of. */
+/* A stretch of an object's bytes that was written as one body: a plain object has one; a composed
+ * object has one for each of its bodies. */
 struct object_part {
-	uint64_t data_id; /* names its rows and cached chunks */
+	uint64_t data_id; /* names the part's rows and cached chunks */
 	uint64_t bytes;
-	uint64_t start;		/* in the object */
-	uint32_t segment_first; /* of the object's */
+	uint64_t start;		/* offset in the object */
+	uint32_t segment_first; /* first of the object's segments */
 	uint32_t segment_count;
 };
-/* As it stands in a record. */
+/* Its form in a record. */
 struct part_record {
 	uint64_t data_id;
 	uint64_t bytes;
@@ -53,40 +53,38 @@ enum object_body { BODY_EMPTY, BODY_INLINE, BODY_DIRECT, BODY_SEGMENTED, BODY_MA
 
 struct object {
 	_Atomic uint32_t refs;
-	_Atomic bool dead; /* replaced or deleted: its space is freed with the last reference */
-	_Atomic bool
-		superseded;	/* no longer what its key holds, as those who watch it have heard */
-	_Atomic bool watched;	/* has been: watches must be looked at */
-	bool body_flushed;	/* durable before its group was written */
-	uint8_t body;		/* enum object_body */
-	uint32_t segment_count; /* by length; 0 for empty and inline */
+	_Atomic bool dead;	 /* replaced or deleted: the last reference frees its space */
+	_Atomic bool superseded; /* no longer the object of its key, and its watchers were told */
+	_Atomic bool watched;	 /* has had watches: they must be checked */
+	bool body_flushed;	 /* durable before its group was written */
+	uint8_t body;		 /* enum object_body */
+	uint32_t segment_count;	 /* by length; 0 for empty and inline */
 	uint32_t bytes_in_memory;
 	uint64_t data_id;
-	uint64_t seq;		/* among its key's versions; 0: a current null version */
+	uint64_t seq;		/* order among its key's versions; 0: a current null version */
 	struct store_meta meta; /* headers point into tail */
-	char *inline_data;	/* into tail */
+	char *inline_data;	/* points into tail */
 	bool has_tag;		/* an inline body's only one */
 	uint8_t tag[STORE_TAG_BYTES];
-	_Atomic(struct segment *)
-		*segments;	      /* NULL entries are loaded from the index when needed */
-	uint32_t part_count;	      /* 1: plain */
-	uint32_t owner_segment_first; /* my first segment among body_owner's */
+	_Atomic(struct segment *) *segments; /* NULL entries are loaded from the index on demand */
+	uint32_t part_count;		     /* 1: plain */
+	uint32_t owner_segment_first;	     /* this object's first segment among body_owner's */
 	struct object_part *parts;
 	struct object_part whole; /* a plain object's only part */
-	/* The object that has this one's body now, with a reference: so the space stays while this
-	 * object is read. */
+	/* The object that owns this one's body now, with a reference: so the space stays while this
+	 * object is being read. */
 	_Atomic(struct object *) body_owner;
 	struct store_object_watch *watches; /* under the store's watch_lock */
 };
-/* With one reference; copies meta's headers. -ENOMEM. */
+/* Makes an object with one reference; copies meta's headers. -ENOMEM. */
 int object_open(const struct store_meta *meta, uint64_t data_id, uint32_t inline_bytes,
 	struct object **ret_object);
-/* An object of several bodies, one after the other. -EUCLEAN: they do not make up meta->bytes. */
+/* An object of several bodies in order. -EUCLEAN: their sum is not meta->bytes. */
 int object_open_parts(const struct store_meta *meta, uint64_t data_id,
 	const struct part_record *parts, uint32_t part_count, struct object **ret_object);
-/* The same body with other headers. -ENOMEM. */
+/* A copy with the same body and other headers. -ENOMEM. */
 int object_open_edited(const struct object *from, struct slice headers, struct object **ret_object);
-/* Gives `to` the segments of `from` that are in memory, from its own segment `at` on. */
+/* Gives `to` those segments of `from` that are in memory, starting at `from`'s segment `at`. */
 void object_segments_share(const struct object *from, struct object *to, uint32_t at);
 const struct object_part *object_part_find(const struct object *object, uint64_t offset);
 /* The part that holds the offset. */
@@ -98,21 +96,21 @@ static inline const struct object_part *object_part(const struct object *object,
 }
 /* The part that a segment belongs to. */
 const struct object_part *object_part_of(const struct object *object, uint32_t segment_idx);
-/* Where a segment begins in the object, and how many bytes of it the segment has. */
+/* The offset of a segment in the object, and the number of bytes in it. */
 void object_segment_range(
 	const struct object *object, uint32_t segment_idx, uint64_t *ret_from, uint64_t *ret_bytes);
-/* Memory of all its segments, once loaded. */
+/* The memory of all its segments, once loaded. */
 size_t object_segments_memory(const struct object *object);
 static inline struct object *object_get(struct object *object)
 {
 	atomic_fetch_add_explicit(&object->refs, 1, memory_order_relaxed);
 	return object;
 }
-/* Drops a reference; with the last one of a dead object its space and cached chunks go. Takes NULL.
- * Any thread. */
+/* Drops a reference; the last reference to a dead object frees its space and cached chunks. Takes
+ * NULL. Any thread. */
 void object_put(struct store *store, struct object *object);
-/* The segment, from memory or the index; may block: not on a reactor's own thread unless it is
- * loaded. -EIO, -ENOMEM. */
+/* Gets the segment from memory or the index. May block: call it on a reactor's own thread only if
+ * the segment is loaded. -EIO, -ENOMEM. */
 int object_segment_load(
 	struct store *store, struct object *object, uint32_t segment_idx, struct segment **ret);
 int segment_open(uint32_t extent_cap, uint32_t check_cap, struct segment **ret_segment);
@@ -122,13 +120,13 @@ static inline struct segment *segment_get(struct segment *segment)
 	atomic_fetch_add_explicit(&segment->refs, 1, memory_order_relaxed);
 	return segment;
 }
-/* Whether a segment covers so many bytes, no more and no less. */
+/* Whether a segment covers exactly this many bytes. */
 bool segment_covers(const struct segment *segment, uint64_t bytes);
-/* Adds a run, joined with the one before where they touch. -ENOMEM. */
+/* Adds a run; merges it with the one before if they are adjacent. -ENOMEM. */
 int segment_add(struct segment *segment, uint64_t block, uint32_t blocks);
-/* The tag of the check that comes next. -EINVAL: there is room for no more; -ENOMEM. */
+/* Adds the tag of the next check. -EINVAL: no room for another; -ENOMEM. */
 int segment_tag_add(struct segment *segment, const uint8_t tag[STORE_TAG_BYTES]);
-/* Where the segment's byte `offset` lies, and how many bytes follow contiguously. */
+/* The place of the segment's byte `offset`, and the number of contiguous bytes from there. */
 int segment_find(const struct segment *segment, uint64_t offset, uint64_t *ret_volume_offset,
 	uint64_t *ret_bytes);
 
@@ -139,7 +137,7 @@ struct store_get {
 	struct store_get *next_free;
 };
 
-/* Where the caller comes in. */
+/* Checks a get at the entry of each call. */
 static inline void store_get_check(const struct store_get *get)
 {
 	CHECK(get->head.magic == STORE_GET_MAGIC);
@@ -153,8 +151,8 @@ int local_object_watch_begin(
 void local_object_watch_end(struct store *store, struct store_object_watch *watch);
 void local_rights_changed(struct store *store);
 void object_supersede_watched(struct store *store, struct object *object);
-/* Another object, or none, has taken its place in the record table: before the commit is told to
- * have been done. */
+/* Called when another object, or none, has replaced it in the record table, before the commit's
+ * caller gets its result. */
 static inline void object_supersede(struct store *store, struct object *object)
 {
 	atomic_store(&object->superseded, true);
@@ -162,12 +160,12 @@ static inline void object_supersede(struct store *store, struct object *object)
 		object_supersede_watched(store, object);
 }
 
-/* ---- stripe_mend.c: what other volumes have right. ---- */
-/* A piece (at most STORE_CHECK_BYTES) of a segment, whose data was found to be wrong: reads it in
- * other ways until it is right. data is padded to blocks. amend: writes it anew, too. 0; -EIO. On a
- * fiber, or blocking where there is none. */
+/* ---- stripe_mend.c: repairs from other volumes. ---- */
+/* Repairs a damaged piece (at most STORE_CHECK_BYTES) of a segment: reads it in other ways until
+ * its checksum is right. data is padded to blocks. amend: also writes the right data to the volume.
+ * 0; -EIO. On a fiber, or blocking outside of fibers. */
 struct stripe_piece {
-	uint64_t at; /* in the segment */
+	uint64_t at; /* offset in the segment */
 	uint8_t *data;
 	uint32_t bytes;
 	uint32_t crc32c;

@@ -1,5 +1,5 @@
-/* store/object/record.c: values of the index, in and out (docs/spec/disk.md). Values from the index
- * are checked like any input. */
+/* store/object/record.c: encodes and decodes values of the index (docs/spec/disk.md). Values from
+ * the index are checked like any other input. */
 #include "store/log/key.h"
 #include "store/object/object.h"
 #include "store/object/record.h"
@@ -13,7 +13,7 @@
 #define RECORD_VERSION 1u
 #define RECORD_HAS_SEQ 1u
 #define RECORD_HAS_TAG 2u
-#define SEGMENT_TAGGED (1u << 31) /* in a segment's check count */
+#define SEGMENT_TAGGED (1u << 31) /* flag in a segment's check count */
 
 struct record_head {
 	uint8_t version;
@@ -231,7 +231,8 @@ static size_t seq_bytes(const struct record_head *head)
 	return head->flags & RECORD_HAS_SEQ ? sizeof(uint64_t) : 0;
 }
 
-/* The fixed part and the strings; *ret_rest is what follows (headers, and segment or parts). */
+/* Reads the fixed part and the strings; *ret_rest is the remainder (headers, and segment or parts).
+ */
 static int parse_head(struct slice value, struct record_head *ret_head, struct store_meta *ret_meta,
 	struct slice *ret_rest)
 {
@@ -313,13 +314,13 @@ uint64_t record_body(struct slice key, struct slice value)
 	return head.body == BODY_DIRECT ? head.data_id : UINT64_MAX;
 }
 
-/* The body of a plain object: what follows the headers. */
+/* The body of a plain object, which follows the headers. */
 static int parse_plain(struct object *object, const struct record_head *head, struct slice rest)
 {
 	struct segment *segment;
 	int ret;
 
-	/* A composable body has rows of its own, however short it is. */
+	/* A composable body has rows of its own, even if it is short. */
 	if (head->body == BODY_SEGMENTED && object->body == BODY_DIRECT)
 		object->body = BODY_SEGMENTED;
 	if (head->body == BODY_MARKER)

@@ -12,15 +12,15 @@
 size_t record_bytes(const struct object *object);
 /* Writes record_bytes(). */
 void record_put(const struct object *object, uint8_t *out);
-/* -EUCLEAN: not a record. A direct body's segment is loaded; an inline body is room to be filled.
- */
+/* -EUCLEAN: not a record. The segment of a direct body is loaded; for an inline body there is only
+ * room, which the caller fills. */
 int record_parse(struct slice value, struct object **ret_object);
-/* Only what a list needs, which is the record's first record_meta_bytes(); headers stay NULL.
- * -EUCLEAN. */
+/* Reads only the fields that a list needs, from the record's first record_meta_bytes(); headers
+ * stay NULL. -EUCLEAN. */
 int record_parse_meta(struct slice value, struct store_meta *ret_meta);
 size_t record_meta_bytes(struct slice value);
-uint64_t record_seq(struct slice value); /* 0: it has none */
-/* The number of the body whose extents the row names; UINT64_MAX: it names none. */
+uint64_t record_seq(struct slice value); /* 0: the record has none */
+/* The number of the body whose extents the row names; UINT64_MAX: the row names no extents. */
 uint64_t record_body(struct slice key, struct slice value);
 size_t segment_record_bytes(const struct segment *segment);
 void segment_record_put(const struct segment *segment, uint8_t *out);

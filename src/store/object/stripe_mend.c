@@ -1,5 +1,4 @@
-/* store/object/stripe_mend.c: what several volumes are for: a piece whose checksum is wrong is read
- * anew from the others and put right. */
+/* store/object/stripe_mend.c: repairs a piece with a wrong checksum from the other volumes. */
 #include "codec/crc.h"
 #include "store/object/object.h"
 #include "store/volume/volume.h"
@@ -9,7 +8,8 @@
 DEFINE_COUNTER(mended, "nebulaio_store_pieces_mended_total", NULL,
 	"Pieces with a wrong checksum that were repaired from other volumes.");
 
-/* Reads the piece in one way (or writes what was read that way over what is wrong). */
+/* Reads the piece in one of the ways (or writes the data that was read that way over the damage).
+ */
 static int piece_go(struct disk *disk, const struct segment *segment,
 	const struct stripe_piece *piece, uint32_t way, bool amend)
 {
@@ -49,7 +49,7 @@ int stripe_mend(struct volume *volume, const struct segment *segment,
 		if (ret || crc32c_update(0, piece->data, piece->bytes) != piece->crc32c)
 			continue;
 		counter_add(&mended, 1);
-		/* Not written anew is read anew the next time. */
+		/* If the rewrite fails, the next read repairs it again. */
 		if (amend)
 			(void)piece_go(volume->disk, segment, piece, way, true);
 		return 0;

@@ -1,6 +1,6 @@
-/* store/object/watch.c: watchers that must learn that an object is no longer its key's object,
- * before the caller that replaced or deleted it gets its result. Few objects are watched; the
- * others cost their publication one look at a flag. */
+/* store/object/watch.c: tells watchers that an object is no longer its key's object, before the
+ * caller that replaced or deleted it gets its result. Few objects are watched; for the others, a
+ * commit only checks a flag. */
 #include "store/object/object.h"
 #include "store/state/state.h"
 
@@ -22,7 +22,8 @@ int local_object_watch_begin(
 
 	store_get_check(get);
 	pthread_mutex_lock(&store->watch_lock);
-	/* Either this is seen by who supersedes the object, or that was before and is seen here. */
+	/* Either the thread that supersedes the object sees this flag, or its change is already
+	 * visible here. */
 	atomic_store(&object->watched, true);
 	if (atomic_load(&object->superseded) || store->rights_epoch != epoch) {
 		ret = -ESTALE;
@@ -36,7 +37,7 @@ int local_object_watch_begin(
 	return ret;
 }
 
-/* Locked. Off both lists; the object is to be put by the caller. */
+/* Locked. Removes the watch from both lists; the caller puts the object. */
 static struct object *watch_take(struct store_object_watch *watch)
 {
 	struct object *object = watch->object;
@@ -84,7 +85,7 @@ void object_supersede_watched(struct store *store, struct object *object)
 	while (object->watches) {
 		struct store_object_watch *watch = object->watches;
 
-		/* Who supersedes it has a reference of its own. */
+		/* The superseding commit has a reference of its own. */
 		object_put(store, watch_take(watch));
 		watch->ended(watch, false);
 	}

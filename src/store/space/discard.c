@@ -1,11 +1,11 @@
-/* store/space/discard.c: tells the medium which space is free again (deallocate, TRIM), so that a
- * drive need not keep what nobody reads, and a thin volume can give it to others. In the
- * background, a while after the deletion, one run at a time and no faster than it is told.
+/* store/space/discard.c: tells the medium which space is free again (deallocate, TRIM): a drive
+ * then need not keep unused data, and a thin volume can give the space to others. It works in the
+ * background, some time after the deletion, one run at a time and within a rate limit.
  *
- * A run that is told of is taken from the allocator first and given back after: nobody can be
- * writing there. Space is free only after the commit that ended its object is durable, so no
- * recovery reads it. The exception is space given back after the write of a group failed, but then
- * the store is fenced. */
+ * A run is taken from the allocator before the discard and given back afterwards, so nobody can be
+ * writing there. Space becomes free only after the commit that ended its object is durable, so no
+ * recovery reads it. The exception is space freed because a group's write failed, but then the
+ * store is fenced. */
 #include "store/space/space.h"
 #include "store/state/state.h"
 #include "store/volume/volume.h"
@@ -15,7 +15,7 @@
 
 #define LOOK_NS	 (2 * NS_PER_S)
 #define REST_NS	 (60 * NS_PER_S) /* after a failure */
-#define PAUSE_NS (5 * NS_PER_MS) /* at least, from one to the next */
+#define PAUSE_NS (5 * NS_PER_MS) /* shortest time between two discards */
 
 DEFINE_COUNTER(discards, "nebulaio_store_discards_total", NULL,
 	"Deallocations of free space sent to volumes.");
@@ -39,7 +39,7 @@ static int run_discard(struct store *store, uint64_t block, uint64_t blocks)
 	return 0;
 }
 
-/* Whether it goes on: not while the store quiesces or is fenced. */
+/* Whether to continue: false while the store quiesces or is fenced. */
 static bool rest(const struct store *store, uint64_t until_ns)
 {
 	while (!atomic_load(&store->quiescing) && clock_now_ns() < until_ns)
@@ -57,7 +57,8 @@ int discard_pass(struct store *store, uint64_t bytes_per_s)
 		uint64_t pause_ns = (uint64_t)((double)(blocks << BLOCK_SHIFT) * NS_PER_S /
 					       (double)bytes_per_s);
 
-		/* Asked after the run was taken: it was given back before. */
+		/* Read after the run was taken: a failed group fences the store before it frees
+		 * space. */
 		if (!atomic_load(&store->fenced))
 			ret = run_discard(store, block, blocks);
 		space_discard_end(store->space, block, blocks);

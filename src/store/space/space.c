@@ -1,10 +1,10 @@
-/* store/space/space.c: which blocks of the volume are in use: a bitmap in memory, one bit a block
- * (32 MiB for a TiB), with counts a chunk (1 MiB) and a summary (64 chunks) so that searching skips
- * what is full. It is never written but as a snapshot: the index says what is in use.
+/* store/space/space.c: the allocator of the volume's blocks: a bitmap in memory, one bit per block
+ * (32 MiB for a TiB), with counts per chunk (1 MiB) and per summary (64 chunks), so that a search
+ * skips full ones. Only snapshots write it to disk: the index defines the blocks in use.
  *
- * Whole chunks go to large bodies. Small runs are taken one after the other from one chunk at a
- * time, so that the bodies of a group lie side by side and are written at once; a chunk is taken up
- * again when half of it is free, and a whole one is only broken while there are plenty. */
+ * Large bodies get whole chunks. Small runs are taken one after another from one chunk at a time,
+ * so that the bodies of a group are adjacent and can be written together. A chunk is used for small
+ * runs again when half of it is free; a whole chunk is split only while there are plenty. */
 #include "store/space/space.h"
 #include "store/volume/volume.h"
 
@@ -18,14 +18,14 @@
 #define SUMMARY_CHUNKS 64u
 #define CHUNK_NONE     UINT64_MAX
 #define HELD_FIRST     64u
-/* Runs that are discarded: shorter ones are hardly worth a command; longer ones, or more than this
- * part of what is free, would be missing meanwhile. */
+/* Limits of a discarded run: a shorter run is not worth a command; a longer one, or one with more
+ * than this part of the free space, would be missed meanwhile. */
 #define DISCARD_BLOCKS_MIN 16u
 #define DISCARD_BLOCKS_MAX (16 * CHUNK_BLOCKS)
 #define DISCARD_PART	   16u
-/* A chunk with so much free is taken up again for small runs. */
+/* A chunk with at least this much free space is used for small runs again. */
 #define CHUNK_ROOMY (CHUNK_BLOCKS / 2)
-/* Whole chunks are plenty while they are more than this part of all. */
+/* Whole chunks are plenty while they are more than this part of all chunks. */
 #define PLENTY_PART 8u
 
 _Static_assert(SUMMARY_CHUNKS == WORD_BITS, "a word has a bit for each chunk of a summary");
@@ -46,16 +46,17 @@ struct space {
 	uint64_t chunk_count;
 	uint64_t free_blocks;
 	uint64_t whole_chunks;
-	uint64_t small_chunk; /* where small runs are taken; CHUNK_NONE */
+	uint64_t small_chunk; /* chunk of the next small run, or CHUNK_NONE */
 	uint64_t summary_cursor;
-	uint32_t stripe_data; /* shards of data of a stripe; 0: runs are no stripes */
-	uint32_t holds;	      /* while there are any, what is given back waits in held */
+	uint32_t stripe_data; /* data shards of a stripe; 0: runs are not striped */
+	uint32_t holds;	      /* while not 0, returned runs wait in held */
 	uint32_t held_count;
 	uint32_t held_cap;
 	struct space_run *held;
 	uint64_t lent_blocks; /* free, but being discarded: marked as in use */
 	uint64_t *words;      /* 1: in use */
-	uint64_t *given; /* a bit a chunk: something was given back that was not discarded since */
+	uint64_t *given; /* one bit per chunk: it has space that was given back and not discarded
+			    since */
 	uint16_t *chunk_free;
 	struct summary *summaries;
 };
@@ -86,7 +87,7 @@ static void chunk_account(struct space *space, uint64_t chunk, uint32_t now)
 	space->chunk_free[chunk] = (uint16_t)now;
 }
 
-/* Makes room for so many chunks, all of the new ones in use. */
+/* Makes room for this many chunks; the new ones are in use. */
 static int arrays_grow(struct space *space, uint64_t chunk_count)
 {
 	uint64_t summaries_now = summary_count(space);
@@ -146,7 +147,7 @@ void space_stripe(struct space *space, uint32_t data)
 	space->stripe_data = data;
 }
 
-/* The part of a run on each volume. False: it is none of ours. */
+/* The part of a run on each volume. False: not a run of this space. */
 static bool run_of(const struct space *space, uint64_t *block, uint32_t *blocks)
 {
 	if (!space->stripe_data)
@@ -194,7 +195,7 @@ int space_grow(struct space *space, uint64_t block_count)
 	return ret;
 }
 
-/* The first bit at or after `at` with this value; CHUNK_BLOCKS when there is none. */
+/* The first bit at or after `at` with this value, or CHUNK_BLOCKS. */
 static uint32_t bit_find(const uint64_t *words, uint32_t at, bool value)
 {
 	while (at < CHUNK_BLOCKS) {
@@ -208,8 +209,8 @@ static uint32_t bit_find(const uint64_t *words, uint32_t at, bool value)
 	return CHUNK_BLOCKS;
 }
 
-/* The first free run of at least `blocks` in a chunk, or the longest there is; returns its length
- * up to blocks. */
+/* The first free run of at least `blocks` in a chunk, or the longest one; returns its length, at
+ * most blocks. */
 static uint32_t run_find(
 	const struct space *space, uint64_t chunk, uint32_t blocks, uint32_t *ret_bit)
 {
@@ -230,7 +231,7 @@ static uint32_t run_find(
 	return MIN(longest, blocks);
 }
 
-/* Sets or clears a run inside one chunk; returns how many bits changed. */
+/* Sets or clears a run inside one chunk; returns the number of changed bits. */
 static uint32_t bits_change(struct space *space, uint64_t block, uint32_t blocks, bool used)
 {
 	uint32_t changed = 0;
@@ -282,8 +283,8 @@ static uint64_t whole_find(struct space *space)
 	return CHUNK_NONE;
 }
 
-/* A chunk with at least free_min free blocks and a run of so many blocks; or, with the best run
- * there is, when exact is false. */
+/* A chunk with at least free_min free blocks and a run of this many blocks; if exact is false, the
+ * chunk with the best run. */
 static uint64_t part_find(
 	struct space *space, uint32_t free_min, uint32_t blocks, bool exact, uint32_t *ret_bit)
 {
@@ -316,7 +317,7 @@ static uint64_t part_find(
 	return best;
 }
 
-/* Where the next small run is taken when the current chunk has none. */
+/* The chunk of the next small run when the current chunk has no run. */
 static uint64_t small_find(struct space *space, uint32_t blocks, uint32_t *ret_bit)
 {
 	bool plenty = space->whole_chunks > space->chunk_count / PLENTY_PART;
@@ -378,7 +379,7 @@ uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block)
 	return leased;
 }
 
-/* Changes a run that may cross chunks; returns how many blocks changed. */
+/* Changes a run that may cross chunks; returns the number of changed blocks. */
 static uint64_t run_change(struct space *space, uint64_t block, uint64_t blocks, bool used)
 {
 	uint64_t changed_all = 0;
@@ -408,8 +409,7 @@ static void run_free(struct space *space, struct space_run run)
 		space->given[chunk / SUMMARY_CHUNKS] |= 1ull << chunk % SUMMARY_CHUNKS;
 }
 
-/* Without memory for it the run is lost until the next start, which is better than used too early.
- */
+/* Without memory the run is lost until the next start; that is better than using it too early. */
 static void held_add(struct space *space, uint64_t block, uint32_t blocks)
 {
 	if (space->held_count == space->held_cap) {
@@ -424,7 +424,7 @@ static void held_add(struct space *space, uint64_t block, uint32_t blocks)
 	space->held[space->held_count++] = (struct space_run){.block = block, .blocks = blocks};
 }
 
-/* Under the lock; of a volume's blocks. */
+/* Under the lock; takes blocks of a volume. */
 static bool is_inside(const struct space *space, uint64_t block, uint32_t blocks)
 {
 	return block >= space->first_block && block + blocks >= block &&
@@ -477,7 +477,7 @@ void space_let_go(struct space *space)
 
 /* ---- Discarding. ---- */
 
-/* The next chunk from this one on that was given something back; CHUNK_NONE. */
+/* The next chunk from this one on that has space given back; CHUNK_NONE. */
 static uint64_t given_find(const struct space *space, uint64_t chunk)
 {
 	while (chunk < space->chunk_count) {
@@ -495,7 +495,7 @@ static void given_clear(struct space *space, uint64_t chunk)
 	space->given[chunk / SUMMARY_CHUNKS] &= ~(1ull << chunk % SUMMARY_CHUNKS);
 }
 
-/* Whole free chunks side by side, all of which were given something back. */
+/* Whole free chunks that are adjacent, all with space given back. */
 static uint64_t given_whole(struct space *space, uint64_t chunk, uint64_t blocks_max)
 {
 	uint64_t blocks = 0;
@@ -508,7 +508,7 @@ static uint64_t given_whole(struct space *space, uint64_t chunk, uint64_t blocks
 	return blocks;
 }
 
-/* The next free run of a chunk from the block on; 0: none that is long enough. */
+/* The next free run of a chunk from the block on; 0: no run is long enough. */
 static uint64_t given_part(struct space *space, uint64_t *block, uint64_t blocks_max)
 {
 	uint64_t chunk = *block / CHUNK_BLOCKS;

@@ -1,4 +1,4 @@
-/* store/space/space.h: what the files of store share about the space of volumes. */
+/* store/space/space.h: the allocator's interface within store. */
 #ifndef STORE_SPACE_H
 #define STORE_SPACE_H
 
@@ -11,25 +11,25 @@
 struct space;
 int space_open(uint64_t first_block, uint64_t block_count, struct space **ret_space);
 void space_close(struct space *space);
-/* Runs are stripes with so many shards of data: a lease of blocks of data takes a part of them, and
- * answers a striped address. Before the first lease. */
+/* Makes runs stripes with this many data shards: a lease of data blocks takes a part of the shards,
+ * and returns a striped address. Call it before the first lease. */
 void space_stripe(struct space *space, uint32_t data);
-/* Takes blocks that were grown; block_count is the volume's new total. -ENOMEM. */
+/* Adds the blocks by which the volume grew; block_count is its new total. -ENOMEM. */
 int space_grow(struct space *space, uint64_t block_count);
-/* A run of up to `blocks` (1 to CHUNK_BLOCKS), the whole of it where there is such a run; otherwise
- * the longest there is. Returns its length, 0 when nothing is free. */
+/* Leases a run of up to `blocks` (1 to CHUNK_BLOCKS): the full length if there is such a run,
+ * otherwise the longest one. Returns its length, 0 when nothing is free. */
 uint32_t space_lease(struct space *space, uint32_t blocks, uint64_t *ret_block);
-/* Whether it is a run of the space: what the index names is asked before it is given. */
+/* Whether it is a run of the space: check it before you give back a run that the index names. */
 bool space_has(struct space *space, uint64_t block, uint32_t blocks);
-/* CHECKs that they were in use. */
+/* Frees a run. CHECKs that its blocks were in use. */
 void space_give(struct space *space, uint64_t block, uint32_t blocks);
-/* Between the two nothing that is given back is leased anew. */
+/* Between these two calls, freed blocks are not leased again. */
 void space_hold(struct space *space);
 void space_let_go(struct space *space);
-/* For discarding: the next run of each volume that is free in a chunk to which something was given
- * back, from *cursor on (a block, 0 at first; moved on). It is as if leased until end, so that
- * nobody is given it meanwhile. Returns its length; 0: there is no more. A chunk is gone through
- * once, until something is given back to it again. */
+/* For discarding: the next free run of each volume in a chunk with space given back, from *cursor
+ * on (a block, 0 at first; the call moves it). The run counts as leased until end, so that nobody
+ * else gets it. Returns its length; 0: no more. A chunk is visited once, until more of its space is
+ * given back. */
 uint64_t space_discard_begin(struct space *space, uint64_t *cursor, uint64_t *ret_block);
 void space_discard_end(struct space *space, uint64_t block, uint64_t blocks);
 /* Recovery and fsck: marks a run as used. -EEXIST: some of it already was (all of it is now);
@@ -37,13 +37,13 @@ void space_discard_end(struct space *space, uint64_t block, uint64_t blocks);
 int space_mark(struct space *space, uint64_t block, uint32_t blocks);
 uint64_t space_free_blocks(struct space *space);
 uint64_t space_used_blocks(struct space *space);
-/* The bitmap, for snapshots and comparison: word idx, 1: in use. */
+/* Word idx of the bitmap, for snapshots and comparison; 1: in use. */
 uint64_t space_word_count(const struct space *space);
 uint64_t space_word(const struct space *space, uint64_t word_idx);
 void space_word_set(struct space *space, uint64_t word_idx, uint64_t word);
 
 /* ---- discard.c ---- */
-/* Tells the volume of all that was given back since the last time. Fiber call. */
+/* Discards all space given back since the last call. Fiber call. */
 int discard_pass(struct store *store, uint64_t bytes_per_s);
 
 #endif

@@ -1,5 +1,5 @@
-/* store/state/fence.c: what ends writes: the medium failed, or too few volumes are left; and where
- * what is wrong with a medium is told. */
+/* store/state/fence.c: stops writes when the medium failed or too few volumes are left, and reports
+ * damage of a medium. */
 #include "store/state/state.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* store/state/state.h: a store: what its rooms share, and what ends its writes. */
+/* store/state/state.h: the state of a store that its parts share, and the fence. */
 #ifndef STORE_STATE_H
 #define STORE_STATE_H
 
@@ -49,24 +49,25 @@ struct store {
 	struct rebuild_noted *noted;
 	_Atomic uint64_t data_id_next;
 	_Atomic uint64_t bucket_id_next;
-	struct buf *findings;	 /* of a check: where they go; NULL: to the log */
+	struct buf *findings;	 /* of a check: the output of findings; NULL: the log */
 	struct salvage *salvage; /* NULL: damage of the log is refused */
-	uint32_t features;	 /* of the index, with those that this program does not know */
-	uint64_t outbox_first;	 /* of this start: those below are of earlier ones */
+	uint32_t features;	 /* features of the index, including unknown ones */
+	uint64_t outbox_first;	 /* first number of this start: lower ones are of earlier starts */
 	_Atomic uint64_t objects;
 	_Atomic uint64_t tail_pos; /* of the log */
 	_Atomic bool fenced;
 	_Atomic bool suspended; /* too few volumes are left */
 	_Atomic uint64_t
-		regains; /* from 1: bodies that were written before one cannot be committed */
+		regains; /* from 1: a body whose write began before one cannot be committed */
 	_Atomic bool quiescing;
 	struct fiber *array_monitor; /* of the volumes; on the committer's reactor */
 	struct fiber *scrubber;	     /* there, too */
 	struct fiber *discarder;
 	_Atomic bool scrub_asked;
-	_Atomic uint64_t scrub_done_bytes, scrub_all_bytes; /* of the run under way; 0: none is */
-	/* Puts that are open, by the parity of the phase that they began in: who moves the phase on
-	 * and waits knows that those before are over. */
+	_Atomic uint64_t scrub_done_bytes,
+		scrub_all_bytes; /* of the current run; 0: none is running */
+	/* Open puts, counted by the parity of the phase in which they began: a caller that advances
+	 * the phase and waits knows that the earlier puts have ended. */
 	_Atomic uint32_t put_phase;
 	_Atomic uint32_t puts_open[2];
 	_Atomic uint64_t space_looked_ns;
@@ -84,14 +85,14 @@ struct store {
 };
 
 /* ---- fence.c ---- */
-/* Too few volumes are left: what writes answers -EHOSTDOWN. Logs once. */
+/* Too few volumes are left: writes fail with -EHOSTDOWN. Logs once. */
 void stripe_suspend(struct store *store);
 bool stripe_suspended(const struct store *store);
-/* The medium failed: everything that writes answers -EIO from now on; when it is that too few
- * volumes are left (-EHOSTDOWN), until they are back. Logs once. */
+/* The medium failed: all writes fail with -EIO from now on. If the cause is that too few volumes
+ * are left (-EHOSTDOWN), writes fail until enough are back. Logs once. */
 void store_fence(struct store *store, const char *what, int error);
 
-/* 0, or what everything that writes is refused with. Any thread. */
+/* 0, or the error for all writes. Any thread. */
 static inline int store_refuses(const struct store *store)
 {
 	if (__builtin_expect(atomic_load_explicit(&store->fenced, memory_order_relaxed), 0))

@@ -1,5 +1,5 @@
-/* store/table/bucket.c: all buckets, in memory, by name and by id: loaded at open, changed by the
- * committer alone. */
+/* store/table/bucket.c: all buckets, in memory, by name and by id: loaded at open, changed only by
+ * the committer. */
 #include "store/table/table.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 struct buckets {
 	pthread_rwlock_t lock;
-	_Atomic uint64_t generation; /* changes with the table; no two tables ever have the same */
+	_Atomic uint64_t generation; /* changes with the table; unique among all tables */
 	uint32_t count;
 	struct bucket *by_name[TABLE_SIZE];
 	struct bucket *by_id[TABLE_SIZE];
@@ -21,15 +21,15 @@ struct buckets {
 
 static _Atomic uint64_t generation_last;
 
-/* The bucket that this thread asked for last: most ask for the same one again. */
+/* The bucket that this thread looked up last: most lookups repeat it. */
 static _Thread_local struct {
-	uint64_t generation; /* of the table when it was found; 0: nothing was */
+	uint64_t generation; /* version of the table at the lookup; 0: no bucket */
 	uint64_t id;
 	size_t name_len;
 	char name[LIMIT_BUCKET_LEN_MAX];
 } last_found;
 
-/* The table is locked for writing, or not yet anybody's. */
+/* The table is locked for writing, or still private to one thread. */
 static void table_changed(struct buckets *buckets)
 {
 	atomic_store_explicit(&buckets->generation, atomic_fetch_add(&generation_last, 1) + 1,

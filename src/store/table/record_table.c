@@ -1,10 +1,11 @@
-/* store/table/record_table.c: the record table in front of the index: what a key holds, also when
- * that is nothing. In shards, each with its lock, its CLOCK and its share of the bytes.
+/* store/table/record_table.c: the record table in front of the index: the object of each cached
+ * key, or that the key has none. It has shards, each with its own lock, CLOCK and share of the
+ * bytes.
  *
- * An entry:  loading (one fiber asks the index, others wait) → ready → evicted
- * An entry stays while it is pinned: by a commit that is about to change it, and by a group until
- * the index has its change; so what is not in the table is in the index. An object stays while
- * somebody reads it, so that there is one instance of each. */
+ * An entry:  loading (one fiber reads the index, others wait) → ready → evicted
+ * An entry stays while it is pinned: by a commit that will change it, and by a group until the
+ * index has its change. So the index has everything that the table lacks. An object stays while it
+ * is being read, so that each object has one instance. */
 #include "store/index/index.h"
 #include "store/log/key.h"
 #include "store/object/object.h"
@@ -151,7 +152,7 @@ static void entry_remove(struct record_shard *shard, struct record_entry *entry)
 	shard->entry_count--;
 }
 
-/* Twice the slots, once there is an entry for each. Without memory it stays as it is. */
+/* Doubles the slots when there is an entry for each. Without memory the size stays. */
 static void slots_grow(struct record_shard *shard)
 {
 	uint32_t count = shard->slot_count * 2;
@@ -174,14 +175,15 @@ static void slots_grow(struct record_shard *shard)
 	shard->slot_count = count;
 }
 
-/* One in use by nobody. An object with more than the table's reference is being read. */
+/* An unused entry. If the object has more references than the table's, it is being read. */
 static bool entry_idle(const struct record_entry *entry)
 {
 	return entry->pins == 0 && !entry->loading &&
 	       (!entry->object || atomic_load(&entry->object->refs) == 1);
 }
 
-/* Sends the hand round until the shard has its measure; at most twice, for what is in use stays. */
+/* Moves the CLOCK hand until the shard is within its limit; at most twice round, because entries in
+ * use stay. */
 static void shard_evict(struct record_table *table, struct record_shard *shard)
 {
 	uint32_t steps = shard->entry_count * 2;
@@ -203,7 +205,7 @@ static void shard_evict(struct record_table *table, struct record_shard *shard)
 	}
 }
 
-/* Counts the entry again after its object changed. */
+/* Updates the entry's size after its object changed. */
 static void entry_measure(struct record_shard *shard, struct record_entry *entry)
 {
 	size_t bytes = sizeof(*entry) + entry->key_len;
@@ -293,7 +295,7 @@ void record_entry_key(const struct record_entry *entry, struct key *ret_key)
 	}
 }
 
-/* The entry's object out of the index, or NULL when there is none. */
+/* Loads the entry's object from the index; NULL: none. */
 static void load_run(void *arg)
 {
 	struct load *load = (struct load *)arg;
@@ -333,8 +335,8 @@ static struct waiter *entry_ready(struct record_entry *entry)
 	return waiters;
 }
 
-/* Ends loading: the entry is ready, or gone when that failed. The committer's decision in the
- * meantime is newer than the loaded record. Returns what pinning comes to. */
+/* Ends loading: the entry is ready, or removed if loading failed. A decision of the committer in
+ * the meantime is newer than the loaded record. Returns the result of the pin. */
 static int entry_loaded(
 	struct record_table *table, struct record_entry *entry, const struct load *load)
 {

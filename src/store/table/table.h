@@ -1,5 +1,4 @@
-/* store/table/table.h: what the files of store share about its tables: records of keys, and
- * buckets. */
+/* store/table/table.h: the tables' interface within store: records of keys, and buckets. */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
 
@@ -28,16 +27,16 @@ void buckets_close(struct buckets *buckets);
 /* A reference, or NULL. Any thread. */
 struct bucket *buckets_find(struct buckets *buckets, struct slice name);
 struct bucket *buckets_find_id(struct buckets *buckets, uint64_t id);
-/* The id alone, without a reference; 0: no such bucket. */
+/* Only the id, without a reference; 0: no such bucket. */
 uint64_t buckets_find_id_of(struct buckets *buckets, struct slice name);
 void bucket_put(struct bucket *bucket);
 uint32_t buckets_count(struct buckets *buckets);
-/* -ENOMEM; the name must not be there. */
+/* -ENOMEM; the name must not exist. */
 int buckets_add(struct buckets *buckets, const struct store_bucket *info);
 /* Takes over versioning and flags. */
 void buckets_change(
 	struct buckets *buckets, struct bucket *bucket, const struct store_bucket *info);
-/* A copy of what the bucket is now. */
+/* A copy of the bucket's current state. */
 void buckets_info(struct buckets *buckets, struct bucket *bucket, struct store_bucket *ret_info);
 void buckets_remove(struct buckets *buckets, struct bucket *bucket);
 /* Buckets after a name, in order, copied; *ret_count of them, to be freed. -ENOMEM. */
@@ -47,15 +46,15 @@ void buckets_visit(struct buckets *buckets, void (*visit)(struct bucket *, void 
 
 /* ---- record_table.c: the record table in front of the index. ---- */
 struct record_table;
-/* Beside what keys hold now, with the bucket's id alone, the table has what other rows hold: a bit
- * of the id says which. A version's key has its sequence number behind it. */
+/* The table also has other rows than the current objects of keys (these have the plain bucket's
+ * id): a bit of the id tells the kind. The key of a version has its sequence number at the end. */
 #define ENTRY_VERSION (1ull << 63)
 #define ENTRY_NULL    (1ull << 62)
 #define ENTRY_KINDS   (ENTRY_VERSION | ENTRY_NULL)
 struct record_entry {
 	struct record_entry *chain;
 	struct object *object;	/* published; NULL: known to be absent */
-	struct object *pending; /* the committer's: planned in the group being written */
+	struct object *pending; /* the committer's: planned in the current group */
 	bool has_pending;
 	bool loading;
 	bool used;
@@ -63,8 +62,8 @@ struct record_entry {
 	uint32_t bytes;
 	uint64_t hash;
 	uint64_t bucket_id;
-	_Atomic uint32_t
-		changes; /* of the key's versions, counted when planned and when published */
+	_Atomic uint32_t changes; /* changes of the key's versions, counted when planned and when
+				     published */
 	struct waiter *waiters;
 	struct list clock;
 	uint16_t key_len;
@@ -72,27 +71,27 @@ struct record_entry {
 };
 int record_table_open(struct store *store, uint64_t bytes_max, struct record_table **ret_table);
 void record_table_close(struct record_table *table);
-/* From memory alone: 1 with *ret_object a reference (NULL: known absent); 0: not in memory. */
+/* Looks in memory only: 1 with *ret_object a reference (NULL: known absent); 0: not in memory. */
 int record_table_find(struct record_table *table, uint64_t bucket_id, struct slice key,
 	struct object **ret_object);
-/* Pins the entry, loading it from the index when it must. Fiber call. -ENOMEM, -EIO. */
+/* Pins the entry; loads it from the index if needed. Fiber call. -ENOMEM, -EIO. */
 int record_entry_pin(struct record_table *table, uint64_t bucket_id, struct slice key,
 	struct record_entry **ret_entry);
 int record_entry_pin_version(struct record_table *table, uint64_t bucket_id, struct slice key,
 	uint64_t seq, struct record_entry **ret_entry);
-/* Pins the entry of a version (seq 0: the null version's) that has no row, without asking the
+/* Pins the entry of a version (seq 0: the null version's) that has no row, without a read of the
  * index. Any thread. NULL: no memory. */
 struct record_entry *record_entry_pin_fresh(
 	struct record_table *table, uint64_t bucket_id, struct slice key, uint64_t seq);
-/* Once more, of a pinned entry. */
+/* Adds a pin to a pinned entry. */
 void record_entry_pin_more(struct record_table *table, struct record_entry *entry);
 /* The index key of an entry. */
 void record_entry_key(const struct record_entry *entry, struct key *ret_key);
 void record_entry_unpin(struct record_table *table, struct record_entry *entry);
 /* The entry's published object with a reference, or NULL. The entry is pinned. */
 struct object *record_entry_object(struct record_table *table, struct record_entry *entry);
-/* Publishes object (taking over the caller's reference) and returns what it replaces, with its
- * reference. The entry is pinned. */
+/* Publishes object (takes over the caller's reference) and returns the object that it replaces,
+ * with its reference. The entry is pinned. */
 struct object *record_entry_publish(
 	struct record_table *table, struct record_entry *entry, struct object *object);
 

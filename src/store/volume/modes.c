@@ -1,5 +1,5 @@
-/* store/volume/modes.c: who may read what the store keeps: its owner alone. The index has the
- * names, the headers and the small bodies of all objects; the volume has the others. */
+/* store/volume/modes.c: restricts access to the store's files to their owner. The index has the
+ * names, the headers and the small bodies of all objects; the volume has the other bodies. */
 #include "store/volume/volume.h"
 
 #include <dirent.h>
@@ -14,12 +14,12 @@
 
 struct modes {
 	const char *dir;
-	uint32_t tightened; /* what was open to others, and is not any more */
-	uint32_t left;	    /* that cannot be changed: somebody else's */
+	uint32_t tightened; /* number of files that were open to others, now closed */
+	uint32_t left;	    /* number of files of another owner, which cannot be changed */
 	char first_left[NAME_MAX + 1];
 };
 
-/* A file or directory of the store, by its own name: what a link leads to is not looked at here. */
+/* A file or directory of the store; the target of a link is not checked here. */
 static void tighten(struct modes *modes, int at_fd, const char *name)
 {
 	struct stat info;
@@ -28,7 +28,7 @@ static void tighten(struct modes *modes, int at_fd, const char *name)
 	if (fstatat(at_fd, name, &info, AT_SYMLINK_NOFOLLOW) || !(info.st_mode & OTHERS) ||
 		!(S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))
 		return;
-	/* Not by name once more: it could be another's by then. */
+	/* Through the descriptor: the name could lead to another file by now. */
 	fd = openat(at_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0 && info.st_uid == geteuid() &&
 		fchmod(fd, info.st_mode & 07777 & ~(mode_t)OTHERS) == 0) {
@@ -91,7 +91,7 @@ void modes_check_file(const char *path)
 	struct modes modes = {0};
 	struct stat info;
 
-	/* The administrator decides who may use a device. */
+	/* The administrator controls access to a device. */
 	if (strstr(path, "://") || stat(path, &info) || !S_ISREG(info.st_mode))
 		return;
 	tighten(&modes, AT_FDCWD, path);

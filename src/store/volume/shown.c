@@ -1,7 +1,7 @@
-/* store/volume/shown.c: names that users chose, as a terminal may be shown them. */
+/* store/volume/shown.c: makes names that users chose safe to print on a terminal. */
 #include "store/volume/volume.h"
 
-/* The character at the front: its bytes and what it is; 0: it is no UTF-8. */
+/* The character at the front: its length and its code; 0: not UTF-8. */
 static size_t decode(struct slice text, uint32_t *ret_char)
 {
 	static const uint32_t LEAST[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -22,8 +22,8 @@ static size_t decode(struct slice text, uint32_t *ret_char)
 	return len;
 }
 
-/* Control characters move the cursor and colour what follows; those of bidirectional text and the
- * separators of lines change how what stands beside them is read. */
+/* Control characters move the cursor and change colours. Bidirectional controls and line separators
+ * change how the neighbouring text is read. */
 static bool is_shown(uint32_t c)
 {
 	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != '\\' && c != 0x61c &&

@@ -1,6 +1,6 @@
-/* store/volume/stripe.c: a store over several volumes: which of them are its own, which are there,
- * which are good; and their superblocks. docs/spec/disk.md has the format, docs/design/stripe.md
- * why it is so. Blocking, but for stripe_settle. */
+/* store/volume/stripe.c: a store over several volumes: finds which volumes belong to it, are
+ * present and are good; and writes their superblocks. docs/spec/disk.md has the format,
+ * docs/design/stripe.md the reasons. Blocks, except for stripe_settle. */
 #include "base/file.h"
 #include "codec/crc.h"
 #include "store/volume/volume.h"
@@ -117,7 +117,7 @@ int stripe_remember(const char *dir, const struct volume *volume)
 	for (uint32_t i = 0; i < volume->set_count; i++) {
 		char *absolute = realpath(volume->set_paths[i], NULL);
 
-		/* By the name that was given where it is one that stays. */
+		/* Uses the given name if it is a stable one. */
 		fprintf(file, "%s\n",
 			volume->set_paths[i][0] == '/' || !absolute ? volume->set_paths[i]
 								    : absolute);
@@ -174,7 +174,7 @@ int stripe_super_write(struct volume *volume)
 		}
 	}
 	if (again || !disk_array_quorum(volume->disk)) {
-		/* Nobody was told of anything that those would have missed. */
+		/* Nobody was told about anything that those volumes would have missed. */
 		volume->super.set_lost = lost_before;
 		return -EHOSTDOWN;
 	}
@@ -231,7 +231,7 @@ static void path_scan(struct set *set, uint32_t path_idx, bool probe)
 		candidate->found = -EMEDIUMTYPE;
 }
 
-/* Opens a path as a member: checked, labelled as ours or blank, large enough. */
+/* Opens a path as a member: checks that it is labelled as ours or blank, and large enough. */
 static int member_open(
 	struct set *set, uint32_t path_idx, uint64_t bytes_min, bool create, struct disk **ret_disk)
 {
@@ -289,8 +289,8 @@ static int set_create(struct set *set)
 	volume->super.set_parity = (uint16_t)set->opts->erasure_parity;
 	bytes_min = volume->super.data_offset + STORE_CHUNK_BYTES;
 	for (uint32_t i = 0; i < count && !ret; i++) {
-		/* A volume of a store whose index is not here is somebody's, unless the creation
-		 * of that store was cut short: nothing was ever kept there. */
+		/* A volume of a store whose index is not here belongs to somebody, unless the
+		 * creation of that store was interrupted: then nothing was ever stored there. */
 		if (set->candidates[i].found == 0 && set->candidates[i].super.epoch)
 			set->candidates[i].found = -EMEDIUMTYPE;
 		ret = member_open(set, i, bytes_min, true, &set->array.members[i]);
@@ -301,7 +301,7 @@ static int set_create(struct set *set)
 	return ret;
 }
 
-/* The superblock that most volumes are of, the newest of these. NULL: there is none. */
+/* The superblock that most volumes belong to, in its newest version. NULL: there is none. */
 static const struct superblock *super_choose(const struct set *set)
 {
 	const struct superblock *best = NULL;
@@ -325,7 +325,7 @@ static const struct superblock *super_choose(const struct set *set)
 	return best;
 }
 
-/* Volumes that say which member they are. */
+/* Places volumes that say which member they are. */
 static void members_take(struct set *set)
 {
 	struct superblock *super = &set->volume->super;
@@ -355,7 +355,7 @@ static void members_take(struct set *set)
 	}
 }
 
-/* Blank volumes take the places of members that are not there. */
+/* Blank volumes take the places of missing members. */
 static void spares_take(struct set *set, uint64_t bytes)
 {
 	const struct superblock *super = &set->volume->super;
@@ -494,7 +494,7 @@ static bool member_vacant(const struct volume *volume, uint32_t member)
 	return member < volume->super.set_count && volume->path_of[member] == STRIPE_PATH_NONE;
 }
 
-/* Which member a path can be: its own, or, blank, the first that is vacant. */
+/* The member that a path can be: its own, or, if it is blank, the first vacant one. */
 static uint32_t member_for(struct set *set, uint32_t path_idx)
 {
 	struct candidate *candidate = &set->candidates[path_idx];

@@ -1,5 +1,5 @@
-/* store/volume/volume.c: the volume's layout: superblocks, log, extents; and whether what lies on a
- * device is ours. Blocking; for opening, for checkpoints and for checking. */
+/* store/volume/volume.c: the volume's layout: superblocks, log, extents; and checks whether the
+ * data on a device is ours. Blocks; for opening, for checkpoints and for checks. */
 #include "base/file.h"
 #include "codec/crc.h"
 #include "store/volume/volume.h"
@@ -15,9 +15,10 @@
 
 static const char MAGIC[8] = {'N', 'E', 'B', 'S', 'T', 'O', 'R', 'E'};
 
-/* This process already has the store's own lock, so the holder of the volume is about to end. */
+/* This process already has the store's own lock, so the holder of the volume's lock is about to
+ * end. */
 #define LOCK_WAIT_NS (30 * NS_PER_S)
-/* A read that fails is asked again. */
+/* A failed read is retried. */
 #define SUPER_READ_TRIES 4u
 
 enum slot { SLOT_VALID, SLOT_BLANK, SLOT_NEWER, SLOT_DAMAGED };
@@ -56,8 +57,8 @@ static enum slot slot_parse(const uint8_t block[BLOCK_BYTES], struct superblock 
 	return SLOT_VALID;
 }
 
-/* Both slots; of a file that is too short, zeros. One that cannot be read is damaged: there is the
- * other. */
+/* Reads both slots; zeros for a file that is too short. A slot that cannot be read counts as
+ * damaged, and the other one is used. */
 static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BLOCK_BYTES])
 {
 	uint32_t unreadable = 0;
@@ -85,8 +86,8 @@ static int slots_read(struct disk *disk, const char *path, uint8_t blocks[2 * BL
 	return unreadable == 2 ? ret : 0;
 }
 
-/* The newer of the two slots. 0; -ENOENT: there is no volume yet, or one whose creation was cut
- * short; -EMEDIUMTYPE: what is there is not ours, or damaged; -EUCLEAN with a log line. */
+/* The newer of the two slots. 0; -ENOENT: no volume yet, or its creation was interrupted;
+ * -EMEDIUMTYPE: not ours, or damaged; -EUCLEAN with a log line. */
 int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super)
 {
 	uint8_t blocks[2 * BLOCK_BYTES];
@@ -136,7 +137,7 @@ bool volume_missing(const struct volume *volume)
 	return !volume->set_count && volume_super_read(volume->path, false, &super) == -ENOENT;
 }
 
-/* The same file or device, by whatever names. */
+/* Whether two names lead to the same file or device. */
 static bool same_node(const char *a, const char *b)
 {
 	struct stat st_a, st_b;
@@ -148,8 +149,8 @@ static bool same_node(const char *a, const char *b)
 	return (st_a.st_mode & S_IFMT) == (st_b.st_mode & S_IFMT) && st_a.st_rdev == st_b.st_rdev;
 }
 
-/* Absolute, as links need it (a name on another host is), but by the name that was given: that may
- * be one that stays. */
+/* Makes the path absolute, because a link needs that (but not a name on another host). It keeps the
+ * given name, which may be a stable one. */
 static int path_absolute(const char *path, char *out, size_t cap)
 {
 	char cwd[2048];
@@ -178,7 +179,7 @@ int volume_locate(const struct volume_opts *opts, struct volume *volume)
 		ssize_t len = readlink(own, volume->path, sizeof(volume->path) - 1);
 
 		volume->path[MAX(len, 0)] = '\0';
-		/* A volume of another host is no file that the link could lead to. */
+		/* A volume on another host is not a file, so the link cannot lead to it. */
 		return strstr(volume->path, "://")
 			       ? 0
 			       : slice_copy_str(slice_str(own), volume->path, sizeof(volume->path));
@@ -252,7 +253,8 @@ int volume_link(const char *dir, const struct volume *volume)
 	return file_dir_sync(dir);
 }
 
-/* ---- Labels: a device is taken only when it is blank, ours, or given up for us. ---- */
+/* ---- Labels: a device is used only when it is blank, ours, or the user allowed to overwrite it.
+ * ---- */
 
 bool volume_index_present(const char *dir)
 {
@@ -262,7 +264,7 @@ bool volume_index_present(const char *dir)
 	       access(path, F_OK) == 0;
 }
 
-/* On the open disk, before anything is written to it. found: what super_read said. */
+/* Called on the open disk before the first write. found: the result of super_read. */
 int volume_label_check(
 	const struct volume_opts *opts, const char *path, struct disk *disk, int found)
 {
@@ -318,7 +320,7 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 		.create = found == -ENOENT,
 		.discard_files = opts->discard_files,
 		.step_bytes = volume->super.step_bytes,
-		/* A mounted file system does not go away by waiting. */
+		/* Waiting does not unmount a file system. */
 		.lock_wait_ns = found == -EMEDIUMTYPE ? 0 : LOCK_WAIT_NS};
 	int ret = disk_open(&disk, &volume->disk);
 
@@ -336,7 +338,8 @@ static int volume_init(const struct volume_opts *opts, struct volume *volume, in
 		ret = volume_super_write(volume);
 	if (!ret && found)
 		ret = volume_link(opts->dir, volume);
-	/* The volume's name, and that of the link, must be there when it is counted on. */
+	/* The names of the volume and of the link must be durable before the store depends on them.
+	 */
 	if (!ret && found && !strstr(volume->path, "://"))
 		ret = file_parent_sync(volume->path);
 	return !ret && found ? file_dir_sync(opts->dir) : ret;
@@ -367,7 +370,7 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume)
 	found = volume_super_read(volume->path, false, &volume->super);
 	begun = found == 0 && volume->super.epoch > 0;
 	if (begun && opts->create && !known) {
-		/* Somebody's objects, whose index is elsewhere. */
+		/* It has a store's objects, and the index is elsewhere. */
 		found = -EMEDIUMTYPE;
 	} else if (found == -EMEDIUMTYPE && (known || !opts->create)) {
 		log_error("store",

@@ -1,5 +1,5 @@
-/* store/volume/volume.h: what the files of store share about volumes: one or several; how their
- * files may be shown and who may use them. */
+/* store/volume/volume.h: volumes: one or several; safe printing of their names, and access rights
+ * of their files. */
 #ifndef STORE_VOLUME_H
 #define STORE_VOLUME_H
 
@@ -41,8 +41,8 @@ struct superblock {
 	uint64_t tail_seq;
 	uint64_t created_ns;
 	uint64_t medium_bytes; /* of a device; 0 of a file */
-	uint16_t set_count;    /* volumes of the store; 0: this one alone */
-	uint16_t set_idx;      /* which of them this is */
+	uint16_t set_count;    /* number of volumes of the store; 0: only this one */
+	uint16_t set_idx;      /* index of this one among them */
 	uint16_t set_data;
 	uint16_t set_parity;
 	uint64_t set_lost; /* one bit for each that is not good */
@@ -56,17 +56,17 @@ struct volume {
 	uint32_t set_count; /* 0: one volume */
 	char *set_paths[DISK_MEMBERS_MAX];
 	uint32_t path_of[DISK_MEMBERS_MAX]; /* by member; STRIPE_PATH_NONE */
-	uint32_t paths_refused;		    /* one bit each: cannot be used, which was logged */
+	uint32_t paths_refused;		    /* one bit each: unusable, which was logged */
 	pthread_mutex_t lock;		    /* of super */
 	struct superblock super;
-	uint32_t uuid_crc;  /* the log's CRCs start with it */
+	uint32_t uuid_crc;  /* initial value of the log's CRCs */
 	int replace_member; /* to be replaced by replace_path, when that is not NULL; under lock */
 	char *replace_path;
-	uint64_t settled_generation;	  /* of the last superblocks that enough volumes have */
-	_Atomic uint64_t settled_changes; /* of the array: the superblocks tell of them */
-	uint64_t mended; /* pieces that a check found wrong and other volumes have right */
+	uint64_t settled_generation;	  /* from the last superblocks that enough volumes have */
+	_Atomic uint64_t settled_changes; /* changes of the array that the superblocks record */
+	uint64_t mended; /* pieces that a check found damaged on one volume and intact on others */
 };
-/* Where an open volume comes in. */
+/* Checks an open volume at the entry of a call. */
 static inline void volume_check(const struct volume *volume)
 {
 	const struct superblock *super = &volume->super;
@@ -82,9 +82,9 @@ static inline void volume_check(const struct volume *volume)
 
 struct volume_opts {
 	const char *dir;
-	const char *path; /* where it lies; NULL or "": as DIR/volume says */
+	const char *path; /* its path; NULL or "": as DIR/volume says */
 	const char *faults;
-	bool format; /* may overwrite what is not ours */
+	bool format; /* may overwrite foreign data */
 	bool discard_files;
 	uint32_t erasure_data; /* at creation, when path names several */
 	uint32_t erasure_parity;
@@ -98,15 +98,14 @@ int volume_open(const struct volume_opts *opts, struct volume *ret_volume);
 void volume_close(struct volume *volume);
 /* Fills in volume->path. -EUCLEAN with a log line: the store's volume is a file of its own. */
 int volume_locate(const struct volume_opts *opts, struct volume *volume);
-/* No volume, or one that has never been begun. */
+/* No volume, or one whose creation never began. */
 bool volume_missing(const struct volume *volume);
-/* Makes DIR/volume lead to a volume that lies elsewhere, so that the next start and fsck find it.
- */
+/* Makes DIR/volume lead to a volume elsewhere, so that the next start and fsck find it. */
 int volume_link(const char *dir, const struct volume *volume);
 /* Writes the next superblock and flushes; blocks. */
 int volume_super_write(struct volume *volume);
 
-/* For stripe.c: one volume among several. As above; -EMEDIUMTYPE: not ours, or damaged. */
+/* For stripe.c: opens one volume of several. As volume_open; -EMEDIUMTYPE: not ours, or damaged. */
 int volume_super_of(struct disk *disk, const char *path, struct superblock *ret_super);
 /* The same of what lies at a path; probe: that it cannot be reached is no news. */
 int volume_super_read(const char *path, bool probe, struct superblock *ret_super);
@@ -124,31 +123,31 @@ int stripe_open(const struct volume_opts *opts, struct volume *volume);
 int stripe_super_write(struct volume *volume);
 void stripe_paths_free(struct volume *volume);
 int stripe_remember(const char *dir, const struct volume *volume);
-/* A volume in the place of a member that is missing and was not opened: 0 with its disk, or -errno.
+/* Opens a volume in the place of a missing member that was not opened: 0 with its disk, or -errno.
  * Blocks. */
 int stripe_candidate(const struct volume_opts *opts, struct volume *volume, uint32_t *ret_member,
 	struct disk **ret_disk);
-/* Whether what lies on a member's own disk, that was gone, is still this member's, or blank. */
+/* Whether the volume on the own disk of a member that was gone is still this member's, or blank. */
 int stripe_member_known(
 	const struct volume_opts *opts, const struct volume *volume, uint32_t member);
-/* Whether it is this member's with the last superblock that all good ones have: not another one's,
- * not blank, and no older copy of it. */
+/* Whether it is this member's volume with the last superblock of all good ones: not another
+ * member's, not blank, not an older copy. */
 bool stripe_member_whole(const struct volume *volume, uint32_t member);
-/* Fiber call, before a group is acknowledged: when a volume failed since the last time, the others
- * are told. -EHOSTDOWN: too few are left. */
+/* Fiber call, before a group is acknowledged: if a volume failed since the last call, records that
+ * on the others. -EHOSTDOWN: too few are left. */
 int stripe_settle(struct volume *volume);
 
 /* ---- shown.c ---- */
 #define SHOWN_BYTES_MAX 1024u
-/* A name that users chose, for a terminal: valid UTF-8 stays, all that would not be seen as it is
- * (control characters, other bytes, backslashes) is written as \\xHH. */
+/* Prints a name that users chose for a terminal: valid UTF-8 stays; everything that would not be
+ * visible as it is (control characters, other bytes, backslashes) becomes \\xHH. */
 void shown_put(struct buf *out, struct slice text);
 
 /* ---- modes.c ---- */
-/* Takes from all but their owner what rights they have to the store's directory and its files, and
- * says so; and what it had to leave. */
+/* Removes the access rights of all users except the owner from the store's directory and files.
+ * Logs the change, and the files that it could not change. */
 void modes_check(const char *dir);
-/* The same of a volume that lies elsewhere; devices stay as they are. */
+/* The same for a volume elsewhere; devices stay unchanged. */
 void modes_check_file(const char *path);
 
 #endif

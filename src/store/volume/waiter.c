@@ -34,7 +34,8 @@ void waiter_wake(struct waiter *waiter)
 void waiters_wake(struct waiter *waiters)
 {
 	while (waiters) {
-		struct waiter *next = waiters->next; /* the waiter goes once it runs */
+		struct waiter *next =
+			waiters->next; /* the waiter may be freed once its fiber runs */
 
 		waiter_wake(waiters);
 		waiters = next;

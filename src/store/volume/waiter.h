@@ -10,7 +10,7 @@ struct fiber;
 struct reactor;
 
 /* ---- waiter.c: a fiber that waits for another thread. The flag is set on the fiber's own reactor,
- * so that the waiter may go away as soon as it sees it. ---- */
+ * so that the waiter may be freed as soon as the fiber sees it. ---- */
 struct waiter {
 	struct reactor_msg msg;
 	struct fiber *fiber;
@@ -20,7 +20,7 @@ struct waiter {
 };
 void waiter_init(struct waiter *waiter);
 void waiter_wait(struct waiter *waiter);
-/* Any thread; the last touch. */
+/* Any thread; the caller must not touch the waiter afterwards. */
 void waiter_wake(struct waiter *waiter);
 void waiters_wake(struct waiter *waiters); /* linked by next */
 
