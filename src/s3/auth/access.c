@@ -1,5 +1,5 @@
-/* s3/auth/access.c: the decision: denials, policies, ownership, lists; and which action a call is.
- */
+/* s3/auth/access.c: the access decision, from denials, policies, ownership and access control
+ * lists; and the action of a call. */
 #include "s3/auth/access.h"
 
 #include <errno.h>
@@ -12,9 +12,9 @@
 #include "s3/core/settings.h"
 #include "s3/core/stored.h"
 
-/* ---- Who. ---- */
+/* ---- The caller. ---- */
 
-#define ANONYMOUS_OWNER "65a011a29cdf8ec533ec3d1ccaae921c" /* as S3 calls nobody */
+#define ANONYMOUS_OWNER "65a011a29cdf8ec533ec3d1ccaae921c" /* S3's id of an anonymous caller */
 
 static const struct iam_principal anonymous = {
 	.who = {.owner = SLICE(ANONYMOUS_OWNER), .anonymous = true},
@@ -55,8 +55,8 @@ static bool is_account_number(struct slice text)
 	return digits;
 }
 
-/* x-amz-expected-bucket-owner and its kin against the bucket's owner: an account's number, or what
- * an account of this server has in its place. */
+/* Compares x-amz-expected-bucket-owner and its kin with the bucket's owner: an account number, or
+ * this server's text for an account. */
 static const struct s3_error *check_owner(
 	struct s3_call *call, struct slice expected, const char *owner_id)
 {
@@ -73,7 +73,7 @@ static const struct s3_error *check_owner(
 
 /* ---- Which action. ---- */
 
-/* Fits policies that allow all of S3, and no action alone. */
+/* Only policies that allow all of S3 match it; no single action does. */
 #define ACTION_ALL "s3:*"
 
 static bool has_version(const struct s3_call *call)
@@ -81,9 +81,9 @@ static bool has_version(const struct s3_call *call)
 	return s3_call_param(call, SLICE("versionId"), NULL);
 }
 
-/* An operation that is not served, or a document that never exists, answers so only to a caller
- * with the right to it: the action that AWS defines for the parameter, else the right to
- * everything. */
+/* An operation that is not served, or a document that never exists, gives its error only to a
+ * caller with the right to it: the action that AWS defines for the parameter, otherwise the right
+ * to everything. */
 static const char *action_of_param(struct slice param, bool reads)
 {
 	const struct s3_named_kind *kind = s3_named_kind(param);
@@ -106,7 +106,7 @@ static const char *declined_action(const struct s3_call *call)
 	return action ? action : ACTION_ALL;
 }
 
-/* The action of IAM that the call is. */
+/* The IAM action of the call. */
 static const char *access_action(const struct s3_call *call)
 {
 	const struct s3_operation *operation = call->operation;
@@ -130,7 +130,7 @@ static const char *access_action(const struct s3_call *call)
 	}
 }
 
-/* The permission of a list that allows an action; false: none does. */
+/* The permission of an access control list that allows an action; false: none does. */
 static bool acl_permission(
 	const char *action, bool *ret_of_object, enum s3_permission *ret_permission)
 {
@@ -170,7 +170,7 @@ static bool acl_permission(
 
 /* ---- The decision. ---- */
 
-/* A session's own policies narrow: what none of them allows is not allowed. */
+/* A session's own policies restrict it: an action is allowed only if one of them allows it. */
 static bool is_narrowed(
 	const struct iam_principal *principal, const struct policy_question *question)
 {
@@ -200,7 +200,7 @@ static enum policy_decision identity_says(
 	return is_narrowed(principal, question) ? POLICY_DECISION_DENY : decision;
 }
 
-/* Whether the list of the bucket, or of the object, lets the asker. */
+/* Whether the access control list of the bucket, or of the object, allows the caller. */
 static bool acl_says(struct access *access, const char *action)
 {
 	bool ignore_public = s3_settings_public_access(access->settings).ignore_acls;
@@ -212,8 +212,8 @@ static bool acl_says(struct access *access, const char *action)
 	if (!acl_permission(action, &of_object, &permission) ||
 		s3_settings_ownership(access->settings) == S3_OWNERSHIP_ENFORCED)
 		return false;
-	/* An object is its maker's, who may write its list. Nobody's is as the bucket's list says.
-	 */
+	/* An object belongs to its creator, who may write its access control list. For an object
+	 * without an owner, the bucket's list decides. */
 	if (access->made && permission == S3_PERMISSION_WRITE_ACP) {
 		if (!access->principal->who.anonymous)
 			return true;
@@ -249,8 +249,8 @@ static bool same_account(const struct access *access)
 	       slice_eq(slice_str(owner.account), access->principal->who.account);
 }
 
-/* The decision of the bucket's policy for this caller. Denials bind everybody; what a public policy
- * allows does not count for others where public access is restricted. */
+/* The decision of the bucket's policy for this caller. Denials apply to everybody. If public access
+ * is restricted, a public policy allows nothing to callers outside the owner's account. */
 static enum policy_decision bucket_says(
 	const struct access *access, const struct policy_question *question, bool same)
 {
@@ -264,8 +264,8 @@ static enum policy_decision bucket_says(
 	return decision;
 }
 
-/* A bucket's owner can get rid of a policy that shut everybody out, unless it was put to bind the
- * owner, too. */
+/* A bucket's owner can remove a policy that denies access to everybody, unless the policy was put
+ * so that it binds the owner, too. */
 static bool is_policy_action(const char *action)
 {
 	return strcmp(action, "s3:GetBucketPolicy") == 0 ||
@@ -286,13 +286,13 @@ static bool access_allowed(struct access *access, const char *action, struct sli
 
 	if (!action[0] || mine == POLICY_DECISION_DENY)
 		return false;
-	/* An owner inside somebody's account is no master of that account. */
+	/* An owner that belongs to an account is not the root of that account. */
 	if (!access->settings)
 		return mine == POLICY_DECISION_ALLOW ||
 		       (principal->own && (!principal->user_name.len ||
 						  slice_starts(slice_str(action), SLICE("s3:"))));
 	owner = is_owner_of_bucket(access);
-	/* The usual case: one's own bucket, and no policy that says otherwise. */
+	/* The usual case: the caller's own bucket, and no policy that denies it. */
 	if (owner && !access->settings->parsed[S3_CONFIG_POLICY])
 		return true;
 	same = owner || same_account(access);
@@ -309,9 +309,8 @@ static bool access_allowed(struct access *access, const char *action, struct sli
 		return false;
 	if (theirs == POLICY_DECISION_ALLOW)
 		return true;
-	/* A grant to an account is for its root user, and for users to whom a policy of the account
-	 * passes it on.
-	 */
+	/* A grant to an account applies to its root user, and to users to whom a policy of the
+	 * account delegates it. */
 	if (theirs == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW)
 		return true;
 	list = acl_says(access, action);
@@ -350,7 +349,7 @@ static const struct s3_error *decide(
 		return s3_error_at(S3_E_SLOW_DOWN);
 	if (access_allowed(access, action, resource))
 		return NULL;
-	/* A caller who may list the bucket learns that an object is missing. */
+	/* A caller that may list the bucket may also learn that an object is missing. */
 	if (access->object_missing) {
 		struct slice whole = access_resource(access->call, bucket, SLICE_NONE);
 
@@ -361,13 +360,13 @@ static const struct s3_error *decide(
 	return access->error ? access->error : s3_error_at(S3_E_ACCESS_DENIED);
 }
 
-/* A question about the call's bucket, or what lies in it. */
+/* An access question about the call's bucket, or about something in it. */
 static const struct s3_error *may(struct access *access, const char *action)
 {
 	struct s3_call *call = access->call;
 	const struct s3_error *error;
 
-	/* A session's rights were asked for when it was made. */
+	/* A session's rights were checked when it was created. */
 	if (call->identity->root || call->session_bucket.len)
 		return NULL;
 	error = s3_call_settings(call, &access->settings);
@@ -379,7 +378,8 @@ static const struct s3_error *may(struct access *access, const char *action)
 		(strcmp(action, "s3:GetObject") == 0 || strcmp(action, "s3:ListBucket") == 0))
 		return NULL;
 	error = decide(access, action, call->bucket, access->key);
-	/* A bucket's policy is its own account's, whatever it says of others. */
+	/* A bucket's policy can only be managed by the bucket's account, whatever the policy grants
+	 * to others. */
 	if (!error && is_policy_action(action) && !is_owner_of_bucket(access) &&
 		!same_account(access))
 		error = s3_error_at(S3_E_METHOD_NOT_ALLOWED);
@@ -514,7 +514,7 @@ bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust)
 	       mine == POLICY_DECISION_ALLOW;
 }
 
-/* An action on an object of any bucket: what access says. */
+/* An action on an object of any bucket: only access decides. */
 static const struct s3_error *may_other(struct access *access, const char *action)
 {
 	struct s3_call *call = access->call;
@@ -583,8 +583,8 @@ bool s3_call_published(struct s3_call *call, struct slice topic_arn, struct slic
 	       (says == POLICY_DECISION_ACCOUNT && mine == POLICY_DECISION_ALLOW);
 }
 
-/* One's own account; who is an owner inside it needs a policy that says so. The server's root may
- * name any. */
+/* The caller's own account; an owner in an account needs a policy that allows it. The server's root
+ * may name any account. */
 static const struct s3_error *may_account(struct s3_call *call)
 {
 	const struct iam_principal *principal = s3_call_principal(call);
@@ -621,21 +621,21 @@ static const struct s3_error *check_expected_owner(struct s3_call *call)
 	return check_owner(call, expected, settings->bucket.owner);
 }
 
-/* On the bucket or the object that the request names. */
+/* The question is about the bucket or the object that the request names. */
 static const struct s3_error *authorize_named(struct s3_call *call)
 {
 	const struct s3_operation *operation = call->operation;
 	const struct s3_error *error;
 
-	/* Beside buckets there is nothing of anybody's that could be asked for. */
+	/* Only buckets can belong to another owner, so nothing else is checked. */
 	if (!call->bucket.len)
 		return call->identity->anonymous ? s3_error_at(S3_E_ACCESS_DENIED) : NULL;
 	error = s3_call_may(call, access_action(call), call->key);
-	/* They ask once more, with what they put. A caller who is denied in any case is refused
-	 * before it is read. */
+	/* Their handlers ask again with the contents of the body. A caller who is denied in any
+	 * case is refused before the body is read. */
 	if (error == s3_error_at(S3_E_ACCESS_DENIED) && call->conditional && operation->judges_body)
 		error = NULL;
-	/* Of what is there: its attributes tell what reading it would. */
+	/* For the existing object: its attributes reveal as much as a read would. */
 	if (!error && operation->needs_read)
 		error = s3_call_may(call,
 			has_version(call) ? "s3:GetObjectVersion" : "s3:GetObject", call->key);

@@ -1,6 +1,6 @@
-/* s3/auth/access.h: may this one do that? Explicit denials come first, then the grants: the
- * bucket's policy, the identity's own policies, ownership, access control lists. Across accounts
- * both sides must.
+/* s3/auth/access.h: authorization. Explicit denials come first, then the grants: the bucket's
+ * policy, the identity's own policies, ownership, access control lists. Across accounts both sides
+ * must allow the action.
  *
  * Source: S3 User Guide, "How Amazon S3 authorizes a request"; IAM User Guide, "Policy evaluation
  * logic". */
@@ -16,45 +16,49 @@
 
 /* The caller of any authenticated call; never NULL. The server's root has one, too. */
 const struct iam_principal *s3_call_principal(const struct s3_call *call);
-/* The owner of everything that the call makes. */
+/* The owner of everything that the call creates. */
 const struct iam_owner *s3_call_owner(const struct s3_call *call);
 
-/* The whole call, before it runs: its operation's action on its bucket or key. NULL: allowed. */
+/* Checks the whole call before it runs: its operation's action on its bucket or key. NULL: allowed.
+ */
 const struct s3_error *s3_call_authorize(struct s3_call *call);
-/* One more action on the call's bucket; key empty: on the bucket itself. */
+/* Checks one more action on the call's bucket; key empty: on the bucket itself. */
 const struct s3_error *s3_call_may(struct s3_call *call, const char *action, struct slice key);
-/* That the call's key is not there, or has no such version: who may list it may know. */
+/* Whether the caller may learn that the call's key, or its version, does not exist: callers that
+ * may list it may. */
 const struct s3_error *s3_call_may_know(struct s3_call *call, bool version);
-/* The call's own action, once its document is read: what conditions can ask about it. */
+/* Checks the call's own action after its document is read, with the document's values for
+ * conditions. */
 struct s3_given {
-	const struct s3_tags *tags;		  /* NULL: it is about no tags */
-	struct slice lock_mode, lock_until, hold; /* empty: it does not say */
+	const struct s3_tags *tags;		  /* NULL: the question has no tags */
+	struct slice lock_mode, lock_until, hold; /* empty: not given */
 };
 const struct s3_error *s3_call_may_given(struct s3_call *call, const struct s3_given *given);
 /* Reading an object of any bucket: the source of a copy. */
 const struct s3_error *s3_call_may_read(
 	struct s3_call *call, struct slice bucket, struct slice key, struct slice version_id);
-/* Taking the tags of a copy's source over. */
+/* Checks copying the tags of a copy's source. */
 const struct s3_error *s3_call_may_take_tags(struct s3_call *call, const struct s3_copy *copy);
-/* An object's list decides the rights of the bucket's owner on an object of another owner; a call
- * that is allowed only because of the bucket's ownership checks again with the object open. */
+/* An object's access control list decides whether the bucket's owner may use another owner's
+ * object. So a call that is allowed only by ownership of the bucket checks again with the object
+ * open. */
 const struct s3_error *s3_call_may_foreign(struct s3_call *call, struct slice bucket,
 	const struct store_meta *meta, enum s3_permission permission);
-/* An action that is on no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
+/* Checks an action that has no bucket: "s3:ListAllMyBuckets", "iam:GetUser". */
 const struct s3_error *s3_call_may_service(
 	struct s3_call *call, const char *action, struct slice resource);
 
-/* Whether the request may end governance: it says so, and access.c asks for the action. */
+/* Whether the request asks to bypass governance retention; access.c checks the action for it. */
 bool s3_lock_bypass(const struct s3_call *call);
 /* "arn:aws:s3:::bucket" or "…/key", in the call's arena; data NULL: no memory. */
 struct slice access_resource(struct s3_call *call, struct slice bucket, struct slice key);
 
-/* The question to a role's trust policy. */
+/* A question to a role's trust policy. */
 struct s3_trust {
 	const char *action; /* "sts:AssumeRole" */
 	struct slice role_arn, policy;
-	struct slice federated;	  /* the provider that vouches for who asks; empty: the caller */
-	policy_values_fn *values; /* condition keys of this question alone; NULL: none */
+	struct slice federated;	  /* the identity provider that authenticated the caller; empty: the caller itself */
+	policy_values_fn *values; /* condition keys of this question only; NULL: none */
 	void *arg;
 };
 bool s3_call_trusted(struct s3_call *call, const struct s3_trust *trust);

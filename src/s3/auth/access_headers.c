@@ -1,5 +1,6 @@
-/* s3/auth/access_headers.c: what a request's headers do beside its operation, each by its own
- * action: who may put an object may not therefore give it a list, tags or a lock.
+/* s3/auth/access_headers.c: checks the actions that a request's headers need besides its operation:
+ * a caller that may put an object may not, because of that, set its access control list, tags or
+ * lock.
  *
  * Source: S3 API reference, "Permissions" of PutObject, CopyObject, CreateMultipartUpload and
  * CreateBucket; S3 User Guide, "Required permissions for Amazon S3 API operations". */
@@ -12,7 +13,7 @@ struct header_action {
 	const char *action;
 };
 
-/* Of a new object. Each also when it is empty: what an empty one means is not decided here. */
+/* Headers of a new object. An empty header counts, too; its meaning is decided elsewhere. */
 static const struct header_action of_object[] = {
 	{SLICE("x-amz-acl"), "s3:PutObjectAcl"},
 	{SLICE("x-amz-grant-full-control"), "s3:PutObjectAcl"},
@@ -38,7 +39,7 @@ static const struct header_action of_bucket[] = {
 	{SLICE("x-amz-object-ownership"), "s3:PutBucketOwnershipControls"},
 };
 
-/* A bucket is private anyway, and without a lock. */
+/* A bucket is private and without a lock by default, so these need no action. */
 static bool changes_nothing(const struct s3_header *header)
 {
 	return (slice_eq_nocase(header->name, SLICE("x-amz-acl")) &&

@@ -1,5 +1,5 @@
-/* s3/auth/access_priv.h: what the files of access share: one question about access while it is
- * answered. */
+/* s3/auth/access_priv.h: interface between the files of access: the state of one access question.
+ */
 #ifndef S3_ACCESS_PRIV_H
 #define S3_ACCESS_PRIV_H
 
@@ -12,31 +12,32 @@
 struct access {
 	struct s3_call *call;
 	const struct iam_principal *principal;
-	const struct s3_settings *settings; /* NULL: it is about no bucket */
+	const struct s3_settings *settings; /* NULL: the question has no bucket */
 	struct slice bucket, key, version_id;
-	bool other; /* of another bucket than the call's: the source of a copy */
-	bool made;  /* of the object that the call makes, not of one that is there */
-	const struct s3_given *given; /* what stands in the call's document; NULL: in its headers */
-	policy_values_fn *more;	      /* keys that only this question has; NULL: none */
+	bool other; /* of another bucket than the call's: a copy's source */
+	bool made;  /* the object that the call creates, not the existing one */
+	const struct s3_given *given; /* values from the call's document; NULL: from its headers */
+	policy_values_fn *more;	      /* condition keys of this question only; NULL: none */
 	void *more_arg;
-	/* Findings on the way. */
+	/* Results found on the way. */
 	bool object_missing;
-	struct slice listed; /* in whose place a list of that prefix is asked for; or empty */
+	struct slice listed; /* prefix of the list action that the question is about; or empty */
 	bool object_known;
 	struct slice object_headers; /* in the arena */
 	bool tags_known, request_tags_known;
 	struct s3_tags tags, request_tags;
-	const struct s3_error *error; /* why nothing could be found out */
-	char small[4][48];	      /* values that are made */
+	const struct s3_error *error; /* the error that prevented a lookup */
+	char small[4][48];	      /* buffer of computed values */
 	uint32_t small_count;
 };
 
-/* One more action on the call's bucket and key; made: on the object that it makes. */
+/* Checks one more action on the call's bucket and key; made: on the object that the call creates.
+ */
 const struct s3_error *access_may(
 	struct s3_call *call, const char *action, struct slice key, bool made);
-/* The rights for the effects of the request's headers, besides its operation. NULL: allowed. */
+/* Checks the rights that the request's headers need besides its operation. NULL: allowed. */
 const struct s3_error *access_headers(struct s3_call *call);
-/* The object's list; -ENOENT when there is no object. */
+/* The object's access control list; -ENOENT: no such object. */
 int access_object_acl(struct access *access, struct s3_acl *ret_acl);
 /* The values of condition keys. */
 policy_values_fn access_values;

@@ -1,5 +1,5 @@
-/* s3/auth/access_values.c: what conditions can ask about a request: its headers, parameters, peer,
- * time, identity, the tags it brings and those of the object that is there. */
+/* s3/auth/access_values.c: values of condition keys for a request: its headers, parameters, peer,
+ * time, identity, its tags and those of the existing object. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -14,9 +14,9 @@
 
 #define MS_PER_DAY 86400000ll
 
-/* ---- The object that is there. ---- */
+/* ---- The existing object. ---- */
 
-/* An error of opening is not yet the answer to the client. */
+/* An error of this open is not the client's answer yet. */
 static const struct s3_error *open_object(struct access *access, struct store_get **ret_get)
 {
 	struct s3_call *call = access->call;
@@ -37,7 +37,7 @@ static const struct s3_error *open_object(struct access *access, struct store_ge
 	return error;
 }
 
-/* Its stored headers, once. */
+/* Reads its stored headers, once. */
 static void find_object(struct access *access)
 {
 	const struct store_meta *meta;
@@ -93,7 +93,7 @@ static const struct s3_tags *request_tags(struct access *access)
 	if (access->request_tags_known)
 		return &access->request_tags;
 	access->request_tags_known = true;
-	/* A malformed header is refused later, by its reader. */
+	/* A malformed header is refused later, by the code that uses it. */
 	if (!header.len || s3_tags_of_header(access->call, header, &access->request_tags))
 		access->request_tags.count = 0;
 	return &access->request_tags;
@@ -155,7 +155,7 @@ static struct slice given(struct slice text)
 	return text.len ? text : SLICE_NONE;
 }
 
-/* IAM tells keys of tags apart without case. */
+/* IAM compares tag keys without case. */
 static uint32_t principal_tag(
 	const struct iam_principal *principal, struct slice key, struct slice *ret_values)
 {
@@ -225,7 +225,7 @@ static uint32_t tag_keys(const struct s3_tags *tags, struct slice *ret_values, u
 	return count;
 }
 
-/* x-amz-copy-source as policies write it: decoded, without a slash before it. */
+/* x-amz-copy-source in the form that policies use: decoded, without a leading slash. */
 static struct slice copy_source(struct access *access)
 {
 	struct slice value = s3_call_header(access->call, SLICE("x-amz-copy-source"));
@@ -251,14 +251,14 @@ static uint32_t header_values(struct access *access, struct slice name, struct s
 {
 	if (slice_eq_nocase(name, SLICE("x-amz-copy-source")))
 		return one(copy_source(access), ret_values);
-	/* A class that is not named is the standard one. */
+	/* A missing storage class means STANDARD. */
 	if (slice_eq_nocase(name, SLICE("x-amz-storage-class")) &&
 		!s3_call_has_header(access->call, name))
 		return one(SLICE("STANDARD"), ret_values);
 	return one(given(s3_call_header(access->call, name)), ret_values);
 }
 
-/* The request's values of a lock: its document, or else its headers. */
+/* The request's lock values: from its document, otherwise from its headers. */
 static struct slice lock_value(struct access *access, struct slice header)
 {
 	const struct s3_given *given = access->given;
@@ -271,7 +271,7 @@ static struct slice lock_value(struct access *access, struct slice header)
 									      : given->hold;
 }
 
-/* For how many days the object that is put would be kept, begun ones too. */
+/* The number of days that the new object would be retained; a started day counts. */
 static struct slice retention_days(struct access *access)
 {
 	struct slice until = lock_value(access, SLICE("x-amz-object-lock-retain-until-date"));
@@ -285,7 +285,7 @@ static struct slice retention_days(struct access *access)
 			      (long long)((until_ms - now_ms + MS_PER_DAY - 1) / MS_PER_DAY)));
 }
 
-/* How long ago the request was signed, in milliseconds. */
+/* The age of the request's signature, in milliseconds. */
 static struct slice signature_age(struct access *access)
 {
 	int64_t now_ms = (int64_t)(clock_real_ns() / NS_PER_MS);
@@ -297,13 +297,13 @@ static struct slice signature_age(struct access *access)
 				      (long long)MAX(now_ms - access->call->signed_ms, 0)));
 }
 
-/* Parts of an upload, and its begin, are put before there is an object. */
+/* Creating an upload, and putting its parts, happens before the object exists. */
 static struct slice creates_object(const struct s3_call *call)
 {
 	return call->operation->creates_object ? SLICE("true") : SLICE("false");
 }
 
-/* Values derived from a request, besides its parameters and headers. */
+/* Values computed from a request, besides its parameters and headers. */
 static struct slice made_value(struct access *access, struct slice name)
 {
 	if (slice_eq_nocase(name, SLICE("resourceaccount")))
@@ -367,7 +367,7 @@ static uint32_t s3_values(
 	return one(made_value(access, name), ret_values);
 }
 
-/* "s3express:…": what sessions of a bucket may, and else what "s3:" has. */
+/* "s3express:…": values for sessions of a bucket; otherwise the values of "s3:". */
 static uint32_t express_values(
 	struct access *access, struct slice name, struct slice *ret_values, uint32_t max)
 {
@@ -379,7 +379,7 @@ static uint32_t express_values(
 	return one(mode.len ? mode : SLICE("ReadWrite"), ret_values);
 }
 
-/* "sts:…": whether the keys are a session's, as policies that want sessions only ask. */
+/* "sts:…": whether the keys belong to a session, for policies that allow only sessions. */
 static uint32_t sts_values(const struct access *access, struct slice name, struct slice *ret_values)
 {
 	if (!slice_eq_nocase(name, SLICE("authentication")))

@@ -1,4 +1,4 @@
-/* s3/auth/acl.c: access control lists as they are kept and looked at. */
+/* s3/auth/acl.c: access control lists: their stored text, and their evaluation. */
 #include "s3/auth/acl.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* s3/auth/acl.h: access control lists: who has which permission on a bucket or an object. Kept as
- * text: of a bucket as its document "acl", of an object as a hidden header; absent, all is the
- * owner's.
+/* s3/auth/acl.h: access control lists: the permissions of grantees on a bucket or an object. Stored
+ * as text: for a bucket as its document "acl", for an object as a hidden header. Without a list the
+ * owner has all permissions, and nobody else has any.
  *
  *   Fi<id>,Ra,Wu   FULL_CONTROL for the owner of that id, READ for all, WRITE for authenticated
  *
@@ -39,19 +39,19 @@ struct s3_acl {
 
 /* The text of an ACL, in the arena; data NULL: no memory. */
 struct slice s3_acl_encode(const struct s3_acl *acl, struct mem_arena *arena);
-/* -EINVAL: encode never made this; -ENOMEM. The ids are text's. owner is left alone. */
+/* -EINVAL: not a text that encode made; -ENOMEM. The ids point into text. owner stays unchanged. */
 int s3_acl_decode(struct slice text, struct mem_arena *arena, struct s3_acl *ret_acl);
-/* The owner has all, nobody else anything. */
+/* The list with all permissions for the owner and none for others. */
 bool s3_acl_is_default(const struct s3_acl *acl);
-/* Whether it gives anything to everybody, or to everybody with keys. */
+/* Whether it grants anything to everybody, or to every authenticated caller. */
 bool s3_acl_is_public(const struct s3_acl *acl);
-/* Whether it gives that permission (or all of them) to who asks; public grants count unless
- * ignored. */
+/* Whether it grants that permission (or FULL_CONTROL) to the caller; public grants count unless
+ * they are ignored. */
 bool s3_acl_allows(const struct s3_acl *acl, enum s3_permission permission,
 	const struct iam_principal *principal, bool ignore_public);
 
 /* The list that request headers ask for (x-amz-acl, x-amz-grant-*); *ret_given: whether there are
- * such headers. bucket: the bucket's owner, for the canned lists that name it. */
+ * such headers. bucket: the bucket's owner, for the canned lists that name the owner. */
 struct s3_acl_parties {
 	struct slice owner, bucket_owner;
 	bool of_bucket; /* the list is a bucket's */
@@ -65,14 +65,14 @@ const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 const struct s3_error *s3_acl_of_grants(struct s3_call *call, const struct s3_xml *list,
 	struct slice owner, struct s3_acl *ret_acl);
 void s3_acl_put_grants(struct s3_call *call, const struct s3_acl *acl, struct buf *xml);
-/* The canned one that all things have that say nothing else. */
+/* The canned list of everything without a list of its own. */
 int s3_acl_private(struct slice owner, struct mem_arena *arena, struct s3_acl *ret_acl);
 const struct s3_error *s3_acl_answer(struct s3_call *call, const struct s3_acl *acl);
 
 /* An object's owner and list, from its stored headers. */
 int s3_acl_of_object(struct slice headers, struct slice bucket_owner, struct mem_arena *arena,
 	struct s3_acl *ret_acl);
-/* The hidden headers that an object is to have which the call makes; data NULL: none. */
+/* The hidden headers of the object that the call creates; data NULL: none. */
 struct s3_made {
 	struct slice owner, acl;
 };

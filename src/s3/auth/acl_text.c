@@ -1,5 +1,5 @@
-/* s3/auth/acl_text.c: access control lists from XML, from headers and by name, and as S3 tells
- * them. */
+/* s3/auth/acl_text.c: parses access control lists from XML, headers and canned names, and writes
+ * them as S3's XML. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -40,7 +40,7 @@ static bool begin(struct s3_call *call, struct slice owner, struct s3_acl *ret_a
 
 /* ---- Grantees. ---- */
 
-/* An id as a client names somebody: of an owner, of an account, of a user. The id that is kept. */
+/* Parses a client's id of a grantee (of an owner, an account, a user) into the stored id. */
 static const struct s3_error *resolve_id(
 	struct s3_call *call, struct slice id, struct slice *ret_id)
 {
@@ -101,7 +101,7 @@ static const struct s3_error *add_named(struct s3_call *call, struct s3_acl *acl
 	return error;
 }
 
-/* ---- By name. ---- */
+/* ---- Canned lists. ---- */
 
 static const struct s3_error *canned(struct s3_call *call, struct slice name,
 	const struct s3_acl_parties *parties, struct s3_acl *acl)
@@ -113,7 +113,7 @@ static const struct s3_error *canned(struct s3_call *call, struct slice name,
 		uint32_t count;
 	} known[] = {
 		{SLICE("private"), S3_GRANTEE_ALL, {0}, 0},
-		/* Its grantee is a service that this server has not. */
+		/* Its grantee is a service that this server does not have. */
 		{SLICE("aws-exec-read"), S3_GRANTEE_ALL, {0}, 0},
 		{SLICE("public-read"), S3_GRANTEE_ALL, {S3_PERMISSION_READ}, 1},
 		{SLICE("public-read-write"), S3_GRANTEE_ALL,
@@ -221,7 +221,7 @@ static const struct s3_error *grant_of_xml(
 	return s3_error_at(S3_E_MALFORMED_ACL);
 }
 
-/* The owner that the document names must be the one there is: ownership does not move so. */
+/* The document must name the existing owner: a list cannot change the owner. */
 static const struct s3_error *check_owner(
 	struct s3_call *call, const struct s3_xml *root, struct slice owner)
 {
@@ -268,7 +268,7 @@ const struct s3_error *s3_acl_of_xml(struct s3_call *call, struct slice body,
 	return error ? error : s3_acl_of_grants(call, list, parties->owner, ret_acl);
 }
 
-/* ---- Telling. ---- */
+/* ---- XML out. ---- */
 
 static void put_owner(struct s3_call *call, struct slice id, struct buf *xml)
 {
@@ -300,7 +300,7 @@ static void put_grantee(struct s3_call *call, const struct s3_grant *grant, stru
 	buf_put_str(xml, "</Grantee>");
 }
 
-/* The grants to groups, or those to somebody. */
+/* Writes the grants to groups, or the grants to single grantees. */
 static void put_grants(struct s3_call *call, const struct s3_acl *acl, bool groups, struct buf *xml)
 {
 	for (uint32_t i = 0; i < acl->count; i++) {
@@ -315,7 +315,7 @@ static void put_grants(struct s3_call *call, const struct s3_acl *acl, bool grou
 	}
 }
 
-/* Their order means nothing, but clients have come to read groups first. */
+/* The order has no meaning, but clients expect groups first. */
 void s3_acl_put_grants(struct s3_call *call, const struct s3_acl *acl, struct buf *xml)
 {
 	put_grants(call, acl, true, xml);
@@ -352,7 +352,8 @@ static bool asks_full_control(const struct s3_call *call)
 		s3_call_header(call, SLICE("x-amz-acl")), SLICE("bucket-owner-full-control"));
 }
 
-/* All that a bucket without lists takes: full control for its owner, by that name or as a grant. */
+/* Everything that a bucket without lists accepts: full control for its owner, as canned list or as
+ * a grant. */
 static bool gives_owner_alone(const struct s3_call *call, const struct s3_acl *acl)
 {
 	return s3_acl_is_default(acl) &&
@@ -376,7 +377,7 @@ const struct s3_error *s3_acl_of_made(struct s3_call *call, struct s3_made *ret_
 		return error ? error : s3_error_at(S3_E_NO_SUCH_BUCKET);
 	ownership = s3_settings_ownership(settings);
 	parties.bucket_owner = slice_str(settings->bucket.owner);
-	/* An object that the server's root puts belongs to the owner of its bucket. */
+	/* An object put by the server's root belongs to the owner of its bucket. */
 	if (call->identity->root || ownership == S3_OWNERSHIP_ENFORCED ||
 		(ownership == S3_OWNERSHIP_PREFERRED && asks_full_control(call)))
 		parties.owner = parties.bucket_owner;

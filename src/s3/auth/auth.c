@@ -1,5 +1,5 @@
-/* s3/auth/auth.c: who asks, and may they: signatures in headers or in the query, session
- * identities, nobody. */
+/* s3/auth/auth.c: authenticates the caller: signatures in headers or in the query, session
+ * identities, anonymous callers. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -69,7 +69,8 @@ static bool is_signed(const struct sigv4_claim *claim, struct slice name)
 	return slice_eq_nocase(name, SLICE("x-amz-content-sha256")) || sigv4_is_signed(claim, name);
 }
 
-/* A header of S3's own changes what a request means, so it must be signed. Others need not be. */
+/* A header of S3's own changes a request's meaning, so it must be signed. Other headers need not
+ * be. */
 static const struct s3_error *check_signed_headers(
 	struct s3_call *call, const struct sigv4_claim *claim)
 {
@@ -87,8 +88,8 @@ static const struct s3_error *check_signed_headers(
 	return NULL;
 }
 
-/* Adds <name>41 57 53</name>: the bytes of text, where a client can see white space and encodings.
- */
+/* Adds <name>41 57 53</name>: the bytes of text in hex, in which a client can see white space and
+ * encodings. */
 static void fail_bytes(struct s3_call *call, const char *name, struct slice text)
 {
 	char *hex = mem_arena_get(&call->arena, 3 * text.len + 1);
@@ -102,7 +103,7 @@ static void fail_bytes(struct s3_call *call, const char *name, struct slice text
 	s3_fail_detail(call, name, slice_trim(slice_of(hex, 3 * text.len)));
 }
 
-/* The text that the client should have signed, as in S3's answer; Version 2 has no canonical
+/* The string that the client should have signed, for the error document; Version 2 has no canonical
  * request. */
 static const struct s3_error *mismatch(struct s3_call *call, const struct sigv4_claim *claim,
 	struct slice canonical, struct slice string_to_sign)
@@ -145,8 +146,8 @@ static const struct s3_error *check_signature(
 	return error;
 }
 
-/* Version 2 signs parameters that it knows. Another one, put behind a URL that was signed for
- * something else, would choose another operation unsigned. */
+/* Version 2 signs only the parameters that it knows. An unsigned parameter added to a signed URL
+ * could choose another operation. */
 static const struct s3_error *check_covered_v2(
 	struct s3_call *call, const struct sigv4_claim *claim)
 {
@@ -161,8 +162,8 @@ static const struct s3_error *check_covered_v2(
 		SLICE_FMT(slice_to(name, 64)));
 }
 
-/* Tries the dialects that sign the whole query; string holds the first one's text, for the answer.
- */
+/* Tries the dialects that sign the whole query; string holds the first dialect's string to sign,
+ * for the error document. */
 static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
 	const struct s3_request *request, const char *secret, struct buf *string)
 {
@@ -183,7 +184,7 @@ static bool signs_v2(struct s3_call *call, const struct sigv4_claim *claim,
 	return signs;
 }
 
-/* A bucket's path is signed with a slash behind it by some clients that send none. */
+/* Some clients sign a bucket's path with a trailing slash that they do not send. */
 static const struct s3_error *check_signature_v2(
 	struct s3_call *call, const struct sigv4_claim *claim, const char *secret)
 {
@@ -213,7 +214,7 @@ static const struct s3_error *check_signature_v2(
 	return error;
 }
 
-/* The data with which the body continues from the request's signature. */
+/* The data from which the body's chunk signatures continue the request's signature. */
 static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
 {
 	struct s3_chunk_signing *signing = &call->signing;
@@ -230,7 +231,7 @@ static void start_signing(struct s3_call *call, const struct sigv4_claim *claim)
 	slice_copy_str(claim->scope_text, signing->scope, sizeof(signing->scope));
 }
 
-/* A token beside a key, and of which kind the request says it is. */
+/* A session token beside a key, and the kind of token that the request claims. */
 struct s3_auth_token {
 	struct slice text; /* empty: none */
 	bool express;
@@ -246,7 +247,7 @@ static const struct iam_session *copy_session(
 	return copy;
 }
 
-/* A session: what the token says, once it is known to be ours and still good. */
+/* Fills in the session from its token, after the token is verified and not expired. */
 static const struct s3_error *find_session(struct s3_call *call, struct slice access_key,
 	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
 {
@@ -254,7 +255,7 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 	struct iam_token opened;
 	int ret = iam_token_open(call->s3->iam, token.text, &call->arena, &opened);
 
-	/* A session of a bucket is none of STS, nor the other way round. */
+	/* A session of a bucket is not an STS session, and the reverse. */
 	if (ret == -EBADMSG || (!ret && (!slice_eq(opened.access_key, access_key) ||
 						(opened.bucket.len > 0) != token.express)))
 		return s3_error_at(S3_E_INVALID_TOKEN);
@@ -283,7 +284,7 @@ static const struct s3_error *find_session(struct s3_call *call, struct slice ac
 		       : NULL;
 }
 
-/* Whose a key is, and its secret: the server's root's, a session's, anybody's. */
+/* Finds the owner and the secret of a key: of the server's root, a session, or a principal. */
 static const struct s3_error *find_secret(struct s3_call *call, struct slice access_key,
 	struct s3_auth_token token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1])
 {
@@ -318,7 +319,7 @@ static struct s3_auth_token find_token(const struct s3_call *call, const struct 
 		token.text = s3_call_header(call, SLICE("x-amz-s3session-token"));
 	if (token.text.len)
 		return token;
-	/* The calls that a session cannot make are signed by a key all the same. */
+	/* Calls that sessions cannot make are still signed with a key. */
 	token.express = false;
 	if (claim->presigned)
 		s3_call_param(call,
@@ -330,7 +331,7 @@ static struct s3_auth_token find_token(const struct s3_call *call, const struct 
 	return token;
 }
 
-/* s3express is of directory buckets, and lists those instead of the others. */
+/* The service s3express is for directory buckets, and lists those instead of the others. */
 static const struct s3_error *check_express(struct s3_call *call)
 {
 	if (call->operation->id == S3_OPERATION_LIST_BUCKETS)
@@ -341,8 +342,8 @@ static const struct s3_error *check_express(struct s3_call *call)
 		"incorrect service in the Credential. This bucket belongs to \"s3\".");
 }
 
-/* Only requests to the service itself are of other services than s3. They sign their form without
- * a header that says its digest: it is read first. */
+/* Only requests to the service itself have a service other than s3. They sign their form without a
+ * header for its digest, so the form is read first. */
 static const struct s3_error *check_service(struct s3_call *call, struct sigv4_claim *claim)
 {
 	const struct s3_sums sums = {.kind = CHECKSUM_NONE};
@@ -415,7 +416,7 @@ static const struct s3_error *authenticate_anonymous(struct s3_call *call)
 	call->own_identity.access_key[0] = '\0';
 	if (!sigv4_parse_payload(payload, &claim, &refusal))
 		return refused(call, &refusal);
-	/* Nobody's chunks cannot be signed. */
+	/* Chunks of an anonymous request cannot be signed. */
 	if (claim.payload == S3_PAYLOAD_STREAMING_SIGNED ||
 		claim.payload == S3_PAYLOAD_STREAMING_SIGNED_TRAILER)
 		return s3_error_at(S3_E_ACCESS_DENIED);
@@ -423,7 +424,7 @@ static const struct s3_error *authenticate_anonymous(struct s3_call *call)
 	return NULL;
 }
 
-/* A body may be in chunks with a trailer, but nothing signs them. */
+/* An anonymous body may have chunks with a trailer, but no signatures. */
 static bool parse_v2(struct s3_call *call, struct slice authorization, struct sigv4_claim *claim,
 	struct sigv4_refusal *refusal)
 {
@@ -486,7 +487,8 @@ const struct s3_error *s3_authenticate_session(struct s3_call *call)
 
 	if (identity->root || identity->anonymous)
 		return NULL;
-	/* The key may be another's by now, or nobody's: a session lives no longer than its key. */
+	/* The key may belong to another principal by now, or be deleted: a session ends with its
+	 * key. */
 	call->credential = iam_credential(call->s3->iam, slice_str(identity->access_key));
 	if (!call->credential || !call->credential->active)
 		return s3_error_at(S3_E_INVALID_ACCESS_KEY_ID);

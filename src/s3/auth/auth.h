@@ -1,5 +1,5 @@
-/* s3/auth/auth.h: what s3.c and route.c need of the files of signatures: who asks, by the signature
- * of a request or by a session. */
+/* s3/auth/auth.h: the interface of authentication for s3.c and route.c: the caller, by a request's
+ * signature or by a session. */
 #ifndef S3_AUTH_AUTH_H
 #define S3_AUTH_AUTH_H
 
@@ -7,19 +7,20 @@
 
 /* Fills identity, principal, presigned and signing. */
 const struct s3_error *s3_authenticate(struct s3_call *call, int64_t now_ms);
-/* By a bearer token in place of a signature: fills identity, credential and principal.
- * (auth/bearer.c) */
+/* Authenticates by a bearer token in place of a signature: fills identity, credential and
+ * principal. (auth/bearer.c) */
 const struct s3_error *s3_authenticate_bearer(struct s3_call *call, int64_t now_s);
-/* The answer to a signature of Version 2 when that is switched off. */
+/* The error for a Version 2 signature while Version 2 is switched off. */
 extern const char s3_no_signature_v2[];
-/* Of a presigned URL, once it is known to be good: puts the parameters that stand for headers among
- * the request's headers. Before: whether one of that name is there. (auth/presigned.c) */
+/* For a presigned URL after its signature was verified: copies the parameters that stand for
+ * headers to the request's headers. Before that: whether there is one of that name.
+ * (auth/presigned.c) */
 const struct s3_error *s3_presigned_headers(struct s3_call *call);
 bool s3_presigned_has(const struct s3_call *call, struct slice name);
-/* Whether the query is a presigned one, and the parameter is of its signature, or stands for one of
- * the headers that are not x-amz-. */
+/* Whether the query is presigned and the parameter belongs to its signature, or stands for a header
+ * that does not begin with x-amz-. */
 bool s3_presigned_takes(const struct s3_call *call, struct slice name);
-/* Of a session: whose key it is now. AccessDenied when the key is gone. */
+/* For a session: the current owner of its key. AccessDenied when the key was deleted. */
 const struct s3_error *s3_authenticate_session(struct s3_call *call);
 
 #endif

@@ -1,5 +1,5 @@
-/* s3/auth/bearer.c: who asks, by a bearer token of Prometheus': a JWT that the secret of the access
- * key signed which it names, as `mc admin prometheus generate` makes it. */
+/* s3/auth/bearer.c: authenticates by Prometheus' bearer token: a JWT that names an access key and
+ * is signed with that key's secret, as `mc admin prometheus generate` makes it. */
 #include "codec/codec.h"
 #include "document/json.h"
 #include "iam/iam.h"
@@ -8,7 +8,7 @@
 
 #define ISSUER "prometheus"
 
-/* Its claims are read before its signature is checked, and trusted only after. */
+/* Reads the claims before the signature is checked; they are trusted only after that. */
 static bool claims_hold(const json_t *claims, int64_t now_s)
 {
 	const json_t *expires = json_object_get(claims, "exp");
@@ -19,7 +19,7 @@ static bool claims_hold(const json_t *claims, int64_t now_s)
 	       (!begins || (json_is_number(begins) && json_number_value(begins) <= (double)now_s));
 }
 
-/* Whose key it names, if that key's secret signed it. */
+/* The owner of the key that the token names, if that key's secret signed it. */
 static bool identify(struct s3_call *call, const struct jwt *jwt)
 {
 	struct slice access_key = json_member_text(jwt->claims, "sub");

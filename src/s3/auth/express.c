@@ -1,4 +1,4 @@
-/* s3/auth/express.c: what directory buckets have, and what a session may. */
+/* s3/auth/express.c: the features of directory buckets, and the rights of their sessions. */
 #include "s3/auth/express.h"
 
 #include <errno.h>
@@ -7,9 +7,9 @@
 #include "s3/core/call.h"
 #include "s3/core/settings.h"
 
-/* ---- What there is. ---- */
+/* ---- Features. ---- */
 
-/* Of a configuration its kind says it. */
+/* For a configuration, its kind has the flag. */
 static enum s3_express needs_of(const struct s3_call *call)
 {
 	const struct s3_config_kind *kind;
@@ -27,7 +27,7 @@ static enum s3_express needs_of(const struct s3_call *call)
 
 static const struct s3_error *check_headers(struct s3_call *call)
 {
-	/* Each of them would promise something that no directory bucket keeps. */
+	/* A directory bucket has none of these features, so the headers are refused. */
 	static const struct slice names[] = {SLICE("x-amz-tagging"),
 		SLICE("x-amz-website-redirect-location"), SLICE("x-amz-object-lock-mode"),
 		SLICE("x-amz-object-lock-retain-until-date"), SLICE("x-amz-object-lock-legal-hold"),
@@ -53,7 +53,7 @@ static const struct s3_error *check_headers(struct s3_call *call)
 
 /* ---- Sessions. ---- */
 
-/* A native session has said already who asks; a token beside it can still only narrow. */
+/* A native session has authenticated the caller already; a token can only restrict it. */
 static const struct s3_error *open_beside(struct s3_call *call, struct slice text)
 {
 	struct iam_token token;

@@ -84,7 +84,7 @@ static int parse_part(struct slice head, struct part *ret_part)
 	return ret_part->name.len ? 0 : -EINVAL;
 }
 
-/* Past a delimiter's own line. *at stands behind the boundary. */
+/* Moves past a delimiter's own line. *at is behind the boundary. */
 static int end_line(struct slice text, size_t *at)
 {
 	while (*at < text.len && (text.data[*at] == ' ' || text.data[*at] == '\t'))
@@ -193,7 +193,7 @@ static int give(struct s3_form_source *self, struct flow_piece *ret_piece)
 	return -EFBIG;
 }
 
-/* The first bytes of the carry, which cannot belong to a delimiter any more. */
+/* The first bytes of the carry, which can no longer be part of a delimiter. */
 static int give_carry(struct s3_form_source *self, uint32_t bytes, struct flow_piece *ret_piece)
 {
 	memcpy(self->given, self->carry, bytes);
@@ -204,7 +204,8 @@ static int give_carry(struct s3_form_source *self, uint32_t bytes, struct flow_p
 	return give(self, ret_piece);
 }
 
-/* The fields after the file have no effect, but the connection continues after them. */
+/* Fields after the file have no effect, but the body must be read to its end to keep the
+ * connection. */
 static int drain(struct s3_form_source *self)
 {
 	int ret;
@@ -217,7 +218,7 @@ static int drain(struct s3_form_source *self)
 	return ret;
 }
 
-/* Looks at where carry and piece meet. True: *ret is what next returns. */
+/* Checks the bytes where carry and piece meet. True: *ret is next's result. */
 static bool cross(struct s3_form_source *self, struct flow_piece *ret_piece, int *ret)
 {
 	struct slice delimiter = slice_of(self->delimiter, self->delimiter_len);
@@ -237,7 +238,7 @@ static bool cross(struct s3_form_source *self, struct flow_piece *ret_piece, int
 		return true;
 	}
 	if (take == self->piece.bytes) {
-		/* All of it: it stays in the carry, which gives back what is too old. */
+		/* The whole piece goes to the carry, which returns its oldest bytes. */
 		self->carry_len = held + take;
 		piece_drop(self);
 		if (self->carry_len < self->delimiter_len)
@@ -249,7 +250,7 @@ static bool cross(struct s3_form_source *self, struct flow_piece *ret_piece, int
 	return true;
 }
 
-/* The part of the piece that can be told from a delimiter. */
+/* The part of the piece that certainly is not a delimiter. */
 static int give_piece(struct s3_form_source *self, struct flow_piece *ret_piece)
 {
 	struct slice text = slice_of(self->piece.data, self->piece.bytes);
@@ -261,7 +262,7 @@ static int give_piece(struct s3_form_source *self, struct flow_piece *ret_piece)
 		ret_piece->bytes = (uint32_t)at;
 		if (!at)
 			return drain(self);
-		/* The rest is read when these frames are no longer held. */
+		/* The rest is read after these frames are released. */
 		self->has_piece = false;
 		self->over = true;
 		return give(self, ret_piece);
@@ -313,7 +314,7 @@ static void form_close(struct flow_source *source)
 	flow_source_close(self->inner);
 }
 
-/* The piece goes on without its frames. */
+/* The piece continues without its frames. */
 static void call_in(struct flow_lender *lender)
 {
 	struct s3_form_source *self = CONTAINER_OF(lender, struct s3_form_source, lender);

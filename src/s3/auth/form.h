@@ -1,5 +1,5 @@
-/* s3/auth/form.h: uploads by browser forms: multipart/form-data as it streams in, and the policy
- * document that says what a form may upload. Pure functions on plain buffers, but for the source.
+/* s3/auth/form.h: uploads by browser forms: multipart/form-data as a stream, and the policy
+ * document that limits a form's upload. Pure functions on plain buffers, except for the source.
  *
  * Source: RFC 7578; S3 API reference, "POST Object", "Creating a POST policy". */
 #ifndef S3_FORM_H
@@ -7,66 +7,66 @@
 
 #include "s3/core/call.h"
 
-#define S3_FORM_BYTES_MAX	 (64u * 1024u) /* of all that stands before the file's bytes */
+#define S3_FORM_BYTES_MAX	 (64u * 1024u) /* of everything before the file's bytes */
 #define S3_FORM_FIELDS_MAX	 96u
 #define S3_FORM_BOUNDARY_MAX	 70u /* RFC 2046 section 5.1.1 */
 #define S3_FORM_POLICY_DEPTH_MAX 8u
 
 struct s3_form_field {
-	struct slice name, value; /* name without case */
+	struct slice name, value; /* compared without case */
 };
 struct s3_form {
-	struct s3_form_field fields[S3_FORM_FIELDS_MAX]; /* all that stand before the file */
+	struct s3_form_field fields[S3_FORM_FIELDS_MAX]; /* all fields before the file */
 	uint32_t count;
-	struct slice file_name, file_type; /* as the browser says */
-	size_t file_at;			   /* where in the text the file's bytes begin */
+	struct slice file_name, file_type; /* as the browser sent them */
+	size_t file_at;			   /* offset of the file's bytes in the text */
 };
-/* The boundary of a Content-Type; false when it is no multipart/form-data of a good one. */
+/* The boundary of a Content-Type; false: not multipart/form-data, or the boundary is invalid. */
 bool s3_form_boundary(struct slice content_type, struct slice *ret_boundary);
-/* Parses text up to the file's first byte. -EAGAIN: it goes on; -EINVAL: no such form. The form's
- * slices point into text. */
+/* Parses text up to the file's first byte. -EAGAIN: more text is needed; -EINVAL: not a valid form.
+ * The form's slices point into text. */
 int s3_form_parse(struct slice text, struct slice boundary, struct s3_form *ret_form);
-/* A field's value; data NULL when it is not there. */
+/* A field's value; data NULL when the form lacks it. */
 struct slice s3_form_field(const struct s3_form *form, struct slice name);
 
 #define S3_FORM_CONDITION_LEN_MAX 255u
 
 /* Whether a policy allows a form's upload: NULL, or the refusal. */
 struct s3_form_refusal {
-	bool malformed; /* the policy itself: 400; else the form does not meet it: 403 */
+	bool malformed; /* the policy is invalid: 400; otherwise the form violates it: 403 */
 	const char *why;
-	char condition[S3_FORM_CONDITION_LEN_MAX + 1]; /* what it is about, cut short, or "" */
+	char condition[S3_FORM_CONDITION_LEN_MAX + 1]; /* the subject, truncated, or "" */
 };
 struct s3_form_limits {
 	uint64_t bytes_min, bytes_max;
 };
-/* Where the upload goes, and when: the key as it will be. */
+/* The target and the time of the upload; key: the final key. */
 struct s3_form_target {
 	struct slice bucket, key;
 	int64_t now_ms;
 };
-/* Holds the form's fields against the decoded policy. False: *ret_refusal. */
+/* Checks the form's fields against the decoded policy. False: *ret_refusal. */
 bool s3_form_check(struct slice policy, const struct s3_form *form,
 	const struct s3_form_target *target, struct s3_form_limits *ret_limits,
 	struct s3_form_refusal *ret_refusal);
 
-/* In auth/auth.c: who a form's access key is, as the call's identity, with the secret that must
- * have signed it; and whether they may put the call's key. */
+/* In auth/auth.c: looks up a form's access key as the call's identity, with the secret that must
+ * have signed the form; and checks that this identity may put the call's key. */
 const struct s3_error *s3_form_identity(struct s3_call *call, struct slice access_key,
 	struct slice token, char ret_secret[LIMIT_SECRET_KEY_LEN_MAX + 1]);
 const struct s3_error *s3_form_authorize(struct s3_call *call);
 
-/* The file's bytes out of a body that has come up to and into them: rest is what has come already.
+/* A source of the file's bytes from a body. rest is the part of the file that was read already.
  * -EFBIG: more than bytes_max. Closes inner. */
 struct s3_form_source {
 	struct flow_source source;
 	struct flow_source *inner;
-	struct flow_piece piece; /* of inner's, in part given out */
+	struct flow_piece piece; /* inner's piece, partly delivered */
 	bool has_piece, ended;
-	bool over; /* nothing but what follows the file is left, and not read yet */
+	bool over; /* only the bytes behind the file are left, and they are unread */
 	struct flow_lender
-		lender; /* the piece, while its first bytes are given out by themselves */
-	uint8_t *aside; /* where it goes when its frames are called in; NULL: nowhere yet */
+		lender; /* the piece, while its first bytes are delivered separately */
+	uint8_t *aside; /* where its bytes go when its frames are called in; NULL: no place yet */
 	uint32_t carry_len;
 	char delimiter[4 + S3_FORM_BOUNDARY_MAX];
 	uint32_t delimiter_len;

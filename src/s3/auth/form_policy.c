@@ -1,5 +1,4 @@
-/* s3/auth/form_policy.c: the policy of a browser's form: which fields it may have, how many bytes,
- * until when. */
+/* s3/auth/form_policy.c: the policy of a browser form: allowed fields, size limits, expiry. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
@@ -12,7 +11,7 @@
 struct check {
 	const struct s3_form *form;
 	struct slice bucket, key;
-	bool named[S3_FORM_FIELDS_MAX]; /* fields that a condition is about */
+	bool named[S3_FORM_FIELDS_MAX]; /* fields that have a condition */
 	bool bucket_named;
 	struct s3_form_limits *limits;
 	struct s3_form_refusal *refusal;
@@ -24,7 +23,7 @@ static bool malformed(struct check *check, const char *why)
 	return false;
 }
 
-/* Says what it is about in memory of its own: the condition's ends with the policy. */
+/* Copies the condition's text into the refusal, because the condition ends with the policy. */
 static __attribute__((format(printf, 3, 4))) bool refuse(
 	struct check *check, const char *why, const char *condition, ...)
 {
@@ -40,7 +39,7 @@ static __attribute__((format(printf, 3, 4))) bool refuse(
 	return false;
 }
 
-/* As AWS says it. */
+/* AWS's wording. */
 static bool not_met(struct check *check, const char *kind, struct slice name, struct slice wanted)
 {
 	return refuse(check, "Invalid according to Policy: Policy Condition failed",
@@ -53,7 +52,7 @@ static struct slice text_of(const json_t *json)
 	return slice_of(json_string_value(json), json_string_length(json));
 }
 
-/* The form's value for a condition's name; notes that the policy covers it. */
+/* The form's value for a condition's name; marks the field as covered by the policy. */
 static struct slice value_of(struct check *check, struct slice name)
 {
 	struct slice value = SLICE_NONE;
@@ -79,7 +78,7 @@ static bool check_equal(struct check *check, struct slice name, struct slice wan
 	return value.data && slice_eq(value, wanted) ? true : not_met(check, "eq", name, wanted);
 }
 
-/* A Content-Type may be a list of them: each must start so. */
+/* A Content-Type may be a list: each element must have the prefix. */
 static bool check_starts(struct check *check, struct slice name, struct slice prefix)
 {
 	struct slice value = value_of(check, name);
@@ -159,7 +158,7 @@ static bool check_condition(struct check *check, json_t *condition)
 	return false;
 }
 
-/* Fields that no condition need name. */
+/* Fields that need no condition. */
 static bool needs_no_condition(struct slice name)
 {
 	static const struct slice names[] = {SLICE("awsaccesskeyid"), SLICE("signature"),
@@ -181,8 +180,8 @@ static bool is_repeated(const struct s3_form *form, uint32_t idx)
 	return false;
 }
 
-/* A condition was held against the first field of its name: a second one would say something that
- * nobody signed. */
+/* A condition was checked against the first field of its name, so a second field of that name would
+ * be unsigned. */
 static bool check_extra(struct check *check)
 {
 	static const struct slice ignored = SLICE("x-ignore-");

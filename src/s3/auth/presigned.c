@@ -1,7 +1,7 @@
-/* s3/auth/presigned.c: what a presigned URL brings as parameters where a request has headers:
- * "x-amz-acl=private". Its signature covers them, and they mean what the headers mean; but for
- * those of the signature itself, and for sums of a body that was not known when the URL was made.
- */
+/* s3/auth/presigned.c: query parameters of a presigned URL that stand for headers:
+ * "x-amz-acl=private". The signature covers them, and they have the headers' meaning. Exceptions
+ * are the parameters of the signature itself, and checksums, because the body was unknown when the
+ * URL was signed. */
 #include "s3/auth/auth.h"
 #include "s3/core/call.h"
 #include "s3/core/text.h"
@@ -35,7 +35,7 @@ static bool is_of_body(struct slice name)
 	       !slice_eq_nocase(name, SLICE("x-amz-checksum-type"));
 }
 
-/* Conditions: a URL that may create and not overwrite says so by one of them. */
+/* Conditional headers: a URL that may create but not overwrite has one of them. */
 static bool is_condition(struct slice name)
 {
 	static const struct slice names[] = {SLICE("if-match"), SLICE("if-none-match"),
@@ -47,7 +47,7 @@ static bool is_condition(struct slice name)
 	return false;
 }
 
-/* SDKs write these there, too; but for Version 2 they mean nothing, as in S3. */
+/* SDKs put these into the query, too; for Version 2 they have no effect, as in S3. */
 static bool is_of_content(struct slice name)
 {
 	return slice_eq_nocase(name, SLICE("content-type")) ||
@@ -57,7 +57,7 @@ static bool is_of_content(struct slice name)
 
 static bool stands_for_header(const struct s3_call *call, struct slice name)
 {
-	/* Version 2 has a line for each of these two, too. */
+	/* Version 2 has a line in the string to sign for each of these two, too. */
 	if (call->version2 && (slice_eq_nocase(name, SLICE("content-type")) ||
 				      slice_eq_nocase(name, SLICE("content-md5"))))
 		return true;
@@ -65,7 +65,7 @@ static bool stands_for_header(const struct s3_call *call, struct slice name)
 	       !is_of_body(name);
 }
 
-/* Another kind of authentication leaves the query unsigned. */
+/* Other kinds of authentication leave the query unsigned. */
 static bool is_presigned(const struct s3_call *call)
 {
 	if (call->request->session || s3_call_has_header(call, SLICE("authorization")))
@@ -107,8 +107,8 @@ const struct s3_error *s3_presigned_headers(struct s3_call *call)
 	copy = mem_arena_get(&call->arena, sizeof(*copy));
 	if (!headers || !copy)
 		return s3_error_at(S3_E_SLOW_DOWN);
-	/* The first of a name counts: who holds the URL sends headers of his own, but who made it
-	 * has the word about its conditions. */
+	/* The first header of a name counts: the user of the URL adds headers of his own, but the
+	 * signer of the URL decides its conditions. */
 	for (uint32_t i = 0; i < call->params.count; i++)
 		if (is_condition(call->params.items[i].name))
 			headers[count++] = (struct s3_header){
@@ -119,7 +119,7 @@ const struct s3_error *s3_presigned_headers(struct s3_call *call)
 	for (uint32_t i = 0; i < call->params.count; i++) {
 		const struct s3_param *param = &call->params.items[i];
 
-		/* A header of the same name says the same: it was signed. */
+		/* A header of the same name has the same value: it was signed. */
 		if (stands_for_header(call, param->name) && !s3_call_has_header(call, param->name))
 			headers[count++] = (struct s3_header){param->name, param->value};
 	}

@@ -1,6 +1,5 @@
-/* s3/auth/sigv2.c: AWS Signature Version 2: what a request claims, what it signed, whether that
- * fits.
- */
+/* s3/auth/sigv2.c: AWS Signature Version 2: parses a request's claim, rebuilds the signed string,
+ * and verifies it. */
 #include "s3/auth/sigv2.h"
 
 #include <ctype.h>
@@ -36,7 +35,7 @@ bool sigv2_is_header(struct slice value)
 	return slice_starts(slice_trim(value), SLICE(SCHEME));
 }
 
-/* x-amz-date takes the date's place, and leaves its line empty. */
+/* x-amz-date replaces the date, whose line is then empty. */
 static bool parse_date(const struct s3_request *request, struct sigv4_claim *claim)
 {
 	const struct s3_header *date = find_header(request, SLICE("x-amz-date"));
@@ -92,7 +91,7 @@ bool sigv2_parse_query(const struct s3_params *params, struct sigv4_claim *ret_c
 		return refuse(ret_refusal, "AccessDenied",
 			"Query-string authentication requires the Signature, Expires and "
 			"AWSAccessKeyId parameters");
-	/* The moment itself, counted from 1970 like time_ms, which is 0. */
+	/* An absolute time in seconds since 1970, in the same unit as time_ms, which is 0. */
 	if (slice_to_u64(expires, &ret_claim->expires_s) ||
 		ret_claim->expires_s > DATE_MS_MAX / 1000)
 		return refuse(ret_refusal, "AccessDenied",
@@ -119,7 +118,7 @@ static int cmp_nocase(struct slice a, struct slice b)
 
 #define AMZ_MAX (LIMIT_HTTP_HEADERS_MAX + S3_PARAMS_MAX)
 
-/* In order of name; what has the same stays in the request's order. False: there are too many. */
+/* In order of name; equal names keep the request's order. False: too many. */
 static bool insert(struct s3_header *sorted, uint32_t *count, struct slice name, struct slice value)
 {
 	uint32_t at = *count;
@@ -169,7 +168,7 @@ static void put_amz_headers(const struct s3_request *request, const struct s3_pa
 		buf_put(out, "\n", 1);
 }
 
-/* The parameters that change what is asked for, and which dialects sign them. */
+/* The parameters that change the request's meaning, and the dialects that sign them. */
 static bool is_signed_param(struct slice name, enum sigv2_dialect dialect)
 {
 #define BOTH  (1u << SIGV2_AWS | 1u << SIGV2_MINIO)
@@ -228,7 +227,7 @@ static bool is_signed_param(struct slice name, enum sigv2_dialect dialect)
 	return false;
 }
 
-/* Of the signature itself, or covered by the string to sign in another place than the resource. */
+/* The signature's own parameters, and those that the string to sign has outside the resource. */
 static bool is_of_signature(struct slice name)
 {
 	static const struct slice names[] = {SLICE("AWSAccessKeyId"), SLICE("Signature"),
@@ -237,7 +236,7 @@ static bool is_of_signature(struct slice name)
 	return slice_among(name, names, ARRAY_LEN(names)) || is_amz(name);
 }
 
-/* Parameters that only choose the page of a list: AWS's documents leave them unsigned. */
+/* Parameters that only choose the page of a list: in AWS's documents they are unsigned. */
 static bool is_of_page(struct slice name)
 {
 	static const struct slice names[] = {SLICE("continuation-token"), SLICE("delimiter"),
@@ -249,8 +248,8 @@ static bool is_of_page(struct slice name)
 	return slice_among(name, names, ARRAY_LEN(names));
 }
 
-/* A parameter that stands for a header must be one that could: a line feed in it would sign like
- * two headers. */
+/* A parameter that stands for a header must be a valid header value: with a line feed it would sign
+ * like two headers. */
 static bool is_one_line(const struct s3_param *item)
 {
 	return !memchr(item->name.data, '\n', item->name.len) &&
@@ -273,7 +272,7 @@ bool sigv2_covers(const struct s3_params *params, const struct sigv4_claim *clai
 	return true;
 }
 
-/* The bucket and the path as they were sent; then the parameters that change what is asked for, in
+/* The bucket and the path as received; then the parameters that change the request's meaning, in
  * order of name, decoded. */
 static void put_resource(const struct s3_request *request, const struct s3_params *params,
 	struct slice bucket, enum sigv2_dialect dialect, struct buf *out)
@@ -308,7 +307,7 @@ static void put_resource(const struct s3_request *request, const struct s3_param
 	}
 }
 
-/* A header by its place, not its name; of a URL that was signed beforehand, a parameter also. */
+/* A header of a fixed line; for a presigned URL, a parameter also counts. */
 static void put_line(const struct s3_request *request, const struct s3_params *params,
 	const struct sigv4_claim *claim, struct slice name, struct buf *out)
 {

@@ -1,4 +1,5 @@
-/* s3/auth/sigv4.c: AWS Signature Version 4: what a request claims, and what it signed. */
+/* s3/auth/sigv4.c: AWS Signature Version 4: parses a request's claim and rebuilds the signed
+ * string. */
 #include "s3/auth/sigv4.h"
 
 #include <ctype.h>
@@ -29,8 +30,8 @@ static bool split_last(struct slice *rest, struct slice *ret_part)
 	return false;
 }
 
-/* Takes a credential apart from its end, since access keys may hold slashes. Returns what is wrong
- * with it, or NULL. The region may be any, empty too, as it is of clients that were given "". */
+/* Parses a credential from its end, because access keys may contain slashes. Returns the error, or
+ * NULL. Any region is valid, also an empty one, which some clients are configured with. */
 static const char *parse_credential(struct slice text, struct sigv4_claim *claim)
 {
 	static const struct slice services[] = {
@@ -241,7 +242,7 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 		date = header(request, SLICE("date"));
 	claim->timestamp = date;
 	if (date_basic_parse(date, &claim->time_ms)) {
-		/* "GMT" of HTTP, or "+0000" as mail has it. */
+		/* "GMT" in HTTP, or "+0000" in mail dates. */
 		if (date_http_parse(date, &claim->time_ms) &&
 			date_mail_parse(date, &claim->time_ms))
 			return refuse(ret_refusal, "AccessDenied",
@@ -258,12 +259,12 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 			"Your request was missing a required header: Host");
 	if (hash.len)
 		return sigv4_parse_payload(hash, claim, ret_refusal);
-	/* A form of IAM and its like is read before its signature is looked at: check_service(). */
+	/* A form of IAM and its kin is read before its signature is verified: check_service(). */
 	if (is_of_objects(claim->scope.service) && request->body && request->body->bytes)
 		return refuse(ret_refusal, "InvalidRequest",
 			"Missing required header for this request: x-amz-content-sha256");
-	/* Without a body there is one digest that can have been signed: curl --aws-sigv4 before 8.3
-	 * sends no header, and signs that. */
+	/* Without a body only one digest can be signed: curl --aws-sigv4 before 8.3 sends no
+	 * header, and signs that digest. */
 	claim->payload_hash = SLICE(EMPTY_SHA256);
 	claim->payload = S3_PAYLOAD_SHA256;
 	return true;
@@ -271,8 +272,8 @@ bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *cla
 
 /* ---- The canonical request. ---- */
 
-/* The path as S3 signs it: decoded, then encoded once. A path without escapes and with nothing to
- * escape, which is nearly all, comes out as it stands. */
+/* The path in S3's canonical form: decoded, then encoded once. Nearly every path has no escapes and
+ * needs none, and stays unchanged. */
 static void canonical_path(struct slice path, struct buf *out)
 {
 	char small[256], *memory = small;
@@ -296,7 +297,7 @@ static void canonical_path(struct slice path, struct buf *out)
 		free(memory);
 }
 
-/* An encoded parameter, as offsets since the buffer moves while it grows. */
+/* An encoded parameter; offsets, because the buffer moves when it grows. */
 struct encoded {
 	uint32_t name, name_len, value, value_len;
 };
@@ -333,7 +334,7 @@ static void canonical_query(
 
 	CHECK(params->count <= S3_PARAMS_MAX);
 	buf_init(&text, SIGV4_CANONICAL_BYTES_MAX);
-	/* Places are counted from its data, which so is there even if all is empty ("?="). */
+	/* Offsets count from its data, so data must not be NULL even if all is empty ("?="). */
 	buf_put(&text, "", 1);
 	for (uint32_t i = 0; i < params->count && !text.failed; i++) {
 		struct encoded encoded;
@@ -392,8 +393,8 @@ static void put_lower(struct slice name, struct buf *out)
 		out->data[at] = (char)tolower((unsigned char)out->data[at]);
 }
 
-/* "name:value,value\n" for each signed header; one that the request does not have signs as empty.
- */
+/* "name:value,value
+ * " for each signed header; a header that the request lacks signs as empty. */
 static void canonical_headers(
 	const struct s3_request *request, const struct sigv4_claim *claim, struct buf *out)
 {

@@ -1,5 +1,5 @@
-/* s3/auth/sigv4.h: AWS Signature Version 4 as S3 uses it, on plain buffers: parse what a request
- * claims, rebuild what was signed. No clock and no key store in here.
+/* s3/auth/sigv4.h: AWS Signature Version 4 as S3 uses it, on plain buffers: parses a request's
+ * claim and rebuilds the signed string. It uses no clock and no key store.
  *
  * Source: S3 API reference, "Authenticating Requests (AWS Signature Version 4)". S3's own rules:
  * the path is not normalised, and encoded once. */
@@ -20,7 +20,7 @@ struct sigv4_claim {
 	bool version2; /* auth/sigv2.h */
 	struct slice access_key;
 	struct signing_scope
-		scope;		 /* its service: s3, or iam, sts, sns of requests to the service */
+		scope;		 /* its service: s3; iam, sts or sns for requests to the service */
 	struct slice scope_text; /* 20260101/us-east-1/s3/aws4_request */
 	struct slice signed_headers;
 	struct slice signature;
@@ -28,11 +28,11 @@ struct sigv4_claim {
 	char timestamp_made[17]; /* of a Date header */
 	int64_t time_ms;
 	uint64_t expires_s;	   /* presigned */
-	struct slice payload_hash; /* as it stands in the canonical request */
+	struct slice payload_hash; /* as in the canonical request */
 	enum s3_payload payload;
 };
 
-/* The text of a refusal, when it differs from the table's message. A literal. */
+/* The text of a refusal, if it differs from the table's message. A literal. */
 struct sigv4_refusal {
 	const char *code;    /* NULL: none */
 	const char *message; /* NULL: the table's */
@@ -41,13 +41,14 @@ struct sigv4_refusal {
 /* Parses an Authorization header's value: Credential, SignedHeaders, Signature. False: refused. */
 bool sigv4_parse_header(
 	struct slice value, struct sigv4_claim *ret_claim, struct sigv4_refusal *ret_refusal);
-/* The same of X-Amz-* query parameters, with date and expiry. */
+/* The same for X-Amz-* query parameters, with date and expiry. */
 bool sigv4_parse_query(const struct s3_params *params, struct sigv4_claim *ret_claim,
 	struct sigv4_refusal *ret_refusal);
-/* Reads x-amz-date (or Date) and x-amz-content-sha256 of a request signed in its headers. */
+/* Reads x-amz-date (or Date) and x-amz-content-sha256 of a request that is signed in its headers.
+ */
 bool sigv4_parse_times(const struct s3_request *request, struct sigv4_claim *claim,
 	struct sigv4_refusal *ret_refusal);
-/* Payload of a presigned request: x-amz-content-sha256 when it is there, else unsigned. */
+/* Payload of a presigned request: x-amz-content-sha256 if present, otherwise unsigned. */
 bool sigv4_parse_payload(
 	struct slice value, struct sigv4_claim *claim, struct sigv4_refusal *ret_refusal);
 /* True when name (any case) is among the claim's signed headers. */
@@ -57,11 +58,11 @@ bool sigv4_is_signed(const struct sigv4_claim *claim, struct slice name);
 void sigv4_canonical(const struct s3_request *request, const struct s3_params *params,
 	const struct sigv4_claim *claim, struct buf *out);
 
-/* ---- Signing keys by access key, day and region. Any thread; a look-up never waits. ---- */
+/* ---- Signing keys by access key, day and region. Any thread; a lookup never waits. ---- */
 struct sigv4_keys;
 int sigv4_keys_open(struct sigv4_keys **ret_keys);
 void sigv4_keys_close(struct sigv4_keys *keys); /* wipes; takes NULL */
-/* The signing key, and the same prepared for sigv4_sign. Both are secrets: wipe them after use. */
+/* The signing key, and its prepared form for sigv4_sign. Both are secrets: wipe them after use. */
 struct sigv4_key {
 	uint8_t bytes[32];
 	struct hmac_key prepared;

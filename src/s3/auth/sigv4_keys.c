@@ -1,5 +1,6 @@
-/* s3/auth/sigv4_keys.c: signing keys by access key, day and region, so that verifying a signature
- * does not derive its key anew. A slot that another thread holds is a miss: nobody waits. */
+/* s3/auth/sigv4_keys.c: caches signing keys by access key, day and region, so that verifying a
+ * signature does not derive its key again. A slot that another thread holds counts as a miss: no
+ * thread waits. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ struct slot {
 	char region[32];
 	char service[12];
 	char access_key[LIMIT_ACCESS_KEY_LEN_MAX];
-	char secret[LIMIT_SECRET_KEY_LEN_MAX]; /* a key whose secret changed is another key */
+	char secret[LIMIT_SECRET_KEY_LEN_MAX]; /* a new secret makes another key */
 };
 
 struct sigv4_keys {

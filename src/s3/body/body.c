@@ -1,6 +1,5 @@
-/* s3/body/body.c: request bodies: into the store, or whole into memory when they are documents; and
- * what they are held against: the signed SHA-256, Content-MD5, x-amz-checksum-* in header or
- * trailer. */
+/* s3/body/body.c: request bodies: into the store, or whole into memory for documents; and their
+ * checks: the signed SHA-256, Content-MD5, x-amz-checksum-* in header or trailer. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -67,7 +66,7 @@ static const struct s3_error *parse_checksum_header(
 	return error;
 }
 
-/* x-amz-trailer names what follows the body; only a checksum can. */
+/* x-amz-trailer names the fields behind the body; only a checksum can be one. */
 static const struct s3_error *parse_trailer(struct s3_call *call, struct s3_sums *sums)
 {
 	struct slice rest = s3_call_header(call, SLICE("x-amz-trailer"));
@@ -88,7 +87,7 @@ static const struct s3_error *parse_trailer(struct s3_call *call, struct s3_sums
 	return NULL;
 }
 
-/* The algorithm that the client says it uses must be the one it gives a value of. */
+/* If the client names an algorithm, the value must be of that algorithm. */
 static const struct s3_error *check_algorithm(struct s3_call *call, const struct s3_sums *sums)
 {
 	struct slice name = s3_call_header(call, SLICE("x-amz-sdk-checksum-algorithm"));
@@ -152,7 +151,7 @@ static const struct s3_error *check_md5(
 
 	if (!sums->has_md5 || memcmp(sums->md5, digest, MD5_BYTES) == 0)
 		return NULL;
-	/* One in hex, the other in base64, as S3 tells them. */
+	/* S3's error shows one in hex, the other in base64. */
 	hex_encode(sums->md5, MD5_BYTES, expected);
 	base64_encode(digest, MD5_BYTES, calculated);
 	s3_fail_detail(call, "ExpectedDigest", slice_of(expected, sizeof(expected)));
@@ -261,7 +260,8 @@ const struct s3_error *s3_read_body(
 
 /* ---- Objects. ---- */
 
-/* The sums that run beside a body. The CRC-64 always does: it is the object's own. */
+/* The sums computed while a body passes. The CRC-64 is always one of them: every object stores it.
+ */
 struct body_stages {
 	struct flow_checksum crc64, md5, sha256, other;
 	struct flow_stage *list[STAGES_MAX];
@@ -304,7 +304,7 @@ static uint64_t crc64_of(const uint8_t digest[8])
 	return crc;
 }
 
-/* Ends the sums, holds them against what was announced, and notes them in meta. */
+/* Ends the sums, compares them with the announced ones, and stores them in meta. */
 static const struct s3_error *check_stages(struct s3_call *call, const struct s3_sums *sums,
 	struct body_stages *stages, struct store_meta *meta)
 {
@@ -348,7 +348,7 @@ static const struct s3_error *check_stages(struct s3_call *call, const struct s3
 	return error;
 }
 
-/* A source of nothing, for a request without a body. */
+/* An empty source, for a request without a body. */
 static int open_body(struct s3_call *call, struct flow_source **ret_source)
 {
 	struct s3_body *body = call->request->body;
@@ -383,7 +383,7 @@ const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sum
 		}
 		sink = &crypt.sink;
 	}
-	/* A small body of a session is there at once: it keeps no frames waiting. */
+	/* A small body of a session arrives at once: it makes no frames wait. */
 	if (!call->request->session || meta->bytes > FLOW_FRAMES_SMALL * FRAME_BYTES)
 		source->share = s3_call_share(call);
 	ret = flow_run(source, stages.list, stages.count, sink, &moved);

@@ -1,5 +1,5 @@
-/* s3/body/body.h: what operations that take a body share: how its bytes come, and the sums that
- * they are checked against. */
+/* s3/body/body.h: the interface of operations with a body: the source of its bytes, and the sums
+ * that verify them. */
 #ifndef S3_BODY_BODY_H
 #define S3_BODY_BODY_H
 
@@ -7,7 +7,7 @@
 
 /* The checksums to verify a body with, from headers or its trailer. */
 struct s3_sums {
-	bool etag_md5;	     /* the ETag is to be an MD5 */
+	bool etag_md5;	     /* the ETag must be an MD5 */
 	bool payload_sha256; /* the signature binds the body's SHA-256 */
 	bool has_md5;
 	uint8_t md5[16]; /* Content-MD5 */
@@ -17,37 +17,39 @@ struct s3_sums {
 	uint8_t digest[CHECKSUM_BYTES_MAX];
 };
 const struct s3_error *s3_sums_parse(struct s3_call *call, struct s3_sums *ret_sums);
-/* A body that is stored needs a length, or the chunks of HTTP's own that say where it ends; and is
- * not longer than an upload may be. */
+/* A body to store needs a length, or HTTP's own chunked encoding, which marks the end. It must not
+ * be longer than the limit of an upload. */
 const struct s3_error *s3_check_length(struct s3_call *call);
-/* A small body, whole, verified against signature and sums; in the arena. */
+/* Reads a small body whole into the arena, verified against signature and sums. */
 const struct s3_error *s3_read_body(
 	struct s3_call *call, const struct s3_sums *sums, struct slice *ret_body);
-/* Moves the body into put and checks it: fills bytes, etag, checksum and crc64 of meta. The put
+/* Moves the body into put and verifies it: fills bytes, etag, checksum and crc64 of meta. The put
  * stays the caller's. */
 const struct s3_error *s3_store_body(struct s3_call *call, const struct s3_sums *sums,
 	struct store_put *put, struct store_meta *meta);
-/* The same of any source, which it closes; meta->bytes says how much must come (UINT64_MAX: any),
- * and an ETag that meta has already is kept. */
+/* As body_store, from any source, which it closes. meta->bytes is the required length (UINT64_MAX:
+ * any); an ETag already in meta is kept. */
 const struct s3_error *s3_store_source(struct s3_call *call, const struct s3_sums *sums,
 	struct flow_source *source, struct store_put *put, struct store_meta *meta);
-/* The bytes of a small object (of ours), in the arena. */
+/* The bytes of a small object of the server's own, in the arena. */
 const struct s3_error *s3_read_object(
 	struct s3_call *call, struct store_get *get, struct slice *ret_text);
 
 /* ---- RDMA tokens (body/token.c). ---- */
-/* A request with a token moves its bytes by RDMA, or is declined, or refused. */
+/* A request with a token moves its bytes by RDMA, or RDMA is declined, or the request is refused.
+ */
 const struct s3_error *s3_token_check(struct s3_call *call);
-/* The token that this call's bytes move by, or NULL. */
+/* The token for this call's bytes, or NULL. */
 static inline const struct s3_token *s3_token_of(const struct s3_call *call)
 {
 	const struct s3_token *token = call->request->token;
 
 	return token && token->admitted ? token : NULL;
 }
-/* The answer to what cannot move by RDMA here. NULL: go on, the body goes by HTTP. */
+/* The answer to a request that cannot move its bytes by RDMA here. NULL: go on, the body uses HTTP.
+ */
 const struct s3_error *s3_token_decline(struct s3_call *call, const char *why);
-/* An errno of a body that was being moved: nothing of an answer has been sent. */
+/* The error for an errno of a body's transfer; nothing of an answer has been sent yet. */
 const struct s3_error *s3_body_failed(struct s3_call *call, int error);
 
 #endif

@@ -1,4 +1,4 @@
-/* s3/body/token.c: requests with an RDMA token: which may carry one, and what is answered when
+/* s3/body/token.c: requests with an RDMA token: which operations may carry one, and the answer when
  * their bytes cannot move by RDMA. In every case, a PUT whose bytes did not arrive by RDMA stores
  * nothing, and its answer has no ETag. docs/spec/wire.md, part B. */
 #include <errno.h>
@@ -50,7 +50,7 @@ static const struct s3_error *check_message(struct s3_call *call, const struct s
 		return s3_fail(call, S3_E_INVALID_REQUEST,
 			"A request with an RDMA token must have no body: its Content-Length must "
 			"be 0.");
-	/* Readers may sign the nothing that they send. */
+	/* Readers may sign the empty body that they send. */
 	if (!is_write(call) && payload == S3_PAYLOAD_SHA256)
 		unsigned_payload = strcmp(call->content_sha256, EMPTY_SHA256) == 0;
 	if (!unsigned_payload)
@@ -83,7 +83,7 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 	struct s3_token *token = call->request->token;
 	const struct s3_error *error;
 
-	/* Connecting looks at its own; what is not served says so itself. */
+	/* Connecting checks its own token; an operation that is not served has its own error. */
 	if (is_connect(call) || call->operation->id == S3_OPERATION_DECLINED ||
 		!s3_call_has_header(call, name))
 		return NULL;
@@ -101,7 +101,7 @@ const struct s3_error *s3_token_check(struct s3_call *call)
 		error = check_token(call, token);
 	if (error)
 		return error;
-	/* The front answers in another way, and this error is seen by nobody. */
+	/* The front answers in another way, and no client sees this error. */
 	if (token->ops->admit(token, call->identity))
 		return s3_error_at(S3_E_NOT_IMPLEMENTED);
 	token->admitted = true;

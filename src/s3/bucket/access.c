@@ -1,5 +1,5 @@
-/* s3/bucket/access.c: what buckets say about who may: policy, access control list, ownership,
- * public access. */
+/* s3/bucket/access.c: a bucket's access settings: policy, access control list, ownership, public
+ * access. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -10,10 +10,10 @@
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
 
-/* ---- Policy: its text, as it came; behind this line when it binds the bucket's owner, too. ----
- */
+/* ---- Policy: its text as received; a policy that binds the bucket's owner, too, has this line in
+ * front. ---- */
 
-/* Both change at once, being one document; no policy begins like that. */
+/* Text and flag are one document so that both change at once; no policy begins with this line. */
 static const struct s3_error *keep_policy(
 	struct s3_call *call, struct slice text, struct slice *ret_document)
 {
@@ -99,7 +99,7 @@ const struct s3_config_ops s3_config_policy = {
 	.put_status = 204,
 };
 
-/* ---- The bucket's list. ---- */
+/* ---- The bucket's access control list. ---- */
 
 static int acl_load(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
@@ -132,7 +132,7 @@ const struct s3_config_ops s3_config_acl = {
 
 /* ---- Ownership. ---- */
 
-/* With the list switched off, nobody but the owner may have anything by it. */
+/* To switch lists off, the bucket's list may grant nothing to anybody but the owner. */
 static const struct s3_error *check_enforce(struct s3_call *call)
 {
 	const struct s3_settings *settings;
@@ -207,7 +207,7 @@ static const char *const switch_names[] = {
 	"BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"};
 _Static_assert(ARRAY_LEN(switch_names) == S3_PUBLIC_SWITCHES, "as many as are kept");
 
-/* Kept as "1011", in the order of the names. */
+/* Stored as "1011", in the order of the names. */
 static const struct s3_error *public_check(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {

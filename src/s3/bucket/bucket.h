@@ -1,5 +1,5 @@
-/* s3/bucket/bucket.h: what the configurations of a bucket share with the table of them: each one's
- * operations (how it is checked, parsed and told); and who pays, which one of them says. */
+/* s3/bucket/bucket.h: the operations of each kind of bucket configuration (check, load, answer), for
+ * the table of kinds; and the check for requester pays. */
 #ifndef S3_BUCKET_BUCKET_H
 #define S3_BUCKET_BUCKET_H
 

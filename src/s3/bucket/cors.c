@@ -1,5 +1,5 @@
-/* s3/bucket/cors.c: a bucket's rules for pages of other origins: kept, and told with every answer
- * to such a page. A preflight asks for them, too (op/options.c). */
+/* s3/bucket/cors.c: a bucket's CORS rules: stored, and applied to every answer to a page of another
+ * origin. A preflight uses them, too (op/options.c). */
 #include <ctype.h>
 #include <errno.h>
 
@@ -13,7 +13,7 @@
 #define MAX_AGE_MAX  2147483647u
 #define ID_CHARS_MAX 255u
 
-/* Text against a pattern that has at most one "*". */
+/* Matches text against a pattern with at most one "*". */
 static bool pattern_matches(struct slice pattern, struct slice text, bool nocase)
 {
 	ptrdiff_t star = slice_find(pattern, SLICE("*"));
@@ -37,7 +37,7 @@ static bool has_two_wildcards(struct slice text)
 	return star >= 0 && slice_find(slice_from(text, (size_t)star + 1), SLICE("*")) >= 0;
 }
 
-/* The stored text is returned as a header's value. */
+/* The stored text is returned in a header's value. */
 static bool is_header_text(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -216,7 +216,7 @@ const struct s3_cors_rule *s3_cors_find(struct s3_call *call, const struct s3_co
 	return rule;
 }
 
-/* Names of headers as AWS answers them, in lower case; as they came where memory is short. */
+/* Header names in AWS's form, lower case; unchanged when memory is short. */
 static struct slice in_lower_case(struct s3_call *call, struct slice names)
 {
 	char *text = mem_arena_get(&call->arena, names.len);

@@ -1,4 +1,4 @@
-/* s3/bucket/encryption.c: how a bucket's objects are encrypted when a write does not say. */
+/* s3/bucket/encryption.c: a bucket's default encryption, for writes that do not specify any. */
 #include <errno.h>
 
 #include "s3/bucket/bucket.h"

@@ -1,5 +1,5 @@
-/* s3/bucket/lifecycle.c: a bucket's lifecycle configuration: held against its schema, kept, parsed
- * for who acts on it; and x-amz-expiration, which tells of it. */
+/* s3/bucket/lifecycle.c: a bucket's lifecycle configuration: checked, stored, parsed for the code
+ * that applies it; and x-amz-expiration, which reports it. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -10,7 +10,7 @@
 #include "s3/core/xml_in.h"
 #include "s3/object/lifecycle.h"
 
-/* A rule without an id gets one, which stays. */
+/* A rule without an id gets one, which is stored. */
 static int name_rules(struct s3_xml *root, struct mem_arena *arena)
 {
 	for (struct s3_xml *rule = root->child; rule; rule = rule->next) {
@@ -34,9 +34,9 @@ static int name_rules(struct s3_xml *root, struct mem_arena *arena)
 	return 0;
 }
 
-/* A header of the configuration, which is kept behind the document. S3 takes the first for said
- * where nothing is; here what is not said is not told, and objects of any length move: it costs
- * nothing, their bytes stay where they are. */
+/* A header of the configuration, stored behind the document. If it is missing, S3 assumes the first
+ * value. This server reports nothing, and objects of any length move: a move costs nothing, because
+ * their bytes stay in place. */
 #define MINIMUM_HEADER "x-amz-transition-default-minimum-object-size"
 
 static const struct {

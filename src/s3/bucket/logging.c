@@ -1,5 +1,5 @@
-/* s3/bucket/logging.c: where the access log of a bucket goes: a bucket of the same region that lets
- * the service that writes logs put them. */
+/* s3/bucket/logging.c: the target of a bucket's access log: a bucket of the same region that allows
+ * the log delivery service to put the logs. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -16,8 +16,7 @@ static const struct s3_error *judge(struct s3_call *call, const struct store_buc
 {
 	if (strcmp(from->region, to->bucket.region) != 0)
 		return s3_error_at(S3_E_CROSS_LOCATION_LOGGING);
-	/* In one's own buckets the right may come later: it is asked for whenever there is a line.
-	 */
+	/* For a bucket of the same owner the right may come later: it is checked for every line. */
 	if (strcmp(from->owner, to->bucket.owner) != 0 &&
 		!s3_log_is_allowed(call, from, to, prefix))
 		return s3_fail(call, S3_E_ACCESS_DENIED,
@@ -36,7 +35,7 @@ static const struct s3_error *judge(struct s3_call *call, const struct store_buc
 	return NULL;
 }
 
-/* Grants to the owner of the target's bucket give him nothing that he has not, and are dropped. */
+/* Grants to the owner of the target bucket have no effect, and are dropped. */
 static const struct s3_error *check_grants(const struct s3_settings *to, struct s3_acl *grants)
 {
 	struct slice owner = slice_str(to->bucket.owner);
@@ -85,7 +84,7 @@ static const struct s3_error *check_target(
 
 /* ---- The document. ---- */
 
-/* How keys are made is told also where the client did not say it. */
+/* The answer contains the key format even if the client did not send it. */
 static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *enabled)
 {
 	const struct s3_xml *format = s3_xml_child(enabled, "TargetObjectKeyFormat"), *partitioned;
@@ -113,7 +112,7 @@ static const struct s3_error *check_format(struct s3_call *call, struct s3_xml *
 	return NULL;
 }
 
-/* The store keeps the list's text of <TargetGrants>; without grants, nothing. */
+/* Stores the text of <TargetGrants>'s list; without grants, nothing. */
 static const struct s3_error *keep_grants(
 	struct s3_call *call, struct s3_xml *enabled, const struct s3_acl *grants)
 {
@@ -203,7 +202,7 @@ static int load(struct slice document, struct mem_arena *arena, const void **ret
 	return 0;
 }
 
-/* As it is kept, but with the grants as they came. */
+/* As stored, but with the grants as received. */
 static const struct s3_error *answer(struct s3_call *call, struct slice document)
 {
 	const struct s3_xml *enabled, *node;

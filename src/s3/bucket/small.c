@@ -1,5 +1,5 @@
-/* s3/bucket/small.c: configurations of a bucket that are one word: who pays, acceleration; and
- * replication, which is declined in S3's own order. */
+/* s3/bucket/small.c: bucket configurations of one word: request payment, acceleration; and
+ * replication, which is refused in S3's order of errors. */
 #include <errno.h>
 
 #include "s3/auth/access.h"
@@ -9,7 +9,7 @@
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
 
-/* The one child of the root, which must be among the words. */
+/* Reads the root's only child, which must be one of the words. */
 static const struct s3_error *check_word(struct s3_call *call, struct slice body, const char *root,
 	const char *child, const struct slice *words, struct slice *ret_document)
 {
@@ -35,7 +35,7 @@ static const struct s3_error *check_payment(
 	return check_word(call, body, "RequestPaymentConfiguration", "Payer", words, ret_document);
 }
 
-/* Not NULL: who asks pays. */
+/* Not NULL: the requester pays. */
 static int load_payment(struct slice document, struct mem_arena *arena, const void **ret_parsed)
 {
 	struct s3_xml *tree;
@@ -74,7 +74,7 @@ const struct s3_error *s3_payer_check(struct s3_call *call)
 	return s3_error_at(S3_E_ACCESS_DENIED);
 }
 
-/* Names with dots have no accelerated endpoint in S3. */
+/* In S3, names with dots have no accelerated endpoint. */
 static const struct s3_error *check_accelerate(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {
@@ -94,7 +94,7 @@ const struct s3_config_ops s3_config_accelerate = {
 	.put_status = 200,
 };
 
-/* S3 first looks whether the bucket keeps versions. */
+/* S3 first checks whether the bucket has versioning. */
 static const struct s3_error *check_replication(
 	struct s3_call *call, struct slice body, struct slice *ret_document)
 {

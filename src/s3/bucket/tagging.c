@@ -38,7 +38,7 @@ static const struct s3_error *answer(struct s3_call *call, struct slice document
 
 	if (ret)
 		return s3_fail_errno(call, ret);
-	/* A set of none, once put, is as if there were none. */
+	/* An empty tag set counts as no tag set. */
 	return tags.count ? s3_tags_answer(call, &tags) : s3_error_at(S3_E_TAG_SET_MISSING);
 }
 

@@ -1,5 +1,5 @@
 /* s3/bucket/versioning.c: the versioning of a bucket as a configuration: a PUT changes the bucket
- * itself, which the GET (op/get_bucket_versioning.c) is answered from. */
+ * itself, and the GET (op/get_bucket_versioning.c) reads the bucket. */
 #include <errno.h>
 
 #include "s3/bucket/bucket.h"

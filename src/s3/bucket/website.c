@@ -1,4 +1,4 @@
-/* s3/bucket/website.c: the website of a bucket as it is configured. */
+/* s3/bucket/website.c: the website configuration of a bucket. */
 #include <errno.h>
 
 #include "s3/bucket/bucket.h"
@@ -7,7 +7,7 @@
 #include "s3/core/settings.h"
 #include "s3/core/xml_in.h"
 
-/* Goes into a Location. */
+/* This text becomes part of a Location header. */
 static bool is_host(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -29,7 +29,7 @@ static const struct s3_error *check_protocol(struct s3_call *call, const struct 
 		"be selected automatically.");
 }
 
-/* A number of three digits that starts so. */
+/* A number of three digits with this first digit. */
 static bool is_status(struct slice text, char first, char other)
 {
 	uint64_t number;
@@ -144,7 +144,7 @@ static const struct s3_error *check(
 	return error ? error : s3_config_xml_text(call, root, ret_document);
 }
 
-/* ---- As requests look at it. ---- */
+/* ---- The parsed form for requests. ---- */
 
 static struct slice text_or_none(const struct s3_xml *node, const char *name)
 {

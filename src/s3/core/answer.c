@@ -63,7 +63,7 @@ const struct s3_error *s3_answer_empty(struct s3_call *call, uint32_t status)
 	return NULL;
 }
 
-/* Head and text; a transport that broke is the front's to end. */
+/* Sends head and text; the front ends a broken transport. */
 void s3_answer_text(struct s3_call *call, uint32_t status, struct slice type, struct slice text)
 {
 	struct s3_reply *reply = call->reply;
@@ -128,7 +128,7 @@ static void put_error(const struct s3_call *call, const struct s3_error *error, 
 	buf_put_str(xml, "</Error>");
 }
 
-/* As IAM and STS write it. */
+/* In the format of IAM and STS. */
 static void put_service_error(
 	const struct s3_call *call, const struct s3_error *error, struct buf *xml)
 {

@@ -1,5 +1,5 @@
-/* s3/core/call.c: one request being answered: its memory, its headers and parameters, how it fails.
- */
+/* s3/core/call.c: the call: one request in progress: its memory, its headers and parameters, its
+ * errors. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "s3/core/call.h"
 #include "s3/core/text.h"
 
-/* Of the elements that an error adds to its document. */
+/* Size of the elements that an error adds to its document. */
 #define DETAIL_BYTES_MAX (32u * LIMIT_HTTP_HEAD_BYTES_MAX)
 
 static const struct s3_header *find_header(const struct s3_call *call, struct slice name)
@@ -106,12 +106,13 @@ uint16_t s3_call_share(const struct s3_call *call)
 
 	s3_call_check(call);
 	if (principal) {
-		/* Sessions of roles have no user's name: all of an account's have one share. */
+		/* Sessions of roles have no user name: all those of one account have a common
+		 * share. */
 		name = slice_of(
 			text, (size_t)snprintf(text, sizeof(text), "%s/%.*s", principal->owner.id,
 				      SLICE_FMT(slice_to(principal->user_name, IAM_NAME_LEN_MAX))));
 	} else if (!name.len && call->request->peer) {
-		/* An anonymous caller: the share of its address. */
+		/* An anonymous caller uses the share of its address. */
 		name = flow_peer_name(slice_str(call->request->peer));
 	}
 	share = flow_share_of(budget, name);
@@ -119,9 +120,9 @@ uint16_t s3_call_share(const struct s3_call *call)
 	return share;
 }
 
-/* A cache of the last keys' shares: each request needs its share. A user that gets another user's
- * key meanwhile stays in that user's share until the share is computed again, which does no harm.
- */
+/* Caches the last keys' shares, because each request needs its share. If another user gets the key
+ * meanwhile, the requests use the former user's share until it is computed again; that does no
+ * harm. */
 #define SEEN_KEYS	   64u
 #define SEEN_KEY_BYTES_MAX 40u
 
@@ -181,12 +182,12 @@ const struct s3_error *s3_fail_declined(struct s3_call *call)
 {
 	struct slice method = call->request->method_text;
 
-	/* A Lambda function's answer for an access point comes here by a path that could be a
-	 * bucket's. */
+	/* A Lambda function's answer for an access point has a path that could also be a bucket's.
+	 */
 	if (!call->declined.len)
 		return s3_fail(call, S3_E_NOT_IMPLEMENTED,
 			"WriteGetObjectResponse is not implemented by this server.");
-	/* Any bytes can be its name. */
+	/* The name can contain any bytes. */
 	if (call->declined.len > DECLINED_NAME_MAX || !utf8_is_valid(call->declined))
 		return s3_error_at(S3_E_NOT_IMPLEMENTED);
 	return s3_fail(call, S3_E_NOT_IMPLEMENTED,

@@ -1,5 +1,5 @@
-/* s3/core/call.h: the server's side of s3, and the call: one request being answered, its arena, its
- * errors, its headers and parameters.
+/* s3/core/call.h: the server state of s3, and the call: one request in progress, with its arena,
+ * its errors, its headers and parameters.
  *
  *   s3_handle ─ route ─ auth ─ authorise ─ op/ ─ answer */
 #ifndef S3_CORE_CALL_H
@@ -21,7 +21,7 @@ enum s3_error_id {
 };
 const struct s3_error *s3_error_at(enum s3_error_id id);
 
-/* ---- The server's side of s3. ---- */
+/* ---- The server state of s3. ---- */
 struct s3_config_kind;
 struct s3 {
 	struct store *store;
@@ -35,9 +35,9 @@ struct s3 {
 	bool express; /* there are directory buckets */
 	int64_t lifecycle_day_s;
 	bool decline_by_draft;
-	bool signature_v2;			    /* is accepted */
-	bool closed_buckets, encrypted_buckets;	    /* what new ones are */
-	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* tells this host's errors from another's */
+	bool signature_v2;			    /* Signature Version 2 is accepted */
+	bool closed_buckets, encrypted_buckets;	    /* flags of new buckets */
+	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* distinguishes this host's errors from another's */
 	struct sigv4_keys *keys;
 	struct s3_keyring *keyring;
 	struct s3_settings_table *settings;
@@ -46,9 +46,9 @@ struct s3 {
 	struct s3_oidc *oidc;
 	struct s3_outbox *outbox; /* NULL: not started */
 	struct iam *iam;
-	const struct s3_config_kind *config_kinds; /* by id: what they do stands above this room */
+	const struct s3_config_kind *config_kinds; /* by id: the handlers are in a higher layer */
 };
-/* ---- One request being answered. ----
+/* ---- One request in progress. ----
  *
  *   made ──────► routed ──────► authenticated ──────► running ──────► answered
  *   s3_handle    s3_route       s3_authenticate       its handler     reply->status != 0
@@ -62,49 +62,50 @@ struct s3_call {
 	const struct s3_request *request;
 	struct s3_reply *reply;
 	const struct s3_operation *operation;
-	const char *log_name;  /* what access logs call it behind "REST."; NULL: nothing */
-	struct slice declined; /* the parameter that no operation served here takes; or empty */
+	const char *log_name;  /* its name in access logs behind "REST."; NULL: nothing */
+	struct slice declined; /* a parameter that no served operation takes; or empty */
 	struct slice bucket;
 	struct slice key; /* decoded */
 	struct s3_params params;
-	struct s3_settings *settings; /* of the bucket, when something asked for them */
+	struct s3_settings *settings; /* of the bucket, if they were needed */
 	const struct s3_identity *identity;
-	struct iam_principal *principal;   /* a reference; NULL: the server's root, or nobody */
+	struct iam_principal *principal;   /* a reference; NULL: the server's root, or an anonymous caller */
 	struct iam_credential *credential; /* a reference, when a key of the table was used */
-	const struct iam_session *sts;	   /* the session of STS that asks; or NULL */
-	struct slice session_bucket; /* asked by a session of this directory bucket; or empty */
+	const struct iam_session *sts;	   /* the caller's STS session; or NULL */
+	struct slice session_bucket; /* directory bucket of the caller's session; or empty */
 	bool session_read_only;
-	struct slice form; /* a body that the signature made be read already */
+	struct slice form; /* a body that was read early to verify the signature */
 	bool form_read;
 	bool presigned;
-	int64_t signed_ms; /* when the request was signed; 0: it was not, or does not say */
+	int64_t signed_ms; /* when the request was signed; 0: unsigned, or unknown */
 	bool version2;	   /* its signature is of Version 2 */
-	bool by_acl;	   /* nothing but an access control list let it in */
+	bool by_acl;	   /* allowed only by an access control list */
 	bool website;	   /* a page of a bucket's website */
-	bool conditional;  /* the policies asked about more than who, what and on what */
+	bool conditional;  /* the policies' decision depended on more than caller, action and resource */
 	bool whole;	   /* ranges and conditions do not count */
 	bool etag_md5;	   /* this client expects an MD5 as ETag */
 	const struct s3_sse
-		*sse; /* what the body that is being stored is encrypted with; or NULL */
+		*sse; /* encryption of the body that is being stored; or NULL */
 	uint64_t start_ns;
 	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
-	uint64_t body_bytes;   /* moved, either way; a copy's, too, of which its client sees none */
-	uint64_t received_bytes, sent_bytes; /* of these, from and to the client */
+	uint64_t body_bytes;   /* bytes moved, either way; also a copy's, which its client does not see */
+	uint64_t received_bytes, sent_bytes; /* part of these, from and to the client */
 	/* Details of an error beyond its table entry. */
 	const char *message; /* NULL: the table's */
 	struct slice detail; /* XML elements for the error document */
-	/* The source of a copy, while an error is of it; empty: errors are of the call's own. */
+	/* The source of a copy, while an error is about it; empty: errors are about the call's own
+	 * object. */
 	struct slice blamed_bucket, blamed_key;
-	uint32_t header_base; /* of the headers below, those that every answer has */
+	uint32_t header_base; /* how many of the headers below every answer has */
 	uint32_t header_count;
 	struct s3_chunk_signing signing;
-	char content_sha256[65]; /* S3_PAYLOAD_SHA256: what the body must have */
+	char content_sha256[65]; /* S3_PAYLOAD_SHA256: the required digest of the body */
 	struct s3_identity own_identity;
 	struct mem_arena arena;
 	struct s3_header headers[S3_REPLY_HEADERS_MAX];
 };
 
-/* Where an operation, or what it waited for, comes back. */
+/* Checks a call when it enters an operation, and after it waited. */
 static inline void s3_call_check(const struct s3_call *call)
 {
 	CHECK(call->magic == S3_CALL_MAGIC);
@@ -113,7 +114,8 @@ static inline void s3_call_check(const struct s3_call *call)
 	CHECK(call->header_count <= S3_REPLY_HEADERS_MAX);
 }
 
-/* Answers wholly, and returns NULL; or sends nothing, and returns the error to answer with. */
+/* Either sends the whole answer and returns NULL; or sends nothing and returns the error to answer
+ * with. */
 typedef const struct s3_error *s3_operation_fn(struct s3_call *call);
 
 /* The value of a request header, empty data when absent. */
@@ -123,33 +125,35 @@ bool s3_call_param(const struct s3_call *call, struct slice name, struct slice *
 /* Sets the message of the error to answer with and returns that error. */
 const struct s3_error *s3_fail(struct s3_call *call, enum s3_error_id id, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same of InvalidArgument, with the name of what was given and its value in the document. */
+/* Returns InvalidArgument with a message, and with the argument's name and value in the document.
+ */
 const struct s3_error *s3_fail_argument(
 	struct s3_call *call, const char *name, struct slice value, const char *message);
-/* NotImplemented: the call asks for what is not served here, by name. */
+/* NotImplemented: names the feature that is not served. */
 const struct s3_error *s3_fail_declined(struct s3_call *call);
 /* Adds <name>value</name> to the error document. */
 void s3_fail_detail(struct s3_call *call, const char *name, struct slice value);
-/* An errno of the store, a bucket or a body. */
+/* The S3 error for an errno of the store, a bucket or a body. */
 const struct s3_error *s3_fail_errno(struct s3_call *call, int error);
-/* Whose frames the call's bodies take: the user's, or when nobody signed the address'. The calling
- * fiber joins the same one's group, which shares the processor with others. */
+/* The share whose frames the call's bodies use: the user's, or for an anonymous caller the
+ * address's. The calling fiber joins the group of the same share, which shares the processor with
+ * the other groups. */
 uint16_t s3_call_share(const struct s3_call *call);
-/* That alone, as cheaply as each request needs it. */
+/* Only the share, cheap enough for every request. */
 void s3_call_join(struct s3_call *call);
 /* The Retry-After of a 503. */
 #define S3_RETRY_AFTER_S "1"
-/* Looks the bucket up; NULL when it is there. */
+/* Looks the bucket up; NULL: it exists. */
 const struct s3_error *s3_call_bucket(struct s3_call *call, struct store_bucket *ret_bucket);
 
 /* The part before ".domain" in the request's host; empty: another host. */
 struct slice s3_host_bucket(const struct s3_call *call, struct slice domain);
-/* Requests that are worked on, and how they end. */
+/* Requests in progress, and their results. */
 void s3_metrics_begin(void);
 void s3_metrics_end(const struct s3_call *call);
 
 /* ---- Directory buckets. ---- */
-/* Only looks at how the name ends: of names that were let in; text.h has s3_express_zone. */
+/* Checks only the end of the name, for names that were validated; text.h has s3_express_zone. */
 static inline bool s3_express_bucket(const struct s3_call *call)
 {
 	return slice_ends(call->bucket, SLICE("--x-s3"));

@@ -1,6 +1,5 @@
-/* s3/core/conditions.c: conditional requests: RFC 9110 section 13 for reading, S3's conditional
- * writes.
- */
+/* s3/core/conditions.c: conditional requests: RFC 9110 section 13 for reads, S3's conditional
+ * writes. */
 #include <errno.h>
 
 #include "s3/core/call.h"
@@ -30,7 +29,7 @@ bool s3_etag_matches(struct slice list, const char *etag)
 	return false;
 }
 
-/* True when date is readable and the object was modified after it; HTTP dates have seconds. */
+/* True when date is valid and the object was modified after it; HTTP dates have seconds. */
 static bool date_orders(struct slice date, uint64_t mtime_ns, bool *ret_modified_after)
 {
 	int64_t date_ms;
@@ -41,7 +40,7 @@ static bool date_orders(struct slice date, uint64_t mtime_ns, bool *ret_modified
 	return true;
 }
 
-/* A date that is still to come is as if it were not there. */
+/* A date in the future is ignored. */
 static bool is_modified_since(struct slice date, uint64_t mtime_ns)
 {
 	int64_t date_ms;

@@ -13,20 +13,20 @@ enum s3_condition_result s3_conditions_check(
 	const struct s3_conditions *conditions, const char *etag, uint64_t mtime_ns);
 /* An entity tag without its weakness mark and quotes. */
 struct slice s3_etag_bare(struct slice tag);
-/* A list of entity tags, or "*", against an ETag without quotes. Weak comparison. */
+/* Compares a list of entity tags, or "*", with an ETag without quotes. Weak comparison. */
 bool s3_etag_matches(struct slice list, const char *etag);
-/* Conditional PUT and DELETE: decided at the commit. */
+/* Conditions of PUT and DELETE: checked at the commit. */
 struct s3_write_condition {
 	struct slice if_match, if_none_match;
-	bool absent;		 /* an object that is longer than nothing is InvalidWriteOffset */
-	enum s3_error_id failed; /* why check refused */
+	bool absent;		 /* if the object is not empty, the error is InvalidWriteOffset */
+	enum s3_error_id failed; /* the reason of check's refusal */
 	bool refused;
 };
 const struct s3_error *s3_write_condition_parse(
 	struct s3_call *call, struct s3_write_condition *ret_condition);
 bool s3_write_condition_any(const struct s3_write_condition *condition);
 store_check_fn s3_write_condition_check;
-/* The S3 error for an -errno of a commit with that check. */
+/* The S3 error for the -errno of a commit with that check. */
 const struct s3_error *s3_write_failed(
 	struct s3_call *call, const struct s3_write_condition *condition, int error);
 

@@ -1,5 +1,5 @@
-/* s3/core/config.c: the documents of a bucket's configurations: by their kinds, kept, read,
- * deleted. */
+/* s3/core/config.c: stores, reads and deletes the documents of a bucket's configurations, by their
+ * kinds. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -129,7 +129,7 @@ void s3_configs_delete_all(struct s3_call *call)
 	s3_settings_changed(call->s3, call->bucket);
 }
 
-/* ---- Functions shared by the kinds. ---- */
+/* ---- Functions that the kinds share. ---- */
 
 const struct s3_error *s3_config_xml(
 	struct s3_call *call, struct slice body, const char *root, struct s3_xml **ret_root)
@@ -143,7 +143,7 @@ const struct s3_error *s3_config_xml(
 	return NULL;
 }
 
-/* As deep as S3_XML_DEPTH_MAX. */
+/* Recurses at most S3_XML_DEPTH_MAX deep. */
 void s3_config_put_xml(const struct s3_xml *node, struct buf *xml)
 {
 	if (!node->child)

@@ -1,6 +1,4 @@
-/* s3/core/error.c: the records of the error table, and the one place where errno becomes an S3
- * code.
- */
+/* s3/core/error.c: the records of the error table, and the only mapping from errno to S3 codes. */
 #include <errno.h>
 
 #include "s3/core/call.h"
@@ -26,8 +24,8 @@ const struct s3_error *s3_error_named(const char *code)
 	return NULL;
 }
 
-/* How a failure is told to a client. EBADMSG is a body whose chunk signatures do not verify: what
- * fails to verify on the volume is EIO by then. */
+/* The client's error for each errno. EBADMSG means that chunk signatures of a body do not verify; a
+ * failed verification on the volume is EIO here. */
 static const struct {
 	int error;
 	enum s3_error_id id;

@@ -1,4 +1,5 @@
-/* s3/core/host_id.c: what tells this host's answers from another's: a digest of its name. */
+/* s3/core/host_id.c: the id that distinguishes this host's answers from others': a digest of its
+ * name. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* s3/core/metrics.c: requests that are worked on, those answered by operation and status class, how
- * long they took by operation and transport, and the bytes of their bodies by transport. */
+/* s3/core/metrics.c: counts requests in progress, answers by operation and status class, durations
+ * by operation and transport, and body bytes by transport. */
 #include "s3/core/call.h"
 
 DEFINE_COUNTER(in_flight, "nebulaio_s3_requests_in_flight", NULL,
@@ -70,7 +70,7 @@ __attribute__((constructor)) static void register_counters(void)
 	}
 }
 
-/* By its first letter and its length: each request ends here. */
+/* Looks up by first letter and length, because every request ends here. */
 static enum transport transport_of(const char *name)
 {
 	if (name[0] == 'r')

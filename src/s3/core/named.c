@@ -1,5 +1,4 @@
-/* s3/core/named.c: the object that a request names, in the version that it names: opened, or why
- * not. */
+/* s3/core/named.c: opens the object that a request names, in the version that it names. */
 #include <errno.h>
 
 #include "s3/core/answer.h"
@@ -58,7 +57,7 @@ static bool ends_in_marker(
 	       ret_newest->delete_marker;
 }
 
-/* The key has no current object: it may say so by a delete marker. */
+/* The key has no current object; a delete marker may be the reason. */
 __attribute__((noinline)) const struct s3_error *s3_no_such_key(
 	struct s3_call *call, struct slice bucket, struct slice key)
 {
@@ -86,7 +85,7 @@ const struct s3_error *s3_open_object(
 	return s3_no_such_key(call, bucket, key);
 }
 
-/* A delete marker has nothing that could be read or changed. */
+/* A delete marker has no contents to read or change. */
 const struct s3_error *s3_not_of_marker(struct s3_call *call)
 {
 	s3_fail_detail(call, "Method", call->request->method_text);

@@ -1,4 +1,4 @@
-/* s3/core/operation.c: the rows of s3_operation_table.inc as records, and by opcode. */
+/* s3/core/operation.c: the rows of s3_operation_table.inc as records, and a lookup by opcode. */
 #include "s3/core/operation.h"
 
 #include "codec/capsule.h"
@@ -41,7 +41,7 @@ const struct s3_not_served *s3_not_served(struct slice param)
 	return NULL;
 }
 
-/* Each native request asks. */
+/* Called for each native request. */
 static const struct s3_operation *by_opcode[CAPSULE_OP_S3];
 
 __attribute__((constructor)) static void index_opcodes(void)

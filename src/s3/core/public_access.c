@@ -1,5 +1,5 @@
-/* s3/core/public_access.c: the access rules in settings: ownership, public access, the principals
- * that a policy binds. */
+/* s3/core/public_access.c: access rules in a bucket's settings: ownership, public access, the
+ * principals that a policy binds. */
 #include <errno.h>
 
 #include "iam/iam.h"
@@ -30,7 +30,7 @@ enum s3_ownership s3_settings_ownership(const struct s3_settings *settings)
 {
 	const enum s3_ownership *ownership = settings->parsed[S3_CONFIG_OWNERSHIP];
 
-	/* Lists of directory buckets never count. */
+	/* Access control lists of directory buckets never count. */
 	if (slice_ends(slice_str(settings->bucket.name), SLICE("--x-s3")))
 		return S3_OWNERSHIP_ENFORCED;
 	return ownership ? *ownership : S3_OWNERSHIP_WRITER;

@@ -1,6 +1,6 @@
-/* s3/core/settings.c: what buckets say about themselves, in a small table for each reactor's
- * thread. A bucket's generation, which all share, is counted up after every change: a copy counts
- * while it has the generation that stood before it was read. */
+/* s3/core/settings.c: the parsed configurations of buckets, cached in a small table for each
+ * reactor's thread. All threads share a bucket's generation, which increases after every change. A
+ * copy is valid while its generation, which was read before its documents, is current. */
 #include "s3/core/settings.h"
 
 #include <errno.h>
@@ -11,24 +11,25 @@
 
 #include "s3/core/call.h"
 
-#define CACHE_SIZE	 1024u /* buckets that a reactor remembers */
-#define GENERATION_COUNT 4096u /* buckets whose names' hashes meet share one */
+#define CACHE_SIZE	 1024u /* buckets in a reactor's cache */
+#define GENERATION_COUNT 4096u /* slots of generations; buckets with the same hash share one */
 
-/* One thread's. */
+/* The cache of one thread. */
 struct cache {
 	struct cache *next;
-	struct s3_settings *last; /* asked for; one of the slots, or NULL */
+	struct s3_settings *last; /* the last one returned; one of the slots, or NULL */
 	struct s3_settings *slots[CACHE_SIZE];
 };
 struct s3_settings_table {
-	uint64_t id; /* never used before in this process */
+	uint64_t id; /* unique in this process */
 	pthread_mutex_t lock;
 	struct cache *caches;
 	_Atomic uint32_t generations[GENERATION_COUNT];
 };
 
 static _Atomic uint64_t next_table_id = 1;
-/* This thread's cache, and of which table it is: of one that was closed, id is never asked for. */
+/* This thread's cache, and the table that it belongs to. The id of a closed table is never used
+ * again. */
 static _Thread_local struct cache *own_cache;
 static _Thread_local uint64_t own_table_id;
 
@@ -117,7 +118,7 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 	ret = document_get(s3->store, core,
 		s3_config_name(slice_str(settings->bucket.name), kind->param, name),
 		&settings->arena, &document);
-	/* Deleted since it was listed, or left of a bucket that had this name before. */
+	/* A bucket deleted since the listing, or a document of a former bucket of this name. */
 	if (ret == -ENOENT || (!ret && document.owner != settings->bucket.id))
 		return 0;
 	if (!ret && slice_eq(document.text, SLICE(S3_CONFIG_DELETED)) &&
@@ -140,7 +141,7 @@ static int load_kind(struct s3 *s3, struct flow_core *core, const struct s3_conf
 	return ret;
 }
 
-/* Which kinds a bucket has documents of. */
+/* The kinds of which a bucket has documents. */
 struct found {
 	const struct s3 *s3;
 	size_t prefix_len;

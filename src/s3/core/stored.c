@@ -1,4 +1,4 @@
-/* s3/core/stored.c: what is kept with an object: hidden headers, its parts, its storage class, its
+/* s3/core/stored.c: data stored with an object: hidden headers, its parts, its storage class, its
  * checksum as text. */
 #include <endian.h>
 #include <errno.h>
@@ -7,12 +7,12 @@
 #include "s3/core/call.h"
 #include "s3/core/stored.h"
 
-/* By their number in an object's flags, which never changes. */
+/* Indexed by their number in an object's flags, which never changes. */
 static const struct slice storage_classes[] = {SLICE("STANDARD"), SLICE("STANDARD_IA"),
 	SLICE("ONEZONE_IA"), SLICE("REDUCED_REDUNDANCY"), SLICE("INTELLIGENT_TIERING"),
 	SLICE("GLACIER_IR"), SLICE("EXPRESS_ONEZONE"), SLICE("GLACIER"), SLICE("DEEP_ARCHIVE")};
 
-#define STORAGE_CLASS_GLACIER 7u /* the archives, from here on */
+#define STORAGE_CLASS_GLACIER 7u /* the first archive class; the rest are archives, too */
 
 _Static_assert(ARRAY_LEN(storage_classes) <= 256 >> S3_FLAG_CLASS_SHIFT, "classes fit the flags");
 
@@ -27,7 +27,7 @@ bool s3_meta_next(struct slice *rest, struct slice *ret_name, struct slice *ret_
 	return true;
 }
 
-/* The headers before the hidden ones. */
+/* The part of the headers before the hidden ones. */
 static size_t plain_len(struct slice headers)
 {
 	struct slice rest = headers, name, value;
@@ -65,7 +65,7 @@ int s3_meta_set_hidden(struct slice headers, struct slice name, struct slice val
 	while (s3_meta_next(&rest, &other, &other_value)) {
 		if (slice_eq(other, name))
 			continue;
-		/* Name and value lie side by side. */
+		/* Name and value are adjacent. */
 		memcpy(at, other.data, other.len + other_value.len + 2);
 		at += other.len + other_value.len + 2;
 	}
@@ -143,8 +143,8 @@ void s3_etag_of_crc(struct store_meta *meta)
 	char digits[32];
 	size_t zeros = 16;
 
-	/* "%016x-%x" of both. Never of an MD5's form, so that no client checks a body against it as
-	 * one. */
+	/* "%016x-%x" of both. It never has the form of an MD5, so no client compares it with a
+	 * body's MD5. */
 	hex_encode(words, sizeof(words), digits);
 	while (zeros < 31 && digits[zeros] == '0')
 		zeros++;

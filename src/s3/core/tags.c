@@ -1,4 +1,4 @@
-/* s3/core/tags.c: tags: their limits, their forms in requests, and how they are kept. */
+/* s3/core/tags.c: tags: their limits, their forms in requests, and their stored form. */
 #include "s3/core/tags.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "s3/core/text.h"
 #include "s3/core/xml_in.h"
 
-/* ASCII characters that a tag can have beside letters and digits; of other characters Unicode has
- * letters in plenty, and all are taken. */
+/* ASCII characters that a tag may contain besides letters and digits. All characters beyond ASCII
+ * are accepted, because most of them are letters. */
 static bool is_clean(struct slice text)
 {
 	for (size_t i = 0; i < text.len; i++) {
@@ -63,7 +63,7 @@ static int tag_order(const void *a, const void *b)
 	return slice_cmp(((const struct s3_tag *)a)->key, ((const struct s3_tag *)b)->key);
 }
 
-/* Sorts, and finds one that is there twice. */
+/* Sorts the tags and finds a duplicate key. */
 static const struct s3_tag *sort(struct s3_tags *tags)
 {
 	qsort(tags->items, tags->count, sizeof(tags->items[0]), tag_order);
@@ -155,7 +155,7 @@ const struct s3_error *s3_tags_of_header(
 	return sort(ret_tags) ? header_error(call, value) : NULL;
 }
 
-/* ---- As they are kept. ---- */
+/* ---- The stored form. ---- */
 
 static char *put_escaped(char *at, struct slice text)
 {

@@ -1,4 +1,4 @@
-/* s3/core/text.c: query strings, ranges and names: the small languages of S3 requests. */
+/* s3/core/text.c: syntax of S3 requests: query strings, ranges and names. */
 #include "s3/core/text.h"
 
 #include <arpa/inet.h>
@@ -74,7 +74,7 @@ enum s3_range_result s3_range_parse(
 	last_text = slice_from(last_text, 6);
 	if (slice_find(last_text, SLICE("-")) < 0)
 		return S3_RANGE_WHOLE;
-	/* No blanks in between: "bytes= -1" is no range. */
+	/* Blanks are not allowed: "bytes= -1" is not a range. */
 	first_text = slice_split(&last_text, '-');
 	has_first = first_text.len > 0;
 	has_last = last_text.len > 0;
@@ -108,7 +108,7 @@ struct slice s3_peer_address(const char *peer)
 		text = slice_from(text, 1);
 		return slice_split(&text, ']');
 	}
-	/* More than one colon, and no brackets: an address without a port. */
+	/* More than one colon and no brackets: an IPv6 address without a port. */
 	return colon && strchr(peer, ':') == colon ? slice_to(text, (size_t)(colon - peer)) : text;
 }
 
@@ -127,7 +127,7 @@ static uint8_t bucket_char(struct slice name, size_t at)
 	return bucket_chars[(uint8_t)name.data[at]];
 }
 
-/* A dot stands between letters and digits: each part is a name of its own to DNS. */
+/* A dot must stand between letters and digits, because each part is a DNS label. */
 static bool dots_are_sound(struct slice name)
 {
 	for (size_t i = 1; i < name.len; i++) {
@@ -148,7 +148,7 @@ static bool is_ip_address(struct slice name)
 	       inet_pton(AF_INET, text, &ignored) == 1;
 }
 
-/* Prefixes and suffixes that are not for us; all have a dash or a dot. */
+/* Reserved prefixes and suffixes; all contain a dash or a dot. */
 static bool is_reserved(struct slice name)
 {
 	char first = name.data[0], last = name.data[name.len - 1];
@@ -200,7 +200,7 @@ bool s3_bucket_name_valid(struct slice name)
 		return false;
 	if (seen == BUCKET_END)
 		return true;
-	/* Only what has no dash can be an address. */
+	/* Only a name without a dash can be an address. */
 	return !is_reserved(name) && ((seen & BUCKET_DASH) || !is_ip_address(name));
 }
 
@@ -224,7 +224,7 @@ static bool is_plain(struct slice name)
 	return name.len > 0 && name.data[0] != '-' && name.data[name.len - 1] != '-';
 }
 
-/* The zone stands between the last two "--": its own dashes are single. */
+/* The zone is between the last two "--"; its own dashes are single. */
 struct slice s3_express_zone(struct slice bucket)
 {
 	struct slice rest;

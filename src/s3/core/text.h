@@ -1,5 +1,5 @@
-/* s3/core/text.h: the small languages of S3 requests, on plain buffers: query strings, names,
- * ranges. Pure functions, any thread; what they refuse they say by -errno. */
+/* s3/core/text.h: syntax of S3 requests, on plain buffers: query strings, names, ranges. Pure
+ * functions, any thread; they report invalid input by -errno. */
 #ifndef S3_TEXT_H
 #define S3_TEXT_H
 
@@ -20,7 +20,7 @@ struct s3_params {
 	uint32_t count;
 };
 
-/* How many parameters a query has at most: what parse needs room for. */
+/* Upper bound of the number of parameters in a query: the size that parse needs. */
 uint32_t s3_query_count(struct slice query);
 /* Decodes query into items (count of them) and memory (query.len bytes). "+" is a space. Empty
  * parts ("&&") are dropped. -EINVAL on a bad escape. */
@@ -29,9 +29,9 @@ int s3_query_parse(
 /* The first parameter of that name. */
 const struct s3_param *s3_query_find(const struct s3_params *params, struct slice name);
 
-/* RFC 9110 section 14.1.2, the part of it that S3 serves. */
+/* RFC 9110 section 14.1.2, as far as S3 serves it. */
 enum s3_range_result {
-	S3_RANGE_WHOLE, /* none, several, or not well-formed: the whole object */
+	S3_RANGE_WHOLE, /* none, several, or malformed: the whole object */
 	S3_RANGE_PART,
 	S3_RANGE_UNSATISFIABLE,
 };
@@ -42,7 +42,7 @@ enum s3_range_result s3_range_parse(
  */
 struct slice s3_peer_address(const char *peer);
 
-/* The zone of a directory bucket's name; empty: it is not the name of one. */
+/* The zone in a directory bucket's name; empty: not the name of a directory bucket. */
 struct slice s3_express_zone(struct slice bucket);
 
 #endif

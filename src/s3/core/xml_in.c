@@ -1,6 +1,6 @@
-/* s3/core/xml_in.c: request documents into a small tree, by expat, bounded in length, depth and
- * number of elements. A document type declaration ends it: with it goes every way to define
- * entities. */
+/* s3/core/xml_in.c: parses request documents into a small tree, by expat, with limits on length,
+ * depth and number of elements. A document type declaration is an error, so a document cannot
+ * define entities. */
 #include <errno.h>
 #include <expat.h>
 
@@ -76,8 +76,8 @@ static void end_element(void *arg, const XML_Char *name)
 		parse->depth--;
 }
 
-/* Pieces of one text are joined; expat cuts at every entity and line end. The arena grows by the
- * square of the pieces then, which is why blank text between elements is left out. */
+/* Joins the pieces of one text; expat splits at every entity and line end. Joining many pieces
+ * costs arena memory quadratic in their number, so blank text between elements is skipped. */
 static void character_data(void *arg, const XML_Char *data, int len)
 {
 	struct parse *parse = arg;
@@ -105,7 +105,7 @@ static void character_data(void *arg, const XML_Char *data, int len)
 		memcpy(joined, node->text.data, node->text.len);
 	memcpy(joined + node->text.len, data, (size_t)len);
 	node->text = slice_of(joined, node->text.len + (size_t)len);
-	/* The next piece goes into the rest of the allocation. */
+	/* Appends the next piece to the rest of the allocation. */
 	parse->arena->at = joined + node->text.len;
 }
 

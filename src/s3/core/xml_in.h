@@ -9,11 +9,11 @@
 
 struct s3_xml {
 	struct slice name; /* without its prefix */
-	struct slice text; /* character data directly inside, as it stands */
+	struct slice text; /* character data directly inside, unchanged */
 	struct s3_xml *child;
 	struct s3_xml *next;
 };
-/* -EINVAL: not well-formed, or a DTD, or too deep, too many, too long; -ENOMEM. */
+/* -EINVAL: not well-formed, a DTD, or beyond a limit (depth, elements, length); -ENOMEM. */
 int s3_xml_parse(struct slice text, struct mem_arena *arena, struct s3_xml **ret_root);
 /* The first child of that name, or NULL. */
 const struct s3_xml *s3_xml_child(const struct s3_xml *node, const char *name);

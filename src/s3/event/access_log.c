@@ -1,5 +1,5 @@
-/* s3/event/access_log.c: server access logging: its lines, and their way into objects. Lines for
- * one place are collected together, from all buckets. */
+/* s3/event/access_log.c: server access logging: makes log lines and puts them as objects. Lines
+ * with one target are collected together, from all buckets. */
 #include "s3/event/access_log.h"
 
 #include <errno.h>
@@ -16,21 +16,21 @@
 
 DEFINE_COUNTER_FULL(lines_full, "access_log");
 
-#define LOOK_NS (100 * NS_PER_MS) /* how often a waiting writer looks whether the server ends */
+#define LOOK_NS (100 * NS_PER_MS) /* interval at which a waiting writer checks for the server's end */
 #define DAY_NS	(86400 * NS_PER_S)
 
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
 	"Access log lines that were lost: no memory, or the log object could not be written.");
 
-/* The lines that wait for one place: made with the first line, freed once they are put. */
+/* The lines that wait for one target: created with the first line, freed after the put. */
 struct source {
 	struct source *next;
 	struct s3 *s3;
-	struct store_bucket from;	       /* the first line's */
-	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* where it goes */
+	struct store_bucket from;	       /* of the first line */
+	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* the target */
 	char prefix[S3_LOG_PREFIX_MAX + 1];
-	enum s3_log_keys keys; /* but for simple ones it is of one bucket only */
-	uint64_t day;	       /* since 1970; S3_LOG_BY_EVENT: it is of one day only */
+	enum s3_log_keys keys; /* unless simple, all lines are of one source bucket */
+	uint64_t day;	       /* the day since 1970, if S3_LOG_BY_EVENT: all lines are of that day */
 	struct buf grants;
 	struct buf lines;
 };
@@ -75,7 +75,7 @@ void s3_access_log_close(struct s3_access_log *log)
 
 /* ---- Putting. ---- */
 
-/* Of what happened on a day it names that day alone. */
+/* A key with the event's date has only lines of that day. */
 static void make_key(const struct source *source, struct buf *key)
 {
 	char iso[DATE_ISO_LEN], hex[16];
@@ -94,8 +94,8 @@ static void make_key(const struct source *source, struct buf *key)
 	buf_printf(key, "%.10s-%.2s-%.2s-%.2s-%.16s", iso, iso + 11, iso + 14, iso + 17, hex);
 }
 
-/* The list that goes with the log, as a stored header: all for the owner of its bucket, and what
- * was granted. */
+/* The access control list of the log object, as a stored header: full control for the owner of its
+ * bucket, and the configured grants. */
 static int make_list(const struct source *source, struct buf *headers)
 {
 	struct store_bucket to;
@@ -137,7 +137,7 @@ static void put_lines(struct source *source)
 	buf_free(&headers);
 }
 
-/* Takes it out of the list: nobody adds to it any more. */
+/* Takes it out of the list, so that no one adds lines to it any more. */
 static void unlink_source(struct s3_access_log *log, struct source *source)
 {
 	struct source **at = &log->sources;
@@ -149,7 +149,7 @@ static void unlink_source(struct s3_access_log *log, struct source *source)
 	pthread_mutex_unlock(&log->lock);
 }
 
-/* One object of what gathers meanwhile. */
+/* Puts the lines that have gathered as one object. */
 static void writer(void *arg)
 {
 	struct source *source = arg;
@@ -178,7 +178,7 @@ static const char *operation_name(const struct s3_call *call, char *buf, size_t 
 	return buf;
 }
 
-/* Text of a client, escaped so that it cannot end its quotes or the line. */
+/* Text from a client, escaped so that it cannot end its quotes or the line. */
 static void put_quoted(struct slice text, struct buf *line)
 {
 	if (!text.len) {
@@ -237,7 +237,7 @@ static void put_head(
 	buf_put_str(line, " ");
 }
 
-/* And ends with, from the version on. */
+/* The end of every line, from the version on. */
 static void put_tail(const struct s3_call *call, struct slice version_id, struct buf *line)
 {
 	bool anonymous = !call->identity || call->identity->anonymous;
@@ -281,7 +281,7 @@ static bool gathers(const struct source *source, const struct s3_logging *loggin
 	       (source->keys != S3_LOG_BY_EVENT || source->day == day);
 }
 
-/* That of the place; or a new one, and *ret_new is set. Holds the lock. */
+/* The batch of the target; or a new one, and *ret_new is set. Holds the lock. */
 static struct source *find_source(struct s3_access_log *log, const struct s3_call *call,
 	const struct s3_logging *logging, bool *ret_new)
 {
@@ -315,7 +315,7 @@ static struct source *find_source(struct s3_access_log *log, const struct s3_cal
 	return source;
 }
 
-/* Adds the line to what goes to the place of logs; counts it as dropped where that cannot be. */
+/* Adds the line to the batch of its target; counts it as dropped if that is impossible. */
 static void gather(struct s3_call *call, const struct s3_logging *logging, const struct buf *line)
 {
 	struct s3_access_log *log = call->s3->access_log;
@@ -345,7 +345,7 @@ static const struct s3_logging *logging_of(const struct s3_call *call)
 	return call->settings ? call->settings->parsed[S3_CONFIG_LOGGING] : NULL;
 }
 
-/* Where the call's lines go, if the bucket there lets them in; NULL: nowhere. */
+/* The target of the call's lines, if the bucket there allows them; NULL: none. */
 static const struct s3_logging *place_of(struct s3_call *call)
 {
 	const struct s3_logging *logging = logging_of(call);

@@ -1,6 +1,6 @@
-/* s3/event/access_log.h: server access logging: a line for each request to a bucket that asks for
- * it, kept in memory for a while, then put as an object into the bucket that is to have it. As in
- * S3 it is a best effort: what has not been put when the server dies is lost.
+/* s3/event/access_log.h: server access logging: one line for each request to a bucket that has
+ * logging enabled, kept in memory for a while, then put as an object into the target bucket. As in
+ * S3 this is best effort: lines that were not put when the server dies are lost.
  *
  * Source: S3 User Guide, "Logging requests with server access logging", "Amazon S3 server access
  * log format". */
@@ -12,14 +12,14 @@
 struct s3_settings;
 
 #define S3_ACCESS_LOG_FLUSH_S_DEFAULT 60u
-/* Of one bucket, between two objects; what comes beyond is counted and dropped. */
+/* Limit of one target between two objects; lines beyond it are counted and dropped. */
 #define S3_ACCESS_LOG_BYTES_MAX (1 * MIB)
 
-#define S3_LOG_SERVICE	  "logging.s3.amazonaws.com" /* who delivers logs, as policies name it */
+#define S3_LOG_SERVICE	  "logging.s3.amazonaws.com" /* name of the log delivery service in policies */
 #define S3_LOG_PREFIX_MAX 512u
 
-/* How the names of logs are made: the prefix and a time; or also whose logs they are, with the day
- * that they are put, or that what they tell of happened. */
+/* The format of log keys: prefix and time; or also the source bucket and a day: the day of
+ * delivery, or the day of the events. */
 enum s3_log_keys { S3_LOG_SIMPLE, S3_LOG_BY_DELIVERY, S3_LOG_BY_EVENT };
 struct s3_logging {
 	struct slice bucket, prefix;
@@ -27,20 +27,20 @@ struct s3_logging {
 	enum s3_log_keys keys;
 };
 
-/* Whether the policy or the list of the bucket there lets the service that delivers logs put those
- * of the call's bucket. */
+/* Whether the policy or the access control list of the target bucket allows the log delivery
+ * service to put the logs of the call's bucket. */
 bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging);
 
-/* The same of any two buckets and the prefix of the logs' names. */
+/* The same for any two buckets and the prefix of the logs' keys. */
 bool s3_log_is_allowed(struct s3_call *call, const struct store_bucket *from,
 	const struct s3_settings *to, struct slice prefix);
 
 struct s3_access_log;
 int s3_access_log_open(uint32_t flush_s, struct s3_access_log **ret_log);
 void s3_access_log_close(struct s3_access_log *log); /* no reactor runs; takes NULL */
-/* Once the call is answered. error: what it was answered with, or NULL. */
+/* Call it after the call was answered. error: the error of the answer, or NULL. */
 void s3_access_log_request(struct s3_call *call, const struct s3_error *error);
-/* Of one key among many that a request deletes: a line of its own, beside the request's. */
+/* Logs one key of a request that deletes many: a line besides the request's own. */
 void s3_access_log_deletion(struct s3_call *call, struct slice key, struct slice version_id,
 	const struct s3_error *error);
 

@@ -1,7 +1,8 @@
-/* s3/event/event.c: what happened to an object, as a record for the target that its bucket names.
+/* s3/event/event.c: makes the record of an object's event, for the target that its bucket names.
  *
- * The record is made before the commit and goes along with it, as "target\0ARN\0JSON"; version id
- * and number, which the commit gives, are holes in it that are filled when it is queued. */
+ * The record is made before the commit and stored by it, as "target\\0ARN\\0JSON". Version id and
+ * number are known only after the commit: the record has holes for them, which are filled when it
+ * is queued. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "s3/event/notify.h"
 #include "s3/event/topic.h"
 
-/* The events that came later to S3 have a later version of the format. */
+/* Events that S3 introduced later have a later version of the format. */
 static const struct kind {
 	const char *name, *version;
 } kinds[S3_EVENT_COUNT] = {
@@ -36,10 +37,10 @@ static const struct kind {
 
 #define HOLE_NUMBER  "\"sequencer\":\"\""
 #define HOLE_VERSION "\"versionId\":\"\","
-/* The most bytes that filling them adds. */
+/* The most bytes that filling the holes adds. */
 #define HOLES_BYTES 64u
 
-/* Where it happened, and who did it. */
+/* The context of an event: its place and its caller. */
 struct scene {
 	struct s3 *s3;
 	const struct s3_settings *settings;
@@ -48,7 +49,7 @@ struct scene {
 	const char *request_id;
 };
 
-/* S3 tells no size with these. */
+/* S3 reports no size with these events. */
 static bool about_metadata(enum s3_event_id id)
 {
 	return id == S3_EVENT_TAGGING_PUT || id == S3_EVENT_TAGGING_DELETE ||
@@ -60,7 +61,7 @@ static json_t *object_of(const struct s3_event *event)
 	json_t *object = json_object();
 	struct buf key;
 
-	/* As in a form: a space is a plus. */
+	/* Form encoding: a space becomes a plus. */
 	buf_init(&key, 3 * LIMIT_KEY_LEN_MAX + 1);
 	uri_encode(event->key, URI_KEEP_SLASH, &key);
 	for (size_t i = 0; i + 2 < key.len; i++)
@@ -77,7 +78,7 @@ static json_t *object_of(const struct s3_event *event)
 				object, "size", json_integer((json_int_t)event->meta->bytes));
 		json_object_set_new(object, "eTag", json_string(event->meta->etag));
 	}
-	/* Empty: the holes, one behind the other. */
+	/* Empty strings as holes, one after the other. */
 	if (!slice_eq(event->version_id, SLICE("null")))
 		json_object_set_new(object, "versionId",
 			json_stringn(event->version_id.len ? event->version_id.data : "",
@@ -162,8 +163,7 @@ struct slice s3_event_target(struct slice text)
 		       : slice_of(text.data, (size_t)(json.data - text.data));
 }
 
-/* In a text of ours a quote inside of a string has a backslash before it, so the holes are where
- * they are found. */
+/* In the server's own JSON every quote inside a string is escaped, so a match is always a hole. */
 static void queue(struct s3_notice *notice, struct slice json, struct slice version_id,
 	uint64_t number, bool kept)
 {
@@ -205,7 +205,7 @@ static const struct s3_notification_rule *rule_for(
 	return NULL;
 }
 
-/* A place in the queue first: what cannot have one is not kept either. */
+/* First reserves a place in the queue: an event without a place is not stored either. */
 static void begin(const struct scene *scene, const struct s3_event *event,
 	struct s3_telling_part *part, struct slice *ret_text)
 {
@@ -270,7 +270,7 @@ void s3_event_begin(struct s3_call *call, const struct s3_event *event,
 void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
 	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling)
 {
-	/* As S3 names itself where nobody asked. */
+	/* S3's own name as the caller when there was no request. */
 	const struct scene scene = {.s3 = s3,
 		.settings = settings,
 		.user = SLICE("s3.amazonaws.com"),

@@ -1,5 +1,5 @@
-/* s3/event/log_target.c: may the access log of one bucket be put into another? The service that
- * delivers logs is asked for: by that bucket's policy, or its list. */
+/* s3/event/log_target.c: decides whether the access log of one bucket may be put into another: that
+ * bucket's policy or access control list must allow the log delivery service. */
 #include "iam/iam.h"
 #include "s3/auth/acl.h"
 #include "s3/core/call.h"
@@ -12,7 +12,7 @@ struct question {
 	struct slice arn;	       /* of from */
 };
 
-/* An account is known by its number, and to lists by its canonical id. */
+/* An account is identified by its number, in access control lists by its canonical id. */
 static uint32_t values(void *arg, struct slice key, struct slice *ret_values, uint32_t max)
 {
 	const struct question *question = arg;
@@ -42,7 +42,7 @@ static struct slice arn_of(struct mem_arena *arena, struct slice bucket, struct 
 	return text;
 }
 
-/* The list of the bucket gives the group of those that deliver logs the right to write. */
+/* The target's access control list grants write to the log delivery group. */
 static bool list_allows(const struct s3_settings *to)
 {
 	const struct s3_acl *acl = to->parsed[S3_CONFIG_ACL];
@@ -77,7 +77,7 @@ bool s3_log_is_allowed(struct s3_call *call, const struct store_bucket *from,
 	decision = policy_decide(to->parsed[S3_CONFIG_POLICY], &asked);
 	if (decision == POLICY_DECISION_DENY)
 		return false;
-	/* A list speaks for its own owner's buckets only. */
+	/* An access control list is valid only for buckets of its own owner. */
 	return decision == POLICY_DECISION_ALLOW ||
 	       (strcmp(from->owner, to->bucket.owner) == 0 &&
 		       (list_allows(to) || strcmp(from->owner, IAM_ROOT_OWNER_ID) == 0));
@@ -88,7 +88,7 @@ bool s3_log_is_let_in(struct s3_call *call, const struct s3_logging *logging)
 	struct s3_settings *to;
 	bool allowed;
 
-	/* The caller does not count here: the rights of the log delivery service are checked. */
+	/* The caller's rights do not matter: the rights of the log delivery service are checked. */
 	if (s3_settings_get(call->s3, call->request->core, logging->bucket, &to))
 		return false;
 	allowed = s3_log_is_allowed(call, &call->settings->bucket, to, logging->prefix);

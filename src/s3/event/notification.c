@@ -1,5 +1,5 @@
-/* s3/event/notification.c: a bucket's notification configuration: parsed and held against its
- * schema and the targets that there are. */
+/* s3/event/notification.c: a bucket's notification configuration: parsed and checked against its
+ * schema and the existing targets. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static const struct {
 	{SLICE("s3:LifecycleTransition"), BIT(TRANSITION)},
 };
 
-/* How each kind of target is named. */
+/* The elements of each kind of target. */
 static const struct kind {
 	struct slice element, field, service;
 	const char *argument;
@@ -47,7 +47,7 @@ static const struct kind {
 	{SLICE("CloudFunctionConfiguration"), SLICE("CloudFunction"), SLICE("lambda"),
 		"CloudFunction"},
 };
-/* Of the destinations that do not exist, an error names at most this many. */
+/* An error names at most this many missing destinations. */
 #define MISSING_SHOWN_MAX 10u
 
 static int wrong(
@@ -122,7 +122,7 @@ static int parse_filter(const struct s3_xml *filter, struct s3_notification_rule
 	return 0;
 }
 
-/* A rule without an id gets one, which stays. */
+/* A rule without an id gets one, which is stored. */
 static int name_rule(struct s3_xml *node, struct mem_arena *arena, struct slice *ret_id)
 {
 	struct s3_xml *id = mem_arena_get(arena, sizeof(*id));
@@ -168,7 +168,8 @@ static int parse_rule(struct s3_xml *node, const struct kind *kind, struct mem_a
 	return rule->id.len ? 0 : name_rule(node, arena, &rule->id);
 }
 
-/* Whether a key could have both: one prefix starts, and one suffix ends, the other. */
+/* Whether a key could match both: one prefix begins with the other, and one suffix ends with the
+ * other. */
 static bool overlap(const struct s3_notification_rule *a, const struct s3_notification_rule *b)
 {
 	return (a->events & b->events) &&
@@ -280,8 +281,8 @@ static const struct s3_error *fail(struct s3_call *call, const struct s3_notific
 			    : s3_error_at(bad->error);
 }
 
-/* Each target exists, and the caller may publish to it. The error names all targets that do not
- * exist. */
+/* Each target must exist, and the caller must be allowed to publish to it. The error names all
+ * missing targets. */
 static const struct s3_error *check_targets(
 	struct s3_call *call, const struct s3_notification *notification)
 {
@@ -309,7 +310,7 @@ static const struct s3_error *check_targets(
 	return error;
 }
 
-/* S3 answers with these names' first letters large, however they came. */
+/* In S3's answers these names begin with a capital, whatever the client sent. */
 static void name_filters(struct s3_xml *root)
 {
 	for (struct s3_xml *node = root->child; node; node = node->next) {

@@ -1,5 +1,4 @@
-/* s3/event/notification.h: which events of a bucket go to which targets, and the records that tell
- * of them.
+/* s3/event/notification.h: maps a bucket's events to targets, and makes the event records.
  *
  * Source: S3 User Guide, "Event notification types and destinations", "Event message structure";
  * API Reference, "PutBucketNotificationConfiguration". */
@@ -43,12 +42,12 @@ struct s3_notification {
 struct s3_notification_wrong {
 	enum s3_error_id error;
 	const char *message; /* NULL: the error's own */
-	/* The field and what it held, as S3 tells it; no field: NULL. */
+	/* The field and its value, for S3's error; no field: NULL. */
 	const char *argument;
 	struct slice value;
 };
-/* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree, in which rules without an Id
- * are given one. */
+/* -EINVAL with *ret_wrong; -ENOMEM. Texts live as long as the tree; rules without an Id get one in
+ * the tree. */
 int s3_notification_parse(struct s3_xml *root, struct mem_arena *arena,
 	struct s3_notification *ret_notification, struct s3_notification_wrong *ret_wrong);
 bool s3_notification_wants(
@@ -60,46 +59,47 @@ extern const struct s3_config_ops s3_config_notification;
 struct s3_event {
 	enum s3_event_id id;
 	struct slice key;
-	struct slice version_id;       /* empty or "null": not told */
-	const struct store_meta *meta; /* size and ETag; NULL: not told */
-	struct slice class;	       /* a transition's: where to */
+	struct slice version_id;       /* empty or "null": left out */
+	const struct store_meta *meta; /* size and ETag; NULL: left out */
+	struct slice class;	       /* for a transition: the new storage class */
 };
 struct s3_notice;
-/* An event with the commit that it tells of: begun before, ended after. At most one rule of a
- * bucket wants it, so it goes to one target. */
+/* An event and its commit: begin it before the commit and end it afterwards. At most one rule of a
+ * bucket matches, so the event has one target. */
 struct s3_telling {
 	struct store_outbox_row outbox_row; /* for the commit */
 	struct s3_telling_part {
-		struct s3_notice *notice; /* NULL: nobody is told */
+		struct s3_notice *notice; /* NULL: no target */
 		struct slice text;	  /* allocated */
 		bool kept;
-	} parts[2]; /* the event; the one in its place when a delete marker came */
+	} parts[2]; /* the event; the one used instead if a delete marker was added */
 };
 /* The outbox row for the commit; NULL: none. */
 static inline struct store_outbox_row *s3_telling_outbox_row(struct s3_telling *telling)
 {
 	return telling->parts[0].notice || telling->parts[1].notice ? &telling->outbox_row : NULL;
 }
-/* An event without a version id has that of the outcome. Costs a bucket that wants no events one
- * look. marker may be NULL. */
+/* An event without a version id gets the id of the outcome. A bucket without notifications costs
+ * one check. marker may be NULL. */
 void s3_event_begin(struct s3_call *call, const struct s3_event *event,
 	const struct s3_event *marker, struct s3_telling *telling);
-/* The same of what the server does by itself. */
+/* The same for changes that the server makes by itself. */
 void s3_event_begin_of_server(struct s3 *s3, const struct s3_settings *settings,
 	const struct s3_event *event, const struct s3_event *marker, struct s3_telling *telling);
 void s3_event_end(struct s3_telling *telling, const struct store_outcome *outcome);
-/* The event of a deletion, which takes its outbox row along. */
+/* The event of a deletion; the deletion stores its outbox row. */
 void s3_event_delete_begin(
 	struct s3_call *call, struct store_deletion *deletion, struct s3_telling *telling);
 void s3_event_delete_end(
 	const struct store_deletion *deletion, struct s3_telling *telling, int ret);
-/* store_put_commit of the call's own key, with the event that tells of it. */
+/* store_put_commit for the call's own key, with its event. */
 int s3_event_commit(struct s3_call *call, enum s3_event_id id, struct store_put *put,
 	struct store_meta *meta, struct s3_write_condition *condition);
-/* Sends an event that an earlier start left to its target. -ENOBUFS, -EBUSY, -ENOMEM: not now; else
- * it is given up, which was told: -ENOENT, -ENODATA as s3_topic_way, -EUCLEAN: no such text. */
+/* Sends an event that an earlier start left to its target. -ENOBUFS, -EBUSY, -ENOMEM: try later;
+ * otherwise the event is given up, which was logged: -ENOENT, -ENODATA as s3_topic_way, -EUCLEAN:
+ * invalid text. */
 int s3_event_resume(struct s3 *s3, uint64_t number, struct slice version_id, struct slice text);
-/* The target of such a text: equal for all texts of one target. */
+/* The target of such a text; all texts of one target return the same. */
 struct slice s3_event_target(struct slice text);
 
 #endif

@@ -1,4 +1,4 @@
-/* s3/event/notify.c: the queues of events and the threads that send what is in them. */
+/* s3/event/notify.c: the queues of events and the threads that send them. */
 #include "s3/event/notify.h"
 
 #include <errno.h>
@@ -11,13 +11,13 @@
 DEFINE_COUNTER_FULL(queue_full, "notification_queue");
 
 #define IDLE_NS (30 * NS_PER_S)
-/* Pauses double from the least on: of a target that is away; of one that refused an event, before
- * it gets another; of the event that it refused. */
+/* Pauses start at the minimum and double: for an unreachable target; for a target that refused an
+ * event, before it gets another; for the refused event. */
 #define PAUSE_NS_MIN   (100 * NS_PER_MS)
 #define AWAY_NS_MAX    (10 * NS_PER_S)
 #define REFUSED_NS_MAX (1 * NS_PER_S)
 #define ASIDE_NS_MAX   (60 * NS_PER_S)
-#define CLOSE_NS       (3 * NS_PER_S) /* what targets have when the server ends */
+#define CLOSE_NS       (3 * NS_PER_S) /* time for targets when the server ends */
 #define GONE	       "the topic, or its endpoint, is gone"
 
 DEFINE_COUNTER(
@@ -33,11 +33,11 @@ DEFINE_COUNTER(waiting_bytes, "nebulaio_notification_waiting_bytes", NULL,
 /* reserved → queued ⇄ on its way → sent or given up → done, when it is kept (until the store heard
  * of it) refused ⇅ aside */
 struct s3_notice {
-	struct list link; /* of its target's, or of those done */
+	struct list link; /* in the target's list, or in the list of completed ones */
 	struct target *target;
 	uint64_t number;
 	uint64_t queued_ns;
-	uint64_t pause_ns, again_ns; /* once it was refused */
+	uint64_t pause_ns, again_ns; /* set after it was refused */
 	bool kept;
 	size_t bytes; /* reserved */
 	size_t len;
@@ -46,26 +46,26 @@ struct s3_notice {
 struct target {
 	struct s3_notify *notify;
 	char name[S3_TOPIC_ARN_BYTES];
-	struct s3_notify_way way; /* of a topic: changes when its endpoint does */
+	struct s3_notify_way way; /* of a topic: changes with its endpoint */
 	pthread_t thread;
 	pthread_cond_t changed;
-	struct list queue;		  /* of struct s3_notice, by number */
-	struct list aside;		  /* those refused, by again_ns */
-	uint32_t count;			  /* with those that are reserved, and the one on its way */
-	uint64_t bytes;			  /* of the same */
-	uint64_t pause_ns, rest_until_ns; /* since it last took an event it failed; 0: it did not */
-	bool aside_next;		  /* those queued and those aside take turns */
-	bool moved;			  /* the way is another since the last try began */
-	bool dropping;			  /* told once, until something is sent again */
-	/* Of a topic: its thread ends when there was nothing to do for a while. */
+	struct list queue;		  /* queued: struct s3_notice, by number */
+	struct list aside;		  /* refused: by again_ns */
+	uint32_t count;			  /* including reserved ones and the one being sent */
+	uint64_t bytes;			  /* bytes of the same */
+	uint64_t pause_ns, rest_until_ns; /* 0: it has not failed since it last took an event */
+	bool aside_next;		  /* queued and refused events take turns */
+	bool moved;			  /* the way changed since the last try began */
+	bool dropping;			  /* logged once, until an event is sent again */
+	/* Of a topic: its thread ends after it was idle for a while. */
 	bool used, ended;
 };
 struct s3_notify {
 	pthread_mutex_t lock;
 	bool closing, stopped;
-	uint64_t close_ns; /* when the last moment is over */
+	uint64_t close_ns; /* end of the last moment */
 	uint32_t queue_events;
-	uint64_t queue_bytes, bytes; /* of all */
+	uint64_t queue_bytes, bytes; /* of all targets */
 	uint64_t retry_ns;
 	struct list done;
 	void (*on_room)(void *arg);
@@ -142,7 +142,7 @@ static int add_all(struct s3_notify *notify, const struct s3_notify_opts *opts)
 	return ret;
 }
 
-/* ---- A target's thread. All of it, but for the try itself, holds the lock. ---- */
+/* ---- A target's thread. It holds the lock except during the try itself. ---- */
 
 static void drop(struct target *target, const char *why)
 {
@@ -158,7 +158,7 @@ static struct s3_notice *first_of(const struct list *list)
 	return list_empty(list) ? NULL : CONTAINER_OF(list->next, struct s3_notice, link);
 }
 
-/* Behind those with lower numbers; commits of other cores may have been faster to come here. */
+/* Inserts by number, because commits on other cores may have been faster. */
 static void enqueue(struct target *target, struct s3_notice *notice)
 {
 	struct list *at = &target->queue;
@@ -179,7 +179,7 @@ static void step_aside(struct target *target, struct s3_notice *notice)
 	list_push_back(at, &notice->link);
 }
 
-/* The one to try now; NULL: none before *ret_until_ns. */
+/* The event to try now; NULL: none before *ret_until_ns. */
 static struct s3_notice *pick(struct target *target, uint64_t now_ns, uint64_t *ret_until_ns)
 {
 	struct s3_notice *queued = first_of(&target->queue), *aside = first_of(&target->aside);
@@ -203,8 +203,8 @@ static void wait_until(struct target *target, uint64_t until_ns)
 	pthread_cond_timedwait(&target->changed, &target->notify->lock, &until);
 }
 
-/* Taken out of its list, once there is one to try; NULL: the server ends, or a topic has had none
- * for long. */
+/* Waits for an event to try and takes it out of its list; NULL: the server ends, or a topic was
+ * idle for long. */
 static struct s3_notice *next(struct target *target)
 {
 	const struct s3_notify *notify = target->notify;
@@ -246,7 +246,7 @@ static void leave(struct s3_notice *notice)
 		notify->on_room(notify->on_room_arg);
 }
 
-/* It is in no list, and was sent or given up. */
+/* Its event is in no list: it was sent or given up. */
 static void forget(struct s3_notice *notice)
 {
 	struct s3_notify *notify = notice->target->notify;
@@ -268,7 +268,7 @@ static void drop_all(struct target *target, const char *why)
 	}
 }
 
-/* The server ends: what is kept waits for the next start. */
+/* The server ends: stored events wait for the next start. */
 static void abandon(struct target *target)
 {
 	struct list *link;
@@ -296,7 +296,7 @@ static uint64_t longer(uint64_t pause_ns, uint64_t max_ns)
 	return MIN(MAX(2 * pause_ns, PAUSE_NS_MIN), max_ns);
 }
 
-/* A target that is away keeps its order; what it refused lets those behind it pass. */
+/* An unreachable target keeps its order; events behind a refused one may pass it. */
 static void failed(struct target *target, struct s3_notice *notice, bool refused)
 {
 	const struct s3_notify *notify = target->notify;
@@ -376,7 +376,7 @@ static void *target_main(void *arg)
 	return NULL;
 }
 
-/* ---- Functions for others. ---- */
+/* ---- The interface. ---- */
 
 static int start(struct target *target)
 {
@@ -393,7 +393,7 @@ static int start(struct target *target)
 	return ret;
 }
 
-/* Its thread has ended, or is told to. */
+/* Its thread has ended, or was told to end. */
 static void topic_end(struct target *topic)
 {
 	if (!topic->used)
@@ -476,7 +476,7 @@ bool s3_notify_takes_topics(const struct s3_notify *notify)
 	return notify->takes != S3_TOPICS_NOWHERE;
 }
 
-/* ---- Topics, whose endpoints clients choose and change. These hold the lock. ---- */
+/* ---- Topics: clients choose and change their endpoints. These functions hold the lock. ---- */
 
 static struct target *topic_find(struct s3_notify *notify, struct slice name)
 {
@@ -514,7 +514,7 @@ static int topic_move(struct target *topic, const struct s3_notify_endpoint *end
 	return 0;
 }
 
-/* In a free place; NULL: there is none. */
+/* Puts it in a free place; NULL: no place is free. */
 static struct target *topic_start(
 	struct s3_notify *notify, const struct s3_notify_endpoint *endpoint)
 {
@@ -525,7 +525,7 @@ static struct target *topic_start(
 			vacant = &notify->topics[i];
 	if (!vacant || notify->closing)
 		return NULL;
-	/* An ended thread holds no lock any more but for its last line. */
+	/* An ended thread holds the lock only for its last line. */
 	if (vacant->used) {
 		pthread_detach(vacant->thread);
 		pthread_cond_destroy(&vacant->changed);
@@ -567,8 +567,8 @@ void s3_notify_move(struct s3_notify *notify, const struct s3_notify_endpoint *e
 
 /* ---- Places. ---- */
 
-/* Takes one. A target has at most as many bytes as are left for others, so that however many are
- * away, there is room for one more. Holds the lock. */
+/* Takes a place. A target may have at most as many bytes as are left for others, so that there is
+ * always room for one more target, however many are unreachable. Holds the lock. */
 static int take_place(struct target *target, struct s3_notice *notice)
 {
 	struct s3_notify *notify = target->notify;
@@ -646,7 +646,7 @@ void s3_notify_cancel(struct s3_notice *notice)
 	notify = notice->target->notify;
 	pthread_mutex_lock(&notify->lock);
 	leave(notice);
-	/* A topic may have waited for it. */
+	/* A topic may be waiting for the place. */
 	if (!notice->target->ended)
 		pthread_cond_signal(&notice->target->changed);
 	pthread_mutex_unlock(&notify->lock);

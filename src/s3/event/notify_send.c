@@ -1,4 +1,4 @@
-/* s3/event/notify_send.c: one try to give an event to a target. */
+/* s3/event/notify_send.c: one attempt to send an event to a target. */
 #include "s3/event/notify_send.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static enum s3_notify_result append_line(const char *path, struct slice text)
 	if (fd < 0)
 		return S3_NOTIFY_AWAY;
 	whole = write(fd, text.data, text.len) == (ssize_t)text.len;
-	/* A line is whole or not there. */
+	/* A line is written whole or not at all. */
 	if (!whole && end >= 0 && ftruncate(fd, end))
 		log_warn("s3", "an incomplete line remains in %s: %s", path, strerror(errno));
 	close(fd);
@@ -30,7 +30,7 @@ static enum s3_notify_result append_line(const char *path, struct slice text)
 
 static bool v4_is_public(uint32_t address)
 {
-	/* RFC 6890: what is not globally reachable, and multicast. */
+	/* RFC 6890: addresses that are not globally reachable, and multicast. */
 	static const struct {
 		uint32_t net, bits;
 	} nets[] = {{0x00000000, 8}, {0x0a000000, 8}, {0x64400000, 10}, {0x7f000000, 8},
@@ -60,14 +60,14 @@ bool s3_address_is_public(const struct sockaddr *address)
 		memcpy(&inside, bytes + 12, sizeof(inside));
 		return v4_is_public(ntohl(inside));
 	}
-	/* 2000::/3 is what is given out; not 2001::/23, documentation, 6to4. */
+	/* 2000::/3 is the allocated space; without 2001::/23, documentation and 6to4. */
 	return bytes[0] >> 5 == 1 &&
 	       !(bytes[0] == 0x20 && bytes[1] == 0x01 &&
 		       ((bytes[2] & 0xfe) == 0 || (bytes[2] == 0x0d && bytes[3] == 0xb8))) &&
 	       !(bytes[0] == 0x20 && bytes[1] == 0x02);
 }
 
-/* curl asks for a socket to an address that it found, whatever the name was. */
+/* curl asks for a socket to the resolved address, whatever the name was. */
 static curl_socket_t open_public(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	(void)arg;
@@ -96,7 +96,7 @@ struct interest {
 	void *arg;
 };
 
-/* Not 0: the try is over. */
+/* Not 0: the attempt ends. */
 static int look(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
 	const struct interest *interest = arg;
@@ -117,7 +117,7 @@ static void restrict_topic(const struct s3_notify_way *way, CURL *curl)
 		s3_curl_only_public(curl);
 }
 
-/* One that began to be sent to and fell silent, or hung up, may have done so for what it got. */
+/* A target that fell silent or hung up during the send may have done so because of this event. */
 static enum s3_notify_result result_of(CURL *curl, CURLcode code)
 {
 	curl_off_t sending_us = 0;

@@ -1,6 +1,6 @@
-/* s3/event/outbox.c: events that are kept in the store, each put there by the commit that it tells
- * of: what an earlier start left goes to the queues; what was sent, or given up, is deleted, many
- * at a time, so what a crash leaves between the two is sent again. */
+/* s3/event/outbox.c: events stored in the outbox by their commits. Events of an earlier start are
+ * put into the queues; events that were sent or given up are deleted, many at a time, so after a
+ * crash between the two they are sent again. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -8,12 +8,12 @@
 #include "s3/event/notify.h"
 #include "s3/s3.h"
 
-#define SETTLE_NS    (100 * NS_PER_MS) /* what is done gathers for so long */
+#define SETTLE_NS    (100 * NS_PER_MS) /* completed events are collected for this long */
 #define SETTLE_COUNT 256u
-/* The rows of an earlier start are for few targets: those that had waiting events at one time. More
- * are left to the next start. */
+/* The rows of an earlier start have few targets: those that had waiting events at the same time.
+ * Rows beyond this limit wait for the next start. */
 #define COURSES_MAX 1024u
-/* Between two walks over it: as long as nothing finds room, longer and longer. */
+/* Pause between two walks over the rows: it grows while no event finds room. */
 #define WALK_NS_MIN (10 * NS_PER_MS)
 #define WALK_NS_MAX (10 * NS_PER_S)
 
@@ -21,31 +21,31 @@
  * no room. */
 struct course {
 	uint64_t target;  /* SipHash of its name */
-	uint64_t through; /* the number of the last that was queued, or given up */
-	bool held;	  /* no room for the one behind it, in this walk */
+	uint64_t through; /* number of the last row that was queued or given up */
+	bool held;	  /* in this walk, the next row had no room */
 };
 
-/* Two fibers of one reactor: one sends what an earlier start left, as the queues have room; the
- * other deletes what is done. */
+/* Two fibers of one reactor: one sends rows of an earlier start as the queues have room; the other
+ * deletes completed rows. */
 struct s3_outbox {
 	struct s3 *s3;
 	struct reactor *reactor;
-	struct reactor_msg msg; /* from the queues: a place was left */
+	struct reactor_msg msg; /* from the queues: a place became free */
 	_Atomic bool posted;
-	struct fiber *settler, *resumer; /* NULL: not yet, or not any more */
+	struct fiber *settler, *resumer; /* NULL: not started, or ended */
 	struct fiber *stopper;
 	bool resuming, stopping, ending, settled;
-	bool room; /* a place in a queue was left since the resumer looked */
+	bool room; /* a place became free since the resumer looked */
 	struct course courses[COURSES_MAX];
 	uint32_t course_count;
-	uint64_t first_held; /* number; 0: none is */
+	uint64_t first_held; /* a number; 0: none */
 	uint32_t resumed, walk_resumed;
 	bool left_over;
 };
 
 /* ---- The rows of an earlier start. ---- */
 
-/* NULL: there are too many. */
+/* NULL: too many targets. */
 static struct course *course_of(struct s3_outbox *outbox, struct slice text)
 {
 	static const uint8_t key[16];
@@ -89,7 +89,7 @@ static bool resume(uint64_t number, struct slice version_id, struct slice text, 
 	return true;
 }
 
-/* From the first that found no room; those behind it that did are known by their courses. */
+/* Walks from the first row that had no room; the courses tell which later rows were queued. */
 static int walk(struct s3_outbox *outbox)
 {
 	uint64_t after = outbox->first_held ? outbox->first_held - 1 : 0;
@@ -102,7 +102,7 @@ static int walk(struct s3_outbox *outbox)
 	return store_outbox_visit(outbox->s3->store, after, resume, outbox);
 }
 
-/* Walks take a small part of the time. Places of topics are also left without a word. */
+/* Walks take a small part of the time. Places of topics can become free without a notice. */
 static void rest(struct s3_outbox *outbox, uint64_t *pause_ns, uint64_t took_ns)
 {
 	uint64_t now_ns = clock_now_ns(), soon_ns;

@@ -1,5 +1,4 @@
-/* s3/event/topic.c: topics as targets of events: which there are, who may name them, where they
- * send. */
+/* s3/event/topic.c: topics as targets of events: their lookup, access checks, and endpoints. */
 #include "s3/event/topic.h"
 
 #include <errno.h>
@@ -92,7 +91,7 @@ const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice a
 	return error;
 }
 
-/* Buckets may write whatever region they like before it. */
+/* Buckets may have any region in the ARN. */
 static struct slice endpoint_name(const struct s3_topic_name *name)
 {
 	return slice_of(name->account.data, name->account.len + 1 + name->name.len);

@@ -1,8 +1,8 @@
-/* s3/event/topic.h: topics that clients make by SNS calls: a name in an account, with an endpoint
- * to which events go by HTTP POST. They are kept in the account's document ("topics", by name).
+/* s3/event/topic.h: topics that clients create by SNS calls: a name in an account, with an endpoint
+ * that gets events by HTTP POST. They are stored in the account's document ("topics", by name).
  *
  * Source: SNS API reference, CreateTopic and its kin; Ceph's documentation, "Bucket Notifications",
- * for the attributes that say where events go (push-endpoint, OpaqueData). */
+ * for the delivery attributes (push-endpoint, OpaqueData). */
 #ifndef S3_TOPIC_H
 #define S3_TOPIC_H
 
@@ -23,30 +23,32 @@
 struct s3_topic_name {
 	struct slice account, name;
 };
-/* "arn:aws:sns:REGION:ACCOUNT:NAME"; false: it is none. */
+/* "arn:aws:sns:REGION:ACCOUNT:NAME"; false: not such an ARN. */
 bool s3_topic_name_parse(struct slice arn, struct s3_topic_name *ret_name);
 bool s3_topic_name_valid(struct slice name);
 struct slice s3_topic_arn(const struct s3 *s3, struct slice account, struct slice name,
 	char ret_text[S3_TOPIC_ARN_BYTES]);
-/* The topic's attributes; a reference of the account's document, or NULL: there is none. */
+/* The topic's attributes; a reference of the account's document, or NULL: no such topic. */
 const json_t *s3_topic_find(struct s3 *s3, struct slice arn, json_t **ret_account);
 bool s3_topic_exists(struct s3 *s3, struct slice arn);
-/* Whether the call may have its bucket's events sent there: NULL when it may. InvalidArgument: no
- * such topic; AccessDenied: it is another account's, and its policy does not allow sns:Publish. */
+/* Whether the call may send its bucket's events to the topic: NULL when it may. InvalidArgument: no
+ * such topic; AccessDenied: the topic belongs to another account whose policy does not allow
+ * sns:Publish. */
 const struct s3_error *s3_topic_may_publish(struct s3_call *call, struct slice arn);
-/* How events get to a target of the server's configuration, or to the topic of that name. */
+/* The delivery settings of a target: of the server's configuration, or of the topic of that name.
+ */
 struct s3_topic_way {
-	struct s3_notify_endpoint endpoint; /* its name, of a topic: "ACCOUNT:NAME" */
-	struct slice opaque;		    /* what its maker wants to be told with each event */
-	bool passing;	 /* events are not kept over a crash: persistent is false */
-	json_t *account; /* has the slices; the way's reference, or NULL */
+	struct s3_notify_endpoint endpoint; /* of a topic, its name: "ACCOUNT:NAME" */
+	struct slice opaque;		    /* the creator's data for each event */
+	bool passing;	 /* events are not stored across a crash: persistent is false */
+	json_t *account; /* owns the slices; the way's reference, or NULL */
 };
-/* -ENOENT: there is none of that name; -ENODATA: a topic without an endpoint, to which nobody
- * listens. target and arn are borrowed until the way is put. */
+/* -ENOENT: no such target; -ENODATA: a topic without an endpoint, so no receiver. target and arn
+ * are borrowed until the way is put. */
 int s3_topic_way(
 	struct s3 *s3, struct slice target, struct slice arn, struct s3_topic_way *ret_way);
 void s3_topic_way_put(struct s3_topic_way *way);
-/* The topic was made, changed or deleted: events that wait for it heed that. */
+/* The topic was created, changed or deleted: waiting events follow the change. */
 void s3_topic_changed(struct s3 *s3, struct slice arn);
 
 #endif
