@@ -1,7 +1,7 @@
-/* flow/budget.c: how many frames the transfers of a principal may hold: dynamic thresholds, as
- * switches divide their buffers (A. Choudhury, E. Hahne, "Dynamic queue length thresholds for
- * shared memory packet switches", 1998), over shares that principals are hashed to (P. McKenney,
- * "Stochastic fairness queueing", 1990). No lock, no memory per principal. */
+/* flow/budget.c: limits the frames that the transfers of a principal hold. Dynamic thresholds, as
+ * in switches' buffers (A. Choudhury, E. Hahne, "Dynamic queue length thresholds for shared memory
+ * packet switches", 1998), over shares to which principals are hashed (P. McKenney, "Stochastic
+ * fairness queueing", 1990). No lock, no memory per principal. */
 #include <errno.h>
 #include <stdlib.h>
 

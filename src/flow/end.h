@@ -1,11 +1,11 @@
-/* flow/end.h: the pool of ends: each reactor's blocks for sources and sinks, of one size whatever
- * lies in them, so that opening one costs no malloc once warm. */
+/* flow/end.h: the pool of ends: each reactor's blocks for sources and sinks. All blocks have one
+ * size, so that opening an end needs no malloc once the pool is warm. */
 #ifndef FLOW_END_H
 #define FLOW_END_H
 
 #include "flow/flow.h"
 
-/* An end's struct is no larger; each asserts that of its own. */
+/* The largest struct of an end; each end asserts it for its own. */
 #define FLOW_END_BYTES 1536u
 /* Not zeroed. NULL: out of memory. */
 void *flow_end_lease(struct flow_core *core);

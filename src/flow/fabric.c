@@ -1,5 +1,5 @@
-/* flow/fabric.c: an RDMA device opened for streams, and the lives of links: listening, connecting,
- * the hello, silence, the end. Slow path. */
+/* flow/fabric.c: opens an RDMA device for streams, and manages links: listening, connecting, the
+ * hello, timeouts, the end. Slow path. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

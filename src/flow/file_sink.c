@@ -1,5 +1,5 @@
-/* flow/file_sink.c: pieces into a file: from their own frames, past the page cache, several writes
- * in flight. Small pieces that follow each other go as one gathered write. */
+/* flow/file_sink.c: writes pieces to a file from their own frames, without the page cache, several
+ * writes in flight. Small adjacent pieces are gathered into one write. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

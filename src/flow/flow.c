@@ -1,5 +1,5 @@
-/* flow/flow.c: one transfer from source to sink, and each reactor's means to move. The fast path of
- * both is in flow_dp.c. */
+/* flow/flow.c: one transfer from source to sink, and each reactor's flow core. flow_dp.c has the
+ * fast path of both. */
 #include "flow/flow_priv.h"
 
 #include <errno.h>

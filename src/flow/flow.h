@@ -17,20 +17,20 @@
 #define FLOW_PIECE_BYTES_MAX (1024u * 1024u)
 #define FLOW_WINDOW_DEFAULT  4u /* pieces of that length in flight per side */
 
-/* ---- Shares of the frames (docs/design/flow.md). One budget for a region, whichever cores use it:
- * how many frames the transfers of each principal hold, and may. ---- */
+/* ---- Shares of the frames (docs/design/flow.md). A region has one budget for all cores: it counts
+ * and limits the frames that the transfers of each principal hold. ---- */
 #define FLOW_SHARES	   1024u
 #define FLOW_SHARE_OWN	   0u  /* the server's own work: not bounded */
-#define FLOW_FRAMES_SMALL  16u /* a lease of at most so many is small: it may use the reserve */
-#define FLOW_RESERVE_PARTS 8u  /* one part in so many of the budget is left to small leases */
-#define FLOW_SHARE_FACTOR  2u  /* a share may hold so many times what it leaves free */
-#define FLOW_SHARE_WALKS   64u /* a share has at most so many walks over the index at a time */
+#define FLOW_FRAMES_SMALL  16u /* a lease of at most this many frames may use the reserve */
+#define FLOW_RESERVE_PARTS 8u  /* one part in this many is the reserve for small leases */
+#define FLOW_SHARE_FACTOR  2u  /* a share may hold this many times the free frames */
+#define FLOW_SHARE_WALKS   64u /* the most walks over the index that a share may have at a time */
 struct flow_budget;
-/* -ENOMEM. It outlives the cores that use it. */
+/* -ENOMEM. The budget must live longer than the cores that use it. */
 int flow_budget_open(struct region *region, struct flow_budget **ret_budget);
-void flow_budget_close(struct flow_budget *budget); /* takes NULL; CHECKs that nothing is held */
-/* Which share a principal has: 1 to FLOW_SHARES - 1, by a hash that differs from start to start.
- * Two principals of the same share divide it. FLOW_SHARE_OWN without a budget. Any thread. */
+void flow_budget_close(struct flow_budget *budget); /* takes NULL; CHECKs that no frames are held */
+/* The share of a principal: 1 to FLOW_SHARES - 1, by a hash with a new key at each start. Two
+ * principals with the same share divide it. FLOW_SHARE_OWN without a budget. Any thread. */
 uint16_t flow_share_of(const struct flow_budget *budget, struct slice principal);
 /* The peer of an address such as "192.0.2.1:40001": the address without its port. */
 static inline struct slice flow_peer_name(struct slice peer)
@@ -39,36 +39,36 @@ static inline struct slice flow_peer_name(struct slice peer)
 
 	return port ? slice_to(peer, (size_t)(port - peer.data)) : peer;
 }
-/* Frames that the transfers of a share hold now, or with FLOW_SHARE_OWN those of all. Any thread.
- */
+/* The frames that the transfers of a share hold now; with FLOW_SHARE_OWN: those of all shares. Any
+ * thread. */
 uint32_t flow_share_held(const struct flow_budget *budget, uint16_t share);
-/* Before and after a walk over the index, which keeps a helper thread busy: all principals share
- * those. False: the share has as many as it may, and this one is not counted. Any thread; without a
+/* Call them before and after a walk over the index, which keeps one of the shared helper threads
+ * busy. False: the share is at its limit, and this walk is not counted. Any thread; without a
  * budget, or for FLOW_SHARE_OWN, always true. */
 bool flow_walk_begin(struct flow_budget *budget, uint16_t share);
 void flow_walk_end(struct flow_budget *budget, uint16_t share);
 
-/* Somebody who holds frames that others may take back while they lie idle: what was read ahead,
- * what gathers. */
+/* A holder of frames that others may take back while they are idle: frames of read-ahead, or of a
+ * staging. */
 struct flow_lender {
 	struct list link;
-	/* Gives back what it can without waiting. On the core's thread, never inside the lender's
-	 * own calls. */
+	/* Gives frames back without waiting. On the core's thread, never inside the lender's own
+	 * calls. */
 	void (*call_in)(struct flow_lender *lender);
 };
 
-/* One reactor's means to move: made once, at start. Zero it, fill nothing: open does. */
+/* The flow core of one reactor: made once, at start. Zero it; open fills it in. */
 struct flow_core {
 	struct region *region;
 	struct region_ring *ring;
 	struct reactor *reactor;
-	/* Gives frames back that are kept only as long as nobody else needs them: at least so many,
-	 * where there are so many. Any thread; NULL: there are none. Set by the wiring. */
+	/* Gives back cached frames: at least this many, if there are enough. Any thread; NULL: no
+	 * cache. The wiring sets it. */
 	void (*reclaim)(void *arg, uint32_t frame_count);
 	void *reclaim_arg;
-	struct flow_budget *budget;   /* NULL: there are no shares. Set by the wiring */
-	struct reactor_poller poller; /* drains the unified rings once a turn */
-	uint32_t in_flight;	      /* ring entries without their completion */
+	struct flow_budget *budget;   /* NULL: no shares. The wiring sets it */
+	struct reactor_poller poller; /* polls the unified rings once per turn */
+	uint32_t in_flight;	      /* ring entries in flight */
 	uint32_t waiters;	      /* fibers that wait for frames */
 	bool frames_came;	      /* while some wait */
 	struct flow_waiting *waiting; /* lease.c's: fibers waiting for frames */
@@ -78,27 +78,27 @@ struct flow_core {
 };
 int flow_core_open(struct reactor *reactor, struct region *region, struct flow_core *core);
 void flow_core_close(struct flow_core *core);
-/* The calling thread's, set by open's first turn; NULL elsewhere. */
+/* The calling thread's core, set by open's first turn; NULL elsewhere. */
 struct flow_core *flow_core_self(void);
 
-/* Operations on the rings that a fiber waits for: one flow_io counts any number of entries. Zero it
- * first. start lets turns pass while the ring is full; wait parks until all have completed and
- * returns 0 or the first -errno. Instead of a fiber, done may be told when all have completed. */
+/* Ring operations that a fiber waits for: one flow_io counts any number of entries. Zero it first.
+ * start lets turns pass while the ring is full; wait parks until all have completed and returns 0
+ * or the first -errno. In place of a fiber, the callback done runs when all have completed. */
 struct flow_io {
 	struct fiber *fiber;
 	void (*done)(struct flow_io *io);
 	uint32_t pending;
 	int32_t error;
-	int32_t result; /* of the last: bytes, or -errno */
+	int32_t result; /* of the last entry: bytes, or -errno */
 	uint32_t imm;
 };
 void flow_io_start(struct flow_core *core, struct flow_io *io, struct region_sqe *sqe);
 void flow_io_start_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
 int flow_io_wait(struct flow_io *io);
-/* Outside fibers: -EAGAIN when the ring is full; nothing was started then. */
+/* Outside fibers: -EAGAIN when the ring is full, and nothing was started. */
 int flow_io_try_wr(struct flow_core *core, struct flow_io *io, struct region_wr *wr);
-/* For an operation that is none of the rings': begin counts it, and the code that learns of its
- * completion ends it, on the core's thread. */
+/* For an operation outside the rings: begin counts it, and the code that sees its completion ends
+ * it, on the core's thread. */
 void flow_io_begin(struct flow_io *io);
 void flow_io_end(struct flow_io *io, int32_t result);
 /* A request for frames: the share they count for, and the terms. */
@@ -111,32 +111,30 @@ struct flow_want {
 	bool count_only; /* no frames: so many of others' are kept from being given back */
 	uint64_t deadline_ns;
 };
-/* Leases with back-pressure: has frames reclaimed and calls loans in, then waits for
- * its turn. -ENOBUFS: the server is overloaded, or the share is; -ETIMEDOUT at the deadline.
+/* Leases with back-pressure: reclaims frames and calls loans in, then waits for its turn. -ENOBUFS:
+ * the server, or the share, is overloaded; -ETIMEDOUT at the deadline.
  *
- * The calling fiber holds no frames that only it can give back: CHECKed of the piece that a running
- * transfer has in hand, and else the caller's to see to. A fiber that already holds frames calls
- * flow_lease_now instead. */
+ * The calling fiber must hold no frames that only it can give back. That is CHECKed for the piece
+ * of a running transfer; otherwise the caller must ensure it. A fiber that already holds frames
+ * calls flow_lease_now instead. */
 int flow_lease(struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
-/* The same without waiting: -ENOBUFS. Outside fibers, too. */
+/* As flow_lease, without waiting: -ENOBUFS. Outside fibers, too. */
 int flow_lease_now(
 	struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
-/* Where a piece goes that must not be changed in its own frames, while it is in hand: frames, or,
- * when there are none at once, memory outside the region, one piece at a time. Zero it, but for
- * core.
- */
+/* Room for the changed bytes of a piece whose own frames must not change: frames, or, if none are
+ * free, memory outside the region, for one piece at a time. Zero it, except core. */
 struct flow_elsewhere {
 	struct flow_core *core;
 	uint16_t share;
 	uint8_t *aside; /* NULL until needed */
 };
 struct flow_piece;
-/* Sets what tells where the piece lies; at most FLOW_PIECE_BYTES_MAX. Never waits. -ENOMEM. */
+/* Finds room and describes it; at most FLOW_PIECE_BYTES_MAX. Never waits. -ENOMEM. */
 int flow_elsewhere(struct flow_elsewhere *elsewhere, uint32_t bytes, struct flow_piece *ret_piece);
 void flow_elsewhere_close(struct flow_elsewhere *elsewhere);
-/* Frames that were leased go back, or on to somebody who is not of the share. */
+/* Releases leased frames, or passes them to a holder outside the share. */
 void flow_share_give(struct flow_core *core, uint16_t share, uint32_t frame_count);
-/* For what can be done without: only what lies free, and nothing while others wait. -ENOBUFS. */
+/* For optional frames: takes only free ones, and none while others wait. -ENOBUFS. */
 int flow_lease_spare(
 	struct flow_core *core, const struct flow_want *want, struct region_span *ret_span);
 void flow_lender_add(struct flow_core *core, struct flow_lender *lender,
@@ -146,7 +144,7 @@ void flow_lender_remove(struct flow_lender *lender);
 enum flow_hold {
 	FLOW_HOLD_LEASE,   /* leased frames, ended by a give */
 	FLOW_HOLD_CACHE,   /* a reference to the cache's frames, read-only */
-	FLOW_HOLD_BORROWED /* somebody else's bytes, outside the region; not for devices */
+	FLOW_HOLD_BORROWED /* bytes of another owner, outside the region; not for devices */
 };
 struct flow_piece {
 	struct region_span span; /* data NULL for borrowed bytes outside the region */
@@ -154,29 +152,30 @@ struct flow_piece {
 	uint32_t bytes;
 	uint64_t offset; /* in the body */
 	enum flow_hold hold;
-	uint16_t share; /* the span is counted in it; FLOW_SHARE_OWN: nowhere */
+	uint16_t share; /* the share that counts the span; FLOW_SHARE_OWN: not counted */
 };
-/* Leases the piece's frames: data at their start, the rest as it was. As flow_lease. */
+/* Leases the piece's frames: sets data to their start and leaves the other fields. As flow_lease.
+ */
 int flow_piece_lease(
 	struct flow_core *core, const struct flow_want *want, struct flow_piece *piece);
 int flow_piece_lease_now(
 	struct flow_core *core, const struct flow_want *want, struct flow_piece *piece);
-/* The frames are no transfer's any more: the store has them. */
+/* The transfer gives up the frames: the store has them. */
 void flow_piece_pass(struct flow_core *core, struct flow_piece *piece);
-/* owner: who the piece was switched to last (leases). */
+/* owner: the piece's last owner (leases). */
 void flow_piece_end(struct flow_core *core, struct flow_piece *piece, enum region_owner owner);
 
-/* A piece whose bytes are changed on their way, as ends that encrypt do: in its own frames where
- * those are the piece's alone, else elsewhere, for the cache's frames are others' to read. */
+/* A piece whose bytes are changed on their way, as by ends that encrypt: in its own frames if only
+ * this piece uses them, otherwise elsewhere, because others read the cache's frames. */
 struct flow_change {
-	struct flow_piece piece; /* as it will be, with data where the changed bytes go */
-	uint8_t *room;		 /* where they go that are changed together with the piece's */
+	struct flow_piece piece; /* the resulting piece; data: the place of the changed bytes */
+	uint8_t *room;		 /* place of the bytes that are changed together with the piece's */
 	bool in_place;
 };
-/* Finds room for bytes, at most FLOW_PIECE_BYTES_MAX. -ENOMEM, and the piece is ended. */
+/* Finds room for the bytes, at most FLOW_PIECE_BYTES_MAX. -ENOMEM: the piece has ended. */
 int flow_change_begin(struct flow_elsewhere *elsewhere, struct flow_piece *piece, uint32_t bytes,
 	struct flow_change *ret_change);
-/* The piece is what it was changed to; or, with an error, is ended. Returns ret. */
+/* The piece becomes the changed one; with an error it is ended. Returns ret. */
 int flow_change_end(struct flow_core *core, struct flow_piece *piece,
 	const struct flow_change *change, int ret);
 
@@ -211,13 +210,13 @@ struct flow_source {
 	struct flow_core *core;
 	uint64_t bytes_total; /* UINT64_MAX: not known */
 	uint64_t deadline_ns;
-	uint16_t share; /* whose frames it leases; set by the caller after open, before next */
+	uint16_t share; /* the share of its frames; the caller sets it after open, before next */
 	/* Of the piece that next returned last: when its oldest packet or record arrived, or its
 	 * read began; monotonic. 0: not known. */
 	uint64_t arrived_ns;
 };
 
-/* By which a source is used: never by its ops. */
+/* A source is used through these calls, never through its ops. */
 static inline void flow_source_check(const struct flow_source *source)
 {
 	CHECK(source->magic == FLOW_SOURCE_MAGIC);
@@ -251,11 +250,11 @@ static inline void flow_source_close(struct flow_source *source)
 struct flow_sink;
 struct flow_sink_ops {
 	const char *name;
-	/* Takes the piece over, also on error. Parks while the window is full, but never for frames
-	 * while the piece holds some. */
+	/* Takes the piece over, also on error. Parks while the window is full, but must not wait
+	 * for frames while the piece holds some. */
 	int (*push)(struct flow_sink *sink, struct flow_piece *piece);
-	/* Waits for what is in flight; the first error wins. Called exactly once, after the last
-	 * push or an error (then with failed true: nothing more is started). */
+	/* Waits for everything in flight; returns the first error. Called exactly once, after the
+	 * last push or after an error (then with failed true: nothing more is started). */
 	int (*finish)(struct flow_sink *sink, bool failed);
 };
 #define FLOW_SINK_MAGIC 0xf105119cu
@@ -264,10 +263,10 @@ struct flow_sink {
 	const struct flow_sink_ops *ops;
 	struct flow_core *core;
 	uint64_t deadline_ns;
-	uint16_t share; /* flow_run sets it to the source's */
+	uint16_t share; /* flow_run sets it to the source's share */
 };
 
-/* By which a sink is used: never by its ops. */
+/* A sink is used through these calls, never through its ops. */
 static inline void flow_sink_check(const struct flow_sink *sink)
 {
 	CHECK(sink->magic == FLOW_SINK_MAGIC);
@@ -288,7 +287,7 @@ static inline int flow_sink_finish(struct flow_sink *sink, bool failed)
 	return sink->ops->finish(sink, failed);
 }
 
-/* ---- Stages: look at a piece on its way. ---- */
+/* ---- Stages: read a piece on its way. ---- */
 struct flow_stage;
 struct flow_stage_ops {
 	const char *name;
@@ -303,17 +302,18 @@ struct flow_checksum {
 	struct checksum checksum; /* codec; read it after the run */
 };
 int flow_checksum_init(struct flow_checksum *stage, enum checksum_kind kind);
-/* All stages over all of the piece, in parts between which others have their turn. The first
+/* Calls all stages for the whole piece, in parts; other fibers run in between. Returns the first
  * -errno of a stage. */
 int flow_stages_run(
 	struct flow_stage *const *stages, uint32_t stage_count, const struct flow_piece *piece);
 
-/* Moves everything. Closes the source and finishes the sink in any case. *ret_bytes: moved, also on
- * error. */
+/* Moves everything. Closes the source and finishes the sink in any case. *ret_bytes: the bytes
+ * moved, also on error. */
 int flow_run(struct flow_source *source, struct flow_stage *const *stages, uint32_t stage_count,
 	struct flow_sink *sink, uint64_t *ret_bytes);
 
-/* ---- Devices' ends. Opened for one run, which ends them; they come from the core's pool. ---- */
+/* ---- Ends for devices. Each is opened for one run, which ends it; it comes from the core's pool.
+ * ---- */
 
 /* A peer's memory, by RDMA READ (source) or RDMA WRITE (sink), over a scatter list of remote runs,
  * in order. */
@@ -322,13 +322,13 @@ struct flow_remote {
 	uint64_t bytes;
 	uint32_t rkey;
 };
-/* The progress of the transfers with a peer, for the code that decides that they stall. Zero it
- * first; read it on the core's own thread. */
+/* The progress of the transfers with a peer, for code that detects a stall. Zero it first; read it
+ * on the core's own thread. */
 struct flow_progress {
-	const struct flow_window *window; /* flow's; NULL: no transfer runs */
-	uint64_t posted;		  /* work requests, ever */
+	const struct flow_window *window; /* set by flow; NULL: no transfer runs */
+	uint64_t posted;		  /* work requests in total */
 };
-/* Work requests that the device has yet to complete; *ret_done counts those that it has. */
+/* The device's outstanding work requests; *ret_done: the number of completed ones. */
 uint32_t flow_progress_pending(const struct flow_progress *progress, uint64_t *ret_done);
 struct flow_peer {
 	uint16_t target;		/* rp_qp_target() */
@@ -343,12 +343,12 @@ int flow_rdma_source_open(struct flow_core *core, const struct flow_peer *peer, 
 int flow_rdma_sink_open(struct flow_core *core, const struct flow_peer *peer, uint64_t bytes,
 	struct flow_sink **ret_sink);
 
-/* Bytes that are in memory already (an inline capsule body, a built document): borrowed, copied
- * into frames only by the sink that needs frames. */
+/* Bytes that are in memory already (an inline capsule body, a built document): borrowed; a sink
+ * that needs frames copies them. */
 int flow_memory_source_open(
 	struct flow_core *core, struct slice bytes, struct flow_source **ret_source);
 
-/* Takes everything and gives it back: for sources that are only measured. */
+/* Takes everything and drops it: for measuring sources. */
 int flow_null_sink_open(struct flow_core *core, struct flow_sink **ret_sink);
 
 #endif

@@ -1,4 +1,4 @@
-/* flow/flow_priv.h: what flow's files share. */
+/* flow/flow_priv.h: interface between flow's files. */
 #ifndef FLOW_FLOW_PRIV_H
 #define FLOW_FLOW_PRIV_H
 
@@ -7,7 +7,7 @@
 
 _Static_assert(FLOW_SHARES <= REACTOR_GROUPS, "each share is a group of fibers");
 
-/* Where in a peer's scatter list the next byte lies. */
+/* The position of the next byte in a peer's scatter list. */
 struct flow_cursor {
 	struct flow_peer peer;
 	uint64_t offset; /* in the body */
@@ -43,17 +43,16 @@ void flow_core_poller_init(struct flow_core *core, int event_fd);
 /* ---- lease.c. ---- */
 int flow_waiting_open(struct flow_core *core);
 void flow_waiting_close(struct flow_core *core); /* harmless when it is not open */
-/* Gives frames to those that wait, as far as there are some. */
+/* Gives frames to the waiters, as far as frames are free. */
 void flow_waiting_serve(struct flow_core *core);
 
 /* ---- budget.c. ---- */
-/* Counts the frames in the share: false, and not counted, when that is more than it may have now.
- */
+/* Counts the frames in the share. False (not counted): the share would exceed its limit. */
 bool flow_budget_take(
 	struct flow_budget *budget, uint16_t share, uint32_t frame_count, uint64_t now_ns);
 void flow_budget_give(struct flow_budget *budget, uint16_t share, uint32_t frame_count);
 
-/* A transfer while it has pieces, so that a wait for frames can be held against the rule. */
+/* A transfer while it holds pieces, so that a wait for frames can be checked against the rule. */
 #define FLOW_RUNNING_MAGIC 0xf10a4u
 struct flow_running {
 	uint32_t magic; /* until it is over */

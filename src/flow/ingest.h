@@ -1,13 +1,12 @@
-/* flow/ingest.h: the network → storage flow: packets that AF_XDP left in the region's frames become
- * bodies, as pcapng or as the bare payloads of datagrams. Built where xdp is.
+/* flow/ingest.h: the network → storage flow: packets that AF_XDP received into the region's frames
+ * become bodies, as pcapng or as the plain payloads of datagrams. Built if xdp is.
  *
- * A capture lives as long as the port is listened to. It yields one body after the other: a body
- * ends when it is long or old enough, and the next may begin while the last is still being made
- * durable, so that nothing is lost in between. A port's packets are taken by one body at a time.
+ * A capture lives as long as it listens to the port. It yields bodies one after another: a body
+ * ends when it is long or old enough. The next may begin while the last one is still being made
+ * durable, so that no packet is lost in between. One body at a time takes a port's packets.
  *
  * Copies: a pcapng body is packets with headers between them, gathered into chunks, so each packet
- * is copied once (COPY_GATHER). Bare payloads go from the frame that the packet came in to the
- * disk, uncopied.
+ * is copied once (COPY_GATHER). Plain payloads go uncopied from the packet's frame to the disk.
  *
  * All calls inside fibers of the core's reactor, unless it says otherwise. */
 #ifndef FLOW_INGEST_H
@@ -23,9 +22,9 @@
 
 /* The section header and the one interface, timestamps in nanoseconds; returns the length. */
 uint32_t pcapng_head(uint8_t out[PCAPNG_HEAD_BYTES_MAX], const char *interface);
-/* The head before a packet (28 bytes) … */
+/* The header before a packet (28 bytes) … */
 void pcapng_packet_head(uint8_t out[28], uint64_t real_ns, uint32_t bytes, uint32_t bytes_on_wire);
-/* … and behind it: padding to 4 bytes and the block's length again; returns how many (4 to 7). */
+/* … and its end: padding to 4 bytes and the block's length again; returns the length (4 to 7). */
 uint32_t pcapng_packet_tail(uint8_t out[8], uint32_t bytes);
 /* The interface's statistics, which end a body. */
 struct pcapng_statistics {

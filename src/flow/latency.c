@@ -1,4 +1,4 @@
-/* flow/latency.c: marks in a body, and how long each took to be reached. */
+/* flow/latency.c: marks in a body, and the time until each was reached. */
 #include "flow/latency.h"
 
 void flow_latency_init(struct flow_latency *self, struct counter_hist *counted)

@@ -1,6 +1,7 @@
-/* flow/latency.h: how long the bytes of a flow take from their source to where they are safe, or to
- * a peer's memory. A stage in front of the sink marks where a piece ends in the body and when it
- * came; when the sink says how far it is, the marks before that place become measurements. */
+/* flow/latency.h: measures how long a flow's bytes take from their source until they are durable,
+ * or in a peer's memory. A stage in front of the sink marks the end of each piece in the body and
+ * its arrival time. When the sink reports its progress, the marks before that place become
+ * measurements. */
 #ifndef FLOW_LATENCY_H
 #define FLOW_LATENCY_H
 

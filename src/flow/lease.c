@@ -1,9 +1,10 @@
-/* flow/lease.c: frames for fibers that can wait for them: shares first, then the region, and when
- * both are out, a queue for each share. docs/design/flow.md says why nobody waits for ever.
+/* flow/lease.c: leases frames to fibers that can wait for them: first the share's limit, then the
+ * region; when either is exhausted, the fiber waits in its share's queue. docs/design/flow.md says
+ * why nobody waits for ever.
  *
- * The fiber that serves the queues gives a waiter its frames: the waiter does not race for them.
- * The queues are served in the turn after frames of this core came back, and every so often for
- * those of others, which come back without telling this one. */
+ * The fiber that serves the queues gives a waiter its frames: the waiter does not race for them. It
+ * serves the queues in the turn after frames of this core came back, and periodically for frames of
+ * other cores, which come back without a notice to this core. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,10 +1,10 @@
 /* flow/link.h: streams between flows over RDMA: docs/spec/wire.md, "Streams". A link is one
  * connected queue pair that carries bytes in one direction: its receiving end is a flow source, its
- * sending end a flow sink. Records land in frames that the receiver leased and posted, and leave
- * from the frames that they lie in; neither side copies them or lends the other a key.
+ * sending end a flow sink. The receiver leases and posts frames for records; the sender sends
+ * records from the frames that hold them. Neither side copies them or gives the other a key.
  *
- * Back-pressure: a receiver posts as many frames as it has room for and tells the sender.
- * All calls inside fibers of the core's reactor, unless it says otherwise. */
+ * Back-pressure: a receiver posts as many frames as it has room for and reports the number to the
+ * sender. All calls inside fibers of the core's reactor, unless it says otherwise. */
 #ifndef FLOW_LINK_H
 #define FLOW_LINK_H
 

@@ -1,5 +1,5 @@
-/* flow/link_dp.c: records and controls of streams. Receives are posted ahead, in order, as many as
- * there are frames for; messages go out as credits allow. Completions come as callbacks on the
+/* flow/link_dp.c: records and controls of streams. Receives are posted ahead, in order, as far as
+ * frames are available; messages are sent as credits allow. Completions are callbacks on the
  * reactor's thread, and wake the fiber that runs the flow. Data path. */
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* flow/link_priv.h: what the files of streams share. */
+/* flow/link_priv.h: interface between the files of streams. */
 #ifndef FLOW_LINK_PRIV_H
 #define FLOW_LINK_PRIV_H
 

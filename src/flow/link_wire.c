@@ -1,4 +1,4 @@
-/* flow/link_wire.c: hellos and controls of streams, checked. */
+/* flow/link_wire.c: encodes and decodes hellos and controls of streams. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* flow/link_wire.h: docs/spec/wire.md, "Streams", in C: what crosses the wire between two flows.
- * All of it is outside input: decoding checks every field. */
+/* flow/link_wire.h: the wire format of streams in C: docs/spec/wire.md, "Streams". Everything
+ * received is untrusted input: decoding checks every field. */
 #ifndef FLOW_LINK_WIRE_H
 #define FLOW_LINK_WIRE_H
 

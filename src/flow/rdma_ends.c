@@ -1,6 +1,6 @@
 /* flow/rdma_ends.c: a peer's memory as a source (RDMA READ) and as a sink (RDMA WRITE), over its
- * scatter list, a window in flight. The server moves the bytes; the peer only lent its memory. Data
- * path. */
+ * scatter list, a window in flight. The server moves the bytes; the peer only provides its memory.
+ * Data path. */
 #include "flow/flow_priv.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* flow/reader.h: what every source that reads ahead shares: a window of pieces in flight, begun and
- * handed out in order. The source brings only how one piece's transfer begins. */
+/* flow/reader.h: the common part of sources that read ahead: a window of pieces in flight, started
+ * and delivered in order. The source only supplies the start of one piece's transfer. */
 #ifndef FLOW_READER_H
 #define FLOW_READER_H
 

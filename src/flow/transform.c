@@ -1,5 +1,5 @@
-/* flow/transform.c: transforms by their texts: those that are built in, and shared objects, which
- * are loaded from the path that the operator names and from nowhere else. */
+/* flow/transform.c: finds transforms by their texts: built-in ones, and shared objects, which are
+ * loaded only from the path that the operator names. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* flow/transform_crypt.c: encryption of a flow. aes256ctr: AES-256 in counter mode (NIST SP
  * 800-38A), in place, its own inverse. aes256gcm and aes256gcm-decrypt: sealed streams by
- * docs/spec/sealed.md, authenticated, in messages of AES-256-GCM; no byte of a message is given on
- * before its tag has been checked. */
+ * docs/spec/sealed.md, authenticated, in messages of AES-256-GCM; no byte of a message is passed on
+ * before its tag was verified. */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* flow/transform_filter.c: records of a flow that stay and those that go: records of one length by
- * the bytes at an offset, lines by a text in them. */
+/* flow/transform_filter.c: keeps or drops the records of a flow: records of one length by the bytes
+ * at an offset, lines by a text in them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* flow/transform_priv.h: what the files of transforms share. */
+/* flow/transform_priv.h: interface between the files of transforms. */
 #ifndef FLOW_TRANSFORM_PRIV_H
 #define FLOW_TRANSFORM_PRIV_H
 

@@ -1,6 +1,6 @@
-/* flow/transform_run.c: a chain of transforms at work: bytes to bytes. It is pulled from its end:
- * what a transform that converts takes comes from the segment before it. Every length that a
- * transform returns is held against its bounds here, and nowhere else. */
+/* flow/transform_run.c: runs a chain of transforms: bytes to bytes. The chain is pulled from its
+ * end: a converting transform takes its input from the segment before it. Every length that a
+ * transform returns is checked against its bounds here, and nowhere else. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* flow/transform_source.c: a source around another, whose pieces go through a chain of transforms:
- * in their own frames where lengths stay, else into others. The transforms' code runs on a helper
- * thread, whose stack is large and which may take its time, while devices go on. */
+/* flow/transform_source.c: a source that wraps another and passes its pieces through a chain of
+ * transforms: in their own frames if lengths stay, otherwise into other frames. The transforms run
+ * on a helper thread, which has a large stack and may be slow, while device I/O continues. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* flow/transform_zstd.c: compression of a flow by Zstandard (RFC 8878), and the inverse. One frame
- * with a checksum is written; any number of frames, one behind the other, are read. */
+/* flow/transform_zstd.c: compression of a flow by Zstandard (RFC 8878), and the inverse. It writes
+ * one frame with a checksum; it reads any number of consecutive frames. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

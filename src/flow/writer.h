@@ -1,6 +1,5 @@
-/* flow/writer.h: what sinks share whose pieces a device takes: a window of pieces in flight, each
- * of which ends in its completion, so that its frames come back whatever the sink's fiber waits
- * for. */
+/* flow/writer.h: the common part of sinks that write to a device: a window of pieces in flight. The
+ * completion of a piece ends it, so its frames come back whatever the sink's fiber waits for. */
 #ifndef FLOW_WRITER_H
 #define FLOW_WRITER_H
 

@@ -1,5 +1,5 @@
-/* flow/xdp_ends.c: a capture: packets of an AF_XDP port as bodies. Received packets are taken in
- * batches; a body gathers it into chunks (pcapng) or hands the frames on (payloads). */
+/* flow/xdp_ends.c: a capture: packets of an AF_XDP port as bodies. It takes received packets in
+ * batches; a body gathers them into chunks (pcapng) or passes the frames on (payloads). */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>

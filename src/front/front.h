@@ -1,5 +1,5 @@
-/* front/front.h: bytes to S3 requests: HTTP/1.1 (with aws-chunked), HTTP whose bodies move by RDMA
- * tokens, and native capsules. */
+/* front/front.h: the fronts, which turn bytes into S3 requests: HTTP/1.1 (with aws-chunked), HTTP
+ * with bodies by RDMA tokens, and native capsules. */
 #ifndef FRONT_FRONT_H
 #define FRONT_FRONT_H
 

@@ -1,4 +1,4 @@
-/* iam/doc.c: what an account's document is made of: entities by name, keys, ARNs. */
+/* iam/doc.c: the elements of an account's document: entities by name, keys, ARNs. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>

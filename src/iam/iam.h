@@ -1,12 +1,12 @@
-/* iam/iam.h: who there is: accounts, the users, groups, roles and policies inside them, and their
- * keys. An account is one document (document.h, i/a/NUMBER), changed as a whole; what requests look
- * up is a table in memory. Secrets are sealed with a key that the store does not hold.
+/* iam/iam.h: identities: accounts, the users, groups, roles and policies inside them, and their
+ * keys. An account is one document (document.h, i/a/NUMBER), changed as a whole; requests look
+ * identities up in a table in memory. Secrets are sealed with a key that the store does not hold.
  *
  *   account ─ owner: canonical id, name, e-mail; root keys
  *           ├ users ─ keys, policies, groups; one may be an owner of its own
  *           ├ groups, roles (with whom they trust), managed policies
  *
- * docs/spec/admin.md has the format. The server's own root is not in here: it may do all. */
+ * docs/spec/admin.md has the format. The server's own root is not in here: it may do everything. */
 #ifndef IAM_H
 #define IAM_H
 

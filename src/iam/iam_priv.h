@@ -1,4 +1,4 @@
-/* iam/iam_priv.h: the table of identities itself: what iam.c shares with its kin. */
+/* iam/iam_priv.h: the table of identities: interface between iam.c and its kin. */
 #ifndef IAM_PRIV_H
 #define IAM_PRIV_H
 

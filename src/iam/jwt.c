@@ -1,5 +1,5 @@
-/* iam/jwt.c: JWTs and JWK sets. A key fits a token only by its id, its kind and, where it says one,
- * its algorithm: a token cannot choose how it is checked. */
+/* iam/jwt.c: JWTs and JWK sets. A key fits a token only by its id, its type and, if the key has
+ * one, its algorithm: a token cannot choose how it is verified. */
 #include "iam/jwt.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* iam/jwt.h: signed tokens of OpenID Connect providers (JWT), and the providers' public keys (JWK
- * sets); and tokens that a shared secret signed, which have functions of their own. Pure: no clock,
- * no network. Tokens without a signature are not known here.
+ * sets). Tokens signed with a shared secret have functions of their own. Pure: no clock, no
+ * network. Tokens without a signature are not supported.
  *
  * Source: RFC 7515 (JWS, compact serialization), RFC 7517 (JWK), RFC 7518 (algorithms), RFC 7519.
  */

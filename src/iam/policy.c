@@ -1,4 +1,4 @@
-/* iam/policy.c: from the JSON of a policy to what policy_decide.c asks.  */
+/* iam/policy.c: compiles the JSON of a policy into the form that policy_decide.c evaluates. */
 #include "iam/policy_priv.h"
 
 #include <errno.h>

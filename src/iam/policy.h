@@ -1,6 +1,6 @@
 /* iam/policy.h: the policy language of IAM: documents in, decisions out. A policy is compiled once
- * and then only read: any thread. Pure: no clock, no store; what a question is about it asks for by
- * a callback.
+ * and then only read: any thread. Pure: no clock, no store; a callback supplies the values of a
+ * question.
  *
  * Source: IAM User Guide, "IAM JSON policy element reference" and "Policy evaluation logic". */
 #ifndef POLICY_H

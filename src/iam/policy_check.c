@@ -1,6 +1,6 @@
-/* iam/policy_check.c: what a policy must be, beside well-formed, when it is put: that it names
- * actions and keys that there are, and resources that it can be about. A policy that was kept is
- * not held against this again: what is known grows. The words are AWS's. */
+/* iam/policy_check.c: checks of a policy at its PUT, beyond well-formedness: its actions and
+ * condition keys must exist, and its resources must fit the actions. A stored policy is not checked
+ * again, because the set of known names grows. The error texts are AWS's. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* iam/policy_decide.c: what a compiled policy says to a question. */
+/* iam/policy_decide.c: evaluates a compiled policy for a question. */
 #include "iam/policy_priv.h"
 
 #define VALUES_MAX	   64u

@@ -1,5 +1,5 @@
-/* iam/policy_priv.h: what compiling (policy.c), checking and deciding (policy_check.c,
- * policy_decide.c, policy_public.c, policy_text.c) share. */
+/* iam/policy_priv.h: interface between compiling (policy.c), checking and deciding (policy_check.c,
+ * policy_decide.c, policy_public.c, policy_text.c). */
 #ifndef POLICY_PRIV_H
 #define POLICY_PRIV_H
 

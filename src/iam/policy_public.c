@@ -1,4 +1,4 @@
-/* iam/policy_public.c: whether a policy lets everybody in.
+/* iam/policy_public.c: whether a policy is public: grants access to everybody.
  *
  * Source: S3 User Guide, "Blocking public access to your Amazon S3 storage", "The meaning of
  * 'public'". */

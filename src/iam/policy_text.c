@@ -1,4 +1,4 @@
-/* iam/policy_text.c: comparing as a policy's operators do: texts with wildcards, numbers, dates,
+/* iam/policy_text.c: the comparisons of a policy's operators: texts with wildcards, numbers, dates,
  * addresses. */
 #include <arpa/inet.h>
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* iam/principal.c: from an account's document to who asks: names, ARNs, the policies that hold
- * for him. A policy that does not compile any more is not left out: it denies. */
+/* iam/principal.c: makes the callers of an account's document: names, ARNs, the policies that apply
+ * to each. A policy that no longer compiles is not ignored: it denies. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* iam/seal.c: secrets that are kept or given out: AES-256-GCM under the server's own key. A
+/* iam/seal.c: seals secrets that are stored or given out: AES-256-GCM under the server's own key. A
  * nonce is random, 96 bits: far fewer than 2^32 are ever made. */
 #include <errno.h>
 

@@ -1,5 +1,5 @@
-/* iam/seed.c: accounts from a file (docs/spec/admin.md): what it names is made or brought to
- * what it says; what was made otherwise stays. The same reading serves the admin API. */
+/* iam/seed.c: accounts from a file (docs/spec/admin.md): entities in the file are created or
+ * changed to match it; other entities stay. The admin API uses the same code. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* iam/token.c: tokens of sessions as sealed JSON. */
+/* iam/token.c: session tokens, as sealed JSON. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* front/http/body.c: a request's body as a flow_source. Payload goes from the socket straight into
- * the frames that flow hands on; only what came along with a head is copied, and counted. */
+/* front/http/body.c: a request's body as a flow_source. The socket's bytes are received directly
+ * into the frames that flow passes on; only bytes that arrived together with a head are copied, and
+ * counted. */
 #include "front/http/http_priv.h"
 
 #include <errno.h>

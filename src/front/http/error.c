@@ -1,4 +1,4 @@
-/* front/http/error.c: what the front refuses by itself, in the shape of S3's errors. */
+/* front/http/error.c: the front's own refusals, in the format of S3's errors. */
 #include "front/http/http_priv.h"
 
 #include <stdio.h>

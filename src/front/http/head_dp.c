@@ -1,8 +1,8 @@
-/* front/http/head_dp.c: the bytes of a head into a request.
+/* front/http/head_dp.c: parses a head into a request.
  *
- * A head is scanned for its end first, which also refuses lone LFs and folded lines, and then given
- * to llhttp whole, so that every name and value is one run of the head's own bytes. Heads that
- * llhttp accepts but a proxy in front might read differently are refused here: spaces in names,
+ * The head is first scanned for its end, which also refuses lone LFs and folded lines. llhttp then
+ * gets the whole head, so that every name and value is one run of the head's own bytes. This file
+ * refuses heads that llhttp accepts but a proxy in front might read differently: spaces in names,
  * several lengths, a length beside a transfer coding, codings other than chunked.
  *
  * Sources: RFC 9112 sections 2 to 6, RFC 9110 sections 7 and 10.1.1. */

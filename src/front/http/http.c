@@ -1,12 +1,12 @@
-/* front/http/http.c: the life of an HTTP/1.1 connection, one fiber's whole work.
+/* front/http/http.c: the life of an HTTP/1.1 connection, in one fiber.
  *
- *   IDLE     nothing of a request is there         → HEAD at its first byte
+ *   IDLE     no byte of a request has arrived      → HEAD at its first byte
  *   HEAD     until its empty line                  → HANDLING, or REFUSED
- *   HANDLING s3_handle reads the body and answers  → IDLE when the rest of the body is read over
+ *   HANDLING s3_handle reads the body and answers  → IDLE when the rest of the body was skipped
  *   REFUSED  an error is sent                      → ended
  *
- * A connection that ends with an answer on its way is closed in order: first our side, then, when
- * the peer has seen it or has had its time, all of it. */
+ * A connection that ends while an answer is being sent is closed in order: first our side; then,
+ * when the peer has closed its side or its time is over, all of it. */
 #include "front/http/http_priv.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* front/http/reply_dp.c: the answer out. The head is written into the connection's buffer and
- * leaves together with the first bytes of the body, in one send. */
+/* front/http/reply_dp.c: sends the answer. The head is written into the connection's buffer and
+ * sent together with the first bytes of the body, in one send. */
 #include "front/http/http_priv.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
-/* front/session/capsule_dp.c: the native front's data path: completions in, capsules out, and
- * bodies small enough to go ahead of their response in the same batch of work requests. Data path.
+/* front/session/capsule_dp.c: the native front's data path: receives completions, sends capsules,
+ * and writes bodies that are small enough to precede their response in the same batch of work
+ * requests. Data path.
  *
- * Capsules and small bodies are posted to the queue pair from the fiber that has them, not through
- * the region's rings: a response has to follow its body's writes in one batch, within this turn.
- * Bodies beyond NATIVE_DIRECT_BYTES_MAX move through flow and the rings. */
+ * The fiber that has a capsule or a small body posts it to the queue pair itself, not through the
+ * region's rings: a response must follow its body's writes in one batch, within this turn. Bodies
+ * beyond NATIVE_DIRECT_BYTES_MAX move through flow and the rings. */
 #include "front/session/native_priv.h"
 
 #include <errno.h>

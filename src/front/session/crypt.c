@@ -1,7 +1,7 @@
-/* front/session/crypt.c: bodies of encrypted sessions while they move: what a client wrote is
- * opened in the frames it was READ into, what goes to a client is sealed in frames that nobody else
- * reads. One body is one message of AES-256-GCM; its nonce is the request's counter, so that no key
- * ever sees it twice. docs/spec/wire.md section 7. */
+/* front/session/crypt.c: encrypts and decrypts bodies of encrypted sessions while they move: a
+ * client's body is opened in the frames it was READ into; a body for a client is sealed in frames
+ * that nobody else reads. One body is one message of AES-256-GCM; its nonce is the request's
+ * counter, so a key never uses a nonce twice. docs/spec/wire.md section 7. */
 #include "front/session/native_priv.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* front/session/discovery.c: answers those who look for servers on the fabric: a UD queue pair in a
- * multicast group, on a device handle and a thread of its own, so that nothing of it touches a
- * request. Its use for attacks is bounded: an answer is as long as its question, and the number of
- * answers a second is limited. */
+/* front/session/discovery.c: answers clients that look for servers on the fabric: a UD queue pair
+ * in a multicast group, with its own device handle and thread, so that it does not affect requests.
+ * Abuse is limited: an answer is as long as its question, and the number of answers per second is
+ * bounded. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,12 +1,12 @@
 /* front/session/lease.c: copies of objects that a session's client reads by itself, by RDMA READ
- * (docs/design/lease.md). They lie in the session's lease pool: memory outside the region, in a
- * memory window that is bound to this session's queue pair once the session is proven: its key
- * opens nothing to anybody else. Slots go round the pool: the oldest leases make room.
+ * (docs/design/lease.md). They are in the session's lease pool: memory outside the region, in a
+ * memory window that is bound to this session's queue pair once the session is authenticated, so
+ * its key is useless to anybody else. The pool is used in a circle: the oldest leases make room.
  *
- * A slot is written while no generation names it, gets its generation last, and loses it first,
- * from whichever thread ends the lease. Its body is wiped by the session's thread, at the next
- * sweep. The client may read a slot at any time: the generation and the checksum tell it that the
- * slot changed meanwhile (docs/design/lease.md). */
+ * A slot is written while it has no generation; it gets its generation last. The thread that ends
+ * the lease, whichever it is, clears the generation first. The session's thread wipes the body at
+ * the next sweep. The client may read a slot at any time: the generation and the checksum tell it
+ * that the slot changed meanwhile (docs/design/lease.md). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* front/session/native.c: one reactor's native front: its completion queue, the sweep for idleness
- * and deadlines, drain. The part that all reactors' fronts share is session/port.c, the data path
- * session/capsule_dp.c. */
+ * and deadlines, drain. session/port.c has the part that all reactors' fronts share,
+ * session/capsule_dp.c the data path. */
 #include "front/session/native_priv.h"
 
 #include <errno.h>

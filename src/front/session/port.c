@@ -1,7 +1,7 @@
-/* front/session/port.c: what the native fronts of all reactors share: the device's registrations of
- * the region, the listener, and connection events. The first front's reactor takes the events; a
- * connection goes to the front with the fewest sessions, and what happens to it later follows it
- * there by message. */
+/* front/session/port.c: the part that the native fronts of all reactors share: the device's
+ * registrations of the region, the listener, and connection events. The first front's reactor takes
+ * the events. A connection goes to the front with the fewest sessions; later events of the
+ * connection are sent there as messages. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* front/session/stream.c: a list of many pages as one request (docs/spec/wire.md section 6): each
- * page goes into a run of its own, with a RESPONSE that says that more follows, and while the
- * client reads it the next one is made. */
+ * page is sent into a run of its own, with a RESPONSE that announces more, and the next page is
+ * made while the client reads this one. */
 #include <errno.h>
 
 #include "front/session/native_priv.h"

@@ -1,6 +1,6 @@
 /* front/token/request.c: a request with an RDMA token. It runs on the reactor that has the queue
- * pairs, its bytes move between the client's window and the same ends of flow as a native
- * session's, and its answer, a head without a body, goes back to the connection it came from. */
+ * pairs. Its bytes move between the client's window and the same ends of flow as a native
+ * session's. Its answer, a head without a body, goes back to the connection of the request. */
 #include "front/token/token_priv.h"
 
 #include <endian.h>

@@ -57,7 +57,8 @@ struct slice access_resource(struct s3_call *call, struct slice bucket, struct s
 struct s3_trust {
 	const char *action; /* "sts:AssumeRole" */
 	struct slice role_arn, policy;
-	struct slice federated;	  /* the identity provider that authenticated the caller; empty: the caller itself */
+	struct slice federated;	  /* the identity provider that authenticated the caller; empty: the
+				     caller itself */
 	policy_values_fn *values; /* condition keys of this question only; NULL: none */
 	void *arg;
 };

@@ -14,8 +14,8 @@ struct access {
 	const struct iam_principal *principal;
 	const struct s3_settings *settings; /* NULL: the question has no bucket */
 	struct slice bucket, key, version_id;
-	bool other; /* of another bucket than the call's: a copy's source */
-	bool made;  /* the object that the call creates, not the existing one */
+	bool other;		      /* of another bucket than the call's: a copy's source */
+	bool made;		      /* the object that the call creates, not the existing one */
 	const struct s3_given *given; /* values from the call's document; NULL: from its headers */
 	policy_values_fn *more;	      /* condition keys of this question only; NULL: none */
 	void *more_arg;

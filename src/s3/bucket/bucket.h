@@ -1,5 +1,5 @@
-/* s3/bucket/bucket.h: the operations of each kind of bucket configuration (check, load, answer), for
- * the table of kinds; and the check for requester pays. */
+/* s3/bucket/bucket.h: the operations of each kind of bucket configuration (check, load, answer),
+ * for the table of kinds; and the check for requester pays. */
 #ifndef S3_BUCKET_BUCKET_H
 #define S3_BUCKET_BUCKET_H
 

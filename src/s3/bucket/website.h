@@ -20,7 +20,8 @@ struct s3_website_rule {
 };
 struct s3_website {
 	struct slice index, error_key;
-	struct slice all_host, all_protocol; /* all_host not empty: all requests are redirected there */
+	struct slice all_host,
+		all_protocol; /* all_host not empty: all requests are redirected there */
 	struct s3_website_rule *rules;
 };
 

@@ -35,9 +35,10 @@ struct s3 {
 	bool express; /* there are directory buckets */
 	int64_t lifecycle_day_s;
 	bool decline_by_draft;
-	bool signature_v2;			    /* Signature Version 2 is accepted */
-	bool closed_buckets, encrypted_buckets;	    /* flags of new buckets */
-	char host_id[BASE64_LEN(SHA256_BYTES) + 1]; /* distinguishes this host's errors from another's */
+	bool signature_v2;			/* Signature Version 2 is accepted */
+	bool closed_buckets, encrypted_buckets; /* flags of new buckets */
+	char host_id[BASE64_LEN(SHA256_BYTES) +
+		     1]; /* distinguishes this host's errors from another's */
 	struct sigv4_keys *keys;
 	struct s3_keyring *keyring;
 	struct s3_settings_table *settings;
@@ -69,26 +70,28 @@ struct s3_call {
 	struct s3_params params;
 	struct s3_settings *settings; /* of the bucket, if they were needed */
 	const struct s3_identity *identity;
-	struct iam_principal *principal;   /* a reference; NULL: the server's root, or an anonymous caller */
+	struct iam_principal
+		*principal; /* a reference; NULL: the server's root, or an anonymous caller */
 	struct iam_credential *credential; /* a reference, when a key of the table was used */
 	const struct iam_session *sts;	   /* the caller's STS session; or NULL */
-	struct slice session_bucket; /* directory bucket of the caller's session; or empty */
+	struct slice session_bucket;	   /* directory bucket of the caller's session; or empty */
 	bool session_read_only;
 	struct slice form; /* a body that was read early to verify the signature */
 	bool form_read;
 	bool presigned;
-	int64_t signed_ms; /* when the request was signed; 0: unsigned, or unknown */
-	bool version2;	   /* its signature is of Version 2 */
-	bool by_acl;	   /* allowed only by an access control list */
-	bool website;	   /* a page of a bucket's website */
-	bool conditional;  /* the policies' decision depended on more than caller, action and resource */
-	bool whole;	   /* ranges and conditions do not count */
-	bool etag_md5;	   /* this client expects an MD5 as ETag */
-	const struct s3_sse
-		*sse; /* encryption of the body that is being stored; or NULL */
+	int64_t signed_ms;	  /* when the request was signed; 0: unsigned, or unknown */
+	bool version2;		  /* its signature is of Version 2 */
+	bool by_acl;		  /* allowed only by an access control list */
+	bool website;		  /* a page of a bucket's website */
+	bool conditional;	  /* the policies' decision depended on more than caller, action and
+				     resource */
+	bool whole;		  /* ranges and conditions do not count */
+	bool etag_md5;		  /* this client expects an MD5 as ETag */
+	const struct s3_sse *sse; /* encryption of the body that is being stored; or NULL */
 	uint64_t start_ns;
 	uint64_t log_start_ns; /* as start_ns, for the bucket's own log */
-	uint64_t body_bytes;   /* bytes moved, either way; also a copy's, which its client does not see */
+	uint64_t body_bytes;   /* bytes moved, either way; also a copy's, which its client does not
+				  see */
 	uint64_t received_bytes, sent_bytes; /* part of these, from and to the client */
 	/* Details of an error beyond its table entry. */
 	const char *message; /* NULL: the table's */

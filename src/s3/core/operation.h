@@ -26,14 +26,15 @@ struct s3_route {
 
 /* The resource of the operation's action. */
 enum s3_authorize {
-	S3_AUTHORIZE_NAMED,	 /* on the bucket or the object that the request names */
-	S3_AUTHORIZE_BUCKETS,	 /* all buckets; an anonymous caller has none, and gets an empty list */
-	S3_AUTHORIZE_ALL,	 /* everything */
+	S3_AUTHORIZE_NAMED,   /* on the bucket or the object that the request names */
+	S3_AUTHORIZE_BUCKETS, /* all buckets; an anonymous caller has none, and gets an empty list
+			       */
+	S3_AUTHORIZE_ALL,     /* everything */
 	S3_AUTHORIZE_NEW_BUCKET, /* a bucket that may not exist */
 	S3_AUTHORIZE_ACCOUNT,	 /* the caller's own account */
 	S3_AUTHORIZE_BY_KEY,	 /* every authenticated caller may */
 	S3_AUTHORIZE_BY_ITSELF,	 /* its handler checks, for each key or by the body's contents */
-	S3_AUTHORIZE_FORM	 /* a form's fields identify the caller: its handler authenticates, too */
+	S3_AUTHORIZE_FORM /* a form's fields identify the caller: its handler authenticates, too */
 };
 
 enum s3_express {
@@ -89,7 +90,8 @@ const struct s3_operation *s3_operation_of_opcode(uint8_t opcode);
 /* A parameter of S3 that selects a feature which is not served. */
 struct s3_not_served {
 	struct slice param;
-	const char *action; /* callers with this right see the error; empty: the right to everything */
+	const char
+		*action; /* callers with this right see the error; empty: the right to everything */
 };
 /* NULL: the parameter is not in the table. */
 const struct s3_not_served *s3_not_served(struct slice param);

@@ -118,7 +118,8 @@ struct s3_settings {
 	uint64_t put_ns[S3_CONFIG_COUNT];	 /* time of the PUT */
 	const void *parsed[S3_CONFIG_COUNT];	 /* from the kind's load; NULL: none */
 	bool deleted[S3_CONFIG_COUNT];		 /* of a preset that is no longer valid */
-	struct s3_public_access of_account; /* blocks of the owner's account, valid for all its buckets */
+	struct s3_public_access
+		of_account; /* blocks of the owner's account, valid for all its buckets */
 	struct mem_arena arena;
 };
 /* The settings of the call's bucket, held until the call ends; *ret_settings NULL: no such bucket.
@@ -137,7 +138,7 @@ void s3_settings_changed(struct s3 *s3, struct slice bucket);
 void s3_settings_all_changed(struct s3 *s3);
 
 /* ---- The access rules in settings (core/public_access.c). ---- */
-#define S3_POLICY_BINDS_OWNER	"binds-owner\n" /* first line of the document of a policy that binds the owner */
+#define S3_POLICY_BINDS_OWNER	"binds-owner\n" /* first line of a policy that binds the owner */
 #define S3_PUBLIC_SWITCHES	4u		/* "1011", the stored form of public access */
 #define S3_PUBLIC_ACCESS_MEMBER "public_access_block" /* of an account's document */
 enum s3_ownership { S3_OWNERSHIP_WRITER, S3_OWNERSHIP_PREFERRED, S3_OWNERSHIP_ENFORCED };

@@ -10,7 +10,7 @@
 #define S3_FLAG_COMPOSITE   1u /* the checksum is a checksum of the parts' checksums */
 #define S3_FLAG_ENCRYPTED   2u /* the body is encrypted: see sse/sse.h */
 #define S3_FLAG_FOREIGN	    4u /* another owner than the bucket's: the headers have its id */
-#define S3_FLAG_UNASKED	    8u /* for an upload's record: the client requested no checksum and gets none */
+#define S3_FLAG_UNASKED	    8u /* of an upload's record: the client requested no checksum */
 #define S3_FLAG_CLASS_SHIFT 4  /* storage class in the bits from here on */
 /* Stored headers with this name prefix are not shown directly in an answer; they come after all
  * others. The code that owns a header defines its value, which never contains a NUL. */

@@ -16,7 +16,7 @@
 
 DEFINE_COUNTER_FULL(lines_full, "access_log");
 
-#define LOOK_NS (100 * NS_PER_MS) /* interval at which a waiting writer checks for the server's end */
+#define LOOK_NS (100 * NS_PER_MS) /* a waiting writer checks this often for the server's end */
 #define DAY_NS	(86400 * NS_PER_S)
 
 DEFINE_COUNTER(dropped, "nebulaio_s3_access_log_dropped_total", NULL,
@@ -30,7 +30,7 @@ struct source {
 	char bucket[LIMIT_BUCKET_LEN_MAX + 1]; /* the target */
 	char prefix[S3_LOG_PREFIX_MAX + 1];
 	enum s3_log_keys keys; /* unless simple, all lines are of one source bucket */
-	uint64_t day;	       /* the day since 1970, if S3_LOG_BY_EVENT: all lines are of that day */
+	uint64_t day; /* the day since 1970, if S3_LOG_BY_EVENT: all lines are of that day */
 	struct buf grants;
 	struct buf lines;
 };

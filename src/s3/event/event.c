@@ -1,6 +1,6 @@
 /* s3/event/event.c: makes the record of an object's event, for the target that its bucket names.
  *
- * The record is made before the commit and stored by it, as "target\\0ARN\\0JSON". Version id and
+ * The record is made before the commit and stored by it, as "target\0ARN\0JSON". Version id and
  * number are known only after the commit: the record has holes for them, which are filled when it
  * is queued. */
 #include <errno.h>

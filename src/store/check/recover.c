@@ -101,7 +101,7 @@ static void scan_complain(struct scan *scan, const char *what)
 		log_error("store", "the index is damaged: %s: run fsck", what);
 }
 
-/* Impossible for any volume, so not counted. */
+/* Whether it is behind the end; false for an extent that no volume could have. */
 static bool is_beyond(const struct volume *volume, const struct extent *extent)
 {
 	return disk_stripe_is(extent->block) == (volume->set_count != 0) &&

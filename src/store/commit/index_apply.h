@@ -59,8 +59,8 @@ int index_apply_settle(struct store *store);
 int index_apply_wait_room(struct store *store, uint64_t end_pos);
 /* Makes a checkpoint on the calling thread. Blocks. */
 int index_apply_checkpoint_now(struct store *store);
-/* As index_apply_checkpoint_now, and the log continues in a new epoch: its groups behind the tail become
- * invalid. Everything published is applied, and no group is in flight. */
+/* As index_apply_checkpoint_now, and the log continues in a new epoch: its groups behind the tail
+ * become invalid. Everything published is applied, and no group is in flight. */
 int index_apply_checkpoint_anew(struct store *store);
 
 /* ---- rebuild_note.c ---- */
