@@ -153,6 +153,7 @@ void store_quiesce(struct store *store)
 		fiber_sleep_ns(NS_PER_MS);
 	}
 	committer_end(store);
+	grow_quiesce(store);
 	/* The failure of the index was logged. The log has everything, and the next start replays
 	 * it. */
 	(void)index_apply_wait(store, atomic_load(&store->committer->published_seq));

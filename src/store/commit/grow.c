@@ -126,23 +126,38 @@ static void growth_start(struct store *store)
 		store->growing = false;
 }
 
-/* Waits for a running growth; -ENOSPC: none is running. */
-static int growth_wait(struct store *store)
+/* The caller holds the lock; this gives it up. */
+static void growing_wait(struct store *store)
 {
 	struct waiter waiter;
 
+	waiter_init(&waiter);
+	waiter.next = store->grow_waiters;
+	store->grow_waiters = &waiter;
+	pthread_mutex_unlock(&store->grow_lock);
+	waiter_wait(&waiter);
+}
+
+/* Waits for a running growth; -ENOSPC: none is running. */
+static int growth_wait(struct store *store)
+{
 	pthread_mutex_lock(&store->grow_lock);
 	growth_start(store);
 	if (!store->growing) {
 		pthread_mutex_unlock(&store->grow_lock);
 		return -ENOSPC;
 	}
-	waiter_init(&waiter);
-	waiter.next = store->grow_waiters;
-	store->grow_waiters = &waiter;
-	pthread_mutex_unlock(&store->grow_lock);
-	waiter_wait(&waiter);
+	growing_wait(store);
 	return 0;
+}
+
+void grow_quiesce(struct store *store)
+{
+	pthread_mutex_lock(&store->grow_lock);
+	if (store->growing)
+		growing_wait(store);
+	else
+		pthread_mutex_unlock(&store->grow_lock);
 }
 
 /* The log informs the operator; the answer informs the client. */
