@@ -160,8 +160,7 @@ int memory_put_compose(struct store_put *put, struct slice bucket_name, struct s
 	struct bucket *bucket;
 	int ret = 0;
 
-	if (put->body->bytes || put->base ||
-		(!drop && (get->object->part_count > 1 || !get->object->composable)))
+	if (put->body->bytes || put->base)
 		return -EINVAL;
 	if (put->composed_count + !drop > STORE_PARTS_MAX ||
 		put->ending_count >= STORE_PARTS_MAX + 16)
@@ -179,6 +178,8 @@ int memory_put_compose(struct store_put *put, struct slice bucket_name, struct s
 	if (!bucket)
 		ret = -ENOENT;
 	else if (bucket == put->bucket && slice_eq(key, slice_of(put->key, put->key_len)))
+		ret = -EINVAL;
+	else if (!drop && (get->object->part_count > 1 || !get->object->composable))
 		ret = -EINVAL;
 	else if (memory_key_current(memory_key_find(bucket, key)) != get->object)
 		ret = -ESTALE;
@@ -289,17 +290,23 @@ static struct object *put_object(const struct store_put *put, const struct store
 	return object;
 }
 
+/* An object ends once: who names it twice names what is gone by then. */
 static int endings_check(const struct store_put *put)
 {
-	for (uint32_t i = 0; i < put->ending_count; i++) {
+	uint32_t i;
+
+	for (i = 0; i < put->ending_count; i++) {
 		const struct ending *ending = &put->endings[i];
 		struct slice key = slice_of(ending->key, ending->key_len);
 
-		if (ending->bucket->dead ||
+		if (ending->bucket->dead || ending->object->ends ||
 			memory_key_current(memory_key_find(ending->bucket, key)) != ending->object)
-			return -ESTALE;
+			break;
+		ending->object->ends = true;
 	}
-	return 0;
+	for (uint32_t seen = 0; seen < i; seen++)
+		put->endings[seen].object->ends = false;
+	return i == put->ending_count ? 0 : -ESTALE;
 }
 
 static int commit_check(const struct store_put *put, store_check_fn *check, void *arg)
@@ -318,6 +325,14 @@ static int commit_check(const struct store_put *put, store_check_fn *check, void
 	return ret ? ret : endings_check(put);
 }
 
+/* Whether all pieces have tags, or none has. */
+static bool tags_cover(const struct body *body)
+{
+	uint64_t pieces = (body->bytes + STORE_CHECK_BYTES - 1) / STORE_CHECK_BYTES;
+
+	return !body->tag_count || body->tag_count == pieces;
+}
+
 static int commit_locked(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg)
 {
@@ -325,6 +340,8 @@ static int commit_locked(
 	uint64_t bytes;
 	int ret = commit_check(put, check, arg);
 
+	if (!ret && !tags_cover(put->body))
+		ret = -EINVAL;
 	if (ret)
 		return ret;
 	object = put_object(put, meta);

@@ -26,6 +26,7 @@ struct object {
 	uint32_t refs;
 	bool superseded; /* no longer the object of its key */
 	bool composable;
+	bool ends;    /* set while a commit checks that it is named once */
 	uint64_t seq; /* its order among the store's versions */
 	struct store_meta meta;
 	char *headers; /* meta's */
