@@ -89,7 +89,7 @@ struct store_meta {
 				bytes */
 };
 
-/* ---- Writing. open → (space, move bytes)* or frames → commit | abort. ---- */
+/* ---- Writing. open → sink | (compose, drop)* → commit | abort. ---- */
 struct store_put_opts {
 	struct slice bucket;
 	struct slice key;
@@ -97,8 +97,9 @@ struct store_put_opts {
 	bool composable; /* another object will be composed of the body, so the body is never stored
 			    in the index */
 };
-/* -ENOENT: no such bucket; -ENOSPC: the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO:
- * the store is fenced. Nothing is visible until commit. bucket and key are copied. */
+/* -ENOENT: no such bucket; -EINVAL: a key of no length or longer than LIMIT_KEY_LEN_MAX; -ENOSPC:
+ * the volume is full; -EFBIG: beyond LIMIT_PUT_BYTES_MAX; -EIO: the store is fenced. Nothing is
+ * visible until commit. bucket and key are copied. */
 int store_put_open(
 	struct store *store, const struct store_put_opts *opts, struct store_put **ret_put);
 /* A number that no other body of this store has, had or will have. It stays with the body when
@@ -106,12 +107,13 @@ int store_put_open(
 uint64_t store_put_body_number(const struct store_put *put);
 /* The sink of a transfer into the body. It is opened for one run, which ends it; the put lives
  * longer. A put has either one sink or the bodies of other objects. bytes_total UINT64_MAX: not
- * known. -ENOMEM. */
+ * known; otherwise the run is -EPIPE when fewer bytes come, and -EMSGSIZE when more do. -ENOMEM. */
 int store_put_sink(struct store_put *put, struct flow_core *core, uint64_t bytes_total,
 	struct flow_sink **ret_sink);
 /* Notes the authentication tag of the piece of at most STORE_CHECK_BYTES at offset. The caller, who
  * encrypted the piece, supplies the tag; the store keeps it beside the checksums and does not
- * interpret it. Either all pieces of a body have a tag, or none has. */
+ * interpret it. Either all pieces of a body have a tag, or none has; otherwise the
+ * commit is -EINVAL. -EINVAL: not in order. */
 #define STORE_TAG_BYTES 16u
 int store_put_tagged(struct store_put *put, uint64_t offset, const uint8_t tag[STORE_TAG_BYTES]);
 /* A put without bytes of its own can be composed of the bodies of other objects, up to
@@ -156,12 +158,13 @@ void store_put_outbox_row(struct store_put *put, struct store_outbox_row *outbox
 /* Gets the object that the key holds now (NULL: none), in commit order, and decides: 0 to go on, or
  * -errno, which commit then returns. Must not block. */
 typedef int store_check_fn(const struct store_meta *current, void *arg);
-/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length; the
- * frames, or the space and the checks, must cover it exactly. The call fills in mtime_ns and
+/* Durable when it returns 0. Ends the put in any case. meta->bytes is the body's length; what
+ * the put was given must cover it exactly. The call fills in mtime_ns and
  * version_id. -ENOENT: the bucket was deleted; -ESTALE: an object to be composed or dropped was
- * replaced or deleted, and nothing changed; -EFBIG: more bodies than one group of the log can hold;
- * -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: the store is quiescing; or the error that check
- * returned. */
+ * replaced or deleted, or named twice, and nothing changed; -EINVAL: what was given does not cover
+ * the body, or more than STORE_HEADERS_BYTES_MAX; -EFBIG: more bodies than one group of the log can
+ * hold; -ENOSPC; -EIO: the store is fenced; -ESHUTDOWN: the store is quiescing; or the error that
+ * check returned. */
 int store_put_commit(
 	struct store_put *put, struct store_meta *meta, store_check_fn *check, void *arg);
 void store_put_abort(struct store_put *put); /* frees the space; takes NULL */
